@@ -1,0 +1,117 @@
+// Package epoch says when no reader can still see what was taken away from all readers.
+//
+// A reader enters before it loads a pointer to what may be reclaimed, and leaves after its last use. Who unlinks a thing
+// retires it; it is released once every reader that was inside at that moment has left. Entering costs one add to a
+// counter that goroutines on other processors rarely touch (Fraser, "Practical lock-freedom", 2004, with striped counts in
+// place of per-thread flags, which Go does not have).
+package epoch
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+const stripes = 32 // a power of two, a few times the processors a small machine has
+
+// A Domain is a set of readers and of the things they may see. The zero value is ready.
+type Domain struct {
+	epoch   atomic.Uint64
+	waiting atomic.Int64 // retired and not released, so that Collect is cheap when there is nothing
+	_       [112]byte
+	stripes [stripes]stripe
+
+	mu    sync.Mutex // guards limbo; never held while a release runs
+	limbo []retired
+}
+
+// A stripe is alone on its two cache lines (adjacent lines are fetched together).
+type stripe struct {
+	inside [2]atomic.Int64 // readers that entered in an even, an odd epoch
+	_      [112]byte
+}
+
+type retired struct {
+	epoch   uint64
+	release func()
+}
+
+// A Guard is one reader's stay.
+type Guard struct{ count *atomic.Int64 }
+
+// Enter begins a stay. Stays are short: a lookup, a block read.
+func (d *Domain) Enter() Guard {
+	var here byte
+	// The address of a local tells goroutines apart well enough: stacks are at least 2 KiB and never shared.
+	h := uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9e3779b97f4a7c15
+	c := &d.stripes[h>>(64-5)].inside[d.epoch.Load()&1]
+	c.Add(1)
+	return Guard{c}
+}
+
+// Leave ends the stay.
+func (g Guard) Leave() { g.count.Add(-1) }
+
+// Retire has release called once no reader that is inside now is left. The thing must already be unlinked: a reader that
+// enters from here on must not find it. Release runs on a goroutine that calls Retire, Collect or Wait, without locks.
+func (d *Domain) Retire(release func()) {
+	d.mu.Lock()
+	d.limbo = append(d.limbo, retired{d.epoch.Load(), release})
+	d.mu.Unlock()
+	d.waiting.Add(1)
+	d.Collect()
+}
+
+// Collect releases what may be released. It never waits.
+func (d *Domain) Collect() {
+	if d.waiting.Load() == 0 {
+		return
+	}
+	d.mu.Lock()
+	d.advance()
+	// Both parities were seen empty after the retirement once the epoch has moved by three: a reader that still holds a
+	// thing was counted in one of them from before the thing was unlinked, however long ago it read the epoch.
+	safe, n := d.epoch.Load(), 0
+	for n < len(d.limbo) && d.limbo[n].epoch+3 <= safe {
+		n++
+	}
+	ready := slices.Clone(d.limbo[:n])
+	d.limbo = slices.Delete(d.limbo, 0, n)
+	d.mu.Unlock()
+	d.waiting.Add(-int64(n))
+	for _, r := range ready {
+		r.release()
+	}
+}
+
+// advance moves the epoch as far as the readers allow, at most to where all in limbo is safe.
+func (d *Domain) advance() {
+	for range 3 {
+		e := d.epoch.Load()
+		for i := range d.stripes {
+			if d.stripes[i].inside[(e+1)&1].Load() != 0 {
+				return
+			}
+		}
+		d.epoch.Store(e + 1) // only here, under mu
+	}
+}
+
+// Wait returns when every reader that was inside at the call has left and all that was retired before it is released.
+func (d *Domain) Wait() {
+	done := make(chan struct{})
+	d.Retire(func() { close(done) })
+	for wait := time.Microsecond; ; wait = min(2*wait, time.Millisecond) {
+		select {
+		case <-done:
+			return
+		default:
+			runtime.Gosched()
+			time.Sleep(wait)
+			d.Collect()
+		}
+	}
+}

@@ -1,0 +1,112 @@
+// Package ikey is the order in which a store keeps its versions: user key ascending, then newest first.
+package ikey
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+)
+
+// Seq numbers the operations of a store in commit order. It has 56 bits; 0 means "older than every snapshot".
+type Seq uint64
+
+// MaxSeq is the largest sequence number.
+const MaxSeq Seq = 1<<56 - 1
+
+// Kind says what a version is. The values are on disk.
+type Kind uint8
+
+const (
+	Delete      Kind = 0 // a point tombstone
+	Set         Kind = 1 // a value
+	RangeDelete Kind = 2 // a range tombstone; its value is the end of the range
+	ValueRef    Kind = 3 // reserved: a value that is stored elsewhere
+	maxKind          = 0xff
+)
+
+// String names the kind as the tools print it.
+func (k Kind) String() string {
+	switch k {
+	case Delete:
+		return "DEL"
+	case Set:
+		return "SET"
+	case RangeDelete:
+		return "RANGEDEL"
+	case ValueRef:
+		return "REF"
+	default:
+		return "KIND(" + string("0123456789abcdef"[k>>4]) + string("0123456789abcdef"[k&15]) + ")"
+	}
+}
+
+// Trailer is a sequence number and a kind in one word: seq << 8 | kind. A larger trailer is newer.
+type Trailer uint64
+
+// MakeTrailer packs seq and kind.
+func MakeTrailer(seq Seq, kind Kind) Trailer { return Trailer(seq)<<8 | Trailer(kind) }
+
+// Seq is the sequence number in t.
+func (t Trailer) Seq() Seq { return Seq(t >> 8) }
+
+// Kind is the kind in t.
+func (t Trailer) Kind() Kind { return Kind(t & 0xff) }
+
+// Key is one version's place in the order.
+type Key struct {
+	User    []byte
+	Trailer Trailer
+}
+
+// Search is the place just before the newest version of user that a reader at seq may see.
+func Search(user []byte, seq Seq) Key { return Key{user, MakeTrailer(seq, maxKind)} }
+
+// Compare orders by user key, then newest first.
+func Compare(a, b Key) int {
+	if c := bytes.Compare(a.User, b.User); c != 0 {
+		return c
+	}
+	return cmp.Compare(b.Trailer, a.Trailer)
+}
+
+// Head is the first eight bytes of b as a big-endian number, padded with zeros: heads order as the bytes do, and equal
+// heads decide nothing.
+func Head(b []byte) uint64 {
+	if len(b) >= 8 {
+		return binary.BigEndian.Uint64(b)
+	}
+	var h uint64
+	for i, c := range b {
+		h |= uint64(c) << (56 - 8*i)
+	}
+	return h
+}
+
+// HeadAfter is the head of key among keys that start with prefix: 0 for a key before all of them, the largest number for
+// one after all of them, else the eight bytes after the prefix. It never orders two keys wrongly; ties decide nothing.
+func HeadAfter(prefix, key []byte) uint64 {
+	if len(prefix) == 0 || bytes.HasPrefix(key, prefix) {
+		return Head(key[len(prefix):])
+	}
+	if bytes.Compare(key, prefix) < 0 {
+		return 0
+	}
+	return ^uint64(0)
+}
+
+// CommonPrefix is the length of the longest common prefix of a and b.
+func CommonPrefix(a, b []byte) int {
+	n := min(len(a), len(b))
+	i := 0
+	for ; i+8 <= n; i += 8 {
+		if binary.LittleEndian.Uint64(a[i:]) != binary.LittleEndian.Uint64(b[i:]) {
+			break
+		}
+	}
+	for ; i < n; i++ {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}

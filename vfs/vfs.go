@@ -1,0 +1,51 @@
+// Package vfs is the seam between bloomkv and files: every byte the store reads or writes goes through an [FS].
+//
+// There are three: [OS] is the operating system's; [NewMem] keeps files in memory and can crash, losing any part of what
+// was not synced, so that a program can prove its own durability; [NewHook] wraps another FS and sees, delays or fails
+// each operation. All are safe for concurrent use.
+package vfs
+
+import (
+	"io"
+	"os"
+)
+
+// FS is a file system, by the few operations a store needs. Names are paths in the form of the operating system
+// (package path/filepath). An absent file is an error that Is fs.ErrNotExist; an existing one in the way is one that Is
+// fs.ErrExist. Nothing follows a symbolic link in the last element of a file's name, and Open refuses what is not a
+// regular file; the directory of a store may itself be a link.
+type FS interface {
+	// Create makes a new file for writing and fails if the name exists. The name is durable only after SyncDir.
+	Create(name string) (File, error)
+	// Open opens a regular file for reading.
+	Open(name string) (File, error)
+	// Remove deletes a file or an empty directory.
+	Remove(name string) error
+	// Rename replaces newname by oldname, atomically; the change is durable only after SyncDir.
+	Rename(oldname, newname string) error
+	// Link makes newname a second name of a regular file. Where links cannot be made it is an error that Is
+	// errors.ErrUnsupported.
+	Link(oldname, newname string) error
+	// Mkdir makes one directory, readable by its owner only. Its name is durable only after SyncDir of its parent.
+	Mkdir(name string) error
+	// List returns the names in a directory, sorted.
+	List(dir string) ([]string, error)
+	// Stat describes a name, without following a link in its last element.
+	Stat(name string) (os.FileInfo, error)
+	// SyncDir makes the names in a directory durable. It does nothing where directories cannot be synced (Windows).
+	SyncDir(dir string) error
+	// Lock takes an exclusive lock on a file, which it creates where needed and never deletes, against other processes
+	// and other calls in this one. A lock held elsewhere is at once an error that Is [ErrLocked]. Close releases it.
+	Lock(name string) (io.Closer, error)
+}
+
+// File is an open file. ReadAt may be called concurrently; Write appends at the end and is called by one at a time.
+type File interface {
+	io.ReaderAt
+	io.Writer
+	io.Closer
+	// Sync makes all that was written, and the size, durable. After an error what is durable is unknown, for ever.
+	Sync() error
+	// Size is the length in bytes.
+	Size() (int64, error)
+}
