@@ -1,0 +1,186 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+)
+
+// A Sink is the file a Writer writes; vfs.File is one. Sync is called while Write may run.
+type Sink interface {
+	io.Writer
+	io.Closer
+	Sync() error
+	Size() (int64, error)
+}
+
+const (
+	copyLimit = 1 << 20 // a larger payload is written from where it lies; below, copying is cheaper than a system call
+	keepLimit = 4 << 20 // a larger buffer is given back to the collector
+)
+
+// A Writer appends to one log.
+//
+//	NewWriter (Append | Sync | SetOlderDurable)* Close
+//
+// Append is called by one goroutine at a time; everything else may be called at any time by any. The first error of a
+// write or a sync stays: from then on what is in the file is unknown, nothing more is written, and Append and Sync return
+// that error (I5, I21).
+type Writer struct {
+	// constant after NewWriter
+	f      Sink
+	number uint64
+	salt   uint32
+
+	buf    []byte       // of Append
+	size   atomic.Int64 // stored by Append, after its bytes are written
+	synced atomic.Int64 // stored by Sync
+	older  atomic.Bool
+	failed atomic.Pointer[error]
+
+	// syncing lets one Sync run at a time: of two that overlap, a kernel may tell only one of a failure. It is held
+	// during the file's Sync and never while another lock of this room is taken; there is none.
+	syncing sync.Mutex
+}
+
+// NewWriter begins the log of that number in an empty file, which the Writer owns from here on, also after an error. The
+// id should be random: it tells this file from any other of its number.
+func NewWriter(f Sink, number, id uint64) (*Writer, error) {
+	w := &Writer{f: f, number: number, salt: saltOf(id)}
+	size, err := f.Size()
+	if err == nil && size != 0 {
+		err = fmt.Errorf("log %d: file has %d bytes, want 0", number, size)
+	}
+	if err == nil {
+		err = w.write(appendFileHeader(nil, number, id))
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	w.size.Store(fileHeaderSize)
+	return w, nil
+}
+
+// Append writes one record for each payload. When it returns nil they have reached the operating system, all of them;
+// after an error any of them, or a part of the last, may be in the file. Payloads over MaxPayload are refused with
+// ErrTooLarge before anything is written, and leave the Writer as it was. The slices are read during the call only.
+//
+// Records are framed into one Write; only payloads over 1 MiB are written by themselves, so that they are not copied.
+func (w *Writer) Append(payloads ...[]byte) error {
+	if err := w.err(); err != nil {
+		return err
+	}
+	size := w.size.Load()
+	for _, p := range payloads {
+		if len(p) > MaxPayload {
+			return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, len(p), MaxPayload)
+		}
+		if size += recordHeaderSize + int64(len(p)); size > maxPromise {
+			return fmt.Errorf("%w: log %d would have %d bytes, limit %d", ErrTooLarge, w.number, size, int64(maxPromise))
+		}
+	}
+
+	h := recordHeader{salt: w.salt, promise: w.synced.Load()}
+	if w.older.Load() {
+		h.flags = flagOlder
+	}
+	offset := w.size.Load()
+	buf := w.buf[:0]
+	for _, p := range payloads {
+		h.payloadCRC = crc32.Checksum(p, castagnoli)
+		h.length = uint32(len(p)) // at most MaxPayload
+		buf = appendRecordHeader(buf, h, w.number, offset)
+		offset += recordHeaderSize + int64(len(p))
+		if len(p) <= copyLimit {
+			buf = append(buf, p...)
+			continue
+		}
+		if err := w.write(buf, p); err != nil {
+			return err
+		}
+		buf = buf[:0]
+	}
+	if err := w.write(buf); err != nil {
+		return err
+	}
+	if w.buf = buf; cap(buf) > keepLimit {
+		w.buf = nil
+	}
+	w.size.Store(offset)
+	return nil
+}
+
+func (w *Writer) write(parts ...[]byte) error {
+	for _, p := range parts {
+		if len(p) == 0 {
+			continue
+		}
+		n, err := w.f.Write(p)
+		if err == nil && n != len(p) {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			return w.fail(err)
+		}
+	}
+	return nil
+}
+
+// Sync makes durable what was appended before the call. Records appended after it returned carry the promise.
+func (w *Writer) Sync() error {
+	w.syncing.Lock()
+	defer w.syncing.Unlock()
+	if err := w.err(); err != nil {
+		return err
+	}
+	size := w.size.Load() // before the file's Sync: what an Append adds meanwhile is not promised
+	if err := w.f.Sync(); err != nil {
+		return w.fail(err)
+	}
+	w.synced.Store(size)
+	return nil
+}
+
+// SetOlderDurable has later records say that every log with a smaller number is durable, all of it. It is called once
+// that is true.
+func (w *Writer) SetOlderDurable() { w.older.Store(true) }
+
+// Size is the length of the log in bytes, as of the last Append that returned nil.
+func (w *Writer) Size() int64 { return w.size.Load() }
+
+// Synced is the length that is known to be durable.
+func (w *Writer) Synced() int64 { return w.synced.Load() }
+
+// Number is the log's number.
+func (w *Writer) Number() uint64 { return w.number }
+
+// Close waits for a Sync that runs and closes the file, without syncing it. Its error is one of the writes (I12): what was
+// not synced before may be lost. Later calls return an error that Is os.ErrClosed.
+func (w *Writer) Close() error {
+	w.syncing.Lock()
+	defer w.syncing.Unlock()
+	if err := w.err(); errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	closed := fmt.Errorf("log %d: %w", w.number, os.ErrClosed)
+	w.failed.Store(&closed)
+	return w.f.Close()
+}
+
+func (w *Writer) err() error {
+	if p := w.failed.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// fail keeps the first error, wrapped, and returns it.
+func (w *Writer) fail(err error) error {
+	err = fmt.Errorf("log %d: %w", w.number, err)
+	w.failed.CompareAndSwap(nil, &err)
+	return w.err()
+}
