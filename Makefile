@@ -1,0 +1,33 @@
+# Each target is a step of .ci/run, or a longer run of the same. Go and a shell are enough to do without make.
+
+.PHONY: check test race lint fuzz bench bench-compare compare cross long demo
+
+check: ## all that CI runs
+	.ci/run
+
+test race lint fuzz cross demo:
+	.ci/run $@
+
+long: ## the model, crash and fuzz tests for hours instead of seconds
+	BLOOMKV_LONG=1 go test -count=1 -timeout 6h ./...
+	FUZZTIME=5m .ci/run fuzz
+
+bench: ## the store's own figures
+	go run ./bench
+
+compare: ## side by side with other stores, taking turns
+	go -C bench/compare run .
+
+# The A/B of a change: the benchmarks of the tree as it is against those of REF, six runs each, taking turns.
+REF ?= main
+PKG ?= ./...
+BENCH ?= .
+bench-compare:
+	rm -rf bin/ref && git worktree prune && git worktree add --detach bin/ref $(REF)
+	rm -f bin/old.txt bin/new.txt
+	for i in 1 2 3 4 5 6; do \
+		go -C bin/ref test -run '^$$' -bench '$(BENCH)' $(PKG) >>bin/old.txt && \
+		go test -run '^$$' -bench '$(BENCH)' $(PKG) >>bin/new.txt || exit 1; \
+	done
+	git worktree remove --force bin/ref
+	go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da bin/old.txt bin/new.txt

@@ -1,0 +1,356 @@
+package bloomkv_test
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/build/constraint"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const modulePath = "github.com/bloomkv/bloomkv"
+
+// A room is a directory with Go files. It may import the rooms it knows: those are on a lower floor, or on its own where
+// the drawing has an arrow, and never above.
+type room struct {
+	floor int
+	knows []string
+}
+
+// rooms is the drawing of ARCHITECTURE.md. The root package is ".".
+var rooms = map[string]room{
+	"cmd/bloomkv":   {4, []string{".", "bloomblock", "bloom", "sstable", "vfs", "internal/manifest", "internal/wal", "internal/ikey", "internal/filename", "internal/corrupt", "internal/workload"}},
+	"bench":         {4, []string{".", "bloomblock", "bloom", "vfs", "internal/workload"}},
+	"bench/compare": {4, []string{".", "internal/workload"}},
+	"examples":      {4, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
+
+	".": {3, []string{"internal/compaction", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/ikey", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
+
+	"internal/compaction": {2, []string{"internal/manifest", "sstable", "bloomblock", "vfs", "internal/merge", "internal/ikey"}},
+
+	"internal/manifest": {1, []string{"internal/wal", "vfs", "internal/ikey", "internal/filename", "internal/corrupt"}},
+	"internal/wal":      {1, []string{"vfs", "internal/corrupt"}},
+	"sstable":           {1, []string{"bloomblock", "internal/cache", "internal/epoch", "internal/merge", "internal/ikey", "internal/corrupt"}},
+	"memtable":          {1, []string{"bloom", "bloomblock", "internal/merge", "internal/ikey"}},
+	"bloom":             {1, []string{"bloomblock"}},
+
+	"bloomblock":        {0, nil},
+	"vfs":               {0, nil},
+	"internal/merge":    {0, []string{"internal/ikey"}},
+	"internal/cache":    {0, []string{"internal/epoch"}},
+	"internal/ikey":     {0, nil},
+	"internal/epoch":    {0, nil},
+	"internal/filename": {0, nil},
+	"internal/corrupt":  {0, nil},
+	"internal/workload": {0, nil}, // keys, choices, phases, figures: it measures any store and knows none
+}
+
+// arrows are the imports between two rooms of one floor.
+var arrows = [][2]string{
+	{"internal/manifest", "internal/wal"},
+	{"memtable", "bloom"},
+	{"internal/merge", "internal/ikey"},
+	{"internal/cache", "internal/epoch"},
+}
+
+// doors say where something from outside may come in: a module with its packages, or one package of the standard library.
+// A door is a directory with all below it, or one file. A module without a door is for tests alone.
+var doors = map[string][]string{
+	"github.com/cespare/xxhash/v2":      {"bloomblock"},
+	"github.com/google/btree":           {"memtable"},
+	"github.com/klauspost/compress":     {"sstable/codec.go"},
+	"golang.org/x/sys":                  {"vfs"},
+	"golang.org/x/term":                 {"cmd", "bench"},
+	"github.com/spf13/cobra":            {"cmd", "bench"},
+	"github.com/schollz/progressbar/v3": {"cmd", "bench"},
+	"github.com/cockroachdb/pebble":     {"bench/compare"},
+	"github.com/cockroachdb/pebble/v2":  {"bench/compare"},
+	"github.com/syndtr/goleveldb":       {"bench/compare"},
+	"github.com/dgraph-io/badger/v4":    {"bench/compare"},
+	"go.etcd.io/bbolt":                  {"bench/compare"},
+	"github.com/linxGnu/grocksdb":       {"bench/compare"},
+	"syscall":                           {"vfs", "cmd", "bench"},
+	"log":                               {"cmd", "bench", "examples"}, // a library logs through Options.Logger (log/slog) alone
+	"flag":                              {"cmd", "bench", "examples"},
+	"os/exec":                           {"cmd", "bench"},
+	"os/signal":                         {"cmd", "bench", "examples"},
+	"io/ioutil":                         {},
+}
+
+// osNames are the parts of package os that touch no file. The rest has its door in vfs.
+var osNames = []string{"FileInfo", "FileMode", "ErrNotExist", "ErrExist", "ErrPermission", "ErrClosed"}
+
+// programs are the directories whose packages are not the library: they may open files, print, log and exit.
+var programs = []string{"cmd", "bench", "examples"}
+
+// unsafePlaces look past the type system: at the address of a local, to pick a stripe. Sizes may be asked anywhere.
+var unsafePlaces = []string{"internal/epoch", "metrics.go"}
+
+// source is one parsed file that is not a test.
+type source struct {
+	name      string // from the root, with slashes
+	room      string // its directory
+	generator bool   // built by nobody ("//go:build ignore"): it runs by hand and writes a generated file
+	file      *ast.File
+}
+
+func (s source) program() bool { return s.generator || within(s.name, programs...) }
+
+// within reports whether name is one of the paths or below one.
+func within(name string, paths ...string) bool {
+	return slices.ContainsFunc(paths, func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })
+}
+
+func parseSources(t *testing.T, fset *token.FileSet) []source {
+	t.Helper()
+	var sources []source
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := d.Name()
+		if d.IsDir() {
+			if name != "." && (base == "testdata" || base == "vendor" || base == "bin" || base[0] == '.' || base[0] == '_') {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(base, ".go") || strings.HasSuffix(base, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		s := source{name: filepath.ToSlash(name), file: f}
+		s.room = path.Dir(s.name)
+		if within(s.room, "examples") {
+			s.room = "examples"
+		}
+		for _, group := range f.Comments {
+			for _, c := range group.List {
+				if c.Pos() < f.Package && constraint.IsGoBuild(c.Text) {
+					s.generator = s.generator || strings.TrimSpace(strings.TrimPrefix(c.Text, "//go:build")) == "ignore"
+				}
+			}
+		}
+		sources = append(sources, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sources) == 0 {
+		t.Fatal("no Go files found: the test must run in the module's root")
+	}
+	return sources
+}
+
+func TestTheDrawingIsADrawing(t *testing.T) {
+	sideways := make(map[[2]string]bool)
+	for _, a := range arrows {
+		sideways[a] = true
+	}
+	for name, r := range rooms {
+		for _, below := range r.knows {
+			to, ok := rooms[below]
+			switch {
+			case !ok:
+				t.Errorf("%s knows %s, which is not a room", name, below)
+			case to.floor > r.floor:
+				t.Errorf("%s on floor %d looks up to %s on floor %d", name, r.floor, below, to.floor)
+			case to.floor == r.floor && !sideways[[2]string{name, below}]:
+				t.Errorf("%s knows %s beside it, and no arrow says so", name, below)
+			}
+			delete(sideways, [2]string{name, below})
+		}
+	}
+	for a := range sideways {
+		t.Errorf("the arrow from %s to %s stands for nothing", a[0], a[1])
+	}
+	// With every import pointing down, only arrows could close a circle.
+	for _, a := range arrows {
+		for _, b := range arrows {
+			if a[1] == b[0] {
+				t.Errorf("arrows in a chain, which could close a circle: %s, %s, %s", a[0], a[1], b[1])
+			}
+		}
+	}
+	for _, bad := range []string{"common", "base", "util", "types"} {
+		for name := range rooms {
+			if path.Base(name) == bad {
+				t.Errorf("a room called %s has no subject", name)
+			}
+		}
+	}
+}
+
+func TestImportsFollowTheDrawing(t *testing.T) {
+	fset := token.NewFileSet()
+	used := make(map[[2]string]bool)
+	for _, s := range parseSources(t, fset) {
+		r, ok := rooms[s.room]
+		if !ok {
+			t.Errorf("%s: the directory is not a room of the drawing", s.name)
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatalf("%s: %v", fset.Position(spec.Pos()), err)
+			}
+			if imported == modulePath || strings.HasPrefix(imported, modulePath+"/") {
+				below := cmp.Or(strings.TrimPrefix(strings.TrimPrefix(imported, modulePath), "/"), ".")
+				used[[2]string{s.room, below}] = true
+				if !slices.Contains(r.knows, below) && !(s.generator && below == s.room) {
+					t.Errorf("%s: %s must not know %s", fset.Position(spec.Pos()), s.room, below)
+				}
+				continue
+			}
+			if !mayEnter(s, imported) {
+				t.Errorf("%s: %s has no door here", fset.Position(spec.Pos()), imported)
+			}
+		}
+	}
+	for _, a := range arrows {
+		if !used[a] {
+			t.Logf("no import goes along the arrow from %s to %s", a[0], a[1])
+		}
+	}
+}
+
+// mayEnter reports whether the file may import a package from outside the module.
+func mayEnter(s source, imported string) bool {
+	if at, ok := doors[imported]; ok && !s.generator {
+		return within(s.name, at...)
+	}
+	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+		return true // the standard library has no dot in its first element
+	}
+	for module, at := range doors {
+		if within(imported, module) {
+			return within(s.name, at...)
+		}
+	}
+	return false
+}
+
+func TestFilesAreTouchedInVFSOnly(t *testing.T) {
+	fset := token.NewFileSet()
+	for _, s := range parseSources(t, fset) {
+		if s.program() || s.room == "vfs" {
+			continue
+		}
+		eachSelector(s.file, func(pkg string, sel *ast.SelectorExpr) {
+			switch {
+			case pkg == "os" && !slices.Contains(osNames, sel.Sel.Name):
+				t.Errorf("%s: os.%s outside vfs", fset.Position(sel.Pos()), sel.Sel.Name)
+			case pkg == "path/filepath" && slices.Contains([]string{"Walk", "WalkDir", "Glob", "EvalSymlinks", "Abs"}, sel.Sel.Name):
+				t.Errorf("%s: filepath.%s reads the disk past vfs", fset.Position(sel.Pos()), sel.Sel.Name)
+			}
+		})
+	}
+}
+
+// A panic is for broken logic, never for data, and says whose logic: its argument begins with a literal "room: ", or the
+// comment on its line or the line above says "broken logic". panic(err) and the like are refused.
+func TestTheLibraryIsCalm(t *testing.T) {
+	fset := token.NewFileSet()
+	for _, s := range parseSources(t, fset) {
+		if s.program() {
+			continue
+		}
+		annotated := make(map[int]bool)
+		for _, group := range s.file.Comments {
+			if strings.Contains(group.Text(), "broken logic") {
+				end := fset.Position(group.End()).Line
+				annotated[end], annotated[end+1] = true, true
+			}
+		}
+		eachSelector(s.file, func(pkg string, sel *ast.SelectorExpr) {
+			what := fmt.Sprintf("%s.%s", path.Base(pkg), sel.Sel.Name)
+			switch what {
+			case "os.Exit", "runtime.Goexit", "fmt.Print", "fmt.Println", "fmt.Printf":
+				t.Errorf("%s: %s in the library", fset.Position(sel.Pos()), what)
+			}
+			if pkg == "unsafe" && sel.Sel.Name != "Sizeof" && !within(s.name, unsafePlaces...) {
+				t.Errorf("%s: %s outside %s", fset.Position(sel.Pos()), what, strings.Join(unsafePlaces, ", "))
+			}
+		})
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			fun, ok := call.Fun.(*ast.Ident)
+			if !ok {
+				return true
+			}
+			switch fun.Name {
+			case "print", "println":
+				t.Errorf("%s: %s in the library", fset.Position(call.Pos()), fun.Name)
+			case "panic":
+				if !annotated[fset.Position(call.Pos()).Line] && !namesItsRoom(s.file.Name.Name, call) {
+					t.Errorf("%s: a panic that does not say whose logic is broken", fset.Position(call.Pos()))
+				}
+			}
+			return true
+		})
+	}
+}
+
+// namesItsRoom reports whether the first operand of a panic's argument is a string literal that begins with "room: ".
+func namesItsRoom(room string, call *ast.CallExpr) bool {
+	if len(call.Args) != 1 {
+		return false
+	}
+	arg := call.Args[0]
+	if sprintf, ok := arg.(*ast.CallExpr); ok && len(sprintf.Args) > 0 {
+		arg = sprintf.Args[0]
+	}
+	for {
+		sum, ok := arg.(*ast.BinaryExpr)
+		if !ok {
+			break
+		}
+		arg = sum.X
+	}
+	lit, ok := arg.(*ast.BasicLit)
+	return ok && lit.Kind == token.STRING && strings.HasPrefix(lit.Value[1:], room+": ")
+}
+
+// eachSelector calls each for every use of a name from an imported package.
+func eachSelector(f *ast.File, each func(pkg string, sel *ast.SelectorExpr)) {
+	imported := make(map[string]string) // by the name used in this file
+	for _, spec := range f.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			continue // the parser has refused it before
+		}
+		name := path.Base(p)
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		imported[name] = p
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if x, ok := sel.X.(*ast.Ident); ok {
+			if p, ok := imported[x.Name]; ok {
+				each(p, sel)
+			}
+		}
+		return true
+	})
+}
