@@ -1,0 +1,81 @@
+package memtable
+
+import (
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/bloom"
+	"github.com/bloomkv/bloomkv/bloomblock"
+)
+
+// An index finds the newest version of a key by the key's hash. It has one writer and any number of readers, who take no
+// lock: a slot is one atomic word, and nothing is ever removed.
+//
+// Open addressing with linear probing. A key's first slot is given by the leading bits of its tag, so that the slots lie
+// in the order of the tags but for collisions, and growing reads and writes both arrays front to back.
+type index struct {
+	filter *bloom.Atomic   // says "no" to most absent keys from a tenth of the memory
+	slots  []atomic.Uint64 // tag << 32 | ref; 0 is empty. A power of two of them, at most three quarters full
+	shift  uint            // tag >> shift is the first slot
+}
+
+const (
+	minSlots     = 64
+	filterBits   = 10 // per key of a full index: about 1 % of absent keys reach the slots
+	maxLoadOf4   = 3
+	slotRefBits  = 32
+	goldenRatio  = 0x9e3779b97f4a7c15
+	bytesPerSlot = 8
+)
+
+// A tag is what the index keeps of a hash: its upper half. Growing must rebuild the filter from the slots alone, so the
+// filter is fed from tags too. At a million keys, 32 bits add 0.02 % to its errors, each of which costs a look at a slot
+// and never a read.
+type tag uint32
+
+func tagOf(h bloomblock.Hash) tag { return tag(h >> 32) }
+
+// spread makes a hash of a tag.
+func (g tag) spread() bloomblock.Hash { return bloomblock.Hash(uint64(g) * goldenRatio) }
+
+// newIndex makes an index for at least the given number of keys.
+func newIndex(keys int) *index {
+	n := minSlots
+	for limit(n) < keys && n < 1<<30 {
+		n *= 2
+	}
+	return &index{
+		filter: bloom.NewAtomic(limit(n), filterBits),
+		slots:  make([]atomic.Uint64, n),
+		shift:  uint(32 - bits.TrailingZeros(uint(n))),
+	}
+}
+
+func limit(slots int) int { return slots / 4 * maxLoadOf4 }
+
+// limit is how many keys the index may hold.
+func (x *index) limit() int { return limit(len(x.slots)) }
+
+func (x *index) bytes() int64 { return int64(x.filter.Bytes()) + int64(len(x.slots))*bytesPerSlot }
+
+// put adds a key that is not yet there.
+func (x *index) put(g tag, r ref) {
+	x.filter.Add(g.spread())
+	mask := uint(len(x.slots) - 1)
+	i := uint(g>>x.shift) & mask
+	for x.slots[i].Load() != 0 {
+		i = (i + 1) & mask
+	}
+	x.slots[i].Store(uint64(g)<<slotRefBits | uint64(r))
+}
+
+// grown is a copy of x with twice the slots. Readers may go on with x: whatever they may see was there when they came.
+func (x *index) grown() *index {
+	y := newIndex(2 * x.limit())
+	for i := range x.slots {
+		if s := x.slots[i].Load(); s != 0 {
+			y.put(tag(s>>slotRefBits), ref(s&(1<<slotRefBits-1)))
+		}
+	}
+	return y
+}

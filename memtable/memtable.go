@@ -1,0 +1,190 @@
+// Package memtable keeps the newest versions of a store in memory: in order, and by hash.
+//
+// The bytes lie in an arena. A B-tree over small items without pointers (the collector has nothing to walk) holds one item
+// for each user key and serves order alone; the versions of a key are chained in the arena, newest first. A hash index
+// beside the tree serves lookups, so that a Get takes no lock, and overwriting a key never touches the tree. In front of
+// the index an atomic Bloom filter answers for the absent.
+//
+// The first eight bytes of real keys are often all equal, so an item's inline head is taken after a prefix that most keys
+// share (ikey.HeadAfter). The table finds that prefix itself, from a sample of its keys, when it has grown to twice its
+// size; a good guess at the start saves it the work.
+package memtable
+
+import (
+	"bytes"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/google/btree"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// MaxBytes is how large a table may become by Bytes, at any sizes of keys and values. Its owner freezes it long before.
+const MaxBytes int64 = maxChunks * maxChunk / 4
+
+// A Table is a memtable. It has one writer at a time and any number of readers.
+type Table struct {
+	arena  arena
+	index  atomic.Pointer[index]
+	frozen atomic.Bool
+
+	keys     atomic.Int64 // user keys
+	versions atomic.Int64
+	minSeq   atomic.Uint64
+	maxSeq   atomic.Uint64
+	treeMem  atomic.Int64
+
+	probes probes
+	sample sample // the writer's
+
+	// guarded by mu until the table is frozen; the writer alone changes them, and reads them without it
+	mu     sync.RWMutex
+	tree   *btree.BTreeG[item]
+	prefix []byte
+	newest [][]atomic.Uint32 // by id: the ref of the key's newest version. The words themselves need no lock
+}
+
+const (
+	degree      = 32  // of the tree; 16 to 64 measure alike
+	newestChunk = 512 // ids in one part of newest
+
+	// What the tree costs for each key. Nodes have room for 64 items of 16 bytes; in a random order they are two thirds
+	// full, in ascending order half full.
+	treeBytesPerKey = 32
+)
+
+// New makes an empty table. Heads are taken after prefix, which should be what CommonPrefix of the last table said; nil is
+// fine, and a wrong one costs time and nothing else. The hash index starts with room for so many keys; 0 starts small.
+// The prefix is copied.
+func New(prefix []byte, keys int) *Table {
+	t := &Table{prefix: bytes.Clone(prefix)}
+	t.tree = btree.NewG(degree, t.less)
+	t.index.Store(newIndex(keys))
+	return t
+}
+
+// Add puts a version into the table; key and value are copied. One Add runs at a time, beside any number of readers, who
+// do not find the version before Add returns, or find it whole. Sequence numbers normally rise from one Add to the next;
+// a version that comes late takes its place among those of its key, one with the sequence and kind of another replaces
+// it. h is the key's bloomblock.HashKey. Keys have at most 64 KiB, values at most 256 MiB.
+func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind, value []byte) {
+	if t.frozen.Load() {
+		panic("memtable: Add after Freeze")
+	}
+	trailer, g := ikey.MakeTrailer(seq, kind), tagOf(h)
+	x := t.index.Load()
+	if found, slot := t.find(x, key, g); found != 0 {
+		id := t.arena.version(found).id()
+		r := t.link(found, trailer, id, key, value)
+		t.newest[id/newestChunk][id%newestChunk].Store(uint32(r))
+		x.slots[slot].Store(uint64(g)<<slotRefBits | uint64(r))
+	} else {
+		id := t.keys.Load()
+		r := t.arena.put(trailer, 0, uint32(id), key, value) //nolint:gosec // G115: fewer keys than refs
+		t.insert(item{first: r, id: uint32(id)}, key)        //nolint:gosec // G115: fewer keys than refs
+		if int(id) >= x.limit() {
+			x = x.grown()
+			x.put(g, r)
+			t.index.Store(x)
+		} else {
+			x.put(g, r)
+		}
+		t.keys.Store(id + 1)
+	}
+	t.count(seq)
+}
+
+// count notes that a version with this sequence is there.
+func (t *Table) count(seq ikey.Seq) {
+	n := t.versions.Load()
+	if n == 0 || uint64(seq) < t.minSeq.Load() {
+		t.minSeq.Store(uint64(seq))
+	}
+	if uint64(seq) > t.maxSeq.Load() {
+		t.maxSeq.Store(uint64(seq))
+	}
+	t.versions.Store(n + 1)
+}
+
+// find returns the newest version of key and its slot, or 0.
+func (t *Table) find(x *index, key []byte, g tag) (ref, uint) {
+	if !x.filter.MayContain(g.spread()) {
+		return 0, 0
+	}
+	mask := uint(len(x.slots) - 1)
+	for i := uint(g>>x.shift) & mask; ; i = (i + 1) & mask {
+		s := x.slots[i].Load()
+		if s == 0 {
+			return 0, 0
+		}
+		if tag(s>>slotRefBits) == g {
+			r := ref(s & (1<<slotRefBits - 1))
+			if bytes.Equal(t.arena.version(r).key(), key) {
+				return r, i
+			}
+		}
+	}
+}
+
+// link puts a version into the chain that begins at newest, and returns where the chain begins now. Versions do not
+// change, so the newer ones, if there are any, are written again above a late one; who reads the old chain goes on.
+func (t *Table) link(newest ref, trailer ikey.Trailer, id uint32, key, value []byte) ref {
+	var newer []version
+	older := newest
+	for older != 0 {
+		v := t.arena.version(older)
+		if v.trailer() < trailer {
+			break
+		}
+		if v.trailer() > trailer {
+			newer = append(newer, v)
+		}
+		older = v.older()
+	}
+	r := t.arena.put(trailer, older, id, key, value)
+	for i := len(newer) - 1; i >= 0; i-- {
+		r = t.arena.put(newer[i].trailer(), r, id, key, newer[i].value())
+	}
+	return r
+}
+
+// Get returns the newest version of key that a reader at seq sees. The value is a part of the arena: it never changes and
+// stays valid for as long as it is referred to; it must not be written to. Get takes no lock and allocates nothing.
+func (t *Table) Get(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, kind ikey.Kind, found bool) {
+	r, _ := t.find(t.index.Load(), key, tagOf(h))
+	for r != 0 {
+		v := t.arena.version(r)
+		if tr := v.trailer(); tr.Seq() <= seq {
+			return v.value(), tr.Kind(), true
+		}
+		r = v.older()
+	}
+	return nil, 0, false
+}
+
+// Freeze says that no Add will come: from here on cursors need no lock. It may be called again.
+func (t *Table) Freeze() {
+	t.mu.Lock() // cursors that are inside with the lock see the table as it stays
+	t.frozen.Store(true)
+	t.mu.Unlock()
+}
+
+// Bytes is the memory that the table takes: the arena's chunks, the index with its filter, and an estimate for the tree.
+func (t *Table) Bytes() int64 {
+	return int64(unsafe.Sizeof(*t)) + t.arena.bytes.Load() + t.index.Load().bytes() + t.treeMem.Load() +
+		t.keys.Load()*treeBytesPerKey
+}
+
+// Len is the number of versions.
+func (t *Table) Len() int { return int(t.versions.Load()) }
+
+// Keys is the number of user keys, tombstones included: a good second argument of New for the next table.
+func (t *Table) Keys() int { return int(t.keys.Load()) }
+
+// Seqs returns the smallest and the largest sequence number; both are 0 in an empty table.
+func (t *Table) Seqs() (smallest, largest ikey.Seq) {
+	return ikey.Seq(t.minSeq.Load()), ikey.Seq(t.maxSeq.Load())
+}

@@ -1,0 +1,157 @@
+package memtable
+
+import (
+	"bytes"
+	"runtime"
+	"slices"
+	"sync/atomic"
+
+	"github.com/google/btree"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// An item stands for a user key in the tree. It has no pointers, and four of them fill a cache line.
+type item struct {
+	head  uint64 // ikey.HeadAfter the table's prefix
+	first ref    // a version of the key, for its bytes; or a probe
+	id    uint32
+}
+
+// less orders items by user key. Equal heads decide nothing.
+func (t *Table) less(a, b item) bool {
+	if a.head != b.head {
+		return a.head < b.head
+	}
+	return bytes.Compare(t.keyOf(a.first), t.keyOf(b.first)) < 0
+}
+
+func (t *Table) keyOf(r ref) []byte {
+	if r < firstRef {
+		return t.probes[r].key
+	}
+	return t.arena.version(r).key()
+}
+
+// insert puts a new key into the tree.
+func (t *Table) insert(it item, key []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if it.id%newestChunk == 0 {
+		t.newest = append(t.newest, make([]atomic.Uint32, newestChunk))
+		t.treeMem.Add(4*newestChunk + 24)
+	}
+	t.newest[it.id/newestChunk][it.id%newestChunk].Store(uint32(it.first))
+	it.head = ikey.HeadAfter(t.prefix, key)
+	t.tree.ReplaceOrInsert(it)
+	t.sample.add(it)
+	if n := it.id + 1; n >= 2*sampleSize && n&(n-1) == 0 {
+		t.rehead()
+	}
+}
+
+// probes let a search key, which is in no arena, stand in the tree's order: an item cannot point to it, but can hold the
+// number of a place here. A place is taken for one descent.
+type probes [64]struct {
+	busy atomic.Bool
+	key  []byte // of who made it busy
+}
+
+// take returns an item that sorts as key does. It comes after all places were busy only once one is free.
+func (t *Table) take(key []byte) item {
+	for {
+		for i := range t.probes {
+			p := &t.probes[i]
+			if !p.busy.Load() && p.busy.CompareAndSwap(false, true) {
+				p.key = key
+				return item{head: ikey.HeadAfter(t.prefix, key), first: ref(i)} //nolint:gosec // G115: i is below 64
+			}
+		}
+		runtime.Gosched()
+	}
+}
+
+func (t *Table) give(it item) {
+	p := &t.probes[it.first]
+	p.key = nil
+	p.busy.Store(false)
+}
+
+const sampleSize = 64
+
+// A sample is every stride-th key of the table, between half of sampleSize and all of it.
+type sample struct {
+	items  []item
+	stride int
+	skip   int // keys to let pass
+}
+
+func (s *sample) add(it item) {
+	if s.skip > 0 {
+		s.skip--
+		return
+	}
+	if len(s.items) == sampleSize {
+		for i := range sampleSize / 2 {
+			s.items[i] = s.items[2*i]
+		}
+		s.items = s.items[:sampleSize/2]
+		s.stride *= 2
+	}
+	s.stride = max(s.stride, 1)
+	s.items = append(s.items, it)
+	s.skip = s.stride - 1
+}
+
+// sorted is the sampled keys in order.
+func (t *Table) sorted() [][]byte {
+	keys := make([][]byte, len(t.sample.items))
+	for i, it := range t.sample.items {
+		keys[i] = t.keyOf(it.first)
+	}
+	slices.SortFunc(keys, bytes.Compare)
+	return keys
+}
+
+// sharedPrefix is the prefix of all sorted keys but the outermost sixteenths, less its last byte: keys that count upward
+// soon leave the longest one.
+func sharedPrefix(sorted [][]byte) []byte {
+	if len(sorted) < 2 {
+		return nil
+	}
+	low, high := sorted[len(sorted)/16], sorted[len(sorted)-1-len(sorted)/16]
+	return low[:max(ikey.CommonPrefix(low, high), 1)-1]
+}
+
+// distinct is how many heads the sorted keys have after prefix.
+func distinct(prefix []byte, sorted [][]byte) int {
+	n, last := 0, uint64(0)
+	for _, k := range sorted {
+		if h := ikey.HeadAfter(prefix, k); n == 0 || h != last {
+			n, last = n+1, h
+		}
+	}
+	return n
+}
+
+// rehead takes all heads after another prefix if that tells more keys apart, in a new tree.
+func (t *Table) rehead() {
+	keys := t.sorted()
+	prefix := sharedPrefix(keys)
+	longer := len(prefix) > len(t.prefix) && bytes.HasPrefix(prefix, t.prefix)
+	if !longer && distinct(prefix, keys) <= distinct(t.prefix, keys) {
+		return
+	}
+	old := t.tree
+	t.prefix = bytes.Clone(prefix)
+	t.tree = btree.NewG(degree, t.less)
+	old.Ascend(func(it item) bool {
+		it.head = ikey.HeadAfter(t.prefix, t.keyOf(it.first))
+		t.tree.ReplaceOrInsert(it)
+		return true
+	})
+}
+
+// CommonPrefix is what most keys of the table begin with, a good first argument of New for the next table. It is the
+// caller's. Nobody may be adding: it belongs to the writer, or to anyone once the table is frozen.
+func (t *Table) CommonPrefix() []byte { return bytes.Clone(sharedPrefix(t.sorted())) }
