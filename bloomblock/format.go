@@ -1,0 +1,264 @@
+package bloomblock
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+)
+
+// A filter block is a header and the units one after the other, each a multiple of 64 bytes. All numbers are little-endian.
+//
+//	+----------------+----------------------+----------------------+----------------------+
+//	| header, 128 B  | unit 0, 64·blocks B  | unit 1, 64·blocks B  | unit 2, 64·blocks B  |
+//	+----------------+----------------------+----------------------+----------------------+
+//
+// The header:
+//
+//	  0  magic      8 bytes "bloomblk"
+//	  8  version    u8      1
+//	  9  kind       u8      0 no filter, 1 blocked Bloom; 2 is reserved for Ribbon
+//	 10  hash       u8      1 = XXH64, seed 0
+//	 11  units      u8      0 if kind is 0, otherwise 1..3
+//	 12  line       u8      6 = log2 of the bytes in a block
+//	 13  reserved   3 bytes
+//	 16  keys       u64     hashes added
+//	 24  unit 0     32 bytes
+//	 56  unit 1     32 bytes
+//	 88  unit 2     32 bytes
+//	120  reserved   4 bytes
+//	124  checksum   u32     CRC-32C of bytes 0..123
+//
+// A unit, all zero if there is none:
+//
+//	  0  blocks     u64     1..2⁴⁰
+//	  8  offset     u64     from the start of the header; each unit begins where the one before it ends
+//	 16  rate       f64     the rate promised for this unit alone, above 0 and at most 1
+//	 24  checksum   u32     CRC-32C of the unit's bytes
+//	 28  probes     u8      1..14
+//	 29  reserved   3 bytes
+//
+// Reserved bytes are zero. Magic, version and the header's checksum stay where they are in all versions, so that a newer block
+// can be told from a damaged one. Bits in a unit are placed as Hash.Block, Hash.Fields and Hash.Next say.
+
+// HeaderSize is the size in bytes of a header, a multiple of 64.
+const HeaderSize = 128
+
+const (
+	magic       = "bloomblk"
+	version     = 1
+	kindNone    = 0
+	kindBlocked = 1
+	hashXXH64   = 1
+
+	offVersion  = 8
+	offKind     = 9
+	offHash     = 10
+	offUnits    = 11
+	offLine     = 12
+	offKeys     = 16
+	offUnit     = 24
+	unitSize    = 32
+	offChecksum = HeaderSize - 4
+
+	maxBlocks = 1 << 40 // 64 TiB: three units still count in 64 bits
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+// A Header describes a block before its units are read. ParseHeader makes one, with every field checked.
+type Header struct {
+	Keys  uint64       // hashes added, consecutive equal ones once
+	Units []UnitHeader // none if the block says that there is no filter
+}
+
+// A UnitHeader describes one unit.
+type UnitHeader struct {
+	Probes int     // 1..MaxProbes
+	Blocks uint64  // of 64 bytes, at least 1
+	Offset uint64  // of its first byte, from the start of the header; a multiple of 64
+	Rate   float64 // promised for this unit alone
+	CRC    uint32  // CRC-32C of its bytes
+}
+
+// Bytes is the size of the unit.
+func (u UnitHeader) Bytes() uint64 { return u.Blocks * blockBytes }
+
+// BlockSize is the size in bytes of the whole block.
+func (h Header) BlockSize() uint64 { return h.PrefixSize(len(h.Units)) }
+
+// PrefixSize is the size in bytes of the header and its first n units, which lie together at the front of the block.
+func (h Header) PrefixSize(n int) uint64 {
+	size := uint64(HeaderSize)
+	for _, u := range h.Units[:n] {
+		size += u.Bytes()
+	}
+	return size
+}
+
+// Rate is the rate that was promised for the first n units: their product.
+func (h Header) Rate(n int) float64 { return product(h.rates()[:n]) }
+
+// UnitsFor is the smallest number of leading units for which a rate of at most rate was promised, or all of them if that is
+// not low enough.
+func (h Header) UnitsFor(rate float64) int { return unitsFor(h.rates(), rate) }
+
+func (h Header) rates() []float64 {
+	rates := make([]float64, len(h.Units))
+	for i, u := range h.Units {
+		rates[i] = u.Rate
+	}
+	return rates
+}
+
+// put writes the header into the first HeaderSize bytes of block, which are zero.
+func (h Header) put(block []byte) {
+	copy(block, magic)
+	block[offVersion] = version
+	block[offKind] = kindNone
+	if len(h.Units) > 0 {
+		block[offKind] = kindBlocked
+	}
+	block[offHash] = hashXXH64
+	block[offUnits] = byte(len(h.Units)) //nolint:gosec // ≤ MaxUnits
+	block[offLine] = blockShift
+	binary.LittleEndian.PutUint64(block[offKeys:], h.Keys)
+	for i, u := range h.Units {
+		b := block[offUnit+i*unitSize:]
+		binary.LittleEndian.PutUint64(b, u.Blocks)
+		binary.LittleEndian.PutUint64(b[8:], u.Offset)
+		binary.LittleEndian.PutUint64(b[16:], math.Float64bits(u.Rate))
+		binary.LittleEndian.PutUint32(b[24:], u.CRC)
+		b[28] = byte(u.Probes) //nolint:gosec // ≤ MaxProbes
+	}
+	binary.LittleEndian.PutUint32(block[offChecksum:], checksum(block[:offChecksum]))
+}
+
+func damaged(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
+}
+
+func unknown(what string, got, want byte) error {
+	return fmt.Errorf("%w: %s %d, want %d", ErrUnknownKind, what, got, want)
+}
+
+// ParseHeader reads the header at the front of b, which may go on after it, and checks every field of it. It keeps no
+// reference to b. The error Is ErrDamaged, or ErrUnknownKind if the header is intact but of a kind this package does not know.
+func ParseHeader(b []byte) (Header, error) {
+	if len(b) < HeaderSize {
+		return Header{}, damaged("%d bytes, want %d for the header", len(b), HeaderSize)
+	}
+	b = b[:HeaderSize]
+	if got := string(b[:len(magic)]); got != magic {
+		return Header{}, damaged("magic %q, want %q", got, magic)
+	}
+	if got, want := checksum(b[:offChecksum]), binary.LittleEndian.Uint32(b[offChecksum:]); got != want {
+		return Header{}, damaged("header checksum %08x, want %08x", got, want)
+	}
+	switch {
+	case b[offVersion] != version:
+		return Header{}, unknown("version", b[offVersion], version)
+	case b[offKind] != kindNone && b[offKind] != kindBlocked:
+		return Header{}, unknown("kind", b[offKind], kindBlocked)
+	case b[offHash] != hashXXH64:
+		return Header{}, unknown("hash", b[offHash], hashXXH64)
+	case b[offLine] != blockShift:
+		return Header{}, unknown("line", b[offLine], blockShift)
+	}
+	n := int(b[offUnits])
+	switch {
+	case b[offKind] == kindNone && n != 0:
+		return Header{}, damaged("%d units in a block of no filter, want 0", n)
+	case b[offKind] == kindBlocked && (n < 1 || n > MaxUnits):
+		return Header{}, damaged("%d units, want 1..%d", n, MaxUnits)
+	case !zero(b[offLine+1:offKeys]) || !zero(b[offUnit+n*unitSize:offChecksum]):
+		return Header{}, damaged("reserved bytes are not zero")
+	}
+	h := Header{Keys: binary.LittleEndian.Uint64(b[offKeys:])}
+	for i := range n {
+		u, err := parseUnit(b[offUnit+i*unitSize:][:unitSize], h.BlockSize())
+		if err != nil {
+			return Header{}, fmt.Errorf("unit %d: %w", i, err)
+		}
+		h.Units = append(h.Units, u)
+	}
+	return h, nil
+}
+
+func parseUnit(b []byte, offset uint64) (UnitHeader, error) {
+	u := UnitHeader{
+		Blocks: binary.LittleEndian.Uint64(b),
+		Offset: binary.LittleEndian.Uint64(b[8:]),
+		Rate:   math.Float64frombits(binary.LittleEndian.Uint64(b[16:])),
+		CRC:    binary.LittleEndian.Uint32(b[24:]),
+		Probes: int(b[28]),
+	}
+	switch {
+	case u.Blocks < 1 || u.Blocks > maxBlocks:
+		return u, damaged("%d blocks, want 1..%d", u.Blocks, uint64(maxBlocks))
+	case u.Offset != offset:
+		return u, damaged("offset %d, want %d", u.Offset, offset)
+	case !(u.Rate > 0 && u.Rate <= 1): // also refuses NaN
+		return u, damaged("rate %v, want above 0 and at most 1", u.Rate)
+	case u.Probes < 1 || u.Probes > MaxProbes:
+		return u, damaged("%d probes, want 1..%d", u.Probes, MaxProbes)
+	case !zero(b[29:]):
+		return u, damaged("reserved bytes are not zero")
+	}
+	return u, nil
+}
+
+func zero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Parse reads a whole block: the header, every field of it, and the checksum of each unit. The filter refers to block,
+// which must not change while the filter is in use. Errors are those of ParseHeader.
+func Parse(block []byte) (Filter, error) {
+	h, err := ParseHeader(block)
+	if err != nil {
+		return Filter{}, err
+	}
+	if want := h.BlockSize(); uint64(len(block)) != want {
+		return Filter{}, damaged("%d bytes, want %d", len(block), want)
+	}
+	units := make([][]byte, 0, MaxUnits)
+	rest := block[HeaderSize:]
+	for _, u := range h.Units {
+		units = append(units, rest[:u.Bytes()])
+		rest = rest[u.Bytes():]
+	}
+	return h.Filter(units)
+}
+
+// Filter makes a filter of units that were loaded one by one: units[i] has the bytes of h.Units[i]. Units may be missing at
+// the end, which raises the rate; without any every answer is maybe. The filter refers to the slices, which must not change
+// while it is in use. The error Is ErrDamaged if a size or a checksum is wrong, and ErrParams if there are too many units.
+func (h Header) Filter(units [][]byte) (Filter, error) {
+	if len(units) > len(h.Units) || len(units) > MaxUnits {
+		return Filter{}, fmt.Errorf("%w: %d units, the header has %d", ErrParams, len(units), len(h.Units))
+	}
+	f := Filter{keys: h.Keys}
+	for i, b := range units {
+		u := h.Units[i]
+		if uint64(len(b)) != u.Bytes() {
+			return Filter{}, damaged("unit %d: %d bytes, want %d", i, len(b), u.Bytes())
+		}
+		if u.Blocks < 1 || u.Probes < 1 || u.Probes > MaxProbes { // not a Header of ParseHeader
+			return Filter{}, fmt.Errorf("%w: unit %d: %d blocks, %d probes", ErrParams, i, u.Blocks, u.Probes)
+		}
+		if got := checksum(b); got != u.CRC {
+			return Filter{}, damaged("unit %d: checksum %08x, want %08x", i, got, u.CRC)
+		}
+		f.units[i] = unit{bits: b, blocks: u.Blocks, probes: u.Probes}
+		f.n++
+	}
+	return f, nil
+}

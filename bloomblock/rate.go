@@ -1,0 +1,94 @@
+package bloomblock
+
+import "math"
+
+// A block that has taken j keys has X of its 512 bits set, where X is the number of distinct values among j·k independent
+// throws, and an absent key that falls into it passes with probability E[(X/512)^k]. The number of keys in a block is
+// binomial, and Poisson when there are many blocks; the rate of a unit is the mixture (Putze, Sanders, Singler 2007).
+//
+// X is followed throw by throw, P(x) ← P(x)·x/512 + P(x-1)·(513-x)/512. All terms are positive, so nothing cancels; the
+// closed form by inclusion and exclusion loses every digit at low rates.
+
+// poissonRate is the rate of one unit with very many blocks, mean keys in each, and k probes.
+func poissonRate(mean float64, k int) float64 {
+	return mixtureRate(mean, k, -mean, math.Inf(1), func(j float64) float64 { return mean / (j + 1) })
+}
+
+// binomialRate is the rate of one unit that holds keys in blocks blocks, with k probes.
+func binomialRate(keys, blocks uint64, k int) float64 {
+	n, p := float64(keys), 1/float64(blocks)
+	if blocks == 1 {
+		// Every key is in the one block: a mixture of one term.
+		if n*float64(k) > saturated {
+			return 1
+		}
+		o := newOccupancy(k)
+		for range keys {
+			o.add()
+		}
+		return o.pass()
+	}
+	return mixtureRate(n*p, k, n*math.Log1p(-p), n, func(j float64) float64 { return (n - j) / (j + 1) * p / (1 - p) })
+}
+
+// saturated is the number of throws into one block after which fewer than one bit in a million blocks is left clear.
+const saturated = 20 * blockBits
+
+// mixtureRate sums P(j)·E[(X_j/512)^k] over j = 0..most, where ln P(0) is log0 and P(j+1)/P(j) is ratio(j).
+func mixtureRate(mean float64, k int, log0, most float64, ratio func(j float64) float64) float64 {
+	if mean*float64(k) > saturated {
+		return 1
+	}
+	sum, logP := 0.0, log0
+	o := newOccupancy(k)
+	for j := 0.0; j <= most; j++ {
+		p := math.Exp(logP)
+		sum += p * o.pass()
+		if j > mean && p < 1e-17*sum {
+			break // the terms after this one shrink at least geometrically
+		}
+		logP += math.Log(ratio(j))
+		o.add()
+	}
+	return min(sum, 1)
+}
+
+// occupancy is the distribution of the number of set bits in one block.
+type occupancy struct {
+	probes int
+	p      [blockBits + 1]float64 // p[x] is the probability of x set bits
+	pow    [blockBits + 1]float64 // (x/512)^probes
+	top    int                    // p is 0 above
+}
+
+func newOccupancy(probes int) *occupancy {
+	o := &occupancy{probes: probes}
+	o.p[0] = 1
+	for x := range o.pow {
+		o.pow[x] = 1
+		for range probes {
+			o.pow[x] *= float64(x) / blockBits
+		}
+	}
+	return o
+}
+
+// add throws the probes of one more key.
+func (o *occupancy) add() {
+	for range o.probes {
+		o.top = min(o.top+1, blockBits)
+		for x := o.top; x > 0; x-- {
+			o.p[x] = o.p[x]*float64(x)/blockBits + o.p[x-1]*float64(blockBits-x+1)/blockBits
+		}
+		o.p[0] = 0
+	}
+}
+
+// pass is the probability that an absent key passes.
+func (o *occupancy) pass() float64 {
+	sum := 0.0
+	for x := range o.top + 1 {
+		sum += o.p[x] * o.pow[x]
+	}
+	return sum
+}
