@@ -1,0 +1,184 @@
+package manifest
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Apply returns the version after e, which shares with v all runs that e leaves alone; v stays as it is. It takes time in
+// proportion to the tables of the levels that e changes. It is an error to delete a table that is not at that level, to
+// add a number that is there, to move a table within its level or to change it on the way, and to let tables of a run
+// overlap.
+func (v *Version) Apply(e *Edit) (*Version, error) {
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	next := &Version{Levels: v.Levels}
+	gone, err := next.remove(e.Deleted)
+	if err != nil {
+		return nil, err
+	}
+	if err := next.checkNew(e.Added, gone); err != nil {
+		return nil, err
+	}
+	if err := next.insert(e.Added); err != nil {
+		return nil, err
+	}
+	return next, nil
+}
+
+// A departure is a table that an edit deletes.
+type departure struct {
+	level int
+	table *Table // nil until it was found
+}
+
+// remove takes tables out of v, whose runs are shared with another version.
+func (v *Version) remove(deleted []Deleted) (map[uint64]departure, error) {
+	gone := make(map[uint64]departure, len(deleted))
+	var touched [NumLevels]bool
+	for _, d := range deleted {
+		if _, twice := gone[d.Number]; twice {
+			return nil, fmt.Errorf("table %d is deleted twice", d.Number)
+		}
+		gone[d.Number] = departure{level: d.Level}
+		touched[d.Level] = true
+	}
+	found := 0
+	for level, runs := range v.Levels {
+		if !touched[level] {
+			continue
+		}
+		kept := make([]Run, 0, len(runs))
+		for _, r := range runs {
+			leaves := func(t *Table) bool { d, ok := gone[t.Number]; return ok && d.level == level }
+			i := slices.IndexFunc(r.Tables, leaves)
+			if i < 0 {
+				kept = append(kept, r)
+				continue
+			}
+			tables := slices.Clone(r.Tables[:i])
+			for _, t := range r.Tables[i:] {
+				if !leaves(t) {
+					tables = append(tables, t)
+					continue
+				}
+				gone[t.Number] = departure{level, t}
+				found++
+			}
+			if len(tables) > 0 {
+				kept = append(kept, Run{r.ID, tables})
+			}
+		}
+		v.Levels[level] = kept
+	}
+	if found == len(deleted) {
+		return gone, nil
+	}
+	for _, d := range deleted {
+		if gone[d.Number].table == nil {
+			return nil, fmt.Errorf("table %d is deleted from level %d, where it is not", d.Number, d.Level)
+		}
+	}
+	return gone, nil
+}
+
+// checkNew tells whether the added numbers are new in v, or of tables that just left another level.
+func (v *Version) checkNew(added []Added, gone map[uint64]departure) error {
+	if len(added) == 0 {
+		return nil
+	}
+	fresh := make(map[uint64]bool, len(added))
+	smallest := MaxNumber
+	for _, a := range added {
+		t := a.Table
+		if fresh[t.Number] {
+			return fmt.Errorf("table %d is added twice", t.Number)
+		}
+		fresh[t.Number] = true
+		smallest = min(smallest, t.Number)
+		if err := checkMove(a, gone); err != nil {
+			return err
+		}
+	}
+	for level, t := range v.Tables() {
+		// Numbers count up: most tables are older than the oldest of the added, and the map is not asked.
+		if t.Number >= smallest && fresh[t.Number] {
+			return fmt.Errorf("table %d is added, but is already at level %d", t.Number, level)
+		}
+	}
+	return nil
+}
+
+// checkMove tells whether a table that is both deleted and added is the same one at another level.
+func checkMove(a Added, gone map[uint64]departure) error {
+	d, moved := gone[a.Table.Number]
+	switch {
+	case !moved:
+		return nil
+	case d.level == a.Level:
+		return fmt.Errorf("table %d is both deleted from and added to level %d", a.Table.Number, a.Level)
+	case d.table.ID != a.Table.ID || d.table.Size != a.Table.Size:
+		return fmt.Errorf("table %d has id %x and %d bytes, but is moved with id %x and %d bytes",
+			a.Table.Number, d.table.ID, d.table.Size, a.Table.ID, a.Table.Size)
+	}
+	return nil
+}
+
+// insert puts tables into v, whose runs are shared with another version.
+func (v *Version) insert(added []Added) error {
+	added = slices.Clone(added)
+	slices.SortFunc(added, func(a, b Added) int {
+		return cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(b.Run, a.Run),
+			bytes.Compare(a.Table.Smallest, b.Table.Smallest), cmp.Compare(a.Table.Number, b.Table.Number))
+	})
+	for len(added) > 0 {
+		level, id := added[0].Level, added[0].Run
+		n := slices.IndexFunc(added, func(a Added) bool { return a.Level != level || a.Run != id })
+		if n < 0 {
+			n = len(added)
+		}
+		runs := v.Levels[level]
+		i, found := slices.BinarySearchFunc(runs, id, func(r Run, id uint64) int { return cmp.Compare(id, r.ID) })
+		var old []*Table
+		if found {
+			old = runs[i].Tables
+		}
+		tables, err := merge(old, added[:n])
+		if err != nil {
+			return fmt.Errorf("level %d: run %d: %w", level, id, err)
+		}
+		runs = slices.Clone(runs)
+		if !found {
+			runs = slices.Insert(runs, i, Run{})
+		}
+		runs[i] = Run{id, tables}
+		v.Levels[level] = runs
+		added = added[n:]
+	}
+	return nil
+}
+
+// merge is the tables of a run and those added to it, both ascending by their smallest key.
+func merge(old []*Table, added []Added) ([]*Table, error) {
+	tables := make([]*Table, 0, len(old)+len(added))
+	for _, a := range added {
+		n, _ := slices.BinarySearchFunc(old, a.Table.Smallest, compareSmallest)
+		tables = append(tables, old[:n]...)
+		old = old[n:]
+		if len(tables) > 0 {
+			if err := checkDisjoint(tables[len(tables)-1], a.Table); err != nil {
+				return nil, err
+			}
+		}
+		if len(old) > 0 {
+			if err := checkDisjoint(a.Table, old[0]); err != nil {
+				return nil, err
+			}
+		}
+		tables = append(tables, a.Table)
+	}
+	return append(tables, old...), nil
+}

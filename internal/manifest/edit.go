@@ -1,0 +1,297 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/wal"
+)
+
+// ErrUnsupportedVersion says that an edit has a version, a field or a flag which this program does not know and may not
+// skip. It is not damage.
+var ErrUnsupportedVersion = wal.ErrUnsupportedVersion
+
+// An edit, the payload of one record of a manifest, all numbers little-endian:
+//
+//	0            1
+//	+------------+-------+-------+--
+//	| version u8 | field | field | …
+//	+------------+-------+-------+--
+//
+// A field, in ascending order of tags, those with the same tag in the order in which they apply:
+//
+//	0        1            5
+//	+--------+------------+------+
+//	| tag u8 | length u32 | body |
+//	+--------+------------+------+
+//
+//	tag  body
+//	1    next file u64                                     absent when 0, as 2 and 3
+//	2    last sequence u64
+//	3    smallest log u64
+//	4    log u64, its synced length u64
+//	5    nothing: no log
+//	6    a deleted table: level u8, number u64             any number of times
+//	7    an added table: see appendTable                   any number of times
+//
+// A tag from 128 on may be skipped by who does not know it; any other unknown tag is refused (I29).
+const (
+	editVersion = 1
+
+	tagNextFile = 1
+	tagLastSeq  = 2
+	tagMinLog   = 3
+	tagLog      = 4
+	tagNoLog    = 5
+	tagDeleted  = 6
+	tagAdded    = 7
+	ignorable   = 0x80
+
+	fieldHeader = 5
+)
+
+// fieldSizes are the bodies' sizes of the tags that have a fixed one. Tag 0 is never parsed.
+var fieldSizes = [...]int{tagNextFile: 8, tagLastSeq: 8, tagMinLog: 8, tagLog: 16, tagNoLog: 0, tagDeleted: 9}
+
+const (
+	// MaxNumber is the largest number of a file or a run, far enough from the end of uint64 that counting on is safe.
+	MaxNumber uint64 = 1 << 62
+
+	maxSize  = 1<<63 - 1 // of a file, in bytes
+	maxBound = 1 << 17   // of Smallest and Largest, in bytes: a key is half of it, the end of a range may be a little more
+)
+
+// Added is a table that an edit puts into a run of a level. The run is made where the level has none of that number.
+type Added struct {
+	Level int // 0..NumLevels-1
+	Run   uint64
+	Table *Table
+}
+
+// Deleted is a table that an edit takes from a level.
+type Deleted struct {
+	Level  int // 0..NumLevels-1
+	Number uint64
+}
+
+// A LogMark says that a log must be there, whole at least up to Synced, in bytes.
+type LogMark struct {
+	Number uint64
+	Synced int64
+}
+
+// An Edit is one change of a store's state, atomic and durable as one record. Its numbers raise what is there: 0, or less
+// than there is, changes nothing, so that two who append at about the same time need not agree who comes first.
+//
+// Deletions apply before additions: deleting a table and adding it at another level moves it.
+type Edit struct {
+	NextFile uint64   // every number from here on is unused
+	LastSeq  ikey.Seq // every sequence number up to here may have been used
+	MinLog   uint64   // logs with a smaller number are not needed; a mark of one is forgotten
+	Log      *LogMark // replaces the mark
+	NoLog    bool     // removes the mark; not together with Log
+	Deleted  []Deleted
+	Added    []Added
+}
+
+// AppendEdit appends the bytes of e, which must be one that ParseEdit would return: Log.Append and Apply check that.
+func AppendEdit(dst []byte, e *Edit) []byte {
+	dst = append(dst, editVersion)
+	for _, f := range []struct {
+		tag   byte
+		value uint64
+	}{{tagNextFile, e.NextFile}, {tagLastSeq, uint64(e.LastSeq)}, {tagMinLog, e.MinLog}} {
+		if f.value != 0 {
+			dst = binary.LittleEndian.AppendUint64(appendField(dst, f.tag, 8), f.value)
+		}
+	}
+	if e.Log != nil {
+		dst = binary.LittleEndian.AppendUint64(appendField(dst, tagLog, 16), e.Log.Number)
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(e.Log.Synced))
+	}
+	if e.NoLog {
+		dst = appendField(dst, tagNoLog, 0)
+	}
+	for _, d := range e.Deleted {
+		dst = append(appendField(dst, tagDeleted, 9), byte(d.Level))
+		dst = binary.LittleEndian.AppendUint64(dst, d.Number)
+	}
+	for _, a := range e.Added {
+		dst = appendTable(appendField(dst, tagAdded, tableSize+len(a.Table.Smallest)+len(a.Table.Largest)), a)
+	}
+	return dst
+}
+
+func appendField(dst []byte, tag byte, length int) []byte {
+	return binary.LittleEndian.AppendUint32(append(dst, tag), uint32(length))
+}
+
+// ParseEdit reads the bytes of one edit; the result shares none of them. Fields that may be skipped are. An error says
+// what is wrong, without an address.
+func ParseEdit(b []byte) (*Edit, error) {
+	if len(b) == 0 {
+		return nil, errors.New("edit: 0 bytes, want at least 1")
+	}
+	if b[0] != editVersion {
+		return nil, fmt.Errorf("%w: edit version %d, want %d", ErrUnsupportedVersion, b[0], editVersion)
+	}
+	e, last := new(Edit), byte(0)
+	for b = b[1:]; len(b) > 0; {
+		if len(b) < fieldHeader {
+			return nil, fmt.Errorf("edit: field of %d bytes, want at least %d", len(b), fieldHeader)
+		}
+		tag, length := b[0], binary.LittleEndian.Uint32(b[1:])
+		if b = b[fieldHeader:]; uint64(length) > uint64(len(b)) {
+			return nil, fmt.Errorf("edit: field %d of %d bytes, %d left", tag, length, len(b))
+		}
+		if tag < last || tag == last && tag < tagDeleted {
+			return nil, fmt.Errorf("edit: field %d after field %d", tag, last)
+		}
+		if err := e.parseField(tag, b[:length]); err != nil {
+			return nil, err
+		}
+		b, last = b[length:], tag
+	}
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Edit) parseField(tag byte, body []byte) error {
+	if int(tag) < len(fieldSizes) && len(body) != fieldSizes[tag] {
+		return fmt.Errorf("edit: field %d of %d bytes, want %d", tag, len(body), fieldSizes[tag])
+	}
+	switch tag {
+	case tagNextFile, tagLastSeq, tagMinLog:
+		if binary.LittleEndian.Uint64(body) == 0 {
+			return fmt.Errorf("edit: field %d is 0", tag)
+		}
+	}
+	switch tag {
+	case tagNextFile:
+		e.NextFile = binary.LittleEndian.Uint64(body)
+	case tagLastSeq:
+		e.LastSeq = ikey.Seq(binary.LittleEndian.Uint64(body))
+	case tagMinLog:
+		e.MinLog = binary.LittleEndian.Uint64(body)
+	case tagLog:
+		synced := binary.LittleEndian.Uint64(body[8:])
+		if synced > maxSize {
+			return fmt.Errorf("edit: log synced up to %d, want at most %d", synced, uint64(maxSize))
+		}
+		e.Log = &LogMark{Number: binary.LittleEndian.Uint64(body), Synced: int64(synced)}
+	case tagNoLog:
+		e.NoLog = true
+	case tagDeleted:
+		e.Deleted = append(e.Deleted, Deleted{int(body[0]), binary.LittleEndian.Uint64(body[1:])})
+	case tagAdded:
+		a, err := parseTable(body)
+		if err != nil {
+			return err
+		}
+		e.Added = append(e.Added, a)
+	default:
+		if tag&ignorable == 0 {
+			return fmt.Errorf("%w: edit has field %d", ErrUnsupportedVersion, tag)
+		}
+	}
+	return nil
+}
+
+// An added table:
+//
+//	0          1          2        10
+//	+----------+----------+--------+-----------------------------------------------------------+
+//	| level u8 | flags u8 | run u64 | number, id, size, tail, filter, min sequence, max sequence, …
+//	+----------+----------+--------+-----------------------------------------------------------+
+//	                         90                 98                  102
+//	-------------------------+------------------+-------------------+----------+---------+
+//	 entries, deletes, range | filter rate      | length of         | smallest | largest |
+//	 deletes: ten of u64     | float64 bits u64 | smallest u32      |          |         |
+//	-------------------------+------------------+-------------------+----------+---------+
+const tableSize = 102 // without the two bounds
+
+func appendTable(dst []byte, a Added) []byte {
+	t := a.Table
+	dst = append(dst, byte(a.Level), byte(t.Flags))
+	for _, n := range [...]uint64{
+		a.Run, t.Number, t.ID, t.Size, t.TailLen, t.FilterLen, uint64(t.MinSeq), uint64(t.MaxSeq),
+		t.Entries, t.Deletes, t.RangeDeletes, math.Float64bits(t.FilterRate),
+	} {
+		dst = binary.LittleEndian.AppendUint64(dst, n)
+	}
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(t.Smallest)))
+	dst = append(dst, t.Smallest...)
+	return append(dst, t.Largest...)
+}
+
+func parseTable(b []byte) (Added, error) {
+	if len(b) < tableSize {
+		return Added{}, fmt.Errorf("edit: table of %d bytes, want at least %d", len(b), tableSize)
+	}
+	var n [12]uint64
+	for i := range n {
+		n[i] = binary.LittleEndian.Uint64(b[2+8*i:])
+	}
+	keys, length := b[tableSize:], binary.LittleEndian.Uint32(b[tableSize-4:])
+	if uint64(length) > uint64(len(keys)) {
+		return Added{}, fmt.Errorf("edit: smallest key of %d bytes, %d left", length, len(keys))
+	}
+	return Added{int(b[0]), n[0], &Table{
+		Number: n[1], ID: n[2], Size: n[3], TailLen: n[4], FilterLen: n[5],
+		MinSeq: ikey.Seq(n[6]), MaxSeq: ikey.Seq(n[7]),
+		Entries: n[8], Deletes: n[9], RangeDeletes: n[10], FilterRate: math.Float64frombits(n[11]),
+		Flags: Flags(b[1]), Smallest: bytes.Clone(keys[:length]), Largest: bytes.Clone(keys[length:]),
+	}}, nil
+}
+
+// check tells what is out of range in e by itself.
+func (e *Edit) check() error {
+	switch {
+	case e.NextFile > MaxNumber:
+		return fmt.Errorf("edit: next file %d, want at most %d", e.NextFile, MaxNumber)
+	case e.LastSeq > ikey.MaxSeq:
+		return fmt.Errorf("edit: last sequence %d, want at most %d", e.LastSeq, ikey.MaxSeq)
+	case e.MinLog > MaxNumber:
+		return fmt.Errorf("edit: smallest log %d, want at most %d", e.MinLog, MaxNumber)
+	case e.Log != nil && e.NoLog:
+		return errors.New("edit: both a log and no log")
+	case e.Log != nil && (e.Log.Number == 0 || e.Log.Number >= MaxNumber):
+		return fmt.Errorf("edit: log %d, want 1..%d", e.Log.Number, MaxNumber-1)
+	case e.Log != nil && e.Log.Synced < 0:
+		return fmt.Errorf("edit: log synced up to %d, want at least 0", e.Log.Synced)
+	}
+	for _, d := range e.Deleted {
+		if err := checkPlace(d.Level, d.Number); err != nil {
+			return fmt.Errorf("edit: deleted table: %w", err)
+		}
+	}
+	for _, a := range e.Added {
+		err := checkPlace(a.Level, a.Table.Number)
+		if err == nil && a.Run >= MaxNumber {
+			err = fmt.Errorf("run %d, want at most %d", a.Run, MaxNumber-1)
+		}
+		if err == nil {
+			err = a.Table.check()
+		}
+		if err != nil {
+			return fmt.Errorf("edit: added table: %w", err)
+		}
+	}
+	return nil
+}
+
+func checkPlace(level int, number uint64) error {
+	if level < 0 || level >= NumLevels {
+		return fmt.Errorf("level %d, want 0..%d", level, NumLevels-1)
+	}
+	if number == 0 || number >= MaxNumber {
+		return fmt.Errorf("number %d, want 1..%d", number, MaxNumber-1)
+	}
+	return nil
+}

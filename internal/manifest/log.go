@@ -1,0 +1,120 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/wal"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A manifest is a log of package wal whose number is the manifest's: its first record is a snapshot, an edit that adds all
+// there is, and every later one an edit. CURRENT names the manifest that counts, with the CRC-32C of the name, in exactly
+// this form:
+//
+//	MANIFEST-000042 1a2b3c4d\n
+const maxCurrent = 64 // bytes, more than any
+
+// A Log is the manifest to which a store appends. Its methods are called by one goroutine at a time.
+type Log struct {
+	w     *wal.Writer
+	state State // its numbers; Version stays nil
+}
+
+// Create begins the manifest of that number with a snapshot and makes it current, in the order that no crash can hurt
+// (I14): manifest written, synced, its name synced, then CURRENT replaced. The number must be below snapshot.NextFile and
+// that of no file in dir. After an error either manifest may be the current one, so nothing may be deleted (I16). The
+// manifest that was current before is the caller's to delete.
+func Create(fsys vfs.FS, dir string, number uint64, snapshot State) (*Log, error) {
+	e := snapshot.snapshot()
+	l := &Log{}
+	err := l.accept(e)
+	if err == nil && (number == 0 || number >= l.state.NextFile) {
+		err = fmt.Errorf("manifest %d, but next file %d", number, l.state.NextFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := fsys.Create(filename.Make(dir, filename.Manifest, number))
+	if err != nil {
+		return nil, err
+	}
+	if l.w, err = wal.NewWriter(f, number, rand.Uint64()); err != nil {
+		return nil, err
+	}
+	if err = l.write(e); err == nil {
+		err = fsys.SyncDir(dir)
+	}
+	if err == nil {
+		tmp := filename.Base(filename.Temp, number)
+		err = vfs.WriteFileAtomic(fsys, dir, tmp, filename.CurrentName, appendCurrent(nil, number))
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.w.Close())
+	}
+	return l, nil
+}
+
+// Append makes e durable. An edit that Load would refuse is refused before anything is written, and leaves the Log as it
+// was; only Version.Apply knows of tables that overlap or are not there. Any other error stays: whether e is in the
+// manifest is unknown, no file may be deleted, and a later Append fails (I16).
+func (l *Log) Append(e *Edit) error {
+	before := l.state
+	if err := l.accept(e); err != nil {
+		l.state = before
+		return err
+	}
+	return l.write(e)
+}
+
+func (l *Log) accept(e *Edit) error {
+	if err := e.check(); err != nil {
+		return err
+	}
+	return l.state.raise(e)
+}
+
+func (l *Log) write(e *Edit) error {
+	if err := l.w.Append(AppendEdit(nil, e)); err != nil {
+		return err
+	}
+	return l.w.Sync()
+}
+
+// Size is the length of the manifest in bytes.
+func (l *Log) Size() int64 { return l.w.Size() }
+
+// Number is the manifest's number.
+func (l *Log) Number() uint64 { return l.w.Number() }
+
+// Close closes the manifest. All edits that were acknowledged are durable already.
+func (l *Log) Close() error { return l.w.Close() }
+
+func appendCurrent(dst []byte, number uint64) []byte {
+	name := filename.Base(filename.Manifest, number)
+	return fmt.Appendf(dst, "%s %08x\n", name, crc32.Checksum([]byte(name), crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// readCurrent returns the number of the manifest that CURRENT names. Its content never becomes a part of a path.
+func readCurrent(fsys vfs.FS, dir string) (uint64, error) {
+	b, err := vfs.ReadFile(fsys, filepath.Join(dir, filename.CurrentName), maxCurrent)
+	if errors.Is(err, vfs.ErrTooLarge) {
+		return 0, corrupt.At(filename.CurrentName, 0, err)
+	}
+	if err != nil {
+		return 0, err
+	}
+	name, _, _ := strings.Cut(string(b), " ")
+	kind, number := filename.Parse(name)
+	if kind != filename.Manifest || !bytes.Equal(b, appendCurrent(nil, number)) {
+		return 0, corrupt.Newf(filename.CurrentName, 0, "%q, want the name of a manifest and its checksum", b)
+	}
+	return number, nil
+}

@@ -1,0 +1,165 @@
+package manifest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/wal"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A State is all that a manifest says. Of its numbers see Edit.
+type State struct {
+	Version  *Version // nil is one without tables
+	NextFile uint64
+	LastSeq  ikey.Seq // at least that of every table
+	MinLog   uint64
+	Log      *LogMark // nil: no log must be there
+
+	// Of Load; Create does not read them.
+	ManifestNumber uint64 // the manifest that CURRENT names
+	Torn           bool   // its last record is not whole: that edit was never acknowledged, and is not in the State
+}
+
+var errNoSnapshot = errors.New("no record, want a snapshot")
+
+// raise takes over the numbers of e, and tells whether all numbers are below the next file's.
+func (s *State) raise(e *Edit) error {
+	s.NextFile = max(s.NextFile, e.NextFile)
+	s.LastSeq = max(s.LastSeq, e.LastSeq)
+	s.MinLog = max(s.MinLog, e.MinLog)
+	if e.Log != nil {
+		mark := *e.Log
+		s.Log = &mark
+	}
+	if e.NoLog || s.Log != nil && s.Log.Number < s.MinLog {
+		s.Log = nil
+	}
+	if s.MinLog > s.NextFile {
+		return fmt.Errorf("smallest log %d, but next file %d", s.MinLog, s.NextFile)
+	}
+	if s.Log != nil && s.Log.Number >= s.NextFile {
+		return fmt.Errorf("log %d, but next file %d", s.Log.Number, s.NextFile)
+	}
+	for _, a := range e.Added {
+		if a.Table.Number >= s.NextFile {
+			return fmt.Errorf("table %d, but next file %d", a.Table.Number, s.NextFile)
+		}
+		s.LastSeq = max(s.LastSeq, a.Table.MaxSeq)
+	}
+	return nil
+}
+
+// snapshot is the edit that leads from nothing to s.
+func (s State) snapshot() *Edit {
+	e := &Edit{NextFile: s.NextFile, LastSeq: s.LastSeq, MinLog: s.MinLog, Log: s.Log}
+	if s.Version == nil {
+		return e
+	}
+	for level, runs := range s.Version.Levels {
+		for _, r := range runs {
+			for _, t := range r.Tables {
+				e.Added = append(e.Added, Added{level, r.ID, t})
+			}
+		}
+	}
+	return e
+}
+
+// Load reads the state of a store. It writes nothing. Without a CURRENT file the error Is fs.ErrNotExist, and nothing else
+// makes it that. A last record that is not whole is tolerated, see State.Torn; any other damage, and a CURRENT that names
+// what is not there, Is corrupt.Err (I15); a format that is not known Is ErrUnsupportedVersion.
+func Load(fsys vfs.FS, dir string) (s State, err error) {
+	number, err := readCurrent(fsys, dir)
+	if err != nil {
+		return State{}, err
+	}
+	name := filename.Base(filename.Manifest, number)
+	f, err := fsys.Open(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return State{}, corrupt.Newf(filename.CurrentName, 0, "names %s, which is not there", name)
+	}
+	if err != nil {
+		return State{}, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+
+	r := replay{state: State{ManifestNumber: number}, live: make(map[uint64]Added)}
+	result, err := wal.Replay(f, name, number, func(payload []byte, end int64) error {
+		e, err := ParseEdit(payload)
+		if err == nil {
+			err = r.apply(e)
+		}
+		return located(name, end-int64(len(payload)), err)
+	})
+	if err != nil {
+		return State{}, err
+	}
+	if result.Records == 0 {
+		// CURRENT is written when the first record is durable.
+		return State{}, corrupt.At(name, result.End, cmp.Or(result.Reason, errNoSnapshot))
+	}
+	r.state.Torn = result.Torn
+	r.state.Version, err = r.version()
+	if err == nil && number >= r.state.NextFile {
+		err = fmt.Errorf("manifest %d, but next file %d", number, r.state.NextFile)
+	}
+	if err != nil {
+		return State{}, located(name, result.End, err)
+	}
+	return r.state, nil
+}
+
+func located(name string, offset int64, reason error) error {
+	switch {
+	case reason == nil:
+		return nil
+	case errors.Is(reason, ErrUnsupportedVersion):
+		return fmt.Errorf("%s: offset %d: %w", name, offset, reason)
+	default:
+		return corrupt.At(name, offset, reason)
+	}
+}
+
+// A replay adds up edits by table number, so that loading takes time in proportion to the edits rather than to edits
+// times tables, as one Apply after another would. Whether runs are sound is asked once, of the sum.
+type replay struct {
+	state State
+	live  map[uint64]Added
+}
+
+func (r *replay) apply(e *Edit) error {
+	gone := make(map[uint64]departure, len(e.Deleted))
+	for _, d := range e.Deleted {
+		a, ok := r.live[d.Number]
+		if !ok || a.Level != d.Level {
+			return fmt.Errorf("table %d is deleted from level %d, where it is not", d.Number, d.Level)
+		}
+		delete(r.live, d.Number)
+		gone[d.Number] = departure{a.Level, a.Table}
+	}
+	for _, a := range e.Added {
+		if there, ok := r.live[a.Table.Number]; ok {
+			return fmt.Errorf("table %d is added, but is already at level %d", a.Table.Number, there.Level)
+		}
+		if err := checkMove(a, gone); err != nil {
+			return err
+		}
+		r.live[a.Table.Number] = a
+	}
+	return r.state.raise(e)
+}
+
+func (r *replay) version() (*Version, error) {
+	sum := &Edit{Added: make([]Added, 0, len(r.live))}
+	for _, a := range r.live {
+		sum.Added = append(sum.Added, a)
+	}
+	return new(Version).Apply(sum)
+}
