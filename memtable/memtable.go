@@ -31,14 +31,14 @@ type Table struct {
 	index  atomic.Pointer[index]
 	frozen atomic.Bool
 
-	keys     atomic.Int64 // user keys
-	versions atomic.Int64
-	minSeq   atomic.Uint64
-	maxSeq   atomic.Uint64
-	treeMem  atomic.Int64
+	counts  atomic.Uint64 // versions << 32 | user keys: neither can reach 2³², which is the number of refs
+	treeMem atomic.Int64  // of newest; the nodes follow from the keys
 
 	probes probes
-	sample sample // the writer's
+
+	// the writer's
+	sample         sample
+	minSeq, maxSeq ikey.Seq
 
 	// guarded by mu until the table is frozen; the writer alone changes them, and reads them without it
 	mu     sync.RWMutex
@@ -76,37 +76,32 @@ func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 	}
 	trailer, g := ikey.MakeTrailer(seq, kind), tagOf(h)
 	x := t.index.Load()
+	counts := t.counts.Load()
+	if counts == 0 {
+		t.minSeq, t.maxSeq = seq, seq
+	}
+	t.minSeq, t.maxSeq = min(t.minSeq, seq), max(t.maxSeq, seq)
+
 	if found, slot := t.find(x, key, g); found != 0 {
 		id := t.arena.version(found).id()
 		r := t.link(found, trailer, id, key, value)
 		t.newest[id/newestChunk][id%newestChunk].Store(uint32(r))
 		x.slots[slot].Store(uint64(g)<<slotRefBits | uint64(r))
+		t.counts.Store(counts + 1<<32)
+		return
+	}
+	x.touch(g)
+	id := uint32(counts) //nolint:gosec // G115: the lower half
+	r := t.arena.put(trailer, 0, id, key, value)
+	t.insert(item{first: r, id: id}, key)
+	if int64(id) >= int64(x.limit()) {
+		x = x.grown()
+		x.put(g, r)
+		t.index.Store(x)
 	} else {
-		id := t.keys.Load()
-		r := t.arena.put(trailer, 0, uint32(id), key, value) //nolint:gosec // G115: fewer keys than refs
-		t.insert(item{first: r, id: uint32(id)}, key)        //nolint:gosec // G115: fewer keys than refs
-		if int(id) >= x.limit() {
-			x = x.grown()
-			x.put(g, r)
-			t.index.Store(x)
-		} else {
-			x.put(g, r)
-		}
-		t.keys.Store(id + 1)
+		x.put(g, r)
 	}
-	t.count(seq)
-}
-
-// count notes that a version with this sequence is there.
-func (t *Table) count(seq ikey.Seq) {
-	n := t.versions.Load()
-	if n == 0 || uint64(seq) < t.minSeq.Load() {
-		t.minSeq.Store(uint64(seq))
-	}
-	if uint64(seq) > t.maxSeq.Load() {
-		t.maxSeq.Store(uint64(seq))
-	}
-	t.versions.Store(n + 1)
+	t.counts.Store(counts + 1<<32 + 1)
 }
 
 // find returns the newest version of key and its slot, or 0.
@@ -173,18 +168,19 @@ func (t *Table) Freeze() {
 }
 
 // Bytes is the memory that the table takes: the arena's chunks, the index with its filter, and an estimate for the tree.
+// It never falls, and is safe for concurrent use.
 func (t *Table) Bytes() int64 {
 	return int64(unsafe.Sizeof(*t)) + t.arena.bytes.Load() + t.index.Load().bytes() + t.treeMem.Load() +
-		t.keys.Load()*treeBytesPerKey
+		int64(t.Keys())*treeBytesPerKey
 }
 
-// Len is the number of versions.
-func (t *Table) Len() int { return int(t.versions.Load()) }
+// Len is the number of versions. It is safe for concurrent use.
+func (t *Table) Len() int { return int(t.counts.Load() >> 32) } //nolint:gosec // G115: each version takes memory
 
-// Keys is the number of user keys, tombstones included: a good second argument of New for the next table.
-func (t *Table) Keys() int { return int(t.keys.Load()) }
+// Keys is the number of user keys, deleted ones included: a good second argument of New for the next table. It is safe
+// for concurrent use.
+func (t *Table) Keys() int { return int(uint32(t.counts.Load())) } //nolint:gosec // G115: the lower half
 
-// Seqs returns the smallest and the largest sequence number; both are 0 in an empty table.
-func (t *Table) Seqs() (smallest, largest ikey.Seq) {
-	return ikey.Seq(t.minSeq.Load()), ikey.Seq(t.maxSeq.Load())
-}
+// Seqs returns the smallest and the largest sequence number; both are 0 in an empty table. It is for the writer, and for
+// anyone once the table is frozen.
+func (t *Table) Seqs() (smallest, largest ikey.Seq) { return t.minSeq, t.maxSeq }
