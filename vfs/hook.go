@@ -1,0 +1,236 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// OpKind is a kind of operation on an [FS] or a [File].
+type OpKind uint8
+
+// The operations. Close is that of a file or of a lock.
+const (
+	OpCreate OpKind = iota + 1
+	OpOpen
+	OpRemove
+	OpRename
+	OpLink
+	OpMkdir
+	OpList
+	OpStat
+	OpSyncDir
+	OpLock
+	OpReadAt
+	OpWrite
+	OpSync
+	OpSize
+	OpClose
+)
+
+var opNames = [...]string{
+	OpCreate: "create", OpOpen: "open", OpRemove: "remove", OpRename: "rename", OpLink: "link", OpMkdir: "mkdir", OpList: "list",
+	OpStat: "stat", OpSyncDir: "syncdir", OpLock: "lock", OpReadAt: "readat", OpWrite: "write", OpSync: "sync", OpSize: "size",
+	OpClose: "close",
+}
+
+// String is the operation's name in lower case.
+func (k OpKind) String() string {
+	if int(k) < len(opNames) && opNames[k] != "" {
+		return opNames[k]
+	}
+	return fmt.Sprintf("OpKind(%d)", uint8(k))
+}
+
+// Changes reports whether an operation can change what a crash leaves: all but those that only read.
+func (k OpKind) Changes() bool {
+	switch k {
+	case OpCreate, OpRemove, OpRename, OpLink, OpMkdir, OpSyncDir, OpLock, OpWrite, OpSync:
+		return true
+	case OpOpen, OpList, OpStat, OpReadAt, OpSize, OpClose:
+	}
+	return false
+}
+
+// Op is an operation that is about to be done.
+type Op struct {
+	Kind   OpKind
+	Name   string // of the file or directory, as the caller gave it; of a rename or a link, the old one
+	To     string // the new name of a rename or a link
+	Offset int64  // of a ReadAt
+	Size   int    // bytes of a ReadAt or a Write
+}
+
+// String is the operation in words, for a log of a test.
+func (o Op) String() string {
+	switch o.Kind {
+	case OpRename, OpLink:
+		return fmt.Sprintf("%v %s %s", o.Kind, o.Name, o.To)
+	case OpReadAt:
+		return fmt.Sprintf("%v %s %d+%d", o.Kind, o.Name, o.Offset, o.Size)
+	case OpWrite:
+		return fmt.Sprintf("%v %s %d", o.Kind, o.Name, o.Size)
+	case OpCreate, OpOpen, OpRemove, OpMkdir, OpList, OpStat, OpSyncDir, OpLock, OpSync, OpSize, OpClose:
+	}
+	return fmt.Sprintf("%v %s", o.Kind, o.Name)
+}
+
+// NewHook returns an FS that calls hook before each operation on fsys and its files. When hook returns an error the
+// operation is not done and fails with that error, unwrapped; except that a write is half done, rounded down, when the
+// error Is [ErrShortWrite], and that a close which fails has closed all the same, as the system's has.
+//
+// The hook is called by whoever does the operation, so it must be safe for concurrent use. It may use fsys, wait, crash it
+// ([Mem.Crash]), or not return.
+func NewHook(fsys FS, hook func(Op) error) FS { return &hookFS{fsys, hook} }
+
+type hookFS struct {
+	fsys FS
+	hook func(Op) error
+}
+
+func (h *hookFS) Create(name string) (File, error) {
+	if err := h.hook(Op{Kind: OpCreate, Name: name}); err != nil {
+		return nil, err
+	}
+	f, err := h.fsys.Create(name)
+	return h.wrap(f, err, name)
+}
+
+func (h *hookFS) Open(name string) (File, error) {
+	if err := h.hook(Op{Kind: OpOpen, Name: name}); err != nil {
+		return nil, err
+	}
+	f, err := h.fsys.Open(name)
+	return h.wrap(f, err, name)
+}
+
+func (h *hookFS) wrap(f File, err error, name string) (File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &hookFile{f, h.hook, name}, nil
+}
+
+func (h *hookFS) Remove(name string) error {
+	if err := h.hook(Op{Kind: OpRemove, Name: name}); err != nil {
+		return err
+	}
+	return h.fsys.Remove(name)
+}
+
+func (h *hookFS) Rename(oldname, newname string) error {
+	if err := h.hook(Op{Kind: OpRename, Name: oldname, To: newname}); err != nil {
+		return err
+	}
+	return h.fsys.Rename(oldname, newname)
+}
+
+func (h *hookFS) Link(oldname, newname string) error {
+	if err := h.hook(Op{Kind: OpLink, Name: oldname, To: newname}); err != nil {
+		return err
+	}
+	return h.fsys.Link(oldname, newname)
+}
+
+func (h *hookFS) Mkdir(name string) error {
+	if err := h.hook(Op{Kind: OpMkdir, Name: name}); err != nil {
+		return err
+	}
+	return h.fsys.Mkdir(name)
+}
+
+func (h *hookFS) List(dir string) ([]string, error) {
+	if err := h.hook(Op{Kind: OpList, Name: dir}); err != nil {
+		return nil, err
+	}
+	return h.fsys.List(dir)
+}
+
+func (h *hookFS) Stat(name string) (os.FileInfo, error) {
+	if err := h.hook(Op{Kind: OpStat, Name: name}); err != nil {
+		return nil, err
+	}
+	return h.fsys.Stat(name)
+}
+
+func (h *hookFS) SyncDir(dir string) error {
+	if err := h.hook(Op{Kind: OpSyncDir, Name: dir}); err != nil {
+		return err
+	}
+	return h.fsys.SyncDir(dir)
+}
+
+func (h *hookFS) Lock(name string) (io.Closer, error) {
+	if err := h.hook(Op{Kind: OpLock, Name: name}); err != nil {
+		return nil, err
+	}
+	lock, err := h.fsys.Lock(name)
+	if err != nil {
+		return nil, err
+	}
+	return &hookLock{lock, h.hook, name}, nil
+}
+
+// hookLock is a lock of a hookFS.
+type hookLock struct {
+	lock io.Closer
+	hook func(Op) error
+	name string
+}
+
+func (l *hookLock) Close() error { return closeHooked(l.lock, l.hook, l.name) }
+
+// closeHooked closes whatever the hook says: what fails to close must not stay open or locked.
+func closeHooked(c io.Closer, hook func(Op) error, name string) error {
+	err := hook(Op{Kind: OpClose, Name: name})
+	closeErr := c.Close()
+	if err == nil {
+		return closeErr
+	}
+	return err
+}
+
+// hookFile is a file of a hookFS.
+type hookFile struct {
+	f    File
+	hook func(Op) error
+	name string
+}
+
+func (f *hookFile) ReadAt(p []byte, off int64) (int, error) {
+	if err := f.hook(Op{Kind: OpReadAt, Name: f.name, Offset: off, Size: len(p)}); err != nil {
+		return 0, err
+	}
+	return f.f.ReadAt(p, off)
+}
+
+func (f *hookFile) Write(p []byte) (int, error) {
+	err := f.hook(Op{Kind: OpWrite, Name: f.name, Size: len(p)})
+	if errors.Is(err, ErrShortWrite) {
+		n, writeErr := f.f.Write(p[:len(p)/2])
+		return n, errors.Join(err, writeErr)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return f.f.Write(p)
+}
+
+func (f *hookFile) Sync() error {
+	if err := f.hook(Op{Kind: OpSync, Name: f.name}); err != nil {
+		return err
+	}
+	return f.f.Sync()
+}
+
+func (f *hookFile) Size() (int64, error) {
+	if err := f.hook(Op{Kind: OpSize, Name: f.name}); err != nil {
+		return 0, err
+	}
+	return f.f.Size()
+}
+
+func (f *hookFile) Close() error {
+	return closeHooked(f.f, f.hook, f.name)
+}

@@ -1,0 +1,41 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// lockFile takes the lock or returns ErrLocked, at once in both cases. A lock of Windows belongs to the handle, so it also
+// keeps out other calls in this process (I31).
+func lockFile(name string) (io.Closer, error) {
+	f, err := openRegular(name, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	const all = ^uint32(0)
+	err = windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,
+		0, all, all, new(windows.Overlapped))
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
+		err = ErrLocked
+	}
+	if err != nil {
+		return nil, errors.Join(&fs.PathError{Op: "lock", Path: name, Err: err}, f.Close())
+	}
+	return &osLock{f}, nil
+}
+
+// osLock is a lock that is held.
+type osLock struct{ f *os.File }
+
+// Close releases the lock. The file stays, since another process may just have opened it.
+func (l *osLock) Close() error {
+	err := windows.UnlockFileEx(windows.Handle(l.f.Fd()), 0, ^uint32(0), ^uint32(0), new(windows.Overlapped))
+	if errors.Is(err, windows.ERROR_INVALID_HANDLE) {
+		err = nil // closed before: the close below says so
+	}
+	return errors.Join(err, l.f.Close())
+}

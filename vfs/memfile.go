@@ -1,0 +1,151 @@
+package vfs
+
+import (
+	"io"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	sectorSize = 512
+	// chunkSize is what a file grows by: small enough not to waste, large enough to be copied and found at once, and
+	// a multiple of the sector.
+	chunkSize = 64 << 10
+	// maxEnds bounds what is remembered of the unsynced writes of a file: the ends of the newest.
+	maxEnds = 1024
+)
+
+// memFile is the content of a file. Bytes once written never change, since a file only grows: a crash shares them with
+// what it returns, and only its lost sectors are copied.
+type memFile struct {
+	mu     sync.RWMutex
+	chunks [][]byte // guarded by mu: all but the last hold chunkSize bytes
+	size   int64    // guarded by mu
+	synced int64    // guarded by mu: this many bytes are durable
+	ends   []int64  // guarded by mu: the size after each write beyond synced, ascending; with many, after the newest
+}
+
+func (f *memFile) length() int64 {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.size
+}
+
+func (f *memFile) readAt(p []byte, off int64) (int, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n := 0
+	for n < len(p) {
+		if off >= f.size {
+			return n, io.EOF
+		}
+		copied := copy(p[n:], f.chunks[off/chunkSize][off%chunkSize:])
+		n += copied
+		off += int64(copied)
+	}
+	return n, nil
+}
+
+func (f *memFile) write(p []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.append(p)
+	if len(p) == 0 {
+		return
+	}
+	if len(f.ends) == 2*maxEnds {
+		f.ends = f.ends[:copy(f.ends, f.ends[maxEnds:])]
+	}
+	f.ends = append(f.ends, f.size)
+}
+
+// append adds bytes at the end. The caller holds the lock, or is the only one who knows the file.
+func (f *memFile) append(p []byte) {
+	f.size += int64(len(p))
+	for len(p) > 0 {
+		last := len(f.chunks) - 1
+		if last < 0 || len(f.chunks[last]) == chunkSize {
+			f.chunks = append(f.chunks, nil)
+			last++
+		}
+		n := min(len(p), chunkSize-len(f.chunks[last]))
+		f.chunks[last] = append(f.chunks[last], p[:n]...)
+		p = p[n:]
+	}
+}
+
+func (f *memFile) sync() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.synced = f.size
+	f.ends = f.ends[:0]
+}
+
+// memHandle is an open file.
+type memHandle struct {
+	m        *Mem
+	node     *inode
+	name     string
+	writable bool
+	closed   atomic.Bool
+}
+
+func (h *memHandle) check(op string) error {
+	if h.closed.Load() {
+		return &fs.PathError{Op: op, Path: h.name, Err: fs.ErrClosed}
+	}
+	return nil
+}
+
+// ReadAt is [io.ReaderAt.ReadAt].
+func (h *memHandle) ReadAt(p []byte, off int64) (int, error) {
+	if err := h.check("read"); err != nil {
+		return 0, err
+	}
+	if off < 0 {
+		return 0, &fs.PathError{Op: "read", Path: h.name, Err: fs.ErrInvalid}
+	}
+	return h.node.file.readAt(p, off)
+}
+
+// Write appends all of p to a file from Create; one from Open refuses.
+func (h *memHandle) Write(p []byte) (int, error) {
+	if err := h.check("write"); err != nil {
+		return 0, err
+	}
+	if !h.writable {
+		return 0, &fs.PathError{Op: "write", Path: h.name, Err: fs.ErrPermission}
+	}
+	h.m.mu.RLock()
+	defer h.m.mu.RUnlock()
+	h.node.file.write(p)
+	return len(p), nil
+}
+
+// Sync is [File.Sync]. A handle for reading syncs what others wrote, too.
+func (h *memHandle) Sync() error {
+	if err := h.check("sync"); err != nil {
+		return err
+	}
+	h.m.mu.RLock()
+	defer h.m.mu.RUnlock()
+	h.node.file.sync()
+	return nil
+}
+
+// Size is [File.Size].
+func (h *memHandle) Size() (int64, error) {
+	if err := h.check("stat"); err != nil {
+		return 0, err
+	}
+	return h.node.file.length(), nil
+}
+
+// Close ends the use of the handle. It makes nothing durable.
+func (h *memHandle) Close() error {
+	if h.closed.Swap(true) {
+		return &fs.PathError{Op: "close", Path: h.name, Err: fs.ErrClosed}
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+package vfs
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// openNoFollow opens name unless it is a symbolic link. The look comes first, because a handle on the link itself would
+// read wrong bytes from files that the system keeps behind reparse points of its own (deduplicated ones).
+func openNoFollow(name string, flag int) (*os.File, error) {
+	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
+		return nil, notRegular("open", name)
+	}
+	return os.OpenFile(name, flag, fileMode)
+}
+
+// syncDir does nothing: Windows has no such operation, and NTFS orders its own changes of names.
+func syncDir(string) error { return nil }
+
+// cannotLink tells a link that this place does not allow from one that failed.
+func cannotLink(err error) bool {
+	return errors.Is(err, windows.ERROR_NOT_SAME_DEVICE) || errors.Is(err, windows.ERROR_INVALID_FUNCTION) ||
+		errors.Is(err, windows.ERROR_NOT_SUPPORTED) || errors.Is(err, windows.ERROR_TOO_MANY_LINKS)
+}
+
+// syncFile flushes a file. The system flushes only through a handle that may write, so a file opened for reading is opened
+// once more.
+func syncFile(f *os.File, writable bool) error {
+	if writable {
+		return f.Sync()
+	}
+	w, err := os.OpenFile(f.Name(), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(w.Sync(), w.Close())
+}
