@@ -79,7 +79,7 @@ func (t *Table) give(it item) {
 
 const sampleSize = 64
 
-// A sample is every stride-th key of the table, between half of sampleSize and all of it.
+// A sample is about every stride-th key of the table. The steps vary, lest they keep time with a pattern of the keys.
 type sample struct {
 	items  []item
 	stride int
@@ -100,7 +100,8 @@ func (s *sample) add(it item) {
 	}
 	s.stride = max(s.stride, 1)
 	s.items = append(s.items, it)
-	s.skip = s.stride - 1
+	step := uint64(it.id) * goldenRatio >> 33
+	s.skip = int(step % uint64(2*s.stride-1)) //nolint:gosec // G115: 31 bits
 }
 
 // sorted is the sampled keys in order.
