@@ -526,8 +526,8 @@ func TestBytesIsTheMemoryTaken(t *testing.T) {
 		keys, value int
 		ascending   bool
 	}{
-		{"many small entries, shuffled", 200_000, 20, false},
-		{"many small entries, ascending", 200_000, 20, true},
+		{"many small entries, shuffled", 50_000, 20, false},
+		{"many small entries, ascending", 50_000, 20, true},
 		{"some large entries", 1000, 20_000, false},
 		{"few entries", 500, 10, false},
 	} {
