@@ -35,8 +35,11 @@ type tag uint32
 
 func tagOf(h bloomblock.Hash) tag { return tag(h >> 32) }
 
-// spread makes a hash of a tag.
-func (g tag) spread() bloomblock.Hash { return bloomblock.Hash(uint64(g) * goldenRatio) }
+// spread makes a hash of a tag. The tag stays on top, where the filter takes its block from: growing then goes through the
+// new filter front to back too.
+func (g tag) spread() bloomblock.Hash {
+	return bloomblock.Hash(uint64(g)<<32 | uint64(g)*goldenRatio>>32)
+}
 
 // newIndex makes an index for at least the given number of keys.
 func newIndex(keys int) *index {

@@ -18,11 +18,18 @@ type item struct {
 	id    uint32
 }
 
-// less orders items by user key. Equal heads decide nothing.
-func (t *Table) less(a, b item) bool {
-	if a.head != b.head {
-		return a.head < b.head
-	}
+// newTree makes an empty tree that orders items by user key. Equal heads decide nothing; that is the rare case, kept out of
+// the function that the tree calls a dozen times and more for each insert.
+func (t *Table) newTree() *btree.BTreeG[item] {
+	return btree.NewG(degree, func(a, b item) bool {
+		if a.head != b.head {
+			return a.head < b.head
+		}
+		return t.lessBytes(a, b)
+	})
+}
+
+func (t *Table) lessBytes(a, b item) bool {
 	return bytes.Compare(t.keyOf(a.first), t.keyOf(b.first)) < 0
 }
 
@@ -145,7 +152,7 @@ func (t *Table) rehead() {
 	}
 	old := t.tree
 	t.prefix = bytes.Clone(prefix)
-	t.tree = btree.NewG(degree, t.less)
+	t.tree = t.newTree()
 	old.Ascend(func(it item) bool {
 		it.head = ikey.HeadAfter(t.prefix, t.keyOf(it.first))
 		t.tree.ReplaceOrInsert(it)
