@@ -1,0 +1,152 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+)
+
+// A file is a Sink and a Source in memory. Its hooks, where set, run before the operation and may fail it.
+type file struct {
+	mu      sync.Mutex
+	data    []byte
+	reads   int64 // bytes
+	writes  int
+	closed  int
+	onWrite func(b []byte) (int, error) // instead of writing b, if it returns an error or fewer bytes
+	onSync  func() error
+	onRead  func() error
+	size    int64 // if not 0, what Size says
+}
+
+var errDisk = errors.New("disk on fire")
+
+func (f *file) Write(b []byte) (int, error) {
+	n, err := len(b), error(nil)
+	if f.onWrite != nil {
+		n, err = f.onWrite(b)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.writes++
+	f.data = append(f.data, b[:n]...)
+	return n, err
+}
+
+func (f *file) Sync() error {
+	if f.onSync != nil {
+		return f.onSync()
+	}
+	return nil
+}
+
+func (f *file) Size() (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.size != 0 {
+		return f.size, nil
+	}
+	return int64(len(f.data)), nil
+}
+
+func (f *file) ReadAt(b []byte, off int64) (int, error) {
+	if f.onRead != nil {
+		if err := f.onRead(); err != nil {
+			return 0, err
+		}
+	}
+	f.reads += int64(len(b))
+	if off >= int64(len(f.data)) {
+		return 0, io.EOF
+	}
+	n := copy(b, f.data[off:])
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *file) Close() error {
+	f.closed++
+	return nil
+}
+
+const (
+	testNumber = 7
+	testID     = 0x0123456789abcdef
+)
+
+func newWriter(t testing.TB, f *file) *Writer {
+	t.Helper()
+	w, err := NewWriter(f, testNumber, testID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func appendAll(t testing.TB, w *Writer, payloads ...string) {
+	t.Helper()
+	for _, p := range payloads {
+		if err := w.Append([]byte(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func syncLog(t testing.TB, w *Writer) {
+	t.Helper()
+	if err := w.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// build writes a log in which every payload "sync" is a Sync instead, and "older" a SetOlderDurable, and returns its bytes
+// and where its records end, the file header's end first.
+func build(t testing.TB, steps ...string) (data []byte, ends []int64) {
+	t.Helper()
+	f := new(file)
+	w := newWriter(t, f)
+	ends = append(ends, w.Size())
+	for _, s := range steps {
+		switch s {
+		case "sync":
+			syncLog(t, w)
+		case "older":
+			w.SetOlderDurable()
+		default:
+			appendAll(t, w, s)
+			ends = append(ends, w.Size())
+		}
+	}
+	return f.data, ends
+}
+
+func replayBytes(data []byte) (payloads []string, r Result, err error) {
+	r, err = Replay(&file{data: data}, "dir/000007.log", testNumber, func(p []byte, _ int64) error {
+		payloads = append(payloads, string(p))
+		return nil
+	})
+	return payloads, r, err
+}
+
+// fixRecord gives the header at an offset a checksum that fits, and the payload, where it is whole, too if asked.
+func fixRecord(data []byte, offset int64, payload bool) {
+	h := data[offset : offset+recordHeaderSize]
+	length := int64(binary.LittleEndian.Uint32(h[8:]))
+	if body := data[offset+recordHeaderSize:]; payload && length <= int64(len(body)) {
+		binary.LittleEndian.PutUint32(h[4:], crc32.Checksum(body[:length], castagnoli))
+	}
+	h[kindAt] = recordKind
+	binary.LittleEndian.PutUint32(h, crc32.Update(seed(testNumber, offset), castagnoli, h[4:]))
+}
+
+// fixFile gives the file header a checksum that fits.
+func fixFile(data []byte) { binary.LittleEndian.PutUint32(data[12:], fileHeaderCRC(data)) }
+
+func isCorrupt(err error) bool { return errors.Is(err, corrupt.Err) }

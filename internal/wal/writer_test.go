@@ -1,0 +1,280 @@
+package wal
+
+import (
+	"encoding/hex"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestLogByteForByte(t *testing.T) {
+	data, _ := build(t, "hi", "sync", "older", "", "you")
+	// magic, version, crc, number, id; then per record: crc, payload crc, length, salt, promise, flags, kind, payload
+	const want = "" +
+		"626c6f6f6d77616c" + "01000000" + "c21c1a9f" + "0700000000000000" + "efcdab8967452301" +
+		"a94aa392" + "c2d99df5" + "02000000" + "89888888" + "000000000000" + "00" + "b7" + "6869" +
+		"873c7539" + "00000000" + "00000000" + "89888888" + "3a0000000000" + "01" + "b7" +
+		"3ebfe906" + "6c667b88" + "03000000" + "89888888" + "3a0000000000" + "01" + "b7" + "796f75"
+	if got := hex.EncodeToString(data); got != want {
+		t.Errorf("log is\n%s, want\n%s", got, want)
+	}
+}
+
+func TestWhatIsAppendedIsReplayed(t *testing.T) {
+	big := strings.Repeat("x", copyLimit+1)
+	for name, groups := range map[string][][]string{
+		"nothing":                             nil,
+		"an empty group":                      {{}},
+		"an empty payload":                    {{""}},
+		"one group":                           {{"a", "bc", "", "def"}},
+		"many groups":                         {{"a"}, {"b", "c"}, {"d"}},
+		"large payloads among small ones":     {{"a", big, "b"}, {big}, {big, big}, {"c"}},
+		"a payload that is as large as a log": {{strings.Repeat("\xb7", 3*readChunk)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := new(file)
+			w := newWriter(t, f)
+			var want []string
+			for _, g := range groups {
+				var payloads [][]byte
+				for _, p := range g {
+					payloads = append(payloads, []byte(p))
+				}
+				if err := w.Append(payloads...); err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, g...)
+			}
+			if w.Size() != int64(len(f.data)) {
+				t.Errorf("Size is %d, want %d", w.Size(), len(f.data))
+			}
+			got, r, err := replayBytes(f.data)
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("replayed %d records, %v; want %d", len(got), err, len(want))
+			}
+			if r.Torn || r.Reason != nil || r.End != w.Size() || r.Size != w.Size() || r.Records != len(want) {
+				t.Errorf("result is %+v", r)
+			}
+		})
+	}
+}
+
+func TestAGroupIsOneWrite(t *testing.T) {
+	f := new(file)
+	w := newWriter(t, f)
+	before := f.writes
+	if err := w.Append([]byte("a"), []byte("b"), make([]byte, copyLimit)); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.writes - before; got != 1 {
+		t.Errorf("%d writes, want 1", got)
+	}
+}
+
+func TestOffsetsGivenToEachAreWhereRecordsEnd(t *testing.T) {
+	data, ends := build(t, "a", "", "sync", "bcd")
+	got := []int64{fileHeaderSize}
+	if _, err := Replay(&file{data: data}, "x", testNumber, func(_ []byte, end int64) error {
+		got = append(got, end)
+		return nil
+	}); err != nil || !slices.Equal(got, ends) {
+		t.Errorf("ends are %v, %v; want %v", got, err, ends)
+	}
+}
+
+func TestPromiseIsTheSizeWhenTheSyncBegan(t *testing.T) {
+	f := new(file)
+	w := newWriter(t, f)
+	appendAll(t, w, "before")
+	began := w.Size()
+	f.onSync = func() error {
+		appendAll(t, w, "meanwhile")
+		return nil
+	}
+	syncLog(t, w)
+	if w.Synced() != began {
+		t.Errorf("Synced is %d, want %d", w.Synced(), began)
+	}
+	appendAll(t, w, "after")
+	if _, r, err := replayBytes(f.data); err != nil || r.Promise != began || r.OlderDurable {
+		t.Errorf("result is %+v, %v; want promise %d", r, err, began)
+	}
+}
+
+func TestOlderLogsAreDurableOnceSaid(t *testing.T) {
+	if _, r, err := replayBytes(first(build(t, "a", "older"))); err != nil || r.OlderDurable {
+		t.Errorf("result is %+v, %v; want no promise before a record carries it", r, err)
+	}
+	if _, r, err := replayBytes(first(build(t, "a", "older", "b"))); err != nil || !r.OlderDurable {
+		t.Errorf("result is %+v, %v; want the promise", r, err)
+	}
+}
+
+func first(data []byte, _ []int64) []byte { return data }
+
+func TestFirstErrorStays(t *testing.T) {
+	other := errors.New("another error")
+	for name, test := range map[string]struct {
+		fail func(f *file, w *Writer) error
+		want error
+	}{
+		"of a write": {func(f *file, w *Writer) error {
+			f.onWrite = func([]byte) (int, error) { return 0, errDisk }
+			return w.Append([]byte("x"))
+		}, errDisk},
+		"of a write of a large payload": {func(f *file, w *Writer) error {
+			f.onWrite = func(b []byte) (int, error) {
+				if len(b) > copyLimit {
+					return 5, errDisk
+				}
+				return len(b), nil
+			}
+			return w.Append(make([]byte, copyLimit+1), []byte("x"))
+		}, errDisk},
+		"of a short write without an error": {func(f *file, w *Writer) error {
+			f.onWrite = func(b []byte) (int, error) { return len(b) / 2, nil }
+			return w.Append([]byte("x"))
+		}, io.ErrShortWrite},
+		"of a sync": {func(f *file, w *Writer) error {
+			f.onSync = func() error { return errDisk }
+			return w.Sync()
+		}, errDisk},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := new(file)
+			w := newWriter(t, f)
+			appendAll(t, w, "a")
+			size, synced := w.Size(), w.Synced()
+			if err := test.fail(f, w); !errors.Is(err, test.want) {
+				t.Fatalf("error is %v, want %v", err, test.want)
+			}
+			written := len(f.data)
+			f.onWrite = func([]byte) (int, error) { return 0, other }
+			f.onSync = func() error { return other }
+			for range 2 {
+				if err := w.Append([]byte("b")); !errors.Is(err, test.want) {
+					t.Errorf("Append returns %v, want %v", err, test.want)
+				}
+				if err := w.Sync(); !errors.Is(err, test.want) {
+					t.Errorf("Sync returns %v, want %v", err, test.want)
+				}
+			}
+			if len(f.data) != written || w.Size() != size || w.Synced() != synced {
+				t.Errorf("%d bytes written, size %d, synced %d; want %d, %d, %d", len(f.data), w.Size(), w.Synced(), written, size, synced)
+			}
+			if err := w.Close(); err != nil || f.closed != 1 {
+				t.Errorf("Close returns %v, file closed %d times", err, f.closed)
+			}
+		})
+	}
+}
+
+func TestPayloadTooLargeIsRefusedBeforeAnythingIsWritten(t *testing.T) {
+	f := new(file)
+	w := newWriter(t, f)
+	huge := make([]byte, MaxPayload+1) // never touched, so never backed by memory
+	if err := w.Append([]byte("a"), huge); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("error is %v, want %v", err, ErrTooLarge)
+	}
+	if w.Size() != fileHeaderSize || len(f.data) != fileHeaderSize {
+		t.Errorf("size %d, file %d; want %d", w.Size(), len(f.data), fileHeaderSize)
+	}
+	appendAll(t, w, "b")
+	if got, _, err := replayBytes(f.data); err != nil || !slices.Equal(got, []string{"b"}) {
+		t.Errorf("replayed %q, %v", got, err)
+	}
+	w.size.Store(maxPromise)
+	if err := w.Append([]byte("c")); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a log longer than a promise can say: error is %v, want %v", err, ErrTooLarge)
+	}
+}
+
+func TestALogBeginsInAnEmptyFile(t *testing.T) {
+	f := &file{data: []byte("x")}
+	if _, err := NewWriter(f, 1, 2); err == nil || f.closed != 1 || len(f.data) != 1 {
+		t.Errorf("error is %v, closed %d times, %d bytes", err, f.closed, len(f.data))
+	}
+	f = &file{onWrite: func([]byte) (int, error) { return 3, errDisk }}
+	if _, err := NewWriter(f, 1, 2); !errors.Is(err, errDisk) || f.closed != 1 {
+		t.Errorf("error is %v, closed %d times", err, f.closed)
+	}
+}
+
+func TestAfterCloseEverythingIsErrClosed(t *testing.T) {
+	f := new(file)
+	w := newWriter(t, f)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{"Append": w.Append([]byte("a")), "Sync": w.Sync(), "Close": w.Close()} {
+		if !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s returns %v, want %v", name, err, os.ErrClosed)
+		}
+	}
+	if f.closed != 1 || w.Number() != testNumber {
+		t.Errorf("file closed %d times, number %d", f.closed, w.Number())
+	}
+}
+
+func TestSyncRunsWhileAppendRuns(t *testing.T) {
+	f := new(file)
+	w := newWriter(t, f)
+	stop, done := make(chan struct{}), sync.WaitGroup{}
+	for range 3 {
+		done.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				before := w.Size()
+				if err := w.Sync(); err != nil || w.Synced() < before {
+					t.Errorf("Sync: %v, synced %d, want at least %d", err, w.Synced(), before)
+					return
+				}
+			}
+		})
+	}
+	rng, n := rand.New(rand.NewPCG(1, 2)), 2000
+	for i := range n {
+		if i == n/2 {
+			w.SetOlderDurable()
+		}
+		if err := w.Append(make([]byte, rng.IntN(300))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	done.Wait()
+	if got, r, err := replayBytes(f.data); err != nil || len(got) != n || r.Torn || !r.OlderDurable {
+		t.Errorf("replayed %d records, %+v, %v", len(got), r, err)
+	}
+}
+
+func TestSaltIsNeverFoundInZeros(t *testing.T) {
+	for _, id := range []uint64{0, 1, 1 << 32, 1<<32 | 1, ^uint64(0), testID} {
+		if byte(saltOf(id)) == 0 {
+			t.Errorf("salt of %x is %08x", id, saltOf(id))
+		}
+	}
+}
+
+func BenchmarkAppend(b *testing.B) {
+	f := &file{onWrite: func(p []byte) (int, error) { return len(p), nil }}
+	w := newWriter(b, f)
+	payload := make([]byte, 128)
+	b.SetBytes(int64(len(payload)))
+	b.ReportAllocs()
+	for b.Loop() {
+		f.data = f.data[:0]
+		if err := w.Append(payload); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
