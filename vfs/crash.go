@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
@@ -69,6 +70,37 @@ func (m *Mem) Crash(keep Keep) *Mem {
 	found := NewMem()
 	found.root = c.dir(m.root, string(filepath.Separator))
 	return found
+}
+
+// Crashes visits every file system that a loss of power at this moment may leave, some more than once, each like the result
+// of a [Mem.Crash]; the first keeps nothing of what was not synced and the last keeps all. There are about two to the power
+// of the unsynced parts, so it is for small histories; the caller may stop at any time. Changes of m meanwhile do not matter.
+func (m *Mem) Crashes() iter.Seq[*Mem] {
+	return func(yield func(*Mem) bool) {
+		still := m.Kill()
+		var answers []bool
+		for {
+			asked := 0
+			found := still.Crash(func(Unsynced) bool {
+				if asked == len(answers) {
+					answers = append(answers, false)
+				}
+				asked++
+				return answers[asked-1]
+			})
+			if !yield(found) {
+				return
+			}
+			// The next answers in order, as a counter counts: the last no becomes a yes, and what followed is asked anew.
+			for asked > 0 && answers[asked-1] {
+				asked--
+			}
+			if asked == 0 {
+				return
+			}
+			answers = append(answers[:asked-1], true)
+		}
+	}
 }
 
 // Kill returns the file system that the next process finds when this one dies and the system stays up: all that was
