@@ -45,7 +45,7 @@ func FuzzReplay(f *testing.F) {
 		if r.End != at && r.End != 0 || r.End > r.Size || r.Size != int64(len(data)) {
 			t.Fatalf("result is %+v, last record ends at %d", r, at)
 		}
-		if err == nil && (r.Torn != (r.End != r.Size) || r.Torn && r.Promise > r.End) {
+		if err == nil && (r.Torn != (r.End != r.Size || r.End == 0) || r.Torn && r.Promise > r.End) {
 			t.Fatalf("result is %+v", r)
 		}
 		if r.End == 0 {
