@@ -1,0 +1,203 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"strconv"
+)
+
+// golden is 2⁶⁴ divided by the golden ratio, the step of SplitMix64.
+const golden = 0x9e3779b97f4a7c15
+
+const (
+	mixA = 0xbf58476d1ce4e5b9
+	mixB = 0x94d049bb133111eb
+)
+
+// mix is a bijection of words whose results look random: the finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable
+// pseudorandom number generators", OOPSLA 2014).
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * mixA
+	x = (x ^ x>>27) * mixB
+	return x ^ x>>31
+}
+
+// word is the number of a key, which is never negative, as a word.
+func word(i int) uint64 { return uint64(i) } //nolint:gosec // see above
+
+var unmixA, unmixB = inverse(mixA), inverse(mixB)
+
+// unmix is the inverse of mix.
+func unmix(x uint64) uint64 {
+	x = (x ^ x>>31 ^ x>>62) * unmixB
+	x = (x ^ x>>27 ^ x>>54) * unmixA
+	return x ^ x>>30 ^ x>>60
+}
+
+// inverse is the number that an odd x is multiplied by to give 1, by Newton's iteration.
+func inverse(x uint64) uint64 {
+	y := x // right in 3 bits, and in twice as many at each step
+	for range 5 {
+		y *= 2 - x*y
+	}
+	return y
+}
+
+// Permutation is a shuffle of the numbers below n that takes no memory: a bijection of the next power of two, walked until
+// it comes out below n (Black, Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
+type Permutation struct {
+	n, mask uint64
+	shift   int
+	rounds  [3]struct{ mul, add uint64 }
+}
+
+// NewPermutation is the shuffle of the numbers 0 to n-1 that follows from seed.
+func NewPermutation(n int, seed uint64) Permutation {
+	p := Permutation{n: uint64(max(n, 1))}
+	width := bits.Len64(p.n - 1)
+	p.mask = 1<<width - 1
+	p.shift = max(1, (width+1)/2)
+	for i := range p.rounds {
+		seed += golden
+		p.rounds[i].mul = mix(seed) | 1
+		seed += golden
+		p.rounds[i].add = mix(seed)
+	}
+	return p
+}
+
+// At is the number at place i, 0 ≤ i < n. Every number is at one place.
+func (p Permutation) At(i int) int {
+	x := word(i)
+	for {
+		for _, r := range p.rounds {
+			x = (x*r.mul + r.add) & p.mask
+			x ^= x >> p.shift
+		}
+		if x < p.n {
+			return int(x) //nolint:gosec // below n, which is an int
+		}
+	}
+}
+
+// Zipf draws ranks 0 to n-1 with a chance in proportion to (rank+1)^-skew. It is safe for concurrent use.
+//
+// By rejection-inversion: Hörmann, Derflinger, "Rejection-inversion to generate variates from monotone discrete
+// distributions", ACM TOMACS 1996. It takes any skew above 0, where math/rand/v2 wants more than 1.
+type Zipf struct {
+	n, skew         float64
+	low, high, sure float64
+}
+
+// NewZipf is the distribution over n ≥ 1 ranks with a skew above 0; 0.99 is what YCSB uses.
+func NewZipf(n int, skew float64) (Zipf, error) {
+	if n < 1 || !(skew > 0) || math.IsInf(skew, 0) {
+		return Zipf{}, fmt.Errorf("zipf over %d ranks with skew %v: want at least 1 and above 0", n, skew)
+	}
+	z := Zipf{n: float64(n), skew: skew}
+	z.low = z.area(1.5) - 1
+	z.high = z.area(z.n + 0.5)
+	z.sure = 2 - z.place(z.area(2.5)-math.Pow(2, -skew))
+	return z, nil
+}
+
+// area is the integral of x^-skew from 1 to x, and place its inverse.
+func (z Zipf) area(x float64) float64 {
+	if s := 1 - z.skew; math.Abs(s) > 1e-9 {
+		return math.Expm1(s*math.Log(x)) / s
+	}
+	return math.Log(x)
+}
+
+func (z Zipf) place(area float64) float64 {
+	if s := 1 - z.skew; math.Abs(s) > 1e-9 {
+		return math.Exp(math.Log1p(max(-1, s*area)) / s)
+	}
+	return math.Exp(area)
+}
+
+// Next draws a rank.
+func (z Zipf) Next(r *rand.Rand) int {
+	for {
+		u := z.high + r.Float64()*(z.low-z.high)
+		x := z.place(u)
+		k := min(max(math.Round(x), 1), z.n)
+		if k-x <= z.sure || u >= z.area(k+0.5)-math.Pow(k, -z.skew) {
+			return int(k) - 1
+		}
+	}
+}
+
+// Choice is how a phase picks the keys of its operations.
+type Choice uint8
+
+const (
+	Shuffled Choice = iota // each key once, in an order that looks random; then again
+	InOrder                // by their numbers; then again
+	Uniform                // any key each time
+	Zipfian                // some keys far more often than others, scattered over the set
+)
+
+// String names the choice.
+func (c Choice) String() string {
+	switch c {
+	case Shuffled:
+		return "shuffled"
+	case InOrder:
+		return "in order"
+	case Uniform:
+		return "uniform"
+	case Zipfian:
+		return "zipfian"
+	default:
+		return "choice(" + strconv.Itoa(int(c)) + ")"
+	}
+}
+
+// chooser picks numbers below n. What it picks for an operation follows from the seed and from where its chunk begins,
+// whichever worker asks.
+type chooser struct {
+	choice Choice
+	n      int
+	seed   uint64
+	perm   Permutation
+	zipf   Zipf
+}
+
+func newChooser(c Choice, n int, skew float64, seed uint64) (chooser, error) {
+	ch := chooser{choice: c, n: n, seed: seed, perm: NewPermutation(n, seed)}
+	if n < 1 {
+		return ch, errors.New("there are no keys to choose from")
+	}
+	if c > Zipfian {
+		return ch, fmt.Errorf("no %v", c)
+	}
+	var err error
+	if c == Zipfian {
+		ch.zipf, err = NewZipf(n, skew)
+	}
+	return ch, err
+}
+
+// fill picks for the operations first, first+1, … of a phase.
+func (c *chooser) fill(picks []int, first int) {
+	var r *rand.Rand
+	if c.choice == Uniform || c.choice == Zipfian {
+		r = rand.New(rand.NewPCG(c.seed, uint64(first))) //nolint:gosec // not a secret: a benchmark repeats itself
+	}
+	for i := range picks {
+		switch c.choice {
+		case Shuffled:
+			picks[i] = c.perm.At((first + i) % c.n)
+		case InOrder:
+			picks[i] = (first + i) % c.n
+		case Uniform:
+			picks[i] = r.IntN(c.n)
+		case Zipfian:
+			picks[i] = c.perm.At(c.zipf.Next(r))
+		}
+	}
+}

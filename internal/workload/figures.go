@@ -1,0 +1,135 @@
+package workload
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Figures is what a phase measured. An operation is one put, also within a batch, one lookup, one seek with what it reads,
+// or one entry of a scan. A call is what was asked of the store at once: a batch is one.
+//
+// With several workers a time per operation is what the phase took divided by all that was done in it: two workers at 100 ns
+// each give 50.
+type Figures struct {
+	Phase   string        `json:"phase"`
+	Ops     int           `json:"ops"`
+	Elapsed time.Duration `json:"elapsed_ns"` // by the clock of the workers, without preparing reads and checking answers
+
+	// MeanNs is all of Elapsed, stalls included: the figure for loads. MedianNs is the median over chunks of some hundred
+	// operations: the figure for reads, which a disturbance from outside does not move.
+	MeanNs   float64 `json:"mean_ns"`
+	MedianNs float64 `json:"median_ns"`
+
+	// Of calls that were timed one by one, an eighth of all, to 3 %.
+	P50Ns float64 `json:"p50_ns"`
+	P99Ns float64 `json:"p99_ns"`
+	MaxNs float64 `json:"max_ns"`
+
+	// Wrong counts the answers that were not what the set says, and FirstWrong describes one.
+	Wrong      int    `json:"wrong"`
+	FirstWrong string `json:"first_wrong,omitempty"`
+}
+
+// Benchmark is a line as Go's benchmarks print it, for benchstat.
+func (f Figures) Benchmark(name string) string {
+	name = strings.Join(strings.Fields(name), "-")
+	return fmt.Sprintf("Benchmark%s %d %.1f ns/op %.1f mean-ns/op %.0f p50-ns %.0f p99-ns", name, f.Ops, f.MedianNs, f.MeanNs, f.P50Ns, f.P99Ns)
+}
+
+// Median is the figures of several rounds of one phase as one: medians of the times, the largest MaxNs, sums of the rest.
+func Median(rounds []Figures) Figures {
+	if len(rounds) == 0 {
+		return Figures{}
+	}
+	all := Figures{Phase: rounds[0].Phase}
+	for _, r := range rounds {
+		all.Ops += r.Ops
+		all.Elapsed += r.Elapsed
+		all.MaxNs = max(all.MaxNs, r.MaxNs)
+		all.Wrong += r.Wrong
+		if all.FirstWrong == "" {
+			all.FirstWrong = r.FirstWrong
+		}
+	}
+	of := func(field func(Figures) float64) float64 {
+		values := make([]float64, len(rounds))
+		for i, r := range rounds {
+			values[i] = field(r)
+		}
+		return median(values)
+	}
+	all.MeanNs = of(func(f Figures) float64 { return f.MeanNs })
+	all.MedianNs = of(func(f Figures) float64 { return f.MedianNs })
+	all.P50Ns = of(func(f Figures) float64 { return f.P50Ns })
+	all.P99Ns = of(func(f Figures) float64 { return f.P99Ns })
+	return all
+}
+
+// median sorts values and returns the one in the middle, or the mean of the two there; of none it is 0.
+func median(values []float64) float64 {
+	n := len(values)
+	if n == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+// histogram counts times in buckets that are 1/32 of their value wide.
+type histogram struct {
+	buckets [(64 - 4) * 32]uint64
+	count   uint64
+	largest uint64
+}
+
+// add counts one time in nanoseconds.
+func (h *histogram) add(ns uint64) {
+	h.buckets[bucket(ns)]++
+	h.count++
+	h.largest = max(h.largest, ns)
+}
+
+// bucket is the value itself below 32, else the place of its top bit and the five bits after it.
+func bucket(ns uint64) int {
+	if ns < 32 {
+		return int(ns)
+	}
+	top := bits.Len64(ns) - 1
+	return (top-4)*32 + int(ns>>(top-5)&31)
+}
+
+// middle is the value in the middle of a bucket.
+func middle(bucket int) float64 {
+	if bucket < 32 {
+		return float64(bucket)
+	}
+	width := float64(uint64(1) << (bucket/32 - 1))
+	return (float64(32+bucket%32) + 0.5) * width
+}
+
+// merge adds the counts of other.
+func (h *histogram) merge(other *histogram) {
+	for i, n := range other.buckets {
+		h.buckets[i] += n
+	}
+	h.count += other.count
+	h.largest = max(h.largest, other.largest)
+}
+
+// quantile is the time that a share q of all do not exceed, 0 < q ≤ 1; of none it is 0.
+func (h *histogram) quantile(q float64) float64 {
+	left := q * float64(h.count)
+	for i, n := range h.buckets {
+		if n == 0 {
+			continue
+		}
+		left -= float64(n)
+		if left <= 0 {
+			return min(middle(i), float64(h.largest))
+		}
+	}
+	return float64(h.largest)
+}

@@ -1,0 +1,68 @@
+package workload
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestQuantilesAreWithinThreePercent(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	var a, b histogram
+	var all []uint64
+	for i := range 20_000 {
+		ns := uint64(math.Exp(r.Float64() * 20))
+		all = append(all, ns)
+		if i%2 == 0 {
+			a.add(ns)
+		} else {
+			b.add(ns)
+		}
+	}
+	a.merge(&b)
+	slices.Sort(all)
+	for _, q := range []float64{0.01, 0.5, 0.99, 0.999, 1} {
+		want := float64(all[int(math.Ceil(q*float64(len(all))))-1])
+		if got := a.quantile(q); math.Abs(got-want) > 0.03*want+1 {
+			t.Errorf("quantile %v is %v, want %v", q, got, want)
+		}
+	}
+	if got := new(histogram).quantile(0.5); got != 0 {
+		t.Errorf("of no times the median is %v, want 0", got)
+	}
+}
+
+func TestBucketsHoldEveryTime(t *testing.T) {
+	for _, ns := range []uint64{0, 1, 31, 32, 33, 63, 64, 65, 1 << 20, 1<<20 + 12345, 1 << 63, math.MaxUint64} {
+		var h histogram
+		h.add(ns)
+		if got := middle(bucket(ns)); math.Abs(got-float64(ns)) > float64(ns)/32 {
+			t.Errorf("%d is counted as %v", ns, got)
+		}
+	}
+}
+
+func TestMedianOfRounds(t *testing.T) {
+	got := Median([]Figures{
+		{Phase: "absent", Ops: 10, Elapsed: time.Second, MeanNs: 1, MedianNs: 10, P50Ns: 5, P99Ns: 7, MaxNs: 100},
+		{Phase: "absent", Ops: 10, Elapsed: time.Second, MeanNs: 3, MedianNs: 30, P50Ns: 6, P99Ns: 9, MaxNs: 900, Wrong: 1, FirstWrong: "x"},
+		{Phase: "absent", Ops: 10, Elapsed: time.Second, MeanNs: 2, MedianNs: 20, P50Ns: 4, P99Ns: 8, MaxNs: 200, Wrong: 1, FirstWrong: "y"},
+	})
+	want := Figures{Phase: "absent", Ops: 30, Elapsed: 3 * time.Second, MeanNs: 2, MedianNs: 20, P50Ns: 5, P99Ns: 8, MaxNs: 900, Wrong: 2, FirstWrong: "x"}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := Median(nil); got != (Figures{}) {
+		t.Errorf("of no rounds: %+v", got)
+	}
+}
+
+func TestABenchmarkLineIsOne(t *testing.T) {
+	f := Figures{Ops: 1000, MeanNs: 50.25, MedianNs: 44, P50Ns: 41, P99Ns: 120}
+	want := "BenchmarkAbsent/keys=1M 1000 44.0 ns/op 50.2 mean-ns/op 41 p50-ns 120 p99-ns"
+	if got := f.Benchmark("Absent/keys=1M"); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

@@ -1,0 +1,170 @@
+package workload
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+)
+
+// Shape is what generated keys look like.
+type Shape uint8
+
+const (
+	Random    Shape = iota // 16 bytes that look random, in no order
+	Decimal                // 16 decimal digits padded with zeros, in order
+	Prefixed               // 36 bytes: the same 20, then 16 that look random
+	BigEndian              // 8 bytes, a big-endian number, in order
+)
+
+// Shapes are all of them.
+var Shapes = []Shape{Random, Decimal, Prefixed, BigEndian}
+
+const (
+	sharedPrefix = "tenant/000042/order/" // of Prefixed
+	decimalWidth = 16
+	maxDecimal   = 10_000_000_000_000_000 / 2 // keys whose doubled numbers have decimalWidth digits
+)
+
+// String is the name that ParseShape reads.
+func (s Shape) String() string {
+	switch s {
+	case Random:
+		return "random"
+	case Decimal:
+		return "decimal"
+	case Prefixed:
+		return "prefixed"
+	case BigEndian:
+		return "bigendian"
+	default:
+		return "shape(" + strconv.Itoa(int(s)) + ")"
+	}
+}
+
+// ParseShape is the shape of that name.
+func ParseShape(name string) (Shape, error) {
+	for _, s := range Shapes {
+		if s.String() == name {
+			return s, nil
+		}
+	}
+	return 0, fmt.Errorf("no key shape %q; there are %v", name, Shapes)
+}
+
+// KeyBytes is the length of every key of the shape.
+func (s Shape) KeyBytes() int {
+	switch s {
+	case Decimal:
+		return decimalWidth
+	case Prefixed:
+		return len(sharedPrefix) + 16
+	case BigEndian:
+		return 8
+	default:
+		return 16
+	}
+}
+
+// Generated is a [Set] whose keys and values are computed. The keys are the even ordinals of the shape and the absent keys
+// the odd ones: in the ordered shapes each absent key lies between two neighbours, in the others between two random ones.
+type Generated struct {
+	shape  Shape
+	n      int
+	seed   uint64
+	values Values
+}
+
+var _ Set = (*Generated)(nil)
+
+// NewGenerated is n pairs. Sets with different seeds have different values, and different keys where these look random.
+func NewGenerated(shape Shape, n int, seed uint64, values Values) (*Generated, error) {
+	if int(shape) >= len(Shapes) {
+		return nil, fmt.Errorf("no key %v", shape)
+	}
+	if n < 0 || uint64(n) > maxDecimal {
+		return nil, fmt.Errorf("%d keys, want 0..%d", n, int64(maxDecimal))
+	}
+	if values.Bytes < 0 {
+		return nil, fmt.Errorf("values of %d bytes", values.Bytes)
+	}
+	return &Generated{shape: shape, n: n, seed: mix(seed + golden), values: values}, nil
+}
+
+// Len is the number of pairs.
+func (g *Generated) Len() int { return g.n }
+
+// Shape is what the keys look like.
+func (g *Generated) Shape() Shape { return g.shape }
+
+// Sorted reports whether the order of the numbers is the order of the keys.
+func (g *Generated) Sorted() bool { return g.shape == Decimal || g.shape == BigEndian }
+
+// AppendKey appends key i, 0 ≤ i < Len.
+func (g *Generated) AppendKey(dst []byte, i int) []byte { return g.appendOrdinal(dst, 2*word(i)) }
+
+// AppendValue appends the value of key i, 0 ≤ i < Len.
+func (g *Generated) AppendValue(dst []byte, i int) []byte {
+	return g.values.Append(dst, g.seed^mix(2*word(i)+golden))
+}
+
+// Absents is one less than Len: as many gaps as there are between so many keys.
+func (g *Generated) Absents() int { return max(0, g.n-1) }
+
+// AppendAbsent appends absent key i, 0 ≤ i < Absents.
+func (g *Generated) AppendAbsent(dst []byte, i int) []byte { return g.appendOrdinal(dst, 2*word(i)+1) }
+
+// Index is the number of a key, or false if the key is not in the set.
+func (g *Generated) Index(key []byte) (i int, ok bool) {
+	if len(key) != g.shape.KeyBytes() {
+		return 0, false
+	}
+	var ordinal uint64
+	switch g.shape {
+	case Decimal:
+		for _, c := range key {
+			if c < '0' || c > '9' {
+				return 0, false
+			}
+			ordinal = 10*ordinal + uint64(c-'0')
+		}
+	case BigEndian:
+		ordinal = binary.BigEndian.Uint64(key)
+	case Random, Prefixed:
+		tail := key[len(key)-16:]
+		first := binary.BigEndian.Uint64(tail)
+		if binary.BigEndian.Uint64(tail[8:]) != mix(first^golden) || string(key[:len(key)-16]) != g.prefix() {
+			return 0, false
+		}
+		ordinal = unmix(first) ^ g.seed
+	}
+	if ordinal%2 != 0 || ordinal/2 >= word(g.n) {
+		return 0, false
+	}
+	return int(ordinal / 2), true
+}
+
+func (g *Generated) prefix() string {
+	if g.shape == Prefixed {
+		return sharedPrefix
+	}
+	return ""
+}
+
+func (g *Generated) appendOrdinal(dst []byte, ordinal uint64) []byte {
+	switch g.shape {
+	case Decimal:
+		var digits [decimalWidth]byte
+		for i := len(digits) - 1; i >= 0; i-- {
+			digits[i] = '0' + byte(ordinal%10)
+			ordinal /= 10
+		}
+		return append(dst, digits[:]...)
+	case BigEndian:
+		return binary.BigEndian.AppendUint64(dst, ordinal)
+	default:
+		first := mix(ordinal ^ g.seed) // a bijection: distinct ordinals, distinct keys
+		dst = append(dst, g.prefix()...)
+		dst = binary.BigEndian.AppendUint64(dst, first)
+		return binary.BigEndian.AppendUint64(dst, mix(first^golden))
+	}
+}

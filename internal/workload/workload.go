@@ -1,0 +1,75 @@
+// Package workload is what the benchmark, the demo and the comparison with other stores run: sets of keys and values,
+// choices among them, phases of operations on any [Store], and the figures of a phase.
+//
+// Every key and value follows from a set and an index, so that nothing is kept to check an answer against: every value that
+// a store returns is compared with the one it should be, outside the clock. The package knows no store.
+package workload
+
+import (
+	"context"
+	"iter"
+)
+
+// A Store is what a phase runs on. Its methods are called by as many goroutines as the phase has workers.
+type Store interface {
+	// Put sets one key. The slices are the caller's, and change after the call.
+	Put(key, value []byte) error
+	// Apply sets the keys of a batch, all or none. The batch is the caller's, and changes after the call.
+	Apply(b Batch) error
+	// AppendGet appends the value of key to dst and returns the longer slice; for an absent key it returns dst and false.
+	AppendGet(dst, key []byte) (out []byte, found bool, err error)
+	// Scan calls each for the keys from the first that is not below from, in order: limit of them, or all if limit is 0. The
+	// slices are the store's, until each returns. An error of each ends the scan and is returned.
+	Scan(from []byte, limit int, each func(key, value []byte) error) error
+
+	// Flush moves what is held in memory to tables, where the store has such a thing.
+	Flush(ctx context.Context) error
+	// Settle returns when the store has no work left to do in the background.
+	Settle(ctx context.Context) error
+	// Compact brings all data into its final form.
+	Compact(ctx context.Context) error
+	// Close ends the use of the store.
+	Close() error
+}
+
+// A Set is pairs of keys and values, numbered from 0, and keys that are absent from it. It never changes and is safe for
+// concurrent use. The Append methods append to dst and return the longer slice, as append does.
+type Set interface {
+	// Len is the number of pairs.
+	Len() int
+	// Sorted reports whether the order of the numbers is the order of the keys.
+	Sorted() bool
+	// AppendKey appends key i, 0 ≤ i < Len.
+	AppendKey(dst []byte, i int) []byte
+	// AppendValue appends the value of key i, 0 ≤ i < Len.
+	AppendValue(dst []byte, i int) []byte
+	// Index is the number of a key, or false if the key is not in the set.
+	Index(key []byte) (i int, ok bool)
+	// Absents is how many absent keys the set can name.
+	Absents() int
+	// AppendAbsent appends absent key i, 0 ≤ i < Absents. Absent keys are distinct and lie between the keys of the set, so
+	// that the bounds of tables do not answer for the filters.
+	AppendAbsent(dst []byte, i int) []byte
+}
+
+// A Batch is pairs that a store sets together. It is a view of the caller's memory.
+type Batch struct {
+	keys, values       []byte
+	keyEnds, valueEnds []int // one more than there are pairs: pair i is between ends i and i+1
+}
+
+// Len is the number of pairs.
+func (b Batch) Len() int { return max(0, len(b.keyEnds)-1) }
+
+// All yields the pairs in the order in which they are to be set.
+func (b Batch) All() iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		for i := range b.Len() {
+			k := b.keys[b.keyEnds[i]:b.keyEnds[i+1]:b.keyEnds[i+1]]
+			v := b.values[b.valueEnds[i]:b.valueEnds[i+1]:b.valueEnds[i+1]]
+			if !yield(k, v) {
+				return
+			}
+		}
+	}
+}
