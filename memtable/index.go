@@ -14,14 +14,16 @@ import (
 // Open addressing with linear probing. A key's first slot is given by the leading bits of its tag, so that the slots lie
 // in the order of the tags but for collisions, and growing reads and writes both arrays front to back.
 type index struct {
-	filter *bloom.Atomic   // says "no" to most absent keys from a tenth of the memory
+	filter *bloom.Atomic   // says "no" to most absent keys from a twentieth of the memory
 	slots  []atomic.Uint64 // tag << 32 | ref; 0 is empty. A power of two of them, at most three quarters full
 	shift  uint            // tag >> shift is the first slot
 }
 
 const (
-	minSlots     = 64
-	filterBits   = 10 // per key of a full index: about 1 % of absent keys reach the slots
+	minSlots = 64
+	// Bits per key of a full index. A false positive costs a look at the slots, about 50 ns, and each probe of the filter
+	// 8 ns of every insert: 6 bits and their 4 probes let through 7 % at most, 3 % on average.
+	filterBits   = 6
 	maxLoadOf4   = 3
 	slotRefBits  = 32
 	goldenRatio  = 0x9e3779b97f4a7c15
