@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -29,9 +30,10 @@ type Log struct {
 }
 
 // Create begins the manifest of that number with a snapshot and makes it current, in the order that no crash can hurt
-// (I14): manifest written, synced, its name synced, then CURRENT replaced. The number must be below snapshot.NextFile and
-// that of no file in dir. After an error either manifest may be the current one, so nothing may be deleted (I16). The
-// manifest that was current before is the caller's to delete.
+// (I14): manifest written, synced, its name synced, then CURRENT replaced. The number must be below snapshot.NextFile. A
+// manifest of that number is replaced if CURRENT does not name it: it is left from a Create that a crash cut short. After
+// an error either manifest may be the current one, so nothing may be deleted (I16). The manifest that was current before
+// is the caller's to delete.
 func Create(fsys vfs.FS, dir string, number uint64, snapshot State) (*Log, error) {
 	e := snapshot.snapshot()
 	l := &Log{}
@@ -42,7 +44,7 @@ func Create(fsys vfs.FS, dir string, number uint64, snapshot State) (*Log, error
 	if err != nil {
 		return nil, err
 	}
-	f, err := fsys.Create(filename.Make(dir, filename.Manifest, number))
+	f, err := createFile(fsys, dir, number)
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +64,24 @@ func Create(fsys vfs.FS, dir string, number uint64, snapshot State) (*Log, error
 	return l, nil
 }
 
+func createFile(fsys vfs.FS, dir string, number uint64) (vfs.File, error) {
+	name := filename.Make(dir, filename.Manifest, number)
+	f, err := fsys.Create(name)
+	if !errors.Is(err, fs.ErrExist) {
+		return f, err
+	}
+	switch current, damage := readCurrent(fsys, dir); {
+	case damage != nil && !errors.Is(damage, fs.ErrNotExist):
+		return nil, errors.Join(err, damage)
+	case damage == nil && current == number:
+		return nil, err
+	}
+	if err := fsys.Remove(name); err != nil {
+		return nil, err
+	}
+	return fsys.Create(name)
+}
+
 // Append makes e durable. An edit that Load would refuse is refused before anything is written, and leaves the Log as it
 // was; only Version.Apply knows of tables that overlap or are not there. Any other error stays: whether e is in the
 // manifest is unknown, no file may be deleted, and a later Append fails (I16).
@@ -78,7 +98,7 @@ func (l *Log) accept(e *Edit) error {
 	if err := e.check(); err != nil {
 		return err
 	}
-	return l.state.raise(e)
+	return l.state.Note(e)
 }
 
 func (l *Log) write(e *Edit) error {

@@ -29,8 +29,9 @@ type State struct {
 
 var errNoSnapshot = errors.New("no record, want a snapshot")
 
-// raise takes over the numbers of e, and tells whether all numbers are below the next file's.
-func (s *State) raise(e *Edit) error {
+// Note takes over the numbers of e, as Load will when it reads it; the Version is the caller's to set. An error says that a
+// number is not below the next file's; s is then no longer of use.
+func (s *State) Note(e *Edit) error {
 	s.NextFile = max(s.NextFile, e.NextFile)
 	s.LastSeq = max(s.LastSeq, e.LastSeq)
 	s.MinLog = max(s.MinLog, e.MinLog)
@@ -153,7 +154,7 @@ func (r *replay) apply(e *Edit) error {
 		}
 		r.live[a.Table.Number] = a
 	}
-	return r.state.raise(e)
+	return r.state.Note(e)
 }
 
 func (r *replay) version() (*Version, error) {
