@@ -1,0 +1,185 @@
+package bloomkv
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// A manualCompaction is a call of Compact, worked off level by level by the compaction goroutine.
+type manualCompaction struct {
+	lo, hi []byte // inclusive; nil is infinite
+	upTo   uint64 // runs of level 0 that are newer stay out of it
+	level  int
+	done   bool
+	err    error
+}
+
+// Compact writes out what is in memory and merges all that the tree holds between lo and hi, both inclusive and nil for
+// infinite, into the last level: the shape with the cheapest reads. It returns when that is durable.
+func (db *DB) Compact(ctx context.Context, lo, hi []byte) error {
+	if lo != nil && hi != nil && string(lo) > string(hi) {
+		return nil
+	}
+	if err := db.Flush(ctx); err != nil {
+		return err
+	}
+	m := &manualCompaction{lo: lo, hi: hi}
+	db.mu.Lock()
+	m.upTo = db.next
+	db.manual = append(db.manual, m)
+	db.changed.Broadcast()
+	db.mu.Unlock()
+	err := db.wait(ctx, func() bool { return m.done })
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.manual = slices.DeleteFunc(db.manual, func(o *manualCompaction) bool { return o == m })
+	return cmp.Or(err, m.err)
+}
+
+// settled reports whether nothing is left to flush or compact. mu is held.
+func (db *DB) settled() bool {
+	return len(db.flushing) == 0 && len(db.manual) == 0 && !db.compacting && db.pick(db.state.Load().version) == nil
+}
+
+func (db *DB) pick(v *manifest.Version) *compaction.Plan { return compaction.Pick(v, db.shape()) }
+
+func (db *DB) shape() compaction.Options {
+	return compaction.Options{
+		Trigger: triggerRuns, Ratio: db.opts.LevelRatio,
+		BaseLevelSize: uint64(db.opts.BaseLevelSize), //nolint:gosec // checked: positive
+	}
+}
+
+// compactLoop runs one compaction at a time until Close. What the tree needs goes before what was asked for.
+func (db *DB) compactLoop() {
+	defer db.workers.Done()
+	for {
+		db.mu.Lock()
+		var plan *compaction.Plan
+		var v *manifest.Version
+		for {
+			if db.closing || db.failed != nil {
+				for _, m := range db.manual {
+					m.done, m.err = true, db.writableLocked()
+				}
+				db.manual = nil
+				db.compacting = false
+				db.changed.Broadcast()
+				db.mu.Unlock()
+				return
+			}
+			v = db.state.Load().version
+			if plan = db.pick(v); plan != nil {
+				break
+			}
+			if len(db.manual) > 0 {
+				manual := db.manual[0]
+				if manual.next(v, db.shape(), &plan) {
+					break
+				}
+				manual.done = true
+				db.manual = db.manual[1:]
+				db.changed.Broadcast()
+				continue
+			}
+			if db.compacting {
+				db.compacting = false
+				db.changed.Broadcast()
+			}
+			db.changed.Wait()
+		}
+		db.compacting = true
+		db.mu.Unlock()
+		err := db.retry(db.ctx, "compaction", func() error { return db.compact(v, plan) })
+		if err != nil && db.ctx.Err() == nil {
+			continue // the store is read-only now; the next turn ends the loop
+		}
+	}
+}
+
+// next finds the next plan of a manual compaction; false when it is done.
+func (m *manualCompaction) next(v *manifest.Version, o compaction.Options, plan **compaction.Plan) bool {
+	for ; m.level < manifest.NumLevels; m.level++ {
+		if runs := v.Levels[0]; m.level == 0 && (len(runs) == 0 || runs[len(runs)-1].ID >= m.upTo) {
+			continue
+		}
+		if *plan = compaction.PickRange(v, o, m.level, m.lo, m.hi); *plan != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// compact runs one plan.
+func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
+	began := time.Now()
+	var res compaction.Result
+	if !plan.Move {
+		var err error
+		if res, err = compaction.Run(db.ctx, v, plan, db.env(plan.To)); err != nil {
+			return err
+		}
+	}
+	newRun, err := db.newNumber() // a run is known by a number of its own
+	if err != nil {
+		return err
+	}
+	e := compaction.Edit(v, plan, res.Tables, func() uint64 { return newRun })
+	if err := db.install(e, func(*state) {}); err != nil {
+		return err
+	}
+	var written uint64
+	for _, t := range res.Tables {
+		written += t.Size
+	}
+	if plan.Move {
+		db.writes.moves.Add(uint64(len(plan.Inputs[0].Tables)))
+	} else {
+		db.writes.compactions.Add(1)
+		db.writes.compactedRead.Add(plan.Bytes())
+		db.writes.compactedBytes.Add(written)
+	}
+	db.opts.Logger.Info("compacted", "to", plan.To, "move", plan.Move, "read", plan.Bytes(), "written", written,
+		"versions", res.Read, "dropped", res.Dropped, "duration", time.Since(began))
+	return nil
+}
+
+// openInput is a cursor over one input of a compaction. The plan's version keeps the table on the disk: only a compaction
+// takes tables away, and there is one at a time.
+func (db *DB) openInput(meta *manifest.Table) (merge.Source, error) {
+	var t *table
+	db.state.Load().tables(func(_ int, c *table) {
+		if c.meta.Number == meta.Number {
+			t = c
+		}
+	})
+	if t == nil {
+		return nil, errGone
+	}
+	if err := db.load(t); err != nil {
+		return nil, err
+	}
+	return t.reader.Iter(sstable.IterOptions{Bypass: true}), nil
+}
+
+var errGone = errors.New("compaction: an input left the tree")
+
+// lookupError is what a lookup answers for an error of a read: after Close it is ErrClosed.
+func (db *DB) lookupError(err error) error {
+	if errors.Is(err, ErrClosed) || db.state.Load() == nil {
+		return ErrClosed
+	}
+	if errors.Is(err, corrupt.Err) {
+		db.opts.Logger.Error("damage", "error", err)
+	}
+	return err
+}

@@ -1,0 +1,190 @@
+package bloomkv
+
+import (
+	"errors"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+)
+
+// Every change of the tree takes the same way: the tables are durable, then their names, then the edit in the manifest;
+// only then is the new state what readers see, and only after that may inputs and old logs go.
+
+// numbersAhead is how many file numbers each edit reserves, so that a file whose number the manifest does not cover can
+// only mean that the manifest was rolled back.
+const numbersAhead = 128
+
+// newNumber is a file number that was never used before.
+func (db *DB) newNumber() (uint64, error) {
+	db.mu.Lock()
+	if db.next < db.reserved {
+		db.next++
+		n := db.next - 1
+		db.mu.Unlock()
+		return n, nil
+	}
+	db.mu.Unlock()
+	db.editMu.Lock()
+	err := db.appendEdit(&manifest.Edit{}, db.recorded.Version)
+	db.editMu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return db.newNumber()
+}
+
+// maxManifest is the size in bytes at which a new manifest begins with a snapshot.
+const maxManifest = 4 << 20
+
+// appendEdit records an edit, whose outcome is v. An error makes the store read-only: whether the edit is on the disk is
+// unknown, so that neither its inputs nor its outputs may be removed. editMu is held.
+func (db *DB) appendEdit(e *manifest.Edit, v *manifest.Version) error {
+	db.mu.Lock()
+	failed := db.failed
+	e.NextFile = db.next + numbersAhead
+	db.mu.Unlock()
+	if failed != nil {
+		return failed
+	}
+	next := db.recorded
+	next.Version = v
+	if err := next.Note(e); err != nil {
+		return db.fail(err)
+	}
+	var err error
+	if db.manifest == nil || db.manifest.Size() > maxManifest {
+		err = db.newManifest(&next)
+	} else {
+		err = db.manifest.Append(e)
+	}
+	if err != nil {
+		return db.fail(err)
+	}
+	db.recorded = next
+	db.mu.Lock()
+	db.reserved = next.NextFile
+	db.mu.Unlock()
+	return nil
+}
+
+// newManifest begins a manifest with a snapshot and removes the one before.
+func (db *DB) newManifest(s *manifest.State) error {
+	db.mu.Lock()
+	number := db.next // may lie beyond what is reserved: the snapshot itself reserves it
+	db.next++
+	s.NextFile = max(s.NextFile, db.next+numbersAhead)
+	db.mu.Unlock()
+	old := s.ManifestNumber
+	m, err := manifest.Create(db.opts.FS, db.dir, number, *s)
+	if err != nil {
+		return err
+	}
+	s.ManifestNumber = number
+	if db.manifest != nil {
+		err = db.manifest.Close()
+	}
+	db.manifest = m
+	if old != 0 {
+		_ = db.opts.FS.Remove(filename.Make(db.dir, filename.Manifest, old)) // else the next Open does
+	}
+	return err
+}
+
+// install makes an edit and the tables it adds part of the tree; those it takes from another level are known. change
+// adjusts the rest of the new state, under mu.
+func (db *DB) install(e *manifest.Edit, change func(*state)) error {
+	moved := map[uint64]bool{}
+	for _, d := range e.Deleted {
+		moved[d.Number] = true
+	}
+	if len(e.Added) > 0 {
+		if err := db.opts.FS.SyncDir(db.dir); err != nil {
+			return db.fail(err)
+		}
+	}
+	fresh := map[uint64]*table{}
+	for _, a := range e.Added {
+		meta, level := a.Table, a.Level
+		if moved[meta.Number] {
+			continue
+		}
+		t := newTable(meta, db.files, db.cache)
+		t.level.Store(int32(level)) //nolint:gosec // below NumLevels
+		fresh[meta.Number] = t
+		if err := db.load(t); err != nil { // it must be readable before anything relies on it
+			return errors.Join(err, releaseTables(fresh))
+		}
+	}
+	db.editMu.Lock()
+	defer db.editMu.Unlock()
+	v, err := db.recorded.Version.Apply(e)
+	if err == nil {
+		err = db.appendEdit(e, v)
+	}
+	if err != nil {
+		return errors.Join(err, releaseTables(fresh))
+	}
+	db.swap(func(s *state) {
+		s.setVersion(v, fresh)
+		change(s)
+	})
+	db.restore(db.state.Load())
+	return nil
+}
+
+func releaseTables(tables map[uint64]*table) error {
+	var errs []error
+	for _, t := range tables {
+		errs = append(errs, t.release())
+	}
+	return errors.Join(errs...)
+}
+
+// setVersion rebuilds the runs of a state for a version. Tables that it keeps are taken over, others come from fresh.
+func (s *state) setVersion(v *manifest.Version, fresh map[uint64]*table) {
+	known := fresh
+	s.tables(func(_ int, t *table) {
+		if _, ok := known[t.meta.Number]; !ok {
+			known[t.meta.Number] = t
+		}
+	})
+	s.version, s.runs = v, nil
+	for l := range v.Levels {
+		for _, r := range v.Levels[l] {
+			tables := make([]*table, len(r.Tables))
+			for i, meta := range r.Tables {
+				tables[i] = known[meta.Number]
+				tables[i].level.Store(int32(l)) //nolint:gosec // below NumLevels
+			}
+			s.runs = append(s.runs, newRun(l, r.ID, tables))
+		}
+	}
+}
+
+// removeDead removes the tables that no state names any more.
+func (db *DB) removeDead() error {
+	db.mu.Lock()
+	dead := db.dead
+	db.dead = nil
+	db.mu.Unlock()
+	var errs []error
+	for _, t := range dead {
+		db.adjust(-t.resident())
+		errs = append(errs, t.release(), db.opts.FS.Remove(t.file.path))
+	}
+	return errors.Join(errs...)
+}
+
+// closeFiles ends the log and the manifest, for Close. commitMu is held and the workers have ended.
+func (db *DB) closeFiles() error {
+	db.editMu.Lock()
+	defer db.editMu.Unlock()
+	var errs []error
+	if db.log != nil {
+		errs = append(errs, db.log.w.Close())
+	}
+	if db.manifest != nil {
+		errs = append(errs, db.manifest.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,213 @@
+package bloomkv
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/memtable"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// Flush writes what is in memory into tables of level 0 and returns when that is durable.
+func (db *DB) Flush(ctx context.Context) error {
+	if db.state.Load() == nil {
+		return ErrClosed
+	}
+	db.commitMu.Lock()
+	err := db.writable()
+	if err == nil && db.state.Load().mem.Len() > 0 {
+		if err = db.waitForRoom(); err == nil {
+			db.rotate()
+		}
+	}
+	last := db.lastSeq
+	db.commitMu.Unlock()
+	if err != nil {
+		return err
+	}
+	return db.wait(ctx, func() bool { return len(db.flushing) == 0 || db.flushing[0].last > last })
+}
+
+// wait returns when done, which is called under mu, is true, or with the reason why it will not be.
+func (db *DB) wait(ctx context.Context, done func() bool) error {
+	defer context.AfterFunc(ctx, func() {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		db.changed.Broadcast()
+	})()
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for !done() {
+		if err := db.writableLocked(); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		db.changed.Wait()
+	}
+	return nil
+}
+
+// rotate freezes the memtable and its log; the next write begins new ones. commitMu is held; there is room.
+func (db *DB) rotate() {
+	old := db.state.Load().mem
+	old.Freeze()
+	log := db.log
+	db.log = nil
+	if log != nil {
+		db.base = log.retire(db)
+	}
+	db.swap(func(s *state) {
+		s.mem = memtable.New(old.CommonPrefix(), old.Len())
+		s.frozen = slices.Insert(slices.Clone(s.frozen), 0, old)
+		db.flushing = append(db.flushing, frozen{old, log, db.lastSeq})
+	})
+}
+
+// swap installs a changed copy of the state and retires the old one. change runs under mu.
+func (db *DB) swap(change func(*state)) {
+	db.mu.Lock()
+	old := db.state.Load()
+	s := &state{mem: old.mem, frozen: old.frozen, version: old.version, runs: old.runs}
+	change(s)
+	s.refs.Store(1)
+	s.tables(func(_ int, t *table) { t.refs.Add(1) })
+	db.state.Store(s)
+	db.changed.Broadcast()
+	db.mu.Unlock()
+	db.domain.Retire(func() { db.release(old) })
+}
+
+// release gives a reference to a state back. With the last one its tables lose theirs; a table that no state names any
+// more is removed by the background work.
+func (db *DB) release(s *state) {
+	if s.refs.Add(-1) > 0 {
+		return
+	}
+	s.tables(func(_ int, t *table) {
+		if t.refs.Add(-1) == 0 {
+			db.mu.Lock()
+			db.dead = append(db.dead, t)
+			db.changed.Broadcast()
+			db.mu.Unlock()
+		}
+	})
+}
+
+// flushLoop writes frozen memtables out, oldest first, until Close has begun and none is left.
+func (db *DB) flushLoop() {
+	defer db.workers.Done()
+	for {
+		db.mu.Lock()
+		for len(db.flushing) == 0 && !db.closing && len(db.dead) == 0 && db.failed == nil {
+			db.changed.Wait()
+		}
+		if db.failed != nil || db.closing && len(db.flushing) == 0 {
+			db.mu.Unlock()
+			return
+		}
+		var oldest *frozen
+		if len(db.flushing) > 0 {
+			oldest = &db.flushing[0]
+		}
+		db.mu.Unlock()
+		if oldest != nil {
+			_ = db.retry(context.Background(), "flush", func() error { return db.flush(*oldest) })
+		}
+		_ = db.removeDead() // what could not be removed is an orphan that the next Open removes
+	}
+}
+
+// flushAll writes out everything in memory, for Close. commitMu is held.
+func (db *DB) flushAll() error {
+	if db.state.Load().mem.Len() > 0 {
+		db.rotate()
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for len(db.flushing) > 0 && db.failed == nil {
+		db.changed.Wait()
+	}
+	return db.failed
+}
+
+// retry runs a background job until it succeeds, a few times with growing pauses: a full disk may have room again. Each
+// attempt writes new files. After the last failure the store is read-only.
+func (db *DB) retry(ctx context.Context, what string, job func() error) error {
+	const attempts = 5
+	pause := 10 * time.Millisecond
+	for i := 1; ; i++ {
+		err := job()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		db.mu.Lock()
+		failed := db.failed
+		db.mu.Unlock()
+		if failed != nil {
+			return failed
+		}
+		db.opts.Logger.Warn(what+" failed", "attempt", i, "error", err)
+		if i == attempts {
+			return db.fail(fmt.Errorf("%s: %w", what, err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause *= 3
+	}
+}
+
+// flush makes one frozen memtable a run of level 0.
+func (db *DB) flush(f frozen) error {
+	began := time.Now()
+	res, err := compaction.Flush(context.Background(), f.mem.Iter(ikey.MaxSeq), db.env(0))
+	if err != nil {
+		return err
+	}
+	e := &manifest.Edit{LastSeq: f.last, Added: newRunOf(res.Tables)}
+	if f.log != nil {
+		e.MinLog = f.log.number + 1
+	}
+	if err := db.install(e, func(s *state) {
+		s.frozen = s.frozen[: len(s.frozen)-1 : len(s.frozen)-1] // the oldest
+		db.flushing = db.flushing[1:]
+	}); err != nil {
+		return err
+	}
+	var bytes uint64
+	for _, t := range res.Tables {
+		bytes += t.Size
+	}
+	db.writes.flushes.Add(1)
+	db.writes.flushBytes.Add(bytes)
+	db.opts.Logger.Info("flushed", "tables", len(res.Tables), "bytes", bytes, "versions", res.Read, "duration", time.Since(began))
+	if f.log != nil {
+		f.log.remove(db)
+	}
+	return nil
+}
+
+// env is what writing tables for a level needs.
+func (db *DB) env(level int) compaction.Env {
+	codec := sstable.S2
+	switch {
+	case db.opts.Compression == NoCompression:
+		codec = sstable.None
+	case db.opts.Compression == ZstdBottom && level == bottom:
+		codec = sstable.Zstd
+	}
+	return compaction.Env{
+		FS: db.opts.FS, Dir: db.dir, NewNumber: db.newNumber, TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
+		BlockSize: db.opts.BlockSize, Codec: codec, Filter: db.plan[level].params,
+		Open: func(t *manifest.Table) (merge.Source, error) { return db.openInput(t) },
+	}
+}

@@ -1,0 +1,107 @@
+package bloomkv
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/wal"
+)
+
+// A logFile is the write-ahead log of one memtable. A Sync write in it may be acknowledged only when all that it stands on
+// is durable too: the log's own name, and every older log. That is made so in the background, so that a new memtable never
+// stalls writers for the sync of the old log, and NoSync writes do not wait for it.
+type logFile struct {
+	number uint64
+	w      *wal.Writer
+	*logBase
+
+	retired chan struct{} // closed once the file is
+}
+
+// A logBase is what a log stands on. basedErr is set before based is closed.
+type logBase struct {
+	based    chan struct{}
+	basedErr error
+}
+
+// ensureLog makes the next log where there is none. commitMu is held.
+func (db *DB) ensureLog() error {
+	if db.log != nil {
+		return nil
+	}
+	number, err := db.newNumber()
+	if err != nil {
+		return err
+	}
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	// The file itself must exist before a record that would make recovery miss it; its failure leaves nothing behind that
+	// is needed, so that a later write may try again.
+	path := filename.Make(db.dir, filename.Log, number)
+	file, err := db.opts.FS.Create(path)
+	if err != nil {
+		return err
+	}
+	w, err := wal.NewWriter(file, number, binary.LittleEndian.Uint64(id[:]))
+	if err != nil {
+		_ = file.Close()
+		_ = db.opts.FS.Remove(path)
+		return err
+	}
+	l := &logFile{number: number, w: w, logBase: &logBase{based: make(chan struct{})}, retired: make(chan struct{})}
+	older := db.base
+	db.workers.Go(func() {
+		defer close(l.based)
+		if older != nil {
+			<-older.based
+			l.basedErr = older.basedErr
+		}
+		if l.basedErr == nil {
+			l.basedErr = db.recordLog(l)
+		}
+		if l.basedErr == nil {
+			w.SetOlderDurable()
+		}
+	})
+	db.log = l
+	return nil
+}
+
+// recordLog makes the name of a log durable and then writes into the manifest that the log must be there.
+func (db *DB) recordLog(l *logFile) error {
+	if err := db.opts.FS.SyncDir(db.dir); err != nil {
+		return db.fail(err)
+	}
+	db.editMu.Lock()
+	defer db.editMu.Unlock()
+	if l.number < db.recorded.MinLog { // flushed meanwhile
+		return nil
+	}
+	return db.appendEdit(&manifest.Edit{Log: &manifest.LogMark{Number: l.number}}, db.recorded.Version)
+}
+
+// retire makes a log durable in the background; a later log stands on what it returns.
+func (l *logFile) retire(db *DB) *logBase {
+	b := &logBase{based: make(chan struct{})}
+	db.workers.Go(func() {
+		defer close(b.based)
+		<-l.based
+		b.basedErr = l.basedErr
+		if err := l.w.Sync(); err != nil && b.basedErr == nil {
+			b.basedErr = db.fail(err)
+		}
+		if err := l.w.Close(); err != nil && b.basedErr == nil {
+			b.basedErr = db.fail(err)
+		}
+		close(l.retired)
+	})
+	return b
+}
+
+// remove deletes a log whose memtable is durable in tables. What fails is left to the next Open.
+func (l *logFile) remove(db *DB) {
+	<-l.retired
+	_ = db.opts.FS.Remove(filename.Make(db.dir, filename.Log, l.number))
+}

@@ -1,0 +1,133 @@
+package bloomkv
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// Limits of a single operation. Larger ones are refused with [ErrTooLarge] and change nothing.
+const (
+	MaxKeySize   = 64 << 10                   // bytes
+	MaxValueSize = 256 << 20 >> (2 * is32bit) // bytes: 256 MiB, 64 MiB where int has 32 bits
+	MaxBatchSize = 512 << 20 >> (2 * is32bit) // bytes of keys, values and their lengths: 512 MiB, 128 MiB
+	is32bit      = 1 - (^uint(0) >> 32 & 1)   // 1 where int has 32 bits
+	minMemory    = 8 << 20                    // the smallest MemoryBudget
+	minMemtable  = 16 << 10                   // the smallest MemtableSize
+)
+
+// Durability says when a write is acknowledged.
+type Durability uint8
+
+const (
+	// DefaultDurability is the store's own: Options.Durability.
+	DefaultDurability Durability = iota
+	// Sync acknowledges a write once it is on stable storage: it survives a power cut.
+	Sync
+	// NoSync acknowledges a write once the operating system has it: it survives the death of the process, but the newest
+	// such writes may be lost, newest first, in a power cut. [DB.Sync] makes all earlier writes durable.
+	NoSync
+)
+
+// Compression says how data blocks are stored. A block that a codec does not shrink by an eighth is stored raw.
+type Compression uint8
+
+const (
+	S2            Compression = iota // s2 (a fast relative of Snappy) everywhere: the default
+	ZstdBottom                       // zstd in the last level, which holds nine tenths of the data; s2 above
+	NoCompression                    // raw
+)
+
+// Options configure a store. The zero value, or a nil pointer, is right for most programs. Every option may change between
+// two openings of the same store: tables keep what they were written with until compaction rewrites them.
+type Options struct {
+	// FS is the file system; nil is the operating system's.
+	FS vfs.FS
+	// Durability of Put and Delete, and of Apply where it names none. The zero value is Sync.
+	Durability Durability
+	// StrictWAL makes Open fail on a log that ends in the middle of a record. By default that is the normal end of a log
+	// after a crash.
+	StrictWAL bool
+	// ErrorIfMissing makes Open fail with an error that Is fs.ErrNotExist, and create nothing, where there is no store.
+	ErrorIfMissing bool
+
+	// FilterFPR is the promised number of wasted table reads for a lookup of an absent key, over the whole tree: tables
+	// that are searched although they hold no version of the key. 0 means 0.01. 1 means no filters: none is built, and none
+	// that is there is loaded. Otherwise it is between 0 and 1, exclusive; Open fails with ErrFilterRate on a rate that the
+	// filters can't reach.
+	FilterFPR float64
+
+	// MemoryBudget bounds, in bytes, what the store keeps in memory: memtables (at most half of it), filters, indexes and
+	// the block cache, which gets what the others leave. 0 means 64 MiB; the least is 8 MiB.
+	MemoryBudget int64
+	// MemtableSize is how many bytes of writes are gathered in memory before they become a table, between 16 KiB and a
+	// quarter of MemoryBudget (one memtable fills while another is written out). 0 means a quarter of MemoryBudget.
+	MemtableSize int64
+	// BlockSize is the size of a data block in bytes before compression, between 256 and 1 MiB. 0 means 4096.
+	BlockSize int
+	// TableSize is the size of a table that compaction writes, in bytes, between 16 KiB and 1 GiB. 0 means 8 MiB.
+	TableSize int64
+	// BaseLevelSize is the size up to which there is only one level below level 0, in bytes, between 64 KiB and 1 TiB.
+	// 0 means 64 MiB.
+	BaseLevelSize int64
+	// LevelRatio is how much larger each level is than the one above it, between 2 and 100. 0 means 10.
+	LevelRatio int
+	// Compression of data blocks. The zero value is S2.
+	Compression Compression
+	// MaxOpenFiles bounds the descriptors held for tables, at least 8. 0 means 500. Closing a descriptor drops no filter.
+	MaxOpenFiles int
+
+	// Logger hears of opening, flushes, compactions, stalls and damage, never of single reads and writes. nil is silent.
+	Logger *slog.Logger
+}
+
+func (o *Options) withDefaults() Options {
+	var d Options
+	if o != nil {
+		d = *o
+	}
+	if d.FS == nil {
+		d.FS = vfs.OS
+	}
+	d.Durability = cmp.Or(d.Durability, Sync)
+	d.FilterFPR = cmp.Or(d.FilterFPR, 0.01)
+	d.MemoryBudget = cmp.Or(d.MemoryBudget, 64<<20)
+	d.MemtableSize = cmp.Or(d.MemtableSize, d.MemoryBudget/4)
+	d.BlockSize = cmp.Or(d.BlockSize, 4096)
+	d.TableSize = cmp.Or(d.TableSize, 8<<20)
+	d.BaseLevelSize = cmp.Or(d.BaseLevelSize, 64<<20)
+	d.LevelRatio = cmp.Or(d.LevelRatio, 10)
+	d.MaxOpenFiles = cmp.Or(d.MaxOpenFiles, 500)
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	return d
+}
+
+// check refuses what makes no sense, before any file is touched. Options have their defaults.
+func (o *Options) check() error {
+	for _, r := range []struct {
+		name           string
+		got, low, high int64
+	}{
+		{"Durability", int64(o.Durability), int64(Sync), int64(NoSync)},
+		{"MemoryBudget", o.MemoryBudget, minMemory, 1 << 50},
+		{"MemtableSize", o.MemtableSize, minMemtable, min(o.MemoryBudget/4, 1<<30)},
+		{"BlockSize", int64(o.BlockSize), 256, 1 << 20},
+		{"TableSize", o.TableSize, 16 << 10, 1 << 30},
+		{"BaseLevelSize", o.BaseLevelSize, 64 << 10, 1 << 40},
+		{"LevelRatio", int64(o.LevelRatio), 2, 100},
+		{"Compression", int64(o.Compression), int64(S2), int64(NoCompression)},
+		{"MaxOpenFiles", int64(o.MaxOpenFiles), 8, 1 << 30},
+	} {
+		if r.got < r.low || r.got > r.high {
+			return fmt.Errorf("Options.%s: %d, want %d to %d", r.name, r.got, r.low, r.high)
+		}
+	}
+	if !(o.FilterFPR > 0 && o.FilterFPR <= 1) { // also NaN
+		return fmt.Errorf("Options.FilterFPR: %v, want more than 0, at most 1", o.FilterFPR)
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package bloomkv
+
+import (
+	"fmt"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+)
+
+const bottom = manifest.NumLevels - 1
+
+// A filterPlan shares the promised rate of the whole tree out to its runs: each run of a level gets the level's rate, and
+// the rates of all runs that there can be never add up to more than the promise, however full the levels are. The last
+// level, which holds most keys, gets most of it; each level above gets a fraction, as the same bits buy more there (Dayan,
+// Athanassoulis, Idreos, "Monkey: Optimal Navigable Key-Value Store", SIGMOD 2017). The rates depend on the level alone,
+// so that a table's filter is right for as long as the table stays.
+type filterPlan [manifest.NumLevels]struct {
+	rate   float64           // that each run of the level may have at most
+	params bloomblock.Params // of the filters built for it
+}
+
+// planFilters shares out fpr for levels that grow by ratio.
+func planFilters(fpr float64, ratio int) (p filterPlan, err error) {
+	if fpr >= 1 {
+		for l := range p {
+			p[l].rate = 1
+		}
+		return p, nil
+	}
+	step := 1 / float64(ratio)
+	// 0.95 of the promise over the levels 1 to last, as a geometric series; a twentieth over the runs of level 0.
+	rate := 0.95 * (1 - step) * fpr
+	short := 0.0 // what levels got beyond their share since filters cannot do better
+	for l := bottom; l >= 1; l-- {
+		p[l].rate = max(rate, bloomblock.BestRate)
+		short += p[l].rate - rate
+		rate *= step
+	}
+	perRun := fpr / 20 / stopRuns
+	p[0].rate = max(perRun, bloomblock.BestRate)
+	short += (p[0].rate - perRun) * stopRuns
+	p[bottom].rate -= short
+	if p[bottom].rate < bloomblock.BestRate {
+		return p, fmt.Errorf("Options.FilterFPR: %g is out of reach with a level ratio of %d, the best is about %.1g: %w",
+			fpr, ratio, (manifest.NumLevels-1+stopRuns)*bloomblock.BestRate/0.95, bloomblock.ErrRate)
+	}
+	// A table that moves down keeps its filter: its first unit alone meets the last level's rate, its first two the next
+	// level's, so that a move drops whole units from memory.
+	for l := range p {
+		rates := []float64{p[bottom].rate}
+		if l < bottom-1 {
+			rates = append(rates, p[bottom-1].rate)
+		}
+		if l < bottom {
+			rates = append(rates, p[l].rate)
+		}
+		if p[l].params, err = bloomblock.ParamsNested(rates...); err != nil {
+			return p, fmt.Errorf("Options.FilterFPR: %g: level %d: %w", fpr, l, err)
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,394 @@
+package bloomkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/wal"
+	"github.com/bloomkv/bloomkv/memtable"
+)
+
+// Open opens the store in dir, which it creates unless told otherwise, and brings it to the state of the last
+// acknowledged write, whatever ended the last use: of a log that a crash cut short the whole records count. nil options
+// are right for most programs.
+//
+// Errors name the directory, and the file and offset where there is one: ErrLocked while the store is open elsewhere,
+// ErrCorruption for damage and for a directory with data but no manifest, ErrUnsupportedVersion for a newer format,
+// ErrFilterRate and others for options. After an error nothing that holds data was removed or changed.
+func Open(dir string, options *Options) (*DB, error) {
+	opts := options.withDefaults()
+	if err := opts.check(); err != nil {
+		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
+	}
+	plan, err := planFilters(opts.FilterFPR, opts.LevelRatio)
+	if err != nil {
+		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
+	}
+	db := &DB{dir: dir, opts: opts, plan: plan, domain: new(epoch.Domain)}
+	db.changed.L = &db.mu
+	db.ctx, db.stop = context.WithCancel(context.Background())
+	db.budget.total = opts.MemoryBudget - 2*opts.MemtableSize
+	db.cache = cache.New(db.budget.total, db.domain)
+	db.files = &descriptors{fs: opts.FS, dir: dir, domain: db.domain, limit: opts.MaxOpenFiles}
+	if err := db.open(); err != nil {
+		db.stop()
+		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
+	}
+	db.workers.Add(2)
+	go db.flushLoop()
+	go db.compactLoop()
+	db.workers.Go(db.warmUp)
+	opts.Logger.Info("opened", "dir", dir, "sequence", uint64(db.lastSeq))
+	return db, nil
+}
+
+// open locks, recovers and begins. After an error nothing stays open.
+func (db *DB) open() (err error) {
+	if err := db.makeDir(); err != nil {
+		return err
+	}
+	if db.lock, err = db.opts.FS.Lock(filepath.Join(db.dir, filename.LockName)); err != nil {
+		return err
+	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		if db.manifest != nil {
+			err = errors.Join(err, db.manifest.Close())
+		}
+		err = errors.Join(err, db.files.close(), db.lock.Close())
+	}()
+	found, err := survey(db.opts.FS, db.dir)
+	if err != nil {
+		return err
+	}
+	db.recorded, err = manifest.Load(db.opts.FS, db.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = db.create(found)
+	case err == nil:
+		err = db.recover(found)
+	}
+	if err != nil {
+		return err
+	}
+	s := &state{mem: memtable.New(nil, 0)}
+	s.refs.Store(1)
+	s.setVersion(db.recorded.Version, newTables(db))
+	s.tables(func(_ int, t *table) { t.refs.Add(1) })
+	db.state.Store(s)
+	db.visible.Store(uint64(db.lastSeq))
+	return db.removeOrphans(found)
+}
+
+func newTables(db *DB) map[uint64]*table {
+	tables := map[uint64]*table{}
+	for _, meta := range db.recorded.Version.Tables() {
+		tables[meta.Number] = newTable(meta, db.files, db.cache)
+	}
+	return tables
+}
+
+// makeDir makes the directory of a new store, durably.
+func (db *DB) makeDir() error {
+	_, err := db.opts.FS.Stat(filepath.Join(db.dir, filename.CurrentName))
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if db.opts.ErrorIfMissing {
+		return fmt.Errorf("no store here: %w", fs.ErrNotExist)
+	}
+	switch err := db.opts.FS.Mkdir(db.dir); {
+	case err == nil:
+		return db.opts.FS.SyncDir(filepath.Dir(filepath.Clean(db.dir)))
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	default:
+		return err
+	}
+}
+
+// A listing is the files of a store's directory by kind, numbers ascending. Unknown names are left alone.
+type listing map[filename.Kind][]uint64
+
+func survey(fsys interface {
+	List(dir string) ([]string, error)
+}, dir string) (listing, error) {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	found := listing{}
+	for _, name := range names {
+		if kind, number := filename.Parse(name); kind != filename.Unknown {
+			found[kind] = append(found[kind], number)
+		}
+	}
+	for _, numbers := range found {
+		slices.Sort(numbers)
+	}
+	return found, nil
+}
+
+// create begins a store where there is none. A crash in an earlier attempt may have left a manifest without tables; tables
+// or logs without a CURRENT are data whose manifest is lost, and are not touched.
+func (db *DB) create(found listing) error {
+	for _, kind := range []filename.Kind{filename.Table, filename.Log} {
+		if n := found[kind]; len(n) > 0 {
+			return corrupt.Newf(filename.CurrentName, 0, "missing, but there is data (%s); the store needs repair", filename.Base(kind, n[0]))
+		}
+	}
+	db.next = 1
+	if m := found[filename.Manifest]; len(m) > 0 {
+		db.next = m[len(m)-1] + 1
+	}
+	db.recorded = manifest.State{Version: &manifest.Version{}}
+	return db.appendEdit(&manifest.Edit{}, db.recorded.Version)
+}
+
+// recover checks that what the manifest names is there and brings the logs' writes into tables. It may be cut short at any
+// point and begun again: logs are removed only after the manifest no longer needs them.
+func (db *DB) recover(found listing) error {
+	s := &db.recorded
+	if err := checkListing(db.opts.FS, db.dir, s, found); err != nil {
+		return err
+	}
+	db.next, db.reserved, db.lastSeq = s.NextFile, s.NextFile, s.LastSeq
+	logs := slices.DeleteFunc(slices.Clone(found[filename.Log]), func(n uint64) bool { return n < s.MinLog })
+	if len(logs) == 0 {
+		return nil
+	}
+	r := replay{db: db, mem: memtable.New(nil, 0), last: s.LastSeq}
+	if err := r.dryRun(logs); err != nil { // before anything is written
+		return err
+	}
+	// From here on files are written, under numbers that a second recovery must know of.
+	if err := db.appendEdit(&manifest.Edit{}, s.Version); err != nil {
+		return err
+	}
+	if err := r.run(logs); err != nil {
+		return err
+	}
+	e := &manifest.Edit{MinLog: logs[len(logs)-1] + 1, LastSeq: r.last, NoLog: true, Added: r.added}
+	if r.torn {
+		e.LastSeq += seqGap
+	}
+	v, err := s.Version.Apply(e)
+	if err != nil {
+		return err
+	}
+	if len(r.added) > 0 {
+		if err := db.opts.FS.SyncDir(db.dir); err != nil {
+			return err
+		}
+	}
+	if err := db.appendEdit(e, v); err != nil {
+		return err
+	}
+	db.lastSeq = db.recorded.LastSeq
+	for _, n := range found[filename.Log] {
+		_ = db.opts.FS.Remove(filename.Make(db.dir, filename.Log, n)) // else the next Open does
+	}
+	return nil
+}
+
+// seqGap is left free after a torn log, so that no sequence number that anybody may have seen is given out again.
+const seqGap = 1 << 24
+
+// A replay reads logs in order into memtables, and these into tables.
+type replay struct {
+	db      *DB
+	mem     *memtable.Table
+	last    ikey.Seq
+	torn    bool
+	added   []manifest.Added
+	records int // whole records that were read
+}
+
+// dryRun reads all logs without keeping anything, so that damage is found before the first change, and finds where the
+// replay has to stop.
+func (r *replay) dryRun(logs []uint64) error {
+	last := r.last
+	defer func() { r.last = last }()
+	for i, n := range logs {
+		res, err := r.log(n, func(ikey.Seq, ikey.Kind, []byte, []byte) {})
+		if err != nil {
+			return err
+		}
+		name := filename.Base(filename.Log, n)
+		if mark := r.db.recorded.Log; mark != nil && mark.Number == n && res.End < mark.Synced {
+			return corrupt.Newf(name, res.End, "ends here, want at least %d bytes: %w", mark.Synced, errShortLog)
+		}
+		if !res.Torn {
+			continue
+		}
+		if r.db.opts.StrictWAL {
+			return corrupt.At(name, res.TornAt, fmt.Errorf("%w (StrictWAL): %w", errShortLog, res.Reason))
+		}
+		for _, younger := range logs[i+1:] {
+			y, err := r.log(younger, nil)
+			if err != nil {
+				return err
+			}
+			if y.OlderDurable {
+				return corrupt.At(name, res.TornAt, fmt.Errorf("%s says that this log was durable: %w", filename.Base(filename.Log, younger), res.Reason))
+			}
+		}
+		return nil // younger logs are discarded: what they hold is newer than what was lost here
+	}
+	return nil
+}
+
+var (
+	errShortLog = errors.New("log is cut short")
+	errSequence = errors.New("sequence numbers are not continuous")
+)
+
+// run replays for good. The memtable is written out where it is full.
+func (r *replay) run(logs []uint64) error {
+	for _, n := range logs {
+		res, err := r.log(n, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
+			r.mem.Add(key, bloomblock.HashKey(key), seq, kind, value)
+		})
+		if err != nil {
+			return err
+		}
+		r.db.opts.Logger.Info("log replayed", "log", n, "records", res.Records, "torn", res.Torn)
+		if res.Torn {
+			r.torn = true
+			break
+		}
+	}
+	return r.flush()
+}
+
+// flush writes the memtable into tables.
+func (r *replay) flush() error {
+	if r.mem.Len() == 0 {
+		return nil
+	}
+	r.mem.Freeze()
+	res, err := compaction.Flush(context.Background(), r.mem.Iter(ikey.MaxSeq), r.db.env(0))
+	if err != nil {
+		return err
+	}
+	r.added = append(r.added, newRunOf(res.Tables)...)
+	r.mem = memtable.New(r.mem.CommonPrefix(), r.mem.Len())
+	return nil
+}
+
+// newRunOf is the tables of one flush as a new run of level 0. Its number is that of its last table, so that it grows from
+// flush to flush.
+func newRunOf(tables []*manifest.Table) (added []manifest.Added) {
+	for _, t := range tables {
+		added = append(added, manifest.Added{Level: 0, Run: tables[len(tables)-1].Number, Table: t})
+	}
+	return added
+}
+
+// log replays one log; each is nil where only the facts about the log are wanted.
+func (r *replay) log(number uint64, each func(ikey.Seq, ikey.Kind, []byte, []byte)) (wal.Result, error) {
+	name := filename.Base(filename.Log, number)
+	f, err := r.db.opts.FS.Open(filename.Make(r.db.dir, filename.Log, number))
+	if err != nil {
+		return wal.Result{}, err
+	}
+	if each == nil {
+		res, err := wal.Replay(f, name, number, nil)
+		return res, errors.Join(err, f.Close())
+	}
+	var flushErr error
+	res, err := wal.Replay(f, name, number, func(payload []byte, end int64) error {
+		first, count, err := decodeRecord(payload, each)
+		switch offset := end - int64(len(payload)); {
+		case err != nil:
+			return corrupt.At(name, offset, err)
+		case first != r.last+1:
+			return corrupt.Newf(name, offset, "sequence %d, want %d: %w", first, r.last+1, errSequence)
+		}
+		r.last += ikey.Seq(count)
+		r.records++
+		if r.mem.Bytes() >= r.db.opts.MemtableSize {
+			flushErr = r.flush()
+		}
+		return flushErr
+	})
+	return res, errors.Join(err, f.Close())
+}
+
+// checkListing holds the manifest against the directory. A file that the manifest names must be there, whole; one with a
+// number that the manifest has not given out yet means that the manifest is older than the data.
+func checkListing(fsys interface {
+	Stat(name string) (fs.FileInfo, error)
+}, dir string, s *manifest.State, found listing) error {
+	for _, t := range s.Version.Tables() {
+		name := filename.Base(filename.Table, t.Number)
+		if _, ok := slices.BinarySearch(found[filename.Table], t.Number); !ok {
+			return corrupt.Newf(name, 0, "missing, the manifest names it")
+		}
+		info, err := fsys.Stat(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() || uint64(info.Size()) != t.Size { //nolint:gosec // a file's size is not negative
+			return corrupt.Newf(name, info.Size(), "%v of %d bytes, the manifest wants a file of %d", info.Mode().Type(), info.Size(), t.Size)
+		}
+	}
+	for _, kind := range []filename.Kind{filename.Table, filename.Log} {
+		if n := found[kind]; len(n) > 0 && n[len(n)-1] >= s.NextFile {
+			return corrupt.Newf(filename.Base(filename.Manifest, s.ManifestNumber), 0, "knows no file from number %d on, but there is %s: the manifest is older than the data",
+				s.NextFile, filename.Base(kind, n[len(n)-1]))
+		}
+	}
+	if s.Log != nil {
+		if _, ok := slices.BinarySearch(found[filename.Log], s.Log.Number); !ok {
+			return corrupt.Newf(filename.Base(filename.Log, s.Log.Number), 0, "missing, the manifest names it")
+		}
+	}
+	return nil
+}
+
+// removeOrphans removes what a crash left: files whose numbers the manifest knows to be out of use. What cannot be removed
+// stays for the next time.
+func (db *DB) removeOrphans(found listing) error {
+	live := map[uint64]bool{}
+	for _, t := range db.recorded.Version.Tables() {
+		live[t.Number] = true
+	}
+	for kind, numbers := range found {
+		for _, n := range numbers {
+			gone := false
+			switch kind {
+			case filename.Table:
+				gone = !live[n]
+			case filename.Log:
+				gone = n < db.recorded.MinLog
+			case filename.Manifest:
+				gone = n != db.recorded.ManifestNumber
+			case filename.Temp:
+				gone = true
+			case filename.Unknown, filename.Current, filename.Lock:
+			}
+			if !gone {
+				continue
+			}
+			if err := db.opts.FS.Remove(filename.Make(db.dir, kind, n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				db.opts.Logger.Warn("an orphan stays", "file", filename.Base(kind, n), "error", err)
+			}
+		}
+	}
+	return nil
+}

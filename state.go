@@ -1,0 +1,145 @@
+package bloomkv
+
+import (
+	"bytes"
+	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/memtable"
+)
+
+// A state is all that a lookup needs: what is in memory, and the runs of tables below, newest first. It is immutable and
+// swapped whole. A short reader loads it inside an epoch guard; one that lasts holds a reference.
+type state struct {
+	mem     *memtable.Table   // takes writes
+	frozen  []*memtable.Table // being written out, newest first
+	version *manifest.Version
+	runs    []*run
+	refs    atomic.Int64 // one for being current, one for each scan
+}
+
+// A run is a sorted run of the tree with its fences in flat arrays: for each table, the heads of its bounds after the
+// prefix that all bounds of the run share.
+type run struct {
+	level  int
+	id     uint64
+	tables []*table
+	prefix []byte
+	lo, hi []uint64
+}
+
+func newRun(level int, id uint64, tables []*table) *run {
+	r := &run{level: level, id: id, tables: tables, lo: make([]uint64, len(tables)), hi: make([]uint64, len(tables))}
+	first, last := tables[0].meta.Smallest, tables[len(tables)-1].meta.Largest
+	r.prefix = first[:ikey.CommonPrefix(first, last)]
+	for i, t := range tables {
+		r.lo[i] = ikey.HeadAfter(r.prefix, t.meta.Smallest)
+		r.hi[i] = ikey.HeadAfter(r.prefix, t.meta.Largest)
+	}
+	return r
+}
+
+// search is the place of the first table whose largest key is at least key; len(tables) if there is none.
+func (r *run) search(key []byte) int {
+	head := ikey.HeadAfter(r.prefix, key)
+	hi := r.hi
+	base, n := 0, len(hi)
+	for n > 1 { // the first of hi that is ≥ head lies in [base, base+n]
+		half := n >> 1
+		if hi[base+half-1] < head {
+			base += half
+		}
+		n -= half
+	}
+	if n == 1 && hi[base] < head {
+		base++
+	}
+	for base < len(hi) && hi[base] == head && bytes.Compare(r.tables[base].meta.Largest, key) < 0 {
+		base++
+	}
+	return base
+}
+
+// find is the one table whose bounds hold key, or nil.
+func (r *run) find(key []byte) *table {
+	i := r.search(key)
+	if i == len(r.tables) {
+		return nil
+	}
+	head := ikey.HeadAfter(r.prefix, key)
+	if head < r.lo[i] || head == r.lo[i] && bytes.Compare(key, r.tables[i].meta.Smallest) < 0 {
+		return nil
+	}
+	return r.tables[i]
+}
+
+// inMemory is the newest version of key that a reader at seq may see in the memtables. It takes no lock.
+func (s *state) inMemory(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, kind ikey.Kind, found bool) {
+	if value, kind, found = s.mem.Get(key, h, seq); found {
+		return value, kind, true
+	}
+	for _, m := range s.frozen {
+		if value, kind, found = m.Get(key, h, seq); found {
+			return value, kind, true
+		}
+	}
+	return nil, 0, false
+}
+
+// A candidate is a table that a lookup has to search.
+type candidate struct {
+	table  *table
+	probed bool // its filter said maybe; else no filter was asked
+}
+
+// candidates appends the tables that may hold key, newest data first: by their bounds, then by their filters. All filters
+// are asked before an answer is acted upon, so that the cache misses of independent filters overlap.
+func (s *state) candidates(dst []candidate, key []byte, h bloomblock.Hash, cost *lookupCost) []candidate {
+	for runs := s.runs; len(runs) > 0; {
+		var found [16]*table
+		n := 0
+		for len(runs) > 0 && n < len(found) {
+			if t := runs[0].find(key); t != nil {
+				found[n] = t
+				n++
+			}
+			runs = runs[1:]
+		}
+		var maybe, probed uint32
+		for i, t := range found[:n] {
+			m, p := t.reader.MayContain(h)
+			maybe |= bit(m) << i
+			probed |= bit(p) << i
+		}
+		cost.inRange += uint64(n) //nolint:gosec // n ≤ 16
+		for i, t := range found[:n] {
+			p := probed>>i&1 != 0
+			if p {
+				cost.probes++
+			}
+			if maybe>>i&1 != 0 {
+				cost.passed += uint64(probed >> i & 1)
+				dst = append(dst, candidate{t, p})
+			}
+		}
+	}
+	return dst
+}
+
+func bit(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// tables calls each with every table, newest data first.
+func (s *state) tables(each func(level int, t *table)) {
+	for _, r := range s.runs {
+		for _, t := range r.tables {
+			each(r.level, t)
+		}
+	}
+}

@@ -1,0 +1,315 @@
+package bloomkv
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// Put stores value under key, replacing what was there. Both are copied; nil is the empty key, or the empty value. It
+// returns when the write is as durable as Options.Durability says, and then every later read sees it.
+func (db *DB) Put(key, value []byte) error {
+	b := batches.Get().(*Batch) //nolint:forcetypeassert // the pool holds nothing else
+	b.Put(key, value)
+	return db.applyPooled(b)
+}
+
+// Delete removes key. Removing an absent key is no error.
+func (db *DB) Delete(key []byte) error {
+	b := batches.Get().(*Batch) //nolint:forcetypeassert // the pool holds nothing else
+	b.Delete(key)
+	return db.applyPooled(b)
+}
+
+var batches = sync.Pool{New: func() any { return new(Batch) }}
+
+func (db *DB) applyPooled(b *Batch) error {
+	err := db.Apply(b, DefaultDurability)
+	if cap(b.ops) <= 64<<10 {
+		b.Reset()
+		batches.Put(b)
+	}
+	return err
+}
+
+// Apply applies all operations of b in order, as one: readers and crashes see all of them or none. It returns when they
+// are as durable as d says. The batch is only read and may be applied again.
+//
+// After an error the batch may or may not be there when the store is opened again, but never in part, and no reader of
+// this DB sees it.
+func (db *DB) Apply(b *Batch, d Durability) error {
+	if d == DefaultDurability {
+		d = db.opts.Durability
+	}
+	switch {
+	case d > NoSync:
+		return fmt.Errorf("bloomkv: durability %d, want %d or %d", d, Sync, NoSync)
+	case b.err != nil:
+		return b.err
+	case db.state.Load() == nil:
+		return ErrClosed
+	case b.count == 0 && d == Sync:
+		return db.Sync()
+	case b.count == 0:
+		return nil
+	}
+	return db.commit(b.ops, b.count, d == Sync)
+}
+
+// Sync makes every write that returned before it durable: the barrier after NoSync writes.
+func (db *DB) Sync() error {
+	if db.state.Load() == nil {
+		return ErrClosed
+	}
+	return db.commit(nil, 0, true)
+}
+
+// A commit is one writer's part in a group. Writers queue up; the first one commits for all who wait, so that they share
+// one log write, one sync and one lock (LevelDB's writer queue).
+type commit struct {
+	ops   []byte
+	count uint32
+	sync  bool
+
+	lead chan bool // true: you lead the next group; false: done, see err
+	err  error
+}
+
+var commits = sync.Pool{New: func() any { return &commit{lead: make(chan bool, 1)} }}
+
+// maxGroup bounds the bytes that a group gathers, so that a small write does not wait for too many large ones.
+const maxGroup = 1 << 20
+
+type commitQueue struct {
+	mu      sync.Mutex
+	leading bool
+	waiting []*commit
+}
+
+func (db *DB) commit(ops []byte, count uint32, durable bool) error {
+	c := commits.Get().(*commit) //nolint:forcetypeassert // the pool holds nothing else
+	c.ops, c.count, c.sync, c.err = ops, count, durable, nil
+	q := &db.queue
+	q.mu.Lock()
+	lead := !q.leading
+	if lead {
+		q.leading = true
+	} else {
+		q.waiting = append(q.waiting, c)
+	}
+	q.mu.Unlock()
+	if lead || <-c.lead {
+		db.lead(c)
+	}
+	err := c.err
+	c.ops = nil
+	commits.Put(c)
+	return err
+}
+
+// lead commits a group that starts with c and hands the lead to the next waiter.
+func (db *DB) lead(c *commit) {
+	q := &db.queue
+	group := append(db.group[:0], c)
+	q.mu.Lock()
+	size, n := len(c.ops), 0
+	for n < len(q.waiting) && (c.sync || !q.waiting[n].sync) && size+len(q.waiting[n].ops) <= maxGroup {
+		size += len(q.waiting[n].ops)
+		n++
+	}
+	group = append(group, q.waiting[:n]...)
+	q.waiting = append(q.waiting[:0], q.waiting[n:]...)
+	q.mu.Unlock()
+
+	err := db.commitGroup(group, size, c.sync)
+
+	for _, w := range group[1:] {
+		w.err = err
+	}
+	c.err = err
+	db.group = group // kept for the next leader, which is told only after this
+	q.mu.Lock()
+	var next *commit
+	if len(q.waiting) > 0 {
+		next = q.waiting[0]
+		q.waiting = append(q.waiting[:0], q.waiting[1:]...)
+	} else {
+		q.leading = false
+	}
+	followers := append([]*commit(nil), group[1:]...)
+	q.mu.Unlock()
+	if next != nil {
+		next.lead <- true
+	}
+	for _, w := range followers {
+		w.lead <- false
+	}
+}
+
+// commitGroup makes a group durable, then visible.
+func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
+	db.commitMu.Lock()
+	defer db.commitMu.Unlock()
+	if err := db.makeRoom(int64(size)); err != nil {
+		return err
+	}
+	var count uint32
+	for _, c := range group {
+		count += c.count
+	}
+	if count > 0 {
+		if err := db.ensureLog(); err != nil {
+			return err
+		}
+		first := db.lastSeq + 1
+		record := appendRecordHeader(db.record[:0], first, count)
+		for _, c := range group {
+			record = append(record, c.ops...)
+		}
+		if cap(record) <= 4*maxGroup {
+			db.record = record
+		}
+		if err := db.log.w.Append(record); err != nil {
+			return db.fail(err)
+		}
+		db.writes.groups.Add(1)
+		db.writes.operations.Add(uint64(count))
+		db.writes.logBytes.Add(uint64(len(record)))
+		if durable {
+			if err := db.syncLog(); err != nil {
+				return err
+			}
+		}
+		mem := db.state.Load().mem
+		_, _, err := decodeRecord(record, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
+			mem.Add(key, bloomblock.HashKey(key), seq, kind, value)
+		})
+		if err != nil {
+			return db.fail(fmt.Errorf("bloomkv: a record of its own making: %w", err))
+		}
+		db.lastSeq += ikey.Seq(count)
+		db.visible.Store(uint64(db.lastSeq))
+		return nil
+	}
+	if durable {
+		return db.syncLog()
+	}
+	return nil
+}
+
+// syncLog makes the active log durable, and first what it stands on: its own name and every older log. commitMu is held.
+func (db *DB) syncLog() error {
+	base := db.base
+	if db.log != nil {
+		base = db.log.logBase
+		db.writes.logSyncs.Add(1)
+		if err := db.log.w.Sync(); err != nil {
+			return db.fail(err)
+		}
+	}
+	if base == nil {
+		return nil
+	}
+	<-base.based
+	if base.basedErr != nil {
+		return db.fail(base.basedErr)
+	}
+	return nil
+}
+
+// makeRoom returns when a group of that many bytes may go into the memtable: it slows writers while compaction is behind,
+// starts a new memtable where the group does not fit, and waits where there is none to start. commitMu is held.
+func (db *DB) makeRoom(size int64) error {
+	if err := db.writable(); err != nil {
+		return err
+	}
+	db.slowDown(size)
+	mem := db.state.Load().mem
+	limit := db.opts.MemtableSize
+	used := mem.Bytes()
+	if mem.Len() == 0 || used < limit && (size <= limit/2 || used+size <= limit) {
+		return nil
+	}
+	if err := db.waitForRoom(); err != nil {
+		return err
+	}
+	db.rotate()
+	return nil
+}
+
+// waitForRoom returns when no memtable waits to be written out and level 0 is below its stop limit. commitMu is held.
+func (db *DB) waitForRoom() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	var began time.Time
+	for {
+		s := db.state.Load()
+		if db.failed != nil || db.closing || s == nil {
+			break
+		}
+		if len(s.frozen) < maxFrozen && len(s.version.Levels[0]) < stopRuns {
+			break
+		}
+		if began.IsZero() {
+			began = time.Now()
+		}
+		db.changed.Wait()
+	}
+	if !began.IsZero() {
+		stopped := time.Since(began)
+		db.writes.stopped.Add(int64(stopped))
+		db.opts.Logger.Info("writes stopped for compaction", "duration", stopped)
+	}
+	return db.writableLocked()
+}
+
+// slowDown delays a write a little for each run of level 0 above the limit: 1 µs a KiB for the first, twice that for each
+// further one, so that writers approach the speed of compaction instead of stopping at once. commitMu is held.
+func (db *DB) slowDown(size int64) {
+	over := len(db.state.Load().version.Levels[0]) - slowRuns
+	if over <= 0 {
+		return
+	}
+	db.slowDebt += time.Duration(size) << min(over-1, 6) * time.Microsecond / 1024
+	if db.slowDebt < time.Millisecond { // shorter sleeps are not kept by the system
+		return
+	}
+	began := time.Now()
+	time.Sleep(db.slowDebt)
+	slept := time.Since(began)
+	db.slowDebt = max(0, db.slowDebt-slept)
+	db.writes.slowed.Add(int64(slept))
+}
+
+// writable is why no write can be taken, or nil.
+func (db *DB) writable() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.writableLocked()
+}
+
+func (db *DB) writableLocked() error {
+	switch {
+	case db.closing:
+		return ErrClosed
+	case db.failed != nil:
+		return db.failed
+	}
+	return nil
+}
+
+// fail makes the store read-only: what the log or the manifest holds is unknown after a failed write or sync, and a sync
+// that succeeds later proves nothing. The first cause is kept.
+func (db *DB) fail(cause error) error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.failed == nil {
+		db.failed = fmt.Errorf("bloomkv: %s: %w: %w", db.dir, ErrReadOnly, cause)
+		db.opts.Logger.Error("read-only from now on", "error", cause)
+		db.changed.Broadcast()
+	}
+	return db.failed
+}
