@@ -1,0 +1,272 @@
+package sstable
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// A data block, decoded, holds entries in the order of package ikey:
+//
+//	0           4           7       8                 8+p           8+p+8·n         8+p+8·n+w·n
+//	+-----------+-----------+-------+--------+--------+-------------+---------------+---------
+//	| count u32 | prefix u24| w u8  | prefix | 0…7×00 | heads n×u64 | offsets n×w B | entries …
+//	+-----------+-----------+-------+--------+--------+-------------+---------------+---------
+//
+// The prefix is the longest that all user keys share, padded to p, a multiple of 8. The head of an entry is the eight key
+// bytes after the prefix as a number that orders as they do (package ikey), padded with zeros; they stand nowhere else. A
+// search reads heads, which lie together, and compares bytes only where heads are equal. Offsets count from the first entry
+// and are w = 2 or 4 bytes wide, 4 only where needed; w = 0 if all entries are equally long, and then there are none.
+//
+//	+------------------------------+-------------------------+------------------+-------------+
+//	| suffix length·2 + t, uvarint | trailer u64, if t is 1  | suffix from 8 on | value       |
+//	+------------------------------+-------------------------+------------------+-------------+
+//
+// The suffix is the key after the prefix. Without a trailer the version is a Set at sequence number 0, which most are in the
+// last level. The value ends where the next entry begins.
+const (
+	blockHeader = 8
+	maxPrefix   = 1<<24 - 1
+	plainSet    = ikey.Trailer(ikey.Set) // Set at sequence number 0
+)
+
+// A blockBuilder collects the entries of one block. The order of calls is ((fits? add)+ append reset)*.
+type blockBuilder struct {
+	entries []pending
+	keys    []byte // user keys, one after the other
+	values  []byte
+
+	prefix  int  // bytes that all keys share
+	tails   int  // bytes of all entries without their values, at this prefix
+	uniform bool // all keys and values are as long as the first
+}
+
+type pending struct {
+	keyEnd, valueEnd int
+	trailer          ikey.Trailer
+}
+
+func (b *blockBuilder) reset() {
+	b.entries, b.keys, b.values = b.entries[:0], b.keys[:0], b.values[:0]
+}
+
+func (b *blockBuilder) key(i int) []byte {
+	start := 0
+	if i > 0 {
+		start = b.entries[i-1].keyEnd
+	}
+	return b.keys[start:b.entries[i].keyEnd]
+}
+
+func (b *blockBuilder) value(i int) []byte {
+	start := 0
+	if i > 0 {
+		start = b.entries[i-1].valueEnd
+	}
+	return b.values[start:b.entries[i].valueEnd]
+}
+
+// entryLen is the length of an entry without its value.
+func entryLen(key, prefix int, t ikey.Trailer) int {
+	n := uvarintLen(uint(key-prefix)<<1) + max(0, key-prefix-8)
+	if t != plainSet {
+		n += 8
+	}
+	return n
+}
+
+func uvarintLen(v uint) int {
+	n := 1
+	for ; v >= 0x80; v >>= 7 {
+		n++
+	}
+	return n
+}
+
+// add copies an entry. The caller keeps the order.
+func (b *blockBuilder) add(k ikey.Key, value []byte) {
+	prefix := len(k.User)
+	if len(b.entries) > 0 {
+		prefix = ikey.CommonPrefix(b.keys[:b.prefix], k.User)
+	}
+	b.uniform = len(b.entries) == 0 || b.uniform && b.same(k, value)
+	if len(b.entries) == 0 || prefix != b.prefix {
+		b.prefix, b.tails = prefix, 0
+		start := 0
+		for _, e := range b.entries {
+			b.tails += entryLen(e.keyEnd-start, prefix, e.trailer)
+			start = e.keyEnd
+		}
+	}
+	b.tails += entryLen(len(k.User), prefix, k.Trailer)
+	b.keys = append(b.keys, k.User...)
+	b.values = append(b.values, value...)
+	b.entries = append(b.entries, pending{len(b.keys), len(b.values), k.Trailer})
+}
+
+// same reports whether an entry is as long as the first.
+func (b *blockBuilder) same(k ikey.Key, value []byte) bool {
+	f := &b.entries[0]
+	return len(k.User) == f.keyEnd && len(value) == f.valueEnd && (k.Trailer == plainSet) == (f.trailer == plainSet)
+}
+
+// sizeWith is the most that the block takes with one more entry.
+func (b *blockBuilder) sizeWith(k ikey.Key, value []byte) int {
+	n := len(b.entries)
+	if n == 0 {
+		return blockSize(len(k.User), 1, 0, entryLen(len(k.User), len(k.User), k.Trailer)+len(value))
+	}
+	prefix := ikey.CommonPrefix(b.keys[:b.prefix], k.User)
+	tails := b.tails
+	if prefix != b.prefix {
+		tails = 0
+		start := 0
+		for _, e := range b.entries {
+			tails += entryLen(e.keyEnd-start, prefix, e.trailer)
+			start = e.keyEnd
+		}
+	}
+	tails += entryLen(len(k.User), prefix, k.Trailer) + len(b.values) + len(value)
+	return blockSize(prefix, n+1, offsetWidth(tails, b.uniform && b.same(k, value)), tails)
+}
+
+func (b *blockBuilder) size() int {
+	n := b.tails + len(b.values)
+	return blockSize(b.prefix, len(b.entries), offsetWidth(n, b.uniform), n)
+}
+
+func blockSize(prefix, n, width, entries int) int {
+	return blockHeader + (prefix+7)&^7 + n*(8+width) + entries
+}
+
+func offsetWidth(entries int, uniform bool) int {
+	switch {
+	case uniform:
+		return 0
+	case entries <= 1<<16:
+		return 2
+	default:
+		return 4
+	}
+}
+
+// append appends the block to dst. There is at least one entry.
+func (b *blockBuilder) append(dst []byte) []byte {
+	n := len(b.entries)
+	total := b.tails + len(b.values)
+	width := offsetWidth(total, b.uniform)
+	dst = slices.Grow(dst, blockSize(b.prefix, n, width, total))
+	start := len(dst)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(n))                          //nolint:gosec // bounded by the block's size
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(b.prefix)|uint32(width)<<24) //nolint:gosec // at most MaxKey
+	dst = append(dst, b.keys[:b.prefix]...)
+	for (len(dst)-start)%8 != 0 {
+		dst = append(dst, 0)
+	}
+	for i := range n {
+		dst = binary.LittleEndian.AppendUint64(dst, ikey.Head(b.key(i)[b.prefix:]))
+	}
+	offsets := len(dst)
+	dst = dst[:offsets+n*width]
+	first := len(dst)
+	for i := range n {
+		switch off := len(dst) - first; width {
+		case 2:
+			binary.LittleEndian.PutUint16(dst[offsets+2*i:], uint16(off)) //nolint:gosec // below 64 KiB by offsetWidth
+		case 4:
+			binary.LittleEndian.PutUint32(dst[offsets+4*i:], uint32(off)) //nolint:gosec // below maxPlain
+		}
+		suffix := b.key(i)[b.prefix:]
+		if t := b.entries[i].trailer; t != plainSet {
+			dst = binary.AppendUvarint(dst, uint64(len(suffix))<<1|1)
+			dst = binary.LittleEndian.AppendUint64(dst, uint64(t))
+		} else {
+			dst = binary.AppendUvarint(dst, uint64(len(suffix))<<1)
+		}
+		if len(suffix) > 8 {
+			dst = append(dst, suffix[8:]...)
+		}
+		dst = append(dst, b.value(i)...)
+	}
+	return dst
+}
+
+// Reasons for a block to be refused.
+var (
+	errBlockLayout = errors.New("block: header does not fit its length")
+	errBlockHeads  = errors.New("block: heads out of order")
+)
+
+// checkBlock checks a decoded block whole, so that afterwards no search and no step in it can fail: lengths, offsets, the
+// order of the heads. It reads the first byte of each entry and no value.
+func checkBlock(data []byte) error {
+	if len(data) < blockHeader || len(data) > maxPlain {
+		return errBlockLayout
+	}
+	count := binary.LittleEndian.Uint32(data)
+	word := binary.LittleEndian.Uint32(data[4:])
+	prefix, width := uint64(word&maxPrefix), uint64(word>>24)
+	if width != 0 && width != 2 && width != 4 || prefix > MaxKey || count == 0 {
+		return errBlockLayout
+	}
+	first := blockHeader + (prefix+7)&^7 + uint64(count)*(8+width)
+	if first+uint64(count) > uint64(len(data)) { // an entry has one byte at least
+		return errBlockLayout
+	}
+	b := parseBlock(data)
+	if width == 0 && (len(data)-b.entries)%b.n != 0 {
+		return errBlockLayout
+	}
+	for _, c := range data[blockHeader+prefix : b.heads] {
+		if c != 0 {
+			return errors.New("block: padding is not zero")
+		}
+	}
+	if b.offset(0) != 0 {
+		return errors.New("block: first entry is not at 0")
+	}
+	last := uint64(0)
+	for i := range b.n {
+		start, end := b.offset(i), b.offset(i+1)
+		if end <= start || end > len(data)-b.entries {
+			return fmt.Errorf("block: entry %d at %d…%d of %d bytes", i, start, end, len(data)-b.entries)
+		}
+		head := b.head(i)
+		if head < last {
+			return errBlockHeads
+		}
+		last = head
+		if err := checkEntry(data[b.entries+start:b.entries+end], head, MaxKey-prefix); err != nil {
+			return fmt.Errorf("block: entry %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+var (
+	errEntryLength = errors.New("suffix does not fit")
+	errEntryHead   = errors.New("head is longer than the key")
+)
+
+func checkEntry(e []byte, head, maxSuffix uint64) error {
+	tag, n := uint64(e[0]), 1
+	if tag >= 0x80 {
+		if tag, n = binary.Uvarint(e); n <= 0 || n > 3 || e[n-1] == 0 {
+			return errEntryLength
+		}
+	}
+	suffix := tag >> 1
+	need := uint64(n) + 8*(tag&1) //nolint:gosec // 1…3
+	if suffix > 8 {
+		need += suffix - 8
+	} else if head<<(8*suffix) != 0 {
+		return errEntryHead
+	}
+	if suffix > maxSuffix || need > uint64(len(e)) {
+		return errEntryLength
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package sstable
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// A block is a decoded data block that checkBlock has accepted; so none of its methods can fail. It is a value: a lookup
+// makes one on its stack.
+type block struct {
+	data    []byte
+	n       int // entries, at least 1
+	prefix  int // bytes of the shared prefix
+	heads   int // offset of the heads in data
+	entries int // offset of the first entry in data
+	stride  int // length of every entry, or 0 if there are offsets
+	wide    bool
+}
+
+func parseBlock(data []byte) block {
+	word := binary.LittleEndian.Uint32(data[4:])
+	b := block{data: data, n: int(binary.LittleEndian.Uint32(data)), prefix: int(word & maxPrefix)}
+	b.heads = blockHeader + (b.prefix+7)&^7
+	width := int(word >> 24)
+	b.entries = b.heads + b.n*(8+width)
+	if width == 0 {
+		b.stride = int(uint32(len(data)-b.entries) / uint32(b.n)) //nolint:gosec // below maxPlain
+	}
+	b.wide = width == 4
+	return b
+}
+
+func (b *block) head(i int) uint64 { return binary.LittleEndian.Uint64(b.data[b.heads+8*i:]) }
+
+// offset is where entry i begins, from the first entry on; entry n begins where the last one ends.
+func (b *block) offset(i int) int {
+	switch {
+	case b.stride != 0:
+		return i * b.stride
+	case i == b.n:
+		return len(b.data) - b.entries
+	case b.wide:
+		return int(binary.LittleEndian.Uint32(b.data[b.heads+8*b.n+4*i:]))
+	default:
+		return int(binary.LittleEndian.Uint16(b.data[b.heads+8*b.n+2*i:]))
+	}
+}
+
+// An entry is one version in a block. The slices refer to the block.
+type entry struct {
+	suffix  int    // length of the key after the prefix
+	rest    []byte // suffix from its ninth byte on
+	trailer ikey.Trailer
+	value   []byte
+}
+
+func (b *block) entry(i int) entry {
+	e := b.data[b.entries+b.offset(i) : b.entries+b.offset(i+1)]
+	tag, n := uint64(e[0]), 1
+	if tag >= 0x80 {
+		tag, n = binary.Uvarint(e)
+	}
+	x := entry{suffix: int(tag >> 1), trailer: plainSet} //nolint:gosec // checked: at most MaxKey
+	if tag&1 != 0 {
+		x.trailer = ikey.Trailer(binary.LittleEndian.Uint64(e[n:]))
+		n += 8
+	}
+	end := n + max(0, x.suffix-8)
+	x.rest, x.value = e[n:end], e[end:]
+	return x
+}
+
+// compare orders entry e, whose head is that of suffix, against (suffix, t).
+func (e *entry) compare(suffix []byte, t ikey.Trailer) int {
+	c := e.compareUser(suffix)
+	if c == 0 {
+		c = cmp.Compare(t, e.trailer)
+	}
+	return c
+}
+
+// compareUser orders the key of e, whose head is that of suffix, against suffix. Heads are padded with zeros, so where one of
+// the two is at most eight bytes long it is a prefix of the other.
+func (e *entry) compareUser(suffix []byte) int {
+	if min(e.suffix, len(suffix)) <= 8 {
+		return cmp.Compare(e.suffix, len(suffix))
+	}
+	return bytes.Compare(e.rest, suffix[8:])
+}
+
+// lowerHead is the first entry whose head is at least h, or n.
+func (b *block) lowerHead(h uint64) int {
+	heads := b.data[b.heads : b.heads+8*b.n]
+	base, n := 0, b.n
+	for n > 32 {
+		half := n >> 1
+		if binary.LittleEndian.Uint64(heads[8*(base+half-1):]) < h {
+			base += half
+		}
+		n -= half
+	}
+	// Count what is smaller among the rest. These loads do not wait for each other, a binary search's do.
+	rest := heads[8*base : 8*(base+n)]
+	for len(rest) >= 8 {
+		if binary.LittleEndian.Uint64(rest) < h {
+			base++
+		}
+		rest = rest[8:]
+	}
+	return base
+}
+
+// seek is the first entry not before (user, t), or n.
+func (b *block) seek(user []byte, t ikey.Trailer) int {
+	p := b.data[blockHeader : blockHeader+b.prefix]
+	if !bytes.HasPrefix(user, p) {
+		if bytes.Compare(user, p) < 0 {
+			return 0
+		}
+		return b.n
+	}
+	suffix := user[b.prefix:]
+	h := ikey.Head(suffix)
+	i := b.lowerHead(h)
+	if i < b.n && b.head(i) == h {
+		i = b.seekEqual(i, h, suffix, t)
+	}
+	return i
+}
+
+// seekEqual is seek among the entries from lo on whose head is h.
+func (b *block) seekEqual(lo int, h uint64, suffix []byte, t ikey.Trailer) int {
+	hi := lo + 1
+	for step := 1; hi < b.n && b.head(hi) == h; step *= 2 { // gallop: most often there is one
+		e := b.entry(hi)
+		if e.compare(suffix, t) >= 0 {
+			break
+		}
+		lo = hi + 1
+		hi += step
+	}
+	hi = min(hi, b.n)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		c := 0
+		if m := b.head(mid); m != h {
+			c = 1 // heads ascend
+		} else {
+			e := b.entry(mid)
+			c = e.compare(suffix, t)
+		}
+		if c < 0 {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// A verdict is what a block knows of a key.
+type verdict uint8
+
+const (
+	absent verdict = iota // no version of the key is here
+	newer                 // some are, and all are too new
+	found
+	further // as newer, and the block ends with them: the next one may have older ones
+)
+
+// get finds the newest version of user that is not before t.
+func (b *block) get(user []byte, t ikey.Trailer) (entry, verdict) {
+	p := b.data[blockHeader : blockHeader+b.prefix]
+	if !bytes.HasPrefix(user, p) {
+		return entry{}, absent
+	}
+	suffix := user[b.prefix:]
+	h := ikey.Head(suffix)
+	lo := b.lowerHead(h)
+	if lo == b.n || b.head(lo) != h {
+		return entry{}, absent
+	}
+	e := b.entry(lo)
+	c := e.compareUser(suffix)
+	if c == 0 && e.trailer <= t {
+		return e, found
+	}
+	if c > 0 {
+		return entry{}, absent
+	}
+	i := b.seekEqual(lo, h, suffix, t)
+	if i < b.n && b.head(i) == h {
+		if e = b.entry(i); e.compareUser(suffix) == 0 {
+			return e, found
+		}
+	}
+	e = b.entry(i - 1) // the first was before (user, t), so i > lo
+	if e.compareUser(suffix) != 0 {
+		return entry{}, absent
+	}
+	if i == b.n {
+		return entry{}, further
+	}
+	return entry{}, newer
+}
+
+// appendKey appends the user key of entry i, which is e, to dst.
+func (b *block) appendKey(dst []byte, i int, e *entry) []byte {
+	dst = append(dst, b.data[blockHeader:blockHeader+b.prefix]...)
+	n := len(dst)
+	dst = binary.BigEndian.AppendUint64(dst, b.head(i))
+	if e.suffix < 8 {
+		return dst[:n+e.suffix]
+	}
+	return append(dst, e.rest...)
+}

@@ -1,0 +1,122 @@
+package sstable
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/klauspost/compress/s2"
+	"github.com/klauspost/compress/zstd"
+)
+
+// A Codec says how a data block is compressed. The values are on disk.
+type Codec uint8
+
+const (
+	None Codec = 0
+	S2   Codec = 1 // fast
+	Zstd Codec = 2 // small
+)
+
+// String names the codec as the tools print it.
+func (c Codec) String() string {
+	switch c {
+	case None:
+		return "none"
+	case S2:
+		return "s2"
+	case Zstd:
+		return "zstd"
+	default:
+		return fmt.Sprintf("codec(%d)", uint8(c))
+	}
+}
+
+var errDecoded = errors.New("decoded length differs from the index")
+
+// compress appends src to dst, compressed by c if that saves an eighth, and says which codec it used. It allocates nothing
+// once dst is large enough.
+func compress(dst, src []byte, c Codec) ([]byte, Codec) {
+	start := len(dst)
+	limit := len(src) - len(src)/8
+	if len(src) > maxCoded {
+		c = None
+	}
+	switch c {
+	case S2:
+		dst = grow(dst, s2.MaxEncodedLen(len(src)))
+		n := len(s2.Encode(dst[start:cap(dst)], src))
+		if n < limit {
+			return dst[:start+n], S2
+		}
+	case Zstd:
+		dst = grow(dst, len(src)+len(src)>>7+64)
+		e := zstdEncoders.Get().(*zstd.Encoder) //nolint:forcetypeassert // the pool has no others
+		dst = e.EncodeAll(src, dst)
+		zstdEncoders.Put(e)
+		if len(dst)-start < limit {
+			return dst, Zstd
+		}
+	case None:
+	}
+	return append(dst[:start], src...), None
+}
+
+// grow makes room for n more bytes.
+func grow(dst []byte, n int) []byte {
+	if cap(dst)-len(dst) >= n {
+		return dst
+	}
+	return append(make([]byte, 0, max(2*cap(dst), len(dst)+n)), dst...)
+}
+
+// decompress fills dst exactly. Memory beyond dst is bounded, whatever src says.
+func decompress(dst, src []byte, c Codec) error {
+	switch c {
+	case S2:
+		n, err := s2.DecodedLen(src)
+		if err != nil {
+			return err
+		}
+		if n != len(dst) {
+			return fmt.Errorf("%w: %d, want %d", errDecoded, n, len(dst))
+		}
+		_, err = s2.Decode(dst, src)
+		return err
+	case Zstd:
+		d := zstdDecoders.Get().(*zstd.Decoder) //nolint:forcetypeassert // the pool has no others
+		out, err := d.DecodeAll(src, dst[:0:len(dst)])
+		zstdDecoders.Put(d)
+		if err != nil {
+			return err
+		}
+		if len(out) != len(dst) {
+			return fmt.Errorf("%w: %d, want %d", errDecoded, len(out), len(dst))
+		}
+		return nil
+	case None:
+		return errors.New("block is shorter than the index says")
+	default:
+		return fmt.Errorf("unknown %v", c)
+	}
+}
+
+// Encoders and decoders hold tables worth keeping; the pools let go of them in time.
+var (
+	zstdEncoders = sync.Pool{New: func() any {
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
+			zstd.WithWindowSize(128<<10), zstd.WithLowerEncoderMem(true), zstd.WithSingleSegment(true))
+		if err != nil {
+			panic(err) // constant options
+		}
+		return e
+	}}
+	zstdDecoders = sync.Pool{New: func() any {
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxMemory(maxCoded), zstd.WithDecodeAllCapLimit(true), zstd.IgnoreChecksum(true))
+		if err != nil {
+			panic(err) // constant options
+		}
+		return d
+	}}
+)
