@@ -115,6 +115,7 @@ func BenchmarkCursor(b *testing.B) {
 	t := New(nil, 0)
 	fill(t, keys, make([]byte, 100))
 	scan := func(b *testing.B) {
+		b.Helper()
 		c, ok := t.Iter(ikey.MaxSeq), false
 		for b.Loop() {
 			if ok = ok && c.Next(); !ok {
@@ -123,6 +124,7 @@ func BenchmarkCursor(b *testing.B) {
 		}
 	}
 	seek := func(b *testing.B) {
+		b.Helper()
 		c, n := t.Iter(ikey.MaxSeq), 0
 		b.ReportAllocs()
 		for b.Loop() {

@@ -14,7 +14,7 @@ func TestTheFilterOfAGrownIndex(t *testing.T) {
 		if i == x.limit() {
 			x = x.grown()
 		}
-		x.put(tagOf(bloomblock.HashKey(fmt.Append(nil, "key", i))), ref(i+1)) //nolint:gosec // G115: small
+		x.put(tagOf(bloomblock.HashKey(fmt.Append(nil, "key", i))), ref(i+1))
 	}
 	for i := range 100_000 {
 		if !x.filter.MayContain(tagOf(bloomblock.HashKey(fmt.Append(nil, "key", i))).spread()) {
@@ -42,7 +42,7 @@ func TestAnIndexHoldsWhatItIsMadeFor(t *testing.T) {
 		}
 		// The last tag wraps around.
 		for i := range 3 {
-			x.put(tag(1<<32-1), ref(i+1)) //nolint:gosec // G115: small
+			x.put(tag(1<<32-1), ref(i+1))
 		}
 		if x.slots[0].Load() == 0 || x.slots[1].Load() == 0 {
 			t.Errorf("%d keys: equal tags at the end do not go on at the beginning", keys)

@@ -12,6 +12,7 @@ package memtable
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -140,14 +141,15 @@ func (t *Table) link(newest ref, trailer ikey.Trailer, id uint32, key, value []b
 		older = v.older()
 	}
 	r := t.arena.put(trailer, older, id, key, value)
-	for i := len(newer) - 1; i >= 0; i-- {
-		r = t.arena.put(newer[i].trailer(), r, id, key, newer[i].value())
+	for _, n := range slices.Backward(newer) {
+		r = t.arena.put(n.trailer(), r, id, key, n.value())
 	}
 	return r
 }
 
 // Get returns the newest version of key that a reader at seq sees. The value is a part of the arena: it never changes and
-// stays valid for as long as it is referred to; it must not be written to. Get takes no lock and allocates nothing.
+// stays valid for as long as it is referred to; it must not be written to. Get takes no lock and allocates nothing. It
+// walks past the versions that are newer than seq, one by one.
 func (t *Table) Get(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, kind ikey.Kind, found bool) {
 	r, _ := t.find(t.index.Load(), key, tagOf(h))
 	for r != 0 {
@@ -175,7 +177,7 @@ func (t *Table) Bytes() int64 {
 }
 
 // Len is the number of versions. It is safe for concurrent use.
-func (t *Table) Len() int { return int(t.counts.Load() >> 32) } //nolint:gosec // G115: each version takes memory
+func (t *Table) Len() int { return int(t.counts.Load() >> 32) }
 
 // Keys is the number of user keys, deleted ones included: a good second argument of New for the next table. It is safe
 // for concurrent use.

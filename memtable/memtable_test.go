@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -318,7 +319,7 @@ func TestTheTableFindsThePrefixOfItsKeys(t *testing.T) {
 			return fmt.Sprintf("tenant/items/0%03d/%d", i*7919%1000, i)
 		}},
 		{"a wrong guess is given up", "user/", "object", func(i int) string { return fmt.Sprint("object/", "ab"[i%2:i%2+1], i) }},
-		{"no common prefix", "", "", func(i int) string { return fmt.Sprint(i % 10) }},
+		{"no common prefix", "", "", func(i int) string { return strconv.Itoa(i % 10) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tb := New([]byte(test.given), 0)
@@ -340,7 +341,7 @@ func TestTheTableFindsThePrefixOfItsKeys(t *testing.T) {
 func TestGetReturnsWhileTheLockIsHeld(t *testing.T) {
 	tb := New(nil, 0)
 	for i := range 1000 {
-		add(tb, fmt.Sprint(i), ikey.Seq(i), ikey.Set, "v")
+		add(tb, strconv.Itoa(i), ikey.Seq(i), ikey.Set, "v")
 	}
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
@@ -369,7 +370,7 @@ func TestGetReturnsWhileTheLockIsHeld(t *testing.T) {
 func TestGetAllocatesNothing(t *testing.T) {
 	tb := New(nil, 0)
 	for i := range 1000 {
-		add(tb, fmt.Sprint(i), ikey.Seq(i), ikey.Set, "v")
+		add(tb, strconv.Itoa(i), ikey.Seq(i), ikey.Set, "v")
 	}
 	for _, key := range []string{"500", "absent"} {
 		k := []byte(key)
@@ -383,7 +384,7 @@ func TestGetAllocatesNothing(t *testing.T) {
 func TestASeekAllocatesNothing(t *testing.T) {
 	tb := New(nil, 0)
 	for i := range 1000 {
-		add(tb, fmt.Sprint(i), ikey.Seq(i), ikey.Set, "v")
+		add(tb, strconv.Itoa(i), ikey.Seq(i), ikey.Set, "v")
 	}
 	c, k := tb.Iter(ikey.MaxSeq), ikey.Search([]byte("500"), ikey.MaxSeq)
 	if n := testing.AllocsPerRun(100, func() {
@@ -422,7 +423,7 @@ func TestGetBesideAWriter(t *testing.T) {
 		})
 	}
 	for i := int64(1); i <= n; i++ {
-		add(tb, numbered(i), ikey.Seq(i), ikey.Set, fmt.Sprint(i))
+		add(tb, numbered(i), ikey.Seq(i), ikey.Set, strconv.FormatInt(i, 10))
 		published.Store(i)
 	}
 	wg.Wait()
@@ -436,7 +437,7 @@ func TestCursorsBesideAWriter(t *testing.T) {
 	const n = 6000
 	var es []entry // in order, all that will ever be there
 	for i := int64(1); i <= n; i++ {
-		es = append(es, entry{ikey.Key{User: []byte(numbered(i)), Trailer: ikey.MakeTrailer(ikey.Seq(i), ikey.Set)}, fmt.Sprint(i)})
+		es = append(es, entry{ikey.Key{User: []byte(numbered(i)), Trailer: ikey.MakeTrailer(ikey.Seq(i), ikey.Set)}, strconv.FormatInt(i, 10)})
 	}
 	sortEntries(es)
 	tb := New(nil, 0)
@@ -455,7 +456,8 @@ func TestCursorsBesideAWriter(t *testing.T) {
 					}
 				}
 				c := tb.Iter(s)
-				ok, from := false, 0
+				var ok bool
+				from := 0
 				if r == 0 || len(want) == 0 {
 					ok = c.First()
 				} else {
@@ -477,7 +479,7 @@ func TestCursorsBesideAWriter(t *testing.T) {
 		})
 	}
 	for i := int64(1); i <= n; i++ {
-		add(tb, numbered(i), ikey.Seq(i), ikey.Set, fmt.Sprint(i))
+		add(tb, numbered(i), ikey.Seq(i), ikey.Set, strconv.FormatInt(i, 10))
 		published.Store(i)
 		if i%64 == 0 {
 			runtime.Gosched()

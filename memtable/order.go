@@ -71,7 +71,7 @@ func (t *Table) take(key []byte) item {
 			p := &t.probes[i]
 			if !p.busy.Load() && p.busy.CompareAndSwap(false, true) {
 				p.key = key
-				return item{head: ikey.HeadAfter(t.prefix, key), first: ref(i)} //nolint:gosec // G115: i is below 64
+				return item{head: ikey.HeadAfter(t.prefix, key), first: ref(i)}
 			}
 		}
 		runtime.Gosched()

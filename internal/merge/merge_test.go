@@ -17,7 +17,6 @@ type list struct {
 	entries []entry
 	i       int
 	err     error
-	moves   int // calls of Next
 	closed  int
 	badEnd  error // what Close returns
 }
@@ -38,7 +37,7 @@ func (l *list) at(i int) bool {
 }
 
 func (l *list) First() bool { return l.at(0) }
-func (l *list) Next() bool  { l.moves++; return l.at(l.i + 1) }
+func (l *list) Next() bool  { return l.at(l.i + 1) }
 func (l *list) SeekGE(k ikey.Key) bool {
 	return l.at(slices.IndexFunc(append(l.entries, entry{}), func(e entry) bool {
 		return e.key.User == nil || string(e.key.User) == "!" || ikey.Compare(e.key, k) >= 0
@@ -117,7 +116,8 @@ func TestMerge(t *testing.T) {
 		{"an empty source adds nothing", []string{"", "a@1:x", ""}, "first, next, next", "a@1:x . ."},
 		{"sources take turns", []string{"a@1:x c@1:x", "b@1:y d@1:y"}, "first, next, next, next, next", "a@1:x b@1:y c@1:x d@1:y ."},
 		{
-			"one source wins several times", []string{"a@1:x b@1:x c@1:x e@1:x", "d@1:y", "f@1:z"},
+			"one source wins several times",
+			[]string{"a@1:x b@1:x c@1:x e@1:x", "d@1:y", "f@1:z"},
 			"first, next, next, next, next, next, next", "a@1:x b@1:x c@1:x d@1:y e@1:x f@1:z .",
 		},
 		{"the newest version of a key comes first", []string{"a@1:old", "a@3:new", "a@2:mid"}, "first, next, next, next", "a@3:new a@2:mid a@1:old ."},
@@ -132,8 +132,10 @@ func TestMerge(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var sources []Source
+			var lists []*list
 			for _, s := range test.sources {
-				sources = append(sources, parse(t, s))
+				l := parse(t, s)
+				sources, lists = append(sources, l), append(lists, l)
 			}
 			m := New(sources...)
 			if got := run(t, m, test.moves); got != test.want {
@@ -142,9 +144,9 @@ func TestMerge(t *testing.T) {
 			if err := m.Close(); err != nil {
 				t.Error(err)
 			}
-			for i, s := range sources {
-				if n := s.(*list).closed; n != 1 {
-					t.Errorf("source %d was closed %d times", i, n)
+			for i, l := range lists {
+				if l.closed != 1 {
+					t.Errorf("source %d was closed %d times", i, l.closed)
 				}
 			}
 		})
@@ -175,7 +177,7 @@ func TestMergeIsASort(t *testing.T) {
 		n := rng.IntN(200)
 		for seq := 0; seq < n && len(lists) > 0; seq++ {
 			k := fmt.Appendf(nil, "%02d", rng.IntN(30))
-			e := entry{ikey.Key{User: k, Trailer: ikey.MakeTrailer(ikey.Seq(rng.IntN(50)), ikey.Set)}, fmt.Sprint(seq)}
+			e := entry{ikey.Key{User: k, Trailer: ikey.MakeTrailer(ikey.Seq(rng.IntN(50)), ikey.Set)}, strconv.Itoa(seq)}
 			l := lists[min(rng.IntN(len(lists)), rng.IntN(len(lists)))]
 			l.entries = append(l.entries, e)
 		}
@@ -187,7 +189,8 @@ func TestMergeIsASort(t *testing.T) {
 		slices.SortStableFunc(all, byKey) // the sources' order decides between equals
 		m := New(sources...)
 		for range 5 {
-			from, ok := 0, false
+			var ok bool
+			from := 0
 			if rng.IntN(2) == 0 {
 				ok = m.First()
 			} else {
