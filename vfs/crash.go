@@ -52,7 +52,7 @@ func KeepAll(Unsynced) bool { return true }
 // KeepSome keeps each part with a probability in percent, 0 to 100, by random numbers from the seed. A size that does not
 // survive as a whole is the synced one or anything between. The result is for one crash at a time.
 func KeepSome(seed uint64, percent int) Keep {
-	rng := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // for tests, where it must be repeatable
+	rng := rand.New(rand.NewPCG(seed, 0))
 	return func(Unsynced) bool { return rng.IntN(100) < percent }
 }
 
@@ -262,7 +262,7 @@ func (c *crash) reach(u Unsynced, least int64, candidates func() []int64) int64 
 	}
 	low, high := 0, last // all[low] survives and all[high] does not
 	for high-low > 1 {
-		if mid := int(uint(low+high) >> 1); ask(mid) { //nolint:gosec // both are indexes
+		if mid := int(uint(low+high) >> 1); ask(mid) {
 			low = mid
 		} else {
 			high = mid

@@ -1,10 +1,12 @@
 package vfs_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -84,312 +86,210 @@ func write(t *testing.T, f vfs.File, content string) {
 	must(t, err)
 }
 
+// run does the steps of a script, which commas separate. Content is in the notation of runs.
+func run(t *testing.T, m *vfs.Mem, script string) {
+	t.Helper()
+	open := map[string]vfs.File{}
+	for step := range strings.SplitSeq(script, ", ") {
+		args := append(strings.Fields(step), "", "", "")
+		name, other := filepath.FromSlash(args[1]), filepath.FromSlash(args[2])
+		var err error
+		switch args[0] {
+		case "put":
+			if open[name], err = m.Create(name); err == nil && other != "" {
+				write(t, open[name], expand(t, other))
+			}
+		case "write":
+			write(t, open[name], expand(t, other))
+		case "sync":
+			err = open[name].Sync()
+		case "syncdir":
+			err = m.SyncDir(name)
+		case "mkdir":
+			err = m.Mkdir(name)
+		case "remove":
+			err = m.Remove(name)
+		case "rename":
+			err = m.Rename(name, other)
+		case "link":
+			err = m.Link(name, other)
+		case "lock":
+			_, err = m.Lock(name)
+		case "":
+		default:
+			t.Fatalf("unknown step %q", step)
+		}
+		must(t, err)
+	}
+}
+
+// expand is the content that a letter and a count mean.
+func expand(t *testing.T, run string) string {
+	t.Helper()
+	if len(run) < 2 {
+		return run
+	}
+	n, err := strconv.Atoi(run[1:])
+	must(t, err)
+	return strings.Repeat(run[:1], n)
+}
+
 func TestCrashLeavesExactlyThese(t *testing.T) {
-	x := func(n int, c string) string { return strings.Repeat(c, n) }
 	tests := []struct {
 		name string
-		do   func(t *testing.T, m *vfs.Mem)
+		do   string
 		want []string
 	}{
 		{
 			"nothing of nothing",
-			func(*testing.T, *vfs.Mem) {},
+			"",
 			[]string{""},
 		},
 		{
 			"a synced file whose name is not synced may vanish, and never holds less",
-			func(t *testing.T, m *vfs.Mem) { puts(t, m, "a", "x") },
+			"put a x, sync a",
 			[]string{"", "a=x"},
 		},
 		{
 			"a name that is synced stays, and its unsynced file may be empty, zero or whole",
-			func(t *testing.T, m *vfs.Mem) {
-				put(t, m, "a", "xx")
-				must(t, m.SyncDir(""))
-			},
+			"put a x2, syncdir .",
 			[]string{"a=", "a=.2", "a=x2"},
 		},
 		{
 			"all that is synced stays",
-			func(t *testing.T, m *vfs.Mem) {
-				puts(t, m, "a", "xx")
-				must(t, m.SyncDir(""))
-			},
+			"put a x2, sync a, syncdir .",
 			[]string{"a=x2"},
 		},
 		{
 			"the second file without the first",
-			func(t *testing.T, m *vfs.Mem) {
-				puts(t, m, "a", "x")
-				puts(t, m, "b", "y")
-			},
+			"put a x, sync a, put b y, sync b",
 			[]string{"", "a=x", "a=x b=y", "b=y"},
 		},
 		{
 			"a removed name may come back",
-			func(t *testing.T, m *vfs.Mem) {
-				puts(t, m, "a", "x")
-				must(t, m.SyncDir(""))
-				must(t, m.Remove("a"))
-			},
+			"put a x, sync a, syncdir ., remove a",
 			[]string{"", "a=x"},
 		},
 		{
 			"a removed name stays away once its directory is synced",
-			func(t *testing.T, m *vfs.Mem) {
-				puts(t, m, "a", "x")
-				must(t, m.SyncDir(""))
-				must(t, m.Remove("a"))
-				must(t, m.SyncDir(""))
-			},
+			"put a x, sync a, syncdir ., remove a, syncdir .",
 			[]string{""},
 		},
 		{
 			"what was made and removed meanwhile may be there",
-			func(t *testing.T, m *vfs.Mem) {
-				puts(t, m, "a", "x")
-				must(t, m.Remove("a"))
-			},
+			"put a x, sync a, remove a",
 			[]string{"", "a=x"},
 		},
 		{
 			"a name is only ever what it was, in order",
-			func(t *testing.T, m *vfs.Mem) {
-				puts(t, m, "a", "x")
-				must(t, m.SyncDir(""))
-				must(t, m.Remove("a"))
-				puts(t, m, "a", "y")
-				must(t, m.Remove("a"))
-				puts(t, m, "a", "z")
-			},
+			"put a x, sync a, syncdir ., remove a, put a y, sync a, remove a, put a z, sync a",
 			[]string{"", "a=x", "a=y", "a=z"},
 		},
 		{
 			"a rename in place of another file happened or did not",
-			func(t *testing.T, m *vfs.Mem) {
-				puts(t, m, "CURRENT", "x")
-				puts(t, m, "tmp", "y")
-				must(t, m.SyncDir(""))
-				must(t, m.Rename("tmp", "CURRENT"))
-			},
+			"put CURRENT x, sync CURRENT, put tmp y, sync tmp, syncdir ., rename tmp CURRENT",
 			[]string{"CURRENT=x tmp=y", "CURRENT=y"},
 		},
 		{
 			"a rename may survive the loss of the content it should have followed",
-			func(t *testing.T, m *vfs.Mem) {
-				puts(t, m, "CURRENT", "x")
-				must(t, m.SyncDir(""))
-				put(t, m, "tmp", "y")
-				must(t, m.Rename("tmp", "CURRENT"))
-			},
+			"put CURRENT x, sync CURRENT, syncdir ., put tmp y, rename tmp CURRENT",
 			[]string{"CURRENT=", "CURRENT=.", "CURRENT=x", "CURRENT=x tmp=", "CURRENT=x tmp=.", "CURRENT=x tmp=y", "CURRENT=y"},
 		},
 		{
 			"a rename that is synced cannot be lost",
-			func(t *testing.T, m *vfs.Mem) {
-				puts(t, m, "CURRENT", "x")
-				puts(t, m, "tmp", "y")
-				must(t, m.Rename("tmp", "CURRENT"))
-				must(t, m.SyncDir(""))
-			},
+			"put CURRENT x, sync CURRENT, put tmp y, sync tmp, rename tmp CURRENT, syncdir .",
 			[]string{"CURRENT=y"},
 		},
 		{
 			"a new file at the old name of a rename survives only with the rename",
-			func(t *testing.T, m *vfs.Mem) {
-				puts(t, m, "a", "x")
-				must(t, m.SyncDir(""))
-				must(t, m.Rename("a", "b"))
-				puts(t, m, "a", "y")
-			},
+			"put a x, sync a, syncdir ., rename a b, put a y, sync a",
 			[]string{"a=x", "a=y b=x", "b=x"},
 		},
 		{
 			"two renames in a row happen in their order",
-			func(t *testing.T, m *vfs.Mem) {
-				puts(t, m, "a", "x")
-				must(t, m.SyncDir(""))
-				must(t, m.Rename("a", "b"))
-				must(t, m.Rename("b", "c"))
-			},
+			"put a x, sync a, syncdir ., rename a b, rename b c",
 			[]string{"a=x", "b=x", "c=x"},
 		},
 		{
 			"an exchange by three renames never loses a file",
-			func(t *testing.T, m *vfs.Mem) {
-				puts(t, m, "a", "x")
-				puts(t, m, "b", "y")
-				must(t, m.SyncDir(""))
-				must(t, m.Rename("a", "c"))
-				must(t, m.Rename("b", "a"))
-				must(t, m.Rename("c", "b"))
-			},
+			"put a x, sync a, put b y, sync b, syncdir ., rename a c, rename b a, rename c b",
 			[]string{"a=x b=y", "a=y b=x", "a=y c=x", "b=y c=x"},
 		},
 		{
 			"a sync of one directory is none of another",
-			func(t *testing.T, m *vfs.Mem) {
-				must(t, m.Mkdir("p"))
-				must(t, m.Mkdir("q"))
-				must(t, m.SyncDir(""))
-				puts(t, m, "p/a", "x")
-				puts(t, m, "q/b", "y")
-				must(t, m.SyncDir("p"))
-			},
+			"mkdir p, mkdir q, syncdir ., put p/a x, sync p/a, put q/b y, sync q/b, syncdir p",
 			[]string{"p/ p/a=x q/", "p/ p/a=x q/ q/b=y"},
 		},
 		{
 			"a directory whose name is not synced vanishes with all that is synced in it",
-			func(t *testing.T, m *vfs.Mem) {
-				must(t, m.Mkdir("p"))
-				puts(t, m, "p/a", "x")
-				must(t, m.SyncDir("p"))
-			},
+			"mkdir p, put p/a x, sync p/a, syncdir p",
 			[]string{"", "p/ p/a=x"},
 		},
 		{
 			"a synced name of a directory is no sync of the names in it",
-			func(t *testing.T, m *vfs.Mem) {
-				must(t, m.Mkdir("p"))
-				puts(t, m, "p/a", "x")
-				must(t, m.SyncDir(""))
-			},
+			"mkdir p, put p/a x, sync p/a, syncdir .",
 			[]string{"p/", "p/ p/a=x"},
 		},
 		{
 			"a rename across directories happened in both or in neither",
-			func(t *testing.T, m *vfs.Mem) {
-				must(t, m.Mkdir("p"))
-				must(t, m.Mkdir("q"))
-				must(t, m.SyncDir(""))
-				puts(t, m, "p/a", "x")
-				must(t, m.SyncDir("p"))
-				must(t, m.Rename("p/a", "q/b"))
-			},
+			"mkdir p, mkdir q, syncdir ., put p/a x, sync p/a, syncdir p, rename p/a q/b",
 			[]string{"p/ p/a=x q/", "p/ q/ q/b=x"},
 		},
 		{
 			"a rename across directories is durable by a sync of the new one",
-			func(t *testing.T, m *vfs.Mem) {
-				must(t, m.Mkdir("p"))
-				must(t, m.Mkdir("q"))
-				must(t, m.SyncDir(""))
-				puts(t, m, "p/a", "x")
-				puts(t, m, "p/other", "y")
-				must(t, m.Rename("p/a", "q/b"))
-				must(t, m.SyncDir("q"))
-			},
+			"mkdir p, mkdir q, syncdir ., put p/a x, sync p/a, put p/other y, sync p/other, rename p/a q/b, syncdir q",
 			[]string{"p/ p/other=y q/ q/b=x", "p/ q/ q/b=x"},
 		},
 		{
 			"a rename across directories is durable by a sync of the old one",
-			func(t *testing.T, m *vfs.Mem) {
-				must(t, m.Mkdir("p"))
-				must(t, m.Mkdir("q"))
-				must(t, m.SyncDir(""))
-				puts(t, m, "p/a", "x")
-				puts(t, m, "q/other", "y")
-				must(t, m.Rename("p/a", "q/b"))
-				must(t, m.SyncDir("p"))
-			},
+			"mkdir p, mkdir q, syncdir ., put p/a x, sync p/a, put q/other y, sync q/other, rename p/a q/b, syncdir p",
 			[]string{"p/ q/ q/b=x", "p/ q/ q/b=x q/other=y"},
 		},
 		{
 			"a sync takes along what the renames that it makes durable stand upon, and no more",
-			func(t *testing.T, m *vfs.Mem) {
-				for _, d := range []string{"p", "q", "r"} {
-					must(t, m.Mkdir(d))
-				}
-				must(t, m.SyncDir(""))
-				puts(t, m, "p/a", "x")
-				must(t, m.SyncDir("p"))
-				must(t, m.Rename("p/a", "q/a"))
-				must(t, m.Rename("q/a", "r/a"))
-				puts(t, m, "p/b", "y")
-				must(t, m.SyncDir("r"))
-			},
+			"mkdir p, mkdir q, mkdir r, syncdir ., put p/a x, sync p/a, syncdir p, rename p/a q/a, rename q/a r/a, put p/b y, sync p/b, syncdir r",
 			[]string{"p/ p/b=y q/ r/ r/a=x", "p/ q/ r/ r/a=x"},
 		},
 		{
 			"a renamed directory keeps what is in it",
-			func(t *testing.T, m *vfs.Mem) {
-				must(t, m.Mkdir("p"))
-				puts(t, m, "p/a", "x")
-				must(t, m.SyncDir("p"))
-				must(t, m.SyncDir(""))
-				must(t, m.Rename("p", "q"))
-				puts(t, m, "q/b", "y")
-				must(t, m.SyncDir("q"))
-			},
+			"mkdir p, put p/a x, sync p/a, syncdir p, syncdir ., rename p q, put q/b y, sync q/b, syncdir q",
 			[]string{"p/ p/a=x p/b=y", "q/ q/a=x q/b=y"},
 		},
 		{
 			"both names of a file hold the same, and a link may be lost",
-			func(t *testing.T, m *vfs.Mem) {
-				put(t, m, "a", "x")
-				must(t, m.SyncDir(""))
-				must(t, m.Link("a", "b"))
-			},
+			"put a x, syncdir ., link a b",
 			[]string{"a=", "a= b=", "a=.", "a=. b=.", "a=x", "a=x b=x"},
 		},
 		{
 			"the file of a lock is a file",
-			func(t *testing.T, m *vfs.Mem) {
-				_, err := m.Lock("LOCK")
-				must(t, err)
-			},
+			"lock LOCK",
 			[]string{"", "LOCK="},
 		},
 		{
 			"a write may grow the file by sectors, and each may be zero",
-			func(t *testing.T, m *vfs.Mem) {
-				put(t, m, "a", x(600, "x"))
-				must(t, m.SyncDir(""))
-			},
+			"put a x600, syncdir .",
 			[]string{"a=", "a=.512", "a=.512x88", "a=.600", "a=x512", "a=x512.88", "a=x600"},
 		},
 		{
 			"a crash may fall between two writes of a sector",
-			func(t *testing.T, m *vfs.Mem) {
-				f, err := m.Create("a")
-				must(t, err)
-				must(t, m.SyncDir(""))
-				write(t, f, "xx")
-				write(t, f, "")
-				write(t, f, "yy")
-			},
+			"put a, syncdir ., write a x2, write a, write a y2",
 			[]string{"a=", "a=.2", "a=.4", "a=x2", "a=x2.2", "a=x2y2"},
 		},
 		{
 			"what a sector held when it was synced stays, whatever becomes of what was added",
-			func(t *testing.T, m *vfs.Mem) {
-				f, err := m.Create("a")
-				must(t, err)
-				must(t, m.SyncDir(""))
-				write(t, f, x(500, "x"))
-				must(t, f.Sync())
-				write(t, f, x(20, "y"))
-			},
+			"put a, syncdir ., write a x500, sync a, write a y20",
 			[]string{"a=x500", "a=x500.12", "a=x500.12y8", "a=x500.20", "a=x500y12", "a=x500y12.8", "a=x500y20"},
 		},
 		{
 			"a write that ends with a sector leaves the next one alone",
-			func(t *testing.T, m *vfs.Mem) {
-				f, err := m.Create("a")
-				must(t, err)
-				must(t, m.SyncDir(""))
-				write(t, f, x(512, "x"))
-				must(t, f.Sync())
-				write(t, f, x(512, "y"))
-				write(t, f, "z")
-			},
+			"put a, syncdir ., write a x512, sync a, write a y512, write a z",
 			[]string{"a=x512", "a=x512.512", "a=x512.512z", "a=x512.513", "a=x512y512", "a=x512y512.", "a=x512y512z"},
 		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			m := vfs.NewMem()
-			test.do(t, m)
+			run(t, m, test.do)
 			before := state(t, m)
 			got := outcomes(t, m)
 			for i := range test.want {
@@ -732,6 +632,9 @@ func BenchmarkCrash(b *testing.B) {
 				_, _ = f.Write(make([]byte, 100))
 			}
 		}
+	}
+	if err := errors.Join(m.SyncDir("db"), m.SyncDir("")); err != nil {
+		b.Fatal(err)
 	}
 	for _, test := range []struct {
 		name string

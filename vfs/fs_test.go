@@ -13,18 +13,24 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// everyFS runs a test on each file system, in an empty directory.
-func everyFS(t *testing.T, test func(t *testing.T, fsys vfs.FS, dir string)) {
-	t.Helper()
-	t.Run("OS", func(t *testing.T) { test(t, vfs.OS, t.TempDir()) })
-	t.Run("Mem", func(t *testing.T) {
-		m := vfs.NewMem()
-		must(t, m.Mkdir("dir"))
-		test(t, m, "dir")
-	})
-	t.Run("Hook", func(t *testing.T) {
-		test(t, vfs.NewHook(vfs.NewMem(), func(vfs.Op) error { return nil }), string(filepath.Separator))
-	})
+// everyFS is each file system by name, with what makes an empty directory on it.
+func everyFS() map[string]func(t *testing.T) (fsys vfs.FS, dir string) {
+	return map[string]func(t *testing.T) (fsys vfs.FS, dir string){
+		"OS": func(t *testing.T) (vfs.FS, string) {
+			t.Helper()
+			return vfs.OS, t.TempDir()
+		},
+		"Mem": func(t *testing.T) (vfs.FS, string) {
+			t.Helper()
+			m := vfs.NewMem()
+			must(t, m.Mkdir("dir"))
+			return m, "dir"
+		},
+		"Hook": func(t *testing.T) (vfs.FS, string) {
+			t.Helper()
+			return vfs.NewHook(vfs.NewMem(), func(vfs.Op) error { return nil }), string(filepath.Separator)
+		},
+	}
 }
 
 func must(t *testing.T, err error) {
@@ -74,191 +80,203 @@ func list(t *testing.T, fsys vfs.FS, dir string) string {
 }
 
 func TestFilesOfEveryFS(t *testing.T) {
-	everyFS(t, func(t *testing.T, fsys vfs.FS, dir string) {
-		name := filepath.Join(dir, "a")
-		f, err := fsys.Create(name)
-		must(t, err)
-		var want []byte
-		for i := range 300 {
-			piece := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, i)
-			n, err := f.Write(piece)
+	for name, setup := range everyFS() {
+		t.Run(name, func(t *testing.T) {
+			fsys, dir := setup(t)
+			name := filepath.Join(dir, "a")
+			f, err := fsys.Create(name)
 			must(t, err)
-			if n != len(piece) {
-				t.Fatalf("wrote %d bytes, want %d", n, len(piece))
+			var want []byte
+			for i := range 300 {
+				piece := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, i)
+				n, err := f.Write(piece)
+				must(t, err)
+				if n != len(piece) {
+					t.Fatalf("wrote %d bytes, want %d", n, len(piece))
+				}
+				want = append(want, piece...)
 			}
-			want = append(want, piece...)
-		}
-		must(t, f.Sync())
-		if size, err := f.Size(); size != int64(len(want)) || err != nil {
-			t.Errorf("size %d, %v, want %d", size, err, len(want))
-		}
-		if got := make([]byte, 100); true {
-			if _, err = f.ReadAt(got, 4000); err != nil || !bytes.Equal(got, want[4000:4100]) {
-				t.Errorf("what Create returned reads %x, %v", got, err)
+			must(t, f.Sync())
+			if size, err := f.Size(); size != int64(len(want)) || err != nil {
+				t.Errorf("size %d, %v, want %d", size, err, len(want))
 			}
-		}
-		must(t, f.Close())
+			if got := make([]byte, 100); true {
+				if _, err = f.ReadAt(got, 4000); err != nil || !bytes.Equal(got, want[4000:4100]) {
+					t.Errorf("what Create returned reads %x, %v", got, err)
+				}
+			}
+			must(t, f.Close())
 
-		f, err = fsys.Open(name)
-		must(t, err)
-		for _, off := range []int64{0, 1, 511, 512, 65535, 65536, int64(len(want)) - 10, int64(len(want)), int64(len(want)) + 1} {
-			for _, n := range []int{0, 1, 10, 11, 70000} {
-				got := make([]byte, n)
-				var wantBytes []byte
-				if off < int64(len(want)) {
-					wantBytes = want[off:min(off+int64(n), int64(len(want)))]
-				}
-				var wantError error
-				if len(wantBytes) < n {
-					wantError = io.EOF
-				}
-				k, err := f.ReadAt(got, off)
-				if !bytes.Equal(got[:k], wantBytes) || !errors.Is(err, wantError) {
-					t.Errorf("ReadAt(%d bytes, %d): got %d bytes, %v, want %d, %v", n, off, k, err, len(wantBytes), wantError)
+			f, err = fsys.Open(name)
+			must(t, err)
+			for _, off := range []int64{0, 1, 511, 512, 65535, 65536, int64(len(want)) - 10, int64(len(want)), int64(len(want)) + 1} {
+				for _, n := range []int{0, 1, 10, 11, 70000} {
+					got := make([]byte, n)
+					var wantBytes []byte
+					if off < int64(len(want)) {
+						wantBytes = want[off:min(off+int64(n), int64(len(want)))]
+					}
+					var wantError error
+					if len(wantBytes) < n {
+						wantError = io.EOF
+					}
+					k, err := f.ReadAt(got, off)
+					if !bytes.Equal(got[:k], wantBytes) || !errors.Is(err, wantError) {
+						t.Errorf("ReadAt(%d bytes, %d): got %d bytes, %v, want %d, %v", n, off, k, err, len(wantBytes), wantError)
+					}
 				}
 			}
-		}
-		if _, err = f.ReadAt(make([]byte, 1), -1); err == nil || errors.Is(err, io.EOF) {
-			t.Errorf("ReadAt(-1): got %v, want an error", err)
-		}
-		if n, err := f.Write([]byte("x")); n != 0 || err == nil {
-			t.Errorf("writing to what Open returned: got %d, %v, want an error", n, err)
-		}
-		must(t, f.Sync())
-		must(t, f.Close())
-		wantErr(t, f.Close(), fs.ErrClosed)
-		_, err = f.ReadAt(make([]byte, 1), 0)
-		wantErr(t, err, fs.ErrClosed)
-		_, err = f.Size()
-		wantErr(t, err, fs.ErrClosed)
-		wantErr(t, f.Sync(), fs.ErrClosed)
-	})
+			if _, err = f.ReadAt(make([]byte, 1), -1); err == nil || errors.Is(err, io.EOF) {
+				t.Errorf("ReadAt(-1): got %v, want an error", err)
+			}
+			if n, err := f.Write([]byte("x")); n != 0 || err == nil {
+				t.Errorf("writing to what Open returned: got %d, %v, want an error", n, err)
+			}
+			must(t, f.Sync())
+			must(t, f.Close())
+			wantErr(t, f.Close(), fs.ErrClosed)
+			_, err = f.ReadAt(make([]byte, 1), 0)
+			wantErr(t, err, fs.ErrClosed)
+			_, err = f.Size()
+			wantErr(t, err, fs.ErrClosed)
+			wantErr(t, f.Sync(), fs.ErrClosed)
+		})
+	}
 }
 
 func TestNamesOfEveryFS(t *testing.T) {
-	everyFS(t, func(t *testing.T, fsys vfs.FS, dir string) {
-		at := func(name string) string { return filepath.Join(dir, name) }
-		put(t, fsys, at("b"), "B")
-		put(t, fsys, at("a"), "A")
-		must(t, fsys.Mkdir(at("sub")))
-		put(t, fsys, at("sub/c"), "C")
-		if got, want := list(t, fsys, dir), "a b sub"; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-
-		_, err := fsys.Create(at("a"))
-		wantErr(t, err, fs.ErrExist)
-		_, err = fsys.Create(at("no/x"))
-		wantErr(t, err, fs.ErrNotExist)
-		_, err = fsys.Open(at("no"))
-		wantErr(t, err, fs.ErrNotExist)
-		_, err = fsys.Open(at("sub"))
-		wantErr(t, err, vfs.ErrNotRegular)
-		_, err = fsys.Stat(at("no"))
-		wantErr(t, err, fs.ErrNotExist)
-		_, err = fsys.List(at("no"))
-		wantErr(t, err, fs.ErrNotExist)
-		wantErr(t, fsys.Remove(at("no")), fs.ErrNotExist)
-		wantErr(t, fsys.Rename(at("no"), at("x")), fs.ErrNotExist)
-		wantErr(t, fsys.Rename(at("a"), at("no/x")), fs.ErrNotExist)
-		wantErr(t, fsys.Rename(at("a"), at("sub")), fs.ErrExist)
-		wantErr(t, fsys.Link(at("no"), at("x")), fs.ErrNotExist)
-		wantErr(t, fsys.Link(at("a"), at("b")), fs.ErrExist)
-		wantErr(t, fsys.Link(at("sub"), at("x")), vfs.ErrNotRegular)
-		wantErr(t, fsys.Mkdir(at("a")), fs.ErrExist)
-		wantErr(t, fsys.Mkdir(at("no/x")), fs.ErrNotExist)
-		wantErr(t, fsys.SyncDir(at("no")), fs.ErrNotExist)
-		for what, err := range map[string]error{
-			"removing a full directory":      fsys.Remove(at("sub")),
-			"a directory in place of a file": fsys.Rename(at("sub"), at("a")),
-			"syncing a file as a directory":  fsys.SyncDir(at("a")),
-			"a file as a directory":          fsys.Mkdir(at("a/x")),
-		} {
-			if err == nil {
-				t.Errorf("%s: got no error", what)
+	for name, setup := range everyFS() {
+		t.Run(name, func(t *testing.T) {
+			fsys, dir := setup(t)
+			at := func(name string) string { return filepath.Join(dir, name) }
+			put(t, fsys, at("b"), "B")
+			put(t, fsys, at("a"), "A")
+			must(t, fsys.Mkdir(at("sub")))
+			put(t, fsys, at("sub/c"), "C")
+			if got, want := list(t, fsys, dir), "a b sub"; got != want {
+				t.Errorf("got %q, want %q", got, want)
 			}
-		}
 
-		must(t, fsys.Rename(at("a"), at("b")))     // in place of another
-		must(t, fsys.Link(at("b"), at("sub/d")))   // a second name
-		must(t, fsys.Rename(at("b"), at("sub/d"))) // of one file: nothing happens
-		must(t, fsys.Rename(at("sub"), at("e")))   // a directory
-		must(t, fsys.Rename(at("e/c"), at("f")))   // to another directory
-		must(t, errors.Join(fsys.SyncDir(dir), fsys.SyncDir(at("e"))))
-		if got, want := list(t, fsys, dir)+"; "+list(t, fsys, at("e")), "b e f; d"; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-		if got, want := get(t, fsys, at("b"))+get(t, fsys, at("e/d"))+get(t, fsys, at("f")), "AAC"; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-		info, err := fsys.Stat(at("f"))
-		must(t, err)
-		if info.Name() != "f" || info.Size() != 1 || !info.Mode().IsRegular() || info.IsDir() {
-			t.Errorf("got %v", fs.FormatFileInfo(info))
-		}
-		info, err = fsys.Stat(at("e"))
-		must(t, err)
-		if info.Name() != "e" || !info.IsDir() || info.ModTime().IsZero() {
-			t.Errorf("got %v", fs.FormatFileInfo(info))
-		}
-		must(t, fsys.Remove(at("e/d")))
-		must(t, fsys.Remove(at("e")))
-		if got, want := list(t, fsys, dir), "b f"; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-		if got := get(t, fsys, at("b")); got != "A" {
-			t.Errorf("a file whose other name is removed holds %q, want A", got)
-		}
-	})
+			_, err := fsys.Create(at("a"))
+			wantErr(t, err, fs.ErrExist)
+			_, err = fsys.Create(at("no/x"))
+			wantErr(t, err, fs.ErrNotExist)
+			_, err = fsys.Open(at("no"))
+			wantErr(t, err, fs.ErrNotExist)
+			_, err = fsys.Open(at("sub"))
+			wantErr(t, err, vfs.ErrNotRegular)
+			_, err = fsys.Stat(at("no"))
+			wantErr(t, err, fs.ErrNotExist)
+			_, err = fsys.List(at("no"))
+			wantErr(t, err, fs.ErrNotExist)
+			wantErr(t, fsys.Remove(at("no")), fs.ErrNotExist)
+			wantErr(t, fsys.Rename(at("no"), at("x")), fs.ErrNotExist)
+			wantErr(t, fsys.Rename(at("a"), at("no/x")), fs.ErrNotExist)
+			wantErr(t, fsys.Rename(at("a"), at("sub")), fs.ErrExist)
+			wantErr(t, fsys.Link(at("no"), at("x")), fs.ErrNotExist)
+			wantErr(t, fsys.Link(at("a"), at("b")), fs.ErrExist)
+			wantErr(t, fsys.Link(at("sub"), at("x")), vfs.ErrNotRegular)
+			wantErr(t, fsys.Mkdir(at("a")), fs.ErrExist)
+			wantErr(t, fsys.Mkdir(at("no/x")), fs.ErrNotExist)
+			wantErr(t, fsys.SyncDir(at("no")), fs.ErrNotExist)
+			for what, err := range map[string]error{
+				"removing a full directory":      fsys.Remove(at("sub")),
+				"a directory in place of a file": fsys.Rename(at("sub"), at("a")),
+				"syncing a file as a directory":  fsys.SyncDir(at("a")),
+				"a file as a directory":          fsys.Mkdir(at("a/x")),
+			} {
+				if err == nil {
+					t.Errorf("%s: got no error", what)
+				}
+			}
+
+			must(t, fsys.Rename(at("a"), at("b")))     // in place of another
+			must(t, fsys.Link(at("b"), at("sub/d")))   // a second name
+			must(t, fsys.Rename(at("b"), at("sub/d"))) // of one file: nothing happens
+			must(t, fsys.Rename(at("sub"), at("e")))   // a directory
+			must(t, fsys.Rename(at("e/c"), at("f")))   // to another directory
+			must(t, errors.Join(fsys.SyncDir(dir), fsys.SyncDir(at("e"))))
+			if got, want := list(t, fsys, dir)+"; "+list(t, fsys, at("e")), "b e f; d"; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			if got, want := get(t, fsys, at("b"))+get(t, fsys, at("e/d"))+get(t, fsys, at("f")), "AAC"; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			info, err := fsys.Stat(at("f"))
+			must(t, err)
+			if info.Name() != "f" || info.Size() != 1 || !info.Mode().IsRegular() || info.IsDir() {
+				t.Errorf("got %v", fs.FormatFileInfo(info))
+			}
+			info, err = fsys.Stat(at("e"))
+			must(t, err)
+			if info.Name() != "e" || !info.IsDir() || info.ModTime().IsZero() {
+				t.Errorf("got %v", fs.FormatFileInfo(info))
+			}
+			must(t, fsys.Remove(at("e/d")))
+			must(t, fsys.Remove(at("e")))
+			if got, want := list(t, fsys, dir), "b f"; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			if got := get(t, fsys, at("b")); got != "A" {
+				t.Errorf("a file whose other name is removed holds %q, want A", got)
+			}
+		})
+	}
 }
 
 func TestARemovedFileCanStillBeRead(t *testing.T) {
-	everyFS(t, func(t *testing.T, fsys vfs.FS, dir string) {
-		name := filepath.Join(dir, "a")
-		put(t, fsys, name, "old")
-		f, err := fsys.Open(name)
-		must(t, err)
-		must(t, fsys.Remove(name))
-		put(t, fsys, name, "new")
-		got := make([]byte, 3)
-		if _, err = f.ReadAt(got, 0); string(got) != "old" || err != nil {
-			t.Errorf("got %q, %v, want old", got, err)
-		}
-		must(t, f.Close())
-	})
+	for name, setup := range everyFS() {
+		t.Run(name, func(t *testing.T) {
+			fsys, dir := setup(t)
+			name := filepath.Join(dir, "a")
+			put(t, fsys, name, "old")
+			f, err := fsys.Open(name)
+			must(t, err)
+			must(t, fsys.Remove(name))
+			put(t, fsys, name, "new")
+			got := make([]byte, 3)
+			if _, err = f.ReadAt(got, 0); string(got) != "old" || err != nil {
+				t.Errorf("got %q, %v, want old", got, err)
+			}
+			must(t, f.Close())
+		})
+	}
 }
 
 func TestI31SecondLockIsRefusedAtOnce(t *testing.T) {
-	everyFS(t, func(t *testing.T, fsys vfs.FS, dir string) {
-		name := filepath.Join(dir, "LOCK")
-		lock, err := fsys.Lock(name)
-		must(t, err)
-		for range 2 { // the first refusal must not let the lock go
+	for name, setup := range everyFS() {
+		t.Run(name, func(t *testing.T) {
+			fsys, dir := setup(t)
+			name := filepath.Join(dir, "LOCK")
+			lock, err := fsys.Lock(name)
+			must(t, err)
+			for range 2 { // the first refusal must not let the lock go
+				_, err = fsys.Lock(name)
+				wantErr(t, err, vfs.ErrLocked)
+			}
+			other, err := fsys.Lock(filepath.Join(dir, "OTHER"))
+			must(t, err)
+			must(t, other.Close())
+			must(t, lock.Close())
+			wantErr(t, lock.Close(), fs.ErrClosed)
+			if got, want := list(t, fsys, dir), "LOCK OTHER"; got != want {
+				t.Errorf("after the unlock got %q, want %q", got, want)
+			}
+			second, err := fsys.Lock(name)
+			must(t, err)
+			wantErr(t, lock.Close(), fs.ErrClosed) // must not release the second one
 			_, err = fsys.Lock(name)
 			wantErr(t, err, vfs.ErrLocked)
-		}
-		other, err := fsys.Lock(filepath.Join(dir, "OTHER"))
-		must(t, err)
-		must(t, other.Close())
-		must(t, lock.Close())
-		wantErr(t, lock.Close(), fs.ErrClosed)
-		if got, want := list(t, fsys, dir), "LOCK OTHER"; got != want {
-			t.Errorf("after the unlock got %q, want %q", got, want)
-		}
-		second, err := fsys.Lock(name)
-		must(t, err)
-		wantErr(t, lock.Close(), fs.ErrClosed) // must not release the second one
-		_, err = fsys.Lock(name)
-		wantErr(t, err, vfs.ErrLocked)
-		must(t, second.Close())
+			must(t, second.Close())
 
-		must(t, fsys.Mkdir(filepath.Join(dir, "sub")))
-		if _, err = fsys.Lock(filepath.Join(dir, "sub")); err == nil {
-			t.Error("a directory was locked as a file")
-		}
-		_, err = fsys.Lock(filepath.Join(dir, "no", "LOCK"))
-		wantErr(t, err, fs.ErrNotExist)
-	})
+			must(t, fsys.Mkdir(filepath.Join(dir, "sub")))
+			if _, err = fsys.Lock(filepath.Join(dir, "sub")); err == nil {
+				t.Error("a directory was locked as a file")
+			}
+			_, err = fsys.Lock(filepath.Join(dir, "no", "LOCK"))
+			wantErr(t, err, fs.ErrNotExist)
+		})
+	}
 }
 
 func TestMemNamesAreCleaned(t *testing.T) {

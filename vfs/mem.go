@@ -55,7 +55,6 @@ type slot struct {
 
 var (
 	errNotDir   = errors.New("not a directory")
-	errIsDir    = errors.New("is a directory")
 	errNotEmpty = errors.New("directory not empty")
 )
 

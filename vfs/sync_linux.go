@@ -16,7 +16,7 @@ func syncFile(f *os.File, _ bool) error {
 	}
 	var syncErr error
 	err = raw.Control(func(fd uintptr) {
-		syncErr = retry(func() error { return unix.Fdatasync(int(fd)) }) //nolint:gosec // a descriptor is a small number
+		syncErr = retry(func() error { return unix.Fdatasync(int(fd)) })
 	})
 	if err != nil {
 		syncErr = fs.ErrClosed // all that Control itself can fail by

@@ -1,0 +1,138 @@
+package vfs_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// everyOp does each kind of operation once and returns the errors by operation.
+func everyOp(fsys vfs.FS) map[string]error {
+	errs := map[string]error{}
+	errs["mkdir"] = fsys.Mkdir("d")
+	f, err := fsys.Create("d/a")
+	errs["create"] = err
+	if err == nil {
+		_, errs["write"] = f.Write([]byte("abcde"))
+		errs["sync"] = f.Sync()
+		errs["close"] = f.Close()
+	}
+	errs["link"] = fsys.Link("d/a", "d/b")
+	errs["rename"] = fsys.Rename("d/a", "d/c")
+	errs["syncdir"] = fsys.SyncDir("d")
+	f, err = fsys.Open("d/c")
+	errs["open"] = err
+	if err == nil {
+		_, errs["readat"] = f.ReadAt(make([]byte, 2), 3)
+		_, errs["size"] = f.Size()
+	}
+	_, errs["list"] = fsys.List("d")
+	_, errs["stat"] = fsys.Stat("d/b")
+	lock, err := fsys.Lock("d/LOCK")
+	errs["lock"] = err
+	if err == nil {
+		errs["unlock"] = lock.Close()
+	}
+	errs["remove"] = fsys.Remove("d/b")
+	return errs
+}
+
+func TestHookSeesEveryOperation(t *testing.T) {
+	var got []string
+	m := vfs.NewMem()
+	for what, err := range everyOp(vfs.NewHook(m, func(op vfs.Op) error {
+		got = append(got, op.String())
+		return nil
+	})) {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	want := []string{
+		"mkdir d", "create d/a", "write d/a 5", "sync d/a", "close d/a", "link d/a d/b", "rename d/a d/c", "syncdir d", "open d/c",
+		"readat d/c 3+2", "size d/c", "list d", "stat d/b", "lock d/LOCK", "close d/LOCK", "remove d/b",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got, want := state(t, m), "d/ d/LOCK= d/c=abcde"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestHookFailsEveryOperationWithItsError(t *testing.T) {
+	boom := errors.New("boom")
+	kinds := map[string]vfs.OpKind{}
+	for k := vfs.OpCreate; k <= vfs.OpClose; k++ {
+		kinds[k.String()] = k
+	}
+	if len(kinds) != 15 {
+		t.Fatalf("got %d kinds, want 15", len(kinds))
+	}
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) {
+			m := vfs.NewMem()
+			errs := everyOp(vfs.NewHook(m, func(op vfs.Op) error {
+				if op.Kind == kind {
+					return boom
+				}
+				return nil
+			}))
+			if errs[name] != boom { //nolint:errorlint // unwrapped is the promise
+				t.Errorf("got %v, want %v", errs[name], boom)
+			}
+			switch kind {
+			case vfs.OpClose: // closed all the same
+				lock, err := m.Lock("d/LOCK")
+				must(t, err)
+				must(t, lock.Close())
+			case vfs.OpWrite:
+				if got := get(t, m, "d/c"); got != "" {
+					t.Errorf("a write that failed left %q", got)
+				}
+			case vfs.OpMkdir, vfs.OpCreate:
+				if got := state(t, m); strings.Contains(got, "c=") {
+					t.Errorf("done all the same: %q", got)
+				}
+			default:
+			}
+		})
+	}
+}
+
+func TestHookCanMakeAWriteShort(t *testing.T) {
+	m := vfs.NewMem()
+	full := fmt.Errorf("disk full: %w", vfs.ErrShortWrite)
+	fsys := vfs.NewHook(m, func(op vfs.Op) error {
+		if op.Kind == vfs.OpWrite {
+			return full
+		}
+		return nil
+	})
+	f, err := fsys.Create("a")
+	must(t, err)
+	n, err := f.Write([]byte("abcde"))
+	wantErr(t, err, full)
+	if got := get(t, m, "a"); n != 2 || got != "ab" {
+		t.Errorf("got %d bytes and %q, want 2 and ab", n, got)
+	}
+}
+
+func TestOpKindsThatChange(t *testing.T) {
+	var got []string
+	for k := vfs.OpKind(0); k <= vfs.OpClose+1; k++ {
+		if k.Changes() {
+			got = append(got, k.String())
+		}
+	}
+	if got, want := strings.Join(got, " "), "create remove rename link mkdir syncdir lock write sync"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := vfs.OpKind(200).String(), "OpKind(200)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

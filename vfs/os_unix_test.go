@@ -1,0 +1,209 @@
+//go:build unix && !aix
+
+package vfs_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+func TestWhatIsNotARegularFileIsRefusedAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	target := filepath.Join(dir, "target")
+	put(t, vfs.OS, target, "x")
+	put(t, vfs.OS, filepath.Join(dir, "secret"), "x")
+	tests := []struct {
+		name string
+		make func(name string) error
+	}{
+		{"a link to a file", func(name string) error { return os.Symlink(target, name) }},
+		{"a link to nothing", func(name string) error { return os.Symlink(filepath.Join(dir, "nothing"), name) }},
+		{"a pipe", func(name string) error { return unix.Mkfifo(name, 0o600) }},
+		{"a directory", func(name string) error { return os.Mkdir(name, 0o700) }},
+		{"a link to a device", func(name string) error { return os.Symlink(os.DevNull, name) }},
+		{"a socket", func(name string) error {
+			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(fd)
+			return unix.Bind(fd, &unix.SockaddrUnix{Name: name})
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Chdir(t.TempDir()) // the name of a socket must be short
+			const name = "x"
+			must(t, test.make(name))
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, err := vfs.OS.Open(name)
+				wantErr(t, err, vfs.ErrNotRegular)
+				if _, err = vfs.OS.Lock(name); err == nil {
+					t.Error("it was locked")
+				}
+				_, err = vfs.OS.Create(name)
+				wantErr(t, err, fs.ErrExist)
+				wantErr(t, vfs.OS.Link(name, name+"2"), vfs.ErrNotRegular)
+			}()
+			select {
+			case <-done:
+			case <-time.After(10 * time.Second):
+				t.Fatal("it hangs")
+			}
+			info, err := vfs.OS.Stat(name)
+			must(t, err)
+			if info.Mode().IsRegular() {
+				t.Errorf("Stat follows: %v", info.Mode())
+			}
+			if got := list(t, vfs.OS, "."); got != name {
+				t.Errorf("made files: %q", got)
+			}
+			must(t, vfs.OS.Remove(name))
+		})
+	}
+	if got := get(t, vfs.OS, target); got != "x" {
+		t.Errorf("what was linked to holds %q, want x", got)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "nothing")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a lock or file was made through a link: %v", err)
+	}
+}
+
+func TestADirectoryMayBeALink(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "real"), 0o700))
+	link := filepath.Join(dir, "link")
+	must(t, os.Symlink("real", link))
+	must(t, vfs.MkdirAll(vfs.OS, link))
+	must(t, vfs.WriteFileAtomic(vfs.OS, link, "tmp", "a", []byte("x")))
+	lock, err := vfs.OS.Lock(filepath.Join(link, "LOCK"))
+	must(t, err)
+	_, err = vfs.OS.Lock(filepath.Join(dir, "real", "LOCK")) // the same file by another path
+	wantErr(t, err, vfs.ErrLocked)
+	must(t, lock.Close())
+	if got, want := list(t, vfs.OS, link), "LOCK a"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestFilesAreForTheirOwnerOnly(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "a")
+	put(t, vfs.OS, name, "x")
+	must(t, vfs.OS.Mkdir(filepath.Join(dir, "sub")))
+	lock, err := vfs.OS.Lock(filepath.Join(dir, "LOCK"))
+	must(t, err)
+	must(t, lock.Close())
+	for name, want := range map[string]fs.FileMode{"a": 0o600, "sub": fs.ModeDir | 0o700, "LOCK": 0o600} {
+		info, err := vfs.OS.Stat(filepath.Join(dir, name))
+		must(t, err)
+		if info.Mode() != want {
+			t.Errorf("%s has mode %v, want %v", name, info.Mode(), want)
+		}
+	}
+}
+
+func TestAnUnreadableFileIsNotAnAbsentOne(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root may read all")
+	}
+	name := filepath.Join(t.TempDir(), "a")
+	put(t, vfs.OS, name, "x")
+	must(t, os.Chmod(name, 0))
+	_, err := vfs.OS.Open(name)
+	wantErr(t, err, fs.ErrPermission)
+}
+
+func TestALinkToAnotherFileSystemIsUnsupported(t *testing.T) {
+	here := t.TempDir()
+	there, err := os.MkdirTemp("/dev/shm", "vfs") //nolint:usetesting // it must be on another file system
+	if err != nil {
+		t.Skip(err)
+	}
+	defer os.RemoveAll(there)
+	var a, b unix.Stat_t
+	must(t, errors.Join(unix.Stat(here, &a), unix.Stat(there, &b)))
+	if a.Dev == b.Dev {
+		t.Skip("both directories are on one file system")
+	}
+	put(t, vfs.OS, filepath.Join(here, "a"), "x")
+	err = vfs.OS.Link(filepath.Join(here, "a"), filepath.Join(there, "a"))
+	wantErr(t, err, errors.ErrUnsupported)
+	wantErr(t, err, unix.EXDEV)
+}
+
+func TestReadAtAndWriteAllocateNothing(t *testing.T) {
+	f, err := vfs.OS.Create(filepath.Join(t.TempDir(), "a"))
+	must(t, err)
+	defer f.Close()
+	buf := make([]byte, 4096)
+	if n := testing.AllocsPerRun(100, func() { _, err = f.Write(buf) }); n != 0 || err != nil {
+		t.Errorf("Write allocates %v times, %v", n, err)
+	}
+	if n := testing.AllocsPerRun(100, func() { _, err = f.ReadAt(buf, 512) }); n != 0 || err != nil {
+		t.Errorf("ReadAt allocates %v times, %v", n, err)
+	}
+}
+
+// lockEnv names the file that the test's other process locks.
+const lockEnv = "VFS_TEST_LOCK"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(lockEnv); name != "" {
+		if _, err := vfs.OS.Lock(name); err != nil {
+			os.Stdout.WriteString(err.Error() + "\n") //nolint:errcheck // seen by the other side
+			os.Exit(1)
+		}
+		os.Stdout.WriteString("locked\n") //nolint:errcheck // likewise
+		io.Copy(io.Discard, os.Stdin)     //nolint:errcheck // until killed
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestI31ALockHoldsBetweenProcessesUntilDeath(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "LOCK")
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), lockEnv+"="+name)
+	_, err := cmd.StdinPipe() // which stays open
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	must(t, err)
+	if line != "locked\n" {
+		t.Fatalf("the other process: %s", line)
+	}
+	_, err = vfs.OS.Lock(name)
+	wantErr(t, err, vfs.ErrLocked)
+	must(t, cmd.Process.Signal(unix.SIGSTOP))
+	_, err = vfs.OS.Lock(name)
+	wantErr(t, err, vfs.ErrLocked)
+	must(t, cmd.Process.Kill())
+	if err = cmd.Wait(); err == nil {
+		t.Error("the other process ended by itself")
+	}
+	lock, err := vfs.OS.Lock(name)
+	must(t, err)
+
+	second := exec.CommandContext(t.Context(), os.Args[0])
+	second.Env = cmd.Env
+	if got, err := second.Output(); err == nil {
+		t.Errorf("another process took a lock that is held: %s", got)
+	}
+	must(t, lock.Close())
+}

@@ -1,0 +1,159 @@
+package vfs_test
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+func TestReadFile(t *testing.T) {
+	for name, setup := range everyFS() {
+		t.Run(name, func(t *testing.T) {
+			fsys, dir := setup(t)
+			name := filepath.Join(dir, "a")
+			put(t, fsys, name, "abc")
+			for _, most := range []int64{3, 4, 1 << 40} {
+				if got, err := vfs.ReadFile(fsys, name, most); string(got) != "abc" || err != nil {
+					t.Errorf("at most %d: got %q, %v", most, got, err)
+				}
+			}
+			got, err := vfs.ReadFile(fsys, name, 2)
+			wantErr(t, err, vfs.ErrTooLarge)
+			if got != nil || !strings.Contains(err.Error(), "3 bytes, want at most 2") {
+				t.Errorf("got %q, %v", got, err)
+			}
+			_, err = vfs.ReadFile(fsys, filepath.Join(dir, "b"), 2)
+			wantErr(t, err, fs.ErrNotExist)
+			put(t, fsys, filepath.Join(dir, "empty"), "")
+			if got, err := vfs.ReadFile(fsys, filepath.Join(dir, "empty"), 0); len(got) != 0 || err != nil {
+				t.Errorf("an empty file: got %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// lyingFS says that files are longer than they are.
+type lyingFS struct{ vfs.FS }
+
+type lyingFile struct{ vfs.File }
+
+func (l lyingFS) Open(name string) (vfs.File, error) {
+	f, err := l.FS.Open(name)
+	return lyingFile{f}, err
+}
+
+func (f lyingFile) Size() (int64, error) {
+	n, err := f.File.Size()
+	return n + 1, err
+}
+
+func TestReadFileReportsEveryError(t *testing.T) {
+	m := vfs.NewMem()
+	put(t, m, "a", "abc")
+	boom := errors.New("boom")
+	for _, kind := range []vfs.OpKind{vfs.OpOpen, vfs.OpSize, vfs.OpReadAt, vfs.OpClose} {
+		got, err := vfs.ReadFile(vfs.NewHook(m, func(op vfs.Op) error {
+			if op.Kind == kind {
+				return boom
+			}
+			return nil
+		}), "a", 10)
+		wantErr(t, err, boom)
+		if got != nil {
+			t.Errorf("%v fails: got %q beside the error", kind, got)
+		}
+	}
+	_, err := vfs.ReadFile(lyingFS{m}, "a", 10)
+	wantErr(t, err, io.ErrUnexpectedEOF)
+}
+
+func TestWriteFileAtomicLeavesOldOrNew(t *testing.T) {
+	for _, before := range []struct{ name, do, old string }{
+		{"no file", "", "-"},
+		{"a file", "put d/a o3, sync d/a, syncdir d", "ooo"},
+		{"a file, and one half-made", "put d/a o3, sync d/a, syncdir d, put d/tmp h4", "ooo"},
+	} {
+		t.Run(before.name, func(t *testing.T) {
+			m := vfs.NewMem()
+			must(t, vfs.MkdirAll(m, "d"))
+			run(t, m, before.do)
+			seen := map[string]bool{}
+			crash := func(vfs.Op) error {
+				for c := range m.Crashes() {
+					seen[get(t, c, "d/a")] = true
+				}
+				return nil
+			}
+			must(t, vfs.WriteFileAtomic(vfs.NewHook(m, crash), "d", "tmp", "a", []byte("new")))
+			if len(seen) != 2 || !seen[before.old] || !seen["new"] {
+				t.Errorf("crashes leave %v, want %q or new", seen, before.old)
+			}
+			if got, want := outcomes(t, m), "d/ d/a=new"; len(got) != 1 || got[0] != want {
+				t.Errorf("after success got %q, want %q alone", got, want)
+			}
+		})
+	}
+}
+
+func TestWriteFileAtomicReportsEveryError(t *testing.T) {
+	for _, kind := range []vfs.OpKind{vfs.OpCreate, vfs.OpWrite, vfs.OpSync, vfs.OpClose, vfs.OpRename, vfs.OpRemove, vfs.OpSyncDir} {
+		t.Run(kind.String(), func(t *testing.T) {
+			m := vfs.NewMem()
+			must(t, vfs.WriteFileAtomic(m, "", "tmp", "a", []byte("old")))
+			put(t, m, "tmp", "left")
+			boom := errors.New("boom")
+			err := vfs.WriteFileAtomic(vfs.NewHook(m, func(op vfs.Op) error {
+				if op.Kind == kind {
+					return boom
+				}
+				return nil
+			}), "", "tmp", "a", []byte("new"))
+			wantErr(t, err, boom)
+			want := "a=old"
+			switch kind {
+			case vfs.OpSyncDir:
+				want = "a=new"
+			case vfs.OpCreate, vfs.OpRemove: // before anything happened
+				want = "a=old tmp=left"
+			default:
+			}
+			if got := state(t, m); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestMkdirAllIsDurable(t *testing.T) {
+	for name, setup := range everyFS() {
+		t.Run(name, func(t *testing.T) {
+			fsys, dir := setup(t)
+			for range 2 {
+				must(t, vfs.MkdirAll(fsys, filepath.Join(dir, "a", "b", "c")))
+			}
+			put(t, fsys, filepath.Join(dir, "file"), "")
+			if err := vfs.MkdirAll(fsys, filepath.Join(dir, "file")); err == nil {
+				t.Error("a file was taken for a directory")
+			}
+			if err := vfs.MkdirAll(fsys, filepath.Join(dir, "file", "a")); err == nil {
+				t.Error("a directory was made in a file")
+			}
+		})
+	}
+	m := vfs.NewMem()
+	must(t, vfs.MkdirAll(m, filepath.Join("a", "b")))
+	if got, want := state(t, m.Crash(vfs.KeepNothing)), filepath.FromSlash("a/ a/b/"); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	must(t, m.Mkdir("c")) // by a process that died before it could sync the name
+	k := m.Kill()
+	must(t, vfs.MkdirAll(k, "c"))
+	if got, want := state(t, k.Crash(vfs.KeepNothing)), filepath.FromSlash("a/ a/b/ c/"); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
