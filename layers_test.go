@@ -34,7 +34,7 @@ var rooms = map[string]room{
 
 	".": {3, []string{"internal/compaction", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/ikey", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
 
-	"internal/compaction": {2, []string{"internal/manifest", "sstable", "bloomblock", "vfs", "internal/merge", "internal/ikey"}},
+	"internal/compaction": {2, []string{"internal/manifest", "sstable", "bloomblock", "vfs", "internal/merge", "internal/ikey", "internal/filename"}},
 
 	"internal/manifest": {1, []string{"internal/wal", "vfs", "internal/ikey", "internal/filename", "internal/corrupt"}},
 	"internal/wal":      {1, []string{"vfs", "internal/corrupt"}},

@@ -113,7 +113,7 @@ func load(t *testing.T, set Set) *mapStore {
 }
 
 func TestEveryPhaseOfAGoodStoreIsRight(t *testing.T) {
-	given, err := NewPairs([]Pair{{[]byte("a"), nil}, {[]byte("b"), []byte("1")}, {[]byte("c"), bytes.Repeat([]byte("x"), 1<<20+1)}})
+	given, err := NewPairs([]Pair{{[]byte("a"), nil}, {[]byte("b"), []byte("1")}, {[]byte("c"), bytes.Repeat([]byte("x"), 100_000)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,5 +338,31 @@ func TestImpossiblePhasesAreRefused(t *testing.T) {
 	}
 	if f, err := Run(t.Context(), newMapStore(), empty, Phase{Kind: Scan}, nil); err != nil || f.Wrong != 0 {
 		t.Errorf("scan of an empty set: %d wrong, %v", f.Wrong, err)
+	}
+}
+
+func TestChunksStaySmallBesideTheCaches(t *testing.T) {
+	tests := []struct {
+		name  string
+		value int
+		phase Phase
+		want  int
+	}{
+		{"small values", 100, Phase{Kind: Present}, 256},
+		{"no values", 0, Phase{Kind: Present}, 256},
+		{"values of 64 KiB", 64 << 10, Phase{Kind: Present}, 16},
+		{"values larger than a chunk", 2 << 20, Phase{Kind: Present}, 1},
+		{"batches, of which some fit", 100, Phase{Kind: Load, Batch: 100}, 200},
+		{"a batch larger than a chunk", 100, Phase{Kind: Load, Batch: 1000}, 1000},
+		{"batches of large values", 2 << 20, Phase{Kind: Load, Batch: 10}, 10},
+		{"seeks that read much", 100, Phase{Kind: Seek, Limit: 100}, 8},
+		{"seeks that read all", 100, Phase{Kind: Seek, Limit: 1 << 30}, 1},
+	}
+	for _, tt := range tests {
+		set := generated(t, Decimal, 20, Values{Bytes: tt.value})
+		r := &run{set: set, phase: tt.phase}
+		if got := r.chunkSize(); got != tt.want {
+			t.Errorf("%s: %d operations, want %d", tt.name, got, tt.want)
+		}
 	}
 }
