@@ -113,13 +113,13 @@ func (db *DB) flushLoop() {
 			db.mu.Unlock()
 			return
 		}
-		var oldest *frozen
+		var oldest frozen
 		if len(db.flushing) > 0 {
-			oldest = &db.flushing[0]
+			oldest = db.flushing[0]
 		}
 		db.mu.Unlock()
-		if oldest != nil {
-			_ = db.retry(context.Background(), "flush", func() error { return db.flush(*oldest) })
+		if oldest.mem != nil {
+			_ = db.retry(context.Background(), "flush", func() error { return db.flush(oldest) }) // a failure is kept in failed
 		}
 		_ = db.removeDead() // what could not be removed is an orphan that the next Open removes
 	}
