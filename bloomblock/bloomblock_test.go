@@ -2,41 +2,360 @@ package bloomblock
 
 import (
 	"encoding/binary"
+	"flag"
+	"fmt"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 )
 
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// numbered is the key of 8 big-endian bytes for i.
 func numbered(i uint64) []byte { return binary.BigEndian.AppendUint64(nil, i) }
 
-func TestSmoke(t *testing.T) {
-	for _, rate := range []float64{0.5, 0.1, 0.01, 0.001, 1e-4, 1e-5, 1e-6, 1e-9} {
-		p, err := ParamsFor(rate)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var b Builder
-		const n = 1000000
-		for i := range uint64(n) {
-			b.Add(HashKey(numbered(i)))
-		}
-		f, err := Parse(b.AppendBlock(nil, p))
-		if err != nil {
-			t.Fatal(err)
-		}
-		fp := 0
-		for i := range uint64(n) {
-			if !f.MayContain(HashKey(numbered(i))) {
-				t.Fatal("false negative")
-			}
-
-		}
-		const q = 10000000
-		for i := range uint64(q) {
-			if f.MayContain(HashKey(numbered(i + n))) {
-				fp++
+// hashesOf are the hashes of keys from, from+1 ... from+n-1.
+func hashesOf(key func(uint64) []byte, from, n uint64) iter.Seq[Hash] {
+	return func(yield func(Hash) bool) {
+		for i := range n {
+			if !yield(HashKey(key(from + i))) {
+				return
 			}
 		}
-		t.Logf("%v: %v bits %v promised %v exact %v measured %v", rate, p.Units(), p.BitsPerKey(), p.Rate(), f.FalsePositiveRate(), float64(fp)/q)
 	}
-	p, err := ParamsNested(0.0085, 0.00085, 0.000085)
-	t.Log(p.Units(), p.BitsPerKey(), p.Rate(), err)
+}
+
+// blockOf is the block of a filter of hashes.
+func blockOf(p Params, hashes iter.Seq[Hash]) []byte {
+	var b Builder
+	for h := range hashes {
+		b.Add(h)
+	}
+	return b.AppendBlock(nil, p)
+}
+
+func filterOf(tb testing.TB, p Params, hashes iter.Seq[Hash]) *Filter {
+	tb.Helper()
+	f, err := Parse(blockOf(p, hashes))
+	if err != nil {
+		tb.Fatalf("parse what was built: %v", err)
+	}
+	return &f
+}
+
+func paramsOf(tb testing.TB, units ...Unit) Params {
+	tb.Helper()
+	p, err := NewParams(units...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+func paramsFor(tb testing.TB, rate float64) Params {
+	tb.Helper()
+	p, err := ParamsFor(rate)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// shapes are keys as applications have them.
+var shapes = []struct {
+	name string
+	key  func(uint64) []byte
+}{
+	{"sequential big-endian", numbered},
+	{"sequential little-endian", func(i uint64) []byte { return binary.LittleEndian.AppendUint64(nil, i) }},
+	{"decimal", func(i uint64) []byte { return strconv.AppendUint(nil, i, 10) }},
+	{"random", func(i uint64) []byte {
+		r := rand.NewPCG(i, 17)
+		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, r.Uint64()), r.Uint64())
+	}},
+	{"long shared prefix", func(i uint64) []byte {
+		return strconv.AppendUint([]byte(strings.Repeat("tenant/0000/", 8)), i, 10)
+	}},
+	{"one bit of a word, then a number", func(i uint64) []byte {
+		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 1<<(i%64)), i/64)
+	}},
+}
+
+func TestHashKeyIsXXH64(t *testing.T) {
+	for key, want := range map[string]Hash{
+		"":    0xef46db3751d8e999,
+		"a":   0xd24ec4f1a98c6e5b,
+		"abc": 0x44bc2cf5ad770999,
+	} {
+		if got := HashKey([]byte(key)); got != want {
+			t.Errorf("HashKey(%q) = %x, want %x", key, got, want)
+		}
+	}
+	if HashKey(nil) != HashKey([]byte{}) {
+		t.Error("nil and the empty key differ")
+	}
+}
+
+func TestNoKeyIsEverDenied(t *testing.T) {
+	params := []Params{{}, paramsFor(t, 0.5), paramsFor(t, 0.01), paramsFor(t, 1e-4), paramsFor(t, 1e-9)}
+	for probes := 1; probes <= MaxProbes; probes++ {
+		params = append(params, paramsOf(t, Unit{9.7, probes}, Unit{1.1, MaxProbes + 1 - probes}))
+	}
+	counts := []uint64{300, 1000, 1001, 9999, 100_000}
+	for n := range uint64(70) {
+		counts = append(counts, n)
+	}
+	for _, n := range counts {
+		for i, p := range params {
+			if n > 10_000 && i > 6 {
+				continue // the time
+			}
+			shape := shapes[(int(n)+i)%len(shapes)]
+			f := filterOf(t, p, hashesOf(shape.key, 5, n))
+			if f.Units() != len(p.Units()) {
+				t.Fatalf("%d units, want %d", f.Units(), len(p.Units()))
+			}
+			for h := range hashesOf(shape.key, 5, n) {
+				if !f.MayContain(h) {
+					t.Fatalf("%d %s keys, %v: hash %x was added and is denied", n, shape.name, p.Units(), h)
+				}
+			}
+		}
+	}
+}
+
+// measure is the share of absent keys to which f says maybe, and their number.
+func measure(f *Filter, key func(uint64) []byte, from, probes uint64) (rate float64) {
+	found := 0
+	for h := range hashesOf(key, from, probes) {
+		if f.MayContain(h) {
+			found++
+		}
+	}
+	return float64(found) / float64(probes)
+}
+
+func TestMeasuredRateIsThePromisedOne(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		params       Params
+		keys, probes uint64
+	}{
+		{"a tenth", paramsFor(t, 0.1), 50_000, 200_000},
+		{"a hundredth", paramsFor(t, 0.01), 50_000, 400_000},
+		{"a hundredth of few keys", paramsFor(t, 0.01), 1000, 400_000},
+		{"a block count that is a power of two", paramsOf(t, Unit{10.24, 6}), 1024 * 50, 400_000},
+		{"two units of five bits", paramsOf(t, Unit{5, 3}, Unit{5, 3}), 50_000, 400_000},
+		{"three units", paramsOf(t, Unit{4, 3}, Unit{3, 2}, Unit{3.5, 2}), 50_000, 400_000},
+		{"a thousandth", paramsFor(t, 0.001), 50_000, 2_000_000},
+		{"many probes", paramsOf(t, Unit{10, 14}), 50_000, 400_000},
+	} {
+		for _, shape := range shapes {
+			if tt.probes > 1_000_000 && shape.name != "decimal" {
+				continue // the time
+			}
+			t.Run(tt.name+", "+shape.name, func(t *testing.T) {
+				t.Parallel()
+				f := filterOf(t, tt.params, hashesOf(shape.key, 0, tt.keys))
+				got, exact := measure(f, shape.key, 1<<33, tt.probes), f.FalsePositiveRate()
+				if exact > tt.params.Rate()*(1+1e-9) {
+					t.Errorf("exact rate %v, promised %v", exact, tt.params.Rate())
+				}
+				// Five standard deviations of the count on top, and of this filter's bits around the average filter's.
+				noise := 5 * math.Sqrt(exact/float64(tt.probes))
+				if tt.keys < 10_000 {
+					noise += 0.15 * exact
+				}
+				if got > 1.1*exact+noise || got < exact/1.1-noise {
+					t.Errorf("measured rate %v, exact %v ± %v", got, exact, noise)
+				}
+			})
+		}
+	}
+}
+
+func TestMeasuredRateOfAMillionKeys(t *testing.T) {
+	const keys, probes = 1_000_000, 2_000_000
+	for _, p := range []Params{paramsFor(t, 0.01), paramsFor(t, 0.0005), paramsOf(t, Unit{6, 4}, Unit{4, 3})} {
+		f := filterOf(t, p, hashesOf(numbered, 0, keys))
+		got, want := measure(f, numbered, keys, probes), p.Rate()
+		if got > 1.1*want || got < want/1.1 {
+			t.Errorf("%v: measured rate %v, promised %v", p.Units(), got, want)
+		}
+	}
+}
+
+func TestUnitsMultiply(t *testing.T) {
+	p := paramsOf(t, Unit{4, 3}, Unit{4, 3}, Unit{4, 3})
+	block := blockOf(p, hashesOf(numbered, 0, 100_000))
+	h, err := ParseHeader(block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var units [][]byte
+	for _, u := range h.Units {
+		units = append(units, block[u.Offset:u.Offset+u.Bytes()])
+	}
+	for n := range len(units) + 1 {
+		f, err := h.Filter(units[:n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, want := measure(&f, numbered, 1<<40, 1_000_000), h.Rate(n)
+		if got > 1.05*want || got < want/1.05 {
+			t.Errorf("%d units: measured rate %v, promised %v", n, got, want)
+		}
+		if f.Bytes() != int(h.PrefixSize(n))-HeaderSize {
+			t.Errorf("%d units: %d bytes, want %d", n, f.Bytes(), h.PrefixSize(n)-HeaderSize)
+		}
+	}
+}
+
+func TestZeroFilterSaysMaybe(t *testing.T) {
+	var f Filter
+	if !f.MayContain(42) || f.Units() != 0 || f.Bytes() != 0 || f.FalsePositiveRate() != 1 {
+		t.Errorf("zero filter: %v %d %d %v, want maybe", f.MayContain(42), f.Units(), f.Bytes(), f.FalsePositiveRate())
+	}
+	none := filterOf(t, Params{}, hashesOf(numbered, 0, 10))
+	if !none.MayContain(42) || none.Keys() != 10 {
+		t.Errorf("block of no filter: %v, %d keys, want maybe, 10", none.MayContain(42), none.Keys())
+	}
+	if r := none.Inspect(); r.Rate != 1 || r.Keys != 0 || r.Units != nil {
+		t.Errorf("report of no filter: %+v", r)
+	}
+}
+
+func TestFilterOfNoKeysSaysNo(t *testing.T) {
+	f := filterOf(t, paramsFor(t, 0.01), hashesOf(numbered, 0, 0))
+	if f.MayContain(42) || f.FalsePositiveRate() != 0 {
+		t.Errorf("%v, rate %v, want no, 0", f.MayContain(42), f.FalsePositiveRate())
+	}
+}
+
+func TestProbesDoNotAllocate(t *testing.T) {
+	f := filterOf(t, paramsFor(t, 1e-6), hashesOf(numbered, 0, 1000))
+	key := numbered(7)
+	if n := testing.AllocsPerRun(1000, func() {
+		if !f.MayContain(HashKey(key)) {
+			t.Error("denied")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations in a probe, want 0", n)
+	}
+}
+
+func TestBuilderDropsEqualNeighboursAndCanBeUsedAgain(t *testing.T) {
+	var b Builder
+	p := paramsFor(t, 0.01)
+	for _, h := range []Hash{1, 1, 2, 2, 2, 1} {
+		b.Add(h)
+	}
+	if b.Len() != 3 {
+		t.Errorf("%d hashes, want 3", b.Len())
+	}
+	first := b.AppendBlock([]byte("before"), p)
+	if string(first[:6]) != "before" || len(first) != 6+b.BlockSize(p) {
+		t.Errorf("%d bytes after %q, want %d", len(first)-6, first[:6], b.BlockSize(p))
+	}
+	b.Reset()
+	for _, h := range []Hash{1, 2, 1} {
+		b.Add(h)
+	}
+	dirty := make([]byte, 0, 1<<12)
+	for i := range cap(dirty) {
+		dirty = append(dirty, byte(i))
+	}
+	second := b.AppendBlock(dirty[:0], p) // memory that was used before must not shine through
+	if string(first[6:]) != string(second) {
+		t.Error("the same hashes gave different blocks")
+	}
+}
+
+// The picture of one small filter, and a checksum-sized summary of a larger one, in bytes that must never change.
+func TestGoldenBytes(t *testing.T) {
+	var out strings.Builder
+	small := blockOf(paramsOf(t, Unit{10, 6}, Unit{10, 6}), hashesOf(shapes[2].key, 0, 20))
+	fmt.Fprintf(&out, "header of 20 decimal keys, two units of 10 bits and 6 probes\n")
+	for i := 0; i < HeaderSize; i += 32 {
+		fmt.Fprintf(&out, "%x\n", small[i:i+32])
+	}
+	for u := range 2 {
+		fmt.Fprintf(&out, "unit %d\n", u)
+		for i := range blockBits {
+			if small[HeaderSize+u*blockBytes+i/8]>>(i%8)&1 == 1 {
+				out.WriteByte('1')
+			} else {
+				out.WriteByte('.')
+			}
+			if i%64 == 63 {
+				out.WriteByte('\n')
+			}
+		}
+	}
+	for _, rate := range []float64{1, 0.5, 0.1, 0.01, 0.001, 1e-4, 1e-6, 1e-9} {
+		block := blockOf(paramsFor(t, rate), hashesOf(shapes[2].key, 0, 1000))
+		fmt.Fprintf(&out, "1000 decimal keys at %v: %d bytes, CRC-32C %08x\n", rate, len(block), checksum(block))
+	}
+	golden(t, "testdata/blocks.txt", out.String())
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
+	}
+}
+
+func TestInspectAgreesWithTheory(t *testing.T) {
+	const keys = 200_000
+	f := filterOf(t, paramsOf(t, Unit{10, 6}, Unit{6, 4}), hashesOf(numbered, 0, keys))
+	r := f.Inspect()
+	if got, want := r.Rate, f.FalsePositiveRate(); math.Abs(got/want-1) > 0.03 {
+		t.Errorf("rate of the bits %v, exact %v", got, want)
+	}
+	if math.Abs(r.Keys/keys-1) > 0.005 {
+		t.Errorf("estimated %v keys, want %v", r.Keys, keys)
+	}
+	for i, u := range r.Units {
+		// Mean and variance of the occupancy of a block with a Poisson number of keys (filters of k independent probes).
+		k, lambda := float64(u.Probes), keys/float64(u.Blocks)
+		q1, q2 := 1-math.Pow(1-1.0/blockBits, k), 1-math.Pow(1-2.0/blockBits, k)
+		clear1, clear2 := math.Exp(-lambda*q1), math.Exp(-lambda*q2)
+		mean := blockBits * (1 - clear1)
+		dev := math.Sqrt(blockBits*(blockBits-1)*clear2 + blockBits*clear1 - blockBits*blockBits*clear1*clear1)
+		if math.Abs(u.Mean/mean-1) > 0.005 || math.Abs(u.Dev/dev-1) > 0.05 {
+			t.Errorf("unit %d: %v ± %v bits set, want %v ± %v", i, u.Mean, u.Dev, mean, dev)
+		}
+		total := uint64(0)
+		for _, n := range u.Histogram {
+			total += n
+		}
+		if total != u.Blocks || u.Histogram[u.Min] == 0 || u.Histogram[u.Max] == 0 || u.Fill != u.Mean/blockBits {
+			t.Errorf("unit %d: histogram of %d blocks from %d to %d, fill %v", i, total, u.Min, u.Max, u.Fill)
+		}
+	}
+}
+
+func TestInspectOfFullAndEmptyBlocks(t *testing.T) {
+	full := unit{bits: []byte(strings.Repeat("\xff", blockBytes)), blocks: 1, probes: 6}
+	if r := full.inspect(); r.Rate != 1 || r.Min != blockBits || math.IsInf(r.Keys, 0) || r.Dev != 0 {
+		t.Errorf("full block: rate %v, min %d, keys %v", r.Rate, r.Min, r.Keys)
+	}
+	empty := unit{bits: make([]byte, blockBytes), blocks: 1, probes: 6}
+	if r := empty.inspect(); r.Rate != 0 || r.Max != 0 || r.Keys != 0 {
+		t.Errorf("empty block: rate %v, max %d, keys %v", r.Rate, r.Max, r.Keys)
+	}
 }

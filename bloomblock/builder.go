@@ -63,8 +63,8 @@ func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
 		b.fill(payload, i, u.Probes)
 		h.Units = append(h.Units, UnitHeader{
 			Probes: u.Probes,
-			Blocks: uint64(n),      //nolint:gosec // n ≥ 1
-			Offset: uint64(offset), //nolint:gosec // offset ≥ HeaderSize
+			Blocks: uint64(n), //nolint:gosec // n ≥ 1
+			Offset: uint64(offset),
 			Rate:   p.rates[i],
 			CRC:    checksum(payload),
 		})

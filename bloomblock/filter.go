@@ -20,32 +20,58 @@ type unit struct {
 // MayContain reports whether the key of h may have been added. False is certain; true is wrong for about FalsePositiveRate
 // of the absent keys. It never fails, never allocates, and is safe for concurrent use.
 //
-// Within a unit all probes are made and their bits are ANDed: a branch for each probe is mispredicted about once in a lookup
-// of an absent key, which costs more than the probes it saves (Ross, "Conjunctive Selection Conditions in Main Memory",
-// PODS 2002).
+// A unit makes three probes, branches once, makes all others and branches again. A branch for each probe is mispredicted about
+// once in a lookup of an absent key, which costs more than the probes it saves (Ross, "Conjunctive Selection Conditions in
+// Main Memory", PODS 2002); no branch but the last makes every lookup of an absent key pay for all probes. After three, seven
+// of eight absent keys are gone and the branch goes the same way nearly always.
+//
+// The probes are written out because this is the one function that every lookup of a store runs, often a dozen times: a loop
+// over them takes a third longer, and a call for each unit a tenth. Masked indices need no bounds checks.
 func (f *Filter) MayContain(h Hash) bool {
+	const mask = blockBytes - 1
 	for i := range f.n {
-		if !f.units[i].mayContain(h) {
+		u := &f.units[i]
+		line := (*[blockBytes]byte)(u.bits[h.Block(u.blocks)<<blockShift:])
+		x := uint64(h) * mulFields // Fields
+		all := line[x>>3&mask] >> (x & 7)
+		if u.probes > 1 {
+			all &= line[x>>12&mask] >> (x >> 9 & 7)
+		}
+		if u.probes > 2 {
+			all &= line[x>>21&mask] >> (x >> 18 & 7)
+		}
+		if all&1 == 0 {
+			return false
+		}
+		switch u.probes {
+		case 1, 2, 3:
+			h = h.Next()
+			continue
+		default:
+			_, y := h.Fields()
+			for range u.probes - wordFields {
+				all &= line[y>>3&mask] >> (y & 7)
+				y >>= fieldBits
+			}
+			fallthrough
+		case 7:
+			all &= line[x>>57&mask] >> (x >> 54 & 7)
+			fallthrough
+		case 6:
+			all &= line[x>>48&mask] >> (x >> 45 & 7)
+			fallthrough
+		case 5:
+			all &= line[x>>39&mask] >> (x >> 36 & 7)
+			fallthrough
+		case 4:
+			all &= line[x>>30&mask] >> (x >> 27 & 7)
+		}
+		if all&1 == 0 {
 			return false
 		}
 		h = h.Next()
 	}
 	return true
-}
-
-func (u *unit) mayContain(h Hash) bool {
-	line := (*[blockBytes]byte)(u.bits[h.Block(u.blocks)<<blockShift:])
-	x, y := h.Fields()
-	all := byte(1)
-	for range min(u.probes, wordFields) {
-		all &= line[x>>3&(blockBytes-1)] >> (x & 7)
-		x >>= fieldBits
-	}
-	for range u.probes - wordFields {
-		all &= line[y>>3&(blockBytes-1)] >> (y & 7)
-		y >>= fieldBits
-	}
-	return all != 0
 }
 
 // Units is the number of units that are probed, 0 if every answer is maybe.

@@ -44,15 +44,6 @@ type Row struct {
 // Table is a copy of the generated table: bits per key ascending, for equal bits probes ascending, rates strictly descending.
 func Table() []Row { return slices.Clone(table[:]) }
 
-// cheapest is the first row of the table for which the product of done and its rate is at most rate.
-func cheapest(done, rate float64) (Row, bool) {
-	i := sort.Search(len(table), func(i int) bool { return done*table[i].Rate <= rate })
-	if i == len(table) {
-		return Row{}, false
-	}
-	return table[i], true
-}
-
 // Params say how a filter is built: its units and the rate they promise. The zero value means no filter. Params are values
 // and may be compared with ==.
 type Params struct {
@@ -137,7 +128,25 @@ func checkRate(rate float64) error {
 // one that is not a number, is an error that names the best and Is ErrRate.
 //
 // Bits per key are counted in halves, a unit beyond the first must save a whole bit per key, and among filters of equal size
-// the fewest probes win. Probes are given for each unit:
+// the fewest probes win. Probes are given for each unit.
+//
+//	rate   bits/key  units  probes    promised
+//	0.5         1.5      1  1         4.87e-01
+//	0.25          3      1  2         2.37e-01
+//	0.1           5      1  3         9.31e-02
+//	0.05        6.5      1  4         4.62e-02
+//	0.025         8      1  5         2.33e-02
+//	0.01         10      1  6         9.66e-03
+//	0.005        12      1  6         4.46e-03
+//	0.0025     13.5      1  7         2.34e-03
+//	0.001        16      1  8         8.89e-04
+//	0.0005     17.5      1  9         4.95e-04
+//	0.0001       20      2  6 5       9.95e-05
+//	1e-05      25.5      2  7 7       9.60e-06
+//	1e-06        30      3  6 6 5     9.76e-07
+//	1e-07      35.5      3  6 7 6     9.89e-08
+//	1e-08        41      3  7 8 8     9.76e-09
+//	1e-09        47      3  8 8 8     9.95e-10
 func ParamsFor(rate float64) (Params, error) {
 	if err := checkRate(rate); err != nil {
 		return Params{}, err
@@ -147,34 +156,61 @@ func ParamsFor(rate float64) (Params, error) {
 		return best, nil
 	}
 	for n := 1; n <= MaxUnits; n++ {
-		p, ok := equalUnits(n, rate)
-		if ok && (best.n == 0 || p.BitsPerKey()+float64(p.n)*unitCost < best.BitsPerKey()+float64(best.n)*unitCost) {
+		p, ok := Params{}.withUnits(n, rate)
+		if ok && (best.n == 0 || p.cheaper(best)) {
 			best = p
 		}
 	}
 	return best, nil
 }
 
-// equalUnits is the cheapest filter of n units that are equal but for the last, which may be smaller where the others
-// leave room. Equal units are the best division, since the logarithm of the rate is convex in the bits.
-func equalUnits(n int, rate float64) (Params, bool) {
-	i := sort.Search(len(table), func(i int) bool {
-		r := 1.0
+// cheaper compares by size, a unit counting as unitCost, and then by probes.
+func (p Params) cheaper(q Params) bool {
+	cost := func(p Params) float64 { return p.BitsPerKey() + float64(p.n)*unitCost }
+	if cp, cq := cost(p), cost(q); cp != cq {
+		return cp < cq
+	}
+	return p.probes() < q.probes()
+}
+
+func (p Params) probes() int {
+	sum := 0
+	for _, u := range p.units[:p.n] {
+		sum += u.Probes
+	}
+	return sum
+}
+
+// withUnits adds n units to p so that its rate is at most rate. The cheapest division is nearly even, since the logarithm of
+// a unit's rate is convex in its bits; a unit may be one step above the even division if that lets a later one be smaller.
+func (p Params) withUnits(n int, rate float64) (Params, bool) {
+	done := p.Rate()
+	even := sort.Search(len(table), func(i int) bool {
+		r := done
 		for range n {
 			r *= table[i].Rate
 		}
 		return r <= rate
 	})
-	if i == len(table) {
+	if even == len(table) {
 		return Params{}, false
 	}
-	var p Params
-	for range n - 1 {
-		p.add(table[i].Unit, table[i].Rate)
+	if n == 1 {
+		p.add(table[even].Unit, table[even].Rate)
+		return p, true
 	}
-	last, _ := cheapest(p.Rate(), rate) // there is one: row i
-	p.add(last.Unit, last.Rate)
-	return p, true
+	var best Params
+	for _, row := range table[even:] {
+		if row.BitsPerKey > table[even].BitsPerKey+minUnitBits {
+			break
+		}
+		q := p
+		q.add(row.Unit, row.Rate)
+		if q, ok := q.withUnits(n-1, rate); ok && (best.n == 0 || q.cheaper(best)) {
+			best = q
+		}
+	}
+	return best, best.n > 0
 }
 
 // ParamsNested is a filter for a table that may move to places where a higher rate is enough. The rates descend, one to
@@ -195,16 +231,15 @@ func ParamsNested(rates ...float64) (Params, error) {
 		if i > 0 && rate > rates[i-1] {
 			return Params{}, fmt.Errorf("%w: nested rate %v after %v, want descending ones", ErrParams, rate, rates[i-1])
 		}
-		done := p.Rate()
-		if done <= rate {
+		if p.Rate() <= rate {
 			continue
 		}
-		row, ok := cheapest(done, rate)
+		q, ok := p.withUnits(1, rate)
 		if !ok {
-			return Params{}, fmt.Errorf("%w: %v in one unit after %v, the best is %v", ErrRate, rate, done,
-				done*table[len(table)-1].Rate)
+			return Params{}, fmt.Errorf("%w: %v in one unit after %v, the best is %v", ErrRate, rate, p.Rate(),
+				p.Rate()*table[len(table)-1].Rate)
 		}
-		p.add(row.Unit, row.Rate)
+		p = q
 	}
 	return p, nil
 }

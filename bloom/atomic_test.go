@@ -1,0 +1,197 @@
+package bloom
+
+import (
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+)
+
+// hash is the hash number i of a fixed random sequence.
+func hash(i uint64) bloomblock.Hash { return bloomblock.Hash(rand.NewPCG(i, 1).Uint64()) }
+
+func TestAddedHashesAreFound(t *testing.T) {
+	for _, keys := range []int{0, 1, 2, 50, 51, 52, 1000, 50_000} {
+		for _, bits := range []float64{1, 4, 10, 20, 64} {
+			a := NewAtomic(keys, bits)
+			for i := range uint64(3*keys + 1) { // also far beyond what it was made for
+				a.Add(hash(i))
+				if !a.MayContain(hash(i)) {
+					t.Fatalf("%d keys of %v bits: hash %d was added and is denied", keys, bits, i)
+				}
+			}
+			for i := range uint64(3*keys + 1) {
+				if !a.MayContain(hash(i)) {
+					t.Fatalf("%d keys of %v bits: hash %d is denied later", keys, bits, i)
+				}
+			}
+		}
+	}
+}
+
+func TestRateIsNearTheExactOne(t *testing.T) {
+	const keys, probes = 50_000, 400_000
+	for _, bits := range []float64{2, 5, 8, 10, 12} {
+		a := NewAtomic(keys, bits)
+		for i := range uint64(keys) {
+			a.Add(hash(i))
+		}
+		found := 0
+		for i := range uint64(probes) {
+			if a.MayContain(hash(i + 1<<40)) {
+				found++
+			}
+		}
+		got, want := float64(found)/probes, bloomblock.Unit{BitsPerKey: bits, Probes: a.probes}.Rate()
+		if math.Abs(got/want-1) > 0.1+5/math.Sqrt(want*probes) {
+			t.Errorf("%v bits, %d probes: rate %v, want %v", bits, a.probes, got, want)
+		}
+		best := 1.0
+		for k := 1; k <= maxProbes; k++ {
+			best = min(best, bloomblock.Unit{BitsPerKey: bits, Probes: k}.Rate())
+		}
+		if want > 1.1*best {
+			t.Errorf("%v bits: %d probes have rate %v, the best have %v", bits, a.probes, want, best)
+		}
+	}
+}
+
+func TestPlacesAreThoseOfAFilterBlock(t *testing.T) {
+	// The same hashes in a filter block of as many blocks and probes give the same answers, true ones and false ones.
+	const keys, bits = 10_000, 10
+	a := NewAtomic(keys, bits)
+	p, err := bloomblock.NewParams(bloomblock.Unit{BitsPerKey: bits, Probes: a.probes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bloomblock.Builder
+	for i := range uint64(keys) {
+		a.Add(hash(i))
+		b.Add(hash(i))
+	}
+	f, err := bloomblock.Parse(b.AppendBlock(nil, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Bytes() != a.Bytes() {
+		t.Fatalf("%d bytes, the block has %d", a.Bytes(), f.Bytes())
+	}
+	for i := range uint64(20 * keys) {
+		if got, want := a.MayContain(hash(i)), f.MayContain(hash(i)); got != want {
+			t.Fatalf("hash %d: %v, the block says %v", i, got, want)
+		}
+	}
+}
+
+func TestSizesOutOfRange(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		keys  int
+		bits  float64
+		bytes int
+	}{
+		{"no keys", 0, 10, 64},
+		{"negative keys", -5, 10, 64},
+		{"smallest int", math.MinInt, 10, 64},
+		{"no bits", 512, 0, 64},
+		{"negative bits", 512, -3, 64},
+		{"infinite bits", 8, math.Inf(1), 64},
+		{"bits that are not a number", 512, math.NaN(), 640},
+		{"a block and a bit", 52, 10, 128},
+	} {
+		if a := NewAtomic(tt.keys, tt.bits); a.Bytes() != tt.bytes || a.probes < 1 || a.probes > maxProbes {
+			t.Errorf("%s: %d bytes, %d probes, want %d bytes", tt.name, a.Bytes(), a.probes, tt.bytes)
+		}
+	}
+}
+
+func TestReadersSeeEveryFinishedAdd(t *testing.T) {
+	const keys, writers, readers = 40_000, 4, 4
+	a := NewAtomic(keys/100, 10) // crowded, so that writers meet in the same words
+	var added [writers]atomic.Uint64
+	var wg sync.WaitGroup
+	for w := range uint64(writers) {
+		wg.Go(func() {
+			for i := range uint64(keys / writers) {
+				a.Add(hash(i*writers + w))
+				added[w].Store(i + 1)
+			}
+		})
+	}
+	for range readers {
+		wg.Go(func() {
+			for range 20_000 {
+				w := rand.Uint64N(writers)
+				n := added[w].Load()
+				if n == 0 {
+					continue
+				}
+				if i := rand.Uint64N(n); !a.MayContain(hash(i*writers + w)) {
+					t.Errorf("hash %d of writer %d was added and is denied", i, w)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i := range uint64(keys) {
+		if !a.MayContain(hash(i)) {
+			t.Fatalf("hash %d is denied at the end", i)
+		}
+	}
+}
+
+func TestNothingAllocates(t *testing.T) {
+	a := NewAtomic(1000, 10)
+	i := uint64(0)
+	if n := testing.AllocsPerRun(1000, func() {
+		i++
+		a.Add(bloomblock.Hash(i).Next())
+		a.MayContain(bloomblock.Hash(i))
+	}); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+func BenchmarkAtomic(b *testing.B) {
+	const keys, queries = 100_000, 1 << 20
+	hashes := make([]bloomblock.Hash, queries)
+	for i := range hashes {
+		hashes[i] = hash(uint64(i))
+	}
+	b.Run("add", func(b *testing.B) {
+		a := NewAtomic(queries, 10)
+		i := 0
+		for b.Loop() {
+			if i == queries {
+				i, a = 0, NewAtomic(queries, 10)
+			}
+			a.Add(hashes[i])
+			i++
+		}
+	})
+	a := NewAtomic(keys, 10)
+	for _, h := range hashes[:keys] {
+		a.Add(h)
+	}
+	b.Run("absent", func(b *testing.B) {
+		i, found := 0, 0
+		for b.Loop() {
+			if a.MayContain(hashes[keys+i%(queries-keys)]) {
+				found++
+			}
+			i++
+		}
+		b.ReportMetric(float64(found)/float64(i), "maybe/op")
+	})
+	b.Run("present", func(b *testing.B) {
+		i := 0
+		for b.Loop() {
+			a.MayContain(hashes[i%keys])
+			i++
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package bloomblock
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+)
+
+// FuzzParse: an error that Is one of the two, or a filter that is total and whose header writes itself again.
+func FuzzParse(f *testing.F) {
+	for _, units := range [][]Unit{nil, {{10, 6}}, {{10, 6}, {5, 3}}, {{16, 9}, {3, 14}, {0.5, 1}}} {
+		for _, keys := range []uint64{0, 1, 100} {
+			f.Add(blockOf(paramsOf(f, units...), hashesOf(numbered, 0, keys)), uint64(1), true)
+		}
+	}
+	f.Add([]byte(nil), uint64(0), false)
+	f.Add([]byte(magic), uint64(0), false)
+	f.Fuzz(func(t *testing.T, block []byte, query uint64, repair bool) {
+		if repair && len(block) >= HeaderSize {
+			block = bytes.Clone(block)
+			sign(block) // lets the fuzzer past the checksum
+		}
+		h, err := ParseHeader(block)
+		filter, parseErr := Parse(block)
+		if err != nil || parseErr != nil {
+			for _, err := range []error{err, parseErr} {
+				if err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrUnknownKind) {
+					t.Fatalf("error %v is neither ErrDamaged nor ErrUnknownKind", err)
+				}
+			}
+			if parseErr == nil {
+				t.Fatalf("the block parses and its header does not: %v", err)
+			}
+			if !filter.MayContain(Hash(query)) {
+				t.Fatal("a refused block says no")
+			}
+			return
+		}
+		again := make([]byte, HeaderSize)
+		h.put(again)
+		if !bytes.Equal(again, block[:HeaderSize]) {
+			t.Fatalf("header %x is written as %x", block[:HeaderSize], again)
+		}
+		filter.MayContain(Hash(query))
+		if r := filter.Inspect(); r.Rate < 0 || r.Rate > 1 {
+			t.Fatalf("rate %v", r.Rate)
+		}
+		if r := filter.FalsePositiveRate(); !(r >= 0 && r <= 1) {
+			t.Fatalf("rate %v", r)
+		}
+	})
+}
+
+// FuzzBuild: no set of hashes has a member that is denied.
+func FuzzBuild(f *testing.F) {
+	f.Add([]byte("some bytes, eight at a time"), uint8(20), uint8(6), uint8(2))
+	f.Add(make([]byte, 64), uint8(1), uint8(14), uint8(0))
+	f.Fuzz(func(t *testing.T, data []byte, halfBits, probes, units uint8) {
+		var u []Unit
+		for i := range units % (MaxUnits + 1) {
+			u = append(u, Unit{float64(halfBits%16+1) / 2, int((probes+i)%MaxProbes) + 1})
+		}
+		var hashes []Hash
+		for ; len(data) >= 8; data = data[8:] {
+			h := Hash(0)
+			for _, c := range data[:8] {
+				h = h<<8 | Hash(c)
+			}
+			hashes = append(hashes, h)
+		}
+		filter := filterOf(t, paramsOf(t, u...), func(yield func(Hash) bool) {
+			for _, h := range hashes {
+				if !yield(h) {
+					return
+				}
+			}
+		})
+		for _, h := range hashes {
+			if !filter.MayContain(h) {
+				t.Fatalf("hash %x was added and is denied", h)
+			}
+		}
+	})
+}

@@ -1,0 +1,245 @@
+package bloomblock
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestTableIsWhatTheFormulaSays(t *testing.T) {
+	rows := table[:]
+	best := 1.0
+	for bits := minUnitBits; bits <= maxUnitBits; bits += minUnitBits {
+		for probes := 1; probes <= MaxProbes; probes++ {
+			u := Unit{bits, probes}
+			if float64(probes) > bits+1 {
+				continue // far more probes than the best number, slow to compute
+			}
+			rate := u.Rate()
+			if rate >= best {
+				continue
+			}
+			best = rate
+			if len(rows) == 0 || rows[0].Unit != u || math.Abs(rows[0].Rate/rate-1) > 1e-9 {
+				t.Fatalf("table has %v, want %v with rate %v", rows[:min(1, len(rows))], u, rate)
+			}
+			rows = rows[1:]
+		}
+	}
+	if len(rows) != 0 {
+		t.Errorf("rows left over: %v", rows)
+	}
+	if len(Table()) != len(table) || Table()[0] != table[0] {
+		t.Error("Table is not the table")
+	}
+}
+
+func TestTableWasMeasured(t *testing.T) {
+	for _, row := range table {
+		noise := 5 / math.Sqrt(row.Rate*(1<<26))
+		if row.Rate > 1e-4 {
+			noise = 5 / math.Sqrt(1000)
+		}
+		if got := row.Measured / row.Rate; math.Abs(got-1) > 0.02+noise {
+			t.Errorf("%v: measured %v, exact %v", row.Unit, row.Measured, row.Rate)
+		}
+	}
+}
+
+// Values published elsewhere or computed by other means.
+func TestRateOfKnownUnits(t *testing.T) {
+	for _, tt := range []struct {
+		unit Unit
+		want float64
+	}{
+		{Unit{1, 1}, 1 - math.Exp(-1)}, // one probe needs no mixture
+		{Unit{8, 1}, 1 - math.Exp(-1.0/8)},
+		{Unit{10, 6}, 9.665e-3},
+		{Unit{16, 9}, 8.439e-4},
+		{Unit{20, 11}, 1.978e-4},
+		{Unit{32, 14}, 5.382e-6},
+	} {
+		if got := tt.unit.Rate(); math.Abs(got/tt.want-1) > 2e-4 {
+			t.Errorf("%v: rate %v, want %v", tt.unit, got, tt.want)
+		}
+	}
+}
+
+func TestRateOfFewKeys(t *testing.T) {
+	for _, tt := range []struct {
+		keys, blocks uint64
+		want         float64
+	}{
+		{0, 1, 0},
+		{0, 5, 0},
+		{1, 1, 2.5e-12},
+		{2, 1, 1.6e-10},
+		{50, 1, 7.7e-3},
+		{64, 2, 1.1e-3},
+		{1000, 20, 8.70e-3},
+		{10_000, 196, 9.52e-3},
+		{1 << 40, 512 * 1 << 20, 1},
+		{math.MaxUint64, 1, 1},
+		{math.MaxUint64, 1 << 40, 1},
+		{1, 1 << 40, 0},
+	} {
+		if got := binomialRate(tt.keys, tt.blocks, 6); math.Abs(got-tt.want) > 0.03*tt.want+1e-12 {
+			t.Errorf("%d keys in %d blocks: rate %v, want %v", tt.keys, tt.blocks, got, tt.want)
+		}
+	}
+	if got, want := binomialRate(1e9, 1e9/50, 6), poissonRate(50, 6); math.Abs(got/want-1) > 1e-6 {
+		t.Errorf("a billion keys: rate %v, want nearly %v", got, want)
+	}
+}
+
+func TestParamsForKeepsEveryRate(t *testing.T) {
+	bits := 0.0
+	for rate := 0.9999; rate > BestRate; rate *= 0.97 {
+		p, err := ParamsFor(rate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Rate() > rate || p.Rate() <= 0 || len(p.Units()) == 0 {
+			t.Errorf("%v: promised %v by %v", rate, p.Rate(), p.Units())
+		}
+		if cost := p.BitsPerKey() + float64(p.n); cost < bits {
+			t.Errorf("%v: %v costs %v, a higher rate cost %v", rate, p.Units(), cost, bits)
+		} else {
+			bits = cost
+		}
+		exact := paramsOf(t, p.Units()...)
+		if math.Abs(exact.Rate()/p.Rate()-1) > 1e-9 {
+			t.Errorf("%v: promised %v, exact %v", rate, p.Rate(), exact.Rate())
+		}
+	}
+}
+
+func TestParamsForExtremes(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		rate float64
+		ok   bool
+	}{
+		{"not a number", math.NaN(), false},
+		{"zero", 0, false},
+		{"negative zero", math.Copysign(0, -1), false},
+		{"negative", -0.01, false},
+		{"negative infinity", math.Inf(-1), false},
+		{"the smallest number", math.SmallestNonzeroFloat64, false},
+		{"just below the best", math.Nextafter(BestRate, 0), false},
+		{"the best", BestRate, true},
+		{"just below one", math.Nextafter(1, 0), true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, err := ParamsFor(tt.rate)
+			if ok := err == nil; ok != tt.ok {
+				t.Fatalf("error %v, want none: %v", err, tt.ok)
+			}
+			if tt.ok {
+				if p.Rate() > tt.rate {
+					t.Errorf("promised %v", p.Rate())
+				}
+				return
+			}
+			if !errors.Is(err, ErrRate) || !strings.Contains(err.Error(), "1e-09") || p != (Params{}) {
+				t.Errorf("%v with error %q, want ErrRate that names the best", p, err)
+			}
+			if _, err := ParamsNested(0.5, tt.rate); !errors.Is(err, ErrRate) {
+				t.Errorf("nested: error %v, want ErrRate", err)
+			}
+		})
+	}
+	for _, rate := range []float64{1, 1.5, math.Inf(1)} {
+		if p, err := ParamsFor(rate); err != nil || p != (Params{}) || p.Rate() != 1 || p.BitsPerKey() != 0 {
+			t.Errorf("%v: %v, %v, want no filter", rate, p, err)
+		}
+	}
+}
+
+func TestNewParamsRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		units []Unit
+	}{
+		{"four units", []Unit{{5, 3}, {5, 3}, {5, 3}, {5, 3}}},
+		{"no bits", []Unit{{0, 3}}},
+		{"negative bits", []Unit{{-1, 3}}},
+		{"bits that are not a number", []Unit{{math.NaN(), 3}}},
+		{"too many bits", []Unit{{32.5, 3}}},
+		{"no probes", []Unit{{5, 3}, {5, 0}}},
+		{"too many probes", []Unit{{5, 15}}},
+	} {
+		if p, err := NewParams(tt.units...); !errors.Is(err, ErrParams) || p != (Params{}) {
+			t.Errorf("%s: %v, %v, want ErrParams", tt.name, p, err)
+		}
+	}
+}
+
+func TestNestedUnitsKeepEachRate(t *testing.T) {
+	for _, rates := range [][]float64{
+		{0.01},
+		{0.00855, 0.000855},
+		{0.00855, 0.000855, 0.0000855},
+		{0.01, 0.01},
+		{0.1, 0.099, 0.098},
+		{1, 0.01},
+		{2, 1, 1},
+		{0.5, 1e-4, 1e-8},
+		{0.01, 0.009999},
+	} {
+		p, err := ParamsNested(rates...)
+		if err != nil {
+			t.Errorf("%v: %v", rates, err)
+			continue
+		}
+		h, err := ParseHeader(blockOf(p, hashesOf(numbered, 0, 10)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, rate := range rates {
+			n := p.UnitsFor(rate)
+			if n > i+1 || p.prefixRate(n) > rate {
+				t.Errorf("%v: %d units for %v have rate %v", rates, n, rate, p.prefixRate(n))
+			}
+			if h.UnitsFor(rate) != n || h.Rate(n) != p.prefixRate(n) {
+				t.Errorf("%v: the header says %d units for %v, want %d", rates, h.UnitsFor(rate), rate, n)
+			}
+		}
+	}
+	if p := paramsFor(t, 0.01); p.UnitsFor(1e-5) != 1 || p.UnitsFor(1) != 0 {
+		t.Errorf("units for a rate out of reach %d, for none %d, want 1, 0", p.UnitsFor(1e-5), p.UnitsFor(1))
+	}
+	for _, rates := range [][]float64{nil, {0.1, 0.01, 0.001, 0.0001}, {0.01, 0.1}} {
+		if _, err := ParamsNested(rates...); !errors.Is(err, ErrParams) {
+			t.Errorf("%v: error %v, want ErrParams", rates, err)
+		}
+	}
+	if _, err := ParamsNested(0.1, 1e-8); !errors.Is(err, ErrRate) {
+		t.Errorf("a step too large for a unit: error %v, want ErrRate", err)
+	}
+}
+
+// TestDocumentedTable holds the doc comment of ParamsFor to the table.
+func TestDocumentedTable(t *testing.T) {
+	var want strings.Builder
+	want.WriteString("//\trate   bits/key  units  probes    promised\n")
+	for _, rate := range []float64{0.5, 0.25, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025, 0.001, 5e-4, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9} {
+		p := paramsFor(t, rate)
+		var probes []string
+		for _, u := range p.Units() {
+			probes = append(probes, strconv.Itoa(u.Probes))
+		}
+		fmt.Fprintf(&want, "//\t%-6v %8v  %5d  %-8s  %.2e\n", rate, p.BitsPerKey(), len(probes), strings.Join(probes, " "), p.Rate())
+	}
+	src, err := os.ReadFile("params.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(src), want.String()) {
+		t.Errorf("the comment of ParamsFor should have\n%s", want.String())
+	}
+}
