@@ -598,6 +598,31 @@ func TestCrashSeesOneMoment(t *testing.T) {
 	}
 }
 
+func TestOfManyUnsyncedWritesTheNewestAreCutExactly(t *testing.T) {
+	m := vfs.NewMem()
+	f, err := m.Create("a")
+	must(t, err)
+	must(t, m.SyncDir(""))
+	const writes = 5000
+	for range writes {
+		write(t, f, "xxx")
+	}
+	for most, want := range map[int64]int{
+		3 * (writes - 1):       3 * (writes - 1),
+		3*(writes-1000) - 1:    3 * (writes - 1001),
+		3 * 1000:               3000 / 512 * 512, // too old: at the end of a sector
+		3*writes - 1:           3 * (writes - 1),
+		511:                    0,
+		3*writes + 1_000_000:   3 * writes,
+		512 * (3 * 2500 / 512): 512 * (3 * 2500 / 512),
+	} {
+		got := get(t, m.Crash(func(u vfs.Unsynced) bool { return u.What != vfs.UnsyncedSize || u.End <= most }), "a")
+		if got != strings.Repeat("x", want) {
+			t.Errorf("at most %d: got %s, want x%d", most, runs(got), want)
+		}
+	}
+}
+
 func TestCrashesCanBeStopped(t *testing.T) {
 	m := vfs.NewMem()
 	put(t, m, "a", strings.Repeat("x", 1<<20)) // 2^2049 outcomes

@@ -3,6 +3,8 @@
 // There are three: [OS] is the operating system's; [NewMem] keeps files in memory and can crash, losing any part of what
 // was not synced, so that a program can prove its own durability; [NewHook] wraps another FS and sees, delays or fails
 // each operation. All are safe for concurrent use.
+//
+// [WriteFileAtomic] and [MkdirAll] hold the order of steps that makes a file's content, or a directory, survive a crash.
 package vfs
 
 import (
@@ -15,13 +17,15 @@ import (
 // fs.ErrExist. Nothing follows a symbolic link in the last element of a file's name, and Open refuses what is not a
 // regular file; the directory of a store may itself be a link.
 type FS interface {
-	// Create makes a new file for writing and fails if the name exists. The name is durable only after SyncDir.
+	// Create makes a new file for writing, which can be read too, and fails if the name exists. The name is durable only
+	// after SyncDir.
 	Create(name string) (File, error)
-	// Open opens a regular file for reading.
+	// Open opens a regular file for reading. Anything else is an error that Is [ErrNotRegular], at once: a pipe is not
+	// waited for.
 	Open(name string) (File, error)
 	// Remove deletes a file or an empty directory.
 	Remove(name string) error
-	// Rename replaces newname by oldname, atomically; the change is durable only after SyncDir.
+	// Rename replaces newname by oldname, atomically; the change is durable only after SyncDir. A directory is not replaced.
 	Rename(oldname, newname string) error
 	// Link makes newname a second name of a regular file. Where links cannot be made it is an error that Is
 	// errors.ErrUnsupported.
@@ -39,12 +43,14 @@ type FS interface {
 	Lock(name string) (io.Closer, error)
 }
 
-// File is an open file. ReadAt may be called concurrently; Write appends at the end and is called by one at a time.
+// File is an open file. ReadAt may be called concurrently, with Write and Sync too; Write appends at the end, fails on what
+// Open returned, and is called by one at a time. After Close each call is an error that Is fs.ErrClosed.
 type File interface {
 	io.ReaderAt
 	io.Writer
 	io.Closer
-	// Sync makes all that was written, and the size, durable. After an error what is durable is unknown, for ever.
+	// Sync makes all that was written, by whomever, and the size, durable; not the name. After an error what is durable is
+	// unknown, for ever.
 	Sync() error
 	// Size is the length in bytes.
 	Size() (int64, error)

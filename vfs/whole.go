@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 )
 
@@ -24,7 +25,7 @@ func ReadFile(fsys FS, name string, maxBytes int64) (data []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if size > maxBytes {
+	if maxBytes = min(maxBytes, math.MaxInt); size > maxBytes {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%w: %d bytes, want at most %d", ErrTooLarge, size, maxBytes)}
 	}
 	data = make([]byte, size)
