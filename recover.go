@@ -286,7 +286,7 @@ func (r *replay) flush() error {
 		return err
 	}
 	r.added = append(r.added, newRunOf(res.Tables)...)
-	r.mem = memtable.New(r.mem.CommonPrefix(), r.mem.Len())
+	r.mem = memtable.New(r.mem.CommonPrefix(), r.mem.Keys())
 	return nil
 }
 
