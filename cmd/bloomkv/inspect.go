@@ -1,0 +1,444 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/wal"
+	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+func (a *app) inspectCommand() *cobra.Command {
+	var asJSON, entries bool
+	c := &cobra.Command{
+		Use:   "inspect FILE|DIR",
+		Short: "Look inside a store, a table, a log or a manifest",
+		Long: `inspect reads files and changes nothing; it takes no lock, so a store that is being written may look torn.
+
+Of a store it shows the manifest, every table with its filter, and the logs. Of a table (NNNNNN.sst) it shows the
+properties and the filter block: units, probes, bits per key, fill, the rate that was promised and the rate that follows
+from the bits, with a picture. Of a log (NNNNNN.log) and a manifest (MANIFEST-NNNNNN) it shows the records.
+
+Keys are escaped, in JSON too. The exit status is 2 where something is damaged.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			i := inspector{app: a, asJSON: asJSON, entries: entries}
+			info, err := os.Stat(args[0])
+			if err != nil {
+				return err
+			}
+			if info.IsDir() {
+				return i.store(args[0])
+			}
+			switch kind, number := filename.Parse(filepath.Base(args[0])); kind {
+			case filename.Log:
+				return i.log(args[0], number)
+			case filename.Manifest:
+				return i.manifest(args[0], number)
+			case filename.Current, filename.Lock, filename.Temp:
+				return fmt.Errorf("%s holds nothing to look at; want a table, a log, a manifest or a directory", args[0])
+			default: // a table may have been renamed
+				return i.table(args[0])
+			}
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	c.Flags().BoolVar(&entries, "entries", false, "of a table also every block and entry, as text")
+	return c
+}
+
+type inspector struct {
+	*app
+	asJSON, entries bool
+}
+
+// tableFacts is one table, as JSON has it. Level and Run are known of a table that was found through a manifest.
+type tableFacts struct {
+	Level       *int         `json:"level,omitempty"`
+	Run         *uint64      `json:"run,omitempty"`
+	File        string       `json:"file"`
+	Bytes       uint64       `json:"bytes"`
+	Blocks      uint64       `json:"blocks"`
+	Entries     uint64       `json:"entries"`
+	Deletes     uint64       `json:"deletes"`
+	Smallest    string       `json:"smallest"` // escaped
+	Largest     string       `json:"largest"`
+	MinSeq      ikey.Seq     `json:"min_seq"`
+	MaxSeq      ikey.Seq     `json:"max_seq"`
+	FilterBytes uint64       `json:"filter_bytes"` // on disk; 0 is no filter
+	FilterKeys  uint64       `json:"filter_keys"`
+	BitsPerKey  float64      `json:"bits_per_key"`
+	FPRPromised float64      `json:"fpr_promised"` // 1 without a filter
+	FPRFromBits float64      `json:"fpr_from_bits"`
+	Units       []unitFacts  `json:"units,omitempty"`
+	Damage      *damageFacts `json:"damage,omitempty"` // of the filter, or of all: then the rest is unknown
+
+	block []byte // the filter block
+}
+
+type unitFacts struct {
+	Probes      int     `json:"probes"`
+	Blocks      uint64  `json:"blocks"`
+	Fill        float64 `json:"fill"` // share of the bits that are set
+	FPRFromBits float64 `json:"fpr_from_bits"`
+}
+
+type damageFacts struct {
+	Error string `json:"error"`
+	err   error
+}
+
+// keyLimit is how many bytes of a key are shown.
+const keyLimit = 48
+
+// inspectTable reads a table. Damage is among the facts where it is the filter's alone, and an error otherwise.
+func inspectTable(name string) (facts tableFacts, err error) {
+	facts = tableFacts{File: filepath.Base(name), FPRPromised: 1, FPRFromBits: 1}
+	f, err := vfs.OS.Open(name)
+	if err != nil {
+		return facts, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return facts, err
+	}
+	facts.Bytes = uint64(max(size, 0)) //nolint:gosec // just bounded
+	r, err := sstable.Open(f, size, name)
+	if err != nil {
+		return facts, err
+	}
+	defer r.Close()
+	p, err := r.Properties()
+	if err != nil {
+		return facts, err
+	}
+	facts.Blocks, facts.Entries, facts.Deletes = p.Blocks, p.Entries, p.Deletes
+	facts.Smallest, facts.Largest = escaped(p.Smallest, keyLimit), escaped(p.Largest, keyLimit)
+	facts.MinSeq, facts.MaxSeq = p.MinSeq, p.MaxSeq
+	meta := r.Meta()
+	facts.FilterBytes, facts.FilterKeys = meta.FilterLen, p.FilterKeys
+	facts.BitsPerKey = 8 * float64(meta.FilterLen) / float64(max(p.FilterKeys, 1))
+	if err := r.Load(0); err != nil {
+		return facts, err
+	}
+	state := r.FilterState()
+	if state.Damage != nil {
+		facts.Damage = &damageFacts{state.Damage.Error(), state.Damage}
+		return facts, nil
+	}
+	facts.FPRPromised = state.Rate
+	if filter := r.Filter(); filter != nil {
+		report := filter.Inspect()
+		facts.FPRFromBits = report.Rate
+		for _, u := range report.Units {
+			facts.Units = append(facts.Units, unitFacts{u.Probes, u.Blocks, u.Fill, u.Rate})
+		}
+	}
+	facts.block, err = filterBlock(f, meta.Size, meta.TailLen, meta.FilterLen)
+	return facts, err
+}
+
+// describe puts the parts of a table's filter into words.
+func (t *tableFacts) describe() (units, fill string) {
+	var probes, fills []string
+	for _, u := range t.Units {
+		probes = append(probes, fmt.Sprintf("%d×64 B, %d", u.Blocks, u.Probes))
+		fills = append(fills, fmt.Sprintf("%.0f %%", 100*u.Fill))
+	}
+	return strings.Join(probes, " + "), strings.Join(fills, " ")
+}
+
+func (i inspector) table(name string) error {
+	t, err := inspectTable(name)
+	if err != nil {
+		return err
+	}
+	damage := error(nil)
+	if t.Damage != nil {
+		damage = t.Damage.err
+	}
+	if i.asJSON {
+		return errors.Join(i.printJSON(t), damage)
+	}
+	fmt.Fprintf(i.out, "table %s: %d bytes, %d blocks, %d entries (%d deletes), sequences %d to %d\n",
+		escaped([]byte(t.File), 256), t.Bytes, t.Blocks, t.Entries, t.Deletes, t.MinSeq, t.MaxSeq)
+	fmt.Fprintf(i.out, "keys from %s to %s\n\nfilter: ", t.Smallest, t.Largest)
+	switch {
+	case damage != nil:
+		fmt.Fprintf(i.out, "damaged; the table is searched as if it said maybe\n")
+	case t.block == nil:
+		fmt.Fprintf(i.out, "none\n")
+	default:
+		if err := drawFilter(i.out, t.block, i.color); err != nil {
+			return err
+		}
+	}
+	if i.entries {
+		fmt.Fprintln(i.out)
+		err = i.dumpEntries(name)
+	}
+	return errors.Join(err, damage)
+}
+
+func (i inspector) dumpEntries(name string) (err error) {
+	f, err := vfs.OS.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	r, err := sstable.Open(f, size, name)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return r.Dump(printableLines{i.out}, true)
+}
+
+// printableLines escapes what could drive a terminal in each Write of whole lines.
+type printableLines struct {
+	out interface{ Write([]byte) (int, error) }
+}
+
+func (p printableLines) Write(b []byte) (int, error) {
+	var out []byte
+	for line := range bytes.Lines(b) {
+		body := bytes.TrimSuffix(line, []byte{'\n'})
+		out = appendPrintable(out, body)
+		if len(body) < len(line) {
+			out = append(out, '\n')
+		}
+	}
+	if _, err := p.out.Write(out); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// logFacts is one log, as JSON has it.
+type logFacts struct {
+	File         string `json:"file"`
+	Bytes        int64  `json:"bytes"`
+	Records      int    `json:"records"`
+	End          int64  `json:"end"` // of the last whole record
+	Torn         string `json:"torn,omitempty"`
+	Promise      int64  `json:"durable_to"` // as far as the log itself says
+	OlderDurable bool   `json:"older_logs_durable"`
+}
+
+// replayLog reads a log or a manifest. What is torn is a fact, what is damaged an error.
+func replayLog(name string, number uint64, each func(payload []byte, end int64) error) (facts logFacts, err error) {
+	f, err := vfs.OS.Open(name)
+	if err != nil {
+		return facts, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	r, err := wal.Replay(f, name, number, each)
+	facts = logFacts{File: filepath.Base(name), Bytes: r.Size, Records: r.Records, End: r.End, Promise: r.Promise, OlderDurable: r.OlderDurable}
+	if r.Torn {
+		facts.Torn = cmp.Or(r.Reason, errors.New("incomplete")).Error()
+	}
+	return facts, err
+}
+
+func (f *logFacts) String() string {
+	s := fmt.Sprintf("%s: %d bytes, %d records up to %d, says it is durable up to %d", f.File, f.Bytes, f.Records, f.End, f.Promise)
+	if f.OlderDurable {
+		s += ", and all older logs"
+	}
+	if f.Torn != "" {
+		s += fmt.Sprintf("; torn there: %s", f.Torn)
+	}
+	return s
+}
+
+func (i inspector) log(name string, number uint64) error {
+	type record struct {
+		End   int64 `json:"end"`
+		Bytes int   `json:"bytes"`
+	}
+	records := []record{}
+	facts, err := replayLog(name, number, func(payload []byte, end int64) error {
+		records = append(records, record{end, len(payload)})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if i.asJSON {
+		return i.printJSON(struct {
+			logFacts
+			List []record `json:"record_list"`
+		}{facts, records})
+	}
+	fmt.Fprintf(i.out, "log %s\n", &facts)
+	for n, r := range records {
+		fmt.Fprintf(i.out, "  record %d: %d bytes at %d\n", n+1, r.Bytes, r.End-int64(r.Bytes))
+	}
+	return nil
+}
+
+func (i inspector) manifest(name string, number uint64) error {
+	var edits []string
+	facts, err := replayLog(name, number, func(payload []byte, end int64) error {
+		e, err := manifest.ParseEdit(payload)
+		if err != nil {
+			return fmt.Errorf("%s: record that ends at %d: %w", filepath.Base(name), end, err)
+		}
+		edits = append(edits, editText(e))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if i.asJSON {
+		return i.printJSON(struct {
+			logFacts
+			Edits []string `json:"edits"`
+		}{facts, append([]string{}, edits...)})
+	}
+	fmt.Fprintf(i.out, "manifest %s\n", &facts)
+	for n, e := range edits {
+		fmt.Fprintf(i.out, "  edit %d: %s\n", n+1, e)
+	}
+	return nil
+}
+
+// editText puts an edit into words.
+func editText(e *manifest.Edit) string {
+	var parts []string
+	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if e.NextFile != 0 {
+		say("next file %d", e.NextFile)
+	}
+	if e.LastSeq != 0 {
+		say("sequences up to %d", e.LastSeq)
+	}
+	if e.MinLog != 0 {
+		say("logs from %d", e.MinLog)
+	}
+	if e.Log != nil {
+		say("log %d durable up to %d", e.Log.Number, e.Log.Synced)
+	}
+	if e.NoLog {
+		say("no log")
+	}
+	for _, d := range e.Deleted {
+		say("- table %d from level %d", d.Number, d.Level)
+	}
+	for _, t := range e.Added {
+		say("+ table %d to level %d run %d (%d entries, %s … %s)", t.Table.Number, t.Level, t.Run, t.Table.Entries,
+			escaped(t.Table.Smallest, keyLimit), escaped(t.Table.Largest, keyLimit))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// storeFacts is a whole store, as JSON has it.
+type storeFacts struct {
+	Manifest string       `json:"manifest"`
+	Torn     bool         `json:"manifest_torn"` // its last edit was never acknowledged
+	NextFile uint64       `json:"next_file"`
+	LastSeq  ikey.Seq     `json:"last_seq"`
+	MinLog   uint64       `json:"min_log"`
+	Tables   []tableFacts `json:"tables"`
+	Logs     []logFacts   `json:"logs"`
+	Others   []string     `json:"other_files"`
+}
+
+func (i inspector) store(dir string) error {
+	s, err := manifest.Load(vfs.OS, dir)
+	if err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	facts := storeFacts{
+		Manifest: filename.Base(filename.Manifest, s.ManifestNumber), Torn: s.Torn,
+		NextFile: s.NextFile, LastSeq: s.LastSeq, MinLog: s.MinLog,
+		Tables: []tableFacts{}, Logs: []logFacts{}, Others: []string{},
+	}
+	var damage []error
+	known := map[string]bool{facts.Manifest: true, filename.CurrentName: true, filename.LockName: true}
+	for level, runs := range s.Version.Levels {
+		for _, run := range runs {
+			for _, t := range run.Tables {
+				name := filename.Make(dir, filename.Table, t.Number)
+				known[filepath.Base(name)] = true
+				f, err := inspectTable(name)
+				f.block = nil // a picture would be too much here
+				f.Level, f.Run = &level, &run.ID
+				if err != nil {
+					f.Damage = &damageFacts{err.Error(), err}
+				}
+				if f.Damage != nil {
+					damage = append(damage, f.Damage.err)
+				}
+				facts.Tables = append(facts.Tables, f)
+			}
+		}
+	}
+	names, err := vfs.OS.List(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		kind, number := filename.Parse(name)
+		switch {
+		case known[name]:
+		case kind == filename.Log && number >= s.MinLog:
+			f, err := replayLog(filepath.Join(dir, name), number, nil)
+			if err != nil {
+				f.File = name
+				damage = append(damage, err)
+			}
+			facts.Logs = append(facts.Logs, f)
+		default:
+			facts.Others = append(facts.Others, name)
+		}
+	}
+	if i.asJSON {
+		return errors.Join(append([]error{i.printJSON(facts)}, damage...)...)
+	}
+	i.printStore(&facts)
+	return errors.Join(damage...)
+}
+
+func (i inspector) printStore(s *storeFacts) {
+	fmt.Fprintf(i.out, "%s: next file %d, sequences up to %d, logs from %d\n", s.Manifest, s.NextFile, s.LastSeq, s.MinLog)
+	if s.Torn {
+		fmt.Fprintln(i.out, "its last edit is not whole: it was never acknowledged, and is not part of the store")
+	}
+	if len(s.Tables) > 0 {
+		fmt.Fprintln(i.out)
+		w := tabwriter.NewWriter(i.out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "level\trun\ttable\tbytes\tentries\tdeletes\tfilter\tbits/key\tunits, probes\tfill\tpromised\tfrom the bits\tkeys")
+		for n := range s.Tables {
+			t := &s.Tables[n]
+			units, fill := t.describe()
+			fmt.Fprintf(w, "%d\t%d\t%s\t%d\t%d\t%d\t%d\t%.1f\t%s\t%s\t%.3g\t%.3g\t%s … %s\n",
+				*t.Level, *t.Run, t.File, t.Bytes, t.Entries, t.Deletes, t.FilterBytes, t.BitsPerKey,
+				cmp.Or(units, "-"), cmp.Or(fill, "-"), t.FPRPromised, t.FPRFromBits, t.Smallest, t.Largest)
+		}
+		w.Flush()
+	}
+	for n := range s.Logs {
+		fmt.Fprintf(i.out, "\nlog %s\n", &s.Logs[n])
+	}
+	for _, name := range s.Others {
+		fmt.Fprintf(i.out, "\nother file: %s\n", escaped([]byte(name), 256))
+	}
+}

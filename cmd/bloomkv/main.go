@@ -1,0 +1,140 @@
+// Command bloomkv stores, reads, checks and explains bloomkv stores from the command line.
+//
+// Run it without arguments for its commands. "bloomkv demo" shows what the filters are worth on the Go source tree.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/bloomkv/bloomkv"
+)
+
+// Exit codes, as grep has them: 1 is an answer, 2 is trouble.
+const (
+	exitOK          = 0
+	exitAbsent      = 1   // get: the key is absent; demo: the store gave a wrong answer
+	exitTrouble     = 2   // damage, wrong usage, bad input, and every other error
+	exitInterrupted = 130 // a signal, after the store was closed
+)
+
+const exitHelp = `Exit status:
+  0    all is well
+  1    get: the key is absent; demo: the store gave a wrong answer
+  2    damage, wrong usage, bad input, or any other error
+  130  interrupted; the store was closed properly`
+
+// app is one run of the tool: where it reads and writes.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	outTerm  bool // out is a terminal: nothing raw may reach it
+	errTerm  bool // err is a terminal: it may have a progress bar
+	color    bool // out is a terminal that has not asked for plain text
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	a := &app{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr,
+		outTerm: isTerminal(os.Stdout), errTerm: isTerminal(os.Stderr),
+	}
+	a.color = a.outTerm && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	os.Exit(a.run(ctx, os.Args[1:]))
+}
+
+func isTerminal(f *os.File) bool {
+	return term.IsTerminal(int(f.Fd())) //nolint:gosec // a descriptor is a small number
+}
+
+// run runs the tool with its arguments and returns the exit code. It prints errors, one a line.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.command()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var silent silentError
+	if !errors.As(err, &silent) {
+		a.complain(err)
+	}
+	switch {
+	case errors.Is(err, bloomkv.ErrCorruption):
+		return exitTrouble
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return exitInterrupted
+	case errors.Is(err, errAbsent), errors.Is(err, errWrongAnswers):
+		return exitAbsent
+	default:
+		return exitTrouble
+	}
+}
+
+// complain prints an error, whose every line begins with the name of the tool and holds nothing that could drive a terminal.
+func (a *app) complain(err error) {
+	for line := range bytes.SplitSeq([]byte(err.Error()), []byte{'\n'}) {
+		line = bytes.TrimPrefix(line, []byte("bloomkv: "))
+		fmt.Fprintf(a.err, "bloomkv: %s\n", appendPrintable(nil, line))
+	}
+}
+
+// A silentError has been printed before.
+type silentError struct{ error }
+
+func (e silentError) Unwrap() error { return e.error }
+
+var errUsage = errors.New("see --help")
+
+// command is the tree of commands.
+func (a *app) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "bloomkv",
+		Short: "Store, read, check and explain bloomkv stores",
+		Long: `bloomkv works on stores of keys and values, each a directory.
+
+Only put, del, load and demo create a store; the others answer an error where there is none. Keys and values on a
+terminal are escaped (\x1b for the byte 0x1b), so that nothing stored can drive it; in a pipe, get and dump give the
+bytes as they are.
+
+` + exitHelp,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.AddCommand(
+		a.putCommand(), a.getCommand(), a.delCommand(), a.scanCommand(),
+		a.loadCommand(), a.dumpCommand(),
+		a.statsCommand(), a.checkCommand(), a.inspectCommand(),
+		a.demoCommand(),
+	)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; %w", err, errUsage) })
+	return root
+}
+
+// openExisting opens a store that is there.
+func openExisting(dir string) (*bloomkv.DB, error) {
+	return bloomkv.Open(dir, &bloomkv.Options{ErrorIfMissing: true})
+}
+
+// with opens a store, runs body on it and closes it, whatever body says.
+func with(db *bloomkv.DB, err error, body func(db *bloomkv.DB) error) error {
+	if err != nil {
+		return err
+	}
+	return errors.Join(body(db), db.Close())
+}

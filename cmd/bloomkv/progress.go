@@ -1,0 +1,52 @@
+package main
+
+import (
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+)
+
+// progress is a bar on a terminal, and nothing elsewhere.
+type progress struct{ bar *progressbar.ProgressBar }
+
+// newProgress begins a bar on the error stream. A total below 0 is unknown. In bytes, or else in pieces.
+func (a *app) newProgress(what string, total int64, inBytes bool) progress {
+	if !a.errTerm {
+		return progress{}
+	}
+	return progress{progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(a.err),
+		progressbar.OptionSetDescription(what),
+		progressbar.OptionShowBytes(inBytes),
+		progressbar.OptionShowCount(),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetWidth(30),
+		progressbar.OptionClearOnFinish(),
+	)}
+}
+
+// set says how much is done, of how much.
+func (p progress) set(done, total int64) {
+	if p.bar == nil {
+		return
+	}
+	if total != p.bar.GetMax64() {
+		p.bar.ChangeMax64(total)
+	}
+	_ = p.bar.Set64(min(done, max(total, 0))) // a bar that can't be drawn is no error of the work
+}
+
+// Write counts bytes, for an io.TeeReader.
+func (p progress) Write(b []byte) (int, error) {
+	if p.bar != nil {
+		_ = p.bar.Add(len(b)) // as above
+	}
+	return len(b), nil
+}
+
+// end removes the bar.
+func (p progress) end() {
+	if p.bar != nil {
+		_ = p.bar.Clear() // as above
+	}
+}
