@@ -91,7 +91,7 @@ func nextOp(ops []byte) (kind ikey.Kind, key, value, rest []byte, err error) {
 // cutField splits a length and that many bytes off b.
 func cutField(b []byte, limit uint64) (field, rest []byte, ok bool) {
 	n, w := binary.Uvarint(b)
-	if w <= 0 || n > limit || n > uint64(len(b)-w) {
+	if w <= 0 || n > limit || n > uint64(len(b)-w) { //nolint:gosec // w ≤ len(b)
 		return nil, nil, false
 	}
 	end := w + int(n) //nolint:gosec // n ≤ len(b)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -148,8 +149,9 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 		db.writes.compactedRead.Add(plan.Bytes())
 		db.writes.compactedBytes.Add(written)
 	}
-	db.opts.Logger.Info("compacted", "to", plan.To, "move", plan.Move, "read", plan.Bytes(), "written", written,
-		"versions", res.Read, "dropped", res.Dropped, "duration", time.Since(began))
+	db.opts.Logger.Info("compacted", slog.Int("to", plan.To), slog.Bool("move", plan.Move), slog.Uint64("read", plan.Bytes()),
+		slog.Uint64("written", written), slog.Uint64("versions", res.Read), slog.Uint64("dropped", res.Dropped),
+		slog.Duration("duration", time.Since(began)))
 	return nil
 }
 
@@ -179,7 +181,7 @@ func (db *DB) lookupError(err error) error {
 		return ErrClosed
 	}
 	if errors.Is(err, corrupt.Err) {
-		db.opts.Logger.Error("damage", "error", err)
+		db.opts.Logger.Error("damage", slog.Any("error", err))
 	}
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -129,6 +130,6 @@ func (db *DB) Close() error {
 		s.tables(func(_ int, t *table) { t.reader.Close() })
 	}
 	errs = append(errs, db.removeDead(), db.files.close(), db.lock.Close())
-	db.opts.Logger.Info("closed", "dir", db.dir)
+	db.opts.Logger.Info("closed", slog.String("dir", db.dir))
 	return errors.Join(errs...)
 }

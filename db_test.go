@@ -2,6 +2,7 @@ package bloomkv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -42,7 +43,7 @@ func TestWhatWasPutIsFoundThroughFlushCompactionAndReopen(t *testing.T) {
 		for i := range n {
 			v, err := db.Get(key(i))
 			if i < 700 && i%7 == 0 {
-				if err != ErrNotFound {
+				if !errors.Is(err, ErrNotFound) {
 					t.Fatalf("key %d: got %q, %v, want ErrNotFound", i, v, err)
 				}
 				continue
@@ -50,7 +51,7 @@ func TestWhatWasPutIsFoundThroughFlushCompactionAndReopen(t *testing.T) {
 			if want := fmt.Sprintf("value %d", i); err != nil || string(v) != want {
 				t.Fatalf("key %d: got %q, %v, want %q", i, v, err, want)
 			}
-			if _, err := db.Get(fmt.Appendf(nil, "key%08d", i*2+1)); err != ErrNotFound {
+			if _, err := db.Get(fmt.Appendf(nil, "key%08d", i*2+1)); !errors.Is(err, ErrNotFound) {
 				t.Fatalf("absent key: %v", err)
 			}
 		}
@@ -83,7 +84,7 @@ func TestWhatWasPutIsFoundThroughFlushCompactionAndReopen(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Close(); err != ErrClosed {
+	if err := db.Close(); !errors.Is(err, ErrClosed) {
 		t.Fatal(err)
 	}
 	report, err := Check(t.Context(), "db", opts, nil)

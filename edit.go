@@ -154,7 +154,7 @@ func (s *state) setVersion(v *manifest.Version, fresh map[uint64]*table) {
 			tables := make([]*table, len(r.Tables))
 			for i, meta := range r.Tables {
 				tables[i] = known[meta.Number]
-				tables[i].level.Store(int32(l)) //nolint:gosec // below NumLevels
+				tables[i].level.Store(int32(l))
 			}
 			s.runs = append(s.runs, newRun(l, r.ID, tables))
 		}

@@ -1,6 +1,7 @@
 package bloomkv_test
 
 import (
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -14,13 +15,13 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+	defer os.RemoveAll(dir)
 
 	db, err := bloomkv.Open(dir, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer db.Close() //nolint:errcheck // closed below, where the error is looked at
+	defer db.Close()
 
 	var b bloomkv.Batch
 	b.Put([]byte("fruit/apple"), []byte("red"))
@@ -31,7 +32,7 @@ func Example() {
 	value, err := db.Get([]byte("fruit/apple"))
 	fmt.Printf("%s %v\n", value, err)
 	_, err = db.Get([]byte("fruit/kiwi"))
-	fmt.Println(err == bloomkv.ErrNotFound)
+	fmt.Println(errors.Is(err, bloomkv.ErrNotFound))
 	for kv, err := range db.Scan(bloomkv.ScanOptions{Prefix: []byte("fruit/")}) {
 		if err != nil {
 			log.Fatal(err)

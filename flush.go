@@ -3,6 +3,7 @@ package bloomkv
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -154,7 +155,7 @@ func (db *DB) retry(ctx context.Context, what string, job func() error) error {
 		if failed != nil {
 			return failed
 		}
-		db.opts.Logger.Warn(what+" failed", "attempt", i, "error", err)
+		db.opts.Logger.Warn("background work failed", slog.String("work", what), slog.Int("attempt", i), slog.Any("error", err))
 		if i == attempts {
 			return db.fail(fmt.Errorf("%s: %w", what, err))
 		}
@@ -189,7 +190,8 @@ func (db *DB) flush(f frozen) error {
 	}
 	db.writes.flushes.Add(1)
 	db.writes.flushBytes.Add(bytes)
-	db.opts.Logger.Info("flushed", "tables", len(res.Tables), "bytes", bytes, "versions", res.Read, "duration", time.Since(began))
+	db.opts.Logger.Info("flushed", slog.Int("tables", len(res.Tables)), slog.Uint64("bytes", bytes), slog.Uint64("versions", res.Read),
+		slog.Duration("duration", time.Since(began)))
 	if f.log != nil {
 		f.log.remove(db)
 	}

@@ -1,6 +1,8 @@
 package bloomkv
 
 import (
+	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -40,7 +42,7 @@ func (db *DB) load(t *table) error {
 	}
 	if damage := t.reader.FilterState().Damage; damage != nil && !t.damaged {
 		t.damaged = true
-		db.opts.Logger.Error("a filter is damaged and answers maybe", "error", damage)
+		db.opts.Logger.Error("a filter is damaged and answers maybe", slog.Any("error", damage))
 	}
 	db.adjust(filter + index)
 	return nil
@@ -74,8 +76,8 @@ func (db *DB) shed() {
 		func(t *table) { t.shed.Store(true); _ = t.reader.DropFilterUnits(0) }, // no unit has nothing that could be damaged
 		func(t *table) { t.reader.DropIndex() },
 	} {
-		for i := len(s.runs) - 1; i >= 0; i-- {
-			for _, t := range s.runs[i].tables {
+		for _, r := range slices.Backward(s.runs) {
+			for _, t := range r.tables {
 				if b.resident.Load() <= b.allowance() {
 					return
 				}
@@ -99,7 +101,7 @@ func (db *DB) restore(s *state) {
 		}
 		t.shed.Store(false)
 		if err := db.load(t); err != nil {
-			db.opts.Logger.Warn("a filter was not loaded again", "table", t.file.base, "error", err)
+			db.opts.Logger.Warn("a filter was not loaded again", slog.String("table", t.file.base), slog.Any("error", err))
 		}
 	})
 }
@@ -116,7 +118,7 @@ func (db *DB) warmUp() {
 			return
 		}
 		if err := db.load(t); err != nil {
-			db.opts.Logger.Error("a table was not loaded", "table", t.file.base, "error", err)
+			db.opts.Logger.Error("a table was not loaded", slog.String("table", t.file.base), slog.Any("error", err))
 		}
 	})
 }

@@ -123,11 +123,11 @@ func (o *Options) check() error {
 		{"MaxOpenFiles", int64(o.MaxOpenFiles), 8, 1 << 30},
 	} {
 		if r.got < r.low || r.got > r.high {
-			return fmt.Errorf("Options.%s: %d, want %d to %d", r.name, r.got, r.low, r.high)
+			return fmt.Errorf("option %s: %d, want %d to %d", r.name, r.got, r.low, r.high)
 		}
 	}
 	if !(o.FilterFPR > 0 && o.FilterFPR <= 1) { // also NaN
-		return fmt.Errorf("Options.FilterFPR: %v, want more than 0, at most 1", o.FilterFPR)
+		return fmt.Errorf("option FilterFPR: %v, want more than 0, at most 1", o.FilterFPR)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func planFilters(fpr float64, ratio int) (p filterPlan, err error) {
 	short += (p[0].rate - perRun) * stopRuns
 	p[bottom].rate -= short
 	if p[bottom].rate < bloomblock.BestRate {
-		return p, fmt.Errorf("Options.FilterFPR: %g is out of reach with a level ratio of %d, the best is about %.1g: %w",
+		return p, fmt.Errorf("option FilterFPR: %g is out of reach with a level ratio of %d, the best is about %.1g: %w",
 			fpr, ratio, (manifest.NumLevels-1+stopRuns)*bloomblock.BestRate/0.95, bloomblock.ErrRate)
 	}
 	// A table that moves down keeps its filter: its first unit alone meets the last level's rate, its first two the next
@@ -55,7 +55,7 @@ func planFilters(fpr float64, ratio int) (p filterPlan, err error) {
 			rates = append(rates, p[l].rate)
 		}
 		if p[l].params, err = bloomblock.ParamsNested(rates...); err != nil {
-			return p, fmt.Errorf("Options.FilterFPR: %g: level %d: %w", fpr, l, err)
+			return p, fmt.Errorf("option FilterFPR: %g: level %d: %w", fpr, l, err)
 		}
 	}
 	return p, nil

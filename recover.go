@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"slices"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/memtable"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // Open opens the store in dir, which it creates unless told otherwise, and brings it to the state of the last
@@ -50,7 +52,7 @@ func Open(dir string, options *Options) (*DB, error) {
 	go db.flushLoop()
 	go db.compactLoop()
 	db.workers.Go(db.warmUp)
-	opts.Logger.Info("opened", "dir", dir, "sequence", uint64(db.lastSeq))
+	opts.Logger.Info("opened", slog.String("dir", dir), slog.Uint64("sequence", uint64(db.lastSeq)))
 	return db, nil
 }
 
@@ -266,7 +268,7 @@ func (r *replay) run(logs []uint64) error {
 		if err != nil {
 			return err
 		}
-		r.db.opts.Logger.Info("log replayed", "log", n, "records", res.Records, "torn", res.Torn)
+		r.db.opts.Logger.Info("log replayed", slog.Uint64("log", n), slog.Int("records", res.Records), slog.Bool("torn", res.Torn))
 		if res.Torn {
 			r.torn = true
 			break
@@ -331,9 +333,7 @@ func (r *replay) log(number uint64, each func(ikey.Seq, ikey.Kind, []byte, []byt
 
 // checkListing holds the manifest against the directory. A file that the manifest names must be there, whole; one with a
 // number that the manifest has not given out yet means that the manifest is older than the data.
-func checkListing(fsys interface {
-	Stat(name string) (fs.FileInfo, error)
-}, dir string, s *manifest.State, found listing) error {
+func checkListing(fsys vfs.FS, dir string, s *manifest.State, found listing) error {
 	for _, t := range s.Version.Tables() {
 		name := filename.Base(filename.Table, t.Number)
 		if _, ok := slices.BinarySearch(found[filename.Table], t.Number); !ok {
@@ -386,7 +386,7 @@ func (db *DB) removeOrphans(found listing) error {
 				continue
 			}
 			if err := db.opts.FS.Remove(filename.Make(db.dir, kind, n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				db.opts.Logger.Warn("an orphan stays", "file", filename.Base(kind, n), "error", err)
+				db.opts.Logger.Warn("an orphan stays", slog.String("file", filename.Base(kind, n)), slog.Any("error", err))
 			}
 		}
 	}

@@ -113,7 +113,7 @@ func (s *state) candidates(dst []candidate, key []byte, h bloomblock.Hash, cost 
 			maybe |= bit(m) << i
 			probed |= bit(p) << i
 		}
-		cost.inRange += uint64(n) //nolint:gosec // n ≤ 16
+		cost.inRange += uint64(n)
 		for i, t := range found[:n] {
 			p := probed>>i&1 != 0
 			if p {

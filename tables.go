@@ -168,10 +168,3 @@ func (d *descriptors) close() error {
 	d.open = nil
 	return errors.Join(errs...)
 }
-
-// count is the number of descriptors held.
-func (d *descriptors) count() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.open)
-}

@@ -2,6 +2,7 @@ package bloomkv
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -12,14 +13,14 @@ import (
 // Put stores value under key, replacing what was there. Both are copied; nil is the empty key, or the empty value. It
 // returns when the write is as durable as Options.Durability says, and then every later read sees it.
 func (db *DB) Put(key, value []byte) error {
-	b := batches.Get().(*Batch) //nolint:forcetypeassert // the pool holds nothing else
+	b := batches.Get().(*Batch) //nolint:errcheck // the pool holds nothing else
 	b.Put(key, value)
 	return db.applyPooled(b)
 }
 
 // Delete removes key. Removing an absent key is no error.
 func (db *DB) Delete(key []byte) error {
-	b := batches.Get().(*Batch) //nolint:forcetypeassert // the pool holds nothing else
+	b := batches.Get().(*Batch) //nolint:errcheck // the pool holds nothing else
 	b.Delete(key)
 	return db.applyPooled(b)
 }
@@ -90,7 +91,7 @@ type commitQueue struct {
 }
 
 func (db *DB) commit(ops []byte, count uint32, durable bool) error {
-	c := commits.Get().(*commit) //nolint:forcetypeassert // the pool holds nothing else
+	c := commits.Get().(*commit) //nolint:errcheck // the pool holds nothing else
 	c.ops, c.count, c.sync, c.err = ops, count, durable, nil
 	q := &db.queue
 	q.mu.Lock()
@@ -261,7 +262,7 @@ func (db *DB) waitForRoom() error {
 	if !began.IsZero() {
 		stopped := time.Since(began)
 		db.writes.stopped.Add(int64(stopped))
-		db.opts.Logger.Info("writes stopped for compaction", "duration", stopped)
+		db.opts.Logger.Info("writes stopped for compaction", slog.Duration("duration", stopped))
 	}
 	return db.writableLocked()
 }
@@ -308,7 +309,7 @@ func (db *DB) fail(cause error) error {
 	defer db.mu.Unlock()
 	if db.failed == nil {
 		db.failed = fmt.Errorf("bloomkv: %s: %w: %w", db.dir, ErrReadOnly, cause)
-		db.opts.Logger.Error("read-only from now on", "error", cause)
+		db.opts.Logger.Error("read-only from now on", slog.Any("error", cause))
 		db.changed.Broadcast()
 	}
 	return db.failed
