@@ -111,7 +111,7 @@ func TestNoKeyIsEverDenied(t *testing.T) {
 	}
 	for _, n := range counts {
 		for i, p := range params {
-			if n > 10_000 && i > 6 {
+			if n > 2000 && i > 4 || n > 10_000 && i != 2 && i != 4 {
 				continue // the time
 			}
 			shape := shapes[(int(n)+i)%len(shapes)]
@@ -145,17 +145,17 @@ func TestMeasuredRateIsThePromisedOne(t *testing.T) {
 		params       Params
 		keys, probes uint64
 	}{
-		{"a tenth", paramsFor(t, 0.1), 50_000, 200_000},
-		{"a hundredth", paramsFor(t, 0.01), 50_000, 400_000},
-		{"a hundredth of few keys", paramsFor(t, 0.01), 1000, 400_000},
-		{"a block count that is a power of two", paramsOf(t, Unit{10.24, 6}), 1024 * 50, 400_000},
-		{"two units of five bits", paramsOf(t, Unit{5, 3}, Unit{5, 3}), 50_000, 400_000},
-		{"three units", paramsOf(t, Unit{4, 3}, Unit{3, 2}, Unit{3.5, 2}), 50_000, 400_000},
-		{"a thousandth", paramsFor(t, 0.001), 50_000, 2_000_000},
-		{"many probes", paramsOf(t, Unit{10, 14}), 50_000, 400_000},
+		{"a tenth", paramsFor(t, 0.1), 50_000, 100_000},
+		{"a hundredth", paramsFor(t, 0.01), 50_000, 150_000},
+		{"a hundredth of few keys", paramsFor(t, 0.01), 1000, 150_000},
+		{"a block count that is a power of two", paramsOf(t, Unit{10.24, 6}), 1024 * 50, 150_000},
+		{"two units of five bits", paramsOf(t, Unit{5, 3}, Unit{5, 3}), 50_000, 150_000},
+		{"three units", paramsOf(t, Unit{4, 3}, Unit{3, 2}, Unit{3.5, 2}), 50_000, 150_000},
+		{"a thousandth", paramsFor(t, 0.001), 50_000, 1_000_000},
+		{"many probes", paramsOf(t, Unit{10, 14}), 50_000, 150_000},
 	} {
 		for _, shape := range shapes {
-			if tt.probes > 1_000_000 && shape.name != "decimal" {
+			if tt.probes >= 1_000_000 && shape.name != "decimal" {
 				continue // the time
 			}
 			t.Run(tt.name+", "+shape.name, func(t *testing.T) {
@@ -179,8 +179,8 @@ func TestMeasuredRateIsThePromisedOne(t *testing.T) {
 }
 
 func TestMeasuredRateOfAMillionKeys(t *testing.T) {
-	const keys, probes = 1_000_000, 2_000_000
-	for _, p := range []Params{paramsFor(t, 0.01), paramsFor(t, 0.0005), paramsOf(t, Unit{6, 4}, Unit{4, 3})} {
+	const keys, probes = 1_000_000, 1_000_000
+	for _, p := range []Params{paramsFor(t, 0.01), paramsOf(t, Unit{6, 4}, Unit{4, 3})} {
 		f := filterOf(t, p, hashesOf(numbered, 0, keys))
 		got, want := measure(f, numbered, keys, probes), p.Rate()
 		if got > 1.1*want || got < want/1.1 {
@@ -205,7 +205,7 @@ func TestUnitsMultiply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, want := measure(&f, numbered, 1<<40, 1_000_000), h.Rate(n)
+		got, want := measure(&f, numbered, 1<<40, 300_000), h.Rate(n)
 		if got > 1.05*want || got < want/1.05 {
 			t.Errorf("%d units: measured rate %v, promised %v", n, got, want)
 		}

@@ -98,7 +98,7 @@ func TestRateOfFewKeys(t *testing.T) {
 
 func TestParamsForKeepsEveryRate(t *testing.T) {
 	bits := 0.0
-	for rate := 0.9999; rate > BestRate; rate *= 0.97 {
+	for rate := 0.9999; rate > BestRate; rate *= 0.9 {
 		p, err := ParamsFor(rate)
 		if err != nil {
 			t.Fatal(err)
