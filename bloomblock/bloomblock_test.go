@@ -165,13 +165,14 @@ func TestMeasuredRateIsThePromisedOne(t *testing.T) {
 				if exact > tt.params.Rate()*(1+1e-9) {
 					t.Errorf("exact rate %v, promised %v", exact, tt.params.Rate())
 				}
-				// Five standard deviations of the count on top, and of this filter's bits around the average filter's.
-				noise := 5 * math.Sqrt(exact/float64(tt.probes))
+				// The keys are fixed, so this cannot fail now and then; 150,000 absent keys at a hundredth have a standard
+				// deviation of 2.6 %. The bits of a filter of few keys are themselves far from the average filter's.
+				bound := 1.1
 				if tt.keys < 10_000 {
-					noise += 0.15 * exact
+					bound = 1.25
 				}
-				if got > 1.1*exact+noise || got < exact/1.1-noise {
-					t.Errorf("measured rate %v, exact %v ± %v", got, exact, noise)
+				if got > bound*exact || got < exact/bound {
+					t.Errorf("measured rate %v, exact %v, want within a factor of %v", got, exact, bound)
 				}
 			})
 		}
