@@ -59,7 +59,7 @@ func (v *Version) remove(deleted []Deleted) (map[uint64]departure, error) {
 				kept = append(kept, r)
 				continue
 			}
-			tables := slices.Clone(r.Tables[:i])
+			tables := append(make([]*Table, 0, len(r.Tables)), r.Tables[:i]...)
 			for _, t := range r.Tables[i:] {
 				if !leaves(t) {
 					tables = append(tables, t)

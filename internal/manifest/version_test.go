@@ -1,0 +1,365 @@
+package manifest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func mustApply(t testing.TB, v *Version, e *Edit) *Version {
+	t.Helper()
+	next, err := v.Apply(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
+// sample has two runs in level 0, one run in level 1 and one in level 6.
+func sample(t testing.TB) *Version {
+	t.Helper()
+	exclusive, infinite := table(6, "x", "z"), table(7, "z", "")
+	exclusive.Flags, infinite.Flags, infinite.RangeDeletes = LargestExclusive, LargestInfinite, 1
+	return mustApply(t, new(Version), &Edit{Added: []Added{
+		add(0, 3, table(3, "a", "m")), add(0, 4, table(4, "c", "q")),
+		add(1, 1, exclusive), add(1, 1, table(5, "d", "f")), add(1, 1, infinite),
+		add(6, 0, table(1, "a", "c")), add(6, 0, table(2, "e", "k")),
+	}})
+}
+
+func TestVersionAsText(t *testing.T) {
+	const want = `level 0 run 4: 1 tables, 1004 bytes
+  000004 ["c","q"] seq 4..13: 1004 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
+level 0 run 3: 1 tables, 1003 bytes
+  000003 ["a","m"] seq 3..12: 1003 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
+level 1 run 1: 3 tables, 3018 bytes
+  000005 ["d","f"] seq 5..14: 1005 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
+  000006 ["x","z") seq 6..15: 1006 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
+  000007 ["z",∞) seq 7..16: 1007 bytes, 10 entries, 2 deletes, 1 range deletes, filter 64 bytes, rate 0.25
+level 6 run 0: 2 tables, 2003 bytes
+  000001 ["a","c"] seq 1..10: 1001 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
+  000002 ["e","k"] seq 2..11: 1002 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
+`
+	if got := sample(t).String(); got != want {
+		t.Errorf("version is\n%s, want\n%s", got, want)
+	}
+	if got := new(Version).String(); got != "no tables\n" {
+		t.Errorf("an empty version is %q", got)
+	}
+	plain := table(1, "a", "b")
+	plain.Flags, plain.FilterLen = SeqOverridden, 0
+	if got, want := plain.String(), `000001 ["a","b"] seq 1..10: 1001 bytes, 10 entries, 2 deletes, ingested`; got != want {
+		t.Errorf("table is %q, want %q", got, want)
+	}
+}
+
+// Each edit is applied to the sample. The result is its tables: "level/run:numbers …", or an error that contains the text.
+func TestApply(t *testing.T) {
+	moved := func(number uint64) *Table {
+		for _, u := range sample(t).Tables() {
+			if u.Number == number {
+				c := *u
+				return &c
+			}
+		}
+		t.Fatalf("no table %d", number)
+		return nil
+	}
+	changed := moved(2)
+	changed.ID++
+	const untouched = "0/4:4 0/3:3 1/1:5,6,7 6/0:1,2"
+	for _, test := range []struct {
+		name string
+		edit Edit
+		want string
+		err  string
+	}{
+		{"nothing", Edit{NextFile: 9}, untouched, ""},
+		{"a new run is the newest of level 0", Edit{Added: []Added{add(0, 8, table(8, "a", "z"))}}, "0/8:8 " + untouched, ""},
+		{"a run between others", Edit{Added: []Added{add(1, 0, table(8, "a", "z"))}}, "0/4:4 0/3:3 1/1:5,6,7 1/0:8 6/0:1,2", ""},
+		{"a run in an empty level", Edit{Added: []Added{add(3, 5, table(8, "a", "z"))}}, "0/4:4 0/3:3 1/1:5,6,7 3/5:8 6/0:1,2", ""},
+		{
+			"tables before, between and behind those of a run",
+			Edit{Added: []Added{add(6, 0, table(10, "x", "y")), add(6, 0, table(8, "A", "B")), add(6, 0, table(9, "d", "d"))}},
+			"0/4:4 0/3:3 1/1:5,6,7 6/0:8,1,9,2,10", "",
+		},
+		{"two between the same two", Edit{Added: []Added{add(6, 0, table(8, "d", "d")), add(6, 0, table(9, "da", "db"))}}, "0/4:4 0/3:3 1/1:5,6,7 6/0:1,8,9,2", ""},
+		{"one that begins where an exclusive bound is", Edit{Deleted: []Deleted{{1, 7}}, Added: []Added{add(1, 1, table(8, "z", "z"))}}, "0/4:4 0/3:3 1/1:5,6,8 6/0:1,2", ""},
+		{"delete one of a run", Edit{Deleted: []Deleted{{1, 6}}}, "0/4:4 0/3:3 1/1:5,7 6/0:1,2", ""},
+		{"delete all of a run", Edit{Deleted: []Deleted{{6, 1}, {6, 2}}}, "0/4:4 0/3:3 1/1:5,6,7", ""},
+		{"delete all of one of two runs", Edit{Deleted: []Deleted{{0, 4}}}, "0/3:3 1/1:5,6,7 6/0:1,2", ""},
+		{"replace all of a run", Edit{Deleted: []Deleted{{6, 1}, {6, 2}}, Added: []Added{add(6, 0, table(8, "b", "j"))}}, "0/4:4 0/3:3 1/1:5,6,7 6/0:8", ""},
+		{"move to another level", Edit{Deleted: []Deleted{{6, 2}}, Added: []Added{add(5, 8, moved(2))}}, "0/4:4 0/3:3 1/1:5,6,7 5/8:2 6/0:1", ""},
+		{
+			"move into a run", Edit{Deleted: []Deleted{{1, 5}, {6, 2}}, Added: []Added{add(6, 0, moved(5))}},
+			"0/4:4 0/3:3 1/1:6,7 6/0:1,5", "",
+		},
+		{
+			"two tables change places", Edit{Deleted: []Deleted{{1, 5}, {6, 2}}, Added: []Added{add(6, 0, moved(5)), add(1, 1, moved(2))}},
+			"0/4:4 0/3:3 1/1:2,6,7 6/0:1,5", "",
+		},
+
+		{"delete what is not there", Edit{Deleted: []Deleted{{1, 99}}}, "", "where it is not"},
+		{"delete from another level", Edit{Deleted: []Deleted{{2, 1}}}, "", "where it is not"},
+		{"delete from a level and from one where it is not", Edit{Deleted: []Deleted{{6, 1}, {5, 1}}}, "", "deleted twice"},
+		{"delete twice", Edit{Deleted: []Deleted{{6, 1}, {6, 1}}}, "", "deleted twice"},
+		{"add what is there", Edit{Added: []Added{add(3, 9, table(2, "a", "b"))}}, "", "already at level 6"},
+		{"add twice", Edit{Added: []Added{add(3, 9, table(8, "a", "b")), add(4, 9, table(8, "a", "b"))}}, "", "added twice"},
+		{"move within a level", Edit{Deleted: []Deleted{{6, 2}}, Added: []Added{add(6, 1, moved(2))}}, "", "both deleted from and added to"},
+		{"move another table of the number", Edit{Deleted: []Deleted{{6, 2}}, Added: []Added{add(5, 1, changed)}}, "", "is moved with id"},
+		{"overlap with the one before", Edit{Added: []Added{add(6, 0, table(8, "c", "d"))}}, "", "overlap"},
+		{"overlap with the one behind", Edit{Added: []Added{add(6, 0, table(8, "d", "e"))}}, "", "overlap"},
+		{"overlap within", Edit{Added: []Added{add(6, 0, table(8, "f", "g"))}}, "", "overlap"},
+		{"overlap around", Edit{Added: []Added{add(6, 0, table(8, "d", "z"))}}, "", "overlap"},
+		{"overlap around all", Edit{Added: []Added{add(6, 0, table(8, "", "z"))}}, "", "overlap"},
+		{"overlap with an infinite one", Edit{Added: []Added{add(1, 1, table(8, "zz", "zzz"))}}, "", "overlap"},
+		{"overlap with the part of an exclusive one", Edit{Added: []Added{add(1, 1, table(8, "y", "y"))}}, "", "overlap"},
+		{"the added overlap", Edit{Added: []Added{add(3, 1, table(8, "a", "c")), add(3, 1, table(9, "c", "d"))}}, "", "overlap"},
+		{"the added are equal", Edit{Added: []Added{add(3, 1, table(8, "a", "c")), add(3, 1, table(9, "a", "c"))}}, "", "overlap"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			v := sample(t)
+			before := v.String()
+			got, err := v.Apply(&test.edit)
+			if v.String() != before || v.Check() != nil {
+				t.Errorf("the old version became\n%s", v)
+			}
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("error is %v, want one with %q", err, test.err)
+				}
+				return
+			}
+			if err != nil || got.Check() != nil || shape(got) != test.want {
+				t.Errorf("version is %v, %v; want %s", shape(got), err, test.want)
+			}
+		})
+	}
+}
+
+func shape(v *Version) string {
+	if v == nil {
+		return "nil"
+	}
+	var parts []string
+	for level, runs := range v.Levels {
+		for _, r := range runs {
+			var numbers []string
+			for _, t := range r.Tables {
+				numbers = append(numbers, fmt.Sprint(t.Number))
+			}
+			parts = append(parts, fmt.Sprintf("%d/%d:%s", level, r.ID, strings.Join(numbers, ",")))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+func TestUntouchedRunsAreShared(t *testing.T) {
+	v := sample(t)
+	next := mustApply(t, v, &Edit{Deleted: []Deleted{{1, 6}}, Added: []Added{add(0, 8, table(8, "a", "b"))}})
+	if &next.Levels[6][0].Tables[0] != &v.Levels[6][0].Tables[0] || &next.Levels[0][2].Tables[0] != &v.Levels[0][1].Tables[0] {
+		t.Error("runs that the edit leaves alone were copied")
+	}
+}
+
+// Every query is compared with a scan of all tables.
+func TestQueriesAgreeWithAScan(t *testing.T) {
+	v := sample(t)
+	keys := []string{"", "A", "a", "b", "c", "cc", "d", "e", "f", "ff", "k", "l", "m", "q", "r", "x", "y", "yy", "z", "zz"}
+	for _, key := range keys {
+		var want []*Table
+		for _, u := range v.Tables() {
+			if bytes.Compare(u.Smallest, []byte(key)) <= 0 && (u.Upper() == nil || string(u.Largest) > key ||
+				string(u.Largest) == key && u.Flags&LargestExclusive == 0) {
+				want = append(want, u)
+			}
+		}
+		if got := slices.Collect(v.Covering([]byte(key))); !slices.Equal(got, want) {
+			t.Errorf("%q is covered by %v, want %v", key, got, want)
+		}
+		for _, u := range v.Tables() {
+			if got := u.Contains([]byte(key)); got != slices.Contains(want, u) {
+				t.Errorf("%v contains %q: %v", u, key, got)
+			}
+		}
+	}
+	for _, runs := range v.Levels {
+		for _, r := range runs {
+			for i, lo := range keys {
+				for _, hi := range append(keys[i:], "∞") {
+					upper := []byte(hi)
+					if hi == "∞" {
+						upper = nil
+					}
+					var want []*Table
+					for _, u := range r.Tables {
+						if u.Overlaps([]byte(lo), upper) {
+							want = append(want, u)
+						}
+					}
+					if got := r.Overlapping([]byte(lo), upper); !slices.Equal(got, want) {
+						t.Errorf("[%s,%s] overlaps %v, want %v", lo, hi, got, want)
+					}
+				}
+			}
+			if got := r.Overlapping([]byte("q"), []byte("b")); len(got) != 0 {
+				t.Errorf("an inverted range overlaps %v", got)
+			}
+		}
+	}
+	for range v.Tables() { // may be left early
+		break
+	}
+	for range v.Covering([]byte("d")) {
+		break
+	}
+	if got := v.Bytes(1); got != 3018 {
+		t.Errorf("level 1 has %d bytes, want 3018", got)
+	}
+}
+
+func TestUpperIsNilOnlyIfInfinite(t *testing.T) {
+	for _, test := range []struct {
+		table Table
+		want  []byte
+	}{
+		{Table{Flags: LargestInfinite}, nil},
+		{Table{}, []byte{}},
+		{Table{Largest: []byte{}}, []byte{}},
+		{Table{Largest: []byte("k")}, []byte("k")},
+	} {
+		if got := test.table.Upper(); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("upper of %v is %#v, want %#v", &test.table, got, test.want)
+		}
+	}
+}
+
+func TestCheckTellsWhatIsWrong(t *testing.T) {
+	for text, change := range map[string]func(v *Version){
+		"is there twice": func(v *Version) { v.Levels[3] = []Run{{1, []*Table{v.Levels[6][0].Tables[0]}}} },
+		"is empty":       func(v *Version) { v.Levels[3] = []Run{{ID: 1}} },
+		"newest first":   func(v *Version) { slices.Reverse(v.Levels[0]) },
+		"overlap":        func(v *Version) { slices.Reverse(v.Levels[6][0].Tables) },
+		"number 0":       func(v *Version) { v.Levels[6][0].Tables[0].Number = 0 },
+		"filter rate":    func(v *Version) { v.Levels[6][0].Tables[0].FilterRate = 2 },
+	} {
+		v := sample(t)
+		change(v)
+		if err := v.Check(); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("error is %v, want one with %q", err, text)
+		}
+	}
+}
+
+// A random history of edits gives the same as keeping the tables in a map, and every version stays what it was.
+func TestHistories(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		v, model := new(Version), map[uint64]Added{}
+		type moment struct {
+			v    *Version
+			text string
+		}
+		var past []moment
+		for number := uint64(1); number < 200; number++ {
+			e := &Edit{}
+			for n, a := range model {
+				if rng.IntN(10) == 0 {
+					e.Deleted = append(e.Deleted, Deleted{a.Level, n})
+					if level := rng.IntN(NumLevels); level != a.Level && rng.IntN(2) == 0 {
+						e.Added = append(e.Added, add(level, uint64(rng.IntN(3)), a.Table))
+					}
+				}
+			}
+			lo := rng.IntN(100)
+			e.Added = append(e.Added, add(rng.IntN(NumLevels), uint64(rng.IntN(3)),
+				table(number, fmt.Sprintf("%03d", lo), fmt.Sprintf("%03d", lo+rng.IntN(5)))))
+			past = append(past, moment{v, v.String()})
+			next, err := v.Apply(e)
+			if err != nil {
+				if !strings.Contains(err.Error(), "overlap") {
+					t.Fatal(err)
+				}
+				continue
+			}
+			if err := next.Check(); err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range e.Deleted {
+				delete(model, d.Number)
+			}
+			for _, a := range e.Added {
+				model[a.Table.Number] = a
+			}
+			v = next
+			got := map[uint64]Added{}
+			for _, a := range (State{Version: v}).snapshot().Added {
+				got[a.Table.Number] = a
+			}
+			if !reflect.DeepEqual(got, model) {
+				t.Fatalf("seed %d: tables are %v, want %v", seed, got, model)
+			}
+		}
+		for i, m := range past {
+			if m.v.String() != m.text {
+				t.Fatalf("seed %d: version %d changed", seed, i)
+			}
+		}
+	}
+}
+
+// many is n tables of the bottom level.
+func many(n int) []Added {
+	added := make([]Added, n)
+	for i := range added {
+		key := fmt.Sprintf("%08d", i)
+		added[i] = add(6, 0, table(uint64(i)+1, key+"a", key+"z"))
+	}
+	return added
+}
+
+func TestThousandsOfTablesAreNoMatter(t *testing.T) {
+	const n = 20000
+	added := many(n)
+	rand.New(rand.NewPCG(1, 1)).Shuffle(n, func(i, j int) { added[i], added[j] = added[j], added[i] })
+	start := time.Now()
+	v := mustApply(t, new(Version), &Edit{Added: added})
+	gone := &Edit{}
+	for _, a := range added[:n/2] {
+		gone.Deleted = append(gone.Deleted, Deleted{6, a.Table.Number})
+	}
+	v = mustApply(t, v, gone)
+	mustApply(t, v, &Edit{Added: added[:n/2]})
+	if d := time.Since(start); d > 5*time.Second { // quadratic work takes minutes, linear work takes 0.1 s
+		t.Errorf("took %v", d)
+	}
+}
+
+func BenchmarkApplyToThousandsOfTables(b *testing.B) {
+	v := mustApply(b, new(Version), &Edit{Added: many(16000)})
+	e := &Edit{Deleted: []Deleted{{6, 5000}, {6, 5001}}, Added: []Added{add(6, 0, table(20000, "00004999a", "00005000z"))}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := v.Apply(e); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkCovering(b *testing.B) {
+	v := mustApply(b, new(Version), &Edit{Added: many(16000)})
+	key := []byte("00007777k")
+	b.ReportAllocs()
+	for b.Loop() {
+		for range v.Covering(key) {
+		}
+	}
+}
