@@ -1,0 +1,173 @@
+package epoch
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestWithoutReadersARetiredThingIsReleasedAtOnce(t *testing.T) {
+	var d Domain
+	released := 0
+	d.Retire(func() { released++ })
+	if released != 1 {
+		t.Errorf("released %d times, want once", released)
+	}
+	d.Collect()
+	if released != 1 {
+		t.Errorf("released %d times, want once", released)
+	}
+}
+
+func TestNothingIsReleasedWhileAReaderOfItIsInside(t *testing.T) {
+	for later := range 4 { // readers that come after, one in each epoch
+		var d Domain
+		released := 0
+		g := d.Enter()
+		d.Retire(func() { released++ })
+		for range later {
+			h := d.Enter()
+			d.Collect()
+			h.Leave()
+			d.Collect()
+		}
+		if released != 0 {
+			t.Fatalf("released while its reader was inside, after %d others", later)
+		}
+		g.Leave()
+		d.Collect()
+		if released != 1 {
+			t.Errorf("released %d times after its reader left, want once", released)
+		}
+	}
+}
+
+func TestThingsAreReleasedInTheOrderOfRetiring(t *testing.T) {
+	var d Domain
+	var got []int
+	g := d.Enter()
+	for i := range 10 {
+		d.Retire(func() { got = append(got, i) })
+	}
+	g.Leave()
+	d.Collect()
+	for i := range 10 {
+		if len(got) != 10 || got[i] != i {
+			t.Fatalf("released in the order %v", got)
+		}
+	}
+}
+
+func TestAReaderThatStaysHoldsOnlyWhatItMaySee(t *testing.T) {
+	var d Domain
+	d.Enter().Leave()
+	early := false
+	d.Retire(func() { early = true })
+	g := d.Enter()
+	if !early {
+		t.Error("what was retired before a reader came waits for it")
+	}
+	g.Leave()
+}
+
+func TestAReleaseMayRetireAndCollect(t *testing.T) {
+	var d Domain
+	inner := false
+	d.Retire(func() {
+		d.Retire(func() { inner = true })
+		d.Collect()
+	})
+	if !inner {
+		t.Error("what a release retired was not released")
+	}
+}
+
+func TestWaitReturnsWhenTheReadersHaveLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d Domain
+		released, left := false, false
+		g := d.Enter()
+		d.Retire(func() { released = true })
+		go func() {
+			time.Sleep(time.Second)
+			left = true
+			g.Leave()
+		}()
+		start := time.Now()
+		d.Wait()
+		if !left || !released || time.Since(start) > 2*time.Second {
+			t.Errorf("waited %v: reader left %v, released %v", time.Since(start), left, released)
+		}
+	})
+}
+
+// Readers load a shared pointer and look at what it points to; a writer replaces and retires it, and its release poisons
+// it. Under the race detector this is also a proof of order: the release writes without any other synchronisation.
+func TestReadersNeverSeeWhatWasReleased(t *testing.T) {
+	const good, poison = 1, -1
+	type thing struct{ value int }
+	var (
+		d       Domain
+		current atomic.Pointer[thing]
+		stop    atomic.Bool
+		readers sync.WaitGroup
+	)
+	current.Store(&thing{good})
+	for range 8 {
+		readers.Go(func() {
+			for n := 0; !stop.Load(); n++ {
+				g := d.Enter()
+				p := current.Load()
+				if n%64 == 0 {
+					runtime.Gosched() // stay over a change or two
+				}
+				if p.value != good {
+					t.Error("a reader saw what was released")
+					stop.Store(true)
+				}
+				g.Leave()
+			}
+		})
+	}
+	var writers sync.WaitGroup
+	var retired, released atomic.Int64
+	for range 2 {
+		writers.Go(func() {
+			for range 2000 {
+				old := current.Swap(&thing{good})
+				retired.Add(1)
+				d.Retire(func() {
+					old.value = poison
+					released.Add(1)
+				})
+				runtime.Gosched()
+			}
+		})
+	}
+	writers.Wait()
+	stop.Store(true)
+	readers.Wait()
+	d.Wait()
+	if retired.Load() != released.Load() {
+		t.Errorf("retired %d, released %d", retired.Load(), released.Load())
+	}
+}
+
+func TestEnteringAllocatesNothing(t *testing.T) {
+	var d Domain
+	if n := testing.AllocsPerRun(100, func() { d.Enter().Leave() }); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+func BenchmarkEnterLeave(b *testing.B) {
+	var d Domain
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			d.Enter().Leave()
+		}
+	})
+}
