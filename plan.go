@@ -1,7 +1,9 @@
 package bloomkv
 
 import (
+	"errors"
 	"fmt"
+	"math"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -44,19 +46,37 @@ func planFilters(fpr float64, ratio int) (p filterPlan, err error) {
 		return p, fmt.Errorf("option FilterFPR: %g is out of reach with a level ratio of %d, the best is about %.1g: %w",
 			fpr, ratio, (manifest.NumLevels-1+stopRuns)*bloomblock.BestRate/0.95, bloomblock.ErrRate)
 	}
-	// A table that moves down keeps its filter: its first unit alone meets the last level's rate, its first two the next
-	// level's, so that a move drops whole units from memory.
+	// A table that moves down keeps its filter: its first unit alone meets the last level's rate, its first two that of a
+	// level about half way, so that a move drops whole units from memory.
 	for l := range p {
 		rates := []float64{p[bottom].rate}
-		if l < bottom-1 {
-			rates = append(rates, p[bottom-1].rate)
-		}
 		if l < bottom {
+			if half := p.between(l); half > 0 {
+				rates = append(rates, half)
+			}
 			rates = append(rates, p[l].rate)
 		}
-		if p[l].params, err = bloomblock.ParamsNested(rates...); err != nil {
+		p[l].params, err = bloomblock.ParamsNested(rates...)
+		if errors.Is(err, bloomblock.ErrRate) { // a step that no single unit can make: units as they fit best
+			p[l].params, err = bloomblock.ParamsFor(p[l].rate)
+		}
+		if err != nil {
 			return p, fmt.Errorf("option FilterFPR: %g: level %d: %w", fpr, l, err)
 		}
 	}
 	return p, nil
+}
+
+// between is the rate of the level nearest to half way, by bits, between a level's rate and the last one's; 0 if none is.
+func (p *filterPlan) between(level int) (rate float64) {
+	low, high := p[level].rate, p[bottom].rate
+	off := math.Inf(1)
+	for m := level + 1; m < bottom; m++ {
+		if r := p[m].rate; low < r && r < high {
+			if d := math.Abs(math.Log(r * r / (low * high))); d < off {
+				rate, off = r, d
+			}
+		}
+	}
+	return rate
 }

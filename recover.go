@@ -126,9 +126,7 @@ func (db *DB) makeDir() error {
 // A listing is the files of a store's directory by kind, numbers ascending. Unknown names are left alone.
 type listing map[filename.Kind][]uint64
 
-func survey(fsys interface {
-	List(dir string) ([]string, error)
-}, dir string) (listing, error) {
+func survey(fsys vfs.FS, dir string) (listing, error) {
 	names, err := fsys.List(dir)
 	if err != nil {
 		return nil, err

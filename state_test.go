@@ -1,0 +1,90 @@
+package bloomkv
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/manifest"
+)
+
+// runOf makes a run whose tables have the given bounds, two by two.
+func runOf(bounds ...string) *run {
+	var tables []*table
+	for i := 0; i < len(bounds); i += 2 {
+		tables = append(tables, &table{meta: &manifest.Table{Smallest: []byte(bounds[i]), Largest: []byte(bounds[i+1])}})
+	}
+	return newRun(1, 1, tables)
+}
+
+func TestARunFindsTheOneTableWhoseBoundsHoldAKey(t *testing.T) {
+	r := runOf("", "", "b", "b\x00", "common/00000000aa", "common/00000000ab", "common/00000000ac", "common/1", "\xff", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")
+	for key, want := range map[string]int{
+		"": 0, "\x00": -1, "a": -1, "b": 1, "b\x00": 1, "b\x00\x00": -1, "common/00000000a": -1, "common/00000000aa": 2,
+		"common/00000000aaz": 2, "common/00000000ab": 2, "common/00000000ab\x00": -1, "common/00000000ac": 3, "common/0": -1, "common/00000001": 3,
+		"common/1": 3, "common/2": -1, "\xff": 4, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00": -1,
+	} {
+		got := -1
+		if found := r.find([]byte(key)); found != nil {
+			got = slices.Index(r.tables, found)
+		}
+		if got != want {
+			t.Errorf("find(%q) = table %d, want %d", key, got, want)
+		}
+	}
+}
+
+func TestSearchingARunAgreesWithComparingAllBounds(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		// Keys share long prefixes, are prefixes of each other, and end in zeros: all that heads cannot tell apart.
+		key := func() string {
+			k := []byte("prefix/"[:rng.IntN(8)])
+			for range rng.IntN(12) {
+				k = append(k, "\x00\x00a\xff"[rng.IntN(4)])
+			}
+			return string(k)
+		}
+		set := map[string]bool{}
+		for range 2 * (1 + rng.IntN(40)) {
+			set[key()] = true
+		}
+		var keys []string
+		for k := range set {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		if len(keys) < 2 {
+			continue
+		}
+		r := runOf(keys[:len(keys)&^1]...)
+		for range 200 {
+			k := []byte(key())
+			want := slices.IndexFunc(r.tables, func(t *table) bool { return bytes.Compare(t.meta.Largest, k) >= 0 })
+			if want < 0 {
+				want = len(r.tables)
+			}
+			if got := r.search(k); got != want {
+				t.Fatalf("search(%q) = %d, want %d in %q", k, got, want, keys)
+			}
+		}
+	}
+}
+
+func TestTheEndOfAPrefix(t *testing.T) {
+	for _, c := range []struct{ prefix, want string }{{"", "nil"}, {"a", "b"}, {"a\xff", "b"}, {"\xff\xff", "nil"}, {"a\x00", "a\x01"}} {
+		got := "nil"
+		if end := after([]byte(c.prefix)); end != nil {
+			got = string(end)
+		}
+		if got != c.want {
+			t.Errorf("after(%q) = %q, want %q", c.prefix, got, c.want)
+		}
+	}
+	o := ScanOptions{Lower: []byte("b"), Upper: []byte("z"), Prefix: []byte("c")}
+	if lo, hi := o.bounds(); fmt.Sprintf("%s %s", lo, hi) != "c d" {
+		t.Errorf("bounds = %s %s, want c d", lo, hi)
+	}
+}
