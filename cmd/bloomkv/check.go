@@ -48,7 +48,7 @@ keys, that the tables of a run don't overlap, the counts, the manifest against t
 and that the filter of each table answers "maybe" for each of its keys.
 
 Damage is named by file and offset, each on a line of its own, and the exit status is 2.`,
-		Args: cobra.ExactArgs(1),
+		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			bar := a.newProgress("check", -1, true)
 			r, err := bloomkv.Check(c.Context(), args[0], nil, func(done, total uint64) {
@@ -85,7 +85,7 @@ Damage is named by file and offset, each on a line of its own, and the exit stat
 }
 
 // clampInt64 is n, or the largest int64: a bar counts no further.
-func clampInt64(n uint64) int64 { return int64(min(n, math.MaxInt64)) } //nolint:gosec // just bounded
+func clampInt64(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
 // levelStats is one level, as JSON has it.
 type levelStats struct {
@@ -133,7 +133,7 @@ func (a *app) statsCommand() *cobra.Command {
 		Short: "Print what a store holds, by level",
 		Long: `stats opens a store and prints its levels: runs, tables, keys (versions that are not deletes), bytes, filters, and the
 filter rate promised for each run of the level.`,
-		Args: cobra.ExactArgs(1),
+		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			db, err := openExisting(args[0])
 			return with(db, err, func(db *bloomkv.DB) error {

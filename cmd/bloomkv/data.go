@@ -60,7 +60,7 @@ Without VALUE the value is standard input, to the last byte. An argument that be
 		Example: `  bloomkv put ./store color green
   bloomkv put ./store photo < photo.jpg
   bloomkv put --hex ./store 00ff 68656c6c6f`,
-		Args: cobra.RangeArgs(2, 3),
+		Args: usage(cobra.RangeArgs(2, 3)),
 		RunE: func(c *cobra.Command, args []string) error {
 			key, err := h.bytes("key", args[1])
 			if err != nil {
@@ -108,7 +108,7 @@ func (a *app) getCommand() *cobra.Command {
 and a line feed follows. The exit status is 0 for a key that is there, 1 for one that is absent and 2 for an error.`,
 		Example: `  bloomkv get ./store color
   bloomkv get ./store photo > photo.jpg`,
-		Args: cobra.ExactArgs(2),
+		Args: usage(cobra.ExactArgs(2)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			key, err := h.bytes("key", args[1])
 			if err != nil {
@@ -150,7 +150,7 @@ func (a *app) delCommand() *cobra.Command {
 		Short: "Delete keys, all of them at once",
 		Long: `del deletes all the keys given, atomically, and returns when that is on stable storage. A key that is absent is no error.
 A store that does not exist is one: del creates none.`,
-		Args: cobra.MinimumNArgs(2),
+		Args: usage(cobra.MinimumNArgs(2)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var b bloomkv.Batch
 			for _, arg := range args[1:] {
@@ -181,7 +181,7 @@ func (a *app) scanCommand() *cobra.Command {
 and in a pipe alike. To get the bytes back use dump, or --json.`,
 		Example: `  bloomkv scan ./store --prefix user/ --limit 10
   bloomkv scan ./store --from a --to b --keys`,
-		Args: cobra.ExactArgs(1),
+		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			var o bloomkv.ScanOptions
 			for _, f := range []struct {

@@ -36,7 +36,7 @@ At a line that can't be read or stored, load ends with its number and an exit st
 stored, that line and those behind it are not; when it is put right, load may read the whole file again.`,
 		Example: `  bloomkv load ./store pairs.tsv
   bloomkv dump ./old --format json | bloomkv load ./new --format json`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: usage(cobra.RangeArgs(1, 2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			f, err := findFormat(formatName)
 			if err != nil {
@@ -86,7 +86,7 @@ stored, that line and those behind it are not; when it is put right, load may re
 				}{l.lines, l.bytes})
 			}
 			if a.outTerm {
-				fmt.Fprintf(a.out, "%d lines, %d bytes of keys and values\n", l.lines, l.bytes)
+				fmt.Fprintf(a.out, "%s, %d bytes of keys and values\n", plural(l.lines, "line"), l.bytes)
 			}
 			return nil
 		},
@@ -116,7 +116,7 @@ func (l *loader) load(ctx context.Context, db *bloomkv.DB, in io.Reader) error {
 		return errors.Join(err, sync)
 	}
 	if err != nil {
-		return fmt.Errorf("%w (%d lines before it are stored)", err, l.lines)
+		return fmt.Errorf("%w (stored before it: %s)", err, plural(l.lines, "line"))
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ is an error.
 
 On a terminal tsv is printed as scan prints it, escaped, and load would not read it: bytes as they are go into a pipe or a
 file only.`,
-		Args: cobra.ExactArgs(1),
+		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			f, err := findFormat(formatName)
 			if err != nil {
@@ -210,7 +210,7 @@ file only.`,
 			return with(db, err, func(db *bloomkv.DB) error {
 				n, err := a.printLines(c, db, bloomkv.ScanOptions{}, 0, line)
 				if err != nil {
-					err = fmt.Errorf("after %d lines: %w", n, err)
+					err = fmt.Errorf("after %s: %w", plural(n, "line"), err)
 				}
 				return err
 			})

@@ -54,7 +54,7 @@ func main() {
 }
 
 func isTerminal(f *os.File) bool {
-	return term.IsTerminal(int(f.Fd())) //nolint:gosec // a descriptor is a small number
+	return term.IsTerminal(int(f.Fd()))
 }
 
 // run runs the tool with its arguments and returns the exit code. It prints errors, one a line.
@@ -65,10 +65,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	var silent silentError
-	if !errors.As(err, &silent) {
-		a.complain(err)
-	}
+	a.complain(err)
 	switch {
 	case errors.Is(err, bloomkv.ErrCorruption):
 		return exitTrouble
@@ -89,12 +86,17 @@ func (a *app) complain(err error) {
 	}
 }
 
-// A silentError has been printed before.
-type silentError struct{ error }
+// usage has a check of the arguments tell where to read on.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error { return hint(c, check(c, args)) }
+}
 
-func (e silentError) Unwrap() error { return e.error }
-
-var errUsage = errors.New("see --help")
+func hint(c *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
+}
 
 // command is the tree of commands.
 func (a *app) command() *cobra.Command {
@@ -110,7 +112,7 @@ bytes as they are.
 ` + exitHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          usage(cobra.NoArgs),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetIn(a.in)
@@ -122,7 +124,7 @@ bytes as they are.
 		a.statsCommand(), a.checkCommand(), a.inspectCommand(),
 		a.demoCommand(),
 	)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; %w", err, errUsage) })
+	root.SetFlagErrorFunc(hint)
 	return root
 }
 

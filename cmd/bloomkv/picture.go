@@ -112,10 +112,11 @@ func drawColored(w io.Writer, cells []float64) {
 		}
 		return 232 + shadeOf(cells[i], 24)
 	}
-	for row := 0; row < len(cells); row += 2 * pictureWidth {
+	width := min(pictureWidth, (len(cells)+1)/2) // few cells make two full rows all the same
+	for row := 0; row < len(cells); row += 2 * width {
 		fmt.Fprint(w, "  ")
-		for col := range min(pictureWidth, len(cells)-row) {
-			fmt.Fprintf(w, "\x1b[38;5;%d;48;5;%dm▀", gray(row+col), gray(row+col+pictureWidth))
+		for col := range min(width, len(cells)-row) {
+			fmt.Fprintf(w, "\x1b[38;5;%d;48;5;%dm▀", gray(row+col), gray(row+col+width))
 		}
 		fmt.Fprint(w, "\x1b[0m\n")
 	}
