@@ -39,12 +39,14 @@ type departure struct {
 func (v *Version) remove(deleted []Deleted) (map[uint64]departure, error) {
 	gone := make(map[uint64]departure, len(deleted))
 	var touched [NumLevels]bool
+	low, high := MaxNumber, uint64(0) // outside, the map need not be asked
 	for _, d := range deleted {
 		if _, twice := gone[d.Number]; twice {
 			return nil, fmt.Errorf("table %d is deleted twice", d.Number)
 		}
 		gone[d.Number] = departure{level: d.Level}
 		touched[d.Level] = true
+		low, high = min(low, d.Number), max(high, d.Number)
 	}
 	found := 0
 	for level, runs := range v.Levels {
@@ -53,7 +55,13 @@ func (v *Version) remove(deleted []Deleted) (map[uint64]departure, error) {
 		}
 		kept := make([]Run, 0, len(runs))
 		for _, r := range runs {
-			leaves := func(t *Table) bool { d, ok := gone[t.Number]; return ok && d.level == level }
+			leaves := func(t *Table) bool {
+				if t.Number < low || t.Number > high {
+					return false
+				}
+				d, ok := gone[t.Number]
+				return ok && d.level == level
+			}
 			i := slices.IndexFunc(r.Tables, leaves)
 			if i < 0 {
 				kept = append(kept, r)

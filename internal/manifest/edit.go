@@ -111,13 +111,13 @@ func AppendEdit(dst []byte, e *Edit) []byte {
 	}
 	if e.Log != nil {
 		dst = binary.LittleEndian.AppendUint64(appendField(dst, tagLog, 16), e.Log.Number)
-		dst = binary.LittleEndian.AppendUint64(dst, uint64(e.Log.Synced))
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(e.Log.Synced)) //nolint:gosec // at least 0
 	}
 	if e.NoLog {
 		dst = appendField(dst, tagNoLog, 0)
 	}
 	for _, d := range e.Deleted {
-		dst = append(appendField(dst, tagDeleted, 9), byte(d.Level))
+		dst = append(appendField(dst, tagDeleted, 9), byte(d.Level)) //nolint:gosec // below NumLevels
 		dst = binary.LittleEndian.AppendUint64(dst, d.Number)
 	}
 	for _, a := range e.Added {
@@ -127,7 +127,7 @@ func AppendEdit(dst []byte, e *Edit) []byte {
 }
 
 func appendField(dst []byte, tag byte, length int) []byte {
-	return binary.LittleEndian.AppendUint32(append(dst, tag), uint32(length))
+	return binary.LittleEndian.AppendUint32(append(dst, tag), uint32(length)) //nolint:gosec // at most twice maxBound and tableSize
 }
 
 // ParseEdit reads the bytes of one edit; the result shares none of them. Fields that may be skipped are. An error says
@@ -218,14 +218,14 @@ const tableSize = 102 // without the two bounds
 
 func appendTable(dst []byte, a Added) []byte {
 	t := a.Table
-	dst = append(dst, byte(a.Level), byte(t.Flags))
+	dst = append(dst, byte(a.Level), byte(t.Flags)) //nolint:gosec // below NumLevels
 	for _, n := range [...]uint64{
 		a.Run, t.Number, t.ID, t.Size, t.TailLen, t.FilterLen, uint64(t.MinSeq), uint64(t.MaxSeq),
 		t.Entries, t.Deletes, t.RangeDeletes, math.Float64bits(t.FilterRate),
 	} {
 		dst = binary.LittleEndian.AppendUint64(dst, n)
 	}
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(t.Smallest)))
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(t.Smallest))) //nolint:gosec // at most maxBound
 	dst = append(dst, t.Smallest...)
 	return append(dst, t.Largest...)
 }

@@ -56,7 +56,7 @@ func Create(fsys vfs.FS, dir string, number uint64, snapshot State) (*Log, error
 	}
 	if err == nil {
 		tmp := filename.Base(filename.Temp, number)
-		err = vfs.WriteFileAtomic(fsys, dir, tmp, filename.CurrentName, appendCurrent(nil, number))
+		err = vfs.WriteFileAtomic(fsys, dir, tmp, filename.CurrentName, currentFor(number))
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.w.Close())
@@ -117,9 +117,10 @@ func (l *Log) Number() uint64 { return l.w.Number() }
 // Close closes the manifest. All edits that were acknowledged are durable already.
 func (l *Log) Close() error { return l.w.Close() }
 
-func appendCurrent(dst []byte, number uint64) []byte {
+// currentFor is the content of CURRENT that names a manifest.
+func currentFor(number uint64) []byte {
 	name := filename.Base(filename.Manifest, number)
-	return fmt.Appendf(dst, "%s %08x\n", name, crc32.Checksum([]byte(name), crc32.MakeTable(crc32.Castagnoli)))
+	return fmt.Appendf(nil, "%s %08x\n", name, crc32.Checksum([]byte(name), crc32.MakeTable(crc32.Castagnoli)))
 }
 
 // readCurrent returns the number of the manifest that CURRENT names. Its content never becomes a part of a path.
@@ -133,7 +134,7 @@ func readCurrent(fsys vfs.FS, dir string) (uint64, error) {
 	}
 	name, _, _ := strings.Cut(string(b), " ")
 	kind, number := filename.Parse(name)
-	if kind != filename.Manifest || !bytes.Equal(b, appendCurrent(nil, number)) {
+	if kind != filename.Manifest || !bytes.Equal(b, currentFor(number)) {
 		return 0, corrupt.Newf(filename.CurrentName, 0, "%q, want the name of a manifest and its checksum", b)
 	}
 	return number, nil

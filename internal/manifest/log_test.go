@@ -25,49 +25,49 @@ const dir = "db"
 
 var errDisk = errors.New("disk on fire")
 
-func newFS(t testing.TB) *vfs.Mem {
-	t.Helper()
+func newFS(tb testing.TB) *vfs.Mem {
+	tb.Helper()
 	m := vfs.NewMem()
 	if err := vfs.MkdirAll(m, dir); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return m
 }
 
-func create(t testing.TB, fsys vfs.FS, number uint64, s State) *Log {
-	t.Helper()
+func create(tb testing.TB, fsys vfs.FS, number uint64, s State) *Log {
+	tb.Helper()
 	l, err := Create(fsys, dir, number, s)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return l
 }
 
-func load(t testing.TB, fsys vfs.FS) State {
-	t.Helper()
+func load(tb testing.TB, fsys vfs.FS) State {
+	tb.Helper()
 	s, err := Load(fsys, dir)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := s.Version.Check(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s
 }
 
-func appendEdits(t testing.TB, l *Log, edits ...*Edit) {
-	t.Helper()
+func appendEdits(tb testing.TB, l *Log, edits ...*Edit) {
+	tb.Helper()
 	for _, e := range edits {
 		if err := l.Append(e); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 }
 
 // history is a snapshot's state and edits upon it.
-func history(t testing.TB) (State, []*Edit) {
-	t.Helper()
-	return State{Version: sample(t), NextFile: 10, LastSeq: 50, MinLog: 8, Log: &LogMark{8, 32}}, []*Edit{
+func history(tb testing.TB) (State, []*Edit) {
+	tb.Helper()
+	return State{Version: sample(tb), NextFile: 10, LastSeq: 50, MinLog: 8, Log: &LogMark{8, 32}}, []*Edit{
 		{NextFile: 12, Added: []Added{add(0, 10, table(10, "a", "z"))}, MinLog: 9},
 		{NextFile: 12, LastSeq: 100, Log: &LogMark{11, 32}},
 		{NextFile: 20, Deleted: []Deleted{{0, 10}, {0, 4}, {6, 2}}, Added: []Added{add(6, 0, table(12, "e", "j")), add(2, 10, table(10, "a", "z"))}},
@@ -168,7 +168,10 @@ func TestIllegalEditsAreNotWritten(t *testing.T) {
 	l := create(t, m, 1, State{NextFile: 5})
 	size := l.Size()
 	for _, e := range []*Edit{
-		{NextFile: MaxNumber + 1}, {LastSeq: ikey.MaxSeq + 1}, {Deleted: []Deleted{{9, 1}}}, {Added: []Added{add(-1, 1, table(1, "a", "b"))}},
+		{NextFile: MaxNumber + 1},
+		{LastSeq: ikey.MaxSeq + 1},
+		{Deleted: []Deleted{{9, 1}}},
+		{Added: []Added{add(-1, 1, table(1, "a", "b"))}},
 		{Added: []Added{add(1, 1, table(3, "b", "a"))}},
 	} {
 		if err := l.Append(e); err == nil || l.Size() != size {
@@ -289,6 +292,36 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
+// A process dies before each operation; the next one loads, writes a manifest anew and deletes the older ones, and then
+// the power goes. What was loaded stays.
+func TestWhatWasLoadedStaysOnceWrittenAnew(t *testing.T) {
+	m := newFS(t)
+	s, edits := history(t)
+	create(t, m, 7, s)
+	deaths := 0
+	fsys := vfs.NewHook(m, func(op vfs.Op) error {
+		next := m.Kill()
+		found := load(t, next)
+		number := found.NextFile
+		found.NextFile++
+		create(t, next, number, found)
+		if err := next.Remove(filename.Make(dir, filename.Manifest, found.ManifestNumber)); err != nil {
+			t.Fatal(err)
+		}
+		for seed := range uint64(10) {
+			if got := load(t, next.Crash(vfs.KeepSome(seed, int(10*seed)))); !same(got, found) {
+				t.Fatalf("before %v: loaded %+v, want %+v", op, got, found)
+			}
+		}
+		deaths++
+		return nil
+	})
+	appendEdits(t, create(t, fsys, 8, s), edits...)
+	if deaths < 15 {
+		t.Errorf("only %d deaths", deaths)
+	}
+}
+
 // same compares what two states say of the store.
 func same(a, b State) bool {
 	a.ManifestNumber, a.Torn, b.ManifestNumber, b.Torn = 0, false, 0, false
@@ -399,26 +432,26 @@ func TestALeftManifestIsReplacedUnlessItIsCurrent(t *testing.T) {
 }
 
 // put gives a file of the store that content, removing what was there.
-func put(t testing.TB, fsys vfs.FS, name, content string) {
-	t.Helper()
+func put(tb testing.TB, fsys vfs.FS, name, content string) {
+	tb.Helper()
 	name = filepath.Join(dir, name)
 	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	f, err := fsys.Create(name)
 	if err == nil {
 		_, err = f.Write([]byte(content))
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
-func contentOf(t testing.TB, fsys vfs.FS, name string) string {
-	t.Helper()
+func contentOf(tb testing.TB, fsys vfs.FS, name string) string {
+	tb.Helper()
 	b, err := vfs.ReadFile(fsys, filepath.Join(dir, name), 1<<20)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return string(b)
 }
@@ -583,23 +616,23 @@ func TestHostileManifests(t *testing.T) {
 }
 
 // putManifest makes a current manifest 3 of those records.
-func putManifest(t testing.TB, fsys vfs.FS, payloads ...[]byte) {
-	t.Helper()
+func putManifest(tb testing.TB, fsys vfs.FS, payloads ...[]byte) {
+	tb.Helper()
 	f, err := fsys.Create(filename.Make(dir, filename.Manifest, 3))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	w, err := wal.NewWriter(f, 3, 4)
 	if err == nil {
 		err = w.Append(payloads...)
 	}
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	put(t, fsys, "CURRENT", string(appendCurrent(nil, 3)))
+	put(tb, fsys, "CURRENT", string(currentFor(3)))
 }
 
 func TestLoadingManyEditsIsLinear(t *testing.T) {
@@ -668,14 +701,14 @@ func FuzzLoad(f *testing.F) {
 // FuzzCurrent reads any content of CURRENT: one that is taken is what is written for that number.
 func FuzzCurrent(f *testing.F) {
 	f.Add("MANIFEST-000003 ffffffff\n")
-	f.Add(string(appendCurrent(nil, 3)))
-	f.Add(string(appendCurrent(nil, math.MaxUint64)))
+	f.Add(string(currentFor(3)))
+	f.Add(string(currentFor(math.MaxUint64)))
 	f.Add("../MANIFEST-000003\n")
 	f.Fuzz(func(t *testing.T, content string) {
 		m := newFS(t)
 		put(t, m, "CURRENT", content)
 		n, err := readCurrent(m, dir)
-		if err != nil && !errors.Is(err, corrupt.Err) || err == nil && string(appendCurrent(nil, n)) != content {
+		if err != nil && !errors.Is(err, corrupt.Err) || err == nil && string(currentFor(n)) != content {
 			t.Fatalf("%q is %d, %v", content, n, err)
 		}
 	})

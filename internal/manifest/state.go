@@ -76,6 +76,9 @@ func (s State) snapshot() *Edit {
 // Load reads the state of a store. It writes nothing. Without a CURRENT file the error Is fs.ErrNotExist, and nothing else
 // makes it that. A last record that is not whole is tolerated, see State.Torn; any other damage, and a CURRENT that names
 // what is not there, Is corrupt.Err (I15); a format that is not known Is ErrUnsupportedVersion.
+//
+// After the death of a process the last edit, or CURRENT, may be in the system's memory only. So nothing may be deleted
+// because a State says so until a Create, which writes all of it anew, has returned.
 func Load(fsys vfs.FS, dir string) (s State, err error) {
 	number, err := readCurrent(fsys, dir)
 	if err != nil {

@@ -6,29 +6,30 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
-func mustApply(t testing.TB, v *Version, e *Edit) *Version {
-	t.Helper()
+func mustApply(tb testing.TB, v *Version, e *Edit) *Version {
+	tb.Helper()
 	next, err := v.Apply(e)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := next.Check(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return next
 }
 
 // sample has two runs in level 0, one run in level 1 and one in level 6.
-func sample(t testing.TB) *Version {
-	t.Helper()
+func sample(tb testing.TB) *Version {
+	tb.Helper()
 	exclusive, infinite := table(6, "x", "z"), table(7, "z", "")
 	exclusive.Flags, infinite.Flags, infinite.RangeDeletes = LargestExclusive, LargestInfinite, 1
-	return mustApply(t, new(Version), &Edit{Added: []Added{
+	return mustApply(tb, new(Version), &Edit{Added: []Added{
 		add(0, 3, table(3, "a", "m")), add(0, 4, table(4, "c", "q")),
 		add(1, 1, exclusive), add(1, 1, table(5, "d", "f")), add(1, 1, infinite),
 		add(6, 0, table(1, "a", "c")), add(6, 0, table(2, "e", "k")),
@@ -99,11 +100,13 @@ func TestApply(t *testing.T) {
 		{"replace all of a run", Edit{Deleted: []Deleted{{6, 1}, {6, 2}}, Added: []Added{add(6, 0, table(8, "b", "j"))}}, "0/4:4 0/3:3 1/1:5,6,7 6/0:8", ""},
 		{"move to another level", Edit{Deleted: []Deleted{{6, 2}}, Added: []Added{add(5, 8, moved(2))}}, "0/4:4 0/3:3 1/1:5,6,7 5/8:2 6/0:1", ""},
 		{
-			"move into a run", Edit{Deleted: []Deleted{{1, 5}, {6, 2}}, Added: []Added{add(6, 0, moved(5))}},
+			"move into a run",
+			Edit{Deleted: []Deleted{{1, 5}, {6, 2}}, Added: []Added{add(6, 0, moved(5))}},
 			"0/4:4 0/3:3 1/1:6,7 6/0:1,5", "",
 		},
 		{
-			"two tables change places", Edit{Deleted: []Deleted{{1, 5}, {6, 2}}, Added: []Added{add(6, 0, moved(5)), add(1, 1, moved(2))}},
+			"two tables change places",
+			Edit{Deleted: []Deleted{{1, 5}, {6, 2}}, Added: []Added{add(6, 0, moved(5)), add(1, 1, moved(2))}},
 			"0/4:4 0/3:3 1/1:2,6,7 6/0:1,5", "",
 		},
 
@@ -154,7 +157,7 @@ func shape(v *Version) string {
 		for _, r := range runs {
 			var numbers []string
 			for _, t := range r.Tables {
-				numbers = append(numbers, fmt.Sprint(t.Number))
+				numbers = append(numbers, strconv.FormatUint(t.Number, 10))
 			}
 			parts = append(parts, fmt.Sprintf("%d/%d:%s", level, r.ID, strings.Join(numbers, ",")))
 		}

@@ -81,46 +81,46 @@ const (
 	testID     = 0x0123456789abcdef
 )
 
-func newWriter(t testing.TB, f *file) *Writer {
-	t.Helper()
+func newWriter(tb testing.TB, f *file) *Writer {
+	tb.Helper()
 	w, err := NewWriter(f, testNumber, testID)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return w
 }
 
-func appendAll(t testing.TB, w *Writer, payloads ...string) {
-	t.Helper()
+func appendAll(tb testing.TB, w *Writer, payloads ...string) {
+	tb.Helper()
 	for _, p := range payloads {
 		if err := w.Append([]byte(p)); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 }
 
-func syncLog(t testing.TB, w *Writer) {
-	t.Helper()
+func syncLog(tb testing.TB, w *Writer) {
+	tb.Helper()
 	if err := w.Sync(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
 // build writes a log in which every payload "sync" is a Sync instead, and "older" a SetOlderDurable, and returns its bytes
 // and where its records end, the file header's end first.
-func build(t testing.TB, steps ...string) (data []byte, ends []int64) {
-	t.Helper()
+func build(tb testing.TB, steps ...string) (data []byte, ends []int64) {
+	tb.Helper()
 	f := new(file)
-	w := newWriter(t, f)
+	w := newWriter(tb, f)
 	ends = append(ends, w.Size())
 	for _, s := range steps {
 		switch s {
 		case "sync":
-			syncLog(t, w)
+			syncLog(tb, w)
 		case "older":
 			w.SetOlderDurable()
 		default:
-			appendAll(t, w, s)
+			appendAll(tb, w, s)
 			ends = append(ends, w.Size())
 		}
 	}

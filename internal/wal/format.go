@@ -75,11 +75,11 @@ var (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // saltOf folds a log's id. The first byte is never 0, so that searching zeros for a salt finds nothing.
-func saltOf(id uint64) uint32 { return uint32(id>>32^id&0xffffffff) | 1 }
+func saltOf(id uint64) uint32 { return uint32(id>>32) ^ uint32(id&0xffffffff) | 1 }
 
 // seed is where the CRC of a record's header starts.
 func seed(number uint64, offset int64) uint32 {
-	return uint32((number*0x9e3779b97f4a7c15 ^ uint64(offset)*0xc2b2ae3d27d4eb4f) >> 32)
+	return uint32((number*0x9e3779b97f4a7c15 ^ uint64(offset)*0xc2b2ae3d27d4eb4f) >> 32) //nolint:gosec // an offset is at least 0
 }
 
 func appendFileHeader(dst []byte, number, id uint64) []byte {
@@ -133,7 +133,7 @@ func appendRecordHeader(dst []byte, h recordHeader, number uint64, offset int64)
 	dst = binary.LittleEndian.AppendUint32(dst, h.payloadCRC)
 	dst = binary.LittleEndian.AppendUint32(dst, h.length)
 	dst = binary.LittleEndian.AppendUint32(dst, h.salt)
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(h.promise)|uint64(h.flags)<<48|recordKind<<56)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(h.promise)|uint64(h.flags)<<48|recordKind<<56) //nolint:gosec // at least 0
 	b := dst[start:]
 	binary.LittleEndian.PutUint32(b, crc32.Update(seed(number, offset), castagnoli, b[4:recordHeaderSize]))
 	return dst

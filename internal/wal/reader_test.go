@@ -167,9 +167,9 @@ func TestTornOrDamaged(t *testing.T) {
 }
 
 // promised is a log whose last record promises every byte in front of it.
-func promised(t testing.TB) (data []byte, ends []int64, want []string) {
-	t.Helper()
-	data, ends = build(t, "a", "bb", "sync", "", "cccc", "older", "sync", "d", "sync", "last")
+func promised(tb testing.TB) (data []byte, ends []int64, want []string) {
+	tb.Helper()
+	data, ends = build(tb, "a", "bb", "sync", "", "cccc", "older", "sync", "d", "sync", "last")
 	return data, ends, []string{"a", "bb", "", "cccc", "d", "last"}
 }
 
@@ -365,7 +365,7 @@ func TestSearchIsLinear(t *testing.T) {
 	for len(data) < 8<<20 {
 		data = appendRecordHeader(data, h, testNumber, int64(len(data)))
 	}
-	for i := int64(0); i < 3; i++ { // also where the file header is lost, which leaves less to search for
+	for i := range 3 { // also where the file header is lost, which leaves less to search for
 		f := &file{data: data}
 		r, err := Replay(f, "x", testNumber, nil)
 		if err != nil || !r.Torn {

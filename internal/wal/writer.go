@@ -92,7 +92,7 @@ func (w *Writer) Append(payloads ...[]byte) error {
 	buf := w.buf[:0]
 	for _, p := range payloads {
 		h.payloadCRC = crc32.Checksum(p, castagnoli)
-		h.length = uint32(len(p)) // at most MaxPayload
+		h.length = uint32(len(p)) //nolint:gosec // at most MaxPayload
 		buf = appendRecordHeader(buf, h, w.number, offset)
 		offset += recordHeaderSize + int64(len(p))
 		if len(p) <= copyLimit {
