@@ -129,6 +129,10 @@ func TestTornOrDamaged(t *testing.T) {
 		{"a promise that falls", unsynced, put32(86, 16, 58), 2, damaged, 86},
 		{"a promise of itself", unsynced, put32(86, 16, 86), 4 - 1, damaged, 115}, // the next one's promise falls
 		{"a last record that promises itself", unsynced, put32(115, 16, 115), 4, "", 0},
+		{"a bad record, and the only promise is one byte into it", unsynced, func(b []byte) []byte {
+			b[86] ^= 0x10
+			return put32(115, 16, 87)(b)
+		}, 2, damaged, 86},
 		{"another salt", unsynced, put32(86, 12, 5), 2, torn, 86},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -323,6 +327,15 @@ func TestFactsBehindATornRecordAreKept(t *testing.T) {
 	got, r, err := replayBytes(data)
 	if err != nil || len(got) != 1 || !r.Torn || r.Promise != ends[1] || !r.OlderDurable {
 		t.Errorf("replayed %q, %+v, %v; want promise %d and older logs durable", got, r, err, ends[1])
+	}
+}
+
+func TestAPromiseOfOlderLogsIsKept(t *testing.T) {
+	data, ends := build(t, "a", "older", "b", "c")
+	data[ends[2]+22] = 0
+	fixRecord(data, ends[2], false)
+	if got, r, err := replayBytes(data); !isCorrupt(err) || len(got) != 2 {
+		t.Errorf("replayed %q, %+v, %v; want corruption", got, r, err)
 	}
 }
 
