@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
-	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -21,143 +18,6 @@ import (
 	"github.com/bloomkv/bloomkv/memtable"
 	"github.com/bloomkv/bloomkv/vfs"
 )
-
-// Open opens the store in dir, which it creates unless told otherwise, and brings it to the state of the last
-// acknowledged write, whatever ended the last use: of a log that a crash cut short the whole records count. nil options
-// are right for most programs.
-//
-// Errors name the directory, and the file and offset where there is one: ErrLocked while the store is open elsewhere,
-// ErrCorruption for damage and for a directory with data but no manifest, ErrUnsupportedVersion for a newer format,
-// ErrFilterRate and others for options. After an error nothing that holds data was removed or changed.
-func Open(dir string, options *Options) (*DB, error) {
-	opts := options.withDefaults()
-	if err := opts.check(); err != nil {
-		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
-	}
-	plan, err := planFilters(opts.FilterFPR, opts.LevelRatio)
-	if err != nil {
-		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
-	}
-	db := &DB{dir: dir, opts: opts, plan: plan, domain: new(epoch.Domain)}
-	db.changed.L = &db.mu
-	db.ctx, db.stop = context.WithCancel(context.Background())
-	db.budget.total = opts.MemoryBudget - 2*opts.MemtableSize
-	db.cache = cache.New(db.budget.total, db.domain)
-	db.files = &descriptors{fs: opts.FS, dir: dir, domain: db.domain, limit: opts.MaxOpenFiles}
-	if err := db.open(); err != nil {
-		db.stop()
-		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
-	}
-	db.workers.Add(2)
-	go db.flushLoop()
-	go db.compactLoop()
-	db.workers.Go(db.warmUp)
-	opts.Logger.Info("opened", slog.String("dir", dir), slog.Uint64("sequence", uint64(db.lastSeq)))
-	return db, nil
-}
-
-// open locks, recovers and begins. After an error nothing stays open.
-func (db *DB) open() (err error) {
-	if err := db.makeDir(); err != nil {
-		return err
-	}
-	if db.lock, err = db.opts.FS.Lock(filepath.Join(db.dir, filename.LockName)); err != nil {
-		return err
-	}
-	defer func() {
-		if err == nil {
-			return
-		}
-		if db.manifest != nil {
-			err = errors.Join(err, db.manifest.Close())
-		}
-		err = errors.Join(err, db.files.close(), db.lock.Close())
-	}()
-	found, err := survey(db.opts.FS, db.dir)
-	if err != nil {
-		return err
-	}
-	db.recorded, err = manifest.Load(db.opts.FS, db.dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		err = db.create(found)
-	case err == nil:
-		err = db.recover(found)
-	}
-	if err != nil {
-		return err
-	}
-	s := &state{mem: memtable.New(nil, 0)}
-	s.refs.Store(1)
-	s.setVersion(db.recorded.Version, newTables(db))
-	s.tables(func(_ int, t *table) { t.refs.Add(1) })
-	db.state.Store(s)
-	db.visible.Store(uint64(db.lastSeq))
-	return db.removeOrphans(found)
-}
-
-func newTables(db *DB) map[uint64]*table {
-	tables := map[uint64]*table{}
-	for _, meta := range db.recorded.Version.Tables() {
-		tables[meta.Number] = newTable(meta, db.files, db.cache)
-	}
-	return tables
-}
-
-// makeDir makes the directory of a new store, durably.
-func (db *DB) makeDir() error {
-	_, err := db.opts.FS.Stat(filepath.Join(db.dir, filename.CurrentName))
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if db.opts.ErrorIfMissing {
-		return fmt.Errorf("no store here: %w", fs.ErrNotExist)
-	}
-	switch err := db.opts.FS.Mkdir(db.dir); {
-	case err == nil:
-		return db.opts.FS.SyncDir(filepath.Dir(filepath.Clean(db.dir)))
-	case errors.Is(err, fs.ErrExist):
-		return nil
-	default:
-		return err
-	}
-}
-
-// A listing is the files of a store's directory by kind, numbers ascending. Unknown names are left alone.
-type listing map[filename.Kind][]uint64
-
-func survey(fsys vfs.FS, dir string) (listing, error) {
-	names, err := fsys.List(dir)
-	if err != nil {
-		return nil, err
-	}
-	found := listing{}
-	for _, name := range names {
-		if kind, number := filename.Parse(name); kind != filename.Unknown {
-			found[kind] = append(found[kind], number)
-		}
-	}
-	for _, numbers := range found {
-		slices.Sort(numbers)
-	}
-	return found, nil
-}
-
-// create begins a store where there is none. A crash in an earlier attempt may have left a manifest without tables; tables
-// or logs without a CURRENT are data whose manifest is lost, and are not touched.
-func (db *DB) create(found listing) error {
-	for _, kind := range []filename.Kind{filename.Table, filename.Log} {
-		if n := found[kind]; len(n) > 0 {
-			return corrupt.Newf(filename.CurrentName, 0, "missing, but there is data (%s); the store needs repair", filename.Base(kind, n[0]))
-		}
-	}
-	db.next = 1
-	if m := found[filename.Manifest]; len(m) > 0 {
-		db.next = m[len(m)-1] + 1
-	}
-	db.recorded = manifest.State{Version: &manifest.Version{}}
-	return db.appendEdit(&manifest.Edit{}, db.recorded.Version)
-}
 
 // recover checks that what the manifest names is there and brings the logs' writes into tables. It may be cut short at any
 // point and begun again: logs are removed only after the manifest no longer needs them.
@@ -354,38 +214,6 @@ func checkListing(fsys vfs.FS, dir string, s *manifest.State, found listing) err
 	if s.Log != nil {
 		if _, ok := slices.BinarySearch(found[filename.Log], s.Log.Number); !ok {
 			return corrupt.Newf(filename.Base(filename.Log, s.Log.Number), 0, "missing, the manifest names it")
-		}
-	}
-	return nil
-}
-
-// removeOrphans removes what a crash left: files whose numbers the manifest knows to be out of use. What cannot be removed
-// stays for the next time.
-func (db *DB) removeOrphans(found listing) error {
-	live := map[uint64]bool{}
-	for _, t := range db.recorded.Version.Tables() {
-		live[t.Number] = true
-	}
-	for kind, numbers := range found {
-		for _, n := range numbers {
-			gone := false
-			switch kind {
-			case filename.Table:
-				gone = !live[n]
-			case filename.Log:
-				gone = n < db.recorded.MinLog
-			case filename.Manifest:
-				gone = n != db.recorded.ManifestNumber
-			case filename.Temp:
-				gone = true
-			case filename.Unknown, filename.Current, filename.Lock:
-			}
-			if !gone {
-				continue
-			}
-			if err := db.opts.FS.Remove(filename.Make(db.dir, kind, n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				db.opts.Logger.Warn("an orphan stays", slog.String("file", filename.Base(kind, n)), slog.Any("error", err))
-			}
 		}
 	}
 	return nil
