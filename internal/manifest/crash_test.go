@@ -1,0 +1,192 @@
+package manifest
+
+import (
+	"errors"
+	"io/fs"
+	"reflect"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A run of two manifests with edits is crashed before each operation. What Load finds is what was acknowledged, or that and
+// the one change under way.
+func TestCrashAtEveryOperation(t *testing.T) {
+	s, edits := history(t)
+	for _, keep := range []struct {
+		name string
+		make func(seed uint64) vfs.Keep
+		n    uint64
+	}{
+		{"nothing unsynced is kept", func(uint64) vfs.Keep { return vfs.KeepNothing }, 1},
+		{"everything is kept", func(uint64) vfs.Keep { return vfs.KeepAll }, 1},
+		{"half is kept", func(seed uint64) vfs.Keep { return vfs.KeepSome(seed, 50) }, 30},
+	} {
+		t.Run(keep.name, func(t *testing.T) {
+			acked, trying, crashes := State{}, State{}, 0
+			m := newFS(t)
+			check := func(op vfs.Op) {
+				for seed := range keep.n {
+					crashes++
+					got, err := Load(m.Crash(keep.make(seed)), dir)
+					if errors.Is(err, fs.ErrNotExist) && acked.Version == nil {
+						continue
+					}
+					if err != nil {
+						t.Fatalf("before %v: %v", op, err)
+					}
+					if !same(got, acked) && !same(got, trying) {
+						t.Fatalf("before %v: loaded %+v\n%s, want %+v\n%s, or %+v\n%s", op, got, got.Version, acked, acked.Version, trying, trying.Version)
+					}
+				}
+			}
+			fsys := vfs.NewHook(m, func(op vfs.Op) error { check(op); return nil })
+			trying = s
+			for number := uint64(8); number < 10; number++ {
+				l := create(t, fsys, number, trying)
+				acked = trying
+				for i, e := range edits {
+					if number == 9 {
+						e = &Edit{LastSeq: ikey.Seq(1000 + i)}
+					}
+					trying = acked
+					if err := trying.Note(e); err != nil {
+						t.Fatal(err)
+					}
+					trying.Version = mustApply(t, acked.Version, e)
+					appendEdits(t, l, e)
+					acked = trying
+				}
+				check(vfs.Op{})
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if crashes < 40 {
+				t.Errorf("only %d crashes", crashes)
+			}
+		})
+	}
+}
+
+// A process dies before each operation; the next one loads, writes a manifest anew and deletes the older ones, and then
+// the power goes. What was loaded stays.
+func TestWhatWasLoadedStaysOnceWrittenAnew(t *testing.T) {
+	m := newFS(t)
+	s, edits := history(t)
+	create(t, m, 7, s)
+	deaths := 0
+	fsys := vfs.NewHook(m, func(op vfs.Op) error {
+		next := m.Kill()
+		found := load(t, next)
+		number := found.NextFile
+		found.NextFile++
+		create(t, next, number, found)
+		if err := next.Remove(filename.Make(dir, filename.Manifest, found.ManifestNumber)); err != nil {
+			t.Fatal(err)
+		}
+		for seed := range uint64(10) {
+			if got := load(t, next.Crash(vfs.KeepSome(seed, int(10*seed)))); !same(got, found) {
+				t.Fatalf("before %v: loaded %+v, want %+v", op, got, found)
+			}
+		}
+		deaths++
+		return nil
+	})
+	appendEdits(t, create(t, fsys, 8, s), edits...)
+	if deaths < 15 {
+		t.Errorf("only %d deaths", deaths)
+	}
+}
+
+// same compares what two states say of the store.
+func same(a, b State) bool {
+	a.ManifestNumber, a.Torn, b.ManifestNumber, b.Torn = 0, false, 0, false
+	return reflect.DeepEqual(a, b)
+}
+
+// Every operation fails in turn, for once and from then on. The error is told, and what was acknowledged stays.
+func TestErrorAtEveryOperation(t *testing.T) {
+	s, edits := history(t)
+	for _, failure := range []error{errDisk, vfs.ErrShortWrite} {
+		for _, once := range []bool{true, false} {
+			for at := 0; ; at++ {
+				n, failed := 0, false
+				m := newFS(t)
+				create(t, m, 7, s)
+				fsys := vfs.NewHook(m, func(vfs.Op) error {
+					if n++; n == at+1 || n > at && !once {
+						failed = true
+						return failure
+					}
+					return nil
+				})
+				acked, trying := s, s
+				err := func() error {
+					l, err := Create(fsys, dir, 8, s)
+					if err != nil {
+						return err
+					}
+					for _, e := range edits {
+						if err := trying.Note(e); err != nil {
+							t.Fatal(err)
+						}
+						trying.Version = mustApply(t, acked.Version, e)
+						if err := l.Append(e); err != nil {
+							size := l.Size()
+							if err := l.Append(e); !errors.Is(err, failure) || l.Size() != size {
+								t.Fatalf("operation %d: the error does not stay: %v", at, err)
+							}
+							return errors.Join(err, l.Close())
+						}
+						acked = trying
+					}
+					return l.Close()
+				}()
+				if failed != errors.Is(err, failure) {
+					t.Fatalf("operation %d: failed %v, error is %v", at, failed, err)
+				}
+				got, err := Load(m, dir)
+				if err != nil {
+					t.Fatalf("operation %d: %v", at, err)
+				}
+				if !same(got, acked) && !same(got, trying) {
+					t.Fatalf("operation %d: loaded %+v, want %+v or %+v", at, got, acked, trying)
+				}
+				if !failed {
+					if at < 15 {
+						t.Errorf("only %d operations", at)
+					}
+					break
+				}
+			}
+		}
+	}
+}
+
+func TestLoadReportsErrorsOfReadingAsTheyAre(t *testing.T) {
+	m := newFS(t)
+	s, _ := history(t)
+	create(t, m, 8, s)
+	for at := 0; ; at++ {
+		n := 0
+		_, err := Load(vfs.NewHook(m, func(vfs.Op) error {
+			if n++; n == at+1 {
+				return errDisk
+			}
+			return nil
+		}), dir)
+		if n <= at {
+			if err != nil || at < 6 {
+				t.Errorf("after %d operations: %v", at, err)
+			}
+			return
+		}
+		if !errors.Is(err, errDisk) || errors.Is(err, corrupt.Err) || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("operation %d: error is %v, want %v", at, err, errDisk)
+		}
+	}
+}
