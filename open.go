@@ -157,11 +157,15 @@ func (db *DB) create(found listing) error {
 
 // removeOrphans removes what a crash left: files whose numbers the manifest knows to be out of use. What cannot be removed
 // stays for the next time.
+//
+// What the manifest says may not be durable yet, if a process died just before it synced an edit: the system has the edit,
+// the disk may not, and the files of before it are all that a power cut would leave. So a new manifest goes first.
 func (db *DB) removeOrphans(found listing) error {
 	live := map[uint64]bool{}
 	for _, t := range db.recorded.Version.Tables() {
 		live[t.Number] = true
 	}
+	var orphans []string
 	for kind, numbers := range found {
 		for _, n := range numbers {
 			gone := false
@@ -176,12 +180,22 @@ func (db *DB) removeOrphans(found listing) error {
 				gone = true
 			case filename.Unknown, filename.Current, filename.Lock:
 			}
-			if !gone {
-				continue
+			if gone {
+				orphans = append(orphans, filename.Base(kind, n))
 			}
-			if err := db.opts.FS.Remove(filename.Make(db.dir, kind, n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				db.opts.Logger.Warn("an orphan stays", slog.String("file", filename.Base(kind, n)), slog.Any("error", err))
-			}
+		}
+	}
+	if len(orphans) == 0 {
+		return nil
+	}
+	if db.manifest == nil {
+		if err := db.appendEdit(&manifest.Edit{}, db.recorded.Version); err != nil {
+			return err
+		}
+	}
+	for _, name := range orphans {
+		if err := db.opts.FS.Remove(filepath.Join(db.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			db.opts.Logger.Warn("an orphan stays", slog.String("file", name), slog.Any("error", err))
 		}
 	}
 	return nil
