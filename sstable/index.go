@@ -82,14 +82,10 @@ func (x *index) find(key []byte) int {
 	base, n := 0, len(heads)
 	for n > 1 {
 		half := n >> 1
-		if heads[base+half-1] < h {
-			base += half
-		}
+		base += half & -less(heads[base+half-1], h)
 		n -= half
 	}
-	if heads[base] < h {
-		base++
-	}
+	base += less(heads[base], h)
 	if base == len(heads) || heads[base] != h {
 		return base
 	}

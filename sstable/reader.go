@@ -1,6 +1,7 @@
 package sstable
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -360,7 +361,7 @@ func (r *Reader) Get(key []byte, seq ikey.Seq, st *Stats) (value []byte, t ikey.
 		} else {
 			st.CacheHits++
 		}
-		b := parseBlock(c.Bytes())
+		b := makeBlock(c.Meta, c.Bytes())
 		e, v := b.get(key, place)
 		if v == found {
 			st.Present++
@@ -424,6 +425,7 @@ func (r *Reader) loadBlock(x *index, i int, st *Stats) (*cache.Block, error) {
 		r.cache.Free(c)
 		return nil, err
 	}
+	c.Meta = binary.LittleEndian.Uint64(c.Bytes())
 	return r.cache.Insert(&x.slots[i], c), nil
 }
 

@@ -167,13 +167,23 @@ func TestTableAnswersAsAMapDoes(t *testing.T) {
 	}
 }
 
+// effortFor is how many places of a table to try: fewer where entries are large.
+func effortFor(kvs []kv) int {
+	n := 0
+	for _, v := range kvs {
+		n += len(v.key) + len(v.value)
+	}
+	return min(max(50_000_000/n, 8), 250)
+}
+
 func checkTable(t *testing.T, file []byte, info Info, capacity int64, kvs []kv) {
 	t.Helper()
 	r := newReader(file, info, capacity)
 	if err := r.Load(0); err != nil {
 		t.Fatal(err)
 	}
-	step := max(1, len(kvs)/700)
+	effort := effortFor(kvs)
+	step := max(1, len(kvs)/effort)
 	for i := 0; i < len(kvs); i += step {
 		v := kvs[i]
 		if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
@@ -233,7 +243,7 @@ func checkIter(t *testing.T, r *Reader, o IterOptions, kvs []kv) {
 	if i != 0 || it.Err() != nil {
 		t.Fatalf("backward: %d versions left: %v", i, it.Err())
 	}
-	for range 300 {
+	for range effortFor(kvs) {
 		v := kvs[rand.IntN(len(kvs))]
 		k := ikey.Key{User: []byte(v.key[:rand.IntN(len(v.key)+1)]), Trailer: v.t + ikey.Trailer(rand.IntN(3)) - 1}
 		if rand.IntN(2) == 0 {

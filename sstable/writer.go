@@ -79,7 +79,7 @@ type Writer struct {
 // NewWriter begins a table. The caller creates, syncs and closes the file; w sees large writes in order.
 func NewWriter(w io.Writer, o WriterOptions) *Writer {
 	o.BlockSize = min(max(cmp.Or(o.BlockSize, defaultBlockSize), minBlockSize), maxCoded)
-	return &Writer{w: w, o: o, seal: newSealer(o.ID), limit: o.BlockSize - cache.Overhead}
+	return &Writer{w: w, o: o, seal: newSealer(o.ID), limit: o.BlockSize - cache.Slack}
 }
 
 // Add appends a version, which must be after all before it in the order of package ikey, and copies key and value. A nil key

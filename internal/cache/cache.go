@@ -187,7 +187,7 @@ func (c *Cache) Drop(slots []Slot) {
 // be used again.
 func (c *Cache) SetCapacity(n int64) {
 	n = max(n, 0)
-	spare := min(max(n/32, 64<<10), 4<<20, n/4)
+	spare := min(max(n/32, 256<<10), 4<<20, n/4)
 	c.limbo.mu.Lock()
 	c.limbo.limit = spare / 2
 	c.limbo.batch = min(spare/16, 256<<10)

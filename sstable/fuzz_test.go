@@ -1,0 +1,213 @@
+package sstable
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+func FuzzBlock(f *testing.F) {
+	for _, kvs := range shapes() {
+		if b := encode(kvs[:min(len(kvs), 20)]); len(b) < 1<<12 {
+			f.Add(b, "key")
+		}
+	}
+	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "")
+	f.Fuzz(func(t *testing.T, data []byte, key string) {
+		if checkBlock(data) != nil {
+			return
+		}
+		b := parseBlock(data)
+		var again blockBuilder
+		var keys []ikey.Key
+		ordered := true
+		for i := range b.n {
+			e := b.entry(i)
+			k := ikey.Key{User: b.appendKey(nil, i, &e), Trailer: e.trailer}
+			if i > 0 && ikey.Compare(keys[i-1], k) >= 0 {
+				ordered = false
+			}
+			keys = append(keys, k)
+			again.add(k, e.value)
+		}
+		for _, k := range append(keys, ikey.Key{User: []byte(key), Trailer: plainSet}) {
+			i := b.seek(k.User, k.Trailer)
+			_, v := b.get(k.User, k.Trailer)
+			if !ordered {
+				continue
+			}
+			if i < b.n && ikey.Compare(keys[i], k) < 0 || i > 0 && ikey.Compare(keys[i-1], k) >= 0 {
+				t.Fatalf("seek(%q, %d) = %d", k.User, k.Trailer, i)
+			}
+			if here := i < b.n && bytes.Equal(keys[i].User, k.User); here != (v == found) {
+				t.Fatalf("get(%q, %d) = %d, want found %v", k.User, k.Trailer, v, here)
+			}
+		}
+		if !ordered {
+			return
+		}
+		// A block may be written in a longer form than the builder's, so it is the builder's that must come back as it is.
+		once := again.append(nil)
+		if err := checkBlock(once); err != nil || len(once) > len(data) {
+			t.Fatalf("built again: %d bytes from %d, %v", len(once), len(data), err)
+		}
+		if b = parseBlock(once); b.n != len(keys) {
+			t.Fatalf("built again: %d entries, want %d", b.n, len(keys))
+		}
+		for i := range b.n {
+			e := b.entry(i)
+			if k := b.appendKey(nil, i, &e); !bytes.Equal(k, keys[i].User) || e.trailer != keys[i].Trailer {
+				t.Fatalf("built again: entry %d is %q", i, k)
+			}
+		}
+	})
+}
+
+func FuzzFooter(f *testing.F) {
+	file, _, _ := small(f, None)
+	f.Add(file[len(file)-footerSize:], uint64(len(file)))
+	f.Fuzz(func(t *testing.T, b []byte, size uint64) {
+		fixFooter(b)
+		if ft, err := parseFooter(b, size); err == nil && !bytes.Equal(ft.append(nil), b) {
+			t.Fatal("encoded again it differs")
+		}
+	})
+}
+
+func FuzzProperties(f *testing.F) {
+	file, _, _ := small(f, None)
+	p := partsOf(f, file)
+	f.Add(file[p.props : len(file)-footerSize-trailerSize])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if p, err := parseProperties(b); err == nil && !bytes.Equal(p.append(nil), b) {
+			t.Fatal("encoded again it differs")
+		}
+	})
+}
+
+func FuzzIndex(f *testing.F) {
+	file, _, _ := small(f, None)
+	p := partsOf(f, file)
+	f.Add(file[p.index:p.props-trailerSize], p.filter, "key011")
+	f.Fuzz(func(t *testing.T, b []byte, end uint64, key string) {
+		x, err := parseIndex(b, end, filterAlign-1)
+		if err != nil {
+			return
+		}
+		var again indexBuilder
+		for i := range x.blocks() {
+			_, stored, decoded := x.extent(i)
+			again.add(append(bytes.Clone(x.prefix), x.sep(i)...), stored, decoded)
+		}
+		// The prefix may have been shorter than the builder's.
+		if y, err := parseIndex(again.append(nil), end, filterAlign-1); err != nil || y.blocks() != x.blocks() || y.end != x.end {
+			t.Fatalf("built again it differs: %v", err)
+		}
+		i := x.find([]byte(key))
+		sep := func(i int) string { return string(x.prefix) + string(x.sep(i)) }
+		if i < x.blocks() && sep(i) < key || i > 0 && sep(i-1) >= key {
+			t.Fatalf("find(%q) = %d of %d", key, i, x.blocks())
+		}
+	})
+}
+
+// FuzzTable damages a table and makes its checksums right again: whatever it says then, it must say without a panic, and
+// each error must be damage.
+func FuzzTable(f *testing.F) {
+	for _, c := range []Codec{None, S2, Zstd} {
+		file, _, _ := small(f, c)
+		p := partsOf(f, file)
+		f.Add(file, uint32(0), []byte{0}, "key010")
+		f.Add(file, uint32(4), []byte{0xff, 0, 0, 1}, "key010")
+		f.Add(file, uint32(p.index), []byte{0xff, 0xff}, "key011")     //nolint:gosec // small
+		f.Add(file, uint32(p.props), []byte{0, 0, 1}, "")              //nolint:gosec // small
+		f.Add(file, uint32(p.filter+128), []byte{0, 0, 0, 0}, "key00") //nolint:gosec // small
+		f.Add(file, uint32(len(file)-footerSize+9), []byte{1}, "key0") //nolint:gosec // small
+	}
+	f.Fuzz(func(t *testing.T, file []byte, at uint32, patch []byte, key string) {
+		if len(file) > 1<<16 || len(file) < footerSize || int64(at) > int64(len(file)) {
+			return
+		}
+		copy(file[at:], patch)
+		fixSums(file)
+		mustNotPanic(t, file, key)
+	})
+}
+
+// mustNotPanic makes every use of a table that is hostile.
+func mustNotPanic(t *testing.T, file []byte, key string) {
+	t.Helper()
+	honest := func(err error) {
+		t.Helper()
+		if err != nil && !errors.Is(err, corrupt.Err) && !errors.Is(err, ErrVersion) {
+			t.Fatalf("error is not damage: %v", err)
+		}
+	}
+	r, err := Open(bytes.NewReader(file), int64(len(file)), "fuzz.sst")
+	honest(err)
+	if err != nil {
+		return
+	}
+	honest(r.Load(0))
+	_, _, err = get(r, key, 5)
+	honest(err)
+	for _, o := range []IterOptions{{}, {Bypass: true}} {
+		it := r.Iter(o)
+		for ok := it.First(); ok; ok = it.Next() {
+			_, _ = it.Key(), it.Value()
+		}
+		for ok := it.SeekLT(ikey.Key{User: []byte(key), Trailer: 700}); ok; ok = it.Prev() {
+			_, _ = it.Key(), it.Value()
+		}
+		honest(it.Close())
+	}
+	honest(r.Verify(t.Context(), nil))
+}
+
+// Offsets of the parts of an intact table.
+type parts struct{ filter, index, props uint64 }
+
+func partsOf(t testing.TB, file []byte) parts {
+	t.Helper()
+	ft, err := parseFooter(file[len(file)-footerSize:], uint64(len(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parts{ft.filterOff, ft.indexOff, ft.indexOff + ft.indexLen + trailerSize}
+}
+
+func fixFooter(b []byte) {
+	if len(b) >= footerSize {
+		b = b[len(b)-footerSize:]
+		copy(b[72:], magic)
+		binary.LittleEndian.PutUint32(b[64:], footerSum(b))
+	}
+}
+
+// fixSums makes the checksums of a damaged table right, as far as its parts can still be found.
+func fixSums(file []byte) {
+	fixFooter(file)
+	size := uint64(len(file))
+	ft, err := parseFooter(file[size-footerSize:], size)
+	if err != nil {
+		return
+	}
+	s := newSealer(ft.id)
+	fix := func(k kind, offset, n uint64) {
+		if offset < size && n < size-offset && trailerSize <= size-offset-n {
+			binary.LittleEndian.PutUint32(file[offset+n+1:], s.sum(k, offset, file[offset:offset+n+1]))
+		}
+	}
+	fix(kindIndex, ft.indexOff, ft.indexLen)
+	fix(kindProperties, ft.indexOff+ft.indexLen+trailerSize, ft.propsLen)
+	if x, err := parseIndex(file[ft.indexOff:ft.indexOff+ft.indexLen], ft.filterOff, filterAlign); err == nil {
+		for i := range x.blocks() {
+			offset, stored, _ := x.extent(i)
+			fix(kindData, offset, uint64(stored))
+		}
+	}
+}
