@@ -38,7 +38,7 @@ func main() {
 }
 
 func isTerminal(f *os.File) bool {
-	return term.IsTerminal(int(f.Fd())) //nolint:gosec // a descriptor is a small number
+	return term.IsTerminal(int(f.Fd()))
 }
 
 // config is what the flags say.

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/syndtr/goleveldb/leveldb"
+	"github.com/syndtr/goleveldb/leveldb/filter"
+	"github.com/syndtr/goleveldb/leveldb/opt"
+	"github.com/syndtr/goleveldb/leveldb/util"
+
+	"github.com/bloomkv/bloomkv/internal/workload"
+)
+
+// elder is goleveldb.
+type elder struct{ db *leveldb.DB }
+
+func openGoleveldb(dir string) (engine, error) {
+	db, err := leveldb.OpenFile(dir, &opt.Options{
+		WriteBuffer:                   memtableBytes,
+		BlockCacheCapacity:            cacheBytes,
+		BlockSize:                     blockBytes,
+		CompactionL0Trigger:           levelZeroRuns,
+		CompactionTableSize:           tableBytes,
+		CompactionTotalSize:           baseLevelBytes,
+		CompactionTotalSizeMultiplier: levelRatio,
+		Compression:                   opt.NoCompression,
+		Filter:                        filter.NewBloomFilter(filterBits),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return elder{db}, nil
+}
+
+func (s elder) lookups() []lookup { return []lookup{{"goleveldb", s}} }
+
+func (s elder) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+	value, err := s.db.Get(key, nil)
+	if errors.Is(err, leveldb.ErrNotFound) {
+		return dst, false, nil
+	}
+	return append(dst, value...), err == nil, err
+}
+
+func (s elder) Put(key, value []byte) error { return s.db.Put(key, value, nil) }
+
+func (s elder) Apply(pairs workload.Batch) error {
+	var b leveldb.Batch
+	for key, value := range pairs.All() {
+		b.Put(key, value)
+	}
+	return s.db.Write(&b, nil)
+}
+
+func (s elder) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+	it := s.db.NewIterator(&util.Range{Start: from}, nil)
+	defer it.Release()
+	n := 0
+	for it.Next() {
+		if err := each(it.Key(), it.Value()); err != nil {
+			return err
+		}
+		if n++; n == limit {
+			break
+		}
+	}
+	return it.Error()
+}
+
+// Flush does nothing: goleveldb flushes when it compacts.
+func (s elder) Flush(context.Context) error { return nil }
+
+func (s elder) Settle(ctx context.Context) error {
+	var failed error
+	err := quiet(ctx, func() ([]int64, bool) {
+		var st leveldb.DBStats
+		if failed = s.db.Stats(&st); failed != nil {
+			return nil, true
+		}
+		files := 0
+		if len(st.LevelTablesCounts) > 0 {
+			files = st.LevelTablesCounts[0]
+		}
+		compactions := int64(st.MemComp) + int64(st.Level0Comp) + int64(st.NonLevel0Comp) + int64(st.SeekComp)
+		return []int64{compactions, int64(st.IOWrite)}, files < levelZeroRuns //nolint:gosec // bytes of a benchmark
+	})
+	if failed != nil {
+		return fmt.Errorf("goleveldb's figures: %w", failed)
+	}
+	return err
+}
+
+func (s elder) Compact(context.Context) error { return s.db.CompactRange(util.Range{}) }
+
+func (s elder) Close() error { return s.db.Close() }
