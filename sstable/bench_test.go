@@ -87,6 +87,7 @@ func (s *benchStore) table(key []byte) *Reader {
 }
 
 func benchGet(b *testing.B, s *benchStore, absent, filter bool) {
+	b.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
 	lookup := func(st *Stats) bool {
 		k := benchKey(rng.Uint64N(benchKeys), absent)

@@ -259,7 +259,7 @@ func checkEntry(e []byte, head, maxSuffix uint64) error {
 		}
 	}
 	suffix := tag >> 1
-	need := uint64(n) + 8*(tag&1) //nolint:gosec // 1…3
+	need := uint64(n) + 8*(tag&1)
 	if suffix > 8 {
 		need += suffix - 8
 	} else if head<<(8*suffix) != 0 {

@@ -67,7 +67,7 @@ func (b *block) entry(i int) entry {
 	if tag >= 0x80 {
 		tag, n = binary.Uvarint(e)
 	}
-	x := entry{suffix: int(tag >> 1), trailer: plainSet} //nolint:gosec // checked: at most MaxKey
+	x := entry{suffix: int(tag >> 1), trailer: plainSet}
 	if tag&1 != 0 {
 		x.trailer = ikey.Trailer(binary.LittleEndian.Uint64(e[n:]))
 		n += 8
@@ -146,31 +146,29 @@ func (b *block) seek(user []byte, t ikey.Trailer) int {
 // seekEqual is seek among the entries from lo on whose head is h.
 func (b *block) seekEqual(lo int, h uint64, suffix []byte, t ikey.Trailer) int {
 	hi := lo + 1
-	for step := 1; hi < b.n && b.head(hi) == h; step *= 2 { // gallop: most often there is one
-		e := b.entry(hi)
-		if e.compare(suffix, t) >= 0 {
-			break
-		}
+	for step := 1; hi < b.n && b.before(hi, h, suffix, t); step *= 2 { // gallop: most often there is one
 		lo = hi + 1
 		hi += step
 	}
 	hi = min(hi, b.n)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
-		c := 0
-		if m := b.head(mid); m != h {
-			c = 1 // heads ascend
-		} else {
-			e := b.entry(mid)
-			c = e.compare(suffix, t)
-		}
-		if c < 0 {
+		if b.before(mid, h, suffix, t) {
 			lo = mid + 1
 		} else {
 			hi = mid
 		}
 	}
 	return lo
+}
+
+// before reports whether entry i, whose head is h or larger, is before (suffix, t).
+func (b *block) before(i int, h uint64, suffix []byte, t ikey.Trailer) bool {
+	if b.head(i) != h {
+		return false
+	}
+	e := b.entry(i)
+	return e.compare(suffix, t) < 0
 }
 
 // A verdict is what a block knows of a key.

@@ -51,7 +51,7 @@ func compress(dst, src []byte, c Codec) ([]byte, Codec) {
 		}
 	case Zstd:
 		dst = grow(dst, len(src)+len(src)>>7+64)
-		e := zstdEncoders.Get().(*zstd.Encoder) //nolint:forcetypeassert // the pool has no others
+		e, _ := zstdEncoders.Get().(*zstd.Encoder) // the pool has no others
 		dst = e.EncodeAll(src, dst)
 		zstdEncoders.Put(e)
 		if len(dst)-start < limit {
@@ -84,7 +84,7 @@ func decompress(dst, src []byte, c Codec) error {
 		_, err = s2.Decode(dst, src)
 		return err
 	case Zstd:
-		d := zstdDecoders.Get().(*zstd.Decoder) //nolint:forcetypeassert // the pool has no others
+		d, _ := zstdDecoders.Get().(*zstd.Decoder)
 		out, err := d.DecodeAll(src, dst[:0:len(dst)])
 		zstdDecoders.Put(d)
 		if err != nil {

@@ -104,7 +104,7 @@ func newSealer(id uint64) sealer { return sealer{crcWord(^uint32(0), id)} }
 
 // sum is the checksum of a block: body is the payload and the codec byte.
 func (s sealer) sum(k kind, offset uint64, body []byte) uint32 {
-	c := castagnoli[byte(s.id)^byte(k)] ^ s.id>>8
+	c := castagnoli[s.id&0xff^uint32(k)] ^ s.id>>8
 	return crc32.Update(^crcWord(c, offset), castagnoli, body)
 }
 
@@ -116,7 +116,7 @@ func (s sealer) filterSum(offset uint64, b []byte) uint32 {
 // crcWord is the state of a CRC-32C after eight more bytes. Bytes on the stack would escape through crc32.Update.
 func crcWord(c uint32, v uint64) uint32 {
 	for range 8 {
-		c = castagnoli[byte(c)^byte(v)] ^ c>>8
+		c = castagnoli[uint64(c&0xff)^v&0xff] ^ c>>8
 		v >>= 8
 	}
 	return c

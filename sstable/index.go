@@ -113,7 +113,7 @@ func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 		return nil, fmt.Errorf("index of %d bytes, want at least %d", len(b), indexHeader)
 	}
 	count, prefix := uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[4:]))
-	rest := uint64(len(b) - indexHeader)
+	rest := uint64(len(b)) - indexHeader
 	if count == 0 || prefix > MaxKey || prefix+count*indexEntry > rest {
 		return nil, fmt.Errorf("index: %d blocks and a prefix of %d do not fit %d bytes", count, prefix, len(b))
 	}

@@ -179,7 +179,7 @@ func (r *Reader) loadIndex() error {
 		return err
 	}
 	p, err := parseProperties(payload)
-	if err == nil && p.Blocks != uint64(x.blocks()) {
+	if err == nil && p.Blocks != uint64(len(x.heads)) {
 		err = fmt.Errorf("properties: %d blocks, the index has %d", p.Blocks, x.blocks())
 	}
 	if err != nil {
@@ -252,10 +252,9 @@ func (r *Reader) publish(units [][]byte) error {
 		return r.damaged(r.tail.Load().footer.filterOff, err)
 	}
 	r.units = units
-	switch n := len(units); {
-	case n == 0:
+	if len(units) == 0 {
 		r.filter.Store(nil)
-	default:
+	} else {
 		r.filter.Store(&f)
 	}
 	reached := 0.0
@@ -414,7 +413,7 @@ func (r *Reader) loadBlock(x *index, i int, st *Stats) (*cache.Block, error) {
 		}
 		c.Resize(decoded)
 	} else {
-		s := scratches.Get().(*scratch) //nolint:forcetypeassert // the pool has no others
+		s, _ := scratches.Get().(*scratch) // the pool has no others
 		b := s.bytes(stored + trailerSize)
 		if err = r.readAt(b, offset); err == nil {
 			_, err = r.openBlock(b, c.Bytes(), offset)

@@ -217,7 +217,7 @@ func (w *Writer) finish() (Info, error) {
 	f.indexOff = w.offset()
 	start := len(w.out)
 	w.out = w.index.append(w.out)
-	f.indexLen = uint64(len(w.out) - start)
+	f.indexLen = uint64(len(w.out[start:]))
 	w.out = w.seal.appendTrailer(w.out, start, kindIndex, f.indexOff, None)
 
 	p.Largest = slices.Clone(w.last)
@@ -225,7 +225,7 @@ func (w *Writer) finish() (Info, error) {
 	propsOff := w.offset()
 	start = len(w.out)
 	w.out = p.append(w.out)
-	f.propsLen = uint64(len(w.out) - start)
+	f.propsLen = uint64(len(w.out[start:]))
 	w.out = w.seal.appendTrailer(w.out, start, kindProperties, propsOff, None)
 
 	w.out = f.append(w.out)

@@ -351,12 +351,19 @@ func (c *Cache) release(f *batch) {
 	c.limbo.mu.Unlock()
 }
 
+// poisoned is what buffers are overwritten with in tests.
+var poisoned = func() (b [512]byte) {
+	for i := range b {
+		b[i] = 0xdb
+	}
+	return b
+}()
+
 // recycle puts a block that nobody sees into a free list, if there is room. The caller holds mu.
 func (h *shard) recycle(b *Block, poison bool) {
 	if poison {
-		buf := b.buf[:cap(b.buf)]
-		for i := range buf {
-			buf[i] = 0xdb
+		for buf := b.buf[:cap(b.buf)]; len(buf) > 0; {
+			buf = buf[copy(buf, poisoned[:]):]
 		}
 	}
 	if n := b.size(); int(b.class) < classes && h.idle+n <= h.spare {
