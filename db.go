@@ -79,6 +79,7 @@ type DB struct {
 	flushing   []frozen   // what state.frozen holds, oldest first
 	failed     error      // once set, no more writes
 	closing    bool
+	drained    bool   // Close has written out all there was: nothing more will be frozen
 	next       uint64 // the next file number
 	reserved   uint64 // the numbers below are covered by the manifest
 	manual     []*manualCompaction
@@ -122,6 +123,10 @@ func (db *DB) Close() error {
 	if failed == nil {
 		errs = append(errs, db.flushAll())
 	}
+	db.mu.Lock()
+	db.drained = true
+	db.changed.Broadcast()
+	db.mu.Unlock()
 	db.workers.Wait()
 	s := db.state.Swap(nil)
 	db.domain.Wait() // lookups in flight have left, or see that there is no state

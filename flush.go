@@ -102,15 +102,15 @@ func (db *DB) release(s *state) {
 	})
 }
 
-// flushLoop writes frozen memtables out, oldest first, until Close has begun and none is left.
+// flushLoop writes frozen memtables out, oldest first, until Close has frozen the last one and none is left.
 func (db *DB) flushLoop() {
 	defer db.workers.Done()
 	for {
 		db.mu.Lock()
-		for len(db.flushing) == 0 && !db.closing && len(db.dead) == 0 && db.failed == nil {
+		for len(db.flushing) == 0 && !db.drained && len(db.dead) == 0 && db.failed == nil {
 			db.changed.Wait()
 		}
-		if db.failed != nil || db.closing && len(db.flushing) == 0 {
+		if db.failed != nil || db.drained && len(db.flushing) == 0 {
 			db.mu.Unlock()
 			return
 		}
