@@ -93,7 +93,8 @@ func Check(ctx context.Context, dir string, options *Options, progress func(done
 			logs = append(logs, n)
 		}
 	}
-	damage = append(damage, r.dryRun(logs))
+	_, err = r.dryRun(logs)
+	damage = append(damage, err)
 	report.Logs, report.Records = len(logs), r.records
 	return report, errors.Join(damage...)
 }

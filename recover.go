@@ -32,18 +32,19 @@ func (db *DB) recover(found listing) error {
 		return nil
 	}
 	r := replay{db: db, mem: memtable.New(nil, 0), last: s.LastSeq}
-	if err := r.dryRun(logs); err != nil { // before anything is written
+	counted, err := r.dryRun(logs)
+	if err != nil { // before anything is written
 		return err
 	}
 	// From here on files are written, under numbers that a second recovery must know of.
 	if err := db.appendEdit(&manifest.Edit{}, s.Version); err != nil {
 		return err
 	}
-	if err := r.run(logs); err != nil {
+	if err := r.run(counted); err != nil {
 		return err
 	}
 	e := &manifest.Edit{MinLog: logs[len(logs)-1] + 1, LastSeq: r.last, NoLog: true, Added: r.added}
-	if r.torn {
+	if r.torn || len(counted) < len(logs) {
 		e.LastSeq += seqGap
 	}
 	v, err := s.Version.Apply(e)
@@ -78,36 +79,48 @@ type replay struct {
 	records int // whole records that were read
 }
 
-// dryRun reads all logs without keeping anything, so that damage is found before the first change, and finds where the
-// replay has to stop.
-func (r *replay) dryRun(logs []uint64) error {
+// dryRun reads all logs without keeping anything, so that damage is found before the first change, and returns those that
+// count: all, or those before the first gap. What follows a gap is newer than what was lost in it and is discarded.
+func (r *replay) dryRun(logs []uint64) (counted []uint64, err error) {
 	last := r.last
 	defer func() { r.last = last }()
 	for i, n := range logs {
 		res, err := r.log(n, func(ikey.Seq, ikey.Kind, []byte, []byte) {})
+		name := filename.Base(filename.Log, n)
+		counted := i + 1 // of logs
+		var gap error
+		switch mark := r.db.recorded.Log; {
+		case errors.Is(err, errGap): // the end of an older log is lost, or its name
+			counted, gap = i, err
+		case err != nil:
+			return nil, err
+		case mark != nil && mark.Number == n && res.End < mark.Synced:
+			return nil, corrupt.Newf(name, res.End, "ends here, want at least %d bytes: %w", mark.Synced, errShortLog)
+		case !res.Torn:
+			continue
+		default:
+			gap = corrupt.At(name, res.TornAt, fmt.Errorf("%w: %w", errShortLog, res.Reason))
+		}
+		if r.db.opts.StrictWAL {
+			return nil, fmt.Errorf("%w (StrictWAL)", gap)
+		}
+		return logs[:counted], r.checkGap(gap, logs[counted:])
+	}
+	return logs, nil
+}
+
+// checkGap returns a gap between logs as damage if the manifest or one of the younger logs says that all before it was
+// durable.
+func (r *replay) checkGap(gap error, younger []uint64) error {
+	mark := r.db.recorded.Log
+	for _, n := range younger {
+		res, err := r.log(n, nil)
 		if err != nil {
 			return err
 		}
-		name := filename.Base(filename.Log, n)
-		if mark := r.db.recorded.Log; mark != nil && mark.Number == n && res.End < mark.Synced {
-			return corrupt.Newf(name, res.End, "ends here, want at least %d bytes: %w", mark.Synced, errShortLog)
+		if res.OlderDurable || mark != nil && mark.Number >= n {
+			return fmt.Errorf("%w; yet all before %s was durable", gap, filename.Base(filename.Log, n))
 		}
-		if !res.Torn {
-			continue
-		}
-		if r.db.opts.StrictWAL {
-			return corrupt.At(name, res.TornAt, fmt.Errorf("%w (StrictWAL): %w", errShortLog, res.Reason))
-		}
-		for _, younger := range logs[i+1:] {
-			y, err := r.log(younger, nil)
-			if err != nil {
-				return err
-			}
-			if y.OlderDurable {
-				return corrupt.At(name, res.TornAt, fmt.Errorf("%s says that this log was durable: %w", filename.Base(filename.Log, younger), res.Reason))
-			}
-		}
-		return nil // younger logs are discarded: what they hold is newer than what was lost here
 	}
 	return nil
 }
@@ -115,6 +128,7 @@ func (r *replay) dryRun(logs []uint64) error {
 var (
 	errShortLog = errors.New("log is cut short")
 	errSequence = errors.New("sequence numbers are not continuous")
+	errGap      = errors.New("what comes before this log is missing")
 )
 
 // run replays for good. The memtable is written out where it is full.
@@ -171,14 +185,18 @@ func (r *replay) log(number uint64, each func(ikey.Seq, ikey.Kind, []byte, []byt
 		return res, errors.Join(err, f.Close())
 	}
 	var flushErr error
+	begun := false
 	res, err := wal.Replay(f, name, number, func(payload []byte, end int64) error {
 		first, count, err := decodeRecord(payload, each)
 		switch offset := end - int64(len(payload)); {
 		case err != nil:
 			return corrupt.At(name, offset, err)
+		case first > r.last+1 && !begun:
+			return corrupt.Newf(name, offset, "sequence %d, want %d: %w", first, r.last+1, errGap)
 		case first != r.last+1:
 			return corrupt.Newf(name, offset, "sequence %d, want %d: %w", first, r.last+1, errSequence)
 		}
+		begun = true
 		r.last += ikey.Seq(count)
 		r.records++
 		if r.mem.Bytes() >= r.db.opts.MemtableSize {
