@@ -1,0 +1,144 @@
+package bloomkv
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestMain holds the whole package to it that nothing of a store goes on after Close.
+func TestMain(m *testing.M) {
+	if child := os.Getenv(childEnv); child != "" {
+		os.Exit(childMain(child))
+	}
+	code := m.Run()
+	if left := leakedGoroutines(5 * time.Second); code == 0 && left != "" {
+		fmt.Printf("goroutines outlive the tests:\n%s\n", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leakedGoroutines waits until no goroutine is inside this module any more but those that run tests, and returns the stacks
+// of those that stay.
+func leakedGoroutines(patience time.Duration) string {
+	deadline := time.Now().Add(patience)
+	for {
+		buf := make([]byte, 1<<20)
+		buf = buf[:runtime.Stack(buf, true)]
+		var left []string
+		for stack := range strings.SplitSeq(string(buf), "\n\n") {
+			if strings.Contains(stack, "github.com/bloomkv/bloomkv") && !strings.Contains(stack, "testing.tRunner(") && !strings.Contains(stack, "main.main(") {
+				left = append(left, stack)
+			}
+		}
+		if len(left) == 0 {
+			return ""
+		}
+		if time.Now().After(deadline) {
+			return strings.Join(left, "\n\n")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// atStride is n, or a small part of it where the race detector makes everything slow.
+func atStride(n int) int {
+	if raceEnabled || testing.Short() {
+		return max(1, n/20)
+	}
+	return n
+}
+
+// tiny are options with which a hundred writes flush, compact and move.
+func tiny(fsys vfs.FS) *Options {
+	return &Options{
+		FS: fsys, MemoryBudget: 8 << 20, MemtableSize: 16 << 10, TableSize: 16 << 10, BaseLevelSize: 64 << 10, LevelRatio: 2, BlockSize: 512,
+	}
+}
+
+// within fails the test with the stacks of all goroutines where f takes too long: a hang must not look like a slow machine.
+func within(t testing.TB, limit time.Duration, what string, f func()) {
+	t.Helper()
+	if raceEnabled {
+		limit *= 4
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(limit):
+		buf := make([]byte, 1<<20)
+		t.Fatalf("%s did not return within %v\n%s", what, limit, buf[:runtime.Stack(buf, true)])
+	}
+}
+
+// contents reads a whole store by one scan.
+func contents(db *DB) (map[string]string, error) {
+	all := map[string]string{}
+	var last []byte
+	for kv, err := range db.Scan(ScanOptions{}) {
+		if err != nil {
+			return nil, err
+		}
+		if len(all) > 0 && bytes.Compare(last, kv.Key) >= 0 {
+			return nil, fmt.Errorf("scan: %q after %q", kv.Key, last)
+		}
+		last = append(last[:0], kv.Key...)
+		all[string(kv.Key)] = string(kv.Value)
+	}
+	return all, nil
+}
+
+// diff says how two contents differ, "" if they don't.
+func diff(got, want map[string]string) string {
+	if maps.Equal(got, want) {
+		return ""
+	}
+	var b strings.Builder
+	n := 0
+	for _, k := range slices.Sorted(maps.Keys(want)) {
+		if v, ok := got[k]; !ok || v != want[k] {
+			if n++; n <= 5 {
+				fmt.Fprintf(&b, "key %.40q: got %.40q (there: %v), want %.40q\n", k, v, ok, want[k])
+			}
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(got)) {
+		if _, ok := want[k]; !ok {
+			if n++; n <= 5 {
+				fmt.Fprintf(&b, "key %.40q: got %.40q, want none\n", k, got[k])
+			}
+		}
+	}
+	return fmt.Sprintf("%d of %d keys differ:\n%s", n, len(want), b.String())
+}
+
+// lookupsAgree holds Get, Has and AppendGet against what a store should hold, for the keys there and some that are absent.
+func lookupsAgree(db *DB, want map[string]string) error {
+	for k, v := range want {
+		if got, err := db.Get([]byte(k)); err != nil || string(got) != v {
+			return fmt.Errorf("get %.40q: got %.40q, %w, want %.40q", k, got, err, v)
+		}
+		absent := k + "\x00"
+		if _, there := want[absent]; there {
+			continue
+		}
+		if got, err := db.Get([]byte(absent)); !errors.Is(err, ErrNotFound) {
+			return fmt.Errorf("get absent %.40q: got %.40q, %w", absent, got, err)
+		}
+	}
+	return nil
+}

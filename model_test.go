@@ -1,0 +1,442 @@
+package bloomkv
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+var modelSeed = flag.Uint64("model.seed", 0, "run only the model sequence of this seed")
+
+// TestTheStoreBehavesLikeAMap runs random programs on a store and on a map. A failure prints its seed.
+func TestTheStoreBehavesLikeAMap(t *testing.T) {
+	sequences, operations := atStride(200), 1000
+	const workers = 8
+	for w := range workers {
+		t.Run(fmt.Sprintf("worker %d", w), func(t *testing.T) {
+			t.Parallel()
+			for i := w; i < sequences; i += workers {
+				seed := uint64(i + 1)
+				if *modelSeed != 0 {
+					if seed = *modelSeed; i > 0 {
+						return
+					}
+				}
+				rng := rand.New(rand.NewPCG(seed, 0))
+				m := &modelRun{next: func(n int) int { return rng.IntN(n) }, more: func(done int) bool { return done < operations }}
+				if err := m.run(); err != nil {
+					t.Fatalf("%v\nafter: %s\nreplay with: go test -run %s -model.seed=%d", err, m.tail(), "TestTheStoreBehavesLikeAMap", seed)
+				}
+			}
+		})
+	}
+}
+
+// FuzzModel takes bytes as a program: each choice is one byte, or two where there are more than 256 to choose from.
+func FuzzModel(f *testing.F) {
+	for seed := range uint64(4) {
+		program := make([]byte, 600)
+		rng := rand.New(rand.NewPCG(seed, 1))
+		for i := range program {
+			program[i] = byte(rng.Uint32())
+		}
+		f.Add(program)
+	}
+	f.Add([]byte("put, delete and batch are small numbers; the rest is rarer"))
+	f.Add(bytes.Repeat([]byte{0, 10, 20, 255}, 100))
+	f.Fuzz(func(t *testing.T, program []byte) {
+		m := &modelRun{
+			next: func(n int) int {
+				wide := 1
+				if n > 256 {
+					wide = 2
+				}
+				var b [2]byte
+				program = program[copy(b[:wide], program):]
+				return int(binary.LittleEndian.Uint16(b[:])) % n
+			},
+			more: func(done int) bool { return len(program) > 0 && done < 2000 },
+		}
+		if err := m.run(); err != nil {
+			t.Fatalf("%v\nafter: %s", err, m.tail())
+		}
+	})
+}
+
+// A modelRun is one program on a store and its model. What a crash may leave is every state from the last durable one on.
+type modelRun struct {
+	next func(n int) int     // a choice below n
+	more func(done int) bool // another operation?
+
+	fs   *vfs.Mem
+	opts *Options
+	db   *DB
+	log  []string // what was done
+
+	now     map[string]string
+	durable map[string]string // a crash leaves at least this
+	pending []modelWrite      // commits since then, in order
+	commits int
+}
+
+type modelWrite []modelOp
+
+type modelOp struct {
+	key, value string
+	del        bool
+}
+
+func (w modelWrite) apply(to map[string]string) {
+	for _, op := range w {
+		if op.del {
+			delete(to, op.key)
+		} else {
+			to[op.key] = op.value
+		}
+	}
+}
+
+func (m *modelRun) tail() string {
+	from := max(0, len(m.log)-25)
+	return fmt.Sprintf("%d operations, the last: %q\noptions %+v", len(m.log), m.log[from:], m.opts)
+}
+
+func (m *modelRun) run() (err error) {
+	m.fs = vfs.NewMem()
+	m.now, m.durable = map[string]string{}, map[string]string{}
+	if err := m.open(); err != nil {
+		return err
+	}
+	defer func() {
+		if m.db != nil {
+			err = errors.Join(err, m.db.Close())
+		}
+	}()
+	for done := 0; m.more(done); done++ {
+		if err := m.step(); err != nil {
+			return err
+		}
+	}
+	if err := m.agree(); err != nil {
+		return err
+	}
+	db := m.db
+	m.db = nil
+	if err := db.Close(); err != nil {
+		return fmt.Errorf("close: %w", err)
+	}
+	report, err := Check(context.Background(), "db", m.opts, nil)
+	if err == nil && report.Records > 0 {
+		err = fmt.Errorf("check: %d records in logs after a clean Close", report.Records)
+	}
+	return err
+}
+
+// open opens the store with options of its own choice.
+func (m *modelRun) open() (err error) {
+	pick := func(from ...int) int { return from[m.next(len(from))] }
+	o := tiny(m.fs)
+	o.MemtableSize = int64(pick(16, 16, 24, 64)) << 10
+	o.TableSize = int64(pick(16, 16, 32, 256)) << 10
+	o.BaseLevelSize = int64(pick(64, 64, 128)) << 10
+	o.LevelRatio = pick(2, 4, 10)
+	o.BlockSize = pick(256, 512, 1024, 4096)
+	o.FilterFPR = []float64{0, 0.01, 0.1, 0.001, 1}[m.next(5)]
+	o.Compression = Compression(m.next(3))
+	o.MaxOpenFiles = pick(8, 500)
+	o.Durability = Durability(m.next(3))
+	m.opts = o
+	m.note("open")
+	if m.db, err = Open("db", o); err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	return nil
+}
+
+func (m *modelRun) note(format string, args ...any) {
+	m.log = append(m.log, fmt.Sprintf(format, args...))
+}
+
+// key is one of a few hundred, of shapes that share prefixes, hold zeros and 0xff, or are empty.
+func (m *modelRun) key() []byte {
+	n := m.next(300)
+	switch m.next(8) {
+	case 0:
+		return []byte{byte(n)}
+	case 1:
+		return fmt.Appendf(nil, "user/%04d/profile", n)
+	case 2:
+		return append(bytes.Repeat([]byte{0xff}, n%5), bytes.Repeat([]byte{0}, n%3)...)
+	case 3:
+		return binary.BigEndian.AppendUint64(nil, uint64(n))
+	default:
+		return fmt.Appendf(nil, "key%03d", n)
+	}
+}
+
+func (m *modelRun) value() []byte {
+	size := m.next(40)
+	switch m.next(24) {
+	case 0:
+		size = 5000
+	case 1, 2, 3:
+		size = 600
+	case 4:
+		size = 0
+	}
+	m.commits++
+	v := fmt.Appendf(nil, "%d/", m.commits)
+	if size == 0 {
+		return nil
+	}
+	for len(v) < size {
+		v = append(v, v...)
+	}
+	return v[:max(size, 8)%(len(v)+1)]
+}
+
+func (m *modelRun) step() error {
+	switch n := m.next(256); {
+	case n < 90:
+		k, v := m.key(), m.value()
+		m.note("put %q %d", k, len(v))
+		return m.wrote(m.db.Put(k, v), DefaultDurability, modelWrite{{key: string(k), value: string(v)}})
+	case n < 120:
+		k := m.key()
+		m.note("delete %q", k)
+		return m.wrote(m.db.Delete(k), DefaultDurability, modelWrite{{key: string(k), del: true}})
+	case n < 145:
+		return m.batch()
+	case n < 195:
+		return m.lookup(m.key())
+	case n < 218:
+		return m.scan()
+	case n < 226:
+		m.note("sync")
+		return m.barrier(m.db.Sync())
+	case n < 231:
+		m.note("flush")
+		return m.barrier(m.db.Flush(context.Background()))
+	case n < 233:
+		return m.compact()
+	case n < 234:
+		return m.agree()
+	case n < 237:
+		m.note("close")
+		if err := m.barrier(m.db.Close()); err != nil {
+			return err
+		}
+		return m.open()
+	case n < 241:
+		return m.crash()
+	default:
+		return m.lookup(m.key())
+	}
+}
+
+// wrote notes the outcome of a write.
+func (m *modelRun) wrote(err error, d Durability, w modelWrite) error {
+	if err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	w.apply(m.now)
+	m.pending = append(m.pending, w)
+	if d == DefaultDurability {
+		d = m.opts.Durability
+	}
+	if d != NoSync {
+		return m.barrier(nil)
+	}
+	return nil
+}
+
+// barrier notes that all is durable.
+func (m *modelRun) barrier(err error) error {
+	if err != nil {
+		return fmt.Errorf("barrier: %w", err)
+	}
+	for _, w := range m.pending {
+		w.apply(m.durable)
+	}
+	m.pending = m.pending[:0]
+	return nil
+}
+
+func (m *modelRun) batch() error {
+	var b Batch
+	var w modelWrite
+	n := m.next(12)
+	if m.next(40) == 0 {
+		n = 60 // more than a memtable
+	}
+	for range n {
+		k := m.key()
+		if m.next(4) == 0 {
+			b.Delete(k)
+			w = append(w, modelOp{key: string(k), del: true})
+			continue
+		}
+		v := m.value()
+		b.Put(k, v)
+		w = append(w, modelOp{key: string(k), value: string(v)})
+	}
+	d := Durability(m.next(3))
+	m.note("batch of %d, %d bytes, durability %d", b.Len(), b.Size(), d)
+	return m.wrote(m.db.Apply(&b, d), d, w)
+}
+
+func (m *modelRun) lookup(k []byte) error {
+	want, there := m.now[string(k)]
+	m.note("get %q", k)
+	got, err := m.db.Get(k)
+	has, hasErr := m.db.Has(k)
+	appended, appendErr := m.db.AppendGet([]byte("x"), k)
+	switch {
+	case !there:
+		if !errors.Is(err, ErrNotFound) || got != nil || has || hasErr != nil || !errors.Is(appendErr, ErrNotFound) || string(appended) != "x" {
+			return fmt.Errorf("absent %q: got %q, %w; has %v, %w; appended %q, %w", k, got, err, has, hasErr, appended, appendErr)
+		}
+	case err != nil || got == nil || string(got) != want || !has || hasErr != nil || appendErr != nil || string(appended) != "x"+want:
+		return fmt.Errorf("present %q: got %q, %w; has %v, %w; appended %q, %w; want %q", k, got, err, has, hasErr, appended, appendErr, want)
+	}
+	return nil
+}
+
+// scan walks a range, often not to its end, and writes meanwhile, which the scan must not see.
+func (m *modelRun) scan() error {
+	var o ScanOptions
+	if m.next(3) > 0 {
+		o.Lower = m.key()
+	}
+	if m.next(3) > 0 {
+		o.Upper = m.key()
+	}
+	if m.next(3) == 0 {
+		o.Prefix = m.key()
+		o.Prefix = o.Prefix[:m.next(len(o.Prefix)+1)]
+	}
+	limit, writes := m.next(80), m.next(4) == 0
+	var want []string
+	for k := range m.now {
+		if k >= string(o.Lower) && (o.Upper == nil || k < string(o.Upper)) && bytes.HasPrefix([]byte(k), o.Prefix) {
+			want = append(want, k)
+		}
+	}
+	slices.Sort(want)
+	then := m.now
+	if writes {
+		then = maps.Clone(m.now)
+	}
+	m.note("scan %q to %q, prefix %q, %d steps, writing %v", o.Lower, o.Upper, o.Prefix, limit, writes)
+	i := 0
+	for kv, err := range m.db.Scan(o) {
+		switch {
+		case err != nil:
+			return fmt.Errorf("scan: %w", err)
+		case i >= len(want):
+			return fmt.Errorf("scan: got %q after the end", kv.Key)
+		case string(kv.Key) != want[i] || string(kv.Value) != then[want[i]]:
+			return fmt.Errorf("scan: step %d: got %q = %q, want %q = %q", i, kv.Key, kv.Value, want[i], then[want[i]])
+		}
+		if i++; i > limit {
+			return nil
+		}
+		if writes && i%3 == 0 {
+			k, v := m.key(), m.value()
+			if err := m.wrote(m.db.Put(k, v), DefaultDurability, modelWrite{{key: string(k), value: string(v)}}); err != nil {
+				return err
+			}
+		}
+	}
+	if i != len(want) {
+		return fmt.Errorf("scan: ended after %d keys, want %d", i, len(want))
+	}
+	return nil
+}
+
+func (m *modelRun) compact() error {
+	var lo, hi []byte
+	if m.next(2) == 0 {
+		lo, hi = m.key(), m.key()
+	}
+	m.note("compact %q to %q", lo, hi)
+	err := m.db.Compact(context.Background(), lo, hi)
+	if lo != nil && bytes.Compare(lo, hi) > 0 {
+		if err != nil {
+			return fmt.Errorf("compact of nothing: %w", err)
+		}
+		return nil
+	}
+	return m.barrier(err)
+}
+
+// crash loses power, or just the process, and opens what is left: it must be one of the states since the last durable one.
+func (m *modelRun) crash() error {
+	old := m.db
+	kind := m.next(5)
+	m.note("crash %d", kind)
+	switch kind {
+	case 0:
+		m.fs = m.fs.Crash(vfs.KeepNothing)
+	case 1, 2:
+		m.fs = m.fs.Crash(vfs.KeepSome(uint64(m.next(256)), 10+m.next(81)))
+	default: // all that was acknowledged has reached the system
+		m.fs = m.fs.Kill()
+		if err := m.barrier(nil); err != nil {
+			return err
+		}
+	}
+	if err := old.Close(); err != nil { // of what is lost: it only ends its goroutines
+		return fmt.Errorf("close of the lost store: %w", err)
+	}
+	if err := m.open(); err != nil {
+		return err
+	}
+	got, err := contents(m.db)
+	if err != nil {
+		return fmt.Errorf("after a crash: %w", err)
+	}
+	found := fingerprint(got)
+	for i := 0; ; i++ {
+		if fingerprint(m.durable) == found && diff(got, m.durable) == "" {
+			m.now, m.pending = maps.Clone(m.durable), m.pending[:0]
+			return nil
+		}
+		if i == len(m.pending) {
+			return fmt.Errorf("after a crash: no prefix of the %d writes since the last durable one: against all of them %s", len(m.pending), diff(got, m.now))
+		}
+		m.pending[i].apply(m.durable)
+	}
+}
+
+var fingerprintSeed = maphash.MakeSeed()
+
+func fingerprint(m map[string]string) (sum uint64) {
+	for k, v := range m {
+		sum += maphash.Comparable(fingerprintSeed, [2]string{k, v})
+	}
+	return sum
+}
+
+// agree compares everything.
+func (m *modelRun) agree() error {
+	m.note("compare all")
+	got, err := contents(m.db)
+	if err != nil {
+		return err
+	}
+	if d := diff(got, m.now); d != "" {
+		return errors.New(d)
+	}
+	return lookupsAgree(m.db, m.now)
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package bloomkv
+
+const raceEnabled = true // heavy tests run at a stride
