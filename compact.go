@@ -27,6 +27,9 @@ type manualCompaction struct {
 // Compact writes out what is in memory and merges all that the tree holds between lo and hi, both inclusive and nil for
 // infinite, into the last level: the shape with the cheapest reads. It returns when that is durable.
 func (db *DB) Compact(ctx context.Context, lo, hi []byte) error {
+	if db.state.Load() == nil {
+		return ErrClosed
+	}
 	if lo != nil && hi != nil && string(lo) > string(hi) {
 		return nil
 	}
@@ -46,9 +49,10 @@ func (db *DB) Compact(ctx context.Context, lo, hi []byte) error {
 	return cmp.Or(err, m.err)
 }
 
-// settled reports whether nothing is left to flush or compact. mu is held.
+// settled reports whether nothing is left to flush or compact. mu is held, which does not keep Close from taking the state.
 func (db *DB) settled() bool {
-	return len(db.flushing) == 0 && len(db.manual) == 0 && !db.compacting && db.pick(db.state.Load().version) == nil
+	s := db.state.Load()
+	return s != nil && len(db.flushing) == 0 && len(db.manual) == 0 && !db.compacting && db.pick(s.version) == nil
 }
 
 func (db *DB) pick(v *manifest.Version) *compaction.Plan { return compaction.Pick(v, db.shape()) }

@@ -140,7 +140,7 @@ func (db *DB) Metrics() Metrics {
 	}
 	defer release()
 	db.mu.Lock()
-	m.Settled = db.state.Load() != nil && db.settled()
+	m.Settled = db.settled()
 	db.mu.Unlock()
 	m.Memory.Memtables = s.mem.Bytes()
 	for _, f := range s.frozen {

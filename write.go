@@ -46,12 +46,12 @@ func (db *DB) Apply(b *Batch, d Durability) error {
 		d = db.opts.Durability
 	}
 	switch {
+	case db.state.Load() == nil:
+		return ErrClosed
 	case d > NoSync:
 		return fmt.Errorf("bloomkv: durability %d, want %d or %d", d, Sync, NoSync)
 	case b.err != nil:
 		return b.err
-	case db.state.Load() == nil:
-		return ErrClosed
 	case b.count == 0 && d == Sync:
 		return db.Sync()
 	case b.count == 0:
