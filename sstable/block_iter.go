@@ -219,7 +219,11 @@ func (b *block) get(user []byte, t ikey.Trailer) (entry, verdict) {
 
 // appendKey appends the user key of entry i, which is e, to dst.
 func (b *block) appendKey(dst []byte, i int, e *entry) []byte {
-	dst = append(dst, b.data[blockHeader:blockHeader+b.prefix]...)
+	return b.appendSuffix(append(dst, b.data[blockHeader:blockHeader+b.prefix]...), i, e)
+}
+
+// appendSuffix is appendKey without the prefix.
+func (b *block) appendSuffix(dst []byte, i int, e *entry) []byte {
 	n := len(dst)
 	dst = binary.BigEndian.AppendUint64(dst, b.head(i))
 	if e.suffix < 8 {

@@ -163,7 +163,7 @@ func (it *Iter) Close() error {
 func (it *Iter) stand(i int) bool {
 	it.i = i
 	it.cur = it.b.entry(i)
-	it.key = it.b.appendKey(it.key[:0], i, &it.cur)
+	it.key = it.b.appendSuffix(it.key[:it.b.prefix], i, &it.cur) // load put the prefix there
 	return true
 }
 
@@ -197,6 +197,7 @@ func (it *Iter) load(at int) bool {
 		return false
 	}
 	it.b, it.at = parseBlock(data), at
+	it.key = append(it.key[:0], data[blockHeader:blockHeader+it.b.prefix]...)
 	return true
 }
 
