@@ -16,7 +16,8 @@ bench: ## the store's own figures
 	go run ./bench
 
 compare: ## side by side with other stores, taking turns
-	go -C bench/compare run .
+	go -C bench/compare run . --shape random --out ../results/compare-random.txt
+	go -C bench/compare run . --shape prefixed --out ../results/compare-prefixed.txt
 
 # The A/B of a change: the benchmarks of the tree as it is against those of REF, six runs each, taking turns.
 REF ?= main

@@ -126,28 +126,29 @@ func (r *report) print(w io.Writer) {
 	fmt.Fprintln(t)
 	wrong := 0
 	for _, phase := range phases {
-		times, ratios := "", ""
+		fmt.Fprintf(t, "%s\t", phase)
+		var ratios strings.Builder
 		for _, column := range columns {
 			i := slices.IndexFunc(r.Table, func(c cell) bool { return c.Phase == phase && c.Column == column })
 			if i >= 0 {
 				c := r.Table[i]
 				wrong += c.Wrong
-				times += fmt.Sprintf("%s (%s–%s)", figure(c.Ns), figure(c.Least), figure(c.Most))
+				fmt.Fprintf(t, "%s (%s–%s)", figure(c.Ns), figure(c.Least), figure(c.Most))
 				if c.Ratio > 0 {
-					ratios += fmt.Sprintf("%.2f", c.Ratio)
+					fmt.Fprintf(&ratios, "%.2f", c.Ratio)
 				}
 			}
-			times += "\t"
+			fmt.Fprint(t, "\t")
 			if column != columns[0] {
-				ratios += "\t"
+				ratios.WriteByte('\t')
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s%s\n", phase, times, ratios)
+		fmt.Fprintln(t, ratios.String())
 	}
 	t.Flush()
 	fmt.Fprintf(w, "\nwrong answers: %d\n\n", wrong)
 	for _, row := range r.Rows {
-		fmt.Fprintln(w, row.Figures.Benchmark(fmt.Sprintf("%s/shape=%s/engine=%s", row.Figures.Phase, r.Shape, row.Column)))
+		fmt.Fprintln(w, row.Figures.Benchmark(fmt.Sprintf("%s/shape=%s/engine=%s", strings.ReplaceAll(row.Figures.Phase, ",", ""), r.Shape, row.Column)))
 	}
 }
 
