@@ -112,7 +112,7 @@ func (db *DB) install(e *manifest.Edit, change func(*state)) error {
 		t.level.Store(int32(level)) //nolint:gosec // below NumLevels
 		fresh[meta.Number] = t
 		if err := db.load(t); err != nil { // it must be readable before anything relies on it
-			return errors.Join(err, releaseTables(fresh))
+			return errors.Join(err, db.forget(fresh))
 		}
 	}
 	db.editMu.Lock()
@@ -122,19 +122,27 @@ func (db *DB) install(e *manifest.Edit, change func(*state)) error {
 		err = db.appendEdit(e, v)
 	}
 	if err != nil {
-		return errors.Join(err, releaseTables(fresh))
+		return errors.Join(err, db.forget(fresh))
 	}
 	db.swap(func(s *state) {
 		s.setVersion(v, fresh)
 		change(s)
 	})
-	db.restore(db.state.Load())
+	s := db.state.Load()
+	s.tables(func(_ int, t *table) {
+		if moved[t.meta.Number] {
+			db.trim(t)
+		}
+	})
+	db.restore(s)
 	return nil
 }
 
-func releaseTables(tables map[uint64]*table) error {
+// forget lets go of tables that did not become part of the tree.
+func (db *DB) forget(tables map[uint64]*table) error {
 	var errs []error
 	for _, t := range tables {
+		db.adjust(-t.resident())
 		errs = append(errs, t.release())
 	}
 	return errors.Join(errs...)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
-	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -24,7 +23,7 @@ var (
 	// ErrCorruption is what every damage Is: errors.Is(err, ErrCorruption). errors.As finds the [CorruptionError].
 	ErrCorruption = corrupt.Err
 	// ErrUnsupportedVersion means that a file was written by a newer version of the library. Nothing was changed.
-	ErrUnsupportedVersion = manifest.ErrUnsupportedVersion
+	ErrUnsupportedVersion = corrupt.ErrUnsupportedVersion
 	// ErrFilterRate means that a filter rate can't be reached; the error names the best that can.
 	ErrFilterRate = bloomblock.ErrRate
 )

@@ -48,6 +48,17 @@ func (db *DB) load(t *table) error {
 	return nil
 }
 
+// trim drops the units of a filter that a table does not need any more at a deeper level.
+func (db *DB) trim(t *table) {
+	t.loading.Lock()
+	defer t.loading.Unlock()
+	before := t.resident()
+	if err := t.reader.Trim(db.plan[t.level.Load()].rate); err != nil {
+		db.opts.Logger.Error("a filter could not be trimmed", slog.String("table", t.file.base), slog.Any("error", err))
+	}
+	db.adjust(t.resident() - before)
+}
+
 // adjust accounts for bytes of filters and indexes that came or, if negative, went.
 func (db *DB) adjust(bytes int64) {
 	if bytes == 0 {

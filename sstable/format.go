@@ -18,6 +18,7 @@ import (
 	"math"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
@@ -77,7 +78,7 @@ const (
 )
 
 // ErrVersion says that a table has a format of the future.
-var ErrVersion = errors.New("unsupported table version")
+var ErrVersion = corrupt.ErrUnsupportedVersion
 
 // Reasons for damage, which the reader wraps with file and offset.
 var (

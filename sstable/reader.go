@@ -320,6 +320,16 @@ func (r *Reader) DropFilterUnits(keep int) error {
 	return r.publish(append([][]byte(nil), r.units[:max(keep, 0)]...))
 }
 
+// Trim drops the units of the filter that a promised rate of maxRate does not need, as after a move to a deeper level.
+func (r *Reader) Trim(maxRate float64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.known || len(r.units) <= r.header.UnitsFor(maxRate) {
+		return nil
+	}
+	return r.publish(append([][]byte(nil), r.units[:r.header.UnitsFor(maxRate)]...))
+}
+
 // DropIndex lets go of the index and of the table's cached blocks. The next lookup loads it again.
 func (r *Reader) DropIndex() {
 	r.mu.Lock()

@@ -626,3 +626,41 @@ func btof(b bool) float64 {
 	}
 	return 0
 }
+
+func TestTrimKeepsTheUnitsThatARateNeeds(t *testing.T) {
+	params, err := bloomblock.ParamsNested(0.01, 0.001)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	w := NewWriter(&file, WriterOptions{ID: 7, Filter: params})
+	for i := range 2000 {
+		if err := w.Add(ikey.Key{User: fmt.Appendf(nil, "%06d", i), Trailer: ikey.MakeTrailer(1, ikey.Set)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(bytes.NewReader(file.Bytes()), int64(file.Len()), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Load(0.001); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		rate float64
+		want int
+	}{{0.001, 2}, {0.005, 2}, {0.01, 1}, {0.001, 1}, {1, 0}} {
+		if err := r.Trim(c.rate); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.FilterState().Units; got != c.want {
+			t.Errorf("after Trim(%g): %d units, want %d", c.rate, got, c.want)
+		}
+	}
+	if err := r.Load(0.001); err != nil || r.FilterState().Units != 2 {
+		t.Errorf("loaded again: %d units, %v", r.FilterState().Units, err)
+	}
+}

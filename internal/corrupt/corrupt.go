@@ -10,6 +10,9 @@ import (
 // Err is what every damage Is.
 var Err = errors.New("corruption")
 
+// ErrUnsupportedVersion is what a file of a format that this program does not know Is. It is not damage.
+var ErrUnsupportedVersion = errors.New("unsupported format version")
+
 // Error is damage found in a file.
 type Error struct {
 	File   string // base name

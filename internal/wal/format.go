@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
 
 // A log, all numbers little-endian:
@@ -67,7 +69,7 @@ const MaxPayload = 128 << 20 << (2 * (^uint(0) >> 63))
 
 var (
 	// ErrUnsupportedVersion says that a log was written in a format which this program does not know. It is not damage.
-	ErrUnsupportedVersion = errors.New("unsupported format version")
+	ErrUnsupportedVersion = corrupt.ErrUnsupportedVersion
 	// ErrTooLarge says that a payload is over MaxPayload.
 	ErrTooLarge = errors.New("log record too large")
 )
