@@ -193,7 +193,11 @@ func (db *DB) removeOrphans(found listing) error {
 			return err
 		}
 	}
+	current := filename.Base(filename.Manifest, db.recorded.ManifestNumber) // it may have replaced an orphan of its number
 	for _, name := range orphans {
+		if name == current {
+			continue
+		}
 		if err := db.opts.FS.Remove(filepath.Join(db.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			db.opts.Logger.Warn("an orphan stays", slog.String("file", name), slog.Any("error", err))
 		}
