@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// tool is a run of the tool in this process.
+type tool struct {
+	in       string
+	terminal bool
+}
+
+// result is what it left behind.
+type result struct {
+	code     int
+	out, err string
+}
+
+func (o tool) run(t *testing.T, args ...string) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	a := &app{in: strings.NewReader(o.in), out: &out, err: &errs, outTerm: o.terminal, errTerm: o.terminal, color: o.terminal}
+	code := a.run(t.Context(), args)
+	return result{code, out.String(), errs.String()}
+}
+
+// must runs the tool and wants all to be well. It returns what was printed.
+func (o tool) must(t *testing.T, args ...string) string {
+	t.Helper()
+	r := o.run(t, args...)
+	if r.code != exitOK {
+		t.Fatalf("bloomkv %q: exit %d, want 0: %s", args, r.code, r.err)
+	}
+	return r.out
+}
+
+// newStore is a store of the lines, and its directory.
+func newStore(t *testing.T, lines string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "store")
+	tool{in: lines}.must(t, "load", dir)
+	return dir
+}
+
+func TestExitCodesTellAnswersFromTrouble(t *testing.T) {
+	dir := newStore(t, "a\t1\nb\t2\n")
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("not a table"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		err  string // in it
+	}{
+		{"a key that is there", []string{"get", dir, "a"}, 0, ""},
+		{"an absent key", []string{"get", dir, "c"}, 1, "key c: not found"},
+		{"a deleted absent key", []string{"del", dir, "zzz"}, 0, ""},
+		{"no command", nil, 0, ""},
+		{"a command that is none", []string{"fetch"}, 2, `unknown command "fetch"`},
+		{"too few arguments", []string{"get", dir}, 2, "see bloomkv get --help"},
+		{"a flag that is none", []string{"get", dir, "a", "--speed"}, 2, "see bloomkv get --help"},
+		{"a format that is none", []string{"dump", dir, "--format", "xml"}, 2, `format "xml", want tsv, hex, json`},
+		{"a key that is not hexadecimal", []string{"get", "--hex", dir, "xy"}, 2, `key "xy"`},
+		{"a filter rate that is none", []string{"put", dir, "a", "b", "--fpr", "0"}, 2, "--fpr 0"},
+		{"a filter rate out of reach", []string{"put", dir, "a", "b", "--fpr", "1e-12"}, 2, "out of r"},
+		{"a key that is too long", []string{"put", dir, strings.Repeat("k", 65537), "b"}, 2, "key of 65537 bytes, want at most 65536"},
+		{"a limit below 0", []string{"scan", dir, "--limit", "-1"}, 2, "--limit -1"},
+		{"a file to load that is a directory", []string{"load", dir, dir}, 2, "is a directory"},
+		{"a file to load that is not there", []string{"load", dir, plain + "x"}, 2, "no such file"},
+		{"a file that is not a table", []string{"inspect", plain}, 2, "plain: offset 0: file ends too early"},
+		{"a lock file", []string{"inspect", filepath.Join(dir, "LOCK")}, 2, "nothing to look at"},
+		{"crlf for json", []string{"load", dir, "--format", "json", "--crlf"}, 2, "--crlf is for tsv"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := tool{}.run(t, c.args...)
+			if r.code != c.code || !strings.Contains(r.err, c.err) {
+				t.Errorf("exit %d, %q; want %d, %q", r.code, r.err, c.code, c.err)
+			}
+			if r.code != 0 && (!strings.HasPrefix(r.err, "bloomkv: ") || r.out != "") {
+				t.Errorf("printed %q, and %q as the error", r.out, r.err)
+			}
+		})
+	}
+}
+
+func TestReadingCommandsNeverCreateAStore(t *testing.T) {
+	for _, args := range [][]string{
+		{"get", "", "k"}, {"scan", ""}, {"dump", ""}, {"stats", ""}, {"check", ""}, {"inspect", ""}, {"del", "", "k"},
+	} {
+		parent := t.TempDir()
+		args[1] = filepath.Join(parent, "store")
+		if r := (tool{}).run(t, args...); r.code != exitTrouble || r.err == "" {
+			t.Errorf("%s of no store: exit %d, %q; want 2 and an error", args[0], r.code, r.err)
+		}
+		empty := filepath.Join(parent, "empty")
+		if err := os.Mkdir(empty, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		args[1] = empty
+		if r := (tool{}).run(t, args...); r.code != exitTrouble || r.err == "" {
+			t.Errorf("%s of an empty directory: exit %d, %q; want 2 and an error", args[0], r.code, r.err)
+		}
+		for _, dir := range []string{parent, empty} {
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				if e.Name() != "empty" {
+					t.Errorf("%s made %s", args[0], e.Name())
+				}
+			}
+		}
+	}
+}
+
+func TestHelpTellsExitCodesAndCompletionIsThere(t *testing.T) {
+	if out := (tool{}).must(t, "--help"); !strings.Contains(out, exitHelp) {
+		t.Errorf("help has no exit codes:\n%s", out)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if out := (tool{}).must(t, "completion", shell); !strings.Contains(out, "bloomkv") {
+			t.Errorf("no completion for %s", shell)
+		}
+	}
+}
+
+// hostile has what terminals act on: escape sequences of 7 and 8 bits, bells, carriage returns, direction marks, and bytes
+// that are not UTF-8.
+const hostile = "\x1b]0;owned\a\x1b[2J\u009b31m\r\b\x7f\u202e\u2066\xff\xc2"
+
+func TestNothingStoredDrivesATerminal(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	tool{in: hostile}.must(t, "put", dir, hostile)
+	tool{}.must(t, "put", dir, "plain", hostile)
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatalf("tables %q, %v; want some", tables, err)
+	}
+	manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+	if err != nil || len(manifests) == 0 {
+		t.Fatalf("manifests %q, %v; want some", manifests, err)
+	}
+	for _, args := range [][]string{
+		{"get", dir, hostile},
+		{"get", dir, hostile, "--json"},
+		{"get", dir, hostile + "absent"},
+		{"get", hostile, "key"},
+		{"scan", dir},
+		{"scan", dir, "--json"},
+		{"scan", dir, "--keys"},
+		{"dump", dir},
+		{"dump", dir, "--format", "json"},
+		{"dump", dir, "--format", "hex"},
+		{"inspect", dir},
+		{"inspect", dir, "--json"},
+		{"inspect", tables[0], "--json"},
+		{"inspect", manifests[0]},
+		{"inspect", manifests[0], "--json"},
+		{hostile},
+		{"get", "--" + hostile},
+		{"load", dir, hostile},
+		{"demo", "--data", hostile},
+	} {
+		r := (tool{terminal: true}).run(t, args...)
+		if r.out == "" && r.err == "" {
+			t.Errorf("%q: printed nothing", args)
+		}
+		checkPrintable(t, args, r.out+r.err)
+	}
+	// Without colors the page of a table and the text of its entries are plain too.
+	var out bytes.Buffer
+	a := &app{in: strings.NewReader(""), out: &out, err: &out, outTerm: true}
+	args := []string{"inspect", "--entries", tables[0]}
+	if code := a.run(t.Context(), args); code != exitOK {
+		t.Errorf("%q: exit %d, want 0", args, code)
+	}
+	checkPrintable(t, args, out.String())
+}
+
+func checkPrintable(t *testing.T, args []string, text string) {
+	t.Helper()
+	if plain := appendPrintable(nil, []byte(strings.ReplaceAll(text, "\n", ""))); string(plain) != strings.ReplaceAll(text, "\n", "") {
+		t.Errorf("%q printed %q, which could drive a terminal", args, text)
+	}
+}
+
+func TestInPipesBytesAreThemselves(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	tool{in: hostile}.must(t, "put", dir, "key")
+	if out := (tool{}).must(t, "get", dir, "key"); out != hostile {
+		t.Errorf("get printed %q, want %q", out, hostile)
+	}
+	if out := (tool{}).must(t, "dump", dir); out != "key\t"+hostile+"\n" {
+		t.Errorf("dump printed %q", out)
+	}
+}
+
+func TestAnInterruptEndsALoadThatWaits(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	ctx, cancel := context.WithCancel(t.Context())
+	in := &stuckReader{lines: strings.NewReader("a\t1\nb\t2\nc"), stuck: cancel, end: make(chan struct{})}
+	defer close(in.end)
+	var out, errs bytes.Buffer
+	a := &app{in: in, out: &out, err: &errs}
+	if code := a.run(ctx, []string{"load", dir}); code != exitInterrupted {
+		t.Errorf("exit %d, want %d: %s", code, exitInterrupted, &errs)
+	}
+	if got, want := (tool{}).must(t, "dump", dir), "a\t1\nb\t2\n"; got != want {
+		t.Errorf("the store has %q, want %q: the whole lines before the interrupt", got, want)
+	}
+}
+
+// stuckReader gives its lines, says that it is stuck, and waits for ever.
+type stuckReader struct {
+	lines *strings.Reader
+	stuck func()
+	end   chan struct{}
+}
+
+func (s *stuckReader) Read(p []byte) (int, error) {
+	if s.lines.Len() > 0 {
+		return s.lines.Read(p)
+	}
+	s.stuck()
+	<-s.end
+	return 0, os.ErrClosed
+}
