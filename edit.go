@@ -134,7 +134,7 @@ func (db *DB) install(e *manifest.Edit, change func(*state)) error {
 			db.trim(t)
 		}
 	})
-	db.restore(s)
+	db.rebalance() // of the tables that stay: until now those of the old state stood for them
 	return nil
 }
 
@@ -179,6 +179,9 @@ func (db *DB) removeDead() error {
 	for _, t := range dead {
 		db.adjust(-t.resident())
 		errs = append(errs, t.release(), db.opts.FS.Remove(t.file.path))
+	}
+	if s := db.state.Load(); s != nil && len(dead) > 0 {
+		db.restore(s)
 	}
 	return errors.Join(errs...)
 }

@@ -64,12 +64,17 @@ func (db *DB) adjust(bytes int64) {
 	if bytes == 0 {
 		return
 	}
-	resident := db.budget.resident.Add(bytes)
-	if resident > db.budget.allowance() {
+	db.budget.resident.Add(bytes)
+	db.rebalance()
+}
+
+// rebalance sheds what does not fit and gives the cache the rest.
+func (db *DB) rebalance() {
+	b := &db.budget
+	if b.resident.Load() > b.allowance() {
 		db.shed()
-		resident = db.budget.resident.Load()
 	}
-	db.cache.SetCapacity(max(db.budget.total/4, db.budget.total-resident))
+	db.cache.SetCapacity(max(b.total/4, b.total-b.resident.Load()))
 }
 
 // shed drops filters, then indexes, from the last level upwards, until the rest fits.

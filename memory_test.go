@@ -1,0 +1,124 @@
+package bloomkv
+
+import (
+	"context"
+	"encoding/binary"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// memoryKey is 8 bytes; odd numbers are never stored.
+func memoryKey(dst []byte, i uint64) []byte {
+	return binary.BigEndian.AppendUint64(dst[:0], i*0x9e3779b97f4a7c15)
+}
+
+func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
+	if raceEnabled {
+		t.Skip("900,000 keys in one goroutine: nothing to race")
+	}
+	const n = 900_000
+	opts := &Options{
+		FS: vfs.NewMem(), Durability: NoSync, MemoryBudget: 8 << 20, MemtableSize: 2 << 20, BlockSize: 256, FilterFPR: 1e-6,
+		TableSize: 1 << 20,
+	}
+	db, err := Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	var b Batch
+	var key []byte
+	for i := range uint64(n) {
+		key = memoryKey(key, 2*i)
+		b.Put(key, nil)
+		if b.Len() == 1000 {
+			if err := db.Apply(&b, NoSync); err != nil {
+				t.Fatal(err)
+			}
+			b.Reset()
+		}
+	}
+	if err := db.Compact(context.Background(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	lookups := func() {
+		t.Helper()
+		for i := uint64(0); i < n; i += 7 {
+			key = memoryKey(key, 2*i)
+			if ok, err := db.Has(key); !ok || err != nil {
+				t.Fatalf("present key %d: %v, %v", i, ok, err)
+			}
+			key = memoryKey(key, 2*i+1)
+			if ok, err := db.Has(key); ok || err != nil {
+				t.Fatalf("absent key %d: %v, %v", i, ok, err)
+			}
+			if i%(7*1000) != 0 {
+				continue
+			}
+			m := db.Metrics().Memory
+			if sum := m.Memtables + m.Filters + m.Indexes + m.Cache; sum > m.Budget {
+				t.Fatalf("%d bytes in memory, the budget is %d: %+v", sum, m.Budget, m)
+			}
+			if m.Filters+m.Indexes != db.budget.resident.Load() {
+				t.Fatalf("accounted for %d bytes, there are %d", db.budget.resident.Load(), m.Filters+m.Indexes)
+			}
+		}
+	}
+	lookups()
+	m := db.Metrics()
+	if disk := m.Levels[bottom].FilterDisk; uint64(m.Memory.Filters) >= disk || m.Memory.Filters == 0 {
+		t.Errorf("%d of %d filter bytes in memory, want some and not all: the test is to need more than there is", m.Memory.Filters, disk)
+	}
+	if m.Levels[bottom].Unfiltered == 0 {
+		t.Error("no search went without a filter")
+	}
+	t.Logf("%d of %d filter bytes in memory, %d of indexes, %d of cache", m.Memory.Filters, m.Levels[bottom].FilterDisk, m.Memory.Indexes, m.Memory.Cache)
+}
+
+func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
+	opts := small(vfs.NewMem())
+	opts.Durability, opts.MaxOpenFiles, opts.Compression = NoSync, 8, NoCompression
+	db, err := Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	var key []byte
+	value := make([]byte, 100)
+	for i := range uint64(10_000) {
+		key = memoryKey(key, 2*i)
+		if err := db.Put(key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Compact(context.Background(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	db.cache.SetCapacity(0) // every lookup reads its file
+	for i := range uint64(10_000) {
+		key = memoryKey(key, 2*i)
+		if ok, err := db.Has(key); !ok || err != nil {
+			t.Fatalf("key %d: %v, %v", i, ok, err)
+		}
+		db.files.mu.Lock()
+		open := len(db.files.open)
+		db.files.mu.Unlock()
+		if open > 8 {
+			t.Fatalf("%d descriptors, want at most 8", open)
+		}
+	}
+	m := db.Metrics()
+	if m.Levels[bottom].Tables <= 16 || m.Memory.Filters == 0 || m.Levels[bottom].Unfiltered > 0 {
+		t.Errorf("%d tables, want more than 16; %d filter bytes; %d searches without a filter, want 0",
+			m.Levels[bottom].Tables, m.Memory.Filters, m.Levels[bottom].Unfiltered)
+	}
+}
