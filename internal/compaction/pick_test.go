@@ -83,23 +83,35 @@ func TestPick(t *testing.T) {
 	for _, c := range []struct{ name, tree, want string }{
 		{"an empty tree is in shape", "", "nothing"},
 		{"three runs wait for a fourth", "0: a-z:10 | a-z:10 | a-z:10", "nothing"},
-		{"four runs go to the last level together", "0: a-f:10 | e-h:10 | a-b:10 | c-e:10\n6: a-c:100 d-d:100 x-z:100",
-			"0[a-f] 0[e-h] 0[a-b] 0[c-e] 6[a-c d-d] merge to 6"},
+		{
+			"four runs go to the last level together", "0: a-f:10 | e-h:10 | a-b:10 | c-e:10\n6: a-c:100 d-d:100 x-z:100",
+			"0[a-f] 0[e-h] 0[a-b] 0[c-e] 6[a-c d-d] merge to 6",
+		},
 		{"sequential runs move, the oldest first", "0: s-t:10 | q-r:10 | o-p:10 | m-n:10\n6: a-l:100", "0[m-n] move to 6"},
-		{"tombstones do not move into the last level", "0: s-t:10 | q-r:10 | o-p:10 | m-n:10:3\n6: a-l:100",
-			"0[s-t] 0[q-r] 0[o-p] 0[m-n] merge to 6"},
+		{
+			"tombstones do not move into the last level", "0: s-t:10 | q-r:10 | o-p:10 | m-n:10:3\n6: a-l:100",
+			"0[s-t] 0[q-r] 0[o-p] 0[m-n] merge to 6",
+		},
 		{"tombstones may move into a level above the last", "0: s-t:10 | q-r:10 | o-p:10 | m-n:10:3\n6: a-l:2000", "0[m-n] move to 5"},
 		{"a grown last level moves the base level up", "0: a-f:10 | e-h:10 | a-b:10 | c-e:10\n6: a-l:2000\n", "0[c-e] move to 5"},
-		{"the base level is two up where the last is a hundred times as large", "0: a-f:10 | a-h:10 | a-b:10 | a-e:10\n4: b-c:1\n6: a-l:20000",
-			"0[a-f] 0[a-h] 0[a-b] 0[a-e] 4[b-c] merge to 4"},
-		{"a level over its target gives the table with the least overlap", "5: a-c:150 e-g:150\n6: a-b:500 c-d:500 e-f:500 g-g:400",
-			"5[e-g] 6[e-f g-g] merge to 6"},
+		{
+			"the base level is two up where the last is a hundred times as large", "0: a-f:10 | a-h:10 | a-b:10 | a-e:10\n4: b-c:1\n6: a-l:20000",
+			"0[a-f] 0[a-h] 0[a-b] 0[a-e] 4[b-c] merge to 4",
+		},
+		{
+			"a level over its target gives the table with the least overlap", "5: a-c:150 e-g:150\n6: a-b:500 c-d:500 e-f:500 g-g:400",
+			"5[e-g] 6[e-f g-g] merge to 6",
+		},
 		{"a table over a gap moves", "5: a-c:150 e-g:150\n6: a-b:900 h-i:900", "5[e-g] move to 6"},
 		{"what stands above the base level goes down", "3: a-c:1\n6: a-z:100", "3[a-c] move to 4"},
-		{"level 0 merges into what stands above the base level, not past it", "0: a-f:10 | a-h:10 | a-b:10 | a-e:10\n4: b-c:1\n6: a-l:20",
-			"0[a-f] 0[a-h] 0[a-b] 0[a-e] 4[b-c] merge to 4"},
-		{"level 0 first where it is worse", "0: a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1\n5: a-b:220\n6: a-l:2000",
-			"0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 5[a-b] merge to 5"},
+		{
+			"level 0 merges into what stands above the base level, not past it", "0: a-f:10 | a-h:10 | a-b:10 | a-e:10\n4: b-c:1\n6: a-l:20",
+			"0[a-f] 0[a-h] 0[a-b] 0[a-e] 4[b-c] merge to 4",
+		},
+		{
+			"level 0 first where it is worse", "0: a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1\n5: a-b:220\n6: a-l:2000",
+			"0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 5[a-b] merge to 5",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := Pick(tree(t, c.tree), options).text(); got != c.want {
