@@ -109,14 +109,17 @@ func (db *DB) makeDir() error {
 	if db.opts.ErrorIfMissing {
 		return fmt.Errorf("no store here: %w", fs.ErrNotExist)
 	}
-	switch err := db.opts.FS.Mkdir(db.dir); {
-	case err == nil:
-		return db.opts.FS.SyncDir(filepath.Dir(filepath.Clean(db.dir)))
-	case errors.Is(err, fs.ErrExist):
-		return nil
-	default:
+	err = db.opts.FS.Mkdir(db.dir)
+	exists := errors.Is(err, fs.ErrExist)
+	if err != nil && !exists {
 		return err
 	}
+	// A directory that is there may have been made by a process that died before it could sync the parent.
+	err = db.opts.FS.SyncDir(filepath.Dir(filepath.Clean(db.dir)))
+	if exists && errors.Is(err, fs.ErrPermission) {
+		return nil // a parent that may not be opened is somebody else's, who made the directory
+	}
+	return err
 }
 
 // A listing is the files of a store's directory by kind, numbers ascending. Unknown names are left alone.
