@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/workload"
+)
+
+// demoLines is a file of n lines whose keys look like paths.
+func demoLines(t *testing.T, n int) string {
+	t.Helper()
+	var b bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&b, "src/%03d/%02x/file_%d.go\t%d first line of the file\n", i%71, i%13, i, i*i)
+	}
+	name := filepath.Join(t.TempDir(), "lines.tsv")
+	if err := os.WriteFile(name, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestDemoKeepsItsPromise(t *testing.T) {
+	keep := filepath.Join(t.TempDir(), "kept")
+	data := demoLines(t, 6000)
+	out := (tool{}).must(t, "demo", "--data", data, "--keep", keep, "--json")
+	want := []string{
+		"keys", "filter_bytes", "fpr_promised", "wasted_reads_per_absent", "wasted_reads_per_absent_without_filters",
+		"blocks_per_present", "blocks_per_absent", "absent_ns", "present_ns", "wrong_answers",
+		"absent_lookups", "absent_ns_without_filters", "absent_per_second", "bits_per_key",
+		"blocks_per_absent_without_filters", "blocks_per_present_without_filters", "compactions", "flushes", "fpr_measured",
+		"fpr_per_probe", "input", "kept", "levels", "moves", "present_ns_without_filters", "present_per_second", "runs", "seed",
+		"wasted_reads_per_overlapping_run_without_filters",
+	}
+	slices.Sort(want)
+	if got := names(t, out); !slices.Equal(got, want) {
+		t.Errorf("names %q, want %q", got, want)
+	}
+	var f demoResult
+	if err := json.Unmarshal([]byte(out), &f); err != nil {
+		t.Fatal(err)
+	}
+	if f.Keys != 6000 || f.WrongAnswers != 0 || f.Absents < 200_000 {
+		t.Errorf("%d keys, %d absent lookups, %d wrong answers", f.Keys, f.Absents, f.WrongAnswers)
+	}
+	if len(f.Levels) < 3 && f.Runs < 4 {
+		t.Errorf("%d levels with %d runs, want 3 or 4", len(f.Levels), f.Runs)
+	}
+	entries := uint64(0)
+	for _, l := range f.Levels {
+		entries += l.Entries
+		if l.Level == 0 && l.Entries < uint64(l.Runs*demoRun) {
+			t.Errorf("level 0 has %d runs of %d keys in all, want %d in each", l.Runs, l.Entries, demoRun)
+		}
+	}
+	if entries != 6000 {
+		t.Errorf("the levels hold %d entries", entries)
+	}
+	if f.FPRPromised != 0.01 || f.WastedReads > 1.15*f.FPRPromised {
+		t.Errorf("%v wasted reads for an absent lookup, want at most 1.15 × %v", f.WastedReads, f.FPRPromised)
+	}
+	if f.WastedPerRun < 0.99 || f.WastedReadsWithout < 2 {
+		t.Errorf("without filters %v wasted reads, %v for an overlapping run", f.WastedReadsWithout, f.WastedPerRun)
+	}
+	if f.BlocksPresent < 1 || f.BlocksPresent > 1.1 || f.BlocksAbsent > 0.02 || f.AbsentNs <= 0 || f.PresentNs <= 0 || f.FilterBytes <= 0 {
+		t.Errorf("figures out of range: %s", out)
+	}
+
+	// What was kept is a store like any other, with its filters, and the input.
+	tool{}.must(t, "check", keep)
+	lines, err := os.ReadFile(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sorted := slices.Sorted(strings.Lines(string(lines)))
+	if dump := (tool{}).must(t, "dump", keep); dump != strings.Join(sorted, "") {
+		t.Error("the store that was kept does not hold the input")
+	}
+	if r := (tool{}).run(t, "demo", "--data", data, "--keep", keep); r.code != exitTrouble || !strings.Contains(r.err, "is not empty") {
+		t.Errorf("a second demo there: exit %d, %q", r.code, r.err)
+	}
+}
+
+func TestDemoPageShowsTheFiguresAndAFilter(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	out := (tool{}).must(t, "demo", "--data", demoLines(t, demoFewest))
+	for _, want := range []string{
+		"4,000 lines of ", fmt.Sprintf("(seed %d)", demoSeed), "level  runs", "promised 0.0100 wasted reads", "with filters", "without",
+		"wasted reads per absent lookup", "blocks per present lookup", "absent lookups per second", "blocked Bloom, ",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the page lacks %q:\n%s", want, out)
+		}
+	}
+	left, err := os.ReadDir(os.Getenv("TMPDIR"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestDemoRefusesInputThatProvesNothing(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad")
+	if err := os.WriteFile(bad, []byte("a\t1\nb\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, file, err string }{
+		{"too few keys", demoLines(t, demoFewest-1), "3999 keys, want at least 4000"},
+		{"a line that is none", bad, "line 2: no TAB"},
+		{"no file", bad + "x", "no such file"},
+		{"a directory", t.TempDir(), "is a directory"},
+	} {
+		if r := (tool{}).run(t, "demo", "--data", c.file); r.code != exitTrouble || !strings.Contains(r.err, c.err) {
+			t.Errorf("%s: exit %d, %q; want 2 and %q", c.name, r.code, r.err, c.err)
+		}
+	}
+}
+
+func TestTheSourceTreeIsRead(t *testing.T) {
+	root := t.TempDir()
+	deep := "test/d/d/d/x"
+	files := map[string]string{
+		"VERSION": "go1\nmore\n", "src/a/b.go": "// first\npackage b\n", "src/empty.go": "", deep: strings.Repeat("y", 200_000),
+		"bin/go": "program", "pkg/x.a": "archive",
+	}
+	for name, text := range files {
+		file := filepath.Join(root, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(root, "VERSION"), filepath.Join(root, "src", "link")); err != nil {
+		t.Logf("no links here: %v", err)
+	}
+	seen := 0
+	pairs, err := readTree(t.Context(), root, func(files int) { seen = files })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []workload.Pair // not bin, not pkg, and not the link
+	for _, f := range []struct{ name, line string }{
+		{"VERSION", "go1"}, {"src/a/b.go", "// first"}, {"src/empty.go", ""}, {deep, strings.Repeat("y", firstLine)},
+	} {
+		sum := sha256.Sum256([]byte(files[f.name]))
+		want = append(want, workload.Pair{Key: []byte(f.name), Value: fmt.Appendf(nil, "%d %x %s", len(files[f.name]), sum[:16], f.line)})
+	}
+	slices.SortFunc(pairs, func(a, b workload.Pair) int { return bytes.Compare(a.Key, b.Key) })
+	same := func(a, b workload.Pair) bool { return bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value) }
+	if seen != len(want) || !slices.EqualFunc(pairs, want, same) {
+		t.Errorf("%d seen, %q; want %q", seen, pairs, want)
+	}
+}
+
+func TestCountsHaveTheirThousandsApart(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 123456: "123,456", 1234567: "1,234,567"} {
+		if got := count(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}

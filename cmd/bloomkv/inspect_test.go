@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bloomblock"
+)
+
+// names are the members of a JSON object, sorted.
+func names(t *testing.T, text string) []string {
+	t.Helper()
+	var object map[string]any
+	if err := json.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return slices.Sorted(maps.Keys(object))
+}
+
+// firstOf is the first member of a list in a JSON object.
+func firstOf(t *testing.T, text, list string) string {
+	t.Helper()
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatal(err)
+	}
+	var members []json.RawMessage
+	if err := json.Unmarshal(object[list], &members); err != nil || len(members) == 0 {
+		t.Fatalf("%s: %v, want members: %s", list, err, text)
+	}
+	return string(members[0])
+}
+
+func manyLines(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "key/%06d\tvalue %d\n", i, i*i)
+	}
+	return b.String()
+}
+
+// glob is the one file of a store that matches.
+func glob(t *testing.T, dir, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s: %q, %v; want one file", pattern, found, err)
+	}
+	return found[0]
+}
+
+func TestJSONHasTheNamesThatArePromised(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	table, manifest := glob(t, dir, "*.sst"), glob(t, dir, "MANIFEST-*")
+	tableNames := []string{
+		"bits_per_key", "blocks", "bytes", "deletes", "entries", "file", "filter_bytes", "filter_keys", "fpr_from_bits",
+		"fpr_promised", "largest", "max_seq", "min_seq", "smallest", "units",
+	}
+	levelNames := []string{
+		"bits_per_key", "bytes", "deletes", "entries", "filter_bytes", "filter_bytes_in_memory", "filters_damaged",
+		"fpr_promised", "level", "runs", "tables",
+	}
+	logNames := []string{"bytes", "durable_to", "end", "file", "older_logs_durable", "records"}
+	for _, c := range []struct {
+		args []string
+		want []string
+		list string // and the names in its first member
+		each []string
+	}{
+		{[]string{"get", dir, "key/000007", "--json"}, []string{"key", "value"}, "", nil},
+		{[]string{"stats", dir, "--json"}, []string{
+			"bits_per_key", "bytes", "deletes", "entries", "filter_bytes", "filters_damaged", "fpr_promised", "levels",
+			"memtable_bytes", "runs", "tables",
+		}, "levels", levelNames},
+		{[]string{"check", dir, "--json"}, []string{"bytes", "damage", "entries", "levels", "logs", "ok", "records", "runs", "tables"}, "", nil},
+		{[]string{"inspect", table, "--json"}, tableNames, "units", []string{"blocks", "fill", "fpr_from_bits", "probes"}},
+		{[]string{"inspect", dir, "--json"}, []string{"last_seq", "logs", "manifest", "manifest_torn", "min_log", "next_file", "other_files", "tables"}, "tables", append([]string{"level", "run"}, tableNames...)},
+		{[]string{"inspect", manifest, "--json"}, append([]string{"edits"}, logNames...), "", nil},
+	} {
+		out := (tool{}).must(t, c.args...)
+		slices.Sort(c.want)
+		if got := names(t, out); !slices.Equal(got, c.want) {
+			t.Errorf("%q: names %q, want %q", c.args, got, c.want)
+		}
+		if c.list == "" {
+			continue
+		}
+		slices.Sort(c.each)
+		if got := names(t, firstOf(t, out, c.list)); !slices.Equal(got, c.each) {
+			t.Errorf("%q: names in %s %q, want %q", c.args, c.list, got, c.each)
+		}
+	}
+}
+
+func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	if out := (tool{}).must(t, "check", dir); !strings.HasPrefix(out, "ok: 1 tables in 1 runs on 1 levels, 3000 entries") {
+		t.Errorf("of a whole store: %q", out)
+	}
+	table := glob(t, dir, "*.sst")
+	whole, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A byte in the first data block, one in the filter (found by its magic), one in the footer.
+	filter := bytes.Index(whole, []byte("bloomblk"))
+	for _, at := range []int{100, filter + bloomblock.HeaderSize + 3, len(whole) - 20} {
+		broken := bytes.Clone(whole)
+		broken[at] ^= 0x10
+		if err := os.WriteFile(table, broken, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := tool{}.run(t, "check", dir)
+		if r.code != exitTrouble || r.out != "" || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
+			t.Errorf("byte %d damaged: exit %d, %q, %q; want 2 and the address", at, r.code, r.out, r.err)
+		}
+		r = tool{}.run(t, "check", dir, "--json")
+		var report struct {
+			OK     bool
+			Damage []damageReport
+		}
+		if err := json.Unmarshal([]byte(r.out), &report); err != nil {
+			t.Fatal(err)
+		}
+		if r.code != exitTrouble || report.OK || len(report.Damage) != 1 || report.Damage[0].File != filepath.Base(table) || report.Damage[0].Reason == "" {
+			t.Errorf("byte %d damaged: exit %d, %+v; want 2 and one damage in the table", at, r.code, report)
+		}
+	}
+	if err := os.Remove(table); err != nil {
+		t.Fatal(err)
+	}
+	if r := (tool{}).run(t, "check", dir); r.code != exitTrouble || !strings.Contains(r.err, filepath.Base(table)) {
+		t.Errorf("without its table: exit %d, %q", r.code, r.err)
+	}
+}
+
+func TestInspectShowsADamagedFilterAndReadsGoOn(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	table := glob(t, dir, "*.sst")
+	b, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[bytes.Index(b, []byte("bloomblk"))+bloomblock.HeaderSize+3] ^= 1
+	if err := os.WriteFile(table, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []string{dir, table} {
+		r := tool{}.run(t, "inspect", of)
+		if r.code != exitTrouble || !strings.Contains(r.out, "3000") || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
+			t.Errorf("inspect %s: exit %d, %q, %q; want 2, the facts, and the damage", filepath.Base(of), r.code, r.out, r.err)
+		}
+	}
+	if out := (tool{}).must(t, "get", dir, "key/000007"); out != "value 49" {
+		t.Errorf("get with a damaged filter: %q", out)
+	}
+	if r := (tool{}).run(t, "get", dir, "key/000007!"); r.code != exitAbsent {
+		t.Errorf("get of an absent key: exit %d, %q; want 1", r.code, r.err)
+	}
+}
+
+func TestInspectPages(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	db, err := bloomkv.Open(dir, nil) // and a log, while it is open
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for i := range 3 {
+		if err := db.Put([]byte("late"), make([]byte, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := glob(t, dir, "*.log")
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		of   string
+		args []string
+		want []string
+	}{
+		{dir, nil, []string{"MANIFEST-", "key/000000 … key/002999", "3000", filepath.Base(log) + ": ", "3 records", "other file: notes.txt"}},
+		{log, nil, []string{"3 records", "record 3: "}},
+		{log, []string{"--json"}, []string{`"records": 3`}},
+		{glob(t, dir, "MANIFEST-*"), nil, []string{"edit 1: ", "+ table ", "key/000000 … key/002999"}},
+		{glob(t, dir, "*.sst"), nil, []string{"3000 entries (0 deletes)", "keys from key/000000 to key/002999", "blocked Bloom, ", "3000 keys", "unit 0: ", "fill ", "promised rate "}},
+		{glob(t, dir, "*.sst"), []string{"--entries"}, []string{`"key/000007"`, `"value 49"`}},
+	} {
+		out := (tool{}).must(t, append([]string{"inspect", c.of}, c.args...)...)
+		for _, want := range c.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("inspect %s %q lacks %q:\n%s", filepath.Base(c.of), c.args, want, out)
+			}
+		}
+	}
+}
+
+func TestStoresWithoutFiltersSaySo(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	tool{in: manyLines(100)}.must(t, "load", dir, "--fpr", "1")
+	if out := (tool{}).must(t, "inspect", glob(t, dir, "*.sst")); !strings.Contains(out, "filter: none") {
+		t.Errorf("the page of the table:\n%s", out)
+	}
+	if out := (tool{}).must(t, "stats", dir, "--json"); !strings.Contains(out, `"filter_bytes": 0`) {
+		t.Errorf("stats: %s", out)
+	}
+}
+
+func TestTheLogIsShownTornWhereItEndsInARecord(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.NoSync})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for range 2 {
+		if err := db.Put([]byte("k"), []byte("value")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name := glob(t, dir, "*.log")
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	torn := filepath.Join(t.TempDir(), filepath.Base(name))
+	if err := os.WriteFile(torn, b[:len(b)-1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := (tool{}).must(t, "inspect", torn); !strings.Contains(out, "1 records") || !strings.Contains(out, "torn there: ") {
+		t.Errorf("got %s", out)
+	}
+}
