@@ -1,0 +1,402 @@
+package bloomkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// At every operation on files that could matter, the power fails: with nothing of what is not synced kept, with all of it, and with
+// random parts; and the process dies. Each time the store that is found must hold a prefix of the commits, whole ones, and
+// among them all that were promised to survive that.
+
+// A history is what one writer committed, in order. Every commit writes its number under prefix and counterKey.
+type history struct {
+	prefix string        // of all its keys
+	clock  *atomic.Int64 // nil, or what tells calls of several writers apart
+
+	mu      sync.Mutex
+	commits []modelWrite
+	spans   [][2]int64          // of the clock, of each commit
+	states  []map[string]string // after that many commits; filled by all
+
+	started, acked, synced atomic.Int64 // numbers of commits: begun, returned, promised to be durable
+}
+
+const counterKey = "~commits"
+
+func (h *history) write(db *DB, d Durability, w modelWrite) error {
+	h.mu.Lock()
+	n := int64(len(h.commits) + 1)
+	w = append(w, modelOp{key: h.prefix + counterKey, value: strconv.FormatInt(n, 10)})
+	h.commits = append(h.commits, w)
+	h.spans = append(h.spans, [2]int64{h.tick(), math.MaxInt64})
+	h.mu.Unlock()
+	h.started.Store(n)
+	if err := db.Apply(w.batch(), d); err != nil {
+		return fmt.Errorf("commit %d: %w", n, err)
+	}
+	h.mu.Lock()
+	h.spans[n-1][1] = h.tick()
+	h.mu.Unlock()
+	h.acked.Store(n)
+	if d == Sync {
+		h.synced.Store(n)
+	}
+	return nil
+}
+
+func (h *history) tick() int64 {
+	if h.clock == nil {
+		return 0
+	}
+	return h.clock.Add(1)
+}
+
+// barrier notes the end of a call that makes all before it durable.
+func (h *history) barrier(err error) error {
+	if err == nil {
+		h.synced.Store(h.acked.Load())
+	}
+	return err
+}
+
+// all is the states after 0, 1, 2 … commits.
+func (h *history) all() []map[string]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.states) == 0 {
+		h.states = append(h.states, map[string]string{})
+	}
+	for i := len(h.states) - 1; i < len(h.commits); i++ {
+		next := maps.Clone(h.states[i])
+		h.commits[i].apply(next)
+		h.states = append(h.states, next)
+	}
+	return h.states
+}
+
+func (w modelWrite) batch() *Batch {
+	b := new(Batch)
+	for _, op := range w {
+		if op.del {
+			b.Delete([]byte(op.key))
+		} else {
+			b.Put([]byte(op.key), []byte(op.value))
+		}
+	}
+	return b
+}
+
+// A crashed file system, and the commits of which it must hold at least low and at most high; cut is low after a power cut
+// that follows.
+type crashed struct {
+	fs             *vfs.Mem
+	low, cut, high int64
+	op             int  // before which it crashed
+	unsynced       bool // what it holds may not be durable
+	after          bool // the write of the recovery before was acknowledged
+	what           string
+}
+
+// A crasher clones a file system at every operation that may change what a crash leaves.
+type crasher struct {
+	mem    *vfs.Mem
+	h      *history
+	seed   uint64
+	random int               // random subsets for each operation
+	pause  func(vfs.Op)      // before the operation; nil for none
+	want   func(vfs.Op) bool // nil for every operation
+
+	mu    sync.Mutex
+	op    int
+	found []crashed
+}
+
+func (c *crasher) hook(op vfs.Op) error {
+	if !op.Kind.Changes() {
+		return nil
+	}
+	if c.pause != nil {
+		c.pause(op)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.op++
+	if c.want == nil || c.want(op) {
+		c.clone(op.String())
+	}
+	return nil
+}
+
+// clone crashes now. The bounds are taken so that what happens meanwhile only widens them.
+func (c *crasher) clone(op string) {
+	synced, acked := c.h.synced.Load(), c.h.acked.Load()
+	from := len(c.found)
+	at := func(kind string) string { return fmt.Sprintf("before operation %d (%s), %s", c.op, op, kind) }
+	c.found = append(c.found,
+		crashed{fs: c.mem.Kill(), low: acked, cut: synced, unsynced: true, what: at("process death")},
+		crashed{fs: c.mem.Crash(vfs.KeepNothing), low: synced, cut: synced, what: at("nothing kept")},
+		crashed{fs: c.mem.Crash(vfs.KeepAll), low: acked, cut: acked, what: at("all kept")})
+	for i := range c.random {
+		seed, percent := c.seed<<32+uint64(c.op*10+i), 15+35*i
+		c.found = append(c.found, crashed{fs: c.mem.Crash(vfs.KeepSome(seed, percent)), low: synced, cut: synced, what: at(fmt.Sprintf("%d %% kept by seed %#x", percent, seed))})
+	}
+	high := c.h.started.Load()
+	for i := range c.found[from:] {
+		c.found[from+i].high, c.found[from+i].op = high, c.op
+	}
+}
+
+// verifyAll verifies every n-th of what was found, on two goroutines; and some, more where nested is small, with crashes of
+// their own recovery: process deaths above all, as they leave what a power cut can still take.
+func (c *crasher) verifyAll(t *testing.T, stride, nested int) {
+	t.Helper()
+	states := c.h.all()
+	var wg sync.WaitGroup
+	var next, done, inside atomic.Int64
+	for range 2 {
+		wg.Go(func() {
+			for !t.Failed() {
+				i := int(next.Add(1)-1) * stride
+				if i >= len(c.found) {
+					return
+				}
+				s := &c.found[i]
+				var err error
+				if n := nested; n > 0 && (s.unsynced && (s.op < 30 || s.op%n == 0) || !s.unsynced && i/stride%(8*n) == 0) {
+					var n int
+					n, err = s.verifyNested(states)
+					inside.Add(int64(n))
+				} else {
+					_, err = s.verify(states)
+				}
+				if err != nil {
+					t.Errorf("state %d, %s: %v", i, s.what, err)
+				}
+				done.Add(1)
+				s.fs = nil
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d operations, %d states, and %d after a second crash", c.op, done.Load(), inside.Load())
+}
+
+// verify opens what a crash left and returns how many commits it holds. The store must then be as good as any.
+func (s *crashed) verify(states []map[string]string) (k int64, err error) {
+	if k, err = s.recover(s.fs, states, func() {}); err != nil {
+		return k, err
+	}
+	if _, err := Check(context.Background(), "db", tiny(s.fs), nil); err != nil {
+		return k, err
+	}
+	db, err := Open("db", tiny(s.fs))
+	if err != nil {
+		return k, fmt.Errorf("opened again: %w", err)
+	}
+	v, err := db.Get([]byte(afterKey))
+	if err != nil || string(v) != "x" {
+		err = fmt.Errorf("the write after it: %q, %w", v, err)
+	}
+	return k, errors.Join(err, db.Close())
+}
+
+const afterKey = "~after" // written by the store that recovered
+
+// recover opens the store, compares it, writes to it, says so, and closes it.
+func (s *crashed) recover(fsys vfs.FS, states []map[string]string, written func()) (k int64, err error) {
+	db, err := Open("db", tiny(fsys))
+	if err != nil {
+		return 0, err
+	}
+	got, err := contents(db)
+	if err == nil {
+		k, err = prefixOf(got, states, "", s.low, s.high)
+	}
+	if err == nil {
+		err = lookupsAgree(db, got)
+	}
+	if err == nil {
+		if err = db.Apply((modelWrite{{key: afterKey, value: "x"}}).batch(), Sync); err == nil {
+			written()
+		}
+	}
+	return k, errors.Join(err, db.Close())
+}
+
+// prefixOf says after which commit a store had these contents.
+func prefixOf(got map[string]string, states []map[string]string, prefix string, low, high int64) (k int64, err error) {
+	if v, ok := got[prefix+counterKey]; ok {
+		if k, err = strconv.ParseInt(v, 10, 64); err != nil {
+			return 0, err
+		}
+	}
+	if k < low || k > high {
+		return 0, fmt.Errorf("holds %d commits, want %d to %d", k, low, high)
+	}
+	if d := diff(got, states[k]); d != "" {
+		return 0, fmt.Errorf("holds %d commits, but %s", k, d)
+	}
+	return k, nil
+}
+
+// verifyNested crashes recovery itself, and the first write and the Close after it, at each operation. What was found the
+// first time must be found again, but for what a power cut may take from a process death.
+func (s *crashed) verifyNested(states []map[string]string) (n int, err error) {
+	var mu sync.Mutex
+	var again []crashed
+	var exact []bool // what the first recovery found is durable
+	var written atomic.Bool
+	k, err := s.recover(vfs.NewHook(s.fs, func(op vfs.Op) error {
+		if !op.Kind.Changes() {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		after := written.Load()
+		durable := after || !s.unsynced
+		for i, keep := range []vfs.Keep{vfs.KeepNothing, vfs.KeepAll, vfs.KeepSome(uint64(len(again)), 50)} {
+			again = append(again, crashed{fs: s.fs.Crash(keep), low: s.cut, high: s.high, after: after, what: fmt.Sprintf("then before %v, kind %d", op, i)})
+			exact = append(exact, durable || i == 1)
+		}
+		return nil
+	}), states, func() { written.Store(true) })
+	if err != nil {
+		return 0, err
+	}
+	for i := range again {
+		a := &again[i]
+		if exact[i] {
+			a.low, a.high = k, k
+		}
+		if err := a.reopens(states); err != nil {
+			return i, fmt.Errorf("%s: %w", a.what, err)
+		}
+	}
+	return len(again), nil
+}
+
+// reopens is recover where the write of the recovery before may be there.
+func (s *crashed) reopens(states []map[string]string) error {
+	db, err := Open("db", tiny(s.fs))
+	if err != nil {
+		return err
+	}
+	got, err := contents(db)
+	if _, ok := got[afterKey]; err == nil && s.after && !ok {
+		err = errors.New("a Sync write of the first recovery is lost")
+	}
+	if err == nil {
+		delete(got, afterKey)
+		_, err = prefixOf(got, states, "", s.low, s.high)
+	}
+	return errors.Join(err, db.Close())
+}
+
+// A script is what a writer does: all ways in which files come and go.
+func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
+	ctx := context.Background()
+	payload := make([]byte, 4000)
+	for i := range payload {
+		payload[i] = byte(rng.Uint32())
+	}
+	write := func(db *DB, d Durability, size int) error {
+		var w modelWrite
+		for range 1 + rng.IntN(3) {
+			k := fmt.Sprintf("k%02d", rng.IntN(40))
+			if rng.IntN(4) == 0 {
+				w = append(w, modelOp{key: k, del: true})
+				continue
+			}
+			from := rng.IntN(len(payload) - 10)
+			w = append(w, modelOp{key: k, value: string(payload[from:min(len(payload), from+1+rng.IntN(size))])})
+		}
+		return h.write(db, d, w)
+	}
+	several := func(db *DB, n int, d Durability, size int) error {
+		for range n {
+			way := d
+			if d == DefaultDurability { // mixed
+				way = Sync + Durability(rng.IntN(2))
+			}
+			if err := write(db, way, size); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	session := func(steps ...func(db *DB) error) error {
+		db, err := Open("db", tiny(fsys))
+		if err != nil {
+			return err
+		}
+		for _, step := range steps {
+			if err := step(db); err != nil {
+				return errors.Join(err, db.Close())
+			}
+		}
+		return h.barrier(db.Close())
+	}
+	flush := func(db *DB) error { return h.barrier(db.Flush(ctx)) }
+	compact := func(db *DB) error { return h.barrier(db.Compact(ctx, nil, nil)) }
+	sync := func(db *DB) error { return h.barrier(db.Sync()) }
+	writes := func(n int, d Durability, size int) func(*DB) error {
+		return func(db *DB) error { return several(db, n, d, size) }
+	}
+	for _, steps := range [][]func(*DB) error{
+		{writes(6, Sync, 50), writes(4, NoSync, 50), sync, writes(3, NoSync, 50)},
+		{writes(25, NoSync, 4000), writes(1, Sync, 50), writes(8, DefaultDurability, 50), flush, writes(3, NoSync, 50), compact},
+		{},
+		{writes(40, DefaultDurability, 4000), writes(5, NoSync, 50), flush, writes(20, NoSync, 4000), sync, writes(5, NoSync, 3000)},
+		{writes(2, Sync, 10)},
+	} {
+		if err := session(steps...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestEveryCrashLeavesAPrefixOfTheCommits counts its states: thousands in the ordinary run.
+func TestEveryCrashLeavesAPrefixOfTheCommits(t *testing.T) {
+	for i, tt := range []struct {
+		name  string
+		pause func(vfs.Op)
+	}{
+		{"at every operation of a script", nil},
+		{"while syncs are slow and unsynced writes run ahead of them", func(op vfs.Op) {
+			if op.Kind == vfs.OpSync || op.Kind == vfs.OpSyncDir {
+				time.Sleep(3 * time.Millisecond)
+			}
+		}},
+		{"while tables are slow to be written", func(op vfs.Op) {
+			if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") {
+				time.Sleep(5 * time.Millisecond)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := &history{}
+			c := &crasher{mem: vfs.NewMem(), h: h, seed: uint64(i + 1), random: 3, pause: tt.pause}
+			if err := h.script(vfs.NewHook(c.mem, c.hook), rand.New(rand.NewPCG(uint64(i), 7))); err != nil {
+				t.Fatal(err)
+			}
+			c.mu.Lock()
+			c.clone("the end")
+			c.mu.Unlock()
+			c.verifyAll(t, 1000/atStride(1000), 8)
+		})
+	}
+}
