@@ -21,10 +21,11 @@ type demo struct {
 	set     *workload.Pairs
 	dir     string
 	options bloomkv.Options
+	absents int // lookups of absent keys
 }
 
 func (d *demo) run(ctx context.Context) (*demoResult, error) {
-	r := &demoResult{Keys: d.set.Len(), Absents: demoAbsents}
+	r := &demoResult{Keys: d.set.Len(), Absents: d.absents}
 	if err := d.fill(ctx, r); err != nil {
 		return nil, err
 	}
@@ -189,7 +190,7 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 		if _, _, err := look(workload.Present, n); err != nil { // also warms the cache up
 			return err
 		}
-		if c.absent, c.absentLookups, err = look(workload.Absent, demoAbsents); err != nil {
+		if c.absent, c.absentLookups, err = look(workload.Absent, d.absents); err != nil {
 			return err
 		}
 		if c.present, c.presentLookups, err = look(workload.Present, n); err != nil {
@@ -250,13 +251,13 @@ func (d *demo) pickBlock(r *demoResult) error {
 	}
 	maybe := 0
 	var key []byte
-	for i := range demoAbsents {
+	for i := range d.absents {
 		key = d.set.AppendAbsent(key[:0], i)
 		if f.MayContain(bloomblock.HashKey(key)) {
 			maybe++
 		}
 	}
-	r.blockAbsent = float64(maybe) / demoAbsents
+	r.blockAbsent = float64(maybe) / float64(d.absents)
 	return nil
 }
 

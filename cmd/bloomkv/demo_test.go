@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -31,7 +32,11 @@ func demoLines(t *testing.T, n int) string {
 func TestDemoKeepsItsPromise(t *testing.T) {
 	keep := filepath.Join(t.TempDir(), "kept")
 	data := demoLines(t, 6000)
-	out := (tool{}).must(t, "demo", "--data", data, "--keep", keep, "--json")
+	absents := 200_000
+	if testing.Short() {
+		absents = 50_000
+	}
+	out := (tool{}).must(t, "demo", "--data", data, "--keep", keep, "--json", "--absent", strconv.Itoa(absents))
 	want := []string{
 		"keys", "filter_bytes", "fpr_promised", "wasted_reads_per_absent", "wasted_reads_per_absent_without_filters",
 		"blocks_per_present", "blocks_per_absent", "absent_ns", "present_ns", "wrong_answers",
@@ -48,7 +53,7 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &f); err != nil {
 		t.Fatal(err)
 	}
-	if f.Keys != 6000 || f.WrongAnswers != 0 || f.Absents < 200_000 {
+	if f.Keys != 6000 || f.WrongAnswers != 0 || f.Absents != absents {
 		t.Errorf("%d keys, %d absent lookups, %d wrong answers", f.Keys, f.Absents, f.WrongAnswers)
 	}
 	if len(f.Levels) < 3 && f.Runs < 4 {
@@ -91,7 +96,7 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 
 func TestDemoPageShowsTheFiguresAndAFilter(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	out := (tool{}).must(t, "demo", "--data", demoLines(t, demoFewest))
+	out := (tool{}).must(t, "demo", "--data", demoLines(t, demoFewest), "--absent", "20000")
 	for _, want := range []string{
 		"4,000 lines of ", fmt.Sprintf("(seed %d)", demoSeed), "level  runs", "promised 0.0100 wasted reads", "with filters", "without",
 		"wasted reads per absent lookup", "blocks per present lookup", "absent lookups per second", "blocked Bloom, ",
@@ -119,6 +124,15 @@ func TestDemoRefusesInputThatProvesNothing(t *testing.T) {
 	} {
 		if r := (tool{}).run(t, "demo", "--data", c.file); r.code != exitTrouble || !strings.Contains(r.err, c.err) {
 			t.Errorf("%s: exit %d, %q; want 2 and %q", c.name, r.code, r.err, c.err)
+		}
+	}
+}
+
+func TestDemoRefusesMoreAbsentKeysThanThereAre(t *testing.T) {
+	data := demoLines(t, demoFewest)
+	for _, n := range []string{"0", "-1", "2000000000"} {
+		if r := (tool{}).run(t, "demo", "--data", data, "--absent", n); r.code != exitTrouble || !strings.Contains(r.err, "--absent "+n) {
+			t.Errorf("--absent %s: exit %d, %q", n, r.code, r.err)
 		}
 	}
 }
