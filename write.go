@@ -267,14 +267,14 @@ func (db *DB) waitForRoom() error {
 	return db.writableLocked()
 }
 
-// slowDown delays a write a little for each run of level 0 above the limit: 1 µs a KiB for the first, twice that for each
-// further one, so that writers approach the speed of compaction instead of stopping at once. commitMu is held.
+// slowDown delays a write a little for each run of level 0 above the limit: 8 µs a KiB (128 MiB/s) for the first, twice that
+// for each further one, so that writers approach the speed of compaction instead of stopping at once. commitMu is held.
 func (db *DB) slowDown(size int64) {
 	over := len(db.state.Load().version.Levels[0]) - slowRuns
 	if over <= 0 {
 		return
 	}
-	db.slowDebt += time.Duration(size) << min(over-1, 6) * time.Microsecond / 1024
+	db.slowDebt += time.Duration(size) << min(over-1, 6) * 8 * time.Microsecond / 1024
 	if db.slowDebt < time.Millisecond { // shorter sleeps are not kept by the system
 		return
 	}

@@ -1,0 +1,210 @@
+package bloomkv
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// inside reports whether the caller was called, however far down, by a function of that name.
+func inside(name string) bool {
+	pc := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc)])
+	for {
+		f, more := frames.Next()
+		if strings.HasSuffix(f.Function, name) {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
+}
+
+// soon waits until a condition holds, and fails the test if it does not for very long.
+func soon(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for begin := time.Now(); !holds(); time.Sleep(time.Millisecond) {
+		if time.Since(begin) > 30*time.Second {
+			t.Fatalf("%s: not for 30 s", what)
+		}
+	}
+}
+
+func TestWritersThatWaitShareOneSync(t *testing.T) {
+	fs := vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, ".log") {
+			time.Sleep(time.Millisecond) // as a disk would
+		}
+		return nil
+	})
+	db, err := Open("db", &Options{FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const writers, each = 16, 25
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				if err := db.Put(fmt.Appendf(nil, "%d/%d", w, i), nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	m := db.Metrics().Writes
+	if m.Operations != writers*each || m.LogSyncs > writers*each/4 || m.Groups != m.LogSyncs {
+		t.Errorf("%d writes in %d groups with %d syncs, want %d in at most %d, a sync each", m.Operations, m.Groups, m.LogSyncs, writers*each, writers*each/4)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
+	gate := make(chan struct{})
+	fs := vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpSync && inside("(*logFile).retire.func1") {
+			<-gate
+		}
+		return nil
+	})
+	opts := small(fs)
+	opts.Durability = NoSync
+	db, err := Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := make([]byte, 1000)
+	rotated := func() bool { return db.base != nil }
+	n := 0
+	for ; !rotated(); n++ {
+		if err := db.Put(fmt.Appendf(nil, "%06d", n), value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The old log's sync hangs. NoSync writes go on in the new log; a Sync write there waits, as it stands on the old one.
+	if err := db.Put([]byte("after"), nil); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		var b Batch
+		b.Put([]byte("durable"), nil)
+		done <- db.Apply(&b, Sync)
+	}()
+	soon(t, "the Sync write has its own log synced", func() bool { return db.writes.logSyncs.Load() > 0 })
+	select {
+	case err := <-done:
+		t.Fatalf("a Sync write was acknowledged (%v) before the older log was durable", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	if _, err := db.Get([]byte("after")); err != nil {
+		t.Errorf("a NoSync write in the new log: %v", err)
+	}
+	close(gate)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
+	gate := make(chan struct{})
+	fs := vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpCreate && inside("(*DB).compactLoop") {
+			<-gate
+		}
+		return nil
+	})
+	opts := small(fs)
+	opts.Durability = NoSync
+	db, err := Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	const n = 1500
+	go func() {
+		value := make([]byte, 1000)
+		for i := range n {
+			if err := db.Put(fmt.Appendf(nil, "%06d", i*7919%n), value); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	level0 := func() int { return len(db.state.Load().version.Levels[0]) }
+	soon(t, "level 0 is full", func() bool { return level0() >= stopRuns })
+	if db.writes.slowed.Load() == 0 {
+		t.Error("writers came to the stop without having been slowed")
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("all was written (%v) with compaction standing still", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	if got := level0(); got > stopRuns {
+		t.Errorf("%d runs in level 0, want at most %d", got, stopRuns)
+	}
+	close(gate)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	m := db.Metrics()
+	if m.Writes.Stopped == 0 || m.Writes.Slowed == 0 {
+		t.Errorf("slowed %v, stopped %v, want both to be counted", m.Writes.Slowed, m.Writes.Stopped)
+	}
+	for i := range n {
+		if ok, err := db.Has(fmt.Appendf(nil, "%06d", i)); !ok || err != nil {
+			t.Fatalf("key %d: %v, %v", i, ok, err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
+	db, err := Open("db", small(vfs.NewMem()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Put([]byte("before"), nil); err != nil {
+		t.Fatal(err)
+	}
+	var b Batch
+	for i := range 1000 {
+		b.Put(fmt.Appendf(nil, "%06d", i), make([]byte, 1000))
+	}
+	if err := db.Apply(&b, Sync); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Get([]byte("before")); err != nil {
+		t.Error(err)
+	}
+	if got := db.state.Load().mem.Len(); got != 1000 {
+		t.Errorf("%d versions in the memtable, want the batch alone", got)
+	}
+	b.Reset()
+	b.Put([]byte("after"), nil)
+	if err := db.Apply(&b, Sync); err != nil {
+		t.Fatal(err)
+	}
+	if got := db.state.Load().mem.Len(); got != 1 {
+		t.Errorf("%d versions in the memtable after it, want 1", got)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
