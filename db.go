@@ -102,9 +102,9 @@ type frozen struct {
 }
 
 // Close ends the store's work: it waits for calls in flight, writes out what is in memory, so that the next Open reads no
-// log, and lets go of files, memory and the lock. It returns nil or what went wrong; all that was acknowledged is as
-// durable as it was promised in either case. Scans that are open stop with ErrClosed. A second Close, as every other call
-// from now on, returns ErrClosed.
+// log, and lets go of files, memory and the lock. It returns nil, and then all writes are durable, or what went wrong, if
+// only that the store was read-only already; what was acknowledged is as durable as it was promised in either case. Scans
+// that are open stop with ErrClosed. A second Close, as every other call from now on, returns ErrClosed.
 func (db *DB) Close() error {
 	db.mu.Lock()
 	if db.closing {
@@ -119,7 +119,7 @@ func (db *DB) Close() error {
 
 	db.commitMu.Lock() // a commit that was under way has ended; later ones see closing
 	defer db.commitMu.Unlock()
-	var errs []error
+	errs := []error{failed} // what is in memory can't be written out then
 	if failed == nil {
 		errs = append(errs, db.flushAll())
 	}
