@@ -3,6 +3,7 @@ package bloomkv
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -45,9 +46,10 @@ func (db *DB) ensureLog() error {
 		return err
 	}
 	w, err := wal.NewWriter(file, number, binary.LittleEndian.Uint64(id[:]))
-	if err != nil {
-		_ = file.Close()
-		_ = db.opts.FS.Remove(path)
+	if err != nil { // the writer has closed the file
+		if removeErr := db.opts.FS.Remove(path); removeErr != nil {
+			return db.fail(errors.Join(err, removeErr)) // a log that is no log, among those that recovery must read
+		}
 		return err
 	}
 	l := &logFile{number: number, w: w, logBase: &logBase{based: make(chan struct{})}, retired: make(chan struct{})}
