@@ -19,7 +19,7 @@ import (
 func TestACrashDuringAManifestRoll(t *testing.T) {
 	h := &history{}
 	manifests, rolling := 0, false
-	c := &crasher{mem: vfs.NewMem(), h: h, seed: 99, random: 3, want: func(op vfs.Op) bool {
+	c := &crasher{mem: vfs.NewMem(), h: h, seed: 99, random: 1, want: func(op vfs.Op) bool {
 		if strings.Contains(op.Name, "MANIFEST-") {
 			switch op.Kind {
 			case vfs.OpCreate:
@@ -64,7 +64,7 @@ func TestACrashDuringAManifestRoll(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c.verifyAll(t, 500/atStride(500), 13)
+	c.verifyAll(t, 500/atStride(500), 29)
 }
 
 // TestACrashUnderManyWriters has several goroutines write at once. Of each of them a prefix must survive, and a commit that

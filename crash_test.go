@@ -175,7 +175,7 @@ func (c *crasher) verifyAll(t *testing.T, stride, nested int) {
 				}
 				s := &c.found[i]
 				var err error
-				if n := nested; n > 0 && (s.unsynced && (s.op < 30 || s.op%n == 0) || !s.unsynced && i/stride%(8*n) == 0) {
+				if n := nested; n > 0 && (s.unsynced && (s.op < 16 || s.op%n == 0) || !s.unsynced && i/stride%(8*n) == 0) {
 					var n int
 					n, err = s.verifyNested(states)
 					inside.Add(int64(n))
@@ -396,7 +396,7 @@ func TestEveryCrashLeavesAPrefixOfTheCommits(t *testing.T) {
 			c.mu.Lock()
 			c.clone("the end")
 			c.mu.Unlock()
-			c.verifyAll(t, 1000/atStride(1000), 8)
+			c.verifyAll(t, 1000/atStride(1000), 24)
 		})
 	}
 }

@@ -1,0 +1,167 @@
+package bloomkv
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestAFailedSyncIsFinal fails one sync: of a log or of the manifest it makes the store read-only at once, as a later sync that
+// succeeds proves nothing; of a table it costs the table, and another is written.
+func TestAFailedSyncIsFinal(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		kind     vfs.OpKind
+		file     string // the failing file's name contains it
+		readOnly bool
+	}{
+		{"of a log", vfs.OpSync, ".log", true},
+		{"of the manifest", vfs.OpSync, "MANIFEST-", true},
+		{"of the directory", vfs.OpSyncDir, "db", true},
+		{"of a table", vfs.OpSync, ".sst", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			var armed atomic.Bool
+			var mu sync.Mutex
+			failed := "" // the file
+			db, err := Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if failed != "" && op.Name == failed && (op.Kind == vfs.OpSync || op.Kind == vfs.OpWrite) {
+					t.Errorf("%v after its sync failed", op)
+				}
+				if failed == "" && armed.Load() && op.Kind == tt.kind && strings.Contains(op.Name, tt.file) {
+					failed = op.Name
+					return syscall.EIO
+				}
+				return nil
+			})))
+			if err != nil {
+				t.Fatal(err)
+			}
+			put := func(k string, d Durability) error {
+				return db.Apply(modelWrite{{key: k, value: strings.Repeat(k, 1000)}}.batch(), d)
+			}
+			if err := put("before", Sync); err != nil {
+				t.Fatal(err)
+			}
+			armed.Store(true)
+			err = put("during", Sync)
+			flushErr := db.Flush(t.Context())
+			if !tt.readOnly {
+				if err != nil || flushErr != nil {
+					t.Errorf("write: %v, flush: %v, want success with another table", err, flushErr)
+				}
+			} else {
+				if err = errors.Join(err, flushErr); !errors.Is(err, ErrReadOnly) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "db") {
+					t.Errorf("write and flush: %v, want ErrReadOnly, the cause and the directory", err)
+				}
+				for what, err := range map[string]error{
+					"put": put("after", NoSync), "sync": db.Sync(), "flush": db.Flush(t.Context()), "compact": db.Compact(t.Context(), nil, nil),
+				} {
+					if !errors.Is(err, ErrReadOnly) || !errors.Is(err, syscall.EIO) {
+						t.Errorf("%s: %v, want ErrReadOnly and the cause", what, err)
+					}
+				}
+				if _, err := db.Get([]byte("after")); !errors.Is(err, ErrNotFound) {
+					t.Errorf("a failed write is visible: %v", err)
+				}
+			}
+			if v, err := db.Get([]byte("before")); err != nil || len(v) != 6000 {
+				t.Errorf("reads: %d bytes, %v", len(v), err)
+			}
+			if got, err := contents(db); err != nil || len(got) == 0 {
+				t.Errorf("scan: %d keys, %v", len(got), err)
+			}
+			mu.Lock()
+			if failed == "" {
+				t.Error("no sync of that file happened")
+			}
+			mu.Unlock()
+			if err := db.Close(); errors.Is(err, ErrReadOnly) != tt.readOnly {
+				t.Errorf("close: %v", err)
+			}
+			if db, err = Open("db", tiny(mem.Crash(vfs.KeepNothing))); err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if v, err := db.Get([]byte("before")); err != nil || len(v) != 6000 {
+				t.Errorf("after reopening: %d bytes, %v", len(v), err)
+			}
+			if err := put("after", Sync); err != nil {
+				t.Errorf("after reopening: %v", err)
+			}
+		})
+	}
+}
+
+// TestAFullDiskFailsWritesAndLosesNothing has a disk of a few blocks. Space that comes back in time is used; else the store is
+// read-only until it is opened again.
+func TestAFullDiskFailsWritesAndLosesNothing(t *testing.T) {
+	mem := vfs.NewMem()
+	var room atomic.Int64
+	room.Store(100 << 10)
+	fsys := vfs.NewHook(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpWrite && room.Add(-int64(op.Size)) < 0 || op.Kind == vfs.OpCreate && room.Load() < 0 {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	db, err := Open("db", tiny(fsys))
+	if err != nil {
+		t.Fatal(err)
+	}
+	acked := 0
+	for ; acked < 1000; acked++ {
+		if err = db.Put(fmt.Appendf(nil, "k%04d", acked), bytes.Repeat([]byte{byte(acked)}, 500)); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, ErrReadOnly) || !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("after %d writes: %v, want ErrReadOnly for want of space", acked, err)
+	}
+	read := func(db *DB) {
+		t.Helper()
+		for i := range acked {
+			if v, err := db.Get(fmt.Appendf(nil, "k%04d", i)); err != nil || len(v) != 500 || v[0] != byte(i) {
+				t.Fatalf("key %d of %d: %d bytes, %v", i, acked, len(v), err)
+			}
+		}
+	}
+	read(db)
+	if err := db.Close(); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("close: %v", err)
+	}
+	before, _ := mem.List("db")
+	if db, err := Open("db", tiny(fsys)); err == nil { // it may open, if it needs no space for it
+		read(db)
+		_ = db.Close()
+	} else if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("open on a full disk: %v", err)
+	}
+	for _, name := range before {
+		if filepath.Ext(name) == ".log" {
+			if _, err := mem.Stat(filepath.Join("db", name)); err != nil {
+				t.Errorf("open on a full disk: %v", err)
+			}
+		}
+	}
+	room.Store(1 << 30)
+	if db, err = Open("db", tiny(fsys)); err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	read(db)
+	if err := db.Put([]byte("more"), nil); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,296 @@
+package bloomkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// Each operation on files fails, once or from then on, in each of the ways in which a disk fails. The calls that need it say so;
+// nothing panics or hangs, nothing acknowledged is lost, and what failed is whole or not there.
+
+// A fault is what goes wrong, and when.
+type fault struct {
+	name string
+	err  error
+	last int64 // operations that fail, from the first on
+	hits func(vfs.OpKind) bool
+}
+
+func anyOp(vfs.OpKind) bool { return true }
+
+func needsSpace(k vfs.OpKind) bool {
+	return k == vfs.OpCreate || k == vfs.OpWrite || k == vfs.OpMkdir || k == vfs.OpSync
+}
+
+const forEver = int64(1) << 60
+
+var faults = []fault{
+	{"EIO once", syscall.EIO, 1, anyOp},
+	{"EIO five times", syscall.EIO, 5, anyOp},
+	{"EIO from then on", syscall.EIO, forEver, anyOp},
+	{"a short write", vfs.ErrShortWrite, 1, func(k vfs.OpKind) bool { return k == vfs.OpWrite }},
+	{"a short write, and then EIO", vfs.ErrShortWrite, forEver, vfs.OpKind.Changes},
+	{"a full disk from then on", syscall.ENOSPC, forEver, needsSpace},
+	{"a full disk for a while", syscall.ENOSPC, 4, needsSpace},
+}
+
+// A faulty file system fails operations first, first+1 … of those that the fault hits.
+type faulty struct {
+	fault
+	first int64
+
+	count  atomic.Int64 // of operations that the fault may hit
+	healed atomic.Bool
+	struck atomic.Bool
+	where  atomic.Value // string: the first operation that failed
+}
+
+func (f *faulty) hook(op vfs.Op) error {
+	if f.hits == nil || !f.hits(op.Kind) {
+		return nil
+	}
+	n := f.count.Add(1) - 1
+	if f.healed.Load() || n < f.first || n >= f.first+f.last {
+		return nil
+	}
+	if f.struck.CompareAndSwap(false, true) {
+		f.where.Store(op.String())
+	}
+	return &fs.PathError{Op: op.Kind.String(), Path: op.Name, Err: f.err}
+}
+
+// An uncertain history also knows which commits failed: they may be there or not.
+type uncertain struct {
+	mu      sync.Mutex
+	commits []modelWrite
+	acked   []bool
+	durable []bool
+}
+
+// write commits and says whether the error is one that the fault explains.
+func (u *uncertain) write(db *DB, d Durability, w modelWrite) error {
+	u.mu.Lock()
+	n := len(u.commits)
+	w = append(w, modelOp{key: fmt.Sprintf("c%03d", n), value: "there"})
+	u.commits = append(u.commits, w)
+	u.acked, u.durable = append(u.acked, false), append(u.durable, false)
+	u.mu.Unlock()
+	if err := db.Apply(w.batch(), d); err != nil {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.acked[n] = true
+	if d == Sync {
+		u.barrier()
+	}
+	return nil
+}
+
+// barrier notes that all that was acknowledged is durable. mu is held.
+func (u *uncertain) barrier() { copy(u.durable, u.acked) }
+
+// matches holds contents against the commits: all that must be there are, and those that are there are there whole.
+func (u *uncertain) matches(got map[string]string, must []bool) error {
+	want := map[string]string{}
+	for n, w := range u.commits {
+		_, there := got[fmt.Sprintf("c%03d", n)]
+		if must[n] && !there {
+			return fmt.Errorf("commit %d of %d was acknowledged and is lost", n, len(u.commits))
+		}
+		if there {
+			w.apply(want)
+		}
+	}
+	if d := diff(got, want); d != "" {
+		return errors.New(d)
+	}
+	return nil
+}
+
+// faultScript works on a store whose files fail, and returns an error only for what the fault does not excuse.
+func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
+	fsys := vfs.NewHook(mem, f.hook)
+	rng := rand.New(rand.NewPCG(seed, 3))
+	ctx := context.Background()
+	excused := func(what string, err error) error {
+		switch {
+		case err == nil:
+			return nil
+		case !f.struck.Load():
+			return fmt.Errorf("%s: %w, before any fault", what, err)
+		case !errors.Is(err, f.err):
+			return fmt.Errorf("%s: %w, which does not name the cause", what, err)
+		}
+		return nil
+	}
+	for range 2 {
+		db, err := Open("db", tiny(fsys))
+		if err != nil {
+			if err := excused("open", err); err != nil {
+				return err
+			}
+			continue
+		}
+		var bad error // the first finding
+		note := func(what string, err error) {
+			if bad == nil {
+				bad = excused(what, err)
+			}
+		}
+		now := map[string]string{} // what readers must see
+		if got, err := contents(db); err == nil {
+			now = got
+		} else {
+			note("scan", err)
+			note("close", db.Close())
+			continue
+		}
+		for i := range 46 {
+			d := Sync + Durability(rng.IntN(2))
+			w := modelWrite{{key: fmt.Sprintf("k%02d", rng.IntN(20)), value: strings.Repeat("v", rng.IntN(3000))}, {key: fmt.Sprintf("k%02d", rng.IntN(20)), del: true}}
+			err := u.write(db, d, w)
+			note("write", err)
+			if err == nil {
+				u.commits[len(u.commits)-1].apply(now)
+			} else if v, err := db.Get(fmt.Appendf(nil, "c%03d", len(u.commits)-1)); err == nil {
+				return fmt.Errorf("a failed write is visible: %q", v)
+			}
+			k := fmt.Sprintf("k%02d", rng.IntN(20))
+			want, there := now[k]
+			switch v, err := db.Get([]byte(k)); {
+			case err == nil && (!there || string(v) != want):
+				return fmt.Errorf("get %s: %.20q, want %.20q (there: %v)", k, v, want, there)
+			case errors.Is(err, ErrNotFound):
+				if there {
+					return fmt.Errorf("get %s: not found, want %.20q", k, want)
+				}
+			default:
+				note("get", err)
+			}
+			switch i {
+			case 15, 35:
+				err := db.Flush(ctx)
+				note("flush", err)
+				if err == nil {
+					u.barrier()
+				}
+			case 38:
+				note("compact", db.Compact(ctx, nil, nil))
+			case 20, 44:
+				got, err := contents(db)
+				note("scan", err)
+				if d := diff(got, now); err == nil && d != "" {
+					return fmt.Errorf("scan: %s", d)
+				}
+			}
+		}
+		if err := db.writable(); err != nil && !errors.Is(err, ErrReadOnly) {
+			return fmt.Errorf("writes fail for ever, but not as read-only: %w", err)
+		}
+		if err := u.crashes(mem, f); err != nil {
+			return errors.Join(err, db.Close())
+		}
+		if err := db.Close(); err == nil {
+			u.barrier()
+		} else {
+			note("close", err)
+		}
+		if bad != nil {
+			return bad
+		}
+	}
+	return nil
+}
+
+// TestEveryFailedFileOperationIsSurvivedAndReported lets one operation after the other fail, until a run does not reach it.
+func TestEveryFailedFileOperationIsSurvivedAndReported(t *testing.T) {
+	for _, kind := range faults {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			var next atomic.Int64
+			var missed, runs atomic.Int64
+			var wg sync.WaitGroup
+			stride := int64(100 / atStride(100))
+			for range 24 { // most of the time a store waits between attempts
+				wg.Go(func() {
+					for missed.Load() == 0 && !t.Failed() {
+						f := &faulty{fault: kind, first: (next.Add(1) - 1) * stride}
+						u := &uncertain{}
+						mem := vfs.NewMem()
+						within(t, 60*time.Second, fmt.Sprintf("%s at operation %d", kind.name, f.first), func() {
+							if err := survives(u, f, mem); err != nil {
+								t.Errorf("%s at operation %d (%v): %v", kind.name, f.first, f.where.Load(), err)
+							}
+						})
+						if !f.struck.Load() {
+							missed.Add(1)
+						}
+						runs.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			t.Logf("%d runs", runs.Load())
+		})
+	}
+}
+
+// survives runs the script, heals the disk, and looks at what is there.
+func survives(u *uncertain, f *faulty, mem *vfs.Mem) error {
+	if err := faultScript(u, f, mem, 1); err != nil {
+		return err
+	}
+	if err := u.crashes(mem, f); err != nil {
+		return fmt.Errorf("closed: %w", err)
+	}
+	return nil
+}
+
+// crashes opens what a process or a power cut would leave now, on a disk that works again.
+func (u *uncertain) crashes(mem *vfs.Mem, f *faulty) error {
+	for _, after := range []struct {
+		name string
+		fs   *vfs.Mem
+		must []bool
+	}{
+		{"a power cut", mem.Crash(vfs.KeepNothing), u.durable},
+		{"a power cut that kept half", mem.Crash(vfs.KeepSome(uint64(f.first), 50)), u.durable},
+		{"the process's death", mem.Kill(), u.acked},
+	} {
+		if err := u.healed(after.fs, after.must); err != nil {
+			return fmt.Errorf("after %s: %w", after.name, err)
+		}
+	}
+	return nil
+}
+
+func (u *uncertain) healed(mem *vfs.Mem, must []bool) error {
+	db, err := Open("db", tiny(mem))
+	if err != nil {
+		return err
+	}
+	got, err := contents(db)
+	if err == nil {
+		err = u.matches(got, must)
+	}
+	if err == nil {
+		err = db.Put([]byte("healed"), nil)
+	}
+	if err = errors.Join(err, db.Close()); err != nil {
+		return err
+	}
+	_, err = Check(context.Background(), "db", tiny(mem), nil)
+	return err
+}
