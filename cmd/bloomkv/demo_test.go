@@ -128,6 +128,32 @@ func TestDemoRefusesInputThatProvesNothing(t *testing.T) {
 	}
 }
 
+func TestDemoSeesWrongAnswers(t *testing.T) {
+	var pairs []workload.Pair
+	for i := range demoFewest {
+		pairs = append(pairs, workload.Pair{Key: fmt.Appendf(nil, "key/%05d", i), Value: []byte("right")})
+	}
+	set, err := workload.NewPairs(pairs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := demo{app: &app{}, set: set, dir: filepath.Join(t.TempDir(), "store"), options: demoOptions(set), absents: 1000}
+	if err := d.fill(t.Context(), new(demoResult)); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := d.measure(t.Context(), d.options, ""); err != nil || c.wrong != 0 {
+		t.Fatalf("%d wrong answers, %v; want none", c.wrong, err)
+	}
+	// The store is right, and so the set is made wrong: a key with another value, and one that is not there.
+	pairs[7].Value = []byte("left")
+	if d.set, err = workload.NewPairs(append(pairs, workload.Pair{Key: []byte("key/00007/not stored")})); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := d.measure(t.Context(), d.options, ""); err != nil || c.wrong != 4 || !strings.Contains(c.firstWrong, "key/00007") {
+		t.Errorf("%d wrong answers, the first %q, %v; want 2 in each of two passes", c.wrong, c.firstWrong, err)
+	}
+}
+
 func TestDemoRefusesMoreAbsentKeysThanThereAre(t *testing.T) {
 	data := demoLines(t, demoFewest)
 	for _, n := range []string{"0", "-1", "2000000000"} {

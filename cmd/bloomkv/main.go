@@ -65,11 +65,15 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
+	interrupted := errors.Is(err, context.Canceled) && ctx.Err() != nil
+	if interrupted {
+		err = fmt.Errorf("interrupted: %w", err)
+	}
 	a.complain(err)
 	switch {
 	case errors.Is(err, bloomkv.ErrCorruption):
 		return exitTrouble
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	case interrupted:
 		return exitInterrupted
 	case errors.Is(err, errAbsent), errors.Is(err, errWrongAnswers):
 		return exitAbsent

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // tool is a run of the tool in this process.
@@ -210,11 +211,27 @@ func TestAnInterruptEndsALoadThatWaits(t *testing.T) {
 	defer close(in.end)
 	var out, errs bytes.Buffer
 	a := &app{in: in, out: &out, err: &errs}
-	if code := a.run(ctx, []string{"load", dir}); code != exitInterrupted {
+	if code := a.run(ctx, []string{"load", dir}); code != exitInterrupted || !strings.HasPrefix(errs.String(), "bloomkv: interrupted: ") {
 		t.Errorf("exit %d, want %d: %s", code, exitInterrupted, &errs)
 	}
 	if got, want := (tool{}).must(t, "dump", dir), "a\t1\nb\t2\n"; got != want {
 		t.Errorf("the store has %q, want %q: the whole lines before the interrupt", got, want)
+	}
+}
+
+func TestAnInterruptedDemoLeavesNothingBehind(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	data := demoLines(t, demoFewest)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	var out, errs bytes.Buffer
+	a := &app{in: strings.NewReader(""), out: &out, err: &errs}
+	if code := a.run(ctx, []string{"demo", "--data", data}); code != exitInterrupted || out.Len() > 0 {
+		t.Errorf("exit %d, want %d: %s%s", code, exitInterrupted, &out, &errs)
+	}
+	left, err := os.ReadDir(os.Getenv("TMPDIR"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 

@@ -25,7 +25,7 @@ func (a *app) newProgress(what string, total int64, inBytes bool) progress {
 	)}
 }
 
-// set says how much is done, of how much.
+// set says how much is done, of how much; a total below 0 is unknown still.
 func (p progress) set(done, total int64) {
 	if p.bar == nil {
 		return
@@ -33,7 +33,10 @@ func (p progress) set(done, total int64) {
 	if total != p.bar.GetMax64() {
 		p.bar.ChangeMax64(total)
 	}
-	_ = p.bar.Set64(min(done, max(total, 0))) // a bar that can't be drawn is no error of the work
+	if total >= 0 {
+		done = min(done, total)
+	}
+	_ = p.bar.Set64(done) // a bar that can't be drawn is no error of the work
 }
 
 // Write counts bytes, for an io.TeeReader.
