@@ -187,6 +187,9 @@ func (db *DB) removeDead() error {
 }
 
 // closeFiles ends the log and the manifest, for Close. commitMu is held and the workers have ended.
+//
+// A record at the end of a manifest that is not whole is one that a crash cut short, and does not count. So that damage to
+// the last edit cannot pass for that, an empty one follows it, which promises that all before it was durable.
 func (db *DB) closeFiles() error {
 	db.editMu.Lock()
 	defer db.editMu.Unlock()
@@ -195,6 +198,12 @@ func (db *DB) closeFiles() error {
 		errs = append(errs, db.log.w.Close())
 	}
 	if db.manifest != nil {
+		db.mu.Lock()
+		failed := db.failed
+		db.mu.Unlock()
+		if failed == nil {
+			errs = append(errs, db.manifest.Append(&manifest.Edit{}))
+		}
 		errs = append(errs, db.manifest.Close())
 	}
 	return errors.Join(errs...)
