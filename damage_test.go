@@ -1,0 +1,403 @@
+package bloomkv
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A damageStore is a small store of all kinds of files, whose bytes are then changed.
+type damageStore struct {
+	fs     *vfs.Mem
+	files  []string            // all but LOCK
+	want   map[string]string   // what it holds
+	states []map[string]string // what it held after each unsynced write that its logs end with; nil if it was closed
+}
+
+func (d *damageStore) options(fsys vfs.FS) *Options {
+	o := tiny(fsys)
+	o.BlockSize = 256
+	return o
+}
+
+// newDamageStore makes tables in several levels and, if it shall not be closed, two logs, of which the younger says that the
+// older is durable, and ends with writes that were not synced.
+func newDamageStore(t *testing.T, closed bool) *damageStore {
+	t.Helper()
+	d := &damageStore{fs: vfs.NewMem(), want: map[string]string{}}
+	var hold atomic.Bool
+	release := make(chan struct{})
+	defer close(release)
+	db, err := Open("db", d.options(vfs.NewHook(d.fs, func(op vfs.Op) error {
+		if hold.Load() && op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") {
+			<-release
+		}
+		return nil
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(i, size int, how Durability) {
+		t.Helper()
+		w := modelWrite{{key: fmt.Sprintf("key%03d", i), value: strings.Repeat(fmt.Sprint(i, "."), size)}, {key: fmt.Sprintf("key%03d", i-7), del: true}}
+		if err := db.Apply(w.batch(), how); err != nil {
+			t.Fatal(err)
+		}
+		w.apply(d.want)
+	}
+	for i := range 200 {
+		put(i*37%211, 5, NoSync)
+		if i%50 == 20 {
+			if err := db.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i == 120 {
+			if err := db.Compact(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left := d.fs
+	if closed {
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		hold.Store(true)
+		logs := func() (n int) {
+			names, err := d.fs.List("db")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range names {
+				if strings.HasSuffix(name, ".log") {
+					n++
+				}
+			}
+			return n
+		}
+		for i := 0; logs() < 2; i++ {
+			put(300+i, 300, Sync)
+		}
+		for i := range 5 {
+			put(320+i, 3, Sync)
+		}
+		d.states = []map[string]string{maps.Clone(d.want)}
+		for i := range 5 {
+			put(340+i, 3, NoSync)
+			d.states = append(d.states, maps.Clone(d.want))
+		}
+		left = d.fs.Kill()
+		go func() { <-release; _ = db.Close() }()
+	}
+	d.fs = left
+	names, err := d.fs.List("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.files = slices.DeleteFunc(names, func(n string) bool { return n == filename.LockName })
+	return d
+}
+
+// An outcome is what came of reading a damaged store.
+type outcome struct {
+	err   error             // of Open, Get or Scan
+	got   map[string]string // where there is no error
+	check error             // of Check
+}
+
+var errWrongAnswer = errors.New("wrong answers of Get")
+
+// read opens a store and reads all of it in every way. Only lookups that fail may disagree with the scan.
+func (d *damageStore) read(fsys vfs.FS) (o outcome) {
+	_, o.check = Check(context.Background(), "db", d.options(fsys), nil)
+	db, err := Open("db", d.options(fsys))
+	if err != nil {
+		o.err = err
+		return o
+	}
+	var errs []error
+	wrong := 0
+	if o.got, err = contents(db); err != nil {
+		errs = append(errs, err)
+	}
+	for k, v := range d.want {
+		got, err := db.Get([]byte(k))
+		switch {
+		case err != nil && !errors.Is(err, ErrNotFound):
+			errs = append(errs, err)
+		case d.states != nil || err == nil && string(got) == v:
+		default:
+			wrong++
+		}
+		if _, err := db.Get([]byte(k + "x")); !errors.Is(err, ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 0 {
+		errs = append(errs, db.Compact(context.Background(), nil, nil))
+	}
+	_ = db.Close() // it may have met the damage too
+	if wrong > 0 {
+		errs = append(errs, fmt.Errorf("%d %w", wrong, errWrongAnswer))
+	}
+	o.err = errors.Join(errs...)
+	return o
+}
+
+// judge says what is wrong with an outcome: anything but the same data, or an error that names the file and the place. Where
+// the damage is in a record that says nothing, it need not be found.
+func (d *damageStore) judge(o outcome, file string, mayEndEarly, empty bool) error {
+	for what, err := range map[string]error{"reading": o.err, "check": o.check} {
+		var damage *CorruptionError
+		switch {
+		case err == nil:
+		case errors.Is(err, errWrongAnswer):
+			return err
+		case errors.Is(err, ErrUnsupportedVersion):
+		case !errors.Is(err, ErrCorruption):
+			return fmt.Errorf("%s: %w, which is not damage", what, err)
+		case !errors.As(err, &damage) || damage.File == "" || !strings.Contains(err.Error(), "offset"):
+			return fmt.Errorf("%s: %w, which names no file and offset", what, err)
+		}
+	}
+	switch {
+	case o.err != nil:
+		return nil
+	case diff(o.got, d.want) == "":
+		if o.check == nil && d.states == nil && !empty {
+			return errors.New("check found nothing")
+		}
+		return nil
+	case mayEndEarly && slices.ContainsFunc(d.states, func(s map[string]string) bool { return maps.Equal(s, o.got) }):
+		return nil
+	}
+	return fmt.Errorf("%s: wrong contents, no error: %s", file, diff(o.got, d.want))
+}
+
+// damaged changes a file of a copy of the store; nil removes it.
+func (d *damageStore) damaged(t *testing.T, file string, change func(b []byte) []byte) *vfs.Mem {
+	t.Helper()
+	fsys := d.fs.Kill()
+	rewrite(t, fsys, filepath.Join("db", file), change)
+	return fsys
+}
+
+const closingRecord = 24 + 1 // bytes: a record's header and an edit without fields
+
+// TestEveryDamagedByteIsFoundOrDoesNotMatter flips bytes of every file of a store.
+func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
+	for _, closed := range []bool{true, false} {
+		t.Run(fmt.Sprintf("closed %v", closed), func(t *testing.T) {
+			d := newDamageStore(t, closed)
+			if o := d.read(d.fs.Kill()); o.err != nil || o.check != nil || diff(o.got, d.want) != "" {
+				t.Fatalf("undamaged: %v, %v, %s", o.err, o.check, diff(o.got, d.want))
+			}
+			type place struct {
+				file string
+				at   int
+
+				empty bool // in the record that Close puts at the end of the manifest, to show that all before it is whole
+			}
+			var places []place
+			for _, file := range d.files {
+				b, err := vfs.ReadFile(d.fs, filepath.Join("db", file), 1<<20)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for at := 0; at < len(b); at++ {
+					if at > 64 && at < len(b)-100 && at%(100/atStride(100)) > 0 {
+						continue
+					}
+					places = append(places, place{file, at, strings.HasPrefix(file, "MANIFEST") && at >= len(b)-closingRecord})
+				}
+			}
+			var next atomic.Int64
+			var wg sync.WaitGroup
+			var noticed atomic.Int64
+			for range 2 {
+				wg.Go(func() {
+					for !t.Failed() {
+						i := int(next.Add(1) - 1)
+						if i >= len(places) {
+							return
+						}
+						p := places[i]
+						o := d.read(d.damaged(t, p.file, func(b []byte) []byte { b[p.at] ^= 1 << (i % 8); return b }))
+						if err := d.judge(o, p.file, strings.HasSuffix(p.file, ".log"), p.empty); err != nil {
+							t.Errorf("%s, bit %d of byte %d: %v", p.file, i%8, p.at, err)
+						}
+						if o.err != nil {
+							noticed.Add(1)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			t.Logf("%d bytes of %d files, %d noticed while reading", len(places), len(d.files), noticed.Load())
+		})
+	}
+}
+
+// TestEveryLostPartIsFoundOrWasNeverPromised cuts, empties, removes and exchanges files.
+func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
+	for _, closed := range []bool{true, false} {
+		d := newDamageStore(t, closed)
+		sizes := map[string]int{}
+		for _, file := range d.files {
+			b, err := vfs.ReadFile(d.fs, filepath.Join("db", file), 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sizes[file] = len(b)
+		}
+		logs := slices.DeleteFunc(slices.Clone(d.files), func(f string) bool { return !strings.HasSuffix(f, ".log") })
+		isLast := func(file string) bool { return len(logs) > 0 && file == logs[len(logs)-1] }
+		ask := func(file, how string, fsys vfs.FS, harmless bool) {
+			t.Helper()
+			o := d.read(fsys)
+			err := d.judge(o, file, true, true)
+			switch {
+			case harmless || isLast(file): // the end of the last log may be where a crash stopped its writing (I9)
+				if o.err != nil && !errors.Is(o.err, ErrCorruption) {
+					t.Errorf("closed %v, %s %s: %v", closed, file, how, o.err)
+				}
+			case err != nil:
+				t.Errorf("closed %v, %s %s: %v", closed, file, how, err)
+			case closed && o.err == nil && o.check == nil:
+				t.Errorf("closed %v, %s %s: not noticed", closed, file, how)
+			}
+		}
+		for _, file := range d.files {
+			n := sizes[file]
+			// A manifest may end in a record that was never finished: what it said was never acted upon. It is found when a
+			// file is missing, or there, that should not be.
+			torn := strings.HasPrefix(file, "MANIFEST")
+			for _, keep := range []int{n - 1, n - 7, n - 100, n / 2, n / 3, 40, 1, 0} {
+				if keep >= 0 && keep < n {
+					ask(file, fmt.Sprintf("cut to %d of %d bytes", keep, n), d.damaged(t, file, func(b []byte) []byte { return b[:keep] }), torn && keep > n-20)
+				}
+			}
+			ask(file, "longer by a byte", d.damaged(t, file, func(b []byte) []byte { return append(b, 0) }), torn)
+			ask(file, "with zeros in the middle", d.damaged(t, file, func(b []byte) []byte { clear(b[n/3 : n/2+1]); return b }), false)
+			ask(file, "removed", d.damaged(t, file, func([]byte) []byte { return nil }), false)
+			for _, other := range d.files {
+				if other != file && filepath.Ext(other) == filepath.Ext(file) {
+					b, err := vfs.ReadFile(d.fs, filepath.Join("db", other), 1<<20)
+					if err != nil {
+						t.Fatal(err)
+					}
+					ask(file, "replaced by "+other, d.damaged(t, file, func([]byte) []byte { return bytes.Clone(b) }), false)
+				}
+			}
+		}
+	}
+}
+
+// TestADamagedFilterAnswersMaybeAndIsReported damages every part of a filter block.
+func TestADamagedFilterAnswersMaybeAndIsReported(t *testing.T) {
+	d := newDamageStore(t, true)
+	db, err := Open("db", d.options(d.fs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := db.state.Load().runs[0].tables[0].meta
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := filename.Base(filename.Table, meta.Number)
+	start := int(meta.Size - meta.TailLen - meta.FilterLen)
+	for at := start; at < start+int(meta.FilterLen); at += 5 {
+		fsys := d.damaged(t, file, func(b []byte) []byte { b[at] ^= 0x40; return b })
+		_, checkErr := Check(t.Context(), "db", d.options(fsys), nil)
+		var damage *CorruptionError
+		if !errors.As(checkErr, &damage) || damage.File != file {
+			t.Fatalf("byte %d of the filter: check says %v, want damage in %s", at-start, checkErr, file)
+		}
+		db, err := Open("db", d.options(fsys))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lookupsAgree(db, d.want); err != nil {
+			t.Fatalf("byte %d of the filter: %v", at-start, err)
+		}
+		counted, unfiltered := 0, uint64(0)
+		for _, l := range db.Metrics().Levels {
+			counted += l.FilterDamaged
+			unfiltered += l.Unfiltered
+		}
+		if counted != 1 || unfiltered == 0 {
+			t.Fatalf("byte %d of the filter: %d filters are counted as damaged and %d searches as unfiltered, want 1 and some", at-start, counted, unfiltered)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestANewerFormatIsRefused raises the version in each kind of file, with the checksum that goes with it.
+func TestANewerFormatIsRefused(t *testing.T) {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	d := newDamageStore(t, false)
+	for _, file := range d.files {
+		if file == filename.CurrentName {
+			continue
+		}
+		fsys := d.damaged(t, file, func(b []byte) []byte {
+			if strings.HasSuffix(file, ".sst") {
+				f := b[len(b)-80:]
+				binary.LittleEndian.PutUint32(f[68:], 99)
+				binary.LittleEndian.PutUint32(f[64:], crc32.Update(crc32.Checksum(f[:64], table), table, f[68:]))
+				return b
+			}
+			binary.LittleEndian.PutUint32(b[8:], 99)
+			binary.LittleEndian.PutUint32(b[12:], crc32.Update(crc32.Checksum(b[:12], table), table, b[16:32]))
+			return b
+		})
+		before := dirOf(t, fsys)
+		o := d.read(fsys)
+		if !errors.Is(o.err, ErrUnsupportedVersion) || errors.Is(o.err, ErrCorruption) || !strings.Contains(o.err.Error(), file) {
+			t.Errorf("%s: %v, want an unsupported version, by name", file, o.err)
+		}
+		if !strings.HasSuffix(file, ".sst") {
+			if changed := diff(dirOf(t, fsys), before); changed != "" {
+				t.Errorf("%s: the directory was changed: %s", file, changed)
+			}
+		}
+	}
+}
+
+// dirOf is all files of a store and what is in them.
+func dirOf(t *testing.T, fsys vfs.FS) map[string]string {
+	t.Helper()
+	names, err := fsys.List("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, name := range names {
+		b, err := vfs.ReadFile(fsys, filepath.Join("db", name), 64<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = string(b)
+	}
+	return all
+}
