@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -75,24 +76,27 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 		t.Fatal(err)
 	}
 	left := d.fs
+	logs := func() (n int) {
+		names, err := d.fs.List("db")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if strings.HasSuffix(name, ".log") {
+				n++
+			}
+		}
+		return n
+	}
 	if closed {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
 	} else {
-		hold.Store(true)
-		logs := func() (n int) {
-			names, err := d.fs.List("db")
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, name := range names {
-				if strings.HasSuffix(name, ".log") {
-					n++
-				}
-			}
-			return n
+		for logs() > 0 { // until those of the flushes are removed
+			time.Sleep(time.Millisecond)
 		}
+		hold.Store(true)
 		for i := 0; logs() < 2; i++ {
 			put(300+i, 300, Sync)
 		}

@@ -1,0 +1,233 @@
+package bloomkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestCloseBesideEveryOtherCall closes a store in use: calls that are under way end well or with ErrClosed, and nothing of the
+// store outlives it.
+func TestCloseBesideEveryOtherCall(t *testing.T) {
+	for round := range atStride(40) {
+		var fsys vfs.FS = vfs.NewMem()
+		dir := "db"
+		if round%8 == 0 {
+			fsys, dir = vfs.OS, filepath.Join(t.TempDir(), "db")
+		}
+		o := tiny(fsys)
+		o.MaxOpenFiles = 8
+		db, err := Open(dir, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		begin := make(chan struct{})
+		call := func(what string, f func(rng *rand.Rand) error) {
+			for g := range 2 {
+				wg.Go(func() {
+					rng := rand.New(rand.NewPCG(uint64(round), uint64(g)))
+					<-begin
+					for {
+						switch err := f(rng); {
+						case errors.Is(err, ErrClosed):
+							if !errors.Is(db.Sync(), ErrClosed) {
+								t.Errorf("%s: ErrClosed, but the store is open", what)
+							}
+							return
+						case err != nil && !errors.Is(err, ErrNotFound):
+							t.Errorf("%s: %v", what, err)
+							return
+						}
+					}
+				})
+			}
+		}
+		key := func(rng *rand.Rand) []byte { return fmt.Appendf(nil, "k%03d", rng.IntN(500)) }
+		ctx := t.Context()
+		call("put", func(rng *rand.Rand) error { return db.Put(key(rng), make([]byte, rng.IntN(500))) })
+		call("apply", func(rng *rand.Rand) error {
+			var b Batch
+			for range 20 {
+				b.Put(key(rng), make([]byte, rng.IntN(200)))
+				b.Delete(key(rng))
+			}
+			return db.Apply(&b, NoSync)
+		})
+		call("get", func(rng *rand.Rand) error { _, err := db.Get(key(rng)); return err })
+		call("has", func(rng *rand.Rand) error { _, err := db.Has(key(rng)); return err })
+		call("scan", func(rng *rand.Rand) error {
+			for _, err := range db.Scan(ScanOptions{Lower: key(rng)}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		call("sync", func(*rand.Rand) error { time.Sleep(time.Millisecond); return db.Sync() })
+		call("flush", func(*rand.Rand) error { time.Sleep(time.Millisecond); return db.Flush(ctx) })
+		call("compact", func(*rand.Rand) error { time.Sleep(2 * time.Millisecond); return db.Compact(ctx, nil, nil) })
+		call("cancelled flush", func(*rand.Rand) error {
+			short, cancel := context.WithTimeout(ctx, 100*time.Microsecond)
+			defer cancel()
+			if err := db.Flush(short); !errors.Is(err, context.DeadlineExceeded) {
+				return err
+			}
+			return nil
+		})
+		call("metrics", func(*rand.Rand) error { _ = db.Metrics().String(); return db.state.Load().closedErr() })
+		close(begin)
+		time.Sleep(time.Duration(round) * time.Millisecond)
+		var closed []error
+		var mu sync.Mutex
+		for range 3 {
+			wg.Go(func() {
+				err := db.Close()
+				mu.Lock()
+				defer mu.Unlock()
+				closed = append(closed, err)
+			})
+		}
+		within(t, 60*time.Second, "closing", wg.Wait)
+		nils := 0
+		for _, err := range closed {
+			if err == nil {
+				nils++
+			} else if !errors.Is(err, ErrClosed) {
+				t.Errorf("close: %v", err)
+			}
+		}
+		if nils != 1 {
+			t.Errorf("three calls of Close: %v, want one nil and two ErrClosed", closed)
+		}
+		if left := leakedGoroutines(5 * time.Second); left != "" {
+			t.Fatalf("goroutines outlive Close:\n%s", left)
+		}
+		if _, err := Check(ctx, dir, o, nil); err != nil {
+			t.Fatalf("check: %v", err)
+		}
+	}
+}
+
+func (s *state) closedErr() error {
+	if s == nil {
+		return ErrClosed
+	}
+	return nil
+}
+
+// TestAScanThatCloseOvertakesStopsWithErrClosed keeps its current key and value readable, wherever they lie.
+func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
+	for _, where := range []string{"memtable", "tables"} {
+		db, err := Open("db", tiny(vfs.NewMem()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 300 {
+			if err := db.Apply((modelWrite{{key: fmt.Sprintf("k%03d", i), value: strings.Repeat(fmt.Sprint(i%10), 20)}}).batch(), NoSync); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if where == "tables" {
+			if err := db.Compact(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		steps := 0
+		for kv, err := range db.Scan(ScanOptions{}) {
+			if steps++; steps == 100 {
+				within(t, 20*time.Second, "Close inside a scan", func() {
+					if err := db.Close(); err != nil {
+						t.Error(err)
+					}
+				})
+				runtime.GC()
+				if string(kv.Key) != "k099" || string(kv.Value) != strings.Repeat("9", 20) {
+					t.Errorf("%s: after Close the scan stands at %q = %q", where, kv.Key, kv.Value)
+				}
+			}
+			if (err != nil) != (steps == 101) || err != nil && !errors.Is(err, ErrClosed) {
+				t.Errorf("%s: step %d: %v, want ErrClosed at step 101", where, steps, err)
+			}
+		}
+		if steps != 101 {
+			t.Errorf("%s: the scan made %d steps, want 101", where, steps)
+		}
+		if err := db.Close(); !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: second Close: %v", where, err)
+		}
+	}
+}
+
+// TestNoDescriptorOutlivesClose counts them, with fewer allowed than there are tables, and with scans left in the middle.
+func TestNoDescriptorOutlivesClose(t *testing.T) {
+	count := func() int {
+		fds, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("no /proc/self/fd")
+		}
+		return len(fds)
+	}
+	before := count()
+	o := tiny(vfs.OS)
+	o.MaxOpenFiles = 8
+	o.Durability, o.Compression = NoSync, NoCompression
+	dir := filepath.Join(t.TempDir(), "db")
+	for range 3 {
+		db, err := Open(dir, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3000 {
+			if err := db.Put(fmt.Appendf(nil, "k%05d", i*7919%3000), []byte(strings.Repeat(fmt.Sprint(i), 50))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Compact(t.Context(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3000 {
+			if _, err := db.Get(fmt.Appendf(nil, "k%05d", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tables := 0
+		for _, l := range db.Metrics().Levels {
+			tables += l.Tables
+		}
+		// Besides the tables' there are the lock, the log and the manifest, and what the flush has open.
+		db.files.mu.Lock()
+		open := len(db.files.open)
+		db.files.mu.Unlock()
+		if tables <= o.MaxOpenFiles || open > o.MaxOpenFiles || count() > before+o.MaxOpenFiles+6 {
+			t.Errorf("%d tables, %d of them open, %d descriptors more than before; want at most %d and a few", tables, open, count()-before, o.MaxOpenFiles)
+		}
+		for range db.Scan(ScanOptions{}) {
+			break
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(filepath.Join(dir, "no", "where"), o); err == nil {
+			t.Error("a store without a parent directory was opened")
+		}
+		bad := tiny(vfs.OS)
+		bad.ErrorIfMissing = true
+		if _, err := Open(t.TempDir(), bad); err == nil {
+			t.Error("ErrorIfMissing made a store")
+		}
+	}
+	if after := count(); after != before {
+		t.Errorf("%d descriptors, %d before", after, before)
+	}
+}
