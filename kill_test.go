@@ -1,5 +1,182 @@
+//go:build unix
+
 package bloomkv
 
-const childEnv = "BLOOMKV_TEST_CHILD"
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
 
-func childMain(string) int { return 2 }
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestFiftyKillsOfAWritingProcessLoseNothingAcknowledged also counts how many of them hit while a flush or a compaction ran.
+// After every second one the next process recovers the store by itself, and is killed again.
+func TestFiftyKillsOfAWritingProcessLoseNothingAcknowledged(t *testing.T) {
+	const seed = 11
+	dir := filepath.Join(t.TempDir(), "db")
+	rng := rand.New(rand.NewPCG(seed, 0))
+	kills, whileBusy := max(4, atStride(50)), 0
+	reports, busyReports := 0, 0
+	want, applied := map[string]string{}, uint64(0) // the state after so many commits
+	var low, high uint64                            // what the store must hold: acknowledged, begun
+	holds := func(who string, n uint64) {
+		t.Helper()
+		if n < low || n > high {
+			t.Fatalf("%s finds %d commits, want %d to %d", who, n, low, high)
+		}
+		low, high = n, n
+	}
+	for kill := range kills {
+		busy := false
+		writer := child(t, "write", dir, fmt.Sprint(seed))
+		for _, r := range killed(t, writer, time.Duration(20+rng.IntN(100))*time.Millisecond) {
+			busy = r.busy
+			if reports++; busy {
+				busyReports++
+			}
+			switch r.what {
+			case reportOpened:
+				holds(fmt.Sprintf("process %d", kill), r.commit)
+			case reportBegins:
+				high = r.commit
+			case reportAcked:
+				low = r.commit
+			}
+		}
+		if busy {
+			whileBusy++
+		}
+		if kill%2 == 0 && kill < kills-1 {
+			continue
+		}
+		db, err := Open(dir, tiny(vfs.OS))
+		if err != nil {
+			t.Fatalf("after kill %d: %v", kill, err)
+		}
+		n, err := commitsIn(db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		holds("the test", n)
+		for ; applied < n; applied++ {
+			numbered(seed, applied+1).apply(want)
+		}
+		got, err := contents(db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := diff(got, want); d != "" {
+			t.Fatalf("after kill %d, of %d commits: %s", kill, n, d)
+		}
+		if err := lookupsAgree(db, want); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Check(t.Context(), dir, tiny(vfs.OS), nil); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d kills, %d of them while a flush or a compaction ran, as one did for %d of %d reports; %d commits", kills, whileBusy, busyReports, reports, applied)
+	if whileBusy*5 < kills*2 {
+		t.Errorf("%d of %d kills hit while a flush or a compaction ran, want two fifths", whileBusy, kills)
+	}
+}
+
+// killed starts a process, kills it some time after its first report, and returns all that it reported.
+func killed(t *testing.T, process *exec.Cmd, after time.Duration) (reports []report) {
+	t.Helper()
+	out, err := process.StdoutPipe()
+	if err == nil {
+		err = process.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, all := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(all)
+		in := bufio.NewReader(out)
+		var b [reportSize]byte
+		for {
+			if _, err := io.ReadFull(in, b[:]); err != nil {
+				return
+			}
+			if reports = append(reports, parseReport(b[:])); len(reports) == 1 {
+				close(first)
+			}
+		}
+	}()
+	select {
+	case <-first:
+	case <-all:
+	case <-time.After(time.Minute):
+		t.Error("a process says nothing for a minute")
+	}
+	time.Sleep(after)
+	if err := process.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	<-all // what it wrote is in the pipe still
+	_ = process.Wait()
+	if len(reports) == 0 {
+		t.Fatal("a process ended without a report")
+	}
+	return reports
+}
+
+// TestASecondProcessIsRefusedAtOnce as long as the first one lives, also while it is stopped, and no longer.
+func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "db")
+	db, err := Open(dir, tiny(vfs.OS))
+	if err != nil {
+		t.Fatal(err)
+	}
+	within(t, 20*time.Second, "another process", func() {
+		if out, err := child(t, "open", dir).Output(); err != nil || !strings.HasPrefix(string(out), "locked true") || !strings.Contains(string(out), dir) {
+			t.Errorf("another process: %s, %v, want ErrLocked and the directory", out, err)
+		}
+	})
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	writer := child(t, "write", dir, "1")
+	out, err := writer.StdoutPipe()
+	if err == nil {
+		err = writer.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 3*reportSize)); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 20*time.Second, "Open beside a stopped process", func() {
+		if _, err := Open(dir, tiny(vfs.OS)); !errors.Is(err, ErrLocked) {
+			t.Errorf("beside a stopped process: %v, want ErrLocked", err)
+		}
+	})
+	if err := writer.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = writer.Wait()
+	if db, err = Open(dir, tiny(vfs.OS)); err != nil {
+		t.Fatalf("after its death: %v", err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
