@@ -41,7 +41,7 @@ func (b *Batch) add(kind ikey.Kind, key, value []byte) {
 		b.err = fmt.Errorf("bloomkv: key of %d bytes, want at most %d: %w", len(key), MaxKeySize, ErrTooLarge)
 	case len(value) > MaxValueSize:
 		b.err = fmt.Errorf("bloomkv: value of %d bytes, want at most %d: %w", len(value), MaxValueSize, ErrTooLarge)
-	case len(b.ops)+len(key)+len(value)+maxOpHeader > MaxBatchSize:
+	case recordHeader+len(b.ops)+maxOpHeader+len(key)+len(value) > MaxBatchSize:
 		b.err = fmt.Errorf("bloomkv: batch of more than %d bytes: %w", MaxBatchSize, ErrTooLarge)
 	default:
 		b.ops = appendOp(b.ops, kind, key, value)

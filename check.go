@@ -110,7 +110,10 @@ type checker struct {
 // table verifies one table against itself and against the manifest.
 func (c *checker) table(ctx context.Context, meta *manifest.Table) (err error) {
 	t := newTable(meta, c.files, c.blocks)
-	defer func() { err = errors.Join(err, t.release()) }()
+	defer func() {
+		t.reader.Close()
+		err = errors.Join(err, t.file.close())
+	}()
 	var entries, deletes uint64
 	var first, last []byte
 	var low, high ikey.Seq

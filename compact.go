@@ -64,9 +64,10 @@ func (db *DB) shape() compaction.Options {
 	}
 }
 
-// compactLoop runs one compaction at a time until Close. What the tree needs goes before what was asked for.
+// compactLoop runs one compaction at a time until Close. What the tree needs and what was asked for take turns.
 func (db *DB) compactLoop() {
 	defer db.workers.Done()
+	asked := false // the last one was
 	for {
 		db.mu.Lock()
 		var plan *compaction.Plan
@@ -83,18 +84,21 @@ func (db *DB) compactLoop() {
 				return
 			}
 			v = db.state.Load().version
-			if plan = db.pick(v); plan != nil {
-				break
-			}
-			if len(db.manual) > 0 {
-				manual := db.manual[0]
-				if manual.next(v, db.shape(), &plan) {
+			plan = db.pick(v)
+			if len(db.manual) > 0 && (plan == nil || !asked) {
+				m := db.manual[0]
+				if p := m.next(v, db.shape()); p != nil {
+					plan, asked = p, true
 					break
 				}
-				manual.done = true
+				m.done = true
 				db.manual = db.manual[1:]
 				db.changed.Broadcast()
 				continue
+			}
+			if plan != nil {
+				asked = false
+				break
 			}
 			if db.compacting {
 				db.compacting = false
@@ -111,17 +115,17 @@ func (db *DB) compactLoop() {
 	}
 }
 
-// next finds the next plan of a manual compaction; false when it is done.
-func (m *manualCompaction) next(v *manifest.Version, o compaction.Options, plan **compaction.Plan) bool {
+// next is the next plan of a manual compaction, nil when it is done.
+func (m *manualCompaction) next(v *manifest.Version, o compaction.Options) *compaction.Plan {
 	for ; m.level < manifest.NumLevels; m.level++ {
 		if runs := v.Levels[0]; m.level == 0 && (len(runs) == 0 || runs[len(runs)-1].ID >= m.upTo) {
 			continue
 		}
-		if *plan = compaction.PickRange(v, o, m.level, m.lo, m.hi); *plan != nil {
-			return true
+		if p := compaction.PickRange(v, o, m.level, m.lo, m.hi); p != nil {
+			return p
 		}
 	}
-	return false
+	return nil
 }
 
 // compact runs one plan.

@@ -73,6 +73,7 @@ type DB struct {
 	editMu   sync.Mutex    // the order of edits; guards the fields down to the next blank line
 	manifest *manifest.Log // nil until the first edit
 	recorded manifest.State
+	snapshot int64 // the manifest's size when it was begun
 
 	mu         sync.Mutex // guards what follows, and the swap of state
 	changed    sync.Cond  // flushes, compactions and failures wake who waits for them
@@ -130,11 +131,13 @@ func (db *DB) Close() error {
 	db.workers.Wait()
 	s := db.state.Swap(nil)
 	db.domain.Wait() // lookups in flight have left, or see that there is no state
-	errs = append(errs, db.closeFiles())
+	// What is dead goes while the state still has this reference: a scan that lets go of the last one after it makes tables
+	// of the tree look dead.
+	errs = append(errs, db.closeFiles(), db.removeDead())
 	if s.refs.Add(-1) == 0 {
 		s.tables(func(_ int, t *table) { t.reader.Close() })
 	}
-	errs = append(errs, db.removeDead(), db.files.close(), db.lock.Close())
+	errs = append(errs, db.files.close(), db.lock.Close())
 	db.opts.Logger.Info("closed", slog.String("dir", db.dir))
 	return errors.Join(errs...)
 }

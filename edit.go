@@ -33,8 +33,8 @@ func (db *DB) newNumber() (uint64, error) {
 	return db.newNumber()
 }
 
-// maxManifest is the size in bytes at which a new manifest begins with a snapshot.
-const maxManifest = 4 << 20
+// minManifest is the least size in bytes at which a new manifest begins with a snapshot; a large snapshot may double.
+const minManifest = 4 << 20
 
 // appendEdit records an edit, whose outcome is v. An error makes the store read-only: whether the edit is on the disk is
 // unknown, so that neither its inputs nor its outputs may be removed. editMu is held.
@@ -52,7 +52,7 @@ func (db *DB) appendEdit(e *manifest.Edit, v *manifest.Version) error {
 		return db.fail(err)
 	}
 	var err error
-	if db.manifest == nil || db.manifest.Size() > maxManifest {
+	if db.manifest == nil || db.manifest.Size() > max(minManifest, 2*db.snapshot) {
 		err = db.newManifest(&next)
 	} else {
 		err = db.manifest.Append(e)
@@ -83,7 +83,7 @@ func (db *DB) newManifest(s *manifest.State) error {
 	if db.manifest != nil {
 		err = db.manifest.Close()
 	}
-	db.manifest = m
+	db.manifest, db.snapshot = m, m.Size()
 	if old != 0 {
 		_ = db.opts.FS.Remove(filename.Make(db.dir, filename.Manifest, old)) // else the next Open does
 	}
@@ -104,25 +104,24 @@ func (db *DB) install(e *manifest.Edit, change func(*state)) error {
 	}
 	fresh := map[uint64]*table{}
 	for _, a := range e.Added {
-		meta, level := a.Table, a.Level
-		if moved[meta.Number] {
-			continue
+		if !moved[a.Table.Number] {
+			fresh[a.Table.Number] = newTable(a.Table, db.files, db.cache)
+			fresh[a.Table.Number].level.Store(int32(a.Level)) //nolint:gosec // below NumLevels
 		}
-		t := newTable(meta, db.files, db.cache)
-		t.level.Store(int32(level)) //nolint:gosec // below NumLevels
-		fresh[meta.Number] = t
+	}
+	for _, t := range fresh {
 		if err := db.load(t); err != nil { // it must be readable before anything relies on it
-			return errors.Join(err, db.forget(fresh))
+			return errors.Join(err, db.forget(fresh, true))
 		}
 	}
 	db.editMu.Lock()
 	defer db.editMu.Unlock()
 	v, err := db.recorded.Version.Apply(e)
-	if err == nil {
-		err = db.appendEdit(e, v)
-	}
 	if err != nil {
-		return errors.Join(err, db.forget(fresh))
+		return errors.Join(err, db.forget(fresh, true))
+	}
+	if err := db.appendEdit(e, v); err != nil {
+		return errors.Join(err, db.forget(fresh, false)) // the edit may be on the disk, and name them
 	}
 	db.swap(func(s *state) {
 		s.setVersion(v, fresh)
@@ -138,12 +137,14 @@ func (db *DB) install(e *manifest.Edit, change func(*state)) error {
 	return nil
 }
 
-// forget lets go of tables that did not become part of the tree.
-func (db *DB) forget(tables map[uint64]*table) error {
+// forget lets go of tables that are in no state, and removes their files where nothing can name them.
+func (db *DB) forget(tables map[uint64]*table, remove bool) error {
 	var errs []error
 	for _, t := range tables {
-		db.adjust(-t.resident())
-		errs = append(errs, t.release())
+		errs = append(errs, db.releaseTable(t))
+		if remove {
+			errs = append(errs, db.opts.FS.Remove(t.file.path))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -177,8 +178,7 @@ func (db *DB) removeDead() error {
 	db.mu.Unlock()
 	var errs []error
 	for _, t := range dead {
-		db.adjust(-t.resident())
-		errs = append(errs, t.release(), db.opts.FS.Remove(t.file.path))
+		errs = append(errs, db.releaseTable(t), db.opts.FS.Remove(t.file.path))
 	}
 	if s := db.state.Load(); s != nil && len(dead) > 0 {
 		db.restore(s)

@@ -23,7 +23,7 @@ func (db *DB) Flush(ctx context.Context) error {
 	db.commitMu.Lock()
 	err := db.writable()
 	if err == nil && db.state.Load().mem.Len() > 0 {
-		if err = db.waitForRoom(); err == nil {
+		if err = db.waitForRoom(ctx); err == nil {
 			db.rotate()
 		}
 	}

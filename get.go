@@ -109,6 +109,10 @@ func (db *DB) lookup(dst, key []byte, copies bool, cost *lookupCost) (out []byte
 		if present {
 			cost.found++
 		}
+		if cost.reads.TailLoads > 0 {
+			cost.reads.TailLoads = 0
+			db.recount(c.table)
+		}
 		switch {
 		case err != nil:
 			return dst, false, db.lookupError(err)

@@ -14,7 +14,7 @@ import (
 type budget struct {
 	total    int64        // for filters, indexes and cache; constant after Open
 	resident atomic.Int64 // filters and indexes
-	mu       sync.Mutex   // one at a time sheds
+	mu       sync.Mutex   // one at a time sheds and sets the cache's share; t.loading may be taken under it
 }
 
 func (b *budget) allowance() int64 { return b.total - b.total/4 }
@@ -23,73 +23,92 @@ func (b *budget) allowance() int64 { return b.total - b.total/4 }
 // lookup pays for it; the background does it before, where it can.
 func (db *DB) load(t *table) error {
 	t.loading.Lock()
-	defer t.loading.Unlock()
 	filter, index := t.reader.FilterBytes(), t.reader.IndexBytes()
 	rate := db.plan[t.level.Load()].rate
 	if t.shed.Load() {
 		rate = 1
 	}
-	if err := t.reader.Load(rate); err != nil {
-		return err
-	}
-	filter, index = t.reader.FilterBytes()-filter, t.reader.IndexBytes()-index
-	if index > 0 {
+	err := t.reader.Load(rate)
+	if t.reader.IndexBytes() > index {
 		db.tails.loads.Add(1)
 		db.tails.bytes.Add(t.meta.TailLen)
 	}
-	if filter > 0 {
-		db.tails.bytes.Add(uint64(filter))
+	if more := t.reader.FilterBytes() - filter; more > 0 {
+		db.tails.bytes.Add(uint64(more))
 	}
 	if damage := t.reader.FilterState().Damage; damage != nil && !t.damaged {
 		t.damaged = true
 		db.opts.Logger.Error("a filter is damaged and answers maybe", slog.Any("error", damage))
 	}
-	db.adjust(filter + index)
-	return nil
+	changed := db.count(t)
+	t.loading.Unlock()
+	if changed {
+		db.rebalance()
+	}
+	return err
 }
 
 // trim drops the units of a filter that a table does not need any more at a deeper level.
 func (db *DB) trim(t *table) {
 	t.loading.Lock()
 	defer t.loading.Unlock()
-	before := t.resident()
 	if err := t.reader.Trim(db.plan[t.level.Load()].rate); err != nil {
 		db.opts.Logger.Error("a filter could not be trimmed", slog.String("table", t.file.base), slog.Any("error", err))
 	}
-	db.adjust(t.resident() - before)
+	db.count(t)
 }
 
-// adjust accounts for bytes of filters and indexes that came or, if negative, went.
-func (db *DB) adjust(bytes int64) {
-	if bytes == 0 {
-		return
+// releaseTable drops what the table holds in memory and its descriptor. No reader can see it any more.
+func (db *DB) releaseTable(t *table) error {
+	t.loading.Lock()
+	_ = t.reader.DropFilterUnits(0) // no unit has nothing that could be damaged
+	t.reader.Close()
+	changed := db.count(t)
+	t.loading.Unlock()
+	if changed {
+		db.rebalance()
 	}
-	db.budget.resident.Add(bytes)
+	return t.file.close()
+}
+
+// recount is for a lookup that had to load an index which the memory budget had dropped.
+func (db *DB) recount(t *table) {
+	t.loading.Lock()
+	db.count(t)
+	t.loading.Unlock()
 	db.rebalance()
 }
 
-// rebalance sheds what does not fit and gives the cache the rest.
+// count brings the budget up to date with what the table has in memory. t.loading is held.
+func (db *DB) count(t *table) (changed bool) {
+	now := t.reader.FilterBytes() + t.reader.IndexBytes()
+	db.budget.resident.Add(now - t.counted)
+	changed = now != t.counted
+	t.counted = now
+	return changed
+}
+
+// rebalance sheds what does not fit and gives the cache the rest. No t.loading is held.
 func (db *DB) rebalance() {
 	b := &db.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.resident.Load() > b.allowance() {
 		db.shed()
 	}
 	db.cache.SetCapacity(max(b.total/4, b.total-b.resident.Load()))
 }
 
-// shed drops filters, then indexes, from the last level upwards, until the rest fits.
+// shed drops filters, then indexes, from the last level upwards, until the rest fits. b.mu is held.
 func (db *DB) shed() {
 	b := &db.budget
-	if !b.mu.TryLock() {
-		return // somebody is at it
-	}
-	defer b.mu.Unlock()
-	s := db.state.Load()
+	s, release := db.acquire()
 	if s == nil {
 		return
 	}
+	defer release()
 	for _, drop := range []func(*table){
-		func(t *table) { t.shed.Store(true); _ = t.reader.DropFilterUnits(0) }, // no unit has nothing that could be damaged
+		func(t *table) { t.shed.Store(true); _ = t.reader.DropFilterUnits(0) },
 		func(t *table) { t.reader.DropIndex() },
 	} {
 		for _, r := range slices.Backward(s.runs) {
@@ -97,12 +116,9 @@ func (db *DB) shed() {
 				if b.resident.Load() <= b.allowance() {
 					return
 				}
-				if !t.loading.TryLock() {
-					continue
-				}
-				before := t.resident()
+				t.loading.Lock()
 				drop(t)
-				b.resident.Add(t.resident() - before)
+				db.count(t)
 				t.loading.Unlock()
 			}
 		}
@@ -149,6 +165,3 @@ func (db *DB) acquire() (s *state, release func()) {
 	s.refs.Add(1)
 	return s, func() { db.release(s) }
 }
-
-// resident is the bytes of the table's filter and index in memory.
-func (t *table) resident() int64 { return t.reader.FilterBytes() + t.reader.IndexBytes() }

@@ -79,7 +79,8 @@ type Options struct {
 	// MaxOpenFiles bounds the descriptors held for tables, at least 8. 0 means 500. Closing a descriptor drops no filter.
 	MaxOpenFiles int
 
-	// Logger hears of opening, flushes, compactions, stalls and damage, never of single reads and writes. nil is silent.
+	// Logger hears of opening, flushes, compactions, stalls and damage, never of single reads and writes. nil is silent. Its
+	// handler may be called with locks held: it may ask for Metrics, and must not call anything else of the DB.
 	Logger *slog.Logger
 }
 

@@ -54,7 +54,11 @@ func (db *DB) scan(opts ScanOptions, each func(KV) bool) (err error) {
 	defer release()
 	seq := ikey.Seq(db.visible.Load()) // after the state: see lookup
 	src := merge.New(db.sources(s, seq)...)
-	defer func() { err = errors.Join(err, src.Close()) }()
+	defer func() {
+		if closeErr := src.Close(); closeErr != nil {
+			err = errors.Join(err, closeErr)
+		}
+	}()
 
 	var last []byte // the key whose newest visible version was taken
 	started := false

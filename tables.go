@@ -26,6 +26,7 @@ type table struct {
 	shed   atomic.Bool  // its filter does not fit the memory budget
 
 	loading sync.Mutex // one load at a time, so that each is accounted for once
+	counted int64      // guarded by loading: bytes in memory that the budget knows of
 	damaged bool       // guarded by loading: its filter's damage was logged
 
 	truePositives, falsePositives, unfiltered atomic.Uint64
@@ -37,12 +38,6 @@ func newTable(meta *manifest.Table, files *descriptors, blocks *cache.Cache) *ta
 		Name: t.file.base, Size: meta.Size, ID: meta.ID, TailLen: meta.TailLen, FilterLen: meta.FilterLen,
 	}, blocks, files.domain)
 	return t
-}
-
-// release drops what the table holds in memory and its descriptor. No reader can see it any more.
-func (t *table) release() error {
-	t.reader.Close()
-	return t.file.close()
 }
 
 // descriptors bounds the open files of tables. A file that was not read lately is closed for one that is; reading it again

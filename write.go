@@ -1,6 +1,7 @@
 package bloomkv
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -234,7 +235,7 @@ func (db *DB) makeRoom(size int64) error {
 	if mem.Len() == 0 || used < limit && (size <= limit/2 || used+size <= limit) {
 		return nil
 	}
-	if err := db.waitForRoom(); err != nil {
+	if err := db.waitForRoom(context.Background()); err != nil {
 		return err
 	}
 	db.rotate()
@@ -242,29 +243,24 @@ func (db *DB) makeRoom(size int64) error {
 }
 
 // waitForRoom returns when no memtable waits to be written out and level 0 is below its stop limit. commitMu is held.
-func (db *DB) waitForRoom() error {
-	db.mu.Lock()
-	defer db.mu.Unlock()
+func (db *DB) waitForRoom(ctx context.Context) error {
 	var began time.Time
-	for {
+	err := db.wait(ctx, func() bool {
 		s := db.state.Load()
-		if db.failed != nil || db.closing || s == nil {
-			break
-		}
-		if len(s.frozen) < maxFrozen && len(s.version.Levels[0]) < stopRuns {
-			break
+		if s == nil || len(s.frozen) < maxFrozen && len(s.version.Levels[0]) < stopRuns {
+			return true
 		}
 		if began.IsZero() {
 			began = time.Now()
 		}
-		db.changed.Wait()
-	}
+		return false
+	})
 	if !began.IsZero() {
 		stopped := time.Since(began)
 		db.writes.stopped.Add(int64(stopped))
 		db.opts.Logger.Info("writes stopped for compaction", slog.Duration("duration", stopped))
 	}
-	return db.writableLocked()
+	return err
 }
 
 // slowDown delays a write a little for each run of level 0 above the limit: 8 µs a KiB (128 MiB/s) for the first, twice that
@@ -278,6 +274,7 @@ func (db *DB) slowDown(size int64) {
 	if db.slowDebt < time.Millisecond { // shorter sleeps are not kept by the system
 		return
 	}
+	db.slowDebt = min(db.slowDebt, 100*time.Millisecond) // of one group: a large batch, too, sees the store closing
 	began := time.Now()
 	time.Sleep(db.slowDebt)
 	slept := time.Since(began)
@@ -306,11 +303,15 @@ func (db *DB) writableLocked() error {
 // that succeeds later proves nothing. The first cause is kept.
 func (db *DB) fail(cause error) error {
 	db.mu.Lock()
-	defer db.mu.Unlock()
-	if db.failed == nil {
-		db.failed = fmt.Errorf("bloomkv: %s: %w: %w", db.dir, ErrReadOnly, cause)
-		db.opts.Logger.Error("read-only from now on", slog.Any("error", cause))
+	first := db.failed == nil
+	if first {
+		db.failed = fmt.Errorf("%w: %w", ErrReadOnly, cause)
 		db.changed.Broadcast()
 	}
-	return db.failed
+	failed := db.failed
+	db.mu.Unlock()
+	if first {
+		db.opts.Logger.Error("read-only from now on", slog.Any("error", cause))
+	}
+	return failed
 }

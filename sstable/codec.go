@@ -107,7 +107,7 @@ var (
 		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
 			zstd.WithWindowSize(128<<10), zstd.WithLowerEncoderMem(true), zstd.WithSingleSegment(true))
 		if err != nil {
-			panic(err) // constant options
+			panic(err) // broken logic: constant options
 		}
 		return e
 	}}
@@ -115,7 +115,7 @@ var (
 		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxMemory(maxCoded), zstd.WithDecodeAllCapLimit(true), zstd.IgnoreChecksum(true))
 		if err != nil {
-			panic(err) // constant options
+			panic(err) // broken logic: constant options
 		}
 		return d
 	}}

@@ -141,18 +141,18 @@ func PickRange(v *manifest.Version, o Options, level int, lo, hi []byte) *Plan {
 		return p
 	}
 	if level == last {
-		var dead []*manifest.Table
-		for _, input := range in {
-			for _, t := range input.Tables {
-				if t.Deletes > 0 {
-					dead = append(dead, t)
-				}
-			}
-		}
-		if len(dead) == 0 {
+		// Neighbours only: the outputs may span all between their inputs. Others come with the next plan.
+		tables := in[0].Tables
+		dead := func(t *manifest.Table) bool { return t.Deletes > 0 }
+		from := slices.IndexFunc(tables, dead)
+		if from < 0 {
 			return nil
 		}
-		return &Plan{To: last, Inputs: []Input{{last, in[0].Run, dead}}}
+		to := from + 1
+		for to < len(tables) && dead(tables[to]) {
+			to++
+		}
+		return &Plan{To: last, Inputs: []Input{{last, in[0].Run, tables[from:to:to]}}}
 	}
 	var all []*manifest.Table
 	for _, input := range in {

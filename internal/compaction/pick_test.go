@@ -122,7 +122,7 @@ func TestPick(t *testing.T) {
 }
 
 func TestPickRange(t *testing.T) {
-	const text = "0: a-f:10 | g-h:10\n5: a-c:15 e-g:15 k-l:15\n6: a-b:500 c-d:500 e-f:500 g-g:400:7 x-z:100"
+	const text = "0: a-f:10 | g-h:10\n5: a-c:15 e-g:15 k-l:15\n6: a-b:500 c-d:500 e-f:500 g-g:400:7 h-i:400:2 j-k:100 x-z:100:1"
 	for _, c := range []struct {
 		level        int
 		lo, hi, want string
@@ -132,8 +132,9 @@ func TestPickRange(t *testing.T) {
 		{5, "d", "d", "nothing"},
 		{5, "c", "e", "5[a-c e-g] 6[a-b c-d e-f g-g] merge to 6"},
 		{5, "k", "", "5[k-l] move to 6"},
-		{6, "", "", "6[g-g] merge to 6"},
+		{6, "", "", "6[g-g h-i] merge to 6"},
 		{6, "", "f", "nothing"},
+		{6, "k", "", "6[x-z] merge to 6"},
 		{4, "", "", "nothing"},
 	} {
 		t.Run(fmt.Sprintf("level %d from %q to %q", c.level, c.lo, c.hi), func(t *testing.T) {

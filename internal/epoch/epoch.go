@@ -21,6 +21,7 @@ const stripes = 32 // a power of two, a few times the processors a small machine
 type Domain struct {
 	epoch   atomic.Uint64
 	waiting atomic.Int64 // retired and not released, so that Collect is cheap when there is nothing
+	running atomic.Int64 // calls of Collect that may be releasing
 	_       [112]byte
 	stripes [stripes]stripe
 
@@ -70,6 +71,8 @@ func (d *Domain) Collect() {
 	if d.waiting.Load() == 0 {
 		return
 	}
+	d.running.Add(1)
+	defer d.running.Add(-1)
 	d.mu.Lock()
 	d.advance()
 	// Both parities were seen empty after the retirement once the epoch has moved by three: a reader that still holds a
@@ -107,11 +110,13 @@ func (d *Domain) Wait() {
 	for wait := time.Microsecond; ; wait = min(2*wait, time.Millisecond) {
 		select {
 		case <-done:
-			return
+			if d.running.Load() == 0 { // others may still be at what was retired before
+				return
+			}
 		default:
-			runtime.Gosched()
-			time.Sleep(wait)
 			d.Collect()
 		}
+		runtime.Gosched()
+		time.Sleep(wait)
 	}
 }

@@ -1,0 +1,182 @@
+package bloomkv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+func TestAnInstallThatFailsLeavesNoTable(t *testing.T) {
+	mem := vfs.NewMem()
+	fails := 3
+	opts := small(vfs.NewHook(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") && fails > 0 {
+			fails--
+			return errors.New("no descriptor is left")
+		}
+		return nil
+	}))
+	opts.TableSize = 16 << 10
+	opts.Compression = NoCompression
+	db, err := Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		if err := db.Put(fmt.Appendf(nil, "%04d", i), make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	names, err := mem.List("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := 0
+	for _, name := range names {
+		if strings.HasSuffix(name, ".sst") {
+			tables++
+		}
+	}
+	if want := db.Metrics().Levels[0].Tables; tables != want || fails != 0 {
+		t.Errorf("%d tables on the disk, want %d; %d failures to come, want 0", tables, want, fails)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
+	manifests := 0
+	opts := small(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpCreate && strings.Contains(op.Name, "MANIFEST-") {
+			manifests++
+		}
+		return nil
+	}))
+	opts.MemtableSize, opts.Durability = 2<<20, NoSync
+	db, err := Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := bytes.Repeat([]byte("k"), 60_000) // bounds that fill a manifest
+	for i := range 80 {
+		if err := db.Put(fmt.Appendf(key, "%04d", i), make([]byte, 20_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if size := db.recorded.Version.Bytes(bottom); len(db.recorded.Version.Levels[bottom][0].Tables) < 40 {
+		t.Fatalf("%d bytes in %d tables, want 40", size, len(db.recorded.Version.Levels[bottom][0].Tables))
+	}
+	before := manifests
+	for i := range 20 {
+		if err := db.Put(fmt.Appendf(nil, "%04d", i), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if manifests-before > 3 {
+		t.Errorf("%d manifests for some 25 small edits", manifests-before)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// asking is a handler that looks at the store whenever it hears something.
+type asking struct {
+	slog.Handler
+
+	db    *DB
+	heard int
+}
+
+func (a *asking) Enabled(context.Context, slog.Level) bool { return true }
+func (a *asking) Handle(context.Context, slog.Record) error {
+	if a.db != nil {
+		a.heard++
+		_ = a.db.Metrics()
+	}
+	return nil
+}
+
+func TestALoggerMayAskForMetrics(t *testing.T) {
+	broken := false
+	opts := small(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+		if broken && op.Kind == vfs.OpSync {
+			return errors.New("the disk is gone")
+		}
+		return nil
+	}))
+	handler := &asking{Handler: slog.DiscardHandler}
+	opts.Logger = slog.New(handler)
+	db, err := Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Put([]byte("key"), nil); err != nil {
+		t.Fatal(err)
+	}
+	handler.db, broken = db, true
+	if err := db.Put([]byte("key"), nil); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("got %v, want ErrReadOnly", err)
+	}
+	if handler.heard == 0 {
+		t.Error("the logger heard nothing")
+	}
+	handler.db = nil
+	if err := db.Close(); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("Close: %v, want what went wrong", err)
+	}
+}
+
+func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
+	gate := make(chan struct{})
+	opts := small(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") {
+			<-gate
+		}
+		return nil
+	}))
+	opts.Durability = NoSync
+	db, err := Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	for i := range 2 { // the first flush hangs, the second has no room
+		if err := db.Put(fmt.Appendf(nil, "%d", i), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("flush %d: %v, want the deadline", i, err)
+		}
+	}
+	close(gate)
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestABatchThatTheLogCannotTakeIsRefusedBefore(t *testing.T) {
+	b := Batch{ops: make([]byte, MaxBatchSize-recordHeader-maxOpHeader), count: 1}
+	b.Delete([]byte("k"))
+	if !errors.Is(b.err, ErrTooLarge) {
+		t.Errorf("got %v, want ErrTooLarge", b.err)
+	}
+}

@@ -1,0 +1,70 @@
+package ikey
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"testing"
+)
+
+// keys share prefixes, are prefixes of each other, and hold zeros and the largest byte: all that heads cannot tell apart.
+func keys() [][]byte {
+	var all [][]byte
+	for _, prefix := range []string{"", "p", "pre", "pref", "prefix/", "q", "\x00", "\xff"} {
+		for _, rest := range []string{"", "\x00", "\x00\x00", "a", "aaaaaaa", "aaaaaaaa", "aaaaaaaaa", "aaaaaaaab", "b", "\xff", "\xff\xff\xff\xff\xff\xff\xff\xff\xff"} {
+			all = append(all, []byte(prefix+rest))
+		}
+	}
+	return all
+}
+
+func TestHeadsNeverOrderTwoKeysWrongly(t *testing.T) {
+	all := keys()
+	for _, prefix := range all {
+		for _, a := range all {
+			for _, b := range all {
+				if got := cmp.Compare(HeadAfter(prefix, a), HeadAfter(prefix, b)); got != 0 && got != bytes.Compare(a, b) {
+					t.Fatalf("after %q: heads of %q and %q compare as %d, the keys as %d", prefix, a, b, got, bytes.Compare(a, b))
+				}
+			}
+		}
+	}
+}
+
+func TestCommonPrefix(t *testing.T) {
+	all := keys()
+	for _, a := range all {
+		for _, b := range all {
+			n := CommonPrefix(a, b)
+			if !bytes.Equal(a[:n], b[:n]) || n < min(len(a), len(b)) && a[n] == b[n] {
+				t.Fatalf("CommonPrefix(%q, %q) = %d", a, b, n)
+			}
+		}
+	}
+}
+
+func TestNewerVersionsOfAKeyComeFirst(t *testing.T) {
+	want := []Key{
+		Search([]byte("a"), MaxSeq),
+		{[]byte("a"), MakeTrailer(9, Set)},
+		Search([]byte("a"), 8),
+		{[]byte("a"), MakeTrailer(8, Set)},
+		{[]byte("a"), MakeTrailer(8, Delete)},
+		{[]byte("a"), MakeTrailer(0, Set)},
+		Search([]byte("a\x00"), MaxSeq),
+		{[]byte("b"), MakeTrailer(1, Set)},
+	}
+	if !slices.IsSortedFunc(want, Compare) {
+		t.Errorf("%v is not in order", want)
+	}
+	for _, k := range want {
+		if k2 := (Key{k.User, MakeTrailer(k.Trailer.Seq(), k.Trailer.Kind())}); k2.Trailer != k.Trailer {
+			t.Errorf("trailer %x: seq %d, kind %v", k.Trailer, k.Trailer.Seq(), k.Trailer.Kind())
+		}
+	}
+	for kind, name := range map[Kind]string{Delete: "DEL", Set: "SET", RangeDelete: "RANGEDEL", ValueRef: "REF", 0xa7: "KIND(a7)"} {
+		if kind.String() != name {
+			t.Errorf("Kind(%d) prints as %s, want %s", kind, kind, name)
+		}
+	}
+}
