@@ -1,0 +1,226 @@
+package bloomkv
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// lookupStore has keys "key%05d" with even numbers in tables of several levels, all loaded and cached, and "mem" in the memtable.
+func lookupStore(t *testing.T) *DB {
+	t.Helper()
+	o := tiny(vfs.NewMem())
+	o.Durability = NoSync
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	put := func(k string) {
+		t.Helper()
+		if err := db.Put([]byte(k), []byte("value of "+k)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 4000 {
+		put(fmt.Sprintf("key%05d", i*7919%4000*2))
+	}
+	if err := db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, db)
+	put("mem")
+	for i := range 8000 { // loads indexes and filters, fills the cache
+		if _, err := db.Has(fmt.Appendf(nil, "key%05d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return db
+}
+
+// settle waits until nothing is flushed or compacted any more.
+func settle(t *testing.T, db *DB) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !db.Metrics().Settled; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not settled after a minute:\n%v", db.Metrics())
+		}
+	}
+}
+
+func TestLookupsAllocateNothingButTheCopy(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	db := lookupStore(t)
+	dst := make([]byte, 0, 100)
+	i := 0
+	key := make([]byte, 0, 20)
+	next := func(odd int) []byte {
+		i++
+		key = append(key[:0], "key"...)
+		n := i*2%8000 + odd
+		for d := 10000; d > 0; d /= 10 {
+			key = append(key, byte('0'+n/d%10))
+		}
+		return key
+	}
+	mem := []byte("mem")
+	for _, tt := range []struct {
+		name string
+		want float64
+		call func() error
+	}{
+		{"Get of an absent key", 0, func() error { _, err := db.Get(next(1)); return err }},
+		{"Has of an absent key", 0, func() error { _, err := db.Has(next(1)); return err }},
+		{"AppendGet of an absent key", 0, func() error { _, err := db.AppendGet(dst, next(1)); return err }},
+		{"Get of a key that is cached", 1, func() error { _, err := db.Get(next(0)); return err }},
+		{"AppendGet of a key that is cached", 0, func() error { _, err := db.AppendGet(dst, next(0)); return err }},
+		{"Has of a key that is cached", 0, func() error { _, err := db.Has(next(0)); return err }},
+		{"Get of a key in the memtable", 1, func() error { _, err := db.Get(mem); return err }},
+		{"AppendGet of a key in the memtable", 0, func() error { _, err := db.AppendGet(dst, mem); return err }},
+	} {
+		var bad error
+		got := testing.AllocsPerRun(4000, func() {
+			if err := tt.call(); err != nil && !errors.Is(err, ErrNotFound) {
+				bad = err
+			}
+		})
+		if got != tt.want || bad != nil {
+			t.Errorf("%s: %v allocations, %v, want %v", tt.name, got, bad, tt.want)
+		}
+	}
+}
+
+// TestLookupsReturnWhileEveryMutexIsHeld finds every mutex that can be reached from the store, in whatever room, and takes it.
+func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
+	db := lookupStore(t)
+	w := mutexWalk{seen: map[visit]bool{}, named: map[string]int{}}
+	w.walk(reflect.ValueOf(db), "db")
+	for _, m := range w.found {
+		m.Lock()
+	}
+	release := sync.OnceFunc(func() {
+		for _, m := range w.found {
+			m.Unlock()
+		}
+	})
+	defer release()
+	done := make(chan error, 1)
+	go func() {
+		for i := range 8000 {
+			k := fmt.Appendf(nil, "key%05d", i)
+			v, err := db.Get(k)
+			switch {
+			case i%2 == 1 && !errors.Is(err, ErrNotFound), i%2 == 0 && (err != nil || string(v) != "value of "+string(k)):
+				done <- fmt.Errorf("get %s: %q, %w", k, v, err)
+				return
+			}
+		}
+		v, err := db.Get([]byte("mem"))
+		if err == nil && string(v) != "value of mem" {
+			err = fmt.Errorf("get mem: %q", v)
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("a lookup waits for a mutex")
+	}
+	release()
+	for _, name := range []string{
+		"db.commitMu", "db.editMu", "db.mu", "db.queue.mu", "db.files.mu", "db.budget.mu", "domain.mu", "loading", "reader.mu", "mem.", "cache.", "FS.",
+	} {
+		n := 0
+		for path, count := range w.named {
+			if strings.Contains(path, name) {
+				n += count
+			}
+		}
+		if n == 0 {
+			t.Errorf("no mutex of %s was held", name)
+		}
+	}
+	t.Logf("%d mutexes: %v", len(w.found), w.named)
+}
+
+// A mutexWalk follows pointers, also those inside atomic.Pointer, through everything of this module.
+type mutexWalk struct {
+	seen  map[visit]bool
+	found []sync.Locker
+	named map[string]int // by path, elements of slices together
+}
+
+type visit struct {
+	at unsafe.Pointer
+	t  reflect.Type
+}
+
+func (w *mutexWalk) walk(v reflect.Value, path string) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			w.walk(v.Elem(), path)
+		}
+	case reflect.Slice, reflect.Array:
+		switch v.Type().Elem().Kind() {
+		case reflect.Pointer, reflect.Interface, reflect.Struct, reflect.Slice, reflect.Array:
+			for i := range v.Len() {
+				w.walk(v.Index(i), path)
+			}
+		default:
+		}
+	case reflect.Struct:
+		if v.CanAddr() {
+			w.walkStruct(v, path)
+		}
+	default:
+	}
+}
+
+func (w *mutexWalk) walkStruct(v reflect.Value, path string) {
+	at, t := v.Addr().UnsafePointer(), v.Type()
+	if w.seen[visit{at, t}] {
+		return
+	}
+	w.seen[visit{at, t}] = true
+	switch m := reflect.NewAt(t, at).Interface().(type) {
+	case *sync.Mutex:
+		w.found = append(w.found, m)
+		w.named[path]++
+		return
+	case *sync.RWMutex:
+		w.found = append(w.found, m)
+		w.named[path]++
+		return
+	}
+	pkg := t.PkgPath()
+	if pkg == "sync/atomic" && strings.HasPrefix(t.Name(), "Pointer[") {
+		to := t.Field(0).Type.Elem().Elem() // of its [0]*T
+		if p := *(*unsafe.Pointer)(at); p != nil {
+			w.walk(reflect.NewAt(to, p), path)
+		}
+		return
+	}
+	if pkg != "" && !strings.HasPrefix(pkg, "github.com/bloomkv/") && !strings.HasPrefix(pkg, "github.com/google/btree") {
+		return
+	}
+	for i := range v.NumField() {
+		w.walk(v.Field(i), path+"."+t.Field(i).Name)
+	}
+}

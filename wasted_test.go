@@ -1,0 +1,135 @@
+package bloomkv
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// keyShapes make keys by number; even numbers are stored and odd ones, which lie between, are absent.
+var keyShapes = []struct {
+	name string
+	key  func(n uint64) []byte
+}{
+	{"decimal", func(n uint64) []byte { return fmt.Appendf(nil, "key%010d", n) }},
+	{"integers", func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }},
+	{"little-endian integers", func(n uint64) []byte { return binary.LittleEndian.AppendUint32(nil, uint32(n)) }},
+	{"random with a shared prefix", func(n uint64) []byte {
+		return fmt.Appendf(nil, "tenant-0001/objects/%016x", n*0x9e3779b97f4a7c15)
+	}},
+	{"paths of any length", func(n uint64) []byte {
+		return fmt.Appendf(nil, "/usr/share/%d/%x/%s%d", n%7, n/64, "abcdefghijklmnopqrstuvwxyz"[:n%26], n)
+	}},
+}
+
+// TestAbsentKeysWasteNoMoreReadsThanPromised counts the searches of tables that did not hold the key: on a tree as writing left
+// it, and after Compact.
+func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
+	const keys = 40000
+	lookups := atStride(100) * 2500
+	for _, shape := range keyShapes {
+		t.Run(shape.name, func(t *testing.T) {
+			o := tiny(vfs.NewMem())
+			o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = NoSync, 4096, 128<<10, 64<<10, 4
+			db, err := Open("db", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			rng := rand.New(rand.NewPCG(1, 2))
+			for _, i := range rng.Perm(keys) {
+				if err := db.Put(shape.key(uint64(i)*2), []byte("0123456789abcdef")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			runs := func() (n int) {
+				settle(t, db)
+				for _, l := range db.Metrics().Levels {
+					n += l.Runs
+				}
+				return n
+			}
+			for rewritten := 0; rewritten == 0 || runs() < 3; rewritten++ { // some more runs that overlap
+				for range 2000 {
+					if err := db.Put(shape.key(rng.Uint64N(keys)*2), []byte("again")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := db.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if rewritten > 10 {
+					t.Fatalf("no three runs:\n%v", db.Metrics())
+				}
+			}
+			measure := func(tree string) (before, after LookupMetrics) {
+				t.Helper()
+				before = db.Metrics().Lookups
+				for range lookups {
+					if _, err := db.Get(shape.key(rng.Uint64N(keys)*2 + 1)); !errors.Is(err, ErrNotFound) {
+						t.Fatalf("%s: %v, want ErrNotFound", tree, err)
+					}
+				}
+				return before, db.Metrics().Lookups
+			}
+			promise := db.Metrics().FilterFPR
+			for _, tree := range []string{"as written", "compacted"} {
+				if tree == "compacted" {
+					if err := db.Compact(t.Context(), nil, nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				runs := runs()
+				before, after := measure(tree)
+				n := float64(after.Gets - before.Gets)
+				wasted := float64(after.WastedReads-before.WastedReads) / n
+				blocks := float64(after.Blocks-before.Blocks) / n
+				inRange := float64(after.TablesInRange-before.TablesInRange) / n
+				t.Logf("%s: %d runs, %.2f tables in range, %.5f wasted reads and %.5f blocks a lookup, promised %g", tree, runs, inRange, wasted, blocks, promise)
+				if wasted > 1.15*promise || blocks > 1.15*promise*1.01 {
+					t.Errorf("%s: %.5f wasted reads and %.5f blocks a lookup, want at most 1.15 × %g", tree, wasted, blocks, promise)
+				}
+				if inRange < 0.9 || tree == "as written" && inRange < 2 {
+					t.Errorf("%s: %d runs and %.2f tables in range a lookup: too few to show anything", tree, runs, inRange)
+				}
+				if got := after.Gets - before.Gets; got != uint64(lookups) {
+					t.Errorf("%s: %d lookups counted, want %d", tree, got, lookups)
+				}
+			}
+		})
+	}
+}
+
+// TestWithoutFiltersEveryRunInRangeIsSearched is what filters are measured against.
+func TestWithoutFiltersEveryRunInRangeIsSearched(t *testing.T) {
+	o := tiny(vfs.NewMem())
+	o.Durability, o.FilterFPR = NoSync, 1
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for i := range 3000 {
+		if err := db.Put(fmt.Appendf(nil, "k%05d", i*7919%3000*2), []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, db)
+	for i := range 3000 {
+		if _, err := db.Get(fmt.Appendf(nil, "k%05d", i*2+1)); !errors.Is(err, ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	m := db.Metrics()
+	l := m.Lookups
+	if l.WastedReads != l.TablesInRange || l.WastedReads < 3000 || l.FilterProbes != 0 || m.Memory.Filters != 0 {
+		t.Errorf("%d wasted reads of %d tables in range, %d probes, %d bytes of filters; want all, and no filter", l.WastedReads, l.TablesInRange, l.FilterProbes, m.Memory.Filters)
+	}
+}
