@@ -271,14 +271,14 @@ func (db *DB) slowDown(size int64) {
 		return
 	}
 	db.slowDebt += time.Duration(size) << min(over-1, 6) * 8 * time.Microsecond / 1024
-	if db.slowDebt < time.Millisecond { // shorter sleeps are not kept by the system
+	if db.slowDebt < 200*time.Microsecond { // the system keeps shorter sleeps badly
 		return
 	}
 	db.slowDebt = min(db.slowDebt, 100*time.Millisecond) // of one group: a large batch, too, sees the store closing
 	began := time.Now()
 	time.Sleep(db.slowDebt)
 	slept := time.Since(began)
-	db.slowDebt = max(0, db.slowDebt-slept)
+	db.slowDebt = max(-10*time.Millisecond, db.slowDebt-slept) // what was slept too long counts for later
 	db.writes.slowed.Add(int64(slept))
 }
 
@@ -305,7 +305,7 @@ func (db *DB) fail(cause error) error {
 	db.mu.Lock()
 	first := db.failed == nil
 	if first {
-		db.failed = fmt.Errorf("%w: %w", ErrReadOnly, cause)
+		db.failed = fmt.Errorf("%s: %w: %w", db.dir, ErrReadOnly, cause)
 		db.changed.Broadcast()
 	}
 	failed := db.failed
