@@ -27,9 +27,9 @@ type room struct {
 
 // rooms is the drawing of ARCHITECTURE.md. The root package is ".".
 var rooms = map[string]room{
-	"cmd/bloomkv":   {4, []string{".", "bloomblock", "bloom", "sstable", "vfs", "internal/manifest", "internal/wal", "internal/ikey", "internal/filename", "internal/corrupt", "internal/workload"}},
-	"bench":         {4, []string{".", "bloomblock", "bloom", "vfs", "internal/workload"}},
-	"bench/compare": {4, []string{".", "internal/workload"}},
+	"cmd/bloomkv":   {4, []string{".", "bloomblock", "bloom", "sstable", "vfs", "internal/manifest", "internal/wal", "internal/ikey", "internal/filename", "internal/corrupt", "internal/workload", "internal/workload/own"}},
+	"bench":         {4, []string{".", "bloomblock", "bloom", "vfs", "internal/workload", "internal/workload/own"}},
+	"bench/compare": {4, []string{".", "internal/workload", "internal/workload/own"}},
 	"examples":      {4, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
 	".": {3, []string{"internal/compaction", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/ikey", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
@@ -42,19 +42,23 @@ var rooms = map[string]room{
 	"memtable":          {1, []string{"bloom", "bloomblock", "internal/merge", "internal/ikey"}},
 	"bloom":             {1, []string{"bloomblock"}},
 
-	"bloomblock":        {0, nil},
-	"vfs":               {0, nil},
-	"internal/merge":    {0, []string{"internal/ikey"}},
-	"internal/cache":    {0, []string{"internal/epoch"}},
-	"internal/ikey":     {0, nil},
-	"internal/epoch":    {0, nil},
-	"internal/filename": {0, nil},
-	"internal/corrupt":  {0, nil},
-	"internal/workload": {0, nil}, // keys, choices, phases, figures: it measures any store and knows none
+	"bloomblock":            {0, nil},
+	"vfs":                   {0, nil},
+	"internal/merge":        {0, []string{"internal/ikey"}},
+	"internal/cache":        {0, []string{"internal/epoch"}},
+	"internal/ikey":         {0, nil},
+	"internal/epoch":        {0, nil},
+	"internal/filename":     {0, nil},
+	"internal/corrupt":      {0, nil},
+	"internal/workload/own": {4, []string{".", "internal/workload"}}, // the DB as a workload.Store
+	"internal/workload":     {0, nil},                                // keys, choices, phases, figures: it measures any store and knows none
 }
 
 // arrows are the imports between two rooms of one floor.
 var arrows = [][2]string{
+	{"cmd/bloomkv", "internal/workload/own"},
+	{"bench", "internal/workload/own"},
+	{"bench/compare", "internal/workload/own"},
 	{"internal/manifest", "internal/wal"},
 	{"memtable", "bloom"},
 	{"internal/merge", "internal/ikey"},

@@ -20,6 +20,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
 
 // errWrong means that the store gave a wrong answer.
@@ -102,7 +103,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	if err != nil {
 		return err
 	}
-	store := &store{DB: db}
+	store := &own.Store{DB: db}
 	r := report{
 		Machine: machine(), Command: command(args),
 		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), FilterFPR: c.fpr, MemoryBudget: c.memory, MemtableSize: c.memtable(),
@@ -176,7 +177,7 @@ func phases(seed uint64) []workload.Phase {
 }
 
 // measure runs one phase, and counts what its lookups cost.
-func measure(ctx context.Context, s *store, set workload.Set, p workload.Phase, bar progress) (phase, error) {
+func measure(ctx context.Context, s *own.Store, set workload.Set, p workload.Phase, bar progress) (phase, error) {
 	defer bar.end()
 	before := s.DB.Metrics().Lookups
 	f, err := workload.Run(ctx, s, set, p, bar.set)

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/internal/workload/own"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -81,20 +81,20 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 				return err
 			}
 			if levelZero(db) >= compactRuns {
-				if err := settle(ctx, db); err != nil {
+				if err := (&own.Store{DB: db}).Settle(ctx); err != nil {
 					return err
 				}
 			}
 		}
 		// What is left, four parts and a bit, is divided so that level 0 ends with one run less than would be compacted.
-		if err := settle(ctx, db); err != nil {
+		if err := (&own.Store{DB: db}).Settle(ctx); err != nil {
 			return err
 		}
 		if levelZero(db) == compactRuns-1 {
 			if err := f.part(ctx, in); err != nil {
 				return err
 			}
-			if err := settle(ctx, db); err != nil {
+			if err := (&own.Store{DB: db}).Settle(ctx); err != nil {
 				return err
 			}
 		}
@@ -103,7 +103,7 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 				return err
 			}
 		}
-		if err := settle(ctx, db); err != nil {
+		if err := (&own.Store{DB: db}).Settle(ctx); err != nil {
 			return err
 		}
 		m := db.Metrics()
@@ -151,24 +151,6 @@ func levelZero(db *bloomkv.DB) int {
 	return 0
 }
 
-// settle waits until the tree has not changed for a while: nothing is compacting any more.
-func settle(ctx context.Context, db *bloomkv.DB) error {
-	const step, still = 20 * time.Millisecond, 8
-	last := db.Metrics()
-	for same := 0; same < still; same++ {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(step):
-		}
-		now := db.Metrics()
-		if !slices.EqualFunc(last.Levels, now.Levels, sameShape) {
-			last, same = now, 0
-		}
-	}
-	return nil
-}
-
 // measure opens the store, looks everything up and closes it again.
 func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c demoCosts, err error) {
 	o.ErrorIfMissing = true
@@ -178,7 +160,7 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 			bar := d.newProgress(fmt.Sprintf("%s keys %s", kind, how), int64(ops), false)
 			defer bar.end()
 			before := db.Metrics().Lookups
-			f, err := workload.Run(ctx, demoStore{db}, d.set, workload.Phase{Kind: kind, Ops: ops, Choice: workload.Shuffled, Seed: demoSeed + 1},
+			f, err := workload.Run(ctx, &own.Store{DB: db}, d.set, workload.Phase{Kind: kind, Ops: ops, Choice: workload.Shuffled, Seed: demoSeed + 1},
 				func(done, total int) { bar.set(int64(done), int64(total)) })
 			c.wrong += f.Wrong
 			if c.firstWrong == "" {
@@ -260,42 +242,3 @@ func (d *demo) pickBlock(r *demoResult) error {
 	r.blockAbsent = float64(maybe) / float64(d.absents)
 	return nil
 }
-
-// demoStore is a store as the workload knows one.
-type demoStore struct{ *bloomkv.DB }
-
-func (s demoStore) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
-	out, err = s.DB.AppendGet(dst, key)
-	if errors.Is(err, bloomkv.ErrNotFound) {
-		return out, false, nil
-	}
-	return out, err == nil, err
-}
-
-func (s demoStore) Apply(pairs workload.Batch) error {
-	var b bloomkv.Batch
-	for key, value := range pairs.All() {
-		b.Put(key, value)
-	}
-	return s.DB.Apply(&b, bloomkv.DefaultDurability)
-}
-
-func (s demoStore) Scan(from []byte, limit int, each func(key, value []byte) error) error {
-	n := 0
-	for kv, err := range s.DB.Scan(bloomkv.ScanOptions{Lower: from}) {
-		if err == nil {
-			err = each(kv.Key, kv.Value)
-		}
-		if err != nil {
-			return err
-		}
-		if n++; n == limit {
-			break
-		}
-	}
-	return nil
-}
-
-func (s demoStore) Settle(ctx context.Context) error { return settle(ctx, s.DB) }
-
-func (s demoStore) Compact(ctx context.Context) error { return s.DB.Compact(ctx, nil, nil) }

@@ -1,4 +1,5 @@
-package main
+// Package own is the store of this repository as the workload knows one.
+package own
 
 import (
 	"context"
@@ -9,15 +10,17 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// store is a DB as the workload knows one. Apply is for one goroutine at a time.
-type store struct {
+// A Store is a DB to run phases on. Apply is for one goroutine at a time.
+type Store struct {
 	*bloomkv.DB
 
 	batch bloomkv.Batch
 }
 
+var _ workload.Store = (*Store)(nil)
+
 // AppendGet has false where the DB has ErrNotFound.
-func (s *store) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+func (s *Store) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	out, err = s.DB.AppendGet(dst, key)
 	if errors.Is(err, bloomkv.ErrNotFound) {
 		return out, false, nil
@@ -26,7 +29,7 @@ func (s *store) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 }
 
 // Apply copies the pairs into a batch of the DB, as a caller of it would.
-func (s *store) Apply(pairs workload.Batch) error {
+func (s *Store) Apply(pairs workload.Batch) error {
 	s.batch.Reset()
 	for key, value := range pairs.All() {
 		s.batch.Put(key, value)
@@ -35,7 +38,7 @@ func (s *store) Apply(pairs workload.Batch) error {
 }
 
 // Scan reads until each returns an error or limit pairs were read.
-func (s *store) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func (s *Store) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	n := 0
 	for kv, err := range s.DB.Scan(bloomkv.ScanOptions{Lower: from}) {
 		if err == nil {
@@ -52,8 +55,8 @@ func (s *store) Scan(from []byte, limit int, each func(key, value []byte) error)
 }
 
 // Settle waits until nothing is left to flush or compact.
-func (s *store) Settle(ctx context.Context) error {
-	for !s.DB.Metrics().Settled {
+func (s *Store) Settle(ctx context.Context) error {
+	for !s.Metrics().Settled {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -64,4 +67,4 @@ func (s *store) Settle(ctx context.Context) error {
 }
 
 // Compact merges everything into the last level.
-func (s *store) Compact(ctx context.Context) error { return s.DB.Compact(ctx, nil, nil) }
+func (s *Store) Compact(ctx context.Context) error { return s.DB.Compact(ctx, nil, nil) }
