@@ -166,9 +166,9 @@ func (d *damageStore) read(fsys vfs.FS) (o outcome) {
 	return o
 }
 
-// judge says what is wrong with an outcome: anything but the same data, or an error that names the file and the place. Where
-// the damage is in a record that says nothing, it need not be found.
-func (d *damageStore) judge(o outcome, file string, mayEndEarly, empty bool) error {
+// judge says what is wrong with an outcome: anything but the same data, or an error that names the file and the place. Of a
+// store that was closed all damage is found.
+func (d *damageStore) judge(o outcome, file string, mayEndEarly bool) error {
 	for what, err := range map[string]error{"reading": o.err, "check": o.check} {
 		var damage *CorruptionError
 		switch {
@@ -186,7 +186,7 @@ func (d *damageStore) judge(o outcome, file string, mayEndEarly, empty bool) err
 	case o.err != nil:
 		return nil
 	case diff(o.got, d.want) == "":
-		if o.check == nil && d.states == nil && !empty {
+		if o.check == nil && d.states == nil {
 			return errors.New("check found nothing")
 		}
 		return nil
@@ -204,8 +204,6 @@ func (d *damageStore) damaged(t *testing.T, file string, change func(b []byte) [
 	return fsys
 }
 
-const closingRecord = 24 + 1 // bytes: a record's header and an edit without fields
-
 // TestEveryDamagedByteIsFoundOrDoesNotMatter flips bytes of every file of a store.
 func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
 	for _, closed := range []bool{true, false} {
@@ -217,8 +215,6 @@ func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
 			type place struct {
 				file string
 				at   int
-
-				empty bool // in the record that Close puts at the end of the manifest, to show that all before it is whole
 			}
 			var places []place
 			for _, file := range d.files {
@@ -230,7 +226,7 @@ func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
 					if at > 64 && at < len(b)-100 && at%(100/atStride(100)) > 0 {
 						continue
 					}
-					places = append(places, place{file, at, strings.HasPrefix(file, "MANIFEST") && at >= len(b)-closingRecord})
+					places = append(places, place{file, at})
 				}
 			}
 			var next atomic.Int64
@@ -245,7 +241,7 @@ func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
 						}
 						p := places[i]
 						o := d.read(d.damaged(t, p.file, func(b []byte) []byte { b[p.at] ^= 1 << (i % 8); return b }))
-						if err := d.judge(o, p.file, strings.HasSuffix(p.file, ".log"), p.empty); err != nil {
+						if err := d.judge(o, p.file, strings.HasSuffix(p.file, ".log")); err != nil {
 							t.Errorf("%s, bit %d of byte %d: %v", p.file, i%8, p.at, err)
 						}
 						if o.err != nil {
@@ -277,7 +273,7 @@ func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
 		ask := func(file, how string, fsys vfs.FS, harmless bool) {
 			t.Helper()
 			o := d.read(fsys)
-			err := d.judge(o, file, true, true)
+			err := d.judge(o, file, true)
 			switch {
 			case harmless || isLast(file): // the end of the last log may be where a crash stopped its writing (I9)
 				if o.err != nil && !errors.Is(o.err, ErrCorruption) {
@@ -291,15 +287,12 @@ func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
 		}
 		for _, file := range d.files {
 			n := sizes[file]
-			// A manifest may end in a record that was never finished: what it said was never acted upon. It is found when a
-			// file is missing, or there, that should not be.
-			torn := strings.HasPrefix(file, "MANIFEST")
 			for _, keep := range []int{n - 1, n - 7, n - 100, n / 2, n / 3, 40, 1, 0} {
 				if keep >= 0 && keep < n {
-					ask(file, fmt.Sprintf("cut to %d of %d bytes", keep, n), d.damaged(t, file, func(b []byte) []byte { return b[:keep] }), torn && keep > n-20)
+					ask(file, fmt.Sprintf("cut to %d of %d bytes", keep, n), d.damaged(t, file, func(b []byte) []byte { return b[:keep] }), false)
 				}
 			}
-			ask(file, "longer by a byte", d.damaged(t, file, func(b []byte) []byte { return append(b, 0) }), torn)
+			ask(file, "longer by a byte", d.damaged(t, file, func(b []byte) []byte { return append(b, 0) }), strings.HasPrefix(file, "MANIFEST")) // the beginning of an edit
 			ask(file, "with zeros in the middle", d.damaged(t, file, func(b []byte) []byte { clear(b[n/3 : n/2+1]); return b }), false)
 			ask(file, "removed", d.damaged(t, file, func([]byte) []byte { return nil }), false)
 			for _, other := range d.files {

@@ -188,8 +188,9 @@ func (db *DB) removeDead() error {
 
 // closeFiles ends the log and the manifest, for Close. commitMu is held and the workers have ended.
 //
-// A record at the end of a manifest that is not whole is one that a crash cut short, and does not count. So that damage to
-// the last edit cannot pass for that, an empty one follows it, which promises that all before it was durable.
+// An edit at the end of a manifest that is not whole is one that a crash cut short, and does not count; nor can it be told
+// that edits were cut off as a whole. So that no damage to a store that was closed passes for a crash, it is left with a
+// manifest of one record, the snapshot, without which it is no manifest.
 func (db *DB) closeFiles() error {
 	db.editMu.Lock()
 	defer db.editMu.Unlock()
@@ -202,7 +203,8 @@ func (db *DB) closeFiles() error {
 		failed := db.failed
 		db.mu.Unlock()
 		if failed == nil {
-			errs = append(errs, db.manifest.Append(&manifest.Edit{}))
+			last := db.recorded
+			errs = append(errs, db.newManifest(&last))
 		}
 		errs = append(errs, db.manifest.Close())
 	}

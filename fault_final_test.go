@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -41,7 +42,7 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 				}
 				if failed == "" && armed.Load() && op.Kind == tt.kind && strings.Contains(op.Name, tt.file) {
 					failed = op.Name
-					return syscall.EIO
+					return &fs.PathError{Op: op.Kind.String(), Path: op.Name, Err: syscall.EIO}
 				}
 				return nil
 			})))
@@ -63,7 +64,7 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 				}
 			} else {
 				if err = errors.Join(err, flushErr); !errors.Is(err, ErrReadOnly) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "db") {
-					t.Errorf("write and flush: %v, want ErrReadOnly, the cause and the directory", err)
+					t.Errorf("write and flush: %v, want ErrReadOnly, the cause and its path", err)
 				}
 				for what, err := range map[string]error{
 					"put": put("after", NoSync), "sync": db.Sync(), "flush": db.Flush(t.Context()), "compact": db.Compact(t.Context(), nil, nil),
