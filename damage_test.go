@@ -222,7 +222,7 @@ func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for at := 0; at < len(b); at++ {
+				for at := range b {
 					if at > 64 && at < len(b)-100 && at%(100/atStride(100)) > 0 {
 						continue
 					}
