@@ -122,7 +122,7 @@ func TestPick(t *testing.T) {
 }
 
 func TestPickRange(t *testing.T) {
-	const text = "0: a-f:10 | g-h:10\n5: a-c:15 e-g:15 k-l:15\n6: a-b:500 c-d:500 e-f:500 g-g:400:7 h-i:400:2 j-k:100 x-z:100:1"
+	const text = "0: a-f:10 | g-h:10\n5: a-c:15 e-g:15 k-l:15\n6: a-b:500 c-d:500 e-f:500 g-g:400:7 h-i:400:2 j-j:100 x-z:100:1"
 	for _, c := range []struct {
 		level        int
 		lo, hi, want string
