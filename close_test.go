@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -134,7 +135,7 @@ func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 300 {
-			if err := db.Apply((modelWrite{{key: fmt.Sprintf("k%03d", i), value: strings.Repeat(fmt.Sprint(i%10), 20)}}).batch(), NoSync); err != nil {
+			if err := db.Apply((modelWrite{{key: fmt.Sprintf("k%03d", i), value: strings.Repeat(strconv.Itoa(i%10), 20)}}).batch(), NoSync); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -189,7 +190,7 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 3000 {
-			if err := db.Put(fmt.Appendf(nil, "k%05d", i*7919%3000), []byte(strings.Repeat(fmt.Sprint(i), 50))); err != nil {
+			if err := db.Put(fmt.Appendf(nil, "k%05d", i*7919%3000), []byte(strings.Repeat(strconv.Itoa(i), 50))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -212,7 +213,10 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 		if tables <= o.MaxOpenFiles || open > o.MaxOpenFiles || count() > before+o.MaxOpenFiles+6 {
 			t.Errorf("%d tables, %d of them open, %d descriptors more than before; want at most %d and a few", tables, open, count()-before, o.MaxOpenFiles)
 		}
-		for range db.Scan(ScanOptions{}) {
+		for _, err := range db.Scan(ScanOptions{}) {
+			if err != nil {
+				t.Error(err)
+			}
 			break
 		}
 		if err := db.Close(); err != nil {

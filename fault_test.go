@@ -149,12 +149,13 @@ func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
 				bad = excused(what, err)
 			}
 		}
-		now := map[string]string{} // what readers must see
-		if got, err := contents(db); err == nil {
-			now = got
-		} else {
+		now, err := contents(db) // what readers must see
+		if err != nil {
 			note("scan", err)
 			note("close", db.Close())
+			if bad != nil {
+				return bad
+			}
 			continue
 		}
 		for i := range 46 {

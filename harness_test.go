@@ -67,7 +67,7 @@ func tiny(fsys vfs.FS) *Options {
 }
 
 // within fails the test with the stacks of all goroutines where f takes too long: a hang must not look like a slow machine.
-func within(t testing.TB, limit time.Duration, what string, f func()) {
+func within(t *testing.T, limit time.Duration, what string, f func()) {
 	t.Helper()
 	if raceEnabled {
 		limit *= 4

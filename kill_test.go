@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,7 +38,7 @@ func TestFiftyKillsOfAWritingProcessLoseNothingAcknowledged(t *testing.T) {
 	}
 	for kill := range kills {
 		busy := false
-		writer := child(t, "write", dir, fmt.Sprint(seed))
+		writer := child(t, "write", dir, strconv.Itoa(seed))
 		for _, r := range killed(t, writer, time.Duration(20+rng.IntN(100))*time.Millisecond) {
 			busy = r.busy
 			if reports++; busy {
