@@ -80,9 +80,10 @@ type DB struct {
 	flushing   []frozen   // what state.frozen holds, oldest first
 	failed     error      // once set, no more writes
 	closing    bool
-	drained    bool   // Close has written out all there was: nothing more will be frozen
-	next       uint64 // the next file number
-	reserved   uint64 // the numbers below are covered by the manifest
+	drained    bool     // Close has written out all there was: nothing more will be frozen
+	next       uint64   // the next file number
+	reserved   uint64   // the numbers below are covered by the manifest
+	active     *logFile // the log that takes writes, for the manifest to name
 	manual     []*manualCompaction
 	dead       []*table // in no state any more: to be removed from the disk
 	compacting bool     // a compaction runs

@@ -69,6 +69,7 @@ func (db *DB) rotate() {
 		s.mem = memtable.New(old.CommonPrefix(), old.Keys())
 		s.frozen = slices.Insert(slices.Clone(s.frozen), 0, old)
 		db.flushing = append(db.flushing, frozen{old, log, db.lastSeq})
+		db.active = nil
 	})
 }
 
@@ -177,6 +178,7 @@ func (db *DB) flush(f frozen) error {
 	e := &manifest.Edit{LastSeq: f.last, Added: newRunOf(res.Tables)}
 	if f.log != nil {
 		e.MinLog = f.log.number + 1
+		e.Log = db.mark()
 	}
 	if err := db.install(e, func(s *state) {
 		s.frozen = s.frozen[: len(s.frozen)-1 : len(s.frozen)-1] // the oldest

@@ -88,7 +88,7 @@ func (db *DB) lookup(dst, key []byte, copies bool, cost *lookupCost) (out []byte
 	for _, c := range candidates {
 		if !c.table.reader.Loaded() {
 			if err := db.load(c.table); err != nil {
-				return dst, false, err
+				return dst, false, db.lookupError(err)
 			}
 			maybe, probed := c.table.reader.MayContain(h)
 			if probed {

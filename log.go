@@ -68,6 +68,28 @@ func (db *DB) ensureLog() error {
 		}
 	})
 	db.log = l
+	db.mu.Lock()
+	db.active = l
+	db.mu.Unlock()
+	return nil
+}
+
+// mark is what the manifest may say of the log that takes writes: that it is there, and durable so far; nil while what the
+// log stands on is not durable.
+func (db *DB) mark() *manifest.LogMark {
+	db.mu.Lock()
+	l := db.active
+	db.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	select {
+	case <-l.based:
+		if l.basedErr == nil {
+			return &manifest.LogMark{Number: l.number, Synced: l.w.Synced()}
+		}
+	default:
+	}
 	return nil
 }
 

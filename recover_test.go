@@ -1,0 +1,77 @@
+package bloomkv
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestALogCutShortBelowWhatTheManifestKnowsIsDamage cuts whole records off a log: nothing in the log itself tells.
+func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
+	mem := vfs.NewMem()
+	gate := make(chan struct{})
+	opts := small(vfs.NewHook(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") {
+			<-gate
+		}
+		return nil
+	}))
+	db, err := Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Put([]byte("first"), nil); err != nil {
+		t.Fatal(err)
+	}
+	db.commitMu.Lock()
+	db.rotate() // its flush hangs until the next log has grown
+	db.commitMu.Unlock()
+	var ends []int64
+	for _, key := range []string{"second", "third"} {
+		if err := db.Put([]byte(key), nil); err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, db.log.w.Size())
+	}
+	number := db.log.number
+	close(gate)
+	soon(t, "the flush is done", func() bool { return db.Metrics().Writes.Flushes == 1 })
+	left := mem.Kill()
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+
+	for _, c := range []struct {
+		name    string
+		end     int64
+		damaged bool
+	}{{"whole", ends[1], false}, {"without its last record", ends[0], true}, {"empty", 0, true}} {
+		fs := left.Kill()
+		path := filename.Make("db", filename.Log, number)
+		b, err := vfs.ReadFile(fs, path, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := vfs.WriteFileAtomic(fs, "db", "cut", filepath.Base(path), b[:c.end]); err != nil {
+			t.Fatal(err)
+		}
+		db, err := Open("db", small(fs))
+		if errors.Is(err, ErrCorruption) != c.damaged || err != nil && !c.damaged {
+			t.Errorf("%s: got %v, want damage: %v", c.name, err, c.damaged)
+		}
+		if err == nil {
+			for _, key := range []string{"first", "second", "third"} {
+				if ok, err := db.Has([]byte(key)); !ok || err != nil {
+					t.Errorf("%s: key %s: %v, %v", c.name, key, ok, err)
+				}
+			}
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
