@@ -149,8 +149,8 @@ func (c *crasher) clone(op string) {
 		crashed{fs: c.mem.Kill(), low: acked, cut: synced, unsynced: true, what: at("process death")},
 		crashed{fs: c.mem.Crash(vfs.KeepNothing), low: synced, cut: synced, what: at("nothing kept")},
 		crashed{fs: c.mem.Crash(vfs.KeepAll), low: acked, cut: acked, what: at("all kept")})
-	for i := range c.random {
-		seed, percent := c.seed<<32+uint64(c.op*10+i), 15+35*i
+	for i := range c.random * *long {
+		seed, percent := c.seed<<48+uint64(c.op)<<16+uint64(i), (15+35*i)%100
 		c.found = append(c.found, crashed{fs: c.mem.Crash(vfs.KeepSome(seed, percent)), low: synced, cut: synced, what: at(fmt.Sprintf("%d %% kept by seed %#x", percent, seed))})
 	}
 	high := c.h.started.Load()

@@ -3,6 +3,7 @@ package bloomkv
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -15,8 +16,12 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
+// long makes the model and crash tests as many times as long, with seeds of their own.
+var long = flag.Int("long", 1, "how many times as many model sequences and random crashes")
+
 // TestMain holds the whole package to it that nothing of a store goes on after Close.
 func TestMain(m *testing.M) {
+	flag.Parse()
 	if child := os.Getenv(childEnv); child != "" {
 		os.Exit(childMain(child))
 	}
