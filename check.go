@@ -46,7 +46,7 @@ func Check(ctx context.Context, dir string, options *Options, progress func(done
 		return report, err
 	}
 	found, err := survey(opts.FS, dir)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return report, err
 	}
 	if len(found[filename.Current])+len(found[filename.Table])+len(found[filename.Log]) == 0 {

@@ -219,8 +219,11 @@ func checkListing(fsys vfs.FS, dir string, s *manifest.State, found listing) err
 		if err != nil {
 			return err
 		}
-		if !info.Mode().IsRegular() || uint64(info.Size()) != t.Size { //nolint:gosec // a file's size is not negative
-			return corrupt.Newf(name, info.Size(), "%v of %d bytes, the manifest wants a file of %d", info.Mode().Type(), info.Size(), t.Size)
+		if !info.Mode().IsRegular() {
+			return corrupt.Newf(name, 0, "no regular file but of mode %v, the manifest names it", info.Mode())
+		}
+		if uint64(info.Size()) != t.Size { //nolint:gosec // a file's size is not negative
+			return corrupt.Newf(name, info.Size(), "%d bytes, the manifest wants %d", info.Size(), t.Size)
 		}
 	}
 	for _, kind := range []filename.Kind{filename.Table, filename.Log} {
