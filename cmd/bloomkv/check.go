@@ -74,8 +74,9 @@ Damage is named by file and offset, each on a line of its own, and the exit stat
 				return errors.Join(err, a.printJSON(out))
 			}
 			if err == nil {
-				fmt.Fprintf(a.out, "ok: %d tables in %d runs on %d levels, %d entries, %d bytes; %d logs, %d records\n",
-					r.Tables, r.Runs, r.Levels, r.Entries, r.Bytes, r.Logs, r.Records)
+				fmt.Fprintf(a.out, "ok: %s in %s on %s, %s, %s; %s, %s\n",
+					plural(r.Tables, "table"), plural(r.Runs, "run"), plural(r.Levels, "level"),
+					plural(r.Entries, "entry"), plural(r.Bytes, "byte"), plural(r.Logs, "log"), plural(r.Records, "record"))
 			}
 			return err
 		},
@@ -169,11 +170,12 @@ filter rate promised for each run of the level.`,
 					})
 				}
 				a.printLevels(levels)
-				fmt.Fprintf(a.out, "\n%d tables, %d bytes, %d entries (%d deletes); filters %d bytes, %.1f bits per entry\n",
-					sum.Tables, sum.Bytes, sum.Entries, sum.Deletes, sum.FilterBytes, sum.BitsPerKey)
+				fmt.Fprintf(a.out, "\n%s, %s, %s (%s); filters %s, %.1f bits per entry\n",
+					plural(sum.Tables, "table"), plural(sum.Bytes, "byte"), plural(sum.Entries, "entry"), plural(sum.Deletes, "delete"),
+					plural(sum.FilterBytes, "byte"), sum.BitsPerKey)
 				fmt.Fprintf(a.out, "promised for the tree: %.4g wasted reads per absent lookup\n", m.FilterFPR)
 				if sum.FiltersDamaged > 0 {
-					fmt.Fprintf(a.out, "%d tables have a damaged filter and are searched as if it said maybe; see check\n", sum.FiltersDamaged)
+					fmt.Fprintf(a.out, "%s with a damaged filter, searched as if it said maybe; see check\n", plural(sum.FiltersDamaged, "table"))
 				}
 				return nil
 			})

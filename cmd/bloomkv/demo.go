@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"text/tabwriter"
 
@@ -212,7 +211,8 @@ type demoCosts struct {
 // printDemo prints the page for people.
 func (a *app) printDemo(r *demoResult) error {
 	fmt.Fprintf(a.out, "%s %s (seed %d)\n", count(r.Keys), escaped([]byte(r.Input), 200), r.Seed)
-	fmt.Fprintf(a.out, "stored in shuffled order through %d flushes, %d compactions and %d moves, then opened again:\n\n", r.Flushes, r.Compactions, r.Moves)
+	fmt.Fprintf(a.out, "stored in shuffled order through %s, %s and %s, then opened again:\n\n",
+		plural(r.Flushes, "flush"), plural(r.Compactions, "compaction"), plural(r.Moves, "move"))
 	a.printLevels(r.Levels)
 	fmt.Fprintf(a.out, "\nfilters: %s bytes in memory, %.1f bits per key\n", count(int(r.FilterBytes)), r.BitsPerKey)
 	fmt.Fprintf(a.out, "promised %.4f wasted reads per absent lookup over the whole tree, measured %.4f\n\n", r.FPRPromised, r.FPRMeasured)
@@ -258,13 +258,4 @@ func (a *app) printDemo(r *demoResult) error {
 		fmt.Fprintf(a.out, "\nkept: bloomkv inspect %s\n", escaped([]byte(filepath.Clean(r.Kept)), 4096))
 	}
 	return nil
-}
-
-// count prints a number, 0 or more, with its thousands apart.
-func count(n int) string {
-	s := []byte(strconv.Itoa(n))
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = slices.Insert(s, i, ',')
-	}
-	return string(s)
 }

@@ -200,11 +200,3 @@ func TestTheSourceTreeIsRead(t *testing.T) {
 		t.Errorf("%d seen, %q; want %q", seen, pairs, want)
 	}
 }
-
-func TestCountsHaveTheirThousandsApart(t *testing.T) {
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 123456: "123,456", 1234567: "1,234,567"} {
-		if got := count(n); got != want {
-			t.Errorf("%d is %q, want %q", n, got, want)
-		}
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,8 +173,9 @@ func (i inspector) table(name string) error {
 	if i.asJSON {
 		return errors.Join(i.printJSON(t), damage)
 	}
-	fmt.Fprintf(i.out, "table %s: %d bytes, %d blocks, %d entries (%d deletes), sequences %d to %d\n",
-		escaped([]byte(t.File), 256), t.Bytes, t.Blocks, t.Entries, t.Deletes, t.MinSeq, t.MaxSeq)
+	fmt.Fprintf(i.out, "table %s: %s, %s, %s (%s), sequences %d to %d\n",
+		escaped([]byte(t.File), 256), plural(t.Bytes, "byte"), plural(t.Blocks, "block"), plural(t.Entries, "entry"),
+		plural(t.Deletes, "delete"), t.MinSeq, t.MaxSeq)
 	fmt.Fprintf(i.out, "keys from %s to %s\n\nfilter: ", t.Smallest, t.Largest)
 	switch {
 	case damage != nil:
@@ -245,6 +247,9 @@ type storeFacts struct {
 func (i inspector) store(dir string) error {
 	s, err := manifest.Load(vfs.OS, dir)
 	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("no store here: %w", err) // it names CURRENT
+		}
 		return fmt.Errorf("%s: %w", dir, err)
 	}
 	facts := storeFacts{

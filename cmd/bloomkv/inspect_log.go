@@ -39,7 +39,7 @@ func replayLog(name string, number uint64, each func(payload []byte, end int64) 
 }
 
 func (f *logFacts) String() string {
-	s := fmt.Sprintf("%s: %d bytes, %d records up to %d, says it is durable up to %d", f.File, f.Bytes, f.Records, f.End, f.Promise)
+	s := fmt.Sprintf("%s: %s, %s up to %d, says it is durable up to %d", f.File, plural(f.Bytes, "byte"), plural(f.Records, "record"), f.End, f.Promise)
 	if f.OlderDurable {
 		s += ", and all older logs"
 	}
@@ -70,7 +70,7 @@ func (i inspector) log(name string, number uint64) error {
 	}
 	fmt.Fprintf(i.out, "log %s\n", &facts)
 	for n, r := range records {
-		fmt.Fprintf(i.out, "  record %d: %d bytes at %d\n", n+1, r.Bytes, r.End-int64(r.Bytes))
+		fmt.Fprintf(i.out, "  record %d: %s at %d\n", n+1, plural(r.Bytes, "byte"), r.End-int64(r.Bytes))
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func editText(e *manifest.Edit) string {
 		say("- table %d from level %d", d.Number, d.Level)
 	}
 	for _, t := range e.Added {
-		say("+ table %d to level %d run %d (%d entries, %s … %s)", t.Table.Number, t.Level, t.Run, t.Table.Entries,
+		say("+ table %d to level %d run %d (%s, %s … %s)", t.Table.Number, t.Level, t.Run, plural(t.Table.Entries, "entry"),
 			escaped(t.Table.Smallest, keyLimit), escaped(t.Table.Largest, keyLimit))
 	}
 	return strings.Join(parts, ", ")

@@ -102,7 +102,7 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 
 func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
-	if out := (tool{}).must(t, "check", dir); !strings.HasPrefix(out, "ok: 1 tables in 1 runs on 1 levels, 3000 entries") {
+	if out := (tool{}).must(t, "check", dir); !strings.HasPrefix(out, "ok: 1 table in 1 run on 1 level, 3000 entries") {
 		t.Errorf("of a whole store: %q", out)
 	}
 	table := glob(t, dir, "*.sst")
@@ -236,7 +236,7 @@ func TestTheLogIsShownTornWhereItEndsInARecord(t *testing.T) {
 	if err := os.WriteFile(torn, b[:len(b)-1], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := (tool{}).must(t, "inspect", torn); !strings.Contains(out, "1 records") || !strings.Contains(out, "torn there: ") {
+	if out := (tool{}).must(t, "inspect", torn); !strings.Contains(out, "1 record up to") || !strings.Contains(out, "torn there: ") {
 		t.Errorf("got %s", out)
 	}
 }

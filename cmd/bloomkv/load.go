@@ -86,7 +86,7 @@ stored, that line and those behind it are not; when it is put right, load may re
 				}{l.lines, l.bytes})
 			}
 			if a.outTerm {
-				fmt.Fprintf(a.out, "%s, %d bytes of keys and values\n", plural(l.lines, "line"), l.bytes)
+				fmt.Fprintf(a.out, "%s, %s of keys and values\n", plural(l.lines, "line"), plural(l.bytes, "byte"))
 			}
 			return nil
 		},

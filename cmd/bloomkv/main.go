@@ -109,7 +109,7 @@ func (a *app) command() *cobra.Command {
 		Short: "Store, read, check and explain bloomkv stores",
 		Long: `bloomkv works on stores of keys and values, each a directory.
 
-Only put, del, load and demo create a store; the others answer an error where there is none. Keys and values on a
+Only put, load and demo create a store; the others answer an error where there is none. Keys and values on a
 terminal are escaped (\x1b for the byte 0x1b), so that nothing stored can drive it; in a pipe, get and dump give the
 bytes as they are.
 

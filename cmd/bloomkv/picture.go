@@ -39,7 +39,7 @@ func drawFilter(w io.Writer, block []byte, color bool) error {
 		return nil
 	}
 	perKey := 8 * float64(f.Bytes()) / float64(max(f.Keys(), 1))
-	fmt.Fprintf(w, "blocked Bloom, %s, %d keys, %d bytes, %.1f bits per key\n", plural(len(r.Units), "unit"), f.Keys(), len(block), perKey)
+	fmt.Fprintf(w, "blocked Bloom, %s, %s, %s, %.1f bits per key\n", plural(len(r.Units), "unit"), plural(f.Keys(), "key"), plural(len(block), "byte"), perKey)
 	fmt.Fprintf(w, "promised rate %.4g, from the bits %.4g; keys estimated from the bits %.0f\n", h.Rate(len(h.Units)), r.Rate, r.Keys)
 	for i, u := range r.Units {
 		lines := block[h.Units[i].Offset:][:h.Units[i].Bytes()]
@@ -55,13 +55,6 @@ func drawFilter(w io.Writer, block []byte, color bool) error {
 		fmt.Fprintf(w, "  %s\n", dots(first[i*lineBytes:][:lineBytes]))
 	}
 	return nil
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // drawMap draws the fill of a unit's blocks, row by row. low and high are the bits set in the emptiest and fullest block.
