@@ -17,15 +17,15 @@ import (
 	"github.com/bloomkv/bloomkv/memtable"
 )
 
-// CheckReport is what Check read.
+// CheckReport is what Check read. After damage it counts what the manifest names, whether it could be read or not.
 type CheckReport struct {
-	Levels  int    // that hold tables
-	Runs    int    //
-	Tables  int    //
-	Entries uint64 // versions in tables
-	Bytes   uint64 // of tables
-	Logs    int    // that an Open would replay
-	Records int    // whole records in these
+	Levels  int    // levels that hold tables
+	Runs    int    // on all levels
+	Tables  int    // in all runs
+	Entries uint64 // versions in the tables, tombstones included
+	Bytes   uint64 // of the tables' files
+	Logs    int    // logs that Open would replay
+	Records int    // whole records in these logs
 }
 
 // Check reads a whole store that nobody has open and verifies it: the manifest against the directory, runs against each
@@ -34,7 +34,8 @@ type CheckReport struct {
 // read and the bytes in all.
 //
 // The error joins all damage found, each with file and offset (errors.As finds the first [CorruptionError]); options
-// matter only for FS and StrictWAL.
+// matter only for FS and StrictWAL, and must be valid. A store that is open is ErrLocked, a directory without one an error
+// that Is fs.ErrNotExist, and when ctx ends so does Check, with its error.
 func Check(ctx context.Context, dir string, options *Options, progress func(done, total uint64)) (report CheckReport, err error) {
 	defer func() {
 		if err != nil {

@@ -25,7 +25,9 @@ type manualCompaction struct {
 }
 
 // Compact writes out what is in memory and merges all that the tree holds between lo and hi, both inclusive and nil for
-// infinite, into the last level: the shape with the cheapest reads. It returns when that is durable.
+// infinite, into the last level: the shape with the cheapest reads. It returns when that is durable. When ctx ends before,
+// it returns the error of ctx; the tree is whole, and merged as far as the work had come. lo and hi must not change during
+// the call.
 func (db *DB) Compact(ctx context.Context, lo, hi []byte) error {
 	if db.state.Load() == nil {
 		return ErrClosed

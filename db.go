@@ -36,11 +36,12 @@ const (
 	maxFrozen   = 1  // memtables that wait to be written out
 )
 
-// DB is an open store.
-//
-// Order of locks: queue.mu alone; commitMu, then editMu, then mu. The rooms below own private mutexes that are never held
-// over a call out of their room.
+// DB is an open store, made by [Open] and ended by [DB.Close]. All methods are safe for concurrent use. After Close each
+// that can say so answers [ErrClosed].
 type DB struct {
+	// Order of locks: queue.mu alone; commitMu, then editMu, then mu. The rooms below own private mutexes that are never held
+	// over a call out of their room.
+
 	// constant after Open
 	dir    string
 	opts   Options

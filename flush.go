@@ -15,7 +15,8 @@ import (
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
-// Flush writes what is in memory into tables of level 0 and returns when that is durable.
+// Flush writes what is in memory into tables of level 0 and returns when that is durable. When ctx ends before, it returns
+// the error of ctx; a flush that has begun goes on in the background.
 func (db *DB) Flush(ctx context.Context) error {
 	if db.state.Load() == nil {
 		return ErrClosed

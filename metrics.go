@@ -17,41 +17,43 @@ import (
 // positive (it does not). A wasted read is a search of a table that holds no version of the key, let through by a false
 // positive or by a missing filter.
 type Metrics struct {
-	FilterFPR float64 // promised: wasted reads for a lookup of an absent key, over the whole tree
-	Levels    []LevelMetrics
+	FilterFPR float64        // promised: wasted reads for a lookup of an absent key, over the whole tree
+	Levels    []LevelMetrics // all of them, empty ones too, from level 0 on; none after Close
 	Lookups   LookupMetrics
 	Memory    MemoryMetrics
 	Writes    WriteMetrics
 	Settled   bool // nothing waits to be flushed or compacted
 }
 
-// LevelMetrics is one level; level 0 is the newest, the last level the oldest.
+// LevelMetrics is one level; level 0 is the newest, the last level the oldest. Searches are counted by table, and are
+// those of the tables that are in the level now.
 type LevelMetrics struct {
-	Level          int
-	Runs           int
-	Tables         int
+	Level          int     // 0 is the level that flushes write
+	Runs           int     // what a lookup may have to ask, each one table of it
+	Tables         int     // in all runs
 	Bytes          uint64  // on disk
 	Entries        uint64  // versions, tombstones included
 	Deletes        uint64  // tombstones among them
 	FilterDisk     uint64  // bytes of filter blocks on disk
 	FilterBytes    int64   // bytes of filters in memory
 	FilterFPR      float64 // the share of the promised rate that each run of this level has
-	TruePositives  uint64
-	FalsePositives uint64
-	Unfiltered     uint64 // searches for which no filter was asked: none built, none loaded, or damaged
-	FilterDamaged  int    // tables whose filter block is damaged: they answer "maybe"
+	TruePositives  uint64  // searches, let through by a filter, that found a version of the key
+	FalsePositives uint64  // searches, let through by a filter, that found none
+	Unfiltered     uint64  // searches for which no filter was asked: none built, none loaded, or damaged
+	FilterDamaged  int     // tables whose filter block is damaged: they answer "maybe"
 }
 
-// LookupMetrics counts what lookups cost. Loads of indexes and filters are apart: they happen once for each table.
+// LookupMetrics counts what lookups cost. Loads of indexes and filters are apart: they happen once for each table, and again
+// after the memory budget made one go.
 type LookupMetrics struct {
 	Gets            uint64 // lookups
 	MemtableHits    uint64 // answered by a memtable
 	TablesInRange   uint64 // runs that have a table whose bounds hold the key
-	FilterProbes    uint64
-	FilterNegatives uint64
-	TruePositives   uint64
-	FalsePositives  uint64
-	TableSearches   uint64
+	FilterProbes    uint64 // filters asked
+	FilterNegatives uint64 // of these, said no: the table was skipped
+	TruePositives   uint64 // said maybe, and the table held a version of the key
+	FalsePositives  uint64 // said maybe, and the table held none
+	TableSearches   uint64 // tables searched, with or without a filter
 	WastedReads     uint64 // searches that found no version of the key
 	Blocks          uint64 // data blocks touched
 	BlocksRead      uint64 // of these, read from files; the others were cached
@@ -60,7 +62,8 @@ type LookupMetrics struct {
 	TailBytes       uint64 // bytes of these reads
 }
 
-// FPR is the measured rate of the filters: false positives among the probes of tables that hold no version of the key.
+// FPR is the measured rate of the filters: false positives among the probes of tables that hold no version of the key; 0
+// without any.
 func (l LookupMetrics) FPR() float64 {
 	if n := l.FalsePositives + l.FilterNegatives; n > 0 {
 		return float64(l.FalsePositives) / float64(n)
@@ -70,30 +73,30 @@ func (l LookupMetrics) FPR() float64 {
 
 // MemoryMetrics are bytes in memory, by part.
 type MemoryMetrics struct {
-	Budget    int64
-	Memtables int64
-	Filters   int64
-	Indexes   int64
+	Budget    int64 // Options.MemoryBudget, for all the parts together
+	Memtables int64 // the one that fills and those that wait to be written out
+	Filters   int64 // of tables
+	Indexes   int64 // of tables
 	Cache     int64 // data blocks
 }
 
 // WriteMetrics counts what writes cost, in operations, bytes and time.
 type WriteMetrics struct {
-	Operations     uint64
-	Groups         uint64 // log writes: several waiting writers share one
-	LogBytes       uint64
-	LogSyncs       uint64
-	Flushes        uint64
-	FlushBytes     uint64 // written to level 0
-	Compactions    uint64
-	CompactedRead  uint64 // bytes of the inputs
-	CompactedBytes uint64 // bytes of the outputs
-	Moves          uint64 // tables that changed their level without being rewritten
-	Slowed         time.Duration
-	Stopped        time.Duration
+	Operations     uint64        // puts and deletes, each one of a batch
+	Groups         uint64        // log writes: several waiting writers share one
+	LogBytes       uint64        // of the records' payloads
+	LogSyncs       uint64        // that writers waited for
+	Flushes        uint64        // memtables written out
+	FlushBytes     uint64        // written to level 0
+	Compactions    uint64        // that rewrote tables
+	CompactedRead  uint64        // bytes of the inputs
+	CompactedBytes uint64        // bytes of the outputs
+	Moves          uint64        // tables that changed their level without being rewritten
+	Slowed         time.Duration // for which writes were delayed while compaction was behind
+	Stopped        time.Duration // for which writes waited for a flush or a compaction
 }
 
-// WriteAmplification is the bytes written to files for each byte of the log.
+// WriteAmplification is the bytes written to logs and tables for each byte of the logs, or 0 while nothing was written.
 func (w WriteMetrics) WriteAmplification() float64 {
 	if w.LogBytes == 0 {
 		return 0
@@ -122,7 +125,8 @@ func (m Metrics) String() string {
 	return b.String()
 }
 
-// Metrics is a snapshot of the store's figures. After Close it is zero but for the promise and the budget.
+// Metrics is a snapshot of the store's figures, each of them exact, though not all of the same moment. After Close it has the
+// promise, the budget and what lookups and writes had cost, and of levels and memory nothing.
 func (db *DB) Metrics() Metrics {
 	m := Metrics{FilterFPR: db.opts.FilterFPR, Lookups: db.lookups.sum()}
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.tails.loads.Load(), db.tails.bytes.Load()

@@ -65,7 +65,8 @@ type Options struct {
 	// MemtableSize is how many bytes of writes are gathered in memory before they become a table, between 16 KiB and a
 	// quarter of MemoryBudget (one memtable fills while another is written out). 0 means a quarter of MemoryBudget.
 	MemtableSize int64
-	// BlockSize is the size of a data block in bytes before compression, between 256 and 1 MiB. 0 means 4096.
+	// BlockSize is the size of a data block in bytes before compression, between 256 bytes and 1 MiB. 0 means 4096. A larger
+	// entry has a block of its own.
 	BlockSize int
 	// TableSize is the size of a table that compaction writes, in bytes, between 16 KiB and 1 GiB. 0 means 8 MiB.
 	TableSize int64

@@ -11,7 +11,8 @@ import (
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
-// ScanOptions are the bounds of a scan. nil bounds are infinite; an inverted range is empty.
+// ScanOptions are the bounds of a scan. nil bounds are infinite; an inverted range is empty. The slices are not copied and
+// must not change while a loop runs.
 type ScanOptions struct {
 	Lower  []byte // inclusive
 	Upper  []byte // exclusive
@@ -22,7 +23,7 @@ type ScanOptions struct {
 type KV struct{ Key, Value []byte }
 
 // Scan returns the keys of a range with their values, ascending, as of the moment the loop begins: later writes are not
-// seen. It takes no lock while it runs and may be left at any time. An error, such as damage or ErrClosed, comes as the
+// seen. It takes no lock while it runs and may be left at any time; tables that it reads stay on the disk until then. An error, such as damage or ErrClosed, comes as the
 // last element, so that a broken scan cannot pass for a finished one.
 //
 //	for kv, err := range db.Scan(bloomkv.ScanOptions{Prefix: []byte("user/")}) {

@@ -12,14 +12,15 @@ import (
 )
 
 // Put stores value under key, replacing what was there. Both are copied; nil is the empty key, or the empty value. It
-// returns when the write is as durable as Options.Durability says, and then every later read sees it.
+// returns when the write is as durable as Options.Durability says, and then every later read sees it. Its errors are those
+// of [DB.Apply].
 func (db *DB) Put(key, value []byte) error {
 	b := batches.Get().(*Batch) //nolint:errcheck // the pool holds nothing else
 	b.Put(key, value)
 	return db.applyPooled(b)
 }
 
-// Delete removes key. Removing an absent key is no error.
+// Delete removes key, as durably as Put stores one. Removing an absent key is no error.
 func (db *DB) Delete(key []byte) error {
 	b := batches.Get().(*Batch) //nolint:errcheck // the pool holds nothing else
 	b.Delete(key)
@@ -38,10 +39,12 @@ func (db *DB) applyPooled(b *Batch) error {
 }
 
 // Apply applies all operations of b in order, as one: readers and crashes see all of them or none. It returns when they
-// are as durable as d says. The batch is only read and may be applied again.
+// are as durable as d says. The batch is only read and may be applied again. An empty batch with Sync is [DB.Sync].
 //
-// After an error the batch may or may not be there when the store is opened again, but never in part, and no reader of
-// this DB sees it.
+// An error that Is ErrReadOnly means that the log or the manifest could not be written or synced, now or earlier: the batch
+// may or may not be there when the store is opened again, but never in part, and no reader of this DB sees it. After any
+// other error, such as ErrTooLarge or ErrClosed, nothing was written. While compaction is behind, Apply takes longer, and at
+// last it waits.
 func (db *DB) Apply(b *Batch, d Durability) error {
 	if d == DefaultDurability {
 		d = db.opts.Durability
@@ -61,7 +64,8 @@ func (db *DB) Apply(b *Batch, d Durability) error {
 	return db.commit(b.ops, b.count, d == Sync)
 }
 
-// Sync makes every write that returned before it durable: the barrier after NoSync writes.
+// Sync makes every write that returned before it durable: the barrier after NoSync writes. When it fails the store takes no
+// more writes (ErrReadOnly).
 func (db *DB) Sync() error {
 	if db.state.Load() == nil {
 		return ErrClosed
