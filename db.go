@@ -1,5 +1,5 @@
 // Package bloomkv is an embedded, ordered key-value store: an LSM tree whose tables each carry a Bloom filter block, asked
-// before any read, so that a lookup of an absent key costs no disk read.
+// before any read, so that a lookup of an absent key costs next to no disk reads: how many is Options.FilterFPR.
 //
 //	db, err := bloomkv.Open("data", nil)
 //	…
