@@ -28,8 +28,8 @@ type room struct {
 // rooms is the drawing of ARCHITECTURE.md. The root package is ".".
 var rooms = map[string]room{
 	"cmd/bloomkv":   {4, []string{".", "bloomblock", "bloom", "sstable", "vfs", "internal/manifest", "internal/wal", "internal/ikey", "internal/filename", "internal/corrupt", "internal/workload", "internal/workload/own"}},
-	"bench":         {4, []string{".", "bloomblock", "bloom", "vfs", "internal/workload", "internal/workload/own"}},
-	"bench/compare": {4, []string{".", "internal/workload", "internal/workload/own"}},
+	"bench":         {4, []string{".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/workload", "internal/workload/own"}},
+	"bench/compare": {4, []string{".", "bench/machine", "internal/workload", "internal/workload/own"}},
 	"examples":      {4, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
 	".": {3, []string{"internal/compaction", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/ikey", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
@@ -50,6 +50,7 @@ var rooms = map[string]room{
 	"internal/epoch":        {0, nil},
 	"internal/filename":     {0, nil},
 	"internal/corrupt":      {0, nil},
+	"bench/machine":         {0, nil},                                // where figures come from
 	"internal/workload/own": {4, []string{".", "internal/workload"}}, // the DB as a workload.Store
 	"internal/workload":     {0, nil},                                // keys, choices, phases, figures: it measures any store and knows none
 }

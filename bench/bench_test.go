@@ -106,6 +106,9 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want an error with %q", test.args, err, test.want)
 		}
+		if out.Len() > 0 {
+			t.Errorf("%s: printed %q beside the error", test.args, &out)
+		}
 	}
 	var out bytes.Buffer
 	if err := run(t.Context(), []string{"--help"}, &out, &out, false); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "-shape") {

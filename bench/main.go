@@ -14,11 +14,13 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"golang.org/x/term"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/internal/workload"
 	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
@@ -55,19 +57,24 @@ type config struct {
 
 func parse(args []string, stderr io.Writer) (config, error) {
 	var c config
-	var shape string
 	var memory int64
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.SetOutput(stderr)
+	f.SetOutput(io.Discard) // an error is printed once, by main
 	f.IntVar(&c.keys, "keys", 1_000_000, "pairs in the store")
 	f.IntVar(&c.value, "value", 100, "bytes of a value")
-	f.StringVar(&shape, "shape", "random", "what keys look like: random (16 bytes), prefixed (36, the first 20 the same), decimal or bigendian")
+	f.TextVar(&c.shape, "shape", workload.Random, "what keys look like, a `NAME`: random (16 bytes), prefixed (36, the first 20 the same), decimal or bigendian")
 	f.Float64Var(&c.fpr, "fpr", 0.01, "promised wasted reads for a lookup of an absent key; 1: no filters")
 	f.Int64Var(&memory, "memory", 1024, "memory budget in MiB; the default holds all of a million pairs")
 	f.Uint64Var(&c.seed, "seed", 1, "of keys, values and choices")
 	f.StringVar(&c.dir, "dir", "", "make the store in `DIR`, which is new or empty, and keep it (default: a temporary directory)")
 	f.BoolVar(&c.json, "json", false, "print a JSON object")
-	if err := f.Parse(args); err != nil {
+	err := f.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		f.SetOutput(stderr)
+		fmt.Fprintln(stderr, "Usage of bench:")
+		f.PrintDefaults()
+	}
+	if err != nil {
 		return c, err
 	}
 	if f.NArg() > 0 {
@@ -77,10 +84,6 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return c, fmt.Errorf("--memory %d: want at least 8 MiB", memory)
 	}
 	c.memory = memory << 20
-	var err error
-	if c.shape, err = workload.ParseShape(shape); err != nil {
-		return c, fmt.Errorf("--shape: %w", err)
-	}
 	return c, nil
 }
 
@@ -105,7 +108,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	}
 	store := &own.Store{DB: db}
 	r := report{
-		Machine: machine(), Command: command(args),
+		Machine: machine.Here(), Command: strings.Join(append([]string{"go run ./bench"}, args...), " "),
 		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), FilterFPR: c.fpr, MemoryBudget: c.memory, MemtableSize: c.memtable(),
 	}
 	for _, p := range phases(c.seed) {

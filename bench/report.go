@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
 // report is one run. The names are what --json prints.
 type report struct {
-	Machine environment `json:"machine"`
-	Command string      `json:"command"`
+	Machine machine.Machine `json:"machine"`
+	Command string          `json:"command"`
 
 	Keys         int     `json:"keys"`
 	ValueBytes   int     `json:"value_bytes"`
@@ -99,9 +100,8 @@ func (p *phase) nsPerOp() float64 {
 
 // print writes a page for people that benchstat reads too: it skips the lines it does not know.
 func (r *report) print(w io.Writer) error {
-	fmt.Fprintf(w, "command: %s\ngo: %s\ngoos: %s\ngoarch: %s\npkg: github.com/bloomkv/bloomkv/bench\ncpu: %s\ncpus: %d\n\n",
-		r.Command, r.Machine.Go, r.Machine.OS, r.Machine.Arch, r.Machine.CPU, r.Machine.CPUs)
-	fmt.Fprintf(w, "%d %s keys, values of %d bytes, promised %g wasted reads per absent lookup, %d MiB of memory, memtable %d MiB, no compression\n\n",
+	r.Machine.Header(w, r.Command, "bench")
+	fmt.Fprintf(w, "\n%d %s keys, values of %d bytes, promised %g wasted reads per absent lookup, %d MiB of memory, memtable %d MiB, no compression\n\n",
 		r.Keys, r.Shape, r.ValueBytes, r.FilterFPR, r.MemoryBudget>>20, r.MemtableSize>>20)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "phase\tops\tns/op\tp50\tp99\tblocks/op\twasted/op\tfile reads/op\twrong\t")

@@ -57,12 +57,12 @@ type config struct {
 
 func parse(args []string, stderr io.Writer) (config, error) {
 	var c config
-	var shape, names string
+	var names string
 	f := flag.NewFlagSet("compare", flag.ContinueOnError)
-	f.SetOutput(stderr)
+	f.SetOutput(io.Discard) // an error is printed once, by main
 	f.IntVar(&c.keys, "keys", 1_000_000, "pairs in a store")
 	f.IntVar(&c.value, "value", 100, "bytes of a value")
-	f.StringVar(&shape, "shape", "random", "what keys look like: random (16 bytes), prefixed (36, the first 20 the same), decimal or bigendian")
+	f.TextVar(&c.shape, "shape", workload.Random, "what keys look like, a `NAME`: random (16 bytes), prefixed (36, the first 20 the same), decimal or bigendian")
 	f.IntVar(&c.rounds, "rounds", 3, "turns of each engine")
 	f.StringVar(&names, "engines", strings.Join(engineNames(), ","), "which, separated by commas")
 	f.StringVar(&c.dir, "dir", "", "make the stores below `DIR` (default: the system's temporary directory); they are removed")
@@ -70,7 +70,13 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.BoolVar(&c.json, "json", false, "print a JSON object instead of the table")
 	f.StringVar(&c.profiles, "cpuprofile", "", "write processor profiles of the phases to `DIR`, those of the last round")
 	f.StringVar(&c.worker, "worker", "", "for the program itself: one engine and round, in --dir")
-	if err := f.Parse(args); err != nil {
+	err := f.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		f.SetOutput(stderr)
+		fmt.Fprintln(stderr, "Usage of compare:")
+		f.PrintDefaults()
+	}
+	if err != nil {
 		return c, err
 	}
 	if f.NArg() > 0 {
@@ -84,10 +90,6 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		if !slices.Contains(engineNames(), name) {
 			return c, fmt.Errorf("--engines: no engine %q, want some of %s", name, strings.Join(engineNames(), ","))
 		}
-	}
-	var err error
-	if c.shape, err = workload.ParseShape(shape); err != nil {
-		return c, fmt.Errorf("--shape: %w", err)
 	}
 	return c, nil
 }

@@ -3,23 +3,18 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/bloomkv/bloomkv/bench/machine"
 )
 
 // report is a whole comparison. The names are what --json prints.
 type report struct {
-	Command  string            `json:"command"`
-	OS       string            `json:"goos"`
-	Arch     string            `json:"goarch"`
-	CPU      string            `json:"cpu"` // as Linux names it, else empty
-	CPUs     int               `json:"cpus"`
-	Go       string            `json:"go"`
+	Command string `json:"command"`
+	machine.Machine
 	Versions map[string]string `json:"versions"`
 
 	Keys       int    `json:"keys"`
@@ -46,7 +41,7 @@ type cell struct {
 func newReport(c config, args []string, rows []row) report {
 	return report{
 		Command: strings.Join(append([]string{"go -C bench/compare run ."}, args...), " "),
-		OS:      runtime.GOOS, Arch: runtime.GOARCH, CPU: processor(), CPUs: runtime.NumCPU(), Go: runtime.Version(), Versions: versions(),
+		Machine: machine.Here(), Versions: versions(),
 		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), Rounds: c.rounds,
 		Table: tabulate(rows), Rows: rows,
 	}
@@ -106,7 +101,7 @@ func median(values []float64) float64 {
 }
 
 func (r *report) print(w io.Writer) {
-	fmt.Fprintf(w, "command: %s\ngo: %s\ngoos: %s\ngoarch: %s\npkg: github.com/bloomkv/bloomkv/bench/compare\ncpu: %s\ncpus: %d\n", r.Command, r.Go, r.OS, r.Arch, r.CPU, r.CPUs)
+	r.Header(w, r.Command, "bench/compare")
 	for _, name := range slices.Sorted(func(yield func(string) bool) {
 		for name := range r.Versions {
 			if !yield(name) {
@@ -175,18 +170,4 @@ func versions() map[string]string {
 		}
 	}
 	return all
-}
-
-// processor is the processor's name, as Linux has it.
-func processor() string {
-	info, err := os.ReadFile(filepath.Join("/proc", "cpuinfo"))
-	if err != nil {
-		return "" // another system: the architecture has to do
-	}
-	for line := range strings.Lines(string(info)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }

@@ -25,7 +25,7 @@ const (
 	maxDecimal   = 10_000_000_000_000_000 / 2 // keys whose doubled numbers have decimalWidth digits
 )
 
-// String is the name that ParseShape reads.
+// String is the name that UnmarshalText reads.
 func (s Shape) String() string {
 	switch s {
 	case Random:
@@ -41,14 +41,18 @@ func (s Shape) String() string {
 	}
 }
 
-// ParseShape is the shape of that name.
-func ParseShape(name string) (Shape, error) {
-	for _, s := range Shapes {
-		if s.String() == name {
-			return s, nil
+// MarshalText is the name, for flags.
+func (s Shape) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText sets the shape of that name, for flags. The error lists the names.
+func (s *Shape) UnmarshalText(name []byte) error {
+	for _, shape := range Shapes {
+		if shape.String() == string(name) {
+			*s = shape
+			return nil
 		}
 	}
-	return 0, fmt.Errorf("no key shape %q; there are %v", name, Shapes)
+	return fmt.Errorf("no key shape %q; there are %v", name, Shapes)
 }
 
 // KeyBytes is the length of every key of the shape.

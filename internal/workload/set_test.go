@@ -77,8 +77,13 @@ func TestGeneratedSetsKeepTheirPromises(t *testing.T) {
 			if got := len(g.AppendKey(nil, 4999)); got != shape.KeyBytes() {
 				t.Errorf("a key has %d bytes, want %d", got, shape.KeyBytes())
 			}
-			if parsed, err := ParseShape(shape.String()); err != nil || parsed != shape {
-				t.Errorf("ParseShape(%q) = %v, %v", shape, parsed, err)
+			name, err := shape.MarshalText()
+			if err != nil {
+				t.Fatal(err)
+			}
+			read := Shape(100)
+			if err := read.UnmarshalText(name); err != nil || read != shape {
+				t.Errorf("%q is read as %v, %v", name, read, err)
 			}
 		})
 	}
@@ -145,8 +150,8 @@ func TestImpossibleSetsAreRefused(t *testing.T) {
 			t.Errorf("%s: no error", tt.name)
 		}
 	}
-	if _, err := ParseShape("round"); err == nil {
-		t.Error("ParseShape(round): no error")
+	if err := new(Shape).UnmarshalText([]byte("round")); err == nil {
+		t.Error("a shape called round: no error")
 	}
 	if _, err := NewPairs([]Pair{{Key: []byte("b")}, {Key: []byte("a")}, {Key: []byte("b")}}); err == nil {
 		t.Error("a key given twice: no error")
