@@ -201,7 +201,7 @@ var (
 )
 
 // checkBlock checks a decoded block whole, so that afterwards no search and no step in it can fail: lengths, offsets, the
-// order of the heads. It reads the first byte of each entry and no value.
+// order of the heads, kinds. It reads the first bytes of each entry and no value.
 func checkBlock(data []byte) error {
 	if len(data) < blockHeader || len(data) > maxPlain {
 		return errBlockLayout
@@ -267,6 +267,11 @@ func checkEntry(e []byte, head, maxSuffix uint64) error {
 	}
 	if suffix > maxSuffix || need > uint64(len(e)) {
 		return errEntryLength
+	}
+	if tag&1 != 0 {
+		if k := ikey.Kind(e[n]); k != ikey.Set && k != ikey.Delete && k != ikey.ValueRef { // the trailer's low byte
+			return fmt.Errorf("%w: %v", ErrKind, k)
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -124,6 +125,11 @@ func TestHostileBlocksAreRefused(t *testing.T) {
 		{"an offset behind the end", func(b []byte) []byte { b[45] = 0x70; return b }},
 		{"a suffix longer than its entry", func(b []byte) []byte { b[46] = 0x7e; return b }},
 		{"a suffix length without end", func(b []byte) []byte { b[46], b[47], b[48] = 0xff, 0xff, 0xff; return b }},
+		{"a kind that a table cannot hold", func(b []byte) []byte {
+			i := bytes.Index(b, []byte{3, 1, 7, 0, 0, 0, 0, 0, 0}) // suffix of one byte, with a trailer: Set at 7
+			b[i+1] = byte(ikey.RangeDelete)
+			return b
+		}},
 		{"a suffix length in too many bytes", func(b []byte) []byte { b[46], b[47] = 0x82, 0; return b }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -134,6 +140,18 @@ func TestHostileBlocksAreRefused(t *testing.T) {
 	}
 	if err := checkBlock(good()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The lengths of a footer add up to the size modulo 2⁶⁴ only: the index alone is longer than the file's tail.
+func TestFooterWhoseLengthsWrapIsRefused(t *testing.T) {
+	f := footer{filterOff: math.MaxInt64 - 85, indexOff: math.MaxInt64 - 85, indexLen: math.MaxInt64}
+	f.propsLen = 85 - f.indexLen - 2*trailerSize - footerSize
+	if f.propsLen > math.MaxInt64 {
+		t.Fatalf("properties of %d bytes are refused as longer than the file", f.propsLen)
+	}
+	if got, err := parseFooter(f.append(nil), math.MaxInt64); err == nil {
+		t.Fatalf("accepted: %+v", got)
 	}
 }
 
