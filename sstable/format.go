@@ -191,6 +191,8 @@ func parseFooter(b []byte, size uint64) (footer, error) {
 	switch {
 	case f.filterOff > size || f.filterLen > size || f.indexOff > size || f.indexLen > size || f.propsLen > size:
 		return f, fmt.Errorf("a part of the table is longer than its %d bytes", size)
+	case f.indexLen > maxTail || f.propsLen > maxTail: // so that their sum does not wrap
+		return f, fmt.Errorf("index of %d and properties of %d bytes, want at most %d", f.indexLen, f.propsLen, maxTail)
 	case f.rangeDelLen != 0:
 		return f, fmt.Errorf("%w: %d bytes of range deletes, want 0", ErrVersion, f.rangeDelLen)
 	case binary.LittleEndian.Uint32(b[60:]) != 0:
