@@ -142,6 +142,7 @@ func (v *Version) insert(added []Added) error {
 		return cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(b.Run, a.Run),
 			bytes.Compare(a.Table.Smallest, b.Table.Smallest), cmp.Compare(a.Table.Number, b.Table.Number))
 	})
+	own := -1 // the level whose runs are no longer shared: many new runs do not copy all before them each
 	for len(added) > 0 {
 		level, id := added[0].Level, added[0].Run
 		n := slices.IndexFunc(added, func(a Added) bool { return a.Level != level || a.Run != id })
@@ -149,6 +150,9 @@ func (v *Version) insert(added []Added) error {
 			n = len(added)
 		}
 		runs := v.Levels[level]
+		if own != level {
+			runs, own = slices.Clone(runs), level
+		}
 		i, found := slices.BinarySearchFunc(runs, id, func(r Run, id uint64) int { return cmp.Compare(id, r.ID) })
 		var old []*Table
 		if found {
@@ -158,7 +162,6 @@ func (v *Version) insert(added []Added) error {
 		if err != nil {
 			return fmt.Errorf("level %d: run %d: %w", level, id, err)
 		}
-		runs = slices.Clone(runs)
 		if !found {
 			runs = slices.Insert(runs, i, Run{})
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -343,6 +344,26 @@ func TestThousandsOfTablesAreNoMatter(t *testing.T) {
 	mustApply(t, v, &Edit{Added: added[:n/2]})
 	if d := time.Since(start); d > 5*time.Second { // quadratic work takes minutes, linear work takes 0.1 s
 		t.Errorf("took %v", d)
+	}
+}
+
+// A hostile manifest may hold as many runs as tables. Copying a level's runs for each of them took 15 s at 4 MiB.
+func TestThousandsOfRunsAreNoMatter(t *testing.T) {
+	const n = 5000
+	e := &Edit{}
+	for i := range uint64(n) {
+		e.Added = append(e.Added, add(0, i+1, table(i+1, "a", "z")))
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	v := mustApply(t, new(Version), e)
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 32<<20 { // quadratic 400 MB, linear 2 MB
+		t.Errorf("%d runs took %d bytes", n, got)
+	}
+	w := mustApply(t, v, &Edit{Added: []Added{add(0, n+1, table(n+1, "a", "z")), add(0, n+2, table(n+2, "a", "z"))}})
+	if len(v.Levels[0]) != n || len(w.Levels[0]) != n+2 {
+		t.Errorf("%d and %d runs, want %d and %d", len(v.Levels[0]), len(w.Levels[0]), n, n+2)
 	}
 }
 
