@@ -96,7 +96,7 @@ func (a *app) demoInput(ctx context.Context, data string) (set *workload.Pairs, 
 		bar.end()
 	}
 	if err == nil && len(pairs) < demoFewest {
-		err = fmt.Errorf("%s: %d keys, want at least %d for a tree of runs of %d", title, len(pairs), demoFewest, demoRun)
+		err = fmt.Errorf("%s: %s, want at least %d for a tree of runs of %d", title, plural(len(pairs), "key"), demoFewest, demoRun)
 	}
 	if err == nil {
 		set, err = workload.NewPairs(pairs)

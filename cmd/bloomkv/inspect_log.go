@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -54,51 +55,48 @@ func (i inspector) log(name string, number uint64) error {
 		End   int64 `json:"end"`
 		Bytes int   `json:"bytes"`
 	}
-	records := []record{}
+	records, lines := []record{}, []string(nil)
 	facts, err := replayLog(name, number, func(payload []byte, end int64) error {
 		records = append(records, record{end, len(payload)})
+		lines = append(lines, fmt.Sprintf("record %d: %s at %d", len(records), plural(len(payload), "byte"), end-int64(len(payload))))
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if i.asJSON {
-		return i.printJSON(struct {
-			logFacts
-			List []record `json:"record_list"`
-		}{facts, records})
-	}
-	fmt.Fprintf(i.out, "log %s\n", &facts)
-	for n, r := range records {
-		fmt.Fprintf(i.out, "  record %d: %s at %d\n", n+1, plural(r.Bytes, "byte"), r.End-int64(r.Bytes))
-	}
-	return nil
+	return i.showLog("log", &facts, lines, struct {
+		logFacts
+		List []record `json:"record_list"`
+	}{facts, records}, err)
 }
 
 func (i inspector) manifest(name string, number uint64) error {
-	var edits []string
+	edits, lines := []string{}, []string(nil)
 	facts, err := replayLog(name, number, func(payload []byte, end int64) error {
 		e, err := manifest.ParseEdit(payload)
 		if err != nil {
 			return fmt.Errorf("%s: record that ends at %d: %w", filepath.Base(name), end, err)
 		}
 		edits = append(edits, editText(e))
+		lines = append(lines, fmt.Sprintf("edit %d: %s", len(edits), edits[len(edits)-1]))
 		return nil
 	})
-	if err != nil {
-		return err
+	return i.showLog("manifest", &facts, lines, struct {
+		logFacts
+		Edits []string `json:"edits"`
+	}{facts, edits}, err)
+}
+
+// showLog prints what was read of a log or a manifest: all of it, or what comes before the damage, which is the error.
+func (i inspector) showLog(kind string, facts *logFacts, lines []string, object any, err error) error {
+	switch {
+	case err != nil && !errors.Is(err, bloomkv.ErrCorruption):
+		return err // nothing was read
+	case i.asJSON:
+		return errors.Join(i.printJSON(object), err)
 	}
-	if i.asJSON {
-		return i.printJSON(struct {
-			logFacts
-			Edits []string `json:"edits"`
-		}{facts, append([]string{}, edits...)})
+	fmt.Fprintf(i.out, "%s %s\n", kind, facts)
+	for _, line := range lines {
+		fmt.Fprintf(i.out, "  %s\n", line)
 	}
-	fmt.Fprintf(i.out, "manifest %s\n", &facts)
-	for n, e := range edits {
-		fmt.Fprintf(i.out, "  edit %d: %s\n", n+1, e)
-	}
-	return nil
+	return err
 }
 
 // editText puts an edit into words.
