@@ -56,6 +56,7 @@ type DB struct {
 
 	state   atomic.Pointer[state] // nil after Close; swapped under mu
 	visible atomic.Uint64         // the newest sequence that readers see
+	warm    atomic.Bool           // warmUp has ended
 
 	lookups lookupCounts
 	writes  writeCounts

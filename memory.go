@@ -140,6 +140,7 @@ func (db *DB) restore(s *state) {
 
 // warmUp loads indexes and filters after Open, newest data first, so that few lookups have to.
 func (db *DB) warmUp() {
+	defer db.warm.Store(true)
 	s, release := db.acquire()
 	if s == nil {
 		return

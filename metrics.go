@@ -23,6 +23,7 @@ type Metrics struct {
 	Memory    MemoryMetrics
 	Writes    WriteMetrics
 	Settled   bool // nothing waits to be flushed or compacted
+	Warm      bool // Open's reading ahead has ended: indexes and filters are in memory as far as the budget allows
 }
 
 // LevelMetrics is one level; level 0 is the newest, the last level the oldest. Searches are counted by table, and are
@@ -143,6 +144,7 @@ func (db *DB) Metrics() Metrics {
 		return m
 	}
 	defer release()
+	m.Warm = db.warm.Load() // first: what it says is in the figures below
 	db.mu.Lock()
 	m.Settled = db.settled()
 	db.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"text/tabwriter"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -135,10 +136,17 @@ func (a *app) statsCommand() *cobra.Command {
 		Long: `stats opens a store and prints its levels: runs, tables, keys (versions that are not deletes), bytes, filters, and the
 filter rate promised for each run of the level.`,
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			db, err := openExisting(args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
 				m := db.Metrics()
+				for ; !m.Warm; m = db.Metrics() { // before it, a filter may be damaged and nobody knows
+					select {
+					case <-c.Context().Done():
+						return c.Context().Err()
+					case <-time.After(time.Millisecond):
+					}
+				}
 				levels := levelsOf(&m)
 				var sum levelStats
 				for _, l := range levels {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/filename"
 )
 
 // names are the members of a JSON object, sorted.
@@ -159,11 +161,54 @@ func TestInspectShowsADamagedFilterAndReadsGoOn(t *testing.T) {
 			t.Errorf("inspect %s: exit %d, %q, %q; want 2, the facts, and the damage", filepath.Base(of), r.code, r.out, r.err)
 		}
 	}
+	if out := (tool{}).must(t, "stats", dir); !strings.Contains(out, "1 table with a damaged filter") {
+		t.Errorf("stats: %s", out)
+	}
+	if out := (tool{}).must(t, "stats", "--json", dir); !strings.Contains(out, `"filters_damaged": 1,`) {
+		t.Errorf("stats --json: %s", out)
+	}
 	if out := (tool{}).must(t, "get", dir, "key/000007"); out != "value 49" {
 		t.Errorf("get with a damaged filter: %q", out)
 	}
 	if r := (tool{}).run(t, "get", dir, "key/000007!"); r.code != exitAbsent {
 		t.Errorf("get of an absent key: exit %d, %q; want 1", r.code, r.err)
+	}
+}
+
+func TestInspectShowsAManifestUpToItsDamage(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	db, err := bloomkv.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // an edit each; a later one says that the earlier ones were durable
+		if err := errors.Join(db.Put([]byte("key"), nil), db.Flush(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name := glob(t, dir, "MANIFEST-*")
+	b, err := os.ReadFile(name)
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	name = filepath.Join(t.TempDir(), filepath.Base(name))
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var ends []int64
+	_, number := filename.Parse(filepath.Base(name))
+	if _, err := replayLog(name, number, func(_ []byte, end int64) error { ends = append(ends, end); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	b[ends[1]-1] ^= 1
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ arg, want string }{{"--json=false", "edit 1: next file "}, {"--json", `"records": 1,`}} {
+		r := tool{}.run(t, "inspect", name, c.arg)
+		if r.code != exitTrouble || !strings.Contains(r.out, c.want) || strings.Contains(r.out, "edit 2") || !strings.Contains(r.err, fmt.Sprintf("offset %d: ", ends[0])) {
+			t.Errorf("%s: exit %d, %q, %q; want 2, one edit, and the damage at %d", c.arg, r.code, r.out, r.err, ends[0])
+		}
 	}
 }
 
