@@ -145,13 +145,8 @@ func TestALoggerMayAskForMetrics(t *testing.T) {
 }
 
 func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
-	gate := make(chan struct{})
-	opts := small(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-		if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") {
-			<-gate
-		}
-		return nil
-	}))
+	fs, open := gated(vfs.NewMem(), createsTable)
+	opts := small(fs)
 	opts.Durability = NoSync
 	db, err := Open("db", opts)
 	if err != nil {
@@ -167,7 +162,7 @@ func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
 			t.Errorf("flush %d: %v, want the deadline", i, err)
 		}
 	}
-	close(gate)
+	open()
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}

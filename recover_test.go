@@ -14,13 +14,8 @@ import (
 // TestALogCutShortBelowWhatTheManifestKnowsIsDamage cuts whole records off a log: nothing in the log itself tells.
 func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 	mem := vfs.NewMem()
-	gate := make(chan struct{})
-	opts := small(vfs.NewHook(mem, func(op vfs.Op) error {
-		if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") {
-			<-gate
-		}
-		return nil
-	}))
+	fs, open := gated(mem, createsTable)
+	opts := small(fs)
 	db, err := Open("db", opts)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +34,7 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 		ends = append(ends, db.log.w.Size())
 	}
 	number := db.log.number
-	close(gate)
+	open()
 	soon(t, "the flush is done", func() bool { return db.Metrics().Writes.Flushes == 1 })
 	left := mem.Kill()
 	if err := db.Close(); err != nil {

@@ -36,6 +36,22 @@ func soon(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+// gated is a file system on which the operations that waits picks wait until open is called, once.
+func gated(fsys vfs.FS, waits func(vfs.Op) bool) (gatedFS vfs.FS, open func()) {
+	gate := make(chan struct{})
+	return vfs.NewHook(fsys, func(op vfs.Op) error {
+		if waits(op) {
+			<-gate
+		}
+		return nil
+	}), func() { close(gate) }
+}
+
+// createsTable picks the first operation of a flush or compaction on a new table.
+func createsTable(op vfs.Op) bool {
+	return op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst")
+}
+
 func TestWritersThatWaitShareOneSync(t *testing.T) {
 	fs := vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
 		if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, ".log") {
@@ -69,12 +85,8 @@ func TestWritersThatWaitShareOneSync(t *testing.T) {
 }
 
 func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
-	gate := make(chan struct{})
-	fs := vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-		if op.Kind == vfs.OpSync && inside("(*logFile).retire.func1") {
-			<-gate
-		}
-		return nil
+	fs, open := gated(vfs.NewMem(), func(op vfs.Op) bool {
+		return op.Kind == vfs.OpSync && inside("(*logFile).retire.func1")
 	})
 	opts := small(fs)
 	opts.Durability = NoSync
@@ -109,7 +121,7 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 	if _, err := db.Get([]byte("after")); err != nil {
 		t.Errorf("a NoSync write in the new log: %v", err)
 	}
-	close(gate)
+	open()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -119,12 +131,8 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 }
 
 func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
-	gate := make(chan struct{})
-	fs := vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-		if op.Kind == vfs.OpCreate && inside("(*DB).compactLoop") {
-			<-gate
-		}
-		return nil
+	fs, open := gated(vfs.NewMem(), func(op vfs.Op) bool {
+		return op.Kind == vfs.OpCreate && inside("(*DB).compactLoop")
 	})
 	opts := small(fs)
 	opts.Durability = NoSync
@@ -157,7 +165,7 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 	if got := level0(); got > stopRuns {
 		t.Errorf("%d runs in level 0, want at most %d", got, stopRuns)
 	}
-	close(gate)
+	open()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
