@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -57,6 +58,49 @@ func TestFilesTheManifestDoesNotKnowAreRefusedWhereTheyAreNewer(t *testing.T) {
 		if changed := diff(dirOf(t, d.fs), before); changed != "" {
 			t.Errorf("%s: the directory was changed: %s", name, changed)
 		}
+	}
+}
+
+// The manifest can say of a table what only a later version will: that its sequence numbers do not count, that it has range
+// tombstones. Who does not heed that answers wrongly.
+func TestATableOfTheFutureIsRefusedAndNothingIsTouched(t *testing.T) {
+	for name, change := range map[string]func(*manifest.Table){
+		"ingested":          func(t *manifest.Table) { t.Flags = manifest.SeqOverridden },
+		"an exclusive end":  func(t *manifest.Table) { t.Largest, t.Flags = append(t.Largest, 0), manifest.LargestExclusive },
+		"a range tombstone": func(t *manifest.Table) { t.RangeDeletes = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDamageStore(t, true)
+			s, err := manifest.Load(d.fs, "db")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, table := range s.Version.Tables() {
+				change(table)
+				break
+			}
+			s.NextFile++
+			log, err := manifest.Create(d.fs, "db", s.NextFile-1, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := log.Close(); err != nil {
+				t.Fatal(err)
+			}
+			before := dirOf(t, d.fs)
+			if db, err := Open("db", d.options(d.fs)); !errors.Is(err, ErrUnsupportedVersion) || errors.Is(err, ErrCorruption) {
+				t.Errorf("open: %v, want an unsupported version", err)
+				if err == nil {
+					_ = db.Close()
+				}
+			}
+			if _, err := Check(t.Context(), "db", d.options(d.fs), nil); !errors.Is(err, ErrUnsupportedVersion) {
+				t.Errorf("check: %v, want an unsupported version", err)
+			}
+			if changed := diff(dirOf(t, d.fs), before); changed != "" {
+				t.Errorf("the directory was changed: %s", changed)
+			}
+		})
 	}
 }
 
