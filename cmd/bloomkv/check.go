@@ -134,7 +134,7 @@ func (a *app) statsCommand() *cobra.Command {
 		Use:   "stats DIR",
 		Short: "Print what a store holds, by level",
 		Long: `stats opens a store and prints its levels: runs, tables, keys (versions that are not deletes), bytes, filters, and the
-filter rate promised for each run of the level.`,
+filter rate promised for each run of the level. It reads the filters and counts damaged ones; check looks at everything.`,
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			db, err := openExisting(args[0])

@@ -38,7 +38,7 @@ func (h hexFlag) bytes(what, arg string) ([]byte, error) {
 type writeFlags struct{ rate float64 }
 
 func (w *writeFlags) add(c *cobra.Command) {
-	c.Flags().Float64Var(&w.rate, "fpr", 0.01, "promised filter rate of tables written now: wasted reads per absent lookup, over the whole tree; 1 is no filters")
+	c.Flags().Float64Var(&w.rate, "fpr", 0.01, "promised filter `RATE` of tables written now: wasted reads per absent lookup, over the whole tree; 1 is no filters")
 }
 
 func (w *writeFlags) open(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
@@ -220,10 +220,10 @@ and in a pipe alike. To get the bytes back use dump, or --json.`,
 		},
 	}
 	h.add(c, "PREFIX, FROM and TO")
-	c.Flags().StringVar(&prefix, "prefix", "", "only keys that begin with PREFIX")
-	c.Flags().StringVar(&from, "from", "", "only keys at or after FROM")
-	c.Flags().StringVar(&to, "to", "", "only keys before TO")
-	c.Flags().IntVar(&limit, "limit", 0, "at most so many; 0 is all")
+	c.Flags().StringVar(&prefix, "prefix", "", "only keys that begin with `PREFIX`")
+	c.Flags().StringVar(&from, "from", "", "only keys at or after `FROM`")
+	c.Flags().StringVar(&to, "to", "", "only keys before `TO`")
+	c.Flags().IntVar(&limit, "limit", 0, "at most `N` pairs; 0 is all")
 	c.Flags().BoolVar(&keysOnly, "keys", false, "print no values")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one a line, as dump --format json does")
 	return c

@@ -39,9 +39,9 @@ compactions, opens the store again, and looks up every path and many absent ones
 filters, and again on the same tree with none loaded. Every answer is checked. It prints what the lookups cost, and draws
 one filter block. Blocks are counted where they are searched, whether they were in the cache or read from a file.
 
-Everything is chosen with a fixed seed, so that little but the times differs from run to run. The store is made in a temporary directory and
-removed, unless --keep says where to make it. With --data the pairs are lines of your own, key TAB value, ` + strconv.Itoa(demoFewest) + ` different
-keys at least; they are held in memory. The exit status is 1 if any answer was wrong.`,
+Everything is chosen with a fixed seed, so that little but the times differs from run to run. The store is made in a
+temporary directory and removed, unless --keep says where to make it. With --data the pairs are lines of your own, key
+TAB value, ` + strconv.Itoa(demoFewest) + ` different keys at least; they are held in memory. The exit status is 1 if any answer was wrong.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			set, title, err := a.demoInput(c.Context(), data)
@@ -72,9 +72,9 @@ keys at least; they are held in memory. The exit status is 1 if any answer was w
 			return err
 		},
 	}
-	c.Flags().StringVar(&data, "data", "", "use the lines of FILE, key TAB value, instead of the Go source tree")
-	c.Flags().IntVar(&absents, "absent", demoAbsents, "how many absent keys to look up")
-	c.Flags().StringVar(&keep, "keep", "", "make the store in DIR, which is new or empty, and keep it")
+	c.Flags().StringVar(&data, "data", "", "use the lines of `FILE`, key TAB value, instead of the Go source tree")
+	c.Flags().IntVar(&absents, "absent", demoAbsents, "look up `N` absent keys")
+	c.Flags().StringVar(&keep, "keep", "", "make the store in `DIR`, which is new or empty, and keep it")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return c
 }

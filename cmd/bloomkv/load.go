@@ -91,7 +91,7 @@ stored, that line and those behind it are not; when it is put right, load may re
 			return nil
 		},
 	}
-	c.Flags().StringVar(&formatName, "format", "tsv", "tsv, hex or json")
+	c.Flags().StringVar(&formatName, "format", "tsv", "`FORMAT` of the lines: tsv, hex or json")
 	c.Flags().BoolVar(&crlf, "crlf", false, "lines of tsv end with carriage return and line feed")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with lines and bytes when done")
 	w.add(c)
@@ -216,6 +216,6 @@ file only.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&formatName, "format", "tsv", "tsv, hex or json")
+	c.Flags().StringVar(&formatName, "format", "tsv", "`FORMAT` of the lines: tsv, hex or json")
 	return c
 }
