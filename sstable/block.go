@@ -269,7 +269,7 @@ func checkEntry(e []byte, head, maxSuffix uint64) error {
 		return errEntryLength
 	}
 	if tag&1 != 0 {
-		if k := ikey.Kind(e[n]); k != ikey.Set && k != ikey.Delete && k != ikey.ValueRef { // the trailer's low byte
+		if k := ikey.Kind(e[n]); k != ikey.Set && k != ikey.Delete { // the trailer's low byte
 			return fmt.Errorf("%w: %v", ErrKind, k)
 		}
 	}

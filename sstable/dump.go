@@ -102,7 +102,7 @@ func (v *verifier) version(it *Iter) error {
 	switch kind := k.Trailer.Kind(); kind {
 	case ikey.Delete:
 		p.Deletes++
-	case ikey.Set, ikey.ValueRef:
+	case ikey.Set:
 	default:
 		return v.r.damaged(offset, fmt.Errorf("%w: %v", ErrKind, kind))
 	}

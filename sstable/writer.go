@@ -95,7 +95,7 @@ func (w *Writer) add(k ikey.Key, value []byte) error {
 	if len(k.User) > MaxKey || len(value) > MaxValue {
 		return fmt.Errorf("%w: %d and %d bytes, want at most %d and %d", ErrSize, len(k.User), len(value), MaxKey, MaxValue)
 	}
-	if kind := k.Trailer.Kind(); kind != ikey.Set && kind != ikey.Delete && kind != ikey.ValueRef {
+	if kind := k.Trailer.Kind(); kind != ikey.Set && kind != ikey.Delete {
 		return fmt.Errorf("%w: %v", ErrKind, kind)
 	}
 	p := &w.props

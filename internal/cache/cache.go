@@ -166,7 +166,8 @@ func (c *Cache) Insert(s *Slot, b *Block) *Block {
 	return b
 }
 
-// Drop takes away the blocks of a table that is going. Readers may still be inside; none may insert into the slots later.
+// Drop takes away the blocks of a table whose index or whole is going. Who still holds the old slots may insert into them
+// later: nobody else finds these blocks, and the clock takes them in its turn.
 func (c *Cache) Drop(slots []Slot) {
 	for i := range slots {
 		s := &slots[i]
