@@ -43,10 +43,7 @@ func (db *DB) recover(found listing) error {
 	if err := r.run(counted); err != nil {
 		return err
 	}
-	e := &manifest.Edit{MinLog: logs[len(logs)-1] + 1, LastSeq: r.last, NoLog: true, Added: r.added}
-	if r.torn || len(counted) < len(logs) {
-		e.LastSeq += seqGap
-	}
+	e := &manifest.Edit{MinLog: logs[len(logs)-1] + 1, LastSeq: r.last + seqGap, NoLog: true, Added: r.added}
 	v, err := s.Version.Apply(e)
 	if err != nil {
 		return err
@@ -66,7 +63,8 @@ func (db *DB) recover(found listing) error {
 	return nil
 }
 
-// seqGap is left free after a torn log, so that no sequence number that anybody may have seen is given out again.
+// seqGap is left free after an unclean stop, so that no sequence number that anybody may have seen is given out again: the
+// end of a log may be lost without a trace.
 const seqGap = 1 << 24
 
 // A replay reads logs in order into memtables, and these into tables.
@@ -74,7 +72,6 @@ type replay struct {
 	db      *DB
 	mem     *memtable.Table
 	last    ikey.Seq
-	torn    bool
 	added   []manifest.Added
 	records int // whole records that were read
 }
@@ -141,10 +138,6 @@ func (r *replay) run(logs []uint64) error {
 			return err
 		}
 		r.db.opts.Logger.Info("log replayed", slog.Uint64("log", n), slog.Int("records", res.Records), slog.Bool("torn", res.Torn))
-		if res.Torn {
-			r.torn = true
-			break
-		}
 	}
 	return r.flush()
 }
