@@ -88,12 +88,7 @@ func Check(ctx context.Context, dir string, options *Options, progress func(done
 		report.Bytes += meta.Size
 	}
 	r := replay{db: &DB{dir: dir, opts: opts, recorded: s}, mem: memtable.New(nil, 0), last: s.LastSeq}
-	var logs []uint64
-	for _, n := range found[filename.Log] {
-		if n >= s.MinLog {
-			logs = append(logs, n)
-		}
-	}
+	logs := found.logsFrom(s.MinLog)
 	_, err = r.dryRun(logs)
 	damage = append(damage, err)
 	report.Logs, report.Records = len(logs), r.records

@@ -110,10 +110,7 @@ func (db *DB) compactLoop() {
 		}
 		db.compacting = true
 		db.mu.Unlock()
-		err := db.retry(db.ctx, "compaction", func() error { return db.compact(v, plan) })
-		if err != nil && db.ctx.Err() == nil {
-			continue // the store is read-only now; the next turn ends the loop
-		}
+		_ = db.retry(db.ctx, "compaction", func() error { return db.compact(v, plan) }) // what failed for good ends the next turn
 	}
 }
 
@@ -144,7 +141,7 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 	if err != nil {
 		return err
 	}
-	e := compaction.Edit(v, plan, res.Tables, func() uint64 { return newRun })
+	e := compaction.Edit(v, plan, res.Tables, newRun)
 	if err := db.install(e, func(*state) {}); err != nil {
 		return err
 	}
@@ -168,19 +165,15 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 // openInput is a cursor over one input of a compaction. The plan's version keeps the table on the disk: only a compaction
 // takes tables away, and there is one at a time.
 func (db *DB) openInput(meta *manifest.Table) (merge.Source, error) {
-	var t *table
-	db.state.Load().tables(func(_ int, c *table) {
-		if c.meta.Number == meta.Number {
-			t = c
+	for _, r := range db.state.Load().runs {
+		if t := r.find(meta.Smallest); t != nil && t.meta.Number == meta.Number {
+			if err := db.load(t); err != nil {
+				return nil, err
+			}
+			return t.reader.Iter(sstable.IterOptions{Bypass: true}), nil
 		}
-	})
-	if t == nil {
-		return nil, errGone
 	}
-	if err := db.load(t); err != nil {
-		return nil, err
-	}
-	return t.reader.Iter(sstable.IterOptions{Bypass: true}), nil
+	return nil, errGone
 }
 
 var errGone = errors.New("compaction: an input left the tree")

@@ -142,6 +142,12 @@ func survey(fsys vfs.FS, dir string) (listing, error) {
 	return found, nil
 }
 
+// logsFrom is the logs that the manifest still needs: those numbered first or higher.
+func (l listing) logsFrom(first uint64) []uint64 {
+	i, _ := slices.BinarySearch(l[filename.Log], first)
+	return l[filename.Log][i:]
+}
+
 // create begins a store where there is none. A crash in an earlier attempt may have left a manifest without tables; tables
 // or logs without a CURRENT are data whose manifest is lost, and are not touched.
 func (db *DB) create(found listing) error {

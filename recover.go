@@ -27,7 +27,7 @@ func (db *DB) recover(found listing) error {
 		return err
 	}
 	db.next, db.reserved, db.lastSeq = s.NextFile, s.NextFile, s.LastSeq
-	logs := slices.DeleteFunc(slices.Clone(found[filename.Log]), func(n uint64) bool { return n < s.MinLog })
+	logs := found.logsFrom(s.MinLog)
 	if len(logs) == 0 {
 		return nil
 	}

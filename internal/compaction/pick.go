@@ -173,16 +173,8 @@ func movable(tables []*manifest.Table, to int) bool {
 func overlapping(v *manifest.Version, level int, lo, hi []byte) []Input {
 	var in []Input
 	for _, r := range v.Levels[level] {
-		from := 0
-		if lo != nil {
-			from, _ = slices.BinarySearchFunc(r.Tables, lo, func(t *manifest.Table, key []byte) int { return bytes.Compare(t.Largest, key) })
-		}
-		to := from
-		for to < len(r.Tables) && (hi == nil || bytes.Compare(r.Tables[to].Smallest, hi) <= 0) {
-			to++
-		}
-		if from < to {
-			in = append(in, Input{level, r.ID, r.Tables[from:to:to]})
+		if tables := r.Overlapping(lo, hi); len(tables) > 0 {
+			in = append(in, Input{level, r.ID, tables})
 		}
 	}
 	return in

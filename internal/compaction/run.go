@@ -186,8 +186,9 @@ func remove(env Env, tables []*manifest.Table) {
 	}
 }
 
-// Edit is the change a finished compaction makes: the inputs go, the outputs come into the run of the output level.
-func Edit(v *manifest.Version, p *Plan, outputs []*manifest.Table, newRun func() uint64) *manifest.Edit {
+// Edit is the change a finished compaction makes: the inputs go, the outputs come into the run of the output level,
+// which is newRun where there is none.
+func Edit(v *manifest.Version, p *Plan, outputs []*manifest.Table, newRun uint64) *manifest.Edit {
 	e := &manifest.Edit{}
 	for _, in := range p.Inputs {
 		for _, t := range in.Tables {
@@ -200,11 +201,9 @@ func Edit(v *manifest.Version, p *Plan, outputs []*manifest.Table, newRun func()
 	if len(outputs) == 0 {
 		return e
 	}
-	var run uint64
+	run := newRun
 	if runs := v.Levels[p.To]; len(runs) > 0 {
 		run = runs[0].ID
-	} else {
-		run = newRun()
 	}
 	for _, t := range outputs {
 		e.Added = append(e.Added, manifest.Added{Level: p.To, Run: run, Table: t})

@@ -188,7 +188,7 @@ func TestRun(t *testing.T) {
 			if got := d.text(res.Tables); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
-			after, err := v.Apply(withNext(Edit(v, p, res.Tables, func() uint64 { return 99 })))
+			after, err := v.Apply(withNext(Edit(v, p, res.Tables, 99)))
 			if err != nil {
 				t.Fatal(err)
 			}
