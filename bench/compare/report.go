@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/bloomkv/bloomkv/bench/machine"
+	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
 // report is a whole comparison. The names are what --json prints.
@@ -84,20 +85,11 @@ func tabulate(rows []row) []cell {
 			if len(all) == 0 {
 				continue
 			}
-			c.Ns, c.Least, c.Most, c.Ratio = median(all), slices.Min(all), slices.Max(all), median(ratios)
+			c.Ns, c.Least, c.Most, c.Ratio = workload.Median(all), slices.Min(all), slices.Max(all), workload.Median(ratios)
 			table = append(table, c)
 		}
 	}
 	return table
-}
-
-// median is the value in the middle, or the mean of the two there; of none it is 0.
-func median(values []float64) float64 {
-	s := slices.Sorted(slices.Values(values))
-	if len(s) == 0 {
-		return 0
-	}
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
 func (r *report) print(w io.Writer) {

@@ -39,43 +39,13 @@ func (f Figures) Benchmark(name string) string {
 	return fmt.Sprintf("Benchmark%s %d %.1f ns/op %.1f mean-ns/op %.0f p50-ns %.0f p99-ns", name, f.Ops, f.MedianNs, f.MeanNs, f.P50Ns, f.P99Ns)
 }
 
-// Median is the figures of several rounds of one phase as one: medians of the times, the largest MaxNs, sums of the rest.
-func Median(rounds []Figures) Figures {
-	if len(rounds) == 0 {
-		return Figures{}
-	}
-	all := Figures{Phase: rounds[0].Phase}
-	for _, r := range rounds {
-		all.Ops += r.Ops
-		all.Elapsed += r.Elapsed
-		all.MaxNs = max(all.MaxNs, r.MaxNs)
-		all.Wrong += r.Wrong
-		if all.FirstWrong == "" {
-			all.FirstWrong = r.FirstWrong
-		}
-	}
-	of := func(field func(Figures) float64) float64 {
-		values := make([]float64, len(rounds))
-		for i, r := range rounds {
-			values[i] = field(r)
-		}
-		return median(values)
-	}
-	all.MeanNs = of(func(f Figures) float64 { return f.MeanNs })
-	all.MedianNs = of(func(f Figures) float64 { return f.MedianNs })
-	all.P50Ns = of(func(f Figures) float64 { return f.P50Ns })
-	all.P99Ns = of(func(f Figures) float64 { return f.P99Ns })
-	return all
-}
-
-// median sorts values and returns the one in the middle, or the mean of the two there; of none it is 0.
-func median(values []float64) float64 {
-	n := len(values)
-	if n == 0 {
+// Median is the value in the middle, or the mean of the two there; of none it is 0. The order of values stays as it is.
+func Median(values []float64) float64 {
+	s := slices.Sorted(slices.Values(values))
+	if len(s) == 0 {
 		return 0
 	}
-	slices.Sort(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
 // histogram counts times in buckets that are 1/32 of their value wide.

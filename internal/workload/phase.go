@@ -320,7 +320,7 @@ func (r *run) figures() Figures {
 	if len(whole) == 0 {
 		whole = alone
 	}
-	f.MedianNs = median(whole) / workers
+	f.MedianNs = Median(whole) / workers
 	f.P50Ns, f.P99Ns, f.MaxNs = calls.quantile(0.50), calls.quantile(0.99), float64(calls.largest)
 	return f
 }
@@ -335,5 +335,5 @@ func clockCost() time.Duration {
 		}
 		costs = append(costs, float64(time.Since(begin))/17)
 	}
-	return time.Duration(median(costs))
+	return time.Duration(Median(costs))
 }
