@@ -279,6 +279,81 @@ func TestI31SecondLockIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
+func TestI31ManyShareALockThatExcludesAnExclusiveOne(t *testing.T) {
+	for name, setup := range everyFS() {
+		t.Run(name, func(t *testing.T) {
+			fsys, dir := setup(t)
+			name := filepath.Join(dir, "LOCK")
+			_, err := fsys.LockShared(name)
+			wantErr(t, err, fs.ErrNotExist)
+			_, err = fsys.LockShared(filepath.Join(dir, "no", "LOCK"))
+			wantErr(t, err, fs.ErrNotExist)
+			must(t, fsys.Mkdir(filepath.Join(dir, "sub")))
+			if _, err = fsys.LockShared(filepath.Join(dir, "sub")); err == nil {
+				t.Error("a directory was locked as a file")
+			}
+			if got, want := list(t, fsys, dir), "sub"; got != want {
+				t.Errorf("failures left %q, want %q", got, want)
+			}
+
+			lock, err := fsys.Lock(name)
+			must(t, err)
+			_, err = fsys.LockShared(name)
+			wantErr(t, err, vfs.ErrLocked)
+			must(t, lock.Close())
+
+			var shares []io.Closer
+			for range 3 {
+				share, err := fsys.LockShared(name)
+				must(t, err)
+				shares = append(shares, share)
+				_, err = fsys.Lock(name)
+				wantErr(t, err, vfs.ErrLocked)
+			}
+			for i, share := range shares { // the last keeps the lock, also when another is closed twice
+				_, err = fsys.Lock(name)
+				wantErr(t, err, vfs.ErrLocked)
+				must(t, share.Close())
+				if i < 2 {
+					wantErr(t, share.Close(), fs.ErrClosed)
+				}
+			}
+			lock, err = fsys.Lock(name)
+			must(t, err)
+			wantErr(t, shares[2].Close(), fs.ErrClosed) // must not release the new one
+			_, err = fsys.LockShared(name)
+			wantErr(t, err, vfs.ErrLocked)
+			must(t, lock.Close())
+			share, err := fsys.LockShared(name)
+			must(t, err)
+			must(t, share.Close())
+		})
+	}
+}
+
+func TestAFileMayBeRemovedByWhoLockedIt(t *testing.T) {
+	for name, setup := range everyFS() {
+		t.Run(name, func(t *testing.T) {
+			fsys, dir := setup(t)
+			name := filepath.Join(dir, "LOCK")
+			lock, err := fsys.Lock(name)
+			must(t, err)
+			if err := fsys.Remove(name); err != nil {
+				must(t, lock.Close())
+				t.Skipf("an open file stays: %v", err)
+			}
+			_, err = fsys.LockShared(name)
+			wantErr(t, err, fs.ErrNotExist)
+			next, err := fsys.Lock(name) // of another file
+			must(t, err)
+			must(t, lock.Close())
+			_, err = fsys.Lock(name)
+			wantErr(t, err, vfs.ErrLocked)
+			must(t, next.Close())
+		})
+	}
+}
+
 func TestMemNamesAreCleaned(t *testing.T) {
 	m := vfs.NewMem()
 	must(t, m.Mkdir("a"))

@@ -22,6 +22,7 @@ const (
 	OpStat
 	OpSyncDir
 	OpLock
+	OpLockShared
 	OpReadAt
 	OpWrite
 	OpSync
@@ -31,8 +32,8 @@ const (
 
 var opNames = [...]string{
 	OpCreate: "create", OpOpen: "open", OpRemove: "remove", OpRename: "rename", OpLink: "link", OpMkdir: "mkdir", OpList: "list",
-	OpStat: "stat", OpSyncDir: "syncdir", OpLock: "lock", OpReadAt: "readat", OpWrite: "write", OpSync: "sync", OpSize: "size",
-	OpClose: "close",
+	OpStat: "stat", OpSyncDir: "syncdir", OpLock: "lock", OpLockShared: "lockshared", OpReadAt: "readat", OpWrite: "write",
+	OpSync: "sync", OpSize: "size", OpClose: "close",
 }
 
 // String is the operation's name in lower case.
@@ -48,7 +49,7 @@ func (k OpKind) Changes() bool {
 	switch k {
 	case OpCreate, OpRemove, OpRename, OpLink, OpMkdir, OpSyncDir, OpLock, OpWrite, OpSync:
 		return true
-	case OpOpen, OpList, OpStat, OpReadAt, OpSize, OpClose:
+	case OpOpen, OpList, OpStat, OpLockShared, OpReadAt, OpSize, OpClose:
 	}
 	return false
 }
@@ -71,7 +72,7 @@ func (o Op) String() string {
 		return fmt.Sprintf("%v %s %d+%d", o.Kind, o.Name, o.Offset, o.Size)
 	case OpWrite:
 		return fmt.Sprintf("%v %s %d", o.Kind, o.Name, o.Size)
-	case OpCreate, OpOpen, OpRemove, OpMkdir, OpList, OpStat, OpSyncDir, OpLock, OpSync, OpSize, OpClose:
+	case OpCreate, OpOpen, OpRemove, OpMkdir, OpList, OpStat, OpSyncDir, OpLock, OpLockShared, OpSync, OpSize, OpClose:
 	}
 	return fmt.Sprintf("%v %s", o.Kind, o.Name)
 }
@@ -161,11 +162,17 @@ func (h *hookFS) SyncDir(dir string) error {
 	return h.fsys.SyncDir(dir)
 }
 
-func (h *hookFS) Lock(name string) (io.Closer, error) {
-	if err := h.hook(Op{Kind: OpLock, Name: name}); err != nil {
+func (h *hookFS) Lock(name string) (io.Closer, error) { return h.lock(OpLock, name, h.fsys.Lock) }
+
+func (h *hookFS) LockShared(name string) (io.Closer, error) {
+	return h.lock(OpLockShared, name, h.fsys.LockShared)
+}
+
+func (h *hookFS) lock(kind OpKind, name string, take func(string) (io.Closer, error)) (io.Closer, error) {
+	if err := h.hook(Op{Kind: kind, Name: name}); err != nil {
 		return nil, err
 	}
-	lock, err := h.fsys.Lock(name)
+	lock, err := take(name)
 	if err != nil {
 		return nil, err
 	}

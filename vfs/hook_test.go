@@ -37,6 +37,11 @@ func everyOp(fsys vfs.FS) map[string]error {
 	if err == nil {
 		errs["unlock"] = lock.Close()
 	}
+	lock, err = fsys.LockShared("d/LOCK")
+	errs["lockshared"] = err
+	if err == nil {
+		errs["unlock"] = errors.Join(errs["unlock"], lock.Close())
+	}
 	errs["remove"] = fsys.Remove("d/b")
 	return errs
 }
@@ -54,7 +59,8 @@ func TestHookSeesEveryOperation(t *testing.T) {
 	}
 	want := []string{
 		"mkdir d", "create d/a", "write d/a 5", "sync d/a", "close d/a", "link d/a d/b", "rename d/a d/c", "syncdir d", "open d/c",
-		"readat d/c 3+2", "size d/c", "list d", "stat d/b", "lock d/LOCK", "close d/LOCK", "remove d/b",
+		"readat d/c 3+2", "size d/c", "list d", "stat d/b", "lock d/LOCK", "close d/LOCK", "lockshared d/LOCK",
+		"close d/LOCK", "remove d/b",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -70,8 +76,8 @@ func TestHookFailsEveryOperationWithItsError(t *testing.T) {
 	for k := vfs.OpCreate; k <= vfs.OpClose; k++ {
 		kinds[k.String()] = k
 	}
-	if len(kinds) != 15 {
-		t.Fatalf("got %d kinds, want 15", len(kinds))
+	if len(kinds) != 16 {
+		t.Fatalf("got %d kinds, want 16", len(kinds))
 	}
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {

@@ -6,9 +6,16 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 )
 
-// lockFile fails: without locks two processes could write one store, so here only [NewMem] holds one for writing.
-func lockFile(name string) (io.Closer, error) {
+// lockFile fails, since there are no locks: two processes could write one store, or one could write what another reads. So
+// here only [NewMem] holds a store that can be locked.
+func lockFile(name string, shared bool) (io.Closer, error) {
+	if shared {
+		if _, err := os.Lstat(name); err != nil {
+			return nil, err
+		}
+	}
 	return nil, &fs.PathError{Op: "lock", Path: name, Err: errors.ErrUnsupported}
 }

@@ -9,16 +9,19 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockFile takes the lock or returns ErrLocked, at once in both cases. A lock of Windows belongs to the handle, so it also
-// keeps out other calls in this process (I31).
-func lockFile(name string) (io.Closer, error) {
-	f, err := openRegular(name, os.O_RDWR|os.O_CREATE)
+// lockFile takes the lock, exclusive or shared, or returns ErrLocked, at once in both cases. A lock of Windows belongs to
+// the handle, so it also keeps out other calls in this process (I31).
+func lockFile(name string, shared bool) (io.Closer, error) {
+	f, err := openRegular(name, lockFlags(shared))
 	if err != nil {
 		return nil, err
 	}
 	const all = ^uint32(0)
-	err = windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,
-		0, all, all, new(windows.Overlapped))
+	flags := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
+	if !shared {
+		flags |= windows.LOCKFILE_EXCLUSIVE_LOCK
+	}
+	err = windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, all, all, new(windows.Overlapped))
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
 		err = ErrLocked
 	}

@@ -30,8 +30,8 @@ type Mem struct {
 	// crash sees one moment of the whole. It is taken before the lock of a file.
 	mu      sync.RWMutex
 	root    *inode
-	pending []change            // guarded by mu: changes of names that are not synced, oldest first
-	locked  map[*inode]struct{} // guarded by mu
+	pending []change       // guarded by mu: changes of names that are not synced, oldest first
+	locked  map[*inode]int // guarded by mu: how many share the lock of a file, or exclusive
 }
 
 // inode is a file or a directory.
@@ -59,7 +59,7 @@ var (
 )
 
 // NewMem returns an empty file system.
-func NewMem() *Mem { return &Mem{root: newDir(time.Now()), locked: map[*inode]struct{}{}} }
+func NewMem() *Mem { return &Mem{root: newDir(time.Now()), locked: map[*inode]int{}} }
 
 func newDir(made time.Time) *inode { return &inode{made: made, names: map[string]dirent{}} }
 
@@ -280,6 +280,9 @@ func (m *Mem) SyncDir(dir string) error {
 	return nil
 }
 
+// exclusive is in place of the number of those who share a lock.
+const exclusive = -1
+
 // Lock is [FS.Lock], against other calls on the same Mem; what [Mem.Crash] returns has no locks.
 func (m *Mem) Lock(name string) (io.Closer, error) {
 	m.mu.Lock()
@@ -289,18 +292,34 @@ func (m *Mem) Lock(name string) (io.Closer, error) {
 		node = &inode{made: time.Now()}
 		m.change(change{op: OpCreate, name: name, sets: [2]setting{{at, node}}})
 	}
-	_, held := m.locked[node]
+	return m.lock(name, node, err, m.locked[node] == 0, exclusive)
+}
+
+// LockShared is [FS.LockShared], as Lock is FS.Lock.
+func (m *Mem) LockShared(name string) (io.Closer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, node, err := m.find(name)
+	if err == nil && node == nil {
+		err = fs.ErrNotExist
+	}
+	sharers := m.locked[node]
+	return m.lock(name, node, err, sharers >= 0, sharers+1)
+}
+
+// lock has the file that find found locked so, if it is one and the lock is free for that. The caller holds mu.
+func (m *Mem) lock(name string, node *inode, err error, free bool, locked int) (io.Closer, error) {
 	switch {
 	case err != nil:
 	case node.names != nil:
 		err = ErrNotRegular
-	case held:
+	case !free:
 		err = ErrLocked
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
 	}
-	m.locked[node] = struct{}{}
+	m.locked[node] = locked
 	return &memLock{m: m, node: node, name: name}, nil
 }
 
@@ -320,7 +339,9 @@ func (l *memLock) Close() error {
 		return &fs.PathError{Op: "close", Path: l.name, Err: fs.ErrClosed}
 	}
 	l.closed = true
-	delete(l.m.locked, l.node)
+	if l.m.locked[l.node]--; l.m.locked[l.node] <= 0 { // the last who shared it, or the only one
+		delete(l.m.locked, l.node)
+	}
 	return nil
 }
 

@@ -95,7 +95,17 @@ func (osFS) Stat(name string) (os.FileInfo, error) { return os.Lstat(name) }
 
 func (osFS) SyncDir(dir string) error { return syncDir(dir) }
 
-func (osFS) Lock(name string) (io.Closer, error) { return lockFile(name) }
+func (osFS) Lock(name string) (io.Closer, error) { return lockFile(name, false) }
+
+func (osFS) LockShared(name string) (io.Closer, error) { return lockFile(name, true) }
+
+// lockFlags are how a file to be locked is opened: whoever shares a lock changes nothing.
+func lockFlags(shared bool) int {
+	if shared {
+		return os.O_RDONLY
+	}
+	return os.O_RDWR | os.O_CREATE
+}
 
 // osFile is a File of the operating system. os.File goes on after short transfers and interruptions by itself.
 type osFile struct {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +55,8 @@ func TestWhatIsNotARegularFileIsRefusedAtOnce(t *testing.T) {
 				if _, err = vfs.OS.Lock(name); err == nil {
 					t.Error("it was locked")
 				}
+				_, err = vfs.OS.LockShared(name)
+				wantErr(t, err, vfs.ErrNotRegular)
 				_, err = vfs.OS.Create(name)
 				wantErr(t, err, fs.ErrExist)
 				wantErr(t, vfs.OS.Link(name, name+"2"), vfs.ErrNotRegular)
@@ -158,26 +161,55 @@ func TestReadAtAndWriteAllocateNothing(t *testing.T) {
 	}
 }
 
-// lockEnv names the file that the test's other process locks.
+func TestASharedLockNeedsNoPermissionToWrite(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "LOCK")
+	put(t, vfs.OS, name, "")
+	must(t, errors.Join(os.Chmod(name, 0o400), os.Chmod(dir, 0o500)))
+	defer os.Chmod(dir, 0o700) //nolint:errcheck // for the removal of the directory
+	lock, err := vfs.OS.LockShared(name)
+	must(t, err)
+	must(t, lock.Close())
+}
+
+// lockEnv tells the test's other process what to lock: how, a space, and the file's name.
 const lockEnv = "VFS_TEST_LOCK"
 
 func TestMain(m *testing.M) {
-	if name := os.Getenv(lockEnv); name != "" {
-		if _, err := vfs.OS.Lock(name); err != nil {
-			os.Stdout.WriteString(err.Error() + "\n") //nolint:errcheck // seen by the other side
-			os.Exit(1)
-		}
-		os.Stdout.WriteString("locked\n") //nolint:errcheck // likewise
-		io.Copy(io.Discard, os.Stdin)     //nolint:errcheck // until killed
-		os.Exit(0)
+	if what := os.Getenv(lockEnv); what != "" {
+		os.Exit(lockInChild(what))
 	}
 	os.Exit(m.Run())
 }
 
-func TestI31ALockHoldsBetweenProcessesUntilDeath(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "LOCK")
+// lockInChild holds a lock until the process is killed; "turns" takes one and lets it go, again and again.
+func lockInChild(what string) int {
+	how, name, _ := strings.Cut(what, " ")
+	var err error
+	switch how {
+	case "exclusive":
+		_, err = vfs.OS.Lock(name)
+	case "shared":
+		_, err = vfs.OS.LockShared(name)
+	case "turns":
+		err = takeTurns(name, true, time.Now().Add(turnsTime))
+	}
+	if err != nil {
+		os.Stdout.WriteString(err.Error() + "\n") //nolint:errcheck // seen by the other side
+		return 1
+	}
+	if how != "turns" {
+		os.Stdout.WriteString("locked\n") //nolint:errcheck // likewise
+		io.Copy(io.Discard, os.Stdin)     //nolint:errcheck // until killed
+	}
+	return 0
+}
+
+// lockElsewhere has another process hold a lock until it is killed.
+func lockElsewhere(t *testing.T, how, name string) *exec.Cmd {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), lockEnv+"="+name)
+	cmd.Env = append(os.Environ(), lockEnv+"="+how+" "+name)
 	_, err := cmd.StdinPipe() // which stays open
 	must(t, err)
 	out, err := cmd.StdoutPipe()
@@ -188,22 +220,106 @@ func TestI31ALockHoldsBetweenProcessesUntilDeath(t *testing.T) {
 	if line != "locked\n" {
 		t.Fatalf("the other process: %s", line)
 	}
-	_, err = vfs.OS.Lock(name)
-	wantErr(t, err, vfs.ErrLocked)
-	must(t, cmd.Process.Signal(unix.SIGSTOP))
-	_, err = vfs.OS.Lock(name)
-	wantErr(t, err, vfs.ErrLocked)
+	return cmd
+}
+
+// refusedElsewhere wants another process not to get a lock.
+func refusedElsewhere(t *testing.T, how, name string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), lockEnv+"="+how+" "+name)
+	if got, err := cmd.Output(); err == nil || !strings.Contains(string(got), vfs.ErrLocked.Error()) {
+		t.Errorf("another process: %s, %v, want no %s lock", got, err, how)
+	}
+}
+
+func kill(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
 	must(t, cmd.Process.Kill())
-	if err = cmd.Wait(); err == nil {
+	if err := cmd.Wait(); err == nil {
 		t.Error("the other process ended by itself")
 	}
+}
+
+func TestI31ALockHoldsBetweenProcessesUntilDeath(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "LOCK")
+	other := lockElsewhere(t, "exclusive", name)
+	_, err := vfs.OS.Lock(name)
+	wantErr(t, err, vfs.ErrLocked)
+	_, err = vfs.OS.LockShared(name)
+	wantErr(t, err, vfs.ErrLocked)
+	must(t, other.Process.Signal(unix.SIGSTOP))
+	_, err = vfs.OS.Lock(name)
+	wantErr(t, err, vfs.ErrLocked)
+	kill(t, other)
 	lock, err := vfs.OS.Lock(name)
 	must(t, err)
-
-	second := exec.CommandContext(t.Context(), os.Args[0])
-	second.Env = cmd.Env
-	if got, err := second.Output(); err == nil {
-		t.Errorf("another process took a lock that is held: %s", got)
-	}
+	refusedElsewhere(t, "exclusive", name)
+	refusedElsewhere(t, "shared", name)
 	must(t, lock.Close())
+}
+
+func TestI31ASharedLockIsSharedBetweenProcesses(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "LOCK")
+	put(t, vfs.OS, name, "")
+	other := lockElsewhere(t, "shared", name)
+	first, err := vfs.OS.LockShared(name)
+	must(t, err)
+	second, err := vfs.OS.LockShared(name)
+	must(t, err)
+	must(t, first.Close()) // must not let go of the second's
+	refusedElsewhere(t, "exclusive", name)
+	kill(t, other)
+	refusedElsewhere(t, "exclusive", name)
+	must(t, second.Close())
+
+	other = lockElsewhere(t, "shared", name)
+	_, err = vfs.OS.Lock(name)
+	wantErr(t, err, vfs.ErrLocked)
+	kill(t, other)
+	lock, err := vfs.OS.Lock(name)
+	must(t, err)
+	must(t, lock.Close())
+}
+
+const turnsTime = 500 * time.Millisecond
+
+// takeTurns locks again and again until then, and fails if anyone is there who locked too. It may remove the file first.
+func takeTurns(name string, remove bool, until time.Time) error {
+	for time.Now().Before(until) {
+		lock, err := vfs.OS.Lock(name)
+		if errors.Is(err, vfs.ErrLocked) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = os.Mkdir(name+".alone", 0o700)
+		if err == nil {
+			err = os.Remove(name + ".alone")
+		}
+		if remove {
+			err = errors.Join(err, os.Remove(name))
+		}
+		if err = errors.Join(err, lock.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestALockOfARemovedFileIsNone has two processes lock a file, one of which removes it while it has it.
+func TestALockOfARemovedFileIsNone(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "LOCK")
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), lockEnv+"=turns "+name)
+	var out strings.Builder
+	cmd.Stdout = &out
+	must(t, cmd.Start())
+	if err := takeTurns(name, false, time.Now().Add(turnsTime)); err != nil {
+		t.Errorf("this process: %v", err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the other process: %v: %s", err, out.String())
+	}
 }

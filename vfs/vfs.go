@@ -39,8 +39,14 @@ type FS interface {
 	// SyncDir makes the names in a directory durable. It does nothing where directories cannot be synced (Windows).
 	SyncDir(dir string) error
 	// Lock takes an exclusive lock on a file, which it creates where needed and never deletes, against other processes
-	// and other calls in this one. A lock held elsewhere is at once an error that Is [ErrLocked]. Close releases it.
+	// and other calls in this one. A lock held elsewhere is at once an error that Is [ErrLocked]. Close releases it. Who
+	// holds it may remove the file, where the system lets an open file be removed: no one then takes the lock of what was
+	// removed.
 	Lock(name string) (io.Closer, error)
+	// LockShared takes a shared lock on a file, which must be there and is opened for reading only: nothing is changed. Any
+	// number of callers share it, in this process and others; while they do, Lock is refused, and LockShared while Lock's
+	// is held, at once in both cases, by an error that Is [ErrLocked]. Close releases it.
+	LockShared(name string) (io.Closer, error)
 }
 
 // File is an open file. ReadAt may be called concurrently, with Write and Sync too; Write appends at the end, fails on what
