@@ -89,12 +89,17 @@ func (f *Filter) Bytes() int {
 	return sum
 }
 
-// FalsePositiveRate is the exact rate that this number of keys, blocks and probes gives on average over all sets of keys. It
-// is 1 without units, and takes up to some milliseconds to compute. Report.Rate is the rate of these very bits.
+// FalsePositiveRate is the rate that this number of keys, blocks and probes gives on average over all sets of keys, to five
+// digits. It is 1 without units, and takes microseconds to compute; where a unit's rate is below 10⁻⁷, milliseconds.
+// Report.Rate is the rate of these very bits.
 func (f *Filter) FalsePositiveRate() float64 {
 	rate := 1.0
 	for _, u := range f.units[:f.n] {
-		rate *= binomialRate(f.keys, u.blocks, u.probes)
+		r := quickRate(f.keys, u.blocks, u.probes)
+		if r < quickLow {
+			r = binomialRate(f.keys, u.blocks, u.probes)
+		}
+		rate *= r
 	}
 	return rate
 }

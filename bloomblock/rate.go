@@ -7,7 +7,8 @@ import "math"
 // binomial, and Poisson when there are many blocks; the rate of a unit is the mixture (Putze, Sanders, Singler 2007).
 //
 // X is followed throw by throw, P(x) ← P(x)·x/512 + P(x-1)·(513-x)/512. All terms are positive, so nothing cancels; the
-// closed form by inclusion and exclusion loses every digit at low rates.
+// closed form by inclusion and exclusion loses every digit at low rates, but takes a thousandth of the time: see
+// quickRate.
 
 // poissonRate is the rate of one unit with very many blocks, mean keys in each, and k probes.
 func poissonRate(mean float64, k int) float64 {
@@ -29,6 +30,38 @@ func binomialRate(keys, blocks uint64, k int) float64 {
 		return o.pass()
 	}
 	return mixtureRate(n*p, k, n*math.Log1p(-p), n, func(j float64) float64 { return (n - j) / (j + 1) * p / (1 - p) })
+}
+
+// quickLow is the rate from which on quickRate has five digits.
+const quickLow = 1e-7
+
+// quickRate is binomialRate in a closed form, good to five digits where it is not below quickLow: in a microsecond, not a
+// millisecond. The throws of an absent key fall on d distinct bits with probability p(d); a set of i bits stays clear of one
+// key with probability (1-i/512)^k, and of all n keys of the unit, each in this block with probability 1/blocks, with
+// free(i) = (1 - (1 - (1-i/512)^k)/blocks)^n; so d bits are all set with probability Σ (-1)^i·C(d,i)·free(i), the d-th
+// difference of free.
+func quickRate(keys, blocks uint64, k int) float64 {
+	var p, free [MaxProbes + 1]float64
+	p[0] = 1
+	for i := range k + 1 {
+		stays := math.Pow(1-float64(i)/blockBits, float64(k))
+		free[i] = math.Exp(float64(keys) * math.Log1p((stays-1)/float64(blocks)))
+		if i == k {
+			break
+		}
+		for d := i + 1; d > 0; d-- { // one throw more
+			p[d] = p[d]*float64(d)/blockBits + p[d-1]*float64(blockBits-d+1)/blockBits
+		}
+		p[0] = 0
+	}
+	rate := 0.0
+	for d := range k + 1 {
+		rate += p[d] * free[0]
+		for i := range k - d {
+			free[i] -= free[i+1]
+		}
+	}
+	return min(max(rate, 0), 1)
 }
 
 // saturated is the number of throws into one block after which fewer than one bit in a million blocks is left clear.
