@@ -1,0 +1,101 @@
+package rangedel
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// An edge is where a tombstone begins or ends.
+type edge struct {
+	key   []byte
+	seq   ikey.Seq
+	delta int // 1 where it begins, -1 where it ends
+}
+
+// A standing is how many tombstones with one sequence number cover the place that the sweep has reached.
+type standing struct {
+	seq ikey.Seq
+	n   int
+}
+
+// Fragmented is the list of what the tombstones cover. They may come in any order, overlap, and repeat each other; one that
+// covers nothing, or has sequence number 0 and so deletes nothing, is left out. Fragments that touch differ in their
+// sequence numbers. The list shares the tombstones' bytes.
+//
+// A sweep from edge to edge: besides sorting, the cost is that of writing the list.
+func Fragmented(ts []Tombstone) List {
+	edges := make([]edge, 0, 2*len(ts))
+	for _, t := range ts {
+		if t.Seq == 0 || !before(t.Start, t.End) {
+			continue
+		}
+		edges = append(edges, edge{t.Start, t.Seq, 1})
+		if t.End != nil {
+			edges = append(edges, edge{t.End, t.Seq, -1})
+		}
+	}
+	slices.SortFunc(edges, func(a, b edge) int {
+		return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(a.seq, b.seq))
+	})
+	var l List
+	var here, spare []standing
+	open := false // the last fragment has not ended yet
+	for len(edges) > 0 {
+		key, n := edges[0].key, 1
+		for n < len(edges) && bytes.Equal(edges[n].key, key) {
+			n++
+		}
+		here, spare = passed(spare[:0], here, edges[:n]), here
+		edges = edges[n:]
+		if open {
+			if same(l[len(l)-1].Seqs, here) {
+				continue
+			}
+			l[len(l)-1].End = key
+		}
+		if open = len(here) > 0; open {
+			l = append(l, Fragment{Start: key, Seqs: seqsOf(here)})
+		}
+	}
+	return l // a fragment that is still open has no end
+}
+
+// passed appends to dst what stands behind the edges, which are all at one key and ascend by sequence number, if here
+// stands before them.
+func passed(dst, here []standing, edges []edge) []standing {
+	for i := 0; i < len(edges); {
+		seq, delta := edges[i].seq, 0
+		for ; i < len(edges) && edges[i].seq == seq; i++ {
+			delta += edges[i].delta
+		}
+		n := 0
+		for n < len(here) && here[n].seq < seq {
+			n++
+		}
+		dst = append(dst, here[:n]...)
+		here = here[n:]
+		if len(here) > 0 && here[0].seq == seq {
+			delta += here[0].n
+			here = here[1:]
+		}
+		if delta > 0 {
+			dst = append(dst, standing{seq, delta})
+		}
+	}
+	return append(dst, here...)
+}
+
+func same(seqs []ikey.Seq, here []standing) bool {
+	return slices.EqualFunc(seqs, here, func(s ikey.Seq, h standing) bool { return s == h.seq })
+}
+
+func seqsOf(here []standing) []ikey.Seq {
+	seqs := make([]ikey.Seq, len(here))
+	for i, h := range here {
+		seqs[i] = h.seq
+	}
+	return seqs
+}

@@ -1,0 +1,155 @@
+// Package rangedel knows what range deletes cover: tombstones over stretches of keys, cut where they overlap, so that one
+// binary search finds all that apply to a key.
+//
+// A version with sequence number p is deleted by a tombstone with t over its key if t > p. At equal numbers it lives.
+package rangedel
+
+import (
+	"bytes"
+	"slices"
+	"unsafe"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// A Tombstone deletes every version of the keys in [Start, End) with a smaller sequence number. A nil End is infinite; any
+// other is greater than Start. An empty Start is where the keys begin.
+type Tombstone struct {
+	Start, End []byte
+	Seq        ikey.Seq
+}
+
+// A Fragment is a stretch of keys [Start, End) to which the same tombstones apply. A nil End is infinite; any other is
+// greater than Start.
+type Fragment struct {
+	Start, End []byte
+	Seqs       []ikey.Seq // of the tombstones: ascending, each once, at least one, none of them 0
+}
+
+// Newest is the largest sequence number of the fragment's tombstones that a reader at seq sees, 0 if it sees none.
+func (f *Fragment) Newest(seq ikey.Seq) ikey.Seq {
+	n := len(f.Seqs)
+	if n == 0 || f.Seqs[n-1] <= seq {
+		return last(f.Seqs)
+	}
+	i, found := slices.BinarySearch(f.Seqs[:n-1], seq)
+	if found {
+		return seq
+	}
+	return last(f.Seqs[:i])
+}
+
+func last(seqs []ikey.Seq) ikey.Seq {
+	if len(seqs) == 0 {
+		return 0
+	}
+	return seqs[len(seqs)-1]
+}
+
+// A Set is what the tombstones of one source are to a reader: a table's List, or what a memtable has at a moment. It is
+// immutable and safe for concurrent use. A lookup should call the types themselves: a key that goes through an interface
+// is moved to the heap.
+type Set interface {
+	// Covering is the newest tombstone over key that a reader at seq sees, 0 if there is none.
+	Covering(key []byte, seq ikey.Seq) ikey.Seq
+	// Stretch is keys [lo, hi) around key for all of which Covering at seq is newest. An empty lo is where the keys begin, a
+	// nil hi is infinite. Both belong to the set.
+	Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq)
+}
+
+var _ Set = List(nil)
+
+// A List is fragments, ascending and disjoint. It is immutable, and so safe for concurrent use; nil is the empty list.
+type List []Fragment
+
+// after is how many fragments start at or before key.
+func (l List) after(key []byte) int {
+	lo, hi := 0, len(l)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if bytes.Compare(l[mid].Start, key) <= 0 {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// before reports whether key lies before end, where nil is infinite.
+func before(key, end []byte) bool { return end == nil || bytes.Compare(key, end) < 0 }
+
+// Covering is the newest tombstone over key that a reader at seq sees, 0 if there is none. It allocates nothing.
+func (l List) Covering(key []byte, seq ikey.Seq) ikey.Seq {
+	i := l.after(key)
+	if i == 0 || !before(key, l[i-1].End) {
+		return 0
+	}
+	return l[i-1].Newest(seq)
+}
+
+// Around is the stretch of keys [lo, hi) around key to which the same tombstones apply, and their sequence numbers,
+// ascending; none if key is in a gap. An empty lo is where the keys begin, a nil hi is infinite. What it returns belongs to
+// the list. It allocates nothing.
+func (l List) Around(key []byte) (lo, hi []byte, seqs []ikey.Seq) {
+	i := l.after(key)
+	if i > 0 {
+		f := &l[i-1]
+		if before(key, f.End) {
+			return f.Start, f.End, f.Seqs
+		}
+		lo = f.End
+	}
+	if i < len(l) {
+		hi = l[i].Start // after key, and so not nil
+	}
+	return lo, hi, nil
+}
+
+// Stretch is keys [lo, hi) around key for all of which Covering at seq is newest: see Around. It allocates nothing.
+func (l List) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq) {
+	lo, hi, seqs := l.Around(key)
+	f := Fragment{Seqs: seqs}
+	return lo, hi, f.Newest(seq)
+}
+
+// Clip is the part of the list in [lo, hi), where a nil hi is infinite. It shares the list's bytes, and the list's fragments
+// too if it cuts none.
+func (l List) Clip(lo, hi []byte) List {
+	if !before(lo, hi) {
+		return nil
+	}
+	first, end := l.after(lo), len(l)
+	if first > 0 && before(lo, l[first-1].End) {
+		first--
+	}
+	if hi != nil {
+		if end = l.after(hi); end > 0 && bytes.Equal(l[end-1].Start, hi) {
+			end--
+		}
+	}
+	if first >= end {
+		return nil
+	}
+	c := l[first:end:end]
+	if cutLo, cutHi := bytes.Compare(c[0].Start, lo) < 0, hi != nil && before(hi, c[len(c)-1].End); cutLo || cutHi {
+		c = slices.Clone(c)
+		if cutLo {
+			c[0].Start = lo
+		}
+		if cutHi {
+			c[len(c)-1].End = hi
+		}
+	}
+	return c
+}
+
+// Bytes is the memory that the list takes if it shares none of it.
+func (l List) Bytes() int64 {
+	n := int64(cap(l)) * int64(unsafe.Sizeof(Fragment{}))
+	for i := range l {
+		f := &l[i]
+		n += int64(len(f.Start)) + int64(len(f.End)) + int64(len(f.Seqs))*int64(unsafe.Sizeof(ikey.Seq(0)))
+	}
+	return n
+}

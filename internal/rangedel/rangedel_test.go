@@ -1,0 +1,286 @@
+package rangedel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// parse reads tombstones or fragments written as "a-c@3,7 c-∞@9". The start "^" is nil.
+func parse(t *testing.T, text string) List {
+	t.Helper()
+	var l List
+	for word := range strings.FieldsSeq(text) {
+		stretch, numbers, ok := strings.Cut(word, "@")
+		start, end, ok2 := strings.Cut(stretch, "-")
+		if !ok || !ok2 {
+			t.Fatalf("%q is not a fragment", word)
+		}
+		f := Fragment{Start: []byte(start), End: []byte(end)}
+		if start == "^" {
+			f.Start = nil
+		}
+		if end == "∞" {
+			f.End = nil
+		}
+		for number := range strings.SplitSeq(numbers, ",") {
+			var seq ikey.Seq
+			if _, err := fmt.Sscan(number, &seq); err != nil {
+				t.Fatalf("%q: %v", word, err)
+			}
+			f.Seqs = append(f.Seqs, seq)
+		}
+		l = append(l, f)
+	}
+	return l
+}
+
+func tombstones(l List) []Tombstone {
+	var ts []Tombstone
+	for _, f := range l {
+		for _, seq := range f.Seqs {
+			ts = append(ts, Tombstone{f.Start, f.End, seq})
+		}
+	}
+	return ts
+}
+
+func text(l List) string {
+	var words []string
+	for _, f := range l {
+		start, end := string(f.Start), string(f.End)
+		if f.Start == nil {
+			start = "^"
+		}
+		if f.End == nil {
+			end = "∞"
+		}
+		var numbers []string
+		for _, seq := range f.Seqs {
+			numbers = append(numbers, fmt.Sprint(seq))
+		}
+		words = append(words, start+"-"+end+"@"+strings.Join(numbers, ","))
+	}
+	return strings.Join(words, " ")
+}
+
+func TestFragmented(t *testing.T) {
+	for _, test := range []struct{ name, tombstones, want string }{
+		{"none", "", ""},
+		{"one", "a-c@5", "a-c@5"},
+		{"two that do not meet", "c-d@2 a-b@1", "a-b@1 c-d@2"},
+		{"two that touch stay two", "b-c@2 a-b@1", "a-b@1 b-c@2"},
+		{"two of one sequence that touch are one", "b-c@1 a-b@1", "a-c@1"},
+		{"two that overlap are cut", "a-c@1 b-d@2", "a-b@1 b-c@1,2 c-d@2"},
+		{"one inside another", "a-d@2 b-c@1", "a-b@2 b-c@1,2 c-d@2"},
+		{"the same stretch again and again", "a-b@3 a-b@1 a-b@2", "a-b@1,2,3"},
+		{"a repetition counts once", "a-c@1 a-c@1 b-d@1", "a-d@1"},
+		{"an end without a bound", "b-∞@1 a-∞@2", "a-b@2 b-∞@1,2"},
+		{"all keys", "^-∞@1", "^-∞@1"},
+		{"the empty key", "-a@1 ^-b@2", "-a@1,2 a-b@2"},
+		{"what ends is dropped among what goes on", "a-d@2 b-c@1 b-c@3 c-e@4", "a-b@2 b-c@1,2,3 c-d@2,4 d-e@4"},
+		{"what covers nothing is left out", "b-a@1 c-c@2 d-e@0 f-g@7", "f-g@7"},
+		{"one goes on where an equal one ends", "a-b@1 b-c@1 a-c@2", "a-c@1,2"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := text(Fragmented(tombstones(parse(t, test.tombstones)))); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestClip(t *testing.T) {
+	const list = "b-d@1 d-f@1,2 h-k@3 m-∞@4"
+	for _, test := range []struct{ name, lo, hi, want string }{
+		{"all keys", "", "∞", list},
+		{"at bounds that it has", "b", "k", "b-d@1 d-f@1,2 h-k@3"},
+		{"bounds in gaps", "a", "g", "b-d@1 d-f@1,2"},
+		{"both ends are cut", "c", "i", "c-d@1 d-f@1,2 h-i@3"},
+		{"one fragment is cut twice", "hh", "i", "hh-i@3"},
+		{"the infinite one is cut", "l", "n", "m-n@4"},
+		{"from inside the infinite one", "n", "∞", "n-∞@4"},
+		{"a fragment that starts at the upper bound is outside", "a", "b", ""},
+		{"a fragment that ends at the lower bound is outside", "f", "h", ""},
+		{"inside a gap", "k", "l", ""},
+		{"nothing lies before the empty key", "", "", ""},
+		{"nothing lies in an inverted range", "i", "h", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := parse(t, list)
+			hi := []byte(test.hi)
+			if test.hi == "∞" {
+				hi = nil
+			}
+			if got := text(l.Clip([]byte(test.lo), hi)); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			if got := text(l); got != list {
+				t.Errorf("the list itself is now %s", got)
+			}
+		})
+	}
+	if got := List(nil).Clip(nil, nil); got != nil {
+		t.Errorf("a clip of nothing is %s", text(got))
+	}
+}
+
+func TestNewest(t *testing.T) {
+	for _, test := range []struct {
+		seqs      []ikey.Seq
+		seq, want ikey.Seq
+	}{
+		{nil, 5, 0},
+		{[]ikey.Seq{3}, 2, 0},
+		{[]ikey.Seq{3}, 3, 3},
+		{[]ikey.Seq{3}, ikey.MaxSeq, 3},
+		{[]ikey.Seq{3, 5, 9}, 2, 0},
+		{[]ikey.Seq{3, 5, 9}, 4, 3},
+		{[]ikey.Seq{3, 5, 9}, 5, 5},
+		{[]ikey.Seq{3, 5, 9}, 8, 5},
+		{[]ikey.Seq{3, 5, 9}, 9, 9},
+	} {
+		f := Fragment{Seqs: test.seqs}
+		if got := f.Newest(test.seq); got != test.want {
+			t.Errorf("newest of %v at %d: got %d, want %d", test.seqs, test.seq, got, test.want)
+		}
+	}
+}
+
+// Random tombstones over few keys, and what the list says at each key and sequence, against asking each tombstone.
+func TestAgainstEachTombstone(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	keys := [][]byte{nil, {0}, {0, 0}, []byte("a"), []byte("a\x00"), []byte("aa"), []byte("ab"), []byte("b"), []byte("c"), {0xff}, {0xff, 0xff}}
+	for range 3000 {
+		var ts []Tombstone
+		for range rng.IntN(8) {
+			i, j := rng.IntN(len(keys)), rng.IntN(len(keys)+1)
+			ts = append(ts, Tombstone{Start: keys[i], Seq: ikey.Seq(rng.IntN(10))})
+			if j < len(keys) {
+				ts[len(ts)-1].End = keys[j]
+				if keys[j] == nil {
+					ts[len(ts)-1].End = []byte{}
+				}
+			}
+		}
+		over := func(key []byte) []ikey.Seq { // all tombstones over key
+			var seqs []ikey.Seq
+			for _, d := range ts {
+				if d.Seq > 0 && bytes.Compare(d.Start, key) <= 0 && before(key, d.End) {
+					seqs = append(seqs, d.Seq)
+				}
+			}
+			slices.Sort(seqs)
+			return slices.Compact(seqs)
+		}
+		l := Fragmented(ts)
+		for i, f := range l {
+			if len(f.Seqs) == 0 || !before(f.Start, f.End) || i > 0 && (l[i-1].End == nil || bytes.Compare(l[i-1].End, f.Start) > 0) {
+				t.Fatalf("%v: bad list %s", ts, text(l))
+			}
+			if i > 0 && bytes.Equal(l[i-1].End, f.Start) && slices.Equal(l[i-1].Seqs, f.Seqs) {
+				t.Fatalf("%v: equal neighbours in %s", ts, text(l))
+			}
+		}
+		lo, hi := keys[rng.IntN(len(keys))], keys[rng.IntN(len(keys))]
+		clip := l.Clip(lo, hi)
+		for _, key := range keys {
+			want := over(key)
+			from, to, seqs := l.Around(key)
+			if !slices.Equal(seqs, want) {
+				t.Fatalf("%v around %q: got %v, want %v", ts, key, seqs, want)
+			}
+			for _, k := range keys {
+				in := bytes.Compare(from, k) <= 0 && before(k, to)
+				if in && !slices.Equal(over(k), want) || bytes.Equal(k, key) && !in {
+					t.Fatalf("%v: [%q, %q) around %q, and %q: %v", ts, from, to, key, k, in)
+				}
+			}
+			for seq := ikey.Seq(0); seq <= 10; seq++ {
+				at, _ := slices.BinarySearch(want, seq+1)
+				covering := last(want[:at])
+				if got := l.Covering(key, seq); got != covering {
+					t.Fatalf("%v over %q at %d: got %d, want %d", ts, key, seq, got, covering)
+				}
+				if a, b, got := l.Stretch(key, seq); got != covering || !bytes.Equal(a, from) || !bytes.Equal(b, to) {
+					t.Fatalf("%v: stretch of %q at %d: got %d in [%q, %q), want %d", ts, key, seq, got, a, b, covering)
+				}
+				if bytes.Compare(key, lo) < 0 || !before(key, hi) {
+					covering = 0
+				}
+				if got := clip.Covering(key, seq); got != covering {
+					t.Fatalf("%v clipped to [%q, %q), over %q at %d: got %d, want %d", ts, lo, hi, key, seq, got, covering)
+				}
+			}
+		}
+	}
+}
+
+func TestReadingAllocatesNothing(t *testing.T) {
+	l := Fragmented(disjoint(1000))
+	key := number(500)
+	if n := testing.AllocsPerRun(100, func() {
+		l.Covering(key, 9)
+		l.Stretch(key, 9)
+	}); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+func TestBytes(t *testing.T) {
+	l := parse(t, "a-bb@1,2 bb-∞@3")
+	want := List.Bytes(make(List, 2)) + 5 + 3*8
+	if l = slices.Clip(l); l.Bytes() != want {
+		t.Errorf("got %d, want %d", l.Bytes(), want)
+	}
+}
+
+func number(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(i)) }
+
+func disjoint(n int) []Tombstone {
+	ts := make([]Tombstone, n)
+	for i := range ts {
+		ts[i] = Tombstone{number(2 * i), number(2*i + 1), ikey.Seq(i + 1)}
+	}
+	return ts
+}
+
+// An op is a list of all. Anything quadratic takes minutes here.
+func BenchmarkFragmented(b *testing.B) {
+	same := disjoint(100_000)
+	for i := range same {
+		same[i].Start, same[i].End = number(1), number(2)
+	}
+	for _, set := range []struct {
+		name string
+		ts   []Tombstone
+	}{{"300,000 disjoint", disjoint(300_000)}, {"100,000 of the same stretch", same}} {
+		b.Run(set.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				Fragmented(set.ts)
+			}
+		})
+	}
+}
+
+func BenchmarkCovering(b *testing.B) {
+	l := Fragmented(disjoint(300_000))
+	rng := rand.New(rand.NewPCG(1, 1))
+	keys := make([][]byte, 1024)
+	for i := range keys {
+		keys[i] = number(rng.IntN(600_000))
+	}
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		l.Covering(keys[n%len(keys)], ikey.MaxSeq)
+		n++
+	}
+}
