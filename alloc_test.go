@@ -13,7 +13,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// lookupStore has keys "key%05d" with even numbers in tables of several levels, all loaded and cached, and "mem" in the memtable.
+// lookupStore has keys "key%05d" with even numbers in tables of several levels, all loaded and cached, and "mem" and "o" in the
+// memtable, and before "o" a range that was deleted.
 func lookupStore(t *testing.T) *DB {
 	t.Helper()
 	o := tiny(vfs.NewMem())
@@ -41,6 +42,12 @@ func lookupStore(t *testing.T) *DB {
 	}
 	settle(t, db)
 	put("mem")
+	put("n")
+	put("nz")
+	put("o")
+	if err := db.DeleteRange([]byte("n"), []byte("nzz")); err != nil {
+		t.Fatal(err)
+	}
 	for i := range 8000 { // loads indexes and filters, fills the cache
 		if _, err := db.Has(fmt.Appendf(nil, "key%05d", i)); err != nil {
 			t.Fatal(err)
@@ -55,6 +62,26 @@ func settle(t *testing.T, db *DB) {
 	for deadline := time.Now().Add(time.Minute); !db.Metrics().Settled; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not settled after a minute:\n%v", db.Metrics())
+		}
+	}
+}
+
+// atRest waits until nothing at all goes on: a log that was begun is on record, and tables that left the tree are let go.
+func atRest(t *testing.T, db *DB) {
+	t.Helper()
+	settle(t, db)
+	if err := db.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		s, release := db.acquire()
+		tables := int64(0)
+		s.tables(func(int, *table) { tables++ })
+		release()
+		if there := db.files.there.Load(); there == tables {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatalf("%d files for %d tables after a minute", there, tables)
 		}
 	}
 }
@@ -77,6 +104,23 @@ func TestLookupsAllocateNothingButTheCopy(t *testing.T) {
 		return key
 	}
 	mem := []byte("mem")
+	snap, err := db.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Close()
+	many := [][]byte{[]byte("key00000"), []byte("key00001"), mem, []byte("key04444"), []byte("nothing")}
+	seen := func(v []byte) error { _ = v; return nil }
+	each := func(_ int, v []byte, _ bool) error { _ = v; return nil }
+	roundTrip := func(it *Iterator, k []byte) error { // to a key, forth and back
+		if !it.SeekGE(k) || !it.Next() || !it.Prev() || !it.Prev() || !it.Next() || string(it.Key()) != string(k) {
+			return fmt.Errorf("at %q, want %q: %w", it.Key(), k, it.Err())
+		}
+		_ = it.Value()
+		return it.Close()
+	}
+	middle, gone := []byte("key04000"), []byte("nn")
+	upper := []byte("key06000")
 	for _, tt := range []struct {
 		name string
 		want float64
@@ -90,6 +134,34 @@ func TestLookupsAllocateNothingButTheCopy(t *testing.T) {
 		{"Has of a key that is cached", 0, func() error { _, err := db.Has(next(0)); return err }},
 		{"Get of a key in the memtable", 1, func() error { _, err := db.Get(mem); return err }},
 		{"AppendGet of a key in the memtable", 0, func() error { _, err := db.AppendGet(dst, mem); return err }},
+		{"MayContain of an absent key", 0, func() error { _ = db.MayContain(next(1)); return nil }},
+		{"MayContain of a key that is cached", 0, func() error { _ = db.MayContain(next(0)); return nil }},
+		{"View of a key that is cached", 0, func() error { return db.View(next(0), seen) }},
+		{"View of a key in the memtable", 0, func() error { return db.View(mem, seen) }},
+		{"GetMany", 0, func() error { return db.GetMany(many, each) }},
+		{"Get of a snapshot, of a key that is cached", 1, func() error { _, err := snap.Get(next(0)); return err }},
+		{"Has of a snapshot, of an absent key", 0, func() error { _, err := snap.Has(next(1)); return err }},
+		{"Has of a key in a deleted range", 0, func() error { _, err := db.Has(gone); return err }},
+		{"MayContain of a key in a deleted range", 0, func() error { _ = db.MayContain(gone); return nil }},
+		{"an iterator in cached tables", 0, func() error { it := db.Iter(IterOptions{}); return roundTrip(it, middle) }},
+		{"an iterator with bounds", 0, func() error { it := db.Iter(IterOptions{Lower: many[0], Upper: upper}); return roundTrip(it, middle) }},
+		{"an iterator over keys", 0, func() error { it := db.Iter(IterOptions{KeysOnly: true}); return roundTrip(it, middle) }},
+		{"an iterator of a snapshot", 0, func() error { it := snap.Iter(IterOptions{}); return roundTrip(it, middle) }},
+		{"an iterator in the memtable", 0, func() error { it := db.Iter(IterOptions{}); return roundTrip(it, mem) }},
+		{"an iterator at a deleted range", 0, func() error {
+			it := db.Iter(IterOptions{})
+			if !it.SeekGE(gone) || !it.Prev() || !it.Next() || string(it.Key()) != "o" {
+				return fmt.Errorf("at %q", it.Key())
+			}
+			return it.Close()
+		}},
+		{"an iterator from end to end", 0, func() error {
+			it := db.Iter(IterOptions{})
+			if !it.First() || !it.Last() || it.Next() || !it.Prev() {
+				return fmt.Errorf("at %q", it.Key())
+			}
+			return it.Close()
+		}},
 	} {
 		var bad error
 		got := testing.AllocsPerRun(4000, func() {
@@ -103,9 +175,39 @@ func TestLookupsAllocateNothingButTheCopy(t *testing.T) {
 	}
 }
 
+// TestAScanAllocatesLittleWhateverItsLength lets the sequence and the loop's variables be made, and nothing for a step.
+func TestAScanAllocatesLittleWhateverItsLength(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	db := lookupStore(t)
+	scan := func(o IterOptions) (steps int, allocations float64) {
+		allocations = testing.AllocsPerRun(50, func() {
+			steps = 0
+			for kv, err := range db.Scan(o) {
+				if err != nil || len(kv.Key) == 0 {
+					t.Fatal(err)
+				}
+				steps++
+			}
+		})
+		return steps, allocations
+	}
+	few, fewAllocations := scan(IterOptions{Lower: []byte("key00100"), Upper: []byte("key00110")})
+	all, allAllocations := scan(IterOptions{})
+	if few != 5 || all < 4000 {
+		t.Errorf("scans of %d and %d steps, want 5 and more than 4000", few, all)
+	}
+	if fewAllocations > 4 || allAllocations > 4 {
+		t.Errorf("%v allocations for 5 steps, %v for %d, want at most 4", fewAllocations, allAllocations, all)
+	}
+	t.Logf("%v allocations for 5 steps, %v for %d", fewAllocations, allAllocations, all)
+}
+
 // TestLookupsReturnWhileEveryMutexIsHeld finds every mutex that can be reached from the store, in whatever room, and takes it.
 func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
 	db := lookupStore(t)
+	atRest(t, db)
 	w := mutexWalk{seen: map[visit]bool{}, named: map[string]int{}}
 	w.walk(reflect.ValueOf(db), "db")
 	for _, m := range w.found {
@@ -127,6 +229,10 @@ func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
 				done <- fmt.Errorf("get %s: %q, %w", k, v, err)
 				return
 			}
+			if has, err := db.Has(k); has != (i%2 == 0) || err != nil || has && !db.MayContain(k) {
+				done <- fmt.Errorf("has %s: %v, %w, may contain %v", k, has, err, db.MayContain(k))
+				return
+			}
 		}
 		v, err := db.Get([]byte("mem"))
 		if err == nil && string(v) != "value of mem" {
@@ -144,7 +250,7 @@ func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
 	}
 	release()
 	for _, name := range []string{
-		"db.commitMu", "db.editMu", "db.mu", "db.queue.mu", "db.files.mu", "db.budget.mu", "domain.mu", "loading", "reader.mu", "mem.", "cache.", "FS.",
+		"db.commitMu", "db.editMu", "db.mu", "db.queue.mu", "res.files.mu", "res.mu", "res.balancing", "domain.mu", "loading", "reader.mu", "mem.", "blocks.", "FS.",
 	} {
 		n := 0
 		for path, count := range w.named {

@@ -2,7 +2,10 @@ package bloomkv
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -62,6 +65,143 @@ func TestARecordThatIsNotWholeIsRefused(t *testing.T) {
 
 // FuzzRecord reads any bytes as a log record: an error, or operations that make the same record again, except for
 // lengths that were written longer than they need be.
+func TestABatchIsWhatWasAdded(t *testing.T) {
+	var b Batch
+	b.Put([]byte("a"), []byte("1"))
+	b.Put(nil, nil)
+	b.Delete([]byte("b"))
+	b.DeleteRange([]byte("c"), []byte("d"))
+	b.DeleteRange(nil, nil)
+	b.DeleteRange([]byte("d"), []byte("c")) // inverted
+	b.DeleteRange([]byte("d"), []byte("d")) // empty
+	b.DeleteRange(nil, []byte{})            // empty
+	show := func(b *Batch) (all []string) {
+		for op := range b.Ops() {
+			all = append(all, fmt.Sprintf("%v %q=%q to %q, %v", op.Kind, op.Key, op.Value, op.End, op.End == nil))
+		}
+		return all
+	}
+	want := []string{
+		`put "a"="1" to "", true`, `put ""="" to "", true`, `delete "b"="" to "", true`,
+		`delete range "c"="" to "d", false`, `delete range ""="" to "", true`,
+	}
+	if got := show(&b); !slices.Equal(got, want) || b.Len() != len(want) {
+		t.Errorf("%d operations %q, want %q", b.Len(), got, want)
+	}
+	for op := range b.Ops() { // left early
+		_ = op
+		break
+	}
+	b.Append(&b)
+	if got := show(&b); !slices.Equal(got, append(want, want...)) || b.Len() != 2*len(want) {
+		t.Errorf("appended to itself: %q", got)
+	}
+	raw, err := b.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var other Batch
+	other.Put([]byte("gone"), nil)
+	if err := other.UnmarshalBinary(raw); err != nil || !slices.Equal(show(&other), show(&b)) {
+		t.Errorf("unmarshaled: %v, %q", err, show(&other))
+	}
+	if empty, err := new(Batch).MarshalBinary(); err != nil || other.UnmarshalBinary(empty) != nil || other.Len() != 0 {
+		t.Errorf("an empty batch: %v, %d operations", err, other.Len())
+	}
+}
+
+func TestABatchThatIsTooLargeSaysSoWhereverItGoes(t *testing.T) {
+	var b, c Batch
+	b.Put(make([]byte, MaxKeySize+1), nil)
+	if _, err := b.MarshalBinary(); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("MarshalBinary: %v", err)
+	}
+	c.Append(&b)
+	if c.err == nil || !errors.Is(c.err, ErrTooLarge) {
+		t.Errorf("appended: %v", c.err)
+	}
+	// A bound may be longer than any key: it is cut to what bounds the same keys.
+	c.Reset()
+	long := bytes.Repeat([]byte{'k'}, 3*MaxKeySize)
+	c.DeleteRange(long[:MaxKeySize], long)
+	c.DeleteRange(long, nil)
+	n := 0
+	for op := range c.Ops() {
+		if n++; len(op.Key) > maxBound || len(op.End) > maxBound {
+			t.Errorf("bounds of %d and %d bytes", len(op.Key), len(op.End))
+		}
+	}
+	if n != 2 || c.err != nil {
+		t.Errorf("%d ranges, %v", n, c.err)
+	}
+	c.Reset()
+	c.DeleteRange(long, append(bytes.Clone(long), 'x')) // no key lies between
+	if c.Len() != 0 {
+		t.Errorf("%d ranges without a key", c.Len())
+	}
+}
+
+func TestDamagedBytesOfABatchAreRefused(t *testing.T) {
+	var b Batch
+	b.Put([]byte("key"), []byte("value"))
+	b.DeleteRange([]byte("from"), []byte("to"))
+	raw, err := b.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var to Batch
+	to.Put([]byte("kept"), nil)
+	for i := range raw {
+		for bit := range 8 {
+			bad := bytes.Clone(raw)
+			bad[i] ^= 1 << bit
+			if err := to.UnmarshalBinary(bad); !errors.Is(err, ErrCorruption) || to.Len() != 1 {
+				t.Fatalf("bit %d of byte %d: %v, %d operations left", bit, i, err, to.Len())
+			}
+		}
+		if err := to.UnmarshalBinary(raw[:i]); !errors.Is(err, ErrCorruption) || to.Len() != 1 {
+			t.Fatalf("cut at %d: %v", i, err)
+		}
+	}
+}
+
+func FuzzBatch(f *testing.F) {
+	var b Batch
+	b.Put([]byte("key"), []byte("value"))
+	b.Delete(nil)
+	b.DeleteRange([]byte("from"), nil)
+	f.Add(b.ops, uint32(3))
+	f.Add([]byte{2, 0, 0}, uint32(1))
+	f.Add([]byte{2, 0, 0x80, 0}, uint32(1))
+	f.Add([]byte{2, 1, 'a', 2, 'a'}, uint32(1))
+	f.Fuzz(func(t *testing.T, ops []byte, count uint32) {
+		raw := append([]byte(batchMagic+"\x00\x00\x00\x00"), 0, 0, 0, 0)
+		raw = append(raw, ops...)
+		binary.LittleEndian.PutUint32(raw[8:], count)
+		binary.LittleEndian.PutUint32(raw[4:], checksum(raw[8:]))
+		var b, again Batch
+		if err := b.UnmarshalBinary(raw); err != nil {
+			if !errors.Is(err, ErrCorruption) {
+				t.Fatalf("%v", err)
+			}
+			return
+		}
+		for op := range b.Ops() {
+			switch op.Kind {
+			case OpPut:
+				again.Put(op.Key, op.Value)
+			case OpDelete:
+				again.Delete(op.Key)
+			default:
+				again.DeleteRange(op.Key, op.End)
+			}
+		}
+		if again.Len() != b.Len() || again.err != nil {
+			t.Fatalf("%d operations, %v, want %d", again.Len(), again.err, b.Len())
+		}
+	})
+}
+
 func FuzzRecord(f *testing.F) {
 	var b Batch
 	b.Put([]byte("key"), []byte("value"))

@@ -54,7 +54,7 @@ func benchStore(b *testing.B, compact bool) *DB {
 
 func BenchmarkGet(b *testing.B) {
 	db := benchStore(b, true)
-	for kv, err := range db.Scan(ScanOptions{}) { // fills the cache
+	for kv, err := range db.Scan(IterOptions{}) { // fills the cache
 		if _ = kv; err != nil {
 			b.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func BenchmarkGet(b *testing.B) {
 	b.Run("scan", func(b *testing.B) {
 		n := 0
 		for b.Loop() {
-			for kv, err := range db.Scan(ScanOptions{}) {
+			for kv, err := range db.Scan(IterOptions{}) {
 				if _ = kv; err != nil {
 					b.Fatal(err)
 				}
@@ -112,5 +112,95 @@ func BenchmarkLoad(b *testing.B) {
 	})
 	if err := db.Close(); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// BenchmarkGetMany compares GetMany of 64 keys with as many calls of AppendGet, at a million cached keys.
+func BenchmarkGetMany(b *testing.B) {
+	const group = 64
+	db := benchStore(b, true)
+	for _, err := range db.Scan(IterOptions{}) { // fills the cache
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, absent := range []uint64{0, 1} {
+		name := map[uint64]string{0: "present", 1: "absent"}[absent]
+		var keys [group][]byte
+		i := uint64(0)
+		pick := func() {
+			for j := range keys {
+				i += 7919
+				keys[j] = benchKey(keys[j], i*0x9e3779b97f4a7c15%benchKeys*2+absent)
+			}
+		}
+		var dst []byte
+		b.Run(name+"/one by one", func(b *testing.B) {
+			for b.Loop() {
+				pick()
+				for _, k := range keys {
+					var err error
+					if dst, err = db.AppendGet(dst[:0], k); err != nil && absent == 0 {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/group, "ns/key")
+		})
+		b.Run(name+"/many", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				pick()
+				if err := db.GetMany(keys[:], func(_ int, v []byte, found bool) error {
+					if found == (absent == 1) {
+						return ErrNotFound
+					}
+					dst = append(dst[:0], v...)
+					return nil
+				}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/group, "ns/key")
+		})
+	}
+}
+
+// BenchmarkSeek opens an iterator, seeks a key, makes a few steps and closes it.
+func BenchmarkSeek(b *testing.B) {
+	db := benchStore(b, true)
+	for _, err := range db.Scan(IterOptions{}) { // fills the cache
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, steps := range []int{0, 10} {
+		for _, back := range []bool{false, true} {
+			b.Run(fmt.Sprintf("steps=%d/back=%v", steps, back), func(b *testing.B) {
+				b.ReportAllocs()
+				var key []byte
+				i := uint64(0)
+				for b.Loop() {
+					i += 7919
+					key = benchKey(key, i*0x9e3779b97f4a7c15%benchKeys*2)
+					it := db.Iter(IterOptions{})
+					if back {
+						it.SeekLT(key)
+					} else {
+						it.SeekGE(key)
+					}
+					for range steps {
+						if back {
+							it.Prev()
+						} else {
+							it.Next()
+						}
+					}
+					if err := it.Close(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }

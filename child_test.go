@@ -29,12 +29,15 @@ func child(t *testing.T, what ...string) *exec.Cmd {
 	return cmd
 }
 
-// childMain is that process: "open DIR" says what comes of opening a store, "write DIR SEED" writes until it is killed.
+// childMain is that process: "open DIR" says what comes of opening a store, "read DIR" of opening it to be read only, and
+// "write DIR SEED" writes until it is killed.
 func childMain(what string) int {
 	args := strings.Split(what, "\n")
 	switch {
-	case len(args) == 2 && args[0] == "open":
-		_, err := Open(args[1], tiny(vfs.OS))
+	case len(args) == 2 && (args[0] == "open" || args[0] == "read"):
+		o := tiny(vfs.OS)
+		o.ReadOnly = args[0] == "read"
+		_, err := Open(args[1], o)
 		fmt.Printf("locked %v: %v\n", errors.Is(err, ErrLocked), err)
 		return 0
 	case len(args) == 3 && args[0] == "write":

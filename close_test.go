@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +21,11 @@ import (
 // TestCloseBesideEveryOtherCall closes a store in use: calls that are under way end well or with ErrClosed, and nothing of the
 // store outlives it.
 func TestCloseBesideEveryOtherCall(t *testing.T) {
-	for round := range atStride(40) {
+	rounds := 20
+	if raceEnabled {
+		rounds = 200
+	}
+	for round := range rounds {
 		var fsys vfs.FS = vfs.NewMem()
 		dir := "db"
 		if round%8 == 0 {
@@ -65,19 +70,116 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			}
 			return db.Apply(&b, NoSync)
 		})
-		call("get", func(rng *rand.Rand) error { _, err := db.Get(key(rng)); return err })
+		call("get", func(rng *rand.Rand) error {
+			if _, err := db.Get(key(rng)); err != nil && !errors.Is(err, ErrNotFound) {
+				return err
+			}
+			_, err := db.AppendGet(nil, key(rng))
+			return err
+		})
 		call("has", func(rng *rand.Rand) error { _, err := db.Has(key(rng)); return err })
 		call("scan", func(rng *rand.Rand) error {
-			for _, err := range db.Scan(ScanOptions{Lower: key(rng)}) {
+			for _, err := range db.Scan(IterOptions{Lower: key(rng)}) {
 				if err != nil {
 					return err
 				}
 			}
 			return nil
 		})
+		call("delete", func(rng *rand.Rand) error {
+			if rng.IntN(4) > 0 {
+				return db.Delete(key(rng))
+			}
+			lo := key(rng)
+			return db.DeleteRange(lo, append(lo, '0'))
+		})
+		call("conditional writes", func(rng *rand.Rand) error {
+			k := key(rng)
+			if _, err := db.PutIfAbsent(k, k); err != nil {
+				return err
+			}
+			_, err := db.CompareAndSwap(k, k, nil)
+			return err
+		})
+		call("view and trace", func(rng *rand.Rand) error {
+			k := key(rng)
+			_ = db.MayContain(k)
+			err := db.View(k, func(v []byte) error { _ = string(v); return nil })
+			if err == nil {
+				_, _, err = db.GetTraced(k)
+			}
+			return err
+		})
+		call("get many", func(rng *rand.Rand) error {
+			keys := make([][]byte, 80)
+			for i := range keys {
+				keys[i] = key(rng)
+			}
+			return db.GetMany(keys, func(_ int, v []byte, _ bool) error { _ = string(v); return nil })
+		})
+		call("snapshot", func(rng *rand.Rand) error {
+			snap, err := db.Snapshot()
+			if err != nil {
+				return err
+			}
+			for range 20 {
+				if _, err := snap.Get(key(rng)); err != nil && !errors.Is(err, ErrNotFound) {
+					return errors.Join(err, snap.Close())
+				}
+			}
+			for _, err := range snap.Scan(IterOptions{Lower: key(rng)}) {
+				if err != nil {
+					return errors.Join(err, snap.Close())
+				}
+			}
+			return snap.Close()
+		})
+		call("iterate", func(rng *rand.Rand) error {
+			it := db.Iter(IterOptions{Prefix: []byte("k")})
+			for ok := it.SeekGE(key(rng)); ok; {
+				_ = string(it.Key()) + string(it.Value())
+				switch rng.IntN(8) {
+				case 0:
+					ok = it.SeekLT(key(rng))
+				case 1, 2, 3:
+					ok = it.Prev()
+				case 4:
+					ok = false
+				default:
+					ok = it.Next()
+				}
+			}
+			return it.Close()
+		})
+		call("ingest", func(rng *rand.Rand) error {
+			time.Sleep(2 * time.Millisecond)
+			return db.Ingest(ctx, func(yield func(KV, error) bool) {
+				for i := rng.IntN(50); i < 500; i += 1 + rng.IntN(50) {
+					if !yield(KV{fmt.Appendf(nil, "k%03d", i), make([]byte, 20)}, nil) {
+						return
+					}
+				}
+			}, IngestOptions{})
+		})
+		var copies atomic.Int64
+		call("checkpoint", func(*rand.Rand) error {
+			time.Sleep(3 * time.Millisecond)
+			return db.Checkpoint(ctx, fmt.Sprint(dir, "-copy", copies.Add(1)))
+		})
+		call("check and size", func(rng *rand.Rand) error {
+			if _, err := db.ApproximateSize(key(rng), nil); err != nil {
+				return err
+			}
+			_, err := db.Check(ctx)
+			return err
+		})
 		call("sync", func(*rand.Rand) error { time.Sleep(time.Millisecond); return db.Sync() })
 		call("flush", func(*rand.Rand) error { time.Sleep(time.Millisecond); return db.Flush(ctx) })
 		call("compact", func(*rand.Rand) error { time.Sleep(2 * time.Millisecond); return db.Compact(ctx, nil, nil) })
+		call("checkpoint", func(rng *rand.Rand) error {
+			time.Sleep(2 * time.Millisecond)
+			return db.Checkpoint(ctx, fmt.Sprint(dir, rng.Uint64()))
+		})
 		call("cancelled flush", func(*rand.Rand) error {
 			short, cancel := context.WithTimeout(ctx, 100*time.Microsecond)
 			defer cancel()
@@ -88,7 +190,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 		})
 		call("metrics", func(*rand.Rand) error { _ = db.Metrics().String(); return db.state.Load().closedErr() })
 		close(begin)
-		time.Sleep(time.Duration(round) * time.Millisecond)
+		time.Sleep(time.Duration(round%20) * time.Millisecond)
 		var closed []error
 		var mu sync.Mutex
 		for range 3 {
@@ -114,8 +216,14 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 		if left := leakedGoroutines(5 * time.Second); left != "" {
 			t.Fatalf("goroutines outlive Close:\n%s", left)
 		}
-		if _, err := Check(ctx, dir, o, nil); err != nil {
-			t.Fatalf("check: %v", err)
+		stores, err := fsys.List(filepath.Dir(dir)) // and its checkpoints, whole
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range stores {
+			if _, err := Check(ctx, filepath.Join(filepath.Dir(dir), name), o, nil); err != nil {
+				t.Fatalf("check: %v", err)
+			}
 		}
 	}
 }
@@ -145,7 +253,7 @@ func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 			}
 		}
 		steps := 0
-		for kv, err := range db.Scan(ScanOptions{}) {
+		for kv, err := range db.Scan(IterOptions{}) {
 			if steps++; steps == 100 {
 				within(t, 20*time.Second, "Close inside a scan", func() {
 					if err := db.Close(); err != nil {
@@ -207,13 +315,11 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 			tables += l.Tables
 		}
 		// Besides the tables' there are the lock, the log and the manifest, and what the flush has open.
-		db.files.mu.Lock()
-		open := len(db.files.open)
-		db.files.mu.Unlock()
+		open := int(db.files.open.Load())
 		if tables <= o.MaxOpenFiles || open > o.MaxOpenFiles || count() > before+o.MaxOpenFiles+6 {
 			t.Errorf("%d tables, %d of them open, %d descriptors more than before; want at most %d and a few", tables, open, count()-before, o.MaxOpenFiles)
 		}
-		for _, err := range db.Scan(ScanOptions{}) {
+		for _, err := range db.Scan(IterOptions{}) {
 			if err != nil {
 				t.Error(err)
 			}
@@ -222,8 +328,8 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(filepath.Join(dir, "no", "where"), o); err == nil {
-			t.Error("a store without a parent directory was opened")
+		if _, err := Open(filepath.Join(dir, "CURRENT", "store"), o); err == nil {
+			t.Error("a store below a file was opened")
 		}
 		bad := tiny(vfs.OS)
 		bad.ErrorIfMissing = true

@@ -1,10 +1,10 @@
 package bloomkv
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -12,35 +12,36 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
-// A manualCompaction is a call of Compact, worked off level by level by the compaction goroutine.
+// A manualCompaction is a call of Compact, worked off plan by plan by the compaction goroutine.
 type manualCompaction struct {
-	lo, hi []byte // inclusive; nil is infinite
-	upTo   uint64 // runs of level 0 that are newer stay out of it
-	level  int
-	done   bool
-	err    error
+	compaction.Manual
+
+	done bool
+	err  error
 }
 
-// Compact writes out what is in memory and merges all that the tree holds between lo and hi, both inclusive and nil for
-// infinite, into the last level: the shape with the cheapest reads. It returns when that is durable. When ctx ends before,
-// it returns the error of ctx; the tree is whole, and merged as far as the work had come. lo and hi must not change during
-// the call.
+// Compact writes out what is in memory and merges all that the tree holds from lo on and before hi into the last level: the
+// shape with the cheapest reads. lo is inclusive, hi exclusive, nil is infinite; tables at the edges are merged whole; an empty
+// or inverted range is no error and does nothing. Reads and writes go on meanwhile. It returns when that is durable. When ctx
+// ends before, it returns the error of ctx; the tree is whole, and merged as far as the work had come. What open snapshots need
+// stays, and its tombstones with it. With Options.ReadOnly it is ErrReadOnly.
 func (db *DB) Compact(ctx context.Context, lo, hi []byte) error {
 	if db.state.Load() == nil {
 		return ErrClosed
 	}
-	if lo != nil && hi != nil && string(lo) > string(hi) {
+	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return nil
 	}
 	if err := db.Flush(ctx); err != nil {
 		return err
 	}
-	m := &manualCompaction{lo: lo, hi: hi}
+	m := &manualCompaction{Manual: compaction.Manual{Lo: bytes.Clone(lo), Hi: bytes.Clone(hi)}}
 	db.mu.Lock()
-	m.upTo = db.next
+	m.UpTo = db.next
 	db.manual = append(db.manual, m)
 	db.changed.Broadcast()
 	db.mu.Unlock()
@@ -54,15 +55,25 @@ func (db *DB) Compact(ctx context.Context, lo, hi []byte) error {
 // settled reports whether nothing is left to flush or compact. mu is held, which does not keep Close from taking the state.
 func (db *DB) settled() bool {
 	s := db.state.Load()
-	return s != nil && len(db.flushing) == 0 && len(db.manual) == 0 && !db.compacting && db.pick(s.version) == nil
+	if s != nil && db.opts.ReadOnly {
+		return true // nothing waits that could be done
+	}
+	return s != nil && len(db.flushing) == 0 && len(db.manual) == 0 && !db.compacting && db.pick(s) == nil
 }
 
-func (db *DB) pick(v *manifest.Version) *compaction.Plan { return compaction.Pick(v, db.shape()) }
+func (db *DB) pick(s *state) *compaction.Plan { return compaction.Pick(s.version, db.shape(s)) }
 
-func (db *DB) shape() compaction.Options {
+func (db *DB) shape(s *state) compaction.Options {
 	return compaction.Options{
 		Trigger: triggerRuns, Ratio: db.opts.LevelRatio,
 		BaseLevelSize: uint64(db.opts.BaseLevelSize), //nolint:gosec // checked: positive
+		Snapshots:     db.snapshots.seqs(),
+		RangeDels: func(meta *manifest.Table) rangedel.List {
+			if t := s.table(meta); t != nil {
+				return t.reader.RangeDels()
+			}
+			return nil
+		},
 	}
 }
 
@@ -73,7 +84,7 @@ func (db *DB) compactLoop() {
 	for {
 		db.mu.Lock()
 		var plan *compaction.Plan
-		var v *manifest.Version
+		var s *state
 		for {
 			if db.closing || db.failed != nil {
 				for _, m := range db.manual {
@@ -85,11 +96,11 @@ func (db *DB) compactLoop() {
 				db.mu.Unlock()
 				return
 			}
-			v = db.state.Load().version
-			plan = db.pick(v)
+			s = db.state.Load()
+			plan = db.pick(s)
 			if len(db.manual) > 0 && (plan == nil || !asked) {
 				m := db.manual[0]
-				if p := m.next(v, db.shape()); p != nil {
+				if p := m.Next(s.version, db.shape(s)); p != nil {
 					plan, asked = p, true
 					break
 				}
@@ -110,21 +121,8 @@ func (db *DB) compactLoop() {
 		}
 		db.compacting = true
 		db.mu.Unlock()
-		_ = db.retry(db.ctx, "compaction", func() error { return db.compact(v, plan) }) // what failed for good ends the next turn
+		_ = db.retry(db.ctx, "compaction", func() error { return db.compact(s.version, plan) }) // what failed for good ends the next turn
 	}
-}
-
-// next is the next plan of a manual compaction, nil when it is done.
-func (m *manualCompaction) next(v *manifest.Version, o compaction.Options) *compaction.Plan {
-	for ; m.level < manifest.NumLevels; m.level++ {
-		if runs := v.Levels[0]; m.level == 0 && (len(runs) == 0 || runs[len(runs)-1].ID >= m.upTo) {
-			continue
-		}
-		if p := compaction.PickRange(v, o, m.level, m.lo, m.hi); p != nil {
-			return p
-		}
-	}
-	return nil
 }
 
 // compact runs one plan.
@@ -133,7 +131,11 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 	var res compaction.Result
 	if !plan.Move {
 		var err error
-		if res, err = compaction.Run(db.ctx, v, plan, db.env(plan.To)); err != nil {
+		env := db.env(plan.To)
+		if db.pacer.rate > 0 {
+			env.Pace = func(bytes int) error { return db.pacer.wait(db.ctx, bytes) }
+		}
+		if res, err = compaction.Run(db.ctx, v, plan, env); err != nil {
 			return err
 		}
 	}
@@ -153,27 +155,53 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 		db.writes.moves.Add(uint64(len(plan.Inputs[0].Tables)))
 	} else {
 		db.writes.compactions.Add(1)
-		db.writes.compactedRead.Add(plan.Bytes())
+		db.writes.compactedRead.Add(plan.Bytes() - res.Skipped)
 		db.writes.compactedBytes.Add(written)
 	}
-	db.opts.Logger.Info("compacted", slog.Int("to", plan.To), slog.Bool("move", plan.Move), slog.Uint64("read", plan.Bytes()),
-		slog.Uint64("written", written), slog.Uint64("versions", res.Read), slog.Uint64("dropped", res.Dropped),
-		slog.Duration("duration", time.Since(began)))
+	info := CompactionInfo{
+		From: plan.Inputs[0].Level, To: plan.To, Moved: plan.Move, Outputs: len(res.Tables), BytesWritten: written,
+		Versions: res.Read, Dropped: res.Dropped, Duration: time.Since(began),
+	}
+	for _, in := range plan.Inputs {
+		info.Inputs += len(in.Tables)
+	}
+	if plan.Move {
+		info.Outputs = info.Inputs
+	} else {
+		info.BytesRead = plan.Bytes() - res.Skipped
+	}
+	db.report.compacted(info, db.files.infosOf(plan.To, res.Tables))
 	return nil
 }
 
 // openInput is a cursor over one input of a compaction. The plan's version keeps the table on the disk: only a compaction
 // takes tables away, and there is one at a time.
 func (db *DB) openInput(meta *manifest.Table) (merge.Source, error) {
-	for _, r := range db.state.Load().runs {
-		if t := r.find(meta.Smallest); t != nil && t.meta.Number == meta.Number {
-			if err := db.load(t); err != nil {
-				return nil, err
-			}
-			return t.reader.Iter(sstable.IterOptions{Bypass: true}), nil
-		}
+	t, err := db.input(meta)
+	if err != nil {
+		return nil, err
 	}
-	return nil, errGone
+	it := new(sstable.Iter)
+	it.Reset(t.reader, sstable.IterOptions{Bypass: true})
+	return it, nil
+}
+
+// inputRangeDels are the range tombstones of one input.
+func (db *DB) inputRangeDels(meta *manifest.Table) (rangedel.List, error) {
+	t, err := db.input(meta)
+	if err != nil {
+		return nil, err
+	}
+	return t.reader.RangeDels(), nil
+}
+
+// input is an input of a compaction, loaded.
+func (db *DB) input(meta *manifest.Table) (*table, error) {
+	t := db.state.Load().table(meta)
+	if t == nil {
+		return nil, errGone
+	}
+	return t, db.load(t)
 }
 
 var errGone = errors.New("compaction: an input left the tree")
@@ -184,7 +212,7 @@ func (db *DB) lookupError(err error) error {
 		return ErrClosed
 	}
 	if errors.Is(err, corrupt.Err) {
-		db.opts.Logger.Error("damage", slog.Any("error", err))
+		db.report.damaged(err)
 	}
 	return err
 }

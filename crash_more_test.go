@@ -123,7 +123,14 @@ func TestACrashUnderManyWriters(t *testing.T) {
 					k := fmt.Sprintf("%s%02d", h.prefix, rng.IntN(20))
 					w = append(w, modelOp{key: k, del: rng.IntN(5) == 0, value: strings.Repeat(string(rune('a'+rng.IntN(26))), rng.IntN(700))})
 				}
-				if err := h.write(db, Sync+Durability(rng.IntN(2)), w); err != nil {
+				var err error
+				if rng.IntN(12) == 0 {
+					w = slices.DeleteFunc(w, func(op modelOp) bool { return op.del })
+					err = h.ingest(db, false, w)
+				} else {
+					err = h.write(db, Sync+Durability(rng.IntN(2)), w)
+				}
+				if err != nil {
 					t.Error(err)
 					return
 				}

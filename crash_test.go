@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,6 +38,32 @@ type history struct {
 const counterKey = "~commits"
 
 func (h *history) write(db *DB, d Durability, w modelWrite) error {
+	return h.commit(d, w, func(w modelWrite) error { return db.Apply(w.batch(), d) })
+}
+
+// ingest commits puts by an Ingest, in place of a range or not: w is that range first, if replace is true.
+func (h *history) ingest(db *DB, replace bool, w modelWrite) error {
+	return h.commit(Sync, w, func(w modelWrite) error {
+		var o IngestOptions
+		if replace {
+			o.Replace = &KeyRange{[]byte(w[0].key), w[0].end}
+			w = w[1:]
+		}
+		pairs := map[string]string{}
+		w.apply(pairs)
+		err := db.Ingest(context.Background(), func(yield func(KV, error) bool) {
+			for _, k := range slices.Sorted(maps.Keys(pairs)) {
+				if !yield(KV{[]byte(k), []byte(pairs[k])}, nil) {
+					return
+				}
+			}
+		}, o)
+		return h.barrier(err) // all before it is durable, too
+	})
+}
+
+// commit does w, after it was noted.
+func (h *history) commit(d Durability, w modelWrite, do func(modelWrite) error) error {
 	h.mu.Lock()
 	n := int64(len(h.commits) + 1)
 	w = append(w, modelOp{key: h.prefix + counterKey, value: strconv.FormatInt(n, 10)})
@@ -44,7 +71,7 @@ func (h *history) write(db *DB, d Durability, w modelWrite) error {
 	h.spans = append(h.spans, [2]int64{h.tick(), math.MaxInt64})
 	h.mu.Unlock()
 	h.started.Store(n)
-	if err := db.Apply(w.batch(), d); err != nil {
+	if err := do(w); err != nil {
 		return fmt.Errorf("commit %d: %w", n, err)
 	}
 	h.mu.Lock()
@@ -90,9 +117,12 @@ func (h *history) all() []map[string]string {
 func (w modelWrite) batch() *Batch {
 	b := new(Batch)
 	for _, op := range w {
-		if op.del {
+		switch {
+		case op.ranged:
+			b.DeleteRange([]byte(op.key), op.end)
+		case op.del:
 			b.Delete([]byte(op.key))
-		} else {
+		default:
 			b.Put([]byte(op.key), []byte(op.value))
 		}
 	}
@@ -316,7 +346,15 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 		var w modelWrite
 		for range 1 + rng.IntN(3) {
 			k := fmt.Sprintf("k%02d", rng.IntN(40))
-			if rng.IntN(4) == 0 {
+			switch rng.IntN(12) {
+			case 0:
+				end := []byte(k + "0")
+				if k > "k30" {
+					end = nil
+				}
+				w = append(w, modelOp{key: k, ranged: true, end: end})
+				continue
+			case 1, 2:
 				w = append(w, modelOp{key: k, del: true})
 				continue
 			}
@@ -336,6 +374,19 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 			}
 		}
 		return nil
+	}
+	ingest := func(n int, replace bool) func(*DB) error {
+		return func(db *DB) error {
+			var w modelWrite
+			if replace {
+				w = modelWrite{{key: "k1", ranged: true, end: []byte("k3")}}
+			}
+			for range n {
+				from := rng.IntN(len(payload) - 10)
+				w = append(w, modelOp{key: fmt.Sprintf("k%02d", rng.IntN(40)), value: string(payload[from:min(len(payload), from+1+rng.IntN(1500))])})
+			}
+			return h.ingest(db, replace, w)
+		}
 	}
 	session := func(steps ...func(db *DB) error) error {
 		db, err := Open("db", tiny(fsys))
@@ -360,7 +411,8 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 		{writes(25, NoSync, 4000), writes(1, Sync, 50), writes(8, DefaultDurability, 50), flush, writes(3, NoSync, 50), compact},
 		{},
 		{writes(40, DefaultDurability, 4000), writes(5, NoSync, 50), flush, writes(20, NoSync, 4000), sync, writes(5, NoSync, 3000)},
-		{writes(2, Sync, 10)},
+		{writes(2, Sync, 10), ingest(20, false), writes(3, NoSync, 50), ingest(5, true), writes(2, NoSync, 50), ingest(0, true)},
+		{ingest(30, true), compact, writes(1, Sync, 10)},
 	} {
 		if err := session(steps...); err != nil {
 			return err

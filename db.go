@@ -7,16 +7,17 @@
 //	err = db.Put([]byte("key"), []byte("value"))
 //	value, err := db.Get([]byte("key")) // bloomkv.ErrNotFound where there is none
 //
-// Keys are bytes in bytewise order, 0 to 64 KiB; the empty key is legal and nil is the empty key. Writes are durable when
-// they return, unless asked otherwise ([NoSync]). A store belongs to one process at a time. All methods of [DB] are safe
-// for concurrent use. The library never panics on damaged files, never exits, and logs only to Options.Logger.
+// Keys are bytes in bytewise order, 0 to 64 KiB, values 0 to 256 MiB; the empty key is legal and nil is the empty key.
+// Writes are durable when they return, unless asked otherwise ([NoSync]). A store is open to one [DB] that writes, or to any
+// number with Options.ReadOnly, in this process and others. All methods of [DB] are safe for concurrent use. Iterators,
+// snapshots, conditional writes, bulk loads and copies have examples. The library never panics on damaged files, never exits,
+// and logs only to Options.Logger.
 package bloomkv
 
 import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,24 +40,34 @@ const (
 // DB is an open store, made by [Open] and ended by [DB.Close]. All methods are safe for concurrent use. After Close each
 // that can say so answers [ErrClosed].
 type DB struct {
-	// Order of locks: queue.mu alone; commitMu, then editMu, then mu. The rooms below own private mutexes that are never held
-	// over a call out of their room.
+	// Order of locks: queue.mu alone; commitMu, then editMu, then mu. A table's loading mutex may be taken under the first two.
+	// Resources, the reporter and the rooms below own private mutexes that are never held over a call out of them. What may
+	// belong to another store, its tables' mutexes and Resources.balancing, is only ever tried.
 
 	// constant after Open
 	dir    string
 	opts   Options
 	lock   io.Closer
 	plan   filterPlan
+	res    *Resources // shared with other stores, or this store's own
+	share  share      // of res
 	cache  *cache.Cache
-	budget budget
-	files  *descriptors
+	files  *tableFiles
 	domain *epoch.Domain
+	opened time.Time
 	stop   context.CancelFunc // of the background work
+	naming bool               // somebody hears who left an iterator open
 	ctx    context.Context    //nolint:containedctx // the lifetime of the background goroutines, ended by Close
 
 	state   atomic.Pointer[state] // nil after Close; swapped under mu
 	visible atomic.Uint64         // the newest sequence that readers see
 	warm    atomic.Bool           // warmUp has ended
+	pacer   pacer                 // of the compaction goroutine
+
+	snapshots snapshots // open ones
+	iterators iterators // open ones
+	deadKeys  deadRanges
+	report    reporter
 
 	lookups lookupCounts
 	writes  writeCounts
@@ -64,13 +75,14 @@ type DB struct {
 
 	queue commitQueue
 
-	commitMu sync.Mutex // the order of writes; guards the fields down to the next blank line
-	log      *logFile   // nil until the next write
-	base     *logBase   // what the next log stands on
-	lastSeq  ikey.Seq
-	record   []byte // of the last group, reused
-	group    []*commit
-	slowDebt time.Duration
+	commitMu  sync.Mutex // the order of writes; guards the fields down to the next blank line
+	log       *logFile   // nil until the next write
+	base      *logBase   // what the next log stands on
+	lastSeq   ikey.Seq
+	record    []byte // of the last group, reused
+	group     []*commit
+	slowDebt  time.Duration
+	slowSpell StallInfo // since writes are slowed
 
 	editMu   sync.Mutex    // the order of edits; guards the fields down to the next blank line
 	manifest *manifest.Log // nil until the first edit
@@ -90,12 +102,33 @@ type DB struct {
 	dead       []*table // in no state any more: to be removed from the disk
 	compacting bool     // a compaction runs
 	workers    sync.WaitGroup
+	calls      sync.WaitGroup // calls that last: see begin
 }
 
-// writeCounts are the counters behind WriteMetrics.
-type writeCounts struct {
-	operations, groups, logBytes, logSyncs, flushes, flushBytes, compactions, compactedRead, compactedBytes, moves atomic.Uint64
-	slowed, stopped                                                                                                atomic.Int64
+// begin is the start of a call that may last and uses files: Close ends its context and waits for it. end takes the call's
+// error, and makes ErrClosed of what Close was the cause of.
+func (db *DB) begin(ctx context.Context) (_ context.Context, end func(error) error, err error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closing {
+		return nil, nil, ErrClosed
+	}
+	db.calls.Add(1)
+	caller := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(db.ctx, cancel)
+	return ctx, func(err error) error {
+		stop()
+		cancel()
+		db.mu.Lock()
+		closing := db.closing // what waits learns of it before db.ctx does
+		db.mu.Unlock()
+		if err != nil && closing && caller.Err() == nil {
+			err = ErrClosed
+		}
+		db.calls.Done()
+		return err
+	}, nil
 }
 
 // A frozen memtable waits to become tables of level 0.
@@ -107,8 +140,9 @@ type frozen struct {
 
 // Close ends the store's work: it waits for calls in flight, writes out what is in memory, so that the next Open reads no
 // log, and lets go of files, memory and the lock. It returns nil, and then all writes are durable, or what went wrong, if
-// only that the store was read-only already; what was acknowledged is as durable as it was promised in either case. Scans
-// that are open stop with ErrClosed. A second Close, as every other call from now on, returns ErrClosed.
+// only that a write had failed before; what was acknowledged is as durable as it was promised in either case. Iterators
+// and scans that are open stop with ErrClosed, and what View and GetMany have handed out stays readable until their function
+// returns. It may be called at any time, also from such a function. A second Close, as every other call from now on, returns ErrClosed.
 func (db *DB) Close() error {
 	db.mu.Lock()
 	if db.closing {
@@ -119,12 +153,17 @@ func (db *DB) Close() error {
 	failed := db.failed
 	db.changed.Broadcast()
 	db.mu.Unlock()
-	db.stop() // compaction; a flush goes on
+	db.stop() // compaction, and calls that last; a flush goes on
+	db.calls.Wait()
 
 	db.commitMu.Lock() // a commit that was under way has ended; later ones see closing
 	defer db.commitMu.Unlock()
-	errs := []error{failed} // what is in memory can't be written out then
-	if failed == nil {
+	var errs []error
+	switch {
+	case db.opts.ReadOnly:
+	case failed != nil:
+		errs = append(errs, failed) // what is in memory can't be written out then
+	default:
 		errs = append(errs, db.flushAll())
 	}
 	db.mu.Lock()
@@ -136,11 +175,8 @@ func (db *DB) Close() error {
 	db.domain.Wait() // lookups in flight have left, or see that there is no state
 	// What is dead goes while the state still has this reference: a scan that lets go of the last one after it makes tables
 	// of the tree look dead.
-	errs = append(errs, db.closeFiles(), db.removeDead())
-	if s.refs.Add(-1) == 0 {
-		s.tables(func(_ int, t *table) { t.reader.Close() })
-	}
-	errs = append(errs, db.files.close(), db.lock.Close())
-	db.opts.Logger.Info("closed", slog.String("dir", db.dir))
+	errs = append(errs, db.closeFiles(), db.removeDead(), db.res.leave(db, s), db.lock.Close())
+	db.report.leftOpen(db.iterators.leaked())
+	db.report.closed()
 	return errors.Join(errs...)
 }

@@ -56,7 +56,7 @@ func TestWhatWasPutIsFoundThroughFlushCompactionAndReopen(t *testing.T) {
 			}
 		}
 		seen := 0
-		for kv, err := range db.Scan(ScanOptions{}) {
+		for kv, err := range db.Scan(IterOptions{}) {
 			if err != nil {
 				t.Fatal(err)
 			}

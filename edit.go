@@ -133,7 +133,7 @@ func (db *DB) install(e *manifest.Edit, change func(*state)) error {
 			db.trim(t)
 		}
 	})
-	db.rebalance() // of the tables that stay: until now those of the old state stood for them
+	db.res.rebalance() // of the tables that stay: until now those of the old state stood for them
 	return nil
 }
 
@@ -178,10 +178,14 @@ func (db *DB) removeDead() error {
 	db.mu.Unlock()
 	var errs []error
 	for _, t := range dead {
-		errs = append(errs, db.releaseTable(t), db.opts.FS.Remove(t.file.path))
+		closeErr, err := db.releaseTable(t), db.opts.FS.Remove(t.file.path)
+		if err == nil {
+			db.report.removed(db.files.infoOf(int(t.level.Load()), t.meta))
+		}
+		errs = append(errs, closeErr, err)
 	}
-	if s := db.state.Load(); s != nil && len(dead) > 0 {
-		db.restore(s)
+	if len(dead) > 0 {
+		db.res.offer()
 	}
 	return errors.Join(errs...)
 }

@@ -13,20 +13,28 @@ var (
 	ErrNotFound = errors.New("bloomkv: not found")
 	// ErrClosed is what every call answers after Close, a second Close included. It is returned bare.
 	ErrClosed = errors.New("bloomkv: closed")
-	// ErrReadOnly means that the store takes no more writes since a log or manifest could not be written or synced; the
-	// error wraps the cause. Reads go on. Opening the store again, once the cause is gone, clears it.
-	ErrReadOnly = errors.New("read-only after a failed write")
+	// ErrReadOnly means that the store takes no writes: it was opened with Options.ReadOnly, or since then a log or manifest
+	// could not be written or synced; the error then wraps the cause, and opening the store again, once that is gone, clears
+	// it. Reads go on.
+	ErrReadOnly = errors.New("read-only")
 	// ErrTooLarge means that a key, a value or a batch exceeds its limit: see [MaxKeySize], [MaxValueSize], [MaxBatchSize].
 	ErrTooLarge = errors.New("too large")
-	// ErrLocked means that another process, or another DB in this one, has the store open.
+	// ErrOrder means that the keys of an Ingest do not come in strictly ascending order.
+	ErrOrder = errors.New("keys are not in strictly ascending order")
+	// ErrLocked means that another process, or another DB in this one, has the store open; readers ([Options.ReadOnly])
+	// exclude only who would write, and the other way round.
 	ErrLocked = vfs.ErrLocked
-	// ErrCorruption is what every damage Is: errors.Is(err, ErrCorruption). errors.As finds the [CorruptionError].
+	// ErrCorruption is what every damage Is: errors.Is(err, ErrCorruption). errors.As finds the *[CorruptionError].
 	ErrCorruption = corrupt.Err
 	// ErrUnsupportedVersion means that a file was written by a newer version of the library. Nothing was changed.
 	ErrUnsupportedVersion = corrupt.ErrUnsupportedVersion
+	// ErrNoRoom means that Options.Resources have no room for the memtables of one more store. To close another helps, as do a
+	// smaller MemtableSize and larger Resources.
+	ErrNoRoom = errors.New("no room for another store's memtables")
 	// ErrFilterRate means that a filter rate can't be reached; the error names the best that can.
 	ErrFilterRate = bloomblock.ErrRate
 )
 
-// CorruptionError is damage with its address: the file, the offset in bytes, and the reason with what was found and wanted.
+// A CorruptionError is damage with its address: File, the base name of the file; Offset, in bytes, where the damaged part
+// begins; and Err, the reason, with what was found and wanted. It Is ErrCorruption.
 type CorruptionError = corrupt.Error

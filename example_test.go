@@ -3,12 +3,14 @@ package bloomkv_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // inTemp runs the rest of an example in a directory of its own.
@@ -47,7 +49,7 @@ func Example() {
 	}
 	value, err := db.Get([]byte("fruit/apple"))
 	fmt.Printf("%s %v\n", value, err)
-	for kv, err := range db.Scan(bloomkv.ScanOptions{Prefix: []byte("fruit/")}) {
+	for kv, err := range db.Scan(bloomkv.IterOptions{Prefix: []byte("fruit/")}) {
 		fmt.Printf("%s = %s %v\n", kv.Key, kv.Value, err)
 	}
 	// Output:
@@ -82,34 +84,32 @@ func TestReadmeShowsTheExample(t *testing.T) {
 	}
 }
 
-// Writes that belong together are applied together; NoSync leaves durability to a later Sync.
-func ExampleDB_Apply() {
+// The options most worth knowing. A store is open to one DB that writes it, or to any number that read.
+func ExampleOpen() {
 	defer inTemp()()
-	db, err := bloomkv.Open("data", nil)
+	options := &bloomkv.Options{
+		FilterFPR:    0.001,          // one wasted table read in a thousand lookups of absent keys
+		MemoryBudget: 256 << 20,      // bytes, for memtables, filters, indexes and cached blocks together
+		Durability:   bloomkv.NoSync, // a write is in the kernel when it returns; db.Sync() is the barrier
+	}
+	db, err := bloomkv.Open("data", options)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer db.Close()
 
-	var b bloomkv.Batch
-	b.Put([]byte("from"), []byte("9 coins"))
-	b.Put([]byte("to"), []byte("1 coin"))
-	b.Delete([]byte("pending"))
-	if err := db.Apply(&b, bloomkv.NoSync); err != nil {
-		log.Fatal(err)
-	}
-	if err := db.Sync(); err != nil {
-		log.Fatal(err)
-	}
-	ok, err := db.Has([]byte("pending"))
-	fmt.Println(ok, err)
-	// Output: false <nil>
+	_, err = bloomkv.Open("data", options)
+	fmt.Println(errors.Is(err, bloomkv.ErrLocked))
+	_, err = bloomkv.Open("elsewhere", &bloomkv.Options{ErrorIfMissing: true})
+	fmt.Println(errors.Is(err, fs.ErrNotExist))
+	// Output:
+	// true
+	// true
 }
 
 // An absent key is an answer, not a failure.
 func ExampleDB_Get() {
-	defer inTemp()()
-	db, err := bloomkv.Open("data", &bloomkv.Options{FilterFPR: 0.001})
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()}) // in memory; without FS, in files
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -3,26 +3,34 @@ package bloomkv
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/memtable"
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
 // Flush writes what is in memory into tables of level 0 and returns when that is durable. When ctx ends before, it returns
-// the error of ctx; a flush that has begun goes on in the background.
+// the error of ctx; a flush that has begun goes on in the background. With Options.ReadOnly it is ErrReadOnly.
 func (db *DB) Flush(ctx context.Context) error {
-	if db.state.Load() == nil {
-		return ErrClosed
+	// Room first, without the lock: a writer that waits for it with the lock does not heed ctx, and is gone soon after.
+	err := db.wait(ctx, func() bool {
+		s := db.state.Load()
+		if s == nil || s.mem.Len() == 0 {
+			return true
+		}
+		_, full := s.full()
+		return !full
+	})
+	if err != nil {
+		return err
 	}
 	db.commitMu.Lock()
-	err := db.writable()
+	err = db.writable()
 	if err == nil && db.state.Load().mem.Len() > 0 {
 		if err = db.waitForRoom(ctx); err == nil {
 			db.rotate()
@@ -157,10 +165,10 @@ func (db *DB) retry(ctx context.Context, what string, job func() error) error {
 		if failed != nil {
 			return failed
 		}
-		db.opts.Logger.Warn("background work failed", slog.String("work", what), slog.Int("attempt", i), slog.Any("error", err))
 		if i == attempts {
 			return db.fail(fmt.Errorf("%s: %w", what, err))
 		}
+		db.report.workFailed(FailureInfo{Work: what, Attempt: i, Err: err})
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -172,7 +180,8 @@ func (db *DB) retry(ctx context.Context, what string, job func() error) error {
 // flush makes one frozen memtable a run of level 0.
 func (db *DB) flush(f frozen) error {
 	began := time.Now()
-	res, err := compaction.Flush(context.Background(), f.mem.Iter(ikey.MaxSeq), db.env(0))
+	env := db.env(0)
+	res, err := compaction.Flush(context.Background(), f.mem.Iter(ikey.MaxSeq), rangeDels(f.mem, env.Snapshots), env)
 	if err != nil {
 		return err
 	}
@@ -193,15 +202,22 @@ func (db *DB) flush(f frozen) error {
 	}
 	db.writes.flushes.Add(1)
 	db.writes.flushBytes.Add(bytes)
-	db.opts.Logger.Info("flushed", slog.Int("tables", len(res.Tables)), slog.Uint64("bytes", bytes), slog.Uint64("versions", res.Read),
-		slog.Duration("duration", time.Since(began)))
+	db.report.flushed(FlushInfo{len(res.Tables), bytes, res.Read, time.Since(began)}, db.files.infosOf(0, res.Tables))
 	if f.log != nil {
 		f.log.remove(db)
 	}
 	return nil
 }
 
-// env is what writing tables for a level needs.
+// rangeDels are the range tombstones of a memtable that a reader of a snapshot, or of now, can tell apart.
+func rangeDels(m *memtable.Table, snapshots []ikey.Seq) rangedel.List {
+	if d := m.RangeDels(); d != nil {
+		return d.List(snapshots)
+	}
+	return nil
+}
+
+// env is what writing tables for a level needs. The snapshots in it are those that are open now: its inputs must be fixed.
 func (db *DB) env(level int) compaction.Env {
 	codec := sstable.S2
 	switch {
@@ -213,6 +229,6 @@ func (db *DB) env(level int) compaction.Env {
 	return compaction.Env{
 		FS: db.opts.FS, Dir: db.dir, NewNumber: db.newNumber, TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
 		BlockSize: db.opts.BlockSize, Codec: codec, Filter: db.plan[level].params,
-		Open: func(t *manifest.Table) (merge.Source, error) { return db.openInput(t) },
+		Snapshots: db.snapshots.seqs(), Open: db.openInput, RangeDels: db.inputRangeDels,
 	}
 }

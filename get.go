@@ -1,140 +1,258 @@
 package bloomkv
 
 import (
+	"sync/atomic"
+
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/sstable"
 )
 
 // Get returns the value of key, a copy that the caller owns. An absent key is ErrNotFound, bare, and a nil value; an empty
 // value is not nil. A lookup sees every write that returned before it began. Damage on the way is an error that Is
-// ErrCorruption, never a wrong or missing value.
+// ErrCorruption, never a wrong or missing value. A key longer than MaxKeySize is absent.
 //
 // A lookup of a key that no filter lets through takes no lock, allocates nothing and reads no file.
-func (db *DB) Get(key []byte) ([]byte, error) {
-	value, err := db.AppendGet(nil, key)
+func (db *DB) Get(key []byte) ([]byte, error) { return db.get(key, newest) }
+
+// AppendGet appends the value of key to dst and returns the longer slice: a Get that allocates nothing where dst has room.
+// On an error, ErrNotFound included, it returns dst as it was. dst may be nil; key must not lie in its spare capacity.
+func (db *DB) AppendGet(dst, key []byte) ([]byte, error) { return db.appendGet(dst, key, newest) }
+
+// Has reports whether the store holds a value for key. It is exact, as Get is, but copies no value. Its errors are those of
+// Get but for ErrNotFound.
+func (db *DB) Has(key []byte) (bool, error) { return db.has(key, newest) }
+
+// View calls f with the value of key, without copying it: the slice is valid until f returns, and must not be changed. f may
+// take its time and call any method of the DB. View returns ErrNotFound for an absent key, without calling f, else what f
+// returns, bare. Other errors are those of Get.
+func (db *DB) View(key []byte, f func(value []byte) error) error { return db.view(key, newest, f) }
+
+// MayContain reports whether the store may hold a value for key, from memory alone: it never reads a file, takes no lock and
+// allocates nothing. False is certain, as of the call. True is wrong for about Options.FilterFPR of absent keys, for deleted
+// keys whose tombstones are in tables, and wherever a filter is not in memory: not loaded yet, not built, or shed by the
+// memory budget. After Close it is always true. It is not counted in Metrics.
+func (db *DB) MayContain(key []byte) bool {
+	s := db.state.Load()
+	if s == nil {
+		return true
+	}
+	h, seq := bloomblock.HashKey(key), ikey.Seq(db.visible.Load())
+	if _, live, decided := s.inMemory(key, h, seq); decided {
+		return live
+	}
+	var cost lookupCost // of no lookup: it is not counted
+	var room [8]candidate
+	return len(s.candidates(room[:0], key, h, seq, &cost)) > 0
+}
+
+func (db *DB) get(key []byte, at asOf) ([]byte, error) {
+	value, err := db.appendGet(nil, key, at)
 	if err == nil && value == nil {
 		value = []byte{}
 	}
 	return value, err
 }
 
-// AppendGet appends the value of key to dst and returns the longer slice: a Get that allocates nothing where dst has room.
-// On an error, ErrNotFound included, it returns dst as it was.
-func (db *DB) AppendGet(dst, key []byte) ([]byte, error) {
-	var cost lookupCost
-	out, found, err := db.lookup(dst, key, true, &cost)
-	db.lookups.add(&cost)
-	if err == nil && !found {
-		return dst, ErrNotFound
+func (db *DB) appendGet(dst, key []byte, at asOf) ([]byte, error) {
+	var l lookup
+	found, err := l.find(db, key, at)
+	if found {
+		dst = append(dst, l.value...)
 	}
-	return out, err
+	l.end(db)
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	return dst, err
 }
 
-// Has reports whether the store holds a value for key. It is exact, as Get is, but copies no value.
-func (db *DB) Has(key []byte) (bool, error) {
-	var cost lookupCost
-	_, found, err := db.lookup(nil, key, false, &cost)
-	db.lookups.add(&cost)
+func (db *DB) has(key []byte, at asOf) (bool, error) {
+	var l lookup
+	found, err := l.find(db, key, at)
+	l.end(db)
 	return found, err
 }
 
-// lookup follows one key downstairs. found is false for an absent or deleted key; copies says whether the value is wanted.
-func (db *DB) lookup(dst, key []byte, copies bool, cost *lookupCost) (out []byte, found bool, err error) {
+func (db *DB) view(key []byte, at asOf, f func(value []byte) error) error {
+	var l lookup
+	found, err := l.find(db, key, at)
+	if found && l.inside {
+		l.hit.Hold() // the guard must not last as long as f
+		defer l.hit.Release()
+	}
+	l.end(db)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return ErrNotFound
+	}
+	return f(l.value)
+}
+
+// An asOf is the moment that a reader wants to see.
+type asOf struct {
+	seq    ikey.Seq     // what is newer does not count; nothing above what is visible does
+	closed *atomic.Bool // of the snapshot that keeps the moment; nil for newest
+}
+
+var newest = asOf{seq: ikey.MaxSeq}
+
+// over reports whether the snapshot was closed, so that what was read since may lack versions.
+func (at asOf) over() bool { return at.closed != nil && at.closed.Load() }
+
+// A lookup follows one key downstairs. It lives on its caller's stack.
+type lookup struct {
+	value  []byte      // valid until end, if it is of a table; a memtable's stays valid
+	hit    sstable.Hit // where the value is, if it is of a table
+	guard  epoch.Guard
+	inside bool // the guard is entered
+	cost   lookupCost
+	trace  *Trace // nil: nobody asks
+}
+
+// end leaves the guard and counts what the lookup cost.
+func (l *lookup) end(db *DB) {
+	if l.inside {
+		l.guard.Leave()
+	}
+	l.cost.part(l.cost.searches, l.cost.found)
+	db.lookups.add(&l.cost)
+}
+
+// find looks for the newest version of key. It reports false for an absent or deleted key. end must follow.
+func (l *lookup) find(db *DB, key []byte, at asOf) (bool, error) {
+	found, err := l.follow(db, key, at.seq)
+	if at.over() {
+		return false, ErrClosed
+	}
+	return found, err
+}
+
+func (l *lookup) follow(db *DB, key []byte, at ikey.Seq) (bool, error) {
 	h := bloomblock.HashKey(key)
 	// The state first, then the sequence: a state that is older than the sequence misses only what is newer than the call;
-	// the other way round a compaction could have dropped the version that an older sequence needs.
+	// the other way round a compaction could have dropped the version that an older sequence needs. What a snapshot needs
+	// stays for as long as it is open.
 	s := db.state.Load()
 	if s == nil {
-		return dst, false, ErrClosed
+		return false, ErrClosed
 	}
-	seq := ikey.Seq(db.visible.Load())
-	if value, kind, ok := s.inMemory(key, h, seq); ok {
-		cost.memtableHit = true
-		if kind == ikey.Delete {
-			return dst, false, nil
-		}
-		if copies {
-			dst = append(dst, value...)
-		}
-		return dst, true, nil
+	seq := min(at, ikey.Seq(db.visible.Load()))
+	value, live, decided := s.inMemory(key, h, seq)
+	if decided {
+		l.cost.memtableHit = true
+		l.value = value
+		return live, nil
 	}
 	var room [8]candidate
-	candidates := s.candidates(room[:0], key, h, cost)
+	candidates := s.candidates(room[:0], key, h, seq, &l.cost)
 	if len(candidates) == 0 {
-		return dst, false, nil
+		return false, nil
 	}
 	// From here on files and cached blocks are touched, which are released once no reader inside can see them. The state
 	// that this reader works on must be one that was current while it was inside.
-	guard := db.domain.Enter()
-	defer guard.Leave()
+	l.guard, l.inside = db.domain.Enter(), true
 	for {
 		now := db.state.Load()
 		if now == nil {
-			return dst, false, ErrClosed
+			return false, ErrClosed
 		}
 		if now == s {
 			break
 		}
-		s, seq = now, ikey.Seq(db.visible.Load())
-		if value, kind, ok := s.inMemory(key, h, seq); ok {
-			if copies && kind == ikey.Set {
-				dst = append(dst, value...)
-			}
-			return dst, kind == ikey.Set, nil
+		s, seq = now, min(at, ikey.Seq(db.visible.Load()))
+		l.cost = lookupCost{}
+		if value, live, decided = s.inMemory(key, h, seq); decided {
+			l.cost.memtableHit = true
+			l.value = value
+			return live, nil
 		}
-		*cost = lookupCost{}
-		candidates = s.candidates(room[:0], key, h, cost)
+		candidates = s.candidates(room[:0], key, h, seq, &l.cost)
 	}
-	for _, c := range candidates {
-		if !c.table.reader.Loaded() {
-			if err := db.load(c.table); err != nil {
-				return dst, false, db.lookupError(err)
-			}
-			maybe, probed := c.table.reader.MayContain(h)
-			if probed {
-				cost.probes++
-			}
-			if !maybe {
-				continue
-			}
-			if probed && !c.probed {
-				cost.passed++
-			}
-			c.probed = probed
+	for i := range candidates {
+		c := &candidates[i]
+		found, decided, err := l.search(db, c, key, h, seq)
+		if err != nil || decided {
+			return found, err
 		}
-		before := cost.reads.Present
-		value, trailer, ok, err := c.table.reader.Get(key, seq, &cost.reads)
-		cost.searches++
-		present := cost.reads.Present > before // some version of the key, if only one that is too new
-		if present {
-			cost.found++
-		}
-		if cost.reads.TailLoads > 0 {
-			cost.reads.TailLoads = 0
-			db.recount(c.table)
-		}
-		switch {
-		case err != nil:
-			return dst, false, db.lookupError(err)
-		case !c.probed:
-			c.table.unfiltered.Add(1)
-		case present:
-			c.table.truePositives.Add(1)
-			cost.truePositives++
-		default:
-			c.table.falsePositives.Add(1)
-			cost.falsePositives++
-		}
-		if !ok {
-			continue
-		}
-		if trailer.Kind() == ikey.Delete {
-			return dst, false, nil
-		}
-		if copies {
-			dst = append(dst, value...)
-		}
-		return dst, true, nil
 	}
-	return dst, false, nil
+	return false, nil
+}
+
+// search looks into one table. Where decided is true, older data does not count.
+func (l *lookup) search(db *DB, c *candidate, key []byte, h bloomblock.Hash, seq ikey.Seq) (found, decided bool, err error) {
+	if search, err := c.ready(db, key, h, seq, &l.cost); err != nil || !search {
+		return false, c.deleted > 0, err
+	}
+	before := l.cost.reads
+	hit, ok, err := c.table.reader.Get(key, seq, &l.cost.reads)
+	if err != nil {
+		return false, false, db.lookupError(err)
+	}
+	if l.cost.reads.TailLoads > before.TailLoads {
+		db.recount(c.table)
+	}
+	present := l.cost.reads.Present > before.Present // some version of the key, if only one that is too new
+	c.count(present, &l.cost)
+	if l.trace != nil {
+		l.trace.add(c, present, before, l.cost.reads)
+	}
+	if !ok || hit.Trailer.Seq() < c.deleted {
+		return false, c.deleted > 0, nil
+	}
+	l.value, l.hit = hit.Value, hit
+	return hit.Trailer.Kind() == ikey.Set, true, nil
+}
+
+// ready makes sure that a table can be searched. One that was not loaded yet is, and says again whether it must be.
+func (c *candidate) ready(db *DB, key []byte, h bloomblock.Hash, seq ikey.Seq, cost *lookupCost) (search bool, err error) {
+	r := c.table.reader
+	if r.Loaded() && !c.unknown {
+		return true, nil
+	}
+	loads, bytes, err := db.loadTail(c.table)
+	cost.tailLoads += loads
+	cost.tailBytes += bytes
+	if err != nil {
+		return false, db.lookupError(err)
+	}
+	if c.table.meta.RangeDeletes > 0 {
+		c.deleted, c.unknown = r.RangeDels().Covering(key, seq), false
+	}
+	if c.probed {
+		return c.table.meta.Entries > 0, nil
+	}
+	maybe, probed := r.MayContain(h)
+	if probed {
+		cost.probes++
+	}
+	if !maybe || c.table.meta.Entries == 0 {
+		return false, nil
+	}
+	if probed {
+		cost.passed++
+	}
+	c.probed = probed
+	return true, nil
+}
+
+// count notes a search, and what the filter's answer was worth.
+func (c *candidate) count(present bool, cost *lookupCost) {
+	cost.searches++
+	if present {
+		cost.found++
+	}
+	switch {
+	case !c.probed:
+		c.table.unfiltered.Add(1)
+	case present:
+		c.table.truePositives.Add(1)
+		cost.truePositives++
+	default:
+		c.table.falsePositives.Add(1)
+		cost.falsePositives++
+	}
 }

@@ -94,7 +94,7 @@ func within(t *testing.T, limit time.Duration, what string, f func()) {
 func contents(db *DB) (map[string]string, error) {
 	all := map[string]string{}
 	var last []byte
-	for kv, err := range db.Scan(ScanOptions{}) {
+	for kv, err := range db.Scan(IterOptions{}) {
 		if err != nil {
 			return nil, err
 		}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -58,49 +57,6 @@ func TestFilesTheManifestDoesNotKnowAreRefusedWhereTheyAreNewer(t *testing.T) {
 		if changed := diff(dirOf(t, d.fs), before); changed != "" {
 			t.Errorf("%s: the directory was changed: %s", name, changed)
 		}
-	}
-}
-
-// The manifest can say of a table what only a later version will: that its sequence numbers do not count, that it has range
-// tombstones. Who does not heed that answers wrongly.
-func TestATableOfTheFutureIsRefusedAndNothingIsTouched(t *testing.T) {
-	for name, change := range map[string]func(*manifest.Table){
-		"ingested":          func(t *manifest.Table) { t.Flags = manifest.SeqOverridden },
-		"an exclusive end":  func(t *manifest.Table) { t.Largest, t.Flags = append(t.Largest, 0), manifest.LargestExclusive },
-		"a range tombstone": func(t *manifest.Table) { t.RangeDeletes = 1 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := newDamageStore(t, true)
-			s, err := manifest.Load(d.fs, "db")
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, table := range s.Version.Tables() {
-				change(table)
-				break
-			}
-			s.NextFile++
-			log, err := manifest.Create(d.fs, "db", s.NextFile-1, s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := log.Close(); err != nil {
-				t.Fatal(err)
-			}
-			before := dirOf(t, d.fs)
-			if db, err := Open("db", d.options(d.fs)); !errors.Is(err, ErrUnsupportedVersion) || errors.Is(err, ErrCorruption) {
-				t.Errorf("open: %v, want an unsupported version", err)
-				if err == nil {
-					_ = db.Close()
-				}
-			}
-			if _, err := Check(t.Context(), "db", d.options(d.fs), nil); !errors.Is(err, ErrUnsupportedVersion) {
-				t.Errorf("check: %v, want an unsupported version", err)
-			}
-			if changed := diff(dirOf(t, d.fs), before); changed != "" {
-				t.Errorf("the directory was changed: %s", changed)
-			}
-		})
 	}
 }
 
@@ -331,7 +287,7 @@ func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
 	if err := db.Put([]byte("k"), []byte("v")); err != nil {
 		t.Fatal(err)
 	}
-	scan := db.Scan(ScanOptions{})
+	scan := db.Scan(IterOptions{})
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -358,13 +314,13 @@ func allCalls(ctx context.Context, db *DB) map[string]error {
 	bad.Put(make([]byte, MaxKeySize+1), nil)
 	calls := map[string]error{
 		"put": db.Put(k, k), "delete": db.Delete(k), "sync": db.Sync(), "flush": db.Flush(ctx), "compact": db.Compact(ctx, nil, nil),
-		"compact of nothing": db.Compact(ctx, []byte("b"), []byte("a")), "apply sync": db.Apply(&b, Sync), "apply nosync": db.Apply(&b, NoSync),
+		"compact of nothing": db.Compact(ctx, []byte("b"), []byte("a")), "checkpoint": db.Checkpoint(ctx, "checkpoint"), "apply sync": db.Apply(&b, Sync), "apply nosync": db.Apply(&b, NoSync),
 		"apply nothing": db.Apply(&empty, NoSync), "apply of too much": db.Apply(&bad, NoSync), "apply with an odd durability": db.Apply(&b, 77),
 	}
 	_, calls["get"] = db.Get(k)
 	_, calls["appendget"] = db.AppendGet(nil, k)
 	_, calls["has"] = db.Has(k)
-	for _, err := range db.Scan(ScanOptions{}) {
+	for _, err := range db.Scan(IterOptions{}) {
 		calls["scan"] = err
 	}
 	calls["close"] = db.Close()

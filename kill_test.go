@@ -148,6 +148,24 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 			t.Errorf("another process: %s, %v, want ErrLocked and the directory", out, err)
 		}
 	})
+	within(t, 20*time.Second, "another process that would read", func() {
+		if out, err := child(t, "read", dir).Output(); err != nil || !strings.HasPrefix(string(out), "locked true") {
+			t.Errorf("another process that would read: %s, %v, want ErrLocked", out, err)
+		}
+	})
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := tiny(vfs.OS)
+	o.ReadOnly = true
+	if db, err = Open(dir, o); err != nil {
+		t.Fatal(err)
+	}
+	for how, want := range map[string]string{"open": "locked true", "read": "locked false: <nil>"} {
+		if out, err := child(t, how, dir).Output(); err != nil || !strings.HasPrefix(string(out), want) {
+			t.Errorf("%s beside a reader: %s, %v, want %s", how, out, err, want)
+		}
+	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}

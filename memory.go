@@ -1,51 +1,48 @@
 package bloomkv
 
 import (
-	"log/slog"
-	"slices"
-	"sync"
-	"sync/atomic"
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
 )
-
-// A budget keeps filters, indexes and the block cache inside what the memtables leave of Options.MemoryBudget. The cache
-// gets what the others do not take, and never less than a quarter. Where filters and indexes need more than the rest, the
-// filters of the last level go first, since each of their bytes saves the fewest reads; then indexes, which come back when
-// they are touched.
-type budget struct {
-	total    int64        // for filters, indexes and cache; constant after Open
-	resident atomic.Int64 // filters and indexes
-	mu       sync.Mutex   // one at a time sheds and sets the cache's share; t.loading may be taken under it
-}
-
-func (b *budget) allowance() int64 { return b.total - b.total/4 }
 
 // load reads what the table's lookups need: the index and as much of the filter as its level's rate asks for. A first
 // lookup pays for it; the background does it before, where it can.
 func (db *DB) load(t *table) error {
+	_, _, err := db.loadTail(t)
+	return err
+}
+
+// loadTail is load, and says how many indexes it read, and the bytes of them and of filters.
+func (db *DB) loadTail(t *table) (loads, bytes uint64, err error) {
 	t.loading.Lock()
-	filter, index := t.reader.FilterBytes(), t.reader.IndexBytes()
+	before, loaded := t.reader.FilterState(), t.reader.Loaded()
 	rate := db.plan[t.level.Load()].rate
 	if t.shed.Load() {
 		rate = 1
 	}
-	err := t.reader.Load(rate)
-	if t.reader.IndexBytes() > index {
-		db.tails.loads.Add(1)
-		db.tails.bytes.Add(t.meta.TailLen)
+	err = t.reader.Load(rate)
+	if !loaded && t.reader.Loaded() {
+		loads, bytes = 1, t.meta.TailLen
 	}
-	if more := t.reader.FilterBytes() - filter; more > 0 {
-		db.tails.bytes.Add(uint64(more))
+	after := t.reader.FilterState()
+	if before.AllUnits == 0 && after.AllUnits > 0 {
+		bytes += bloomblock.HeaderSize
 	}
-	if damage := t.reader.FilterState().Damage; damage != nil && !t.damaged {
+	if more := after.Bytes - before.Bytes; more > 0 {
+		bytes += uint64(more)
+	}
+	db.tails.loads.Add(loads)
+	db.tails.bytes.Add(bytes)
+	if damage := after.Damage; damage != nil && !t.damaged {
 		t.damaged = true
-		db.opts.Logger.Error("a filter is damaged and answers maybe", slog.Any("error", damage))
+		db.report.damaged(damage)
 	}
-	changed := db.count(t)
+	changed := db.res.count(db, t)
 	t.loading.Unlock()
 	if changed {
-		db.rebalance()
+		db.res.rebalance()
 	}
-	return err
+	return loads, bytes, err
 }
 
 // trim drops the units of a filter that a table does not need any more at a deeper level.
@@ -53,9 +50,9 @@ func (db *DB) trim(t *table) {
 	t.loading.Lock()
 	defer t.loading.Unlock()
 	if err := t.reader.Trim(db.plan[t.level.Load()].rate); err != nil {
-		db.opts.Logger.Error("a filter could not be trimmed", slog.String("table", t.file.base), slog.Any("error", err))
+		db.report.workFailed(FailureInfo{"trim", 1, err})
 	}
-	db.count(t)
+	db.res.count(db, t)
 }
 
 // releaseTable drops what the table holds in memory and its descriptor. No reader can see it any more.
@@ -63,10 +60,10 @@ func (db *DB) releaseTable(t *table) error {
 	t.loading.Lock()
 	_ = t.reader.DropFilterUnits(0) // no unit has nothing that could be damaged
 	t.reader.Close()
-	changed := db.count(t)
+	changed := db.res.count(db, t)
 	t.loading.Unlock()
 	if changed {
-		db.rebalance()
+		db.res.rebalance()
 	}
 	return t.file.close()
 }
@@ -74,66 +71,38 @@ func (db *DB) releaseTable(t *table) error {
 // recount is for a lookup that had to load an index which the memory budget had dropped.
 func (db *DB) recount(t *table) {
 	t.loading.Lock()
-	db.count(t)
+	db.res.count(db, t)
 	t.loading.Unlock()
-	db.rebalance()
+	db.res.rebalance()
 }
 
-// count brings the budget up to date with what the table has in memory. t.loading is held.
-func (db *DB) count(t *table) (changed bool) {
-	now := t.reader.FilterBytes() + t.reader.IndexBytes()
-	db.budget.resident.Add(now - t.counted)
-	changed = now != t.counted
-	t.counted = now
-	return changed
-}
-
-// rebalance sheds what does not fit and gives the cache the rest. No t.loading is held.
-func (db *DB) rebalance() {
-	b := &db.budget
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.resident.Load() > b.allowance() {
-		db.shed()
-	}
-	db.cache.SetCapacity(max(b.total/4, b.total-b.resident.Load()))
-}
-
-// shed drops filters, then indexes, from the last level upwards, until the rest fits. b.mu is held.
-func (db *DB) shed() {
-	b := &db.budget
-	s, release := db.acquire()
-	if s == nil {
-		return
-	}
-	defer release()
-	for _, drop := range []func(*table){
-		func(t *table) { t.shed.Store(true); _ = t.reader.DropFilterUnits(0) },
-		func(t *table) { t.reader.DropIndex() },
-	} {
-		for _, r := range slices.Backward(s.runs) {
-			for _, t := range r.tables {
-				if b.resident.Load() <= b.allowance() {
-					return
-				}
-				t.loading.Lock()
-				drop(t)
-				db.count(t)
-				t.loading.Unlock()
-			}
+// keepWarm loads indexes and filters after Open, and later those that were shed, where there is room again.
+func (db *DB) keepWarm() {
+	db.warmUp()
+	for {
+		select {
+		case <-db.ctx.Done():
+			return
+		case <-db.share.room:
+			db.restore()
 		}
 	}
 }
 
 // restore loads filters that had been shed while there is room again, newest data first.
-func (db *DB) restore(s *state) {
+func (db *DB) restore() {
+	s, release := db.acquire()
+	if s == nil {
+		return
+	}
+	defer release()
 	s.tables(func(_ int, t *table) {
-		if !t.shed.Load() || db.budget.resident.Load()+int64(t.meta.FilterLen) > db.budget.allowance() { //nolint:gosec // below the file's size
+		if db.ctx.Err() != nil || !t.shed.Load() || db.res.resident()+int64(t.meta.FilterLen) > db.res.allowance() { //nolint:gosec // below the file's size
 			return
 		}
 		t.shed.Store(false)
 		if err := db.load(t); err != nil {
-			db.opts.Logger.Warn("a filter was not loaded again", slog.String("table", t.file.base), slog.Any("error", err))
+			db.report.workFailed(FailureInfo{"load", 1, err})
 		}
 	})
 }
@@ -147,22 +116,48 @@ func (db *DB) warmUp() {
 	}
 	defer release()
 	s.tables(func(_ int, t *table) {
-		if db.ctx.Err() != nil || t.reader.Loaded() || db.budget.resident.Load() > db.budget.allowance()*7/8 {
+		if db.ctx.Err() != nil || t.reader.Loaded() || db.res.resident() > db.res.allowance()*7/8 {
 			return
 		}
 		if err := db.load(t); err != nil {
-			db.opts.Logger.Error("a table was not loaded", slog.String("table", t.file.base), slog.Any("error", err))
+			db.report.workFailed(FailureInfo{"load", 1, err})
 		}
 	})
 }
 
-// acquire takes a reference to the current state, for readers that last. s is nil after Close.
-func (db *DB) acquire() (s *state, release func()) {
+// hold takes a reference to the current state, for readers that last; release gives it back. It is false after Close.
+func (db *DB) hold() (*state, bool) {
 	g := db.domain.Enter()
 	defer g.Leave()
-	if s = db.state.Load(); s == nil {
+	s := db.state.Load()
+	if s != nil {
+		s.refs.Add(1)
+	}
+	return s, s != nil
+}
+
+// holdNow is hold, and the newest sequence number that readers of that state see: it has all writes up to it, and of
+// what came later nothing that they would see. One that lasts must not take the two apart, as a lookup may: between them a
+// rotation can have sent writes into a memtable that the state does not know, and an ingest have passed it by.
+func (db *DB) holdNow() (*state, ikey.Seq, bool) {
+	for {
+		s, ok := db.hold()
+		if !ok {
+			return nil, 0, false
+		}
+		seq := ikey.Seq(db.visible.Load()) // after the state: see lookup
+		if db.state.Load() == s {
+			return s, seq, true
+		}
+		db.release(s)
+	}
+}
+
+// acquire is hold with the release at hand. s is nil after Close.
+func (db *DB) acquire() (s *state, release func()) {
+	s, ok := db.hold()
+	if !ok {
 		return nil, nil
 	}
-	s.refs.Add(1)
 	return s, func() { db.release(s) }
 }

@@ -64,8 +64,8 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 			if sum := m.Memtables + m.Filters + m.Indexes + m.Cache; sum > m.Budget {
 				t.Fatalf("%d bytes in memory, the budget is %d: %+v", sum, m.Budget, m)
 			}
-			if m.Filters+m.Indexes != db.budget.resident.Load() {
-				t.Fatalf("accounted for %d bytes, there are %d", db.budget.resident.Load(), m.Filters+m.Indexes)
+			if m.Filters+m.Indexes != db.res.resident() {
+				t.Fatalf("accounted for %d bytes, there are %d", db.res.resident(), m.Filters+m.Indexes)
 			}
 		}
 	}
@@ -103,16 +103,13 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 	if err := db.Compact(context.Background(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	db.cache.SetCapacity(0) // every lookup reads its file
+	db.res.blocks.SetCapacity(0) // every lookup reads its file
 	for i := range uint64(10_000) {
 		key = memoryKey(key, 2*i)
 		if ok, err := db.Has(key); !ok || err != nil {
 			t.Fatalf("key %d: %v, %v", i, ok, err)
 		}
-		db.files.mu.Lock()
-		open := len(db.files.open)
-		db.files.mu.Unlock()
-		if open > 8 {
+		if open := db.files.open.Load(); open > 8 {
 			t.Fatalf("%d descriptors, want at most 8", open)
 		}
 	}

@@ -1,143 +1,195 @@
 package bloomkv
 
 import (
-	"fmt"
-	"strings"
-	"sync/atomic"
+	"reflect"
 	"time"
-	"unsafe"
 
+	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/sstable"
 )
 
-// Metrics is what a store has done since it was opened, and what it holds now. Lookups are Get, AppendGet and Has.
+// Metrics is what a store has done since it was opened, and what it holds now. As JSON its names do not change; times are
+// nanoseconds. Lookups are Get, AppendGet, View, Has, PutIfAbsent and the like, and each key of GetMany.
 //
 // A filter answers negative (the table is skipped), true positive (the table holds some version of the key) or false
 // positive (it does not). A wasted read is a search of a table that holds no version of the key, let through by a false
 // positive or by a missing filter.
 type Metrics struct {
-	FilterFPR float64        // promised: wasted reads for a lookup of an absent key, over the whole tree
-	Levels    []LevelMetrics // all of them, empty ones too, from level 0 on; none after Close
-	Lookups   LookupMetrics
-	Memory    MemoryMetrics
-	Writes    WriteMetrics
-	Settled   bool // nothing waits to be flushed or compacted
-	Warm      bool // Open's reading ahead has ended: indexes and filters are in memory as far as the budget allows
+	FilterFPR    float64          `json:"fpr_promised"`  // promised: wasted reads for a lookup of an absent key, over the whole tree
+	FPRPredicted float64          `json:"fpr_predicted"` // the same from the filters that are in memory, for a key in the range of every run
+	Levels       []LevelMetrics   `json:"levels"`        // all of them, empty ones too, from level 0 on; none after Close
+	Lookups      LookupMetrics    `json:"lookups"`
+	Cache        CacheMetrics     `json:"cache"`
+	Memory       MemoryMetrics    `json:"memory"`
+	Resources    ResourcesMetrics `json:"resources"`
+	Files        FileMetrics      `json:"files"`
+	Writes       WriteMetrics     `json:"writes"`
+	Backlog      BacklogMetrics   `json:"backlog"`
+	Readers      ReaderMetrics    `json:"readers"`
+	Settled      bool             `json:"settled"`   // nothing waits to be flushed or compacted; so always with Options.ReadOnly, whatever Backlog says
+	Warm         bool             `json:"warm"`      // Open's reading ahead has ended: indexes and filters are in memory as far as the budget allows
+	Uptime       time.Duration    `json:"uptime_ns"` // since Open, or between two Metrics: see Since
 }
 
 // LevelMetrics is one level; level 0 is the newest, the last level the oldest. Searches are counted by table, and are
 // those of the tables that are in the level now.
 type LevelMetrics struct {
-	Level          int     // 0 is the level that flushes write
-	Runs           int     // what a lookup may have to ask, each one table of it
-	Tables         int     // in all runs
-	Bytes          uint64  // on disk
-	Entries        uint64  // versions, tombstones included
-	Deletes        uint64  // tombstones among them
-	FilterDisk     uint64  // bytes of filter blocks on disk
-	FilterBytes    int64   // bytes of filters in memory
-	FilterFPR      float64 // the share of the promised rate that each run of this level has
-	TruePositives  uint64  // searches, let through by a filter, that found a version of the key
-	FalsePositives uint64  // searches, let through by a filter, that found none
-	Unfiltered     uint64  // searches for which no filter was asked: none built, none loaded, or damaged
-	FilterDamaged  int     // tables whose filter block is damaged: they answer "maybe"
+	Level          int     `json:"level"`                  // 0 is the level that flushes write
+	Runs           int     `json:"runs"`                   // what a lookup may have to ask, each one table of it
+	Tables         int     `json:"tables"`                 // in all runs
+	Ingested       int     `json:"ingested"`               // tables among them that an Ingest has made
+	Bytes          uint64  `json:"bytes"`                  // on disk
+	Target         uint64  `json:"target"`                 // bytes above which the level is compacted; 0: none (level 0, the last level), or it should be empty
+	Entries        uint64  `json:"entries"`                // versions, tombstones included
+	Deletes        uint64  `json:"deletes"`                // tombstones among them
+	RangeDeletes   uint64  `json:"range_deletes"`          // range tombstones, which are not among the entries
+	FilterDisk     uint64  `json:"filter_bytes"`           // bytes of filter blocks on disk
+	FilterBytes    int64   `json:"filter_bytes_in_memory"` // bytes of filters in memory
+	FilterFPR      float64 `json:"fpr_promised"`           // the share of the promised rate that each run of this level has
+	FPRPredicted   float64 `json:"fpr_predicted"`          // what the filters in memory give, for each run on average; 0 without runs
+	TruePositives  uint64  `json:"true_positives"`         // searches, let through by a filter, that found a version of the key
+	FalsePositives uint64  `json:"false_positives"`        // searches, let through by a filter, that found none
+	Unfiltered     uint64  `json:"unfiltered"`             // searches for which no filter was asked: none built, none loaded, or damaged
+	FilterShed     int     `json:"filters_shed"`           // tables whose filter does not fit the memory budget
+	FilterDamaged  int     `json:"filters_damaged"`        // tables whose filter block is damaged: what is whole of it is used
 }
 
 // LookupMetrics counts what lookups cost. Loads of indexes and filters are apart: they happen once for each table, and again
 // after the memory budget made one go.
 type LookupMetrics struct {
-	Gets            uint64 // lookups
-	MemtableHits    uint64 // answered by a memtable
-	TablesInRange   uint64 // runs that have a table whose bounds hold the key
-	FilterProbes    uint64 // filters asked
-	FilterNegatives uint64 // of these, said no: the table was skipped
-	TruePositives   uint64 // said maybe, and the table held a version of the key
-	FalsePositives  uint64 // said maybe, and the table held none
-	TableSearches   uint64 // tables searched, with or without a filter
-	WastedReads     uint64 // searches that found no version of the key
-	Blocks          uint64 // data blocks touched
-	BlocksRead      uint64 // of these, read from files; the others were cached
-	BytesRead       uint64 // bytes of these reads
-	TailLoads       uint64 // indexes and filters read
-	TailBytes       uint64 // bytes of these reads
+	Gets            uint64 `json:"gets"`             // lookups
+	MemtableHits    uint64 `json:"memtable_hits"`    // answered by a memtable
+	TableHits       uint64 `json:"table_hits"`       // for which a table held a version of the key, if only a tombstone
+	TablesInRange   uint64 `json:"tables_in_range"`  // runs that have a table whose bounds hold the key
+	FilterProbes    uint64 `json:"filter_probes"`    // filters asked
+	FilterNegatives uint64 `json:"filter_negatives"` // of these, said no: the table was skipped
+	TruePositives   uint64 `json:"true_positives"`   // said maybe, and the table held a version of the key
+	FalsePositives  uint64 `json:"false_positives"`  // said maybe, and the table held none
+	TableSearches   uint64 `json:"table_searches"`   // tables searched, with or without a filter
+	WastedReads     uint64 `json:"wasted_reads"`     // searches that found no version of the key
+	AbsentWasted    uint64 `json:"absent_wasted"`    // of these, those by lookups of absent keys: see Absent
+	Blocks          uint64 `json:"blocks"`           // data blocks touched
+	BlocksRead      uint64 `json:"blocks_read"`      // of these, read from files; the others were cached
+	BytesRead       uint64 `json:"bytes_read"`       // bytes of these reads
+	TailLoads       uint64 `json:"tail_loads"`       // indexes and filters read
+	TailBytes       uint64 `json:"tail_bytes"`       // bytes of these reads
 }
 
 // FPR is the measured rate of the filters: false positives among the probes of tables that hold no version of the key; 0
 // without any.
 func (l LookupMetrics) FPR() float64 {
-	if n := l.FalsePositives + l.FilterNegatives; n > 0 {
-		return float64(l.FalsePositives) / float64(n)
-	}
-	return 0
+	return ratio(l.FalsePositives, l.FalsePositives+l.FilterNegatives)
 }
+
+// Absent is how many lookups were of absent keys: neither memtables nor tables held a version.
+func (l LookupMetrics) Absent() uint64 { return l.Gets - min(l.MemtableHits+l.TableHits, l.Gets) }
+
+// WastedPerAbsent is what Options.FilterFPR promises, as measured: wasted reads for a lookup of an absent key; 0 without any.
+func (l LookupMetrics) WastedPerAbsent() float64 { return ratio(l.AbsentWasted, l.Absent()) }
+
+// CacheMetrics is the cache of data blocks. Hits and misses are those of lookups; iterators are not counted.
+type CacheMetrics struct {
+	Capacity  int64  `json:"capacity"` // bytes that there may be, what waits to be used again included; of all stores that share Resources
+	Used      int64  `json:"used"`     // bytes of this store's blocks
+	Blocks    int    `json:"blocks"`   // of this store
+	Hits      uint64 `json:"hits"`     // blocks that were there
+	Misses    uint64 `json:"misses"`   // blocks that were read from files
+	Inserts   uint64 `json:"inserts"`  // blocks that were kept
+	Evictions uint64 `json:"evictions"`
+}
+
+// HitRate is the share of hits; 0 without any use.
+func (c CacheMetrics) HitRate() float64 { return ratio(c.Hits, c.Hits+c.Misses) }
 
 // MemoryMetrics are bytes in memory, by part.
 type MemoryMetrics struct {
-	Budget    int64 // Options.MemoryBudget, for all the parts together
-	Memtables int64 // the one that fills and those that wait to be written out
-	Filters   int64 // of tables
-	Indexes   int64 // of tables
-	Cache     int64 // data blocks
+	Budget       int64 `json:"budget"`        // for all the parts together: Options.MemoryBudget, or what all stores share
+	Memtables    int64 `json:"memtables"`     // the one that fills and those that wait to be written out
+	Filters      int64 `json:"filters"`       // of tables
+	Indexes      int64 `json:"indexes"`       // of tables
+	RangeDeletes int64 `json:"range_deletes"` // of tables
+	Cache        int64 `json:"cache"`         // data blocks
+}
+
+// Sum is the bytes of all parts.
+func (m MemoryMetrics) Sum() int64 {
+	return m.Memtables + m.Filters + m.Indexes + m.RangeDeletes + m.Cache
+}
+
+// FileMetrics is the files of tables.
+type FileMetrics struct {
+	Tables   int `json:"tables"`   // in the tree
+	Obsolete int `json:"obsolete"` // no longer in the tree, but still read, or not yet removed
+	Open     int `json:"open"`     // of both, those with a descriptor
+	MaxOpen  int `json:"max_open"` // Options.MaxOpenFiles, or what all stores share
 }
 
 // WriteMetrics counts what writes cost, in operations, bytes and time.
 type WriteMetrics struct {
-	Operations     uint64        // puts and deletes, each one of a batch
-	Groups         uint64        // log writes: several waiting writers share one
-	LogBytes       uint64        // of the records' payloads
-	LogSyncs       uint64        // that writers waited for
-	Flushes        uint64        // memtables written out
-	FlushBytes     uint64        // written to level 0
-	Compactions    uint64        // that rewrote tables
-	CompactedRead  uint64        // bytes of the inputs
-	CompactedBytes uint64        // bytes of the outputs
-	Moves          uint64        // tables that changed their level without being rewritten
-	Slowed         time.Duration // for which writes were delayed while compaction was behind
-	Stopped        time.Duration // for which writes waited for a flush or a compaction
+	Operations        uint64       `json:"operations"`          // puts, deletes and range deletes, each one of a batch
+	Groups            uint64       `json:"groups"`              // log writes: several waiting writers share one
+	LogBytes          uint64       `json:"log_bytes"`           // of the records' payloads
+	LogSyncs          uint64       `json:"log_syncs"`           // that writers waited for
+	Flushes           uint64       `json:"flushes"`             // memtables written out
+	FlushBytes        uint64       `json:"flush_bytes"`         // written to level 0
+	Ingests           uint64       `json:"ingests"`             // that stored something
+	IngestBytes       uint64       `json:"ingest_bytes"`        // of their tables
+	Compactions       uint64       `json:"compactions"`         // that rewrote tables
+	CompactedRead     uint64       `json:"compacted_read"`      // bytes of the inputs
+	CompactedBytes    uint64       `json:"compacted_bytes"`     // bytes of the outputs
+	Moves             uint64       `json:"moves"`               // tables that changed their level without being rewritten
+	SlowedByLevel0    StallMetrics `json:"slowed_by_level0"`    // groups delayed a little each, as compaction is behind
+	StoppedByLevel0   StallMetrics `json:"stopped_by_level0"`   // groups that waited for compaction
+	StoppedByMemtable StallMetrics `json:"stopped_by_memtable"` // groups that waited for a flush
 }
 
-// WriteAmplification is the bytes written to logs and tables for each byte of the logs, or 0 while nothing was written.
+// StallMetrics is how often, and for how long in all, writes waited for one reason.
+type StallMetrics struct {
+	Count    uint64        `json:"count"`
+	Duration time.Duration `json:"duration_ns"`
+}
+
+// WriteAmplification is the bytes written to logs and tables for each byte that came in by writes and ingests, or 0 while
+// nothing did.
 func (w WriteMetrics) WriteAmplification() float64 {
-	if w.LogBytes == 0 {
+	in := w.LogBytes + w.IngestBytes
+	return ratio(in+w.FlushBytes+w.CompactedBytes, in)
+}
+
+// BacklogMetrics is what compaction has to do, for what is in the tree now.
+type BacklogMetrics struct {
+	Base  int    `json:"base"`  // the level that level 0 is merged into
+	Runs  int    `json:"runs"`  // of level 0, from the number on that starts a compaction
+	Bytes uint64 `json:"bytes"` // of level 0, if that has so many runs, and above the targets of the others
+}
+
+// ReaderMetrics is who holds on to old data.
+type ReaderMetrics struct {
+	Iterators      int           `json:"iterators"`          // open
+	Snapshots      int           `json:"snapshots"`          // open
+	OldestSnapshot time.Duration `json:"oldest_snapshot_ns"` // since it was opened; 0 without any
+}
+
+func ratio(part, of uint64) float64 {
+	if of == 0 {
 		return 0
 	}
-	return float64(w.LogBytes+w.FlushBytes+w.CompactedBytes) / float64(w.LogBytes)
-}
-
-// String is a page for people.
-func (m Metrics) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "level  runs  tables        bytes     entries  filter disk  filter mem   promised   true pos  false pos\n")
-	for _, l := range m.Levels {
-		fmt.Fprintf(&b, "%5d %5d %7d %12d %11d %12d %11d %10.3g %10d %10d\n",
-			l.Level, l.Runs, l.Tables, l.Bytes, l.Entries, l.FilterDisk, l.FilterBytes, l.FilterFPR, l.TruePositives, l.FalsePositives)
-	}
-	l, w, y := m.Lookups, m.Writes, m.Memory
-	fmt.Fprintf(&b, "filters: promised %.4g for the tree; %d probes, %d negative, %d false positive: measured %.4g a probe\n",
-		m.FilterFPR, l.FilterProbes, l.FilterNegatives, l.FalsePositives, l.FPR())
-	fmt.Fprintf(&b, "lookups: %d, %d from memtables, %d table searches (%d wasted), %d blocks (%d read, %d bytes); tails: %d, %d bytes\n",
-		l.Gets, l.MemtableHits, l.TableSearches, l.WastedReads, l.Blocks, l.BlocksRead, l.BytesRead, l.TailLoads, l.TailBytes)
-	fmt.Fprintf(&b, "memory: budget %d; memtables %d, filters %d, indexes %d, cache %d\n",
-		y.Budget, y.Memtables, y.Filters, y.Indexes, y.Cache)
-	fmt.Fprintf(&b, "writes: %d in %d groups, log %d bytes, %d syncs; %d flushes, %d bytes; %d compactions, %d bytes in, %d out, %d moves; amplification %.2f; slowed %v, stopped %v\n",
-		w.Operations, w.Groups, w.LogBytes, w.LogSyncs, w.Flushes, w.FlushBytes,
-		w.Compactions, w.CompactedRead, w.CompactedBytes, w.Moves, w.WriteAmplification(), w.Slowed, w.Stopped)
-	return b.String()
+	return float64(part) / float64(of)
 }
 
 // Metrics is a snapshot of the store's figures, each of them exact, though not all of the same moment. After Close it has the
 // promise, the budget and what lookups and writes had cost, and of levels and memory nothing.
 func (db *DB) Metrics() Metrics {
-	m := Metrics{FilterFPR: db.opts.FilterFPR, Lookups: db.lookups.sum()}
+	m := Metrics{
+		FilterFPR: db.opts.FilterFPR, Lookups: db.lookups.sum(), Writes: db.writes.metrics(),
+		Resources: db.res.Metrics(), Uptime: time.Since(db.opened),
+	}
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.tails.loads.Load(), db.tails.bytes.Load()
-	m.Memory.Budget = db.opts.MemoryBudget
-	w := &db.writes
-	m.Writes = WriteMetrics{
-		Operations: w.operations.Load(), Groups: w.groups.Load(), LogBytes: w.logBytes.Load(), LogSyncs: w.logSyncs.Load(),
-		Flushes: w.flushes.Load(), FlushBytes: w.flushBytes.Load(), Compactions: w.compactions.Load(),
-		CompactedRead: w.compactedRead.Load(), CompactedBytes: w.compactedBytes.Load(), Moves: w.moves.Load(),
-		Slowed: time.Duration(w.slowed.Load()), Stopped: time.Duration(w.stopped.Load()),
+	m.Memory.Budget, m.Files.MaxOpen = db.res.memory, db.res.files.limit
+	c := db.cache.Stats()
+	m.Cache = CacheMetrics{
+		Capacity: c.Capacity, Used: c.Used, Blocks: c.Blocks, Inserts: c.Inserts, Evictions: c.Evictions,
+		Hits: m.Lookups.Blocks - min(m.Lookups.BlocksRead, m.Lookups.Blocks), Misses: m.Lookups.BlocksRead, // read one after the other
 	}
 	s, release := db.acquire()
 	if s == nil {
@@ -148,104 +200,128 @@ func (db *DB) Metrics() Metrics {
 	db.mu.Lock()
 	m.Settled = db.settled()
 	db.mu.Unlock()
-	m.Memory.Memtables = s.mem.Bytes()
-	for _, f := range s.frozen {
-		m.Memory.Memtables += f.Bytes()
-	}
-	m.Memory.Cache = db.cache.Stats().Used
-	m.Levels = make([]LevelMetrics, manifest.NumLevels)
+	m.Readers = db.readers()
+	m.Memory.Memtables, m.Memory.Cache = s.memtableBytes(), c.Used
+	m.Levels = db.levels(s)
 	for l := range m.Levels {
-		m.Levels[l].Level, m.Levels[l].FilterFPR = l, db.plan[l].rate
-		m.Levels[l].Runs = len(s.version.Levels[l])
+		level := &m.Levels[l]
+		m.FPRPredicted += float64(level.Runs) * level.FPRPredicted
+		m.Files.Tables += level.Tables
 	}
-	s.tables(func(level int, t *table) {
-		l := &m.Levels[level]
-		l.Tables++
-		l.Bytes += t.meta.Size
-		l.Entries += t.meta.Entries
-		l.Deletes += t.meta.Deletes
-		l.FilterDisk += t.meta.FilterLen
-		l.FilterBytes += t.reader.FilterBytes()
-		l.TruePositives += t.truePositives.Load()
-		l.FalsePositives += t.falsePositives.Load()
-		l.Unfiltered += t.unfiltered.Load()
-		if t.reader.FilterState().Damage != nil {
-			l.FilterDamaged++
-		}
-		m.Memory.Filters += t.reader.FilterBytes()
-		m.Memory.Indexes += t.reader.IndexBytes()
-	})
+	m.Memory.Filters, m.Memory.Indexes, m.Memory.RangeDeletes = db.share.held.parts()
+	m.Files.Open = int(db.files.open.Load())
+	m.Files.Obsolete = max(int(db.files.there.Load())-m.Files.Tables, 0)
+	m.Backlog = db.backlog(s, m.Levels)
 	return m
 }
 
-// lookupCounts are the counters of lookups, striped so that goroutines on different processors do not share a cache line.
-type lookupCounts [lookupStripes]struct {
-	gets, memtableHits, inRange, probes, passed, searches, wasted, falsePositives, truePositives atomic.Uint64
-
-	blocks, blocksRead, bytesRead atomic.Uint64
-	_                             [32]byte // two cache lines of 64 bytes
+func (db *DB) readers() ReaderMetrics {
+	r := ReaderMetrics{Iterators: db.iterators.count()}
+	var since time.Time
+	if r.Snapshots, since = db.snapshots.oldest(); r.Snapshots > 0 {
+		r.OldestSnapshot = time.Since(since)
+	}
+	return r
 }
 
-const lookupStripes = 16
-
-// stripe picks a stripe by the address of the caller's stack.
-func stripe() int {
-	var here byte
-	return int(uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9e3779b97f4a7c15 >> (64 - 4))
+// memtableBytes is what the memtables take.
+func (s *state) memtableBytes() int64 {
+	sum := s.mem.Bytes()
+	for _, f := range s.frozen {
+		sum += f.Bytes()
+	}
+	return sum
 }
 
-// lookupCost is what one lookup touched, kept by its caller.
-type lookupCost struct {
-	inRange, probes, passed, searches, found, falsePositives, truePositives uint64
-
-	memtableHit bool
-	reads       sstable.Stats
+// levels are the figures of each level but for its target.
+func (db *DB) levels(s *state) []LevelMetrics {
+	levels := make([]LevelMetrics, manifest.NumLevels)
+	for l := range levels {
+		levels[l].Level, levels[l].FilterFPR = l, db.plan[l].rate
+	}
+	for _, r := range s.runs {
+		l := &levels[r.level]
+		var entries, passed float64
+		for _, t := range r.tables {
+			l.add(t)
+			entries += float64(t.meta.Entries)
+			passed += float64(t.meta.Entries) * t.predictedRate()
+		}
+		l.Runs++
+		if entries > 0 {
+			l.FPRPredicted += (passed/entries - l.FPRPredicted) / float64(l.Runs) // the mean so far
+		}
+	}
+	return levels
 }
 
-func (c *lookupCounts) add(l *lookupCost) {
-	s := &c[stripe()]
-	s.gets.Add(1)
-	if l.memtableHit {
-		s.memtableHits.Add(1)
-		return
+func (l *LevelMetrics) add(t *table) {
+	l.Tables++
+	if t.meta.Flags&manifest.SeqOverridden != 0 {
+		l.Ingested++
 	}
-	if l.inRange > 0 {
-		s.inRange.Add(l.inRange)
-		s.probes.Add(l.probes)
+	l.Bytes += t.meta.Size
+	l.Entries += t.meta.Entries
+	l.Deletes += t.meta.Deletes
+	l.RangeDeletes += t.meta.RangeDeletes
+	l.FilterDisk += t.meta.FilterLen
+	l.FilterBytes += t.reader.FilterBytes()
+	l.TruePositives += t.truePositives.Load()
+	l.FalsePositives += t.falsePositives.Load()
+	l.Unfiltered += t.unfiltered.Load()
+	if t.shed.Load() && t.meta.FilterLen > 0 {
+		l.FilterShed++
 	}
-	if l.passed > 0 {
-		s.passed.Add(l.passed)
+	if t.reader.FilterState().Damage != nil {
+		l.FilterDamaged++
 	}
-	if l.searches == 0 {
-		return
-	}
-	s.searches.Add(l.searches)
-	s.wasted.Add(l.searches - l.found)
-	s.falsePositives.Add(l.falsePositives)
-	s.truePositives.Add(l.truePositives)
-	s.blocks.Add(l.reads.Blocks)
-	s.blocksRead.Add(l.reads.FileReads)
-	s.bytesRead.Add(l.reads.FileBytes)
 }
 
-// sum adds the stripes up.
-func (c *lookupCounts) sum() (l LookupMetrics) {
-	var passed uint64
-	for i := range c {
-		s := &c[i]
-		l.Gets += s.gets.Load()
-		l.MemtableHits += s.memtableHits.Load()
-		l.TablesInRange += s.inRange.Load()
-		l.FilterProbes += s.probes.Load()
-		passed += s.passed.Load()
-		l.TableSearches += s.searches.Load()
-		l.WastedReads += s.wasted.Load()
-		l.FalsePositives += s.falsePositives.Load()
-		l.TruePositives += s.truePositives.Load()
-		l.Blocks += s.blocks.Load()
-		l.BlocksRead += s.blocksRead.Load()
-		l.BytesRead += s.bytesRead.Load()
+// predictedRate is the part of absent keys, within the bounds of the table, for which it will be searched.
+func (t *table) predictedRate() float64 {
+	if f := t.reader.Filter(); f != nil {
+		return f.FalsePositiveRate()
 	}
-	l.FilterNegatives = l.FilterProbes - min(l.FilterProbes, passed) // counters are read one after the other
-	return l
+	return 1
+}
+
+// backlog is what is to be compacted. It sets the targets of levels.
+func (db *DB) backlog(s *state, levels []LevelMetrics) BacklogMetrics {
+	base, targets := compaction.Targets(s.version, db.shape(s))
+	b := BacklogMetrics{Base: base}
+	if runs := levels[0].Runs; runs >= triggerRuns {
+		b.Runs, b.Bytes = runs-triggerRuns+1, levels[0].Bytes
+	}
+	for l := 1; l < bottom; l++ {
+		levels[l].Target = targets[l]
+		b.Bytes += levels[l].Bytes - min(levels[l].Bytes, targets[l])
+	}
+	return b
+}
+
+// Since is what happened between an earlier Metrics of the same DB and m: counters are differences, and so is Uptime, so that
+// a counter divided by it is a rate. What says how things are, such as levels, memory, files and backlog, is as in m.
+func (m Metrics) Since(earlier Metrics) Metrics {
+	m.Uptime -= earlier.Uptime
+	subtract(reflect.ValueOf(&m.Lookups).Elem(), reflect.ValueOf(earlier.Lookups))
+	subtract(reflect.ValueOf(&m.Cache).Elem(), reflect.ValueOf(earlier.Cache))
+	subtract(reflect.ValueOf(&m.Writes).Elem(), reflect.ValueOf(earlier.Writes))
+	return m
+}
+
+// subtract takes the counters of earlier from those of now: numbers of type uint64 and times. Other numbers say how things are.
+func subtract(now, earlier reflect.Value) {
+	for i := range now.NumField() {
+		switch f, e := now.Field(i), earlier.Field(i); f.Kind() {
+		case reflect.Struct:
+			subtract(f, e)
+		case reflect.Uint64:
+			f.SetUint(f.Uint() - e.Uint())
+		case reflect.Int64:
+			if f.Type() == reflect.TypeFor[time.Duration]() {
+				f.SetInt(f.Int() - e.Int())
+			}
+		default:
+		}
+	}
 }

@@ -20,7 +20,7 @@ var modelSeed = flag.Uint64("model.seed", 0, "run only the model sequence of thi
 
 // TestTheStoreBehavesLikeAMap runs random programs on a store and on a map. A failure prints its seed.
 func TestTheStoreBehavesLikeAMap(t *testing.T) {
-	sequences, operations := atStride(200)**long, 1000
+	sequences, operations := atStride(300)**long, 2000
 	const workers = 8
 	for w := range workers {
 		t.Run(fmt.Sprintf("worker %d", w), func(t *testing.T) {
@@ -87,24 +87,41 @@ type modelRun struct {
 	durable map[string]string // a crash leaves at least this
 	pending []modelWrite      // commits since then, in order
 	commits int
+	copies  int
+
+	snaps []*modelSnap // open ones
+	iters []*modelIter // open ones
 }
 
 type modelWrite []modelOp
 
+// A modelOp puts value under key, or deletes key, or the range from key to end, nil for none.
 type modelOp struct {
-	key, value string
-	del        bool
+	key, value  string
+	del, ranged bool
+	end         []byte
+}
+
+func (op modelOp) covers(key string) bool {
+	return key >= op.key && (op.end == nil || key < string(op.end))
 }
 
 func (w modelWrite) apply(to map[string]string) {
 	for _, op := range w {
-		if op.del {
+		switch {
+		case op.ranged:
+			maps.DeleteFunc(to, func(k, _ string) bool { return op.covers(k) })
+		case op.del:
 			delete(to, op.key)
-		} else {
+		default:
 			to[op.key] = op.value
 		}
 	}
 }
+
+func putOp(k, v []byte) modelOp { return modelOp{key: string(k), value: string(v)} }
+
+func deleteOp(k []byte) modelOp { return modelOp{key: string(k), del: true} }
 
 func (m *modelRun) tail() string {
 	from := max(0, len(m.log)-25)
@@ -134,6 +151,9 @@ func (m *modelRun) run() (err error) {
 	m.db = nil
 	if err := db.Close(); err != nil {
 		return fmt.Errorf("close: %w", err)
+	}
+	if err := m.dropReaders(); err != nil {
+		return err
 	}
 	report, err := Check(context.Background(), "db", m.opts, nil)
 	if err == nil && report.Records > 0 {
@@ -207,41 +227,78 @@ func (m *modelRun) value() []byte {
 
 func (m *modelRun) step() error {
 	switch n := m.next(256); {
-	case n < 90:
+	case n < 70:
 		k, v := m.key(), m.value()
 		m.note("put %q %d", k, len(v))
-		return m.wrote(m.db.Put(k, v), DefaultDurability, modelWrite{{key: string(k), value: string(v)}})
-	case n < 120:
+		return m.wrote(m.db.Put(k, v), DefaultDurability, modelWrite{putOp(k, v)})
+	case n < 90:
 		k := m.key()
 		m.note("delete %q", k)
-		return m.wrote(m.db.Delete(k), DefaultDurability, modelWrite{{key: string(k), del: true}})
-	case n < 145:
+		return m.wrote(m.db.Delete(k), DefaultDurability, modelWrite{deleteOp(k)})
+	case n < 95:
+		op := m.rangeOp()
+		m.note("delete range %q to %q", op.key, op.end)
+		return m.wrote(m.db.DeleteRange([]byte(op.key), op.end), DefaultDurability, modelWrite{op})
+	case n < 115:
 		return m.batch()
-	case n < 195:
-		return m.lookup(m.key())
-	case n < 218:
+	case n < 125:
+		return m.conditional()
+	case n < 150:
+		return m.lookup(m.db, m.now, m.key())
+	case n < 155:
+		return m.lookups()
+	case n < 170:
 		return m.scan()
-	case n < 226:
+	case n < 205:
+		return m.iterate()
+	case n < 217:
+		return m.snapshot()
+	case n < 222:
 		m.note("sync")
 		return m.barrier(m.db.Sync())
-	case n < 231:
+	case n < 228:
 		m.note("flush")
 		return m.barrier(m.db.Flush(context.Background()))
-	case n < 233:
+	case n < 231:
 		return m.compact()
-	case n < 234:
+	case n < 232:
 		return m.agree()
-	case n < 237:
+	case n < 235:
+		return m.ingest()
+	case n < 236:
+		return m.checkpoint()
+	case n < 238:
 		m.note("close")
 		if err := m.barrier(m.db.Close()); err != nil {
 			return err
 		}
+		if err := m.dropReaders(); err != nil {
+			return err
+		}
 		return m.open()
-	case n < 241:
+	case n < 242:
 		return m.crash()
 	default:
-		return m.lookup(m.key())
+		return m.lookup(m.db, m.now, m.key())
 	}
+}
+
+// rangeOp is a range delete: small ones mostly, of all shapes.
+func (m *modelRun) rangeOp() modelOp {
+	lo, hi := m.key(), m.key()
+	switch m.next(12) {
+	case 0:
+		hi = nil
+	case 1:
+		lo = nil
+	case 2, 3, 4, 5:
+		hi = append(bytes.Clone(lo), 0xff)
+	default:
+		if bytes.Compare(lo, hi) > 0 && m.next(4) > 0 {
+			lo, hi = hi, lo
+		}
+	}
+	return modelOp{key: string(lo), ranged: true, end: hi}
 }
 
 // wrote notes the outcome of a write.
@@ -280,55 +337,132 @@ func (m *modelRun) batch() error {
 		n = 60 // more than a memtable
 	}
 	for range n {
-		k := m.key()
-		if m.next(4) == 0 {
+		switch m.next(8) {
+		case 0, 1:
+			k := m.key()
 			b.Delete(k)
-			w = append(w, modelOp{key: string(k), del: true})
-			continue
+			w = append(w, deleteOp(k))
+		case 2:
+			op := m.rangeOp()
+			b.DeleteRange([]byte(op.key), op.end)
+			w = append(w, op)
+		default:
+			k, v := m.key(), m.value()
+			b.Put(k, v)
+			w = append(w, putOp(k, v))
 		}
-		v := m.value()
-		b.Put(k, v)
-		w = append(w, modelOp{key: string(k), value: string(v)})
+	}
+	if m.next(4) == 0 {
+		raw, err := b.MarshalBinary()
+		var other, twice Batch
+		if err = errors.Join(err, other.UnmarshalBinary(raw)); err != nil {
+			return fmt.Errorf("batch: %w", err)
+		}
+		twice.Append(&other)
+		twice.Append(&b)
+		w = append(w, w...)
+		b = twice
 	}
 	d := Durability(m.next(3))
 	m.note("batch of %d, %d bytes, durability %d", b.Len(), b.Size(), d)
 	return m.wrote(m.db.Apply(&b, d), d, w)
 }
 
-func (m *modelRun) lookup(k []byte) error {
-	want, there := m.now[string(k)]
-	m.note("get %q", k)
-	got, err := m.db.Get(k)
-	has, hasErr := m.db.Has(k)
-	appended, appendErr := m.db.AppendGet([]byte("x"), k)
-	switch {
-	case !there:
-		if !errors.Is(err, ErrNotFound) || got != nil || has || hasErr != nil || !errors.Is(appendErr, ErrNotFound) || string(appended) != "x" {
-			return fmt.Errorf("absent %q: got %q, %w; has %v, %w; appended %q, %w", k, got, err, has, hasErr, appended, appendErr)
-		}
-	case err != nil || got == nil || string(got) != want || !has || hasErr != nil || appendErr != nil || string(appended) != "x"+want:
-		return fmt.Errorf("present %q: got %q, %w; has %v, %w; appended %q, %w; want %q", k, got, err, has, hasErr, appended, appendErr, want)
+// conditional is PutIfAbsent or CompareAndSwap, with what is there or not.
+func (m *modelRun) conditional() error {
+	k, v := m.key(), m.value()
+	if v == nil {
+		v = []byte{}
 	}
-	return nil
+	is, there := m.now[string(k)]
+	var got, want bool
+	var err error
+	op := putOp(k, v)
+	switch m.next(4) {
+	case 0, 1:
+		m.note("put %q if absent", k)
+		want = !there
+		got, err = m.db.PutIfAbsent(k, v)
+	case 2:
+		old := []byte(is)
+		if !there {
+			old = nil
+		}
+		if m.next(3) == 0 {
+			v, op = nil, deleteOp(k)
+		}
+		m.note("swap %q from what it is, there %v, to nil %v", k, there, v == nil)
+		want = true
+		got, err = m.db.CompareAndSwap(k, old, v)
+	default:
+		m.note("swap %q from what it is not", k)
+		got, err = m.db.CompareAndSwap(k, append([]byte(is), 'x'), v)
+	}
+	if err != nil || got != want {
+		return fmt.Errorf("conditional write of %q: %v, %w, want %v", k, got, err, want)
+	}
+	if !got || op.del && !there { // nothing was written
+		return nil
+	}
+	return m.wrote(nil, DefaultDurability, modelWrite{op})
+}
+
+// ingest brings a sorted sequence in, sometimes in place of a range.
+func (m *modelRun) ingest() error {
+	pairs := map[string]string{}
+	for range m.next(60) {
+		pairs[string(m.key())] = string(m.value())
+	}
+	var o IngestOptions
+	var w modelWrite
+	if m.next(2) == 0 {
+		op := m.rangeOp()
+		o.Replace = &KeyRange{[]byte(op.key), op.end}
+		w = append(w, op)
+	}
+	keys := slices.Sorted(maps.Keys(pairs))
+	for _, k := range keys {
+		w = append(w, putOp([]byte(k), []byte(pairs[k])))
+	}
+	broken := len(keys) > 1 && m.next(6) == 0
+	m.note("ingest of %d, replacing %v, out of order %v", len(keys), o.Replace, broken)
+	var buf, val []byte
+	err := m.db.Ingest(context.Background(), func(yield func(KV, error) bool) {
+		for i, k := range keys {
+			if broken && i == len(keys)-1 {
+				k = keys[0]
+			}
+			buf, val = append(buf[:0], k...), append(val[:0], pairs[k]...) // as short-lived as may be
+			if !yield(KV{buf, val}, nil) {
+				return
+			}
+		}
+	}, o)
+	if broken {
+		if !errors.Is(err, ErrOrder) {
+			return fmt.Errorf("ingest out of order: %w", err)
+		}
+		return nil
+	}
+	if len(w) == 0 && err == nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("ingest: %w", err)
+	}
+	w.apply(m.now)
+	m.pending = append(m.pending, w)
+	return m.barrier(nil)
 }
 
 // scan walks a range, often not to its end, and writes meanwhile, which the scan must not see.
 func (m *modelRun) scan() error {
-	var o ScanOptions
-	if m.next(3) > 0 {
-		o.Lower = m.key()
-	}
-	if m.next(3) > 0 {
-		o.Upper = m.key()
-	}
-	if m.next(3) == 0 {
-		o.Prefix = m.key()
-		o.Prefix = o.Prefix[:m.next(len(o.Prefix)+1)]
-	}
+	o := m.iterOptions()
+	o.KeysOnly = false
 	limit, writes := m.next(80), m.next(4) == 0
 	var want []string
 	for k := range m.now {
-		if k >= string(o.Lower) && (o.Upper == nil || k < string(o.Upper)) && bytes.HasPrefix([]byte(k), o.Prefix) {
+		if inRange(o, k) {
 			want = append(want, k)
 		}
 	}
@@ -353,7 +487,7 @@ func (m *modelRun) scan() error {
 		}
 		if writes && i%3 == 0 {
 			k, v := m.key(), m.value()
-			if err := m.wrote(m.db.Put(k, v), DefaultDurability, modelWrite{{key: string(k), value: string(v)}}); err != nil {
+			if err := m.wrote(m.db.Put(k, v), DefaultDurability, modelWrite{putOp(k, v)}); err != nil {
 				return err
 			}
 		}
@@ -371,7 +505,7 @@ func (m *modelRun) compact() error {
 	}
 	m.note("compact %q to %q", lo, hi)
 	err := m.db.Compact(context.Background(), lo, hi)
-	if lo != nil && bytes.Compare(lo, hi) > 0 {
+	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		if err != nil {
 			return fmt.Errorf("compact of nothing: %w", err)
 		}
@@ -399,12 +533,27 @@ func (m *modelRun) crash() error {
 	if err := old.Close(); err != nil { // of what is lost: it only ends its goroutines
 		return fmt.Errorf("close of the lost store: %w", err)
 	}
+	if err := m.dropReaders(); err != nil {
+		return err
+	}
+	var read map[string]string // what a reader finds before anybody recovers the store
+	if m.next(2) == 0 {
+		var err error
+		if read, err = m.readOnly("db"); err != nil {
+			return fmt.Errorf("after a crash: %w", err)
+		}
+	}
 	if err := m.open(); err != nil {
 		return err
 	}
 	got, err := contents(m.db)
 	if err != nil {
 		return fmt.Errorf("after a crash: %w", err)
+	}
+	if read != nil {
+		if d := diff(read, got); d != "" {
+			return fmt.Errorf("after a crash, read only against recovered: %s", d)
+		}
 	}
 	found := fingerprint(got)
 	for i := 0; ; i++ {
@@ -417,6 +566,54 @@ func (m *modelRun) crash() error {
 		}
 		m.pending[i].apply(m.durable)
 	}
+}
+
+// readOnly reads a store without changing it.
+func (m *modelRun) readOnly(dir string) (map[string]string, error) {
+	o := *m.opts
+	o.FS, o.ReadOnly = m.fs, true
+	db, err := Open(dir, &o)
+	if err != nil {
+		return nil, err
+	}
+	got, err := contents(db)
+	if err == nil {
+		err = lookupsAgree(db, got)
+	}
+	if putErr := db.Put(nil, nil); !errors.Is(putErr, ErrReadOnly) {
+		err = errors.Join(err, fmt.Errorf("put into a store that is only read: %w", putErr))
+	}
+	return got, errors.Join(err, db.Close())
+}
+
+// checkpoint makes a copy, which must hold what the store holds, also after the store has changed.
+func (m *modelRun) checkpoint() error {
+	m.copies++
+	dir := fmt.Sprintf("copy%d", m.copies)
+	m.note("checkpoint")
+	if err := m.barrier(m.db.Checkpoint(context.Background(), dir)); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	want := maps.Clone(m.now)
+	if m.next(2) == 0 {
+		for range 5 {
+			k, v := m.key(), m.value()
+			if err := m.wrote(m.db.Put(k, v), DefaultDurability, modelWrite{putOp(k, v)}); err != nil {
+				return err
+			}
+		}
+		if err := m.barrier(m.db.Compact(context.Background(), nil, nil)); err != nil {
+			return err
+		}
+	}
+	got, err := m.readOnly(dir)
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	if d := diff(got, want); d != "" {
+		return fmt.Errorf("checkpoint: %s", d)
+	}
+	return nil
 }
 
 var fingerprintSeed = maphash.MakeSeed()
@@ -437,6 +634,9 @@ func (m *modelRun) agree() error {
 	}
 	if d := diff(got, m.now); d != "" {
 		return errors.New(d)
+	}
+	if err := m.verify(); err != nil {
+		return err
 	}
 	return lookupsAgree(m.db, m.now)
 }

@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"time"
 
-	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filename"
@@ -18,13 +18,14 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// Open opens the store in dir, which it creates unless told otherwise, and brings it to the state of the last
+// Open opens the store in dir, which it creates with the parents that it lacks unless told otherwise, and brings it to the state of the last
 // acknowledged write, whatever ended the last use: of a log that a crash cut short the whole records count. nil options
-// are right for most programs.
+// are right for most programs. With Options.ReadOnly nothing on the disk is changed.
 //
 // Errors name the directory, and the file and offset where there is one: ErrLocked while the store is open elsewhere,
 // ErrCorruption for damage and for a directory with data but no manifest, ErrUnsupportedVersion for a newer format,
-// ErrFilterRate and others for options. After an error nothing that holds data was removed or changed.
+// ErrFilterRate and others for options, ErrNoRoom where shared Resources are in use up to their limit. After an error nothing
+// that holds data was removed or changed.
 func Open(dir string, options *Options) (*DB, error) {
 	opts := options.withDefaults()
 	if err := opts.check(); err != nil {
@@ -34,30 +35,40 @@ func Open(dir string, options *Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	db := &DB{dir: dir, opts: opts, plan: plan, domain: new(epoch.Domain)}
+	db := &DB{dir: dir, opts: opts, plan: plan, domain: new(epoch.Domain), opened: time.Now()}
+	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
 	db.changed.L = &db.mu
+	db.pacer.rate = opts.CompactionRate
+	db.naming = opts.Logger.Enabled(context.Background(), slog.LevelWarn)
 	db.ctx, db.stop = context.WithCancel(context.Background())
-	db.budget.total = opts.MemoryBudget - 2*opts.MemtableSize
-	db.cache = cache.New(db.budget.total, db.domain)
-	db.files = &descriptors{fs: opts.FS, dir: dir, domain: db.domain, limit: opts.MaxOpenFiles}
-	if err := db.open(); err != nil {
+	if err = opts.resources().join(db); err == nil {
+		if err = db.open(); err != nil {
+			err = errors.Join(err, db.res.leave(db, db.state.Swap(nil)))
+		}
+	}
+	if err != nil {
 		db.stop()
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	db.workers.Add(2)
-	go db.flushLoop()
-	go db.compactLoop()
-	db.workers.Go(db.warmUp)
-	opts.Logger.Info("opened", slog.String("dir", dir), slog.Uint64("sequence", uint64(db.lastSeq)))
+	if !opts.ReadOnly {
+		db.workers.Add(2)
+		go db.flushLoop()
+		go db.compactLoop()
+	}
+	db.workers.Go(db.keepWarm)
+	db.report.opened(uint64(db.lastSeq))
 	return db, nil
 }
 
 // open locks, recovers and begins. After an error nothing stays open.
 func (db *DB) open() (err error) {
-	if err := db.makeDir(); err != nil {
-		return err
+	if db.opts.ReadOnly {
+		db.failed = openedReadOnly(db.dir)
+		db.lock, err = lockToRead(db.opts.FS, db.dir)
+	} else if err = db.makeDir(); err == nil {
+		db.lock, err = db.opts.FS.Lock(filepath.Join(db.dir, filename.LockName))
 	}
-	if db.lock, err = db.opts.FS.Lock(filepath.Join(db.dir, filename.LockName)); err != nil {
+	if err != nil {
 		return err
 	}
 	defer func() {
@@ -67,28 +78,36 @@ func (db *DB) open() (err error) {
 		if db.manifest != nil {
 			err = errors.Join(err, db.manifest.Close())
 		}
-		err = errors.Join(err, db.files.close(), db.lock.Close())
+		err = errors.Join(err, db.lock.Close())
 	}()
 	found, err := survey(db.opts.FS, db.dir)
 	if err != nil {
 		return err
 	}
 	db.recorded, err = manifest.Load(db.opts.FS, db.dir)
+	var replayed []*memtable.Table
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && db.opts.ReadOnly: // gone since lockToRead looked
+		err = found.noStore()
 	case errors.Is(err, fs.ErrNotExist):
 		err = db.create(found)
+	case err == nil && db.opts.ErrorIfExists: // made since makeDir looked
+		err = errExists
 	case err == nil:
-		err = db.recover(found)
+		replayed, err = db.recover(found)
 	}
 	if err != nil {
 		return err
 	}
-	s := &state{mem: memtable.New(nil, 0)}
+	s := &state{mem: memtable.New(nil, 0), frozen: replayed}
 	s.refs.Store(1)
 	s.setVersion(db.recorded.Version, newTables(db))
 	s.tables(func(_ int, t *table) { t.refs.Add(1) })
 	db.state.Store(s)
 	db.visible.Store(uint64(db.lastSeq))
+	if db.opts.ReadOnly {
+		return nil
+	}
 	return db.removeOrphans(found)
 }
 
@@ -100,26 +119,23 @@ func newTables(db *DB) map[uint64]*table {
 	return tables
 }
 
-// makeDir makes the directory of a new store, durably.
+var (
+	errMissing = fmt.Errorf("no store here: %w", fs.ErrNotExist)
+	errExists  = fmt.Errorf("there is a store here: %w", fs.ErrExist)
+)
+
+// makeDir makes the directory of a new store, durably, and the parents that it lacks.
 func (db *DB) makeDir() error {
 	_, err := db.opts.FS.Stat(filepath.Join(db.dir, filename.CurrentName))
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case err == nil && db.opts.ErrorIfExists:
+		return errExists
+	case err == nil || !errors.Is(err, fs.ErrNotExist):
 		return err
+	case db.opts.ErrorIfMissing:
+		return errMissing
 	}
-	if db.opts.ErrorIfMissing {
-		return fmt.Errorf("no store here: %w", fs.ErrNotExist)
-	}
-	err = db.opts.FS.Mkdir(db.dir)
-	exists := errors.Is(err, fs.ErrExist)
-	if err != nil && !exists {
-		return err
-	}
-	// A directory that is there may have been made by a process that died before it could sync the parent.
-	err = db.opts.FS.SyncDir(filepath.Dir(filepath.Clean(db.dir)))
-	if exists && errors.Is(err, fs.ErrPermission) {
-		return nil // a parent that may not be opened is somebody else's, who made the directory
-	}
-	return err
+	return vfs.MkdirAll(db.opts.FS, db.dir)
 }
 
 // A listing is the files of a store's directory by kind, numbers ascending. Unknown names are left alone.
@@ -148,13 +164,21 @@ func (l listing) logsFrom(first uint64) []uint64 {
 	return l[filename.Log][i:]
 }
 
-// create begins a store where there is none. A crash in an earlier attempt may have left a manifest without tables; tables
-// or logs without a CURRENT are data whose manifest is lost, and are not touched.
-func (db *DB) create(found listing) error {
+// lost is the damage of a directory without CURRENT that holds tables or logs: data whose manifest is lost.
+func (l listing) lost() error {
 	for _, kind := range []filename.Kind{filename.Table, filename.Log} {
-		if n := found[kind]; len(n) > 0 {
-			return corrupt.Newf(filename.CurrentName, 0, "missing, but there is data (%s); the store needs repair", filename.Base(kind, n[0]))
+		if n := l[kind]; len(n) > 0 {
+			return corrupt.Newf(filename.CurrentName, 0, "missing, but there is data (%s)", filename.Base(kind, n[0]))
 		}
+	}
+	return nil
+}
+
+// create begins a store where there is none. A crash in an earlier attempt may have left a manifest without tables; what is
+// lost is not touched.
+func (db *DB) create(found listing) error {
+	if err := found.lost(); err != nil {
+		return err
 	}
 	db.next = 1
 	if m := found[filename.Manifest]; len(m) > 0 {
@@ -208,7 +232,7 @@ func (db *DB) removeOrphans(found listing) error {
 			continue
 		}
 		if err := db.opts.FS.Remove(filepath.Join(db.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			db.opts.Logger.Warn("an orphan stays", slog.String("file", name), slog.Any("error", err))
+			db.report.orphanStays(name, err)
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package bloomkv
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -52,6 +53,17 @@ type Options struct {
 	StrictWAL bool
 	// ErrorIfMissing makes Open fail with an error that Is fs.ErrNotExist, and create nothing, where there is no store.
 	ErrorIfMissing bool
+	// ErrorIfExists makes Open fail with an error that Is fs.ErrExist, and change nothing, where there is a store. It excludes
+	// ErrorIfMissing and ReadOnly.
+	ErrorIfExists bool
+	// ReadOnly opens a store without changing anything on the disk, which may be one that can't be written. Any number of
+	// readers, in any processes, may have a store open so at a time; while one has, it can't be opened for writing, and while
+	// a writer has it, it can't be read: ErrLocked. Writers leave a file LOCK by which that is kept; a copy of a store without
+	// this file is read unlocked, and it is for the caller to know that no one writes it.
+	//
+	// Every call that writes answers ErrReadOnly. A missing store is an error that Is fs.ErrNotExist. What the logs hold after
+	// an unclean end of the last use is read into memory, in addition to MemoryBudget, by every Open anew.
+	ReadOnly bool
 
 	// FilterFPR is the promised number of wasted table reads for a lookup of an absent key, over the whole tree: tables
 	// that are searched although they hold no version of the key. 0 means 0.01. 1 means no filters: none is built, and none
@@ -60,10 +72,15 @@ type Options struct {
 	FilterFPR float64
 
 	// MemoryBudget bounds, in bytes, what the store keeps in memory: memtables (at most half of it), filters, indexes and
-	// the block cache, which gets what the others leave. 0 means 64 MiB; the least is 8 MiB.
+	// the block cache, which gets what the others leave. An open iterator may hold one more block for each run. 0 means 64 MiB;
+	// the least is 8 MiB.
 	MemoryBudget int64
+	// Resources, if not nil, are memory and descriptors that the store shares with others, in place of MemoryBudget and
+	// MaxOpenFiles, which must be 0 then. Open fails with ErrNoRoom where the memtables of one more store do not fit.
+	Resources *Resources
 	// MemtableSize is how many bytes of writes are gathered in memory before they become a table, between 16 KiB and a
-	// quarter of MemoryBudget (one memtable fills while another is written out). 0 means a quarter of MemoryBudget.
+	// quarter of the memory there is (one memtable fills while another is written out). 0 means a quarter of MemoryBudget, or
+	// a 64th of what Resources have, so that sixteen stores fit.
 	MemtableSize int64
 	// BlockSize is the size of a data block in bytes before compression, between 256 bytes and 1 MiB. 0 means 4096. A larger
 	// entry has a block of its own.
@@ -77,11 +94,17 @@ type Options struct {
 	LevelRatio int
 	// Compression of data blocks. The zero value is S2.
 	Compression Compression
+	// CompactionRate bounds what compactions write, in bytes per second, so that they leave the disk to others. 0 is no limit.
+	// Flushes are not bounded. Where compaction falls behind for it, writes are slowed, and wait at last.
+	CompactionRate int64
 	// MaxOpenFiles bounds the descriptors held for tables, at least 8. 0 means 500. Closing a descriptor drops no filter.
 	MaxOpenFiles int
 
-	// Logger hears of opening, flushes, compactions, stalls and damage, never of single reads and writes. nil is silent. Its
-	// handler may be called with locks held: it may ask for Metrics, and must not call anything else of the DB.
+	// Events are functions that are told what happens to the store.
+	Events Events
+	// Logger hears of what Events are told (tables one by one at the level Debug), and of opening, recovery, checkpoints,
+	// closing and iterators that were left open; never of single reads and writes. nil is silent. Its handler is called as Events are: it may ask for Metrics, and
+	// must not call anything else of the DB.
 	Logger *slog.Logger
 }
 
@@ -95,34 +118,59 @@ func (o *Options) withDefaults() Options {
 	}
 	d.Durability = cmp.Or(d.Durability, Sync)
 	d.FilterFPR = cmp.Or(d.FilterFPR, 0.01)
-	d.MemoryBudget = cmp.Or(d.MemoryBudget, 64<<20)
-	d.MemtableSize = cmp.Or(d.MemtableSize, d.MemoryBudget/4)
+	if d.Resources != nil {
+		d.MemtableSize = cmp.Or(d.MemtableSize, max(d.Resources.memory/sharedMemtables, minMemtable))
+	} else {
+		d.MemoryBudget = cmp.Or(d.MemoryBudget, defaultMemory)
+		d.MemtableSize = cmp.Or(d.MemtableSize, d.MemoryBudget/4)
+		d.MaxOpenFiles = cmp.Or(d.MaxOpenFiles, defaultOpenFiles)
+	}
 	d.BlockSize = cmp.Or(d.BlockSize, 4096)
 	d.TableSize = cmp.Or(d.TableSize, 8<<20)
 	d.BaseLevelSize = cmp.Or(d.BaseLevelSize, 64<<20)
 	d.LevelRatio = cmp.Or(d.LevelRatio, 10)
-	d.MaxOpenFiles = cmp.Or(d.MaxOpenFiles, 500)
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
 	return d
 }
 
+// resources are what the store shares, or its own. Options have been checked.
+func (o *Options) resources() *Resources {
+	if o.Resources != nil {
+		return o.Resources
+	}
+	return newResources(o.MemoryBudget, o.MaxOpenFiles)
+}
+
 // check refuses what makes no sense, before any file is touched. Options have their defaults.
 func (o *Options) check() error {
+	memory, files := o.MemoryBudget, o.MaxOpenFiles
+	if shared := o.Resources; shared != nil {
+		switch {
+		case shared.memory == 0:
+			return errors.New("option Resources: not made by NewResources")
+		case memory != 0:
+			return fmt.Errorf("option MemoryBudget: %d, want 0 beside Resources, which have %d", memory, shared.memory)
+		case files != 0:
+			return fmt.Errorf("option MaxOpenFiles: %d, want 0 beside Resources, which have %d", files, shared.files.limit)
+		}
+		memory, files = shared.memory, shared.files.limit
+	}
 	for _, r := range []struct {
 		name           string
 		got, low, high int64
 	}{
 		{"Durability", int64(o.Durability), int64(Sync), int64(NoSync)},
-		{"MemoryBudget", o.MemoryBudget, minMemory, 1 << 50},
-		{"MemtableSize", o.MemtableSize, minMemtable, min(o.MemoryBudget/4, 1<<30)},
+		{"MemoryBudget", memory, minMemory, maxMemory},
+		{"MemtableSize", o.MemtableSize, minMemtable, min(memory/4, 1<<30)},
 		{"BlockSize", int64(o.BlockSize), 256, 1 << 20},
 		{"TableSize", o.TableSize, 16 << 10, 1 << 30},
 		{"BaseLevelSize", o.BaseLevelSize, 64 << 10, 1 << 40},
 		{"LevelRatio", int64(o.LevelRatio), 2, 100},
 		{"Compression", int64(o.Compression), int64(S2), int64(NoCompression)},
-		{"MaxOpenFiles", int64(o.MaxOpenFiles), 8, 1 << 30},
+		{"CompactionRate", o.CompactionRate, 0, 1 << 40},
+		{"MaxOpenFiles", int64(files), minOpenFiles, maxOpenFiles},
 	} {
 		if r.got < r.low || r.got > r.high {
 			return fmt.Errorf("option %s: %d, want %d to %d", r.name, r.got, r.low, r.high)
@@ -130,6 +178,9 @@ func (o *Options) check() error {
 	}
 	if !(o.FilterFPR > 0 && o.FilterFPR <= 1) { // also NaN
 		return fmt.Errorf("option FilterFPR: %v, want more than 0, at most 1", o.FilterFPR)
+	}
+	if o.ErrorIfExists && (o.ErrorIfMissing || o.ReadOnly) {
+		return errors.New("option ErrorIfExists: not together with ErrorIfMissing or ReadOnly")
 	}
 	return nil
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"slices"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
@@ -19,23 +17,35 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// recover checks that what the manifest names is there and brings the logs' writes into tables. It may be cut short at any
-// point and begun again: logs are removed only after the manifest no longer needs them.
-func (db *DB) recover(found listing) error {
+// recover checks that what the manifest names is there and brings the logs' writes into tables; where the store is opened to
+// be read only, into memtables, which it returns, newest first. It may be cut short at any point and begun again: logs are
+// removed only after the manifest no longer needs them.
+func (db *DB) recover(found listing) ([]*memtable.Table, error) {
 	s := &db.recorded
 	if err := checkListing(db.opts.FS, db.dir, s, found); err != nil {
-		return err
+		return nil, err
 	}
 	db.next, db.reserved, db.lastSeq = s.NextFile, s.NextFile, s.LastSeq
 	logs := found.logsFrom(s.MinLog)
 	if len(logs) == 0 {
-		return nil
+		return nil, nil
 	}
 	r := replay{db: db, mem: memtable.New(nil, 0), last: s.LastSeq}
 	counted, err := r.dryRun(logs)
 	if err != nil { // before anything is written
-		return err
+		return nil, err
 	}
+	if db.opts.ReadOnly {
+		err := r.run(counted)
+		db.lastSeq = r.last
+		return r.frozen, err
+	}
+	return nil, db.writeOut(&r, logs, counted)
+}
+
+// writeOut brings what a replay reads of the logs that count into tables, and removes all logs.
+func (db *DB) writeOut(r *replay, logs, counted []uint64) error {
+	s := &db.recorded
 	// From here on files are written, under numbers that a second recovery must know of.
 	if err := db.appendEdit(&manifest.Edit{}, s.Version); err != nil {
 		return err
@@ -56,8 +66,11 @@ func (db *DB) recover(found listing) error {
 	if err := db.appendEdit(e, v); err != nil {
 		return err
 	}
+	for _, a := range r.added {
+		db.report.created(db.files.infosOf(a.Level, []*manifest.Table{a.Table}))
+	}
 	db.lastSeq = db.recorded.LastSeq
-	for _, n := range found[filename.Log] {
+	for _, n := range logs {
 		_ = db.opts.FS.Remove(filename.Make(db.dir, filename.Log, n)) // else the next Open does
 	}
 	return nil
@@ -67,13 +80,14 @@ func (db *DB) recover(found listing) error {
 // end of a log may be lost without a trace.
 const seqGap = 1 << 24
 
-// A replay reads logs in order into memtables, and these into tables.
+// A replay reads logs in order into memtables, and these into tables unless the store is only read.
 type replay struct {
 	db      *DB
 	mem     *memtable.Table
 	last    ikey.Seq
 	added   []manifest.Added
-	records int // whole records that were read
+	frozen  []*memtable.Table // where the store is only read: what would have become tables, newest first
+	records int               // whole records that were read
 }
 
 // dryRun reads all logs without keeping anything, so that damage is found before the first change, and returns those that
@@ -132,12 +146,12 @@ var (
 func (r *replay) run(logs []uint64) error {
 	for _, n := range logs {
 		res, err := r.log(n, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
-			r.mem.Add(key, bloomblock.HashKey(key), seq, kind, value)
+			addTo(r.mem, seq, kind, key, value)
 		})
 		if err != nil {
 			return err
 		}
-		r.db.opts.Logger.Info("log replayed", slog.Uint64("log", n), slog.Int("records", res.Records), slog.Bool("torn", res.Torn))
+		r.db.report.replayed(n, res.Records, res.Torn)
 	}
 	return r.flush()
 }
@@ -147,8 +161,12 @@ func (r *replay) flush() error {
 	if r.mem.Len() == 0 {
 		return nil
 	}
+	if r.db.opts.ReadOnly {
+		r.keep()
+		return nil
+	}
 	r.mem.Freeze()
-	res, err := compaction.Flush(context.Background(), r.mem.Iter(ikey.MaxSeq), r.db.env(0))
+	res, err := compaction.Flush(context.Background(), r.mem.Iter(ikey.MaxSeq), rangeDels(r.mem, nil), r.db.env(0))
 	if err != nil {
 		return err
 	}
@@ -205,9 +223,6 @@ func (r *replay) log(number uint64, each func(ikey.Seq, ikey.Kind, []byte, []byt
 func checkListing(fsys vfs.FS, dir string, s *manifest.State, found listing) error {
 	for _, t := range s.Version.Tables() {
 		name := filename.Base(filename.Table, t.Number)
-		if t.Flags != 0 || t.RangeDeletes != 0 { // the manifest's format has them; lookups and merges do not heed them
-			return fmt.Errorf("%s: %w: flags %#x, %d range deletes", name, ErrUnsupportedVersion, t.Flags, t.RangeDeletes)
-		}
 		if _, ok := slices.BinarySearch(found[filename.Table], t.Number); !ok {
 			return corrupt.Newf(name, 0, "missing, the manifest names it")
 		}

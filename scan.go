@@ -2,94 +2,53 @@ package bloomkv
 
 import (
 	"bytes"
-	"errors"
 	"iter"
 	"slices"
-
-	"github.com/bloomkv/bloomkv/internal/ikey"
-	"github.com/bloomkv/bloomkv/internal/merge"
-	"github.com/bloomkv/bloomkv/sstable"
 )
 
-// ScanOptions are the bounds of a scan. nil bounds are infinite; an inverted range is empty. The slices are not copied and
-// must not change while a loop runs.
-type ScanOptions struct {
-	Lower  []byte // inclusive
-	Upper  []byte // exclusive
-	Prefix []byte // only keys that start with it; together with the bounds, both hold
+// IterOptions are the bounds of an iterator or a scan, and what it reads. The zero value is all keys with their values. nil
+// bounds are infinite; an inverted range is empty. The slices are copied.
+type IterOptions struct {
+	Lower    []byte // inclusive
+	Upper    []byte // exclusive
+	Prefix   []byte // only keys that start with it; together with the bounds, both hold
+	KeysOnly bool   // values are not wanted: they come as nil
 }
 
-// KV is a key and its value. Both are valid until the scan's next step and must not be changed.
+// KV is a key and its value. Of a scan both are valid until its next step and must not be changed; given to [DB.Ingest] both
+// are read before the next step, and not kept.
 type KV struct{ Key, Value []byte }
 
 // Scan returns the keys of a range with their values, ascending, as of the moment the loop begins: later writes are not
-// seen. It takes no lock while it runs and may be left at any time; tables that it reads stay on the disk until then. An error, such as damage or ErrClosed, comes as the
-// last element, so that a broken scan cannot pass for a finished one.
+// seen. It takes no lock while it runs and may be left at any time; tables that it reads stay on the disk until then. An
+// error, such as damage or ErrClosed, comes as the last element, so that a broken scan cannot pass for a finished one. The
+// sequence may be ranged over more than once; the bounds are copied when a loop begins.
 //
-//	for kv, err := range db.Scan(bloomkv.ScanOptions{Prefix: []byte("user/")}) {
+//	for kv, err := range db.Scan(bloomkv.IterOptions{Prefix: []byte("user/")}) {
 //		if err != nil {
 //			return err
 //		}
 //		fmt.Printf("%s = %s\n", kv.Key, kv.Value)
 //	}
-func (db *DB) Scan(opts ScanOptions) iter.Seq2[KV, error] {
-	return func(yield func(KV, error) bool) {
-		left := false
-		err := db.scan(opts, func(kv KV) bool {
-			left = !yield(kv, nil)
-			return !left
-		})
-		if err != nil && !left {
-			yield(KV{}, err)
-		}
-	}
+func (db *DB) Scan(opts IterOptions) iter.Seq2[KV, error] {
+	return func(yield func(KV, error) bool) { scan(db.Iter(opts), yield) }
 }
 
-// scan calls each until it returns false or the range ends.
-func (db *DB) scan(opts ScanOptions, each func(KV) bool) (err error) {
-	lower, upper := opts.bounds()
-	s, release := db.acquire()
-	if s == nil {
-		return ErrClosed
+// scan yields all that an iterator has, and ends it.
+func scan(it *Iterator, yield func(KV, error) bool) {
+	defer func() { _ = it.Close() }() // where the loop panics
+	left := false
+	for ok := it.First(); ok && !left; ok = !left && it.Next() {
+		left = !yield(KV{it.Key(), it.Value()}, nil)
 	}
-	defer release()
-	seq := ikey.Seq(db.visible.Load()) // after the state: see lookup
-	src := merge.New(db.sources(s, seq)...)
-	defer func() {
-		if closeErr := src.Close(); closeErr != nil {
-			err = errors.Join(err, closeErr)
-		}
-	}()
-
-	var last []byte // the key whose newest visible version was taken
-	started := false
-	for ok := src.SeekGE(ikey.Search(lower, ikey.MaxSeq)); ok; ok = src.Next() {
-		if db.state.Load() == nil {
-			return ErrClosed
-		}
-		k := src.Key()
-		if upper != nil && bytes.Compare(k.User, upper) >= 0 {
-			return nil
-		}
-		if k.Trailer.Seq() > seq || started && bytes.Equal(k.User, last) {
-			continue
-		}
-		started, last = true, append(last[:0], k.User...)
-		if k.Trailer.Kind() == ikey.Delete {
-			continue
-		}
-		if !each(KV{last, src.Value()}) {
-			return nil
-		}
+	err := it.Close()
+	if err != nil && !left {
+		yield(KV{}, err)
 	}
-	if err := src.Err(); err != nil {
-		return db.lookupError(err)
-	}
-	return nil
 }
 
 // bounds brings the prefix and the bounds together: [lower, upper), upper nil for no end.
-func (o ScanOptions) bounds() (lower, upper []byte) {
+func (o IterOptions) bounds() (lower, upper []byte) {
 	lower, upper = o.Lower, o.Upper
 	if bytes.Compare(o.Prefix, lower) > 0 {
 		lower = o.Prefix
@@ -99,6 +58,13 @@ func (o ScanOptions) bounds() (lower, upper []byte) {
 	}
 	return lower, upper
 }
+
+// KeyRange is the keys from Lower on and before Upper: Lower is inclusive, Upper exclusive. nil is infinite.
+type KeyRange struct{ Lower, Upper []byte }
+
+// PrefixRange is the range of all keys that start with prefix, as [DB.DeleteRange], [DB.ApproximateSize] or
+// [IngestOptions] want it. It may share the memory of prefix.
+func PrefixRange(prefix []byte) KeyRange { return KeyRange{prefix, after(prefix)} }
 
 // after is the smallest key that is greater than all keys with the prefix; nil if there is none.
 func after(prefix []byte) []byte {
@@ -110,21 +76,4 @@ func after(prefix []byte) []byte {
 		}
 	}
 	return nil
-}
-
-// sources are cursors over all that the state holds, newest data first.
-func (db *DB) sources(s *state, seq ikey.Seq) []merge.Source {
-	sources := []merge.Source{s.mem.Iter(seq)}
-	for _, m := range s.frozen {
-		sources = append(sources, m.Iter(seq))
-	}
-	for _, r := range s.runs {
-		sources = append(sources, merge.NewConcat(len(r.tables), r.search, func(i int) (merge.Source, error) {
-			if err := db.load(r.tables[i]); err != nil {
-				return nil, err
-			}
-			return r.tables[i].reader.Iter(sstable.IterOptions{}), nil
-		}))
-	}
-	return sources
 }

@@ -28,20 +28,28 @@ type run struct {
 	tables []*table
 	prefix []byte
 	lo, hi []uint64
+
+	rangeDels bool // a table has range tombstones
 }
 
 func newRun(level int, id uint64, tables []*table) *run {
 	r := &run{level: level, id: id, tables: tables, lo: make([]uint64, len(tables)), hi: make([]uint64, len(tables))}
-	first, last := tables[0].meta.Smallest, tables[len(tables)-1].meta.Largest
-	r.prefix = first[:ikey.CommonPrefix(first, last)]
+	if first, last := tables[0].meta.Smallest, tables[len(tables)-1].meta.Upper(); last != nil {
+		r.prefix = first[:ikey.CommonPrefix(first, last)]
+	}
 	for i, t := range tables {
 		r.lo[i] = ikey.HeadAfter(r.prefix, t.meta.Smallest)
-		r.hi[i] = ikey.HeadAfter(r.prefix, t.meta.Largest)
+		if upper := t.meta.Upper(); upper != nil {
+			r.hi[i] = ikey.HeadAfter(r.prefix, upper)
+		} else {
+			r.hi[i] = ^uint64(0)
+		}
+		r.rangeDels = r.rangeDels || t.meta.RangeDeletes > 0
 	}
 	return r
 }
 
-// search is the place of the first table whose largest key is at least key; len(tables) if there is none.
+// search is the place of the first table that does not end before key; len(tables) if there is none.
 func (r *run) search(key []byte) int {
 	head := ikey.HeadAfter(r.prefix, key)
 	hi := r.hi
@@ -56,7 +64,7 @@ func (r *run) search(key []byte) int {
 	if n == 1 && hi[base] < head {
 		base++
 	}
-	for base < len(hi) && hi[base] == head && bytes.Compare(r.tables[base].meta.Largest, key) < 0 {
+	for base < len(hi) && hi[base] == head && r.tables[base].meta.EndsBefore(key) {
 		base++
 	}
 	return base
@@ -75,28 +83,44 @@ func (r *run) find(key []byte) *table {
 	return r.tables[i]
 }
 
-// inMemory is the newest version of key that a reader at seq may see in the memtables. It takes no lock.
-func (s *state) inMemory(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, kind ikey.Kind, found bool) {
-	if value, kind, found = s.mem.Get(key, h, seq); found {
-		return value, kind, true
+// inMemory looks for the newest version of key that a reader at seq may see in the memtables, and for what deletes it. Where
+// decided is true it is the answer: no older data counts. It takes no lock.
+func (s *state) inMemory(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, live, decided bool) {
+	if value, live, decided = inTable(s.mem, key, h, seq); decided {
+		return value, live, true
 	}
 	for _, m := range s.frozen {
-		if value, kind, found = m.Get(key, h, seq); found {
-			return value, kind, true
+		if value, live, decided = inTable(m, key, h, seq); decided {
+			return value, live, true
 		}
 	}
-	return nil, 0, false
+	return nil, false, false
+}
+
+func inTable(m *memtable.Table, key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, live, decided bool) {
+	var deleted ikey.Seq // by a range
+	if d := m.RangeDels(); d != nil {
+		deleted = d.Covering(key, seq)
+	}
+	value, trailer, found := m.Get(key, h, seq)
+	if found && trailer.Seq() >= deleted {
+		return value, trailer.Kind() == ikey.Set, true
+	}
+	return nil, false, deleted > 0
 }
 
 // A candidate is a table that a lookup has to search.
 type candidate struct {
-	table  *table
-	probed bool // its filter said maybe; else no filter was asked
+	table   *table
+	probed  bool     // its filter said maybe; else no filter was asked
+	deleted ikey.Seq // the newest of its range tombstones that covers the key: nothing older counts
+	unknown bool     // it has range tombstones that were not in memory: deleted says nothing yet
 }
 
-// candidates appends the tables that may hold key, newest data first: by their bounds, then by their filters. All filters
-// are asked before an answer is acted upon, so that the cache misses of independent filters overlap.
-func (s *state) candidates(dst []candidate, key []byte, h bloomblock.Hash, cost *lookupCost) []candidate {
+// candidates appends the tables that may hold the version of key which a reader at seq sees, newest data first: by their
+// bounds, then by their filters. All filters are asked before an answer is acted upon, so that the cache misses of
+// independent filters overlap. A range tombstone ends the search, whatever the filters say.
+func (s *state) candidates(dst []candidate, key []byte, h bloomblock.Hash, seq ikey.Seq, cost *lookupCost) []candidate {
 	for runs := s.runs; len(runs) > 0; {
 		var found [16]*table
 		n := 0
@@ -113,15 +137,24 @@ func (s *state) candidates(dst []candidate, key []byte, h bloomblock.Hash, cost 
 			maybe |= bit(m) << i
 			probed |= bit(p) << i
 		}
-		cost.inRange += uint64(n)
 		for i, t := range found[:n] {
-			p := probed>>i&1 != 0
-			if p {
+			c := candidate{table: t, probed: probed>>i&1 != 0}
+			cost.inRange++
+			if c.probed {
 				cost.probes++
 			}
-			if maybe>>i&1 != 0 {
+			search := maybe>>i&1 != 0
+			if t.meta.RangeDeletes > 0 {
+				dels := t.reader.RangeDels() // nil before the table's tail is loaded: then the search asks again
+				c.deleted, c.unknown = dels.Covering(key, seq), dels == nil
+				search = search && (t.meta.Entries > 0 || c.unknown)
+			}
+			if search {
 				cost.passed += uint64(probed >> i & 1)
-				dst = append(dst, candidate{t, p})
+				dst = append(dst, c)
+			}
+			if c.deleted > 0 {
+				return dst
 			}
 		}
 	}
@@ -142,4 +175,14 @@ func (s *state) tables(each func(level int, t *table)) {
 			each(r.level, t)
 		}
 	}
+}
+
+// table is the one of the state that the manifest names so, nil if it is in no run of it.
+func (s *state) table(meta *manifest.Table) *table {
+	for _, r := range s.runs {
+		if t := r.find(meta.Smallest); t != nil && t.meta.Number == meta.Number {
+			return t
+		}
+	}
+	return nil
 }

@@ -83,7 +83,7 @@ func TestTheEndOfAPrefix(t *testing.T) {
 			t.Errorf("after(%q) = %q, want %q", c.prefix, got, c.want)
 		}
 	}
-	o := ScanOptions{Lower: []byte("b"), Upper: []byte("z"), Prefix: []byte("c")}
+	o := IterOptions{Lower: []byte("b"), Upper: []byte("z"), Prefix: []byte("c")}
 	if lo, hi := o.bounds(); fmt.Sprintf("%s %s", lo, hi) != "c d" {
 		t.Errorf("bounds = %s %s, want c d", lo, hi)
 	}

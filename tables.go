@@ -26,59 +26,79 @@ type table struct {
 	shed   atomic.Bool  // its filter does not fit the memory budget
 
 	loading sync.Mutex // one load at a time, so that each is accounted for once
-	counted int64      // guarded by loading: bytes in memory that the budget knows of
+	counted tableBytes // guarded by loading: what Resources know of
 	damaged bool       // guarded by loading: its filter's damage was logged
 
 	truePositives, falsePositives, unfiltered atomic.Uint64
 }
 
-func newTable(meta *manifest.Table, files *descriptors, blocks *cache.Cache) *table {
+// tableBytes is what a table has in memory.
+type tableBytes struct{ filter, index, rangeDeletes int64 }
+
+func newTable(meta *manifest.Table, files *tableFiles, blocks *cache.Cache) *table {
 	t := &table{meta: meta, file: files.file(meta.Number)}
-	t.reader = sstable.NewReader(t.file, sstable.Meta{
-		Name: t.file.base, Size: meta.Size, ID: meta.ID, TailLen: meta.TailLen, FilterLen: meta.FilterLen,
-	}, blocks, files.domain)
+	m := sstable.Meta{Name: t.file.base, Size: meta.Size, ID: meta.ID, TailLen: meta.TailLen, FilterLen: meta.FilterLen}
+	if meta.Flags&manifest.SeqOverridden != 0 {
+		m.Seq = meta.MaxSeq
+	}
+	t.reader = sstable.NewReader(t.file, m, blocks, files.domain)
 	return t
 }
 
-// descriptors bounds the open files of tables. A file that was not read lately is closed for one that is; reading it again
-// opens it again. Its private mutex is held over the open and close of a table's file, never over a call upward.
+// descriptors bounds the open files of tables, of one store or of several. A file that was not read lately is closed for
+// one that is; reading it again opens it again. Its private mutex is held over no call out of here: a store whose file
+// system hangs must not stop another.
 type descriptors struct {
+	limit int // constant
+
+	mu      sync.Mutex
+	open    []*tableFile // with a descriptor; a clock
+	opening int          // those about to join
+	hand    int
+}
+
+// tableFiles are the table files of one store.
+type tableFiles struct {
+	set    *descriptors
 	fs     vfs.FS
 	dir    string
-	domain *epoch.Domain
-	limit  int
+	domain *epoch.Domain // of those who read them
+	closed bool          // guarded by set.mu: no more opening
 
-	mu     sync.Mutex
-	open   []*tableFile // with a descriptor; a clock
-	hand   int
-	closed bool
+	there, open atomic.Int64 // files that are on the disk for a table; those of them with a descriptor
 }
 
 // A tableFile reads one table's file, opening it where needed.
 type tableFile struct {
-	set     *descriptors
-	base    string                   // name without directory
-	path    string                   //
-	handle  atomic.Pointer[vfs.File] // nil while closed; what it points to is closed only after readers left
-	lately  atomic.Bool              // read since the clock's hand passed
-	removed bool                     // guarded by set.mu: no more opening
+	files  *tableFiles
+	base   string                   // name without directory
+	path   string                   //
+	handle atomic.Pointer[vfs.File] // nil while closed; what it points to is closed only after readers left
+	lately atomic.Bool              // read since the clock's hand passed
+
+	mu   sync.Mutex // one opens it at a time, and who else wants to read it waits
+	gone bool       // guarded by mu: no more opening
 }
 
-func (d *descriptors) file(number uint64) *tableFile {
-	base := filename.Base(filename.Table, number)
-	return &tableFile{set: d, base: base, path: filename.Make(d.dir, filename.Table, number)}
+func (fs *tableFiles) path(number uint64) string {
+	return filename.Make(fs.dir, filename.Table, number)
+}
+
+func (fs *tableFiles) file(number uint64) *tableFile {
+	fs.there.Add(1)
+	return &tableFile{files: fs, base: filename.Base(filename.Table, number), path: fs.path(number)}
 }
 
 var _ io.ReaderAt = (*tableFile)(nil)
 
 // ReadAt reads as io.ReaderAt says. It is safe for concurrent use.
 func (f *tableFile) ReadAt(p []byte, off int64) (int, error) {
-	g := f.set.domain.Enter()
+	g := f.files.domain.Enter()
 	defer g.Leave()
 	h := f.handle.Load()
 	if h == nil {
 		var err error
-		if h, err = f.set.openFile(f); err != nil {
+		if h, err = f.open(); err != nil {
 			return 0, err
 		}
 	}
@@ -88,78 +108,120 @@ func (f *tableFile) ReadAt(p []byte, off int64) (int, error) {
 	return (*h).ReadAt(p, off)
 }
 
-func (d *descriptors) openFile(f *tableFile) (*vfs.File, error) {
-	h, evicted, err := d.openLocked(f)
-	for _, e := range evicted { // without the lock: releases of other things may run here
-		d.domain.Retire(func() { _ = (*e).Close() }) // a file that was only read has nothing to lose
+func (f *tableFile) open() (*vfs.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if h := f.handle.Load(); h != nil {
+		return h, nil
 	}
-	return h, err
+	if f.gone {
+		return nil, ErrClosed
+	}
+	set := f.files.set
+	set.makeRoom()
+	file, err := f.files.fs.Open(f.path)
+	if err != nil {
+		set.cancel()
+		return nil, err
+	}
+	if !set.add(f, &file) {
+		return nil, errors.Join(ErrClosed, file.Close())
+	}
+	return &file, nil
 }
 
-func (d *descriptors) openLocked(f *tableFile) (h *vfs.File, evicted []*vfs.File, err error) {
+// makeRoom reserves a descriptor. Where all there may be are just being opened there is one more for the moment: nobody
+// waits for somebody else's file system.
+func (d *descriptors) makeRoom() {
+	type closing struct {
+		file   *tableFile
+		handle *vfs.File
+	}
+	var evicted []closing
+	d.mu.Lock()
+	d.opening++
+	for len(d.open) > 0 && len(d.open)+d.opening > d.limit {
+		d.hand %= len(d.open)
+		f := d.open[d.hand]
+		if f.lately.Swap(false) {
+			d.hand++
+			continue
+		}
+		evicted = append(evicted, closing{f, d.drop(f, d.hand)})
+	}
+	d.mu.Unlock()
+	for _, e := range evicted { // without the lock: releases of other things may run here
+		e.file.files.domain.Retire(func() { _ = (*e.handle).Close() }) // a file that was only read has nothing to lose
+	}
+}
+
+// cancel gives back what makeRoom reserved.
+func (d *descriptors) cancel() {
+	d.mu.Lock()
+	d.opening--
+	d.mu.Unlock()
+}
+
+// add puts a file that has been opened into the clock, in the place that makeRoom reserved, unless its store is closed.
+func (d *descriptors) add(f *tableFile, h *vfs.File) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if h := f.handle.Load(); h != nil {
-		return h, nil, nil
+	d.opening--
+	if f.files.closed {
+		return false
 	}
-	if d.closed || f.removed {
-		return nil, nil, ErrClosed
-	}
-	for len(d.open) >= d.limit {
-		evicted = append(evicted, d.evict())
-	}
-	file, err := d.fs.Open(f.path)
-	if err != nil {
-		return nil, evicted, err
-	}
-	h = &file
 	f.handle.Store(h)
+	f.files.open.Add(1)
 	d.open = append(d.open, f)
-	return h, evicted, nil
+	return true
 }
 
-// evict takes the descriptor from a file that was not read lately. mu is held.
-func (d *descriptors) evict() *vfs.File {
-	for {
-		d.hand %= len(d.open)
-		if f := d.open[d.hand]; !f.lately.Swap(false) {
-			return d.drop(f)
-		}
-		d.hand++
-	}
-}
-
-// drop takes the descriptor from f, and f from the clock. mu is held.
-func (d *descriptors) drop(f *tableFile) *vfs.File {
-	i, last := slices.Index(d.open, f), len(d.open)-1
-	if i < 0 {
-		return nil
-	}
+// drop takes the descriptor from f, and f, at place i, from the clock. mu is held.
+func (d *descriptors) drop(f *tableFile, i int) *vfs.File {
+	last := len(d.open) - 1
 	d.open[i], d.open[last] = d.open[last], nil
 	d.open = d.open[:last]
+	f.files.open.Add(-1)
 	return f.handle.Swap(nil)
 }
 
 // close lets the file's descriptor go for good. Readers have left.
 func (f *tableFile) close() error {
-	f.set.mu.Lock()
-	defer f.set.mu.Unlock()
-	f.removed = true
-	if h := f.set.drop(f); h != nil {
-		return (*h).Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.gone {
+		return nil
 	}
-	return nil
+	f.gone = true
+	f.files.there.Add(-1)
+	d := f.files.set
+	d.mu.Lock()
+	var h *vfs.File
+	if i := slices.Index(d.open, f); i >= 0 {
+		h = d.drop(f, i)
+	}
+	d.mu.Unlock()
+	if h == nil {
+		return nil
+	}
+	return (*h).Close()
 }
 
-// close closes every descriptor. Readers have left; later reads answer ErrClosed.
-func (d *descriptors) close() error {
+// close closes every descriptor of the store. Readers have left; later reads answer ErrClosed.
+func (fs *tableFiles) close() error {
+	var handles []*vfs.File
+	d := fs.set
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.closed = true
-	var errs []error
-	for _, f := range d.open {
-		errs = append(errs, (*f.handle.Swap(nil)).Close())
+	fs.closed = true
+	for i, f := range slices.Backward(d.open) { // drop fills a place from the end, which has been looked at
+		if f.files == fs {
+			handles = append(handles, d.drop(f, i))
+		}
 	}
-	d.open = nil
+	d.mu.Unlock()
+	var errs []error
+	for _, h := range handles {
+		errs = append(errs, (*h).Close())
+	}
 	return errors.Join(errs...)
 }

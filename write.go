@@ -3,17 +3,17 @@ package bloomkv
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/memtable"
 )
 
 // Put stores value under key, replacing what was there. Both are copied; nil is the empty key, or the empty value. It
 // returns when the write is as durable as Options.Durability says, and then every later read sees it. Its errors are those
-// of [DB.Apply].
+// of [DB.Apply]; a key longer than MaxKeySize or a value longer than MaxValueSize is ErrTooLarge.
 func (db *DB) Put(key, value []byte) error {
 	b := batches.Get().(*Batch) //nolint:errcheck // the pool holds nothing else
 	b.Put(key, value)
@@ -31,20 +31,36 @@ var batches = sync.Pool{New: func() any { return new(Batch) }}
 
 func (db *DB) applyPooled(b *Batch) error {
 	err := db.Apply(b, DefaultDurability)
+	recycle(b)
+	return err
+}
+
+func recycle(b *Batch) {
 	if cap(b.ops) <= 64<<10 {
 		b.Reset()
 		batches.Put(b)
 	}
-	return err
+}
+
+// DeleteRange removes every key from lo on and before hi: lo is inclusive, hi exclusive. A nil lo begins at the first key, a
+// nil hi has no end; an empty or inverted range is no error and does nothing. It costs the same for one key as for a
+// million: it writes one range tombstone, which lookups and iterators heed at once, and compaction removes what it covers,
+// whole tables without reading them. Both bounds are copied, and may be longer than a key. Durability and errors are those of
+// Put. [PrefixRange] has the bounds of a prefix.
+func (db *DB) DeleteRange(lo, hi []byte) error {
+	b := batches.Get().(*Batch) //nolint:errcheck // the pool holds nothing else
+	b.DeleteRange(lo, hi)
+	return db.applyPooled(b)
 }
 
 // Apply applies all operations of b in order, as one: readers and crashes see all of them or none. It returns when they
-// are as durable as d says. The batch is only read and may be applied again. An empty batch with Sync is [DB.Sync].
+// are as durable as d says: DefaultDurability, Sync or NoSync. The batch is only read and may be applied again, by several
+// goroutines too. An empty batch with Sync is [DB.Sync].
 //
 // An error that Is ErrReadOnly means that the log or the manifest could not be written or synced, now or earlier: the batch
-// may or may not be there when the store is opened again, but never in part, and no reader of this DB sees it. After any
-// other error, such as ErrTooLarge or ErrClosed, nothing was written. While compaction is behind, Apply takes longer, and at
-// last it waits.
+// may or may not be there when the store is opened again, but never in part, and no reader of this DB sees it. With
+// Options.ReadOnly nothing was written, nor after any other error, such as ErrTooLarge or ErrClosed. While compaction is
+// behind, Apply takes longer, and at last it waits.
 func (db *DB) Apply(b *Batch, d Durability) error {
 	if d == DefaultDurability {
 		d = db.opts.Durability
@@ -61,7 +77,7 @@ func (db *DB) Apply(b *Batch, d Durability) error {
 	case b.count == 0:
 		return nil
 	}
-	return db.commit(b.ops, b.count, d == Sync)
+	return db.commit(b.ops, b.count, d == Sync, nil)
 }
 
 // Sync makes every write that returned before it durable: the barrier after NoSync writes. When it fails the store takes no
@@ -70,7 +86,7 @@ func (db *DB) Sync() error {
 	if db.state.Load() == nil {
 		return ErrClosed
 	}
-	return db.commit(nil, 0, true)
+	return db.commit(nil, 0, true, nil)
 }
 
 // A commit is one writer's part in a group. Writers queue up; the first one commits for all who wait, so that they share
@@ -79,6 +95,7 @@ type commit struct {
 	ops   []byte
 	count uint32
 	sync  bool
+	when  *condition // nil: always
 
 	lead chan bool // true: you lead the next group; false: done, see err
 	err  error
@@ -95,9 +112,11 @@ type commitQueue struct {
 	waiting []*commit
 }
 
-func (db *DB) commit(ops []byte, count uint32, durable bool) error {
+// commit queues one writer's operations and returns when they are committed. Where when is not nil, they are only if it
+// holds, and when.held says whether it did.
+func (db *DB) commit(ops []byte, count uint32, durable bool, when *condition) error {
 	c := commits.Get().(*commit) //nolint:errcheck // the pool holds nothing else
-	c.ops, c.count, c.sync, c.err = ops, count, durable, nil
+	c.ops, c.count, c.sync, c.when, c.err = ops, count, durable, when, nil
 	q := &db.queue
 	q.mu.Lock()
 	lead := !q.leading
@@ -111,7 +130,7 @@ func (db *DB) commit(ops []byte, count uint32, durable bool) error {
 		db.lead(c)
 	}
 	err := c.err
-	c.ops = nil
+	c.ops, c.when = nil, nil
 	commits.Put(c)
 	return err
 }
@@ -122,7 +141,8 @@ func (db *DB) lead(c *commit) {
 	group := append(db.group[:0], c)
 	q.mu.Lock()
 	size, n := len(c.ops), 0
-	for n < len(q.waiting) && (c.sync || !q.waiting[n].sync) && size+len(q.waiting[n].ops) <= maxGroup {
+	for n < len(q.waiting) && (c.sync || !q.waiting[n].sync) && size+len(q.waiting[n].ops) <= maxGroup &&
+		(q.waiting[n].when == nil || size < maxConditional) {
 		size += len(q.waiting[n].ops)
 		n++
 	}
@@ -131,11 +151,11 @@ func (db *DB) lead(c *commit) {
 	q.mu.Unlock()
 
 	err := db.commitGroup(group, size, c.sync)
-
-	for _, w := range group[1:] {
-		w.err = err
+	if err != nil {
+		for _, w := range group {
+			w.err = err
+		}
 	}
-	c.err = err
 	db.group = group // kept for the next leader, which is told only after this
 	q.mu.Lock()
 	var next *commit
@@ -162,19 +182,23 @@ func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 	if err := db.makeRoom(int64(size)); err != nil {
 		return err
 	}
+	first := db.lastSeq + 1
+	record := appendRecordHeader(db.record[:0], first, 0)
 	var count uint32
 	for _, c := range group {
+		if c.when != nil {
+			if c.when.held, c.err = db.holds(c.when, record[recordHeader:]); !c.when.held {
+				continue
+			}
+		}
+		record = append(record, c.ops...)
 		count += c.count
 	}
 	if count > 0 {
 		if err := db.ensureLog(); err != nil {
 			return err
 		}
-		first := db.lastSeq + 1
-		record := appendRecordHeader(db.record[:0], first, count)
-		for _, c := range group {
-			record = append(record, c.ops...)
-		}
+		setRecordCount(record, count)
 		if cap(record) <= 4*maxGroup {
 			db.record = record
 		}
@@ -191,11 +215,12 @@ func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 		}
 		mem := db.state.Load().mem
 		_, _, err := decodeRecord(record, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
-			mem.Add(key, bloomblock.HashKey(key), seq, kind, value)
+			addTo(mem, seq, kind, key, value)
 		})
 		if err != nil {
 			return db.fail(fmt.Errorf("bloomkv: a record of its own making: %w", err))
 		}
+		db.deadKeys.wrote(record)
 		db.lastSeq += ikey.Seq(count)
 		db.visible.Store(uint64(db.lastSeq))
 		return nil
@@ -204,6 +229,15 @@ func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 		return db.syncLog()
 	}
 	return nil
+}
+
+// addTo puts one operation of a record into a memtable.
+func addTo(mem *memtable.Table, seq ikey.Seq, kind ikey.Kind, key, value []byte) {
+	if kind == ikey.RangeDelete {
+		mem.AddRange(key, value, seq)
+		return
+	}
+	mem.Add(key, bloomblock.HashKey(key), seq, kind, value)
 }
 
 // syncLog makes the active log durable, and first what it stands on: its own name and every older log. commitMu is held.
@@ -248,23 +282,32 @@ func (db *DB) makeRoom(size int64) error {
 
 // waitForRoom returns when no memtable waits to be written out and level 0 is below its stop limit. commitMu is held.
 func (db *DB) waitForRoom(ctx context.Context) error {
-	var began time.Time
+	var stopped stop
 	err := db.wait(ctx, func() bool {
 		s := db.state.Load()
-		if s == nil || len(s.frozen) < maxFrozen && len(s.version.Levels[0]) < stopRuns {
+		if s == nil {
 			return true
 		}
-		if began.IsZero() {
-			began = time.Now()
+		reason, full := s.full()
+		if full {
+			stopped.on(reason)
 		}
-		return false
+		return !full
 	})
-	if !began.IsZero() {
-		stopped := time.Since(began)
-		db.writes.stopped.Add(int64(stopped))
-		db.opts.Logger.Info("writes stopped for compaction", slog.Duration("duration", stopped))
-	}
+	db.stopped(&stopped)
 	return err
+}
+
+// full says whether no memtable can be frozen now, and why.
+func (s *state) full() (StallReason, bool) {
+	switch {
+	case len(s.frozen) >= maxFrozen:
+		return StoppedByMemtable, true
+	case len(s.version.Levels[0]) >= stopRuns:
+		return StoppedByLevel0, true
+	default:
+		return 0, false
+	}
 }
 
 // slowDown delays a write a little for each run of level 0 above the limit: 8 µs a KiB (128 MiB/s) for the first, twice that
@@ -272,6 +315,7 @@ func (db *DB) waitForRoom(ctx context.Context) error {
 func (db *DB) slowDown(size int64) {
 	over := len(db.state.Load().version.Levels[0]) - slowRuns
 	if over <= 0 {
+		db.slowed(0)
 		return
 	}
 	db.slowDebt += time.Duration(size) << min(over-1, 6) * 8 * time.Microsecond / 1024
@@ -283,7 +327,7 @@ func (db *DB) slowDown(size int64) {
 	time.Sleep(db.slowDebt)
 	slept := time.Since(began)
 	db.slowDebt = max(-10*time.Millisecond, db.slowDebt-slept) // what was slept too long counts for later
-	db.writes.slowed.Add(int64(slept))
+	db.slowed(slept)
 }
 
 // writable is why no write can be taken, or nil.
@@ -315,7 +359,7 @@ func (db *DB) fail(cause error) error {
 	failed := db.failed
 	db.mu.Unlock()
 	if first {
-		db.opts.Logger.Error("read-only from now on", slog.Any("error", cause))
+		db.report.readOnly(cause)
 	}
 	return failed
 }

@@ -154,7 +154,7 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 	}()
 	level0 := func() int { return len(db.state.Load().version.Levels[0]) }
 	soon(t, "level 0 is full", func() bool { return level0() >= stopRuns })
-	if db.writes.slowed.Load() == 0 {
+	if db.writes.stalls[SlowedByLevel0].nanos.Load() == 0 {
 		t.Error("writers came to the stop without having been slowed")
 	}
 	select {
@@ -170,8 +170,8 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := db.Metrics()
-	if m.Writes.Stopped == 0 || m.Writes.Slowed == 0 {
-		t.Errorf("slowed %v, stopped %v, want both to be counted", m.Writes.Slowed, m.Writes.Stopped)
+	if w := m.Writes; w.StoppedByLevel0.Count == 0 || w.StoppedByLevel0.Duration == 0 || w.SlowedByLevel0.Count == 0 || w.SlowedByLevel0.Duration == 0 {
+		t.Errorf("slowed %v, stopped %v, want both to be counted", w.SlowedByLevel0, w.StoppedByLevel0)
 	}
 	for i := range n {
 		if ok, err := db.Has(fmt.Appendf(nil, "%06d", i)); !ok || err != nil {

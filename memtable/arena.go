@@ -68,6 +68,12 @@ func (a *arena) grow(size int) ([]byte, ref) {
 	return chunk, ref(number) << unitBits //nolint:gosec // G115: number is below maxChunks
 }
 
+// clone copies bytes, at most a whole chunk of them, into the arena.
+func (a *arena) clone(b []byte) []byte {
+	c, _ := a.alloc(len(b))
+	return c[:copy(c, b):len(b)]
+}
+
 // version is what lies at r; r was handed out by alloc.
 func (a *arena) version(r ref) version {
 	return version((*a.chunks.Load())[r>>unitBits][(r&(firstRef-1))*unitBytes:])

@@ -109,32 +109,52 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// An op is one version read in order.
+// An op is one version read in order, or one seek.
 func BenchmarkCursor(b *testing.B) {
 	keys := benchSet(benchOrders[0].key, false)
 	t := New(nil, 0)
 	fill(t, keys, make([]byte, 100))
-	scan := func(b *testing.B) {
-		b.Helper()
-		c, ok := t.Iter(ikey.MaxSeq), false
-		for b.Loop() {
-			if ok = ok && c.Next(); !ok {
-				ok = c.First()
+	for _, state := range []string{"live", "frozen"} {
+		if state == "frozen" {
+			t.Freeze()
+		}
+		for _, newest := range []bool{false, true} {
+			var c Cursor
+			c.Reset(t, ikey.MaxSeq, newest)
+			mode := state + "/all"
+			if newest {
+				mode = state + "/newest"
 			}
+			walk := func(begin, step func() bool) func(*testing.B) {
+				return func(b *testing.B) {
+					b.Helper()
+					b.ReportAllocs()
+					c.Reset(t, ikey.MaxSeq, newest)
+					ok := false
+					for b.Loop() {
+						if ok = ok && step(); !ok {
+							ok = begin()
+						}
+					}
+				}
+			}
+			seek := func(to func(ikey.Key) bool) func(*testing.B) {
+				return func(b *testing.B) {
+					b.Helper()
+					b.ReportAllocs()
+					n := 0
+					for b.Loop() {
+						c.Reset(t, ikey.MaxSeq, newest)
+						to(ikey.Search(keys[n%len(keys)].key, ikey.MaxSeq))
+						c.Close()
+						n++
+					}
+				}
+			}
+			b.Run(mode+"/next", walk(c.First, c.Next))
+			b.Run(mode+"/prev", walk(c.Last, c.Prev))
+			b.Run(mode+"/seekGE", seek(c.SeekGE))
+			b.Run(mode+"/seekLT", seek(c.SeekLT))
 		}
 	}
-	seek := func(b *testing.B) {
-		b.Helper()
-		c, n := t.Iter(ikey.MaxSeq), 0
-		b.ReportAllocs()
-		for b.Loop() {
-			c.SeekGE(ikey.Search(keys[n%len(keys)].key, ikey.MaxSeq))
-			n++
-		}
-	}
-	b.Run("live/next", scan)
-	b.Run("live/seek", seek)
-	t.Freeze()
-	b.Run("frozen/next", scan)
-	b.Run("frozen/seek", seek)
 }

@@ -3,7 +3,8 @@
 // The bytes lie in an arena. A B-tree over small items without pointers (the collector has nothing to walk) holds one item
 // for each user key and serves order alone; the versions of a key are chained in the arena, newest first. A hash index
 // beside the tree serves lookups, so that a Get takes no lock, and overwriting a key never touches the tree. In front of
-// the index an atomic Bloom filter answers for the absent.
+// the index an atomic Bloom filter answers for the absent. Range tombstones are kept apart from the versions, in a tree that
+// readers may take away as it is.
 //
 // The first eight bytes of real keys are often all equal, so an item's inline head is taken after a prefix that most keys
 // share (ikey.HeadAfter). The table finds that prefix itself, from a sample of its keys, when it has grown to twice its
@@ -36,6 +37,7 @@ type Table struct {
 	treeMem atomic.Int64  // of newest; the nodes follow from the keys
 
 	probes probes
+	ranges ranges
 
 	// the writer's
 	sample         sample
@@ -72,17 +74,9 @@ func New(prefix []byte, keys int) *Table {
 // a version that comes late takes its place among those of its key, one with the sequence and kind of another replaces
 // it. h is the key's bloomblock.HashKey. Keys have at most 64 KiB, values at most 256 MiB.
 func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind, value []byte) {
-	if t.frozen.Load() {
-		panic("memtable: Add after Freeze")
-	}
+	counts := t.begin(seq)
 	trailer, g := ikey.MakeTrailer(seq, kind), tagOf(h)
 	x := t.index.Load()
-	counts := t.counts.Load()
-	if counts == 0 {
-		t.minSeq, t.maxSeq = seq, seq
-	}
-	t.minSeq, t.maxSeq = min(t.minSeq, seq), max(t.maxSeq, seq)
-
 	if found, slot := t.find(x, key, g); found != 0 {
 		id := t.arena.version(found).id()
 		r := t.link(found, trailer, id, key, value)
@@ -103,6 +97,30 @@ func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 		x.put(g, r)
 	}
 	t.counts.Store(counts + 1<<32 + 1)
+}
+
+// AddRange puts a range tombstone into the table: it deletes what has a smaller sequence number in [start, end), here and in
+// older tables. A nil end is infinite; any other is greater than start. Both are copied. AddRange is to readers and to
+// other writes as Add is, and like a version it counts in Len, Seqs and Bytes.
+//
+// It costs O(log n) for n range tombstones that are disjoint, equal, nested, or all begin at one key. Where many wide ones
+// overlap at random, each copies lists of sequence numbers too.
+func (t *Table) AddRange(start, end []byte, seq ikey.Seq) {
+	counts := t.begin(seq)
+	t.ranges.add(start, end, seq, t.arena.clone)
+	t.counts.Store(counts + 1<<32)
+}
+
+// begin checks that a version may be added, and takes note of its sequence number.
+func (t *Table) begin(seq ikey.Seq) (counts uint64) {
+	if t.frozen.Load() {
+		panic("memtable: Add after Freeze")
+	}
+	if counts = t.counts.Load(); counts == 0 {
+		t.minSeq, t.maxSeq = seq, seq
+	}
+	t.minSeq, t.maxSeq = min(t.minSeq, seq), max(t.maxSeq, seq)
+	return counts
 }
 
 // find returns the newest version of key and its slot, or 0.
@@ -147,15 +165,16 @@ func (t *Table) link(newest ref, trailer ikey.Trailer, id uint32, key, value []b
 	return r
 }
 
-// Get returns the newest version of key that a reader at seq sees. The value is a part of the arena: it never changes and
+// Get returns the newest version of key that a reader at seq sees, and its sequence number and kind. It knows nothing of
+// range tombstones, which may have deleted the version: see RangeDels. The value is a part of the arena: it never changes and
 // stays valid for as long as it is referred to; it must not be written to. Get takes no lock and allocates nothing. It
 // walks past the versions that are newer than seq, one by one.
-func (t *Table) Get(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, kind ikey.Kind, found bool) {
+func (t *Table) Get(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, trailer ikey.Trailer, found bool) {
 	r, _ := t.find(t.index.Load(), key, tagOf(h))
 	for r != 0 {
 		v := t.arena.version(r)
 		if tr := v.trailer(); tr.Seq() <= seq {
-			return v.value(), tr.Kind(), true
+			return v.value(), tr, true
 		}
 		r = v.older()
 	}
@@ -169,14 +188,19 @@ func (t *Table) Freeze() {
 	t.mu.Unlock()
 }
 
-// Bytes is the memory that the table takes: the arena's chunks, the index with its filter, and an estimate for the tree.
+// RangeDels is the range tombstones that are in the table now, nil if there are none. It is safe for concurrent use, takes
+// no lock, and finds every tombstone whose AddRange has returned.
+func (t *Table) RangeDels() *RangeDels { return t.ranges.published.Load() }
+
+// Bytes is the memory that the table takes: the arena's chunks, the index with its filter, the range tombstones, and an
+// estimate for the tree.
 // It never falls, and is safe for concurrent use.
 func (t *Table) Bytes() int64 {
 	return int64(unsafe.Sizeof(*t)) + t.arena.bytes.Load() + t.index.Load().bytes() + t.treeMem.Load() +
-		int64(t.Keys())*treeBytesPerKey
+		int64(t.Keys())*treeBytesPerKey + t.ranges.bytes.Load()
 }
 
-// Len is the number of versions. It is safe for concurrent use.
+// Len is the number of versions, range tombstones included. It is safe for concurrent use.
 func (t *Table) Len() int { return int(t.counts.Load() >> 32) }
 
 // Keys is the number of user keys, deleted ones included: a good second argument of New for the next table. It is safe

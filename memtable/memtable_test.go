@@ -21,11 +21,11 @@ func add(t *Table, key string, seq ikey.Seq, kind ikey.Kind, value string) {
 }
 
 func get(t *Table, key string, seq ikey.Seq) string {
-	v, kind, ok := t.Get([]byte(key), bloomblock.HashKey([]byte(key)), seq)
+	v, trailer, ok := t.Get([]byte(key), bloomblock.HashKey([]byte(key)), seq)
 	if !ok {
 		return "none"
 	}
-	return kind.String() + " " + string(v)
+	return trailer.Kind().String() + " " + string(v)
 }
 
 func TestGet(t *testing.T) {
@@ -40,22 +40,26 @@ func TestGet(t *testing.T) {
 		name, key string
 		seq       ikey.Seq
 		want      string
+		at        ikey.Seq
 	}{
-		{"the newest version is found", "a", ikey.MaxSeq, "SET five"},
-		{"a version is visible at its own sequence", "a", 5, "SET five"},
-		{"a reader before it sees the older one", "a", 4, "DEL "},
-		{"a tombstone is a hit", "a", 3, "DEL "},
-		{"the oldest is at the end of the chain", "a", 2, "SET one"},
-		{"before the first version there is none", "a", 0, "none"},
-		{"the empty key is a key", "", 6, "SET of the empty key"},
-		{"the empty value is a value", "empty", 9, "SET "},
-		{"other kinds come back as they are", "end", 9, "RANGEDEL f"},
-		{"a key that was never added is not there", "b", 9, "none"},
-		{"a prefix of a key is another key", "emp", 9, "none"},
+		{"the newest version is found", "a", ikey.MaxSeq, "SET five", 5},
+		{"a version is visible at its own sequence", "a", 5, "SET five", 5},
+		{"a reader before it sees the older one", "a", 4, "DEL ", 3},
+		{"a tombstone is a hit", "a", 3, "DEL ", 3},
+		{"the oldest is at the end of the chain", "a", 2, "SET one", 1},
+		{"before the first version there is none", "a", 0, "none", 0},
+		{"the empty key is a key", "", 6, "SET of the empty key", 6},
+		{"the empty value is a value", "empty", 9, "SET ", 7},
+		{"other kinds come back as they are", "end", 9, "RANGEDEL f", 8},
+		{"a key that was never added is not there", "b", 9, "none", 0},
+		{"a prefix of a key is another key", "emp", 9, "none", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := get(tb, test.key, test.seq); got != test.want {
 				t.Errorf("Get(%q, %d) = %q, want %q", test.key, test.seq, got, test.want)
+			}
+			if _, trailer, _ := tb.Get([]byte(test.key), bloomblock.HashKey([]byte(test.key)), test.seq); trailer.Seq() != test.at {
+				t.Errorf("Get(%q, %d) finds sequence %d, want %d", test.key, test.seq, trailer.Seq(), test.at)
 			}
 		})
 	}

@@ -37,8 +37,16 @@ type benchStore struct {
 	fences [][16]byte
 }
 
-// newBenchStore makes a run of tables of one million keys with values of 100 bytes.
-func newBenchStore(b *testing.B, capacity int64, codec Codec) *benchStore {
+// A benchShape is a run of tables of one million keys.
+type benchShape struct {
+	tables   int
+	capacity int64 // of the cache
+	codec    Codec
+	prefix   string              // of every key
+	value    func(i int) (n int) // length of each; nil is 100 bytes
+}
+
+func newBenchStore(b *testing.B, shape benchShape) *benchStore {
 	b.Helper()
 	keys := make([][16]byte, benchKeys)
 	for i := range keys {
@@ -50,14 +58,18 @@ func newBenchStore(b *testing.B, capacity int64, codec Codec) *benchStore {
 		b.Fatal(err)
 	}
 	s := &benchStore{d: new(epoch.Domain)}
-	c := cache.New(capacity, s.d)
-	value := make([]byte, 100)
-	for part := range slices.Chunk(keys, benchKeys/benchTables) {
+	c := cache.New(shape.capacity, s.d)
+	value := make([]byte, 4096)
+	for part := range slices.Chunk(keys, benchKeys/shape.tables) {
 		var buf bytes.Buffer
-		w := NewWriter(&buf, WriterOptions{ID: uint64(len(s.tables)), Filter: params, Codec: codec})
+		w := NewWriter(&buf, WriterOptions{ID: uint64(len(s.tables)), Filter: params, Codec: shape.codec})
 		for i := range part {
 			copy(value, part[i][:])
-			if err := w.Add(ikey.Key{User: part[i][:], Trailer: plainSet}, value); err != nil {
+			n := 100
+			if shape.value != nil {
+				n = shape.value(i)
+			}
+			if err := w.Add(ikey.Key{User: append([]byte(shape.prefix), part[i][:]...), Trailer: plainSet}, value[:n]); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -72,6 +84,16 @@ func newBenchStore(b *testing.B, capacity int64, codec Codec) *benchStore {
 		s.tables, s.fences = append(s.tables, r), append(s.fences, part[0])
 	}
 	return s
+}
+
+// warm reads every block once.
+func (s *benchStore) warm() {
+	for _, r := range s.tables {
+		it := r.Iter(IterOptions{})
+		for ok := it.First(); ok; ok = it.Next() {
+		}
+		_ = it.Close()
+	}
 }
 
 func (s *benchStore) table(key []byte) *Reader {
@@ -98,8 +120,8 @@ func benchGet(b *testing.B, s *benchStore, absent, filter bool) {
 			}
 		}
 		g := s.d.Enter()
-		v, _, ok, err := r.Get(k[:], ikey.MaxSeq, st)
-		if err != nil || ok && !bytes.Equal(v[:16], k[:]) {
+		hit, ok, err := r.Get(k[:], ikey.MaxSeq, st)
+		if err != nil || ok && !bytes.Equal(hit.Value[:16], k[:]) {
 			b.Fatal("wrong value")
 		}
 		g.Leave()
@@ -109,11 +131,7 @@ func benchGet(b *testing.B, s *benchStore, absent, filter bool) {
 	for range 100_000 {
 		lookup(&st)
 	}
-	for i := range s.tables {
-		it := s.tables[i].Iter(IterOptions{})
-		for ok := it.First(); ok; ok = it.Next() {
-		}
-	}
+	s.warm()
 	st = Stats{}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -126,27 +144,27 @@ func benchGet(b *testing.B, s *benchStore, absent, filter bool) {
 }
 
 func BenchmarkGetPresentCached(b *testing.B) {
-	benchGet(b, newBenchStore(b, 512<<20, None), false, false)
+	benchGet(b, newBenchStore(b, benchShape{tables: benchTables, capacity: 512 << 20, codec: None}), false, false)
 }
 
 func BenchmarkGetAbsentCached(b *testing.B) {
-	benchGet(b, newBenchStore(b, 512<<20, None), true, false)
+	benchGet(b, newBenchStore(b, benchShape{tables: benchTables, capacity: 512 << 20, codec: None}), true, false)
 }
 
 func BenchmarkGetAbsentFiltered(b *testing.B) {
-	benchGet(b, newBenchStore(b, 512<<20, None), true, true)
+	benchGet(b, newBenchStore(b, benchShape{tables: benchTables, capacity: 512 << 20, codec: None}), true, true)
 }
 
 func BenchmarkGetPresentSmallCache(b *testing.B) {
-	benchGet(b, newBenchStore(b, 8<<20, None), false, false)
+	benchGet(b, newBenchStore(b, benchShape{tables: benchTables, capacity: 8 << 20, codec: None}), false, false)
 }
 
 func BenchmarkGetPresentSmallCacheS2(b *testing.B) {
-	benchGet(b, newBenchStore(b, 8<<20, S2), false, false)
+	benchGet(b, newBenchStore(b, benchShape{tables: benchTables, capacity: 8 << 20, codec: S2}), false, false)
 }
 
 func BenchmarkScanCached(b *testing.B) {
-	s := newBenchStore(b, 512<<20, None)
+	s := newBenchStore(b, benchShape{tables: benchTables, capacity: 512 << 20, codec: None})
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
@@ -160,7 +178,7 @@ func BenchmarkScanCached(b *testing.B) {
 }
 
 func BenchmarkSeekCached(b *testing.B) {
-	s := newBenchStore(b, 512<<20, None)
+	s := newBenchStore(b, benchShape{tables: benchTables, capacity: 512 << 20, codec: None})
 	its := make([]*Iter, len(s.tables))
 	for i, r := range s.tables {
 		its[i] = r.Iter(IterOptions{})

@@ -21,20 +21,25 @@ type block struct {
 	wide    bool
 }
 
-func parseBlock(data []byte) block { return makeBlock(binary.LittleEndian.Uint64(data), data) }
+func parseBlock(data []byte) (b block) {
+	b.parse(binary.LittleEndian.Uint64(data), data)
+	return b
+}
 
-// makeBlock is parseBlock for one whose first eight bytes are at hand.
-func makeBlock(header uint64, data []byte) block {
+// parse is parseBlock for a block whose first eight bytes are at hand.
+func (b *block) parse(header uint64, data []byte) {
 	word := uint32(header >> 32)
-	b := block{data: data, n: int(uint32(header)), prefix: int(word & maxPrefix)} //nolint:gosec // the low half
+	b.data = data
+	b.n = int(uint32(header)) //nolint:gosec // the low half
+	b.prefix = int(word & maxPrefix)
 	b.heads = blockHeader + (b.prefix+7)&^7
 	width := int(word >> 24)
 	b.entries = b.heads + b.n*(8+width)
+	b.stride = 0
 	if width == 0 {
 		b.stride = int(uint32(len(data)-b.entries) / uint32(b.n)) //nolint:gosec // below maxPlain
 	}
 	b.wide = width == 4
-	return b
 }
 
 func (b *block) head(i int) uint64 { return binary.LittleEndian.Uint64(b.data[b.heads+8*i:]) }
@@ -62,7 +67,8 @@ type entry struct {
 }
 
 func (b *block) entry(i int) entry {
-	e := b.data[b.entries+b.offset(i) : b.entries+b.offset(i+1)]
+	next := b.entries + b.offset(i+1)
+	e := b.data[b.entries+b.offset(i) : next : next] // who appends to a value gets a copy
 	tag, n := uint64(e[0]), 1
 	if tag >= 0x80 {
 		tag, n = binary.Uvarint(e)
@@ -95,18 +101,25 @@ func (e *entry) compareUser(suffix []byte) int {
 	return bytes.Compare(e.rest, suffix[8:])
 }
 
+// countable is how many heads are counted rather than searched: they lie in a handful of lines.
+const countable = 64
+
 // lowerHead is the first entry whose head is at least h, or n.
 func (b *block) lowerHead(h uint64) int {
-	heads := b.data[b.heads : b.heads+8*b.n]
 	base, n := 0, b.n
-	for n > 64 {
+	for n > countable {
 		half := n >> 1
-		base += half & -less(binary.LittleEndian.Uint64(heads[8*(base+half-1):]), h)
+		base += half & -less(b.head(base+half-1), h)
 		n -= half
 	}
-	// Of the rest, count the eighths that end before h and then single heads. These loads do not wait for each other; those
-	// of a binary search do, and each may be a cache miss.
-	rest := heads[8*base : 8*(base+n)]
+	return b.countHeads(base, n, h)
+}
+
+// countHeads is lowerHead where the answer is known to be base or one of the n after it, and n is at most countable. It
+// counts the eighths that end before h, and then single heads. These loads do not wait for each other; those of a binary
+// search do, and each may be a cache miss.
+func (b *block) countHeads(base, n int, h uint64) int {
+	rest := b.data[b.heads+8*base : b.heads+8*(base+n)]
 	skip := 0
 	for b := rest; len(b) >= 64; b = b[64:] {
 		skip += less(binary.LittleEndian.Uint64(b[56:]), h)
@@ -189,7 +202,11 @@ func (b *block) get(user []byte, t ikey.Trailer) (entry, verdict) {
 	}
 	suffix := user[b.prefix:]
 	h := ikey.Head(suffix)
-	lo := b.lowerHead(h)
+	return b.getFrom(b.lowerHead(h), h, suffix, t)
+}
+
+// getFrom is get for the key of suffix, whose head is h; lo is the first entry whose head is at least h.
+func (b *block) getFrom(lo int, h uint64, suffix []byte, t ikey.Trailer) (entry, verdict) {
 	if lo == b.n || b.head(lo) != h {
 		return entry{}, absent
 	}

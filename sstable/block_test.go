@@ -14,6 +14,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -143,15 +144,21 @@ func TestHostileBlocksAreRefused(t *testing.T) {
 	}
 }
 
-// The lengths of a footer add up to the size modulo 2⁶⁴ only: the index alone is longer than the file's tail.
+// The lengths of a footer add up to the size modulo 2⁶⁴ only: one part alone is longer than the file.
 func TestFooterWhoseLengthsWrapIsRefused(t *testing.T) {
-	f := footer{filterOff: math.MaxInt64 - 85, indexOff: math.MaxInt64 - 85, indexLen: math.MaxInt64}
-	f.propsLen = 85 - f.indexLen - 2*trailerSize - footerSize
-	if f.propsLen > math.MaxInt64 {
-		t.Fatalf("properties of %d bytes are refused as longer than the file", f.propsLen)
-	}
-	if got, err := parseFooter(f.append(nil), math.MaxInt64); err == nil {
-		t.Fatalf("accepted: %+v", got)
+	for _, long := range []uint64{math.MaxUint64 - 1000, math.MaxInt64 - 100} {
+		for i, f := range []footer{{indexLen: long}, {rangeDelLen: long}, {rangeDelLen: 1, propsLen: long}, {indexLen: 1, propsLen: long}} {
+			f.filterOff, f.indexOff = math.MaxInt64-500, math.MaxInt64-500
+			missing := 500 - (f.propsOff() - f.indexOff + f.propsLen + trailerSize + footerSize)
+			if f.propsLen == 0 {
+				f.propsLen = missing
+			} else {
+				f.indexLen += missing
+			}
+			if got, err := parseFooter(f.append(nil), math.MaxInt64); err == nil {
+				t.Errorf("%d: accepted: %+v", i, got)
+			}
+		}
 	}
 }
 
@@ -163,7 +170,8 @@ func TestGoldenBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, _ := build(t, WriterOptions{ID: 0x1122334455667788, BlockSize: 512, Filter: params}, mixed)
+	dels := rangedel.List{span("a", "k", 3), span("k", "k/b", 1, 6), toTheEnd("x", 8)}
+	table, _ := buildWith(t, WriterOptions{ID: 0x1122334455667788, BlockSize: 512, Filter: params}, mixed, dels)
 	var b strings.Builder
 	for _, part := range []struct {
 		name string

@@ -1,9 +1,11 @@
 // Package sstable reads and writes tables: immutable files of sorted versions, with a filter block that says which keys are
 // certainly not in them.
 //
-// A [Writer] turns sorted versions into a file, a [Reader] answers Get from one, an [Iter] walks it. Filter and index belong
-// to the Reader and stay in memory; data blocks pass through a block cache whose slots the Reader owns, so that a lookup in
-// a table whose block is cached is a search of the index, one pointer load and a search in the block.
+// A [Writer] turns sorted versions and range deletes into a file, a [Reader] answers Get from one, [GetMany] asks several at
+// once, an [Iter] walks one. Filter, index and range deletes belong to the Reader and stay in memory; data blocks pass through
+// a block cache whose slots the Reader owns, so that a lookup in a table whose block is cached is a search of the index, one
+// pointer load and a search in the block. What range deletes do to versions is the caller's to say: it has those of all
+// tables.
 //
 // Nothing that damage did is served: every byte that an answer depends on is under a checksum which also covers where the
 // byte belongs (table, kind of block, offset), and is checked before it is believed. Damage is an error that Is corrupt.Err.
@@ -15,11 +17,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"math"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
-	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
 // A table is
@@ -30,8 +30,8 @@ import (
 //	              ^ only with a filter, which   ^----------------- tail -----------------^
 //	                begins at a multiple of 64
 //
-// All numbers are little-endian. The filter block is described in package bloomblock. Range deletes are reserved: the part
-// is empty. A data, index or properties block is followed by its trailer:
+// All numbers are little-endian. The filter block is described in package bloomblock. There may be no data blocks, or no range
+// deletes, but not neither. A data, index, range delete or properties block is followed by its trailer:
 //
 //	0         n        n+1         n+5
 //	+---------+--------+------------+
@@ -49,7 +49,7 @@ import (
 //	16  filter length   u64
 //	24  index offset    u64    index, range deletes and properties follow each other
 //	32  index length    u64    payload only, as the next two
-//	40  range deletes   u64    length; 0
+//	40  range deletes   u64    length; 0 if there are none, and then they have no trailer either
 //	48  properties      u64    length
 //	56  filter checksum u32    of table id, kind, filter offset and the filter's header, which has those of its units, without
 //	                           its last four bytes, its own checksum (a CRC over that would be the same for every filter)
@@ -94,6 +94,7 @@ const (
 	kindIndex      kind = 2
 	kindProperties kind = 3
 	kindFilter     kind = 4
+	kindRangeDels  kind = 5
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -165,6 +166,17 @@ func (f *footer) append(dst []byte) []byte {
 	return dst
 }
 
+// rangeDelOff is where the range deletes are, if there are any.
+func (f *footer) rangeDelOff() uint64 { return f.indexOff + f.indexLen + trailerSize }
+
+// propsOff is where the properties are.
+func (f *footer) propsOff() uint64 {
+	if f.rangeDelLen == 0 {
+		return f.rangeDelOff()
+	}
+	return f.rangeDelOff() + f.rangeDelLen + trailerSize
+}
+
 func footerSum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:64], castagnoli), castagnoli, b[68:footerSize])
 }
@@ -189,12 +201,11 @@ func parseFooter(b []byte, size uint64) (footer, error) {
 	}
 	f.filterSum = binary.LittleEndian.Uint32(b[56:])
 	switch {
-	case f.filterOff > size || f.filterLen > size || f.indexOff > size || f.indexLen > size || f.propsLen > size:
+	case f.filterOff > size || f.filterLen > size || f.indexOff > size:
 		return f, fmt.Errorf("a part of the table is longer than its %d bytes", size)
-	case f.indexLen > maxTail || f.propsLen > maxTail: // so that their sum does not wrap
-		return f, fmt.Errorf("index of %d and properties of %d bytes, want at most %d", f.indexLen, f.propsLen, maxTail)
-	case f.rangeDelLen != 0:
-		return f, fmt.Errorf("%w: %d bytes of range deletes, want 0", ErrVersion, f.rangeDelLen)
+	case max(f.indexLen, f.rangeDelLen, f.propsLen) > maxTail: // so that their sum does not wrap
+		return f, fmt.Errorf("index of %d, range deletes of %d and properties of %d bytes, want at most %d",
+			f.indexLen, f.rangeDelLen, f.propsLen, maxTail)
 	case binary.LittleEndian.Uint32(b[60:]) != 0:
 		return f, errors.New("footer: reserved bytes are not zero")
 	case f.filterOff+f.filterLen != f.indexOff:
@@ -205,80 +216,11 @@ func parseFooter(b []byte, size uint64) (footer, error) {
 		return f, errors.New("checksum of a filter without a filter")
 	}
 	f.tailLen = size - f.indexOff
-	if want := f.indexLen + f.propsLen + 2*trailerSize + footerSize; f.tailLen != want {
+	if want := f.propsOff() - f.indexOff + f.propsLen + trailerSize + footerSize; f.tailLen != want {
 		return f, fmt.Errorf("tail of %d bytes, want %d", f.tailLen, want)
 	}
 	if f.tailLen > maxTail {
 		return f, fmt.Errorf("tail of %d bytes, want at most %d", f.tailLen, maxTail)
 	}
 	return f, nil
-}
-
-// Properties are what a table says of itself.
-type Properties struct {
-	Entries       uint64   // versions, tombstones included; at least 1
-	Deletes       uint64   // point tombstones among them
-	RawKeyBytes   uint64   // sum of the lengths of user keys
-	RawValueBytes uint64   // and of values
-	Blocks        uint64   // data blocks
-	BlockSize     uint64   // what the writer aimed at, in bytes of memory
-	FilterKeys    uint64   // distinct user keys, as the filter counts them; 0 without a filter
-	MinSeq        ikey.Seq // smallest sequence number
-	MaxSeq        ikey.Seq // largest
-	Smallest      []byte   // first user key
-	Largest       []byte   // last
-}
-
-// The properties block: nine u64 in the order of the fields, then for smallest and largest a length u32 and the bytes.
-func (p *Properties) append(dst []byte) []byte {
-	for _, v := range [...]uint64{
-		p.Entries, p.Deletes, p.RawKeyBytes, p.RawValueBytes, p.Blocks, p.BlockSize, p.FilterKeys,
-		uint64(p.MinSeq), uint64(p.MaxSeq),
-	} {
-		dst = binary.LittleEndian.AppendUint64(dst, v)
-	}
-	for _, k := range [...][]byte{p.Smallest, p.Largest} {
-		dst = binary.LittleEndian.AppendUint32(dst, uint32(len(k))) //nolint:gosec // at most MaxKey
-		dst = append(dst, k...)
-	}
-	return dst
-}
-
-// parseProperties checks a properties block. It keeps no reference to b.
-func parseProperties(b []byte) (Properties, error) {
-	var p Properties
-	if len(b) < 9*8 {
-		return p, fmt.Errorf("properties of %d bytes, want at least %d", len(b), 9*8)
-	}
-	for i, v := range [...]*uint64{
-		&p.Entries, &p.Deletes, &p.RawKeyBytes, &p.RawValueBytes, &p.Blocks, &p.BlockSize, &p.FilterKeys,
-		(*uint64)(&p.MinSeq), (*uint64)(&p.MaxSeq),
-	} {
-		*v = binary.LittleEndian.Uint64(b[8*i:])
-	}
-	b = b[9*8:]
-	for _, k := range [...]*[]byte{&p.Smallest, &p.Largest} {
-		if len(b) < 4 {
-			return p, errors.New("properties: a bound is cut off")
-		}
-		n := binary.LittleEndian.Uint32(b)
-		b = b[4:]
-		if n > MaxKey || int(n) > len(b) {
-			return p, fmt.Errorf("properties: bound of %d bytes, want at most %d", n, min(len(b), MaxKey))
-		}
-		*k = append([]byte{}, b[:n]...)
-		b = b[n:]
-	}
-	switch {
-	case len(b) != 0:
-		return p, fmt.Errorf("properties: %d bytes too many", len(b))
-	case p.Blocks < 1 || p.Entries < p.Blocks || p.Deletes > p.Entries || p.FilterKeys > p.Entries:
-		return p, fmt.Errorf("properties: %d entries, %d deletes, %d filter keys in %d blocks",
-			p.Entries, p.Deletes, p.FilterKeys, p.Blocks)
-	case p.MinSeq > p.MaxSeq || p.MaxSeq > ikey.MaxSeq:
-		return p, fmt.Errorf("properties: sequence numbers %d…%d", p.MinSeq, p.MaxSeq)
-	case p.RawKeyBytes > math.MaxInt64 || p.RawValueBytes > math.MaxInt64 || p.BlockSize > maxCoded:
-		return p, errors.New("properties: a size is out of range")
-	}
-	return p, nil
 }

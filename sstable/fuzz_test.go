@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"io"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
@@ -90,10 +91,51 @@ func FuzzProperties(f *testing.F) {
 	})
 }
 
+// FuzzRangeDels: what parses re-encodes to itself, and a search in it finds what a walk finds.
+func FuzzRangeDels(f *testing.F) {
+	for i := range smallDels {
+		var b rangeDelBuilder
+		for _, d := range smallDels[i:] {
+			if err := b.add(&d); err != nil {
+				f.Fatal(err)
+			}
+		}
+		f.Add(b.append(nil), "key003", uint64(4))
+	}
+	f.Fuzz(func(t *testing.T, b []byte, key string, seq uint64) {
+		l, err := parseRangeDels(b)
+		if err != nil {
+			return
+		}
+		var again rangeDelBuilder
+		want := ikey.Seq(0)
+		for i := range l {
+			d := &l[i]
+			if err := again.add(d); err != nil {
+				t.Fatalf("fragment %d is read and cannot be written: %v", i, err)
+			}
+			if string(d.Start) <= key && (d.End == nil || key < string(d.End)) {
+				for _, s := range d.Seqs {
+					if s <= ikey.Seq(seq) {
+						want = s
+					}
+				}
+			}
+		}
+		if !bytes.Equal(again.append(nil), b) {
+			t.Fatal("encoded again it differs")
+		}
+		if got := l.Covering([]byte(key), ikey.Seq(seq)); got != want {
+			t.Fatalf("Covering(%q, %d) = %d, want %d", key, seq, got, want)
+		}
+	})
+}
+
 func FuzzIndex(f *testing.F) {
 	file, _, _ := small(f, None)
 	p := partsOf(f, file)
-	f.Add(file[p.index:p.props-trailerSize], p.filter, "key011")
+	f.Add(file[p.index:p.dels-trailerSize], p.filter, "key011")
+	f.Add(make([]byte, indexHeader), uint64(0), "key011")
 	f.Fuzz(func(t *testing.T, b []byte, end uint64, key string) {
 		x, err := parseIndex(b, end, filterAlign-1)
 		if err != nil {
@@ -110,7 +152,7 @@ func FuzzIndex(f *testing.F) {
 		}
 		i := x.find([]byte(key))
 		sep := func(i int) string { return string(x.prefix) + string(x.sep(i)) }
-		if i < x.blocks() && sep(i) < key || i > 0 && sep(i-1) >= key {
+		if i > x.blocks() || i < x.blocks() && sep(i) < key || i > 0 && sep(i-1) >= key {
 			t.Fatalf("find(%q) = %d of %d", key, i, x.blocks())
 		}
 	})
@@ -125,10 +167,13 @@ func FuzzTable(f *testing.F) {
 		f.Add(file, uint32(0), []byte{0}, "key010")
 		f.Add(file, uint32(4), []byte{0xff, 0, 0, 1}, "key010")
 		f.Add(file, uint32(p.index), []byte{0xff, 0xff}, "key011")
+		f.Add(file, uint32(p.dels+4), []byte{0xff}, "key003")
 		f.Add(file, uint32(p.props), []byte{0, 0, 1}, "")
 		f.Add(file, uint32(p.filter+128), []byte{0, 0, 0, 0}, "key00")
 		f.Add(file, uint32(len(file)-footerSize+9), []byte{1}, "key0")
 	}
+	file, _ := buildWith(f, WriterOptions{ID: 5, Filter: filterParams(f, 0.01)}, nil, smallDels)
+	f.Add(file, uint32(0), []byte{}, "key003")
 	f.Fuzz(func(t *testing.T, file []byte, at uint32, patch []byte, key string) {
 		if len(file) > 1<<16 || len(file) < footerSize || int64(at) > int64(len(file)) {
 			return
@@ -148,7 +193,7 @@ func TestHostileTablesWithRightChecksumsDoNoHarm(t *testing.T) {
 				damaged := bytes.Clone(file)
 				damaged[i] = patch
 				fixSums(damaged)
-				mustNotPanic(t, damaged, "key011")
+				mustNotPanic(t, damaged, "key011"[patch&1:])
 			}
 		}
 	}
@@ -166,7 +211,7 @@ func TestAVersionOfTheFutureIsNotDamage(t *testing.T) {
 	}
 }
 
-// mustNotPanic makes every use of a table that is hostile.
+// mustNotPanic makes every use of a table that is hostile. A key of odd length stands for a sequence from the manifest.
 func mustNotPanic(t *testing.T, file []byte, key string) {
 	t.Helper()
 	honest := func(err error) {
@@ -179,6 +224,9 @@ func mustNotPanic(t *testing.T, file []byte, key string) {
 	honest(err)
 	if err != nil {
 		return
+	}
+	if len(key)%2 != 0 {
+		r.seq, r.meta.Seq = 4, 4
 	}
 	honest(r.Load(0))
 	_, _, err = get(r, key, 5)
@@ -194,10 +242,16 @@ func mustNotPanic(t *testing.T, file []byte, key string) {
 		honest(it.Close())
 	}
 	honest(r.Verify(t.Context(), nil))
+	_, err = r.ApproximateOffset([]byte(key))
+	honest(err)
+	_ = r.RangeDels().Covering([]byte(key), 5)
+	if err := r.Dump(io.Discard, true); err != nil {
+		honest(err)
+	}
 }
 
 // Offsets of the parts of an intact table.
-type parts struct{ filter, index, props uint64 }
+type parts struct{ filter, index, dels, props uint64 }
 
 func partsOf(tb testing.TB, file []byte) parts {
 	tb.Helper()
@@ -205,7 +259,7 @@ func partsOf(tb testing.TB, file []byte) parts {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return parts{ft.filterOff, ft.indexOff, ft.indexOff + ft.indexLen + trailerSize}
+	return parts{ft.filterOff, ft.indexOff, ft.rangeDelOff(), ft.propsOff()}
 }
 
 func fixFooter(b []byte) {
@@ -231,7 +285,10 @@ func fixSums(file []byte) {
 		}
 	}
 	fix(kindIndex, ft.indexOff, ft.indexLen)
-	fix(kindProperties, ft.indexOff+ft.indexLen+trailerSize, ft.propsLen)
+	if ft.rangeDelLen > 0 {
+		fix(kindRangeDels, ft.rangeDelOff(), ft.rangeDelLen)
+	}
+	fix(kindProperties, ft.propsOff(), ft.propsLen)
 	if x, err := parseIndex(file[ft.indexOff:ft.indexOff+ft.indexLen], ft.filterOff, filterAlign); err == nil {
 		for i := range x.blocks() {
 			offset, stored, _ := x.extent(i)

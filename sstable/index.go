@@ -19,7 +19,8 @@ import (
 //	+-----------+------------+--------+------------------------------------------------------+----------
 //
 // A separator is the prefix and its suffix. Stored is the length of the block's payload in the file, and equal to decoded
-// unless the block is compressed. The first data block is at 0, each next one follows the trailer of the one before.
+// unless the block is compressed. The first data block is at 0, each next one follows the trailer of the one before. In a
+// table without data blocks, all is 0.
 const (
 	indexHeader = 8
 	indexEntry  = 12
@@ -68,28 +69,55 @@ func (x *index) sep(i int) []byte {
 	return x.seps[start:x.handles[i].sepEnd]
 }
 
+// separatorKey is separator i, whole.
+func (x *index) separatorKey(i int) []byte { return append(bytes.Clone(x.prefix), x.sep(i)...) }
+
 // find is the first block whose separator is not before key, or the number of blocks if key is behind the table.
 func (x *index) find(key []byte) int {
-	if !bytes.HasPrefix(key, x.prefix) {
-		if bytes.Compare(key, x.prefix) < 0 {
-			return 0
-		}
-		return len(x.heads)
+	lo, n := x.span(key)
+	if n == 0 {
+		return lo
 	}
-	suffix := key[len(x.prefix):]
-	h := ikey.Head(suffix)
+	h := ikey.Head(key[len(x.prefix):])
 	heads := x.heads
-	base, n := 0, len(heads)
 	for n > 1 {
 		half := n >> 1
-		base += half & -less(heads[base+half-1], h)
+		lo += half & -less(heads[lo+half-1], h)
 		n -= half
 	}
-	base += less(heads[base], h)
-	if base == len(heads) || heads[base] != h {
-		return base
+	return x.finish(lo, h, key)
+}
+
+// finish is find once one block, lo, is left to look at; h is the head of key, which has the prefix.
+func (x *index) finish(lo int, h uint64, key []byte) int {
+	heads := x.heads
+	lo += less(heads[lo], h)
+	if lo == len(heads) || heads[lo] != h {
+		return lo
 	}
-	lo, hi := base, base+1
+	return x.settle(lo, h, key[len(x.prefix):])
+}
+
+// span is where find has to search: from lo on, n blocks. If n is 0, lo is what it finds.
+func (x *index) span(key []byte) (lo, n int) {
+	n = len(x.heads)
+	if !bytes.HasPrefix(key, x.prefix) {
+		if bytes.Compare(key, x.prefix) < 0 {
+			return 0, 0
+		}
+		return n, 0
+	}
+	return 0, n
+}
+
+// settle is find from lo on, the first block whose head is h, which is that of suffix.
+func (x *index) settle(lo int, h uint64, suffix []byte) int {
+	if bytes.Compare(x.sep(lo), suffix) >= 0 {
+		return lo
+	}
+	heads := x.heads
+	lo++
+	hi := lo
 	for step := 1; hi < len(heads) && heads[hi] == h && bytes.Compare(x.sep(hi), suffix) < 0; step *= 2 {
 		lo = hi + 1
 		hi += step
@@ -114,7 +142,7 @@ func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 	}
 	count, prefix := uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[4:]))
 	rest := uint64(len(b)) - indexHeader
-	if count == 0 || prefix > MaxKey || prefix+count*indexEntry > rest {
+	if prefix > MaxKey || prefix+count*indexEntry > rest || count == 0 && prefix > 0 {
 		return nil, fmt.Errorf("index: %d blocks and a prefix of %d do not fit %d bytes", count, prefix, len(b))
 	}
 	n := int(count) //nolint:gosec // below len(b)

@@ -3,6 +3,7 @@ package sstable
 import (
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/merge"
 )
 
 // IterOptions say how a cursor uses the cache.
@@ -21,13 +22,21 @@ type IterOptions struct {
 
 const defaultReadAhead = 256 << 10
 
-// An Iter is a cursor over the versions of a table, a merge.Source that also walks backwards. It holds the block it stands
-// in, so it may be kept for long. The calls that move return whether there is a version; after false, Err tells the end from
-// an error. Key and Value are valid until the next call that moves, or Close. It is for one goroutine at a time.
+// keepCursor is the most bytes of a buffer that a cursor keeps from one table to the next.
+const keepCursor = defaultReadAhead
+
+// An Iter is a cursor over the versions of a table, a merge.Source. It holds the block it stands in, so it may be kept for
+// long. The calls that move return whether there is a version; after false, Err tells the end from an error. Key and Value
+// are valid until the next call that moves, or Close. It is for one goroutine at a time.
+//
+//	(Reset move* Close)*
+//
+// A cursor that was closed keeps its buffers: who pools cursors and Resets them allocates nothing. It must not be copied.
 type Iter struct {
 	r   *Reader
 	o   IterOptions
 	x   *index
+	seq ikey.Seq // of every version, if not 0
 	err error
 
 	at    int // data block, or -1
@@ -43,16 +52,27 @@ type Iter struct {
 	plain    []byte // a decoded block
 }
 
+var _ merge.Source = (*Iter)(nil)
+
 // Iter makes a cursor, which stands nowhere. The table must not be closed before it.
 func (r *Reader) Iter(o IterOptions) *Iter {
+	it := new(Iter)
+	it.Reset(r, o)
+	return it
+}
+
+// Reset makes it a cursor over r that stands nowhere, whatever it was before; the zero value is ready for it. The table must
+// not be closed before the cursor.
+func (it *Iter) Reset(r *Reader, o IterOptions) {
+	_ = it.Close()
 	if o.ReadAhead <= 0 {
 		o.ReadAhead = defaultReadAhead
 	}
-	it := &Iter{r: r, o: o, at: -1}
-	if it.o.Stats == nil {
-		it.o.Stats = &it.stats
+	if o.Stats == nil {
+		it.stats = Stats{}
+		o.Stats = &it.stats
 	}
-	return it
+	it.r, it.o, it.seq, it.err = r, o, r.seq, nil
 }
 
 // start makes sure of the index and forgets an error.
@@ -69,18 +89,52 @@ func (it *Iter) start() bool {
 
 // First moves to the first version.
 func (it *Iter) First() bool {
-	return it.start() && it.load(0) && it.stand(0)
+	if !it.start() || len(it.x.slots) == 0 {
+		return it.leave()
+	}
+	return it.load(0) && it.stand(0)
 }
 
 // Last moves to the last version.
 func (it *Iter) Last() bool {
-	return it.start() && it.load(len(it.x.slots)-1) && it.stand(it.b.n-1)
+	if !it.start() || len(it.x.slots) == 0 {
+		return it.leave()
+	}
+	return it.load(len(it.x.slots)-1) && it.stand(it.b.n-1)
 }
 
 // SeekGE moves to the first version not before k.
 func (it *Iter) SeekGE(k ikey.Key) bool {
+	if it.seq != 0 {
+		return it.seekOverridden(k)
+	}
+	return it.seekGE(k)
+}
+
+// SeekLT moves to the last version before k.
+func (it *Iter) SeekLT(k ikey.Key) bool {
+	if it.seq == 0 {
+		return it.seekLT(k)
+	}
+	if it.seekOverridden(k) {
+		return it.Prev()
+	}
+	return it.err == nil && it.Last()
+}
+
+// seekOverridden is SeekGE where the trailers in the blocks are not those that the caller sees.
+func (it *Iter) seekOverridden(k ikey.Key) bool {
+	ok := it.seekGE(ikey.Key{User: k.User, Trailer: ^ikey.Trailer(0)})
+	for ok && ikey.Compare(it.Key(), k) < 0 {
+		ok = it.Next()
+	}
+	return ok
+}
+
+// seekGE is SeekGE by the trailers in the blocks.
+func (it *Iter) seekGE(k ikey.Key) bool {
 	if !it.start() {
-		return false
+		return it.leave()
 	}
 	for at := it.x.find(k.User); at < len(it.x.slots); at++ {
 		if !it.load(at) {
@@ -93,10 +147,10 @@ func (it *Iter) SeekGE(k ikey.Key) bool {
 	return it.leave()
 }
 
-// SeekLT moves to the last version before k.
-func (it *Iter) SeekLT(k ikey.Key) bool {
-	if !it.start() {
-		return false
+// seekLT is SeekLT by the trailers in the blocks.
+func (it *Iter) seekLT(k ikey.Key) bool {
+	if !it.start() || len(it.x.slots) == 0 {
+		return it.leave()
 	}
 	at := min(it.x.find(k.User), len(it.x.slots)-1)
 	if !it.load(at) {
@@ -152,17 +206,31 @@ func (it *Iter) Value() []byte { return it.cur.value }
 // Err is nil, or why the last call returned false.
 func (it *Iter) Err() error { return it.err }
 
-// Close lets go of the block and returns Err.
+// Close lets go of the table and returns Err. Only Reset may follow, or another Close.
 func (it *Iter) Close() error {
 	it.leave()
-	it.x, it.ahead, it.plain = nil, nil, nil
+	it.r, it.x, it.o.Stats = nil, nil, nil
+	it.ahead, it.aheadOff = kept(it.ahead), 0
+	it.plain = kept(it.plain)
+	it.key = kept(it.key)
 	return it.err
+}
+
+// kept is b without its content, if it is small enough to be kept.
+func kept(b []byte) []byte {
+	if cap(b) > keepCursor {
+		return nil
+	}
+	return b[:0]
 }
 
 // stand moves to entry i of the block.
 func (it *Iter) stand(i int) bool {
 	it.i = i
 	it.cur = it.b.entry(i)
+	if it.seq != 0 {
+		it.cur.trailer = ikey.MakeTrailer(it.seq, it.cur.trailer.Kind())
+	}
 	it.key = it.b.appendSuffix(it.key[:it.b.prefix], i, &it.cur) // load put the prefix there
 	return true
 }
@@ -249,6 +317,9 @@ func (it *Iter) fromFile(at int, ahead bool) ([]byte, error) {
 	if cap(it.plain) < decoded {
 		it.plain = make([]byte, decoded)
 	}
-	it.plain = it.plain[:decoded]
-	return it.r.openBlock(sealed, it.plain, offset)
+	b, err := it.r.openBlock(sealed, it.plain[:decoded], offset)
+	if err != nil {
+		it.plain = nil // as long as a damaged block says
+	}
+	return b, err
 }

@@ -15,9 +15,9 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
-	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
 // A kv is one version and its value.
@@ -52,13 +52,22 @@ func filterParams(tb testing.TB, rates ...float64) bloomblock.Params {
 // build writes a table into memory.
 func build(tb testing.TB, o WriterOptions, kvs []kv) ([]byte, Info) {
 	tb.Helper()
+	return buildWith(tb, o, kvs, nil)
+}
+
+// buildWith is build with range deletes, some of which are added before the versions.
+func buildWith(tb testing.TB, o WriterOptions, kvs []kv, dels rangedel.List) ([]byte, Info) {
+	tb.Helper()
 	var buf bytes.Buffer
 	w := NewWriter(&buf, o)
+	before := len(dels) / 2
+	addRanges(tb, w, dels[:before])
 	for _, v := range kvs {
 		if err := w.Add(v.ikey(), []byte(v.value)); err != nil {
 			tb.Fatal(err)
 		}
 	}
+	addRanges(tb, w, dels[before:])
 	info, err := w.Finish()
 	if err != nil {
 		tb.Fatal(err)
@@ -67,6 +76,15 @@ func build(tb testing.TB, o WriterOptions, kvs []kv) ([]byte, Info) {
 		tb.Fatalf("size %d, want %d", info.Size, buf.Len())
 	}
 	return buf.Bytes(), info
+}
+
+func addRanges(tb testing.TB, w *Writer, dels rangedel.List) {
+	tb.Helper()
+	for _, f := range dels {
+		if err := w.AddRangeDel(f); err != nil {
+			tb.Fatal(err)
+		}
+	}
 }
 
 func metaOf(i Info) Meta {
@@ -86,8 +104,8 @@ func get(r *Reader, key string, seq ikey.Seq) (kv, bool, error) {
 	g := r.domain.Enter()
 	defer g.Leave()
 	var st Stats
-	v, t, ok, err := r.Get([]byte(key), seq, &st)
-	return kv{key, t, string(v)}, ok, err
+	hit, ok, err := r.Get([]byte(key), seq, &st)
+	return kv{key, hit.Trailer, string(hit.Value)}, ok, err
 }
 
 // model is what get must say.
@@ -223,61 +241,6 @@ func checkTable(t *testing.T, file []byte, info Info, capacity int64, kvs []kv) 
 	}
 }
 
-func at(it *Iter) kv {
-	return kv{string(it.Key().User), it.Key().Trailer, string(it.Value())}
-}
-
-func checkIter(t *testing.T, r *Reader, o IterOptions, kvs []kv) {
-	t.Helper()
-	it := r.Iter(o)
-	i := 0
-	for ok := it.First(); ok; ok = it.Next() {
-		if i >= len(kvs) || at(it) != kvs[i] {
-			t.Fatalf("forward: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
-		}
-		i++
-	}
-	if i != len(kvs) || it.Err() != nil {
-		t.Fatalf("forward: %d versions, want %d: %v", i, len(kvs), it.Err())
-	}
-	for ok := it.Last(); ok; ok = it.Prev() {
-		if i--; i < 0 || at(it) != kvs[i] {
-			t.Fatalf("backward: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
-		}
-	}
-	if i != 0 || it.Err() != nil {
-		t.Fatalf("backward: %d versions left: %v", i, it.Err())
-	}
-	for range effortFor(kvs) {
-		v := kvs[rand.IntN(len(kvs))]
-		k := ikey.Key{User: []byte(v.key[:rand.IntN(len(v.key)+1)]), Trailer: v.t + ikey.Trailer(rand.IntN(3)) - 1}
-		if rand.IntN(2) == 0 {
-			k.User = []byte(v.key)
-		}
-		if rand.IntN(4) == 0 {
-			k.User = append(k.User, byte(rand.Uint32()))
-		}
-		want, _ := slices.BinarySearchFunc(kvs, k, func(v kv, k ikey.Key) int { return ikey.Compare(v.ikey(), k) })
-		if ok := it.SeekGE(k); ok != (want < len(kvs)) || ok && at(it) != kvs[want] {
-			t.Fatalf("SeekGE(%.40q@%d) = %v, %.40q", k.User, k.Trailer, ok, it.Key().User)
-		} else if ok && want > 0 {
-			if !it.Prev() || at(it) != kvs[want-1] {
-				t.Fatalf("Prev after SeekGE(%.40q@%d) = %.40q", k.User, k.Trailer, it.Key().User)
-			}
-		}
-		if ok := it.SeekLT(k); ok != (want > 0) || ok && at(it) != kvs[want-1] {
-			t.Fatalf("SeekLT(%.40q@%d) = %v, %.40q", k.User, k.Trailer, ok, it.Key().User)
-		} else if ok && want < len(kvs) {
-			if !it.Next() || at(it) != kvs[want] {
-				t.Fatalf("Next after SeekLT(%.40q@%d) = %.40q", k.User, k.Trailer, it.Key().User)
-			}
-		}
-	}
-	if err := it.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestWriterRefusesWhatATableCannotHold(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -302,237 +265,6 @@ func TestWriterRefusesWhatATableCannotHold(t *testing.T) {
 				t.Fatalf("got %v and %v, want %v", err, errFinish, c.want)
 			}
 		})
-	}
-}
-
-// small is a table with every feature and few bytes.
-func small(tb testing.TB, c Codec) ([]byte, Info, []kv) {
-	tb.Helper()
-	var kvs []kv
-	for i := range 36 {
-		kvs = append(kvs, set(fmt.Sprintf("key%03d", i), ikey.Seq(i%3), strings.Repeat("value", i%7)), del(fmt.Sprintf("key%03d", i), 7))
-	}
-	kvs = sorted(kvs)
-	file, info := build(tb, WriterOptions{ID: 0x0123456789abcdef, BlockSize: 512, Codec: c, Filter: filterParams(tb, 0.05, 0.01)}, kvs)
-	return file, info, kvs
-}
-
-// mustBeHonest checks that whatever a table says is true: each answer is right or an error that Is corrupt.Err.
-func mustBeHonest(t *testing.T, what string, file []byte, info Info, kvs []kv) (damaged bool) {
-	t.Helper()
-	honest := func(err error) {
-		t.Helper()
-		if !errors.Is(err, corrupt.Err) {
-			t.Fatalf("%s: error is not damage: %v", what, err)
-		}
-		damaged = true
-	}
-	r := newReader(file, info, 1<<20)
-	if err := r.Load(0); err != nil {
-		honest(err)
-	}
-	if err := r.FilterState().Damage; err != nil {
-		honest(err)
-	}
-	for _, v := range kvs {
-		if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
-			t.Fatalf("%s: the filter denies %q", what, v.key)
-		}
-		if got, ok, err := get(r, v.key, v.t.Seq()); err != nil {
-			honest(err)
-		} else if !ok || got != v {
-			t.Fatalf("%s: Get(%q) = %q, %v", what, v.key, got.value, ok)
-		}
-	}
-	for _, o := range []IterOptions{{}, {Bypass: true}} {
-		it := r.Iter(o)
-		i := 0
-		for ok := it.First(); ok; ok = it.Next() {
-			if at(it) != kvs[i] {
-				t.Fatalf("%s: version %d is %q", what, i, it.Key().User)
-			}
-			i++
-		}
-		if err := it.Close(); err != nil {
-			honest(err)
-		} else if i != len(kvs) {
-			t.Fatalf("%s: %d versions, want %d", what, i, len(kvs))
-		}
-	}
-	if err := r.Verify(t.Context(), nil); err != nil {
-		honest(err)
-	} else if damaged {
-		t.Fatalf("%s: Verify does not see it", what)
-	}
-	return damaged
-}
-
-func TestEveryFlippedByteIsSeen(t *testing.T) {
-	for _, c := range []Codec{None, S2, Zstd} {
-		file, info, kvs := small(t, c)
-		if mustBeHonest(t, "undamaged", file, info, kvs) {
-			t.Fatal("undamaged, and yet")
-		}
-		for i := range file {
-			file[i] ^= 1 << (i % 8)
-			if !mustBeHonest(t, fmt.Sprintf("%v: byte %d of %d", c, i, len(file)), file, info, kvs) {
-				t.Fatalf("%v: byte %d of %d: not seen", c, i, len(file))
-			}
-			_, err := Open(bytes.NewReader(file), int64(len(file)), "x")
-			if err != nil && !errors.Is(err, corrupt.Err) {
-				t.Fatalf("Open: byte %d: %v", i, err)
-			}
-			file[i] ^= 1 << (i % 8)
-		}
-	}
-}
-
-func TestEveryTruncationIsSeen(t *testing.T) {
-	file, info, kvs := small(t, S2)
-	for n := range file {
-		if !mustBeHonest(t, fmt.Sprintf("%d bytes left", n), file[:n], info, kvs) {
-			t.Fatalf("%d bytes left: not seen", n)
-		}
-		if _, err := Open(bytes.NewReader(file[:n]), int64(n), "x"); !errors.Is(err, corrupt.Err) {
-			t.Fatalf("Open of %d bytes: %v", n, err)
-		}
-	}
-}
-
-func TestSwappedBlocksAreSeen(t *testing.T) {
-	kvs := sorted(func() (kvs []kv) {
-		for i := range 200 {
-			kvs = append(kvs, set(fmt.Sprintf("key%04d", i), 0, "0123456789"))
-		}
-		return kvs
-	}())
-	file, info := build(t, WriterOptions{ID: 1, BlockSize: 512}, kvs)
-	other, _ := build(t, WriterOptions{ID: 2, BlockSize: 512}, kvs)
-	r := newReader(file, info, 0)
-	if err := r.Load(1); err != nil {
-		t.Fatal(err)
-	}
-	x := r.index.Load()
-	o1, n1, _ := x.extent(1)
-	o2, n2, _ := x.extent(2)
-	if n1 != n2 {
-		t.Fatalf("blocks of %d and %d bytes, want equal ones for this test", n1, n2)
-	}
-	swapped := slices.Clone(file)
-	copy(swapped[o1:], file[o2:o2+uint64(n2)+trailerSize])
-	copy(swapped[o2:], file[o1:o1+uint64(n1)+trailerSize])
-	if !mustBeHonest(t, "blocks swapped", swapped, info, kvs) {
-		t.Fatal("swapped blocks are not seen")
-	}
-	foreign := slices.Clone(file)
-	copy(foreign[o1:], other[o1:o1+uint64(n1)+trailerSize])
-	if !mustBeHonest(t, "a block of another table", foreign, info, kvs) {
-		t.Fatal("a foreign block is not seen")
-	}
-	if !mustBeHonest(t, "another table", other, info, kvs) {
-		t.Fatal("a foreign table is not seen")
-	}
-}
-
-func TestFilterOfAnotherTableIsNotBelieved(t *testing.T) {
-	var a, b []kv
-	for i := range 500 {
-		a, b = append(a, set(fmt.Sprintf("a%04d", i), 0, "v")), append(b, set(fmt.Sprintf("b%04d", i), 0, "v"))
-	}
-	o := WriterOptions{ID: 1, Filter: filterParams(t, 0.001)}
-	fa, ia := build(t, o, a)
-	fb, ib := build(t, o, b)
-	if ia.FilterLen != ib.FilterLen {
-		t.Fatal("filters of different size")
-	}
-	copy(fa[ia.FilterOff:ia.FilterOff+ia.FilterLen], fb[ib.FilterOff:])
-	if !mustBeHonest(t, "foreign filter", fa, ia, a) {
-		t.Fatal("foreign filter is not seen")
-	}
-}
-
-func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
-	var kvs []kv
-	for i := range 2000 {
-		kvs = append(kvs, set(fmt.Sprintf("a%04d", i), 0, "v"))
-	}
-	file, info := build(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.1, 0.01, 0.0001)}, kvs)
-	r := newReader(file, info, 0)
-	for _, c := range []struct {
-		rate  float64
-		units int
-	}{{1, 0}, {2, 0}, {0.1, 1}, {0.5, 1}, {0.01, 2}, {0.05, 2}, {0.0001, 3}, {0, 3}} {
-		if err := r.Load(c.rate); err != nil {
-			t.Fatal(err)
-		}
-		s := r.FilterState()
-		if s.Units != c.units || s.Damage != nil || s.Bytes != r.FilterBytes() || c.units > 0 && s.Rate > max(c.rate, 0.0001) {
-			t.Fatalf("Load(%v): %+v, want %d units", c.rate, s, c.units)
-		}
-		if _, probed := r.MayContain(1); probed != (c.units > 0) {
-			t.Fatalf("Load(%v): probed %v", c.rate, probed)
-		}
-	}
-	for _, keep := range []int{3, 1, 0} {
-		if err := r.DropFilterUnits(keep); err != nil {
-			t.Fatal(err)
-		}
-		if s := r.FilterState(); s.Units != keep {
-			t.Fatalf("%d units after dropping to %d", s.Units, keep)
-		}
-	}
-	if err := r.Load(0.01); err != nil || r.FilterState().Units != 2 {
-		t.Fatalf("after dropping: %+v, %v", r.FilterState(), err)
-	}
-	r.DropIndex()
-	if r.Loaded() || r.IndexBytes() != 0 {
-		t.Fatal("index was not dropped")
-	}
-	if got, ok, err := get(r, kvs[7].key, 0); !ok || err != nil || got != kvs[7] {
-		t.Fatalf("after dropping the index: %v, %v, %v", got, ok, err)
-	}
-}
-
-// failing is a file whose reads fail while on is set.
-type failing struct {
-	io.ReaderAt
-	on bool
-}
-
-var errDisk = errors.New("disk on fire")
-
-func (f *failing) ReadAt(b []byte, off int64) (int, error) {
-	if f.on {
-		return 0, errDisk
-	}
-	return f.ReaderAt.ReadAt(b, off)
-}
-
-func TestErrorsOfTheFileAreNotDamageAndPass(t *testing.T) {
-	file, info, kvs := small(t, None)
-	r := newReader(file, info, 1<<20)
-	f := &failing{bytes.NewReader(file), true}
-	r.file = f
-	check := func(err error) {
-		t.Helper()
-		if f.on != errors.Is(err, errDisk) || errors.Is(err, corrupt.Err) {
-			t.Fatalf("failing %v: %v", f.on, err)
-		}
-	}
-	for _, f.on = range []bool{true, false, true, false} {
-		check(r.Load(0))
-		_, _, err := get(r, kvs[0].key, kvs[0].t.Seq())
-		check(err)
-		it := r.Iter(IterOptions{Bypass: true})
-		it.Last()
-		check(it.Err())
-		check(it.Close())
-		check(r.Verify(t.Context(), nil))
-		r.DropIndex()
-		_ = r.DropFilterUnits(0)
-		if s := r.FilterState(); s.Damage != nil {
-			t.Fatal(s.Damage)
-		}
 	}
 }
 
@@ -573,94 +305,5 @@ func TestReadersWhileBlocksAreEvicted(t *testing.T) {
 		}
 		wg.Wait()
 		r.Close()
-	}
-}
-
-func TestACachedLookupAllocatesNothing(t *testing.T) {
-	var kvs []kv
-	for i := range 4000 {
-		kvs = append(kvs, set(fmt.Sprintf("key%05d", i), ikey.Seq(i%2), "0123456789"))
-	}
-	for _, c := range []Codec{None, S2, Zstd} {
-		file, info := build(t, WriterOptions{ID: 1, Codec: c, Filter: filterParams(t, 0.01)}, kvs)
-		d := new(epoch.Domain)
-		key, other, h := []byte("key01000"), []byte("key01000x"), bloomblock.HashKey([]byte("key01000"))
-		for _, x := range []struct {
-			name     string
-			capacity int64
-			max      float64
-		}{{"cached", 1 << 20, 0}, {"evicted each time", 160 << 10, 0.6}} {
-			r := NewReader(bytes.NewReader(file), metaOf(info), cache.New(x.capacity, d), d)
-			if err := r.Load(0); err != nil {
-				t.Fatal(err)
-			}
-			n := 0
-			lookup := func() {
-				if x.max > 0 {
-					n = (n + 37) % len(kvs)
-					key = fmt.Appendf(key[:0], "key%05d", n)
-				}
-				g := d.Enter()
-				var st Stats
-				_, _, ok, err := r.Get(key, 9, &st)
-				_, _, ok2, err2 := r.Get(other, 9, &st)
-				maybe, _ := r.MayContain(h)
-				g.Leave()
-				if !ok || err != nil || ok2 || err2 != nil || !maybe {
-					t.Fatal(ok, err, ok2, err2, maybe)
-				}
-			}
-			for range 2000 {
-				lookup()
-			}
-			if got := testing.AllocsPerRun(2000, lookup); got > x.max+btof(x.max > 0) {
-				t.Errorf("%v, %s: %v allocations", c, x.name, got)
-			}
-		}
-	}
-}
-
-func btof(b bool) float64 {
-	if b {
-		return 1 // fmt
-	}
-	return 0
-}
-
-func TestTrimKeepsTheUnitsThatARateNeeds(t *testing.T) {
-	params, err := bloomblock.ParamsNested(0.01, 0.001)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var file bytes.Buffer
-	w := NewWriter(&file, WriterOptions{ID: 7, Filter: params})
-	for i := range 2000 {
-		if err := w.Add(ikey.Key{User: fmt.Appendf(nil, "%06d", i), Trailer: ikey.MakeTrailer(1, ikey.Set)}, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := w.Finish(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := Open(bytes.NewReader(file.Bytes()), int64(file.Len()), "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Load(0.001); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		rate float64
-		want int
-	}{{0.001, 2}, {0.005, 2}, {0.01, 1}, {0.001, 1}, {1, 0}} {
-		if err := r.Trim(c.rate); err != nil {
-			t.Fatal(err)
-		}
-		if got := r.FilterState().Units; got != c.want {
-			t.Errorf("after Trim(%g): %d units, want %d", c.rate, got, c.want)
-		}
-	}
-	if err := r.Load(0.001); err != nil || r.FilterState().Units != 2 {
-		t.Errorf("loaded again: %d units, %v", r.FilterState().Units, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
 const (
@@ -24,7 +25,7 @@ var (
 	ErrOrder = errors.New("versions are not in strictly ascending order")
 	ErrSize  = errors.New("key or value too large")
 	ErrKind  = errors.New("kind of version that a table cannot hold")
-	ErrEmpty = errors.New("table without versions")
+	ErrEmpty = errors.New("table without versions and range deletes")
 )
 
 // WriterOptions say how a table is built.
@@ -35,12 +36,17 @@ type WriterOptions struct {
 	Filter    bloomblock.Params // the zero value builds no filter
 }
 
-// Info is what the writer of a table has to tell the manifest. The keys are copies.
+// Info is what the writer of a table has to tell the manifest. The keys are copies. Bounds and sequence numbers are those of
+// versions and range deletes together.
 type Info struct {
 	ID, Size, TailLen    uint64
 	FilterOff, FilterLen uint64
-	Smallest, Largest    []byte // user keys
-	Entries, Deletes     uint64
+	Smallest             []byte // user key, or where the first range delete starts
+	Largest              []byte // last user key; where the last range delete ends if that is behind it; nil if it does not end
+	LargestExclusive     bool   // nothing is at Largest: it is such an end
+	LargestInfinite      bool   // there is no Largest
+	Entries, Deletes     uint64 // versions, and the point tombstones among them
+	RangeDeletes         uint64 // range tombstones, each once for each fragment that it is cut into
 	MinSeq, MaxSeq       ikey.Seq
 	Blocks               uint64
 	RawKeyBytes          uint64
@@ -50,7 +56,7 @@ type Info struct {
 
 // A Writer writes one table, from front to back. The order of calls is
 //
-//	Add+ Finish
+//	(Add | AddRangeDel)+ Finish
 //
 // An error is final. A Writer is for one goroutine at a time.
 type Writer struct {
@@ -63,6 +69,7 @@ type Writer struct {
 	index   indexBuilder
 	filter  bloomblock.Builder
 	props   Properties
+	dels    rangeDelBuilder
 	out     []byte // not written yet
 	written uint64 // bytes that went to w
 	raw     []byte // the block before compression
@@ -101,7 +108,6 @@ func (w *Writer) add(k ikey.Key, value []byte) error {
 	p := &w.props
 	if p.Entries == 0 {
 		p.Smallest = append([]byte{}, k.User...)
-		p.MinSeq = k.Trailer.Seq()
 	} else if c := ikey.Compare(ikey.Key{User: w.last, Trailer: w.lastT}, k); c >= 0 {
 		return fmt.Errorf("%w: %q@%d after %q@%d", ErrOrder, k.User, k.Trailer.Seq(), w.last, w.lastT.Seq())
 	}
@@ -118,14 +124,26 @@ func (w *Writer) add(k ikey.Key, value []byte) error {
 		w.filter.Add(bloomblock.HashKey(k.User))
 	}
 	w.last, w.lastT = append(w.last[:0], k.User...), k.Trailer
+	p.see(k.Trailer.Seq(), k.Trailer.Seq())
 	p.Entries++
 	if k.Trailer.Kind() == ikey.Delete {
 		p.Deletes++
 	}
 	p.RawKeyBytes += uint64(len(k.User))
 	p.RawValueBytes += uint64(len(value))
-	p.MinSeq, p.MaxSeq = min(p.MinSeq, k.Trailer.Seq()), max(p.MaxSeq, k.Trailer.Seq())
 	return nil
+}
+
+// AddRangeDel appends a fragment of range deletes, which must begin where the one before it ended or behind, and copies it.
+// It does not matter how many versions were added before. The error Is ErrOrder or ErrSize, or else is w's.
+func (w *Writer) AddRangeDel(f rangedel.Fragment) error {
+	if w.err == nil {
+		if w.err = w.dels.add(&f); w.err == nil {
+			w.props.see(f.Seqs[0], f.Seqs[len(f.Seqs)-1])
+			w.props.RangeDeletes += uint64(len(f.Seqs))
+		}
+	}
+	return w.err
 }
 
 // addSeparator gives the block that ended its place in the index; next is the first user key of the next one, or nil. Equal
@@ -175,14 +193,15 @@ func (w *Writer) flush() error {
 
 // Size is how many bytes the table would have if it were finished now, without its filter, to within a few.
 func (w *Writer) Size() uint64 {
-	n := w.offset() + uint64(w.index.size()) //nolint:gosec // a size
+	n := w.offset() + uint64(w.index.size()+len(w.dels.encoded)) //nolint:gosec // a size
 	if len(w.block.entries) > 0 {
 		n += uint64(w.block.size()) //nolint:gosec // a size
 	}
 	return n
 }
 
-// Finish writes what is left and says what the table is. It does not sync. A table without versions is ErrEmpty.
+// Finish writes what is left and says what the table is. It does not sync. A table without versions and
+// range deletes is ErrEmpty.
 func (w *Writer) Finish() (Info, error) {
 	if w.err != nil {
 		return Info{}, w.err
@@ -194,15 +213,18 @@ func (w *Writer) Finish() (Info, error) {
 
 func (w *Writer) finish() (Info, error) {
 	p := &w.props
-	if p.Entries == 0 {
+	if p.Entries == 0 && p.RangeDeletes == 0 {
 		return Info{}, ErrEmpty
 	}
-	if err := w.endBlock(); err != nil {
-		return Info{}, err
+	if p.Entries > 0 {
+		if err := w.endBlock(); err != nil {
+			return Info{}, err
+		}
+		w.addSeparator(nil)
+		p.Largest = slices.Clone(w.last)
 	}
-	w.addSeparator(nil)
 	f := footer{id: w.o.ID, filterOff: w.offset()}
-	if w.o.Filter != (bloomblock.Params{}) {
+	if w.o.Filter != (bloomblock.Params{}) { // a table without versions has a filter that always says no
 		pad := -f.filterOff % filterAlign
 		w.out = append(w.out, make([]byte, pad)...)
 		f.filterOff += pad
@@ -215,31 +237,35 @@ func (w *Writer) finish() (Info, error) {
 		f.filterSum = w.seal.filterSum(f.filterOff, w.out)
 	}
 	f.indexOff = w.offset()
-	start := len(w.out)
-	w.out = w.index.append(w.out)
-	f.indexLen = uint64(len(w.out[start:]))
-	w.out = w.seal.appendTrailer(w.out, start, kindIndex, f.indexOff, None)
-
-	p.Largest = slices.Clone(w.last)
+	f.indexLen = w.addPlain(kindIndex, w.index.append)
+	if p.RangeDeletes > 0 {
+		f.rangeDelLen = w.addPlain(kindRangeDels, w.dels.append)
+	}
 	p.BlockSize = uint64(w.o.BlockSize) //nolint:gosec // a size
-	propsOff := w.offset()
-	start = len(w.out)
-	w.out = p.append(w.out)
-	f.propsLen = uint64(len(w.out[start:]))
-	w.out = w.seal.appendTrailer(w.out, start, kindProperties, propsOff, None)
-
+	f.propsLen = w.addPlain(kindProperties, p.append)
 	w.out = f.append(w.out)
 	size := w.offset()
 	if tail := size - f.indexOff; tail > maxTail {
-		return Info{}, fmt.Errorf("%w: index of %d bytes, want at most %d", ErrSize, tail, maxTail)
+		return Info{}, fmt.Errorf("%w: index and range deletes of %d bytes, want at most %d", ErrSize, tail, maxTail)
 	}
 	if err := w.flush(); err != nil {
 		return Info{}, err
 	}
-	return Info{
+	info := Info{
 		ID: f.id, Size: size, TailLen: size - f.indexOff, FilterOff: f.filterOff, FilterLen: f.filterLen,
-		Smallest: p.Smallest, Largest: p.Largest, Entries: p.Entries, Deletes: p.Deletes,
+		Smallest: p.Smallest, Largest: p.Largest, Entries: p.Entries, Deletes: p.Deletes, RangeDeletes: p.RangeDeletes,
 		MinSeq: p.MinSeq, MaxSeq: p.MaxSeq, Blocks: p.Blocks,
 		RawKeyBytes: p.RawKeyBytes, RawValueBytes: p.RawValueBytes, FilterKeys: p.FilterKeys,
-	}, nil
+	}
+	w.dels.widen(&info)
+	return info, nil
+}
+
+// addPlain writes a block of the tail and says how long its payload is.
+func (w *Writer) addPlain(k kind, payload func(dst []byte) []byte) uint64 {
+	offset, start := w.offset(), len(w.out)
+	w.out = payload(w.out)
+	n := uint64(len(w.out[start:]))
+	w.out = w.seal.appendTrailer(w.out, start, k, offset, None)
+	return n
 }

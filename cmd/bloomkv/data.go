@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -114,7 +113,7 @@ and a line feed follows. The exit status is 0 for a key that is there, 1 for one
 			if err != nil {
 				return err
 			}
-			db, err := openExisting(args[0])
+			db, err := openToRead(args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
 				value, err := db.Get(key)
 				if errors.Is(err, bloomkv.ErrNotFound) {
@@ -145,15 +144,42 @@ and a line feed follows. The exit status is 0 for a key that is there, 1 for one
 func (a *app) delCommand() *cobra.Command {
 	var h hexFlag
 	var w writeFlags
+	var r rangeFlags
+	var all bool
 	c := &cobra.Command{
-		Use:   "del DIR KEY...",
-		Short: "Delete keys, all of them at once",
-		Long: `del deletes all the keys given, atomically, and returns when that is on stable storage. A key that is absent is no error.
-A store that does not exist is one: del creates none.`,
-		Args: usage(cobra.MinimumNArgs(2)),
-		RunE: func(_ *cobra.Command, args []string) error {
+		Use:   "del DIR [KEY...]",
+		Short: "Delete keys, or all keys of a range, at once",
+		Long: `del deletes all the keys given, or with --prefix, --from and --to, which all hold where several are given, all keys of
+a range, atomically, and returns when that is on stable storage. A range takes no longer than a key, however many keys it
+holds; compact then gives their space back. A key that is absent is no error, nor is a range that ends before it begins.
+What would delete every key of the store needs --all.
+
+A store that does not exist is an error: del creates none.`,
+		Example: `  bloomkv del ./store color photo
+  bloomkv del ./store --prefix user/17/
+  bloomkv del ./store --from 2024- --to 2025-`,
+		Args: usage(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
 			var b bloomkv.Batch
-			for _, arg := range args[1:] {
+			keys := args[1:]
+			switch {
+			case len(keys) > 0 && (all || r.given()):
+				return hint(c, errors.New("keys and a range, want only one of them"))
+			case all && r.given():
+				return hint(c, errors.New("--all and a range, want only one of them"))
+			case len(keys) == 0 && !all && !r.given():
+				return hint(c, errors.New("nothing to delete, want keys, a range by --prefix, --from or --to, or --all"))
+			case len(keys) == 0:
+				kr, err := r.keyRange(h)
+				if err != nil {
+					return err
+				}
+				if !all && everything(kr) {
+					return hint(c, errors.New("the range is the whole store, want --all to delete every key"))
+				}
+				b.DeleteRange(kr.Lower, kr.Upper)
+			}
+			for _, arg := range keys {
 				key, err := h.bytes("key", arg)
 				if err != nil {
 					return err
@@ -164,96 +190,9 @@ A store that does not exist is one: del creates none.`,
 			return with(db, err, func(db *bloomkv.DB) error { return db.Apply(&b, bloomkv.Sync) })
 		},
 	}
-	h.add(c, "KEY")
+	r.add(c, "", "delete all keys")
+	c.Flags().BoolVar(&all, "all", false, "delete every key of the store")
+	h.add(c, "KEY, PREFIX, FROM and TO")
 	w.add(c)
 	return c
-}
-
-func (a *app) scanCommand() *cobra.Command {
-	var h hexFlag
-	var prefix, from, to string
-	var limit int
-	var keysOnly, asJSON bool
-	c := &cobra.Command{
-		Use:   "scan DIR",
-		Short: "Print keys and values in order",
-		Long: `scan prints keys and values in the order of the keys, one pair a line with a TAB between, both escaped, on a terminal
-and in a pipe alike. To get the bytes back use dump, or --json.`,
-		Example: `  bloomkv scan ./store --prefix user/ --limit 10
-  bloomkv scan ./store --from a --to b --keys`,
-		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			var o bloomkv.ScanOptions
-			for _, f := range []struct {
-				name, arg string
-				to        *[]byte
-			}{{"prefix", prefix, &o.Prefix}, {"from", from, &o.Lower}, {"to", to, &o.Upper}} {
-				if !c.Flags().Changed(f.name) {
-					continue // nil is no bound, empty is one
-				}
-				b, err := h.bytes("--"+f.name, f.arg)
-				if err != nil {
-					return err
-				}
-				*f.to = b
-			}
-			if limit < 0 {
-				return fmt.Errorf("--limit %d, want 0 (all) or more", limit)
-			}
-			line := func(dst []byte, kv bloomkv.KV) ([]byte, error) {
-				switch {
-				case asJSON && keysOnly:
-					return append(appendMember(append(dst, '{'), "key", kv.Key), '}'), nil
-				case asJSON:
-					return appendJSON(dst, kv.Key, kv.Value)
-				case keysOnly:
-					return appendEscaped(dst, kv.Key), nil
-				default:
-					return appendEscaped(append(appendEscaped(dst, kv.Key), '\t'), kv.Value), nil
-				}
-			}
-			db, err := openExisting(args[0])
-			return with(db, err, func(db *bloomkv.DB) error {
-				_, err := a.printLines(c, db, o, limit, line)
-				return err
-			})
-		},
-	}
-	h.add(c, "PREFIX, FROM and TO")
-	c.Flags().StringVar(&prefix, "prefix", "", "only keys that begin with `PREFIX`")
-	c.Flags().StringVar(&from, "from", "", "only keys at or after `FROM`")
-	c.Flags().StringVar(&to, "to", "", "only keys before `TO`")
-	c.Flags().IntVar(&limit, "limit", 0, "at most `N` pairs; 0 is all")
-	c.Flags().BoolVar(&keysOnly, "keys", false, "print no values")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one a line, as dump --format json does")
-	return c
-}
-
-// printLines prints pairs of a store, at most limit (0 is all), each as line makes it, and returns how many.
-func (a *app) printLines(c *cobra.Command, db *bloomkv.DB, o bloomkv.ScanOptions, limit int, line func([]byte, bloomkv.KV) ([]byte, error)) (n int, err error) {
-	out := bufio.NewWriterSize(a.out, 64<<10)
-	defer func() { // what came before an error is printed
-		if flush := out.Flush(); !errors.Is(err, flush) {
-			err = errors.Join(err, flush)
-		}
-	}()
-	var buf []byte
-	for kv, err := range db.Scan(o) {
-		if err != nil {
-			return n, err
-		}
-		if n%64 == 0 && c.Context().Err() != nil {
-			return n, c.Context().Err()
-		}
-		if buf, err = line(buf[:0], kv); err != nil {
-			return n, err
-		}
-		if _, err := out.Write(append(buf, '\n')); err != nil {
-			return n, err
-		}
-		if n++; n == limit {
-			break
-		}
-	}
-	return n, nil
 }

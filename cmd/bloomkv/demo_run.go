@@ -45,7 +45,7 @@ func (d *demo) run(ctx context.Context) (*demoResult, error) {
 	r.Levels = levelsOf(&with.metrics)
 	for _, l := range r.Levels {
 		r.Runs += l.Runs
-		r.FilterBytes += l.FilterBytesHeld
+		r.FilterBytes += l.LevelMetrics.FilterBytes
 	}
 	r.BitsPerKey = 8 * float64(r.FilterBytes) / float64(r.Keys)
 	r.FPRPromised, r.FPRMeasured, r.FPRPerProbe = with.metrics.FilterFPR, with.wasted, with.absentLookups.FPR()

@@ -190,7 +190,7 @@ func parseJSON(line []byte) (key, value []byte, err error) {
 		*to = append([]byte{}, b...) // not nil
 	}
 	if t, err := in.Token(); err != nil {
-		return nil, nil, errors.New(tokenName(t, err))
+		return nil, nil, fmt.Errorf("%s, want a comma or }", tokenName(t, err))
 	}
 	if t, err := in.Token(); !errors.Is(err, io.EOF) {
 		return nil, nil, fmt.Errorf("%s after the object, want the end of the line", tokenName(t, err))

@@ -24,7 +24,7 @@ func TestLinesThatAreNotPairsAreErrors(t *testing.T) {
 		{"json", "{}", "no member key"},
 		{"json", `{"key":"a"}`, "no member value"},
 		{"json", `{"value":"a"}`, "no member key"},
-		{"json", `{"key":"a","value":"b"`, "the end of the line"},
+		{"json", `{"key":"a","value":"b"`, "the end of the line, want a comma or }"},
 		{"json", `{"key":"a","value":"b"} x`, "after the object"},
 		{"json", `{"key":"a","value":"b"}{}`, "{ after the object"},
 		{"json", `{"key":1,"value":"b"}`, `member "key": a number, want a string`},

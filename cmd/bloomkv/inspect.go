@@ -31,7 +31,8 @@ Of a store it shows the manifest, every table with its filter, and the logs. Of 
 properties and the filter block: units, probes, bits per key, fill, the rate that was promised and the rate that follows
 from the bits, with a picture. Of a log (NNNNNN.log) and a manifest (MANIFEST-NNNNNN) it shows the records.
 
-Keys are escaped, in JSON too. The exit status is 2 where something is damaged.`,
+Keys are escaped, in JSON too. The exit status is 2 where what it reads is damaged; it reads no data blocks but with
+--entries, so that only check tells a store to be whole.`,
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			i := inspector{app: a, asJSON: asJSON, entries: entries}
@@ -73,8 +74,11 @@ type tableFacts struct {
 	Blocks      uint64       `json:"blocks"`
 	Entries     uint64       `json:"entries"`
 	Deletes     uint64       `json:"deletes"`
-	Smallest    string       `json:"smallest"` // escaped
+	Smallest    string       `json:"smallest"` // of the entries, escaped
 	Largest     string       `json:"largest"`
+	RangeDels   uint64       `json:"range_deletes"`
+	RangesFrom  string       `json:"range_deletes_from,omitempty"` // escaped; none is the first key
+	RangesTo    string       `json:"range_deletes_to,omitempty"`   // exclusive; none is no end
 	MinSeq      ikey.Seq     `json:"min_seq"`
 	MaxSeq      ikey.Seq     `json:"max_seq"`
 	FilterBytes uint64       `json:"filter_bytes"` // on disk; 0 is no filter
@@ -127,12 +131,15 @@ func inspectTable(name string) (facts tableFacts, err error) {
 	}
 	facts.Blocks, facts.Entries, facts.Deletes = p.Blocks, p.Entries, p.Deletes
 	facts.Smallest, facts.Largest = escaped(p.Smallest, keyLimit), escaped(p.Largest, keyLimit)
-	facts.MinSeq, facts.MaxSeq = p.MinSeq, p.MaxSeq
+	facts.MinSeq, facts.MaxSeq, facts.RangeDels = p.MinSeq, p.MaxSeq, p.RangeDeletes
 	meta := r.Meta()
 	facts.FilterBytes, facts.FilterKeys = meta.FilterLen, p.FilterKeys
 	facts.BitsPerKey = 8 * float64(meta.FilterLen) / float64(max(p.FilterKeys, 1))
 	if err := r.Load(0); err != nil {
 		return facts, err
+	}
+	if dels := r.RangeDels(); len(dels) > 0 {
+		facts.RangesFrom, facts.RangesTo = escaped(dels[0].Start, keyLimit), escaped(dels[len(dels)-1].End, keyLimit)
 	}
 	state := r.FilterState()
 	if state.Damage != nil {
@@ -149,6 +156,22 @@ func inspectTable(name string) (facts tableFacts, err error) {
 	}
 	facts.block, err = filterBlock(f, meta.Size, meta.TailLen, meta.FilterLen)
 	return facts, err
+}
+
+// keys puts the bounds of a table's entries into words.
+func (t *tableFacts) keys(between string) string {
+	if t.Entries == 0 {
+		return ""
+	}
+	return t.Smallest + between + t.Largest
+}
+
+// rangeDeletes puts a table's range deletes into words, or is empty where there are none.
+func (t *tableFacts) rangeDeletes() string {
+	if t.RangeDels == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s from %s to %s", plural(t.RangeDels, "range delete"), cmp.Or(t.RangesFrom, "the first key"), cmp.Or(t.RangesTo, "the end"))
 }
 
 // describe puts the parts of a table's filter into words.
@@ -176,7 +199,13 @@ func (i inspector) table(name string) error {
 	fmt.Fprintf(i.out, "table %s: %s, %s, %s (%s), sequences %d to %d\n",
 		escaped([]byte(t.File), 256), plural(t.Bytes, "byte"), plural(t.Blocks, "block"), plural(t.Entries, "entry"),
 		plural(t.Deletes, "delete"), t.MinSeq, t.MaxSeq)
-	fmt.Fprintf(i.out, "keys from %s to %s\n\nfilter: ", t.Smallest, t.Largest)
+	if keys := t.keys(" to "); keys != "" {
+		fmt.Fprintf(i.out, "keys from %s\n", keys)
+	}
+	if dels := t.rangeDeletes(); dels != "" {
+		fmt.Fprintln(i.out, dels)
+	}
+	fmt.Fprint(i.out, "\nfilter: ")
 	switch {
 	case damage != nil:
 		fmt.Fprintf(i.out, "damaged; the table is searched as if it said maybe\n")
@@ -267,6 +296,7 @@ func (i inspector) store(dir string) error {
 				f, err := inspectTable(name)
 				f.block = nil // a picture would be too much here
 				f.Level, f.Run = &level, &run.ID
+				f.MinSeq, f.MaxSeq = t.MinSeq, t.MaxSeq // an ingested table does not know its own
 				if err != nil {
 					f.Damage = &damageFacts{err.Error(), err}
 				}
@@ -311,13 +341,13 @@ func (i inspector) printStore(s *storeFacts) {
 	if len(s.Tables) > 0 {
 		fmt.Fprintln(i.out)
 		w := tabwriter.NewWriter(i.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "level\trun\ttable\tbytes\tentries\tdeletes\tfilter\tbits/key\tunits, probes\tfill\tpromised\tfrom the bits\tkeys")
+		fmt.Fprintln(w, "level\trun\ttable\tbytes\tentries\tdeletes\trange deletes\tfilter\tbits/key\tunits, probes\tfill\tpromised\tfrom the bits\tkeys")
 		for n := range s.Tables {
 			t := &s.Tables[n]
 			units, fill := t.describe()
-			fmt.Fprintf(w, "%d\t%d\t%s\t%d\t%d\t%d\t%d\t%.1f\t%s\t%s\t%.3g\t%.3g\t%s … %s\n",
-				*t.Level, *t.Run, t.File, t.Bytes, t.Entries, t.Deletes, t.FilterBytes, t.BitsPerKey,
-				cmp.Or(units, "-"), cmp.Or(fill, "-"), t.FPRPromised, t.FPRFromBits, t.Smallest, t.Largest)
+			fmt.Fprintf(w, "%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f\t%s\t%s\t%.3g\t%.3g\t%s\n",
+				*t.Level, *t.Run, t.File, t.Bytes, t.Entries, t.Deletes, t.RangeDels, t.FilterBytes, t.BitsPerKey,
+				cmp.Or(units, "-"), cmp.Or(fill, "-"), t.FPRPromised, t.FPRFromBits, cmp.Or(t.keys(" … "), "-"))
 		}
 		w.Flush()
 	}

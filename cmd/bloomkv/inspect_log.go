@@ -122,8 +122,28 @@ func editText(e *manifest.Edit) string {
 		say("- table %d from level %d", d.Number, d.Level)
 	}
 	for _, t := range e.Added {
-		say("+ table %d to level %d run %d (%s, %s … %s)", t.Table.Number, t.Level, t.Run, plural(t.Table.Entries, "entry"),
-			escaped(t.Table.Smallest, keyLimit), escaped(t.Table.Largest, keyLimit))
+		say("+ table %d to level %d run %d (%s)", t.Table.Number, t.Level, t.Run, tableText(t.Table))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// tableText puts what a manifest knows of a table into words.
+func tableText(t *manifest.Table) string {
+	s := plural(t.Entries, "entry") + ", "
+	if t.RangeDeletes > 0 {
+		s += plural(t.RangeDeletes, "range delete") + ", "
+	}
+	s += escaped(t.Smallest, keyLimit) + " … "
+	switch {
+	case t.Flags&manifest.LargestInfinite != 0:
+		s += "the end"
+	case t.Flags&manifest.LargestExclusive != 0:
+		s += "before " + escaped(t.Largest, keyLimit)
+	default:
+		s += escaped(t.Largest, keyLimit)
+	}
+	if t.Flags&manifest.SeqOverridden != 0 {
+		s += fmt.Sprintf(", ingested at sequence %d", t.MaxSeq)
+	}
+	return s
 }

@@ -64,11 +64,12 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 	table, manifest := glob(t, dir, "*.sst"), glob(t, dir, "MANIFEST-*")
 	tableNames := []string{
 		"bits_per_key", "blocks", "bytes", "deletes", "entries", "file", "filter_bytes", "filter_keys", "fpr_from_bits",
-		"fpr_promised", "largest", "max_seq", "min_seq", "smallest", "units",
+		"fpr_promised", "largest", "max_seq", "min_seq", "range_deletes", "smallest", "units",
 	}
 	levelNames := []string{
-		"bits_per_key", "bytes", "deletes", "entries", "filter_bytes", "filter_bytes_in_memory", "filters_damaged",
-		"fpr_promised", "level", "runs", "tables",
+		"bits_per_key", "bytes", "deletes", "entries", "false_positives", "filter_bytes", "filter_bytes_in_memory", "filters_damaged",
+		"filters_shed", "fpr_predicted", "fpr_promised", "ingested", "level", "range_deletes", "runs", "tables", "target",
+		"true_positives", "unfiltered",
 	}
 	logNames := []string{"bytes", "durable_to", "end", "file", "older_logs_durable", "records"}
 	for _, c := range []struct {
@@ -79,10 +80,14 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 	}{
 		{[]string{"get", dir, "key/000007", "--json"}, []string{"key", "value"}, "", nil},
 		{[]string{"stats", dir, "--json"}, []string{
-			"bits_per_key", "bytes", "deletes", "entries", "filter_bytes", "filters_damaged", "fpr_promised", "levels",
-			"memtable_bytes", "runs", "tables",
+			"backlog", "bits_per_key", "bytes", "cache", "deletes", "entries", "files", "filter_bytes", "filters_damaged", "filters_shed",
+			"fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory", "memtable_bytes", "range_deletes", "readers",
+			"resources", "runs", "settled", "tables", "uptime_ns", "warm", "writes",
 		}, "levels", levelNames},
 		{[]string{"check", dir, "--json"}, []string{"bytes", "damage", "entries", "levels", "logs", "ok", "records", "runs", "tables"}, "", nil},
+		{[]string{"load", dir, "--json"}, []string{"bytes", "lines"}, "", nil},
+		{[]string{"ingest", dir, "--json"}, []string{"bytes", "lines"}, "", nil},
+		{[]string{"compact", dir, "--from", "x", "--json"}, []string{"bytes_after", "bytes_before", "tables_after", "tables_before"}, "", nil},
 		{[]string{"inspect", table, "--json"}, tableNames, "units", []string{"blocks", "fill", "fpr_from_bits", "probes"}},
 		{[]string{"inspect", dir, "--json"}, []string{"last_seq", "logs", "manifest", "manifest_torn", "min_log", "next_file", "other_files", "tables"}, "tables", append([]string{"level", "run"}, tableNames...)},
 		{[]string{"inspect", manifest, "--json"}, append([]string{"edits"}, logNames...), "", nil},
@@ -283,5 +288,38 @@ func TestTheLogIsShownTornWhereItEndsInARecord(t *testing.T) {
 	}
 	if out := (tool{}).must(t, "inspect", torn); !strings.Contains(out, "1 record up to") || !strings.Contains(out, "torn there: ") {
 		t.Errorf("got %s", out)
+	}
+}
+
+func TestInspectShowsRangeDeletesAndWhatWasIngested(t *testing.T) {
+	dir := newStore(t, manyLines(100))
+	old := glob(t, dir, "*.sst")
+	tool{}.must(t, "del", dir, "--from", "key/000050")
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) != 2 || tables[0] != old {
+		t.Fatalf("tables %q, %v; want two", tables, err)
+	}
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{tables[1]}, []string{"0 entries (0 deletes)", "\n1 range delete from key/000050 to the end\n"}},
+		{[]string{tables[1], "--entries"}, []string{`range delete "key/000050" … before the end`}},
+		{[]string{tables[1], "--json"}, []string{`"range_deletes": 1`, `"range_deletes_from": "key/000050"`}},
+		{[]string{dir}, []string{"range deletes", "  -\n"}},
+	} {
+		out := (tool{}).must(t, append([]string{"inspect"}, c.args...)...)
+		for _, want := range c.want {
+			if !strings.Contains(out, want) || strings.Contains(out, "keys from ") || strings.Contains(out, "range_deletes_to") {
+				t.Errorf("inspect %q lacks %q, or says more:\n%s", c.args, want, out)
+			}
+		}
+	}
+	tool{in: "a\t1\nb\t2\n"}.must(t, "ingest", dir, "--replace-from", "a", "--replace-to", "c")
+	out := (tool{}).must(t, "inspect", dir, "--json")
+	for _, want := range []string{`"range_deletes_to": "c"`, `"min_seq": 102`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the store lacks %s:\n%s", want, out)
+		}
 	}
 }

@@ -5,32 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
 )
 
-const formatHelp = `Formats, each one pair a line, which ends with a line feed:
-  tsv   key TAB value. The key has no TAB, neither has a line feed; the value may have TABs.
-  hex   the same with key and value in hexadecimal digits: any bytes.
-  json  {"key":"…","value":"…"}, or with "key_base64" or "value_base64" where bytes are not UTF-8: any bytes.`
-
 func (a *app) loadCommand() *cobra.Command {
 	var w writeFlags
-	var formatName string
-	var crlf, asJSON bool
+	var lf lineFlags
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "load DIR [FILE]",
 		Short: "Store the pairs of a file or of standard input",
 		Long: `load stores one pair for each line of FILE, or of standard input without FILE or where it is "-". The store is created
 where there is none. Of lines with equal keys the last one counts. All is on stable storage when load ends.
 
-` + formatHelp + `
-
-In tsv a carriage return before the line feed is the last byte of the value, since dump must give back what load was
-given; with --crlf it belongs to the end of the line, which every line then must have. In hex and json it never counts.
+` + formatHelp + crlfHelp + `
 
 At a line that can't be read or stored, load ends with its number and an exit status of 2. The lines before it are
 stored, that line and those behind it are not; when it is put right, load may read the whole file again.`,
@@ -38,72 +29,32 @@ stored, that line and those behind it are not; when it is put right, load may re
   bloomkv dump ./old --format json | bloomkv load ./new --format json`,
 		Args: usage(cobra.RangeArgs(1, 2)),
 		RunE: func(c *cobra.Command, args []string) error {
-			f, err := findFormat(formatName)
+			l, err := lf.loader()
 			if err != nil {
-				return fmt.Errorf("--format: %w", err)
+				return err
 			}
-			if crlf && f.name != "tsv" {
-				return fmt.Errorf("--crlf is for tsv; in %s a carriage return never counts", f.name)
+			in, err := a.openInput(args[1:])
+			if err != nil {
+				return err
 			}
-			in, size, name := a.in, int64(-1), "standard input"
-			if len(args) == 2 && args[1] != "-" {
-				file, err := os.Open(args[1])
-				if err != nil {
-					return err
-				}
-				defer func() { _ = file.Close() }() // only read
-				info, err := file.Stat()
-				if err != nil {
-					return err
-				}
-				if info.IsDir() {
-					return fmt.Errorf("%s is a directory, want a file of lines", args[1])
-				}
-				in, name = file, args[1]
-				if info.Mode().IsRegular() {
-					size = info.Size()
-				}
-			}
-			bar := a.newProgress("load", size, true)
+			defer in.close()
+			bar := a.newProgress("load", in.size, true)
 			defer bar.end()
-			l := loader{format: f, crlf: crlf}
 			db, err := w.open(args[0], bloomkv.Options{})
 			err = with(db, err, func(db *bloomkv.DB) error {
-				err := l.load(c.Context(), db, io.TeeReader(untilDone(c.Context(), in), bar))
-				if err != nil {
-					err = fmt.Errorf("%s: %w", name, err)
-				}
-				return err
+				return in.named(l.load(c.Context(), db, in.read(c.Context(), bar)))
 			})
 			bar.end()
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printJSON(struct {
-					Lines int   `json:"lines"`
-					Bytes int64 `json:"bytes"`
-				}{l.lines, l.bytes})
-			}
-			if a.outTerm {
-				fmt.Fprintf(a.out, "%s, %s of keys and values\n", plural(l.lines, "line"), plural(l.bytes, "byte"))
-			}
-			return nil
+			return a.printLoaded(l, asJSON)
 		},
 	}
-	c.Flags().StringVar(&formatName, "format", "tsv", "`FORMAT` of the lines: tsv, hex or json")
-	c.Flags().BoolVar(&crlf, "crlf", false, "lines of tsv end with carriage return and line feed")
+	lf.add(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with lines and bytes when done")
 	w.add(c)
 	return c
-}
-
-// loader turns lines into batches.
-type loader struct {
-	format format
-	crlf   bool
-	lines  int   // stored
-	bytes  int64 // of their keys and values
 }
 
 const batchBytes = 256 << 10
@@ -161,61 +112,4 @@ func (l *loader) stream(ctx context.Context, db *bloomkv.DB, in *lineReader) (er
 		batch.Put(key, value)
 		bytes += int64(len(key)) + int64(len(value))
 	}
-}
-
-// parse reads one line.
-func (l *loader) parse(line []byte) (key, value []byte, err error) {
-	if l.crlf {
-		n := len(line) - 1
-		if n < 0 || line[n] != '\r' {
-			return nil, nil, errors.New("ends without a carriage return, want one with --crlf")
-		}
-		line = line[:n]
-	}
-	key, value, err = l.format.parse(line)
-	if err == nil {
-		err = checkSizes(key, value)
-	}
-	return key, value, err
-}
-
-func (a *app) dumpCommand() *cobra.Command {
-	var formatName string
-	c := &cobra.Command{
-		Use:   "dump DIR",
-		Short: "Print every pair, for load to read",
-		Long: `dump prints every pair in the order of the keys, to the byte as load reads it. A key or value that the format can't carry
-is an error.
-
-` + formatHelp + `
-
-On a terminal tsv is printed as scan prints it, escaped, and load would not read it: bytes as they are go into a pipe or a
-file only.`,
-		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			f, err := findFormat(formatName)
-			if err != nil {
-				return fmt.Errorf("--format: %w", err)
-			}
-			line := func(dst []byte, kv bloomkv.KV) ([]byte, error) { return f.append(dst, kv.Key, kv.Value) }
-			if f.name == "tsv" && a.outTerm {
-				line = func(dst []byte, kv bloomkv.KV) ([]byte, error) {
-					if _, err := f.append(dst, kv.Key, kv.Value); err != nil {
-						return dst, err
-					}
-					return appendEscaped(append(appendEscaped(dst, kv.Key), '\t'), kv.Value), nil
-				}
-			}
-			db, err := openExisting(args[0])
-			return with(db, err, func(db *bloomkv.DB) error {
-				n, err := a.printLines(c, db, bloomkv.ScanOptions{}, 0, line)
-				if err != nil {
-					err = fmt.Errorf("after %s: %w", plural(n, "line"), err)
-				}
-				return err
-			})
-		},
-	}
-	c.Flags().StringVar(&formatName, "format", "tsv", "`FORMAT` of the lines: tsv, hex or json")
-	return c
 }

@@ -129,21 +129,16 @@ func TestScanBoundsAndForms(t *testing.T) {
 		{[]string{"--hex", "--from", "6262", "--keys"}, "bb\nc\n"},
 		{[]string{"--prefix", "bb", "--json"}, `{"key":"bb","value":"\\"}` + "\n"},
 		{[]string{"--prefix", "bb", "--json", "--keys"}, `{"key":"bb"}` + "\n"},
+		{[]string{"--prefix", "b", "--from", "ba"}, "ba\t3\nbb\t\\\\\n"},
+		{[]string{"--reverse"}, "c\t5\nbb\t\\\\\nba\t3\nb\t2\na\t1\n"},
+		{[]string{"--reverse", "--limit", "2", "--keys"}, "c\nbb\n"},
+		{[]string{"--reverse", "--from", "b", "--to", "bb"}, "ba\t3\nb\t2\n"},
+		{[]string{"--reverse", "--prefix", "b", "--limit", "1", "--json"}, `{"key":"bb","value":"\\"}` + "\n"},
+		{[]string{"--reverse", "--to", ""}, ""},
 	} {
 		if got := (tool{}).must(t, append([]string{"scan", dir}, c.args...)...); got != c.want {
 			t.Errorf("%q: %q, want %q", c.args, got, c.want)
 		}
-	}
-}
-
-func TestDeleteTakesKeysAway(t *testing.T) {
-	dir := newStore(t, "a\t1\nb\t2\nc\t3\n")
-	tool{}.must(t, "del", dir, "a", "c")
-	if got := (tool{}).must(t, "dump", dir); got != "b\t2\n" {
-		t.Errorf("left %q", got)
-	}
-	if r := (tool{}).run(t, "get", dir, "a"); r.code != exitAbsent {
-		t.Errorf("get of a deleted key: exit %d, want 1", r.code)
 	}
 }
 
@@ -152,9 +147,13 @@ func TestABarIsDrawnOnATerminalOnly(t *testing.T) {
 	if err := os.WriteFile(file, bytes.Repeat([]byte("key\tvalue\n"), 100_000), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	sorted := filepath.Join(t.TempDir(), "sorted")
+	if err := os.WriteFile(sorted, []byte(manyLines(50_000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, terminal := range []bool{false, true} {
 		dir := filepath.Join(t.TempDir(), "store")
-		for _, args := range [][]string{{"load", dir, file}, {"check", dir}} {
+		for _, args := range [][]string{{"load", dir, file}, {"check", dir}, {"ingest", dir, sorted}, {"compact", dir}} {
 			r := tool{terminal: terminal}.run(t, args...)
 			if r.code != exitOK {
 				t.Fatalf("%q: exit %d: %s", args, r.code, r.err)
@@ -187,7 +186,7 @@ func TestAStoreInUseIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for _, command := range []string{"dump", "stats", "check", "load"} {
+	for _, command := range []string{"dump", "stats", "check", "load", "ingest", "compact"} {
 		if r := (tool{}).run(t, command, dir); r.code != exitTrouble || !strings.Contains(r.err, "lock") {
 			t.Errorf("%s: exit %d, %q; want 2 and the lock", command, r.code, r.err)
 		}
@@ -207,7 +206,7 @@ func TestEveryCommandHasAnExampleOrALongHelp(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	want := []string{"check", "del", "demo", "dump", "get", "inspect", "load", "put", "scan", "stats"}
+	want := []string{"check", "checkpoint", "compact", "del", "demo", "dump", "get", "ingest", "inspect", "load", "put", "scan", "stats"}
 	if !slices.Equal(names, want) {
 		t.Errorf("commands %q, want %q", names, want)
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -59,15 +60,20 @@ func isTerminal(f *os.File) bool {
 
 // run runs the tool with its arguments and returns the exit code. It prints errors, one a line.
 func (a *app) run(ctx context.Context, args []string) int {
+	out := &output{to: a.out}
+	a.out = out
 	root := a.command()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if out.err != nil && !errors.Is(err, out.err) { // what prints text does not ask
+		err = errors.Join(err, out.err)
+	}
 	if err == nil {
 		return exitOK
 	}
 	interrupted := errors.Is(err, context.Canceled) && ctx.Err() != nil
 	if interrupted {
-		err = fmt.Errorf("interrupted: %w", err)
+		err = interruptedError{err}
 	}
 	a.complain(err)
 	switch {
@@ -80,6 +86,29 @@ func (a *app) run(ctx context.Context, args []string) int {
 	default:
 		return exitTrouble
 	}
+}
+
+// interruptedError is the error of work that a signal ended.
+type interruptedError struct{ error }
+
+func (e interruptedError) Error() string {
+	return "interrupted: " + strings.TrimPrefix(e.error.Error(), "bloomkv: ")
+}
+
+func (e interruptedError) Unwrap() error { return e.error }
+
+// output is where a command prints. It keeps the first error: what could not be printed must not pass for printed.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.to.Write(b)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 // complain prints an error, whose every line begins with the name of the tool and holds nothing that could drive a terminal.
@@ -109,9 +138,10 @@ func (a *app) command() *cobra.Command {
 		Short: "Store, read, check and explain bloomkv stores",
 		Long: `bloomkv works on stores of keys and values, each a directory.
 
-Only put, load and demo create a store; the others answer an error where there is none. Keys and values on a
-terminal are escaped (\x1b for the byte 0x1b), so that nothing stored can drive it; in a pipe, get and dump give the
-bytes as they are.
+Only put, load, ingest and demo create a store, and checkpoint a copy of one; the others answer an error where there is
+none. Commands that read change nothing, not even in a store that was not closed, and several may read one at a time; no
+other command may have it open meanwhile. Keys and values on a terminal are escaped (\x1b for the byte 0x1b), so that
+nothing stored can drive it; in a pipe, get and dump give the bytes as they are.
 
 ` + exitHelp,
 		SilenceErrors: true,
@@ -124,7 +154,7 @@ bytes as they are.
 	root.SetErr(a.err)
 	root.AddCommand(
 		a.putCommand(), a.getCommand(), a.delCommand(), a.scanCommand(),
-		a.loadCommand(), a.dumpCommand(),
+		a.loadCommand(), a.dumpCommand(), a.ingestCommand(), a.checkpointCommand(), a.compactCommand(),
 		a.statsCommand(), a.checkCommand(), a.inspectCommand(),
 		a.demoCommand(),
 	)
@@ -132,9 +162,9 @@ bytes as they are.
 	return root
 }
 
-// openExisting opens a store that is there.
-func openExisting(dir string) (*bloomkv.DB, error) {
-	return bloomkv.Open(dir, &bloomkv.Options{ErrorIfMissing: true})
+// openToRead opens a store that is there, and changes nothing.
+func openToRead(dir string) (*bloomkv.DB, error) {
+	return bloomkv.Open(dir, &bloomkv.Options{ReadOnly: true})
 }
 
 // with opens a store, runs body on it and closes it, whatever body says.

@@ -3,11 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bloomkv/bloomkv"
 )
 
 // tool is a run of the tool in this process.
@@ -77,6 +81,11 @@ func TestExitCodesTellAnswersFromTrouble(t *testing.T) {
 		{"a file to load that is not there", []string{"load", dir, plain + "x"}, 2, "no such file"},
 		{"a file that is not a table", []string{"inspect", plain}, 2, "plain: offset 0: file ends too early"},
 		{"a lock file", []string{"inspect", filepath.Join(dir, "LOCK")}, 2, "nothing to look at"},
+		{"a file to ingest that is a directory", []string{"ingest", dir, dir}, 2, "is a directory"},
+		{"a file to ingest that is not there", []string{"ingest", dir, plain + "x"}, 2, "no such file"},
+		{"a file to ingest that is not lines", []string{"ingest", dir, plain}, 2, "plain: line 1: no TAB"},
+		{"a bound that is not hexadecimal", []string{"scan", dir, "--hex", "--from", "xy"}, 2, `--from "xy"`},
+		{"a range to compact that is not hexadecimal", []string{"compact", dir, "--hex", "--to", "xy"}, 2, `--to "xy"`},
 		{"crlf for json", []string{"load", dir, "--format", "json", "--crlf"}, 2, "--crlf is for tsv"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -91,9 +100,51 @@ func TestExitCodesTellAnswersFromTrouble(t *testing.T) {
 	}
 }
 
+// fullDisk takes no byte.
+type fullDisk struct{}
+
+var errFull = errors.New("no space left")
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
+
+func TestWhatCannotBePrintedIsAnErrorToldOnce(t *testing.T) {
+	dir := newStore(t, "a\t1\nb\t2\n")
+	for _, args := range [][]string{
+		{},
+		{"help", "get"},
+		{"completion", "bash"},
+		{"get", dir, "a"},
+		{"scan", dir},
+		{"dump", dir},
+		{"stats", dir},
+		{"stats", dir, "--json"},
+		{"check", dir},
+		{"check", dir, "--json"},
+		{"inspect", dir},
+		{"compact", dir},
+		{"compact", dir, "--json"},
+	} {
+		var errs bytes.Buffer
+		a := &app{in: strings.NewReader(""), out: fullDisk{}, err: &errs}
+		code := a.run(t.Context(), args)
+		if code != exitTrouble || strings.Count(errs.String(), errFull.Error()) != 1 {
+			t.Errorf("bloomkv %q: exit %d, %q; want 2, and %q once", args, code, &errs, errFull)
+		}
+	}
+}
+
 func TestReadingCommandsNeverCreateAStore(t *testing.T) {
 	for _, args := range [][]string{
-		{"get", "", "k"}, {"scan", ""}, {"dump", ""}, {"stats", ""}, {"check", ""}, {"inspect", ""}, {"del", "", "k"},
+		{"get", "", "k"},
+		{"scan", ""},
+		{"dump", ""},
+		{"stats", ""},
+		{"check", ""},
+		{"inspect", ""},
+		{"del", "", "k"},
+		{"del", "", "--prefix", "k"},
+		{"compact", ""},
+		{"checkpoint", "", filepath.Join(t.TempDir(), "copy")},
 	} {
 		parent := t.TempDir()
 		args[1] = filepath.Join(parent, "store")
@@ -122,6 +173,88 @@ func TestReadingCommandsNeverCreateAStore(t *testing.T) {
 	}
 }
 
+// readDir is the content of every file of a store.
+func readDir(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := make(map[string]string)
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[e.Name()] = string(b)
+	}
+	return files
+}
+
+// uncleanStore is what the death of a process leaves of a store with a table and a log, with or without its lock file.
+func uncleanStore(t *testing.T, lock bool) string {
+	t.Helper()
+	dir := newStore(t, "a\t1\nb\t2\n")
+	db, err := bloomkv.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Put([]byte("b"), []byte("3")); err != nil {
+		t.Fatal(err)
+	}
+	left := t.TempDir()
+	for name, content := range readDir(t, dir) {
+		if name == "LOCK" && !lock {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(left, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return left
+}
+
+func TestReadingCommandsChangeNothingAndSeeWhatIsInLogs(t *testing.T) {
+	for _, lock := range []bool{true, false} {
+		dir := uncleanStore(t, lock)
+		before := readDir(t, dir)
+		reader, err := openToRead(dir) // beside them
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			args []string
+			out  string // in it
+		}{
+			{[]string{"get", dir, "b"}, "3"},
+			{[]string{"scan", dir}, "a\t1\nb\t3\n"},
+			{[]string{"scan", dir, "--reverse"}, "b\t3\na\t1\n"},
+			{[]string{"dump", dir}, "a\t1\nb\t3\n"},
+			{[]string{"stats", dir}, "1 table"},
+			{[]string{"stats", dir}, "1 log of a use that was not closed"},
+			{[]string{"stats", dir, "--json"}, `"logs": 1,`},
+			{[]string{"check", dir}, "1 log, 1 record"},
+			{[]string{"inspect", dir}, ".log"},
+		} {
+			if out := (tool{}).must(t, c.args...); !strings.Contains(out, c.out) {
+				t.Errorf("%q, lock %v: got %q, want %q in it", c.args, lock, out, c.out)
+			}
+			if after := readDir(t, dir); !maps.Equal(after, before) {
+				t.Fatalf("%q, lock %v: the store was changed", c.args, lock)
+			}
+		}
+		if lock {
+			if r := (tool{}).run(t, "put", dir, "c", "4"); r.code != exitTrouble || !strings.Contains(r.err, "locked by another") {
+				t.Errorf("put beside a reader: exit %d, %q; want 2 and an error that says so", r.code, r.err)
+			}
+		}
+		if err := reader.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestHelpTellsExitCodesAndCompletionIsThere(t *testing.T) {
 	if out := (tool{}).must(t, "--help"); !strings.Contains(out, exitHelp) {
 		t.Errorf("help has no exit codes:\n%s", out)
@@ -129,6 +262,11 @@ func TestHelpTellsExitCodesAndCompletionIsThere(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		if out := (tool{}).must(t, "completion", shell); !strings.Contains(out, "bloomkv") {
 			t.Errorf("no completion for %s", shell)
+		}
+	}
+	for _, command := range []string{"load", "ingest", "dump"} {
+		if out := (tool{}).must(t, "__complete", command, "--format", ""); !strings.HasPrefix(out, "tsv\nhex\njson\n") {
+			t.Errorf("the formats of %s are completed as %q", command, out)
 		}
 	}
 }
@@ -157,6 +295,7 @@ func TestNothingStoredDrivesATerminal(t *testing.T) {
 		{"scan", dir},
 		{"scan", dir, "--json"},
 		{"scan", dir, "--keys"},
+		{"scan", dir, "--reverse"},
 		{"dump", dir},
 		{"dump", dir, "--format", "json"},
 		{"dump", dir, "--format", "hex"},
@@ -168,6 +307,9 @@ func TestNothingStoredDrivesATerminal(t *testing.T) {
 		{hostile},
 		{"get", "--" + hostile},
 		{"load", dir, hostile},
+		{"ingest", dir, hostile},
+		{"del", dir, "--prefix", hostile, hostile},
+		{"del", dir, "--hex", "--prefix", hostile},
 		{"demo", "--data", hostile},
 	} {
 		r := (tool{terminal: true}).run(t, args...)

@@ -21,8 +21,9 @@ const (
 // A Block is a buffer of the cache. Its bytes are immutable from Insert on.
 type Block struct {
 	buf    []byte
-	slot   *Slot // guarded by the shard's mu; nil when not published
-	pos    int32 // guarded by the shard's mu; place in the ring
+	slot   *Slot  // guarded by the shard's mu; nil when not published
+	owner  *Cache // guarded by the shard's mu; nil when not published
+	pos    int32  // guarded by the shard's mu; place in the ring
 	recent atomic.Uint32
 	holds  atomic.Int32
 	class  uint8 // constant

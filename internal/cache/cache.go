@@ -1,5 +1,6 @@
 // Package cache keeps decoded blocks in memory, within a bound, without a hash table: a table's reader owns one [Slot] for
-// each of its blocks, and a hit is one pointer load from it.
+// each of its blocks, and a hit is one pointer load from it. A [Pool] has the memory and the bound, and each store that
+// shares it a [Cache], which knows who may still see the store's blocks and counts them apart.
 //
 // The buffers are recycled. A block that is evicted is unlinked from its slot at once, but its bytes are written again only
 // after every reader that could still see it has left the [epoch.Domain]. Who cannot stay inside a guard holds the block
@@ -9,6 +10,7 @@ package cache
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -24,12 +26,23 @@ const (
 // of the table and are written by the cache alone.
 type Slot = atomic.Pointer[Block]
 
-// A Cache is a bounded set of blocks. It is safe for concurrent use.
-type Cache struct {
-	domain *epoch.Domain
+// A Pool is a bounded set of blocks, shared by caches. It is safe for concurrent use.
+type Pool struct {
 	poison atomic.Bool
 	shards [shards]shard
 	limbo  limbo
+}
+
+// A Cache is one store's part of a pool: any share of it, from nothing to all. It is safe for concurrent use.
+type Cache struct {
+	pool   *Pool
+	domain *epoch.Domain // of the readers of its blocks, and of nobody else: a store never waits for another's readers
+	closed atomic.Bool
+
+	used, blocks       atomic.Int64 // changed under a shard's mu
+	inserts, evictions atomic.Uint64
+
+	pending *batch // guarded by limbo.mu
 }
 
 // A shard holds a share of the blocks and turns the hand of its own clock over them.
@@ -52,41 +65,50 @@ type shard struct {
 
 // The limbo holds blocks that no slot refers to and some reader may still see.
 type limbo struct {
-	mu      sync.Mutex
-	limit   int64  // guarded by mu; bytes that may wait here; the rest is left to the collector
-	bytes   int64  // guarded by mu
-	batch   int64  // guarded by mu; bytes worth a retirement
-	pending *batch // guarded by mu
-	spares  []*batch
+	mu     sync.Mutex
+	limit  int64    // guarded by mu; bytes that may wait here; the rest is left to the collector
+	bytes  int64    // guarded by mu
+	batch  int64    // guarded by mu; bytes worth a retirement
+	begun  []*Cache // guarded by mu; those with a pending batch
+	spares []*batch // guarded by mu
 }
 
-// A batch is retired as one. Its release function is made once in its life, so that evictions allocate nothing.
+// A batch is blocks of one cache, retired as one. Its release function is made once in its life, so that evictions
+// allocate nothing.
 type batch struct {
+	owner   *Cache
 	blocks  []*Block
 	bytes   int64
 	release func()
+	next    *batch // in a list of full ones
 }
 
-// Stats are the figures of a cache. Hits are not among them: counting them would make every hit write a shared line.
+// Stats are the figures of a pool, or of one cache in it. Hits are not among them: counting them would make every hit write
+// a shared line.
 type Stats struct {
-	Capacity  int64  // bytes allowed
+	Capacity  int64  // bytes allowed, of the pool
 	Used      int64  // bytes of the blocks that can be found, with their frames
-	Spare     int64  // bytes that wait to be used again
+	Spare     int64  // bytes that wait to be used again, in the pool
 	Blocks    int    // blocks that can be found
-	Inserts   uint64 // blocks that became findable since New: the misses that were worth keeping
-	Evictions uint64 // blocks that the clock took since New
+	Inserts   uint64 // blocks that became findable since the beginning: the misses that were worth keeping
+	Evictions uint64 // blocks that the clock took since the beginning
 }
 
-// New makes a cache that keeps at most capacity bytes. Readers are inside guards of d when they call Get and use what it
-// returns.
-func New(capacity int64, d *epoch.Domain) *Cache {
-	c := &Cache{domain: d}
-	c.SetCapacity(capacity)
-	return c
+// NewPool makes a pool that keeps at most capacity bytes.
+func NewPool(capacity int64) *Pool {
+	p := &Pool{}
+	p.SetCapacity(capacity)
+	return p
 }
 
-// Poison makes the cache overwrite each buffer before it is used again, so that a test sees a read of a recycled block.
-func (c *Cache) Poison() { c.poison.Store(true) }
+// NewCache makes a cache in the pool. Its readers are inside guards of d when they call Get and use what it returns.
+func (p *Pool) NewCache(d *epoch.Domain) *Cache { return &Cache{pool: p, domain: d} }
+
+// New makes a cache in a pool of its own, which keeps at most capacity bytes.
+func New(capacity int64, d *epoch.Domain) *Cache { return NewPool(capacity).NewCache(d) }
+
+// Poison makes the pool overwrite each buffer before it is used again, so that a test sees a read of a recycled block.
+func (c *Cache) Poison() { c.pool.poison.Store(true) }
 
 // Get returns the block in s, or nil. The caller is inside a guard of the domain, and the block is valid until it leaves
 // or, if acquired before that, until it is released.
@@ -106,7 +128,7 @@ func (c *Cache) Alloc(n int) *Block {
 		return newBlock(class, n)
 	}
 	i := rand.Uint32N(shards)
-	s := &c.shards[i]
+	s := &c.pool.shards[i]
 	s.mu.Lock()
 	var b *Block
 	if k := len(s.free[class]); k > 0 {
@@ -126,43 +148,44 @@ func (c *Cache) Alloc(n int) *Block {
 
 // Free takes back a block that was never inserted.
 func (c *Cache) Free(b *Block) {
-	s := &c.shards[b.shard]
+	s := &c.pool.shards[b.shard]
 	s.mu.Lock()
-	s.recycle(b, c.poison.Load())
+	s.recycle(b, c.pool.poison.Load())
 	s.mu.Unlock()
 }
 
 // Insert publishes b in s and returns it, evicting others to make room. If s holds a block already, that one is returned
-// and b is freed. A block too large to be kept is returned unpublished and goes with its last user. The caller is inside a
-// guard, as for Get.
+// and b is freed. A block too large to be kept is returned unpublished and goes with its last user, as does every block
+// after Close. The caller is inside a guard, as for Get.
 func (c *Cache) Insert(s *Slot, b *Block) *Block {
-	h := &c.shards[b.shard]
+	h := &c.pool.shards[b.shard]
 	h.mu.Lock()
 	if w := s.Load(); w != nil {
-		h.recycle(b, c.poison.Load())
+		h.recycle(b, c.pool.poison.Load())
 		h.mu.Unlock()
 		return w
 	}
 	n := b.size()
-	if n > h.limit/2 {
+	if n > h.limit/2 || c.closed.Load() {
 		h.mu.Unlock()
 		return b
 	}
-	retire := c.evict(h, h.limit-n)
+	full := c.pool.evict(h, h.limit-n)
 	for !s.CompareAndSwap(nil, b) { // another shard's insert may come between
 		if w := s.Load(); w != nil {
-			h.recycle(b, c.poison.Load())
+			h.recycle(b, c.pool.poison.Load())
 			h.mu.Unlock()
-			c.retire(retire)
+			full.retire()
 			return w
 		}
 	}
-	b.slot = s
+	b.slot, b.owner = s, c
 	b.recent.Store(0)
 	h.link(b)
 	h.inserts++
+	c.inserts.Add(1)
 	h.mu.Unlock()
-	c.retire(retire)
+	full.retire()
 	return b
 }
 
@@ -172,29 +195,47 @@ func (c *Cache) Drop(slots []Slot) {
 	for i := range slots {
 		s := &slots[i]
 		for b := s.Load(); b != nil; b = s.Load() {
-			h := &c.shards[b.shard]
+			h := &c.pool.shards[b.shard]
 			h.mu.Lock()
-			var retire *batch
+			var full *batch
 			if b.slot == s { // else it was evicted, and perhaps used again elsewhere, since the load
-				retire = c.unlink(h, b)
+				c.pool.unlink(h, b, &full)
 			}
 			h.mu.Unlock()
-			c.retire(retire)
+			full.retire()
 		}
+	}
+}
+
+// Close takes all blocks of the cache out of the pool, also those in slots that nobody finds any more. Readers may still be
+// at work: what they insert from now on is not kept.
+func (c *Cache) Close() {
+	c.closed.Store(true)
+	for i := range c.pool.shards {
+		h := &c.pool.shards[i]
+		var full *batch
+		h.mu.Lock() // an insert that came before has linked its block
+		for _, b := range h.ring {
+			if b != nil && b.owner == c {
+				c.pool.unlink(h, b, &full)
+			}
+		}
+		h.mu.Unlock()
+		full.retire()
 	}
 }
 
 // SetCapacity changes the bound and evicts down to it. A small part of the capacity is set aside for buffers that wait to
 // be used again.
-func (c *Cache) SetCapacity(n int64) {
+func (p *Pool) SetCapacity(n int64) {
 	n = max(n, 0)
 	spare := min(max(n/32, 256<<10), 4<<20, n/4)
-	c.limbo.mu.Lock()
-	c.limbo.limit = spare / 2
-	c.limbo.batch = min(spare/16, 256<<10)
-	c.limbo.mu.Unlock()
-	for i := range c.shards {
-		h := &c.shards[i]
+	p.limbo.mu.Lock()
+	p.limbo.limit = spare / 2
+	p.limbo.batch = min(spare/16, 256<<10)
+	p.limbo.mu.Unlock()
+	for i := range p.shards {
+		h := &p.shards[i]
 		h.mu.Lock()
 		h.limit = (n - spare) / shards
 		h.spare = spare / 2 / shards
@@ -206,17 +247,25 @@ func (c *Cache) SetCapacity(n int64) {
 				h.free[class] = h.free[class][:k]
 			}
 		}
-		retire := c.evict(h, h.limit)
+		full := p.evict(h, h.limit)
 		h.mu.Unlock()
-		c.retire(retire)
+		full.retire()
 	}
 }
 
-// Stats returns the figures of the moment.
+// Stats returns the figures of the moment: blocks of this cache alone, capacity and spare of the pool.
 func (c *Cache) Stats() Stats {
+	s := c.pool.Stats()
+	s.Used, s.Blocks = c.used.Load(), int(c.blocks.Load())
+	s.Inserts, s.Evictions = c.inserts.Load(), c.evictions.Load()
+	return s
+}
+
+// Stats returns the figures of the moment, of all caches together.
+func (p *Pool) Stats() Stats {
 	var s Stats
-	for i := range c.shards {
-		h := &c.shards[i]
+	for i := range p.shards {
+		h := &p.shards[i]
 		h.mu.Lock()
 		s.Capacity += h.limit
 		s.Used += h.used
@@ -226,15 +275,15 @@ func (c *Cache) Stats() Stats {
 		s.Evictions += h.evictions
 		h.mu.Unlock()
 	}
-	c.limbo.mu.Lock()
-	s.Spare += c.limbo.bytes
-	s.Capacity += 2 * c.limbo.limit
-	c.limbo.mu.Unlock()
+	p.limbo.mu.Lock()
+	s.Spare += p.limbo.bytes
+	s.Capacity += 2 * p.limbo.limit
+	p.limbo.mu.Unlock()
 	return s
 }
 
 // link puts a block on the ring, in the hole made last if there is one: just behind the hand, so that the newest block is
-// looked at last. The caller holds mu.
+// looked at last. The block has its owner. The caller holds mu.
 func (h *shard) link(b *Block) {
 	if k := len(h.holes); k > 0 {
 		b.pos = h.holes[k-1]
@@ -246,12 +295,13 @@ func (h *shard) link(b *Block) {
 	}
 	h.used += b.size()
 	h.blocks++
+	b.owner.used.Add(b.size())
+	b.owner.blocks.Add(1)
 }
 
 // evict turns the hand until the shard uses at most limit bytes. The caller holds mu and afterwards, without it, retires
 // what is returned.
-func (c *Cache) evict(h *shard, limit int64) *batch {
-	var full *batch
+func (p *Pool) evict(h *shard, limit int64) (full *batch) {
 	for h.used > limit && h.blocks > 0 {
 		if h.hand >= len(h.ring) {
 			h.hand = 0
@@ -266,90 +316,98 @@ func (c *Cache) evict(h *shard, limit int64) *batch {
 			continue
 		}
 		h.evictions++
-		if f := c.unlink(h, b); f != nil {
-			f.next(&full)
-		}
+		b.owner.evictions.Add(1)
+		p.unlink(h, b, &full)
 	}
 	return full
 }
 
-// next chains f before *list. More than one batch fills up in one call only when the capacity falls.
-func (f *batch) next(list **batch) {
-	if *list != nil {
-		f.blocks = append(f.blocks, (*list).blocks...)
-		f.bytes += (*list).bytes
-	}
-	*list = f
-}
-
-// unlink takes a published block out of its slot and of the ring and puts it into limbo. The caller holds the shard's mu.
-func (c *Cache) unlink(h *shard, b *Block) *batch {
+// unlink takes a published block out of its slot and of the ring and puts it into limbo. The caller holds the shard's mu
+// and afterwards, without it, retires the batches that are full, which are put before the list.
+func (p *Pool) unlink(h *shard, b *Block, full **batch) {
 	b.slot.CompareAndSwap(b, nil)
-	b.slot = nil
+	c := b.owner
+	b.slot, b.owner = nil, nil
 	h.ring[b.pos] = nil
 	h.holes = append(h.holes, b.pos)
 	n := b.size()
 	h.used -= n
 	h.blocks--
+	c.blocks.Add(-1)
+	last := c.used.Add(-n) == 0
 
-	l := &c.limbo
+	l := &p.limbo
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.bytes+n > l.limit || int(b.class) >= classes {
-		return nil // left to the collector
+	room := l.bytes+n <= l.limit
+	if room && int(b.class) < classes { // else left to the collector
+		if c.pending == nil {
+			c.pending = p.newBatch(c)
+			l.begun = append(l.begun, c)
+		}
+		l.bytes += n
+		c.pending.blocks = append(c.pending.blocks, b)
+		c.pending.bytes += n
 	}
-	if l.pending == nil {
-		l.pending = c.newBatch()
+	f := c.pending
+	switch {
+	case !room: // some of what fills the limbo may be batches of caches that are not in use now
+		for _, o := range l.begun {
+			o.pending.next, *full = *full, o.pending
+			o.pending = nil
+		}
+		clear(l.begun)
+		l.begun = l.begun[:0]
+	case f != nil && (last || f.bytes >= l.batch || len(f.blocks) == batchLimit): // the last of a cache waits for no other
+		f.next, *full = *full, f
+		c.pending = nil
+		i := slices.Index(l.begun, c)
+		l.begun = slices.Delete(l.begun, i, i+1)
 	}
-	l.bytes += n
-	l.pending.blocks = append(l.pending.blocks, b)
-	l.pending.bytes += n
-	if l.pending.bytes < l.batch && len(l.pending.blocks) < batchLimit {
-		return nil
-	}
-	full := l.pending
-	l.pending = nil
-	return full
 }
 
 // newBatch returns an empty batch. The caller holds limbo.mu.
-func (c *Cache) newBatch() *batch {
-	l := &c.limbo
+func (p *Pool) newBatch(owner *Cache) (f *batch) {
+	l := &p.limbo
 	if k := len(l.spares); k > 0 {
-		f := l.spares[k-1]
+		f = l.spares[k-1]
 		l.spares = l.spares[:k-1]
-		return f
+	} else {
+		f = &batch{blocks: make([]*Block, 0, batchLimit)}
+		f.release = func() { p.release(f) }
 	}
-	f := &batch{blocks: make([]*Block, 0, batchLimit)}
-	f.release = func() { c.release(f) }
+	f.owner = owner
 	return f
 }
 
-// retire has a batch released once no reader sees its blocks. The caller holds no lock.
-func (c *Cache) retire(f *batch) {
-	if f != nil {
-		c.domain.Retire(f.release)
+// retire has a list of batches released, each once no reader of its cache sees its blocks. The caller holds no lock.
+func (f *batch) retire() {
+	for f != nil {
+		next := f.next
+		f.next = nil
+		f.owner.domain.Retire(f.release) // f may be in use again when it returns
+		f = next
 	}
 }
 
 // release makes the blocks of a batch free for use.
-func (c *Cache) release(f *batch) {
-	poison := c.poison.Load()
+func (p *Pool) release(f *batch) {
+	poison := p.poison.Load()
 	for i, b := range f.blocks {
 		f.blocks[i] = nil
 		if b.holds.Load() != 0 {
 			continue // an iterator has it: left to the collector
 		}
-		h := &c.shards[b.shard]
+		h := &p.shards[b.shard]
 		h.mu.Lock()
 		h.recycle(b, poison)
 		h.mu.Unlock()
 	}
-	c.limbo.mu.Lock()
-	c.limbo.bytes -= f.bytes
-	f.blocks, f.bytes = f.blocks[:0], 0
-	c.limbo.spares = append(c.limbo.spares, f)
-	c.limbo.mu.Unlock()
+	p.limbo.mu.Lock()
+	p.limbo.bytes -= f.bytes
+	f.owner, f.blocks, f.bytes = nil, f.blocks[:0], 0
+	p.limbo.spares = append(p.limbo.spares, f)
+	p.limbo.mu.Unlock()
 }
 
 // poisoned is what buffers are overwritten with in tests.

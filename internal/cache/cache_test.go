@@ -81,7 +81,7 @@ func TestTheCapacityIsABound(t *testing.T) {
 		if cached != s.Blocks || uint64(cached) != s.Inserts-s.Evictions {
 			t.Fatalf("%d slots are full: %+v", cached, s)
 		}
-		c.SetCapacity(capacity / 2)
+		c.pool.SetCapacity(capacity / 2)
 		if s := c.Stats(); s.Used > capacity/2 {
 			t.Fatalf("capacity halved to %d: %+v", capacity/2, s)
 		}

@@ -1,26 +1,35 @@
-// Package compaction decides which tables to merge, and merges them. Pick is pure: a version in, a plan out. Write turns
-// sorted versions into tables; a flush is a Write of one memtable. Goroutines, locks and the manifest are the caller's.
+// Package compaction decides which tables to merge, and merges them. Pick and Manual are pure: a version in, a plan out. Flush
+// and Run turn sorted versions and range tombstones into tables. Goroutines, locks and the manifest are the caller's.
 package compaction
 
 import (
-	"bytes"
 	"slices"
 
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// Options are the shape of the tree. Levels count from the last one, which is fixed: the targets of the levels above
-// derive from its actual bytes, and the base level, which level 0 is merged into, moves up as data grows.
+// Options are the shape of the tree, and what is known beside it. Levels count from the last one, which is fixed: the
+// targets of the levels above derive from its actual bytes, and the base level, which level 0 is merged into, moves up as
+// data grows.
 type Options struct {
 	Trigger       int    // runs of level 0 that start a compaction
 	Ratio         int    // bytes of a level for each byte of the level above
 	BaseLevelSize uint64 // bytes up to which the last level is the only one below level 0
+
+	// Snapshots that readers hold, ascending: what they need is not worth a compaction that is about dropping it.
+	Snapshots []ikey.Seq
+	// RangeDels are the range tombstones of a table that has some, as far as they are in memory: it reads no file. Where they
+	// are nil, or it is, they are not worth a compaction of their own.
+	RangeDels func(*manifest.Table) rangedel.List
 }
 
 const last = manifest.NumLevels - 1
 
-// A Plan is one compaction: the inputs, newest data first, become tables of the level To. Where Move is true the tables
-// change their level as they are.
+// A Plan is one compaction: the inputs, newest data first, become tables of the level To. All tables of that level which
+// share a key with the stretch from the first to the last input are among them. Where Move is true the tables change their
+// level as they are.
 type Plan struct {
 	To     int
 	Inputs []Input
@@ -35,9 +44,10 @@ type Input struct {
 }
 
 // Bytes is the size of all inputs.
-func (p *Plan) Bytes() uint64 {
-	var n uint64
-	for _, in := range p.Inputs {
+func (p *Plan) Bytes() uint64 { return bytesOf(p.Inputs) }
+
+func bytesOf(inputs []Input) (n uint64) {
+	for _, in := range inputs {
 		for _, t := range in.Tables {
 			n += t.Size
 		}
@@ -57,9 +67,13 @@ func Targets(v *manifest.Version, o Options) (base int, targets [manifest.NumLev
 }
 
 // Pick is the most urgent compaction, or nil when the tree is in shape. Level 0 counts by runs, as each costs every lookup
-// a filter probe; the others by bytes above their target.
+// a filter probe; the others by bytes above their target. Ingested tables that only need to be moved come first, which
+// costs nothing; what is worth dropping comes last, see pickEarly.
 func Pick(v *manifest.Version, o Options) *Plan {
 	base, targets := Targets(v, o)
+	if p := pickIngested(v, base); p != nil {
+		return p
+	}
 	level, worst := -1, 1.0
 	if n := len(v.Levels[0]); n >= o.Trigger {
 		level, worst = 0, float64(n)/float64(o.Trigger)
@@ -78,7 +92,7 @@ func Pick(v *manifest.Version, o Options) *Plan {
 	}
 	switch {
 	case level < 0:
-		return nil
+		return pickEarly(v, o, base)
 	case level == 0:
 		return pickNewest(v, base)
 	default:
@@ -86,29 +100,52 @@ func Pick(v *manifest.Version, o Options) *Plan {
 	}
 }
 
+// pickIngested moves the oldest run of level 0, if it was ingested, as far down as it overlaps nothing, if that is the base
+// level at least. Loading sorted data into its own stretch of keys costs no compaction then.
+func pickIngested(v *manifest.Version, base int) *Plan {
+	if len(v.Levels[0]) == 0 {
+		return nil
+	}
+	oldest := v.Levels[0][len(v.Levels[0])-1]
+	if slices.ContainsFunc(oldest.Tables, func(t *manifest.Table) bool { return t.Flags&manifest.SeqOverridden == 0 }) {
+		return nil
+	}
+	to := 0
+	for to < last && fits(v, to+1, oldest.Tables) {
+		to++
+	}
+	if to < base {
+		return nil
+	}
+	return &Plan{To: to, Inputs: []Input{{0, oldest.ID, oldest.Tables}}, Move: true}
+}
+
 // pickNewest merges level 0 into the base level. The oldest run moves down as it is where it overlaps nothing there, which
 // is what sequential writes look like.
 func pickNewest(v *manifest.Version, base int) *Plan {
 	runs := v.Levels[0]
-	for l := 1; l < base; l++ { // what the shrinking of the tree left above the base is newer than the base: it goes first
-		if len(v.Levels[l]) > 0 {
-			base = l
-		}
-	}
+	base = lowered(v, base)
 	oldest := runs[len(runs)-1]
-	lo, hi := bounds(oldest.Tables)
-	if len(overlapping(v, base, lo, hi)) == 0 && movable(oldest.Tables, base) {
+	if fits(v, base, oldest.Tables) {
 		return &Plan{To: base, Inputs: []Input{{0, oldest.ID, oldest.Tables}}, Move: true}
 	}
 	p := &Plan{To: base}
-	var all []*manifest.Table
 	for _, r := range runs {
 		p.Inputs = append(p.Inputs, Input{0, r.ID, r.Tables})
-		all = append(all, r.Tables...)
 	}
-	lo, hi = bounds(all)
-	p.Inputs = append(p.Inputs, overlapping(v, base, lo, hi)...)
+	p.Inputs = append(p.Inputs, closed(v, base, boundsOf(p.Inputs))...)
 	return p
+}
+
+// lowered is the level that level 0 is merged into: what the shrinking of the tree left above the base is newer than the
+// base, and goes first.
+func lowered(v *manifest.Version, base int) int {
+	for l := 1; l < base; l++ {
+		if len(v.Levels[l]) > 0 {
+			return l
+		}
+	}
+	return base
 }
 
 // pickTable merges one table of a level into the next: the one that overlaps the fewest bytes there for its size.
@@ -118,9 +155,7 @@ func pickTable(v *manifest.Version, level int) *Plan {
 	runs := v.Levels[level]
 	oldest := runs[len(runs)-1] // a table goes down only under what is newer than it
 	for _, t := range oldest.Tables {
-		below := overlapping(v, level+1, t.Smallest, t.Largest)
-		p := &Plan{To: level + 1, Inputs: append([]Input{{level, oldest.ID, []*manifest.Table{t}}}, below...)}
-		p.Move = len(below) == 0 && movable(p.Inputs[0].Tables, level+1)
+		p := down(v, level+1, Input{level, oldest.ID, []*manifest.Table{t}})
 		if cost := float64(p.Bytes()) / float64(max(t.Size, 1)); best == nil || cost < bestCost {
 			best, bestCost = p, cost
 		}
@@ -128,68 +163,69 @@ func pickTable(v *manifest.Version, level int) *Plan {
 	return best
 }
 
-// PickRange merges what a level holds of the range into the next level, or level 0 into the base level. It is nil where
-// there is nothing to do. nil bounds are infinite; both are inclusive.
-func PickRange(v *manifest.Version, o Options, level int, lo, hi []byte) *Plan {
-	in := overlapping(v, level, lo, hi)
-	if len(in) == 0 {
-		return nil
-	}
-	if level == 0 {
-		base, _ := Targets(v, o)
-		p := pickNewest(v, base)
-		return p
-	}
-	if level == last {
-		// Neighbours only: the outputs may span all between their inputs. Others come with the next plan.
-		tables := in[0].Tables
-		dead := func(t *manifest.Table) bool { return t.Deletes > 0 }
-		from := slices.IndexFunc(tables, dead)
-		if from < 0 {
-			return nil
-		}
-		to := from + 1
-		for to < len(tables) && dead(tables[to]) {
-			to++
-		}
-		return &Plan{To: last, Inputs: []Input{{last, in[0].Run, tables[from:to:to]}}}
-	}
-	var all []*manifest.Table
-	for _, input := range in {
-		all = append(all, input.Tables...)
-	}
-	lo, hi = bounds(all)
-	in = overlapping(v, level, lo, hi)
-	below := overlapping(v, level+1, lo, hi)
-	return &Plan{To: level + 1, Inputs: append(in, below...), Move: len(below) == 0 && len(in) == 1 && movable(all, level+1)}
+// down merges tables, of one run or of several, into a level below theirs, or moves them there.
+func down(v *manifest.Version, to int, in ...Input) *Plan {
+	below := closed(v, to, boundsOf(in))
+	return &Plan{To: to, Inputs: slices.Concat(in, below), Move: len(below) == 0 && len(in) == 1 && movable(in[0].Tables, to)}
 }
 
 // movable says whether tables may go to a level as they are: in the last one nothing is left for a tombstone to hide.
 func movable(tables []*manifest.Table, to int) bool {
-	return to != last || !slices.ContainsFunc(tables, func(t *manifest.Table) bool { return t.Deletes > 0 })
+	return to != last || !slices.ContainsFunc(tables, hasTombstone)
 }
 
-// overlapping is the tables of a level that share a key with the range, by run.
-func overlapping(v *manifest.Version, level int, lo, hi []byte) []Input {
+// fits says whether tables may move into gaps of a level.
+func fits(v *manifest.Version, to int, tables []*manifest.Table) bool {
+	return movable(tables, to) && !slices.ContainsFunc(tables, func(t *manifest.Table) bool {
+		return len(overlapping(v, to, t.Bounds())) > 0
+	})
+}
+
+func hasTombstone(t *manifest.Table) bool { return t.Deletes > 0 || t.RangeDeletes > 0 }
+
+// overlapping is the tables of a level that share a key with b, by run.
+func overlapping(v *manifest.Version, level int, b manifest.Bounds) []Input {
 	var in []Input
 	for _, r := range v.Levels[level] {
-		if tables := r.Overlapping(lo, hi); len(tables) > 0 {
+		if tables := r.Touching(b); len(tables) > 0 {
 			in = append(in, Input{level, r.ID, tables})
 		}
 	}
 	return in
 }
 
-// bounds is the smallest and the largest key of tables.
-func bounds(tables []*manifest.Table) (lo, hi []byte) {
-	lo, hi = tables[0].Smallest, tables[0].Largest
-	for _, t := range tables[1:] {
-		if bytes.Compare(t.Smallest, lo) < 0 {
-			lo = t.Smallest
-		}
-		if bytes.Compare(t.Largest, hi) > 0 {
-			hi = t.Largest
-		}
+// closed is the tables of a level that share a key with b, and where the level has several runs those that share one with
+// these, and so on: what they are merged into overlaps no other table of the level.
+func closed(v *manifest.Version, level int, b manifest.Bounds) []Input {
+	in := overlapping(v, level, b)
+	for n := 0; len(v.Levels[level]) > 1 && len(in) > 0 && n != count(in); {
+		n = count(in)
+		in = overlapping(v, level, b.Union(boundsOf(in)))
 	}
-	return lo, hi
+	return in
+}
+
+func count(inputs []Input) (n int) {
+	for _, in := range inputs {
+		n += len(in.Tables)
+	}
+	return n
+}
+
+// bounds is the stretch from the first to the last key of tables, of which there is at least one.
+func bounds(tables []*manifest.Table) manifest.Bounds {
+	b := tables[0].Bounds()
+	for _, t := range tables[1:] {
+		b = b.Union(t.Bounds())
+	}
+	return b
+}
+
+// boundsOf is the stretch from the first to the last key of inputs, of which there is at least one.
+func boundsOf(inputs []Input) manifest.Bounds {
+	b := bounds(inputs[0].Tables)
+	for _, in := range inputs[1:] {
+		b = b.Union(bounds(in.Tables))
+	}
+	return b
 }

@@ -5,14 +5,27 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// tree reads a version from lines "LEVEL: a-c:10 d-f:20:2 | …": bounds, bytes, tombstones; runs are divided by bars,
-// newest first.
-func tree(t *testing.T, text string) *manifest.Version {
+// forest is a version and what is in memory of its tables.
+type forest struct {
+	*manifest.Version
+	dels map[uint64]rangedel.List
+}
+
+// tree reads a version from lines "LEVEL: a-c:10 d-f):20:2 x-∞:9 | …": runs are divided by bars, newest first. A table is
+// its bounds, its bytes, and after colons what else there is:
+//
+//	7        point tombstones, of 100 versions     e50   another number of versions
+//	r2       range tombstones, not in memory       d~f@9 one in memory, over [d, f), with sequence 9
+//	1..9     sequences, else 1..2                  i, v  it was ingested, has superseded versions
+func tree(t *testing.T, text string) forest {
 	t.Helper()
 	e := &manifest.Edit{}
+	f := forest{dels: map[uint64]rangedel.List{}}
 	number, run := uint64(1), uint64(1000)
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -21,36 +34,74 @@ func tree(t *testing.T, text string) *manifest.Version {
 		}
 		var level int
 		name, rest, _ := strings.Cut(line, ":")
-		if _, err := fmt.Sscan(name, &level); err != nil {
-			t.Fatal(err)
-		}
+		scan(t, name, &level)
 		for part := range strings.SplitSeq(rest, "|") {
 			run--
 			for field := range strings.FieldsSeq(part) {
-				parts := strings.Split(field, ":")
-				lo, hi, _ := strings.Cut(parts[0], "-")
-				meta := &manifest.Table{
-					Number: number, ID: number, Smallest: []byte(lo), Largest: []byte(hi), Entries: 100, MinSeq: 1, MaxSeq: 2, TailLen: 1,
-				}
-				if _, err := fmt.Sscan(parts[1], &meta.Size); err != nil {
-					t.Fatal(err)
-				}
-				if len(parts) > 2 {
-					if _, err := fmt.Sscan(parts[2], &meta.Deletes); err != nil {
-						t.Fatal(err)
-					}
-				}
+				f.table(t, e, level, run, number, strings.Split(field, ":"))
 				number++
-				e.NextFile = max(e.NextFile, number+1, 1001)
-				e.Added = append(e.Added, manifest.Added{Level: level, Run: run, Table: meta})
 			}
 		}
 	}
+	e.NextFile = max(number+1, 1001)
 	v, err := new(manifest.Version).Apply(e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v
+	f.Version = v
+	return f
+}
+
+func scan(t *testing.T, text string, n any) {
+	t.Helper()
+	if _, err := fmt.Sscan(text, n); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+}
+
+func (f *forest) table(t *testing.T, e *manifest.Edit, level int, run, number uint64, parts []string) {
+	t.Helper()
+	lo, hi, _ := strings.Cut(parts[0], "-")
+	m := &manifest.Table{Number: number, ID: number, Smallest: []byte(lo), Entries: 100, MinSeq: 1, MaxSeq: 2, TailLen: 1}
+	if hi == "∞" {
+		m.Flags = manifest.LargestInfinite
+	} else {
+		hi, exclusive := strings.CutSuffix(hi, ")")
+		if m.Largest = []byte(hi); exclusive {
+			m.Flags = manifest.LargestExclusive
+		}
+	}
+	scan(t, parts[1], &m.Size)
+	for _, p := range parts[2:] {
+		stretch, seq, isDel := strings.Cut(p, "@")
+		low, high, isSeqs := strings.Cut(p, "..")
+		switch {
+		case isDel:
+			d := rangedel.Fragment{Seqs: []ikey.Seq{0}}
+			start, end, _ := strings.Cut(stretch, "~")
+			if d.Start = []byte(start); end != "∞" {
+				d.End = []byte(end)
+			}
+			scan(t, seq, &d.Seqs[0])
+			f.dels[number] = append(f.dels[number], d)
+			m.RangeDeletes++
+			m.MaxSeq = max(m.MaxSeq, d.Seqs[0])
+		case isSeqs:
+			scan(t, low, &m.MinSeq)
+			scan(t, high, &m.MaxSeq)
+		case p == "i":
+			m.Flags |= manifest.SeqOverridden
+		case p == "v":
+			m.Flags |= manifest.Superseded
+		case p[0] == 'r':
+			scan(t, p[1:], &m.RangeDeletes)
+		case p[0] == 'e':
+			scan(t, p[1:], &m.Entries)
+		default:
+			scan(t, p, &m.Deletes)
+		}
+	}
+	e.Added = append(e.Added, manifest.Added{Level: level, Run: run, Table: m})
 }
 
 // text prints a plan: inputs by level with their bounds, and where they go.
@@ -65,7 +116,14 @@ func (p *Plan) text() string {
 			if i > 0 {
 				b.WriteByte(' ')
 			}
-			fmt.Fprintf(&b, "%s-%s", t.Smallest, t.Largest)
+			hi := string(t.Largest)
+			switch {
+			case t.Flags&manifest.LargestInfinite != 0:
+				hi = "∞"
+			case t.Flags&manifest.LargestExclusive != 0:
+				hi += ")"
+			}
+			fmt.Fprintf(&b, "%s-%s", t.Smallest, hi)
 		}
 		b.WriteString("] ")
 	}
@@ -77,7 +135,13 @@ func (p *Plan) text() string {
 	return b.String()
 }
 
-var options = Options{Trigger: 4, Ratio: 10, BaseLevelSize: 1000}
+// The base level is the last one up to 1000 bytes there, and the one above up to 10,000.
+func (f *forest) options(snapshots ...ikey.Seq) Options {
+	return Options{
+		Trigger: 4, Ratio: 10, BaseLevelSize: 1000, Snapshots: snapshots,
+		RangeDels: func(t *manifest.Table) rangedel.List { return f.dels[t.Number] },
+	}
+}
 
 func TestPick(t *testing.T) {
 	for _, c := range []struct{ name, tree, want string }{
@@ -92,7 +156,12 @@ func TestPick(t *testing.T) {
 			"tombstones do not move into the last level", "0: s-t:10 | q-r:10 | o-p:10 | m-n:10:3\n6: a-l:100",
 			"0[s-t] 0[q-r] 0[o-p] 0[m-n] merge to 6",
 		},
+		{
+			"range tombstones neither", "0: s-t:10 | q-r:10 | o-p:10 | m-n):10:r1\n6: a-l:100",
+			"0[s-t] 0[q-r] 0[o-p] 0[m-n)] merge to 6",
+		},
 		{"tombstones may move into a level above the last", "0: s-t:10 | q-r:10 | o-p:10 | m-n:10:3\n6: a-l:2000", "0[m-n] move to 5"},
+		{"range tombstones too", "0: s-t:10 | q-r:10 | o-p:10 | m-n):10:r1\n6: a-l:2000", "0[m-n)] move to 5"},
 		{"a grown last level moves the base level up", "0: a-f:10 | e-h:10 | a-b:10 | c-e:10\n6: a-l:2000\n", "0[c-e] move to 5"},
 		{
 			"the base level is two up where the last is a hundred times as large", "0: a-f:10 | a-h:10 | a-b:10 | a-e:10\n4: b-c:1\n6: a-l:20000",
@@ -103,6 +172,9 @@ func TestPick(t *testing.T) {
 			"5[e-g] 6[e-f g-g] merge to 6",
 		},
 		{"a table over a gap moves", "5: a-c:150 e-g:150\n6: a-b:900 h-i:900", "5[e-g] move to 6"},
+		{"an exclusive end does not touch what begins there", "5: a-c:150 e-h):150\n6: a-b:900 h-i:900", "5[e-h)] move to 6"},
+		{"an infinite end touches all behind", "5: a-b:150 e-∞:150\n6: a-b:200 h-i:900 x-z:900", "5[a-b] 6[a-b] merge to 6"},
+		{"what an infinite end touches takes part", "5: e-∞:250:r1\n6: a-b:900 h-i:900 x-z:900", "5[e-∞] 6[h-i x-z] merge to 6"},
 		{"what stands above the base level goes down", "3: a-c:1\n6: a-z:100", "3[a-c] move to 4"},
 		{
 			"level 0 merges into what stands above the base level, not past it", "0: a-f:10 | a-h:10 | a-b:10 | a-e:10\n4: b-c:1\n6: a-l:20",
@@ -112,45 +184,29 @@ func TestPick(t *testing.T) {
 			"level 0 first where it is worse", "0: a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1\n5: a-b:220\n6: a-l:2000",
 			"0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 5[a-b] merge to 5",
 		},
+		{
+			"level 0 takes all that its infinite end touches", "0: a-b:10 | a-b:10 | a-b:10 | b-∞:10\n6: a-c:100 d-d:100 x-z:100",
+			"0[a-b] 0[a-b] 0[a-b] 0[b-∞] 6[a-c d-d x-z] merge to 6",
+		},
+		{
+			"of several runs of a level the oldest gives, and all that its table and those below touch takes part",
+			"4: a-b:9 | c-d:9\n5: e-f:1 | d-e:1 f-g:1 h-i:1\n6: a-z:1", "4[c-d] 5[e-f] 5[d-e f-g] merge to 5",
+		},
+
+		{"an ingested run moves at once, as far as it gets", "0: c-d:10:i\n6: a-b:20000 e-f:9", "0[c-d] move to 6"},
+		{"it stops above what it overlaps", "0: c-d:10:i\n6: a-c:20000", "0[c-d] move to 5"},
+		{"it stays where it overlaps the base level", "0: c-d:10:i\n6: a-c:10", "nothing"},
+		{"it stays under what it overlaps above the base level", "0: c-d:10:i\n3: d-e:1\n6: a-b:10", "3[d-e] move to 4"},
+		{"it waits until it is the oldest run", "0: c-d:10:i | a-b:10\n6: a-b:20", "nothing"},
+		{"it is not moved into the last level with tombstones", "0: c-d:10:i:4\n6: a-b:20000", "0[c-d] move to 5"},
+		{"nor with range tombstones", "0: c-d):10:i:r1\n6: a-b:20000", "0[c-d)] move to 5"},
+		{"an ingested run comes before all else", "0: a-b:1 | a-b:1 | a-b:1 | a-b:1 | c-d:10:i\n6: a-b:20000", "0[c-d] move to 6"},
+		{"all of its tables go", "0: c-d:10:i f-g:1:i\n6: a-b:20 e-e:9", "0[c-d f-g] move to 6"},
+		{"one that was merged with another table's does not go", "0: c-d:10:i f-g:1\n6: a-b:20 e-e:9", "nothing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := Pick(tree(t, c.tree), options).text(); got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
-		})
-	}
-}
-
-func TestPickRange(t *testing.T) {
-	const text = "0: a-f:10 | g-h:10\n5: a-c:15 e-g:15 k-l:15\n6: a-b:500 c-d:500 e-f:500 g-g:400:7 h-i:400:2 j-j:100 x-z:100:1"
-	for _, c := range []struct {
-		level        int
-		lo, hi, want string
-	}{
-		{0, "a", "b", "0[a-f] 0[g-h] 5[a-c e-g] merge to 5"},
-		{0, "x", "z", "nothing"},
-		{5, "d", "d", "nothing"},
-		{5, "c", "e", "5[a-c e-g] 6[a-b c-d e-f g-g] merge to 6"},
-		{5, "k", "", "5[k-l] move to 6"},
-		{6, "", "", "6[g-g h-i] merge to 6"},
-		{6, "", "f", "nothing"},
-		{6, "k", "", "6[x-z] merge to 6"},
-		{4, "", "", "nothing"},
-	} {
-		t.Run(fmt.Sprintf("level %d from %q to %q", c.level, c.lo, c.hi), func(t *testing.T) {
-			bound := func(s string) []byte {
-				if s == "" {
-					return nil
-				}
-				return []byte(s)
-			}
-			v := tree(t, text)
-			o := options
-			o.BaseLevelSize = 100
-			if c.level == 0 {
-				o.BaseLevelSize = 300 // the base level is 5
-			}
-			if got := PickRange(v, o, c.level, bound(c.lo), bound(c.hi)).text(); got != c.want {
+			f := tree(t, c.tree)
+			if got := Pick(f.Version, f.options()).text(); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})

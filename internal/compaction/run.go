@@ -2,16 +2,14 @@ package compaction
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -20,170 +18,135 @@ import (
 type Env struct {
 	FS        vfs.FS
 	Dir       string
-	NewNumber func() (uint64, error)                      // a file number never used before
-	Open      func(*manifest.Table) (merge.Source, error) // a cursor over an input; it bypasses the block cache
-	TableSize uint64                                      // bytes at which an output ends
-	BlockSize int                                         //
-	Codec     sstable.Codec                               // of the output level
-	Filter    bloomblock.Params                           // of the output level
+	NewNumber func() (uint64, error) // a file number never used before
+	TableSize uint64                 // bytes at which an output ends
+	BlockSize int                    // as sstable.WriterOptions has it
+	Codec     sstable.Codec          // of the output level
+	Filter    bloomblock.Params      // of the output level
+
+	// Pace, if not nil, returns when so many bytes may be written, or with the reason why they must not.
+	Pace func(bytes int) error
+
+	// Snapshots that readers hold, ascending; repetitions do no harm. The list is taken after what is to be read was chosen,
+	// a version or a frozen memtable, so that a later snapshot is not older than anything in it.
+	Snapshots []ikey.Seq
+
+	// Open is a cursor over the versions of an input; it bypasses the block cache. It is not called for a table without
+	// versions. RangeDels are the range tombstones of one that has some. Neither is called for a table that newer inputs
+	// delete as a whole, nor by a flush.
+	Open      func(*manifest.Table) (merge.Source, error)
+	RangeDels func(*manifest.Table) (rangedel.List, error)
 }
 
-// Result is what a Write left on the disk, synced except for the names in the directory.
+// Result is what a flush or a compaction left on the disk, synced except for the names in the directory.
 type Result struct {
-	Tables  []*manifest.Table // ascending, disjoint
-	Read    uint64            // versions read
-	Dropped uint64            // versions that were shadowed, or tombstones with nothing under them
+	Tables  []*manifest.Table // ascending, disjoint; none where nothing stayed
+	Read    uint64            // versions of keys read
+	Dropped uint64            // those of them that did not stay: shadowed, deleted, or tombstones with nothing under them
+	Skipped uint64            // bytes of inputs that went without being read, as newer ones delete them as a whole
 }
 
-// Flush writes all of a memtable. Of versions of one key the newest stays; tombstones stay, as older runs may hold their keys.
-func Flush(ctx context.Context, src merge.Source, env Env) (Result, error) {
-	return write(ctx, src, &retain{newest: true}, nil, env)
+// Flush writes all of a memtable: src is its versions, dels are its range tombstones. What no reader can see any more goes;
+// tombstones stay, as older runs may hold what they hide. src is closed.
+func Flush(ctx context.Context, src merge.Source, dels rangedel.List, env Env) (Result, error) {
+	return write(ctx, src, newRetain(env.Snapshots, olderRuns{anywhere: true}, dels), nil, env)
 }
 
 // Run merges the inputs of a plan that is not a move. v is the version that the plan was picked from.
 func Run(ctx context.Context, v *manifest.Version, p *Plan, env Env) (Result, error) {
-	var sources []merge.Source
-	for _, in := range p.Inputs {
-		tables := in.Tables
-		sources = append(sources, merge.NewConcat(len(tables), nil, func(i int) (merge.Source, error) { return env.Open(tables[i]) }))
+	in, err := p.inputs(ctx, env)
+	if err != nil {
+		return Result{}, err
 	}
 	var grand []*manifest.Table
 	if p.To < last && len(v.Levels[p.To+1]) > 0 {
 		grand = v.Levels[p.To+1][0].Tables
 	}
-	res, err := write(ctx, merge.New(sources...), newRetain(v, p.To), grand, env)
+	res, err := write(ctx, in.source, newRetain(env.Snapshots, below(v, p.To), in.dels), grand, env)
 	if err != nil {
 		return res, err
 	}
-	var want uint64
-	for _, in := range p.Inputs {
-		for _, t := range in.Tables {
-			want += t.Entries
-		}
-	}
-	if res.Read != want {
+	res.Skipped = in.skipped
+	if res.Read != in.versions {
 		remove(env, res.Tables)
-		return Result{}, fmt.Errorf("compaction: read %d versions, the manifest has %d: %w", res.Read, want, errCount)
+		return Result{}, fmt.Errorf("compaction: read %d versions, the manifest has %d: %w", res.Read, in.versions, errCount)
 	}
 	return res, nil
 }
 
 var errCount = errors.New("inputs and manifest disagree")
 
-// maxOverlap bounds the bytes of the next level that one output overlaps, in tables, so that it can later be merged down
-// without rewriting half of that level.
-const maxOverlap = 10
-
-// write drains src, which it closes, into tables. After an error no file is left.
-func write(ctx context.Context, src merge.Source, keep *retain, grand []*manifest.Table, env Env) (res Result, err error) {
-	defer func() {
-		err = errors.Join(err, src.Close())
-		if err != nil {
-			remove(env, res.Tables)
-			res.Tables = nil
-		}
-	}()
-	var out *output
-	var overlap uint64
-	for ok := src.First(); ok; ok = src.Next() {
-		if res.Read++; res.Read&1023 == 0 && ctx.Err() != nil {
-			err = ctx.Err()
-			break
-		}
-		k := src.Key()
-		trailer, stays := keep.keep(k)
-		if !stays {
-			res.Dropped++
-			continue
-		}
-		for len(grand) > 0 && string(grand[0].Largest) < string(k.User) {
-			overlap += grand[0].Size
-			grand = grand[1:]
-		}
-		// Only one version of a key stays, so that a cut between two kept versions is a cut between keys.
-		if out != nil && (out.w.Size() >= env.TableSize || overlap > maxOverlap*env.TableSize) {
-			if err = out.finish(&res); err != nil {
-				out = nil
-				break
-			}
-			out = nil
-		}
-		if out == nil {
-			overlap = 0
-			if out, err = begin(env); err != nil {
-				break
-			}
-		}
-		if err = out.w.Add(ikey.Key{User: k.User, Trailer: trailer}, src.Value()); err != nil {
-			break
-		}
-	}
-	err = errors.Join(err, src.Err())
-	if out != nil {
-		if err == nil {
-			err = out.finish(&res)
-		} else {
-			out.abandon()
-		}
-	}
-	return res, err
+// inputs are what of a plan's tables is to be read.
+type inputs struct {
+	source   merge.Source
+	versions uint64        // that source has, says the manifest
+	dels     rangedel.List // of all runs together
+	skipped  uint64        // bytes of tables that are not read at all
 }
 
-// An output is one table being written.
-type output struct {
-	env    Env
-	number uint64
-	file   vfs.File
-	w      *sstable.Writer
+// inputs reads the range tombstones, newest run first: what they delete as a whole needs no reading.
+func (p *Plan) inputs(ctx context.Context, env Env) (in inputs, err error) {
+	var sources []merge.Source
+	var covers cover
+	var all []rangedel.Tombstone
+	for _, input := range p.Inputs {
+		var tables []*manifest.Table
+		var dels rangedel.List
+		for _, t := range input.Tables {
+			if covers.whole(t, env.Snapshots) {
+				in.skipped += t.Size
+				continue
+			}
+			if t.RangeDeletes > 0 {
+				if err := ctx.Err(); err != nil {
+					return in, err
+				}
+				l, err := rangeDelsOf(t, env)
+				if err != nil {
+					return in, err
+				}
+				dels = append(dels, l...)
+			}
+			if t.Entries > 0 {
+				tables = append(tables, t)
+				in.versions += t.Entries
+			}
+		}
+		if len(dels) > 0 {
+			covers = append(covers, dels) // the tables of a run are disjoint, and ascend
+		}
+		for _, f := range dels {
+			for _, seq := range f.Seqs {
+				all = append(all, rangedel.Tombstone{Start: f.Start, End: f.End, Seq: seq})
+			}
+		}
+		if len(tables) > 0 {
+			sources = append(sources, merge.NewConcat(runTables{tables, env.Open}))
+		}
+	}
+	in.source, in.dels = merge.New(sources...), rangedel.Fragmented(all)
+	return in, nil
 }
 
-func begin(env Env) (*output, error) {
-	number, err := env.NewNumber()
+// rangeDelsOf is the range tombstones of an input, which must be as many as the manifest has, and within the table's bounds.
+func rangeDelsOf(t *manifest.Table, env Env) (rangedel.List, error) {
+	l, err := env.RangeDels(t)
 	if err != nil {
 		return nil, err
 	}
-	var id [8]byte
-	_, _ = rand.Read(id[:]) // it never fails
-	file, err := env.FS.Create(filename.Make(env.Dir, filename.Table, number))
-	if err != nil {
-		return nil, err
+	var n uint64
+	for i := range l {
+		n += uint64(len(l[i].Seqs))
 	}
-	return &output{env, number, file, sstable.NewWriter(file, sstable.WriterOptions{
-		ID: binary.LittleEndian.Uint64(id[:]), BlockSize: env.BlockSize, Codec: env.Codec, Filter: env.Filter,
-	})}, nil
-}
-
-// finish completes, syncs and closes the table and adds it to the result.
-func (o *output) finish(res *Result) error {
-	info, err := o.w.Finish()
-	if err == nil {
-		err = o.file.Sync()
+	// Those of an ingested table have one sequence number whatever the file says, and so may have become fewer.
+	if n != t.RangeDeletes && (t.Flags&manifest.SeqOverridden == 0 || n == 0) {
+		return nil, fmt.Errorf("compaction: table %d has %d range deletes, the manifest has %d: %w", t.Number, n, t.RangeDeletes, errCount)
 	}
-	if err != nil {
-		o.abandon()
-		return err
+	lies := manifest.Bounds{Lo: l[0].Start, Hi: l[len(l)-1].End, Exclusive: true}
+	if b := t.Bounds(); !b.Holds(lies) {
+		return nil, fmt.Errorf("compaction: table %d has range deletes in %s, the manifest has it in %s: %w", t.Number, lies, b, errCount)
 	}
-	if err := o.file.Close(); err != nil {
-		return errors.Join(err, o.env.FS.Remove(filename.Make(o.env.Dir, filename.Table, o.number)))
-	}
-	res.Tables = append(res.Tables, &manifest.Table{
-		Number: o.number, ID: info.ID, Size: info.Size, TailLen: info.TailLen, FilterLen: info.FilterLen,
-		Smallest: info.Smallest, Largest: info.Largest, MinSeq: info.MinSeq, MaxSeq: info.MaxSeq,
-		Entries: info.Entries, Deletes: info.Deletes, FilterRate: o.env.Filter.Rate(),
-	})
-	return nil
-}
-
-// abandon removes the unfinished file. What goes wrong with that is left to the next Open, which removes orphans.
-func (o *output) abandon() {
-	_ = o.file.Close()
-	_ = o.env.FS.Remove(filename.Make(o.env.Dir, filename.Table, o.number))
-}
-
-func remove(env Env, tables []*manifest.Table) {
-	for _, t := range tables {
-		_ = env.FS.Remove(filename.Make(env.Dir, filename.Table, t.Number))
-	}
+	return l, nil
 }
 
 // Edit is the change a finished compaction makes: the inputs go, the outputs come into the run of the output level,

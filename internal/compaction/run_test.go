@@ -1,170 +1,88 @@
 package compaction
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/cache"
-	"github.com/bloomkv/bloomkv/internal/epoch"
-	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/merge"
-	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// versions is a source over "key@seq=value" and "key@seq-" (a tombstone), in the order given.
-type versions struct {
-	keys   []ikey.Key
-	values [][]byte
-	at     int
-	err    error // answered at the end
-	closed bool
-}
-
-func source(text string) *versions {
-	s := &versions{}
-	for field := range strings.FieldsSeq(text) {
-		key, rest, _ := strings.Cut(field, "@")
-		var seq uint64
-		kind, value := ikey.Set, ""
-		if digits, ok := strings.CutSuffix(rest, "-"); ok {
-			kind, rest = ikey.Delete, digits
-		} else {
-			rest, value, _ = strings.Cut(rest, "=")
-		}
-		if _, err := fmt.Sscan(rest, &seq); err != nil {
-			panic("compaction: a broken test: " + field)
-		}
-		s.keys = append(s.keys, ikey.Key{User: []byte(key), Trailer: ikey.MakeTrailer(ikey.Seq(seq), kind)})
-		s.values = append(s.values, []byte(value))
-	}
-	return s
-}
-
-func (s *versions) First() bool            { s.at = 0; return s.at < len(s.keys) }
-func (s *versions) Next() bool             { s.at++; return s.at < len(s.keys) }
-func (s *versions) SeekGE(k ikey.Key) bool { panic("compaction: broken logic: it only reads forward") }
-func (s *versions) Key() ikey.Key          { return s.keys[s.at] }
-func (s *versions) Value() []byte          { return s.values[s.at] }
-func (s *versions) Err() error             { return s.err }
-func (s *versions) Close() error           { s.closed = true; return nil }
-
-// disk is a directory of tables.
-type disk struct {
-	t    *testing.T
-	fs   vfs.FS
-	next uint64
-}
-
-func newDisk(t *testing.T) *disk {
-	t.Helper()
-	fs := vfs.NewMem()
-	if err := fs.Mkdir("db"); err != nil {
-		t.Fatal(err)
-	}
-	return &disk{t: t, fs: fs}
-}
-
-func (d *disk) env(tableSize uint64) Env {
-	filter, err := bloomblock.ParamsFor(0.01)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	return Env{
-		FS: d.fs, Dir: "db", TableSize: tableSize, BlockSize: 256, Codec: sstable.None, Filter: filter, Open: d.open,
-		NewNumber: func() (uint64, error) { d.next++; return d.next, nil },
-	}
-}
-
-func (d *disk) open(m *manifest.Table) (merge.Source, error) {
-	f, err := d.fs.Open(filename.Make("db", filename.Table, m.Number))
-	if err != nil {
-		return nil, err
-	}
-	dom := new(epoch.Domain)
-	r := sstable.NewReader(f, sstable.Meta{Name: "t", ID: m.ID, Size: m.Size, TailLen: m.TailLen, FilterLen: m.FilterLen}, cache.New(1<<20, dom), dom)
-	return r.Iter(sstable.IterOptions{Bypass: true}), nil
-}
-
-// text reads tables back: "key@seq=value …", tables divided by bars.
-func (d *disk) text(tables []*manifest.Table) string {
-	d.t.Helper()
-	var b strings.Builder
-	for i, m := range tables {
-		if i > 0 {
-			b.WriteString("| ")
-		}
-		src, err := d.open(m)
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		for ok := src.First(); ok; ok = src.Next() {
-			k := src.Key()
-			if k.Trailer.Kind() == ikey.Delete {
-				fmt.Fprintf(&b, "%s@%d- ", k.User, k.Trailer.Seq())
-			} else {
-				fmt.Fprintf(&b, "%s@%d=%s ", k.User, k.Trailer.Seq(), src.Value())
-			}
-		}
-		if err := errors.Join(src.Err(), src.Close()); err != nil {
-			d.t.Fatal(err)
-		}
-	}
-	return strings.TrimSpace(b.String())
-}
-
 func TestAFlushKeepsTheNewestOfEachKeyAndEveryTombstone(t *testing.T) {
 	d := newDisk(t)
-	res, err := Flush(t.Context(), source("a@9=x a@3=y b@7- b@2=z c@1=w"), d.env(1<<20))
+	src, dels := source("a@9=x a@3=y b@7- b@2=z c@1=w e~g@6,8")
+	res, err := Flush(t.Context(), src, dels, d.env(1<<20))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := d.text(res.Tables), "a@9=x b@7- c@1=w"; got != want {
+	if got, want := d.text(res.Tables), "a@9=x b@7- c@1=w e~g@8"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	m := res.Tables[0]
-	if res.Read != 5 || res.Dropped != 2 || m.Entries != 3 || m.Deletes != 1 || m.MinSeq != 1 || m.MaxSeq != 9 || string(m.Smallest) != "a" || string(m.Largest) != "c" {
-		t.Errorf("read %d, dropped %d, table %v", res.Read, res.Dropped, m)
+	if res.Read != 5 || res.Dropped != 2 || res.Skipped != 0 {
+		t.Errorf("read %d, dropped %d, skipped %d", res.Read, res.Dropped, res.Skipped)
+	}
+	if m.Entries != 3 || m.Deletes != 1 || m.RangeDeletes != 1 || m.MinSeq != 1 || m.MaxSeq != 9 || m.Bounds().String() != `["a","g")` ||
+		m.Flags != manifest.LargestExclusive {
+		t.Errorf("table %v, flags %x", m, m.Flags)
 	}
 }
 
-// level puts a flushed source into a version.
-func (d *disk) level(v *manifest.Version, level int, run uint64, text string) *manifest.Version {
-	d.t.Helper()
-	res, err := Flush(d.t.Context(), source(text), d.env(1<<20))
+func TestAFlushOfRangeTombstonesAlone(t *testing.T) {
+	d := newDisk(t)
+	src, dels := source("^~c@5 d~∞@6,7")
+	res, err := Flush(t.Context(), src, dels, d.env(1<<20))
 	if err != nil {
-		d.t.Fatal(err)
+		t.Fatal(err)
 	}
-	e := &manifest.Edit{NextFile: 1 << 20}
-	for _, m := range res.Tables {
-		e.Added = append(e.Added, manifest.Added{Level: level, Run: run, Table: m})
+	if got, want := d.text(res.Tables), "^~c@5 d~∞@7"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
-	if v, err = v.Apply(e); err != nil {
-		d.t.Fatal(err)
+	m := res.Tables[0]
+	if m.Entries != 0 || m.RangeDeletes != 2 || m.Bounds().String() != `["",∞)` || !src.closed {
+		t.Errorf("table %v", m)
 	}
-	return v
 }
 
+func TestAFlushOfNothingWritesNothing(t *testing.T) {
+	d := newDisk(t)
+	res, err := Flush(t.Context(), &versions{}, nil, d.env(1<<20))
+	if err != nil || len(res.Tables) != 0 || d.next != 0 {
+		t.Errorf("got %v, %v", res, err)
+	}
+}
+
+// Two runs of level 0 and the whole of level 5 are merged into level 5. Tables are divided by bars.
 func TestRun(t *testing.T) {
 	for _, c := range []struct {
 		name                       string
 		newest, older, base, below string // runs of level 0, of level 5, and of level 6
+		snapshots                  []ikey.Seq
 		want                       string
 	}{
-		{"the newest run wins", "a@9=new", "a@5=old b@4=b", "", "", "a@0=new b@0=b"},
-		{"a tombstone with nothing under it goes, with what it hides", "a@9-", "a@5=old b@4=b", "", "", "b@0=b"},
-		{"a tombstone stays while a lower level may hold the key", "a@9-", "a@5=old b@4=b", "", "a@1=deep", "a@9- b@0=b"},
-		{"bounds are enough to keep it", "b@9-", "c@5=c", "", "a@1=deep z@2=deep", "b@9- c@5=c"},
-		{"a tombstone beside the bounds of what is below goes", "b@9-", "c@5=c", "", "d@1=deep", "c@0=c"},
-		{"the base level's run takes part", "a@9-", "b@8=b", "a@3=base c@2=base", "", "b@0=b c@0=base"},
-		{"the sequence stays where something older lies below", "a@9=new", "b@8=b", "", "a@1=deep", "a@9=new b@0=b"},
+		{"the newest run wins", "a@9=new", "a@5=old b@4=b", "", "", nil, "a@0=new b@0=b"},
+		{"a tombstone with nothing under it goes, with what it hides", "a@9-", "a@5=old b@4=b", "", "", nil, "b@0=b"},
+		{"a tombstone stays while a lower level may hold the key", "a@9-", "a@5=old b@4=b", "", "a@1=deep", nil, "a@9- b@0=b"},
+		{"bounds are enough to keep it", "b@9-", "c@5=c", "", "a@1=deep z@2=deep", nil, "b@9- c@5=c"},
+		{"a tombstone beside the bounds of what is below goes", "b@9-", "c@5=c", "", "d@1=deep", nil, "c@0=c"},
+		{"the base level's run takes part", "a@9-", "b@8=b", "a@3=base c@2=base", "", nil, "b@0=b c@0=base"},
+		{"the sequence stays where something older lies below", "a@9=new", "b@8=b", "", "a@1=deep", nil, "a@9=new b@0=b"},
+		{"a snapshot keeps an older version", "a@9=new", "a@5=old", "a@3=older", "", []ikey.Seq{6}, "a@9=new a@0=old"},
+		{"a range tombstone hides what is in older runs", "a~c@9", "a@5=a c@4=c", "b@2=b d@1=d", "", nil, "c@0=c d@0=d"},
+		{"not what is newer in its own", "a@11=new a~c@9", "a@5=a c@4=c", "b@2=b d@1=d", "", nil, "a@0=new c@0=c d@0=d"},
+		{"one in an older run does not hide what is newer", "b@9=new", "a~c@7", "b@2=b d@1=d", "", nil, "b@0=new d@0=d"},
+		{"one stays above what it may hide", "a~c@9", "a@5=a", "b@2=b d@1=d", "b@0=deep", nil, "d@0=d a~c@9"},
+		{"those of all runs are cut where they overlap", "a~d@9", "b~e@7", "d@2=d z@1=z", "a@0=deep z@0=deep", nil, "z@1=z a~d@9 d~e@7"},
+		{"a snapshot keeps what it sees under one", "a~c@9", "a@5=a", "b@2=b d@1=d", "", []ikey.Seq{4}, "b@2=b d@0=d a~c@9"},
+		{"nothing but range tombstones", "a~c@9", "b~d@7", "", "a@1=x d@1=x", nil, "a~c@9 c~d@7"},
+		{"nothing stays", "a~∞@9", "a@7=x", "b@1=x", "", nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDisk(t)
@@ -181,7 +99,7 @@ func TestRun(t *testing.T) {
 			if c.below != "" {
 				v = d.level(v, 6, 9, c.below)
 			}
-			res, err := Run(t.Context(), v, p, d.env(1<<20))
+			res, err := Run(t.Context(), v, p, d.env(1<<20, c.snapshots...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -204,22 +122,100 @@ func withNext(e *manifest.Edit) *manifest.Edit {
 	return e
 }
 
-func TestOutputsAreCutBetweenKeysAndAreDisjoint(t *testing.T) {
-	d := newDisk(t)
-	var b strings.Builder
-	for i := range 2000 {
-		fmt.Fprintf(&b, "k%05d@%d=%s ", i, i+1, strings.Repeat("v", 50))
+// Tables that newer inputs delete as a whole are not opened. Tables are numbered from the oldest run's first on: those of
+// level 6 come first, then those of level 0.
+func TestTablesThatAreDeletedAsAWholeAreNotRead(t *testing.T) {
+	for _, c := range []struct {
+		name                 string
+		newest, older, below string // runs of level 0, and of level 6
+		snapshots            []ikey.Seq
+		opened, asked, want  string
+	}{
+		{"inside one tombstone", "b~g@9", "z@8=z", "a@1=a|c@2=c d@3=d|e@4=e|h@5=h", nil, "[1 4 5]", "[6]", "a@0=a h@0=h z@0=z"},
+		{"up to an exclusive end", "b~d@9", "z@8=z", "b~d@2 c@3=c|d@3=d", nil, "[2 3]", "[4]", "d@0=d z@0=z"},
+		{"not at an exclusive end", "b~d@9", "z@8=z", "b@2=b d@1=c", nil, "[1 2]", "[3]", "d@0=c z@0=z"},
+		{"an infinite one inside an infinite one", "b~∞@9", "z@8=z", "a@1=a|c@1=c d~∞@3", nil, "[1]", "[4]", "a@0=a"},
+		{"not an infinite one inside another", "b~z@9", "zz@8=z", "a@1=a|c@1=c d~∞@3", nil, "[1 2 3]", "[4 2]", "a@0=a zz@0=z"},
+		{"covered by several that touch", "b~d@9 d~f@8", "z@8=z", "a@1=a|c@2=c d@3=d", nil, "[1 3]", "[4]", "a@0=a z@0=z"},
+		{"covered by several runs", "b~d@9", "d~f@8", "a@1=a|c@2=c d@3=d", nil, "[1]", "[4 3]", "a@0=a"},
+		{"covered by several runs that overlap", "b~da@9", "c~f@8", "a@1=a|c@2=c d@3=d", nil, "[1]", "[4 3]", "a@0=a"},
+		{"not over a gap", "b~c@9 ca~f@8", "z@8=z", "a@1=a|bb@2=c d@3=d", nil, "[1 2 3]", "[4]", "a@0=a z@0=z"},
+		{"an older run of level 0 as well", "b~∞@9", "d@8=z", "a@1=a", nil, "[1]", "[3]", "a@0=a"},
+		{"a table with range tombstones is not asked for them", "b~∞@9", "c~f@7 d@8=z", "a@1=a|e@2=e", nil, "[1]", "[4]", "a@0=a"},
+		{"not one with something newer", "b~∞@6", "z@9=z", "a@1=a|e@2=e", nil, "[1 3]", "[4]", "a@0=a z@0=z"},
+		{"a snapshot between keeps it", "b~∞@9", "z@8=z", "a@1=a|e@2=e", []ikey.Seq{3}, "[1 2]", "[4]", "a@0=a e@2=e b~∞@9"},
+		{"a snapshot before all does not", "b~∞@9", "z@8=z", "e@4=e f@5=f", []ikey.Seq{3}, "[]", "[3]", "b~∞@9"},
+		{"nor one after all", "b~∞@9", "z@8=z", "e@4=e f@5=f", []ikey.Seq{9}, "[]", "[3]", ""},
+		{"one within the table keeps it", "b~∞@9", "z@8=z", "e@4=e f@6=f", []ikey.Seq{5}, "[1]", "[3]", "e@4=e b~∞@9"},
+		{"the newest at a snapshot counts", "b~∞@7,9", "zz@8=z", "e@4=e f@5=f", []ikey.Seq{7}, "[]", "[3]", "b~∞@9"},
+		{"tables without versions are not opened", "b~d@9", "e@8=e", "a@1=a|c~e@3", nil, "[1 3]", "[4 2]", "a@0=a e@0=e"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDisk(t)
+			v := d.level(&manifest.Version{}, 6, 10, c.below)
+			v = d.level(v, 0, 11, c.older)
+			v = d.level(v, 0, 12, c.newest, c.snapshots...)
+			p := &Plan{To: 6}
+			all := map[uint64]*manifest.Table{}
+			for _, level := range []int{0, 6} {
+				for _, r := range v.Levels[level] {
+					p.Inputs = append(p.Inputs, Input{level, r.ID, r.Tables})
+					for _, m := range r.Tables {
+						all[m.Number] = m
+					}
+				}
+			}
+			res, err := Run(t.Context(), v, p, d.env(1<<20, c.snapshots...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := d.text(res.Tables); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			opened, asked := d.opened, d.asked
+			var skipped, read uint64
+			for n, m := range all {
+				if slices.Contains(d.opened, n) {
+					read += m.Entries
+				} else if !slices.Contains(asked, n) {
+					skipped += m.Size
+				}
+			}
+			slices.Sort(opened)
+			if fmt.Sprint(opened) != c.opened || fmt.Sprint(asked) != c.asked {
+				t.Errorf("opened %d, asked %d; want %s, %s", opened, asked, c.opened, c.asked)
+			}
+			if res.Read != read || res.Skipped != skipped {
+				t.Errorf("read %d versions and skipped %d bytes, want %d and %d", res.Read, res.Skipped, read, skipped)
+			}
+		})
 	}
-	res, err := Flush(t.Context(), source(b.String()), d.env(16<<10))
+}
+
+func TestAnIngestedTableHasItsSequence(t *testing.T) {
+	d := newDisk(t)
+	v := d.level(&manifest.Version{}, 6, 10, "a@3=a b@2=b c@1=c")
+	src, dels := source("b@1=new a~d@1")
+	res, err := Flush(t.Context(), src, dels, d.env(1<<20))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(res.Tables) < 4 {
-		t.Fatalf("%d tables, want several", len(res.Tables))
+	m := res.Tables[0]
+	m.Flags |= manifest.SeqOverridden
+	m.MinSeq, m.MaxSeq = 7, 7
+	if v, err = v.Apply(&manifest.Edit{NextFile: 1 << 20, Added: []manifest.Added{{Level: 0, Run: 11, Table: m}}}); err != nil {
+		t.Fatal(err)
 	}
-	for i := 1; i < len(res.Tables); i++ {
-		if bytes.Compare(res.Tables[i-1].Largest, res.Tables[i].Smallest) >= 0 {
-			t.Errorf("tables %d and %d overlap", i-1, i)
+	p := &Plan{To: 6, Inputs: []Input{{0, 11, v.Levels[0][0].Tables}, {6, 10, v.Levels[6][0].Tables}}}
+	for _, c := range []struct {
+		snapshots []ikey.Seq
+		want      string
+	}{{nil, "b@0=new"}, {[]ikey.Seq{2}, "b@7=new b@2=b c@1=c a~d@7"}} {
+		if res, err = Run(t.Context(), v, p, d.env(1<<20, c.snapshots...)); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.text(res.Tables); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
 		}
 	}
 }
@@ -227,12 +223,23 @@ func TestOutputsAreCutBetweenKeysAndAreDisjoint(t *testing.T) {
 func TestWhatFailsLeavesNoFile(t *testing.T) {
 	boom := errors.New("boom")
 	full := strings.Repeat("v", 3000)
-	text := "a@1=" + full + " b@2=" + full + " c@3=" + full + " d@4=" + full + " e@5=" + full + " f@6=" + full
+	text := "a@1=" + full + " b@2=" + full + " c@3=" + full + " d@4=" + full + " e@5=" + full + " f@6=" + full + " x~y@7"
+	flush := func(env Env, text string) error {
+		src, dels := source(text)
+		_, err := Flush(context.Background(), src, dels, env)
+		return err
+	}
 	for name, run := range map[string]func(d *disk) error{
 		"the source fails": func(d *disk) error {
-			s := source(text)
-			s.err = boom
-			_, err := Flush(context.Background(), s, d.env(4<<10))
+			src, dels := source(text)
+			src.err = boom
+			_, err := Flush(context.Background(), src, dels, d.env(4<<10))
+			return err
+		},
+		"closing the source fails": func(d *disk) error {
+			src, dels := source(text)
+			src.closing = boom
+			_, err := Flush(context.Background(), src, dels, d.env(4<<10))
 			return err
 		},
 		"numbers run out": func(d *disk) error {
@@ -243,8 +250,7 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 				}
 				return d.next, nil
 			}
-			_, err := Flush(context.Background(), source(text), env)
-			return err
+			return flush(env, text)
 		},
 		"a write fails": func(d *disk) error {
 			env := d.env(4 << 10)
@@ -257,8 +263,7 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 				}
 				return nil
 			})
-			_, err := Flush(context.Background(), source(text), env)
-			return err
+			return flush(env, text)
 		},
 		"a sync fails": func(d *disk) error {
 			env := d.env(4 << 10)
@@ -268,15 +273,38 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 				}
 				return nil
 			})
-			_, err := Flush(context.Background(), source(text), env)
-			return err
+			return flush(env, text)
+		},
+		"the last sync fails": func(d *disk) error {
+			env := d.env(4 << 10)
+			env.FS = vfs.NewHook(d.fs, func(op vfs.Op) error {
+				if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, "4.sst") {
+					return boom
+				}
+				return nil
+			})
+			return flush(env, text)
 		},
 		"keys out of order": func(d *disk) error {
-			_, err := Flush(context.Background(), source("b@1=x a@2=y"), d.env(4<<10))
+			err := flush(d.env(4<<10), "b@1=x a@2=y")
 			if err == nil {
 				return nil
 			}
 			return errors.Join(err, boom)
+		},
+		"range tombstones cannot be had": func(d *disk) error {
+			env := d.env(4 << 10)
+			env.RangeDels = func(*manifest.Table) (rangedel.List, error) { return nil, boom }
+			m := &manifest.Table{Number: 7, RangeDeletes: 1, Smallest: []byte("a"), Largest: []byte("b")}
+			_, err := Run(context.Background(), &manifest.Version{}, &Plan{To: 6, Inputs: []Input{{0, 1, []*manifest.Table{m}}}}, env)
+			return err
+		},
+		"an input does not open": func(d *disk) error {
+			env := d.env(4 << 10)
+			env.Open = func(*manifest.Table) (merge.Source, error) { return nil, boom }
+			m := &manifest.Table{Number: 7, Entries: 1, Smallest: []byte("a"), Largest: []byte("b")}
+			_, err := Run(context.Background(), &manifest.Version{}, &Plan{To: 6, Inputs: []Input{{0, 1, []*manifest.Table{m}}}}, env)
+			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -292,33 +320,51 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 	}
 }
 
-func TestACountThatTheManifestDoesNotHaveAbandonsTheCompaction(t *testing.T) {
-	d := newDisk(t)
-	v := d.level(&manifest.Version{}, 0, 1, "a@1=x b@2=y")
-	v.Levels[0][0].Tables[0].Entries++
-	p := &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}
-	if _, err := Run(t.Context(), v, p, d.env(1<<20)); !errors.Is(err, errCount) {
-		t.Errorf("got %v, want errCount", err)
-	}
-	if names, _ := d.fs.List("db"); len(names) != 1 {
-		t.Errorf("left: %v, want the input alone", names)
+func TestWhatTheManifestDoesNotHaveAbandonsTheCompaction(t *testing.T) {
+	for name, change := range map[string]func(m *manifest.Table){
+		"another number of versions":         func(m *manifest.Table) { m.Entries++ },
+		"more range tombstones":              func(m *manifest.Table) { m.RangeDeletes++ },
+		"fewer range tombstones":             func(m *manifest.Table) { m.RangeDeletes-- },
+		"range tombstones before the bounds": func(m *manifest.Table) { m.Smallest = []byte("b") },
+		"range tombstones behind the bounds": func(m *manifest.Table) { m.Largest = []byte("c") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDisk(t)
+			v := d.level(&manifest.Version{}, 0, 1, "b@1=x c@2=y a~b@3 c~d@4")
+			change(v.Levels[0][0].Tables[0])
+			p := &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}
+			if _, err := Run(t.Context(), v, p, d.env(1<<20)); !errors.Is(err, errCount) {
+				t.Errorf("got %v, want errCount", err)
+			}
+			if names, _ := d.fs.List("db"); len(names) != 1 {
+				t.Errorf("left: %v, want the input alone", names)
+			}
+		})
 	}
 }
 
 func TestACancelledCompactionEndsSoonAndLeavesNothing(t *testing.T) {
-	d := newDisk(t)
-	var b strings.Builder
-	for i := range 5000 {
-		fmt.Fprintf(&b, "k%05d@%d=v ", i, i+1)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := source(b.String())
-	_, err := Flush(ctx, s, d.env(1<<20))
-	if !errors.Is(err, context.Canceled) || s.at > 2048 || !s.closed {
-		t.Errorf("got %v after %d versions, source closed: %v", err, s.at, s.closed)
+	var b strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&b, "k%05d@%d=v k%05d~k%05dx@%d ", i, i+1, i, i, i+1)
 	}
-	if names, _ := d.fs.List("db"); len(names) != 0 {
-		t.Errorf("left: %v", names)
+	d := newDisk(t)
+	src, _ := source(b.String())
+	_, err := Flush(ctx, src, nil, d.env(1<<20))
+	if !errors.Is(err, context.Canceled) || src.at > 2048 || !src.closed {
+		t.Errorf("got %v after %d versions, source closed: %v", err, src.at, src.closed)
+	}
+	_, dels := source(b.String())
+	if _, err := Flush(ctx, &versions{}, dels, d.env(1<<20)); !errors.Is(err, context.Canceled) {
+		t.Errorf("range tombstones: got %v", err)
+	}
+	v := d.level(&manifest.Version{}, 0, 1, "c~d@4")
+	if _, err := Run(ctx, v, &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}, d.env(1<<20)); !errors.Is(err, context.Canceled) {
+		t.Errorf("inputs: got %v", err)
+	}
+	if names, _ := d.fs.List("db"); len(names) != 1 {
+		t.Errorf("left: %v, want the input alone", names)
 	}
 }

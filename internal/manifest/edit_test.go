@@ -177,7 +177,7 @@ func TestMalformedEdits(t *testing.T) {
 		{"a short table", edit(field(7, tableBody[:tableSize-1]...)), false, false},
 		{"a smallest key longer than both", edit(field(7, longSmallest...)), false, false},
 		{"a smallest key of 2^32-1", edit(field(7, hugeSmallest...)), false, false},
-		{"an unknown flag of a table", edit(field(7, append([]byte{1, 8}, tableBody[2:]...)...)), true, false},
+		{"an unknown flag of a table", edit(field(7, append([]byte{1, 16}, tableBody[2:]...)...)), true, false},
 		{"an unknown tag", edit(field(8)), true, false},
 		{"the last unknown tag that may not be skipped", edit(field(127, 1, 2, 3)), true, false},
 		{"a tag that may be skipped", edit(field(1, number...), field(128, 1, 2, 3), field(255)), false, true},

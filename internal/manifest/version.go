@@ -27,7 +27,8 @@ const (
 	LargestExclusive Flags = 1 << iota // no key is equal to Largest: a range tombstone ends there
 	LargestInfinite                    // a range tombstone has no end; Largest is empty
 	SeqOverridden                      // every version has the sequence MaxSeq, whatever the file says: it was ingested
-	knownFlags       = LargestExclusive | LargestInfinite | SeqOverridden
+	Superseded                         // of some key there is more than the newest version, for snapshots
+	knownFlags       = LargestExclusive | LargestInfinite | SeqOverridden | Superseded
 )
 
 // A Table is what is known of one table without opening it. It is immutable once it is in a Version.
@@ -71,6 +72,11 @@ func (t *Table) EndsBefore(key []byte) bool {
 	return c < 0 || c == 0 && t.Flags&LargestExclusive != 0
 }
 
+// Bounds is the stretch of keys that t lies in.
+func (t *Table) Bounds() Bounds {
+	return Bounds{Lo: t.Smallest, Hi: t.Upper(), Exclusive: t.Flags&LargestExclusive != 0}
+}
+
 // Contains reports whether key is within the bounds of t.
 func (t *Table) Contains(key []byte) bool {
 	return bytes.Compare(t.Smallest, key) <= 0 && !t.EndsBefore(key)
@@ -104,7 +110,7 @@ func (t *Table) check() error {
 	case len(t.Smallest) > maxBound || len(t.Largest) > maxBound:
 		return fmt.Errorf("table %d: bounds of %d and %d bytes, want at most %d", t.Number, len(t.Smallest), len(t.Largest), maxBound)
 	case t.Flags&LargestInfinite == 0 && (c > 0 || c == 0 && t.Flags&LargestExclusive != 0):
-		return fmt.Errorf("table %d: range %s is empty", t.Number, t.bounds())
+		return fmt.Errorf("table %d: range %s is empty", t.Number, t.Bounds())
 	case t.Size > maxSize || t.TailLen > t.Size || t.FilterLen > t.Size-t.TailLen:
 		return fmt.Errorf("table %d: size %d, tail %d, filter %d", t.Number, t.Size, t.TailLen, t.FilterLen)
 	case t.MinSeq > t.MaxSeq || t.MaxSeq > ikey.MaxSeq:
@@ -117,18 +123,6 @@ func (t *Table) check() error {
 	return nil
 }
 
-// bounds prints the range of t as an interval.
-func (t *Table) bounds() string {
-	switch {
-	case t.Flags&LargestInfinite != 0:
-		return fmt.Sprintf("[%q,∞)", t.Smallest)
-	case t.Flags&LargestExclusive != 0:
-		return fmt.Sprintf("[%q,%q)", t.Smallest, t.Largest)
-	default:
-		return fmt.Sprintf("[%q,%q]", t.Smallest, t.Largest)
-	}
-}
-
 // Find returns the only table of r whose bounds contain key, or nil.
 func (r Run) Find(key []byte) *Table {
 	if i := r.search(key); i < len(r.Tables) && bytes.Compare(r.Tables[i].Smallest, key) <= 0 {
@@ -138,14 +132,15 @@ func (r Run) Find(key []byte) *Table {
 }
 
 // Overlapping returns the tables of r that have a part in [lo, hi], a part of r.Tables. A nil hi is infinite.
-func (r Run) Overlapping(lo, hi []byte) []*Table {
-	from := r.search(lo)
-	to := from
-	if hi == nil {
-		to = len(r.Tables)
-	} else {
-		n, found := slices.BinarySearchFunc(r.Tables[from:], hi, compareSmallest)
-		if to += n; found {
+func (r Run) Overlapping(lo, hi []byte) []*Table { return r.Touching(Bounds{Lo: lo, Hi: hi}) }
+
+// Touching returns the tables of r that have a part in b, a part of r.Tables.
+func (r Run) Touching(b Bounds) []*Table {
+	from := r.search(b.Lo)
+	to := len(r.Tables)
+	if b.Hi != nil {
+		n, found := slices.BinarySearchFunc(r.Tables[from:], b.Hi, compareSmallest)
+		if to = from + n; found && !b.Exclusive {
 			to++
 		}
 	}
@@ -242,7 +237,7 @@ func (v *Version) Check() error {
 
 func checkDisjoint(a, b *Table) error {
 	if !a.EndsBefore(b.Smallest) {
-		return fmt.Errorf("tables %d %s and %d %s overlap", a.Number, a.bounds(), b.Number, b.bounds())
+		return fmt.Errorf("tables %d %s and %d %s overlap", a.Number, a.Bounds(), b.Number, b.Bounds())
 	}
 	return nil
 }
@@ -263,7 +258,7 @@ func (v *Version) String() string {
 
 // String prints t in one line.
 func (t *Table) String() string {
-	s := fmt.Sprintf("%06d %s seq %d..%d: %d bytes, %d entries, %d deletes", t.Number, t.bounds(), t.MinSeq, t.MaxSeq, t.Size, t.Entries, t.Deletes)
+	s := fmt.Sprintf("%06d %s seq %d..%d: %d bytes, %d entries, %d deletes", t.Number, t.Bounds(), t.MinSeq, t.MaxSeq, t.Size, t.Entries, t.Deletes)
 	if t.RangeDeletes > 0 {
 		s += fmt.Sprintf(", %d range deletes", t.RangeDeletes)
 	}
@@ -272,6 +267,9 @@ func (t *Table) String() string {
 	}
 	if t.Flags&SeqOverridden != 0 {
 		s += ", ingested"
+	}
+	if t.Flags&Superseded != 0 {
+		s += ", superseded versions"
 	}
 	return s
 }

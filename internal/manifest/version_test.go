@@ -57,8 +57,8 @@ level 6 run 0: 2 tables, 2003 bytes
 		t.Errorf("an empty version is %q", got)
 	}
 	plain := table(1, "a", "b")
-	plain.Flags, plain.FilterLen = SeqOverridden, 0
-	if got, want := plain.String(), `000001 ["a","b"] seq 1..10: 1001 bytes, 10 entries, 2 deletes, ingested`; got != want {
+	plain.Flags, plain.FilterLen = SeqOverridden|Superseded, 0
+	if got, want := plain.String(), `000001 ["a","b"] seq 1..10: 1001 bytes, 10 entries, 2 deletes, ingested, superseded versions`; got != want {
 		t.Errorf("table is %q, want %q", got, want)
 	}
 }

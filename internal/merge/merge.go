@@ -1,18 +1,28 @@
-// Package merge reads many sorted sources as one.
+// Package merge reads many sorted sources as one, forward and backward.
 package merge
 
 import "github.com/bloomkv/bloomkv/internal/ikey"
 
-// Source is a cursor over versions in the order of package ikey.
+// Source is a cursor over versions in the order of package ikey, each of which it has once.
 //
-//	(First | SeekGE) (Next)*   while the last call returned true
-//	Key, Value                 while it did; their bytes are valid until the next call that moves
-//	Err                        after one returned false: nil at the end
+//	( (First | Last | SeekGE | SeekLT) (Next | Prev)* )*   Next and Prev only while the last call returned true
+//	Key, Value                 while it did; their bytes are valid until the next call that moves, and are not to be changed
+//	Err                        after one returned false: nil past the end or before the start, else why the source stopped
 //	Close                      once, last
+//
+// After a call that returned false only the four that take no bearing from the current version may follow; they forget an
+// error and try again. Next and Prev may follow each other in any order. A Source is for one goroutine at a time.
 type Source interface {
+	// First goes to the first version, Last to the last.
 	First() bool
+	Last() bool
+	// SeekGE goes to the first version at or after k, SeekLT to the last one before k. They keep nothing of k, which must
+	// not share bytes with Key.
 	SeekGE(k ikey.Key) bool
+	SeekLT(k ikey.Key) bool
+	// Next goes to the version after the current one, Prev to the one before.
 	Next() bool
+	Prev() bool
 	Key() ikey.Key
 	Value() []byte
 	Err() error

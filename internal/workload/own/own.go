@@ -40,7 +40,7 @@ func (s *Store) Apply(pairs workload.Batch) error {
 // Scan reads until each returns an error or limit pairs were read.
 func (s *Store) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	n := 0
-	for kv, err := range s.DB.Scan(bloomkv.ScanOptions{Lower: from}) {
+	for kv, err := range s.DB.Scan(bloomkv.IterOptions{Lower: from}) {
 		if err == nil {
 			err = each(kv.Key, kv.Value)
 		}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+)
+
+func (a *app) checkpointCommand() *cobra.Command {
+	var w writeFlags
+	c := &cobra.Command{
+		Use:   "checkpoint DIR DEST",
+		Short: "Make a copy of a store that shares its tables",
+		Long: `checkpoint makes a copy of the store DIR in DEST, a directory that must not exist or be empty, and returns when it is on
+stable storage. The tables are not copied but get second names, which takes no time and no space; where DEST is on
+another file system they are copied. The copy is a store of its own: either may be written, moved or removed.
+
+What only the logs of DIR hold, after an unclean end of its last use, is first written into tables of DIR.
+
+Nothing is left in DEST after an error or an interrupt.`,
+		Example: `  bloomkv checkpoint ./store ./store-monday`,
+		Args:    usage(cobra.ExactArgs(2)),
+		RunE: func(c *cobra.Command, args []string) error {
+			db, err := w.open(args[0], bloomkv.Options{ErrorIfMissing: true})
+			return with(db, err, func(db *bloomkv.DB) error { return db.Checkpoint(c.Context(), args[1]) })
+		},
+	}
+	w.add(c)
+	return c
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+type compactReport struct {
+	TablesBefore int    `json:"tables_before"`
+	BytesBefore  uint64 `json:"bytes_before"`
+	TablesAfter  int    `json:"tables_after"`
+	BytesAfter   uint64 `json:"bytes_after"`
+}
+
+func compacted(t *testing.T, args ...string) (r compactReport) {
+	t.Helper()
+	out := (tool{}).must(t, append([]string{"compact", "--json"}, args...)...)
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestCompactMergesAndTellsTheBytes(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	tool{in: manyLines(2000)}.must(t, "load", dir) // the same keys again
+	tool{}.must(t, "del", dir, "--from", "key/001000")
+	want := (tool{}).must(t, "dump", dir)
+
+	r := compacted(t, dir)
+	if r.TablesBefore != 3 || r.TablesAfter != 1 || r.BytesAfter == 0 || r.BytesAfter > r.BytesBefore/3 {
+		t.Errorf("%+v, want three tables, then one with the third that is left", r)
+	}
+	if got := (tool{}).must(t, "dump", dir); got != want {
+		t.Error("the store has changed")
+	}
+	out := (tool{}).must(t, "check", dir)
+	if want := fmt.Sprintf("ok: 1 table in 1 run on 1 level, 1000 entries, %d bytes; 0 logs", r.BytesAfter); !strings.HasPrefix(out, want) {
+		t.Errorf("check says %q, want %q", out, want)
+	}
+	page := fmt.Sprintf("before: 1 table, %d bytes\nafter: 1 table, %d bytes\n", r.BytesAfter, r.BytesAfter)
+	if out := (tool{}).must(t, "compact", dir); out != page {
+		t.Errorf("again: %q, want %q", out, page)
+	}
+	tool{}.must(t, "del", dir, "--all")
+	if r := compacted(t, dir); r.TablesBefore != 2 || r.TablesAfter != 0 || r.BytesAfter != 0 {
+		t.Errorf("of what is deleted %+v, want nothing left", r)
+	}
+}
+
+func TestCompactCountsWhatOnlyALogHolds(t *testing.T) {
+	if r := compacted(t, uncleanStore(t, true)); r.TablesBefore != 2 || r.TablesAfter != 1 || r.BytesAfter >= r.BytesBefore {
+		t.Errorf("%+v, want two tables, one of them of the log, and then one", r)
+	}
+}
+
+func TestCompactOfARangeLeavesTheRest(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		args   []string
+		tables int
+	}{
+		{"a range without keys", []string{"--from", "x"}, 2},
+		{"a range that is empty", []string{"--from", "key/2", "--to", "key/1"}, 2},
+		{"a range that ends where it begins", []string{"--from", "key/001", "--to", "key/001"}, 2},
+		{"before the empty key", []string{"--to", ""}, 2},
+		{"a prefix of other keys", []string{"--prefix", "kez"}, 2},
+		{"a range with keys", []string{"--from", "key/001", "--to", "key/002"}, 1},
+		{"a prefix of keys", []string{"--hex", "--prefix", "6b65"}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := newStore(t, manyLines(2000))
+			tool{in: manyLines(2000)}.must(t, "load", dir)
+			if r := compacted(t, append([]string{dir}, c.args...)...); r.TablesBefore != 2 || r.TablesAfter != c.tables {
+				t.Errorf("%+v, want %d tables after", r, c.tables)
+			}
+		})
+	}
+}
+
+func TestAnInterruptedCompactLeavesTheStoreWhole(t *testing.T) {
+	dir := newStore(t, "a\t1\n")
+	tool{in: "b\t2\n"}.must(t, "load", dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs bytes.Buffer
+	a := &app{in: strings.NewReader(""), out: &out, err: &errs, errTerm: true}
+	if code := a.run(ctx, []string{"compact", dir}); code != exitInterrupted || out.Len() > 0 {
+		t.Errorf("exit %d, want %d: %s%s", code, exitInterrupted, &out, &errs)
+	}
+	if got := (tool{}).must(t, "dump", dir); got != "a\t1\nb\t2\n" {
+		t.Errorf("the store has %q", got)
+	}
+}

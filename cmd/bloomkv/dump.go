@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+)
+
+func (a *app) dumpCommand() *cobra.Command {
+	var formatName string
+	c := &cobra.Command{
+		Use:   "dump DIR",
+		Short: "Print every pair, for load to read",
+		Long: `dump prints every pair in the order of the keys, to the byte as load reads it. A key or value that the format can't carry
+is an error.
+
+` + formatHelp + `
+
+On a terminal tsv is printed as scan prints it, escaped, and load would not read it: bytes as they are go into a pipe or a
+file only.`,
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			f, err := findFormat(formatName)
+			if err != nil {
+				return fmt.Errorf("--format: %w", err)
+			}
+			line := f.append
+			if f.name == "tsv" && a.outTerm {
+				line = func(dst, key, value []byte) ([]byte, error) {
+					if _, err := f.append(dst, key, value); err != nil {
+						return dst, err
+					}
+					return appendEscaped(append(appendEscaped(dst, key), '\t'), value), nil
+				}
+			}
+			db, err := openToRead(args[0])
+			return with(db, err, func(db *bloomkv.DB) error {
+				n, err := a.printLines(c, db, bloomkv.IterOptions{}, printer{line: line})
+				if err != nil {
+					err = fmt.Errorf("after %s: %w", plural(n, "line"), err)
+				}
+				return err
+			})
+		},
+	}
+	addFormat(c, &formatName)
+	return c
+}

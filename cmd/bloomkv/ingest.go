@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+)
+
+func (a *app) ingestCommand() *cobra.Command {
+	var h hexFlag
+	var w writeFlags
+	var lf lineFlags
+	var r rangeFlags
+	var replace, asJSON bool
+	c := &cobra.Command{
+		Use:   "ingest DIR [FILE]",
+		Short: "Store sorted pairs, all of them at once; the fast way for many",
+		Long: `ingest stores one pair for each line of FILE, or of standard input without FILE or where it is "-", as load does, but
+straight into tables and in one step: readers and crashes see all of them or none. The store is created where there is
+none. All is on stable storage when ingest ends.
+
+The keys must be in strictly ascending order, byte by byte, each of them once: as dump writes them, or for most lines of
+tsv and hex as "LC_ALL=C sort" does. At a line that is out of order, or that can't be read or stored, ingest ends with
+its number and an exit status of 2, and nothing is stored.
+
+With --replace every key of the store that is not among the lines is deleted in the same step; --replace-prefix,
+--replace-from and --replace-to do so within a range, and all hold where several are given. Lines may be outside of the
+range. To replace something by no lines at all is an error.
+
+` + formatHelp + crlfHelp,
+		Example: `  bloomkv ingest ./store pairs.tsv
+  LC_ALL=C sort pairs.tsv | bloomkv ingest ./store
+  bloomkv dump ./old --format json | bloomkv ingest ./new --format json
+  bloomkv ingest ./store users.tsv --replace-prefix user/`,
+		Args: usage(cobra.RangeArgs(1, 2)),
+		RunE: func(c *cobra.Command, args []string) error {
+			l, err := lf.loader()
+			if err != nil {
+				return err
+			}
+			var o bloomkv.IngestOptions
+			switch {
+			case replace && r.given():
+				return hint(c, errors.New("--replace and a range, want only one of them"))
+			case replace:
+				o.Replace = &bloomkv.KeyRange{}
+			case r.given():
+				kr, err := r.keyRange(h)
+				if err != nil {
+					return err
+				}
+				if everything(kr) {
+					return hint(c, errors.New("the range is the whole store, want --replace to replace every key"))
+				}
+				o.Replace = &kr
+			}
+			in, err := a.openInput(args[1:])
+			if err != nil {
+				return err
+			}
+			defer in.close()
+			bar := a.newProgress("ingest", in.size, true)
+			defer bar.end()
+			db, err := w.open(args[0], bloomkv.Options{})
+			err = with(db, err, func(db *bloomkv.DB) error {
+				lines := newLineReader(in.read(c.Context(), bar), l.format.longest)
+				return in.named(db.Ingest(c.Context(), l.sorted(lines, o.Replace != nil), o))
+			})
+			bar.end()
+			if err != nil {
+				return err
+			}
+			return a.printLoaded(l, asJSON)
+		},
+	}
+	lf.add(c)
+	c.Flags().BoolVar(&replace, "replace", false, "delete all other keys of the store")
+	r.add(c, "replace-", "delete other keys")
+	h.add(c, "PREFIX, FROM and TO")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with lines and bytes when done")
+	w.add(c)
+	return c
+}
+
+// sorted is the pairs of lines, for one Ingest. A pair is valid until the next. Its errors name the line; one of them is
+// bloomkv.ErrOrder, and where some is wanted, no line at all.
+func (l *loader) sorted(in *lineReader, some bool) iter.Seq2[bloomkv.KV, error] {
+	return func(yield func(bloomkv.KV, error) bool) {
+		var last []byte
+		next := func() (kv bloomkv.KV, err error) {
+			line, err := in.next()
+			if err != nil {
+				return kv, err // it names the line
+			}
+			if kv.Key, kv.Value, err = l.parse(line); err == nil && l.lines > 0 {
+				err = checkOrder(last, kv.Key)
+			}
+			if err != nil {
+				return kv, fmt.Errorf("line %d: %w", in.number, err)
+			}
+			last = append(last[:0], kv.Key...)
+			l.lines++
+			l.bytes += int64(len(kv.Key)) + int64(len(kv.Value))
+			return kv, nil
+		}
+		for {
+			kv, err := next()
+			switch {
+			case !errors.Is(err, io.EOF):
+			case some && l.lines == 0:
+				err = errors.New("no lines, want one at least to replace other keys; del only deletes")
+			default:
+				return
+			}
+			if !yield(kv, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// checkOrder refuses a key that does not come after the one before it.
+func checkOrder(last, key []byte) error {
+	switch bytes.Compare(last, key) {
+	case 0:
+		return fmt.Errorf("key %s again: %w", escaped(key, 64), bloomkv.ErrOrder)
+	case 1:
+		return fmt.Errorf("key %s after %s: %w", escaped(key, 64), escaped(last, 64), bloomkv.ErrOrder)
+	default:
+		return nil
+	}
+}

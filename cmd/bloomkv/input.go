@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+const formatHelp = `Formats, each one pair a line, which ends with a line feed:
+  tsv   key TAB value. The key has no TAB, neither has a line feed; the value may have TABs.
+  hex   the same with key and value in hexadecimal digits: any bytes.
+  json  {"key":"…","value":"…"}, or with "key_base64" or "value_base64" where bytes are not UTF-8: any bytes.`
+
+const crlfHelp = `
+
+In tsv a carriage return before the line feed is the last byte of the value, since dump must give back what load was
+given; with --crlf it belongs to the end of the line, which every line then must have. In hex and json it never counts.`
+
+// addFormat adds --format to a command.
+func addFormat(c *cobra.Command, name *string) {
+	c.Flags().StringVar(name, "format", "tsv", "`FORMAT` of the lines: tsv, hex or json")
+	names := make([]string, len(formats))
+	for i, f := range formats {
+		names[i] = f.name
+	}
+	if err := c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is there
+	}
+}
+
+// lineFlags say how the lines of an input are read.
+type lineFlags struct {
+	format string
+	crlf   bool
+}
+
+func (l *lineFlags) add(c *cobra.Command) {
+	addFormat(c, &l.format)
+	c.Flags().BoolVar(&l.crlf, "crlf", false, "lines of tsv end with carriage return and line feed")
+}
+
+func (l *lineFlags) loader() (*loader, error) {
+	f, err := findFormat(l.format)
+	if err != nil {
+		return nil, fmt.Errorf("--format: %w", err)
+	}
+	if l.crlf && f.name != "tsv" {
+		return nil, fmt.Errorf("--crlf is for tsv; in %s a carriage return never counts", f.name)
+	}
+	return &loader{format: f, crlf: l.crlf}, nil
+}
+
+// input is where the lines of a command come from.
+type input struct {
+	in    io.Reader
+	name  string // for errors
+	size  int64  // in bytes, or below 0 where it is unknown
+	close func()
+}
+
+// openInput opens the file that the last argument of a command names, or standard input where there is none, or a dash.
+func (a *app) openInput(args []string) (*input, error) {
+	if len(args) == 0 || args[0] == "-" {
+		return &input{in: a.in, name: "standard input", size: -1, close: func() {}}, nil
+	}
+	file, err := os.Open(args[0])
+	if err != nil {
+		return nil, err
+	}
+	i := &input{in: file, name: args[0], size: -1, close: func() { _ = file.Close() }} // only read
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+	case info.IsDir():
+		err = fmt.Errorf("%s is a directory, want a file of lines", args[0])
+	case info.Mode().IsRegular():
+		i.size = info.Size()
+	}
+	if err != nil {
+		i.close()
+		return nil, err
+	}
+	return i, nil
+}
+
+// read is a reader of it, which ends with ctx and moves a bar.
+func (i *input) read(ctx context.Context, bar progress) io.Reader {
+	return io.TeeReader(untilDone(ctx, i.in), bar)
+}
+
+// named is an error that names the input.
+func (i *input) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", i.name, err)
+}
+
+// loader turns lines into pairs, and stores them.
+type loader struct {
+	format format
+	crlf   bool
+	lines  int   // stored
+	bytes  int64 // of their keys and values
+}
+
+// parse reads one line.
+func (l *loader) parse(line []byte) (key, value []byte, err error) {
+	if l.crlf {
+		n := len(line) - 1
+		if n < 0 || line[n] != '\r' {
+			return nil, nil, errors.New("ends without a carriage return, want one with --crlf")
+		}
+		line = line[:n]
+	}
+	key, value, err = l.format.parse(line)
+	if err == nil {
+		err = checkSizes(key, value)
+	}
+	return key, value, err
+}
+
+// printLoaded prints what was stored, on a terminal or as JSON.
+func (a *app) printLoaded(l *loader, asJSON bool) error {
+	if asJSON {
+		return a.printJSON(struct {
+			Lines int   `json:"lines"`
+			Bytes int64 `json:"bytes"`
+		}{l.lines, l.bytes})
+	}
+	if a.outTerm {
+		fmt.Fprintf(a.out, "%s, %s of keys and values\n", plural(l.lines, "line"), plural(l.bytes, "byte"))
+	}
+	return nil
+}

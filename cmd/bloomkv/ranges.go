@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+)
+
+// rangeFlags name a range of keys: --prefix, --from and --to, which all hold where several are given. A flag that is given
+// empty is a bound as any other: every key has the empty prefix, and no key is before the empty key.
+type rangeFlags struct {
+	flags [3]rangeFlag // prefix, from, to
+	of    *cobra.Command
+}
+
+type rangeFlag struct{ name, arg string }
+
+// add adds the flags to a command. lead comes before their names, and what before their meaning.
+func (r *rangeFlags) add(c *cobra.Command, lead, what string) {
+	r.of = c
+	for i, f := range []struct{ name, meaning string }{
+		{"prefix", "that begin with `PREFIX`"},
+		{"from", "at or after `FROM`"},
+		{"to", "before `TO`"},
+	} {
+		r.flags[i].name = lead + f.name
+		c.Flags().StringVar(&r.flags[i].arg, lead+f.name, "", what+" "+f.meaning)
+	}
+}
+
+// given reports whether any of the flags was.
+func (r *rangeFlags) given() bool {
+	return slices.ContainsFunc(r.flags[:], func(f rangeFlag) bool { return r.of.Flags().Changed(f.name) })
+}
+
+// options are the flags as an iterator takes them. What was not given is nil.
+func (r *rangeFlags) options(h hexFlag) (o bloomkv.IterOptions, err error) {
+	for i, to := range []*[]byte{&o.Prefix, &o.Lower, &o.Upper} {
+		f := r.flags[i]
+		if !r.of.Flags().Changed(f.name) {
+			continue // nil is no bound, empty is one
+		}
+		if *to, err = h.bytes("--"+f.name, f.arg); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// keyRange is the flags as one range.
+func (r *rangeFlags) keyRange(h hexFlag) (bloomkv.KeyRange, error) {
+	o, err := r.options(h)
+	if err != nil {
+		return bloomkv.KeyRange{}, err
+	}
+	kr := bloomkv.KeyRange{Lower: o.Lower, Upper: o.Upper}
+	if bytes.Compare(o.Prefix, kr.Lower) > 0 {
+		kr.Lower = o.Prefix
+	}
+	if end := afterPrefix(o.Prefix); end != nil && (kr.Upper == nil || bytes.Compare(end, kr.Upper) < 0) {
+		kr.Upper = end
+	}
+	return kr, nil
+}
+
+// afterPrefix is the first key behind all that begin with the prefix, or nil where there is none.
+func afterPrefix(prefix []byte) []byte {
+	for n := len(prefix); n > 0; n-- {
+		if prefix[n-1] < 0xff {
+			end := bytes.Clone(prefix[:n])
+			end[n-1]++
+			return end
+		}
+	}
+	return nil
+}
+
+// everything reports whether a range is the whole store.
+func everything(r bloomkv.KeyRange) bool { return len(r.Lower) == 0 && r.Upper == nil }
+
+// nothing reports whether a range is empty.
+func nothing(r bloomkv.KeyRange) bool { return r.Upper != nil && bytes.Compare(r.Lower, r.Upper) >= 0 }

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+)
+
+func (a *app) scanCommand() *cobra.Command {
+	var h hexFlag
+	var r rangeFlags
+	var limit int
+	var reverse, keysOnly, asJSON bool
+	c := &cobra.Command{
+		Use:   "scan DIR",
+		Short: "Print keys and values in order",
+		Long: `scan prints keys and values in the order of the keys, one pair a line with a TAB between, both escaped, on a terminal
+and in a pipe alike. To get the bytes back use dump, or --json. --prefix, --from and --to all hold where several are given.
+--reverse begins at the last key of the range and goes down, so that with --limit it prints the last ones.`,
+		Example: `  bloomkv scan ./store --prefix user/ --limit 10
+  bloomkv scan ./store --from a --to b --keys
+  bloomkv scan ./store --prefix log/ --reverse --limit 1`,
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			o, err := r.options(h)
+			if err != nil {
+				return err
+			}
+			o.KeysOnly = keysOnly
+			if limit < 0 {
+				return fmt.Errorf("--limit %d, want 0 (all) or more", limit)
+			}
+			p := printer{limit: limit, reverse: reverse, line: func(dst, key, value []byte) ([]byte, error) {
+				switch {
+				case asJSON && keysOnly:
+					return append(appendMember(append(dst, '{'), "key", key), '}'), nil
+				case asJSON:
+					return appendJSON(dst, key, value)
+				case keysOnly:
+					return appendEscaped(dst, key), nil
+				default:
+					return appendEscaped(append(appendEscaped(dst, key), '\t'), value), nil
+				}
+			}}
+			db, err := openToRead(args[0])
+			return with(db, err, func(db *bloomkv.DB) error {
+				_, err := a.printLines(c, db, o, p)
+				return err
+			})
+		},
+	}
+	r.add(c, "", "only keys")
+	h.add(c, "PREFIX, FROM and TO")
+	c.Flags().BoolVar(&reverse, "reverse", false, "begin at the last key and go down")
+	c.Flags().IntVar(&limit, "limit", 0, "at most `N` pairs; 0 is all")
+	c.Flags().BoolVar(&keysOnly, "keys", false, "print no values")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one a line, as dump --format json does")
+	return c
+}
+
+// printer says how pairs are printed.
+type printer struct {
+	limit   int // at most so many; 0 is all
+	reverse bool
+	line    func(dst, key, value []byte) ([]byte, error) // appends a line without its end
+}
+
+// printLines prints the pairs of a store, each on a line, and returns how many.
+func (a *app) printLines(c *cobra.Command, db *bloomkv.DB, o bloomkv.IterOptions, p printer) (n int, err error) {
+	out := bufio.NewWriterSize(a.out, 64<<10)
+	defer func() { // what came before an error is printed
+		if flush := out.Flush(); !errors.Is(err, flush) {
+			err = errors.Join(err, flush)
+		}
+	}()
+	it := db.Iter(o)
+	defer func() { err = errors.Join(err, it.Close()) }()
+	step := it.Next
+	if p.reverse {
+		step = it.Prev
+	}
+	var buf []byte
+	for (p.limit == 0 || n < p.limit) && step() {
+		if n%64 == 0 && c.Context().Err() != nil {
+			return n, c.Context().Err()
+		}
+		if buf, err = p.line(buf[:0], it.Key(), it.Value()); err != nil {
+			return n, err
+		}
+		if _, err := out.Write(append(buf, '\n')); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}

@@ -1,0 +1,129 @@
+package bloomkv
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
+	db := openTiny(t)
+	key := []byte("key")
+	for _, tt := range []struct {
+		name string
+		call func() (bool, error)
+		done bool
+		then string // the value afterwards, "-" for none
+	}{
+		{"nothing for nothing", func() (bool, error) { return db.CompareAndSwap(key, nil, nil) }, true, "-"},
+		{"an empty value is not absence", func() (bool, error) { return db.CompareAndSwap(key, []byte{}, []byte("x")) }, false, "-"},
+		{"an empty value for nothing", func() (bool, error) { return db.CompareAndSwap(key, nil, []byte{}) }, true, ""},
+		{"it is there now", func() (bool, error) { return db.PutIfAbsent(key, []byte("x")) }, false, ""},
+		{"nothing is not the empty value", func() (bool, error) { return db.CompareAndSwap(key, nil, []byte("x")) }, false, ""},
+		{"a value for the empty one", func() (bool, error) { return db.CompareAndSwap(key, []byte{}, []byte("x")) }, true, "x"},
+		{"a beginning is not the value", func() (bool, error) { return db.CompareAndSwap(key, []byte{}, nil) }, false, "x"},
+		{"a deletion", func() (bool, error) { return db.CompareAndSwap(key, []byte("x"), nil) }, true, "-"},
+		{"nil is put as the empty value", func() (bool, error) { return db.PutIfAbsent(key, nil) }, true, ""},
+		{"deleted by a range", func() (bool, error) {
+			if err := db.DeleteRange(nil, nil); err != nil {
+				return false, err
+			}
+			return db.PutIfAbsent(key, []byte("y"))
+		}, true, "y"},
+	} {
+		done, err := tt.call()
+		v, getErr := db.Get(key)
+		got := string(v)
+		if errors.Is(getErr, ErrNotFound) {
+			got, getErr = "-", nil
+		}
+		if done != tt.done || err != nil || got != tt.then || getErr != nil {
+			t.Errorf("%s: %v, %v, then %q, %v; want %v and %q", tt.name, done, err, got, getErr, tt.done, tt.then)
+		}
+	}
+	before := db.Metrics().Writes.Operations
+	if _, err := db.CompareAndSwap(make([]byte, MaxKeySize+1), nil, nil); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("nothing for nothing under a key that is too large: %v", err)
+	}
+	if _, err := db.PutIfAbsent(make([]byte, MaxKeySize+1), nil); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a key that is too large: %v", err)
+	}
+	if done, err := db.PutIfAbsent(key, nil); done || err != nil {
+		t.Errorf("a key that is there: %v, %v", done, err)
+	}
+	if n := db.Metrics().Writes.Operations - before; n != 0 {
+		t.Errorf("%d operations were written, want 0", n)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.PutIfAbsent(key, nil); err != ErrClosed { //nolint:errorlint // it is returned bare
+		t.Errorf("after Close: %v", err)
+	}
+	for _, k := range [][]byte{key, make([]byte, MaxKeySize+1)} {
+		if _, err := db.CompareAndSwap(k, nil, nil); err != ErrClosed { //nolint:errorlint // it is returned bare
+			t.Errorf("after Close: %v", err)
+		}
+	}
+}
+
+// TestConditionalWritesOfOneGroupSeeEachOther makes writers wait for a slow sync, so that the next group has many of them.
+func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
+	slow, open := gated(vfs.NewMem(), func(op vfs.Op) bool { return op.Kind == vfs.OpSync && inside("(*DB).syncLog") })
+	db, err := Open("db", tiny(slow))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Apply(new(Batch), NoSync); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { // leads, and waits at the gate
+		if err := db.Put([]byte("first"), nil); err != nil {
+			t.Error(err)
+		}
+	})
+	soon(t, "the leader is at work", func() bool {
+		db.queue.mu.Lock()
+		defer db.queue.mu.Unlock()
+		return db.queue.leading
+	})
+	const writers = 12
+	var mu sync.Mutex
+	won := map[string]int{}
+	for i := range writers {
+		wg.Go(func() {
+			for _, key := range []string{"absent", "counter"} {
+				done, err := db.PutIfAbsent([]byte(key), fmt.Appendf(nil, "writer %d", i))
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				if done {
+					won[key]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	soon(t, "all wait for their turn", func() bool {
+		db.queue.mu.Lock()
+		defer db.queue.mu.Unlock()
+		return len(db.queue.waiting) == writers
+	})
+	groups := db.Metrics().Writes.Groups
+	open()
+	wg.Wait()
+	if won["absent"] != 1 || won["counter"] != 1 {
+		t.Errorf("so many writers put each key: %v, want one", won)
+	}
+	if n := db.Metrics().Writes.Groups - groups; n > writers {
+		t.Errorf("%d groups for %d writers: none waited together", n, writers)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

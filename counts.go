@@ -1,0 +1,135 @@
+package bloomkv
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// writeCounts are the counters behind WriteMetrics.
+type writeCounts struct {
+	operations, groups, logBytes, logSyncs, flushes, flushBytes, ingests, ingestBytes atomic.Uint64
+
+	compactions, compactedRead, compactedBytes, moves atomic.Uint64
+
+	stalls [stallReasons]stallCount
+}
+
+func (w *writeCounts) metrics() WriteMetrics {
+	return WriteMetrics{
+		Operations: w.operations.Load(), Groups: w.groups.Load(), LogBytes: w.logBytes.Load(), LogSyncs: w.logSyncs.Load(),
+		Flushes: w.flushes.Load(), FlushBytes: w.flushBytes.Load(), Ingests: w.ingests.Load(), IngestBytes: w.ingestBytes.Load(),
+		Compactions: w.compactions.Load(), CompactedRead: w.compactedRead.Load(), CompactedBytes: w.compactedBytes.Load(),
+		Moves: w.moves.Load(), SlowedByLevel0: w.stalls[SlowedByLevel0].metrics(),
+		StoppedByLevel0: w.stalls[StoppedByLevel0].metrics(), StoppedByMemtable: w.stalls[StoppedByMemtable].metrics(),
+	}
+}
+
+// lookupCounts are the counters of lookups, striped so that goroutines on different processors do not share a cache line.
+type lookupCounts [lookupStripes]lookupStripe
+
+type lookupStripe struct {
+	gets, memtableHits, inRange, probes, passed, searches, wasted, falsePositives, truePositives atomic.Uint64
+
+	tableHits, absentWasted, blocks, blocksRead, bytesRead atomic.Uint64
+
+	_ [16]byte // two cache lines of 64 bytes
+}
+
+const lookupStripes = 16
+
+// stripe picks a stripe by the address of the caller's stack.
+func stripe() int {
+	var here byte
+	return int(uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9e3779b97f4a7c15 >> (64 - 4))
+}
+
+// lookupCost is what one lookup touched, kept by its caller.
+type lookupCost struct {
+	inRange, probes, passed, searches, found, falsePositives, truePositives uint64
+
+	tableHits, absentWasted uint64 // see part
+
+	tailLoads, tailBytes uint64 // of tables that were not loaded yet
+
+	memtableHit bool
+	reads       sstable.Stats
+}
+
+// part ends the part of one key in the cost, which searched that many tables, and found a version of it in that many.
+func (l *lookupCost) part(searches, found uint64) {
+	if found > 0 {
+		l.tableHits++
+	} else {
+		l.absentWasted += searches
+	}
+}
+
+func (c *lookupCounts) add(l *lookupCost) {
+	s := &c[stripe()]
+	s.gets.Add(1)
+	if l.memtableHit {
+		s.memtableHits.Add(1)
+		return
+	}
+	s.add(l)
+}
+
+// addMany counts n lookups whose cost is one sum; so many of them were answered by memtables.
+func (c *lookupCounts) addMany(l *lookupCost, n, memtableHits int) {
+	s := &c[stripe()]
+	s.gets.Add(uint64(n))                    //nolint:gosec // a length
+	s.memtableHits.Add(uint64(memtableHits)) //nolint:gosec // a length
+	s.add(l)
+}
+
+func (s *lookupStripe) add(l *lookupCost) {
+	if l.inRange > 0 {
+		s.inRange.Add(l.inRange)
+		s.probes.Add(l.probes)
+	}
+	if l.passed > 0 {
+		s.passed.Add(l.passed)
+	}
+	if l.searches == 0 {
+		return
+	}
+	s.searches.Add(l.searches)
+	if l.tableHits > 0 {
+		s.tableHits.Add(l.tableHits)
+	}
+	if l.absentWasted > 0 {
+		s.absentWasted.Add(l.absentWasted)
+	}
+	s.wasted.Add(l.searches - l.found)
+	s.falsePositives.Add(l.falsePositives)
+	s.truePositives.Add(l.truePositives)
+	s.blocks.Add(l.reads.Blocks)
+	s.blocksRead.Add(l.reads.FileReads)
+	s.bytesRead.Add(l.reads.FileBytes)
+}
+
+// sum adds the stripes up.
+func (c *lookupCounts) sum() (l LookupMetrics) {
+	var passed uint64
+	for i := range c {
+		s := &c[i]
+		l.Gets += s.gets.Load()
+		l.MemtableHits += s.memtableHits.Load()
+		l.TableHits += s.tableHits.Load()
+		l.AbsentWasted += s.absentWasted.Load()
+		l.TablesInRange += s.inRange.Load()
+		l.FilterProbes += s.probes.Load()
+		passed += s.passed.Load()
+		l.TableSearches += s.searches.Load()
+		l.WastedReads += s.wasted.Load()
+		l.FalsePositives += s.falsePositives.Load()
+		l.TruePositives += s.truePositives.Load()
+		l.Blocks += s.blocks.Load()
+		l.BlocksRead += s.blocksRead.Load()
+		l.BytesRead += s.bytesRead.Load()
+	}
+	l.FilterNegatives = l.FilterProbes - min(l.FilterProbes, passed) // counters are read one after the other
+	return l
+}

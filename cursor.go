@@ -1,0 +1,407 @@
+package bloomkv
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+	"sync"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/memtable"
+)
+
+// A cursor is the work of an Iterator: it merges all that a state holds, shows the newest visible version of each key, and
+// steps over what is deleted. Cursors are pooled, with all that they have grown.
+type cursor struct {
+	db       *DB
+	state    *state // a reference is held
+	seq      ikey.Seq
+	keysOnly bool
+	lower    []byte
+	upper    []byte // beyond where there is no bound
+	bounded  bool   // there is an upper bound
+	opened   opened
+
+	at    place
+	key   []byte // where it stands, or stood
+	value []byte
+	err   error
+
+	merge    merge.Iter // stands at the version of key where back is false, else at the key before it
+	back     bool       // the last move went backward
+	more     bool       // with back: the merge stands at all
+	sources  []merge.Source
+	mems     []*memtable.Cursor
+	runs     []*runCursor
+	covers   []cover  // what covers the place of each source, in their order; empty where there are no range tombstones
+	target   ikey.Key // of a seek under way, moved on by each source's range tombstones
+	eachGE   func(i int) ikey.Key
+	eachLT   func(i int) ikey.Key
+	kept     []byte  // a value, on the way back
+	dead     deadRun // what this move stepped over
+	boundary []byte  // of upper
+}
+
+// A place is where a cursor stands.
+type place uint8
+
+const (
+	fresh       place = iota // nowhere yet
+	standing                 // at a key
+	beforeFirst              // past the lower end
+	afterLast                // past the upper end
+	broken                   // an error stopped it
+	stopped                  // the store was closed; the key stays readable
+)
+
+// beyond is greater than every key.
+var beyond = bytes.Repeat([]byte{0xff}, MaxKeySize+1)
+
+var cursors = sync.Pool{New: func() any {
+	c := &cursor{key: []byte{}, kept: []byte{}} // neither the empty key nor an empty value is nil
+	c.eachGE, c.eachLT = c.nextGE, c.nextLT
+	return c
+}}
+
+// begin opens the iterator at a moment.
+func (it *Iterator) begin(db *DB, opts *IterOptions, at asOf) {
+	s, seq, ok := db.holdNow()
+	if !ok || at.over() {
+		if ok {
+			db.release(s)
+		}
+		it.err = ErrClosed
+		return
+	}
+	c := cursors.Get().(*cursor) //nolint:errcheck // the pool holds nothing else
+	c.db, c.state = db, s
+	c.seq = min(at.seq, seq)
+	c.keysOnly = opts.KeysOnly
+	lower, upper := opts.bounds()
+	c.lower = append(c.lower[:0], lower...)
+	c.bounded = upper != nil
+	if c.bounded {
+		c.boundary = append(c.boundary[:0], upper...)
+		c.upper = c.boundary
+	} else {
+		c.upper = beyond
+	}
+	c.at, c.err, c.back = fresh, nil, false
+	c.open()
+	if c.opened.byN = 0; db.naming {
+		c.opened.byN = runtime.Callers(2, c.opened.by[:])
+	}
+	db.iterators.add(c)
+	it.c = c
+}
+
+// open sets the sources up. Nothing is read.
+func (c *cursor) open() {
+	s := c.state
+	c.sources, c.covers = c.sources[:0], c.covers[:0]
+	covered := false
+	for i := range 1 + len(s.frozen) {
+		m := s.mem
+		if i > 0 {
+			m = s.frozen[i-1]
+		}
+		if i == len(c.mems) {
+			c.mems = append(c.mems, new(memtable.Cursor))
+		}
+		c.mems[i].Reset(m, c.seq, true)
+		c.sources = append(c.sources, c.mems[i])
+		v := cover{seq: c.seq}
+		if d := m.RangeDels(); d != nil {
+			v.set, covered = d, true
+		}
+		c.covers = append(c.covers, v)
+	}
+	for i, r := range s.runs {
+		if i == len(c.runs) {
+			c.runs = append(c.runs, new(runCursor))
+		}
+		c.sources = append(c.sources, c.runs[i].begin(c.db, r))
+		v := cover{seq: c.seq}
+		if r.rangeDels {
+			v.set, covered = c.runs[i], true
+		}
+		c.covers = append(c.covers, v)
+	}
+	if !covered {
+		c.covers = c.covers[:0]
+	}
+	c.merge.Reset(c.sources)
+}
+
+// end lets go of everything and gives the cursor back.
+func (c *cursor) end() error {
+	c.db.iterators.remove(c)
+	err := c.merge.Close()
+	clear(c.sources)
+	clear(c.covers)
+	for _, r := range c.runs {
+		r.end()
+	}
+	s := c.state
+	c.state, c.value, c.target = nil, nil, ikey.Key{}
+	if cap(c.kept) > 1<<20 {
+		c.kept = []byte{} // an empty value is not nil
+	}
+	c.db.release(s)
+	c.db = nil
+	cursors.Put(c)
+	return err
+}
+
+func (c *cursor) first() bool { return !c.closed() && c.seekFrom(c.lower) }
+
+func (c *cursor) last() bool { return !c.closed() && c.seekBefore(c.upper) }
+
+func (c *cursor) seekGE(key []byte) bool {
+	if bytes.Compare(key, c.lower) < 0 {
+		key = c.lower
+	}
+	return !c.closed() && c.seekFrom(key)
+}
+
+func (c *cursor) seekLT(key []byte) bool {
+	if bytes.Compare(key, c.upper) > 0 {
+		key = c.upper
+	}
+	return !c.closed() && c.seekBefore(key)
+}
+
+func (c *cursor) next() bool {
+	switch {
+	case c.closed():
+		return false
+	case c.at == fresh || c.at == beforeFirst:
+		return c.seekFrom(c.lower)
+	case c.at != standing:
+		return false
+	case c.back: // the merge stands before the key
+		return c.forward(c.merge.SeekGE(ikey.Key{User: c.key}), true)
+	}
+	return c.forward(c.merge.Next(), true)
+}
+
+func (c *cursor) prev() bool {
+	switch {
+	case c.closed():
+		return false
+	case c.at == fresh || c.at == afterLast:
+		return c.seekBefore(c.upper)
+	case c.at != standing:
+		return false
+	case c.back:
+		return c.backward(c.more)
+	}
+	c.dead.reset(nil)
+	return c.backward(c.merge.SeekLT(ikey.Search(c.key, ikey.MaxSeq)))
+}
+
+// closed stops the cursor if the store was closed. The key and value that it stands at stay readable.
+func (c *cursor) closed() bool {
+	if c.db.state.Load() != nil {
+		return false
+	}
+	if c.at == standing {
+		c.at = stopped
+	} else if c.at != stopped {
+		c.at = broken
+	}
+	c.err = ErrClosed
+	return true
+}
+
+// seekFrom goes to the first living key from key on.
+func (c *cursor) seekFrom(key []byte) bool {
+	c.err = nil
+	if bytes.Compare(key, c.upper) >= 0 {
+		return c.leave(afterLast)
+	}
+	c.dead.reset(key)
+	if d, ok := c.db.deadKeys.at(key, c.seq); ok {
+		key = d.hi
+		c.dead.from(d.lo)
+	}
+	c.target = ikey.Search(key, c.seq)
+	if len(c.covers) == 0 {
+		return c.forward(c.merge.SeekGE(c.target), false)
+	}
+	return c.forward(c.merge.SeekGEEach(c.eachGE), false)
+}
+
+// nextGE is where source i begins, and moves on over what its range tombstones delete in the older ones.
+func (c *cursor) nextGE(i int) ikey.Key {
+	k := c.target
+	if v := &c.covers[i]; v.at(k.User) > 0 {
+		c.target = ikey.Search(v.end(), c.seq)
+	}
+	return k
+}
+
+// seekBefore goes to the last living key before key.
+func (c *cursor) seekBefore(key []byte) bool {
+	c.err = nil
+	if bytes.Compare(key, c.lower) <= 0 {
+		return c.leave(beforeFirst)
+	}
+	c.dead.reset(key)
+	if d, ok := c.db.deadKeys.below(key, c.seq); ok {
+		key = d.lo
+		c.dead.from(d.hi)
+	}
+	c.target = ikey.Search(key, ikey.MaxSeq)
+	if len(c.covers) == 0 {
+		return c.backward(c.merge.SeekLT(c.target))
+	}
+	return c.backward(c.merge.SeekLTEach(c.eachLT))
+}
+
+// nextLT is nextGE on the way back.
+func (c *cursor) nextLT(i int) ikey.Key {
+	k := c.target
+	if v := &c.covers[i]; v.at(k.User) > 0 && bytes.Compare(v.lo, k.User) < 0 {
+		c.target = ikey.Search(v.lo, ikey.MaxSeq)
+	}
+	return k
+}
+
+const patience = 8 // steps over one key's older versions before the rest is sought over
+
+// forward goes on from where the merge stands, if it does, to the first key that lives. Where again is true the older
+// versions of c.key come first.
+func (c *cursor) forward(ok, again bool) bool {
+	steps := 0
+	for ok {
+		k := c.merge.Key()
+		switch {
+		case c.bounded && bytes.Compare(k.User, c.upper) >= 0:
+			c.bury(c.dead.edge, c.upper)
+			return c.leave(afterLast)
+		case k.Trailer.Seq() > c.seq:
+			ok = c.merge.Next()
+			continue
+		case again && bytes.Equal(k.User, c.key):
+			if steps++; steps < patience || k.Trailer == 0 { // which only a damaged store has
+				ok = c.merge.Next()
+			} else {
+				ok = c.merge.SeekGE(ikey.Key{User: c.key})
+			}
+			continue
+		}
+		again, steps = true, 0
+		c.key = append(c.key[:0], k.User...)
+		if i := c.deletedBy(k.Trailer, c.merge.Order()); i >= 0 {
+			c.dead.note(c.key)
+			own := c.merge.Order() <= i
+			if ok = c.merge.SkipGE(i, ikey.Search(c.covers[i].end(), c.seq)); ok && own {
+				ok = c.merge.Next()
+			}
+			continue
+		}
+		if k.Trailer.Kind() == ikey.Delete {
+			c.dead.note(c.key)
+			if d, known := c.db.deadKeys.at(c.key, c.seq); known {
+				c.dead.from(d.lo)
+				ok = c.merge.SeekGE(ikey.Search(d.hi, c.seq))
+			} else {
+				ok = c.merge.Next()
+			}
+			continue
+		}
+		if c.failed() {
+			return false
+		}
+		c.bury(c.dead.edge, c.key)
+		if c.value = nil; !c.keysOnly {
+			c.value = c.merge.Value()
+		}
+		c.at, c.back = standing, false
+		return true
+	}
+	if c.failed() {
+		return false
+	}
+	c.bury(c.dead.edge, c.upper)
+	return c.leave(afterLast)
+}
+
+// backward goes on from where the merge stands, if it does, down to the next key that lives. A key's versions come oldest
+// first, so that the merge stands before the key once the newest visible one is known.
+func (c *cursor) backward(ok bool) bool {
+	for ok {
+		k := c.merge.Key()
+		if bytes.Compare(k.User, c.lower) < 0 {
+			break
+		}
+		if k.Trailer.Seq() > c.seq {
+			ok = c.merge.Prev()
+			continue
+		}
+		c.key = append(c.key[:0], k.User...)
+		var visible ikey.Trailer
+		order := 0
+		for ok && k.Trailer.Seq() <= c.seq && bytes.Equal(k.User, c.key) {
+			visible, order = k.Trailer, c.merge.Order()
+			if !c.keysOnly && visible.Kind() == ikey.Set {
+				c.kept = append(c.kept[:0], c.merge.Value()...)
+			}
+			if ok = c.merge.Prev(); ok {
+				k = c.merge.Key()
+			}
+		}
+		if i := c.deletedBy(visible, order); i >= 0 {
+			c.dead.note(c.key)
+			ok = ok && c.merge.SkipLT(i, ikey.Search(c.covers[i].lo, ikey.MaxSeq))
+			continue
+		}
+		if visible.Kind() == ikey.Delete {
+			c.dead.note(c.key)
+			if d, known := c.db.deadKeys.at(c.key, c.seq); known {
+				c.dead.from(d.hi)
+				ok = c.merge.SeekLT(ikey.Search(d.lo, ikey.MaxSeq))
+			}
+			continue
+		}
+		if c.failed() {
+			return false
+		}
+		c.bury(c.afterKey(), c.dead.edge)
+		if c.value = nil; !c.keysOnly {
+			c.value = c.kept
+		}
+		c.at, c.back, c.more = standing, true, ok
+		return true
+	}
+	if c.failed() {
+		return false
+	}
+	c.bury(c.lower, c.dead.edge)
+	return c.leave(beforeFirst)
+}
+
+// failed stops the cursor if a source did.
+func (c *cursor) failed() bool {
+	err := c.merge.Err()
+	for _, r := range c.runs[:len(c.state.runs)] {
+		if r.err != nil {
+			err, r.err = errors.Join(err, r.err), nil
+		}
+	}
+	if err == nil {
+		return false
+	}
+	for i := range c.covers {
+		c.covers[i].known = false
+	}
+	c.at, c.err = broken, c.db.lookupError(err)
+	return true
+}
+
+func (c *cursor) leave(at place) bool {
+	c.at, c.value = at, nil
+	return false
+}

@@ -1,0 +1,387 @@
+package bloomkv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A listener keeps what events and a logger tell, and asks for Metrics each time.
+type listener struct {
+	mu         sync.Mutex
+	db         *DB // nil until Open has returned, and after Close
+	flushes    []FlushInfo
+	compacted  []CompactionInfo
+	ingested   []IngestInfo
+	created    []TableInfo
+	removed    []TableInfo
+	stalls     []StallInfo
+	failures   []FailureInfo
+	damage     []error
+	readOnly   []error
+	logged     map[string]int
+	afterClose int
+	closed     bool
+}
+
+// listen adds a listener to options.
+func listen(o *Options) *listener {
+	l := &listener{logged: map[string]int{}}
+	o.Logger = slog.New(l)
+	o.Events = Events{
+		Flushed:      func(i FlushInfo) { l.hear(func() { l.flushes = append(l.flushes, i) }) },
+		Compacted:    func(i CompactionInfo) { l.hear(func() { l.compacted = append(l.compacted, i) }) },
+		Ingested:     func(i IngestInfo) { l.hear(func() { l.ingested = append(l.ingested, i) }) },
+		TableCreated: func(i TableInfo) { l.hear(func() { l.created = append(l.created, i) }) },
+		TableRemoved: func(i TableInfo) { l.hear(func() { l.removed = append(l.removed, i) }) },
+		Stalled:      func(i StallInfo) { l.hear(func() { l.stalls = append(l.stalls, i) }) },
+		WorkFailed:   func(i FailureInfo) { l.hear(func() { l.failures = append(l.failures, i) }) },
+		Damaged:      func(err error) { l.hear(func() { l.damage = append(l.damage, err) }) },
+		ReadOnly:     func(err error) { l.hear(func() { l.readOnly = append(l.readOnly, err) }) },
+	}
+	return l
+}
+
+func (l *listener) hear(keep func()) {
+	l.mu.Lock()
+	keep()
+	db := l.db
+	if l.closed {
+		l.afterClose++
+	}
+	l.mu.Unlock()
+	if db != nil {
+		_ = db.Metrics().String()
+	}
+}
+
+func (l *listener) open(t *testing.T, o *Options) *DB {
+	t.Helper()
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.db, l.closed = db, false
+	return db
+}
+
+// close closes the store and wants nothing to be told from then on.
+func (l *listener) close(t *testing.T) {
+	t.Helper()
+	l.mu.Lock()
+	db := l.db
+	l.mu.Unlock()
+	err := db.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil && !errors.Is(err, ErrReadOnly) {
+		t.Error(err)
+	}
+	l.db, l.closed = nil, true
+	t.Cleanup(func() {
+		if l.afterClose > 0 {
+			t.Errorf("%d events after Close", l.afterClose)
+		}
+	})
+}
+
+func (l *listener) Enabled(context.Context, slog.Level) bool { return true }
+func (l *listener) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *listener) WithGroup(string) slog.Handler            { return l }
+
+// Handle counts records by message.
+func (l *listener) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.logged[r.Message]++
+	return nil
+}
+
+func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
+	o := tiny(vfs.NewMem())
+	o.Durability = NoSync
+	l := listen(o)
+	db := l.open(t, o)
+	for i := range 4000 {
+		if err := db.Put(fmt.Appendf(nil, "key%05d", i*7919%4000), []byte(strings.Repeat("v", i%100))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Ingest(t.Context(), func(yield func(KV, error) bool) {
+		for i := range 1000 {
+			if !yield(KV{fmt.Appendf(nil, "kez%05d", i), []byte("value")}, nil) {
+				return
+			}
+		}
+	}, IngestOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	atRest(t, db)
+	m := db.Metrics()
+	l.close(t)
+
+	var flushed, ingested, read, written, moves, merges uint64
+	for _, f := range l.flushes {
+		flushed += f.Bytes
+	}
+	for _, i := range l.ingested {
+		ingested += i.Bytes
+		if i.Versions != 1000 || i.Sequence <= 4000 {
+			t.Errorf("ingested %+v, want 1000 versions after the 4000", i)
+		}
+	}
+	made := len(l.flushes) // a table each, and more
+	for _, c := range l.compacted {
+		read += c.BytesRead
+		written += c.BytesWritten
+		if c.Moved {
+			moves += uint64(c.Inputs)
+		} else {
+			merges++
+			made += c.Outputs
+		}
+		if c.To < c.From || c.Inputs == 0 || c.Moved && (c.Inputs != c.Outputs || c.Versions > 0) || c.Dropped > c.Versions {
+			t.Errorf("compacted %+v", c)
+		}
+	}
+	w := m.Writes
+	if flushed != w.FlushBytes || uint64(len(l.flushes)) != w.Flushes || ingested != w.IngestBytes || w.Ingests != 1 ||
+		read != w.CompactedRead || written != w.CompactedBytes || merges != w.Compactions || moves != w.Moves {
+		t.Errorf("events tell of %d flushes with %d bytes, %d ingested, %d merges of %d bytes into %d, %d moves; metrics are\n%v",
+			len(l.flushes), flushed, ingested, merges, read, written, moves, m)
+	}
+	if len(l.created) < made {
+		t.Errorf("%d tables created, want at least the %d of flushes and compactions", len(l.created), made)
+	}
+	for message, want := range map[string]int{
+		"flushed": len(l.flushes), "compacted": len(l.compacted), "ingested": 1, "table created": len(l.created), "table removed": len(l.removed),
+		"opened": 1, "closed": 1, "writes stalled": len(l.stalls), "damage": 0, "background work failed": 0,
+	} {
+		if l.logged[message] != want {
+			t.Errorf("%q was logged %d times, events tell of %d", message, l.logged[message], want)
+		}
+	}
+	// What was created and not removed is what there is.
+	left := map[string]uint64{}
+	for _, c := range l.created {
+		if _, twice := left[c.Path]; twice {
+			t.Errorf("%s was created twice", c.Path)
+		}
+		left[c.Path] = c.Bytes
+	}
+	for _, r := range l.removed {
+		if bytes, there := left[r.Path]; !there || bytes != r.Bytes {
+			t.Errorf("%+v was removed, want one that was created, with %d bytes", r, bytes)
+		}
+		delete(left, r.Path)
+	}
+	names, err := o.FS.List("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := 0
+	for _, name := range names {
+		if filepath.Ext(name) != ".sst" {
+			continue
+		}
+		tables++
+		if info, err := o.FS.Stat(filepath.Join("db", name)); err != nil || left[filepath.Join("db", name)] != uint64(info.Size()) {
+			t.Errorf("%s was not told of: %v", name, err)
+		}
+	}
+	if tables == 0 || tables != len(left) {
+		t.Errorf("%d tables on the disk, events tell of %d", tables, len(left))
+	}
+}
+
+func TestEventsTellOfTablesThatOpenMakesOfLogs(t *testing.T) {
+	mem := vfs.NewMem()
+	db, err := Open("db", tiny(mem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Put([]byte("key"), nil); err != nil {
+		t.Fatal(err)
+	}
+	killed := mem.Kill()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := tiny(killed)
+	l := listen(o)
+	l.open(t, o)
+	l.close(t)
+	if len(l.created) != 1 || l.created[0].Level != 0 || l.created[0].Entries != 1 || l.logged["log replayed"] != 1 {
+		t.Errorf("created %+v, %d logs replayed; want one table of one key, and one log", l.created, l.logged["log replayed"])
+	}
+}
+
+func TestDamageIsToldOncePerPlace(t *testing.T) {
+	mem := vfs.NewMem()
+	o := tiny(mem)
+	o.Compression, o.TableSize, o.MemtableSize = NoCompression, 1<<20, 1<<20
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := func(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
+	for i := range 1000 {
+		if err := db.Put(key(i), bytes.Repeat(key(i), 4)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(db.Compact(t.Context(), nil, nil), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	names, err := mem.List("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := names[slices.IndexFunc(names, func(n string) bool { return filepath.Ext(n) == ".sst" })]
+	rewrite(t, mem, filepath.Join("db", name), func(b []byte) []byte {
+		b[50] ^= 0x40
+		b[10_000] ^= 0x40 // in another block
+		return b
+	})
+	l := listen(o)
+	db = l.open(t, o)
+	failed := 0
+	for range 3 {
+		for i := range 1000 {
+			if _, err := db.Get(key(i)); errors.Is(err, ErrCorruption) {
+				failed++
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if failed < 20 || len(l.damage) != 2 || l.logged["damage"] != 2 {
+		t.Errorf("%d lookups failed, %d places were told, %d logged; want many, 2 and 2: %v", failed, len(l.damage), l.logged["damage"], l.damage)
+	}
+	for _, err := range l.damage {
+		var c *CorruptionError
+		if !errors.As(err, &c) || c.File != name {
+			t.Errorf("told of %v, want a CorruptionError with file %s", err, name)
+		}
+	}
+	l.close(t)
+}
+
+func TestWorkThatFailsIsToldAndThenThatTheStoreIsReadOnly(t *testing.T) {
+	cause := errors.New("the disk is full")
+	var full bool
+	var mu sync.Mutex
+	o := tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if full && createsTable(op) {
+			return cause
+		}
+		return nil
+	}))
+	l := listen(o)
+	db := l.open(t, o)
+	if err := db.Put([]byte("key"), nil); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	full = true
+	mu.Unlock()
+	if err := db.Flush(t.Context()); !errors.Is(err, ErrReadOnly) || !errors.Is(err, cause) {
+		t.Errorf("flush: %v, want ErrReadOnly and the cause", err)
+	}
+	if err := db.Put([]byte("key"), nil); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("put: %v, want ErrReadOnly", err)
+	}
+	l.close(t)
+	for i, f := range l.failures {
+		if f.Work != "flush" || f.Attempt != i+1 || !errors.Is(f.Err, cause) {
+			t.Errorf("told of %+v, want attempt %d of a flush", f, i+1)
+		}
+	}
+	if len(l.failures) != 4 || len(l.readOnly) != 1 || !errors.Is(l.readOnly[0], cause) || l.logged["read-only from now on"] != 1 || l.logged["background work failed"] != 4 {
+		t.Errorf("told of %d failures, and read-only %v; logged %v; want 4, and once the cause", len(l.failures), l.readOnly, l.logged)
+	}
+}
+
+func TestStallsAreToldWithTheirReason(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		gate string // the loop that stands still
+		want []StallReason
+	}{
+		{"compaction stands still", "(*DB).compactLoop", []StallReason{SlowedByLevel0, StoppedByLevel0}},
+		{"flushes stand still", "(*DB).flushLoop", []StallReason{StoppedByMemtable}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			fsys, open := gated(vfs.NewMem(), func(op vfs.Op) bool { return createsTable(op) && inside(tt.gate) })
+			o := small(fsys)
+			o.Durability = NoSync
+			l := listen(o)
+			db := l.open(t, o)
+			done := make(chan error, 1)
+			go func() {
+				for i := range 2000 {
+					if err := db.Put(fmt.Appendf(nil, "%06d", i*7919%2000), make([]byte, 1000)); err != nil {
+						done <- err
+						return
+					}
+				}
+				done <- nil
+			}()
+			soon(t, "writes stop", func() bool {
+				s := db.state.Load()
+				return len(s.frozen) == maxFrozen && s.mem.Bytes() >= db.opts.MemtableSize || len(s.version.Levels[0]) == stopRuns
+			})
+			time.Sleep(10 * time.Millisecond)
+			open()
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			settle(t, db)
+			if err := db.Put([]byte("the last"), nil); err != nil { // it is not slowed any more, which ends that
+				t.Fatal(err)
+			}
+			w := db.Metrics().Writes
+			l.close(t)
+			sums := map[StallReason]StallMetrics{}
+			for _, s := range l.stalls {
+				sum := sums[s.Reason]
+				sum.Count += s.Writes
+				sum.Duration += s.Duration
+				sums[s.Reason] = sum
+				if s.Writes == 0 || s.Duration <= 0 {
+					t.Errorf("told of %+v, want some writes and time", s)
+				}
+			}
+			for reason, counted := range map[StallReason]StallMetrics{
+				SlowedByLevel0: w.SlowedByLevel0, StoppedByLevel0: w.StoppedByLevel0, StoppedByMemtable: w.StoppedByMemtable,
+			} {
+				if sums[reason] != counted {
+					t.Errorf("%v: told of %v, counted %v", reason, sums[reason], counted)
+				}
+				if slices.Contains(tt.want, reason) && (counted.Count == 0 || counted.Duration < 100*time.Microsecond) {
+					t.Errorf("%v: %v, want some", reason, counted)
+				}
+			}
+			if l.logged["writes stalled"] != len(l.stalls) {
+				t.Errorf("%d stalls logged, %d told", l.logged["writes stalled"], len(l.stalls))
+			}
+		})
+	}
+}

@@ -1,0 +1,186 @@
+package bloomkv_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// Check and insert in one step: of many who try, one is told true. For a new key the check is answered by the filters.
+func ExampleDB_PutIfAbsent() {
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()}) // in memory; without FS, in files
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	for _, page := range []string{"/home", "/news", "/home"} {
+		isNew, err := db.PutIfAbsent([]byte(page), nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(page, isNew)
+	}
+	// Output:
+	// /home true
+	// /news true
+	// /home false
+}
+
+// A counter that any number of goroutines may add to: read, compute, swap, and begin again if another was faster.
+func ExampleDB_CompareAndSwap() {
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	key := []byte("visits")
+	add := func(n uint64) error {
+		for {
+			old, err := db.Get(key) // nil where there is none, which is what CompareAndSwap takes nil for
+			if err != nil && !errors.Is(err, bloomkv.ErrNotFound) {
+				return err
+			}
+			var count uint64
+			if old != nil {
+				count = binary.BigEndian.Uint64(old)
+			}
+			done, err := db.CompareAndSwap(key, old, binary.BigEndian.AppendUint64(nil, count+n))
+			if done || err != nil {
+				return err
+			}
+		}
+	}
+	for _, n := range []uint64{40, 2} {
+		if err := add(n); err != nil {
+			log.Fatal(err)
+		}
+	}
+	value, err := db.Get(key)
+	fmt.Println(binary.BigEndian.Uint64(value), err)
+	// Output: 42 <nil>
+}
+
+// Writes that belong together are applied together; NoSync leaves durability to a later Sync.
+func ExampleDB_Apply() {
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	var b bloomkv.Batch
+	b.Put([]byte("from"), []byte("9 coins"))
+	b.Put([]byte("to"), []byte("1 coin"))
+	b.Delete([]byte("pending"))
+	if err := db.Apply(&b, bloomkv.NoSync); err != nil {
+		log.Fatal(err)
+	}
+	if err := db.Sync(); err != nil {
+		log.Fatal(err)
+	}
+	ok, err := db.Has([]byte("pending"))
+	fmt.Println(ok, err)
+	// Output: false <nil>
+}
+
+// A batch travels as bytes: here to a second store that follows the first.
+func ExampleBatch_MarshalBinary() {
+	follower, err := bloomkv.Open("follower", &bloomkv.Options{FS: vfs.NewMem()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer follower.Close()
+
+	var sent bloomkv.Batch
+	sent.Put([]byte("lamp"), []byte("on"))
+	sent.Delete([]byte("radio"))
+	raw, err := sent.MarshalBinary()
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// … raw goes through a pipe, a queue or a file …
+
+	var received bloomkv.Batch
+	if err := received.UnmarshalBinary(raw); err != nil { // Is ErrCorruption where a byte was damaged
+		log.Fatal(err)
+	}
+	for op := range received.Ops() {
+		fmt.Printf("%s %s\n", op.Kind, op.Key)
+	}
+	if err := follower.Apply(&received, bloomkv.Sync); err != nil {
+		log.Fatal(err)
+	}
+	value, err := follower.Get([]byte("lamp"))
+	fmt.Printf("%s %v\n", value, err)
+	// Output:
+	// put lamp
+	// delete radio
+	// on <nil>
+}
+
+// Everything before a day goes, at the cost of one write.
+func ExampleDB_DeleteRange() {
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	for _, key := range []string{"log/2026-03-01", "log/2026-03-02", "log/2026-03-03", "user/7"} {
+		if err := db.Put([]byte(key), []byte("…")); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := db.DeleteRange([]byte("log/"), []byte("log/2026-03-03")); err != nil {
+		log.Fatal(err)
+	}
+	for kv, err := range db.Scan(bloomkv.IterOptions{KeysOnly: true}) {
+		fmt.Printf("%s %v\n", kv.Key, err)
+	}
+	// Output:
+	// log/2026-03-03 <nil>
+	// user/7 <nil>
+}
+
+// A bulk load: any function that yields keys in ascending order will do. Replace makes the store what was loaded, and
+// nothing else, in one step.
+func ExampleDB_Ingest() {
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Put([]byte("of yesterday"), nil); err != nil {
+		log.Fatal(err)
+	}
+
+	squares := func(yield func(bloomkv.KV, error) bool) {
+		var key, value []byte // used again: Ingest reads both before it asks for more
+		for n := range uint64(1000) {
+			key = binary.BigEndian.AppendUint64(key[:0], n)
+			value = fmt.Append(value[:0], n*n)
+			if !yield(bloomkv.KV{Key: key, Value: value}, nil) {
+				return
+			}
+		}
+	}
+	err = db.Ingest(context.Background(), squares, bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	value, err := db.Get(binary.BigEndian.AppendUint64(nil, 12))
+	fmt.Printf("%s %v\n", value, err)
+	_, err = db.Get([]byte("of yesterday"))
+	fmt.Println(err)
+	// Output:
+	// 144 <nil>
+	// bloomkv: not found
+}

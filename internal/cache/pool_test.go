@@ -1,0 +1,172 @@
+package cache
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/epoch"
+)
+
+// sum holds the figures of a pool against those of its caches.
+func sum(t *testing.T, p *Pool, caches ...*Cache) {
+	t.Helper()
+	var used int64
+	var blocks int
+	var inserts, evictions uint64
+	for _, c := range caches {
+		s := c.Stats()
+		used += s.Used
+		blocks += s.Blocks
+		inserts += s.Inserts
+		evictions += s.Evictions
+	}
+	s := p.Stats()
+	if used != s.Used || blocks != s.Blocks || inserts != s.Inserts || evictions != s.Evictions {
+		t.Errorf("the caches have %d bytes in %d blocks, %d inserts, %d evictions; the pool %+v", used, blocks, inserts, evictions, s)
+	}
+	if s.Used+s.Spare > s.Capacity {
+		t.Errorf("over capacity: %+v", s)
+	}
+}
+
+func TestCachesShareACapacityAndCountApart(t *testing.T) {
+	p := NewPool(1 << 20)
+	var caches []*Cache
+	var slots [][]Slot
+	var domains []*epoch.Domain
+	for range 3 {
+		d := new(epoch.Domain)
+		domains, caches, slots = append(domains, d), append(caches, p.NewCache(d)), append(slots, make([]Slot, 400))
+	}
+	fillWith := func(k int) {
+		g := domains[k].Enter()
+		defer g.Leave()
+		for i := range slots[k] {
+			if !intact(read(caches[k], slots[k], i, 4000), i) {
+				t.Fatal("wrong content")
+			}
+		}
+	}
+	for k := range caches {
+		fillWith(k)
+		sum(t, p, caches...)
+	}
+	if s := caches[2].Stats(); s.Used < p.Stats().Capacity/2 {
+		t.Errorf("the cache in use has %d of %d bytes, want most", s.Used, s.Capacity)
+	}
+	caches[2].Close()
+	sum(t, p, caches...)
+	if s := caches[2].Stats(); s.Used != 0 || s.Blocks != 0 {
+		t.Errorf("after Close: %+v", s)
+	}
+	fillWith(2) // a late reader
+	if s := caches[2].Stats(); s.Used != 0 || s.Blocks != 0 {
+		t.Errorf("an insert after Close was kept: %+v", s)
+	}
+	fillWith(0)
+	sum(t, p, caches...)
+	if s := caches[0].Stats(); s.Used < p.Stats().Capacity/2 {
+		t.Errorf("the cache in use has %d of %d bytes, want most", s.Used, s.Capacity)
+	}
+}
+
+func TestAStuckReaderOfOneCacheDoesNotStopTheRecyclingOfAnother(t *testing.T) {
+	p := NewPool(2 << 20)
+	stuck, busy := new(epoch.Domain), new(epoch.Domain)
+	a, b := p.NewCache(stuck), p.NewCache(busy)
+	slots := make([]Slot, 2000)
+	g := stuck.Enter() // and stays
+	own := make([]Slot, 20)
+	for i := range own {
+		read(a, own, i, 4000)
+	}
+	next := 0
+	miss := func() {
+		next = (next + 1) % len(slots)
+		g := busy.Enter()
+		read(b, slots, next, 4000)
+		g.Leave()
+	}
+	for range 5000 { // the other's blocks are evicted, and wait
+		miss()
+	}
+	if s := a.Stats(); s.Used != 0 {
+		t.Fatalf("the idle cache still has blocks: %+v", s)
+	}
+	if got := testing.AllocsPerRun(3000, miss); got > 0.5 {
+		t.Errorf("a miss allocates %v times: nothing is recycled", got)
+	}
+	sum(t, p, a, b)
+	g.Leave()
+}
+
+func TestIdleCachesDoNotHoldUpTheRecycling(t *testing.T) {
+	p := NewPool(4 << 20)
+	d := new(epoch.Domain)
+	busy := p.NewCache(d)
+	slots := make([]Slot, 3000)
+	var kept []*Block
+	for range 40 { // each has a few blocks evicted, fewer than make a batch, and keeps one
+		idle := p.NewCache(new(epoch.Domain))
+		own := make([]Slot, 4)
+		for i := range own {
+			read(idle, own, i, 4000)
+		}
+		idle.Drop(own[:3])
+		kept = append(kept, own[3].Load())
+	}
+	next := 0
+	miss := func() {
+		for _, b := range kept {
+			b.recent.Store(1)
+		}
+		next = (next + 1) % len(slots)
+		g := d.Enter()
+		read(busy, slots, next, 4000)
+		g.Leave()
+	}
+	for range 5000 {
+		miss()
+	}
+	if got := testing.AllocsPerRun(3000, miss); got > 0.5 {
+		t.Errorf("a miss allocates %v times: nothing is recycled", got)
+	}
+}
+
+func TestClosingBesideReadersLeavesNothing(t *testing.T) {
+	p := NewPool(1 << 20)
+	d := new(epoch.Domain)
+	stays := p.NewCache(d)
+	for range 10 {
+		c := p.NewCache(d)
+		slots, others := make([]Slot, 300), make([]Slot, 300)
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				for range 500 {
+					g := d.Enter()
+					i := rand.IntN(len(slots))
+					if !intact(read(c, slots, i, 3000), i) || !intact(read(stays, others, i, 3000), i) {
+						t.Error("wrong content")
+					}
+					g.Leave()
+				}
+			})
+		}
+		c.Close()
+		wg.Wait()
+		if s := c.Stats(); s.Used != 0 || s.Blocks != 0 {
+			t.Fatalf("after Close: %+v", s)
+		}
+		for i := range slots {
+			if slots[i].Load() != nil {
+				t.Fatalf("slot %d still has a block", i)
+			}
+		}
+		stays.Drop(others)
+	}
+	if s := p.Stats(); s.Used != 0 || s.Blocks != 0 || s.Spare > s.Capacity {
+		t.Errorf("all dropped: %+v", s)
+	}
+}

@@ -1,0 +1,94 @@
+package compaction
+
+import (
+	"bytes"
+
+	"github.com/bloomkv/bloomkv/internal/manifest"
+)
+
+// maxAsked is about how many bytes one plan of a Manual takes from a level, and of the level below, so that what the tree
+// needs gets its turn in between.
+const maxAsked = 256 << 20
+
+// A Manual merges all that the tree holds of a range of keys into the last level, plan by plan. It goes down level by level,
+// and through each level from the first key to the last once, so that it ends, also while snapshots keep tombstones where
+// they are or new data comes in above. It is for one goroutine at a time.
+type Manual struct {
+	Lo, Hi []byte // inclusive; a nil Hi is infinite
+	UpTo   uint64 // runs of level 0 with this number or a larger one stay out of it
+
+	level int
+	from  []byte // within level, where to go on; nil is Lo
+}
+
+// Next is the next plan, or nil when all is done. It counts on the plans before having been carried out.
+func (m *Manual) Next(v *manifest.Version, o Options) *Plan {
+	for ; m.level <= last; m.level, m.from = m.level+1, nil {
+		b := manifest.Bounds{Lo: m.Lo, Hi: m.Hi}
+		if m.from != nil {
+			b.Lo = m.from
+		}
+		var p *Plan
+		switch m.level {
+		case 0:
+			p = m.newest(v, o, b)
+		case last:
+			p = pickLeftovers(v, b, leftover)
+		default:
+			p = chunk(v, m.level, b)
+		}
+		if p != nil {
+			m.pass(p)
+			return p
+		}
+	}
+	return nil
+}
+
+// newest merges level 0, as long as it holds something old enough.
+func (m *Manual) newest(v *manifest.Version, o Options, b manifest.Bounds) *Plan {
+	base, _ := Targets(v, o)
+	for _, r := range v.Levels[0] {
+		if r.ID < m.UpTo && len(r.Touching(b)) > 0 {
+			return pickNewest(v, base)
+		}
+	}
+	return nil
+}
+
+// chunk merges what a level has within b into the next one, as much as one plan should, or is nil.
+func chunk(v *manifest.Version, level int, b manifest.Bounds) *Plan {
+	in := closed(v, level, b)
+	if len(in) == 0 {
+		return nil
+	}
+	if len(v.Levels[level]) == 1 {
+		tables, size, n := in[0].Tables, uint64(0), 0
+		for ; n < len(tables) && size < maxAsked; n++ {
+			size += tables[n].Size + bytesOf(overlapping(v, level+1, tables[n].Bounds()))
+		}
+		in[0].Tables = tables[:n:n]
+	}
+	return down(v, level+1, in...)
+}
+
+// pass goes on behind the tables that a plan takes from its level. Level 0 is done when nothing old is left in it.
+func (m *Manual) pass(p *Plan) {
+	if m.level == 0 {
+		return
+	}
+	var in []Input
+	for _, i := range p.Inputs {
+		if i.Level == m.level {
+			in = append(in, i)
+		}
+	}
+	switch b := boundsOf(in); {
+	case b.Hi == nil:
+		m.level, m.from = m.level+1, nil
+	case b.Exclusive:
+		m.from = bytes.Clone(b.Hi)
+	default:
+		m.from = append(bytes.Clone(b.Hi), 0)
+	}
+}

@@ -1,0 +1,256 @@
+package compaction
+
+import (
+	"bytes"
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+)
+
+var long = flag.Int("long", 1, "how many times as many histories the model test goes through")
+
+// plan is a random plan that keeps to the order of the tree, nil if there is none where it looked.
+func (w *world) plan() *Plan {
+	level := w.rng.IntN(manifest.NumLevels)
+	runs := w.v.Levels[level]
+	if len(runs) == 0 {
+		return nil
+	}
+	var in []Input
+	if level == 0 { // all runs, or the older ones
+		for _, r := range runs[w.rng.IntN(len(runs)):] {
+			in = append(in, Input{0, r.ID, r.Tables})
+		}
+	} else {
+		r := runs[len(runs)-1]
+		from := w.rng.IntN(len(r.Tables))
+		to := from + 1 + w.rng.IntN(len(r.Tables)-from)
+		in = append(in, Input{level, r.ID, r.Tables[from:to]})
+	}
+	if level == last {
+		return &Plan{To: last, Inputs: in}
+	}
+	to := level + 1 // as far as nothing comes in between
+	for to < last && len(overlapping(w.v, to, boundsOf(in))) == 0 && w.rng.IntN(2) == 0 {
+		to++
+	}
+	p := down(w.v, to, in...)
+	p.Move = p.Move && w.rng.IntN(2) == 0
+	return p
+}
+
+func (w *world) options() Options {
+	return Options{
+		Trigger: 2 + w.rng.IntN(3), Ratio: 2, BaseLevelSize: 4000, Snapshots: w.snapshots,
+		RangeDels: func(m *manifest.Table) rangedel.List { return w.disk.readTable(m).dels },
+	}
+}
+
+// carryOut runs a plan, and compares what it read with what it should have read.
+func (w *world) carryOut(p *Plan) {
+	w.t.Helper()
+	d := w.disk
+	before := w.v
+	w.note("plan: %s; snapshots %d", p.text(), w.snapshots)
+	var res Result
+	if !p.Move {
+		d.opened, d.asked = nil, nil
+		var err error
+		if res, err = Run(w.t.Context(), w.v, p, w.env()); err != nil {
+			w.fail("%v", err)
+		}
+		w.checkRead(p, res)
+		w.note("gives %s", d.text(res.Tables))
+	}
+	w.run++
+	w.apply(Edit(before, p, res.Tables, w.run))
+}
+
+// checkRead compares which inputs were read with a look at every place where a tombstone begins or ends.
+func (w *world) checkRead(p *Plan, res Result) {
+	w.t.Helper()
+	d := w.disk
+	var read, skipped, stayed uint64
+	for i, in := range p.Inputs {
+		for _, m := range in.Tables {
+			covered := w.deleted(m, p.Inputs[:i])
+			if got, want := slices.Contains(d.opened, m.Number), !covered && m.Entries > 0; got != want {
+				w.fail("table %d was opened: %v, want %v", m.Number, got, want)
+			}
+			if got, want := slices.Contains(d.asked, m.Number), !covered && m.RangeDeletes > 0; got != want {
+				w.fail("table %d was asked for range tombstones: %v, want %v", m.Number, got, want)
+			}
+			if covered {
+				skipped += m.Size
+			} else {
+				read += m.Entries
+			}
+		}
+	}
+	for _, m := range res.Tables {
+		stayed += m.Entries
+	}
+	if res.Read != read || res.Skipped != skipped || res.Read-res.Dropped != stayed {
+		w.fail("read %d, skipped %d bytes, dropped %d; want %d, %d, %d", res.Read, res.Skipped, res.Dropped, read, skipped, read-stayed)
+	}
+}
+
+// deleted says whether newer inputs delete all of a table for all readers.
+func (w *world) deleted(m *manifest.Table, newer []Input) bool {
+	places := [][]byte{m.Smallest}
+	var lists []rangedel.List
+	for _, in := range newer {
+		for _, n := range in.Tables {
+			l := w.disk.readTable(n).dels
+			lists = append(lists, l)
+			for _, f := range l {
+				places = append(places, f.Start)
+				if f.End != nil {
+					places = append(places, f.End)
+				}
+			}
+		}
+	}
+	for _, key := range places {
+		if !m.Contains(key) {
+			continue
+		}
+		if !slices.ContainsFunc(lists, func(l rangedel.List) bool {
+			_, _, seqs := l.Around(key)
+			return slices.ContainsFunc(seqs, func(t ikey.Seq) bool {
+				return t > m.MaxSeq && !slices.ContainsFunc(w.snapshots, func(s ikey.Seq) bool { return m.MinSeq <= s && s < t })
+			})
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// compact merges everything into the last level, where without snapshots nothing is left but one version of each live key.
+func (w *world) compact() {
+	w.t.Helper()
+	m := &Manual{UpTo: w.run + 1}
+	if w.rng.IntN(2) == 0 {
+		m.Lo, m.Hi = w.key(), w.key()
+		if bytes.Compare(m.Lo, m.Hi) > 0 {
+			m.Lo, m.Hi = m.Hi, m.Lo
+		}
+		if m.Lo != nil && m.Hi == nil {
+			m.Hi = []byte{}
+		}
+	}
+	w.note("compact %q to %q", m.Lo, m.Hi)
+	for i := 0; ; i++ {
+		p := m.Next(w.v, w.options())
+		if p == nil {
+			break
+		}
+		if i > 100 {
+			w.fail("a manual compaction does not end")
+		}
+		w.carryOut(p)
+		w.check()
+	}
+	b := manifest.Bounds{Lo: m.Lo, Hi: m.Hi}
+	for level := range manifest.NumLevels {
+		if level < last && len(overlapping(w.v, level, b)) > 0 {
+			w.fail("level %d is not empty", level)
+		}
+	}
+	for _, in := range overlapping(w.v, last, b) {
+		for _, t := range in.Tables {
+			if len(w.snapshots) == 0 && leftover(t) {
+				w.fail("%v is left", t)
+			}
+		}
+	}
+}
+
+// settle does what Pick asks for until the tree is in shape.
+func (w *world) settle() {
+	w.t.Helper()
+	o := w.options()
+	for i := 0; ; i++ {
+		p := Pick(w.v, o)
+		if p == nil {
+			return
+		}
+		if i > 100 {
+			w.fail("the tree does not come into shape")
+		}
+		w.carryOut(p)
+	}
+}
+
+// step does one random thing.
+func (w *world) step() {
+	switch n := w.rng.IntN(20); {
+	case n < 6:
+		w.flush()
+	case n < 7:
+		w.ingest()
+	case n < 9:
+		w.snapshots = append(w.snapshots, w.seq)
+		w.note("snapshot at %d", w.seq)
+	case n < 12:
+		if len(w.snapshots) > 0 {
+			i := w.rng.IntN(len(w.snapshots))
+			w.snapshots = slices.Delete(slices.Clone(w.snapshots), i, i+1)
+			w.note("snapshots left: %d", w.snapshots)
+		}
+	case n < 17:
+		if p := w.plan(); p != nil {
+			w.carryOut(p)
+		}
+	case n < 19:
+		w.settle()
+	default:
+		w.compact()
+	}
+}
+
+// Random histories of writes, snapshots, flushes, ingested tables and compactions: after each step every reader sees what the
+// history says, and every table is what the manifest says.
+func TestEveryReaderSeesTheHistory(t *testing.T) {
+	for seed := range 300 * *long {
+		t.Run(strconv.Itoa(seed), func(t *testing.T) {
+			w := &world{t: t, rng: rand.New(rand.NewPCG(uint64(seed), 0)), disk: newDisk(t), v: &manifest.Version{}}
+			for range 40 {
+				w.step()
+				w.check()
+			}
+			w.snapshots = nil
+			w.compact()
+			m := &Manual{UpTo: w.run + 1}
+			for p := m.Next(w.v, w.options()); p != nil; p = m.Next(w.v, w.options()) {
+				w.carryOut(p)
+			}
+			w.check()
+			var live, entries uint64
+			for _, key := range keys {
+				if w.truth(key, w.seq) != absent {
+					live++
+				}
+			}
+			for level, m := range w.v.Tables() {
+				entries += m.Entries
+				if level != last || leftover(m) {
+					w.fail("level %d still has %v", level, m)
+				}
+			}
+			if entries != live {
+				w.fail("%d versions are left of %d keys", entries, live)
+			}
+			if p := Pick(w.v, w.options()); p != nil {
+				w.fail("after all that the tree wants %s", p.text())
+			}
+		})
+	}
+}

@@ -1,0 +1,113 @@
+package compaction
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// An output is one table being written.
+type output struct {
+	env        Env
+	number     uint64
+	file       vfs.File
+	w          *sstable.Writer
+	started    bool   // it has a version
+	key        []byte // of the last one
+	superseded bool   // it has more than one version of a key
+}
+
+func begin(env Env) (*output, error) {
+	number, err := env.NewNumber()
+	if err != nil {
+		return nil, err
+	}
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	file, err := env.FS.Create(filename.Make(env.Dir, filename.Table, number))
+	if err != nil {
+		return nil, err
+	}
+	var to io.Writer = file
+	if env.Pace != nil {
+		to = paced{file, env.Pace}
+	}
+	return &output{env: env, number: number, file: file, w: sstable.NewWriter(to, sstable.WriterOptions{
+		ID: binary.LittleEndian.Uint64(id[:]), BlockSize: env.BlockSize, Codec: env.Codec, Filter: env.Filter,
+	})}, nil
+}
+
+// paced asks before each write.
+type paced struct {
+	w    io.Writer
+	pace func(n int) error
+}
+
+// Write writes p once it may.
+func (w paced) Write(p []byte) (int, error) {
+	if err := w.pace(len(p)); err != nil {
+		return 0, err
+	}
+	return w.w.Write(p)
+}
+
+// holds says whether the last version is one of key.
+func (o *output) holds(key []byte) bool { return o.started && bytes.Equal(o.key, key) }
+
+// reaches says whether the last version is at key or behind.
+func (o *output) reaches(key []byte) bool { return o.started && bytes.Compare(o.key, key) >= 0 }
+
+// finish completes, syncs and closes the table.
+func (o *output) finish() (*manifest.Table, error) {
+	info, err := o.w.Finish()
+	if err == nil {
+		err = o.file.Sync()
+	}
+	if err != nil {
+		o.abandon()
+		return nil, err
+	}
+	if err := o.file.Close(); err != nil {
+		return nil, errors.Join(err, o.env.FS.Remove(filename.Make(o.env.Dir, filename.Table, o.number)))
+	}
+	t := Table(o.number, info, o.env.Filter.Rate())
+	if o.superseded {
+		t.Flags |= manifest.Superseded
+	}
+	return t, nil
+}
+
+// abandon removes the unfinished file. What goes wrong with that is left to the next Open, which removes orphans.
+func (o *output) abandon() {
+	_ = o.file.Close()
+	_ = o.env.FS.Remove(filename.Make(o.env.Dir, filename.Table, o.number))
+}
+
+func remove(env Env, tables []*manifest.Table) {
+	for _, t := range tables {
+		_ = env.FS.Remove(filename.Make(env.Dir, filename.Table, t.Number))
+	}
+}
+
+// Table is what the manifest holds of a table that was written into the file with a number. rate is what its filter promises.
+func Table(number uint64, info sstable.Info, rate float64) *manifest.Table {
+	t := &manifest.Table{
+		Number: number, ID: info.ID, Size: info.Size, TailLen: info.TailLen, FilterLen: info.FilterLen,
+		Smallest: info.Smallest, Largest: info.Largest, MinSeq: info.MinSeq, MaxSeq: info.MaxSeq,
+		Entries: info.Entries, Deletes: info.Deletes, RangeDeletes: info.RangeDeletes, FilterRate: rate,
+	}
+	if info.LargestExclusive {
+		t.Flags |= manifest.LargestExclusive
+	}
+	if info.LargestInfinite {
+		t.Flags |= manifest.LargestInfinite
+	}
+	return t
+}

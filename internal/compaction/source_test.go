@@ -1,0 +1,215 @@
+package compaction
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// versions is a source over what is given.
+type versions struct {
+	keys    []ikey.Key
+	values  [][]byte
+	at      int
+	err     error // answered at the end
+	closing error
+	closed  bool
+}
+
+// source reads versions "key@seq=value" and "key@seq-" (a tombstone), in the order given, and range tombstones
+// "start~end@seq,seq". The end "∞" is infinite; the key and the start "^" are empty.
+func source(text string) (*versions, rangedel.List) {
+	s := &versions{}
+	var ts []rangedel.Tombstone
+	bytesOf := func(name string) []byte {
+		switch name {
+		case "^", "∞":
+			return nil
+		default:
+			return []byte(name)
+		}
+	}
+	number := func(text string) ikey.Seq {
+		var n ikey.Seq
+		if _, err := fmt.Sscan(text, &n); err != nil {
+			panic("compaction: a broken test: " + text)
+		}
+		return n
+	}
+	for field := range strings.FieldsSeq(text) {
+		key, rest, _ := strings.Cut(field, "@")
+		if start, end, ok := strings.Cut(key, "~"); ok {
+			for seq := range strings.SplitSeq(rest, ",") {
+				ts = append(ts, rangedel.Tombstone{Start: bytesOf(start), End: bytesOf(end), Seq: number(seq)})
+			}
+			continue
+		}
+		kind, value := ikey.Set, ""
+		if digits, ok := strings.CutSuffix(rest, "-"); ok {
+			kind, rest = ikey.Delete, digits
+		} else {
+			rest, value, _ = strings.Cut(rest, "=")
+		}
+		s.keys = append(s.keys, ikey.Key{User: bytesOf(key), Trailer: ikey.MakeTrailer(number(rest), kind)})
+		s.values = append(s.values, []byte(value))
+	}
+	return s, rangedel.Fragmented(ts)
+}
+
+func (s *versions) First() bool            { s.at = 0; return s.at < len(s.keys) }
+func (s *versions) Next() bool             { s.at++; return s.at < len(s.keys) }
+func (s *versions) Last() bool             { return s.forward() }
+func (s *versions) Prev() bool             { return s.forward() }
+func (s *versions) SeekGE(k ikey.Key) bool { return s.forward() }
+func (s *versions) SeekLT(k ikey.Key) bool { return s.forward() }
+func (s *versions) forward() bool          { panic("compaction: broken logic: it only reads forward") }
+func (s *versions) Key() ikey.Key          { return s.keys[s.at] }
+func (s *versions) Value() []byte          { return s.values[s.at] }
+func (s *versions) Err() error             { return s.err }
+func (s *versions) Close() error           { s.closed = true; return s.closing }
+
+// disk is a directory of tables.
+type disk struct {
+	t      testing.TB
+	fs     vfs.FS
+	next   uint64
+	opened []uint64 // tables, as inputs
+	asked  []uint64 // tables, for their range tombstones
+	read   map[uint64]*content
+}
+
+func newDisk(tb testing.TB) *disk {
+	tb.Helper()
+	fs := vfs.NewMem()
+	if err := fs.Mkdir("db"); err != nil {
+		tb.Fatal(err)
+	}
+	return &disk{t: tb, fs: fs}
+}
+
+func (d *disk) env(tableSize uint64, snapshots ...ikey.Seq) Env {
+	filter, err := bloomblock.ParamsFor(0.01)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return Env{
+		FS: d.fs, Dir: "db", TableSize: tableSize, BlockSize: 256, Codec: sstable.None, Filter: filter, Snapshots: snapshots,
+		NewNumber: func() (uint64, error) { d.next++; return d.next, nil },
+		Open: func(m *manifest.Table) (merge.Source, error) {
+			d.opened = append(d.opened, m.Number)
+			return d.reader(m).Iter(sstable.IterOptions{Bypass: true}), nil
+		},
+		RangeDels: func(m *manifest.Table) (rangedel.List, error) {
+			d.asked = append(d.asked, m.Number)
+			return d.rangeDels(m), nil
+		},
+	}
+}
+
+func (d *disk) reader(m *manifest.Table) *sstable.Reader {
+	d.t.Helper()
+	f, err := d.fs.Open(filename.Make("db", filename.Table, m.Number))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	meta := sstable.Meta{Name: "t", ID: m.ID, Size: m.Size, TailLen: m.TailLen, FilterLen: m.FilterLen}
+	if m.Flags&manifest.SeqOverridden != 0 {
+		meta.Seq = m.MaxSeq
+	}
+	dom := new(epoch.Domain)
+	return sstable.NewReader(f, meta, cache.New(1<<20, dom), dom)
+}
+
+func (d *disk) rangeDels(m *manifest.Table) rangedel.List {
+	d.t.Helper()
+	r := d.reader(m)
+	if err := r.Load(1); err != nil {
+		d.t.Fatal(err)
+	}
+	return r.RangeDels()
+}
+
+// text reads tables back: "key@seq=value … start~end@seq …", tables divided by bars.
+func (d *disk) text(tables []*manifest.Table) string {
+	d.t.Helper()
+	var b strings.Builder
+	for i, m := range tables {
+		if i > 0 {
+			b.WriteString("| ")
+		}
+		src := d.reader(m).Iter(sstable.IterOptions{Bypass: true})
+		for ok := src.First(); ok; ok = src.Next() {
+			b.WriteString(versionText(src.Key(), src.Value()) + " ")
+		}
+		if err := errors.Join(src.Err(), src.Close()); err != nil {
+			d.t.Fatal(err)
+		}
+		if dels := listText(d.rangeDels(m)); dels != "" {
+			b.WriteString(dels + " ")
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func versionText(k ikey.Key, value []byte) string {
+	user := string(k.User)
+	if user == "" {
+		user = "^"
+	}
+	if k.Trailer.Kind() == ikey.Delete {
+		return fmt.Sprintf("%s@%d-", user, k.Trailer.Seq())
+	}
+	return fmt.Sprintf("%s@%d=%s", user, k.Trailer.Seq(), value)
+}
+
+func listText(l rangedel.List) string {
+	var words []string
+	for _, f := range l {
+		start, end := string(f.Start), string(f.End)
+		if start == "" {
+			start = "^"
+		}
+		if f.End == nil {
+			end = "∞"
+		}
+		var seqs []string
+		for _, seq := range f.Seqs {
+			seqs = append(seqs, fmt.Sprint(seq))
+		}
+		words = append(words, start+"~"+end+"@"+strings.Join(seqs, ","))
+	}
+	return strings.Join(words, " ")
+}
+
+// level puts a flushed source into a version, as a run of its own.
+func (d *disk) level(v *manifest.Version, level int, run uint64, text string, snapshots ...ikey.Seq) *manifest.Version {
+	d.t.Helper()
+	e := &manifest.Edit{NextFile: 1 << 20}
+	for part := range strings.SplitSeq(text, "|") { // a table for each part
+		src, dels := source(part)
+		res, err := Flush(d.t.Context(), src, dels, d.env(1<<20, snapshots...))
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		for _, m := range res.Tables {
+			e.Added = append(e.Added, manifest.Added{Level: level, Run: run, Table: m})
+		}
+	}
+	v, err := v.Apply(e)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return v
+}

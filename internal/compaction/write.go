@@ -1,0 +1,175 @@
+package compaction
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+)
+
+// maxOverlap bounds the bytes of the next level that one output overlaps, in tables, so that it can later be merged down
+// without rewriting half of that level.
+const maxOverlap = 10
+
+// write drains src, which it closes, into tables, and adds the range tombstones that stay. After an error no file is left.
+func write(ctx context.Context, src merge.Source, keep *retain, grand []*manifest.Table, env Env) (res Result, err error) {
+	w := tableWriter{env: env, dels: keep.kept, grand: grand}
+	defer func() {
+		err = errors.Join(err, src.Close())
+		if err != nil {
+			w.abandon()
+			remove(env, w.tables)
+			return
+		}
+		res.Tables = w.tables
+	}()
+	for ok := src.First(); ok; ok = src.Next() {
+		if res.Read++; res.Read&1023 == 0 && ctx.Err() != nil {
+			return res, ctx.Err()
+		}
+		k := src.Key()
+		trailer, stays := keep.keep(k)
+		if !stays {
+			res.Dropped++
+			continue
+		}
+		if err := w.add(ikey.Key{User: k.User, Trailer: trailer}, src.Value()); err != nil {
+			return res, err
+		}
+	}
+	if err := src.Err(); err != nil {
+		return res, err
+	}
+	return res, w.finish(ctx)
+}
+
+// A tableWriter divides ascending versions and range tombstones among tables: one ends where the next one's first key is.
+// All versions of a key are in one table, with all range tombstones over it; a fragment that goes on is cut there. So
+// a table lies within its bounds with all that it says of a key, and tables are disjoint.
+//
+//	add* (finish | abandon)
+type tableWriter struct {
+	env   Env
+	dels  rangedel.List     // not written yet
+	start []byte            // where what is left of dels[0] starts, if a part of it was written; else nil
+	grand []*manifest.Table // of the next level, behind the last key
+
+	out     *output // nil between tables
+	overlap uint64  // bytes of the next level that out lies over
+
+	tables []*manifest.Table // finished
+}
+
+// add appends a version, after what belongs before it.
+func (w *tableWriter) add(k ikey.Key, value []byte) error {
+	if w.out != nil && w.out.holds(k.User) {
+		w.out.superseded = true
+		return w.out.w.Add(k, value)
+	}
+	for len(w.dels) > 0 && w.dels[0].End != nil && bytes.Compare(w.dels[0].End, k.User) <= 0 {
+		if err := w.addRangeDel(); err != nil {
+			return err
+		}
+	}
+	if w.full(k.User) {
+		if err := w.cut(k.User); err != nil {
+			return err
+		}
+	}
+	if err := w.begin(); err != nil {
+		return err
+	}
+	w.out.started = true
+	w.out.key = append(w.out.key[:0], k.User...)
+	return w.out.w.Add(k, value)
+}
+
+// next is what is left of the first fragment.
+func (w *tableWriter) next() rangedel.Fragment {
+	f := w.dels[0]
+	if w.start != nil {
+		f.Start = w.start
+	}
+	return f
+}
+
+// addRangeDel writes what is left of the first fragment, which ends before the next key.
+func (w *tableWriter) addRangeDel() error {
+	f := w.next()
+	if w.out != nil && !w.out.reaches(f.Start) && w.full(f.Start) {
+		if err := w.cut(f.Start); err != nil {
+			return err
+		}
+	}
+	if err := w.begin(); err != nil {
+		return err
+	}
+	w.dels, w.start = w.dels[1:], nil
+	return w.out.w.AddRangeDel(f)
+}
+
+// full says whether the table should end before key.
+func (w *tableWriter) full(key []byte) bool {
+	for len(w.grand) > 0 && w.grand[0].EndsBefore(key) {
+		w.overlap += w.grand[0].Size
+		w.grand = w.grand[1:]
+	}
+	return w.out != nil && (w.out.w.Size() >= w.env.TableSize || w.overlap > maxOverlap*w.env.TableSize)
+}
+
+// begin makes sure that there is a table to write to.
+func (w *tableWriter) begin() (err error) {
+	if w.out == nil {
+		w.overlap = 0
+		w.out, err = begin(w.env)
+	}
+	return err
+}
+
+// cut ends the table before key. Its part of a fragment that goes on there is written.
+func (w *tableWriter) cut(key []byte) error {
+	if len(w.dels) > 0 {
+		if f := w.next(); bytes.Compare(f.Start, key) < 0 {
+			f.End = key
+			if err := w.out.w.AddRangeDel(f); err != nil {
+				return err
+			}
+			w.start = bytes.Clone(key)
+		}
+	}
+	out := w.out
+	w.out = nil
+	t, err := out.finish()
+	if err == nil {
+		w.tables = append(w.tables, t)
+	}
+	return err
+}
+
+// finish writes what is left of the range tombstones and ends the last table.
+func (w *tableWriter) finish(ctx context.Context) error {
+	for len(w.dels) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := w.addRangeDel(); err != nil {
+			return err
+		}
+	}
+	if w.out == nil {
+		return nil
+	}
+	return w.cut(nil)
+}
+
+// abandon lets go of an unfinished table.
+func (w *tableWriter) abandon() {
+	if w.out != nil {
+		w.out.abandon()
+		w.out = nil
+	}
+}

@@ -1,0 +1,106 @@
+package compaction
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+)
+
+// What is written is divided at the first key of each table, with range tombstones cut there.
+func TestTablesAreCutBetweenKeys(t *testing.T) {
+	long := strings.Repeat("v", 600) // two such make a table
+	for _, c := range []struct {
+		name, input string
+		snapshots   []ikey.Seq
+		want        string
+	}{
+		{"no range tombstone", "a@1=V b@2=V c@3=V d@4=V e@5=V", nil, "a@1=V b@2=V | c@3=V d@4=V | e@5=V"},
+		{"one over all", "a@7=V b@8=V c@9=V d@9=V e@9=V ^~∞@6", nil, "a@7=V b@8=V ^~c@6 | c@9=V d@9=V c~e@6 | e@9=V e~∞@6"},
+		{"one up to a cut", "a@7=V b@8=V c@9=V b~c@6", nil, "a@7=V b@8=V b~c@6 | c@9=V"},
+		{"one behind the last key of a full table begins the next", "a@7=V b@8=V c@9=V bb~c@6", nil, "a@7=V b@8=V | c@9=V bb~c@6"},
+		{"one behind a cut", "a@7=V b@8=V c@9=V c~d@6", nil, "a@7=V b@8=V | c@9=V c~d@6"},
+		{"one between keys begins a table", "a@7=V b@8=V d@9=V c~ca@6", nil, "a@7=V b@8=V | d@9=V c~ca@6"},
+		{"one behind all keys", "a@7=V b@8=V x~z@6", nil, "a@7=V b@8=V | x~z@6"},
+		{"one over the last key and on", "a@7=V b@8=V b~z@6", nil, "a@7=V b@8=V b~z@6"},
+		{"versions of a key stay together", "a@9=V a@7=V a@5=V a@3=V b@2=V", []ikey.Seq{3, 5, 7}, "a@9=V a@7=V a@5=V a@3=V | b@2=V"},
+		{"with what lies over them", "a@9=V a@7=V a@5=V a@3=V b@2=V ^~∞@4", []ikey.Seq{3, 5, 7}, "a@9=V a@7=V a@5=V a@3=V ^~b@4 | b@2=V b~∞@4"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDisk(t)
+			src, dels := source(strings.ReplaceAll(c.input, "V", long))
+			res, err := Flush(t.Context(), src, dels, d.env(1100, c.snapshots...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.ReplaceAll(d.text(res.Tables), long, "V"); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestManyRangeTombstonesAreDividedAmongTables(t *testing.T) {
+	d := newDisk(t)
+	var b strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&b, "k%05d~k%05dx@%d ", i, i, i+1)
+	}
+	src, dels := source(b.String())
+	res, err := Flush(t.Context(), src, dels, d.env(16<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(res.Tables); n < 4 || n > 8 {
+		t.Errorf("%d tables of %d bytes each, want several", n, res.Tables[0].Size)
+	}
+	var got []string
+	for i, m := range res.Tables {
+		if i > 0 && !res.Tables[i-1].EndsBefore(m.Smallest) {
+			t.Errorf("%v and %v overlap", res.Tables[i-1], m)
+		}
+		got = append(got, d.text([]*manifest.Table{m}))
+	}
+	if strings.Join(got, " ") != strings.TrimSpace(b.String()) {
+		t.Error("the tombstones are not the same")
+	}
+}
+
+// An output ends where it overlaps ten tables' size of the next level.
+func TestOutputsOverlapLittleOfTheNextLevel(t *testing.T) {
+	d := newDisk(t)
+	v := d.level(&manifest.Version{}, 0, 11, "a@9=a c@9=c d@9=d e@9=e b~bx@8")
+	var below []string
+	for _, k := range []string{"a", "aa", "b", "c", "d"} {
+		below = append(below, k+"@1="+strings.Repeat("v", 4000))
+	}
+	v = d.level(v, 6, 10, strings.Join(below, "|"))
+	r := v.Levels[0][0]
+	res, err := Run(t.Context(), v, &Plan{To: 5, Inputs: []Input{{0, r.ID, r.Tables}}}, d.env(800))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := d.text(res.Tables), "a@9=a | c@9=c b~bx@8 | d@9=d e@0=e"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestATableWithMoreThanTheNewestVersionSaysSo(t *testing.T) {
+	d := newDisk(t)
+	full := strings.Repeat("v", 3000)
+	src, _ := source("a@9=" + full + " b@8=" + full + " c@7=x c@3=" + full + " d@2=" + full)
+	res, err := Flush(t.Context(), src, nil, d.env(4<<10, 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []bool
+	for _, m := range res.Tables {
+		got = append(got, m.Flags&manifest.Superseded != 0)
+	}
+	if want := []bool{false, true}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

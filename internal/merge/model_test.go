@@ -1,0 +1,318 @@
+package merge
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// A program is bytes: first sources, lists and runs of tables, then moves. It runs on the merge and on a model of it that
+// looks through sorted slices. Beside the versions it is checked that the sources are used as their grammar says, that no
+// table is opened before the merge has come to it, and that errors in the middle stop the merge until an absolute move.
+type program struct {
+	model
+
+	t    *testing.T
+	data []byte
+
+	runs    []*tableRun
+	sources []Source
+	fuse    int  // moves of sources, and tables opened, until one fails; 0 for never
+	blown   bool // in this move
+	opened  [][2]int
+	err     bool
+}
+
+func FuzzIter(f *testing.F) {
+	for seed := range uint64(8) {
+		f.Add(randomProgram(rand.New(rand.NewPCG(seed, 0))))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { runProgram(t, data) })
+}
+
+func TestRandomProgramsAgainstAModel(t *testing.T) {
+	n := uint64(30000)
+	if testing.Short() {
+		n /= 10
+	}
+	for seed := range n {
+		if data := randomProgram(rand.New(rand.NewPCG(seed, 1))); !runProgram(t, data) {
+			t.Fatalf("seed %d: %q", seed, data)
+		}
+	}
+}
+
+func randomProgram(rng *rand.Rand) []byte {
+	data := make([]byte, 10+rng.IntN(190))
+	for i := range data {
+		data[i] = byte(rng.IntN(256))
+	}
+	return data
+}
+
+func runProgram(t *testing.T, data []byte) bool {
+	t.Helper()
+	p := &program{t: t, data: data}
+	eager := p.makeSources()
+	var m *Iter
+	var s Source
+	if eager { // a run alone, which nobody settles
+		s = NewConcat(p.runs[0])
+	} else {
+		m = &Iter{}
+		m.Reset(p.sources)
+		s = m
+	}
+	for len(p.data) > 0 && !t.Failed() {
+		p.move(s, m)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+	for i, r := range p.runs {
+		if r != nil && r.open >= 0 {
+			t.Errorf("table %d of run %d is open after Close", r.open, i)
+		}
+	}
+	return !t.Failed()
+}
+
+func (p *program) byte() byte {
+	if len(p.data) == 0 {
+		return 0
+	}
+	b := p.data[0]
+	p.data = p.data[1:]
+	return b
+}
+
+var (
+	programKeys     = []string{"", "\x00", "a", "a\x00", "a\x00\x00", "b", "c\xff", "d"}
+	programTrailers = []ikey.Trailer{0, 1, 0x100, 0x301, 1<<64 - 1, 0x200} // of entries the first four
+)
+
+// place is a key for a seek, of new bytes.
+func (p *program) place(b byte) ikey.Key {
+	return ikey.Key{User: []byte(programKeys[b&7]), Trailer: programTrailers[int(b>>3)%len(programTrailers)]}
+}
+
+// makeSources reads the sources, and whether the one there is stands without a merge.
+func (p *program) makeSources() (eager bool) {
+	n := int(p.byte() % 7)
+	for i := range n {
+		style := p.byte()
+		var es []entry
+		for range p.byte() % 12 {
+			b := p.byte()
+			es = append(es, entry{key: ikey.Key{User: []byte(programKeys[b&7]), Trailer: programTrailers[b>>3&3]}})
+		}
+		slices.SortFunc(es, func(a, b entry) int { return ikey.Compare(a.key, b.key) })
+		es = slices.CompactFunc(es, func(a, b entry) bool { return ikey.Compare(a.key, b.key) == 0 })
+		for j := range es {
+			es[j].value = fmt.Sprintf("%d/%d", i, j)
+		}
+		p.all = append(p.all, es)
+		if style&1 == 0 {
+			p.runs = append(p.runs, nil)
+			p.sources = append(p.sources, &list{entries: es, broken: p.fails})
+			continue
+		}
+		r := &tableRun{open: -1, tables: p.cut(es), log: func(opened bool, table int) {
+			if opened {
+				p.opened = append(p.opened, [2]int{i, table})
+			}
+		}}
+		p.runs = append(p.runs, r)
+		p.sources = append(p.sources, NewConcat(r))
+		eager = n == 1 && style&2 != 0
+	}
+	p.pos = make([]int, n)
+	return eager
+}
+
+// cut divides entries into tables, between user keys, with bounds that are as narrow or as wide as can be, and tables
+// without versions between them.
+func (p *program) cut(es []entry) (tables []*table) {
+	add := func(es []entry, b Bounds) {
+		tables = append(tables, &table{list: list{entries: es, broken: p.fails}, bounds: b, opens: func() error {
+			if p.fails() {
+				return errOpen
+			}
+			return nil
+		}})
+	}
+	end := []byte{} // of the tables so far, exclusive
+	for len(es) > 0 {
+		style := p.byte()
+		n := 1
+		for n < len(es) && (bytes.Equal(es[n].key.User, es[n-1].key.User) || n < int(style&3)) {
+			n++
+		}
+		first, last := es[0].key.User, es[n-1].key.User
+		if style&4 != 0 && bytes.Compare(end, first) < 0 {
+			add(nil, Bounds{Smallest: end, Largest: first, Upper: Exclusive})
+			end = first
+		}
+		b := Bounds{Smallest: first, Largest: last}
+		if style&8 != 0 {
+			b.Smallest = end
+		}
+		end = append(slices.Clone(last), 0)
+		if style&16 != 0 {
+			b.Largest, b.Upper = end, Exclusive
+		}
+		if n == len(es) && style&32 != 0 {
+			b.Largest, b.Upper = nil, Infinite
+		}
+		add(es[:n], b)
+		es = es[n:]
+		if len(es) == 0 && style&(32|64) == 64 {
+			add(nil, Bounds{Smallest: end, Upper: Infinite})
+		}
+	}
+	return tables
+}
+
+// fails is asked at each move of a source.
+func (p *program) fails() bool {
+	p.fuse--
+	if p.fuse == 0 {
+		p.blown = true
+	}
+	return p.fuse == 0
+}
+
+// move makes one move on the merge and on the model, and compares.
+func (p *program) move(s Source, m *Iter) {
+	p.blown, p.opened = false, nil
+	var from ikey.Key // of a step: the version it begins at
+	if p.on {
+		from = p.current().key
+		from.User = slices.Clone(from.User)
+	}
+	var sought []ikey.Key // for each source
+	name, ok := "", false
+	op := p.byte()
+	if m == nil && op%16 > 9 {
+		op = op % 2 * 3
+	}
+	switch op % 16 {
+	case 0, 1, 2:
+		name, ok = "next", s.Next()
+		p.step(false)
+	case 3, 4, 5:
+		name, ok = "prev", s.Prev()
+		p.step(true)
+	case 6:
+		name, ok = "first", s.First()
+		p.err = false
+		p.start(false, func(int) int { return 0 })
+	case 7:
+		name, ok = "last", s.Last()
+		p.err = false
+		p.start(true, func(i int) int { return len(p.all[i]) - 1 })
+	case 8, 9, 10, 11:
+		b := p.byte()
+		each := op%16 > 9
+		for i := range p.all {
+			k := p.place(b)
+			if each {
+				k = p.place(b + 37*byte(i))
+			}
+			sought = append(sought, k)
+		}
+		spoilt := p.place(b)
+		target := func(i int) ikey.Key {
+			spoilt.User = append(spoilt.User[:0], sought[i].User...)
+			spoilt.Trailer = sought[i].Trailer
+			return spoilt
+		}
+		switch op % 16 {
+		case 8:
+			name, ok = "seek", s.SeekGE(spoilt)
+		case 9:
+			name, ok = "seek back", s.SeekLT(spoilt)
+		case 10:
+			name, ok = "seek each", m.SeekGEEach(target)
+		case 11:
+			name, ok = "seek each back", m.SeekLTEach(target)
+		}
+		copy(spoilt.User, "########")
+		p.err = false
+		p.start(op%2 == 1, func(i int) int { return p.search(i, op%2 == 1, sought[i]) })
+	case 12, 13:
+		after, k := int(p.byte()%8)-1, p.place(p.byte())
+		spoilt := ikey.Key{User: slices.Clone(k.User), Trailer: k.Trailer}
+		for range p.all {
+			sought = append(sought, k)
+		}
+		if op%16 == 12 {
+			name, ok = "skip", m.SkipGE(after, spoilt)
+		} else {
+			name, ok = "skip back", m.SkipLT(after, spoilt)
+		}
+		copy(spoilt.User, "########")
+		p.skip(op%16 == 13, after, k)
+	default:
+		p.fuse = int(p.byte()%16) + 1
+		return
+	}
+	if p.blown {
+		p.err, p.on = true, false
+	}
+	p.compare(name, ok, s, m)
+	if !p.blown {
+		p.checkOpened(name, from, sought)
+	}
+}
+
+func (p *program) compare(name string, ok bool, s Source, m *Iter) {
+	switch err := s.Err(); {
+	case p.err && (ok || !errors.Is(err, errBroken) && !errors.Is(err, errOpen)):
+		p.t.Errorf("%s: got %v, error %v after a source failed", name, ok, err)
+	case !p.err && err != nil:
+		p.t.Errorf("%s: error %v, but no source failed", name, err)
+	case ok && !p.on:
+		p.t.Errorf("%s: got %q at %x, want none", name, s.Key().User, s.Key().Trailer)
+	case p.on && !ok:
+		p.t.Errorf("%s: got none, want %q at %x", name, p.current().key.User, p.current().key.Trailer)
+	case p.on:
+		want := p.current()
+		if k := s.Key(); ikey.Compare(k, want.key) != 0 || string(s.Value()) != want.value {
+			p.t.Errorf("%s: got %q at %x = %s, want %q at %x = %s", name, k.User, k.Trailer, s.Value(), want.key.User, want.key.Trailer, want.value)
+		}
+		if m != nil && m.Order() != p.cur() {
+			p.t.Errorf("%s: the version is of source %d, want %d", name, m.Order(), p.cur())
+		}
+	}
+}
+
+// checkOpened finds a reason for each table that the move opened: the merge stands behind the table's bound now, or a place
+// that was sought is within the bounds, or the version where the merge turned.
+func (p *program) checkOpened(name string, from ikey.Key, sought []ikey.Key) {
+	for _, o := range p.opened {
+		b := p.runs[o[0]].tables[o[1]].bounds
+		holds := func(user []byte) bool {
+			c := bytes.Compare(b.Largest, user)
+			return bytes.Compare(b.Smallest, user) <= 0 && (b.Upper == Infinite || c > 0 || c == 0 && b.Upper == Inclusive)
+		}
+		lo, hi := ikey.Search(b.Smallest, ikey.MaxSeq), ikey.Key{User: b.Largest}
+		if b.Upper == Exclusive {
+			hi.Trailer = 1<<64 - 1
+		}
+		switch {
+		case sought != nil && holds(sought[o[0]].User) && ikey.Compare(lo, sought[o[0]]) < 0:
+		case from.User != nil && (holds(from.User) || from.Trailer == 0 && holds(append(from.User, 0))):
+		case !p.on:
+		case !p.back && ikey.Compare(lo, p.current().key) <= 0:
+		case p.back && (b.Upper == Infinite || ikey.Compare(hi, p.current().key) >= 0):
+		default:
+			p.t.Errorf("%s: table %d of run %d was opened, with bounds %q to %q (%d), from %q", name, o[1], o[0], b.Smallest, b.Largest, b.Upper, from.User)
+		}
+	}
+}

@@ -1,0 +1,359 @@
+package bloomkv
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A brittleStore has several runs of many blocks, with tombstones of both kinds, and what it holds.
+type brittleStore struct {
+	mem  *vfs.Mem
+	o    *Options
+	want map[string]string
+	keys []string // of want
+}
+
+func newBrittleStore(t *testing.T) *brittleStore {
+	t.Helper()
+	s := &brittleStore{mem: vfs.NewMem(), want: map[string]string{}}
+	s.o = tiny(s.mem)
+	s.o.Durability, s.o.BlockSize, s.o.Compression, s.o.MemtableSize = NoSync, 256, NoCompression, 1<<20
+	db, err := Open("db", s.o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(61, 62))
+	key := func(i int) string { return fmt.Sprintf("key%03d", i) }
+	for layer := range 4 {
+		var w modelWrite
+		for i := range 300 {
+			switch {
+			case layer == 0 || rng.IntN(12) == 0:
+				w = append(w, modelOp{key: key(i), value: strings.Repeat(fmt.Sprint(layer, "/", i, "."), 8)})
+			case rng.IntN(20) == 0:
+				w = append(w, modelOp{key: key(i), del: true})
+			}
+		}
+		if layer > 0 {
+			w = append(w, modelOp{key: key(60 * layer), ranged: true, end: []byte(key(60*layer + 15))}, modelOp{key: key(60*layer + 7), value: "back"})
+		}
+		if err := errors.Join(db.Apply(w.batch(), NoSync), db.Flush(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		w.apply(s.want)
+		if layer == 0 {
+			if err := db.Compact(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settle(t, db)
+	}
+	if runs := len(db.state.Load().runs); runs != 4 {
+		t.Fatalf("%d runs, want 4:\n%v", runs, db.Metrics())
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.keys = slices.Sorted(maps.Keys(s.want))
+	return s
+}
+
+// goes moves an iterator from one end to the other, and returns how many keys it came over. They must be the right ones.
+func (s *brittleStore) goes(it *Iterator, back bool) (n int, err error) {
+	first, next := it.First, it.Next
+	if back {
+		first, next = it.Last, it.Prev
+	}
+	for ok := first(); ok; ok = next() {
+		at := n
+		if back {
+			at = len(s.keys) - 1 - n
+		}
+		if n == len(s.keys) || string(it.Key()) != s.keys[at] || string(it.Value()) != s.want[s.keys[at]] {
+			return n, fmt.Errorf("key %d of %d, backward %v: %q = %.40q", n, len(s.keys), back, it.Key(), it.Value())
+		}
+		n++
+	}
+	return n, nil
+}
+
+// stops holds an iterator that an error has stopped to its promises.
+func stops(it *Iterator, cause error) error {
+	err := it.Err()
+	if !errors.Is(err, cause) {
+		return fmt.Errorf("stopped by %w, want %w", err, cause)
+	}
+	for range 2 {
+		if it.Next() || it.Prev() || it.Valid() || it.Key() != nil || it.Value() != nil || !errors.Is(it.Err(), cause) {
+			return fmt.Errorf("it went on to %q, %v, %w", it.Key(), it.Valid(), it.Err())
+		}
+	}
+	return nil
+}
+
+// seeks looks for keys all over the store, in an order that comes to every place first in some way, and returns how many were
+// found before an error.
+func (s *brittleStore) seeks(it *Iterator, back bool) (n int, err error) {
+	for i := range 60 {
+		k := fmt.Appendf(nil, "key%03d", i*67%300)
+		at, _ := slices.BinarySearch(s.keys, string(k))
+		var ok bool
+		if back {
+			at--
+			ok = it.SeekLT(k)
+		} else {
+			ok = it.SeekGE(k)
+		}
+		switch inside := at >= 0 && at < len(s.keys); {
+		case it.Err() != nil:
+			return n, nil //nolint:nilerr // the caller asks for it
+		case ok != inside || ok && (string(it.Key()) != s.keys[at] || string(it.Value()) != s.want[s.keys[at]]):
+			return n, fmt.Errorf("seek %s, backward %v: %v at %q, want place %d of %d", k, back, ok, it.Key(), at, len(s.keys))
+		}
+		n++
+	}
+	return n, nil
+}
+
+// TestAnIteratorStopsAtAReadThatFailsAndSkipsNothing lets one read after the other fail, once or for good, in a store of which
+// nothing is loaded, until an iterator comes to the end of its way.
+func TestAnIteratorStopsAtAReadThatFailsAndSkipsNothing(t *testing.T) {
+	s := newBrittleStore(t)
+	type way struct {
+		name string
+		move func(it *Iterator, back bool) (int, error)
+		all  int
+		back bool
+	}
+	for _, w := range []way{
+		{"forward", s.goes, len(s.keys), false},
+		{"backward", s.goes, len(s.keys), true},
+		{"seeking ≥", s.seeks, 60, false},
+		{"seeking <", s.seeks, 60, true},
+	} {
+		for _, once := range []bool{true, false} {
+			failed := 0
+			for n := int64(0); ; n += int64(20 / atStride(20)) {
+				var count, armed atomic.Int64
+				o := *s.o
+				o.FS = vfs.NewHook(s.mem.Kill(), func(op vfs.Op) error {
+					if armed.Load() == 0 || op.Kind != vfs.OpReadAt && op.Kind != vfs.OpOpen || !strings.HasSuffix(op.Name, ".sst") {
+						return nil
+					}
+					if i := count.Add(1) - 1; i == n || i > n && !once {
+						return syscall.EIO
+					}
+					return nil
+				})
+				o.ReadOnly = true
+				db := openCold(t, &o)
+				armed.Store(1)
+				it := db.Iter(IterOptions{})
+				got, err := w.move(it, w.back)
+				if err != nil {
+					t.Fatalf("%s, read %d fails: %v", w.name, n, err)
+				}
+				broken := it.Err() != nil
+				if broken != (count.Load() > n) || !broken && got != w.all {
+					t.Fatalf("%s, read %d of %d fails: the iterator ended after %d of %d keys with %v", w.name, n, count.Load(), got, w.all, it.Err())
+				}
+				if broken {
+					failed++
+					if err := stops(it, syscall.EIO); err != nil {
+						t.Fatalf("%s, read %d fails: %v", w.name, n, err)
+					}
+					armed.Store(0) // and all is well again
+					if got, err := s.goes(it, w.back != (n%2 == 0)); err != nil || got != len(s.keys) || it.Err() != nil {
+						t.Fatalf("%s, read %d failed: then %d of %d keys, %v, %v", w.name, n, got, len(s.keys), err, it.Err())
+					}
+				}
+				if err := errors.Join(it.Close(), db.Close()); err != nil {
+					t.Fatalf("%s, read %d fails: close: %v", w.name, n, err)
+				}
+				if !broken {
+					break
+				}
+			}
+			if failed < atStride(20) {
+				t.Errorf("only %d reads failed: the test tests little", failed)
+			}
+			t.Logf("%s, once %v: %d reads failed", w.name, once, failed)
+		}
+	}
+}
+
+// TestMovesAfterAReadThatFailed goes on after errors with moves in any order: an absolute one tries again, and the others stay
+// where the error was.
+func TestMovesAfterAReadThatFailed(t *testing.T) {
+	s := newBrittleStore(t)
+	stopped := 0
+	for seed := range uint64(atStride(60)) {
+		rng := rand.New(rand.NewPCG(seed, 63))
+		var failing atomic.Bool
+		o := *s.o
+		o.FS = vfs.NewHook(s.mem.Kill(), func(op vfs.Op) error {
+			if failing.Load() && (op.Kind == vfs.OpReadAt || op.Kind == vfs.OpOpen) {
+				return syscall.EIO
+			}
+			return nil
+		})
+		o.ReadOnly = true
+		db := openCold(t, &o)
+		uncached(db)
+		it := db.Iter(IterOptions{})
+		at, fresh, broken := -1, true, false
+		for step := range 150 {
+			failing.Store(rng.IntN(3) == 0)
+			k := fmt.Appendf(nil, "key%03d", rng.IntN(310))
+			i, _ := slices.BinarySearch(s.keys, string(k))
+			var ok bool
+			absolute := true
+			switch rng.IntN(8) {
+			case 0:
+				at, ok = 0, it.First()
+			case 1:
+				at, ok = len(s.keys)-1, it.Last()
+			case 2:
+				at, ok = i, it.SeekGE(k)
+			case 3:
+				at, ok = i-1, it.SeekLT(k)
+			case 4, 5:
+				if fresh {
+					at = -1
+				}
+				absolute = fresh
+				at, ok = min(at+1, len(s.keys)), it.Next()
+			default:
+				if fresh {
+					at = len(s.keys)
+				}
+				absolute = fresh
+				at, ok = max(at-1, -1), it.Prev()
+			}
+			fresh = false
+			switch inside := at >= 0 && at < len(s.keys); {
+			case broken && !absolute: // stays broken
+				if err := stops(it, syscall.EIO); err != nil || ok {
+					t.Fatalf("seed %d, step %d: %v, %v", seed, step, ok, err)
+				}
+			case it.Err() != nil:
+				if err := stops(it, syscall.EIO); err != nil || ok || !failing.Load() {
+					t.Fatalf("seed %d, step %d: %v, failing %v, %v", seed, step, ok, failing.Load(), err)
+				}
+				broken = true
+				stopped++
+			case ok != inside || ok && (string(it.Key()) != s.keys[at] || string(it.Value()) != s.want[s.keys[at]]):
+				t.Fatalf("seed %d, step %d: %v at %q, want place %d of %d", seed, step, ok, it.Key(), at, len(s.keys))
+			default:
+				broken = false
+			}
+		}
+		failing.Store(false)
+		if err := it.Close(); err != nil && !errors.Is(err, syscall.EIO) {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if stopped < atStride(60) {
+		t.Errorf("%d moves failed: the test tests little", stopped)
+	}
+	t.Logf("%d moves failed", stopped)
+}
+
+// TestAnIteratorStopsAtADamagedBlockAndSkipsNothing damages each block of each table.
+func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
+	s := newBrittleStore(t)
+	db, err := Open("db", s.o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := map[string]int{} // bytes of data blocks
+	db.state.Load().tables(func(_ int, table *table) {
+		end, err := table.reader.ApproximateOffset(beyond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[table.file.base] = int(end)
+	})
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	blocks, unread := 0, 0
+	for name, end := range data {
+		if kind, _ := filename.Parse(name); kind != filename.Table {
+			t.Fatal(name)
+		}
+		for at := 10; at < end; at += 280 * 20 / atStride(20) {
+			o := *s.o
+			mem := s.mem.Kill()
+			rewrite(t, mem, filepath.Join("db", name), func(b []byte) []byte { b[at] ^= 0x10; return b })
+			o.FS, o.ReadOnly = mem, true
+			db, err := Open("db", &o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var after [2]int
+			hidden := false
+			for i, back := range []bool{false, true} {
+				it := db.Iter(IterOptions{})
+				n, err := s.goes(it, back)
+				if err == nil && n == len(s.keys) && it.Err() == nil { // nobody needs what a range tombstone hides
+					hidden = true
+					if err := it.Close(); err != nil {
+						t.Fatal(err)
+					}
+					continue
+				}
+				if err == nil {
+					err = stops(it, ErrCorruption)
+				}
+				var damage *CorruptionError
+				if closeErr := it.Close(); err != nil || n == len(s.keys) || !errors.As(closeErr, &damage) || damage.File != name || damage.Offset > int64(at) {
+					t.Fatalf("%s, byte %d, backward %v: after %d of %d keys %v, closed with %v", name, at, back, n, len(s.keys), err, closeErr)
+				}
+				after[i] = n
+			}
+			if hidden {
+				unread++
+				if err := db.Close(); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			// What lies on the other side is there for who seeks it.
+			if after[1] > 0 {
+				it, n := db.Iter(IterOptions{}), 0
+				for ok := it.SeekGE([]byte(s.keys[len(s.keys)-after[1]])); ok; ok = it.Next() {
+					n++
+				}
+				if err := it.Close(); n < after[1]-8 || err != nil && !errors.Is(err, ErrCorruption) {
+					t.Errorf("%s, byte %d: %d of %d keys behind it, %v", name, at, n, after[1], err)
+				}
+			}
+			if after[0]+after[1] > len(s.keys) {
+				t.Errorf("%s, byte %d: %d keys forward and %d backward of %d", name, at, after[0], after[1], len(s.keys))
+			}
+			blocks++
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if blocks < atStride(20) || unread > max(1, blocks/8) {
+		t.Errorf("%d places were read, and %d not: the test tests little", blocks, unread)
+	}
+	t.Logf("%d places were read, and %d not", blocks, unread)
+}

@@ -1,0 +1,176 @@
+package bloomkv
+
+import (
+	"sync"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// GetMany looks many keys up, all as of one moment, and calls f for each in the order of keys with its place in keys: with
+// its value, or with found false. value is valid until f returns and must not be changed; f may take its time and call any
+// method of the DB. An error of f ends the call and is returned; others are those of Get but for ErrNotFound, and come after f
+// was called for some keys, or none. keys must not change during the call.
+//
+// The keys go downstairs together, floor by floor, so that they wait for memory at the same time instead of one after the
+// other: with keys that are not in the processor's cache that is over twice as fast a key as Get.
+func (db *DB) GetMany(keys [][]byte, f func(i int, value []byte, found bool) error) error {
+	return db.getMany(keys, newest, f)
+}
+
+func (db *DB) getMany(keys [][]byte, at asOf, f func(i int, value []byte, found bool) error) (err error) {
+	s, seq, ok := db.holdNow() // f may last, so no guard can
+	if !ok {
+		return ErrClosed
+	}
+	defer db.release(s)
+	if at.over() { // if it is closed later, the state still has what it needs
+		return ErrClosed
+	}
+	seq = min(seq, at.seq)
+	m := manyLookups.Get().(*manyLookup) //nolint:errcheck // the pool holds nothing else
+	for first := 0; first < len(keys) && err == nil; first += manyKeys {
+		group := keys[first:min(first+manyKeys, len(keys))]
+		err = m.find(db, s, group, seq)
+		for i := range group {
+			m.cost.part(m.searched[i], m.present[i])
+		}
+		db.lookups.addMany(&m.cost, len(group), m.inMemory)
+		for i := 0; i < len(group) && err == nil; i++ {
+			err = f(first+i, m.values[i], m.found[i])
+		}
+		m.end(len(group))
+	}
+	manyLookups.Put(m) // not deferred: after a panic of f the next user would find what was found here
+	return err
+}
+
+// manyKeys is how many keys go downstairs together: enough that their misses overlap, few enough that what they have found
+// stays in the cache.
+const manyKeys = 64
+
+// A manyLookup is a group of lookups.
+type manyLookup struct {
+	hashes [manyKeys]bloomblock.Hash
+	values [manyKeys][]byte
+	found  [manyKeys]bool
+	hits   [manyKeys]sstable.Hit
+
+	candidates []candidate      // of all keys, one after the other
+	next, last [manyKeys]int    // of a key: its next candidate, and the end of them
+	searches   []sstable.Lookup // of one round
+	of         [manyKeys]int    // which key a search is for
+
+	searched, present [manyKeys]uint64 // of a key: tables searched, and those that held a version of it
+
+	cost     lookupCost // of all
+	inMemory int        // decided by memtables
+}
+
+var manyLookups = sync.Pool{New: func() any { return new(manyLookup) }}
+
+// find looks the keys of a group up. After it, values, found and hits are theirs; end must follow.
+func (m *manyLookup) find(db *DB, s *state, keys [][]byte, seq ikey.Seq) error {
+	m.cost, m.inMemory, m.candidates = lookupCost{}, 0, m.candidates[:0]
+	for i, key := range keys {
+		m.hashes[i] = bloomblock.HashKey(key)
+	}
+	for i, key := range keys {
+		m.next[i], m.last[i], m.searched[i], m.present[i] = 0, 0, 0, 0
+		value, live, decided := s.inMemory(key, m.hashes[i], seq)
+		if decided {
+			m.inMemory++
+			m.values[i], m.found[i] = value, live
+			continue
+		}
+		m.next[i] = len(m.candidates)
+		m.candidates = s.candidates(m.candidates, key, m.hashes[i], seq, &m.cost)
+		m.last[i] = len(m.candidates)
+	}
+	if len(m.candidates) == 0 {
+		return nil
+	}
+	guard := db.domain.Enter()
+	defer guard.Leave()
+	// A round searches each key's newest candidate.
+	for {
+		m.searches = m.searches[:0]
+		for i, key := range keys {
+			if m.next[i] == m.last[i] {
+				continue
+			}
+			c := &m.candidates[m.next[i]]
+			search, err := c.ready(db, key, m.hashes[i], seq, &m.cost)
+			if err != nil {
+				return err
+			}
+			if search {
+				m.of[len(m.searches)] = i
+				m.searches = append(m.searches, sstable.Lookup{Reader: c.table.reader, Key: key, Seq: seq})
+			} else {
+				m.pass(i)
+			}
+		}
+		if len(m.searches) == 0 && !m.pending(len(keys)) {
+			return nil
+		}
+		sstable.GetMany(m.searches, &m.cost.reads)
+		for j := range m.searches {
+			if err := m.take(db, m.of[j], &m.searches[j]); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// take acts on the outcome of one search.
+func (m *manyLookup) take(db *DB, i int, l *sstable.Lookup) error {
+	if l.Err != nil {
+		return db.lookupError(l.Err)
+	}
+	c := &m.candidates[m.next[i]]
+	c.count(l.Present, &m.cost)
+	if m.searched[i]++; l.Present {
+		m.present[i]++
+	}
+	if !l.OK || l.Hit.Trailer.Seq() < c.deleted {
+		m.pass(i)
+		return nil
+	}
+	m.next[i] = m.last[i]
+	if l.Hit.Trailer.Kind() == ikey.Set {
+		m.hits[i], m.values[i], m.found[i] = l.Hit, l.Hit.Value, true
+		m.hits[i].Hold()
+	}
+	return nil
+}
+
+// pass goes on to the next candidate of key i, unless a range tombstone ends its search.
+func (m *manyLookup) pass(i int) {
+	if m.candidates[m.next[i]].deleted > 0 {
+		m.next[i] = m.last[i]
+	} else {
+		m.next[i]++
+	}
+}
+
+// pending reports whether a key has a candidate left.
+func (m *manyLookup) pending(n int) bool {
+	for i := range n {
+		if m.next[i] < m.last[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// end lets go of what the first n keys found.
+func (m *manyLookup) end(n int) {
+	for i := range n {
+		m.hits[i].Release()
+		m.hits[i], m.values[i], m.found[i] = sstable.Hit{}, nil, false
+	}
+	clear(m.candidates)
+	clear(m.searches[:min(n, cap(m.searches))]) // of all rounds
+}

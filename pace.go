@@ -1,0 +1,33 @@
+package bloomkv
+
+import (
+	"context"
+	"time"
+)
+
+// A pacer holds the writes of compaction to Options.CompactionRate. It is for one compaction at a time.
+type pacer struct {
+	rate int64     // bytes per second; 0 is no limit
+	next time.Time // when the next write may begin
+}
+
+// wait returns when that many bytes may be written, or with the error of ctx as soon as it ends.
+func (p *pacer) wait(ctx context.Context, bytes int) error {
+	now := time.Now()
+	if p.next.Before(now) { // what was not used is not saved up
+		p.next = now
+	}
+	pause := p.next.Sub(now)
+	p.next = p.next.Add(time.Duration(float64(bytes) / float64(p.rate) * float64(time.Second)))
+	if pause == 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,67 @@
+package bloomkv
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+	"time"
+)
+
+// BenchmarkQueue pushes n items at the tail and then pops them all from the head, each by an iterator and a Delete. It
+// reports the pops' median, and by how much the last tenth of them takes longer than the first.
+//
+//	go test -run '^$' -bench Queue -benchtime 1x .
+func BenchmarkQueue(b *testing.B) {
+	for _, n := range []int{1_000, 1_000_000} {
+		b.Run(map[int]string{1_000: "1k", 1_000_000: "1M"}[n], func(b *testing.B) {
+			for b.Loop() {
+				db, err := Open(b.TempDir(), &Options{Durability: NoSync})
+				if err != nil {
+					b.Fatal(err)
+				}
+				value := make([]byte, 100)
+				key := make([]byte, 8)
+				for i := range n {
+					binary.BigEndian.PutUint64(key, uint64(i))
+					if err := db.Put(key, value); err != nil {
+						b.Fatal(err)
+					}
+				}
+				pops := make([]time.Duration, n)
+				for i := range pops {
+					began := time.Now()
+					it := db.Iter(IterOptions{KeysOnly: true})
+					if !it.First() || binary.BigEndian.Uint64(it.Key()) != uint64(i) {
+						b.Fatalf("pop %d: %x, %v", i, it.Key(), it.Err())
+					}
+					err := db.Delete(it.Key())
+					if err = errOf(err, it.Close()); err != nil {
+						b.Fatal(err)
+					}
+					pops[i] = time.Since(began)
+				}
+				first, last := medianOf(pops[:n/10]), medianOf(pops[n-n/10:])
+				b.ReportMetric(float64(medianOf(pops).Nanoseconds()), "ns/pop")
+				b.ReportMetric(float64(sumOf(pops).Nanoseconds())/float64(n), "mean-ns/pop")
+				b.ReportMetric(float64(last)/float64(first), "last/first")
+				b.ReportMetric(float64(sumOf(pops[n-n/10:]))/float64(sumOf(pops[:n/10])), "mean-last/first")
+				if err := db.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func medianOf(d []time.Duration) time.Duration {
+	d = slices.Clone(d)
+	slices.Sort(d)
+	return d[len(d)/2]
+}
+
+func sumOf(d []time.Duration) (sum time.Duration) {
+	for _, x := range d {
+		sum += x
+	}
+	return sum
+}

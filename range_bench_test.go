@@ -1,0 +1,172 @@
+package bloomkv
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// loaded is a store of n keys of 8 bytes, ascending, with values of 100 bytes, settled.
+func loaded(b *testing.B, n int, o *Options) *DB {
+	b.Helper()
+	db, err := Open(b.TempDir(), o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	value := make([]byte, 100)
+	if err := db.Ingest(context.Background(), func(yield func(KV, error) bool) {
+		key := make([]byte, 8)
+		rng := rand.New(rand.NewPCG(1, 1))
+		for i := range n {
+			binary.BigEndian.PutUint64(key, uint64(i))
+			binary.LittleEndian.PutUint64(value, rng.Uint64())
+			if !yield(KV{key, value}, nil) {
+				return
+			}
+		}
+	}, IngestOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	return db
+}
+
+// BenchmarkDeleteRange deletes ranges of so many keys, one after the other: the cost is that of one small write, however
+// many they are.
+func BenchmarkDeleteRange(b *testing.B) {
+	const keys = 1_000_000
+	for _, n := range []int{1_000, 1_000_000} {
+		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
+			db := loaded(b, keys, &Options{Durability: NoSync})
+			lo, hi := make([]byte, 8), make([]byte, 8)
+			i := 0
+			for b.Loop() {
+				from := i * n % keys
+				i++
+				binary.BigEndian.PutUint64(lo, uint64(from))
+				binary.BigEndian.PutUint64(hi, uint64(from+n))
+				if err := db.DeleteRange(lo, hi); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkIngest compares the ways to load a million keys: ingested in order, and put at random in batches of 100 and then
+// flushed. Both are durable at the end.
+//
+//	go test -run '^$' -bench Ingest -benchtime 3x .
+func BenchmarkIngest(b *testing.B) {
+	const n = 1_000_000
+	b.Run("ingest", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			db, err := Open(b.TempDir(), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+			value, key := make([]byte, 100), make([]byte, 8)
+			if err := db.Ingest(context.Background(), func(yield func(KV, error) bool) {
+				for i := range n {
+					binary.BigEndian.PutUint64(key, uint64(i))
+					binary.LittleEndian.PutUint64(value, uint64(i)*0x9e3779b97f4a7c15)
+					if !yield(KV{key, value}, nil) {
+						return
+					}
+				}
+			}, IngestOptions{}); err != nil {
+				b.Fatal(err)
+			}
+			b.StopTimer()
+			if err := db.Close(); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/key")
+	})
+	b.Run("random", func(b *testing.B) {
+		order := rand.New(rand.NewPCG(1, 1)).Perm(n)
+		for b.Loop() {
+			b.StopTimer()
+			db, err := Open(b.TempDir(), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+			value, key := make([]byte, 100), make([]byte, 8)
+			var batch Batch
+			for i, k := range order {
+				binary.BigEndian.PutUint64(key, uint64(k))
+				binary.LittleEndian.PutUint64(value, uint64(k)*0x9e3779b97f4a7c15)
+				batch.Put(key, value)
+				if i%100 == 99 {
+					if err := db.Apply(&batch, NoSync); err != nil {
+						b.Fatal(err)
+					}
+					batch.Reset()
+				}
+			}
+			if err := db.Flush(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+			b.StopTimer()
+			if err := db.Close(); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/key")
+	})
+}
+
+// BenchmarkPutBesideIterators measures what an iterator that is opened, moved and closed after every Put costs the Put
+// itself: its own time is not counted. Stretches of puts with and without take turns on one store.
+//
+//	go test -run '^$' -bench PutBesideIterators -benchtime 1000000x .
+func BenchmarkPutBesideIterators(b *testing.B) {
+	db, err := Open(b.TempDir(), &Options{Durability: NoSync})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	rng := rand.New(rand.NewPCG(1, 1))
+	key, value := make([]byte, 8), make([]byte, 100)
+	var took [2][]time.Duration // without, with
+	for i := 0; b.Loop(); i++ {
+		binary.BigEndian.PutUint64(key, rng.Uint64())
+		began := time.Now()
+		err := db.Put(key, value)
+		with := i >> 12 & 1
+		took[with] = append(took[with], time.Since(began))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if with == 1 {
+			it := db.Iter(IterOptions{})
+			it.SeekGE(key)
+			if err := it.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	if len(took[1]) > 0 {
+		without, with := medianOf(took[0]), medianOf(took[1])
+		b.ReportMetric(float64(without), "ns/put-without")
+		b.ReportMetric(float64(with), "ns/put-with")
+		b.ReportMetric(float64(with)/float64(without), "with/without")
+	}
+}

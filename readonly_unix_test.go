@@ -1,0 +1,50 @@
+//go:build unix
+
+package bloomkv
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+func TestReadOnlyOfADirectoryThatMayNotBeWritten(t *testing.T) {
+	d := newDamageStore(t, false)
+	dir := filepath.Join(t.TempDir(), "db")
+	d.copyTo(t, dir)
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range names {
+		if err := os.Chmod(filepath.Join(dir, n.Name()), 0o400); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(dir, 0o700) //nolint:errcheck // for the removal of the directory
+	o := d.options(vfs.OS)
+	if os.Getuid() != 0 { // root may write all the same
+		if _, err := Open(dir, o); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("for writing: %v, want fs.ErrPermission", err)
+		}
+	}
+	o.ReadOnly = true
+	if _, err := Check(t.Context(), dir, o, nil); err != nil {
+		t.Errorf("check: %v", err)
+	}
+	db, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := contents(db)
+	if err = errors.Join(err, db.Close()); err != nil || diff(got, d.want) != "" {
+		t.Errorf("%v, %s", err, diff(got, d.want))
+	}
+}

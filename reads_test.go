@@ -1,0 +1,310 @@
+package bloomkv
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A fileLog is a file system that keeps what is done to it.
+type fileLog struct {
+	vfs.FS
+
+	mu  sync.Mutex
+	ops []loggedOp
+}
+
+// A loggedOp is an operation, and whether compaction did it, which goes on beside what a test does.
+type loggedOp struct {
+	vfs.Op
+
+	compacting bool
+}
+
+func logged(fsys vfs.FS) *fileLog {
+	l := new(fileLog)
+	l.FS = vfs.NewHook(fsys, func(op vfs.Op) error {
+		compacting := inside("(*DB).compactLoop")
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.ops = append(l.ops, loggedOp{op, compacting})
+		return nil
+	})
+	return l
+}
+
+// take is what was done since the last call.
+func (l *fileLog) take() []loggedOp {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ops := l.ops
+	l.ops = nil
+	return ops
+}
+
+// reads is take, and counts the reads of tables: of data blocks, and the bytes of filters and tails; by the files that db has
+// now, and without those of compaction.
+func (l *fileLog) reads(db *DB) (blocks, tails int) {
+	ops := l.take()
+	if len(ops) == 0 {
+		return 0, 0
+	}
+	data := map[string]int64{} // bytes of data blocks
+	db.state.Load().tables(func(_ int, t *table) { data[t.file.path] = int64(t.meta.Size - t.meta.TailLen - t.meta.FilterLen) })
+	for _, op := range ops {
+		switch end, ok := data[op.Name]; {
+		case op.Kind != vfs.OpReadAt || !ok || op.compacting:
+		case op.Offset < end:
+			blocks++
+		default:
+			tails += op.Size
+		}
+	}
+	return blocks, tails
+}
+
+// touched is take, and counts opening and reading by the number of the table.
+func (l *fileLog) touched() map[uint64]int {
+	n := map[uint64]int{}
+	for _, op := range l.take() {
+		if kind, number := filename.Parse(strings.TrimPrefix(op.Name, "db/")); kind == filename.Table && (op.Kind == vfs.OpOpen || op.Kind == vfs.OpReadAt) {
+			n[number]++
+		}
+	}
+	return n
+}
+
+var errCold = errors.New("no reading ahead")
+
+// openCold opens a store whose tables are not loaded: who needs one first has to load it.
+func openCold(t *testing.T, o *Options) *DB {
+	t.Helper()
+	cold := *o
+	cold.FS = vfs.NewHook(o.FS, func(op vfs.Op) error {
+		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") && inside("(*DB).warmUp") {
+			return errCold
+		}
+		return nil
+	})
+	db, err := Open("db", &cold)
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
+	db.state.Load().tables(func(_ int, table *table) {
+		if table.reader.Loaded() {
+			t.Fatalf("%s is loaded: the store is not cold", table.file.base)
+		}
+	})
+	return db
+}
+
+// uncached takes the block cache away, so that each block that is touched is read.
+func uncached(db *DB) { db.res.blocks.SetCapacity(0) }
+
+// scarce leaves so little of the block cache that blocks come and go, and spoils those that go.
+func scarce(db *DB) {
+	db.res.blocks.SetCapacity(64 << 10)
+	db.cache.Poison()
+}
+
+// shapedStore fills a store with n keys of a shape, those of even numbers, and rewrites some, so that there are several runs
+// that overlap. It returns the options to open it again with.
+func shapedStore(t *testing.T, fsys vfs.FS, key func(uint64) []byte, n int) *Options {
+	t.Helper()
+	o := tiny(fsys)
+	o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = NoSync, 1024, 64<<10, 32<<10, 4
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(11, 12))
+	put := func(i int) {
+		t.Helper()
+		if err := db.Put(key(uint64(i)*2), []byte("0123456789abcdef")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, i := range rng.Perm(n) {
+		put(i)
+	}
+	for runs, rewritten := 0, 0; runs < 3; rewritten++ {
+		if rewritten > 20 {
+			t.Fatalf("no three runs:\n%v", db.Metrics())
+		}
+		for range n / 20 {
+			put(rng.IntN(n))
+		}
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		settle(t, db)
+		runs = 0
+		for _, l := range db.Metrics().Levels {
+			runs += l.Runs
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestMayContainTouchesNoFile(t *testing.T) {
+	const n = 3000
+	key := keyShapes[0].key
+	mem := vfs.NewMem()
+	o := shapedStore(t, mem, key, n)
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.DeleteRange(key(1000), key(1400)); err != nil { // a table of tombstones
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files := logged(mem)
+	o.FS = files
+	db = openCold(t, o)
+	defer db.Close()
+	if err := errors.Join(db.Put(key(5), nil), db.Sync()); err != nil { // no log is recorded in the background after this
+		t.Fatal(err)
+	}
+	ask := func(state string, leastNo, mostNo float64) {
+		t.Helper()
+		files.take()
+		no, absent := 0.0, 0.0
+		for i := range uint64(2 * n) {
+			there := i%2 == 0 && (i < 1000 || i >= 1400) || i == 5
+			maybe := db.MayContain(key(i))
+			if there && !maybe {
+				t.Fatalf("%s: key %d is there, and MayContain says no", state, i)
+			}
+			if i%2 == 1 && !there {
+				absent++
+				if !maybe {
+					no++
+				}
+			}
+		}
+		if ops := files.take(); len(ops) > 0 {
+			t.Errorf("%s: %d operations on files, the first: %v", state, len(ops), ops[0])
+		}
+		if share := no / absent; share < leastNo || share > mostNo {
+			t.Errorf("%s: no for %.3f of the absent keys, want %g to %g", state, share, leastNo, mostNo)
+		}
+	}
+	ask("nothing is loaded", 0, 0.02) // but what lies outside of every table
+	db.state.Load().tables(func(_ int, table *table) {
+		if err := db.load(table); err != nil {
+			t.Fatal(err)
+		}
+	})
+	ask("all is loaded", 0.97, 1)
+	for _, shed := range []struct {
+		what string
+		drop func(*table) error
+	}{
+		{"filters are shed", func(t *table) error { return t.reader.DropFilterUnits(0) }},
+		{"indexes too", func(t *table) error { t.reader.DropIndex(); return nil }},
+	} {
+		db.state.Load().tables(func(_ int, table *table) {
+			if err := shed.drop(table); err != nil {
+				t.Fatal(err)
+			}
+		})
+		ask(shed.what, 0.06, 0.1) // the tombstones stay: 200 of 3000
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if files.take(); !db.MayContain(key(1)) || len(files.take()) > 0 {
+		t.Error("after Close: want true, and no file touched")
+	}
+}
+
+// TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe counts reads of files where TestAbsentKeysWasteNoMoreReadsThanPromised
+// believes the store's own figures.
+func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
+	const n = 12000
+	lookups := atStride(100) * 1500
+	for _, shape := range keyShapes {
+		t.Run(shape.name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			o := shapedStore(t, mem, shape.key, n)
+			files := logged(mem)
+			o.FS = files
+			o.MemoryBudget, o.MemtableSize = 64<<20, 16<<20 // nothing is flushed from here on
+			db, err := Open("db", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := db.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			soon(t, "it is warm and settled", func() bool { m := db.Metrics(); return m.Warm && m.Settled })
+			uncached(db)
+			promise := db.Metrics().FilterFPR
+			rng := rand.New(rand.NewPCG(13, 14))
+			files.take()
+
+			read := 0
+			for i := range lookups {
+				k := shape.key(rng.Uint64N(n)*2 + 1)
+				maybe := db.MayContain(k)
+				if i%2 == 0 {
+					if ok, err := db.Has(k); ok || err != nil {
+						t.Fatalf("has %q: %v, %v", k, ok, err)
+					}
+				} else if v, err := db.Get(k); !errors.Is(err, ErrNotFound) {
+					t.Fatalf("get %q: %q, %v", k, v, err)
+				}
+				blocks, tails := files.reads(db)
+				if blocks > 0 {
+					read++
+				}
+				if blocks > 0 && !maybe || tails > 0 {
+					t.Fatalf("lookup %d: %d blocks read where the filters say maybe: %v; and %d bytes of tails", i, blocks, maybe, tails)
+				}
+			}
+			if limit := 1.15 * promise * float64(lookups); float64(read) > limit || read == 0 && !raceEnabled {
+				t.Errorf("%d of %d lookups read a file, want at most %.0f, and some", read, lookups, limit)
+			}
+
+			puts := 0
+			for i := range uint64(n) {
+				if i%8 == 0 && raceEnabled {
+					continue
+				}
+				if ok, err := db.PutIfAbsent(shape.key(i*2+1), []byte("new")); !ok || err != nil {
+					t.Fatalf("put %d if absent: %v, %v", i, ok, err)
+				}
+				puts++
+			}
+			blocks, tails := files.reads(db)
+			if limit := 1.15 * promise * float64(puts); float64(blocks) > limit || tails > 0 {
+				t.Errorf("%d puts of new keys read %d blocks and %d bytes of tails, want at most %.0f", puts, blocks, tails, limit)
+			}
+			t.Logf("%.5f of the lookups read a file, and a put of a new key %.5f blocks; promised %g",
+				float64(read)/float64(lookups), float64(blocks)/float64(puts), promise)
+			if got := files.take(); len(got) > 0 {
+				t.Errorf("something else goes on: %v", got[0])
+			}
+			if ok, err := db.PutIfAbsent(shape.key(0), nil); ok || err != nil {
+				t.Errorf("put of a key that is there: %v, %v", ok, err)
+			}
+			if b, _ := files.reads(db); b == 0 {
+				t.Error("a key that is there was found without a read: the counting is wrong")
+			}
+		})
+	}
+}

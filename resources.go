@@ -1,0 +1,279 @@
+package bloomkv
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+)
+
+const (
+	defaultMemory    = 64 << 20
+	defaultOpenFiles = 500
+	minOpenFiles     = 8
+	maxMemory        = 1 << 50
+	maxOpenFiles     = 1 << 30
+
+	// sharedMemtables is the part of shared memory that a memtable gets by default: two of them a store and half of the memory
+	// for all, so that sixteen stores fit.
+	sharedMemtables = 64
+)
+
+// Resources are the memory and the file descriptors that stores of one process have together: see [NewResources]. They hold
+// nothing but what open stores need, and need no Close. All methods are safe for concurrent use.
+//
+// Memtables are reserved, two for each open store, and never take more than half. What they leave is for filters, indexes
+// and the block cache of all stores, as they come. The cache gets what filters and indexes do not take, and never less than
+// a quarter. Where filters and indexes need more than the rest, filters of last levels go first, of all stores in turn, since
+// each of their bytes saves the fewest reads; then indexes, which come back when they are touched.
+//
+// No store waits for another: neither for its locks nor for what it reads or who reads from it.
+type Resources struct {
+	memory int64 // constant
+	blocks *cache.Pool
+	files  descriptors
+
+	held     residents    // of all stores
+	reserved atomic.Int64 // bytes for memtables; changed under mu
+
+	mu     sync.Mutex // held over no call out of here; guards the changes of the above, and what follows
+	stores []*DB      // that are open, or about to be
+
+	balancing  sync.Mutex  // one at a time sheds and sets the cache's bound; it is tried and never waited for
+	unbalanced atomic.Bool // something has changed since balancing began
+}
+
+// residents are the bytes that tables have in memory, by part; changed under Resources.mu.
+type residents struct{ filters, indexes, rangeDeletes atomic.Int64 }
+
+func (h *residents) add(b tableBytes) {
+	h.filters.Add(b.filter)
+	h.indexes.Add(b.index)
+	h.rangeDeletes.Add(b.rangeDeletes)
+}
+
+func (h *residents) parts() (filters, indexes, rangeDeletes int64) {
+	return h.filters.Load(), h.indexes.Load(), h.rangeDeletes.Load()
+}
+
+func (h *residents) sum() int64 { return h.filters.Load() + h.indexes.Load() + h.rangeDeletes.Load() }
+
+// A share is what one store has of its Resources.
+type share struct {
+	held     residents
+	reserved int64         // bytes for memtables; constant while the store is open
+	left     bool          // guarded by Resources.mu: what a late reader loads counts no more
+	room     chan struct{} // told when there may be room for filters that were shed
+}
+
+// NewResources makes memory and file descriptors for several stores to share (Options.Resources): memory in bytes, 0 for
+// 64 MiB, at least 8 MiB; openFiles bounds the descriptors held for tables, 0 for 500, at least 8. Stores may be opened and
+// closed in any order, and a store that was closed has given all back.
+func NewResources(memory int64, openFiles int) (*Resources, error) {
+	memory, openFiles = cmp.Or(memory, defaultMemory), cmp.Or(openFiles, defaultOpenFiles)
+	if memory < minMemory || memory > maxMemory {
+		return nil, fmt.Errorf("bloomkv: resources: memory of %d bytes, want %d to %d", memory, minMemory, int64(maxMemory))
+	}
+	if openFiles < minOpenFiles || openFiles > maxOpenFiles {
+		return nil, fmt.Errorf("bloomkv: resources: %d open files, want %d to %d", openFiles, minOpenFiles, maxOpenFiles)
+	}
+	return newResources(memory, openFiles), nil
+}
+
+func newResources(memory int64, openFiles int) *Resources {
+	return &Resources{memory: memory, blocks: cache.NewPool(memory), files: descriptors{limit: openFiles}}
+}
+
+// join takes the store's share: its memtables now, the rest as it comes. It makes db.cache and db.files.
+func (r *Resources) join(db *DB) error {
+	want := 2 * db.opts.MemtableSize
+	r.mu.Lock()
+	if others := r.reserved.Load(); others+want > r.memory/2 {
+		r.mu.Unlock()
+		return fmt.Errorf("option MemtableSize: two of %d bytes beside the %d of other stores, want at most %d for all, half of what Resources have: %w",
+			db.opts.MemtableSize, others, r.memory/2, ErrNoRoom)
+	}
+	r.reserved.Add(want)
+	r.stores = append(r.stores, db)
+	r.mu.Unlock()
+	db.res, db.share.reserved, db.share.room = r, want, make(chan struct{}, 1)
+	db.cache = r.blocks.NewCache(db.domain)
+	db.files = &tableFiles{set: &r.files, fs: db.opts.FS, dir: db.dir, domain: db.domain}
+	r.rebalance()
+	return nil
+}
+
+// leave gives all back. s is the store's last state, nil if it never had one; a scan that outlives it finds its tables
+// closed, and what it still holds is left to the garbage collector.
+func (r *Resources) leave(db *DB, s *state) error {
+	err := db.files.close()
+	if s != nil {
+		s.tables(func(_ int, t *table) { t.reader.Shed(true) })
+	}
+	db.cache.Close()
+	r.mu.Lock()
+	db.share.left = true
+	h := &db.share.held
+	r.held.add(tableBytes{-h.filters.Swap(0), -h.indexes.Swap(0), -h.rangeDeletes.Swap(0)})
+	r.reserved.Add(-db.share.reserved)
+	r.stores = slices.DeleteFunc(r.stores, func(o *DB) bool { return o == db })
+	r.mu.Unlock()
+	r.rebalance()
+	r.offer()
+	return err
+}
+
+// ResourcesMetrics is what all stores that share Resources hold together; where a store has its own, what that holds.
+type ResourcesMetrics struct {
+	Stores            int           `json:"stores"`             // open
+	Memory            MemoryMetrics `json:"memory"`             // of all
+	MemtablesReserved int64         `json:"memtables_reserved"` // bytes, two memtables for each store
+	CacheSpare        int64         `json:"cache_spare"`        // bytes that wait to hold blocks again
+	OverBudget        int64         `json:"over_budget"`        // bytes by which all this exceeds the budget, as with a batch larger than a memtable
+	OpenFiles         int           `json:"open_files"`         // descriptors held for tables
+	MaxOpenFiles      int           `json:"max_open_files"`
+}
+
+// Metrics is a snapshot of what the stores hold.
+func (r *Resources) Metrics() ResourcesMetrics {
+	m := ResourcesMetrics{MaxOpenFiles: r.files.limit, MemtablesReserved: r.reserved.Load()}
+	m.Memory.Budget = r.memory
+	m.Memory.Filters, m.Memory.Indexes, m.Memory.RangeDeletes = r.held.parts()
+	pool := r.blocks.Stats()
+	m.Memory.Cache, m.CacheSpare = pool.Used, pool.Spare
+	for _, db := range r.openStores() {
+		m.Stores++
+		if s, release := db.acquire(); s != nil {
+			m.Memory.Memtables += s.memtableBytes()
+			release()
+		}
+	}
+	r.files.mu.Lock()
+	m.OpenFiles = len(r.files.open)
+	r.files.mu.Unlock()
+	m.OverBudget = max(m.Memory.Sum()+m.CacheSpare-r.memory, 0)
+	return m
+}
+
+func (r *Resources) openStores() []*DB {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.stores)
+}
+
+// count brings the accounts up to date with what the table has in memory. t.loading is held.
+func (r *Resources) count(db *DB, t *table) (changed bool) {
+	now := tableBytes{t.reader.FilterBytes(), t.reader.IndexBytes(), t.reader.RangeDelBytes()}
+	if now == t.counted {
+		return false
+	}
+	more := tableBytes{now.filter - t.counted.filter, now.index - t.counted.index, now.rangeDeletes - t.counted.rangeDeletes}
+	t.counted = now
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if db.share.left {
+		return false
+	}
+	r.held.add(more)
+	db.share.held.add(more)
+	return true
+}
+
+// resident is what the tables of all stores take. Range deletes are among it, and stay: no read is right without them.
+func (r *Resources) resident() int64 { return r.held.sum() }
+
+// free is what the memtables leave for filters, indexes and cache.
+func (r *Resources) free() int64 { return r.memory - r.reserved.Load() }
+
+// allowance is how much of it filters and indexes may take.
+func (r *Resources) allowance() int64 {
+	free := r.free()
+	return free - free/4
+}
+
+// rebalance sheds what does not fit and gives the cache the rest, or leaves that to another goroutine that is at it. No
+// t.loading is held.
+func (r *Resources) rebalance() {
+	r.unbalanced.Store(true)
+	for r.unbalanced.Load() && r.balancing.TryLock() {
+		r.unbalanced.Store(false)
+		if r.resident() > r.allowance() {
+			r.shed()
+		}
+		free := r.free()
+		r.blocks.SetCapacity(max(free/4, free-r.resident()))
+		r.balancing.Unlock()
+	}
+}
+
+// shed drops filters, then indexes, from the last levels upwards and of the stores in turn, until the rest fits. balancing is
+// held. Tables that are being loaded are left out: whoever loads them sees to the balance afterwards.
+func (r *Resources) shed() {
+	type pinned struct {
+		db    *DB
+		state *state
+	}
+	var stores []pinned
+	for _, db := range r.openStores() {
+		if s, release := db.acquire(); s != nil {
+			defer release()
+			stores = append(stores, pinned{db, s})
+		}
+	}
+	for _, index := range []bool{false, true} {
+		for level := manifest.NumLevels - 1; level >= 0; level-- {
+			var tables [][]*table // of the level, of each store
+			for _, p := range stores {
+				tables = append(tables, levelTables(p.state, level))
+			}
+			for more, i := true, 0; more; i++ {
+				more = false
+				for k, p := range stores {
+					if r.resident() <= r.allowance() {
+						return
+					}
+					if i < len(tables[k]) {
+						more = true
+						r.shedTable(p.db, tables[k][i], index)
+					}
+				}
+			}
+		}
+	}
+}
+
+func (r *Resources) shedTable(db *DB, t *table, index bool) {
+	if !t.loading.TryLock() {
+		return
+	}
+	defer t.loading.Unlock()
+	t.shed.Store(true)
+	t.reader.Shed(index)
+	r.count(db, t)
+}
+
+// levelTables is the tables of a level, oldest run first.
+func levelTables(s *state, level int) (tables []*table) {
+	for _, r := range slices.Backward(s.runs) {
+		if r.level == level {
+			tables = append(tables, r.tables...)
+		}
+	}
+	return tables
+}
+
+// offer tells the stores that there may be room for filters that were shed.
+func (r *Resources) offer() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, db := range r.stores {
+		select {
+		case db.share.room <- struct{}{}:
+		default: // it has not looked since it was told last
+		}
+	}
+}

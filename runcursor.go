@@ -1,0 +1,97 @@
+package bloomkv
+
+import (
+	"bytes"
+
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// A runCursor reads one run for a cursor: its tables as one source, and its range tombstones. It is pooled with the cursor.
+type runCursor struct {
+	db     *DB
+	run    *run
+	concat merge.Concat
+	table  sstable.Iter // of the table that is open
+	err    error        // of loading range tombstones
+}
+
+var (
+	_ rangedel.Set = (*runCursor)(nil)
+	_ merge.Tables = (*runCursor)(nil)
+)
+
+// begin makes r read a run.
+func (r *runCursor) begin(db *DB, run *run) *merge.Concat {
+	r.db, r.run, r.err = db, run, nil
+	r.concat.Reset(r)
+	return &r.concat
+}
+
+// end lets go of the run. The merge has closed what was open.
+func (r *runCursor) end() { r.db, r.run = nil, nil }
+
+// Len is the number of tables.
+func (r *runCursor) Len() int { return len(r.run.tables) }
+
+// Find is the first table that does not end before user.
+func (r *runCursor) Find(user []byte) int { return r.run.search(user) }
+
+// Bounds are those of a table.
+func (r *runCursor) Bounds(i int) merge.Bounds { return compaction.Bounds(r.run.tables[i].meta) }
+
+// Open is a cursor over a table, always the same one.
+func (r *runCursor) Open(i int) (merge.Source, error) {
+	t := r.run.tables[i]
+	if !t.reader.Loaded() {
+		if err := r.db.load(t); err != nil {
+			return nil, err
+		}
+	}
+	r.table.Reset(t.reader, sstable.IterOptions{})
+	return &r.table, nil
+}
+
+// Stretch is keys [lo, hi) around key for all of which Covering at seq is newest. A table whose tombstones are not known
+// yet is loaded; if that fails err says so, and the answer is not to be used.
+func (r *runCursor) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq) {
+	i := r.run.search(key)
+	if i > 0 {
+		lo = r.run.tables[i-1].meta.Upper() // no tombstone is over that key itself, if it is in the table before
+	}
+	if i == len(r.run.tables) {
+		return lo, nil, 0
+	}
+	t := r.run.tables[i]
+	if bytes.Compare(key, t.meta.Smallest) < 0 {
+		return lo, t.meta.Smallest, 0
+	}
+	if i+1 < len(r.run.tables) {
+		hi = r.run.tables[i+1].meta.Smallest
+	}
+	if t.meta.RangeDeletes == 0 {
+		return t.meta.Smallest, hi, 0
+	}
+	if t.reader.RangeDels() == nil {
+		if r.err = r.db.load(t); r.err != nil {
+			return nil, nil, 0
+		}
+	}
+	from, to, newest := t.reader.RangeDels().Stretch(key, seq)
+	if bytes.Compare(from, t.meta.Smallest) < 0 {
+		from = t.meta.Smallest
+	}
+	if to == nil && newest == 0 {
+		to = hi
+	}
+	return from, to, newest
+}
+
+// Covering is the newest tombstone over key at or below seq.
+func (r *runCursor) Covering(key []byte, seq ikey.Seq) ikey.Seq {
+	_, _, newest := r.Stretch(key, seq)
+	return newest
+}

@@ -1,0 +1,93 @@
+package sstable
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// Properties are what a table says of itself.
+type Properties struct {
+	Entries       uint64   // versions, point tombstones included
+	Deletes       uint64   // point tombstones among them
+	RangeDeletes  uint64   // range tombstones, each once for each fragment that it is cut into
+	RawKeyBytes   uint64   // sum of the lengths of user keys
+	RawValueBytes uint64   // and of values
+	Blocks        uint64   // data blocks
+	BlockSize     uint64   // what the writer aimed at, in bytes of memory
+	FilterKeys    uint64   // distinct user keys, as the filter counts them; 0 without a filter
+	MinSeq        ikey.Seq // smallest sequence number of a version or a range tombstone
+	MaxSeq        ikey.Seq // largest
+	Smallest      []byte   // first user key of a version; empty without versions
+	Largest       []byte   // last
+}
+
+const propertyWords = 10
+
+// The properties block: ten u64 in the order of the fields, then for smallest and largest a length u32 and the bytes.
+func (p *Properties) append(dst []byte) []byte {
+	for _, v := range [...]uint64{
+		p.Entries, p.Deletes, p.RangeDeletes, p.RawKeyBytes, p.RawValueBytes, p.Blocks, p.BlockSize, p.FilterKeys,
+		uint64(p.MinSeq), uint64(p.MaxSeq),
+	} {
+		dst = binary.LittleEndian.AppendUint64(dst, v)
+	}
+	for _, k := range [...][]byte{p.Smallest, p.Largest} {
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(len(k))) //nolint:gosec // at most MaxKey
+		dst = append(dst, k...)
+	}
+	return dst
+}
+
+// see widens the sequence numbers by low to high, those of something that is not counted yet.
+func (p *Properties) see(low, high ikey.Seq) {
+	if p.Entries+p.RangeDeletes == 0 {
+		p.MinSeq = low
+	}
+	p.MinSeq, p.MaxSeq = min(p.MinSeq, low), max(p.MaxSeq, high)
+}
+
+// parseProperties checks a properties block. It keeps no reference to b.
+func parseProperties(b []byte) (Properties, error) {
+	var p Properties
+	if len(b) < propertyWords*8 {
+		return p, fmt.Errorf("properties of %d bytes, want at least %d", len(b), propertyWords*8)
+	}
+	for i, v := range [...]*uint64{
+		&p.Entries, &p.Deletes, &p.RangeDeletes, &p.RawKeyBytes, &p.RawValueBytes, &p.Blocks, &p.BlockSize, &p.FilterKeys,
+		(*uint64)(&p.MinSeq), (*uint64)(&p.MaxSeq),
+	} {
+		*v = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	b = b[propertyWords*8:]
+	for _, k := range [...]*[]byte{&p.Smallest, &p.Largest} {
+		if len(b) < 4 {
+			return p, errors.New("properties: a bound is cut off")
+		}
+		n := binary.LittleEndian.Uint32(b)
+		b = b[4:]
+		if n > MaxKey || int(n) > len(b) {
+			return p, fmt.Errorf("properties: bound of %d bytes, want at most %d", n, min(len(b), MaxKey))
+		}
+		*k = append([]byte{}, b[:n]...)
+		b = b[n:]
+	}
+	switch {
+	case len(b) != 0:
+		return p, fmt.Errorf("properties: %d bytes too many", len(b))
+	case p.Entries < p.Blocks || p.Entries > 0 && p.Blocks == 0 || p.Deletes > p.Entries || p.FilterKeys > p.Entries:
+		return p, fmt.Errorf("properties: %d entries, %d deletes, %d filter keys in %d blocks",
+			p.Entries, p.Deletes, p.FilterKeys, p.Blocks)
+	case p.Entries == 0 && (p.RangeDeletes == 0 || len(p.Smallest)+len(p.Largest) > 0 || p.RawKeyBytes|p.RawValueBytes != 0):
+		return p, fmt.Errorf("properties: no entries, %d range deletes, bounds %q and %q, %d bytes of keys and %d of values",
+			p.RangeDeletes, p.Smallest, p.Largest, p.RawKeyBytes, p.RawValueBytes)
+	case p.MinSeq > p.MaxSeq || p.MaxSeq > ikey.MaxSeq:
+		return p, fmt.Errorf("properties: sequence numbers %d…%d", p.MinSeq, p.MaxSeq)
+	case p.RawKeyBytes > math.MaxInt64 || p.RawValueBytes > math.MaxInt64 || p.BlockSize > maxCoded:
+		return p, errors.New("properties: a size is out of range")
+	}
+	return p, nil
+}

@@ -1,0 +1,145 @@
+package sstable
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+)
+
+// A tail is what stays in memory of a table's tail once it was read, beside the index.
+type tail struct {
+	footer footer
+	props  Properties
+	dels   rangedel.List // as readers see them
+	bytes  int64         // of dels, in memory
+}
+
+// readTail reads what is behind the filter and checks all of it. The range deletes are as the file has them. It changes
+// nothing of the reader.
+func (r *Reader) readTail() (*index, *tail, error) {
+	m := &r.meta
+	if m.TailLen > maxTail || m.TailLen < footerSize || m.TailLen > m.Size || m.Size > math.MaxInt64 {
+		return nil, nil, r.damaged(0, fmt.Errorf("tail of %d bytes in a table of %d", m.TailLen, m.Size))
+	}
+	start := m.Size - m.TailLen
+	b := make([]byte, m.TailLen)
+	if err := r.readAt(b, start); err != nil {
+		return nil, nil, err
+	}
+	f, err := parseFooter(b[len(b)-footerSize:], m.Size)
+	if err != nil {
+		return nil, nil, r.damaged(m.Size-footerSize, err)
+	}
+	if f.id != m.ID || f.tailLen != m.TailLen || f.filterLen != m.FilterLen {
+		return nil, nil, r.damaged(m.Size-footerSize, fmt.Errorf("table %016x with a tail of %d and a filter of %d bytes, want %016x, %d and %d",
+			f.id, f.tailLen, f.filterLen, m.ID, m.TailLen, m.FilterLen))
+	}
+	x, err := r.tailIndex(b, &f)
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &tail{footer: f}
+	if f.rangeDelLen > 0 {
+		payload, err := r.openPlain(kindRangeDels, f.rangeDelOff(), b[f.rangeDelOff()-start:][:f.rangeDelLen+trailerSize])
+		if err != nil {
+			return nil, nil, err
+		}
+		if t.dels, err = parseRangeDels(payload); err != nil {
+			return nil, nil, r.damaged(f.rangeDelOff(), err)
+		}
+	}
+	payload, err := r.openPlain(kindProperties, f.propsOff(), b[f.propsOff()-start:][:f.propsLen+trailerSize])
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.props, err = parseProperties(payload); err != nil {
+		return nil, nil, r.damaged(f.propsOff(), err)
+	}
+	if n, _, _ := tombstones(t.dels); t.props.Blocks != uint64(len(x.heads)) || t.props.RangeDeletes != n {
+		return nil, nil, r.damaged(f.propsOff(), fmt.Errorf("properties: %d blocks and %d range deletes, the table has %d and %d",
+			t.props.Blocks, t.props.RangeDeletes, x.blocks(), n))
+	}
+	return x, t, nil
+}
+
+// tailIndex parses the index at the front of tail b.
+func (r *Reader) tailIndex(b []byte, f *footer) (*index, error) {
+	payload, err := r.openPlain(kindIndex, f.indexOff, b[:f.indexLen+trailerSize])
+	if err != nil {
+		return nil, err
+	}
+	slack := uint64(0)
+	if f.filterLen > 0 {
+		slack = filterAlign - 1
+	}
+	x, err := parseIndex(payload, f.filterOff, slack)
+	if err != nil {
+		return nil, r.damaged(f.indexOff, err)
+	}
+	return x, nil
+}
+
+// loadIndex reads the tail if there is no index. The caller holds mu.
+func (r *Reader) loadIndex() error {
+	if r.index.Load() != nil {
+		return nil
+	}
+	x, t, err := r.readTail()
+	if err != nil {
+		return err
+	}
+	r.keep(t)
+	r.index.Store(x)
+	return nil
+}
+
+// keep publishes what readTail returned, unless that was done before: what lookups hold of a tail stays the same. The caller
+// holds mu.
+func (r *Reader) keep(t *tail) {
+	if r.tail.Load() != nil {
+		return
+	}
+	if r.seq != 0 && t.dels != nil {
+		k := *t
+		k.dels = overridden(t.dels, r.seq)
+		t = &k
+	}
+	t.bytes = t.dels.Bytes()
+	if t.footer.filterLen == 0 {
+		r.reached.Store(0)
+	}
+	r.tail.Store(t)
+}
+
+// openPlain checks a block of the tail.
+func (r *Reader) openPlain(k kind, offset uint64, sealed []byte) ([]byte, error) {
+	payload, c, err := r.seal.open(k, offset, sealed)
+	if err == nil && c != None {
+		err = fmt.Errorf("%v in the tail, want %v", c, None)
+	}
+	if err != nil {
+		return nil, r.damaged(offset, err)
+	}
+	return payload, nil
+}
+
+// touchIndex loads the index for a lookup.
+func (r *Reader) touchIndex(st *Stats) (*index, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.index.Load() == nil {
+		st.TailLoads++
+	}
+	err := r.loadIndex()
+	return r.index.Load(), err
+}
+
+// DropIndex lets go of the index and of the table's cached blocks. The next lookup loads it again.
+func (r *Reader) DropIndex() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if x := r.index.Swap(nil); x != nil {
+		r.cache.Drop(x.slots)
+	}
+}

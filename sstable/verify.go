@@ -1,0 +1,182 @@
+package sstable
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// Verify reads the whole table from its file, whatever is in memory, and checks all there is to check: every checksum, the
+// order of versions and of range deletes, the index against the blocks, the properties against what was counted, the bounds,
+// and that the filter says maybe for each key. Each, if not nil, is called for every version in order (range deletes are no
+// versions) and ends the check with its error; the slices are valid during the call. Damage, also of the filter, is an error
+// that Is corrupt.Err. Afterwards RangeDels has the table's range deletes; the index is not kept.
+func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte) error) error {
+	x, t, err := r.readTail()
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.keep(t)
+	r.mu.Unlock()
+	filter, err := r.readFilter(t, x)
+	if err != nil {
+		return err
+	}
+	v := verifier{r: r, x: x, t: t, filter: filter, each: each}
+	it := r.Iter(IterOptions{Bypass: true})
+	it.x, it.seq = x, 0 // the trailers of the file
+	for ok := it.First(); ok; ok = it.Next() {
+		if it.i == 0 {
+			if err := ctx.Err(); err != nil {
+				return errors.Join(err, it.Close())
+			}
+		}
+		if err := v.version(it); err != nil {
+			return errors.Join(err, it.Close())
+		}
+	}
+	if err := it.Close(); err != nil {
+		return err
+	}
+	return v.totals()
+}
+
+// readFilter reads the filter from the file whole, with the padding before it. It is nil if there is none, or one of a kind
+// unknown.
+func (r *Reader) readFilter(t *tail, x *index) (*bloomblock.Filter, error) {
+	f := &t.footer
+	if f.filterLen == 0 {
+		return nil, nil
+	}
+	n := f.indexOff - x.end
+	if n > math.MaxInt/2 {
+		return nil, fmt.Errorf("%s: %w: filter of %d bytes", r.meta.Name, ErrSize, f.filterLen)
+	}
+	b := make([]byte, n)
+	if err := r.readAt(b, x.end); err != nil {
+		return nil, err
+	}
+	pad := f.filterOff - x.end
+	for _, c := range b[:pad] {
+		if c != 0 {
+			return nil, r.damaged(x.end, errors.New("padding before the filter is not zero"))
+		}
+	}
+	b = b[pad:]
+	h, err := bloomblock.ParseHeader(b)
+	if errors.Is(err, bloomblock.ErrUnknownKind) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, r.damaged(f.filterOff, err)
+	}
+	if sum := r.seal.filterSum(f.filterOff, b); sum != f.filterSum {
+		return nil, r.damaged(f.filterOff, fmt.Errorf("filter header: %w: got %08x, want %08x", errChecksum, sum, f.filterSum))
+	}
+	if keys := t.props.FilterKeys; h.Keys != keys {
+		return nil, r.damaged(f.filterOff, fmt.Errorf("filter of %d keys, want %d", h.Keys, keys))
+	}
+	filter, err := bloomblock.Parse(b)
+	if err != nil {
+		return nil, r.damaged(f.filterOff, err)
+	}
+	return &filter, nil
+}
+
+// A verifier compares what it sees with what the table says.
+type verifier struct {
+	r      *Reader
+	x      *index
+	t      *tail // as the file has it
+	filter *bloomblock.Filter
+	each   func(ikey.Key, []byte) error
+	seen   Properties
+	last   ikey.Key
+}
+
+func (v *verifier) version(it *Iter) error {
+	k, p := it.Key(), &v.seen
+	offset := v.x.handles[it.at].offset
+	switch kind := k.Trailer.Kind(); kind {
+	case ikey.Delete:
+		p.Deletes++
+	case ikey.Set:
+	default:
+		return v.r.damaged(offset, fmt.Errorf("%w: %v", ErrKind, kind))
+	}
+	if p.Entries == 0 {
+		p.Smallest = bytes.Clone(k.User)
+	} else if ikey.Compare(v.last, k) >= 0 {
+		return v.r.damaged(offset, fmt.Errorf("%w: %q@%d after %q@%d", ErrOrder,
+			k.User, k.Trailer.Seq(), v.last.User, v.last.Trailer.Seq()))
+	}
+	same := p.Entries > 0 && bytes.Equal(v.last.User, k.User)
+	if same && v.r.seq != 0 {
+		return v.r.damaged(offset, fmt.Errorf("%w: two versions of %q in a table where all have one sequence number", ErrOrder, k.User))
+	}
+	if it.i == 0 && it.at > 0 && v.separator(it.at-1, k.User) >= 0 && !same {
+		return v.r.damaged(offset, fmt.Errorf("first key %q is not behind the separator before it", k.User))
+	}
+	if it.i == it.b.n-1 && v.separator(it.at, k.User) < 0 {
+		return v.r.damaged(offset, fmt.Errorf("last key %q is behind its separator", k.User))
+	}
+	if v.filter != nil && !v.filter.MayContain(bloomblock.HashKey(k.User)) {
+		return v.r.damaged(v.t.footer.filterOff, fmt.Errorf("the filter denies key %q", k.User))
+	}
+	if !same {
+		p.FilterKeys++
+	}
+	v.last = ikey.Key{User: append(v.last.User[:0], k.User...), Trailer: k.Trailer}
+	p.see(k.Trailer.Seq(), k.Trailer.Seq())
+	p.Entries++
+	p.RawKeyBytes += uint64(len(k.User))
+	p.RawValueBytes += uint64(len(it.Value()))
+	if v.each != nil {
+		k.Trailer = v.r.override(k.Trailer)
+		return v.each(k, it.Value())
+	}
+	return nil
+}
+
+// separator compares separator i with key.
+func (v *verifier) separator(i int, key []byte) int {
+	p := v.x.prefix
+	n := min(len(p), len(key))
+	if c := bytes.Compare(p[:n], key[:n]); c != 0 {
+		return c
+	}
+	if n < len(p) {
+		return 1
+	}
+	return bytes.Compare(v.x.sep(i), key[n:])
+}
+
+func (v *verifier) totals() error {
+	p, want, f := &v.seen, &v.t.props, &v.t.footer
+	if n, low, high := tombstones(v.t.dels); n > 0 {
+		p.see(low, high)
+		p.RangeDeletes = n
+	}
+	p.Largest, p.Blocks, p.BlockSize = v.last.User, uint64(v.x.blocks()), want.BlockSize //nolint:gosec // a length
+	if f.filterLen == 0 || p.FilterKeys != want.FilterKeys {
+		// Consecutive keys of one hash count once; that the filter denies none of them has been seen.
+		p.FilterKeys = min(p.FilterKeys, want.FilterKeys)
+	}
+	got, say := p.append(nil), want.append(nil)
+	if !bytes.Equal(got, say) {
+		return v.r.damaged(f.propsOff(), fmt.Errorf("properties differ: got %+v, want %+v", *p, *want))
+	}
+	if p.Blocks == 0 {
+		return nil
+	}
+	if last := v.x.separatorKey(int(p.Blocks) - 1); !bytes.Equal(last, p.Largest) { //nolint:gosec // a length
+		return v.r.damaged(f.indexOff, fmt.Errorf("last separator %q, want %q", last, p.Largest))
+	}
+	return nil
+}

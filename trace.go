@@ -1,0 +1,62 @@
+package bloomkv
+
+import "github.com/bloomkv/bloomkv/sstable"
+
+// A Trace is what one lookup touched: the same figures as in Metrics, of which it is a part, and the tables one by one.
+type Trace struct {
+	LookupMetrics
+
+	Tables []TableTrace // that were searched, in that order: newest data first
+}
+
+// A TableTrace is the search of one table.
+type TableTrace struct {
+	Level      int
+	File       string // base name of the table's file, in the store's directory
+	Filtered   bool   // a filter was asked, and said maybe
+	Present    bool   // the table holds a version of the key; where it does not, the search was wasted
+	Blocks     uint64 // data blocks touched
+	BlocksRead uint64 // of these, read from the file
+	BytesRead  uint64 // of these reads
+}
+
+// GetTraced is Get, and tells what it cost, of an absent key too. The value is the caller's. The figures are exact, and counted
+// in Metrics as well.
+func (db *DB) GetTraced(key []byte) ([]byte, Trace, error) {
+	var t Trace
+	l := lookup{trace: &t}
+	found, err := l.find(db, key, newest)
+	var value []byte
+	if found {
+		value = append([]byte{}, l.value...)
+	}
+	l.end(db)
+	t.LookupMetrics = l.cost.metrics()
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	return value, t, err
+}
+
+func (t *Trace) add(c *candidate, present bool, before, after sstable.Stats) {
+	t.Tables = append(t.Tables, TableTrace{
+		Level: int(c.table.level.Load()), File: c.table.file.base, Filtered: c.probed, Present: present,
+		Blocks: after.Blocks - before.Blocks, BlocksRead: after.FileReads - before.FileReads, BytesRead: after.FileBytes - before.FileBytes,
+	})
+}
+
+// metrics are the figures of one lookup.
+func (c *lookupCost) metrics() LookupMetrics {
+	l := LookupMetrics{Gets: 1}
+	if c.memtableHit {
+		l.MemtableHits = 1
+		return l
+	}
+	l.TablesInRange, l.FilterProbes, l.FilterNegatives = c.inRange, c.probes, c.probes-c.passed
+	l.TruePositives, l.FalsePositives = c.truePositives, c.falsePositives
+	l.TableHits, l.AbsentWasted = c.tableHits, c.absentWasted
+	l.TableSearches, l.WastedReads = c.searches, c.searches-c.found
+	l.Blocks, l.BlocksRead, l.BytesRead = c.reads.Blocks, c.reads.FileReads, c.reads.FileBytes
+	l.TailLoads, l.TailBytes = c.tailLoads, c.tailBytes
+	return l
+}

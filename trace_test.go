@@ -1,0 +1,268 @@
+package bloomkv
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// sumOfLookups is a + sign·b, figure by figure.
+func sumOfLookups(a LookupMetrics, sign uint64, b LookupMetrics) LookupMetrics {
+	to, from := reflect.ValueOf(&a).Elem(), reflect.ValueOf(b)
+	for i := range to.NumField() {
+		to.Field(i).SetUint(to.Field(i).Uint() + sign*from.Field(i).Uint())
+	}
+	return a
+}
+
+// layered is a store in which keys are in every kind of place: in several levels, rewritten, deleted one by one and by ranges,
+// in tables and in memory. Keys are "key%05d" with n below 3000, and odd ones are absent. It is left in mem, as the options say.
+func layered(t *testing.T, mem *vfs.Mem) (o *Options, want map[string]string) {
+	t.Helper()
+	o = tiny(mem)
+	o.Durability, o.Compression, o.MemtableSize, o.FilterFPR = NoSync, NoCompression, 1<<20, 0.5 // filters that are often wrong
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = map[string]string{}
+	rng := rand.New(rand.NewPCG(21, 22))
+	write := func(w ...modelOp) {
+		t.Helper()
+		if err := db.Apply(modelWrite(w).batch(), NoSync); err != nil {
+			t.Fatal(err)
+		}
+		modelWrite(w).apply(want)
+	}
+	key := func(n int) string { return fmt.Sprintf("key%05d", n) }
+	flush := func() (runs int) {
+		t.Helper()
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		settle(t, db)
+		for _, l := range db.Metrics().Levels {
+			runs += l.Runs
+		}
+		return runs
+	}
+	for _, i := range rng.Perm(1500) {
+		write(modelOp{key: key(2 * i), value: strings.Repeat(fmt.Sprint("first ", i), 10)})
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	over := func(what string) {
+		for range 60 {
+			write(modelOp{key: key(2 * rng.IntN(1500)), value: what}, modelOp{key: key(2 * rng.IntN(1500)), del: true})
+		}
+		write(modelOp{key: key(2), value: what}, modelOp{key: key(2998), value: what})
+	}
+	for merged := false; !merged; { // into a level between
+		over("second")
+		merged = flush() == 2 && db.Metrics().Levels[0].Runs == 0
+	}
+	over("third")
+	write(modelOp{key: key(400), ranged: true, end: []byte(key(440))})
+	flush()
+	over("fourth")
+	write(modelOp{key: key(410), value: "back"}, modelOp{key: key(2990), ranged: true}, modelOp{key: key(2994), value: "back"})
+	flush()
+	write(modelOp{key: key(1200), ranged: true, end: []byte(key(1210))}) // a table of tombstones
+	if runs := flush(); runs != 5 {
+		t.Fatalf("%d runs, want 5:\n%v", runs, db.Metrics())
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return o, want
+}
+
+// touchedTables is what a lookup should search, found without the fences, the order of probes and the loads of tails.
+func touchedTables(db *DB, key []byte) (tables []TableTrace) {
+	s, h := db.state.Load(), bloomblock.HashKey(key)
+	if _, _, decided := s.inMemory(key, h, ikey.MaxSeq); decided {
+		return nil
+	}
+	for _, r := range s.runs {
+		i := slices.IndexFunc(r.tables, func(t *table) bool { return bytes.Compare(t.meta.Smallest, key) <= 0 && !t.meta.EndsBefore(key) })
+		if i < 0 {
+			continue
+		}
+		t := r.tables[i]
+		deleted := t.reader.RangeDels().Covering(key, ikey.MaxSeq)
+		if maybe, filtered := t.reader.MayContain(h); maybe && t.meta.Entries > 0 {
+			var st sstable.Stats
+			g := db.domain.Enter()
+			hit, ok, err := t.reader.Get(key, ikey.MaxSeq, &st)
+			g.Leave()
+			if err != nil {
+				return nil
+			}
+			tables = append(tables, TableTrace{Level: r.level, File: t.file.base, Filtered: filtered, Present: ok})
+			if ok && hit.Trailer.Seq() >= deleted {
+				return tables
+			}
+		}
+		if deleted > 0 {
+			return tables
+		}
+	}
+	return tables
+}
+
+// A traced sums up what lookups say they cost, and what they read.
+type traced struct {
+	db    *DB
+	files *fileLog
+	want  map[string]string
+
+	sum                                          LookupMetrics
+	searched, wasted, reads, readBytes           uint64
+	memory, present, deleted, absent, mostTables int
+}
+
+// get looks one key up and holds the trace against the files and the tables.
+func (s *traced) get(k []byte) error {
+	s.files.take()
+	v, trace, err := s.db.GetTraced(k)
+	blocks, tails := s.files.reads(s.db)
+	if w, there := s.want[string(k)]; there != (err == nil) || string(v) != w || !there && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("%q, %w, want %q, %v", v, err, w, there)
+	}
+	tables := slices.Clone(trace.Tables)
+	filtered := uint64(0)
+	for i := range tables {
+		t := &tables[i]
+		s.searched++
+		s.reads += t.BlocksRead
+		s.readBytes += t.BytesRead
+		if !t.Present {
+			s.wasted++
+		}
+		if t.Filtered {
+			filtered++
+		}
+		if t.Blocks == 0 && t.Present || t.BlocksRead > t.Blocks || (t.BytesRead > 0) != (t.BlocksRead > 0) {
+			return fmt.Errorf("%+v: no block, or more read than touched", *t)
+		}
+		t.Blocks, t.BlocksRead, t.BytesRead = 0, 0, 0
+	}
+	if want := touchedTables(s.db, k); !slices.Equal(tables, want) {
+		return fmt.Errorf("searched %+v, want %+v", tables, want)
+	}
+	if trace.Gets != 1 || trace.BlocksRead != uint64(blocks) || trace.TailBytes != uint64(tails) {
+		return fmt.Errorf("%+v, want one lookup, and the %d blocks and %d bytes of tails that were read", trace, blocks, tails)
+	}
+	if trace.FilterNegatives+filtered > trace.FilterProbes || trace.TruePositives+trace.FalsePositives != filtered {
+		return fmt.Errorf("%+v, want each answer of a filter once", trace)
+	}
+	s.sum = sumOfLookups(s.sum, 1, trace.LookupMetrics)
+	s.mostTables = max(s.mostTables, len(tables))
+	switch {
+	case trace.MemtableHits > 0:
+		s.memory++
+	case err == nil:
+		s.present++
+	case len(tables) > 0 && tables[len(tables)-1].Present:
+		s.deleted++
+	default:
+		s.absent++
+	}
+	return nil
+}
+
+// TestTracesAddUpToTheMetrics looks keys of all kinds up, in stores that were just opened, or loaded, without a cache, and
+// without filters.
+func TestTracesAddUpToTheMetrics(t *testing.T) {
+	mem := vfs.NewMem()
+	options, want := layered(t, mem)
+	memory := modelWrite{{key: "key00100", value: "sixth"}, {key: "key00102", del: true}, {key: "key01600", ranged: true, end: []byte("key01620")}, {key: "key01604", value: "kept"}}
+	memory.apply(want)
+	for _, how := range []struct {
+		name           string
+		opened, each   int // stores, and lookups in each
+		cold           bool
+		noCache        bool
+		filters        float64
+		tailsAreLoaded bool
+	}{
+		{name: "just opened", opened: 60, each: 12, cold: true},
+		{name: "opened, and then loaded by lookups", opened: 1, each: 4000, cold: true, tailsAreLoaded: true},
+		{name: "loaded", opened: 1, each: 4000},
+		{name: "without a cache", opened: 1, each: 4000, noCache: true},
+		{name: "without filters", opened: 1, each: 4000, filters: 1},
+	} {
+		t.Run(how.name, func(t *testing.T) {
+			var s traced
+			rng := rand.New(rand.NewPCG(23, 24))
+			for range how.opened {
+				o := *options
+				s.want, s.files = want, logged(mem.Kill())
+				o.FS, o.FilterFPR = s.files, cmp.Or(how.filters, o.FilterFPR)
+				s.db = openCold(t, &o)
+				if err := s.db.Apply(memory.batch(), Sync); err != nil {
+					t.Fatal(err)
+				}
+				tables := uint64(0)
+				s.db.state.Load().tables(func(_ int, table *table) {
+					tables++
+					if !how.cold {
+						if err := s.db.load(table); err != nil {
+							t.Fatal(err)
+						}
+					}
+				})
+				if how.noCache {
+					uncached(s.db)
+				}
+				before, sum := s.db.Metrics().Lookups, s.sum
+				for i := range how.each {
+					k := fmt.Appendf(nil, "key%05d", rng.IntN(3000))
+					switch i % 8 {
+					case 0: // where ranges were deleted
+						k = fmt.Appendf(nil, "key%05d", []int{390, 1198, 2980, 1598}[rng.IntN(4)]+rng.IntN(30))
+					case 1:
+						k = fmt.Append(k, "absent")
+					}
+					if err := s.get(k); err != nil {
+						t.Fatalf("get %q: %v", k, err)
+					}
+				}
+				got, sum := sumOfLookups(s.db.Metrics().Lookups, ^uint64(0), before), sumOfLookups(s.sum, ^uint64(0), sum)
+				if got != sum {
+					t.Fatalf("the metrics have counted %+v\nthe traces              %+v", got, sum)
+				}
+				if !how.cold && sum.TailLoads > 0 || how.cold && sum.TailLoads == 0 || how.tailsAreLoaded && sum.TailLoads != tables {
+					t.Errorf("%d tails of %d tables were loaded", sum.TailLoads, tables)
+				}
+				if err := s.db.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sum := s.sum
+			if sum.TableSearches != s.searched || sum.WastedReads != s.wasted || sum.BlocksRead != s.reads || sum.BytesRead != s.readBytes {
+				t.Errorf("the tables' figures do not add up to %+v: %+v", sum, s)
+			}
+			if how.filters == 1 && (sum.FilterProbes > 0 || sum.TruePositives > 0) ||
+				how.filters == 0 && (sum.FilterNegatives == 0 || sum.FalsePositives+sum.TruePositives != sum.TableSearches) {
+				t.Errorf("%+v, want each search let through by a filter, if there are any", sum)
+			}
+			if min(s.memory, s.present, s.deleted, s.absent) < 10 || s.mostTables < 2 || sum.WastedReads == 0 {
+				t.Errorf("%+v: the test tests little", s)
+			}
+			t.Logf("%d in memory, %d in tables, %d deleted, %d absent, up to %d tables: %+v", s.memory, s.present, s.deleted, s.absent, s.mostTables, sum)
+		})
+	}
+}
