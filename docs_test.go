@@ -1,0 +1,114 @@
+package bloomkv_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestDocumentsNameWhatThereIs finds, for each name of this package in docs, what it names, and for each link its file. In a
+// table only the second column is about this package.
+func TestDocumentsNameWhatThereIs(t *testing.T) {
+	exported := exportedNames(t)
+	variables := map[string]string{ // by which the documents call values of these types
+		"db": "DB.", "b": "Batch.", "it": "Iterator.", "snap": "Snapshot.", "bloomkv": "",
+		"Options": "Options.", "IterOptions": "IterOptions.", "IngestOptions": "IngestOptions.",
+	}
+	quoted := regexp.MustCompile("`[^`]+`")
+	use := regexp.MustCompile(`\b(` + strings.Join(slices.Collect(maps.Keys(variables)), "|") + `)\.([A-Z]\w*)`)
+	link := regexp.MustCompile(`\]\(([^)#]+)\)`)
+	documents, err := filepath.Glob("docs/*.md")
+	if err != nil || len(documents) == 0 {
+		t.Fatalf("no documents: %v", err)
+	}
+	for _, document := range documents {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		uses := 0
+		for line := range strings.Lines(string(text)) {
+			for _, to := range link.FindAllStringSubmatch(line, -1) {
+				if _, err := os.Stat(filepath.Join("docs", to[1])); err != nil && !strings.Contains(to[1], "://") {
+					t.Errorf("%s: a link to %s, which is not there", document, to[1])
+				}
+			}
+			if columns := strings.Split(line, "|"); len(columns) > 3 {
+				line = columns[2]
+			}
+			for _, code := range quoted.FindAllString(line, -1) {
+				for _, m := range use.FindAllStringSubmatch(code, -1) {
+					uses++
+					if name := variables[m[1]] + m[2]; !exported[name] {
+						t.Errorf("%s: %s: there is no %s", document, m[0], name)
+					}
+				}
+			}
+		}
+		if uses == 0 {
+			t.Errorf("%s names nothing of this package", document)
+		}
+	}
+}
+
+// exportedNames are the names that this package exports: "Open", "DB.Put", "Options.FS".
+func exportedNames(t *testing.T) map[string]bool {
+	t.Helper()
+	names := make(map[string]bool)
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range f.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				receiver := ""
+				if d.Recv != nil {
+					of := d.Recv.List[0].Type
+					if star, ok := of.(*ast.StarExpr); ok {
+						of = star.X
+					}
+					if id, ok := of.(*ast.Ident); ok {
+						receiver = id.Name + "."
+					}
+				}
+				names[receiver+d.Name.Name] = true
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					switch s := spec.(type) {
+					case *ast.ValueSpec:
+						for _, id := range s.Names {
+							names[id.Name] = true
+						}
+					case *ast.TypeSpec:
+						names[s.Name.Name] = true
+						if fields, ok := s.Type.(*ast.StructType); ok {
+							for _, field := range fields.Fields.List {
+								for _, id := range field.Names {
+									names[s.Name.Name+"."+id.Name] = true
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	return names
+}

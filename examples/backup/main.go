@@ -1,0 +1,91 @@
+// Command backup copies a store into a directory of backups, verifies the copy, and removes the oldest ones.
+//
+//	go run ./examples/backup -keep 7 store backups
+//
+// A store belongs to one process at a time, so a program that is at work calls the function backup itself: the copy is made
+// beside reads and writes, and costs no space until the store's own tables are replaced.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+)
+
+func main() {
+	log.SetFlags(0)
+	keep := flag.Int("keep", 7, "how many backups stay, at least 1")
+	flag.Parse()
+	if flag.NArg() != 2 || *keep < 1 {
+		log.Fatal("usage: backup [-keep N] STORE BACKUPS")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, flag.Arg(0), flag.Arg(1), *keep); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, store, backups string, keep int) (err error) {
+	db, err := bloomkv.Open(store, &bloomkv.Options{ErrorIfMissing: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	name, err := backup(ctx, db, backups, time.Now(), keep)
+	if err == nil {
+		fmt.Println(name)
+	}
+	return err
+}
+
+const stamp = "20060102T150405.000Z" // sorts by time
+
+// backup makes a backup, of which it returns the path. One that could not be finished never has the name of a good one.
+func backup(ctx context.Context, db *bloomkv.DB, backups string, now time.Time, keep int) (string, error) {
+	if err := os.MkdirAll(backups, 0o700); err != nil {
+		return "", err
+	}
+	unfinished, name := filepath.Join(backups, "unfinished"), filepath.Join(backups, now.UTC().Format(stamp))
+	if err := os.RemoveAll(unfinished); err != nil {
+		return "", err
+	}
+	if err := db.Checkpoint(ctx, unfinished); err != nil {
+		return "", err
+	}
+	if _, err := bloomkv.Check(ctx, unfinished, nil, nil); err != nil {
+		return "", err
+	}
+	if err := os.Rename(unfinished, name); err != nil {
+		return "", err
+	}
+	return name, removeOld(backups, keep)
+}
+
+// removeOld leaves the newest backups, and whatever else is in the directory.
+func removeOld(backups string, keep int) error {
+	entries, err := os.ReadDir(backups) // sorted by name
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, e := range entries {
+		if _, err := time.Parse(stamp, e.Name()); err == nil {
+			names = append(names, e.Name())
+		}
+	}
+	for _, name := range names[:max(0, len(names)-keep)] {
+		if err := os.RemoveAll(filepath.Join(backups, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

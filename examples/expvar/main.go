@@ -1,0 +1,43 @@
+// Expvar publishes a store's metrics where Go programs publish theirs: as JSON under /debug/vars.
+//
+//	go run ./examples/expvar DIR &
+//	curl -s localhost:8080/debug/vars | jq .bloomkv.lookups
+package main
+
+import (
+	"expvar"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+
+	"github.com/bloomkv/bloomkv"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: expvar DIR")
+	}
+	if err := run(os.Args[1]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(dir string) error {
+	db, err := bloomkv.Open(dir, nil)
+	if err != nil {
+		return err
+	}
+	publish("bloomkv", db)
+	fmt.Println("http://localhost:8080/debug/vars")
+	err = http.ListenAndServe("localhost:8080", nil)
+	if closeErr := db.Close(); closeErr != nil {
+		return closeErr
+	}
+	return err
+}
+
+// publish makes the metrics of a store a variable. They are read when somebody asks, which costs the store next to nothing.
+func publish(name string, db *bloomkv.DB) {
+	expvar.Publish(name, expvar.Func(func() any { return db.Metrics() }))
+}

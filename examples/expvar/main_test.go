@@ -1,0 +1,35 @@
+package main
+
+import (
+	"encoding/json"
+	"expvar"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+func TestTheVariableIsTheMetrics(t *testing.T) {
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	publish("store", db)
+	for range 3 {
+		if _, err := db.Has([]byte("absent")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got bloomkv.Metrics
+	if err := json.Unmarshal([]byte(expvar.Get("store").String()), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Lookups.Gets != 3 || got.FilterFPR != 0.01 {
+		t.Errorf("published %d lookups and a rate of %v, want 3 and 0.01", got.Lookups.Gets, got.FilterFPR)
+	}
+}

@@ -1,0 +1,40 @@
+// Prometheus publishes a store's metrics for a Prometheus server to collect. It is a module of its own, as its dependency is
+// not the library's.
+//
+//	go -C examples/prometheus run . DIR &
+//	curl -s localhost:8080/metrics | grep bloomkv
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/bloomkv/bloomkv"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: prometheus DIR")
+	}
+	if err := run(os.Args[1]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(dir string) error {
+	db, err := bloomkv.Open(dir, nil)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collector{db})
+	http.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	fmt.Println("http://localhost:8080/metrics")
+	return errors.Join(http.ListenAndServe("localhost:8080", nil), db.Close())
+}
