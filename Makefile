@@ -10,6 +10,7 @@ test race lint fuzz cross demo:
 
 long: ## the model, crash and fuzz tests for hours instead of seconds
 	go test -count=1 -timeout 6h . -long 50
+	go test -count=1 -timeout 6h ./internal/compaction -long 50
 	FUZZTIME=5m .ci/run fuzz
 
 bench: ## the store's own figures
