@@ -41,7 +41,7 @@ func (db *DB) approximate(t *table, lo, hi []byte) (uint64, error) {
 		return 0, err
 	}
 	from, err := t.reader.ApproximateOffset(lo)
-	if err != nil || hi == nil {
+	if err != nil || hi == nil || t.meta.EndsBefore(hi) { // to the end, with the filter and the index
 		return t.meta.Size - min(from, t.meta.Size), err
 	}
 	to, err := t.reader.ApproximateOffset(hi)

@@ -1,9 +1,12 @@
 package bloomkv
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,6 +69,99 @@ func TestApproximateSizesAddUp(t *testing.T) {
 	}
 	if _, err := db.ApproximateSize(nil, nil); err != ErrClosed { //nolint:errorlint // it is returned bare
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// TestApproximateSizesOfPartsAreThatOfTheWhole cuts a tree of several levels, with tombstones of both kinds, at random keys: what
+// lies between the cuts adds up, to the byte, whatever bounds the ends have, and no range is smaller than a part of it.
+func TestApproximateSizesOfPartsAreThatOfTheWhole(t *testing.T) {
+	o, _ := layered(t, vfs.NewMem())
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	size := func(lo, hi []byte) uint64 {
+		t.Helper()
+		n, err := db.ApproximateSize(lo, hi)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	rng := rand.New(rand.NewPCG(111, 112))
+	whole := size(nil, nil)
+	for range 300 {
+		cuts := [][]byte{nil}
+		for range rng.IntN(6) {
+			cuts = append(cuts, fmt.Appendf(nil, "key%05d", rng.IntN(3100)))
+		}
+		if rng.IntN(2) == 0 {
+			cuts[0] = []byte("a")
+		}
+		slices.SortFunc(cuts[1:], bytes.Compare)
+		var parts []uint64
+		sum := uint64(0)
+		for i := range cuts {
+			hi := []byte(nil)
+			if i+1 < len(cuts) {
+				hi = cuts[i+1]
+			}
+			parts = append(parts, size(cuts[i], hi))
+			sum += parts[i]
+			if i > 0 && size(cuts[i-1], hi) != parts[i-1]+parts[i] {
+				t.Fatalf("cuts %q: %d bytes in parts %d and %d, %d together", cuts, parts, i-1, i, size(cuts[i-1], hi))
+			}
+			if beyond := size(cuts[i], []byte("z")); hi == nil && beyond > parts[i] {
+				t.Fatalf("cuts %q: %d bytes up to z, %d without an end", cuts, beyond, parts[i])
+			}
+		}
+		if sum != whole {
+			t.Fatalf("cuts %q: parts %d, together %d, want %d", cuts, parts, sum, whole)
+		}
+	}
+	tree := uint64(0)
+	for _, l := range db.Metrics().Levels {
+		tree += l.Bytes
+	}
+	if whole != tree {
+		t.Errorf("the whole is %d bytes, the tables have %d", whole, tree)
+	}
+}
+
+// TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen flips one byte after the other of tables that are loaded and cached, and
+// flips it back.
+func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
+	mem := vfs.NewMem()
+	o, want := layered(t, mem)
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if got, err := contents(db); err != nil || diff(got, want) != "" {
+		t.Fatal(err, diff(got, want))
+	}
+	var names []string
+	db.state.Load().tables(func(_ int, table *table) { names = append(names, table.file.base) })
+	for i, name := range names {
+		for _, at := range []int{0, 1, 2, 3} { // beginning, middle, filter and tail
+			flip := func(b []byte) []byte {
+				b[[]int{3, len(b) / 3, len(b) * 2 / 3, len(b) - 90}[at]] ^= 1 << (i % 8)
+				return b
+			}
+			rewrite(t, mem, filepath.Join("db", name), flip)
+			_, err := db.Check(t.Context())
+			var damage *CorruptionError
+			if !errors.As(err, &damage) || damage.File != name {
+				t.Errorf("%s, place %d: %v, want damage in it", name, at, err)
+			}
+			rewrite(t, mem, filepath.Join("db", name), flip)
+		}
+	}
+	report, err := db.Check(t.Context())
+	if err != nil || report.Tables != len(names) {
+		t.Errorf("all as it was: %+v, %v, want %d tables", report, err, len(names))
 	}
 }
 
