@@ -119,11 +119,13 @@ func (s *Snapshot) Close() error {
 	return nil
 }
 
-// remove takes out a snapshot and reports whether it was the oldest.
+// remove takes out a snapshot and reports whether it was the last one of its moment, so that something may have been kept for it
+// alone. It need not be the oldest: a younger one too stands between a range tombstone and the tables that it deletes.
 func (s *snapshots) remove(o *Snapshot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.Index(s.open, o)
 	s.open = slices.Delete(s.open, i, i+1)
-	return i == 0
+	same := func(other *Snapshot) bool { return other.seq == o.seq }
+	return !slices.ContainsFunc(s.open[max(0, i-1):min(i+1, len(s.open))], same) // they are in order
 }

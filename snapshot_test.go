@@ -31,7 +31,7 @@ func newSnapshotRun(t *testing.T, seed uint64) *snapshotRun {
 	t.Helper()
 	r := &snapshotRun{rng: rand.New(rand.NewPCG(seed, 81)), now: map[string]string{}}
 	o := tiny(vfs.NewMem())
-	o.Durability = NoSync
+	o.Durability, o.Compression = NoSync, NoCompression
 	if seed%2 == 0 {
 		o.MemtableSize = 1 << 20 // nothing is flushed but by the test
 	}
@@ -403,4 +403,56 @@ func TestSnapshotsOfAStoreThatIsReadOnlyOrClosed(t *testing.T) {
 	if _, err := db.Snapshot(); !errors.Is(err, ErrClosed) {
 		t.Errorf("a snapshot of a closed store: %v", err)
 	}
+}
+
+// TestClosingASnapshotBetweenOthersWakesCompaction keeps an old snapshot open, which needs nothing, and closes those that stand
+// between a range delete and what it deletes.
+func TestClosingASnapshotBetweenOthersWakesCompaction(t *testing.T) {
+	r := newSnapshotRun(t, 2)
+	mem := r.db.opts.FS
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	r.now["a"] = "old"
+	must("put", r.db.Put([]byte("a"), []byte("old")))
+	must("old snapshot", r.take())
+	for i := range 3000 {
+		must("put", r.db.Put(fmt.Appendf(nil, "new%06d", i), make([]byte, 100)))
+	}
+	must("compact", r.db.Compact(t.Context(), nil, nil))
+	full := bytesOfTables(t, mem)
+	var between []*Snapshot // several of one moment
+	for range 3 {
+		snap, err := r.db.Snapshot()
+		must("snapshot", err)
+		between = append(between, snap)
+	}
+	must("delete", r.db.DeleteRange([]byte("new"), nil))
+	must("flush", r.db.Flush(t.Context()))
+	must("new snapshot", r.take())
+	for i, snap := range between {
+		settle(t, r.db)
+		if now := bytesOfTables(t, mem); now < full {
+			t.Fatalf("%d of %d bytes are left, but %d snapshots need all", now, full, len(between)-i)
+		}
+		n := 0
+		for _, err := range snap.Scan(IterOptions{}) {
+			must("scan", err)
+			n++
+		}
+		if n != 3001 {
+			t.Errorf("the snapshot has %d keys, want 3001", n)
+		}
+		must("close", snap.Close())
+	}
+	settle(t, r.db)
+	soon(t, "the space is free", func() bool { return bytesOfTables(t, mem) < full/10 })
+	must("the others", r.agree())
+	for _, s := range r.snaps {
+		must("close", s.snap.Close())
+	}
+	must("close", r.db.Close())
 }
