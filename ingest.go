@@ -2,6 +2,7 @@ package bloomkv
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,7 @@ func (db *DB) writeSorted(ctx context.Context, sorted iter.Seq2[KV, error], opts
 			return nil, fmt.Errorf("bloomkv: ingest: value of %d bytes, want at most %d: %w", len(kv.Value), MaxValueSize, ErrTooLarge)
 		case n > 0 && bytes.Compare(last, kv.Key) >= 0:
 			return nil, fmt.Errorf("bloomkv: ingest: key %d, %.64q, after %.64q: %w", n+1, kv.Key, last, ErrOrder)
-		case n&1023 == 0 && ctx.Err() != nil:
+		case ctx.Err() != nil: // a look at each key: the sequence may take its time
 			return nil, ctx.Err()
 		}
 		if err := load.Add(ikey.Key{User: kv.Key, Trailer: ikey.MakeTrailer(seq, ikey.Set)}, kv.Value); err != nil {
@@ -134,7 +135,7 @@ func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table) (seq ikey.Se
 	if err := db.wait(ctx, func() bool { return len(db.flushing) == 0 }); err != nil {
 		return 0, err
 	}
-	if err := db.writable(); err != nil {
+	if err := cmp.Or(db.writable(), ctx.Err()); err != nil {
 		return 0, err
 	}
 	run, err := db.newNumber() // higher than those of all flushes before
