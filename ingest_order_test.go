@@ -249,8 +249,8 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		bad  KV
-		err  error         // of the sequence
-		stop time.Duration // the context is cancelled in front of that element
+		err  error // of the sequence
+		stop int   // the context is cancelled in front of that element (1), or behind it (2)
 		ctx  context.Context
 		want error
 	}{
@@ -262,6 +262,7 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 		{name: "an error", err: errSequence2, want: errSequence2},
 		{name: "an error beside a key", bad: KV{Key: []byte("kez")}, err: errSequence2, want: errSequence2},
 		{name: "the context's end", bad: KV{Key: []byte("kez")}, stop: 1, want: context.Canceled},
+		{name: "the context's end behind the last key", bad: KV{Key: []byte("kez")}, stop: 2, want: context.Canceled},
 		{name: "a context that has ended", bad: KV{Key: []byte("kez")}, ctx: cancelled, want: context.Canceled},
 	} {
 		for _, at := range []int{0, 1, 2, 700, 3000} {
@@ -307,11 +308,14 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 					if string(bad.Key) == string(key(-1)) {
 						bad.Key = key(at - 1)
 					}
-					if tt.stop > 0 {
+					if tt.stop == 1 {
 						cancel()
 					}
-					if yield(bad, tt.err) && tt.want != nil && tt.stop == 0 && tt.ctx == nil {
+					if yield(bad, tt.err) && tt.stop != 2 && tt.ctx == nil {
 						t.Error("the sequence was asked for more")
+					}
+					if tt.stop == 2 {
+						cancel()
 					}
 				}, IngestOptions{Replace: replace})
 				if !errors.Is(err, tt.want) || !ended && tt.ctx == nil {
@@ -477,5 +481,50 @@ func TestIngestOfOddSequences(t *testing.T) {
 	}
 	if _, err := mem.Stat(filepath.Join("db", "nothing")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce has iterators leave word that nothing lives in a stretch, and then ingests
+// into it.
+func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
+	db, err := Open("db", tiny(vfs.NewMem()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := func(i int) string { return fmt.Sprintf("key%03d", i) }
+	want := map[string]string{"a": "", "z": ""}
+	keys := []string{"a", "z"}
+	if err := errors.Join(db.Put([]byte("a"), nil), db.Put([]byte("z"), nil)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 * deadWorth {
+		keys = append(keys, key(i))
+	}
+	for round := range 10 {
+		for i := range 3 * deadWorth { // again: compaction drops them
+			if err := db.Delete([]byte(key(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, k := range []string{"a", "z"} { // what iterators say is heard once a write was noted
+			if err := errors.Join(db.Put([]byte(k), nil), shows(db, want, keys)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if all := db.deadKeys.ranges.Load(); all == nil || len(*all) == 0 {
+			t.Fatalf("round %d: no word of the dead keys: the test tests nothing", round)
+		}
+		k := key(deadWorth/2 + round*deadWorth/5)
+		want[k] = "in"
+		if err := db.Ingest(t.Context(), pairsOf(map[string]string{k: "in"}), IngestOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := shows(db, want, keys); err != nil {
+			t.Errorf("round %d: %v", round, err)
+		}
+		delete(want, k)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -15,6 +15,7 @@ type reader interface {
 	AppendGet(dst, key []byte) ([]byte, error)
 	Has(key []byte) (bool, error)
 	View(key []byte, f func([]byte) error) error
+	GetMany(keys [][]byte, f func(i int, value []byte, found bool) error) error
 	Iter(opts IterOptions) *Iterator
 }
 

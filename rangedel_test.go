@@ -38,7 +38,16 @@ func shows(r reader, want map[string]string, keys []string) error {
 			return fmt.Errorf("get %q: %q, %w; has %v, %w; want %q, %v", k, v, err, has, hasErr, w, there)
 		}
 	}
-	return nil
+	many := make([][]byte, len(keys))
+	for i, k := range keys {
+		many[i] = []byte(k)
+	}
+	return r.GetMany(many, func(i int, v []byte, found bool) error {
+		if w, there := want[keys[i]]; found != there || string(v) != w {
+			return fmt.Errorf("get many, %q: %q, %v, want %q, %v", keys[i], v, found, w, there)
+		}
+		return nil
+	})
 }
 
 // edgeKeys are those at which bounds may be mistaken.
