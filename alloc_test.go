@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -66,7 +67,8 @@ func settle(t *testing.T, db *DB) {
 	}
 }
 
-// atRest waits until nothing at all goes on: a log that was begun is on record, and tables that left the tree are let go.
+// atRest waits until nothing at all goes on: a log that was begun is on record, and of the logs and tables that are not
+// needed any more the last is removed.
 func atRest(t *testing.T, db *DB) {
 	t.Helper()
 	settle(t, db)
@@ -75,13 +77,28 @@ func atRest(t *testing.T, db *DB) {
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		s, release := db.acquire()
-		tables := int64(0)
-		s.tables(func(int, *table) { tables++ })
+		want := 0
+		s.tables(func(int, *table) { want++ })
 		release()
-		if there := db.files.there.Load(); there == tables {
+		db.commitMu.Lock()
+		if db.log != nil {
+			want++
+		}
+		db.commitMu.Unlock()
+		names, err := db.opts.FS.List(db.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		there := 0
+		for _, name := range names {
+			if kind, _ := filename.Parse(name); kind == filename.Table || kind == filename.Log {
+				there++
+			}
+		}
+		if there == want {
 			return
 		} else if time.Now().After(deadline) {
-			t.Fatalf("%d files for %d tables after a minute", there, tables)
+			t.Fatalf("%d tables and logs after a minute, want %d: %q", there, want, names)
 		}
 	}
 }

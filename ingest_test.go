@@ -66,7 +66,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 		if err := db.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		settle(t, db)
+		atRest(t, db) // what fails below is the ingest's
 		tables := tableFilesIn(t, mem, "db")
 		after := maps.Clone(before)
 		maps.DeleteFunc(after, func(k, _ string) bool { return k >= "key1" && k < "key2" })
