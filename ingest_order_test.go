@@ -284,7 +284,7 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 				if err := db.Flush(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				settle(t, db)
+				atRest(t, db)
 				files, logged := lastingFiles(t, mem), func(db *DB) uint64 { return db.Metrics().Writes.LogBytes }
 				before, writes := db.state.Load().version.String(), logged(db)
 				ctx, cancel := context.WithCancel(t.Context())
