@@ -1,6 +1,7 @@
 package bloomblock
 
 import (
+	"bytes"
 	"encoding/binary"
 	"flag"
 	"fmt"
@@ -273,6 +274,37 @@ func TestBuilderDropsEqualNeighboursAndCanBeUsedAgain(t *testing.T) {
 	second := b.AppendBlock(dirty[:0], p) // memory that was used before must not shine through
 	if string(first[6:]) != string(second) {
 		t.Error("the same hashes gave different blocks")
+	}
+}
+
+func TestBuilderKnowsEqualNeighboursInDifferentChunks(t *testing.T) {
+	var b Builder
+	const n = 2*chunk + 10
+	blocks := [2][]byte{}
+	for i := range blocks { // the second time without copies, in memory that was used before
+		for h := range hashesOf(numbered, 0, n) {
+			b.Add(h)
+			if i == 0 {
+				b.Add(h)
+			}
+		}
+		if b.Len() != n {
+			t.Errorf("%d hashes, want %d", b.Len(), n)
+		}
+		blocks[i] = b.AppendBlock(nil, paramsFor(t, 0.01))
+		b.Reset()
+	}
+	if !bytes.Equal(blocks[0], blocks[1]) {
+		t.Error("the same hashes gave different blocks")
+	}
+	f, err := Parse(blocks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for h := range hashesOf(numbered, 0, n) {
+		if !f.MayContain(h) {
+			t.Fatalf("%x is denied", h)
+		}
 	}
 }
 

@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// chunk is how many hashes lie in one piece of memory: to add another never moves more.
+const chunk = 8 << 10
+
 // A Builder collects the hashes of a table's keys and writes its filter block. The zero value is ready. The order of calls is
 //
 //	(Add* AppendBlock* Reset)*
@@ -12,22 +15,35 @@ import (
 // The filter is sized when it is written, from the number of hashes there are, so nobody has to guess it before. Until then
 // a hash takes 8 bytes. A Builder is for one goroutine at a time.
 type Builder struct {
-	hashes []Hash
+	chunks [][]Hash // all but the last one in use are full; empty ones behind it
+	n      int
+	last   Hash
 }
 
 // Add adds a key's hash, unless it is equal to the one added before: several versions of a key come one after the other.
 func (b *Builder) Add(h Hash) {
-	if n := len(b.hashes); n > 0 && b.hashes[n-1] == h {
+	if b.n > 0 && b.last == h {
 		return
 	}
-	b.hashes = append(b.hashes, h)
+	i := b.n / chunk
+	if i == len(b.chunks) {
+		b.chunks = append(b.chunks, make([]Hash, 0, min(i, 1)*chunk)) // most sets are small: the first one grows
+	}
+	b.chunks[i] = append(b.chunks[i], h)
+	b.n++
+	b.last = h
 }
 
 // Len is the number of hashes to be written.
-func (b *Builder) Len() int { return len(b.hashes) }
+func (b *Builder) Len() int { return b.n }
 
 // Reset forgets all hashes and keeps the memory for the next ones.
-func (b *Builder) Reset() { b.hashes = b.hashes[:0] }
+func (b *Builder) Reset() {
+	for i := range b.chunks {
+		b.chunks[i] = b.chunks[i][:0]
+	}
+	b.n = 0
+}
 
 // BlockSize is the size in bytes of the block that AppendBlock would append.
 func (b *Builder) BlockSize(p Params) int {
@@ -40,7 +56,7 @@ func (b *Builder) BlockSize(p Params) int {
 
 // blocks is the number of blocks in a unit: at least one, so that a filter of no keys has bits to say no with.
 func (b *Builder) blocks(u Unit) int {
-	return max(1, int(math.Ceil(float64(len(b.hashes))*u.BitsPerKey/blockBits)))
+	return max(1, int(math.Ceil(float64(b.n)*u.BitsPerKey/blockBits)))
 }
 
 // AppendBlock appends the filter block of all added hashes to dst and returns the longer slice. For Params without units that
@@ -55,12 +71,14 @@ func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
 	block := dst[start:]
 	clear(block)
 
-	h := Header{Keys: uint64(len(b.hashes))}
+	h := Header{Keys: uint64(b.n)} //nolint:gosec // a length
 	offset := HeaderSize
 	for i, u := range p.units[:p.n] {
 		n := b.blocks(u)
 		payload := block[offset : offset+n*blockBytes]
-		b.fill(payload, i, u.Probes)
+		for _, hashes := range b.chunks {
+			fill(payload, hashes, i, u.Probes)
+		}
 		h.Units = append(h.Units, UnitHeader{
 			Probes: u.Probes,
 			Blocks: uint64(n), //nolint:gosec // n ≥ 1
@@ -74,10 +92,10 @@ func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
 	return dst
 }
 
-// fill sets the bits of every hash in the payload of unit number unit.
-func (b *Builder) fill(payload []byte, unit, probes int) {
+// fill sets the bits of hashes in the payload of unit number unit.
+func fill(payload []byte, hashes []Hash, unit, probes int) {
 	blocks := uint64(len(payload) / blockBytes)
-	for _, h := range b.hashes {
+	for _, h := range hashes {
 		for range unit {
 			h = h.Next()
 		}

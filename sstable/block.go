@@ -33,16 +33,36 @@ const (
 	plainSet    = ikey.Trailer(ikey.Set) // Set at sequence number 0
 )
 
-// A blockBuilder collects the entries of one block. The order of calls is ((fits? add)+ append reset)*.
+// A blockBuilder collects the entries of one block. The order of calls is ((with add)+ append reset)*.
 type blockBuilder struct {
+	shape
 	entries []pending
 	keys    []byte // user keys, one after the other
 	values  []byte
-
-	prefix  int  // bytes that all keys share
-	tails   int  // bytes of all entries without their values, at this prefix
-	uniform bool // all keys and values are as long as the first
 }
+
+// A shape is what decides how large a block is.
+type shape struct {
+	n       int  // entries
+	prefix  int  // bytes that all keys share
+	bytes   int  // of all entries, at this prefix
+	uniform bool // all keys and values are as long as the first, and all or none have a trailer
+}
+
+// width is that of an offset.
+func (s *shape) width() int {
+	switch {
+	case s.uniform:
+		return 0
+	case s.bytes <= 1<<16:
+		return 2
+	default:
+		return 4
+	}
+}
+
+// size is the length of the block in bytes.
+func (s *shape) size() int { return blockHeader + (s.prefix+7)&^7 + s.n*(8+s.width()) + s.bytes }
 
 type pending struct {
 	keyEnd, valueEnd int
@@ -50,6 +70,7 @@ type pending struct {
 }
 
 func (b *blockBuilder) reset() {
+	b.shape = shape{}
 	b.entries, b.keys, b.values = b.entries[:0], b.keys[:0], b.values[:0]
 }
 
@@ -86,22 +107,30 @@ func uvarintLen(v uint) int {
 	return n
 }
 
-// add copies an entry. The caller keeps the order.
-func (b *blockBuilder) add(k ikey.Key, value []byte) {
-	prefix := len(k.User)
-	if len(b.entries) > 0 {
-		prefix = ikey.CommonPrefix(b.keys[:b.prefix], k.User)
-	}
-	b.uniform = len(b.entries) == 0 || b.uniform && b.same(k, value)
-	if len(b.entries) == 0 || prefix != b.prefix {
-		b.prefix, b.tails = prefix, 0
-		start := 0
-		for _, e := range b.entries {
-			b.tails += entryLen(e.keyEnd-start, prefix, e.trailer)
-			start = e.keyEnd
+// with is the shape that the block has with one more entry.
+func (b *blockBuilder) with(k ikey.Key, value []byte) shape {
+	s := b.shape
+	if s.n == 0 {
+		s.prefix, s.uniform = len(k.User), true
+	} else {
+		s.uniform = s.uniform && b.same(k, value)
+		if p := ikey.CommonPrefix(b.keys[:s.prefix], k.User); p != s.prefix {
+			s.prefix, s.bytes = p, len(b.values)
+			start := 0
+			for _, e := range b.entries {
+				s.bytes += entryLen(e.keyEnd-start, p, e.trailer)
+				start = e.keyEnd
+			}
 		}
 	}
-	b.tails += entryLen(len(k.User), prefix, k.Trailer)
+	s.n++
+	s.bytes += entryLen(len(k.User), s.prefix, k.Trailer) + len(value)
+	return s
+}
+
+// add copies an entry, with which the block has shape s. The caller keeps the order.
+func (b *blockBuilder) add(k ikey.Key, value []byte, s shape) {
+	b.shape = s
 	b.keys = append(b.keys, k.User...)
 	b.values = append(b.values, value...)
 	b.entries = append(b.entries, pending{len(b.keys), len(b.values), k.Trailer})
@@ -113,52 +142,10 @@ func (b *blockBuilder) same(k ikey.Key, value []byte) bool {
 	return len(k.User) == f.keyEnd && len(value) == f.valueEnd && (k.Trailer == plainSet) == (f.trailer == plainSet)
 }
 
-// sizeWith is the most that the block takes with one more entry.
-func (b *blockBuilder) sizeWith(k ikey.Key, value []byte) int {
-	n := len(b.entries)
-	if n == 0 {
-		return blockSize(len(k.User), 1, 0, entryLen(len(k.User), len(k.User), k.Trailer)+len(value))
-	}
-	prefix := ikey.CommonPrefix(b.keys[:b.prefix], k.User)
-	tails := b.tails
-	if prefix != b.prefix {
-		tails = 0
-		start := 0
-		for _, e := range b.entries {
-			tails += entryLen(e.keyEnd-start, prefix, e.trailer)
-			start = e.keyEnd
-		}
-	}
-	tails += entryLen(len(k.User), prefix, k.Trailer) + len(b.values) + len(value)
-	return blockSize(prefix, n+1, offsetWidth(tails, b.uniform && b.same(k, value)), tails)
-}
-
-func (b *blockBuilder) size() int {
-	n := b.tails + len(b.values)
-	return blockSize(b.prefix, len(b.entries), offsetWidth(n, b.uniform), n)
-}
-
-func blockSize(prefix, n, width, entries int) int {
-	return blockHeader + (prefix+7)&^7 + n*(8+width) + entries
-}
-
-func offsetWidth(entries int, uniform bool) int {
-	switch {
-	case uniform:
-		return 0
-	case entries <= 1<<16:
-		return 2
-	default:
-		return 4
-	}
-}
-
 // append appends the block to dst. There is at least one entry.
 func (b *blockBuilder) append(dst []byte) []byte {
-	n := len(b.entries)
-	total := b.tails + len(b.values)
-	width := offsetWidth(total, b.uniform)
-	dst = slices.Grow(dst, blockSize(b.prefix, n, width, total))
+	n, width := b.n, b.width()
+	dst = slices.Grow(dst, b.size())
 	start := len(dst)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(n))                          //nolint:gosec // bounded by the block's size
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(b.prefix)|uint32(width)<<24) //nolint:gosec // at most MaxKey
@@ -175,7 +162,7 @@ func (b *blockBuilder) append(dst []byte) []byte {
 	for i := range n {
 		switch off := len(dst) - first; width {
 		case 2:
-			binary.LittleEndian.PutUint16(dst[offsets+2*i:], uint16(off)) //nolint:gosec // below 64 KiB by offsetWidth
+			binary.LittleEndian.PutUint16(dst[offsets+2*i:], uint16(off)) //nolint:gosec // at most 64 KiB by width
 		case 4:
 			binary.LittleEndian.PutUint32(dst[offsets+4*i:], uint32(off)) //nolint:gosec // below maxPlain
 		}

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func encode(kvs []kv) []byte {
 	var b blockBuilder
 	for _, v := range kvs {
-		b.add(v.ikey(), []byte(v.value))
+		b.add(v.ikey(), []byte(v.value), b.with(v.ikey(), []byte(v.value)))
 	}
 	return b.append(nil)
 }
@@ -55,18 +55,15 @@ func TestBlockFindsWhatASortedListFinds(t *testing.T) {
 	}
 }
 
-func TestBlockSizeIsNeverUnderestimated(t *testing.T) {
+func TestBlockSizeIsKnownBefore(t *testing.T) {
 	for name, kvs := range shapes() {
 		var b blockBuilder
 		for i, v := range kvs[:min(len(kvs), 300)] {
-			estimate := b.sizeWith(v.ikey(), []byte(v.value))
-			b.add(v.ikey(), []byte(v.value))
-			if n := b.size(); estimate != n {
-				t.Fatalf("%s: estimate %d for %d entries, want %d", name, estimate, i+1, n)
-			}
+			s := b.with(v.ikey(), []byte(v.value))
+			b.add(v.ikey(), []byte(v.value), s)
 			if i%30 == 0 {
-				if n := len(b.append(nil)); n != estimate {
-					t.Fatalf("%s: estimate %d for %d entries, want %d", name, estimate, i+1, n)
+				if n := len(b.append(nil)); n != s.size() {
+					t.Fatalf("%s: %d bytes with %d entries, want %d", name, s.size(), i+1, n)
 				}
 			}
 		}

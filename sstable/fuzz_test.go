@@ -33,7 +33,7 @@ func FuzzBlock(f *testing.F) {
 				ordered = false
 			}
 			keys = append(keys, k)
-			again.add(k, e.value)
+			again.add(k, e.value, again.with(k, e.value))
 		}
 		for _, k := range append(keys, ikey.Key{User: []byte(key), Trailer: plainSet}) {
 			i := b.seek(k.User, k.Trailer)

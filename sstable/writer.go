@@ -111,15 +111,17 @@ func (w *Writer) add(k ikey.Key, value []byte) error {
 	} else if c := ikey.Compare(ikey.Key{User: w.last, Trailer: w.lastT}, k); c >= 0 {
 		return fmt.Errorf("%w: %q@%d after %q@%d", ErrOrder, k.User, k.Trailer.Seq(), w.last, w.lastT.Seq())
 	}
-	if len(w.block.entries) > 0 && w.block.sizeWith(k, value) > w.limit {
+	s := w.block.with(k, value)
+	if s.n > 1 && s.size() > w.limit {
 		if err := w.endBlock(); err != nil {
 			return err
 		}
+		s = w.block.with(k, value)
 	}
 	if w.ended.is {
 		w.addSeparator(k.User)
 	}
-	w.block.add(k, value)
+	w.block.add(k, value, s)
 	if w.o.Filter != (bloomblock.Params{}) {
 		w.filter.Add(bloomblock.HashKey(k.User))
 	}
@@ -194,7 +196,7 @@ func (w *Writer) flush() error {
 // Size is how many bytes the table would have if it were finished now, without its filter, to within a few.
 func (w *Writer) Size() uint64 {
 	n := w.offset() + uint64(w.index.size()+len(w.dels.encoded)) //nolint:gosec // a size
-	if len(w.block.entries) > 0 {
+	if w.block.n > 0 {
 		n += uint64(w.block.size()) //nolint:gosec // a size
 	}
 	return n
