@@ -35,7 +35,10 @@ type Cursor struct {
 
 	// of the window that is being taken
 	back bool // downwards
-	skip bool // the next key that the tree shows is known already
+	skip bool // the key with the id edge is known already
+	edge uint32
+	tail int // items in the tail
+	next int // of them, to be taken
 	full bool
 
 	// In a key with many versions, which are chained from the newest on: the refs of those from the newest visible one to

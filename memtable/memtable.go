@@ -1,9 +1,9 @@
 // Package memtable keeps the newest versions of a store in memory: in order, and by hash.
 //
 // The bytes lie in an arena. A B-tree over small items without pointers (the collector has nothing to walk) holds one item
-// for each user key and serves order alone; the versions of a key are chained in the arena, newest first. A hash index
-// beside the tree serves lookups, so that a Get takes no lock, and overwriting a key never touches the tree. In front of
-// the index an atomic Bloom filter answers for the absent. Range tombstones are kept apart from the versions, in a tree that
+// for each user key and serves order alone, beside a flat list of the keys that came in order; the versions of a key are
+// chained in the arena, newest first. A hash index serves lookups, so that a Get takes no lock, and overwriting a key never
+// touches the tree. In front of the index an atomic Bloom filter answers for the absent. Range tombstones are kept apart from the versions, in a tree that
 // readers may take away as it is.
 //
 // The first eight bytes of real keys are often all equal, so an item's inline head is taken after a prefix that most keys
@@ -33,8 +33,8 @@ type Table struct {
 	index  atomic.Pointer[index]
 	frozen atomic.Bool
 
-	counts  atomic.Uint64 // versions << 32 | user keys: neither can reach 2³², which is the number of refs
-	treeMem atomic.Int64  // of newest; the nodes follow from the keys
+	counts   atomic.Uint64 // versions << 32 | user keys: neither can reach 2³², which is the number of refs
+	orderMem atomic.Int64  // of newest and the tail; the tree's nodes follow from their keys
 
 	probes probes
 	ranges ranges
@@ -46,6 +46,7 @@ type Table struct {
 	// guarded by mu until the table is frozen; the writer alone changes them, and reads them without it
 	mu     sync.RWMutex
 	tree   *btree.BTreeG[item]
+	tail   tail
 	prefix []byte
 	newest [][]atomic.Uint32 // by id: the ref of the key's newest version. The words themselves need no lock
 }
@@ -57,6 +58,7 @@ const (
 	// What the tree costs for each key. Nodes have room for 64 items of 16 bytes; in a random order they are two thirds
 	// full, in ascending order half full.
 	treeBytesPerKey = 32
+	itemBytes       = 16
 )
 
 // New makes an empty table. Heads are taken after prefix, which should be what CommonPrefix of the last table said; nil is
@@ -76,19 +78,21 @@ func New(prefix []byte, keys int) *Table {
 func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind, value []byte) {
 	counts := t.begin(seq)
 	trailer, g := ikey.MakeTrailer(seq, kind), tagOf(h)
-	x := t.index.Load()
-	if found, slot := t.find(x, key, g); found != 0 {
-		id := t.arena.version(found).id()
-		r := t.link(found, trailer, id, key, value)
-		t.newest[id/newestChunk][id%newestChunk].Store(uint32(r))
-		x.slots[slot].Store(uint64(g)<<slotRefBits | uint64(r))
-		t.counts.Store(counts + 1<<32)
-		return
+	x, last := t.index.Load(), t.isLast(key)
+	if !last { // else it is new
+		if found, slot := t.find(x, key, g); found != 0 {
+			id := t.arena.version(found).id()
+			r := t.link(found, trailer, id, key, value)
+			t.newest[id/newestChunk][id%newestChunk].Store(uint32(r))
+			x.slots[slot].Store(uint64(g)<<slotRefBits | uint64(r))
+			t.counts.Store(counts + 1<<32)
+			return
+		}
 	}
 	x.touch(g)
 	id := uint32(counts) //nolint:gosec // G115: the lower half
 	r := t.arena.put(trailer, 0, id, key, value)
-	t.insert(item{first: r, id: id}, key)
+	t.insert(item{first: r, id: id}, key, last)
 	if int64(id) >= int64(x.limit()) {
 		x = x.grown()
 		x.put(g, r)
@@ -196,8 +200,8 @@ func (t *Table) RangeDels() *RangeDels { return t.ranges.published.Load() }
 // estimate for the tree.
 // It never falls, and is safe for concurrent use.
 func (t *Table) Bytes() int64 {
-	return int64(unsafe.Sizeof(*t)) + t.arena.bytes.Load() + t.index.Load().bytes() + t.treeMem.Load() +
-		int64(t.Keys())*treeBytesPerKey + t.ranges.bytes.Load()
+	return int64(unsafe.Sizeof(*t)) + t.arena.bytes.Load() + t.index.Load().bytes() + t.orderMem.Load() +
+		(int64(t.Keys())-t.tail.n.Load())*treeBytesPerKey + t.ranges.bytes.Load()
 }
 
 // Len is the number of versions, range tombstones included. It is safe for concurrent use.

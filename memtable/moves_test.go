@@ -81,6 +81,17 @@ func wander(c *Cursor, rng *rand.Rand, es []entry, steps int, key func() []byte,
 	return ""
 }
 
+// inOrder makes n keys that ascend but for some percent, which lie anywhere, and then any of these keys.
+func inOrder(n, percent int) func(*rand.Rand) []byte {
+	i := 0
+	return func(r *rand.Rand) []byte {
+		if i++; i > n || r.IntN(100) < percent {
+			return fmt.Appendf(nil, "key/%06d", r.IntN(2*n))
+		}
+		return fmt.Appendf(nil, "key/%06d", 2*i)
+	}
+}
+
 func TestMovesAgainstASortedSlice(t *testing.T) {
 	for _, shape := range []struct {
 		name string
@@ -96,6 +107,9 @@ func TestMovesAgainstASortedSlice(t *testing.T) {
 			}
 			return fmt.Appendf(nil, "%x", r.IntN(4000))
 		}},
+		{"in order", 3000, inOrder(3000, 0)},
+		{"nearly in order", 3000, inOrder(3000, 10)},
+		{"half of it in order", 3000, inOrder(3000, 50)},
 		{"nothing", 0, func(*rand.Rand) []byte { return []byte("a") }},
 	} {
 		t.Run(shape.name, func(t *testing.T) {
@@ -139,11 +153,26 @@ func TestMovesAgainstASortedSlice(t *testing.T) {
 
 // Cursors in both modes wander while a writer adds keys and versions around them.
 func TestMovesBesideAWriter(t *testing.T) {
-	const n = 12000
+	t.Run("anywhere", func(t *testing.T) {
+		movesBesideAWriter(t, func(i int64) []byte { return []byte(numbered(i)) })
+	})
+	t.Run("mostly behind all others", func(t *testing.T) {
+		movesBesideAWriter(t, func(i int64) []byte {
+			if i%7 == 0 {
+				return []byte(numbered(i))
+			}
+			return fmt.Appendf(nil, "%05d", i)
+		})
+	})
+}
+
+func movesBesideAWriter(t *testing.T, key func(i int64) []byte) {
+	t.Helper()
+	const n = 8000
 	es := make([]entry, n)
 	for i := range es {
 		seq := ikey.Seq(i + 1)
-		es[i] = entry{ikey.Key{User: []byte(numbered(int64(seq))), Trailer: ikey.MakeTrailer(seq, ikey.Set)}, strconv.Itoa(i)}
+		es[i] = entry{ikey.Key{User: key(int64(seq)), Trailer: ikey.MakeTrailer(seq, ikey.Set)}, strconv.Itoa(i)}
 	}
 	added := slices.Clone(es)
 	sortEntries(es)
@@ -159,7 +188,7 @@ func TestMovesBesideAWriter(t *testing.T) {
 				newest := rng.IntN(2) == 0
 				c.Reset(tb, ikey.Seq(last), newest)
 				if wrong := wander(&c, rng, visible(es, ikey.Seq(last), newest), 2000, func() []byte {
-					return []byte(numbered(rng.Int64N(n) + 1))
+					return key(rng.Int64N(n) + 1)
 				}, ikey.Seq(last)); wrong != "" {
 					t.Errorf("at %d, newest %v: %s", last, newest, wrong)
 					return

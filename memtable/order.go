@@ -18,15 +18,16 @@ type item struct {
 	id    uint32
 }
 
-// newTree makes an empty tree that orders items by user key. Equal heads decide nothing; that is the rare case, kept out of
-// the function that the tree calls a dozen times and more for each insert.
-func (t *Table) newTree() *btree.BTreeG[item] {
-	return btree.NewG(degree, func(a, b item) bool {
-		if a.head != b.head {
-			return a.head < b.head
-		}
-		return t.lessBytes(a, b)
-	})
+// newTree makes an empty tree.
+func (t *Table) newTree() *btree.BTreeG[item] { return btree.NewG(degree, t.less) }
+
+// less orders items by user key. Equal heads decide nothing; that is the rare case, kept out of the function that the tree
+// calls a dozen times and more for each insert.
+func (t *Table) less(a, b item) bool {
+	if a.head != b.head {
+		return a.head < b.head
+	}
+	return t.lessBytes(a, b)
 }
 
 func (t *Table) lessBytes(a, b item) bool {
@@ -40,17 +41,23 @@ func (t *Table) keyOf(r ref) []byte {
 	return t.arena.version(r).key()
 }
 
-// insert puts a new key into the tree.
-func (t *Table) insert(it item, key []byte) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// insert gives a new key its place in the order; last says that it is behind all others.
+func (t *Table) insert(it item, key []byte, last bool) {
 	if it.id%newestChunk == 0 {
+		t.mu.Lock()
 		t.newest = append(t.newest, make([]atomic.Uint32, newestChunk))
-		t.treeMem.Add(4*newestChunk + 24)
+		t.mu.Unlock()
+		t.orderMem.Add(4*newestChunk + 24)
 	}
 	t.newest[it.id/newestChunk][it.id%newestChunk].Store(uint32(it.first))
 	it.head = ikey.HeadAfter(t.prefix, key)
-	t.tree.ReplaceOrInsert(it)
+	if last {
+		t.push(it)
+	} else {
+		t.mu.Lock()
+		t.tree.ReplaceOrInsert(it)
+		t.mu.Unlock()
+	}
 	t.sample.add(it)
 	if n := it.id + 1; n >= 2*sampleSize && n&(n-1) == 0 {
 		t.rehead()
@@ -150,15 +157,23 @@ func (t *Table) rehead() {
 	if !longer && distinct(prefix, keys) <= distinct(t.prefix, keys) {
 		return
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	old := t.tree
 	t.prefix = bytes.Clone(prefix)
 	t.tree = t.newTree()
 	old.Ascend(func(it item) bool {
-		it.head = ikey.HeadAfter(t.prefix, t.keyOf(it.first))
+		it.head = t.headOf(it.first)
 		t.tree.ReplaceOrInsert(it)
 		return true
 	})
+	for i := range int(t.tail.n.Load()) {
+		it := t.tail.at(i)
+		it.head = t.headOf(it.first)
+	}
 }
+
+func (t *Table) headOf(r ref) uint64 { return ikey.HeadAfter(t.prefix, t.keyOf(r)) }
 
 // CommonPrefix is what most keys of the table begin with, a good first argument of New for the next table. It is the
 // caller's. Nobody may be adding: it belongs to the writer, or to anyone once the table is frozen.

@@ -1,7 +1,5 @@
 package memtable
 
-import "github.com/bloomkv/bloomkv/internal/ikey"
-
 // An origin is where a window is taken from, in either direction.
 type origin int
 
@@ -36,27 +34,43 @@ func (c *Cursor) window(back bool, from origin, key []byte) {
 	c.back, c.skip, c.full = back, from == fromEdge, false
 
 	locked := c.lock()
+	t := c.t
 	var pivot item
 	switch from {
 	case fromKey:
-		pivot = c.t.take(key)
+		pivot = t.take(key)
 	case fromEdge:
-		r := c.refs[edge]
-		pivot = item{head: ikey.HeadAfter(c.t.prefix, c.t.keyOf(r)), first: r} // the prefix may be another by now
+		v := t.arena.version(c.refs[edge])
+		pivot = item{head: t.headOf(c.refs[edge]), first: c.refs[edge], id: v.id()} // the prefix may be another by now
+		c.edge = v.id()
 	case fromEnd:
+	}
+	c.tail = int(t.tail.n.Load())
+	c.next = 0
+	switch {
+	case from != fromEnd:
+		c.next = t.search(pivot, c.tail)
+		if back && (c.next == c.tail || t.less(pivot, *t.tail.at(c.next))) {
+			c.next--
+		}
+	case back:
+		c.next = c.tail - 1
 	}
 	switch {
 	case from == fromEnd && back:
-		c.t.tree.Descend(c.visit)
+		t.tree.Descend(c.visit)
 	case from == fromEnd:
-		c.t.tree.Ascend(c.visit)
+		t.tree.Ascend(c.visit)
 	case back:
-		c.t.tree.DescendLessOrEqual(pivot, c.visit)
+		t.tree.DescendLessOrEqual(pivot, c.visit)
 	default:
-		c.t.tree.AscendGreaterOrEqual(pivot, c.visit)
+		t.tree.AscendGreaterOrEqual(pivot, c.visit)
+	}
+	for !c.full && c.inTail() {
+		c.takeTail()
 	}
 	if from == fromKey {
-		c.t.give(pivot)
+		t.give(pivot)
 	}
 	c.unlock(locked)
 	if from == fromEdge {
@@ -77,10 +91,33 @@ func (c *Cursor) touch() {
 	}
 }
 
-// collect takes one key from the tree and says whether it wants another.
+// collect takes one key from the tree, and before it those of the tail whose turn it is. It says whether it wants another.
 func (c *Cursor) collect(it item) bool {
-	if c.skip {
-		c.skip = false
+	for c.inTail() && c.t.less(*c.t.tail.at(c.next), it) != c.back {
+		if !c.takeTail() {
+			return false
+		}
+	}
+	return c.put(it)
+}
+
+// inTail reports whether the tail has more keys in the direction of the window.
+func (c *Cursor) inTail() bool { return c.next >= 0 && c.next < c.tail }
+
+// takeTail takes the next key of the tail. It says whether the window has room for another.
+func (c *Cursor) takeTail() bool {
+	it := c.t.tail.at(c.next)
+	if c.back {
+		c.next--
+	} else {
+		c.next++
+	}
+	return c.put(*it)
+}
+
+// put takes a key into the window, unless it is the edge of the last one, and says whether there is room for another.
+func (c *Cursor) put(it item) bool {
+	if c.skip && it.id == c.edge {
 		return true
 	}
 	r := ref(c.t.newest[it.id/newestChunk][it.id%newestChunk].Load())
