@@ -93,25 +93,45 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
+// BenchmarkLoad puts keys, one by one and in batches of 100, each kind into a store of its own; an op is one key.
+//
+//	go test -run '^$' -bench Load -benchtime 1000000x .
 func BenchmarkLoad(b *testing.B) {
-	db, err := Open(b.TempDir(), benchOptions())
-	if err != nil {
-		b.Fatal(err)
-	}
-	var key []byte
-	value := make([]byte, 100)
-	i := uint64(0)
-	b.Run("random", func(b *testing.B) {
-		for b.Loop() {
-			i++
-			key = benchKey(key, i)
-			if err := db.Put(key, value); err != nil {
-				b.Fatal(err)
-			}
+	for _, order := range []struct {
+		name string
+		key  func(dst []byte, i uint64) []byte
+	}{
+		{"random", benchKey},
+		{"ascending", func(dst []byte, i uint64) []byte { return binary.BigEndian.AppendUint64(append(dst[:0], "ascending"...), i) }},
+	} {
+		for _, size := range []int{1, 100} {
+			b.Run(fmt.Sprintf("%s/batch=%d", order.name, size), func(b *testing.B) {
+				db, err := Open(b.TempDir(), benchOptions())
+				if err != nil {
+					b.Fatal(err)
+				}
+				var key []byte
+				var batch Batch
+				value := make([]byte, 100)
+				i := uint64(0)
+				for b.Loop() {
+					i++
+					key = order.key(key, i)
+					if size == 1 {
+						err = db.Put(key, value)
+					} else if batch.Put(key, value); batch.Len() == size {
+						err = db.Apply(&batch, NoSync)
+						batch.Reset()
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := db.Close(); err != nil {
+					b.Fatal(err)
+				}
+			})
 		}
-	})
-	if err := db.Close(); err != nil {
-		b.Fatal(err)
 	}
 }
 

@@ -74,7 +74,7 @@ func Check(ctx context.Context, dir string, options *Options, progress func(done
 		return report, err
 	}
 	damage = append(damage, err)
-	r := replay{db: &DB{dir: dir, opts: opts, recorded: s}, mem: memtable.New(nil, 0), last: s.LastSeq}
+	r := replay{db: &DB{dir: dir, opts: opts, recorded: s}, mem: memtable.New(nil, 0, 0), last: s.LastSeq}
 	logs := found.logsFrom(s.MinLog)
 	_, err = r.dryRun(logs)
 	damage = append(damage, err)

@@ -75,7 +75,7 @@ func (db *DB) rotate() {
 		db.base = log.retire(db)
 	}
 	db.swap(func(s *state) {
-		s.mem = memtable.New(old.CommonPrefix(), old.Keys())
+		s.mem = memtable.New(old.CommonPrefix(), old.Keys(), db.opts.MemtableSize)
 		s.frozen = slices.Insert(slices.Clone(s.frozen), 0, old)
 		db.flushing = append(db.flushing, frozen{old, log, db.lastSeq})
 		db.active = nil

@@ -41,7 +41,7 @@ func TestAnIteratorHasAllWritesUpToItsMoment(t *testing.T) {
 		})
 	}
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); put() {
-		m := memtable.New(nil, 0)
+		m := memtable.New(nil, 0, 0)
 		m.Add(k, h, db.lastSeq, ikey.Set, nil)
 		db.commitMu.Lock()
 		db.swap(func(s *state) { s.mem = m })

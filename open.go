@@ -99,7 +99,7 @@ func (db *DB) open() (err error) {
 	if err != nil {
 		return err
 	}
-	s := &state{mem: memtable.New(nil, 0), frozen: replayed}
+	s := &state{mem: memtable.New(nil, 0, db.opts.MemtableSize), frozen: replayed}
 	s.refs.Store(1)
 	s.setVersion(db.recorded.Version, newTables(db))
 	s.tables(func(_ int, t *table) { t.refs.Add(1) })

@@ -56,5 +56,5 @@ func (l listing) noStore() error { return cmp.Or(l.lost(), errMissing) }
 func (r *replay) keep() {
 	r.mem.Freeze()
 	r.frozen = slices.Insert(r.frozen, 0, r.mem)
-	r.mem = memtable.New(r.mem.CommonPrefix(), r.mem.Keys())
+	r.mem = memtable.New(r.mem.CommonPrefix(), r.mem.Keys(), 0)
 }

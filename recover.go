@@ -30,7 +30,7 @@ func (db *DB) recover(found listing) ([]*memtable.Table, error) {
 	if len(logs) == 0 {
 		return nil, nil
 	}
-	r := replay{db: db, mem: memtable.New(nil, 0), last: s.LastSeq}
+	r := replay{db: db, mem: memtable.New(nil, 0, db.opts.MemtableSize), last: s.LastSeq}
 	counted, err := r.dryRun(logs)
 	if err != nil { // before anything is written
 		return nil, err
@@ -171,7 +171,7 @@ func (r *replay) flush() error {
 		return err
 	}
 	r.added = append(r.added, newRunOf(res.Tables)...)
-	r.mem = memtable.New(r.mem.CommonPrefix(), r.mem.Keys())
+	r.mem = memtable.New(r.mem.CommonPrefix(), r.mem.Keys(), r.db.opts.MemtableSize)
 	return nil
 }
 

@@ -57,10 +57,10 @@ func BenchmarkAdd(b *testing.B) {
 	for _, o := range benchOrders {
 		b.Run(o.name, func(b *testing.B) {
 			keys := benchSet(o.key, o.less)
-			t, n := New(nil, 0), 0
+			t, n := New(nil, 0, 0), 0
 			for b.Loop() {
 				if n == len(keys) {
-					t, n = New(t.CommonPrefix(), t.Keys()), 0
+					t, n = New(t.CommonPrefix(), t.Keys(), 0), 0
 				}
 				t.Add(keys[n].key, keys[n].hash, ikey.Seq(n+1), ikey.Set, value)
 				n++
@@ -69,7 +69,7 @@ func BenchmarkAdd(b *testing.B) {
 	}
 	b.Run("overwrite", func(b *testing.B) {
 		keys := benchSet(benchOrders[0].key, false)
-		t := New(nil, 0)
+		t := New(nil, 0, 0)
 		fill(t, keys, value)
 		n := 0
 		for b.Loop() {
@@ -83,7 +83,7 @@ func BenchmarkAdd(b *testing.B) {
 func BenchmarkGet(b *testing.B) {
 	for _, o := range benchOrders[:1] {
 		keys := benchSet(o.key, o.less)
-		t := New(nil, 0)
+		t := New(nil, 0, 0)
 		fill(t, keys, make([]byte, 100))
 		rand.New(rand.NewPCG(3, 4)).Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 		b.Run("present", func(b *testing.B) {
@@ -112,7 +112,7 @@ func BenchmarkGet(b *testing.B) {
 // An op is one version read in order, or one seek.
 func BenchmarkCursor(b *testing.B) {
 	keys := benchSet(benchOrders[0].key, false)
-	t := New(nil, 0)
+	t := New(nil, 0, 0)
 	fill(t, keys, make([]byte, 100))
 	for _, state := range []string{"live", "frozen"} {
 		if state == "frozen" {

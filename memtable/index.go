@@ -78,9 +78,10 @@ func (x *index) put(g tag, r ref) {
 	x.slots[i].Store(uint64(g)<<slotRefBits | uint64(r))
 }
 
-// grown is a copy of x with twice the slots. Readers may go on with x: whatever they may see was there when they came.
-func (x *index) grown() *index {
-	y := newIndex(2 * x.limit())
+// grown is a copy of x with room for so many keys, at least twice as many as x. Readers may go on with x: whatever they may
+// see was there when they came.
+func (x *index) grown(keys int) *index {
+	y := newIndex(max(keys, 2*x.limit()))
 	for i := range x.slots {
 		if s := x.slots[i].Load(); s != 0 {
 			y.put(tag(s>>slotRefBits), ref(s&(1<<slotRefBits-1)))

@@ -40,6 +40,7 @@ type Table struct {
 	ranges ranges
 
 	// the writer's
+	size           int64 // see New
 	sample         sample
 	minSeq, maxSeq ikey.Seq
 
@@ -62,10 +63,11 @@ const (
 )
 
 // New makes an empty table. Heads are taken after prefix, which should be what CommonPrefix of the last table said; nil is
-// fine, and a wrong one costs time and nothing else. The hash index starts with room for so many keys; 0 starts small.
-// The prefix is copied.
-func New(prefix []byte, keys int) *Table {
-	t := &Table{prefix: bytes.Clone(prefix)}
+// fine, and a wrong one costs time and nothing else. The hash index starts with room for so many keys; 0 starts small. size
+// is where the owner will stop filling the table, by Bytes, or 0 if that is not known: an index that is too small grows at
+// once to what so many bytes will need. The prefix is copied.
+func New(prefix []byte, keys int, size int64) *Table {
+	t := &Table{prefix: bytes.Clone(prefix), size: size}
 	t.tree = t.newTree()
 	t.index.Store(newIndex(keys))
 	return t
@@ -94,13 +96,21 @@ func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 	r := t.arena.put(trailer, 0, id, key, value)
 	t.insert(item{first: r, id: id}, key, last)
 	if int64(id) >= int64(x.limit()) {
-		x = x.grown()
+		x = x.grown(t.expected(int(id) + 1))
 		x.put(g, r)
 		t.index.Store(x)
 	} else {
 		x.put(g, r)
 	}
 	t.counts.Store(counts + 1<<32 + 1)
+}
+
+// expected is how many keys the table will have, judged by the n that it has.
+func (t *Table) expected(n int) int {
+	if n < 1000 || t.size == 0 {
+		return 0
+	}
+	return int(float64(n) * float64(t.size) / float64(t.Bytes()))
 }
 
 // AddRange puts a range tombstone into the table: it deletes what has a smaller sequence number in [start, end), here and in

@@ -66,7 +66,7 @@ func TestRangeDelsAgainstEachTombstone(t *testing.T) {
 	keys := rangeKeys()
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		tb := New(nil, 0)
+		tb := New(nil, 0, 0)
 		checkRanges(t, tb.RangeDels(), nil, 1)
 		var ts []rangedel.Tombstone
 		var moments []*RangeDels
@@ -111,7 +111,7 @@ func TestRangeDelsAgainstEachTombstone(t *testing.T) {
 func TestManyRangeDelsAgainstEachTombstone(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		tb := New(nil, 0)
+		tb := New(nil, 0, 0)
 		var ts []rangedel.Tombstone
 		var moments []*RangeDels
 		keys, width, late := 20+rng.IntN(300), 1+rng.IntN(300), rng.IntN(2) == 0
@@ -174,7 +174,7 @@ func checkList(t *testing.T, rng *rand.Rand, r *RangeDels, ts []rangedel.Tombsto
 }
 
 func TestRangeDels(t *testing.T) {
-	tb := New(nil, 0)
+	tb := New(nil, 0, 0)
 	if r := tb.RangeDels(); r != nil || r.Covering(nil, ikey.MaxSeq) != 0 || r.List(nil) != nil {
 		t.Error("an empty table has range tombstones")
 	}
@@ -215,7 +215,7 @@ func TestRangeDels(t *testing.T) {
 
 // An AddRange may not disturb what a Get of the table gives out, nor the other way round.
 func TestRangesBesidePoints(t *testing.T) {
-	tb := New(nil, 0)
+	tb := New(nil, 0, 0)
 	for i := range 2000 {
 		add(tb, fmt.Sprintf("%04d", i), ikey.Seq(2*i+1), ikey.Set, strconv.Itoa(i))
 		tb.AddRange(fmt.Appendf(nil, "%04d", i), fmt.Appendf(nil, "%04d", i+1), ikey.Seq(2*i+2))
@@ -232,7 +232,7 @@ func TestRangesBesidePoints(t *testing.T) {
 }
 
 func TestCoveringAllocatesNothing(t *testing.T) {
-	tb := New(nil, 0)
+	tb := New(nil, 0, 0)
 	for i := range 1000 {
 		tb.AddRange(binary.BigEndian.AppendUint64(nil, uint64(i%100)), nil, ikey.Seq(i+1))
 	}
@@ -256,7 +256,7 @@ func TestCoveringBesideAWriter(t *testing.T) {
 		from := rng.IntN(len(keys) - 1)
 		ts[i] = rangedel.Tombstone{Start: keys[from], End: keys[from+1+rng.IntN(len(keys)-from-1)], Seq: ikey.Seq(i + 1)}
 	}
-	tb := New(nil, 0)
+	tb := New(nil, 0, 0)
 	var published atomic.Int64
 	var wg sync.WaitGroup
 	for reader := range uint64(2) {
@@ -326,12 +326,12 @@ func addShape(tb *Table, i, n int, shape func(i, n int) (int, int)) {
 func BenchmarkAddRange(b *testing.B) {
 	for _, s := range rangeShapes {
 		b.Run(s.name, func(b *testing.B) {
-			tb, n := New(nil, 0), 0
+			tb, n := New(nil, 0, 0), 0
 			var last *Table
 			b.ReportAllocs()
 			for b.Loop() {
 				if n == s.n {
-					tb, n, last = New(nil, 0), 0, tb
+					tb, n, last = New(nil, 0, 0), 0, tb
 				}
 				addShape(tb, n, s.n, s.shape)
 				n++
@@ -345,7 +345,7 @@ func BenchmarkAddRange(b *testing.B) {
 
 func BenchmarkRangeDels(b *testing.B) {
 	for _, s := range rangeShapes {
-		tb := New(nil, 0)
+		tb := New(nil, 0, 0)
 		for i := range s.n {
 			addShape(tb, i, s.n, s.shape)
 		}
@@ -375,7 +375,7 @@ func TestBytesCountsRangeTombstones(t *testing.T) {
 		s.n = min(s.n, 20_000)
 		t.Run(strings.TrimLeft(s.name, "0123456789, "), func(t *testing.T) {
 			before := heap()
-			tb := New(nil, 0)
+			tb := New(nil, 0, 0)
 			for i := range s.n {
 				addShape(tb, i, s.n, s.shape)
 			}
@@ -395,7 +395,7 @@ func TestBytesCountsRangeTombstones(t *testing.T) {
 
 // The index must not be asked about a table that has range tombstones only.
 func TestATableOfRangeDeletesAlone(t *testing.T) {
-	tb := New(nil, 0)
+	tb := New(nil, 0, 0)
 	tb.AddRange(nil, []byte("b"), 1)
 	if _, _, ok := tb.Get([]byte("a"), bloomblock.HashKey([]byte("a")), ikey.MaxSeq); ok {
 		t.Error("Get finds a version")
