@@ -102,7 +102,9 @@ func BenchmarkLoad(b *testing.B) {
 		key  func(dst []byte, i uint64) []byte
 	}{
 		{"random", benchKey},
-		{"ascending", func(dst []byte, i uint64) []byte { return binary.BigEndian.AppendUint64(append(dst[:0], "ascending"...), i) }},
+		{"ascending", func(dst []byte, i uint64) []byte {
+			return binary.BigEndian.AppendUint64(append(dst[:0], "ascending"...), i)
+		}},
 	} {
 		for _, size := range []int{1, 100} {
 			b.Run(fmt.Sprintf("%s/batch=%d", order.name, size), func(b *testing.B) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -383,5 +384,43 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 				t.Errorf("%d stalls logged, %d told", l.logged["writes stalled"], len(l.stalls))
 			}
 		})
+	}
+}
+
+// TestSyncNeedsNoRoom has the memtable full while no flush can be done: what is written can be made durable all the same.
+func TestSyncNeedsNoRoom(t *testing.T) {
+	mem := vfs.NewMem()
+	var opened atomic.Bool
+	release := make(chan struct{})
+	db, err := Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+		if opened.Load() && op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") {
+			<-release
+		}
+		return nil
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened.Store(true)
+	value := make([]byte, 3000)
+	for i := 0; ; i++ {
+		s := db.state.Load()
+		if _, full := s.full(); full && s.mem.Bytes() >= db.opts.MemtableSize {
+			break // the next write would wait
+		}
+		var b Batch
+		b.Put(fmt.Append(nil, i), value)
+		if err := db.Apply(&b, NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within(t, 20*time.Second, "Sync of a full store", func() {
+		if err := db.Sync(); err != nil {
+			t.Error(err)
+		}
+	})
+	close(release)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

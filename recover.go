@@ -146,7 +146,7 @@ var (
 func (r *replay) run(logs []uint64) error {
 	for _, n := range logs {
 		res, err := r.log(n, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
-			addTo(r.mem, seq, kind, key, value)
+			addTo(r.mem, []operation{{seq: seq, kind: kind, key: key, value: value}})
 		})
 		if err != nil {
 			return err

@@ -179,8 +179,13 @@ func (db *DB) lead(c *commit) {
 func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
-	if err := db.makeRoom(int64(size)); err != nil {
+	if err := db.writable(); err != nil {
 		return err
+	}
+	if size > 0 { // else it is a barrier, which needs none
+		if err := db.makeRoom(int64(size)); err != nil {
+			return err
+		}
 	}
 	first := db.lastSeq + 1
 	record := appendRecordHeader(db.record[:0], first, 0)
@@ -213,11 +218,7 @@ func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 				return err
 			}
 		}
-		mem := db.state.Load().mem
-		_, _, err := decodeRecord(record, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
-			addTo(mem, seq, kind, key, value)
-		})
-		if err != nil {
+		if err := addRecord(db.state.Load().mem, record); err != nil {
 			return db.fail(fmt.Errorf("bloomkv: a record of its own making: %w", err))
 		}
 		db.deadKeys.wrote(record)
@@ -231,13 +232,46 @@ func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 	return nil
 }
 
-// addTo puts one operation of a record into a memtable.
-func addTo(mem *memtable.Table, seq ikey.Seq, kind ikey.Kind, key, value []byte) {
-	if kind == ikey.RangeDelete {
-		mem.AddRange(key, value, seq)
-		return
+// An operation is one of a record.
+type operation struct {
+	seq        ikey.Seq
+	kind       ikey.Kind
+	key, value []byte
+	hash       bloomblock.Hash // unless it is a RangeDelete
+}
+
+// addRecord puts the operations of a record into a memtable. It takes a few at a time, and has what they wait for fetched
+// before the first is added, so that their cache misses overlap.
+func addRecord(mem *memtable.Table, record []byte) error {
+	var few [16]operation
+	n := 0
+	_, _, err := decodeRecord(record, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
+		if n == len(few) {
+			addTo(mem, few[:n])
+			n = 0
+		}
+		few[n] = operation{seq: seq, kind: kind, key: key, value: value}
+		n++
+	})
+	addTo(mem, few[:n])
+	return err
+}
+
+func addTo(mem *memtable.Table, few []operation) {
+	for i := range few {
+		few[i].hash = bloomblock.HashKey(few[i].key)
+		if len(few) > 1 {
+			mem.Prepare(few[i].hash)
+		}
 	}
-	mem.Add(key, bloomblock.HashKey(key), seq, kind, value)
+	for i := range few {
+		o := &few[i]
+		if o.kind == ikey.RangeDelete {
+			mem.AddRange(o.key, o.value, o.seq)
+		} else {
+			mem.Add(o.key, o.hash, o.seq, o.kind, o.value)
+		}
+	}
 }
 
 // syncLog makes the active log durable, and first what it stands on: its own name and every older log. commitMu is held.
@@ -263,9 +297,6 @@ func (db *DB) syncLog() error {
 // makeRoom returns when a group of that many bytes may go into the memtable: it slows writers while compaction is behind,
 // starts a new memtable where the group does not fit, and waits where there is none to start. commitMu is held.
 func (db *DB) makeRoom(size int64) error {
-	if err := db.writable(); err != nil {
-		return err
-	}
 	db.slowDown(size)
 	mem := db.state.Load().mem
 	limit := db.opts.MemtableSize

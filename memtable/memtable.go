@@ -73,6 +73,14 @@ func New(prefix []byte, keys int, size int64) *Table {
 	return t
 }
 
+// Prepare has the processor fetch what an Add of a key with this hash will wait for. It is worth it for several keys one after
+// the other, before the first is added: their cache misses overlap.
+func (t *Table) Prepare(h bloomblock.Hash) {
+	x, g := t.index.Load(), tagOf(h)
+	x.filter.MayContain(g.spread())
+	x.touch(g)
+}
+
 // Add puts a version into the table; key and value are copied. One Add runs at a time, beside any number of readers, who
 // do not find the version before Add returns, or find it whole. Sequence numbers normally rise from one Add to the next;
 // a version that comes late takes its place among those of its key, one with the sequence and kind of another replaces

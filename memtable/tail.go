@@ -14,7 +14,7 @@ type tail struct {
 	chunks [][]item     // guarded by the table's mu, as the tree is
 }
 
-const tailChunk = 1024 // items in one chunk: 16 KiB
+const tailChunk = 128 // items in one chunk: 2 KiB
 
 // at is item i, 0 ≤ i < n.
 func (l *tail) at(i int) *item { return &l.chunks[i/tailChunk][i%tailChunk] }
