@@ -244,6 +244,8 @@ func (w *worker) prepareInserts(first, n int) {
 func (w *worker) call(i, perCall, n int, timed bool) error {
 	r := w.run
 	switch kind := r.phase.Kind; {
+	case perCall == 1 && (kind == Absent || kind == Present): // first: they are the shortest
+		return w.get(i)
 	case kind == Load && perCall > 1:
 		return r.store.Apply(w.requests.batch(i*perCall, min((i+1)*perCall, n)))
 	case kind == Load && r.phase.Durable:
@@ -267,12 +269,16 @@ func (w *worker) call(i, perCall, n int, timed bool) error {
 	case kind == Serve:
 		return w.serveOne(i)
 	default:
-		out, found, err := r.store.AppendGet(w.answers.values, w.requests.key(i))
-		w.answers.values = out
-		w.answers.end()
-		w.found = append(w.found, found)
-		return err
+		return w.get(i)
 	}
+}
+
+func (w *worker) get(i int) error {
+	out, found, err := w.run.store.AppendGet(w.answers.values, w.requests.key(i))
+	w.answers.values = out
+	w.answers.end()
+	w.found = append(w.found, found)
+	return err
 }
 
 // scan keeps what a Scan yields.
