@@ -89,7 +89,7 @@ func logTicks(e extent, n int, label func(float64) string) []plot.Tick {
 			}
 		}
 	}
-	if ticks, _ := linearTicks(e, max(n/2, 2), label); len(ticks) > len(best) {
+	if ticks, _ := linearTicks(e, max(n-1, 2), label); len(ticks) > len(best) {
 		return ticks
 	}
 	return best

@@ -23,7 +23,7 @@ type size struct {
 
 var (
 	wide   = size{width: 720, plot: 350, text: 14, xTicks: 8, yTicks: 6}
-	narrow = size{width: 350, plot: 270, text: 13, xTicks: 4, yTicks: 6}
+	narrow = size{width: 330, plot: 260, text: 13, xTicks: 4, yTicks: 6}
 )
 
 func (s size) style(r role, scale float64) text.Style {

@@ -289,8 +289,8 @@ func TestTicksAreRoundAndFew(t *testing.T) {
 		{extent{-1, 1}, 4, false, "-1 -0.5 0 0.5 1"},
 		{extent{1e6, 20e6}, 8, true, "1M 2M 5M 10M 20M"},
 		{extent{1e6, 20e6}, 4, true, "1M 3M 10M"},
-		{extent{1e-4, 0.5}, 6, true, "1e-04 0.001 0.01 0.1"},
-		{extent{1e-9, 1}, 5, true, "1e-09 1e-06 0.001 1"},
+		{extent{1e-4, 0.5}, 6, true, "0.0001 0.001 0.01 0.1"},
+		{extent{1e-9, 1}, 5, true, "1e-08 1e-06 0.0001 0.01 1"},
 		{extent{150, 190}, 6, true, "150 160 170 180 190"},
 		{extent{3, 30}, 6, true, "5 10 20"},
 	} {
@@ -316,7 +316,7 @@ func TestFormats(t *testing.T) {
 		{Number(999_999), "1M"}, {Number(20e6), "20M"}, {Number(1.25e9), "1.25G"}, {Number(1e-5), "1e-05"}, {Number(1e16), "1e+16"}, {Number(9.999), "10"}, {Number(999.7), "1000"},
 		{Nanoseconds(80), "80 ns"}, {Nanoseconds(999.6), "1 µs"}, {Nanoseconds(1500), "1.5 µs"}, {Nanoseconds(2e7), "20 ms"}, {Nanoseconds(3e9), "3 s"}, {Nanoseconds(0), "0"},
 		{Bytes(512), "512 B"}, {Bytes(4000), "4 kB"}, {Bytes(1.5e9), "1.5 GB"}, {Bytes(0), "0 B"}, {Bytes(5e15), "5000 TB"},
-		{Percent(0.01), "1 %"}, {Percent(1), "100 %"}, {Percent(1e-6), "1e-04 %"},
+		{Percent(0.01), "1 %"}, {Percent(1), "100 %"}, {Percent(1e-6), "0.0001 %"},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("got %q, want %q", tt.got, tt.want)
