@@ -148,36 +148,76 @@ func TestAnSVGNamesItsLinesAndAxesAndDrawsThem(t *testing.T) {
 	}
 }
 
-// The places of a small chart's marks: the axis goes from 0 to 20, so that 10 is halfway between.
-func TestPointsAreWhereTheirValuesSay(t *testing.T) {
-	c := Chart{Name: "c", X: "x", Y: "y", Lines: []Line{{X: []float64{0, 5, 10}, Y: []float64{0, 10, 20}}}}
-	var paths []struct {
-		D     string `xml:"d,attr"`
-		Style string `xml:"style,attr"`
-	}
+// corners are the points of the paths of line 0 that have so many; up is up.
+func corners(t *testing.T, c *Chart, count int) (paths [][][2]float64) {
+	t.Helper()
 	var doc struct {
-		G struct {
-			Path []struct {
-				D     string `xml:"d,attr"`
-				Style string `xml:"style,attr"`
-			} `xml:"path"`
-		} `xml:"g"`
+		Paths []struct {
+			D     string `xml:"d,attr"`
+			Style string `xml:"style,attr"`
+		} `xml:"g>path"`
 	}
-	if err := xml.Unmarshal(svgOf(t, &c), &doc); err != nil {
+	if err := xml.Unmarshal(svgOf(t, c), &doc); err != nil {
 		t.Fatal(err)
 	}
-	paths = doc.G.Path
-	for _, p := range paths {
-		var x0, y0, x1, y1, x2, y2 float64
-		if n, _ := fmt.Sscanf(p.D, "M%f,%fL%f,%fL%f,%f", &x0, &y0, &x1, &y1, &x2, &y2); n != 6 || !strings.Contains(p.Style, "stroke:#0072B2") {
+	for _, p := range doc.Paths {
+		if !strings.Contains(p.Style, strings.ToUpper(cssHex(palette[series0].light))) {
 			continue
 		}
-		if math.Abs(x1-(x0+x2)/2) > 0.05 || math.Abs(y1-(y0+y2)/2) > 0.05 || x2-x0 < 500 || y2-y0 < 250 {
-			t.Errorf("the line is at %s, want its middle in the middle and all of the plot used", p.D)
+		var points [][2]float64
+		for part := range strings.FieldsFuncSeq(p.D, func(r rune) bool { return strings.ContainsRune("MLZ", r) }) {
+			var at [2]float64
+			if n, _ := fmt.Sscanf(part, "%f,%f", &at[0], &at[1]); n == 2 {
+				points = append(points, at)
+			}
 		}
-		return
+		if len(points) == count {
+			paths = append(paths, points)
+		}
 	}
-	t.Errorf("no line of three points among %d paths", len(paths))
+	return paths
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) < 0.05 }
+
+// The axes go from 0 to 10 and from 0 to 20: what is halfway between is drawn there.
+func TestPointsAreWhereTheirValuesSay(t *testing.T) {
+	c := Chart{Name: "c", X: "x", Y: "y", Lines: []Line{{X: []float64{0, 5, 10}, Y: []float64{0, 10, 20}, Kind: Curve}}}
+	paths := corners(t, &c, 3)
+	if len(paths) != 1 {
+		t.Fatalf("%d lines of three points, want 1", len(paths))
+	}
+	p := paths[0]
+	if !near(p[1][0], (p[0][0]+p[2][0])/2) || !near(p[1][1], (p[0][1]+p[2][1])/2) || p[2][0]-p[0][0] < 500 || p[2][1]-p[0][1] < 250 {
+		t.Errorf("the line is at %v, want its middle in the middle and all of the plot used", p)
+	}
+}
+
+func TestStepsHoldUpToTheNext(t *testing.T) {
+	c := Chart{Name: "c", Lines: []Line{{X: []float64{0, 5, 10}, Y: []float64{20, 10, 0}, Kind: Steps}}}
+	paths := corners(t, &c, 5)
+	if len(paths) != 1 {
+		t.Fatalf("%d lines of five corners, want 1", len(paths))
+	}
+	p := paths[0]
+	if !near(p[0][1], p[1][1]) || !near(p[1][0], p[2][0]) || !near(p[2][1], p[3][1]) || !near(p[1][0], (p[0][0]+p[4][0])/2) {
+		t.Errorf("the corners are %v, want along and down in turns, halfway", p)
+	}
+}
+
+func TestBarsGoFromZeroToTheirValues(t *testing.T) {
+	c := Chart{Name: "c", Lines: []Line{{X: []float64{1, 2, 3}, Y: []float64{5, 10, -10}, Kind: Bars}}}
+	paths := corners(t, &c, 4)
+	if len(paths) != 3 {
+		t.Fatalf("%d rectangles, want 3", len(paths))
+	}
+	a, b, down := paths[0], paths[1], paths[2]
+	if !near(a[0][1], b[0][1]) || !near(2*(a[2][1]-a[0][1]), b[2][1]-b[0][1]) || !near(down[2][1], a[0][1]) || !near(down[2][1]-down[0][1], b[2][1]-b[0][1]) {
+		t.Errorf("the bars are %v, want zero at one height, the second twice as high and the third as far below", paths)
+	}
+	if a[2][0] >= b[0][0] || !near(a[2][0]-a[0][0], b[2][0]-b[0][0]) {
+		t.Errorf("the bars are %v, want the second beside the first and as wide", paths)
+	}
 }
 
 func TestTextThatIsAnAttackIsText(t *testing.T) {
