@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math"
-	"os"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/picture"
@@ -25,9 +24,6 @@ func (s *shown) write(p *picture.Page) error {
 	}
 	return picture.Save(s.plot, charts)
 }
-
-// removeAll removes a directory with all in it.
-func removeAll(dir string) error { return os.RemoveAll(dir) }
 
 func (g grid) table(caption string) *picture.Table {
 	return &picture.Table{Caption: caption, Head: g.head, Rows: g.rows}
@@ -144,8 +140,8 @@ func (r *sweepReport) page() *picture.Page {
 	all := r.fprCharts()
 	switch r.Sweep {
 	case "runs":
-		heading, text = "Read amplification against runs", "Each point is a store of its own, whose keys are in so many runs of level 0, each of which may hold any key."
-		all = r.lines("runs", "runs in level 0", false, func(p *point) float64 { return float64(p.Runs) })
+		heading, text = "Read amplification against runs", "Each point is a store of its own, whose keys are in so many runs, equally large, each of which may hold any key."
+		all = r.lines("runs", "runs", false, func(p *point) float64 { return float64(p.Runs) })
 	case "keys":
 		heading, text = "Costs against the number of keys", "Each point is a store of its own."
 		all = r.keysCharts()

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
 // A grid is a table on its way to a page: text for a terminal, HTML for a browser.
@@ -165,7 +167,7 @@ func (r *report) costs() grid {
 	for i := range r.Sides[0].Phases {
 		for _, s := range r.Sides {
 			p := &s.Phases[i]
-			if p.once() || p.Cost == nil && p.System == nil {
+			if p.Kind == workload.Load.String() || p.once() || p.Cost == nil && p.System == nil {
 				continue
 			}
 			cells := []string{p.Phase, s.Filters, fmt.Sprint(p.Runs)}
