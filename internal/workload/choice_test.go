@@ -98,7 +98,7 @@ func TestChoicesPick(t *testing.T) {
 		}
 		all := make([]int, 2*n)
 		for first := 0; first < len(all); first += 100 {
-			ch.fill(all[first:first+100], first)
+			ch.fill(all[first:first+100], first, newDice())
 		}
 		return all
 	}
