@@ -2,6 +2,7 @@ package picture
 
 import (
 	"image/color"
+	"math"
 	"strconv"
 
 	"gonum.org/v1/plot/vg"
@@ -9,7 +10,7 @@ import (
 )
 
 // A role is what a color is used for. The page gives each its value for light and for dark; elsewhere it is the light one.
-type role uint8
+type role int
 
 const (
 	ink   role = iota // titles
@@ -40,8 +41,51 @@ var palette = [series0 + numColors]struct {
 }
 
 // marks come with the colors: as many as have no divisor in common with these, so that a pair comes again after all pairs.
-var marks = [...]draw.GlyphDrawer{
-	draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.CrossGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{},
+var marks = [...]mark{
+	{corners: 0},
+	{corners: 4, turn: math.Pi / 4},
+	{corners: 3, turn: math.Pi / 2},
+	{corners: 4},
+	{corners: 0, hollow: true},
+	{corners: 4, turn: math.Pi / 4, hollow: true},
+	{corners: 3, turn: math.Pi / 2, hollow: true},
+}
+
+// A mark is a draw.GlyphDrawer: a regular polygon, or a circle, as large as the others to the eye.
+type mark struct {
+	corners int     // 0 is a circle
+	turn    float64 // of the first corner from the right, in radians
+	hollow  bool
+}
+
+func (m mark) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	var path vg.Path
+	if m.corners == 0 {
+		path.Move(vg.Point{X: at.X + style.Radius, Y: at.Y})
+		path.Arc(at, style.Radius, 0, 2*math.Pi)
+	}
+	n := float64(m.corners)
+	// A polygon with the area of the circle has a radius greater by √(π / (n/2 · sin(2π/n))).
+	radius := float64(style.Radius) * math.Sqrt(2*math.Pi/(n*math.Sin(2*math.Pi/n)))
+	for i := range m.corners {
+		sin, cos := math.Sincos(m.turn + 2*math.Pi*float64(i)/n)
+		corner := vg.Point{X: at.X + vg.Length(radius*cos), Y: at.Y + vg.Length(radius*sin)}
+		if i == 0 {
+			path.Move(corner)
+		} else {
+			path.Line(corner)
+		}
+	}
+	path.Close()
+	c.SetColor(style.Color)
+	if m.hollow {
+		c.SetColor(background.color())
+	}
+	c.Fill(path)
+	if m.hollow {
+		c.SetLineStyle(draw.LineStyle{Color: style.Color, Width: 1.75})
+		c.Stroke(path)
+	}
 }
 
 func hex(rgb uint32) color.NRGBA {
