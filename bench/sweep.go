@@ -47,7 +47,7 @@ type sweepReport struct {
 // A point is the lookups in one store.
 type point struct {
 	Filters   string  `json:"filters"`       // on or off
-	State     string  `json:"state"`         // of the tree: uncompacted or compacted
+	State     string  `json:"state"`         // of the tree: loaded or compacted
 	FilterFPR float64 `json:"fpr_promised"`  // wasted reads for a lookup of an absent key; 1 is without filters
 	Predicted float64 `json:"fpr_predicted"` // by the filters in memory, added up over the runs
 
@@ -64,6 +64,7 @@ type point struct {
 }
 
 const (
+	fewestOps   = 20_000 // of a measurement: a small store's keys are looked up again and again
 	sweepKeys   = 200_000
 	mostRuns    = 1 + 12  // with more in level 0 a store lets nobody write
 	buildMemory = 1024    // MiB: a run is what one memtable holds
@@ -90,10 +91,10 @@ func newSweep(s streams, c *cobra.Command, name, command string, memory int64) *
 	w.report = sweepReport{Sweep: name, Command: command}
 	keys := "pairs in each store"
 	if name == "keys" {
-		keys = "" // it goes through them
+		keys = ""
 	}
-	w.data.flags(c.Flags(), keys, "memory budget of a store while it is read, in `MIB`")
-	w.shown.flags(c.Flags())
+	w.data.flags(c, keys, "memory budget of a store while it is read, in `MIB`")
+	w.shown.flags(c)
 	return w
 }
 
@@ -153,7 +154,7 @@ absent and present keys, in the tree ` + states + `. Little memory leaves blocks
 				rates = append(rates, 1/n)
 			}
 			for _, rate := range rates {
-				if err := w.loaded(ctx, set, rate, fmt.Sprintf("fpr %g", rate), "uncompacted", "compacted"); err != nil {
+				if err := w.loaded(ctx, set, rate, fmt.Sprintf("fpr %g", rate), "loaded", "compacted"); err != nil {
 					return err
 				}
 			}
@@ -191,7 +192,7 @@ func sweepKeyCounts(s streams, command string) *cobra.Command {
 					return err
 				}
 				for _, rate := range []float64{w.fpr, 1} {
-					if err := w.loaded(ctx, set, rate, strconv.Itoa(w.keys)+" keys, filters "+onOff(rate), "uncompacted", "compacted"); err != nil {
+					if err := w.loaded(ctx, set, rate, strconv.Itoa(w.keys)+" keys, filters "+onOff(rate), "loaded", "compacted"); err != nil {
 						return err
 					}
 				}
@@ -292,7 +293,7 @@ func (w *sweep) loaded(ctx context.Context, set workload.Set, rate float64, what
 	err := w.store(w.options(rate), func(store *own.Store) error {
 		for _, tree := range trees {
 			prepare := []workload.Phase{{Kind: workload.Compact}, {Kind: workload.Settle}}
-			if tree == "uncompacted" {
+			if tree == "loaded" {
 				prepare = []workload.Phase{{Kind: workload.Load, Batch: batchPairs, Seed: w.seed}, {Kind: workload.Flush}, {Kind: workload.Settle}}
 			}
 			for _, p := range prepare {
@@ -338,7 +339,7 @@ func (w *sweep) runs(ctx context.Context, set workload.Set, rate float64, n int)
 		read := w.options(rate)
 		read.ReadOnly = true
 		err = w.store(read, func(store *own.Store) error {
-			return w.point(ctx, store, set, point{State: "uncompacted", FilterFPR: rate}, bar)
+			return w.point(ctx, store, set, point{State: "loaded", FilterFPR: rate}, bar)
 		})
 	}
 	return errors.Join(err, w.remove())
@@ -386,9 +387,10 @@ func (w *sweep) point(ctx context.Context, store *own.Store, set workload.Set, p
 	}
 	for _, look := range []struct {
 		kind workload.Kind
+		keys int
 		row  *phase
-	}{{workload.Absent, &p.Absent}, {workload.Present, &p.Present}} {
-		row, err := measure(ctx, store, set, workload.Phase{Kind: look.kind, Seed: w.seed + 2}, &writeSums{}, bar)
+	}{{workload.Absent, set.Absents(), &p.Absent}, {workload.Present, set.Len(), &p.Present}} {
+		row, err := measure(ctx, store, set, workload.Phase{Kind: look.kind, Ops: max(look.keys, fewestOps), Seed: w.seed + 2}, &writeSums{}, bar)
 		if err != nil {
 			return err
 		}
