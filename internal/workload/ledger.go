@@ -32,11 +32,16 @@ type flight struct {
 
 // NewLedger is that of a store into which the first records pairs of set have been loaded, and no other.
 func NewLedger(set Set, records int) *Ledger {
-	return &Ledger{
+	const pairs, each = 2 * chunkOps, 8 // enough for two workers, as a rule
+	l := &Ledger{
 		set: set, records: records, next: records,
-		early: make(map[int]struct{}), flying: make(map[int][]flight),
+		early: make(map[int]struct{}, pairs), flying: make(map[int][]flight, pairs),
 		begun: make([]uint32, set.Len()), least: make([]uint32, set.Len()),
 	}
+	for all := range slices.Chunk(make([]flight, pairs*each), each) {
+		l.spare = append(l.spare, all[:0:each])
+	}
+	return l
 }
 
 // Records is how many pairs the store holds.

@@ -26,14 +26,12 @@ const (
 	Delete              // removes the absent keys that an Insert with the same Ops, NewPercent, Choice and Seed has put
 	PutSeek             // puts a pair of the set, and goes to it with a Scan of one: an iterator for each write
 	Serve               // runs a Mix of operations, such as those of YCSB
-
-	// Those below have one worker.
-	Scan    // reads all pairs in order
-	Pop     // takes the first pair of the store and deletes it, in a sorted set; of all, an empty store is left
-	Flush   // Store.Flush, one operation
-	Settle  // Store.Settle, one operation
-	Compact // Store.Compact, one operation
-	Reopen  // Store.Reopen, one operation
+	Scan                // reads all pairs in order; from here on, there is one worker
+	Pop                 // takes the first pair of the store and deletes it, in a sorted set; of all, an empty store is left
+	Flush               // Store.Flush, one operation
+	Settle              // Store.Settle, one operation
+	Compact             // Store.Compact, one operation
+	Reopen              // Store.Reopen, one operation
 )
 
 // String names the kind.
