@@ -43,6 +43,7 @@ type drawing struct {
 	margin              vg.Length
 	title, above, below []string // title; name of the Y axis; caption
 	legend              [][]entry
+	ends                vg.Length // room for names at the lines' ends, which need no legend then
 	height              vg.Length
 }
 
@@ -71,7 +72,8 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 		d.below = wrap(d.style(muted, 0.9), clean(c.Caption), room, 6)
 	}
 	d.above = wrap(d.style(muted, 1), clean(c.Y), room, 2)
-	if len(c.Lines) > 1 || c.Lines[0].Name != "" {
+	d.ends = d.endNames(room)
+	if d.ends == 0 && (len(c.Lines) > 1 || c.Lines[0].Name != "") {
 		style := d.style(ink, 1)
 		x := vg.Length(0)
 		for i := range c.Lines {
@@ -258,7 +260,11 @@ func (d *drawing) plotInto(c draw.Canvas) {
 			p.Add(&plotter.Scatter{XYs: d.marked(points, l.Kind), GlyphStyle: glyphStyle(i)})
 		}
 	}
+	c = draw.Crop(c, 0, -d.ends, 0, 0) // less on the right
 	p.Draw(c)
+	if d.ends > 0 {
+		d.nameEnds(p, c)
+	}
 }
 
 // marked are the points that have a mark: all, or some where they would run together.

@@ -22,8 +22,8 @@ const (
 
 const numColors = 6
 
-// The lines' colors differ in hue and in lightness, so that who sees two of the three cones' colors, or a grey print,
-// can tell them apart; a test computes it. All stand out from the background by 3:1 or more.
+// The lines' colors are as far apart as a search could bring them for eyes that lack any one kind of cones, and stand out
+// from the background by 3:1 or more; a test computes both.
 var palette = [series0 + numColors]struct {
 	name        string
 	light, dark color.NRGBA
@@ -32,12 +32,12 @@ var palette = [series0 + numColors]struct {
 	muted:       {"muted", hex(0x555d66), hex(0xa9b1ba)},
 	grid:        {"grid", hex(0xdfe3e8), hex(0x343a41)},
 	background:  {"background", hex(0xffffff), hex(0x15181c)},
-	series0:     {"series-1", hex(0x0072b2), hex(0x4ba3e3)}, // blue
-	series0 + 1: {"series-2", hex(0xd55e00), hex(0xf08a3c)}, // vermillion
-	series0 + 2: {"series-3", hex(0x009e73), hex(0x35c79c)}, // green
-	series0 + 3: {"series-4", hex(0x882255), hex(0xe08bb8)}, // purple
-	series0 + 4: {"series-5", hex(0xa88300), hex(0xf2d45c)}, // ochre
-	series0 + 5: {"series-6", hex(0x24292f), hex(0xffffff)}, // ink
+	series0:     {"series-1", hex(0x0072b2), hex(0x557ce4)}, // blue
+	series0 + 1: {"series-2", hex(0xd55e00), hex(0xdc622f)}, // vermillion
+	series0 + 2: {"series-3", hex(0x00a964), hex(0x29ee90)}, // green
+	series0 + 3: {"series-4", hex(0x9b3e66), hex(0xb96396)}, // plum
+	series0 + 4: {"series-5", hex(0x805b28), hex(0xffcc34)}, // brown, gold
+	series0 + 5: {"series-6", hex(0x2e1631), hex(0xffffff)}, // as ink
 }
 
 // marks come with the colors: as many as have no divisor in common with these, so that a pair comes again after all pairs.

@@ -26,7 +26,7 @@ func contrast(a, b color.NRGBA) float64 {
 }
 
 // sight is what becomes of light in an eye that lacks one kind of cones (Machado, Oliveira, Fernandes, "A Physiologically-based
-// Model for Simulation of Color Vision Deficiency", IEEE TVCG 2009, severity 1), or in print without colors.
+// Model for Simulation of Color Vision Deficiency", IEEE TVCG 2009, severity 1).
 var sight = map[string][3][3]float64{
 	"all cones": {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}},
 	"no red":    {{0.152286, 1.052583, -0.204868}, {0.114503, 0.786281, 0.099216}, {-0.003882, -0.048116, 1.051998}},

@@ -148,36 +148,76 @@ func TestAnSVGNamesItsLinesAndAxesAndDrawsThem(t *testing.T) {
 	}
 }
 
-// The places of a small chart's marks: the axis goes from 0 to 20, so that 10 is halfway between.
-func TestPointsAreWhereTheirValuesSay(t *testing.T) {
-	c := Chart{Name: "c", X: "x", Y: "y", Lines: []Line{{X: []float64{0, 5, 10}, Y: []float64{0, 10, 20}}}}
-	var paths []struct {
-		D     string `xml:"d,attr"`
-		Style string `xml:"style,attr"`
-	}
+// corners are the points of the paths of line 0 that have so many; up is up.
+func corners(t *testing.T, c *Chart, count int) (paths [][][2]float64) {
+	t.Helper()
 	var doc struct {
-		G struct {
-			Path []struct {
-				D     string `xml:"d,attr"`
-				Style string `xml:"style,attr"`
-			} `xml:"path"`
-		} `xml:"g"`
+		Paths []struct {
+			D     string `xml:"d,attr"`
+			Style string `xml:"style,attr"`
+		} `xml:"g>path"`
 	}
-	if err := xml.Unmarshal(svgOf(t, &c), &doc); err != nil {
+	if err := xml.Unmarshal(svgOf(t, c), &doc); err != nil {
 		t.Fatal(err)
 	}
-	paths = doc.G.Path
-	for _, p := range paths {
-		var x0, y0, x1, y1, x2, y2 float64
-		if n, _ := fmt.Sscanf(p.D, "M%f,%fL%f,%fL%f,%f", &x0, &y0, &x1, &y1, &x2, &y2); n != 6 || !strings.Contains(p.Style, "stroke:#0072B2") {
+	for _, p := range doc.Paths {
+		if !strings.Contains(p.Style, strings.ToUpper(cssHex(palette[series0].light))) {
 			continue
 		}
-		if math.Abs(x1-(x0+x2)/2) > 0.05 || math.Abs(y1-(y0+y2)/2) > 0.05 || x2-x0 < 500 || y2-y0 < 250 {
-			t.Errorf("the line is at %s, want its middle in the middle and all of the plot used", p.D)
+		var points [][2]float64
+		for part := range strings.FieldsFuncSeq(p.D, func(r rune) bool { return strings.ContainsRune("MLZ", r) }) {
+			var at [2]float64
+			if n, _ := fmt.Sscanf(part, "%f,%f", &at[0], &at[1]); n == 2 {
+				points = append(points, at)
+			}
 		}
-		return
+		if len(points) == count {
+			paths = append(paths, points)
+		}
 	}
-	t.Errorf("no line of three points among %d paths", len(paths))
+	return paths
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) < 0.05 }
+
+// The axes go from 0 to 10 and from 0 to 20: what is halfway between is drawn there.
+func TestPointsAreWhereTheirValuesSay(t *testing.T) {
+	c := Chart{Name: "c", X: "x", Y: "y", Lines: []Line{{X: []float64{0, 5, 10}, Y: []float64{0, 10, 20}, Kind: Curve}}}
+	paths := corners(t, &c, 3)
+	if len(paths) != 1 {
+		t.Fatalf("%d lines of three points, want 1", len(paths))
+	}
+	p := paths[0]
+	if !near(p[1][0], (p[0][0]+p[2][0])/2) || !near(p[1][1], (p[0][1]+p[2][1])/2) || p[2][0]-p[0][0] < 500 || p[2][1]-p[0][1] < 250 {
+		t.Errorf("the line is at %v, want its middle in the middle and all of the plot used", p)
+	}
+}
+
+func TestStepsHoldUpToTheNext(t *testing.T) {
+	c := Chart{Name: "c", Lines: []Line{{X: []float64{0, 5, 10}, Y: []float64{20, 10, 0}, Kind: Steps}}}
+	paths := corners(t, &c, 5)
+	if len(paths) != 1 {
+		t.Fatalf("%d lines of five corners, want 1", len(paths))
+	}
+	p := paths[0]
+	if !near(p[0][1], p[1][1]) || !near(p[1][0], p[2][0]) || !near(p[2][1], p[3][1]) || !near(p[1][0], (p[0][0]+p[4][0])/2) {
+		t.Errorf("the corners are %v, want along and down in turns, halfway", p)
+	}
+}
+
+func TestBarsGoFromZeroToTheirValues(t *testing.T) {
+	c := Chart{Name: "c", Lines: []Line{{X: []float64{1, 2, 3}, Y: []float64{5, 10, -10}, Kind: Bars}}}
+	paths := corners(t, &c, 4)
+	if len(paths) != 3 {
+		t.Fatalf("%d rectangles, want 3", len(paths))
+	}
+	a, b, down := paths[0], paths[1], paths[2]
+	if !near(a[0][1], b[0][1]) || !near(2*(a[2][1]-a[0][1]), b[2][1]-b[0][1]) || !near(down[2][1], a[0][1]) || !near(down[2][1]-down[0][1], b[2][1]-b[0][1]) {
+		t.Errorf("the bars are %v, want zero at one height, the second twice as high and the third as far below", paths)
+	}
+	if a[2][0] >= b[0][0] || !near(a[2][0]-a[0][0], b[2][0]-b[0][0]) {
+		t.Errorf("the bars are %v, want the second beside the first and as wide", paths)
+	}
 }
 
 func TestTextThatIsAnAttackIsText(t *testing.T) {
@@ -312,11 +352,33 @@ func TestFormats(t *testing.T) {
 	for _, tt := range []struct {
 		got, want string
 	}{
-		{Number(0), "0"}, {Number(0.05), "0.05"}, {Number(1.5), "1.5"}, {Number(-250), "-250"}, {Number(1234), "1234"}, {Number(9999.6), "10k"},
-		{Number(999_999), "1M"}, {Number(20e6), "20M"}, {Number(1.25e9), "1.25G"}, {Number(1e-5), "1e-05"}, {Number(1e16), "1e+16"}, {Number(9.999), "10"}, {Number(999.7), "1000"},
-		{Nanoseconds(80), "80 ns"}, {Nanoseconds(999.6), "1 µs"}, {Nanoseconds(1500), "1.5 µs"}, {Nanoseconds(2e7), "20 ms"}, {Nanoseconds(3e9), "3 s"}, {Nanoseconds(0), "0"},
-		{Bytes(512), "512 B"}, {Bytes(4000), "4 kB"}, {Bytes(1.5e9), "1.5 GB"}, {Bytes(0), "0 B"}, {Bytes(5e15), "5000 TB"},
-		{Percent(0.01), "1 %"}, {Percent(1), "100 %"}, {Percent(1e-6), "0.0001 %"},
+		{Number(0), "0"},
+		{Number(0.05), "0.05"},
+		{Number(1.5), "1.5"},
+		{Number(-250), "-250"},
+		{Number(1234), "1234"},
+		{Number(9999.6), "10k"},
+		{Number(999_999), "1M"},
+		{Number(20e6), "20M"},
+		{Number(1.25e9), "1.25G"},
+		{Number(1e-5), "1e-05"},
+		{Number(1e16), "1e+16"},
+		{Number(9.999), "10"},
+		{Number(999.7), "1000"},
+		{Nanoseconds(80), "80 ns"},
+		{Nanoseconds(999.6), "1 µs"},
+		{Nanoseconds(1500), "1.5 µs"},
+		{Nanoseconds(2e7), "20 ms"},
+		{Nanoseconds(3e9), "3 s"},
+		{Nanoseconds(0), "0"},
+		{Bytes(512), "512 B"},
+		{Bytes(4000), "4 kB"},
+		{Bytes(1.5e9), "1.5 GB"},
+		{Bytes(0), "0 B"},
+		{Bytes(5e15), "5000 TB"},
+		{Percent(0.01), "1 %"},
+		{Percent(1), "100 %"},
+		{Percent(1e-6), "0.0001 %"},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("got %q, want %q", tt.got, tt.want)
@@ -337,7 +399,7 @@ func TestATailIsTheShareAbove(t *testing.T) {
 
 func TestSaveWritesBothFilesOfEachChart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	all := charts()
+	all := charts()[3:5]
 	for range 2 { // and again over the first
 		if err := Save(dir, all); err != nil {
 			t.Fatal(err)
@@ -365,7 +427,7 @@ func TestSaveWritesBothFilesOfEachChart(t *testing.T) {
 			f.Close()
 		}
 	}
-	if err := Save(dir, []Chart{all[0], {Name: "GROWTH", Lines: all[0].Lines}}); err == nil || !strings.Contains(err.Error(), `"GROWTH": two of this name`) {
+	if err := Save(dir, []Chart{all[0], {Name: "READS", Lines: all[1].Lines}}); err == nil || !strings.Contains(err.Error(), `"READS": two of this name`) {
 		t.Errorf("two charts of one name: got %v", err)
 	}
 }
@@ -379,7 +441,7 @@ func TestSaveReportsWhatTheFilesSay(t *testing.T) {
 			}
 			return nil
 		})
-		if err := save(fsys, "dir", charts()[:1]); !errors.Is(err, refused) {
+		if err := save(fsys, "dir", charts()[4:5]); !errors.Is(err, refused) {
 			t.Errorf("%v: got %v, want %v", op, err, refused)
 		}
 	}
@@ -402,7 +464,8 @@ func TestAPNGIsThePictureInPixels(t *testing.T) {
 	seen := make(map[color.NRGBA]int)
 	for y := range img.Bounds().Dy() {
 		for x := range img.Bounds().Dx() {
-			seen[color.NRGBAModel.Convert(img.At(x, y)).(color.NRGBA)]++
+			r, g, b, _ := img.At(x, y).RGBA()
+			seen[hex(r>>8<<16|g>>8<<8|b>>8)]++
 		}
 	}
 	if got := seen[palette[background].light]; got < img.Bounds().Dx()*img.Bounds().Dy()/2 {
