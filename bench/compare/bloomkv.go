@@ -9,7 +9,7 @@ import (
 type ours struct{ *own.Store }
 
 func openBloomkv(dir string) (engine, error) {
-	db, err := bloomkv.Open(dir, &bloomkv.Options{
+	s, err := own.Open(dir, &bloomkv.Options{
 		Durability:    bloomkv.NoSync,
 		FilterFPR:     0.01, // what ten bits per key give
 		MemoryBudget:  cacheBytes + 2*memtableBytes,
@@ -23,7 +23,7 @@ func openBloomkv(dir string) (engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ours{&own.Store{DB: db}}, nil
+	return ours{s}, nil
 }
 
 func (s ours) lookups() []lookup { return []lookup{{"bloomkv", s}} }

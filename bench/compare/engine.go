@@ -65,6 +65,31 @@ func engineNames() []string {
 	return names
 }
 
+// oneByOne is GetMany of engines that have none.
+func oneByOne(s workload.Store, keys [][]byte, each func(i int, value []byte, found bool) error) error {
+	var value []byte
+	for i, key := range keys {
+		out, found, err := s.AppendGet(value[:0], key)
+		if err == nil {
+			err = each(i, out, found)
+		}
+		if err != nil {
+			return err
+		}
+		value = out
+	}
+	return nil
+}
+
+// checkAndPut is PutIfAbsent of engines that have none: two steps, which is right for one writer alone.
+func checkAndPut(s workload.Store, key, value []byte) (bool, error) {
+	_, found, err := s.AppendGet(nil, key)
+	if found || err != nil {
+		return false, err
+	}
+	return true, s.Put(key, value)
+}
+
 // quiet returns once the figures that look returns have stood still for half a second, and ready is true. Engines that
 // don't say when they have settled are asked so.
 func quiet(ctx context.Context, look func() (figures []int64, ready bool)) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/syndtr/goleveldb/leveldb"
 	"github.com/syndtr/goleveldb/leveldb/filter"
@@ -14,10 +15,18 @@ import (
 )
 
 // elder is goleveldb.
-type elder struct{ db *leveldb.DB }
+type elder struct {
+	db  *leveldb.DB // replaced by Reopen
+	dir string
+}
 
 func openGoleveldb(dir string) (engine, error) {
-	db, err := leveldb.OpenFile(dir, &opt.Options{
+	s := &elder{dir: dir}
+	return s, s.open()
+}
+
+func (s *elder) open() (err error) {
+	s.db, err = leveldb.OpenFile(s.dir, &opt.Options{
 		WriteBuffer:                   memtableBytes,
 		BlockCacheCapacity:            cacheBytes,
 		BlockSize:                     blockBytes,
@@ -28,15 +37,21 @@ func openGoleveldb(dir string) (engine, error) {
 		Compression:                   opt.NoCompression,
 		Filter:                        filter.NewBloomFilter(filterBits),
 	})
-	if err != nil {
-		return nil, err
-	}
-	return elder{db}, nil
+	return err
 }
 
-func (s elder) lookups() []lookup { return []lookup{{"goleveldb", s}} }
+func (s *elder) Reopen() (opening time.Duration, err error) {
+	if err := s.db.Close(); err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	err = s.open()
+	return time.Since(begin), err
+}
 
-func (s elder) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+func (s *elder) lookups() []lookup { return []lookup{{"goleveldb", s}} }
+
+func (s *elder) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	value, err := s.db.Get(key, nil)
 	if errors.Is(err, leveldb.ErrNotFound) {
 		return dst, false, nil
@@ -44,9 +59,21 @@ func (s elder) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	return append(dst, value...), err == nil, err
 }
 
-func (s elder) Put(key, value []byte) error { return s.db.Put(key, value, nil) }
+func (s *elder) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
+	return oneByOne(s, keys, each)
+}
 
-func (s elder) Apply(pairs workload.Batch) error {
+func (s *elder) Put(key, value []byte) error { return s.db.Put(key, value, nil) }
+
+func (s *elder) PutSync(key, value []byte) error {
+	return s.db.Put(key, value, &opt.WriteOptions{Sync: true})
+}
+
+func (s *elder) PutIfAbsent(key, value []byte) (bool, error) { return checkAndPut(s, key, value) }
+
+func (s *elder) Delete(key []byte) error { return s.db.Delete(key, nil) }
+
+func (s *elder) Apply(pairs workload.Batch) error {
 	var b leveldb.Batch
 	for key, value := range pairs.All() {
 		b.Put(key, value)
@@ -54,7 +81,7 @@ func (s elder) Apply(pairs workload.Batch) error {
 	return s.db.Write(&b, nil)
 }
 
-func (s elder) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func (s *elder) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	it := s.db.NewIterator(&util.Range{Start: from}, nil)
 	defer it.Release()
 	n := 0
@@ -70,9 +97,9 @@ func (s elder) Scan(from []byte, limit int, each func(key, value []byte) error) 
 }
 
 // Flush does nothing: goleveldb flushes when it compacts.
-func (s elder) Flush(context.Context) error { return nil }
+func (s *elder) Flush(context.Context) error { return nil }
 
-func (s elder) Settle(ctx context.Context) error {
+func (s *elder) Settle(ctx context.Context) error {
 	var failed error
 	err := quiet(ctx, func() ([]int64, bool) {
 		var st leveldb.DBStats
@@ -92,6 +119,6 @@ func (s elder) Settle(ctx context.Context) error {
 	return err
 }
 
-func (s elder) Compact(context.Context) error { return s.db.CompactRange(util.Range{}) }
+func (s *elder) Compact(context.Context) error { return s.db.CompactRange(util.Range{}) }
 
-func (s elder) Close() error { return s.db.Close() }
+func (s *elder) Close() error { return s.db.Close() }

@@ -139,6 +139,7 @@ const (
 	InOrder                // by their numbers; then again
 	Uniform                // any key each time
 	Zipfian                // some keys far more often than others, scattered over the set
+	Latest                 // the higher the number, the far more often: what was put last
 )
 
 // String names the choice.
@@ -152,6 +153,8 @@ func (c Choice) String() string {
 		return "uniform"
 	case Zipfian:
 		return "zipfian"
+	case Latest:
+		return "latest"
 	default:
 		return "choice(" + strconv.Itoa(int(c)) + ")"
 	}
@@ -172,11 +175,11 @@ func newChooser(c Choice, n int, skew float64, seed uint64) (chooser, error) {
 	if n < 1 {
 		return ch, errors.New("there are no keys to choose from")
 	}
-	if c > Zipfian {
+	if c > Latest {
 		return ch, fmt.Errorf("no %v", c)
 	}
 	var err error
-	if c == Zipfian {
+	if c == Zipfian || c == Latest {
 		ch.zipf, err = NewZipf(n, skew)
 	}
 	return ch, err
@@ -185,7 +188,7 @@ func newChooser(c Choice, n int, skew float64, seed uint64) (chooser, error) {
 // fill picks for the operations first, first+1, … of a phase.
 func (c *chooser) fill(picks []int, first int) {
 	var r *rand.Rand
-	if c.choice == Uniform || c.choice == Zipfian {
+	if c.choice == Uniform || c.choice == Zipfian || c.choice == Latest {
 		r = rand.New(rand.NewPCG(c.seed, word(first))) // a benchmark repeats itself
 	}
 	for i := range picks {
@@ -198,6 +201,8 @@ func (c *chooser) fill(picks []int, first int) {
 			picks[i] = r.IntN(c.n)
 		case Zipfian:
 			picks[i] = c.perm.At(c.zipf.Next(r))
+		case Latest:
+			picks[i] = c.n - 1 - c.zipf.Next(r)
 		}
 	}
 }

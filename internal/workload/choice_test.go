@@ -124,7 +124,7 @@ func TestChoicesPick(t *testing.T) {
 			t.Errorf("%v: picks from %d to %d of %d", c, slices.Min(a), slices.Max(a), n)
 		}
 	}
-	if _, err := newChooser(Zipfian+1, n, 1, 1); err == nil {
+	if _, err := newChooser(Latest+1, n, 1, 1); err == nil {
 		t.Error("a choice that does not exist: no error")
 	}
 	if _, err := newChooser(Uniform, 0, 1, 1); err == nil {

@@ -23,14 +23,29 @@ type Figures struct {
 	MeanNs   float64 `json:"mean_ns"`
 	MedianNs float64 `json:"median_ns"`
 
+	// PutNs is the part of MedianNs that PutSeek spends in Put.
+	PutNs float64 `json:"put_ns,omitempty"`
+
 	// Of calls that were timed one by one, an eighth of all, to 3 %.
-	P50Ns float64 `json:"p50_ns"`
-	P99Ns float64 `json:"p99_ns"`
-	MaxNs float64 `json:"max_ns"`
+	P50Ns     float64  `json:"p50_ns"`
+	P99Ns     float64  `json:"p99_ns"`
+	P999Ns    float64  `json:"p999_ns"`
+	MaxNs     float64  `json:"max_ns"`
+	Latencies []Bucket `json:"latencies,omitempty"` // all of them, the shortest first
+
+	// What all of the process has allocated on the heap meanwhile, the store's background work included.
+	AllocsPerOp float64 `json:"allocs_per_op"`
+	BytesPerOp  float64 `json:"bytes_per_op"`
 
 	// Wrong counts the answers that were not what the set says, and FirstWrong describes one.
 	Wrong      int    `json:"wrong"`
 	FirstWrong string `json:"first_wrong,omitempty"`
+}
+
+// A Bucket is how many calls took about so long, to 3 %.
+type Bucket struct {
+	Ns    float64 `json:"ns"`
+	Count uint64  `json:"count"`
 }
 
 // Benchmark is a line as Go's benchmarks print it, for benchstat.

@@ -107,8 +107,16 @@ func (g *Generated) Sorted() bool { return g.shape == Decimal || g.shape == BigE
 func (g *Generated) AppendKey(dst []byte, i int) []byte { return g.appendOrdinal(dst, 2*word(i)) }
 
 // AppendValue appends the value of key i, 0 ≤ i < Len.
-func (g *Generated) AppendValue(dst []byte, i int) []byte {
-	return g.values.Append(dst, g.seed^mix(2*word(i)+golden))
+func (g *Generated) AppendValue(dst []byte, i int) []byte { return g.AppendVersion(dst, i, 0) }
+
+// AppendVersion appends a version of the value of key i, 0 ≤ i < Len, as long as all others. Values of less than eight bytes
+// may repeat themselves.
+func (g *Generated) AppendVersion(dst []byte, i int, version uint32) []byte {
+	seed := g.seed ^ mix(2*word(i)+golden)
+	if version > 0 {
+		seed = mix(seed + uint64(version)*golden)
+	}
+	return g.values.Append(dst, seed)
 }
 
 // Absents is one less than Len: as many gaps as there are between so many keys.

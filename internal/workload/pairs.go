@@ -65,6 +65,15 @@ func (p *Pairs) AppendKey(dst []byte, i int) []byte { return append(dst, p.pairs
 // AppendValue appends the value of key i, 0 ≤ i < Len.
 func (p *Pairs) AppendValue(dst []byte, i int) []byte { return append(dst, p.pairs[i].Value...) }
 
+// AppendVersion appends the value of key i, 0 ≤ i < Len, with a version above 0 behind it.
+func (p *Pairs) AppendVersion(dst []byte, i int, version uint32) []byte {
+	dst = p.AppendValue(dst, i)
+	if version > 0 {
+		dst = strconv.AppendUint(append(dst, absentMark), uint64(version), 10)
+	}
+	return dst
+}
+
 // Index is the number of a key, or false if the key is not in the set.
 func (p *Pairs) Index(key []byte) (i int, ok bool) { return p.search(key) }
 

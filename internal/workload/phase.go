@@ -21,32 +21,48 @@ const (
 	Present             // looks up keys of the set
 	Mixed               // looks up keys of the set, and puts some
 	Seek                // goes to a key of the set and reads on from there
-	Scan                // reads all pairs in order
-	Flush               // Store.Flush, one operation
-	Settle              // Store.Settle, one operation
-	Compact             // Store.Compact, one operation
+	Insert              // puts absent keys if they are absent, and tries the same with keys of the set: see NewPercent
+	Delete              // removes the absent keys that an Insert with the same Ops, NewPercent, Choice and Seed has put
+	PutSeek             // puts a pair of the set, and goes to it with a Scan of one: an iterator for each write
+	Serve               // runs a Mix of operations, such as those of YCSB
+
+	// Those below have one worker.
+	Scan    // reads all pairs in order
+	Pop     // takes the first pair of the store and deletes it, in a sorted set; of all, an empty store is left
+	Flush   // Store.Flush, one operation
+	Settle  // Store.Settle, one operation
+	Compact // Store.Compact, one operation
+	Reopen  // Store.Reopen, one operation
 )
 
 // String names the kind.
 func (k Kind) String() string {
-	names := [...]string{"load", "absent", "present", "mixed", "seek", "scan", "flush", "settle", "compact"}
+	names := [...]string{
+		"load", "absent", "present", "mixed", "seek", "insert", "delete", "put and seek", "serve", "scan", "pop", "flush", "settle", "compact", "reopen",
+	}
 	if int(k) < len(names) {
 		return names[k]
 	}
 	return "kind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// A Phase is a number of operations of one kind. All but Load expect that all of the set has been loaded, and nothing else.
+// A Phase is a number of operations of one kind. All but Load expect that all of the set has been loaded, and nothing else;
+// Serve that the records of its ledger have been.
 type Phase struct {
-	Name       string // for figures; default: the kind
-	Kind       Kind
-	Ops        int     // default: each key once, for Absent each absent key, but no more than there are keys; Scan: all
-	Choice     Choice  // which keys, in which order
-	Skew       float64 // of Zipfian; default 0.99
-	Batch      int     // Load: pairs set together; default: one by one, with Put
+	Name       string  // for figures; default: the kind, for Serve its mix
+	Kind       Kind    // what it does
+	Ops        int     // default: each key once, for Absent, Insert and Delete each absent key, but no more than there are keys; Scan and Pop: all
+	Choice     Choice  // which keys, in which order; Insert and Delete take absent keys in order or shuffled, each once
+	Skew       float64 // of Zipfian and Latest; default 0.99
+	Batch      int     // Load: pairs set together; Absent, Present: keys looked up together, with GetMany; default: one by one
+	Durable    bool    // Load: PutSync, one by one
+	Records    int     // Load: only so many pairs, the first of the set; default: all
 	Limit      int     // Seek: entries that one operation reads, the one it went to included; default 10
 	PutPercent int     // Mixed: 0 to 100
-	Workers    int     // goroutines; default 1. Scan has one
+	NewPercent int     // Insert: how many of 100 operations have an absent key; default 100, all
+	Mix        Mix     // Serve
+	Ledger     *Ledger // Serve: what the store holds; after the phase, what it then holds
+	Workers    int     // goroutines; default 1
 	Seed       uint64  // of the choice: rounds with different seeds look up in different orders
 }
 
@@ -61,7 +77,7 @@ func (p Phase) withDefaults(set Set) (Phase, error) {
 	if p.Name == "" {
 		p.Name = p.Kind.String()
 	}
-	if p.Kind > Compact {
+	if p.Kind > Reopen {
 		return p, fmt.Errorf("no %v", p.Kind)
 	}
 	if p.Ops < 0 || p.Batch < 0 || p.Limit < 0 || p.Workers < 0 || p.PutPercent < 0 || p.PutPercent > 100 {

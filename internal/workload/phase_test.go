@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // mapStore is a store in a map. Its functions, where set, stand before the answers and spoil them.
@@ -17,6 +19,10 @@ type mapStore struct {
 	pairs   map[string][]byte
 	order   []string // the keys sorted; nil after one was added
 	batches int
+
+	synced, many atomic.Int64 // calls of PutSync and GetMany
+
+	spoilInsert func(key []byte, found bool) bool
 
 	spoilGet  func(key []byte, value []byte, found bool) ([]byte, bool, error)
 	spoilScan func(n int, key, value []byte) ([]byte, []byte, bool)
@@ -97,6 +103,50 @@ func (s *mapStore) Scan(from []byte, limit int, each func(key, value []byte) err
 	}
 	return nil
 }
+
+func (s *mapStore) PutSync(key, value []byte) error {
+	s.synced.Add(1)
+	return s.Put(key, value)
+}
+
+func (s *mapStore) PutIfAbsent(key, value []byte) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, found := s.pairs[string(key)]
+	if s.spoilInsert != nil {
+		found = s.spoilInsert(key, found)
+	}
+	if !found {
+		s.set(key, value)
+	}
+	return !found, s.putErr
+}
+
+func (s *mapStore) Delete(key []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.pairs[string(key)]; ok {
+		delete(s.pairs, string(key))
+		s.order = nil
+	}
+	return s.putErr
+}
+
+func (s *mapStore) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
+	s.many.Add(1)
+	for i, key := range keys {
+		value, found, err := s.AppendGet(nil, key)
+		if err == nil {
+			err = each(i, value, found)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *mapStore) Reopen() (time.Duration, error) { return 42 * time.Millisecond, s.putErr }
 
 func (s *mapStore) Flush(ctx context.Context) error   { return ctx.Err() }
 func (s *mapStore) Settle(ctx context.Context) error  { return ctx.Err() }
@@ -323,8 +373,8 @@ func TestImpossiblePhasesAreRefused(t *testing.T) {
 		set   Set
 		phase Phase
 	}{
-		{"a kind that does not exist", set, Phase{Kind: Compact + 1}},
-		{"a choice that does not exist", set, Phase{Choice: Zipfian + 1}},
+		{"a kind that does not exist", set, Phase{Kind: Reopen + 1}},
+		{"a choice that does not exist", set, Phase{Choice: Latest + 1}},
 		{"fewer operations than none", set, Phase{Ops: -1}},
 		{"more puts than operations", set, Phase{Kind: Mixed, PutPercent: 101}},
 		{"a scan by two", set, Phase{Kind: Scan, Workers: 2}},

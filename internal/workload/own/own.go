@@ -4,20 +4,54 @@ package own
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// A Store is a DB to run phases on. Apply is for one goroutine at a time.
+// A Store is a DB to run phases on. Close is the DB's.
 type Store struct {
-	*bloomkv.DB
+	*bloomkv.DB // replaced by Reopen
 
-	batch bloomkv.Batch
+	dir     string
+	options bloomkv.Options
 }
 
 var _ workload.Store = (*Store)(nil)
+
+// errForeign is the answer to a Reopen of a DB that somebody else has opened.
+var errForeign = errors.New("reopen: the store was not opened by Open, so its options are not known")
+
+// Open is bloomkv.Open, with options that may be nil, for a store that [Store.Reopen] can open again. Nobody waits for the disk
+// but in PutSync, whatever Options.Durability says.
+func Open(dir string, options *bloomkv.Options) (*Store, error) {
+	s := &Store{dir: dir}
+	if options != nil {
+		s.options = *options
+	}
+	s.options.Durability = bloomkv.NoSync
+	return s, s.open()
+}
+
+func (s *Store) open() (err error) {
+	s.DB, err = bloomkv.Open(s.dir, &s.options)
+	return err
+}
+
+// Reopen closes the DB and opens it again with the same options. Nobody may use the store meanwhile.
+func (s *Store) Reopen() (opening time.Duration, err error) {
+	if s.dir == "" {
+		return 0, errForeign
+	}
+	if err := s.DB.Close(); err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	err = s.open()
+	return time.Since(begin), err
+}
 
 // AppendGet has false where the DB has ErrNotFound.
 func (s *Store) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
@@ -28,13 +62,30 @@ func (s *Store) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	return out, err == nil, err
 }
 
+// batches are recycled, as a caller of the DB would.
+var batches = sync.Pool{New: func() any { return new(bloomkv.Batch) }}
+
+// PutSync syncs the log, whatever the options say.
+func (s *Store) PutSync(key, value []byte) error {
+	b := batches.Get().(*bloomkv.Batch) //nolint:errcheck // the pool holds nothing else
+	b.Put(key, value)
+	return s.apply(b, bloomkv.Sync)
+}
+
 // Apply copies the pairs into a batch of the DB, as a caller of it would.
 func (s *Store) Apply(pairs workload.Batch) error {
-	s.batch.Reset()
+	b := batches.Get().(*bloomkv.Batch) //nolint:errcheck // the pool holds nothing else
 	for key, value := range pairs.All() {
-		s.batch.Put(key, value)
+		b.Put(key, value)
 	}
-	return s.DB.Apply(&s.batch, bloomkv.DefaultDurability)
+	return s.apply(b, bloomkv.DefaultDurability)
+}
+
+func (s *Store) apply(b *bloomkv.Batch, d bloomkv.Durability) error {
+	err := s.DB.Apply(b, d)
+	b.Reset()
+	batches.Put(b)
+	return err
 }
 
 // Scan reads until each returns an error or limit pairs were read.

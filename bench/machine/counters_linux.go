@@ -1,0 +1,92 @@
+package machine
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// own is what Read itself has read, which it leaves out.
+var own struct {
+	mu           sync.Mutex
+	calls, chars uint64
+	buffer       [8 << 10]byte
+}
+
+// Read reads the counters, but for what Read itself has read. It reports false where the system does not have them.
+//
+// The Go runtime reads too, a handful of calls a second, to follow the number of processors that it may use.
+func Read() (Counters, bool) {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return Counters{}, false
+	}
+	c := Counters{User: time.Duration(usage.Utime.Nano()), System: time.Duration(usage.Stime.Nano())}
+	ok := eachLine("status", func(name string, n uint64) {
+		switch name {
+		case "VmRSS":
+			c.Resident = n << 10 // the unit is kB
+		case "VmHWM":
+			c.PeakResident = n << 10
+		}
+	})
+	calls, chars := own.calls, own.chars // the read of these counters is not yet in them
+	ok = eachLine("io", func(name string, n uint64) {
+		switch name {
+		case "syscr":
+			c.Reads = n - calls
+		case "rchar":
+			c.ReadChars = n - chars
+		case "read_bytes":
+			c.ReadBytes = n
+		case "syscw":
+			c.Writes = n
+		case "wchar":
+			c.WriteChars = n
+		case "write_bytes":
+			c.WriteBytes = n
+		}
+	}) && ok
+	return c, ok
+}
+
+// eachLine calls f for the lines of a file of this process that are a name and a number. It reads the file with one call.
+func eachLine(file string, f func(name string, n uint64)) bool {
+	in, err := os.Open(filepath.Join("/proc", "self", file))
+	if err != nil {
+		return false
+	}
+	defer in.Close()
+	n, err := in.Read(own.buffer[:])
+	own.calls++
+	own.chars += uint64(max(n, 0))
+	if err != nil && err != io.EOF { //nolint:errorlint // a Reader returns it bare
+		return false
+	}
+	for line := range strings.Lines(string(own.buffer[:n])) {
+		name, rest, _ := strings.Cut(line, ":")
+		if fields := strings.Fields(rest); len(fields) > 0 {
+			if n, err := strconv.ParseUint(fields[0], 10, 64); err == nil {
+				f(name, n)
+			}
+		}
+	}
+	return true
+}
+
+// ResetPeak lets PeakResident begin anew with what is resident now, and reports whether the system did it.
+func ResetPeak() bool {
+	f, err := os.OpenFile(filepath.Join("/proc", "self", "clear_refs"), os.O_WRONLY, 0)
+	if err != nil {
+		return false
+	}
+	_, err = f.WriteString("5")
+	return f.Close() == nil && err == nil
+}
