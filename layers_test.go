@@ -28,7 +28,7 @@ type room struct {
 // rooms is the drawing of ARCHITECTURE.md. The root package is ".".
 var rooms = map[string]room{
 	"cmd/bloomkv":   {4, []string{".", "bloomblock", "bloom", "sstable", "vfs", "internal/manifest", "internal/wal", "internal/ikey", "internal/filename", "internal/corrupt", "internal/workload", "internal/workload/own"}},
-	"bench":         {4, []string{".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/workload", "internal/workload/own"}},
+	"bench":         {4, []string{".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/picture", "internal/workload", "internal/workload/own"}},
 	"bench/compare": {4, []string{".", "bench/machine", "internal/workload", "internal/workload/own"}},
 	"examples":      {4, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
@@ -41,6 +41,7 @@ var rooms = map[string]room{
 	"sstable":           {1, []string{"bloomblock", "internal/cache", "internal/epoch", "internal/merge", "internal/rangedel", "internal/ikey", "internal/corrupt"}},
 	"memtable":          {1, []string{"bloom", "bloomblock", "internal/merge", "internal/rangedel", "internal/ikey"}},
 	"bloom":             {1, []string{"bloomblock"}},
+	"internal/picture":  {1, []string{"vfs"}}, // charts and pages, for programs alone: it measures nothing and knows no store
 
 	"bloomblock":            {0, nil},
 	"vfs":                   {0, nil},
@@ -78,6 +79,7 @@ var doors = map[string][]string{
 	"golang.org/x/term":                   {"cmd", "bench"},
 	"github.com/spf13/cobra":              {"cmd", "bench"},
 	"github.com/schollz/progressbar/v3":   {"cmd", "bench"},
+	"gonum.org/v1/plot":                   {"internal/picture"},
 	"github.com/cockroachdb/pebble":       {"bench/compare"},
 	"github.com/cockroachdb/pebble/v2":    {"bench/compare"},
 	"github.com/syndtr/goleveldb":         {"bench/compare", "examples/goleveldb"},

@@ -1,0 +1,84 @@
+package picture
+
+import (
+	"math"
+	"strconv"
+
+	"gonum.org/v1/plot"
+)
+
+// extent is the range of an axis.
+type extent struct{ min, max float64 }
+
+func newExtent() extent { return extent{math.Inf(1), math.Inf(-1)} }
+
+func (e *extent) add(values ...float64) {
+	for _, v := range values {
+		e.min, e.max = min(e.min, v), max(e.max, v)
+	}
+}
+
+// linearTicks are at most n labelled ticks, and some more where the steps are rounded, at multiples of 1, 2 or 5 times a power
+// of ten within the range; the step comes with them.
+func linearTicks(e extent, n int, label func(float64) string) (ticks []plot.Tick, step float64) {
+	step = math.Pow10(int(math.Floor(math.Log10((e.max - e.min) / float64(n)))))
+	for _, by := range []float64{2, 2.5, 2} { // 1, 2, 5, 10
+		if (e.max-e.min)/step <= float64(n) {
+			break
+		}
+		step *= by
+	}
+	first := math.Ceil(e.min/step - 1e-9)
+	for i := range 2 * n {
+		v := (first + float64(i)) * step
+		if v > e.max+step*1e-9 {
+			break
+		}
+		// The shortest decimal near the product, so that 3 × 0.1 is 0.3.
+		if rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 12, 64), 64); err == nil {
+			v = rounded
+		}
+		ticks = append(ticks, plot.Tick{Value: v, Label: label(v)})
+	}
+	return ticks, step
+}
+
+// logTicks are up to n labelled ticks at powers of ten and, where these are few, between them.
+func logTicks(e extent, n int, label func(float64) string) []plot.Tick {
+	low, high := int(math.Floor(math.Log10(e.min)+1e-9)), int(math.Ceil(math.Log10(e.max)-1e-9))
+	among := func(every int, multiples ...float64) []plot.Tick {
+		var ticks []plot.Tick
+		for decade := low; decade <= high; decade++ {
+			if decade%every != 0 {
+				continue
+			}
+			for _, m := range multiples {
+				v := m * math.Pow10(decade)
+				if v >= e.min*(1-1e-9) && v <= e.max*(1+1e-9) {
+					ticks = append(ticks, plot.Tick{Value: v, Label: label(v)})
+				}
+			}
+		}
+		return ticks
+	}
+	var best []plot.Tick
+	for _, multiples := range [][]float64{{1}, {1, 3}, {1, 2, 5}} {
+		if ticks := among(1, multiples...); len(ticks) <= n {
+			best = ticks
+		}
+	}
+	if len(best) >= 3 || len(best) == 2 && high-low < 3 {
+		return best
+	}
+	if high-low >= n {
+		for every := 2; ; every++ {
+			if ticks := among(every, 1); len(ticks) <= n {
+				return ticks
+			}
+		}
+	}
+	if ticks, _ := linearTicks(e, max(n/2, 2), label); len(ticks) > len(best) {
+		return ticks
+	}
+	return best
+}

@@ -1,0 +1,88 @@
+package picture
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Number prints a value in three digits or, where it takes no more room, all it has: 0.05, 1.5, 250, 20k, 5M, 1e-05.
+func Number(v float64) string {
+	switch a := math.Abs(v); {
+	case a == 0:
+		return "0"
+	case a < 1e-4 || a >= 1e15:
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	case a >= 9_999.5:
+		for _, unit := range []struct {
+			size float64
+			name string
+		}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+			if a >= unit.size*0.9995 {
+				return digits(v/unit.size) + unit.name
+			}
+		}
+	case a >= 999.5:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return digits(v)
+}
+
+// Nanoseconds prints a time given in nanoseconds: 80 ns, 1.5 µs, 20 ms, 3 s.
+func Nanoseconds(ns float64) string {
+	a := math.Abs(ns)
+	switch {
+	case a == 0:
+		return "0"
+	case a < 999.5:
+		return digits(ns) + " ns"
+	case a < 999.5e3:
+		return digits(ns/1e3) + " µs"
+	case a < 999.5e6:
+		return digits(ns/1e6) + " ms"
+	}
+	return Number(ns/1e9) + " s"
+}
+
+// Bytes prints a size given in bytes: 512 B, 4 KiB, 1.5 GiB.
+func Bytes(n float64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	i := 0
+	for ; math.Abs(n) >= 999.5 && i < len(units)-1; i++ {
+		n /= 1024
+	}
+	return Number(n) + " " + units[i]
+}
+
+// Percent prints a share: 0.01 is 1 %.
+func Percent(share float64) string { return Number(share*100) + " %" }
+
+// digits prints three digits of a value, without zeros at the end of a fraction.
+func digits(v float64) string {
+	a := math.Abs(v)
+	if a == 0 {
+		return "0"
+	}
+	places := 2 - int(math.Floor(math.Log10(a)))
+	s := strconv.FormatFloat(v, 'f', max(places, 0), 64)
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	return s
+}
+
+func (c *Chart) formatX(v float64) string {
+	if i := int(v); len(c.Categories) > 0 && v == math.Trunc(v) && i >= 0 && i < len(c.Categories) {
+		return clean(c.Categories[i])
+	}
+	return format(c.FormatX, v)
+}
+
+func (c *Chart) formatY(v float64) string { return format(c.FormatY, v) }
+
+func format(f func(float64) string, v float64) string {
+	if f == nil {
+		f = Number
+	}
+	return clean(f(v))
+}

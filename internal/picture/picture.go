@@ -1,0 +1,191 @@
+// Package picture draws charts as SVG and PNG, and puts them with text and tables on one HTML page that needs nothing else.
+//
+// What cannot be drawn as it is (no points, a NaN, a zero on a logarithmic axis) is an error that names chart and line;
+// nothing is left out silently. Text may be anything: it is cut or wrapped where it does not fit, escaped, and characters
+// that cannot be shown become U+FFFD.
+package picture
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// A Chart is some lines over two axes.
+type Chart struct {
+	// Name is the name of its files without extension: letters, digits, '-', '_' and '.', beginning with a letter or digit.
+	Name string
+	// Title says what is to be seen, in one line. Caption says in a few how it was measured.
+	Title, Caption string
+	// X and Y say what the axes count, with the unit if their format does not print it.
+	X, Y string
+	// FormatX and FormatY print the values at the axes; nil is Number.
+	FormatX, FormatY func(float64) string
+	// LogX and LogY make an axis logarithmic; all its values must be above zero. A Y axis that is not shows zero.
+	LogX, LogY bool
+	// Categories, if any, are names for X = 0, 1, 2 and so on, instead of numbers: all X must be one of these.
+	Categories []string
+	// Lines are drawn in this order, the last on top.
+	Lines []Line
+}
+
+// A Line is one series of a chart. Lines of different kinds may share a chart.
+type Line struct {
+	// Name tells the line from the others. A single line needs none.
+	Name string
+	// X and Y are the points, as many of one as of the other, in the order in which they are joined.
+	X, Y []float64
+	// Kind says how they are drawn.
+	Kind Kind
+	// Dashed sets a line apart, as a limit or a theory: broken, and hollow if it is bars.
+	Dashed bool
+}
+
+// A Kind is a way to draw a line's points.
+type Kind uint8
+
+const (
+	Joined Kind = iota // points, joined by straight lines; where there are many, only some have a mark
+	Curve              // a line without marks
+	Points             // marks alone
+	Steps              // Y[i] holds from X[i] on, up to X[i+1]: X must not fall
+	Bars               // from zero up to Y, side by side with the other bars of the same X; the axes must not be logarithmic
+)
+
+const (
+	maxLines = len(marks) * numColors // more would look alike
+	maxValue = 1e100                  // differences and logarithms of what is below are finite
+)
+
+var fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// check reports the first reason why the chart cannot be drawn.
+func (c *Chart) check() error {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("chart %q: %w", c.Name, fmt.Errorf(format, args...))
+	}
+	if !fileName.MatchString(c.Name) || len(c.Name) > 100 {
+		return fail("a name that is not the name of a file: want 1 to 100 letters, digits, '-', '_' and '.'")
+	}
+	if len(c.Lines) == 0 || len(c.Lines) > maxLines {
+		return fail("%d lines, want 1 to %d", len(c.Lines), maxLines)
+	}
+	if c.LogX && len(c.Categories) > 0 {
+		return fail("categories on a logarithmic axis")
+	}
+	names := make(map[string]bool)
+	for i := range c.Lines {
+		l := &c.Lines[i]
+		if err := c.checkLine(l); err != nil {
+			return fail("line %d, %q: %w", i+1, l.Name, err)
+		}
+		if len(c.Lines) > 1 && (l.Name == "" || names[l.Name]) {
+			return fail("line %d, %q: a name of its own is wanted", i+1, l.Name)
+		}
+		names[l.Name] = true
+	}
+	return nil
+}
+
+func (c *Chart) checkLine(l *Line) error {
+	switch {
+	case len(l.X) != len(l.Y):
+		return fmt.Errorf("%d values of X and %d of Y", len(l.X), len(l.Y))
+	case len(l.X) == 0:
+		return fmt.Errorf("no points")
+	case l.Kind > Bars:
+		return fmt.Errorf("kind %d, want 0 to %d", l.Kind, Bars)
+	case l.Kind == Bars && (c.LogX || c.LogY):
+		return fmt.Errorf("bars begin at zero, which a logarithmic axis has not: draw points or steps")
+	case l.Kind == Steps && !slices.IsSorted(l.X):
+		return fmt.Errorf("steps whose X fall")
+	}
+	for i, x := range l.X {
+		for _, v := range []struct {
+			axis  string
+			value float64
+			log   bool
+		}{{"X", x, c.LogX}, {"Y", l.Y[i], c.LogY}} {
+			switch {
+			case math.IsNaN(v.value) || math.Abs(v.value) > maxValue:
+				return fmt.Errorf("point %d: %s is %v, want a number within ±%g", i, v.axis, v.value, maxValue)
+			case v.log && v.value < 1/maxValue:
+				return fmt.Errorf("point %d: %s is %v, want %g or more on a logarithmic axis", i, v.axis, v.value, 1/maxValue)
+			}
+		}
+		if n := len(c.Categories); n > 0 && (x != math.Trunc(x) || x < 0 || x >= float64(n)) {
+			return fmt.Errorf("point %d: X is %v, want the number of one of %d categories", i, x, n)
+		}
+	}
+	return nil
+}
+
+// Tail is how often values were exceeded, as steps: at each value the share of the counts that is above it. Values must rise;
+// each stands for count values. It suits a logarithmic Y axis, which shows one in a thousand as well as one in ten.
+func Tail(name string, values []float64, counts []uint64) Line {
+	l := Line{Name: name, Kind: Steps}
+	var total, seen float64
+	for _, n := range counts {
+		total += float64(n)
+	}
+	for i := range min(len(values), len(counts)) {
+		if counts[i] == 0 {
+			continue
+		}
+		before := 1 - seen/total
+		seen += float64(counts[i])
+		if len(l.X) == 0 || seen == total { // begin at 1, and end above the last value without falling to zero
+			l.X, l.Y = append(l.X, values[i]), append(l.Y, before)
+		}
+		if seen < total {
+			l.X, l.Y = append(l.X, values[i]), append(l.Y, 1-seen/total)
+		}
+	}
+	return l
+}
+
+// summary is the chart for who cannot see it.
+func (c *Chart) summary() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Chart of %s", nonEmpty(clean(c.Y), "Y"))
+	fmt.Fprintf(&b, " against %s.", nonEmpty(clean(c.X), "X"))
+	for i := range c.Lines {
+		l := &c.Lines[i]
+		b.WriteByte(' ')
+		if name := clean(l.Name); name != "" {
+			fmt.Fprintf(&b, "%s: ", name)
+		}
+		last := len(l.X) - 1
+		fmt.Fprintf(&b, "%s at %s", c.formatY(l.Y[0]), c.formatX(l.X[0]))
+		if last > 0 {
+			fmt.Fprintf(&b, ", %s at %s", c.formatY(l.Y[last]), c.formatX(l.X[last]))
+			fmt.Fprintf(&b, "; lowest %s, highest %s of %d points", c.formatY(slices.Min(l.Y)), c.formatY(slices.Max(l.Y)), len(l.X))
+		}
+		b.WriteByte('.')
+	}
+	return b.String()
+}
+
+func nonEmpty(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// clean makes one line of characters that can be shown: what HTML and XML forbid is gone, and so is what turns the
+// direction of the text around it.
+func clean(s string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsGraphic(r):
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s))
+}
