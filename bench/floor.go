@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/bloomkv/bloomkv"
@@ -25,13 +26,13 @@ type floor struct {
 	probes []bloomblock.Filter // of the table between two fences: its own filter, and that of the table above it in each other run
 	runs   int                 // how many filters that are
 
-	bytes int // of all filters
+	filterBytes int64 // of all tables
 }
 
 // A layer is a level of a tree as a floor sees it.
 type layer struct {
 	runs, tables int    // tables are those of all runs
-	bytes        int64  // of their filters, in memory
+	filterBytes  int64  // in memory, of all tables
 	entries      uint64 // in all tables
 }
 
@@ -78,7 +79,7 @@ func newFloor(tree []layer, set workload.Set, seed uint64) (*floor, error) {
 	}
 	for _, filters := range columns {
 		for i := range filters {
-			f.bytes += filters[i].Bytes()
+			f.filterBytes += int64(filters[i].Bytes())
 		}
 	}
 	return f, nil
@@ -111,8 +112,8 @@ func (f *floor) setFences(set workload.Set, tables int, seed uint64) {
 
 // oneUnit is the filters of one run of a layer, together in memory.
 func oneUnit(l layer, tables int, seed uint64) ([]bloomblock.Filter, error) {
-	size := max(64, int(l.bytes/int64(l.tables)+63)&^63)
-	unit := bestUnit(float64(l.bytes) * 8 / float64(max(l.entries, 1)))
+	size := max(64, int(l.filterBytes/int64(l.tables)+63)&^63)
+	unit := bestUnit(float64(l.filterBytes) * 8 / float64(max(l.entries, 1)))
 	params, err := bloomblock.NewParams(unit)
 	if err != nil {
 		return nil, err
@@ -161,15 +162,15 @@ func (f *floor) head(key []byte) uint64 {
 	return binary.BigEndian.Uint64(padded[:])
 }
 
-// find is the place of the first fence that is not before key, or the last one.
+// find is the place of the first fence that is not before key, or the last one. It has no branch that depends on the key: half
+// of those would be guessed wrong.
 func (f *floor) find(key []byte) int {
 	head := f.head(key)
 	base, n := 0, len(f.fences)
 	for n > 1 {
 		half := n >> 1
-		if f.fences[base+half-1] < head {
-			base += half
-		}
+		_, before := bits.Sub64(f.fences[base+half-1], head, 0)
+		base += half & -int(before) //nolint:gosec // 0 or 1
 		n -= half
 	}
 	return base

@@ -3,15 +3,15 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,76 +23,62 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
 
-// mostRatio is what a lookup of an absent key may cost, in floors. It is a promise for 20 million keys; it is shown for all.
-const mostRatio = 1.5
+const (
+	// mostRatio is what a lookup of an absent key may cost, in floors, in a compacted store of at least ratioKeys. With fewer
+	// keys the floor is all cache hits, and the ratio says what a lookup does beside it, not how that grows.
+	mostRatio = 1.5
+	ratioKeys = 1_000_000
 
-// promisedFPR is what the stores promise: the default.
-const promisedFPR = 0.01
+	promisedFPR = 0.01      // of these stores: the default
+	phaseOps    = 1_000_000 // lookups that the phases beside the rounds make at most
+	fewestKeys  = 1000      // in a store: with fewer, rounds are too short for the clock
+)
 
-// phaseOps is how many lookups the phases beside the rounds make at most.
-const phaseOps = 1_000_000
-
-// fewestKeys is the least that a store here may hold: below, all is in the first cache, and rounds are too short.
-const fewestKeys = 1000
-
-// terms are what growth and scale are run on, as their flags say.
+// terms are what growth and scale run on.
 type terms struct {
-	value  int
-	shape  workload.Shape
-	memory int64 // MiB
-	seed   uint64
+	data
+	shown
+	streams
+
 	rounds int
-	dir    string
-	json   bool
-	plot   string
+	dir    string // "" is the system's directory for temporary files
 }
 
-func (t *terms) flags(c *cobra.Command, rounds int) {
-	f := c.Flags()
-	f.IntVar(&t.value, "value", 100, "length of a value, in `BYTES`")
-	f.TextVar(&t.shape, "shape", workload.Random, "what keys look like, a `NAME`: random (16 bytes), prefixed (36, the first 20 the same), decimal or bigendian")
-	f.Int64Var(&t.memory, "memory", 1024, "memory budget of a store, in `MIB`")
-	f.Uint64Var(&t.seed, "seed", 1, "of keys, values and choices")
+// newTerms is the terms with the defaults that both commands have.
+func newTerms(s streams) terms {
+	return terms{streams: s, data: data{value: 100, shape: workload.Random, memory: 1024, seed: 1}}
+}
+
+// flags are those that both commands have beside those of the data.
+func (t *terms) flags(f *pflag.FlagSet, rounds int) {
 	f.IntVar(&t.rounds, "rounds", rounds, "rounds in which two sides take turns")
-	f.StringVar(&t.dir, "dir", "", "make the stores in new directories below `DIR`, and remove them (default: the directory for temporary files)")
-	f.BoolVar(&t.json, "json", false, "print a JSON object")
-	f.StringVar(&t.plot, "plot", "", "write the pictures as SVG and PNG into `DIR`")
+	f.StringVar(&t.dir, "dir", "", "make the stores in a new directory in `DIR`, and remove it (default: that for temporary files)")
+	t.shown.flags(f)
 }
 
 func (t *terms) check() error {
-	if t.value < 0 || t.value > bloomkv.MaxValueSize {
-		return fmt.Errorf("--value %d: want 0 to %d bytes", t.value, bloomkv.MaxValueSize)
-	}
-	if t.memory < 8 || t.memory > 1<<40 {
-		return fmt.Errorf("--memory %d: want at least 8 MiB", t.memory)
-	}
 	if t.rounds < 1 {
 		return fmt.Errorf("--rounds %d: want at least 1", t.rounds)
 	}
-	return nil
+	return t.data.check()
 }
 
-// options are those of the main run. A table size of 0 is the store's default.
-func (t *terms) options(tableSize int64) *bloomkv.Options {
-	budget := t.memory << 20
-	return &bloomkv.Options{
-		Durability: bloomkv.NoSync, Compression: bloomkv.NoCompression,
-		FilterFPR: promisedFPR, MemoryBudget: budget, MemtableSize: min(64<<20, budget/4), TableSize: tableSize,
-	}
+// bar is a bar with the name of a store before what is done to it.
+func (t *terms) bar(set workload.Set, what string) progress {
+	return t.progress(countName(set.Len()) + " keys: " + what)
 }
 
-func (t *terms) set(keys int) (*workload.Generated, error) {
-	return workload.NewGenerated(t.shape, keys, t.seed, workload.Values{Bytes: t.value})
+// phase runs one phase with a bar.
+func (t *terms) phase(ctx context.Context, store *own.Store, set workload.Set, p workload.Phase) (workload.Figures, error) {
+	bar := t.bar(set, cmp.Or(p.Name, p.Kind.String()))
+	defer bar.end()
+	return workload.Run(ctx, store, set, p, bar.set)
 }
 
-// inDirectory calls f with a new directory, and removes it.
-func (t *terms) inDirectory(f func(dir string) error) (err error) {
-	dir, err := os.MkdirTemp(t.dir, "bloomkv-bench-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	return f(dir)
+// place is a new directory, and what removes it.
+func (t *terms) place() (dir string, remove func() error, err error) {
+	dir, err = os.MkdirTemp(t.dir, "bloomkv-bench-")
+	return dir, func() error { return os.RemoveAll(dir) }, err
 }
 
 // invocation is the command that was run, as it can be typed again.
@@ -109,11 +95,13 @@ type growthReport struct {
 
 	ValueBytes   int     `json:"value_bytes"`
 	Shape        string  `json:"shape"`
-	FilterFPR    float64 `json:"filter_fpr"`
+	Seed         uint64  `json:"seed"`
+	FilterFPR    float64 `json:"fpr_promised"`
 	MemoryBudget int64   `json:"memory_budget"`
-	MostRatio    float64 `json:"most_ratio"` // that an absent lookup may take of its floor in the compacted tree
+	MostRatio    float64 `json:"most_ratio"` // that an absent lookup may take of its floor
+	Rounds       int     `json:"rounds"`
 
-	Stores []grown `json:"stores"`
+	Stores []*grown `json:"stores"`
 }
 
 // grown is the figures of one store.
@@ -121,230 +109,257 @@ type grown struct {
 	Keys      int   `json:"keys"`
 	TableSize int64 `json:"table_size"` // 0: the default
 
-	Load    workload.Figures `json:"load"`
-	Loaded  absence          `json:"loaded"`    // the tree as the load left it
-	Compact workload.Figures `json:"compact"`   // the whole tree into the last level
-	Last    absence          `json:"compacted"` // the tree that it left
-	Present workload.Figures `json:"present"`   // in the compacted tree
+	Load      workload.Figures `json:"load"`
+	Loaded    absence          `json:"absent_as_loaded"`
+	Compact   workload.Figures `json:"compact"` // the whole tree into the last level
+	Compacted absence          `json:"absent_compacted"`
+	Present   workload.Figures `json:"present"` // in the compacted tree
 
-	Memory    memoryPerKey `json:"memory_bytes_per_key"`
-	DiskBytes uint64       `json:"disk_bytes"` // of tables
-	Reopen    reopening    `json:"reopen"`
+	Memory     memoryPerKey `json:"memory_bytes_per_key"`
+	Resident   uint64       `json:"resident"`    // bytes of the process with the store, 0 where the system does not say
+	TableBytes uint64       `json:"table_bytes"` // on disk
+	Reopen     reopening    `json:"reopen"`
+
+	// Met says whether Compacted.Chained.Ratio is what it must be, nil where that is not asked.
+	Met *bool `json:"met,omitempty"`
 }
 
-// absence is what lookups of absent keys cost in one tree.
+// absence is what lookups of absent keys cost in one state of the tree.
 type absence struct {
-	Tree   string `json:"tree"`
-	Runs   int    `json:"runs"`
-	Tables int    `json:"tables"`
+	Runs   int `json:"runs"`
+	Tables int `json:"tables"`
 
-	Lookup  workload.Figures `json:"lookup"`  // a phase, as everywhere: keys in a row of which the processor sees many
+	Lookup  workload.Figures `json:"lookup"`  // a phase, as all benchmarks have it
 	Chained against          `json:"chained"` // beside the floor, one after the other
-	Free    against          `json:"free"`    // beside the floor, as fast as they go
+	Free    against          `json:"free"`    // beside the floor, as the processor likes
 
+	FilterBytes int64 `json:"filter_bytes"` // in memory
+	FloorBytes  int64 `json:"floor_filter_bytes"`
 	FloorFences int   `json:"floor_fences"`
-	FloorBytes  int   `json:"floor_filter_bytes"`
-	FilterBytes int64 `json:"filter_bytes"`
 }
 
-// memoryPerKey is what a store holds in memory, by part, after all its keys were looked up, or as many as a phase has.
+// memoryPerKey is what a store holds in memory, by part, after many of its keys were looked up.
 type memoryPerKey struct {
 	Filters   float64 `json:"filters"`
 	Indexes   float64 `json:"indexes"`
 	Cache     float64 `json:"cache"`
 	Memtables float64 `json:"memtables"`
-	Other     float64 `json:"other"` // live on the heap beside all that: names, bounds, files, and what is waiting to be used again
+	Other     float64 `json:"other"` // on the heap and in use, but in no part: tables' names and bounds, and memory kept for later
 }
 
-// reopening is a clean Close and an Open.
+// reopening is an Open after a clean Close.
 type reopening struct {
 	Open time.Duration `json:"open_ns"` // Open alone
-	Warm time.Duration `json:"warm_ns"` // from the beginning of Open until indexes and filters are in memory
+	Warm time.Duration `json:"warm_ns"` // from its beginning until indexes and filters are in memory
 }
 
-// wrong is how many answers of a store were wrong, and where the first of them was.
-func (g *grown) wrong() (n int, first string) {
-	for _, f := range []workload.Figures{g.Load, g.Loaded.Lookup, g.Last.Lookup, g.Present} {
+// States of a tree.
+const (
+	asLoaded  = "as loaded"
+	compacted = "compacted"
+)
+
+// absences are those of both states, with their names.
+func (g *grown) absences() map[string]*absence {
+	return map[string]*absence{asLoaded: &g.Loaded, compacted: &g.Compacted}
+}
+
+// wrong is how many answers were wrong, and the first of them.
+func (r *growthReport) wrong() (n int, first string) {
+	count := func(wrong int, what string) {
 		if n == 0 {
-			first = f.FirstWrong
+			first = what
 		}
-		n += f.Wrong
+		n += wrong
 	}
-	for _, a := range []against{g.Loaded.Chained, g.Loaded.Free, g.Last.Chained, g.Last.Free} {
-		if n == 0 && a.Wrong > 0 {
-			first = "an absent key has a value"
+	for _, g := range r.Stores {
+		for _, f := range []workload.Figures{g.Load, g.Loaded.Lookup, g.Compacted.Lookup, g.Present} {
+			count(f.Wrong, f.FirstWrong)
 		}
-		n += a.Wrong
+		for state, a := range g.absences() {
+			count(a.Chained.Wrong+a.Free.Wrong, "an absent key has a value, in the tree "+state)
+		}
 	}
 	return n, first
 }
 
 func growthCommand(s streams) *cobra.Command {
-	var t terms
-	keys, tables := counts{1_000_000, 5_000_000, 20_000_000}, counts(nil)
+	g := growth{terms: newTerms(s), keys: counts{1_000_000, 5_000_000, 20_000_000}}
 	c := &cobra.Command{
 		Use:   "growth",
 		Short: "Show how costs grow with the number of keys and of tables",
 		Long: `growth fills a store with each number of keys, or of small tables, and measures the load, lookups of absent keys in the tree as
-the load left it and in the compacted one, lookups of keys that are there, memory by part, and a reopening.
+the load left it and in the compacted one, lookups of keys that are there, memory by part, and an Open. Every answer is checked.
 
-Beside each lookup of an absent key stands its floor: a loop that hashes the key once, searches one flat array of as many fences
-as the last run has tables, and probes for each run one filter of a single unit that is as large as the store's. Store and floor
-take turns with the same keys, and the cost of asking is taken from both. Chained, the next key follows from the last answer, so
-that lookups do not overlap; free, they may. The ratio is the median of the rounds.`,
-		Args: cobra.NoArgs,
+Beside a lookup of an absent key stands its floor: a loop that hashes the key once, searches one flat array of as many fences
+as the last run has tables, and probes for each run one filter, as large as the store's and of a single unit. Store and floor
+take turns with the same keys, and what asking costs is taken off both. Chained, the next key follows from the last answer, so
+that one lookup ends before the next begins; free, the processor may have several under way.`,
+		Args: usage(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("tables") && !c.Flags().Changed("keys") {
-				keys = nil
+				g.keys = nil
 			}
-			g := growth{terms: t, streams: s}
-			r := growthReport{
-				Machine: machine.Here(), Command: invocation(c), ValueBytes: t.value, Shape: t.shape.String(),
-				FilterFPR: promisedFPR, MemoryBudget: t.memory << 20, MostRatio: mostRatio,
+			if err := g.check(); err != nil {
+				return hint(c, err)
 			}
-			return g.run(c.Context(), r, keys, tables)
+			return g.run(c.Context(), invocation(c))
 		},
 	}
-	t.flags(c, 9)
-	c.Flags().Var(&keys, "keys", "pairs in a store, each of a `LIST`")
-	c.Flags().Var(&tables, "tables", "tables of 16 KiB in a compacted store, about, each of a `LIST`; without --keys, these stores alone")
+	f := c.Flags()
+	f.Var(&g.keys, "keys", "pairs in each store")
+	f.Var(&g.tables, "tables", "tables of 16 KiB in each store, about, instead of --keys, or beside it where both are given")
+	f.IntVar(&g.value, "value", g.value, "length of a value, in `BYTES`")
+	f.TextVar(&g.shape, "shape", g.shape, "what keys look like, a `NAME`: random, prefixed, decimal or bigendian")
+	f.Int64Var(&g.memory, "memory", g.memory, "memory budget of a store, in `MIB`")
+	f.Uint64Var(&g.seed, "seed", g.seed, "of keys, values and choices")
+	g.flags(f, 9)
 	return c
 }
 
-// growth is a run of the command.
+// growth is the command.
 type growth struct {
 	terms
-	streams
+
+	keys, tables counts
 }
 
-func (g *growth) run(ctx context.Context, r growthReport, keys, tables counts) error {
-	if err := g.check(); err != nil {
-		return err
-	}
-	for _, n := range keys {
+func (g *growth) check() error {
+	for _, n := range g.keys {
 		if n < fewestKeys {
 			return fmt.Errorf("--keys %d: want at least %d", n, fewestKeys)
 		}
 	}
-	for _, n := range keys {
-		if err := g.add(ctx, &r, n, 0); err != nil {
-			return err
-		}
-	}
-	for _, n := range tables {
-		if err := g.add(ctx, &r, max(fewestKeys, g.keysOfTables(n)), smallTable); err != nil {
-			return err
-		}
-	}
-	if err := g.give(&r); err != nil {
-		return err
-	}
-	return r.wrongError()
+	return g.terms.check()
 }
 
-// add makes a store of so many keys and adds its figures to the report.
-func (g *growth) add(ctx context.Context, r *growthReport, keys int, tableSize int64) error {
-	set, err := g.set(keys)
+func (g *growth) run(ctx context.Context, command string) error {
+	r := growthReport{
+		Machine: machine.Here(), Command: command, ValueBytes: g.value, Shape: g.shape.String(), Seed: g.seed,
+		FilterFPR: promisedFPR, MemoryBudget: g.memory << 20, MostRatio: mostRatio, Rounds: g.rounds,
+	}
+	for _, n := range g.keys {
+		r.Stores = append(r.Stores, &grown{Keys: n})
+	}
+	for _, n := range g.tables {
+		r.Stores = append(r.Stores, &grown{Keys: keysOfTables(n, g.shape.KeyBytes()+g.value), TableSize: smallTable})
+	}
+	for _, store := range r.Stores {
+		if err := g.measure(ctx, store); err != nil {
+			return err
+		}
+	}
+	if err := g.write(r.page()); err != nil {
+		return err
+	}
+	give := r.print
+	if g.json {
+		give = func(w io.Writer) error { return printJSON(w, r) }
+	}
+	return errors.Join(give(g.out), wrongError(r.wrong()))
+}
+
+// measure makes one store, asks it all there is to ask, and removes it.
+func (g *growth) measure(ctx context.Context, row *grown) (err error) {
+	set, err := workload.NewGenerated(g.shape, row.Keys, g.seed, workload.Values{Bytes: g.value})
 	if err != nil {
 		return err
 	}
-	return g.inDirectory(func(dir string) error {
-		row := grown{Keys: keys, TableSize: tableSize}
-		err := g.measure(ctx, &row, set, filepath.Join(dir, "store"))
-		r.Stores = append(r.Stores, row)
+	dir, remove, err := g.place()
+	if err != nil {
 		return err
-	})
-}
-
-// measure fills one store and asks it all there is to ask.
-func (g *growth) measure(ctx context.Context, row *grown, set *workload.Generated, dir string) (err error) {
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	debug.FreeOSMemory() // what the store before has left is not this one's
 	before := liveHeap()
-	options := g.options(row.TableSize)
-	db, err := bloomkv.Open(dir, options)
+	options := g.options(promisedFPR)
+	options.TableSize = row.TableSize
+	store, err := own.Open(filepath.Join(dir, "store"), options)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if db != nil {
-			err = errors.Join(err, db.Close())
-		}
-	}()
-	store := &own.Store{DB: db}
-	phase := func(p workload.Phase) workload.Figures {
-		var f workload.Figures
-		if err == nil {
-			f, err = g.phase(ctx, store, set, p)
-		}
-		return f
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := g.build(ctx, store, set, row); err != nil {
+		return err
 	}
-	absent := func(tree string) absence {
-		var a absence
-		if err == nil {
-			a, err = g.absent(ctx, store, set, tree)
-		}
-		return a
-	}
-	row.Load = phase(workload.Phase{Name: "load", Kind: workload.Load, Seed: g.seed})
-	phase(workload.Phase{Kind: workload.Flush})
-	phase(workload.Phase{Kind: workload.Settle})
-	row.Loaded = absent("as loaded")
-	row.Compact = phase(workload.Phase{Kind: workload.Compact})
-	phase(workload.Phase{Kind: workload.Settle})
-	row.Last = absent("compacted")
-	phase(workload.Phase{Name: "warm", Kind: workload.Present, Ops: min(phaseOps, set.Len()), Seed: g.seed + 3})
-	row.Present = phase(workload.Phase{Name: "present", Kind: workload.Present, Ops: min(phaseOps, set.Len()), Seed: g.seed + 4})
+	row.Compacted, err = g.absent(ctx, store, set)
 	if err != nil {
 		return err
 	}
-	m := db.Metrics()
-	row.Memory = perKey(m.Memory, liveHeap()-before, set.Len())
+	if row.Keys >= ratioKeys && row.TableSize == 0 {
+		met := row.Compacted.Chained.Ratio <= mostRatio
+		row.Met = &met
+	}
+	for _, name := range []string{"warm", "present"} {
+		p := workload.Phase{Name: name, Kind: workload.Present, Ops: min(phaseOps, set.Len()), Seed: g.seed + 5}
+		if row.Present, err = g.phase(ctx, store, set, p); err != nil {
+			return err
+		}
+	}
+	m := store.Metrics()
 	for _, l := range m.Levels {
-		row.DiskBytes += l.Bytes
+		row.TableBytes += l.Bytes
 	}
-	closing := db
-	db = nil
-	if err = closing.Close(); err != nil {
-		return err
+	row.Memory = perKey(m.Memory, liveHeap()-before, set.Len())
+	debug.FreeOSMemory()
+	if c, ok := machine.Read(); ok {
+		row.Resident = c.Resident
 	}
-	db, row.Reopen, err = reopen(ctx, dir, options)
+	row.Reopen, err = reopen(ctx, store)
 	return err
 }
 
-// phase runs one phase with a bar.
-func (g *growth) phase(ctx context.Context, store *own.Store, set workload.Set, p workload.Phase) (workload.Figures, error) {
-	bar := newProgress(g.err, g.terminal, countName(set.Len())+" keys: "+cmp.Or(p.Name, p.Kind.String()))
-	defer bar.end()
-	return workload.Run(ctx, store, set, p, bar.set)
+// build loads and compacts a store, and looks up absent keys before it is compacted.
+func (g *growth) build(ctx context.Context, store *own.Store, set *workload.Generated, row *grown) (err error) {
+	if row.Load, err = g.phase(ctx, store, set, workload.Phase{Kind: workload.Load, Seed: g.seed}); err != nil {
+		return err
+	}
+	if err = errors.Join(store.Flush(ctx), store.Settle(ctx)); err != nil {
+		return err
+	}
+	if row.Loaded, err = g.absent(ctx, store, set); err != nil {
+		return err
+	}
+	if row.Compact, err = g.phase(ctx, store, set, workload.Phase{Kind: workload.Compact}); err != nil {
+		return err
+	}
+	return store.Settle(ctx)
 }
 
 // absent measures lookups of absent keys in the tree as it is now.
-func (g *growth) absent(ctx context.Context, store *own.Store, set *workload.Generated, tree string) (absence, error) {
-	a := absence{Tree: tree}
+func (g *growth) absent(ctx context.Context, store *own.Store, set *workload.Generated) (absence, error) {
+	var a absence
 	var err error
-	a.Lookup, err = g.phase(ctx, store, set, workload.Phase{Name: "absent", Kind: workload.Absent, Ops: min(phaseOps, set.Absents()), Seed: g.seed + 1})
+	a.Lookup, err = g.phase(ctx, store, set, workload.Phase{Kind: workload.Absent, Ops: min(phaseOps, set.Absents()), Seed: g.seed + 1})
 	if err != nil {
 		return a, err
 	}
-	m := store.Metrics()
-	levels := layers(m)
-	for _, l := range levels {
+	tree := layers(store.Metrics())
+	f, err := newFloor(tree, set, g.seed)
+	if err != nil {
+		return a, err
+	}
+	for _, l := range tree {
 		a.Runs += l.runs
 		a.Tables += l.tables
+		a.FilterBytes += l.filterBytes
 	}
-	a.FilterBytes = m.Memory.Filters
-	f, err := newFloor(levels, set, g.seed)
-	if err != nil {
-		return a, err
-	}
-	a.FloorFences, a.FloorBytes = len(f.fences), f.bytes
-	bar := newProgress(g.err, g.terminal, countName(set.Len())+" keys: absent beside the floor")
+	a.FloorFences, a.FloorBytes = len(f.fences), f.filterBytes
+	bar := g.bar(set, "absent beside the floor")
 	defer bar.end()
-	done := func(round int) { bar.set(round, 2*g.rounds) }
-	if a.Chained, err = compareAbsent(ctx, store.DB, f, set, chain{}, g.rounds, g.seed+2, done); err != nil {
-		return a, err
+	for i, c := range []chain{{}, {free: true}} {
+		figures, err := compareAbsent(ctx, store.DB, f, set, c, g.rounds, g.seed+2+uint64(i), //nolint:gosec // 0 or 1
+			func(rounds int) { bar.set(i*g.rounds+rounds, 2*g.rounds) })
+		if err != nil {
+			return a, err
+		}
+		if c.free {
+			a.Free = figures
+		} else {
+			a.Chained = figures
+		}
 	}
-	a.Free, err = compareAbsent(ctx, store.DB, f, set, chain{free: true}, g.rounds, g.seed+3, func(round int) { done(g.rounds + round) })
-	return a, err
+	return a, nil
 }
 
 // liveHeap is what the heap holds that is in use.
@@ -355,6 +370,7 @@ func liveHeap() int64 {
 	return int64(m.HeapAlloc) //nolint:gosec // below the size of memory
 }
 
+// perKey is the memory of a store that has so many keys and takes so much of the heap.
 func perKey(m bloomkv.MemoryMetrics, live int64, keys int) memoryPerKey {
 	per := func(bytes int64) float64 { return float64(bytes) / float64(keys) }
 	return memoryPerKey{
@@ -363,98 +379,26 @@ func perKey(m bloomkv.MemoryMetrics, live int64, keys int) memoryPerKey {
 	}
 }
 
-// reopen opens a store and waits until it is warm.
-func reopen(ctx context.Context, dir string, options *bloomkv.Options) (*bloomkv.DB, reopening, error) {
-	var r reopening
-	begin := time.Now()
-	db, err := bloomkv.Open(dir, options)
-	if err != nil {
-		return nil, r, err
+// reopen closes and opens a store, and waits until it is warm.
+func reopen(ctx context.Context, store *own.Store) (r reopening, err error) {
+	if r.Open, err = store.Reopen(); err != nil {
+		return r, err
 	}
-	r.Open = time.Since(begin)
-	for !db.Metrics().Warm {
+	begin := time.Now().Add(-r.Open)
+	for !store.Metrics().Warm {
 		select {
 		case <-ctx.Done():
-			return db, r, context.Cause(ctx)
+			return r, context.Cause(ctx)
 		case <-time.After(100 * time.Microsecond):
 		}
 	}
 	r.Warm = time.Since(begin)
-	return db, r, nil
+	return r, nil
 }
 
-// wrongError is errWrong if an answer of a store was wrong.
-func (r *growthReport) wrongError() error {
-	var sum int
-	var first string
-	for i := range r.Stores {
-		n, what := r.Stores[i].wrong()
-		if sum == 0 {
-			first = what
-		}
-		sum += n
-	}
-	if sum > 0 {
-		return fmt.Errorf("%d %w; the first: %s", sum, errWrong, first)
-	}
-	return nil
-}
-
-// give prints the report.
-func (g *growth) give(r *growthReport) error {
-	if g.json {
-		out := json.NewEncoder(g.out)
-		out.SetIndent("", "  ")
-		return out.Encode(r)
-	}
-	return r.print(g.out)
-}
-
-func (r *growthReport) print(w io.Writer) error {
-	r.Machine.Header(w, r.Command, "bench")
-	fmt.Fprintf(w, "\n%s keys, values of %d bytes, promised %g wasted reads per absent lookup, %d MiB of memory, no compression\n",
-		r.Shape, r.ValueBytes, r.FilterFPR, r.MemoryBudget>>20)
-	fmt.Fprintf(w, "\nLookups of absent keys, ns. Store ÷ floor must be at most %g, chained, in the compacted tree.\n\n", r.MostRatio)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "keys\ttree\truns\ttables\tphase\tchained\tfloor\tratio\tleast\tmost\tmust\tfree\tfloor\tratio\tasking\t")
-	for i := range r.Stores {
-		g := &r.Stores[i]
-		for _, a := range []*absence{&g.Loaded, &g.Last} {
-			must := ""
-			if a == &g.Last {
-				must = met(a.Chained.Ratio <= r.MostRatio)
-			}
-			fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%.1f\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%s\t%.1f\t%.1f\t%.2f\t%.1f\t\n", g.Keys, a.Tree, a.Runs, a.Tables, a.Lookup.MedianNs,
-				a.Chained.StoreNs, a.Chained.FloorNs, a.Chained.Ratio, a.Chained.Least, a.Chained.Most, must,
-				a.Free.StoreNs, a.Free.FloorNs, a.Free.Ratio, a.Chained.AskNs)
-		}
-	}
-	t.Flush()
-	fmt.Fprintln(w, "\nEverything else; memory and disk in bytes for a key.")
-	fmt.Fprintln(w)
-	fmt.Fprintln(t, "keys\ttables\tload ns\tcompaction\tpresent ns\tfilters\tindexes\tcache\tmemtables\tother\tdisk\topen\twarm\t")
-	for i := range r.Stores {
-		g := &r.Stores[i]
-		fmt.Fprintf(t, "%d\t%d\t%.0f\t%s\t%.0f\t%.2f\t%.2f\t%.1f\t%.2f\t%.2f\t%.1f\t%s\t%s\t\n", g.Keys, g.Last.Tables, g.Load.MeanNs, g.Compact.Elapsed.Round(time.Millisecond), g.Present.MedianNs,
-			g.Memory.Filters, g.Memory.Indexes, g.Memory.Cache, g.Memory.Memtables, g.Memory.Other, float64(g.DiskBytes)/float64(g.Keys),
-			g.Reopen.Open.Round(10*time.Microsecond), g.Reopen.Warm.Round(10*time.Microsecond))
-	}
-	t.Flush()
-	var err error
-	fmt.Fprintln(w)
-	for i := range r.Stores {
-		g := &r.Stores[i]
-		for _, f := range []workload.Figures{g.Load, g.Last.Lookup, g.Present} {
-			_, err = fmt.Fprintln(w, f.Benchmark(fmt.Sprintf("%s/keys=%d/tables=%d", f.Phase, g.Keys, g.Last.Tables)))
-		}
-	}
-	return err
-}
-
-// met says of a target whether it is.
-func met(yes bool) string {
-	if yes {
-		return "met"
-	}
-	return "not met"
+// byKeys is the stores of one table size, the smallest first.
+func (r *growthReport) byKeys(tableSize int64) []*grown {
+	some := slices.DeleteFunc(slices.Clone(r.Stores), func(g *grown) bool { return g.TableSize != tableSize })
+	slices.SortStableFunc(some, func(a, b *grown) int { return cmp.Compare(a.Keys, b.Keys) })
+	return some
 }

@@ -13,9 +13,9 @@ const smallTable = 16 << 10
 // the index and of the filter.
 const entryOverhead = 8
 
-// keysOfTables is so many pairs that a compacted store of small tables has about so many tables.
-func (t *terms) keysOfTables(tables int) int {
-	return tables * max(1, smallTable/(t.shape.KeyBytes()+t.value+entryOverhead))
+// keysOfTables is so many pairs of some bytes each that a compacted store of small tables has about so many.
+func keysOfTables(tables, pair int) int {
+	return max(fewestKeys, tables*max(1, smallTable/(pair+entryOverhead)))
 }
 
 // counts is a flag: numbers with commas between them, each with k, M or G behind it for thousands, millions and thousands of
