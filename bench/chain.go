@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"iter"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -79,6 +80,17 @@ func (k *keyList) fill(set *workload.Generated, absent bool, order workload.Perm
 			k.bytes = set.AppendAbsent(k.bytes, at)
 		} else {
 			k.bytes = set.AppendKey(k.bytes, at)
+		}
+	}
+}
+
+// chunks are the keys in parts that are timed at once.
+func (k *keyList) chunks() iter.Seq[keyList] {
+	return func(yield func(keyList) bool) {
+		for part := range slices.Chunk(k.bytes, chunkKeys*k.width) {
+			if !yield(keyList{part, k.width}) {
+				return
+			}
 		}
 	}
 }
