@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/picture"
@@ -29,7 +30,7 @@ func (r *growthReport) floors() *grid {
 			if state == compacted && store.Met != nil {
 				must = fmt.Sprintf("≤ %g: %s", r.MostRatio, met(*store.Met))
 			}
-			g.add(countName(store.Keys)+" "+state, fmt.Sprint(a.Runs), fmt.Sprint(a.Tables), ns(a.Lookup.MedianNs),
+			g.add(countName(store.Keys)+" "+state, strconv.Itoa(a.Runs), strconv.Itoa(a.Tables), ns(a.Lookup.MedianNs),
 				ns(a.Chained.StoreNs), ns(a.Chained.FloorNs), ratio(a.Chained.Ratio), ratio(a.Chained.Least), ratio(a.Chained.Most), must,
 				ns(a.Free.StoreNs), ns(a.Free.FloorNs), ratio(a.Free.Ratio))
 		}
@@ -41,7 +42,7 @@ func (r *growthReport) floors() *grid {
 func (r *growthReport) others() *grid {
 	g := &grid{head: []string{"keys", "tables", "load", "present", "compaction", "open", "warm"}}
 	for _, s := range r.Stores {
-		g.add(countName(s.Keys), fmt.Sprint(s.Compacted.Tables), ns(s.Load.MeanNs), ns(s.Present.MedianNs), s.Compact.Elapsed.Round(time.Millisecond).String(),
+		g.add(countName(s.Keys), strconv.Itoa(s.Compacted.Tables), ns(s.Load.MeanNs), ns(s.Present.MedianNs), s.Compact.Elapsed.Round(time.Millisecond).String(),
 			s.Reopen.Open.Round(10*time.Microsecond).String(), s.Reopen.Warm.Round(10*time.Microsecond).String())
 	}
 	return g
@@ -53,7 +54,7 @@ func (r *growthReport) memory() *grid {
 	for _, s := range r.Stores {
 		perKey := func(bytes uint64) string { return fmt.Sprintf("%.1f", float64(bytes)/float64(s.Keys)) }
 		m := &s.Memory
-		row := []string{countName(s.Keys), fmt.Sprint(s.Compacted.Tables)}
+		row := []string{countName(s.Keys), strconv.Itoa(s.Compacted.Tables)}
 		for _, part := range []float64{m.Filters, m.Indexes, m.Cache, m.Memtables, m.Other} {
 			row = append(row, fmt.Sprintf("%.2f", part))
 		}
@@ -103,7 +104,7 @@ func (r *growthReport) print(w io.Writer) error {
 func (r *growthReport) page() *picture.Page {
 	return &picture.Page{
 		Title: "bloomkv: how costs grow",
-		Intro: r.intro() + ".\n\n" + r.Machine.CPU + ", " + fmt.Sprint(r.Machine.CPUs) + " processors, " + r.Machine.OS + ", " + r.Machine.Go + ". Command: " + r.Command,
+		Intro: r.intro() + ".\n\n" + r.Machine.CPU + ", " + strconv.Itoa(r.Machine.CPUs) + " processors, " + r.Machine.OS + ", " + r.Machine.Go + ". Command: " + r.Command,
 		Sections: []picture.Section{
 			{ID: "absent", Heading: "Lookups of absent keys", Text: aboutFloors, Charts: r.floorCharts(), Table: r.floors().table("A store and its floor")},
 			{

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -403,7 +404,7 @@ func (r *scaleReport) points() *grid {
 		if p.Met != nil {
 			must = fmt.Sprintf("≥ %g: %s", r.LeastScaling, met(*p.Met))
 		}
-		g.add(p.Lookup+", "+p.Chain, fmt.Sprint(p.Goroutines), ns(p.StoreNs), ns(p.PrivateNs), share(p.StoreScaling), share(p.PrivateScaling),
+		g.add(p.Lookup+", "+p.Chain, strconv.Itoa(p.Goroutines), ns(p.StoreNs), ns(p.PrivateNs), share(p.StoreScaling), share(p.PrivateScaling),
 			share(p.Ratio), share(p.Least), share(p.Most), must)
 	}
 	return g
@@ -454,7 +455,7 @@ func (r *scaleReport) page() *picture.Page {
 	}
 	return &picture.Page{
 		Title: "bloomkv: lookups on several goroutines",
-		Intro: r.intro() + ".\n\n" + r.Machine.CPU + ", " + fmt.Sprint(r.Machine.CPUs) + " processors, " + r.Machine.OS + ", " + r.Machine.Go + ". Command: " + r.Command,
+		Intro: r.intro() + ".\n\n" + r.Machine.CPU + ", " + strconv.Itoa(r.Machine.CPUs) + " processors, " + r.Machine.OS + ", " + r.Machine.Go + ". Command: " + r.Command,
 		Sections: []picture.Section{{
 			ID: "scaling", Heading: "How lookups scale", Text: aboutScaling, Charts: charts, Table: r.points().table("Store and private work"),
 		}},

@@ -60,7 +60,7 @@ func (c *counts) Set(list string) error {
 			}
 		}
 		n, err := strconv.ParseUint(digits, 10, 31)
-		if err != nil || n == 0 || n*uint64(size) > mostPairs { //nolint:gosec // a positive constant
+		if err != nil || n == 0 || n*uint64(size) > mostPairs {
 			return fmt.Errorf("%q: want numbers from 1 to %s, as in 10000 or 250k or 5M", name, countName(mostPairs))
 		}
 		*c = append(*c, int(n)*size)
