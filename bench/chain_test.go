@@ -72,6 +72,25 @@ func TestKeyListsAreOfTheSetAndGoRound(t *testing.T) {
 	}
 }
 
+func TestATurnAsksForTheKeysOfItsRound(t *testing.T) {
+	const n = 2*chunkKeys + 100
+	set := testSet(t, workload.Random, 2*n+1)
+	seen := make(map[string]int)
+	turn := newTurn(set, chain{}, true, 1)
+	for round := range 2 {
+		ns := turn.take(round*n, n, func(key []byte) bool {
+			seen[string(key)]++
+			return false
+		})
+		if ns <= 0 {
+			t.Errorf("round %d took %v", round, ns)
+		}
+	}
+	if len(seen) != 2*n || turn.asked != 2*n || turn.others != 0 {
+		t.Errorf("%d different keys, %d asked, %d other answers; want %d, as many, none", len(seen), turn.asked, turn.others, 2*n)
+	}
+}
+
 // testStore is a store in memory with all of a set.
 func testStore(t *testing.T, set workload.Set) *own.Store {
 	t.Helper()

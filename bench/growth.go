@@ -348,7 +348,7 @@ func (g *growth) absent(ctx context.Context, store *own.Store, set *workload.Gen
 	bar := g.bar(set, "absent beside the floor")
 	defer bar.end()
 	for i, c := range []chain{{}, {free: true}} {
-		figures, err := compareAbsent(ctx, store.DB, f, set, c, g.rounds, g.seed+2+uint64(i), //nolint:gosec // 0 or 1
+		figures, err := compareAbsent(ctx, store.DB, f, set, c, g.rounds, g.seed+2+uint64(i),
 			func(rounds int) { bar.set(i*g.rounds+rounds, 2*g.rounds) })
 		if err != nil {
 			return a, err

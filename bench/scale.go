@@ -303,7 +303,7 @@ func (w *scale) crew(db *bloomkv.DB, set *workload.Generated, b bout) crew {
 	c := make(crew, slices.Max(w.goroutines))
 	for i := range c {
 		c[i] = &hand{
-			turn:    newTurn(set, b.chain, b.absent, w.seed+3+uint64(i)), //nolint:gosec // below mostWorkers
+			turn:    newTurn(set, b.chain, b.absent, w.seed+3+uint64(i)),
 			store:   storeReader{db: db, value: make([]byte, 0, w.value+128)},
 			private: newPrivate(b),
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
@@ -107,6 +108,44 @@ func TestACrewAsksForOtherKeysEach(t *testing.T) {
 	}
 	if _, others, _ = crew.together(0, 1000, func(*hand) question { return nothing }); others != 3*500 {
 		t.Errorf("where nothing is there, %d other answers, want 1500", others)
+	}
+}
+
+func TestTimeOnSeveralGoroutinesIsThatOfAllTheirLookups(t *testing.T) {
+	set := testSet(t, workload.Random, 3000)
+	w := scale{terms: newTerms(streams{}), goroutines: counts{1, 3}}
+	crew := w.crew(nil, set, bout{chain: chain{free: true, want: true}})
+	const nap, ops = 50 * time.Millisecond, 1000
+	took, _, _ := crew.together(0, ops, func(*hand) question {
+		asked := 0
+		return func([]byte) bool {
+			if asked++; asked == 1 {
+				time.Sleep(nap)
+			}
+			return true
+		}
+	})
+	if least := float64(nap) / ops / 3; took < least || took > 2.7*least {
+		t.Errorf("%v ns, want %v and little more", took, least)
+	}
+}
+
+func TestAWrongAnswerOfAPointIsSeen(t *testing.T) {
+	set := testSet(t, workload.Random, 3000)
+	store := testStore(t, set)
+	if err := store.Put(set.AppendAbsent(nil, 17), []byte("here")); err != nil {
+		t.Fatal(err)
+	}
+	w := scale{terms: newTerms(streams{}), goroutines: counts{1, 2}, ops: set.Absents()}
+	w.rounds = 2
+	points, err := w.bout(t.Context(), store.DB, set, bout{absent: true, bytes: 6400, reads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{2, 4} {
+		if points[i].Wrong != want {
+			t.Errorf("%d goroutines: %d wrong answers in two rounds, want %d", points[i].Goroutines, points[i].Wrong, want)
+		}
 	}
 }
 
