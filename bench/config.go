@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/workload"
@@ -51,32 +50,38 @@ const (
 	manyKeys   = 64  // of a GetMany
 )
 
-func (d *data) flags(f *pflag.FlagSet, keys, memory string) {
-	f.IntVar(&d.keys, "keys", d.keys, keys)
+// flags are those of all that make stores. Without a text for it there is no flag for the number of keys.
+func (d *data) flags(cmd *cobra.Command, keys, memory string) {
+	f := cmd.Flags()
+	if keys != "" {
+		f.IntVar(&d.keys, "keys", d.keys, keys)
+	}
 	f.IntVar(&d.value, "value", d.value, "length of a value, in `BYTES`")
 	f.TextVar(&d.shape, "shape", d.shape, "what keys look like, a `NAME`: random (16 bytes), prefixed (36, the first 20 the same), decimal or bigendian")
 	f.Int64Var(&d.memory, "memory", d.memory, memory)
 	f.Uint64Var(&d.seed, "seed", d.seed, "of keys, values and choices")
 }
 
-func (s *shown) flags(f *pflag.FlagSet) {
+func (s *shown) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.BoolVar(&s.json, "json", false, "print a JSON object")
 	f.StringVar(&s.html, "html", "", "write a page with the tables and pictures, which needs nothing else, to `FILE`")
 	f.StringVar(&s.plot, "plot", "", "write the pictures as SVG and PNG into `DIR`")
 }
 
-func (c *config) flags(f *pflag.FlagSet) {
+func (c *config) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
 	c.data = data{value: 100, shape: workload.Random, memory: 1024, seed: 1}
-	c.data.flags(f, "pairs in the store; 0: a million, or as many as make 256 MiB where values are large",
+	c.data.flags(cmd, "pairs in the store; 0: a million, or as many as make 256 MiB where values are large",
 		"memory budget of a store in `MIB`; the default holds all of a million pairs")
 	f.TextVar(&c.choice, "choice", choice(workload.Shuffled), "which keys are looked up: shuffled (each once), uniform or zipf, a `NAME`")
 	f.IntVar(&c.workers, "workers", 1, "goroutines that a phase runs on, 1 to 16, where it can have several")
 	f.Float64Var(&c.fpr, "fpr", 0.01, "promised wasted reads for a lookup of an absent key, with the filters on")
-	f.StringVar(&c.filters, "filters", "both", "on, off or both: two stores, the same work, side by side")
-	f.StringSliceVar(&c.loads, "load", loadNames(), "ways to load, a `LIST`; the store of the first is the one that is read")
+	f.StringVar(&c.filters, "filters", "both", "`WHICH`: on, off or both, which is two stores, the same work, side by side")
+	f.StringSliceVar(&c.loads, "load", nil, "ways to load, a `LIST` of "+strings.Join(loadNames(), ", ")+"; the store of the first is the one that is read (default: all, or random with --phases)")
 	f.StringSliceVar(&c.phases, "phases", []string{"all"}, "what to measure, a `LIST` of "+strings.Join(phaseNames(), ", "))
 	f.StringVar(&c.dir, "dir", "", "make the stores in `DIR`, which is new or empty, and keep them (default: a temporary directory)")
-	c.shown.flags(f)
+	c.shown.flags(cmd)
 }
 
 // check says what is wrong with the flags, and puts the defaults that depend on others.
@@ -96,13 +101,22 @@ func (c *config) check() error {
 	if !slices.Contains([]string{"on", "off", "both"}, c.filters) {
 		return fmt.Errorf("--filters %q: want on, off or both", c.filters)
 	}
-	if err := known("--load", c.loads, loadNames()); err != nil {
-		return err
-	}
-	if slices.Equal(c.phases, []string{"all"}) {
+	all := slices.Equal(c.phases, []string{"all"})
+	if all {
 		c.phases = phaseNames()
 	}
-	return known("--phases", c.phases, phaseNames())
+	if err := known("--phases", c.phases, phaseNames()); err != nil {
+		return err
+	}
+	switch {
+	case len(c.loads) > 0:
+		return known("--load", c.loads, loadNames())
+	case all:
+		c.loads = loadNames()
+	case c.readsMain():
+		c.loads = loadNames()[:1]
+	}
+	return nil
 }
 
 func (d *data) check() error {
@@ -198,6 +212,6 @@ Exit status:
 			return c.run(cmd.Context(), s, command)
 		},
 	}
-	c.flags(cmd.Flags())
+	c.flags(cmd)
 	return cmd
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
 
-// run is the main run: the same work in each kind of store, one kind after the other, so that what the process takes is
-// what that store takes.
+// run is the main run: each part in both kinds of store, one after the other and never side by side, so that what the process
+// takes is what that store takes.
 func (c *config) run(ctx context.Context, s streams, command string) (err error) {
 	parts, err := c.parts()
 	if err != nil {
@@ -35,12 +35,15 @@ func (c *config) run(ctx context.Context, s streams, command string) (err error)
 		if filters == "off" {
 			kind.FilterFPR = 1
 		}
-		for _, p := range parts {
-			if err := c.measurePart(ctx, s, &kind, p, filepath.Join(dir, "filters-"+filters, p.name)); err != nil {
+		r.Sides = append(r.Sides, kind)
+	}
+	for _, p := range parts {
+		for i := range r.Sides {
+			kind := &r.Sides[i]
+			if err := c.measurePart(ctx, s, kind, p, filepath.Join(dir, "filters-"+kind.Filters, p.name)); err != nil {
 				return err
 			}
 		}
-		r.Sides = append(r.Sides, kind)
 	}
 	if err := r.give(s, c.shown); err != nil {
 		return err

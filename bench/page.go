@@ -3,9 +3,9 @@ package main
 import (
 	"fmt"
 	"math"
-	"os"
 	"slices"
 
+	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/internal/picture"
 )
 
@@ -26,8 +26,10 @@ func (s *shown) write(p *picture.Page) error {
 	return picture.Save(s.plot, charts)
 }
 
-// removeAll removes a directory with all in it.
-func removeAll(dir string) error { return os.RemoveAll(dir) }
+// origin says how the figures of a page came to be.
+func origin(m machine.Machine, command string) string {
+	return fmt.Sprintf("%s, %d processors, %s/%s, %s. Command: %s", m.CPU, m.CPUs, m.OS, m.Arch, m.Go, command)
+}
 
 func (g grid) table(caption string) *picture.Table {
 	return &picture.Table{Caption: caption, Head: g.head, Rows: g.rows}
@@ -37,9 +39,9 @@ func (g grid) table(caption string) *picture.Table {
 func (r *report) page() *picture.Page {
 	p := &picture.Page{
 		Title: "bloomkv: what lookups cost",
-		Intro: r.intro() + ".\n\n" + r.Machine.CPU + ", " + fmt.Sprint(r.Machine.CPUs) + " processors, " + r.Machine.OS + ", " + r.Machine.Go + ". Command: " + r.Command,
+		Intro: r.intro() + ".\n\n" + origin(r.Machine, r.Command),
 	}
-	for _, s := range r.Sides {
+	for _, s := range r.read() {
 		p.Intro += "\n\n" + s.summary() + "."
 	}
 	p.Sections = append(p.Sections, picture.Section{
@@ -107,7 +109,7 @@ func (r *report) latencies() (all []picture.Chart) {
 	for i := range r.Sides[0].Phases {
 		first := &r.Sides[0].Phases[i]
 		c := picture.Chart{
-			Name: "latency-" + fileName(first.Phase), Title: first.Phase, X: "a call takes longer than, in ns", Y: "share of the calls",
+			Name: "latency-" + fileName(first.Phase), Title: "How long a call took: " + first.Phase, X: "a call takes longer than, in ns", Y: "share of the calls",
 			LogX: true, LogY: true, Caption: fmt.Sprintf("%d operations; an eighth of the calls are timed one by one", first.Ops),
 		}
 		for _, s := range r.Sides {
@@ -144,8 +146,8 @@ func (r *sweepReport) page() *picture.Page {
 	all := r.fprCharts()
 	switch r.Sweep {
 	case "runs":
-		heading, text = "Read amplification against runs", "Each point is a store of its own, whose keys are in so many runs of level 0, each of which may hold any key."
-		all = r.lines("runs", "runs in level 0", false, func(p *point) float64 { return float64(p.Runs) })
+		heading, text = "Read amplification against runs", "Each point is a store of its own, whose keys are in so many runs, equally large, each of which may hold any key."
+		all = r.lines("runs", "runs", false, func(p *point) float64 { return float64(p.Runs) })
 	case "keys":
 		heading, text = "Costs against the number of keys", "Each point is a store of its own."
 		all = r.keysCharts()
@@ -153,7 +155,7 @@ func (r *sweepReport) page() *picture.Page {
 	g := r.grid()
 	return &picture.Page{
 		Title: "bloomkv: " + heading,
-		Intro: r.intro() + ".\n\n" + r.Machine.CPU + ", " + fmt.Sprint(r.Machine.CPUs) + " processors, " + r.Machine.OS + ", " + r.Machine.Go + ". Command: " + r.Command,
+		Intro: r.intro() + ".\n\n" + origin(r.Machine, r.Command),
 		Sections: []picture.Section{{
 			ID: "sweep", Heading: heading, Text: text, Charts: charts(all...), Table: g.table("Each store"),
 		}},
@@ -196,20 +198,55 @@ func (r *sweepReport) states() (names []string) {
 func (r *sweepReport) lines(name, axis string, logX bool, x func(p *point) float64) []picture.Chart {
 	absent := picture.Chart{Name: name + "-absent", Title: "Data blocks searched for an absent key", X: axis, Y: "blocks per lookup", LogX: logX, LogY: true, Caption: "in the cache or not; a point at 0 is not drawn"}
 	present := picture.Chart{Name: name + "-present", Title: "Data blocks searched for a key that is there", X: axis, Y: "blocks per lookup", LogX: logX, Caption: "in the cache or not; 1 is the least there can be"}
-	reads := picture.Chart{Name: name + "-reads", Title: "Reads from files, as the operating system counts them", X: axis, Y: "reads per lookup", LogX: logX, Caption: fmt.Sprintf("with %d MiB of memory", r.MemoryBudget>>20)}
-	times := picture.Chart{Name: name + "-ns", Title: "Time of a lookup", X: axis, Y: "ns", LogX: logX, LogY: true, Caption: "median over chunks of operations, one goroutine"}
+	all := []picture.Chart{absent, present}
 	for _, state := range r.states() {
 		for _, filters := range []string{"on", "off"} {
-			what := state + ", filters " + filters
-			absent.Lines = append(absent.Lines, r.line(what, state, filters, 0, x, absentBlocks)...)
-			present.Lines = append(present.Lines, r.line(what, state, filters, any0, x, presentBlocks)...)
-			reads.Lines = append(reads.Lines, r.line("absent, "+what, state, filters, any0, x, func(p *point) float64 { return p.Absent.systemReads() })...)
-			reads.Lines = append(reads.Lines, r.line("present, "+what, state, filters, any0, x, func(p *point) float64 { return p.Present.systemReads() })...)
-			times.Lines = append(times.Lines, r.line("absent, "+what, state, filters, 0, x, absentNs)...)
-			times.Lines = append(times.Lines, r.line("present, "+what, state, filters, 0, x, presentNs)...)
+			what := r.lineName(state, filters)
+			all[0].Lines = append(all[0].Lines, r.line(what, state, filters, 0, x, absentBlocks)...)
+			all[1].Lines = append(all[1].Lines, r.line(what, state, filters, any0, x, presentBlocks)...)
 		}
 	}
-	return []picture.Chart{absent, present, reads, times}
+	for _, look := range []struct {
+		name, what string
+		row        func(p *point) *phase
+	}{
+		{"absent", "an absent key", func(p *point) *phase { return &p.Absent }},
+		{"present", "a key that is there", func(p *point) *phase { return &p.Present }},
+	} {
+		reads := picture.Chart{Name: name + "-reads-" + look.name, Title: "Reads from files for " + look.what, X: axis, Y: "reads per lookup", LogX: logX, Caption: r.readsCaption()}
+		times := picture.Chart{Name: name + "-ns-" + look.name, Title: "Time of a lookup of " + look.what, X: axis, Y: "ns", LogX: logX, LogY: true, Caption: timesCaption}
+		for _, state := range r.states() {
+			for _, filters := range []string{"on", "off"} {
+				what := r.lineName(state, filters)
+				reads.Lines = append(reads.Lines, r.line(what, state, filters, any0, x, func(p *point) float64 { return look.row(p).systemReads() })...)
+				times.Lines = append(times.Lines, r.line(what, state, filters, 0, x, func(p *point) float64 { return look.row(p).nsPerOp() })...)
+			}
+		}
+		if r.readFiles() {
+			all = append(all, reads)
+		}
+		all = append(all, times)
+	}
+	return all
+}
+
+const timesCaption = "median over chunks of operations, one goroutine"
+
+func (r *sweepReport) readsCaption() string {
+	return fmt.Sprintf("by the operating system's counter, with %d MiB of memory", r.MemoryBudget>>20)
+}
+
+// lineName says what tells a line from the others.
+func (r *sweepReport) lineName(state, filters string) string {
+	if len(r.states()) == 1 {
+		return "filters " + filters
+	}
+	return state + ", filters " + filters
+}
+
+// readFiles reports whether lookups read files to speak of: one in ten thousand. What is less is the Go runtime's own.
+func (r *sweepReport) readFiles() bool {
+	return slices.ContainsFunc(r.Points, func(p point) bool { return max(p.Absent.systemReads(), p.Present.systemReads()) >= 1e-4 })
 }
 
 func (r *sweepReport) keysCharts() []picture.Chart {
@@ -239,8 +276,8 @@ func (r *sweepReport) fprCharts() []picture.Chart {
 	}
 	amplification := picture.Chart{Name: "fpr-wasted", Title: "Wasted reads for a lookup of an absent key", X: "filter bits per key, in memory", Y: "wasted reads per lookup", LogY: true, Caption: "a point at 0 is not drawn"}
 	blocks := picture.Chart{Name: "fpr-present", Title: "Data blocks searched for a key that is there", X: "filter bits per key, in memory", Y: "blocks per lookup", Caption: "in the cache or not; 1 is the least there can be"}
-	reads := picture.Chart{Name: "fpr-reads", Title: "Reads from files, as the operating system counts them", X: "filter bits per key, in memory", Y: "reads per lookup", Caption: fmt.Sprintf("with %d MiB of memory", r.MemoryBudget>>20)}
-	times := picture.Chart{Name: "fpr-ns", Title: "Time of a lookup", X: "filter bits per key, in memory", Y: "ns", LogY: true, Caption: "median over chunks of operations, one goroutine"}
+	reads := picture.Chart{Name: "fpr-reads", Title: "Reads from files", X: "filter bits per key, in memory", Y: "reads per lookup", Caption: r.readsCaption()}
+	times := picture.Chart{Name: "fpr-ns", Title: "Time of a lookup", X: "filter bits per key, in memory", Y: "ns", LogY: true, Caption: timesCaption}
 	most := 0.0
 	for _, state := range r.states() {
 		amplification.Lines = append(amplification.Lines, both("measured, "+state, state, 0, wasted)...)
@@ -260,5 +297,8 @@ func (r *sweepReport) fprCharts() []picture.Chart {
 		best.X, best.Y = append(best.X, b), append(best.Y, math.Pow(0.5, b*math.Ln2))
 	}
 	amplification.Lines = append(amplification.Lines, best)
+	if !r.readFiles() {
+		return []picture.Chart{amplification, blocks, times}
+	}
 	return []picture.Chart{amplification, blocks, reads, times}
 }

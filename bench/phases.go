@@ -17,7 +17,7 @@ type part struct {
 // among them: they run where a phase needs them.
 func phaseNames() []string {
 	return []string{
-		"absent-uncompacted", "present-uncompacted",
+		"absent-loaded", "present-loaded",
 		"overwrite", "absent-overwritten", "present-overwritten",
 		"reopen", "absent", "present", "absent-many", "present-many", "seek-10", "seek-100", "scan", "95-5", "put-seek", "check-and-insert",
 		"queue-pop",
@@ -29,7 +29,7 @@ func loadNames() []string {
 }
 
 // syncOps bounds the puts of a load that waits for the disk each time.
-const syncOps = 10_000
+const syncOps = 5_000
 
 // load is a way to load.
 func (c *config) load(name string) workload.Phase {
@@ -54,10 +54,12 @@ func (c *config) parts() ([]part, error) {
 		return nil, err
 	}
 	var parts []part
-	if !slices.Equal(c.phases, []string{"queue-pop"}) {
-		parts = append(parts, part{"main", set, c.mainSteps(c.loads[0])})
+	others := c.loads
+	if c.readsMain() {
+		parts = append(parts, part{"main", set, c.mainSteps(others[0])})
+		others = others[1:]
 	}
-	for _, name := range c.loads[min(1, len(parts)):] {
+	for _, name := range others {
 		p := c.load(name)
 		if p.Durable {
 			p.Ops = min(c.keys, syncOps)
@@ -78,6 +80,11 @@ func (c *config) parts() ([]part, error) {
 		}})
 	}
 	return parts, nil
+}
+
+// readsMain reports whether a phase is asked for that runs in the store that is loaded and read.
+func (c *config) readsMain() bool {
+	return slices.ContainsFunc(c.phases, func(name string) bool { return name != "queue-pop" })
 }
 
 // mainSteps are the phases of the store that is read. The lookups before the compaction see the tree as writes leave it; the
@@ -101,8 +108,8 @@ func (c *config) mainSteps(load string) []workload.Phase {
 		{
 			append([]workload.Phase{c.load(load)}, settle...),
 			[]workload.Phase{
-				next(workload.Phase{Name: "absent-uncompacted", Kind: workload.Absent}),
-				next(workload.Phase{Name: "present-uncompacted", Kind: workload.Present}),
+				next(workload.Phase{Name: "absent-loaded", Kind: workload.Absent}),
+				next(workload.Phase{Name: "present-loaded", Kind: workload.Present}),
 			},
 		},
 		{

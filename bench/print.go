@@ -3,9 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
 // A grid is a table on its way to a page: text for a terminal, HTML for a browser.
@@ -43,7 +46,7 @@ func (r *report) print(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	for _, s := range r.Sides {
+	for _, s := range r.read() {
 		fmt.Fprintln(w, s.summary())
 	}
 	fmt.Fprintln(w)
@@ -100,7 +103,7 @@ func (r *report) times() grid {
 		first := row[0]
 		cells := []string{first.Phase, ""}
 		if !first.once() {
-			cells[1] = fmt.Sprint(first.Ops)
+			cells[1] = strconv.Itoa(first.Ops)
 		}
 		add := func(cell func(p *phase) string) {
 			for _, p := range row {
@@ -139,7 +142,14 @@ func (r *report) times() grid {
 			}
 			return fmt.Sprintf("%.0f", float64(p.System.PeakResident)/1e6)
 		})
-		g.add(append(cells, fmt.Sprint(wrong))...)
+		g.add(append(cells, strconv.Itoa(wrong))...)
+		if first.PutNs > 0 {
+			alone := append(make([]string, 0, len(g.head)), first.Phase+", the put alone", "")
+			for _, p := range row {
+				alone = append(alone, fmt.Sprintf("%.0f", p.PutNs))
+			}
+			g.add(append(alone, make([]string, len(g.head)-len(alone))...)...)
+		}
 	}
 	return g
 }
@@ -165,10 +175,10 @@ func (r *report) costs() grid {
 	for i := range r.Sides[0].Phases {
 		for _, s := range r.Sides {
 			p := &s.Phases[i]
-			if p.once() || p.Cost == nil && p.System == nil {
+			if p.Kind == workload.Load.String() || p.once() || p.Cost == nil && p.System == nil {
 				continue
 			}
-			cells := []string{p.Phase, s.Filters, fmt.Sprint(p.Runs)}
+			cells := []string{p.Phase, s.Filters, strconv.Itoa(p.Runs)}
 			if c := p.Cost; c != nil {
 				hits := ""
 				if c.Blocks > 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bench/machine"
@@ -77,7 +78,7 @@ type system struct {
 	Reads        float64 `json:"reads"`      // calls
 	ReadBytes    float64 `json:"read_bytes"` // that these returned, from the page cache or the disk
 	Writes       float64 `json:"writes"`
-	PeakResident int64   `json:"peak_resident"` // bytes
+	PeakResident uint64  `json:"peak_resident"` // bytes
 	CPU          float64 `json:"cpu_ns"`        // of all threads
 }
 
@@ -119,7 +120,7 @@ func (p *phase) chargeSystem(now, spent machine.Counters) {
 	}
 	p.System = &system{
 		Reads: float64(spent.Reads) / ops, ReadBytes: float64(spent.ReadChars) / ops, Writes: float64(spent.Writes) / ops,
-		PeakResident: int64(now.PeakResident), CPU: float64(spent.User+spent.System) / ops,
+		PeakResident: now.PeakResident, CPU: float64(spent.User+spent.System) / ops,
 	}
 }
 
@@ -139,6 +140,11 @@ func (s *side) fill(m bloomkv.Metrics, w writeSums, disk, pairs int64) {
 		s.SpaceAmplification = float64(disk) / float64(pairs)
 	}
 	s.Flushes, s.Compactions = w.before.Flushes, w.before.Compactions
+}
+
+// read are the sides with a store that was read: a queue alone has none.
+func (r *report) read() []side {
+	return slices.DeleteFunc(slices.Clone(r.Sides), func(s side) bool { return s.DiskBytes == 0 })
 }
 
 // wrong is how many answers were wrong, and the first of them.

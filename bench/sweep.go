@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
@@ -46,7 +47,7 @@ type sweepReport struct {
 // A point is the lookups in one store.
 type point struct {
 	Filters   string  `json:"filters"`       // on or off
-	State     string  `json:"state"`         // of the tree: uncompacted, compacted, or level 0 where that is all there is
+	State     string  `json:"state"`         // of the tree: loaded or compacted
 	FilterFPR float64 `json:"fpr_promised"`  // wasted reads for a lookup of an absent key; 1 is without filters
 	Predicted float64 `json:"fpr_predicted"` // by the filters in memory, added up over the runs
 
@@ -63,8 +64,9 @@ type point struct {
 }
 
 const (
+	fewestOps   = 20_000 // of a measurement: a small store's keys are looked up again and again
 	sweepKeys   = 200_000
-	mostRuns    = 12      // of level 0: with so many, a store lets nobody write
+	mostRuns    = 1 + 12  // with more in level 0 a store lets nobody write
 	buildMemory = 1024    // MiB: a run is what one memtable holds
 	hardlyEver  = 1       // byte a second: a compaction that begins does not end
 	series      = "1-2-5" // the steps of rates and numbers of keys
@@ -89,10 +91,10 @@ func newSweep(s streams, c *cobra.Command, name, command string, memory int64) *
 	w.report = sweepReport{Sweep: name, Command: command}
 	keys := "pairs in each store"
 	if name == "keys" {
-		keys = "" // it goes through them
+		keys = ""
 	}
-	w.data.flags(c.Flags(), keys, "memory budget of a store while it is read, in `MIB`")
-	w.shown.flags(c.Flags())
+	w.data.flags(c, keys, "memory budget of a store while it is read, in `MIB`")
+	w.shown.flags(c)
 	return w
 }
 
@@ -152,7 +154,7 @@ absent and present keys, in the tree ` + states + `. Little memory leaves blocks
 				rates = append(rates, 1/n)
 			}
 			for _, rate := range rates {
-				if err := w.loaded(ctx, set, rate, fmt.Sprintf("fpr %g", rate), "uncompacted", "compacted"); err != nil {
+				if err := w.loaded(ctx, set, rate, fmt.Sprintf("fpr %g", rate), "loaded", "compacted"); err != nil {
 					return err
 				}
 			}
@@ -190,7 +192,7 @@ func sweepKeyCounts(s streams, command string) *cobra.Command {
 					return err
 				}
 				for _, rate := range []float64{w.fpr, 1} {
-					if err := w.loaded(ctx, set, rate, strconv.Itoa(w.keys)+" keys, filters "+onOff(rate), "uncompacted", "compacted"); err != nil {
+					if err := w.loaded(ctx, set, rate, strconv.Itoa(w.keys)+" keys, filters "+onOff(rate), "loaded", "compacted"); err != nil {
 						return err
 					}
 				}
@@ -206,9 +208,9 @@ func sweepRuns(s streams, command string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "runs",
 		Short: "Read amplification against the number of runs",
-		Long: `runs makes stores whose keys are in one run of level 0, in two, and so on, each of which any key may be in, and looks up
-absent and present keys, with filters and without. A store has 12 such runs at most: then writers wait for compaction.
-Little memory leaves blocks to be read from files.`,
+		Long: `runs makes stores whose keys are in one run, in two, and so on, each of which any key may be in, and looks up absent and
+present keys, with filters and without. The runs are equally large; the oldest is the last level, the others are in level 0.
+A store lets no more than 12 gather there: then writers wait for compaction. Little memory leaves blocks to be read from files.`,
 		Args: usage(cobra.NoArgs),
 	}
 	w := newSweep(s, c, "runs", command, 8)
@@ -271,26 +273,27 @@ func steps(from, to float64) []float64 {
 	return numbers
 }
 
-// with makes a store, runs body on it, and removes it.
-func (w *sweep) with(options *bloomkv.Options, body func(dir string, store *own.Store) error) (err error) {
+// store opens the store of the sweep, runs body on it and closes it.
+func (w *sweep) store(options *bloomkv.Options, body func(store *own.Store) error) error {
 	debug.FreeOSMemory() // of the store before
-	dir := filepath.Join(w.dir, "store")
-	store, err := own.Open(dir, options)
+	store, err := own.Open(filepath.Join(w.dir, "store"), options)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(body(dir, store), store.Close())
-	return errors.Join(err, removeAll(dir))
+	return errors.Join(body(store), store.Close())
 }
+
+// remove makes room for the next store.
+func (w *sweep) remove() error { return os.RemoveAll(filepath.Join(w.dir, "store")) }
 
 // loaded measures a store that was loaded in random order: as it is then, and compacted.
 func (w *sweep) loaded(ctx context.Context, set workload.Set, rate float64, what string, trees ...string) error {
 	bar := w.progress(what)
 	defer bar.end()
-	return w.with(w.options(rate), func(_ string, store *own.Store) error {
+	err := w.store(w.options(rate), func(store *own.Store) error {
 		for _, tree := range trees {
 			prepare := []workload.Phase{{Kind: workload.Compact}, {Kind: workload.Settle}}
-			if tree == "uncompacted" {
+			if tree == "loaded" {
 				prepare = []workload.Phase{{Kind: workload.Load, Batch: batchPairs, Seed: w.seed}, {Kind: workload.Flush}, {Kind: workload.Settle}}
 			}
 			for _, p := range prepare {
@@ -304,10 +307,12 @@ func (w *sweep) loaded(ctx context.Context, set workload.Set, rate float64, what
 		}
 		return nil
 	})
+	return errors.Join(err, w.remove())
 }
 
-// runs measures a store whose keys are in n runs of level 0. It is made with memory for as large memtables as that takes, and
-// with a compaction that does not get on; then it is opened for reading only, which compacts nothing.
+// runs measures a store whose keys are in n runs. It is made with memory for as large memtables as that takes: the first run
+// is compacted, which leaves it in the last level, and the others are put above it with a compaction that does not get on.
+// Then the store is opened for reading only, which compacts nothing.
 func (w *sweep) runs(ctx context.Context, set workload.Set, rate float64, n int) error {
 	bar := w.progress(fmt.Sprintf("%d runs, filters %s", n, onOff(rate)))
 	defer bar.end()
@@ -315,35 +320,47 @@ func (w *sweep) runs(ctx context.Context, set workload.Set, rate float64, n int)
 	build.memory = max(build.memory, buildMemory)
 	options := build.options(rate)
 	options.MemtableSize = options.MemoryBudget / 4
-	options.CompactionRate = hardlyEver
-	return w.with(options, func(dir string, store *own.Store) error {
-		if err := fillRuns(ctx, store, set, n, w.seed, bar); err != nil {
-			return err
-		}
-		if got := store.Metrics().Levels[0].Runs; got != n {
-			return fmt.Errorf("%d runs in level 0, want %d: --keys %d --value %d is not what %d memtables of %d MiB hold", got, n, w.keys, w.value, n, options.MemtableSize>>20)
-		}
-		if err := store.Close(); err != nil {
-			return err
-		}
+	err := w.store(options, func(store *own.Store) error {
+		return errors.Join(fillRuns(ctx, store, set, 0, 1, n, w.seed, bar), store.Compact(ctx))
+	})
+	if err == nil {
+		options.CompactionRate = hardlyEver
+		err = w.store(options, func(store *own.Store) error {
+			if err := fillRuns(ctx, store, set, 1, n, n, w.seed, bar); err != nil {
+				return err
+			}
+			if got := runsOf(store.Metrics()); got != n {
+				return fmt.Errorf("%d runs, want %d: --keys %d --value %d is not what %d memtables of %d MiB hold", got, n, w.keys, w.value, n, options.MemtableSize>>20)
+			}
+			return nil
+		})
+	}
+	if err == nil {
 		read := w.options(rate)
 		read.ReadOnly = true
-		reader, err := own.Open(dir, read)
-		if err != nil {
-			return err
-		}
-		return errors.Join(w.point(ctx, reader, set, point{State: "level 0", FilterFPR: rate}, bar), reader.Close())
-	})
+		err = w.store(read, func(store *own.Store) error {
+			return w.point(ctx, store, set, point{State: "loaded", FilterFPR: rate}, bar)
+		})
+	}
+	return errors.Join(err, w.remove())
 }
 
-// fillRuns puts a set into a store in random order and n parts, each of which becomes a run.
-func fillRuns(ctx context.Context, store *own.Store, set workload.Set, n int, seed uint64, bar progress) error {
+// runsOf is how many runs a tree has.
+func runsOf(m bloomkv.Metrics) (n int) {
+	for _, l := range m.Levels {
+		n += l.Runs
+	}
+	return n
+}
+
+// fillRuns puts the parts from one to another, of n parts of a set in random order, into a store. Each becomes a run.
+func fillRuns(ctx context.Context, store *own.Store, set workload.Set, from, to, n int, seed uint64, bar progress) error {
 	order := workload.NewPermutation(set.Len(), seed)
 	var batch bloomkv.Batch
 	var key, value []byte
-	for run, done := 0, 0; run < n; run++ {
+	for run := from; run < to; run++ {
 		end := set.Len() * (run + 1) / n
-		for ; done < end; done++ {
+		for done := set.Len() * run / n; done < end; done++ {
 			i := order.At(done)
 			key, value = set.AppendKey(key[:0], i), set.AppendValue(value[:0], i)
 			batch.Put(key, value)
@@ -370,9 +387,10 @@ func (w *sweep) point(ctx context.Context, store *own.Store, set workload.Set, p
 	}
 	for _, look := range []struct {
 		kind workload.Kind
+		keys int
 		row  *phase
-	}{{workload.Absent, &p.Absent}, {workload.Present, &p.Present}} {
-		row, err := measure(ctx, store, set, workload.Phase{Kind: look.kind, Seed: w.seed + 2}, &writeSums{}, bar)
+	}{{workload.Absent, set.Absents(), &p.Absent}, {workload.Present, set.Len(), &p.Present}} {
+		row, err := measure(ctx, store, set, workload.Phase{Kind: look.kind, Ops: max(look.keys, fewestOps), Seed: w.seed + 2}, &writeSums{}, bar)
 		if err != nil {
 			return err
 		}

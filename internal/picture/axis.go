@@ -43,6 +43,18 @@ func linearTicks(e extent, n int, label func(float64) string) (ticks []plot.Tick
 	return ticks, step
 }
 
+// tellApart prints the ticks of an axis without a format in full where three digits make two of them the same.
+func tellApart(ticks []plot.Tick) {
+	for i := range ticks {
+		if i > 0 && ticks[i].Label == ticks[i-1].Label {
+			for j := range ticks {
+				ticks[j].Label = strconv.FormatFloat(ticks[j].Value, 'g', -1, 64)
+			}
+			return
+		}
+	}
+}
+
 // logTicks are up to n labelled ticks at powers of ten and, where these are few, between them.
 func logTicks(e extent, n int, label func(float64) string) []plot.Tick {
 	low, high := int(math.Floor(math.Log10(e.min)+1e-9)), int(math.Ceil(math.Log10(e.max)-1e-9))
@@ -77,7 +89,7 @@ func logTicks(e extent, n int, label func(float64) string) []plot.Tick {
 			}
 		}
 	}
-	if ticks, _ := linearTicks(e, max(n/2, 2), label); len(ticks) > len(best) {
+	if ticks, _ := linearTicks(e, max(n-1, 2), label); len(ticks) > len(best) {
 		return ticks
 	}
 	return best

@@ -23,10 +23,8 @@ type size struct {
 
 var (
 	wide   = size{width: 720, plot: 350, text: 14, xTicks: 8, yTicks: 6}
-	narrow = size{width: 350, plot: 270, text: 13, xTicks: 4, yTicks: 6}
+	narrow = size{width: 330, plot: 260, text: 13, xTicks: 4, yTicks: 6}
 )
-
-const margin = vg.Length(12)
 
 func (s size) style(r role, scale float64) text.Style {
 	return text.Style{
@@ -42,8 +40,10 @@ func (s size) style(r role, scale float64) text.Style {
 type drawing struct {
 	*Chart
 	size
+	margin              vg.Length
 	title, above, below []string // title; name of the Y axis; caption
 	legend              [][]entry
+	ends                vg.Length // room for names at the lines' ends, which need no legend then
 	height              vg.Length
 }
 
@@ -56,25 +56,30 @@ type entry struct {
 }
 
 const (
-	swatch = vg.Length(28) // the piece of line in front of a legend's name
-	gap    = vg.Length(18) // between entries
+	gap      = vg.Length(20) // between entries of the legend
+	blockGap = vg.Length(6)  // between a picture's parts
 )
 
 // layOut places everything. The words around the picture (title and caption) are part of it, or the page's business.
 func (c *Chart) layOut(s size, words bool) *drawing {
-	d := &drawing{Chart: c, size: s}
-	room := s.width - 2*margin
+	d := &drawing{Chart: c, size: s, margin: 4}
+	if words {
+		d.margin = 14
+	}
+	room := s.width - 2*d.margin
 	if words {
 		d.title = wrap(d.style(ink, 1.2), clean(c.Title), room, 3)
 		d.below = wrap(d.style(muted, 0.9), clean(c.Caption), room, 6)
 	}
 	d.above = wrap(d.style(muted, 1), clean(c.Y), room, 2)
-	if len(c.Lines) > 1 || c.Lines[0].Name != "" {
+	d.ends = d.endNames(room)
+	if d.ends == 0 && (len(c.Lines) > 1 || c.Lines[0].Name != "") {
 		style := d.style(ink, 1)
 		x := vg.Length(0)
 		for i := range c.Lines {
-			name := strings.Join(wrap(style, clean(c.Lines[i].Name), room-swatch-6, 1), "")
-			e := entry{line: i, name: name, width: swatch + 6 + style.Width(name)}
+			swatch := c.Lines[i].Kind.swatch() + 6
+			name := strings.Join(wrap(style, clean(c.Lines[i].Name), room-swatch, 1), "")
+			e := entry{line: i, name: name, width: swatch + style.Width(name)}
 			if x > 0 && x+e.width > room {
 				x = 0
 			}
@@ -86,7 +91,7 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 			x += e.width + gap
 		}
 	}
-	d.height = 2*margin + s.plot
+	d.height = 2*d.margin + s.plot
 	d.height += vg.Length(len(d.title)) * d.lineHeight(1.2)
 	d.height += vg.Length(len(d.legend)+len(d.above)) * d.lineHeight(1)
 	d.height += vg.Length(len(d.below)) * d.lineHeight(0.9)
@@ -98,8 +103,6 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 	d.height = vg.Length(math.Ceil(float64(d.height)))
 	return d
 }
-
-const blockGap = vg.Length(6)
 
 func (s size) lineHeight(scale float64) vg.Length { return vg.Points(s.text * scale * 1.35) }
 
@@ -146,7 +149,7 @@ func lastSpace(s []rune) int {
 // draw draws the chart on a canvas of its width and height.
 func (d *drawing) draw(canvas vg.CanvasSizer) {
 	c := draw.New(canvas)
-	left, right, y := c.Min.X+margin, c.Max.X-margin, c.Max.Y-margin
+	left, right, y := c.Min.X+d.margin, c.Max.X-d.margin, c.Max.Y-d.margin
 
 	block := func(lines []string, style text.Style, scale float64) {
 		for _, s := range lines {
@@ -161,7 +164,7 @@ func (d *drawing) draw(canvas vg.CanvasSizer) {
 	for _, row := range d.legend {
 		for _, e := range row {
 			d.drawSwatch(&c, e.line, left+e.x, y-d.lineHeight(1)/2)
-			c.FillText(d.style(ink, 1), vg.Point{X: left + e.x + swatch + 6, Y: y}, e.name)
+			c.FillText(d.style(ink, 1), vg.Point{X: left + e.x + d.Lines[e.line].Kind.swatch() + 6, Y: y}, e.name)
 		}
 		y -= d.lineHeight(1)
 	}
@@ -192,18 +195,31 @@ func glyphStyle(i int) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: lineRole(i).color(), Radius: 3.5, Shape: marks[i%len(marks)]}
 }
 
+// swatch is the width of what stands in front of a name in the legend.
+func (k Kind) swatch() vg.Length {
+	switch k {
+	case Points:
+		return 9
+	case Bars:
+		return 14
+	default:
+		return 28
+	}
+}
+
 func (d *drawing) drawSwatch(c *draw.Canvas, i int, x, y vg.Length) {
 	kind := d.Lines[i].Kind
+	width := kind.swatch()
 	if kind == Bars {
-		box := vg.Rectangle{Min: vg.Point{X: x + swatch - 18, Y: y - 6}, Max: vg.Point{X: x + swatch, Y: y + 6}}
+		box := vg.Rectangle{Min: vg.Point{X: x, Y: y - 6}, Max: vg.Point{X: x + width, Y: y + 6}}
 		drawBar(c, box, d.lineStyle(i), d.Lines[i].Dashed)
 		return
 	}
 	if kind != Points {
-		c.StrokeLine2(d.lineStyle(i), x, y, x+swatch, y)
+		c.StrokeLine2(d.lineStyle(i), x, y, x+width, y)
 	}
 	if kind == Joined || kind == Points {
-		c.DrawGlyphNoClip(glyphStyle(i), vg.Point{X: x + swatch/2, Y: y})
+		c.DrawGlyphNoClip(glyphStyle(i), vg.Point{X: x + width/2, Y: y})
 	}
 }
 
@@ -244,18 +260,22 @@ func (d *drawing) plotInto(c draw.Canvas) {
 			p.Add(&plotter.Scatter{XYs: d.marked(points, l.Kind), GlyphStyle: glyphStyle(i)})
 		}
 	}
+	c = draw.Crop(c, 0, -d.ends, 0, 0) // less on the right
 	p.Draw(c)
+	if d.ends > 0 {
+		d.nameEnds(p, c)
+	}
 }
 
 // marked are the points that have a mark: all, or some where they would run together.
 func (d *drawing) marked(points plotter.XYs, kind Kind) plotter.XYs {
-	most := int(d.width / 24)
+	most := int(d.width / 12)
 	if kind == Points || len(points) <= most {
 		return points
 	}
-	some := make(plotter.XYs, 0, most)
-	for i := range most {
-		some = append(some, points[i*(len(points)-1)/(most-1)])
+	var some plotter.XYs
+	for i := 0; i < len(points); i += (len(points)-1)/most + 1 {
+		some = append(some, points[i])
 	}
 	return some
 }
@@ -300,11 +320,12 @@ func (d *drawing) setAxes(p *plot.Plot, room vg.Length) {
 		log    bool
 		ticks  int
 		label  func(float64) string
+		plain  bool // no format was given
 		isY    bool
 		labels []string
 	}{
-		{&p.X, x, d.LogX, d.xTicks, d.formatX, false, d.Categories},
-		{&p.Y, y, d.LogY, d.yTicks, d.formatY, true, nil},
+		{&p.X, x, d.LogX, d.xTicks, d.formatX, d.FormatX == nil && len(d.Categories) == 0, false, d.Categories},
+		{&p.Y, y, d.LogY, d.yTicks, d.formatY, d.FormatY == nil, true, nil},
 	} {
 		e := a.e
 		var ticks []plot.Tick
@@ -326,7 +347,7 @@ func (d *drawing) setAxes(p *plot.Plot, room vg.Length) {
 			if a.isY {
 				e.add(0)
 			}
-			if e.min == e.max {
+			if e.max-e.min <= 1e-12*max(math.Abs(e.min), math.Abs(e.max)) {
 				grow := max(math.Abs(e.max)/2, 1)
 				e.min, e.max = e.min-grow, e.max+grow
 				if a.isY {
@@ -340,19 +361,24 @@ func (d *drawing) setAxes(p *plot.Plot, room vg.Length) {
 				ticks, _ = linearTicks(e, a.ticks+2, a.label)
 			}
 		}
+		if a.plain {
+			tellApart(ticks)
+		}
 		a.axis.Min, a.axis.Max = e.min, e.max
 		if a.log {
 			a.axis.Scale = plot.LogScale{}
 		}
 		a.axis.Tick.Marker = plot.ConstantTicks(ticks)
-		a.axis.Tick.Length = 0
-		a.axis.Padding = 4
+		a.axis.Tick.LineStyle, a.axis.Tick.Length = muted.stroke(1), 4
 		label := d.style(muted, 1)
 		label.XAlign, label.YAlign = a.axis.Tick.Label.XAlign, a.axis.Tick.Label.YAlign
 		a.axis.Tick.Label = label
 		a.axis.LineStyle = muted.stroke(1)
-		if a.isY {
-			a.axis.LineStyle.Width = 0
+		a.axis.Padding = 0
+		if a.isY { // its grid is enough
+			a.axis.Padding = 4
+			a.axis.LineStyle.Width, a.axis.Tick.LineStyle.Width = 0, 0
+			a.axis.Tick.Label.YAlign -= 0.08 // digits have no descenders
 		}
 	}
 	name := d.style(muted, 1)
@@ -383,7 +409,7 @@ func (d *drawing) fitCategories(p *plot.Plot, room vg.Length) {
 		ticks[i].Label = strings.Join(wrap(*style, ticks[i].Label, d.plot()*0.35, 1), "")
 	}
 	style.Rotation = math.Pi / 4
-	style.XAlign, style.YAlign = draw.XRight, draw.YCenter
+	style.XAlign, style.YAlign = draw.XRight, draw.YTop
 }
 
 // bars are a plot.Plotter: rectangles from zero.

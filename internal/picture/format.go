@@ -44,12 +44,12 @@ func Nanoseconds(ns float64) string {
 	return Number(ns/1e9) + " s"
 }
 
-// Bytes prints a size given in bytes: 512 B, 4 KiB, 1.5 GiB.
+// Bytes prints a size given in bytes, in powers of a thousand as the axes step: 512 B, 4 kB, 1.5 GB.
 func Bytes(n float64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	units := []string{"B", "kB", "MB", "GB", "TB"}
 	i := 0
 	for ; math.Abs(n) >= 999.5 && i < len(units)-1; i++ {
-		n /= 1024
+		n /= 1000
 	}
 	return Number(n) + " " + units[i]
 }

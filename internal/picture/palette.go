@@ -2,6 +2,7 @@ package picture
 
 import (
 	"image/color"
+	"math"
 	"strconv"
 
 	"gonum.org/v1/plot/vg"
@@ -9,7 +10,7 @@ import (
 )
 
 // A role is what a color is used for. The page gives each its value for light and for dark; elsewhere it is the light one.
-type role uint8
+type role int
 
 const (
 	ink   role = iota // titles
@@ -21,8 +22,8 @@ const (
 
 const numColors = 6
 
-// The lines' colors differ in hue and in lightness, so that who sees two of the three cones' colors, or a grey print,
-// can tell them apart; a test computes it. All stand out from the background by 3:1 or more.
+// The lines' colors are as far apart as a search could bring them for eyes that lack any one kind of cones, and stand out
+// from the background by 3:1 or more; a test computes both.
 var palette = [series0 + numColors]struct {
 	name        string
 	light, dark color.NRGBA
@@ -31,17 +32,60 @@ var palette = [series0 + numColors]struct {
 	muted:       {"muted", hex(0x555d66), hex(0xa9b1ba)},
 	grid:        {"grid", hex(0xdfe3e8), hex(0x343a41)},
 	background:  {"background", hex(0xffffff), hex(0x15181c)},
-	series0:     {"series-1", hex(0x0072b2), hex(0x4ba3e3)}, // blue
-	series0 + 1: {"series-2", hex(0xd55e00), hex(0xf08a3c)}, // vermillion
-	series0 + 2: {"series-3", hex(0x009e73), hex(0x35c79c)}, // green
-	series0 + 3: {"series-4", hex(0x882255), hex(0xe08bb8)}, // purple
-	series0 + 4: {"series-5", hex(0xa88300), hex(0xf2d45c)}, // ochre
-	series0 + 5: {"series-6", hex(0x24292f), hex(0xffffff)}, // ink
+	series0:     {"series-1", hex(0x0072b2), hex(0x557ce4)}, // blue
+	series0 + 1: {"series-2", hex(0xd55e00), hex(0xdc622f)}, // vermillion
+	series0 + 2: {"series-3", hex(0x00a964), hex(0x29ee90)}, // green
+	series0 + 3: {"series-4", hex(0x9b3e66), hex(0xb96396)}, // plum
+	series0 + 4: {"series-5", hex(0x805b28), hex(0xffcc34)}, // brown, gold
+	series0 + 5: {"series-6", hex(0x2e1631), hex(0xffffff)}, // as ink
 }
 
 // marks come with the colors: as many as have no divisor in common with these, so that a pair comes again after all pairs.
-var marks = [...]draw.GlyphDrawer{
-	draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.CrossGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{},
+var marks = [...]mark{
+	{corners: 0},
+	{corners: 4, turn: math.Pi / 4},
+	{corners: 3, turn: math.Pi / 2},
+	{corners: 4},
+	{corners: 0, hollow: true},
+	{corners: 4, turn: math.Pi / 4, hollow: true},
+	{corners: 3, turn: math.Pi / 2, hollow: true},
+}
+
+// A mark is a draw.GlyphDrawer: a regular polygon, or a circle, as large as the others to the eye.
+type mark struct {
+	corners int     // 0 is a circle
+	turn    float64 // of the first corner from the right, in radians
+	hollow  bool
+}
+
+func (m mark) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	var path vg.Path
+	if m.corners == 0 {
+		path.Move(vg.Point{X: at.X + style.Radius, Y: at.Y})
+		path.Arc(at, style.Radius, 0, 2*math.Pi)
+	}
+	n := float64(m.corners)
+	// A polygon with the area of the circle has a radius greater by √(π / (n/2 · sin(2π/n))).
+	radius := float64(style.Radius) * math.Sqrt(2*math.Pi/(n*math.Sin(2*math.Pi/n)))
+	for i := range m.corners {
+		sin, cos := math.Sincos(m.turn + 2*math.Pi*float64(i)/n)
+		corner := vg.Point{X: at.X + vg.Length(radius*cos), Y: at.Y + vg.Length(radius*sin)}
+		if i == 0 {
+			path.Move(corner)
+		} else {
+			path.Line(corner)
+		}
+	}
+	path.Close()
+	c.SetColor(style.Color)
+	if m.hollow {
+		c.SetColor(background.color())
+	}
+	c.Fill(path)
+	if m.hollow {
+		c.SetLineStyle(draw.LineStyle{Color: style.Color, Width: 1.75})
+		c.Stroke(path)
+	}
 }
 
 func hex(rgb uint32) color.NRGBA {

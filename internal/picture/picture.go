@@ -6,6 +6,7 @@
 package picture
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -57,7 +58,9 @@ const (
 
 const (
 	maxLines = len(marks) * numColors // more would look alike
-	maxValue = 1e100                  // differences and logarithms of what is below are finite
+	maxValue = 1e100                  // between this and its inverse, either sign, differences and logarithms are numbers
+
+	maxCategories = 60 // names of more could not be read
 )
 
 var fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
@@ -75,6 +78,9 @@ func (c *Chart) check() error {
 	}
 	if c.LogX && len(c.Categories) > 0 {
 		return fail("categories on a logarithmic axis")
+	}
+	if len(c.Categories) > maxCategories {
+		return fail("%d categories, want %d at most", len(c.Categories), maxCategories)
 	}
 	names := make(map[string]bool)
 	for i := range c.Lines {
@@ -95,13 +101,13 @@ func (c *Chart) checkLine(l *Line) error {
 	case len(l.X) != len(l.Y):
 		return fmt.Errorf("%d values of X and %d of Y", len(l.X), len(l.Y))
 	case len(l.X) == 0:
-		return fmt.Errorf("no points")
+		return errors.New("no points")
 	case l.Kind > Bars:
 		return fmt.Errorf("kind %d, want 0 to %d", l.Kind, Bars)
 	case l.Kind == Bars && (c.LogX || c.LogY):
-		return fmt.Errorf("bars begin at zero, which a logarithmic axis has not: draw points or steps")
+		return errors.New("bars begin at zero, which a logarithmic axis has not: draw points or steps")
 	case l.Kind == Steps && !slices.IsSorted(l.X):
-		return fmt.Errorf("steps whose X fall")
+		return errors.New("steps whose X fall")
 	}
 	for i, x := range l.X {
 		for _, v := range []struct {
@@ -109,11 +115,12 @@ func (c *Chart) checkLine(l *Line) error {
 			value float64
 			log   bool
 		}{{"X", x, c.LogX}, {"Y", l.Y[i], c.LogY}} {
+			size := math.Abs(v.value)
 			switch {
-			case math.IsNaN(v.value) || math.Abs(v.value) > maxValue:
-				return fmt.Errorf("point %d: %s is %v, want a number within ±%g", i, v.axis, v.value, maxValue)
-			case v.log && v.value < 1/maxValue:
-				return fmt.Errorf("point %d: %s is %v, want %g or more on a logarithmic axis", i, v.axis, v.value, 1/maxValue)
+			case math.IsNaN(size) || size > maxValue || size > 0 && size < 1/maxValue:
+				return fmt.Errorf("point %d: %s is %v, want 0 or a number between %g and %g, either sign", i, v.axis, v.value, 1/maxValue, maxValue)
+			case v.log && v.value <= 0:
+				return fmt.Errorf("point %d: %s is %v, want more than zero on a logarithmic axis", i, v.axis, v.value)
 			}
 		}
 		if n := len(c.Categories); n > 0 && (x != math.Trunc(x) || x < 0 || x >= float64(n)) {
@@ -127,21 +134,26 @@ func (c *Chart) checkLine(l *Line) error {
 // each stands for count values. It suits a logarithmic Y axis, which shows one in a thousand as well as one in ten.
 func Tail(name string, values []float64, counts []uint64) Line {
 	l := Line{Name: name, Kind: Steps}
-	var total, seen float64
+	if len(values) != len(counts) {
+		l.X = values // drawing it will say that there are other counts
+		return l
+	}
+	var left, total float64
 	for _, n := range counts {
 		total += float64(n)
 	}
-	for i := range min(len(values), len(counts)) {
-		if counts[i] == 0 {
+	left = total
+	for i, n := range counts {
+		if n == 0 {
 			continue
 		}
-		before := 1 - seen/total
-		seen += float64(counts[i])
-		if len(l.X) == 0 || seen == total { // begin at 1, and end above the last value without falling to zero
-			l.X, l.Y = append(l.X, values[i]), append(l.Y, before)
+		before := left
+		left -= float64(n)
+		if len(l.X) == 0 || left <= 0 { // from 1 on, and up to the last value without falling to zero
+			l.X, l.Y = append(l.X, values[i]), append(l.Y, before/total)
 		}
-		if seen < total {
-			l.X, l.Y = append(l.X, values[i]), append(l.Y, 1-seen/total)
+		if left > 0 {
+			l.X, l.Y = append(l.X, values[i]), append(l.Y, left/total)
 		}
 	}
 	return l

@@ -9,9 +9,10 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/bloomkv/bloomkv/vfs"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // pngDPI makes a PNG twice as fine as the 72 points to an inch that the layout counts in.
@@ -63,11 +64,11 @@ func save(fsys vfs.FS, dir string, charts []Chart) error {
 	names := make(map[string]bool)
 	for i := range charts {
 		c := &charts[i]
-		if lower := strings.ToLower(c.Name); names[lower] { // one name on some systems
+		lower := strings.ToLower(c.Name) // the same file on some systems
+		if names[lower] {
 			return fmt.Errorf("chart %q: two of this name", c.Name)
-		} else {
-			names[lower] = true
 		}
+		names[lower] = true
 		var svg, png bytes.Buffer
 		if err := errors.Join(c.SVG(&svg), c.PNG(&png)); err != nil {
 			return err

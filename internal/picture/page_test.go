@@ -1,0 +1,261 @@
+package picture
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func page() *Page {
+	all := charts()
+	for i := range all[:5] {
+		all[i].Caption = strings.Repeat("How it was measured, in a few words. ", i)
+	}
+	return &Page{
+		Title: "Read amplification",
+		Intro: "What a lookup costs.\n\nWith filters, and without.",
+		Sections: []Section{
+			{
+				ID: "growth", Heading: "With more keys", Text: "First.\n\nSecond.", Charts: all[:2],
+				Table: &Table{
+					Caption: "All figures", Head: []string{"keys", "ns", "must", "met", "a heading of some words", "and one more", "another", "the_last_which_is_a_very_long_one"},
+					Rows: [][]string{{"1M", "83", "≤ 1.5", "met", "–", "1", "2", "3"}, {"5M", "120", "", "not met", "7", "1 ns", "2", "3"}},
+				},
+			},
+			{ID: "rest", Heading: "The rest", Charts: all[2:]},
+		},
+	}
+}
+
+func htmlOf(t *testing.T, p *Page) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := p.WriteHTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// elements reads a page as XML, which it is but for its first line and the elements that have no end, and counts them.
+func elements(t *testing.T, doc string) map[string]int {
+	t.Helper()
+	doc = regexp.MustCompile(`<meta([^>]*)>`).ReplaceAllString(strings.TrimPrefix(doc, "<!DOCTYPE html>"), "<meta$1/>")
+	d := xml.NewDecoder(strings.NewReader(doc))
+	count := make(map[string]int)
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return count
+		}
+		if err != nil {
+			t.Fatalf("not well-formed: %v", err)
+		}
+		start, ok := token.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		count[start.Name.Local]++
+		has := make(map[string]string)
+		for _, a := range start.Attr {
+			has[a.Name.Local] = a.Value
+			if strings.HasPrefix(a.Name.Local, "on") || a.Name.Local == "src" || a.Name.Local == "href" && !strings.HasPrefix(a.Value, "#") {
+				t.Errorf("<%s> has an attribute %s=%q", start.Name.Local, a.Name.Local, a.Value)
+			}
+		}
+		switch start.Name.Local {
+		case "svg":
+			if has["role"] != "img" || has["aria-label"] == "" {
+				t.Errorf("a picture that cannot be listened to: %v", has)
+			}
+		case "th":
+			if has["scope"] != "col" && has["scope"] != "row" {
+				t.Errorf("a heading of nothing: %v", has)
+			}
+		}
+	}
+}
+
+func TestAPageIsWholeAndNeedsNothingElse(t *testing.T) {
+	doc := htmlOf(t, page())
+	count := elements(t, doc)
+	for name, want := range map[string]int{"html": 1, "main": 1, "h1": 1, "h2": 2, "h3": 6, "figure": 6, "svg": 12, "figcaption": 4, "table": 1, "caption": 1, "th": 10, "td": 14, "p": 4, "nav": 1, "script": 0, "link": 0, "img": 0} {
+		if count[name] != want {
+			t.Errorf("%d <%s>, want %d", count[name], name, want)
+		}
+	}
+	for _, outside := range []string{"http:", "https:", "url(", "@import", "//"} {
+		if at := strings.Index(doc, outside); at >= 0 {
+			t.Errorf("%q: …%s…", outside, doc[max(at-40, 0):min(at+40, len(doc))])
+		}
+	}
+	if !strings.Contains(doc, `content="default-src 'none'; style-src 'unsafe-inline'"`) {
+		t.Error("nothing forbids a browser to load what a page names")
+	}
+	for _, want := range []string{
+		`<a href="#growth">With more keys</a>`, `<h2 id="growth">With more keys</h2>`, `<p>Second.</p>`,
+		`<th scope="row">1M</th><td>83</td><td>≤ 1.5</td><td class="text">met</td><td>–</td>`,
+		`absent: 83 ns at 1M, 166 ns at 20M; lowest 83 ns, highest 166 ns of 3 points.`,
+	} {
+		if !strings.Contains(doc, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	for _, c := range palette {
+		if strings.Count(doc, "--"+c.name+": "+cssHex(c.light)+";") != 1 || strings.Count(doc, "--"+c.name+": "+cssHex(c.dark)+";") != 1 {
+			t.Errorf("%s is not set for light and for dark", c.name)
+		}
+	}
+	if fixed := regexp.MustCompile(`(fill|stroke):#`).FindString(doc); fixed != "" {
+		t.Errorf("%s…: a color that stays the same in the dark", fixed)
+	}
+}
+
+func TestAPageShowsAttacksAsText(t *testing.T) {
+	x := []float64{1, 2}
+	p := &Page{Title: hostile, Intro: hostile, Sections: []Section{
+		{
+			ID: "a", Heading: hostile, Text: hostile,
+			Charts: []Chart{{Name: "c", Title: hostile, Caption: hostile, X: hostile, Y: hostile, FormatX: func(float64) string { return hostile }, Lines: []Line{{Name: hostile, X: x, Y: x}}}},
+			Table:  &Table{Caption: hostile, Head: []string{hostile, hostile}, Rows: [][]string{{hostile, hostile}}},
+		},
+		{ID: "b", Heading: hostile},
+	}}
+	doc := htmlOf(t, p)
+	count := elements(t, doc)
+	if count["script"] != 0 || count["img"] != 0 || count["svg"] != 2 || strings.ContainsAny(doc, "\x00\x1b\u202e\u2028") {
+		t.Errorf("elements %v, want no script, no img and 2 svg", count)
+	}
+	if shown := html.EscapeString(clean(hostile)); !strings.Contains(doc, strings.ReplaceAll(shown, "'", "&#39;")) {
+		t.Error("the text is not shown as it is")
+	}
+}
+
+func TestAPageThatCannotBeShownIsAnError(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		section Section
+		want    string
+	}{
+		{"no address", Section{}, `section 2: "" is no address`},
+		{"the other's address", Section{ID: "first"}, `section 2: "first" is no address of its own`},
+		{"an address with a space", Section{ID: "a b"}, `"a b" is no address`},
+		{"a table without columns", Section{ID: "s", Table: &Table{Caption: "t"}}, `section "s": table "t": no columns`},
+		{"a row that is too short", Section{ID: "s", Table: &Table{Caption: "t", Head: []string{"a", "b"}, Rows: [][]string{{"1", "2"}, {"1"}}}}, `table "t": row 2 has 1 cells, want 2`},
+		{"a chart without points", Section{ID: "s", Charts: []Chart{{Name: "c", Lines: []Line{{Name: "l"}}}}}, `section "s": chart "c": line 1, "l": no points`},
+	} {
+		var b bytes.Buffer
+		p := Page{Sections: []Section{{ID: "first"}, tt.section}}
+		if err := p.WriteHTML(&b); err == nil || !strings.Contains(err.Error(), tt.want) || b.Len() > 0 {
+			t.Errorf("%s: got %v and %d bytes, want an error that says %q", tt.name, err, b.Len(), tt.want)
+		}
+	}
+}
+
+// look is run in the browser at the end of a page, which is in a frame, and writes what it sees beside the frame.
+const look = `<script>
+const seen = {width: innerWidth, scroll: document.documentElement.scrollWidth, background: getComputedStyle(document.body).backgroundColor, svgs: 0, wrong: []};
+for (const svg of document.querySelectorAll("svg")) {
+	const box = svg.getBoundingClientRect();
+	if (box.width === 0) continue;
+	seen.svgs++;
+	if (box.right > innerWidth) seen.wrong.push("a picture " + box.right + " px to the right");
+	const scale = box.width / svg.viewBox.baseVal.width;
+	const upright = [];
+	for (const text of svg.querySelectorAll("text")) {
+		const b = text.getBoundingClientRect(), size = parseFloat(getComputedStyle(text).fontSize) * scale;
+		if (size < 11 || size > 18) seen.wrong.push(text.textContent + ": letters of " + size + " px");
+		if (b.left < box.left - 1 || b.right > box.right + 1 || b.top < box.top - 1 || b.bottom > box.bottom + 1) seen.wrong.push(text.textContent + ": outside its picture");
+		if (b.height > 1.7 * size) continue; // turned
+		for (const [other, o] of upright) {
+			if (b.left < o.right && o.left < b.right && b.top + 3 < o.bottom && o.top + 3 < b.bottom) seen.wrong.push(text.textContent + ": over " + other);
+		}
+		upright.push([text.textContent, b]);
+	}
+	seen.ink = getComputedStyle(svg.querySelector("text")).fill;
+}
+frameElement.setAttribute("data-seen", JSON.stringify(seen));
+</script>
+</body>`
+
+func TestABrowserShowsThePageOnAPhoneAndOnADesk(t *testing.T) {
+	browser := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			browser = found
+			break
+		}
+	}
+	if browser == "" {
+		t.Skip("there is no chromium to look with")
+	}
+	if testing.Short() {
+		t.Skip("starting a browser takes seconds")
+	}
+	doc := htmlOf(t, page())
+	doc = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAllString(doc, "") // it forbids the script
+	doc = html.EscapeString(strings.Replace(doc, "</body>", look, 1))
+	widths := []int{320, 390, 570, 600, 1280}
+	var frames strings.Builder
+	frames.WriteString(`<!DOCTYPE html><html><head><meta charset="utf-8"></head><body>`)
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range widths { // a window cannot be as narrow as a phone
+			fmt.Fprintf(&frames, `<iframe style="width: %dpx; height: 900px; border: 0; color-scheme: %s" srcdoc="%s"></iframe>`, width, scheme, doc)
+		}
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "frames.html")
+	if err := os.WriteFile(file, []byte(frames.String()+"</body></html>"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions",
+		"--disable-background-networking", "--disable-dev-shm-usage", "--user-data-dir="+filepath.Join(dir, "profile"),
+		"--window-size=1400,900", "--dump-dom", "file://"+filepath.ToSlash(file))
+	cmd.WaitDelay = time.Second
+	cmd.Env = append(os.Environ(), "HOME="+dir)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Skipf("%s does not run here: %v", browser, err)
+	}
+	found := regexp.MustCompile(`data-seen="([^"]*)"`).FindAllSubmatch(out, -1)
+	if len(found) != 2*len(widths) {
+		t.Fatalf("the browser shows %d frames of %d", len(found), 2*len(widths))
+	}
+	for i, match := range found {
+		width, dark := widths[i%len(widths)], i >= len(widths)
+		var seen struct {
+			Width, Scroll, SVGs int
+			Background, Ink     string
+			Wrong               []string
+		}
+		if err := json.Unmarshal([]byte(html.UnescapeString(string(match[1]))), &seen); err != nil {
+			t.Fatal(err)
+		}
+		if seen.Width != width || seen.Scroll > width || seen.SVGs != 6 || len(seen.Wrong) > 0 {
+			t.Errorf("dark %t, a window of %d px: %d px wide, %d pictures, %q; want %d px at most, 6 and nothing wrong", dark, seen.Width, seen.Scroll, seen.SVGs, seen.Wrong, width)
+		}
+		paper, letters := palette[background].light, palette[ink].light
+		if dark {
+			paper, letters = palette[background].dark, palette[ink].dark
+		}
+		if want := fmt.Sprintf("rgb(%d, %d, %d)", paper.R, paper.G, paper.B); seen.Background != want {
+			t.Errorf("dark %t, %d px: the background is %s, want %s", dark, width, seen.Background, want)
+		}
+		if want := fmt.Sprintf("rgb(%d, %d, %d)", letters.R, letters.G, letters.B); seen.Ink != want && seen.SVGs > 0 {
+			t.Errorf("dark %t, %d px: the letters are %s, want %s", dark, width, seen.Ink, want)
+		}
+	}
+}

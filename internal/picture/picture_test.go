@@ -1,0 +1,502 @@
+package picture
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"image/color"
+	"image/png"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/plot/vg"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// hostile is what a name could do to a document: end an element or an attribute, begin one, be no character, turn the text.
+const hostile = "</text></svg><script>alert(1)</script>\"'><img src=x onerror=y>&amp;{{.}}\x00\x1b\xff\u202e\u2028]]>-->"
+
+// charts have every kind of line and axis.
+func charts() []Chart {
+	keys := []float64{1e6, 5e6, 20e6}
+	var at, values []float64
+	var fast, slow []uint64
+	for i := range 120 {
+		at = append(at, float64(i))
+		values = append(values, 100*math.Pow(1.08, float64(i)))
+		fast = append(fast, uint64(1e6*math.Exp(-float64(i*i)/50)))
+		slow = append(slow, uint64(1e5*math.Exp(-float64((i-60)*(i-60))/200)))
+	}
+	phases := []string{"load", "absent", "present", "95/5", "seek and read 10", "seek and read 100", "scan", "overwrite", "reopen", "check and insert", "queue's head", "iterator for each write"}
+	return []Chart{
+		{
+			Name: "growth", Title: "Time of a lookup against the number of keys", Caption: "The median of five rounds.", X: "keys", Y: "time of a lookup",
+			LogX: true, FormatY: Nanoseconds,
+			Lines: []Line{
+				{Name: "absent", X: keys, Y: []float64{83, 120, 166}},
+				{Name: "present", X: keys, Y: []float64{610, 800, 1150}},
+				{Name: "floor", X: keys, Y: []float64{60, 88, 120}, Dashed: true, Kind: Curve},
+			},
+		},
+		{
+			Name: "tail", Title: "How often a lookup takes longer", X: "time of a lookup", Y: "share of lookups", LogX: true, LogY: true,
+			FormatX: Nanoseconds, FormatY: Percent,
+			Lines: []Line{Tail("filters on", values, fast), Tail("filters off", values, slow)},
+		},
+		{
+			Name: "phases", Title: "Time of an operation", Y: "median", LogY: true, FormatY: Nanoseconds, Categories: phases,
+			Lines: []Line{{Name: "on", X: at[:12], Y: values[:12], Kind: Points}, {Name: "off", X: at[:12], Y: values[40:52], Kind: Points}},
+		},
+		{
+			Name: "reads", Title: "File reads for each lookup", X: "phase", Y: "reads", Categories: phases[:3],
+			Lines: []Line{
+				{Name: "on", X: at[:3], Y: []float64{0, 0.01, 1}, Kind: Bars},
+				{Name: "off", X: at[:3], Y: []float64{0, 5, 3}, Kind: Bars},
+				{Name: "limit", X: at[:3], Y: []float64{1, 2, 2}, Kind: Bars, Dashed: true},
+			},
+		},
+		{Name: "one", Title: "One point", X: "x", Y: "y", Lines: []Line{{X: []float64{7}, Y: []float64{0}}}},
+		{Name: "many", Title: "Many lines", X: "x", Y: "y", Lines: manyLines(maxLines)},
+	}
+}
+
+func manyLines(n int) []Line {
+	var lines []Line
+	for i := range n {
+		lines = append(lines, Line{Name: fmt.Sprintf("line number %d", i+1), X: []float64{1, 2, 3}, Y: []float64{float64(i), float64(i + 1), float64(i)}})
+	}
+	return lines
+}
+
+// texts reads XML to its end and returns the text of each text element, and all elements.
+func texts(t *testing.T, doc []byte) (all []string, elements map[string]int) {
+	t.Helper()
+	elements = make(map[string]int)
+	d := xml.NewDecoder(bytes.NewReader(doc))
+	inside := ""
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return all, elements
+		}
+		if err != nil {
+			t.Fatalf("not well-formed: %v\n%s", err, doc)
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			inside = token.Name.Local
+			elements[inside]++
+			for _, a := range token.Attr {
+				if strings.HasPrefix(a.Name.Local, "on") || a.Name.Local == "href" || a.Name.Local == "src" {
+					t.Errorf("<%s> has an attribute %s=%q", inside, a.Name.Local, a.Value)
+				}
+			}
+		case xml.CharData:
+			if inside == "text" {
+				all = append(all, string(token))
+			}
+		case xml.EndElement:
+			inside = ""
+		}
+	}
+}
+
+func svgOf(t *testing.T, c *Chart) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := c.SVG(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestAnSVGNamesItsLinesAndAxesAndDrawsThem(t *testing.T) {
+	for _, c := range charts() {
+		t.Run(c.Name, func(t *testing.T) {
+			doc := svgOf(t, &c)
+			all, _ := texts(t, doc)
+			want := []string{c.Title, c.X, c.Y, c.Caption}
+			for _, l := range c.Lines {
+				want = append(want, l.Name)
+			}
+			for _, s := range want {
+				if s != "" && !slices.Contains(all, s) {
+					t.Errorf("%q is not among the texts %q", s, all)
+				}
+			}
+			for i := range c.Lines {
+				// Once in the legend, if there is one, and once in the plot.
+				if got := strings.Count(string(doc), strings.ToUpper(cssHex(palette[lineRole(i)].light))); got < 2 && len(c.Lines) > 1 || got < 1 {
+					t.Errorf("line %d: its color occurs %d times", i, got)
+				}
+			}
+			if strings.Contains(string(doc), "NaN") || strings.Contains(string(doc), "Inf") {
+				t.Error("a coordinate is no number")
+			}
+			for _, outside := range []string{"http://", "https://", "url("} {
+				if n := strings.Count(string(doc), outside); n != strings.Count(outside, "http://") { // the namespace
+					t.Errorf("%q occurs %d times", outside, n)
+				}
+			}
+		})
+	}
+}
+
+// corners are the points of the paths of line 0 that have so many; up is up.
+func corners(t *testing.T, c *Chart, count int) (paths [][][2]float64) {
+	t.Helper()
+	var doc struct {
+		Paths []struct {
+			D     string `xml:"d,attr"`
+			Style string `xml:"style,attr"`
+		} `xml:"g>path"`
+	}
+	if err := xml.Unmarshal(svgOf(t, c), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range doc.Paths {
+		if !strings.Contains(p.Style, strings.ToUpper(cssHex(palette[series0].light))) {
+			continue
+		}
+		var points [][2]float64
+		for part := range strings.FieldsFuncSeq(p.D, func(r rune) bool { return strings.ContainsRune("MLZ", r) }) {
+			var at [2]float64
+			if n, _ := fmt.Sscanf(part, "%f,%f", &at[0], &at[1]); n == 2 {
+				points = append(points, at)
+			}
+		}
+		if len(points) == count {
+			paths = append(paths, points)
+		}
+	}
+	return paths
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) < 0.05 }
+
+// The axes go from 0 to 10 and from 0 to 20: what is halfway between is drawn there.
+func TestPointsAreWhereTheirValuesSay(t *testing.T) {
+	c := Chart{Name: "c", X: "x", Y: "y", Lines: []Line{{X: []float64{0, 5, 10}, Y: []float64{0, 10, 20}, Kind: Curve}}}
+	paths := corners(t, &c, 3)
+	if len(paths) != 1 {
+		t.Fatalf("%d lines of three points, want 1", len(paths))
+	}
+	p := paths[0]
+	if !near(p[1][0], (p[0][0]+p[2][0])/2) || !near(p[1][1], (p[0][1]+p[2][1])/2) || p[2][0]-p[0][0] < 500 || p[2][1]-p[0][1] < 250 {
+		t.Errorf("the line is at %v, want its middle in the middle and all of the plot used", p)
+	}
+}
+
+func TestStepsHoldUpToTheNext(t *testing.T) {
+	c := Chart{Name: "c", Lines: []Line{{X: []float64{0, 5, 10}, Y: []float64{20, 10, 0}, Kind: Steps}}}
+	paths := corners(t, &c, 5)
+	if len(paths) != 1 {
+		t.Fatalf("%d lines of five corners, want 1", len(paths))
+	}
+	p := paths[0]
+	if !near(p[0][1], p[1][1]) || !near(p[1][0], p[2][0]) || !near(p[2][1], p[3][1]) || !near(p[1][0], (p[0][0]+p[4][0])/2) {
+		t.Errorf("the corners are %v, want along and down in turns, halfway", p)
+	}
+}
+
+func TestBarsGoFromZeroToTheirValues(t *testing.T) {
+	c := Chart{Name: "c", Lines: []Line{{X: []float64{1, 2, 3}, Y: []float64{5, 10, -10}, Kind: Bars}}}
+	paths := corners(t, &c, 4)
+	if len(paths) != 3 {
+		t.Fatalf("%d rectangles, want 3", len(paths))
+	}
+	a, b, down := paths[0], paths[1], paths[2]
+	if !near(a[0][1], b[0][1]) || !near(2*(a[2][1]-a[0][1]), b[2][1]-b[0][1]) || !near(down[2][1], a[0][1]) || !near(down[2][1]-down[0][1], b[2][1]-b[0][1]) {
+		t.Errorf("the bars are %v, want zero at one height, the second twice as high and the third as far below", paths)
+	}
+	if a[2][0] >= b[0][0] || !near(a[2][0]-a[0][0], b[2][0]-b[0][0]) {
+		t.Errorf("the bars are %v, want the second beside the first and as wide", paths)
+	}
+}
+
+func TestTextThatIsAnAttackIsText(t *testing.T) {
+	x, y := []float64{0, 1}, []float64{1, 2}
+	c := Chart{
+		Name: "attack", Title: hostile, Caption: hostile, X: hostile, Y: hostile, Categories: []string{hostile, hostile},
+		FormatY: func(float64) string { return hostile },
+		Lines:   []Line{{Name: hostile, X: x, Y: y}, {Name: hostile + "2", X: x, Y: y, Kind: Bars}},
+	}
+	doc := svgOf(t, &c)
+	_, elements := texts(t, doc)
+	for name := range elements {
+		if !slices.Contains([]string{"svg", "title", "desc", "rect", "g", "path", "text"}, name) {
+			t.Errorf("there is a <%s>", name)
+		}
+	}
+	if strings.ContainsAny(string(doc), "\x00\x1b\u202e\u2028") || !strings.Contains(string(doc), "&lt;script&gt;") {
+		t.Errorf("want the text escaped and without what cannot be shown: %s", doc)
+	}
+	var b bytes.Buffer
+	if err := c.PNG(&b); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatCannotBeDrawnIsAnErrorThatNamesIt(t *testing.T) {
+	one := []float64{1, 2}
+	nan, inf := math.NaN(), math.Inf(-1)
+	for _, tt := range []struct {
+		name  string
+		chart Chart
+		want  string
+	}{
+		{"no name", Chart{Lines: manyLines(1)}, "file"},
+		{"a name that leads elsewhere", Chart{Name: "../c", Lines: manyLines(1)}, "file"},
+		{"a long name", Chart{Name: strings.Repeat("c", 101), Lines: manyLines(1)}, "file"},
+		{"no lines", Chart{Name: "c"}, "0 lines"},
+		{"too many lines", Chart{Name: "c", Lines: manyLines(maxLines + 1)}, "43 lines, want 1 to 42"},
+		{"no points", Chart{Name: "c", Lines: []Line{{Name: "l"}}}, `line 1, "l": no points`},
+		{"unequal axes", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one[:1]}}}, `line 1, "l": 2 values of X and 1 of Y`},
+		{"a NaN", Chart{Name: "c", Lines: []Line{{Name: "k", X: one, Y: one}, {Name: "l", X: one, Y: []float64{1, nan}}}}, `line 2, "l": point 1: Y is NaN`},
+		{"an infinity", Chart{Name: "c", Lines: []Line{{Name: "l", X: []float64{inf, 1}, Y: one}}}, `line 1, "l": point 0: X is -Inf`},
+		{"a huge value", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: []float64{1, 1e101}}}}, "point 1: Y is 1e+101"},
+		{"a tiny value", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: []float64{1, 5e-324}}}}, "point 1: Y is 5e-324"},
+		{"zero on a logarithmic Y", Chart{Name: "c", LogY: true, Lines: []Line{{Name: "l", X: one, Y: []float64{1, 0}}}}, "point 1: Y is 0, want more than zero"},
+		{"less on a logarithmic X", Chart{Name: "c", LogX: true, Lines: []Line{{Name: "l", X: []float64{-1, 0}, Y: one}}}, "point 0: X is -1"},
+		{"bars on a logarithmic axis", Chart{Name: "c", LogY: true, Lines: []Line{{Name: "l", X: one, Y: one, Kind: Bars}}}, "bars begin at zero"},
+		{"steps that go back", Chart{Name: "c", Lines: []Line{{Name: "l", X: []float64{2, 1}, Y: one, Kind: Steps}}}, "steps whose X fall"},
+		{"an unknown kind", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one, Kind: Bars + 1}}}, "kind 5"},
+		{"two lines of one name", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one}, {Name: "l", X: one, Y: one}}}, `line 2, "l"`},
+		{"a line without a name", Chart{Name: "c", Lines: []Line{{X: one, Y: one}, {Name: "l", X: one, Y: one}}}, `line 1, ""`},
+		{"a category that is not there", Chart{Name: "c", Categories: []string{"a", "b"}, Lines: []Line{{Name: "l", X: one, Y: one}}}, "point 1: X is 2"},
+		{"half a category", Chart{Name: "c", Categories: []string{"a", "b"}, Lines: []Line{{Name: "l", X: []float64{0.5}, Y: one[:1]}}}, "point 0: X is 0.5"},
+		{"categories on a logarithmic axis", Chart{Name: "c", Categories: []string{"a", "b"}, LogX: true, Lines: manyLines(1)}, "categories"},
+		{"too many categories", Chart{Name: "c", Categories: make([]string, maxCategories+1), Lines: manyLines(1)}, "61 categories"},
+		{"a tail with other counts", Chart{Name: "c", Lines: []Line{Tail("l", one, []uint64{1})}}, "2 values of X and 0 of Y"},
+		{"a tail of nothing", Chart{Name: "c", Lines: []Line{Tail("l", one, []uint64{0, 0})}}, "no points"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var b bytes.Buffer
+			page := Page{Sections: []Section{{ID: "s", Charts: []Chart{tt.chart}}}}
+			for _, err := range []error{tt.chart.SVG(&b), tt.chart.PNG(&b), page.WriteHTML(&b), Save(filepath.Join(t.TempDir(), "none"), []Chart{tt.chart})} {
+				if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("chart %q: ", tt.chart.Name)) || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("got %v, want one that names the chart and says %q", err, tt.want)
+				}
+			}
+			if b.Len() > 0 {
+				t.Errorf("%d bytes were written all the same", b.Len())
+			}
+		})
+	}
+}
+
+// Ranges that leave nothing to divide by, or steps below a float's last digit.
+func TestOddRangesAreDrawn(t *testing.T) {
+	huge, tiny := 1e100, 1e-100
+	for _, values := range [][]float64{
+		{0, 0}, {5, 5}, {-3, -3}, {-3, 4}, {-4, -2}, {huge, huge}, {-huge, huge}, {tiny, tiny}, {tiny, huge}, {1e15, 1e15 + 0.125}, {1, math.Nextafter(1, 2)}, {999, 1001}, {0.1, 0.3}, {1e6, 1e6 + 30},
+	} {
+		for _, kind := range []Kind{Joined, Curve, Points, Steps, Bars} {
+			for _, log := range []bool{false, true} {
+				if log && (kind == Bars || slices.Min(values) <= 0) {
+					continue
+				}
+				c := Chart{Name: "c", LogX: log, LogY: log, Lines: []Line{{X: values, Y: values, Kind: kind}}}
+				doc := svgOf(t, &c)
+				all, _ := texts(t, doc)
+				if strings.Contains(string(doc), "NaN") || strings.Contains(string(doc), "Inf") || len(all) < 2 {
+					t.Errorf("%v, kind %d, log %t: labels %q, or coordinates that are no numbers", values, kind, log, all)
+				}
+				if len(all) > 25 {
+					t.Errorf("%v, kind %d, log %t: %d labels", values, kind, log, len(all))
+				}
+			}
+		}
+	}
+}
+
+func TestTicksAreRoundAndFew(t *testing.T) {
+	for _, tt := range []struct {
+		e    extent
+		n    int
+		log  bool
+		want string
+	}{
+		{extent{0, 20}, 6, false, "0 5 10 15 20"},
+		{extent{0, 1150}, 6, false, "0 200 400 600 800 1000"},
+		{extent{0, 0.3}, 6, false, "0 0.05 0.1 0.15 0.2 0.25 0.3"},
+		{extent{-1, 1}, 4, false, "-1 -0.5 0 0.5 1"},
+		{extent{1e6, 20e6}, 8, true, "1M 2M 5M 10M 20M"},
+		{extent{1e6, 20e6}, 4, true, "1M 3M 10M"},
+		{extent{1e-4, 0.5}, 6, true, "0.0001 0.001 0.01 0.1"},
+		{extent{1e-9, 1}, 5, true, "1e-08 1e-06 0.0001 0.01 1"},
+		{extent{150, 190}, 6, true, "150 160 170 180 190"},
+		{extent{3, 30}, 6, true, "5 10 20"},
+	} {
+		ticks, _ := linearTicks(tt.e, tt.n, Number)
+		if tt.log {
+			ticks = logTicks(tt.e, tt.n, Number)
+		}
+		var got []string
+		for _, tick := range ticks {
+			got = append(got, tick.Label)
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%v, %d, log %t: got %q, want %q", tt.e, tt.n, tt.log, got, tt.want)
+		}
+	}
+}
+
+func TestFormats(t *testing.T) {
+	for _, tt := range []struct {
+		got, want string
+	}{
+		{Number(0), "0"},
+		{Number(0.05), "0.05"},
+		{Number(1.5), "1.5"},
+		{Number(-250), "-250"},
+		{Number(1234), "1234"},
+		{Number(9999.6), "10k"},
+		{Number(999_999), "1M"},
+		{Number(20e6), "20M"},
+		{Number(1.25e9), "1.25G"},
+		{Number(1e-5), "1e-05"},
+		{Number(1e16), "1e+16"},
+		{Number(9.999), "10"},
+		{Number(999.7), "1000"},
+		{Nanoseconds(80), "80 ns"},
+		{Nanoseconds(999.6), "1 µs"},
+		{Nanoseconds(1500), "1.5 µs"},
+		{Nanoseconds(2e7), "20 ms"},
+		{Nanoseconds(3e9), "3 s"},
+		{Nanoseconds(0), "0"},
+		{Bytes(512), "512 B"},
+		{Bytes(4000), "4 kB"},
+		{Bytes(1.5e9), "1.5 GB"},
+		{Bytes(0), "0 B"},
+		{Bytes(5e15), "5000 TB"},
+		{Percent(0.01), "1 %"},
+		{Percent(1), "100 %"},
+		{Percent(1e-6), "0.0001 %"},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("got %q, want %q", tt.got, tt.want)
+		}
+	}
+}
+
+func TestATailIsTheShareAbove(t *testing.T) {
+	l := Tail("l", []float64{10, 20, 30, 40, 50}, []uint64{90, 0, 9, 1, 0})
+	wantX, wantY := []float64{10, 10, 30, 40}, []float64{1, 0.1, 0.01, 0.01}
+	if !slices.Equal(l.X, wantX) || !slices.Equal(l.Y, wantY) || l.Kind != Steps || l.Name != "l" {
+		t.Errorf("got %v, want X %v and Y %v as steps", l, wantX, wantY)
+	}
+	if l = Tail("l", []float64{10}, []uint64{3}); !slices.Equal(l.X, []float64{10}) || !slices.Equal(l.Y, []float64{1}) {
+		t.Errorf("of one value: got %v, want 1 at 10", l)
+	}
+}
+
+func TestSaveWritesBothFilesOfEachChart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	all := charts()[3:5]
+	for range 2 { // and again over the first
+		if err := Save(dir, all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := vfs.OS.List(dir)
+	if err != nil || len(names) != 2*len(all) {
+		t.Fatalf("got %q, %v, want %d files", names, err, 2*len(all))
+	}
+	for _, c := range all {
+		for ext, write := range map[string]func(io.Writer) error{".svg": c.SVG, ".png": c.PNG} {
+			var want bytes.Buffer
+			if err := write(&want); err != nil {
+				t.Fatal(err)
+			}
+			f, err := vfs.OS.Open(filepath.Join(dir, c.Name+ext))
+			if err != nil {
+				t.Fatal(err)
+			}
+			size, _ := f.Size()
+			got := make([]byte, size)
+			if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, want.Bytes()) {
+				t.Errorf("%s%s: %d bytes, %v, want the %d that are drawn each time", c.Name, ext, size, err, want.Len())
+			}
+			f.Close()
+		}
+	}
+	if err := Save(dir, []Chart{all[0], {Name: "READS", Lines: all[1].Lines}}); err == nil || !strings.Contains(err.Error(), `"READS": two of this name`) {
+		t.Errorf("two charts of one name: got %v", err)
+	}
+}
+
+func TestSaveReportsWhatTheFilesSay(t *testing.T) {
+	refused := errors.New("refused")
+	for _, op := range []vfs.OpKind{vfs.OpMkdir, vfs.OpCreate, vfs.OpWrite, vfs.OpRename} {
+		fsys := vfs.NewHook(vfs.NewMem(), func(o vfs.Op) error {
+			if o.Kind == op {
+				return refused
+			}
+			return nil
+		})
+		if err := save(fsys, "dir", charts()[4:5]); !errors.Is(err, refused) {
+			t.Errorf("%v: got %v, want %v", op, err, refused)
+		}
+	}
+}
+
+func TestAPNGIsThePictureInPixels(t *testing.T) {
+	c := charts()[0]
+	var b bytes.Buffer
+	if err := c.PNG(&b); err != nil {
+		t.Fatal(err)
+	}
+	img, err := png.Decode(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := c.layOut(wide, true)
+	if got := img.Bounds().Size(); got.X != 1440 || got.Y != 2*int(d.height) {
+		t.Errorf("%v pixels, want 1440 × %d", got, 2*int(d.height))
+	}
+	seen := make(map[color.NRGBA]int)
+	for y := range img.Bounds().Dy() {
+		for x := range img.Bounds().Dx() {
+			r, g, b, _ := img.At(x, y).RGBA()
+			seen[hex(r>>8<<16|g>>8<<8|b>>8)]++
+		}
+	}
+	if got := seen[palette[background].light]; got < img.Bounds().Dx()*img.Bounds().Dy()/2 {
+		t.Errorf("%d pixels of background", got)
+	}
+	for i := range c.Lines {
+		if got := seen[palette[lineRole(i)].light]; got < 500 {
+			t.Errorf("line %d: %d pixels of its color", i, got)
+		}
+	}
+}
+
+func TestTextIsBrokenWhereItFits(t *testing.T) {
+	style := wide.style(ink, 1)
+	long := strings.Repeat("some words and ", 40) + strings.Repeat("W", 300)
+	for _, width := range []float64{1, 60, 330, 700} {
+		lines := wrap(style, long, vg.Points(width), 1000)
+		if got := strings.ReplaceAll(strings.Join(lines, ""), " ", ""); got != strings.ReplaceAll(long, " ", "") {
+			t.Errorf("width %v: characters were lost: %q", width, got)
+		}
+		for _, line := range lines {
+			if style.Width(line) > vg.Points(width) && len([]rune(line)) > 1 {
+				t.Errorf("width %v: %q does not fit", width, line)
+			}
+		}
+	}
+	lines := wrap(style, long, vg.Points(300), 2)
+	if len(lines) != 2 || !strings.HasSuffix(lines[1], "…") || style.Width(lines[1]) > vg.Points(300) || strings.HasSuffix(lines[0], " ") {
+		t.Errorf("two lines at most: got %q", lines)
+	}
+	if got := wrap(style, "", vg.Points(300), 2); len(got) != 0 {
+		t.Errorf("nothing: got %q", got)
+	}
+}
