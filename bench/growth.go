@@ -11,11 +11,9 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bench/machine"
@@ -50,10 +48,11 @@ func newTerms(s streams) terms {
 }
 
 // flags are those that both commands have beside those of the data.
-func (t *terms) flags(f *pflag.FlagSet, rounds int) {
+func (t *terms) flags(c *cobra.Command, rounds int) {
+	f := c.Flags()
 	f.IntVar(&t.rounds, "rounds", rounds, "rounds in which two sides take turns")
 	f.StringVar(&t.dir, "dir", "", "make the stores in a new directory in `DIR`, and remove it (default: that for temporary files)")
-	t.shown.flags(f)
+	t.shown.flags(c)
 }
 
 func (t *terms) check() error {
@@ -79,13 +78,6 @@ func (t *terms) phase(ctx context.Context, store *own.Store, set workload.Set, p
 func (t *terms) place() (dir string, remove func() error, err error) {
 	dir, err = os.MkdirTemp(t.dir, "bloomkv-bench-")
 	return dir, func() error { return os.RemoveAll(dir) }, err
-}
-
-// invocation is the command that was run, as it can be typed again.
-func invocation(c *cobra.Command) string {
-	words := []string{"go run ./bench", c.Name()}
-	c.Flags().Visit(func(f *pflag.Flag) { words = append(words, "--"+f.Name+"="+f.Value.String()) })
-	return strings.Join(words, " ")
 }
 
 // A growthReport is one run of growth. The names are what --json prints.
@@ -183,7 +175,7 @@ func (r *growthReport) wrong() (n int, first string) {
 	return n, first
 }
 
-func growthCommand(s streams) *cobra.Command {
+func growthCommand(s streams, command string) *cobra.Command {
 	g := growth{terms: newTerms(s), keys: counts{1_000_000, 5_000_000, 20_000_000}}
 	c := &cobra.Command{
 		Use:   "growth",
@@ -203,17 +195,14 @@ that one lookup ends before the next begins; free, the processor may have severa
 			if err := g.check(); err != nil {
 				return hint(c, err)
 			}
-			return g.run(c.Context(), invocation(c))
+			return g.run(c.Context(), command)
 		},
 	}
 	f := c.Flags()
 	f.Var(&g.keys, "keys", "pairs in each store")
 	f.Var(&g.tables, "tables", "tables of 16 KiB in each store, about, instead of --keys, or beside it where both are given")
-	f.IntVar(&g.value, "value", g.value, "length of a value, in `BYTES`")
-	f.TextVar(&g.shape, "shape", g.shape, "what keys look like, a `NAME`: random, prefixed, decimal or bigendian")
-	f.Int64Var(&g.memory, "memory", g.memory, "memory budget of a store, in `MIB`")
-	f.Uint64Var(&g.seed, "seed", g.seed, "of keys, values and choices")
-	g.flags(f, 9)
+	g.data.flags(c, "", "memory budget of a store, in `MIB`")
+	g.flags(c, 9)
 	return c
 }
 

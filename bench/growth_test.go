@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"math"
 	"os"
@@ -16,26 +15,11 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// runJSON runs the program and reads the JSON it prints.
-func runJSON(t *testing.T, into any, args ...string) {
-	t.Helper()
-	var out, errs bytes.Buffer
-	if err := execute(t.Context(), append(args, "--json"), streams{out: &out, err: &errs}); err != nil {
-		t.Fatal(err)
-	}
-	if errs.Len() > 0 {
-		t.Errorf("progress where there is no terminal: %q", errs.String())
-	}
-	if err := json.Unmarshal(out.Bytes(), into); err != nil {
-		t.Fatalf("%v in %s", err, out.String())
-	}
-}
-
 func TestGrowthMeasuresEachStore(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	plot, html := filepath.Join(t.TempDir(), "plot"), filepath.Join(t.TempDir(), "page.html")
 	var r growthReport
-	runJSON(t, &r, "growth", "--keys", "20k,5k", "--tables", "40", "--memory", "64", "--rounds", "2", "--plot", plot, "--html", html)
+	runJSON(t, &r, "growth", "--json", "--keys", "20k,5k", "--tables", "40", "--memory", "64", "--rounds", "2", "--plot", plot, "--html", html)
 	if len(r.Stores) != 3 || r.Rounds != 2 || r.MostRatio != mostRatio || r.FilterFPR != promisedFPR || r.MemoryBudget != 64<<20 {
 		t.Fatalf("%d stores, %+v", len(r.Stores), r)
 	}
@@ -107,7 +91,7 @@ func TestGrowthPrintsAPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"command: go run ./bench growth --dir=" + dir + " --memory=64 --rounds=1 --shape=decimal --tables=10\n",
+		"command: go run ./bench " + strings.Join(args, " ") + "\n",
 		"decimal keys, values of 100 bytes, promised 0.01", "1320 as loaded", "1320 compacted", "\nBenchmarkabsent/keys=1320/tables=1",
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -78,7 +78,7 @@ type scalePoint struct {
 	Wrong int `json:"wrong"`
 }
 
-func scaleCommand(s streams) *cobra.Command {
+func scaleCommand(s streams, command string) *cobra.Command {
 	w := scale{terms: newTerms(s), goroutines: oneTwoFour(runtime.GOMAXPROCS(0))}
 	w.keys = scaleKeys
 	c := &cobra.Command{
@@ -93,14 +93,14 @@ Chained, a goroutine's next key follows from its last answer; free, its processo
 			if err := w.check(); err != nil {
 				return hint(c, err)
 			}
-			return w.run(c.Context(), invocation(c))
+			return w.run(c.Context(), command)
 		},
 	}
 	f := c.Flags()
-	w.data.flags(f, "pairs in the store", "memory budget of the store, in `MIB`; the default holds all of a million pairs")
+	w.data.flags(c, "pairs in the store", "memory budget of the store, in `MIB`; the default holds all of a million pairs")
 	f.Var(&w.goroutines, "workers", "numbers of goroutines, the first of them 1")
 	f.IntVar(&w.ops, "ops", scaleOps, "lookups of each goroutine in a round")
-	w.flags(f, 15)
+	w.flags(c, 15)
 	return c
 }
 

@@ -18,7 +18,7 @@ func TestScaleMeasuresEachPoint(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	plot := filepath.Join(t.TempDir(), "plot")
 	var r scaleReport
-	runJSON(t, &r, "scale", "--keys=5000", "--ops=1000", "--rounds=3", "--workers=1,2,3", "--memory=64", "--plot="+plot)
+	runJSON(t, &r, "scale", "--json", "--keys=5000", "--ops=1000", "--rounds=3", "--workers=1,2,3", "--memory=64", "--plot="+plot)
 	if r.Keys != 5000 || r.Rounds != 3 || r.Tables != 1 || len(r.Checks) != 2 || r.LeastScaling != leastScaling {
 		t.Errorf("%+v", r)
 	}
