@@ -100,7 +100,7 @@ func rootCommand(s streams, args []string) *cobra.Command {
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(hint)
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(sweepCommand(s, command))
+	root.AddCommand(sweepCommand(s, command), growthCommand(s, command), scaleCommand(s, command))
 	return root
 }
 
