@@ -137,7 +137,7 @@ func TestKeysAreFewerWhereValuesAreLarge(t *testing.T) {
 		{0, 100, 1_000_000},
 		{0, 4096, 65280},
 		{0, 256 << 10, 1023},
-		{0, 256 << 20, 1},
+		{0, 64 << 20, 3},
 		{7, 256 << 10, 7},
 	} {
 		c := config{data: data{keys: test.keys, value: test.value, memory: 64}, workers: 1, fpr: 0.01, filters: "both", phases: []string{"all"}}
