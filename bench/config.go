@@ -198,7 +198,8 @@ overwriting everything and after a compaction; then seeks, a scan, reading and w
 loops: check-and-insert and a queue. It does so in a store with filters and in one without, and prints both side by side:
 times, and per lookup what the store touched by its own counters and by the operating system's. Every answer is checked.
 
-` + "`bench sweep`" + ` shows how the costs change with the filters' error rate, the number of runs and the number of keys.
+The other commands measure one thing each: sweep how the costs change with the filters' error rate, the number of runs and the
+number of keys; growth what an absent lookup costs beside its floor in large stores; scale several goroutines.
 
 Exit status:
   0    all is well

@@ -1,9 +1,9 @@
 // Command bench measures bloomkv: what lookups, writes and scans cost in time, and what they touch to cost that, with the
 // filters and without, side by side. Every answer is checked.
 //
-// Run it without arguments for the main run, with "sweep" to see how the costs change with the filters' error rate, with
-// the number of runs and with the number of keys. The phases are those of internal/workload, which bench/compare runs on
-// other stores too. README.md says how to read what it prints.
+// Run it without arguments for the main run. "bench sweep" shows how the costs change with the filters' error rate, with the
+// number of runs and with the number of keys, "bench growth" and "bench scale" how they grow and scale. The phases are those
+// of internal/workload, which bench/compare runs on other stores too. README.md says how to read what is printed.
 package main
 
 import (
