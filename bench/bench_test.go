@@ -69,7 +69,7 @@ func TestARunOfEachShapeIsRightAndCounted(t *testing.T) {
 				if present := s.phase(t, "present").Cost; present == nil || present.Lookups != 2000 || present.Blocks != 1 || present.BlocksRead != 0 || present.CacheHitRate != 1 {
 					t.Errorf("filters %s: present: %+v", s.Filters, present)
 				}
-				if s.phase(t, "scan").Cost != nil || s.phase(t, "seek-10").Ops != 1000 || s.phase(t, "queue-pop").Ops != 200 {
+				if s.phase(t, "reopen").Cost != nil || s.phase(t, "scan").Cost != nil || s.phase(t, "seek-10").Ops != 1000 || s.phase(t, "queue-pop").Ops != 200 {
 					t.Errorf("filters %s: scan, seeks or queue: %+v", s.Filters, s.Phases)
 				}
 				// Each pair is written to the log and to a table, twice, once more by the compaction, and some in the end.
@@ -137,7 +137,7 @@ func TestKeysAreFewerWhereValuesAreLarge(t *testing.T) {
 		{0, 100, 1_000_000},
 		{0, 4096, 65280},
 		{0, 256 << 10, 1023},
-		{0, 256 << 20, 1},
+		{0, 64 << 20, 3},
 		{7, 256 << 10, 7},
 	} {
 		c := config{data: data{keys: test.keys, value: test.value, memory: 64}, workers: 1, fpr: 0.01, filters: "both", phases: []string{"all"}}
@@ -307,19 +307,28 @@ func TestWrongUsageIsNamed(t *testing.T) {
 }
 
 func TestWrongAnswersAreTrouble(t *testing.T) {
-	r := report{Sides: []side{{}, {Phases: []phase{{}, {}, {}}}}}
+	r := report{Sides: []side{{Phases: make([]phase, 3)}, {Phases: make([]phase, 3)}}}
+	s := sweepReport{Points: make([]point, 2)}
+	for _, how := range []shown{{}, {json: true}} {
+		out := streams{out: &bytes.Buffer{}, err: &bytes.Buffer{}}
+		if err := errors.Join(r.give(out, how), s.give(out, how)); err != nil {
+			t.Errorf("all is right: %v", err)
+		}
+	}
 	r.Sides[1].Phases[1].Wrong, r.Sides[1].Phases[1].FirstWrong = 2, "key a"
 	r.Sides[1].Phases[2].Wrong, r.Sides[1].Phases[2].FirstWrong = 1, "key b"
-	if err := wrongError(r.wrong()); !errors.Is(err, errWrong) || err.Error() != "3 wrong answers; the first: key a" {
-		t.Errorf("%v", err)
-	}
-	s := sweepReport{Points: []point{{}, {}}}
-	if err := wrongError(s.wrong()); err != nil {
-		t.Errorf("all is right: %v", err)
-	}
 	s.Points[1].Present.Wrong, s.Points[1].Present.FirstWrong = 1, "key c"
-	if err := wrongError(s.wrong()); !errors.Is(err, errWrong) || err.Error() != "1 wrong answers; the first: key c" {
-		t.Errorf("%v", err)
+	for _, how := range []shown{{}, {json: true}} {
+		var out bytes.Buffer
+		if err := r.give(streams{out: &out}, how); !errors.Is(err, errWrong) || err.Error() != "3 wrong answers; the first: key a" {
+			t.Errorf("%v", err)
+		}
+		if out.Len() == 0 {
+			t.Error("nothing is printed beside the error")
+		}
+		if err := s.give(streams{out: &out}, how); !errors.Is(err, errWrong) || err.Error() != "1 wrong answers; the first: key c" {
+			t.Errorf("%v", err)
+		}
 	}
 }
 

@@ -45,10 +45,7 @@ func (c *config) run(ctx context.Context, s streams, command string) (err error)
 			}
 		}
 	}
-	if err := r.give(s, c.shown); err != nil {
-		return err
-	}
-	return wrongError(r.wrong())
+	return r.give(s, c.shown)
 }
 
 // measurePart makes a store, runs the phases of a part in it, and adds their figures to the side. A store that is not to be

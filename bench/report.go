@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -168,15 +169,15 @@ func wrongError(n int, first string) error {
 	return fmt.Errorf("%d %w; the first: %s", n, errWrong, first)
 }
 
-// give prints a report and writes its page and pictures, as far as they are asked for.
+// give prints a report and writes its page and pictures, as far as they are asked for. If answers were wrong that is the error.
 func (r *report) give(s streams, how shown) error {
-	if err := how.write(r.page()); err != nil {
-		return err
-	}
+	err := how.write(r.page())
 	if how.json {
-		return printJSON(s.out, r)
+		err = errors.Join(err, printJSON(s.out, r))
+	} else {
+		err = errors.Join(err, r.print(s.out))
 	}
-	return r.print(s.out)
+	return errors.Join(err, wrongError(r.wrong()))
 }
 
 // once reports whether a phase is one call, whose whole time is of interest.

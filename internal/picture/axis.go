@@ -48,7 +48,11 @@ func tellApart(ticks []plot.Tick) {
 	for i := range ticks {
 		if i > 0 && ticks[i].Label == ticks[i-1].Label {
 			for j := range ticks {
-				ticks[j].Label = strconv.FormatFloat(ticks[j].Value, 'g', -1, 64)
+				verb := byte('f')
+				if a := math.Abs(ticks[j].Value); a < 1e-4 || a >= 1e15 {
+					verb = 'g'
+				}
+				ticks[j].Label = strconv.FormatFloat(ticks[j].Value, verb, -1, 64)
 			}
 			return
 		}

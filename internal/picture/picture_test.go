@@ -348,6 +348,16 @@ func TestTicksAreRoundAndFew(t *testing.T) {
 	}
 }
 
+func TestLabelsOfANarrowRangeDiffer(t *testing.T) {
+	c := Chart{Name: "c", X: "x", Lines: []Line{{X: []float64{1e6, 1e6 + 30}, Y: []float64{1, 2}}}}
+	all, _ := texts(t, svgOf(t, &c))
+	for _, want := range []string{"1000000", "1000010", "1000030"} {
+		if !slices.Contains(all, want) {
+			t.Errorf("%s is not among %q", want, all)
+		}
+	}
+}
+
 func TestFormats(t *testing.T) {
 	for _, tt := range []struct {
 		got, want string

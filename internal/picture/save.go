@@ -52,7 +52,8 @@ func (c *Chart) PNG(w io.Writer) error {
 }
 
 // Save writes NAME.svg and NAME.png of each chart into a directory, which is made where it is absent; each file is replaced
-// as a whole. Nothing is written if one of the charts cannot be drawn.
+// as a whole, and is its owner's alone to read, as all files of package vfs. Nothing is written if one of the charts cannot
+// be drawn.
 func Save(dir string, charts []Chart) error { return save(vfs.OS, dir, charts) }
 
 func save(fsys vfs.FS, dir string, charts []Chart) error {

@@ -95,6 +95,19 @@ func TestBatchesOfSeveralGoroutinesStayApart(t *testing.T) {
 	}
 }
 
+func TestABatchIsEmptyWhenItIsUsedAgain(t *testing.T) {
+	s := open(t, nil)
+	for range 20 { // the pool may forget one
+		err := errors.Join(s.PutSync([]byte("first"), nil), s.Delete([]byte("first")), s.PutSync([]byte("second"), nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, found, err := s.AppendGet(nil, []byte("first")); err != nil || found {
+			t.Fatalf("a deleted key: %v, %v; the batch before put it again", found, err)
+		}
+	}
+}
+
 func TestPutSyncIsDurableAndPutIsNot(t *testing.T) {
 	disk := vfs.NewMem()
 	// The options ask for durable writes: Put heeds the workload, whose Put nobody waits for.
