@@ -178,7 +178,7 @@ func TestWrongFlagsOfGrowthAndScaleAreNamed(t *testing.T) {
 		{"scale --workers 2,4", "--workers 2,4"},
 		{"scale --workers 1,1", "--workers 1,1"},
 		{"scale --workers 1,4,2", "--workers 1,4,2"},
-		{"scale --workers 1,65", "--workers 1,65"},
+		{"scale --workers 1,1000", "--workers 1,1k"},
 		{"scale --rounds -1", "--rounds -1"},
 		{"scale --dir /dev/null/none", "/dev/null/none"},
 	} {

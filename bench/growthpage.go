@@ -120,7 +120,7 @@ func (r *growthReport) page() *picture.Page {
 	}
 }
 
-// series are the stores of the report that differ in one thing, and how charts of them are called.
+// A growthSeries is the stores of a report that differ in one thing, and what their charts are called.
 type growthSeries struct {
 	name, axis string
 	stores     []*grown
@@ -149,7 +149,7 @@ func (s growthSeries) line(name string, dashed bool, y func(*grown) float64) pic
 }
 
 func (s growthSeries) chart(name, title, caption, unit string, lines ...picture.Line) picture.Chart {
-	return picture.Chart{Name: "growth-" + s.name + "-" + name, Title: title, Caption: caption, X: s.axis, Y: unit, LogX: true, Lines: lines}
+	return picture.Chart{Name: "growth-" + s.name + "-" + name, Title: title + ", by number of " + s.name, Caption: caption, X: s.axis, Y: unit, LogX: true, Lines: lines}
 }
 
 func (r *growthReport) floorCharts() (charts []picture.Chart) {
@@ -178,7 +178,7 @@ func (r *growthReport) timeCharts() (charts []picture.Chart) {
 
 func (r *growthReport) memoryCharts() (charts []picture.Chart) {
 	for _, s := range r.series() {
-		charts = append(charts, s.chart("memory", "Memory for a key, without cached blocks and memtables", "filters and indexes are in memory as far as the budget allows", "bytes",
+		charts = append(charts, s.chart("memory", "Filters and indexes in memory for a key", "filters and indexes are in memory as far as the budget allows", "bytes",
 			s.line("filters", false, func(g *grown) float64 { return g.Memory.Filters }),
 			s.line("indexes", false, func(g *grown) float64 { return g.Memory.Indexes })))
 	}

@@ -16,6 +16,7 @@ import (
 
 func TestScaleMeasuresEachPoint(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
+	threeProcessors(t)
 	plot := filepath.Join(t.TempDir(), "plot")
 	var r scaleReport
 	runJSON(t, &r, "scale", "--json", "--keys=5000", "--ops=1000", "--rounds=3", "--workers=1,2,3", "--memory=64", "--plot="+plot)
@@ -34,7 +35,7 @@ func TestScaleMeasuresEachPoint(t *testing.T) {
 		if p.Goroutines == 1 && (p.StoreScaling != 1 || p.PrivateScaling != 1 || p.Ratio != 1) {
 			t.Errorf("on one goroutine: %+v", p)
 		}
-		if judged := p.Goroutines > 1 && p.Goroutines <= runtime.GOMAXPROCS(0); judged != (p.Met != nil) || judged && *p.Met != (p.Ratio >= leastScaling) {
+		if judged := p.Goroutines > 1 && p.Undisturbed >= leastUndisturbed; judged != (p.Met != nil) || judged && *p.Met != (p.Ratio >= leastScaling) {
 			t.Errorf("judged: %+v", p)
 		}
 		if least, reads := int64(5000*100), 1+presentReads; p.Lookup == "present" && (p.PrivateBytes < least || p.PrivateReads != reads) {
@@ -57,6 +58,13 @@ func TestScaleMeasuresEachPoint(t *testing.T) {
 		}
 	}
 	leftNothing(t, os.Getenv("TMPDIR"))
+}
+
+// threeProcessors lets three goroutines run at once, if only in turns.
+func threeProcessors(t *testing.T) {
+	t.Helper()
+	before := runtime.GOMAXPROCS(3)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 }
 
 func TestScalePrintsAPage(t *testing.T) {
@@ -82,15 +90,35 @@ func TestScalingIsReckonedWithinRounds(t *testing.T) {
 	}
 }
 
+func TestABusyMachineIsNotJudged(t *testing.T) {
+	one, two := [2][]float64{{100}, {50}}, [2][]float64{{50}, {25}}
+	r := scaleReport{LeastScaling: leastScaling}
+	for _, undisturbed := range []float64{0.99, 0.5} {
+		p := scalePoint{Goroutines: 2, Undisturbed: undisturbed}
+		p.fill(one, two)
+		r.Points = append(r.Points, p)
+	}
+	slow := scalePoint{Goroutines: 2, Undisturbed: 0.99}
+	slow.fill(one, [2][]float64{{55}, {25}})
+	r.Points = append(r.Points, slow)
+	var got []string
+	for _, row := range r.points().rows {
+		got = append(got, row[len(row)-2])
+	}
+	if want := []string{"≥ 0.95: met", "machine busy", "≥ 0.95: not met"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestACrewAsksForOtherKeysEach(t *testing.T) {
 	set := testSet(t, workload.Random, 3000)
 	store := testStore(t, set)
 	w := scale{terms: newTerms(streams{}), goroutines: counts{1, 3}}
 	crew := w.crew(store.DB, set, bout{bytes: 64 * 100, reads: 2, chain: chain{want: true}})
 	gets := store.Metrics().Lookups.Gets
-	took, others, err := crew.together(0, 1000, func(h *hand) question { return h.store.ask })
-	if err != nil || others != 0 || took <= 0 {
-		t.Errorf("%v ns, %d other answers, %v", took, others, err)
+	got, err := crew.together(0, 1000, func(h *hand) question { return h.store.ask })
+	if err != nil || got.others != 0 || got.ns <= 0 || got.undisturbed <= 0 || got.undisturbed > 1.01 {
+		t.Errorf("%+v, %v", got, err)
 	}
 	if n := store.Metrics().Lookups.Gets - gets; n != 3000 {
 		t.Errorf("%d lookups, want 3000", n)
@@ -103,11 +131,11 @@ func TestACrewAsksForOtherKeysEach(t *testing.T) {
 			t.Errorf("hands %d and %d ask for the same keys", i-1, i)
 		}
 	}
-	if _, others, err = crew.together(0, 1000, func(h *hand) question { return h.private.ask }); err != nil || others != 0 {
-		t.Errorf("private work: %d other answers, %v", others, err)
+	if got, err = crew.together(0, 1000, func(h *hand) question { return h.private.ask }); err != nil || got.others != 0 {
+		t.Errorf("private work: %+v, %v", got, err)
 	}
-	if _, others, _ = crew.together(0, 1000, func(*hand) question { return nothing }); others != 3*500 {
-		t.Errorf("where nothing is there, %d other answers, want 1500", others)
+	if got, err = crew.together(0, 1000, func(*hand) question { return nothing }); err != nil || got.others != 3*500 {
+		t.Errorf("where nothing is there: %+v, %v, want 1500 other answers", got, err)
 	}
 }
 
@@ -116,7 +144,7 @@ func TestTimeOnSeveralGoroutinesIsThatOfAllTheirLookups(t *testing.T) {
 	w := scale{terms: newTerms(streams{}), goroutines: counts{1, 3}}
 	crew := w.crew(nil, set, bout{chain: chain{free: true, want: true}})
 	const nap, ops = 50 * time.Millisecond, 1000
-	took, _, _ := crew.together(0, ops, func(*hand) question {
+	got, err := crew.together(0, ops, func(*hand) question {
 		asked := 0
 		return func([]byte) bool {
 			if asked++; asked == 1 {
@@ -125,8 +153,20 @@ func TestTimeOnSeveralGoroutinesIsThatOfAllTheirLookups(t *testing.T) {
 			return true
 		}
 	})
-	if least := float64(nap) / ops / 3; took < least || took > 2.7*least {
-		t.Errorf("%v ns, want %v and little more", took, least)
+	if least := float64(nap) / ops / 3; err != nil || got.ns < least || got.ns > 2.7*least || got.undisturbed < 0.3 {
+		t.Errorf("%+v, %v; want %v ns and little more", got, err, least)
+	}
+	got, err = crew.together(0, 4*chunkKeys, func(h *hand) question {
+		asked := 0
+		return func([]byte) bool {
+			if asked++; asked == 1 && h == crew[0] {
+				time.Sleep(nap)
+			}
+			return true
+		}
+	})
+	if err != nil || got.undisturbed > 0.5 {
+		t.Errorf("with one hand asleep in one chunk: %+v, %v", got, err)
 	}
 }
 
