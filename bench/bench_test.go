@@ -2,116 +2,357 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
-	"flag"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 )
 
+// runJSON runs the program and reads the JSON that it prints. There is nothing else to be printed.
+func runJSON(t *testing.T, into any, args ...string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), args, streams{out: &out, err: &errs}); code != exitOK || errs.Len() > 0 {
+		t.Fatalf("%q: exit code %d, %s", args, code, errs.String())
+	}
+	if err := json.Unmarshal(out.Bytes(), into); err != nil {
+		t.Fatalf("%q: %v in %s", args, err, out.String())
+	}
+}
+
+func (s *side) phase(t *testing.T, name string) *phase {
+	t.Helper()
+	i := slices.IndexFunc(s.Phases, func(p phase) bool { return p.Phase == name })
+	if i < 0 {
+		t.Fatalf("filters %s: no phase %q", s.Filters, name)
+	}
+	return &s.Phases[i]
+}
+
 func TestARunOfEachShapeIsRightAndCounted(t *testing.T) {
 	for _, shape := range []string{"random", "prefixed", "decimal", "bigendian"} {
 		t.Run(shape, func(t *testing.T) {
-			var out, errs bytes.Buffer
-			args := []string{"--keys", "3000", "--shape", shape, "--json", "--memory", "64"}
-			if err := run(t.Context(), args, &out, &errs, false); err != nil {
-				t.Fatal(err)
-			}
-			if errs.Len() > 0 {
-				t.Errorf("progress that is no terminal's: %q", errs.String())
-			}
+			args := []string{"--keys", "2000", "--shape", shape, "--json", "--memory", "64", "--load", "random,sequential,batched,sequential-batched", "--phases", strings.Join(phaseNames(), ",")}
 			var r report
-			if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-				t.Fatalf("%v in %s", err, out.String())
+			runJSON(t, &r, args...)
+			if r.Keys != 2000 || r.Shape != shape || r.Command != "go run ./bench "+strings.Join(args, " ") || len(r.Sides) != 2 {
+				t.Fatalf("%d keys, shape %s, command %q, %d sides", r.Keys, r.Shape, r.Command, len(r.Sides))
 			}
-			if r.Keys != 3000 || r.Shape != shape || r.Command != "go run ./bench "+strings.Join(args, " ") {
-				t.Errorf("%d keys, shape %s, command %q", r.Keys, r.Shape, r.Command)
+			on, off := &r.Sides[0], &r.Sides[1]
+			if on.Filters != "on" || on.FilterFPR != 0.01 || off.Filters != "off" || off.FilterFPR != 1 || off.FilterBytes != 0 || on.FilterBitsPerKey < 8 {
+				t.Errorf("sides %s with %v and %.1f bits per key, %s with %v and %d bytes", on.Filters, on.FilterFPR, on.FilterBitsPerKey, off.Filters, off.FilterFPR, off.FilterBytes)
 			}
-			var names []string
-			for _, p := range r.Phases {
-				names = append(names, p.Phase)
-				switch p.Phase {
-				case "absent":
-					// A hundredth is promised: of 2,999 some 30, with a standard deviation of 5.5.
-					if p.Cost == nil || p.Cost.WastedReads > 0.02 || p.Cost.Blocks != p.Cost.WastedReads || p.Cost.Probes == 0 {
-						t.Errorf("absent: costs %+v", p.Cost)
-					}
-				case "present":
-					if p.Cost == nil || p.Cost.Blocks < 1 || p.Cost.FileReads != 0 || p.P99Ns < p.P50Ns {
-						t.Errorf("present: costs %+v, p50 %g, p99 %g", p.Cost, p.P50Ns, p.P99Ns)
-					}
-				case "load", "scan":
-					if p.Cost != nil || p.Ops != 3000 {
-						t.Errorf("%s: %d operations, costs %+v", p.Phase, p.Ops, p.Cost)
+			want := []string{
+				"load random", "flush", "settle", "absent-loaded", "present-loaded",
+				"overwrite", "flush", "settle", "absent-overwritten", "present-overwritten",
+				"compact", "settle", "reopen", "warm", "absent", "present", "absent-many", "present-many", "seek-10", "seek-100", "scan", "95-5", "put-seek", "check-and-insert",
+				"load sequential", "load batched", "load sequential-batched", "load queue", "flush", "queue-pop",
+			}
+			for i := range r.Sides {
+				s := &r.Sides[i]
+				var names []string
+				for _, p := range s.Phases {
+					names = append(names, p.Phase)
+					if p.Wrong > 0 {
+						t.Errorf("filters %s: %s: %d wrong answers: %s", s.Filters, p.Phase, p.Wrong, p.FirstWrong)
 					}
 				}
+				if !slices.Equal(names, want) {
+					t.Errorf("filters %s: phases %q, want %q", s.Filters, names, want)
+				}
+				if present := s.phase(t, "present").Cost; present == nil || present.Lookups != 2000 || present.Blocks != 1 || present.BlocksRead != 0 || present.CacheHitRate != 1 {
+					t.Errorf("filters %s: present: %+v", s.Filters, present)
+				}
+				if s.phase(t, "reopen").Cost != nil || s.phase(t, "scan").Cost != nil || s.phase(t, "seek-10").Ops != 1000 || s.phase(t, "queue-pop").Ops != 200 {
+					t.Errorf("filters %s: scan, seeks or queue: %+v", s.Filters, s.Phases)
+				}
+				// Each pair is written to the log and to a table, twice, once more by the compaction, and some in the end.
+				if s.Tables == 0 || s.WriteAmplification < 2 || s.WriteAmplification > 4 || s.SpaceAmplification < 0.7 || s.SpaceAmplification > 2 || s.Flushes < 3 {
+					t.Errorf("filters %s: %d tables, amplification of writes %v and space %v, %d flushes", s.Filters, s.Tables, s.WriteAmplification, s.SpaceAmplification, s.Flushes)
+				}
 			}
-			want := []string{"load", "flush", "settle", "absent uncompacted", "compact", "settle again", "warm", "absent", "present", "scan"}
-			if !slices.Equal(names, want) {
-				t.Errorf("phases %q, want %q", names, want)
+			// With filters a hundredth is promised, of 1,999 some 20; without, every run that may have the key is searched.
+			absent := on.phase(t, "absent").Cost
+			if absent.WastedReads > 0.02 || absent.WastedReads != absent.FalsePositives || absent.Probes != absent.Negatives+absent.FalsePositives || absent.TruePositives != 0 {
+				t.Errorf("absent with filters: %+v", absent)
 			}
-			if r.Tables != 1 || r.Flushes == 0 || r.FilterBytes == 0 || r.TableBytes < 3000*100 {
-				t.Errorf("%d tables of %d bytes, %d flushes, filters of %d bytes", r.Tables, r.TableBytes, r.Flushes, r.FilterBytes)
+			if c := on.phase(t, "present-overwritten").Cost; c.TruePositives != 1 || c.Probes < c.TruePositives {
+				t.Errorf("present with filters: %+v", c)
+			}
+			if c := off.phase(t, "absent-overwritten").Cost; c.Considered < 1.9 || c.WastedReads != c.Considered || c.Probes != 0 {
+				t.Errorf("absent without filters, over two runs: %+v", c)
 			}
 		})
 	}
 }
 
-func TestThePageHasATableAndLinesForBenchstat(t *testing.T) {
-	var out bytes.Buffer
-	if err := run(t.Context(), []string{"--keys", "500", "--memory", "64"}, &out, &out, false); err != nil {
-		t.Fatal(err)
+func TestTheSystemCountsTheReadsThatTheStoreCounts(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("no counters of the system here")
 	}
-	for _, want := range []string{"command: go run ./bench --keys 500", "go: go1.", "wasted/op", "\nBenchmarkload/shape=random 500 ", "\nBenchmarkabsent-uncompacted/shape=random 499 "} {
+	var r report
+	runJSON(t, &r, "--keys", "40000", "--memory", "8", "--phases", "absent-loaded,present", "--filters", "off", "--json")
+	for _, name := range []string{"absent-loaded", "present"} {
+		p := r.Sides[0].phase(t, name)
+		if reads := p.Cost.fileReads(); reads < 0.1 || math.Abs(p.System.Reads-reads) > 0.001 || math.Abs(p.System.ReadBytes-p.Cost.BytesRead) > 1 {
+			t.Errorf("%s: %v reads of %v bytes by the store's counters, %v and %v by the system's", name, reads, p.Cost.BytesRead, p.System.Reads, p.System.ReadBytes)
+		}
+		if mb := p.System.PeakResident >> 20; mb < 8 || mb > 1000 {
+			t.Errorf("%s: peak resident %d MiB", name, mb)
+		}
+	}
+}
+
+func TestOnlyWhatIsAskedForIsRun(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"--phases absent", "load random,flush,settle,compact,settle,warm,absent"},
+		{"--phases absent --load batched", "load batched,flush,settle,compact,settle,warm,absent"},
+		{"--phases absent-loaded", "load random,flush,settle,absent-loaded"},
+		{"--phases overwrite", "load random,flush,settle,overwrite,flush,settle"},
+		{"--phases present-overwritten,reopen", "load random,flush,settle,overwrite,flush,settle,present-overwritten,compact,settle,reopen"},
+		{"--phases queue-pop", "load queue,flush,queue-pop"},
+		{"--phases queue-pop --load sync", "load sync,load queue,flush,queue-pop"},
+		{"--phases scan --load sequential,sync --choice zipf --workers 2", "load sequential,flush,settle,compact,settle,warm,scan,load sync"},
+	} {
+		var r report
+		runJSON(t, &r, append(strings.Fields(test.args), "--keys", "300", "--filters", "on", "--json")...)
+		var names []string
+		for _, p := range r.Sides[0].Phases {
+			names = append(names, p.Phase)
+		}
+		if got := strings.Join(names, ","); len(r.Sides) != 1 || got != test.want {
+			t.Errorf("%s: %d sides, phases %s, want %s", test.args, len(r.Sides), got, test.want)
+		}
+	}
+}
+
+func TestKeysAreFewerWhereValuesAreLarge(t *testing.T) {
+	for _, test := range []struct{ keys, value, want int }{
+		{0, 100, 1_000_000},
+		{0, 4096, 65280},
+		{0, 256 << 10, 1023},
+		{0, 64 << 20, 3},
+		{7, 256 << 10, 7},
+	} {
+		c := config{data: data{keys: test.keys, value: test.value, memory: 64}, workers: 1, fpr: 0.01, filters: "both", phases: []string{"all"}}
+		if err := c.check(); err != nil || c.keys != test.want {
+			t.Errorf("--keys %d --value %d: %d keys, %v, want %d", test.keys, test.value, c.keys, err, test.want)
+		}
+	}
+}
+
+func TestThePageHasTablesAndLinesForBenchstat(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), strings.Fields("--keys 500 --memory 64 --phases absent,put-seek,seek-10"), streams{out: &out, err: &errs}); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errs.String())
+	}
+	for _, want := range []string{
+		"command: go run ./bench --keys 500", "go: go1.", "off÷on", "p999 off", "system reads", "put-seek, the put alone", "bits per key", "space amplification",
+		"\nBenchmarkload-random/filters=on/shape=random 500 ", "\nBenchmarkabsent/filters=off/shape=random 499 ",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}
 	}
 }
 
-func TestTheStoreIsKeptWhereItIsAskedForAndNowhereElse(t *testing.T) {
+func TestMoreWorkersThanProcessorsAreNamed(t *testing.T) {
+	r := report{Workers: 2}
+	for _, test := range []struct {
+		cpus int
+		want bool
+	}{{1, true}, {2, false}} {
+		r.Machine.CPUs = test.cpus
+		if got := strings.Contains(r.intro(), "too small"); got != test.want {
+			t.Errorf("2 workers on %d processors: %q", test.cpus, r.intro())
+		}
+	}
+}
+
+func TestPicturesAndPageAreWritten(t *testing.T) {
+	dir := t.TempDir()
+	for _, test := range []struct {
+		args     string
+		pictures []string
+		page     []string
+	}{
+		{
+			"--keys 1000 --phases absent,check-and-insert",
+			[]string{"blocks", "file-reads", "ns", "latency-absent", "latency-load-random", "latency-check-and-insert"},
+			[]string{"What a lookup touches", "Times", "How long single calls took"},
+		},
+		{"sweep fpr --keys 2000 --from 0.1 --to 0.1", []string{"fpr-wasted", "fpr-present", "fpr-ns"}, []string{"bits per key", "promised"}},
+		{"sweep runs --keys 2000 --to 2", []string{"runs-absent", "runs-present", "runs-ns-absent", "runs-ns-present"}, []string{"Read amplification against runs"}},
+		{"sweep keys --from 1000 --to 2000", []string{"keys-absent", "keys-present", "keys-ns-absent", "keys-ns-present", "keys-memory"}, []string{"Costs against the number of keys"}},
+	} {
+		plots, page := filepath.Join(dir, "plots"), filepath.Join(dir, "page.html")
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), append(strings.Fields(test.args), "--plot", plots, "--html", page), streams{out: &out, err: &errs}); code != exitOK {
+			t.Errorf("%s: exit code %d: %s", test.args, code, errs.String())
+			continue
+		}
+		for _, name := range test.pictures {
+			for _, ext := range []string{".svg", ".png"} {
+				if info, err := os.Stat(filepath.Join(plots, name+ext)); err != nil || info.Size() < 1000 {
+					t.Errorf("%s: picture %s: %v", test.args, name+ext, err)
+				}
+			}
+		}
+		html, err := os.ReadFile(page)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, want := range append(test.page, "<svg", "<table", "go run ./bench "+test.args) {
+			if !bytes.Contains(html, []byte(want)) {
+				t.Errorf("%s: no %q on the page", test.args, want)
+			}
+		}
+	}
+}
+
+func TestStoresAreKeptWhereTheyAreAskedForAndNowhereElse(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	kept := filepath.Join(t.TempDir(), "kept")
-	var out bytes.Buffer
-	if err := run(t.Context(), []string{"--keys", "100", "--dir", kept}, &out, &out, false); err != nil {
+	s := streams{out: &bytes.Buffer{}, err: &bytes.Buffer{}}
+	args := strings.Fields("--keys 100 --phases absent --dir " + kept)
+	if err := execute(t.Context(), args, s); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(t.Context(), []string{"--keys", "100"}, &out, &out, false); err != nil {
+	if err := execute(t.Context(), strings.Fields("--keys 100 --phases scan"), s); err != nil {
 		t.Fatal(err)
 	}
-	if entries, err := os.ReadDir(kept); err != nil || len(entries) == 0 {
-		t.Errorf("%d entries in --dir, %v", len(entries), err)
+	if err := execute(t.Context(), strings.Fields("sweep runs --keys 100 --to 1"), s); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"filters-on/main/CURRENT", "filters-off/main/CURRENT"} {
+		if _, err := os.Stat(filepath.Join(kept, filepath.FromSlash(name))); err != nil {
+			t.Error(err)
+		}
 	}
 	if entries, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(entries) != 0 {
 		t.Errorf("%d entries left in the temporary directory, %v", len(entries), err)
 	}
-	if err := run(t.Context(), []string{"--keys", "100", "--dir", kept}, &out, &out, false); err == nil || !strings.Contains(err.Error(), "not empty") {
+	if err := execute(t.Context(), args, s); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("a second run in the same directory: %v", err)
 	}
 }
 
-func TestWrongFlagsAreNamed(t *testing.T) {
+func TestAnInterruptionRemovesTheStoresAndIsNamed(t *testing.T) {
+	for _, args := range []string{"--keys 1000000", "sweep fpr", "sweep runs", "sweep keys --from 100000"} {
+		t.Setenv("TMPDIR", t.TempDir())
+		ctx, cancel := context.WithCancel(t.Context())
+		errs := &cancelWriter{cancel: cancel}
+		var out bytes.Buffer
+		// The first drawing of a progress bar is the sign that a phase is under way.
+		if code := run(ctx, strings.Fields(args), streams{out: &out, err: errs, terminal: true}); code != exitInterrupted {
+			t.Errorf("%s: exit code %d, want %d: %s", args, code, exitInterrupted, &errs.said)
+		}
+		if !strings.Contains(errs.said.String(), "bench: interrupted: ") || out.Len() > 0 {
+			t.Errorf("%s: printed %q and %q", args, &errs.said, out.String())
+		}
+		if entries, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(entries) != 0 {
+			t.Errorf("%s: %d entries left in the temporary directory, %v", args, len(entries), err)
+		}
+		cancel()
+	}
+}
+
+// cancelWriter cancels at the first write.
+type cancelWriter struct {
+	said   bytes.Buffer
+	cancel context.CancelFunc
+}
+
+func (w *cancelWriter) Write(p []byte) (int, error) {
+	w.cancel()
+	return w.said.Write(p)
+}
+
+func TestWrongUsageIsNamed(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"--shape round", "round"},
 		{"--keys -1", "-1"},
+		{"--value -1", "-1"},
 		{"--memory 1", "--memory 1"},
+		{"--choice best", "best"},
+		{"--workers 17", "1 to 16"},
+		{"--workers 0", "1 to 16"},
+		{"--filters maybe", "maybe"},
+		{"--load random,slow", "slow"},
+		{"--load random,random", "twice"},
+		{"--phases absent,lunch", "lunch"},
 		{"extra", "extra"},
 		{"--fpr 2", "2"},
+		{"--fpr NaN", "NaN"},
+		{"--fpr 1", "--filters off"},
+		{"sweep sideways", "sideways"},
+		{"sweep fpr --from 0.1 --to 0.5", "the larger first"},
+		{"sweep fpr --to 0", "above 0"},
+		{"sweep fpr --keys 1", "2 at least"},
+		{"sweep runs --to 14", "1 to 13"},
+		{"sweep keys --from 1", "2 keys"},
+		{"sweep keys --fpr 1", "--fpr 1"},
+		{"sweep keys --keys 5", "--keys"},
 	} {
-		var out bytes.Buffer
-		err := run(t.Context(), strings.Fields(test.args), &out, &out, false)
-		if err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want an error with %q", test.args, err, test.want)
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), strings.Fields(test.args), streams{out: &out, err: &errs}); code != exitTrouble {
+			t.Errorf("%s: exit code %d, want %d", test.args, code, exitTrouble)
+		}
+		if said := errs.String(); !strings.Contains(said, test.want) || !strings.Contains(said, "--help") || strings.Count(said, "\n") != 1 {
+			t.Errorf("%s: %q, want a line with %q", test.args, said, test.want)
 		}
 		if out.Len() > 0 {
 			t.Errorf("%s: printed %q beside the error", test.args, &out)
 		}
 	}
-	var out bytes.Buffer
-	if err := run(t.Context(), []string{"--help"}, &out, &out, false); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "-shape") {
-		t.Errorf("--help: %v\n%s", err, out.String())
+	for _, args := range []string{"--help", "sweep", "sweep fpr --help"} {
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), strings.Fields(args), streams{out: &out, err: &errs}); code != exitOK || !strings.Contains(out.String(), "Usage:") || errs.Len() > 0 {
+			t.Errorf("%s: exit code %d\n%s%s", args, code, out.String(), errs.String())
+		}
 	}
 }
+
+func TestWrongAnswersAreTrouble(t *testing.T) {
+	r := report{Sides: []side{{Phases: make([]phase, 3)}, {Phases: make([]phase, 3)}}}
+	s := sweepReport{Points: make([]point, 2)}
+	for _, how := range []shown{{}, {json: true}} {
+		out := streams{out: &bytes.Buffer{}, err: &bytes.Buffer{}}
+		if err := errors.Join(r.give(out, how), s.give(out, how)); err != nil {
+			t.Errorf("all is right: %v", err)
+		}
+	}
+	r.Sides[1].Phases[1].Wrong, r.Sides[1].Phases[1].FirstWrong = 2, "key a"
+	r.Sides[1].Phases[2].Wrong, r.Sides[1].Phases[2].FirstWrong = 1, "key b"
+	s.Points[1].Present.Wrong, s.Points[1].Present.FirstWrong = 1, "key c"
+	for _, how := range []shown{{}, {json: true}} {
+		var out bytes.Buffer
+		if err := r.give(streams{out: &out}, how); !errors.Is(err, errWrong) || err.Error() != "3 wrong answers; the first: key a" {
+			t.Errorf("%v", err)
+		}
+		if out.Len() == 0 {
+			t.Error("nothing is printed beside the error")
+		}
+		if err := s.give(streams{out: &out}, how); !errors.Is(err, errWrong) || err.Error() != "1 wrong answers; the first: key c" {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestWhatCannotBePrintedIsAnError(t *testing.T) {
+	full := errors.New("no space")
+	err := execute(t.Context(), strings.Fields("--keys 100 --phases absent"), streams{out: failWriter{full}, err: &bytes.Buffer{}})
+	if !errors.Is(err, full) {
+		t.Errorf("%v, want %v", err, full)
+	}
+}
+
+type failWriter struct{ err error }
+
+func (w failWriter) Write([]byte) (int, error) { return 0, w.err }

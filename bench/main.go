@@ -1,153 +1,140 @@
-// Command bench measures one bloomkv store: a load in random order, lookups of absent and present keys, and a scan, on
-// generated keys. Every answer is checked.
+// Command bench measures bloomkv: what lookups, writes and scans cost in time, and what they touch to cost that, with the
+// filters and without, side by side. Every answer is checked.
 //
-// It runs the phases of internal/workload, as bench/compare does with other stores beside this one.
+// Run it without arguments for the main run. "bench sweep" shows how the costs change with the filters' error rate, with the
+// number of runs and with the number of keys, "bench growth" and "bench scale" how they grow and scale. The phases are those
+// of internal/workload, which bench/compare runs on other stores too. README.md says how to read what is printed.
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
-
-	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/bench/machine"
-	"github.com/bloomkv/bloomkv/internal/workload"
-	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
 
-// errWrong means that the store gave a wrong answer.
+// Exit codes.
+const (
+	exitOK          = 0
+	exitTrouble     = 2   // a wrong answer of a store, wrong usage, and every other error
+	exitInterrupted = 130 // a signal, after the stores were closed and removed
+)
+
+// errWrong means that a store gave a wrong answer.
 var errWrong = errors.New("wrong answers")
+
+// streams are where a command prints: figures to out, progress and errors to err.
+type streams struct {
+	out, err io.Writer
+	terminal bool // err is a terminal: it may have a progress bar
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr, isTerminal(os.Stderr))
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	default:
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(2)
-	}
+	s := streams{out: os.Stdout, err: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd()))}
+	os.Exit(run(ctx, os.Args[1:], s))
 }
 
-func isTerminal(f *os.File) bool {
-	return term.IsTerminal(int(f.Fd()))
+// run runs the program with its arguments and returns the exit code. It prints errors, one a line.
+func run(ctx context.Context, args []string, s streams) int {
+	err := execute(ctx, args, s)
+	if err == nil {
+		return exitOK
+	}
+	interrupted := errors.Is(err, context.Canceled) && ctx.Err() != nil
+	if interrupted {
+		err = fmt.Errorf("interrupted: %w", err)
+	}
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintf(s.err, "bench: %s\n", strings.TrimSuffix(line, "\n"))
+	}
+	if interrupted && !errors.Is(err, errWrong) {
+		return exitInterrupted
+	}
+	return exitTrouble
 }
 
-// config is what the flags say.
-type config struct {
-	keys, value int
-	shape       workload.Shape
-	fpr         float64
-	memory      int64 // bytes
-	seed        uint64
-	dir         string
-	json        bool
-}
-
-func parse(args []string, stderr io.Writer) (config, error) {
-	var c config
-	var memory int64
-	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // an error is printed once, by main
-	f.IntVar(&c.keys, "keys", 1_000_000, "pairs in the store")
-	f.IntVar(&c.value, "value", 100, "bytes of a value")
-	f.TextVar(&c.shape, "shape", workload.Random, "what keys look like, a `NAME`: random (16 bytes), prefixed (36, the first 20 the same), decimal or bigendian")
-	f.Float64Var(&c.fpr, "fpr", 0.01, "promised wasted reads for a lookup of an absent key; 1: no filters")
-	f.Int64Var(&memory, "memory", 1024, "memory budget in MiB; the default holds all of a million pairs")
-	f.Uint64Var(&c.seed, "seed", 1, "of keys, values and choices")
-	f.StringVar(&c.dir, "dir", "", "make the store in `DIR`, which is new or empty, and keep it (default: a temporary directory)")
-	f.BoolVar(&c.json, "json", false, "print a JSON object")
-	err := f.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		f.SetOutput(stderr)
-		fmt.Fprintln(stderr, "Usage of bench:")
-		f.PrintDefaults()
-	}
-	if err != nil {
-		return c, err
-	}
-	if f.NArg() > 0 {
-		return c, fmt.Errorf("%q: want flags only", f.Arg(0))
-	}
-	if memory < 8 || memory > math.MaxInt64>>20 {
-		return c, fmt.Errorf("--memory %d: want at least 8 MiB", memory)
-	}
-	c.memory = memory << 20
-	return c, nil
-}
-
-// run is the whole program. Figures go to stdout, progress to stderr where that is a terminal.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal bool) (err error) {
-	c, err := parse(args, stderr)
-	if err != nil {
-		return err
-	}
-	set, err := workload.NewGenerated(c.shape, c.keys, c.seed, workload.Values{Bytes: c.value})
-	if err != nil {
-		return err
-	}
-	dir, remove, err := storeDir(c.dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-	db, err := bloomkv.Open(dir, c.options())
-	if err != nil {
-		return err
-	}
-	store := &own.Store{DB: db}
-	r := report{
-		Machine: machine.Here(), Command: strings.Join(append([]string{"go run ./bench"}, args...), " "),
-		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), FilterFPR: c.fpr, MemoryBudget: c.memory, MemtableSize: c.memtable(),
-	}
-	for _, p := range phases(c.seed) {
-		row, err := measure(ctx, store, set, p, newProgress(stderr, terminal, p.Name))
-		if err != nil {
-			return errors.Join(err, db.Close())
-		}
-		r.Phases = append(r.Phases, row)
-	}
-	r.fill(db.Metrics())
-	if err := db.Close(); err != nil {
-		return err
-	}
-	if c.json {
-		out := json.NewEncoder(stdout)
-		out.SetIndent("", "  ")
-		err = out.Encode(r)
-	} else {
-		err = r.print(stdout)
-	}
-	if wrong, first := r.wrong(); err == nil && wrong > 0 {
-		err = fmt.Errorf("%d %w; the first: %s", wrong, errWrong, first)
+// execute runs the program with its arguments.
+func execute(ctx context.Context, args []string, s streams) error {
+	out := &output{to: s.out}
+	s.out = out
+	root := rootCommand(s, args)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if out.err != nil && !errors.Is(err, out.err) { // what prints text does not ask
+		err = errors.Join(err, out.err)
 	}
 	return err
 }
 
-// memtable is 64 MiB, as in bench/compare, or what the budget allows.
-func (c config) memtable() int64 { return min(64<<20, c.memory/4) }
-
-// options are those of bench/compare.
-func (c config) options() *bloomkv.Options {
-	return &bloomkv.Options{
-		Durability: bloomkv.NoSync, Compression: bloomkv.NoCompression,
-		FilterFPR: c.fpr, MemoryBudget: c.memory, MemtableSize: c.memtable(),
-	}
+// output keeps the first error of printing: what could not be printed must not pass for printed.
+type output struct {
+	to  io.Writer
+	err error
 }
 
-// storeDir is where the store is made, and what removes it.
-func storeDir(name string) (dir string, remove func() error, err error) {
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.to.Write(b)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// rootCommand is the tree of commands. The arguments are for the reports, which say how they were made.
+func rootCommand(s streams, args []string) *cobra.Command {
+	command := strings.Join(append([]string{"go run ./bench"}, args...), " ")
+	root := mainCommand(s, command)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetFlagErrorFunc(hint)
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(sweepCommand(s, command), growthCommand(s, command), scaleCommand(s, command))
+	return root
+}
+
+// usage has a check of the arguments tell where to read on.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error { return hint(c, check(c, args)) }
+}
+
+func hint(c *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
+}
+
+// printJSON prints one value.
+func printJSON(w io.Writer, value any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(value)
+}
+
+// writeFile writes a whole file, or none if write fails before.
+func writeFile(name string, write func(io.Writer) error) error {
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		return err
+	}
+	return os.WriteFile(name, b.Bytes(), 0o644)
+}
+
+// tempDir makes a directory that remove takes away with all in it; where a name is given it is made there, must be new or
+// empty, and stays.
+func tempDir(name string) (dir string, remove func() error, err error) {
 	if name == "" {
 		dir, err = os.MkdirTemp("", "bloomkv-bench-")
 		return dir, func() error { return os.RemoveAll(dir) }, err
@@ -159,35 +146,5 @@ func storeDir(name string) (dir string, remove func() error, err error) {
 	if len(entries) > 0 {
 		return "", nil, fmt.Errorf("--dir: %s is not empty", name)
 	}
-	return name, func() error { return nil }, nil
-}
-
-// phases are what a run measures, in order. The lookups before the compaction see the tree as a load leaves it; the pass
-// called warm brings every block into the cache.
-func phases(seed uint64) []workload.Phase {
-	return []workload.Phase{
-		{Name: "load", Kind: workload.Load, Seed: seed},
-		{Name: "flush", Kind: workload.Flush},
-		{Name: "settle", Kind: workload.Settle},
-		{Name: "absent uncompacted", Kind: workload.Absent, Seed: seed + 1},
-		{Name: "compact", Kind: workload.Compact},
-		{Name: "settle again", Kind: workload.Settle},
-		{Name: "warm", Kind: workload.Present, Seed: seed + 2},
-		{Name: "absent", Kind: workload.Absent, Seed: seed + 3},
-		{Name: "present", Kind: workload.Present, Seed: seed + 4},
-		{Name: "scan", Kind: workload.Scan},
-	}
-}
-
-// measure runs one phase, and counts what its lookups cost.
-func measure(ctx context.Context, s *own.Store, set workload.Set, p workload.Phase, bar progress) (phase, error) {
-	defer bar.end()
-	before := s.DB.Metrics().Lookups
-	f, err := workload.Run(ctx, s, set, p, bar.set)
-	if err != nil {
-		return phase{}, err
-	}
-	row := phase{Figures: f, Kind: p.Kind.String()}
-	row.charge(before, s.DB.Metrics().Lookups)
-	return row, nil
+	return name, func() error { return nil }, os.MkdirAll(name, 0o755)
 }

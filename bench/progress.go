@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -10,17 +9,19 @@ import (
 // progress is a bar on a terminal, and nothing elsewhere.
 type progress struct{ bar *progressbar.ProgressBar }
 
-func newProgress(w io.Writer, terminal bool, what string) progress {
-	if !terminal {
+func (s streams) progress(what string) progress {
+	if !s.terminal {
 		return progress{}
 	}
 	return progress{progressbar.NewOptions64(-1,
-		progressbar.OptionSetWriter(w),
+		progressbar.OptionSetWriter(s.err),
 		progressbar.OptionSetDescription(what),
 		progressbar.OptionShowCount(),
 		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionSetWidth(30),
 		progressbar.OptionClearOnFinish(),
+		// Only set draws. By default a bar without a total has a goroutine that draws for ever, also after end.
+		progressbar.OptionSetSpinnerChangeInterval(0),
 	)}
 }
 
@@ -32,7 +33,7 @@ func (p progress) set(done, total int) {
 	if int64(total) != p.bar.GetMax64() {
 		p.bar.ChangeMax(total)
 	}
-	_ = p.bar.Set(done) // a bar that can't be drawn is no error of the work
+	_ = p.bar.Set(min(done, total)) // a bar that can't be drawn is no error of the work
 }
 
 // end removes the bar.

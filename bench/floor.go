@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/workload"
+)
+
+// A floor is the least that a lookup of an absent key can be in a tree of a given shape: the key is hashed once, one flat
+// array of fences is searched, and one filter of each run is probed. It has no memtables, no versions, no counters and no
+// files, and so it is no store: it is what a store's lookup is measured against.
+//
+// There are as many fences as the last run of the tree has tables, and as many filters as the tree has tables. They are of the
+// same sizes as the store's, but each of a single unit, and as full as filters of that size are built. The tables of the runs
+// above are found from the place in the last one alone.
+type floor struct {
+	prefix int                 // bytes that all fences begin with
+	fences []uint64            // the eight bytes after the prefix of the last key of each table of the last run, in order
+	probes []bloomblock.Filter // of the table between two fences: its own filter, and that of the table above it in each other run
+	runs   int                 // how many filters that are
+
+	filterBytes int64 // of all tables
+}
+
+// A layer is a level of a tree as a floor sees it.
+type layer struct {
+	runs, tables int    // tables are those of all runs
+	filterBytes  int64  // in memory, of all tables
+	entries      uint64 // in all tables
+}
+
+// layers are the levels of a store that hold tables, the newest first.
+func layers(m bloomkv.Metrics) []layer {
+	var all []layer
+	for _, l := range m.Levels {
+		if l.Tables > 0 {
+			all = append(all, layer{l.Runs, l.Tables, l.FilterBytes, l.Entries})
+		}
+	}
+	return all
+}
+
+// fencesFrom is so many keys of the set looked at for each fence: fences of keys in no order are quantiles of a sample.
+const fencesFrom = 16
+
+// newFloor is the floor of a tree that holds a set.
+func newFloor(tree []layer, set workload.Set, seed uint64) (*floor, error) {
+	if len(tree) == 0 || set.Len() == 0 {
+		return nil, fmt.Errorf("a floor of %d levels and %d keys: want at least one", len(tree), set.Len())
+	}
+	last := tree[len(tree)-1]
+	tables := tablesPerRun(last)
+	f := &floor{}
+	f.setFences(set, tables, seed)
+	columns := make([][]bloomblock.Filter, 0, len(tree)) // one for each run
+	for _, l := range tree {
+		for range l.runs {
+			seed++
+			filters, err := oneUnit(l, tablesPerRun(l), seed)
+			if err != nil {
+				return nil, err
+			}
+			columns = append(columns, filters)
+		}
+	}
+	f.runs = len(columns)
+	f.probes = make([]bloomblock.Filter, 0, tables*f.runs)
+	for i := range tables {
+		for _, filters := range columns {
+			f.probes = append(f.probes, filters[i*len(filters)/tables])
+		}
+	}
+	for _, filters := range columns {
+		for i := range filters {
+			f.filterBytes += int64(filters[i].Bytes())
+		}
+	}
+	return f, nil
+}
+
+func tablesPerRun(l layer) int { return max(1, (l.tables+l.runs/2)/l.runs) }
+
+// setFences parts the keys of a set into so many tables of the same length.
+func (f *floor) setFences(set workload.Set, tables int, seed uint64) {
+	n := min(set.Len(), tables*fencesFrom)
+	order := workload.NewPermutation(set.Len(), seed)
+	keys := make([][]byte, n)
+	for i := range keys {
+		if set.Sorted() {
+			keys[i] = set.AppendKey(nil, int(int64(i)*int64(set.Len()-1)/int64(max(n-1, 1))))
+		} else {
+			keys[i] = set.AppendKey(nil, order.At(i))
+		}
+	}
+	slices.SortFunc(keys, bytes.Compare)
+	first, end := keys[0], keys[n-1]
+	for f.prefix < min(len(first), len(end)) && first[f.prefix] == end[f.prefix] {
+		f.prefix++
+	}
+	f.fences = make([]uint64, tables)
+	for i := range f.fences {
+		f.fences[i] = f.head(keys[max((i+1)*n/tables, 1)-1])
+	}
+}
+
+// oneUnit is the filters of one run of a layer, together in memory.
+func oneUnit(l layer, tables int, seed uint64) ([]bloomblock.Filter, error) {
+	size := max(64, int(l.filterBytes/int64(l.tables)+63)&^63)
+	unit := bestUnit(float64(l.filterBytes) * 8 / float64(max(l.entries, 1)))
+	params, err := bloomblock.NewParams(unit)
+	if err != nil {
+		return nil, err
+	}
+	keys := int(float64(size) * 8 / unit.BitsPerKey)
+	var b bloomblock.Builder
+	blocks := make([]byte, 0, tables*(bloomblock.HeaderSize+size))
+	filters := make([]bloomblock.Filter, tables)
+	order := workload.NewPermutation(math.MaxInt32, seed)
+	var key [8]byte
+	for i := range filters {
+		b.Reset()
+		for j := range keys {
+			binary.LittleEndian.PutUint64(key[:], uint64(order.At((i*keys+j)%math.MaxInt32))) //nolint:gosec // a place
+			b.Add(bloomblock.HashKey(key[:]))
+		}
+		start := len(blocks)
+		blocks = b.AppendBlock(blocks, params)
+		if filters[i], err = bloomblock.Parse(blocks[start:]); err != nil {
+			return nil, err
+		}
+	}
+	return filters, nil
+}
+
+// bestUnit is the unit with the lowest rate among those that take at most so many bits for a key, or the smallest.
+func bestUnit(bits float64) bloomblock.Unit {
+	rows := bloomblock.Table()
+	best := rows[0].Unit
+	for _, r := range rows {
+		if r.BitsPerKey <= bits+0.25 {
+			best = r.Unit
+		}
+	}
+	return best
+}
+
+// head is the eight bytes after the prefix, padded with zeros.
+func (f *floor) head(key []byte) uint64 {
+	key = key[f.prefix:]
+	if len(key) >= 8 {
+		return binary.BigEndian.Uint64(key)
+	}
+	var padded [8]byte
+	copy(padded[:], key)
+	return binary.BigEndian.Uint64(padded[:])
+}
+
+// find is the place of the first fence that is not before key, or the last one. It has no branch that depends on the key: half
+// of those would be guessed wrong.
+func (f *floor) find(key []byte) int {
+	head := f.head(key)
+	base, n := 0, len(f.fences)
+	for n > 1 {
+		half := n >> 1
+		_, before := bits.Sub64(f.fences[base+half-1], head, 0)
+		base += half & -int(before) //nolint:gosec // 0 or 1
+		n -= half
+	}
+	return base
+}
+
+// mayContain asks one filter of each run. All are asked before the answer, so that their cache misses overlap.
+func (f *floor) mayContain(key []byte) bool {
+	h := bloomblock.HashKey(key)
+	at := f.find(key) * f.runs
+	maybe := false
+	for i := range f.probes[at : at+f.runs] {
+		maybe = f.probes[at+i].MayContain(h) || maybe
+	}
+	return maybe
+}

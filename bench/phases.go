@@ -1,0 +1,152 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/workload"
+)
+
+// A part is a store and what happens in it.
+type part struct {
+	name  string // of its directory
+	set   workload.Set
+	steps []workload.Phase
+}
+
+// phaseNames are what --phases can name, in the order in which they run. Loads, flushes, settling and compactions are not
+// among them: they run where a phase needs them.
+func phaseNames() []string {
+	return []string{
+		"absent-loaded", "present-loaded",
+		"overwrite", "absent-overwritten", "present-overwritten",
+		"reopen", "absent", "present", "absent-many", "present-many", "seek-10", "seek-100", "scan", "95-5", "put-seek", "check-and-insert",
+		"queue-pop",
+	}
+}
+
+func loadNames() []string {
+	return []string{"random", "sequential", "batched", "sequential-batched", "sync"}
+}
+
+// syncOps bounds the puts of a load that waits for the disk each time.
+const syncOps = 5_000
+
+// load is a way to load.
+func (c *config) load(name string) workload.Phase {
+	p := workload.Phase{Name: "load " + name, Kind: workload.Load, Seed: c.seed, Workers: c.workers}
+	switch name {
+	case "sequential":
+		p.Choice = workload.InOrder
+	case "batched":
+		p.Batch = batchPairs
+	case "sequential-batched":
+		p.Choice, p.Batch = workload.InOrder, batchPairs
+	case "sync":
+		p.Durable = true
+	}
+	return p
+}
+
+// parts are what a run does in one kind of store: with the filters or without.
+func (c *config) parts() ([]part, error) {
+	set, err := c.set()
+	if err != nil {
+		return nil, err
+	}
+	var parts []part
+	others := c.loads
+	if c.readsMain() {
+		parts = append(parts, part{"main", set, c.mainSteps(others[0])})
+		others = others[1:]
+	}
+	for _, name := range others {
+		p := c.load(name)
+		if p.Durable {
+			p.Ops = min(c.keys, syncOps)
+		}
+		parts = append(parts, part{"load-" + name, set, []workload.Phase{p}})
+	}
+	if slices.Contains(c.phases, "queue-pop") {
+		// A queue is keys in order, put at its end and taken from its head.
+		keys := max(1, c.keys/10)
+		queue, err := workload.NewGenerated(workload.BigEndian, keys, c.seed, workload.Values{Bytes: c.value})
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part{"queue", queue, []workload.Phase{
+			{Name: "load queue", Kind: workload.Load, Choice: workload.InOrder},
+			{Name: "flush", Kind: workload.Flush},
+			{Name: "queue-pop", Kind: workload.Pop},
+		}})
+	}
+	return parts, nil
+}
+
+// readsMain reports whether a phase is asked for that runs in the store that is loaded and read.
+func (c *config) readsMain() bool {
+	return slices.ContainsFunc(c.phases, func(name string) bool { return name != "queue-pop" })
+}
+
+// mainSteps are the phases of the store that is read. The lookups before the compaction see the tree as writes leave it; the
+// pass called warm brings every block into the cache, if the budget holds it. What stores absent keys comes last.
+func (c *config) mainSteps(load string) []workload.Phase {
+	seed := c.seed
+	next := func(p workload.Phase) workload.Phase { // the same for a seed, whatever phases are asked for
+		seed++
+		p.Seed, p.Workers = seed, c.workers
+		if p.Kind != workload.Load && p.Kind != workload.Insert {
+			p.Choice = workload.Choice(c.choice)
+		}
+		return p
+	}
+	share := func(part int) int { return max(1, c.keys/part) }
+	settle := []workload.Phase{{Name: "flush", Kind: workload.Flush}, {Name: "settle", Kind: workload.Settle}}
+	stages := []struct {
+		before []workload.Phase
+		asked  []workload.Phase
+	}{
+		{
+			append([]workload.Phase{c.load(load)}, settle...),
+			[]workload.Phase{
+				next(workload.Phase{Name: "absent-loaded", Kind: workload.Absent}),
+				next(workload.Phase{Name: "present-loaded", Kind: workload.Present}),
+			},
+		},
+		{
+			append([]workload.Phase{next(workload.Phase{Name: "overwrite", Kind: workload.Load})}, settle...),
+			[]workload.Phase{
+				next(workload.Phase{Name: "absent-overwritten", Kind: workload.Absent}),
+				next(workload.Phase{Name: "present-overwritten", Kind: workload.Present}),
+			},
+		},
+		{
+			[]workload.Phase{{Name: "compact", Kind: workload.Compact}, {Name: "settle", Kind: workload.Settle}},
+			[]workload.Phase{{Name: "reopen", Kind: workload.Reopen}},
+		},
+		{
+			[]workload.Phase{next(workload.Phase{Name: "warm", Kind: workload.Present})},
+			[]workload.Phase{
+				next(workload.Phase{Name: "absent", Kind: workload.Absent}),
+				next(workload.Phase{Name: "present", Kind: workload.Present}),
+				next(workload.Phase{Name: "absent-many", Kind: workload.Absent, Batch: manyKeys}),
+				next(workload.Phase{Name: "present-many", Kind: workload.Present, Batch: manyKeys}),
+				next(workload.Phase{Name: "seek-10", Kind: workload.Seek, Limit: 10, Ops: share(2)}),
+				next(workload.Phase{Name: "seek-100", Kind: workload.Seek, Limit: 100, Ops: share(10)}),
+				{Name: "scan", Kind: workload.Scan},
+				next(workload.Phase{Name: "95-5", Kind: workload.Mixed, PutPercent: 5}),
+				next(workload.Phase{Name: "put-seek", Kind: workload.PutSeek, Ops: share(10)}),
+				next(workload.Phase{Name: "check-and-insert", Kind: workload.Insert}),
+			},
+		},
+	}
+	wanted := func(p workload.Phase) bool { return slices.Contains(c.phases, p.Name) }
+	var steps []workload.Phase
+	for i, stage := range stages {
+		asked := slices.DeleteFunc(stage.asked, func(p workload.Phase) bool { return !wanted(p) })
+		later := i == 2 && slices.ContainsFunc(stages[3].asked, wanted) // what is warmed was compacted
+		if i == 0 || len(asked) > 0 || later || slices.ContainsFunc(stage.before, wanted) {
+			steps = append(append(steps, stage.before...), asked...)
+		}
+	}
+	return steps
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/bloomkv/bloomkv/internal/workload"
+)
+
+// A grid is a table on its way to a page: text for a terminal, HTML for a browser.
+type grid struct {
+	head []string
+	rows [][]string
+}
+
+func (g *grid) add(cells ...string) { g.rows = append(g.rows, cells) }
+
+// print aligns the columns, the first to the left.
+func (g *grid) print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	width := 0
+	for _, row := range append([][]string{g.head}, g.rows...) {
+		width = max(width, len(row[0]))
+	}
+	for _, row := range append([][]string{g.head}, g.rows...) {
+		fmt.Fprintf(t, "%-*s\t%s\t\n", width, row[0], strings.Join(row[1:], "\t"))
+	}
+	return t.Flush()
+}
+
+// print writes a page for people that benchstat reads too: it skips the lines it does not know.
+func (r *report) print(w io.Writer) error {
+	r.Machine.Header(w, r.Command, "bench")
+	fmt.Fprintf(w, "\n%s\n\n", r.intro())
+	times, work := r.times(), r.costs()
+	if err := times.print(w); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nPer lookup, or per operation where there are none:")
+	fmt.Fprintln(w)
+	if err := work.print(w); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	for _, s := range r.read() {
+		fmt.Fprintln(w, s.summary())
+	}
+	fmt.Fprintln(w)
+	var err error
+	for _, s := range r.Sides {
+		for _, p := range s.Phases {
+			if !p.once() {
+				_, err = fmt.Fprintln(w, p.Benchmark(p.Phase+"/filters="+s.Filters+"/shape="+r.Shape))
+			}
+		}
+	}
+	return err
+}
+
+func (r *report) intro() string {
+	s := fmt.Sprintf("%d %s keys, values of %d bytes, choice %s, workers %d, %d MiB of memory, memtable %d MiB, no compression",
+		r.Keys, r.Shape, r.ValueBytes, r.Choice, r.Workers, r.MemoryBudget>>20, r.MemtableSize>>20)
+	if r.Workers > r.Machine.CPUs {
+		s += fmt.Sprintf("; with more workers than the %d processors, the times of reads are too small", r.Machine.CPUs)
+	}
+	return s
+}
+
+func (s *side) summary() string {
+	promise := "no filters"
+	if s.FilterFPR < 1 {
+		promise = fmt.Sprintf("promised %g wasted reads per absent lookup, filters %.2f MB in memory (%.2f bits per key)",
+			s.FilterFPR, float64(s.FilterBytes)/1e6, s.FilterBitsPerKey)
+	}
+	return fmt.Sprintf("filters %s: %s; %d tables, %.1f MB on disk, %.1f MB in memory, write amplification %.2f, space amplification %.2f, %d flushes, %d compactions",
+		s.Filters, promise, s.Tables, float64(s.DiskBytes)/1e6, float64(s.MemoryBytes)/1e6, s.WriteAmplification, s.SpaceAmplification, s.Flushes, s.Compactions)
+}
+
+// times has a line for each phase, with the sides beside each other.
+func (r *report) times() grid {
+	g := grid{head: []string{"phase", "ops"}}
+	each := func(name string) {
+		for _, s := range r.Sides {
+			g.head = append(g.head, name+" "+s.Filters)
+		}
+	}
+	each("ns/op")
+	both := len(r.Sides) == 2
+	if both {
+		g.head = append(g.head, "off÷on")
+	}
+	for _, name := range []string{"p50", "p99", "p999", "allocs", "peak MB"} {
+		each(name)
+	}
+	g.head = append(g.head, "wrong")
+	for i := range r.Sides[0].Phases {
+		row := []*phase{}
+		wrong := 0
+		for _, s := range r.Sides {
+			row = append(row, &s.Phases[i])
+			wrong += s.Phases[i].Wrong
+		}
+		first := row[0]
+		cells := []string{first.Phase, ""}
+		if !first.once() {
+			cells[1] = strconv.Itoa(first.Ops)
+		}
+		add := func(cell func(p *phase) string) {
+			for _, p := range row {
+				cells = append(cells, cell(p))
+			}
+		}
+		add((*phase).took)
+		if both {
+			ratio := ""
+			if on := row[0].nsPerOp(); on > 0 && !first.once() {
+				ratio = fmt.Sprintf("%.2f", row[1].nsPerOp()/on)
+			}
+			cells = append(cells, ratio)
+		}
+		for _, quantile := range []func(p *phase) float64{
+			func(p *phase) float64 { return p.P50Ns },
+			func(p *phase) float64 { return p.P99Ns },
+			func(p *phase) float64 { return p.P999Ns },
+		} {
+			add(func(p *phase) string {
+				if p.once() || quantile(p) == 0 {
+					return ""
+				}
+				return fmt.Sprintf("%.0f", quantile(p))
+			})
+		}
+		add(func(p *phase) string {
+			if p.once() {
+				return ""
+			}
+			return fmt.Sprintf("%.2f", p.AllocsPerOp)
+		})
+		add(func(p *phase) string {
+			if p.System == nil {
+				return ""
+			}
+			return fmt.Sprintf("%.0f", float64(p.System.PeakResident)/1e6)
+		})
+		g.add(append(cells, strconv.Itoa(wrong))...)
+		if first.PutNs > 0 {
+			alone := append(make([]string, 0, len(g.head)), first.Phase+", the put alone", "")
+			for _, p := range row {
+				alone = append(alone, fmt.Sprintf("%.0f", p.PutNs))
+			}
+			g.add(append(alone, make([]string, len(g.head)-len(alone))...)...)
+		}
+	}
+	return g
+}
+
+// took is the time of an operation in nanoseconds, or of the whole phase where it is one.
+func (p *phase) took() string {
+	switch {
+	case p.once():
+		return p.Elapsed.Round(10 * time.Microsecond).String()
+	case p.nsPerOp() < 100:
+		return fmt.Sprintf("%.1f", p.nsPerOp())
+	default:
+		return fmt.Sprintf("%.0f", p.nsPerOp())
+	}
+}
+
+// costs has a line for each phase and side.
+func (r *report) costs() grid {
+	g := grid{head: []string{
+		"phase", "filters", "runs", "considered", "probed", "negative", "true pos", "false pos", "wasted",
+		"blocks", "bytes", "cache hits", "file reads", "system reads", "system bytes",
+	}}
+	for i := range r.Sides[0].Phases {
+		for _, s := range r.Sides {
+			p := &s.Phases[i]
+			if p.Kind == workload.Load.String() || p.once() || p.Cost == nil && p.System == nil {
+				continue
+			}
+			cells := []string{p.Phase, s.Filters, strconv.Itoa(p.Runs)}
+			if c := p.Cost; c != nil {
+				hits := ""
+				if c.Blocks > 0 {
+					hits = fmt.Sprintf("%.1f%%", 100*c.CacheHitRate)
+				}
+				cells = append(
+					cells, rate(c.Considered), rate(c.Probes), rate(c.Negatives), rate(c.TruePositives), rate(c.FalsePositives), rate(c.WastedReads),
+					rate(c.Blocks), fmt.Sprintf("%.1f", c.BytesRead), hits, rate(c.fileReads()),
+				)
+			} else {
+				cells = append(cells, make([]string, 10)...)
+			}
+			if p.System != nil {
+				cells = append(cells, rate(p.System.Reads), fmt.Sprintf("%.1f", p.System.ReadBytes))
+			} else {
+				cells = append(cells, "", "")
+			}
+			g.add(cells...)
+		}
+	}
+	return g
+}
+
+// rate is a number per lookup, in so many digits as tell a thousandth from none.
+func rate(x float64) string {
+	if x >= 1 {
+		return fmt.Sprintf("%.3f", x)
+	}
+	return fmt.Sprintf("%.5f", x)
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestCountsAreReadAndWritten(t *testing.T) {
+	for _, c := range []struct {
+		list string
+		want []int
+		name string
+	}{
+		{"1M,5M,20M", []int{1_000_000, 5_000_000, 20_000_000}, "1M,5M,20M"},
+		{"1000, 10000", []int{1000, 10_000}, "1k,10k"},
+		{"1500", []int{1500}, "1500"},
+		{"1G", []int{1_000_000_000}, "1G"},
+		{"2000k,7", []int{2_000_000, 7}, "2M,7"},
+	} {
+		got := counts{99}
+		if err := got.Set(c.list); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, c.want) || got.String() != c.name {
+			t.Errorf("%q: %v, as %q; want %v, as %q", c.list, []int(got), got.String(), c.want, c.name)
+		}
+	}
+	for _, list := range []string{"", ",", "1M,", "0", "-5", "1.5M", "k", "M5", "2G", "5kk", "99999999999999999999", "4294967295G", "1e6"} {
+		var got counts
+		if err := got.Set(list); err == nil || !strings.Contains(err.Error(), "want numbers") {
+			t.Errorf("%q: %v as %v", list, err, []int(got))
+		}
+	}
+}
+
+func TestSmallTablesAreAsManyAsAskedFor(t *testing.T) {
+	for _, c := range []struct{ tables, pair, want int }{{100, 116, 100 * 132}, {1, 116, fewestKeys}, {1000, 1 << 20, 1000}} {
+		if got := keysOfTables(c.tables, c.pair); got != c.want {
+			t.Errorf("%d tables of pairs of %d bytes: %d keys, want %d", c.tables, c.pair, got, c.want)
+		}
+	}
+}
