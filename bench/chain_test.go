@@ -159,6 +159,44 @@ func TestAStoreIsComparedWithItsFloor(t *testing.T) {
 	}
 }
 
+func TestTheFloorOfSeveralRunsProbesEach(t *testing.T) {
+	set := testSet(t, workload.Random, 6000)
+	store, err := own.Open("store", &bloomkv.Options{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for i := range set.Len() { // three runs of level 0, too few to be compacted
+		if err := store.Put(set.AppendKey(nil, i), set.AppendValue(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+		if i%2000 == 1999 {
+			if err := store.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var key []byte
+	for i := range 100 { // which loads all filters
+		key = set.AppendAbsent(key[:0], i)
+		if found, err := store.Has(key); found || err != nil {
+			t.Fatal(found, err)
+		}
+	}
+	m := store.Metrics()
+	f, err := newFloor(layers(m), set, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if perKey := m.Lookups.FilterProbes / m.Lookups.Gets; f.runs != 3 || perKey != 3 || len(f.fences) != 1 || f.filterBytes != m.Memory.Filters {
+		t.Errorf("%d filters beside %d fences, of %d bytes; the store probes %d of %d bytes for a key", f.runs, len(f.fences), f.filterBytes, perKey, m.Memory.Filters)
+	}
+	a, err := compareAbsent(t.Context(), store.DB, f, set, chain{}, 2, 1, func(int) {})
+	if err != nil || a.Wrong != 0 || a.FloorFPR > 0.01 {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
 func TestASummaryIsOfNetTimes(t *testing.T) {
 	store, floor := &turn{others: 3}, &turn{asked: 200, others: 4}
 	a := summary(chain{}, store, floor, [3][]float64{{110, 210, 70}, {60, 60, 40}, {10, 10, 12}})
