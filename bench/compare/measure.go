@@ -36,7 +36,11 @@ func measure(ctx context.Context, c config, name, dir string, round int, profile
 	if err != nil {
 		return nil, err
 	}
-	e, err := openEngine(name, dir)
+	entry, err := findEngine(name)
+	if err != nil {
+		return nil, err
+	}
+	e, err := entry.open(dir, settings{cache: largeCache})
 	if err != nil {
 		return nil, err
 	}
@@ -58,23 +62,24 @@ func measure(ctx context.Context, c config, name, dir string, round int, profile
 		return nil
 	}
 	looks := e.lookups()
-	first := looks[0].name
+	first := entry.columns[0]
 	err = run(first, e, workload.Phase{Name: phaseLoad, Kind: workload.Load, Seed: seed})
 	for _, k := range []workload.Kind{workload.Flush, workload.Settle, workload.Compact, workload.Settle} {
 		if err == nil {
 			err = run(first, e, workload.Phase{Kind: k})
 		}
 	}
-	for _, l := range looks {
+	for i, l := range looks {
 		for _, p := range []workload.Phase{
 			{Kind: workload.Present, Seed: seed + 1}, // warms the cache
 			{Name: phaseAbsent, Kind: workload.Absent, Seed: seed + 2},
 			{Name: phasePresent, Kind: workload.Present, Seed: seed + 3},
 		} {
 			if err == nil {
-				err = run(l.name, l.store, p)
+				err = run(entry.columns[i], l, p)
 			}
 		}
+		err = errors.Join(err, l.end())
 	}
 	if err == nil {
 		err = run(first, e, workload.Phase{Name: phaseScan, Kind: workload.Scan})

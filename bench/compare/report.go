@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -68,7 +67,7 @@ func tabulate(rows []row) []cell {
 	}
 	var table []cell
 	for _, phase := range phases {
-		for _, column := range columns {
+		for _, column := range columns() {
 			c := cell{Phase: phase, Column: column}
 			var all, ratios []float64
 			for _, r := range rows {
@@ -78,7 +77,7 @@ func tabulate(rows []row) []cell {
 				ns := r.nsPerOp()
 				all = append(all, ns)
 				c.Wrong += r.Figures.Wrong
-				if own, ok := times[place{phase, columns[0], r.Round}]; ok && column != columns[0] && ns > 0 {
+				if own, ok := times[place{phase, ownName, r.Round}]; ok && column != ownName && ns > 0 {
 					ratios = append(ratios, own/ns)
 				}
 			}
@@ -106,8 +105,8 @@ func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "\n%d %s keys, values of %d bytes; %d rounds, engines taking turns: median ns/op (least–most).\n", r.Keys, r.Shape, r.ValueBytes, r.Rounds)
 	fmt.Fprint(w, "A ratio is bloomkv's time by the other's, the median of the ratios of each round: below 1, bloomkv is faster.\n\n")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "\t%s\t", strings.Join(columns, "\t"))
-	for _, column := range columns[1:] {
+	fmt.Fprintf(t, "\t%s\t", strings.Join(columns(), "\t"))
+	for _, column := range columns()[1:] {
 		fmt.Fprintf(t, "÷ %s\t", column)
 	}
 	fmt.Fprintln(t)
@@ -115,7 +114,7 @@ func (r *report) print(w io.Writer) {
 	for _, phase := range phases {
 		fmt.Fprintf(t, "%s\t", phase)
 		var ratios strings.Builder
-		for _, column := range columns {
+		for _, column := range columns() {
 			i := slices.IndexFunc(r.Table, func(c cell) bool { return c.Phase == phase && c.Column == column })
 			if i >= 0 {
 				c := r.Table[i]
@@ -126,7 +125,7 @@ func (r *report) print(w io.Writer) {
 				}
 			}
 			fmt.Fprint(t, "\t")
-			if column != columns[0] {
+			if column != ownName {
 				ratios.WriteByte('\t')
 			}
 		}
@@ -150,16 +149,8 @@ func figure(ns float64) string {
 // versions are those of the other engines, as the program was built.
 func versions() map[string]string {
 	all := make(map[string]string)
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return all
-	}
-	for _, m := range info.Deps {
-		for _, name := range []string{"cockroachdb/pebble/v2", "syndtr/goleveldb"} {
-			if m.Path == "github.com/"+name {
-				all[strings.Split(name, "/")[1]] = m.Version
-			}
-		}
+	for _, e := range engines {
+		all[e.name] = e.version()
 	}
 	return all
 }
