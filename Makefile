@@ -16,9 +16,12 @@ long: ## the model, crash and fuzz tests for hours instead of seconds
 bench: ## the store's own figures
 	go run ./bench
 
-compare: ## side by side with other stores, taking turns
-	go -C bench/compare run . --shape random --out ../results/compare-random.txt
-	go -C bench/compare run . --shape prefixed --out ../results/compare-prefixed.txt
+# RocksDB is among the others where its library has been built.
+ROCKSDB = $(if $(wildcard bin/rocksdb/lib/librocksdb.a),-tags rocksdb)
+compare: ## side by side with other stores, taking turns: the better part of an hour
+	go -C bench/compare run $(ROCKSDB) . --ycsb --out ../results/compare-random.txt
+	go -C bench/compare run $(ROCKSDB) . --shape prefixed --rows absent,absent-unc,absent-small,present,present-small,reads-absent,seek10,scan,load,disk \
+		--out ../results/compare-prefixed.txt
 
 rocksdb: bin/rocksdb/lib/librocksdb.a ## the library for go -C bench/compare run -tags rocksdb .; the better part of an hour
 bin/rocksdb/lib/librocksdb.a:

@@ -53,7 +53,31 @@ func (h *honey) open() (err error) {
 
 func (h *honey) Reopen() (time.Duration, error) { return reopened(h.Close, h.open) }
 
-func (h *honey) lookups() []view { return []view{whole(h)} }
+func (h *honey) lookups() []view {
+	f := &frozenHoney{honey: h}
+	f.txns.open = func() (*badger.Txn, error) { return h.db.NewTransaction(false), nil }
+	f.txns.close = func(txn *badger.Txn) error {
+		txn.Discard()
+		return nil
+	}
+	return []view{whole(h), {f, f.txns.end}}
+}
+
+// frozenHoney looks keys up in one transaction for each goroutine.
+type frozenHoney struct {
+	*honey
+
+	txns keeper[*badger.Txn]
+}
+
+func (f *frozenHoney) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+	k, err := f.txns.get(0)
+	if err != nil {
+		return dst, false, err
+	}
+	defer f.txns.put(k)
+	return appendItem(k.it, dst, key)
+}
 
 func (h *honey) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	err = h.db.View(func(txn *badger.Txn) error {

@@ -56,7 +56,35 @@ func (t *tree) open() (err error) {
 
 func (t *tree) Reopen() (time.Duration, error) { return reopened(t.Close, t.open) }
 
-func (t *tree) lookups() []view { return []view{whole(t)} }
+func (t *tree) lookups() []view {
+	f := &frozenTree{tree: t}
+	f.buckets.open = func() (*bolt.Bucket, error) {
+		tx, err := t.db.Begin(false)
+		if err != nil {
+			return nil, err
+		}
+		return tx.Bucket(bucketName), nil
+	}
+	f.buckets.close = func(b *bolt.Bucket) error { return b.Tx().Rollback() }
+	return []view{whole(t), {f, f.buckets.end}}
+}
+
+// frozenTree looks keys up in the bucket of one transaction for each goroutine.
+type frozenTree struct {
+	*tree
+
+	buckets keeper[*bolt.Bucket]
+}
+
+func (f *frozenTree) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+	k, err := f.buckets.get(0)
+	if err != nil {
+		return dst, false, err
+	}
+	defer f.buckets.put(k)
+	value := k.it.Get(key)
+	return append(dst, value...), value != nil, nil
+}
 
 func (t *tree) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	err = t.db.View(func(tx *bolt.Tx) error {

@@ -35,7 +35,7 @@ type settings struct {
 type engine interface {
 	workload.Store
 	// lookups are the ways to look a key up, one for each column of the engine and in their order. An AppendGet sees
-	// everything that was put before it.
+	// everything that was put before it, but for frozen columns.
 	lookups() []view
 	// kept is the store as a reader has it who keeps an iterator: Scan goes to its place with one that was made before. It is
 	// for one goroutine, and need not see what is put later.
@@ -68,14 +68,23 @@ var engines = append([]engineEntry{
 	{name: pebbleName, columns: []string{pebbleName, pebbleL6}, open: openPebble, version: module("github.com/cockroachdb/pebble/v2")},
 	{name: pebbleTuned, columns: []string{pebbleTuned}, open: openPebbleTuned, version: module("github.com/cockroachdb/pebble/v2")},
 	{name: "goleveldb", columns: []string{"goleveldb"}, open: openGoleveldb, version: module("github.com/syndtr/goleveldb")},
-	{name: "badger", columns: []string{"badger"}, open: openBadger, version: module("github.com/dgraph-io/badger/v4"), mapped: true},
-	{name: "bbolt", columns: []string{"bbolt"}, open: openBbolt, version: module("go.etcd.io/bbolt"), mapped: true},
+	{name: "badger", columns: []string{"badger", badgerTxn}, open: openBadger, version: module("github.com/dgraph-io/badger/v4"), mapped: true},
+	{name: "bbolt", columns: []string{"bbolt", bboltTx}, open: openBbolt, version: module("go.etcd.io/bbolt"), mapped: true},
 }, rocksdbEngines()...)
 
 const (
 	ownName     = "bloomkv"
 	rocksdbName = "rocksdb" // of the engine and its column, where it is built
 )
+
+// Frozen columns keep a read transaction from lookup to lookup, and see the store as it was when that began. They have no
+// figures of a changing store, and bars do not speak of them.
+const (
+	badgerTxn = "badger-txn"
+	bboltTx   = "bbolt-tx"
+)
+
+func frozen(column string) bool { return column == badgerTxn || column == bboltTx }
 
 // columns are the lookups of all engines, in the order of the table.
 func columns() []string {
@@ -153,10 +162,14 @@ func reopened(closing func() error, opening func() error) (time.Duration, error)
 	return time.Since(begin), err
 }
 
-// quiet returns once the figures that look returns have stood still for half a second, and ready is true. Engines that
+// stillness is how long an engine stands still that has settled.
+var stillness = 500 * time.Millisecond
+
+// quiet returns once the figures that look returns have stood still for that long, and ready was true. Engines that
 // don't say when they have settled are asked so.
 func quiet(ctx context.Context, look func() (figures []int64, ready bool)) error {
-	const step, still = 25 * time.Millisecond, 20
+	const step = 25 * time.Millisecond
+	still := int(stillness / step)
 	var last []int64
 	for n := 0; n < still; n++ {
 		figures, ready := look()

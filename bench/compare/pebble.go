@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -82,11 +81,11 @@ func (s *peer) open() (err error) {
 func (s *peer) Reopen() (time.Duration, error) { return reopened(s.Close, s.open) }
 
 func (s *peer) lookups() []view {
-	all := &peerL6{peer: s}
+	all := newPeerL6(s)
 	if s.tuned {
-		return []view{{all, all.end}}
+		return []view{{all, all.iters.end}}
 	}
-	return []view{whole(s), {all, all.end}}
+	return []view{whole(s), {all, all.iters.end}}
 }
 
 func (s *peer) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
@@ -195,68 +194,25 @@ func (s *peer) Close() error { return s.db.Close() }
 type peerL6 struct {
 	*peer
 
-	free sync.Pool // of *lookupIter
-
-	mu   sync.Mutex
-	made map[*lookupIter]struct{} // guarded by mu; all that are open
+	iters keeper[*pebble.Iterator]
 }
 
-// lookupIter sees the store as it was after so many changes.
-type lookupIter struct {
-	it      *pebble.Iterator
-	changes uint64
+func newPeerL6(s *peer) *peerL6 {
+	l6 := &peerL6{peer: s}
+	l6.iters.open = func() (*pebble.Iterator, error) { return s.db.NewIter(&pebble.IterOptions{UseL6Filters: true}) }
+	l6.iters.close = (*pebble.Iterator).Close
+	return l6
 }
 
 func (s *peerL6) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
-	changes := s.written.Load()
-	l, _ := s.free.Get().(*lookupIter)
-	if l != nil && l.changes != changes {
-		if err := s.close(l); err != nil {
-			return dst, false, err
-		}
-		l = nil
-	}
-	if l == nil {
-		if l, err = s.newIter(changes); err != nil {
-			return dst, false, err
-		}
-	}
-	defer s.free.Put(l)
-	if !l.it.SeekPrefixGE(key) || !bytes.Equal(l.it.Key(), key) {
-		return dst, false, l.it.Error()
-	}
-	value, err := l.it.ValueAndErr()
-	return append(dst, value...), err == nil, err
-}
-
-func (s *peerL6) newIter(changes uint64) (*lookupIter, error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
+	k, err := s.iters.get(s.written.Load())
 	if err != nil {
-		return nil, err
+		return dst, false, err
 	}
-	l := &lookupIter{it, changes}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.made == nil {
-		s.made = make(map[*lookupIter]struct{})
+	defer s.iters.put(k)
+	if !k.it.SeekPrefixGE(key) || !bytes.Equal(k.it.Key(), key) {
+		return dst, false, k.it.Error()
 	}
-	s.made[l] = struct{}{}
-	return l, nil
-}
-
-func (s *peerL6) close(l *lookupIter) error {
-	s.mu.Lock()
-	delete(s.made, l)
-	s.mu.Unlock()
-	return l.it.Close()
-}
-
-// end closes all iterators, those too that the pool has dropped.
-func (s *peerL6) end() error {
-	var errs []error
-	for l := range s.made {
-		errs = append(errs, l.it.Close())
-	}
-	s.made, s.free = nil, sync.Pool{}
-	return errors.Join(errs...)
+	value, err := k.it.ValueAndErr()
+	return append(dst, value...), err == nil, err
 }

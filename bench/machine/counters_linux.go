@@ -1,7 +1,7 @@
 package machine
 
 import (
-	"io"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -63,11 +63,10 @@ func eachLine(file string, f func(name string, n uint64)) bool {
 	if err != nil {
 		return false
 	}
-	defer in.Close()
 	n, err := in.Read(own.buffer[:])
 	own.calls++
 	own.chars += uint64(max(n, 0))
-	if err != nil && err != io.EOF { //nolint:errorlint // a Reader returns it bare
+	if err := errors.Join(err, in.Close()); err != nil {
 		return false
 	}
 	for line := range strings.Lines(string(own.buffer[:n])) {

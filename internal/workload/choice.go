@@ -185,18 +185,21 @@ func newChooser(c Choice, n int, skew float64, seed uint64) (chooser, error) {
 	return ch, err
 }
 
-// fill picks for the operations first, first+1, … of a phase.
-func (c *chooser) fill(picks []int, first int) {
-	var r *rand.Rand
-	if c.choice == Uniform || c.choice == Zipfian || c.choice == Latest {
-		r = rand.New(rand.NewPCG(c.seed, word(first))) // a benchmark repeats itself
+// at is the pick for one operation, of choices that throw no dice.
+func (c *chooser) at(i int) int {
+	if c.choice == InOrder {
+		return i % c.n
 	}
+	return c.perm.At(i % c.n)
+}
+
+// fill picks for the operations first, first+1, … of a phase. It throws the dice anew.
+func (c *chooser) fill(picks []int, first int, d *dice) {
+	r := d.seeded(c.seed, first)
 	for i := range picks {
 		switch c.choice {
-		case Shuffled:
-			picks[i] = c.perm.At((first + i) % c.n)
-		case InOrder:
-			picks[i] = (first + i) % c.n
+		case Shuffled, InOrder:
+			picks[i] = c.at(first + i)
 		case Uniform:
 			picks[i] = r.IntN(c.n)
 		case Zipfian:
@@ -205,4 +208,38 @@ func (c *chooser) fill(picks []int, first int) {
 			picks[i] = c.n - 1 - c.zipf.Next(r)
 		}
 	}
+}
+
+// dice are random numbers that are seeded again and again, and allocate nothing.
+type dice struct {
+	source rand.PCG
+	rand   *rand.Rand
+}
+
+func newDice() *dice {
+	d := new(dice)
+	d.rand = rand.New(&d.source) // a benchmark repeats itself
+	return d
+}
+
+// seeded is the numbers of the operations from first on.
+func (d *dice) seeded(seed uint64, first int) *rand.Rand {
+	d.source.Seed(seed, word(first))
+	return d.rand
+}
+
+// place is where operation k comes in its hundred, 0 to 99: of each hundred, as many have a place below p as p says.
+func place(seed uint64, k int) int {
+	return NewPermutation(100, mix(seed^mix(word(k/100)))).At(k % 100)
+}
+
+// placedBefore is how many of the operations before k have a place below percent.
+func placedBefore(seed uint64, percent, k int) int {
+	n := k / 100 * percent
+	for i := k / 100 * 100; i < k; i++ {
+		if place(seed, i) < percent {
+			n++
+		}
+	}
+	return n
 }

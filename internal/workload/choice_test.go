@@ -98,7 +98,7 @@ func TestChoicesPick(t *testing.T) {
 		}
 		all := make([]int, 2*n)
 		for first := 0; first < len(all); first += 100 {
-			ch.fill(all[first:first+100], first)
+			ch.fill(all[first:first+100], first, newDice())
 		}
 		return all
 	}
@@ -112,7 +112,7 @@ func TestChoicesPick(t *testing.T) {
 	if got := picks(InOrder, 1)[n+3]; got != 3 {
 		t.Errorf("in order: pick %d is %d, want 3", n+3, got)
 	}
-	for _, c := range []Choice{Uniform, Zipfian} {
+	for _, c := range []Choice{Uniform, Zipfian, Latest} {
 		a, b := picks(c, 1), picks(c, 2)
 		if !slices.Equal(a, picks(c, 1)) {
 			t.Errorf("%v: the same seed picks otherwise", c)
@@ -129,6 +129,54 @@ func TestChoicesPick(t *testing.T) {
 	}
 	if _, err := newChooser(Uniform, 0, 1, 1); err == nil {
 		t.Error("no keys: no error")
+	}
+}
+
+func TestTheLatestAreChosenMostOften(t *testing.T) {
+	ch, err := newChooser(Latest, 1000, 0.99, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	picks := make([]int, 10_000)
+	ch.fill(picks, 0, newDice())
+	counts := make([]int, 1000)
+	for _, pick := range picks {
+		counts[pick]++
+	}
+	if counts[999] < counts[998] || counts[998] < counts[900] || counts[999] < 1000 {
+		t.Errorf("the last three are chosen %d times of %d, number 900 %d times", counts[997:], len(picks), counts[900])
+	}
+}
+
+func TestEveryHundredHasEachPlaceOnce(t *testing.T) {
+	same := 0
+	for hundred := range 20 {
+		seen := make([]bool, 100)
+		for k := hundred * 100; k < hundred*100+100; k++ {
+			if at := place(7, k); seen[at] {
+				t.Fatalf("place %d is there twice in hundred %d", at, hundred)
+			} else {
+				seen[at] = true
+			}
+			if place(7, k) == place(7, k+100) {
+				same++
+			}
+		}
+	}
+	if same > 100 {
+		t.Errorf("%d of 2000 places are as in the hundred before, want about 20", same)
+	}
+	n := 0
+	for k := range 1000 {
+		if got := placedBefore(7, 33, k); got != n {
+			t.Fatalf("%d placed before %d, want %d", got, k, n)
+		}
+		if place(7, k) < 33 {
+			n++
+		}
+	}
+	if n != 330 {
+		t.Errorf("%d of 1000 below 33, want 330", n)
 	}
 }
 

@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"math/bits"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +34,8 @@ type Figures struct {
 	MaxNs     float64  `json:"max_ns"`
 	Latencies []Bucket `json:"latencies,omitempty"` // all of them, the shortest first
 
-	// What all of the process has allocated on the heap meanwhile, the store's background work included.
+	// What all of the process has allocated on the heap meanwhile, the store's background work included. The phase reserves its
+	// own memory before it begins: it adds less than a hundred allocations, and 0.005 an operation.
 	AllocsPerOp float64 `json:"allocs_per_op"`
 	BytesPerOp  float64 `json:"bytes_per_op"`
 
@@ -95,6 +97,17 @@ func middle(bucket int) float64 {
 	return (float64(32+bucket%32) + 0.5) * width
 }
 
+// nonEmpty is the buckets that hold something, the shortest time first.
+func (h *histogram) nonEmpty() []Bucket {
+	var all []Bucket
+	for i, n := range h.buckets {
+		if n > 0 {
+			all = append(all, Bucket{min(middle(i), float64(h.largest)), n})
+		}
+	}
+	return all
+}
+
 // merge adds the counts of other.
 func (h *histogram) merge(other *histogram) {
 	for i, n := range other.buckets {
@@ -117,4 +130,14 @@ func (h *histogram) quantile(q float64) float64 {
 		}
 	}
 	return float64(h.largest)
+}
+
+// allocations are objects and bytes on the heap of the process, since it began.
+type allocations struct{ objects, bytes uint64 }
+
+// countAllocations stops the world for an instant.
+func countAllocations() allocations {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return allocations{m.Mallocs, m.TotalAlloc}
 }

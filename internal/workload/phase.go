@@ -2,6 +2,7 @@ package workload
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,14 +26,12 @@ const (
 	Delete              // removes the absent keys that an Insert with the same Ops, NewPercent, Choice and Seed has put
 	PutSeek             // puts a pair of the set, and goes to it with a Scan of one: an iterator for each write
 	Serve               // runs a Mix of operations, such as those of YCSB
-
-	// Those below have one worker.
-	Scan    // reads all pairs in order
-	Pop     // takes the first pair of the store and deletes it, in a sorted set; of all, an empty store is left
-	Flush   // Store.Flush, one operation
-	Settle  // Store.Settle, one operation
-	Compact // Store.Compact, one operation
-	Reopen  // Store.Reopen, one operation
+	Scan                // reads all pairs in order; from here on, there is one worker
+	Pop                 // takes the first pair of the store and deletes it, in a sorted set; of all, an empty store is left
+	Flush               // Store.Flush, one operation
+	Settle              // Store.Settle, one operation
+	Compact             // Store.Compact, one operation
+	Reopen              // Store.Reopen, one operation
 )
 
 // String names the kind.
@@ -76,34 +75,74 @@ const (
 func (p Phase) withDefaults(set Set) (Phase, error) {
 	if p.Name == "" {
 		p.Name = p.Kind.String()
+		if p.Kind == Serve && p.Mix.Name != "" {
+			p.Name = p.Mix.Name
+		}
 	}
 	if p.Kind > Reopen {
 		return p, fmt.Errorf("no %v", p.Kind)
 	}
-	if p.Ops < 0 || p.Batch < 0 || p.Limit < 0 || p.Workers < 0 || p.PutPercent < 0 || p.PutPercent > 100 {
-		return p, fmt.Errorf("ops %d, batch %d, limit %d, workers %d: want none below 0; put percent %d, want 0..100", p.Ops, p.Batch, p.Limit, p.Workers, p.PutPercent)
-	}
-	if p.Ops == 0 {
-		p.Ops = set.Len()
-		if p.Kind == Absent {
-			p.Ops = min(p.Ops, set.Absents())
-		}
-	}
-	if p.Kind == Scan {
-		p.Ops = min(p.Ops, set.Len())
-	}
-	if p.Kind >= Flush {
-		p.Ops = 1
+	if p.Ops < 0 || p.Batch < 0 || p.Limit < 0 || p.Workers < 0 || p.PutPercent < 0 || p.PutPercent > 100 || p.NewPercent < 0 || p.NewPercent > 100 {
+		return p, fmt.Errorf("ops %d, batch %d, limit %d, workers %d: want none below 0; put percent %d, new percent %d: want 0..100",
+			p.Ops, p.Batch, p.Limit, p.Workers, p.PutPercent, p.NewPercent)
 	}
 	p.Workers = max(p.Workers, 1)
-	if p.Kind >= Scan && p.Workers > 1 {
-		return p, fmt.Errorf("%d workers, want 1", p.Workers)
-	}
 	if p.Limit == 0 {
 		p.Limit = 10
 	}
+	if p.Kind == PutSeek {
+		p.Limit = 1
+	}
 	if p.Skew == 0 {
 		p.Skew = 0.99
+	}
+	if p.NewPercent == 0 {
+		p.NewPercent = 100
+	}
+	switch {
+	case p.Kind >= Scan && p.Workers > 1:
+		return p, fmt.Errorf("%d workers, want 1", p.Workers)
+	case p.Durable && (p.Kind != Load || p.Batch > 1):
+		return p, errors.New("durable: want a load, one by one")
+	case p.Records < 0 || p.Records > set.Len() || p.Records > 0 && p.Kind != Load && p.Kind != Serve:
+		return p, fmt.Errorf("%d records, want 0..%d, to load or to serve", p.Records, set.Len())
+	case p.Kind == Pop && !set.Sorted():
+		return p, errors.New("which pair comes next is known of a sorted set alone")
+	case p.Kind == Serve:
+		return p.servable(set)
+	}
+	return p.withOps(set)
+}
+
+// withOps is the phase with its number of operations.
+func (p Phase) withOps(set Set) (Phase, error) {
+	n, absents := set.Len(), set.Absents()
+	if p.Ops == 0 {
+		switch p.Kind {
+		case Absent:
+			p.Ops = min(n, absents)
+		case Insert, Delete:
+			p.Ops = min(n, int(min(int64(absents)*100/int64(p.NewPercent), math.MaxInt)))
+		case Load:
+			p.Ops = cmp.Or(p.Records, n)
+		default:
+			p.Ops = n
+		}
+	}
+	switch p.Kind {
+	case Insert, Delete:
+		inserts := placedBefore(p.Seed, p.NewPercent, p.Ops)
+		if inserts > absents {
+			return p, fmt.Errorf("%d absent keys, want at least %d", absents, inserts)
+		}
+		if p.Kind == Delete {
+			p.Ops = inserts
+		}
+	case Scan, Pop:
+		p.Ops = min(p.Ops, n)
+	case Flush, Settle, Compact, Reopen:
+		p.Ops = 1
+	default:
 	}
 	return p, nil
 }
@@ -119,18 +158,6 @@ func Run(ctx context.Context, store Store, set Set, p Phase, progress func(done,
 	}
 	r := &run{store: store, set: set, phase: p, progress: progress, clockCost: clockCost()}
 	switch p.Kind {
-	case Load, Absent, Present, Mixed, Seek:
-		if p.Kind == Seek && !set.Sorted() {
-			r.greatest = greatestKey(set)
-		}
-		n := set.Len()
-		if p.Kind == Absent {
-			n = set.Absents()
-		}
-		if r.chooser, err = newChooser(p.Choice, n, p.Skew, p.Seed); err == nil {
-			r.chunk = r.chunkSize()
-			err = r.operations(ctx)
-		}
 	case Scan:
 		err = r.scan(ctx)
 	case Flush:
@@ -139,6 +166,15 @@ func Run(ctx context.Context, store Store, set Set, p Phase, progress func(done,
 		err = r.once(ctx, store.Settle)
 	case Compact:
 		err = r.once(ctx, store.Compact)
+	case Reopen:
+		err = r.reopen(ctx)
+	default:
+		if err = r.choose(); err == nil {
+			err = r.operations(ctx)
+		}
+		if p.Kind == Pop && err == nil && p.Ops == set.Len() {
+			err = r.isEmpty()
+		}
 	}
 	if err != nil {
 		return Figures{}, fmt.Errorf("phase %s: %w", p.Name, err)
@@ -146,10 +182,44 @@ func Run(ctx context.Context, store Store, set Set, p Phase, progress func(done,
 	return r.figures(), nil
 }
 
-// greatestKey is the last key of a set in the order of keys.
-func greatestKey(set Set) []byte {
+// choose makes ready what the workers choose keys with.
+func (r *run) choose() (err error) {
+	p, set := &r.phase, r.set
+	if !set.Sorted() && (p.Kind == Seek || p.Kind == PutSeek) {
+		r.greatest = greatestKey(set, set.Len())
+	}
+	n, choice := set.Len(), p.Choice
+	switch p.Kind {
+	case Load:
+		n = cmp.Or(p.Records, n)
+	case Absent:
+		n = set.Absents()
+	case Pop:
+		choice = InOrder
+	case Insert, Delete:
+		each := Shuffled // once
+		if choice == InOrder {
+			each = InOrder
+		}
+		if r.absents, err = newChooser(each, set.Absents(), 0, p.Seed); err != nil {
+			return err
+		}
+	case Serve:
+		n, choice = set.Len(), p.Mix.Choice
+		if !set.Sorted() && p.Mix.Scan > 0 {
+			r.greatest = greatestKey(set, p.Ledger.Records())
+		}
+	default:
+	}
+	r.chooser, err = newChooser(choice, n, p.Skew, p.Seed)
+	r.chunk = r.chunkSize()
+	return err
+}
+
+// greatestKey is the last of the first n keys of a set, in the order of keys.
+func greatestKey(set Set, n int) []byte {
 	var greatest, key []byte
-	for i := range set.Len() {
+	for i := range n {
 		if key = set.AppendKey(key[:0], i); bytes.Compare(key, greatest) > 0 {
 			greatest, key = key, greatest
 		}
@@ -161,11 +231,14 @@ func greatestKey(set Set) []byte {
 type run struct {
 	store     Store
 	set       Set
-	phase     Phase // with defaults
-	chooser   chooser
-	chunk     int // operations in a chunk
+	phase     Phase   // with defaults
+	chooser   chooser // of keys of the set; of absent keys for Absent
+	absents   chooser // Insert, Delete: of absent keys
+	chunk     int     // operations in a chunk
+	chunkMem  int     // bytes of values in a chunk, about
 	clockCost time.Duration
-	greatest  []byte // Seek in an unsorted set: the last key in order
+	greatest  []byte // an unsorted set: the last key in order
+	allocated allocations
 
 	next     atomic.Int64 // the first operation that no worker has taken
 	mu       sync.Mutex
@@ -183,19 +256,36 @@ func (r *run) chunkSize() int {
 	for i := range n {
 		sample = r.set.AppendValue(sample, i*(r.set.Len()/n))
 	}
-	perOp := max(1, len(sample)/n)
+	perOp := max(1, len(sample)/max(n, 1))
 	size := chunkOps
+	entries := 1 // of an operation
 	switch r.phase.Kind {
 	case Seek:
-		size = max(8, chunkOps/r.phase.Limit)
-		perOp = int(min(int64(perOp)*int64(r.phase.Limit), math.MaxInt32))
-	case Load:
-		if b := r.phase.Batch; b > 1 {
-			return max(1, min(chunkOps, chunkBytes/perOp)/b) * b // whole batches
-		}
+		entries = r.phase.Limit
+	case Serve:
+		entries = max(1, r.phase.Mix.ScanMost/2*r.phase.Mix.Scan/100)
 	default:
 	}
-	return max(1, min(size, chunkBytes/perOp))
+	if entries > 1 {
+		size = max(8, chunkOps/entries)
+		perOp = int(min(int64(perOp)*int64(entries), math.MaxInt32))
+	}
+	size = max(1, min(size, chunkBytes/perOp))
+	if b := r.phase.perCall(); b > 1 {
+		size = max(1, size/b) * b // whole batches
+	}
+	r.chunkMem = int(min(int64(size)*int64(perOp), 2*chunkBytes))
+	return size
+}
+
+// perCall is how many operations a call of the store does at most.
+func (p *Phase) perCall() int {
+	switch p.Kind {
+	case Load, Absent, Present:
+		return max(p.Batch, 1)
+	default:
+		return 1
+	}
 }
 
 // operations runs the chunks of a phase on its workers.
@@ -204,8 +294,10 @@ func (r *run) operations(ctx context.Context) error {
 	defer cancel(nil)
 	var group sync.WaitGroup
 	for range r.phase.Workers {
-		w := newWorker(r)
-		r.workers = append(r.workers, w)
+		r.workers = append(r.workers, newWorker(r))
+	}
+	r.allocated = countAllocations()
+	for _, w := range r.workers {
 		group.Go(func() {
 			for ctx.Err() == nil {
 				first := r.next.Add(int64(r.chunk)) - int64(r.chunk)
@@ -247,18 +339,46 @@ func (r *run) report(n int) {
 
 // once times one call.
 func (r *run) once(ctx context.Context, call func(context.Context) error) error {
-	w := newWorker(r)
-	r.workers = append(r.workers, w)
+	r.workers = append(r.workers, newWorker(r))
+	r.allocated = countAllocations()
 	begin := time.Now()
 	if err := call(ctx); err != nil {
 		return err
 	}
-	d := time.Since(begin)
+	r.took(time.Since(begin))
+	return nil
+}
+
+// took counts the one operation of a phase.
+func (r *run) took(d time.Duration) {
+	w := r.workers[0]
 	w.ops = 1
 	w.record(d, 1)
 	w.calls.add(uint64(max(d, 0)))
 	r.report(1)
+}
+
+// reopen takes the time that the store says.
+func (r *run) reopen(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.workers = append(r.workers, newWorker(r))
+	r.allocated = countAllocations()
+	d, err := r.store.Reopen()
+	if err != nil {
+		return err
+	}
+	r.took(d)
 	return nil
+}
+
+// isEmpty checks that all was popped.
+func (r *run) isEmpty() error {
+	return r.store.Scan(nil, 1, func(key, _ []byte) error {
+		r.workers[0].wrong("key %q is there when all were popped", key)
+		return nil
+	})
 }
 
 // errEnough ends a scan that has read what it wanted.
@@ -266,9 +386,10 @@ var errEnough = errors.New("enough")
 
 // scan reads the store from its first key, in chunks: the clock stands while a chunk is checked.
 func (r *run) scan(ctx context.Context) error {
+	r.chunk = chunkOps
 	w := newWorker(r)
 	r.workers = append(r.workers, w)
-	r.chunk = chunkOps
+	r.allocated = countAllocations()
 	want := r.phase.Ops
 	var last []byte // the last key of the chunks before
 	begin := time.Now()
@@ -315,15 +436,17 @@ func (r *run) scan(ctx context.Context) error {
 
 // figures sums up the workers.
 func (r *run) figures() Figures {
+	allocated := countAllocations()
 	f := Figures{Phase: r.phase.Name}
 	var busy time.Duration
-	var whole, alone []float64
+	var whole, alone, putting []float64
 	var calls histogram
 	for _, w := range r.workers {
 		f.Ops += w.ops
 		busy += w.busy
 		whole = append(whole, w.whole...)
 		alone = append(alone, w.alone...)
+		putting = append(putting, w.putting...)
 		calls.merge(&w.calls)
 		f.Wrong += w.wrongs
 		if f.FirstWrong == "" {
@@ -337,7 +460,11 @@ func (r *run) figures() Figures {
 		whole = alone
 	}
 	f.MedianNs = Median(whole) / workers
-	f.P50Ns, f.P99Ns, f.MaxNs = calls.quantile(0.50), calls.quantile(0.99), float64(calls.largest)
+	f.PutNs = Median(putting) / workers
+	f.P50Ns, f.P99Ns, f.P999Ns, f.MaxNs = calls.quantile(0.50), calls.quantile(0.99), calls.quantile(0.999), float64(calls.largest)
+	f.Latencies = calls.nonEmpty()
+	f.AllocsPerOp = float64(allocated.objects-r.allocated.objects) / float64(max(f.Ops, 1))
+	f.BytesPerOp = float64(allocated.bytes-r.allocated.bytes) / float64(max(f.Ops, 1))
 	return f
 }
 

@@ -2,14 +2,17 @@ package workload
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -78,12 +81,10 @@ func (s *mapStore) AppendGet(dst, key []byte) ([]byte, bool, error) {
 
 func (s *mapStore) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.order == nil {
 		s.order = slices.Sorted(maps.Keys(s.pairs))
 	}
-	s.mu.Unlock()
-	s.mu.RLock()
-	defer s.mu.RUnlock()
 	n := 0
 	first, _ := slices.BinarySearch(s.order, string(from))
 	for _, k := range s.order[first:] {
@@ -194,6 +195,20 @@ func TestEveryPhaseOfAGoodStoreIsRight(t *testing.T) {
 		{Phase{Kind: Seek, Ops: 20, Limit: 100, Workers: 2}, func(int) int { return 20 }},
 		{Phase{Kind: Scan}, func(n int) int { return n }},
 		{Phase{Kind: Scan, Ops: 1}, func(int) int { return 1 }},
+		{Phase{Kind: Load, Name: "load durably", Durable: true, Ops: 30}, func(int) int { return 30 }},
+		{Phase{Kind: Present, Name: "present together", Batch: 64}, func(n int) int { return n }},
+		{Phase{Kind: Absent, Name: "absent together", Batch: 1000, Choice: Uniform, Workers: 2, Ops: 700}, func(int) int { return 700 }},
+		{Phase{Kind: Present, Choice: Latest, Ops: 400}, func(int) int { return 400 }},
+		{Phase{Kind: PutSeek, Workers: 2}, func(n int) int { return n }},
+		{Phase{Kind: Insert, Workers: 3}, nil},
+		{Phase{Kind: Delete, Workers: 2}, nil},
+		{Phase{Kind: Insert, Name: "insert few", NewPercent: 10, Choice: Zipfian, Ops: 9, Seed: 3}, func(int) int { return 9 }},
+		{Phase{Kind: Delete, Name: "delete few", NewPercent: 10, Choice: Zipfian, Ops: 9, Seed: 3}, func(int) int { return placedBefore(3, 10, 9) }},
+		{Phase{Kind: Insert, Name: "insert in order", Choice: InOrder, Seed: 5}, nil},
+		{Phase{Kind: Delete, Choice: InOrder, Seed: 5}, nil},
+		{Phase{Kind: Reopen}, func(int) int { return 1 }},
+		{Phase{Kind: Absent}, nil},
+		{Phase{Kind: Scan}, func(n int) int { return n }},
 	}
 	for name, set := range sets {
 		t.Run(name, func(t *testing.T) {
@@ -219,12 +234,19 @@ func TestEveryPhaseOfAGoodStoreIsRight(t *testing.T) {
 				if f.Ops != want || last != want {
 					t.Errorf("%+v: %d operations and progress to %d, want %d", tt.phase, f.Ops, last, want)
 				}
-				if f.Elapsed < 0 || f.MeanNs < 0 || f.MedianNs < 0 || f.P50Ns > f.P99Ns || f.P99Ns > f.MaxNs {
+				if f.Elapsed < 0 || f.MeanNs < 0 || f.MedianNs < 0 || f.P50Ns > f.P99Ns || f.P99Ns > f.P999Ns || f.P999Ns > f.MaxNs {
 					t.Errorf("%+v: figures that cannot be: %+v", tt.phase, f)
 				}
 			}
 			if len(s.pairs) != set.Len() {
 				t.Errorf("the store has %d keys, want %d", len(s.pairs), set.Len())
+			}
+			if !set.Sorted() {
+				return
+			}
+			f, err := Run(t.Context(), s, set, Phase{Kind: Pop}, nil)
+			if err != nil || f.Wrong != 0 || f.Ops != set.Len() || len(s.pairs) != 0 {
+				t.Errorf("pop: %d of %d operations, %d wrong: %s, %v; %d keys left", f.Ops, set.Len(), f.Wrong, f.FirstWrong, err, len(s.pairs))
 			}
 		})
 	}
@@ -277,6 +299,9 @@ func TestEveryWrongAnswerIsFound(t *testing.T) {
 		}, "not in the set", 1},
 		{"a seek begins elsewhere", Phase{Kind: Seek}, same, func(n int, k, v []byte) ([]byte, []byte, bool) { return k, v, n != 0 }, "do not begin there", 0},
 		{"a seek ends early", Phase{Kind: Seek}, same, func(n int, k, v []byte) ([]byte, []byte, bool) { return k, v, n != 9 }, "not the last key", 0},
+		{"a seek after a put finds nothing", Phase{Kind: PutSeek}, same, func(_ int, k, v []byte) ([]byte, []byte, bool) { return k, v, false }, "do not begin there", 1000},
+		{"one of many absent keys is found", Phase{Kind: Absent, Batch: 10}, func(_, _ []byte, _ bool) ([]byte, bool, error) { return nil, true, nil }, nil, "has a value of 0 bytes", 999},
+		{"many present keys have wrong values", Phase{Kind: Present, Batch: 10}, func(_, v []byte, _ bool) ([]byte, bool, error) { return flip(v), true, nil }, nil, "not its own", 1000},
 		{"a seek has a wrong value", Phase{Kind: Seek}, same, func(_ int, k, v []byte) ([]byte, []byte, bool) { return k, flip(v), true }, "not its own", 0},
 	}
 	for _, tt := range tests {
@@ -337,7 +362,9 @@ func TestAFailedCallEndsThePhase(t *testing.T) {
 	s.putErr = broken
 	calls := 0
 	s.spoilGet = func([]byte, []byte, bool) ([]byte, bool, error) { calls++; return nil, false, broken }
-	for _, p := range []Phase{{Kind: Load, Workers: 2}, {Kind: Present}, {Kind: Mixed, PutPercent: 100}} {
+	for _, p := range []Phase{
+		{Kind: Load, Workers: 2}, {Kind: Present}, {Kind: Mixed, PutPercent: 100}, {Kind: Load, Durable: true}, {Kind: Insert}, {Kind: Delete}, {Kind: PutSeek}, {Kind: Reopen},
+	} {
 		if _, err := Run(t.Context(), s, set, p, nil); !errors.Is(err, broken) || !strings.Contains(err.Error(), p.Kind.String()) {
 			t.Errorf("%v: error %v, want %v with the name of the phase", p.Kind, err, broken)
 		}
@@ -350,7 +377,7 @@ func TestAFailedCallEndsThePhase(t *testing.T) {
 func TestTheEndOfTheContextEndsThePhase(t *testing.T) {
 	set := generated(t, Random, 10_000, Values{Bytes: 20})
 	s := load(t, set)
-	for _, kind := range []Kind{Load, Absent, Present, Mixed, Seek, Scan, Flush, Settle, Compact} {
+	for _, kind := range []Kind{Load, Absent, Present, Mixed, Seek, Insert, Delete, PutSeek, Scan, Flush, Settle, Compact, Reopen} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := Run(ctx, s, set, Phase{Kind: kind}, nil); !errors.Is(err, context.Canceled) {
@@ -374,6 +401,16 @@ func TestImpossiblePhasesAreRefused(t *testing.T) {
 		phase Phase
 	}{
 		{"a kind that does not exist", set, Phase{Kind: Reopen + 1}},
+		{"pops by two", generated(t, Decimal, 10, Values{}), Phase{Kind: Pop, Workers: 2}},
+		{"pops of a set without order", set, Phase{Kind: Pop}},
+		{"durable batches", set, Phase{Kind: Load, Durable: true, Batch: 2}},
+		{"durable lookups", set, Phase{Kind: Present, Durable: true}},
+		{"more records than pairs", set, Phase{Kind: Load, Records: 11}},
+		{"fewer records than none", set, Phase{Kind: Load, Records: -1}},
+		{"lookups of some records", set, Phase{Kind: Present, Records: 5}},
+		{"more new keys than operations", set, Phase{Kind: Insert, NewPercent: 101}},
+		{"more new keys than the set can name", set, Phase{Kind: Insert, Ops: 10}},
+		{"inserts into an empty set", empty, Phase{Kind: Insert}},
 		{"a choice that does not exist", set, Phase{Choice: Latest + 1}},
 		{"fewer operations than none", set, Phase{Ops: -1}},
 		{"more puts than operations", set, Phase{Kind: Mixed, PutPercent: 101}},
@@ -405,7 +442,7 @@ func TestChunksStaySmallBesideTheCaches(t *testing.T) {
 		{"batches, of which some fit", 100, Phase{Kind: Load, Batch: 100}, 200},
 		{"a batch larger than a chunk", 100, Phase{Kind: Load, Batch: 1000}, 1000},
 		{"batches of large values", 2 << 20, Phase{Kind: Load, Batch: 10}, 10},
-		{"seeks that read much", 100, Phase{Kind: Seek, Limit: 100}, 8},
+		{"seeks that read much", 100, Phase{Kind: Seek, Limit: 100, Ops: 5000}, 8},
 		{"seeks that read all", 100, Phase{Kind: Seek, Limit: 1 << 30}, 1},
 	}
 	for _, tt := range tests {
@@ -414,5 +451,353 @@ func TestChunksStaySmallBesideTheCaches(t *testing.T) {
 		if got := r.chunkSize(); got != tt.want {
 			t.Errorf("%s: %d operations, want %d", tt.name, got, tt.want)
 		}
+	}
+}
+
+func TestWrongInsertsAreFound(t *testing.T) {
+	set := generated(t, Random, 1000, Values{Bytes: 20})
+	tests := []struct {
+		name  string
+		spoil func(key []byte, found bool) bool
+		phase Phase
+		count int
+	}{
+		{"an absent key is taken for present", func([]byte, bool) bool { return true }, Phase{Kind: Insert}, 999},
+		{"a present key is put again", func([]byte, bool) bool { return false }, Phase{Kind: Insert, NewPercent: 30, Ops: 1000}, 700},
+	}
+	for _, tt := range tests {
+		s := load(t, set)
+		s.spoilInsert = tt.spoil
+		f, err := Run(t.Context(), s, set, tt.phase, nil)
+		if err != nil || f.Wrong != tt.count || !strings.Contains(f.FirstWrong, "if it is absent") {
+			t.Errorf("%s: %d wrong, the first %q, %v; want %d", tt.name, f.Wrong, f.FirstWrong, err, tt.count)
+		}
+		// What was overwritten has another value than its own.
+		if f, err = Run(t.Context(), s, set, Phase{Kind: Present}, nil); err != nil || (f.Wrong > 0) != (tt.phase.NewPercent > 0) {
+			t.Errorf("%s: then %d wrong values, %v", tt.name, f.Wrong, err)
+		}
+	}
+}
+
+func TestInsertsPutEachAbsentKeyOnce(t *testing.T) {
+	set := generated(t, Random, 5000, Values{Bytes: 20})
+	for _, p := range []Phase{
+		{Ops: 4999},
+		{Ops: 4000, NewPercent: 30, Workers: 3, Seed: 1},
+		{Ops: 4000, NewPercent: 1, Choice: Uniform, Seed: 2},
+		{Ops: 4000, NewPercent: 50, Choice: InOrder},
+	} {
+		s := load(t, set)
+		others := make(map[string]int)
+		s.spoilInsert = func(key []byte, found bool) bool {
+			if found {
+				others[string(key)]++
+			}
+			return found
+		}
+		p.Kind = Insert
+		f, err := Run(t.Context(), s, set, p, nil)
+		if err != nil || f.Wrong > 0 {
+			t.Fatalf("%+v: %d wrong, %v", p, f.Wrong, err)
+		}
+		want := p.Ops
+		if p.NewPercent > 0 {
+			want = p.Ops * p.NewPercent / 100
+		}
+		if got := len(s.pairs) - set.Len(); got != want {
+			t.Errorf("%+v: %d keys are new, want %d", p, got, want)
+		}
+		if p.Choice != Uniform && p.NewPercent > 0 && len(others) != p.Ops-want {
+			t.Errorf("%+v: %d other keys, want %d, each once", p, len(others), p.Ops-want)
+		}
+		p.Kind = Delete
+		if f, err = Run(t.Context(), s, set, p, nil); err != nil || f.Ops != want || len(s.pairs) != set.Len() {
+			t.Errorf("%+v: %d deleted, %v; %d keys left, want %d", p, f.Ops, err, len(s.pairs), set.Len())
+		}
+	}
+}
+
+func TestAQueueIsPoppedFromItsHead(t *testing.T) {
+	set := generated(t, Decimal, 1000, Values{Bytes: 20})
+	s := load(t, set)
+	f, err := Run(t.Context(), s, set, Phase{Kind: Pop, Ops: 300, Choice: Uniform}, nil)
+	if err != nil || f.Wrong > 0 || f.Ops != 300 || len(s.pairs) != 700 {
+		t.Errorf("%d popped, %d wrong, %v; %d left, want 700", f.Ops, f.Wrong, err, len(s.pairs))
+	}
+	tests := []struct {
+		name  string
+		pairs int
+		scan  func(n int, key, value []byte) ([]byte, []byte, bool)
+		want  string
+		count int
+	}{
+		{"the queue is empty", 1000, func(_ int, k, v []byte) ([]byte, []byte, bool) { return k, v, false }, "0 first pairs, want 1", 1000},
+		{"a value is wrong", 1000, func(_ int, k, v []byte) ([]byte, []byte, bool) { return k, bytes.Repeat([]byte("x"), len(v)), true }, "not its own", 1000},
+		{"a pair is left", 1001, nil, "when all were popped", 1},
+	}
+	for _, tt := range tests {
+		s := load(t, generated(t, Decimal, tt.pairs, Values{Bytes: 20}))
+		s.spoilScan = tt.scan
+		f, err := Run(t.Context(), s, set, Phase{Kind: Pop}, nil)
+		if err != nil || f.Wrong != tt.count || !strings.Contains(f.FirstWrong, tt.want) {
+			t.Errorf("%s: %d wrong, the first %q, %v; want %d and %q", tt.name, f.Wrong, f.FirstWrong, err, tt.count, tt.want)
+		}
+	}
+	t.Run("another pair comes first", func(t *testing.T) {
+		s := load(t, set)
+		if err := s.Delete(set.AppendKey(nil, 500)); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Run(t.Context(), s, set, Phase{Kind: Pop}, nil)
+		if err != nil || f.Wrong != 500 || !strings.Contains(f.FirstWrong, "has number 501, want 500") {
+			t.Errorf("%d wrong, the first %q, %v", f.Wrong, f.FirstWrong, err)
+		}
+	})
+}
+
+func TestADurableLoadSyncsEachPut(t *testing.T) {
+	set := generated(t, Random, 1000, Values{Bytes: 20})
+	s := newMapStore()
+	if _, err := Run(t.Context(), s, set, Phase{Kind: Load, Durable: true, Workers: 2}, nil); err != nil || s.synced.Load() != 1000 || len(s.pairs) != 1000 {
+		t.Errorf("%d puts synced and %d keys, %v; want 1000", s.synced.Load(), len(s.pairs), err)
+	}
+}
+
+func TestALoadOfRecordsPutsTheFirst(t *testing.T) {
+	set := generated(t, Decimal, 1000, Values{Bytes: 20})
+	s := newMapStore()
+	f, err := Run(t.Context(), s, set, Phase{Kind: Load, Records: 300, Batch: 50}, nil)
+	if err != nil || f.Ops != 300 || len(s.pairs) != 300 {
+		t.Errorf("%d put and %d keys, %v; want 300", f.Ops, len(s.pairs), err)
+	}
+	if _, ok := s.pairs[string(set.AppendKey(nil, 299))]; !ok {
+		t.Error("record 299 is not there")
+	}
+}
+
+func TestLookupsTogetherAreAsManyAsAskedFor(t *testing.T) {
+	set := generated(t, Random, 1050, Values{Bytes: 10})
+	for batch, want := range map[int]int64{1: 0, 10: 105, 100: 11, 300: 4, 2000: 1} {
+		s := load(t, set)
+		f, err := Run(t.Context(), s, set, Phase{Kind: Present, Batch: batch}, nil)
+		if err != nil || f.Wrong > 0 || f.Ops != 1050 || s.many.Load() != want {
+			t.Errorf("%d together: %d calls for %d keys, %d wrong, %v; want %d", batch, s.many.Load(), f.Ops, f.Wrong, err, want)
+		}
+	}
+}
+
+// sloppyStore answers GetMany with an answer too few, one too many, or two in the wrong order.
+type sloppyStore struct {
+	*mapStore
+
+	way string
+}
+
+func (s sloppyStore) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
+	type answer struct {
+		value []byte
+		found bool
+	}
+	var all []answer
+	err := s.mapStore.GetMany(keys, func(_ int, value []byte, found bool) error {
+		all = append(all, answer{value, found})
+		return nil
+	})
+	order := make([]int, len(keys))
+	for i := range order {
+		order[i] = i
+	}
+	switch s.way {
+	case "one too few":
+		order = order[:len(order)-1]
+	case "one too many":
+		order, all = append(order, len(order)), append(all, all[0])
+	case "two in the wrong order":
+		order[0], order[1] = 1, 0
+	}
+	for _, i := range order {
+		err = errors.Join(err, each(i, all[i].value, all[i].found))
+	}
+	return err
+}
+
+func TestSloppyAnswersToManyKeysAreFound(t *testing.T) {
+	set := generated(t, Random, 100, Values{Bytes: 10})
+	for way, wrong := range map[string]bool{"right": false, "one too few": true, "one too many": true, "two in the wrong order": true} {
+		for _, kind := range []Kind{Present, Absent} {
+			f, err := Run(t.Context(), sloppyStore{load(t, set), way}, set, Phase{Kind: kind, Batch: 9, Ops: 99}, nil)
+			if err != nil || (f.Wrong > 0) != wrong || wrong && !strings.Contains(f.FirstWrong, "looked up together") {
+				t.Errorf("%v, %s: %d wrong: %s, %v", kind, way, f.Wrong, f.FirstWrong, err)
+			}
+		}
+	}
+}
+
+func TestReopenTakesTheTimeOfTheOpeningAlone(t *testing.T) {
+	set := generated(t, Random, 10, Values{})
+	f, err := Run(t.Context(), newMapStore(), set, Phase{Kind: Reopen}, nil)
+	if err != nil || f.Elapsed != 42*time.Millisecond || f.MedianNs != 42e6 || f.Ops != 1 {
+		t.Errorf("%+v, %v, want 42 ms", f, err)
+	}
+}
+
+func TestEveryCallTimedAloneIsInTheHistogram(t *testing.T) {
+	set := generated(t, Random, 256*16, Values{Bytes: 10})
+	f, err := Run(t.Context(), load(t, set), set, Phase{Kind: Present}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := uint64(0)
+	for i, b := range f.Latencies {
+		count += b.Count
+		if b.Count == 0 || b.Ns > f.MaxNs || i > 0 && b.Ns <= f.Latencies[i-1].Ns {
+			t.Errorf("bucket %d is %+v of %+v", i, b, f.Latencies)
+		}
+	}
+	if count != 2*256 {
+		t.Errorf("%d calls in the histogram, want an eighth of %d", count, f.Ops)
+	}
+}
+
+// slowStore takes its time.
+type slowStore struct{ stillStore }
+
+func (slowStore) Put(_, _ []byte) error {
+	time.Sleep(100 * time.Microsecond)
+	return nil
+}
+
+func (slowStore) Scan(key []byte, _ int, each func(key, value []byte) error) error {
+	time.Sleep(50 * time.Microsecond)
+	return each(key, nil)
+}
+
+func TestThePutOfAnIteratorForEachWriteIsTimedAlone(t *testing.T) {
+	set := generated(t, Random, 256, Values{Bytes: 64 << 10}) // chunks of 16
+	synctest.Test(t, func(t *testing.T) {
+		f, err := Run(t.Context(), slowStore{}, set, Phase{Kind: PutSeek, Ops: 3 * aloneEvery * 16}, nil)
+		if err != nil || f.PutNs != 100_000 || f.MedianNs != 150_000 || f.MeanNs != 150_000 || f.MaxNs != 150_000 {
+			t.Errorf("put %.0f ns of %.0f, on average %.0f, at most %.0f, %v; want 100000 of 150000", f.PutNs, f.MedianNs, f.MeanNs, f.MaxNs, err)
+		}
+	})
+}
+
+// stillStore does nothing and allocates nothing; greedyStore allocates for each call what it is told to.
+type stillStore struct{}
+
+var _ Store = stillStore{}
+
+func (stillStore) Put(_, _ []byte) error                                 { return nil }
+func (stillStore) PutSync(_, _ []byte) error                             { return nil }
+func (stillStore) PutIfAbsent(_, _ []byte) (bool, error)                 { return true, nil }
+func (stillStore) Delete([]byte) error                                   { return nil }
+func (stillStore) Apply(Batch) error                                     { return nil }
+func (stillStore) AppendGet(dst, _ []byte) ([]byte, bool, error)         { return dst, false, nil }
+func (stillStore) GetMany([][]byte, func(int, []byte, bool) error) error { return nil }
+func (stillStore) Scan(key []byte, _ int, each func(key, value []byte) error) error {
+	return each(key, nil)
+}
+func (stillStore) Flush(context.Context) error    { return nil }
+func (stillStore) Settle(context.Context) error   { return nil }
+func (stillStore) Compact(context.Context) error  { return nil }
+func (stillStore) Reopen() (time.Duration, error) { return 0, nil }
+func (stillStore) Close() error                   { return nil }
+
+type greedyStore struct{ stillStore }
+
+var kept [3][]byte // what is kept escapes
+
+func (greedyStore) AppendGet(dst, _ []byte) ([]byte, bool, error) {
+	for i := range kept {
+		kept[i] = make([]byte, 128)
+	}
+	return dst, false, nil
+}
+
+// oracle is a store that has every right answer without storing anything. It allocates nothing.
+type oracle struct {
+	stillStore
+
+	set        *Generated // sorted
+	next       int        // the first pair that it does not have
+	key, value []byte
+}
+
+func (o *oracle) Put(key, _ []byte) error {
+	if i, ok := o.set.Index(key); ok {
+		o.next = max(o.next, i+1)
+	}
+	return nil
+}
+
+func (o *oracle) PutIfAbsent(key, _ []byte) (bool, error) {
+	_, ok := o.set.Index(key)
+	return !ok, nil
+}
+
+func (o *oracle) AppendGet(dst, key []byte) ([]byte, bool, error) {
+	i, ok := o.set.Index(key)
+	if ok {
+		dst = o.set.AppendValue(dst, i)
+	}
+	return dst, ok, nil
+}
+
+func (o *oracle) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
+	for i, key := range keys {
+		value, found, _ := o.AppendGet(o.value[:0], key)
+		if err := each(i, value, found); err != nil {
+			return err
+		}
+		o.value = value
+	}
+	return nil
+}
+
+func (o *oracle) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+	first, _ := o.set.Index(from)
+	for i := first; i < o.next && i < first+limit; i++ {
+		o.key, o.value = o.set.AppendKey(o.key[:0], i), o.set.AppendValue(o.value[:0], i)
+		if err := each(o.key, o.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestAPhaseAllocatesNextToNothingItself(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	set := generated(t, Decimal, 10_000, Values{Bytes: 100})
+	for _, p := range []Phase{
+		{Kind: Load},
+		{Kind: Load, Batch: 100},
+		{Kind: Load, Durable: true},
+		{Kind: Absent},
+		{Kind: Absent, Choice: Zipfian, Workers: 2},
+		{Kind: Present, Batch: 100},
+		{Kind: Mixed, PutPercent: 10, Choice: Uniform},
+		{Kind: Insert, NewPercent: 50},
+		{Kind: Delete},
+		{Kind: PutSeek},
+		{Kind: Seek},
+		{Kind: Seek, Limit: 100, Ops: 1000},
+		{Kind: Serve, Mix: Mix{Update: 100, Choice: Zipfian}},
+		{Kind: Serve, Mix: ycsb(t, 'c')},
+		{Kind: Serve, Mix: ycsb(t, 'd'), Records: 9_000},
+		{Kind: Serve, Mix: ycsb(t, 'e'), Records: 9_000, Ops: 2000},
+	} {
+		f, err := Run(t.Context(), &oracle{set: set, next: cmp.Or(p.Records, set.Len())}, set, p, nil)
+		if err != nil || f.Wrong > 0 {
+			t.Fatalf("%+v: %d wrong: %s, %v", p, f.Wrong, f.FirstWrong, err)
+		}
+		if f.AllocsPerOp > 0.005+100/float64(f.Ops) {
+			t.Errorf("%+v: %.3f allocations of %.1f bytes an operation, want next to none", p, f.AllocsPerOp, f.BytesPerOp)
+		}
+	}
+	f, err := Run(t.Context(), greedyStore{}, set, Phase{Kind: Absent}, nil)
+	if err != nil || math.Abs(f.AllocsPerOp-3) > 0.03 || math.Abs(f.BytesPerOp-3*128) > 10 {
+		t.Errorf("%.3f allocations of %.1f bytes an operation, %v, want 3 of %d", f.AllocsPerOp, f.BytesPerOp, err, 3*128)
 	}
 }

@@ -45,6 +45,18 @@ func checkSet(t *testing.T, set Set, absents int) {
 			t.Fatalf("value %d is %q, then %q", i, a, b)
 		}
 	}
+	for i := range min(set.Len(), 100) {
+		versions := map[string]bool{string(set.AppendValue(nil, i)): true}
+		if got := set.AppendVersion([]byte("dst"), i, 0); !versions[string(got[3:])] {
+			t.Fatalf("version 0 of value %d is %q, want its first", i, got)
+		}
+		for v := range uint32(50) {
+			versions[string(set.AppendVersion(nil, i, v))] = true
+		}
+		if len(versions) != 50 {
+			t.Fatalf("value %d has %d versions that differ, want 50", i, len(versions))
+		}
+	}
 	if set.Sorted() && !slices.IsSortedFunc(sorted, bytes.Compare) {
 		t.Error("the set is not sorted, and says it is")
 	}

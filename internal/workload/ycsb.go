@@ -36,4 +36,4 @@ func YCSB(letter byte) (Mix, error) {
 }
 
 // Inserts is how many pairs a phase of so many operations puts: what the set needs beyond the records that are there.
-func (m Mix) Inserts(ops int) int { return (ops + 99) / 100 * m.Insert }
+func (m Mix) Inserts(ops int) int { return ops/100*m.Insert + min(ops%100, m.Insert) }

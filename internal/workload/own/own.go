@@ -32,11 +32,18 @@ func Open(dir string, options *bloomkv.Options) (*Store, error) {
 		s.options = *options
 	}
 	s.options.Durability = bloomkv.NoSync
-	return s, s.open()
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
-func (s *Store) open() (err error) {
-	s.DB, err = bloomkv.Open(s.dir, &s.options)
+// open leaves the DB as it was when it fails: one that is closed can still be closed again.
+func (s *Store) open() error {
+	db, err := bloomkv.Open(s.dir, &s.options)
+	if err == nil {
+		s.DB = db
+	}
 	return err
 }
 

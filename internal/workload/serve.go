@@ -1,0 +1,238 @@
+package workload
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// operation is one of a mix.
+type operation uint8
+
+const (
+	read operation = iota
+	update
+	insert
+	scan
+	modify
+)
+
+// serving is what a worker keeps of a chunk of Serve, by operation; counts has how many answers each has.
+type serving struct {
+	what     []operation
+	limits   []int    // scan: entries asked for
+	versions []uint32 // update, modify: what it puts; read, modify: see oldest
+	oldest   []uint32 // read, modify: the oldest version it may see
+	records  int      // acknowledged before the chunk
+	zipf     Zipf     // over that many
+	later    []uint32 // scratch: versions of a pair that the chunk puts later
+}
+
+// servable is a Serve phase with its defaults in place, or what is wrong with it.
+func (p Phase) servable(set Set) (Phase, error) {
+	m := &p.Mix
+	if least := min(m.Read, m.Update, m.Insert, m.Scan, m.Modify, m.ScanMost); least < 0 || m.Read+m.Update+m.Insert+m.Scan+m.Modify != 100 {
+		return p, fmt.Errorf("a mix of %d, %d, %d, %d and %d percent: want none below 0 and 100 together", m.Read, m.Update, m.Insert, m.Scan, m.Modify)
+	}
+	if m.Scan > 0 && m.ScanMost == 0 {
+		return p, errors.New("scans of at most 0 entries, want at least 1")
+	}
+	if m.Choice != Uniform && m.Choice != Zipfian && m.Choice != Latest {
+		return p, fmt.Errorf("records chosen %v, want uniform, zipfian or latest", m.Choice)
+	}
+	if p.Ledger == nil {
+		if p.Records == 0 {
+			p.Records = set.Len()
+		}
+		p.Ledger = NewLedger(set, p.Records)
+	} else if p.Ledger.set != set || p.Records > 0 && p.Records != p.Ledger.Records() {
+		return p, fmt.Errorf("the ledger is of another set or has %d records, want %d", p.Ledger.Records(), p.Records)
+	}
+	p.Records = p.Ledger.Records()
+	if p.Ops == 0 {
+		p.Ops = p.Records
+	}
+	if p.Records == 0 && p.Ops > 0 {
+		return p, errors.New("there are no records")
+	}
+	if need := p.Mix.Inserts(p.Ops); need > set.Len()-p.Records {
+		return p, fmt.Errorf("%d records and %d pairs in the set, want %d pairs for what is inserted", p.Records, set.Len(), p.Records+need)
+	}
+	return p, nil
+}
+
+// pick chooses a record of those that are acknowledged.
+func (w *worker) pick(r *rand.Rand) int {
+	c := &w.run.chooser
+	switch c.choice {
+	case Uniform:
+		return r.IntN(w.serve.records)
+	case Latest:
+		return w.serve.records - 1 - w.serve.zipf.Next(r)
+	default:
+		for {
+			if i := c.perm.At(c.zipf.Next(r)); i < w.serve.records {
+				return i
+			}
+		}
+	}
+}
+
+// prepareServe decides what the operations of a chunk do, and tells the ledger what they will put. Inserts take the next
+// numbers; what the chunk inserts is read by later ones alone, when it is acknowledged.
+func (w *worker) prepareServe(first, n int) {
+	r, s, ledger := w.run, &w.serve, w.run.phase.Ledger
+	mix := &r.phase.Mix
+	s.what, s.limits, s.versions, s.oldest = s.what[:0], s.limits[:0], s.versions[:0], s.oldest[:0]
+	if records := ledger.Records(); records != s.records {
+		s.records = records
+		s.zipf, _ = NewZipf(records, r.phase.Skew) // both were right before the phase began, and records only grow
+	}
+	dice := w.dice.seeded(r.phase.Seed, first)
+	for i := range n {
+		at := place(r.phase.Seed, first+i)
+		what := read
+		for _, share := range [...]struct {
+			what    operation
+			percent int
+		}{{read, mix.Read}, {update, mix.Update}, {insert, mix.Insert}, {scan, mix.Scan}, {modify, mix.Modify}} {
+			if what = share.what; at < share.percent {
+				break
+			}
+			at -= share.percent
+		}
+		var pick, limit int
+		var version, oldest uint32
+		if what == insert {
+			pick = ledger.insert()
+		} else {
+			pick = w.pick(dice)
+		}
+		if what == read || what == modify {
+			oldest = ledger.oldest(pick, w.id)
+		}
+		switch what {
+		case update, modify:
+			version = ledger.begin(pick, w.id)
+		case scan:
+			limit = 1 + dice.IntN(mix.ScanMost)
+		default:
+		}
+		w.picks = append(w.picks, pick)
+		s.what, s.limits = append(s.what, what), append(s.limits, limit)
+		s.versions, s.oldest = append(s.versions, version), append(s.oldest, oldest)
+		w.requests.keys = r.set.AppendKey(w.requests.keys, pick)
+		if what == update || what == insert || what == modify {
+			w.requests.values = r.set.AppendVersion(w.requests.values, pick, version)
+		}
+		w.requests.end()
+	}
+}
+
+// serveOne runs operation i of a chunk.
+func (w *worker) serveOne(i int) error {
+	key, store := w.requests.key(i), w.run.store
+	switch w.serve.what[i] {
+	case update, insert:
+		w.counts = append(w.counts, 0)
+		return store.Put(key, w.requests.value(i))
+	case scan:
+		return w.scan(key, w.serve.limits[i])
+	default:
+		out, found, err := store.AppendGet(w.answers.values, key)
+		w.answers.values = out
+		if !found {
+			w.counts = append(w.counts, 0)
+			return err
+		}
+		w.answers.end()
+		w.counts = append(w.counts, 1)
+		if err == nil && w.serve.what[i] == modify {
+			err = store.Put(key, w.requests.value(i))
+		}
+		return err
+	}
+}
+
+// checkServe goes through a chunk again, in its order, with the ledger.
+func (w *worker) checkServe() {
+	s, ledger := &w.serve, w.run.phase.Ledger
+	answer := 0
+	for i, what := range s.what {
+		pick, count := w.picks[i], w.counts[i]
+		switch what {
+		case read, modify:
+			if count == 0 {
+				w.wrong("key %q is not found", w.requests.key(i))
+			} else {
+				w.checkVersion(w.requests.key(i), w.answers.value(answer), pick, s.oldest[i])
+			}
+		case scan:
+			w.checkServedScan(i, answer, count)
+		default:
+		}
+		answer += count
+		switch what {
+		case update, modify:
+			ledger.end(pick, s.versions[i])
+		case insert:
+			ledger.inserted(pick)
+		default:
+		}
+	}
+}
+
+// checkVersion checks that a value is of pair i, in a version that may have been read.
+func (w *worker) checkVersion(key, value []byte, i int, oldest uint32) {
+	var newest uint32
+	newest, w.serve.later = w.run.phase.Ledger.newest(w.serve.later[:0], i, w.id)
+	for version := newest; ; version-- {
+		if !slices.Contains(w.serve.later, version) {
+			w.scratch = w.run.set.AppendVersion(w.scratch[:0], i, version)
+			if bytes.Equal(value, w.scratch) {
+				return
+			}
+		}
+		if version == oldest {
+			break
+		}
+	}
+	w.wrong("key %q: a value of %d bytes that is none of its versions %d to %d", key, len(value), oldest, newest)
+}
+
+// checkServedScan checks the count answers of operation i, from answer on. Of the versions that others have put meanwhile it
+// takes any: what they had overwritten when the scan began is not known any more.
+func (w *worker) checkServedScan(i, answer, count int) {
+	set, ledger, limit := w.run.set, w.run.phase.Ledger, w.serve.limits[i]
+	pick, from := w.picks[i], w.requests.key(i)
+	if count == 0 || count > limit || !bytes.Equal(w.answers.key(answer), from) {
+		w.wrong("scan from %q: %d entries that do not begin there, want 1..%d that do", from, count, limit)
+		return
+	}
+	last := w.answers.key(answer + count - 1)
+	switch {
+	case count == limit:
+	case set.Sorted() && count < w.serve.records-pick, !set.Sorted() && bytes.Compare(last, w.run.greatest) < 0:
+		w.wrong("scan from %q: ends after %d entries at %q, want %d", from, count, last, limit)
+	}
+	for j := range count {
+		key := w.answers.key(answer + j)
+		number, ok := set.Index(key)
+		switch {
+		case j > 0 && bytes.Compare(w.answers.key(answer+j-1), key) >= 0:
+			w.wrong("scan from %q: key %q comes after %q", from, key, w.answers.key(answer+j-1))
+		case !ok || !ledger.known(number):
+			w.wrong("scan from %q: key %q was never put", from, key)
+		case set.Sorted() && number != pick+j && number < w.serve.records:
+			w.wrong("scan from %q: key %q has number %d, want %d", from, key, number, pick+j)
+		default:
+			oldest := uint32(0)
+			if len(w.run.workers) == 1 {
+				oldest = ledger.settled(number)
+			}
+			w.checkVersion(key, w.answers.value(answer+j), number, oldest)
+		}
+	}
+}
