@@ -39,7 +39,7 @@ func openNative(t *testing.T) *native {
 func sized(key string, n int) []byte { return bytes.Repeat([]byte(key), n/len(key)+1)[:n] }
 
 // sizes are those of values that fit where they are copied to, and of others.
-var sizes = []int{0, 1, 100, packBytes - packHead - len("k00"), packBytes, 3 * packBytes, 5}
+var sizes = []int{0, 1, 100, partBytes - packHead - len("k00"), partBytes, 3 * partBytes, 5}
 
 func sizedKey(i int) string { return fmt.Sprintf("k%02d", i) }
 
@@ -120,6 +120,19 @@ func onlyTable(t *testing.T, s *native) (file string, page []byte) {
 		t.Fatal(err)
 	}
 	return tables[0], page
+}
+
+func TestRocksdbVersionSaysWhatACallTakes(t *testing.T) {
+	version := rocksdbEngines()[0].version()
+	var release, ns int
+	rest := version
+	if at := strings.LastIndex(version, "takes "); at >= 0 {
+		rest = version[at:]
+	}
+	_, err := fmt.Sscanf(version, "%d.", &release)
+	if _, also := fmt.Sscanf(rest, "takes %d ns", &ns); err != nil || also != nil || release < 7 || ns <= 0 {
+		t.Errorf("version %q", version)
+	}
 }
 
 func TestRocksdbValuesFitOrAreFetched(t *testing.T) {
