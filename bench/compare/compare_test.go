@@ -366,3 +366,47 @@ func TestRowsAskForTheStatesThatTheyNeed(t *testing.T) {
 		t.Errorf("%d states by default, want all %d but the last", got, len(states))
 	}
 }
+
+// reader reads a file once for each lookup, and has no key.
+type reader struct {
+	workload.Store
+
+	file *os.File
+}
+
+func (r reader) AppendGet(dst, _ []byte) ([]byte, bool, error) {
+	var one [1]byte
+	_, err := r.file.ReadAt(one[:], 0)
+	return dst, false, err
+}
+
+func TestReadsOfFilesAreCounted(t *testing.T) {
+	if _, counted := machine.Read(); !counted {
+		t.Skip("this system counts none")
+	}
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, mapped := range []bool{false, true} {
+		w := &worker{ctx: t.Context(), config: testConfig(t), entry: engineEntry{mapped: mapped}}
+		w.use(w.config.setOf(workload.Decimal, 3000))
+		w.countIn("column", "reads-absent", "absent-small", whole(reader{nil, f}), workload.Phase{Kind: workload.Absent})
+		if w.err != nil || w.outcome.Wrong > 0 {
+			t.Fatalf("%v, %+v", w.err, w.outcome)
+		}
+		got := newFigures(w.outcome.Results)
+		if ns := got[place{"absent-small", "column", 0}]; !(ns > 0) {
+			t.Errorf("%v ns for a lookup", ns)
+		}
+		reads, ok := got[place{"reads-absent", "column", 0}]
+		if ok == mapped || ok && (reads < 1 || reads > 1.05) { // the others of this process are few
+			t.Errorf("mapped %v: %v reads, %v; want 1 of an engine that is not mapped", mapped, reads, ok)
+		}
+	}
+}
