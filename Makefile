@@ -19,9 +19,11 @@ bench: ## the store's own figures
 # RocksDB is among the others where its library has been built.
 ROCKSDB = $(if $(wildcard bin/rocksdb/lib/librocksdb.a),-tags rocksdb)
 compare: ## side by side with other stores, taking turns: the better part of an hour
-	go -C bench/compare run $(ROCKSDB) . --ycsb --out ../results/compare-random.txt
-	go -C bench/compare run $(ROCKSDB) . --shape prefixed --rows absent,absent-unc,absent-small,present,present-small,reads-absent,seek10,scan,load,disk \
-		--out ../results/compare-prefixed.txt
+	go -C bench/compare run $(ROCKSDB) . --ycsb --out ../results/compare-decimal.txt
+	for shape in random prefixed; do \
+		go -C bench/compare run $(ROCKSDB) . --shape $$shape --out ../results/compare-$$shape.txt \
+			--rows absent,absent-unc,absent-small,present,present-small,reads-absent,seek10,scan,load,disk || exit 1; \
+	done
 
 rocksdb: bin/rocksdb/lib/librocksdb.a ## the library for go -C bench/compare run -tags rocksdb .; the better part of an hour
 bin/rocksdb/lib/librocksdb.a:

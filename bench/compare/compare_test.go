@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -39,11 +40,11 @@ func testConfig(t *testing.T, args ...string) config {
 func TestEveryEngineHasEveryRow(t *testing.T) {
 	_, counted := machine.Read()
 	for _, e := range engines {
-		for _, shape := range []workload.Shape{workload.Random, workload.Prefixed} {
+		for _, shape := range []workload.Shape{workload.Decimal, workload.Prefixed} {
 			t.Run(e.name+" with "+shape.String()+" keys", func(t *testing.T) {
 				t.Parallel() // they wait for the trees to settle
 				c := testConfig(t, "--ycsb", "--shape", shape.String())
-				if shape != workload.Random { // what depends on the keys
+				if shape != workload.Decimal { // what depends on the keys
 					c = testConfig(t, "--rows", "load,absent,present,seek10,seek10-new,scan,load-seq", "--shape", shape.String())
 				}
 				dir := t.TempDir()
@@ -311,9 +312,15 @@ func TestDiskBytesAreThoseThatTheDiskHas(t *testing.T) {
 	if err != nil || got < 100_000 {
 		t.Errorf("%d bytes, %v, want 100000 and what the end of a block adds", got, err)
 	}
+	if runtime.GOOS == "linux" && got > 1<<20 {
+		t.Errorf("%d bytes: the hole of the file is counted", got)
+	}
 	time.Sleep(50 * time.Millisecond)
 	if most, err := stop(); most != got || err != nil {
 		t.Errorf("at most %d, %v, want %d", most, err, got)
+	}
+	if resting, err := restingBytes(t.Context(), dir); resting != got || err != nil {
+		t.Errorf("at rest %d, %v, want %d", resting, err, got)
 	}
 	if _, err := diskBytes(filepath.Join(dir, "nothing")); err != nil {
 		t.Errorf("of a directory that is not there: %v", err)
@@ -361,5 +368,49 @@ func TestRowsAskForTheStatesThatTheyNeed(t *testing.T) {
 	}
 	if got := len(wantedStates(testConfig(t))); got != len(states)-1 {
 		t.Errorf("%d states by default, want all %d but the last", got, len(states))
+	}
+}
+
+// reader reads a file once for each lookup, and has no key.
+type reader struct {
+	workload.Store
+
+	file *os.File
+}
+
+func (r reader) AppendGet(dst, _ []byte) ([]byte, bool, error) {
+	var one [1]byte
+	_, err := r.file.ReadAt(one[:], 0)
+	return dst, false, err
+}
+
+func TestReadsOfFilesAreCounted(t *testing.T) {
+	if _, counted := machine.Read(); !counted {
+		t.Skip("this system counts none")
+	}
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, mapped := range []bool{false, true} {
+		w := &worker{ctx: t.Context(), config: testConfig(t), entry: engineEntry{mapped: mapped}}
+		w.use(w.config.setOf(workload.Decimal, 3000))
+		w.countIn("column", "reads-absent", "absent-small", whole(reader{nil, f}), workload.Phase{Kind: workload.Absent})
+		if w.err != nil || w.outcome.Wrong > 0 {
+			t.Fatalf("%v, %+v", w.err, w.outcome)
+		}
+		got := newFigures(w.outcome.Results)
+		if ns := got[place{"absent-small", "column", 0}]; !(ns > 0) {
+			t.Errorf("%v ns for a lookup", ns)
+		}
+		reads, ok := got[place{"reads-absent", "column", 0}]
+		if ok == mapped || ok && (reads < 1 || reads > 1.05) { // the others of this process are few
+			t.Errorf("mapped %v: %v reads, %v; want 1 of an engine that is not mapped", mapped, reads, ok)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -24,6 +25,17 @@ func diskBytes(dir string) (int64, error) {
 		return err
 	})
 	return sum, err
+}
+
+// restingBytes is diskBytes once it stands still: engines remove old files after their other work.
+func restingBytes(ctx context.Context, dir string) (sum int64, err error) {
+	waited := quiet(ctx, func() ([]int64, bool) {
+		var failed error
+		sum, failed = diskBytes(dir)
+		err = errors.Join(err, failed)
+		return []int64{sum}, true
+	})
+	return sum, errors.Join(err, waited)
 }
 
 // watchDisk looks at diskBytes fifty times a second until stop is called, which returns the largest.

@@ -67,7 +67,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.SetOutput(io.Discard) // an error is printed once, by main
 	f.IntVar(&c.keys, "keys", 1_000_000, "pairs in a store")
 	f.IntVar(&c.value, "value", 100, "bytes of a value")
-	f.TextVar(&c.shape, "shape", workload.Random, "what keys look like, a `NAME`: random (16 bytes), prefixed (36, the first 20 the same), decimal or bigendian")
+	f.TextVar(&c.shape, "shape", workload.Decimal, "what keys look like, a `NAME`: decimal (16 digits), random (16 bytes), prefixed (36, the first 20 the same) or bigendian")
 	f.IntVar(&c.rounds, "rounds", 3, "turns of each engine")
 	f.StringVar(&names, "engines", strings.Join(engineNames(), ","), "which, separated by commas")
 	f.StringVar(&rows, "rows", "", "which, separated by commas; all but those of YCSB by default: "+strings.Join(rowNames(true), ","))

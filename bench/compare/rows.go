@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
 // line is a row of the table.
@@ -86,7 +88,7 @@ var lines = []line{
 	{"reads-present", "file reads per present lookup, small cache, compacted", reads, atMost(0.95 + promisedFPR), nowhere},
 	{"reads-present-unc", "file reads per present lookup, small cache, uncompacted", reads, atMost(0.95 + promisedFPR), nowhere},
 	{rowWriteAmp, "write amplification with the log, random load", times, bar{factor: 1, of: pebbleName, orEqual: true}, nowhere},
-	{rowDisk, "on disk, compacted (MB)", megabytes, bar{limit: func(c config) float64 { return c.dataBytes() * 120 / 116 }}, nowhere},
+	{rowDisk, "on disk, compacted (MB)", megabytes, bar{limit: ofDecimalKeys}, nowhere},
 	{rowDiskPeak, "largest on disk during the load (MB)", megabytes, bar{limit: atAMillion(250e6)}, nowhere},
 	{rowReopen, "reopen after a clean close (ms)", milliseconds, bar{factor: 1, of: pebbleName, orEqual: true}, nowhere},
 	{rowResident, "peak resident during the load (MB)", megabytes, bar{limit: atAMillion(160e6)}, nowhere},
@@ -133,6 +135,15 @@ const bestPeer = "the best peer"
 func below(factor float64, of string) bar { return bar{factor: factor, of: of} }
 
 func atMost(limit float64) bar { return bar{limit: func(config) float64 { return limit }} }
+
+// ofDecimalKeys is a limit of 120 bytes for each pair of 16 and 100, with keys that have much in common with their neighbours,
+// and none for others.
+func ofDecimalKeys(c config) float64 {
+	if c.shape != workload.Decimal || c.value != 100 {
+		return 0
+	}
+	return 120 * float64(c.keys)
+}
 
 // atAMillion is a limit for a million pairs of 16 and 100 bytes, and none for others.
 func atAMillion(limit float64) func(config) float64 {

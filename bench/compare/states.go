@@ -113,8 +113,8 @@ func (w *worker) uncompactedSmall() {
 
 func (w *worker) compacted() {
 	w.rest(workload.Compact, workload.Settle)
-	if w.err == nil {
-		bytes, err := diskBytes(w.config.dir)
+	if w.config.wants(rowDisk) && w.err == nil {
+		bytes, err := restingBytes(w.ctx, w.config.dir)
 		w.fail(err)
 		w.note(rowDisk, float64(bytes))
 	}

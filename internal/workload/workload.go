@@ -2,7 +2,8 @@
 // choices among them, phases of operations on any [Store], and the figures of a phase.
 //
 // Every key and value follows from a set and an index, so that nothing is kept to check an answer against: every value that
-// a store returns is compared with the one it should be, outside the clock. The package knows no store.
+// a store returns is compared with the one it should be, outside the clock. Only where values change under way is a [Ledger]
+// kept of which version may be there. The package knows no store.
 package workload
 
 import (
