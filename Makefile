@@ -1,6 +1,6 @@
 # Each target is a step of .ci/run, or a longer run of the same. Go and a shell are enough to do without make.
 
-.PHONY: check test race lint fuzz bench bench-compare compare cross long demo
+.PHONY: check test race lint fuzz bench bench-compare compare rocksdb cross long demo
 
 check: ## all that CI runs
 	.ci/run
@@ -16,9 +16,18 @@ long: ## the model, crash and fuzz tests for hours instead of seconds
 bench: ## the store's own figures
 	go run ./bench
 
-compare: ## side by side with other stores, taking turns
-	go -C bench/compare run . --shape random --out ../results/compare-random.txt
-	go -C bench/compare run . --shape prefixed --out ../results/compare-prefixed.txt
+# RocksDB is among the others where its library has been built.
+ROCKSDB = $(if $(wildcard bin/rocksdb/lib/librocksdb.a),-tags rocksdb)
+compare: ## side by side with other stores, taking turns: the better part of an hour
+	go -C bench/compare run $(ROCKSDB) . --ycsb --out ../results/compare-decimal.txt
+	for shape in random prefixed; do \
+		go -C bench/compare run $(ROCKSDB) . --shape $$shape --out ../results/compare-$$shape.txt \
+			--rows absent,absent-unc,absent-small,present,present-small,reads-absent,seek10,scan,load,disk || exit 1; \
+	done
+
+rocksdb: bin/rocksdb/lib/librocksdb.a ## the library for go -C bench/compare run -tags rocksdb .; the better part of an hour
+bin/rocksdb/lib/librocksdb.a:
+	bench/compare/rocksdb.sh bin/rocksdb
 
 # The A/B of a change: the benchmarks of the tree as it is against those of REF, six runs each, taking turns.
 REF ?= main

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
@@ -8,12 +10,14 @@ import (
 // ours is the store of this repository.
 type ours struct{ *own.Store }
 
-func openBloomkv(dir string) (engine, error) {
-	s, err := own.Open(dir, &bloomkv.Options{
-		Durability:    bloomkv.NoSync,
-		FilterFPR:     0.01, // what ten bits per key give
-		MemoryBudget:  cacheBytes + 2*memtableBytes,
-		MemtableSize:  memtableBytes,
+func openBloomkv(dir string, s settings) (engine, error) {
+	// The store sets apart what its memtables may take, and half of all at most. In a small cache, where nothing is put,
+	// they are small too, so that what is left is the cache: for blocks, filters and indexes.
+	memtable := min(memtableBytes, s.cache/2)
+	store, err := own.Open(dir, &bloomkv.Options{
+		FilterFPR:     promisedFPR,
+		MemoryBudget:  s.cache + 2*memtable,
+		MemtableSize:  memtable,
 		BlockSize:     blockBytes,
 		TableSize:     tableBytes,
 		BaseLevelSize: baseLevelBytes,
@@ -23,7 +27,35 @@ func openBloomkv(dir string) (engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ours{s}, nil
+	return ours{store}, nil
 }
 
-func (s ours) lookups() []lookup { return []lookup{{"bloomkv", s}} }
+// promisedFPR is what ten bits per key give.
+const promisedFPR = 0.01
+
+func (s ours) lookups() []view { return []view{whole(s)} }
+
+func (s ours) kept() (view, error) {
+	k := keptOurs{s, s.Iter(bloomkv.IterOptions{})}
+	return view{k, k.it.Close}, nil
+}
+
+// keptOurs scans with one iterator.
+type keptOurs struct {
+	ours
+
+	it *bloomkv.Iterator
+}
+
+func (k keptOurs) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+	n := 0
+	for ok := k.it.SeekGE(from); ok; ok = k.it.Next() {
+		if err := each(k.it.Key(), k.it.Value()); err != nil {
+			return errors.Join(err, k.it.Err())
+		}
+		if n++; n == limit {
+			break
+		}
+	}
+	return k.it.Err()
+}

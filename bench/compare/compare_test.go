@@ -3,17 +3,23 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
 // TestMain is the program itself where the program has started the test binary as its worker.
 func TestMain(m *testing.M) {
+	stillness = 100 * time.Millisecond
 	if os.Getenv(workerVariable) != "" {
 		main()
 		return
@@ -21,26 +27,58 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestEveryEngineAnswersRight(t *testing.T) {
-	for _, name := range engineNames() {
-		for _, shape := range []workload.Shape{workload.Random, workload.Prefixed} {
-			t.Run(name+" with "+shape.String()+" keys", func(t *testing.T) {
+// testConfig asks for some rows of a small store, all if there are none.
+func testConfig(t *testing.T, args ...string) config {
+	t.Helper()
+	c, err := parse(append([]string{"--keys", "3000"}, args...), &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestEveryEngineHasEveryRow(t *testing.T) {
+	_, counted := machine.Read()
+	for _, e := range engines {
+		for _, shape := range []workload.Shape{workload.Decimal, workload.Prefixed} {
+			t.Run(e.name+" with "+shape.String()+" keys", func(t *testing.T) {
 				t.Parallel() // they wait for the trees to settle
-				c := config{keys: 3000, value: 100, shape: shape}
-				rows, err := measure(t.Context(), c, name, filepath.Join(t.TempDir(), "store"), 0, "")
-				if err != nil {
-					t.Fatal(err)
+				c := testConfig(t, "--ycsb", "--shape", shape.String())
+				if shape != workload.Decimal { // what depends on the keys
+					c = testConfig(t, "--rows", "load,absent,present,seek10,seek10-new,scan,load-seq", "--shape", shape.String())
 				}
-				seen := make(map[string]bool)
-				for _, r := range rows {
-					seen[r.Figures.Phase] = true
-					if r.Figures.Wrong > 0 || r.nsPerOp() <= 0 || r.Figures.Ops < 2999 || !slices.Contains(columns, r.Column) {
-						t.Errorf("%s: %+v", r.Column, r.Figures)
+				dir := t.TempDir()
+				seen := make(map[place]float64)
+				for i, s := range wantedStates(c) {
+					c.dir = filepath.Join(dir, "store")
+					if s.alone {
+						c.dir = filepath.Join(dir, string(rune('a'+i)))
+					}
+					o, err := measureState(t.Context(), c, e.name, s, 0)
+					if err != nil {
+						t.Fatalf("%s: %v", s.name, err)
+					}
+					if o.Wrong > 0 {
+						t.Errorf("%s: %d wrong answers; %s", s.name, o.Wrong, o.FirstWrong)
+					}
+					for _, r := range o.Results {
+						if !slices.Contains(s.rows, r.Row) || !slices.Contains(e.columns, r.Column) {
+							t.Errorf("%s: row %s of column %s", s.name, r.Row, r.Column)
+						}
+						seen[place{r.Row, r.Column, r.Round}] = r.Value
 					}
 				}
-				for _, phase := range phases {
-					if !seen[phase] {
-						t.Errorf("no figures of %s", phase)
+				for _, l := range lines {
+					reading := l.unit == reads
+					v, ok := seen[place{l.id, e.columns[0], 0}]
+					want := c.wants(l.id) && (!reading && l.id != rowWriteAmp && l.id != rowResident || counted && (!reading || !e.mapped))
+					if ok != want || ok && !(v > 0) && !reading {
+						t.Errorf("%s: %v, %v; want one: %v", l.id, v, ok, want)
+					}
+				}
+				for _, column := range e.columns {
+					if _, ok := seen[place{"present", column, 0}]; !ok {
+						t.Errorf("no figures of present keys in column %s", column)
 					}
 				}
 			})
@@ -48,10 +86,76 @@ func TestEveryEngineAnswersRight(t *testing.T) {
 	}
 }
 
+func TestKeptIteratorsSeeWhatWasPut(t *testing.T) {
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := e.open(filepath.Join(t.TempDir(), "store"), settings{cache: 16 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, v := range s.lookups() {
+				if frozen(e.columns[i]) {
+					if err := v.end(); err != nil {
+						t.Fatal(err)
+					}
+					continue
+				}
+				for _, value := range []string{"one", "two", "three"} {
+					if err := v.Put([]byte("key"), []byte(value)); err != nil {
+						t.Fatal(err)
+					}
+					if got, found, err := v.AppendGet([]byte("+"), []byte("key")); string(got) != "+"+value || !found || err != nil {
+						t.Errorf("got %q, %v, %v, want +%s", got, found, err, value)
+					}
+				}
+				if err := v.end(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if stored, err := s.PutIfAbsent([]byte("key"), nil); stored || err != nil {
+				t.Errorf("put if absent of a key that is there: %v, %v", stored, err)
+			}
+			if stored, err := s.PutIfAbsent([]byte("new"), []byte("four")); !stored || err != nil {
+				t.Errorf("put if absent of one that is not: %v, %v", stored, err)
+			}
+			if err := s.PutSync([]byte("synced"), []byte("five")); err != nil {
+				t.Fatal(err)
+			}
+			if opening, err := s.Reopen(); opening <= 0 || err != nil {
+				t.Fatalf("reopened in %v, %v", opening, err)
+			}
+			if err := s.Delete([]byte("key")); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			err = s.GetMany([][]byte{[]byte("key"), []byte("new"), []byte("synced")}, func(_ int, value []byte, found bool) error {
+				got = append(got, string(value))
+				if found != (len(value) > 0) {
+					t.Errorf("value %q, found %v", value, found)
+				}
+				return nil
+			})
+			if want := []string{"", "four", "five"}; !slices.Equal(got, want) || err != nil {
+				t.Errorf("many: %q, %v, want %q", got, err, want)
+			}
+			enough := errors.New("enough")
+			if err := s.Scan(nil, 0, func(_, _ []byte) error { return enough }); !errors.Is(err, enough) {
+				t.Errorf("a scan that is ended returns %v", err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestEnginesTakeTurnsInProcessesOfTheirOwn(t *testing.T) {
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "table.txt")
 	var out, errs bytes.Buffer
-	args := []string{"--keys", "1000", "--rounds", "2", "--engines", "bloomkv,goleveldb", "--dir", dir, "--out", file, "--json"}
+	args := []string{
+		"--keys", "1000", "--rounds", "2", "--engines", "bloomkv,goleveldb", "--rows", "load,absent,load-batched", "--dir", dir, "--out", file, "--json",
+	}
 	if err := run(t.Context(), args, &out, &errs); err != nil {
 		t.Fatal(err)
 	}
@@ -60,20 +164,25 @@ func TestEnginesTakeTurnsInProcessesOfTheirOwn(t *testing.T) {
 		t.Fatalf("%v in %s", err, out.String())
 	}
 	var turns []string
-	for _, row := range r.Rows {
-		if row.Figures.Phase == phaseLoad {
-			turns = append(turns, row.Column)
-		}
+	for _, result := range r.Results {
+		turns = append(turns, result.Row+" "+result.Column)
 	}
-	if want := []string{"bloomkv", "goleveldb", "goleveldb", "bloomkv"}; !slices.Equal(turns, want) {
-		t.Errorf("turns %q, want %q", turns, want)
+	want := []string{
+		"load bloomkv", "load goleveldb", "absent goleveldb", "absent bloomkv", "load-batched bloomkv", "load-batched goleveldb",
+		"load goleveldb", "load bloomkv", "absent bloomkv", "absent goleveldb", "load-batched goleveldb", "load-batched bloomkv",
 	}
-	if len(r.Table) != 8 || errs.Len() > 0 {
-		t.Errorf("%d cells, want 8; on the error stream %q", len(r.Table), errs.String())
+	if !slices.Equal(turns, want) {
+		t.Errorf("turns %q\nwant  %q", turns, want)
+	}
+	if len(r.Table) != 6 || errs.Len() > 0 {
+		t.Errorf("%d cells, want 6; on the error stream %q", len(r.Table), errs.String())
 	}
 	page, err := os.ReadFile(file)
-	if err != nil || !bytes.Contains(page, []byte("wrong answers: 0")) || !bytes.Contains(page, []byte("command: go -C bench/compare run . --keys 1000")) {
+	if err != nil || !bytes.Contains(page, []byte("wrong answers: 0")) || !bytes.Contains(page, []byte("command: "+program()+" --keys 1000")) {
 		t.Errorf("the table: %v\n%s", err, page)
+	}
+	if object, err := os.ReadFile(strings.Replace(file, ".txt", ".json", 1)); err != nil || !bytes.Equal(object, out.Bytes()) {
+		t.Errorf("the object beside the table differs from what was printed: %v", err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%d directories left, %v", len(left), err)
@@ -81,23 +190,140 @@ func TestEnginesTakeTurnsInProcessesOfTheirOwn(t *testing.T) {
 }
 
 func TestARatioIsTheMedianOfTheRounds(t *testing.T) {
-	figures := func(ns float64) workload.Figures {
-		return workload.Figures{Phase: phaseAbsent, MedianNs: ns, MeanNs: 1e9}
-	}
-	table := tabulate([]row{
-		{"bloomkv", 0, figures(100)},
-		{"goleveldb", 0, figures(200)},
-		{"goleveldb", 1, figures(500)},
-		{"bloomkv", 1, figures(100)},
-		{"bloomkv", 2, figures(300)},
-		{"goleveldb", 2, figures(400)},
+	f := newFigures([]result{
+		{Row: "absent", Column: "bloomkv", Round: 0, Value: 100},
+		{Row: "absent", Column: "goleveldb", Round: 0, Value: 200},
+		{Row: "absent", Column: "goleveldb", Round: 1, Value: 500},
+		{Row: "absent", Column: "bloomkv", Round: 1, Value: 100},
+		{Row: "absent", Column: "bloomkv", Round: 2, Value: 300},
+		{Row: "absent", Column: "goleveldb", Round: 2, Value: 400},
 	})
-	want := []cell{
-		{Phase: phaseAbsent, Column: "bloomkv", Ns: 100, Least: 100, Most: 300},
-		{Phase: phaseAbsent, Column: "goleveldb", Ns: 400, Least: 200, Most: 500, Ratio: 0.5}, // of 0.5, 0.2, 0.75
+	table := tabulate(f, []string{"bloomkv", "goleveldb"})
+	if len(table) != 2 || table[0] != (cell{"absent", "bloomkv", spread{100, 100, 300}, nil}) {
+		t.Fatalf("got %+v", table)
 	}
-	if !slices.Equal(table, want) {
-		t.Errorf("got  %+v\nwant %+v", table, want)
+	if c := table[1]; c.Value != (spread{400, 200, 500}) || c.Ratio == nil || *c.Ratio != (spread{0.5, 0.2, 0.75}) {
+		t.Errorf("got %+v, ratio %+v", c, c.Ratio)
+	}
+}
+
+func TestBars(t *testing.T) {
+	c := testConfig(t)
+	for _, test := range []struct {
+		name    string
+		results []result
+		must    string
+		got     float64
+		met     bool
+	}{
+		{
+			"a share of RocksDB, met",
+			[]result{{Row: "absent", Column: ownName, Value: 59}, {Row: "absent", Column: rocksdbName, Value: 100}},
+			"< 0.6 × rocksdb", 0.59, true,
+		},
+		{
+			"a share of RocksDB, not below",
+			[]result{{Row: "absent", Column: ownName, Value: 60}, {Row: "absent", Column: rocksdbName, Value: 100}},
+			"< 0.6 × rocksdb", 0.6, false,
+		},
+		{
+			"RocksDB's stand-in",
+			[]result{{Row: "absent", Column: ownName, Value: 217}, {Row: "absent", Column: pebbleL6, Value: 1228}, {Row: "absent", Column: pebbleName, Value: 1}},
+			"< 0.6 × rocksdb*", 0.5, true,
+		},
+		{
+			"RocksDB's stand-in by Pebble's only column",
+			[]result{{Row: "load", Column: ownName, Value: 3336}, {Row: "load", Column: pebbleName, Value: 1857}},
+			"< 0.5 × rocksdb*", 1, false,
+		},
+		{
+			"the best peer",
+			[]result{{Row: "present-ow", Column: ownName, Value: 9}, {Row: "present-ow", Column: "bbolt", Value: 10}, {Row: "present-ow", Column: bboltTx, Value: 5}, {Row: "present-ow", Column: "badger", Value: 12}},
+			"< the best peer", 0.9, true,
+		},
+		{
+			"at most the best peer and a little",
+			[]result{{Row: "fillsync", Column: ownName, Value: 105}, {Row: "fillsync", Column: "bbolt", Value: 100}},
+			"≤ 1.05 × the best peer", 1.05, true,
+		},
+		{"a limit", []result{{Row: "reads-absent", Column: ownName, Value: 0.0116}}, "≤ 0.0115", 0.0116, false},
+		{"a limit that is reached", []result{{Row: "reads-present", Column: ownName, Value: 0.96}}, "≤ 0.9600", 0.96, true},
+		{"nothing to compare with", []result{{Row: "absent", Column: ownName, Value: 1}}, "", 0, false},
+		{"a limit for a million pairs", []result{{Row: rowResident, Column: ownName, Value: 1}}, "", 0, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newReport(c, nil, outcome{Results: test.results}, 0)
+			if test.must == "" {
+				if len(r.Musts) > 0 {
+					t.Errorf("got %+v, want none", r.Musts)
+				}
+				return
+			}
+			if len(r.Musts) != 1 {
+				t.Fatalf("got %+v, want one", r.Musts)
+			}
+			if v := r.Musts[0]; v.Must != test.must || math.Abs(v.Got-test.got) > 1e-9 || v.Met != test.met {
+				t.Errorf("got %+v, want %s, %v, %v", v, test.must, test.got, test.met)
+			}
+		})
+	}
+}
+
+func TestThePageSaysWhatStandsIn(t *testing.T) {
+	c := testConfig(t, "--keys", "1000000")
+	results := []result{
+		{Row: "absent", Column: ownName, Value: 120},
+		{Row: "absent", Column: pebbleL6, Value: 614},
+		{Row: rowDisk, Column: ownName, Value: 119e6},
+		{Row: rowResident, Column: ownName, Value: 200e6},
+	}
+	pageOf := func(results []result) string {
+		r := newReport(c, nil, outcome{Results: results}, time.Minute)
+		var page bytes.Buffer
+		r.print(&page)
+		return page.String()
+	}
+	page := pageOf(results)
+	for _, want := range []string{"RocksDB was not built.", "3 rounds in 1m0s", "rocksdb*", "0.55", "≤ 120   119      met", "≤ 160   200  not met"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	if page := pageOf(append(results, result{Row: "absent", Column: rocksdbName, Value: 200})); strings.Contains(page, "rocksdb*") {
+		t.Errorf("a stand-in beside the real one in\n%s", page)
+	}
+}
+
+func TestDiskBytesAreThoseThatTheDiskHas(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "sparse"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := watchDisk(dir)
+	_, err = f.WriteAt(make([]byte, 100_000), 50<<20)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := syncFiles(dir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := diskBytes(dir)
+	if err != nil || got < 100_000 {
+		t.Errorf("%d bytes, %v, want 100000 and what the end of a block adds", got, err)
+	}
+	if runtime.GOOS == "linux" && got > 1<<20 {
+		t.Errorf("%d bytes: the hole of the file is counted", got)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if most, err := stop(); most != got || err != nil {
+		t.Errorf("at most %d, %v, want %d", most, err, got)
+	}
+	if resting, err := restingBytes(t.Context(), dir); resting != got || err != nil {
+		t.Errorf("at rest %d, %v, want %d", resting, err, got)
+	}
+	if _, err := diskBytes(filepath.Join(dir, "nothing")); err != nil {
+		t.Errorf("of a directory that is not there: %v", err)
 	}
 }
 
@@ -105,16 +331,86 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"--shape round", "round"},
 		{"--engines bloomkv,tape", `"tape"`},
+		{"--rows absent,tape", `"tape"`},
 		{"--rounds 0", "--rounds 0"},
 		{"--keys -1", "-1"},
 		{"--worker tape", "--worker"},
-		{"--worker tape/1", `"tape"`},
+		{"--worker tape/loaded/1", `"tape"`},
+		{"--worker bloomkv/lost/1", `"lost"`},
+		{"--worker bloomkv/loaded/one", `"one"`},
 		{"extra", "extra"},
 	} {
 		var out bytes.Buffer
 		err := run(t.Context(), strings.Fields(test.args), &out, &out)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want an error with %q", test.args, err, test.want)
+		}
+	}
+}
+
+func TestRowsAskForTheStatesThatTheyNeed(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"--rows", "absent"}, []string{"loaded", "compacted"}},
+		{[]string{"--rows", "load,present-ow"}, []string{"loaded", "overwritten"}},
+		{[]string{"--rows", "fillsync"}, []string{"synced"}},
+		{[]string{"--rows", "fillsync", "--ycsb"}, []string{"synced", "serving"}},
+	} {
+		var got []string
+		for _, s := range wantedStates(testConfig(t, test.args...)) {
+			got = append(got, s.name)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%v: %v, want %v", test.args, got, test.want)
+		}
+	}
+	if got := len(wantedStates(testConfig(t))); got != len(states)-1 {
+		t.Errorf("%d states by default, want all %d but the last", got, len(states))
+	}
+}
+
+// reader reads a file once for each lookup, and has no key.
+type reader struct {
+	workload.Store
+
+	file *os.File
+}
+
+func (r reader) AppendGet(dst, _ []byte) ([]byte, bool, error) {
+	var one [1]byte
+	_, err := r.file.ReadAt(one[:], 0)
+	return dst, false, err
+}
+
+func TestReadsOfFilesAreCounted(t *testing.T) {
+	if _, counted := machine.Read(); !counted {
+		t.Skip("this system counts none")
+	}
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, mapped := range []bool{false, true} {
+		w := &worker{ctx: t.Context(), config: testConfig(t), entry: engineEntry{mapped: mapped}}
+		w.use(w.config.setOf(workload.Decimal, 3000))
+		w.countIn("column", "reads-absent", "absent-small", whole(reader{nil, f}), workload.Phase{Kind: workload.Absent})
+		if w.err != nil || w.outcome.Wrong > 0 {
+			t.Fatalf("%v, %+v", w.err, w.outcome)
+		}
+		got := newFigures(w.outcome.Results)
+		if ns := got[place{"absent-small", "column", 0}]; !(ns > 0) {
+			t.Errorf("%v ns for a lookup", ns)
+		}
+		reads, ok := got[place{"reads-absent", "column", 0}]
+		if ok == mapped || ok && (reads < 1 || reads > 1.05) { // the others of this process are few
+			t.Errorf("mapped %v: %v reads, %v; want 1 of an engine that is not mapped", mapped, reads, ok)
 		}
 	}
 }

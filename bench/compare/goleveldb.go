@@ -8,6 +8,7 @@ import (
 
 	"github.com/syndtr/goleveldb/leveldb"
 	"github.com/syndtr/goleveldb/leveldb/filter"
+	"github.com/syndtr/goleveldb/leveldb/iterator"
 	"github.com/syndtr/goleveldb/leveldb/opt"
 	"github.com/syndtr/goleveldb/leveldb/util"
 
@@ -16,19 +17,15 @@ import (
 
 // elder is goleveldb.
 type elder struct {
-	db  *leveldb.DB // replaced by Reopen
-	dir string
+	dir     string
+	options *opt.Options
+	db      *leveldb.DB
 }
 
-func openGoleveldb(dir string) (engine, error) {
-	s := &elder{dir: dir}
-	return s, s.open()
-}
-
-func (s *elder) open() (err error) {
-	s.db, err = leveldb.OpenFile(s.dir, &opt.Options{
+func openGoleveldb(dir string, s settings) (engine, error) {
+	e := &elder{dir: dir, options: &opt.Options{
 		WriteBuffer:                   memtableBytes,
-		BlockCacheCapacity:            cacheBytes,
+		BlockCacheCapacity:            int(s.cache),
 		BlockSize:                     blockBytes,
 		CompactionL0Trigger:           levelZeroRuns,
 		CompactionTableSize:           tableBytes,
@@ -36,20 +33,19 @@ func (s *elder) open() (err error) {
 		CompactionTotalSizeMultiplier: levelRatio,
 		Compression:                   opt.NoCompression,
 		Filter:                        filter.NewBloomFilter(filterBits),
-	})
+		DisableSeeksCompaction:        true, // lookups leave the tree as it is
+	}}
+	return e, e.open()
+}
+
+func (s *elder) open() (err error) {
+	s.db, err = leveldb.OpenFile(s.dir, s.options)
 	return err
 }
 
-func (s *elder) Reopen() (opening time.Duration, err error) {
-	if err := s.db.Close(); err != nil {
-		return 0, err
-	}
-	begin := time.Now()
-	err = s.open()
-	return time.Since(begin), err
-}
+func (s *elder) Reopen() (time.Duration, error) { return reopened(s.Close, s.open) }
 
-func (s *elder) lookups() []lookup { return []lookup{{"goleveldb", s}} }
+func (s *elder) lookups() []view { return []view{whole(s)} }
 
 func (s *elder) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	value, err := s.db.Get(key, nil)
@@ -60,7 +56,7 @@ func (s *elder) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 }
 
 func (s *elder) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
-	return oneByOne(s, keys, each)
+	return getMany(s, keys, each)
 }
 
 func (s *elder) Put(key, value []byte) error { return s.db.Put(key, value, nil) }
@@ -69,7 +65,7 @@ func (s *elder) PutSync(key, value []byte) error {
 	return s.db.Put(key, value, &opt.WriteOptions{Sync: true})
 }
 
-func (s *elder) PutIfAbsent(key, value []byte) (bool, error) { return checkAndPut(s, key, value) }
+func (s *elder) PutIfAbsent(key, value []byte) (bool, error) { return putIfAbsent(s, key, value) }
 
 func (s *elder) Delete(key []byte) error { return s.db.Delete(key, nil) }
 
@@ -82,22 +78,48 @@ func (s *elder) Apply(pairs workload.Batch) error {
 }
 
 func (s *elder) Scan(from []byte, limit int, each func(key, value []byte) error) error {
-	it := s.db.NewIterator(&util.Range{Start: from}, nil)
+	it := s.db.NewIterator(nil, nil)
 	defer it.Release()
+	return keptElder{s, it}.Scan(from, limit, each)
+}
+
+func (s *elder) kept() (view, error) {
+	it := s.db.NewIterator(nil, nil)
+	return view{keptElder{s, it}, func() error {
+		it.Release()
+		return nil
+	}}, nil
+}
+
+// keptElder scans with one iterator.
+type keptElder struct {
+	*elder
+
+	it iterator.Iterator
+}
+
+func (k keptElder) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	n := 0
-	for it.Next() {
-		if err := each(it.Key(), it.Value()); err != nil {
+	for ok := k.it.Seek(from); ok; ok = k.it.Next() {
+		if err := each(k.it.Key(), k.it.Value()); err != nil {
 			return err
 		}
 		if n++; n == limit {
 			break
 		}
 	}
-	return it.Error()
+	return k.it.Error()
 }
 
-// Flush does nothing: goleveldb flushes when it compacts.
-func (s *elder) Flush(context.Context) error { return nil }
+// Flush opens a transaction and leaves it, which writes the memtable out.
+func (s *elder) Flush(context.Context) error {
+	t, err := s.db.OpenTransaction()
+	if err != nil {
+		return err
+	}
+	t.Discard()
+	return nil
+}
 
 func (s *elder) Settle(ctx context.Context) error {
 	var failed error

@@ -1,18 +1,21 @@
-// Command compare measures bloomkv beside Pebble and goleveldb, on the workload that bench runs.
+// Command compare measures bloomkv beside Pebble, goleveldb, Badger, bbolt and, where it was built with it, RocksDB, on the
+// workload that bench runs.
 //
-// Each engine runs in a process of its own, and the engines take turns for some rounds, so that what the machine does
-// meanwhile meets all of them: what counts is their ratios. It is a module of its own, so that other stores stay out of
-// the library's.
+// Each engine and each state of a store has a process of its own, and the engines take turns at each state, for some rounds,
+// so that what the machine does meanwhile meets all of them: what counts is their ratios. It is a module of its own, so that
+// other stores stay out of the library's.
 package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -48,28 +51,32 @@ type config struct {
 	shape       workload.Shape
 	rounds      int
 	engines     []string
+	rows        map[string]bool // that are asked for
 	dir         string
 	out         string
 	json        bool
 	profiles    string
-	worker      string // "engine/round": measure this one alone, in dir
+	worker      string // "engine/state/round": measure this one alone, in dir
 }
 
 func parse(args []string, stderr io.Writer) (config, error) {
 	var c config
-	var names string
+	var names, rows string
+	var ycsb bool
 	f := flag.NewFlagSet("compare", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // an error is printed once, by main
 	f.IntVar(&c.keys, "keys", 1_000_000, "pairs in a store")
 	f.IntVar(&c.value, "value", 100, "bytes of a value")
-	f.TextVar(&c.shape, "shape", workload.Random, "what keys look like, a `NAME`: random (16 bytes), prefixed (36, the first 20 the same), decimal or bigendian")
+	f.TextVar(&c.shape, "shape", workload.Decimal, "what keys look like, a `NAME`: decimal (16 digits), random (16 bytes), prefixed (36, the first 20 the same) or bigendian")
 	f.IntVar(&c.rounds, "rounds", 3, "turns of each engine")
 	f.StringVar(&names, "engines", strings.Join(engineNames(), ","), "which, separated by commas")
+	f.StringVar(&rows, "rows", "", "which, separated by commas; all but those of YCSB by default: "+strings.Join(rowNames(true), ","))
+	f.BoolVar(&ycsb, "ycsb", false, "the rows of YCSB A to F too")
 	f.StringVar(&c.dir, "dir", "", "make the stores below `DIR` (default: the system's temporary directory); they are removed")
-	f.StringVar(&c.out, "out", "", "write the table to `FILE` too")
+	f.StringVar(&c.out, "out", "", "write the table to `FILE` too, and the object of --json beside it, with .json at the end")
 	f.BoolVar(&c.json, "json", false, "print a JSON object instead of the table")
-	f.StringVar(&c.profiles, "cpuprofile", "", "write processor profiles of the phases to `DIR`, those of the last round")
-	f.StringVar(&c.worker, "worker", "", "for the program itself: one engine and round, in --dir")
+	f.StringVar(&c.profiles, "cpuprofile", "", "write processor profiles of the timed rows to `DIR`, those of the last round")
+	f.StringVar(&c.worker, "worker", "", "for the program itself: one engine, state and round, in --dir")
 	err := f.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		f.SetOutput(stderr)
@@ -91,13 +98,44 @@ func parse(args []string, stderr io.Writer) (config, error) {
 			return c, fmt.Errorf("--engines: no engine %q, want some of %s", name, strings.Join(engineNames(), ","))
 		}
 	}
+	wanted := rowNames(ycsb)
+	if rows != "" {
+		wanted = strings.Split(rows, ",")
+		if ycsb {
+			wanted = append(wanted, rowNames(true)[len(rowNames(false)):]...)
+		}
+	}
+	c.rows = make(map[string]bool)
+	for _, name := range wanted {
+		if !slices.Contains(rowNames(true), name) {
+			return c, fmt.Errorf("--rows: no row %q, want some of %s", name, strings.Join(rowNames(true), ","))
+		}
+		c.rows[name] = true
+	}
 	return c, nil
 }
 
-// set is the same in all rounds and engines; the order in which it is used is a round's own.
-func (c config) set() (workload.Set, error) {
-	return workload.NewGenerated(c.shape, c.keys, 1, workload.Values{Bytes: c.value})
+func (c config) wants(row string) bool { return c.rows[row] }
+
+// setOf is the same in all rounds and engines; the order in which it is used is a round's own.
+func (c config) setOf(shape workload.Shape, keys int) (workload.Set, error) {
+	return workload.NewGenerated(shape, keys, 1, workload.Values{Bytes: c.value})
 }
+
+// sortedSet is for loads in the order of the keys: of the shape that is asked for if its keys come in order, else decimal.
+func (c config) sortedSet() (workload.Set, error) {
+	set, err := c.setOf(c.shape, c.keys)
+	if err != nil || set.Sorted() {
+		return set, err
+	}
+	return c.setOf(workload.Decimal, c.keys)
+}
+
+// dataBytes is the bytes of all keys and values.
+func (c config) dataBytes() float64 { return float64(c.keys) * float64(c.shape.KeyBytes()+c.value) }
+
+// smallCache is what states with a small cache have: 7 % of the pairs, 8 MB at a million, but no less than 4 MiB.
+func (c config) smallCache() int64 { return max(4<<20, int64(c.dataBytes()*0.07)) }
 
 // run is the whole program. Figures go to stdout, progress to stderr where that is a terminal.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -106,87 +144,124 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if c.worker != "" {
-		name, number, _ := strings.Cut(c.worker, "/")
-		round, err := strconv.Atoi(number)
-		if err != nil {
-			return fmt.Errorf("--worker: %w", err)
-		}
-		rows, err := measure(ctx, c, name, c.dir, round, c.profiles)
+		o, err := c.work(ctx)
 		if err != nil {
 			return err
 		}
-		return json.NewEncoder(stdout).Encode(rows)
+		return json.NewEncoder(stdout).Encode(o)
 	}
-	if _, err := c.set(); err != nil { // before any process is started
+	if _, err := c.setOf(c.shape, c.keys); err != nil { // before any process is started
 		return err
 	}
-	rows, err := c.takeTurns(ctx, newBar(stderr, c.rounds*len(c.engines)))
+	begin := time.Now()
+	all, err := c.takeTurns(ctx, newBar(stderr, c.rounds*len(c.engines)*len(wantedStates(c))))
 	if err != nil {
 		return err
 	}
-	r := newReport(c, args, rows)
-	var page bytes.Buffer
+	r := newReport(c, args, all, time.Since(begin))
+	var page, object bytes.Buffer
 	r.print(&page)
+	out := json.NewEncoder(&object)
+	out.SetIndent("", "  ")
+	if err := out.Encode(r); err != nil {
+		return err
+	}
 	if c.out != "" {
-		if err := os.WriteFile(c.out, page.Bytes(), 0o644); err != nil {
+		beside := strings.TrimSuffix(c.out, filepath.Ext(c.out)) + ".json"
+		if err := errors.Join(os.WriteFile(c.out, page.Bytes(), 0o644), os.WriteFile(beside, object.Bytes(), 0o644)); err != nil {
 			return err
 		}
 	}
 	if c.json {
-		page.Reset()
-		out := json.NewEncoder(&page)
-		out.SetIndent("", "  ")
-		if err := out.Encode(r); err != nil {
-			return err
-		}
+		page = object
 	}
 	if _, err := stdout.Write(page.Bytes()); err != nil {
 		return err
 	}
-	for _, row := range rows {
-		if row.Figures.Wrong > 0 {
-			return fmt.Errorf("%s, %s: %d %w; the first: %s", row.Column, row.Figures.Phase, row.Figures.Wrong, errWrong, row.Figures.FirstWrong)
-		}
+	if all.Wrong > 0 {
+		return fmt.Errorf("%d %w; the first: %s", all.Wrong, errWrong, all.FirstWrong)
 	}
 	return nil
 }
 
-// takeTurns runs each engine once in each round; another one begins each time.
-func (c config) takeTurns(ctx context.Context, bar *progressbar.ProgressBar) ([]row, error) {
-	var rows []row
-	for round := range c.rounds {
-		for turn := range c.engines {
-			name := c.engines[(round+turn)%len(c.engines)]
-			if bar != nil {
-				bar.Describe(fmt.Sprintf("round %d, %s", round+1, name))
-			}
-			more, err := c.process(ctx, name, round)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			rows = append(rows, more...)
-			if bar != nil {
-				_ = bar.Add(1) // a bar that can't be drawn is no error of the work
-			}
-		}
+// work is what a worker does: one engine in one state.
+func (c config) work(ctx context.Context) (outcome, error) {
+	parts := strings.Split(c.worker, "/")
+	if len(parts) != 3 {
+		return outcome{}, fmt.Errorf("--worker %q: want engine/state/round", c.worker)
 	}
-	return rows, nil
+	round, err := strconv.Atoi(parts[2])
+	if err != nil {
+		return outcome{}, fmt.Errorf("--worker: %w", err)
+	}
+	i := slices.IndexFunc(states, func(s state) bool { return s.name == parts[1] })
+	if i < 0 {
+		return outcome{}, fmt.Errorf("--worker: no state %q", parts[1])
+	}
+	return measureState(ctx, c, parts[0], states[i], round)
 }
 
-// process measures one engine for one round in a process and a directory of its own.
-func (c config) process(ctx context.Context, name string, round int) (rows []row, err error) {
+// takeTurns runs each engine once in each state and round; another one begins each time.
+func (c config) takeTurns(ctx context.Context, bar *progressbar.ProgressBar) (all outcome, err error) {
+	turn := 0
+	for round := range c.rounds {
+		dir, err := os.MkdirTemp(c.dir, "compare-")
+		if err != nil {
+			return all, err
+		}
+		err = c.runRound(ctx, round, dir, &turn, func(engine, state string, o outcome) {
+			all.Results = append(all.Results, o.Results...)
+			all.Wrong += o.Wrong
+			all.FirstWrong = cmp.Or(all.FirstWrong, o.FirstWrong)
+			if bar != nil {
+				bar.Describe(fmt.Sprintf("round %d, %s, %s", round+1, state, engine))
+				_ = bar.Add(1) // a bar that can't be drawn is no error of the work
+			}
+		})
+		if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// runRound runs all engines in all states, in stores below dir, and calls done after each. Turn counts the states.
+func (c config) runRound(ctx context.Context, round int, dir string, turn *int, done func(engine, state string, o outcome)) error {
+	for _, s := range wantedStates(c) {
+		for i := range c.engines {
+			name := c.engines[(*turn+i)%len(c.engines)]
+			store := filepath.Join(dir, name)
+			if s.alone {
+				store += "-alone"
+			}
+			o, err := c.process(ctx, name, s, round, store)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", name, s.name, err)
+			}
+			if s.alone {
+				err = os.RemoveAll(store)
+			} else {
+				err = syncFiles(store)
+			}
+			if err != nil {
+				return err
+			}
+			done(name, s.name, o)
+		}
+		*turn++
+	}
+	return nil
+}
+
+// process measures one engine in one state in a process of its own.
+func (c config) process(ctx context.Context, name string, s state, round int, dir string) (o outcome, err error) {
 	program, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return o, err
 	}
-	dir, err := os.MkdirTemp(c.dir, "compare-"+name+"-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	args := []string{
-		"--worker", name + "/" + strconv.Itoa(round), "--dir", filepath.Join(dir, "store"), "--shape", c.shape.String(),
-		"--keys", strconv.Itoa(c.keys), "--value", strconv.Itoa(c.value),
+		"--worker", fmt.Sprintf("%s/%s/%d", name, s.name, round), "--dir", dir, "--shape", c.shape.String(),
+		"--keys", strconv.Itoa(c.keys), "--value", strconv.Itoa(c.value), "--rows", strings.Join(slices.Sorted(maps.Keys(c.rows)), ","),
 	}
 	if round == c.rounds-1 && c.profiles != "" {
 		args = append(args, "--cpuprofile", c.profiles)
@@ -199,10 +274,10 @@ func (c config) process(ctx context.Context, name string, round int) (rows []row
 	cmd.Env = append(os.Environ(), workerVariable+"=1")
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, errors.Join(context.Cause(ctx), err, errors.New(strings.TrimSpace(errs.String())))
+		return o, errors.Join(context.Cause(ctx), err, errors.New(strings.TrimSpace(errs.String())))
 	}
-	err = json.Unmarshal(out, &rows)
-	return rows, err
+	err = json.Unmarshal(out, &o)
+	return o, err
 }
 
 // workerVariable is set in the environment of workers: by it the test binary knows that it shall be the program.

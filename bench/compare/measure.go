@@ -3,92 +3,224 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
-	"strings"
 
+	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// row is what a phase of one engine measured in one round.
-type row struct {
-	Column  string           `json:"column"`
-	Round   int              `json:"round"`
-	Figures workload.Figures `json:"figures"`
+// result is what one row of one column was in one round.
+type result struct {
+	Row     string            `json:"row"`
+	Column  string            `json:"column"`
+	Round   int               `json:"round"`
+	Value   float64           `json:"value"` // nanoseconds, reads, bytes, as the row has it
+	Figures *workload.Figures `json:"figures,omitempty"`
 }
 
-// The phases of the table. Loads are measured as they are, with the engine's work in the background; the tree settles and
-// is compacted before the others, and all of it is read once so that the cache holds it.
-const (
-	phaseLoad    = "random load"
-	phaseAbsent  = "absent"
-	phasePresent = "present, cached"
-	phaseScan    = "scan, per entry"
-)
-
-var phases = []string{phaseLoad, phaseAbsent, phasePresent, phaseScan}
-
-// measure runs all phases on one engine in dir. With profiles, a directory, it writes a processor profile of each phase.
-func measure(ctx context.Context, c config, name, dir string, round int, profiles string) (rows []row, err error) {
-	set, err := c.set()
-	if err != nil {
-		return nil, err
-	}
-	e, err := openEngine(name, dir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, e.Close()) }()
-	seed := uint64(round) * 8 //nolint:gosec // a small number of rounds
-	run := func(column string, s workload.Store, p workload.Phase) error {
-		runtime.GC() // of what the phase before left
-		stop, err := profile(profiles, column, p.Name)
-		if err != nil {
-			return err
-		}
-		f, err := workload.Run(ctx, s, set, p, nil)
-		if err := errors.Join(err, stop()); err != nil {
-			return err
-		}
-		if p.Name != "" {
-			rows = append(rows, row{column, round, f})
-		}
-		return nil
-	}
-	looks := e.lookups()
-	first := looks[0].name
-	err = run(first, e, workload.Phase{Name: phaseLoad, Kind: workload.Load, Seed: seed})
-	for _, k := range []workload.Kind{workload.Flush, workload.Settle, workload.Compact, workload.Settle} {
-		if err == nil {
-			err = run(first, e, workload.Phase{Kind: k})
-		}
-	}
-	for _, l := range looks {
-		for _, p := range []workload.Phase{
-			{Kind: workload.Present, Seed: seed + 1}, // warms the cache
-			{Name: phaseAbsent, Kind: workload.Absent, Seed: seed + 2},
-			{Name: phasePresent, Kind: workload.Present, Seed: seed + 3},
-		} {
-			if err == nil {
-				err = run(l.name, l.store, p)
-			}
-		}
-	}
-	if err == nil {
-		err = run(first, e, workload.Phase{Name: phaseScan, Kind: workload.Scan})
-	}
-	return rows, err
+// outcome is what one process measured.
+type outcome struct {
+	Results []result `json:"results"`
+	// Of all phases, the unnamed ones included.
+	Wrong      int    `json:"wrong"`
+	FirstWrong string `json:"first_wrong,omitempty"`
 }
 
-// profile begins a processor profile of a phase, unless it has no name or no directory is given.
-func profile(dir, column, phase string) (stop func() error, err error) {
-	if dir == "" || phase == "" {
+// worker measures one engine in one state. After an error its methods do nothing.
+type worker struct {
+	ctx    context.Context //nolint:containedctx // of one call of measureState
+	config config
+	entry  engineEntry
+	round  int
+	set    workload.Set
+	engine engine
+
+	err     error
+	outcome outcome
+}
+
+// measureState measures the rows of one state on one engine. The store is in config.dir, and stays there.
+func measureState(ctx context.Context, c config, name string, s state, round int) (outcome, error) {
+	entry, err := findEngine(name)
+	if err != nil {
+		return outcome{}, err
+	}
+	w := &worker{ctx: ctx, config: c, entry: entry, round: round}
+	w.use(c.setOf(c.shape, c.keys))
+	if w.err != nil {
+		return outcome{}, w.err
+	}
+	if w.engine, err = entry.open(c.dir, s.settings(c)); err != nil {
+		return outcome{}, err
+	}
+	s.run(w)
+	return w.outcome, errors.Join(w.err, w.engine.Close())
+}
+
+func (w *worker) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+// use takes another set.
+func (w *worker) use(set workload.Set, err error) {
+	w.set = set
+	w.fail(err)
+}
+
+// seed is another one for each phase and round, and the same for all engines.
+func seed(phase string, round int) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s/%d", phase, round)
+	return h.Sum64()
+}
+
+// store is the engine as a view, for phases that no column of lookups has to itself.
+func (w *worker) store() view { return whole(w.engine) }
+
+// phase runs a phase that is no row.
+func (w *worker) phase(s workload.Store, p workload.Phase) workload.Figures {
+	if w.err != nil {
+		return workload.Figures{}
+	}
+	p.Seed = seed(p.Name, w.round)
+	runtime.GC() // of what the phase before left
+	f, err := workload.Run(w.ctx, s, w.set, p, nil)
+	w.fail(err)
+	w.outcome.Wrong += f.Wrong
+	if w.outcome.FirstWrong == "" && f.Wrong > 0 {
+		w.outcome.FirstWrong = fmt.Sprintf("%s, %s: %s", w.entry.name, f.Phase, f.FirstWrong)
+	}
+	return f
+}
+
+// rest runs phases of one operation each, which are no rows.
+func (w *worker) rest(kinds ...workload.Kind) {
+	for _, k := range kinds {
+		w.phase(w.engine, workload.Phase{Kind: k})
+	}
+}
+
+// verify reads all that was put.
+func (w *worker) verify() { w.phase(w.engine, workload.Phase{Name: "verify", Kind: workload.Scan}) }
+
+// warm brings what lookups need into the memory that they may use.
+func (w *worker) warm(v view) {
+	w.phase(v, workload.Phase{Name: "warm", Kind: workload.Present})
+}
+
+// do runs a phase, whose time is a row of a column if the row is asked for.
+func (w *worker) do(column, row string, v view, p workload.Phase) {
+	if w.err != nil {
+		return
+	}
+	p.Name = row
+	var stop func() error
+	if stop, w.err = w.profile(column, row); w.err != nil {
+		return
+	}
+	f := w.phase(v, p)
+	w.fail(stop())
+	if w.err == nil && w.config.wants(row) {
+		f.Latencies = nil // quantiles do for a table
+		w.outcome.Results = append(w.outcome.Results, result{row, column, w.round, nsPerOp(p.Kind, f), &f})
+	}
+}
+
+// nsPerOp is the mean where stalls count, and the median of chunks for reads, which leaves out disturbances.
+func nsPerOp(k workload.Kind, f workload.Figures) float64 {
+	if k == workload.Load || k == workload.Mixed || k == workload.Serve {
+		return f.MeanNs
+	}
+	return f.MedianNs
+}
+
+// measureIn is do for a row that nothing else needs.
+func (w *worker) measureIn(column, row string, v view, p workload.Phase) {
+	if w.config.wants(row) {
+		w.do(column, row, v, p)
+	}
+}
+
+// measure is measureIn for the first column of the engine.
+func (w *worker) measure(row string, v view, p workload.Phase) {
+	w.measureIn(w.entry.columns[0], row, v, p)
+}
+
+// countIn runs a phase of lookups whose time is the row timed, and whose file reads, for each lookup, are the row read where
+// the system counts those of the engine.
+func (w *worker) countIn(column, read, timed string, v view, p workload.Phase) {
+	if !w.config.wants(read) && !w.config.wants(timed) {
+		return
+	}
+	p.Name = read
+	before, counted := machine.Read()
+	f := w.phase(v, p)
+	after, _ := machine.Read()
+	if w.err != nil {
+		return
+	}
+	f.Latencies = nil
+	if w.config.wants(timed) {
+		w.outcome.Results = append(w.outcome.Results, result{timed, column, w.round, nsPerOp(p.Kind, f), &f})
+	}
+	if counted && !w.entry.mapped && w.config.wants(read) {
+		reads := float64(after.Sub(before).Reads) / float64(max(f.Ops, 1))
+		w.outcome.Results = append(w.outcome.Results, result{read, column, w.round, reads, nil})
+	}
+}
+
+// note is a row of the engine's first column that is not the time of a phase.
+func (w *worker) note(row string, value float64) {
+	if w.err == nil && w.config.wants(row) {
+		w.outcome.Results = append(w.outcome.Results, result{row, w.entry.columns[0], w.round, value, nil})
+	}
+}
+
+// lookups calls f for each column of the engine, with the view that lasts as long.
+func (w *worker) lookups(f func(column string, v view)) {
+	if w.err != nil {
+		return
+	}
+	for i, v := range w.engine.lookups() {
+		f(w.entry.columns[i], v)
+		w.fail(v.end())
+	}
+}
+
+// first calls f with the view that is the first column of the engine.
+func (w *worker) first(f func(v view)) {
+	if w.err == nil {
+		v := w.engine.lookups()[0]
+		f(v)
+		w.fail(v.end())
+	}
+}
+
+// kept calls f with a view of the engine with a kept iterator.
+func (w *worker) kept(f func(v view)) {
+	if w.err != nil {
+		return
+	}
+	v, err := w.engine.kept()
+	if w.err = err; err == nil {
+		f(v)
+		w.fail(v.end())
+	}
+}
+
+// profile begins a processor profile of a row, where profiles are asked for.
+func (w *worker) profile(column, row string) (stop func() error, err error) {
+	if w.config.profiles == "" {
 		return func() error { return nil }, nil
 	}
-	name := strings.NewReplacer(" ", "-", ",", "").Replace(column + "-" + phase)
-	f, err := os.Create(filepath.Join(dir, name+".prof"))
+	f, err := os.Create(filepath.Join(w.config.profiles, column+"-"+row+".prof"))
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -13,21 +15,20 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// pebbleL6 is the column of Pebble asked in the way that uses all its filters.
-const pebbleL6 = "pebble-l6"
+const (
+	pebbleName  = "pebble"
+	pebbleL6    = "pebble-l6"
+	pebbleTuned = "pebble-tuned"
+)
 
 // peer is Pebble, asked with DB.Get, which never asks the filters of the last level.
 type peer struct {
-	db  *pebble.DB // replaced by Reopen
-	dir string
-}
+	dir     string
+	options *pebble.Options
+	tuned   bool
+	db      *pebble.DB
 
-// peerL6 is Pebble asked with SeekPrefixGE on one iterator for all lookups, which asks every filter. It is for one
-// goroutine, and sees the store as it was at the first lookup.
-type peerL6 struct {
-	*peer
-
-	iter *pebble.Iterator
+	written atomic.Uint64 // calls that have changed the store, for lookups with kept iterators
 }
 
 // silent discards what Pebble logs, but not what is fatal.
@@ -36,14 +37,24 @@ type silent struct{ pebble.Logger }
 func (silent) Infof(string, ...any)  {}
 func (silent) Errorf(string, ...any) {}
 
-func openPebble(dir string) (engine, error) {
-	s := &peerL6{peer: &peer{dir: dir}}
-	return s, s.open()
+func openPebble(dir string, s settings) (engine, error) {
+	p := newPeer(dir, s)
+	return p, p.open()
 }
 
-func (s *peer) open() (err error) {
+// openPebbleTuned opens Pebble with indexes of one level, and asks it only in the way that uses all its filters.
+func openPebbleTuned(dir string, s settings) (engine, error) {
+	p := newPeer(dir, s)
+	p.tuned = true
+	for i := range p.options.Levels {
+		p.options.Levels[i].IndexBlockSize = math.MaxInt32
+	}
+	return p, p.open()
+}
+
+func newPeer(dir string, s settings) *peer {
 	o := &pebble.Options{
-		CacheSize:                   cacheBytes,
+		CacheSize:                   s.cache,
 		MemTableSize:                memtableBytes,
 		MemTableStopWritesThreshold: 2,
 		L0CompactionThreshold:       levelZeroRuns,
@@ -59,55 +70,22 @@ func (s *peer) open() (err error) {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(filterBits)
 		o.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	}
-	s.db, err = pebble.Open(s.dir, o)
+	return &peer{dir: dir, options: o}
+}
+
+func (s *peer) open() (err error) {
+	s.db, err = pebble.Open(s.dir, s.options)
 	return err
 }
 
-func (s *peer) Reopen() (opening time.Duration, err error) {
-	if err := s.db.Close(); err != nil {
-		return 0, err
+func (s *peer) Reopen() (time.Duration, error) { return reopened(s.Close, s.open) }
+
+func (s *peer) lookups() []view {
+	all := newPeerL6(s)
+	if s.tuned {
+		return []view{{all, all.iters.end}}
 	}
-	begin := time.Now()
-	err = s.open()
-	return time.Since(begin), err
-}
-
-func (s *peerL6) lookups() []lookup { return []lookup{{pebbleL6, s}, {"pebble", s.peer}} }
-
-func (s *peerL6) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
-	if s.iter == nil {
-		if s.iter, err = s.db.NewIter(&pebble.IterOptions{UseL6Filters: true}); err != nil {
-			return dst, false, err
-		}
-	}
-	if !s.iter.SeekPrefixGE(key) || !bytes.Equal(s.iter.Key(), key) {
-		return dst, false, s.iter.Error()
-	}
-	value, err := s.iter.ValueAndErr()
-	return append(dst, value...), err == nil, err
-}
-
-func (s *peerL6) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
-	return oneByOne(s, keys, each)
-}
-
-func (s *peerL6) Reopen() (opening time.Duration, err error) {
-	if err := s.forget(); err != nil {
-		return 0, err
-	}
-	return s.peer.Reopen()
-}
-
-func (s *peerL6) Close() error { return errors.Join(s.forget(), s.peer.Close()) }
-
-// forget closes the iterator.
-func (s *peerL6) forget() error {
-	if s.iter == nil {
-		return nil
-	}
-	iter := s.iter
-	s.iter = nil
-	return iter.Close()
+	return []view{whole(s), {all, all.iters.end}}
 }
 
 func (s *peer) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
@@ -123,19 +101,28 @@ func (s *peer) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 }
 
 func (s *peer) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
-	return oneByOne(s, keys, each)
+	return getMany(s, keys, each)
 }
 
-func (s *peer) Put(key, value []byte) error { return s.db.Set(key, value, pebble.NoSync) }
+func (s *peer) Put(key, value []byte) error {
+	defer s.written.Add(1)
+	return s.db.Set(key, value, pebble.NoSync)
+}
 
-func (s *peer) PutSync(key, value []byte) error { return s.db.Set(key, value, pebble.Sync) }
+func (s *peer) PutSync(key, value []byte) error {
+	defer s.written.Add(1)
+	return s.db.Set(key, value, pebble.Sync)
+}
 
-// PutIfAbsent looks the key up with Get: an iterator would not see what was put after it was made.
-func (s *peer) PutIfAbsent(key, value []byte) (bool, error) { return checkAndPut(s, key, value) }
+func (s *peer) PutIfAbsent(key, value []byte) (bool, error) { return putIfAbsent(s, key, value) }
 
-func (s *peer) Delete(key []byte) error { return s.db.Delete(key, pebble.NoSync) }
+func (s *peer) Delete(key []byte) error {
+	defer s.written.Add(1)
+	return s.db.Delete(key, pebble.NoSync)
+}
 
 func (s *peer) Apply(pairs workload.Batch) error {
+	defer s.written.Add(1)
 	b := s.db.NewBatch()
 	for key, value := range pairs.All() {
 		if err := b.Set(key, value, nil); err != nil {
@@ -146,24 +133,43 @@ func (s *peer) Apply(pairs workload.Batch) error {
 }
 
 func (s *peer) Scan(from []byte, limit int, each func(key, value []byte) error) error {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from})
+	it, err := s.db.NewIter(nil)
 	if err != nil {
 		return err
 	}
+	return errors.Join(keptPeer{s, it}.Scan(from, limit, each), it.Close())
+}
+
+func (s *peer) kept() (view, error) {
+	it, err := s.db.NewIter(nil)
+	if err != nil {
+		return view{}, err
+	}
+	return view{keptPeer{s, it}, it.Close}, nil
+}
+
+// keptPeer scans with one iterator.
+type keptPeer struct {
+	*peer
+
+	it *pebble.Iterator
+}
+
+func (k keptPeer) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	n := 0
-	for ok := it.First(); ok; ok = it.Next() {
-		value, err := it.ValueAndErr()
+	for ok := k.it.SeekGE(from); ok; ok = k.it.Next() {
+		value, err := k.it.ValueAndErr()
 		if err == nil {
-			err = each(it.Key(), value)
+			err = each(k.it.Key(), value)
 		}
 		if err != nil {
-			return errors.Join(err, it.Close())
+			return err
 		}
 		if n++; n == limit {
 			break
 		}
 	}
-	return errors.Join(it.Error(), it.Close())
+	return k.it.Error()
 }
 
 func (s *peer) Flush(context.Context) error { return s.db.Flush() }
@@ -181,3 +187,32 @@ func (s *peer) Compact(ctx context.Context) error {
 }
 
 func (s *peer) Close() error { return s.db.Close() }
+
+// peerL6 is Pebble asked with SeekPrefixGE on a kept iterator, which asks every filter. A goroutine keeps its iterator from
+// lookup to lookup, and takes a new one when the store has changed, since an iterator never sees what is put after it was
+// made.
+type peerL6 struct {
+	*peer
+
+	iters keeper[*pebble.Iterator]
+}
+
+func newPeerL6(s *peer) *peerL6 {
+	l6 := &peerL6{peer: s}
+	l6.iters.open = func() (*pebble.Iterator, error) { return s.db.NewIter(&pebble.IterOptions{UseL6Filters: true}) }
+	l6.iters.close = (*pebble.Iterator).Close
+	return l6
+}
+
+func (s *peerL6) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+	k, err := s.iters.get(s.written.Load())
+	if err != nil {
+		return dst, false, err
+	}
+	defer s.iters.put(k)
+	if !k.it.SeekPrefixGE(key) || !bytes.Equal(k.it.Key(), key) {
+		return dst, false, k.it.Error()
+	}
+	value, err := k.it.ValueAndErr()
+	return append(dst, value...), err == nil, err
+}

@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/internal/workload"
@@ -17,149 +17,332 @@ type report struct {
 	Command string `json:"command"`
 	machine.Machine
 	Versions map[string]string `json:"versions"`
+	Took     time.Duration     `json:"took_ns"`
 
 	Keys       int    `json:"keys"`
 	ValueBytes int    `json:"value_bytes"`
 	Shape      string `json:"shape"`
 	Rounds     int    `json:"rounds"`
+	SmallCache int64  `json:"small_cache_bytes"`
+	Wrong      int    `json:"wrong"`
 
-	Table []cell `json:"table"`
-	Rows  []row  `json:"rows"`
+	StandIn bool      `json:"rocksdb_stand_in"` // the column of RocksDB is reckoned, not measured
+	Columns []string  `json:"columns"`
+	Table   []cell    `json:"table"`
+	Musts   []verdict `json:"musts"`
+	Results []result  `json:"results"`
 }
 
-// cell is one phase of one column over all rounds.
+// cell is one row of one column over all rounds.
 type cell struct {
-	Phase  string  `json:"phase"`
-	Column string  `json:"column"`
-	Ns     float64 `json:"ns_per_op"` // median of the rounds
+	Row    string `json:"row"`
+	Column string `json:"column"`
+	Value  spread `json:"value"`
+	// Ratio is bloomkv's value ÷ this one's, in each round by itself; nil in bloomkv's own column.
+	Ratio *spread `json:"bloomkv_ratio,omitempty"`
+}
+
+// spread is the values of all rounds.
+type spread struct {
+	Median float64 `json:"median"`
 	Least  float64 `json:"least"`
 	Most   float64 `json:"most"`
-	// Ratios are bloomkv's time ÷ this one's, the median of the ratios of each round; 0 in bloomkv's own column.
-	Ratio float64 `json:"bloomkv_ratio,omitempty"`
-	Wrong int     `json:"wrong"`
 }
 
-func newReport(c config, args []string, rows []row) report {
-	return report{
-		Command: strings.Join(append([]string{"go -C bench/compare run ."}, args...), " "),
-		Machine: machine.Here(), Versions: versions(),
-		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), Rounds: c.rounds,
-		Table: tabulate(rows), Rows: rows,
-	}
+func spreadOf(values []float64) spread {
+	return spread{workload.Median(values), slices.Min(values), slices.Max(values)}
 }
 
-// nsPerOp is the mean for loads, which counts stalls, and the median of chunks for reads, which leaves out disturbances.
-func (r row) nsPerOp() float64 {
-	if r.Figures.Phase == phaseLoad {
-		return r.Figures.MeanNs
-	}
-	return r.Figures.MedianNs
+// verdict is whether a row of bloomkv reaches its bar.
+type verdict struct {
+	Row  string  `json:"row"`
+	Must string  `json:"must"`
+	Got  float64 `json:"got"` // the ratio to the column of the bar, or the value where the bar is a limit
+	Met  bool    `json:"met"`
 }
 
-// tabulate makes the cells of the table, phase by phase, from the rows of all rounds.
-func tabulate(rows []row) []cell {
-	type place struct {
-		phase, column string
-		round         int
+func newReport(c config, args []string, all outcome, took time.Duration) report {
+	r := report{
+		Command: strings.Join(append([]string{program()}, args...), " "),
+		Machine: machine.Here(), Versions: make(map[string]string), Took: took,
+		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), Rounds: c.rounds, SmallCache: c.smallCache(),
+		Wrong: all.Wrong, Results: all.Results,
 	}
-	times := make(map[place]float64)
-	for _, r := range rows {
-		times[place{r.Figures.Phase, r.Column, r.Round}] = r.nsPerOp()
+	for _, name := range c.engines {
+		if e, err := findEngine(name); err == nil {
+			r.Versions[name] = e.version()
+		}
 	}
+	measured := newFigures(all.Results)
+	figures := newFigures(append(slices.Clone(all.Results), standIn(measured)...))
+	for _, column := range append(columns(), standInName) {
+		if figures.has(column) {
+			r.Columns = append(r.Columns, column)
+			r.StandIn = r.StandIn || column == standInName
+		}
+	}
+	r.Table = tabulate(figures, r.Columns)
+	r.Musts = judge(figures, r.Columns, c)
+	return r
+}
+
+// program is how this one is run.
+func program() string {
+	if len(rocksdbEngines()) > 0 {
+		return "go -C bench/compare run -tags rocksdb ."
+	}
+	return "go -C bench/compare run ."
+}
+
+// place is where a figure stands, and figures are all of them.
+type place struct {
+	row, column string
+	round       int
+}
+
+type figures map[place]float64
+
+func newFigures(results []result) figures {
+	f := make(figures)
+	for _, r := range results {
+		f[place{r.Row, r.Column, r.Round}] = r.Value
+	}
+	return f
+}
+
+func (f figures) has(column string) bool {
+	for p := range f {
+		if p.column == column {
+			return true
+		}
+	}
+	return false
+}
+
+// rounds are those in which a row of a column has a figure.
+func (f figures) rounds(row, column string) []int {
+	var all []int
+	for p := range f {
+		if p.row == row && p.column == column {
+			all = append(all, p.round)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// ratios are bloomkv's figures ÷ what other gives for the same round, of the rounds that have both.
+func (f figures) ratios(row string, other func(round int) (float64, bool)) []float64 {
+	var all []float64
+	for _, round := range f.rounds(row, ownName) {
+		if v, ok := other(round); ok && v > 0 {
+			all = append(all, f[place{row, ownName, round}]/v)
+		}
+	}
+	return all
+}
+
+// tabulate makes the cells of the table, row by row.
+func tabulate(f figures, columns []string) []cell {
 	var table []cell
-	for _, phase := range phases {
+	for _, l := range lines {
 		for _, column := range columns {
-			c := cell{Phase: phase, Column: column}
-			var all, ratios []float64
-			for _, r := range rows {
-				if r.Figures.Phase != phase || r.Column != column {
-					continue
-				}
-				ns := r.nsPerOp()
-				all = append(all, ns)
-				c.Wrong += r.Figures.Wrong
-				if own, ok := times[place{phase, columns[0], r.Round}]; ok && column != columns[0] && ns > 0 {
-					ratios = append(ratios, own/ns)
-				}
+			var all []float64
+			for _, round := range f.rounds(l.id, column) {
+				all = append(all, f[place{l.id, column, round}])
 			}
 			if len(all) == 0 {
 				continue
 			}
-			c.Ns, c.Least, c.Most, c.Ratio = workload.Median(all), slices.Min(all), slices.Max(all), workload.Median(ratios)
+			c := cell{Row: l.id, Column: column, Value: spreadOf(all)}
+			if column != ownName {
+				if ratios := f.ratios(l.id, f.column(l.id, column)); len(ratios) > 0 {
+					s := spreadOf(ratios)
+					c.Ratio = &s
+				}
+			}
 			table = append(table, c)
 		}
 	}
 	return table
 }
 
-func (r *report) print(w io.Writer) {
-	r.Header(w, r.Command, "bench/compare")
-	for _, name := range slices.Sorted(func(yield func(string) bool) {
-		for name := range r.Versions {
-			if !yield(name) {
-				return
-			}
-		}
-	}) {
-		fmt.Fprintf(w, "%s: %s\n", name, r.Versions[name])
+// column is the figures of one row and column.
+func (f figures) column(row, column string) func(round int) (float64, bool) {
+	return func(round int) (float64, bool) {
+		v, ok := f[place{row, column, round}]
+		return v, ok
 	}
-	fmt.Fprintf(w, "\n%d %s keys, values of %d bytes; %d rounds, engines taking turns: median ns/op (least–most).\n", r.Keys, r.Shape, r.ValueBytes, r.Rounds)
-	fmt.Fprint(w, "A ratio is bloomkv's time by the other's, the median of the ratios of each round: below 1, bloomkv is faster.\n\n")
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "\t%s\t", strings.Join(columns, "\t"))
-	for _, column := range columns[1:] {
-		fmt.Fprintf(t, "÷ %s\t", column)
-	}
-	fmt.Fprintln(t)
-	wrong := 0
-	for _, phase := range phases {
-		fmt.Fprintf(t, "%s\t", phase)
-		var ratios strings.Builder
+}
+
+// least is the least of a row in any column but bloomkv's and frozen ones.
+func (f figures) least(row string, columns []string) func(round int) (float64, bool) {
+	return func(round int) (float64, bool) {
+		best, ok := 0.0, false
 		for _, column := range columns {
-			i := slices.IndexFunc(r.Table, func(c cell) bool { return c.Phase == phase && c.Column == column })
-			if i >= 0 {
-				c := r.Table[i]
-				wrong += c.Wrong
-				fmt.Fprintf(t, "%s (%s–%s)", figure(c.Ns), figure(c.Least), figure(c.Most))
-				if c.Ratio > 0 {
-					fmt.Fprintf(&ratios, "%.2f", c.Ratio)
-				}
-			}
-			fmt.Fprint(t, "\t")
-			if column != columns[0] {
-				ratios.WriteByte('\t')
+			if v, there := f[place{row, column, round}]; there && column != ownName && !frozen(column) && (!ok || v < best) {
+				best, ok = v, true
 			}
 		}
-		fmt.Fprintln(t, ratios.String())
-	}
-	t.Flush()
-	fmt.Fprintf(w, "\nwrong answers: %d\n\n", wrong)
-	for _, row := range r.Rows {
-		fmt.Fprintln(w, row.Figures.Benchmark(fmt.Sprintf("%s/shape=%s/engine=%s", strings.ReplaceAll(row.Figures.Phase, ",", ""), r.Shape, row.Column)))
+		return best, ok
 	}
 }
 
-// figure prints three digits of a time, or all before the point.
-func figure(ns float64) string {
-	if ns < 100 {
-		return fmt.Sprintf("%.1f", ns)
-	}
-	return fmt.Sprintf("%.0f", ns)
-}
+// standInName is the column of RocksDB where it was not measured.
+const standInName = rocksdbName + "*"
 
-// versions are those of the other engines, as the program was built.
-func versions() map[string]string {
-	all := make(map[string]string)
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return all
+// standIn is RocksDB as it would be if it kept the ratio to Pebble that it had elsewhere, where both were measured: line.there.
+// It is empty where RocksDB was measured.
+func standIn(f figures) []result {
+	if f.has(rocksdbName) {
+		return nil
 	}
-	for _, m := range info.Deps {
-		for _, name := range []string{"cockroachdb/pebble/v2", "syndtr/goleveldb"} {
-			if m.Path == "github.com/"+name {
-				all[strings.Split(name, "/")[1]] = m.Version
-			}
+	var all []result
+	for _, l := range lines {
+		column := pebbleL6
+		if len(f.rounds(l.id, column)) == 0 {
+			column = pebbleName
+		}
+		if l.there == nowhere {
+			continue
+		}
+		for _, round := range f.rounds(l.id, column) {
+			now := f[place{l.id, column, round}]
+			all = append(all, result{Row: l.id, Column: standInName, Round: round, Value: l.there.rocksdb * now / l.there.pebble})
 		}
 	}
 	return all
+}
+
+// judge holds bloomkv's rows against their bars, as far as what these speak of was measured.
+func judge(f figures, columns []string, c config) []verdict {
+	var all []verdict
+	for _, l := range lines {
+		must := l.must.describe(l.unit, c)
+		if must == "" {
+			continue
+		}
+		v := verdict{Row: l.id, Must: must}
+		var got []float64
+		limit := l.must.factor
+		switch {
+		case l.must.limit != nil:
+			limit = l.must.limit(c)
+			got = f.ratios(l.id, func(int) (float64, bool) { return 1, true })
+		case l.must.of == bestPeer:
+			got = f.ratios(l.id, f.least(l.id, columns))
+		case l.must.of == rocksdbName && f.has(standInName):
+			v.Must = strings.Replace(must, rocksdbName, standInName, 1)
+			got = f.ratios(l.id, f.column(l.id, standInName))
+		default:
+			got = f.ratios(l.id, f.column(l.id, l.must.of))
+		}
+		if len(got) == 0 {
+			continue
+		}
+		v.Got = workload.Median(got)
+		v.Met = v.Got < limit || v.Got == limit && (l.must.orEqual || l.must.limit != nil)
+		all = append(all, v)
+	}
+	return all
+}
+
+func (r *report) print(w io.Writer) {
+	r.Header(w, r.Command, "bench/compare")
+	for _, e := range engines {
+		if version, ok := r.Versions[e.name]; ok {
+			fmt.Fprintf(w, "%s: %s\n", e.name, version)
+		}
+	}
+	rounds := "1 round"
+	if r.Rounds > 1 {
+		rounds = fmt.Sprintf("%d rounds", r.Rounds)
+	}
+	fmt.Fprintf(w, "\n%d %s keys, values of %d bytes; %s in %v, engines taking turns. A small cache has %.1f MiB, a large one %d.\n",
+		r.Keys, r.Shape, r.ValueBytes, rounds, r.Took.Round(time.Second), float64(r.SmallCache)/(1<<20), largeCache>>20)
+	fmt.Fprintf(w, "Operations: every key once, but no more than %d seeks, %d of a hundred entries, and %d synced puts; of YCSB E a tenth.\n",
+		seeks, longSeeks, syncedPuts)
+	if r.Rounds > 1 {
+		fmt.Fprint(w, "Medians of the rounds, and the least and the most.\n")
+	}
+	fmt.Fprint(w, "An empty cell is what an engine does not have; bench/compare/README.md says why, and what each row and column is.\n")
+	if r.StandIn {
+		fmt.Fprintf(w, "RocksDB was not built. %s is what it took in another run on a machine of this kind, × what Pebble takes here ÷ what it took there.\n", standInName)
+	}
+	if slices.ContainsFunc(r.Columns, frozen) {
+		fmt.Fprint(w, "Columns that end in txn or tx keep a read transaction and see nothing that is put after it began; \"the best peer\" is one of the others.\n")
+	}
+	fmt.Fprint(w, "\n", "Nanoseconds an operation, where the row does not say otherwise.\n\n")
+	r.grid(w, r.Columns, "", func(l line, c cell) string { return r.spread(c.Value, l.unit.print) }, nil)
+	fmt.Fprint(w, "\nbloomkv's figure ÷ the other's in the same round: below 1, bloomkv takes less. The last columns are what is asked of bloomkv, and what it has.\n\n")
+	var others []string
+	for _, column := range r.Columns {
+		if column != ownName {
+			others = append(others, column)
+		}
+	}
+	r.grid(w, others, "÷ ", func(_ line, c cell) string {
+		if c.Ratio == nil {
+			return ""
+		}
+		return r.spread(*c.Ratio, times.print)
+	}, r.Musts)
+	fmt.Fprintf(w, "\nwrong answers: %d\n\n", r.Wrong)
+	for _, result := range r.Results {
+		if result.Figures != nil {
+			fmt.Fprintln(w, result.Figures.Benchmark(fmt.Sprintf("%s/shape=%s/engine=%s", result.Row, r.Shape, result.Column)))
+		}
+	}
+}
+
+// spread is a median with the least and the most, where there is more than one round.
+func (r *report) spread(s spread, figure func(float64) string) string {
+	if r.Rounds == 1 {
+		return figure(s.Median)
+	}
+	return fmt.Sprintf("%s (%s–%s)", figure(s.Median), figure(s.Least), figure(s.Most))
+}
+
+// grid prints the rows that have cells in some columns, and verdicts, if there are any, after them.
+func (r *report) grid(w io.Writer, columns []string, prefix string, text func(line, cell) string, musts []verdict) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "\t")
+	for _, column := range columns {
+		fmt.Fprintf(t, "%s%s\t", prefix, column)
+	}
+	if musts != nil {
+		fmt.Fprint(t, "must\thas\t\t")
+	}
+	fmt.Fprintln(t)
+	for _, l := range lines {
+		var cells strings.Builder
+		some := false
+		for _, column := range columns {
+			i := slices.IndexFunc(r.Table, func(c cell) bool { return c.Row == l.id && c.Column == column })
+			if i >= 0 {
+				some = true
+				cells.WriteString(text(l, r.Table[i]))
+			}
+			cells.WriteByte('\t')
+		}
+		if i := slices.IndexFunc(musts, func(v verdict) bool { return v.Row == l.id }); i >= 0 {
+			some = true
+			v := musts[i]
+			has := times.print(v.Got)
+			if l.must.limit != nil {
+				has = l.unit.print(v.Got)
+			}
+			met := "not met"
+			if v.Met {
+				met = "met"
+			}
+			fmt.Fprintf(&cells, "%s\t%s\t%s\t", v.Must, has, met)
+		} else if musts != nil {
+			cells.WriteString("\t\t\t")
+		}
+		if some {
+			fmt.Fprintf(t, "%s\t%s\n", l.name, cells.String())
+		}
+	}
+	t.Flush()
 }

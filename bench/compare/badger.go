@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+
+	"github.com/bloomkv/bloomkv/bench/machine"
+	"github.com/bloomkv/bloomkv/internal/workload"
+)
+
+// honey is Badger.
+type honey struct {
+	options badger.Options
+	db      *badger.DB
+}
+
+// badgerFPR is what makes Badger build filters of ten bits per key. It takes the number of probes that a rate asks for as the
+// number of bits: at 0.01 seven, at this rate ten.
+const badgerFPR = 0.0014
+
+func openBadger(dir string, s settings) (engine, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	h := &honey{options: badger.DefaultOptions(dir).
+		WithLogger(nil).
+		WithMetricsEnabled(false).
+		WithDetectConflicts(false). // nobody here reads in a transaction that writes
+		WithSyncWrites(s.durable).
+		WithMemTableSize(memtableBytes).
+		WithNumMemtables(2).
+		WithNumLevelZeroTables(levelZeroRuns).
+		WithBaseLevelSize(baseLevelBytes).
+		WithLevelSizeMultiplier(levelRatio).
+		WithBaseTableSize(tableBytes).
+		WithBlockSize(blockBytes).
+		WithBloomFalsePositive(badgerFPR).
+		WithNumCompactors(background).
+		WithCompression(options.None).
+		WithBlockCacheSize(0)} // as its documents say for a store without compression: its tables are mapped
+	return h, h.open()
+}
+
+func (h *honey) open() (err error) {
+	h.db, err = badger.Open(h.options)
+	return err
+}
+
+func (h *honey) Reopen() (time.Duration, error) { return reopened(h.Close, h.open) }
+
+func (h *honey) lookups() []view {
+	f := &frozenHoney{honey: h}
+	f.txns.open = func() (*badger.Txn, error) { return h.db.NewTransaction(false), nil }
+	f.txns.close = func(txn *badger.Txn) error {
+		txn.Discard()
+		return nil
+	}
+	return []view{whole(h), {f, f.txns.end}}
+}
+
+// frozenHoney looks keys up in one transaction for each goroutine.
+type frozenHoney struct {
+	*honey
+
+	txns keeper[*badger.Txn]
+}
+
+func (f *frozenHoney) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+	k, err := f.txns.get(0)
+	if err != nil {
+		return dst, false, err
+	}
+	defer f.txns.put(k)
+	return appendItem(k.it, dst, key)
+}
+
+func (h *honey) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+	err = h.db.View(func(txn *badger.Txn) error {
+		dst, found, err = appendItem(txn, dst, key)
+		return err
+	})
+	return dst, found, err
+}
+
+// appendItem looks a key up in a transaction.
+func appendItem(txn *badger.Txn, dst, key []byte) (out []byte, found bool, err error) {
+	item, err := txn.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return dst, false, nil
+	}
+	if err != nil {
+		return dst, false, err
+	}
+	err = item.Value(func(value []byte) error {
+		dst = append(dst, value...)
+		return nil
+	})
+	return dst, err == nil, err
+}
+
+func (h *honey) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
+	return h.db.View(func(txn *badger.Txn) error {
+		var value []byte
+		for i, key := range keys {
+			var found bool
+			var err error
+			if value, found, err = appendItem(txn, value[:0], key); err == nil {
+				err = each(i, value, found)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (h *honey) Put(key, value []byte) error {
+	return h.db.Update(func(txn *badger.Txn) error { return txn.Set(key, value) })
+}
+
+func (h *honey) PutSync(key, value []byte) error {
+	err := h.Put(key, value)
+	if err == nil && !h.options.SyncWrites {
+		err = h.db.Sync()
+	}
+	return err
+}
+
+func (h *honey) PutIfAbsent(key, value []byte) (bool, error) { return putIfAbsent(h, key, value) }
+
+func (h *honey) Delete(key []byte) error {
+	return h.db.Update(func(txn *badger.Txn) error { return txn.Delete(key) })
+}
+
+func (h *honey) Apply(pairs workload.Batch) error {
+	return h.db.Update(func(txn *badger.Txn) error {
+		for key, value := range pairs.All() {
+			if err := txn.Set(key, value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (h *honey) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+	v := h.iterate()
+	return errors.Join(v.Scan(from, limit, each), v.end())
+}
+
+func (h *honey) kept() (view, error) { return h.iterate(), nil }
+
+// iterate is a view with one iterator in one transaction. Values are not fetched ahead: that is for those which are apart
+// from the tree, and here none are.
+func (h *honey) iterate() view {
+	o := badger.DefaultIteratorOptions
+	o.PrefetchValues = false
+	txn := h.db.NewTransaction(false)
+	it := txn.NewIterator(o)
+	return view{keptHoney{h, it}, func() error {
+		it.Close()
+		txn.Discard()
+		return nil
+	}}
+}
+
+// keptHoney scans with one iterator.
+type keptHoney struct {
+	*honey
+
+	it *badger.Iterator
+}
+
+func (k keptHoney) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+	n := 0
+	for k.it.Seek(from); k.it.Valid(); k.it.Next() {
+		item := k.it.Item()
+		if err := item.Value(func(value []byte) error { return each(item.Key(), value) }); err != nil {
+			return err
+		}
+		if n++; n == limit {
+			break
+		}
+	}
+	return nil
+}
+
+// Flush closes the store, which is how Badger writes its memtable out, and opens it again.
+func (h *honey) Flush(context.Context) error {
+	_, err := h.Reopen()
+	return err
+}
+
+// Settle waits until the levels stand still and the process has next to nothing to do: Badger does not say what it is at.
+func (h *honey) Settle(ctx context.Context) error {
+	var before machine.Counters
+	return quiet(ctx, func() ([]int64, bool) {
+		var figures []int64
+		for _, l := range h.db.Levels() {
+			figures = append(figures, int64(l.NumTables), l.Size)
+		}
+		now, _ := machine.Read() // where there are no counters, the levels have to do
+		spent := now.Sub(before)
+		before = now
+		return figures, spent.User+spent.System < 5*time.Millisecond
+	})
+}
+
+func (h *honey) Compact(context.Context) error {
+	if _, err := h.Reopen(); err != nil { // with the memtable, which Flatten leaves alone
+		return err
+	}
+	return h.db.Flatten(background)
+}
+
+func (h *honey) Close() error { return h.db.Close() }

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/bloomkv/bloomkv/internal/workload"
+)
+
+// tree is bbolt: a B+ tree in one file that is mapped into memory, without tables, filters or a cache of its own.
+type tree struct {
+	dir      string
+	settings settings
+	db       *bolt.DB
+}
+
+var bucketName = []byte("pairs")
+
+func openBbolt(dir string, s settings) (engine, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	t := &tree{dir: dir, settings: s}
+	return t, t.open()
+}
+
+func (t *tree) file() string { return filepath.Join(t.dir, "bbolt.db") }
+
+// options are those of its documents for speed: a free list as a map, in memory only.
+func (t *tree) options() *bolt.Options {
+	return &bolt.Options{
+		NoSync:         !t.settings.durable,
+		NoFreelistSync: true,
+		FreelistType:   bolt.FreelistMapType,
+		NoStatistics:   true,
+	}
+}
+
+func (t *tree) open() (err error) {
+	if t.db, err = bolt.Open(t.file(), 0o644, t.options()); err != nil {
+		return err
+	}
+	return t.db.Update(func(tx *bolt.Tx) error {
+		if tx.Bucket(bucketName) != nil {
+			return nil
+		}
+		_, err := tx.CreateBucket(bucketName)
+		return err
+	})
+}
+
+func (t *tree) Reopen() (time.Duration, error) { return reopened(t.Close, t.open) }
+
+func (t *tree) lookups() []view {
+	f := &frozenTree{tree: t}
+	f.buckets.open = func() (*bolt.Bucket, error) {
+		tx, err := t.db.Begin(false)
+		if err != nil {
+			return nil, err
+		}
+		return tx.Bucket(bucketName), nil
+	}
+	f.buckets.close = func(b *bolt.Bucket) error { return b.Tx().Rollback() }
+	return []view{whole(t), {f, f.buckets.end}}
+}
+
+// frozenTree looks keys up in the bucket of one transaction for each goroutine.
+type frozenTree struct {
+	*tree
+
+	buckets keeper[*bolt.Bucket]
+}
+
+func (f *frozenTree) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+	k, err := f.buckets.get(0)
+	if err != nil {
+		return dst, false, err
+	}
+	defer f.buckets.put(k)
+	value := k.it.Get(key)
+	return append(dst, value...), value != nil, nil
+}
+
+func (t *tree) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+	err = t.db.View(func(tx *bolt.Tx) error {
+		value := tx.Bucket(bucketName).Get(key)
+		dst, found = append(dst, value...), value != nil
+		return nil
+	})
+	return dst, found, err
+}
+
+func (t *tree) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
+	return t.db.View(func(tx *bolt.Tx) error {
+		b := tx.Bucket(bucketName)
+		for i, key := range keys {
+			value := b.Get(key)
+			if err := each(i, value, value != nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// update is a transaction on the bucket, whose pages are filled to the brim where keys come in their order.
+func (t *tree) update(do func(b *bolt.Bucket) error) error {
+	return t.db.Update(func(tx *bolt.Tx) error {
+		b := tx.Bucket(bucketName)
+		if t.settings.ascending {
+			b.FillPercent = 1
+		}
+		return do(b)
+	})
+}
+
+func (t *tree) Put(key, value []byte) error {
+	return t.update(func(b *bolt.Bucket) error { return b.Put(key, value) })
+}
+
+func (t *tree) PutSync(key, value []byte) error {
+	err := t.Put(key, value)
+	if err == nil && !t.settings.durable {
+		err = t.db.Sync()
+	}
+	return err
+}
+
+func (t *tree) PutIfAbsent(key, value []byte) (stored bool, err error) {
+	err = t.update(func(b *bolt.Bucket) error {
+		if b.Get(key) != nil {
+			return nil
+		}
+		stored = true
+		return b.Put(key, value)
+	})
+	return stored, err
+}
+
+func (t *tree) Delete(key []byte) error {
+	return t.update(func(b *bolt.Bucket) error { return b.Delete(key) })
+}
+
+// Apply lends the pairs to one transaction, which ends before it returns.
+func (t *tree) Apply(pairs workload.Batch) error {
+	return t.update(func(b *bolt.Bucket) error {
+		for key, value := range pairs.All() {
+			if err := b.Put(key, value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (t *tree) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+	return t.db.View(func(tx *bolt.Tx) error {
+		return keptTree{t, tx.Bucket(bucketName).Cursor()}.Scan(from, limit, each)
+	})
+}
+
+func (t *tree) kept() (view, error) {
+	tx, err := t.db.Begin(false)
+	if err != nil {
+		return view{}, err
+	}
+	return view{keptTree{t, tx.Bucket(bucketName).Cursor()}, tx.Rollback}, nil
+}
+
+// keptTree scans with the cursor of one transaction.
+type keptTree struct {
+	*tree
+
+	cursor *bolt.Cursor
+}
+
+func (k keptTree) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+	n := 0
+	for key, value := k.cursor.Seek(from); key != nil; key, value = k.cursor.Next() {
+		if err := each(key, value); err != nil {
+			return err
+		}
+		if n++; n == limit {
+			break
+		}
+	}
+	return nil
+}
+
+// Flush does nothing: bbolt holds nothing back.
+func (t *tree) Flush(context.Context) error { return nil }
+
+// Settle does nothing: bbolt does all its work in the calls.
+func (t *tree) Settle(context.Context) error { return nil }
+
+// Compact copies the tree into a new file with full pages, which takes the place of the old one, as bbolt's own tool does it.
+func (t *tree) Compact(context.Context) error {
+	temporary := t.file() + ".new"
+	dst, err := bolt.Open(temporary, 0o644, t.options())
+	if err != nil {
+		return err
+	}
+	err = errors.Join(bolt.Compact(dst, t.db, 64<<20), dst.Close(), t.db.Close())
+	if err == nil {
+		err = os.Rename(temporary, t.file())
+	}
+	return errors.Join(err, t.open())
+}
+
+func (t *tree) Close() error { return t.db.Close() }

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// diskBytes is what the files below dir take. Files that vanish meanwhile are not counted.
+func diskBytes(dir string) (int64, error) {
+	var sum int64
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			var info fs.FileInfo
+			if info, err = d.Info(); err == nil {
+				sum += allocated(info)
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	return sum, err
+}
+
+// restingBytes is diskBytes once it stands still: engines remove old files after their other work.
+func restingBytes(ctx context.Context, dir string) (sum int64, err error) {
+	waited := quiet(ctx, func() ([]int64, bool) {
+		var failed error
+		sum, failed = diskBytes(dir)
+		err = errors.Join(err, failed)
+		return []int64{sum}, true
+	})
+	return sum, errors.Join(err, waited)
+}
+
+// watchDisk looks at diskBytes fifty times a second until stop is called, which returns the largest.
+func watchDisk(dir string) (stop func() (int64, error)) {
+	end, done := make(chan struct{}), make(chan struct{})
+	var most int64
+	var failed error
+	go func() {
+		defer close(done)
+		for failed == nil {
+			var now int64
+			now, failed = diskBytes(dir)
+			most = max(most, now)
+			select {
+			case <-end:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	return func() (int64, error) {
+		close(end)
+		<-done
+		return most, failed
+	}
+}
+
+// syncFiles brings the files below dir to the disk, so that the system does not do it in the next engine's turn.
+func syncFiles(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.Sync(), f.Close())
+	})
+}

@@ -1,0 +1,569 @@
+//go:build rocksdb
+
+package main
+
+/*
+#cgo CFLAGS: -O2 -I${SRCDIR}/../../bin/rocksdb/include
+#cgo LDFLAGS: -L${SRCDIR}/../../bin/rocksdb/lib -lrocksdb -lstdc++ -lm -ldl -lpthread
+
+#cgo nocallback kv_nothing
+#cgo noescape kv_get
+#cgo nocallback kv_get
+#cgo noescape kv_put
+#cgo nocallback kv_put
+#cgo noescape kv_put_if_absent
+#cgo nocallback kv_put_if_absent
+#cgo noescape kv_delete
+#cgo nocallback kv_delete
+#cgo noescape kv_apply
+#cgo nocallback kv_apply
+#cgo noescape kv_get_many
+#cgo nocallback kv_get_many
+#cgo noescape kv_scan
+#cgo nocallback kv_scan
+#cgo noescape kv_scan_on
+#cgo nocallback kv_scan_on
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rocksdb/c.h>
+
+#include <built.h>
+
+// Each function is what would be several calls from Go, because each call from Go into C costs some tens of nanoseconds:
+// a lookup, a batch, a short scan or a part of a long one is one call. Memory of Go is not kept.
+
+static void kv_nothing(void) {}
+
+typedef struct {
+	char *err;
+	int found;                      // 0 or 1
+	rocksdb_pinnableslice_t *slice; // NULL if the value was copied
+	const char *value;
+	size_t size;
+} kv_value;
+
+// kv_get copies the value to dst if there is room for it. If not, the caller copies and destroys the slice.
+static kv_value kv_get(rocksdb_t *db, const rocksdb_readoptions_t *o, const char *key, size_t key_size, char *dst, size_t room)
+{
+	kv_value v = {0};
+	v.slice = rocksdb_get_pinned(db, o, key, key_size, &v.err);
+	if (v.slice == NULL)
+		return v;
+	v.found = 1;
+	v.value = rocksdb_pinnableslice_value(v.slice, &v.size);
+	if (v.size <= room) {
+		if (v.size > 0)
+			memcpy(dst, v.value, v.size);
+		rocksdb_pinnableslice_destroy(v.slice);
+		v.slice = NULL;
+		v.value = NULL;
+	}
+	return v;
+}
+
+static char *kv_put(rocksdb_t *db, const rocksdb_writeoptions_t *o, const char *key, size_t key_size, const char *value, size_t size)
+{
+	char *err = NULL;
+	rocksdb_put(db, o, key, key_size, value, size, &err);
+	return err;
+}
+
+// kv_put_if_absent looks up, then puts. In the result found tells what the lookup said.
+static kv_value kv_put_if_absent(rocksdb_t *db, const rocksdb_readoptions_t *r, const rocksdb_writeoptions_t *w,
+	const char *key, size_t key_size, const char *value, size_t size)
+{
+	kv_value v = {0};
+	rocksdb_pinnableslice_t *slice = rocksdb_get_pinned(db, r, key, key_size, &v.err);
+	if (slice != NULL) {
+		v.found = 1;
+		rocksdb_pinnableslice_destroy(slice);
+	} else if (v.err == NULL) {
+		v.err = kv_put(db, w, key, key_size, value, size);
+	}
+	return v;
+}
+
+static char *kv_delete(rocksdb_t *db, const rocksdb_writeoptions_t *o, const char *key, size_t key_size)
+{
+	char *err = NULL;
+	rocksdb_delete(db, o, key, key_size, &err);
+	return err;
+}
+
+// Pairs are packed as the size of the key and that of the value, four bytes each in the machine's order, and their bytes.
+enum { kv_head = 8 };
+
+// kv_apply writes n packed pairs as one batch.
+static char *kv_apply(rocksdb_t *db, const rocksdb_writeoptions_t *o, rocksdb_writebatch_t *b, const char *packed, size_t n)
+{
+	char *err = NULL;
+	rocksdb_writebatch_clear(b);
+	for (; n > 0; n--) {
+		uint32_t size[2];
+		memcpy(size, packed, kv_head);
+		packed += kv_head;
+		rocksdb_writebatch_put(b, packed, size[0], packed + size[0], size[1]);
+		packed += (size_t)size[0] + size[1];
+	}
+	rocksdb_write(db, o, b, &err);
+	return err;
+}
+
+// The answers to many keys, in the order of the keys. A value is NULL if there is none.
+typedef struct {
+	const char **keys;
+	rocksdb_pinnableslice_t **slices;
+	char **errs;
+	const char **values;
+	size_t *sizes;
+} kv_answers;
+
+// kv_get_many asks for n > 0 keys, whose bytes follow each other. The caller reads the answers where they are, and frees
+// them with kv_free_answers. Without memory for them keys is NULL.
+static kv_answers kv_get_many(rocksdb_t *db, const rocksdb_readoptions_t *o, rocksdb_column_family_handle_t *f,
+	const char *keys, const size_t *key_sizes, size_t n)
+{
+	kv_answers a = {0};
+	void **block = calloc(n, 5 * sizeof *block);
+	if (block == NULL)
+		return a;
+	a.keys = (const char **)block;
+	a.slices = (rocksdb_pinnableslice_t **)(block + n);
+	a.errs = (char **)(block + 2 * n);
+	a.values = (const char **)(block + 3 * n);
+	a.sizes = (size_t *)(block + 4 * n);
+	for (size_t i = 0; i < n; i++) {
+		a.keys[i] = keys;
+		keys += key_sizes[i];
+	}
+	rocksdb_batched_multi_get_cf(db, o, f, n, a.keys, key_sizes, a.slices, a.errs, 0);
+	for (size_t i = 0; i < n; i++)
+		if (a.slices[i] != NULL)
+			a.values[i] = rocksdb_pinnableslice_value(a.slices[i], &a.sizes[i]);
+	return a;
+}
+
+static void kv_free_answers(kv_answers a, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (a.slices[i] != NULL)
+			rocksdb_pinnableslice_destroy(a.slices[i]);
+		if (a.errs[i] != NULL)
+			rocksdb_free(a.errs[i]);
+	}
+	free(a.keys);
+}
+
+// A part of a scan: packed pairs, and an iterator at the first pair of the next part.
+typedef struct {
+	char *err;
+	rocksdb_iterator_t *it;
+	int own;     // 1 if the iterator is the scan's own and destroyed at its end
+	int ended;   // 1 if there is no more
+	size_t n;    // pairs
+	size_t want; // room that the next pair takes, if it didn't fit
+} kv_part;
+
+// kv_scan_on packs pairs from where p stands, up to limit, into dst.
+static kv_part kv_scan_on(kv_part p, char *dst, size_t room, size_t limit)
+{
+	p.n = p.want = 0;
+	while (p.n < limit) {
+		if (p.n > 0)
+			rocksdb_iter_next(p.it); // not before the next one is wanted
+		if (!rocksdb_iter_valid(p.it)) {
+			rocksdb_iter_get_error(p.it, &p.err);
+			break;
+		}
+		size_t key_size, value_size;
+		const char *key = rocksdb_iter_key(p.it, &key_size);
+		const char *value = rocksdb_iter_value(p.it, &value_size);
+		size_t whole = kv_head + key_size + value_size;
+		if (whole > room) {
+			p.want = whole;
+			return p;
+		}
+		uint32_t size[2] = {(uint32_t)key_size, (uint32_t)value_size};
+		memcpy(dst, size, kv_head);
+		memcpy(dst + kv_head, key, key_size);
+		memcpy(dst + kv_head + key_size, value, value_size);
+		dst += whole;
+		room -= whole;
+		p.n++;
+	}
+	p.ended = 1;
+	if (p.own)
+		rocksdb_iter_destroy(p.it);
+	return p;
+}
+
+// kv_scan begins a scan at the first key that is not below from, with the iterator it or, if that is NULL, with a new one.
+static kv_part kv_scan(rocksdb_t *db, const rocksdb_readoptions_t *o, rocksdb_iterator_t *it, const char *from, size_t from_size,
+	char *dst, size_t room, size_t limit)
+{
+	kv_part p = {0};
+	p.own = it == NULL;
+	p.it = p.own ? rocksdb_create_iterator(db, o) : it;
+	rocksdb_iter_seek(p.it, from, from_size);
+	return kv_scan_on(p, dst, room, limit);
+}
+
+// kv_work is the work in the background: flushes and compactions that run, whether more are due, and failures.
+enum { kv_work_figures = 5, kv_failures = 4 };
+
+static int kv_work(rocksdb_t *db, uint64_t *figures)
+{
+	static const char *const names[kv_work_figures] = {
+		"rocksdb.num-running-flushes",
+		"rocksdb.num-running-compactions",
+		"rocksdb.mem-table-flush-pending",
+		"rocksdb.compaction-pending",
+		"rocksdb.background-errors",
+	};
+	for (int i = 0; i < kv_work_figures; i++)
+		if (rocksdb_property_int(db, names[i], &figures[i]) != 0)
+			return i;
+	return kv_work_figures;
+}
+*/
+import "C"
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/bloomkv/bloomkv/internal/workload"
+)
+
+// native is RocksDB, through its C interface.
+type native struct {
+	dir   string
+	cache int64 // bytes of the block cache
+
+	// nil where closed
+	db      *C.rocksdb_t
+	family  *C.rocksdb_column_family_handle_t
+	read    *C.rocksdb_readoptions_t
+	write   *C.rocksdb_writeoptions_t
+	durable *C.rocksdb_writeoptions_t
+	batches chan *C.rocksdb_writebatch_t // for use again
+}
+
+// rocksdbEngines is RocksDB, where its library was built.
+func rocksdbEngines() []engineEntry {
+	return []engineEntry{{
+		name: rocksdbName, columns: []string{rocksdbName}, open: openRocksdb,
+		version: func() string {
+			return fmt.Sprintf("%s, an empty call of which takes %d ns", C.ROCKSDB_BUILT, emptyCall().Nanoseconds())
+		},
+	}}
+}
+
+// emptyCall is what a call into C takes if it does nothing, here and now.
+func emptyCall() time.Duration {
+	const calls = 100_000
+	begin := time.Now()
+	for range calls {
+		C.kv_nothing()
+	}
+	return time.Since(begin) / calls
+}
+
+func openRocksdb(dir string, settings settings) (engine, error) {
+	s := &native{dir: dir, cache: settings.cache}
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *native) lookups() []view { return []view{whole(s)} }
+
+// open opens the store in dir with a cache of its own, an empty one.
+func (s *native) open() error {
+	o := C.rocksdb_options_create()
+	defer C.rocksdb_options_destroy(o)
+	C.rocksdb_options_set_create_if_missing(o, 1)
+	C.rocksdb_options_set_info_log_level(o, 2) // warnings
+	C.rocksdb_options_set_write_buffer_size(o, memtableBytes)
+	C.rocksdb_options_set_max_write_buffer_number(o, 2)
+	C.rocksdb_options_set_level0_file_num_compaction_trigger(o, levelZeroRuns)
+	C.rocksdb_options_set_max_bytes_for_level_base(o, baseLevelBytes)
+	C.rocksdb_options_set_max_bytes_for_level_multiplier(o, levelRatio)
+	C.rocksdb_options_set_target_file_size_base(o, tableBytes)
+	C.rocksdb_options_set_max_background_jobs(o, background)
+	C.rocksdb_options_set_compression(o, C.rocksdb_no_compression)
+
+	t := C.rocksdb_block_based_options_create()
+	defer C.rocksdb_block_based_options_destroy(t)
+	cache := C.rocksdb_cache_create_lru(C.size_t(s.cache))
+	defer C.rocksdb_cache_destroy(cache) // the store holds on to it
+	C.rocksdb_block_based_options_set_block_cache(t, cache)
+	C.rocksdb_block_based_options_set_block_size(t, blockBytes)
+	C.rocksdb_block_based_options_set_filter_policy(t, C.rocksdb_filterpolicy_create_bloom_full(filterBits))
+	C.rocksdb_options_set_block_based_table_factory(o, t)
+
+	// A lookup of many keys wants the column family by its handle, and so it is opened by its name.
+	dir, name := C.CString(s.dir), C.CString("default")
+	defer C.rocksdb_free(unsafe.Pointer(dir))
+	defer C.rocksdb_free(unsafe.Pointer(name))
+	var failed *C.char
+	s.db = C.rocksdb_open_column_families(o, dir, 1, &name, &o, &s.family, &failed)
+	if failed != nil {
+		return failure(failed)
+	}
+	s.read = C.rocksdb_readoptions_create()
+	s.write = C.rocksdb_writeoptions_create()
+	s.durable = C.rocksdb_writeoptions_create()
+	C.rocksdb_writeoptions_set_sync(s.durable, 1)
+	s.batches = make(chan *C.rocksdb_writebatch_t, 16)
+	return nil
+}
+
+func (s *native) Close() error {
+	if s.db == nil {
+		return nil // it could not be opened again
+	}
+	close(s.batches)
+	for b := range s.batches {
+		C.rocksdb_writebatch_destroy(b)
+	}
+	C.rocksdb_column_family_handle_destroy(s.family)
+	C.rocksdb_close(s.db)
+	C.rocksdb_readoptions_destroy(s.read)
+	C.rocksdb_writeoptions_destroy(s.write)
+	C.rocksdb_writeoptions_destroy(s.durable)
+	*s = native{dir: s.dir, cache: s.cache}
+	return nil
+}
+
+func (s *native) Reopen() (time.Duration, error) { return reopened(s.Close, s.open) }
+
+// chars and size are a slice as C takes it.
+func chars(b []byte) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(b))) }
+
+func size(b []byte) C.size_t { return C.size_t(len(b)) }
+
+// bytesAt is memory of C as a slice.
+func bytesAt(p *C.char, n C.size_t) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(p)), int(n))
+}
+
+// failure is an error of RocksDB, or nil. The text is freed.
+func failure(text *C.char) error {
+	if text == nil {
+		return nil
+	}
+	defer C.rocksdb_free(unsafe.Pointer(text))
+	return errors.New("rocksdb: " + C.GoString(text))
+}
+
+func (s *native) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+	room := dst[len(dst):cap(dst)]
+	v := C.kv_get(s.db, s.read, chars(key), size(key), chars(room), size(room))
+	if v.found == 0 {
+		return dst, false, failure(v.err)
+	}
+	if v.slice == nil {
+		return dst[:len(dst)+int(v.size)], true, nil
+	}
+	dst = append(dst, bytesAt(v.value, v.size)...)
+	C.rocksdb_pinnableslice_destroy(v.slice)
+	return dst, true, nil
+}
+
+// question is the keys of a GetMany: their bytes one after another, and their sizes.
+type question struct {
+	keys  []byte
+	sizes []C.size_t
+}
+
+var questions = sync.Pool{New: func() any { return new(question) }}
+
+// GetMany asks with RocksDB's MultiGet, and hands out values where they lie in the cache.
+func (s *native) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	q := questions.Get().(*question) //nolint:errcheck // the pool's own
+	defer questions.Put(q)
+	q.keys, q.sizes = q.keys[:0], q.sizes[:0]
+	for _, key := range keys {
+		q.keys = append(q.keys, key...)
+		q.sizes = append(q.sizes, size(key))
+	}
+	n := C.size_t(len(keys))
+	a := C.kv_get_many(s.db, s.read, s.family, chars(q.keys), unsafe.SliceData(q.sizes), n)
+	if a.keys == nil {
+		return fmt.Errorf("rocksdb: no memory for %d answers", n)
+	}
+	defer C.kv_free_answers(a, n)
+	errs, values, sizes := unsafe.Slice(a.errs, n), unsafe.Slice(a.values, n), unsafe.Slice(a.sizes, n)
+	for i := range keys {
+		if errs[i] != nil {
+			return errors.New("rocksdb: " + C.GoString(errs[i]))
+		}
+		if err := each(i, bytesAt(values[i], sizes[i]), values[i] != nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *native) Put(key, value []byte) error {
+	return failure(C.kv_put(s.db, s.write, chars(key), size(key), chars(value), size(value)))
+}
+
+func (s *native) PutSync(key, value []byte) error {
+	return failure(C.kv_put(s.db, s.durable, chars(key), size(key), chars(value), size(value)))
+}
+
+func (s *native) PutIfAbsent(key, value []byte) (stored bool, err error) {
+	v := C.kv_put_if_absent(s.db, s.read, s.write, chars(key), size(key), chars(value), size(value))
+	return v.found == 0 && v.err == nil, failure(v.err)
+}
+
+func (s *native) Delete(key []byte) error {
+	return failure(C.kv_delete(s.db, s.write, chars(key), size(key)))
+}
+
+// Buffers of packed pairs: those of a batch, and those of a part of a scan.
+var (
+	packs = sync.Pool{New: func() any { return new([]byte) }}
+	parts = sync.Pool{New: func() any { b := make([]byte, partBytes); return &b }}
+)
+
+const (
+	// More only for a pair that needs it. A call for so much costs next to nothing by the pair, and a scan's cost is still
+	// spread over its pairs: with 64 KiB most of the chunks that a median is made of were without any call.
+	partBytes = 4 << 10
+	packHead  = C.kv_head
+)
+
+func (s *native) Apply(pairs workload.Batch) error {
+	pack := packs.Get().(*[]byte) //nolint:errcheck // the pool's own
+	defer packs.Put(pack)
+	p := (*pack)[:0]
+	for key, value := range pairs.All() {
+		p = binary.NativeEndian.AppendUint32(p, uint32(len(key)))
+		p = binary.NativeEndian.AppendUint32(p, uint32(len(value)))
+		p = append(append(p, key...), value...)
+	}
+	*pack = p
+	var b *C.rocksdb_writebatch_t
+	select {
+	case b = <-s.batches:
+	default:
+		b = C.rocksdb_writebatch_create()
+	}
+	err := failure(C.kv_apply(s.db, s.write, b, chars(p), C.size_t(pairs.Len())))
+	select {
+	case s.batches <- b:
+	default:
+		C.rocksdb_writebatch_destroy(b)
+	}
+	return err
+}
+
+func (s *native) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+	return s.scan(nil, from, limit, each)
+}
+
+// scan goes over pairs with an iterator, or with one of its own for nil.
+func (s *native) scan(it *C.rocksdb_iterator_t, from []byte, limit int, each func(key, value []byte) error) error {
+	part := parts.Get().(*[]byte) //nolint:errcheck // the pool's own
+	defer parts.Put(part)
+	left := ^C.size_t(0)
+	if limit > 0 {
+		left = C.size_t(limit)
+	}
+	p := C.kv_scan(s.db, s.read, it, chars(from), size(from), chars(*part), size(*part), left)
+	for {
+		err := unpack(*part, int(p.n), each)
+		if p.ended == 1 {
+			return errors.Join(err, failure(p.err))
+		}
+		if err != nil {
+			if p.own == 1 {
+				C.rocksdb_iter_destroy(p.it)
+			}
+			return err
+		}
+		left -= p.n
+		if p.want > size(*part) {
+			*part = make([]byte, p.want)
+		}
+		p = C.kv_scan_on(p, chars(*part), size(*part), left)
+	}
+}
+
+func (s *native) kept() (view, error) {
+	it := C.rocksdb_create_iterator(s.db, s.read)
+	return view{keptNative{s, it}, func() error {
+		C.rocksdb_iter_destroy(it)
+		return nil
+	}}, nil
+}
+
+// keptNative scans with one iterator.
+type keptNative struct {
+	*native
+
+	it *C.rocksdb_iterator_t
+}
+
+func (k keptNative) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+	return k.scan(k.it, from, limit, each)
+}
+
+// unpack calls each for n packed pairs.
+func unpack(p []byte, n int, each func(key, value []byte) error) error {
+	for range n {
+		k := packHead + int(binary.NativeEndian.Uint32(p))
+		v := k + int(binary.NativeEndian.Uint32(p[4:]))
+		if err := each(p[packHead:k:k], p[k:v:v]); err != nil {
+			return err
+		}
+		p = p[v:]
+	}
+	return nil
+}
+
+func (s *native) Flush(context.Context) error {
+	o := C.rocksdb_flushoptions_create() // it waits
+	defer C.rocksdb_flushoptions_destroy(o)
+	var failed *C.char
+	C.rocksdb_flush(s.db, o, &failed)
+	return failure(failed)
+}
+
+func (s *native) Settle(ctx context.Context) error {
+	var failed error
+	err := quiet(ctx, func() ([]int64, bool) {
+		var work [C.kv_work_figures]C.uint64_t
+		if n := C.kv_work(s.db, &work[0]); n != C.kv_work_figures {
+			failed = fmt.Errorf("rocksdb: property %d of its work is not known", n)
+			return nil, true
+		}
+		if n := work[C.kv_failures]; n > 0 {
+			failed = fmt.Errorf("rocksdb: %d failures in the background", n)
+			return nil, true
+		}
+		return nil, work == [C.kv_work_figures]C.uint64_t{}
+	})
+	return errors.Join(failed, err)
+}
+
+// Compact takes all keys. What fails is seen by Settle.
+func (s *native) Compact(context.Context) error {
+	C.rocksdb_compact_range(s.db, nil, 0, nil, 0)
+	return nil
+}

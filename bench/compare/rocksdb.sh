@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Builds RocksDB's library from the source package of Debian, or of a system like it, for the column "rocksdb" of this
+# comparison: rocksdb.sh DIR leaves DIR/lib/librocksdb.a and DIR/include. Debian's own library has assertions on.
+#
+# The sources come from where the system gets its packages, through lists of their own below DIR: the system's own lists
+# stay as they are. JOBS compilers run at once, default one for each processor. An interrupted build goes on where it was.
+set -euo pipefail
+
+readonly dir=${1:?usage: rocksdb.sh DIR}
+if [[ -e $dir/lib/librocksdb.a ]]; then
+	echo "$dir/lib/librocksdb.a is there"
+	exit
+fi
+
+missing=()
+for need in c++:g++ cmake:cmake make:make dpkg-source:dpkg-dev; do
+	command -v "${need%:*}" >/dev/null || missing+=("${need#*:}")
+done
+if ! command -v apt-get >/dev/null; then
+	echo "no apt-get: this builds RocksDB from Debian's source package" >&2
+	exit 1
+fi
+if ((${#missing[@]} > 0)); then
+	if ((EUID != 0)); then
+		echo "building RocksDB takes more; first, as root: apt-get install ${missing[*]}" >&2
+		exit 1
+	fi
+	echo "installing ${missing[*]}"
+	apt-get -qq update
+	apt-get -qq install --no-install-recommends "${missing[@]}"
+fi
+
+mkdir -p "$dir/work/sources" "$dir/work/lists/partial" "$dir/work/cache/archives/partial" "$dir/work/build"
+work=$(cd "$dir/work" && pwd)
+readonly work
+
+# apt with the private lists. Sources are trusted as packages are: by the keys of the system.
+apt() {
+	apt-get -o "Dir::Etc::sourcelist=/dev/null" -o "Dir::Etc::sourceparts=$work/sources" -o "Dir::State::lists=$work/lists" \
+		-o "Dir::Cache=$work/cache" -o "APT::Sandbox::User=root" "$@"
+}
+
+if [[ ! -e $work/source/CMakeLists.txt ]]; then
+	for list in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
+		case $list in
+		*.sources) sed 's/^Types:.*/Types: deb-src/' "$list" >"$work/sources/${list##*/}" ;;
+		*.list) [[ ! -e $list ]] || sed -n 's/^deb[[:space:]]/deb-src /p' "$list" >"$work/sources/${list##*/}" ;;
+		esac
+	done
+	apt -q update || echo "(not all of the lists have sources)"
+	(cd "$work" && apt -q source --download-only rocksdb)
+	rm -rf "$work/unpacked"
+	dpkg-source --no-check -x "$work"/rocksdb_*.dsc "$work/unpacked" # apt-get has checked the sums
+	mv "$work/unpacked" "$work/source"
+fi
+
+# For this machine's processor. The library's Makefile would use the vector instructions in filters; its CMake file has to
+# be told.
+flags=
+if [[ $(c++ -march=native -dM -E -x c++ /dev/null) == *__AVX2__* ]]; then
+	flags=-DHAVE_AVX2
+fi
+readonly begin=$SECONDS
+cmake -S "$work/source" -B "$work/build" -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_FLAGS=$flags" -DPORTABLE=OFF \
+	-DROCKSDB_BUILD_SHARED=OFF -DWITH_TESTS=OFF -DWITH_BENCHMARK_TOOLS=OFF -DWITH_TOOLS=OFF -DWITH_CORE_TOOLS=OFF \
+	-DWITH_TRACE_TOOLS=OFF -DWITH_GFLAGS=OFF -DWITH_LIBURING=OFF -DFAIL_ON_WARNINGS=OFF
+cmake --build "$work/build" --target rocksdb --parallel "${JOBS:-$(nproc)}"
+
+# The library last: it says that all is there.
+mkdir -p "$dir/include/rocksdb" "$dir/lib"
+cp "$work/source/include/rocksdb/c.h" "$dir/include/rocksdb/"
+version=$(sed -n 's/^Version: //p' "$work"/rocksdb_*.dsc)
+printf '#define ROCKSDB_BUILT "%s, release build, through cgo"\n' "$version" >"$dir/include/built.h"
+mv "$work/build/librocksdb.a" "$dir/lib/"
+rm -rf "$work"
+echo "$dir/lib/librocksdb.a: RocksDB $version, in $((SECONDS - begin)) s"

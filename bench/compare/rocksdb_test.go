@@ -1,0 +1,385 @@
+//go:build rocksdb
+
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/workload"
+)
+
+func openNative(t *testing.T) *native {
+	t.Helper()
+	e, err := openRocksdb(filepath.Join(t.TempDir(), "store"), settings{cache: 8 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s, ok := e.(*native)
+	if !ok {
+		t.Fatalf("the engine is %T", e)
+	}
+	return s
+}
+
+// sized is the value of n bytes of a key.
+func sized(key string, n int) []byte { return bytes.Repeat([]byte(key), n/len(key)+1)[:n] }
+
+// sizes are those of values that fit where they are copied to, and of others.
+var sizes = []int{0, 1, 100, partBytes - packHead - len("k00"), partBytes, 3 * partBytes, 5}
+
+func sizedKey(i int) string { return fmt.Sprintf("k%02d", i) }
+
+func putSizes(t *testing.T, s *native) {
+	t.Helper()
+	for i, n := range sizes {
+		if err := s.Put([]byte(sizedKey(i)), sized(sizedKey(i), n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRocksdbSettingsAreThoseOfAll(t *testing.T) {
+	s := openNative(t)
+	files, err := filepath.Glob(filepath.Join(s.dir, "OPTIONS-*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files of options, %v", len(files), err)
+	}
+	page, err := os.ReadFile(files[len(files)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := make(map[string]string)
+	for line := range strings.Lines(string(page)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			set[name] = value
+		}
+	}
+	for name, want := range map[string]string{
+		"write_buffer_size":                  strconv.Itoa(memtableBytes),
+		"max_write_buffer_number":            "2",
+		"level0_file_num_compaction_trigger": strconv.Itoa(levelZeroRuns),
+		"max_bytes_for_level_base":           strconv.Itoa(baseLevelBytes),
+		"max_bytes_for_level_multiplier":     "10.000000",
+		"target_file_size_base":              strconv.Itoa(tableBytes),
+		"target_file_size_multiplier":        "1",
+		"max_background_jobs":                strconv.Itoa(background),
+		"compression":                        "kNoCompression",
+		"block_size":                         strconv.Itoa(blockBytes),
+		"filter_policy":                      "bloomfilter",
+		"optimize_filters_for_hits":          "false",
+		"no_block_cache":                     "false",
+		"manual_wal_flush":                   "false",
+	} {
+		if got := set[name]; got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+
+	// What the options leave out, bits per key, from the properties at the end of a table. There "rocksdb.filter.size", as what
+	// it does not share with the name before it, follows the policy: lengths, the rest of the name, and a varint.
+	const keys = 10_000
+	for i := range keys {
+		if err := s.Put(fmt.Appendf(nil, "%05d", i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, page = onlyTable(t, s)
+	_, property, found := bytes.Cut(page, []byte("policybloomfilter\x0f\x04\x02size"))
+	filter, n := binary.Uvarint(property)
+	if bits := float64(filter) * 8 / keys; !found || n <= 0 || bits < filterBits || bits > filterBits+0.2 {
+		t.Errorf("%v bits per key, want %d", bits, filterBits)
+	}
+}
+
+// onlyTable is a store's single table.
+func onlyTable(t *testing.T, s *native) (file string, page []byte) {
+	t.Helper()
+	tables, err := filepath.Glob(filepath.Join(s.dir, "*.sst"))
+	if err != nil || len(tables) != 1 {
+		t.Fatalf("%d tables, want 1; %v", len(tables), err)
+	}
+	page, err = os.ReadFile(tables[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tables[0], page
+}
+
+func TestRocksdbVersionSaysWhatACallTakes(t *testing.T) {
+	version := rocksdbEngines()[0].version()
+	var release, ns int
+	rest := version
+	if at := strings.LastIndex(version, "takes "); at >= 0 {
+		rest = version[at:]
+	}
+	_, err := fmt.Sscanf(version, "%d.", &release)
+	if _, also := fmt.Sscanf(rest, "takes %d ns", &ns); err != nil || also != nil || release < 7 || ns <= 0 {
+		t.Errorf("version %q", version)
+	}
+}
+
+func TestRocksdbValuesFitOrAreFetched(t *testing.T) {
+	s := openNative(t)
+	putSizes(t, s)
+	for i, n := range sizes {
+		key := sizedKey(i)
+		for _, room := range []int{0, 1, n, n + 1} {
+			dst := append(make([]byte, 0, 4+room), "head"...)
+			got, found, err := s.AppendGet(dst, []byte(key))
+			if want := append([]byte("head"), sized(key, n)...); err != nil || !found || !bytes.Equal(got, want) {
+				t.Errorf("%d bytes with room for %d: %d bytes, %t, %v", n, room, len(got), found, err)
+			}
+		}
+	}
+	if got, found, err := s.AppendGet([]byte("head"), []byte("k")); err != nil || found || string(got) != "head" {
+		t.Errorf("an absent key: %q, %t, %v", got, found, err)
+	}
+}
+
+func TestRocksdbManyAreAnsweredInTheirOrder(t *testing.T) {
+	s := openNative(t)
+	putSizes(t, s)
+	var keys [][]byte
+	for i := range 3 * len(sizes) { // each key, and two that are absent
+		keys = append(keys, []byte(sizedKey(len(sizes)-1-i/3)+strings.Repeat("x", i%3)))
+	}
+	next := 0
+	err := s.GetMany(keys, func(i int, value []byte, found bool) error {
+		key := string(keys[i])
+		at := len(sizes) - 1 - i/3
+		if i != next || found != (i%3 == 0) || found && !bytes.Equal(value, sized(key, sizes[at])) || !found && value != nil {
+			t.Errorf("answer %d, want %d: %q: %t, %d bytes", i, next, key, found, len(value))
+		}
+		next++
+		return nil
+	})
+	if err != nil || next != len(keys) {
+		t.Errorf("%d answers, want %d; %v", next, len(keys), err)
+	}
+	if err := s.GetMany(nil, nil); err != nil {
+		t.Errorf("no keys: %v", err)
+	}
+	stop := errors.New("stop")
+	calls := 0
+	err = s.GetMany(keys, func(int, []byte, bool) error { calls++; return stop })
+	if !errors.Is(err, stop) || calls != 1 {
+		t.Errorf("%d calls, %v, want one and %v", calls, err, stop)
+	}
+}
+
+func TestRocksdbScansGoOverTheEndsOfParts(t *testing.T) {
+	s := openNative(t)
+	putSizes(t, s)
+	const small = 2000 // pairs, which take some parts
+	for i := range small {
+		if err := s.Put(fmt.Appendf(nil, "m%05d", i), sized("m", 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := small + len(sizes)
+	name := func(i int) string {
+		if i < len(sizes) {
+			return sizedKey(i)
+		}
+		return fmt.Sprintf("m%05d", i-len(sizes))
+	}
+	kept, err := s.kept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put([]byte("n"), nil); err != nil { // not seen by what is kept
+		t.Fatal(err)
+	}
+	for _, store := range []struct {
+		name string
+		workload.Store
+		len int
+	}{{"the store", s, all + 1}, {"what is kept", kept, all}} {
+		for _, from := range []int{all - 1, 0, 3, len(sizes), all - 1} {
+			for _, limit := range []int{0, 1, 2, 10, 600, 100_000} {
+				n, stop := 0, errors.New("stop")
+				err := store.Scan([]byte(name(from)), limit, func(key, value []byte) error {
+					at := from + n
+					n++
+					switch {
+					case at == all:
+						if string(key) != "n" || len(value) > 0 {
+							t.Errorf("%s: at %d %q, %d bytes, want n", store.name, at, key, len(value))
+						}
+					case string(key) != name(at) || at < len(sizes) && !bytes.Equal(value, sized(name(at), sizes[at])) || at >= len(sizes) && !bytes.Equal(value, sized("m", 100)):
+						t.Errorf("%s: at %d %q, %d bytes", store.name, at, key, len(value))
+						return stop
+					}
+					return nil
+				})
+				want := store.len - from
+				if limit > 0 {
+					want = min(want, limit)
+				}
+				if err != nil || n != want {
+					t.Errorf("%s from %d, limit %d: %d pairs, want %d; %v", store.name, from, limit, n, want, err)
+				}
+				n = 0
+				err = store.Scan([]byte(name(from)), limit, func([]byte, []byte) error { n++; return stop })
+				if !errors.Is(err, stop) || n != 1 {
+					t.Errorf("%s: after %d calls %v, want one and %v", store.name, n, err, stop)
+				}
+			}
+		}
+	}
+	if err := kept.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRocksdbWritesAreThereAfterReopen(t *testing.T) {
+	s := openNative(t)
+	var wait sync.WaitGroup
+	set, err := workload.NewGenerated(workload.Random, 4000, 1, workload.Values{Bytes: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, batch := range []int{0, 300} { // one by one, and in batches
+		wait.Go(func() {
+			if _, err := workload.Run(t.Context(), s, set, workload.Phase{Kind: workload.Load, Batch: batch, Workers: 4}, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	stored, err := s.PutIfAbsent([]byte("a"), []byte("first"))
+	if err != nil || !stored {
+		t.Errorf("an absent key: stored %t, %v", stored, err)
+	}
+	if stored, err := s.PutIfAbsent([]byte("a"), []byte("second")); err != nil || stored {
+		t.Errorf("a present key: stored %t, %v", stored, err)
+	}
+	if err := errors.Join(s.PutSync([]byte("b"), []byte("durable")), s.Put([]byte("c"), nil), s.Delete([]byte("c")), s.Delete([]byte("d"))); err != nil {
+		t.Error(err)
+	}
+	opening, err := s.Reopen()
+	if err != nil || opening <= 0 {
+		t.Fatalf("opened again in %v, %v", opening, err)
+	}
+	for key, want := range map[string]string{"a": "first", "b": "durable", "c": "", "d": ""} {
+		got, found, err := s.AppendGet(nil, []byte(key))
+		if err != nil || found != (want != "") || string(got) != want {
+			t.Errorf("%s: %q, %t, %v, want %q", key, got, found, err, want)
+		}
+	}
+	if err := errors.Join(s.Flush(t.Context()), s.Compact(t.Context()), s.Settle(t.Context())); err != nil {
+		t.Error(err)
+	}
+	f, err := workload.Run(t.Context(), s, set, workload.Phase{Kind: workload.Present}, nil)
+	if err != nil || f.Wrong > 0 || f.Ops != 4000 {
+		t.Errorf("%d looked up, %d wrong, %v", f.Ops, f.Wrong, err)
+	}
+}
+
+func TestRocksdbBatchesHoldWhatIsTheirOwn(t *testing.T) {
+	s := openNative(t)
+	for seed := range uint64(2) {
+		set, err := workload.NewGenerated(workload.Random, 30, seed, workload.Values{Bytes: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := workload.Run(t.Context(), s, set, workload.Phase{Kind: workload.Load, Batch: 10}, nil); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		err = s.Scan(nil, 0, func(key, _ []byte) error {
+			n++
+			return s.Delete(key)
+		})
+		if err != nil || n != 30 {
+			t.Errorf("%d pairs, want 30; %v", n, err)
+		}
+	}
+}
+
+func TestRocksdbCompactsIntoOneTable(t *testing.T) {
+	s := openNative(t)
+	for range 3 {
+		putSizes(t, s)
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tables, err := filepath.Glob(filepath.Join(s.dir, "*.sst")); err != nil || len(tables) != 3 {
+		t.Errorf("%d tables, want 3; %v", len(tables), err)
+	}
+	if err := errors.Join(s.Compact(t.Context()), s.Settle(t.Context())); err != nil {
+		t.Error(err)
+	}
+	onlyTable(t, s)
+}
+
+func TestRocksdbErrorsAreReturned(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openRocksdb(file, settings{cache: 1 << 20}); err == nil || !strings.Contains(err.Error(), "rocksdb: ") {
+		t.Errorf("a file where the directory should be: %v", err)
+	}
+	s := openNative(t)
+	second, err := openRocksdb(s.dir, settings{cache: 1 << 20})
+	if err == nil || second != nil || !strings.Contains(err.Error(), "LOCK") {
+		t.Errorf("a store that is open: %v", err)
+	}
+
+	// A block that was changed on disk.
+	putSizes(t, s)
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	table, page := onlyTable(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	page[10] ^= 1
+	if err := os.WriteFile(table, page, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.open(); err != nil {
+		t.Fatal(err)
+	}
+	key := []byte(sizedKey(0))
+	each := func([]byte, []byte) error { return nil }
+	_, _, got := s.AppendGet(nil, key)
+	_, absent := s.PutIfAbsent(key, nil)
+	for what, err := range map[string]error{
+		"AppendGet":   got,
+		"PutIfAbsent": absent,
+		"GetMany":     s.GetMany([][]byte{key}, func(int, []byte, bool) error { return nil }),
+		"Scan":        s.Scan(nil, 0, each),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "orruption") {
+			t.Errorf("%s in a damaged table: %v", what, err)
+		}
+	}
+	putSizes(t, s)
+	if err := errors.Join(s.Flush(t.Context()), s.Compact(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if err := s.Settle(t.Context()); err == nil || !strings.Contains(err.Error(), "in the background") {
+		t.Errorf("a compaction of a damaged table: %v", err)
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bloomkv/bloomkv/internal/workload"
+)
+
+// line is a row of the table.
+type line struct {
+	id   string // for --rows
+	name string
+	unit unit
+	must bar
+	// there is what Pebble and RocksDB took elsewhere, in one run: see standIn. Pebble by the column that asks all filters
+	// where the row has it.
+	there struct{ pebble, rocksdb float64 }
+}
+
+// unit is what the figures of a row are in.
+type unit uint8
+
+const (
+	nanoseconds  unit = iota // per operation
+	microseconds             // per operation, for figures in nanoseconds
+	milliseconds             // for figures in nanoseconds
+	reads                    // of files, per lookup
+	megabytes                // for figures in bytes
+	times                    // as much
+)
+
+// print is a figure with three digits, or all before the point. Units are in the name of the row.
+func (u unit) print(v float64) string {
+	switch u {
+	case microseconds:
+		v /= 1e3
+	case milliseconds, megabytes:
+		v /= 1e6
+	case reads:
+		return fmt.Sprintf("%.4f", v)
+	case times:
+		return fmt.Sprintf("%.2f", v)
+	default:
+	}
+	switch {
+	case v < 10:
+		return fmt.Sprintf("%.2f", v)
+	case v < 100:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.0f", v)
+	}
+}
+
+// The names of rows that are made in more than one place.
+const (
+	rowLoad, rowWriteAmp, rowDiskPeak, rowResident = "load", "write-amp", "disk-peak", "resident"
+	rowDisk, rowReopen                             = "disk", "reopen"
+)
+
+// lines are all rows, in the order of the table.
+var lines = []line{
+	{"absent", "absent, cached, compacted", nanoseconds, below(0.6, rocksdbName), there(614, 217)},
+	{"absent-unc", "absent, cached, uncompacted", nanoseconds, below(0.7, rocksdbName), there(1054, 277)},
+	{"absent-ow", "absent, cached, overwritten", nanoseconds, below(0.7, rocksdbName), there(1483, 383)},
+	{"absent-small", "absent, small cache", nanoseconds, below(0.8, rocksdbName), there(886, 220)},
+	{"absent-2t", "absent, two goroutines", nanoseconds, below(0.7, rocksdbName), there(375, 116)},
+	{"present", "present, cached, compacted", nanoseconds, below(0.6, bestPeer), there(1863, 1805)},
+	{"present-unc", "present, cached, uncompacted", nanoseconds, below(1, bestPeer), there(2458, 1941)},
+	{"present-ow", "present, cached, overwritten", nanoseconds, below(1, bestPeer), there(3827, 2434)},
+	{"present-small", "present, small cache", nanoseconds, below(1, rocksdbName), there(4118, 2581)},
+	{"present-2t", "present, two goroutines", nanoseconds, below(1, bestPeer), there(1100, 1223)},
+	{"mixed", "95 % get, 5 % put", nanoseconds, below(1, bestPeer), there(2797, 2670)},
+	{"seek10", "seek + 10 next", nanoseconds, below(1, pebbleTuned), there(2751, 2519)},
+	{"seek10-new", "seek + 10 next, new iterator", nanoseconds, below(1, pebbleTuned), there(3141, 3735)},
+	{"seek100", "seek + 100 next", nanoseconds, below(1, pebbleTuned), there(7867, 10189)},
+	{"scan", "full scan, per entry", nanoseconds, below(1, pebbleName), there(47, 65)},
+	{rowLoad, "random load, one by one", nanoseconds, below(0.5, rocksdbName), there(1857, 3336)},
+	{"load-batched", "random load, batches of 100", nanoseconds, below(1, pebbleName), there(1177, 1741)},
+	{"load-seq", "sequential load, one by one", nanoseconds, below(0.6, rocksdbName), there(754, 1922)},
+	{"load-seq-batched", "sequential load, batches of 100", nanoseconds, below(1, pebbleName), there(257, 281)},
+	{"overwrite", "overwrite", nanoseconds, below(0.6, rocksdbName), there(1887, 3652)},
+	{"fillsync", "load, each put synced (µs)", microseconds, bar{factor: 1.05, of: bestPeer, orEqual: true}, there(134e3, 122e3)},
+
+	{"reads-absent", "file reads per absent lookup, small cache, compacted", reads, atMost(1.15 * promisedFPR), nowhere},
+	{"reads-absent-unc", "file reads per absent lookup, small cache, uncompacted", reads, atMost(1.15 * promisedFPR), nowhere},
+	{"reads-present", "file reads per present lookup, small cache, compacted", reads, atMost(0.95 + promisedFPR), nowhere},
+	{"reads-present-unc", "file reads per present lookup, small cache, uncompacted", reads, atMost(0.95 + promisedFPR), nowhere},
+	{rowWriteAmp, "write amplification with the log, random load", times, bar{factor: 1, of: pebbleName, orEqual: true}, nowhere},
+	{rowDisk, "on disk, compacted (MB)", megabytes, bar{limit: ofDecimalKeys}, nowhere},
+	{rowDiskPeak, "largest on disk during the load (MB)", megabytes, bar{limit: atAMillion(250e6)}, nowhere},
+	{rowReopen, "reopen after a clean close (ms)", milliseconds, bar{factor: 1, of: pebbleName, orEqual: true}, nowhere},
+	{rowResident, "peak resident during the load (MB)", megabytes, bar{limit: atAMillion(160e6)}, nowhere},
+
+	{"ycsb-a", "YCSB A: 50 % read, 50 % update", nanoseconds, bar{}, nowhere},
+	{"ycsb-b", "YCSB B: 95 % read, 5 % update", nanoseconds, bar{}, nowhere},
+	{"ycsb-c", "YCSB C: read", nanoseconds, bar{}, nowhere},
+	{"ycsb-d", "YCSB D: 95 % read of the latest, 5 % insert", nanoseconds, bar{}, nowhere},
+	{"ycsb-e", "YCSB E: 95 % scan, 5 % insert", nanoseconds, bar{}, nowhere},
+	{"ycsb-f", "YCSB F: 50 % read, 50 % read-modify-write", nanoseconds, bar{}, nowhere},
+}
+
+// ycsbRow begins the names of rows that only --ycsb or --rows asks for.
+const ycsbRow = "ycsb-"
+
+// nowhere is of rows that RocksDB has no stand-in for.
+var nowhere struct{ pebble, rocksdb float64 }
+
+func there(pebble, rocksdb float64) struct{ pebble, rocksdb float64 } {
+	return struct{ pebble, rocksdb float64 }{pebble, rocksdb}
+}
+
+// rowNames are the names of all rows, or of those that are measured by default.
+func rowNames(ycsb bool) []string {
+	var names []string
+	for _, l := range lines {
+		if ycsb || !strings.HasPrefix(l.id, ycsbRow) {
+			names = append(names, l.id)
+		}
+	}
+	return names
+}
+
+// bar is what a row of bloomkv must reach: a factor of what another column took, or a limit. The zero value asks for nothing.
+type bar struct {
+	factor  float64
+	of      string // a column, or bestPeer
+	orEqual bool   // not below the factor, but at most
+	limit   func(config) float64
+}
+
+const bestPeer = "the best peer"
+
+func below(factor float64, of string) bar { return bar{factor: factor, of: of} }
+
+func atMost(limit float64) bar { return bar{limit: func(config) float64 { return limit }} }
+
+// ofDecimalKeys is a limit of 120 bytes for each pair of 16 and 100, with keys that have much in common with their neighbours,
+// and none for others.
+func ofDecimalKeys(c config) float64 {
+	if c.shape != workload.Decimal || c.value != 100 {
+		return 0
+	}
+	return 120 * float64(c.keys)
+}
+
+// atAMillion is a limit for a million pairs of 16 and 100 bytes, and none for others.
+func atAMillion(limit float64) func(config) float64 {
+	return func(c config) float64 {
+		if c.keys != 1_000_000 || c.dataBytes() != 116e6 {
+			return 0
+		}
+		return limit
+	}
+}
+
+// describe is the bar in words, empty if it asks for nothing.
+func (b bar) describe(u unit, c config) string {
+	sign := "<"
+	if b.orEqual {
+		sign = "≤"
+	}
+	switch {
+	case b.limit != nil && b.limit(c) > 0:
+		return "≤ " + u.print(b.limit(c))
+	case b.of == "":
+		return ""
+	case b.factor == 1:
+		return sign + " " + b.of
+	default:
+		return fmt.Sprintf("%s %.4g × %s", sign, b.factor, b.of)
+	}
+}
