@@ -86,7 +86,6 @@ var doors = map[string][]string{
 	"github.com/prometheus/client_golang": {"examples/prometheus"},
 	"github.com/dgraph-io/badger/v4":      {"bench/compare"},
 	"go.etcd.io/bbolt":                    {"bench/compare", "examples/bbolt"},
-	"github.com/linxGnu/grocksdb":         {"bench/compare"},
 	"syscall":                             {"vfs", "cmd", "bench"},
 	"log":                                 {"cmd", "bench", "examples"}, // a library logs through Options.Logger (log/slog) alone
 	"flag":                                {"cmd", "bench", "examples"},

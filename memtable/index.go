@@ -65,7 +65,7 @@ func (x *index) bytes() int64 { return int64(x.filter.Bytes()) + int64(len(x.slo
 
 // touch has the processor fetch the first slot of a tag that will soon be put there, while it waits for other memory: an
 // insert misses the cache for the filter, the slot and the arena, and the lock that follows waits for all of them at once.
-func (x *index) touch(g tag) uint64 { return x.slots[uint(g>>x.shift)&uint(len(x.slots)-1)].Load() }
+func (x *index) touch(g tag) { x.slots[uint(g>>x.shift)&uint(len(x.slots)-1)].Load() }
 
 // put adds a key that is not yet there.
 func (x *index) put(g tag, r ref) {
