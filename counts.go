@@ -30,14 +30,22 @@ func (w *writeCounts) metrics() WriteMetrics {
 type lookupCounts [lookupStripes]lookupStripe
 
 type lookupStripe struct {
+	// What nearly all lookups are, in one counter each, by the number of filters that were asked, all there were in range:
+	// those that no filter let through, and those that one did, to the key, in a block in memory. A locked addition takes 5 ns.
+	absent, present [usualProbes]atomic.Uint64
+
+	// All others.
 	gets, memtableHits, inRange, probes, passed, searches, wasted, falsePositives, truePositives atomic.Uint64
 
 	tableHits, absentWasted, blocks, blocksRead, bytesRead atomic.Uint64
 
-	_ [16]byte // two cache lines of 64 bytes
+	_ [16]byte // up to a multiple of two cache lines of 64 bytes
 }
 
-const lookupStripes = 16
+const (
+	lookupStripes = 16
+	usualProbes   = 8
+)
 
 // stripe picks a stripe by the address of the caller's stack.
 func stripe() int {
@@ -68,6 +76,16 @@ func (l *lookupCost) part(searches, found uint64) {
 
 func (c *lookupCounts) add(l *lookupCost) {
 	s := &c[stripe()]
+	if !l.memtableHit && l.probes == l.inRange && l.probes < usualProbes {
+		if l.passed == 0 && l.searches == 0 {
+			s.absent[l.probes].Add(1)
+			return
+		}
+		if l.passed == 1 && l.searches == 1 && l.found == 1 && l.reads.Blocks == 1 && l.reads.FileReads == 0 {
+			s.present[l.probes].Add(1)
+			return
+		}
+	}
 	s.gets.Add(1)
 	if l.memtableHit {
 		s.memtableHits.Add(1)
@@ -115,6 +133,17 @@ func (c *lookupCounts) sum() (l LookupMetrics) {
 	var passed uint64
 	for i := range c {
 		s := &c[i]
+		for n := range uint64(usualProbes) {
+			absent, present := s.absent[n].Load(), s.present[n].Load()
+			l.Gets += absent + present
+			l.TablesInRange += n * (absent + present)
+			l.FilterProbes += n * (absent + present)
+			l.TableHits += present
+			l.TableSearches += present
+			l.TruePositives += present
+			l.Blocks += present
+			passed += present
+		}
 		l.Gets += s.gets.Load()
 		l.MemtableHits += s.memtableHits.Load()
 		l.TableHits += s.tableHits.Load()

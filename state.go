@@ -50,15 +50,15 @@ func newRun(level int, id uint64, tables []*table) *run {
 }
 
 // search is the place of the first table that does not end before key; len(tables) if there is none.
-func (r *run) search(key []byte) int {
-	head := ikey.HeadAfter(r.prefix, key)
+func (r *run) search(key []byte) int { return r.place(key, ikey.HeadAfter(r.prefix, key)) }
+
+// place is search for a key with that head.
+func (r *run) place(key []byte, head uint64) int {
 	hi := r.hi
 	base, n := 0, len(hi)
 	for n > 1 { // the first of hi that is ≥ head lies in [base, base+n]
 		half := n >> 1
-		if hi[base+half-1] < head {
-			base += half
-		}
+		base += half & -ikey.Less(hi[base+half-1], head)
 		n -= half
 	}
 	if n == 1 && hi[base] < head {
@@ -72,11 +72,11 @@ func (r *run) search(key []byte) int {
 
 // find is the one table whose bounds hold key, or nil.
 func (r *run) find(key []byte) *table {
-	i := r.search(key)
+	head := ikey.HeadAfter(r.prefix, key)
+	i := r.place(key, head)
 	if i == len(r.tables) {
 		return nil
 	}
-	head := ikey.HeadAfter(r.prefix, key)
 	if head < r.lo[i] || head == r.lo[i] && bytes.Compare(key, r.tables[i].meta.Smallest) < 0 {
 		return nil
 	}

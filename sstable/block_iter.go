@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"math/bits"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
@@ -109,7 +108,7 @@ func (b *block) lowerHead(h uint64) int {
 	base, n := 0, b.n
 	for n > countable {
 		half := n >> 1
-		base += half & -less(b.head(base+half-1), h)
+		base += half & -ikey.Less(b.head(base+half-1), h)
 		n -= half
 	}
 	return b.countHeads(base, n, h)
@@ -122,20 +121,14 @@ func (b *block) countHeads(base, n int, h uint64) int {
 	rest := b.data[b.heads+8*base : b.heads+8*(base+n)]
 	skip := 0
 	for b := rest; len(b) >= 64; b = b[64:] {
-		skip += less(binary.LittleEndian.Uint64(b[56:]), h)
+		skip += ikey.Less(binary.LittleEndian.Uint64(b[56:]), h)
 	}
 	rest = rest[64*skip:]
 	base += 8 * skip
 	for b := rest[:min(len(rest), 64)]; len(b) >= 8; b = b[8:] {
-		base += less(binary.LittleEndian.Uint64(b), h)
+		base += ikey.Less(binary.LittleEndian.Uint64(b), h)
 	}
 	return base
-}
-
-// less is 1 if a < b and else 0, without a branch: in a search it would be mispredicted half of the time.
-func less(a, b uint64) int {
-	_, borrow := bits.Sub64(a, b, 0)
-	return int(borrow) //nolint:gosec // 0 or 1
 }
 
 // seek is the first entry not before (user, t), or n.

@@ -112,7 +112,7 @@ func searchIndexes(ls []Lookup, most int) {
 		for i := range ls {
 			if c := &ls[i].lane; c.n > 1 {
 				half := c.n >> 1
-				c.lo += half & -less(c.x.heads[c.lo+half-1], c.head)
+				c.lo += half & -ikey.Less(c.x.heads[c.lo+half-1], c.head)
 				c.n -= half
 			}
 		}
@@ -165,7 +165,7 @@ func searchHeads(ls []Lookup, most int) {
 		for i := range ls {
 			if c := &ls[i].lane; c.state == going && c.n > countable {
 				half := c.n >> 1
-				c.lo += half & -less(c.b.head(c.lo+half-1), c.head)
+				c.lo += half & -ikey.Less(c.b.head(c.lo+half-1), c.head)
 				c.n -= half
 			}
 		}

@@ -82,7 +82,7 @@ func (x *index) find(key []byte) int {
 	heads := x.heads
 	for n > 1 {
 		half := n >> 1
-		lo += half & -less(heads[lo+half-1], h)
+		lo += half & -ikey.Less(heads[lo+half-1], h)
 		n -= half
 	}
 	return x.finish(lo, h, key)
@@ -91,7 +91,7 @@ func (x *index) find(key []byte) int {
 // finish is find once one block, lo, is left to look at; h is the head of key, which has the prefix.
 func (x *index) finish(lo int, h uint64, key []byte) int {
 	heads := x.heads
-	lo += less(heads[lo], h)
+	lo += ikey.Less(heads[lo], h)
 	if lo == len(heads) || heads[lo] != h {
 		return lo
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"math/bits"
 )
 
 // Seq numbers the operations of a store in commit order. It has 56 bits; 0 means "older than every snapshot".
@@ -80,6 +81,12 @@ func Head(b []byte) uint64 {
 		h |= uint64(c) << (56 - 8*i)
 	}
 	return h
+}
+
+// Less is 1 if a < b and else 0, without a branch: in a search among heads it would be mispredicted half of the time.
+func Less(a, b uint64) int {
+	_, borrow := bits.Sub64(a, b, 0)
+	return int(borrow) //nolint:gosec // 0 or 1
 }
 
 // HeadAfter is the head of key among keys that start with prefix: 0 for a key before all of them, the largest number for
