@@ -1,6 +1,7 @@
 package bloomkv
 
 import (
+	"math/bits"
 	"sync/atomic"
 	"unsafe"
 
@@ -63,6 +64,12 @@ type lookupCost struct {
 
 	memtableHit bool
 	reads       sstable.Stats
+}
+
+// ask counts tables in range, and those of them whose filter was asked, a bit for each.
+func (l *lookupCost) ask(inRange, probed uint32) {
+	l.inRange += uint64(bits.OnesCount32(inRange)) //nolint:gosec // at most 32
+	l.probes += uint64(bits.OnesCount32(probed))   //nolint:gosec // at most 32
 }
 
 // part ends the part of one key in the cost, which searched that many tables, and found a version of it in that many.

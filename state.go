@@ -2,12 +2,14 @@ package bloomkv
 
 import (
 	"bytes"
+	"math/bits"
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/memtable"
+	"github.com/bloomkv/bloomkv/sstable"
 )
 
 // A state is all that a lookup needs: what is in memory, and the runs of tables below, newest first. It is immutable and
@@ -29,15 +31,18 @@ type run struct {
 	prefix []byte
 	lo, hi []uint64
 
-	rangeDels bool // a table has range tombstones
+	readers   []*sstable.Reader // of the tables: what a lookup asks first is one step away
+	rangeDels bool              // a table has range tombstones
 }
 
 func newRun(level int, id uint64, tables []*table) *run {
 	r := &run{level: level, id: id, tables: tables, lo: make([]uint64, len(tables)), hi: make([]uint64, len(tables))}
+	r.readers = make([]*sstable.Reader, len(tables))
 	if first, last := tables[0].meta.Smallest, tables[len(tables)-1].meta.Upper(); last != nil {
 		r.prefix = first[:ikey.CommonPrefix(first, last)]
 	}
 	for i, t := range tables {
+		r.readers[i] = t.reader
 		r.lo[i] = ikey.HeadAfter(r.prefix, t.meta.Smallest)
 		if upper := t.meta.Upper(); upper != nil {
 			r.hi[i] = ikey.HeadAfter(r.prefix, upper)
@@ -70,17 +75,14 @@ func (r *run) place(key []byte, head uint64) int {
 	return base
 }
 
-// find is the one table whose bounds hold key, or nil.
-func (r *run) find(key []byte) *table {
+// find is the place of the one table whose bounds hold key, or -1.
+func (r *run) find(key []byte) int {
 	head := ikey.HeadAfter(r.prefix, key)
 	i := r.place(key, head)
-	if i == len(r.tables) {
-		return nil
+	if i == len(r.hi) || head < r.lo[i] || head == r.lo[i] && bytes.Compare(key, r.tables[i].meta.Smallest) < 0 {
+		return -1
 	}
-	if head < r.lo[i] || head == r.lo[i] && bytes.Compare(key, r.tables[i].meta.Smallest) < 0 {
-		return nil
-	}
-	return r.tables[i]
+	return i
 }
 
 // inMemory looks for the newest version of key that a reader at seq may see in the memtables, and for what deletes it. Where
@@ -122,41 +124,42 @@ type candidate struct {
 // independent filters overlap. A range tombstone ends the search, whatever the filters say.
 func (s *state) candidates(dst []candidate, key []byte, h bloomblock.Hash, seq ikey.Seq, cost *lookupCost) []candidate {
 	for runs := s.runs; len(runs) > 0; {
-		var found [16]*table
-		n := 0
-		for len(runs) > 0 && n < len(found) {
-			if t := runs[0].find(key); t != nil {
-				found[n] = t
-				n++
+		part := runs[:min(len(runs), 16)]
+		runs = runs[len(part):]
+		var at [16]int32                      // in each run, the place of the table whose bounds hold the key
+		var there, maybe, probed, dels uint32 // a bit for each run
+		for k, r := range part {
+			i := r.find(key)
+			if i < 0 {
+				continue
 			}
-			runs = runs[1:]
+			at[k] = int32(i) //nolint:gosec // a run of 2³¹ tables is a thousand times what a directory holds
+			m, p := r.readers[i].MayContain(h)
+			there |= 1 << k
+			maybe |= bit(m) << k
+			probed |= bit(p) << k
+			dels |= bit(r.rangeDels) << k
 		}
-		var maybe, probed uint32
-		for i, t := range found[:n] {
-			m, p := t.reader.MayContain(h)
-			maybe |= bit(m) << i
-			probed |= bit(p) << i
-		}
-		for i, t := range found[:n] {
-			c := candidate{table: t, probed: probed>>i&1 != 0}
-			cost.inRange++
-			if c.probed {
-				cost.probes++
-			}
-			search := maybe>>i&1 != 0
-			if t.meta.RangeDeletes > 0 {
-				dels := t.reader.RangeDels() // nil before the table's tail is loaded: then the search asks again
+		for look := there & (maybe | dels); look != 0; look &= look - 1 {
+			k := bits.TrailingZeros32(look)
+			c := candidate{table: part[k].tables[at[k]], probed: probed>>k&1 != 0}
+			search := maybe>>k&1 != 0
+			if c.table.meta.RangeDeletes > 0 {
+				dels := c.table.reader.RangeDels() // nil before the table's tail is loaded: then the search asks again
 				c.deleted, c.unknown = dels.Covering(key, seq), dels == nil
-				search = search && (t.meta.Entries > 0 || c.unknown)
+				search = search && (c.table.meta.Entries > 0 || c.unknown)
 			}
 			if search {
-				cost.passed += uint64(probed >> i & 1)
+				cost.passed += uint64(probed >> k & 1)
 				dst = append(dst, c)
 			}
-			if c.deleted > 0 {
+			if c.deleted > 0 { // nothing older counts
+				upTo := uint32(2)<<k - 1
+				cost.ask(there&upTo, probed&upTo)
 				return dst
 			}
 		}
+		cost.ask(there, probed)
 	}
 	return dst
 }
@@ -180,8 +183,8 @@ func (s *state) tables(each func(level int, t *table)) {
 // table is the one of the state that the manifest names so, nil if it is in no run of it.
 func (s *state) table(meta *manifest.Table) *table {
 	for _, r := range s.runs {
-		if t := r.find(meta.Smallest); t != nil && t.meta.Number == meta.Number {
-			return t
+		if i := r.find(meta.Smallest); i >= 0 && r.tables[i].meta.Number == meta.Number {
+			return r.tables[i]
 		}
 	}
 	return nil

@@ -192,6 +192,9 @@ func (t *Table) link(newest ref, trailer ikey.Trailer, id uint32, key, value []b
 // stays valid for as long as it is referred to; it must not be written to. Get takes no lock and allocates nothing. It
 // walks past the versions that are newer than seq, one by one.
 func (t *Table) Get(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, trailer ikey.Trailer, found bool) {
+	if t.counts.Load() == 0 { // the table of a store that is only read: its filter may be large, and in no cache
+		return nil, 0, false
+	}
 	r, _ := t.find(t.index.Load(), key, tagOf(h))
 	for r != 0 {
 		v := t.arena.version(r)
