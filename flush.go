@@ -191,8 +191,9 @@ func (db *DB) flush(f frozen) error {
 		e.Log = db.mark()
 	}
 	if err := db.install(e, func(s *state) {
-		s.frozen = s.frozen[: len(s.frozen)-1 : len(s.frozen)-1] // the oldest
-		db.flushing = db.flushing[1:]
+		// Without the oldest, and in new arrays: the old ones would keep its memory until another takes its place.
+		s.frozen = append([]*memtable.Table(nil), s.frozen[:len(s.frozen)-1]...)
+		db.flushing = append([]frozen(nil), db.flushing[1:]...)
 	}); err != nil {
 		return err
 	}

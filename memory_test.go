@@ -3,7 +3,10 @@ package bloomkv
 import (
 	"context"
 	"encoding/binary"
+	"runtime"
 	"testing"
+	"time"
+	"weak"
 
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -117,5 +120,32 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 	if m.Levels[bottom].Tables <= 16 || m.Memory.Filters == 0 || m.Levels[bottom].Unfiltered > 0 {
 		t.Errorf("%d tables, want more than 16; %d filter bytes; %d searches without a filter, want 0",
 			m.Levels[bottom].Tables, m.Memory.Filters, m.Levels[bottom].Unfiltered)
+	}
+}
+
+// TestAMemtableThatWasWrittenOutIsLeftToTheCollector: no slice of the store may keep a trace of it.
+func TestAMemtableThatWasWrittenOutIsLeftToTheCollector(t *testing.T) {
+	db, err := Open("db", &Options{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := db.Put([]byte("key"), []byte("value")); err != nil {
+			t.Fatal(err)
+		}
+		mem := weak.Make(db.state.Load().mem)
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		atRest(t, db)
+		for deadline := time.Now().Add(20 * time.Second); mem.Value() != nil; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the memtable is still held")
+			}
+			runtime.GC()
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
