@@ -190,19 +190,20 @@ func (db *DB) flush(f frozen) error {
 		e.MinLog = f.log.number + 1
 		e.Log = db.mark()
 	}
+	var bytes uint64
+	for _, t := range res.Tables {
+		bytes += t.Size
+	}
 	if err := db.install(e, func(s *state) {
+		// Who waited for the flush finds it counted.
+		db.writes.flushes.Add(1)
+		db.writes.flushBytes.Add(bytes)
 		// Without the oldest, and in new arrays: the old ones would keep its memory until another takes its place.
 		s.frozen = append([]*memtable.Table(nil), s.frozen[:len(s.frozen)-1]...)
 		db.flushing = append([]frozen(nil), db.flushing[1:]...)
 	}); err != nil {
 		return err
 	}
-	var bytes uint64
-	for _, t := range res.Tables {
-		bytes += t.Size
-	}
-	db.writes.flushes.Add(1)
-	db.writes.flushBytes.Add(bytes)
 	db.report.flushed(FlushInfo{len(res.Tables), bytes, res.Read, time.Since(began)}, db.files.infosOf(0, res.Tables))
 	if f.log != nil {
 		f.log.remove(db)

@@ -2,6 +2,7 @@ package bloomkv
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -341,6 +342,25 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 	}
 	if m.Uptime <= 0 || m.Uptime > time.Hour {
 		t.Errorf("up for %v", m.Uptime)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAFlushIsCountedWhenItReturns: who asks right after it finds it in Metrics.
+func TestAFlushIsCountedWhenItReturns(t *testing.T) {
+	db, err := Open("db", tiny(vfs.NewMem()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(100) {
+		if err := errors.Join(db.Put([]byte("key"), []byte("value")), db.Flush(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if w := db.Metrics().Writes; w.Flushes != i+1 || w.FlushBytes == 0 {
+			t.Fatalf("%d flushes of %d bytes, want %d", w.Flushes, w.FlushBytes, i+1)
+		}
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
