@@ -3,8 +3,8 @@
 // The bytes lie in an arena. A B-tree over small items without pointers (the collector has nothing to walk) holds one item
 // for each user key and serves order alone, beside a flat list of the keys that came in order; the versions of a key are
 // chained in the arena, newest first. A hash index serves lookups, so that a Get takes no lock, and overwriting a key never
-// touches the tree. In front of the index an atomic Bloom filter answers for the absent. Range tombstones are kept apart from the versions, in a tree that
-// readers may take away as it is.
+// touches the tree. In front of the index an atomic Bloom filter answers for the absent. Range tombstones are kept apart from
+// the versions, in a tree that readers may take away as it is.
 //
 // The first eight bytes of real keys are often all equal, so an item's inline head is taken after a prefix that most keys
 // share (ikey.HeadAfter). The table finds that prefix itself, from a sample of its keys, when it has grown to twice its
