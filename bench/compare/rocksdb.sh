@@ -30,28 +30,28 @@ if ((${#missing[@]} > 0)); then
 	apt-get -qq install --no-install-recommends "${missing[@]}"
 fi
 
-mkdir -p "$dir/work/sources" "$dir/work/lists/partial" "$dir/work/cache/archives/partial" "$dir/work/build"
-work=$(cd "$dir/work" && pwd)
-readonly work
+mkdir -p "$dir/making/sources" "$dir/making/lists/partial" "$dir/making/cache/archives/partial" "$dir/making/build"
+making=$(cd "$dir/making" && pwd)
+readonly making
 
 # apt with the private lists. Sources are trusted as packages are: by the keys of the system.
 apt() {
-	apt-get -o "Dir::Etc::sourcelist=/dev/null" -o "Dir::Etc::sourceparts=$work/sources" -o "Dir::State::lists=$work/lists" \
-		-o "Dir::Cache=$work/cache" -o "APT::Sandbox::User=root" "$@"
+	apt-get -o "Dir::Etc::sourcelist=/dev/null" -o "Dir::Etc::sourceparts=$making/sources" -o "Dir::State::lists=$making/lists" \
+		-o "Dir::Cache=$making/cache" -o "APT::Sandbox::User=root" "$@"
 }
 
-if [[ ! -e $work/source/CMakeLists.txt ]]; then
+if [[ ! -e $making/source/CMakeLists.txt ]]; then
 	for list in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
 		case $list in
-		*.sources) sed 's/^Types:.*/Types: deb-src/' "$list" >"$work/sources/${list##*/}" ;;
-		*.list) [[ ! -e $list ]] || sed -n 's/^deb[[:space:]]/deb-src /p' "$list" >"$work/sources/${list##*/}" ;;
+		*.sources) sed 's/^Types:.*/Types: deb-src/' "$list" >"$making/sources/${list##*/}" ;;
+		*.list) [[ ! -e $list ]] || sed -n 's/^deb[[:space:]]/deb-src /p' "$list" >"$making/sources/${list##*/}" ;;
 		esac
 	done
 	apt -q update || echo "(not all of the lists have sources)"
-	(cd "$work" && apt -q source --download-only rocksdb)
-	rm -rf "$work/unpacked"
-	dpkg-source --no-check -x "$work"/rocksdb_*.dsc "$work/unpacked" # apt-get has checked the sums
-	mv "$work/unpacked" "$work/source"
+	(cd "$making" && apt -q source --download-only rocksdb)
+	rm -rf "$making/unpacked"
+	dpkg-source --no-check -x "$making"/rocksdb_*.dsc "$making/unpacked" # apt-get has checked the sums
+	mv "$making/unpacked" "$making/source"
 fi
 
 # For this machine's processor. The library's Makefile would use the vector instructions in filters; its CMake file has to
@@ -61,16 +61,16 @@ if [[ $(c++ -march=native -dM -E -x c++ /dev/null) == *__AVX2__* ]]; then
 	flags=-DHAVE_AVX2
 fi
 readonly begin=$SECONDS
-cmake -S "$work/source" -B "$work/build" -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_FLAGS=$flags" -DPORTABLE=OFF \
+cmake -S "$making/source" -B "$making/build" -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_FLAGS=$flags" -DPORTABLE=OFF \
 	-DROCKSDB_BUILD_SHARED=OFF -DWITH_TESTS=OFF -DWITH_BENCHMARK_TOOLS=OFF -DWITH_TOOLS=OFF -DWITH_CORE_TOOLS=OFF \
 	-DWITH_TRACE_TOOLS=OFF -DWITH_GFLAGS=OFF -DWITH_LIBURING=OFF -DFAIL_ON_WARNINGS=OFF
-cmake --build "$work/build" --target rocksdb --parallel "${JOBS:-$(nproc)}"
+cmake --build "$making/build" --target rocksdb --parallel "${JOBS:-$(nproc)}"
 
 # The library last: it says that all is there.
 mkdir -p "$dir/include/rocksdb" "$dir/lib"
-cp "$work/source/include/rocksdb/c.h" "$dir/include/rocksdb/"
-version=$(sed -n 's/^Version: //p' "$work"/rocksdb_*.dsc)
+cp "$making/source/include/rocksdb/c.h" "$dir/include/rocksdb/"
+version=$(sed -n 's/^Version: //p' "$making"/rocksdb_*.dsc)
 printf '#define ROCKSDB_BUILT "%s, release build, through cgo"\n' "$version" >"$dir/include/built.h"
-mv "$work/build/librocksdb.a" "$dir/lib/"
-rm -rf "$work"
+mv "$making/build/librocksdb.a" "$dir/lib/"
+rm -rf "$making"
 echo "$dir/lib/librocksdb.a: RocksDB $version, in $((SECONDS - begin)) s"
