@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -239,14 +238,7 @@ func (g *growth) run(ctx context.Context, command string) error {
 			return err
 		}
 	}
-	if err := g.write(r.page()); err != nil {
-		return err
-	}
-	give := r.print
-	if g.json {
-		give = func(w io.Writer) error { return printJSON(w, r) }
-	}
-	return errors.Join(give(g.out), wrongError(r.wrong()))
+	return g.give(g.streams, &r)
 }
 
 // measure makes one store, asks it all there is to ask, and removes it.

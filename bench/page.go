@@ -1,13 +1,42 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/internal/picture"
 )
+
+// figures is what a command has measured.
+type figures interface {
+	page() *picture.Page
+	print(w io.Writer) error
+	wrong() (n int, first string) // answers of the store
+}
+
+// give prints figures and writes their page and pictures, as far as they are asked for: what cannot be written does not keep
+// them from being printed. If answers were wrong that is an error too.
+func (s *shown) give(to streams, f figures) error {
+	err := s.write(f.page())
+	if s.json {
+		err = errors.Join(err, printJSON(to.out, f))
+	} else {
+		err = errors.Join(err, f.print(to.out))
+	}
+	return errors.Join(err, wrongError(f.wrong()))
+}
+
+// wrongError is the error of wrong answers, or nil without any.
+func wrongError(n int, first string) error {
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d %w; the first: %s", n, errWrong, first)
+}
 
 // write writes the page and the pictures that are asked for.
 func (s *shown) write(p *picture.Page) error {

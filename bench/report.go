@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/bloomkv/bloomkv"
@@ -159,25 +157,6 @@ func (r *report) wrong() (n int, first string) {
 		}
 	}
 	return n, first
-}
-
-// wrongError is the error of wrong answers, or nil without any.
-func wrongError(n int, first string) error {
-	if n == 0 {
-		return nil
-	}
-	return fmt.Errorf("%d %w; the first: %s", n, errWrong, first)
-}
-
-// give prints a report and writes its page and pictures, as far as they are asked for. If answers were wrong that is the error.
-func (r *report) give(s streams, how shown) error {
-	err := how.write(r.page())
-	if how.json {
-		err = errors.Join(err, printJSON(s.out, r))
-	} else {
-		err = errors.Join(err, r.print(s.out))
-	}
-	return errors.Join(err, wrongError(r.wrong()))
 }
 
 // once reports whether a phase is one call, whose whole time is of interest.

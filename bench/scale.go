@@ -158,14 +158,7 @@ func (w *scale) run(ctx context.Context, command string) (err error) {
 	if err := w.measure(ctx, filepath.Join(dir, "store"), set, r); err != nil {
 		return err
 	}
-	if err := w.write(r.page()); err != nil {
-		return err
-	}
-	give := r.print
-	if w.json {
-		give = func(out io.Writer) error { return printJSON(out, r) }
-	}
-	return errors.Join(give(w.out), wrongError(r.wrong()))
+	return w.give(w.streams, r)
 }
 
 // measure makes the store and measures all points.

@@ -117,18 +117,7 @@ func (w *sweep) run(c *cobra.Command, measure func(ctx context.Context) error) (
 	if err := measure(c.Context()); err != nil {
 		return err
 	}
-	return r.give(w.streams, w.shown)
-}
-
-// give is that of the main run's report.
-func (r *sweepReport) give(s streams, how shown) error {
-	err := how.write(r.page())
-	if how.json {
-		err = errors.Join(err, printJSON(s.out, r))
-	} else {
-		err = errors.Join(err, r.print(s.out))
-	}
-	return errors.Join(err, wrongError(r.wrong()))
+	return w.give(w.streams, r)
 }
 
 func sweepFPR(s streams, command string) *cobra.Command {
