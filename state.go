@@ -145,8 +145,8 @@ func (s *state) candidates(dst []candidate, key []byte, h bloomblock.Hash, seq i
 			c := candidate{table: part[k].tables[at[k]], probed: probed>>k&1 != 0}
 			search := maybe>>k&1 != 0
 			if c.table.meta.RangeDeletes > 0 {
-				dels := c.table.reader.RangeDels() // nil before the table's tail is loaded: then the search asks again
-				c.deleted, c.unknown = dels.Covering(key, seq), dels == nil
+				tombstones := c.table.reader.RangeDels() // nil before the table's tail is loaded: then the search asks again
+				c.deleted, c.unknown = tombstones.Covering(key, seq), tombstones == nil
 				search = search && (c.table.meta.Entries > 0 || c.unknown)
 			}
 			if search {

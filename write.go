@@ -237,7 +237,7 @@ type operation struct {
 	seq        ikey.Seq
 	kind       ikey.Kind
 	key, value []byte
-	hash       bloomblock.Hash // unless it is a RangeDelete
+	hash       bloomblock.Hash // of the key, set by addTo
 }
 
 // addRecord puts the operations of a record into a memtable. It takes a few at a time, and has what they wait for fetched
@@ -257,6 +257,7 @@ func addRecord(mem *memtable.Table, record []byte) error {
 	return err
 }
 
+// addTo puts operations into a memtable, in their order.
 func addTo(mem *memtable.Table, few []operation) {
 	for i := range few {
 		few[i].hash = bloomblock.HashKey(few[i].key)
