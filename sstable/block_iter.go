@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"runtime"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
@@ -80,6 +81,21 @@ func (b *block) entry(i int) entry {
 	end := n + max(0, x.suffix-8)
 	x.rest, x.value = e[n:end], e[end:]
 	return x
+}
+
+// touched is how many bytes of an entry are loaded ahead. Where more are read in a row the processor sees it by itself.
+const touched = 512
+
+// touch has the processor begin to load entry i, all lines of it at once. Where the value begins stands in the first line, so
+// that the others would be waited for after it.
+func (b *block) touch(i int) {
+	start, end := b.entries+b.offset(i), b.entries+b.offset(i+1)
+	end = min(end, start+touched)
+	sum := b.data[end-1]
+	for ; end-64 > start; end -= 64 {
+		sum += b.data[end-65]
+	}
+	runtime.KeepAlive(sum) // else there would be no loads; nothing waits for it
 }
 
 // compare orders entry e, whose head is that of suffix, against (suffix, t).
@@ -195,7 +211,11 @@ func (b *block) get(user []byte, t ikey.Trailer) (entry, verdict) {
 	}
 	suffix := user[b.prefix:]
 	h := ikey.Head(suffix)
-	return b.getFrom(b.lowerHead(h), h, suffix, t)
+	lo := b.lowerHead(h)
+	if lo < b.n {
+		b.touch(lo)
+	}
+	return b.getFrom(lo, h, suffix, t)
 }
 
 // getFrom is get for the key of suffix, whose head is h; lo is the first entry whose head is at least h.
