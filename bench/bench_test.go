@@ -162,19 +162,6 @@ func TestThePageHasTablesAndLinesForBenchstat(t *testing.T) {
 	}
 }
 
-func TestMoreWorkersThanProcessorsAreNamed(t *testing.T) {
-	r := report{Workers: 2}
-	for _, test := range []struct {
-		cpus int
-		want bool
-	}{{1, true}, {2, false}} {
-		r.Machine.CPUs = test.cpus
-		if got := strings.Contains(r.intro(), "too small"); got != test.want {
-			t.Errorf("2 workers on %d processors: %q", test.cpus, r.intro())
-		}
-	}
-}
-
 func TestPicturesAndPageAreWritten(t *testing.T) {
 	dir := t.TempDir()
 	for _, test := range []struct {

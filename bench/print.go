@@ -62,12 +62,8 @@ func (r *report) print(w io.Writer) error {
 }
 
 func (r *report) intro() string {
-	s := fmt.Sprintf("%d %s keys, values of %d bytes, choice %s, workers %d, %d MiB of memory, memtable %d MiB, no compression",
+	return fmt.Sprintf("%d %s keys, values of %d bytes, choice %s, workers %d, %d MiB of memory, memtable %d MiB, no compression",
 		r.Keys, r.Shape, r.ValueBytes, r.Choice, r.Workers, r.MemoryBudget>>20, r.MemtableSize>>20)
-	if r.Workers > r.Machine.CPUs {
-		s += fmt.Sprintf("; with more workers than the %d processors, the times of reads are too small", r.Machine.CPUs)
-	}
-	return s
 }
 
 func (s *side) summary() string {

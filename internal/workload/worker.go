@@ -3,6 +3,7 @@ package workload
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"time"
 )
 
@@ -109,19 +110,26 @@ func (p *pairs) batch(i, j int) Batch {
 	return Batch{p.keys, p.values, p.keyEnds[i : j+1], p.valueEnds[i : j+1]}
 }
 
-// runChunk runs the n operations from first on. Loads are timed with the making of their pairs, so that a store's background
-// work is not given time that nobody counts; others without.
+// runChunk runs the n operations from first on, perhaps none. Loads are timed with the making of their pairs, so that a store's
+// background work is not given time that nobody counts; others without.
 func (w *worker) runChunk(first, n int) error {
-	phase := &w.run.phase
-	begin := time.Now()
+	phase, gate := &w.run.phase, w.run.gate
+	if n == 0 { // the others' time is this one's too
+		begin := gate.pass()
+		w.busy += gate.pass().Sub(begin)
+		return nil
+	}
+	var begin time.Time
+	if phase.Kind == Load {
+		begin = gate.pass()
+	}
 	w.prepare(first, n)
 	if phase.Kind != Load {
-		begin = time.Now()
+		begin = gate.pass()
 	}
 	perCall := phase.perCall()
 	calls := (n + perCall - 1) / perCall
-	alone := w.run.alone(first)
-	if alone {
+	if w.run.alone(first) {
 		looks := w.run.looks()
 		for i := range calls {
 			one := time.Now()
@@ -130,7 +138,8 @@ func (w *worker) runChunk(first, n int) error {
 			}
 			w.calls.add(uint64(max(time.Since(one)-(looks-1)*w.run.clockCost, 0)))
 		}
-		d := max(time.Since(begin)-looks*time.Duration(calls)*w.run.clockCost, 0)
+		cost := looks * time.Duration(calls) * w.run.clockCost
+		d := max(gate.pass().Sub(begin)-w.run.waitedFor(cost), 0)
 		w.busy += d
 		w.alone = append(w.alone, float64(d)/float64(n))
 		if phase.Kind == PutSeek {
@@ -143,11 +152,19 @@ func (w *worker) runChunk(first, n int) error {
 				return err
 			}
 		}
-		w.record(time.Since(begin), n)
+		w.record(gate.pass().Sub(begin), n)
 	}
 	w.ops += n
 	w.check(n)
 	return nil
+}
+
+// waitedFor is how much longer a chunk takes if each worker takes d longer.
+func (r *run) waitedFor(d time.Duration) time.Duration {
+	if r.gate == nil {
+		return d
+	}
+	return d * time.Duration(len(r.workers)) / time.Duration(runtime.GOMAXPROCS(0))
 }
 
 // looks is how often the clock is looked at for a call that is timed alone.
