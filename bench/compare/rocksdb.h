@@ -1,0 +1,209 @@
+#ifndef BLOOMKV_ROCKSDB_H
+#define BLOOMKV_ROCKSDB_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rocksdb/c.h>
+
+#include <built.h>
+
+// Each function is what would be several calls from Go, because each call from Go into C costs some tens of nanoseconds:
+// a lookup, a batch, a short scan or a part of a long one is one call. Memory of Go is not kept.
+
+static void kv_nothing(void) {}
+
+typedef struct {
+	char *err;
+	int found;                      // 0 or 1
+	rocksdb_pinnableslice_t *slice; // NULL if the value was copied
+	const char *value;
+	size_t size;
+} kv_value;
+
+// kv_get copies the value to dst if there is room for it. If not, the caller copies and destroys the slice.
+static kv_value kv_get(rocksdb_t *db, const rocksdb_readoptions_t *o, const char *key, size_t key_size, char *dst, size_t room)
+{
+	kv_value v = {0};
+	v.slice = rocksdb_get_pinned(db, o, key, key_size, &v.err);
+	if (v.slice == NULL)
+		return v;
+	v.found = 1;
+	v.value = rocksdb_pinnableslice_value(v.slice, &v.size);
+	if (v.size <= room) {
+		if (v.size > 0)
+			memcpy(dst, v.value, v.size);
+		rocksdb_pinnableslice_destroy(v.slice);
+		v.slice = NULL;
+		v.value = NULL;
+	}
+	return v;
+}
+
+static char *kv_put(rocksdb_t *db, const rocksdb_writeoptions_t *o, const char *key, size_t key_size, const char *value, size_t size)
+{
+	char *err = NULL;
+	rocksdb_put(db, o, key, key_size, value, size, &err);
+	return err;
+}
+
+// kv_put_if_absent looks up, then puts. In the result found tells what the lookup said.
+static kv_value kv_put_if_absent(rocksdb_t *db, const rocksdb_readoptions_t *r, const rocksdb_writeoptions_t *w,
+	const char *key, size_t key_size, const char *value, size_t size)
+{
+	kv_value v = {0};
+	rocksdb_pinnableslice_t *slice = rocksdb_get_pinned(db, r, key, key_size, &v.err);
+	if (slice != NULL) {
+		v.found = 1;
+		rocksdb_pinnableslice_destroy(slice);
+	} else if (v.err == NULL) {
+		v.err = kv_put(db, w, key, key_size, value, size);
+	}
+	return v;
+}
+
+static char *kv_delete(rocksdb_t *db, const rocksdb_writeoptions_t *o, const char *key, size_t key_size)
+{
+	char *err = NULL;
+	rocksdb_delete(db, o, key, key_size, &err);
+	return err;
+}
+
+// Pairs are packed as the size of the key and that of the value, four bytes each in the machine's order, and their bytes.
+enum { kv_head = 8 };
+
+// kv_apply writes n packed pairs as one batch.
+static char *kv_apply(rocksdb_t *db, const rocksdb_writeoptions_t *o, rocksdb_writebatch_t *b, const char *packed, size_t n)
+{
+	char *err = NULL;
+	rocksdb_writebatch_clear(b);
+	for (; n > 0; n--) {
+		uint32_t size[2];
+		memcpy(size, packed, kv_head);
+		packed += kv_head;
+		rocksdb_writebatch_put(b, packed, size[0], packed + size[0], size[1]);
+		packed += (size_t)size[0] + size[1];
+	}
+	rocksdb_write(db, o, b, &err);
+	return err;
+}
+
+// The answers to many keys, in the order of the keys. A value is NULL if there is none.
+typedef struct {
+	const char **keys;
+	rocksdb_pinnableslice_t **slices;
+	char **errs;
+	const char **values;
+	size_t *sizes;
+} kv_answers;
+
+// kv_get_many asks for n > 0 keys, whose bytes follow each other. The caller reads the answers where they are, and frees
+// them with kv_free_answers. Without memory for them keys is NULL.
+static kv_answers kv_get_many(rocksdb_t *db, const rocksdb_readoptions_t *o, rocksdb_column_family_handle_t *f,
+	const char *keys, const size_t *key_sizes, size_t n)
+{
+	kv_answers a = {0};
+	void **block = calloc(n, 5 * sizeof *block);
+	if (block == NULL)
+		return a;
+	a.keys = (const char **)block;
+	a.slices = (rocksdb_pinnableslice_t **)(block + n);
+	a.errs = (char **)(block + 2 * n);
+	a.values = (const char **)(block + 3 * n);
+	a.sizes = (size_t *)(block + 4 * n);
+	for (size_t i = 0; i < n; i++) {
+		a.keys[i] = keys;
+		keys += key_sizes[i];
+	}
+	rocksdb_batched_multi_get_cf(db, o, f, n, a.keys, key_sizes, a.slices, a.errs, 0);
+	for (size_t i = 0; i < n; i++)
+		if (a.slices[i] != NULL)
+			a.values[i] = rocksdb_pinnableslice_value(a.slices[i], &a.sizes[i]);
+	return a;
+}
+
+static void kv_free_answers(kv_answers a, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (a.slices[i] != NULL)
+			rocksdb_pinnableslice_destroy(a.slices[i]);
+		if (a.errs[i] != NULL)
+			rocksdb_free(a.errs[i]);
+	}
+	free(a.keys);
+}
+
+// A part of a scan: packed pairs, and an iterator at the first pair of the next part.
+typedef struct {
+	char *err;
+	rocksdb_iterator_t *it;
+	int own;     // 1 if the iterator is the scan's own and destroyed at its end
+	int ended;   // 1 if there is no more
+	size_t n;    // pairs
+	size_t want; // room that the next pair takes, if it didn't fit
+} kv_part;
+
+// kv_scan_on packs pairs from where p stands, up to limit, into dst.
+static kv_part kv_scan_on(kv_part p, char *dst, size_t room, size_t limit)
+{
+	p.n = p.want = 0;
+	while (p.n < limit) {
+		if (p.n > 0)
+			rocksdb_iter_next(p.it); // not before the next one is wanted
+		if (!rocksdb_iter_valid(p.it)) {
+			rocksdb_iter_get_error(p.it, &p.err);
+			break;
+		}
+		size_t key_size, value_size;
+		const char *key = rocksdb_iter_key(p.it, &key_size);
+		const char *value = rocksdb_iter_value(p.it, &value_size);
+		size_t whole = kv_head + key_size + value_size;
+		if (whole > room) {
+			p.want = whole;
+			return p;
+		}
+		uint32_t size[2] = {(uint32_t)key_size, (uint32_t)value_size};
+		memcpy(dst, size, kv_head);
+		memcpy(dst + kv_head, key, key_size);
+		memcpy(dst + kv_head + key_size, value, value_size);
+		dst += whole;
+		room -= whole;
+		p.n++;
+	}
+	p.ended = 1;
+	if (p.own)
+		rocksdb_iter_destroy(p.it);
+	return p;
+}
+
+// kv_scan begins a scan at the first key that is not below from, with the iterator it or, if that is NULL, with a new one.
+static kv_part kv_scan(rocksdb_t *db, const rocksdb_readoptions_t *o, rocksdb_iterator_t *it, const char *from, size_t from_size,
+	char *dst, size_t room, size_t limit)
+{
+	kv_part p = {0};
+	p.own = it == NULL;
+	p.it = p.own ? rocksdb_create_iterator(db, o) : it;
+	rocksdb_iter_seek(p.it, from, from_size);
+	return kv_scan_on(p, dst, room, limit);
+}
+
+// kv_work is the work in the background: flushes and compactions that run, whether more are due, and failures.
+enum { kv_work_figures = 5, kv_failures = 4 };
+
+static int kv_work(rocksdb_t *db, uint64_t *figures)
+{
+	static const char *const names[kv_work_figures] = {
+		"rocksdb.num-running-flushes",
+		"rocksdb.num-running-compactions",
+		"rocksdb.mem-table-flush-pending",
+		"rocksdb.compaction-pending",
+		"rocksdb.background-errors",
+	};
+	for (int i = 0; i < kv_work_figures; i++)
+		if (rocksdb_property_int(db, names[i], &figures[i]) != 0)
+			return i;
+	return kv_work_figures;
+}
+
+#endif
