@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"sync/atomic"
 	"testing"
 )
 
@@ -91,6 +92,38 @@ func BenchmarkGet(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/entry")
 	})
+}
+
+// BenchmarkGetParallel has as many goroutines as processors look keys up. Its profile shows what they share, which for absent
+// keys is nothing that is written:
+//
+//	go test -run '^$' -bench GetParallel/present=false -benchtime 100000000x -cpuprofile cpu.prof .
+//	go tool pprof -top bloomkv.test cpu.prof
+func BenchmarkGetParallel(b *testing.B) {
+	db := benchStore(b, true)
+	for kv, err := range db.Scan(IterOptions{}) { // fills the cache
+		if _ = kv; err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, absent := range []uint64{1, 0} {
+		b.Run(fmt.Sprintf("present=%v", absent == 0), func(b *testing.B) {
+			var seeds atomic.Uint64
+			b.RunParallel(func(pb *testing.PB) {
+				var key, value []byte
+				for i := seeds.Add(1) << 32; pb.Next(); i++ {
+					n, _ := bits.Mul64(i*0x9e3779b97f4a7c15, benchKeys)
+					key = benchKey(key, 2*n+absent)
+					var err error
+					value, err = db.AppendGet(value[:0], key)
+					if (err == nil) != (absent == 0) {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
 }
 
 // BenchmarkLoad puts keys, one by one and in batches of 100, each kind into a store of its own; an op is one key.
