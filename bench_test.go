@@ -27,7 +27,8 @@ func benchOptions() *Options {
 	}
 }
 
-func benchStore(b *testing.B, compact bool) *DB {
+// benchStore is a compacted store of benchKeys pairs.
+func benchStore(b *testing.B) *DB {
 	b.Helper()
 	db, err := Open(b.TempDir(), benchOptions())
 	if err != nil {
@@ -42,19 +43,14 @@ func benchStore(b *testing.B, compact bool) *DB {
 			b.Fatal(err)
 		}
 	}
-	if compact {
-		err = db.Compact(context.Background(), nil, nil)
-	} else {
-		err = db.Flush(context.Background())
-	}
-	if err != nil {
+	if err := db.Compact(context.Background(), nil, nil); err != nil {
 		b.Fatal(err)
 	}
 	return db
 }
 
 func BenchmarkGet(b *testing.B) {
-	db := benchStore(b, true)
+	db := benchStore(b)
 	for kv, err := range db.Scan(IterOptions{}) { // fills the cache
 		if _ = kv; err != nil {
 			b.Fatal(err)
@@ -100,7 +96,7 @@ func BenchmarkGet(b *testing.B) {
 //	go test -run '^$' -bench GetParallel/present=false -benchtime 100000000x -cpuprofile cpu.prof .
 //	go tool pprof -top bloomkv.test cpu.prof
 func BenchmarkGetParallel(b *testing.B) {
-	db := benchStore(b, true)
+	db := benchStore(b)
 	for kv, err := range db.Scan(IterOptions{}) { // fills the cache
 		if _ = kv; err != nil {
 			b.Fatal(err)
@@ -173,7 +169,7 @@ func BenchmarkLoad(b *testing.B) {
 // BenchmarkGetMany compares GetMany of 64 keys with as many calls of AppendGet, at a million cached keys.
 func BenchmarkGetMany(b *testing.B) {
 	const group = 64
-	db := benchStore(b, true)
+	db := benchStore(b)
 	for _, err := range db.Scan(IterOptions{}) { // fills the cache
 		if err != nil {
 			b.Fatal(err)
@@ -223,7 +219,7 @@ func BenchmarkGetMany(b *testing.B) {
 
 // BenchmarkSeek opens an iterator, seeks a key, makes a few steps and closes it.
 func BenchmarkSeek(b *testing.B) {
-	db := benchStore(b, true)
+	db := benchStore(b)
 	for _, err := range db.Scan(IterOptions{}) { // fills the cache
 		if err != nil {
 			b.Fatal(err)
