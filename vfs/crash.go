@@ -39,7 +39,7 @@ type UnsyncedPart uint8
 // The parts of a file system that a crash may lose, each on its own.
 const (
 	UnsyncedName   UnsyncedPart = iota + 1 // an operation on names, in directories that were not synced since
-	UnsyncedSize                           // growth of a file
+	UnsyncedSize                           // growth of a file, by writes or by a Reserve
 	UnsyncedSector                         // content of a sector of 512 bytes
 )
 
@@ -141,8 +141,8 @@ func (n *inode) clone(done map[*inode]*inode) *inode {
 	n.file.mu.RLock()
 	defer n.file.mu.RUnlock()
 	n.file.share(&twin.file, n.file.size)
-	twin.file.synced = n.file.synced
-	twin.file.ends = slices.Clone(n.file.ends)
+	twin.file.synced, twin.file.durable = n.file.synced, n.file.durable
+	twin.file.ends, twin.file.rooms = slices.Clone(n.file.ends), slices.Clone(n.file.rooms)
 	return twin
 }
 
@@ -184,29 +184,35 @@ func (c *crash) file(old *inode, dir, name string) *inode {
 	c.done[old] = left
 	old.file.mu.RLock()
 	defer old.file.mu.RUnlock()
-	if old.file.size == old.file.synced {
+	if old.file.written == old.file.synced && old.file.size == old.file.durable {
 		old.file.share(&left.file, old.file.size)
 	} else {
 		c.torn(&old.file, &left.file, filepath.Join(dir, name))
 	}
-	left.file.synced = left.file.size
+	left.file.synced, left.file.durable = left.file.written, left.file.size
 	return left
 }
 
 // torn makes left what is left of a file that is not synced. First the size is found, then what each unsynced sector within
 // it holds.
 func (c *crash) torn(old, left *memFile, path string) {
-	u := Unsynced{What: UnsyncedSize, Name: path, Offset: old.synced}
-	size := c.reach(u, old.synced, old.sizes)
+	u := Unsynced{What: UnsyncedSize, Name: path, Offset: old.durable}
+	size := old.durable
+	if old.size > old.durable {
+		size = c.reach(u, old.durable, old.sizes)
+	}
 	old.share(left, size)
+	if left.written <= old.synced {
+		return
+	}
 
 	u.What = UnsyncedSector
 	ends := old.ends
 	var within []int64
 	copied := int64(-1) // the last chunk that left does not share
-	for start := old.synced / sectorSize * sectorSize; start < size; start += sectorSize {
+	for start := old.synced / sectorSize * sectorSize; start < left.written; start += sectorSize {
 		// What this sector held after each write to it. One that went on beyond it filled it.
-		limit := min(start+sectorSize, old.size)
+		limit := min(start+sectorSize, old.written)
 		within = within[:0]
 		for ; len(ends) > 0 && ends[0] <= limit; ends = ends[1:] {
 			if ends[0] < limit {
@@ -216,7 +222,7 @@ func (c *crash) torn(old, left *memFile, path string) {
 		within = append(within, limit)
 		u.Offset = start
 		end := c.reach(u, max(start, old.synced), func() []int64 { return within })
-		if limit = min(limit, size); end >= limit {
+		if limit = min(limit, left.written); end >= limit {
 			continue
 		}
 		if at := start / chunkSize; at != copied {
@@ -227,21 +233,25 @@ func (c *crash) torn(old, left *memFile, path string) {
 	}
 }
 
-// sizes returns the sizes, ascending, that the file may have had on the medium since it was synced: after a write, or at the
-// end of a sector.
+// sizes returns the sizes, ascending, that the file may have had on the medium since its size was synced, the one it has
+// last: after a write or a Reserve, at the end of a sector that was written, or somewhere in what was only reserved.
 func (f *memFile) sizes() []int64 {
 	var all []int64
-	ends := f.ends
-	for sector := (f.synced/sectorSize + 1) * sectorSize; sector < f.size; sector += sectorSize {
-		for len(ends) > 0 && ends[0] < sector {
-			all, ends = append(all, ends[0]), ends[1:]
+	for _, ends := range [][]int64{f.ends, f.rooms} {
+		for _, end := range ends {
+			if end > f.durable {
+				all = append(all, end)
+			}
 		}
-		if len(ends) > 0 && ends[0] == sector {
-			ends = ends[1:]
-		}
-		all = append(all, sector)
 	}
-	return append(all, ends...)
+	for end := (f.durable/sectorSize + 1) * sectorSize; end < f.written; end += sectorSize {
+		all = append(all, end)
+	}
+	for end := (max(f.durable, f.written)/chunkSize + 1) * chunkSize; end < f.size; end += chunkSize {
+		all = append(all, end)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // reach returns how far u survives: one of the candidates, which ascend from above least, or least itself. It asks about
@@ -273,9 +283,9 @@ func (c *crash) reach(u Unsynced, least int64, candidates func() []int64) int64 
 
 // share makes g the first size bytes of f, without copying them.
 func (f *memFile) share(g *memFile, size int64) {
-	g.size = size
-	for at := int64(0); at < size; at += chunkSize {
-		n := min(size-at, chunkSize)
+	g.size, g.written = size, min(size, f.written)
+	for at := int64(0); at < g.written; at += chunkSize {
+		n := min(g.written-at, chunkSize)
 		g.chunks = append(g.chunks, f.chunks[at/chunkSize][:n:n])
 	}
 }

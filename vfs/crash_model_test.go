@@ -10,7 +10,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestCrashOfContentByTheModel writes and syncs a file in random pieces, and checks every sector of what is left.
+// TestCrashOfContentByTheModel writes and syncs a file in random pieces, some of them into room that was reserved, and checks
+// every sector of what is left.
 func TestCrashOfContentByTheModel(t *testing.T) {
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -20,6 +21,7 @@ func TestCrashOfContentByTheModel(t *testing.T) {
 		must(t, m.SyncDir(""))
 		var all []byte
 		synced := 0
+		size, durable := 0, 0
 		for range 1 + rng.IntN(12) {
 			most := []int{3, 40, 700, 9000, 90_000}[rng.IntN(5)]
 			piece := make([]byte, rng.IntN(most))
@@ -28,24 +30,37 @@ func TestCrashOfContentByTheModel(t *testing.T) {
 			}
 			write(t, f, string(piece))
 			all = append(all, piece...)
+			size = max(size, len(all))
+			if n := rng.IntN(most); rng.IntN(4) == 0 && n > 0 {
+				must(t, reserve(f, int64(n)))
+				size = max(size, len(all)+n)
+			}
 			if rng.IntN(4) == 0 {
 				must(t, f.Sync())
-				synced = len(all)
+				synced, durable = len(all), size
 			}
+		}
+		if got := get(t, m, "a"); got != string(all)+strings.Repeat("\x00", size-len(all)) {
+			t.Fatalf("seed %d: %d bytes before the crash, want %d", seed, len(got), size)
 		}
 		sizes := map[int]bool{}
 		for crash := range uint64(20) {
 			got := get(t, m.Crash(vfs.KeepSome(crash, []int{0, 10, 50, 90, 100}[crash%5])), "a")
 			sizes[len(got)] = true
-			if crash%5 == 0 && got != string(all[:synced]) {
-				t.Fatalf("seed %d: with nothing kept got %d bytes, want %d", seed, len(got), synced)
+			if crash%5 == 0 && got != string(all[:synced])+strings.Repeat("\x00", durable-synced) {
+				t.Fatalf("seed %d: with nothing kept got %d bytes, want %d", seed, len(got), durable)
 			}
-			if crash%5 == 4 && got != string(all) {
-				t.Fatalf("seed %d: with all kept got %d bytes, want %d", seed, len(got), len(all))
+			if crash%5 == 4 && got != get(t, m, "a") {
+				t.Fatalf("seed %d: with all kept got %d bytes, want %d", seed, len(got), size)
 			}
-			if len(got) < synced || len(got) > len(all) || got[:synced] != string(all[:synced]) {
-				t.Fatalf("seed %d: %d of %d bytes, of which %d synced", seed, len(got), len(all), synced)
+			if len(got) < durable || len(got) > size || got[:synced] != string(all[:synced]) {
+				t.Fatalf("seed %d: %d of %d bytes, of which %d synced", seed, len(got), size, synced)
 			}
+			written := all[:min(len(all), len(got))]
+			if strings.Trim(got[len(written):], "\x00") != "" {
+				t.Fatalf("seed %d: what was only reserved is not zero", seed)
+			}
+			got = got[:len(written)]
 			for start := synced / 512 * 512; start < len(got); start += 512 {
 				sector, want := got[start:min(start+512, len(got))], all[start:]
 				held := strings.TrimRight(sector, "\x00")
@@ -54,7 +69,7 @@ func TestCrashOfContentByTheModel(t *testing.T) {
 				}
 			}
 		}
-		if len(all)-synced > 2000 && len(sizes) < 4 {
+		if size-durable > 2000 && len(all) > durable+2000 && len(sizes) < 4 {
 			t.Errorf("seed %d: only %d sizes seen", seed, len(sizes))
 		}
 	}

@@ -100,6 +100,11 @@ func run(t *testing.T, m *vfs.Mem, script string) {
 			}
 		case "write":
 			write(t, open[name], expand(t, other))
+		case "reserve":
+			var n int
+			n, err = strconv.Atoi(other)
+			must(t, err)
+			err = reserve(open[name], int64(n))
 		case "sync":
 			err = open[name].Sync()
 		case "syncdir":
@@ -283,6 +288,31 @@ func TestCrashLeavesExactlyThese(t *testing.T) {
 			"a write that ends with a sector leaves the next one alone",
 			"put a, syncdir ., write a x512, sync a, write a y512, write a z",
 			[]string{"a=x512", "a=x512.512", "a=x512.512z", "a=x512.513", "a=x512y512", "a=x512y512.", "a=x512y512z"},
+		},
+		{
+			"what was reserved may be lost, and what was written into it, or only that",
+			"put a, syncdir ., reserve a 5, write a x2",
+			[]string{"a=", "a=.2", "a=.5", "a=x2", "a=x2.3"},
+		},
+		{
+			"what was reserved and synced stays, and writes into it move no size",
+			"put a, syncdir ., reserve a 600, sync a, write a x2, write a y",
+			[]string{"a=.600", "a=x2.598", "a=x2y.597"},
+		},
+		{
+			"sectors of what was reserved survive each for itself",
+			"put a, syncdir ., reserve a 1500, sync a, write a x1024",
+			[]string{"a=.1500", "a=.512x512.476", "a=x1024.476", "a=x512.988"},
+		},
+		{
+			"a write that goes on behind what was reserved grows the file",
+			"put a, syncdir ., reserve a 3, sync a, write a x5",
+			[]string{"a=.3", "a=.5", "a=x3", "a=x5"},
+		},
+		{
+			"a sync makes what was written into what was reserved durable, and what comes later not",
+			"put a, syncdir ., reserve a 9, write a x3, sync a, reserve a 10, write a y2",
+			[]string{"a=x3.10", "a=x3.6", "a=x3y2.4", "a=x3y2.8"},
 		},
 	}
 	for _, test := range tests {

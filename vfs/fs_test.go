@@ -3,8 +3,10 @@ package vfs_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,10 +35,10 @@ func everyFS() map[string]func(t *testing.T) (fsys vfs.FS, dir string) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
+func must(tb testing.TB, err error) {
+	tb.Helper()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
@@ -140,6 +142,111 @@ func TestFilesOfEveryFS(t *testing.T) {
 			_, err = f.Size()
 			wantErr(t, err, fs.ErrClosed)
 			wantErr(t, f.Sync(), fs.ErrClosed)
+		})
+	}
+}
+
+// reserve is Reserve of a file that may have none.
+func reserve(f vfs.File, n int64) error {
+	r, ok := f.(vfs.Reserver)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return r.Reserve(n)
+}
+
+// TestReservedRoomIsFilledInOrder writes pieces of all sizes into room that is reserved, behind it and across its end, syncs
+// in between, and reads all of it meanwhile.
+func TestReservedRoomIsFilledInOrder(t *testing.T) {
+	for name, setup := range everyFS() {
+		for seed := range uint64(4) {
+			t.Run(fmt.Sprint(name, seed), func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(seed, 3))
+				fsys, dir := setup(t)
+				name := filepath.Join(dir, "a")
+				f, err := fsys.Create(name)
+				must(t, err)
+				defer func() { must(t, f.Close()) }()
+				other, err := fsys.Open(name)
+				must(t, err)
+				defer func() { must(t, other.Close()) }()
+				var want []byte
+				size := 0
+				for range 400 {
+					switch rng.IntN(25) {
+					case 0:
+						n := 1 + rng.IntN([]int{10, 5000, 70_000, 900_000}[rng.IntN(4)])
+						if err := reserve(f, int64(n)); errors.Is(err, errors.ErrUnsupported) {
+							t.Skip(err)
+						} else if err != nil {
+							t.Fatal(err)
+						}
+						size = max(size, len(want)+n)
+					case 1:
+						must(t, f.Sync())
+					default:
+						piece := make([]byte, rng.IntN([]int{2, 300, 300, 300, 5000, 20_000}[rng.IntN(6)]))
+						for i := range piece {
+							piece[i] = byte(1 + rng.IntN(255))
+						}
+						write(t, f, string(piece))
+						want = append(want, piece...)
+						size = max(size, len(want))
+					}
+					from := rng.IntN(size + 1)
+					part := make([]byte, min(size-from, 1+rng.IntN(8000)))
+					for _, r := range []vfs.File{f, other} {
+						if n, err := r.ReadAt(part, int64(from)); n != len(part) || err != nil && !errors.Is(err, io.EOF) {
+							t.Fatalf("ReadAt(%d bytes, %d): %d, %v", len(part), from, n, err)
+						}
+						filled := part[:min(len(part), max(0, len(want)-from))]
+						if !bytes.HasPrefix(want[min(from, len(want)):], filled) || len(bytes.Trim(part[len(filled):], "\x00")) > 0 {
+							t.Fatalf("%d bytes from %d on, of %d written and %d in all, are wrong", len(part), from, len(want), size)
+						}
+						if got, err := r.Size(); got != int64(size) || err != nil {
+							t.Fatalf("size %d, %v, want %d", got, err, size)
+						}
+					}
+				}
+				if got := get(t, fsys, name); got != string(want)+strings.Repeat("\x00", size-len(want)) {
+					t.Errorf("read as a whole it is another: %d bytes, want %d", len(got), size)
+				}
+			})
+		}
+	}
+}
+
+func TestWhatCannotBeReserved(t *testing.T) {
+	for name, setup := range everyFS() {
+		t.Run(name, func(t *testing.T) {
+			fsys, dir := setup(t)
+			name := filepath.Join(dir, "a")
+			f, err := fsys.Create(name)
+			must(t, err)
+			write(t, f, "abc")
+			for _, n := range []int64{0, -1, 1<<63 - 1} {
+				if err := reserve(f, n); err == nil {
+					t.Errorf("%d bytes reserved", n)
+				}
+			}
+			write(t, f, "def")
+			if got := get(t, fsys, name); got != "abcdef" {
+				t.Errorf("got %q, want abcdef", got)
+			}
+			r, err := fsys.Open(name)
+			must(t, err)
+			if err := reserve(r, 10); err == nil {
+				t.Error("reserved by what Open returned")
+			}
+			must(t, r.Close())
+			must(t, f.Close())
+			if err := reserve(f, 10); !errors.Is(err, fs.ErrClosed) && !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("after Close: %v", err)
+			}
+			_, err = f.Write([]byte("x"))
+			if err == nil {
+				t.Error("written after Close")
+			}
 		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"math"
 	"os"
 )
 
@@ -25,6 +27,7 @@ const (
 	OpLockShared
 	OpReadAt
 	OpWrite
+	OpReserve
 	OpSync
 	OpSize
 	OpClose
@@ -33,7 +36,7 @@ const (
 var opNames = [...]string{
 	OpCreate: "create", OpOpen: "open", OpRemove: "remove", OpRename: "rename", OpLink: "link", OpMkdir: "mkdir", OpList: "list",
 	OpStat: "stat", OpSyncDir: "syncdir", OpLock: "lock", OpLockShared: "lockshared", OpReadAt: "readat", OpWrite: "write",
-	OpSync: "sync", OpSize: "size", OpClose: "close",
+	OpReserve: "reserve", OpSync: "sync", OpSize: "size", OpClose: "close",
 }
 
 // String is the operation's name in lower case.
@@ -47,7 +50,7 @@ func (k OpKind) String() string {
 // Changes reports whether an operation can change what a crash leaves: all but those that only read.
 func (k OpKind) Changes() bool {
 	switch k {
-	case OpCreate, OpRemove, OpRename, OpLink, OpMkdir, OpSyncDir, OpLock, OpWrite, OpSync:
+	case OpCreate, OpRemove, OpRename, OpLink, OpMkdir, OpSyncDir, OpLock, OpWrite, OpReserve, OpSync:
 		return true
 	case OpOpen, OpList, OpStat, OpLockShared, OpReadAt, OpSize, OpClose:
 	}
@@ -60,7 +63,7 @@ type Op struct {
 	Name   string // of the file or directory, as the caller gave it; of a rename or a link, the old one
 	To     string // the new name of a rename or a link
 	Offset int64  // of a ReadAt
-	Size   int    // bytes of a ReadAt or a Write
+	Size   int    // bytes of a ReadAt, a Write or a Reserve; of one that int does not hold, the largest int
 }
 
 // String is the operation in words, for a log of a test.
@@ -70,7 +73,7 @@ func (o Op) String() string {
 		return fmt.Sprintf("%v %s %s", o.Kind, o.Name, o.To)
 	case OpReadAt:
 		return fmt.Sprintf("%v %s %d+%d", o.Kind, o.Name, o.Offset, o.Size)
-	case OpWrite:
+	case OpWrite, OpReserve:
 		return fmt.Sprintf("%v %s %d", o.Kind, o.Name, o.Size)
 	case OpCreate, OpOpen, OpRemove, OpMkdir, OpList, OpStat, OpSyncDir, OpLock, OpLockShared, OpSync, OpSize, OpClose:
 	}
@@ -222,6 +225,17 @@ func (f *hookFile) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return f.f.Write(p)
+}
+
+// Reserve is that of the file below, or unsupported where it has none.
+func (f *hookFile) Reserve(n int64) error {
+	if err := f.hook(Op{Kind: OpReserve, Name: f.name, Size: int(min(n, math.MaxInt))}); err != nil {
+		return err
+	}
+	if r, ok := f.f.(Reserver); ok {
+		return r.Reserve(n)
+	}
+	return &fs.PathError{Op: "reserve", Path: f.name, Err: errors.ErrUnsupported}
 }
 
 func (f *hookFile) Sync() error {

@@ -17,6 +17,7 @@ func everyOp(fsys vfs.FS) map[string]error {
 	f, err := fsys.Create("d/a")
 	errs["create"] = err
 	if err == nil {
+		errs["reserve"] = reserve(f, 5)
 		_, errs["write"] = f.Write([]byte("abcde"))
 		errs["sync"] = f.Sync()
 		errs["close"] = f.Close()
@@ -58,7 +59,7 @@ func TestHookSeesEveryOperation(t *testing.T) {
 		}
 	}
 	want := []string{
-		"mkdir d", "create d/a", "write d/a 5", "sync d/a", "close d/a", "link d/a d/b", "rename d/a d/c", "syncdir d", "open d/c",
+		"mkdir d", "create d/a", "reserve d/a 5", "write d/a 5", "sync d/a", "close d/a", "link d/a d/b", "rename d/a d/c", "syncdir d", "open d/c",
 		"readat d/c 3+2", "size d/c", "list d", "stat d/b", "lock d/LOCK", "close d/LOCK", "lockshared d/LOCK",
 		"close d/LOCK", "remove d/b",
 	}
@@ -76,8 +77,8 @@ func TestHookFailsEveryOperationWithItsError(t *testing.T) {
 	for k := vfs.OpCreate; k <= vfs.OpClose; k++ {
 		kinds[k.String()] = k
 	}
-	if len(kinds) != 16 {
-		t.Fatalf("got %d kinds, want 16", len(kinds))
+	if len(kinds) != 17 {
+		t.Fatalf("got %d kinds, want 17", len(kinds))
 	}
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -97,8 +98,12 @@ func TestHookFailsEveryOperationWithItsError(t *testing.T) {
 				must(t, err)
 				must(t, lock.Close())
 			case vfs.OpWrite:
-				if got := get(t, m, "d/c"); got != "" {
+				if got := get(t, m, "d/c"); got != "\x00\x00\x00\x00\x00" {
 					t.Errorf("a write that failed left %q", got)
+				}
+			case vfs.OpReserve:
+				if got := get(t, m, "d/c"); got != "abcde" {
+					t.Errorf("without what was to be reserved there is %q", got)
 				}
 			case vfs.OpMkdir, vfs.OpCreate:
 				if got := state(t, m); strings.Contains(got, "c=") {
@@ -108,6 +113,25 @@ func TestHookFailsEveryOperationWithItsError(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestHookReservesOnlyWhereWhatItWrapsDoes(t *testing.T) {
+	m := vfs.NewMem()
+	f, err := vfs.NewHook(plain{m}, func(vfs.Op) error { return nil }).Create("a")
+	must(t, err)
+	wantErr(t, reserve(f, 5), errors.ErrUnsupported)
+	write(t, f, "abc")
+	if got := get(t, m, "a"); got != "abc" {
+		t.Errorf("got %q, want abc", got)
+	}
+}
+
+// plain is an FS whose files reserve nothing.
+type plain struct{ vfs.FS }
+
+func (p plain) Create(name string) (vfs.File, error) {
+	f, err := p.FS.Create(name)
+	return struct{ vfs.File }{f}, err
 }
 
 func TestHookCanMakeAWriteShort(t *testing.T) {
@@ -135,7 +159,7 @@ func TestOpKindsThatChange(t *testing.T) {
 			got = append(got, k.String())
 		}
 	}
-	if got, want := strings.Join(got, " "), "create remove rename link mkdir syncdir lock write sync"; got != want {
+	if got, want := strings.Join(got, " "), "create remove rename link mkdir syncdir lock write reserve sync"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got, want := vfs.OpKind(200).String(), "OpKind(200)"; got != want {

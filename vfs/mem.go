@@ -16,7 +16,8 @@ import (
 //
 // Beside what every reader sees it knows what of that a loss of power would leave, which is what [Mem.Crash] returns:
 //
-//   - the content of a file, by sectors of 512 bytes, and its size are durable once the file is synced;
+//   - the content of a file, by sectors of 512 bytes, and its size are durable once the file is synced; a size that was
+//     reserved can survive without what was written into it, which then reads as zeros, and is lost with what lies there;
 //   - a name in a directory (made, linked, renamed, removed) is durable once that directory is synced, and not by a sync of
 //     the file that it names;
 //   - a rename is one change: both names show it, or neither, so that a sync of either directory makes it durable.

@@ -3,6 +3,7 @@ package vfs
 import (
 	"io"
 	"io/fs"
+	"math"
 	"sync"
 	"sync/atomic"
 )
@@ -17,13 +18,16 @@ const (
 )
 
 // memFile is the content of a file. Bytes once written never change, since a file only grows: a crash shares them with
-// what it returns, and only its lost sectors are copied.
+// what it returns, and only its lost sectors are copied. So what is reserved behind them is a size and no bytes.
 type memFile struct {
-	mu     sync.RWMutex
-	chunks [][]byte // guarded by mu: all but the last hold chunkSize bytes
-	size   int64    // guarded by mu
-	synced int64    // guarded by mu: this many bytes are durable
-	ends   []int64  // guarded by mu: the size after each write beyond synced, ascending; with many, after the newest
+	mu      sync.RWMutex
+	chunks  [][]byte // guarded by mu: what was written; all but the last hold chunkSize bytes
+	written int64    // guarded by mu
+	size    int64    // guarded by mu: what was written, and zeros that are reserved behind it
+	synced  int64    // guarded by mu: this many written bytes are durable
+	durable int64    // guarded by mu: as is this size
+	ends    []int64  // guarded by mu: written, after each write beyond synced, ascending; with many, after the newest
+	rooms   []int64  // guarded by mu: the size after each Reserve beyond durable, ascending
 }
 
 func (f *memFile) length() int64 {
@@ -37,10 +41,16 @@ func (f *memFile) readAt(p []byte, off int64) (int, error) {
 	defer f.mu.RUnlock()
 	n := 0
 	for n < len(p) {
-		if off >= f.size {
+		var copied int
+		switch {
+		case off >= f.size:
 			return n, io.EOF
+		case off >= f.written:
+			copied = int(min(int64(len(p)-n), f.size-off))
+			clear(p[n:][:copied])
+		default:
+			copied = copy(p[n:], f.chunks[off/chunkSize][off%chunkSize:])
 		}
-		copied := copy(p[n:], f.chunks[off/chunkSize][off%chunkSize:])
 		n += copied
 		off += int64(copied)
 	}
@@ -57,12 +67,23 @@ func (f *memFile) write(p []byte) {
 	if len(f.ends) == 2*maxEnds {
 		f.ends = f.ends[:copy(f.ends, f.ends[maxEnds:])]
 	}
-	f.ends = append(f.ends, f.size)
+	f.ends = append(f.ends, f.written)
 }
 
-// append adds bytes at the end. The caller holds the lock, or is the only one who knows the file.
+// reserve makes the file n bytes longer than what was written, if it is not.
+func (f *memFile) reserve(n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.written+n > f.size {
+		f.size = f.written + n
+		f.rooms = append(f.rooms, f.size)
+	}
+}
+
+// append adds bytes behind those written. The caller holds the lock, or is the only one who knows the file.
 func (f *memFile) append(p []byte) {
-	f.size += int64(len(p))
+	f.written += int64(len(p))
+	f.size = max(f.size, f.written)
 	for len(p) > 0 {
 		last := len(f.chunks) - 1
 		if last < 0 || len(f.chunks[last]) == chunkSize {
@@ -78,8 +99,8 @@ func (f *memFile) append(p []byte) {
 func (f *memFile) sync() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.synced = f.size
-	f.ends = f.ends[:0]
+	f.synced, f.durable = f.written, f.size
+	f.ends, f.rooms = f.ends[:0], f.rooms[:0]
 }
 
 // memHandle is an open file.
@@ -121,6 +142,23 @@ func (h *memHandle) Write(p []byte) (int, error) {
 	defer h.m.mu.RUnlock()
 	h.node.file.write(p)
 	return len(p), nil
+}
+
+// Reserve is [Reserver.Reserve]. There is always room.
+func (h *memHandle) Reserve(n int64) error {
+	if err := h.check("reserve"); err != nil {
+		return err
+	}
+	if !h.writable {
+		return &fs.PathError{Op: "reserve", Path: h.name, Err: fs.ErrPermission}
+	}
+	h.m.mu.RLock()
+	defer h.m.mu.RUnlock()
+	if n <= 0 || n > math.MaxInt64-h.node.file.length() {
+		return &fs.PathError{Op: "reserve", Path: h.name, Err: fs.ErrInvalid}
+	}
+	h.node.file.reserve(n)
+	return nil
 }
 
 // Sync is [File.Sync]. A handle for reading syncs what others wrote, too.

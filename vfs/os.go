@@ -111,15 +111,16 @@ func lockFlags(shared bool) int {
 type osFile struct {
 	f        *os.File
 	writable bool
+	room     room
 }
 
 func (f *osFile) ReadAt(p []byte, off int64) (int, error) { return f.f.ReadAt(p, off) }
 
-func (f *osFile) Write(p []byte) (int, error) { return f.f.Write(p) }
-
-func (f *osFile) Close() error { return f.f.Close() }
-
-func (f *osFile) Sync() error { return syncFile(f.f, f.writable) }
+func (f *osFile) Sync() error {
+	err := syncFile(f.f, f.writable)
+	f.room.wasSynced()
+	return err
+}
 
 func (f *osFile) Size() (int64, error) {
 	info, err := f.f.Stat()

@@ -156,6 +156,14 @@ func TestReadAtAndWriteAllocateNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { _, err = f.Write(buf) }); n != 0 || err != nil {
 		t.Errorf("Write allocates %v times, %v", n, err)
 	}
+	if err = reserve(f, 1<<20); !errors.Is(err, errors.ErrUnsupported) {
+		must(t, err)
+	}
+	for _, size := range []int{100, 100, 4096} {
+		if n := testing.AllocsPerRun(100, func() { _, err = f.Write(buf[:size]) }); n != 0 || err != nil {
+			t.Errorf("Write of %d bytes, where there may be reserved room, allocates %v times, %v", size, n, err)
+		}
+	}
 	if n := testing.AllocsPerRun(100, func() { _, err = f.ReadAt(buf, 512) }); n != 0 || err != nil {
 		t.Errorf("ReadAt allocates %v times, %v", n, err)
 	}

@@ -61,3 +61,16 @@ type File interface {
 	// Size is the length in bytes.
 	Size() (int64, error)
 }
+
+// A Reserver is a [File] that can be made longer ahead of what is written. Those of [NewMem] are, those of [OS] where the
+// system can do it, and those of [NewHook] are whatever they wrap.
+type Reserver interface {
+	// Reserve makes the file at least n bytes longer than what was written, n > 0: zeros, which the Size includes, and
+	// which following calls of Write fill in their order, without needing more of the disk and without moving the size
+	// that a Sync must make durable. It is called by whoever calls Write. A crash may lose it like a write. What is not
+	// filled stays in the file.
+	//
+	// Where it cannot be done the error Is errors.ErrUnsupported and nothing has changed. After any other error the file
+	// may be longer, and can be written as before.
+	Reserve(n int64) error
+}

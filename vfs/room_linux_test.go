@@ -1,0 +1,216 @@
+package vfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// mapped returns a file of which the next bytes are mapped and populated, and how many were written.
+func mapped(t *testing.T) (f *osFile, name string, written int) {
+	t.Helper()
+	name = filepath.Join(t.TempDir(), "a")
+	file, err := OS.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	f = file.(*osFile) //nolint:errcheck,forcetypeassert // what OS makes
+	if err := f.Reserve(1 << 20); errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	for f.room.ready-f.room.end < 4*pageSize {
+		n, err := f.Write(bytes.Repeat([]byte{'x'}, 100))
+		if written += n; err != nil {
+			t.Fatal(err)
+		}
+		if written > 1<<19 {
+			t.Skip("pages cannot be populated")
+		}
+	}
+	return f, name, written
+}
+
+func TestAFaultIsAnErrorOfTheWrite(t *testing.T) {
+	f, name, _ := mapped(t)
+	if err := os.Truncate(name, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := f.Write([]byte("lost"))
+	var at *fs.PathError
+	if n != 0 || !errors.Is(err, unix.EIO) || !errors.As(err, &at) || at.Path != name {
+		t.Fatalf("got %d, %v, want an EIO of %s", n, err, name)
+	}
+	if debug.SetPanicOnFault(false) {
+		t.Error("faults of this goroutine are panics from now on")
+	}
+	if n, err := f.Write([]byte("there")); n != 5 || err != nil {
+		t.Errorf("after the fault: %d, %v", n, err)
+	}
+}
+
+// What is wrong with the caller's bytes is what a system call says of them, and not the file's fault.
+func TestAFaultOfTheSourceIsNoErrorOfTheFile(t *testing.T) {
+	f, _, _ := mapped(t)
+	g, name, _ := mapped(t)
+	if err := os.Truncate(name, 0); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.Write(g.room.mapped[:100]); n != 0 || !errors.Is(err, unix.EFAULT) {
+		t.Errorf("got %d, %v, want %v", n, err, unix.EFAULT)
+	}
+	if n, err := f.Write([]byte("x")); n != 1 || err != nil {
+		t.Errorf("then: %d, %v", n, err)
+	}
+}
+
+// dirty is how many KiB of a mapping the system still has to write back.
+func dirty(t *testing.T, mapped []byte) (kib int) {
+	t.Helper()
+	smaps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Skip(err)
+	}
+	_, of, found := strings.Cut(string(smaps), fmt.Sprintf("\n%x-", reflect.ValueOf(mapped).Pointer()))
+	if !found {
+		t.Fatal("the mapping is not there")
+	}
+	of, _, _ = strings.Cut(of, "VmFlags")
+	for line := range strings.Lines(of) {
+		if name, value, _ := strings.Cut(line, ":"); name == "Shared_Dirty" || name == "Private_Dirty" {
+			var n int
+			if _, err := fmt.Sscan(value, &n); err != nil {
+				t.Fatal(err)
+			}
+			kib += n
+		}
+	}
+	return kib
+}
+
+func TestSyncReachesWhatWasCopied(t *testing.T) {
+	f, name, _ := mapped(t)
+	var of unix.Statfs_t
+	if err := unix.Statfs(name, &of); err != nil || of.Type == unix.TMPFS_MAGIC {
+		t.Skip("a file system in memory: ", err)
+	}
+	if dirty(t, f.room.mapped) == 0 {
+		t.Fatal("nothing is dirty before the Sync")
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if n := dirty(t, f.room.mapped); n != 0 {
+		t.Errorf("%d KiB are dirty after the Sync", n)
+	}
+}
+
+// After a Sync the pages are read-only for the processor, so they are not written as if they were populated; and so much
+// is populated as was written since.
+func TestAfterASyncNothingIsTakenForPopulated(t *testing.T) {
+	f, _, _ := mapped(t)
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	for written := 0; written < 40_000; written += 100 {
+		if _, err := f.Write(make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+		if ready := int(f.room.ready - f.room.end); ready > 0 && written < populateAfter || ready > written+int(2*pageSize) {
+			t.Fatalf("%d bytes after the Sync %d are ready", written, ready)
+		}
+	}
+	if f.room.ready <= f.room.end {
+		t.Error("nothing is populated 40,000 bytes after the Sync")
+	}
+}
+
+func TestWhereNothingCanBeMappedItIsWritten(t *testing.T) {
+	f, name, written := mapped(t)
+	f.room.unmap()
+	for range 1000 {
+		if n, err := f.Write(bytes.Repeat([]byte{'x'}, 10)); n != 10 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	got, err := os.ReadFile(name)
+	if want := bytes.Repeat([]byte{'x'}, written+10_000); err != nil || !bytes.Equal(bytes.TrimRight(got, "\x00"), want) || len(got) != 1<<20 {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+func TestMoreThanIsMappedCanBeReserved(t *testing.T) {
+	f, _, _ := mapped(t)
+	if err := f.Reserve(mapMost + 1<<20); errors.Is(err, unix.ENOSPC) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if f.room.mapped != nil && len(f.room.mapped) != mapMost {
+		t.Errorf("%d bytes mapped, want %d", len(f.room.mapped), mapMost)
+	}
+	if size, err := f.Size(); size != f.room.end+mapMost+1<<20 || err != nil {
+		t.Errorf("size %d, %v", size, err)
+	}
+	big := make([]byte, mapMost-10_000)
+	if _, err := f.Write(big); err != nil {
+		t.Fatal(err)
+	}
+	for range 300 { // across the end of the mapping
+		if _, err := f.Write(big[:100]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestADiskThatIsFullIsAnError(t *testing.T) {
+	f, name, written := mapped(t)
+	if err := f.Reserve(1 << 50); !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EFBIG) || errors.Is(err, errors.ErrUnsupported) {
+		t.Fatalf("got %v, want a full disk", err)
+	}
+	if n, err := f.Write([]byte("on")); n != 2 || err != nil {
+		t.Errorf("got %d, %v, want a write", n, err)
+	}
+	got, err := os.ReadFile(name)
+	if want := strings.Repeat("x", written) + "on"; err != nil || string(bytes.TrimRight(got, "\x00")) != want {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// Close waits for a Write, which would otherwise copy to where something else may be mapped by then.
+func TestCloseBesideWrites(t *testing.T) {
+	for range 20 {
+		f, _, _ := mapped(t)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for range 5000 {
+				if n, err := f.Write([]byte("0123456789")); err != nil {
+					if n != 0 || !errors.Is(err, fs.ErrClosed) {
+						t.Errorf("got %d, %v, want %v", n, err, fs.ErrClosed)
+					}
+					return
+				}
+			}
+		})
+		wg.Go(func() { _ = f.Sync() })
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if f.room.mapped != nil {
+			t.Error("still mapped after Close")
+		}
+	}
+}
