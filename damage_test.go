@@ -197,6 +197,9 @@ func (d *damageStore) judge(o outcome, file string, mayEndEarly bool) error {
 	return fmt.Errorf("%s: wrong contents, no error: %s", file, diff(o.got, d.want))
 }
 
+// written is a log without the zeros that are reserved behind what was written.
+func written(b []byte) []byte { return bytes.TrimRight(b, "\x00") }
+
 // damaged changes a file of a copy of the store; nil removes it.
 func (d *damageStore) damaged(t *testing.T, file string, change func(b []byte) []byte) *vfs.Mem {
 	t.Helper()
@@ -223,8 +226,15 @@ func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				end := len(b)
+				if strings.HasSuffix(file, ".log") {
+					end = len(written(b))
+				}
 				for at := range b {
-					if at > 64 && at < len(b)-100 && at%(100/atStride(100)) > 0 {
+					switch {
+					case at <= 64 || at >= len(b)-10 || at%(100/atStride(100)) == 0 && at < end:
+					case at >= end-100 && at < end+100 || at%(20<<10) == 0: // of the zeros that are reserved, some
+					default:
 						continue
 					}
 					places = append(places, place{file, at})
@@ -267,7 +277,11 @@ func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sizes[file] = len(b)
+			if sizes[file] = len(b); strings.HasSuffix(file, ".log") {
+				if sizes[file] = len(written(b)); sizes[file] == len(b) {
+					t.Fatalf("%s has nothing reserved", file)
+				}
+			}
 		}
 		logs := slices.DeleteFunc(slices.Clone(d.files), func(f string) bool { return !strings.HasSuffix(f, ".log") })
 		isLast := func(file string) bool { return len(logs) > 0 && file == logs[len(logs)-1] }
@@ -291,6 +305,17 @@ func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
 			for _, keep := range []int{n - 1, n - 7, n - 100, n / 2, n / 3, 40, 1, 0} {
 				if keep >= 0 && keep < n {
 					ask(file, fmt.Sprintf("cut to %d of %d bytes", keep, n), d.damaged(t, file, func(b []byte) []byte { return b[:keep] }), false)
+				}
+				if keep >= 0 && keep < n && !closed && strings.HasSuffix(file, ".log") {
+					ask(file, fmt.Sprintf("zeros after %d of %d bytes", keep, n), d.damaged(t, file, func(b []byte) []byte { clear(b[keep:]); return b }), false)
+				}
+			}
+			if strings.HasSuffix(file, ".log") { // all that was written is there
+				for _, keep := range []int{n, n + 1, n + 30, n + 1000} {
+					o := d.read(d.damaged(t, file, func(b []byte) []byte { return b[:keep] }))
+					if o.err != nil || o.check != nil || diff(o.got, d.want) != "" {
+						t.Errorf("%s without its last zeros: %v, %v, %s", file, o.err, o.check, diff(o.got, d.want))
+					}
 				}
 			}
 			ask(file, "longer by a byte", d.damaged(t, file, func(b []byte) []byte { return append(b, 0) }), strings.HasPrefix(file, "MANIFEST")) // the beginning of an edit

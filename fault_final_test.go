@@ -108,16 +108,30 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 // TestAFullDiskFailsWritesAndLosesNothing has a disk of a few blocks. Space that comes back in time is used; else the store is
 // read-only until it is opened again.
 func TestAFullDiskFailsWritesAndLosesNothing(t *testing.T) {
+	t.Run("and fills up by writes", func(t *testing.T) { fullDisk(t, 100<<10, false) })
+	t.Run("and fills up by what logs reserve", func(t *testing.T) { fullDisk(t, 150<<10, true) })
+}
+
+func fullDisk(t *testing.T, free int64, reserved bool) {
+	t.Helper()
 	mem := vfs.NewMem()
 	var room atomic.Int64
-	room.Store(100 << 10)
+	room.Store(free)
 	fsys := vfs.NewHook(mem, func(op vfs.Op) error {
-		if op.Kind == vfs.OpWrite && room.Add(-int64(op.Size)) < 0 || op.Kind == vfs.OpCreate && room.Load() < 0 {
+		takes := op.Kind == vfs.OpWrite
+		if reserved {
+			takes = op.Kind == vfs.OpReserve || op.Kind == vfs.OpWrite && filepath.Ext(op.Name) != ".log"
+		}
+		if takes && room.Add(-int64(op.Size)) < 0 || op.Kind == vfs.OpCreate && room.Load() < 0 {
 			return syscall.ENOSPC
 		}
 		return nil
 	})
-	db, err := Open("db", tiny(fsys))
+	o := tiny(fsys)
+	if reserved {
+		o.MemtableSize = 1 << 20 // so that a log reserves more than once
+	}
+	db, err := Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}

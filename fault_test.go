@@ -30,7 +30,7 @@ type fault struct {
 func anyOp(vfs.OpKind) bool { return true }
 
 func needsSpace(k vfs.OpKind) bool {
-	return k == vfs.OpCreate || k == vfs.OpWrite || k == vfs.OpMkdir || k == vfs.OpSync
+	return k == vfs.OpCreate || k == vfs.OpWrite || k == vfs.OpReserve || k == vfs.OpMkdir || k == vfs.OpSync
 }
 
 const forEver = int64(1) << 60

@@ -45,7 +45,7 @@ func (db *DB) ensureLog() error {
 	if err != nil {
 		return err
 	}
-	w, err := wal.NewWriter(file, number, binary.LittleEndian.Uint64(id[:]))
+	w, err := wal.NewReserving(file, number, binary.LittleEndian.Uint64(id[:]))
 	if err != nil { // the writer has closed the file
 		if removeErr := db.opts.FS.Remove(path); removeErr != nil {
 			return db.fail(errors.Join(err, removeErr)) // a log that is no log, among those that recovery must read

@@ -11,7 +11,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestALogCutShortBelowWhatTheManifestKnowsIsDamage cuts whole records off a log: nothing in the log itself tells.
+// TestALogCutShortBelowWhatTheManifestKnowsIsDamage cuts whole records off a log, or has them read as zeros, so that the file
+// is as long as it was: nothing in the log itself tells.
 func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 	mem := vfs.NewMem()
 	fs, open := gated(mem, createsTable)
@@ -44,15 +45,27 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		end     int64
+		zeros   bool
 		damaged bool
-	}{{"whole", ends[1], false}, {"without its last record", ends[0], true}, {"empty", 0, true}} {
+	}{
+		{"whole", ends[1], false, false},
+		{"whole, with what is reserved", ends[1], true, false},
+		{"without its last record", ends[0], false, true},
+		{"without its last record, in whose place there are zeros", ends[0], true, true},
+		{"empty", 0, false, true},
+		{"all zeros", 0, true, true},
+	} {
 		fs := left.Kill()
 		path := filename.Make("db", filename.Log, number)
 		b, err := vfs.ReadFile(fs, path, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := vfs.WriteFileAtomic(fs, "db", "cut", filepath.Base(path), b[:c.end]); err != nil {
+		clear(b[c.end:])
+		if !c.zeros {
+			b = b[:c.end]
+		}
+		if err := vfs.WriteFileAtomic(fs, "db", "cut", filepath.Base(path), b); err != nil {
 			t.Fatal(err)
 		}
 		db, err := Open("db", small(fs))

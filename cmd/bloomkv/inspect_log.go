@@ -18,7 +18,8 @@ type logFacts struct {
 	File         string `json:"file"`
 	Bytes        int64  `json:"bytes"`
 	Records      int    `json:"records"`
-	End          int64  `json:"end"` // of the last whole record
+	End          int64  `json:"end"`                // of the last whole record
+	Reserved     int64  `json:"reserved,omitempty"` // bytes of zeros behind it
 	Torn         string `json:"torn,omitempty"`
 	Promise      int64  `json:"durable_to"` // as far as the log itself says
 	OlderDurable bool   `json:"older_logs_durable"`
@@ -32,7 +33,7 @@ func replayLog(name string, number uint64, each func(payload []byte, end int64) 
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	r, err := wal.Replay(f, name, number, each)
-	facts = logFacts{File: filepath.Base(name), Bytes: r.Size, Records: r.Records, End: r.End, Promise: r.Promise, OlderDurable: r.OlderDurable}
+	facts = logFacts{File: filepath.Base(name), Bytes: r.Size, Records: r.Records, End: r.End, Reserved: r.Reserved, Promise: r.Promise, OlderDurable: r.OlderDurable}
 	if r.Torn {
 		facts.Torn = cmp.Or(r.Reason, errors.New("incomplete")).Error()
 	}
@@ -43,6 +44,9 @@ func (f *logFacts) String() string {
 	s := fmt.Sprintf("%s: %s, %s up to %d, says it is durable up to %d", f.File, plural(f.Bytes, "byte"), plural(f.Records, "record"), f.End, f.Promise)
 	if f.OlderDurable {
 		s += ", and all older logs"
+	}
+	if f.Reserved > 0 {
+		s += fmt.Sprintf("; %s of zeros behind, reserved", plural(f.Reserved, "byte"))
 	}
 	if f.Torn != "" {
 		s += "; torn there: " + f.Torn

@@ -282,8 +282,12 @@ func TestTheLogIsShownTornWhereItEndsInARecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if out := (tool{}).must(t, "inspect", name); strings.Contains(out, "torn") {
+		t.Errorf("a log that is in use: %s", out)
+	}
 	torn := filepath.Join(t.TempDir(), filepath.Base(name))
-	if err := os.WriteFile(torn, b[:len(b)-1], 0o600); err != nil {
+	written := bytes.TrimRight(b, "\x00")
+	if err := os.WriteFile(torn, written[:len(written)-1], 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out := (tool{}).must(t, "inspect", torn); !strings.Contains(out, "1 record up to") || !strings.Contains(out, "torn there: ") {

@@ -109,7 +109,7 @@ func Load(fsys vfs.FS, dir string) (s State, err error) {
 		// CURRENT is written when the first record is durable.
 		return State{}, corrupt.At(name, result.End, cmp.Or(result.Reason, errNoSnapshot))
 	}
-	r.state.Torn = result.Torn
+	r.state.Torn = result.Torn || result.Reserved > 0 // a manifest has nothing reserved
 	r.state.Version, err = r.version()
 	if err == nil && number >= r.state.NextFile {
 		err = fmt.Errorf("manifest %d, but next file %d", number, r.state.NextFile)

@@ -2,8 +2,9 @@
 // one that was never finished.
 //
 // It knows nothing of what is in a record. Writer appends and syncs; Replay reads back. A log is written once, by one
-// Writer, from its first byte to its last: it is never appended to after it was read, never reused for another number, and
-// nothing in it is preallocated.
+// Writer, from its first byte to its last: it is never appended to after it was read and never reused for another number.
+// Room for records may be reserved ahead (NewReserving): zeros, which are no records, so that zeros up to the file's end are
+// the end of the log. How long the file is says nothing, then, and is held against nothing.
 package wal
 
 import (
@@ -18,9 +19,9 @@ import (
 // A log, all numbers little-endian:
 //
 //	0             32
-//	+-------------+--------+--------+--
-//	| file header | record | record | …
-//	+-------------+--------+--------+--
+//	+-------------+--------+--------+---+-------+
+//	| file header | record | record | … | zeros |
+//	+-------------+--------+--------+---+-------+
 //
 // The file header:
 //

@@ -15,6 +15,7 @@ func FuzzReplay(f *testing.F) {
 	f.Add(whole[:len(whole)-1], uint8(1))
 	f.Add(whole[:fileHeaderSize+1], uint8(1))
 	f.Add(append(bytes.Clone(whole), make([]byte, 100)...), uint8(0))
+	f.Add(append(append(bytes.Clone(whole), make([]byte, 100)...), 1), uint8(0))
 	for _, at := range []int64{0, 8, 20, ends[0], ends[0] + 8, ends[1] + 9, ends[1] + 11, ends[2] + 16, ends[3] + 22, ends[4] + 12} {
 		damaged := bytes.Clone(whole)
 		damaged[at] ^= 0x81
@@ -45,7 +46,10 @@ func FuzzReplay(f *testing.F) {
 		if r.End != at && r.End != 0 || r.End > r.Size || r.Size != int64(len(data)) {
 			t.Fatalf("result is %+v, last record ends at %d", r, at)
 		}
-		if err == nil && (r.Torn != (r.End != r.Size || r.End == 0) || r.Torn && r.Promise > r.End) {
+		if r.Reserved != 0 && (r.Reserved != r.Size-r.End || r.End == 0 || len(bytes.Trim(data[r.End:], "\x00")) > 0) {
+			t.Fatalf("result is %+v", r)
+		}
+		if err == nil && (r.Torn != (r.End+r.Reserved != r.Size || r.End == 0) || r.Torn && r.Promise > r.End) {
 			t.Fatalf("result is %+v", r)
 		}
 		if r.End == 0 {

@@ -24,6 +24,10 @@ type Result struct {
 	End     int64 // where the last of them ends, in bytes; 0 if not even the file header is whole
 	Size    int64 // of the file
 
+	// Reserved is how many bytes of zeros follow, up to the end of the file: room that was reserved for records, or what a
+	// loss of power left of records that no promise covers.
+	Reserved int64
+
 	Torn   bool  // something that is not a record follows, and no promise covers it
 	TornAt int64 // where that begins: End
 	Reason error // what is wrong with it; nil unless Torn
@@ -43,8 +47,8 @@ const (
 // until each returns, and the offset at which the record ends. each may be nil, where only the Result is wanted; its error
 // stops the replay and is returned as it is.
 //
-// A log ends at its last byte or, after a crash, at the first thing that is not a record: the Result is Torn, and it is for
-// the caller to know whether this log may be (it may not, if it was closed cleanly or another log's OlderDurable covers
+// A log ends at its last byte, or where nothing but zeros follow, Reserved; or, after a crash, at the first thing that is
+// not a record: the Result is Torn, and it is for the caller to know whether this log may be (it may not, if it was closed cleanly or another log's OlderDurable covers
 // it). Nothing after that is returned. But if a header anywhere behind it promises that the log was durable further than
 // that, or if a valid header says what no Writer writes, it is damage: an error that Is corrupt.Err, with the offset. An
 // error of reading is returned as it is, wrapped. The Result is filled as far as the replay came in any case.
@@ -152,7 +156,7 @@ func (r *replay) note(h recordHeader) {
 	r.result.OlderDurable = r.result.OlderDurable || h.flags&flagOlder != 0
 }
 
-// stop ends the replay at End, for that reason: the log is torn there, or damaged.
+// stop ends the replay at End, for that reason: the log has only zeros from there on, is torn there, or damaged.
 func (r *replay) stop(reason error) error {
 	at := r.result.End
 	switch {
@@ -160,6 +164,14 @@ func (r *replay) stop(reason error) error {
 		return fmt.Errorf("%s: offset %d: %w", r.name, at, reason)
 	case !errors.Is(reason, errBroken):
 		return corrupt.At(r.name, at, reason)
+	}
+	if at > 0 {
+		if zero, err := r.zeros(at); err != nil {
+			return err
+		} else if zero {
+			r.result.Reserved = r.result.Size - at
+			return nil
+		}
 	}
 	if err := r.search(at); err != nil {
 		return err
@@ -169,6 +181,21 @@ func (r *replay) stop(reason error) error {
 	}
 	r.result.Torn, r.result.TornAt, r.result.Reason = true, at, reason
 	return nil
+}
+
+// zeros says whether all from an offset on, which lies before the end, is zero: no header is in there then, and no promise.
+func (r *replay) zeros(from int64) (bool, error) {
+	buf := make([]byte, min(scanChunk, r.result.Size-from))
+	for base := from; base < r.result.Size; base += int64(len(buf)) {
+		buf = buf[:min(int64(len(buf)), r.result.Size-base)]
+		if err := r.read(io.NewSectionReader(r.f, base, int64(len(buf))), buf); err != nil {
+			return false, err
+		}
+		if buf[0] != 0 || !bytes.Equal(buf[1:], buf[:len(buf)-1]) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // search notes the promise of every header of this log from an offset on. Payloads are neither skipped nor checked: a

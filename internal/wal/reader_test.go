@@ -219,6 +219,7 @@ func BenchmarkReplay(b *testing.B) {
 func BenchmarkSearch(b *testing.B) {
 	data, _ := build(b, "a")
 	data = append(data, make([]byte, 8<<20)...)
+	data = append(data, 1)
 	for name, damage := range map[string]func(){"zeros": func() {}, "zeros, no file header": func() { clear(data[:32]) }} {
 		b.Run(name, func(b *testing.B) {
 			damage()

@@ -18,9 +18,19 @@ type Sink interface {
 	Size() (int64, error)
 }
 
+// A Reserver is a Sink that can be made longer ahead of what is written; a vfs.Reserver is one, and its words hold.
+type Reserver interface {
+	Reserve(n int64) error
+}
+
 const (
 	copyLimit = 1 << 20 // a larger payload is written from where it lies; below, copying is cheaper than a system call
 	keepLimit = 4 << 20 // a larger buffer is given back to the collector
+
+	// What is reserved ahead: little for a log that stays small, and then twice as much each time, up to where more gains
+	// nothing.
+	firstRoom = 64 << 10
+	mostRoom  = 4 << 20
 )
 
 // A Writer appends to one log.
@@ -36,7 +46,12 @@ type Writer struct {
 	number uint64
 	salt   uint32
 
-	buf    []byte       // of Append
+	// of Append
+	buf      []byte
+	reserve  func(n int64) error // nil: nothing is reserved
+	reserved int64               // up to here
+	room     int64               // what to reserve next
+
 	size   atomic.Int64 // stored by Append, after its bytes are written
 	synced atomic.Int64 // stored by Sync
 	older  atomic.Bool
@@ -49,11 +64,25 @@ type Writer struct {
 
 // NewWriter begins the log of that number in an empty file, which the Writer owns from here on, also after an error. The
 // id should be random: it tells this file from any other of its number.
-func NewWriter(f Sink, number, id uint64) (*Writer, error) {
-	w := &Writer{f: f, number: number, salt: saltOf(id)}
+func NewWriter(f Sink, number, id uint64) (*Writer, error) { return begin(f, nil, number, id) }
+
+// NewReserving is NewWriter for a log that will have many small records: room is reserved ahead of them, where the file is a
+// Reserver and can do it, and the file ends in zeros. That an Append could not reserve is as if it could not write.
+func NewReserving(f Sink, number, id uint64) (*Writer, error) {
+	if r, ok := f.(Reserver); ok {
+		return begin(f, r.Reserve, number, id)
+	}
+	return begin(f, nil, number, id)
+}
+
+func begin(f Sink, reserve func(int64) error, number, id uint64) (*Writer, error) {
+	w := &Writer{f: f, number: number, salt: saltOf(id), reserve: reserve, room: firstRoom}
 	size, err := f.Size()
 	if err == nil && size != 0 {
 		err = fmt.Errorf("log %d: file has %d bytes, want 0", number, size)
+	}
+	if err == nil {
+		err = w.makeRoom(0, fileHeaderSize)
 	}
 	if err == nil {
 		err = w.write(appendFileHeader(nil, number, id))
@@ -89,6 +118,9 @@ func (w *Writer) Append(payloads ...[]byte) error {
 		h.flags = flagOlder
 	}
 	offset := w.size.Load()
+	if err := w.makeRoom(offset, size); err != nil {
+		return err
+	}
 	buf := w.buf[:0]
 	for _, p := range payloads {
 		h.payloadCRC = crc32.Checksum(p, castagnoli)
@@ -111,6 +143,23 @@ func (w *Writer) Append(payloads ...[]byte) error {
 		w.buf = nil
 	}
 	w.size.Store(offset)
+	return nil
+}
+
+// makeRoom reserves more where what lies from offset up to end does not fit. What is larger than all that would be reserved
+// is written as it is.
+func (w *Writer) makeRoom(offset, end int64) error {
+	if end <= w.reserved || w.reserve == nil || end-offset > w.room {
+		return nil
+	}
+	err := w.reserve(w.room)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		w.reserve = nil
+	case err != nil:
+		return w.fail(err)
+	}
+	w.reserved, w.room = offset+w.room, min(2*w.room, mostRoom)
 	return nil
 }
 
@@ -149,7 +198,7 @@ func (w *Writer) Sync() error {
 // that is true.
 func (w *Writer) SetOlderDurable() { w.older.Store(true) }
 
-// Size is the length of the log in bytes, as of the last Append that returned nil.
+// Size is the length of the log in bytes, as of the last Append that returned nil, without what is reserved behind it.
 func (w *Writer) Size() int64 { return w.size.Load() }
 
 // Synced is the length that is known to be durable.
