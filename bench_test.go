@@ -166,6 +166,29 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
+// BenchmarkPutSync puts keys one by one, each durable when Put returns.
+func BenchmarkPutSync(b *testing.B) {
+	o := benchOptions()
+	o.Durability = Sync
+	db, err := Open(b.TempDir(), o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var key []byte
+	value := make([]byte, 100)
+	i := uint64(0)
+	for b.Loop() {
+		i++
+		key = benchKey(key, i)
+		if err := db.Put(key, value); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // BenchmarkGetMany compares GetMany of 64 keys with as many calls of AppendGet, at a million cached keys.
 func BenchmarkGetMany(b *testing.B) {
 	const group = 64

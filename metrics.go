@@ -128,7 +128,7 @@ type FileMetrics struct {
 type WriteMetrics struct {
 	Operations        uint64       `json:"operations"`          // puts, deletes and range deletes, each one of a batch
 	Groups            uint64       `json:"groups"`              // log writes: several waiting writers share one
-	LogBytes          uint64       `json:"log_bytes"`           // of the records' payloads
+	LogBytes          uint64       `json:"log_bytes"`           // of the records' payloads, not of what is reserved for them
 	LogSyncs          uint64       `json:"log_syncs"`           // that writers waited for
 	Flushes           uint64       `json:"flushes"`             // memtables written out
 	FlushBytes        uint64       `json:"flush_bytes"`         // written to level 0

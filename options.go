@@ -49,7 +49,7 @@ type Options struct {
 	// Durability of Put and Delete, and of Apply where it names none. The zero value is Sync.
 	Durability Durability
 	// StrictWAL makes Open fail on a log that ends in the middle of a record. By default that is the normal end of a log
-	// after a crash.
+	// after a crash. Zeros behind the last record are room that was reserved, and nothing to fail on.
 	StrictWAL bool
 	// ErrorIfMissing makes Open fail with an error that Is fs.ErrNotExist, and create nothing, where there is no store.
 	ErrorIfMissing bool
