@@ -105,32 +105,50 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 	}
 }
 
-// TestAFullDiskFailsWritesAndLosesNothing has a disk of a few blocks. Space that comes back in time is used; else the store is
-// read-only until it is opened again.
-func TestAFullDiskFailsWritesAndLosesNothing(t *testing.T) {
-	t.Run("and fills up by writes", func(t *testing.T) { fullDisk(t, 100<<10, false) })
-	t.Run("and fills up by what logs reserve", func(t *testing.T) { fullDisk(t, 150<<10, true) })
+// A smallDisk has free bytes, which files take by being written and logs by being reserved.
+type smallDisk struct {
+	mu       sync.Mutex
+	free     int64            // guarded by mu
+	reserved map[string]int64 // guarded by mu; by name, what was and is not written yet
 }
 
-func fullDisk(t *testing.T, free int64, reserved bool) {
-	t.Helper()
-	mem := vfs.NewMem()
-	var room atomic.Int64
-	room.Store(free)
-	fsys := vfs.NewHook(mem, func(op vfs.Op) error {
-		takes := op.Kind == vfs.OpWrite
-		if reserved {
-			takes = op.Kind == vfs.OpReserve || op.Kind == vfs.OpWrite && filepath.Ext(op.Name) != ".log"
+func (d *smallDisk) take(op vfs.Op) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := int64(op.Size)
+	switch op.Kind {
+	case vfs.OpCreate:
+		n = 0
+	case vfs.OpReserve:
+		if n -= d.reserved[op.Name]; n <= d.free {
+			d.reserved[op.Name] += n
 		}
-		if takes && room.Add(-int64(op.Size)) < 0 || op.Kind == vfs.OpCreate && room.Load() < 0 {
-			return syscall.ENOSPC
-		}
+	case vfs.OpWrite:
+		covered := min(n, d.reserved[op.Name])
+		d.reserved[op.Name] -= covered
+		n -= covered
+	default:
 		return nil
-	})
-	o := tiny(fsys)
-	if reserved {
-		o.MemtableSize = 1 << 20 // so that a log reserves more than once
 	}
+	if n > d.free || d.free == 0 {
+		if op.Kind == vfs.OpWrite {
+			d.free = 0 // what there was went into a part of it
+		}
+		return syscall.ENOSPC
+	}
+	d.free -= n
+	return nil
+}
+
+// TestAFullDiskFailsWritesAndLosesNothing has a disk of a few blocks. Space that comes back in time is used; else the store is
+// read-only until it is opened again. What is left when no more can be reserved is used, too.
+func TestAFullDiskFailsWritesAndLosesNothing(t *testing.T) {
+	const free = 150 << 10
+	mem := vfs.NewMem()
+	disk := &smallDisk{free: free, reserved: map[string]int64{}}
+	fsys := vfs.NewHook(mem, disk.take)
+	o := tiny(fsys)
+	o.MemtableSize = 1 << 20 // so that a log reserves more than once
 	db, err := Open("db", o)
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +161,9 @@ func fullDisk(t *testing.T, free int64, reserved bool) {
 	}
 	if !errors.Is(err, ErrReadOnly) || !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("after %d writes: %v, want ErrReadOnly for want of space", acked, err)
+	}
+	if acked < free/600 { // each takes some 540 bytes
+		t.Errorf("full after %d writes, most of a disk of %d bytes should have been used", acked, free)
 	}
 	read := func(db *DB) {
 		t.Helper()
@@ -170,7 +191,9 @@ func fullDisk(t *testing.T, free int64, reserved bool) {
 			}
 		}
 	}
-	room.Store(1 << 30)
+	disk.mu.Lock()
+	disk.free = 1 << 30
+	disk.mu.Unlock()
 	if db, err = Open("db", tiny(fsys)); err != nil {
 		t.Fatal(err)
 	}

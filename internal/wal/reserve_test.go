@@ -99,40 +99,24 @@ func TestWhereNothingIsReservedTheLogGrows(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReservedCannotBeWritten(t *testing.T) {
-	full := false
-	f := &roomy{onReserve: func() error {
-		if full {
-			return errDisk
-		}
-		return nil
-	}}
-	w := newReserving(t, f)
-	full = true
-	var want []string
-	for {
-		p := strings.Repeat("p", 1000)
-		err := w.Append([]byte(p))
-		if err != nil {
-			if !errors.Is(err, errDisk) || len(want) < firstRoom/1024-2 {
-				t.Errorf("after %d records: %v, want %v", len(want), err, errDisk)
+func TestWhatIsLeftOfADiskIsWritten(t *testing.T) {
+	for _, room := range []int{0, 1, 3} { // can be reserved
+		f := &roomy{}
+		f.onReserve = func() error {
+			if len(f.reserves) > room {
+				return errDisk
 			}
-			break
+			return nil
 		}
-		want = append(want, p)
-	}
-	size := w.Size()
-	full = false
-	if err, again := w.Append([]byte("x")), w.Sync(); !errors.Is(err, errDisk) || !errors.Is(again, errDisk) || w.Size() != size {
-		t.Errorf("then %v, %v, size %d; the first error should stay", err, again, w.Size())
-	}
-	if got, r, err := replayBytes(f.data); err != nil || r.Torn || !slices.Equal(got, want) {
-		t.Errorf("replayed %d records, %+v, %v; want %d", len(got), r, err, len(want))
-	}
-
-	f = &roomy{onReserve: func() error { return errDisk }}
-	if _, err := NewReserving(f, 1, 2); !errors.Is(err, errDisk) || f.closed != 1 || len(f.data) != 0 {
-		t.Errorf("a log begun: %v, closed %d times, %d bytes", err, f.closed, len(f.data))
+		w := newReserving(t, f)
+		var want []string
+		for range 10 * firstRoom / 1000 {
+			want = append(want, strings.Repeat("p", 1000))
+		}
+		appendAll(t, w, want...)
+		if got, r, err := replayBytes(f.data); err != nil || r.Torn || r.Reserved != 0 || !slices.Equal(got, want) || len(f.reserves) != room+1 {
+			t.Errorf("room for %d, asked for %d: replayed %d records, %+v, %v; want %d", room, len(f.reserves), len(got), r, err, len(want))
+		}
 	}
 }
 

@@ -67,7 +67,7 @@ type Writer struct {
 func NewWriter(f Sink, number, id uint64) (*Writer, error) { return begin(f, nil, number, id) }
 
 // NewReserving is NewWriter for a log that will have many small records: room is reserved ahead of them, where the file is a
-// Reserver and can do it, and the file ends in zeros. That an Append could not reserve is as if it could not write.
+// Reserver and can do it, and the file ends in zeros.
 func NewReserving(f Sink, number, id uint64) (*Writer, error) {
 	if r, ok := f.(Reserver); ok {
 		return begin(f, r.Reserve, number, id)
@@ -82,9 +82,7 @@ func begin(f Sink, reserve func(int64) error, number, id uint64) (*Writer, error
 		err = fmt.Errorf("log %d: file has %d bytes, want 0", number, size)
 	}
 	if err == nil {
-		err = w.makeRoom(0, fileHeaderSize)
-	}
-	if err == nil {
+		w.makeRoom(0, fileHeaderSize)
 		err = w.write(appendFileHeader(nil, number, id))
 	}
 	if err != nil {
@@ -118,9 +116,7 @@ func (w *Writer) Append(payloads ...[]byte) error {
 		h.flags = flagOlder
 	}
 	offset := w.size.Load()
-	if err := w.makeRoom(offset, size); err != nil {
-		return err
-	}
+	w.makeRoom(offset, size)
 	buf := w.buf[:0]
 	for _, p := range payloads {
 		h.payloadCRC = crc32.Checksum(p, castagnoli)
@@ -147,20 +143,16 @@ func (w *Writer) Append(payloads ...[]byte) error {
 }
 
 // makeRoom reserves more where what lies from offset up to end does not fit. What is larger than all that would be reserved
-// is written as it is.
-func (w *Writer) makeRoom(offset, end int64) error {
+// is written as it is, and so is everything once nothing can be reserved: on a full disk, what is left of it.
+func (w *Writer) makeRoom(offset, end int64) {
 	if end <= w.reserved || w.reserve == nil || end-offset > w.room {
-		return nil
+		return
 	}
-	err := w.reserve(w.room)
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
+	if w.reserve(w.room) != nil {
 		w.reserve = nil
-	case err != nil:
-		return w.fail(err)
+		return
 	}
 	w.reserved, w.room = offset+w.room, min(2*w.room, mostRoom)
-	return nil
 }
 
 func (w *Writer) write(parts ...[]byte) error {
