@@ -79,7 +79,7 @@ type DB struct {
 	log       *logFile   // nil until the next write
 	base      *logBase   // what the next log stands on
 	lastSeq   ikey.Seq
-	record    []byte // of the last group, reused
+	framed    []byte // the record of the last group, behind room for its header; reused
 	group     []*commit
 	slowDebt  time.Duration
 	slowSpell StallInfo // since writes are slowed

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/memtable"
 )
 
@@ -188,26 +189,28 @@ func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 		}
 	}
 	first := db.lastSeq + 1
-	record := appendRecordHeader(db.record[:0], first, 0)
+	framed := append(db.framed[:0], make([]byte, wal.HeaderSize)...) // and then the record
+	framed = appendRecordHeader(framed, first, 0)
 	var count uint32
 	for _, c := range group {
 		if c.when != nil {
-			if c.when.held, c.err = db.holds(c.when, record[recordHeader:]); !c.when.held {
+			if c.when.held, c.err = db.holds(c.when, framed[wal.HeaderSize+recordHeader:]); !c.when.held {
 				continue
 			}
 		}
-		record = append(record, c.ops...)
+		framed = append(framed, c.ops...)
 		count += c.count
 	}
 	if count > 0 {
 		if err := db.ensureLog(); err != nil {
 			return err
 		}
+		record := framed[wal.HeaderSize:]
 		setRecordCount(record, count)
-		if cap(record) <= 4*maxGroup {
-			db.record = record
+		if cap(framed) <= 4*maxGroup {
+			db.framed = framed
 		}
-		if err := db.log.w.Append(record); err != nil {
+		if err := db.log.w.Append(framed); err != nil {
 			return db.fail(err)
 		}
 		db.writes.groups.Add(1)

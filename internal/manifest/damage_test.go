@@ -185,11 +185,13 @@ func putManifest(tb testing.TB, fsys vfs.FS, payloads ...[]byte) {
 		tb.Fatal(err)
 	}
 	w, err := wal.NewWriter(f, 3, 4)
-	if err == nil {
-		err = w.Append(payloads...)
-	}
 	if err != nil {
 		tb.Fatal(err)
+	}
+	for _, p := range payloads {
+		if err := w.Append(append(make([]byte, wal.HeaderSize), p...)); err != nil {
+			tb.Fatal(err)
+		}
 	}
 	if err := w.Close(); err != nil {
 		tb.Fatal(err)

@@ -102,7 +102,7 @@ func (l *Log) accept(e *Edit) error {
 }
 
 func (l *Log) write(e *Edit) error {
-	if err := l.w.Append(AppendEdit(nil, e)); err != nil {
+	if err := l.w.Append(AppendEdit(make([]byte, wal.HeaderSize), e)); err != nil {
 		return err
 	}
 	return l.w.Sync()

@@ -90,10 +90,13 @@ func newWriter(tb testing.TB, f *file) *Writer {
 	return w
 }
 
+// framed is a payload with room for a header.
+func framed[T string | []byte](payload T) []byte { return append(make([]byte, HeaderSize), payload...) }
+
 func appendAll(tb testing.TB, w *Writer, payloads ...string) {
 	tb.Helper()
 	for _, p := range payloads {
-		if err := w.Append([]byte(p)); err != nil {
+		if err := w.Append(framed(p)); err != nil {
 			tb.Fatal(err)
 		}
 	}

@@ -65,6 +65,9 @@ const (
 	maxLength  = 512 << 20 // of a payload, on any machine
 )
 
+// HeaderSize is the room that Append needs in front of a payload, in bytes.
+const HeaderSize = recordHeaderSize
+
 // MaxPayload is the largest payload this machine writes and reads, in bytes: 512 MiB, or 128 MiB where int has 32 bits.
 const MaxPayload = 128 << 20 << (2 * (^uint(0) >> 63))
 

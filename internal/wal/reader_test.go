@@ -27,7 +27,7 @@ func TestRecordsOfAnotherFileAreNotThisLogs(t *testing.T) {
 				t.Fatal(err)
 			}
 			own, _ := build(t, "own")
-			if err := w.Append(make([]byte, len(own)-2*fileHeaderSize+8+test.shift)); err != nil {
+			if err := w.Append(make([]byte, HeaderSize+len(own)-2*fileHeaderSize+8+test.shift)); err != nil {
 				t.Fatal(err)
 			}
 			from := int(w.Size())

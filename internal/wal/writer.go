@@ -24,9 +24,6 @@ type Reserver interface {
 }
 
 const (
-	copyLimit = 1 << 20 // a larger payload is written from where it lies; below, copying is cheaper than a system call
-	keepLimit = 4 << 20 // a larger buffer is given back to the collector
-
 	// What is reserved ahead: little for a log that stays small, and then twice as much each time, up to where more gains
 	// nothing.
 	firstRoom = 64 << 10
@@ -47,7 +44,6 @@ type Writer struct {
 	salt   uint32
 
 	// of Append
-	buf      []byte
 	reserve  func(n int64) error // nil: nothing is reserved
 	reserved int64               // up to here
 	room     int64               // what to reserve next
@@ -92,53 +88,35 @@ func begin(f Sink, reserve func(int64) error, number, id uint64) (*Writer, error
 	return w, nil
 }
 
-// Append writes one record for each payload. When it returns nil they have reached the operating system, all of them;
-// after an error any of them, or a part of the last, may be in the file. Payloads over MaxPayload are refused with
-// ErrTooLarge before anything is written, and leave the Writer as it was. The slices are read during the call only.
-//
-// Records are framed into one Write; only payloads over 1 MiB are written by themselves, so that they are not copied.
-func (w *Writer) Append(payloads ...[]byte) error {
+// Append writes one record: HeaderSize bytes, which it fills in, and the payload. When it returns nil the record has reached
+// the operating system; after an error any part of it may be in the file. A payload over MaxPayload is refused with
+// ErrTooLarge before anything is written, and leaves the Writer as it was. The slice is used during the call only.
+func (w *Writer) Append(record []byte) error {
 	if err := w.err(); err != nil {
 		return err
 	}
-	size := w.size.Load()
-	for _, p := range payloads {
-		if len(p) > MaxPayload {
-			return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, len(p), MaxPayload)
-		}
-		if size += recordHeaderSize + int64(len(p)); size > maxPromise {
-			return fmt.Errorf("%w: log %d would have %d bytes, limit %d", ErrTooLarge, w.number, size, int64(maxPromise))
-		}
+	payload := record[HeaderSize:]
+	if len(payload) > MaxPayload {
+		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, len(payload), MaxPayload)
 	}
-
-	h := recordHeader{salt: w.salt, promise: w.synced.Load()}
+	offset := w.size.Load()
+	end := offset + int64(len(record))
+	if end > maxPromise {
+		return fmt.Errorf("%w: log %d would have %d bytes, limit %d", ErrTooLarge, w.number, end, int64(maxPromise))
+	}
+	h := recordHeader{
+		payloadCRC: crc32.Checksum(payload, castagnoli), length: uint32(len(payload)), //nolint:gosec // at most MaxPayload
+		salt: w.salt, promise: w.synced.Load(),
+	}
 	if w.older.Load() {
 		h.flags = flagOlder
 	}
-	offset := w.size.Load()
-	w.makeRoom(offset, size)
-	buf := w.buf[:0]
-	for _, p := range payloads {
-		h.payloadCRC = crc32.Checksum(p, castagnoli)
-		h.length = uint32(len(p)) //nolint:gosec // at most MaxPayload
-		buf = appendRecordHeader(buf, h, w.number, offset)
-		offset += recordHeaderSize + int64(len(p))
-		if len(p) <= copyLimit {
-			buf = append(buf, p...)
-			continue
-		}
-		if err := w.write(buf, p); err != nil {
-			return err
-		}
-		buf = buf[:0]
-	}
-	if err := w.write(buf); err != nil {
+	appendRecordHeader(record[:0], h, w.number, offset)
+	w.makeRoom(offset, end)
+	if err := w.write(record); err != nil {
 		return err
 	}
-	if w.buf = buf; cap(buf) > keepLimit {
-		w.buf = nil
-	}
-	w.size.Store(offset)
+	w.size.Store(end)
 	return nil
 }
 
@@ -155,18 +133,13 @@ func (w *Writer) makeRoom(offset, end int64) {
 	w.reserved, w.room = offset+w.room, min(2*w.room, mostRoom)
 }
 
-func (w *Writer) write(parts ...[]byte) error {
-	for _, p := range parts {
-		if len(p) == 0 {
-			continue
-		}
-		n, err := w.f.Write(p)
-		if err == nil && n != len(p) {
-			err = io.ErrShortWrite
-		}
-		if err != nil {
-			return w.fail(err)
-		}
+func (w *Writer) write(b []byte) error {
+	n, err := w.f.Write(b)
+	if err == nil && n != len(b) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		return w.fail(err)
 	}
 	return nil
 }

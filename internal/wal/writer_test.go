@@ -26,32 +26,21 @@ func TestLogByteForByte(t *testing.T) {
 }
 
 func TestWhatIsAppendedIsReplayed(t *testing.T) {
-	big := strings.Repeat("x", copyLimit+1)
-	for name, groups := range map[string][][]string{
+	big := strings.Repeat("x", 1<<20)
+	for name, want := range map[string][]string{
 		"nothing":                             nil,
-		"an empty group":                      {{}},
-		"an empty payload":                    {{""}},
-		"one group":                           {{"a", "bc", "", "def"}},
-		"many groups":                         {{"a"}, {"b", "c"}, {"d"}},
-		"large payloads among small ones":     {{"a", big, "b"}, {big}, {big, big}, {"c"}},
-		"a payload that is as large as a log": {{strings.Repeat("\xb7", 3*readChunk)}},
+		"an empty payload":                    {""},
+		"some":                                {"a", "bc", "", "def"},
+		"large payloads among small ones":     {"a", big, "b", big, big, "c"},
+		"a payload that is as large as a log": {strings.Repeat("\xb7", 3*readChunk)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := new(file)
 			w := newWriter(t, f)
-			var want []string
-			for _, g := range groups {
-				var payloads [][]byte
-				for _, p := range g {
-					payloads = append(payloads, []byte(p))
-				}
-				if err := w.Append(payloads...); err != nil {
-					t.Fatal(err)
-				}
-				want = append(want, g...)
-			}
-			if w.Size() != int64(len(f.data)) {
-				t.Errorf("Size is %d, want %d", w.Size(), len(f.data))
+			before := f.writes
+			appendAll(t, w, want...)
+			if w.Size() != int64(len(f.data)) || f.writes-before != len(want) {
+				t.Errorf("Size is %d after %d writes, want %d and %d", w.Size(), f.writes-before, len(f.data), len(want))
 			}
 			got, r, err := replayBytes(f.data)
 			if err != nil || !slices.Equal(got, want) {
@@ -61,18 +50,6 @@ func TestWhatIsAppendedIsReplayed(t *testing.T) {
 				t.Errorf("result is %+v", r)
 			}
 		})
-	}
-}
-
-func TestAGroupIsOneWrite(t *testing.T) {
-	f := new(file)
-	w := newWriter(t, f)
-	before := f.writes
-	if err := w.Append([]byte("a"), []byte("b"), make([]byte, copyLimit)); err != nil {
-		t.Fatal(err)
-	}
-	if got := f.writes - before; got != 1 {
-		t.Errorf("%d writes, want 1", got)
 	}
 }
 
@@ -125,20 +102,11 @@ func TestFirstErrorStays(t *testing.T) {
 	}{
 		"of a write": {func(f *file, w *Writer) error {
 			f.onWrite = func([]byte) (int, error) { return 0, errDisk }
-			return w.Append([]byte("x"))
-		}, errDisk},
-		"of a write of a large payload": {func(f *file, w *Writer) error {
-			f.onWrite = func(b []byte) (int, error) {
-				if len(b) > copyLimit {
-					return 5, errDisk
-				}
-				return len(b), nil
-			}
-			return w.Append(make([]byte, copyLimit+1), []byte("x"))
+			return w.Append(framed("x"))
 		}, errDisk},
 		"of a short write without an error": {func(f *file, w *Writer) error {
 			f.onWrite = func(b []byte) (int, error) { return len(b) / 2, nil }
-			return w.Append([]byte("x"))
+			return w.Append(framed("x"))
 		}, io.ErrShortWrite},
 		"of a sync": {func(f *file, w *Writer) error {
 			f.onSync = func() error { return errDisk }
@@ -157,7 +125,7 @@ func TestFirstErrorStays(t *testing.T) {
 			f.onWrite = func([]byte) (int, error) { return 0, other }
 			f.onSync = func() error { return other }
 			for range 2 {
-				if err := w.Append([]byte("b")); !errors.Is(err, test.want) {
+				if err := w.Append(framed("b")); !errors.Is(err, test.want) {
 					t.Errorf("Append returns %v, want %v", err, test.want)
 				}
 				if err := w.Sync(); !errors.Is(err, test.want) {
@@ -177,8 +145,8 @@ func TestFirstErrorStays(t *testing.T) {
 func TestPayloadTooLargeIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	f := new(file)
 	w := newWriter(t, f)
-	huge := make([]byte, MaxPayload+1) // never touched, so never backed by memory
-	if err := w.Append([]byte("a"), huge); !errors.Is(err, ErrTooLarge) {
+	huge := make([]byte, HeaderSize+MaxPayload+1) // never touched, so never backed by memory
+	if err := w.Append(huge); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("error is %v, want %v", err, ErrTooLarge)
 	}
 	if w.Size() != fileHeaderSize || len(f.data) != fileHeaderSize {
@@ -189,7 +157,7 @@ func TestPayloadTooLargeIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 		t.Errorf("replayed %q, %v", got, err)
 	}
 	w.size.Store(maxPromise)
-	if err := w.Append([]byte("c")); !errors.Is(err, ErrTooLarge) {
+	if err := w.Append(framed("c")); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a log longer than a promise can say: error is %v, want %v", err, ErrTooLarge)
 	}
 }
@@ -211,7 +179,7 @@ func TestAfterCloseEverythingIsErrClosed(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for name, err := range map[string]error{"Append": w.Append([]byte("a")), "Sync": w.Sync(), "Close": w.Close()} {
+	for name, err := range map[string]error{"Append": w.Append(framed("a")), "Sync": w.Sync(), "Close": w.Close()} {
 		if !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s returns %v, want %v", name, err, os.ErrClosed)
 		}
@@ -246,7 +214,7 @@ func TestSyncRunsWhileAppendRuns(t *testing.T) {
 		if i == n/2 {
 			w.SetOlderDurable()
 		}
-		if err := w.Append(make([]byte, rng.IntN(300))); err != nil {
+		if err := w.Append(make([]byte, HeaderSize+rng.IntN(300))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -268,12 +236,12 @@ func TestSaltIsNeverFoundInZeros(t *testing.T) {
 func BenchmarkAppend(b *testing.B) {
 	f := &file{onWrite: func(p []byte) (int, error) { return len(p), nil }}
 	w := newWriter(b, f)
-	payload := make([]byte, 128)
-	b.SetBytes(int64(len(payload)))
+	record := make([]byte, HeaderSize+128)
+	b.SetBytes(int64(len(record)))
 	b.ReportAllocs()
 	for b.Loop() {
 		f.data = f.data[:0]
-		if err := w.Append(payload); err != nil {
+		if err := w.Append(record); err != nil {
 			b.Fatal(err)
 		}
 	}
