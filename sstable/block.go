@@ -1,6 +1,7 @@
 package sstable
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,7 +20,8 @@ import (
 // The prefix is the longest that all user keys share, padded to p, a multiple of 8. The head of an entry is the eight key
 // bytes after the prefix as a number that orders as they do (package ikey), padded with zeros; they stand nowhere else. A
 // search reads heads, which lie together, and compares bytes only where heads are equal. Offsets count from the first entry
-// and are w = 2 or 4 bytes wide, 4 only where needed; w = 0 if all entries are equally long, and then there are none.
+// and are w = 2 or 4 bytes wide, 4 only where needed; w = 0 if all entries are equally long and begin with the same uvarint,
+// and then there are none.
 //
 //	+------------------------------+-------------------------+------------------+-------------+
 //	| suffix length·2 + t, uvarint | trailer u64, if t is 1  | suffix from 8 on | value       |
@@ -215,11 +217,19 @@ func checkBlock(data []byte) error {
 	if b.offset(0) != 0 {
 		return errors.New("block: first entry is not at 0")
 	}
+	var tag []byte // that all entries have, if there are no offsets
+	if width == 0 {
+		_, n := binary.Uvarint(data[b.entries:])
+		tag = data[b.entries:][:max(n, 0)]
+	}
 	last := uint64(0)
 	for i := range b.n {
 		start, end := b.offset(i), b.offset(i+1)
 		if end <= start || end > len(data)-b.entries {
 			return fmt.Errorf("block: entry %d at %d…%d of %d bytes", i, start, end, len(data)-b.entries)
+		}
+		if !bytes.HasPrefix(data[b.entries+start:], tag) {
+			return fmt.Errorf("block: entry %d is not like the first, and there are no offsets", i)
 		}
 		head := b.head(i)
 		if head < last {

@@ -83,6 +83,34 @@ func (b *block) entry(i int) entry {
 	return x
 }
 
+// A mould is what all entries of a block without offsets have in common: they are equally long, and so are their parts. With
+// it a cursor takes an entry apart without reading its lengths.
+type mould struct {
+	suffix  int
+	rest    int // offset in an entry of the rest of the suffix
+	value   int // and of the value
+	trailed bool
+}
+
+// mould is that of the block, if it has no offsets.
+func (b *block) mould() mould {
+	e := b.entry(0)
+	m := mould{suffix: e.suffix, value: b.stride - len(e.value), trailed: b.data[b.entries]&1 != 0}
+	m.rest = m.value - len(e.rest)
+	return m
+}
+
+// moulded is entry i of a block whose entries have that mould.
+func (b *block) moulded(i int, m *mould) entry {
+	at := b.entries + i*b.stride
+	e := b.data[at : at+b.stride : at+b.stride]
+	x := entry{suffix: m.suffix, rest: e[m.rest:m.value], trailer: plainSet, value: e[m.value:]}
+	if m.trailed {
+		x.trailer = ikey.Trailer(binary.LittleEndian.Uint64(e[m.rest-8:]))
+	}
+	return x
+}
+
 // touched is how many bytes of an entry are loaded ahead. Where more are read in a row the processor sees it by itself.
 const touched = 512
 

@@ -45,6 +45,11 @@ func TestBlockFindsWhatASortedListFinds(t *testing.T) {
 				if k := string(b.appendKey(nil, i, &e)); k != v.key || e.trailer != v.t || string(e.value) != v.value {
 					t.Fatalf("%s, %d: entry %d is %.40q@%d", name, n, i, k, e.trailer)
 				}
+				if b.stride != 0 {
+					if m := b.mould(); fmt.Sprint(b.moulded(i, &m)) != fmt.Sprint(e) {
+						t.Fatalf("%s, %d: entry %d is %v, by what all have in common %v", name, n, i, e, b.moulded(i, &m))
+					}
+				}
 				for _, d := range []ikey.Trailer{0, 1} {
 					if got := b.seek([]byte(v.key), v.t+1-d); got != i && (d == 1 || got != i-1 || part[i-1].key != v.key) {
 						t.Fatalf("%s, %d: seek(%.40q, %d) = %d, want %d", name, n, v.key, v.t+1-d, got, i)
@@ -138,6 +143,17 @@ func TestHostileBlocksAreRefused(t *testing.T) {
 	}
 	if err := checkBlock(good()); err != nil {
 		t.Fatal(err)
+	}
+	for _, second := range []kv{set("abc", 0, "34567890"), set("ab", 7, ""), set("ab", 0, "34567890")} {
+		var b blockBuilder
+		for _, v := range []kv{set("aa", 0, "12345678"), second} {
+			s := b.with(v.ikey(), []byte(v.value))
+			s.uniform = true // said of entries of nine bytes, whatever is in them
+			b.add(v.ikey(), []byte(v.value), s)
+		}
+		if err := checkBlock(b.append(nil)); (err == nil) != (len(second.key) == 2 && second.value != "") {
+			t.Errorf("equally long entries, the second is %v: %v", second, err)
+		}
 	}
 }
 

@@ -42,6 +42,7 @@ type Iter struct {
 	at    int // data block, or -1
 	i     int // entry in it
 	b     block
+	mould mould        // of b, if it has no offsets
 	held  *cache.Block // nil if the block is in memory of the cursor
 	key   []byte
 	cur   entry
@@ -227,7 +228,11 @@ func kept(b []byte) []byte {
 // stand moves to entry i of the block.
 func (it *Iter) stand(i int) bool {
 	it.i = i
-	it.cur = it.b.entry(i)
+	if it.b.stride != 0 {
+		it.cur = it.b.moulded(i, &it.mould)
+	} else {
+		it.cur = it.b.entry(i)
+	}
 	if it.seq != 0 {
 		it.cur.trailer = ikey.MakeTrailer(it.seq, it.cur.trailer.Kind())
 	}
@@ -265,6 +270,9 @@ func (it *Iter) load(at int) bool {
 		return false
 	}
 	it.b, it.at = parseBlock(data), at
+	if it.b.stride != 0 {
+		it.mould = it.b.mould()
+	}
 	it.key = append(it.key[:0], data[blockHeader:blockHeader+it.b.prefix]...)
 	return true
 }
