@@ -88,7 +88,8 @@ func (t *Table) Prepare(h bloomblock.Hash) {
 func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind, value []byte) {
 	counts := t.begin(seq)
 	trailer, g := ikey.MakeTrailer(seq, kind), tagOf(h)
-	x, last := t.index.Load(), t.isLast(key)
+	head := ikey.HeadAfter(t.prefix, key)
+	x, last := t.index.Load(), t.isLast(key, head)
 	if !last { // else it is new
 		if found, slot := t.find(x, key, g); found != 0 {
 			id := t.arena.version(found).id()
@@ -102,7 +103,7 @@ func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 	x.touch(g)
 	id := uint32(counts) //nolint:gosec // G115: the lower half
 	r := t.arena.put(trailer, 0, id, key, value)
-	t.insert(item{first: r, id: id}, key, last)
+	t.insert(item{head: head, first: r, id: id}, last)
 	if int64(id) >= int64(x.limit()) {
 		x = x.grown(t.expected(int(id) + 1))
 		x.put(g, r)

@@ -48,7 +48,7 @@ func (t *Table) keyOf(r ref) []byte {
 }
 
 // insert gives a new key its place in the order; last says that it is behind all others.
-func (t *Table) insert(it item, key []byte, last bool) {
+func (t *Table) insert(it item, last bool) {
 	if it.id%newestChunk == 0 {
 		t.mu.Lock()
 		t.newest = append(t.newest, make([]atomic.Uint32, newestChunk))
@@ -56,7 +56,6 @@ func (t *Table) insert(it item, key []byte, last bool) {
 		t.orderMem.Add(4*newestChunk + 24)
 	}
 	t.newest[it.id/newestChunk][it.id%newestChunk].Store(uint32(it.first))
-	it.head = ikey.HeadAfter(t.prefix, key)
 	if last {
 		t.push(it)
 	} else {

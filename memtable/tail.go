@@ -3,8 +3,6 @@ package memtable
 import (
 	"sort"
 	"sync/atomic"
-
-	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
 // A tail is the user keys that each came as the largest so far, in their order: all keys of a table that is filled in order,
@@ -24,15 +22,15 @@ func (t *Table) search(it item, n int) int {
 	return sort.Search(n, func(i int) bool { return !t.less(*t.tail.at(i), it) })
 }
 
-// isLast reports whether key is behind all others of the table. It is for the writer.
-func (t *Table) isLast(key []byte) bool {
+// isLast reports whether key, whose head is that, is behind all others of the table. It is for the writer.
+func (t *Table) isLast(key []byte, head uint64) bool {
 	n := int(t.tail.n.Load())
 	if n == 0 {
 		return true // then there is no key
 	}
 	last := t.tail.at(n - 1)
-	if h := ikey.HeadAfter(t.prefix, key); h != last.head {
-		return h > last.head
+	if head != last.head {
+		return head > last.head
 	}
 	return string(key) > string(t.keyOf(last.first))
 }
