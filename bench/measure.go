@@ -62,7 +62,12 @@ func (c *config) measurePart(ctx context.Context, s streams, kind *side, p part,
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	open := true
+	defer func() {
+		if open {
+			err = errors.Join(err, store.Close())
+		}
+	}()
 	var writes writeSums
 	var inserted int
 	for _, phase := range p.steps {
@@ -86,6 +91,10 @@ func (c *config) measurePart(ctx context.Context, s streams, kind *side, p part,
 	}
 	m := store.Metrics()
 	writes.add(m.Writes)
+	open = false
+	if err := store.Close(); err != nil { // what it does not need any more is gone then
+		return err
+	}
 	disk, err := diskBytes(dir)
 	if err != nil {
 		return err
@@ -142,9 +151,6 @@ func diskBytes(dir string) (sum int64, err error) {
 			return err
 		}
 		info, err := d.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // an obsolete table, removed meanwhile
-		}
 		if err == nil {
 			sum += info.Size()
 		}
