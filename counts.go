@@ -44,14 +44,16 @@ type lookupStripe struct {
 }
 
 const (
-	lookupStripes = 16
+	lookupStripes = 64
 	usualProbes   = 8
 )
 
-// stripe picks a stripe by the address of the caller's stack.
+// stripe picks a stripe by the address of the caller's stack. Stacks lie at small multiples of a power of two from each other,
+// which one multiplication would send to neighbouring stripes, and often to the same.
 func stripe() int {
 	var here byte
-	return int(uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9e3779b97f4a7c15 >> (64 - 4))
+	h := uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9e3779b97f4a7c15
+	return int((h ^ h>>29) * 0xbf58476d1ce4e5b9 >> (64 - 6))
 }
 
 // lookupCost is what one lookup touched, kept by its caller.
