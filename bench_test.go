@@ -27,7 +27,7 @@ func benchOptions() *Options {
 	}
 }
 
-// benchStore is a compacted store of benchKeys pairs.
+// benchStore is a compacted store of benchKeys pairs, all of them in memory.
 func benchStore(b *testing.B) *DB {
 	b.Helper()
 	db, err := Open(b.TempDir(), benchOptions())
@@ -46,16 +46,16 @@ func benchStore(b *testing.B) *DB {
 	if err := db.Compact(context.Background(), nil, nil); err != nil {
 		b.Fatal(err)
 	}
+	for _, err := range db.Scan(IterOptions{}) {
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
 	return db
 }
 
 func BenchmarkGet(b *testing.B) {
 	db := benchStore(b)
-	for kv, err := range db.Scan(IterOptions{}) { // fills the cache
-		if _ = kv; err != nil {
-			b.Fatal(err)
-		}
-	}
 	for _, absent := range []uint64{1, 0} {
 		b.Run(fmt.Sprintf("present=%v", absent == 0), func(b *testing.B) {
 			var key, value []byte
@@ -97,11 +97,6 @@ func BenchmarkGet(b *testing.B) {
 //	go tool pprof -top bloomkv.test cpu.prof
 func BenchmarkGetParallel(b *testing.B) {
 	db := benchStore(b)
-	for kv, err := range db.Scan(IterOptions{}) { // fills the cache
-		if _ = kv; err != nil {
-			b.Fatal(err)
-		}
-	}
 	for _, absent := range []uint64{1, 0} {
 		b.Run(fmt.Sprintf("present=%v", absent == 0), func(b *testing.B) {
 			var seeds atomic.Uint64
@@ -193,11 +188,6 @@ func BenchmarkPutSync(b *testing.B) {
 func BenchmarkGetMany(b *testing.B) {
 	const group = 64
 	db := benchStore(b)
-	for _, err := range db.Scan(IterOptions{}) { // fills the cache
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
 	for _, absent := range []uint64{0, 1} {
 		name := map[uint64]string{0: "present", 1: "absent"}[absent]
 		var keys [group][]byte
@@ -243,11 +233,6 @@ func BenchmarkGetMany(b *testing.B) {
 // BenchmarkSeek opens an iterator, seeks a key, makes a few steps and closes it.
 func BenchmarkSeek(b *testing.B) {
 	db := benchStore(b)
-	for _, err := range db.Scan(IterOptions{}) { // fills the cache
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
 	for _, steps := range []int{0, 10} {
 		for _, back := range []bool{false, true} {
 			b.Run(fmt.Sprintf("steps=%d/back=%v", steps, back), func(b *testing.B) {

@@ -3,8 +3,8 @@ package bloomkv
 import (
 	"math/bits"
 	"sync/atomic"
-	"unsafe"
 
+	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
@@ -28,7 +28,7 @@ func (w *writeCounts) metrics() WriteMetrics {
 }
 
 // lookupCounts are the counters of lookups, striped so that goroutines on different processors do not share a cache line.
-type lookupCounts [lookupStripes]lookupStripe
+type lookupCounts [epoch.Stripes]lookupStripe
 
 type lookupStripe struct {
 	// What nearly all lookups are, in one counter each, by the number of filters that were asked, all there were in range:
@@ -43,18 +43,7 @@ type lookupStripe struct {
 	_ [16]byte // up to a multiple of two cache lines of 64 bytes
 }
 
-const (
-	lookupStripes = 64
-	usualProbes   = 8
-)
-
-// stripe picks a stripe by the address of the caller's stack. Stacks lie at small multiples of a power of two from each other,
-// which one multiplication would send to neighbouring stripes, and often to the same.
-func stripe() int {
-	var here byte
-	h := uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9e3779b97f4a7c15
-	return int((h ^ h>>29) * 0xbf58476d1ce4e5b9 >> (64 - 6))
-}
+const usualProbes = 8
 
 // lookupCost is what one lookup touched, kept by its caller.
 type lookupCost struct {
@@ -84,7 +73,7 @@ func (l *lookupCost) part(searches, found uint64) {
 }
 
 func (c *lookupCounts) add(l *lookupCost) {
-	s := &c[stripe()]
+	s := &c[epoch.Stripe()]
 	if !l.memtableHit && l.probes == l.inRange && l.probes < usualProbes {
 		if l.passed == 0 && l.searches == 0 {
 			s.absent[l.probes].Add(1)
@@ -105,7 +94,7 @@ func (c *lookupCounts) add(l *lookupCost) {
 
 // addMany counts n lookups whose cost is one sum; so many of them were answered by memtables.
 func (c *lookupCounts) addMany(l *lookupCost, n, memtableHits int) {
-	s := &c[stripe()]
+	s := &c[epoch.Stripe()]
 	s.gets.Add(uint64(n))                    //nolint:gosec // a length
 	s.memtableHits.Add(uint64(memtableHits)) //nolint:gosec // a length
 	s.add(l)

@@ -6,11 +6,13 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+
+	"github.com/bloomkv/bloomkv/internal/epoch"
 )
 
 // iterators are the open ones, in stripes so that goroutines on different processors do not meet: Close names those that
 // were left open, and Metrics counts them.
-type iterators [lookupStripes]struct {
+type iterators [epoch.Stripes]struct {
 	mu    sync.Mutex
 	first *cursor // guarded by mu; a list
 	open  int     // guarded by mu
@@ -27,7 +29,7 @@ type opened struct {
 
 func (l *iterators) add(c *cursor) {
 	o := &c.opened
-	o.stripe = stripe()
+	o.stripe = epoch.Stripe()
 	s := &l[o.stripe]
 	s.mu.Lock()
 	defer s.mu.Unlock()

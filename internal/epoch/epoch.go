@@ -12,10 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 )
-
-const stripes = 32 // a power of two, a few times the processors a small machine has
 
 // A Domain is a set of readers and of the things they may see. The zero value is ready.
 type Domain struct {
@@ -23,15 +20,15 @@ type Domain struct {
 	waiting atomic.Int64 // retired and not released, so that Collect is cheap when there is nothing
 	running atomic.Int64 // calls of Collect that may be releasing
 	_       [112]byte
-	stripes [stripes]stripe
+	stripes [Stripes]readers
 
 	mu    sync.Mutex // guards limbo; never held while a release runs
 	limbo []retired
 }
 
-// A stripe is alone on its two cache lines (adjacent lines are fetched together).
-type stripe struct {
-	inside [2]atomic.Int64 // readers that entered in an even, an odd epoch
+// readers are one stripe of them, alone on its two cache lines (adjacent lines are fetched together).
+type readers struct {
+	inside [2]atomic.Int64 // that entered in an even, an odd epoch
 	_      [112]byte
 }
 
@@ -45,10 +42,7 @@ type Guard struct{ count *atomic.Int64 }
 
 // Enter begins a stay. Stays are short: a lookup, a block read.
 func (d *Domain) Enter() Guard {
-	var here byte
-	// The address of a local tells goroutines apart well enough: stacks are at least 2 KiB and never shared.
-	h := uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9e3779b97f4a7c15
-	c := &d.stripes[h>>(64-5)].inside[d.epoch.Load()&1]
+	c := &d.stripes[Stripe()].inside[d.epoch.Load()&1]
 	c.Add(1)
 	return Guard{c}
 }
