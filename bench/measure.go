@@ -62,45 +62,46 @@ func (c *config) measurePart(ctx context.Context, s streams, kind *side, p part,
 	if err != nil {
 		return err
 	}
-	open := true
-	defer func() {
-		if open {
-			err = errors.Join(err, store.Close())
-		}
-	}()
-	var writes writeSums
-	var inserted int
-	for _, phase := range p.steps {
-		bar := s.progress("filters " + kind.Filters + ": " + phase.Name)
-		row, err := measure(ctx, store, p.set, phase, &writes, bar)
-		bar.end()
-		if err != nil {
-			return err
-		}
-		row.Part = p.name
-		if phase.Kind == workload.Insert {
-			inserted = row.Ops
-		}
-		kind.Phases = append(kind.Phases, row)
-	}
-	if p.name != "main" {
-		return nil
-	}
-	if err := errors.Join(store.Flush(ctx), store.Settle(ctx)); err != nil {
+	used, err := c.use(ctx, s, kind, p, store)
+	if err = errors.Join(err, store.Close()); err != nil || p.name != "main" {
 		return err
 	}
-	m := store.Metrics()
-	writes.add(m.Writes)
-	open = false
-	if err := store.Close(); err != nil { // what it does not need any more is gone then
-		return err
-	}
-	disk, err := diskBytes(dir)
+	disk, err := diskBytes(dir) // what a closed store does not need any more is gone
 	if err != nil {
 		return err
 	}
-	kind.fill(m, writes, disk, int64(c.keys+inserted)*int64(c.shape.KeyBytes()+c.value))
+	kind.fill(used.metrics, used.writes, disk, int64(c.keys+used.inserted)*int64(c.shape.KeyBytes()+c.value))
 	return nil
+}
+
+// A use is what a part did to its store.
+type use struct {
+	metrics  bloomkv.Metrics // at its end, when all was flushed and merged
+	writes   writeSums
+	inserted int // pairs, beside those of the set
+}
+
+// use runs the phases of a part.
+func (c *config) use(ctx context.Context, s streams, kind *side, p part, store *own.Store) (u use, err error) {
+	for _, phase := range p.steps {
+		bar := s.progress("filters " + kind.Filters + ": " + phase.Name)
+		row, err := measure(ctx, store, p.set, phase, &u.writes, bar)
+		bar.end()
+		if err != nil {
+			return u, err
+		}
+		row.Part = p.name
+		if phase.Kind == workload.Insert {
+			u.inserted = row.Ops
+		}
+		kind.Phases = append(kind.Phases, row)
+	}
+	if err := errors.Join(store.Flush(ctx), store.Settle(ctx)); err != nil {
+		return u, err
+	}
+	u.metrics = store.Metrics()
+	u.writes.add(u.metrics.Writes)
+	return u, nil
 }
 
 // writeSums is what all uses of a store wrote, as each Open begins to count anew.
