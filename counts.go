@@ -28,7 +28,7 @@ func (w *writeCounts) metrics() WriteMetrics {
 }
 
 // lookupCounts are the counters of lookups, striped so that goroutines on different processors do not share a cache line.
-type lookupCounts [epoch.Stripes]lookupStripe
+type lookupCounts [lookupStripes]lookupStripe
 
 type lookupStripe struct {
 	// What nearly all lookups are, in one counter each, by the number of filters that were asked, all there were in range:
@@ -43,7 +43,10 @@ type lookupStripe struct {
 	_ [16]byte // up to a multiple of two cache lines of 64 bytes
 }
 
-const usualProbes = 8
+const (
+	lookupStripes = 256 // two goroutines on one take twice as long for an absent key
+	usualProbes   = 8
+)
 
 // lookupCost is what one lookup touched, kept by its caller.
 type lookupCost struct {
@@ -73,7 +76,7 @@ func (l *lookupCost) part(searches, found uint64) {
 }
 
 func (c *lookupCounts) add(l *lookupCost) {
-	s := &c[epoch.Stripe()]
+	s := &c[epoch.Stripe(lookupStripes)]
 	if !l.memtableHit && l.probes == l.inRange && l.probes < usualProbes {
 		if l.passed == 0 && l.searches == 0 {
 			s.absent[l.probes].Add(1)
@@ -94,7 +97,7 @@ func (c *lookupCounts) add(l *lookupCost) {
 
 // addMany counts n lookups whose cost is one sum; so many of them were answered by memtables.
 func (c *lookupCounts) addMany(l *lookupCost, n, memtableHits int) {
-	s := &c[epoch.Stripe()]
+	s := &c[epoch.Stripe(lookupStripes)]
 	s.gets.Add(uint64(n))                    //nolint:gosec // a length
 	s.memtableHits.Add(uint64(memtableHits)) //nolint:gosec // a length
 	s.add(l)

@@ -12,12 +12,14 @@ import (
 
 // iterators are the open ones, in stripes so that goroutines on different processors do not meet: Close names those that
 // were left open, and Metrics counts them.
-type iterators [epoch.Stripes]struct {
+type iterators [iteratorStripes]struct {
 	mu    sync.Mutex
 	first *cursor // guarded by mu; a list
 	open  int     // guarded by mu
 	_     [40]byte
 }
+
+const iteratorStripes = 64
 
 // opened is a cursor's place among the open ones.
 type opened struct {
@@ -29,7 +31,7 @@ type opened struct {
 
 func (l *iterators) add(c *cursor) {
 	o := &c.opened
-	o.stripe = epoch.Stripe()
+	o.stripe = epoch.Stripe(iteratorStripes)
 	s := &l[o.stripe]
 	s.mu.Lock()
 	defer s.mu.Unlock()

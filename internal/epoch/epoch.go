@@ -14,13 +14,16 @@ import (
 	"time"
 )
 
+// stripes are few enough to look through them all for each retirement.
+const stripes = 64
+
 // A Domain is a set of readers and of the things they may see. The zero value is ready.
 type Domain struct {
 	epoch   atomic.Uint64
 	waiting atomic.Int64 // retired and not released, so that Collect is cheap when there is nothing
 	running atomic.Int64 // calls of Collect that may be releasing
 	_       [112]byte
-	stripes [Stripes]readers
+	stripes [stripes]readers
 
 	mu    sync.Mutex // guards limbo; never held while a release runs
 	limbo []retired
@@ -42,7 +45,7 @@ type Guard struct{ count *atomic.Int64 }
 
 // Enter begins a stay. Stays are short: a lookup, a block read.
 func (d *Domain) Enter() Guard {
-	c := &d.stripes[Stripe()].inside[d.epoch.Load()&1]
+	c := &d.stripes[Stripe(stripes)].inside[d.epoch.Load()&1]
 	c.Add(1)
 	return Guard{c}
 }
