@@ -105,7 +105,7 @@ Chained, a goroutine's next key follows from its last answer; free, its processo
 	w.data.flags(c, "pairs in the store", "memory budget of the store, in `MIB`; the default holds all of a million pairs")
 	f.Var(&w.goroutines, "workers", "numbers of goroutines, the first of them 1")
 	f.IntVar(&w.ops, "ops", scaleOps, "lookups of each goroutine in a round")
-	w.flags(c, 15)
+	w.flags(c, 61)
 	return c
 }
 
