@@ -31,7 +31,7 @@ func Open(dir string, options *Options) (*DB, error) {
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	plan, err := planFilters(opts.FilterFPR, opts.LevelRatio)
+	plan, err := planFilters(opts.FilterFPR, opts.LevelRatio, opts.FilterKind)
 	if err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}

@@ -41,6 +41,18 @@ const (
 	NoCompression                    // raw
 )
 
+// FilterKind says how filters are built. Lookups do not depend on it: a store reads filters of both kinds.
+type FilterKind uint8
+
+const (
+	// BloomFilter is a blocked Bloom filter, the fastest to ask and to build: the default.
+	BloomFilter FilterKind = iota
+	// RibbonFilter takes three tenths less memory for the same promise. It costs some 10 ns more for a lookup of an absent key, for
+	// the last level, whose filter alone is asked before anything else has said no, and some 50 ns more for a key that is written
+	// to a table. For stores whose filters would not all fit into memory otherwise.
+	RibbonFilter
+)
+
 // Options configure a store. The zero value, or a nil pointer, is right for most programs. Every option may change between
 // two openings of the same store: tables keep what they were written with until compaction rewrites them.
 type Options struct {
@@ -70,6 +82,8 @@ type Options struct {
 	// that is there is loaded. Otherwise it is between 0 and 1, exclusive; Open fails with ErrFilterRate on a rate that the
 	// filters can't reach.
 	FilterFPR float64
+	// FilterKind says how the filters of tables written from now on are built. The zero value is BloomFilter.
+	FilterKind FilterKind
 
 	// MemoryBudget bounds, in bytes, what the store keeps in memory: memtables (at most half of it), filters, indexes and
 	// the block cache, which gets what the others leave. An open iterator may hold one more block for each run. 0 means 64 MiB;
@@ -162,6 +176,7 @@ func (o *Options) check() error {
 		got, low, high int64
 	}{
 		{"Durability", int64(o.Durability), int64(Sync), int64(NoSync)},
+		{"FilterKind", int64(o.FilterKind), int64(BloomFilter), int64(RibbonFilter)},
 		{"MemoryBudget", memory, minMemory, maxMemory},
 		{"MemtableSize", o.MemtableSize, minMemtable, min(memory/4, 1<<30)},
 		{"BlockSize", int64(o.BlockSize), 256, 1 << 20},

@@ -22,7 +22,7 @@ type filterPlan [manifest.NumLevels]struct {
 }
 
 // planFilters shares out fpr for levels that grow by ratio.
-func planFilters(fpr float64, ratio int) (p filterPlan, err error) {
+func planFilters(fpr float64, ratio int, kind FilterKind) (p filterPlan, err error) {
 	if fpr >= 1 {
 		for l := range p {
 			p[l].rate = 1
@@ -48,6 +48,10 @@ func planFilters(fpr float64, ratio int) (p filterPlan, err error) {
 	}
 	// A table that moves down keeps its filter: its first unit alone meets the last level's rate, its first two that of a
 	// level about half way, so that a move drops whole units from memory.
+	nested := bloomblock.ParamsNested
+	if kind == RibbonFilter && p[bottom].rate >= bloomblock.BestRibbonRate {
+		nested = bloomblock.ParamsRibbon
+	}
 	for l := range p {
 		rates := []float64{p[bottom].rate}
 		if l < bottom {
@@ -56,7 +60,7 @@ func planFilters(fpr float64, ratio int) (p filterPlan, err error) {
 			}
 			rates = append(rates, p[l].rate)
 		}
-		p[l].params, err = bloomblock.ParamsNested(rates...)
+		p[l].params, err = nested(rates...)
 		if errors.Is(err, bloomblock.ErrRate) { // a step that no single unit can make: units as they fit best
 			p[l].params, err = bloomblock.ParamsFor(p[l].rate)
 		}

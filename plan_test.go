@@ -7,10 +7,17 @@ import (
 
 func TestTheSharesOfAllRunsNeverExceedThePromise(t *testing.T) {
 	for _, fpr := range []float64{0.999, 0.5, 0.1, 0.05, 0.01, 0.001, 1e-4, 1e-5, 1e-6} {
-		for _, ratio := range []int{2, 3, 4, 10, 50, 100} {
-			p, err := planFilters(fpr, ratio)
+		for _, ratio := range []int{2, 3, 4, 10, 50, 100, -10} {
+			kind := BloomFilter
+			if ratio < 0 {
+				ratio, kind = -ratio, RibbonFilter
+			}
+			p, err := planFilters(fpr, ratio, kind)
 			if err != nil {
 				t.Fatalf("%v, ratio %d: %v", fpr, ratio, err)
+			}
+			if got, want := p[bottom].params.Ribbon(), kind == RibbonFilter && p[bottom].rate < 0.5 && p[bottom].rate > 2e-5; got != want {
+				t.Errorf("%v, ratio %d: Ribbon units %v, want %v", fpr, ratio, got, want)
 			}
 			sum := p[0].rate * stopRuns
 			for l := 1; l <= bottom; l++ {
@@ -32,7 +39,7 @@ func TestTheSharesOfAllRunsNeverExceedThePromise(t *testing.T) {
 }
 
 func TestAPromiseOfOneBuildsNoFilterAndOneOutOfReachIsRefused(t *testing.T) {
-	p, err := planFilters(1, 10)
+	p, err := planFilters(1, 10, RibbonFilter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +48,7 @@ func TestAPromiseOfOneBuildsNoFilterAndOneOutOfReachIsRefused(t *testing.T) {
 			t.Errorf("level %d: rate %g, filters for %g, want none", l, p[l].rate, p[l].params.Rate())
 		}
 	}
-	if _, err := planFilters(1e-12, 10); !errors.Is(err, ErrFilterRate) {
+	if _, err := planFilters(1e-12, 10, BloomFilter); !errors.Is(err, ErrFilterRate) {
 		t.Errorf("1e-12: got %v, want ErrFilterRate", err)
 	}
 }

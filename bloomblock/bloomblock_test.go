@@ -260,8 +260,8 @@ func TestBuilderDropsEqualNeighboursAndCanBeUsedAgain(t *testing.T) {
 		t.Errorf("%d hashes, want 3", b.Len())
 	}
 	first := b.AppendBlock([]byte("before"), p)
-	if string(first[:6]) != "before" || len(first) != 6+b.BlockSize(p) {
-		t.Errorf("%d bytes after %q, want %d", len(first)-6, first[:6], b.BlockSize(p))
+	if string(first[:6]) != "before" || len(first) != 6+len(b.AppendBlock(nil, p)) {
+		t.Errorf("%d bytes after %q, want %d", len(first)-6, first[:6], len(b.AppendBlock(nil, p)))
 	}
 	b.Reset()
 	for _, h := range []Hash{1, 2, 1} {

@@ -18,6 +18,7 @@ type Builder struct {
 	chunks [][]Hash // all but the last one in use are full; empty ones behind it
 	n      int
 	last   Hash
+	ribbon solver
 }
 
 // Add adds a key's hash, unless it is equal to the one added before: several versions of a key come one after the other.
@@ -45,15 +46,6 @@ func (b *Builder) Reset() {
 	b.n = 0
 }
 
-// BlockSize is the size in bytes of the block that AppendBlock would append.
-func (b *Builder) BlockSize(p Params) int {
-	size := HeaderSize
-	for _, u := range p.units[:p.n] {
-		size += b.blocks(u) * blockBytes
-	}
-	return size
-}
-
 // blocks is the number of blocks in a unit: at least one, so that a filter of no keys has bits to say no with.
 func (b *Builder) blocks(u Unit) int {
 	return max(1, int(math.Ceil(float64(b.n)*u.BitsPerKey/blockBits)))
@@ -65,31 +57,68 @@ func (b *Builder) blocks(u Unit) int {
 //
 // The same hashes in the same order and the same Params give the same bytes on every machine.
 func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
-	size := b.BlockSize(p)
 	start := len(dst)
-	dst = slices.Grow(dst, size)[:start+size]
-	block := dst[start:]
-	clear(block)
-
+	dst = append(dst, make([]byte, HeaderSize)...)
 	h := Header{Keys: uint64(b.n)} //nolint:gosec // a length
-	offset := HeaderSize
-	for i, u := range p.units[:p.n] {
-		n := b.blocks(u)
-		payload := block[offset : offset+n*blockBytes]
-		for _, hashes := range b.chunks {
-			fill(payload, hashes, i, u.Probes)
+	for i := range p.n {
+		offset := len(dst)
+		var u UnitHeader
+		if i == 0 && p.ribbon {
+			dst, u = b.appendRibbon(dst, p)
+		} else {
+			dst, u = b.appendBloom(dst, i, p)
 		}
-		h.Units = append(h.Units, UnitHeader{
-			Probes: u.Probes,
-			Blocks: uint64(n), //nolint:gosec // n ≥ 1
-			Offset: uint64(offset),
-			Rate:   p.rates[i],
-			CRC:    checksum(payload),
-		})
-		offset += len(payload)
+		u.Offset, u.Rate, u.CRC = uint64(offset-start), p.rates[i], checksum(dst[offset:]) //nolint:gosec // offset > start
+		h.Units = append(h.Units, u)
 	}
-	h.put(block)
+	h.put(dst[start:])
 	return dst
+}
+
+// appendBloom appends the bits of a Bloom unit.
+func (b *Builder) appendBloom(dst []byte, unit int, p Params) ([]byte, UnitHeader) {
+	u := p.units[unit]
+	blocks := b.blocks(u)
+	dst, payload := grow(dst, blocks)
+	for _, hashes := range b.chunks {
+		fill(payload, hashes, unit, u.Probes)
+	}
+	return dst, UnitHeader{Probes: u.Probes, Blocks: uint64(blocks)} //nolint:gosec // ≥ 1
+}
+
+// appendRibbon appends the bits of the first unit, as a Ribbon if that is smaller. What was built is measured: where it
+// misses its rate by little it is built again for a lower one, and where by much, as keys crowd, with more slots.
+func (b *Builder) appendRibbon(dst []byte, p Params) ([]byte, UnitHeader) {
+	start, rate := len(dst), p.rates[0]
+	bloom := uint64(b.blocks(p.units[0])) //nolint:gosec // ≥ 1
+	target, overhead := rate*ribbonMargin, usualOverhead
+	for overhead <= maxOverhead && b.n < maxRibbonKeys {
+		shape, blocks := planRibbon(uint64(b.n), target, overhead) //nolint:gosec // a length
+		if blocks >= bloom {
+			break
+		}
+		r := ribbon{ribbonShape: shape}
+		dst, r.bits = grow(dst[:start], int(blocks)) //nolint:gosec // fewer than those of a Bloom unit
+		b.ribbon.solve(&r, b.chunks)
+		measured := r.measure(segmentSlots)
+		if measured <= rate {
+			return dst, UnitHeader{Columns: int(shape.columns), Overhead: overhead, Blocks: blocks} //nolint:gosec // ≤ maxColumns
+		}
+		if measured < 1.05*rate && target > 0.9*rate {
+			target *= ribbonMargin * rate / measured
+		} else {
+			target, overhead = rate*ribbonMargin, overhead+1+overhead/8
+		}
+	}
+	return b.appendBloom(dst[:start], 0, p)
+}
+
+// grow appends zeroed blocks to dst.
+func grow(dst []byte, blocks int) (longer, added []byte) {
+	start := len(dst)
+	dst = slices.Grow(dst, blocks*blockBytes)[:start+blocks*blockBytes]
+	clear(dst[start:])
+	return dst, dst[start:]
 }
 
 // fill sets the bits of hashes in the payload of unit number unit.

@@ -5,9 +5,10 @@ package bloomblock
 //
 // Methods take a pointer because a copy would cost as much as a probe.
 type Filter struct {
-	n     int
-	units [MaxUnits]unit
-	keys  uint64
+	n      int // of Bloom units
+	units  [MaxUnits]unit
+	ribbon *ribbon // the first unit, if it is one, is not among units
+	keys   uint64
 }
 
 // A unit's bits are blocks·64 bytes, and probes is 1..MaxProbes: Header.Filter has checked it, so a probe cannot fail.
@@ -25,10 +26,16 @@ type unit struct {
 // Main Memory", PODS 2002); no branch but the last makes every lookup of an absent key pay for all probes. After three, seven
 // of eight absent keys are gone and the branch goes the same way nearly always.
 //
+// A Ribbon unit comes last, since it costs most, though it was built first and is probed with the hash itself.
+//
 // The probes are written out because this is the one function that every lookup of a store runs, often a dozen times: a loop
 // over them takes a third longer, and a call for each unit a tenth. Masked indices need no bounds checks.
 func (f *Filter) MayContain(h Hash) bool {
 	const mask = blockBytes - 1
+	first := h
+	if f.ribbon != nil {
+		h = h.Next()
+	}
 	for i := range f.n {
 		u := &f.units[i]
 		line := (*[blockBytes]byte)(u.bits[h.Block(u.blocks)<<blockShift:])
@@ -71,11 +78,16 @@ func (f *Filter) MayContain(h Hash) bool {
 		}
 		h = h.Next()
 	}
-	return true
+	return f.ribbon == nil || f.ribbon.mayContain(first)
 }
 
 // Units is the number of units that are probed, 0 if every answer is maybe.
-func (f *Filter) Units() int { return f.n }
+func (f *Filter) Units() int {
+	if f.ribbon != nil {
+		return f.n + 1
+	}
+	return f.n
+}
 
 // Keys is the number of hashes that were added.
 func (f *Filter) Keys() uint64 { return f.keys }
@@ -83,6 +95,9 @@ func (f *Filter) Keys() uint64 { return f.keys }
 // Bytes is the size of the units in memory.
 func (f *Filter) Bytes() int {
 	sum := 0
+	if f.ribbon != nil {
+		sum = len(f.ribbon.bits)
+	}
 	for _, u := range f.units[:f.n] {
 		sum += len(u.bits)
 	}
@@ -94,6 +109,9 @@ func (f *Filter) Bytes() int {
 // Report.Rate is the rate of these very bits.
 func (f *Filter) FalsePositiveRate() float64 {
 	rate := 1.0
+	if f.ribbon != nil {
+		rate = f.ribbon.rate()
+	}
 	for _, u := range f.units[:f.n] {
 		r := quickRate(f.keys, u.blocks, u.probes)
 		if r < quickLow {

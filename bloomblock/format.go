@@ -17,7 +17,7 @@ import (
 //
 //	  0  magic      8 bytes "bloomblk"
 //	  8  version    u8      1
-//	  9  kind       u8      0 no filter, 1 blocked Bloom; 2 is reserved for Ribbon
+//	  9  kind       u8      0 no filter, 1 blocked Bloom, 2 Ribbon: unit 0 is one, any others are Bloom units
 //	 10  hash       u8      1 = XXH64, seed 0
 //	 11  units      u8      0 if kind is 0, otherwise 1..3
 //	 12  line       u8      6 = log2 of the bytes in a block
@@ -35,8 +35,9 @@ import (
 //	  8  offset     u64     from the start of the header; each unit begins where the one before it ends
 //	 16  rate       f64     the rate promised for this unit alone, above 0 and at most 1
 //	 24  checksum   u32     CRC-32C of the unit's bytes
-//	 28  probes     u8      1..14
-//	 29  reserved   3 bytes
+//	 28  probes     u8      1..14; columns of a Ribbon unit, 1..15
+//	 29  overhead   u8      0; percent by which a Ribbon unit has more slots than keys, 1..100
+//	 30  reserved   2 bytes
 //
 // Reserved bytes are zero. Magic, version and the header's checksum stay where they are in all versions, so that a newer block
 // can be told from a damaged one. Bits in a unit are placed as Hash.Block, Hash.Fields and Hash.Next say.
@@ -49,6 +50,7 @@ const (
 	version     = 1
 	kindNone    = 0
 	kindBlocked = 1
+	kindRibbon  = 2
 	hashXXH64   = 1
 
 	offVersion  = 8
@@ -76,11 +78,13 @@ type Header struct {
 
 // A UnitHeader describes one unit.
 type UnitHeader struct {
-	Probes int     // 1..MaxProbes
-	Blocks uint64  // of 64 bytes, at least 1
-	Offset uint64  // of its first byte, from the start of the header; a multiple of 64
-	Rate   float64 // promised for this unit alone
-	CRC    uint32  // CRC-32C of its bytes
+	Probes   int     // of a Bloom unit, 1..MaxProbes; 0 of a Ribbon unit
+	Columns  int     // of a Ribbon unit, at least 1, in its front part one more; 0 of a Bloom unit
+	Overhead int     // of a Ribbon unit: slots beyond the number of keys, in percent of it
+	Blocks   uint64  // of 64 bytes, at least 1
+	Offset   uint64  // of its first byte, from the start of the header; a multiple of 64
+	Rate     float64 // promised for this unit alone
+	CRC      uint32  // CRC-32C of its bytes
 }
 
 // Bytes is the size of the unit.
@@ -117,8 +121,12 @@ func (h Header) rates() []float64 {
 func (h Header) put(block []byte) {
 	copy(block, magic)
 	block[offVersion] = version
-	block[offKind] = kindNone
-	if len(h.Units) > 0 {
+	switch {
+	case len(h.Units) == 0:
+		block[offKind] = kindNone
+	case h.Units[0].Columns > 0:
+		block[offKind] = kindRibbon
+	default:
 		block[offKind] = kindBlocked
 	}
 	block[offHash] = hashXXH64
@@ -131,7 +139,8 @@ func (h Header) put(block []byte) {
 		binary.LittleEndian.PutUint64(b[8:], u.Offset)
 		binary.LittleEndian.PutUint64(b[16:], math.Float64bits(u.Rate))
 		binary.LittleEndian.PutUint32(b[24:], u.CRC)
-		b[28] = byte(u.Probes) //nolint:gosec // ≤ MaxProbes
+		b[28] = byte(u.Probes + u.Columns) //nolint:gosec // one is 0, the other ≤ maxColumns
+		b[29] = byte(u.Overhead)           //nolint:gosec // ≤ maxOverhead
 	}
 	binary.LittleEndian.PutUint32(block[offChecksum:], checksum(block[:offChecksum]))
 }
@@ -160,8 +169,8 @@ func ParseHeader(b []byte) (Header, error) {
 	switch {
 	case b[offVersion] != version:
 		return Header{}, unknown("version", b[offVersion], version)
-	case b[offKind] != kindNone && b[offKind] != kindBlocked:
-		return Header{}, unknown("kind", b[offKind], kindBlocked)
+	case b[offKind] > kindRibbon:
+		return Header{}, fmt.Errorf("%w: kind %d, want at most %d", ErrUnknownKind, b[offKind], kindRibbon)
 	case b[offHash] != hashXXH64:
 		return Header{}, unknown("hash", b[offHash], hashXXH64)
 	case b[offLine] != blockShift:
@@ -171,14 +180,14 @@ func ParseHeader(b []byte) (Header, error) {
 	switch {
 	case b[offKind] == kindNone && n != 0:
 		return Header{}, damaged("%d units in a block of no filter, want 0", n)
-	case b[offKind] == kindBlocked && (n < 1 || n > MaxUnits):
+	case b[offKind] != kindNone && (n < 1 || n > MaxUnits):
 		return Header{}, damaged("%d units, want 1..%d", n, MaxUnits)
 	case !zero(b[offLine+1:offKeys]) || !zero(b[offUnit+n*unitSize:offChecksum]):
 		return Header{}, damaged("reserved bytes are not zero")
 	}
 	h := Header{Keys: binary.LittleEndian.Uint64(b[offKeys:])}
 	for i := range n {
-		u, err := parseUnit(b[offUnit+i*unitSize:][:unitSize], h.BlockSize())
+		u, err := parseUnit(b[offUnit+i*unitSize:][:unitSize], h.BlockSize(), h.Keys, i == 0 && b[offKind] == kindRibbon)
 		if err != nil {
 			return Header{}, fmt.Errorf("unit %d: %w", i, err)
 		}
@@ -187,13 +196,18 @@ func ParseHeader(b []byte) (Header, error) {
 	return h, nil
 }
 
-func parseUnit(b []byte, offset uint64) (UnitHeader, error) {
+func parseUnit(b []byte, offset, keys uint64, ribbon bool) (UnitHeader, error) {
 	u := UnitHeader{
 		Blocks: binary.LittleEndian.Uint64(b),
 		Offset: binary.LittleEndian.Uint64(b[8:]),
 		Rate:   math.Float64frombits(binary.LittleEndian.Uint64(b[16:])),
 		CRC:    binary.LittleEndian.Uint32(b[24:]),
 		Probes: int(b[28]),
+
+		Overhead: int(b[29]),
+	}
+	if ribbon {
+		u.Probes, u.Columns = 0, u.Probes
 	}
 	switch {
 	case u.Blocks < 1 || u.Blocks > maxBlocks:
@@ -202,10 +216,14 @@ func parseUnit(b []byte, offset uint64) (UnitHeader, error) {
 		return u, damaged("offset %d, want %d", u.Offset, offset)
 	case !(u.Rate > 0 && u.Rate <= 1): // also refuses NaN
 		return u, damaged("rate %v, want above 0 and at most 1", u.Rate)
+	case !zero(b[30:]) || !ribbon && u.Overhead != 0:
+		return u, damaged("reserved bytes are not zero")
+	case ribbon:
+		if _, ok := shapeOf(keys, u.Blocks, u.Columns, u.Overhead); !ok {
+			return u, damaged("Ribbon of %d columns and %d %% overhead in %d blocks for %d keys", u.Columns, u.Overhead, u.Blocks, keys)
+		}
 	case u.Probes < 1 || u.Probes > MaxProbes:
 		return u, damaged("%d probes, want 1..%d", u.Probes, MaxProbes)
-	case !zero(b[29:]):
-		return u, damaged("reserved bytes are not zero")
 	}
 	return u, nil
 }
@@ -251,14 +269,19 @@ func (h Header) Filter(units [][]byte) (Filter, error) {
 		if uint64(len(b)) != u.Bytes() {
 			return Filter{}, damaged("unit %d: %d bytes, want %d", i, len(b), u.Bytes())
 		}
-		if u.Blocks < 1 || u.Probes < 1 || u.Probes > MaxProbes { // not a Header of ParseHeader
-			return Filter{}, fmt.Errorf("%w: unit %d: %d blocks, %d probes", ErrParams, i, u.Blocks, u.Probes)
-		}
 		if got := checksum(b); got != u.CRC {
 			return Filter{}, damaged("unit %d: checksum %08x, want %08x", i, got, u.CRC)
 		}
-		f.units[i] = unit{bits: b, blocks: u.Blocks, probes: u.Probes}
-		f.n++
+		shape, ok := shapeOf(h.Keys, u.Blocks, u.Columns, u.Overhead)
+		switch {
+		case i == 0 && ok && u.Probes == 0:
+			f.ribbon = &ribbon{shape, b}
+		case u.Blocks < 1 || u.Columns != 0 || u.Probes < 1 || u.Probes > MaxProbes: // not a Header of ParseHeader
+			return Filter{}, fmt.Errorf("%w: unit %d: %d blocks, %d probes, %d columns", ErrParams, i, u.Blocks, u.Probes, u.Columns)
+		default:
+			f.units[f.n] = unit{bits: b, blocks: u.Blocks, probes: u.Probes}
+			f.n++
+		}
 	}
 	return f, nil
 }

@@ -50,6 +50,8 @@ type Params struct {
 	units [MaxUnits]Unit
 	rates [MaxUnits]float64 // of each unit alone
 	n     int
+
+	ribbon bool // the first unit is a Ribbon where that is smaller; units[0] is it where it is not
 }
 
 // NewParams builds a filter of exactly these units, none to MaxUnits of them. It computes their rates, which takes up to some
@@ -76,8 +78,12 @@ func (p *Params) add(u Unit, rate float64) {
 	p.n++
 }
 
-// Units is a copy of the units, in the order in which they are built, loaded and probed.
+// Units is a copy of the units, in the order in which they are built and loaded. Of Ribbon parameters the first is what
+// is built where a Ribbon unit would be larger.
 func (p Params) Units() []Unit { return slices.Clone(p.units[:p.n]) }
+
+// Ribbon reports whether the first unit is a Ribbon unit, but for tables of few keys.
+func (p Params) Ribbon() bool { return p.ribbon }
 
 // Rate is the promised false positive rate: the product over the units, exact for many keys, an upper bound for few.
 // It is 1 without units.
@@ -111,8 +117,12 @@ func unitsFor(rates []float64, rate float64) int {
 // the header's HeaderSize bytes come on top.
 func (p Params) BitsPerKey() float64 {
 	sum := 0.0
-	for _, u := range p.units[:p.n] {
-		sum += u.BitsPerKey
+	for i, u := range p.units[:p.n] {
+		if i == 0 && p.ribbon {
+			sum += ribbonBits(p.rates[0])
+		} else {
+			sum += u.BitsPerKey
+		}
 	}
 	return sum
 }
@@ -219,11 +229,29 @@ func (p Params) withUnits(n int, rate float64) (Params, bool) {
 //
 // Each step is one unit, so neighbouring rates may be at most a factor of 10⁵ apart. Errors are ErrRate for a rate out of
 // reach and ErrParams for rates that are too many, too few or ascending.
-func ParamsNested(rates ...float64) (Params, error) {
+func ParamsNested(rates ...float64) (Params, error) { return nested(Params{}, rates) }
+
+// ParamsRibbon is ParamsNested with a first unit that takes the least memory: a Ribbon unit of just that rate, or a Bloom unit
+// where a table has so few keys that it is smaller, which is below a thousand or so. It takes some 50 ns a key to build, where a
+// Bloom unit takes 10, and some 10 ns more to probe; other units are probed before it. A first rate of 0.5 or more, which a Bloom
+// unit keeps in less, is that of ParamsNested; one below BestRibbonRate is ErrRate.
+func ParamsRibbon(rates ...float64) (Params, error) {
+	if len(rates) == 0 || !(rates[0] < leastRibbonRate) {
+		return ParamsNested(rates...)
+	}
+	if !(rates[0] >= BestRibbonRate) {
+		return Params{}, fmt.Errorf("%w: %v, the best of a Ribbon unit is %v", ErrRate, rates[0], BestRibbonRate)
+	}
+	p, _ := Params{}.withUnits(1, rates[0])
+	p.rates[0], p.ribbon = rates[0], true
+	return nested(p, rates)
+}
+
+// nested adds units to p until each rate is met.
+func nested(p Params, rates []float64) (Params, error) {
 	if len(rates) == 0 || len(rates) > MaxUnits {
 		return Params{}, fmt.Errorf("%w: %d nested rates, want 1..%d", ErrParams, len(rates), MaxUnits)
 	}
-	var p Params
 	for i, rate := range rates {
 		if err := checkRate(rate); err != nil {
 			return Params{}, err

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -93,7 +94,8 @@ type tableFacts struct {
 }
 
 type unitFacts struct {
-	Probes      int     `json:"probes"`
+	Probes      int     `json:"probes"`            // 0 of a Ribbon unit
+	Columns     int     `json:"columns,omitempty"` // of a Ribbon unit
 	Blocks      uint64  `json:"blocks"`
 	Fill        float64 `json:"fill"` // share of the bits that are set
 	FPRFromBits float64 `json:"fpr_from_bits"`
@@ -151,7 +153,7 @@ func inspectTable(name string) (facts tableFacts, err error) {
 		report := filter.Inspect()
 		facts.FPRFromBits = report.Rate
 		for _, u := range report.Units {
-			facts.Units = append(facts.Units, unitFacts{u.Probes, u.Blocks, u.Fill, u.Rate})
+			facts.Units = append(facts.Units, unitFacts{u.Probes, u.Columns, u.Blocks, u.Fill, u.Rate})
 		}
 	}
 	facts.block, err = filterBlock(f, meta.Size, meta.TailLen, meta.FilterLen)
@@ -178,7 +180,11 @@ func (t *tableFacts) rangeDeletes() string {
 func (t *tableFacts) describe() (units, fill string) {
 	var probes, fills []string
 	for _, u := range t.Units {
-		probes = append(probes, fmt.Sprintf("%d×64 B, %d", u.Blocks, u.Probes))
+		each := strconv.Itoa(u.Probes)
+		if u.Columns > 0 {
+			each = fmt.Sprintf("Ribbon %d", u.Columns)
+		}
+		probes = append(probes, fmt.Sprintf("%d×64 B, %s", u.Blocks, each))
 		fills = append(fills, fmt.Sprintf("%.0f %%", 100*u.Fill))
 	}
 	return strings.Join(probes, " + "), strings.Join(fills, " ")

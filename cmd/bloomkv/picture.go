@@ -39,12 +39,20 @@ func drawFilter(w io.Writer, block []byte, color bool) error {
 		return nil
 	}
 	perKey := 8 * float64(f.Bytes()) / float64(max(f.Keys(), 1))
-	fmt.Fprintf(w, "blocked Bloom, %s, %s, %s, %.1f bits per key\n", plural(len(r.Units), "unit"), plural(f.Keys(), "key"), plural(len(block), "byte"), perKey)
-	fmt.Fprintf(w, "promised rate %.4g, from the bits %.4g; keys estimated from the bits %.0f\n", h.Rate(len(h.Units)), r.Rate, r.Keys)
+	kind := "blocked Bloom"
+	if r.Units[0].Columns > 0 {
+		kind = "Ribbon"
+	}
+	fmt.Fprintf(w, "%s, %s, %s, %s, %.1f bits per key\n", kind, plural(len(r.Units), "unit"), plural(f.Keys(), "key"), plural(len(block), "byte"), perKey)
+	fmt.Fprintf(w, "promised rate %.4g, from the bits %.4g", h.Rate(len(h.Units)), r.Rate)
+	if r.Keys > 0 {
+		fmt.Fprintf(w, "; keys estimated from the bits %.0f", r.Keys)
+	}
+	fmt.Fprintln(w)
 	for i, u := range r.Units {
 		lines := block[h.Units[i].Offset:][:h.Units[i].Bytes()]
 		fmt.Fprintf(w, "\nunit %d: %s, %s of %d bits, fill %.1f %% (%.1f … %.1f %%), promised rate %.4g, from the bits %.4g\n",
-			i, plural(u.Probes, "probe"), plural(len(lines)/lineBytes, "block"), lineBits,
+			i, probesOf(u), plural(len(lines)/lineBytes, "block"), lineBits,
 			100*u.Fill, 100*float64(u.Min)/lineBits, 100*float64(u.Max)/lineBits, h.Units[i].Rate, u.Rate)
 		drawMap(w, lines, u.Min, u.Max, color)
 	}
@@ -55,6 +63,14 @@ func drawFilter(w io.Writer, block []byte, color bool) error {
 		fmt.Fprintf(w, "  %s\n", dots(first[i*lineBytes:][:lineBytes]))
 	}
 	return nil
+}
+
+// probesOf is what a lookup does in a unit.
+func probesOf(u bloomblock.UnitReport) string {
+	if u.Columns > 0 {
+		return fmt.Sprintf("Ribbon of %d to %d columns", u.Columns, u.Columns+1)
+	}
+	return plural(u.Probes, "probe")
 }
 
 // drawMap draws the fill of a unit's blocks, row by row. low and high are the bits set in the emptiest and fullest block.

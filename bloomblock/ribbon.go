@@ -1,0 +1,294 @@
+package bloomblock
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// A Ribbon unit takes three tenths less memory than a Bloom unit of the same rate and some ten nanoseconds more for a probe:
+// Dillinger, Hübschle-Schneider, Sanders, Walzer, "Fast Succinct Retrieval and Approximate Membership using Ribbon", SEA 2022;
+// this is the homogeneous kind, with bands of 128 bits.
+//
+// It is a matrix of bits, some columns wide and a slot long for each key and a twentieth more. The hash of a key says at which
+// slot its band begins, and which of the 128 slots from there on count. In each column the bits of those slots add up to an
+// even number for every key that was added, which is a system of linear equations that always has a solution; where it leaves
+// a slot free, the slot's bits are random. A key that was not added passes a column with probability 1/2.
+//
+// Rates between two powers of two come from a number of columns that is one more in the front part of the matrix. The matrix is
+// stored in segments of 64 slots, a segment's columns one after the other, so that a probe reads three places in a row.
+//
+//	             segment 0            segment 1                       segment wide
+//	+-----------------------+-----------------------+     +----------------------+----
+//	| columns+1 words       | columns+1 words       |  …  | columns words        |  …   rounded up to 64 bytes
+//	+-----------------------+-----------------------+     +----------------------+----
+//
+// A word is 64 bits, little-endian, and bit i of it belongs to slot i of the segment.
+const (
+	bandSlots    = 128
+	segmentSlots = 64
+	wordBytes    = 8
+
+	// ribbonMargin is what a unit is planned to stay below its rate by: that of one in two would be above it by a few parts in a
+	// thousand, where keys happen to lie densely, and it would have to be built again.
+	ribbonMargin = 0.997
+
+	maxColumns    = 15  // beside the one more in the front part
+	usualOverhead = 5   // percent of the keys; with less the rates get worse
+	maxOverhead   = 100 // percent
+
+	maxRibbonKeys = 1 << 40
+)
+
+// BestRibbonRate is the lowest rate of a Ribbon unit.
+const BestRibbonRate = 1.0 / (1 << (maxColumns + 1))
+
+// leastRibbonRate is the rate from which on a Ribbon unit has no column to save anything in.
+const leastRibbonRate = 0.5
+
+// A ribbonShape is how the matrix of a unit lies in its bytes. It follows from the number of keys, the columns, the overhead
+// and the size.
+type ribbonShape struct {
+	starts   uint64 // slots at which a band may begin, at least 1
+	segments uint64
+	columns  uint64 // at least 1
+	wide     uint64 // segments at the front that have one more
+}
+
+// shapeOf is the shape of a unit of so many blocks; false if there is none.
+func shapeOf(keys, blocks uint64, columns, overhead int) (ribbonShape, bool) {
+	if keys > maxRibbonKeys || blocks > maxBlocks || columns < 1 || columns > maxColumns || overhead < 1 || overhead > maxOverhead {
+		return ribbonShape{}, false
+	}
+	s := emptyShape(keys, columns, overhead)
+	words := blocks * (blockBytes / wordBytes)
+	if words < s.segments*s.columns || blocks > blocksOf(s.segments*(s.columns+1)) {
+		return ribbonShape{}, false
+	}
+	s.wide = min(words-s.segments*s.columns, s.segments)
+	return s, true
+}
+
+// emptyShape is a shape in which all segments have the same columns.
+func emptyShape(keys uint64, columns, overhead int) ribbonShape {
+	s := ribbonShape{columns: uint64(columns)}                          //nolint:gosec // 1..maxColumns
+	s.starts = max(1, (keys*uint64(100+overhead)+99)/100)               //nolint:gosec // 1..maxOverhead
+	s.segments = (s.starts-1)/segmentSlots + bandSlots/segmentSlots + 1 // a band that begins inside a segment touches two more
+	return s
+}
+
+// blocksOf is how many blocks of 64 bytes hold so many words.
+func blocksOf(words uint64) uint64 { return (words*wordBytes + blockBytes - 1) / blockBytes }
+
+// at is the first word of a segment.
+func (s *ribbonShape) at(segment uint64) uint64 { return segment*s.columns + min(segment, s.wide) }
+
+// of is how many columns count for a key whose band begins in a segment: those that the last segment it may reach has.
+func (s *ribbonShape) of(segment uint64) uint64 {
+	if segment+bandSlots/segmentSlots < s.wide {
+		return s.columns + 1
+	}
+	return s.columns
+}
+
+// rate is what the shape gives if all bits are as good as random.
+func (s *ribbonShape) rate() float64 {
+	wide := 0.0
+	if s.wide > bandSlots/segmentSlots {
+		wide = float64(min((s.wide-bandSlots/segmentSlots)*segmentSlots, s.starts)) / float64(s.starts)
+	}
+	return math.Ldexp(1-wide/2, -int(s.columns)) //nolint:gosec // ≤ maxColumns
+}
+
+// ribbonColumns is the number of columns for a rate, and the share of keys that need one more.
+func ribbonColumns(rate float64) (columns int, more float64) {
+	columns = min(max(int(-math.Log2(rate)), 1), maxColumns)
+	return columns, min(max(2-math.Ldexp(rate, columns+1), 0), 1)
+}
+
+// ribbonBits are the bits per key of a unit of many keys.
+func ribbonBits(rate float64) float64 {
+	columns, more := ribbonColumns(rate)
+	return (float64(columns) + more) * (100 + usualOverhead) / 100
+}
+
+// planRibbon is the least shape for a rate, and its size in blocks.
+func planRibbon(keys uint64, rate float64, overhead int) (s ribbonShape, blocks uint64) {
+	columns, more := ribbonColumns(rate)
+	s = emptyShape(keys, columns, overhead)
+	if more > 0 {
+		s.wide = min(uint64(math.Ceil(more*float64(s.starts)/segmentSlots))+bandSlots/segmentSlots, s.segments)
+	}
+	blocks = blocksOf(s.segments*s.columns + s.wide)
+	s.wide = min(blocks*(blockBytes/wordBytes)-s.segments*s.columns, s.segments)
+	return s, blocks
+}
+
+// A ribbon is a unit in memory. Without columns there is none.
+type ribbon struct {
+	ribbonShape
+	bits []byte
+}
+
+// band is where the band of a key begins, and which slots of it count: bit i of lo is slot i, of hi slot 64+i. The first does.
+func (h Hash) band(starts uint64) (start, lo, hi uint64) {
+	lo, hi = h.Fields()
+	return h.Block(starts), lo | 1, hi
+}
+
+// mayContain reports whether all columns add up to even numbers. Four columns are added before the first branch, which goes the
+// same way for fifteen of sixteen absent keys.
+func (r *ribbon) mayContain(h Hash) bool {
+	start, lo, hi := h.band(r.starts)
+	segment, shift := start/segmentSlots, start%segmentSlots
+	// The band over the words of three segments.
+	m0, m1, m2 := lo<<shift, hi<<shift|lo>>1>>(63-shift), hi>>1>>(63-shift)
+	n := r.of(segment) * wordBytes
+	w0, w1, w2 := r.bits[r.at(segment)*wordBytes:][:n], r.bits[r.at(segment+1)*wordBytes:][:n], r.bits[r.at(segment+2)*wordBytes:][:n]
+	odd := 0
+	for len(w0) >= 4*wordBytes && len(w1) >= 4*wordBytes && len(w2) >= 4*wordBytes {
+		odd |= parity(m0, m1, m2, w0, w1, w2) |
+			parity(m0, m1, m2, w0[wordBytes:], w1[wordBytes:], w2[wordBytes:]) |
+			parity(m0, m1, m2, w0[2*wordBytes:], w1[2*wordBytes:], w2[2*wordBytes:]) |
+			parity(m0, m1, m2, w0[3*wordBytes:], w1[3*wordBytes:], w2[3*wordBytes:])
+		if odd&1 != 0 {
+			return false
+		}
+		w0, w1, w2 = w0[4*wordBytes:], w1[4*wordBytes:], w2[4*wordBytes:]
+	}
+	for len(w0) >= wordBytes && len(w1) >= wordBytes && len(w2) >= wordBytes {
+		odd |= parity(m0, m1, m2, w0, w1, w2)
+		w0, w1, w2 = w0[wordBytes:], w1[wordBytes:], w2[wordBytes:]
+	}
+	return odd&1 == 0
+}
+
+// parity is, in its lowest bit, whether the masked words have an odd number of bits.
+func parity(m0, m1, m2 uint64, w0, w1, w2 []byte) int {
+	return bits.OnesCount64(m0&binary.LittleEndian.Uint64(w0) ^ m1&binary.LittleEndian.Uint64(w1) ^ m2&binary.LittleEndian.Uint64(w2))
+}
+
+// word is one of a segment.
+func (r *ribbon) word(segment, column uint64) uint64 {
+	return binary.LittleEndian.Uint64(r.bits[(r.at(segment)+column)*wordBytes:])
+}
+
+// passes is the exact probability that the key of a random hash passes whose band begins at a slot: 2 to the power of minus
+// the rank of its columns. With the first slot's bit always counted it is 0 where columns add up to that bit alone.
+func (r *ribbon) passes(start uint64) float64 {
+	segment, shift := start/segmentSlots, start%segmentSlots
+	var basis [maxColumns + 1][2]uint64 // with bit 0, which is not a place to choose a pivot from
+	rank := 0
+	for c := range r.of(segment) {
+		w0, w1, w2 := r.word(segment, c), r.word(segment+1, c), r.word(segment+2, c)
+		v := [2]uint64{w0>>shift | w1<<1<<(63-shift), w1>>shift | w2<<1<<(63-shift)}
+		for _, b := range basis[:rank] {
+			// The lowest bit but bit 0 of b is its pivot.
+			if lo := b[0] &^ 1; lo != 0 {
+				if v[0]&lo&-lo != 0 {
+					v[0], v[1] = v[0]^b[0], v[1]^b[1]
+				}
+			} else if v[1]&b[1]&-b[1] != 0 {
+				v[0], v[1] = v[0]^b[0], v[1]^b[1]
+			}
+		}
+		switch {
+		case v[0]&^1 != 0 || v[1] != 0:
+			basis[rank] = v
+			rank++
+		case v[0] == 1:
+			return 0
+		}
+	}
+	return math.Ldexp(1, -rank)
+}
+
+// measure is the mean of passes over every step-th start.
+func (r *ribbon) measure(step uint64) float64 {
+	sum, n := 0.0, 0.0
+	for start := uint64(0); start < r.starts; start += step {
+		sum += r.passes(start)
+		n++
+	}
+	return sum / n
+}
+
+// A row is an equation: the slots of a band that count, from a slot on that does. The zero row is none.
+type row [2]uint64
+
+// A solver makes the bits of a unit. It keeps its memory from one to the next.
+type solver struct{ rows []row }
+
+// solve fills the bits of r, whose shape is set, for the hashes of a table.
+func (s *solver) solve(r *ribbon, chunks [][]Hash) {
+	n := int(r.starts) + bandSlots - 1 //nolint:gosec // as many as hashes in memory, and a few
+	s.rows = slices.Grow(s.rows[:0], n)[:n]
+	clear(s.rows)
+	for _, hashes := range chunks {
+		for _, h := range hashes {
+			s.add(h.band(r.starts))
+		}
+	}
+	s.substitute(r)
+}
+
+// add eliminates an equation by those that begin where it does, until it begins where none does yet, or says nothing new.
+func (s *solver) add(at, lo, hi uint64) {
+	for {
+		r := &s.rows[at]
+		if r[0] == 0 {
+			*r = row{lo, hi}
+			return
+		}
+		lo ^= r[0]
+		hi ^= r[1]
+		if lo == 0 {
+			if hi == 0 {
+				return
+			}
+			lo, hi, at = hi, 0, at+64
+		}
+		skip := bits.TrailingZeros64(lo)
+		lo, hi, at = lo>>skip|hi<<1<<(63-skip), hi>>skip, at+uint64(skip) //nolint:gosec // < 64
+	}
+}
+
+// substitute solves the equations from the last slot back to the first, and all columns at a time. What follows a slot in its
+// column is the column's window, the next slot in the lowest bit.
+func (s *solver) substitute(r *ribbon) {
+	var window [maxColumns + 1]row
+	for slot := r.segments * segmentSlots; slot > 0; {
+		slot--
+		segment := slot / segmentSlots
+		columns := r.columns
+		if segment < r.wide {
+			columns++
+		}
+		var eq row
+		if slot < uint64(len(s.rows)) {
+			eq = s.rows[slot]
+		}
+		if eq[0] == 0 {
+			free := uint64(Hash(slot + 1).Next().Next())
+			for c := range window[:columns] {
+				w := &window[c]
+				w[0], w[1] = w[0]<<1|free&1, w[1]<<1|w[0]>>63
+				free >>= 1
+			}
+		} else {
+			lo, hi := eq[0]>>1|eq[1]<<63, eq[1]>>1
+			for c := range window[:columns] {
+				w := &window[c]
+				bit := uint64(bits.OnesCount64(lo&w[0]^hi&w[1])) & 1 //nolint:gosec // a count
+				w[0], w[1] = w[0]<<1|bit, w[1]<<1|w[0]>>63
+			}
+		}
+		if slot%segmentSlots == 0 {
+			words := r.bits[r.at(segment)*wordBytes:]
+			for c := range window[:columns] {
+				binary.LittleEndian.PutUint64(words[c*wordBytes:], window[c][0])
+			}
+		}
+	}
+}
