@@ -172,6 +172,7 @@ func (m *modelRun) open() (err error) {
 	o.LevelRatio = pick(2, 4, 10)
 	o.BlockSize = pick(256, 512, 1024, 4096)
 	o.FilterFPR = []float64{0, 0.01, 0.1, 0.001, 1}[m.next(5)]
+	o.FilterKind = FilterKind(m.next(2))
 	o.Compression = Compression(m.next(3))
 	o.MaxOpenFiles = pick(8, 500)
 	o.Durability = Durability(m.next(3))

@@ -1,8 +1,12 @@
 package bloomkv
 
 import (
+	"encoding/binary"
 	"errors"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 func TestTheSharesOfAllRunsNeverExceedThePromise(t *testing.T) {
@@ -50,5 +54,116 @@ func TestAPromiseOfOneBuildsNoFilterAndOneOutOfReachIsRefused(t *testing.T) {
 	}
 	if _, err := planFilters(1e-12, 10, BloomFilter); !errors.Is(err, ErrFilterRate) {
 		t.Errorf("1e-12: got %v, want ErrFilterRate", err)
+	}
+}
+
+// A layer is one run of a tree: how many keys it holds beside the others.
+type layer struct {
+	level int
+	keys  float64
+}
+
+// compactedLayers are three levels, each ten times as large as the one above.
+var compactedLayers = []layer{{bottom - 2, 1}, {bottom - 1, 10}, {bottom, 100}}
+
+// cost is what a plan gives a tree: bits for a key, and wasted reads for a lookup of an absent one.
+func (p *filterPlan) cost(tree []layer) (bits, wasted float64) {
+	keys := 0.0
+	for _, l := range tree {
+		bits += l.keys * p[l.level].params.BitsPerKey()
+		keys += l.keys
+		wasted += p[l.level].params.Rate()
+	}
+	return bits / keys, wasted
+}
+
+func planOf(t *testing.T, fpr float64, kind FilterKind) filterPlan {
+	t.Helper()
+	p, err := planFilters(fpr, 10, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestSharesByLevelWasteFewerReadsThanEqualBits compares the plan with the same memory shared out evenly, at the best number of
+// probes.
+func TestSharesByLevelWasteFewerReadsThanEqualBits(t *testing.T) {
+	flushed := append([]layer{{0, 0.25}, {0, 0.25}, {0, 0.25}, {0, 0.25}}, compactedLayers...)
+	for _, tree := range []struct {
+		name   string
+		layers []layer
+		least  float64
+	}{{"compacted", compactedLayers, 1.9}, {"with four runs in level 0", flushed, 4}} {
+		for _, fpr := range []float64{0.1, 0.01, 0.001} {
+			p := planOf(t, fpr, BloomFilter)
+			bits, wasted := p.cost(tree.layers)
+			even := 1.0
+			for k := 1; k <= bloomblock.MaxProbes; k++ {
+				even = min(even, bloomblock.Unit{BitsPerKey: bits, Probes: k}.Rate())
+			}
+			gain := even * float64(len(tree.layers)) / wasted
+			t.Logf("%s, %g: %.2f bits a key waste %.3g reads, shared out evenly %.3g: %.2f times as many", tree.name, fpr, bits, wasted, even*float64(len(tree.layers)), gain)
+			if fpr == 0.01 && gain < tree.least {
+				t.Errorf("%s, %g: evenly shared out the memory wastes %.2f times as many reads, want at least %g", tree.name, fpr, gain, tree.least)
+			}
+		}
+	}
+}
+
+func TestRibbonFiltersTakeLessMemoryForTheSamePromise(t *testing.T) {
+	bloom, ribbon := planOf(t, 0.01, BloomFilter), planOf(t, 0.01, RibbonFilter)
+	last := compactedLayers[2:]
+	for _, tree := range []struct {
+		name   string
+		layers []layer
+		most   float64
+	}{{"the last level", last, 0.74}, {"the tree", compactedLayers, 0.79}} {
+		b, _ := bloom.cost(tree.layers)
+		r, wasted := ribbon.cost(tree.layers)
+		t.Logf("%s: %.2f bits a key, Bloom filters %.2f: %.3f", tree.name, r, b, r/b)
+		if r/b > tree.most || wasted > 0.01 {
+			t.Errorf("%s: %.3f of the memory and %.4f wasted reads, want at most %g, 0.01", tree.name, r/b, wasted, tree.most)
+		}
+	}
+}
+
+// TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds loads keys in order, so that no table is ever rewritten.
+func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
+	for _, kind := range []FilterKind{BloomFilter, RibbonFilter} {
+		o := tiny(vfs.NewMem())
+		o.Durability, o.FilterKind, o.MemtableSize, o.TableSize, o.LevelRatio, o.BaseLevelSize = NoSync, kind, 1<<20, 1<<20, 10, 1<<20
+		db, err := Open("db", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const keys = 300_000
+		value := make([]byte, 60)
+		for i := range uint64(keys) {
+			if err := db.Put(binary.BigEndian.AppendUint64(nil, i), value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		settle(t, db)
+		soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+		m := db.Metrics()
+		if m.Writes.Moves == 0 || m.Writes.CompactedBytes > 0 {
+			t.Fatalf("%d tables moved, %d bytes rewritten: want only moves", m.Writes.Moves, m.Writes.CompactedBytes)
+		}
+		want := 0.0
+		for l, level := range m.Levels {
+			want += float64(level.Entries) * db.plan[l].params.BitsPerKey() / 8
+		}
+		got := float64(m.Memory.Filters)
+		t.Logf("kind %d: %.2f bits a key in memory, by the plan %.2f", kind, 8*got/keys, 8*want/keys)
+		if got > 1.15*want {
+			t.Errorf("kind %d: filters take %.0f bytes, want at most 1.15 × %.0f\n%v", kind, got, want, m)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -1,0 +1,188 @@
+package bloomkv
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// ratedShapes are the keys for which the promise is measured; even numbers are stored, odd ones lie between them.
+var ratedShapes = []struct {
+	name string
+	key  func(dst []byte, n uint64) []byte
+}{
+	{"integers", binary.BigEndian.AppendUint64},
+	{"decimal", func(dst []byte, n uint64) []byte { return fmt.Appendf(dst, "%016d", n) }},
+	{"random bytes", func(dst []byte, n uint64) []byte {
+		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, n*0x9e3779b97f4a7c15), n*0xbf58476d1ce4e5b9)
+	}},
+	{"long shared prefixes", func(dst []byte, n uint64) []byte {
+		return fmt.Appendf(dst, "/tenants/0000000%d/collections/documents/%012d", n%4>>1, n)
+	}},
+	{"groups of 128", func(dst []byte, n uint64) []byte {
+		return append(binary.BigEndian.AppendUint64(dst, n>>8*0x9e3779b97f4a7c15), byte(n))
+	}},
+}
+
+// TestThePromiseIsKeptInEveryStateOfTheTree measures the wasted reads of lookups of absent keys: after a load in random order,
+// after overwrites, while a compaction runs, and when all is compacted. With -long above 1 it measures all shapes at all
+// rates with both kinds of filters, a million keys each; else three of them with fewer keys.
+func TestThePromiseIsKeptInEveryStateOfTheTree(t *testing.T) {
+	keys, stride := 150_000, 11
+	if *long > 1 {
+		keys, stride = 1_000_000, 1
+	}
+	cell := 0
+	for _, kind := range []FilterKind{BloomFilter, RibbonFilter} {
+		for _, shape := range ratedShapes {
+			for _, fpr := range []float64{0.1, 0.01, 0.001} {
+				if cell++; cell%stride == 0 || stride == 1 {
+					name := fmt.Sprintf("%s/%s/%g", map[FilterKind]string{BloomFilter: "Bloom", RibbonFilter: "Ribbon"}[kind], shape.name, fpr)
+					t.Run(name, func(t *testing.T) { measurePromise(t, kind, shape.key, fpr, keys) })
+				}
+			}
+		}
+	}
+}
+
+func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []byte, fpr float64, keys int) {
+	t.Helper()
+	// A compaction that has ended waits at the gate while it is shut, and so do all that would follow.
+	gate := make(chan struct{}, 1)
+	gate <- struct{}{}
+	o := &Options{
+		FS: vfs.NewMem(), Durability: NoSync, Compression: NoCompression, FilterFPR: fpr, FilterKind: kind,
+		MemoryBudget: 512 << 20, MemtableSize: 1 << 20, BaseLevelSize: 4 << 20, LevelRatio: 10, BlockSize: 4 << 10, TableSize: 1 << 20,
+		Events: Events{Compacted: func(CompactionInfo) {
+			<-gate
+			gate <- struct{}{}
+		}},
+	}
+	var db *DB
+	reopen := func() {
+		t.Helper()
+		if db != nil {
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var err error
+		if db, err = Open("db", o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reopen()
+	defer func() {
+		select {
+		case gate <- struct{}{}: // the test has failed with the gate shut
+		default:
+		}
+		_ = db.Close()
+	}()
+
+	rng := rand.New(rand.NewPCG(uint64(keys), 1))
+	var k []byte
+	value := make([]byte, 100)
+	put := func(i int) {
+		t.Helper()
+		k = key(k[:0], 2*uint64(i))
+		if err := db.Put(k, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// pile puts keys with the gate shut until level 0 has four runs.
+	pile := func(next func() int) {
+		t.Helper()
+		<-gate
+		for puts := 0; db.Metrics().Levels[0].Runs < 4; puts++ {
+			if puts == 100 {
+				t.Fatalf("level 0 has no four runs:\n%v", db.Metrics())
+			}
+			for range 1000 {
+				put(next())
+			}
+			if err := db.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	measure := func(state string, leastRuns, leastLevels int) {
+		t.Helper()
+		before := db.Metrics()
+		levels := 0
+		for _, l := range before.Levels {
+			if l.Runs > 0 {
+				levels++
+			}
+		}
+		if before.Levels[0].Runs < leastRuns || levels < leastLevels {
+			t.Fatalf("%s: %d runs in level 0, %d levels, want at least %d and %d", state, before.Levels[0].Runs, levels, leastRuns, leastLevels)
+		}
+		for range keys {
+			k = key(k[:0], 2*rng.Uint64N(uint64(keys))+1)
+			if _, err := db.Get(k); !errors.Is(err, ErrNotFound) {
+				t.Fatalf("%s: %x: %v, want ErrNotFound", state, k, err)
+			}
+		}
+		after := db.Metrics()
+		wasted, most := float64(after.Lookups.WastedReads-before.Lookups.WastedReads), 1.15*fpr*float64(keys)
+		most += 3 * math.Sqrt(most)
+		t.Logf("%s: %d levels, %d runs in level 0: wasted %.2e, predicted %.2e, promised %g; %.2f bits of filters a key in memory, %.2f on disk", state, levels,
+			before.Levels[0].Runs, wasted/float64(keys), after.FPRPredicted, fpr, 8*float64(after.Memory.Filters)/float64(keys), bitsOnDisk(after, keys))
+		if wasted > most {
+			t.Errorf("%s: %.0f wasted reads in %d lookups, want at most %.0f: 1.15 × %g and three deviations", state, wasted, keys, most, fpr)
+		}
+	}
+
+	order := rng.Perm(keys)
+	for _, i := range order[:keys*9/10] {
+		put(i)
+	}
+	at := keys * 9 / 10
+	pile(func() int {
+		i := order[at%keys]
+		at++
+		return i
+	})
+	measure("loaded", 4, 3)
+	gate <- struct{}{}
+
+	for range keys / 4 {
+		put(rng.IntN(keys))
+	}
+	pile(func() int { return rng.IntN(keys) })
+	measure("overwritten", 4, 3)
+
+	o.CompactionRate = 64 << 10
+	gate <- struct{}{}
+	reopen()
+	soon(t, "a compaction begins", func() bool { return !db.Metrics().Settled })
+	measure("mid-compaction", 4, 3)
+	if db.Metrics().Settled {
+		t.Error("the compaction was over before the lookups")
+	}
+
+	o.CompactionRate = 0
+	reopen()
+	for _, i := range order[min(at, keys):] {
+		put(i)
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	measure("compacted", 0, 1)
+}
+
+// bitsOnDisk are the bits of filter blocks for each key of the store.
+func bitsOnDisk(m Metrics, keys int) float64 {
+	sum := uint64(0)
+	for _, l := range m.Levels {
+		sum += l.FilterDisk
+	}
+	return 8 * float64(sum) / float64(keys)
+}
