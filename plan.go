@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -83,4 +84,51 @@ func (p *filterPlan) between(level int) (rate float64) {
 		}
 	}
 	return rate
+}
+
+// A PlannedLevel is what the filters of a level promise, and what they take.
+type PlannedLevel struct {
+	Level      int               `json:"level"`
+	Keys       uint64            `json:"keys"`
+	FPR        float64           `json:"promised"`     // share of the promise that each run of the level has at most
+	Predicted  float64           `json:"predicted"`    // rate of the filters that are built for it
+	BitsPerKey float64           `json:"bits_per_key"` // of filters of many keys
+	Bytes      uint64            `json:"bytes"`        // of the filters in memory
+	Units      []bloomblock.Unit `json:"units"`
+	Ribbon     bool              `json:"ribbon"` // the first unit is a Ribbon unit of its rate
+}
+
+// PlanFilters tells what filters take in a tree of so many keys that is at rest: one run on each of so many levels, 1 to 6, each
+// full and Options.LevelRatio times as large as the one above. Of the options FilterFPR, FilterKind and LevelRatio count; nil
+// options are the defaults. Level 0, which holds what was flushed last, comes on top. Errors are those of Open for its options, and
+// where levels are not 1 to 6. It opens no store.
+func PlanFilters(keys uint64, levels int, o *Options) ([]PlannedLevel, error) {
+	opts := o.withDefaults()
+	if err := opts.check(); err != nil {
+		return nil, fmt.Errorf("bloomkv: %w", err)
+	}
+	if levels < 1 || levels > bottom {
+		return nil, fmt.Errorf("bloomkv: %d levels, want 1 to %d", levels, bottom)
+	}
+	p, err := planFilters(opts.FilterFPR, opts.LevelRatio, opts.FilterKind)
+	if err != nil {
+		return nil, fmt.Errorf("bloomkv: %w", err)
+	}
+	var plan []PlannedLevel
+	whole, part := 0.0, 1.0
+	for range levels {
+		whole += part
+		part /= float64(opts.LevelRatio)
+	}
+	for part, l := 1.0, bottom; l > bottom-levels; l-- {
+		at := &p[l]
+		n := float64(keys) * part / whole
+		plan = append(plan, PlannedLevel{
+			Level: l, Keys: uint64(n + 0.5), FPR: at.rate, Predicted: at.params.Rate(), BitsPerKey: at.params.BitsPerKey(),
+			Bytes: uint64(n*at.params.BitsPerKey()/8 + 0.5), Units: at.params.Units(), Ribbon: at.params.Ribbon(),
+		})
+		part /= float64(opts.LevelRatio)
+	}
+	slices.Reverse(plan)
+	return plan, nil
 }

@@ -25,8 +25,8 @@ const (
 // A Unit says how one unit is built. Its size follows from the number of keys when the block is built, rounded up to a
 // whole block of 64 bytes.
 type Unit struct {
-	BitsPerKey float64 // 0.5..32
-	Probes     int     // 1..MaxProbes
+	BitsPerKey float64 `json:"bits_per_key"` // 0.5..32
+	Probes     int     `json:"probes"`       // 1..MaxProbes
 }
 
 // Rate is the exact false positive rate of a unit with many keys; fewer keys never do worse. It takes up to some

@@ -155,7 +155,7 @@ nothing stored can drive it; in a pipe, get and dump give the bytes as they are.
 	root.AddCommand(
 		a.putCommand(), a.getCommand(), a.delCommand(), a.scanCommand(),
 		a.loadCommand(), a.dumpCommand(), a.ingestCommand(), a.checkpointCommand(), a.compactCommand(),
-		a.statsCommand(), a.checkCommand(), a.inspectCommand(),
+		a.statsCommand(), a.checkCommand(), a.inspectCommand(), a.planCommand(),
 		a.demoCommand(),
 	)
 	root.SetFlagErrorFunc(hint)

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bloomblock"
+)
+
+// planFacts are what a tree's filters promise and take, as JSON has it.
+type planFacts struct {
+	Keys      uint64                 `json:"keys"`
+	FilterFPR float64                `json:"fpr_promised"`
+	Predicted float64                `json:"fpr_predicted"` // over the levels below
+	Kind      string                 `json:"kind"`
+	Levels    []bloomkv.PlannedLevel `json:"levels"`
+	Bytes     uint64                 `json:"bytes"`
+	Even      float64                `json:"fpr_even"` // the same bytes shared out evenly over all keys
+	Table     []tableRow             `json:"table,omitempty"`
+}
+
+// A tableRow is the least filters for a rate.
+type tableRow struct {
+	FPR        float64           `json:"fpr"`
+	BitsPerKey float64           `json:"bits_per_key"`
+	Units      []bloomblock.Unit `json:"units"`
+	Predicted  float64           `json:"predicted"`
+	Ribbon     float64           `json:"ribbon_bits_per_key,omitempty"` // 0 where there is none
+	Classic    bloomblock.Unit   `json:"classic"`
+}
+
+// planner is the command.
+type planner struct {
+	*app
+
+	keys   uint64
+	fpr    float64
+	levels int
+	ratio  int
+	memory float64 // MiB
+	ribbon bool
+	table  bool
+	asJSON bool
+}
+
+// Without --levels a tree is taken to have one level more for each factor of its ratio beyond these keys: the first 64 MiB
+// of entries of some 110 bytes.
+const keysOfOneLevel = 600_000
+
+func (a *app) planCommand() *cobra.Command {
+	p := planner{app: a}
+	c := &cobra.Command{
+		Use:   "plan",
+		Short: "Tell what filters cost, and what they give",
+		Long: `plan tells what the filters of a store of so many keys take in memory for a promised rate, level by level, or with --memory
+the best rate that fits. The rate is the expected number of wasted table reads for a lookup of an absent key, over the
+whole tree. "Evenly" is what the same memory would waste if every level had as many bits per key, as most stores do.
+
+--table prints the least filters for each rate: the blocked Bloom filters of this store, Ribbon filters, and, to compare,
+the classic Bloom filter in one piece, whose table promises too much for a blocked one.`,
+		Example: `  bloomkv plan --keys 100000000 --fpr 0.01
+  bloomkv plan --keys 100000000 --memory 64 --ribbon
+  bloomkv plan --table`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return hint(c, p.run(c)) },
+	}
+	f := c.Flags()
+	f.Uint64Var(&p.keys, "keys", 1_000_000, "keys in the store")
+	f.Float64Var(&p.fpr, "fpr", 0.01, "promised `RATE`")
+	f.IntVar(&p.levels, "levels", 0, "levels of the tree; 0 follows from the keys")
+	f.IntVar(&p.ratio, "ratio", 10, "how much larger each level is than the one above")
+	f.Float64Var(&p.memory, "memory", 0, "memory for filters in `MIB`, in place of --fpr")
+	f.BoolVar(&p.ribbon, "ribbon", false, "Ribbon filters")
+	f.BoolVar(&p.table, "table", false, "print the table of rates too")
+	f.BoolVar(&p.asJSON, "json", false, "print JSON")
+	c.MarkFlagsMutuallyExclusive("fpr", "memory")
+	return c
+}
+
+func (p *planner) run(c *cobra.Command) error {
+	switch {
+	case !(p.fpr > 0 && p.fpr <= 1): // 0 in Options would mean the default
+		return fmt.Errorf("--fpr %v, want more than 0, at most 1", p.fpr)
+	case p.keys == 0 || p.keys > 1<<48:
+		return fmt.Errorf("--keys %d, want 1 to %d", p.keys, uint64(1)<<48)
+	case c.Flags().Changed("memory") && !(p.memory > 0 && p.memory <= 1<<30): // also NaN
+		return fmt.Errorf("--memory %v, want more than 0, at most %d", p.memory, 1<<30)
+	case p.levels < 0:
+		return fmt.Errorf("--levels %d, want 1 to 6, or 0", p.levels)
+	case p.ratio < 2:
+		return fmt.Errorf("--ratio %d, want 2 to 100", p.ratio)
+	}
+	if p.levels == 0 {
+		p.levels = 1
+		for n := float64(p.keys); n > keysOfOneLevel && p.levels < 6; n /= float64(p.ratio) {
+			p.levels++
+		}
+	}
+	if p.memory > 0 {
+		if err := p.fit(uint64(p.memory * (1 << 20))); err != nil {
+			return err
+		}
+	}
+	facts, err := p.plan(p.fpr)
+	if err != nil {
+		return err
+	}
+	facts.Even = even(8*float64(facts.Bytes)/float64(p.keys), len(facts.Levels))
+	if p.table {
+		if facts.Table, err = rateTable(); err != nil {
+			return err
+		}
+	}
+	if p.asJSON {
+		return p.printJSON(facts)
+	}
+	p.print(facts)
+	return nil
+}
+
+// fit finds the lowest rate, to a hundredth of it, whose filters fit.
+func (p *planner) fit(bytes uint64) error {
+	low, high := math.Log(1e-7), 0.0 // of rates: too low, high enough
+	if facts, err := p.plan(math.Exp(low)); err == nil && facts.Bytes <= bytes {
+		high = low
+	}
+	for high-low > 0.01 {
+		mid := (low + high) / 2
+		if facts, err := p.plan(math.Exp(mid)); err == nil && facts.Bytes <= bytes {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	if p.fpr = math.Exp(high); p.fpr >= 1 {
+		return fmt.Errorf("--memory %v: %d keys take more than %d bytes for any filters", p.memory, p.keys, bytes)
+	}
+	return nil
+}
+
+func (p *planner) plan(fpr float64) (planFacts, error) {
+	facts := planFacts{Keys: p.keys, FilterFPR: fpr, Kind: "Bloom"}
+	o := &bloomkv.Options{FilterFPR: fpr, LevelRatio: p.ratio}
+	if p.ribbon {
+		facts.Kind, o.FilterKind = "Ribbon", bloomkv.RibbonFilter
+	}
+	levels, err := bloomkv.PlanFilters(p.keys, p.levels, o)
+	if err != nil {
+		return facts, err
+	}
+	facts.Levels = levels
+	for _, l := range levels {
+		facts.Predicted += l.Predicted
+		facts.Bytes += l.Bytes
+	}
+	return facts, nil
+}
+
+// even is what bits of filters for each key waste if every level has as many, at the best number of probes.
+func even(bits float64, levels int) float64 {
+	rate := 1.0
+	if bits > 0 {
+		for k := 1; k <= bloomblock.MaxProbes; k++ {
+			rate = min(rate, bloomblock.Unit{BitsPerKey: bits, Probes: k}.Rate())
+		}
+	}
+	return rate * float64(levels)
+}
+
+func (p *planner) print(facts planFacts) {
+	fmt.Fprintf(p.out, "%s in %s, each %d times as large as the one above; %s filters\n\n", plural(facts.Keys, "key"),
+		plural(len(facts.Levels), "level"), p.ratio, facts.Kind)
+	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "level\tkeys\tpromised\tpredicted\tbits/key\tbytes\tunits\t")
+	for _, l := range facts.Levels {
+		fmt.Fprintf(w, "%d\t%d\t%.3g\t%.3g\t%.2f\t%d\t%s\t\n", l.Level, l.Keys, l.FPR, l.Predicted, l.BitsPerKey, l.Bytes, unitsInWords(l.Units, l.Ribbon))
+	}
+	w.Flush()
+	fmt.Fprintf(p.out, "\nfilters take %s, %.2f bits per key; an absent key wastes %.3g table reads, promised %.3g;\nevenly shared out the same memory would waste %.3g\n",
+		plural(facts.Bytes, "byte"), 8*float64(facts.Bytes)/float64(facts.Keys), facts.Predicted, facts.FilterFPR, facts.Even)
+	if len(facts.Table) == 0 {
+		return
+	}
+	fmt.Fprintln(p.out)
+	fmt.Fprintln(w, "rate\tblocked, bits/key\tprobes\tpredicted\tRibbon\tclassic\tprobes\t")
+	for _, r := range facts.Table {
+		ribbon := "-"
+		if r.Ribbon > 0 {
+			ribbon = fmt.Sprintf("%.2f", r.Ribbon)
+		}
+		fmt.Fprintf(w, "%g\t%.1f\t%s\t%.3g\t%s\t%.1f\t%d\t\n", r.FPR, r.BitsPerKey, probesInWords(r.Units), r.Predicted, ribbon, r.Classic.BitsPerKey, r.Classic.Probes)
+	}
+	w.Flush()
+}
+
+// unitsInWords is each unit's bits per key and probes.
+func unitsInWords(units []bloomblock.Unit, ribbon bool) string {
+	words := make([]string, len(units))
+	for i, u := range units {
+		if words[i] = fmt.Sprintf("%g/%d", u.BitsPerKey, u.Probes); i == 0 && ribbon {
+			words[i] = "Ribbon"
+		}
+	}
+	return cmp.Or(strings.Join(words, " + "), "none")
+}
+
+func probesInWords(units []bloomblock.Unit) string {
+	words := make([]string, len(units))
+	for i, u := range units {
+		words[i] = strconv.Itoa(u.Probes)
+	}
+	return strings.Join(words, "+")
+}
+
+// rateTable has the least filters for round rates.
+func rateTable() (rows []tableRow, err error) {
+	for _, rate := range []float64{0.5, 0.25, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025, 0.001, 0.0005, 0.0001, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9} {
+		blocked, err := bloomblock.ParamsFor(rate)
+		if err != nil {
+			return nil, err
+		}
+		row := tableRow{
+			FPR: rate, BitsPerKey: blocked.BitsPerKey(), Units: blocked.Units(), Predicted: blocked.Rate(), Classic: bloomblock.ClassicUnit(rate),
+		}
+		if ribbon, err := bloomblock.ParamsRibbon(rate); err == nil && ribbon.Ribbon() {
+			row.Ribbon = ribbon.BitsPerKey()
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+)
+
+func planned(t *testing.T, args ...string) (f planFacts) {
+	t.Helper()
+	out := (tool{}).must(t, append([]string{"plan", "--json"}, args...)...)
+	if err := json.Unmarshal([]byte(out), &f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestPlanAddsUpAndKeepsThePromise(t *testing.T) {
+	for _, args := range [][]string{
+		nil, {"--keys", "1"}, {"--keys", "100000000", "--fpr", "0.001"}, {"--keys", "5000000", "--levels", "6", "--ratio", "4"},
+		{"--keys", "100000000", "--ribbon"}, {"--fpr", "1"}, {"--fpr", "0.4", "--ribbon"},
+	} {
+		f := planned(t, args...)
+		var keys, bytes uint64
+		var predicted float64
+		for _, l := range f.Levels {
+			keys += l.Keys
+			bytes += l.Bytes
+			predicted += l.Predicted
+			if l.Predicted > l.FPR || (len(l.Units) == 0) != (f.FilterFPR == 1) || l.Ribbon != (f.Kind == "Ribbon" && f.FilterFPR < 0.5) {
+				t.Errorf("%q: %+v", args, l)
+			}
+		}
+		if f.FilterFPR < 1 && predicted > f.FilterFPR || predicted != f.Predicted || bytes != f.Bytes || math.Abs(float64(keys)-float64(f.Keys)) > 3 {
+			t.Errorf("%q: the levels have %d keys, %d bytes, and predict %g: want %d, %d, at most %g", args, keys, bytes, predicted, f.Keys, f.Bytes, f.FilterFPR)
+		}
+		if len(f.Levels) > 1 && f.FilterFPR < 0.5 && f.Kind == "Bloom" && f.Even < 1.4*f.Predicted {
+			t.Errorf("%q: evenly %g, with shares %g", args, f.Even, f.Predicted)
+		}
+	}
+}
+
+func TestPlanFindsTheBestRateThatFits(t *testing.T) {
+	for _, kind := range [][]string{nil, {"--ribbon"}} {
+		before := 1.0
+		for _, memory := range []string{"2", "8", "12.5", "100"} {
+			f := planned(t, append([]string{"--keys", "10000000", "--memory", memory}, kind...)...)
+			better := planned(t, append([]string{"--keys", "10000000", "--fpr", jsonNumber(t, f.FilterFPR*0.9)}, kind...)...)
+			var most float64
+			if err := json.Unmarshal([]byte(memory), &most); err != nil {
+				t.Fatal(err)
+			}
+			most *= 1 << 20
+			if float64(f.Bytes) > most || f.FilterFPR > before || f.FilterFPR > 2e-7 && float64(better.Bytes) < 0.98*most {
+				t.Errorf("%s MiB: %g with %d bytes, and %g with %d", memory, f.FilterFPR, f.Bytes, better.FilterFPR, better.Bytes)
+			}
+			before = f.FilterFPR
+		}
+	}
+}
+
+func jsonNumber(t *testing.T, x float64) string {
+	t.Helper()
+	b, err := json.Marshal(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestPlanInWords(t *testing.T) {
+	out := (tool{}).must(t, "plan", "--keys", "100000000", "--table")
+	for _, want := range []string{
+		"100000000 keys in 4 levels, each 10 times as large", "10.5/6 + 5/3", "bits per key; an absent key wastes ",
+		" 0.01 10.0 6 0.00966 7.06 10.0 5 ",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	for line := range strings.Lines(out) {
+		if n := len([]rune(line)); n > 121 {
+			t.Errorf("a line of %d characters: %s", n, line)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--fpr", "0"}, "--fpr 0, want more than 0, at most 1"},
+		{[]string{"--fpr", "NaN"}, "--fpr NaN, want more than 0"},
+		{[]string{"--fpr", "-0.1"}, "--fpr -0.1, want more than 0"},
+		{[]string{"--fpr", "1.5"}, "--fpr 1.5, want more than 0"},
+		{[]string{"--fpr", "1e-12"}, "out of reach with a level ratio of 10, the best is about "},
+		{[]string{"--memory", "0.001"}, "--memory 0.001: 1000000 keys take more than 1048 bytes"},
+		{[]string{"--memory", "-1"}, "--memory -1, want more than 0"},
+		{[]string{"--memory", "NaN"}, "--memory NaN, want more than 0"},
+		{[]string{"--memory", "1", "--fpr", "0.1"}, "[fpr memory]"},
+		{[]string{"--keys", "0"}, "--keys 0, want 1 to "},
+		{[]string{"--levels", "7"}, "7 levels, want 1 to 6"},
+		{[]string{"--ratio", "1"}, "--ratio 1, want 2 to 100"},
+		{[]string{"--ratio", "101"}, "option LevelRatio: 101, want 2 to 100"},
+		{[]string{"more"}, "see bloomkv plan --help"},
+	} {
+		if r := (tool{}).run(t, append([]string{"plan"}, c.args...)...); r.code != exitTrouble || !strings.Contains(r.err, c.want) || r.out != "" {
+			t.Errorf("%q: exit %d, %q, want 2 and %q", c.args, r.code, r.err, c.want)
+		}
+	}
+}
