@@ -68,6 +68,7 @@ type Writer struct {
 	block   blockBuilder
 	index   indexBuilder
 	filter  bloomblock.Builder
+	self    selfCheck
 	props   Properties
 	dels    rangeDelBuilder
 	out     []byte // not written yet
@@ -124,6 +125,7 @@ func (w *Writer) add(k ikey.Key, value []byte) error {
 	w.block.add(k, value, s)
 	if w.o.Filter != (bloomblock.Params{}) {
 		w.filter.Add(bloomblock.HashKey(k.User))
+		w.self.add(k.User)
 	}
 	w.last, w.lastT = append(w.last[:0], k.User...), k.Trailer
 	p.see(k.Trailer.Seq(), k.Trailer.Seq())
@@ -235,6 +237,7 @@ func (w *Writer) finish() (Info, error) {
 		}
 		p.FilterKeys = uint64(w.filter.Len()) //nolint:gosec // a length
 		w.out = w.filter.AppendBlock(w.out, w.o.Filter)
+		w.self.check(w.out)
 		f.filterLen = uint64(len(w.out))
 		f.filterSum = w.seal.filterSum(f.filterOff, w.out)
 	}
