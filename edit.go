@@ -128,6 +128,7 @@ func (db *DB) install(e *manifest.Edit, change func(*state)) error {
 		change(s)
 	})
 	s := db.state.Load()
+	db.replan(s)
 	s.tables(func(_ int, t *table) {
 		if moved[t.meta.Number] {
 			db.trim(t)

@@ -16,7 +16,7 @@ func (db *DB) load(t *table) error {
 func (db *DB) loadTail(t *table) (loads, bytes uint64, err error) {
 	t.loading.Lock()
 	before, loaded := t.reader.FilterState(), t.reader.Loaded()
-	rate := db.plan[t.level.Load()].rate
+	rate := db.rateOf(t)
 	if t.shed.Load() {
 		rate = 1
 	}
@@ -45,11 +45,43 @@ func (db *DB) loadTail(t *table) (loads, bytes uint64, err error) {
 	return loads, bytes, err
 }
 
+// rateOf is what the plan asks of a table's filter.
+func (db *DB) rateOf(t *table) float64 { return db.plan.Load().level[t.level.Load()].rate }
+
+// replan makes the plan that fits Options.FilterMemory, if that is set, as far as the filters of the state are known. Where it is
+// another one than before, filters drop the units that it does not need, and those that it needs more are loaded when next there
+// is room. editMu is held, or nobody else knows the store yet.
+func (db *DB) replan(s *state) {
+	if db.opts.FilterMemory == 0 {
+		return
+	}
+	p := db.opts.planner().within(func(p *filterPlan) (sum int64) {
+		s.tables(func(level int, t *table) {
+			at := &p.level[level]
+			need, known := t.reader.FilterBytesFor(at.rate)
+			if !known {
+				need = min(need, int64(float64(t.meta.Entries)*at.params.BitsPerKey()/8))
+			}
+			sum += need
+		})
+		return sum
+	})
+	if p.fpr == db.plan.Load().fpr {
+		return
+	}
+	db.plan.Store(p)
+	s.tables(func(_ int, t *table) { db.trim(t) })
+	select {
+	case db.share.room <- struct{}{}:
+	default: // it has not looked since it was told last
+	}
+}
+
 // trim drops the units of a filter that a table does not need any more at a deeper level.
 func (db *DB) trim(t *table) {
 	t.loading.Lock()
 	defer t.loading.Unlock()
-	if err := t.reader.Trim(db.plan[t.level.Load()].rate); err != nil {
+	if err := t.reader.Trim(db.rateOf(t)); err != nil {
 		db.report.workFailed(FailureInfo{"trim", 1, err})
 	}
 	db.res.count(db, t)
@@ -79,6 +111,13 @@ func (db *DB) recount(t *table) {
 // keepWarm loads indexes and filters after Open, and later those that were shed, where there is room again.
 func (db *DB) keepWarm() {
 	db.warmUp()
+	if db.opts.FilterMemory > 0 { // now it is known what filters take
+		db.editMu.Lock()
+		if s := db.state.Load(); s != nil {
+			db.replan(s)
+		}
+		db.editMu.Unlock()
+	}
 	for {
 		select {
 		case <-db.ctx.Done():
@@ -89,7 +128,7 @@ func (db *DB) keepWarm() {
 	}
 }
 
-// restore loads filters that had been shed while there is room again, newest data first.
+// restore loads filters that had been shed, and units that a new plan asks for, while there is room, newest data first.
 func (db *DB) restore() {
 	s, release := db.acquire()
 	if s == nil {
@@ -97,7 +136,8 @@ func (db *DB) restore() {
 	}
 	defer release()
 	s.tables(func(_ int, t *table) {
-		if db.ctx.Err() != nil || !t.shed.Load() || db.res.resident()+int64(t.meta.FilterLen) > db.res.allowance() { //nolint:gosec // below the file's size
+		more := t.shed.Load() || t.reader.Loaded() && db.opts.FilterMemory > 0
+		if db.ctx.Err() != nil || !more || db.res.resident()+int64(t.meta.FilterLen) > db.res.allowance() { //nolint:gosec // below the file's size
 			return
 		}
 		t.shed.Store(false)

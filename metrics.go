@@ -181,7 +181,7 @@ func ratio(part, of uint64) float64 {
 // promise, the budget and what lookups and writes had cost, and of levels and memory nothing.
 func (db *DB) Metrics() Metrics {
 	m := Metrics{
-		FilterFPR: db.opts.FilterFPR, Lookups: db.lookups.sum(), Writes: db.writes.metrics(),
+		FilterFPR: db.plan.Load().fpr, Lookups: db.lookups.sum(), Writes: db.writes.metrics(),
 		Resources: db.res.Metrics(), Uptime: time.Since(db.opened),
 	}
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.tails.loads.Load(), db.tails.bytes.Load()
@@ -235,9 +235,9 @@ func (s *state) memtableBytes() int64 {
 
 // levels are the figures of each level but for its target.
 func (db *DB) levels(s *state) []LevelMetrics {
-	levels := make([]LevelMetrics, manifest.NumLevels)
+	levels, plan := make([]LevelMetrics, manifest.NumLevels), db.plan.Load()
 	for l := range levels {
-		levels[l].Level, levels[l].FilterFPR = l, db.plan[l].rate
+		levels[l].Level, levels[l].FilterFPR = l, plan.level[l].rate
 	}
 	for _, r := range s.runs {
 		l := &levels[r.level]

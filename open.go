@@ -1,6 +1,7 @@
 package bloomkv
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filename"
@@ -31,11 +33,12 @@ func Open(dir string, options *Options) (*DB, error) {
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	plan, err := planFilters(opts.FilterFPR, opts.LevelRatio, opts.FilterKind)
+	plan, err := opts.planner().plan(cmp.Or(opts.FilterFPR, bestFPR))
 	if err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	db := &DB{dir: dir, opts: opts, plan: plan, domain: new(epoch.Domain), opened: time.Now()}
+	db := &DB{dir: dir, opts: opts, domain: new(epoch.Domain), opened: time.Now()}
+	db.plan.Store(plan)
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
 	db.changed.L = &db.mu
 	db.pacer.rate = opts.CompactionRate
@@ -103,6 +106,9 @@ func (db *DB) open() (err error) {
 	s.refs.Store(1)
 	s.setVersion(db.recorded.Version, newTables(db))
 	s.tables(func(_ int, t *table) { t.refs.Add(1) })
+	if db.replan(s); db.plan.Load().fpr >= 1 && db.opts.FilterMemory > 0 {
+		return fmt.Errorf("option FilterMemory: %d bytes are too few for any filters of what the store holds: %w", db.opts.FilterMemory, bloomblock.ErrRate)
+	}
 	db.state.Store(s)
 	db.visible.Store(uint64(db.lastSeq))
 	if db.opts.ReadOnly {

@@ -17,6 +17,8 @@ const (
 	is32bit      = 1 - (^uint(0) >> 32 & 1)   // 1 where int has 32 bits
 	minMemory    = 8 << 20                    // the smallest MemoryBudget
 	minMemtable  = 16 << 10                   // the smallest MemtableSize
+
+	minFilterMemory = 64 << 10 // the smallest FilterMemory
 )
 
 // Durability says when a write is acknowledged.
@@ -82,6 +84,12 @@ type Options struct {
 	// that is there is loaded. Otherwise it is between 0 and 1, exclusive; Open fails with ErrFilterRate on a rate that the
 	// filters can't reach.
 	FilterFPR float64
+	// FilterMemory, in place of FilterFPR, is memory for filters in bytes: the promised rate is then the best one whose filters
+	// fit, though none below 0.0001, and rises as the store grows (Metrics.FilterFPR). Filters that are there already are cut
+	// down in memory, to a third at the least, until compaction writes smaller ones. It is part of MemoryBudget, which must have
+	// room for it. 0 means FilterFPR. Open fails with ErrFilterRate where not even the smallest filters of what the store holds
+	// would fit.
+	FilterMemory int64
 	// FilterKind says how the filters of tables written from now on are built. The zero value is BloomFilter.
 	FilterKind FilterKind
 
@@ -131,7 +139,9 @@ func (o *Options) withDefaults() Options {
 		d.FS = vfs.OS
 	}
 	d.Durability = cmp.Or(d.Durability, Sync)
-	d.FilterFPR = cmp.Or(d.FilterFPR, 0.01)
+	if d.FilterMemory == 0 {
+		d.FilterFPR = cmp.Or(d.FilterFPR, 0.01)
+	}
 	if d.Resources != nil {
 		d.MemtableSize = cmp.Or(d.MemtableSize, max(d.Resources.memory/sharedMemtables, minMemtable))
 	} else {
@@ -191,7 +201,14 @@ func (o *Options) check() error {
 			return fmt.Errorf("option %s: %d, want %d to %d", r.name, r.got, r.low, r.high)
 		}
 	}
-	if !(o.FilterFPR > 0 && o.FilterFPR <= 1) { // also NaN
+	if o.FilterMemory != 0 {
+		if o.FilterFPR != 0 {
+			return fmt.Errorf("option FilterMemory: %d, want 0 beside FilterFPR, which is %v", o.FilterMemory, o.FilterFPR)
+		}
+		if most := memory / 2; o.FilterMemory < minFilterMemory || o.FilterMemory > most {
+			return fmt.Errorf("option FilterMemory: %d, want %d to %d, half of the memory there is", o.FilterMemory, minFilterMemory, most)
+		}
+	} else if !(o.FilterFPR > 0 && o.FilterFPR <= 1) { // also NaN
 		return fmt.Errorf("option FilterFPR: %v, want more than 0, at most 1", o.FilterFPR)
 	}
 	if o.ErrorIfExists && (o.ErrorIfMissing || o.ReadOnly) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -17,73 +18,135 @@ const bottom = manifest.NumLevels - 1
 // level, which holds most keys, gets most of it; each level above gets a fraction, as the same bits buy more there (Dayan,
 // Athanassoulis, Idreos, "Monkey: Optimal Navigable Key-Value Store", SIGMOD 2017). The rates depend on the level alone,
 // so that a table's filter is right for as long as the table stays.
-type filterPlan [manifest.NumLevels]struct {
+type filterPlan struct {
+	fpr   float64 // of the whole tree
+	level [manifest.NumLevels]levelPlan
+}
+
+type levelPlan struct {
 	rate   float64           // that each run of the level may have at most
 	params bloomblock.Params // of the filters built for it
 }
 
-// planFilters shares out fpr for levels that grow by ratio.
-func planFilters(fpr float64, ratio int, kind FilterKind) (p filterPlan, err error) {
+// A filterPlanner makes plans.
+type filterPlanner struct {
+	ratio  int // of a level's size to that of the one above
+	kind   FilterKind
+	memory int64 // for filters, in bytes; 0 where a rate is promised instead
+}
+
+// planner makes the plans of a store.
+func (o *Options) planner() filterPlanner {
+	return filterPlanner{o.LevelRatio, o.FilterKind, o.FilterMemory}
+}
+
+// plan shares out fpr.
+func (f filterPlanner) plan(fpr float64) (*filterPlan, error) {
+	p := &filterPlan{fpr: fpr}
 	if fpr >= 1 {
-		for l := range p {
-			p[l].rate = 1
+		for l := range p.level {
+			p.level[l].rate = 1
 		}
 		return p, nil
 	}
-	step := 1 / float64(ratio)
+	step := 1 / float64(f.ratio)
 	// 0.95 of the promise over the levels 1 to last, as a geometric series; a twentieth over the runs of level 0.
 	rate := 0.95 * (1 - step) * fpr
 	short := 0.0 // what levels got beyond their share since filters cannot do better
 	for l := bottom; l >= 1; l-- {
-		p[l].rate = max(rate, bloomblock.BestRate)
-		short += p[l].rate - rate
+		p.level[l].rate = max(rate, bloomblock.BestRate)
+		short += p.level[l].rate - rate
 		rate *= step
 	}
 	perRun := fpr / 20 / stopRuns
-	p[0].rate = max(perRun, bloomblock.BestRate)
-	short += (p[0].rate - perRun) * stopRuns
-	p[bottom].rate -= short
-	if p[bottom].rate < bloomblock.BestRate {
-		return p, fmt.Errorf("option FilterFPR: %g is out of reach with a level ratio of %d, the best is about %.1g: %w",
-			fpr, ratio, (manifest.NumLevels-1+stopRuns)*bloomblock.BestRate/0.95, bloomblock.ErrRate)
+	p.level[0].rate = max(perRun, bloomblock.BestRate)
+	short += (p.level[0].rate - perRun) * stopRuns
+	last := &p.level[bottom]
+	last.rate -= short
+	if last.rate < bloomblock.BestRate {
+		return nil, fmt.Errorf("option FilterFPR: %g is out of reach with a level ratio of %d, the best is about %.1g: %w",
+			fpr, f.ratio, (manifest.NumLevels-1+stopRuns)*bloomblock.BestRate/0.95, bloomblock.ErrRate)
 	}
-	// A table that moves down keeps its filter: its first unit alone meets the last level's rate, its first two that of a
-	// level about half way, so that a move drops whole units from memory.
-	nested := bloomblock.ParamsNested
-	if kind == RibbonFilter && p[bottom].rate >= bloomblock.BestRibbonRate {
-		nested = bloomblock.ParamsRibbon
-	}
-	for l := range p {
-		rates := []float64{p[bottom].rate}
-		if l < bottom {
-			if half := p.between(l); half > 0 {
-				rates = append(rates, half)
-			}
-			rates = append(rates, p[l].rate)
-		}
-		p[l].params, err = nested(rates...)
-		if errors.Is(err, bloomblock.ErrRate) { // a step that no single unit can make: units as they fit best
-			p[l].params, err = bloomblock.ParamsFor(p[l].rate)
-		}
-		if err != nil {
-			return p, fmt.Errorf("option FilterFPR: %g: level %d: %w", fpr, l, err)
+	for l := range p.level {
+		if err := f.build(p, l); err != nil {
+			return nil, fmt.Errorf("option FilterFPR: %g: level %d: %w", fpr, l, err)
 		}
 	}
 	return p, nil
 }
 
+// build chooses the units of a level's filters. A table that moves down keeps its filter: its first unit alone meets the last
+// level's rate, its first two that of a level about half way, so that a move drops whole units from memory. Where memory is
+// given, a table may also have to do with less of it as the tree grows: its units are of one size, at the last level too, and
+// as many as there may be.
+func (f filterPlanner) build(p *filterPlan, level int) (err error) {
+	at := &p.level[level]
+	ribbon := f.kind == RibbonFilter && p.level[bottom].rate >= bloomblock.BestRibbonRate
+	units := min(max(int(-math.Log2(at.rate)), 1), bloomblock.MaxUnits)
+	var rates []float64 // of the first unit, the first two, and so on
+	switch {
+	case f.memory > 0 && !ribbon:
+		at.params, err = bloomblock.ParamsSplit(units, at.rate)
+		return err
+	case f.memory > 0: // two thirds are a Ribbon unit
+		if units == bloomblock.MaxUnits {
+			rates = append(rates, math.Pow(at.rate, 2./3))
+		}
+		rates = append(rates, at.rate)
+	default:
+		rates = append(rates, p.level[bottom].rate)
+		if half := p.between(level); half > 0 {
+			rates = append(rates, half)
+		}
+		if level < bottom {
+			rates = append(rates, at.rate)
+		}
+	}
+	if ribbon {
+		at.params, err = bloomblock.ParamsRibbon(rates...)
+	} else {
+		at.params, err = bloomblock.ParamsNested(rates...)
+	}
+	if errors.Is(err, bloomblock.ErrRate) { // a step that no single unit can make: units as they fit best
+		at.params, err = bloomblock.ParamsFor(at.rate)
+	}
+	return err
+}
+
 // between is the rate of the level nearest to half way, by bits, between a level's rate and the last one's; 0 if none is.
 func (p *filterPlan) between(level int) (rate float64) {
-	low, high := p[level].rate, p[bottom].rate
+	low, high := p.level[level].rate, p.level[bottom].rate
 	off := math.Inf(1)
 	for m := level + 1; m < bottom; m++ {
-		if r := p[m].rate; low < r && r < high {
+		if r := p.level[m].rate; low < r && r < high {
 			if d := math.Abs(math.Log(r * r / (low * high))); d < off {
 				rate, off = r, d
 			}
 		}
 	}
 	return rate
+}
+
+const (
+	fprSteps = 4          // the rates that within tries, for each factor of two
+	bestFPR  = 1.0 / 8192 // of them: what a store that is still small gets, however much memory there is
+)
+
+// within is the plan with the lowest rate whose filters take at most the planner's memory, or one of no filters.
+func (f filterPlanner) within(bytes func(*filterPlan) int64) *filterPlan {
+	best, _ := f.plan(1) // of no filters: no error
+	steps := int(math.Round(-math.Log2(bestFPR) * fprSteps))
+	sort.Search(steps, func(i int) bool { // the first step that does not fit
+		p, err := f.plan(math.Exp2(-float64(i+1) / fprSteps))
+		if err != nil || bytes(p) > f.memory {
+			return true
+		}
+		if p.fpr < best.fpr {
+			best = p
+		}
+		return false
+	})
+	return best
 }
 
 // A PlannedLevel is what the filters of a level promise, and what they take.
@@ -99,36 +162,54 @@ type PlannedLevel struct {
 }
 
 // PlanFilters tells what filters take in a tree of so many keys that is at rest: one run on each of so many levels, 1 to 6, each
-// full and Options.LevelRatio times as large as the one above. Of the options FilterFPR, FilterKind and LevelRatio count; nil
-// options are the defaults. Level 0, which holds what was flushed last, comes on top. Errors are those of Open for its options, and
-// where levels are not 1 to 6. It opens no store.
-func PlanFilters(keys uint64, levels int, o *Options) ([]PlannedLevel, error) {
-	opts := o.withDefaults()
+// full and Options.LevelRatio times as large as the one above. Of the options FilterFPR, FilterMemory, FilterKind and LevelRatio
+// count; nil options are the defaults. Level 0, which holds what was flushed last, comes on top. It returns the rate of the whole
+// tree too, which with FilterMemory is the best that fits. Errors are those of Open for its options, and where levels are not 1
+// to 6. It opens no store.
+func PlanFilters(keys uint64, levels int, o *Options) (fpr float64, plan []PlannedLevel, err error) {
+	var opts Options
+	if o != nil {
+		opts = Options{FilterFPR: o.FilterFPR, FilterMemory: o.FilterMemory, FilterKind: o.FilterKind, LevelRatio: o.LevelRatio}
+	}
+	opts.MemoryBudget, opts.MemtableSize = maxMemory, minMemtable
+	opts = opts.withDefaults()
 	if err := opts.check(); err != nil {
-		return nil, fmt.Errorf("bloomkv: %w", err)
+		return 0, nil, fmt.Errorf("bloomkv: %w", err)
 	}
 	if levels < 1 || levels > bottom {
-		return nil, fmt.Errorf("bloomkv: %d levels, want 1 to %d", levels, bottom)
+		return 0, nil, fmt.Errorf("bloomkv: %d levels, want 1 to %d", levels, bottom)
 	}
-	p, err := planFilters(opts.FilterFPR, opts.LevelRatio, opts.FilterKind)
-	if err != nil {
-		return nil, fmt.Errorf("bloomkv: %w", err)
-	}
-	var plan []PlannedLevel
 	whole, part := 0.0, 1.0
 	for range levels {
 		whole += part
 		part /= float64(opts.LevelRatio)
 	}
-	for part, l := 1.0, bottom; l > bottom-levels; l-- {
-		at := &p[l]
-		n := float64(keys) * part / whole
-		plan = append(plan, PlannedLevel{
-			Level: l, Keys: uint64(n + 0.5), FPR: at.rate, Predicted: at.params.Rate(), BitsPerKey: at.params.BitsPerKey(),
-			Bytes: uint64(n*at.params.BitsPerKey()/8 + 0.5), Units: at.params.Units(), Ribbon: at.params.Ribbon(),
-		})
-		part /= float64(opts.LevelRatio)
+	of := func(p *filterPlan) (plan []PlannedLevel) {
+		part := float64(keys) / whole
+		for l := bottom; l > bottom-levels; l-- {
+			at := &p.level[l]
+			plan = append(plan, PlannedLevel{
+				Level: l, Keys: uint64(part + 0.5), FPR: at.rate, Predicted: at.params.Rate(), BitsPerKey: at.params.BitsPerKey(),
+				Bytes: uint64(part*at.params.BitsPerKey()/8 + 0.5), Units: at.params.Units(), Ribbon: at.params.Ribbon(),
+			})
+			part /= float64(opts.LevelRatio)
+		}
+		slices.Reverse(plan)
+		return plan
 	}
-	slices.Reverse(plan)
-	return plan, nil
+	f := opts.planner()
+	if f.memory > 0 {
+		p := f.within(func(p *filterPlan) (sum int64) {
+			for _, l := range of(p) {
+				sum += int64(l.Bytes) //nolint:gosec // far below 2⁶³
+			}
+			return sum
+		})
+		return p.fpr, of(p), nil
+	}
+	p, err := f.plan(opts.FilterFPR)
+	if err != nil {
+		return 0, nil, fmt.Errorf("bloomkv: %w", err)
+	}
+	return p.fpr, of(p), nil
 }

@@ -16,26 +16,26 @@ func TestTheSharesOfAllRunsNeverExceedThePromise(t *testing.T) {
 			if ratio < 0 {
 				ratio, kind = -ratio, RibbonFilter
 			}
-			p, err := planFilters(fpr, ratio, kind)
+			p, err := filterPlanner{ratio: ratio, kind: kind}.plan(fpr)
 			if err != nil {
 				t.Fatalf("%v, ratio %d: %v", fpr, ratio, err)
 			}
-			if got, want := p[bottom].params.Ribbon(), kind == RibbonFilter && p[bottom].rate < 0.5 && p[bottom].rate > 2e-5; got != want {
+			if got, want := p.level[bottom].params.Ribbon(), kind == RibbonFilter && p.level[bottom].rate < 0.5 && p.level[bottom].rate > 2e-5; got != want {
 				t.Errorf("%v, ratio %d: Ribbon units %v, want %v", fpr, ratio, got, want)
 			}
-			sum := p[0].rate * stopRuns
+			sum := p.level[0].rate * stopRuns
 			for l := 1; l <= bottom; l++ {
-				sum += p[l].rate
-				if l > 1 && p[l].rate < p[l-1].rate {
-					t.Errorf("%v, ratio %d: level %d has %g, less than the level above, %g", fpr, ratio, l, p[l].rate, p[l-1].rate)
+				sum += p.level[l].rate
+				if l > 1 && p.level[l].rate < p.level[l-1].rate {
+					t.Errorf("%v, ratio %d: level %d has %g, less than the level above, %g", fpr, ratio, l, p.level[l].rate, p.level[l-1].rate)
 				}
 			}
 			if sum > fpr*(1+1e-9) {
 				t.Errorf("%v, ratio %d: the shares add up to %g", fpr, ratio, sum)
 			}
-			for l := range p {
-				if got := p[l].params.Rate(); got > p[l].rate {
-					t.Errorf("%v, ratio %d, level %d: filters are built for %g, want at most %g", fpr, ratio, l, got, p[l].rate)
+			for l := range p.level {
+				if got := p.level[l].params.Rate(); got > p.level[l].rate {
+					t.Errorf("%v, ratio %d, level %d: filters are built for %g, want at most %g", fpr, ratio, l, got, p.level[l].rate)
 				}
 			}
 		}
@@ -43,16 +43,16 @@ func TestTheSharesOfAllRunsNeverExceedThePromise(t *testing.T) {
 }
 
 func TestAPromiseOfOneBuildsNoFilterAndOneOutOfReachIsRefused(t *testing.T) {
-	p, err := planFilters(1, 10, RibbonFilter)
+	p, err := filterPlanner{ratio: 10, kind: RibbonFilter}.plan(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for l := range p {
-		if p[l].rate != 1 || p[l].params.Rate() != 1 {
-			t.Errorf("level %d: rate %g, filters for %g, want none", l, p[l].rate, p[l].params.Rate())
+	for l := range p.level {
+		if p.level[l].rate != 1 || p.level[l].params.Rate() != 1 {
+			t.Errorf("level %d: rate %g, filters for %g, want none", l, p.level[l].rate, p.level[l].params.Rate())
 		}
 	}
-	if _, err := planFilters(1e-12, 10, BloomFilter); !errors.Is(err, ErrFilterRate) {
+	if _, err := (filterPlanner{ratio: 10}).plan(1e-12); !errors.Is(err, ErrFilterRate) {
 		t.Errorf("1e-12: got %v, want ErrFilterRate", err)
 	}
 }
@@ -70,16 +70,16 @@ var compactedLayers = []layer{{bottom - 2, 1}, {bottom - 1, 10}, {bottom, 100}}
 func (p *filterPlan) cost(tree []layer) (bits, wasted float64) {
 	keys := 0.0
 	for _, l := range tree {
-		bits += l.keys * p[l.level].params.BitsPerKey()
+		bits += l.keys * p.level[l.level].params.BitsPerKey()
 		keys += l.keys
-		wasted += p[l.level].params.Rate()
+		wasted += p.level[l.level].params.Rate()
 	}
 	return bits / keys, wasted
 }
 
-func planOf(t *testing.T, fpr float64, kind FilterKind) filterPlan {
+func planOf(t *testing.T, fpr float64, kind FilterKind) *filterPlan {
 	t.Helper()
-	p, err := planFilters(fpr, 10, kind)
+	p, err := filterPlanner{ratio: 10, kind: kind}.plan(fpr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 		}
 		want := 0.0
 		for l, level := range m.Levels {
-			want += float64(level.Entries) * db.plan[l].params.BitsPerKey() / 8
+			want += float64(level.Entries) * db.plan.Load().level[l].params.BitsPerKey() / 8
 		}
 		got := float64(m.Memory.Filters)
 		t.Logf("kind %d: %.2f bits a key in memory, by the plan %.2f", kind, 8*got/keys, 8*want/keys)

@@ -52,7 +52,7 @@ func TestThePromiseIsKeptInEveryStateOfTheTree(t *testing.T) {
 
 func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []byte, fpr float64, keys int) {
 	t.Helper()
-	// A compaction that has ended waits at the gate while it is shut, and so do all that would follow.
+	// A compaction that has ended waits at the gate while it is shut, and so do all that would follow, but when the store closes.
 	gate := make(chan struct{}, 1)
 	gate <- struct{}{}
 	o := &Options{
@@ -64,10 +64,22 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 		}},
 	}
 	var db *DB
+	shut := false
 	reopen := func() {
 		t.Helper()
 		if db != nil {
-			if err := db.Close(); err != nil {
+			closed := make(chan error)
+			go func() { closed <- db.Close() }()
+			soon(t, "the store closes", func() bool {
+				db.mu.Lock()
+				defer db.mu.Unlock()
+				return db.closing
+			})
+			if shut {
+				gate <- struct{}{}
+				shut = false
+			}
+			if err := <-closed; err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -78,9 +90,8 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 	}
 	reopen()
 	defer func() {
-		select {
-		case gate <- struct{}{}: // the test has failed with the gate shut
-		default:
+		if shut { // the test has failed
+			gate <- struct{}{}
 		}
 		_ = db.Close()
 	}()
@@ -99,6 +110,7 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 	pile := func(next func() int) {
 		t.Helper()
 		<-gate
+		shut = true
 		for puts := 0; db.Metrics().Levels[0].Runs < 4; puts++ {
 			if puts == 100 {
 				t.Fatalf("level 0 has no four runs:\n%v", db.Metrics())
@@ -151,6 +163,7 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 	})
 	measure("loaded", 4, 3)
 	gate <- struct{}{}
+	shut = false
 
 	for range keys / 4 {
 		put(rng.IntN(keys))
@@ -159,7 +172,6 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 	measure("overwritten", 4, 3)
 
 	o.CompactionRate = 64 << 10
-	gate <- struct{}{}
 	reopen()
 	soon(t, "a compaction begins", func() bool { return !db.Metrics().Settled })
 	measure("mid-compaction", 4, 3)

@@ -223,6 +223,26 @@ func (p Params) withUnits(n int, rate float64) (Params, bool) {
 	return best, best.n > 0
 }
 
+// ParamsSplit is the cheapest filter of so many units, 1 to MaxUnits, whose rate is at most rate: units of nearly one size, so
+// that memory can do with two thirds of it, or one. A rate of 1 or more means no filter. Errors are ErrRate for a rate out of
+// reach and ErrParams for another number of units.
+func ParamsSplit(units int, rate float64) (Params, error) {
+	if units < 1 || units > MaxUnits {
+		return Params{}, fmt.Errorf("%w: %d units, want 1..%d", ErrParams, units, MaxUnits)
+	}
+	if err := checkRate(rate); err != nil {
+		return Params{}, err
+	}
+	if rate >= 1 {
+		return Params{}, nil
+	}
+	p, ok := Params{}.withUnits(units, rate)
+	if !ok {
+		return Params{}, fmt.Errorf("%w: %v in units of at most %v bits per key: %d", ErrRate, rate, maxUnitBits, units)
+	}
+	return p, nil
+}
+
 // ParamsNested is a filter for a table that may move to places where a higher rate is enough. The rates descend, one to
 // MaxUnits of them; for each i the leading units, as many as UnitsFor(rates[i]) says, have a rate of at most rates[i], so that
 // a table which moves drops whole units and keeps the rest. A rate of 1 or more needs no unit.

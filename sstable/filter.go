@@ -115,6 +115,20 @@ func (r *Reader) FilterBytes() int64 {
 	return 0
 }
 
+// FilterBytesFor is the memory that the filter takes where a rate of at most maxRate is asked for. Before a first Load, which
+// knows the units, it is that of all of them; then known is false.
+func (r *Reader) FilterBytesFor(maxRate float64) (bytes int64, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case maxRate >= 1 || r.damage != nil:
+		return 0, true
+	case !r.known:
+		return int64(r.meta.FilterLen), false //nolint:gosec // below the size of the file
+	}
+	return int64(r.header.PrefixSize(r.header.UnitsFor(maxRate)) - bloomblock.HeaderSize), true //nolint:gosec // as above
+}
+
 // Filter is the filter as far as it is loaded, or nil: then every answer is maybe. It stays valid for ever.
 func (r *Reader) Filter() *bloomblock.Filter { return r.filter.Load() }
 

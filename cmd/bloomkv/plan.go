@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -103,12 +102,7 @@ func (p *planner) run(c *cobra.Command) error {
 			p.levels++
 		}
 	}
-	if p.memory > 0 {
-		if err := p.fit(uint64(p.memory * (1 << 20))); err != nil {
-			return err
-		}
-	}
-	facts, err := p.plan(p.fpr)
+	facts, err := p.plan()
 	if err != nil {
 		return err
 	}
@@ -125,38 +119,23 @@ func (p *planner) run(c *cobra.Command) error {
 	return nil
 }
 
-// fit finds the lowest rate, to a hundredth of it, whose filters fit.
-func (p *planner) fit(bytes uint64) error {
-	low, high := math.Log(1e-7), 0.0 // of rates: too low, high enough
-	if facts, err := p.plan(math.Exp(low)); err == nil && facts.Bytes <= bytes {
-		high = low
+func (p *planner) plan() (planFacts, error) {
+	facts := planFacts{Keys: p.keys, Kind: "Bloom"}
+	o := &bloomkv.Options{FilterFPR: p.fpr, LevelRatio: p.ratio}
+	if p.memory > 0 {
+		o.FilterFPR, o.FilterMemory = 0, int64(p.memory*(1<<20))
 	}
-	for high-low > 0.01 {
-		mid := (low + high) / 2
-		if facts, err := p.plan(math.Exp(mid)); err == nil && facts.Bytes <= bytes {
-			high = mid
-		} else {
-			low = mid
-		}
-	}
-	if p.fpr = math.Exp(high); p.fpr >= 1 {
-		return fmt.Errorf("--memory %v: %d keys take more than %d bytes for any filters", p.memory, p.keys, bytes)
-	}
-	return nil
-}
-
-func (p *planner) plan(fpr float64) (planFacts, error) {
-	facts := planFacts{Keys: p.keys, FilterFPR: fpr, Kind: "Bloom"}
-	o := &bloomkv.Options{FilterFPR: fpr, LevelRatio: p.ratio}
 	if p.ribbon {
 		facts.Kind, o.FilterKind = "Ribbon", bloomkv.RibbonFilter
 	}
-	levels, err := bloomkv.PlanFilters(p.keys, p.levels, o)
-	if err != nil {
+	var err error
+	if facts.FilterFPR, facts.Levels, err = bloomkv.PlanFilters(p.keys, p.levels, o); err != nil {
 		return facts, err
 	}
-	facts.Levels = levels
-	for _, l := range levels {
+	if facts.FilterFPR >= 1 && p.memory > 0 {
+		return facts, fmt.Errorf("--memory %v: too little for any filters of %s", p.memory, plural(p.keys, "key"))
+	}
+	for _, l := range facts.Levels {
 		facts.Predicted += l.Predicted
 		facts.Bytes += l.Bytes
 	}
