@@ -48,9 +48,9 @@ type DB struct {
 	dir    string
 	opts   Options
 	lock   io.Closer
-	plan   atomic.Pointer[filterPlan] // changed under editMu, and only with Options.FilterMemory
-	res    *Resources                 // shared with other stores, or this store's own
-	share  share                      // of res
+	plans  atomic.Pointer[filterPlans] // changed under editMu, and only with Options.FilterMemory
+	res    *Resources                  // shared with other stores, or this store's own
+	share  share                       // of res
 	cache  *cache.Cache
 	files  *tableFiles
 	domain *epoch.Domain

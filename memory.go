@@ -46,35 +46,59 @@ func (db *DB) loadTail(t *table) (loads, bytes uint64, err error) {
 }
 
 // rateOf is what the plan asks of a table's filter.
-func (db *DB) rateOf(t *table) float64 { return db.plan.Load().level[t.level.Load()].rate }
+func (db *DB) rateOf(t *table) float64 { return db.plans.Load().load.level[t.level.Load()].rate }
 
-// replan makes the plan that fits Options.FilterMemory, if that is set, as far as the filters of the state are known. Where it is
-// another one than before, filters drop the units that it does not need, and those that it needs more are loaded when next there
-// is room. editMu is held, or nobody else knows the store yet.
-func (db *DB) replan(s *state) {
+// replan makes the plans that fit Options.FilterMemory, if that is set, for a state that is about to be, or has just become, the
+// current one. Filters drop the units that are too many, and further ones are loaded in the background. Where even the last units
+// of older filters are too many, tables go without, those of the last level first. editMu is held, or nobody else knows the store
+// yet. The error, which leaves all as it is but for plans, says that no filters of so many keys fit.
+func (db *DB) replan(s *state) error {
 	if db.opts.FilterMemory == 0 {
-		return
+		return nil
 	}
-	p := db.opts.planner().within(func(p *filterPlan) (sum int64) {
+	planner, keys := db.opts.planner(), uint64(0)
+	s.tables(func(_ int, t *table) { keys += t.meta.Entries })
+	build, fits := planner.within(func(p *filterPlan) (sum int64) {
 		s.tables(func(level int, t *table) {
-			at := &p.level[level]
-			need, known := t.reader.FilterBytesFor(at.rate)
+			if level == 0 { // what is there soon lies below
+				level = bottom
+			}
+			sum += p.level[level].bytes(t)
+		})
+		return sum
+	})
+	load, _ := planner.within(func(p *filterPlan) (sum int64) {
+		s.tables(func(level int, t *table) {
+			need, known := t.reader.FilterBytesFor(p.level[level].rate)
 			if !known {
-				need = min(need, int64(float64(t.meta.Entries)*at.params.BitsPerKey()/8))
+				need = min(need, p.level[level].bytes(t))
 			}
 			sum += need
 		})
 		return sum
 	})
-	if p.fpr == db.plan.Load().fpr {
-		return
-	}
-	db.plan.Store(p)
+	db.plans.Store(&filterPlans{build, load})
 	s.tables(func(_ int, t *table) { db.trim(t) })
+	for level := bottom; level >= 0; level-- {
+		for _, t := range levelTables(s, level) {
+			if db.share.held.filters.Load() > db.opts.FilterMemory {
+				db.res.shedTable(db, t, false)
+			}
+		}
+	}
 	select {
 	case db.share.room <- struct{}{}:
 	default: // it has not looked since it was told last
 	}
+	if !fits {
+		return planner.tooLittle(keys)
+	}
+	return nil
+}
+
+// bytes is what the filter of a table takes if it is built for the level.
+func (l *levelPlan) bytes(t *table) int64 {
+	return int64(float64(t.meta.Entries) * l.params.BitsPerKey() / 8)
 }
 
 // trim drops the units of a filter that a table does not need any more at a deeper level.
@@ -114,7 +138,7 @@ func (db *DB) keepWarm() {
 	if db.opts.FilterMemory > 0 { // now it is known what filters take
 		db.editMu.Lock()
 		if s := db.state.Load(); s != nil {
-			db.replan(s)
+			_ = db.replan(s) // what fits no more since Open may be shed
 		}
 		db.editMu.Unlock()
 	}
@@ -136,8 +160,14 @@ func (db *DB) restore() {
 	}
 	defer release()
 	s.tables(func(_ int, t *table) {
-		more := t.shed.Load() || t.reader.Loaded() && db.opts.FilterMemory > 0
-		if db.ctx.Err() != nil || !more || db.res.resident()+int64(t.meta.FilterLen) > db.res.allowance() { //nolint:gosec // below the file's size
+		if db.ctx.Err() != nil || !t.reader.Loaded() {
+			return
+		}
+		need, _ := t.reader.FilterBytesFor(db.rateOf(t))
+		if need -= t.reader.FilterBytes(); need <= 0 || db.res.resident()+need > db.res.allowance() {
+			return
+		}
+		if most := db.opts.FilterMemory; most > 0 && db.share.held.filters.Load()+need > most {
 			return
 		}
 		t.shed.Store(false)

@@ -15,7 +15,7 @@ import (
 // positive (it does not). A wasted read is a search of a table that holds no version of the key, let through by a false
 // positive or by a missing filter.
 type Metrics struct {
-	FilterFPR    float64          `json:"fpr_promised"`  // promised: wasted reads for a lookup of an absent key, over the whole tree
+	FilterFPR    float64          `json:"fpr_promised"`  // promised: wasted reads for a lookup of an absent key, over the whole tree; with Options.FilterMemory what fits it now
 	FPRPredicted float64          `json:"fpr_predicted"` // the same from the filters that are in memory, for a key in the range of every run
 	Levels       []LevelMetrics   `json:"levels"`        // all of them, empty ones too, from level 0 on; none after Close
 	Lookups      LookupMetrics    `json:"lookups"`
@@ -181,7 +181,7 @@ func ratio(part, of uint64) float64 {
 // promise, the budget and what lookups and writes had cost, and of levels and memory nothing.
 func (db *DB) Metrics() Metrics {
 	m := Metrics{
-		FilterFPR: db.plan.Load().fpr, Lookups: db.lookups.sum(), Writes: db.writes.metrics(),
+		FilterFPR: db.plans.Load().load.fpr, Lookups: db.lookups.sum(), Writes: db.writes.metrics(),
 		Resources: db.res.Metrics(), Uptime: time.Since(db.opened),
 	}
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.tails.loads.Load(), db.tails.bytes.Load()
@@ -207,6 +207,9 @@ func (db *DB) Metrics() Metrics {
 		level := &m.Levels[l]
 		m.FPRPredicted += float64(level.Runs) * level.FPRPredicted
 		m.Files.Tables += level.Tables
+	}
+	if db.opts.FilterMemory > 0 { // older filters may have been built for more keys than there are now
+		m.FilterFPR = max(m.FilterFPR, m.FPRPredicted)
 	}
 	m.Memory.Filters, m.Memory.Indexes, m.Memory.RangeDeletes = db.share.held.parts()
 	m.Files.Open = int(db.files.open.Load())
@@ -235,7 +238,7 @@ func (s *state) memtableBytes() int64 {
 
 // levels are the figures of each level but for its target.
 func (db *DB) levels(s *state) []LevelMetrics {
-	levels, plan := make([]LevelMetrics, manifest.NumLevels), db.plan.Load()
+	levels, plan := make([]LevelMetrics, manifest.NumLevels), db.plans.Load().load
 	for l := range levels {
 		levels[l].Level, levels[l].FilterFPR = l, plan.level[l].rate
 	}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filename"
@@ -38,7 +37,7 @@ func Open(dir string, options *Options) (*DB, error) {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
 	db := &DB{dir: dir, opts: opts, domain: new(epoch.Domain), opened: time.Now()}
-	db.plan.Store(plan)
+	db.plans.Store(&filterPlans{plan, plan})
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
 	db.changed.L = &db.mu
 	db.pacer.rate = opts.CompactionRate
@@ -106,8 +105,8 @@ func (db *DB) open() (err error) {
 	s.refs.Store(1)
 	s.setVersion(db.recorded.Version, newTables(db))
 	s.tables(func(_ int, t *table) { t.refs.Add(1) })
-	if db.replan(s); db.plan.Load().fpr >= 1 && db.opts.FilterMemory > 0 {
-		return fmt.Errorf("option FilterMemory: %d bytes are too few for any filters of what the store holds: %w", db.opts.FilterMemory, bloomblock.ErrRate)
+	if err := db.replan(s); err != nil {
+		return err
 	}
 	db.state.Store(s)
 	db.visible.Store(uint64(db.lastSeq))

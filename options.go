@@ -86,7 +86,7 @@ type Options struct {
 	FilterFPR float64
 	// FilterMemory, in place of FilterFPR, is memory for filters in bytes: the promised rate is then the best one whose filters
 	// fit, though none below 0.0001, and rises as the store grows (Metrics.FilterFPR). Filters that are there already are cut
-	// down in memory, to a third at the least, until compaction writes smaller ones. It is part of MemoryBudget, which must have
+	// down in memory, to a half at the least, until compaction writes smaller ones. It is part of MemoryBudget, which must have
 	// room for it. 0 means FilterFPR. Open fails with ErrFilterRate where not even the smallest filters of what the store holds
 	// would fit.
 	FilterMemory int64

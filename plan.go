@@ -28,6 +28,10 @@ type levelPlan struct {
 	params bloomblock.Params // of the filters built for it
 }
 
+// filterPlans are the plan by which filters are built, and the one by which they are loaded. With Options.FilterMemory they
+// differ while filters are there that were built for fewer keys, or while level 0 has much to give to the levels below.
+type filterPlans struct{ build, load *filterPlan }
+
 // A filterPlanner makes plans.
 type filterPlanner struct {
 	ratio  int // of a level's size to that of the one above
@@ -77,30 +81,29 @@ func (f filterPlanner) plan(fpr float64) (*filterPlan, error) {
 
 // build chooses the units of a level's filters. A table that moves down keeps its filter: its first unit alone meets the last
 // level's rate, its first two that of a level about half way, so that a move drops whole units from memory. Where memory is
-// given, a table may also have to do with less of it as the tree grows: its units are of one size, at the last level too, and
-// as many as there may be.
+// given, a table may also have to do with less of it as the tree grows: what the last level needs is more than one unit then.
 func (f filterPlanner) build(p *filterPlan, level int) (err error) {
 	at := &p.level[level]
 	ribbon := f.kind == RibbonFilter && p.level[bottom].rate >= bloomblock.BestRibbonRate
 	units := min(max(int(-math.Log2(at.rate)), 1), bloomblock.MaxUnits)
+	last := p.level[bottom].rate
 	var rates []float64 // of the first unit, the first two, and so on
 	switch {
-	case f.memory > 0 && !ribbon:
+	case f.memory > 0 && level == bottom && !ribbon:
 		at.params, err = bloomblock.ParamsSplit(units, at.rate)
 		return err
-	case f.memory > 0: // two thirds are a Ribbon unit
-		if units == bloomblock.MaxUnits {
-			rates = append(rates, math.Pow(at.rate, 2./3))
-		}
-		rates = append(rates, at.rate)
+	case f.memory > 0 && last < 0.25:
+		rates = append(rates, math.Sqrt(last), last)
+	case f.memory > 0:
+		rates = append(rates, last)
 	default:
-		rates = append(rates, p.level[bottom].rate)
+		rates = append(rates, last)
 		if half := p.between(level); half > 0 {
 			rates = append(rates, half)
 		}
-		if level < bottom {
-			rates = append(rates, at.rate)
-		}
+	}
+	if level < bottom {
+		rates = append(rates, at.rate)
 	}
 	if ribbon {
 		at.params, err = bloomblock.ParamsRibbon(rates...)
@@ -132,21 +135,27 @@ const (
 	bestFPR  = 1.0 / 8192 // of them: what a store that is still small gets, however much memory there is
 )
 
-// within is the plan with the lowest rate whose filters take at most the planner's memory, or one of no filters.
-func (f filterPlanner) within(bytes func(*filterPlan) int64) *filterPlan {
-	best, _ := f.plan(1) // of no filters: no error
-	steps := int(math.Round(-math.Log2(bestFPR) * fprSteps))
-	sort.Search(steps, func(i int) bool { // the first step that does not fit
+// within is the plan with the lowest rate whose filters take at most the planner's memory. Where none does it is that with the
+// highest, and fits is false.
+func (f filterPlanner) within(bytes func(*filterPlan) int64) (best *filterPlan, fits bool) {
+	at := func(i int) *filterPlan {
 		p, err := f.plan(math.Exp2(-float64(i+1) / fprSteps))
-		if err != nil || bytes(p) > f.memory {
-			return true
+		if err != nil { // far from all rates that are out of reach
+			panic(err)
 		}
-		if p.fpr < best.fpr {
-			best = p
-		}
-		return false
-	})
-	return best
+		return p
+	}
+	steps := int(math.Round(-math.Log2(bestFPR) * fprSteps))
+	i := sort.Search(steps, func(i int) bool { return bytes(at(i)) > f.memory }) // the first step that does not fit
+	return at(max(i-1, 0)), i > 0
+}
+
+// tooLittle is the error of memory that is too little for that many keys.
+func (f filterPlanner) tooLittle(keys uint64) error {
+	p, _ := f.within(func(*filterPlan) int64 { return math.MaxInt64 })
+	least := float64(keys) * p.level[bottom].params.BitsPerKey() / 8
+	return fmt.Errorf("option FilterMemory: %d, and filters of %d keys take %.0f or more, for a rate of %.2g: %w", f.memory, keys, math.Ceil(least),
+		p.fpr, bloomblock.ErrRate)
 }
 
 // A PlannedLevel is what the filters of a level promise, and what they take.
@@ -199,12 +208,15 @@ func PlanFilters(keys uint64, levels int, o *Options) (fpr float64, plan []Plann
 	}
 	f := opts.planner()
 	if f.memory > 0 {
-		p := f.within(func(p *filterPlan) (sum int64) {
+		p, fits := f.within(func(p *filterPlan) (sum int64) {
 			for _, l := range of(p) {
 				sum += int64(l.Bytes) //nolint:gosec // far below 2⁶³
 			}
 			return sum
 		})
+		if !fits {
+			return 0, nil, fmt.Errorf("bloomkv: %w", f.tooLittle(keys))
+		}
 		return p.fpr, of(p), nil
 	}
 	p, err := f.plan(opts.FilterFPR)

@@ -132,9 +132,6 @@ func (p *planner) plan() (planFacts, error) {
 	if facts.FilterFPR, facts.Levels, err = bloomkv.PlanFilters(p.keys, p.levels, o); err != nil {
 		return facts, err
 	}
-	if facts.FilterFPR >= 1 && p.memory > 0 {
-		return facts, fmt.Errorf("--memory %v: too little for any filters of %s", p.memory, plural(p.keys, "key"))
-	}
 	for _, l := range facts.Levels {
 		facts.Predicted += l.Predicted
 		facts.Bytes += l.Bytes
