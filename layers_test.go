@@ -29,7 +29,7 @@ type room struct {
 var rooms = map[string]room{
 	"cmd/bloomkv":   {4, []string{".", "bloomblock", "bloom", "sstable", "vfs", "internal/manifest", "internal/wal", "internal/ikey", "internal/filename", "internal/corrupt", "internal/workload", "internal/workload/own"}},
 	"bench":         {4, []string{".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/picture", "internal/workload", "internal/workload/own"}},
-	"bench/compare": {4, []string{".", "bench/machine", "internal/workload", "internal/workload/own"}},
+	"bench/compare": {4, []string{".", "bloomblock", "bench/machine", "internal/workload", "internal/workload/own"}},
 	"examples":      {4, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
 	".": {3, []string{"internal/compaction", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},

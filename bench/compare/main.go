@@ -56,6 +56,7 @@ type config struct {
 	out         string
 	json        bool
 	profiles    string
+	filters     bool   // compare the filters alone
 	worker      string // "engine/state/round": measure this one alone, in dir
 }
 
@@ -76,6 +77,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.StringVar(&c.out, "out", "", "write the table to `FILE` too, and the object of --json beside it, with .json at the end")
 	f.BoolVar(&c.json, "json", false, "print a JSON object instead of the table")
 	f.StringVar(&c.profiles, "cpuprofile", "", "write processor profiles of the timed rows to `DIR`, those of the last round")
+	f.BoolVar(&c.filters, "filters", false, "compare the engines' filters by themselves, of --keys keys, and no stores")
 	f.StringVar(&c.worker, "worker", "", "for the program itself: one engine, state and round, in --dir")
 	err := f.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -149,6 +151,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 		return json.NewEncoder(stdout).Encode(o)
+	}
+	if c.filters {
+		return compareFilters(stdout, c.keys)
 	}
 	if _, err := c.setOf(c.shape, c.keys); err != nil { // before any process is started
 		return err

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	pebblebloom "github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/dgraph-io/badger/v4/y"
+	"github.com/syndtr/goleveldb/leveldb/filter"
+	"github.com/syndtr/goleveldb/leveldb/util"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/workload"
+)
+
+// A filterMaker builds an engine's filter of keys with so many bits for each.
+type filterMaker struct {
+	name  string
+	build func(keys [][]byte, bits int) (mayContain func(key []byte) bool, bytes int, err error)
+}
+
+var filterMakers = []filterMaker{
+	{"bloomkv", func(keys [][]byte, bits int) (func([]byte) bool, int, error) {
+		return blockFilter(keys, func() (p bloomblock.Params, err error) {
+			for _, r := range bloomblock.Table() { // the last of so many bits has the lowest rate
+				if r.BitsPerKey == float64(bits) {
+					p, err = bloomblock.NewParams(r.Unit)
+				}
+			}
+			return p, err
+		})
+	}},
+	{"bloomkv, two units", func(keys [][]byte, bits int) (func([]byte) bool, int, error) {
+		return blockFilter(keys, func() (bloomblock.Params, error) {
+			half := float64(bits) / 2
+			best := bloomblock.Unit{}
+			for _, r := range bloomblock.Table() {
+				if r.BitsPerKey == half {
+					best = r.Unit
+				}
+			}
+			return bloomblock.NewParams(best, best)
+		})
+	}},
+	{"bloomkv, Ribbon", func(keys [][]byte, bits int) (func([]byte) bool, int, error) {
+		return blockFilter(keys, func() (bloomblock.Params, error) {
+			rate := 0.4 // the lowest of so many bits, within a hundredth
+			for {
+				p, err := bloomblock.ParamsRibbon(max(rate, bloomblock.BestRibbonRate))
+				if err != nil || p.BitsPerKey() > float64(bits) || rate < bloomblock.BestRibbonRate {
+					return bloomblock.ParamsRibbon(max(rate/0.99, bloomblock.BestRibbonRate))
+				}
+				rate *= 0.99
+			}
+		})
+	}},
+	{"Pebble", func(keys [][]byte, bits int) (func([]byte) bool, int, error) {
+		policy := pebblebloom.FilterPolicy(bits)
+		w := policy.NewWriter(pebble.TableFilter)
+		for _, key := range keys {
+			w.AddKey(key)
+		}
+		block := w.Finish(nil)
+		return func(key []byte) bool { return policy.MayContain(pebble.TableFilter, block, key) }, len(block), nil
+	}},
+	{"goleveldb", func(keys [][]byte, bits int) (func([]byte) bool, int, error) {
+		policy := filter.NewBloomFilter(bits)
+		g := policy.NewGenerator()
+		for _, key := range keys {
+			g.Add(key)
+		}
+		var b util.Buffer
+		g.Generate(&b)
+		return func(key []byte) bool { return policy.Contains(b.Bytes(), key) }, b.Len(), nil
+	}},
+	{"Badger", func(keys [][]byte, bits int) (func([]byte) bool, int, error) {
+		hashes := make([]uint32, len(keys))
+		for i, key := range keys {
+			hashes[i] = y.Hash(key)
+		}
+		f := y.NewFilter(hashes, bits)
+		return f.MayContainKey, len(f), nil
+	}},
+}
+
+// blockFilter is a filter of package bloomblock.
+func blockFilter(keys [][]byte, params func() (bloomblock.Params, error)) (func([]byte) bool, int, error) {
+	p, err := params()
+	if err != nil {
+		return nil, 0, err
+	}
+	var b bloomblock.Builder
+	for _, key := range keys {
+		b.Add(bloomblock.HashKey(key))
+	}
+	block := b.AppendBlock(nil, p)
+	f, err := bloomblock.Parse(block)
+	return func(key []byte) bool { return f.MayContain(bloomblock.HashKey(key)) }, len(block), err
+}
+
+// filterKeys are the shapes of keys that filters are measured with: even numbers are added, odd ones asked for.
+var filterKeys = []struct {
+	name string
+	key  func(dst []byte, n uint64) []byte
+}{
+	{"integers", binary.BigEndian.AppendUint64},
+	{"decimal", func(dst []byte, n uint64) []byte { return fmt.Appendf(dst, "%016d", n) }},
+	{"random", func(dst []byte, n uint64) []byte {
+		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, n*0x9e3779b97f4a7c15), n*0xbf58476d1ce4e5b9)
+	}},
+	{"long prefix", func(dst []byte, n uint64) []byte { return fmt.Appendf(dst, "/tenants/1/documents/%015d", n) }},
+	{"groups of 128", func(dst []byte, n uint64) []byte {
+		return append(binary.BigEndian.AppendUint64(dst, n>>8*0x9e3779b97f4a7c15), byte(n))
+	}},
+}
+
+// compareFilters measures the filters of all engines at equal bits per key: the rate for keys of each shape, what they take, and
+// the time from an absent key to its answer.
+func compareFilters(out io.Writer, keys int) error {
+	fmt.Fprintf(out, "False positives of %d absent keys that lie between %d present ones, in per cent, and ns from an absent key to its answer\n\n", keys, keys)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "bits per key\tfilter\ttakes\t")
+	for _, shape := range filterKeys {
+		fmt.Fprintf(w, "%s\t", shape.name)
+	}
+	fmt.Fprintln(w, "ns\t")
+	for _, bits := range []int{10, 16, 20} {
+		for _, m := range filterMakers {
+			fmt.Fprintf(w, "%d\t%s\t", bits, m.name)
+			cells, times, bytes := "", []float64{}, 0
+			for _, shape := range filterKeys {
+				present, absent := make([][]byte, keys), make([][]byte, keys)
+				for i := range present {
+					present[i], absent[i] = shape.key(nil, 2*uint64(i)), shape.key(nil, 2*uint64(i)+1)
+				}
+				mayContain, size, err := m.build(present, bits)
+				if err != nil {
+					return fmt.Errorf("%s, %d bits: %w", m.name, bits, err)
+				}
+				for _, key := range present {
+					if !mayContain(key) {
+						return fmt.Errorf("%s, %d bits, %s: %w: key %x is denied", m.name, bits, shape.name, errWrong, key)
+					}
+				}
+				found := 0
+				from := time.Now()
+				for _, key := range absent {
+					if mayContain(key) {
+						found++
+					}
+				}
+				times = append(times, float64(time.Since(from))/float64(keys))
+				cells += fmt.Sprintf("%.3g\t", 100*float64(found)/float64(keys))
+				bytes = size
+			}
+			slices.SortFunc(times, cmp.Compare[float64])
+			fmt.Fprintf(w, "%.2f\t%s%.1f\t\n", 8*float64(bytes)/float64(keys), cells, workload.Median(times))
+		}
+	}
+	return w.Flush()
+}
