@@ -121,3 +121,146 @@ func BenchmarkParse(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkKeyToAnswer is a lookup of an absent key in one filter, hash included, beside the hash alone.
+func BenchmarkKeyToAnswer(b *testing.B) {
+	const queries = 1 << 16
+	keys := make([]byte, 16*queries)
+	for i := range queries {
+		copy(keys[16*i:], fmt.Sprintf("%016d", 2*i+1))
+	}
+	at := func(i int) []byte { return keys[i%queries*16:][:16:16] }
+	b.Run("hash", func(b *testing.B) {
+		i, sum := 0, Hash(0)
+		for b.Loop() {
+			sum |= HashKey(at(i))
+			i++
+		}
+		_ = sum
+	})
+	for _, n := range []int{1e4, 1e5} {
+		f := filterOf(b, paramsFor(b, 0.01), func(yield func(Hash) bool) {
+			for i := range n {
+				if !yield(HashKey(fmt.Appendf(nil, "%016d", 2*i))) {
+					return
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
+			i, found := 0, 0
+			for b.Loop() {
+				if f.MayContain(HashKey(at(i))) {
+					found++
+				}
+				i++
+			}
+			b.ReportMetric(float64(found)/float64(i), "maybe/op")
+		})
+	}
+}
+
+// BenchmarkUnits compares one unit and two of the same size, at 20 million keys, where each is a miss of all caches: a branch on the
+// answer, and the next key made from it.
+func BenchmarkUnits(b *testing.B) {
+	if testing.Short() {
+		b.Skip("20 million keys")
+	}
+	one, two := benchParams(b, Unit{10, 6}), benchParams(b, Unit{5, 3}, Unit{5, 3})
+	filters := map[string]*Filter{}
+	for name, p := range map[string]Params{"one": one, "two": two} {
+		filters[name] = filterOf(b, p, hashesOf(numbered, 0, 20_000_000))
+	}
+	for _, loop := range []string{"branch", "chain"} {
+		for _, units := range []string{"one", "two"} {
+			f := filters[units]
+			b.Run(loop+"/units="+units, func(b *testing.B) {
+				h, found, n := Hash(1), 0, 0
+				for b.Loop() {
+					n++
+					h += 0x9e3779b97f4a7c15
+					if loop == "branch" {
+						if f.MayContain(h.Next()) {
+							found++
+						}
+						continue
+					}
+					if f.MayContain(h.Next()) {
+						found++
+						h++
+					}
+					h ^= Hash(f.units[0].bits[h.Block(f.units[0].blocks)<<blockShift] & 1) // waits for memory as an answer would
+				}
+				b.ReportMetric(100*float64(found)/float64(n), "%maybe")
+			})
+		}
+	}
+}
+
+// BenchmarkEight asks eight filters for absent keys: each with a hash of its own; one hash and one bitmap of answers, acted on at
+// the end, as a lookup does; and one after the other, each waiting for the answer before.
+func BenchmarkEight(b *testing.B) {
+	if testing.Short() {
+		b.Skip("100 million keys")
+	}
+	for _, n := range []uint64{1e5, 12_000_000} {
+		var filters [8]*Filter
+		for i := range filters {
+			filters[i] = filterOf(b, benchParams(b, Unit{10, 6}), hashesOf(numbered, uint64(i)<<32, n))
+		}
+		key := make([]byte, 8)
+		next := func(i uint64) []byte {
+			i = i * 0x9e3779b97f4a7c15 >> 8
+			for k := range key {
+				key[k] = byte(i >> (8 * k))
+			}
+			return key
+		}
+		b.Run(fmt.Sprintf("keys=%d/hashed each", n), func(b *testing.B) {
+			i, found := uint64(0), 0
+			for b.Loop() {
+				i++
+				k := next(i)
+				for _, f := range filters {
+					if f.MayContain(HashKey(k)) {
+						found++
+					}
+				}
+			}
+			b.ReportMetric(float64(found)/float64(i), "maybe/op")
+		})
+		b.Run(fmt.Sprintf("keys=%d/bitmap", n), func(b *testing.B) {
+			i, found := uint64(0), 0
+			for b.Loop() {
+				i++
+				h := HashKey(next(i))
+				answers := uint32(0)
+				for k, f := range filters {
+					bit := uint32(0)
+					if f.MayContain(h) {
+						bit = 1
+					}
+					answers |= bit << k
+				}
+				if answers != 0 {
+					found++
+				}
+			}
+			b.ReportMetric(float64(found)/float64(i), "maybe/op")
+		})
+		b.Run(fmt.Sprintf("keys=%d/one after the other", n), func(b *testing.B) {
+			i, found := uint64(0), 0
+			for b.Loop() {
+				i++
+				h := HashKey(next(i))
+				for _, f := range filters {
+					u := &f.units[0]
+					if f.MayContain(h) {
+						found++
+					}
+					h ^= Hash(u.bits[h.Block(u.blocks)<<blockShift]&1) >> 1 // nothing, but only memory knows
+				}
+			}
+			b.ReportMetric(float64(found)/float64(i), "maybe/op")
+		})
+	}
+}
