@@ -160,11 +160,12 @@ func (db *DB) restore() {
 	}
 	defer release()
 	s.tables(func(_ int, t *table) {
-		if db.ctx.Err() != nil || !t.reader.Loaded() {
+		shed := t.shed.Load()
+		if db.ctx.Err() != nil || !shed && !t.reader.Loaded() {
 			return
 		}
 		need, _ := t.reader.FilterBytesFor(db.rateOf(t))
-		if need -= t.reader.FilterBytes(); need <= 0 || db.res.resident()+need > db.res.allowance() {
+		if need -= t.reader.FilterBytes(); need <= 0 && !shed || db.res.resident()+need > db.res.allowance() {
 			return
 		}
 		if most := db.opts.FilterMemory; most > 0 && db.share.held.filters.Load()+need > most {

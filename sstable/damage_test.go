@@ -198,3 +198,41 @@ func TestErrorsOfTheFileAreNotDamageAndPass(t *testing.T) {
 		}
 	}
 }
+
+// TestNoFlippedBitOfAFilterDeniesAKey flips each bit of the filters' region, padding and headers included.
+func TestNoFlippedBitOfAFilterDeniesAKey(t *testing.T) {
+	ribbon, err := bloomblock.ParamsRibbon(0.01, 0.001)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kvs []kv
+	for i := range 700 {
+		kvs = append(kvs, set(fmt.Sprintf("key%05d", i), 0, "v"))
+	}
+	for _, p := range []bloomblock.Params{filterParams(t, 0.01, 0.001), ribbon} {
+		file, info := build(t, WriterOptions{ID: 1, BlockSize: 1 << 10, Filter: p}, kvs)
+		whole := newReader(file, info, 0)
+		if err := whole.Load(0); err != nil || whole.FilterState().Units != 2 {
+			t.Fatalf("%+v, %v: want two units", whole.FilterState(), err)
+		}
+		for i := info.FilterOff * 8; i < (info.FilterOff+info.FilterLen)*8; i++ {
+			file[i/8] ^= 1 << (i % 8)
+			r := newReader(file, info, 1<<20)
+			if err := r.Load(0); err != nil {
+				t.Fatalf("bit %d: %v", i, err) // a damaged filter is no error of lookups
+			}
+			if damage := r.FilterState().Damage; !errors.Is(damage, corrupt.Err) {
+				t.Fatalf("bit %d: damage %v, want one that is seen", i, damage)
+			}
+			for _, v := range kvs {
+				if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
+					t.Fatalf("bit %d: the filter denies %q", i, v.key)
+				}
+			}
+			if got, ok, err := get(r, kvs[i%700].key, 0); err != nil || !ok || got != kvs[i%700] {
+				t.Fatalf("bit %d: %q, %v, %v", i, got.value, ok, err)
+			}
+			file[i/8] ^= 1 << (i % 8)
+		}
+	}
+}
