@@ -5,9 +5,9 @@ package bloomblock
 //
 // Methods take a pointer because a copy would cost as much as a probe.
 type Filter struct {
-	n      int // of Bloom units
+	n      int     // of Bloom units
+	ribbon *ribbon // the first unit, if it is one, is not among units; beside what else is looked at first
 	units  [MaxUnits]unit
-	ribbon *ribbon // the first unit, if it is one, is not among units
 	keys   uint64
 }
 
