@@ -60,13 +60,17 @@ func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
 	start := len(dst)
 	dst = append(dst, make([]byte, HeaderSize)...)
 	h := Header{Keys: uint64(b.n)} //nolint:gosec // a length
+	blooms := 0
 	for i := range p.n {
 		offset := len(dst)
 		var u UnitHeader
 		if i == 0 && p.ribbon {
 			dst, u = b.appendRibbon(dst, p)
 		} else {
-			dst, u = b.appendBloom(dst, i, p)
+			dst, u = b.appendBloom(dst, blooms, p.units[i])
+		}
+		if u.Probes > 0 {
+			blooms++
 		}
 		u.Offset, u.Rate, u.CRC = uint64(offset-start), p.rates[i], checksum(dst[offset:]) //nolint:gosec // offset > start
 		h.Units = append(h.Units, u)
@@ -75,13 +79,12 @@ func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
 	return dst
 }
 
-// appendBloom appends the bits of a Bloom unit.
-func (b *Builder) appendBloom(dst []byte, unit int, p Params) ([]byte, UnitHeader) {
-	u := p.units[unit]
+// appendBloom appends the bits of the nth Bloom unit of a filter.
+func (b *Builder) appendBloom(dst []byte, nth int, u Unit) ([]byte, UnitHeader) {
 	blocks := b.blocks(u)
 	dst, payload := grow(dst, blocks)
 	for _, hashes := range b.chunks {
-		fill(payload, hashes, unit, u.Probes)
+		fill(payload, hashes, nth, u.Probes)
 	}
 	return dst, UnitHeader{Probes: u.Probes, Blocks: uint64(blocks)} //nolint:gosec // ≥ 1
 }
@@ -110,7 +113,7 @@ func (b *Builder) appendRibbon(dst []byte, p Params) ([]byte, UnitHeader) {
 			target, overhead = rate*ribbonMargin, overhead+1+overhead/8
 		}
 	}
-	return b.appendBloom(dst[:start], 0, p)
+	return b.appendBloom(dst[:start], 0, p.units[0])
 }
 
 // grow appends zeroed blocks to dst.
@@ -121,11 +124,11 @@ func grow(dst []byte, blocks int) (longer, added []byte) {
 	return dst, dst[start:]
 }
 
-// fill sets the bits of hashes in the payload of unit number unit.
-func fill(payload []byte, hashes []Hash, unit, probes int) {
+// fill sets the bits of hashes in the payload of the nth Bloom unit.
+func fill(payload []byte, hashes []Hash, nth, probes int) {
 	blocks := uint64(len(payload) / blockBytes)
 	for _, h := range hashes {
-		for range unit {
+		for range nth {
 			h = h.Next()
 		}
 		i := h.Block(blocks) << blockShift

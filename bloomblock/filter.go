@@ -26,16 +26,13 @@ type unit struct {
 // Main Memory", PODS 2002); no branch but the last makes every lookup of an absent key pay for all probes. After three, seven
 // of eight absent keys are gone and the branch goes the same way nearly always.
 //
-// A Ribbon unit comes last, since it costs most, though it was built first and is probed with the hash itself.
+// A Ribbon unit comes last, since it costs most.
 //
 // The probes are written out because this is the one function that every lookup of a store runs, often a dozen times: a loop
 // over them takes a third longer, and a call for each unit a tenth. Masked indices need no bounds checks.
 func (f *Filter) MayContain(h Hash) bool {
 	const mask = blockBytes - 1
-	first := h
-	if f.ribbon != nil {
-		h = h.Next()
-	}
+	asked := h
 	for i := range f.n {
 		u := &f.units[i]
 		line := (*[blockBytes]byte)(u.bits[h.Block(u.blocks)<<blockShift:])
@@ -78,7 +75,7 @@ func (f *Filter) MayContain(h Hash) bool {
 		}
 		h = h.Next()
 	}
-	return f.ribbon == nil || f.ribbon.mayContain(first)
+	return f.ribbon == nil || f.ribbon.mayContain(asked)
 }
 
 // Units is the number of units that are probed, 0 if every answer is maybe.

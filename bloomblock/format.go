@@ -39,7 +39,8 @@ import (
 //	 29  overhead   u8      0; percent by which a Ribbon unit has more slots than keys, 1..100
 //	 30  reserved   2 bytes
 //
-// Reserved bytes are zero. Magic, version and the header's checksum stay where they are in all versions, so that a newer block
+// The first Bloom unit has the hash of a key, each further one Hash.Next of it, and a Ribbon unit the third Next, whatever
+// other units there are. Reserved bytes are zero. Magic, version and the header's checksum stay where they are in all versions, so that a newer block
 // can be told from a damaged one. Bits in a unit are placed as Hash.Block, Hash.Fields and Hash.Next say.
 
 // HeaderSize is the size in bytes of a header, a multiple of 64.

@@ -132,7 +132,11 @@ type ribbon struct {
 }
 
 // band is where the band of a key begins, and which slots of it count: bit i of lo is slot i, of hi slot 64+i. The first does.
+// They are of the hash that comes after those of Bloom units: all that a filter may have.
 func (h Hash) band(starts uint64) (start, lo, hi uint64) {
+	for range MaxUnits {
+		h = h.Next()
+	}
 	lo, hi = h.Fields()
 	return h.Block(starts), lo | 1, hi
 }

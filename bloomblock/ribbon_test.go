@@ -127,6 +127,27 @@ func TestARibbonIsTheFirstOfNestedUnits(t *testing.T) {
 	}
 }
 
+// TestNestedUnitsOfAnySize: the first unit is of the one kind or of the other, and no key is denied by it and those behind it.
+func TestNestedUnitsOfAnySize(t *testing.T) {
+	p := ribbonOf(t, 0.05, 0.003, 1e-5)
+	kinds := map[bool]int{}
+	for n := uint64(0); n < 3000; n += 1 + n/8 {
+		f := filterOf(t, p, hashesOf(numbered, 0, n))
+		kinds[f.ribbon != nil]++
+		for h := range hashesOf(numbered, 0, n) {
+			if !f.MayContain(h) {
+				t.Fatalf("%d keys, Ribbon %v: a key is denied", n, f.ribbon != nil)
+			}
+		}
+		if r := f.Inspect().Rate; r > 1e-5 || f.Units() != 3 {
+			t.Errorf("%d keys, Ribbon %v: %d units, rate %g, want 3, at most 1e-5", n, f.ribbon != nil, f.Units(), r)
+		}
+	}
+	if kinds[false] < 5 || kinds[true] < 5 {
+		t.Errorf("%v: too few of one kind", kinds)
+	}
+}
+
 func TestRatesOfARibbonOutOfRange(t *testing.T) {
 	for _, rates := range [][]float64{{BestRibbonRate / 1.01}, {math.NaN()}, {-1}, {0}, {0.01, 1e-12}} {
 		if _, err := ParamsRibbon(rates...); !errors.Is(err, ErrRate) {
