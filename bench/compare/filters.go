@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -133,7 +134,8 @@ func compareFilters(out io.Writer, keys int) error {
 	for _, bits := range []int{10, 16, 20} {
 		for _, m := range filterMakers {
 			fmt.Fprintf(w, "%d\t%s\t", bits, m.name)
-			cells, times, bytes := "", []float64{}, 0
+			var cells strings.Builder
+			times, bytes := []float64{}, 0
 			for _, shape := range filterKeys {
 				present, absent := make([][]byte, keys), make([][]byte, keys)
 				for i := range present {
@@ -156,11 +158,11 @@ func compareFilters(out io.Writer, keys int) error {
 					}
 				}
 				times = append(times, float64(time.Since(from))/float64(keys))
-				cells += fmt.Sprintf("%.3g\t", 100*float64(found)/float64(keys))
+				fmt.Fprintf(&cells, "%.3g\t", 100*float64(found)/float64(keys))
 				bytes = size
 			}
 			slices.SortFunc(times, cmp.Compare[float64])
-			fmt.Fprintf(w, "%.2f\t%s%.1f\t\n", 8*float64(bytes)/float64(keys), cells, workload.Median(times))
+			fmt.Fprintf(w, "%.2f\t%s%.1f\t\n", 8*float64(bytes)/float64(keys), cells.String(), workload.Median(times))
 		}
 	}
 	return w.Flush()

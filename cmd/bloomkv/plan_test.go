@@ -19,8 +19,12 @@ func planned(t *testing.T, args ...string) (f planFacts) {
 func TestPlanAddsUpAndKeepsThePromise(t *testing.T) {
 	for _, args := range [][]string{
 		nil,
-		{"--keys", "1"}, {"--keys", "100000000", "--fpr", "0.001"}, {"--keys", "5000000", "--levels", "6", "--ratio", "4"},
-		{"--keys", "100000000", "--ribbon"}, {"--fpr", "1"}, {"--fpr", "0.4", "--ribbon"},
+		{"--keys", "1"},
+		{"--keys", "100000000", "--fpr", "0.001"},
+		{"--keys", "5000000", "--levels", "6", "--ratio", "4"},
+		{"--keys", "100000000", "--ribbon"},
+		{"--fpr", "1"},
+		{"--fpr", "0.4", "--ribbon"},
 	} {
 		f := planned(t, args...)
 		var keys, bytes uint64
