@@ -16,6 +16,7 @@ import (
 // best that fits.
 func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 	const memory, step, steps = 64 << 10, 12_000, 6
+	lookups := 2000 * atStride(20)
 	for _, tt := range []struct {
 		name   string
 		kind   FilterKind
@@ -46,16 +47,15 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 					return m.Warm && m.Files.Obsolete == 0 && asPlanned(db)
 				})
 				m := db.Metrics()
-				const lookups = 40_000
 				for range lookups {
 					if _, err := db.Get(key(2*rng.Uint64N(keys) + 1)); !errors.Is(err, ErrNotFound) {
 						t.Fatalf("%s: %v, want ErrNotFound", state, err)
 					}
 				}
 				wasted := float64(db.Metrics().Lookups.WastedReads - m.Lookups.WastedReads)
-				most := 1.15 * m.FilterFPR * lookups
+				most := 1.15 * m.FilterFPR * float64(lookups)
 				t.Logf("%s: %d keys, promised %.4g, predicted %.4g, wasted %.4g; filters %d bytes, %.2f bits a key", state, keys, m.FilterFPR,
-					m.FPRPredicted, wasted/lookups, m.Memory.Filters, 8*float64(m.Memory.Filters)/float64(keys))
+					m.FPRPredicted, wasted/float64(lookups), m.Memory.Filters, 8*float64(m.Memory.Filters)/float64(keys))
 				if wasted > most+3*math.Sqrt(most) {
 					t.Errorf("%s: %.0f wasted reads, want at most %.0f and three deviations\n%v", state, wasted, most, m)
 				}

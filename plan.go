@@ -140,8 +140,8 @@ const (
 func (f filterPlanner) within(bytes func(*filterPlan) int64) (best *filterPlan, fits bool) {
 	at := func(i int) *filterPlan {
 		p, err := f.plan(math.Exp2(-float64(i+1) / fprSteps))
-		if err != nil { // far from all rates that are out of reach
-			panic(err)
+		if err != nil {
+			panic(err) // broken logic: rates that are out of reach are far below
 		}
 		return p
 	}

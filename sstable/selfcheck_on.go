@@ -19,21 +19,25 @@ func (c *selfCheck) add(key []byte) { c.keys = append(c.keys, bytes.Clone(key)) 
 func (c *selfCheck) check(block []byte) {
 	h, err := bloomblock.ParseHeader(block)
 	if err != nil {
-		panic(fmt.Sprintf("the filter that was written is none: %v", err))
+		broken("is none: %v", err)
 	}
 	var units [][]byte
 	for i := range len(h.Units) + 1 {
 		f, err := h.Filter(units)
 		if err != nil {
-			panic(fmt.Sprintf("%d units of the filter that was written: %v", i, err))
+			broken("with %d units: %v", i, err)
 		}
 		for _, key := range c.keys {
 			if !f.MayContain(bloomblock.HashKey(key)) {
-				panic(fmt.Sprintf("%d units of the filter that was written deny key %q", i, key))
+				broken("with %d units denies key %q", i, key)
 			}
 		}
 		if i < len(h.Units) {
 			units = append(units, block[h.Units[i].Offset:][:h.Units[i].Bytes()])
 		}
 	}
+}
+
+func broken(format string, args ...any) {
+	panic("the filter that was written " + fmt.Sprintf(format, args...)) // broken logic
 }
