@@ -1,6 +1,6 @@
 # Each target is a step of .ci/run, or a longer run of the same. Go and a shell are enough to do without make.
 
-.PHONY: check test race lint fuzz bench bench-compare compare rocksdb cross long promise demo
+.PHONY: check test race lint fuzz bench bench-compare compare compare-shapes rocksdb cross long promise demo
 
 check: ## all that CI runs
 	.ci/run
@@ -24,6 +24,8 @@ bench: ## the store's own figures
 ROCKSDB = $(if $(wildcard bin/rocksdb/lib/librocksdb.a),-tags rocksdb)
 compare: ## side by side with other stores, taking turns: an hour, on a machine that does nothing else
 	go -C bench/compare run $(ROCKSDB) . --ycsb --out ../results/compare-decimal.txt
+
+compare-shapes: ## some of the rows with other keys, one round
 	for shape in random prefixed; do \
 		go -C bench/compare run $(ROCKSDB) . --shape $$shape --rounds 1 --out ../results/compare-$$shape.txt \
 			--rows absent,absent-unc,absent-small,present,present-small,reads-absent,seek10,scan,load,disk || exit 1; \
