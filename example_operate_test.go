@@ -189,3 +189,21 @@ func ExampleCheck() {
 	fmt.Println(report.Tables, report.Entries, err)
 	// Output: 1 1 <nil>
 }
+
+// What the filters of a hundred million keys take in memory, and what they give.
+func ExamplePlanFilters() {
+	fpr, levels, err := bloomkv.PlanFilters(100_000_000, 4, &bloomkv.Options{FilterMemory: 64 << 20, FilterKind: bloomkv.RibbonFilter})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%.2g wasted reads for an absent key\n", fpr)
+	for _, l := range levels {
+		fmt.Printf("level %d: %d keys, %.1f bits each\n", l.Level, l.Keys, l.BitsPerKey)
+	}
+	// Output:
+	// 0.053 wasted reads for an absent key
+	// level 3: 90009 keys, 19.8 bits each
+	// level 4: 900090 keys, 14.8 bits each
+	// level 5: 9000900 keys, 9.8 bits each
+	// level 6: 90009001 keys, 4.8 bits each
+}

@@ -85,8 +85,9 @@ type Options struct {
 	// filters can't reach.
 	FilterFPR float64
 	// FilterMemory, in place of FilterFPR, is memory for filters in bytes: the promised rate is then the best one whose filters
-	// fit, though none below 0.0001, and rises as the store grows (Metrics.FilterFPR). Filters that are there already are cut
-	// down in memory, to a half at the least, until compaction writes smaller ones. It is part of MemoryBudget, which must have
+	// fit, though none below 0.0001, and rises as the store grows (Metrics.FilterFPR). Bloom filters that are there already
+	// are cut down in memory, to a half at the least, until compaction writes smaller ones; where that is not enough, some tables of the
+	// last level go without. It is part of MemoryBudget, which must have
 	// room for it. 0 means FilterFPR. Open fails with ErrFilterRate where not even the smallest filters of what the store holds
 	// would fit.
 	FilterMemory int64

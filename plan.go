@@ -81,26 +81,25 @@ func (f filterPlanner) plan(fpr float64) (*filterPlan, error) {
 
 // build chooses the units of a level's filters. A table that moves down keeps its filter: its first unit alone meets the last
 // level's rate, its first two that of a level about half way, so that a move drops whole units from memory. Where memory is
-// given, a table may also have to do with less of it as the tree grows: what the last level needs is more than one unit then.
+// given, a table may also have to do with less of it as the tree grows: what the last level needs is more than one unit then. A
+// Ribbon unit is not cut, as the parts would be no smaller than Bloom units.
 func (f filterPlanner) build(p *filterPlan, level int) (err error) {
 	at := &p.level[level]
 	ribbon := f.kind == RibbonFilter && p.level[bottom].rate >= bloomblock.BestRibbonRate
 	units := min(max(int(-math.Log2(at.rate)), 1), bloomblock.MaxUnits)
 	last := p.level[bottom].rate
 	var rates []float64 // of the first unit, the first two, and so on
-	switch {
-	case f.memory > 0 && level == bottom && !ribbon:
+	parts := f.memory > 0 && !ribbon
+	if parts && level == bottom {
 		at.params, err = bloomblock.ParamsSplit(units, at.rate)
 		return err
-	case f.memory > 0 && last < 0.25:
-		rates = append(rates, math.Sqrt(last), last)
-	case f.memory > 0:
-		rates = append(rates, last)
-	default:
-		rates = append(rates, last)
-		if half := p.between(level); half > 0 {
-			rates = append(rates, half)
-		}
+	}
+	if parts && last < 0.25 {
+		rates = append(rates, math.Sqrt(last))
+	}
+	rates = append(rates, last)
+	if half := p.between(level); half > 0 && !parts {
+		rates = append(rates, half)
 	}
 	if level < bottom {
 		rates = append(rates, at.rate)
