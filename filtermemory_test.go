@@ -110,7 +110,9 @@ func asPlanned(db *DB) bool {
 	planned := true
 	db.state.Load().tables(func(_ int, t *table) {
 		want, known := t.reader.FilterBytesFor(db.rateOf(t))
-		planned = planned && (t.shed.Load() || known && t.reader.FilterBytes() == want)
+		lacks := want - t.reader.FilterBytes()
+		full := t.shed.Load() && db.share.held.filters.Load()+lacks > db.opts.FilterMemory
+		planned = planned && (full || known && lacks == 0)
 	})
 	return planned
 }

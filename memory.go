@@ -86,10 +86,7 @@ func (db *DB) replan(s *state) error {
 			}
 		}
 	}
-	select {
-	case db.share.room <- struct{}{}:
-	default: // it has not looked since it was told last
-	}
+	db.share.offer()
 	if !fits {
 		return planner.tooLittle(keys)
 	}
@@ -120,6 +117,9 @@ func (db *DB) releaseTable(t *table) error {
 	t.loading.Unlock()
 	if changed {
 		db.res.rebalance()
+		if db.opts.FilterMemory > 0 {
+			db.share.offer()
+		}
 	}
 	return t.file.close()
 }

@@ -70,6 +70,14 @@ type share struct {
 	room     chan struct{} // told when there may be room for filters that were shed
 }
 
+// offer tells the store that there may be room for filters that were shed.
+func (s *share) offer() {
+	select {
+	case s.room <- struct{}{}:
+	default: // it has not looked since it was told last
+	}
+}
+
 // NewResources makes memory and file descriptors for several stores to share (Options.Resources): memory in bytes, 0 for
 // 64 MiB, at least 8 MiB; openFiles bounds the descriptors held for tables, 0 for 500, at least 8. Stores may be opened and
 // closed in any order, and a store that was closed has given all back.
@@ -271,9 +279,6 @@ func (r *Resources) offer() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, db := range r.stores {
-		select {
-		case db.share.room <- struct{}{}:
-		default: // it has not looked since it was told last
-		}
+		db.share.offer()
 	}
 }
