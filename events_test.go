@@ -336,20 +336,24 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 			l := listen(o)
 			db := l.open(t, o)
 			done := make(chan error, 1)
+			var puts atomic.Int64
 			go func() {
 				for i := range 2000 {
 					if err := db.Put(fmt.Appendf(nil, "%06d", i*7919%2000), make([]byte, 1000)); err != nil {
 						done <- err
 						return
 					}
+					puts.Add(1)
 				}
 				done <- nil
 			}()
 			soon(t, "writes stop", func() bool {
+				before := puts.Load()
+				time.Sleep(50 * time.Millisecond)
 				s := db.state.Load()
-				return len(s.frozen) == maxFrozen && s.mem.Bytes() >= db.opts.MemtableSize || len(s.version.Levels[0]) == stopRuns
+				full := len(s.frozen) == maxFrozen && s.mem.Bytes() >= db.opts.MemtableSize || len(s.version.Levels[0]) == stopRuns
+				return full && puts.Load() == before
 			})
-			time.Sleep(10 * time.Millisecond)
 			open()
 			if err := <-done; err != nil {
 				t.Fatal(err)
