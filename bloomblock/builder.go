@@ -95,7 +95,7 @@ func (b *Builder) appendRibbon(dst []byte, p Params) ([]byte, UnitHeader) {
 	start, rate := len(dst), p.rates[0]
 	bloom := uint64(b.blocks(p.units[0])) //nolint:gosec // ≥ 1
 	target, overhead := rate*ribbonMargin, usualOverhead
-	for overhead <= maxOverhead && b.n < maxRibbonKeys {
+	for overhead <= maxOverhead && uint64(b.n) <= maxRibbonKeys { //nolint:gosec // a length
 		shape, blocks := planRibbon(uint64(b.n), target, overhead) //nolint:gosec // a length
 		if blocks >= bloom {
 			break
