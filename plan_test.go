@@ -3,6 +3,7 @@ package bloomkv
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -164,6 +165,28 @@ func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 		}
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestEveryPlanThatMemoryMayAskForCanBeMade: of all steps of rates, ratios and kinds.
+func TestEveryPlanThatMemoryMayAskForCanBeMade(t *testing.T) {
+	for ratio := 2; ratio <= 100; ratio += 1 + ratio/4 {
+		for _, kind := range []FilterKind{BloomFilter, RibbonFilter} {
+			for _, memory := range []int64{minFilterMemory, maxMemory} {
+				f := filterPlanner{ratio: ratio, kind: kind, memory: memory}
+				steps := 0
+				for fpr := math.Exp2(-1. / fprSteps); fpr > bestFPR*0.99; fpr *= math.Exp2(-1. / fprSteps) {
+					if _, err := f.plan(fpr); err != nil {
+						t.Fatalf("ratio %d, kind %d, %g: %v", ratio, kind, fpr, err)
+					}
+					steps++
+				}
+				p, fits := f.within(func(*filterPlan) int64 { return 0 })
+				if math.Abs(p.fpr/bestFPR-1) > 1e-9 || !fits || steps != 13*fprSteps {
+					t.Fatalf("ratio %d, kind %d: %g after %d steps, %v; want %g", ratio, kind, p.fpr, steps, fits, bestFPR)
+				}
+			}
 		}
 	}
 }

@@ -76,7 +76,7 @@ func (c *config) measurePart(ctx context.Context, s streams, kind *side, p part,
 
 // A use is what a part did to its store.
 type use struct {
-	metrics  bloomkv.Metrics // at its end, when all was flushed and merged
+	metrics  bloomkv.Metrics // of the main part: at its end, when all was flushed and merged
 	writes   writeSums
 	inserted int // pairs, beside those of the set
 }
@@ -95,6 +95,9 @@ func (c *config) use(ctx context.Context, s streams, kind *side, p part, store *
 			u.inserted = row.Ops
 		}
 		kind.Phases = append(kind.Phases, row)
+	}
+	if p.name != "main" { // nobody looks at the rest of it
+		return u, nil
 	}
 	if err := errors.Join(store.Flush(ctx), store.Settle(ctx)); err != nil {
 		return u, err
