@@ -159,21 +159,20 @@ func BenchmarkKeyToAnswer(b *testing.B) {
 	}
 }
 
-// BenchmarkUnits compares one unit and two of the same size, at 20 million keys, where each is a miss of all caches: a branch on the
-// answer, and the next key made from it.
+// BenchmarkUnits compares one unit and two of the same size, even and uneven ones, at 20 million keys, where each is a miss of the
+// processor's own caches: a branch on the answer, and the next key made from it.
 func BenchmarkUnits(b *testing.B) {
 	if testing.Short() {
 		b.Skip("20 million keys")
 	}
-	one, two := benchParams(b, Unit{10, 6}), benchParams(b, Unit{5, 3}, Unit{5, 3})
-	filters := map[string]*Filter{}
-	for name, p := range map[string]Params{"one": one, "two": two} {
-		filters[name] = filterOf(b, p, hashesOf(numbered, 0, 20_000_000))
+	all := [][]Unit{{{10, 6}}, {{5, 3}, {5, 3}}, {{7, 5}, {3, 2}}}
+	var filters []*Filter
+	for _, units := range all {
+		filters = append(filters, filterOf(b, benchParams(b, units...), hashesOf(numbered, 0, 20_000_000)))
 	}
 	for _, loop := range []string{"branch", "chain"} {
-		for _, units := range []string{"one", "two"} {
-			f := filters[units]
-			b.Run(loop+"/units="+units, func(b *testing.B) {
+		for i, f := range filters {
+			b.Run(fmt.Sprintf("%s/units=%v", loop, all[i]), func(b *testing.B) {
 				h, found, n := Hash(1), 0, 0
 				for b.Loop() {
 					n++
@@ -196,8 +195,8 @@ func BenchmarkUnits(b *testing.B) {
 	}
 }
 
-// BenchmarkEight asks eight filters for absent keys: each with a hash of its own; one hash and one bitmap of answers, acted on at
-// the end, as a lookup does; and one after the other, each waiting for the answer before.
+// BenchmarkEight asks eight filters for absent keys: each with a hash of its own; one hash and one bitmap of answers, as a lookup
+// does; and one after the other, each waiting for the answer before.
 func BenchmarkEight(b *testing.B) {
 	nothing := Hash(len(b.Name()) >> 20) // which a compiler does not know
 	if testing.Short() {
@@ -234,14 +233,7 @@ func BenchmarkEight(b *testing.B) {
 			for b.Loop() {
 				i++
 				h := HashKey(next(i))
-				answers := uint32(0)
-				for k, f := range filters {
-					bit := uint32(0)
-					if f.MayContain(h) {
-						bit = 1
-					}
-					answers |= bit << k
-				}
+				answers := MayContainEach(filters[:], h)
 				if answers != 0 {
 					found++
 				}

@@ -217,6 +217,58 @@ func TestUnitsMultiply(t *testing.T) {
 	}
 }
 
+func TestManyFiltersAnswerAsEachAloneDoes(t *testing.T) {
+	const keys, asked = 700, 20_000
+	filters := []*Filter{nil, {}}
+	for _, units := range [][]Unit{{{1, 1}}, {{3, 2}}, {{5, 3}}, {{6, 4}}, {{10, 6}}, {{32, 14}}, {{5, 3}, {7, 5}}, {{7, 5}, {3, 2}, {4, 3}}} {
+		p, err := NewParams(units...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		filters = append(filters, filterOf(t, p, hashesOf(numbered, 0, keys)))
+	}
+	for _, rates := range [][]float64{{0.01}, {0.1, 0.001}} {
+		p, err := ParamsRibbon(rates...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		filters = append(filters, filterOf(t, p, hashesOf(numbered, 0, keys)))
+	}
+	for len(filters) < 64 {
+		filters = append(filters, filters...)
+	}
+	filters = filters[:64]
+	alone := func(f *Filter, h Hash) bool { return f == nil || f.MayContain(h) }
+	for i := range uint64(asked) {
+		h := HashKey(numbered(i))
+		each := MayContainEach(filters[:32], h)
+		for k, f := range filters[:32] {
+			if got := each>>k&1 != 0; got != alone(f, h) {
+				t.Fatalf("key %d, filter %d of 32: got %v, alone %v", i, k, got, !got)
+			}
+		}
+	}
+	if got := MayContainEach(nil, 1); got != 0 {
+		t.Errorf("no filters: got %b, want no bit", got)
+	}
+	hashes := make([]Hash, 64)
+	for i := uint64(0); i < asked; i += 7 {
+		n := int(i % 65)
+		for k := range hashes {
+			hashes[k] = HashKey(numbered((i + uint64(k)) % (2 * keys)))
+		}
+		many := MayContainMany(filters[:n], hashes[:n])
+		for k, f := range filters[:n] {
+			if got := many>>k&1 != 0; got != alone(f, hashes[k]) {
+				t.Fatalf("key %d, filter %d of %d: got %v, alone %v", i, k, n, got, !got)
+			}
+		}
+		if many>>n != 0 {
+			t.Fatalf("%d filters: got %b, want no bit beyond", n, many)
+		}
+	}
+}
+
 func TestZeroFilterSaysMaybe(t *testing.T) {
 	var f Filter
 	if !f.MayContain(42) || f.Units() != 0 || f.Bytes() != 0 || f.FalsePositiveRate() != 1 {
