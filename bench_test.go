@@ -30,15 +30,23 @@ func benchOptions() *Options {
 // benchStore is a compacted store of benchKeys pairs, all of them in memory.
 func benchStore(b *testing.B) *DB {
 	b.Helper()
-	db, err := Open(b.TempDir(), benchOptions())
+	return benchStoreOf(b, benchKeys, 100)
+}
+
+// benchStoreOf is benchStore with so many keys and values of that many bytes.
+func benchStoreOf(b *testing.B, keys uint64, valueBytes int) *DB {
+	b.Helper()
+	o := benchOptions()
+	o.MemoryBudget = max(o.MemoryBudget, 64*int64(keys))
+	db, err := Open(b.TempDir(), o)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = db.Close() })
 	var key []byte
-	value := make([]byte, 100)
-	for i := range uint64(benchKeys) {
-		key = benchKey(key, 2*(i*7919%benchKeys))
+	value := make([]byte, valueBytes)
+	for i := range keys {
+		key = benchKey(key, 2*(i*7919%keys))
 		if err := db.Put(key, value); err != nil {
 			b.Fatal(err)
 		}
@@ -184,49 +192,62 @@ func BenchmarkPutSync(b *testing.B) {
 	}
 }
 
-// BenchmarkGetMany compares GetMany of 64 keys with as many calls of AppendGet, at a million cached keys.
+// BenchmarkGetMany compares GetMany of 64 keys with as many calls of AppendGet, at a million cached keys and, but with -short, at
+// twenty million, whose filters and blocks no processor's own cache holds.
 func BenchmarkGetMany(b *testing.B) {
 	const group = 64
-	db := benchStore(b)
-	for _, absent := range []uint64{0, 1} {
-		name := map[uint64]string{0: "present", 1: "absent"}[absent]
-		var keys [group][]byte
-		i := uint64(0)
-		pick := func() {
-			for j := range keys {
-				i += 7919
-				keys[j] = benchKey(keys[j], i*0x9e3779b97f4a7c15%benchKeys*2+absent)
-			}
+	for _, store := range []struct {
+		keys       uint64
+		valueBytes int
+	}{{1_000_000, 100}, {20_000_000, 8}} {
+		if testing.Short() && store.keys > benchKeys {
+			continue
 		}
-		var dst []byte
-		b.Run(name+"/one by one", func(b *testing.B) {
-			for b.Loop() {
-				pick()
-				for _, k := range keys {
-					var err error
-					if dst, err = db.AppendGet(dst[:0], k); err != nil && absent == 0 {
+		db := benchStoreOf(b, store.keys, store.valueBytes)
+		for _, absent := range []uint64{0, 1} {
+			name := fmt.Sprintf("keys=%d/%s", store.keys, map[uint64]string{0: "present", 1: "absent"}[absent])
+			var keys [group][]byte
+			i := uint64(0)
+			pick := func() {
+				for j := range keys {
+					i += 7919
+					keys[j] = benchKey(keys[j], i*0x9e3779b97f4a7c15%store.keys*2+absent)
+				}
+			}
+			perKey := func(b *testing.B) {
+				b.Helper()
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/group, "ns/key")
+			}
+			var dst []byte
+			b.Run(name+"/one by one", func(b *testing.B) {
+				for b.Loop() {
+					pick()
+					for _, k := range keys {
+						var err error
+						if dst, err = db.AppendGet(dst[:0], k); err != nil && absent == 0 {
+							b.Fatal(err)
+						}
+					}
+				}
+				perKey(b)
+			})
+			b.Run(name+"/many", func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					pick()
+					if err := db.GetMany(keys[:], func(_ int, v []byte, found bool) error {
+						if found == (absent == 1) {
+							return ErrNotFound
+						}
+						dst = append(dst[:0], v...)
+						return nil
+					}); err != nil {
 						b.Fatal(err)
 					}
 				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/group, "ns/key")
-		})
-		b.Run(name+"/many", func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				pick()
-				if err := db.GetMany(keys[:], func(_ int, v []byte, found bool) error {
-					if found == (absent == 1) {
-						return ErrNotFound
-					}
-					dst = append(dst[:0], v...)
-					return nil
-				}); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/group, "ns/key")
-		})
+				perKey(b)
+			})
+		}
 	}
 }
 

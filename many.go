@@ -1,6 +1,8 @@
 package bloomkv
 
 import (
+	"math/bits"
+	"slices"
 	"sync"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -57,6 +59,7 @@ type manyLookup struct {
 	found  [manyKeys]bool
 	hits   [manyKeys]sstable.Hit
 
+	runs       []manyAnswer     // what fences and filters say
 	candidates []candidate      // of all keys, one after the other
 	next, last [manyKeys]int    // of a key: its next candidate, and the end of them
 	searches   []sstable.Lookup // of one round
@@ -68,6 +71,13 @@ type manyLookup struct {
 	inMemory int        // decided by memtables
 }
 
+// A manyAnswer is what the fences and filters of one run say of all keys: a bit for each key.
+type manyAnswer struct {
+	at            [manyKeys]int32 // the place of the table whose bounds hold the key
+	there         uint64          // there is one
+	maybe, probed uint64          // its filter does not exclude the key; it was asked
+}
+
 var manyLookups = sync.Pool{New: func() any { return new(manyLookup) }}
 
 // find looks the keys of a group up. After it, values, found and hits are theirs; end must follow.
@@ -76,6 +86,7 @@ func (m *manyLookup) find(db *DB, s *state, keys [][]byte, seq ikey.Seq) error {
 	for i, key := range keys {
 		m.hashes[i] = bloomblock.HashKey(key)
 	}
+	below := uint64(0) // the keys that memtables do not decide
 	for i, key := range keys {
 		m.next[i], m.last[i], m.searched[i], m.present[i] = 0, 0, 0, 0
 		value, live, decided := s.inMemory(key, m.hashes[i], seq)
@@ -84,10 +95,9 @@ func (m *manyLookup) find(db *DB, s *state, keys [][]byte, seq ikey.Seq) error {
 			m.values[i], m.found[i] = value, live
 			continue
 		}
-		m.next[i] = len(m.candidates)
-		m.candidates = s.candidates(m.candidates, key, m.hashes[i], seq, &m.cost)
-		m.last[i] = len(m.candidates)
+		below |= 1 << i
 	}
+	m.choose(s, keys, seq, below)
 	if len(m.candidates) == 0 {
 		return nil
 	}
@@ -121,6 +131,57 @@ func (m *manyLookup) find(db *DB, s *state, keys [][]byte, seq ikey.Seq) error {
 				return err
 			}
 		}
+	}
+}
+
+// choose finds the candidates of the keys that have a bit in below: state.candidates for many keys, run by run.
+func (m *manyLookup) choose(s *state, keys [][]byte, seq ikey.Seq, below uint64) {
+	m.runs = slices.Grow(m.runs[:0], len(s.runs))[:len(s.runs)]
+	look := uint64(0) // the keys that have candidates, or may be deleted by a range
+	for k, r := range s.runs {
+		a := &m.runs[k]
+		a.there, a.probed = 0, 0
+		var filters [manyKeys]*bloomblock.Filter
+		for left := below; left != 0; left &= left - 1 {
+			i := bits.TrailingZeros64(left)
+			at := r.find(keys[i])
+			if at < 0 {
+				continue
+			}
+			a.at[i] = int32(at) //nolint:gosec // a run of 2³¹ tables is a thousand times what a directory holds
+			filters[i] = r.readers[at].Filter()
+			a.there |= 1 << i
+			if filters[i] != nil {
+				a.probed |= 1 << i
+			}
+		}
+		a.maybe = a.there & bloomblock.MayContainMany(filters[:len(keys)], m.hashes[:])
+		look |= a.maybe
+		if r.rangeDels {
+			look |= a.there
+		}
+	}
+	for k := range m.runs {
+		m.cost.inRange += uint64(bits.OnesCount64(m.runs[k].there &^ look)) //nolint:gosec // at most 64
+		m.cost.probes += uint64(bits.OnesCount64(m.runs[k].probed &^ look)) //nolint:gosec // at most 64
+	}
+	for ; look != 0; look &= look - 1 {
+		i := bits.TrailingZeros64(look)
+		m.next[i] = len(m.candidates)
+		for first, over := 0, false; first < len(s.runs) && !over; first += partRuns {
+			part := s.runs[first:min(first+partRuns, len(s.runs))]
+			var a partAnswer
+			for k, r := range part {
+				of := &m.runs[first+k]
+				a.at[k] = of.at[i]
+				a.there |= uint32(of.there>>i&1) << k
+				a.maybe |= uint32(of.maybe>>i&1) << k
+				a.probed |= uint32(of.probed>>i&1) << k
+				a.dels |= bit(r.rangeDels) << k
+			}
+			m.candidates, over = a.choose(m.candidates, part, keys[i], seq, &m.cost)
+		}
+		m.last[i] = len(m.candidates)
 	}
 }
 

@@ -119,49 +119,66 @@ type candidate struct {
 	unknown bool     // it has range tombstones that were not in memory: deleted says nothing yet
 }
 
+// partRuns is how many runs are asked at once: more than there are, nearly always.
+const partRuns = 16
+
+// A partAnswer is what the fences and filters of at most partRuns runs say of one key: a bit for each run.
+type partAnswer struct {
+	at            [partRuns]int32 // the place of the table whose bounds hold the key
+	there         uint32          // there is one
+	maybe, probed uint32          // its filter does not exclude the key; it was asked
+	dels          uint32          // the run has range tombstones
+}
+
 // candidates appends the tables that may hold the version of key which a reader at seq sees, newest data first: by their
 // bounds, then by their filters. All filters are asked before an answer is acted upon, so that the cache misses of
 // independent filters overlap. A range tombstone ends the search, whatever the filters say.
 func (s *state) candidates(dst []candidate, key []byte, h bloomblock.Hash, seq ikey.Seq, cost *lookupCost) []candidate {
-	for runs := s.runs; len(runs) > 0; {
-		part := runs[:min(len(runs), 16)]
+	for runs, over := s.runs, false; len(runs) > 0 && !over; {
+		part := runs[:min(len(runs), partRuns)]
 		runs = runs[len(part):]
-		var at [16]int32                      // in each run, the place of the table whose bounds hold the key
-		var there, maybe, probed, dels uint32 // a bit for each run
+		var a partAnswer
+		var filters [partRuns]*bloomblock.Filter
 		for k, r := range part {
 			i := r.find(key)
 			if i < 0 {
 				continue
 			}
-			at[k] = int32(i) //nolint:gosec // a run of 2³¹ tables is a thousand times what a directory holds
-			m, p := r.readers[i].MayContain(h)
-			there |= 1 << k
-			maybe |= bit(m) << k
-			probed |= bit(p) << k
-			dels |= bit(r.rangeDels) << k
+			a.at[k] = int32(i) //nolint:gosec // a run of 2³¹ tables is a thousand times what a directory holds
+			filters[k] = r.readers[i].Filter()
+			a.there |= 1 << k
+			a.probed |= bit(filters[k] != nil) << k
+			a.dels |= bit(r.rangeDels) << k
 		}
-		for look := there & (maybe | dels); look != 0; look &= look - 1 {
-			k := bits.TrailingZeros32(look)
-			c := candidate{table: part[k].tables[at[k]], probed: probed>>k&1 != 0}
-			search := maybe>>k&1 != 0
-			if c.table.meta.RangeDeletes > 0 {
-				tombstones := c.table.reader.RangeDels() // nil before the table's tail is loaded: then the search asks again
-				c.deleted, c.unknown = tombstones.Covering(key, seq), tombstones == nil
-				search = search && (c.table.meta.Entries > 0 || c.unknown)
-			}
-			if search {
-				cost.passed += uint64(probed >> k & 1)
-				dst = append(dst, c)
-			}
-			if c.deleted > 0 { // nothing older counts
-				upTo := uint32(2)<<k - 1
-				cost.ask(there&upTo, probed&upTo)
-				return dst
-			}
-		}
-		cost.ask(there, probed)
+		a.maybe = bloomblock.MayContainEach(filters[:len(part)], h)
+		dst, over = a.choose(dst, part, key, seq, cost)
 	}
 	return dst
+}
+
+// choose appends the candidates of one key among the runs of a part. Where over is true, nothing older counts.
+func (a *partAnswer) choose(dst []candidate, part []*run, key []byte, seq ikey.Seq, cost *lookupCost) (_ []candidate, over bool) {
+	for look := a.there & (a.maybe | a.dels); look != 0; look &= look - 1 {
+		k := bits.TrailingZeros32(look)
+		c := candidate{table: part[k].tables[a.at[k]], probed: a.probed>>k&1 != 0}
+		search := a.maybe>>k&1 != 0
+		if c.table.meta.RangeDeletes > 0 {
+			tombstones := c.table.reader.RangeDels() // nil before the table's tail is loaded: then the search asks again
+			c.deleted, c.unknown = tombstones.Covering(key, seq), tombstones == nil
+			search = search && (c.table.meta.Entries > 0 || c.unknown)
+		}
+		if search {
+			cost.passed += uint64(a.probed >> k & 1)
+			dst = append(dst, c)
+		}
+		if c.deleted > 0 {
+			upTo := uint32(2)<<k - 1
+			cost.ask(a.there&upTo, a.probed&upTo)
+			return dst, true
+		}
+	}
+	cost.ask(a.there, a.probed)
+	return dst, false
 }
 
 func bit(b bool) uint32 {

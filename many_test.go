@@ -1,0 +1,80 @@
+package bloomkv
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestManyKeysHaveTheCandidatesOfEachAlone asks the fences and filters of trees of one run to dozens, with and without range
+// tombstones, for keys together and one by one: the tables to be searched and the counts are the same.
+func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
+	for _, ranges := range []bool{false, true} {
+		t.Run(fmt.Sprintf("range tombstones: %v", ranges), func(t *testing.T) {
+			o := tiny(vfs.NewMem())
+			o.Durability, o.FilterFPR = NoSync, 0.2
+			db, err := Open("db", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = db.Close() }()
+			key := func(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
+			for round := range 6 {
+				for i := range 1500 {
+					if err := db.Put(key((i*7919+round*100)%4000*2), []byte("0123456789")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if ranges && round%2 == 1 {
+					if err := db.DeleteRange(key(round*1000), key(round*1000+700)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := db.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			settle(t, db)
+			s, release := db.acquire()
+			defer release()
+			whole := s.runs
+			last := whole[len(whole)-1].tables
+			db.res.shedTable(db, last[len(last)/2], false) // one without a filter
+			for _, times := range []int{1, 2, 7, 20} {
+				tree := &state{mem: s.mem, runs: slices.Repeat(whole, times)}
+				for first := 0; first < 8000; first += 61 {
+					n := 1 + first%manyKeys
+					var keys [][]byte
+					below := uint64(0)
+					m := new(manyLookup)
+					for i := range n {
+						keys = append(keys, key(first+i*37))
+						m.hashes[i] = bloomblock.HashKey(keys[i])
+						if (first+i)%5 > 0 {
+							below |= 1 << i
+						}
+					}
+					m.choose(tree, keys, ikey.MaxSeq, below)
+					var cost lookupCost
+					for i, k := range keys {
+						var want []candidate
+						if below>>i&1 != 0 {
+							want = tree.candidates(nil, k, m.hashes[i], ikey.MaxSeq, &cost)
+						}
+						if got := m.candidates[m.next[i]:m.last[i]]; !slices.Equal(got, want) {
+							t.Fatalf("%d runs, key %q: candidates %v, alone %v", len(tree.runs), k, got, want)
+						}
+					}
+					if !reflect.DeepEqual(m.cost, cost) {
+						t.Fatalf("%d runs, %d keys from %d on: cost %+v, one by one %+v", len(tree.runs), n, first, m.cost, cost)
+					}
+				}
+			}
+		})
+	}
+}
