@@ -180,6 +180,67 @@ func TestMeasuredRateIsThePromisedOne(t *testing.T) {
 	}
 }
 
+// TestTheRateOfOneToAMillionKeys compares the exact rate with what many filters of random hashes let through, and with what their
+// bits say, from a single key on.
+func TestTheRateOfOneToAMillionKeys(t *testing.T) {
+	p := paramsFor(t, 0.01)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, keys := range []int{0, 1, 2, 5, 20, 40, 51, 52, 75, 102, 103, 250, 1000, 1023, 10_000, 100_000, 1_000_000} {
+		sets := max(1, min(4000, 400_000/max(keys, 1)))
+		asked := max(1_000_000/sets, 2000)
+		var exact, passed, bits, squares float64
+		for range sets {
+			f := filterOf(t, p, func(yield func(Hash) bool) {
+				for range keys {
+					if !yield(Hash(rng.Uint64())) {
+						return
+					}
+				}
+			})
+			exact = f.FalsePositiveRate()
+			for range asked {
+				if f.MayContain(Hash(rng.Uint64())) {
+					passed++
+				}
+			}
+			rate := f.Inspect().Rate
+			bits += rate
+			squares += rate * rate
+		}
+		n := float64(sets)
+		bits /= n
+		spread := math.Sqrt(max(squares/n-bits*bits, 0) / n)
+		if exact > p.Rate() {
+			t.Errorf("%d keys: exact rate %v, promised %v", keys, exact, p.Rate())
+		}
+		if sets > 30 && math.Abs(bits-exact) > 4*spread+1e-9 { // of fewer sets the spread is not known
+			t.Errorf("%d keys: rate %v by the bits of %d filters, exact %v, want within %v", keys, bits, sets, exact, 4*spread)
+		}
+		if want, got := n*float64(asked)*exact, passed; math.Abs(got-want) > 4*math.Sqrt(want+math.Pow(float64(asked)*n*spread, 2))+0.01*want+1 {
+			t.Errorf("%d keys: %.0f of %.0f absent ones passed, want %.1f", keys, got, n*float64(asked), want)
+		}
+	}
+}
+
+func TestFewKeysHaveTheProbesThatTheirBitsAreWorth(t *testing.T) {
+	u := Unit{10, 6}
+	for _, tt := range []struct {
+		keys, blocks uint64
+		least, most  int
+	}{{0, 1, 6, 6}, {1, 1, 6, 14}, {20, 1, 9, 14}, {51, 1, 6, 6}, {52, 2, 9, 14}, {1000, 20, 6, 6}, {1024, 21, 6, 7}, {1_000_000, 19532, 6, 6}} {
+		got := bestProbes(tt.keys, tt.blocks, u)
+		if got < tt.least || got > tt.most {
+			t.Errorf("%d keys in %d blocks: %d probes, want %d to %d", tt.keys, tt.blocks, got, tt.least, tt.most)
+		}
+		for k := u.Probes; k <= MaxProbes; k++ {
+			best, other := binomialRate(tt.keys, tt.blocks, got), binomialRate(tt.keys, tt.blocks, k)
+			if got > u.Probes && best > 1.001*other && best > quickLow {
+				t.Errorf("%d keys in %d blocks: rate %v with %d probes, %v with %d", tt.keys, tt.blocks, best, got, other, k)
+			}
+		}
+	}
+}
+
 func TestMeasuredRateOfAMillionKeys(t *testing.T) {
 	const keys, probes = 1_000_000, 1_000_000
 	for _, p := range []Params{paramsFor(t, 0.01), paramsOf(t, Unit{6, 4}, Unit{4, 3})} {
@@ -364,7 +425,7 @@ func TestBuilderKnowsEqualNeighboursInDifferentChunks(t *testing.T) {
 func TestGoldenBytes(t *testing.T) {
 	var out strings.Builder
 	small := blockOf(paramsOf(t, Unit{10, 6}, Unit{10, 6}), hashesOf(shapes[2].key, 0, 20))
-	fmt.Fprintf(&out, "header of 20 decimal keys, two units of 10 bits and 6 probes\n")
+	fmt.Fprintf(&out, "header of 20 decimal keys, two units of 10 bits\n")
 	for i := 0; i < HeaderSize; i += 32 {
 		fmt.Fprintf(&out, "%x\n", small[i:i+32])
 	}

@@ -82,11 +82,29 @@ func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
 // appendBloom appends the bits of the nth Bloom unit of a filter.
 func (b *Builder) appendBloom(dst []byte, nth int, u Unit) ([]byte, UnitHeader) {
 	blocks := b.blocks(u)
+	probes := bestProbes(uint64(b.n), uint64(blocks), u) //nolint:gosec // lengths
 	dst, payload := grow(dst, blocks)
 	for _, hashes := range b.chunks {
-		fill(payload, hashes, nth, u.Probes)
+		fill(payload, hashes, nth, probes)
 	}
-	return dst, UnitHeader{Probes: u.Probes, Blocks: uint64(blocks)} //nolint:gosec // ≥ 1
+	return dst, UnitHeader{Probes: probes, Blocks: uint64(blocks)} //nolint:gosec // ≥ 1
+}
+
+// bestProbes is the number of probes of a unit of so many keys and blocks: that of u, but where whole blocks have half a bit a key
+// more than u asks for, which only few keys can have, so many more as lower the rate.
+func bestProbes(keys, blocks uint64, u Unit) int {
+	probes := u.Probes
+	if float64(blocks*blockBits) < float64(keys)*(u.BitsPerKey+minUnitBits) {
+		return probes
+	}
+	for rate := quickRate(keys, blocks, probes); probes < MaxProbes && rate >= quickLow; probes++ {
+		more := quickRate(keys, blocks, probes+1)
+		if more >= rate {
+			break
+		}
+		rate = more
+	}
+	return probes
 }
 
 // appendRibbon appends the bits of the first unit, as a Ribbon if that is smaller. What was built is measured: where it

@@ -23,7 +23,8 @@ const (
 )
 
 // A Unit says how one unit is built. Its size follows from the number of keys when the block is built, rounded up to a
-// whole block of 64 bytes.
+// whole block of 64 bytes; where that gives few keys half a bit each or more beyond what is asked for, the unit has so many
+// more probes as those bits are worth.
 type Unit struct {
 	BitsPerKey float64 `json:"bits_per_key"` // 0.5..32
 	Probes     int     `json:"probes"`       // 1..MaxProbes
