@@ -16,7 +16,7 @@ import (
 // was called for some keys, or none. keys must not change during the call.
 //
 // The keys go downstairs together, floor by floor, so that they wait for memory at the same time instead of one after the
-// other: with keys that are not in the processor's cache that is over twice as fast a key as Get.
+// other: with keys that are not in the processor's cache that is two to four times as fast a key as Get.
 func (db *DB) GetMany(keys [][]byte, f func(i int, value []byte, found bool) error) error {
 	return db.getMany(keys, newest, f)
 }
