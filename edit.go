@@ -2,6 +2,7 @@ package bloomkv
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -150,25 +151,35 @@ func (db *DB) forget(tables map[uint64]*table, remove bool) error {
 	return errors.Join(errs...)
 }
 
-// setVersion rebuilds the runs of a state for a version. Tables that it keeps are taken over, others come from fresh.
+// setVersion makes v, which follows on the version of s, that of the state. Runs and tables that s has are taken over, other tables
+// come from fresh.
 func (s *state) setVersion(v *manifest.Version, fresh map[uint64]*table) {
-	known := fresh
-	s.tables(func(_ int, t *table) {
-		if _, ok := known[t.meta.Number]; !ok {
-			known[t.meta.Number] = t
-		}
-	})
-	s.version, s.runs = v, nil
+	var runs []*run
+	var old map[uint64]*table // of s, by number; made where a run has some of them
 	for l := range v.Levels {
 		for _, r := range v.Levels[l] {
+			if i := slices.IndexFunc(s.runs, func(o *run) bool { return o.is(l, r) }); i >= 0 {
+				runs = append(runs, s.runs[i])
+				continue
+			}
 			tables := make([]*table, len(r.Tables))
 			for i, meta := range r.Tables {
-				tables[i] = known[meta.Number]
-				tables[i].level.Store(int32(l))
+				t, isFresh := fresh[meta.Number]
+				if !isFresh {
+					if old == nil {
+						old = make(map[uint64]*table, len(r.Tables))
+						s.tables(func(_ int, t *table) { old[t.meta.Number] = t })
+					}
+					t = old[meta.Number]
+				}
+				t.level.Store(int32(l))
+				tables[i] = t
 			}
-			s.runs = append(s.runs, newRun(l, r.ID, tables))
+			runs = append(runs, newRun(l, r.ID, tables))
+			runs[len(runs)-1].of = r.Tables
 		}
 	}
+	s.version, s.runs = v, runs
 }
 
 // removeDead removes the tables that no state names any more.

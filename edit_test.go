@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -173,5 +174,23 @@ func TestABatchThatTheLogCannotTakeIsRefusedBefore(t *testing.T) {
 	b.Delete([]byte("k"))
 	if !errors.Is(b.err, ErrTooLarge) {
 		t.Errorf("got %v, want ErrTooLarge", b.err)
+	}
+}
+
+// TestRunsThatDoNotChangeAreKept: a flush makes one run, however many there are.
+func TestRunsThatDoNotChangeAreKept(t *testing.T) {
+	db, err := Open("db", &Options{FS: vfs.NewMem(), Durability: NoSync})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	for i := range 3 {
+		before := db.state.Load().runs
+		if err := errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if after := db.state.Load().runs; len(after) != i+1 || !slices.Equal(after[1:], before) {
+			t.Errorf("flush %d: the runs are not one more than before", i+1)
+		}
 	}
 }

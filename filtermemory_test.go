@@ -162,3 +162,54 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestPlansArePricedExactly compares what the filters of runs would take by a few sums with what each of their tables would.
+func TestPlansArePricedExactly(t *testing.T) {
+	o := tiny(vfs.NewMem())
+	o.Durability, o.FilterMemory, o.LevelRatio, o.MemoryBudget = NoSync, 64<<10, 4, 64<<20
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	rng := rand.New(rand.NewPCG(1, 9))
+	rates := map[float64]bool{}
+	for range 5 {
+		for range 8000 {
+			if err := db.Put(binary.BigEndian.AppendUint64(nil, rng.Uint64()), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		settle(t, db)
+		soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+		before := db.state.Load()
+		for fpr := 0.8; fpr > bestFPR; fpr /= 3 {
+			p, err := o.planner().plan(fpr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range before.runs {
+				at, want := &p.level[r.level], int64(0)
+				for _, table := range r.tables {
+					n, known := table.reader.FilterBytesFor(at.rate)
+					if h, _ := table.reader.FilterHeader(); known {
+						rates[h.Rate(len(h.Units))] = true
+					} else {
+						t.Fatalf("table %d was not read", table.meta.Number)
+					}
+					want += n
+				}
+				sizes := sizesOf(r)
+				if got := sizes.bytes(at); got != want {
+					t.Errorf("at %g, level %d: %d bytes, want %d", fpr, r.level, got, want)
+				}
+			}
+		}
+	}
+	if len(rates) < 4 {
+		t.Errorf("filters of %d rates, want several", len(rates))
+	}
+}

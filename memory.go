@@ -48,58 +48,11 @@ func (db *DB) loadTail(t *table) (loads, bytes uint64, err error) {
 // rateOf is what the plan asks of a table's filter.
 func (db *DB) rateOf(t *table) float64 { return db.plans.Load().load.level[t.level.Load()].rate }
 
-// replan makes the plans that fit Options.FilterMemory, if that is set, for a state that is about to be, or has just become, the
-// current one. Filters drop the units that are too many, and further ones are loaded in the background. Where even the last units
-// of older filters are too many, tables go without, those of the last level first. editMu is held, or nobody else knows the store
-// yet. The error, which leaves all as it is but for plans, says that no filters of so many keys fit.
-func (db *DB) replan(s *state) error {
-	if db.opts.FilterMemory == 0 {
-		return nil
-	}
-	planner, keys := db.opts.planner(), uint64(0)
-	s.tables(func(_ int, t *table) { keys += t.meta.Entries })
-	build, fits := planner.within(func(p *filterPlan) (sum int64) {
-		s.tables(func(level int, t *table) {
-			if level == 0 { // what is there soon lies below
-				level = bottom
-			}
-			sum += p.level[level].bytes(t)
-		})
-		return sum
-	})
-	load, _ := planner.within(func(p *filterPlan) (sum int64) {
-		s.tables(func(level int, t *table) {
-			need, known := t.reader.FilterBytesFor(p.level[level].rate)
-			if !known {
-				need = min(need, p.level[level].bytes(t))
-			}
-			sum += need
-		})
-		return sum
-	})
-	db.plans.Store(&filterPlans{build, load})
-	s.tables(func(_ int, t *table) { db.trim(t) })
-	for level := bottom; level >= 0; level-- {
-		for _, t := range levelTables(s, level) {
-			if db.share.held.filters.Load() > db.opts.FilterMemory {
-				db.res.shedTable(db, t, false)
-			}
-		}
-	}
-	db.share.offer()
-	if !fits {
-		return planner.tooLittle(keys)
-	}
-	return nil
-}
-
-// bytes is what the filter of a table takes if it is built for the level.
-func (l *levelPlan) bytes(t *table) int64 {
-	return int64(float64(t.meta.Entries) * l.params.BitsPerKey() / 8)
-}
-
 // trim drops the units of a filter that a table does not need any more at a deeper level.
 func (db *DB) trim(t *table) {
+	if t.reader.FilterBytes() == 0 {
+		return
+	}
 	t.loading.Lock()
 	defer t.loading.Unlock()
 	if err := t.reader.Trim(db.rateOf(t)); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
@@ -222,19 +221,19 @@ func (r *replay) log(number uint64, each func(ikey.Seq, ikey.Kind, []byte, []byt
 // number that the manifest has not given out yet means that the manifest is older than the data.
 func checkListing(fsys vfs.FS, dir string, s *manifest.State, found listing) error {
 	for _, t := range s.Version.Tables() {
-		name := filename.Base(filename.Table, t.Number)
+		name := func() string { return filename.Base(filename.Table, t.Number) }
 		if _, ok := slices.BinarySearch(found[filename.Table], t.Number); !ok {
-			return corrupt.Newf(name, 0, "missing, the manifest names it")
+			return corrupt.Newf(name(), 0, "missing, the manifest names it")
 		}
-		info, err := fsys.Stat(filepath.Join(dir, name))
+		info, err := fsys.Stat(filename.Make(dir, filename.Table, t.Number))
 		if err != nil {
 			return err
 		}
 		if !info.Mode().IsRegular() {
-			return corrupt.Newf(name, 0, "no regular file but of mode %v, the manifest names it", info.Mode())
+			return corrupt.Newf(name(), 0, "no regular file but of mode %v, the manifest names it", info.Mode())
 		}
 		if uint64(info.Size()) != t.Size { //nolint:gosec // a file's size is not negative
-			return corrupt.Newf(name, info.Size(), "%d bytes, the manifest wants %d", info.Size(), t.Size)
+			return corrupt.Newf(name(), info.Size(), "%d bytes, the manifest wants %d", info.Size(), t.Size)
 		}
 	}
 	for _, kind := range []filename.Kind{filename.Table, filename.Log} {

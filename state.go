@@ -31,6 +31,7 @@ type run struct {
 	prefix []byte
 	lo, hi []uint64
 
+	of        []*manifest.Table // what tables are of, in versions that have the run; these are immutable: the same array is the same run
 	readers   []*sstable.Reader // of the tables: what a lookup asks first is one step away
 	rangeDels bool              // a table has range tombstones
 }
@@ -52,6 +53,11 @@ func newRun(level int, id uint64, tables []*table) *run {
 		r.rangeDels = r.rangeDels || t.meta.RangeDeletes > 0
 	}
 	return r
+}
+
+// is reports whether r is what a version has at level as other.
+func (r *run) is(level int, other manifest.Run) bool {
+	return r.level == level && r.id == other.ID && len(r.of) == len(other.Tables) && len(r.of) > 0 && &r.of[0] == &other.Tables[0]
 }
 
 // search is the place of the first table that does not end before key; len(tables) if there is none.

@@ -3,6 +3,7 @@ package bloomkv
 import (
 	"errors"
 	"io"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -86,7 +87,8 @@ func (fs *tableFiles) path(number uint64) string {
 
 func (fs *tableFiles) file(number uint64) *tableFile {
 	fs.there.Add(1)
-	return &tableFile{files: fs, base: filename.Base(filename.Table, number), path: fs.path(number)}
+	path := fs.path(number)
+	return &tableFile{files: fs, base: filepath.Base(path), path: path}
 }
 
 var _ io.ReaderAt = (*tableFile)(nil)

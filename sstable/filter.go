@@ -129,6 +129,17 @@ func (r *Reader) FilterBytesFor(maxRate float64) (bytes int64, known bool) {
 	return int64(r.header.PrefixSize(r.header.UnitsFor(maxRate)) - bloomblock.HeaderSize), true //nolint:gosec // as above
 }
 
+// FilterHeader describes the whole filter, without units where it is damaged; before a first Load, which reads it, known is
+// false. Its Units are not to be changed.
+func (r *Reader) FilterHeader() (h bloomblock.Header, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.damage != nil {
+		return bloomblock.Header{}, true
+	}
+	return r.header, r.known
+}
+
 // Filter is the filter as far as it is loaded, or nil: then every answer is maybe. It stays valid for ever.
 func (r *Reader) Filter() *bloomblock.Filter { return r.filter.Load() }
 

@@ -129,6 +129,9 @@ func TestUnitsBeforeADamagedOneAreUsed(t *testing.T) {
 		if s := r.FilterState(); s.Units != i || !errors.Is(s.Damage, corrupt.Err) {
 			t.Errorf("unit %d damaged: %+v", i, s)
 		}
+		if h, known := r.FilterHeader(); len(h.Units) != 0 || !known {
+			t.Errorf("unit %d damaged: the header is %+v, known %v", i, h, known)
+		}
 		reads := &counting{r.file, 0}
 		r.file = reads
 		if err := r.Load(0); err != nil || reads.n > 0 {

@@ -2,7 +2,6 @@
 package filename
 
 import (
-	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -24,6 +23,12 @@ const (
 const (
 	CurrentName = "CURRENT"
 	LockName    = "LOCK"
+
+	manifestPrefix = "MANIFEST-"
+	logExt         = ".log"
+	tableExt       = ".sst"
+	tempExt        = ".tmp"
+	minDigits      = 6
 )
 
 // Make is the path of the numbered file of that kind in dir.
@@ -33,13 +38,13 @@ func Make(dir string, kind Kind, number uint64) string { return filepath.Join(di
 func Base(kind Kind, number uint64) string {
 	switch kind {
 	case Log:
-		return fmt.Sprintf("%06d.log", number)
+		return numbered("", number, logExt)
 	case Table:
-		return fmt.Sprintf("%06d.sst", number)
+		return numbered("", number, tableExt)
 	case Manifest:
-		return fmt.Sprintf("MANIFEST-%06d", number)
+		return numbered(manifestPrefix, number, "")
 	case Temp:
-		return fmt.Sprintf("%06d.tmp", number)
+		return numbered("", number, tempExt)
 	case Current:
 		return CurrentName
 	case Lock:
@@ -47,6 +52,16 @@ func Base(kind Kind, number uint64) string {
 	case Unknown:
 	}
 	panic("filename: no name for kind " + strconv.Itoa(int(kind)))
+}
+
+// numbered has the number in six digits, or more where it has more. A store of many tables has as many names to make when it
+// is opened, so this does without fmt.
+func numbered(prefix string, number uint64, ext string) string {
+	b := append(make([]byte, 0, 32), prefix...)
+	for least := uint64(100_000); number < least && least > 1; least /= 10 {
+		b = append(b, '0')
+	}
+	return string(append(strconv.AppendUint(b, number, 10), ext...))
 }
 
 // Parse reads a name without its directory. Only what Base prints is known: no signs, no spaces, no other padding.
@@ -59,17 +74,17 @@ func Parse(name string) (kind Kind, number uint64) {
 	}
 	digits := name
 	switch {
-	case strings.HasSuffix(name, ".log"):
-		kind, digits = Log, name[:len(name)-4]
-	case strings.HasSuffix(name, ".sst"):
-		kind, digits = Table, name[:len(name)-4]
-	case strings.HasSuffix(name, ".tmp"):
-		kind, digits = Temp, name[:len(name)-4]
-	case strings.HasPrefix(name, "MANIFEST-"):
-		kind, digits = Manifest, name[len("MANIFEST-"):]
+	case strings.HasSuffix(name, logExt):
+		kind, digits = Log, name[:len(name)-len(logExt)]
+	case strings.HasSuffix(name, tableExt):
+		kind, digits = Table, name[:len(name)-len(tableExt)]
+	case strings.HasSuffix(name, tempExt):
+		kind, digits = Temp, name[:len(name)-len(tempExt)]
+	case strings.HasPrefix(name, manifestPrefix):
+		kind, digits = Manifest, name[len(manifestPrefix):]
 	}
-	n, err := strconv.ParseUint(digits, 10, 64)
-	if kind == Unknown || err != nil || Base(kind, n) != name {
+	n, err := strconv.ParseUint(digits, 10, 64) // which takes digits only
+	if kind == Unknown || err != nil || len(digits) < minDigits || len(digits) > minDigits && digits[0] == '0' {
 		return Unknown, 0
 	}
 	return kind, n

@@ -1,0 +1,116 @@
+package bloomkv
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// manyTables is a closed store of so many tables, as small as there are, in the last level.
+func manyTables(b *testing.B, fsys vfs.FS, dir string, tables int) *Options {
+	b.Helper()
+	o := &Options{FS: fsys, Durability: NoSync, Compression: NoCompression, TableSize: 16 << 10}
+	db, err := Open(dir, o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	value := make([]byte, 16<<10)
+	err = db.Ingest(b.Context(), func(yield func(KV, error) bool) {
+		for i := range uint64(tables) {
+			if !yield(KV{binary.BigEndian.AppendUint64(nil, 2*i), nil}, nil) || !yield(KV{binary.BigEndian.AppendUint64(nil, 2*i+1), value}, nil) {
+				return
+			}
+		}
+	}, IngestOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for !db.Metrics().Settled {
+		if err := db.Compact(b.Context(), nil, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if got := db.Metrics().Files.Tables; got < tables*9/10 || got > tables*11/10 {
+		b.Fatalf("%d tables, want about %d", got, tables)
+	}
+	if err := db.Close(); err != nil {
+		b.Fatal(err)
+	}
+	return o
+}
+
+const tablesForOpen = 10_000
+
+// BenchmarkOpenManyTables opens a store of many tables: what is read is the manifest, and the directory.
+func BenchmarkOpenManyTables(b *testing.B) {
+	for _, place := range []string{"memory", "disk"} {
+		b.Run(place, func(b *testing.B) {
+			fsys, dir := vfs.FS(vfs.NewMem()), "db"
+			if place == "disk" {
+				fsys, dir = vfs.OS, filepath.Join(b.TempDir(), "db")
+			}
+			o := manyTables(b, fsys, dir, tablesForOpen)
+			b.ReportAllocs()
+			for b.Loop() {
+				db, err := Open(dir, o)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.StopTimer()
+				if err := db.Close(); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/tablesForOpen, "ns/table")
+		})
+	}
+}
+
+// BenchmarkFlushManyTables is a flush of one key where there are many tables, and with memory for filters the part of it that
+// makes the plans.
+func BenchmarkFlushManyTables(b *testing.B) {
+	for _, memory := range []int64{0, 1 << 20} {
+		mem := vfs.NewMem()
+		o := manyTables(b, mem, "db", tablesForOpen)
+		o.FilterMemory, o.MemoryBudget = memory, 256<<20
+		db, err := Open("db", o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for !db.Metrics().Warm {
+			if _, err := db.Get(nil); !errors.Is(err, ErrNotFound) {
+				b.Fatal(err)
+			}
+		}
+		n := uint64(0)
+		b.Run(fmt.Sprintf("flush, FilterMemory %d", memory), func(b *testing.B) {
+			for b.Loop() {
+				n++
+				if err := db.Put(binary.BigEndian.AppendUint64(nil, n), nil); err != nil {
+					b.Fatal(err)
+				}
+				if err := db.Flush(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("replan, FilterMemory %d", memory), func(b *testing.B) {
+			for b.Loop() {
+				db.editMu.Lock()
+				err := db.replan(db.state.Load())
+				db.editMu.Unlock()
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		if err := db.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
