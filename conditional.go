@@ -74,7 +74,7 @@ func (db *DB) compare(when *condition) (bool, error) {
 	var l lookup
 	found, err := l.find(db, when.key, newest)
 	held := err == nil && when.wants(l.value, found)
-	l.end(db)
+	l.end(db, when.key, newest)
 	return held, err
 }
 

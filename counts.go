@@ -75,32 +75,39 @@ func (l *lookupCost) part(searches, found uint64) {
 	}
 }
 
-func (c *lookupCounts) add(l *lookupCost) {
-	s := &c[epoch.Stripe(lookupStripes)]
+// add counts a lookup and returns its place among those of its counter, for sampled.
+func (c *lookupCounts) add(l *lookupCost) (place uint64) {
+	i := epoch.Stripe(lookupStripes)
+	s, first := &c[i], placesOf(i)
 	if !l.memtableHit && l.probes == l.inRange && l.probes < usualProbes {
 		if l.passed == 0 && l.searches == 0 {
-			s.absent[l.probes].Add(1)
-			return
+			return first + s.absent[l.probes].Add(1)
 		}
 		if l.passed == 1 && l.searches == 1 && l.found == 1 && l.reads.Blocks == 1 && l.reads.FileReads == 0 {
-			s.present[l.probes].Add(1)
-			return
+			return first + s.present[l.probes].Add(1)
 		}
 	}
-	s.gets.Add(1)
+	place = first + s.gets.Add(1)
 	if l.memtableHit {
 		s.memtableHits.Add(1)
-		return
+		return place
 	}
 	s.add(l)
+	return place
 }
 
-// addMany counts n lookups whose cost is one sum; so many of them were answered by memtables.
-func (c *lookupCounts) addMany(l *lookupCost, n, memtableHits int) {
-	s := &c[epoch.Stripe(lookupStripes)]
-	s.gets.Add(uint64(n))                    //nolint:gosec // a length
-	s.memtableHits.Add(uint64(memtableHits)) //nolint:gosec // a length
+// placesOf is where the places of a stripe begin: its counters shall not have the same places as those of the others.
+func placesOf(stripe int) uint64 { return uint64(stripe) << 32 } //nolint:gosec // below lookupStripes
+
+// addMany counts n lookups whose cost is one sum, and returns the place of the last one; so many of them were answered by
+// memtables.
+func (c *lookupCounts) addMany(l *lookupCost, n, memtableHits int) (place uint64) {
+	i := epoch.Stripe(lookupStripes)
+	s := &c[i]
+	place = placesOf(i) + s.gets.Add(uint64(n)) //nolint:gosec // a length
+	s.memtableHits.Add(uint64(memtableHits))    //nolint:gosec // a length
 	s.add(l)
+	return place
 }
 
 func (s *lookupStripe) add(l *lookupCost) {

@@ -45,19 +45,20 @@ type DB struct {
 	// belong to another store, its tables' mutexes and Resources.balancing, is only ever tried.
 
 	// constant after Open
-	dir    string
-	opts   Options
-	lock   io.Closer
-	plans  atomic.Pointer[filterPlans] // changed under editMu, and only with Options.FilterMemory
-	res    *Resources                  // shared with other stores, or this store's own
-	share  share                       // of res
-	cache  *cache.Cache
-	files  *tableFiles
-	domain *epoch.Domain
-	opened time.Time
-	stop   context.CancelFunc // of the background work
-	naming bool               // somebody hears who left an iterator open
-	ctx    context.Context    //nolint:containedctx // the lifetime of the background goroutines, ended by Close
+	dir          string
+	opts         Options
+	lock         io.Closer
+	plans        atomic.Pointer[filterPlans] // changed under editMu, and only with Options.FilterMemory
+	res          *Resources                  // shared with other stores, or this store's own
+	share        share                       // of res
+	cache        *cache.Cache
+	files        *tableFiles
+	domain       *epoch.Domain
+	opened       time.Time
+	stop         context.CancelFunc // of the background work
+	naming       bool               // somebody hears who left an iterator open
+	samplingBits uint               // a lookup in two to the power of it is a sample; all are in tests that count exactly
+	ctx          context.Context    //nolint:containedctx // the lifetime of the background goroutines, ended by Close
 
 	state   atomic.Pointer[state] // nil after Close; swapped under mu
 	visible atomic.Uint64         // the newest sequence that readers see
@@ -175,7 +176,7 @@ func (db *DB) Close() error {
 	db.domain.Wait() // lookups in flight have left, or see that there is no state
 	// What is dead goes while the state still has this reference: a scan that lets go of the last one after it makes tables
 	// of the tree look dead.
-	errs = append(errs, db.closeFiles(), db.removeDead(), db.res.leave(db, s), db.lock.Close())
+	errs = append(errs, db.closeFiles(s), db.removeDead(), db.res.leave(db, s), db.lock.Close())
 	db.report.leftOpen(db.iterators.leaked())
 	db.report.closed()
 	return errors.Join(errs...)

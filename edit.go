@@ -54,7 +54,7 @@ func (db *DB) appendEdit(e *manifest.Edit, v *manifest.Version) error {
 	}
 	var err error
 	if db.manifest == nil || db.manifest.Size() > max(minManifest, 2*db.snapshot) {
-		err = db.newManifest(&next)
+		err = db.newManifest(&next, db.state.Load())
 	} else {
 		err = db.manifest.Append(e)
 	}
@@ -68,15 +68,20 @@ func (db *DB) appendEdit(e *manifest.Edit, v *manifest.Version) error {
 	return nil
 }
 
-// newManifest begins a manifest with a snapshot and removes the one before.
-func (db *DB) newManifest(s *manifest.State) error {
+// newManifest begins a manifest with a snapshot and removes the one before. The snapshot has what the tables of a state have
+// counted; without a state, in Open, what s says of them.
+func (db *DB) newManifest(s *manifest.State, counted *state) error {
 	db.mu.Lock()
 	number := db.next // may lie beyond what is reserved: the snapshot itself reserves it
 	db.next++
 	s.NextFile = max(s.NextFile, db.next+numbersAhead)
 	db.mu.Unlock()
 	old := s.ManifestNumber
-	m, err := manifest.Create(db.opts.FS, db.dir, number, *s)
+	snapshot := *s
+	if counted != nil {
+		snapshot.Counts = counted.counts()
+	}
+	m, err := manifest.Create(db.opts.FS, db.dir, number, snapshot)
 	if err != nil {
 		return err
 	}
@@ -206,8 +211,9 @@ func (db *DB) removeDead() error {
 //
 // An edit at the end of a manifest that is not whole is one that a crash cut short, and does not count; nor can it be told
 // that edits were cut off as a whole. So that no damage to a store that was closed passes for a crash, it is left with a
-// manifest of one record, the snapshot, without which it is no manifest.
-func (db *DB) closeFiles() error {
+// manifest of one record, the snapshot, without which it is no manifest. It has what the tables of the last state have
+// counted. A store that was only read is left as it is, and forgets what it has counted: that is worth no write to a disk.
+func (db *DB) closeFiles(s *state) error {
 	db.editMu.Lock()
 	defer db.editMu.Unlock()
 	var errs []error
@@ -220,7 +226,7 @@ func (db *DB) closeFiles() error {
 		db.mu.Unlock()
 		if failed == nil {
 			last := db.recorded
-			errs = append(errs, db.newManifest(&last))
+			errs = append(errs, db.newManifest(&last, s))
 		}
 		errs = append(errs, db.manifest.Close())
 	}

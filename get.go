@@ -61,7 +61,7 @@ func (db *DB) appendGet(dst, key []byte, at asOf) ([]byte, error) {
 	if found {
 		dst = append(dst, l.value...)
 	}
-	l.end(db)
+	l.end(db, key, at)
 	if err == nil && !found {
 		err = ErrNotFound
 	}
@@ -71,7 +71,7 @@ func (db *DB) appendGet(dst, key []byte, at asOf) ([]byte, error) {
 func (db *DB) has(key []byte, at asOf) (bool, error) {
 	var l lookup
 	found, err := l.find(db, key, at)
-	l.end(db)
+	l.end(db, key, at)
 	return found, err
 }
 
@@ -82,7 +82,7 @@ func (db *DB) view(key []byte, at asOf, f func(value []byte) error) error {
 		l.hit.Hold() // the guard must not last as long as f
 		defer l.hit.Release()
 	}
-	l.end(db)
+	l.end(db, key, at)
 	switch {
 	case err != nil:
 		return err
@@ -113,13 +113,15 @@ type lookup struct {
 	trace  *Trace // nil: nobody asks
 }
 
-// end leaves the guard and counts what the lookup cost.
-func (l *lookup) end(db *DB) {
+// end leaves the guard and counts what the lookup of key cost.
+func (l *lookup) end(db *DB, key []byte, at asOf) {
 	if l.inside {
 		l.guard.Leave()
 	}
 	l.cost.part(l.cost.searches, l.cost.found)
-	db.lookups.add(&l.cost)
+	if db.sampled(db.lookups.add(&l.cost)) {
+		db.sample(key, at.seq)
+	}
 }
 
 // find looks for the newest version of key. It reports false for an absent or deleted key. end must follow.

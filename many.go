@@ -38,7 +38,12 @@ func (db *DB) getMany(keys [][]byte, at asOf, f func(i int, value []byte, found 
 		for i := range group {
 			m.cost.part(m.searched[i], m.present[i])
 		}
-		db.lookups.addMany(&m.cost, len(group), m.inMemory)
+		place := db.lookups.addMany(&m.cost, len(group), m.inMemory)
+		for i, key := range group {
+			if db.sampled(place - uint64(i)) {
+				s.countNegatives(key, m.hashes[i], seq, db.sampleOf())
+			}
+		}
 		for i := 0; i < len(group) && err == nil; i++ {
 			err = f(first+i, m.values[i], m.found[i])
 		}

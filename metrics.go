@@ -17,6 +17,7 @@ import (
 type Metrics struct {
 	FilterFPR    float64          `json:"fpr_promised"`  // promised: wasted reads for a lookup of an absent key, over the whole tree; with Options.FilterMemory what fits it now
 	FPRPredicted float64          `json:"fpr_predicted"` // the same from the filters that are in memory, for a key in the range of every run
+	FPRMeasured  float64          `json:"fpr_measured"`  // the same from what the filters of the tables that there are have answered, see FilterAnswers: also before the last Open
 	Levels       []LevelMetrics   `json:"levels"`        // all of them, empty ones too, from level 0 on; none after Close
 	Lookups      LookupMetrics    `json:"lookups"`
 	Cache        CacheMetrics     `json:"cache"`
@@ -31,27 +32,26 @@ type Metrics struct {
 	Uptime       time.Duration    `json:"uptime_ns"` // since Open, or between two Metrics: see Since
 }
 
-// LevelMetrics is one level; level 0 is the newest, the last level the oldest. Searches are counted by table, and are
-// those of the tables that are in the level now.
+// LevelMetrics is one level; level 0 is the newest, the last level the oldest. What filters have answered is the sum
+// of the tables that are in the level now, and older than this use of the store: see FilterAnswers.
 type LevelMetrics struct {
-	Level          int     `json:"level"`                  // 0 is the level that flushes write
-	Runs           int     `json:"runs"`                   // what a lookup may have to ask, each one table of it
-	Tables         int     `json:"tables"`                 // in all runs
-	Ingested       int     `json:"ingested"`               // tables among them that an Ingest has made
-	Bytes          uint64  `json:"bytes"`                  // on disk
-	Target         uint64  `json:"target"`                 // bytes above which the level is compacted; 0: none (level 0, the last level), or it should be empty
-	Entries        uint64  `json:"entries"`                // versions, tombstones included
-	Deletes        uint64  `json:"deletes"`                // tombstones among them
-	RangeDeletes   uint64  `json:"range_deletes"`          // range tombstones, which are not among the entries
-	FilterDisk     uint64  `json:"filter_bytes"`           // bytes of filter blocks on disk
-	FilterBytes    int64   `json:"filter_bytes_in_memory"` // bytes of filters in memory
-	FilterFPR      float64 `json:"fpr_promised"`           // the share of the promised rate that each run of this level has
-	FPRPredicted   float64 `json:"fpr_predicted"`          // what the filters in memory give, for each run on average; 0 without runs
-	TruePositives  uint64  `json:"true_positives"`         // searches, let through by a filter, that found a version of the key
-	FalsePositives uint64  `json:"false_positives"`        // searches, let through by a filter, that found none
-	Unfiltered     uint64  `json:"unfiltered"`             // searches for which no filter was asked: none built, none loaded, or damaged
-	FilterShed     int     `json:"filters_shed"`           // tables whose filter does not fit the memory budget
-	FilterDamaged  int     `json:"filters_damaged"`        // tables whose filter block is damaged: what is whole of it is used
+	Level        int     `json:"level"`                  // 0 is the level that flushes write
+	Runs         int     `json:"runs"`                   // what a lookup may have to ask, each one table of it
+	Tables       int     `json:"tables"`                 // in all runs
+	Ingested     int     `json:"ingested"`               // tables among them that an Ingest has made
+	Bytes        uint64  `json:"bytes"`                  // on disk
+	Target       uint64  `json:"target"`                 // bytes above which the level is compacted; 0: none (level 0, the last level), or it should be empty
+	Entries      uint64  `json:"entries"`                // versions, tombstones included
+	Deletes      uint64  `json:"deletes"`                // tombstones among them
+	RangeDeletes uint64  `json:"range_deletes"`          // range tombstones, which are not among the entries
+	FilterDisk   uint64  `json:"filter_bytes"`           // bytes of filter blocks on disk
+	FilterBytes  int64   `json:"filter_bytes_in_memory"` // bytes of filters in memory
+	FilterFPR    float64 `json:"fpr_promised"`           // the share of the promised rate that each run of this level has
+	FPRPredicted float64 `json:"fpr_predicted"`          // what the filters in memory give, for each run on average; 0 without runs
+	FPRMeasured  float64 `json:"fpr_measured"`           // false positives among these and the negatives; 0 without any
+	FilterAnswers
+	FilterShed    int `json:"filters_shed"`    // tables whose filter does not fit the memory budget
+	FilterDamaged int `json:"filters_damaged"` // tables whose filter block is damaged: what is whole of it is used
 }
 
 // LookupMetrics counts what lookups cost. Loads of indexes and filters are apart: they happen once for each table, and again
@@ -177,8 +177,8 @@ func ratio(part, of uint64) float64 {
 	return float64(part) / float64(of)
 }
 
-// Metrics is a snapshot of the store's figures, each of them exact, though not all of the same moment. After Close it has the
-// promise, the budget and what lookups and writes had cost, and of levels and memory nothing.
+// Metrics is a snapshot of the store's figures, each of them exact but for the negatives in FilterAnswers, though not all of the
+// same moment. After Close it has the promise, the budget and what lookups and writes had cost, and of levels and memory nothing.
 func (db *DB) Metrics() Metrics {
 	m := Metrics{
 		FilterFPR: db.plans.Load().load.fpr, Lookups: db.lookups.sum(), Writes: db.writes.metrics(),
@@ -206,6 +206,7 @@ func (db *DB) Metrics() Metrics {
 	for l := range m.Levels {
 		level := &m.Levels[l]
 		m.FPRPredicted += float64(level.Runs) * level.FPRPredicted
+		m.FPRMeasured += float64(level.Runs) * level.FPRMeasured
 		m.Files.Tables += level.Tables
 	}
 	if db.opts.FilterMemory > 0 { // older filters may have been built for more keys than there are now
@@ -255,6 +256,9 @@ func (db *DB) levels(s *state) []LevelMetrics {
 			l.FPRPredicted += (passed/entries - l.FPRPredicted) / float64(l.Runs) // the mean so far
 		}
 	}
+	for l := range levels {
+		levels[l].FPRMeasured = levels[l].FPR()
+	}
 	return levels
 }
 
@@ -269,9 +273,7 @@ func (l *LevelMetrics) add(t *table) {
 	l.RangeDeletes += t.meta.RangeDeletes
 	l.FilterDisk += t.meta.FilterLen
 	l.FilterBytes += t.reader.FilterBytes()
-	l.TruePositives += t.truePositives.Load()
-	l.FalsePositives += t.falsePositives.Load()
-	l.Unfiltered += t.unfiltered.Load()
+	l.FilterAnswers.add(t.load())
 	if t.shed.Load() && t.meta.FilterLen > 0 {
 		l.FilterShed++
 	}

@@ -19,9 +19,9 @@ const metricNames = `
 backlog.base backlog.bytes backlog.runs
 cache.blocks cache.capacity cache.evictions cache.hits cache.inserts cache.misses cache.used
 files.max_open files.obsolete files.open files.tables
-fpr_predicted fpr_promised
+fpr_measured fpr_predicted fpr_promised
 levels.bytes levels.deletes levels.entries levels.false_positives levels.filter_bytes levels.filter_bytes_in_memory
-levels.filters_damaged levels.filters_shed levels.fpr_predicted levels.fpr_promised levels.ingested levels.level
+levels.filter_negatives levels.filters_damaged levels.filters_shed levels.fpr_measured levels.fpr_predicted levels.fpr_promised levels.ingested levels.level
 levels.range_deletes levels.runs levels.tables levels.target levels.true_positives levels.unfiltered
 lookups.absent_wasted lookups.blocks lookups.blocks_read lookups.bytes_read lookups.false_positives lookups.filter_negatives
 lookups.filter_probes lookups.gets lookups.memtable_hits lookups.table_hits lookups.table_searches lookups.tables_in_range

@@ -12,18 +12,20 @@ func (m Metrics) String() string {
 	var b strings.Builder
 	if len(m.Levels) > 0 {
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(t, "level\truns\ttables\tingested\tbytes\ttarget\tentries\tdeletes\trange deletes\tfilter disk\tfilter mem\tpromised\tpredicted\ttrue pos\tfalse pos\t")
+		fmt.Fprintln(t, "level\truns\ttables\tingested\tbytes\ttarget\tentries\tdeletes\trange deletes\tfilter disk\tfilter mem\tpromised\tpredicted\tmeasured\tnegative\ttrue pos\tfalse pos\t")
 		for _, l := range m.Levels {
-			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.3g\t%.3g\t%d\t%d\t\n", l.Level, l.Runs, l.Tables, l.Ingested, l.Bytes, l.Target,
-				l.Entries, l.Deletes, l.RangeDeletes, l.FilterDisk, l.FilterBytes, l.FilterFPR, l.FPRPredicted, l.TruePositives, l.FalsePositives)
+			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.3g\t%.3g\t%.3g\t%d\t%d\t%d\t\n", l.Level, l.Runs, l.Tables, l.Ingested, l.Bytes, l.Target,
+				l.Entries, l.Deletes, l.RangeDeletes, l.FilterDisk, l.FilterBytes, l.FilterFPR, l.FPRPredicted, l.FPRMeasured, l.Negatives, l.TruePositives, l.FalsePositives)
 		}
 		_ = t.Flush() // into memory
 	}
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 
 	l := m.Lookups
-	line("filters: promised %.4g wasted reads for an absent key, predicted %.4g, measured %.4g of %d; %d probes, %d negative, %d false positive: %.4g a probe",
-		m.FilterFPR, m.FPRPredicted, l.WastedPerAbsent(), l.Absent(), l.FilterProbes, l.FilterNegatives, l.FalsePositives, l.FPR())
+	line("filters: promised %.4g wasted reads for an absent key, predicted %.4g, by the tables' counts %.4g, measured %.4g of %d",
+		m.FilterFPR, m.FPRPredicted, m.FPRMeasured, l.WastedPerAbsent(), l.Absent())
+	line("probes: %d, %d negative, %d true positive, %d false positive: %.4g a probe", l.FilterProbes, l.FilterNegatives,
+		l.TruePositives, l.FalsePositives, l.FPR())
 	shed, damaged := 0, 0
 	for _, level := range m.Levels {
 		shed += level.FilterShed

@@ -36,7 +36,7 @@ func Open(dir string, options *Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	db := &DB{dir: dir, opts: opts, domain: new(epoch.Domain), opened: time.Now()}
+	db := &DB{dir: dir, opts: opts, domain: new(epoch.Domain), opened: time.Now(), samplingBits: samplingBits}
 	db.plans.Store(&filterPlans{plan, plan})
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
 	db.changed.L = &db.mu
@@ -104,6 +104,7 @@ func (db *DB) open() (err error) {
 	s := &state{mem: memtable.New(nil, 0, db.opts.MemtableSize), frozen: replayed}
 	s.refs.Store(1)
 	s.setVersion(db.recorded.Version, newTables(db))
+	db.recorded.Counts = nil // from now on tables have theirs
 	s.tables(func(_ int, t *table) { t.refs.Add(1) })
 	if err := db.replan(s); err != nil {
 		return err
@@ -119,7 +120,9 @@ func (db *DB) open() (err error) {
 func newTables(db *DB) map[uint64]*table {
 	tables := map[uint64]*table{}
 	for _, meta := range db.recorded.Version.Tables() {
-		tables[meta.Number] = newTable(meta, db.files, db.cache)
+		t := newTable(meta, db.files, db.cache)
+		t.restore(db.recorded.Counts[meta.Number])
+		tables[meta.Number] = t
 	}
 	return tables
 }

@@ -30,7 +30,7 @@ type table struct {
 	counted tableBytes // guarded by loading: what Resources know of
 	damaged bool       // guarded by loading: its filter's damage was logged
 
-	truePositives, falsePositives, unfiltered atomic.Uint64
+	tableCounts
 }
 
 // tableBytes is what a table has in memory.

@@ -30,7 +30,7 @@ func (db *DB) GetTraced(key []byte) ([]byte, Trace, error) {
 	if found {
 		value = append([]byte{}, l.value...)
 	}
-	l.end(db)
+	l.end(db, key, newest)
 	t.LookupMetrics = l.cost.metrics()
 	if err == nil && !found {
 		err = ErrNotFound

@@ -128,6 +128,10 @@ func editText(e *manifest.Edit) string {
 	for _, t := range e.Added {
 		say("+ table %d to level %d run %d (%s)", t.Table.Number, t.Level, t.Run, tableText(t.Table))
 	}
+	for _, c := range e.Counts {
+		say("filter of table %d: about %d negative, %d true positive, %d false positive, %d not asked",
+			c.Number, c.Negatives, c.TruePositives, c.FalsePositives, c.Unfiltered)
+	}
 	return strings.Join(parts, ", ")
 }
 

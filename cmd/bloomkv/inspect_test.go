@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -67,9 +68,14 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 		"fpr_promised", "largest", "max_seq", "min_seq", "range_deletes", "smallest", "units",
 	}
 	levelNames := []string{
-		"bits_per_key", "bytes", "deletes", "entries", "false_positives", "filter_bytes", "filter_bytes_in_memory", "filters_damaged",
-		"filters_shed", "fpr_predicted", "fpr_promised", "ingested", "level", "range_deletes", "runs", "tables", "target",
+		"bits_per_key", "bytes", "deletes", "entries", "false_positives", "filter_bytes", "filter_bytes_in_memory", "filter_negatives",
+		"filters_damaged", "filters_shed", "fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "level", "range_deletes", "runs", "tables", "target",
 		"true_positives", "unfiltered",
+	}
+	tableStatsNames := []string{
+		"bytes", "deletes", "entries", "false_positives", "file", "filter_bytes", "filter_bytes_in_memory", "filter_damaged",
+		"filter_negatives", "filter_shed", "filter_units", "filter_units_in_file", "fpr_measured", "fpr_predicted", "fpr_promised",
+		"largest", "largest_exclusive", "level", "range_deletes", "run", "smallest", "true_positives", "unfiltered",
 	}
 	logNames := []string{"bytes", "durable_to", "end", "file", "older_logs_durable", "records"}
 	for _, c := range []struct {
@@ -81,9 +87,14 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 		{[]string{"get", dir, "key/000007", "--json"}, []string{"key", "value"}, "", nil},
 		{[]string{"stats", dir, "--json"}, []string{
 			"backlog", "bits_per_key", "bytes", "cache", "deletes", "entries", "files", "filter_bytes", "filters_damaged", "filters_shed",
-			"fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory", "memtable_bytes", "range_deletes", "readers",
+			"fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory", "memtable_bytes", "range_deletes", "readers",
 			"resources", "runs", "settled", "tables", "uptime_ns", "warm", "writes",
 		}, "levels", levelNames},
+		{[]string{"stats", dir, "--tables", "--json"}, []string{
+			"backlog", "bits_per_key", "by_table", "bytes", "cache", "deletes", "entries", "files", "filter_bytes", "filters_damaged",
+			"filters_shed", "fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory",
+			"memtable_bytes", "range_deletes", "readers", "resources", "runs", "settled", "tables", "uptime_ns", "warm", "writes",
+		}, "by_table", tableStatsNames},
 		{[]string{"check", dir, "--json"}, []string{"bytes", "damage", "entries", "levels", "logs", "ok", "records", "runs", "tables"}, "", nil},
 		{[]string{"load", dir, "--json"}, []string{"bytes", "lines"}, "", nil},
 		{[]string{"ingest", dir, "--json"}, []string{"bytes", "lines"}, "", nil},
@@ -104,6 +115,42 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 		if got := names(t, firstOf(t, out, c.list)); !slices.Equal(got, c.each) {
 			t.Errorf("%q: names in %s %q, want %q", c.args, c.list, got, c.each)
 		}
+	}
+}
+
+func TestStatsShowWhatFiltersHaveAnswered(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	if out := (tool{}).must(t, "stats", dir); !regexp.MustCompile(`\n +0 +4\.17e-05 +\S+ +- +0 +0 +0 +0\n`).MatchString(out) {
+		t.Errorf("of a store that was never asked:\n%s", out)
+	}
+	db, err := bloomkv.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 30000 {
+		if _, err := db.Get(fmt.Appendf(nil, "key/%06d.%d", i%2999, i)); !errors.Is(err, bloomkv.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(db.Put([]byte("key"), nil), db.Close()); err != nil { // so that Close writes a manifest
+		t.Fatal(err)
+	}
+	out := (tool{}).must(t, "stats", dir, "--tables")
+	shown := regexp.MustCompile(`(?m)^ +0*\d+ +6 +1/3 +0\.00855 +0\.00\d+ +0\.0\d+ +\d+ +(2|3)\d{4}\n`)
+	if !shown.MatchString(out) {
+		t.Errorf("no table with a measured rate:\n%s", out)
+	}
+	tables, _, _ := strings.Cut(out, "\n2 tables")
+	for line := range strings.Lines(tables) {
+		if len(line) > 81 {
+			t.Errorf("more than 80 columns: %s", line)
+		}
+	}
+	if out := (tool{}).must(t, "inspect", glob(t, dir, "MANIFEST-*")); !strings.Contains(out, " negative, 0 true positive, ") {
+		t.Errorf("the manifest without counts:\n%s", out)
 	}
 }
 

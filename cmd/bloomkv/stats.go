@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -19,6 +21,14 @@ type levelStats struct {
 	BitsPerKey float64 `json:"bits_per_key"` // of filters on disk, for each entry
 }
 
+// tableStats is one table, as JSON has it.
+type tableStats struct {
+	bloomkv.TableMetrics
+
+	Smallest string  `json:"smallest"`          // escaped
+	Largest  *string `json:"largest,omitempty"` // escaped; none is no end
+}
+
 // storeStats is a whole store, as JSON has it: sums over the levels, and all of Metrics.
 type storeStats struct {
 	Runs           int          `json:"runs"`
@@ -34,7 +44,8 @@ type storeStats struct {
 	FiltersDamaged int          `json:"filters_damaged"`
 	Logs           int          `json:"logs"`
 	MemtableBytes  int64        `json:"memtable_bytes"`
-	Levels         []levelStats `json:"levels"` // that hold tables
+	Levels         []levelStats `json:"levels"`             // that hold tables
+	ByTable        []tableStats `json:"by_table,omitempty"` // newest data first
 	bloomkv.Metrics
 }
 
@@ -70,23 +81,63 @@ func levelsOf(m *bloomkv.Metrics) []levelStats {
 // printLevels prints a table of levels.
 func (a *app) printLevels(levels []levelStats) {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "level\truns\ttables\tkeys\tdeletes\tbytes\tfilter bytes\tbits/key\tpromised\tpredicted\t")
+	fmt.Fprintln(w, "level\truns\ttables\tkeys\tdeletes\tbytes\tfilter bytes\tbits/key\t")
 	for _, l := range levels {
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t%.3g\t%.3g\t\n", l.Level, l.Runs, l.Tables, l.Entries-l.Deletes,
-			l.Deletes, l.Bytes, l.FilterDisk, l.BitsPerKey, l.FilterFPR, l.FPRPredicted)
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t\n", l.Level, l.Runs, l.Tables, l.Entries-l.Deletes,
+			l.Deletes, l.Bytes, l.FilterDisk, l.BitsPerKey)
+	}
+	w.Flush()
+	fmt.Fprintln(a.out)
+	fmt.Fprintln(w, "level\tpromised\tpredicted\tmeasured\tfalse pos\tnegative\ttrue pos\tnot asked\t")
+	for _, l := range levels {
+		fmt.Fprintf(w, "%d\t%.3g\t%.3g\t%s\t%d\t%d\t\n", l.Level, l.FilterFPR, l.FPRPredicted, measured(l.FilterAnswers), l.TruePositives, l.Unfiltered)
 	}
 	w.Flush()
 }
 
+// printTables prints a table of tables.
+func (a *app) printTables(tables []tableStats) {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "table\tlevel\tunits\tpromised\tpredicted\tmeasured\tfalse pos\tnegative\t")
+	for _, t := range tables {
+		fmt.Fprintf(w, "%s\t%d\t%d/%d\t%.3g\t%.3g\t%s\t\n", strings.TrimSuffix(t.File, filepath.Ext(t.File)), t.Level, t.FilterUnits,
+			t.FilterAllUnits, t.FilterFPR, t.FPRPredicted, measured(t.FilterAnswers))
+	}
+	w.Flush()
+}
+
+// measured is the columns of a measured rate, none where nobody asked, and of what it follows from.
+func measured(f bloomkv.FilterAnswers) string {
+	rate := "-"
+	if f.FalsePositives+f.Negatives > 0 {
+		rate = fmt.Sprintf("%.3g", f.FPR())
+	}
+	return fmt.Sprintf("%s\t%d\t%d", rate, f.FalsePositives, f.Negatives)
+}
+
+// tablesOf is all tables, with bounds that can be printed.
+func tablesOf(db *bloomkv.DB) (tables []tableStats) {
+	for _, t := range db.Tables() {
+		s := tableStats{TableMetrics: t, Smallest: escaped(t.Smallest, keyLimit)}
+		if t.Largest != nil {
+			s.Largest = new(escaped(t.Largest, keyLimit))
+		}
+		tables = append(tables, s)
+	}
+	return tables
+}
+
 func (a *app) statsCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, byTable bool
 	c := &cobra.Command{
 		Use:   "stats DIR",
 		Short: "Print what a store holds, by level",
 		Long: `stats opens a store and prints its levels: runs, tables, keys (versions that are not deletes), bytes, filters, and the
-filter rate of each run of the level, as promised and as the filters in memory predict it; then all other figures that the
-store keeps of itself. It reads the filters and counts damaged ones; check looks at everything. What a store that was not
-closed has in its logs is on no level yet; then it says how many logs there are.`,
+filter rate of each run of the level: as promised, as the filters in memory predict it, and as their answers since the
+tables were written measure it, as far as the store has kept them (negatives are estimated from a sample); with --tables
+the same of each table; then all other figures that the store keeps of itself. It reads the filters and counts damaged
+ones; check looks at everything. What a store that was not closed has in its logs is on no level yet; then it says how
+many logs there are.`,
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			db, err := openToRead(args[0])
@@ -103,10 +154,17 @@ closed has in its logs is on no level yet; then it says how many logs there are.
 				if s.Logs, err = countLogs(args[0]); err != nil {
 					return err
 				}
+				if byTable {
+					s.ByTable = tablesOf(db)
+				}
 				if asJSON {
 					return a.printJSON(s)
 				}
 				a.printLevels(s.Levels)
+				if byTable {
+					fmt.Fprintln(a.out)
+					a.printTables(s.ByTable)
+				}
 				fmt.Fprintf(a.out, "\n%s, %s, %s (%s), %s; filters %s, %.1f bits per entry\n",
 					plural(s.Tables, "table"), plural(s.Bytes, "byte"), plural(s.Entries, "entry"), plural(s.Deletes, "delete"),
 					plural(s.RangeDeletes, "range delete"), plural(s.FilterBytes, "byte"), s.BitsPerKey)
@@ -125,6 +183,7 @@ closed has in its logs is on no level yet; then it says how many logs there are.
 			})
 		},
 	}
+	c.Flags().BoolVar(&byTable, "tables", false, "also each table, newest data first")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return c
 }

@@ -149,6 +149,8 @@ func TestHostileManifests(t *testing.T) {
 		"tables of a run that overlap": {[]*Edit{first, {Added: []Added{add(6, 0, table(2, "b", "d"))}}}, nil, false, "overlap"},
 		"a table not yet counted":      {[]*Edit{first, {Added: []Added{add(5, 0, table(9, "b", "d"))}}}, nil, false, "next file 9"},
 		"a log not yet counted":        {[]*Edit{first, {Log: &LogMark{9, 0}}}, nil, false, "next file 9"},
+		"counts of no table":           {[]*Edit{first, {Counts: []TableCounts{{2, Counts{Negatives: 1}}}}}, nil, false, "counts of table 2"},
+		"counts of one that goes":      {[]*Edit{first, {Deleted: []Deleted{{6, 1}}, Counts: []TableCounts{{1, Counts{Negatives: 1}}}}}, nil, false, "counts of table 1"},
 		"next file 2^64-1":             {[]*Edit{{NextFile: math.MaxUint64}}, nil, false, "next file"},
 		"last sequence 2^56":           {[]*Edit{{NextFile: 9, LastSeq: ikey.MaxSeq + 1}}, nil, false, "last sequence"},
 		"level 255":                    {[]*Edit{first, {Added: []Added{add(255, 0, table(2, "b", "d"))}}}, nil, false, "level 255"},

@@ -37,6 +37,7 @@ var ErrUnsupportedVersion = wal.ErrUnsupportedVersion
 //	5    nothing: no log
 //	6    a deleted table: level u8, number u64             any number of times
 //	7    an added table: see appendTable                   any number of times
+//	128  counts of a table: see appendCounts               any number of times, their numbers ascending
 //
 // A tag from 128 on may be skipped by who does not know it; any other unknown tag is refused (I29).
 const (
@@ -50,6 +51,7 @@ const (
 	tagDeleted  = 6
 	tagAdded    = 7
 	ignorable   = 0x80
+	tagCounts   = 0x80
 
 	fieldHeader = 5
 )
@@ -96,6 +98,7 @@ type Edit struct {
 	NoLog    bool     // removes the mark; not together with Log
 	Deleted  []Deleted
 	Added    []Added
+	Counts   []TableCounts // ascending by number, none of them 0; of tables that there are after the edit; they replace what there is
 }
 
 // AppendEdit appends the bytes of e, which must be one that ParseEdit would return: Log.Append and Apply check that.
@@ -122,6 +125,9 @@ func AppendEdit(dst []byte, e *Edit) []byte {
 	}
 	for _, a := range e.Added {
 		dst = appendTable(appendField(dst, tagAdded, tableSize+len(a.Table.Smallest)+len(a.Table.Largest)), a)
+	}
+	for _, c := range e.Counts {
+		dst = appendCounts(appendField(dst, tagCounts, countsSize), c)
 	}
 	return dst
 }
@@ -195,6 +201,12 @@ func (e *Edit) parseField(tag byte, body []byte) error {
 			return err
 		}
 		e.Added = append(e.Added, a)
+	case tagCounts:
+		c, err := parseCounts(body)
+		if err != nil {
+			return err
+		}
+		e.Counts = append(e.Counts, c)
 	default:
 		if tag&ignorable == 0 {
 			return fmt.Errorf("%w: edit has field %d", ErrUnsupportedVersion, tag)
@@ -283,7 +295,7 @@ func (e *Edit) check() error {
 			return fmt.Errorf("edit: added table: %w", err)
 		}
 	}
-	return nil
+	return checkCounts(e.Counts)
 }
 
 func checkPlace(level int, number uint64) error {

@@ -22,6 +22,10 @@ type State struct {
 	MinLog   uint64
 	Log      *LogMark // nil: no log must be there
 
+	// Counts are those of tables, by number, as far as there are any: of Load what the last edit that has them says. Create
+	// writes those of the Version's tables. Nobody else looks at them; the map is the caller's.
+	Counts map[uint64]Counts
+
 	// Of Load; Create does not read them.
 	ManifestNumber uint64 // the manifest that CURRENT names
 	Torn           bool   // its last record is not whole: that edit was never acknowledged, and is not in the State
@@ -70,6 +74,7 @@ func (s State) snapshot() *Edit {
 			}
 		}
 	}
+	e.Counts = s.counts()
 	return e
 }
 
@@ -94,7 +99,7 @@ func Load(fsys vfs.FS, dir string) (s State, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 
-	r := replay{state: State{ManifestNumber: number}, live: make(map[uint64]Added)}
+	r := replay{state: State{ManifestNumber: number}, live: make(map[uint64]Added), counts: make(map[uint64]Counts)}
 	result, err := wal.Replay(f, name, number, func(payload []byte, end int64) error {
 		e, err := ParseEdit(payload)
 		if err == nil {
@@ -110,6 +115,9 @@ func Load(fsys vfs.FS, dir string) (s State, err error) {
 		return State{}, corrupt.At(name, result.End, cmp.Or(result.Reason, errNoSnapshot))
 	}
 	r.state.Torn = result.Torn || result.Reserved > 0 // a manifest has nothing reserved
+	if len(r.counts) > 0 {
+		r.state.Counts = r.counts
+	}
 	r.state.Version, err = r.version()
 	if err == nil && number >= r.state.NextFile {
 		err = fmt.Errorf("manifest %d, but next file %d", number, r.state.NextFile)
@@ -134,8 +142,9 @@ func located(name string, offset int64, reason error) error {
 // A replay adds up edits by table number, so that loading takes time in proportion to the edits rather than to edits
 // times tables, as one Apply after another would. Whether runs are sound is asked once, of the sum.
 type replay struct {
-	state State
-	live  map[uint64]Added
+	state  State
+	live   map[uint64]Added
+	counts map[uint64]Counts // of live tables
 }
 
 func (r *replay) apply(e *Edit) error {
@@ -156,6 +165,17 @@ func (r *replay) apply(e *Edit) error {
 			return err
 		}
 		r.live[a.Table.Number] = a
+	}
+	for _, c := range e.Counts {
+		if _, ok := r.live[c.Number]; !ok {
+			return fmt.Errorf("counts of table %d, which is not there", c.Number)
+		}
+		r.counts[c.Number] = c.Counts
+	}
+	for number := range gone {
+		if _, moved := r.live[number]; !moved {
+			delete(r.counts, number)
+		}
 	}
 	return r.state.Note(e)
 }

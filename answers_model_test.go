@@ -1,0 +1,246 @@
+package bloomkv
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// answersModel knows from the files what each filter has to answer, and what a lookup has to search, and counts it.
+type answersModel struct {
+	t      *testing.T
+	db     *DB
+	memory []memoryWrite            // since the last flush
+	tables []*answersTable          // newest data first
+	counts map[string]FilterAnswers // of these, by file
+	sum    FilterAnswers            // of all, those that are gone included
+	passed struct{ memory, stopped, notSearched int }
+}
+
+// A memoryWrite is a write of one key, or of [lo, hi).
+type memoryWrite struct {
+	seq    ikey.Seq
+	lo, hi []byte // hi is nil of one key
+}
+
+type answersTable struct {
+	TableMetrics
+
+	filter *bloomblock.Filter // nil: none to ask
+	seqs   map[string][]ikey.Seq
+	dels   rangedel.List
+}
+
+func newAnswersModel(t *testing.T, db *DB) *answersModel {
+	t.Helper()
+	db.samplingBits = 0
+	return &answersModel{t: t, db: db, counts: map[string]FilterAnswers{}}
+}
+
+// wrote notes a write that is in the memtable.
+func (m *answersModel) wrote(lo, hi []byte, err error) {
+	m.t.Helper()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.memory = append(m.memory, memoryWrite{ikey.Seq(m.db.visible.Load()), lo, hi})
+}
+
+// settle writes memory out, waits until the tree is at rest and reads its tables.
+func (m *answersModel) settle() {
+	m.t.Helper()
+	if err := m.db.Flush(m.t.Context()); err != nil {
+		m.t.Fatal(err)
+	}
+	settle(m.t, m.db)
+	m.memory = nil
+	m.readTables()
+}
+
+func (m *answersModel) readTables() {
+	m.t.Helper()
+	soon(m.t, "the store is warm", func() bool { return m.db.Metrics().Warm })
+	m.tables = nil
+	ingested := map[string]ikey.Seq{}
+	m.db.state.Load().tables(func(_ int, t *table) {
+		if t.meta.Flags&manifest.SeqOverridden != 0 {
+			ingested[t.file.base] = t.meta.MaxSeq
+		}
+	})
+	live := map[string]FilterAnswers{}
+	for _, tm := range m.db.Tables() {
+		live[tm.File] = m.counts[tm.File] // a table that was moved has what it had
+		m.tables = append(m.tables, m.read(tm, ingested[tm.File]))
+	}
+	m.counts = live
+}
+
+// read opens the file of a table and reads all of it, and as many units of its filter as the store has in memory.
+func (m *answersModel) read(tm TableMetrics, seq ikey.Seq) *answersTable {
+	m.t.Helper()
+	f, err := m.db.opts.FS.Open(filepath.Join("db", tm.File))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := sstable.Open(f, int64(tm.Bytes), tm.File)
+	if err == nil {
+		err = errors.Join(r.Load(0), r.DropFilterUnits(tm.FilterUnits))
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer r.Close()
+	a := &answersTable{TableMetrics: tm, filter: r.Filter(), seqs: map[string][]ikey.Seq{}, dels: r.RangeDels()}
+	it := r.Iter(sstable.IterOptions{Bypass: true})
+	for ok := it.First(); ok; ok = it.Next() {
+		of := it.Key().Trailer.Seq()
+		if seq > 0 {
+			of = seq
+		}
+		a.seqs[string(it.Key().User)] = append(a.seqs[string(it.Key().User)], of)
+	}
+	if err := errors.Join(it.Err(), it.Close()); err != nil {
+		m.t.Fatal(err)
+	}
+	return a
+}
+
+// deletes reports whether a range tombstone that a reader at seq sees covers key.
+func (a *answersTable) deletes(key []byte, seq ikey.Seq) bool {
+	return slices.ContainsFunc(a.dels, func(f rangedel.Fragment) bool {
+		return bytes.Compare(f.Start, key) <= 0 && (f.End == nil || bytes.Compare(key, f.End) < 0) && f.Seqs[0] <= seq
+	})
+}
+
+func (a *answersTable) inRange(key []byte) bool {
+	if bytes.Compare(key, a.Smallest) < 0 {
+		return false
+	}
+	c := bytes.Compare(key, a.Largest)
+	return a.Largest == nil || c < 0 || c == 0 && !a.Exclusive
+}
+
+// looked counts a lookup of key by a reader at seq.
+func (m *answersModel) looked(key []byte, seq ikey.Seq) {
+	for _, w := range m.memory {
+		if w.seq <= seq && (bytes.Equal(w.lo, key) || w.hi != nil && bytes.Compare(w.lo, key) < 0 && bytes.Compare(key, w.hi) < 0) {
+			m.passed.memory++
+			return
+		}
+	}
+	count := func(a *answersTable, add FilterAnswers) {
+		for _, c := range []*FilterAnswers{new(m.counts[a.File]), &m.sum} {
+			c.Negatives += add.Negatives
+			c.TruePositives += add.TruePositives
+			c.FalsePositives += add.FalsePositives
+			c.Unfiltered += add.Unfiltered
+			if c != &m.sum {
+				m.counts[a.File] = *c
+			}
+		}
+	}
+	found := false
+	for _, a := range m.tables { // all filters are asked, whatever is found
+		if !a.inRange(key) {
+			continue
+		}
+		seqs, present := a.seqs[string(key)]
+		maybe := a.filter == nil || a.filter.MayContain(bloomblock.HashKey(key))
+		switch {
+		case !maybe:
+			count(a, FilterAnswers{Negatives: 1})
+		case found:
+			m.passed.notSearched++
+		case a.Entries == 0:
+		case a.filter == nil:
+			count(a, FilterAnswers{Unfiltered: 1})
+		case present:
+			count(a, FilterAnswers{TruePositives: 1})
+		default:
+			count(a, FilterAnswers{FalsePositives: 1})
+		}
+		found = found || slices.ContainsFunc(seqs, func(s ikey.Seq) bool { return s <= seq })
+		if a.deletes(key, seq) {
+			if a.Level < bottom {
+				m.passed.stopped++
+			}
+			return
+		}
+	}
+}
+
+// compare holds what the store has counted against the model.
+func (m *answersModel) compare(when string) {
+	m.t.Helper()
+	levels := make([]FilterAnswers, manifest.NumLevels)
+	for _, tm := range m.db.Tables() {
+		if got, want := tm.FilterAnswers, m.counts[tm.File]; got != want {
+			m.t.Errorf("%s: %s on level %d has counted %+v, want %+v", when, tm.File, tm.Level, got, want)
+		}
+		l := &levels[tm.Level]
+		l.Negatives += tm.Negatives
+		l.TruePositives += tm.TruePositives
+		l.FalsePositives += tm.FalsePositives
+		l.Unfiltered += tm.Unfiltered
+		if tm.FPRMeasured != tm.FPR() || tm.FPRMeasured > 0 && tm.FPRMeasured != ratio(tm.FalsePositives, tm.FalsePositives+tm.Negatives) {
+			m.t.Errorf("%s: %s: measured %g of %+v", when, tm.File, tm.FPRMeasured, tm.FilterAnswers)
+		}
+	}
+	all, measured := m.db.Metrics(), 0.0
+	for l, level := range all.Levels {
+		if level.FilterAnswers != levels[l] || level.FPRMeasured != ratio(levels[l].FalsePositives, levels[l].FalsePositives+levels[l].Negatives) {
+			m.t.Errorf("%s: level %d has %+v, and measures %g; its tables have %+v", when, l, level.FilterAnswers, level.FPRMeasured, levels[l])
+		}
+		measured += float64(level.Runs) * level.FPRMeasured
+	}
+	if math.Abs(all.FPRMeasured-measured) > 1e-12 {
+		m.t.Errorf("%s: the tree measures %g, the runs of its levels together %g", when, all.FPRMeasured, measured)
+	}
+	if l := all.Lookups; l.FilterNegatives != m.sum.Negatives || l.TruePositives != m.sum.TruePositives || l.FalsePositives != m.sum.FalsePositives {
+		m.t.Errorf("%s: lookups have counted %+v, want %+v", when, l, m.sum)
+	}
+}
+
+// look looks every key up, in each of the ways there are in turn, and many at a time, as of now or in a snapshot.
+func (m *answersModel) look(keys [][]byte, snap *Snapshot) {
+	m.t.Helper()
+	seq, get, many := newest.seq, m.db.Get, m.db.GetMany
+	ways := []func(key []byte) error{
+		func(key []byte) error { _, err := get(key); return err },
+		func(key []byte) error { _, err := m.db.AppendGet(nil, key); return err },
+		func(key []byte) error { _, err := m.db.Has(key); return err },
+		func(key []byte) error { return m.db.View(key, func([]byte) error { return nil }) },
+		func(key []byte) error { _, _, err := m.db.GetTraced(key); return err },
+		func(key []byte) error { _, err := m.db.CompareAndSwap(key, []byte("nobody has this"), nil); return err },
+	}
+	if m.db.opts.ReadOnly {
+		ways = ways[:5]
+	}
+	if snap != nil {
+		seq, get, many = snap.seq, snap.Get, snap.GetMany
+		ways = ways[:1]
+	}
+	for i, key := range keys {
+		if err := ways[i%len(ways)](key); err != nil && !errors.Is(err, ErrNotFound) {
+			m.t.Fatal(err)
+		}
+		m.looked(key, seq)
+		m.db.MayContain(key) // is not counted
+	}
+	if err := many(keys, func(int, []byte, bool) error { return nil }); err != nil {
+		m.t.Fatal(err)
+	}
+	for _, key := range keys {
+		m.looked(key, seq)
+	}
+}

@@ -1,0 +1,249 @@
+package bloomkv
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestWhatFiltersAnswerIsCountedByTable counts exactly, over memtables, level 0, moved tables, range tombstones and snapshots.
+func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		fpr  float64
+	}{{"with filters", 0.3}, {"without", 1}} {
+		t.Run(test.name, func(t *testing.T) {
+			mem, held, gate := vfs.NewMem(), new(atomic.Bool), make(chan struct{})
+			o := tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+				if held.Load() && createsTable(op) && inside("(*DB).compactLoop") {
+					<-gate
+				}
+				return nil
+			}))
+			o.Durability, o.FilterFPR = NoSync, test.fpr
+			db, err := Open("db", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := newAnswersModel(t, db)
+			rng := rand.New(rand.NewPCG(5, 6))
+			const n = 2000
+			key := func(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
+			put := func(i int) { m.wrote(key(i), nil, db.Put(key(i), []byte("value"))) }
+			keys := make([][]byte, 2*n)
+			for _, i := range rng.Perm(2 * n) { // odd ones are absent
+				keys[i] = key(i)
+			}
+			for _, i := range rng.Perm(n) {
+				put(2 * i)
+			}
+			m.settle()
+			m.look(keys, nil)
+			m.compare("after loading")
+
+			snap, err := db.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 50 {
+				put(2 * rng.IntN(n))
+			}
+			m.wrote(key(300), key(350), db.DeleteRange(key(300), key(350)))
+			m.look(keys, nil)
+			m.look(keys, snap)
+			m.compare("with a memtable")
+
+			m.settle()
+			m.look(keys, nil)
+			m.look(keys, snap)
+			m.compare("with tables of level 0")
+			if err := snap.Close(); err != nil {
+				t.Fatal(err)
+			}
+
+			if err := db.Compact(t.Context(), nil, nil); err != nil { // what it leaves no ingest beside it makes go
+				t.Fatal(err)
+			}
+			m.settle()
+			m.look(keys, nil)
+			before := maps.Clone(m.counts)
+			ingested := func(yield func(KV, error) bool) {
+				for i := range 500 {
+					if !yield(KV{fmt.Appendf(nil, "later%05d", 2*i), []byte("value")}, nil) {
+						return
+					}
+				}
+			}
+			if err := db.Ingest(t.Context(), ingested, IngestOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			var later [][]byte
+			for i := range 1000 {
+				later = append(later, fmt.Appendf(nil, "later%05d", i))
+			}
+			m.settle()
+			m.look(later, nil)
+			m.look(keys, nil)
+			m.compare("after an ingest")
+			kept := slices.ContainsFunc(m.tables, func(a *answersTable) bool { return before[a.File] != FilterAnswers{} })
+			if moves := db.Metrics().Writes.Moves; moves == 0 || !kept {
+				t.Errorf("%d moves, tables that were there before: %v; too few to show anything", moves, kept)
+			}
+			if m.passed.memory == 0 || m.passed.notSearched == 0 || m.sum.TruePositives == 0 && test.fpr < 1 ||
+				test.fpr < 1 && m.sum.FalsePositives == 0 || test.fpr == 1 && m.sum.Unfiltered == 0 {
+				t.Errorf("%+v, %+v: too few to show anything", m.passed, m.sum)
+			}
+
+			// Range tombstones above tables that they delete from: as they were when the process died, before any compaction.
+			held.Store(true)
+			m.wrote(key(300), key(350), db.DeleteRange(key(300), key(350)))
+			if err := db.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			killed := mem.Kill()
+			close(gate)
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if db.Tables() != nil {
+				t.Error("tables after Close")
+			}
+			o.FS, o.ReadOnly = killed, true
+			if db, err = Open("db", o); err != nil {
+				t.Fatal(err)
+			}
+			m = newAnswersModel(t, db)
+			m.readTables()
+			m.look(keys, nil)
+			m.compare("under range tombstones")
+			if m.passed.stopped == 0 {
+				t.Error("no range tombstone stopped a lookup")
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// answersOf is what each table has counted.
+func answersOf(db *DB) map[string]FilterAnswers {
+	all := map[string]FilterAnswers{}
+	for _, tm := range db.Tables() {
+		all[tm.File] = tm.FilterAnswers
+	}
+	return all
+}
+
+// TestWhatFiltersHaveAnsweredOutlastsClose: with the manifest, which is written where anything was, and at no other time.
+func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
+	const n = 2000
+	mem := vfs.NewMem()
+	o := shapedStore(t, mem, keyShapes[0].key, n)
+	open := func(fsys vfs.FS, readOnly bool) *DB {
+		t.Helper()
+		opts := *o
+		opts.FS, opts.ReadOnly, opts.FilterFPR = fsys, readOnly, 0.2
+		db, err := Open("db", &opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.samplingBits = 0
+		return db
+	}
+	closeIt := func(db *DB) {
+		t.Helper()
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := func(db *DB) {
+		t.Helper()
+		before := db.Metrics().Lookups
+		for i := range uint64(2 * n) {
+			if _, err := db.Has(keyShapes[0].key(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if l := db.Metrics().Lookups; l.FilterNegatives == before.FilterNegatives || l.FalsePositives == before.FalsePositives {
+			t.Fatalf("%+v: too few to show anything", l)
+		}
+	}
+	sorted := func(a map[string]FilterAnswers) string {
+		var lines []string
+		for _, file := range slices.Sorted(maps.Keys(a)) {
+			lines = append(lines, fmt.Sprintf("%s %+v", file, a[file]))
+		}
+		return strings.Join(lines, "\n")
+	}
+	check := func(when string, db *DB, want map[string]FilterAnswers) {
+		t.Helper()
+		got, kept := answersOf(db), false
+		for file, a := range got {
+			kept = kept || a != FilterAnswers{}
+			if a != want[file] {
+				t.Errorf("%s: tables have\n%s, want\n%s", when, sorted(got), sorted(want))
+				break
+			}
+		}
+		if !kept {
+			t.Errorf("%s: no table has anything", when)
+		}
+	}
+	write := func(db *DB) { // of a key that no table has in range; Close makes a table of it
+		t.Helper()
+		if err := errors.Join(db.Put([]byte("zz"), nil), db.Sync()); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	db := open(mem, false)
+	if err := db.Compact(t.Context(), nil, nil); err != nil { // so that nothing compacts the tables that count
+		t.Fatal(err)
+	}
+	write(db)
+	look(db)
+	want := answersOf(db)
+	closeIt(db)
+
+	db = open(mem, true)
+	check("opened to be read", db, want)
+	look(db)
+	closeIt(db)
+
+	files := logged(mem)
+	db = open(files, false)
+	check("opened again", db, want)
+	look(db)
+	closeIt(db)
+	for _, op := range files.take() {
+		switch op.Kind {
+		case vfs.OpCreate, vfs.OpWrite, vfs.OpRename, vfs.OpRemove, vfs.OpSync:
+			t.Errorf("a store that was only read did %v", op)
+		default:
+		}
+	}
+
+	db = open(mem, false)
+	check("after it was only read", db, want)
+	look(db)
+	atFirstWrite := answersOf(db)
+	write(db)
+	look(db)
+	killed := mem.Kill()
+	beforeClose := answersOf(db)
+	closeIt(db)
+	db = open(killed, false)
+	check("after a crash", db, atFirstWrite)
+	closeIt(db)
+	db = open(mem, false)
+	check("counted over two uses", db, beforeClose)
+	closeIt(db)
+}

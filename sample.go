@@ -1,0 +1,82 @@
+package bloomkv
+
+import (
+	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+)
+
+// Searches are counted where they happen, exactly, by the table. Filters that say no must cost nothing but the question, so
+// their tables are counted by a sample of the lookups: after one in 64, filters are asked once more, and each that says no stands
+// for 64. Of N answers no the estimate has a standard deviation of √(63·N): the number of samples among them is binomial.
+const samplingBits = 6
+
+// tableCounts are the counters of one table.
+type tableCounts struct {
+	negatives                                 atomic.Uint64 // of a sample
+	truePositives, falsePositives, unfiltered atomic.Uint64
+}
+
+func (c *tableCounts) load() manifest.Counts {
+	return manifest.Counts{
+		Negatives: c.negatives.Load(), TruePositives: c.truePositives.Load(),
+		FalsePositives: c.falsePositives.Load(), Unfiltered: c.unfiltered.Load(),
+	}
+}
+
+func (c *tableCounts) restore(from manifest.Counts) {
+	c.negatives.Store(from.Negatives)
+	c.truePositives.Store(from.TruePositives)
+	c.falsePositives.Store(from.FalsePositives)
+	c.unfiltered.Store(from.Unfiltered)
+}
+
+// counts are those of the tables of a state, by number.
+func (s *state) counts() map[uint64]manifest.Counts {
+	counts := map[uint64]manifest.Counts{}
+	s.tables(func(_ int, t *table) { counts[t.meta.Number] = t.load() })
+	return counts
+}
+
+// sampled tells whether a lookup is one of the sample, by its place in the order in which its counter counted. Lookups that
+// come round with any period must not be in it more often than others, so it is not simply each 64th: multiples of √2
+// spread evenly over every period. Those of the golden ratio do so too, and are what keys are shuffled by.
+func (db *DB) sampled(place uint64) bool {
+	return place*0x6a09e667f3bcc909>>(64-db.samplingBits) == 0
+}
+
+// sampleOf is how many lookups one of the sample stands for.
+func (db *DB) sampleOf() uint64 { return 1 << db.samplingBits }
+
+// sample counts the negatives of a lookup that has ended, as of the state that is now the current one. Inlined it would make
+// every lookup slower by a nanosecond.
+//
+//go:noinline
+func (db *DB) sample(key []byte, at ikey.Seq) {
+	if s := db.state.Load(); s != nil {
+		s.countNegatives(key, bloomblock.HashKey(key), min(at, ikey.Seq(db.visible.Load())), db.sampleOf())
+	}
+}
+
+// countNegatives asks the filters that a lookup of key has asked, and counts n for each that says no. Filters that were loaded
+// or dropped since may answer otherwise than they did.
+func (s *state) countNegatives(key []byte, h bloomblock.Hash, seq ikey.Seq, n uint64) {
+	if _, _, decided := s.inMemory(key, h, seq); decided {
+		return
+	}
+	for _, r := range s.runs {
+		i := r.find(key)
+		if i < 0 {
+			continue
+		}
+		t := r.tables[i]
+		if maybe, probed := t.reader.MayContain(h); probed && !maybe {
+			t.negatives.Add(n)
+		}
+		if t.meta.RangeDeletes > 0 && t.reader.RangeDels().Covering(key, seq) > 0 { // nothing older counts
+			return
+		}
+	}
+}
