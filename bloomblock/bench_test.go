@@ -257,3 +257,30 @@ func BenchmarkEight(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkAppendSample is what a table's sample costs when the table is finished: ns/key is to be held against the filter's bits,
+// five to nine, and against writing the key.
+func BenchmarkAppendSample(b *testing.B) {
+	for _, keys := range []uint64{1000, 35_000, 1e6} {
+		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
+			var builder Builder
+			for h := range hashesOf(numbered, 0, keys) {
+				builder.Add(h)
+			}
+			var block []byte
+			for b.Loop() {
+				block = builder.AppendSample(block[:0])
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(keys), "ns/key")
+		})
+	}
+}
+
+// BenchmarkOverlap is one pair of tables.
+func BenchmarkOverlap(b *testing.B) {
+	s := sampleOf(b, hashesOf(numbered, 0, 35_000))
+	f := filterOf(b, benchParams(b, Unit{10, 6}), hashesOf(numbered, 17_500, 35_000))
+	for b.Loop() {
+		s.Overlap(f)
+	}
+}

@@ -46,7 +46,7 @@ const (
 
 // What Parse and ParamsFor may say. The room that knows the file wraps them with its name and the offset.
 var (
-	// ErrDamaged says that bytes are not a filter block: a checksum or a field is wrong.
+	// ErrDamaged says that bytes are not a filter block, or not a sample block: a checksum or a field is wrong.
 	ErrDamaged = errors.New("filter block damaged")
 	// ErrUnknownKind says that an intact block has a version, kind or hash that this package does not know. Its reader must
 	// go on as if every answer were maybe.

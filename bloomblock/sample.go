@@ -1,0 +1,175 @@
+package bloomblock
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"iter"
+	"math"
+	"slices"
+)
+
+// MaxSample is the largest number of hashes in a sample. A share that is told from so many is right to 1.6 hundredths, the
+// standard error at worst, and a number of distinct hashes to three.
+const MaxSample = 1024
+
+// A Sample is the hashes of a set that are first in a random order, which is the same for all sets. So it is a uniform sample of
+// the set without repetition: what holds for a share of it holds for about that share of the set.
+//
+// The order has nothing to do with where hashes lie in a filter: the smallest hashes themselves would all be in its first
+// blocks, and say nothing of the others. A Sample is immutable and safe for concurrent use; the zero value is that of the
+// empty set.
+type Sample struct {
+	keys  uint64
+	mixed []uint64 // strictly ascending
+}
+
+// A sample block, little-endian:
+//
+//	 0  magic      8 bytes "bloomsmp"
+//	 8  version    u8      1
+//	 9  hash       u8      1 = XXH64, seed 0
+//	10  count      u16     0..1024, at most the number of keys
+//	12  checksum   u32     CRC-32C of all other bytes
+//	16  keys       u64     of the set, as the header of its filter has them
+//	24  count × mixed hash, u64, strictly ascending
+//
+// The mixed hash, of which the smallest are taken, is as Hash.mix says. Magic, version and checksum stay where they are in
+// all versions.
+const (
+	sampleMagic  = "bloomsmp"
+	sampleHeader = 24
+	minSample    = 64
+	sampleShare  = 16
+)
+
+// A multiplier whose products are well spread (Steele, Vigna, "Computationally Easy, Spectrally Good Multipliers for Congruential
+// Pseudorandom Number Generators", 2021), and its inverse modulo 2⁶⁴.
+const (
+	mulMix = 0xd1342543de82ef95
+	invMix = 0x572b5ee77a54e3bd
+)
+
+// mix is the place of h in the order by which samples are taken. What is above in a product depends on all of h, so that the
+// smallest ones lie in all blocks alike, with all fields. It can be undone, so that distinct hashes have distinct ones.
+func (h Hash) mix() uint64 { return uint64(h) * mulMix }
+
+// unmix is the hash that mix made x of.
+func unmix(x uint64) Hash { return Hash(x * invMix) }
+
+// sampleSize is how many of n hashes are taken: all up to 64, then at least so many, a sixteenth, and at most MaxSample. That
+// is half a byte for each key of a small table; the error of what a small sample says is larger, and of fewer keys.
+func sampleSize(n int) int { return min(n, max(minSample, min(n/sampleShare, MaxSample))) }
+
+// AppendSample appends the sample block of all added hashes to dst and returns the longer slice. It takes a pass over the
+// hashes, at about the speed of memory, and the sorting of a thousand.
+func (b *Builder) AppendSample(dst []byte) []byte {
+	start := len(dst)
+	mixed := b.smallest(sampleSize(b.n))
+	dst = append(dst, sampleMagic...)
+	dst = append(dst, version, hashXXH64)
+	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(mixed))) //nolint:gosec // ≤ MaxSample
+	dst = append(dst, 0, 0, 0, 0)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(b.n)) //nolint:gosec // a length
+	for _, x := range mixed {
+		dst = binary.LittleEndian.AppendUint64(dst, x)
+	}
+	binary.LittleEndian.PutUint32(dst[start+12:], sampleSum(dst[start:]))
+	return dst
+}
+
+// smallest is the k smallest mixed hashes, ascending; fewer only where fewer are distinct. Since they are uniform it is known
+// about how large the kth will be: what is not below a limit somewhat beyond that is not kept, and need not be sorted.
+func (b *Builder) smallest(k int) []uint64 {
+	limit := uint64(math.MaxUint64)
+	if most := float64(k) + 4*math.Sqrt(float64(k)); most < float64(b.n) {
+		limit = uint64(most / float64(b.n) * (1 << 63) * 2)
+	}
+	for low := make([]uint64, 0, k); ; limit = 2*min(limit, math.MaxUint64/2) + 1 {
+		low = low[:0]
+		for _, hashes := range b.chunks {
+			for _, h := range hashes {
+				if x := h.mix(); x <= limit {
+					low = append(low, x)
+				}
+			}
+		}
+		slices.Sort(low)
+		low = slices.Compact(low)
+		if len(low) >= k || limit == math.MaxUint64 {
+			return low[:min(k, len(low))]
+		}
+	}
+}
+
+func sampleSum(b []byte) uint32 { return crc32.Update(checksum(b[:12]), castagnoli, b[16:]) }
+
+// ParseSample reads a sample block, every field of it. It keeps no reference to block. The error Is ErrDamaged, or ErrUnknownKind
+// if the block is intact but of a version or hash that this package does not know.
+func ParseSample(block []byte) (Sample, error) {
+	if len(block) < sampleHeader {
+		return Sample{}, damaged("sample of %d bytes, want at least %d", len(block), sampleHeader)
+	}
+	if got := string(block[:len(sampleMagic)]); got != sampleMagic {
+		return Sample{}, damaged("magic of a sample %q, want %q", got, sampleMagic)
+	}
+	if got, want := sampleSum(block), binary.LittleEndian.Uint32(block[12:]); got != want {
+		return Sample{}, damaged("checksum of a sample %08x, want %08x", got, want)
+	}
+	switch {
+	case block[8] != version:
+		return Sample{}, unknown("version of a sample", block[8], version)
+	case block[9] != hashXXH64:
+		return Sample{}, unknown("hash of a sample", block[9], hashXXH64)
+	}
+	s := Sample{keys: binary.LittleEndian.Uint64(block[16:])}
+	count, rest := int(binary.LittleEndian.Uint16(block[10:])), block[sampleHeader:]
+	switch {
+	case count > MaxSample || uint64(count) > s.keys || count == 0 && s.keys > 0:
+		return Sample{}, damaged("sample of %d hashes of %d keys, want at most %d", count, s.keys, MaxSample)
+	case len(rest) != 8*count:
+		return Sample{}, damaged("sample of %d hashes in %d bytes, want %d", count, len(block), sampleHeader+8*count)
+	}
+	s.mixed = make([]uint64, count)
+	for i := range s.mixed {
+		s.mixed[i] = binary.LittleEndian.Uint64(rest[8*i:])
+		if i > 0 && s.mixed[i-1] >= s.mixed[i] {
+			return Sample{}, damaged("hash %d of a sample is not behind the one before it", i)
+		}
+	}
+	return s, nil
+}
+
+// Keys is the number of hashes that were added to the set, consecutive equal ones once, as Filter.Keys is.
+func (s *Sample) Keys() uint64 { return s.keys }
+
+// Len is the number of hashes in the sample.
+func (s *Sample) Len() int { return len(s.mixed) }
+
+// Hashes is the hashes in the sample, in its order.
+func (s *Sample) Hashes() iter.Seq[Hash] {
+	return func(yield func(Hash) bool) {
+		for _, x := range s.mixed {
+			if !yield(unmix(x)) {
+				return
+			}
+		}
+	}
+}
+
+// Find is the place of h in the sample. If it is not there, taken is whether it would be if the set had h.
+func (s *Sample) Find(h Hash) (place int, found, taken bool) {
+	x := h.mix()
+	place, found = slices.BinarySearch(s.mixed, x)
+	return place, found, place < len(s.mixed) || uint64(len(s.mixed)) == s.keys
+}
+
+// Distinct is the number of distinct hashes of the set, estimated from the sample alone: it may be compared with Keys, as what
+// was counted. It is exact if the sample is the whole set, and otherwise has a standard error of one part in the root of Len
+// (Beyer, Haas, Reinwald, Sismanis, Gemulla, "On Synopses for Distinct-Value Estimation Under Multiset Operations", SIGMOD 2007).
+func (s *Sample) Distinct() float64 {
+	n := len(s.mixed)
+	if uint64(n) == s.keys {
+		return float64(n)
+	}
+	return float64(n-1) / (float64(s.mixed[n-1]) / (1 << 63) / 2)
+}

@@ -1,0 +1,212 @@
+package bloomblock
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// sampleBlockOf is the sample block of hashes.
+func sampleBlockOf(hashes iter.Seq[Hash]) []byte {
+	var b Builder
+	for h := range hashes {
+		b.Add(h)
+	}
+	return b.AppendSample(nil)
+}
+
+func sampleOf(tb testing.TB, hashes iter.Seq[Hash]) *Sample {
+	tb.Helper()
+	s, err := ParseSample(sampleBlockOf(hashes))
+	if err != nil {
+		tb.Fatalf("parse what was built: %v", err)
+	}
+	return &s
+}
+
+func signSample(block []byte) { binary.LittleEndian.PutUint32(block[12:], sampleSum(block)) }
+
+func TestMixIsUndone(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		if h := Hash(rng.Uint64()); unmix(h.mix()) != h {
+			t.Fatalf("unmix(%x) = %x, want %x", h.mix(), unmix(h.mix()), h)
+		}
+	}
+}
+
+func TestASampleIsTheHashesWithTheSmallestMix(t *testing.T) {
+	for n, want := range map[uint64]int{0: 0, 1: 1, 63: 63, 64: 64, 65: 64, 1000: 64, 1600: 100, 16_383: 1023, 16_384: 1024, 100_000: 1024} {
+		s := sampleOf(t, hashesOf(numbered, 0, n))
+		all := slices.SortedFunc(hashesOf(numbered, 0, n), func(a, b Hash) int {
+			if a.mix() < b.mix() {
+				return -1
+			}
+			return 1
+		})
+		if got := slices.Collect(s.Hashes()); !slices.Equal(got, all[:want]) || s.Len() != want || s.Keys() != n {
+			t.Errorf("%d keys: sample of %d hashes of %d keys, want the first %d", n, s.Len(), s.Keys(), want)
+		}
+		for i, h := range all {
+			place, found, taken := s.Find(h)
+			if found != (i < want) || found && place != i || !found && taken {
+				t.Fatalf("%d keys: Find of hash %d: %d, %v, %v", n, i, place, found, taken)
+			}
+		}
+		if _, found, taken := s.Find(HashKey([]byte("absent"))); found || n <= minSample && !taken {
+			t.Errorf("%d keys: Find of an absent hash: %v, %v", n, found, taken)
+		}
+	}
+}
+
+func TestRepeatedAndCraftedHashesAreSampledOnce(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		n    int
+		hash func(i int) Hash
+		want int
+	}{
+		{"two hashes in turns", 1000, func(i int) Hash { return Hash(i & 1) }, 2},
+		{"all come first", 40_000, func(i int) Hash { return unmix(uint64(i)) }, 1024},
+		{"all come last", 40_000, func(i int) Hash { return unmix(math.MaxUint64 - uint64(i)) }, 1024},
+		{"each twice", 40_000, func(i int) Hash { return unmix(uint64(i%20_000) << 48) }, 1024},
+	} {
+		s := sampleOf(t, func(yield func(Hash) bool) {
+			for i := range c.n {
+				if !yield(c.hash(i)) {
+					return
+				}
+			}
+		})
+		if s.Len() != c.want || !slices.IsSorted(s.mixed) {
+			t.Errorf("%s: %d hashes, want %d", c.name, s.Len(), c.want)
+		}
+	}
+}
+
+// TestSampleBytes holds the format down: what is written today can be read for ever.
+func TestSampleBytes(t *testing.T) {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "sample of 3 numbered keys\n%x\n", sampleBlockOf(hashesOf(numbered, 0, 3)))
+	for _, n := range []uint64{0, 1, 64, 65, 2000, 100_000} {
+		b := sampleBlockOf(hashesOf(numbered, 0, n))
+		fmt.Fprintf(&out, "%d numbered keys: %d bytes, CRC-32C %08x\n", n, len(b), crc32.Checksum(b, castagnoli))
+	}
+	golden(t, "testdata/samples.txt", out.String())
+}
+
+func TestEachFieldOfASampleDamagedAloneIsRefused(t *testing.T) {
+	good := sampleBlockOf(hashesOf(numbered, 0, 100))
+	for _, tt := range []struct {
+		name string
+		at   int
+		set  []byte
+		want error
+	}{
+		{"magic", 0, []byte("bloomblk"), ErrDamaged},
+		{"version 0", 8, []byte{0}, ErrUnknownKind},
+		{"version 2", 8, []byte{2}, ErrUnknownKind},
+		{"hash 2", 9, []byte{2}, ErrUnknownKind},
+		{"no hashes", 10, []byte{0, 0}, ErrDamaged},
+		{"one hash fewer", 10, []byte{63}, ErrDamaged},
+		{"one hash more", 10, []byte{65}, ErrDamaged},
+		{"more than 1,024 hashes", 10, []byte{1, 4}, ErrDamaged},
+		{"fewer keys than hashes", 16, []byte{63}, ErrDamaged},
+		{"no keys", 16, []byte{0}, ErrDamaged},
+		{"two hashes alike", 32, good[24:32], ErrDamaged},
+		{"the last hash is not the largest", len(good) - 8, make([]byte, 8), ErrDamaged},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			block := slices.Clone(good)
+			copy(block[tt.at:], tt.set)
+			if _, err := ParseSample(block); !errors.Is(err, ErrDamaged) {
+				t.Errorf("error %v, want ErrDamaged from the checksum", err)
+			}
+			signSample(block)
+			if s, err := ParseSample(block); !errors.Is(err, tt.want) || s.Len() != 0 {
+				t.Errorf("signed: error %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestAnyFlippedBitOrOtherLengthOfASampleIsRefused(t *testing.T) {
+	for _, n := range []uint64{0, 1, 100} {
+		block := sampleBlockOf(hashesOf(numbered, 0, n))
+		for i := range len(block) * 8 {
+			block[i/8] ^= 1 << (i % 8)
+			if _, err := ParseSample(block); !errors.Is(err, ErrDamaged) {
+				t.Fatalf("%d keys: bit %d flipped: error %v, want ErrDamaged", n, i, err)
+			}
+			block[i/8] ^= 1 << (i % 8)
+		}
+		for l := range block {
+			if _, err := ParseSample(block[:l:l]); !errors.Is(err, ErrDamaged) {
+				t.Fatalf("%d of %d bytes: error %v, want ErrDamaged", l, len(block), err)
+			}
+		}
+	}
+}
+
+func TestASampleTellsHowManyHashesAreDistinct(t *testing.T) {
+	for _, n := range []uint64{0, 1, 64} {
+		if got := sampleOf(t, hashesOf(numbered, 0, n)).Distinct(); got != float64(n) {
+			t.Errorf("%d keys: %v distinct, want it exactly", n, got)
+		}
+	}
+	squares, worst := 0.0, 0.0
+	const pairs, n = 40, 50_000
+	for i := range uint64(pairs) {
+		e := sampleOf(t, hashesOf(numbered, i*n, n)).Distinct()/n - 1
+		squares += e * e
+		worst = max(worst, math.Abs(e))
+	}
+	// A standard error of 3.1 hundredths: of forty the root mean square is within a third of it.
+	if rms := math.Sqrt(squares / pairs); rms > 0.042 || rms < 0.021 {
+		t.Errorf("root mean square error of the number of distinct keys %.4f, want 0.031", rms)
+	} else {
+		t.Logf("root mean square error %.4f, worst %.4f", rms, worst)
+	}
+}
+
+// FuzzParseSample: an error that Is one of the two, or a sample that writes itself again.
+func FuzzParseSample(f *testing.F) {
+	for _, n := range []uint64{0, 1, 64, 65, 2000} {
+		f.Add(sampleBlockOf(hashesOf(numbered, 0, n)), true)
+	}
+	f.Add([]byte(sampleMagic), false)
+	f.Fuzz(func(t *testing.T, block []byte, repair bool) {
+		if repair && len(block) >= sampleHeader {
+			block = bytes.Clone(block)
+			signSample(block)
+		}
+		s, err := ParseSample(block)
+		if err != nil {
+			if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrUnknownKind) {
+				t.Fatalf("error %v is neither ErrDamaged nor ErrUnknownKind", err)
+			}
+			return
+		}
+		for i, h := range slices.Collect(s.Hashes()) {
+			if x := binary.LittleEndian.Uint64(block[sampleHeader+8*i:]); h.mix() != x {
+				t.Fatalf("hash %d is mixed to %x, want %x", i, h.mix(), x)
+			}
+			if place, found, _ := s.Find(h); !found || place != i {
+				t.Fatalf("hash %d is found at %d, %v", i, place, found)
+			}
+		}
+		if d := s.Distinct(); !(d >= 0) {
+			t.Fatalf("%v distinct hashes", d)
+		}
+		if o := s.Overlap(new(Filter)); o.Known {
+			t.Fatalf("overlap %+v with nothing, want an unknown one", o)
+		}
+	})
+}
