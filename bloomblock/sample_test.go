@@ -66,6 +66,39 @@ func TestASampleIsTheHashesWithTheSmallestMix(t *testing.T) {
 	}
 }
 
+// TestASampleLiesInAllBlocksAndPlacesAlike compares where its hashes lie, in each unit, with an even distribution.
+func TestASampleLiesInAllBlocksAndPlacesAlike(t *testing.T) {
+	const bins = 64
+	counts := map[string]*[bins]float64{}
+	count := func(what string, bin uint64) {
+		if counts[what] == nil {
+			counts[what] = new([bins]float64)
+		}
+		counts[what][bin]++
+	}
+	for h := range sampleOf(t, hashesOf(numbered, 0, 1_000_000)).Hashes() {
+		for unit := range MaxUnits + 1 {
+			count(fmt.Sprintf("block of unit %d", unit), h.Block(bins))
+			a, b := h.Fields()
+			for probe := range wordFields {
+				count(fmt.Sprintf("probe %d of unit %d", probe, unit), a>>(fieldBits*probe)&(bins-1))
+				count(fmt.Sprintf("probe %d of unit %d", wordFields+probe, unit), b>>(fieldBits*probe)&(bins-1))
+			}
+			h = h.Next()
+		}
+	}
+	for what, n := range counts {
+		chi := 0.0
+		for _, n := range n {
+			const want = MaxSample / bins
+			chi += (n - want) * (n - want) / want
+		}
+		if chi > 120 { // 63 ± 11; the largest of sixty is rarely above 95
+			t.Errorf("%s: χ² %.0f over %d bins, want about %d", what, chi, bins, bins-1)
+		}
+	}
+}
+
 func TestRepeatedAndCraftedHashesAreSampledOnce(t *testing.T) {
 	for _, c := range []struct {
 		name string
