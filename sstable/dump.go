@@ -35,6 +35,9 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 	if fs.Damage != nil {
 		d.printf("filter not used: %v\n", fs.Damage)
 	}
+	if f.sampleLen > 0 {
+		d.printf("sample %d: %d bytes\n", f.sampleOff(), f.sampleLen)
+	}
 	d.printf("index %d: %d bytes, prefix %q\n", f.indexOff, f.indexLen, x.prefix)
 	if f.rangeDelLen > 0 {
 		d.printf("range deletes %d: %d bytes, %d fragments\n", f.rangeDelOff(), f.rangeDelLen, len(t.dels))

@@ -24,14 +24,16 @@ import (
 
 // A table is
 //
-//	+-------------+-----------+----------------+-------+--------------+------------+--------+
-//	| data blocks | 0…63 × 00 | filter, 64·n B | index | range deletes| properties | footer |
-//	+-------------+-----------+----------------+-------+--------------+------------+--------+
-//	              ^ only with a filter, which   ^----------------- tail -----------------^
-//	                begins at a multiple of 64
+//	+-------------+-----------+--------+----------------+-------+--------------+------------+--------+
+//	| data blocks | 0…63 × 00 | sample | filter, 64·n B | index | range deletes| properties | footer |
+//	+-------------+-----------+--------+----------------+-------+--------------+------------+--------+
+//	              ^ only with a filter, which begins    ^----------------- tail -----------------^
+//	                at a multiple of 64
 //
-// All numbers are little-endian. The filter block is described in package bloomblock. There may be no data blocks, or no range
-// deletes, but not neither. A data, index, range delete or properties block is followed by its trailer:
+// All numbers are little-endian. The filter block, and the sample block of the hashes in it, are described in package bloomblock.
+// A filter may have no sample: that of a table without versions has none, and neither have those of tables from before there
+// were samples. There may be no data blocks, or no range deletes, but not neither. A data, sample, index, range delete or
+// properties block is followed by its trailer:
 //
 //	0         n        n+1         n+5
 //	+---------+--------+------------+
@@ -53,7 +55,7 @@ import (
 //	48  properties      u64    length
 //	56  filter checksum u32    of table id, kind, filter offset and the filter's header, which has those of its units, without
 //	                           its last four bytes, its own checksum (a CRC over that would be the same for every filter)
-//	60  reserved        u32    0
+//	60  sample          u32    length of its payload; 0 if there is none, and then it has no trailer either
 //	64  checksum        u32    CRC-32C of bytes 0…63 and 68…79
 //	68  version         u32    1
 //	72  magic           u64    "bloomsst"
@@ -75,6 +77,8 @@ const (
 	maxPlain = MaxValue + MaxKey + 64 // a block of one entry, at most
 	maxCoded = 64 << 20               // decoded length of a compressed block, at most
 	maxTail  = 1 << 30
+
+	maxSample = 1 << 16 // of a sample block
 )
 
 // ErrVersion says that a table has a format of the future.
@@ -95,6 +99,7 @@ const (
 	kindProperties kind = 3
 	kindFilter     kind = 4
 	kindRangeDels  kind = 5
+	kindSample     kind = 6
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -149,6 +154,7 @@ type footer struct {
 	indexOff, indexLen    uint64
 	rangeDelLen, propsLen uint64
 	filterSum             uint32
+	sampleLen             uint32
 	tailLen               uint64 // from the size of the file
 }
 
@@ -158,12 +164,20 @@ func (f *footer) append(dst []byte) []byte {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
 	dst = binary.LittleEndian.AppendUint32(dst, f.filterSum)
-	dst = binary.LittleEndian.AppendUint32(dst, 0)
+	dst = binary.LittleEndian.AppendUint32(dst, f.sampleLen)
 	dst = binary.LittleEndian.AppendUint32(dst, 0)
 	dst = binary.LittleEndian.AppendUint32(dst, version)
 	dst = append(dst, magic...)
 	binary.LittleEndian.PutUint32(dst[start+64:], footerSum(dst[start:]))
 	return dst
+}
+
+// sampleOff is where the sample is, and the padding before the filter ends.
+func (f *footer) sampleOff() uint64 {
+	if f.sampleLen == 0 {
+		return f.filterOff
+	}
+	return f.filterOff - uint64(f.sampleLen) - trailerSize
 }
 
 // rangeDelOff is where the range deletes are, if there are any.
@@ -199,15 +213,15 @@ func parseFooter(b []byte, size uint64) (footer, error) {
 	for i, p := range [...]*uint64{&f.id, &f.filterOff, &f.filterLen, &f.indexOff, &f.indexLen, &f.rangeDelLen, &f.propsLen} {
 		*p = binary.LittleEndian.Uint64(b[8*i:])
 	}
-	f.filterSum = binary.LittleEndian.Uint32(b[56:])
+	f.filterSum, f.sampleLen = binary.LittleEndian.Uint32(b[56:]), binary.LittleEndian.Uint32(b[60:])
 	switch {
 	case f.filterOff > size || f.filterLen > size || f.indexOff > size:
 		return f, fmt.Errorf("a part of the table is longer than its %d bytes", size)
 	case max(f.indexLen, f.rangeDelLen, f.propsLen) > maxTail: // so that their sum does not wrap
 		return f, fmt.Errorf("index of %d, range deletes of %d and properties of %d bytes, want at most %d",
 			f.indexLen, f.rangeDelLen, f.propsLen, maxTail)
-	case binary.LittleEndian.Uint32(b[60:]) != 0:
-		return f, errors.New("footer: reserved bytes are not zero")
+	case f.sampleLen > maxSample || f.sampleLen > 0 && (f.filterLen == 0 || f.filterOff < uint64(f.sampleLen)+trailerSize):
+		return f, fmt.Errorf("sample of %d bytes before a filter of %d at %d, want at most %d", f.sampleLen, f.filterLen, f.filterOff, maxSample)
 	case f.filterOff+f.filterLen != f.indexOff:
 		return f, fmt.Errorf("filter ends at %d, want %d", f.filterOff+f.filterLen, f.indexOff)
 	case f.filterLen != 0 && f.filterOff%filterAlign != 0:

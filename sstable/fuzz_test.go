@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
@@ -170,6 +172,7 @@ func FuzzTable(f *testing.F) {
 		f.Add(file, uint32(p.dels+4), []byte{0xff}, "key003")
 		f.Add(file, uint32(p.props), []byte{0, 0, 1}, "")
 		f.Add(file, uint32(p.filter+128), []byte{0, 0, 0, 0}, "key00")
+		f.Add(file, uint32(p.sample+10), []byte{1, 0}, "key010")
 		f.Add(file, uint32(len(file)-footerSize+9), []byte{1}, "key0")
 	}
 	file, _ := buildWith(f, WriterOptions{ID: 5, Filter: filterParams(f, 0.01)}, nil, smallDels)
@@ -245,13 +248,16 @@ func mustNotPanic(t *testing.T, file []byte, key string) {
 	_, err = r.ApproximateOffset([]byte(key))
 	honest(err)
 	_ = r.RangeDels().Covering([]byte(key), 5)
+	if _, err := Overlaps([]*Reader{r, r}); !errors.Is(err, bloomblock.ErrUnknownKind) {
+		honest(err)
+	}
 	if err := r.Dump(io.Discard, true); err != nil {
 		honest(err)
 	}
 }
 
 // Offsets of the parts of an intact table.
-type parts struct{ filter, index, dels, props uint64 }
+type parts struct{ sample, filter, index, dels, props uint64 }
 
 func partsOf(tb testing.TB, file []byte) parts {
 	tb.Helper()
@@ -259,7 +265,7 @@ func partsOf(tb testing.TB, file []byte) parts {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return parts{ft.filterOff, ft.indexOff, ft.rangeDelOff(), ft.propsOff()}
+	return parts{ft.sampleOff(), ft.filterOff, ft.indexOff, ft.rangeDelOff(), ft.propsOff()}
 }
 
 func fixFooter(b []byte) {
@@ -289,7 +295,12 @@ func fixSums(file []byte) {
 		fix(kindRangeDels, ft.rangeDelOff(), ft.rangeDelLen)
 	}
 	fix(kindProperties, ft.propsOff(), ft.propsLen)
-	if x, err := parseIndex(file[ft.indexOff:ft.indexOff+ft.indexLen], ft.filterOff, filterAlign); err == nil {
+	if ft.sampleLen >= 24 {
+		b := file[ft.sampleOff():][:ft.sampleLen]
+		binary.LittleEndian.PutUint32(b[12:], crc32.Update(crc32.Checksum(b[:12], castagnoli), castagnoli, b[16:]))
+		fix(kindSample, ft.sampleOff(), uint64(ft.sampleLen))
+	}
+	if x, err := parseIndex(file[ft.indexOff:ft.indexOff+ft.indexLen], ft.sampleOff(), filterAlign); err == nil {
 		for i := range x.blocks() {
 			offset, stored, _ := x.extent(i)
 			fix(kindData, offset, uint64(stored))

@@ -73,7 +73,7 @@ func (r *Reader) tailIndex(b []byte, f *footer) (*index, error) {
 	if f.filterLen > 0 {
 		slack = filterAlign - 1
 	}
-	x, err := parseIndex(payload, f.filterOff, slack)
+	x, err := parseIndex(payload, f.sampleOff(), slack)
 	if err != nil {
 		return nil, r.damaged(f.indexOff, err)
 	}

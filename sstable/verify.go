@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -13,7 +14,7 @@ import (
 
 // Verify reads the whole table from its file, whatever is in memory, and checks all there is to check: every checksum, the
 // order of versions and of range deletes, the index against the blocks, the properties against what was counted, the bounds,
-// and that the filter says maybe for each key. Each, if not nil, is called for every version in order (range deletes are no
+// that the filter says maybe for each key, and that the sample is one of these keys. Each, if not nil, is called for every version in order (range deletes are no
 // versions) and ends the check with its error; the slices are valid during the call. Damage, also of the filter, is an error
 // that Is corrupt.Err. Afterwards RangeDels has the table's range deletes; the index is not kept.
 func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte) error) error {
@@ -28,7 +29,14 @@ func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte)
 	if err != nil {
 		return err
 	}
-	v := verifier{r: r, x: x, t: t, filter: filter, each: each}
+	sample, err := r.readSample(&t.footer)
+	if err != nil && !errors.Is(err, bloomblock.ErrUnknownKind) {
+		return err
+	}
+	v := verifier{r: r, x: x, t: t, filter: filter, sample: sample, each: each}
+	if sample != nil {
+		v.sampled = make([]bool, sample.Len())
+	}
 	it := r.Iter(IterOptions{Bypass: true})
 	it.x, it.seq = x, 0 // the trailers of the file
 	for ok := it.First(); ok; ok = it.Next() {
@@ -62,13 +70,13 @@ func (r *Reader) readFilter(t *tail, x *index) (*bloomblock.Filter, error) {
 	if err := r.readAt(b, x.end); err != nil {
 		return nil, err
 	}
-	pad := f.filterOff - x.end
+	pad := f.sampleOff() - x.end
 	for _, c := range b[:pad] {
 		if c != 0 {
 			return nil, r.damaged(x.end, errors.New("padding before the filter is not zero"))
 		}
 	}
-	b = b[pad:]
+	b = b[f.filterOff-x.end:]
 	h, err := bloomblock.ParseHeader(b)
 	if errors.Is(err, bloomblock.ErrUnknownKind) {
 		return nil, nil
@@ -95,9 +103,12 @@ type verifier struct {
 	x      *index
 	t      *tail // as the file has it
 	filter *bloomblock.Filter
+	sample *bloomblock.Sample // nil if there is none, or one of a version unknown
 	each   func(ikey.Key, []byte) error
 	seen   Properties
 	last   ikey.Key
+
+	sampled []bool // by place in the sample: its key was seen
 }
 
 func (v *verifier) version(it *Iter) error {
@@ -126,8 +137,16 @@ func (v *verifier) version(it *Iter) error {
 	if it.i == it.b.n-1 && v.separator(it.at, k.User) < 0 {
 		return v.r.damaged(offset, fmt.Errorf("last key %q is behind its separator", k.User))
 	}
-	if v.filter != nil && !v.filter.MayContain(bloomblock.HashKey(k.User)) {
+	hash := bloomblock.HashKey(k.User)
+	if v.filter != nil && !v.filter.MayContain(hash) {
 		return v.r.damaged(v.t.footer.filterOff, fmt.Errorf("the filter denies key %q", k.User))
+	}
+	if v.sample != nil {
+		if place, found, taken := v.sample.Find(hash); found {
+			v.sampled[place] = true
+		} else if taken {
+			return v.r.damaged(v.t.footer.sampleOff(), fmt.Errorf("the sample is without key %q", k.User))
+		}
 	}
 	if !same {
 		p.FilterKeys++
@@ -159,6 +178,12 @@ func (v *verifier) separator(i int, key []byte) int {
 
 func (v *verifier) totals() error {
 	p, want, f := &v.seen, &v.t.props, &v.t.footer
+	if i := slices.Index(v.sampled, false); i >= 0 {
+		return v.r.damaged(f.sampleOff(), fmt.Errorf("hash %d of the sample is that of no key", i))
+	}
+	if v.sample != nil && v.sample.Keys() != want.FilterKeys {
+		return v.r.damaged(f.sampleOff(), fmt.Errorf("sample of %d keys, want %d", v.sample.Keys(), want.FilterKeys))
+	}
 	if n, low, high := tombstones(v.t.dels); n > 0 {
 		p.see(low, high)
 		p.RangeDeletes = n

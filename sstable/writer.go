@@ -229,9 +229,7 @@ func (w *Writer) finish() (Info, error) {
 	}
 	f := footer{id: w.o.ID, filterOff: w.offset()}
 	if w.o.Filter != (bloomblock.Params{}) { // a table without versions has a filter that always says no
-		pad := -f.filterOff % filterAlign
-		w.out = append(w.out, make([]byte, pad)...)
-		f.filterOff += pad
+		w.addSample(&f)
 		if err := w.flush(); err != nil {
 			return Info{}, err
 		}
@@ -266,7 +264,23 @@ func (w *Writer) finish() (Info, error) {
 	return info, nil
 }
 
-// addPlain writes a block of the tail and says how long its payload is.
+// addSample writes the sample of the filter's hashes, unless there are none, and before it what makes the filter begin where it must.
+func (w *Writer) addSample(f *footer) {
+	w.raw = w.raw[:0]
+	if w.filter.Len() > 0 {
+		w.raw = w.filter.AppendSample(w.raw)
+		f.sampleLen = uint32(len(w.raw)) //nolint:gosec // at most maxSample
+		f.filterOff += uint64(len(w.raw)) + trailerSize
+	}
+	pad := -f.filterOff % filterAlign
+	w.out = append(w.out, make([]byte, pad)...)
+	f.filterOff += pad
+	if f.sampleLen > 0 {
+		w.addPlain(kindSample, func(dst []byte) []byte { return append(dst, w.raw...) })
+	}
+}
+
+// addPlain writes a block that is not compressed and says how long its payload is.
 func (w *Writer) addPlain(k kind, payload func(dst []byte) []byte) uint64 {
 	offset, start := w.offset(), len(w.out)
 	w.out = payload(w.out)
