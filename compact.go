@@ -5,9 +5,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -160,7 +162,10 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 	}
 	info := CompactionInfo{
 		From: plan.Inputs[0].Level, To: plan.To, Moved: plan.Move, Outputs: len(res.Tables), BytesWritten: written,
-		Versions: res.Read, Dropped: res.Dropped, Duration: time.Since(began),
+		Versions: res.Read, Dropped: res.Dropped, Keys: res.Keys, Duration: time.Since(began),
+	}
+	if res.Predicted.Known {
+		info.PredictedKeys = uint64(math.Round(res.Predicted.Keys))
 	}
 	for _, in := range plan.Inputs {
 		info.Inputs += len(in.Tables)
@@ -193,6 +198,29 @@ func (db *DB) inputRangeDels(meta *manifest.Table) (rangedel.List, error) {
 		return nil, err
 	}
 	return t.reader.RangeDels(), nil
+}
+
+// inputSample is a sample of the keys of one input, or nil: a compaction is as good without it. What is damaged is told; other
+// errors are met again by the compaction itself.
+func (db *DB) inputSample(meta *manifest.Table) *bloomblock.Sample {
+	t, err := db.input(meta)
+	if err != nil {
+		return nil
+	}
+	s, err := t.reader.Sample()
+	if errors.Is(err, corrupt.Err) || errors.Is(err, bloomblock.ErrUnknownKind) {
+		db.report.damaged(err)
+	}
+	return s
+}
+
+// inputFilter is the filter of one input as far as it is in memory, or nil.
+func (db *DB) inputFilter(meta *manifest.Table) *bloomblock.Filter {
+	t, err := db.input(meta)
+	if err != nil {
+		return nil
+	}
+	return t.reader.Filter()
 }
 
 // input is an input of a compaction, loaded.

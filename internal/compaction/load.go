@@ -16,7 +16,7 @@ type Loader struct{ w tableWriter }
 
 // NewLoader begins with the range tombstones that the tables will have, nil for none.
 func NewLoader(env Env, dels rangedel.List) *Loader {
-	return &Loader{tableWriter{env: env, dels: dels}}
+	return &Loader{tableWriter{env: env, size: env.TableSize, dels: dels}}
 }
 
 // Add appends a version, whose key is greater than all before it, and copies it. An error is final, but for Abandon.

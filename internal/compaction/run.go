@@ -36,6 +36,11 @@ type Env struct {
 	// delete as a whole, nor by a flush.
 	Open      func(*manifest.Table) (merge.Source, error)
 	RangeDels func(*manifest.Table) (rangedel.List, error)
+
+	// SampleOf is the sample of the keys of an input, and FilterOf its filter as far as it is in memory; nil where there is none. If
+	// they are nil nothing is predicted. Neither is called by a flush.
+	SampleOf func(*manifest.Table) *bloomblock.Sample
+	FilterOf func(*manifest.Table) *bloomblock.Filter
 }
 
 // Result is what a flush or a compaction left on the disk, synced except for the names in the directory.
@@ -44,12 +49,15 @@ type Result struct {
 	Read    uint64            // versions of keys read
 	Dropped uint64            // those of them that did not stay: shadowed, deleted, or tombstones with nothing under them
 	Skipped uint64            // bytes of inputs that went without being read, as newer ones delete them as a whole
+
+	Keys      uint64     // distinct keys written
+	Predicted Prediction // of a compaction, before it began
 }
 
 // Flush writes all of a memtable: src is its versions, dels are its range tombstones. What no reader can see any more goes;
 // tombstones stay, as older runs may hold what they hide. src is closed.
 func Flush(ctx context.Context, src merge.Source, dels rangedel.List, env Env) (Result, error) {
-	return write(ctx, src, newRetain(env.Snapshots, olderRuns{anywhere: true}, dels), nil, env)
+	return write(ctx, src, newRetain(env.Snapshots, olderRuns{anywhere: true}, dels), tableWriter{env: env, size: env.TableSize})
 }
 
 // Run merges the inputs of a plan that is not a move. v is the version that the plan was picked from.
@@ -58,15 +66,20 @@ func Run(ctx context.Context, v *manifest.Version, p *Plan, env Env) (Result, er
 	if err != nil {
 		return Result{}, err
 	}
-	var grand []*manifest.Table
-	if p.To < last && len(v.Levels[p.To+1]) > 0 {
-		grand = v.Levels[p.To+1][0].Tables
+	older := below(v, p.To)
+	var predicted Prediction
+	if env.SampleOf != nil && len(in.dels) == 0 {
+		predicted = predict(in.runs, older, env)
 	}
-	res, err := write(ctx, in.source, newRetain(env.Snapshots, below(v, p.To), in.dels), grand, env)
+	w := tableWriter{env: env, size: predicted.tableSize(env.TableSize)}
+	if p.To < last && len(v.Levels[p.To+1]) > 0 {
+		w.grand = v.Levels[p.To+1][0].Tables
+	}
+	res, err := write(ctx, in.source, newRetain(env.Snapshots, older, in.dels), w)
 	if err != nil {
 		return res, err
 	}
-	res.Skipped = in.skipped
+	res.Skipped, res.Predicted = in.skipped, predicted
 	if res.Read != in.versions {
 		remove(env, res.Tables)
 		return Result{}, fmt.Errorf("compaction: read %d versions, the manifest has %d: %w", res.Read, in.versions, errCount)
@@ -78,6 +91,7 @@ var errCount = errors.New("inputs and manifest disagree")
 
 // inputs are what of a plan's tables is to be read.
 type inputs struct {
+	runs     [][]*manifest.Table // newest first; those that have versions
 	source   merge.Source
 	versions uint64        // that source has, says the manifest
 	dels     rangedel.List // of all runs together
@@ -121,6 +135,7 @@ func (p *Plan) inputs(ctx context.Context, env Env) (in inputs, err error) {
 			}
 		}
 		if len(tables) > 0 {
+			in.runs = append(in.runs, tables)
 			sources = append(sources, merge.NewConcat(runTables{tables, env.Open}))
 		}
 	}

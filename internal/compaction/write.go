@@ -15,17 +15,17 @@ import (
 // without rewriting half of that level.
 const maxOverlap = 10
 
-// write drains src, which it closes, into tables, and adds the range tombstones that stay. After an error no file is left.
-func write(ctx context.Context, src merge.Source, keep *retain, grand []*manifest.Table, env Env) (res Result, err error) {
-	w := tableWriter{env: env, dels: keep.kept, grand: grand}
+// write drains src, which it closes, into the tables of w, and adds the range tombstones that stay. After an error no file is left.
+func write(ctx context.Context, src merge.Source, keep *retain, w tableWriter) (res Result, err error) {
+	w.dels = keep.kept
 	defer func() {
 		err = errors.Join(err, src.Close())
 		if err != nil {
 			w.abandon()
-			remove(env, w.tables)
+			remove(w.env, w.tables)
 			return
 		}
-		res.Tables = w.tables
+		res.Tables, res.Keys = w.tables, w.keys
 	}()
 	for ok := src.First(); ok; ok = src.Next() {
 		if res.Read++; res.Read&1023 == 0 && ctx.Err() != nil {
@@ -54,12 +54,14 @@ func write(ctx context.Context, src merge.Source, keep *retain, grand []*manifes
 //	add* (finish | abandon)
 type tableWriter struct {
 	env   Env
+	size  uint64            // at which a table ends, in bytes, at most env.TableSize
 	dels  rangedel.List     // not written yet
 	start []byte            // where what is left of dels[0] starts, if a part of it was written; else nil
 	grand []*manifest.Table // of the next level, behind the last key
 
 	out     *output // nil between tables
 	overlap uint64  // bytes of the next level that out lies over
+	keys    uint64  // distinct keys that were added
 
 	tables []*manifest.Table // finished
 }
@@ -83,6 +85,7 @@ func (w *tableWriter) add(k ikey.Key, value []byte) error {
 	if err := w.begin(); err != nil {
 		return err
 	}
+	w.keys++
 	w.out.started = true
 	w.out.key = append(w.out.key[:0], k.User...)
 	return w.out.w.Add(k, value)
@@ -118,7 +121,7 @@ func (w *tableWriter) full(key []byte) bool {
 		w.overlap += w.grand[0].Size
 		w.grand = w.grand[1:]
 	}
-	return w.out != nil && (w.out.w.Size() >= w.env.TableSize || w.overlap > maxOverlap*w.env.TableSize)
+	return w.out != nil && (w.out.w.Size() >= w.size || w.overlap > maxOverlap*w.env.TableSize)
 }
 
 // begin makes sure that there is a table to write to.

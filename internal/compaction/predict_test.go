@@ -1,0 +1,268 @@
+package compaction
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// predicting is env with samples and filters.
+func (d *disk) predicting(tableSize uint64, snapshots ...ikey.Seq) Env {
+	env := d.env(tableSize, snapshots...)
+	env.BlockSize = 4 << 10
+	readers := map[uint64]*sstable.Reader{}
+	reader := func(m *manifest.Table) *sstable.Reader {
+		if readers[m.Number] == nil {
+			readers[m.Number] = d.reader(m)
+			if err := readers[m.Number].Load(0); err != nil {
+				d.t.Fatal(err)
+			}
+		}
+		return readers[m.Number]
+	}
+	env.SampleOf = func(m *manifest.Table) *bloomblock.Sample {
+		s, err := reader(m).Sample()
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		return s
+	}
+	env.FilterOf = func(m *manifest.Table) *bloomblock.Filter { return reader(m).Filter() }
+	return env
+}
+
+// A part is some keys of a run, by number: from lo on, each step, below hi. Those that divide by dead are tombstones.
+type part struct{ lo, hi, step, dead int }
+
+// run makes tables of parts, which have no key in common, as a run of a level.
+func (d *disk) run(v *manifest.Version, level int, id uint64, seq ikey.Seq, env Env, parts ...part) *manifest.Version {
+	d.t.Helper()
+	src := &versions{}
+	var numbers []int
+	dead := map[int]bool{}
+	for _, p := range parts {
+		for i := p.lo; i < p.hi; i += p.step {
+			numbers = append(numbers, i)
+			if p.dead > 0 && i%p.dead == 0 {
+				dead[i] = true
+			}
+		}
+	}
+	slices.Sort(numbers)
+	value := []byte("twenty bytes of data")
+	for _, i := range numbers {
+		kind, v := ikey.Set, value
+		if dead[i] {
+			kind, v = ikey.Delete, nil
+		}
+		src.keys = append(src.keys, ikey.Key{User: fmt.Appendf(nil, "%09d", i), Trailer: ikey.MakeTrailer(seq, kind)})
+		src.values = append(src.values, v)
+	}
+	res, err := Flush(d.t.Context(), src, nil, env)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	e := &manifest.Edit{NextFile: 1 << 20}
+	for _, m := range res.Tables {
+		e.Added = append(e.Added, manifest.Added{Level: level, Run: id, Table: m})
+	}
+	if v, err = v.Apply(e); err != nil {
+		d.t.Fatal(err)
+	}
+	return v
+}
+
+// merge runs a plan of all runs of levels 0 and 6.
+func (d *disk) merge(v *manifest.Version, env Env) Result {
+	d.t.Helper()
+	p := &Plan{To: last}
+	for _, level := range []int{0, last} {
+		for _, r := range v.Levels[level] {
+			p.Inputs = append(p.Inputs, Input{level, r.ID, r.Tables})
+		}
+	}
+	res, err := Run(d.t.Context(), v, p, env)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return res
+}
+
+// mustPredict compares what was said with what was written.
+func mustPredict(t *testing.T, res Result) {
+	t.Helper()
+	var entries, bytes uint64
+	for _, m := range res.Tables {
+		entries += m.Entries
+		bytes += m.Size - m.FilterLen
+	}
+	p := res.Predicted
+	off := p.Keys/float64(res.Keys) - 1
+	t.Logf("%d keys in %d tables: predicted %+.2f %% ± %.2f, bytes %+.2f %%",
+		res.Keys, len(res.Tables), 100*off, 100*p.Err/float64(res.Keys), 100*(p.Bytes/float64(bytes)-1))
+	if !p.Known || math.Abs(off) > 0.03 {
+		t.Errorf("predicted %.0f keys ± %.0f, known %v; written %d, want within 3 %%", p.Keys, p.Err, p.Known, res.Keys)
+	}
+	if off := p.Bytes/float64(bytes) - 1; math.Abs(off) > 0.04 {
+		t.Errorf("predicted %.0f bytes, written %d, want within 4 %%", p.Bytes, bytes)
+	}
+	if entries != res.Keys {
+		t.Errorf("%d keys counted, want %d", res.Keys, entries)
+	}
+}
+
+// TestACompactionIsPredicted merges two runs, of which the smaller one shares some of its keys with the larger one, in steps over
+// all of it. Each is the newer one once.
+func TestACompactionIsPredicted(t *testing.T) {
+	for _, c := range []struct{ small, ratio int }{{20_000, 1}, {6000, 10}, {2000, 100}} {
+		for _, shared := range []int{0, 10, 50, 100} { // percent of the smaller one
+			for _, newer := range []string{"smaller", "larger"} {
+				if c.ratio == 1 && newer == "larger" {
+					continue
+				}
+				t.Run(fmt.Sprintf("1 to %d, %d %% shared, the %s newer", c.ratio, shared, newer), func(t *testing.T) {
+					d := newDisk(t)
+					env := d.predicting(1 << 20)
+					large := part{0, 200 * c.small * c.ratio, 200, 0} // multiples of 200
+					in, step := c.small*shared/100, 200*c.ratio*100/max(shared, 1)
+					small := []part{{0, in * step, step, 0}}
+					if out := c.small - in; out > 0 {
+						step := 200 * c.ratio * c.small / out / 2 * 2
+						small = append(small, part{1, 1 + out*step, step, 0}) // odd numbers
+					}
+					smallLevel, largeLevel := 0, last
+					if newer == "larger" {
+						smallLevel, largeLevel = last, 0
+					}
+					v := d.run(&manifest.Version{}, smallLevel, uint64(20-smallLevel), 9, env, small...)
+					v = d.run(v, largeLevel, uint64(20-largeLevel), 9, env, large)
+					res := d.merge(v, env)
+					if want := c.small*c.ratio + c.small - in; res.Keys != uint64(want) {
+						t.Fatalf("%d keys were written, want %d", res.Keys, want)
+					}
+					mustPredict(t, res)
+				})
+			}
+		}
+	}
+}
+
+// TestACompactionOfManyRunsIsPredicted has what a level 0 looks like: eight runs over a large one, keys at random.
+func TestACompactionOfManyRunsIsPredicted(t *testing.T) {
+	d := newDisk(t)
+	env := d.predicting(256 << 10)
+	rng := rand.New(rand.NewPCG(3, 3))
+	v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 400_000, 2, 0})
+	for i := range 8 {
+		var parts []part
+		for _, n := range rng.Perm(400_000)[:20_000] {
+			parts = append(parts, part{n, n + 1, 1, 0})
+		}
+		v = d.run(v, 0, uint64(10+i), ikey.Seq(10+i), env, parts...)
+	}
+	mustPredict(t, d.merge(v, env))
+}
+
+func TestTombstonesArePredicted(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		snapshots []ikey.Seq
+		want      uint64
+	}{
+		{"with nothing under them they go, and what they hide", nil, 60_000},
+		{"a snapshot keeps them", []ikey.Seq{5}, 80_000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDisk(t)
+			env := d.predicting(1<<20, c.snapshots...)
+			v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 160_000, 2, 0})
+			v = d.run(v, 0, 2, 9, env, part{0, 160_000, 4, 8})
+			p := &Plan{To: last, Inputs: []Input{{0, 2, v.Levels[0][0].Tables}, {last, 1, v.Levels[last][0].Tables}}}
+			res, err := Run(t.Context(), v, p, env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if off := res.Predicted.Keys/float64(c.want) - 1; res.Keys != c.want || math.Abs(off) > 0.03 {
+				t.Errorf("predicted %.0f of %d keys, want %d", res.Predicted.Keys, res.Keys, c.want)
+			}
+		})
+	}
+	d := newDisk(t)
+	env := d.predicting(1 << 20)
+	v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 160_000, 2, 0})
+	v = d.run(v, 0, 2, 9, env, part{0, 160_000, 4, 8})
+	p := &Plan{To: 5, Inputs: []Input{{0, 2, v.Levels[0][0].Tables}}}
+	if res, err := Run(t.Context(), v, p, env); err != nil || res.Keys != 40_000 || res.Predicted.Keys != 40_000 {
+		t.Errorf("over what they may hide: predicted %+v, written %d, want exactly 40,000; %v", res.Predicted, res.Keys, err)
+	}
+}
+
+func TestWhatIsNotKnownIsNotPredicted(t *testing.T) {
+	for name, change := range map[string]func(*Env){
+		"no samples":     func(env *Env) { env.SampleOf = func(*manifest.Table) *bloomblock.Sample { return nil } },
+		"no filters":     func(env *Env) { env.FilterOf = func(*manifest.Table) *bloomblock.Filter { return nil } },
+		"no way to know": func(env *Env) { env.SampleOf = nil },
+	} {
+		d := newDisk(t)
+		env := d.predicting(1 << 20)
+		v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 2000, 1, 0})
+		v = d.run(v, 0, 2, 2, env, part{1000, 3000, 1, 0})
+		change(&env)
+		if res := d.merge(v, env); res.Predicted != (Prediction{}) || res.Keys != 3000 {
+			t.Errorf("%s: predicted %+v of %d keys, want nothing", name, res.Predicted, res.Keys)
+		}
+	}
+	d := newDisk(t)
+	v := d.level(d.level(&manifest.Version{}, last, 1, "a@1=a b@1=b"), 0, 2, "b@2=b c~d@2")
+	if res := d.merge(v, d.predicting(1<<20)); res.Predicted != (Prediction{}) || res.Keys != 2 {
+		t.Errorf("a range tombstone: predicted %+v of %d keys, want nothing", res.Predicted, res.Keys)
+	}
+}
+
+// TestOutputsAreEquallyLarge: where each ended at the most there would be a small rest.
+func TestOutputsAreEquallyLarge(t *testing.T) {
+	d := newDisk(t)
+	env := d.predicting(1 << 20)
+	v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 100_000, 1, 0})
+	v = d.run(v, 0, 2, 2, env, part{0, 110_000, 2, 0})
+	var all uint64
+	for _, m := range v.Levels[last][0].Tables {
+		all += m.Size - m.FilterLen - 8*m.Entries // the sequence number, which is not written
+	}
+	all += all / 20                 // five thousand keys are not in it
+	env.TableSize = all * 100 / 415 // four tables, and a rest
+	res := d.merge(v, env)
+	if len(res.Tables) != 5 {
+		t.Fatalf("%d tables, want 5", len(res.Tables))
+	}
+	low, high := res.Tables[0].Size, res.Tables[0].Size
+	for _, m := range res.Tables {
+		low, high = min(low, m.Size), max(high, m.Size)
+	}
+	if float64(low) < 0.75*float64(high) {
+		t.Errorf("outputs of %d to %d bytes, want about the same", low, high)
+	}
+	for _, c := range []struct {
+		p    Prediction
+		want uint64
+	}{
+		{Prediction{Keys: 10, Bytes: 500}, 100},
+		{Prediction{Known: true, Keys: 10, Bytes: 99}, 100},
+		{Prediction{Known: true, Keys: 10, Bytes: 101}, 51},
+		{Prediction{Known: true, Keys: 100, Err: 1, Bytes: 150}, 77},
+		{Prediction{Known: true, Keys: 100, Err: 90, Bytes: 101}, 64},
+		{Prediction{Known: true, Keys: 100, Err: 1, Bytes: 200}, 100},
+		{Prediction{Known: true}, 100},
+	} {
+		if got := c.p.tableSize(100); got != c.want {
+			t.Errorf("%+v: tables of %d bytes, want %d", c.p, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package bloomkv
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// putNumbers puts keys from 0 on and below hi, each step, and flushes.
+func putNumbers(t *testing.T, db *DB, hi, step int) {
+	t.Helper()
+	var b Batch
+	for i := 0; i < hi; i += step {
+		b.Put(fmt.Appendf(nil, "key%08d", i), []byte("value"))
+	}
+	if err := db.Apply(&b, NoSync); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// merged is the only compaction heard of that was no move.
+func (l *listener) merged(t *testing.T) (merge CompactionInfo) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, c := range l.compacted {
+		if !c.Moved {
+			merge = c
+			n++
+		} else if c.Keys+c.PredictedKeys != 0 {
+			t.Errorf("a move tells of %d keys, and predicted %d", c.Keys, c.PredictedKeys)
+		}
+	}
+	if n != 1 {
+		t.Fatalf("%d merges, want 1: %+v", n, l.compacted)
+	}
+	return merge
+}
+
+// TestACompactionTellsWhatItHadPredicted has 20,000 keys, and 20,000 newer ones of which half are the same.
+func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
+	for _, kind := range []FilterKind{BloomFilter, RibbonFilter} {
+		o := &Options{FS: vfs.NewMem(), FilterKind: kind}
+		l := listen(o)
+		db := l.open(t, o)
+		putNumbers(t, db, 40_000, 2)
+		putNumbers(t, db, 80_000, 4)
+		if err := db.Compact(t.Context(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		l.close(t)
+		c := l.merged(t)
+		if off := float64(c.PredictedKeys)/float64(c.Keys) - 1; c.Keys != 30_000 || math.Abs(off) > 0.03 {
+			t.Errorf("%v: %d keys were written, want 30,000; predicted %d, want within 3 %%", kind, c.Keys, c.PredictedKeys)
+		}
+	}
+}
+
+// TestADamagedSampleIsReportedAndNotMissed: the compaction needs none, and leaves the damage behind.
+func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
+	fsys := vfs.NewMem()
+	db, err := Open("db", &Options{FS: fsys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	putNumbers(t, db, 40_000, 2)
+	meta := db.state.Load().runs[0].tables[0].meta
+	putNumbers(t, db, 80_000, 4)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := filename.Base(filename.Table, meta.Number)
+	whole, err := vfs.ReadFile(fsys, filepath.Join("db", file), 1<<24)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole[meta.Size-meta.TailLen-meta.FilterLen-100] ^= 1 // the sample is in front of the filter
+	if err := vfs.WriteFileAtomic(fsys, "db", "copy", file, whole); err != nil {
+		t.Fatal(err)
+	}
+	o := &Options{FS: fsys}
+	if _, err := Check(t.Context(), "db", o, nil); !errors.Is(err, ErrCorruption) {
+		t.Errorf("Check: %v, want damage", err)
+	}
+	l := listen(o)
+	db = l.open(t, o)
+	if _, err := db.Get([]byte("key00000002")); err != nil {
+		t.Error(err)
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	l.close(t)
+	if c := l.merged(t); c.Keys != 30_000 || c.PredictedKeys != 0 {
+		t.Errorf("%d keys were written, want 30,000; predicted %d, want nothing", c.Keys, c.PredictedKeys)
+	}
+	if len(l.damage) != 1 || !errors.Is(l.damage[0], ErrCorruption) {
+		t.Errorf("damage heard of: %v, want one", l.damage)
+	}
+	if _, err := Check(t.Context(), "db", &Options{FS: fsys}, nil); err != nil {
+		t.Errorf("Check after the compaction: %v", err)
+	}
+}
