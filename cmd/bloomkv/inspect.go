@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -87,8 +88,10 @@ type tableFacts struct {
 	BitsPerKey  float64      `json:"bits_per_key"`
 	FPRPromised float64      `json:"fpr_promised"` // 1 without a filter
 	FPRFromBits float64      `json:"fpr_from_bits"`
+	Sample      int          `json:"sample_hashes"`    // 0 is no sample
+	SampleKeys  float64      `json:"keys_from_sample"` // distinct, estimated from the sample alone
 	Units       []unitFacts  `json:"units,omitempty"`
-	Damage      *damageFacts `json:"damage,omitempty"` // of the filter, or of all: then the rest is unknown
+	Damage      *damageFacts `json:"damage,omitempty"` // of the filter, of the sample, or of all: then the rest is unknown
 
 	block []byte // the filter block
 }
@@ -109,7 +112,7 @@ type damageFacts struct {
 // keyLimit is how many bytes of a key are shown.
 const keyLimit = 48
 
-// inspectTable reads a table. Damage is among the facts where it is the filter's alone, and an error otherwise.
+// inspectTable reads a table. Damage is among the facts where it is the filter's or the sample's alone, and an error otherwise.
 func inspectTable(name string) (facts tableFacts, err error) {
 	facts = tableFacts{File: filepath.Base(name), FPRPromised: 1, FPRFromBits: 1}
 	f, err := vfs.OS.Open(name)
@@ -142,6 +145,12 @@ func inspectTable(name string) (facts tableFacts, err error) {
 	}
 	if dels := r.RangeDels(); len(dels) > 0 {
 		facts.RangesFrom, facts.RangesTo = escaped(dels[0].Start, keyLimit), escaped(dels[len(dels)-1].End, keyLimit)
+	}
+	sample, err := r.Sample()
+	if errors.Is(err, bloomkv.ErrCorruption) {
+		facts.Damage = &damageFacts{err.Error(), err}
+	} else if sample != nil {
+		facts.Sample, facts.SampleKeys = sample.Len(), sample.Distinct()
 	}
 	state := r.FilterState()
 	if state.Damage != nil {
@@ -213,7 +222,7 @@ func (i inspector) table(name string) error {
 	}
 	fmt.Fprint(i.out, "\nfilter: ")
 	switch {
-	case damage != nil:
+	case damage != nil && t.block == nil:
 		fmt.Fprintf(i.out, "damaged; the table is searched as if it said maybe\n")
 	case t.block == nil:
 		fmt.Fprintf(i.out, "none\n")
@@ -221,6 +230,9 @@ func (i inspector) table(name string) error {
 		if err := drawFilter(i.out, t.block, i.color); err != nil {
 			return err
 		}
+	}
+	if t.Sample > 0 {
+		fmt.Fprintf(i.out, "sample: %s; keys estimated from it %.0f\n", plural(t.Sample, "hash"), t.SampleKeys)
 	}
 	if i.entries {
 		fmt.Fprintln(i.out)

@@ -65,7 +65,7 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 	table, manifest := glob(t, dir, "*.sst"), glob(t, dir, "MANIFEST-*")
 	tableNames := []string{
 		"bits_per_key", "blocks", "bytes", "deletes", "entries", "file", "filter_bytes", "filter_keys", "fpr_from_bits",
-		"fpr_promised", "largest", "max_seq", "min_seq", "range_deletes", "smallest", "units",
+		"fpr_promised", "keys_from_sample", "largest", "max_seq", "min_seq", "range_deletes", "sample_hashes", "smallest", "units",
 	}
 	levelNames := []string{
 		"bits_per_key", "bytes", "deletes", "entries", "false_positives", "filter_bytes", "filter_bytes_in_memory", "filter_negatives",
@@ -227,6 +227,26 @@ func TestInspectShowsADamagedFilterAndReadsGoOn(t *testing.T) {
 	}
 }
 
+func TestInspectShowsADamagedSampleBesideTheFilter(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	table := glob(t, dir, "*.sst")
+	b, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[bytes.Index(b, []byte("bloomsmp"))+30] ^= 1
+	if err := os.WriteFile(table, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := tool{}.run(t, "inspect", table)
+	if r.code != exitTrouble || !strings.Contains(r.out, "filter: blocked Bloom") || strings.Contains(r.out, "sample") || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
+		t.Errorf("exit %d, %q, %q; want 2, the filter, and the damage", r.code, r.out, r.err)
+	}
+	if out := (tool{}).must(t, "get", dir, "key/000007"); out != "value 49" {
+		t.Errorf("get with a damaged sample: %q", out)
+	}
+}
+
 func TestInspectShowsAManifestUpToItsDamage(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
 	db, err := bloomkv.Open(dir, nil)
@@ -289,7 +309,8 @@ func TestInspectPages(t *testing.T) {
 		{log, nil, []string{"3 records", "record 3: "}},
 		{log, []string{"--json"}, []string{`"records": 3`}},
 		{glob(t, dir, "MANIFEST-*"), nil, []string{"edit 1: ", "+ table ", "key/000000 … key/002999"}},
-		{glob(t, dir, "*.sst"), nil, []string{"3000 entries (0 deletes)", "keys from key/000000 to key/002999", "blocked Bloom, ", "3000 keys", "unit 0: ", "fill ", "promised rate "}},
+		{glob(t, dir, "*.sst"), nil, []string{"3000 entries (0 deletes)", "keys from key/000000 to key/002999", "blocked Bloom, ", "3000 keys", "unit 0: ", "fill ", "promised rate ", "\nsample: 187 hashes; keys estimated from it "}},
+		{glob(t, dir, "*.sst"), []string{"--json"}, []string{`"sample_hashes": 187`, `"keys_from_sample": `}},
 		{glob(t, dir, "*.sst"), []string{"--entries"}, []string{`"key/000007"`, `"value 49"`}},
 	} {
 		out := (tool{}).must(t, append([]string{"inspect", c.of}, c.args...)...)
