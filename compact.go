@@ -83,9 +83,11 @@ func (db *DB) shape(s *state) compaction.Options {
 func (db *DB) compactLoop() {
 	defer db.workers.Done()
 	asked := false // the last one was
+	told := false  // that the disk has no room
 	for {
 		db.mu.Lock()
 		var plan *compaction.Plan
+		var manual *manualCompaction // whose plan it is
 		var s *state
 		for {
 			if db.closing || db.failed != nil {
@@ -103,7 +105,7 @@ func (db *DB) compactLoop() {
 			if len(db.manual) > 0 && (plan == nil || !asked) {
 				m := db.manual[0]
 				if p := m.Next(s.version, db.shape(s)); p != nil {
-					plan, asked = p, true
+					plan, manual, asked = p, m, true
 					break
 				}
 				m.done = true
@@ -123,7 +125,23 @@ func (db *DB) compactLoop() {
 		}
 		db.compacting = true
 		db.mu.Unlock()
-		_ = db.retry(db.ctx, "compaction", func() error { return db.compact(s.version, plan) }) // what failed for good ends the next turn
+		err := db.retry(db.ctx, "compaction", func() error { return db.compact(s.version, plan) })
+		switch {
+		case !errors.Is(err, errDiskSpace): // what failed for good ends the next turn
+			told = told && err != nil
+		case manual != nil:
+			db.mu.Lock()
+			manual.done, manual.err = true, err
+			db.manual = slices.DeleteFunc(db.manual, func(o *manualCompaction) bool { return o == manual })
+			db.changed.Broadcast()
+			db.mu.Unlock()
+		default:
+			if !told {
+				db.report.workFailed(FailureInfo{Work: "compaction", Attempt: 1, Err: err})
+				told = true
+			}
+			db.putOff()
+		}
 	}
 }
 
@@ -134,6 +152,7 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 	if !plan.Move {
 		var err error
 		env := db.env(plan.To)
+		env.Room = func(bytes uint64) error { return db.room(plan, bytes) }
 		if db.pacer.rate > 0 {
 			env.Pace = func(bytes int) error { return db.pacer.wait(db.ctx, bytes) }
 		}

@@ -2,6 +2,7 @@ package bloomkv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -150,13 +151,13 @@ func (db *DB) flushAll() error {
 }
 
 // retry runs a background job until it succeeds, a few times with growing pauses: a full disk may have room again. Each
-// attempt writes new files. After the last failure the store is read-only.
+// attempt writes new files. After the last failure the store is read-only. What was not begun is left to the caller.
 func (db *DB) retry(ctx context.Context, what string, job func() error) error {
 	const attempts = 5
 	pause := 10 * time.Millisecond
 	for i := 1; ; i++ {
 		err := job()
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || errors.Is(err, errDiskSpace) {
 			return err
 		}
 		db.mu.Lock()

@@ -25,6 +25,7 @@ const (
 	OpSyncDir
 	OpLock
 	OpLockShared
+	OpFreeSpace
 	OpReadAt
 	OpWrite
 	OpReserve
@@ -35,7 +36,7 @@ const (
 
 var opNames = [...]string{
 	OpCreate: "create", OpOpen: "open", OpRemove: "remove", OpRename: "rename", OpLink: "link", OpMkdir: "mkdir", OpList: "list",
-	OpStat: "stat", OpSyncDir: "syncdir", OpLock: "lock", OpLockShared: "lockshared", OpReadAt: "readat", OpWrite: "write",
+	OpStat: "stat", OpSyncDir: "syncdir", OpLock: "lock", OpLockShared: "lockshared", OpFreeSpace: "freespace", OpReadAt: "readat", OpWrite: "write",
 	OpReserve: "reserve", OpSync: "sync", OpSize: "size", OpClose: "close",
 }
 
@@ -52,7 +53,7 @@ func (k OpKind) Changes() bool {
 	switch k {
 	case OpCreate, OpRemove, OpRename, OpLink, OpMkdir, OpSyncDir, OpLock, OpWrite, OpReserve, OpSync:
 		return true
-	case OpOpen, OpList, OpStat, OpLockShared, OpReadAt, OpSize, OpClose:
+	case OpOpen, OpList, OpStat, OpLockShared, OpFreeSpace, OpReadAt, OpSize, OpClose:
 	}
 	return false
 }
@@ -75,7 +76,7 @@ func (o Op) String() string {
 		return fmt.Sprintf("%v %s %d+%d", o.Kind, o.Name, o.Offset, o.Size)
 	case OpWrite, OpReserve:
 		return fmt.Sprintf("%v %s %d", o.Kind, o.Name, o.Size)
-	case OpCreate, OpOpen, OpRemove, OpMkdir, OpList, OpStat, OpSyncDir, OpLock, OpLockShared, OpSync, OpSize, OpClose:
+	case OpCreate, OpOpen, OpRemove, OpMkdir, OpList, OpStat, OpSyncDir, OpLock, OpLockShared, OpFreeSpace, OpSync, OpSize, OpClose:
 	}
 	return fmt.Sprintf("%v %s", o.Kind, o.Name)
 }
@@ -156,6 +157,18 @@ func (h *hookFS) Stat(name string) (os.FileInfo, error) {
 		return nil, err
 	}
 	return h.fsys.Stat(name)
+}
+
+// FreeSpace is [FreeSpacer.FreeSpace].
+func (h *hookFS) FreeSpace(dir string) (uint64, error) {
+	f, ok := h.fsys.(FreeSpacer)
+	if !ok {
+		return 0, errors.ErrUnsupported
+	}
+	if err := h.hook(Op{Kind: OpFreeSpace, Name: dir}); err != nil {
+		return 0, err
+	}
+	return f.FreeSpace(dir)
 }
 
 func (h *hookFS) SyncDir(dir string) error {

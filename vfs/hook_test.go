@@ -43,14 +43,23 @@ func everyOp(fsys vfs.FS) map[string]error {
 	if err == nil {
 		errs["unlock"] = errors.Join(errs["unlock"], lock.Close())
 	}
+	_, errs["freespace"] = freeSpace(fsys, "d")
 	errs["remove"] = fsys.Remove("d/b")
 	return errs
+}
+
+func freeSpace(fsys vfs.FS, dir string) (uint64, error) {
+	f, ok := fsys.(vfs.FreeSpacer)
+	if !ok {
+		return 0, errors.New("not a FreeSpacer")
+	}
+	return f.FreeSpace(dir)
 }
 
 func TestHookSeesEveryOperation(t *testing.T) {
 	var got []string
 	m := vfs.NewMem()
-	for what, err := range everyOp(vfs.NewHook(m, func(op vfs.Op) error {
+	for what, err := range everyOp(vfs.NewHook(spacious{m}, func(op vfs.Op) error {
 		got = append(got, op.String())
 		return nil
 	})) {
@@ -61,7 +70,7 @@ func TestHookSeesEveryOperation(t *testing.T) {
 	want := []string{
 		"mkdir d", "create d/a", "reserve d/a 5", "write d/a 5", "sync d/a", "close d/a", "link d/a d/b", "rename d/a d/c", "syncdir d", "open d/c",
 		"readat d/c 3+2", "size d/c", "list d", "stat d/b", "lock d/LOCK", "close d/LOCK", "lockshared d/LOCK",
-		"close d/LOCK", "remove d/b",
+		"close d/LOCK", "freespace d", "remove d/b",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -77,13 +86,13 @@ func TestHookFailsEveryOperationWithItsError(t *testing.T) {
 	for k := vfs.OpCreate; k <= vfs.OpClose; k++ {
 		kinds[k.String()] = k
 	}
-	if len(kinds) != 17 {
-		t.Fatalf("got %d kinds, want 17", len(kinds))
+	if len(kinds) != 18 {
+		t.Fatalf("got %d kinds, want 18", len(kinds))
 	}
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			m := vfs.NewMem()
-			errs := everyOp(vfs.NewHook(m, func(op vfs.Op) error {
+			errs := everyOp(vfs.NewHook(spacious{m}, func(op vfs.Op) error {
 				if op.Kind == kind {
 					return boom
 				}
@@ -123,6 +132,42 @@ func TestHookReservesOnlyWhereWhatItWrapsDoes(t *testing.T) {
 	write(t, f, "abc")
 	if got := get(t, m, "a"); got != "abc" {
 		t.Errorf("got %q, want abc", got)
+	}
+}
+
+func TestHookTellsFreeSpaceOnlyWhereWhatItWrapsDoes(t *testing.T) {
+	free := func(fsys vfs.FS, hook func(vfs.Op) error) (uint64, error) {
+		return freeSpace(vfs.NewHook(fsys, hook), "d")
+	}
+	_, err := free(vfs.NewMem(), func(op vfs.Op) error { t.Errorf("heard of %v", op); return nil })
+	wantErr(t, err, errors.ErrUnsupported)
+	var heard []string
+	n, err := free(spacious{vfs.NewMem()}, func(op vfs.Op) error { heard = append(heard, op.String()); return nil })
+	must(t, err)
+	if n != 5 || !slices.Equal(heard, []string{"freespace d"}) {
+		t.Errorf("%d bytes, heard %q; want 5, and the operation", n, heard)
+	}
+	refused := errors.New("refused")
+	_, err = free(spacious{vfs.NewMem()}, func(vfs.Op) error { return refused })
+	wantErr(t, err, refused)
+}
+
+// spacious is an FS with five bytes left.
+type spacious struct{ vfs.FS }
+
+func (spacious) FreeSpace(string) (uint64, error) { return 5, nil }
+
+func TestTheSystemTellsFreeSpace(t *testing.T) {
+	dir := t.TempDir()
+	n, err := freeSpace(vfs.OS, dir)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("not on this system")
+	}
+	if must(t, err); n < 1<<10 || n > 1<<60 {
+		t.Errorf("%d bytes left, where this test was built", n)
+	}
+	if _, err = freeSpace(vfs.OS, dir+"/absent"); err == nil {
+		t.Error("no error for a directory that is not there")
 	}
 }
 

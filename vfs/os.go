@@ -15,6 +15,11 @@ var OS FS = osFS{}
 
 type osFS struct{}
 
+var _ FreeSpacer = osFS{}
+
+// FreeSpace is [FreeSpacer.FreeSpace], for who is not the system's administrator.
+func (osFS) FreeSpace(dir string) (uint64, error) { return freeSpace(dir) }
+
 const (
 	fileMode fs.FileMode = 0o600
 	dirMode  fs.FileMode = 0o700

@@ -37,3 +37,15 @@ func syncFile(f *os.File, writable bool) error {
 	}
 	return errors.Join(w.Sync(), w.Close())
 }
+
+func freeSpace(dir string) (uint64, error) {
+	name, err := windows.UTF16PtrFromString(dir)
+	if err != nil {
+		return 0, err
+	}
+	var free uint64
+	if err := windows.GetDiskFreeSpaceEx(name, &free, nil, nil); err != nil {
+		return 0, &os.PathError{Op: "GetDiskFreeSpaceEx", Path: dir, Err: err}
+	}
+	return free, nil
+}

@@ -74,3 +74,10 @@ type Reserver interface {
 	// may be longer, and can be written as before.
 	Reserve(n int64) error
 }
+
+// A FreeSpacer is an [FS] that can tell how much room is left. [OS] is one; what [NewHook] returns is one as far as what it wraps.
+type FreeSpacer interface {
+	// FreeSpace is how many bytes the files of a directory may still take: an estimate, which others who write make wrong. Where it
+	// cannot be told the error Is errors.ErrUnsupported.
+	FreeSpace(dir string) (uint64, error)
+}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/sstable"
 )
 
 // A Prediction is what a compaction will write, told before it reads anything but samples of its inputs' keys. The zero value
@@ -92,4 +93,13 @@ func (p *Prediction) tableSize(most uint64) uint64 {
 	}
 	margin := min(2*p.Err/p.Keys, 1/(2*n))
 	return min(most, uint64(math.Ceil(p.Bytes/n*(1+margin))))
+}
+
+// least is how many bytes will be written at least, two standard errors below what is predicted. It is 0 where that is not
+// known, as it is not for Zstd: the inputs may have another codec, and take more than they will.
+func (p *Prediction) least(c sstable.Codec) uint64 {
+	if !p.Known || p.Keys == 0 || c == sstable.Zstd {
+		return 0
+	}
+	return uint64(p.Bytes * max(1-2*p.Err/p.Keys, 0))
 }

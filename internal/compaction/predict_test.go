@@ -1,6 +1,7 @@
 package compaction
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -223,6 +224,36 @@ func TestWhatIsNotKnownIsNotPredicted(t *testing.T) {
 	v := d.level(d.level(&manifest.Version{}, last, 1, "a@1=a b@1=b"), 0, 2, "b@2=b c~d@2")
 	if res := d.merge(v, d.predicting(1<<20)); res.Predicted != (Prediction{}) || res.Keys != 2 {
 		t.Errorf("a range tombstone: predicted %+v of %d keys, want nothing", res.Predicted, res.Keys)
+	}
+}
+
+func TestACompactionThatDoesNotFitIsNotBegun(t *testing.T) {
+	d := newDisk(t)
+	env := d.predicting(1 << 20)
+	v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 20_000, 1, 0})
+	v = d.run(v, 0, 2, 2, env, part{10_000, 30_000, 1, 0})
+	full, asked := errors.New("full"), uint64(0)
+	env.Room = func(bytes uint64) error { asked = bytes; return full }
+	p := &Plan{To: last, Inputs: []Input{{0, 2, v.Levels[0][0].Tables}, {last, 1, v.Levels[last][0].Tables}}}
+	next := d.next
+	if res, err := Run(t.Context(), v, p, env); !errors.Is(err, full) || len(res.Tables) > 0 || d.next != next {
+		t.Errorf("%+v, %v; want nothing but the error", res, err)
+	}
+	env.Room = func(uint64) error { return nil }
+	res, err := Run(t.Context(), v, p, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written uint64
+	for _, m := range res.Tables {
+		written += m.Size
+	}
+	if asked > written || asked < written*9/10 {
+		t.Errorf("asked for room for %d bytes, and %d were written: want no more, and not much less", asked, written)
+	}
+	env.Room, env.Codec = func(uint64) error { return full }, sstable.Zstd
+	if _, err := Run(t.Context(), v, p, env); err != nil {
+		t.Errorf("with a codec that may make less of it: %v", err)
 	}
 }
 

@@ -27,6 +27,10 @@ type Env struct {
 	// Pace, if not nil, returns when so many bytes may be written, or with the reason why they must not.
 	Pace func(bytes int) error
 
+	// Room, if not nil, returns nil when so many bytes fit the disk, or else why the compaction should not begin, which then is its
+	// error. It is asked where it is predicted that no less will be written.
+	Room func(bytes uint64) error
+
 	// Snapshots that readers hold, ascending; repetitions do no harm. The list is taken after what is to be read was chosen,
 	// a version or a frozen memtable, so that a later snapshot is not older than anything in it.
 	Snapshots []ikey.Seq
@@ -70,6 +74,11 @@ func Run(ctx context.Context, v *manifest.Version, p *Plan, env Env) (Result, er
 	var predicted Prediction
 	if env.SampleOf != nil && len(in.dels) == 0 {
 		predicted = predict(in.runs, older, env)
+	}
+	if least := predicted.least(env.Codec); least > 0 && env.Room != nil {
+		if err := env.Room(least); err != nil {
+			return Result{}, errors.Join(err, in.source.Close())
+		}
 	}
 	w := tableWriter{env: env, size: predicted.tableSize(env.TableSize)}
 	if p.To < last && len(v.Levels[p.To+1]) > 0 {

@@ -1,0 +1,101 @@
+package bloomkv
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A spaciousFS says what one likes of its free space, which has no end.
+type spaciousFS struct {
+	vfs.FS
+	free atomic.Uint64
+	err  error
+}
+
+func (s *spaciousFS) FreeSpace(string) (uint64, error) { return s.free.Load(), s.err }
+
+func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
+	fsys := &spaciousFS{FS: vfs.NewMem()}
+	o := &Options{FS: fsys}
+	l := listen(o)
+	db := l.open(t, o)
+	putNumbers(t, db, 10_000, 1)
+	putNumbers(t, db, 10_000, 2)
+	fsys.free.Store(100)
+	if err := db.Compact(t.Context(), nil, nil); !errors.Is(err, errDiskSpace) || !strings.Contains(err.Error(), "100 bytes are free") {
+		t.Errorf("Compact: %v, want %v", err, errDiskSpace)
+	}
+	if err := db.Put([]byte("key"), nil); err != nil {
+		t.Errorf("a write after it: %v", err)
+	}
+	fsys.free.Store(1 << 40)
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Errorf("Compact with room: %v", err)
+	}
+	l.close(t)
+	if len(l.failures)+len(l.readOnly) > 0 || l.merged(t).Keys != 10_001 {
+		t.Errorf("heard of %v and %v, want one compaction and nothing else", l.failures, l.readOnly)
+	}
+}
+
+func TestWhoCannotTellWhatIsFreeStopsNoCompaction(t *testing.T) {
+	db, err := Open("db", &Options{FS: &spaciousFS{FS: vfs.NewMem(), err: errors.ErrUnsupported}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	putNumbers(t, db, 10_000, 1)
+	putNumbers(t, db, 10_000, 2)
+	if err := errors.Join(db.Compact(t.Context(), nil, nil), db.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt: it is told once, done when there is room, and tried when level 0 is full.
+func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
+	fsys := &spaciousFS{FS: vfs.NewMem()}
+	o := tiny(fsys)
+	l := listen(o)
+	db := l.open(t, o)
+	runs := func() int { return len(db.state.Load().version.Levels[0]) }
+	fill := func(want int) {
+		t.Helper()
+		for runs() < want {
+			putNumbers(t, db, 100, 1)
+		}
+	}
+	putOff := func(times int) {
+		t.Helper()
+		soon(t, "the compaction is put off", func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return len(l.failures) == times
+		})
+	}
+	putNumbers(t, db, 100, 1)
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	fill(stopRuns - 1)
+	putOff(1)
+	if m := db.Metrics(); m.Settled || m.Writes.Compactions > 0 {
+		t.Errorf("%d compactions without room, settled %v", m.Writes.Compactions, m.Settled)
+	}
+	fsys.free.Store(1 << 40)
+	putNumbers(t, db, 100, 1) // the tree changes
+	soon(t, "the compaction is done where there is room", func() bool { return db.Metrics().Settled })
+
+	fsys.free.Store(0)
+	before := db.Metrics().Writes.Compactions
+	fill(stopRuns - 1)
+	putOff(2)
+	putNumbers(t, db, 100, 1)
+	soon(t, "the compaction is tried where writes wait for it", func() bool { return db.Metrics().Writes.Compactions > before })
+	l.close(t)
+	if len(l.failures) != 2 || !errors.Is(l.failures[0].Err, errDiskSpace) || len(l.readOnly) > 0 {
+		t.Errorf("heard of failures %v, read-only %v; want one for each time", l.failures, l.readOnly)
+	}
+}
