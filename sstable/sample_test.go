@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -76,13 +77,28 @@ func TestNoSampleIsNoError(t *testing.T) {
 
 // TestASampleOfOtherKeysIsSeen replaces the sample by another one, with right checksums. Lookups have no use for it.
 func TestASampleOfOtherKeysIsSeen(t *testing.T) {
-	kvs := numbers(0, 2000)
+	kvs := numbers(0, 2010)
 	file, info := build(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.01)}, kvs)
 	p := partsOf(t, file)
+	whole, err := newReader(file, info, 0).Sample()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others bloomblock.Builder // without the key of hash 7: its sample has one more from behind
+	for _, v := range kvs {
+		if h := bloomblock.HashKey([]byte(v.key)); h != slices.Collect(whole.Hashes())[7] {
+			others.Add(h)
+		}
+	}
 	hash := func(b []byte, i int) []byte { return b[24+8*i:][:8] }
 	for name, change := range map[string]func(b []byte){
-		"another hash":          func(b []byte) { hash(b, 7)[0] ^= 1 },
+		"another hash": func(b []byte) { hash(b, 7)[0] ^= 1 },
+		"a last hash of no key": func(b []byte) {
+			last := hash(b, 124)
+			binary.LittleEndian.PutUint64(last, binary.LittleEndian.Uint64(last)-1)
+		},
 		"another last hash":     func(b []byte) { copy(hash(b, 124), bytes.Repeat([]byte{0xff}, 8)) },
+		"a hash is left out":    func(b []byte) { copy(b[24:], others.AppendSample(nil)[24:]) },
 		"another count of keys": func(b []byte) { b[16]++ },
 	} {
 		damaged := bytes.Clone(file)
@@ -108,6 +124,26 @@ func TestASampleOfOtherKeysIsSeen(t *testing.T) {
 	}
 	if err := r.Verify(t.Context(), nil); err != nil {
 		t.Errorf("a version of the future: Verify: %v", err)
+	}
+}
+
+func TestTheLengthOfASampleIsChecked(t *testing.T) {
+	for name, f := range map[string]footer{
+		"longer than any":       {filterOff: 1 << 20, filterLen: 64, sampleLen: maxSample + 1},
+		"longer than the front": {filterOff: 1 << 10, filterLen: 64, sampleLen: 1<<10 - trailerSize + 1},
+		"without a filter":      {filterOff: 1 << 20, sampleLen: 100},
+	} {
+		f.indexOff = f.filterOff + f.filterLen
+		size := f.propsOff() + f.propsLen + trailerSize + footerSize
+		if _, err := parseFooter(f.append(nil), size); err == nil || !strings.Contains(err.Error(), "sample of") {
+			t.Errorf("%s: %v, want an error", name, err)
+		}
+		if f.sampleLen = 0; f.filterLen > 0 {
+			f.sampleLen = 1<<10 - trailerSize
+		}
+		if _, err := parseFooter(f.append(nil), size); err != nil {
+			t.Errorf("%s: with another length: %v", name, err)
+		}
 	}
 }
 
