@@ -33,6 +33,7 @@ type Events struct {
 	// Stalled is told when writes no longer wait for background work.
 	Stalled func(StallInfo)
 	// WorkFailed is told of background work that failed and will be tried again. When it is given up, ReadOnly is told.
+	// It is also told, once, when a compaction is put off since the disk has no room for it.
 	WorkFailed func(FailureInfo)
 	// Damaged is told of damage met by reads, compactions and loads of filters, once for each place. The error has a
 	// CorruptionError with file and offset. A damaged filter is told here alone, since reads go on without it, and so is one of

@@ -56,8 +56,9 @@ func (h Hash) mix() uint64 { return uint64(h) * mulMix }
 // unmix is the hash that mix made x of.
 func unmix(x uint64) Hash { return Hash(x * invMix) }
 
-// sampleSize is how many of n hashes are taken: all up to 64, then at least so many, a sixteenth, and at most MaxSample. That
-// is half a byte for each key of a small table; the error of what a small sample says is larger, and of fewer keys.
+// sampleSize is how many of n hashes are taken: all up to 64, then at least so many, a sixteenth, and at most MaxSample. So a small
+// table pays half a byte for each key, and not 8 KiB. A share told from 64 hashes has an error of six hundredths, of 250 three: that is
+// of fewer keys, and where many small tables are looked at together the errors even out.
 func sampleSize(n int) int { return min(n, max(minSample, min(n/sampleShare, MaxSample))) }
 
 // AppendSample appends the sample block of all added hashes to dst and returns the longer slice. It takes a pass over the
