@@ -23,6 +23,8 @@ var smallDels = rangedel.List{
 	{Start: []byte("key9"), Seqs: []ikey.Seq{ikey.MaxSeq}},
 }
 
+var smallRule = PrefixLen(5)
+
 // small is a table with every feature and few bytes.
 func small(tb testing.TB, c Codec) ([]byte, Info, []kv) {
 	tb.Helper()
@@ -31,7 +33,7 @@ func small(tb testing.TB, c Codec) ([]byte, Info, []kv) {
 		kvs = append(kvs, set(fmt.Sprintf("key%03d", i), ikey.Seq(i%3), strings.Repeat("value", i%7)), del(fmt.Sprintf("key%03d", i), 7))
 	}
 	kvs = sorted(kvs)
-	o := WriterOptions{ID: 0x0123456789abcdef, BlockSize: 512, Codec: c, Filter: filterParams(tb, 0.05, 0.01)}
+	o := WriterOptions{ID: 0x0123456789abcdef, BlockSize: 512, Codec: c, Filter: filterParams(tb, 0.05, 0.01), Prefix: smallRule}
 	file, info := buildWith(tb, o, kvs, smallDels)
 	return file, info, kvs
 }
@@ -50,8 +52,13 @@ func mustBeHonest(t *testing.T, what string, file []byte, info Info, kvs []kv, d
 	if err := r.Load(0); err != nil {
 		honest(err)
 	}
-	if err := r.FilterState().Damage; err != nil {
+	if err := r.LoadPrefixes(smallRule, 0); err != nil {
 		honest(err)
+	}
+	for _, err := range []error{r.FilterState().Damage, r.PrefixState().Damage} {
+		if err != nil {
+			honest(err)
+		}
 	}
 	if got := r.RangeDels(); got != nil && !reflect.DeepEqual(got, dels) || r.Loaded() && len(got) != len(dels) {
 		t.Fatalf("%s: range deletes %v, want %v", what, got, dels)
@@ -59,6 +66,9 @@ func mustBeHonest(t *testing.T, what string, file []byte, info Info, kvs []kv, d
 	for _, v := range kvs {
 		if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
 			t.Fatalf("%s: the filter denies %q", what, v.key)
+		}
+		if maybe, _, _ := r.MayContainPrefix(bloomblock.HashKey(smallRule.Of([]byte(v.key)))); !maybe {
+			t.Fatalf("%s: the prefix filter denies the prefix of %q", what, v.key)
 		}
 		if got, ok, err := get(r, v.key, v.t.Seq()); err != nil {
 			honest(err)

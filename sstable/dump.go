@@ -31,12 +31,15 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 	d.printf("raw keys %d bytes, raw values %d bytes\n", p.RawKeyBytes, p.RawValueBytes)
 	d.printf("data 0: %d bytes in %d blocks, aimed at %d\n", x.end, p.Blocks, p.BlockSize)
 	d.printf("filter %d: %d bytes, %d keys, %d units, promised rate %.3g\n",
-		f.filterOff, f.filterLen, p.FilterKeys, fs.AllUnits, fs.Rate)
+		f.filterOff, t.keysLen(), p.FilterKeys, fs.AllUnits, fs.Rate)
 	if fs.Damage != nil {
 		d.printf("filter not used: %v\n", fs.Damage)
 	}
 	if f.sampleLen > 0 {
 		d.printf("sample %d: %d bytes\n", f.sampleOff(), f.sampleLen)
+	}
+	if x := &p.Prefixes; x.Bytes > 0 {
+		d.printf("prefix filter %d: %d bytes, %d prefixes by %q\n", f.indexOff-x.Bytes, x.Bytes, x.Keys, x.Rule)
 	}
 	d.printf("index %d: %d bytes, prefix %q\n", f.indexOff, f.indexLen, x.prefix)
 	if f.rangeDelLen > 0 {

@@ -34,24 +34,11 @@ func (r *Reader) Load(maxRate float64) error {
 
 // loadFilter loads further units until the promised rate is at most maxRate. The caller holds mu; the index is loaded.
 func (r *Reader) loadFilter(maxRate float64) error {
-	f := &r.tail.Load().footer
 	if !r.known {
-		if f.filterLen < bloomblock.HeaderSize {
-			return r.damaged(f.filterOff, fmt.Errorf("filter of %d bytes, want at least %d", f.filterLen, bloomblock.HeaderSize))
-		}
-		b := make([]byte, bloomblock.HeaderSize)
-		if err := r.readAt(b, f.filterOff); err != nil {
-			return err
-		}
-		if got := r.seal.filterSum(f.filterOff, b); got != f.filterSum {
-			return r.damaged(f.filterOff, fmt.Errorf("filter header: %w: got %08x, want %08x", errChecksum, got, f.filterSum))
-		}
-		h, err := bloomblock.ParseHeader(b)
-		if err == nil && h.BlockSize() != f.filterLen {
-			err = fmt.Errorf("filter of %d bytes, want %d", f.filterLen, h.BlockSize())
-		}
+		t := r.tail.Load()
+		h, err := r.readFilterHeader(kindFilter, t.footer.filterOff, t.keysLen(), t.footer.filterSum)
 		if err != nil {
-			return r.damaged(f.filterOff, err)
+			return err
 		}
 		r.header, r.known = h, true
 	}
@@ -74,6 +61,28 @@ func (r *Reader) loadFilter(maxRate float64) error {
 		}
 		failed, units = err, units[:len(units)-1]
 	}
+}
+
+// readFilterHeader reads the header of a filter of so many bytes.
+func (r *Reader) readFilterHeader(k kind, offset, size uint64, sum uint32) (bloomblock.Header, error) {
+	if size < bloomblock.HeaderSize {
+		return bloomblock.Header{}, r.damaged(offset, fmt.Errorf("filter of %d bytes, want at least %d", size, bloomblock.HeaderSize))
+	}
+	b := make([]byte, bloomblock.HeaderSize)
+	if err := r.readAt(b, offset); err != nil {
+		return bloomblock.Header{}, err
+	}
+	if got := r.seal.filterSum(k, offset, b); got != sum {
+		return bloomblock.Header{}, r.damaged(offset, fmt.Errorf("filter header: %w: got %08x, want %08x", errChecksum, got, sum))
+	}
+	h, err := bloomblock.ParseHeader(b)
+	if err == nil && h.BlockSize() != size {
+		err = fmt.Errorf("filter of %d bytes, want %d", size, h.BlockSize())
+	}
+	if err != nil {
+		return bloomblock.Header{}, r.damaged(offset, err)
+	}
+	return h, nil
 }
 
 // readUnit reads unit i of the filter. The caller holds mu.
@@ -173,10 +182,11 @@ func (r *Reader) DropFilterUnits(keep int) error {
 	return r.publish(append([][]byte(nil), r.units[:max(keep, 0)]...))
 }
 
-// Trim drops the units of the filter that a promised rate of maxRate does not need, as after a move to a deeper level.
+// Trim drops the units of the filters that a promised rate of maxRate does not need, as after a move to a deeper level.
 func (r *Reader) Trim(maxRate float64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.dropPrefixes(maxRate)
 	if !r.known || len(r.units) <= r.header.UnitsFor(maxRate) {
 		return nil
 	}

@@ -30,7 +30,8 @@ import (
 //	              ^ only with a filter, which begins    ^----------------- tail -----------------^
 //	                at a multiple of 64
 //
-// All numbers are little-endian. The filter block, and the sample block of the hashes in it, are described in package bloomblock.
+// All numbers are little-endian. The filter is a filter block of the keys, as package bloomblock describes it, and the sample block
+// of the hashes in it; where a PrefixRule was given, one of the keys' prefixes follows, of which the properties say how long it is.
 // A filter may have no sample: that of a table without versions has none, and neither have those of tables from before there
 // were samples. There may be no data blocks, or no range deletes, but not neither. A data, sample, index, range delete or
 // properties block is followed by its trailer:
@@ -48,7 +49,7 @@ import (
 //
 //	 0  table id        u64    random; the manifest has it too
 //	 8  filter offset   u64    the index offset if there is no filter
-//	16  filter length   u64
+//	16  filter length   u64    of both blocks, where there is one of prefixes
 //	24  index offset    u64    index, range deletes and properties follow each other
 //	32  index length    u64    payload only, as the next two
 //	40  range deletes   u64    length; 0 if there are none, and then they have no trailer either
@@ -100,6 +101,7 @@ const (
 	kindFilter     kind = 4
 	kindRangeDels  kind = 5
 	kindSample     kind = 6
+	kindPrefixes   kind = 7
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -115,9 +117,9 @@ func (s sealer) sum(k kind, offset uint64, body []byte) uint32 {
 	return crc32.Update(^crcWord(c, offset), castagnoli, body)
 }
 
-// filterSum binds a filter to its table and place; b begins with the filter's header.
-func (s sealer) filterSum(offset uint64, b []byte) uint32 {
-	return s.sum(kindFilter, offset, b[:bloomblock.HeaderSize-4])
+// filterSum binds a filter, of keys or of prefixes, to its table and place; b begins with the filter's header.
+func (s sealer) filterSum(k kind, offset uint64, b []byte) uint32 {
+	return s.sum(k, offset, b[:bloomblock.HeaderSize-4])
 }
 
 // crcWord is the state of a CRC-32C after eight more bytes. Bytes on the stack would escape through crc32.Update.

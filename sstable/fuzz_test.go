@@ -232,6 +232,8 @@ func mustNotPanic(t *testing.T, file []byte, key string) {
 		r.seq, r.meta.Seq = 4, 4
 	}
 	honest(r.Load(0))
+	honest(r.LoadPrefixes(smallRule, 0))
+	_, _, _ = r.MayContainPrefix(bloomblock.HashKey([]byte(key)))
 	_, _, err = get(r, key, 5)
 	honest(err)
 	for _, o := range []IterOptions{{}, {Bypass: true}} {
@@ -299,6 +301,17 @@ func fixSums(file []byte) {
 		b := file[ft.sampleOff():][:ft.sampleLen]
 		binary.LittleEndian.PutUint32(b[12:], crc32.Update(crc32.Checksum(b[:12], castagnoli), castagnoli, b[16:]))
 		fix(kindSample, ft.sampleOff(), uint64(ft.sampleLen))
+	}
+	// The properties say where the prefix filter is, and have the checksum of its header.
+	if at := ft.propsOff(); at < size && ft.propsLen < size-at {
+		if p, err := parseProperties(file[at:][:ft.propsLen]); err == nil && p.Prefixes.Bytes > 0 && p.Prefixes.Bytes < ft.indexOff {
+			offset := ft.indexOff - p.Prefixes.Bytes
+			h := file[offset:][:bloomblock.HeaderSize]
+			binary.LittleEndian.PutUint32(h[bloomblock.HeaderSize-4:], crc32.Checksum(h[:bloomblock.HeaderSize-4], castagnoli))
+			p.Prefixes.Sum = s.filterSum(kindPrefixes, offset, h)
+			copy(file[at:], p.append(nil))
+			fix(kindProperties, at, ft.propsLen)
+		}
 	}
 	if x, err := parseIndex(file[ft.indexOff:ft.indexOff+ft.indexLen], ft.sampleOff(), filterAlign); err == nil {
 		for i := range x.blocks() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
@@ -23,11 +24,24 @@ type Properties struct {
 	MaxSeq        ikey.Seq // largest
 	Smallest      []byte   // first user key of a version; empty without versions
 	Largest       []byte   // last
+	Prefixes      PrefixProperties
 }
 
-const propertyWords = 10
+// PrefixProperties are those of the prefix filter; the zero value is none.
+type PrefixProperties struct {
+	Rule  string // text of the PrefixRule; of a later version it may be one that this one does not know
+	Keys  uint64 // distinct prefixes
+	Bytes uint64 // of the block, the last ones before the index
+	Sum   uint32 // as the footer's of the other filter
+}
 
-// The properties block: ten u64 in the order of the fields, then for smallest and largest a length u32 and the bytes.
+const (
+	propertyWords = 10
+	maxRuleText   = 64
+)
+
+// The properties block: ten u64 in the order of the fields, then for smallest and largest a length u32 and the bytes. Of a table
+// with a prefix filter follow keys u64, bytes u64, checksum u32, and the rule as text, 1 to 64 bytes, up to the end.
 func (p *Properties) append(dst []byte) []byte {
 	for _, v := range [...]uint64{
 		p.Entries, p.Deletes, p.RangeDeletes, p.RawKeyBytes, p.RawValueBytes, p.Blocks, p.BlockSize, p.FilterKeys,
@@ -38,6 +52,12 @@ func (p *Properties) append(dst []byte) []byte {
 	for _, k := range [...][]byte{p.Smallest, p.Largest} {
 		dst = binary.LittleEndian.AppendUint32(dst, uint32(len(k))) //nolint:gosec // at most MaxKey
 		dst = append(dst, k...)
+	}
+	if x := &p.Prefixes; *x != (PrefixProperties{}) {
+		dst = binary.LittleEndian.AppendUint64(dst, x.Keys)
+		dst = binary.LittleEndian.AppendUint64(dst, x.Bytes)
+		dst = binary.LittleEndian.AppendUint32(dst, x.Sum)
+		dst = append(dst, x.Rule...)
 	}
 	return dst
 }
@@ -75,9 +95,14 @@ func parseProperties(b []byte) (Properties, error) {
 		*k = append([]byte{}, b[:n]...)
 		b = b[n:]
 	}
+	if len(b) > 0 {
+		if err := p.Prefixes.parse(b); err != nil {
+			return p, err
+		}
+	}
 	switch {
-	case len(b) != 0:
-		return p, fmt.Errorf("properties: %d bytes too many", len(b))
+	case p.Prefixes.Keys > p.Entries:
+		return p, fmt.Errorf("properties: %d prefixes of %d entries", p.Prefixes.Keys, p.Entries)
 	case p.Entries < p.Blocks || p.Entries > 0 && p.Blocks == 0 || p.Deletes > p.Entries || p.FilterKeys > p.Entries:
 		return p, fmt.Errorf("properties: %d entries, %d deletes, %d filter keys in %d blocks",
 			p.Entries, p.Deletes, p.FilterKeys, p.Blocks)
@@ -90,4 +115,18 @@ func parseProperties(b []byte) (Properties, error) {
 		return p, errors.New("properties: a size is out of range")
 	}
 	return p, nil
+}
+
+// parse reads what the properties say of the prefix filter.
+func (x *PrefixProperties) parse(b []byte) error {
+	const fixed = 8 + 8 + 4
+	if n := len(b) - fixed; n < 1 || n > maxRuleText {
+		return fmt.Errorf("properties: %d bytes for the prefix filter, want %d to %d", len(b), fixed+1, fixed+maxRuleText)
+	}
+	x.Keys, x.Bytes = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+	x.Sum, x.Rule = binary.LittleEndian.Uint32(b[16:]), string(b[fixed:])
+	if x.Bytes < bloomblock.HeaderSize || x.Bytes%filterAlign != 0 {
+		return fmt.Errorf("properties: prefix filter of %d bytes, want a multiple of %d, at least %d", x.Bytes, filterAlign, bloomblock.HeaderSize)
+	}
+	return nil
 }

@@ -53,6 +53,7 @@ type Reader struct {
 	meta   Meta
 	seal   sealer
 
+	prefix  prefixFilter
 	tail    atomic.Pointer[tail]
 	reached atomic.Uint64 // float64 bits: Load has nothing to do for this rate or a higher one
 
@@ -90,12 +91,13 @@ func Open(f io.ReaderAt, size int64, name string) (*Reader, error) {
 	return NewReader(f, m, cache.New(2<<20, d), d), nil
 }
 
-// Close drops the table's blocks from the cache, its index and its range deletes. No lookup may begin after it; the file is
+// Close drops the table's blocks from the cache, its index, its range deletes and its prefix filter. No lookup may begin after it; the file is
 // the caller's.
 func (r *Reader) Close() {
 	r.DropIndex()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.dropPrefixes(1)
 	if t := r.tail.Load(); t != nil {
 		k := *t
 		k.dels, k.bytes = nil, 0

@@ -1,13 +1,14 @@
 package sstable
 
-// Shed lets go of the filter, and of the index and the table's cached blocks too if index is true, as memory is needed
-// elsewhere. It never waits: while the table's index or filter is being read from the file it does nothing and returns
+// Shed lets go of the filters, and of the index and the table's cached blocks too if index is true, as memory is needed
+// elsewhere. It never waits: while the table's index or a filter is being read from the file it does nothing and returns
 // false. A later Load or lookup may load them again.
 func (r *Reader) Shed(index bool) bool {
 	if !r.mu.TryLock() {
 		return false
 	}
 	defer r.mu.Unlock()
+	r.dropPrefixes(1)
 	if len(r.units) > 0 {
 		_ = r.publish(nil) // no unit has nothing that could be damaged
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
@@ -60,8 +61,14 @@ func (r *Reader) readTail() (*index, *tail, error) {
 		return nil, nil, r.damaged(f.propsOff(), fmt.Errorf("properties: %d blocks and %d range deletes, the table has %d and %d",
 			t.props.Blocks, t.props.RangeDeletes, x.blocks(), n))
 	}
+	if n := t.props.Prefixes.Bytes; n > 0 && n+bloomblock.HeaderSize > f.filterLen {
+		return nil, nil, r.damaged(f.propsOff(), fmt.Errorf("properties: prefix filter of %d bytes, both filters have %d", n, f.filterLen))
+	}
 	return x, t, nil
 }
+
+// keysLen is the length of the filter of keys alone.
+func (t *tail) keysLen() uint64 { return t.footer.filterLen - t.props.Prefixes.Bytes }
 
 // tailIndex parses the index at the front of tail b.
 func (r *Reader) tailIndex(b []byte, f *footer) (*index, error) {

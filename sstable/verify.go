@@ -14,7 +14,7 @@ import (
 
 // Verify reads the whole table from its file, whatever is in memory, and checks all there is to check: every checksum, the
 // order of versions and of range deletes, the index against the blocks, the properties against what was counted, the bounds,
-// that the filter says maybe for each key, and that the sample is one of these keys. Each, if not nil, is called for every version in order (range deletes are no
+// that the filters say maybe for each key, and that the sample is one of these keys. Each, if not nil, is called for every version in order (range deletes are no
 // versions) and ends the check with its error; the slices are valid during the call. Damage, also of the filter, is an error
 // that Is corrupt.Err. Afterwards RangeDels has the table's range deletes; the index is not kept.
 func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte) error) error {
@@ -25,16 +25,15 @@ func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte)
 	r.mu.Lock()
 	r.keep(t)
 	r.mu.Unlock()
-	filter, err := r.readFilter(t, x)
-	if err != nil {
+	v := verifier{r: r, x: x, t: t, each: each}
+	if err := v.readFilters(); err != nil {
 		return err
 	}
 	sample, err := r.readSample(&t.footer)
 	if err != nil && !errors.Is(err, bloomblock.ErrUnknownKind) {
 		return err
 	}
-	v := verifier{r: r, x: x, t: t, filter: filter, sample: sample, each: each}
-	if sample != nil {
+	if v.sample = sample; sample != nil {
 		v.sampled = make([]bool, sample.Len())
 	}
 	it := r.Iter(IterOptions{Bypass: true})
@@ -55,58 +54,77 @@ func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte)
 	return v.totals()
 }
 
-// readFilter reads the filter from the file whole, with the padding before it. It is nil if there is none, or one of a kind
-// unknown.
-func (r *Reader) readFilter(t *tail, x *index) (*bloomblock.Filter, error) {
-	f := &t.footer
+// readFilters reads both filters from the file whole, with the padding before them.
+func (v *verifier) readFilters() (err error) {
+	r, f, end := v.r, &v.t.footer, v.x.end
 	if f.filterLen == 0 {
-		return nil, nil
+		return nil
 	}
-	n := f.indexOff - x.end
+	n := f.indexOff - end
 	if n > math.MaxInt/2 {
-		return nil, fmt.Errorf("%s: %w: filter of %d bytes", r.meta.Name, ErrSize, f.filterLen)
+		return fmt.Errorf("%s: %w: filter of %d bytes", r.meta.Name, ErrSize, f.filterLen)
 	}
 	b := make([]byte, n)
-	if err := r.readAt(b, x.end); err != nil {
-		return nil, err
+	if err := r.readAt(b, end); err != nil {
+		return err
 	}
-	pad := f.sampleOff() - x.end
+	pad := f.sampleOff() - end
 	for _, c := range b[:pad] {
 		if c != 0 {
-			return nil, r.damaged(x.end, errors.New("padding before the filter is not zero"))
+			return r.damaged(end, errors.New("padding before the filter is not zero"))
 		}
 	}
-	b = b[f.filterOff-x.end:]
+	keys, prefixes := b[f.filterOff-end:][:v.t.keysLen()], b[f.filterOff-end:][v.t.keysLen():]
+	if v.filter, err = v.parseFilter(kindFilter, f.filterOff, keys, f.filterSum, v.t.props.FilterKeys); err != nil {
+		return err
+	}
+	x := &v.t.props.Prefixes
+	if x.Bytes == 0 {
+		return nil
+	}
+	if v.prefixes, err = v.parseFilter(kindPrefixes, f.indexOff-x.Bytes, prefixes, x.Sum, x.Keys); err != nil {
+		return err
+	}
+	if v.rule, err = parsePrefixRule(x.Rule); err != nil { // of a later version: what should be in it is not known
+		v.prefixes = nil
+	}
+	return nil
+}
+
+// parseFilter reads a filter block of so many keys. It is nil if it is of a kind unknown.
+func (v *verifier) parseFilter(k kind, offset uint64, b []byte, sum uint32, keys uint64) (*bloomblock.Filter, error) {
 	h, err := bloomblock.ParseHeader(b)
 	if errors.Is(err, bloomblock.ErrUnknownKind) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, r.damaged(f.filterOff, err)
+		return nil, v.r.damaged(offset, err)
 	}
-	if sum := r.seal.filterSum(f.filterOff, b); sum != f.filterSum {
-		return nil, r.damaged(f.filterOff, fmt.Errorf("filter header: %w: got %08x, want %08x", errChecksum, sum, f.filterSum))
+	if got := v.r.seal.filterSum(k, offset, b); got != sum {
+		return nil, v.r.damaged(offset, fmt.Errorf("filter header: %w: got %08x, want %08x", errChecksum, got, sum))
 	}
-	if keys := t.props.FilterKeys; h.Keys != keys {
-		return nil, r.damaged(f.filterOff, fmt.Errorf("filter of %d keys, want %d", h.Keys, keys))
+	if h.Keys != keys {
+		return nil, v.r.damaged(offset, fmt.Errorf("filter of %d keys, want %d", h.Keys, keys))
 	}
 	filter, err := bloomblock.Parse(b)
 	if err != nil {
-		return nil, r.damaged(f.filterOff, err)
+		return nil, v.r.damaged(offset, err)
 	}
 	return &filter, nil
 }
 
 // A verifier compares what it sees with what the table says.
 type verifier struct {
-	r      *Reader
-	x      *index
-	t      *tail // as the file has it
-	filter *bloomblock.Filter
-	sample *bloomblock.Sample // nil if there is none, or one of a version unknown
-	each   func(ikey.Key, []byte) error
-	seen   Properties
-	last   ikey.Key
+	r        *Reader
+	x        *index
+	t        *tail              // as the file has it
+	filter   *bloomblock.Filter // nil if there is none, or one of a kind unknown; as prefixes
+	prefixes *bloomblock.Filter // by rule
+	rule     PrefixRule
+	sample   *bloomblock.Sample // nil if there is none, or one of a version unknown
+	each     func(ikey.Key, []byte) error
+	seen     Properties
+	last     ikey.Key
 
 	sampled []bool // by place in the sample: its key was seen
 }
@@ -151,6 +169,12 @@ func (v *verifier) version(it *Iter) error {
 	if !same {
 		p.FilterKeys++
 	}
+	if prefix := v.rule.Of(k.User); prefix != nil && !bytes.HasPrefix(v.last.User, prefix) {
+		if v.prefixes != nil && !v.prefixes.MayContain(bloomblock.HashKey(prefix)) {
+			return v.r.damaged(v.t.footer.indexOff-v.t.props.Prefixes.Bytes, fmt.Errorf("the prefix filter denies %q of key %q", prefix, k.User))
+		}
+		p.Prefixes.Keys++
+	}
 	v.last = ikey.Key{User: append(v.last.User[:0], k.User...), Trailer: k.Trailer}
 	p.see(k.Trailer.Seq(), k.Trailer.Seq())
 	p.Entries++
@@ -192,6 +216,11 @@ func (v *verifier) totals() error {
 	if f.filterLen == 0 || p.FilterKeys != want.FilterKeys {
 		// Consecutive keys of one hash count once; that the filter denies none of them has been seen.
 		p.FilterKeys = min(p.FilterKeys, want.FilterKeys)
+	}
+	prefixes := p.Prefixes.Keys
+	p.Prefixes = want.Prefixes
+	if v.rule != (PrefixRule{}) {
+		p.Prefixes.Keys = min(prefixes, want.Prefixes.Keys) // as above
 	}
 	got, say := p.append(nil), want.append(nil)
 	if !bytes.Equal(got, say) {

@@ -1,6 +1,7 @@
 package sstable
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -34,13 +35,14 @@ type WriterOptions struct {
 	BlockSize int               // bytes of memory a cached block takes, its frame included; 0 means 4 KiB. A larger entry has a block of its own
 	Codec     Codec             // None, S2 or Zstd, where it saves an eighth of a block
 	Filter    bloomblock.Params // the zero value builds no filter
+	Prefix    PrefixRule        // of a second filter of the same Params, beside the first; the zero value builds none
 }
 
 // Info is what the writer of a table has to tell the manifest. The keys are copies. Bounds and sequence numbers are those of
 // versions and range deletes together.
 type Info struct {
 	ID, Size, TailLen    uint64
-	FilterOff, FilterLen uint64
+	FilterOff, FilterLen uint64 // of both filters
 	Smallest             []byte // user key, or where the first range delete starts
 	Largest              []byte // last user key; where the last range delete ends if that is behind it; nil if it does not end
 	LargestExclusive     bool   // nothing is at Largest: it is such an end
@@ -68,6 +70,7 @@ type Writer struct {
 	block   blockBuilder
 	index   indexBuilder
 	filter  bloomblock.Builder
+	prefix  bloomblock.Builder // of prefixes
 	self    selfCheck
 	props   Properties
 	dels    rangeDelBuilder
@@ -125,6 +128,10 @@ func (w *Writer) add(k ikey.Key, value []byte) error {
 	w.block.add(k, value, s)
 	if w.o.Filter != (bloomblock.Params{}) {
 		w.filter.Add(bloomblock.HashKey(k.User))
+		// A key that begins with a prefix has it, so that the keys of one prefix come one after the other.
+		if prefix := w.o.Prefix.Of(k.User); prefix != nil && !bytes.HasPrefix(w.last, prefix) {
+			w.prefix.Add(bloomblock.HashKey(prefix))
+		}
 		w.self.add(k.User)
 	}
 	w.last, w.lastT = append(w.last[:0], k.User...), k.Trailer
@@ -235,9 +242,12 @@ func (w *Writer) finish() (Info, error) {
 		}
 		p.FilterKeys = uint64(w.filter.Len()) //nolint:gosec // a length
 		w.out = w.filter.AppendBlock(w.out, w.o.Filter)
-		w.self.check(w.out)
+		w.self.check(w.out, func(key []byte) []byte { return key })
+		f.filterSum = w.seal.filterSum(kindFilter, f.filterOff, w.out)
+		if w.o.Prefix != (PrefixRule{}) {
+			w.addPrefixes()
+		}
 		f.filterLen = uint64(len(w.out))
-		f.filterSum = w.seal.filterSum(f.filterOff, w.out)
 	}
 	f.indexOff = w.offset()
 	f.indexLen = w.addPlain(kindIndex, w.index.append)
@@ -277,6 +287,18 @@ func (w *Writer) addSample(f *footer) {
 	f.filterOff += pad
 	if f.sampleLen > 0 {
 		w.addPlain(kindSample, func(dst []byte) []byte { return append(dst, w.raw...) })
+	}
+}
+
+// addPrefixes writes the filter of prefixes.
+func (w *Writer) addPrefixes() {
+	offset, start := w.offset(), len(w.out)
+	w.out = w.prefix.AppendBlock(w.out, w.o.Filter)
+	block := w.out[start:]
+	w.self.check(block, w.o.Prefix.Of)
+	w.props.Prefixes = PrefixProperties{
+		Rule: w.o.Prefix.String(), Keys: uint64(w.prefix.Len()), Bytes: uint64(len(block)), //nolint:gosec // lengths
+		Sum: w.seal.filterSum(kindPrefixes, offset, block),
 	}
 }
 
