@@ -361,3 +361,30 @@ func TestARuleOfTheFutureIsNotAsked(t *testing.T) {
 		t.Errorf("Verify: %v", err)
 	}
 }
+
+func TestPropertiesOfAPrefixFilterThatMakeNoSense(t *testing.T) {
+	whole := Properties{
+		Entries: 9, Blocks: 1, FilterKeys: 9, Smallest: []byte("a"), Largest: []byte("b"),
+		Prefixes: PrefixProperties{Rule: "len:1", Keys: 9, Bytes: bloomblock.HeaderSize + filterAlign},
+	}
+	if p, err := parseProperties(whole.append(nil)); err != nil || p.Prefixes != whole.Prefixes {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	for _, tt := range []struct {
+		want   string
+		change func(x *PrefixProperties)
+	}{
+		{"10 prefixes of 9 entries", func(x *PrefixProperties) { x.Keys = 10 }},
+		{"prefix filter of 64 bytes", func(x *PrefixProperties) { x.Bytes = 64 }},
+		{"prefix filter of 0 bytes", func(x *PrefixProperties) { x.Bytes = 0 }},
+		{"prefix filter of 191 bytes", func(x *PrefixProperties) { x.Bytes-- }},
+		{"20 bytes for the prefix filter, want 21 to 84", func(x *PrefixProperties) { x.Rule = "" }},
+		{"85 bytes for the prefix filter", func(x *PrefixProperties) { x.Rule = strings.Repeat("x", maxRuleText+1) }},
+	} {
+		p := whole
+		tt.change(&p.Prefixes)
+		if _, err := parseProperties(p.append(nil)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: got %v, want %q", p.Prefixes, err, tt.want)
+		}
+	}
+}
