@@ -419,7 +419,9 @@ func (m *modelRun) ingest() error {
 	if m.next(2) == 0 {
 		op := m.rangeOp()
 		o.Replace = &KeyRange{[]byte(op.key), op.end}
-		w = append(w, op)
+		if op.end == nil || op.key < string(op.end) { // else it is nothing to write, and no barrier
+			w = append(w, op)
+		}
 	}
 	keys := slices.Sorted(maps.Keys(pairs))
 	for _, k := range keys {
