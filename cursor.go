@@ -22,6 +22,7 @@ type cursor struct {
 	upper    []byte // beyond where there is no bound
 	bounded  bool   // there is an upper bound
 	opened   opened
+	prefix   prefixProbe
 
 	at    place
 	key   []byte // where it stands, or stood
@@ -87,6 +88,7 @@ func (it *Iterator) begin(db *DB, opts *IterOptions, at asOf) {
 	} else {
 		c.upper = beyond
 	}
+	c.prefix.ask(db.opts.FilterPrefix, lower, upper)
 	c.at, c.err, c.back = fresh, nil, false
 	c.open()
 	if c.opened.byN = 0; db.naming {
@@ -121,7 +123,7 @@ func (c *cursor) open() {
 		if i == len(c.runs) {
 			c.runs = append(c.runs, new(runCursor))
 		}
-		c.sources = append(c.sources, c.runs[i].begin(c.db, r))
+		c.sources = append(c.sources, c.runs[i].begin(c, r))
 		v := cover{seq: c.seq}
 		if r.rangeDels {
 			v.set, covered = c.runs[i], true
@@ -137,6 +139,7 @@ func (c *cursor) open() {
 // end lets go of everything and gives the cursor back.
 func (c *cursor) end() error {
 	c.db.iterators.remove(c)
+	c.db.prefixes.add(&c.prefix)
 	err := c.merge.Close()
 	clear(c.sources)
 	clear(c.covers)

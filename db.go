@@ -70,9 +70,10 @@ type DB struct {
 	deadKeys  deadRanges
 	report    reporter
 
-	lookups lookupCounts
-	writes  writeCounts
-	tails   struct{ loads, bytes atomic.Uint64 }
+	lookups  lookupCounts
+	prefixes prefixCounts
+	writes   writeCounts
+	tails    struct{ loads, bytes atomic.Uint64 }
 
 	queue commitQueue
 

@@ -202,3 +202,40 @@ func ExampleDB_GetTraced() {
 	// value <nil>
 	// level 0: filtered true, present true, 1 block
 }
+
+// A filter of prefixes: a scan for a user who has nothing is done without reading a block.
+func ExamplePrefixSeparator() {
+	db, err := bloomkv.Open("data", &bloomkv.Options{
+		FS:           vfs.NewMem(),
+		FilterPrefix: bloomkv.PrefixSeparator('/', 2), // the prefix of user/17/name is user/17/
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	for i := range 1000 {
+		if err := db.Put(fmt.Appendf(nil, "user/%d/name", 2*i), nil); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := db.Flush(context.Background()); err != nil { // tables have filters, memory needs none
+		log.Fatal(err)
+	}
+
+	for _, user := range []string{"user/16/", "user/17/"} {
+		keys := 0
+		for _, err := range db.Scan(bloomkv.IterOptions{Prefix: []byte(user)}) {
+			if err != nil {
+				log.Fatal(err)
+			}
+			keys++
+		}
+		fmt.Printf("%s has %d\n", user, keys)
+	}
+	m := db.Metrics().Prefixes
+	fmt.Printf("%d filters asked, %d said no\n", m.Probes, m.Negatives)
+	// Output:
+	// user/16/ has 1
+	// user/17/ has 0
+	// 2 filters asked, 1 said no
+}

@@ -21,6 +21,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 	rng := rand.New(rand.NewPCG(seed, 71))
 	m := &modelRun{next: func(n int) int { return rng.IntN(n) }, fs: vfs.NewMem(), now: map[string]string{}, durable: map[string]string{}}
 	m.opts = tiny(m.fs)
+	m.opts.FilterPrefix = modelRules[seed%uint64(len(modelRules))]
 	m.opts.Durability, m.opts.Compression, m.opts.MemtableSize, m.opts.BlockSize = NoSync, NoCompression, 256<<10, 256<<(seed%3)
 	var err error
 	if m.db, err = Open("db", m.opts); err != nil {

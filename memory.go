@@ -50,7 +50,7 @@ func (db *DB) rateOf(t *table) float64 { return db.plans.Load().load.level[t.lev
 
 // trim drops the units of a filter that a table does not need any more at a deeper level.
 func (db *DB) trim(t *table) {
-	if t.reader.FilterBytes() == 0 {
+	if t.reader.FilterBytes()+t.reader.PrefixBytes() == 0 {
 		return
 	}
 	t.loading.Lock()

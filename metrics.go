@@ -20,6 +20,7 @@ type Metrics struct {
 	FPRMeasured  float64          `json:"fpr_measured"`  // the same from what the filters of the tables that there are have answered, see FilterAnswers: also before the last Open
 	Levels       []LevelMetrics   `json:"levels"`        // all of them, empty ones too, from level 0 on; none after Close
 	Lookups      LookupMetrics    `json:"lookups"`
+	Prefixes     PrefixMetrics    `json:"prefixes"`
 	Cache        CacheMetrics     `json:"cache"`
 	Memory       MemoryMetrics    `json:"memory"`
 	Resources    ResourcesMetrics `json:"resources"`
@@ -44,14 +45,14 @@ type LevelMetrics struct {
 	Entries      uint64  `json:"entries"`                // versions, tombstones included
 	Deletes      uint64  `json:"deletes"`                // tombstones among them
 	RangeDeletes uint64  `json:"range_deletes"`          // range tombstones, which are not among the entries
-	FilterDisk   uint64  `json:"filter_bytes"`           // bytes of filter blocks on disk
-	FilterBytes  int64   `json:"filter_bytes_in_memory"` // bytes of filters in memory
+	FilterDisk   uint64  `json:"filter_bytes"`           // bytes of filter blocks on disk, those of prefixes too
+	FilterBytes  int64   `json:"filter_bytes_in_memory"` // bytes of filters in memory, those of prefixes too
 	FilterFPR    float64 `json:"fpr_promised"`           // the share of the promised rate that each run of this level has
 	FPRPredicted float64 `json:"fpr_predicted"`          // what the filters in memory give, for each run on average; 0 without runs
 	FPRMeasured  float64 `json:"fpr_measured"`           // false positives among these and the negatives; 0 without any
 	FilterAnswers
 	FilterShed    int `json:"filters_shed"`    // tables whose filter does not fit the memory budget
-	FilterDamaged int `json:"filters_damaged"` // tables whose filter block is damaged: what is whole of it is used
+	FilterDamaged int `json:"filters_damaged"` // tables with a filter block that is damaged: what is whole of it is used
 }
 
 // LookupMetrics counts what lookups cost. Loads of indexes and filters are apart: they happen once for each table, and again
@@ -87,6 +88,13 @@ func (l LookupMetrics) Absent() uint64 { return l.Gets - min(l.MemtableHits+l.Ta
 // WastedPerAbsent is what Options.FilterFPR promises, as measured: wasted reads for a lookup of an absent key; 0 without any.
 func (l LookupMetrics) WastedPerAbsent() float64 { return ratio(l.AbsentWasted, l.Absent()) }
 
+// PrefixMetrics counts what prefix filters did for iterators and scans, from when they are closed on: see Options.FilterPrefix.
+type PrefixMetrics struct {
+	Probes    uint64 `json:"probes"`    // prefix filters asked
+	Negatives uint64 `json:"negatives"` // of these, said no: the table was skipped
+	Unasked   uint64 `json:"unasked"`   // tables opened by who would have asked: without a filter of the rule, or none that is whole and has room
+}
+
 // CacheMetrics is the cache of data blocks. Hits and misses are those of lookups; iterators are not counted.
 type CacheMetrics struct {
 	Capacity  int64  `json:"capacity"` // bytes that there may be, what waits to be used again included; of all stores that share Resources
@@ -109,6 +117,8 @@ type MemoryMetrics struct {
 	Indexes      int64 `json:"indexes"`       // of tables
 	RangeDeletes int64 `json:"range_deletes"` // of tables
 	Cache        int64 `json:"cache"`         // data blocks
+
+	PrefixFilters int64 `json:"prefix_filters"` // of prefixes; they are among Filters
 }
 
 // Sum is the bytes of all parts.
@@ -181,7 +191,7 @@ func ratio(part, of uint64) float64 {
 // same moment. After Close it has the promise, the budget and what lookups and writes had cost, and of levels and memory nothing.
 func (db *DB) Metrics() Metrics {
 	m := Metrics{
-		FilterFPR: db.plans.Load().load.fpr, Lookups: db.lookups.sum(), Writes: db.writes.metrics(),
+		FilterFPR: db.plans.Load().load.fpr, Lookups: db.lookups.sum(), Prefixes: db.prefixes.metrics(), Writes: db.writes.metrics(),
 		Resources: db.res.Metrics(), Uptime: time.Since(db.opened),
 	}
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.tails.loads.Load(), db.tails.bytes.Load()
@@ -212,7 +222,7 @@ func (db *DB) Metrics() Metrics {
 	if db.opts.FilterMemory > 0 { // older filters may have been built for more keys than there are now
 		m.FilterFPR = max(m.FilterFPR, m.FPRPredicted)
 	}
-	m.Memory.Filters, m.Memory.Indexes, m.Memory.RangeDeletes = db.share.held.parts()
+	db.share.held.tell(&m.Memory)
 	m.Files.Open = int(db.files.open.Load())
 	m.Files.Obsolete = max(int(db.files.there.Load())-m.Files.Tables, 0)
 	m.Backlog = db.backlog(s, m.Levels)
@@ -272,12 +282,12 @@ func (l *LevelMetrics) add(t *table) {
 	l.Deletes += t.meta.Deletes
 	l.RangeDeletes += t.meta.RangeDeletes
 	l.FilterDisk += t.meta.FilterLen
-	l.FilterBytes += t.reader.FilterBytes()
+	l.FilterBytes += t.reader.FilterBytes() + t.reader.PrefixBytes()
 	l.FilterAnswers.add(t.load())
 	if t.shed.Load() && t.meta.FilterLen > 0 {
 		l.FilterShed++
 	}
-	if t.reader.FilterState().Damage != nil {
+	if t.reader.FilterState().Damage != nil || t.reader.PrefixState().Damage != nil {
 		l.FilterDamaged++
 	}
 }
@@ -309,6 +319,7 @@ func (db *DB) backlog(s *state, levels []LevelMetrics) BacklogMetrics {
 func (m Metrics) Since(earlier Metrics) Metrics {
 	m.Uptime -= earlier.Uptime
 	subtract(reflect.ValueOf(&m.Lookups).Elem(), reflect.ValueOf(earlier.Lookups))
+	subtract(reflect.ValueOf(&m.Prefixes).Elem(), reflect.ValueOf(earlier.Prefixes))
 	subtract(reflect.ValueOf(&m.Cache).Elem(), reflect.ValueOf(earlier.Cache))
 	subtract(reflect.ValueOf(&m.Writes).Elem(), reflect.ValueOf(earlier.Writes))
 	return m

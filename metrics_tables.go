@@ -49,12 +49,12 @@ type TableMetrics struct {
 	Deletes        uint64  `json:"deletes"`                // tombstones among them
 	RangeDeletes   uint64  `json:"range_deletes"`          // range tombstones, which are not among the entries
 	Bytes          uint64  `json:"bytes"`                  // on disk
-	FilterDisk     uint64  `json:"filter_bytes"`           // bytes of the filter block on disk; 0 is no filter
-	FilterBytes    int64   `json:"filter_bytes_in_memory"` // bytes of it in memory
+	FilterDisk     uint64  `json:"filter_bytes"`           // bytes of filter blocks on disk, that of prefixes too; 0 is no filter
+	FilterBytes    int64   `json:"filter_bytes_in_memory"` // bytes of them in memory
 	FilterUnits    int     `json:"filter_units"`           // of its units, those in memory
 	FilterAllUnits int     `json:"filter_units_in_file"`   // 0 where it was not looked at yet
 	FilterShed     bool    `json:"filter_shed"`            // it does not fit the memory budget
-	FilterDamaged  bool    `json:"filter_damaged"`         // what is whole of it is used
+	FilterDamaged  bool    `json:"filter_damaged"`         // a filter block is; what is whole of it is used
 	FilterFPR      float64 `json:"fpr_promised"`           // the share of the promised rate that each run of the level has
 	FPRPredicted   float64 `json:"fpr_predicted"`          // what the units in memory give, by their bits; 1 without
 	FPRMeasured    float64 `json:"fpr_measured"`           // false positives among these and the negatives; 0 without any
@@ -87,8 +87,9 @@ func (t *table) metrics() TableMetrics {
 		File: t.file.base, Smallest: bytes.Clone(t.meta.Smallest), Largest: bytes.Clone(t.meta.Upper()),
 		Exclusive: t.meta.Flags&manifest.LargestExclusive != 0,
 		Entries:   t.meta.Entries, Deletes: t.meta.Deletes, RangeDeletes: t.meta.RangeDeletes, Bytes: t.meta.Size,
-		FilterDisk: t.meta.FilterLen, FilterBytes: filter.Bytes, FilterUnits: filter.Units, FilterAllUnits: filter.AllUnits,
-		FilterShed: t.shed.Load() && t.meta.FilterLen > 0, FilterDamaged: filter.Damage != nil, FPRPredicted: t.predictedRate(),
+		FilterDisk: t.meta.FilterLen, FilterBytes: filter.Bytes + t.reader.PrefixBytes(), FilterUnits: filter.Units, FilterAllUnits: filter.AllUnits,
+		FilterShed: t.shed.Load() && t.meta.FilterLen > 0, FPRPredicted: t.predictedRate(),
+		FilterDamaged: filter.Damage != nil || t.reader.PrefixState().Damage != nil,
 	}
 	m.FilterAnswers.add(t.load())
 	m.FPRMeasured = m.FPR()

@@ -26,10 +26,11 @@ levels.range_deletes levels.runs levels.tables levels.target levels.true_positiv
 lookups.absent_wasted lookups.blocks lookups.blocks_read lookups.bytes_read lookups.false_positives lookups.filter_negatives
 lookups.filter_probes lookups.gets lookups.memtable_hits lookups.table_hits lookups.table_searches lookups.tables_in_range
 lookups.tail_bytes lookups.tail_loads lookups.true_positives lookups.wasted_reads
-memory.budget memory.cache memory.filters memory.indexes memory.memtables memory.range_deletes
+memory.budget memory.cache memory.filters memory.indexes memory.memtables memory.prefix_filters memory.range_deletes
+prefixes.negatives prefixes.probes prefixes.unasked
 readers.iterators readers.oldest_snapshot_ns readers.snapshots
 resources.cache_spare resources.max_open_files resources.memory.budget resources.memory.cache resources.memory.filters
-resources.memory.indexes resources.memory.memtables resources.memory.range_deletes resources.memtables_reserved
+resources.memory.indexes resources.memory.memtables resources.memory.prefix_filters resources.memory.range_deletes resources.memtables_reserved
 resources.open_files resources.over_budget resources.stores
 settled uptime_ns warm
 writes.compacted_bytes writes.compacted_read writes.compactions writes.flush_bytes writes.flushes writes.groups
@@ -100,7 +101,7 @@ func TestSinceTakesTheDifferenceOfCountersOnly(t *testing.T) {
 		for i := range d.NumField() {
 			name := path + "." + d.Type().Field(i).Name
 			f := d.Field(i)
-			counter := strings.HasPrefix(name, ".Lookups.") || strings.HasPrefix(name, ".Writes.") || f.Kind() == reflect.Uint64 && strings.HasPrefix(name, ".Cache.")
+			counter := strings.HasPrefix(name, ".Lookups.") || strings.HasPrefix(name, ".Prefixes.") || strings.HasPrefix(name, ".Writes.") || f.Kind() == reflect.Uint64 && strings.HasPrefix(name, ".Cache.")
 			switch {
 			case f.Kind() == reflect.Struct:
 				fields(f, want.Field(i), now.Field(i), earlier.Field(i), name)

@@ -36,6 +36,9 @@ func (m Metrics) String() string {
 	}
 	line("lookups: %d, %d from memtables, %d from tables; %d table searches (%d wasted), %d blocks (%d read, %d bytes); %d tails, %d bytes",
 		l.Gets, l.MemtableHits, l.TableHits, l.TableSearches, l.WastedReads, l.Blocks, l.BlocksRead, l.BytesRead, l.TailLoads, l.TailBytes)
+	if p := m.Prefixes; p != (PrefixMetrics{}) {
+		line("prefix filters: %d probes, %d negative; %d tables opened without; %d bytes", p.Probes, p.Negatives, p.Unasked, m.Memory.PrefixFilters)
+	}
 	c := m.Cache
 	line("cache: %d blocks of %d bytes, capacity %d; %d hits (%.3g), %d misses, %d inserts, %d evictions",
 		c.Blocks, c.Used, c.Capacity, c.Hits, c.HitRate(), c.Misses, c.Inserts, c.Evictions)

@@ -162,6 +162,9 @@ func (m *modelRun) run() (err error) {
 	return err
 }
 
+// modelRules give prefixes to some of the model's keys, to all, or to those with a zero in them.
+var modelRules = []PrefixRule{{}, PrefixLen(1), PrefixLen(4), PrefixSeparator('/', 1), PrefixSeparator('/', 2), PrefixSeparator(0, 2)}
+
 // open opens the store with options of its own choice.
 func (m *modelRun) open() (err error) {
 	pick := func(from ...int) int { return from[m.next(len(from))] }
@@ -173,6 +176,7 @@ func (m *modelRun) open() (err error) {
 	o.BlockSize = pick(256, 512, 1024, 4096)
 	o.FilterFPR = []float64{0, 0.01, 0.1, 0.001, 1}[m.next(5)]
 	o.FilterKind = FilterKind(m.next(2))
+	o.FilterPrefix = modelRules[m.next(len(modelRules))]
 	o.Compression = Compression(m.next(3))
 	o.MaxOpenFiles = pick(8, 500)
 	o.Durability = Durability(m.next(3))

@@ -93,6 +93,17 @@ type Options struct {
 	FilterMemory int64
 	// FilterKind says how the filters of tables written from now on are built. The zero value is BloomFilter.
 	FilterKind FilterKind
+	// FilterPrefix, if set, gives each table written from now on a second filter: of the prefixes that the rule gives its keys.
+	// Iterators and scans whose keys must all have one prefix by the rule then skip the tables that have no key with it, before
+	// a block is read. That is so where what their bounds, IterOptions.Prefix among them, leave in common to all keys has a prefix
+	// by the rule itself: where it is at least as long as PrefixLen says, or has as many separators as PrefixSeparator. A scan for
+	// an absent prefix reads a block in no more than FilterFPR of cases, over the whole tree, as the second filter of each table
+	// is made like the first.
+	//
+	// A table's second filter is read, and takes memory, once somebody scans the table so and MemoryBudget has room for it beside
+	// the other filters; it is not part of FilterMemory. Where it is of another rule, it is not asked: the table is read as one
+	// without (Metrics.Prefixes), until compaction rewrites it. With FilterFPR of 1 there are none. The zero value is no rule.
+	FilterPrefix PrefixRule
 
 	// MemoryBudget bounds, in bytes, what the store keeps in memory: memtables (at most half of it), filters, indexes and
 	// the block cache, which gets what the others leave. An open iterator may hold one more block for each run. 0 means 64 MiB;
@@ -201,6 +212,9 @@ func (o *Options) check() error {
 		if r.got < r.low || r.got > r.high {
 			return fmt.Errorf("option %s: %d, want %d to %d", r.name, r.got, r.low, r.high)
 		}
+	}
+	if err := o.FilterPrefix.Check(); err != nil {
+		return fmt.Errorf("option FilterPrefix: %w", err)
 	}
 	if o.FilterMemory != 0 {
 		if o.FilterFPR != 0 {

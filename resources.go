@@ -48,19 +48,24 @@ type Resources struct {
 }
 
 // residents are the bytes that tables have in memory, by part; changed under Resources.mu.
-type residents struct{ filters, indexes, rangeDeletes atomic.Int64 }
+type residents struct{ filters, prefixes, indexes, rangeDeletes atomic.Int64 }
 
 func (h *residents) add(b tableBytes) {
 	h.filters.Add(b.filter)
+	h.prefixes.Add(b.prefix)
 	h.indexes.Add(b.index)
 	h.rangeDeletes.Add(b.rangeDeletes)
 }
 
-func (h *residents) parts() (filters, indexes, rangeDeletes int64) {
-	return h.filters.Load(), h.indexes.Load(), h.rangeDeletes.Load()
+// tell writes the parts into m.
+func (h *residents) tell(m *MemoryMetrics) {
+	m.PrefixFilters = h.prefixes.Load()
+	m.Filters, m.Indexes, m.RangeDeletes = h.filters.Load()+m.PrefixFilters, h.indexes.Load(), h.rangeDeletes.Load()
 }
 
-func (h *residents) sum() int64 { return h.filters.Load() + h.indexes.Load() + h.rangeDeletes.Load() }
+func (h *residents) sum() int64 {
+	return h.filters.Load() + h.prefixes.Load() + h.indexes.Load() + h.rangeDeletes.Load()
+}
 
 // A share is what one store has of its Resources.
 type share struct {
@@ -126,7 +131,7 @@ func (r *Resources) leave(db *DB, s *state) error {
 	r.mu.Lock()
 	db.share.left = true
 	h := &db.share.held
-	r.held.add(tableBytes{-h.filters.Swap(0), -h.indexes.Swap(0), -h.rangeDeletes.Swap(0)})
+	r.held.add(tableBytes{-h.filters.Swap(0), -h.prefixes.Swap(0), -h.indexes.Swap(0), -h.rangeDeletes.Swap(0)})
 	r.reserved.Add(-db.share.reserved)
 	r.stores = slices.DeleteFunc(r.stores, func(o *DB) bool { return o == db })
 	r.mu.Unlock()
@@ -150,7 +155,7 @@ type ResourcesMetrics struct {
 func (r *Resources) Metrics() ResourcesMetrics {
 	m := ResourcesMetrics{MaxOpenFiles: r.files.limit, MemtablesReserved: r.reserved.Load()}
 	m.Memory.Budget = r.memory
-	m.Memory.Filters, m.Memory.Indexes, m.Memory.RangeDeletes = r.held.parts()
+	r.held.tell(&m.Memory)
 	pool := r.blocks.Stats()
 	m.Memory.Cache, m.CacheSpare = pool.Used, pool.Spare
 	for _, db := range r.openStores() {
@@ -175,11 +180,12 @@ func (r *Resources) openStores() []*DB {
 
 // count brings the accounts up to date with what the table has in memory. t.loading is held.
 func (r *Resources) count(db *DB, t *table) (changed bool) {
-	now := tableBytes{t.reader.FilterBytes(), t.reader.IndexBytes(), t.reader.RangeDelBytes()}
+	now := tableBytes{t.reader.FilterBytes(), t.reader.PrefixBytes(), t.reader.IndexBytes(), t.reader.RangeDelBytes()}
 	if now == t.counted {
 		return false
 	}
-	more := tableBytes{now.filter - t.counted.filter, now.index - t.counted.index, now.rangeDeletes - t.counted.rangeDeletes}
+	was := t.counted
+	more := tableBytes{now.filter - was.filter, now.prefix - was.prefix, now.index - was.index, now.rangeDeletes - was.rangeDeletes}
 	t.counted = now
 	r.mu.Lock()
 	defer r.mu.Unlock()

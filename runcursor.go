@@ -12,11 +12,14 @@ import (
 
 // A runCursor reads one run for a cursor: its tables as one source, and its range tombstones. It is pooled with the cursor.
 type runCursor struct {
-	db     *DB
-	run    *run
-	concat merge.Concat
-	table  sstable.Iter // of the table that is open
-	err    error        // of loading range tombstones
+	db       *DB
+	run      *run
+	from, to int          // the tables within the cursor's bounds
+	prefix   *prefixProbe // the cursor's
+	concat   merge.Concat
+	table    sstable.Iter // of the table that is open
+	none     merge.Iter   // of one that has nothing for the cursor
+	err      error        // of loading range tombstones
 }
 
 var (
@@ -24,9 +27,21 @@ var (
 	_ merge.Tables = (*runCursor)(nil)
 )
 
-// begin makes r read a run.
-func (r *runCursor) begin(db *DB, run *run) *merge.Concat {
-	r.db, r.run, r.err = db, run, nil
+// begin makes r read what of a run lies within a cursor's bounds.
+func (r *runCursor) begin(c *cursor, run *run) *merge.Concat {
+	r.db, r.run, r.err = c.db, run, nil
+	r.prefix = &c.prefix
+	r.from, r.to = 0, len(run.tables)
+	if len(c.lower) > 0 {
+		r.from = run.search(c.lower)
+	}
+	if c.bounded {
+		end := run.search(c.upper)
+		if end < r.to && bytes.Compare(run.tables[end].meta.Smallest, c.upper) < 0 {
+			end++
+		}
+		r.to = max(r.from, end)
+	}
 	r.concat.Reset(r)
 	return &r.concat
 }
@@ -35,17 +50,27 @@ func (r *runCursor) begin(db *DB, run *run) *merge.Concat {
 func (r *runCursor) end() { r.db, r.run = nil, nil }
 
 // Len is the number of tables.
-func (r *runCursor) Len() int { return len(r.run.tables) }
+func (r *runCursor) Len() int { return r.to - r.from }
 
 // Find is the first table that does not end before user.
-func (r *runCursor) Find(user []byte) int { return r.run.search(user) }
+func (r *runCursor) Find(user []byte) int {
+	return min(max(r.run.search(user), r.from), r.to) - r.from
+}
 
 // Bounds are those of a table.
-func (r *runCursor) Bounds(i int) merge.Bounds { return compaction.Bounds(r.run.tables[i].meta) }
+func (r *runCursor) Bounds(i int) merge.Bounds {
+	return compaction.Bounds(r.run.tables[r.from+i].meta)
+}
 
-// Open is a cursor over a table, always the same one.
+// Open is a cursor over a table, always the same one; over nothing if the table's prefix filter says that it would come to none
+// of the table's keys. What range tombstones of the table say is asked of Stretch.
 func (r *runCursor) Open(i int) (merge.Source, error) {
-	t := r.run.tables[i]
+	t := r.run.tables[r.from+i]
+	if r.prefix.asking {
+		if without, err := r.without(t); without || err != nil {
+			return &r.none, err
+		}
+	}
 	if !t.reader.Loaded() {
 		if err := r.db.load(t); err != nil {
 			return nil, err

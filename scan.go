@@ -11,7 +11,7 @@ import (
 type IterOptions struct {
 	Lower    []byte // inclusive
 	Upper    []byte // exclusive
-	Prefix   []byte // only keys that start with it; together with the bounds, both hold
+	Prefix   []byte // only keys that start with it; together with the bounds, both hold. See also Options.FilterPrefix
 	KeysOnly bool   // values are not wanted: they come as nil
 }
 

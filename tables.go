@@ -34,7 +34,7 @@ type table struct {
 }
 
 // tableBytes is what a table has in memory.
-type tableBytes struct{ filter, index, rangeDeletes int64 }
+type tableBytes struct{ filter, prefix, index, rangeDeletes int64 }
 
 func newTable(meta *manifest.Table, files *tableFiles, blocks *cache.Cache) *table {
 	t := &table{meta: meta, file: files.file(meta.Number)}

@@ -37,18 +37,21 @@ func (h hexFlag) bytes(what, arg string) ([]byte, error) {
 type writeFlags struct {
 	rate   float64
 	ribbon bool
+	prefix bloomkv.PrefixRule
 }
 
 func (w *writeFlags) add(c *cobra.Command) {
 	c.Flags().Float64Var(&w.rate, "fpr", 0.01, "promised filter `RATE` of tables written now: wasted reads per absent lookup, over the whole tree; 1 is no filters")
 	c.Flags().BoolVar(&w.ribbon, "ribbon", false, "build filters of tables written now as Ribbon filters: three tenths smaller, slower to build and to ask")
+	c.Flags().TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
+		"give tables written now a second filter, of keys' prefixes by `RULE`: the first N bytes, len:N, or all up to the Nth separator C, sep:C:N")
 }
 
 func (w *writeFlags) open(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
 	if !(w.rate > 0) { // 0 in Options would mean the default
 		return nil, fmt.Errorf("--fpr %v, want more than 0, at most 1", w.rate)
 	}
-	o.FilterFPR = w.rate
+	o.FilterFPR, o.FilterPrefix = w.rate, w.prefix
 	if w.ribbon {
 		o.FilterKind = bloomkv.RibbonFilter
 	}

@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -31,7 +29,7 @@ func (a *app) inspectCommand() *cobra.Command {
 
 Of a store it shows the manifest, every table with its filter, and the logs. Of a table (NNNNNN.sst) it shows the
 properties and the filter block: units, probes, bits per key, fill, the rate that was promised and the rate that follows
-from the bits, with a picture. Of a log (NNNNNN.log) and a manifest (MANIFEST-NNNNNN) it shows the records.
+from the bits, with a picture; and so the prefix filter, if it has one, with its rule. Of a log (NNNNNN.log) and a manifest (MANIFEST-NNNNNN) it shows the records.
 
 Keys are escaped, in JSON too. The exit status is 2 where what it reads is damaged; it reads no data blocks but with
 --entries, so that only check tells a store to be whole.`,
@@ -91,17 +89,10 @@ type tableFacts struct {
 	Sample      int          `json:"sample_hashes"`    // 0 is no sample
 	SampleKeys  float64      `json:"keys_from_sample"` // distinct, estimated from the sample alone
 	Units       []unitFacts  `json:"units,omitempty"`
+	Prefix      *prefixFacts `json:"prefix_filter,omitempty"`
 	Damage      *damageFacts `json:"damage,omitempty"` // of the filter, of the sample, or of all: then the rest is unknown
 
 	block []byte // the filter block
-}
-
-type unitFacts struct {
-	Probes      int     `json:"probes"`            // 0 of a Ribbon unit
-	Columns     int     `json:"columns,omitempty"` // of a Ribbon unit
-	Blocks      uint64  `json:"blocks"`
-	Fill        float64 `json:"fill"` // share of the bits that are set
-	FPRFromBits float64 `json:"fpr_from_bits"`
 }
 
 type damageFacts struct {
@@ -138,8 +129,13 @@ func inspectTable(name string) (facts tableFacts, err error) {
 	facts.Smallest, facts.Largest = escaped(p.Smallest, keyLimit), escaped(p.Largest, keyLimit)
 	facts.MinSeq, facts.MaxSeq, facts.RangeDels = p.MinSeq, p.MaxSeq, p.RangeDeletes
 	meta := r.Meta()
-	facts.FilterBytes, facts.FilterKeys = meta.FilterLen, p.FilterKeys
-	facts.BitsPerKey = 8 * float64(meta.FilterLen) / float64(max(p.FilterKeys, 1))
+	facts.FilterBytes, facts.FilterKeys = meta.FilterLen-p.Prefixes.Bytes, p.FilterKeys
+	facts.BitsPerKey = bitsPerKey(facts.FilterBytes, p.FilterKeys)
+	if p.Prefixes.Bytes > 0 {
+		if facts.Prefix, err = inspectPrefixes(f, r, &p.Prefixes); err != nil {
+			return facts, err
+		}
+	}
 	if err := r.Load(0); err != nil {
 		return facts, err
 	}
@@ -153,19 +149,15 @@ func inspectTable(name string) (facts tableFacts, err error) {
 		facts.Sample, facts.SampleKeys = sample.Len(), sample.Distinct()
 	}
 	state := r.FilterState()
-	if state.Damage != nil {
-		facts.Damage = &damageFacts{state.Damage.Error(), state.Damage}
+	if damage := damageOf(state.Damage); damage != nil {
+		facts.Damage = damage
 		return facts, nil
 	}
 	facts.FPRPromised = state.Rate
 	if filter := r.Filter(); filter != nil {
-		report := filter.Inspect()
-		facts.FPRFromBits = report.Rate
-		for _, u := range report.Units {
-			facts.Units = append(facts.Units, unitFacts{u.Probes, u.Columns, u.Blocks, u.Fill, u.Rate})
-		}
+		facts.FPRFromBits, facts.Units = inspectFilter(filter)
 	}
-	facts.block, err = filterBlock(f, meta.Size, meta.TailLen, meta.FilterLen)
+	facts.block, err = filterBlock(f, meta.Size, meta.TailLen+p.Prefixes.Bytes, facts.FilterBytes)
 	return facts, err
 }
 
@@ -185,31 +177,13 @@ func (t *tableFacts) rangeDeletes() string {
 	return fmt.Sprintf("%s from %s to %s", plural(t.RangeDels, "range delete"), cmp.Or(t.RangesFrom, "the first key"), cmp.Or(t.RangesTo, "the end"))
 }
 
-// describe puts the parts of a table's filter into words.
-func (t *tableFacts) describe() (units, fill string) {
-	var probes, fills []string
-	for _, u := range t.Units {
-		each := strconv.Itoa(u.Probes)
-		if u.Columns > 0 {
-			each = fmt.Sprintf("Ribbon %d", u.Columns)
-		}
-		probes = append(probes, fmt.Sprintf("%d×64 B, %s", u.Blocks, each))
-		fills = append(fills, fmt.Sprintf("%.0f %%", 100*u.Fill))
-	}
-	return strings.Join(probes, " + "), strings.Join(fills, " ")
-}
-
 func (i inspector) table(name string) error {
 	t, err := inspectTable(name)
 	if err != nil {
 		return err
 	}
-	damage := error(nil)
-	if t.Damage != nil {
-		damage = t.Damage.err
-	}
 	if i.asJSON {
-		return errors.Join(i.printJSON(t), damage)
+		return errors.Join(i.printJSON(t), t.damage())
 	}
 	fmt.Fprintf(i.out, "table %s: %s, %s, %s (%s), sequences %d to %d\n",
 		escaped([]byte(t.File), 256), plural(t.Bytes, "byte"), plural(t.Blocks, "block"), plural(t.Entries, "entry"),
@@ -221,13 +195,12 @@ func (i inspector) table(name string) error {
 		fmt.Fprintln(i.out, dels)
 	}
 	fmt.Fprint(i.out, "\nfilter: ")
-	switch {
-	case damage != nil && t.block == nil:
-		fmt.Fprintf(i.out, "damaged; the table is searched as if it said maybe\n")
-	case t.block == nil:
-		fmt.Fprintf(i.out, "none\n")
-	default:
-		if err := drawFilter(i.out, t.block, i.color); err != nil {
+	if err := i.filter(t.block, t.Damage); err != nil {
+		return err
+	}
+	if p := t.Prefix; p != nil {
+		fmt.Fprintf(i.out, "\nprefix filter by %s: ", p.Rule)
+		if err := i.filter(p.block, p.Damage); err != nil {
 			return err
 		}
 	}
@@ -238,7 +211,7 @@ func (i inspector) table(name string) error {
 		fmt.Fprintln(i.out)
 		err = i.dumpEntries(name)
 	}
-	return errors.Join(err, damage)
+	return errors.Join(err, t.damage())
 }
 
 func (i inspector) dumpEntries(name string) (err error) {
@@ -316,10 +289,10 @@ func (i inspector) store(dir string) error {
 				f.Level, f.Run = &level, &run.ID
 				f.MinSeq, f.MaxSeq = t.MinSeq, t.MaxSeq // an ingested table does not know its own
 				if err != nil {
-					f.Damage = &damageFacts{err.Error(), err}
+					f.Damage = damageOf(err)
 				}
-				if f.Damage != nil {
-					damage = append(damage, f.Damage.err)
+				if err := f.damage(); err != nil {
+					damage = append(damage, err)
 				}
 				facts.Tables = append(facts.Tables, f)
 			}
@@ -359,13 +332,13 @@ func (i inspector) printStore(s *storeFacts) {
 	if len(s.Tables) > 0 {
 		fmt.Fprintln(i.out)
 		w := tabwriter.NewWriter(i.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "level\trun\ttable\tbytes\tentries\tdeletes\trange deletes\tfilter\tbits/key\tunits, probes\tfill\tpromised\tfrom the bits\tkeys")
+		fmt.Fprintln(w, "level\trun\ttable\tbytes\tentries\tdeletes\trange deletes\tfilter\tbits/key\tunits, probes\tfill\tpromised\tfrom the bits\tprefix filter, bytes, promised\tkeys")
 		for n := range s.Tables {
 			t := &s.Tables[n]
 			units, fill := t.describe()
-			fmt.Fprintf(w, "%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f\t%s\t%s\t%.3g\t%.3g\t%s\n",
+			fmt.Fprintf(w, "%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f\t%s\t%s\t%.3g\t%.3g\t%s\t%s\n",
 				*t.Level, *t.Run, t.File, t.Bytes, t.Entries, t.Deletes, t.RangeDels, t.FilterBytes, t.BitsPerKey,
-				cmp.Or(units, "-"), cmp.Or(fill, "-"), t.FPRPromised, t.FPRFromBits, cmp.Or(t.keys(" … "), "-"))
+				cmp.Or(units, "-"), cmp.Or(fill, "-"), t.FPRPromised, t.FPRFromBits, t.Prefix.describe(), cmp.Or(t.keys(" … "), "-"))
 		}
 		w.Flush()
 	}

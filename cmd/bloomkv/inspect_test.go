@@ -87,13 +87,13 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 		{[]string{"get", dir, "key/000007", "--json"}, []string{"key", "value"}, "", nil},
 		{[]string{"stats", dir, "--json"}, []string{
 			"backlog", "bits_per_key", "bytes", "cache", "deletes", "entries", "files", "filter_bytes", "filters_damaged", "filters_shed",
-			"fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory", "memtable_bytes", "range_deletes", "readers",
+			"fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory", "memtable_bytes", "prefixes", "range_deletes", "readers",
 			"resources", "runs", "settled", "tables", "uptime_ns", "warm", "writes",
 		}, "levels", levelNames},
 		{[]string{"stats", dir, "--tables", "--json"}, []string{
 			"backlog", "bits_per_key", "by_table", "bytes", "cache", "deletes", "entries", "files", "filter_bytes", "filters_damaged",
 			"filters_shed", "fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory",
-			"memtable_bytes", "range_deletes", "readers", "resources", "runs", "settled", "tables", "uptime_ns", "warm", "writes",
+			"memtable_bytes", "prefixes", "range_deletes", "readers", "resources", "runs", "settled", "tables", "uptime_ns", "warm", "writes",
 		}, "by_table", tableStatsNames},
 		{[]string{"check", dir, "--json"}, []string{"bytes", "damage", "entries", "levels", "logs", "ok", "records", "runs", "tables"}, "", nil},
 		{[]string{"load", dir, "--json"}, []string{"bytes", "lines"}, "", nil},
@@ -393,5 +393,78 @@ func TestInspectShowsRangeDeletesAndWhatWasIngested(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("the store lacks %s:\n%s", want, out)
 		}
+	}
+}
+
+func TestInspectShowsPrefixFilters(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	var lines strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&lines, "user/%04d/%d\tvalue\n", i/2, i)
+	}
+	if r := (tool{in: lines.String()}).run(t, "load", dir, "--filter-prefix", "sep:/"); r.code != exitTrouble || !strings.Contains(r.err, `prefix rule "sep:/"`) {
+		t.Errorf("a rule that is none: exit %d, %q", r.code, r.err)
+	}
+	tool{in: lines.String()}.must(t, "load", dir, "--filter-prefix", "sep:/:2")
+	table := glob(t, dir, "*.sst")
+	of := func() (out [4]result) {
+		return [4]result{
+			tool{}.run(t, "inspect", table), tool{}.run(t, "inspect", dir),
+			tool{}.run(t, "inspect", table, "--json"), tool{}.run(t, "inspect", dir, "--json"),
+		}
+	}
+	prefixNames := []string{"bits_per_key", "filter_bytes", "filter_keys", "fpr_from_bits", "fpr_promised", "rule", "units"}
+	prefix := func(object string) (p prefixFacts) {
+		t.Helper()
+		var facts struct {
+			FilterKeys uint64          `json:"filter_keys"`
+			Prefix     json.RawMessage `json:"prefix_filter"`
+		}
+		err := json.Unmarshal([]byte(object), &facts)
+		if err == nil {
+			err = json.Unmarshal(facts.Prefix, &p)
+		}
+		if err != nil || facts.FilterKeys != 3000 {
+			t.Fatalf("%v, %d keys: %s", err, facts.FilterKeys, object)
+		}
+		if got := names(t, string(facts.Prefix)); p.Damage == nil && !slices.Equal(got, prefixNames) {
+			t.Errorf("names %q, want %q", got, prefixNames)
+		}
+		return p
+	}
+	got := of()
+	for i, want := range [][]string{
+		{"3000 keys", "\nprefix filter by sep:/:2: blocked Bloom, ", "1500 keys"}, {"prefix filter, bytes, promised", "  sep:/:2, "}, {}, {},
+	} {
+		for _, want := range append(want, "3000") {
+			if got[i].code != exitOK || !strings.Contains(got[i].out, want) {
+				t.Errorf("exit %d, %q lacks %q:\n%s", got[i].code, got[i].err, want, got[i].out)
+			}
+		}
+	}
+	for _, object := range []string{got[2].out, firstOf(t, got[3].out, "tables")} {
+		if p := prefix(object); p.Rule != "sep:/:2" || p.FilterKeys != 1500 || p.FPRPromised > 0.01 || p.FPRFromBits > 0.01 || len(p.Units) == 0 || p.BitsPerKey < 5 {
+			t.Errorf("%+v", p)
+		}
+	}
+	b, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[bytes.LastIndex(b, []byte("bloomblk"))+bloomblock.HeaderSize+3] ^= 1
+	if err := os.WriteFile(table, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got = of()
+	for i, want := range []string{"prefix filter by sep:/:2: damaged; ", "sep:/:2, ", `"error": "`, `"error": "`} {
+		if got[i].code != exitTrouble || !strings.Contains(got[i].out, want) || !strings.Contains(got[i].err, filepath.Base(table)+": offset ") {
+			t.Errorf("damaged: exit %d, %q, want %q:\n%s", got[i].code, got[i].err, want, got[i].out)
+		}
+	}
+	if p := prefix(got[2].out); p.Damage == nil || len(p.Units) > 0 {
+		t.Errorf("damaged: %+v", p)
+	}
+	if out := (tool{}).must(t, "scan", dir, "--prefix", "user/0007/"); out != "user/0007/14\tvalue\nuser/0007/15\tvalue\n" {
+		t.Errorf("scan: %q", out)
 	}
 }

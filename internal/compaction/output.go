@@ -40,7 +40,7 @@ func begin(env Env) (*output, error) {
 		to = paced{file, env.Pace}
 	}
 	return &output{env: env, number: number, file: file, w: sstable.NewWriter(to, sstable.WriterOptions{
-		ID: binary.LittleEndian.Uint64(id[:]), BlockSize: env.BlockSize, Codec: env.Codec, Filter: env.Filter,
+		ID: binary.LittleEndian.Uint64(id[:]), BlockSize: env.BlockSize, Codec: env.Codec, Filter: env.Filter, Prefix: env.Prefix,
 	})}, nil
 }
 

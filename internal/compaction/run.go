@@ -23,6 +23,7 @@ type Env struct {
 	BlockSize int                    // as sstable.WriterOptions has it
 	Codec     sstable.Codec          // of the output level
 	Filter    bloomblock.Params      // of the output level
+	Prefix    sstable.PrefixRule     // of a second filter
 
 	// Pace, if not nil, returns when so many bytes may be written, or with the reason why they must not.
 	Pace func(bytes int) error

@@ -1,0 +1,129 @@
+package bloomkv
+
+import (
+	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// A PrefixRule says which prefix of a key the prefix filters hold: see [Options.FilterPrefix]. [PrefixLen] and [PrefixSeparator]
+// make one, and the zero value is none. Rules may be compared with ==, and written as text, so that they may stand in JSON and in
+// flags: "len:8", "sep:/:2"; a separator that is no visible ASCII character as in "sep:0x00:1".
+type PrefixRule = sstable.PrefixRule
+
+// PrefixLen is the rule of the first n bytes of a key, 1 to MaxKeySize. A shorter key has no prefix.
+func PrefixLen(n int) PrefixRule { return sstable.PrefixLen(n) }
+
+// PrefixSeparator is the rule of all bytes of a key up to the nth separator, which is one of them; n is 1 to MaxKeySize. A key with
+// fewer separators has no prefix. By the second '/' the key "user/17/name" has the prefix "user/17/".
+func PrefixSeparator(separator byte, n int) PrefixRule {
+	return sstable.PrefixSeparator(separator, n)
+}
+
+// A prefixProbe is the question that a cursor has for prefix filters: is there a key with the prefix that all the keys it may come
+// to have? It counts the answers.
+type prefixProbe struct {
+	asking bool // there is such a prefix
+	hash   bloomblock.Hash
+
+	probes, negatives, unasked uint64
+}
+
+// ask makes it the question for the keys of [lower, upper), upper nil for no end.
+func (p *prefixProbe) ask(rule PrefixRule, lower, upper []byte) {
+	*p = prefixProbe{}
+	if prefix := rule.Of(stem(lower, upper)); prefix != nil {
+		p.asking, p.hash = true, bloomblock.HashKey(prefix)
+	}
+}
+
+// stem is a start that all keys of [lower, upper) have, the longest there is where that is what all keys with a prefix lie in;
+// upper nil is no end. It is a part of lower.
+func stem(lower, upper []byte) []byte {
+	n := 0
+	if upper != nil {
+		n = ikey.CommonPrefix(lower, upper)
+		if n == len(lower) || len(upper) != n+1 || upper[n] != lower[n]+1 {
+			return lower[:n]
+		}
+		n++ // what is less than upper has no greater byte here than lower, and what is not less than lower has no lesser one
+	}
+	for n < len(lower) && lower[n] == 0xff { // no byte is greater
+		n++
+	}
+	return lower[:n]
+}
+
+// prefixCounts are the counters behind PrefixMetrics.
+type prefixCounts struct{ probes, negatives, unasked atomic.Uint64 }
+
+// add counts what a cursor has asked, once.
+func (c *prefixCounts) add(p *prefixProbe) {
+	if p.probes+p.unasked > 0 {
+		c.probes.Add(p.probes)
+		c.negatives.Add(p.negatives)
+		c.unasked.Add(p.unasked)
+	}
+}
+
+func (c *prefixCounts) metrics() PrefixMetrics {
+	return PrefixMetrics{Probes: c.probes.Load(), Negatives: c.negatives.Load(), Unasked: c.unasked.Load()}
+}
+
+// without reports whether the prefix filter of a table says that it has no key that the cursor may come to. The first to ask
+// has to load the filter.
+func (r *runCursor) without(t *table) (bool, error) {
+	p := r.prefix
+	maybe, probed, loaded := t.reader.MayContainPrefix(p.hash)
+	if !loaded {
+		if err := r.db.loadPrefixes(t); err != nil {
+			return false, err
+		}
+		maybe, probed, _ = t.reader.MayContainPrefix(p.hash)
+	}
+	if !probed {
+		p.unasked++
+		return false, nil
+	}
+	p.probes++
+	if !maybe {
+		p.negatives++
+	}
+	return !maybe, nil
+}
+
+// loadPrefixes reads the prefix filter of a table, if it is one by the store's rule and there is room for it beside what else
+// there is: a filter of keys saves more, and is not shed for it.
+func (db *DB) loadPrefixes(t *table) error {
+	rate := db.rateOf(t)
+	if t.shed.Load() || rate >= 1 {
+		return nil
+	}
+	if !t.reader.Loaded() {
+		if err := db.load(t); err != nil {
+			return err
+		}
+	}
+	p, err := t.reader.Properties()
+	if err != nil || db.res.resident()+int64(p.Prefixes.Bytes) > db.res.allowance() { //nolint:gosec // below the size of a file
+		return err
+	}
+	t.loading.Lock()
+	before := t.reader.PrefixState()
+	err = t.reader.LoadPrefixes(db.opts.FilterPrefix, rate)
+	after := t.reader.PrefixState()
+	if more := after.Bytes - before.Bytes; more > 0 {
+		db.tails.bytes.Add(uint64(more) + bloomblock.HeaderSize)
+	}
+	if after.Damage != nil && before.Damage == nil {
+		db.report.damaged(after.Damage)
+	}
+	changed := db.res.count(db, t)
+	t.loading.Unlock()
+	if changed {
+		db.res.rebalance()
+	}
+	return err
+}

@@ -1,0 +1,555 @@
+package bloomkv
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestAStemIsTheStartOfAllKeysWithinItsBounds goes over all bounds of few bytes, and over all keys of few bytes between them.
+func TestAStemIsTheStartOfAllKeysWithinItsBounds(t *testing.T) {
+	keys := [][]byte{{}}
+	for i := 0; len(keys[i]) < 4; i++ {
+		for _, c := range []byte{0, 1, 0xfe, 0xff} {
+			keys = append(keys, append(slices.Clone(keys[i]), c))
+		}
+	}
+	slices.SortFunc(keys, bytes.Compare)
+	bounds := slices.DeleteFunc(slices.Clone(keys), func(k []byte) bool { return len(k) > 3 })
+	for _, lower := range bounds {
+		from, _ := slices.BinarySearchFunc(keys, lower, bytes.Compare)
+		for _, upper := range append(slices.Clone(bounds), nil) {
+			s := stem(lower, upper)
+			for _, k := range keys[from:] {
+				if upper != nil && bytes.Compare(k, upper) >= 0 {
+					break
+				}
+				if !bytes.HasPrefix(k, s) {
+					t.Fatalf("keys from %x to %x: stem %x, and there is %x", lower, upper, s, k)
+				}
+			}
+		}
+		r := PrefixRange(lower)
+		if s := stem(r.Lower, r.Upper); !bytes.Equal(s, lower) {
+			t.Errorf("all keys that start with %x: stem %x", lower, s)
+		}
+	}
+	for _, tt := range []struct{ lower, upper, want string }{
+		{"user/17/a", "user/17/b\x00", "user/17/"},
+		{"user/17/", "user/170", "user/17/"},
+		{"user/17/", "user/18", "user/17"},
+		{"user/17/", "user/19", "user/1"},
+		{"user/17/a", "user/17/a/x", "user/17/a"},
+		{"b", "a", ""},
+		{"ab", "a", "a"},
+	} {
+		if s := stem([]byte(tt.lower), []byte(tt.upper)); string(s) != tt.want {
+			t.Errorf("keys from %q to %q: stem %q, want %q", tt.lower, tt.upper, s, tt.want)
+		}
+	}
+}
+
+// places puts an iterator to where it finds that there is nothing, from each side and from within.
+var places = []struct {
+	name string
+	move func(it *Iterator, prefix []byte) bool
+}{
+	{"First", func(it *Iterator, _ []byte) bool { return it.First() }},
+	{"Last", func(it *Iterator, _ []byte) bool { return it.Last() }},
+	{"SeekGE", func(it *Iterator, p []byte) bool { return it.SeekGE(append(slices.Clone(p), '1')) }},
+	{"SeekLT", func(it *Iterator, p []byte) bool { return it.SeekLT(append(slices.Clone(p), '9')) }},
+	{"First and back", func(it *Iterator, _ []byte) bool { return it.First() || it.Prev() }},
+}
+
+// TestScansOfAbsentPrefixesReadNoBlock counts, by the reads of files, for how many absent prefixes any data block is touched: for no
+// more than 1.15 × FilterFPR of them, and three standard deviations for as many as are tried. In every state of the tree.
+func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
+	const prefixes = 20_000
+	scans := 20_000
+	if raceEnabled {
+		scans = 2000
+	}
+	for _, tt := range []struct {
+		rule PrefixRule
+		fpr  float64
+		kind FilterKind
+	}{
+		{PrefixSeparator('/', 1), 0.1, BloomFilter},
+		{PrefixSeparator('/', 1), 0.01, BloomFilter},
+		{PrefixLen(8), 0.01, RibbonFilter},
+		{PrefixRule{}, 0.01, BloomFilter},
+	} {
+		t.Run(fmt.Sprintf("rule %v, rate %g, kind %d", tt.rule, tt.fpr, tt.kind), func(t *testing.T) {
+			files := logged(vfs.NewMem())
+			db, err := Open("db", &Options{
+				FS: files, Durability: NoSync, Compression: NoCompression, FilterFPR: tt.fpr, FilterKind: tt.kind, FilterPrefix: tt.rule,
+				MemtableSize: 512 << 10, BaseLevelSize: 1 << 20, LevelRatio: 4, TableSize: 256 << 10,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := db.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			scans := scans
+			if tt.rule == (PrefixRule{}) {
+				scans /= 10
+			}
+			prefix := func(n int) []byte { return fmt.Appendf(nil, "%07d/", n) }
+			rng := rand.New(rand.NewPCG(81, 82))
+			write := func(n int) { // of even numbers
+				for i := range 1 + rng.IntN(5) {
+					k := fmt.Appendf(prefix(2*n), "%d", i)
+					err := db.Put(k, make([]byte, 40))
+					if rng.IntN(10) == 0 {
+						err = db.Delete(k)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			measure := func(state string, leastRuns int) {
+				t.Helper()
+				atRest(t, db)
+				db.state.Load().tables(func(_ int, table *table) { // else the first scans do so
+					if err := db.loadPrefixes(table); err != nil {
+						t.Fatal(err)
+					}
+				})
+				uncached(db)
+				files.take()
+				snap, err := db.Snapshot()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer snap.Close()
+				touched, before := 0, db.Metrics()
+				for i := range scans {
+					p := prefix(2*rng.IntN(prefixes-1) + 1)
+					from := reader(db)
+					if i%3 == 0 {
+						from = snap
+					}
+					it := from.Iter(IterOptions{Prefix: p})
+					if place := places[i%len(places)]; place.move(it, p) || it.Err() != nil {
+						t.Fatalf("%s: %s: %q is there, or %v", state, place.name, it.Key(), it.Err())
+					}
+					if err := it.Close(); err != nil {
+						t.Fatal(err)
+					}
+					blocks, _ := files.reads(db)
+					touched += min(blocks, 1)
+				}
+				m := db.Metrics()
+				if m.Cache.Capacity != before.Cache.Capacity {
+					t.Fatalf("%s: the cache came back", state)
+				}
+				asked := m.Since(before).Prefixes
+				runs := 0
+				for _, l := range m.Levels {
+					runs += l.Runs
+				}
+				if runs < leastRuns {
+					t.Fatalf("%s: %d runs, want %d\n%v", state, runs, leastRuns, m)
+				}
+				t.Logf("%s: %d runs; of %d scans %d read a block, %.4g; %+v", state, runs, scans, touched, float64(touched)/float64(scans), asked)
+				if tt.rule == (PrefixRule{}) {
+					if touched < scans*99/100 || asked != (PrefixMetrics{}) {
+						t.Errorf("%s: without a rule %d of %d scans read a block: this test shows nothing; %+v", state, touched, scans, asked)
+					}
+					return
+				}
+				most := 1.15 * tt.fpr * float64(scans)
+				if float64(touched) > most+3*math.Sqrt(most) {
+					t.Errorf("%s: %d of %d scans read a block, want at most %.0f and three deviations\n%v", state, touched, scans, most, m)
+				}
+				if asked.Unasked > 0 || asked.Probes < uint64(scans) || asked.Negatives > asked.Probes || asked.Probes-asked.Negatives < uint64(touched) {
+					t.Errorf("%s: %+v for %d scans", state, asked, scans)
+				}
+			}
+			for _, n := range rng.Perm(prefixes) {
+				write(n)
+			}
+			write(0) // all absent prefixes lie between those of a run
+			write(prefixes - 1)
+			if err := db.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			measure("loaded", 1)
+			for range 3 {
+				write(0)
+				write(prefixes - 1)
+				for range 1500 {
+					write(rng.IntN(prefixes))
+				}
+				if err := db.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			measure("overwritten", 2)
+			if err := db.Compact(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			measure("compacted", 1)
+		})
+	}
+}
+
+// TestAFilterOfAnotherRuleIsNotAsked opens one store by one rule after the other.
+func TestAFilterOfAnotherRuleIsNotAsked(t *testing.T) {
+	mem := vfs.NewMem()
+	want := map[string]string{}
+	rng := rand.New(rand.NewPCG(83, 84))
+	first := PrefixSeparator('/', 1)
+	for step, tt := range []struct {
+		rule       PrefixRule
+		asks, lack bool // after opening; filters of its rule, tables without
+		compact    bool
+	}{
+		{first, false, false, true}, // empty as yet
+		{first, true, false, false},
+		{PrefixLen(4), false, true, false},
+		{PrefixRule{}, false, false, false},
+		{first, true, false, false},
+		{PrefixSeparator('/', 2), false, true, true},
+		{PrefixSeparator('/', 2), true, false, false},
+		{first, false, true, false},
+	} {
+		o := tiny(mem)
+		o.Durability, o.FilterPrefix = NoSync, tt.rule
+		db, err := Open("db", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scans := func() {
+			t.Helper()
+			for range 300 {
+				p := fmt.Sprintf("%d/%d/", rng.IntN(60), rng.IntN(60))
+				inside := maps.Clone(want)
+				maps.DeleteFunc(inside, func(k, _ string) bool { return !strings.HasPrefix(k, p) })
+				it := db.Iter(IterOptions{Prefix: []byte(p)})
+				if err := errors.Join(walks(it, inside), it.Close()); err != nil {
+					t.Fatalf("step %d, by %v, prefix %q: %v", step, tt.rule, p, err)
+				}
+			}
+		}
+		scans()
+		if m := db.Metrics().Prefixes; (m.Probes > 0) != tt.asks || (m.Unasked > 0) != tt.lack || tt.asks && m.Negatives == 0 {
+			t.Errorf("step %d, by %v: %+v, want some asked %v, some not %v", step, tt.rule, m, tt.asks, tt.lack)
+		}
+		for i := range 400 {
+			if !tt.compact {
+				break
+			}
+			// Twice, so that no table is just moved.
+			k, v := fmt.Sprintf("%d/%d/%d", 3*rng.IntN(20), 2*rng.IntN(30), i%2), fmt.Sprint(step, ".", i)
+			want[k] = v
+			if err := db.Put([]byte(k), []byte(v)); err != nil {
+				t.Fatal(err)
+			}
+			if i == 200 {
+				if err := db.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if tt.compact {
+			if err := db.Compact(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			scans()
+			if _, err := db.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWhatASkippedTableDeletesStaysDeleted has tombstones in tables whose prefix filter knows nothing of what they delete, and in
+// those that do.
+func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		delete  func(db *DB) error
+		skipped bool // the newer table
+	}{
+		{"a point tombstone is a key with its prefix", func(db *DB) error { return db.Delete([]byte("user/17/a")) }, false},
+		{"a range tombstone is no key", func(db *DB) error { return db.DeleteRange([]byte("user/1"), []byte("user/2")) }, true},
+		{"a range tombstone to the end", func(db *DB) error { return db.DeleteRange([]byte("user/17/a"), nil) }, true},
+		{"an ingest in place of a range", func(db *DB) error {
+			return db.Ingest(t.Context(), pairsOf(map[string]string{"user/10/x": "", "user/30/x": ""}), IngestOptions{Replace: &KeyRange{Lower: []byte("user/1")}})
+		}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := tiny(vfs.NewMem())
+			o.FilterPrefix, o.FilterFPR = PrefixSeparator('/', 2), 0.0001
+			db, err := Open("db", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			must := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			must(errors.Join(db.Put([]byte("user/17/a"), nil), db.Put([]byte("user/90/a"), nil), db.Compact(t.Context(), nil, nil)))
+			snap, err := db.Snapshot() // so that what is deleted stays below
+			must(err)
+			defer snap.Close()
+			must(errors.Join(db.Put([]byte("user/10/a"), nil), db.Put([]byte("user/30/a"), nil), tt.delete(db), db.Flush(t.Context())))
+			settle(t, db)
+			for range 2 {
+				for _, place := range places {
+					it := db.Iter(IterOptions{Prefix: []byte("user/17/")})
+					if place.move(it, []byte("user/17/")) || it.Close() != nil {
+						t.Errorf("%s finds %q, which is deleted; %v", place.name, it.Key(), it.Err())
+					}
+				}
+			}
+			if m := db.Metrics().Prefixes; (m.Negatives > 0) != tt.skipped || m.Probes == 0 || m.Unasked > 0 {
+				t.Errorf("%+v, want the newer table skipped %v\n%v", m, tt.skipped, db.Metrics())
+			}
+			then := snap.Iter(IterOptions{Lower: []byte("user/17/"), Upper: []byte("user/17/z")})
+			if !then.Last() || string(then.Key()) != "user/17/a" || then.Close() != nil {
+				t.Errorf("the snapshot has %q, %v", then.Key(), then.Err())
+			}
+		})
+	}
+}
+
+// TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom scans a store with room, without, and with room again.
+func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
+	o := tiny(vfs.NewMem())
+	o.Durability, o.FilterPrefix, o.MemtableSize, o.TableSize = NoSync, PrefixSeparator('/', 1), 64<<10, 64<<10
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for i := range 8000 {
+		if err := db.Put(fmt.Appendf(nil, "%05d/key", i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(db.Flush(t.Context()), db.Compact(t.Context(), nil, nil)); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, db)
+	unasked := uint64(0)
+	// scan asks for all prefixes, and is told how many tables had no filter.
+	scan := func(what string, loaded bool) {
+		t.Helper()
+		for i := range 8000 {
+			it := db.Iter(IterOptions{Prefix: fmt.Appendf(nil, "%05d/", i)})
+			if !it.First() || it.Next() || it.Close() != nil {
+				t.Fatalf("%s: prefix %d: %v", what, i, it.Err())
+			}
+		}
+		m := db.Metrics()
+		var levels int64
+		for _, l := range m.Levels {
+			levels += l.FilterBytes
+		}
+		if (m.Memory.PrefixFilters > 0) != loaded || levels != m.Memory.Filters || m.Memory.PrefixFilters > m.Memory.Filters {
+			t.Errorf("%s: want filters loaded %v; levels have %d bytes\n%v", what, loaded, levels, m)
+		}
+		if (m.Prefixes.Unasked > unasked) == loaded {
+			t.Errorf("%s: %d tables not asked, before %d", what, m.Prefixes.Unasked, unasked)
+		}
+		unasked = m.Prefixes.Unasked
+	}
+	if it := db.Iter(IterOptions{Lower: []byte("00"), Upper: []byte("9")}); !it.First() || it.Close() != nil { // no prefix
+		t.Fatal(it.Err())
+	}
+	if m := db.Metrics(); m.Memory.PrefixFilters != 0 || m.Prefixes != (PrefixMetrics{}) {
+		t.Errorf("nobody asked, and yet\n%v", m)
+	}
+	else0 := tableBytes{index: db.res.allowance() - db.res.resident()} // of somebody else
+	db.res.held.add(else0)
+	scan("no room", false)
+	db.res.held.add(tableBytes{index: -else0.index})
+	scan("room", true)
+	before := db.Metrics().Memory.PrefixFilters
+	db.state.Load().tables(func(_ int, t *table) { db.res.shedTable(db, t, false) })
+	scan("shed", false)
+	db.share.offer()
+	soon(t, "filters are restored", func() bool {
+		all := true
+		db.state.Load().tables(func(_ int, t *table) { all = all && !t.shed.Load() })
+		return all
+	})
+	scan("restored", true)
+	if after := db.Metrics().Memory.PrefixFilters; after != before {
+		t.Errorf("restored %d bytes, before %d", after, before)
+	}
+	db.state.Load().tables(func(_ int, table *table) {
+		p, err := table.reader.Properties()
+		if err != nil || table.meta.FilterLen <= p.Prefixes.Bytes || p.Prefixes.Keys == 0 || p.Prefixes.Rule != "sep:/:1" {
+			t.Errorf("%s: %+v, %v", table.file.base, p, err)
+		}
+	})
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if held := db.res.held.sum(); held != 0 {
+		t.Errorf("after Close %d bytes are held", held)
+	}
+}
+
+// TestADamagedPrefixFilterAnswersMaybeAndIsReported damages every part of the block.
+func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
+	mem := vfs.NewMem()
+	o := tiny(mem)
+	o.FilterPrefix = PrefixSeparator('/', 1)
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]string{}
+	for i := range 100 {
+		k := fmt.Sprintf("%d/%d", i%30*2, i)
+		there[k] = "v"
+		if err := db.Put([]byte(k), []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if it := db.Iter(IterOptions{Prefix: []byte("1/")}); it.First() || it.Close() != nil {
+		t.Fatal(it.Err())
+	}
+	loaded := int(db.Metrics().Memory.PrefixFilters)
+	table := db.state.Load().runs[0].tables[0]
+	p, err := table.reader.Properties()
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file := filename.Base(filename.Table, table.meta.Number)
+	start := int(table.meta.Size - table.meta.TailLen - p.Prefixes.Bytes)
+	for at := start; at < start+int(p.Prefixes.Bytes); at += 7 {
+		fsys := mem.Kill()
+		rewrite(t, fsys, filepath.Join("db", file), func(b []byte) []byte { b[at] ^= 0x20; return b })
+		o.FS = fsys
+		reported := 0
+		o.Events.Damaged = func(error) { reported++ }
+		var damage *CorruptionError
+		if _, err := Check(t.Context(), "db", o, nil); !errors.As(err, &damage) || damage.File != file {
+			t.Fatalf("byte %d: check says %v, want damage in %s", at, err, file)
+		}
+		db, err := Open("db", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 60 {
+			p := fmt.Sprintf("%d/", i)
+			inside := maps.Clone(there)
+			maps.DeleteFunc(inside, func(k, _ string) bool { return !strings.HasPrefix(k, p) })
+			it := db.Iter(IterOptions{Prefix: []byte(p)})
+			if err := errors.Join(walks(it, inside), it.Close()); err != nil {
+				t.Fatalf("byte %d: %v", at, err)
+			}
+		}
+		m := db.Metrics()
+		want := 1
+		if at >= start+bloomblock.HeaderSize+loaded { // in units that nobody needs
+			want = 0
+		}
+		if (m.Prefixes.Probes == 0) != (want == 1) || (m.Prefixes.Unasked > 0) != (want == 1) || m.Levels[bottom].FilterDamaged != want {
+			t.Fatalf("byte %d, want damaged %d:\n%v", at, want, m)
+		}
+		if err := db.Close(); err != nil || reported != want {
+			t.Fatalf("byte %d: reported %d times, want %d; %v", at, reported, want, err)
+		}
+	}
+}
+
+func TestRulesThatMakeNoSense(t *testing.T) {
+	for _, tt := range []struct {
+		rule PrefixRule
+		want string
+	}{
+		{PrefixLen(0), "option FilterPrefix: prefix up to length 0, want 1 to 65536"},
+		{PrefixLen(-8), "option FilterPrefix: prefix up to length -8"},
+		{PrefixLen(MaxKeySize + 1), "option FilterPrefix: prefix up to length 65537"},
+		{PrefixSeparator('/', 0), "option FilterPrefix: prefix up to separator number 0, want 1 to 65536"},
+	} {
+		mem := vfs.NewMem()
+		if _, err := Open("db", &Options{FS: mem, FilterPrefix: tt.rule}); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v: got %v, want %q", tt.rule, err, tt.want)
+		}
+		if names, err := mem.List("db"); err == nil {
+			t.Errorf("%v: made %q", tt.rule, names)
+		}
+	}
+}
+
+// TestBoundedIteratorsTouchNoTableBeyondTheirBounds walks from end to end of ranges that end between two tables.
+func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
+	mem := vfs.NewMem()
+	o := tiny(mem)
+	o.Durability, o.Compression = NoSync, NoCompression
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3000 {
+		if err := db.Put(fmt.Appendf(nil, "key%05d", i), make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(db.Compact(t.Context(), nil, nil), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	files := logged(mem)
+	o.FS = files
+	db = openCold(t, o)
+	defer db.Close()
+	r := db.state.Load().runs[0]
+	if len(r.tables) < 10 {
+		t.Fatalf("%d tables", len(r.tables))
+	}
+	for i := 1; i < len(r.tables)-1; i++ {
+		table := r.tables[i].meta
+		lower := append(slices.Clone(r.tables[i-1].meta.Largest), 0)
+		upper := append(slices.Clone(table.Largest), 0)
+		files.take()
+		it := db.Iter(IterOptions{Lower: lower, Upper: upper})
+		n := 0
+		for ok := it.First(); ok; ok = it.Next() {
+			n++
+		}
+		for ok := it.Last(); ok; ok = it.Prev() {
+			n--
+		}
+		if err := it.Close(); err != nil || n != 0 {
+			t.Fatalf("table %d: %d keys more forward than back, %v", i, n, err)
+		}
+		if touched := files.touched(); len(touched) != 1 || touched[table.Number] == 0 {
+			t.Errorf("table %d: touched %v, want only %d", i, touched, table.Number)
+		}
+		between := db.Iter(IterOptions{Lower: upper, Upper: r.tables[i+1].meta.Smallest})
+		if between.First() || between.Last() || between.Close() != nil || len(files.touched()) > 0 {
+			t.Errorf("between table %d and the next: %q, %v, or a table was touched", i, between.Key(), between.Err())
+		}
+	}
+}
