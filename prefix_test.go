@@ -177,7 +177,8 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 				if float64(touched) > most+3*math.Sqrt(most) {
 					t.Errorf("%s: %d of %d scans read a block, want at most %.0f and three deviations\n%v", state, touched, scans, most, m)
 				}
-				if asked.Unasked > 0 || asked.Probes < uint64(scans) || asked.Negatives > asked.Probes || asked.Probes-asked.Negatives < uint64(touched) {
+				asking := uint64(scans) * 99 / 100 // a prefix between the bounds of two tables is absent without a question
+				if asked.Unasked > 0 || asked.Probes < asking || asked.Negatives > asked.Probes || asked.Probes-asked.Negatives < uint64(touched) {
 					t.Errorf("%s: %+v for %d scans", state, asked, scans)
 				}
 			}
