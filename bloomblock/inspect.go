@@ -1,10 +1,6 @@
 package bloomblock
 
-import (
-	"encoding/binary"
-	"math"
-	"math/bits"
-)
+import "math"
 
 // A Report is what the bits of a filter say about it.
 type Report struct {
@@ -66,11 +62,9 @@ func (u *unit) inspect() UnitReport {
 	r := inspect(u.bits)
 	r.Probes = u.probes
 	for set, count := range r.Histogram {
-		x, n := float64(set), float64(count)
-		r.Rate += n / float64(r.Blocks) * math.Pow(x/blockBits, float64(u.probes))
-		// A full block could have any number of keys; half a clear bit stands for the fewest it probably has.
-		clearBits := max(blockBits-x, 0.5)
-		r.Keys += n * math.Log(clearBits/blockBits) / (float64(u.probes) * math.Log1p(-1.0/blockBits))
+		n := float64(count)
+		r.Rate += n / float64(r.Blocks) * passes(set, u.probes)
+		r.Keys += n * keysFrom(set, u.probes)
 	}
 	return r
 }
@@ -79,11 +73,7 @@ func (u *unit) inspect() UnitReport {
 func inspect(b []byte) UnitReport {
 	r := UnitReport{Blocks: uint64(len(b) / blockBytes)}
 	for ; len(b) >= blockBytes; b = b[blockBytes:] {
-		set := 0
-		for w := 0; w < blockBytes; w += 8 {
-			set += bits.OnesCount64(binary.LittleEndian.Uint64(b[w:]))
-		}
-		r.Histogram[set]++
+		r.Histogram[setBits(b)]++
 	}
 	blocks, sum, squares := float64(r.Blocks), 0.0, 0.0
 	r.Min = -1

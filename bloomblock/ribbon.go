@@ -226,15 +226,20 @@ type solver struct{ rows []row }
 
 // solve fills the bits of r, whose shape is set, for the hashes of a table.
 func (s *solver) solve(r *ribbon, chunks [][]Hash) {
-	n := int(r.starts) + bandSlots - 1 //nolint:gosec // as many as hashes in memory, and a few
-	s.rows = slices.Grow(s.rows[:0], n)[:n]
-	clear(s.rows)
+	s.begin(r)
 	for _, hashes := range chunks {
 		for _, h := range hashes {
 			s.add(h.band(r.starts))
 		}
 	}
 	s.substitute(r)
+}
+
+// begin makes room for the equations of r.
+func (s *solver) begin(r *ribbon) {
+	n := int(r.starts) + bandSlots - 1 //nolint:gosec // as many as hashes in memory, or a Rebuild's bound, and a few
+	s.rows = slices.Grow(s.rows[:0], n)[:n]
+	clear(s.rows)
 }
 
 // add eliminates an equation by those that begin where it does, until it begins where none does yet, or says nothing new.

@@ -1,0 +1,173 @@
+package bloomblock
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+)
+
+const (
+	maxRegions = 512
+	maxBins    = 16
+	maxZ       = 1e6
+)
+
+// examine fills in what the bits of an intact unit say; f is the filter of the unit alone.
+func (u *UnitExam) examine(r *UnitReport, f *Filter, payload []byte) {
+	u.Min, u.Max = r.Min, r.Max
+	sums, size := regionsOf(payload)
+	u.RegionBlocks = size
+	for i, sum := range sums {
+		u.Regions = append(u.Regions, float64(sum)/float64(min(size, u.Blocks-uint64(i)*size)*blockBits))
+	}
+	if f.ribbon != nil {
+		s := f.ribbon.ribbonShape
+		u.Slots, u.Segments, u.Wide = s.starts, s.segments, s.wide
+		n := float64(s.at(s.segments) * segmentSlots) // what rounds the unit up to a whole block is zero
+		u.Density = stat(r.Mean*float64(u.Blocks)/n, 0.5, 0.5/math.Sqrt(n))
+		return
+	}
+	t := theoryOf(f.keys, u.Blocks, u.Probes)
+	blocks := float64(u.Blocks)
+	u.SetBits = stat(r.Mean, t.mean(), math.Sqrt(t.meanVar()))
+	if dev := math.Sqrt(t.variance()); u.Blocks > 1 && dev > 0 {
+		// The error of a root is that of what it is the root of over twice the root.
+		u.Spread = stat(r.Dev*math.Sqrt(blocks/(blocks-1)), dev, math.Sqrt(t.varianceVar())/(2*dev))
+	}
+	u.NumKeys = stat(r.Keys-blocks*t.estimate, float64(f.keys), math.Sqrt(blocks*max(0, t.estimateVar-t.estimate*t.estimate)))
+	u.Positions = chi2(deviations(positions(payload), nil), blocks*(t.clear-t.both), blockBits-1)
+	if len(sums) > 1 {
+		weights := make([]float64, len(sums))
+		for i := range weights {
+			weights[i] = float64(min(size, u.Blocks-uint64(i)*size))
+		}
+		u.Evenness = chi2(deviations(sums, weights), t.variance()-blockBits*blockBits*t.across, float64(len(sums)-1))
+	}
+	at := worst(payload)
+	u.Worst = &WorstBlock{Index: at, Offset: u.Offset + at*blockBytes, Set: r.Max, Rate: passes(r.Max, u.Probes), Chance: t.atLeast(r.Max)}
+	u.histogram(r, t)
+}
+
+// stat compares a figure.
+func stat(got, want, deviation float64) *Stat {
+	s := Stat{Got: got, Want: want, Err: deviation}
+	switch off := got - want; {
+	case math.Abs(off) > maxZ*deviation:
+		s.Z = math.Copysign(maxZ, off)
+	case deviation > 0:
+		s.Z = off / deviation
+	}
+	return &s
+}
+
+// chi2 compares a sum of squares, over the variance of its terms, with the degrees of freedom. Nil without a variance.
+func chi2(sum, variance, freedom float64) *Stat {
+	if !(variance > 1e-9) {
+		return nil
+	}
+	return stat(sum/variance, freedom, math.Sqrt(2*freedom))
+}
+
+// deviations is the sum of squares of how far counts are from what their weights, which are as variances, let expect; without
+// weights all are alike.
+func deviations(counts []uint64, weights []float64) (squares float64) {
+	weight := func(i int) float64 {
+		if weights == nil {
+			return 1
+		}
+		return weights[i]
+	}
+	sum, all := 0.0, 0.0
+	for i, c := range counts {
+		sum += float64(c)
+		all += weight(i)
+	}
+	for i, c := range counts {
+		d := float64(c) - sum*weight(i)/all
+		squares += d * d / weight(i)
+	}
+	return squares
+}
+
+// setBits counts the bits of a block.
+func setBits(block []byte) (set int) {
+	for w := 0; w < blockBytes; w += wordBytes {
+		set += bits.OnesCount64(binary.LittleEndian.Uint64(block[w:]))
+	}
+	return set
+}
+
+// regionsOf are the set bits in up to maxRegions stretches of blocks, each of size blocks but the last.
+func regionsOf(payload []byte) (sums []uint64, size uint64) {
+	blocks := len(payload) / blockBytes
+	per := (blocks + maxRegions - 1) / maxRegions
+	for i := range blocks {
+		if i%per == 0 {
+			sums = append(sums, 0)
+		}
+		sums[len(sums)-1] += uint64(setBits(payload[i*blockBytes:])) //nolint:gosec // ≤ blockBits
+	}
+	return sums, uint64(per)
+}
+
+// worst is the first of the fullest blocks.
+func worst(payload []byte) (at uint64) {
+	most := -1
+	for i := range len(payload) / blockBytes {
+		if set := setBits(payload[i*blockBytes:]); set > most {
+			most, at = set, uint64(i)
+		}
+	}
+	return at
+}
+
+// positions counts in how many blocks each position is set. Bits are counted in columns: digit d of the counters of a word's 64
+// positions is one word, so that to add a block's word takes two operations on average, not 64.
+func positions(payload []byte) []uint64 {
+	counts := make([]uint64, blockBits)
+	const digits = 16
+	var columns [blockBytes / wordBytes][digits]uint64
+	flush := func() {
+		for w := range columns {
+			for d, column := range columns[w] {
+				for ; column != 0; column &= column - 1 {
+					counts[w*64+bits.TrailingZeros64(column)] += 1 << d
+				}
+			}
+			columns[w] = [digits]uint64{}
+		}
+	}
+	for n := 1; len(payload) >= blockBytes; n, payload = n+1, payload[blockBytes:] {
+		for w := range columns {
+			carry := binary.LittleEndian.Uint64(payload[w*wordBytes:])
+			for d := 0; carry != 0; d++ {
+				columns[w][d], carry = columns[w][d]^carry, columns[w][d]&carry
+			}
+		}
+		if n%(1<<digits-1) == 0 {
+			flush()
+		}
+	}
+	flush()
+	return counts
+}
+
+// histogram has at most maxBins bins, which end where nothing is and hardly anything should be.
+func (u *UnitExam) histogram(r *UnitReport, t *theory) {
+	blocks := float64(u.Blocks)
+	from, to := r.Min, r.Max
+	for x, p := range t.set {
+		if p*blocks >= 0.01 {
+			from, to = min(from, x), max(to, x)
+		}
+	}
+	width := (to-from)/maxBins + 1
+	for ; from <= to; from += width {
+		b := Bin{From: from, To: min(from+width-1, to)}
+		for x := b.From; x <= b.To; x++ {
+			b.Blocks += r.Histogram[x]
+			b.Want += t.set[x] * blocks
+		}
+		u.Histogram = append(u.Histogram, b)
+	}
+}

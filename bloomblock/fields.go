@@ -1,0 +1,55 @@
+package bloomblock
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// fields are those of the header at the front of block, whatever they say, as far as it goes. Its drawing is in format.go.
+func fields(block []byte) []Field {
+	list := []Field{}
+	add := func(offset, n int, name string, value func(b []byte) string) {
+		if offset+n <= len(block) {
+			list = append(list, Field{offset, n, name, value(block[offset:][:n])})
+		}
+	}
+	number := func(b []byte) string { return strconv.Itoa(int(b[0])) }
+	long := func(b []byte) string { return strconv.FormatUint(binary.LittleEndian.Uint64(b), 10) }
+	crc := func(b []byte) string { return fmt.Sprintf("%08x", binary.LittleEndian.Uint32(b)) }
+	digits := hex.EncodeToString
+	rate := func(b []byte) string {
+		return strconv.FormatFloat(math.Float64frombits(binary.LittleEndian.Uint64(b)), 'g', -1, 64)
+	}
+	add(0, len(magic), "magic", func(b []byte) string { return strconv.QuoteToASCII(string(b)) })
+	add(offVersion, 1, "version", number)
+	add(offKind, 1, "kind", number)
+	add(offHash, 1, "hash", number)
+	add(offUnits, 1, "units", number)
+	add(offLine, 1, "line", number)
+	add(offLine+1, offKeys-offLine-1, "reserved", digits)
+	add(offKeys, 8, "keys", long)
+	for i := range MaxUnits {
+		at, name := offUnit+i*unitSize, fmt.Sprintf("unit %d ", i)
+		if len(block) > offUnits && i >= int(block[offUnits]) {
+			add(at, unitSize, name+"absent", digits)
+			continue
+		}
+		places := "probes"
+		if i == 0 && len(block) > offKind && block[offKind] == kindRibbon {
+			places = "columns"
+		}
+		add(at, 8, name+"blocks", long)
+		add(at+8, 8, name+"offset", long)
+		add(at+16, 8, name+"rate", rate)
+		add(at+24, 4, name+"checksum", crc)
+		add(at+28, 1, name+places, number)
+		add(at+29, 1, name+"overhead", number)
+		add(at+30, 2, name+"reserved", digits)
+	}
+	add(offUnit+MaxUnits*unitSize, offChecksum-offUnit-MaxUnits*unitSize, "reserved", digits)
+	add(offChecksum, 4, "checksum", crc)
+	return list
+}

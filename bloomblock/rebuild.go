@@ -1,0 +1,111 @@
+package bloomblock
+
+import (
+	"bytes"
+	"fmt"
+	"math/bits"
+)
+
+// maxRebuildSlots bounds the memory of a Rebuild beside the block: 16 bytes a slot of a Ribbon unit.
+const maxRebuildSlots = 1 << 27
+
+// A Rebuild builds the units of a filter block again, from its header and the hashes of its keys, and compares: with the
+// number of blocks and of probes, or the columns and the overhead, that the Builder chose for them. It takes as much memory as the
+// block, and for a Ribbon unit 16 bytes a slot; hashes are not kept. The order of calls is
+//
+//	NewRebuild Add* Finish
+//
+// It is for one goroutine at a time.
+type Rebuild struct {
+	h      Header
+	found  []byte
+	built  []byte // of which the header is left out
+	ribbon ribbon
+	solver solver
+	added  uint64
+	last   Hash
+	one    [1]Hash
+}
+
+// NewRebuild begins one; block must not change before Finish. Nothing but its header and its length is checked. The error is that
+// of ParseHeader, or Is ErrParams where it would take too much memory.
+func NewRebuild(block []byte) (*Rebuild, error) {
+	h, err := ParseHeader(block)
+	if err != nil {
+		return nil, err
+	}
+	if want := h.BlockSize(); uint64(len(block)) != want {
+		return nil, damaged("%d bytes, want %d", len(block), want)
+	}
+	r := &Rebuild{h: h, found: block, built: make([]byte, len(block))}
+	if len(h.Units) > 0 && h.Units[0].Columns > 0 {
+		u := h.Units[0]
+		shape, ok := shapeOf(h.Keys, u.Blocks, u.Columns, u.Overhead)
+		if !ok || shape.starts > maxRebuildSlots {
+			return nil, fmt.Errorf("%w: a Ribbon of %d slots, want at most %d", ErrParams, shape.starts, maxRebuildSlots)
+		}
+		r.ribbon.ribbonShape = shape
+		r.solver.begin(&r.ribbon)
+	}
+	return r, nil
+}
+
+// Add adds a key's hash, in the order in which the Builder was given them, unless it is equal to the one before.
+func (r *Rebuild) Add(h Hash) {
+	if r.added > 0 && r.last == h {
+		return
+	}
+	r.added, r.last, r.one[0] = r.added+1, h, h
+	blooms := 0
+	for i := range r.h.Units {
+		u := &r.h.Units[i]
+		if u.Columns > 0 {
+			r.solver.add(h.band(r.ribbon.starts))
+			continue
+		}
+		fill(r.unit(r.built, i), r.one[:], blooms, u.Probes)
+		blooms++
+	}
+}
+
+// unit is the part of a block that is unit i.
+func (r *Rebuild) unit(block []byte, i int) []byte {
+	u := &r.h.Units[i]
+	return block[u.Offset:][:u.Bytes()]
+}
+
+// A Difference is what a filter block has other than one that was built again from its keys. It is the zero value but for
+// Keys where there is none.
+type Difference struct {
+	Keys    uint64   `json:"keys"`               // added to the one built again
+	Missing uint64   `json:"bits_missing"`       // set in the one built again alone: of a Bloom unit, keys are denied
+	Extra   uint64   `json:"bits_extra"`         // set in the block alone: of keys that are not there
+	Units   []uint64 `json:"units"`              // bits that differ, by unit
+	First   *uint64  `json:"first_at,omitempty"` // offset of the first byte that differs, from the start of the block
+}
+
+// Finish compares. The Rebuild is of no use afterwards.
+func (r *Rebuild) Finish() Difference {
+	d := Difference{Keys: r.added, Units: make([]uint64, len(r.h.Units))}
+	for i := range r.h.Units {
+		built, found := r.unit(r.built, i), r.unit(r.found, i)
+		if r.h.Units[i].Columns > 0 {
+			r.ribbon.bits = built
+			r.solver.substitute(&r.ribbon)
+		}
+		if bytes.Equal(built, found) {
+			continue
+		}
+		for at := range built {
+			b, f := built[at], found[at]
+			if b != f && d.First == nil {
+				d.First = new(r.h.Units[i].Offset + uint64(at))
+			}
+			missing, extra := bits.OnesCount8(b&^f), bits.OnesCount8(f&^b)
+			d.Missing += uint64(missing)          //nolint:gosec // a count
+			d.Extra += uint64(extra)              //nolint:gosec // a count
+			d.Units[i] += uint64(missing + extra) //nolint:gosec // a count
+		}
+	}
+	return d
+}

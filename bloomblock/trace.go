@@ -1,0 +1,61 @@
+package bloomblock
+
+// A UnitTrace is what a lookup does in one unit. As JSON its names do not change.
+type UnitTrace struct {
+	Kind  string `json:"kind"`  // "bloom" or "ribbon"
+	Maybe bool   `json:"maybe"` // the unit does not deny the key
+
+	// Of a Bloom unit.
+	Block  uint64  `json:"block"`            // index of the block that the hash leads to
+	Offset uint64  `json:"offset"`           // of it, from the start of the unit; of a Ribbon unit that of the first segment
+	Places []Place `json:"probes,omitempty"` // in the order in which they are made
+
+	// Of a Ribbon unit.
+	Start   uint64 `json:"slot,omitempty"`    // at which the band begins
+	Columns []bool `json:"columns,omitempty"` // of each, whether it adds up to an even number, as it does for all keys there are
+}
+
+// A Place is a probe: one bit of a block.
+type Place struct {
+	Bit  int  `json:"bit"`  // 0..511
+	Word int  `json:"word"` // 0..7, of 64 bits: Bit is bit Bit%64 of it
+	Set  bool `json:"set"`
+}
+
+// Trace shows how MayContain comes to its answer, unit by unit in their order in the block. All units are asked, also those behind
+// one that denies the key. The answer is maybe if all units say so.
+func (f *Filter) Trace(h Hash) []UnitTrace {
+	traces := make([]UnitTrace, 0, MaxUnits)
+	if r := f.ribbon; r != nil {
+		t := UnitTrace{Kind: "ribbon", Maybe: r.mayContain(h)}
+		start, lo, hi := h.band(r.starts)
+		segment, shift := start/segmentSlots, start%segmentSlots
+		m0, m1, m2 := lo<<shift, hi<<shift|lo>>1>>(63-shift), hi>>1>>(63-shift)
+		t.Start, t.Offset = start, r.at(segment)*wordBytes
+		for c := range r.of(segment) {
+			at := func(s uint64) []byte { return r.bits[(r.at(s)+c)*wordBytes:] }
+			t.Columns = append(t.Columns, parity(m0, m1, m2, at(segment), at(segment+1), at(segment+2))&1 == 0)
+		}
+		traces = append(traces, t)
+	}
+	for i := range f.n {
+		u := &f.units[i]
+		t := UnitTrace{Kind: "bloom", Maybe: true, Block: h.Block(u.blocks)}
+		t.Offset = t.Block * blockBytes
+		line := u.line(h)
+		a, b := h.Fields()
+		for p := range u.probes {
+			field := a >> (fieldBits * p)
+			if p >= wordFields {
+				field = b >> (fieldBits * (p - wordFields))
+			}
+			place := Place{Bit: int(field & (blockBits - 1))}
+			place.Word, place.Set = place.Bit/64, line[place.Bit>>3]>>(place.Bit&7)&1 != 0
+			t.Places = append(t.Places, place)
+			t.Maybe = t.Maybe && place.Set
+		}
+		traces = append(traces, t)
+		h = h.Next()
+	}
+	return traces
+}
