@@ -62,7 +62,7 @@ TAB value, ` + strconv.Itoa(demoFewest) + ` different keys at least; they are he
 				if asJSON {
 					err = a.printJSON(r)
 				} else {
-					err = a.printDemo(r)
+					a.printDemo(r)
 				}
 			}
 			err = errors.Join(err, remove())
@@ -173,7 +173,7 @@ type demoResult struct {
 	WrongAnswers int `json:"wrong_answers"`
 	firstWrong   string
 
-	block       []byte // one filter block, to be drawn
+	filter      *filterReport // of one table, to be drawn
 	blockTable  string
 	blockLevel  int
 	blockAbsent float64 // rate measured on it alone
@@ -209,7 +209,7 @@ type demoCosts struct {
 }
 
 // printDemo prints the page for people.
-func (a *app) printDemo(r *demoResult) error {
+func (a *app) printDemo(r *demoResult) {
 	fmt.Fprintf(a.out, "%s %s (seed %d)\n", count(r.Keys), escaped([]byte(r.Input), 200), r.Seed)
 	fmt.Fprintf(a.out, "stored in shuffled order through %s, %s and %s, then opened again:\n\n",
 		plural(r.Flushes, "flush"), plural(r.Compactions, "compaction"), plural(r.Moves, "move"))
@@ -247,15 +247,15 @@ func (a *app) printDemo(r *demoResult) error {
 	}
 	w.Flush()
 
-	fmt.Fprintf(a.out, "\nthe filter block of table %s on level %d:\n", r.blockTable, r.blockLevel)
-	if r.block == nil {
-		fmt.Fprintln(a.out, "none")
-	} else if err := drawFilter(a.out, r.block, a.color); err != nil {
-		return err
+	fmt.Fprintln(a.out)
+	name := fmt.Sprintf("the filter of table %s on level %d", r.blockTable, r.blockLevel)
+	if r.filter == nil {
+		fmt.Fprintf(a.out, "%s: none\n", name)
+	} else {
+		drawFilter(a.out, name, r.filter, a.color)
 	}
 	fmt.Fprintf(a.out, "\nof %s absent keys it let %.4f through\n", count(r.Absents), r.blockAbsent)
 	if r.Kept != "" {
 		fmt.Fprintf(a.out, "\nkept: bloomkv inspect %s\n", escaped([]byte(filepath.Clean(r.Kept)), 4096))
 	}
-	return nil
 }

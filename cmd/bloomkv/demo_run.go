@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/bloomkv/bloomkv"
@@ -219,15 +220,12 @@ func (d *demo) pickBlock(r *demoResult) error {
 	if pick == nil {
 		return errors.New("the store has no table")
 	}
-	facts, err := inspectTable(filename.Make(d.dir, filename.Table, pick.Number))
-	if err != nil {
+	name := filename.Make(d.dir, filename.Table, pick.Number)
+	r.blockTable = filepath.Base(name)
+	if r.filter, _, err = examineFilters(name); err != nil || r.filter == nil {
 		return err
 	}
-	if facts.Damage != nil {
-		return facts.Damage.err
-	}
-	r.block, r.blockTable = facts.block, facts.File
-	f, err := bloomblock.Parse(r.block)
+	f, err := bloomblock.Parse(r.filter.block)
 	if err != nil {
 		return err
 	}

@@ -3,39 +3,58 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
-	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 func (a *app) inspectCommand() *cobra.Command {
-	var asJSON, entries bool
+	i := inspector{app: a}
+	var key string
 	c := &cobra.Command{
 		Use:   "inspect FILE|DIR",
 		Short: "Look inside a store, a table, a log or a manifest",
-		Long: `inspect reads files and changes nothing; it takes no lock, so a store that is being written may look torn.
+		Long: `inspect reads files and changes nothing. It takes no lock, so that what another process is writing may look torn.
 
-Of a store it shows the manifest, every table with its filter, and the logs. Of a table (NNNNNN.sst) it shows the
-properties and the filter block: units, probes, bits per key, fill, the rate that was promised and the rate that follows
-from the bits, with a picture; and so the prefix filter, if it has one, with its rule. Of a log (NNNNNN.log) and a manifest (MANIFEST-NNNNNN) it shows the records.
+Of a store it shows the manifest, every table with its filter, and the logs. Of a log (NNNNNN.log) and a manifest
+(MANIFEST-NNNNNN) it shows the records. Of a table (NNNNNN.sst) it shows the properties and the filter block: header,
+rates (promised, by the number of keys, bits and probes, from the bits, and measured with random hashes), and of each unit
+how full its blocks are beside what theory says. What is off by more than it should be is flagged, with "!".
+So it shows the prefix filter, if there is one, with its rule.
 
-Keys are escaped, in JSON too. The exit status is 2 where what it reads is damaged; it reads no data blocks but with
---entries, so that only check tells a store to be whole.`,
+--verify builds filters again from their tables' keys and compares bit for bit. --key K shows, table by table, fences, what
+K probes, how the filter answers, and by reading whether that is right; K is as inspect prints keys. --hex prints the filter
+block with what its bytes are. The names in --json are documented with the types Exam, UnitTrace and Difference of package
+bloomblock, and in cmd/bloomkv/inspect.go; they do not change.
+
+Keys are escaped, in JSON too. The exit status is 2 where what it reads is damaged, or a filter is not that of its table's
+keys; it reads no data blocks but with --entries, --key and --verify, so that only check tells a store to be whole.`,
+		Example: `  bloomkv inspect ./store
+  bloomkv inspect --verify ./store
+  bloomkv inspect --key user/0042 ./store
+  bloomkv inspect ./store/000012.sst --json`,
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
-			i := inspector{app: a, asJSON: asJSON, entries: entries}
+		RunE: func(c *cobra.Command, args []string) error {
+			i.ctx = c.Context()
+			if i.asJSON && (i.hex || i.entries) {
+				return hint(c, errors.New("--hex and --entries are text, want them without --json"))
+			}
+			if c.Flags().Changed("key") {
+				var err error
+				if i.key, err = newKeyFacts(key); err != nil {
+					return hint(c, err)
+				}
+			}
 			info, err := os.Stat(args[0])
 			if err != nil {
 				return err
@@ -55,14 +74,22 @@ Keys are escaped, in JSON too. The exit status is 2 where what it reads is damag
 			}
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
-	c.Flags().BoolVar(&entries, "entries", false, "of a table also every block and entry, as text")
+	c.Flags().BoolVar(&i.asJSON, "json", false, "print a JSON object")
+	c.Flags().BoolVar(&i.entries, "entries", false, "of a table also every block and entry, as text")
+	c.Flags().BoolVar(&i.verify, "verify", false, "build filters again from the keys of their tables, and compare")
+	c.Flags().BoolVar(&i.hex, "hex", false, "of a table also the bytes of its filter block, as text")
+	c.Flags().StringVar(&key, "key", "", "show how the filters answer for `KEY`, and whether that is right")
 	return c
 }
 
 type inspector struct {
 	*app
-	asJSON, entries bool
+	ctx     context.Context //nolint:containedctx // of the one command that it is
+	asJSON  bool
+	entries bool
+	verify  bool
+	hex     bool
+	key     *keyFacts // of --key
 }
 
 // tableFacts is one table, as JSON has it. Level and Run are known of a table that was found through a manifest.
@@ -90,9 +117,14 @@ type tableFacts struct {
 	SampleKeys  float64      `json:"keys_from_sample"` // distinct, estimated from the sample alone
 	Units       []unitFacts  `json:"units,omitempty"`
 	Prefix      *prefixFacts `json:"prefix_filter,omitempty"`
-	Damage      *damageFacts `json:"damage,omitempty"` // of the filter, of the sample, or of all: then the rest is unknown
+	// Filter is all of the filter block, of a table that is looked at by itself.
+	Filter *filterReport `json:"filter,omitempty"`
+	Live   *liveFacts    `json:"live,omitempty"`   // of a table of a store that has counted
+	Verify *verifyFacts  `json:"verify,omitempty"` // with --verify, of a filter that can be read
+	Key    *keyFacts     `json:"key,omitempty"`    // with --key, of a table that is looked at by itself
+	Damage *damageFacts  `json:"damage,omitempty"` // of the filter, of the sample, or of all: then the rest is unknown
 
-	block []byte // the filter block
+	filterDamaged bool
 }
 
 type damageFacts struct {
@@ -131,6 +163,9 @@ func inspectTable(name string) (facts tableFacts, err error) {
 	meta := r.Meta()
 	facts.FilterBytes, facts.FilterKeys = meta.FilterLen-p.Prefixes.Bytes, p.FilterKeys
 	facts.BitsPerKey = bitsPerKey(facts.FilterBytes, p.FilterKeys)
+	if err := checkFilterSize(meta); err != nil {
+		return facts, err
+	}
 	if p.Prefixes.Bytes > 0 {
 		if facts.Prefix, err = inspectPrefixes(f, r, &p.Prefixes); err != nil {
 			return facts, err
@@ -150,31 +185,22 @@ func inspectTable(name string) (facts tableFacts, err error) {
 	}
 	state := r.FilterState()
 	if damage := damageOf(state.Damage); damage != nil {
-		facts.Damage = damage
+		facts.Damage, facts.filterDamaged = damage, true
 		return facts, nil
 	}
 	facts.FPRPromised = state.Rate
 	if filter := r.Filter(); filter != nil {
 		facts.FPRFromBits, facts.Units = inspectFilter(filter)
 	}
-	facts.block, err = filterBlock(f, meta.Size, meta.TailLen+p.Prefixes.Bytes, facts.FilterBytes)
-	return facts, err
+	return facts, nil
 }
 
 // keys puts the bounds of a table's entries into words.
-func (t *tableFacts) keys(between string) string {
+func (t *tableFacts) keys() string {
 	if t.Entries == 0 {
-		return ""
+		return "-"
 	}
-	return t.Smallest + between + t.Largest
-}
-
-// rangeDeletes puts a table's range deletes into words, or is empty where there are none.
-func (t *tableFacts) rangeDeletes() string {
-	if t.RangeDels == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%s from %s to %s", plural(t.RangeDels, "range delete"), cmp.Or(t.RangesFrom, "the first key"), cmp.Or(t.RangesTo, "the end"))
+	return t.Smallest + " … " + t.Largest
 }
 
 func (i inspector) table(name string) error {
@@ -182,36 +208,84 @@ func (i inspector) table(name string) error {
 	if err != nil {
 		return err
 	}
-	if i.asJSON {
-		return errors.Join(i.printJSON(t), t.damage())
-	}
-	fmt.Fprintf(i.out, "table %s: %s, %s, %s (%s), sequences %d to %d\n",
-		escaped([]byte(t.File), 256), plural(t.Bytes, "byte"), plural(t.Blocks, "block"), plural(t.Entries, "entry"),
-		plural(t.Deletes, "delete"), t.MinSeq, t.MaxSeq)
-	if keys := t.keys(" to "); keys != "" {
-		fmt.Fprintf(i.out, "keys from %s\n", keys)
-	}
-	if dels := t.rangeDeletes(); dels != "" {
-		fmt.Fprintln(i.out, dels)
-	}
-	fmt.Fprint(i.out, "\nfilter: ")
-	if err := i.filter(t.block, t.Damage); err != nil {
+	wrong := []error{t.damage()}
+	var prefix *filterReport
+	if t.Filter, prefix, err = examineFilters(name); err != nil {
 		return err
 	}
-	if p := t.Prefix; p != nil {
-		fmt.Fprintf(i.out, "\nprefix filter by %s: ", p.Rule)
-		if err := i.filter(p.block, p.Damage); err != nil {
-			return err
+	if t.Prefix != nil {
+		t.Prefix.Filter = prefix
+	}
+	t.Live = liveOf(name)
+	if i.verify {
+		if t.Verify, err = verifyFilter(i.ctx, name); err != nil {
+			wrong = append(wrong, err)
 		}
+		wrong = append(wrong, t.Verify.damage())
 	}
-	if t.Sample > 0 {
-		fmt.Fprintf(i.out, "sample: %s; keys estimated from it %.0f\n", plural(t.Sample, "hash"), t.SampleKeys)
+	if t.Key = i.key; t.Key != nil {
+		wrong = append(wrong, t.Key.askTable(name), t.Key.damage())
 	}
+	if i.asJSON {
+		return errors.Join(append([]error{i.printJSON(t)}, wrong...)...)
+	}
+	wrapped(i.out, fmt.Sprintf("table %s: %s, %s, %s (%s), sequences %d to %d",
+		escaped([]byte(t.File), 64), plural(t.Bytes, "byte"), plural(t.Blocks, "block"), plural(t.Entries, "entry"),
+		plural(t.Deletes, "delete"), t.MinSeq, t.MaxSeq))
+	if t.Entries > 0 {
+		fmt.Fprintln(i.out, pair("keys from", t.Smallest, "to", t.Largest))
+	}
+	if t.RangeDels > 0 {
+		fmt.Fprintln(i.out, pair(plural(t.RangeDels, "range delete")+" from", cmp.Or(t.RangesFrom, "the first key"), "to", cmp.Or(t.RangesTo, "the end")))
+	}
+	i.printFilter(&t)
 	if i.entries {
 		fmt.Fprintln(i.out)
-		err = i.dumpEntries(name)
+		wrong = append(wrong, i.dumpEntries(name))
 	}
-	return errors.Join(err, t.damage())
+	return errors.Join(wrong...)
+}
+
+// printFilter prints a table's filter, and what was asked about it.
+func (i inspector) printFilter(t *tableFacts) {
+	fmt.Fprintln(i.out)
+	if t.filterDamaged {
+		fmt.Fprintln(i.out, "filter: damaged; the table is searched as if it said maybe")
+	}
+	if t.Filter == nil {
+		fmt.Fprintln(i.out, "filter: none")
+	} else {
+		drawFilter(i.out, "filter", t.Filter, i.color)
+	}
+	if p := t.Prefix; p != nil {
+		fmt.Fprintln(i.out)
+		if p.Damage != nil {
+			fmt.Fprintf(i.out, "prefix filter by %s: damaged; the table is searched as if it said maybe\n", p.Rule)
+		}
+		drawFilter(i.out, "prefix filter by "+p.Rule, p.Filter, i.color)
+	}
+	if t.Sample > 0 {
+		fmt.Fprintf(i.out, "\nsample: %s; keys estimated from it %.0f\n", plural(t.Sample, "hash"), t.SampleKeys)
+	}
+	if l := t.Live; l != nil {
+		fmt.Fprintln(i.out)
+		wrapped(i.out, fmt.Sprintf("live: rate %.3g, of %s and about %s; %s, and %d without a filter; counted by the store, with as many units as it had in memory",
+			l.Rate, plural(l.FalsePositives, "false positive"), plural(l.Negatives, "negative"), plural(l.TruePositives, "true positive"), l.Unfiltered))
+	}
+	if i.verify {
+		fmt.Fprintln(i.out)
+		wrapped(i.out, t.Verify.verdict())
+	}
+	if t.Key != nil {
+		drawKey(i.out, t.Key)
+	}
+	if i.hex && t.Filter != nil {
+		fmt.Fprintln(i.out)
+		annotate(i.out, t.Filter)
+		if t.Prefix != nil {
+			annotate(i.out, t.Prefix.Filter)
+		}
+	}
 }
 
 func (i inspector) dumpEntries(name string) (err error) {
@@ -250,102 +324,4 @@ func (p printableLines) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
-}
-
-// storeFacts is a whole store, as JSON has it.
-type storeFacts struct {
-	Manifest string       `json:"manifest"`
-	Torn     bool         `json:"manifest_torn"` // its last edit was never acknowledged
-	NextFile uint64       `json:"next_file"`
-	LastSeq  ikey.Seq     `json:"last_seq"`
-	MinLog   uint64       `json:"min_log"`
-	Tables   []tableFacts `json:"tables"`
-	Logs     []logFacts   `json:"logs"`
-	Others   []string     `json:"other_files"`
-}
-
-func (i inspector) store(dir string) error {
-	s, err := manifest.Load(vfs.OS, dir)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("no store here: %w", err) // it names CURRENT
-		}
-		return fmt.Errorf("%s: %w", dir, err)
-	}
-	facts := storeFacts{
-		Manifest: filename.Base(filename.Manifest, s.ManifestNumber), Torn: s.Torn,
-		NextFile: s.NextFile, LastSeq: s.LastSeq, MinLog: s.MinLog,
-		Tables: []tableFacts{}, Logs: []logFacts{}, Others: []string{},
-	}
-	var damage []error
-	known := map[string]bool{facts.Manifest: true, filename.CurrentName: true, filename.LockName: true}
-	for level, runs := range s.Version.Levels {
-		for _, run := range runs {
-			for _, t := range run.Tables {
-				name := filename.Make(dir, filename.Table, t.Number)
-				known[filepath.Base(name)] = true
-				f, err := inspectTable(name)
-				f.block = nil // a picture would be too much here
-				f.Level, f.Run = &level, &run.ID
-				f.MinSeq, f.MaxSeq = t.MinSeq, t.MaxSeq // an ingested table does not know its own
-				if err != nil {
-					f.Damage = damageOf(err)
-				}
-				if err := f.damage(); err != nil {
-					damage = append(damage, err)
-				}
-				facts.Tables = append(facts.Tables, f)
-			}
-		}
-	}
-	names, err := vfs.OS.List(dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		kind, number := filename.Parse(name)
-		switch {
-		case known[name]:
-		case kind == filename.Log && number >= s.MinLog:
-			f, err := replayLog(filepath.Join(dir, name), number, nil)
-			if err != nil {
-				f.File = name
-				damage = append(damage, err)
-			}
-			facts.Logs = append(facts.Logs, f)
-		default:
-			facts.Others = append(facts.Others, name)
-		}
-	}
-	if i.asJSON {
-		return errors.Join(append([]error{i.printJSON(facts)}, damage...)...)
-	}
-	i.printStore(&facts)
-	return errors.Join(damage...)
-}
-
-func (i inspector) printStore(s *storeFacts) {
-	fmt.Fprintf(i.out, "%s: next file %d, sequences up to %d, logs from %d\n", s.Manifest, s.NextFile, s.LastSeq, s.MinLog)
-	if s.Torn {
-		fmt.Fprintln(i.out, "its last edit is not whole: it was never acknowledged, and is not part of the store")
-	}
-	if len(s.Tables) > 0 {
-		fmt.Fprintln(i.out)
-		w := tabwriter.NewWriter(i.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "level\trun\ttable\tbytes\tentries\tdeletes\trange deletes\tfilter\tbits/key\tunits, probes\tfill\tpromised\tfrom the bits\tprefix filter, bytes, promised\tkeys")
-		for n := range s.Tables {
-			t := &s.Tables[n]
-			units, fill := t.describe()
-			fmt.Fprintf(w, "%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f\t%s\t%s\t%.3g\t%.3g\t%s\t%s\n",
-				*t.Level, *t.Run, t.File, t.Bytes, t.Entries, t.Deletes, t.RangeDels, t.FilterBytes, t.BitsPerKey,
-				cmp.Or(units, "-"), cmp.Or(fill, "-"), t.FPRPromised, t.FPRFromBits, t.Prefix.describe(), cmp.Or(t.keys(" … "), "-"))
-		}
-		w.Flush()
-	}
-	for n := range s.Logs {
-		fmt.Fprintf(i.out, "\nlog %s\n", &s.Logs[n])
-	}
-	for _, name := range s.Others {
-		fmt.Fprintf(i.out, "\nother file: %s\n", escaped([]byte(name), 256))
-	}
 }

@@ -23,8 +23,8 @@ type prefixFacts struct {
 	FPRFromBits float64      `json:"fpr_from_bits"`
 	Units       []unitFacts  `json:"units,omitempty"`
 	Damage      *damageFacts `json:"damage,omitempty"` // then what is above from the rates on is unknown
-
-	block []byte // the filter block
+	// Filter is all of the filter block, of a table that is looked at by itself.
+	Filter *filterReport `json:"filter,omitempty"`
 }
 
 type unitFacts struct {
@@ -71,7 +71,7 @@ func inspectPrefixes(f io.ReaderAt, r *sstable.Reader, p *sstable.PrefixProperti
 	if err != nil {
 		return facts, err
 	}
-	facts.block, facts.FPRPromised = block, h.Rate(len(h.Units))
+	facts.FPRPromised = h.Rate(len(h.Units))
 	facts.FPRFromBits, facts.Units = inspectFilter(&filter)
 	return facts, nil
 }
@@ -107,19 +107,6 @@ func (t *tableFacts) describe() (units, fill string) {
 		fills = append(fills, fmt.Sprintf("%.0f %%", 100*u.Fill))
 	}
 	return strings.Join(probes, " + "), strings.Join(fills, " ")
-}
-
-// filter draws one of a table's filters.
-func (i inspector) filter(block []byte, damage *damageFacts) error {
-	switch {
-	case damage != nil && block == nil:
-		fmt.Fprintf(i.out, "damaged; the table is searched as if it said maybe\n")
-	case block == nil:
-		fmt.Fprintf(i.out, "none\n")
-	default:
-		return drawFilter(i.out, block, i.color)
-	}
-	return nil
 }
 
 // describe puts the prefix filter into words.

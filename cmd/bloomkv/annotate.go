@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math/bits"
+)
+
+// labelColumns is what is left of a line beside an offset and 16 bytes.
+const labelColumns = textWidth - 10 - 2 - 47 - 2
+
+// annotate writes the bytes of a filter block in hexadecimal digits, beside what they are: field by field of the header, then
+// block by block of each unit, 16 bytes a line. Offsets are those in the file.
+func annotate(w io.Writer, r *filterReport) {
+	fmt.Fprintf(w, "%10s  %-47s  %s\n", "offset", "bytes", "what they are")
+	end := 0
+	for _, f := range r.Header {
+		label := f.Name
+		if s := label + " " + f.Value; len(s) <= labelColumns {
+			label = s
+		}
+		hexLines(w, r.Offset+uint64(f.Offset), r.block[f.Offset:][:f.Bytes], label) //nolint:gosec // an index
+		end = f.Offset + f.Bytes
+	}
+	for i := range r.Units {
+		u := &r.Units[i]
+		if u.Offset > uint64(len(r.block)) || u.Bytes > uint64(len(r.block))-u.Offset {
+			break // the block is cut off
+		}
+		for b := range u.Blocks {
+			at := u.Offset + b*lineBytes
+			line := r.block[at:][:lineBytes]
+			set := 0
+			for _, c := range line {
+				set += bits.OnesCount8(c)
+			}
+			fmt.Fprintf(w, "unit %d, block %d: %d of %d bits set\n", i, b, set, lineBits)
+			hexLines(w, r.Offset+at, line, "")
+		}
+		end = int(u.Offset + u.Bytes) //nolint:gosec // within the block
+	}
+	hexLines(w, r.Offset+uint64(end), r.block[end:], "not of a unit")
+}
+
+// hexLines writes bytes, 16 a line, the label behind the first.
+func hexLines(w io.Writer, offset uint64, b []byte, label string) {
+	for len(b) > 0 {
+		n := min(16, len(b))
+		line := fmt.Sprintf("%10d  % -47x  %s", offset, b[:n], label)
+		fmt.Fprintln(w, trimRight(line))
+		offset, b, label = offset+uint64(n), b[n:], ""
+	}
+}

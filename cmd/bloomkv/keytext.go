@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+)
+
+// drawKey writes what the tables have to say of a key: fences, then what it probes, how the filter answered, and whether that
+// was right.
+func drawKey(w io.Writer, k *keyFacts) {
+	fmt.Fprintf(w, "\n%s\nhash %s\n", cut("key "+k.Key, textWidth), k.Hash)
+	for i := range k.Tables {
+		drawKeyTable(w, &k.Tables[i])
+	}
+}
+
+func drawKeyTable(w io.Writer, t *keyTable) {
+	place := "table " + t.File
+	if t.Level != nil {
+		place = fmt.Sprintf("level %d, run %d: %s", *t.Level, *t.Run, t.File)
+	}
+	if t.File == "" {
+		fmt.Fprintf(w, "\n%sno table reaches over the key\n", place)
+		return
+	}
+	end := t.Largest
+	if t.NoEnd {
+		end = "the end"
+	}
+	side := "the key is between them"
+	if !t.Within {
+		side = "the key is not between them: a lookup does not come here"
+	}
+	fmt.Fprintf(w, "\n%s\n%s\n%s\n  %s\n", place, cut("  fences: "+t.Smallest, textWidth), cut("      to  "+end, textWidth), side)
+	for i := range t.Units {
+		drawUnitTrace(w, i, &t.Units[i])
+	}
+	found := t.Found
+	if t.RangeDeleted {
+		found += ", and a range delete over the key"
+	}
+	fmt.Fprintf(w, "  the filter says: %s; the table has: %s; so: %s\n", t.Answer, found, t.Verdict)
+}
+
+func drawUnitTrace(w io.Writer, i int, u *bloomblock.UnitTrace) {
+	if u.Kind == "ribbon" {
+		even := make([]string, len(u.Columns))
+		for c, ok := range u.Columns {
+			even[c] = "odd"
+			if ok {
+				even[c] = "even"
+			}
+		}
+		fmt.Fprintf(w, "  unit %d, Ribbon: slot %d, segment at offset %d, columns add up to\n", i, u.Start, u.Offset)
+		for len(even) > 0 {
+			n := min(12, len(even))
+			fmt.Fprintf(w, "    %s\n", strings.Join(even[:n], " "))
+			even = even[n:]
+		}
+		return
+	}
+	fmt.Fprintf(w, "  unit %d: block %d at offset %d\n", i, u.Block, u.Offset)
+	fmt.Fprintf(w, "    probe  bit  word  of the word\n")
+	for n, p := range u.Places {
+		state := "clear"
+		if p.Set {
+			state = "set"
+		}
+		fmt.Fprintf(w, "    %5d  %3d  %4d  bit %d is %s\n", n, p.Bit, p.Word, p.Bit%64, state)
+	}
+}

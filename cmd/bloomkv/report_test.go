@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+const footerBytes = 80 // of a table; sstable/format.go has the drawing
+
+// reseal puts right the checksums of a table whose filter block was changed: of units, of the filter's header, of the filter in
+// the footer, of the footer; as far as they are there.
+func reseal(table []byte) {
+	footer := table[len(table)-footerBytes:]
+	id, at, n := binary.LittleEndian.Uint64(footer), binary.LittleEndian.Uint64(footer[8:]), binary.LittleEndian.Uint64(footer[16:])
+	if at > uint64(len(table)) || n > uint64(len(table))-at || n < bloomblock.HeaderSize {
+		return
+	}
+	block := table[at:][:n]
+	crc := func(b ...[]byte) uint32 { return crc32.Checksum(bytes.Join(b, nil), castagnoli) }
+	for i := range min(int(block[11]), bloomblock.MaxUnits) {
+		u := block[24+32*i:]
+		blocks, offset := binary.LittleEndian.Uint64(u), binary.LittleEndian.Uint64(u[8:])
+		if blocks > n/64 || offset > n || 64*blocks > n-offset {
+			continue
+		}
+		binary.LittleEndian.PutUint32(u[24:], crc(block[offset:][:64*blocks]))
+	}
+	binary.LittleEndian.PutUint32(block[124:], crc(block[:124]))
+	bound := binary.LittleEndian.AppendUint64(nil, id)
+	bound = binary.LittleEndian.AppendUint64(append(bound, 4), at)
+	binary.LittleEndian.PutUint32(footer[56:], crc(bound, block[:124]))
+	binary.LittleEndian.PutUint32(footer[64:], crc(footer[:64], footer[68:]))
+}
+
+// faulty is a copy of a table in a directory of its own, its filter's units filled by set, which has hashes to set in them.
+func faulty(t *testing.T, table string, keys func(add func(bloomblock.Hash))) string {
+	t.Helper()
+	b, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	footer := b[len(b)-footerBytes:]
+	block := b[binary.LittleEndian.Uint64(footer[8:]):][:binary.LittleEndian.Uint64(footer[16:])]
+	h, err := bloomblock.ParseHeader(block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(block[bloomblock.HeaderSize:])
+	keys(func(x bloomblock.Hash) {
+		for _, u := range h.Units {
+			a, c := x.Fields()
+			line := block[u.Offset+64*x.Block(u.Blocks):]
+			for p := range u.Probes {
+				at := a >> (9 * p) & 511
+				if p >= 7 {
+					at = c >> (9 * (p - 7)) & 511
+				}
+				line[at>>3] |= 1 << (at & 7)
+			}
+			x = x.Next()
+		}
+	})
+	reseal(b)
+	name := filepath.Join(t.TempDir(), filepath.Base(table))
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func lineKey(i int) bloomblock.Hash { return bloomblock.HashKey(fmt.Appendf(nil, "key/%06d", i)) }
+
+func TestFaultsOfAFilterAreFlaggedByName(t *testing.T) {
+	const n = 20_000
+	table := glob(t, newStore(t, manyLines(n)), "*.sst")
+	add := func(of func(i int) (hash bloomblock.Hash, ok bool), n int) func(func(bloomblock.Hash)) {
+		return func(add func(bloomblock.Hash)) {
+			for i := range n {
+				if h, ok := of(i); ok {
+					add(h)
+				}
+			}
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		table  string
+		flags  []string // among others
+		code   int      // of --verify
+		verify string
+	}{
+		{"as it was written", faulty(t, table, add(func(i int) (bloomblock.Hash, bool) { return lineKey(i), true }, n)), nil, exitOK, "verify: ok, bit for bit"},
+		{"half of its keys missing", faulty(t, table, add(func(i int) (bloomblock.Hash, bool) { return lineKey(i), i%2 == 0 }, n)), []string{"keys-differ", "fill-off"}, exitTrouble, "verify: NOT "},
+		{"twice its keys", faulty(t, table, add(func(i int) (bloomblock.Hash, bool) { return lineKey(i), true }, 2*n)), []string{"saturated", "keys-differ"}, exitTrouble, "verify: NOT "},
+		{"hashes of 32 bits", faulty(t, table, add(func(i int) (bloomblock.Hash, bool) { return lineKey(i) << 32, true }, n)), []string{"positions-uneven"}, exitTrouble, "verify: NOT "},
+	} {
+		text := tool{}.must(t, "inspect", c.table)
+		object := tool{}.must(t, "inspect", c.table, "--json")
+		for _, flag := range c.flags {
+			if !strings.Contains(text, "! "+flag+": ") || !strings.Contains(object, `"name": "`+flag+`"`) {
+				t.Errorf("%s: no flag %s:\n%s", c.name, flag, text)
+			}
+		}
+		if c.flags == nil && (strings.Contains(text, "! ") || !strings.Contains(object, `"flags": []`)) {
+			t.Errorf("%s: flagged:\n%s", c.name, text)
+		}
+		if v, err := verifyFilter(t.Context(), c.table); err != nil || v.OK != (c.code == exitOK) || (v.Denied > 0) != (!v.OK && !slices.Contains(c.flags, "saturated")) || v.Keys != n {
+			t.Errorf("%s: %+v, %v", c.name, v, err)
+		}
+		r := tool{}.run(t, "inspect", "--verify", c.table)
+		if r.code != c.code || !strings.Contains(r.out, c.verify) || c.code != exitOK && !strings.Contains(r.err, filepath.Base(table)+": offset ") {
+			t.Errorf("%s: --verify: exit %d, %q, want %d and %q:\n%s", c.name, r.code, r.err, c.code, c.verify, r.out)
+		}
+	}
+	half := faulty(t, table, add(func(i int) (bloomblock.Hash, bool) { return lineKey(i), i >= n/2 }, n))
+	r := tool{}.run(t, "inspect", half, "--key", "key/000007")
+	if r.code != exitTrouble || !strings.Contains(r.out, "the filter says: no; the table has: value; so: false negative") || !strings.Contains(r.err, "denies key key/000007") {
+		t.Errorf("a key that the filter hides: exit %d, %q:\n%s", r.code, r.err, r.out)
+	}
+}
+
+// manyShapes is stores with tables of all kinds.
+func manyShapes(t *testing.T) (dirs []string) {
+	t.Helper()
+	load := func(lines string, flags ...string) string {
+		dir := filepath.Join(t.TempDir(), "store")
+		tool{in: lines}.must(t, append([]string{"load", dir}, flags...)...)
+		dirs = append(dirs, dir)
+		return dir
+	}
+	load("\t\n")
+	load("\x01\x02\x1b[31m\tv\n" + strings.Repeat("ключ", 60) + "\tv\n")
+	load(manyLines(3000))
+	load(manyLines(3000), "--fpr", "0.3")
+	load(manyLines(3000), "--fpr", "1")
+	load(manyLines(30000), "--fpr", "0.0001")
+	load(manyLines(30000), "--ribbon")
+	load(manyLines(3000), "--filter-prefix", "len:8")
+	mixed := load(manyLines(5000))
+	tool{}.must(t, "compact", mixed)
+	tool{}.must(t, "del", mixed, "key/000001")
+	tool{}.must(t, "del", mixed, "--from", "key/000100", "--to", "key/000200")
+	tool{in: "k\t1\nl\t2\n"}.must(t, "ingest", mixed)
+	return dirs
+}
+
+func sstFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatalf("%s: %q, %v", dir, tables, err)
+	}
+	return tables
+}
+
+func TestTablesOfAllKinds(t *testing.T) {
+	style := regexp.MustCompile("\x1b\\[[0-9;]*m")
+	seen := 0
+	for _, dir := range manyShapes(t) {
+		all := tool{}.must(t, "inspect", "--verify", dir)
+		for _, table := range sstFiles(t, dir) {
+			seen++
+			if !strings.Contains(all, filepath.Base(table)+": verify: ok, bit for bit") && !strings.Contains(all, filepath.Base(table)+": verify: there is no filter") {
+				t.Errorf("%s is not verified:\n%s", table, all)
+			}
+			args := []string{"inspect", "--verify", "--key", strings.Repeat(`ключ`, 60), table}
+			object := tool{}.must(t, append(args, "--json")...)
+			text := tool{}.must(t, append(args, "--hex")...)
+			colored := tool{terminal: true}.must(t, args...)
+			if strings.Contains(text, "\x1b") {
+				t.Errorf("%s: an escape sequence where there is no terminal", table)
+			}
+			for line := range strings.Lines(text + style.ReplaceAllString(colored, "")) {
+				line = strings.TrimSuffix(line, "\n")
+				if n := utf8.RuneCountInString(line); n > textWidth || line != string(appendPrintable(nil, []byte(line))) {
+					t.Errorf("%s: a line of %d characters: %q", table, n, line)
+				}
+			}
+			var facts tableFacts
+			if err := json.Unmarshal([]byte(object), &facts); err != nil {
+				t.Fatal(err)
+			}
+			if v, f := facts.Verify, facts.Filter; (v == nil) != (f == nil) || v != nil && (!v.OK || v.Missing+v.Extra+v.Denied != 0 || v.Keys != f.Keys || len(f.Flags) > 0) {
+				t.Errorf("%s: %+v, filter %+v", table, facts.Verify, facts.Filter)
+			}
+			if f := facts.Filter; f != nil {
+				if math.Abs(f.Measured.Z) > 4 {
+					t.Errorf("%s: measured %+v, from the bits %g", table, f.Measured, f.FromBits)
+				}
+				text, _, _ := strings.Cut(text, "what they are\n")
+				agreeOnRows(t, text, f)
+				agreeOnAll(t, table, text, object)
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("%d tables", seen)
+	}
+}
+
+func TestAStoreInUseIsReadWithoutItsLock(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	db, err := bloomkv.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Put([]byte("k"), nil); err != nil {
+		t.Fatal(err)
+	}
+	out := tool{}.must(t, "inspect", dir, "--verify", "--key", "k")
+	for _, want := range []string{"read without the store's lock", "verify: ok", "no table reaches over the key"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("lacks %q:\n%s", want, out)
+		}
+	}
+	if err := errors.Join(db.Put([]byte("k"), []byte("again")), db.Flush(t.Context())); err != nil {
+		t.Errorf("the store after it was looked at: %v", err)
+	}
+}
+
+func TestATableThatIsCutOffAnywhereIsAnError(t *testing.T) {
+	table := sstFiles(t, newStore(t, manyLines(300)))[0]
+	b, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "cut.sst")
+	for n := 0; n < len(b); n += 1 + n/50 {
+		if err := os.WriteFile(name, b[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := (tool{}).run(t, "inspect", "--verify", "--key", "x", name); r.code != exitTrouble || !strings.Contains(r.err, "cut.sst: offset ") {
+			t.Errorf("%d bytes: exit %d, %q", n, r.code, r.err)
+		}
+	}
+}
+
+func TestInspectShowsWhatTheStoreHasCounted(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	table := sstFiles(t, dir)[0]
+	if out := (tool{}).must(t, "inspect", table); strings.Contains(out, "live: ") {
+		t.Errorf("before anybody asked:\n%s", out)
+	}
+	db, err := bloomkv.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5000 {
+		if _, err := db.Get(fmt.Appendf(nil, "key/%06d!", i%3000)); !errors.Is(err, bloomkv.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := db.Get([]byte("key/000007")); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Put([]byte("z"), nil), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var facts tableFacts
+	if err := json.Unmarshal([]byte(tool{}.must(t, "inspect", table, "--json")), &facts); err != nil {
+		t.Fatal(err)
+	}
+	l := facts.Live
+	if l == nil || l.Negatives < 3000 || l.Negatives > 7000 || l.TruePositives != 1 || l.Rate != l.FPR() {
+		t.Fatalf("%+v", l)
+	}
+	want := fmt.Sprintf("live: rate %.3g, of %s and about %s; 1 true positive", l.Rate, plural(l.FalsePositives, "false positive"), plural(l.Negatives, "negative"))
+	if out := strings.Join(strings.Fields(tool{}.must(t, "inspect", table)), " "); !strings.Contains(out, want) {
+		t.Errorf("lacks %q:\n%s", want, out)
+	}
+	if out := (tool{}).must(t, "inspect", dir, "--json"); !strings.Contains(out, `"live": {`) {
+		t.Errorf("of the store:\n%s", out)
+	}
+}
+
+func TestAFilterThatIsTooLargeIsRefused(t *testing.T) {
+	m := sstable.Meta{Name: "000001.sst", Size: 3 << 30, TailLen: 1 << 10, FilterLen: maxFilter + 1}
+	if err := checkFilterSize(m); err == nil || !strings.Contains(err.Error(), "000001.sst: offset 2147482623: filter of 1073741825 bytes") {
+		t.Error(err)
+	}
+	m.FilterLen--
+	if err := checkFilterSize(m); err != nil {
+		t.Error(err)
+	}
+}
