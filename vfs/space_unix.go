@@ -3,6 +3,7 @@
 package vfs
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -13,5 +14,8 @@ func freeSpace(dir string) (uint64, error) {
 	if err := retry(func() error { return unix.Statfs(dir, &s) }); err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	return s.Bavail * uint64(s.Bsize), nil //nolint:gosec // the size of a block
+	if s.Blocks == 0 { // so do file systems answer that do not know
+		return 0, &os.PathError{Op: "statfs", Path: dir, Err: errors.ErrUnsupported}
+	}
+	return s.Bavail * fragment(&s), nil
 }
