@@ -62,7 +62,7 @@ type DB struct {
 
 	state   atomic.Pointer[state] // nil after Close; swapped under mu
 	visible atomic.Uint64         // the newest sequence that readers see
-	warm    atomic.Bool           // warmUp has ended
+	warm    atomic.Bool           // what Open reads ahead is read, and the plan is made for it
 	pacer   pacer                 // of the compaction goroutine
 
 	snapshots snapshots // open ones

@@ -95,6 +95,7 @@ func (db *DB) keepWarm() {
 		}
 		db.editMu.Unlock()
 	}
+	db.warm.Store(true)
 	for {
 		select {
 		case <-db.ctx.Done():
@@ -133,7 +134,6 @@ func (db *DB) restore() {
 
 // warmUp loads indexes and filters after Open, newest data first, so that few lookups have to.
 func (db *DB) warmUp() {
-	defer db.warm.Store(true)
 	s, release := db.acquire()
 	if s == nil {
 		return
