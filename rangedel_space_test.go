@@ -300,6 +300,9 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() {
+				if t.Failed() {
+					t.Logf("before Close:\n%v", db.Metrics()) // obsolete files among it
+				}
 				if err := db.Close(); err != nil {
 					t.Error(err)
 				}
