@@ -27,7 +27,7 @@ type room struct {
 
 // rooms is the drawing of ARCHITECTURE.md. The root package is ".".
 var rooms = map[string]room{
-	"cmd/bloomkv":   {4, []string{".", "bloomblock", "bloom", "sstable", "vfs", "internal/manifest", "internal/wal", "internal/ikey", "internal/filename", "internal/corrupt", "internal/workload", "internal/workload/own"}},
+	"cmd/bloomkv":   {4, []string{".", "bloomblock", "bloom", "sstable", "vfs", "internal/manifest", "internal/filename", "internal/inspect", "internal/words", "internal/workload", "internal/workload/own"}},
 	"bench":         {4, []string{".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/picture", "internal/workload", "internal/workload/own"}},
 	"bench/compare": {4, []string{".", "bloomblock", "bench/machine", "internal/workload", "internal/workload/own"}},
 	"examples":      {4, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
@@ -52,13 +52,16 @@ var rooms = map[string]room{
 	"internal/epoch":        {0, nil},
 	"internal/filename":     {0, nil},
 	"internal/corrupt":      {0, nil},
-	"bench/machine":         {0, nil},                                // where figures come from
+	"bench/machine":         {0, nil}, // where figures come from
+	"internal/words":        {0, nil}, // facts as text for people
+	"internal/inspect":      {4, []string{".", "bloomblock", "sstable", "vfs", "internal/manifest", "internal/wal", "internal/ikey", "internal/filename", "internal/corrupt", "internal/words"}},
 	"internal/workload/own": {4, []string{".", "internal/workload"}}, // the DB as a workload.Store
 	"internal/workload":     {0, nil},                                // keys, choices, phases, figures: it measures any store and knows none
 }
 
 // arrows are the imports between two rooms of one floor.
 var arrows = [][2]string{
+	{"cmd/bloomkv", "internal/inspect"},
 	{"cmd/bloomkv", "internal/workload/own"},
 	{"bench", "internal/workload/own"},
 	{"bench/compare", "internal/workload/own"},

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // damageReport is one place of damage, as JSON has it.
@@ -74,8 +75,8 @@ Damage is named by file and offset, each on a line of its own, and the exit stat
 			}
 			if err == nil {
 				fmt.Fprintf(a.out, "ok: %s in %s on %s, %s, %s; %s, %s\n",
-					plural(r.Tables, "table"), plural(r.Runs, "run"), plural(r.Levels, "level"),
-					plural(r.Entries, "entry"), plural(r.Bytes, "byte"), plural(r.Logs, "log"), plural(r.Records, "record"))
+					words.Plural(r.Tables, "table"), words.Plural(r.Runs, "run"), words.Plural(r.Levels, "level"),
+					words.Plural(r.Entries, "entry"), words.Plural(r.Bytes, "byte"), words.Plural(r.Logs, "log"), words.Plural(r.Records, "record"))
 			}
 			return err
 		},

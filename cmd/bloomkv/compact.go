@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 func (a *app) compactCommand() *cobra.Command {
@@ -89,4 +90,6 @@ func sumTables(db *bloomkv.DB) (s tableSum) {
 	return s
 }
 
-func (s tableSum) String() string { return plural(s.tables, "table") + ", " + plural(s.bytes, "byte") }
+func (s tableSum) String() string {
+	return words.Plural(s.tables, "table") + ", " + words.Plural(s.bytes, "byte")
+}

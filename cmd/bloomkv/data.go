@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // errAbsent is an answer rather than trouble: it has an exit code of its own.
@@ -127,7 +128,7 @@ and a line feed follows. The exit status is 0 for a key that is there, 1 for one
 			return with(db, err, func(db *bloomkv.DB) error {
 				value, err := db.Get(key)
 				if errors.Is(err, bloomkv.ErrNotFound) {
-					return fmt.Errorf("key %s: %w", escaped(key, 64), errAbsent)
+					return fmt.Errorf("key %s: %w", words.Escaped(key, 64), errAbsent)
 				}
 				if err != nil {
 					return err
@@ -137,7 +138,7 @@ and a line feed follows. The exit status is 0 for a key that is there, 1 for one
 					value, err = appendJSON(nil, key, value)
 					value = append(value, '\n')
 				case a.outTerm:
-					value = append(appendEscaped(nil, value), '\n')
+					value = append(words.AppendEscaped(nil, value), '\n')
 				}
 				if err == nil {
 					_, err = a.out.Write(value)

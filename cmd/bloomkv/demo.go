@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/inspect"
+	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
@@ -96,7 +98,7 @@ func (a *app) demoInput(ctx context.Context, data string) (set *workload.Pairs, 
 		bar.end()
 	}
 	if err == nil && len(pairs) < demoFewest {
-		err = fmt.Errorf("%s: %s, want at least %d for a tree of runs of %d", title, plural(len(pairs), "key"), demoFewest, demoRun)
+		err = fmt.Errorf("%s: %s, want at least %d for a tree of runs of %d", title, words.Plural(len(pairs), "key"), demoFewest, demoRun)
 	}
 	if err == nil {
 		set, err = workload.NewPairs(pairs)
@@ -173,7 +175,7 @@ type demoResult struct {
 	WrongAnswers int `json:"wrong_answers"`
 	firstWrong   string
 
-	filter      *filterReport // of one table, to be drawn
+	filter      *inspect.Filter // of one table, to be drawn
 	blockTable  string
 	blockLevel  int
 	blockAbsent float64 // rate measured on it alone
@@ -210,14 +212,14 @@ type demoCosts struct {
 
 // printDemo prints the page for people.
 func (a *app) printDemo(r *demoResult) {
-	fmt.Fprintf(a.out, "%s %s (seed %d)\n", count(r.Keys), escaped([]byte(r.Input), 200), r.Seed)
+	fmt.Fprintf(a.out, "%s %s (seed %d)\n", words.Count(r.Keys), words.Escaped([]byte(r.Input), 200), r.Seed)
 	fmt.Fprintf(a.out, "stored in shuffled order through %s, %s and %s, then opened again:\n\n",
-		plural(r.Flushes, "flush"), plural(r.Compactions, "compaction"), plural(r.Moves, "move"))
+		words.Plural(r.Flushes, "flush"), words.Plural(r.Compactions, "compaction"), words.Plural(r.Moves, "move"))
 	a.printLevels(r.Levels)
-	fmt.Fprintf(a.out, "\nfilters: %s bytes in memory, %.1f bits per key\n", count(int(r.FilterBytes)), r.BitsPerKey)
+	fmt.Fprintf(a.out, "\nfilters: %s bytes in memory, %.1f bits per key\n", words.Count(int(r.FilterBytes)), r.BitsPerKey)
 	fmt.Fprintf(a.out, "promised %.4f wasted reads per absent lookup over the whole tree, measured %.4f\n\n", r.FPRPromised, r.FPRMeasured)
 	w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(w, "%s present and %s absent keys\twith filters\twithout\n", count(r.Keys), count(r.Absents))
+	fmt.Fprintf(w, "%s present and %s absent keys\twith filters\twithout\n", words.Count(r.Keys), words.Count(r.Absents))
 	for _, l := range []struct {
 		what string
 		form string
@@ -238,7 +240,7 @@ func (a *app) printDemo(r *demoResult) {
 		fmt.Fprintf(w, "%s", l.what)
 		for _, c := range []*demoCosts{&r.with, &r.without} {
 			if l.form == "" {
-				fmt.Fprintf(w, "\t%s", count(int(l.of(c))))
+				fmt.Fprintf(w, "\t%s", words.Count(int(l.of(c))))
 				continue
 			}
 			fmt.Fprintf(w, "\t"+l.form, l.of(c))
@@ -252,10 +254,10 @@ func (a *app) printDemo(r *demoResult) {
 	if r.filter == nil {
 		fmt.Fprintf(a.out, "%s: none\n", name)
 	} else {
-		drawFilter(a.out, name, r.filter, a.color)
+		r.filter.WriteText(a.out, name, a.color)
 	}
-	fmt.Fprintf(a.out, "\nof %s absent keys it let %.4f through\n", count(r.Absents), r.blockAbsent)
+	fmt.Fprintf(a.out, "\nof %s absent keys it let %.4f through\n", words.Count(r.Absents), r.blockAbsent)
 	if r.Kept != "" {
-		fmt.Fprintf(a.out, "\nkept: bloomkv inspect %s\n", escaped([]byte(filepath.Clean(r.Kept)), 4096))
+		fmt.Fprintf(a.out, "\nkept: bloomkv inspect %s\n", words.Escaped([]byte(filepath.Clean(r.Kept)), 4096))
 	}
 }

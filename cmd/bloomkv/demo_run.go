@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/inspect"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/workload"
 	"github.com/bloomkv/bloomkv/internal/workload/own"
@@ -222,10 +223,10 @@ func (d *demo) pickBlock(r *demoResult) error {
 	}
 	name := filename.Make(d.dir, filename.Table, pick.Number)
 	r.blockTable = filepath.Base(name)
-	if r.filter, _, err = examineFilters(name); err != nil || r.filter == nil {
+	if r.filter, _, err = inspect.ReadFilters(name); err != nil || r.filter == nil {
 		return err
 	}
-	f, err := bloomblock.Parse(r.filter.block)
+	f, err := bloomblock.Parse(r.filter.Block())
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 func (a *app) dumpCommand() *cobra.Command {
@@ -32,14 +33,14 @@ file only.`,
 					if _, err := f.append(dst, key, value); err != nil {
 						return dst, err
 					}
-					return appendEscaped(append(appendEscaped(dst, key), '\t'), value), nil
+					return words.AppendEscaped(append(words.AppendEscaped(dst, key), '\t'), value), nil
 				}
 			}
 			db, err := openToRead(args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
 				n, err := a.printLines(c, db, bloomkv.IterOptions{}, printer{line: line})
 				if err != nil {
-					err = fmt.Errorf("after %s: %w", plural(n, "line"), err)
+					err = fmt.Errorf("after %s: %w", words.Plural(n, "line"), err)
 				}
 				return err
 			})

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // A format is how a line holds one key and its value. load reads, to the byte, what dump writes. A line ends with a line
@@ -53,13 +54,13 @@ var errFormat = errors.New("tsv can't carry it; use --format json (or hex)")
 
 func appendTSV(dst, key, value []byte) ([]byte, error) {
 	if bytes.IndexByte(key, '\t') >= 0 {
-		return dst, fmt.Errorf("key %s has a TAB: %w", escaped(key, 64), errFormat)
+		return dst, fmt.Errorf("key %s has a TAB: %w", words.Escaped(key, 64), errFormat)
 	}
 	if bytes.IndexByte(key, '\n') >= 0 {
-		return dst, fmt.Errorf("key %s has a line feed: %w", escaped(key, 64), errFormat)
+		return dst, fmt.Errorf("key %s has a line feed: %w", words.Escaped(key, 64), errFormat)
 	}
 	if bytes.IndexByte(value, '\n') >= 0 {
-		return dst, fmt.Errorf("the value of key %s has a line feed: %w", escaped(key, 64), errFormat)
+		return dst, fmt.Errorf("the value of key %s has a line feed: %w", words.Escaped(key, 64), errFormat)
 	}
 	dst = append(dst, key...)
 	dst = append(dst, '\t')

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 func TestLinesThatAreNotPairsAreErrors(t *testing.T) {
@@ -142,7 +143,7 @@ func FuzzLine(f *testing.F) {
 			}
 			roundTrip(t, f, bytes.Clone(key), bytes.Clone(value))
 		}
-		if escaped := appendEscaped(nil, data); !bytes.Equal(escaped, appendPrintable(nil, escaped)) || !utf8.Valid(escaped) {
+		if escaped := words.AppendEscaped(nil, data); !bytes.Equal(escaped, words.AppendPrintable(nil, escaped)) || !utf8.Valid(escaped) {
 			t.Errorf("%q is escaped as %q, which is not printable", data, escaped)
 		}
 	})
@@ -161,30 +162,11 @@ func roundTrip(t *testing.T, f format, key, value []byte) {
 	if bytes.ContainsAny(line, "\n") {
 		t.Errorf("%s: %q has a line feed", f.name, line)
 	}
-	if f.name != "tsv" && !bytes.Equal(line, appendPrintable(nil, line)) {
+	if f.name != "tsv" && !bytes.Equal(line, words.AppendPrintable(nil, line)) {
 		t.Errorf("%s: %q is not printable", f.name, line)
 	}
 	k, v, err := f.parse(line)
 	if err != nil || !bytes.Equal(k, key) || !bytes.Equal(v, value) {
 		t.Errorf("%s: %q gives %q, %q, %v; want %q, %q", f.name, line, k, v, err, key, value)
-	}
-}
-
-func TestEscapedTellsEveryByte(t *testing.T) {
-	for _, c := range []struct{ in, want string }{
-		{"plain é 漢", "plain é 漢"},
-		{`a\b`, `a\\b`},
-		{"\t\n\r\x00\x1b\x7f", `\t\n\r\x00\x1b\x7f`},
-		{"\u009b\u202e", `\u009b\u202e`},
-		{"\U000e0001", `\U000e0001`},
-		{"\xff\xc2", `\xff\xc2`},
-		{"\ufffd", "\ufffd"},
-	} {
-		if got := string(appendEscaped(nil, []byte(c.in))); got != c.want {
-			t.Errorf("%q is escaped as %q, want %q", c.in, got, c.want)
-		}
-	}
-	if got, want := escaped([]byte("aéb"), 2), "a… (4 bytes)"; got != want {
-		t.Errorf("cut in a character: %q, want %q", got, want)
 	}
 }

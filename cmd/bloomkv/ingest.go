@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 func (a *app) ingestCommand() *cobra.Command {
@@ -129,9 +130,9 @@ func (l *loader) sorted(in *lineReader, some bool) iter.Seq2[bloomkv.KV, error] 
 func checkOrder(last, key []byte) error {
 	switch bytes.Compare(last, key) {
 	case 0:
-		return fmt.Errorf("key %s again: %w", escaped(key, 64), bloomkv.ErrOrder)
+		return fmt.Errorf("key %s again: %w", words.Escaped(key, 64), bloomkv.ErrOrder)
 	case 1:
-		return fmt.Errorf("key %s after %s: %w", escaped(key, 64), escaped(last, 64), bloomkv.ErrOrder)
+		return fmt.Errorf("key %s after %s: %w", words.Escaped(key, 64), words.Escaped(last, 64), bloomkv.ErrOrder)
 	default:
 		return nil
 	}

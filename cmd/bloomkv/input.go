@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 const formatHelp = `Formats, each one pair a line, which ends with a line feed:
@@ -133,7 +135,7 @@ func (a *app) printLoaded(l *loader, asJSON bool) error {
 		}{l.lines, l.bytes})
 	}
 	if a.outTerm {
-		fmt.Fprintf(a.out, "%s, %s of keys and values\n", plural(l.lines, "line"), plural(l.bytes, "byte"))
+		fmt.Fprintf(a.out, "%s, %s of keys and values\n", words.Plural(l.lines, "line"), words.Plural(l.bytes, "byte"))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/sstable"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // smallTable is a table of a few keys.
@@ -59,15 +60,15 @@ func FuzzInspect(f *testing.F) {
 			t.Fatal(err)
 		}
 		for _, args := range [][]string{
-			{"inspect", name, "--verify", "--hex", "--entries", "--key", string(appendEscaped(nil, []byte(key)))},
-			{"inspect", name, "--json", "--verify", "--key", string(appendEscaped(nil, []byte(key)))},
+			{"inspect", name, "--verify", "--hex", "--entries", "--key", string(words.AppendEscaped(nil, []byte(key)))},
+			{"inspect", name, "--json", "--verify", "--key", string(words.AppendEscaped(nil, []byte(key)))},
 		} {
 			r := tool{}.run(t, args...)
 			if r.code != exitOK && (r.code != exitTrouble || !strings.Contains(r.err, filepath.Base(name))) {
 				t.Fatalf("%q: exit %d, %q", args, r.code, r.err)
 			}
 			for line := range strings.Lines(r.out + r.err) {
-				if line = strings.TrimSuffix(line, "\n"); line != string(appendPrintable(nil, []byte(line))) {
+				if line = strings.TrimSuffix(line, "\n"); line != string(words.AppendPrintable(nil, []byte(line))) {
 					t.Fatalf("%q: a line that could drive a terminal: %q", args, line)
 				}
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
 // names are the members of a JSON object, sorted.
@@ -269,8 +270,12 @@ func TestInspectShowsAManifestUpToItsDamage(t *testing.T) {
 	}
 	var ends []int64
 	_, number := filename.Parse(filepath.Base(name))
-	if _, err := replayLog(name, number, func(_ []byte, end int64) error { ends = append(ends, end); return nil }); err != nil {
+	log, err := inspect.ReadLog(name, number)
+	if err != nil {
 		t.Fatal(err)
+	}
+	for _, r := range log.List {
+		ends = append(ends, r.End)
 	}
 	b[ends[1]-1] ^= 1
 	if err := os.WriteFile(name, b, 0o600); err != nil {
@@ -414,7 +419,7 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 		}
 	}
 	prefixNames := []string{"bits_per_key", "filter_bytes", "filter_keys", "fpr_from_bits", "fpr_promised", "rule", "units"}
-	prefix := func(object string) (p prefixFacts) {
+	prefix := func(object string) (p inspect.Prefix) {
 		t.Helper()
 		var facts struct {
 			FilterKeys uint64          `json:"filter_keys"`

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 func (a *app) loadCommand() *cobra.Command {
@@ -67,7 +68,7 @@ func (l *loader) load(ctx context.Context, db *bloomkv.DB, in io.Reader) error {
 		return errors.Join(err, sync)
 	}
 	if err != nil {
-		return fmt.Errorf("%w (stored before it: %s)", err, plural(l.lines, "line"))
+		return fmt.Errorf("%w (stored before it: %s)", err, words.Plural(l.lines, "line"))
 	}
 	return nil
 }

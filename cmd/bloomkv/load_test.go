@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 func TestABadLineIsNamedAndAllBeforeItIsStored(t *testing.T) {
@@ -105,7 +106,7 @@ func TestLoadReadsWhatDumpWrote(t *testing.T) {
 	for line := range strings.Lines((tool{}).must(t, "dump", first, "--format", "hex")) {
 		k, v, err := parseHex([]byte(strings.TrimSuffix(line, "\n")))
 		if value, ok := want[string(k)]; err != nil || !ok || value != string(v) {
-			t.Fatalf("key %s has a value of %d bytes, %v", escaped(k, 64), len(v), err)
+			t.Fatalf("key %s has a value of %d bytes, %v", words.Escaped(k, 64), len(v), err)
 		}
 		got++
 	}

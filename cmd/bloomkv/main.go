@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // Exit codes, as grep has them: 1 is an answer, 2 is trouble.
@@ -115,7 +116,7 @@ func (o *output) Write(b []byte) (int, error) {
 func (a *app) complain(err error) {
 	for line := range bytes.SplitSeq([]byte(err.Error()), []byte{'\n'}) {
 		line = bytes.TrimPrefix(line, []byte("bloomkv: "))
-		fmt.Fprintf(a.err, "bloomkv: %s\n", appendPrintable(nil, line))
+		fmt.Fprintf(a.err, "bloomkv: %s\n", words.AppendPrintable(nil, line))
 	}
 }
 

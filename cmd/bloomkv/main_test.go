@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // tool is a run of the tool in this process.
@@ -330,7 +331,7 @@ func TestNothingStoredDrivesATerminal(t *testing.T) {
 
 func checkPrintable(t *testing.T, args []string, text string) {
 	t.Helper()
-	if plain := appendPrintable(nil, []byte(strings.ReplaceAll(text, "\n", ""))); string(plain) != strings.ReplaceAll(text, "\n", "") {
+	if plain := words.AppendPrintable(nil, []byte(strings.ReplaceAll(text, "\n", ""))); string(plain) != strings.ReplaceAll(text, "\n", "") {
 		t.Errorf("%q printed %q, which could drive a terminal", args, text)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // planFacts are what a tree's filters promise and take, as JSON has it.
@@ -151,8 +152,8 @@ func even(bits float64, levels int) float64 {
 }
 
 func (p *planner) print(facts planFacts) {
-	fmt.Fprintf(p.out, "%s in %s, each %d times as large as the one above; %s filters\n\n", plural(facts.Keys, "key"),
-		plural(len(facts.Levels), "level"), p.ratio, facts.Kind)
+	fmt.Fprintf(p.out, "%s in %s, each %d times as large as the one above; %s filters\n\n", words.Plural(facts.Keys, "key"),
+		words.Plural(len(facts.Levels), "level"), p.ratio, facts.Kind)
 	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "level\tkeys\tpromised\tpredicted\tbits/key\tbytes\tunits\t")
 	for _, l := range facts.Levels {
@@ -160,7 +161,7 @@ func (p *planner) print(facts planFacts) {
 	}
 	w.Flush()
 	fmt.Fprintf(p.out, "\nfilters take %s, %.2f bits per key; an absent key wastes %.3g table reads, promised %.3g;\nevenly shared out the same memory would waste %.3g\n",
-		plural(facts.Bytes, "byte"), 8*float64(facts.Bytes)/float64(facts.Keys), facts.Predicted, facts.FilterFPR, facts.Even)
+		words.Plural(facts.Bytes, "byte"), 8*float64(facts.Bytes)/float64(facts.Keys), facts.Predicted, facts.FilterFPR, facts.Even)
 	if len(facts.Table) == 0 {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 func (a *app) scanCommand() *cobra.Command {
@@ -41,9 +42,9 @@ and in a pipe alike. To get the bytes back use dump, or --json. --prefix, --from
 				case asJSON:
 					return appendJSON(dst, key, value)
 				case keysOnly:
-					return appendEscaped(dst, key), nil
+					return words.AppendEscaped(dst, key), nil
 				default:
-					return appendEscaped(append(appendEscaped(dst, key), '\t'), value), nil
+					return words.AppendEscaped(append(words.AppendEscaped(dst, key), '\t'), value), nil
 				}
 			}}
 			db, err := openToRead(args[0])

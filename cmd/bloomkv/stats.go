@@ -11,6 +11,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -118,9 +119,9 @@ func measured(f bloomkv.FilterAnswers) string {
 // tablesOf is all tables, with bounds that can be printed.
 func tablesOf(db *bloomkv.DB) (tables []tableStats) {
 	for _, t := range db.Tables() {
-		s := tableStats{TableMetrics: t, Smallest: escaped(t.Smallest, keyLimit)}
+		s := tableStats{TableMetrics: t, Smallest: words.Escaped(t.Smallest, words.KeyLimit)}
 		if t.Largest != nil {
-			s.Largest = new(escaped(t.Largest, keyLimit))
+			s.Largest = new(words.Escaped(t.Largest, words.KeyLimit))
 		}
 		tables = append(tables, s)
 	}
@@ -166,16 +167,16 @@ many logs there are.`,
 					a.printTables(s.ByTable)
 				}
 				fmt.Fprintf(a.out, "\n%s, %s, %s (%s), %s; filters %s, %.1f bits per entry\n",
-					plural(s.Tables, "table"), plural(s.Bytes, "byte"), plural(s.Entries, "entry"), plural(s.Deletes, "delete"),
-					plural(s.RangeDeletes, "range delete"), plural(s.FilterBytes, "byte"), s.BitsPerKey)
+					words.Plural(s.Tables, "table"), words.Plural(s.Bytes, "byte"), words.Plural(s.Entries, "entry"), words.Plural(s.Deletes, "delete"),
+					words.Plural(s.RangeDeletes, "range delete"), words.Plural(s.FilterBytes, "byte"), s.BitsPerKey)
 				if s.Logs > 0 {
-					fmt.Fprintf(a.out, "%s of a use that was not closed: what they hold is on no level yet\n", plural(s.Logs, "log"))
+					fmt.Fprintf(a.out, "%s of a use that was not closed: what they hold is on no level yet\n", words.Plural(s.Logs, "log"))
 				}
 				if s.FiltersDamaged > 0 {
-					fmt.Fprintf(a.out, "%s with a damaged filter, of which what is whole is used; see check\n", plural(s.FiltersDamaged, "table"))
+					fmt.Fprintf(a.out, "%s with a damaged filter, of which what is whole is used; see check\n", words.Plural(s.FiltersDamaged, "table"))
 				}
 				if s.FiltersShed > 0 {
-					fmt.Fprintf(a.out, "%s whose filter the memory budget has no room for\n", plural(s.FiltersShed, "table"))
+					fmt.Fprintf(a.out, "%s whose filter the memory budget has no room for\n", words.Plural(s.FiltersShed, "table"))
 				}
 				m.Levels = nil
 				fmt.Fprint(a.out, m)

@@ -1,4 +1,4 @@
-package main
+package words
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// plural is a number of things, "1 table" or "2 tables", for the nouns of this tool.
-func plural[N int | int64 | uint64](n N, noun string) string {
+// Plural is a number of things, "1 table" or "2 tables", for the nouns of this tool.
+func Plural[N int | int64 | uint64](n N, noun string) string {
 	switch {
 	case n == 1:
 	case strings.HasSuffix(noun, "sh"): // flush
@@ -21,8 +21,8 @@ func plural[N int | int64 | uint64](n N, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// count prints a number, 0 or more, with its thousands apart.
-func count(n int) string {
+// Count prints a number, 0 or more, with its thousands apart.
+func Count(n int) string {
 	s := []byte(strconv.Itoa(n))
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = slices.Insert(s, i, ',')

@@ -1,17 +1,19 @@
-package main
+package inspect
 
 import (
 	"fmt"
 	"io"
 	"math/bits"
+
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // labelColumns is what is left of a line beside an offset and 16 bytes.
-const labelColumns = textWidth - 10 - 2 - 47 - 2
+const labelColumns = words.Width - 10 - 2 - 47 - 2
 
 // annotate writes the bytes of a filter block in hexadecimal digits, beside what they are: field by field of the header, then
 // block by block of each unit, 16 bytes a line. Offsets are those in the file.
-func annotate(w io.Writer, r *filterReport) {
+func annotate(w io.Writer, r *Filter) {
 	fmt.Fprintf(w, "%10s  %-47s  %s\n", "offset", "bytes", "what they are")
 	end := 0
 	for _, f := range r.Header {

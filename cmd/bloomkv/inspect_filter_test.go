@@ -18,7 +18,8 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/internal/inspect"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -122,8 +123,12 @@ func TestFaultsOfAFilterAreFlaggedByName(t *testing.T) {
 		if c.flags == nil && (strings.Contains(text, "! ") || !strings.Contains(object, `"flags": []`)) {
 			t.Errorf("%s: flagged:\n%s", c.name, text)
 		}
-		if v, err := verifyFilter(t.Context(), c.table); err != nil || v.OK != (c.code == exitOK) || (v.Denied > 0) != (!v.OK && !slices.Contains(c.flags, "saturated")) || v.Keys != n {
-			t.Errorf("%s: %+v, %v", c.name, v, err)
+		facts, err := inspect.ReadTable(t.Context(), c.table, inspect.Options{Verify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := facts.Verify; v.OK != (c.code == exitOK) || (v.Denied > 0) != (!v.OK && !slices.Contains(c.flags, "saturated")) || v.Keys != n {
+			t.Errorf("%s: %+v", c.name, v)
 		}
 		r := tool{}.run(t, "inspect", "--verify", c.table)
 		if r.code != c.code || !strings.Contains(r.out, c.verify) || c.code != exitOK && !strings.Contains(r.err, filepath.Base(table)+": offset ") {
@@ -190,11 +195,11 @@ func TestTablesOfAllKinds(t *testing.T) {
 			}
 			for line := range strings.Lines(text + style.ReplaceAllString(colored, "")) {
 				line = strings.TrimSuffix(line, "\n")
-				if n := utf8.RuneCountInString(line); n > textWidth || line != string(appendPrintable(nil, []byte(line))) {
+				if n := utf8.RuneCountInString(line); n > words.Width || line != string(words.AppendPrintable(nil, []byte(line))) {
 					t.Errorf("%s: a line of %d characters: %q", table, n, line)
 				}
 			}
-			var facts tableFacts
+			var facts inspect.Table
 			if err := json.Unmarshal([]byte(object), &facts); err != nil {
 				t.Fatal(err)
 			}
@@ -275,7 +280,7 @@ func TestInspectShowsWhatTheStoreHasCounted(t *testing.T) {
 	if err := errors.Join(db.Put([]byte("z"), nil), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	var facts tableFacts
+	var facts inspect.Table
 	if err := json.Unmarshal([]byte(tool{}.must(t, "inspect", table, "--json")), &facts); err != nil {
 		t.Fatal(err)
 	}
@@ -283,22 +288,11 @@ func TestInspectShowsWhatTheStoreHasCounted(t *testing.T) {
 	if l == nil || l.Negatives < 3000 || l.Negatives > 7000 || l.TruePositives != 1 || l.Rate != l.FPR() {
 		t.Fatalf("%+v", l)
 	}
-	want := fmt.Sprintf("live: rate %.3g, of %s and about %s; 1 true positive", l.Rate, plural(l.FalsePositives, "false positive"), plural(l.Negatives, "negative"))
+	want := fmt.Sprintf("live: rate %.3g, of %s and about %s; 1 true positive", l.Rate, words.Plural(l.FalsePositives, "false positive"), words.Plural(l.Negatives, "negative"))
 	if out := strings.Join(strings.Fields(tool{}.must(t, "inspect", table)), " "); !strings.Contains(out, want) {
 		t.Errorf("lacks %q:\n%s", want, out)
 	}
 	if out := (tool{}).must(t, "inspect", dir, "--json"); !strings.Contains(out, `"live": {`) {
 		t.Errorf("of the store:\n%s", out)
-	}
-}
-
-func TestAFilterThatIsTooLargeIsRefused(t *testing.T) {
-	m := sstable.Meta{Name: "000001.sst", Size: 3 << 30, TailLen: 1 << 10, FilterLen: maxFilter + 1}
-	if err := checkFilterSize(m); err == nil || !strings.Contains(err.Error(), "000001.sst: offset 2147482623: filter of 1073741825 bytes") {
-		t.Error(err)
-	}
-	m.FilterLen--
-	if err := checkFilterSize(m); err != nil {
-		t.Error(err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
 func TestAKeyIsFollowedThroughTheTables(t *testing.T) {
@@ -16,15 +17,13 @@ func TestAKeyIsFollowedThroughTheTables(t *testing.T) {
 	tables := sstFiles(t, dir)
 	find := func(maybe bool) string { // an absent key within the bounds of the first table
 		for i := 0; ; i++ {
-			k, err := newKeyFacts(fmt.Sprintf("key/000500/%d", i))
-			if err == nil {
-				err = k.askTable(tables[0])
-			}
+			key := fmt.Sprintf("key/000500/%d", i)
+			table, err := inspect.ReadTable(t.Context(), tables[0], inspect.Options{Key: []byte(key)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if (k.Tables[0].Answer == "maybe") == maybe {
-				return k.Key
+			if (table.Key.Tables[0].Answer == "maybe") == maybe {
+				return key
 			}
 		}
 	}

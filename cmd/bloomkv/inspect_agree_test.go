@@ -11,10 +11,11 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
 // agreeOnRows compares each row of text with what the object has for it.
-func agreeOnRows(t *testing.T, text string, f *filterReport) {
+func agreeOnRows(t *testing.T, text string, f *inspect.Filter) {
 	t.Helper()
 	row := func(in, label string, want ...float64) {
 		t.Helper()

@@ -1,32 +1,31 @@
-package main
+package inspect
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
-	"unicode/utf8"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
-// keyFacts follow one key through the tables that may hold it. Logs are not asked.
-type keyFacts struct {
+// A Key is one key, followed through the tables that may hold it. Logs are not asked.
+type Key struct {
 	Key    string     `json:"key"`  // escaped
 	Hash   string     `json:"hash"` // XXH64, in hexadecimal digits
-	Tables []keyTable `json:"tables"`
+	Tables []KeyTable `json:"tables"`
 
 	key []byte
 }
 
-// keyTable is what one run of tables has to say of a key, or the one table that is looked at.
-type keyTable struct {
+// A KeyTable is what one run of tables has to say of a key, or the one table that is looked at.
+type KeyTable struct {
 	Level    *int    `json:"level,omitempty"`
 	Run      *uint64 `json:"run,omitempty"`
 	File     string  `json:"file"`     // empty where no table of the run reaches over the key
@@ -45,40 +44,12 @@ type keyTable struct {
 	Verdict string `json:"verdict"`
 }
 
-// newKeyFacts reads a key as inspect prints keys.
-func newKeyFacts(text string) (*keyFacts, error) {
-	key, err := unescaped(text)
-	if err != nil {
-		return nil, fmt.Errorf("--key %q: %w; want it as inspect prints keys, \\x00 for the byte 0 and \\\\ for a backslash", text, err)
-	}
-	return &keyFacts{Key: escaped(key, keyLimit), Hash: fmt.Sprintf("%016x", uint64(bloomblock.HashKey(key))), Tables: []keyTable{}, key: key}, nil
-}
-
-// unescaped reads what appendEscaped wrote.
-func unescaped(text string) (key []byte, err error) {
-	for text != "" {
-		if text[0] != '\\' { // also a byte that is not UTF-8
-			key, text = append(key, text[0]), text[1:]
-			continue
-		}
-		var (
-			r    rune
-			wide bool
-		)
-		if r, wide, text, err = strconv.UnquoteChar(text, 0); err != nil {
-			return nil, err
-		}
-		if wide {
-			key = utf8.AppendRune(key, r)
-		} else {
-			key = append(key, byte(r)) //nolint:gosec // a byte, if not wide
-		}
-	}
-	return key, nil
+func newKey(key []byte) *Key {
+	return &Key{Key: words.Escaped(key, words.KeyLimit), Hash: fmt.Sprintf("%016x", uint64(bloomblock.HashKey(key))), Tables: []KeyTable{}, key: key}
 }
 
 // ask completes what is known of the key with what the table's filter answers, and with what the table has.
-func (t *keyTable) ask(key []byte, name string) error {
+func (t *KeyTable) ask(key []byte, name string) error {
 	t.File, t.Answer, t.Verdict, t.Units, t.Found = filepath.Base(name), "none", "not asked", []bloomblock.UnitTrace{}, "nothing"
 	return withTable(name, func(o *openTable) error {
 		for _, d := range o.reader.RangeDels() {
@@ -115,7 +86,7 @@ func (t *keyTable) ask(key []byte, name string) error {
 }
 
 // judge says what an answer was worth.
-func (t *keyTable) judge(maybe bool) {
+func (t *KeyTable) judge(maybe bool) {
 	there := t.Found != "nothing"
 	t.Answer = "no"
 	if maybe {
@@ -136,8 +107,8 @@ func (t *keyTable) judge(maybe bool) {
 
 // askTable asks the one table that is looked at. Its fences are the bounds of its versions, and of its range deletes where they
 // go further.
-func (k *keyFacts) askTable(name string) error {
-	t := keyTable{}
+func (k *Key) askTable(name string) error {
+	t := KeyTable{}
 	var low, high []byte
 	err := withTable(name, func(o *openTable) error {
 		p, err := o.reader.Properties()
@@ -165,7 +136,7 @@ func (k *keyFacts) askTable(name string) error {
 	if err != nil {
 		return err
 	}
-	t.Smallest, t.Largest = escaped(low, keyLimit), escaped(high, keyLimit)
+	t.Smallest, t.Largest = words.Escaped(low, words.KeyLimit), words.Escaped(high, words.KeyLimit)
 	t.Within = bytes.Compare(low, k.key) <= 0 && (t.NoEnd || bytes.Compare(k.key, high) <= 0)
 	err = t.ask(k.key, name)
 	k.Tables = append(k.Tables, t)
@@ -173,12 +144,12 @@ func (k *keyFacts) askTable(name string) error {
 }
 
 // askRun asks the table of a run that reaches over the key, if there is one.
-func (k *keyFacts) askRun(dir string, level int, run *manifest.Run) error {
-	t := keyTable{Level: &level, Run: &run.ID, Units: []bloomblock.UnitTrace{}}
+func (k *Key) askRun(dir string, level int, run *manifest.Run) error {
+	t := KeyTable{Level: &level, Run: &run.ID, Units: []bloomblock.UnitTrace{}}
 	var err error
 	if m := run.Find(k.key); m != nil {
 		t.Within, t.NoEnd = true, m.Upper() == nil
-		t.Smallest, t.Largest = escaped(m.Smallest, keyLimit), escaped(m.Upper(), keyLimit)
+		t.Smallest, t.Largest = words.Escaped(m.Smallest, words.KeyLimit), words.Escaped(m.Upper(), words.KeyLimit)
 		err = t.ask(k.key, filename.Make(dir, filename.Table, m.Number))
 	}
 	k.Tables = append(k.Tables, t)
@@ -186,7 +157,7 @@ func (k *keyFacts) askRun(dir string, level int, run *manifest.Run) error {
 }
 
 // damage is the error of a key that a filter hides.
-func (k *keyFacts) damage() error {
+func (k *Key) damage() error {
 	if k == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"fmt"
@@ -6,18 +6,19 @@ import (
 	"strings"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // drawKey writes what the tables have to say of a key: fences, then what it probes, how the filter answered, and whether that
 // was right.
-func drawKey(w io.Writer, k *keyFacts) {
-	fmt.Fprintf(w, "\n%s\nhash %s\n", cut("key "+k.Key, textWidth), k.Hash)
+func drawKey(w io.Writer, k *Key) {
+	fmt.Fprintf(w, "\n%s\nhash %s\n", words.Cut("key "+k.Key, words.Width), k.Hash)
 	for i := range k.Tables {
 		drawKeyTable(w, &k.Tables[i])
 	}
 }
 
-func drawKeyTable(w io.Writer, t *keyTable) {
+func drawKeyTable(w io.Writer, t *KeyTable) {
 	place := "table " + t.File
 	if t.Level != nil {
 		place = fmt.Sprintf("level %d, run %d: %s", *t.Level, *t.Run, t.File)
@@ -34,7 +35,7 @@ func drawKeyTable(w io.Writer, t *keyTable) {
 	if !t.Within {
 		side = "the key is not between them: a lookup does not come here"
 	}
-	fmt.Fprintf(w, "\n%s\n%s\n%s\n  %s\n", place, cut("  fences: "+t.Smallest, textWidth), cut("      to  "+end, textWidth), side)
+	fmt.Fprintf(w, "\n%s\n%s\n%s\n  %s\n", place, words.Cut("  fences: "+t.Smallest, words.Width), words.Cut("      to  "+end, words.Width), side)
 	for i := range t.Units {
 		drawUnitTrace(w, i, &t.Units[i])
 	}

@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"fmt"
@@ -6,37 +6,17 @@ import (
 	"math"
 	"strings"
 	"text/tabwriter"
-	"unicode/utf8"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
-
-// textWidth is how wide text is, in characters, but for keys that are longer.
-const textWidth = 80
 
 func trimRight(s string) string { return strings.TrimRight(s, " ") }
 
-// wrapped breaks text into lines of at most textWidth, the further ones indented.
-func wrapped(w io.Writer, text string) {
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case line == "":
-			line = word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > textWidth:
-			fmt.Fprintln(w, line)
-			line = "  " + word
-		default:
-			line += " " + word
-		}
-	}
-	fmt.Fprintln(w, line)
-}
-
-// drawFilter writes a filter as text: what it is, what is off, its header, its rates, and each unit with its figures, its
+// WriteText writes a filter as text: what it is, what is off, its header, its rates, and each unit with its figures, its
 // histogram and its map; name says which filter it is. With color, flags are red and two regions of the map share a cell, one
 // above the other.
-func drawFilter(w io.Writer, name string, r *filterReport, color bool) {
+func (r *Filter) WriteText(w io.Writer, name string, color bool) {
 	kind := r.Kind
 	switch kind {
 	case "blocked bloom":
@@ -44,14 +24,14 @@ func drawFilter(w io.Writer, name string, r *filterReport, color bool) {
 	case "ribbon":
 		kind = "Ribbon"
 	}
-	wrapped(w, fmt.Sprintf("%s: %s, %s, %s, %s at offset %d, %.1f bits per key",
-		name, kind, plural(len(r.Units), "unit"), plural(r.Keys, "key"), plural(r.Bytes, "byte"), r.Offset, r.BitsPerKey))
+	words.Wrapped(w, fmt.Sprintf("%s: %s, %s, %s, %s at offset %d, %.1f bits per key",
+		name, kind, words.Plural(len(r.Units), "unit"), words.Plural(r.Keys, "key"), words.Plural(r.Bytes, "byte"), r.Offset, r.BitsPerKey))
 	for _, f := range r.Flags {
-		text := fmt.Sprintf("! %s: %s", f.Name, appendPrintable(nil, []byte(f.Meaning)))
+		text := fmt.Sprintf("! %s: %s", f.Name, words.AppendPrintable(nil, []byte(f.Meaning)))
 		if color {
 			fmt.Fprint(w, "\x1b[1;31m")
 		}
-		wrapped(w, text)
+		words.Wrapped(w, text)
 		if color {
 			fmt.Fprint(w, "\x1b[0m")
 		}
@@ -67,33 +47,14 @@ func drawFilter(w io.Writer, name string, r *filterReport, color bool) {
 }
 
 // drawHeader lists the fields, as they are in the file.
-func drawHeader(w io.Writer, r *filterReport) {
+func drawHeader(w io.Writer, r *Filter) {
 	fmt.Fprintln(w, "\nheader:")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  offset\tbytes\tfield\tvalue")
 	for _, f := range r.Header {
-		fmt.Fprintf(t, "  %d\t%d\t%s\t%s\n", r.Offset+uint64(f.Offset), f.Bytes, f.Name, cut(f.Value, 40)) //nolint:gosec // an index
+		fmt.Fprintf(t, "  %d\t%d\t%s\t%s\n", r.Offset+uint64(f.Offset), f.Bytes, f.Name, words.Cut(f.Value, 40)) //nolint:gosec // an index
 	}
 	t.Flush()
-}
-
-// cut shortens what is too long for so many columns.
-func cut(s string, columns int) string {
-	runes := []rune(s)
-	if len(runes) <= columns {
-		return s
-	}
-	return string(runes[:columns-1]) + "…"
-}
-
-// pair is two texts in a line with words between them, or where that is too long for one, cut, in two.
-func pair(from, a, to, b string) string {
-	line := from + " " + a + " " + to + " " + b
-	if utf8.RuneCountInString(line) <= textWidth {
-		return line
-	}
-	indent := strings.Repeat(" ", max(0, len(from)-len(to)))
-	return cut(from+" "+a, textWidth) + "\n" + cut(indent+to+" "+b, textWidth)
 }
 
 // figure prints a number in some five digits, and a large one whole.
@@ -123,7 +84,7 @@ func deviations(z float64) string {
 	return fmt.Sprintf("%.1f", z)
 }
 
-func drawRates(w io.Writer, r *filterReport) {
+func drawRates(w io.Writer, r *Filter) {
 	fmt.Fprintln(w, "\nfalse positive rate:")
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tpromised\tby table\tfrom bits\tmeasured\t± error\tz\tmaybe\tof probes\t")
@@ -139,16 +100,16 @@ func drawRates(w io.Writer, r *filterReport) {
 	t.Flush()
 }
 
-func drawUnit(w io.Writer, i int, r *filterReport, color bool) {
+func drawUnit(w io.Writer, i int, r *Filter, color bool) {
 	u := &r.Units[i]
-	what := plural(u.Probes, "probe")
+	what := words.Plural(u.Probes, "probe")
 	if u.Columns > 0 {
 		what = fmt.Sprintf("Ribbon, %s, %d %% overhead, %s in %s of 64, %d with a column more",
-			plural(u.Columns, "column"), u.Overhead, plural(u.Slots, "slot"), plural(u.Segments, "segment"), u.Wide)
+			words.Plural(u.Columns, "column"), u.Overhead, words.Plural(u.Slots, "slot"), words.Plural(u.Segments, "segment"), u.Wide)
 	}
 	fmt.Fprintln(w)
-	wrapped(w, fmt.Sprintf("unit %d: %s, %s of 64 bytes, %d bytes at offset %d, %.1f bits per key, crc32c %s",
-		i, what, plural(u.Blocks, "block"), u.Bytes, r.Offset+u.Offset, u.PerKey, u.CRC))
+	words.Wrapped(w, fmt.Sprintf("unit %d: %s, %s of 64 bytes, %d bytes at offset %d, %.1f bits per key, crc32c %s",
+		i, what, words.Plural(u.Blocks, "block"), u.Bytes, r.Offset+u.Offset, u.PerKey, u.CRC))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tis\tshould be\t± error\tz\t")
 	row := func(name string, s *bloomblock.Stat) {
@@ -165,7 +126,7 @@ func drawUnit(w io.Writer, i int, r *filterReport, color bool) {
 	t.Flush()
 	fmt.Fprintf(w, "the emptiest block has %d bits set, the fullest %d\n", u.Min, u.Max)
 	if b := u.Worst; b != nil {
-		wrapped(w, fmt.Sprintf("worst block: %d at offset %d, rate %.3g; one so full by chance: %.2g", b.Index, r.Offset+b.Offset, b.Rate, b.Chance))
+		words.Wrapped(w, fmt.Sprintf("worst block: %d at offset %d, rate %.3g; one so full by chance: %.2g", b.Index, r.Offset+b.Offset, b.Rate, b.Chance))
 	}
 	drawHistogram(w, u.Histogram)
 	drawMap(w, u, color)

@@ -1,13 +1,13 @@
-package main
+package inspect
 
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 const (
@@ -46,7 +46,7 @@ func drawMap(w io.Writer, u *bloomblock.UnitExam, color bool) {
 	if !color {
 		scale = "darker"
 	}
-	fmt.Fprintf(w, "  a cell is %s, the %s the fuller: %.1f %% to %.1f %% of the bits set\n", plural(u.RegionBlocks, "block"), scale, 100*low, 100*high)
+	fmt.Fprintf(w, "  a cell is %s, the %s the fuller: %.1f %% to %.1f %% of the bits set\n", words.Plural(u.RegionBlocks, "block"), scale, 100*low, 100*high)
 }
 
 // shadeOf is the step of n on which a share between 0 and 1 stands.
@@ -69,20 +69,4 @@ func drawColored(w io.Writer, cells []float64) {
 		}
 		fmt.Fprint(w, "\x1b[0m\n")
 	}
-}
-
-// filterBlock cuts the filter block out of a table: it lies before the tail. nil where there is none.
-func filterBlock(f io.ReaderAt, size, tailLen, filterLen uint64) ([]byte, error) {
-	if filterLen == 0 {
-		return nil, nil
-	}
-	if tailLen > size || filterLen > size-tailLen {
-		return nil, fmt.Errorf("filter of %d bytes before a tail of %d in a file of %d", filterLen, tailLen, size)
-	}
-	if filterLen > math.MaxInt/2 { // where int has 32 bits
-		return nil, fmt.Errorf("filter of %d bytes is too large for this machine", filterLen)
-	}
-	b := make([]byte, filterLen)
-	_, err := f.ReadAt(b, int64(size-tailLen-filterLen)) //nolint:gosec // within the size of a file
-	return b, err
 }

@@ -1,0 +1,112 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A Filter is a filter block in its file. Text, JSON and whatever else draws it take their numbers from here.
+type Filter struct {
+	Offset uint64 `json:"offset"` // in the file
+	bloomblock.Exam
+
+	block []byte
+}
+
+// maxFilter is the largest filter block that is looked at: that of some 800 million keys. It bounds the memory of inspect, whatever
+// a file says.
+const maxFilter = 1 << 30
+
+// checkFilterSize refuses what would take too much memory.
+func checkFilterSize(m sstable.Meta) error {
+	if m.FilterLen > maxFilter {
+		return fmt.Errorf("%s: offset %d: filter of %d bytes, inspect looks at %d at most", m.Name, m.Size-m.TailLen-m.FilterLen, m.FilterLen, maxFilter)
+	}
+	return nil
+}
+
+// An openTable is a table that is looked at.
+type openTable struct {
+	file     vfs.File
+	reader   *sstable.Reader
+	block    []byte // the filter block as the file has it; empty if there is none
+	prefixes []byte // the prefix filter, right behind it; empty if there is none
+	offset   uint64 // of the filter block
+}
+
+// withTable opens a table, reads what is behind its filter, which is checked, and the filter block, which is not, and closes it
+// after body.
+func withTable(name string, body func(t *openTable) error) (err error) {
+	t := &openTable{}
+	if t.file, err = vfs.OS.Open(name); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.file.Close()) }()
+	size, err := t.file.Size()
+	if err != nil {
+		return err
+	}
+	if t.reader, err = sstable.Open(t.file, size, name); err != nil {
+		return err
+	}
+	defer t.reader.Close()
+	p, err := t.reader.Properties()
+	if err != nil {
+		return err
+	}
+	m := t.reader.Meta()
+	t.offset = m.Size - m.TailLen - m.FilterLen
+	if err := checkFilterSize(m); err != nil {
+		return err
+	}
+	both, err := filterBlock(t.file, m.Size, m.TailLen, m.FilterLen)
+	if err != nil {
+		return err
+	}
+	end := m.FilterLen - p.Prefixes.Bytes // which the reader has compared
+	t.block, t.prefixes = both[:end], both[end:]
+	return body(t)
+}
+
+// Block is the filter block as the file has it.
+func (r *Filter) Block() []byte { return r.block }
+
+// ReadFilters says all there is to say of the filter blocks of a table, or of what is whole of them: that of its keys, and
+// that of their prefixes. Nil is none.
+func ReadFilters(name string) (keys, prefixes *Filter, err error) {
+	err = withTable(name, func(t *openTable) error {
+		keys, prefixes = newFilter(t.block, t.offset), newFilter(t.prefixes, t.offset+uint64(len(t.block)))
+		return nil
+	})
+	return keys, prefixes, err
+}
+
+func newFilter(block []byte, offset uint64) *Filter {
+	if len(block) == 0 {
+		return nil
+	}
+	exam, _ := bloomblock.Examine(block) // damage is among the flags, and the reader of the table tells it too
+	return &Filter{Offset: offset, Exam: exam, block: block}
+}
+
+// filterBlock cuts the filter block out of a table: it lies before the tail. nil where there is none.
+func filterBlock(f io.ReaderAt, size, tailLen, filterLen uint64) ([]byte, error) {
+	if filterLen == 0 {
+		return nil, nil
+	}
+	if tailLen > size || filterLen > size-tailLen {
+		return nil, fmt.Errorf("filter of %d bytes before a tail of %d in a file of %d", filterLen, tailLen, size)
+	}
+	if filterLen > math.MaxInt/2 { // where int has 32 bits
+		return nil, fmt.Errorf("filter of %d bytes is too large for this machine", filterLen)
+	}
+	b := make([]byte, filterLen)
+	_, err := f.ReadAt(b, int64(size-tailLen-filterLen)) //nolint:gosec // within the size of a file
+	return b, err
+}

@@ -1,0 +1,84 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// A Prefix is the prefix filter of a table.
+type Prefix struct {
+	Rule        string  `json:"rule"`
+	FilterBytes uint64  `json:"filter_bytes"` // on disk
+	FilterKeys  uint64  `json:"filter_keys"`  // distinct prefixes
+	BitsPerKey  float64 `json:"bits_per_key"`
+	FPRPromised float64 `json:"fpr_promised"`
+	FPRFromBits float64 `json:"fpr_from_bits"`
+	Units       []Unit  `json:"units,omitempty"`
+	Damage      *Damage `json:"damage,omitempty"` // then what is above from the rates on is unknown
+	// Filter is all of the filter block, of a table that is looked at by itself.
+	Filter *Filter `json:"filter,omitempty"`
+}
+
+// A Unit is a unit of a filter, in short.
+type Unit struct {
+	Probes      int     `json:"probes"`            // 0 of a Ribbon unit
+	Columns     int     `json:"columns,omitempty"` // of a Ribbon unit
+	Blocks      uint64  `json:"blocks"`
+	Fill        float64 `json:"fill"` // share of the bits that are set
+	FPRFromBits float64 `json:"fpr_from_bits"`
+}
+
+func bitsPerKey(bytes, keys uint64) float64 { return 8 * float64(bytes) / float64(max(keys, 1)) }
+
+// inspectFilter is what the bits of a filter say.
+func inspectFilter(f *bloomblock.Filter) (rate float64, units []Unit) {
+	report := f.Inspect()
+	for _, u := range report.Units {
+		units = append(units, Unit{u.Probes, u.Columns, u.Blocks, u.Fill, u.Rate})
+	}
+	return report.Rate, units
+}
+
+// readPrefixes reads a table's prefix filter. Damage of it is among the facts.
+func readPrefixes(f io.ReaderAt, r *sstable.Reader, p *sstable.PrefixProperties) (*Prefix, error) {
+	facts := &Prefix{
+		Rule: words.Escaped([]byte(p.Rule), words.KeyLimit), FilterBytes: p.Bytes, FilterKeys: p.Keys, BitsPerKey: bitsPerKey(p.Bytes, p.Keys),
+		FPRPromised: 1, FPRFromBits: 1,
+	}
+	meta := r.Meta()
+	block, err := filterBlock(f, meta.Size, meta.TailLen, p.Bytes)
+	if err != nil {
+		return facts, err
+	}
+	var rule bloomkv.PrefixRule
+	if rule.UnmarshalText([]byte(p.Rule)) == nil { // else it is of a later version, and not asked
+		if err := r.LoadPrefixes(rule, 0); err != nil {
+			return facts, err
+		}
+	}
+	filter, parseErr := bloomblock.Parse(block)
+	if facts.Damage = damageOf(cmp.Or(r.PrefixState().Damage, parseErr)); facts.Damage != nil {
+		return facts, nil
+	}
+	h, err := bloomblock.ParseHeader(block)
+	if err != nil {
+		return facts, err
+	}
+	facts.FPRPromised = h.Rate(len(h.Units))
+	facts.FPRFromBits, facts.Units = inspectFilter(&filter)
+	return facts, nil
+}
+
+// describe puts the prefix filter into words.
+func (p *Prefix) describe() string {
+	if p == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s, %d, %.3g", p.Rule, p.FilterBytes, p.FPRPromised)
+}

@@ -1,0 +1,108 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A Store is a whole store, as JSON has it.
+type Store struct {
+	Manifest string   `json:"manifest"`
+	Torn     bool     `json:"manifest_torn"` // its last edit was never acknowledged
+	NextFile uint64   `json:"next_file"`
+	LastSeq  ikey.Seq `json:"last_seq"`
+	MinLog   uint64   `json:"min_log"`
+	Tables   []Table  `json:"tables"`
+	Logs     []Log    `json:"logs"`
+	Others   []string `json:"other_files"`
+	Key      *Key     `json:"key,omitempty"` // with --key
+
+	wrong []error
+}
+
+// looks is how often a store is looked at whose files go while it is looked at: without its lock they may.
+const looks = 3
+
+// ReadStore reads the manifest of a store, its tables and its logs. An error is one of a store of which nothing can be told.
+func ReadStore(ctx context.Context, dir string, o Options) (s *Store, err error) {
+	for range looks {
+		s, err = look(ctx, dir, o)
+		if err == nil && !errors.Is(s.Wrong(), fs.ErrNotExist) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return s, err
+}
+
+// Wrong is what is damaged of the store, or its filters deny, or could not be read: nil is nothing.
+func (s *Store) Wrong() error { return errors.Join(s.wrong...) }
+
+func look(ctx context.Context, dir string, o Options) (*Store, error) {
+	m, err := manifest.Load(vfs.OS, dir)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("no store here: %w", err) // it names CURRENT
+		}
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	s := &Store{
+		Manifest: filename.Base(filename.Manifest, m.ManifestNumber), Torn: m.Torn,
+		NextFile: m.NextFile, LastSeq: m.LastSeq, MinLog: m.MinLog,
+		Tables: []Table{}, Logs: []Log{}, Others: []string{},
+	}
+	if o.Key != nil {
+		s.Key = newKey(o.Key)
+	}
+	known := map[string]bool{s.Manifest: true, filename.CurrentName: true, filename.LockName: true}
+	for level, runs := range m.Version.Levels {
+		for _, run := range runs {
+			for _, t := range run.Tables {
+				name := filename.Make(dir, filename.Table, t.Number)
+				known[filepath.Base(name)] = true
+				f, err := readTable(name)
+				f.Level, f.Run, f.Live = &level, &run.ID, newLive(&m, t.Number)
+				f.MinSeq, f.MaxSeq = t.MinSeq, t.MaxSeq // an ingested table does not know its own
+				switch {
+				case err != nil:
+					f.Damage = damageOf(err)
+				case o.Verify:
+					f.verify(ctx, name)
+				}
+				s.wrong = append(s.wrong, f.Wrong())
+				s.Tables = append(s.Tables, f)
+			}
+			if s.Key != nil {
+				s.wrong = append(s.wrong, s.Key.askRun(dir, level, &run))
+			}
+		}
+	}
+	s.wrong = append(s.wrong, s.Key.damage())
+	names, err := vfs.OS.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		kind, number := filename.Parse(name)
+		switch {
+		case known[name]:
+		case kind == filename.Log && number >= m.MinLog:
+			f, err := replayLog(filepath.Join(dir, name), number, nil)
+			if err != nil {
+				f.File = name
+				s.wrong = append(s.wrong, err)
+			}
+			s.Logs = append(s.Logs, f)
+		default:
+			s.Others = append(s.Others, name)
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,87 @@
+package inspect
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// WriteText writes what is known of the table.
+func (t *Table) WriteText(w io.Writer, s Style) {
+	words.Wrapped(w, fmt.Sprintf("table %s: %s, %s, %s (%s), sequences %d to %d",
+		words.Escaped([]byte(t.File), 64), words.Plural(t.Bytes, "byte"), words.Plural(t.Blocks, "block"), words.Plural(t.Entries, "entry"),
+		words.Plural(t.Deletes, "delete"), t.MinSeq, t.MaxSeq))
+	if t.Entries > 0 {
+		fmt.Fprintln(w, words.Pair("keys from", t.Smallest, "to", t.Largest))
+	}
+	if t.RangeDels > 0 {
+		fmt.Fprintln(w, words.Pair(words.Plural(t.RangeDels, "range delete")+" from", cmp.Or(t.RangesFrom, "the first key"), "to", cmp.Or(t.RangesTo, "the end")))
+	}
+	t.writeFilters(w, s)
+}
+
+// writeFilters writes the table's filters, and what was asked about them.
+func (t *Table) writeFilters(w io.Writer, s Style) {
+	fmt.Fprintln(w)
+	if t.filterDamaged {
+		fmt.Fprintln(w, "filter: damaged; the table is searched as if it said maybe")
+	}
+	if t.Filter == nil {
+		fmt.Fprintln(w, "filter: none")
+	} else {
+		t.Filter.WriteText(w, "filter", s.Color)
+	}
+	if p := t.Prefix; p != nil {
+		fmt.Fprintln(w)
+		if p.Damage != nil {
+			fmt.Fprintf(w, "prefix filter by %s: damaged; the table is searched as if it said maybe\n", p.Rule)
+		}
+		p.Filter.WriteText(w, "prefix filter by "+p.Rule, s.Color)
+	}
+	if t.Sample > 0 {
+		fmt.Fprintf(w, "\nsample: %s; keys estimated from it %.0f\n", words.Plural(t.Sample, "hash"), t.SampleKeys)
+	}
+	if l := t.Live; l != nil {
+		fmt.Fprintln(w)
+		words.Wrapped(w, fmt.Sprintf("live: rate %.3g, of %s and about %s; %s, and %d without a filter; counted by the store, with as many units as it had in memory",
+			l.Rate, words.Plural(l.FalsePositives, "false positive"), words.Plural(l.Negatives, "negative"), words.Plural(l.TruePositives, "true positive"), l.Unfiltered))
+	}
+	if t.verified {
+		fmt.Fprintln(w)
+		words.Wrapped(w, t.Verify.verdict())
+	}
+	if t.Key != nil {
+		drawKey(w, t.Key)
+	}
+	if s.Hex && t.Filter != nil {
+		fmt.Fprintln(w)
+		annotate(w, t.Filter)
+		if t.Prefix != nil {
+			annotate(w, t.Prefix.Filter)
+		}
+	}
+}
+
+// WriteEntries writes every block and entry of a table.
+func WriteEntries(w io.Writer, name string) (err error) {
+	f, err := vfs.OS.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	r, err := sstable.Open(f, size, name)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return r.Dump(words.Printable{To: w}, true)
+}

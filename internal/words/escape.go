@@ -1,0 +1,116 @@
+// Package words puts facts into text for people: one line each, within the width of a terminal, with nothing in it that could drive
+// one.
+package words
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+)
+
+// AppendEscaped appends b in a form that is one line of printable text and tells every byte: printable characters stand for
+// themselves, a backslash is doubled, and anything else, bytes that are not UTF-8 included, is escaped as in a Go string.
+// No control character, direction mark or other invisible one is left, so that nothing stored can drive a terminal.
+func AppendEscaped(dst, b []byte) []byte {
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		switch {
+		case r == '\\':
+			dst = append(dst, `\\`...)
+		case r == utf8.RuneError && n <= 1:
+			dst = fmt.Appendf(dst, `\x%02x`, b[0])
+		case unicode.IsPrint(r):
+			dst = append(dst, b[:n]...)
+		case r == '\t':
+			dst = append(dst, `\t`...)
+		case r == '\n':
+			dst = append(dst, `\n`...)
+		case r == '\r':
+			dst = append(dst, `\r`...)
+		case r < utf8.RuneSelf:
+			dst = fmt.Appendf(dst, `\x%02x`, r)
+		case r < 1<<16:
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		default:
+			dst = fmt.Appendf(dst, `\U%08x`, r)
+		}
+		b = b[n:]
+	}
+	return dst
+}
+
+// KeyLimit is how many bytes of a key are shown.
+const KeyLimit = 48
+
+// Escaped is b escaped and, where it is longer than limit bytes, cut there with its length behind it.
+func Escaped(b []byte, limit int) string {
+	if len(b) <= limit {
+		return string(AppendEscaped(nil, b))
+	}
+	cut := limit
+	for cut > limit-utf8.UTFMax && !utf8.RuneStart(b[cut]) {
+		cut--
+	}
+	return fmt.Sprintf("%s… (%d bytes)", AppendEscaped(nil, b[:cut]), len(b))
+}
+
+// AppendPrintable appends text for people, a message or a listing, with what could drive a terminal escaped; other than
+// AppendEscaped it leaves backslashes and tabs alone, since text is not told back.
+func AppendPrintable(dst, text []byte) []byte {
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		if r == '\\' || r == '\t' {
+			dst = append(dst, text[:n]...)
+		} else {
+			dst = AppendEscaped(dst, text[:n])
+		}
+		text = text[n:]
+	}
+	return dst
+}
+
+// Unescaped reads what AppendEscaped wrote.
+func Unescaped(text string) (key []byte, err error) {
+	for text != "" {
+		if text[0] != '\\' { // also a byte that is not UTF-8
+			key, text = append(key, text[0]), text[1:]
+			continue
+		}
+		var (
+			r    rune
+			wide bool
+		)
+		if r, wide, text, err = strconv.UnquoteChar(text, 0); err != nil {
+			return nil, err
+		}
+		if wide {
+			key = utf8.AppendRune(key, r)
+		} else {
+			key = append(key, byte(r)) //nolint:gosec // a byte, if not wide
+		}
+	}
+	return key, nil
+}
+
+// Printable escapes what could drive a terminal in each Write of whole lines.
+type Printable struct {
+	To io.Writer
+}
+
+func (p Printable) Write(b []byte) (int, error) {
+	var out []byte
+	for line := range bytes.Lines(b) {
+		body := bytes.TrimSuffix(line, []byte{'\n'})
+		out = AppendPrintable(out, body)
+		if len(body) < len(line) {
+			out = append(out, '\n')
+		}
+	}
+	if _, err := p.To.Write(out); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}

@@ -1,0 +1,22 @@
+package words
+
+import "testing"
+
+func TestEscapedTellsEveryByte(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"plain é 漢", "plain é 漢"},
+		{`a\b`, `a\\b`},
+		{"\t\n\r\x00\x1b\x7f", `\t\n\r\x00\x1b\x7f`},
+		{"\u009b\u202e", `\u009b\u202e`},
+		{"\U000e0001", `\U000e0001`},
+		{"\xff\xc2", `\xff\xc2`},
+		{"\ufffd", "\ufffd"},
+	} {
+		if got := string(AppendEscaped(nil, []byte(c.in))); got != c.want {
+			t.Errorf("%q is escaped as %q, want %q", c.in, got, c.want)
+		}
+	}
+	if got, want := Escaped([]byte("aéb"), 2), "a… (4 bytes)"; got != want {
+		t.Errorf("cut in a character: %q, want %q", got, want)
+	}
+}
