@@ -128,11 +128,17 @@ func drawUnit(w io.Writer, i int, r *Filter, color bool) {
 	if b := u.Worst; b != nil {
 		words.Wrapped(w, fmt.Sprintf("worst block: %d at offset %d, rate %.3g; one so full by chance: %.2g", b.Index, r.Offset+b.Offset, b.Rate, b.Chance))
 	}
+	if u.Blocks < drawnBlocks {
+		return
+	}
 	drawHistogram(w, u.Histogram)
 	drawMap(w, u, color)
 }
 
-const barWidth = 40
+const (
+	barWidth    = 40
+	drawnBlocks = 8 // fewer make no picture
+)
 
 // drawHistogram draws a bar for each bin, and where it should end.
 func drawHistogram(w io.Writer, bins []bloomblock.Bin) {
