@@ -54,6 +54,7 @@ type DB struct {
 	cache        *cache.Cache
 	files        *tableFiles
 	domain       *epoch.Domain
+	retired      chan struct{} // holds one: what is retired in domain must not wait for more to be
 	opened       time.Time
 	stop         context.CancelFunc // of the background work
 	naming       bool               // somebody hears who left an iterator open

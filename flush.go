@@ -95,6 +95,23 @@ func (db *DB) swap(change func(*state)) {
 	db.changed.Broadcast()
 	db.mu.Unlock()
 	db.domain.Retire(func() { db.release(old) })
+	select {
+	case db.retired <- struct{}{}:
+	default: // the next turn of releaseLoop is for this one too
+	}
+}
+
+// releaseLoop has a state released though readers were inside when it was replaced, and nothing else happens once they have
+// left: they tell nobody that they leave, so that it costs them nothing. It ends with Close, which waits for them itself.
+func (db *DB) releaseLoop() {
+	for {
+		select {
+		case <-db.ctx.Done():
+			return
+		case <-db.retired:
+			db.domain.Wait()
+		}
+	}
 }
 
 // release gives a reference to a state back. With the last one its tables lose theirs; a table that no state names any

@@ -36,7 +36,7 @@ func Open(dir string, options *Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	db := &DB{dir: dir, opts: opts, domain: new(epoch.Domain), opened: time.Now(), samplingBits: samplingBits}
+	db := &DB{dir: dir, opts: opts, domain: new(epoch.Domain), retired: make(chan struct{}, 1), opened: time.Now(), samplingBits: samplingBits}
 	db.plans.Store(&filterPlans{plan, plan})
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
 	db.changed.L = &db.mu
@@ -56,6 +56,7 @@ func Open(dir string, options *Options) (*DB, error) {
 		db.workers.Add(2)
 		go db.flushLoop()
 		go db.compactLoop()
+		db.workers.Go(db.releaseLoop)
 	}
 	db.workers.Go(db.keepWarm)
 	db.report.opened(uint64(db.lastSeq))

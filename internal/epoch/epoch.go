@@ -54,7 +54,8 @@ func (d *Domain) Enter() Guard {
 func (g Guard) Leave() { g.count.Add(-1) }
 
 // Retire has release called once no reader that is inside now is left. The thing must already be unlinked: a reader that
-// enters from here on must not find it. Release runs on a goroutine that calls Retire, Collect or Wait, without locks.
+// enters from here on must not find it. Release runs on a goroutine that calls Retire, Collect or Wait, without locks: readers
+// that leave look after nothing, so what they have held stays until the next such call.
 func (d *Domain) Retire(release func()) {
 	d.mu.Lock()
 	d.limbo = append(d.limbo, retired{d.epoch.Load(), release})

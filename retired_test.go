@@ -1,0 +1,81 @@
+package bloomkv
+
+import (
+	"bytes"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// tablesOnDisk counts the tables in a store's directory.
+func tablesOnDisk(t *testing.T, fsys vfs.FS) (n int) {
+	t.Helper()
+	names, err := fsys.List("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if kind, _ := filename.Parse(name); kind == filename.Table {
+			n++
+		}
+	}
+	return n
+}
+
+// TestTablesGoWhenTheLastLookupInThemEnds: a lookup is inside while compaction replaces what it reads, and after it nobody uses
+// the store.
+func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
+	mem := vfs.NewMem()
+	var reading atomic.Bool
+	slow, open := gated(mem, func(op vfs.Op) bool {
+		waits := op.Kind == vfs.OpReadAt && inside("(*DB).Get")
+		if waits {
+			reading.Store(true)
+		}
+		return waits
+	})
+	opts := tiny(slow)
+	opts.Durability, opts.Compression = NoSync, NoCompression
+	db, err := Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+	fillTables(t, db)
+	done := make(chan error)
+	go func() {
+		_, err := db.Get([]byte("0500"))
+		done <- err
+	}()
+	soon(t, "the lookup reads a block", reading.Load)
+	fillTables(t, db)
+	want := db.Metrics().Files.Tables
+	if n := tablesOnDisk(t, mem); n == want {
+		t.Fatalf("%d tables on the disk, want some that the lookup keeps there", n)
+	}
+	open()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "only the tables of the tree are left", func() bool { return tablesOnDisk(t, mem) == want })
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// fillTables writes the same keys each time, into new tables of the last level.
+func fillTables(t *testing.T, db *DB) {
+	t.Helper()
+	for i := range 1000 {
+		if err := db.Put(fmt.Appendf(nil, "%04d", i), bytes.Repeat([]byte{byte(i)}, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, db)
+}
