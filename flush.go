@@ -47,11 +47,7 @@ func (db *DB) Flush(ctx context.Context) error {
 
 // wait returns when done, which is called under mu, is true, or with the reason why it will not be.
 func (db *DB) wait(ctx context.Context, done func() bool) error {
-	defer context.AfterFunc(ctx, func() {
-		db.mu.Lock()
-		defer db.mu.Unlock()
-		db.changed.Broadcast()
-	})()
+	defer context.AfterFunc(ctx, db.wake)()
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	for !done() {
@@ -64,6 +60,13 @@ func (db *DB) wait(ctx context.Context, done func() bool) error {
 		db.changed.Wait()
 	}
 	return nil
+}
+
+// wake has all who wait look again. mu is not held.
+func (db *DB) wake() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.changed.Broadcast()
 }
 
 // rotate freezes the memtable and its log; the next write begins new ones. commitMu is held; there is room.

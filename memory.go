@@ -42,6 +42,9 @@ func (db *DB) loadTail(t *table) (loads, bytes uint64, err error) {
 	if changed {
 		db.res.rebalance()
 	}
+	if loads > 0 && t.meta.RangeDeletes > 0 {
+		db.wake() // what they delete may be worth a compaction, which is known only now
+	}
 	return loads, bytes, err
 }
 

@@ -112,9 +112,7 @@ func (s *Snapshot) Close() error {
 		return ErrClosed
 	}
 	if s.db.snapshots.remove(s) {
-		s.db.mu.Lock()
-		s.db.changed.Broadcast() // for a compaction that waits to drop what it kept
-		s.db.mu.Unlock()
+		s.db.wake() // for a compaction that waits to drop what it kept
 	}
 	return nil
 }

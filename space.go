@@ -39,11 +39,7 @@ func (db *DB) putOff() {
 	if db.closing || db.failed != nil {
 		return
 	}
-	again := time.AfterFunc(spaceAgain, func() {
-		db.mu.Lock()
-		defer db.mu.Unlock()
-		db.changed.Broadcast()
-	})
+	again := time.AfterFunc(spaceAgain, db.wake)
 	defer again.Stop()
 	db.changed.Wait()
 }

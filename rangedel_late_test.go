@@ -1,0 +1,73 @@
+package bloomkv
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack: after Open compaction looks at the tree before it knows them, and finds
+// nothing to do; nothing is written after.
+func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
+	w := newWideStore(t)
+	o := *w.o
+	o.FS = w.mem
+	db, err := Open("db", &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := db.Snapshot() // so that nothing is compacted yet
+	if err == nil {
+		err = errors.Join(db.DeleteRange(nil, w.key(w.keys/2)), db.Flush(t.Context()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	settle(t, db)
+	deleted := w.mem.Kill()
+	if err := errors.Join(snap.Close(), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	full := bytesOfTables(t, deleted)
+	for _, byLookup := range []bool{false, true} { // or by the warm-up
+		t.Run(fmt.Sprintf("by a lookup: %v", byLookup), func(t *testing.T) {
+			mem := deleted.Kill()
+			cold := vfs.NewHook(mem, func(op vfs.Op) error {
+				if byLookup && op.Kind == vfs.OpReadAt && inside("(*DB).warmUp") {
+					return errCold
+				}
+				return nil
+			})
+			o := *w.o
+			var warm func()
+			o.FS, warm = gated(cold, func(op vfs.Op) bool { return op.Kind == vfs.OpOpen && inside("(*DB).warmUp") })
+			db, err := Open("db", &o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Once this is done, which is nothing, compaction has looked at the tree and waits.
+			if err := db.Compact(t.Context(), w.key(w.keys), nil); err != nil {
+				t.Fatal(err)
+			}
+			if now := bytesOfTables(t, mem); now != full {
+				t.Fatalf("%d bytes of %d are left: the test tests nothing", now, full)
+			}
+			warm()
+			if byLookup {
+				soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
+				if db.writes.compactions.Load() > 0 {
+					t.Fatal("they were loaded before: the test tests nothing")
+				}
+				if _, err := db.Get(w.key(0)); !errors.Is(err, ErrNotFound) {
+					t.Errorf("got %v, want ErrNotFound", err)
+				}
+			}
+			soon(t, "the space is free", func() bool { return bytesOfTables(t, mem) <= full*525/1000 })
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
