@@ -20,7 +20,14 @@ type Store struct {
 	NextFile uint64   `json:"next_file"`
 	LastSeq  ikey.Seq `json:"last_seq"`
 	MinLog   uint64   `json:"min_log"`
-	Tables   []Table  `json:"tables"`
+	Tree     Figures  `json:"tree"`              // all of it
+	Levels   []Level  `json:"levels"`            // those that have tables, newest first
+	Plan     *Plan    `json:"plan,omitempty"`    // missing where the filters are of none that is known, as with Options.FilterMemory
+	Memory   Memory   `json:"memory"`            //
+	Overlap  *Overlap `json:"overlap,omitempty"` // missing where there are fewer than two runs, or filters are too large to look at all together
+	WhatIf   []WhatIf `json:"what_if,omitempty"` // with --what-if
+	Flags    []Flag   `json:"flags"`             // what is not as it should be
+	Tables   []Table  `json:"tables"`            // newest data first, ascending in each run
 	Logs     []Log    `json:"logs"`
 	Others   []string `json:"other_files"`
 	Key      *Key     `json:"key,omitempty"` // with --key

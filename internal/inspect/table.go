@@ -15,10 +15,11 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A Table is one table, as JSON has it. Level and Run are known of a table that was found through a manifest.
+// A Table is one table, as JSON has it. Level, Run and Place are known of a table that was found through a manifest.
 type Table struct {
 	Level       *int     `json:"level,omitempty"`
 	Run         *uint64  `json:"run,omitempty"`
+	Place       *Place   `json:"place,omitempty"`
 	File        string   `json:"file"`
 	Bytes       uint64   `json:"bytes"`
 	Blocks      uint64   `json:"blocks"`
