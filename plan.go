@@ -175,14 +175,9 @@ type PlannedLevel struct {
 // tree too, which with FilterMemory is the best that fits. Errors are those of Open for its options, and where levels are not 1
 // to 6. It opens no store.
 func PlanFilters(keys uint64, levels int, o *Options) (fpr float64, plan []PlannedLevel, err error) {
-	var opts Options
-	if o != nil {
-		opts = Options{FilterFPR: o.FilterFPR, FilterMemory: o.FilterMemory, FilterKind: o.FilterKind, LevelRatio: o.LevelRatio}
-	}
-	opts.MemoryBudget, opts.MemtableSize = maxMemory, minMemtable
-	opts = opts.withDefaults()
-	if err := opts.check(); err != nil {
-		return 0, nil, fmt.Errorf("bloomkv: %w", err)
+	opts, err := planOptions(o)
+	if err != nil {
+		return 0, nil, err
 	}
 	if levels < 1 || levels > bottom {
 		return 0, nil, fmt.Errorf("bloomkv: %d levels, want 1 to %d", levels, bottom)
@@ -195,11 +190,7 @@ func PlanFilters(keys uint64, levels int, o *Options) (fpr float64, plan []Plann
 	of := func(p *filterPlan) (plan []PlannedLevel) {
 		part := float64(keys) / whole
 		for l := bottom; l > bottom-levels; l-- {
-			at := &p.level[l]
-			plan = append(plan, PlannedLevel{
-				Level: l, Keys: uint64(part + 0.5), FPR: at.rate, Predicted: at.params.Rate(), BitsPerKey: at.params.BitsPerKey(),
-				Bytes: uint64(part*at.params.BitsPerKey()/8 + 0.5), Units: at.params.Units(), Ribbon: at.params.Ribbon(),
-			})
+			plan = append(plan, p.planned(l, part, p.level[l].params))
 			part /= float64(opts.LevelRatio)
 		}
 		slices.Reverse(plan)
@@ -223,4 +214,89 @@ func PlanFilters(keys uint64, levels int, o *Options) (fpr float64, plan []Plann
 		return 0, nil, fmt.Errorf("bloomkv: %w", err)
 	}
 	return p.fpr, of(p), nil
+}
+
+// PlanTree tells what filters take in a tree as it is: so many keys on each level, in all its runs together, from level 0 on, if all its
+// tables were written with these options and stayed where they are. It returns a PlannedLevel for each level of a store, whether it
+// has keys or not. With FilterMemory filters are built and loaded as a store does that has written them all: level 0 counts as the last
+// level when they are built, and a level's figures are those of the units that fit. The options that count, and errors, are those of
+// PlanFilters; more levels than a store has are one, too.
+func PlanTree(keys []uint64, o *Options) (fpr float64, plan []PlannedLevel, err error) {
+	opts, err := planOptions(o)
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(keys) > manifest.NumLevels {
+		return 0, nil, fmt.Errorf("bloomkv: %d levels, a store has %d", len(keys), manifest.NumLevels)
+	}
+	var tree [manifest.NumLevels]float64
+	whole := uint64(0)
+	for l, n := range keys {
+		tree[l] = float64(n)
+		whole += n
+	}
+	f := opts.planner()
+	if f.memory == 0 {
+		p, err := f.plan(opts.FilterFPR)
+		if err != nil {
+			return 0, nil, fmt.Errorf("bloomkv: %w", err)
+		}
+		for l := range tree {
+			plan = append(plan, p.planned(l, tree[l], p.level[l].params))
+		}
+		return p.fpr, plan, nil
+	}
+	build, fits := f.within(func(p *filterPlan) (sum int64) {
+		for l, n := range keys {
+			sum += p.level[buildLevel(l)].bytes(n)
+		}
+		return sum
+	})
+	if !fits {
+		return 0, nil, fmt.Errorf("bloomkv: %w", f.tooLittle(whole))
+	}
+	of := func(load *filterPlan) (plan []PlannedLevel) {
+		for l := range tree {
+			params := build.level[l].params
+			plan = append(plan, build.planned(l, tree[l], params.Leading(params.UnitsFor(load.level[l].rate))))
+		}
+		return plan
+	}
+	load, _ := f.within(func(p *filterPlan) (sum int64) {
+		for _, l := range of(p) {
+			sum += int64(l.Bytes) //nolint:gosec // far below 2⁶³
+		}
+		return sum
+	})
+	return max(build.fpr, load.fpr), of(load), nil
+}
+
+// planOptions are those of o that a plan depends on, checked, with defaults.
+func planOptions(o *Options) (Options, error) {
+	var opts Options
+	if o != nil {
+		opts = Options{FilterFPR: o.FilterFPR, FilterMemory: o.FilterMemory, FilterKind: o.FilterKind, LevelRatio: o.LevelRatio}
+	}
+	opts.MemoryBudget, opts.MemtableSize = maxMemory, minMemtable
+	opts = opts.withDefaults()
+	if err := opts.check(); err != nil {
+		return opts, fmt.Errorf("bloomkv: %w", err)
+	}
+	return opts, nil
+}
+
+// planned is a level of so many keys whose filters have these units in memory.
+func (p *filterPlan) planned(level int, keys float64, params bloomblock.Params) PlannedLevel {
+	return PlannedLevel{
+		Level: level, Keys: uint64(keys + 0.5), FPR: p.level[level].rate, Predicted: params.Rate(), BitsPerKey: params.BitsPerKey(),
+		Bytes: uint64(keys*params.BitsPerKey()/8 + 0.5), Units: params.Units(), Ribbon: params.Ribbon(),
+	}
+}
+
+// buildLevel is the level by whose filters memory is shared out when a plan is made to build by: what level 0 has soon lies in the last.
+func buildLevel(level int) int {
+	if level == 0 {
+		return bottom
+	}
+	return level
 }

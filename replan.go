@@ -22,11 +22,7 @@ func (db *DB) replan(s *state) error {
 	}
 	build, fits := planner.within(func(p *filterPlan) (sum int64) {
 		for i, r := range s.runs {
-			level := r.level
-			if level == 0 { // what is there soon lies below
-				level = bottom
-			}
-			sum += p.level[level].bytes(sizes[i].keys)
+			sum += p.level[buildLevel(r.level)].bytes(sizes[i].keys)
 		}
 		return sum
 	})

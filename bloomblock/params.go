@@ -105,6 +105,14 @@ func product(rates []float64) float64 {
 // UnitsFor is the smallest number of leading units whose rate is at most rate, or all of them if none is low enough.
 func (p Params) UnitsFor(rate float64) int { return unitsFor(p.rates[:p.n], rate) }
 
+// Leading is the filter of the first n units alone, 0 to all of them.
+func (p Params) Leading(n int) Params {
+	q := Params{n: n, ribbon: p.ribbon && n > 0}
+	copy(q.units[:], p.units[:n])
+	copy(q.rates[:], p.rates[:n])
+	return q
+}
+
 func unitsFor(rates []float64, rate float64) int {
 	for n := range rates {
 		if product(rates[:n]) <= rate {

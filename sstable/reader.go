@@ -153,6 +153,24 @@ func (r *Reader) ApproximateOffset(key []byte) (uint64, error) {
 	return x.end, nil
 }
 
+// ShareBefore is which share of the data lies in front of key, 0 to 1, by the blocks' bytes in the file: of the block that key is in,
+// or would be in, a half. It loads the index if need be.
+func (r *Reader) ShareBefore(key []byte) (float64, error) {
+	x, err := r.touchIndex(new(Stats))
+	if err != nil {
+		return 0, err
+	}
+	i := x.find(key)
+	if i >= x.blocks() {
+		return 1, nil
+	}
+	end := x.end
+	if i+1 < x.blocks() {
+		end = x.handles[i+1].offset
+	}
+	return float64(x.handles[i].offset+end) / 2 / float64(x.end), nil
+}
+
 // Properties returns what the table says of itself, loading its index if need be.
 func (r *Reader) Properties() (Properties, error) {
 	if t := r.tail.Load(); t != nil {

@@ -107,7 +107,8 @@ func (p *planner) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	facts.Even = even(8*float64(facts.Bytes)/float64(p.keys), len(facts.Levels))
+	_, rate := bloomblock.BestUnit(8 * float64(facts.Bytes) / float64(p.keys))
+	facts.Even = rate * float64(len(facts.Levels))
 	if p.table {
 		if facts.Table, err = rateTable(); err != nil {
 			return err
@@ -138,17 +139,6 @@ func (p *planner) plan() (planFacts, error) {
 		facts.Bytes += l.Bytes
 	}
 	return facts, nil
-}
-
-// even is what bits of filters for each key waste if every level has as many, at the best number of probes.
-func even(bits float64, levels int) float64 {
-	rate := 1.0
-	if bits > 0 {
-		for k := 1; k <= bloomblock.MaxProbes; k++ {
-			rate = min(rate, bloomblock.Unit{BitsPerKey: bits, Probes: k}.Rate())
-		}
-	}
-	return rate * float64(levels)
 }
 
 func (p *planner) print(facts planFacts) {

@@ -57,6 +57,23 @@ func predict(runs [][]*manifest.Table, older olderRuns, env Env) Prediction {
 	return p
 }
 
+// Predict is the prediction for a compaction of all of v into the last level, with no reader of anything older. sampleOf and filterOf
+// are as in Env. It takes the time of a lookup of an absent key in all runs for each hash of a sample.
+func Predict(v *manifest.Version, sampleOf func(*manifest.Table) *bloomblock.Sample, filterOf func(*manifest.Table) *bloomblock.Filter) Prediction {
+	var runs [][]*manifest.Table
+	for _, level := range v.Levels {
+		for _, r := range level {
+			for _, t := range r.Tables {
+				if t.RangeDeletes > 0 {
+					return Prediction{}
+				}
+			}
+			runs = append(runs, r.Tables)
+		}
+	}
+	return predict(runs, olderRuns{}, Env{SampleOf: sampleOf, FilterOf: filterOf})
+}
+
 // newerFilters are the filters of the tables of newer runs that overlap t.
 func newerFilters(newer [][]*manifest.Table, t *manifest.Table, env Env) (filters []*bloomblock.Filter) {
 	for _, run := range newer {

@@ -14,6 +14,9 @@ import (
 type Options struct {
 	Verify bool   // build filters again from the keys of their tables, and compare
 	Key    []byte // follow it through the tables; nil is none
+	WhatIf []Question
+	// Progress, if not nil, is told of how many tables of a store how many have been read, one call at a time.
+	Progress func(done, of int)
 }
 
 // ParseKey reads a key as inspect prints keys.

@@ -23,6 +23,8 @@ type Prefix struct {
 	Damage      *Damage `json:"damage,omitempty"` // then what is above from the rates on is unknown
 	// Filter is all of the filter block, of a table that is looked at by itself.
 	Filter *Filter `json:"filter,omitempty"`
+
+	header bloomblock.Header // of one that is not damaged
 }
 
 // A Unit is a unit of a filter, in short.
@@ -70,7 +72,7 @@ func readPrefixes(f io.ReaderAt, r *sstable.Reader, p *sstable.PrefixProperties)
 	if err != nil {
 		return facts, err
 	}
-	facts.FPRPromised = h.Rate(len(h.Units))
+	facts.header, facts.FPRPromised = h, h.Rate(len(h.Units))
 	facts.FPRFromBits, facts.Units = inspectFilter(&filter)
 	return facts, nil
 }

@@ -63,32 +63,31 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	s := &Store{
 		Manifest: filename.Base(filename.Manifest, m.ManifestNumber), Torn: m.Torn,
 		NextFile: m.NextFile, LastSeq: m.LastSeq, MinLog: m.MinLog,
-		Tables: []Table{}, Logs: []Log{}, Others: []string{},
+		Logs: []Log{}, Others: []string{},
 	}
 	if o.Key != nil {
 		s.Key = newKey(o.Key)
 	}
+	tables := newTree(&m)
+	if err := tables.read(ctx, dir, &m, o); err != nil {
+		return nil, err
+	}
+	tables.tell(s)
+	for _, q := range o.WhatIf {
+		w, err := tables.ask(s, q)
+		if err != nil {
+			return nil, fmt.Errorf("--what-if %s: %w", q.text, err)
+		}
+		s.WhatIf = append(s.WhatIf, w)
+	}
 	known := map[string]bool{s.Manifest: true, filename.CurrentName: true, filename.LockName: true}
-	for level, runs := range m.Version.Levels {
-		for _, run := range runs {
-			for _, t := range run.Tables {
-				name := filename.Make(dir, filename.Table, t.Number)
-				known[filepath.Base(name)] = true
-				f, err := readTable(name)
-				f.Level, f.Run, f.Live = &level, &run.ID, newLive(&m, t.Number)
-				f.MinSeq, f.MaxSeq = t.MinSeq, t.MaxSeq // an ingested table does not know its own
-				switch {
-				case err != nil:
-					f.Damage = damageOf(err)
-				case o.Verify:
-					f.verify(ctx, name)
-				}
-				s.wrong = append(s.wrong, f.Wrong())
-				s.Tables = append(s.Tables, f)
-			}
-			if s.Key != nil {
-				s.wrong = append(s.wrong, s.Key.askRun(dir, level, &run))
-			}
+	for _, t := range tables.members {
+		known[t.file()] = true
+		s.wrong = append(s.wrong, t.facts.Wrong())
+	}
+	for _, r := range tables.runs {
+		if s.Key != nil {
+			s.wrong = append(s.wrong, s.Key.askRun(dir, r.level, &r.run))
 		}
 	}
 	s.wrong = append(s.wrong, s.Key.damage())

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/sstable"
@@ -48,6 +49,7 @@ type Table struct {
 	Key    *Key    `json:"key,omitempty"`    // with --key, of a table that is looked at by itself
 	Damage *Damage `json:"damage,omitempty"` // of the filter, of the sample, or of all: then the rest is unknown
 
+	unread        bool // nothing is known but its name
 	filterDamaged bool
 	verified      bool    // as was asked for; Verify is nil where there is no filter
 	wrong         []error // beside Damage
@@ -55,7 +57,7 @@ type Table struct {
 
 // ReadTable reads a table, all of its filter blocks, and what o asks for. An error is one of a file of which nothing can be told.
 func ReadTable(ctx context.Context, name string, o Options) (*Table, error) {
-	facts, err := readTable(name)
+	facts, err := readTable(name, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +92,9 @@ func (t *Table) verify(ctx context.Context, name string) {
 	t.wrong = append(t.wrong, t.Verify.damage())
 }
 
-// readTable reads a table. Damage is among the facts where it is the filter's or the sample's alone, and an error otherwise.
-func readTable(name string) (facts Table, err error) {
+// readTable reads a table. Damage is among the facts where it is the filter's or the sample's alone, and an error otherwise. take, if
+// not nil, is given the reader, with index and filter, and the sample, nil if there is none, and says whether it keeps them.
+func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept bool)) (facts Table, err error) {
 	facts = Table{File: filepath.Base(name), FPRPromised: 1, FPRFromBits: 1}
 	f, err := vfs.OS.Open(name)
 	if err != nil {
@@ -107,7 +110,12 @@ func readTable(name string) (facts Table, err error) {
 	if err != nil {
 		return facts, err
 	}
-	defer r.Close()
+	kept := false
+	defer func() {
+		if !kept {
+			r.Close()
+		}
+	}()
 	p, err := r.Properties()
 	if err != nil {
 		return facts, err
@@ -133,6 +141,9 @@ func readTable(name string) (facts Table, err error) {
 		facts.RangesFrom, facts.RangesTo = words.Escaped(dels[0].Start, words.KeyLimit), words.Escaped(dels[len(dels)-1].End, words.KeyLimit)
 	}
 	sample, err := r.Sample()
+	if take != nil {
+		defer func() { kept = take(r, sample) }() // last: it drops what is looked at here
+	}
 	if errors.Is(err, bloomkv.ErrCorruption) {
 		facts.Damage = &Damage{err.Error(), err}
 	} else if sample != nil {

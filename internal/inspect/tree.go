@@ -32,7 +32,7 @@ type Level struct {
 // A Plan is the plan by which the filters were built, as far as they tell: Options.FilterFPR, FilterKind and LevelRatio.
 type Plan struct {
 	FPR    float64     `json:"fpr_promised"`
-	Kind   string      `json:"kind"` // "bloom" or "ribbon"
+	Kind   string      `json:"kind"` // "bloom", "ribbon" or "none"
 	Ratio  int         `json:"level_ratio"`
 	Tables int         `json:"tables"` // whose filters are of it
 	Others int         `json:"others"` // whose filters are not: of another promise, or older
@@ -70,7 +70,7 @@ type Memory struct {
 	Fences        uint64 `json:"fences"`         // bounds of tables with their heads: from Open on, and in no budget
 	Sum           uint64 `json:"sum"`            // of all these
 	FiltersOnDisk uint64 `json:"filters_unused"` // bytes of units that are in the files and in no memory, since the levels do not need them
-	SamplesOnDisk uint64 `json:"samples_unused"` // bytes of samples, which are read for a compaction alone
+	SamplesOnDisk uint64 `json:"samples_unused"` // bytes of the hashes in samples, which are read for a compaction alone
 }
 
 // An Overlap is how many keys parts of the tree have in common: its tables, or where those are more than 64 its runs.

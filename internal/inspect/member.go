@@ -1,0 +1,173 @@
+package inspect
+
+import (
+	"context"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// A member is a table of a tree that is looked at.
+type member struct {
+	meta  *manifest.Table
+	level int
+	run   *memberRun
+	at    int   // among the members of its run
+	facts Table // as they will be told
+	place Place
+
+	keep   bool               // index, sample and filter, as there is room for them
+	reader *sstable.Reader    // with the index, and of the filter what the level needs; nil where it is not kept, or damaged
+	sample *bloomblock.Sample // nil where there is none
+	filter *bloomblock.Filter // all of it
+	index  int64              // bytes in memory, as of the two below
+	dels   int64
+	prefix uint64  // bytes of the prefix filter that the level needs
+	unread uint64  // bytes of the sample's hashes
+	fresh  float64 // keys that no older run has, by estimate
+}
+
+// A memberRun is a run of them.
+type memberRun struct {
+	level   int
+	id      uint64
+	run     manifest.Run
+	members []*member
+	before  []float64 // fresh keys in front of each member, and of all
+}
+
+// A tree is all tables of a store, newest data first.
+type tree struct {
+	version *manifest.Version
+	runs    []*memberRun
+	members []*member
+	plan    *Plan
+}
+
+func newTree(m *manifest.State) *tree {
+	t := &tree{version: m.Version, plan: planOf(m.Version)}
+	room := uint64(maxFilter)
+	for level, runs := range m.Version.Levels {
+		for _, r := range runs {
+			run := &memberRun{level: level, id: r.ID, run: r}
+			for i, meta := range r.Tables {
+				n := &member{meta: meta, level: level, run: run, at: i}
+				if need := meta.FilterLen + meta.TailLen; need <= room {
+					n.keep, room = true, room-need
+				}
+				run.members = append(run.members, n)
+			}
+			t.runs = append(t.runs, run)
+			t.members = append(t.members, run.members...)
+		}
+	}
+	return t
+}
+
+// read reads all tables, as many at a time as there are processors. What is wrong with one is among its facts.
+func (t *tree) read(ctx context.Context, dir string, s *manifest.State, o Options) error {
+	var next, done atomic.Int64
+	var told sync.Mutex
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(t.members)) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(t.members)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				t.members[i].read(ctx, dir, t.rateOf(t.members[i].level), o)
+				if o.Progress != nil {
+					told.Lock()
+					o.Progress(int(done.Add(1)), len(t.members))
+					told.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, m := range t.members {
+		m.facts.Live = newLive(s, m.meta.Number)
+	}
+	return nil
+}
+
+// rateOf is what a store asks of the filters of a level. Where it is not known, of all of their units.
+func (t *tree) rateOf(level int) float64 {
+	if t.plan == nil {
+		return 0
+	}
+	return t.plan.Levels[level].FPR
+}
+
+// read reads the member's table.
+func (m *member) read(ctx context.Context, dir string, rate float64, o Options) {
+	name := filename.Make(dir, filename.Table, m.meta.Number)
+	m.place = Place{FPR: 1}
+	facts, err := readTable(name, func(r *sstable.Reader, sample *bloomblock.Sample) (kept bool) { return m.take(r, sample, rate) })
+	facts.Level, facts.Run, facts.Place = &m.level, &m.run.id, &m.place
+	facts.MinSeq, facts.MaxSeq = m.meta.MinSeq, m.meta.MaxSeq // an ingested table does not know its own
+	switch {
+	case err != nil:
+		facts.Damage, facts.unread = damageOf(err), true
+		m.reader, m.sample, m.filter = nil, nil, nil
+	case o.Verify:
+		facts.verify(ctx, name)
+	}
+	if p := facts.Prefix; p != nil && p.Damage == nil {
+		m.prefix = filterBytes(p.header, rate)
+	}
+	m.facts = facts
+}
+
+// take takes of a table that has all units of its filter loaded what the tree needs, and leaves it as a store has it in memory.
+func (m *member) take(r *sstable.Reader, sample *bloomblock.Sample, rate float64) (kept bool) {
+	if m.keep {
+		m.reader, m.sample, m.filter = r, sample, r.Filter()
+	}
+	if err := r.Trim(rate); err != nil { // broken since it was loaded: it is as if there were none
+		return m.keep
+	}
+	m.index, m.dels = r.IndexBytes(), r.RangeDelBytes()
+	m.place.Units, m.place.FilterBytes = r.FilterState().Units, uint64(r.FilterBytes()) //nolint:gosec // a size
+	if f := r.Filter(); f != nil {
+		m.place.FPR = f.FalsePositiveRate()
+	}
+	if sample != nil {
+		m.unread = 8 * uint64(sample.Len()) //nolint:gosec // at most 1024
+	}
+	return m.keep
+}
+
+// filterBytes is what a filter takes in memory where a rate is asked for.
+func filterBytes(h bloomblock.Header, rate float64) uint64 {
+	return h.PrefixSize(h.UnitsFor(rate)) - bloomblock.HeaderSize
+}
+
+// keys is the number of keys in the member's filter, or of its entries where there is none.
+func (m *member) keys() uint64 {
+	if m.facts.FilterKeys > 0 {
+		return m.facts.FilterKeys
+	}
+	return m.meta.Entries
+}
+
+// touching is the members of another run whose ranges overlap that of m.
+func (m *member) touching(r *memberRun) []*member {
+	tables := r.run.Touching(m.meta.Bounds())
+	if len(tables) == 0 {
+		return nil
+	}
+	first := slices.Index(r.run.Tables, tables[0])
+	return r.members[first:][:len(tables)]
+}
+
+func (m *member) file() string {
+	return filepath.Base(filename.Make("", filename.Table, m.meta.Number))
+}

@@ -1,0 +1,159 @@
+package inspect
+
+import (
+	"math"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+)
+
+const (
+	mostTables = 64      // in an Overlap; of more, runs are compared
+	mostPairs  = 1 << 13 // of tables that are compared, some 20 µs each
+)
+
+// A common is how many keys two tables, or two runs, have in common.
+type common struct {
+	keys, variance float64
+	known          bool // of all that went into it
+}
+
+func (c *common) add(o common, times float64) {
+	c.keys += times * o.keys
+	c.variance += times * o.variance
+	c.known = c.known && o.known
+}
+
+// A pair is two tables of different runs whose ranges overlap. a is the newer one.
+type pair struct{ a, b *member }
+
+// compare is how many keys the two have in common: the sample of each is asked in the filter of the other, and the answer with the
+// smaller error counts.
+func (p pair) compare() (best common) {
+	for _, of := range [...]pair{p, {p.b, p.a}} {
+		if of.a.sample == nil || of.b.filter == nil {
+			continue
+		}
+		o := of.a.sample.Overlap(of.b.filter)
+		n := float64(of.a.keys())
+		if c := (common{n * o.Share, n * o.Err * n * o.Err, o.Known}); c.known && (!best.known || c.variance < best.variance) {
+			best = c
+		}
+	}
+	best.keys = min(best.keys, float64(p.a.keys()), float64(p.b.keys()))
+	return best
+}
+
+// pairs are all of them.
+func (t *tree) pairs() (all []pair) {
+	for i, r := range t.runs {
+		for _, a := range r.members {
+			for _, older := range t.runs[i+1:] {
+				for _, b := range a.touching(older) {
+					all = append(all, pair{a, b})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// overlap compares the tables, and finds of each how many of its keys no older run has. Of very many pairs only some are compared,
+// evenly spread, and each stands for as many.
+func (t *tree) overlap() *Overlap {
+	all := t.pairs()
+	step := (len(all) + mostPairs - 1) / mostPairs
+	type ofRun struct {
+		m *member
+		r *memberRun
+	}
+	inOlder := map[ofRun]*common{}
+	byTable := map[pair]common{}
+	type runs struct{ a, b *memberRun }
+	byRun := map[runs]*common{}
+	for i := 0; i < len(all); i += max(step, 1) {
+		p := all[i]
+		c := p.compare()
+		byTable[p] = c
+		for _, sum := range [...]*common{entry(inOlder, ofRun{p.a, p.b.run}), entry(byRun, runs{p.a.run, p.b.run})} {
+			sum.add(c, float64(step))
+		}
+	}
+	for i, r := range t.runs {
+		for _, m := range r.members {
+			m.fresh = float64(m.keys())
+			for _, older := range t.runs[i+1:] {
+				if c := inOlder[ofRun{m, older}]; c != nil && m.keys() > 0 {
+					m.fresh *= 1 - min(c.keys/float64(m.keys()), 1)
+				}
+			}
+		}
+	}
+	if len(t.runs) < 2 {
+		return nil
+	}
+	o := &Overlap{Of: "tables", Members: []OverlapMember{}, Pairs: []OverlapPair{}}
+	tell := func(a, b int, c common) {
+		if !c.known {
+			return
+		}
+		for _, d := range [...][2]int{{a, b}, {b, a}} {
+			n := float64(max(o.Members[d[0]].Keys, 1))
+			o.Pairs = append(o.Pairs, OverlapPair{d[0], d[1], min(c.keys/n, 1), math.Sqrt(c.variance) / n})
+		}
+	}
+	if len(t.members) <= mostTables {
+		place := map[*member]int{}
+		for i, m := range t.members {
+			place[m] = i
+			o.Members = append(o.Members, OverlapMember{m.level, m.run.id, m.facts.File, m.keys()})
+		}
+		for _, p := range all {
+			tell(place[p.a], place[p.b], byTable[p])
+		}
+	} else {
+		o.Of = "runs"
+		for _, r := range t.runs {
+			keys := uint64(0)
+			for _, m := range r.members {
+				keys += m.keys()
+			}
+			o.Members = append(o.Members, OverlapMember{r.level, r.id, "", keys})
+		}
+		for a, newer := range t.runs {
+			for b := a + 1; b < len(t.runs); b++ {
+				if c := byRun[runs{newer, t.runs[b]}]; c != nil {
+					tell(a, b, *c)
+				}
+			}
+		}
+	}
+	t.predict(o)
+	return o
+}
+
+// predict tells what a compaction of all would write.
+func (t *tree) predict(o *Overlap) {
+	of, entries := map[*manifest.Table]*member{}, 0.0
+	for _, m := range t.members {
+		of[m.meta] = m
+		entries += float64(m.meta.Entries)
+	}
+	p := compaction.Predict(t.version,
+		func(t *manifest.Table) *bloomblock.Sample { return of[t].sample },
+		func(t *manifest.Table) *bloomblock.Filter { return of[t].filter })
+	if p.Known {
+		o.Known, o.Written, o.Err, o.Garbage = true, p.Keys, p.Err, max(entries-p.Keys, 0)
+	}
+}
+
+// entry is the sum that m has for a key, made where there is none.
+func entry[K comparable](m map[K]*common, key K) *common {
+	c := m[key]
+	if c == nil {
+		c = &common{known: true}
+		m[key] = c
+	}
+	return c
+}

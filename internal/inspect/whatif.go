@@ -1,0 +1,104 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+)
+
+// A Question is one of --what-if: filters of another promise or kind, or with so much memory. What it does not name is as it is.
+type Question struct {
+	text   string
+	fpr    float64 // 0 is as it is
+	kind   string  // as above: empty
+	memory int64   // bytes; 0 is none
+}
+
+const (
+	leastMemory = 1.0 / 16 // MiB, for filters: that of Options.FilterMemory
+	mostMemory  = 1 << 30
+)
+
+// ParseWhatIf reads items with commas between them: fpr=RATE, kind=bloom or kind=ribbon, memory=MIB; fpr or memory, not both.
+func ParseWhatIf(text string) (q Question, err error) {
+	q.text = text
+	seen := map[string]bool{}
+	for item := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(item, "=")
+		if seen[name] {
+			return q, fmt.Errorf("%q is there twice", name)
+		}
+		seen[name] = true
+		number, err := strconv.ParseFloat(value, 64)
+		switch name {
+		case "fpr":
+			if q.fpr = number; err != nil || !(number > 0 && number <= 1) {
+				return q, fmt.Errorf("fpr=%.40q, want more than 0, at most 1", value)
+			}
+		case "memory":
+			if err != nil || !(number >= leastMemory && number <= mostMemory) {
+				return q, fmt.Errorf("memory=%.40q, want %g to %d MiB", value, leastMemory, mostMemory)
+			}
+			q.memory = int64(number * (1 << 20))
+		case "kind":
+			if q.kind = value; value != "bloom" && value != "ribbon" {
+				return q, fmt.Errorf("kind=%.40q, want bloom or ribbon", value)
+			}
+		default:
+			return q, fmt.Errorf("%.40q, want fpr=RATE, kind=bloom or ribbon, memory=MIB, with commas between", item)
+		}
+	}
+	if q.fpr > 0 && q.memory > 0 {
+		return q, errors.New("fpr and memory, want one of them: each follows from the other")
+	}
+	return q, nil
+}
+
+// ask answers a question about the tree.
+func (t *tree) ask(s *Store, q Question) (w WhatIf, err error) {
+	w = WhatIf{Asked: q.text, Kind: q.kind, Memory: uint64(q.memory), Levels: []WhatIfLevel{}} //nolint:gosec // above 0
+	o := &bloomkv.Options{FilterFPR: q.fpr, FilterMemory: q.memory}
+	if p := t.plan; p != nil {
+		o.LevelRatio = p.Ratio
+		if w.Kind == "" && p.Kind != "none" {
+			w.Kind = p.Kind
+		}
+		if q.fpr == 0 && q.memory == 0 {
+			o.FilterFPR = p.FPR
+		}
+	} else if q.fpr == 0 && q.memory == 0 {
+		return w, errors.New("the promise of the store can't be told from its filters, want fpr or memory beside kind")
+	}
+	switch {
+	case w.Kind == "" && t.ribbon():
+		w.Kind = "ribbon"
+	case w.Kind == "":
+		w.Kind = "bloom"
+	}
+	if w.Kind == "ribbon" {
+		o.FilterKind = bloomkv.RibbonFilter
+	}
+	var keys [manifest.NumLevels]uint64
+	var shares [manifest.NumLevels]float64
+	for _, m := range t.members {
+		keys[m.level] += m.keys()
+		shares[m.level] += m.place.To - m.place.From
+	}
+	fpr, levels, err := bloomkv.PlanTree(keys[:], o)
+	if err != nil {
+		return w, err
+	}
+	w.FPR = fpr
+	for _, l := range s.Levels {
+		p := levels[l.Level]
+		w.Levels = append(w.Levels, WhatIfLevel{l.Level, p.Keys, p.BitsPerKey, p.Bytes, shares[l.Level] * p.Predicted})
+		w.Bytes += p.Bytes
+		w.Wasted += shares[l.Level] * p.Predicted
+	}
+	w.More = int64(w.Bytes) - int64(s.Tree.FilterBytes) //nolint:gosec // far below 2⁶³
+	return w, nil
+}
