@@ -21,18 +21,3 @@ func ClassicUnit(rate float64) Unit {
 		}
 	}
 }
-
-// BestUnit is the unit of a blocked Bloom filter of so many bits for each key, which need not be one that can be built, with as many
-// probes as give it the lowest rate. Of no bits it is the zero value, whose rate is 1.
-func BestUnit(bitsPerKey float64) (best Unit, rate float64) {
-	rate = 1
-	if !(bitsPerKey > 0) {
-		return best, rate
-	}
-	for k := 1; k <= MaxProbes; k++ {
-		if u := (Unit{bitsPerKey, k}); u.Rate() < rate {
-			best, rate = u, u.Rate()
-		}
-	}
-	return best, rate
-}

@@ -17,6 +17,7 @@ func (a *app) inspectCommand() *cobra.Command {
 	var (
 		o                    inspect.Options
 		key                  string
+		whatIf               []string
 		asJSON, entries, hex bool
 	)
 	c := &cobra.Command{
@@ -24,7 +25,10 @@ func (a *app) inspectCommand() *cobra.Command {
 		Short: "Look inside a store, a table, a log or a manifest",
 		Long: `inspect reads files and changes nothing. It takes no lock, so that what another process is writing may look torn.
 
-Of a store it shows the manifest, every table with its filter, and the logs. Of a log (NNNNNN.log) and a manifest
+Of a store it shows the manifest, the tree as a picture, what filters take in memory and what they waste, level by level, beside what they
+promise and the least that so much memory can waste, what tables have in common, every table with its filter, and the logs. --what-if
+tells what the filters of just this tree would take and waste if they were built for another rate, for so much memory, or of the other
+kind: fpr=0.001, memory=64 (MiB), kind=ribbon, or kind=ribbon,fpr=0.001. Of a log (NNNNNN.log) and a manifest
 (MANIFEST-NNNNNN) it shows the records. Of a table (NNNNNN.sst) it shows the properties and the filter block: header,
 rates (promised, by the number of keys, bits and probes, from the bits, and measured with random hashes), and of each unit
 how full its blocks are beside what theory says. What is off by more than it should be is flagged, with "!".
@@ -39,6 +43,7 @@ Keys are escaped, in JSON too. The exit status is 2 where what it reads is damag
 keys; it reads no data blocks but with --entries, --key and --verify, so that only check tells a store to be whole.`,
 		Example: `  bloomkv inspect ./store
   bloomkv inspect --verify ./store
+  bloomkv inspect --what-if fpr=0.001 --what-if kind=ribbon,memory=64 ./store
   bloomkv inspect --key user/0042 ./store
   bloomkv inspect ./store/000012.sst --json`,
 		Args: usage(cobra.ExactArgs(1)),
@@ -52,9 +57,19 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
 					return hint(c, fmt.Errorf("--%w", err))
 				}
 			}
+			for _, text := range whatIf {
+				q, err := inspect.ParseWhatIf(text)
+				if err != nil {
+					return hint(c, fmt.Errorf("--what-if: %w", err))
+				}
+				o.WhatIf = append(o.WhatIf, q)
+			}
 			info, err := os.Stat(args[0])
 			if err != nil {
 				return err
+			}
+			if !info.IsDir() && len(whatIf) > 0 {
+				return hint(c, fmt.Errorf("--what-if is of a store, want its directory and not %s", args[0]))
 			}
 			style := inspect.Style{Color: a.color, Hex: hex}
 			show := func(facts any, err error, text func()) error {
@@ -65,11 +80,17 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
 				return err
 			}
 			if info.IsDir() {
+				stop := func() {}
+				if o.Verify {
+					bar := a.newProgress("verify", -1, false)
+					o.Progress, stop = func(done, of int) { bar.set(int64(done), int64(of)) }, bar.end
+				}
 				s, err := inspect.ReadStore(c.Context(), args[0], o)
+				stop()
 				if err != nil {
 					return err
 				}
-				return show(s, s.Wrong(), func() { s.WriteText(a.out) })
+				return show(s, s.Wrong(), func() { s.WriteText(a.out, style) })
 			}
 			switch kind, number := filename.Parse(filepath.Base(args[0])); kind {
 			case filename.Log:
@@ -104,6 +125,7 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
 	c.Flags().BoolVar(&entries, "entries", false, "of a table also every block and entry, as text")
 	c.Flags().BoolVar(&o.Verify, "verify", false, "build filters again from the keys of their tables, and compare")
 	c.Flags().BoolVar(&hex, "hex", false, "of a table also the bytes of its filter block, as text")
+	c.Flags().StringArrayVar(&whatIf, "what-if", nil, "of a store what other filters would take and give: `ITEMS` fpr=RATE or memory=MIB, kind=bloom or ribbon")
 	c.Flags().StringVar(&key, "key", "", "show how the filters answer for `KEY`, and whether that is right")
 	return c
 }

@@ -101,7 +101,9 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 		{[]string{"ingest", dir, "--json"}, []string{"bytes", "lines"}, "", nil},
 		{[]string{"compact", dir, "--from", "x", "--json"}, []string{"bytes_after", "bytes_before", "tables_after", "tables_before"}, "", nil},
 		{[]string{"inspect", table, "--json"}, append([]string{"filter"}, tableNames...), "units", []string{"blocks", "fill", "fpr_from_bits", "probes"}},
-		{[]string{"inspect", dir, "--json"}, []string{"last_seq", "logs", "manifest", "manifest_torn", "min_log", "next_file", "other_files", "tables"}, "tables", append([]string{"level", "run"}, tableNames...)},
+		{[]string{"inspect", dir, "--json"}, []string{
+			"flags", "last_seq", "levels", "logs", "manifest", "manifest_torn", "memory", "min_log", "next_file", "other_files", "plan", "tables", "tree",
+		}, "tables", append([]string{"level", "place", "run"}, tableNames...)},
 		{[]string{"inspect", manifest, "--json"}, append([]string{"edits"}, logNames...), "", nil},
 	} {
 		out := (tool{}).must(t, c.args...)
@@ -383,7 +385,7 @@ func TestInspectShowsRangeDeletesAndWhatWasIngested(t *testing.T) {
 		{[]string{tables[1]}, []string{"0 entries (0 deletes)", "\n1 range delete from key/000050 to the end\n"}},
 		{[]string{tables[1], "--entries"}, []string{`range delete "key/000050" … before the end`}},
 		{[]string{tables[1], "--json"}, []string{`"range_deletes": 1`, `"range_deletes_from": "key/000050"`}},
-		{[]string{dir}, []string{"range deletes", "  -\n"}},
+		{[]string{dir}, []string{": level 0, run ", "0 entries, 0 deletes, 1 range", "keys -\n"}},
 	} {
 		out := (tool{}).must(t, append([]string{"inspect"}, c.args...)...)
 		for _, want := range c.want {
@@ -440,7 +442,7 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 	}
 	got := of()
 	for i, want := range [][]string{
-		{"3000 keys", "\nprefix filter by sep:/:2: blocked Bloom, ", "1500 keys"}, {"prefix filter, bytes, promised", "  sep:/:2, "}, {}, {},
+		{"3000 keys", "\nprefix filter by sep:/:2: blocked Bloom, ", "1500 keys"}, {"\nprefix filter by sep:/:2: "}, {}, {},
 	} {
 		for _, want := range append(want, "3000") {
 			if got[i].code != exitOK || !strings.Contains(got[i].out, want) {
@@ -462,7 +464,7 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 		t.Fatal(err)
 	}
 	got = of()
-	for i, want := range []string{"prefix filter by sep:/:2: damaged; ", "sep:/:2, ", `"error": "`, `"error": "`} {
+	for i, want := range []string{"prefix filter by sep:/:2: damaged; ", "prefix filter by sep:/:2: damaged\n", `"error": "`, `"error": "`} {
 		if got[i].code != exitTrouble || !strings.Contains(got[i].out, want) || !strings.Contains(got[i].err, filepath.Base(table)+": offset ") {
 			t.Errorf("damaged: exit %d, %q, want %q:\n%s", got[i].code, got[i].err, want, got[i].out)
 		}

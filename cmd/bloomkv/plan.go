@@ -107,8 +107,7 @@ func (p *planner) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	_, rate := bloomblock.BestUnit(8 * float64(facts.Bytes) / float64(p.keys))
-	facts.Even = rate * float64(len(facts.Levels))
+	facts.Even = bloomblock.LadderOf(p.ribbon).Rate(8*float64(facts.Bytes)/float64(p.keys)) * float64(len(facts.Levels))
 	if p.table {
 		if facts.Table, err = rateTable(); err != nil {
 			return err

@@ -33,7 +33,9 @@ func (t *tree) measure() {
 		p := &m.place
 		p.From = min(low/total, 1)
 		p.To = min(max(high/total, p.From), 1)
-		p.Wasted = (p.To - p.From) * p.FPR
+		if m.meta.Entries > 0 { // else it is not searched
+			p.Wasted = (p.To - p.From) * p.FPR
+		}
 	}
 }
 

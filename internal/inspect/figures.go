@@ -1,6 +1,8 @@
 package inspect
 
 import (
+	"slices"
+
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
@@ -25,6 +27,7 @@ func (t *tree) tell(s *Store) {
 			s.Memory.add(m)
 			demands[i].keys += float64(m.keys())
 			demands[i].share += m.place.To - m.place.From
+			demands[i].ribbon = demands[i].ribbon || m.ribbon()
 			s.Tables = append(s.Tables, m.facts)
 		}
 	}
@@ -36,15 +39,14 @@ func (t *tree) tell(s *Store) {
 		all.Promised = t.plan.FPR
 	}
 	all.BitsPerKey = bitsPerKey(all.FilterBytes, all.Keys)
-	_, even := bloomblock.BestUnit(all.BitsPerKey)
-	rates := optimum(demands, 8*float64(all.FilterBytes), ladder(t.ribbon()))
+	rates := optimum(demands, 8*float64(all.FilterBytes))
 	for i := range s.Levels {
 		l := &s.Levels[i]
 		l.BitsPerKey = bitsPerKey(l.FilterBytes, l.Keys)
 		for k, r := range t.runs {
 			if r.level == l.Level {
 				l.Optimum += demands[k].share * rates[k]
-				l.Even += demands[k].share * even
+				l.Even += demands[k].share * bloomblock.LadderOf(demands[k].ribbon).Rate(all.BitsPerKey)
 			}
 		}
 		all.Optimum += l.Optimum
@@ -54,16 +56,9 @@ func (t *tree) tell(s *Store) {
 	t.flag(s)
 }
 
-// ribbon says whether a filter of the tree has a Ribbon unit.
-func (t *tree) ribbon() bool {
-	for _, m := range t.members {
-		for _, u := range m.facts.Units {
-			if u.Columns > 0 {
-				return true
-			}
-		}
-	}
-	return false
+// ribbon says whether the member's filter has a Ribbon unit.
+func (m *member) ribbon() bool {
+	return slices.ContainsFunc(m.facts.Units, func(u Unit) bool { return u.Columns > 0 })
 }
 
 func (f *Figures) add(m *member) {

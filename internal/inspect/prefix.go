@@ -79,8 +79,8 @@ func readPrefixes(f io.ReaderAt, r *sstable.Reader, p *sstable.PrefixProperties)
 
 // describe puts the prefix filter into words.
 func (p *Prefix) describe() string {
-	if p == nil {
-		return "-"
+	if p.Damage != nil {
+		return p.Rule + ": damaged"
 	}
-	return fmt.Sprintf("%s, %d, %.3g", p.Rule, p.FilterBytes, p.FPRPromised)
+	return fmt.Sprintf("%s: %s, promised %.3g", p.Rule, words.Plural(p.FilterBytes, "byte"), p.FPRPromised)
 }

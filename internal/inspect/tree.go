@@ -6,7 +6,8 @@ package inspect
 // A wasted read is the search of a table that has no version of the key, by a lookup of an absent key. How many of them a lookup
 // costs is counted over all absent keys, where these are taken to lie as the keys lie that there are: between two neighbours of them
 // as often as between any other two. A run costs the rate of that of its tables whose bounds hold the key, and nothing where none does.
-// That range deletes end some lookups early is not taken off.
+// That range deletes end some lookups early is not taken off. Optimum and Even are by the rates of filters of many keys; those of few
+// keys, which are rounded up to whole blocks, may do better.
 type Figures struct {
 	Runs        int     `json:"runs"`                   // what a lookup may have to ask, one table of each
 	Tables      int     `json:"tables"`                 // in all runs
@@ -19,7 +20,7 @@ type Figures struct {
 	Promised    float64 `json:"wasted_promised"`        // wasted reads by the plan: for each run the share of its level; 0 where the plan is not known
 	Predicted   float64 `json:"wasted_predicted"`       // wasted reads by the filters in memory
 	Optimum     float64 `json:"wasted_optimum"`         // the least that filters of no more memory would waste in the same runs, if each were sized for all
-	Even        float64 `json:"wasted_even"`            // the same memory shared out evenly, to every key as many bits of a Bloom filter
+	Even        float64 `json:"wasted_even"`            // the same if every key had as many bits, of the same kind of filter
 	Live        *Live   `json:"live,omitempty"`         // how the filters have answered, of all tables that have counted
 }
 

@@ -3,6 +3,7 @@ package inspect
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -74,7 +75,7 @@ func (t *tree) ask(s *Store, q Question) (w WhatIf, err error) {
 		return w, errors.New("the promise of the store can't be told from its filters, want fpr or memory beside kind")
 	}
 	switch {
-	case w.Kind == "" && t.ribbon():
+	case w.Kind == "" && slices.ContainsFunc(t.members, (*member).ribbon):
 		w.Kind = "ribbon"
 	case w.Kind == "":
 		w.Kind = "bloom"
