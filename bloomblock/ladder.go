@@ -47,7 +47,7 @@ func (l Ladder) Rate(bitsPerKey float64) float64 {
 // climb is the lower convex hull of what builders make for rates.
 func climb(builders ...func(rate float64) (Params, error)) (hull Ladder) {
 	all := Ladder{{0, 1}}
-	const steps = 16 // for each factor of two
+	const steps = 64 // for each factor of two
 	for i := 1.0; i <= -math.Log2(BestRate)*steps; i++ {
 		for _, build := range builders {
 			if p, err := build(math.Exp2(-i / steps)); err == nil { // else it is out of this one's reach
