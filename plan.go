@@ -219,7 +219,8 @@ func PlanFilters(keys uint64, levels int, o *Options) (fpr float64, plan []Plann
 // PlanTree tells what filters take in a tree as it is: so many keys on each level, in all its runs together, from level 0 on, if all its
 // tables were written with these options and stayed where they are. It returns a PlannedLevel for each level of a store, whether it
 // has keys or not. With FilterMemory filters are built and loaded as a store does that has written them all: level 0 counts as the last
-// level when they are built, and a level's figures are those of the units that fit. The options that count, and errors, are those of
+// level when they are built, and a level's figures are those of the units that fit; where even the least of them do not, some tables go
+// without, those of the last level first. The options that count, and errors, are those of
 // PlanFilters; more levels than a store has are one, too.
 func PlanTree(keys []uint64, o *Options) (fpr float64, plan []PlannedLevel, err error) {
 	opts, err := planOptions(o)
@@ -262,13 +263,26 @@ func PlanTree(keys []uint64, o *Options) (fpr float64, plan []PlannedLevel, err 
 		}
 		return plan
 	}
-	load, _ := f.within(func(p *filterPlan) (sum int64) {
+	size := func(p *filterPlan) (sum int64) {
 		for _, l := range of(p) {
 			sum += int64(l.Bytes) //nolint:gosec // far below 2⁶³
 		}
 		return sum
-	})
-	return max(build.fpr, load.fpr), of(load), nil
+	}
+	load, _ := f.within(size)
+	plan = of(load)
+	for l, over := bottom, float64(size(load)-f.memory); l >= 0 && over > 0; l-- { // tables go without
+		at := &plan[l]
+		if at.Bytes == 0 {
+			continue
+		}
+		share := min(over/float64(at.Bytes), 1)
+		over -= float64(at.Bytes)
+		at.Bytes = uint64(float64(at.Bytes) * (1 - share))
+		at.BitsPerKey *= 1 - share
+		at.Predicted += share * (1 - at.Predicted)
+	}
+	return max(build.fpr, load.fpr), plan, nil
 }
 
 // planOptions are those of o that a plan depends on, checked, with defaults.
