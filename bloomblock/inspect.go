@@ -62,6 +62,9 @@ func (u *unit) inspect() UnitReport {
 	r := inspect(u.bits)
 	r.Probes = u.probes
 	for set, count := range r.Histogram {
+		if count == 0 {
+			continue
+		}
 		n := float64(count)
 		r.Rate += n / float64(r.Blocks) * passes(set, u.probes)
 		r.Keys += n * keysFrom(set, u.probes)

@@ -31,7 +31,7 @@ type member struct {
 	dels   int64
 	prefix uint64  // bytes of the prefix filter that the level needs
 	unread uint64  // bytes of the sample's hashes
-	fresh  float64 // keys that no older run has, by estimate
+	pieces []piece // where its keys lie that no older run has, ascending
 }
 
 // A memberRun is a run of them.
@@ -51,8 +51,9 @@ type tree struct {
 	plan    *Plan
 }
 
-func newTree(m *manifest.State) *tree {
-	t := &tree{version: m.Version, plan: planOf(m.Version)}
+func newTree(dir string, m *manifest.State) *tree {
+	t := &tree{version: m.Version}
+	t.plan = planOf(m.Version, func(t *manifest.Table) float64 { return firstUnit(filename.Make(dir, filename.Table, t.Number)) })
 	room := uint64(maxFilter)
 	for level, runs := range m.Version.Levels {
 		for _, r := range runs {

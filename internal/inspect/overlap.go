@@ -59,7 +59,7 @@ func (t *tree) pairs() (all []pair) {
 	return all
 }
 
-// overlap compares the tables, and finds of each how many of its keys no older run has. Of very many pairs only some are compared,
+// overlap compares the tables, and finds where those keys of each lie that no older run has. Of very many pairs only some are compared,
 // evenly spread, and each stands for as many.
 func (t *tree) overlap() *Overlap {
 	all := t.pairs()
@@ -82,12 +82,12 @@ func (t *tree) overlap() *Overlap {
 	}
 	for i, r := range t.runs {
 		for _, m := range r.members {
-			m.fresh = float64(m.keys())
-			for _, older := range t.runs[i+1:] {
-				if c := inOlder[ofRun{m, older}]; c != nil && m.keys() > 0 {
-					m.fresh *= 1 - min(c.keys/float64(m.keys()), 1)
+			m.spread(t.runs[i+1:], func(r *memberRun) float64 {
+				if c := inOlder[ofRun{m, r}]; c != nil {
+					return c.keys
 				}
-			}
+				return 0
+			})
 		}
 	}
 	if len(t.runs) < 2 {

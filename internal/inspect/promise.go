@@ -4,24 +4,46 @@ import (
 	"math"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
+// A promise is what filters of tables promise: those of one level that are alike.
+type promise struct {
+	level int
+	rate  float64 // of all units, as the manifest has it
+}
+
+// mostPromises is how many of them are told apart: a plan has seven.
+const mostPromises = 100
+
 // planOf is the plan by which the filters of a version were built. No file has it; but the manifest has what each table's filter
-// promises, and the plan of a rate has few rates. Of all plans with a round rate (in two digits) and the usual ratio of levels, and of
-// those with a rate of one digit and some other ratios, it is the first one, the default before all others and the rounder ones before the less
-// round, that has the rates of most tables. Nil is none that has those of more than half. FilterMemory leaves no such plan.
-func planOf(v *manifest.Version) *Plan {
-	type kind struct {
-		level int
-		rate  float64
+// promises, the header of a filter what its first unit does, and the plan of a rate has few of each. Of all plans with a round rate (in
+// two digits) and the usual ratio of levels, and of those with a rate of one digit and some other ratios, it is the first one, the
+// default before all others and the rounder ones before the less round, that has the rates of most tables. Nil is none that has those
+// of more than half. FilterMemory leaves no such plan. first is the promised rate of the first unit of a table's filter, 0 where it is
+// not known.
+func planOf(v *manifest.Version, first func(t *manifest.Table) float64) *Plan {
+	type like struct {
+		tables int
+		first  float64
 	}
-	tables, all := map[kind]int{}, 0
+	promises, all := map[promise]like{}, 0
 	for level, t := range v.Tables() {
-		if t.Entries > 0 {
-			tables[kind{level, t.FilterRate}]++
-			all++
+		if t.Entries == 0 {
+			continue
 		}
+		all++
+		of := promise{level, t.FilterRate}
+		l, known := promises[of]
+		switch {
+		case !known && len(promises) == mostPromises:
+			continue
+		case !known && t.FilterLen > 0:
+			l.first = first(t)
+		}
+		l.tables++
+		promises[of] = l
 	}
 	var best *Plan
 	try := func(fpr float64, ribbon bool, ratio int) (done bool) {
@@ -40,10 +62,10 @@ func planOf(v *manifest.Version) *Plan {
 		for _, l := range levels {
 			p.Levels = append(p.Levels, PlanLevel{l.Level, l.FPR, l.Predicted, l.BitsPerKey})
 		}
-		for k, n := range tables {
-			for level := range k.level + 1 { // a table may have moved down, and never moves up
-				if p.Levels[level].Predicted == k.rate {
-					p.Tables += n
+		for of, l := range promises {
+			for level := range of.level + 1 { // a table may have moved down, and never moves up
+				if levels[level].Predicted == of.rate && (l.first == 0 || isFirst(l.first, &levels[level], levels)) {
+					p.Tables += l.tables
 					break
 				}
 			}
@@ -77,6 +99,30 @@ func planOf(v *manifest.Version) *Plan {
 		}
 	}
 	return best
+}
+
+// isFirst says whether rate is that of the first unit of the filters of a level. A Ribbon unit has just that of the last level.
+func isFirst(rate float64, l *bloomkv.PlannedLevel, levels []bloomkv.PlannedLevel) bool {
+	want := levels[len(levels)-1].FPR
+	switch {
+	case len(l.Units) == 0:
+		return false
+	case !l.Ribbon:
+		want = l.Units[0].Rate()
+	}
+	return math.Abs(rate/want-1) < 1e-9 // it was rounded in a table
+}
+
+// firstUnit is the promised rate of the first unit of a table's filter, or 0.
+func firstUnit(name string) (rate float64) {
+	_ = withTable(name, func(t *openTable) error { // what is wrong with the table is told when it is read
+		h, err := bloomblock.ParseHeader(t.block)
+		if err == nil && len(h.Units) > 0 {
+			rate = h.Units[0].Rate
+		}
+		return err
+	})
+	return rate
 }
 
 // usualRatio is that of Options.LevelRatio by default.

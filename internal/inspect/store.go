@@ -68,7 +68,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	if o.Key != nil {
 		s.Key = newKey(o.Key)
 	}
-	tables := newTree(&m)
+	tables := newTree(dir, &m)
 	if err := tables.read(ctx, dir, &m, o); err != nil {
 		return nil, err
 	}

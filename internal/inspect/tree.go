@@ -18,7 +18,7 @@ type Figures struct {
 	FilterBytes uint64  `json:"filter_bytes_in_memory"` // of these, the units that a store has in memory: what the tables' levels need
 	BitsPerKey  float64 `json:"bits_per_key"`           // of the filters in memory
 	Promised    float64 `json:"wasted_promised"`        // wasted reads by the plan: for each run the share of its level; 0 where the plan is not known
-	Predicted   float64 `json:"wasted_predicted"`       // wasted reads by the filters in memory
+	Predicted   float64 `json:"wasted_predicted"`       // wasted reads by the filters in memory; where the plan is not known, by all of their units
 	Optimum     float64 `json:"wasted_optimum"`         // the least that filters of no more memory would waste in the same runs, if each were sized for all
 	Even        float64 `json:"wasted_even"`            // the same if every key had as many bits, of the same kind of filter
 	Live        *Live   `json:"live,omitempty"`         // how the filters have answered, of all tables that have counted
@@ -50,7 +50,8 @@ type PlanLevel struct {
 
 // A Place is where a table is in the tree, and what its filter does there. From and To say it in shares of the keys of the
 // store: From is how many of these are in front of the table's first key, To how many up to its last, so that To less From is the share
-// of absent keys for which the table is asked. Each key counts once, in the oldest run that has it.
+// of absent keys for which the table is asked. Each key counts once, in the oldest run that has it, as samples and filters tell; without
+// them, in each.
 type Place struct {
 	From        float64 `json:"from"` // 0..1
 	To          float64 `json:"to"`

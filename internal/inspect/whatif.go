@@ -21,7 +21,7 @@ type Question struct {
 
 const (
 	leastMemory = 1.0 / 16 // MiB, for filters: that of Options.FilterMemory
-	mostMemory  = 1 << 30
+	mostMemory  = 1 << 20
 )
 
 // ParseWhatIf reads items with commas between them: fpr=RATE, kind=bloom or kind=ribbon, memory=MIB; fpr or memory, not both.
