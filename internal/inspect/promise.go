@@ -21,16 +21,20 @@ const mostPromises = 100
 // promises, the header of a filter what its first unit does, and the plan of a rate has few of each. Of all plans with a round rate (in
 // two digits) and the usual ratio of levels, and of those with a rate of one digit and some other ratios, it is the first one, the
 // default before all others and the rounder ones before the less round, that has the rates of most tables. Nil is none that has those
-// of more than half. FilterMemory leaves no such plan. first is the promised rate of the first unit of a table's filter, 0 where it is
+// of more than half. FilterMemory leaves no such plan. Tables without a filter tell nothing, unless there are no others. first is the promised rate of the first unit of a table's filter, 0 where it is
 // not known.
 func planOf(v *manifest.Version, first func(t *manifest.Table) float64) *Plan {
 	type like struct {
 		tables int
 		first  float64
 	}
-	promises, all := map[promise]like{}, 0
+	promises, all, without := map[promise]like{}, 0, 0
 	for level, t := range v.Tables() {
-		if t.Entries == 0 {
+		switch {
+		case t.Entries == 0:
+			continue
+		case t.FilterLen == 0:
+			without++
 			continue
 		}
 		all++
@@ -39,7 +43,7 @@ func planOf(v *manifest.Version, first func(t *manifest.Table) float64) *Plan {
 		switch {
 		case !known && len(promises) == mostPromises:
 			continue
-		case !known && t.FilterLen > 0:
+		case !known:
 			l.first = first(t)
 		}
 		l.tables++
@@ -49,10 +53,7 @@ func planOf(v *manifest.Version, first func(t *manifest.Table) float64) *Plan {
 	try := func(fpr float64, ribbon bool, ratio int) (done bool) {
 		o := &bloomkv.Options{FilterFPR: fpr, LevelRatio: ratio}
 		p := &Plan{FPR: fpr, Kind: "bloom", Ratio: ratio}
-		switch {
-		case fpr >= 1:
-			p.Kind = "none"
-		case ribbon:
+		if ribbon {
 			o.FilterKind, p.Kind = bloomkv.RibbonFilter, "ribbon"
 		}
 		_, levels, err := bloomkv.PlanTree(nil, o)
@@ -77,7 +78,13 @@ func planOf(v *manifest.Version, first func(t *manifest.Table) float64) *Plan {
 		return best != nil && best.Others == 0
 	}
 	both := func(fpr float64, ratio int) bool { return try(fpr, false, ratio) || try(fpr, true, ratio) }
-	if both(0.01, usualRatio) || both(1, usualRatio) {
+	if all == 0 {
+		if without > 0 {
+			best = unfiltered(without)
+		}
+		return best
+	}
+	if both(0.01, usualRatio) {
 		return best
 	}
 	for _, digits := range [][]int{{10, 20, 50}, {30, 40, 60, 70, 80, 90}} {
@@ -99,6 +106,15 @@ func planOf(v *manifest.Version, first func(t *manifest.Table) float64) *Plan {
 		}
 	}
 	return best
+}
+
+// unfiltered is the plan of a store of so many tables of which none has a filter.
+func unfiltered(tables int) *Plan {
+	p := &Plan{FPR: 1, Kind: "none", Ratio: usualRatio, Tables: tables}
+	for level := range manifest.NumLevels {
+		p.Levels = append(p.Levels, PlanLevel{level, 1, 1, 0})
+	}
+	return p
 }
 
 // isFirst says whether rate is that of the first unit of the filters of a level. A Ribbon unit has just that of the last level.

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/bloomkv/bloomkv/internal/inspect"
+	"github.com/bloomkv/bloomkv/internal/words"
+)
+
+// TestTextAndJSONOfAStoreAgree reads every number of the text in the object, and every figure of the object in the text.
+func TestTextAndJSONOfAStoreAgree(t *testing.T) {
+	many := filepath.Join(t.TempDir(), "store")
+	tool{in: manyLines(30_000)}.must(t, "load", many)
+	for range 3 {
+		tool{in: manyLines(1000)}.must(t, "load", many)
+	}
+	for _, dir := range append(manyShapes(t), many) {
+		args := []string{"inspect", dir, "--verify", "--what-if", "fpr=0.001", "--what-if", "memory=1,kind=ribbon"}
+		text, object := tool{}.must(t, args...), tool{}.must(t, append(args, "--json")...)
+		colored := treeColor.ReplaceAllString(tool{terminal: true}.must(t, args...), "")
+		for line := range strings.Lines(text + colored) {
+			line = strings.TrimSuffix(line, "\n")
+			if n := utf8.RuneCountInString(line); n > words.Width && !strings.HasPrefix(line, "keys ") || line != string(words.AppendPrintable(nil, []byte(line))) {
+				t.Errorf("a line of %d characters: %q", n, line)
+			}
+		}
+		var all any
+		if err := json.Unmarshal([]byte(object), &all); err != nil {
+			t.Fatal(err)
+		}
+		have := []float64{60, 10, 64} // columns, bytes of a block
+		numbers(all, func(f float64) { have = append(have, f, 10*f, 100*f) })
+		// The picture's digits and the columns of the matrix are no figures.
+		var kept []string
+		picture := regexp.MustCompile(`^ +\d+ +\d+  [\[\]!0-9 ]+$`)
+		for line := range strings.Lines(text) {
+			if !picture.MatchString(strings.TrimSuffix(line, "\n")) && !strings.HasPrefix(line, strings.Repeat(" ", 14)) {
+				kept = append(kept, line)
+			}
+		}
+		for i := range 64 {
+			have = append(have, float64(i))
+		}
+		for _, digits := range number.FindAllString(strings.Join(kept, ""), -1) {
+			printed, err := strconv.ParseFloat(digits, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(have, func(f float64) bool { return agrees(digits, printed, math.Abs(f)) }) {
+				t.Errorf("%s: the text has %s, the object nothing like it:\n%s", filepath.Base(dir), digits, text)
+			}
+		}
+		var s inspect.Store
+		if err := json.Unmarshal([]byte(object), &s); err != nil {
+			t.Fatal(err)
+		}
+		agreeOnFigures(t, text, &s)
+	}
+}
+
+// agreeOnFigures looks for the rows of the tables of levels and of what-if, and for memory by part.
+func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
+	t.Helper()
+	fields := strings.Join(strings.Fields(text), " ")
+	want := func(format string, args ...any) {
+		t.Helper()
+		if row := fmt.Sprintf(format, args...); !strings.Contains(fields, row) {
+			t.Errorf("no %q in\n%s", row, text)
+		}
+	}
+	figures := func(name string, f *inspect.Figures) {
+		t.Helper()
+		want("%s %d %d %d %d %d %d %.2f", name, f.Runs, f.Tables, f.Keys, f.Bytes, f.FilterDisk, f.FilterBytes, f.BitsPerKey)
+		want("%s %.3g %.3g %.3g %.3g ", name, f.Promised, f.Predicted, f.Optimum, f.Even)
+	}
+	for i := range s.Levels {
+		figures(strconv.Itoa(s.Levels[i].Level), &s.Levels[i].Figures)
+	}
+	figures("all", &s.Tree)
+	m := &s.Memory
+	want("filters of keys %d ", m.Filters)
+	want("prefix filters %d ", m.PrefixFilters)
+	want("indexes %d ", m.Indexes)
+	want("range deletes %d ", m.RangeDeletes)
+	want("bounds of tables %d ", m.Fences)
+	want("all %d ", m.Sum)
+	want("not in memory: %d units of filters that levels do not need %d samples", m.FiltersOnDisk, m.SamplesOnDisk)
+	for _, w := range s.WhatIf {
+		want("what if %s: %s filters, %.3g promised", w.Asked, w.Kind, w.FPR)
+		for _, l := range w.Levels {
+			want("%d %d %.2f %d %.3g ", l.Level, l.Keys, l.BitsPerKey, l.Bytes, l.Wasted)
+		}
+		want("waste %.3g reads, now %.3g", w.Wasted, s.Tree.Predicted)
+	}
+	if o := s.Overlap; o != nil && o.Known {
+		want("about %.0f keys (standard error %.0f), and drop %.0f entries", o.Written, o.Err, o.Garbage)
+	}
+	for i := range s.Tables {
+		f := &s.Tables[i]
+		want("%s: level %d, run %d: %s, %s", f.File, *f.Level, *f.Run, words.Plural(f.Bytes, "byte"), words.Plural(f.Entries, "entry"))
+		if f.FilterBytes > 0 {
+			want("%s in memory, which give %.3g", words.Plural(f.Place.Units, "unit"), f.Place.FPR)
+		}
+	}
+}
+
+func TestThePictureOfATreeHasItsTables(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	tool{in: manyLines(6000)}.must(t, "load", dir)
+	tool{}.must(t, "compact", dir)
+	lines := strings.SplitAfter(manyLines(6000), "\n")
+	tool{in: strings.Join(lines[1500:4500], "")}.must(t, "load", dir) // the half in the middle
+	tool{in: strings.Join(lines[:1], "")}.must(t, "load", dir, "--fpr", "1")
+	out := tool{}.must(t, "inspect", dir)
+	for _, want := range []string{
+		`(?m)^    0 +\d+  !$`,
+		`(?m)^    0 +\d+ {16,18}\[4{26,30}\]$`,
+		`(?m)^    6 +\d+  \[2{58}\]$`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("no %s in\n%s", want, out)
+		}
+	}
+}
+
+func TestAStoreOfVeryManyTablesIsCutShort(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	tool{in: manyLines(10)}.must(t, "load", dir)
+	s, err := inspect.ReadStore(t.Context(), dir, inspect.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := s.Tables[0]
+	for i := range 1000 {
+		more := one
+		run := uint64(i)
+		more.File, more.Run, more.Bytes = fmt.Sprintf("%06d.sst", i), &run, uint64(i)
+		s.Tables = append(s.Tables, more)
+		s.Flags = append(s.Flags, inspect.Flag{Name: inspect.NoFilter, File: fmt.Sprintf("%06d.sst", i%30), Meaning: "none"})
+	}
+	var out strings.Builder
+	s.WriteText(&out, inspect.Style{})
+	text := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{
+		"1001 tables, of which these 200 are flagged or the largest; 801 are left out, --json has all", "! and 980 flags more",
+		"000003.sst: level 0", "000999.sst: level 0", "tables of further runs",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("lacks %q", want)
+		}
+	}
+	if n := strings.Count(out.String(), "\n"); strings.Contains(text, "000500.sst: level 0") || n > 1500 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+func TestWhatIfIsOfAStore(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{dir, "--what-if", "fpr=2"}, `--what-if: fpr="2", want more than 0, at most 1`},
+		{[]string{dir, "--what-if", "fpr=0.1,memory=1"}, "--what-if: fpr and memory, want one of them"},
+		{[]string{glob(t, dir, "*.sst"), "--what-if", "fpr=0.1"}, "--what-if is of a store"},
+		{[]string{dir, "--what-if", "fpr=1e-12"}, "is out of reach"},
+	} {
+		if r := (tool{}).run(t, append([]string{"inspect"}, c.args...)...); r.code != exitTrouble || r.out != "" || !strings.Contains(r.err, c.want) {
+			t.Errorf("%q: exit %d, %q, %q; want %q", c.args, r.code, r.out, r.err, c.want)
+		}
+	}
+}
