@@ -13,9 +13,10 @@ long: ## the model, crash and fuzz tests for hours instead of seconds
 	go test -count=1 -timeout 6h ./internal/compaction -long 50
 	FUZZTIME=5m .ci/run fuzz
 
-promise: ## the rate of filters in every state of the tree, of all key shapes, a million keys each; 10⁸ keys of which none is denied
+promise: ## the rate of filters in every state of the tree, of all key shapes, a million keys each; 10⁸ keys of which none is denied; what inspect predicts
 	go test -count=1 -timeout 1h -run 'TestThePromise' -v . -long 2
 	go test -count=1 -timeout 1h -run 'TestOfManyKeys' -v ./bloomblock -keys 100000000
+	go test -count=1 -timeout 1h -run 'TestPredictedWaste' -v ./internal/inspect -keys 1000000
 
 bench: ## the store's own figures
 	go run ./bench

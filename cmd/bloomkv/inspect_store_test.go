@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -177,5 +179,20 @@ func TestWhatIfIsOfAStore(t *testing.T) {
 		if r := (tool{}).run(t, append([]string{"inspect"}, c.args...)...); r.code != exitTrouble || r.out != "" || !strings.Contains(r.err, c.want) {
 			t.Errorf("%q: exit %d, %q, %q; want %q", c.args, r.code, r.out, r.err, c.want)
 		}
+	}
+}
+
+func TestVerifyOfAStoreShowsHowFarItIsAndCanBeStopped(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	for _, terminal := range []bool{false, true} {
+		r := tool{terminal: terminal}.run(t, "inspect", dir, "--verify")
+		if drawn := strings.Contains(r.err, "verify"); r.code != exitOK || drawn != terminal {
+			t.Errorf("terminal %v: exit %d, %q on the error stream", terminal, r.code, r.err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if s, err := inspect.ReadStore(ctx, dir, inspect.Options{Verify: true}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%+v, %v; want that it was stopped", s, err)
 	}
 }
