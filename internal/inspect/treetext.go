@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -60,7 +61,7 @@ func (s *Store) drawTree(w io.Writer, color bool) {
 type cell struct {
 	there bool
 	worst float64 // rate of the tables in it
-	edge  rune    // 0 is none
+	edge  string  // empty is none
 }
 
 // place puts a table into its row.
@@ -72,7 +73,7 @@ func place(row []cell, p *Place) {
 		row[i] = cell{there: true, worst: max(row[i].worst, p.FPR)}
 	}
 	if to-from > 3 {
-		row[from].edge, row[to-1].edge = '[', ']'
+		row[from].edge, row[to-1].edge = "[", "]"
 	}
 }
 
@@ -85,26 +86,25 @@ func (c cell) draw(b *strings.Builder, color bool) {
 		b.WriteByte(' ')
 		return
 	}
-	digit, mark := 0, '!'
+	digit, mark := 0, "!"
 	if c.worst < 1 {
 		digit = min(int(-math.Log10(max(c.worst, 1e-300))), len(heat)-1)
-		mark = rune('0' + digit)
+		mark = strconv.Itoa(digit)
 	}
-	if c.edge != 0 {
+	if c.edge != "" {
 		mark = c.edge
 	}
 	if color {
-		fmt.Fprintf(b, "\x1b[38;5;16;48;5;%dm%c\x1b[0m", heat[digit], mark)
-		return
+		mark = fmt.Sprintf("\x1b[38;5;16;48;5;%dm%s\x1b[0m", heat[digit], mark)
 	}
-	b.WriteRune(mark)
+	b.WriteString(mark)
 }
 
 // writeLevels writes what filters cost and what they give, level by level.
 func (s *Store) writeLevels(w io.Writer) {
 	rows := func(each func(name string, f *Figures)) {
 		for i := range s.Levels {
-			each(fmt.Sprint(s.Levels[i].Level), &s.Levels[i].Figures)
+			each(strconv.Itoa(s.Levels[i].Level), &s.Levels[i].Figures)
 		}
 		each("all", &s.Tree)
 	}
