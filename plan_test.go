@@ -234,7 +234,8 @@ func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 		if sum := int64(tree[0].Bytes + tree[6].Bytes); sum > memory || sum < memory/2 || tree[0].BitsPerKey < tree[6].BitsPerKey {
 			t.Errorf("rate %g: level 0 %+v, the last %+v; want at most %d bytes", fpr, tree[0], tree[6], memory)
 		}
-		if most := fpr; few < 1_000_000 && tree[0].Predicted+tree[6].Predicted > most || few == 1_000_000 && tree[6].Predicted < 0.5 {
+		t.Logf("%d keys in level 0: rate %g, %.4g predicted", few, fpr, tree[0].Predicted+tree[6].Predicted)
+		if few < 1_000_000 && (tree[0].Predicted+tree[6].Predicted > fpr || fpr > 0.3) || few == 1_000_000 && tree[6].Predicted < 0.5 {
 			t.Errorf("rate %g: level 0 %+v, the last %+v", fpr, tree[0], tree[6])
 		}
 	}
