@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"iter"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
@@ -19,7 +20,7 @@ import (
 // A key, a value or a batch that is too large is reported by Apply and MarshalBinary. What was added before it is still
 // counted by Len and Size; what is added after it is ignored until Reset.
 type Batch struct {
-	ops   []byte // see appendOp; also the payload of a log record
+	ops   []byte // as package batch has them; also the payload of a log record
 	count uint32
 	err   error // the first limit that an operation exceeded
 }
@@ -40,11 +41,8 @@ func (b *Batch) DeleteRange(lo, hi []byte) {
 	}
 }
 
-// maxBound is the largest length of a bound that differs from shorter ones in what it bounds.
-const maxBound = MaxKeySize + 1
-
 // cutBound shortens a bound that is longer than any key can be to one that has the same keys in front of it.
-func cutBound(b []byte) []byte { return b[:min(len(b), maxBound)] }
+func cutBound(b []byte) []byte { return b[:min(len(b), batch.MaxBound)] }
 
 // Append adds all operations of other, which stays as it is. other may be b itself. An error that other would report is then
 // b's.
@@ -53,7 +51,7 @@ func (b *Batch) Append(other *Batch) {
 	case b.err != nil:
 	case other.err != nil:
 		b.err = other.err
-	case recordHeader+len(b.ops)+len(other.ops) > MaxBatchSize:
+	case batch.RecordHeader+len(b.ops)+len(other.ops) > MaxBatchSize:
 		b.err = errBatchSize
 	default:
 		b.ops = append(b.ops, other.ops...)
@@ -106,7 +104,7 @@ type Op struct {
 func (b *Batch) Ops() iter.Seq[Op] {
 	return func(yield func(Op) bool) {
 		for ops := b.ops; len(ops) > 0; {
-			kind, key, value, rest, err := nextOp(ops)
+			kind, key, value, rest, err := batch.NextOp(ops)
 			if err != nil { // not in what add and UnmarshalBinary made
 				return
 			}
@@ -169,7 +167,7 @@ func (b *Batch) UnmarshalBinary(raw []byte) error {
 	}
 	count := uint32(0)
 	for ops := raw[batchHeader:]; len(ops) > 0; count++ {
-		_, _, _, rest, err := nextOp(ops)
+		_, _, _, rest, err := batch.NextOp(ops)
 		if err != nil {
 			return fmt.Errorf("bloomkv: %w: %w", ErrCorruption, err)
 		}
@@ -187,7 +185,7 @@ var errBatchSize = fmt.Errorf("bloomkv: batch of more than %d bytes: %w", MaxBat
 func (b *Batch) add(kind ikey.Kind, key, value []byte) {
 	limit := MaxKeySize
 	if kind == ikey.RangeDelete {
-		limit = maxBound
+		limit = batch.MaxBound
 	}
 	switch {
 	case b.err != nil:
@@ -195,138 +193,10 @@ func (b *Batch) add(kind ikey.Kind, key, value []byte) {
 		b.err = fmt.Errorf("bloomkv: key of %d bytes, want at most %d: %w", len(key), MaxKeySize, ErrTooLarge)
 	case len(value) > MaxValueSize:
 		b.err = fmt.Errorf("bloomkv: value of %d bytes, want at most %d: %w", len(value), MaxValueSize, ErrTooLarge)
-	case recordHeader+len(b.ops)+maxOpHeader+len(key)+len(value) > MaxBatchSize:
+	case batch.RecordHeader+len(b.ops)+batch.MaxOpHeader+len(key)+len(value) > MaxBatchSize:
 		b.err = errBatchSize
 	default:
-		b.ops = appendOp(b.ops, kind, key, value)
+		b.ops = batch.AppendOp(b.ops, kind, key, value)
 		b.count++
 	}
-}
-
-// An operation in a batch and in the log:
-//
-//	+---------+---------------+-----+------------------+-------+
-//	| kind u8 | key length uv | key | value length uv  | value |     Set
-//	+---------+---------------+-----+------------------+-------+
-//	+---------+---------------+-----+
-//	| kind u8 | key length uv | key |                               Delete
-//	+---------+---------------+-----+
-//	+---------+---------------+-----+------------------+-------+
-//	| kind u8 | key length uv | key | 1 + length uv, 0 | end   |     RangeDelete; 0 is no end, else the end is above the key
-//	+---------+---------------+-----+------------------+-------+
-const maxOpHeader = 1 + 2*binary.MaxVarintLen32
-
-func appendOp(dst []byte, kind ikey.Kind, key, value []byte) []byte {
-	dst = append(dst, byte(kind))
-	dst = binary.AppendUvarint(dst, uint64(len(key)))
-	dst = append(dst, key...)
-	switch {
-	case kind == ikey.Set:
-		dst = binary.AppendUvarint(dst, uint64(len(value)))
-	case kind == ikey.RangeDelete && value == nil:
-		return append(dst, 0)
-	case kind == ikey.RangeDelete:
-		dst = binary.AppendUvarint(dst, uint64(len(value))+1)
-	}
-	return append(dst, value...)
-}
-
-var (
-	errOpKind   = errors.New("batch: unknown kind of operation")
-	errOpLength = errors.New("batch: operation longer than the batch, or a key or value over its limit")
-	errOpRange  = errors.New("batch: range that is empty")
-)
-
-// nextOp splits the first operation off ops. The value of a RangeDelete is its end, nil for none.
-func nextOp(ops []byte) (kind ikey.Kind, key, value, rest []byte, err error) {
-	var ok bool
-	switch kind = ikey.Kind(ops[0]); kind {
-	case ikey.Set:
-		if key, rest, ok = cutField(ops[1:], MaxKeySize); ok {
-			value, rest, ok = cutField(rest, MaxValueSize)
-		}
-	case ikey.Delete:
-		key, rest, ok = cutField(ops[1:], MaxKeySize)
-	case ikey.RangeDelete:
-		if key, rest, ok = cutField(ops[1:], maxBound); !ok {
-			break
-		}
-		if len(rest) > 0 && rest[0] == 0 {
-			rest = rest[1:]
-			break
-		}
-		var n uint64
-		var w int
-		if n, w = binary.Uvarint(rest); w <= 0 || n > maxBound+1 || n-1 > uint64(len(rest)-w) { //nolint:gosec // w ≤ len(rest), n ≥ 1 or refused by the next line
-			ok = false
-			break
-		}
-		end := w + int(n) - 1
-		if value, rest = rest[w:end:end], rest[end:]; bytes.Compare(key, value) >= 0 {
-			return 0, nil, nil, nil, errOpRange
-		}
-	default:
-		return 0, nil, nil, nil, fmt.Errorf("%w: %d", errOpKind, kind)
-	}
-	if !ok {
-		return 0, nil, nil, nil, errOpLength
-	}
-	return kind, key, value, rest, nil
-}
-
-// cutField splits a length and that many bytes off b.
-func cutField(b []byte, limit uint64) (field, rest []byte, ok bool) {
-	n, w := binary.Uvarint(b)
-	if w <= 0 || n > limit || n > uint64(len(b)-w) { //nolint:gosec // w ≤ len(b)
-		return nil, nil, false
-	}
-	end := w + int(n) //nolint:gosec // n ≤ len(b)
-	return b[w:end:end], b[end:], true
-}
-
-// A log record:
-//
-//	0                 8           12
-//	+-----------------+-----------+------------+-----+
-//	| first sequence  | count u32 | operations | ... |     one sequence number each, in order; count ≥ 1
-//	+-----------------+-----------+------------+-----+
-const recordHeader = 12
-
-var errRecord = errors.New("batch: record is malformed")
-
-func appendRecordHeader(dst []byte, first ikey.Seq, count uint32) []byte {
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(first))
-	return binary.LittleEndian.AppendUint32(dst, count)
-}
-
-// setRecordCount fills in how many operations follow the header.
-func setRecordCount(record []byte, count uint32) { binary.LittleEndian.PutUint32(record[8:], count) }
-
-// decodeRecord checks a log record and calls each with its operations, whose slices alias the record.
-func decodeRecord(record []byte, each func(seq ikey.Seq, kind ikey.Kind, key, value []byte)) (first ikey.Seq, count uint32, err error) {
-	if len(record) < recordHeader {
-		return 0, 0, fmt.Errorf("%w: %d bytes", errRecord, len(record))
-	}
-	first = ikey.Seq(binary.LittleEndian.Uint64(record))
-	count = binary.LittleEndian.Uint32(record[8:])
-	if first == 0 || first > ikey.MaxSeq-ikey.Seq(count) || count == 0 {
-		return 0, 0, fmt.Errorf("%w: sequence %d, %d operations", errRecord, first, count)
-	}
-	ops, seq := record[recordHeader:], first
-	for len(ops) > 0 {
-		kind, key, value, rest, err := nextOp(ops)
-		if err != nil {
-			return 0, 0, err
-		}
-		if seq-first == ikey.Seq(count) {
-			return 0, 0, fmt.Errorf("%w: more operations than the %d announced", errRecord, count)
-		}
-		each(seq, kind, key, value)
-		ops = rest
-		seq++
-	}
-	if seq-first != ikey.Seq(count) {
-		return 0, 0, fmt.Errorf("%w: %d operations, want %d", errRecord, seq-first, count)
-	}
-	return first, count, nil
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/batch"
 )
 
 func TestABatchSaysWhatItHolds(t *testing.T) {
@@ -29,42 +29,6 @@ func TestABatchSaysWhatItHolds(t *testing.T) {
 	}
 }
 
-func TestARecordThatIsNotWholeIsRefused(t *testing.T) {
-	var b Batch
-	b.Put([]byte("key"), []byte("value"))
-	b.Delete([]byte("gone"))
-	whole := append(appendRecordHeader(nil, 7, 2), b.ops...)
-	ignore := func(ikey.Seq, ikey.Kind, []byte, []byte) {}
-	if first, count, err := decodeRecord(whole, ignore); first != 7 || count != 2 || err != nil {
-		t.Fatalf("%d, %d, %v, want 7, 2", first, count, err)
-	}
-	change := func(at int, to byte) []byte {
-		c := bytes.Clone(whole)
-		c[at] = to
-		return c
-	}
-	for name, record := range map[string][]byte{
-		"nothing":                      nil,
-		"less than a header":           whole[:recordHeader-1],
-		"no operation":                 appendRecordHeader(nil, 7, 0),
-		"fewer operations than said":   change(8, 3),
-		"more operations than said":    change(8, 1),
-		"a count beyond all sequences": append(appendRecordHeader(nil, ikey.MaxSeq, 2), b.ops...),
-		"sequence 0":                   append(appendRecordHeader(nil, 0, 2), b.ops...),
-		"an unknown kind":              change(recordHeader, 9),
-		"a key longer than the rest":   change(recordHeader+1, 100),
-		"a value longer than the rest": change(recordHeader+5, 100),
-		"an operation cut short":       whole[:len(whole)-1],
-		"a length that does not end":   append(appendRecordHeader(nil, 7, 1), 1, 0xff, 0xff),
-	} {
-		if _, _, err := decodeRecord(record, ignore); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-}
-
-// FuzzRecord reads any bytes as a log record: an error, or operations that make the same record again, except for
-// lengths that were written longer than they need be.
 func TestABatchIsWhatWasAdded(t *testing.T) {
 	var b Batch
 	b.Put([]byte("a"), []byte("1"))
@@ -127,7 +91,7 @@ func TestABatchThatIsTooLargeSaysSoWhereverItGoes(t *testing.T) {
 	c.DeleteRange(long, nil)
 	n := 0
 	for op := range c.Ops() {
-		if n++; len(op.Key) > maxBound || len(op.End) > maxBound {
+		if n++; len(op.Key) > batch.MaxBound || len(op.End) > batch.MaxBound {
 			t.Errorf("bounds of %d and %d bytes", len(op.Key), len(op.End))
 		}
 	}
@@ -198,37 +162,6 @@ func FuzzBatch(f *testing.F) {
 		}
 		if again.Len() != b.Len() || again.err != nil {
 			t.Fatalf("%d operations, %v, want %d", again.Len(), again.err, b.Len())
-		}
-	})
-}
-
-func FuzzRecord(f *testing.F) {
-	var b Batch
-	b.Put([]byte("key"), []byte("value"))
-	b.Delete([]byte("gone"))
-	f.Add(append(appendRecordHeader(nil, 7, 2), b.ops...))
-	f.Add([]byte{})
-	f.Add(append(appendRecordHeader(nil, 1, 1), 1, 0x80, 0x00, 0))
-	f.Fuzz(func(t *testing.T, record []byte) {
-		var again []byte
-		n := ikey.Seq(0)
-		first, count, err := decodeRecord(record, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
-			again = appendOp(again, kind, key, value)
-			n++
-		})
-		if err != nil {
-			return
-		}
-		if n != ikey.Seq(count) {
-			t.Fatalf("%d operations, want %d", n, count)
-		}
-		again = append(appendRecordHeader(nil, first, count), again...)
-		if len(again) > len(record) || len(again) == len(record) && !bytes.Equal(again, record) {
-			t.Fatalf("%x came back as %x", record, again)
-		}
-		more := 0
-		if _, _, err := decodeRecord(again, func(ikey.Seq, ikey.Kind, []byte, []byte) { more++ }); err != nil || more != int(count) {
-			t.Fatalf("read again: %d operations, %v", more, err)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
@@ -86,7 +87,7 @@ func (when *condition) wants(value []byte, found bool) bool {
 func (db *DB) holds(when *condition, ops []byte) (bool, error) {
 	held, decided := false, false
 	for len(ops) > 0 {
-		kind, key, value, rest, err := nextOp(ops)
+		kind, key, value, rest, err := batch.NextOp(ops)
 		if err != nil {
 			return false, err
 		}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
@@ -161,7 +162,7 @@ func (d *deadRanges) wrote(record []byte) {
 		d.on.Store(false)
 		return
 	}
-	first, _, _ := decodeRecord(record, func(seq ikey.Seq, kind ikey.Kind, key, _ []byte) {
+	first, _, _ := batch.ReadRecord(record, func(seq ikey.Seq, kind ikey.Kind, key, _ []byte) {
 		if kind == ikey.Set {
 			d.note(seq, key)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -170,7 +171,7 @@ func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
 }
 
 func TestABatchThatTheLogCannotTakeIsRefusedBefore(t *testing.T) {
-	b := Batch{ops: make([]byte, MaxBatchSize-recordHeader-maxOpHeader), count: 1}
+	b := Batch{ops: make([]byte, MaxBatchSize-batch.RecordHeader-batch.MaxOpHeader), count: 1}
 	b.Delete([]byte("k"))
 	if !errors.Is(b.err, ErrTooLarge) {
 		t.Errorf("got %v, want ErrTooLarge", b.err)

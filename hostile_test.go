@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -178,8 +179,11 @@ func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
 	if MaxBatchSize > wal.MaxPayload {
 		t.Errorf("a batch of %d bytes is no log record, which has at most %d", MaxBatchSize, wal.MaxPayload)
 	}
+	if MaxKeySize != batch.MaxKey || MaxValueSize != batch.MaxValue {
+		t.Errorf("keys of %d and values of %d bytes are written, of %d and %d read", MaxKeySize, MaxValueSize, batch.MaxKey, batch.MaxValue)
+	}
 	tooLong, tooLarge := make([]byte, MaxKeySize+1), make([]byte, MaxValueSize+1)
-	full := Batch{ops: make([]byte, MaxBatchSize-recordHeader-maxOpHeader+1), count: 1} // of zeros that nobody has touched
+	full := Batch{ops: make([]byte, MaxBatchSize-batch.RecordHeader-batch.MaxOpHeader+1), count: 1} // of zeros that nobody has touched
 	full.Put(nil, nil)
 	later := Batch{}
 	later.Put([]byte("fine"), nil)

@@ -32,7 +32,7 @@ var rooms = map[string]room{
 	"bench/compare": {4, []string{".", "bloomblock", "bench/machine", "internal/workload", "internal/workload/own"}},
 	"examples":      {4, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
-	".": {3, []string{"internal/compaction", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
+	".": {3, []string{"internal/compaction", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
 
 	"internal/compaction": {2, []string{"internal/manifest", "sstable", "bloomblock", "vfs", "internal/merge", "internal/rangedel", "internal/ikey", "internal/filename"}},
 
@@ -46,6 +46,7 @@ var rooms = map[string]room{
 	"bloomblock":            {0, nil},
 	"vfs":                   {0, nil},
 	"internal/merge":        {0, []string{"internal/ikey"}},
+	"internal/batch":        {0, []string{"internal/ikey"}},
 	"internal/rangedel":     {0, []string{"internal/ikey"}},
 	"internal/cache":        {0, []string{"internal/epoch"}},
 	"internal/ikey":         {0, nil},
@@ -69,6 +70,7 @@ var arrows = [][2]string{
 	{"memtable", "bloom"},
 	{"internal/merge", "internal/ikey"},
 	{"internal/rangedel", "internal/ikey"},
+	{"internal/batch", "internal/ikey"},
 	{"internal/cache", "internal/epoch"},
 }
 

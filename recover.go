@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
@@ -197,7 +198,7 @@ func (r *replay) log(number uint64, each func(ikey.Seq, ikey.Kind, []byte, []byt
 	var flushErr error
 	begun := false
 	res, err := wal.Replay(f, name, number, func(payload []byte, end int64) error {
-		first, count, err := decodeRecord(payload, each)
+		first, count, err := batch.ReadRecord(payload, each)
 		switch offset := end - int64(len(payload)); {
 		case err != nil:
 			return corrupt.At(name, offset, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/memtable"
@@ -190,11 +191,11 @@ func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 	}
 	first := db.lastSeq + 1
 	framed := append(db.framed[:0], make([]byte, wal.HeaderSize)...) // and then the record
-	framed = appendRecordHeader(framed, first, 0)
+	framed = batch.AppendRecordHeader(framed, first, 0)
 	var count uint32
 	for _, c := range group {
 		if c.when != nil {
-			if c.when.held, c.err = db.holds(c.when, framed[wal.HeaderSize+recordHeader:]); !c.when.held {
+			if c.when.held, c.err = db.holds(c.when, framed[wal.HeaderSize+batch.RecordHeader:]); !c.when.held {
 				continue
 			}
 		}
@@ -206,7 +207,7 @@ func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 			return err
 		}
 		record := framed[wal.HeaderSize:]
-		setRecordCount(record, count)
+		batch.SetRecordCount(record, count)
 		if cap(framed) <= 4*maxGroup {
 			db.framed = framed
 		}
@@ -248,7 +249,7 @@ type operation struct {
 func addRecord(mem *memtable.Table, record []byte) error {
 	var few [16]operation
 	n := 0
-	_, _, err := decodeRecord(record, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
+	_, _, err := batch.ReadRecord(record, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
 		if n == len(few) {
 			addTo(mem, few[:n])
 			n = 0

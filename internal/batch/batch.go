@@ -1,0 +1,156 @@
+// Package batch is the bytes of a batch: operations in a row, and the record of a log that holds them. The root package writes them;
+// whoever reads a log reads them here.
+package batch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// MaxKey and MaxValue are the largest lengths of a key and of a value that are read, in bytes.
+const (
+	MaxKey   = 64 << 10
+	MaxValue = 64 << 20 << (2 * (^uint(0) >> 63)) // 256 MiB, 64 MiB where int has 32 bits
+)
+
+// MaxBound is the largest length of a bound of a range that differs from shorter ones in what it bounds.
+const MaxBound = MaxKey + 1
+
+// An operation in a batch and in the log:
+//
+//	+---------+---------------+-----+------------------+-------+
+//	| kind u8 | key length uv | key | value length uv  | value |     Set
+//	+---------+---------------+-----+------------------+-------+
+//	+---------+---------------+-----+
+//	| kind u8 | key length uv | key |                               Delete
+//	+---------+---------------+-----+
+//	+---------+---------------+-----+------------------+-------+
+//	| kind u8 | key length uv | key | 1 + length uv, 0 | end   |     RangeDelete; 0 is no end, else the end is above the key
+//	+---------+---------------+-----+------------------+-------+
+//
+// MaxOpHeader is the most that an operation takes beside its key and value, in bytes.
+const MaxOpHeader = 1 + 2*binary.MaxVarintLen32
+
+// AppendOp appends an operation, whose fields are within their limits. The value of a RangeDelete is its end, nil for none.
+func AppendOp(dst []byte, kind ikey.Kind, key, value []byte) []byte {
+	dst = append(dst, byte(kind))
+	dst = binary.AppendUvarint(dst, uint64(len(key)))
+	dst = append(dst, key...)
+	switch {
+	case kind == ikey.Set:
+		dst = binary.AppendUvarint(dst, uint64(len(value)))
+	case kind == ikey.RangeDelete && value == nil:
+		return append(dst, 0)
+	case kind == ikey.RangeDelete:
+		dst = binary.AppendUvarint(dst, uint64(len(value))+1)
+	}
+	return append(dst, value...)
+}
+
+var (
+	errOpKind   = errors.New("batch: unknown kind of operation")
+	errOpLength = errors.New("batch: operation longer than the batch, or a key or value over its limit")
+	errOpRange  = errors.New("batch: range that is empty")
+)
+
+// NextOp splits the first operation off ops, which are not empty: the fields are parts of ops. The value of a RangeDelete is its end, nil for none.
+func NextOp(ops []byte) (kind ikey.Kind, key, value, rest []byte, err error) {
+	var ok bool
+	switch kind = ikey.Kind(ops[0]); kind {
+	case ikey.Set:
+		if key, rest, ok = cutField(ops[1:], MaxKey); ok {
+			value, rest, ok = cutField(rest, MaxValue)
+		}
+	case ikey.Delete:
+		key, rest, ok = cutField(ops[1:], MaxKey)
+	case ikey.RangeDelete:
+		if key, rest, ok = cutField(ops[1:], MaxBound); !ok {
+			break
+		}
+		if len(rest) > 0 && rest[0] == 0 {
+			rest = rest[1:]
+			break
+		}
+		var n uint64
+		var w int
+		if n, w = binary.Uvarint(rest); w <= 0 || n > MaxBound+1 || n-1 > uint64(len(rest)-w) { //nolint:gosec // w ≤ len(rest), n ≥ 1 or refused by the next line
+			ok = false
+			break
+		}
+		end := w + int(n) - 1
+		if value, rest = rest[w:end:end], rest[end:]; bytes.Compare(key, value) >= 0 {
+			return 0, nil, nil, nil, errOpRange
+		}
+	default:
+		return 0, nil, nil, nil, fmt.Errorf("%w: %d", errOpKind, kind)
+	}
+	if !ok {
+		return 0, nil, nil, nil, errOpLength
+	}
+	return kind, key, value, rest, nil
+}
+
+// cutField splits a length and that many bytes off b.
+func cutField(b []byte, limit uint64) (field, rest []byte, ok bool) {
+	n, w := binary.Uvarint(b)
+	if w <= 0 || n > limit || n > uint64(len(b)-w) { //nolint:gosec // w ≤ len(b)
+		return nil, nil, false
+	}
+	end := w + int(n) //nolint:gosec // n ≤ len(b)
+	return b[w:end:end], b[end:], true
+}
+
+// A log record:
+//
+//	0                 8           12
+//	+-----------------+-----------+------------+-----+
+//	| first sequence  | count u32 | operations | ... |     one sequence number each, in order; count ≥ 1
+//	+-----------------+-----------+------------+-----+
+//
+// RecordHeader is how long that is without the operations, in bytes.
+const RecordHeader = 12
+
+var errRecord = errors.New("batch: record is malformed")
+
+// AppendRecordHeader appends what is in front of the operations of a record.
+func AppendRecordHeader(dst []byte, first ikey.Seq, count uint32) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(first))
+	return binary.LittleEndian.AppendUint32(dst, count)
+}
+
+// SetRecordCount fills in how many operations follow the header of a record.
+func SetRecordCount(record []byte, count uint32) { binary.LittleEndian.PutUint32(record[8:], count) }
+
+// ReadRecord checks a log record and calls each with its operations, whose slices alias the record. An error, which says what is
+// wrong but not where the record is, may come after some of the operations.
+func ReadRecord(record []byte, each func(seq ikey.Seq, kind ikey.Kind, key, value []byte)) (first ikey.Seq, count uint32, err error) {
+	if len(record) < RecordHeader {
+		return 0, 0, fmt.Errorf("%w: %d bytes", errRecord, len(record))
+	}
+	first = ikey.Seq(binary.LittleEndian.Uint64(record))
+	count = binary.LittleEndian.Uint32(record[8:])
+	if first == 0 || first > ikey.MaxSeq-ikey.Seq(count) || count == 0 {
+		return 0, 0, fmt.Errorf("%w: sequence %d, %d operations", errRecord, first, count)
+	}
+	ops, seq := record[RecordHeader:], first
+	for len(ops) > 0 {
+		kind, key, value, rest, err := NextOp(ops)
+		if err != nil {
+			return 0, 0, err
+		}
+		if seq-first == ikey.Seq(count) {
+			return 0, 0, fmt.Errorf("%w: more operations than the %d announced", errRecord, count)
+		}
+		each(seq, kind, key, value)
+		ops = rest
+		seq++
+	}
+	if seq-first != ikey.Seq(count) {
+		return 0, 0, fmt.Errorf("%w: %d operations, want %d", errRecord, seq-first, count)
+	}
+	return first, count, nil
+}
