@@ -13,7 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
-	"github.com/bloomkv/bloomkv/memtable"
+	"github.com/bloomkv/bloomkv/internal/recovery"
 )
 
 // CheckReport is what Check read. After damage it counts what the manifest names, whether it could be read or not.
@@ -51,18 +51,18 @@ func Check(ctx context.Context, dir string, options *Options, progress func(done
 		return report, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	found, err := survey(opts.FS, dir)
+	found, err := recovery.Survey(opts.FS, dir)
 	if err != nil {
 		return report, err
 	}
 	s, err := manifest.Load(opts.FS, dir)
 	if errors.Is(err, fs.ErrNotExist) { // gone since lockToRead looked
-		err = found.noStore()
+		err = noStore(found)
 	}
 	if err != nil {
 		return report, err
 	}
-	damage := []error{checkListing(opts.FS, dir, &s, found)}
+	damage := []error{found.Check(opts.FS, dir, &s)}
 	d := new(epoch.Domain)
 	c := checker{
 		files:  &tableFiles{set: &descriptors{limit: minOpenFiles}, fs: opts.FS, dir: dir, domain: d},
@@ -74,11 +74,12 @@ func Check(ctx context.Context, dir string, options *Options, progress func(done
 		return report, err
 	}
 	damage = append(damage, err)
-	r := replay{db: &DB{dir: dir, opts: opts, recorded: s}, mem: memtable.New(nil, 0, 0), last: s.LastSeq}
-	logs := found.logsFrom(s.MinLog)
+	db := &DB{dir: dir, opts: opts, recorded: s}
+	r := replay{db: db, logs: db.logReader()}
+	logs := found.LogsFrom(s.MinLog)
 	_, err = r.dryRun(logs)
 	damage = append(damage, err)
-	report.Logs, report.Records = len(logs), r.records
+	report.Logs, report.Records = len(logs), r.logs.Records
 	return report, errors.Join(damage...)
 }
 

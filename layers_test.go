@@ -32,9 +32,11 @@ var rooms = map[string]room{
 	"bench/compare": {4, []string{".", "bloomblock", "bench/machine", "internal/workload", "internal/workload/own"}},
 	"examples":      {4, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
-	".": {3, []string{"internal/compaction", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
+	".": {3, []string{"internal/compaction", "internal/recovery", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
 
 	"internal/compaction": {2, []string{"internal/manifest", "sstable", "bloomblock", "vfs", "internal/merge", "internal/rangedel", "internal/ikey", "internal/filename"}},
+
+	"internal/recovery": {2, []string{"internal/manifest", "internal/wal", "vfs", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt"}},
 
 	"internal/manifest": {1, []string{"internal/wal", "vfs", "internal/ikey", "internal/filename", "internal/corrupt"}},
 	"internal/wal":      {1, []string{"vfs", "internal/corrupt"}},
@@ -55,7 +57,7 @@ var rooms = map[string]room{
 	"internal/corrupt":      {0, nil},
 	"bench/machine":         {0, nil}, // where figures come from
 	"internal/words":        {0, nil}, // facts as text for people
-	"internal/inspect":      {4, []string{".", "bloomblock", "sstable", "vfs", "internal/manifest", "internal/compaction", "internal/wal", "internal/ikey", "internal/filename", "internal/corrupt", "internal/words"}},
+	"internal/inspect":      {4, []string{".", "bloomblock", "sstable", "vfs", "internal/recovery", "internal/manifest", "internal/compaction", "internal/wal", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt", "internal/words"}},
 	"internal/workload/own": {4, []string{".", "internal/workload"}}, // the DB as a workload.Store
 	"internal/workload":     {0, nil},                                // keys, choices, phases, figures: it measures any store and knows none
 }

@@ -8,13 +8,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/memtable"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -83,7 +82,7 @@ func (db *DB) open() (err error) {
 		}
 		err = errors.Join(err, db.lock.Close())
 	}()
-	found, err := survey(db.opts.FS, db.dir)
+	found, err := recovery.Survey(db.opts.FS, db.dir)
 	if err != nil {
 		return err
 	}
@@ -91,7 +90,7 @@ func (db *DB) open() (err error) {
 	var replayed []*memtable.Table
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && db.opts.ReadOnly: // gone since lockToRead looked
-		err = found.noStore()
+		err = noStore(found)
 	case errors.Is(err, fs.ErrNotExist):
 		err = db.create(found)
 	case err == nil && db.opts.ErrorIfExists: // made since makeDir looked
@@ -147,46 +146,10 @@ func (db *DB) makeDir() error {
 	return vfs.MkdirAll(db.opts.FS, db.dir)
 }
 
-// A listing is the files of a store's directory by kind, numbers ascending. Unknown names are left alone.
-type listing map[filename.Kind][]uint64
-
-func survey(fsys vfs.FS, dir string) (listing, error) {
-	names, err := fsys.List(dir)
-	if err != nil {
-		return nil, err
-	}
-	found := listing{}
-	for _, name := range names {
-		if kind, number := filename.Parse(name); kind != filename.Unknown {
-			found[kind] = append(found[kind], number)
-		}
-	}
-	for _, numbers := range found {
-		slices.Sort(numbers)
-	}
-	return found, nil
-}
-
-// logsFrom is the logs that the manifest still needs: those numbered first or higher.
-func (l listing) logsFrom(first uint64) []uint64 {
-	i, _ := slices.BinarySearch(l[filename.Log], first)
-	return l[filename.Log][i:]
-}
-
-// lost is the damage of a directory without CURRENT that holds tables or logs: data whose manifest is lost.
-func (l listing) lost() error {
-	for _, kind := range []filename.Kind{filename.Table, filename.Log} {
-		if n := l[kind]; len(n) > 0 {
-			return corrupt.Newf(filename.CurrentName, 0, "missing, but there is data (%s)", filename.Base(kind, n[0]))
-		}
-	}
-	return nil
-}
-
 // create begins a store where there is none. A crash in an earlier attempt may have left a manifest without tables; what is
 // lost is not touched.
-func (db *DB) create(found listing) error {
-	if err := found.lost(); err != nil {
+func (db *DB) create(found recovery.Listing) error {
+	if err := found.Lost(); err != nil {
 		return err
 	}
 	db.next = 1
@@ -202,31 +165,8 @@ func (db *DB) create(found listing) error {
 //
 // What the manifest says may not be durable yet, if a process died just before it synced an edit: the system has the edit,
 // the disk may not, and the files of before it are all that a power cut would leave. So a new manifest goes first.
-func (db *DB) removeOrphans(found listing) error {
-	live := map[uint64]bool{}
-	for _, t := range db.recorded.Version.Tables() {
-		live[t.Number] = true
-	}
-	var orphans []string
-	for kind, numbers := range found {
-		for _, n := range numbers {
-			gone := false
-			switch kind {
-			case filename.Table:
-				gone = !live[n]
-			case filename.Log:
-				gone = n < db.recorded.MinLog
-			case filename.Manifest:
-				gone = n != db.recorded.ManifestNumber
-			case filename.Temp:
-				gone = true
-			case filename.Unknown, filename.Current, filename.Lock:
-			}
-			if gone {
-				orphans = append(orphans, filename.Base(kind, n))
-			}
-		}
-	}
+func (db *DB) removeOrphans(found recovery.Listing) error {
+	orphans := found.Orphans(&db.recorded)
 	if len(orphans) == 0 {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/memtable"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -28,11 +29,11 @@ func lockToRead(fsys vfs.FS, dir string) (io.Closer, error) {
 	// CURRENT first: whoever makes a store makes LOCK before it, so that a LOCK missing after this look is not one to come.
 	_, err := fsys.Stat(filepath.Join(dir, filename.CurrentName))
 	if errors.Is(err, fs.ErrNotExist) {
-		found, err := survey(fsys, dir)
+		found, err := recovery.Survey(fsys, dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		return nil, found.noStore()
+		return nil, noStore(found)
 	}
 	if err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ type unlocked struct{}
 func (unlocked) Close() error { return nil }
 
 // noStore is what a reader is told of a directory without CURRENT.
-func (l listing) noStore() error { return cmp.Or(l.lost(), errMissing) }
+func noStore(found recovery.Listing) error { return cmp.Or(found.Lost(), errMissing) }
 
 // keep puts the memtable of a replay behind those that stay in memory, since no table may be written.
 func (r *replay) keep() {

@@ -20,7 +20,7 @@ const (
 // MaxBound is the largest length of a bound of a range that differs from shorter ones in what it bounds.
 const MaxBound = MaxKey + 1
 
-// An operation in a batch and in the log:
+// MaxOpHeader is the most that an operation takes beside its key and value, in bytes. An operation, in a batch and in the log:
 //
 //	+---------+---------------+-----+------------------+-------+
 //	| kind u8 | key length uv | key | value length uv  | value |     Set
@@ -31,8 +31,6 @@ const MaxBound = MaxKey + 1
 //	+---------+---------------+-----+------------------+-------+
 //	| kind u8 | key length uv | key | 1 + length uv, 0 | end   |     RangeDelete; 0 is no end, else the end is above the key
 //	+---------+---------------+-----+------------------+-------+
-//
-// MaxOpHeader is the most that an operation takes beside its key and value, in bytes.
 const MaxOpHeader = 1 + 2*binary.MaxVarintLen32
 
 // AppendOp appends an operation, whose fields are within their limits. The value of a RangeDelete is its end, nil for none.
@@ -104,14 +102,12 @@ func cutField(b []byte, limit uint64) (field, rest []byte, ok bool) {
 	return b[w:end:end], b[end:], true
 }
 
-// A log record:
+// RecordHeader is how long a log record is without its operations, in bytes. A record:
 //
 //	0                 8           12
 //	+-----------------+-----------+------------+-----+
 //	| first sequence  | count u32 | operations | ... |     one sequence number each, in order; count ≥ 1
 //	+-----------------+-----------+------------+-----+
-//
-// RecordHeader is how long that is without the operations, in bytes.
 const RecordHeader = 12
 
 var errRecord = errors.New("batch: record is malformed")

@@ -1,0 +1,115 @@
+// Package recovery is what opening a store believes: which files there must be, which logs count, and what is left over. It reads
+// and judges; it changes nothing.
+package recovery
+
+import (
+	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A Listing is the files of a store's directory by kind, numbers ascending. Unknown names are not in it.
+type Listing map[filename.Kind][]uint64
+
+// Survey lists a directory.
+func Survey(fsys vfs.FS, dir string) (Listing, error) {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	return List(names), nil
+}
+
+// List sorts the names in a directory by kind.
+func List(names []string) Listing {
+	found := Listing{}
+	for _, name := range names {
+		if kind, number := filename.Parse(name); kind != filename.Unknown {
+			found[kind] = append(found[kind], number)
+		}
+	}
+	for _, numbers := range found {
+		slices.Sort(numbers)
+	}
+	return found
+}
+
+// LogsFrom is the logs that the manifest still needs: those numbered first or higher.
+func (l Listing) LogsFrom(first uint64) []uint64 {
+	i, _ := slices.BinarySearch(l[filename.Log], first)
+	return l[filename.Log][i:]
+}
+
+// Lost is the damage of a directory without CURRENT that holds tables or logs: data whose manifest is lost.
+func (l Listing) Lost() error {
+	for _, kind := range []filename.Kind{filename.Table, filename.Log} {
+		if n := l[kind]; len(n) > 0 {
+			return corrupt.Newf(filename.CurrentName, 0, "missing, but there is data (%s)", filename.Base(kind, n[0]))
+		}
+	}
+	return nil
+}
+
+// Check holds the manifest against the directory. A file that the manifest names must be there, whole; one with a
+// number that the manifest has not given out yet means that the manifest is older than the data.
+func (l Listing) Check(fsys vfs.FS, dir string, s *manifest.State) error {
+	for _, t := range s.Version.Tables() {
+		name := func() string { return filename.Base(filename.Table, t.Number) }
+		if _, ok := slices.BinarySearch(l[filename.Table], t.Number); !ok {
+			return corrupt.Newf(name(), 0, "missing, the manifest names it")
+		}
+		info, err := fsys.Stat(filename.Make(dir, filename.Table, t.Number))
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			return corrupt.Newf(name(), 0, "no regular file but of mode %v, the manifest names it", info.Mode())
+		}
+		if uint64(info.Size()) != t.Size { //nolint:gosec // a file's size is not negative
+			return corrupt.Newf(name(), info.Size(), "%d bytes, the manifest wants %d", info.Size(), t.Size)
+		}
+	}
+	for _, kind := range []filename.Kind{filename.Table, filename.Log} {
+		if n := l[kind]; len(n) > 0 && n[len(n)-1] >= s.NextFile {
+			return corrupt.Newf(filename.Base(filename.Manifest, s.ManifestNumber), 0, "knows no file from number %d on, but there is %s: the manifest is older than the data",
+				s.NextFile, filename.Base(kind, n[len(n)-1]))
+		}
+	}
+	if s.Log != nil {
+		if _, ok := slices.BinarySearch(l[filename.Log], s.Log.Number); !ok {
+			return corrupt.Newf(filename.Base(filename.Log, s.Log.Number), 0, "missing, the manifest names it")
+		}
+	}
+	return nil
+}
+
+// Orphans is the names of the files that a crash left: files whose numbers the manifest knows to be out of use.
+func (l Listing) Orphans(s *manifest.State) (names []string) {
+	live := map[uint64]bool{}
+	for _, t := range s.Version.Tables() {
+		live[t.Number] = true
+	}
+	for kind, numbers := range l {
+		for _, n := range numbers {
+			gone := false
+			switch kind {
+			case filename.Table:
+				gone = !live[n]
+			case filename.Log:
+				gone = n < s.MinLog
+			case filename.Manifest:
+				gone = n != s.ManifestNumber
+			case filename.Temp:
+				gone = true
+			case filename.Unknown, filename.Current, filename.Lock:
+			}
+			if gone {
+				names = append(names, filename.Base(kind, n))
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,102 @@
+package recovery
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/wal"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// Logs reads the logs of a store in their order.
+type Logs struct {
+	FS      vfs.FS
+	Dir     string
+	Mark    *manifest.LogMark // what the manifest says of a log; nil is nothing
+	Last    ikey.Seq          // of what was read so far; at first the manifest's LastSeq
+	Records int               // whole records that were read
+}
+
+var (
+	errShortLog = errors.New("log is cut short")
+	errSequence = errors.New("sequence numbers are not continuous")
+	errGap      = errors.New("what comes before this log is missing")
+)
+
+// Read reads one log, whose records must follow on what was read before. each is called for every operation, with slices that are
+// valid until it returns, and after behind every record; an error of after ends the reading and is returned as it is.
+func (l *Logs) Read(number uint64, each func(seq ikey.Seq, kind ikey.Kind, key, value []byte), after func() error) (wal.Result, error) {
+	begun := false
+	name := filename.Base(filename.Log, number)
+	return l.replay(number, func(payload []byte, end int64) error {
+		first, count, err := batch.ReadRecord(payload, each)
+		switch offset := end - int64(len(payload)); {
+		case err != nil:
+			return corrupt.At(name, offset, err)
+		case first > l.Last+1 && !begun:
+			return corrupt.Newf(name, offset, "sequence %d, want %d: %w", first, l.Last+1, errGap)
+		case first != l.Last+1:
+			return corrupt.Newf(name, offset, "sequence %d, want %d: %w", first, l.Last+1, errSequence)
+		}
+		begun = true
+		l.Last += ikey.Seq(count)
+		l.Records++
+		return after()
+	})
+}
+
+// replay is wal.Replay of a log by its number.
+func (l *Logs) replay(number uint64, each func(payload []byte, end int64) error) (wal.Result, error) {
+	f, err := l.FS.Open(filename.Make(l.Dir, filename.Log, number))
+	if err != nil {
+		return wal.Result{}, err
+	}
+	res, err := wal.Replay(f, filename.Base(filename.Log, number), number, each)
+	return res, errors.Join(err, f.Close())
+}
+
+// Judge reads all logs, ascending by number, and keeps nothing, so that damage is found before the first change. It returns how many
+// of them count: all, or those before the first gap, which it returns too. What follows a gap is newer than what was lost in
+// it and is to be discarded. The error is damage: opening is refused.
+func (l *Logs) Judge(logs []uint64) (counted int, gap, err error) {
+	last := l.Last
+	defer func() { l.Last = last }()
+	for i, n := range logs {
+		res, err := l.Read(n, func(ikey.Seq, ikey.Kind, []byte, []byte) {}, func() error { return nil })
+		name := filename.Base(filename.Log, n)
+		switch counted = i + 1; {
+		case errors.Is(err, errGap): // the end of an older log is lost, or its name
+			counted, gap = i, err
+		case err != nil:
+			return 0, nil, err
+		case l.Mark != nil && l.Mark.Number == n && res.End < l.Mark.Synced:
+			return 0, nil, corrupt.Newf(name, res.End, "ends here, want at least %d bytes: %w", l.Mark.Synced, errShortLog)
+		case !res.Torn:
+			continue
+		default:
+			gap = corrupt.At(name, res.TornAt, fmt.Errorf("%w: %w", errShortLog, res.Reason))
+		}
+		return counted, gap, l.checkGap(gap, logs[counted:])
+	}
+	return len(logs), nil, nil
+}
+
+// checkGap returns a gap between logs as damage if the manifest or one of the younger logs says that all before it was
+// durable.
+func (l *Logs) checkGap(gap error, younger []uint64) error {
+	for _, n := range younger {
+		res, err := l.replay(n, nil)
+		if err != nil {
+			return err
+		}
+		if res.OlderDurable || l.Mark != nil && l.Mark.Number >= n {
+			return fmt.Errorf("%w; yet all before %s was durable", gap, filename.Base(filename.Log, n))
+		}
+	}
+	return nil
+}
