@@ -160,6 +160,7 @@ func TestTornOrDamaged(t *testing.T) {
 			if want := []int64{32, 59, 86, 115, 143}; !slices.Equal(ends, want) {
 				t.Fatalf("records end at %v, want %v", ends, want)
 			}
+			whole := bytes.Clone(data)
 			got, r, err := replayBytes(test.change(data))
 			if want := []string{"one", "two", "three", "four"}[:test.whole]; !slices.Equal(got, want) || r.Records != test.whole {
 				t.Errorf("replayed %q, %d records; want %q", got, r.Records, want)
@@ -182,11 +183,25 @@ func TestTornOrDamaged(t *testing.T) {
 			if left := r.Size - r.End; r.Reserved != 0 && (r.Reserved != left || r.Torn) || test.is == "" && r.Reserved != left || test.is == damaged && r.Reserved != 0 {
 				t.Errorf("%d bytes reserved of %d behind the records: %+v", r.Reserved, left, r)
 			}
+			if behind, next := headersBehind(test.change(bytes.Clone(whole)), test.at); (test.is == torn || test.is == damaged) && (r.Behind != behind || behind > 0 && r.NextAt != next) {
+				t.Errorf("%d records behind, the next at %d, want %d at %d", r.Behind, r.NextAt, behind, next)
+			}
 			if r.Torn != (test.is == torn) || r.Torn != (r.Reason != nil) || r.Torn && (r.TornAt != test.at || r.End != test.at) {
 				t.Errorf("result is %+v, want torn at %d: %v", r, test.at, test.is == torn)
 			}
 		})
 	}
+}
+
+// headersBehind is how many headers of the log there are behind an offset, and where the first is, found one offset at a time.
+func headersBehind(data []byte, at int64) (n int, first int64) {
+	for o := len(data) - recordHeaderSize; int64(o) > at; o-- {
+		h, ok := parseRecordHeader(data[o:o+recordHeaderSize], testNumber, int64(o))
+		if ok && (at == 0 || h.salt == saltOf(binary.LittleEndian.Uint64(data[24:]))) {
+			n, first = n+1, int64(o)
+		}
+	}
+	return n, first
 }
 
 // promised is a log whose last record promises every byte in front of it.

@@ -32,6 +32,11 @@ type Result struct {
 	TornAt int64 // where that begins: End
 	Reason error // what is wrong with it; nil unless Torn
 
+	// Behind is how many records of this log begin behind a torn or damaged one, by their headers, and NextAt where the first of
+	// them does: what is between End and there is what cannot be read, and all of them are lost with it.
+	Behind int
+	NextAt int64
+
 	// Promises of every header of this log in the file, also of those after a torn record, whose payloads are not
 	// returned: what they promise is true all the same.
 	Promise      int64 // the log was durable up to here, in bytes; 0 is no promise
@@ -156,6 +161,17 @@ func (r *replay) note(h recordHeader) {
 	r.result.OlderDurable = r.result.OlderDurable || h.flags&flagOlder != 0
 }
 
+// behind counts a header that is not that of the record at End.
+func (r *replay) behind(offset int64) {
+	if offset == r.result.End {
+		return
+	}
+	if r.result.Behind == 0 {
+		r.result.NextAt = offset
+	}
+	r.result.Behind++
+}
+
 // stop ends the replay at End, for that reason: the log has only zeros from there on, is torn there, or damaged.
 func (r *replay) stop(reason error) error {
 	at := r.result.End
@@ -163,6 +179,9 @@ func (r *replay) stop(reason error) error {
 	case errors.Is(reason, ErrUnsupportedVersion), errors.Is(reason, ErrTooLarge):
 		return fmt.Errorf("%s: offset %d: %w", r.name, at, reason)
 	case !errors.Is(reason, errBroken):
+		if err := r.search(at); err != nil {
+			return err
+		}
 		return corrupt.At(r.name, at, reason)
 	}
 	if at > 0 {
@@ -221,6 +240,7 @@ func (r *replay) search(from int64) error {
 			o += i
 			if h, ok := parseRecordHeader(buf[o:o+recordHeaderSize], r.number, base+int64(o)); ok {
 				r.note(h)
+				r.behind(base + int64(o))
 			}
 		}
 	}
@@ -232,7 +252,7 @@ func (r *replay) read(in io.Reader, b []byte) error {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF // the file had more when it was opened
 		}
-		return fmt.Errorf("read %s: %w", r.name, err)
+		return fmt.Errorf("%s: offset %d: %w", r.name, r.result.End, err)
 	}
 	return nil
 }
