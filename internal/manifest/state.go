@@ -98,34 +98,47 @@ func Load(fsys vfs.FS, dir string) (s State, err error) {
 		return State{}, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if s, _, err = Read(f, name, number, nil); err != nil {
+		return State{}, err
+	}
+	return s, nil
+}
 
+// Read adds up the edits of the manifest of that number, whether or not CURRENT names it, by the rules of Load. each, if not nil,
+// is called with every edit, before it is added, and with the offset at which its record ends. After damage State and Result tell
+// of what is before it; the State has no Version where an edit does not fit those before it, or the tables do not fit together.
+func Read(f wal.Source, name string, number uint64, each func(e *Edit, end int64)) (State, wal.Result, error) {
 	r := replay{state: State{ManifestNumber: number}, live: make(map[uint64]Added), counts: make(map[uint64]Counts)}
+	var unfit error // of an edit that is half added up
 	result, err := wal.Replay(f, name, number, func(payload []byte, end int64) error {
 		e, err := ParseEdit(payload)
 		if err == nil {
+			if each != nil {
+				each(e, end)
+			}
 			err = r.apply(e)
+			unfit = err
 		}
 		return located(name, end-int64(len(payload)), err)
 	})
-	if err != nil {
-		return State{}, err
-	}
-	if result.Records == 0 {
+	if err == nil && result.Records == 0 {
 		// CURRENT is written when the first record is durable.
-		return State{}, corrupt.At(name, result.End, cmp.Or(result.Reason, errNoSnapshot))
+		err = corrupt.At(name, result.End, cmp.Or(result.Reason, errNoSnapshot))
 	}
 	r.state.Torn = result.Torn || result.Reserved > 0 // a manifest has nothing reserved
 	if len(r.counts) > 0 {
 		r.state.Counts = r.counts
 	}
-	r.state.Version, err = r.version()
-	if err == nil && number >= r.state.NextFile {
-		err = fmt.Errorf("manifest %d, but next file %d", number, r.state.NextFile)
+	if unfit != nil {
+		return r.state, result, err
 	}
-	if err != nil {
-		return State{}, located(name, result.End, err)
+	if r.state.Version, unfit = r.version(); unfit == nil && number >= r.state.NextFile {
+		unfit = fmt.Errorf("manifest %d, but next file %d", number, r.state.NextFile)
 	}
-	return r.state, nil
+	if err == nil {
+		err = located(name, result.End, unfit)
+	}
+	return r.state, result, err
 }
 
 func located(name string, offset int64, reason error) error {
