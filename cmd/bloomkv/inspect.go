@@ -15,10 +15,10 @@ import (
 
 func (a *app) inspectCommand() *cobra.Command {
 	var (
-		o                    inspect.Options
-		key                  string
-		whatIf               []string
-		asJSON, entries, hex bool
+		o           inspect.Options
+		key         string
+		whatIf      []string
+		asJSON, hex bool
 	)
 	c := &cobra.Command{
 		Use:   "inspect FILE|DIR",
@@ -28,8 +28,9 @@ func (a *app) inspectCommand() *cobra.Command {
 Of a store it shows the manifest, the tree as a picture, what filters take in memory and what they waste, level by level, beside what they
 promise and the least that so much memory can waste, what tables have in common, every table with its filter, and the logs. --what-if
 tells what the filters of just this tree would take and waste if they were built for another rate, for so much memory, or of the other
-kind: fpr=0.001, memory=64 (MiB), kind=ribbon, or kind=ribbon,fpr=0.001. Of a log (NNNNNN.log) and a manifest
-(MANIFEST-NNNNNN) it shows the records. Of a table (NNNNNN.sst) it shows the properties and the filter block: header,
+kind: fpr=0.001, memory=64 (MiB), kind=ribbon, or kind=ribbon,fpr=0.001. Of a log (NNNNNN.log) it shows the records, with
+--entries also each operation; of a manifest (MANIFEST-NNNNNN) the edits, and what they add up to; of both, what is damaged, what is
+behind it, and what opening the store would do about it. Of a table (NNNNNN.sst) it shows the properties and the filter block: header,
 rates (promised, by the number of keys, bits and probes, from the bits, and measured with random hashes), and of each unit
 how full its blocks are beside what theory says. What is off by more than it should be is flagged, with "!".
 So it shows the prefix filter, if there is one, with its rule.
@@ -48,9 +49,6 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
   bloomkv inspect ./store/000012.sst --json`,
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			if asJSON && (hex || entries) {
-				return hint(c, errors.New("--hex and --entries are text, want them without --json"))
-			}
 			if c.Flags().Changed("key") {
 				var err error
 				if o.Key, err = inspect.ParseKey(key); err != nil {
@@ -64,12 +62,17 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
 				}
 				o.WhatIf = append(o.WhatIf, q)
 			}
-			info, err := os.Stat(args[0])
+			name, isDir, err := lookAt(args[0])
 			if err != nil {
 				return err
 			}
-			if !info.IsDir() && len(whatIf) > 0 {
+			if !isDir && len(whatIf) > 0 {
 				return hint(c, fmt.Errorf("--what-if is of a store, want its directory and not %s", args[0]))
+			}
+			kind, number := filename.Parse(filepath.Base(name))
+			isLog := !isDir && kind == filename.Log
+			if asJSON && (hex || o.Entries && !isLog) {
+				return hint(c, errors.New("--hex, and --entries of a table, are text, want them without --json"))
 			}
 			style := inspect.Style{Color: a.color, Hex: hex}
 			show := func(facts any, err error, text func()) error {
@@ -79,28 +82,28 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
 				text()
 				return err
 			}
-			if info.IsDir() {
+			if isDir {
 				stop := func() {}
 				if o.Verify {
 					bar := a.newProgress("verify", -1, false)
 					o.Progress, stop = func(done, of int) { bar.set(int64(done), int64(of)) }, bar.end
 				}
-				s, err := inspect.ReadStore(c.Context(), args[0], o)
+				s, err := inspect.ReadStore(c.Context(), name, o)
 				stop()
 				if err != nil {
 					return err
 				}
 				return show(s, s.Wrong(), func() { s.WriteText(a.out, style) })
 			}
-			switch kind, number := filename.Parse(filepath.Base(args[0])); kind {
+			switch kind {
 			case filename.Log:
-				l, err := inspect.ReadLog(args[0], number)
+				l, err := inspect.ReadLog(name, number, o)
 				if err != nil && !errors.Is(err, bloomkv.ErrCorruption) {
 					return err
 				}
 				return show(l, err, func() { l.WriteText(a.out) })
 			case filename.Manifest:
-				m, err := inspect.ReadManifest(args[0], number)
+				m, err := inspect.ReadManifest(name, number)
 				if err != nil && !errors.Is(err, bloomkv.ErrCorruption) {
 					return err
 				}
@@ -108,24 +111,39 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
 			case filename.Current, filename.Lock, filename.Temp:
 				return fmt.Errorf("%s holds nothing to look at; want a table, a log, a manifest or a directory", args[0])
 			default: // a table may have been renamed
-				t, err := inspect.ReadTable(c.Context(), args[0], o)
+				t, err := inspect.ReadTable(c.Context(), name, o)
 				if err != nil {
 					return err
 				}
 				err = show(t, t.Wrong(), func() { t.WriteText(a.out, style) })
-				if entries {
+				if o.Entries {
 					fmt.Fprintln(a.out)
-					err = errors.Join(err, inspect.WriteEntries(a.out, args[0]))
+					err = errors.Join(err, inspect.WriteEntries(a.out, name))
 				}
 				return err
 			}
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
-	c.Flags().BoolVar(&entries, "entries", false, "of a table also every block and entry, as text")
+	c.Flags().BoolVar(&o.Entries, "entries", false, "of a table also every block and entry, as text; of a log every operation")
 	c.Flags().BoolVar(&o.Verify, "verify", false, "build filters again from the keys of their tables, and compare")
 	c.Flags().BoolVar(&hex, "hex", false, "of a table also the bytes of its filter block, as text")
 	c.Flags().StringArrayVar(&whatIf, "what-if", nil, "of a store what other filters would take and give: `ITEMS` fpr=RATE or memory=MIB, kind=bloom or ribbon")
 	c.Flags().StringVar(&key, "key", "", "show how the filters answer for `KEY`, and whether that is right")
 	return c
+}
+
+// lookAt follows links to a file or directory that can be looked at. Everything else is an error at once: nobody waits for a pipe.
+func lookAt(arg string) (name string, isDir bool, err error) {
+	info, err := os.Stat(arg)
+	switch {
+	case err != nil:
+		return "", false, err
+	case info.IsDir():
+		return arg, true, nil
+	case !info.Mode().IsRegular():
+		return "", false, fmt.Errorf("%s: not a regular file but of mode %v, want a table, a log, a manifest or a directory", arg, info.Mode())
+	}
+	name, err = filepath.EvalSymlinks(arg)
+	return name, false, err
 }

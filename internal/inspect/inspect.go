@@ -12,9 +12,10 @@ import (
 
 // Options say what is looked at beside what the files say of themselves.
 type Options struct {
-	Verify bool   // build filters again from the keys of their tables, and compare
-	Key    []byte // follow it through the tables; nil is none
-	WhatIf []Question
+	Verify  bool   // build filters again from the keys of their tables, and compare
+	Entries bool   // of a log each operation
+	Key     []byte // follow it through the tables; nil is none
+	WhatIf  []Question
 	// Progress, if not nil, is told of how many tables of a store how many have been read, one call at a time.
 	Progress func(done, of int)
 }

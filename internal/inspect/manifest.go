@@ -1,43 +1,140 @@
 package inspect
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
 
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A Manifest is a manifest with its edits, as JSON has it.
+// A Manifest is a manifest with its edits and what they add up to, as JSON has it. Of a damaged one both are what is before the
+// damage; Tables is missing where an edit does not fit those before it.
 type Manifest struct {
 	Log
 
-	Edits []string `json:"edits"`
+	Edits   []string `json:"edits"`
+	Offsets []int64  `json:"edit_offsets"`             // of the edits' records
+	LeftOut int      `json:"edits_left_out,omitempty"` // of both, behind the first 65,536
+
+	NextFile uint64          `json:"next_file"`
+	LastUsed ikey.Seq        `json:"last_used_seq"` // a sequence number up to which all may have been used
+	MinLog   uint64          `json:"min_log"`
+	LogMark  *LogMark        `json:"log,omitempty"` // a log that must be there
+	Tables   []ManifestTable `json:"tables"`        // newest data first, ascending in each run
 }
 
-// ReadManifest reads a manifest. Of a damaged one the error is the damage, and the edits are those before it; any other error is
-// one of a file that was not read.
+// A LogMark is a log that must be there, and how long it must be at least.
+type LogMark struct {
+	File   string `json:"file"`
+	Synced int64  `json:"bytes"`
+}
+
+// A ManifestTable is what a manifest knows of a table.
+type ManifestTable struct {
+	Level       int      `json:"level"`
+	Run         uint64   `json:"run"`
+	File        string   `json:"file"`
+	Bytes       uint64   `json:"bytes"`
+	Entries     uint64   `json:"entries"`
+	Deletes     uint64   `json:"deletes"`
+	RangeDels   uint64   `json:"range_deletes"`
+	FilterBytes uint64   `json:"filter_bytes"` // of both filters
+	FPRPromised float64  `json:"fpr_promised"`
+	MinSeq      ikey.Seq `json:"min_seq"`
+	MaxSeq      ikey.Seq `json:"max_seq"`
+	Smallest    string   `json:"smallest"` // escaped
+	Largest     string   `json:"largest"`
+	Exclusive   bool     `json:"largest_exclusive"`
+	NoEnd       bool     `json:"no_end"` // there is no largest key
+
+	bounds string
+}
+
+// ReadManifest reads a manifest. Of a damaged one the error is the damage; any other error is one of a file that was not read.
 func ReadManifest(name string, number uint64) (m Manifest, err error) {
-	m.Edits = []string{}
-	m.Log, err = replayLog(name, number, func(payload []byte, end int64) error {
-		e, err := manifest.ParseEdit(payload)
-		if err != nil {
-			return fmt.Errorf("%s: record that ends at %d: %w", filepath.Base(name), end, err)
+	var s manifest.State
+	facts, err := replayLog(name, func(f vfs.File) (r wal.Result, err error) {
+		m = Manifest{Edits: []string{}, Offsets: []int64{}, Tables: []ManifestTable{}}
+		begin := int64(-1) // of the next record, but for the first
+		base := filepath.Base(name)
+		s, r, err = manifest.Read(f, base, number, func(e *manifest.Edit, end int64) {
+			if len(m.Edits) == maxListed {
+				m.LeftOut++
+				return
+			}
+			m.Edits = append(m.Edits, editText(e))
+			m.Offsets = append(m.Offsets, max(begin, wal.FirstRecord))
+			begin = end
+		})
+		if errors.Is(err, corrupt.Err) && r.Behind == 0 && !r.Torn { // an edit ended the replay
+			if all, _ := wal.Replay(f, base, number, nil); all.Records > r.Records {
+				r.Behind, r.NextAt = all.Records-r.Records+all.Behind, r.End
+			}
 		}
-		m.Edits = append(m.Edits, editText(e))
-		return nil
+		return r, err
 	})
+	m.Log = facts
+	m.NextFile, m.LastUsed, m.MinLog = s.NextFile, s.LastSeq, s.MinLog
+	if s.Log != nil {
+		m.LogMark = &LogMark{filename.Base(filename.Log, s.Log.Number), s.Log.Synced}
+	}
+	m.addTables(s.Version)
 	return m, err
 }
 
-// WriteText writes a line about the manifest, and one for each edit.
-func (m *Manifest) WriteText(w io.Writer) {
-	fmt.Fprintf(w, "manifest %s\n", &m.Log)
-	for i, e := range m.Edits {
-		fmt.Fprintf(w, "  edit %d: %s\n", i+1, e)
+func (m *Manifest) addTables(v *manifest.Version) {
+	if v == nil {
+		return
 	}
+	for level, runs := range v.Levels {
+		for _, run := range runs {
+			for _, t := range run.Tables {
+				m.Tables = append(m.Tables, ManifestTable{
+					Level: level, Run: run.ID, File: filename.Base(filename.Table, t.Number),
+					Bytes: t.Size, Entries: t.Entries, Deletes: t.Deletes, RangeDels: t.RangeDeletes, FilterBytes: t.FilterLen,
+					FPRPromised: t.FilterRate, MinSeq: t.MinSeq, MaxSeq: t.MaxSeq,
+					Smallest: words.Escaped(t.Smallest, words.KeyLimit), Largest: words.Escaped(t.Largest, words.KeyLimit),
+					Exclusive: t.Flags&manifest.LargestExclusive != 0, NoEnd: t.Flags&manifest.LargestInfinite != 0,
+					bounds: tableText(t),
+				})
+			}
+		}
+	}
+}
+
+// WriteText writes a line about the manifest, one for each edit, and what they add up to.
+func (m *Manifest) WriteText(w io.Writer) {
+	words.Wrapped(w, fmt.Sprintf("manifest %s", &m.Log))
+	m.writeBreak(w)
+	for i, e := range m.Edits {
+		fmt.Fprintf(w, "  at %d, edit %d: %s\n", m.Offsets[i], i+1, e)
+	}
+	if m.LeftOut > 0 {
+		fmt.Fprintf(w, "  and %s\n", words.Plural(m.LeftOut, "edit"))
+	}
+	words.Wrapped(w, fmt.Sprintf("adds up to %s, next file %d, sequences up to %d, logs from %d%s",
+		words.Plural(len(m.Tables), "table"), m.NextFile, m.LastUsed, m.MinLog, m.LogMark))
+	for i := range m.Tables {
+		t := &m.Tables[i]
+		fmt.Fprintf(w, "  level %d, run %d: %s, %s, %s\n", t.Level, t.Run, t.File, words.Plural(t.Bytes, "byte"), t.bounds)
+	}
+}
+
+// String is what must be there, if anything must.
+func (l *LogMark) String() string {
+	if l == nil {
+		return ""
+	}
+	return fmt.Sprintf(", %s of %s at least", l.File, words.Plural(l.Synced, "byte"))
 }
 
 // editText puts an edit into words.

@@ -100,12 +100,9 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 		switch {
 		case known[name]:
 		case kind == filename.Log && number >= m.MinLog:
-			f, err := replayLog(filepath.Join(dir, name), number, nil)
-			if err != nil {
-				f.File = name
-				s.wrong = append(s.wrong, err)
-			}
-			s.Logs = append(s.Logs, f)
+			l, err := readLog(filepath.Join(dir, name), number, o, 0)
+			s.wrong = append(s.wrong, err)
+			s.Logs = append(s.Logs, l.Log)
 		default:
 			s.Others = append(s.Others, name)
 		}

@@ -68,6 +68,9 @@ const (
 // HeaderSize is the room that Append needs in front of a payload, in bytes.
 const HeaderSize = recordHeaderSize
 
+// FirstRecord is where the first record of a log begins, in bytes.
+const FirstRecord = fileHeaderSize
+
 // MaxPayload is the largest payload this machine writes and reads, in bytes: 512 MiB, or 128 MiB where int has 32 bits.
 const MaxPayload = 128 << 20 << (2 * (^uint(0) >> 63))
 

@@ -1,0 +1,151 @@
+package inspect
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/wal"
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A RecordLog is a log with its records, as JSON has it.
+type RecordLog struct {
+	Log
+
+	List    []Record `json:"record_list"`
+	LeftOut int      `json:"records_left_out,omitempty"` // of the list, behind the first 65,536 records or operations
+}
+
+// A Record is one whole record of a log: a batch, or several that were written together.
+type Record struct {
+	Offset     int64    `json:"offset"` // of its header
+	End        int64    `json:"end"`
+	Bytes      int      `json:"bytes"` // of its payload
+	FirstSeq   ikey.Seq `json:"first_seq,omitempty"`
+	Operations uint32   `json:"operations"`
+	Puts       int      `json:"puts"`
+	Deletes    int      `json:"deletes"`
+	Ranges     int      `json:"range_deletes"`
+	Error      string   `json:"error,omitempty"` // of one that is whole, and no batch
+	Ops        []Op     `json:"ops,omitempty"`   // with --entries
+}
+
+// An Op is one operation of a record.
+type Op struct {
+	Seq   ikey.Seq `json:"seq"`
+	Kind  string   `json:"kind"`             // "put", "delete" or "range delete"
+	Key   string   `json:"key"`              // escaped; of a range delete the first key
+	Value int      `json:"value_bytes"`      // how long the value is
+	To    string   `json:"to,omitempty"`     // of a range delete: exclusive, escaped
+	NoEnd bool     `json:"no_end,omitempty"` // of a range delete without an end
+}
+
+// maxListed is how many records, and how many operations, are kept of a log, whatever its size.
+const maxListed = 1 << 16
+
+// ReadLog reads a log. Of a damaged one the error is the damage, and the records are those before it; any other error is one of a
+// file that was not read.
+func ReadLog(name string, number uint64, o Options) (RecordLog, error) {
+	return readLog(name, number, o, maxListed)
+}
+
+// readLog is ReadLog with so many records and operations at most. Records that are whole but no batches do not end it: opening reads
+// no further, but who looks for what is lost does.
+func readLog(name string, number uint64, o Options, limit int) (RecordLog, error) {
+	var r recordReader
+	facts, err := replayLog(name, func(f vfs.File) (wal.Result, error) {
+		r = recordReader{name: name, limit: limit, entries: o.Entries, log: RecordLog{List: []Record{}}}
+		return wal.Replay(f, filepath.Base(name), number, r.add)
+	})
+	l := r.log
+	facts.Operations, facts.FirstSeq, facts.LastSeq = l.Operations, l.FirstSeq, l.LastSeq
+	l.Log = facts
+	if r.unfit == nil || err != nil && !errors.Is(err, corrupt.Err) {
+		return l, err
+	}
+	unfit := &Break{
+		Offset: r.unfit.Offset, Reason: r.unfit.Err.Error(), Unread: l.Bytes - r.unfit.Offset,
+		Behind: l.Records - r.before - 1, Next: r.next, Opening: openingRefused,
+	}
+	if l.Break != nil {
+		unfit.Behind += l.Break.Behind
+		unfit.Next = cmp.Or(unfit.Next, l.Break.Next)
+	}
+	l.Break = unfit
+	return l, errors.Join(r.unfit, err)
+}
+
+// A recordReader looks at the records of a log, one after the other.
+type recordReader struct {
+	name    string
+	limit   int // of records, and of operations
+	entries bool
+	log     RecordLog
+	ops     int // that are listed
+
+	unfit  *corrupt.Error // the first record that is whole and does not fit
+	before int            // records in front of it
+	next   int64          // where the record behind it begins, or 0
+	seen   int
+}
+
+func (r *recordReader) add(payload []byte, end int64) error {
+	rec := Record{Offset: end - int64(len(payload)) - wal.HeaderSize, End: end, Bytes: len(payload)}
+	if r.unfit != nil && r.next == 0 {
+		r.next = rec.Offset
+	}
+	list := len(r.log.List) < r.limit && r.ops < r.limit
+	first, count, err := batch.ReadRecord(payload, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
+		op := Op{Seq: seq, Kind: "put"}
+		switch kind {
+		case ikey.Delete:
+			op.Kind = "delete"
+			rec.Deletes++
+		case ikey.RangeDelete:
+			op.Kind = "range delete"
+			rec.Ranges++
+		default:
+			rec.Puts++
+		}
+		if !list || !r.entries || r.ops == r.limit {
+			return
+		}
+		r.ops++
+		op.Key = words.Escaped(key, words.KeyLimit)
+		if kind == ikey.RangeDelete {
+			op.NoEnd, op.To = value == nil, words.Escaped(value, words.KeyLimit)
+		} else {
+			op.Value = len(value)
+		}
+		rec.Ops = append(rec.Ops, op)
+	})
+	if err == nil && r.log.LastSeq != 0 && first != r.log.LastSeq+1 {
+		err = fmt.Errorf("sequence %d, want %d: sequence numbers are not continuous", first, r.log.LastSeq+1)
+	}
+	if err == nil {
+		if r.log.FirstSeq == 0 {
+			r.log.FirstSeq = first
+		}
+		rec.FirstSeq, rec.Operations = first, count
+		r.log.LastSeq = first + ikey.Seq(count) - 1
+		r.log.Operations += uint64(count)
+	} else {
+		rec.Error = err.Error()
+		if r.unfit == nil {
+			r.unfit, r.before = &corrupt.Error{File: filepath.Base(r.name), Offset: rec.Offset + wal.HeaderSize, Err: err}, r.seen
+		}
+	}
+	r.seen++
+	if list {
+		r.log.List = append(r.log.List, rec)
+	} else {
+		r.log.LeftOut++
+	}
+	return nil
+}
