@@ -102,7 +102,8 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 		{[]string{"compact", dir, "--from", "x", "--json"}, []string{"bytes_after", "bytes_before", "tables_after", "tables_before"}, "", nil},
 		{[]string{"inspect", table, "--json"}, append([]string{"filter"}, tableNames...), "units", []string{"blocks", "fill", "fpr_from_bits", "probes"}},
 		{[]string{"inspect", dir, "--json"}, []string{
-			"flags", "last_seq", "levels", "logs", "manifest", "manifest_torn", "memory", "min_log", "next_file", "other_files", "plan", "tables", "tree",
+			"flags", "last_seq", "levels", "logs", "manifest", "manifest_torn", "memory", "min_log", "missing", "next_file",
+			"opening", "other_files", "plan", "tables", "tree", "vanished",
 		}, "tables", append([]string{"level", "place", "run"}, tableNames...)},
 		{[]string{"inspect", manifest, "--json"}, append([]string{"edit_offsets", "edits", "last_used_seq", "min_log", "next_file", "tables"}, logNames...), "", nil},
 	} {

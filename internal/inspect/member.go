@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -167,8 +166,4 @@ func (m *member) touching(r *memberRun) []*member {
 	}
 	first := slices.Index(r.run.Tables, tables[0])
 	return r.members[first:][:len(tables)]
-}
-
-func (m *member) file() string {
-	return filepath.Base(filename.Make("", filename.Table, m.meta.Number))
 }

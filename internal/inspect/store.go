@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -29,22 +28,33 @@ type Store struct {
 	Flags    []Flag   `json:"flags"`             // what is not as it should be
 	Tables   []Table  `json:"tables"`            // newest data first, ascending in each run
 	Logs     []Log    `json:"logs"`
-	Others   []string `json:"other_files"`
+	Others   []File   `json:"other_files"` // that are no part of the store
+	Missing  []string `json:"missing"`     // that the manifest names, and that are not there
+	Vanished []string `json:"vanished"`    // that another process removed while they were to be read
+	Opening  Opening  `json:"opening"`
 	Key      *Key     `json:"key,omitempty"` // with --key
+	// NoManifest is why there is no manifest to go by. Then all that is known of the tables is what they say themselves, in Loose.
+	NoManifest *Damage `json:"manifest_damage,omitempty"`
+	Loose      []Table `json:"tables_in_no_level,omitempty"`
 
 	wrong []error
 }
 
-// looks is how often a store is looked at whose files go while it is looked at: without its lock they may.
-const looks = 3
+// looks is how often a store is looked at that changes while it is looked at: without its lock it may.
+const looks = 8
 
 // ReadStore reads the manifest of a store, its tables and its logs. An error is one of a store of which nothing can be told.
 func ReadStore(ctx context.Context, dir string, o Options) (s *Store, err error) {
 	for range looks {
+		before := stamp(dir)
 		s, err = look(ctx, dir, o)
-		if err == nil && !errors.Is(s.Wrong(), fs.ErrNotExist) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		seen := err == nil && s.Opening.Refused == nil && !errors.Is(s.Wrong(), fs.ErrNotExist)
+		if seen || ctx.Err() != nil || stamp(dir) == before {
 			break
 		}
+	}
+	if err == nil {
+		s.leaveOut(dir)
 	}
 	return s, err
 }
@@ -53,18 +63,17 @@ func ReadStore(ctx context.Context, dir string, o Options) (s *Store, err error)
 func (s *Store) Wrong() error { return errors.Join(s.wrong...) }
 
 func look(ctx context.Context, dir string, o Options) (*Store, error) {
+	v, err := newView(dir)
+	if err != nil {
+		return nil, err
+	}
 	m, err := manifest.Load(vfs.OS, dir)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("no store here: %w", err) // it names CURRENT
-		}
-		return nil, fmt.Errorf("%s: %w", dir, err)
+		return v.lookWithout(ctx, err, o)
 	}
-	s := &Store{
-		Manifest: filename.Base(filename.Manifest, m.ManifestNumber), Torn: m.Torn,
-		NextFile: m.NextFile, LastSeq: m.LastSeq, MinLog: m.MinLog,
-		Logs: []Log{}, Others: []string{},
-	}
+	s := newStore()
+	s.Manifest, s.Torn = filename.Base(filename.Manifest, m.ManifestNumber), m.Torn
+	s.NextFile, s.LastSeq, s.MinLog = m.NextFile, m.LastSeq, m.MinLog
 	if o.Key != nil {
 		s.Key = newKey(o.Key)
 	}
@@ -80,9 +89,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 		}
 		s.WhatIf = append(s.WhatIf, w)
 	}
-	known := map[string]bool{s.Manifest: true, filename.CurrentName: true, filename.LockName: true}
 	for _, t := range tables.members {
-		known[t.file()] = true
 		s.wrong = append(s.wrong, t.facts.Wrong())
 	}
 	for _, r := range tables.runs {
@@ -91,21 +98,11 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 		}
 	}
 	s.wrong = append(s.wrong, s.Key.damage())
-	names, err := vfs.OS.List(dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		kind, number := filename.Parse(name)
-		switch {
-		case known[name]:
-		case kind == filename.Log && number >= m.MinLog:
-			l, err := readLog(filepath.Join(dir, name), number, o, 0)
-			s.wrong = append(s.wrong, err)
-			s.Logs = append(s.Logs, l.Log)
-		default:
-			s.Others = append(s.Others, name)
-		}
-	}
+	v.tell(s, &m, o)
 	return s, nil
+}
+
+// newStore has empty lists, so that JSON has them too.
+func newStore() *Store {
+	return &Store{Levels: []Level{}, Flags: []Flag{}, Tables: []Table{}, Logs: []Log{}, Others: []File{}, Missing: []string{}, Vanished: []string{}}
 }

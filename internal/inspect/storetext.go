@@ -18,6 +18,14 @@ const (
 // WriteText writes what is known of the store.
 func (s *Store) WriteText(w io.Writer, style Style) {
 	words.Wrapped(w, "read without the store's lock: what another process changes meanwhile may look torn")
+	if s.NoManifest != nil {
+		s.writeLoose(w)
+		if s.Key != nil {
+			drawKey(w, s.Key)
+		}
+		s.writeFiles(w)
+		return
+	}
 	fmt.Fprintf(w, "%s: next file %d, sequences up to %d, logs from %d\n", s.Manifest, s.NextFile, s.LastSeq, s.MinLog)
 	if s.Torn {
 		fmt.Fprintln(w, "its last edit is not whole: it was never acknowledged, and is not part of the store")
@@ -39,12 +47,7 @@ func (s *Store) WriteText(w io.Writer, style Style) {
 	if s.Key != nil {
 		drawKey(w, s.Key)
 	}
-	for n := range s.Logs {
-		fmt.Fprintf(w, "\nlog %s\n", &s.Logs[n])
-	}
-	for _, name := range s.Others {
-		fmt.Fprintf(w, "\nother file: %s\n", words.Escaped([]byte(name), 256))
-	}
+	s.writeFiles(w)
 }
 
 // String is the plan in words.

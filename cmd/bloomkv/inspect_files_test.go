@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/inspect"
+)
+
+func readStore(t *testing.T, dir string, args ...string) (r result, s inspect.Store) {
+	t.Helper()
+	args = append([]string{"inspect", dir}, args...)
+	r = tool{}.run(t, append(args, "--json")...)
+	if r.out != "" {
+		if err := json.Unmarshal([]byte(r.out), &s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := tool{}.run(t, args...)
+	if text.code != r.code || text.err != r.err {
+		t.Errorf("text: exit %d, %q; JSON: exit %d, %q", text.code, text.err, r.code, r.err)
+	}
+	r.out = strings.Join(strings.Fields(text.out), " ")
+	return r, s
+}
+
+func write(t *testing.T, dir, base, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, base), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOpeningDoesWithFilesWhatInspectSays opens the store and looks what has become of them.
+func TestOpeningDoesWithFilesWhatInspectSays(t *testing.T) {
+	dir := newStore(t, manyLines(300))
+	evil := "a\x1b[2J\nb"
+	for _, base := range []string{"000050.sst", "000001.log", "000007.tmp", "MANIFEST-000001", "notes.txt", "1.sst", evil} {
+		write(t, dir, base, "left")
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "000051.sst"), 0o700), os.Symlink("000051.sst", filepath.Join(dir, "000052.sst"))); err != nil {
+		t.Fatal(err)
+	}
+	r, s := readStore(t, dir)
+	if r.code != exitOK || len(s.Others) != 9 || s.Opening.Refused != nil || s.Opening.Records != 0 {
+		t.Fatalf("exit %d, %q, %+v, %+v", r.code, r.err, s.Others, s.Opening)
+	}
+	for _, want := range []string{
+		"other file: 000050.sst, 4 bytes: removed by the next opening; no level has it", "other file: notes.txt, 4 bytes: kept by the next opening; no name",
+		"other file: 000051.sst, drwx------: removed", `other file: a\x1b[2J\nb, 4 bytes: kept`, "opening the store replays 0 records of logs",
+	} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("lacks %q:\n%s", want, r.out)
+		}
+	}
+	db, err := bloomkv.Open(dir, nil)
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range s.Others {
+		name, err := inspect.ParseKey(f.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = os.Lstat(filepath.Join(dir, string(name)))
+		if gone := errors.Is(err, fs.ErrNotExist); gone != (f.Fate == "removed") {
+			t.Errorf("%+v: gone %v", f, gone)
+		}
+	}
+}
+
+// TestOpeningIsRefusedWhereInspectSaysSo damages stores, looks at them, and opens them.
+func TestOpeningIsRefusedWhereInspectSaysSo(t *testing.T) {
+	to := func(content string) func([]byte) []byte {
+		return func([]byte) []byte { return []byte(content) }
+	}
+	remove := func([]byte) []byte { return nil }
+	for _, c := range []struct {
+		name    string
+		files   []string // patterns; what matches none is a new file
+		change  func(b []byte) []byte
+		refused string // in the reason; "" is not refused
+		loose   bool   // there is no manifest to go by
+		want    string // in the text
+	}{
+		{"nothing is", nil, nil, "", false, "opening the store replays 2 records of logs"},
+		{"a table is missing", []string{"*.sst"}, remove, "missing, the manifest names it", false, "! missing: "},
+		{"a table is cut short", []string{"*.sst"}, func(b []byte) []byte { return b[:100] }, "100 bytes, the manifest wants ", false, "! opening the store is refused: "},
+		{"a table that the manifest cannot know", []string{"099999.sst"}, to(""), "the manifest is older than the data", false, "kept by the next opening; no level has it, and opening is refused"},
+		{"the log is missing", []string{"*.log"}, remove, "missing, the manifest names it", false, ".log, which the manifest names"},
+		{"the log's last record is torn", []string{"*.log"}, func(b []byte) []byte {
+			b = bytes.TrimRight(b, "\x00")
+			return b[:len(b)-1]
+		}, "", false, "replays 1 record of logs, and cuts off what comes behind them"},
+		{"the log's first record is damaged", []string{"*.log"}, func(b []byte) []byte { b[60] ^= 1; return b }, "payload checksum", false, "! damaged at offset 32: "},
+		{"CURRENT is missing", []string{"CURRENT"}, remove, "missing, but there is data (", true, "in no level known: "},
+		{"CURRENT is empty", []string{"CURRENT"}, to(""), `"", want the name of a manifest`, true, "in no level known: "},
+		{"CURRENT is LevelDB's", []string{"CURRENT"}, func(b []byte) []byte { return append(bytes.Fields(b)[0], '\n') }, "want the name of a manifest and its checksum", true, "in no level known: "},
+		{"CURRENT has a foreign name", []string{"CURRENT"}, to("../../etc/passwd 00000000\n"), "want the name of a manifest", true, "in no level known: "},
+		{"CURRENT is huge", []string{"CURRENT"}, to(strings.Repeat("\x1b[2J", 1<<20)), "CURRENT: offset 0", true, "in no level known: "},
+		{"CURRENT names what is not there", []string{"MANIFEST-*"}, remove, "which is not there", true, "in no level known: "},
+		{"the manifest is damaged", []string{"MANIFEST-*"}, func(b []byte) []byte { b[70] ^= 1; return b }, "payload checksum", true, "in no level known: "},
+		{"the manifest is empty", []string{"MANIFEST-*"}, to(""), "file header", true, "nobody knows which manifest counts"},
+		{"the manifest is foreign, and so is the table", []string{"MANIFEST-*", "*.sst"}, to(strings.Repeat("\x1b[2J", 1000)), "file header", true, "! table "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := newStore(t, manyLines(300))
+			db, err := bloomkv.Open(dir, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(db.Put([]byte("k"), nil), db.Put([]byte("l"), nil)); err != nil {
+				t.Fatal(err)
+			}
+			left := filepath.Join(t.TempDir(), "left") // as a kill would leave it
+			if err := os.CopyFS(left, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for _, pattern := range c.files {
+				name := filepath.Join(left, pattern)
+				if found, _ := filepath.Glob(name); len(found) == 1 {
+					name = found[0]
+				}
+				b, _ := os.ReadFile(name)
+				if b = c.change(b); b == nil {
+					_ = os.Remove(name)
+				} else {
+					write(t, left, filepath.Base(name), string(b))
+				}
+			}
+			r, s := readStore(t, left, "--verify", "--key", "key/000007")
+			if (s.Opening.Refused != nil) != (c.refused != "") || (r.code == exitTrouble) != (c.refused != "") || !strings.Contains(r.out, c.want) {
+				t.Fatalf("exit %d, %q, %+v, want %q:\n%s", r.code, r.err, s.Opening, c.want, r.out)
+			}
+			if c.loose != (s.NoManifest != nil) || c.loose && (len(s.Loose) != 1 || len(s.Logs) != 1 || len(s.Key.Tables) > 1) {
+				t.Errorf("%+v", s)
+			}
+			db, err = bloomkv.Open(left, nil)
+			if c.refused == "" {
+				if err := errors.Join(err, db.Close()); err != nil {
+					t.Errorf("opened: %v", err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), c.refused) || !strings.HasSuffix(err.Error(), s.Opening.Refused.Error) {
+				t.Errorf("opened: %v; said before: %s; want %q", err, s.Opening.Refused.Error, c.refused)
+			}
+		})
+	}
+	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), "none")} {
+		if r := (tool{}).run(t, "inspect", dir); r.code != exitTrouble || r.out != "" || !strings.Contains(r.err, "no such file") {
+			t.Errorf("no store: exit %d, %q", r.code, r.err)
+		}
+	}
+}
+
+// TestAStoreThatChangesIsNotDamaged looks at a store again and again while it is written, flushed and compacted.
+func TestAStoreThatChangesIsNotDamaged(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	db, err := bloomkv.Open(dir, &bloomkv.Options{MemtableSize: 64 << 10, Durability: bloomkv.NoSync})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, done := make(chan struct{}), make(chan error)
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				done <- db.Close()
+				return
+			default:
+			}
+			if err := db.Put(fmt.Appendf(nil, "%016x", uint64(i)*0x9e3779b97f4a7c15), make([]byte, 200)); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	levels := map[int]bool{}
+	for i := 0; i < 400 && len(levels) < 3; i++ {
+		r := tool{}.run(t, "inspect", dir, "--json", "--key", "8000000000000000", fmt.Sprintf("--verify=%v", i%3 == 0))
+		if r.code != exitOK {
+			t.Errorf("look %d: exit %d, %s", i, r.code, r.err)
+			break
+		}
+		var s inspect.Store
+		if err := json.Unmarshal([]byte(r.out), &s); err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range s.Tables {
+			levels[*table.Level] = true
+		}
+		for _, name := range s.Missing {
+			t.Errorf("look %d: %s is missing", i, name)
+		}
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,208 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/recovery"
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A File is one in a store's directory that is no part of the store.
+type File struct {
+	File   string `json:"file"`           // escaped
+	Kind   string `json:"kind"`           // by its name: "table", "log", "manifest", "temporary" or "unknown"
+	Bytes  int64  `json:"bytes"`          // 0 where that cannot be told
+	Mode   string `json:"mode,omitempty"` // of what is no regular file
+	Fate   string `json:"fate"`           // what opening the store does with it: "removed" or "kept"
+	Reason string `json:"reason"`         // for that
+}
+
+// What opening does with a file.
+const (
+	fateRemoved = "removed"
+	fateKept    = "kept"
+)
+
+// An Opening is what opening the store would do, where nobody has it open.
+type Opening struct {
+	Refused   *Damage  `json:"refused,omitempty"` // then nothing else
+	Records   int      `json:"records_replayed"`  // of logs; a clean Close leaves none
+	CutOff    *Damage  `json:"cut_off,omitempty"` // where the logs end for good; what follows was promised to nobody
+	Discarded []string `json:"logs_discarded"`    // whole ones behind that
+}
+
+// A view is a store's directory as it was when it was looked at.
+type view struct {
+	dir   string
+	names []string // from before the manifest was read, so that it knows their numbers
+	found recovery.Listing
+}
+
+func newView(dir string) (*view, error) {
+	names, err := vfs.OS.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &view{dir, names, recovery.List(names)}, nil
+}
+
+// tell completes what is known of a store with its logs, with what is beside it, and with what opening it would do.
+func (v *view) tell(s *Store, m *manifest.State, o Options) {
+	s.Opening = v.opening(m)
+	for _, n := range v.found.LogsFrom(m.MinLog) {
+		s.readLog(filename.Make(v.dir, filename.Log, n), n, o)
+	}
+	known := map[string]bool{s.Manifest: true, filename.CurrentName: true, filename.LockName: true}
+	for _, t := range m.Version.Tables() {
+		name := filename.Base(filename.Table, t.Number)
+		known[name] = true
+		if _, there := slices.BinarySearch(v.found[filename.Table], t.Number); !there {
+			s.Missing = append(s.Missing, name)
+		}
+	}
+	if m.Log != nil && !slices.Contains(v.found[filename.Log], m.Log.Number) {
+		s.Missing = append(s.Missing, filename.Base(filename.Log, m.Log.Number))
+	}
+	for _, n := range v.found.LogsFrom(m.MinLog) {
+		known[filename.Base(filename.Log, n)] = true
+	}
+	orphans := v.found.Orphans(m)
+	for _, name := range v.names {
+		if known[name] {
+			continue
+		}
+		f := v.file(name)
+		switch {
+		case f.Kind == "unknown":
+		case s.Opening.Refused != nil:
+			f.Reason += ", and opening is refused"
+		case slices.Contains(orphans, name):
+			f.Fate = fateRemoved
+		}
+		s.Others = append(s.Others, f)
+	}
+	if r := s.Opening.Refused; r != nil && !s.tells(r.err) {
+		s.wrong = append(s.wrong, r.err)
+	}
+}
+
+// readLog adds a log to what is known of the store.
+func (s *Store) readLog(name string, number uint64, o Options) {
+	l, err := readLog(name, number, o, 0)
+	s.wrong = append(s.wrong, err)
+	s.Logs = append(s.Logs, l.Log)
+}
+
+// tells reports whether something is known to be wrong with the same file.
+func (s *Store) tells(err error) bool {
+	var damage *corrupt.Error
+	return errors.As(err, &damage) && slices.ContainsFunc(s.wrong, func(err error) bool { return err != nil && strings.Contains(err.Error(), damage.File) })
+}
+
+// opening asks what opening believes. Damage that is another process's writing is not there when it is asked again.
+func (v *view) opening(m *manifest.State) Opening {
+	o := Opening{Discarded: []string{}}
+	if err := v.found.Check(vfs.OS, v.dir, m); err != nil {
+		o.Refused = damageOf(err)
+		return o
+	}
+	numbers := v.found.LogsFrom(m.MinLog)
+	var last string
+	for range readings {
+		logs := recovery.Logs{FS: vfs.OS, Dir: v.dir, Mark: m.Log, Last: m.LastSeq}
+		counted, gap, err := logs.Judge(numbers)
+		o.Refused, o.Records, o.CutOff = damageOf(err), logs.Records, damageOf(gap)
+		if err == nil {
+			for _, n := range numbers[counted:] {
+				o.Discarded = append(o.Discarded, filename.Base(filename.Log, n))
+			}
+			break
+		}
+		o.Records, o.CutOff = 0, nil
+		if last == err.Error() {
+			break
+		}
+		last = err.Error()
+	}
+	return o
+}
+
+// file says what a file is that is no part of the store, by its name. It is kept unless somebody knows better.
+func (v *view) file(name string) File {
+	f := File{File: words.Escaped([]byte(name), nameLimit), Kind: "unknown", Fate: fateKept, Reason: "no name of a store's file"}
+	switch kind, _ := filename.Parse(name); kind {
+	case filename.Table:
+		f.Kind, f.Reason = "table", "no level has it"
+	case filename.Log:
+		f.Kind, f.Reason = "log", "the tables have what is in it"
+	case filename.Manifest:
+		f.Kind, f.Reason = "manifest", "CURRENT does not name it"
+	case filename.Temp:
+		f.Kind, f.Reason = "temporary", "what became of it has another name"
+	case filename.Unknown, filename.Current, filename.Lock:
+	}
+	if info, err := vfs.OS.Stat(filepath.Join(v.dir, name)); err == nil {
+		f.Bytes = info.Size()
+		if !info.Mode().IsRegular() {
+			f.Mode, f.Bytes = info.Mode().String(), 0
+		}
+	}
+	return f
+}
+
+// nameLimit is how many bytes of a file's name are shown: all of most.
+const nameLimit = 256
+
+// stamp tells apart the states of a store: which manifest there is, and how long it is. It is empty where that cannot be told.
+func stamp(dir string) string {
+	b, err := vfs.ReadFile(vfs.OS, filepath.Join(dir, filename.CurrentName), 64)
+	if err != nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(string(b), " ")
+	if kind, _ := filename.Parse(name); kind != filename.Manifest {
+		return ""
+	}
+	info, err := vfs.OS.Stat(filepath.Join(dir, name))
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %d", name, info.Size())
+}
+
+// leaveOut takes the files that another process removed while they were to be read from what is wrong: those that the manifest
+// does not name any more.
+func (s *Store) leaveOut(dir string) {
+	m, err := manifest.Load(vfs.OS, dir)
+	if err != nil {
+		return
+	}
+	live := map[string]bool{}
+	for _, t := range m.Version.Tables() {
+		live[filename.Base(filename.Table, t.Number)] = true
+	}
+	s.wrong = slices.DeleteFunc(s.wrong, func(err error) bool {
+		var path *fs.PathError
+		if !errors.Is(err, fs.ErrNotExist) || !errors.As(err, &path) {
+			return false
+		}
+		base := filepath.Base(path.Path)
+		kind, number := filename.Parse(base)
+		if live[base] || kind == filename.Log && number >= m.MinLog {
+			return false
+		}
+		if !slices.Contains(s.Vanished, base) {
+			s.Vanished = append(s.Vanished, base)
+		}
+		return true
+	})
+}
