@@ -35,8 +35,8 @@ rates (promised, by the number of keys, bits and probes, from the bits, and meas
 how full its blocks are beside what theory says. What is off by more than it should be is flagged, with "!".
 So it shows the prefix filter, if there is one, with its rule.
 
---verify builds filters again from their tables' keys and compares bit for bit. --key K shows, table by table, fences, what
-K probes, how the filter answers, and by reading whether that is right; K is as inspect prints keys. --hex prints the filter
+--verify builds filters, prefix filters too, again from their tables' keys and compares bit for bit. --key K shows, table by table,
+fences, what K and its prefix probe, how the filters answer, and by reading whether that is right; K is as inspect prints keys. --hex prints the filter
 block with what its bytes are. The names in --json are documented with the types Exam, UnitTrace and Difference of package
 bloomblock, and of package internal/inspect; they do not change.
 

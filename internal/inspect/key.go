@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
@@ -41,11 +42,24 @@ type KeyTable struct {
 	RangeDeleted bool `json:"range_deleted"`
 	// Verdict is what the answer was worth: "negative" and "true positive" are right; "false positive" cost a read; "false negative"
 	// hides data; "not asked" is without a filter, or behind a fence.
+	Verdict string     `json:"verdict"`
+	Prefix  *KeyPrefix `json:"prefix,omitempty"` // of a table with a prefix filter
+}
+
+// A KeyPrefix is what a table's prefix filter has to say of a key's prefix.
+type KeyPrefix struct {
+	Rule   string                 `json:"rule"`             // escaped
+	Prefix string                 `json:"prefix,omitempty"` // escaped; empty where the rule gives the key none, or is not known
+	Hash   string                 `json:"hash,omitempty"`   // of the prefix, as of the key
+	Answer string                 `json:"answer"`           // "no", "maybe", or "none" where it is not asked
+	Units  []bloomblock.UnitTrace `json:"units"`
+	Found  bool                   `json:"found"` // by reading: the table has a key with that prefix
+	// Verdict is as that of the key: a false positive costs a scan of that prefix a read, and a false negative hides data from it.
 	Verdict string `json:"verdict"`
 }
 
 func newKey(key []byte) *Key {
-	return &Key{Key: words.Escaped(key, words.KeyLimit), Hash: fmt.Sprintf("%016x", uint64(bloomblock.HashKey(key))), Tables: []KeyTable{}, key: key}
+	return &Key{Key: words.Escaped(key, words.KeyLimit), Hash: hashText(bloomblock.HashKey(key)), Tables: []KeyTable{}, key: key}
 }
 
 // ask completes what is known of the key with what the table's filter answers, and with what the table has.
@@ -57,6 +71,7 @@ func (t *KeyTable) ask(key []byte, name string) error {
 				t.RangeDeleted = true
 			}
 		}
+		var err error
 		it := o.reader.Iter(sstable.IterOptions{Bypass: true})
 		if it.SeekGE(ikey.Search(key, ikey.MaxSeq)) && bytes.Equal(it.Key().User, key) {
 			t.Found = "value"
@@ -64,46 +79,93 @@ func (t *KeyTable) ask(key []byte, name string) error {
 				t.Found = "delete"
 			}
 		}
-		if err := it.Close(); err != nil {
+		if err = it.Close(); err != nil {
 			return err
 		}
-		filter, err := bloomblock.Parse(o.block)
-		if err != nil || filter.Units() == 0 {
-			return nil //nolint:nilerr // none, or a damaged one, which is told with the table
-		}
-		h, err := bloomblock.ParseHeader(o.block)
-		if err != nil {
+		if t.Prefix, err = o.askPrefix(key); err != nil {
 			return err
 		}
-		hash := bloomblock.HashKey(key)
-		t.Units = filter.Trace(hash)
-		for i := range t.Units {
-			t.Units[i].Offset += o.offset + h.Units[i].Offset
+		maybe, units, err := trace(o.block, o.offset, bloomblock.HashKey(key))
+		if err != nil || units == nil {
+			return err
 		}
-		t.judge(filter.MayContain(hash))
+		t.Units = units
+		t.judge(maybe)
 		return nil
 	})
+}
+
+// trace asks a filter block, and says what it looked at, by offsets in the file. Without a filter, or of a damaged one, which is told
+// with the table, it is nil.
+func trace(block []byte, offset uint64, hash bloomblock.Hash) (maybe bool, units []bloomblock.UnitTrace, err error) {
+	filter, err := bloomblock.Parse(block)
+	if err != nil || filter.Units() == 0 {
+		return false, nil, nil //nolint:nilerr // see above
+	}
+	h, err := bloomblock.ParseHeader(block)
+	if err != nil {
+		return false, nil, err
+	}
+	units = filter.Trace(hash)
+	for i := range units {
+		units[i].Offset += offset + h.Units[i].Offset
+	}
+	return filter.MayContain(hash), units, nil
+}
+
+// askPrefix asks the prefix filter for the prefix of a key. It is nil where there is none.
+func (o *openTable) askPrefix(key []byte) (*KeyPrefix, error) {
+	props, err := o.reader.Properties()
+	if err != nil || len(o.prefixes) == 0 {
+		return nil, err
+	}
+	p := &KeyPrefix{Rule: words.Escaped([]byte(props.Prefixes.Rule), words.KeyLimit), Answer: "none", Units: []bloomblock.UnitTrace{}, Verdict: "not asked"}
+	var rule bloomkv.PrefixRule
+	_ = rule.UnmarshalText([]byte(props.Prefixes.Rule)) // one of a later version stays none, which gives no key a prefix
+	prefix := rule.Of(key)
+	if prefix == nil {
+		return p, nil
+	}
+	hash := bloomblock.HashKey(prefix)
+	p.Prefix, p.Hash = words.Escaped(prefix, words.KeyLimit), hashText(hash)
+	it := o.reader.Iter(sstable.IterOptions{Bypass: true})
+	p.Found = it.SeekGE(ikey.Search(prefix, ikey.MaxSeq)) && bytes.HasPrefix(it.Key().User, prefix)
+	if err := it.Close(); err != nil {
+		return p, err
+	}
+	maybe, units, err := trace(o.prefixes, o.offset+uint64(len(o.block)), hash)
+	if err == nil && units != nil {
+		p.Units = units
+		p.Answer, p.Verdict = verdict(maybe, p.Found)
+	}
+	return p, err
 }
 
 // judge says what an answer was worth.
 func (t *KeyTable) judge(maybe bool) {
 	there := t.Found != "nothing"
-	t.Answer = "no"
-	if maybe {
-		t.Answer = "maybe"
-	}
-	switch {
-	case there && !maybe:
-		t.Verdict = "false negative"
-	case !t.Within:
-	case there:
-		t.Verdict = "true positive"
-	case maybe:
-		t.Verdict = "false positive"
-	default:
-		t.Verdict = "negative"
+	answer, worth := verdict(maybe, there)
+	t.Answer = answer
+	if t.Within || there && !maybe {
+		t.Verdict = worth
 	}
 }
+
+// verdict puts an answer into words, and what it was worth.
+func verdict(maybe, there bool) (answer, worth string) {
+	switch {
+	case maybe && there:
+		return "maybe", "true positive"
+	case maybe:
+		return "maybe", "false positive"
+	case there:
+		return "no", "false negative"
+	default:
+		return "no", "negative"
+	}
+}
+
+func hashText(h bloomblock.Hash) string { return fmt.Sprintf("%016x", uint64(h)) }
 
 // askTable asks the one table that is looked at. Its fences are the bounds of its versions, and of its range deletes where they
 // go further.
@@ -165,6 +227,9 @@ func (k *Key) damage() error {
 	for i := range k.Tables {
 		if t := &k.Tables[i]; t.Verdict == "false negative" {
 			errs = append(errs, corrupt.Newf(t.File, int64(t.Units[0].Offset), "the filter denies key %s, which the table holds", k.Key)) //nolint:gosec // an offset in a file
+		}
+		if p := k.Tables[i].Prefix; p != nil && p.Verdict == "false negative" {
+			errs = append(errs, corrupt.Newf(k.Tables[i].File, int64(p.Units[0].Offset), "the prefix filter denies prefix %s, which a key of the table has", p.Prefix)) //nolint:gosec // an offset in a file
 		}
 	}
 	return errors.Join(errs...)

@@ -44,6 +44,25 @@ func drawKeyTable(w io.Writer, t *KeyTable) {
 		found += ", and a range delete over the key"
 	}
 	fmt.Fprintf(w, "  the filter says: %s; the table has: %s; so: %s\n", t.Answer, found, t.Verdict)
+	if t.Prefix != nil {
+		drawKeyPrefix(w, t.Prefix)
+	}
+}
+
+func drawKeyPrefix(w io.Writer, p *KeyPrefix) {
+	if p.Prefix == "" {
+		words.Wrapped(w, fmt.Sprintf("  prefix filter by %s: not asked, as the key has no prefix by that rule, or the rule is not known", p.Rule))
+		return
+	}
+	fmt.Fprintf(w, "%s\n  its hash %s\n", words.Cut(fmt.Sprintf("  prefix by %s: %s", p.Rule, p.Prefix), words.Width), p.Hash)
+	for i := range p.Units {
+		drawUnitTrace(w, i, &p.Units[i])
+	}
+	has := "no key"
+	if p.Found {
+		has = "a key"
+	}
+	words.Wrapped(w, fmt.Sprintf("  the prefix filter says: %s; the table has: %s with that prefix; so: %s", p.Answer, has, p.Verdict))
 }
 
 func drawUnitTrace(w io.Writer, i int, u *bloomblock.UnitTrace) {

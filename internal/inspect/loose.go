@@ -91,7 +91,9 @@ func (s *Store) writeLoose(w io.Writer) {
 			fmt.Fprintln(w, words.Pair("  keys from", t.Smallest, "to", t.Largest))
 		}
 		if t.verified {
-			words.Wrapped(w, t.Verify.verdict())
+			for _, line := range t.verdicts() {
+				words.Wrapped(w, line)
+			}
 		}
 	}
 }

@@ -20,6 +20,7 @@ type Prefix struct {
 	FPRPromised float64 `json:"fpr_promised"`
 	FPRFromBits float64 `json:"fpr_from_bits"`
 	Units       []Unit  `json:"units,omitempty"`
+	Verify      *Verify `json:"verify,omitempty"` // with --verify
 	Damage      *Damage `json:"damage,omitempty"` // then what is above from the rates on is unknown
 	// Filter is all of the filter block, of a table that is looked at by itself.
 	Filter *Filter `json:"filter,omitempty"`

@@ -157,6 +157,8 @@ func (t *Table) writeShort(w io.Writer) {
 	}
 	fmt.Fprintf(w, "keys %s\n", t.keys())
 	if t.verified {
-		words.Wrapped(w, fmt.Sprintf("%s: %s", t.File, t.Verify.verdict()))
+		for _, line := range t.verdicts() {
+			words.Wrapped(w, fmt.Sprintf("%s: %s", t.File, line))
+		}
 	}
 }

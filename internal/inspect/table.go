@@ -85,11 +85,12 @@ func (t *Table) Wrong() error { return errors.Join(append([]error{t.damage()}, t
 
 func (t *Table) verify(ctx context.Context, name string) {
 	t.verified = true
-	var err error
-	if t.Verify, err = verifyFilter(ctx, name); err != nil {
-		t.wrong = append(t.wrong, err)
+	keys, prefixes, err := verifyFilters(ctx, name)
+	t.Verify = keys
+	if t.Prefix != nil {
+		t.Prefix.Verify = prefixes
 	}
-	t.wrong = append(t.wrong, t.Verify.damage())
+	t.wrong = append(t.wrong, err, keys.damage(), prefixes.damage())
 }
 
 // readTable reads a table. Damage is among the facts where it is the filter's or the sample's alone, and an error otherwise. take, if

@@ -53,7 +53,9 @@ func (t *Table) writeFilters(w io.Writer, s Style) {
 	}
 	if t.verified {
 		fmt.Fprintln(w)
-		words.Wrapped(w, t.Verify.verdict())
+		for _, line := range t.verdicts() {
+			words.Wrapped(w, line)
+		}
 	}
 	if t.Key != nil {
 		drawKey(w, t.Key)

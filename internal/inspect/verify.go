@@ -1,61 +1,121 @@
 package inspect
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
-// A Verify is what comes of building a table's filter again from its keys.
+// A Verify is what comes of building a filter of a table again from the table's keys.
 type Verify struct {
-	OK       bool   `json:"ok"`            // every bit is as it was built, and no key denied
-	Recorded uint64 `json:"keys_recorded"` // in the filter's header
-	Denied   uint64 `json:"keys_denied"`   // versions in the table whose keys the filter denies: lookups miss them
+	OK       bool   `json:"ok"`               // every bit is as it was built, and no key denied
+	Cannot   string `json:"cannot,omitempty"` // why it was not built again; then all else is 0
+	Recorded uint64 `json:"keys_recorded"`    // in the filter's header
+	Denied   uint64 `json:"keys_denied"`      // versions in the table whose keys, or their prefixes, the filter denies: lookups or scans miss them
 	bloomblock.Difference
 
 	err error // unless OK, with its address
 }
 
-// verifyFilter builds the filter of a table again, from its keys, and compares. Nil is no filter that could be read. An error
+// A verifier builds one filter again.
+type verifier struct {
+	Verify
+
+	name    string // of the table
+	of      string // "table's keys" or their prefixes
+	offset  uint64 // of the block in the file
+	filter  bloomblock.Filter
+	rebuild *bloomblock.Rebuild
+}
+
+// newVerifier is nil where there is no filter, or one that is damaged, which is told with the table.
+func newVerifier(name string, block []byte, offset uint64, of string) (*verifier, error) {
+	filter, err := bloomblock.Parse(block)
+	if err != nil {
+		return nil, nil //nolint:nilerr,nilnil // see above
+	}
+	rebuild, err := bloomblock.NewRebuild(block)
+	if err != nil {
+		return nil, fmt.Errorf("%s: offset %d: %w", filepath.Base(name), offset, err)
+	}
+	return &verifier{Verify: Verify{Recorded: filter.Keys()}, name: name, of: of, offset: offset, filter: filter, rebuild: rebuild}, nil
+}
+
+// see is called for each version, in order; again says that the one before had the same hash.
+func (v *verifier) see(h bloomblock.Hash, again bool) {
+	if v == nil {
+		return
+	}
+	if !v.filter.MayContain(h) {
+		v.Denied++
+	}
+	if !again {
+		v.rebuild.Add(h)
+	}
+}
+
+// finish compares.
+func (v *verifier) finish() *Verify {
+	if v == nil {
+		return nil
+	}
+	v.Difference = v.rebuild.Finish()
+	if v.OK = v.Denied+v.Missing+v.Extra == 0 && v.Keys == v.Recorded; v.OK {
+		return &v.Verify
+	}
+	at := v.offset
+	if v.First != nil {
+		at += *v.First
+	}
+	v.err = corrupt.Newf(v.name, int64(at), "the filter is not that of the %s: %s", v.of, &v.Verify) //nolint:gosec // an offset in a file
+	return &v.Verify
+}
+
+// verifyFilters builds the filters of a table again, from its keys, and compares. Nil is no filter that could be read. An error
 // is one of reading the table.
-func verifyFilter(ctx context.Context, name string) (v *Verify, err error) {
-	return v, withTable(name, func(t *openTable) error {
-		filter, err := bloomblock.Parse(t.block)
+func verifyFilters(ctx context.Context, name string) (keys, prefixes *Verify, err error) {
+	return keys, prefixes, withTable(name, func(t *openTable) error {
+		k, err := newVerifier(name, t.block, t.offset, "table's keys")
 		if err != nil {
-			return nil //nolint:nilerr // damage, which is told with the table
-		}
-		rebuild, err := bloomblock.NewRebuild(t.block)
-		if err != nil {
-			return fmt.Errorf("%s: offset %d: %w", filepath.Base(name), t.offset, err)
-		}
-		v = &Verify{Recorded: filter.Keys()}
-		it := t.reader.Iter(sstable.IterOptions{Bypass: true})
-		for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
-			h := bloomblock.HashKey(it.Key().User)
-			if !filter.MayContain(h) {
-				v.Denied++
-			}
-			rebuild.Add(h)
-		}
-		if err := errors.Join(it.Close(), ctx.Err()); err != nil {
-			v = nil
 			return err
 		}
-		v.Difference = rebuild.Finish()
-		if v.OK = v.Denied+v.Missing+v.Extra == 0 && v.Keys == v.Recorded; v.OK {
-			return nil
+		p, err := newVerifier(name, t.prefixes, t.offset+uint64(len(t.block)), "prefixes of the table's keys")
+		if err != nil {
+			return err
 		}
-		at := t.offset
-		if v.First != nil {
-			at += *v.First
+		props, err := t.reader.Properties()
+		if err != nil {
+			return err
 		}
-		v.err = corrupt.Newf(name, int64(at), "the filter is not that of the table's keys: %s", v) //nolint:gosec // an offset in a file
+		var rule bloomkv.PrefixRule
+		var cannot *Verify
+		if p != nil && rule.UnmarshalText([]byte(props.Prefixes.Rule)) != nil {
+			p, cannot = nil, &Verify{Cannot: fmt.Sprintf("this program does not know the rule %q", props.Prefixes.Rule)}
+		}
+		it := t.reader.Iter(sstable.IterOptions{Bypass: true})
+		var last []byte // prefix
+		for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
+			user := it.Key().User
+			k.see(bloomblock.HashKey(user), false) // a Rebuild leaves out what comes twice
+			if prefix := rule.Of(user); p != nil && prefix != nil {
+				// The keys of one prefix come one after the other.
+				p.see(bloomblock.HashKey(prefix), bytes.Equal(prefix, last))
+				last = append(last[:0], prefix...)
+			}
+		}
+		if err := errors.Join(it.Close(), ctx.Err()); err != nil {
+			return err
+		}
+		keys, prefixes = k.finish(), cmp.Or(p.finish(), cannot)
 		return nil
 	})
 }
@@ -74,11 +134,21 @@ func (v *Verify) damage() error {
 	return v.err
 }
 
+// verdicts is a line about each of the table's filters.
+func (t *Table) verdicts() []string {
+	if t.Prefix == nil || t.Prefix.Verify == nil {
+		return []string{t.Verify.verdict()}
+	}
+	return []string{t.Verify.verdict(), "prefix filter: " + t.Prefix.Verify.verdict()}
+}
+
 // verdict is a line about a filter.
 func (v *Verify) verdict() string {
 	switch {
 	case v == nil:
 		return "verify: there is no filter to verify"
+	case v.Cannot != "":
+		return "verify: not built again: " + string(words.AppendPrintable(nil, []byte(v.Cannot)))
 	case v.OK:
 		return fmt.Sprintf("verify: ok, bit for bit: %s", v)
 	default:

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/inspect"
+)
+
+// prefixStore has keys with prefixes by the second slash, and two without.
+func prefixStore(t *testing.T, flags ...string) (dir, table string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "store")
+	var lines strings.Builder
+	lines.WriteString("a\tno prefix\n")
+	for i := range 3000 {
+		fmt.Fprintf(&lines, "user/%04d/%d\tvalue\n", i/3*2, i)
+	}
+	lines.WriteString("z\tno prefix\n")
+	tool{in: lines.String()}.must(t, append([]string{"load", dir, "--filter-prefix", "sep:/:2"}, flags...)...)
+	return dir, glob(t, dir, "*.sst")
+}
+
+func inspectTable(t *testing.T, table string, args ...string) (r result, facts inspect.Table) {
+	t.Helper()
+	r = tool{}.run(t, append([]string{"inspect", table, "--json"}, args...)...)
+	if err := json.Unmarshal([]byte(r.out), &facts); err != nil {
+		t.Fatalf("%v: exit %d, %s", err, r.code, r.err)
+	}
+	text := tool{}.run(t, append([]string{"inspect", table}, args...)...)
+	if text.code != r.code || text.err != r.err {
+		t.Errorf("text: exit %d, %q; JSON: exit %d, %q", text.code, text.err, r.code, r.err)
+	}
+	r.out = strings.Join(strings.Fields(text.out), " ")
+	return r, facts
+}
+
+func TestPrefixFiltersAreVerified(t *testing.T) {
+	for _, flags := range [][]string{nil, {"--ribbon"}, {"--fpr", "0.5"}} {
+		dir, table := prefixStore(t, flags...)
+		r, facts := inspectTable(t, table, "--verify")
+		v := facts.Prefix.Verify
+		if r.code != exitOK || v == nil || !v.OK || v.Keys != 1000 || v.Recorded != 1000 || !facts.Verify.OK || facts.Verify.Keys != 3002 {
+			t.Errorf("%q: exit %d, %q, %+v, %+v", flags, r.code, r.err, v, facts.Verify)
+		}
+		if out := (tool{}).must(t, "inspect", dir, "--verify"); !strings.Contains(out, ": prefix filter: verify: ok, bit for bit: ") {
+			t.Errorf("%q: the store:\n%s", flags, out)
+		}
+	}
+	_, table := prefixStore(t)
+	whole, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.LastIndex(whole, []byte("bloomblk"))
+	for _, c := range []struct {
+		name           string
+		change         func(unit []byte)
+		denied, extras bool
+	}{
+		{"bits too few", func(unit []byte) { clear(unit[:len(unit)/2]) }, true, false},
+		{"a bit too many", func(unit []byte) { unit[bytes.IndexByte(unit, 0)] = 0x10 }, false, true},
+	} {
+		b := bytes.Clone(whole)
+		block := b[at:]
+		blocks, offset := binary.LittleEndian.Uint64(block[24:]), binary.LittleEndian.Uint64(block[32:])
+		unit := block[offset:][:64*blocks]
+		c.change(unit)
+		table := crc32.MakeTable(crc32.Castagnoli)
+		binary.LittleEndian.PutUint32(block[24+24:], crc32.Checksum(unit, table))
+		binary.LittleEndian.PutUint32(block[124:], crc32.Checksum(block[:124], table))
+		name := filepath.Join(t.TempDir(), "000001.sst")
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, facts := inspectTable(t, name, "--verify", "--key", "user/0000/1")
+		v := facts.Prefix.Verify
+		if r.code != exitTrouble || v == nil || v.OK || (v.Denied > 0) != c.denied || (v.Missing > 0) != c.denied || (v.Extra > 0) != c.extras || !facts.Verify.OK ||
+			!strings.Contains(r.err, "not that of the prefixes of the table's keys") || !strings.Contains(r.out, "prefix filter: verify: NOT ") {
+			t.Errorf("%s: exit %d, %q, %+v", c.name, r.code, r.err, v)
+		}
+		lie := fmt.Sprintf("000001.sst: offset %d: the filter is not that", uint64(at)+*v.First)
+		if !strings.Contains(r.err, lie) {
+			t.Errorf("%s: %q lacks %q", c.name, r.err, lie)
+		}
+		if p := facts.Key.Tables[0].Prefix; (p.Verdict == "false negative") != strings.Contains(r.err, "denies prefix user/0000/") {
+			t.Errorf("%s: %+v, %q", c.name, p, r.err)
+		}
+	}
+}
+
+func TestARuleOfALaterVersionIsSaidNotToBeKnown(t *testing.T) {
+	_, table := prefixStore(t)
+	b, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	footer := b[len(b)-footerBytes:]
+	end := len(b) - footerBytes - 5
+	props := b[end-int(binary.LittleEndian.Uint64(footer[48:])) : end]
+	copy(props[bytes.Index(props, []byte("sep:/:2")):], "new:/:2")
+	seal := append(binary.LittleEndian.AppendUint64(nil, binary.LittleEndian.Uint64(footer)), 3)
+	seal = binary.LittleEndian.AppendUint64(seal, uint64(end-len(props)))
+	seal = append(append(seal, props...), b[end])
+	binary.LittleEndian.PutUint32(b[end+1:], crc32.Checksum(seal, crc32.MakeTable(crc32.Castagnoli)))
+	if err := os.WriteFile(table, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, facts := inspectTable(t, table, "--verify", "--key", "user/0000/1")
+	v, p := facts.Prefix.Verify, facts.Key.Tables[0].Prefix
+	if r.code != exitOK || v == nil || v.OK || !strings.Contains(v.Cannot, `"new:/:2"`) || p.Answer != "none" || p.Verdict != "not asked" ||
+		!strings.Contains(r.out, `not built again: this program does not know the rule "new:/:2"`) || !strings.Contains(r.out, "prefix filter by new:/:2: not asked") {
+		t.Errorf("exit %d, %q, %+v, %+v:\n%s", r.code, r.err, v, p, r.out)
+	}
+}
+
+func TestThePrefixOfAKeyIsAskedToo(t *testing.T) {
+	dir, _ := prefixStore(t, "--fpr", "0.9")
+	tool{}.must(t, "compact", dir)
+	table := glob(t, dir, "*.sst")
+	for i := 1; ; i += 2 { // one prefix of these is let through
+		key := fmt.Sprintf("user/%04d/", i)
+		facts, err := inspect.ReadTable(t.Context(), table, inspect.Options{Key: []byte(key)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := facts.Key.Tables[0].Prefix
+		if want := map[string]string{"no": "negative", "maybe": "false positive"}[p.Answer]; p.Verdict != want || p.Found || p.Prefix != key || p.Hash != fmt.Sprintf("%016x", uint64(bloomblock.HashKey([]byte(key)))) || len(p.Units) == 0 {
+			t.Errorf("%s: %+v", key, p)
+		}
+		if p.Answer == "maybe" {
+			break
+		}
+	}
+	for _, c := range []struct{ key, want string }{
+		{"user/0002/other", "prefix by sep:/:2: user/0002/"},
+		{"user/0002/other", "the prefix filter says: maybe; the table has: a key with that prefix; so: true positive"},
+		{"user", "prefix filter by sep:/:2: not asked, as the key has no prefix"},
+	} {
+		for _, of := range []string{table, dir} {
+			if out := strings.Join(strings.Fields(tool{}.must(t, "inspect", of, "--key", c.key)), " "); !strings.Contains(out, c.want) {
+				t.Errorf("%s lacks %q:\n%s", c.key, c.want, out)
+			}
+		}
+	}
+}
