@@ -123,21 +123,28 @@ func TestARuleOfALaterVersionIsSaidNotToBeKnown(t *testing.T) {
 }
 
 func TestThePrefixOfAKeyIsAskedToo(t *testing.T) {
-	dir, _ := prefixStore(t, "--fpr", "0.9")
-	tool{}.must(t, "compact", dir)
-	table := glob(t, dir, "*.sst")
-	for i := 1; ; i += 2 { // one prefix of these is let through
-		key := fmt.Sprintf("user/%04d/", i)
-		facts, err := inspect.ReadTable(t.Context(), table, inspect.Options{Key: []byte(key)})
-		if err != nil {
-			t.Fatal(err)
+	dir, table := prefixStore(t)
+	_, prefixes, err := inspect.ReadFilters(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	filter, err := bloomblock.Parse(prefixes.Block())
+	if err != nil {
+		t.Fatal(err)
+	}
+	find := func(maybe bool) string { // an absent prefix
+		for i := 0; ; i++ {
+			if key := fmt.Sprintf("user/-%d/", i); filter.MayContain(bloomblock.HashKey([]byte(key))) == maybe {
+				return key
+			}
 		}
+	}
+	for maybe, want := range map[bool]string{false: "negative", true: "false positive"} {
+		key := find(maybe)
+		_, facts := inspectTable(t, table, "--key", key+"more")
 		p := facts.Key.Tables[0].Prefix
-		if want := map[string]string{"no": "negative", "maybe": "false positive"}[p.Answer]; p.Verdict != want || p.Found || p.Prefix != key || p.Hash != fmt.Sprintf("%016x", uint64(bloomblock.HashKey([]byte(key)))) || len(p.Units) == 0 {
-			t.Errorf("%s: %+v", key, p)
-		}
-		if p.Answer == "maybe" {
-			break
+		if p.Verdict != want || (p.Answer == "maybe") != maybe || p.Found || p.Prefix != key || p.Hash != fmt.Sprintf("%016x", uint64(bloomblock.HashKey([]byte(key)))) || len(p.Units) == 0 {
+			t.Errorf("%s: %+v, want %s", key, p, want)
 		}
 	}
 	for _, c := range []struct{ key, want string }{
