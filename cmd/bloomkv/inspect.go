@@ -97,13 +97,13 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
 			}
 			switch kind {
 			case filename.Log:
-				l, err := inspect.ReadLog(name, number, o)
+				l, err := inspect.ReadLog(c.Context(), name, number, o)
 				if err != nil && !errors.Is(err, bloomkv.ErrCorruption) {
 					return err
 				}
 				return show(l, err, func() { l.WriteText(a.out) })
 			case filename.Manifest:
-				m, err := inspect.ReadManifest(name, number)
+				m, err := inspect.ReadManifest(c.Context(), name, number)
 				if err != nil && !errors.Is(err, bloomkv.ErrCorruption) {
 					return err
 				}

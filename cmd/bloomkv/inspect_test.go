@@ -272,7 +272,7 @@ func TestInspectShowsAManifestUpToItsDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, number := filename.Parse(filepath.Base(name))
-	whole, err := inspect.ReadManifest(name, number)
+	whole, err := inspect.ReadManifest(t.Context(), name, number)
 	if err != nil || len(whole.Offsets) < 4 {
 		t.Fatal(err, whole.Offsets)
 	}

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -56,10 +57,10 @@ func newView(dir string) (*view, error) {
 }
 
 // tell completes what is known of a store with its logs, with what is beside it, and with what opening it would do.
-func (v *view) tell(s *Store, m *manifest.State, o Options) {
-	s.Opening = v.opening(m)
+func (v *view) tell(ctx context.Context, s *Store, m *manifest.State, o Options) {
+	s.Opening = v.opening(ctx, m)
 	for _, n := range v.found.LogsFrom(m.MinLog) {
-		s.readLog(filename.Make(v.dir, filename.Log, n), n, o)
+		s.readLog(ctx, filename.Make(v.dir, filename.Log, n), n, o)
 	}
 	known := map[string]bool{s.Manifest: true, filename.CurrentName: true, filename.LockName: true}
 	for _, t := range m.Version.Tables() {
@@ -96,20 +97,23 @@ func (v *view) tell(s *Store, m *manifest.State, o Options) {
 }
 
 // readLog adds a log to what is known of the store.
-func (s *Store) readLog(name string, number uint64, o Options) {
-	l, err := readLog(name, number, o, 0)
+func (s *Store) readLog(ctx context.Context, name string, number uint64, o Options) {
+	l, err := readLog(ctx, name, number, o, 0)
 	s.wrong = append(s.wrong, err)
 	s.Logs = append(s.Logs, l.Log)
 }
 
-// tells reports whether something is known to be wrong with the same file.
+// tells reports whether something is known to be wrong with the same file, or just that.
 func (s *Store) tells(err error) bool {
-	var damage *corrupt.Error
-	return errors.As(err, &damage) && slices.ContainsFunc(s.wrong, func(err error) bool { return err != nil && strings.Contains(err.Error(), damage.File) })
+	what := err.Error()
+	if damage, ok := errors.AsType[*corrupt.Error](err); ok {
+		what = damage.File
+	}
+	return slices.ContainsFunc(s.wrong, func(err error) bool { return err != nil && strings.Contains(err.Error(), what) })
 }
 
 // opening asks what opening believes. Damage that is another process's writing is not there when it is asked again.
-func (v *view) opening(m *manifest.State) Opening {
+func (v *view) opening(ctx context.Context, m *manifest.State) Opening {
 	o := Opening{Discarded: []string{}}
 	if err := v.found.Check(vfs.OS, v.dir, m); err != nil {
 		o.Refused = damageOf(err)
@@ -118,7 +122,7 @@ func (v *view) opening(m *manifest.State) Opening {
 	numbers := v.found.LogsFrom(m.MinLog)
 	var last string
 	for range readings {
-		logs := recovery.Logs{FS: vfs.OS, Dir: v.dir, Mark: m.Log, Last: m.LastSeq}
+		logs := recovery.Logs{FS: until(ctx), Dir: v.dir, Mark: m.Log, Last: m.LastSeq}
 		counted, gap, err := logs.Judge(numbers)
 		o.Refused, o.Records, o.CutOff = damageOf(err), logs.Records, damageOf(gap)
 		if err == nil {

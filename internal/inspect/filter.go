@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -65,7 +67,7 @@ func withTable(name string, body func(t *openTable) error) (err error) {
 	if err := checkFilterSize(m); err != nil {
 		return err
 	}
-	both, err := filterBlock(t.file, m.Size, m.TailLen, m.FilterLen)
+	both, err := filterBlock(name, t.file, m.Size, m.TailLen, m.FilterLen)
 	if err != nil {
 		return err
 	}
@@ -96,17 +98,24 @@ func newFilter(block []byte, offset uint64) *Filter {
 }
 
 // filterBlock cuts the filter block out of a table: it lies before the tail. nil where there is none.
-func filterBlock(f io.ReaderAt, size, tailLen, filterLen uint64) ([]byte, error) {
+func filterBlock(name string, f io.ReaderAt, size, tailLen, filterLen uint64) ([]byte, error) {
 	if filterLen == 0 {
 		return nil, nil
 	}
 	if tailLen > size || filterLen > size-tailLen {
-		return nil, fmt.Errorf("filter of %d bytes before a tail of %d in a file of %d", filterLen, tailLen, size)
+		return nil, fmt.Errorf("%s: filter of %d bytes before a tail of %d in a file of %d", filepath.Base(name), filterLen, tailLen, size)
 	}
 	if filterLen > math.MaxInt/2 { // where int has 32 bits
-		return nil, fmt.Errorf("filter of %d bytes is too large for this machine", filterLen)
+		return nil, fmt.Errorf("%s: filter of %d bytes is too large for this machine", filepath.Base(name), filterLen)
 	}
 	b := make([]byte, filterLen)
-	_, err := f.ReadAt(b, int64(size-tailLen-filterLen)) //nolint:gosec // within the size of a file
-	return b, err
+	offset := int64(size - tailLen - filterLen) //nolint:gosec // within the size of a file
+	switch n, err := f.ReadAt(b, offset); {
+	case n == len(b):
+		return b, nil
+	case errors.Is(err, io.EOF):
+		return nil, corrupt.Newf(name, offset, "filter of %d bytes, want %d: the file has become shorter", n, len(b))
+	default:
+		return nil, fmt.Errorf("%s: offset %d: %w", filepath.Base(name), offset, err)
+	}
 }

@@ -19,7 +19,7 @@ func drawKey(w io.Writer, k *Key) {
 }
 
 func drawKeyTable(w io.Writer, t *KeyTable) {
-	place := "table " + t.File
+	place := "table " + words.Escaped([]byte(t.File), nameLimit)
 	if t.Level != nil {
 		place = fmt.Sprintf("level %d, run %d: %s", *t.Level, *t.Run, t.File)
 	}

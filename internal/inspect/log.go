@@ -3,6 +3,7 @@ package inspect
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -28,6 +29,7 @@ type Log struct {
 	Promise      int64    `json:"durable_to"` // as far as the log itself says
 	OlderDurable bool     `json:"older_logs_durable"`
 	Break        *Break   `json:"break,omitempty"` // missing of a log that is whole
+	Error        string   `json:"error,omitempty"` // why the rest is not known, or not true
 }
 
 // A Break is where a log stops to be one.
@@ -50,11 +52,26 @@ const (
 // record when it is read and promised a moment later: then the next reading comes further.
 const readings = 8
 
+// until is the file system until ctx ends: a large file takes a while, and nothing of it may be a record.
+func until(ctx context.Context) vfs.FS {
+	return vfs.NewHook(vfs.OS, func(op vfs.Op) error {
+		if op.Kind == vfs.OpClose {
+			return nil
+		}
+		return ctx.Err()
+	})
+}
+
 // replayLog reads a log or a manifest by read, which is wal.Replay or stands on it, and begins anew. What is torn is a fact, what is
 // damaged an error.
-func replayLog(name string, read func(f vfs.File) (wal.Result, error)) (facts Log, err error) {
+func replayLog(ctx context.Context, name string, read func(f vfs.File) (wal.Result, error)) (facts Log, err error) {
 	facts.File = filepath.Base(name)
-	f, err := vfs.OS.Open(name)
+	defer func() {
+		if err != nil {
+			facts.Error = err.Error()
+		}
+	}()
+	f, err := until(ctx).Open(name)
 	if err != nil {
 		return facts, err
 	}

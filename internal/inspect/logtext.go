@@ -12,6 +12,9 @@ import (
 // String is a line about the log.
 func (f *Log) String() string {
 	s := fmt.Sprintf("%s: %s, %s up to %d, says it is durable up to %d", words.Escaped([]byte(f.File), 64), words.Plural(f.Bytes, "byte"), words.Plural(f.Records, "record"), f.End, f.Promise)
+	if f.Error != "" && f.Break == nil {
+		return fmt.Sprintf("%s: %s", f.File, words.AppendPrintable(nil, []byte(f.Error)))
+	}
 	if f.OlderDurable {
 		s += ", and all older logs"
 	}

@@ -56,7 +56,7 @@ func (v *view) lookWithout(ctx context.Context, reason error, o Options) (*Store
 	s.wrong = append(s.wrong, s.Key.damage())
 	for _, n := range logs {
 		known[filename.Base(filename.Log, n)] = true
-		s.readLog(filename.Make(v.dir, filename.Log, n), n, o)
+		s.readLog(ctx, filename.Make(v.dir, filename.Log, n), n, o)
 	}
 	for _, name := range v.names {
 		if !known[name] {

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -60,9 +61,9 @@ type ManifestTable struct {
 }
 
 // ReadManifest reads a manifest. Of a damaged one the error is the damage; any other error is one of a file that was not read.
-func ReadManifest(name string, number uint64) (m Manifest, err error) {
+func ReadManifest(ctx context.Context, name string, number uint64) (m Manifest, err error) {
 	var s manifest.State
-	facts, err := replayLog(name, func(f vfs.File) (r wal.Result, err error) {
+	facts, err := replayLog(ctx, name, func(f vfs.File) (r wal.Result, err error) {
 		m = Manifest{Edits: []string{}, Offsets: []int64{}, Tables: []ManifestTable{}}
 		begin := int64(-1) // of the next record, but for the first
 		base := filepath.Base(name)

@@ -55,7 +55,7 @@ func readPrefixes(f io.ReaderAt, r *sstable.Reader, p *sstable.PrefixProperties)
 		FPRPromised: 1, FPRFromBits: 1,
 	}
 	meta := r.Meta()
-	block, err := filterBlock(f, meta.Size, meta.TailLen, p.Bytes)
+	block, err := filterBlock(meta.Name, f, meta.Size, meta.TailLen, p.Bytes)
 	if err != nil {
 		return facts, err
 	}

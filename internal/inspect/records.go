@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -51,15 +52,15 @@ const maxListed = 1 << 16
 
 // ReadLog reads a log. Of a damaged one the error is the damage, and the records are those before it; any other error is one of a
 // file that was not read.
-func ReadLog(name string, number uint64, o Options) (RecordLog, error) {
-	return readLog(name, number, o, maxListed)
+func ReadLog(ctx context.Context, name string, number uint64, o Options) (RecordLog, error) {
+	return readLog(ctx, name, number, o, maxListed)
 }
 
 // readLog is ReadLog with so many records and operations at most. Records that are whole but no batches do not end it: opening reads
 // no further, but who looks for what is lost does.
-func readLog(name string, number uint64, o Options, limit int) (RecordLog, error) {
+func readLog(ctx context.Context, name string, number uint64, o Options, limit int) (RecordLog, error) {
 	var r recordReader
-	facts, err := replayLog(name, func(f vfs.File) (wal.Result, error) {
+	facts, err := replayLog(ctx, name, func(f vfs.File) (wal.Result, error) {
 		r = recordReader{name: name, limit: limit, entries: o.Entries, log: RecordLog{List: []Record{}}}
 		return wal.Replay(f, filepath.Base(name), number, r.add)
 	})
@@ -77,7 +78,7 @@ func readLog(name string, number uint64, o Options, limit int) (RecordLog, error
 		unfit.Behind += l.Break.Behind
 		unfit.Next = cmp.Or(unfit.Next, l.Break.Next)
 	}
-	l.Break = unfit
+	l.Break, l.Error = unfit, r.unfit.Error()
 	return l, errors.Join(r.unfit, err)
 }
 

@@ -98,7 +98,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 		}
 	}
 	s.wrong = append(s.wrong, s.Key.damage())
-	v.tell(s, &m, o)
+	v.tell(ctx, s, &m, o)
 	return s, nil
 }
 
