@@ -21,7 +21,7 @@ const mostPromises = 100
 // promises, the header of a filter what its first unit does, and the plan of a rate has few of each. Of all plans with a round rate (in
 // two digits) and the usual ratio of levels, and of those with a rate of one digit and some other ratios, it is the first one, the
 // default before all others and the rounder ones before the less round, that has the rates of most tables. Nil is none that has those
-// of more than half. FilterMemory leaves no such plan. Tables without a filter tell nothing, unless there are no others. first is the promised rate of the first unit of a table's filter, 0 where it is
+// of more than half, and of them one that was built for where it is or for level 0. FilterMemory leaves no such plan. Tables without a filter tell nothing, unless there are no others. first is the promised rate of the first unit of a table's filter, 0 where it is
 // not known.
 func planOf(v *manifest.Version, first func(t *manifest.Table) float64) *Plan {
 	type like struct {
@@ -63,15 +63,20 @@ func planOf(v *manifest.Version, first func(t *manifest.Table) float64) *Plan {
 		for _, l := range levels {
 			p.Levels = append(p.Levels, PlanLevel{l.Level, l.FPR, l.Predicted, l.BitsPerKey})
 		}
+		direct := false
 		for of, l := range promises {
 			for level := range of.level + 1 { // a table may have moved down, and never moves up
 				if levels[level].Predicted == of.rate && (l.first == 0 || isFirst(l.first, &levels[level], levels)) {
 					p.Tables += l.tables
+					direct = direct || level == of.level || level == 0
 					break
 				}
 			}
 		}
 		p.Others = all - p.Tables
+		if !direct {
+			return false
+		}
 		if best == nil && 2*p.Tables > all || best != nil && p.Tables > best.Tables {
 			best = p
 		}
