@@ -57,6 +57,7 @@ type DB struct {
 	retired      chan struct{} // holds one: what is retired in domain must not wait for more to be
 	opened       time.Time
 	stop         context.CancelFunc // of the background work
+	filters      manifest.Filters   // of opts
 	naming       bool               // somebody hears who left an iterator open
 	samplingBits uint               // a lookup in two to the power of it is a sample; all are in tests that count exactly
 	ctx          context.Context    //nolint:containedctx // the lifetime of the background goroutines, ended by Close

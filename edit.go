@@ -47,6 +47,9 @@ func (db *DB) appendEdit(e *manifest.Edit, v *manifest.Version) error {
 	if failed != nil {
 		return failed
 	}
+	if r := db.recorded.Filters; r == nil || *r != db.filters {
+		e.Filters = &db.filters
+	}
 	next := db.recorded
 	next.Version = v
 	if err := next.Note(e); err != nil {

@@ -39,6 +39,14 @@ type filterPlanner struct {
 	memory int64 // for filters, in bytes; 0 where a rate is promised instead
 }
 
+// filters are the options that count for filters, as the manifest keeps them.
+func (o *Options) filters() manifest.Filters {
+	return manifest.Filters{
+		FPR: o.FilterFPR, Memory: uint64(o.FilterMemory), Kind: uint8(o.FilterKind), //nolint:gosec // not negative
+		Ratio: uint32(o.LevelRatio), Prefix: o.FilterPrefix.String(), //nolint:gosec // at most 100
+	}
+}
+
 // planner makes the plans of a store.
 func (o *Options) planner() filterPlanner {
 	return filterPlanner{o.LevelRatio, o.FilterKind, o.FilterMemory}

@@ -5,8 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
 type compactReport struct {
@@ -94,5 +98,42 @@ func TestAnInterruptedCompactLeavesTheStoreWhole(t *testing.T) {
 	}
 	if got := (tool{}).must(t, "dump", dir); got != "a\t1\nb\t2\n" {
 		t.Errorf("the store has %q", got)
+	}
+}
+
+func TestFiltersStayAsTheStoreWasLastWrittenWith(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	lines := manyLines(30_000)
+	tool{in: lines}.must(t, "load", dir, "--fpr", "0.001", "--ribbon", "--filter-prefix", "len:8")
+	kinds := func() (found []string) {
+		t.Helper()
+		var s inspect.Store
+		if err := json.Unmarshal([]byte((tool{}).must(t, "inspect", dir, "--json")), &s); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range s.Tables {
+			kind := fmt.Sprintf("Bloom, %v", f.FPRPromised <= 0.001)
+			if len(f.Units) > 0 && f.Units[0].Columns > 0 {
+				kind = fmt.Sprintf("Ribbon, %v", f.FPRPromised <= 0.001)
+			}
+			if f.Prefix != nil {
+				kind += ", " + f.Prefix.Rule
+			}
+			found = append(found, kind)
+		}
+		return found
+	}
+	for _, c := range []struct{ flags, want string }{ // a load of the same keys, and a compaction that rewrites all
+		{"", "Ribbon, true, len:8"},
+		{"--filter-prefix=", "Ribbon, true"},
+		{"", "Ribbon, true"},
+		{"--ribbon=false", "Bloom, true"},
+		{"--fpr=0.01", "Bloom, false"},
+	} {
+		tool{in: lines}.must(t, append([]string{"load", dir}, strings.Fields(c.flags)...)...)
+		tool{}.must(t, "compact", dir)
+		if got := kinds(); len(got) == 0 || slices.ContainsFunc(got, func(kind string) bool { return kind != c.want }) {
+			t.Errorf("load %s, then compact: %q, want %q", c.flags, got, c.want)
+		}
 	}
 }

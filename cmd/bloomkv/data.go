@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // errAbsent is an answer rather than trouble: it has an exit code of its own.
@@ -34,17 +38,19 @@ func (h hexFlag) bytes(what, arg string) ([]byte, error) {
 	return b, nil
 }
 
-// writeFlags are the options of a store that a command which writes may set.
+// writeFlags are the options for filters that a command which writes may set. What is not set is as the store was last written with.
 type writeFlags struct {
+	flags  *pflag.FlagSet
 	rate   float64
 	ribbon bool
 	prefix bloomkv.PrefixRule
 }
 
 func (w *writeFlags) add(c *cobra.Command) {
-	c.Flags().Float64Var(&w.rate, "fpr", 0.01, "promised filter `RATE` of tables written now: wasted reads per absent lookup, over the whole tree; 1 is no filters")
-	c.Flags().BoolVar(&w.ribbon, "ribbon", false, "build filters of tables written now as Ribbon filters: three tenths smaller, slower to build and to ask")
-	c.Flags().TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
+	w.flags = c.Flags()
+	w.flags.Float64Var(&w.rate, "fpr", 0.01, "promised filter `RATE` of tables written now: wasted reads per absent lookup, over the whole tree; 1 is no filters;\nwithout it, and the next two, they are as the store was written last")
+	w.flags.BoolVar(&w.ribbon, "ribbon", false, "build filters of tables written now as Ribbon filters: three tenths smaller, slower to build and to ask")
+	w.flags.TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
 		"give tables written now a second filter, of keys' prefixes by `RULE`: the first N bytes, len:N, or all up to the Nth separator C, sep:C:N")
 }
 
@@ -56,7 +62,39 @@ func (w *writeFlags) open(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
 	if w.ribbon {
 		o.FilterKind = bloomkv.RibbonFilter
 	}
+	if s, err := manifest.Load(vfs.OS, dir); err == nil && s.Filters != nil { // else Open says what is wrong, or makes a store
+		if kept := w.keep(s.Filters, o); canPlan(&kept) {
+			o = kept
+		}
+	}
 	return bloomkv.Open(dir, &o)
+}
+
+// keep is o with what a store was written with, as far as no flag says otherwise.
+func (w *writeFlags) keep(f *manifest.Filters, o bloomkv.Options) bloomkv.Options {
+	o.LevelRatio = int(f.Ratio)
+	if !w.flags.Changed("fpr") {
+		o.FilterFPR, o.FilterMemory = f.FPR, int64(min(f.Memory, math.MaxInt64/2)) //nolint:gosec // far below 2⁶³
+	}
+	if o.FilterMemory > usualMemory/2 {
+		o.MemoryBudget = 2 * o.FilterMemory
+	}
+	if !w.flags.Changed("ribbon") {
+		o.FilterKind = bloomkv.FilterKind(f.Kind)
+	}
+	if !w.flags.Changed("filter-prefix") {
+		_ = o.FilterPrefix.UnmarshalText([]byte(f.Prefix)) // a rule of a later version is not kept
+	}
+	return o
+}
+
+// usualMemory is Options.MemoryBudget by default, in bytes.
+const usualMemory = 64 << 20
+
+// canPlan says whether filters can be planned by o: what a store was written with may be of a later version, or of a larger machine.
+func canPlan(o *bloomkv.Options) bool {
+	_, _, err := bloomkv.PlanFilters(1, 1, o)
+	return err == nil
 }
 
 func (a *app) putCommand() *cobra.Command {

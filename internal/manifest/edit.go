@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ var ErrUnsupportedVersion = wal.ErrUnsupportedVersion
 //	6    a deleted table: level u8, number u64             any number of times
 //	7    an added table: see appendTable                   any number of times
 //	128  counts of a table: see appendCounts               any number of times, their numbers ascending
+//	129  options for filters: see appendFilters
 //
 // A tag from 128 on may be skipped by who does not know it; any other unknown tag is refused (I29).
 const (
@@ -52,6 +54,7 @@ const (
 	tagAdded    = 7
 	ignorable   = 0x80
 	tagCounts   = 0x80
+	tagFilters  = 0x81
 
 	fieldHeader = 5
 )
@@ -98,6 +101,7 @@ type Edit struct {
 	NoLog    bool     // removes the mark; not together with Log
 	Deleted  []Deleted
 	Added    []Added
+	Filters  *Filters      // replace what there are
 	Counts   []TableCounts // ascending by number, none of them 0; of tables that there are after the edit; they replace what there is
 }
 
@@ -129,6 +133,9 @@ func AppendEdit(dst []byte, e *Edit) []byte {
 	for _, c := range e.Counts {
 		dst = appendCounts(appendField(dst, tagCounts, countsSize), c)
 	}
+	if e.Filters != nil {
+		dst = appendFilters(appendField(dst, tagFilters, filtersSize+len(e.Filters.Prefix)), e.Filters)
+	}
 	return dst
 }
 
@@ -154,7 +161,7 @@ func ParseEdit(b []byte) (*Edit, error) {
 		if b = b[fieldHeader:]; uint64(length) > uint64(len(b)) {
 			return nil, fmt.Errorf("edit: field %d of %d bytes, %d left", tag, length, len(b))
 		}
-		if tag < last || tag == last && tag < tagDeleted {
+		if tag < last || tag == last && (tag < tagDeleted || tag == tagFilters) {
 			return nil, fmt.Errorf("edit: field %d after field %d", tag, last)
 		}
 		if err := e.parseField(tag, b[:length]); err != nil {
@@ -207,6 +214,12 @@ func (e *Edit) parseField(tag byte, body []byte) error {
 			return err
 		}
 		e.Counts = append(e.Counts, c)
+	case tagFilters:
+		f, err := parseFilters(body)
+		if err != nil {
+			return err
+		}
+		e.Filters = f
 	default:
 		if tag&ignorable == 0 {
 			return fmt.Errorf("%w: edit has field %d", ErrUnsupportedVersion, tag)
@@ -295,7 +308,7 @@ func (e *Edit) check() error {
 			return fmt.Errorf("edit: added table: %w", err)
 		}
 	}
-	return checkCounts(e.Counts)
+	return cmp.Or(checkCounts(e.Counts), e.Filters.check())
 }
 
 func checkPlace(level int, number uint64) error {

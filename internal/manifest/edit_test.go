@@ -33,7 +33,8 @@ func TestEditByteForByte(t *testing.T) {
 			Number: 1, ID: 2, Size: 0x30, TailLen: 4, FilterLen: 5, Smallest: []byte("k"), Largest: []byte("kz"), Flags: LargestExclusive,
 			MinSeq: 6, MaxSeq: 7, Entries: 9, Deletes: 8, RangeDeletes: 3, FilterRate: 0.5,
 		}}},
-		Counts: []TableCounts{{1, Counts{0x11, 0x22, 0x33, 0x44}}},
+		Counts:  []TableCounts{{1, Counts{0x11, 0x22, 0x33, 0x44}}},
+		Filters: &Filters{FPR: 0.5, Kind: 1, Ratio: 10, Prefix: "len:8"},
 	}
 	u64 := func(digits string) string { return digits + strings.Repeat("0", 16-len(digits)) }
 	want := "01" +
@@ -46,7 +47,8 @@ func TestEditByteForByte(t *testing.T) {
 		u64("0d") + u64("01") + u64("02") + u64("30") + u64("04") + u64("05") + u64("06") + u64("07") +
 		u64("09") + u64("08") + u64("03") + "000000000000e03f" +
 		"01000000" + "6b" + "6b7a" +
-		"8028000000" + u64("01") + u64("11") + u64("22") + u64("33") + u64("44")
+		"8028000000" + u64("01") + u64("11") + u64("22") + u64("33") + u64("44") +
+		"811a000000" + "000000000000e03f" + u64("00") + "01" + "0a000000" + "6c656e3a38"
 	if got := hex.EncodeToString(AppendEdit(nil, e)); got != want {
 		t.Errorf("edit is\n%s, want\n%s", got, want)
 	}
@@ -72,6 +74,8 @@ func TestEditsAreParsedAsTheyWereAppended(t *testing.T) {
 		"no log":              {NoLog: true},
 		"tables":              {Deleted: []Deleted{{0, 3}, {6, 1}}, Added: []Added{add(6, 0, infinite), add(0, MaxNumber-1, ingested), add(3, 1, long)}},
 		"an extreme table":    {Added: []Added{add(1, 2, extreme)}},
+		"filters":             {Filters: &Filters{FPR: 1, Ratio: math.MaxUint32, Prefix: strings.Repeat("r", maxRule)}},
+		"memory of filters":   {Filters: &Filters{Memory: math.MaxUint64, Kind: 255}},
 		"counts":              {Counts: []TableCounts{{1, Counts{Unfiltered: 1}}, {MaxNumber - 1, Counts{math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,6 +133,12 @@ func TestEveryFieldIsChecked(t *testing.T) {
 		"rate over 1":               at(func(t *Table) { t.FilterRate = 1.1 }),
 		"rate that is no number":    at(func(t *Table) { t.FilterRate = math.NaN() }),
 		"infinite rate":             at(func(t *Table) { t.FilterRate = math.Inf(1) }),
+		"filters of no rate":        {Filters: &Filters{}},
+		"filters of both":           {Filters: &Filters{FPR: 0.1, Memory: 1}},
+		"filters of rate 2":         {Filters: &Filters{FPR: 2}},
+		"filters of a rate below 0": {Filters: &Filters{FPR: -0.1}},
+		"filters of no number":      {Filters: &Filters{FPR: math.NaN()}},
+		"filters of a long rule":    {Filters: &Filters{FPR: 0.1, Prefix: strings.Repeat("r", maxRule+1)}},
 		"counts of table 0":         {Counts: []TableCounts{{0, Counts{Negatives: 1}}}},
 		"counts of too large":       {Counts: []TableCounts{{MaxNumber, Counts{Negatives: 1}}}},
 		"counts that are 0":         {Counts: []TableCounts{{1, Counts{}}}},
@@ -188,7 +198,9 @@ func TestMalformedEdits(t *testing.T) {
 		{"an unknown flag of a table", edit(field(7, append([]byte{1, 16}, tableBody[2:]...)...)), true, false},
 		{"an unknown tag", edit(field(8)), true, false},
 		{"the last unknown tag that may not be skipped", edit(field(127, 1, 2, 3)), true, false},
-		{"a tag that may be skipped", edit(field(1, number...), field(129, 1, 2, 3), field(255)), false, true},
+		{"a tag that may be skipped", edit(field(1, number...), field(131, 1, 2, 3), field(255)), false, true},
+		{"short options for filters", edit(field(129, make([]byte, filtersSize-1)...)), false, false},
+		{"options for filters, twice", edit(field(129, appendFilters(nil, &Filters{FPR: 1})...), field(129, appendFilters(nil, &Filters{FPR: 1})...)), false, false},
 		{"short counts", edit(field(128, make([]byte, countsSize-1)...)), false, false},
 		{"long counts", edit(field(128, append(number, make([]byte, countsSize)...)...)), false, false},
 		{"a tag that may be skipped, twice", edit(field(130, 1), field(130, 2)), false, true},
@@ -210,11 +222,11 @@ func FuzzParseEdit(f *testing.F) {
 	whole := AppendEdit(nil, &Edit{
 		NextFile: 10, LastSeq: 11, MinLog: 12, Log: &LogMark{13, 14},
 		Deleted: []Deleted{{0, 3}, {6, 1}}, Added: []Added{add(6, 0, infinite), add(0, 7, table(2, "", "key"))},
-		Counts: []TableCounts{{2, Counts{1, 2, 3, 4}}, {9, Counts{Negatives: 64}}},
+		Counts: []TableCounts{{2, Counts{1, 2, 3, 4}}, {9, Counts{Negatives: 64}}}, Filters: &Filters{FPR: 0.01, Ratio: 10, Prefix: "len:8"},
 	})
 	f.Add(whole)
 	f.Add(AppendEdit(nil, &Edit{NoLog: true}))
-	f.Add(append(bytes.Clone(whole), 0x81, 1, 0, 0, 0, 5))
+	f.Add(append(bytes.Clone(whole), 0x82, 1, 0, 0, 0, 5))
 	for i := 0; i < len(whole); i += 7 {
 		f.Add(whole[:i])
 		damaged := bytes.Clone(whole)
@@ -227,7 +239,7 @@ func FuzzParseEdit(f *testing.F) {
 			return
 		}
 		again := AppendEdit(nil, e)
-		if !bytes.HasPrefix(data, again) || len(data) > len(again) && data[len(again)] <= tagCounts {
+		if !bytes.HasPrefix(data, again) || len(data) > len(again) && data[len(again)] <= tagFilters {
 			t.Fatalf("%x parses to %+v, and that is %x", data, e, again)
 		}
 		v, err := new(Version).Apply(&Edit{Added: e.Added})

@@ -21,6 +21,7 @@ type State struct {
 	LastSeq  ikey.Seq // at least that of every table
 	MinLog   uint64
 	Log      *LogMark // nil: no log must be there
+	Filters  *Filters // nil: not known; not changed in place
 
 	// Counts are those of tables, by number, as far as there are any: of Load what the last edit that has them says. Create
 	// writes those of the Version's tables. Nobody else looks at them; the map is the caller's.
@@ -43,6 +44,9 @@ func (s *State) Note(e *Edit) error {
 		mark := *e.Log
 		s.Log = &mark
 	}
+	if e.Filters != nil {
+		s.Filters = e.Filters
+	}
 	if e.NoLog || s.Log != nil && s.Log.Number < s.MinLog {
 		s.Log = nil
 	}
@@ -63,7 +67,7 @@ func (s *State) Note(e *Edit) error {
 
 // snapshot is the edit that leads from nothing to s.
 func (s State) snapshot() *Edit {
-	e := &Edit{NextFile: s.NextFile, LastSeq: s.LastSeq, MinLog: s.MinLog, Log: s.Log}
+	e := &Edit{NextFile: s.NextFile, LastSeq: s.LastSeq, MinLog: s.MinLog, Log: s.Log, Filters: s.Filters}
 	if s.Version == nil {
 		return e
 	}

@@ -1,0 +1,57 @@
+package bloomkv
+
+import (
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+func TestAManifestHasTheOptionsForFiltersOfTheLastWriter(t *testing.T) {
+	mem := vfs.NewMem()
+	recorded := func(dir string) manifest.Filters {
+		t.Helper()
+		s, err := manifest.Load(mem, dir)
+		if err != nil || s.Filters == nil {
+			t.Fatalf("%s: filters %v, %v", dir, s.Filters, err)
+		}
+		return *s.Filters
+	}
+	first := manifest.Filters{FPR: 0.01, Ratio: 10}
+	second := manifest.Filters{Memory: 1 << 20, Kind: uint8(RibbonFilter), Ratio: 4, Prefix: "sep:/:2"}
+	others := Options{FS: mem, FilterMemory: 1 << 20, FilterKind: RibbonFilter, LevelRatio: 4, FilterPrefix: PrefixSeparator('/', 2)}
+	for _, c := range []struct {
+		name  string
+		o     Options
+		write bool
+		want  manifest.Filters
+	}{
+		{"a new store", Options{FS: mem}, false, first},
+		{"only read", Options{FS: mem, FilterFPR: 0.1, ReadOnly: true}, false, first},
+		{"opened with others, and written", others, true, second},
+		{"opened with the same", others, true, second},
+		{"and with the first again", Options{FS: mem}, true, first},
+	} {
+		db, err := Open("db", &c.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.write {
+			if err := db.Put([]byte("key"), nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Checkpoint(t.Context(), "copy "+c.name); err != nil {
+				t.Fatal(err)
+			}
+			if got := recorded("copy " + c.name); got != c.want {
+				t.Errorf("%s: a checkpoint has %+v, want %+v", c.name, got, c.want)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := recorded("db"); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}

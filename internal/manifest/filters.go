@@ -1,0 +1,61 @@
+package manifest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Filters are the options for filters that a store was last written with. They are no part of what makes a store, since each filter
+// says of itself how it is built: a program that does not know of them skips them. Values that are the same are equal.
+type Filters struct {
+	FPR    float64 // promised over the whole tree, above 0 and at most 1; 0 where Memory is given
+	Memory uint64  // for filters, in bytes; 0 where FPR is given
+	Kind   uint8   // as the root package counts them
+	Ratio  uint32  // how much larger each level is than the one above
+	Prefix string  // the rule of prefix filters, as text; empty is none
+}
+
+// Options for filters:
+//
+//	0         8            16        17          21
+//	+---------+------------+---------+-----------+--------------+
+//	| fpr f64 | memory u64 | kind u8 | ratio u32 | rule of text |
+//	+---------+------------+---------+-----------+--------------+
+const (
+	filtersSize = 21 // without the rule
+	maxRule     = 1 << 10
+)
+
+func appendFilters(dst []byte, f *Filters) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(f.FPR))
+	dst = binary.LittleEndian.AppendUint64(dst, f.Memory)
+	dst = binary.LittleEndian.AppendUint32(append(dst, f.Kind), f.Ratio)
+	return append(dst, f.Prefix...)
+}
+
+func parseFilters(b []byte) (*Filters, error) {
+	if len(b) < filtersSize {
+		return nil, fmt.Errorf("edit: options for filters of %d bytes, want at least %d", len(b), filtersSize)
+	}
+	return &Filters{
+		FPR: math.Float64frombits(binary.LittleEndian.Uint64(b)), Memory: binary.LittleEndian.Uint64(b[8:]),
+		Kind: b[16], Ratio: binary.LittleEndian.Uint32(b[17:]), Prefix: string(b[filtersSize:]),
+	}, nil
+}
+
+// check tells what is out of range.
+func (f *Filters) check() error {
+	switch {
+	case f == nil:
+		return nil
+	case (f.FPR == 0) == (f.Memory == 0):
+		return errors.New("edit: options for filters with both a rate and memory, or neither")
+	case !(f.FPR >= 0 && f.FPR <= 1) || math.Signbit(f.FPR): // also NaN
+		return fmt.Errorf("edit: options for filters of rate %v, want more than 0, at most 1", f.FPR)
+	case len(f.Prefix) > maxRule:
+		return fmt.Errorf("edit: rule of prefixes of %d bytes, want at most %d", len(f.Prefix), maxRule)
+	}
+	return nil
+}
