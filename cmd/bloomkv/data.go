@@ -8,7 +8,6 @@ import (
 	"math"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -40,17 +39,17 @@ func (h hexFlag) bytes(what, arg string) ([]byte, error) {
 
 // writeFlags are the options for filters that a command which writes may set. What is not set is as the store was last written with.
 type writeFlags struct {
-	flags  *pflag.FlagSet
+	of     *cobra.Command
 	rate   float64
 	ribbon bool
 	prefix bloomkv.PrefixRule
 }
 
 func (w *writeFlags) add(c *cobra.Command) {
-	w.flags = c.Flags()
-	w.flags.Float64Var(&w.rate, "fpr", 0.01, "promised filter `RATE` of tables written now: wasted reads per absent lookup, over the whole tree; 1 is no filters;\nwithout it, and the next two, they are as the store was written last")
-	w.flags.BoolVar(&w.ribbon, "ribbon", false, "build filters of tables written now as Ribbon filters: three tenths smaller, slower to build and to ask")
-	w.flags.TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
+	w.of = c
+	c.Flags().Float64Var(&w.rate, "fpr", 0.01, "promised filter `RATE` of tables written now: wasted reads per absent lookup, over the whole tree; 1 is no filters;\nwithout it, and the next two, they are as the store was written last")
+	c.Flags().BoolVar(&w.ribbon, "ribbon", false, "build filters of tables written now as Ribbon filters: three tenths smaller, slower to build and to ask")
+	c.Flags().TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
 		"give tables written now a second filter, of keys' prefixes by `RULE`: the first N bytes, len:N, or all up to the Nth separator C, sep:C:N")
 }
 
@@ -73,16 +72,16 @@ func (w *writeFlags) open(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
 // keep is o with what a store was written with, as far as no flag says otherwise.
 func (w *writeFlags) keep(f *manifest.Filters, o bloomkv.Options) bloomkv.Options {
 	o.LevelRatio = int(f.Ratio)
-	if !w.flags.Changed("fpr") {
-		o.FilterFPR, o.FilterMemory = f.FPR, int64(min(f.Memory, math.MaxInt64/2)) //nolint:gosec // far below 2⁶³
+	if !w.of.Flags().Changed("fpr") {
+		o.FilterFPR, o.FilterMemory = f.FPR, int64(min(f.Memory, math.MaxInt64/2))
 	}
 	if o.FilterMemory > usualMemory/2 {
 		o.MemoryBudget = 2 * o.FilterMemory
 	}
-	if !w.flags.Changed("ribbon") {
+	if !w.of.Flags().Changed("ribbon") {
 		o.FilterKind = bloomkv.FilterKind(f.Kind)
 	}
-	if !w.flags.Changed("filter-prefix") {
+	if !w.of.Flags().Changed("filter-prefix") {
 		_ = o.FilterPrefix.UnmarshalText([]byte(f.Prefix)) // a rule of a later version is not kept
 	}
 	return o
