@@ -35,7 +35,7 @@ func (t *tree) tell(s *Store) {
 	for i := range s.Levels {
 		all.merge(&s.Levels[i].Figures)
 	}
-	if t.plan != nil {
+	if t.plan != nil && t.plan.FPR < 1 { // else it is a read in each run
 		all.Promised = t.plan.FPR
 	}
 	all.BitsPerKey = bitsPerKey(all.FilterBytes, all.Keys)
@@ -97,6 +97,7 @@ func (f *Figures) merge(l *Figures) {
 	f.FilterDisk += l.FilterDisk
 	f.FilterBytes += l.FilterBytes
 	f.Predicted += l.Predicted
+	f.Promised += l.Promised
 	f.live(l.Live)
 }
 

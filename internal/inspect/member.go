@@ -50,9 +50,9 @@ type tree struct {
 	plan    *Plan
 }
 
-func newTree(dir string, m *manifest.State) *tree {
+func newTree(m *manifest.State) *tree {
 	t := &tree{version: m.Version}
-	t.plan = planOf(m.Version, func(t *manifest.Table) float64 { return firstUnit(filename.Make(dir, filename.Table, t.Number)) })
+	t.plan = planOf(m)
 	room := uint64(maxFilter)
 	for level, runs := range m.Version.Levels {
 		for _, r := range runs {

@@ -21,7 +21,7 @@ type Store struct {
 	MinLog   uint64   `json:"min_log"`
 	Tree     Figures  `json:"tree"`              // all of it
 	Levels   []Level  `json:"levels"`            // those that have tables, newest first
-	Plan     *Plan    `json:"plan,omitempty"`    // missing where the filters are of none that is known, as with Options.FilterMemory
+	Plan     *Plan    `json:"plan,omitempty"`    // missing where it is not known, as with Options.FilterMemory
 	Memory   Memory   `json:"memory"`            //
 	Overlap  *Overlap `json:"overlap,omitempty"` // missing where there are fewer than two runs, or filters are too large to look at all together
 	WhatIf   []WhatIf `json:"what_if,omitempty"` // with --what-if
@@ -77,7 +77,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	if o.Key != nil {
 		s.Key = newKey(o.Key)
 	}
-	tables := newTree(dir, &m)
+	tables := newTree(&m)
 	if err := tables.read(ctx, dir, &m, o); err != nil {
 		return nil, err
 	}

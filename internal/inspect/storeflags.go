@@ -10,9 +10,9 @@ func (t *tree) flag(s *Store) {
 	say := func(name FlagName, file, format string, args ...any) {
 		s.Flags = append(s.Flags, Flag{name, file, fmt.Sprintf(format, args...)})
 	}
-	if p := s.Plan; p != nil && s.Tree.Predicted > wastesBy*p.FPR {
+	if p := s.Plan; p != nil && s.Tree.Predicted > wastesBy*s.Tree.Promised {
 		say(WastesMore, "", "lookups of absent keys waste %.3g reads by what the filters are, %.3g times as many as promised",
-			s.Tree.Predicted, s.Tree.Predicted/p.FPR)
+			s.Tree.Predicted, s.Tree.Predicted/s.Tree.Promised)
 	}
 	for _, m := range t.members {
 		f := &m.facts

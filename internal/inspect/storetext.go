@@ -56,9 +56,9 @@ func (p *Plan) String() string {
 	case p == nil:
 		return "the plan of the filters is not known, as with memory given in place of a rate: all of their units are taken to be in memory"
 	case p.FPR >= 1:
-		return fmt.Sprintf("no filters were asked for, as %s show", words.Plural(p.Tables, "table"))
+		return fmt.Sprintf("the store was last written with no filters, as %s; %d others have some", words.Plural(p.Tables, "table"), p.Others)
 	}
-	s := fmt.Sprintf("filters were built for %g wasted reads over the whole tree, %s, level ratio %d, as those of %s show",
+	s := fmt.Sprintf("the store was last written with filters for %g wasted reads over the whole tree, %s, level ratio %d, as those of %s",
 		p.FPR, p.Kind, p.Ratio, words.Plural(p.Tables, "table"))
 	if p.Others > 0 {
 		s += fmt.Sprintf("; %d others are of another plan", p.Others)

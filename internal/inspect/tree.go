@@ -30,13 +30,13 @@ type Level struct {
 	Figures
 }
 
-// A Plan is the plan by which the filters were built, as far as they tell: Options.FilterFPR, FilterKind and LevelRatio.
+// A Plan is the plan of Options.FilterFPR, FilterKind and LevelRatio that the store was last written with.
 type Plan struct {
 	FPR    float64     `json:"fpr_promised"`
 	Kind   string      `json:"kind"` // "bloom", "ribbon" or "none"
 	Ratio  int         `json:"level_ratio"`
 	Tables int         `json:"tables"` // whose filters are of it
-	Others int         `json:"others"` // whose filters are not: of another promise, or older
+	Others int         `json:"others"` // whose filters are not: of another promise, or of memory
 	Levels []PlanLevel `json:"levels"` // all levels, from 0 on
 }
 
