@@ -19,11 +19,12 @@ type size struct {
 	text        float64   // of labels, in points
 	xTicks      int       // how many labels fit below the plot, about
 	yTicks      int
+	swatch      vg.Length // of each color of a scale
 }
 
 var (
-	wide   = size{width: 720, plot: 350, text: 14, xTicks: 8, yTicks: 6}
-	narrow = size{width: 330, plot: 260, text: 13, xTicks: 4, yTicks: 6}
+	wide   = size{width: 720, plot: 350, text: 14, xTicks: 8, yTicks: 6, swatch: 18}
+	narrow = size{width: 330, plot: 260, text: 13, xTicks: 4, yTicks: 6, swatch: 11}
 )
 
 func (s size) style(r role, scale float64) text.Style {
@@ -43,6 +44,7 @@ type drawing struct {
 	margin              vg.Length
 	title, above, below []string // title; name of the Y axis; caption
 	legend              [][]entry
+	key                 *key      // of colors, instead of a legend
 	ends                vg.Length // room for names at the lines' ends, which need no legend then
 	height              vg.Length
 }
@@ -72,6 +74,40 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 		d.below = wrap(d.style(muted, 0.9), clean(c.Caption), room, 6)
 	}
 	d.above = wrap(d.style(muted, 1), clean(c.Y), room, 2)
+	switch {
+	case c.Grid != nil:
+		d.setKey(c.Grid.Scale, c.Grid.all(), "")
+		d.size.plot = d.gridHeight(room)
+	case c.Spans != nil:
+		marked := ""
+		if c.Spans.marked() {
+			marked = nonEmpty(c.Spans.Marked, "marked")
+		}
+		d.setKey(c.Spans.Scale, c.Spans.all(), marked)
+		d.size.plot = d.spansHeight(room)
+	default:
+		d.setLegend(room)
+	}
+	legend := len(d.legend)
+	if d.key != nil {
+		legend = d.key.rows()
+	}
+	d.height = 2*d.margin + d.plot()
+	d.height += vg.Length(len(d.title)) * d.lineHeight(1.2)
+	d.height += vg.Length(legend+len(d.above)) * d.lineHeight(1)
+	d.height += vg.Length(len(d.below)) * d.lineHeight(0.9)
+	for _, block := range []int{len(d.title), legend, len(d.above), len(d.below)} {
+		if block > 0 {
+			d.height += blockGap
+		}
+	}
+	d.height = vg.Length(math.Ceil(float64(d.height)))
+	return d
+}
+
+// setLegend puts the names of the lines in rows, where they do not stand at the lines' ends.
+func (d *drawing) setLegend(room vg.Length) {
+	c := d.Chart
 	d.ends = d.endNames(room)
 	if d.ends == 0 && (len(c.Lines) > 1 || c.Lines[0].Name != "") {
 		style := d.style(ink, 1)
@@ -91,17 +127,6 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 			x += e.width + gap
 		}
 	}
-	d.height = 2*d.margin + s.plot
-	d.height += vg.Length(len(d.title)) * d.lineHeight(1.2)
-	d.height += vg.Length(len(d.legend)+len(d.above)) * d.lineHeight(1)
-	d.height += vg.Length(len(d.below)) * d.lineHeight(0.9)
-	for _, block := range []int{len(d.title), len(d.legend), len(d.above), len(d.below)} {
-		if block > 0 {
-			d.height += blockGap
-		}
-	}
-	d.height = vg.Length(math.Ceil(float64(d.height)))
-	return d
 }
 
 func (s size) lineHeight(scale float64) vg.Length { return vg.Points(s.text * scale * 1.35) }
@@ -168,14 +193,26 @@ func (d *drawing) draw(canvas vg.CanvasSizer) {
 		}
 		y -= d.lineHeight(1)
 	}
-	if len(d.legend) > 0 {
+	if d.key != nil {
+		d.key.draw(&c, d, left, y)
+		y -= vg.Length(d.key.rows()) * d.lineHeight(1)
+	}
+	if len(d.legend) > 0 || d.key != nil {
 		y -= blockGap
 	}
 	block(d.above, d.style(muted, 1), 1)
 
 	top := y
 	y -= d.plot()
-	d.plotInto(draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{Min: vg.Point{X: left, Y: y}, Max: vg.Point{X: right, Y: top}}})
+	into := draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{Min: vg.Point{X: left, Y: y}, Max: vg.Point{X: right, Y: top}}}
+	switch {
+	case d.Grid != nil:
+		d.gridInto(into)
+	case d.Spans != nil:
+		d.spansInto(into)
+	default:
+		d.plotInto(into)
+	}
 	y -= blockGap
 	block(d.below, d.style(muted, 0.9), 0.9)
 }

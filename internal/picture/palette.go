@@ -17,14 +17,19 @@ const (
 	muted             // what the axes say
 	grid
 	background
-	series0 // and numColors-1 more
+	series0                       // and numColors-1 more
+	ramp0   = series0 + numColors // and numSteps-1 more
 )
 
-const numColors = 6
+const (
+	numColors = 6
+	numSteps  = 12
+)
 
 // The lines' colors are as far apart as a search could bring them for eyes that lack any one kind of cones, and stand out
-// from the background by 3:1 or more; a test computes both.
-var palette = [series0 + numColors]struct {
+// from the background by 3:1 or more; a test computes both. The steps of the ramp go from near the background away from it, each
+// as much darker than the one before, or in the dark lighter, for every eye, so that they are in order without their hues.
+var palette = [ramp0 + numSteps]struct {
 	name        string
 	light, dark color.NRGBA
 }{
@@ -38,6 +43,18 @@ var palette = [series0 + numColors]struct {
 	series0 + 3: {"series-4", hex(0x9b3e66), hex(0xb96396)}, // plum
 	series0 + 4: {"series-5", hex(0x805b28), hex(0xffcc34)}, // brown, gold
 	series0 + 5: {"series-6", hex(0x2e1631), hex(0xffffff)}, // as ink
+	ramp0:       {"ramp-1", hex(0xe5e2b3), hex(0x0a2d5e)},   // straw to navy; in the dark the other way round
+	ramp0 + 1:   {"ramp-2", hex(0xc1d4a4), hex(0x003d69)},
+	ramp0 + 2:   {"ramp-3", hex(0x9ac79b), hex(0x014d73)},
+	ramp0 + 3:   {"ramp-4", hex(0x70b998), hex(0x005d7d)},
+	ramp0 + 4:   {"ramp-5", hex(0x3fa999), hex(0x006d88)},
+	ramp0 + 5:   {"ramp-6", hex(0x04979b), hex(0x037d91)},
+	ramp0 + 6:   {"ramp-7", hex(0x018495), hex(0x018f97)},
+	ramp0 + 7:   {"ramp-8", hex(0x01718b), hex(0x00a295)},
+	ramp0 + 8:   {"ramp-9", hex(0x005f80), hex(0x3fb28a)},
+	ramp0 + 9:   {"ramp-10", hex(0x014d75), hex(0x74c07d)},
+	ramp0 + 10:  {"ramp-11", hex(0x003b6b), hex(0xa4cb74)},
+	ramp0 + 11:  {"ramp-12", hex(0x002966), hex(0xd5d372)},
 }
 
 // marks come with the colors: as many as have no divisor in common with these, so that a pair comes again after all pairs.
@@ -100,6 +117,14 @@ func (r role) stroke(width float64) draw.LineStyle {
 
 // lineRole is the color of a chart's line.
 func lineRole(i int) role { return series0 + role(i%numColors) }
+
+// onStep is the color of text on a step of the ramp.
+func onStep(step int) role {
+	if step < numSteps/2 {
+		return ink
+	}
+	return background
+}
 
 // cssHex prints a color as CSS and the SVG canvas do.
 func cssHex(c color.NRGBA) string {

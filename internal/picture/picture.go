@@ -15,7 +15,7 @@ import (
 	"unicode"
 )
 
-// A Chart is some lines over two axes.
+// A Chart is some lines over two axes, or a Grid, or Spans.
 type Chart struct {
 	// Name is the name of its files without extension: letters, digits, '-', '_' and '.', beginning with a letter or digit.
 	Name string
@@ -31,6 +31,9 @@ type Chart struct {
 	Categories []string
 	// Lines are drawn in this order, the last on top.
 	Lines []Line
+	// Grid and Spans are what is drawn instead of lines, if one is not nil.
+	Grid  *Grid
+	Spans *Spans
 }
 
 // A Line is one series of a chart. Lines of different kinds may share a chart.
@@ -73,6 +76,12 @@ func (c *Chart) check() error {
 	if !fileName.MatchString(c.Name) || len(c.Name) > 100 {
 		return fail("a name that is not the name of a file: want 1 to 100 letters, digits, '-', '_' and '.'")
 	}
+	if c.Grid != nil || c.Spans != nil {
+		if err := c.checkColored(); err != nil {
+			return fail("%w", err)
+		}
+		return nil
+	}
 	if len(c.Lines) == 0 || len(c.Lines) > maxLines {
 		return fail("%d lines, want 1 to %d", len(c.Lines), maxLines)
 	}
@@ -94,6 +103,17 @@ func (c *Chart) check() error {
 		names[l.Name] = true
 	}
 	return nil
+}
+
+// checkColored checks a chart without lines.
+func (c *Chart) checkColored() error {
+	if len(c.Lines) > 0 || len(c.Categories) > 0 || c.LogX || c.LogY || c.Grid != nil && c.Spans != nil {
+		return errors.New("one of lines, a grid and spans is wanted; only lines have axes that are logarithmic or of categories")
+	}
+	if c.Grid != nil {
+		return c.Grid.check()
+	}
+	return c.Spans.check()
 }
 
 func (c *Chart) checkLine(l *Line) error {
@@ -161,6 +181,12 @@ func Tail(name string, values []float64, counts []uint64) Line {
 
 // summary is the chart for who cannot see it.
 func (c *Chart) summary() string {
+	switch {
+	case c.Grid != nil:
+		return c.gridSummary()
+	case c.Spans != nil:
+		return c.spansSummary()
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Chart of %s", nonEmpty(clean(c.Y), "Y"))
 	fmt.Fprintf(&b, " against %s.", nonEmpty(clean(c.X), "X"))

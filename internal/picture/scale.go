@@ -1,0 +1,225 @@
+package picture
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// A Scale says which values a ramp of colors stands for. The higher a value, the darker its color, or in the dark the lighter.
+type Scale struct {
+	// Low and High are the ends; values beyond them have the color of the end. Both zero: the lowest and the highest value.
+	Low, High float64
+	// Log makes each step the same factor. Values must not be negative then; zero has the color of the lowest.
+	Log bool
+}
+
+// NoValue stands in for a value that nobody knows: its place is drawn hollow.
+const NoValue = -math.MaxFloat64
+
+// A ramp is a scale whose ends are known.
+type ramp struct {
+	Scale
+
+	below, above bool // there are values beyond an end
+	unknown      bool // there is a NoValue
+	known        int  // values
+}
+
+// newRamp looks at all values, and reports the first that has no place on the scale.
+func newRamp(s Scale, values []float64) (*ramp, error) {
+	r := &ramp{Scale: s}
+	lowest, highest := math.Inf(1), math.Inf(-1)
+	for i, v := range values {
+		size := math.Abs(v)
+		switch {
+		case v == NoValue:
+			r.unknown = true
+			continue
+		case math.IsNaN(size) || size > maxValue || size > 0 && size < 1/maxValue:
+			return nil, fmt.Errorf("value %d is %v, want 0 or a number between %g and %g, either sign", i, v, 1/maxValue, maxValue)
+		case s.Log && v < 0:
+			return nil, fmt.Errorf("value %d is %v, want no less than zero on a logarithmic scale", i, v)
+		}
+		r.known++
+		if v > 0 || !s.Log {
+			lowest = min(lowest, v)
+		}
+		highest = max(highest, v)
+	}
+	if s.Low == 0 && s.High == 0 {
+		if r.Low, r.High = lowest, highest; lowest > highest { // none, or only zeros on a logarithmic scale
+			r.Low, r.High = 1, 1
+		}
+	}
+	if !(r.Low <= r.High && math.Abs(r.Low) <= maxValue && math.Abs(r.High) <= maxValue && (!s.Log || r.Low >= 1/maxValue)) {
+		return nil, fmt.Errorf("a scale from %v to %v, want numbers that rise, above zero on a logarithmic scale", s.Low, s.High)
+	}
+	for _, v := range values {
+		if v != NoValue {
+			r.below, r.above = r.below || v < r.Low, r.above || v > r.High
+		}
+	}
+	return r, nil
+}
+
+// step is the color of a value, 0 to numSteps-1.
+func (r *ramp) step(v float64) int {
+	low, high := r.Low, r.High
+	if r.Log {
+		low, high, v = math.Log(low), math.Log(high), math.Log(max(v, r.Low))
+	}
+	if high-low <= 1e-12*math.Abs(high) {
+		return numSteps / 2
+	}
+	return min(max(int((v-low)/(high-low)*numSteps), 0), numSteps-1)
+}
+
+// A key tells what colors mean, in one row or two: the scale, and then what stands beside it.
+type key struct {
+	*ramp
+	low, high string
+	marked    string // what an outline means, if there are any
+}
+
+func (d *drawing) setKey(s Scale, values []float64, marked string) {
+	r, err := newRamp(s, values)
+	if err != nil {
+		r = &ramp{Scale: Scale{Low: 1, High: 1}} // the chart's check has reported it
+	}
+	k := &key{ramp: r, low: d.formatY(r.Low), high: d.formatY(r.High), marked: clean(marked)}
+	if r.below {
+		k.low = "≤ " + k.low
+	}
+	if r.above {
+		k.high = "≥ " + k.high
+	}
+	d.key = k
+}
+
+const unknownName = "not known"
+
+// rows is how many lines of text high the key is.
+func (k *key) rows() int {
+	if k.unknown || k.marked != "" {
+		return 2
+	}
+	return 1
+}
+
+// draw draws the key with its upper left corner at x and y.
+func (k *key) draw(c *draw.Canvas, d *drawing, x, y vg.Length) {
+	style, line := d.style(ink, 1), d.lineHeight(1)
+	write := func(s string) {
+		c.FillText(style, vg.Point{X: x, Y: y}, s)
+		x += style.Width(s) + 8
+	}
+	left := x
+	if k.known > 0 {
+		write(k.low)
+		if k.low != k.high {
+			for step := range numSteps {
+				drawBox(c, vg.Rectangle{Min: vg.Point{X: x, Y: y - line + 5}, Max: vg.Point{X: x + d.swatch, Y: y - 2}}, ramp0+role(step))
+				x += d.swatch
+			}
+			x += 8
+			write(k.high)
+		} else {
+			drawBox(c, vg.Rectangle{Min: vg.Point{X: x, Y: y - line + 5}, Max: vg.Point{X: x + 2*d.swatch, Y: y - 2}}, ramp0+numSteps/2)
+		}
+	}
+	x, y = left, y-line
+	for _, sign := range []struct {
+		name  string
+		there bool
+		role  role
+	}{{unknownName, k.unknown, muted}, {k.marked, k.marked != "", ink}} {
+		if !sign.there {
+			continue
+		}
+		box := vg.Rectangle{Min: vg.Point{X: x + 1, Y: y - line + 5}, Max: vg.Point{X: x + 15, Y: y - 2}}
+		c.StrokeLines(sign.role.stroke(outlineWidth(sign.role)), outline(box, 0))
+		x += 22
+		write(strings.Join(wrap(style, sign.name, d.width/2-22, 1), ""))
+		x += gap - 8
+	}
+}
+
+// outlineWidth sets what is marked apart from what is not known.
+func outlineWidth(r role) float64 {
+	if r == ink {
+		return 2.25
+	}
+	return 0.75
+}
+
+// outline are the corners of a box, and the first once more, so much inside it.
+func outline(box vg.Rectangle, inside vg.Length) []vg.Point {
+	low, high := vg.Point{X: box.Min.X + inside, Y: box.Min.Y + inside}, vg.Point{X: box.Max.X - inside, Y: box.Max.Y - inside}
+	return []vg.Point{low, {X: high.X, Y: low.Y}, high, {X: low.X, Y: high.Y}, low}
+}
+
+func drawBox(c *draw.Canvas, box vg.Rectangle, r role) { c.FillPolygon(r.color(), outline(box, 0)[:4]) }
+
+// A cell is a box in the color of its value.
+type cell struct {
+	box    vg.Rectangle
+	value  float64
+	label  string // written into it where it fits
+	marked bool
+}
+
+// drawCells draws all boxes of a color as one path, which takes a third of the bytes, and then what is on them.
+func (k *key) drawCells(c *draw.Canvas, d *drawing, cells []cell) {
+	var steps [numSteps]vg.Path
+	var unknown vg.Path
+	add := func(p *vg.Path, box vg.Rectangle) {
+		for i, at := range outline(box, 0)[:4] {
+			if i == 0 {
+				p.Move(at)
+			} else {
+				p.Line(at)
+			}
+		}
+		p.Close()
+	}
+	for i := range cells {
+		if v := cells[i].value; v == NoValue {
+			add(&unknown, cells[i].box)
+		} else {
+			add(&steps[k.step(v)], cells[i].box)
+		}
+	}
+	for step, path := range steps {
+		if len(path) > 0 {
+			c.SetColor((ramp0 + role(step)).color())
+			c.Fill(path)
+		}
+	}
+	if len(unknown) > 0 {
+		c.SetLineStyle(muted.stroke(outlineWidth(muted)))
+		c.Stroke(unknown)
+	}
+	for i := range cells {
+		b := &cells[i]
+		if b.marked {
+			c.StrokeLines(background.stroke(1.5), outline(b.box, 2.75)) // so that it shows on dark colors too
+			c.StrokeLines(ink.stroke(outlineWidth(ink)), outline(b.box, 1))
+		}
+		if b.label == "" {
+			continue
+		}
+		on := muted
+		if b.value != NoValue {
+			on = onStep(k.step(b.value))
+		}
+		style := d.style(on, 1)
+		if size := b.box.Size(); style.Width(b.label)+6 <= size.X && d.lineHeight(0.8) <= size.Y {
+			style.XAlign, style.YAlign = draw.XCenter, draw.YCenter
+			c.FillText(style, vg.Point{X: b.box.Min.X + size.X/2, Y: b.box.Min.Y + size.Y/2 + style.FontExtents().Descent/2}, b.label)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package picture
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Spans are rows of rectangles over one stretch from 0 to 1, in the colors of a scale. The chart's Y says what the colors are, its
+// X what the stretch is.
+type Spans struct {
+	Rows  []SpanRow // from the top
+	Scale Scale
+	// First and Last are what stands below the ends of the stretch.
+	First, Last string
+	// Marked says what the outline of a marked span means.
+	Marked string
+}
+
+// A SpanRow is some rectangles, which may lie over each other; the later are on top.
+type SpanRow struct {
+	Name  string
+	Spans []Span
+}
+
+// A Span is one rectangle. One that is too narrow to be seen is drawn a point wide.
+type Span struct {
+	From, To float64 // 0 to 1, rising
+	Value    float64
+	Name     string // written into it where it fits
+	Marked   bool
+}
+
+const (
+	maxSpanRows = 60
+	narrowest   = vg.Length(1)
+)
+
+func (s *Spans) all() (values []float64) {
+	for _, row := range s.Rows {
+		for _, span := range row.Spans {
+			values = append(values, span.Value)
+		}
+	}
+	return values
+}
+
+func (s *Spans) check() error {
+	if len(s.Rows) == 0 || len(s.Rows) > maxSpanRows {
+		return fmt.Errorf("%d rows of spans, want 1 to %d", len(s.Rows), maxSpanRows)
+	}
+	for i, row := range s.Rows {
+		for j, span := range row.Spans {
+			if !(0 <= span.From && span.From <= span.To && span.To <= 1) {
+				return fmt.Errorf("row %d, span %d: from %v to %v, want 0 to 1, rising", i, j, span.From, span.To)
+			}
+		}
+	}
+	values := s.all()
+	switch {
+	case len(values) == 0:
+		return errors.New("rows without spans")
+	case len(values) > maxCells:
+		return fmt.Errorf("%d spans, want %d at most", len(values), maxCells)
+	}
+	_, err := newRamp(s.Scale, values)
+	return err
+}
+
+// marked reports whether there is a span with an outline.
+func (s *Spans) marked() bool {
+	return slices.ContainsFunc(s.Rows, func(r SpanRow) bool { return slices.ContainsFunc(r.Spans, func(s Span) bool { return s.Marked }) })
+}
+
+func (d *drawing) spanRowHeight() vg.Length { return d.lineHeight(1.2) }
+
+func (d *drawing) spansHeight(room vg.Length) vg.Length {
+	height := vg.Length(len(d.Spans.Rows)) * d.spanRowHeight()
+	return height + d.lineHeight(1) + vg.Length(len(d.axisName(room)))*d.lineHeight(1) + 10
+}
+
+// spansInto draws the rows, their names, and what is below.
+func (d *drawing) spansInto(c draw.Canvas) {
+	s := d.Spans
+	room := c.Max.X - c.Min.X
+	var names []string
+	for _, row := range s.Rows {
+		names = append(names, row.Name)
+	}
+	left := d.leftNames(names, room)
+	from, wide, high := c.Min.X+left, room-left, d.spanRowHeight()
+	var cells []cell
+	for i, row := range s.Rows {
+		top := c.Max.Y - vg.Length(i)*high
+		d.drawLeftName(&c, row.Name, left, top-high/2)
+		c.StrokeLine2(grid.stroke(0.75), from, top-high/2, c.Max.X, top-high/2)
+		for _, span := range row.Spans {
+			box := vg.Rectangle{Min: vg.Point{X: from + vg.Length(span.From)*wide, Y: top - high + 2}, Max: vg.Point{X: from + vg.Length(span.To)*wide, Y: top - 2}}
+			if wide := box.Max.X - box.Min.X; wide > 4 {
+				box.Min.X, box.Max.X = box.Min.X+thread/2, box.Max.X-thread/2 // a thread of light between neighbours
+			} else if wide < narrowest {
+				box.Min.X = min(box.Min.X, c.Max.X-narrowest)
+				box.Max.X = box.Min.X + narrowest
+			}
+			cells = append(cells, cell{box: box, value: span.Value, label: clean(span.Name), marked: span.Marked})
+		}
+	}
+	d.key.drawCells(&c, d, cells)
+
+	y := c.Max.Y - vg.Length(len(s.Rows))*high - 2
+	c.StrokeLine2(muted.stroke(1), from, y, c.Max.X, y)
+	style := d.style(muted, 1)
+	for _, end := range []struct {
+		name  string
+		x     vg.Length
+		align text.XAlignment
+	}{{s.First, from, draw.XLeft}, {s.Last, c.Max.X, draw.XRight}} {
+		style.XAlign = end.align
+		c.FillText(style, vg.Point{X: end.x, Y: y - 4}, strings.Join(wrap(style, clean(end.name), wide/2-6, 1), ""))
+	}
+	d.drawAxisName(&c, room)
+}
+
+// spansSummary is the picture for who cannot see it: each row's number of spans and its extremes.
+func (c *Chart) spansSummary() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Picture of %s over %s.", nonEmpty(clean(c.Y), "values"), nonEmpty(clean(c.X), "a stretch"))
+	for i, row := range c.Spans.Rows {
+		low, high, known, marked := math.Inf(1), math.Inf(-1), 0, 0
+		for _, s := range row.Spans {
+			if s.Value != NoValue {
+				low, high, known = min(low, s.Value), max(high, s.Value), known+1
+			}
+			if s.Marked {
+				marked++
+			}
+		}
+		fmt.Fprintf(&b, " %s: %d", nonEmpty(clean(row.Name), fmt.Sprintf("row %d", i+1)), len(row.Spans))
+		switch {
+		case known == 0:
+		case c.formatY(low) == c.formatY(high):
+			fmt.Fprintf(&b, ", %s", c.formatY(low))
+		default:
+			fmt.Fprintf(&b, ", %s to %s", c.formatY(low), c.formatY(high))
+		}
+		if marked > 0 {
+			fmt.Fprintf(&b, ", %d marked", marked)
+		}
+		b.WriteByte('.')
+	}
+	return b.String()
+}
