@@ -1,6 +1,6 @@
 # Each target is a step of .ci/run, or a longer run of the same. Go and a shell are enough to do without make.
 
-.PHONY: check test race lint fuzz bench bench-compare compare compare-shapes rocksdb cross long promise demo
+.PHONY: check test race lint fuzz bench bench-compare compare compare-shapes rocksdb cross long promise demo screenshots
 
 check: ## all that CI runs
 	.ci/run
@@ -17,6 +17,9 @@ promise: ## the rate of filters in every state of the tree, of all key shapes, a
 	go test -count=1 -timeout 1h -run 'TestThePromise' -v . -long 2
 	go test -count=1 -timeout 1h -run 'TestOfManyKeys' -v ./bloomblock -keys 100000000
 	go test -count=1 -timeout 1h -run 'TestPredictedWaste' -v ./internal/inspect -keys 1000000
+
+screenshots: ## docs/images, by a browser: needs chromium
+	go test -count=1 -v -run 'TestScreenshots' ./cmd/bloomkv -shots $(CURDIR)/docs/images
 
 bench: ## the store's own figures
 	go run ./bench

@@ -57,7 +57,7 @@ var rooms = map[string]room{
 	"internal/corrupt":      {0, nil},
 	"bench/machine":         {0, nil}, // where figures come from
 	"internal/words":        {0, nil}, // facts as text for people
-	"internal/inspect":      {4, []string{".", "bloomblock", "sstable", "vfs", "internal/recovery", "internal/manifest", "internal/compaction", "internal/wal", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt", "internal/words"}},
+	"internal/inspect":      {4, []string{".", "bloomblock", "sstable", "vfs", "internal/recovery", "internal/manifest", "internal/compaction", "internal/wal", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt", "internal/words", "internal/picture"}},
 	"internal/workload/own": {4, []string{".", "internal/workload"}}, // the DB as a workload.Store
 	"internal/workload":     {0, nil},                                // keys, choices, phases, figures: it measures any store and knows none
 }

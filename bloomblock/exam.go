@@ -78,6 +78,8 @@ type UnitExam struct {
 	// Positions is the chi-square of how often each of the 512 positions is set over all blocks, less its mean, over the variance
 	// a-b that it has between positions: 511 degrees of freedom.
 	Positions *Stat `json:"positions_chi2,omitempty"`
+	// Shares are, for each position, the share of the blocks in which it is set: 1-a of them should have it.
+	Shares []float64 `json:"position_shares,omitempty"`
 	// Density is the share of a Ribbon unit's bits that are set: 1/2, as they are as good as random.
 	Density *Stat `json:"density,omitempty"`
 	// Regions are up to 512 stretches of blocks, equally long but for the last: the mean share of set bits in each.

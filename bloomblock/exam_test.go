@@ -305,6 +305,13 @@ func TestTheHistogramHasEveryBlock(t *testing.T) {
 			if blocks != u.Blocks || math.Abs(want-float64(blocks)) > 0.02*float64(blocks) || len(u.Histogram) > maxBins || u.Worst.Set != u.Max {
 				t.Errorf("%d keys, %d blocks: %d in %d bins, %.1f expected", keys, u.Blocks, blocks, len(u.Histogram), want)
 			}
+			set := 0.0
+			for _, share := range u.Shares {
+				set += share
+			}
+			if len(u.Shares) != blockBits || math.Abs(set-u.SetBits.Got) > 1e-9*blockBits {
+				t.Errorf("%d keys: the shares of %d positions add up to %v, want the %v bits of a block", keys, len(u.Shares), set, u.SetBits.Got)
+			}
 		}
 	}
 }

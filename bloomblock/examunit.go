@@ -35,7 +35,11 @@ func (u *UnitExam) examine(r *UnitReport, f *Filter, payload []byte) {
 		u.Spread = stat(r.Dev*math.Sqrt(blocks/(blocks-1)), dev, math.Sqrt(t.varianceVar())/(2*dev))
 	}
 	u.NumKeys = stat(r.Keys-blocks*t.estimate, float64(f.keys), math.Sqrt(blocks*max(0, t.estimateVar-t.estimate*t.estimate)))
-	u.Positions = chi2(deviations(positions(payload), nil), blocks*(t.clear-t.both), blockBits-1)
+	counts := positions(payload)
+	for _, c := range counts {
+		u.Shares = append(u.Shares, float64(c)/blocks)
+	}
+	u.Positions = chi2(deviations(counts, nil), blocks*(t.clear-t.both), blockBits-1)
 	if len(sums) > 1 {
 		weights := make([]float64, len(sums))
 		for i := range weights {

@@ -33,10 +33,12 @@ func flagged(name FlagName, format string, args ...any) Flag {
 	return Flag{name, fmt.Sprintf(format, args...)}
 }
 
-const (
-	farOff = 5.0 // standard errors; chance goes as far once in 3,500,000 times, and in what has a longer tail still rarely
+// FarOff is how many standard errors a figure may be off without a flag; chance goes as far once in 3,500,000 times, and in what has
+// a longer tail still rarely.
+const FarOff = 5.0
 
-	// judgedBlocks is how many blocks a unit needs for its figures to be near enough to normal that farOff means that.
+const (
+	// judgedBlocks is how many blocks a unit needs for its figures to be near enough to normal that FarOff means that.
 	judgedBlocks = 32
 
 	dependentBy  = 1.1  // times the rate from the bits
@@ -50,8 +52,8 @@ func (u *UnitExam) judge(keys uint64) {
 	say := func(name FlagName, format string, args ...any) {
 		u.Flags = append(u.Flags, flagged(name, format, args...))
 	}
-	off := func(s *Stat) bool { return s != nil && math.Abs(s.Z) > farOff && u.Blocks >= judgedBlocks }
-	if fill := u.fill(); u.FromBits > aboveBy*u.Promised && u.FromBits-u.Promised > farOff*u.chance(keys) {
+	off := func(s *Stat) bool { return s != nil && math.Abs(s.Z) > FarOff && u.Blocks >= judgedBlocks }
+	if fill := u.fill(); u.FromBits > aboveBy*u.Promised && u.FromBits-u.Promised > FarOff*u.chance(keys) {
 		if fill > saturatedAt {
 			say(Saturated, "%.1f %% of the bits are set, and lookups pass %.3g times as often as promised: the unit holds more keys than it was sized for",
 				100*fill, u.FromBits/u.Promised)
@@ -109,7 +111,7 @@ func (m *Measured) judge(bits float64) []Flag {
 	case m.Rate >= dependentBy*bits && m.Z > dependentOff:
 		return []Flag{flagged(ProbesDependent, "%d of %d random hashes pass, %.3g times as many as the bits let expect: the probes of a key depend on each other",
 			m.Maybe, m.Probes, m.Rate/bits)}
-	case math.Abs(m.Z) > farOff:
+	case math.Abs(m.Z) > FarOff:
 		return []Flag{flagged(MeasuredOff, "%d of %d random hashes pass, %.3g of what the bits let expect", m.Maybe, m.Probes, m.Rate/bits)}
 	}
 	return nil

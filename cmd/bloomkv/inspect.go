@@ -19,6 +19,7 @@ func (a *app) inspectCommand() *cobra.Command {
 		key         string
 		whatIf      []string
 		asJSON, hex bool
+		shown       pageFlags
 	)
 	c := &cobra.Command{
 		Use:   "inspect FILE|DIR",
@@ -37,7 +38,13 @@ So it shows the prefix filter, if there is one, with its rule.
 
 --verify builds filters, prefix filters too, again from their tables' keys and compares bit for bit. --key K shows, table by table,
 fences, what K and its prefix probe, how the filters answer, and by reading whether that is right; K is as inspect prints keys. --hex prints the filter
-block with what its bytes are. The names in --json are documented with the types Exam, UnitTrace and Difference of package
+block with what its bytes are.
+
+--html FILE writes a page of a table or a store for a browser, light or dark, which loads nothing: the same numbers, drawn, with a
+sentence on what each picture means; "-" prints it instead of the text. --plot DIR saves its pictures as SVG and PNG. With --verify and
+--key they show what these find. Of a store they show some tables in full, those with something wrong and the largest first.
+
+The names in --json are documented with the types Exam, UnitTrace and Difference of package
 bloomblock, and of package internal/inspect; they do not change.
 
 Keys are escaped, in JSON too. The exit status is 2 where what it reads is damaged, or a filter is not that of its table's
@@ -46,9 +53,16 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
   bloomkv inspect --verify ./store
   bloomkv inspect --what-if fpr=0.001 --what-if kind=ribbon,memory=64 ./store
   bloomkv inspect --key user/0042 ./store
-  bloomkv inspect ./store/000012.sst --json`,
+  bloomkv inspect ./store/000012.sst --json
+  bloomkv inspect ./store --html store.html --plot pictures`,
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
+			if shown.html == toOutput && (asJSON || hex || o.Entries) {
+				return hint(c, errors.New("--json, --hex and --entries go to the output as --html - does, want a file for the page"))
+			}
+			if err := shown.check(); err != nil {
+				return hint(c, err)
+			}
 			if c.Flags().Changed("key") {
 				var err error
 				if o.Key, err = inspect.ParseKey(key); err != nil {
@@ -79,10 +93,16 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
 				if asJSON {
 					return errors.Join(a.printJSON(facts), err)
 				}
-				text()
+				if shown.html != toOutput {
+					text()
+				}
 				return err
 			}
+			if shown.asked() && !isDir && (kind == filename.Log || kind == filename.Manifest) {
+				return hint(c, errors.New("--html and --plot are for tables and stores"))
+			}
 			if isDir {
+				o.Full = shown.asked()
 				stop := func() {}
 				if o.Verify {
 					bar := a.newProgress("verify", -1, false)
@@ -93,7 +113,11 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
 				if err != nil {
 					return err
 				}
-				return show(s, s.Wrong(), func() { s.WriteText(a.out, style) })
+				var written error
+				if shown.asked() {
+					written = shown.write(a, s.Page())
+				}
+				return errors.Join(show(s, s.Wrong(), func() { s.WriteText(a.out, style) }), written)
 			}
 			switch kind {
 			case filename.Log:
@@ -115,7 +139,11 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
 				if err != nil {
 					return err
 				}
-				err = show(t, t.Wrong(), func() { t.WriteText(a.out, style) })
+				var written error
+				if shown.asked() {
+					written = shown.write(a, t.Page())
+				}
+				err = errors.Join(show(t, t.Wrong(), func() { t.WriteText(a.out, style) }), written)
 				if o.Entries {
 					fmt.Fprintln(a.out)
 					err = errors.Join(err, inspect.WriteEntries(a.out, name))
@@ -129,6 +157,8 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
 	c.Flags().BoolVar(&o.Verify, "verify", false, "build filters again from the keys of their tables, and compare")
 	c.Flags().BoolVar(&hex, "hex", false, "of a table also the bytes of its filter block, as text")
 	c.Flags().StringArrayVar(&whatIf, "what-if", nil, "of a store what other filters would take and give: `ITEMS` fpr=RATE or memory=MIB, kind=bloom or ribbon")
+	c.Flags().StringVar(&shown.html, "html", "", "write a page for a browser into `FILE`")
+	c.Flags().StringVar(&shown.plot, "plot", "", "save the pictures of the page in `DIR`, as SVG and PNG")
 	c.Flags().StringVar(&key, "key", "", "show how the filters answer for `KEY`, and whether that is right")
 	return c
 }

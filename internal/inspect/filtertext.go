@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -17,17 +18,9 @@ func trimRight(s string) string { return strings.TrimRight(s, " ") }
 // histogram and its map; name says which filter it is. With color, flags are red and two regions of the map share a cell, one
 // above the other.
 func (r *Filter) WriteText(w io.Writer, name string, color bool) {
-	kind := r.Kind
-	switch kind {
-	case "blocked bloom":
-		kind = "blocked Bloom"
-	case "ribbon":
-		kind = "Ribbon"
-	}
-	words.Wrapped(w, fmt.Sprintf("%s: %s, %s, %s, %s at offset %d, %.1f bits per key",
-		name, kind, words.Plural(len(r.Units), "unit"), words.Plural(r.Keys, "key"), words.Plural(r.Bytes, "byte"), r.Offset, r.BitsPerKey))
+	words.Wrapped(w, r.line(name))
 	for _, f := range r.Flags {
-		text := fmt.Sprintf("! %s: %s", f.Name, words.AppendPrintable(nil, []byte(f.Meaning)))
+		text := fmt.Sprintf("! %s: %s", f.Name, meaning(f))
 		if color {
 			fmt.Fprint(w, "\x1b[1;31m")
 		}
@@ -36,7 +29,8 @@ func (r *Filter) WriteText(w io.Writer, name string, color bool) {
 			fmt.Fprint(w, "\x1b[0m")
 		}
 	}
-	drawHeader(w, r)
+	fmt.Fprintln(w, "\nheader:")
+	r.headerRows().write(w, "  ", 2, 0)
 	if r.Measured == nil {
 		return
 	}
@@ -46,87 +40,71 @@ func (r *Filter) WriteText(w io.Writer, name string, color bool) {
 	}
 }
 
-// drawHeader lists the fields, as they are in the file.
-func drawHeader(w io.Writer, r *Filter) {
-	fmt.Fprintln(w, "\nheader:")
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "  offset\tbytes\tfield\tvalue")
-	for _, f := range r.Header {
-		fmt.Fprintf(t, "  %d\t%d\t%s\t%s\n", r.Offset+uint64(f.Offset), f.Bytes, f.Name, words.Cut(f.Value, 40)) //nolint:gosec // an index
+// kind is what the filter is, in words.
+func (r *Filter) kind() string {
+	switch r.Kind {
+	case "blocked bloom":
+		return "blocked Bloom"
+	case "ribbon":
+		return "Ribbon"
 	}
-	t.Flush()
+	return r.Kind
 }
 
-// figure prints a number in some five digits, and a large one whole.
-func figure(v float64) string {
-	switch size := math.Abs(v); {
-	case size >= 1000:
-		return fmt.Sprintf("%.0f", v)
-	case size < 0.001 && v != 0:
-		return fmt.Sprintf("%.3g", v)
-	}
-	return fmt.Sprintf("%.5g", v)
+// line is the filter in a line.
+func (r *Filter) line(name string) string {
+	return fmt.Sprintf("%s: %s, %s, %s, %s at offset %d, %.1f bits per key",
+		name, r.kind(), words.Plural(len(r.Units), "unit"), words.Plural(r.Keys, "key"), words.Plural(r.Bytes, "byte"), r.Offset, r.BitsPerKey)
 }
 
-// errorFigure prints a standard error in some two digits.
-func errorFigure(v float64) string {
-	if v >= 10 {
-		return fmt.Sprintf("%.0f", v)
-	}
-	return fmt.Sprintf("%.2g", v)
-}
-
-// deviations prints a number of standard errors.
-func deviations(z float64) string {
-	if math.Abs(z) < 0.05 {
-		z = 0 // without a sign
-	}
-	return fmt.Sprintf("%.1f", z)
-}
+// meaning is what a flag means, with nothing in it that could drive a terminal.
+func meaning(f bloomblock.Flag) string { return string(words.AppendPrintable(nil, []byte(f.Meaning))) }
 
 func drawRates(w io.Writer, r *Filter) {
 	fmt.Fprintln(w, "\nfalse positive rate:")
-	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\tpromised\tby table\tfrom bits\tmeasured\t± error\tz\tmaybe\tof probes\t")
-	row := func(name string, promised, table, bits float64, m *bloomblock.Measured) {
-		fmt.Fprintf(t, "%s\t%.3g\t%.3g\t%.3g\t%.3g\t%.2g\t%s\t%d\t%d\t\n", name, promised, table, bits, m.Rate, m.Err, deviations(m.Z), m.Maybe, m.Probes)
-	}
-	for i, u := range r.Units {
-		row(fmt.Sprintf("unit %d", i), u.Promised, u.ByTable, u.FromBits, u.Measured)
-	}
-	if len(r.Units) > 1 {
-		row("all", r.Promised, r.ByTable, r.FromBits, r.Measured)
-	}
-	t.Flush()
+	r.rateRows().write(w, "", 1, tabwriter.AlignRight)
 }
 
-func drawUnit(w io.Writer, i int, r *Filter, color bool) {
+// unitLine is unit i in a line.
+func (r *Filter) unitLine(i int) string {
 	u := &r.Units[i]
 	what := words.Plural(u.Probes, "probe")
 	if u.Columns > 0 {
 		what = fmt.Sprintf("Ribbon, %s, %d %% overhead, %s in %s of 64, %d with a column more",
 			words.Plural(u.Columns, "column"), u.Overhead, words.Plural(u.Slots, "slot"), words.Plural(u.Segments, "segment"), u.Wide)
 	}
-	fmt.Fprintln(w)
-	words.Wrapped(w, fmt.Sprintf("unit %d: %s, %s of 64 bytes, %d bytes at offset %d, %.1f bits per key, crc32c %s",
-		i, what, words.Plural(u.Blocks, "block"), u.Bytes, r.Offset+u.Offset, u.PerKey, u.CRC))
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\tis\tshould be\t± error\tz\t")
-	row := func(name string, s *bloomblock.Stat) {
-		if s != nil {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t\n", name, figure(s.Got), figure(s.Want), errorFigure(s.Err), deviations(s.Z))
-		}
+	return fmt.Sprintf("%s: %s, %s of 64 bytes, %d bytes at offset %d, %.1f bits per key, crc32c %s",
+		unitName(i), what, words.Plural(u.Blocks, "block"), u.Bytes, r.Offset+u.Offset, u.PerKey, u.CRC)
+}
+
+// extremes are the emptiest and the fullest block of a unit.
+func extremes(u *bloomblock.UnitExam) string {
+	return fmt.Sprintf("the emptiest block has %d bits set, the fullest %d", u.Min, u.Max)
+}
+
+// worstLine is the worst block of a unit, if it has one.
+func (r *Filter) worstLine(u *bloomblock.UnitExam) string {
+	b := u.Worst
+	if b == nil {
+		return ""
 	}
-	row("set bits of a block, of 512", u.SetBits)
-	row("their standard deviation", u.Spread)
-	row("keys by the bits", u.NumKeys)
-	row("chi-square over positions", u.Positions)
-	row("chi-square over regions", u.Evenness)
-	row("share of bits set", u.Density)
-	t.Flush()
-	fmt.Fprintf(w, "the emptiest block has %d bits set, the fullest %d\n", u.Min, u.Max)
-	if b := u.Worst; b != nil {
-		words.Wrapped(w, fmt.Sprintf("worst block: %d at offset %d, rate %.3g; one so full by chance: %.2g", b.Index, r.Offset+b.Offset, b.Rate, b.Chance))
+	return fmt.Sprintf("worst block: %d at offset %d, rate %.3g; one so full by chance: %.2g", b.Index, r.Offset+b.Offset, b.Rate, b.Chance)
+}
+
+// mapScale says what the cells of a unit's map are.
+func mapScale(u *bloomblock.UnitExam, scale string) string {
+	return fmt.Sprintf("a cell is %s, the %s the fuller: %s to %s of the bits set",
+		words.Plural(u.RegionBlocks, "block"), scale, percent(slices.Min(u.Regions)), percent(slices.Max(u.Regions)))
+}
+
+func drawUnit(w io.Writer, i int, r *Filter, color bool) {
+	u := &r.Units[i]
+	fmt.Fprintln(w)
+	words.Wrapped(w, r.unitLine(i))
+	statRows(u).write(w, "", 2, tabwriter.AlignRight)
+	fmt.Fprintln(w, extremes(u))
+	if worst := r.worstLine(u); worst != "" {
+		words.Wrapped(w, worst)
 	}
 	if u.Blocks < drawnBlocks {
 		return
@@ -150,12 +128,13 @@ func drawHistogram(w io.Writer, bins []bloomblock.Bin) {
 		return
 	}
 	fmt.Fprintf(w, "\n  %9s %9s %9s   │ is where theory ends the bar\n", "set bits", "blocks", "want")
-	for _, b := range bins {
+	for i, row := range binRows(bins).rows {
+		b := bins[i]
 		bar := []rune(strings.Repeat(" ", barWidth+1))
 		for i := range int(math.Round(float64(b.Blocks) / most * barWidth)) {
 			bar[i] = '█'
 		}
 		bar[int(math.Round(b.Want/most*barWidth))] = '│'
-		fmt.Fprintln(w, trimRight(fmt.Sprintf("  %9s %9d %9.1f   %s", fmt.Sprintf("%d–%d", b.From, b.To), b.Blocks, b.Want, string(bar))))
+		fmt.Fprintln(w, trimRight(fmt.Sprintf("  %9s %9s %9s   %s", row[0], row[1], row[2], string(bar))))
 	}
 }

@@ -15,6 +15,7 @@ type Options struct {
 	Verify  bool   // build filters again from the keys of their tables, and compare
 	Entries bool   // of a log each operation
 	Key     []byte // follow it through the tables; nil is none
+	Full    bool   // of a store, read all of the filter blocks of some tables: those with something wrong, and the largest
 	WhatIf  []Question
 	// Progress, if not nil, is told of how many tables of a store how many have been read, one call at a time.
 	Progress func(done, of int)

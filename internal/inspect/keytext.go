@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -27,26 +28,55 @@ func drawKeyTable(w io.Writer, t *KeyTable) {
 		fmt.Fprintf(w, "\n%sno table reaches over the key\n", place)
 		return
 	}
-	end := t.Largest
-	if t.NoEnd {
-		end = "the end"
-	}
 	side := "the key is between them"
 	if !t.Within {
 		side = "the key is not between them: a lookup does not come here"
 	}
-	fmt.Fprintf(w, "\n%s\n%s\n%s\n  %s\n", place, words.Cut("  fences: "+t.Smallest, words.Width), words.Cut("      to  "+end, words.Width), side)
+	fmt.Fprintf(w, "\n%s\n%s\n%s\n  %s\n", place, words.Cut("  fences: "+t.Smallest, words.Width), words.Cut("      to  "+t.end(), words.Width), side)
 	for i := range t.Units {
 		drawUnitTrace(w, i, &t.Units[i])
 	}
-	found := t.Found
-	if t.RangeDeleted {
-		found += ", and a range delete over the key"
-	}
-	fmt.Fprintf(w, "  the filter says: %s; the table has: %s; so: %s\n", t.Answer, found, t.Verdict)
+	fmt.Fprintf(w, "  the filter says: %s; the table has: %s; so: %s\n", t.Answer, t.found(), t.Verdict)
 	if t.Prefix != nil {
 		drawKeyPrefix(w, t.Prefix)
 	}
+}
+
+// end is the upper fence.
+func (t *KeyTable) end() string {
+	if t.NoEnd {
+		return "the end"
+	}
+	return t.Largest
+}
+
+// found is what the table has of the key.
+func (t *KeyTable) found() string {
+	if t.RangeDeleted {
+		return t.Found + ", and a range delete over the key"
+	}
+	return t.Found
+}
+
+// parityName says what a column adds up to.
+func parityName(even bool) string {
+	if even {
+		return "even"
+	}
+	return "odd"
+}
+
+// probeRows are the probes of a key in a Bloom unit.
+func probeRows(u *bloomblock.UnitTrace) *grid {
+	g := &grid{head: []string{"probe", "bit", "word", "of the word"}}
+	for n, p := range u.Places {
+		state := "clear"
+		if p.Set {
+			state = "set"
+		}
+		g.add(strconv.Itoa(n), strconv.Itoa(p.Bit), strconv.Itoa(p.Word), fmt.Sprintf("bit %d is %s", p.Bit%64, state))
+	}
+	return g
 }
 
 func drawKeyPrefix(w io.Writer, p *KeyPrefix) {
@@ -69,10 +99,7 @@ func drawUnitTrace(w io.Writer, i int, u *bloomblock.UnitTrace) {
 	if u.Kind == "ribbon" {
 		even := make([]string, len(u.Columns))
 		for c, ok := range u.Columns {
-			even[c] = "odd"
-			if ok {
-				even[c] = "even"
-			}
+			even[c] = parityName(ok)
 		}
 		fmt.Fprintf(w, "  unit %d, Ribbon: slot %d, segment at offset %d, columns add up to\n", i, u.Start, u.Offset)
 		for len(even) > 0 {
@@ -83,12 +110,8 @@ func drawUnitTrace(w io.Writer, i int, u *bloomblock.UnitTrace) {
 		return
 	}
 	fmt.Fprintf(w, "  unit %d: block %d at offset %d\n", i, u.Block, u.Offset)
-	fmt.Fprintf(w, "    probe  bit  word  of the word\n")
-	for n, p := range u.Places {
-		state := "clear"
-		if p.Set {
-			state = "set"
-		}
-		fmt.Fprintf(w, "    %5d  %3d  %4d  bit %d is %s\n", n, p.Bit, p.Word, p.Bit%64, state)
+	g := probeRows(u)
+	for _, row := range append([][]string{g.head}, g.rows...) {
+		fmt.Fprintf(w, "    %5s  %3s  %4s  %s\n", row[0], row[1], row[2], row[3])
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 const (
@@ -46,7 +45,7 @@ func drawMap(w io.Writer, u *bloomblock.UnitExam, color bool) {
 	if !color {
 		scale = "darker"
 	}
-	fmt.Fprintf(w, "  a cell is %s, the %s the fuller: %.1f %% to %.1f %% of the bits set\n", words.Plural(u.RegionBlocks, "block"), scale, 100*low, 100*high)
+	fmt.Fprintf(w, "  %s\n", mapScale(u, scale))
 }
 
 // shadeOf is the step of n on which a share between 0 and 1 stands.

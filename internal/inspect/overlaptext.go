@@ -63,11 +63,15 @@ func (o *Overlap) writeText(w io.Writer) {
 		text += fmt.Sprintf(". Shares are estimates, with standard errors of up to %.2g %%", 100*worst)
 	}
 	words.Wrapped(w, text)
-	if o.Known {
-		words.Wrapped(w, fmt.Sprintf("a compaction of all would write about %.0f keys (standard error %.0f), and drop %.0f entries", o.Written, o.Err, o.Garbage))
-	} else {
-		words.Wrapped(w, "what a compaction of all would write is not known: a filter or a sample is missing, or there are range deletes")
+	words.Wrapped(w, o.line())
+}
+
+// line is what a compaction of all would write.
+func (o *Overlap) line() string {
+	if !o.Known {
+		return "what a compaction of all would write is not known: a filter or a sample is missing, or there are range deletes"
 	}
+	return fmt.Sprintf("a compaction of all would write about %.0f keys (standard error %.0f), and drop %.0f entries", o.Written, o.Err, o.Garbage)
 }
 
 func overlapCell(share float64, self, percent bool) string {

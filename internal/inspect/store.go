@@ -98,6 +98,11 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 		}
 	}
 	s.wrong = append(s.wrong, s.Key.damage())
+	if o.Full {
+		if err := s.readFull(ctx, dir); err != nil {
+			return nil, err
+		}
+	}
 	v.tell(ctx, s, &m, o)
 	return s, nil
 }

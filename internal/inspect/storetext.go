@@ -26,7 +26,7 @@ func (s *Store) WriteText(w io.Writer, style Style) {
 		s.writeFiles(w)
 		return
 	}
-	fmt.Fprintf(w, "%s: next file %d, sequences up to %d, logs from %d\n", s.Manifest, s.NextFile, s.LastSeq, s.MinLog)
+	fmt.Fprintln(w, s.line())
 	if s.Torn {
 		fmt.Fprintln(w, "its last edit is not whole: it was never acknowledged, and is not part of the store")
 	}
@@ -161,4 +161,9 @@ func (t *Table) writeShort(w io.Writer) {
 			words.Wrapped(w, fmt.Sprintf("%s: %s", t.File, line))
 		}
 	}
+}
+
+// line is the manifest in a line.
+func (s *Store) line() string {
+	return fmt.Sprintf("%s: next file %d, sequences up to %d, logs from %d", s.Manifest, s.NextFile, s.LastSeq, s.MinLog)
 }

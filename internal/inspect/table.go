@@ -42,7 +42,7 @@ type Table struct {
 	SampleKeys  float64  `json:"keys_from_sample"` // distinct, estimated from the sample alone
 	Units       []Unit   `json:"units,omitempty"`
 	Prefix      *Prefix  `json:"prefix_filter,omitempty"`
-	// Filter is all of the filter block, of a table that is looked at by itself.
+	// Filter is all of the filter block, of a table that is looked at by itself, or of one that stands out in a store that is drawn.
 	Filter *Filter `json:"filter,omitempty"`
 	Live   *Live   `json:"live,omitempty"`   // of a table of a store that has counted
 	Verify *Verify `json:"verify,omitempty"` // with --verify, of a filter that can be read

@@ -134,14 +134,24 @@ func (s *Store) writeLevels(w io.Writer) {
 
 // writeMemory writes what is in memory.
 func (s *Store) writeMemory(w io.Writer) {
-	m := &s.Memory
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "\nmemory, with all tables loaded, in bytes:\n")
-	for _, part := range []struct {
-		name  string
-		bytes uint64
-		when  string
-	}{
+	for _, part := range s.Memory.parts() {
+		fmt.Fprintf(t, "  %s\t%12d\t%s\n", part.name, part.bytes, part.when)
+	}
+	t.Flush()
+}
+
+// A memoryPart is one part of what is in memory, or a sum, or what is not.
+type memoryPart struct {
+	name  string
+	bytes uint64
+	when  string // it is read
+}
+
+// parts are the parts, then the sum, and then what is not in memory.
+func (m *Memory) parts() []memoryPart {
+	return []memoryPart{
 		{"filters of keys", m.Filters, "read in the background, or by the first lookup"},
 		{"prefix filters", m.PrefixFilters, "read by the first scan that asks them"},
 		{"indexes", m.Indexes, "read with the filters"},
@@ -150,10 +160,7 @@ func (s *Store) writeMemory(w io.Writer) {
 		{"all", m.Sum, "of these"},
 		{"not in memory:", m.FiltersOnDisk, "units of filters that levels do not need"},
 		{"", m.SamplesOnDisk, "samples, read for compactions"},
-	} {
-		fmt.Fprintf(t, "  %s\t%12d\t%s\n", part.name, part.bytes, part.when)
 	}
-	t.Flush()
 }
 
 // writeText writes what another plan would cost and give.
@@ -165,10 +172,15 @@ func (f *WhatIf) writeText(w io.Writer, now *Figures) {
 		fmt.Fprintf(t, "%d\t%d\t%.2f\t%d\t%.3g\t\n", l.Level, l.Keys, l.BitsPerKey, l.Bytes, l.Wasted)
 	}
 	t.Flush()
+	words.Wrapped(w, f.line(now))
+}
+
+// line is what it would take and give.
+func (f *WhatIf) line(now *Figures) string {
 	more, how := f.More, "more"
 	if more < 0 {
 		more, how = -more, "fewer"
 	}
-	words.Wrapped(w, fmt.Sprintf("filters would take %s in memory, %d %s than now, and a lookup of an absent key would waste %.3g reads, now %.3g",
-		words.Plural(f.Bytes, "byte"), more, how, f.Wasted, now.Predicted))
+	return fmt.Sprintf("filters would take %s in memory, %d %s than now, and a lookup of an absent key would waste %.3g reads, now %.3g",
+		words.Plural(f.Bytes, "byte"), more, how, f.Wasted, now.Predicted)
 }

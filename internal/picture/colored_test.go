@@ -43,7 +43,7 @@ func colored() []Chart {
 	spans.Rows = append(spans.Rows, SpanRow{Name: "level 6", Spans: []Span{{From: 0.25, To: 0.25, Value: NoValue, Name: "none"}}})
 	return []Chart{
 		{Name: "regions", Title: "How full the blocks are", X: "blocks, from left to right and then down", Y: "share of the bits that are set", FormatY: Percent, Grid: &Grid{Values: regions}},
-		{Name: "matrix", Title: "What tables have in common", X: "is in this table", Y: "share of a table's keys that", FormatY: Percent, Grid: &Grid{Values: matrix, Rows: names, Columns: names, Labels: true, Scale: Scale{High: 0.5}}},
+		{Name: "matrix", Title: "What tables have in common", X: "is in this table", Y: "share of a table's keys that", FormatY: Percent, Grid: &Grid{Values: matrix, Rows: names, Columns: names, Labels: true, Scale: Scale{High: 0.5, Unknown: "the same"}}},
 		{Name: "tree", Title: "The tree", X: "keys", Y: "predicted rate", Spans: spans},
 	}
 }
@@ -184,8 +184,8 @@ func TestValuesHaveTheColorOfTheirStep(t *testing.T) {
 func TestTheKeyOfColorsSaysWhatTheyMean(t *testing.T) {
 	for i, want := range [][]string{
 		{"48 %", "52 %"}, // of 50 ± 2
-		{"0 %", "≥ 50 %", unknownName, "41.3 %", "000007.sst", "is in this table"},
-		{"0.0001", "0.1", "flagged", unknownName, "level 6", "user/00000000", "user/99999999"},
+		{"0 %", "≥ 50 %", "the same", "41.3 %", "000007.sst", "is in this table"},
+		{"0.0001", "0.1", "flagged", "not known", "level 6", "user/00000000", "user/99999999"},
 	} {
 		c := colored()[i]
 		all, _ := texts(t, svgOf(t, &c))

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // A Page is one HTML document: it loads nothing, suits a phone and a desk, light and dark, and can be listened to.
@@ -87,9 +88,9 @@ type (
 		Rows           [][]cellView
 	}
 	cellView struct {
-		Cell string
-		Text bool   // aligned to the left
-		Link string // address of a section
+		Cell  string
+		Class string // of its column
+		Link  string // address of a section
 	}
 )
 
@@ -209,22 +210,27 @@ func (t *Table) view() (*tableView, error) {
 		return nil, fmt.Errorf("table %q: %d links for %d rows", t.Caption, len(t.Links), len(t.Rows))
 	}
 	v := &tableView{Caption: clean(t.Caption)}
-	words := make([]bool, len(t.Head)) // columns that are not numbers
+	classes := make([]string, len(t.Head))
 	for i, row := range t.Rows {
 		if len(row) != len(t.Head) {
 			return nil, fmt.Errorf("table %q: row %d has %d cells, want %d", t.Caption, i+1, len(row), len(t.Head))
 		}
 		for j, cell := range row {
-			words[j] = words[j] || !numeric(clean(cell))
+			switch cell = clean(cell); {
+			case utf8.RuneCountInString(cell) > shortCell:
+				classes[j] = classText
+			case !numeric(cell) && classes[j] == "":
+				classes[j] = classShort
+			}
 		}
 	}
 	for j, name := range t.Head {
-		v.Head = append(v.Head, cellView{Cell: clean(name), Text: words[j]})
+		v.Head = append(v.Head, cellView{Cell: clean(name), Class: classes[j]})
 	}
 	for _, row := range t.Rows {
 		cells := make([]cellView, 0, len(row))
 		for j, cell := range row {
-			cells = append(cells, cellView{Cell: clean(cell), Text: words[j]})
+			cells = append(cells, cellView{Cell: clean(cell), Class: classes[j]})
 		}
 		if len(t.Links) > 0 {
 			cells[0].Link = t.Links[len(v.Rows)]
@@ -233,6 +239,15 @@ func (t *Table) view() (*tableView, error) {
 	}
 	return v, nil
 }
+
+// shortCell is how many characters are kept in one line; a cell of more is broken.
+const shortCell = 30
+
+// The classes of columns that are not numbers: of text that may be long, and of words.
+const (
+	classText  = "text"
+	classShort = "text short"
+)
 
 // numeric reports whether a cell is empty, a dash, or begins as a number does.
 func numeric(s string) bool {

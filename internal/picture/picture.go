@@ -54,7 +54,7 @@ type Kind uint8
 const (
 	Joined Kind = iota // points, joined by straight lines; where there are many, only some have a mark
 	Curve              // a line without marks
-	Points             // marks alone
+	Points             // marks alone; over a category side by side with those of other lines
 	Steps              // Y[i] holds from X[i] on, up to X[i+1]: X must not fall
 	Bars               // from zero up to Y, side by side with the other bars of the same X; the axes must not be logarithmic
 )

@@ -56,6 +56,20 @@ func (c *Chart) PNG(w io.Writer) error {
 // be drawn.
 func Save(dir string, charts []Chart) error { return save(vfs.OS, dir, charts) }
 
+// Save writes all charts of the page as the function of this name does.
+func (p *Page) Save(dir string) error { return Save(dir, p.Charts()) }
+
+// Charts are all charts of the page, from the top, those of folded parts too.
+func (p *Page) Charts() (all []Chart) {
+	for _, s := range p.Sections {
+		all = append(all, s.Charts...)
+		for _, part := range s.Folded {
+			all = append(all, part.Charts...)
+		}
+	}
+	return all
+}
+
 func save(fsys vfs.FS, dir string, charts []Chart) error {
 	type file struct {
 		name string

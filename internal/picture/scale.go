@@ -15,6 +15,8 @@ type Scale struct {
 	Low, High float64
 	// Log makes each step the same factor. Values must not be negative then; zero has the color of the lowest.
 	Log bool
+	// Unknown says what a NoValue is, "not known" if it is empty.
+	Unknown string
 }
 
 // NoValue stands in for a value that nobody knows: its place is drawn hollow.
@@ -82,6 +84,8 @@ func (r *ramp) step(v float64) int {
 type key struct {
 	*ramp
 	low, high string
+	noValue   string // what a NoValue is
+	hollow    role   // of its outline
 	marked    string // what an outline means, if there are any
 }
 
@@ -90,7 +94,10 @@ func (d *drawing) setKey(s Scale, values []float64, marked string) {
 	if err != nil {
 		r = &ramp{Scale: Scale{Low: 1, High: 1}} // the chart's check has reported it
 	}
-	k := &key{ramp: r, low: d.formatY(r.Low), high: d.formatY(r.High), marked: clean(marked)}
+	k := &key{ramp: r, low: d.formatY(r.Low), high: d.formatY(r.High), noValue: nonEmpty(clean(s.Unknown), "not known"), hollow: muted, marked: clean(marked)}
+	if d.Grid != nil { // many beside each other
+		k.hollow = grid
+	}
 	if r.below {
 		k.low = "≤ " + k.low
 	}
@@ -99,8 +106,6 @@ func (d *drawing) setKey(s Scale, values []float64, marked string) {
 	}
 	d.key = k
 }
-
-const unknownName = "not known"
 
 // rows is how many lines of text high the key is.
 func (k *key) rows() int {
@@ -136,7 +141,7 @@ func (k *key) draw(c *draw.Canvas, d *drawing, x, y vg.Length) {
 		name  string
 		there bool
 		role  role
-	}{{unknownName, k.unknown, muted}, {k.marked, k.marked != "", ink}} {
+	}{{k.noValue, k.unknown, muted}, {k.marked, k.marked != "", ink}} {
 		if !sign.there {
 			continue
 		}
@@ -200,7 +205,7 @@ func (k *key) drawCells(c *draw.Canvas, d *drawing, cells []cell) {
 		}
 	}
 	if len(unknown) > 0 {
-		c.SetLineStyle(muted.stroke(outlineWidth(muted)))
+		c.SetLineStyle(k.hollow.stroke(outlineWidth(k.hollow)))
 		c.Stroke(unknown)
 	}
 	for i := range cells {

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"html"
+	"image"
+	"image/draw"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bloomblock"
+)
+
+var shots = flag.String("shots", "", "write the screenshots of the documents into this `directory`")
+
+// A browser looks at pages; it is installed or not.
+type browser struct {
+	program, home string
+}
+
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starting a browser takes seconds")
+	}
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "headless_shell"} {
+		if found, err := exec.LookPath(name); err == nil {
+			return &browser{found, t.TempDir()}
+		}
+	}
+	t.Skip("there is no chromium to look with")
+	return nil
+}
+
+// run opens a file; what it says itself and what its pages say to the console is in errs. A browser that does not run skips the test.
+func (b *browser) run(t *testing.T, file string, flags ...string) (out, errs []byte) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, b.program, append(append([]string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions", "--disable-background-networking",
+		"--disable-dev-shm-usage", "--user-data-dir=" + filepath.Join(b.home, "profile"), "--enable-logging=stderr",
+	}, flags...), "file://"+filepath.ToSlash(file))...)
+	cmd.WaitDelay = time.Second
+	cmd.Env = append(os.Environ(), "HOME="+b.home)
+	var o, e bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &o, &e
+	if err := cmd.Run(); err != nil {
+		t.Skipf("%s does not run here: %v", b.program, err)
+	}
+	return o.Bytes(), e.Bytes()
+}
+
+// lookAround runs at the end of a page in a frame, and writes what it sees beside the frame.
+const lookAround = `<script>
+for (const d of document.querySelectorAll("details")) d.open = true;
+const seen = {width: innerWidth, scroll: document.documentElement.scrollWidth, background: getComputedStyle(document.body).backgroundColor, pictures: 0, wrong: []};
+const ids = new Set();
+for (const e of document.querySelectorAll("[id]")) { if (ids.has(e.id)) seen.wrong.push("two of the address " + e.id); ids.add(e.id); }
+for (const a of document.querySelectorAll("a")) if (!ids.has(a.hash.slice(1))) seen.wrong.push("a link to nowhere: " + a.hash);
+let level = 1;
+for (const h of document.querySelectorAll("h1, h2, h3, h4")) { const n = Number(h.tagName[1]); if (n > level + 1) seen.wrong.push("a heading of level " + n + " below one of " + level + ": " + h.textContent); level = n; }
+for (const r of document.querySelectorAll(".scroll")) if (r.tabIndex !== 0 || !r.getAttribute("aria-label")) seen.wrong.push("a table that keys cannot scroll");
+for (const svg of document.querySelectorAll("svg")) {
+	const box = svg.getBoundingClientRect();
+	if (box.width === 0) continue;
+	seen.pictures++;
+	if (!svg.getAttribute("aria-label")) seen.wrong.push("a picture that cannot be listened to");
+	const upright = [];
+	for (const text of svg.querySelectorAll("text")) {
+		const b = text.getBoundingClientRect(), size = parseFloat(getComputedStyle(text).fontSize) * box.width / svg.viewBox.baseVal.width;
+		if (size < 11) seen.wrong.push(text.textContent + ": letters of " + size + " px");
+		if (b.left < box.left - 1 || b.right > box.right + 1 || b.top < box.top - 1 || b.bottom > box.bottom + 1) seen.wrong.push(text.textContent + ": outside its picture");
+		if (b.height > 1.7 * size) continue; // turned
+		for (const [other, o] of upright) if (b.left < o.right && o.left < b.right && b.top + 3 < o.bottom && o.top + 3 < b.bottom) seen.wrong.push(text.textContent + ": over " + other);
+		upright.push([text.textContent, b]);
+	}
+}
+frameElement.setAttribute("data-seen", JSON.stringify(seen));
+</script>
+</body>`
+
+func TestABrowserShowsWhatInspectDraws(t *testing.T) {
+	b := newBrowser(t)
+	dir := treeStore(t, bloomkv.Options{FilterPrefix: bloomkv.PrefixLen(7)})
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatal(tables, err)
+	}
+	fault := faulty(t, glob(t, newStore(t, manyLines(5000)), "*.sst"), func(add func(bloomblock.Hash)) { add(lineKey(0)) })
+	for _, c := range []struct {
+		name string
+		args []string
+	}{
+		{"a table", []string{tables[len(tables)-1], "--verify", "--key", "key/000007"}},
+		{"a table whose filter is wrong", []string{fault, "--verify"}},
+		{"a store", []string{dir, "--verify", "--key", "key/000007", "--what-if", "fpr=0.001", "--what-if", "kind=ribbon"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			doc, _ := pageOf(t, c.args...)
+			page := filepath.Join(t.TempDir(), "page.html")
+			if err := os.WriteFile(page, []byte(doc), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			// The page forbids all loading, so that an attempt is a complaint.
+			dom, errs := b.run(t, page, "--dump-dom")
+			if complaints := regexp.MustCompile(`(?m)^.*CONSOLE.*$`).FindAll(errs, -1); len(complaints) > 0 || !bytes.Contains(dom, []byte("</main>")) {
+				t.Errorf("%d bytes are shown, and the browser complains: %q", len(dom), complaints)
+			}
+			b.look(t, doc, strings.Count(doc, "<figure>"))
+		})
+	}
+}
+
+// look looks at a page in frames: a phone's width and a desk's, light and dark.
+func (b *browser) look(t *testing.T, doc string, pictures int) {
+	t.Helper()
+	doc = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAllString(doc, "") // it forbids the script
+	doc = html.EscapeString(strings.Replace(doc, "</body>", lookAround, 1))
+	var frames strings.Builder
+	frames.WriteString(`<!DOCTYPE html><html><head><meta charset="utf-8"></head><body>`)
+	schemes, widths := []string{"light", "dark"}, []int{360, 390, 1280}
+	for _, scheme := range schemes {
+		for _, width := range widths { // a window cannot be as narrow as a phone
+			fmt.Fprintf(&frames, `<iframe style="width: %dpx; height: 900px; border: 0; color-scheme: %s" srcdoc="%s"></iframe>`, width, scheme, doc)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "frames.html")
+	if err := os.WriteFile(file, []byte(frames.String()+"</body></html>"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := b.run(t, file, "--window-size=1400,900", "--dump-dom")
+	found := regexp.MustCompile(`data-seen="([^"]*)"`).FindAllSubmatch(out, -1)
+	if len(found) != len(schemes)*len(widths) {
+		t.Fatalf("the browser shows %d frames of %d", len(found), len(schemes)*len(widths))
+	}
+	backgrounds := make(map[string]string)
+	for i, match := range found {
+		scheme, width := schemes[i/len(widths)], widths[i%len(widths)]
+		var seen struct {
+			Width, Scroll, Pictures int
+			Background              string
+			Wrong                   []string
+		}
+		if err := json.Unmarshal([]byte(html.UnescapeString(string(match[1]))), &seen); err != nil {
+			t.Fatal(err)
+		}
+		if seen.Width != width || seen.Scroll > width || seen.Pictures != pictures || len(seen.Wrong) > 0 {
+			t.Errorf("%s, a window of %d px: %d px wide, %d pictures of %d, and %q", scheme, seen.Width, seen.Scroll, seen.Pictures, pictures, seen.Wrong)
+		}
+		backgrounds[scheme] = seen.Background
+	}
+	if backgrounds["light"] == backgrounds["dark"] {
+		t.Errorf("light and dark have the background %s", backgrounds["light"])
+	}
+}
+
+// With -shots it makes the pictures in docs/images, of the store that anybody gets from bloomkv demo, and of a larger table.
+func TestScreenshotsForTheDocuments(t *testing.T) {
+	if *shots == "" {
+		t.Skip("without -shots")
+	}
+	b := newBrowser(t)
+	dir := filepath.Join(t.TempDir(), "demo")
+	(tool{}).must(t, "demo", "--keep", dir)
+	table := glob(t, newStore(t, manyLines(100_000)), "*.sst") // those of the demo are small
+	for _, c := range []struct {
+		name, of, part string
+		width, height  int
+		dark           bool
+	}{
+		{"inspect-light", dir, "#tree", 1280, 1150, false},
+		{"inspect-dark", table, "#unit-0", 1280, 1020, true},
+		{"inspect-phone", dir, "#tree", 390, 1100, false},
+	} {
+		doc, _ := pageOf(t, c.of)
+		page := filepath.Join(t.TempDir(), "page.html")
+		frame := filepath.Join(t.TempDir(), "frame.html")
+		text := fmt.Sprintf(`<!DOCTYPE html><body style="margin: 0"><iframe src="file://%s%s" style="width: %dpx; height: %dpx; border: 0"></iframe>`, filepath.ToSlash(page), c.part, c.width, c.height)
+		for name, content := range map[string]string{page: doc, frame: text} {
+			if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		scheme := 1 // of Blink: light
+		if c.dark {
+			scheme = 0
+		}
+		shot := filepath.Join(t.TempDir(), "shot.png")
+		b.run(t, frame, fmt.Sprintf("--blink-settings=preferredColorScheme=%d", scheme), fmt.Sprintf("--window-size=%d,%d", max(c.width, 500), c.height), "--screenshot="+shot)
+		whole := must(png.Decode(bytes.NewReader(must(os.ReadFile(shot)))))
+		cut := image.NewNRGBA(image.Rect(0, 0, c.width, c.height))
+		draw.Draw(cut, cut.Bounds(), whole, image.Point{}, draw.Src)
+		var out bytes.Buffer
+		if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, cut); err != nil {
+			t.Fatal(err)
+		}
+		if out.Len() > 150_000 {
+			t.Errorf("%s has %d bytes, want 150000 at most", c.name, out.Len())
+		}
+		if err := os.WriteFile(filepath.Join(*shots, c.name+".png"), out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err) // a test's
+	}
+	return v
+}

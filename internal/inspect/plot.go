@@ -1,0 +1,170 @@
+package inspect
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/picture"
+)
+
+// mapColumns is how many cells a row of a map has: 512 regions or positions are 16 rows, which a phone shows too.
+const mapColumns = 32
+
+// ratesChart shows the rates of a filter's units and of all of them by where they are from; nil where none is above zero.
+func (r *Filter) ratesChart(prefix string, live *Live) *picture.Chart {
+	c := &picture.Chart{
+		Name: prefix + "rates", Title: "Rate: promised, computed and measured", X: "where the rate is from", Y: "false positive rate", LogY: true, FormatY: rate,
+		Categories: []string{"promised", "by table", "from bits", "measured"},
+		Caption:    "A flat line is a filter that does what it promises; a rise to the right is one that lets more absent keys through, each of which costs a read. A rate of zero is not drawn.",
+	}
+	add := func(name string, values ...float64) {
+		l := picture.Line{Name: name}
+		for x, y := range values {
+			if y > 0 {
+				l.X, l.Y = append(l.X, float64(x)), append(l.Y, y)
+			}
+		}
+		if len(l.X) > 0 {
+			c.Lines = append(c.Lines, l)
+		}
+	}
+	for i, u := range r.Units {
+		add(unitName(i), u.Promised, u.ByTable, u.FromBits, u.Measured.Rate)
+	}
+	all := []float64{r.Promised, r.ByTable, r.FromBits, r.Measured.Rate}
+	if live != nil && live.Rate > 0 {
+		c.Categories, all = append(c.Categories, "live"), append(all, live.Rate)
+		c.Caption += " Live is what the store counted, with as many units as it had in memory."
+	}
+	if len(r.Units) > 1 || len(all) > 4 {
+		add("all", all...)
+	}
+	if len(c.Lines) == 0 {
+		return nil
+	}
+	return c
+}
+
+// theoryChart shows by how many standard errors the figures of all units are off, between the lines beyond which they are flagged.
+func (r *Filter) theoryChart(prefix string) *picture.Chart {
+	c := &picture.Chart{
+		Name: prefix + "theory", Title: "How far figures are from what theory says", X: "figure", Y: "standard errors above or below theory",
+		Caption: fmt.Sprintf("Chance alone moves a figure by one or two standard errors, and once in millions of times beyond the dashed lines, at %g: what is there is flagged.", bloomblock.FarOff),
+	}
+	at := make(map[string]float64)
+	for i := range r.Units {
+		u := &r.Units[i]
+		l := picture.Line{Name: unitName(i), Kind: picture.Points}
+		for _, s := range append(statsOf(u), namedStat{short: "measured rate", Stat: &bloomblock.Stat{Z: u.Measured.Z}}) {
+			x, known := at[s.short]
+			if !known {
+				x = float64(len(at))
+				at[s.short], c.Categories = x, append(c.Categories, s.short)
+			}
+			l.X, l.Y = append(l.X, x), append(l.Y, s.Z)
+		}
+		c.Lines = append(c.Lines, l)
+	}
+	ends := []float64{0, float64(len(at) - 1)}
+	for _, limit := range []struct {
+		name string
+		y    float64
+	}{{"flagged above", bloomblock.FarOff}, {"flagged below", -bloomblock.FarOff}} {
+		c.Lines = append(c.Lines, picture.Line{Name: limit.name, X: ends, Y: []float64{limit.y, limit.y}, Kind: picture.Curve, Dashed: true})
+	}
+	return c
+}
+
+// unitCharts are the histogram of a unit's blocks, and the maps of its regions and positions, as far as it has them. Of one block
+// there is nothing to draw.
+func (r *Filter) unitCharts(prefix string, i int) (all []picture.Chart) {
+	u := &r.Units[i]
+	if u.Blocks < 2 {
+		return nil
+	}
+	if len(u.Histogram) > 0 {
+		all = append(all, occupancyChart(fmt.Sprintf("%soccupancy-%d", prefix, i), u.Histogram))
+	}
+	if len(u.Regions) > 0 {
+		all = append(all, picture.Chart{
+			Name: fmt.Sprintf("%sregions-%d", prefix, i), Title: "How full the blocks are, from the first to the last", X: "blocks, from left to right and then down; on the left the first of each row", Y: "share of the bits that are set",
+			FormatY: percent,
+			Caption: "Noise without stripes or patches is what random hashes leave; a patch is a part of the filter that is fuller than others. " + capital(mapScale(u, "further from the paper")) + ".",
+			Grid:    mapOf(u.Regions, func(i int) string { return strconv.FormatUint(uint64(i)*u.RegionBlocks, 10) }), //nolint:gosec // an index
+		})
+	}
+	if len(u.Shares) > 0 {
+		all = append(all, picture.Chart{
+			Name: fmt.Sprintf("%spositions-%d", prefix, i), Title: "How often each of the 512 bit positions is set", X: "positions in a block; on the left the first of each row", Y: "share of the blocks in which it is set", FormatY: percent,
+			Caption: "All positions should be alike but for noise; a row, a column or a half that stands out shows bits of the hash that are not random.",
+			Grid:    mapOf(u.Shares, strconv.Itoa),
+		})
+	}
+	return all
+}
+
+// occupancyChart draws a histogram, and over it where theory ends the bars.
+func occupancyChart(name string, bins []bloomblock.Bin) picture.Chart {
+	c := picture.Chart{
+		Name: name, Title: "Blocks by how many of their 512 bits are set", X: "set bits of a block, of 512", Y: "blocks",
+		Caption: "Bars that follow the dashed line are keys that spread over the blocks as chance spreads them; a bar far off to the right is a block that lets too much through.",
+		Lines:   []picture.Line{{Name: "blocks", Kind: picture.Bars}, {Name: "by theory", Dashed: true}},
+	}
+	half := float64(bins[0].To-bins[0].From) / 2 // the last may be narrower, and is drawn as wide as the others
+	for _, b := range bins {
+		for i, y := range []float64{float64(b.Blocks), b.Want} {
+			l := &c.Lines[i]
+			l.X, l.Y = append(l.X, float64(b.From)+half), append(l.Y, max(y, 0))
+		}
+	}
+	return c
+}
+
+// mapOf is a map of values, whose rows are named by the number of their first cell.
+func mapOf(values []float64, name func(i int) string) *picture.Grid {
+	g := &picture.Grid{}
+	for i := 0; i < len(values); i += mapColumns {
+		g.Values = append(g.Values, values[i:min(i+mapColumns, len(values))])
+		g.Rows = append(g.Rows, name(i))
+	}
+	return g
+}
+
+// capital makes the first letter of an English sentence a capital.
+func capital(s string) string {
+	if s != "" && 'a' <= s[0] && s[0] <= 'z' {
+		return string(s[0]-'a'+'A') + s[1:]
+	}
+	return s
+}
+
+// charts are those of a filter on a page with others: all but the maps of positions, which are many bytes.
+func (r *Filter) charts(prefix string, live *Live) (all []picture.Chart) {
+	if r == nil || r.Measured == nil {
+		return nil
+	}
+	if c := r.ratesChart(prefix, live); c != nil {
+		all = append(all, *c)
+	}
+	all = append(all, *r.theoryChart(prefix))
+	for i := range r.Units {
+		for _, c := range r.unitCharts(prefix, i) {
+			if !strings.HasPrefix(c.Name, prefix+"positions") {
+				c.Title = capital(unitName(i)) + ": " + c.Title
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// table is a grid on a page, whose first column has a name there.
+func (g *grid) table(caption, first string) *picture.Table {
+	head := append([]string{}, g.head...)
+	if head[0] == "" {
+		head[0] = first
+	}
+	return &picture.Table{Caption: caption, Head: head, Rows: g.rows}
+}
