@@ -17,6 +17,7 @@ promise: ## the rate of filters in every state of the tree, of all key shapes, a
 	go test -count=1 -timeout 1h -run 'TestThePromise' -v . -long 2
 	go test -count=1 -timeout 1h -run 'TestOfManyKeys' -v ./bloomblock -keys 100000000
 	go test -count=1 -timeout 1h -run 'TestPredictedWaste' -v ./internal/inspect -keys 1000000
+	go test -count=1 -timeout 1h -run 'TestTextJSONAndPageAgree' -v ./cmd/bloomkv -keys 1000000
 
 screenshots: ## docs/images, by a browser: needs chromium
 	go test -count=1 -v -run 'TestScreenshots' ./cmd/bloomkv -shots $(CURDIR)/docs/images

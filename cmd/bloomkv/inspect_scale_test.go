@@ -1,0 +1,190 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/inspect"
+)
+
+var scaleKeys = flag.Int("keys", 15_000, "keys of the stores on which text, JSON and page must agree; as many absent ones are looked up")
+
+func scaleKey(i int) []byte { return fmt.Appendf(nil, "user/%09d", i) }
+
+// scaleStore is a store of so many keys, put in random order, in three levels and some runs of level 0, and what a lookup of as many
+// absent keys between them has wasted.
+func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, wasted float64) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "store")
+	size := max(2*int64(n), 64<<10)
+	db, err := bloomkv.Open(dir, &bloomkv.Options{
+		FilterKind: kind, Durability: bloomkv.NoSync, Compression: bloomkv.NoCompression,
+		MemoryBudget: 256 << 20, MemtableSize: size, TableSize: size, BaseLevelSize: 2 * size, LevelRatio: 4,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(keys []int) {
+		t.Helper()
+		var b bloomkv.Batch
+		for part := range slices.Chunk(keys, 1000) {
+			b.Reset()
+			for _, i := range part {
+				b.Put(scaleKey(i), fmt.Appendf(nil, "%064d", i))
+			}
+			if err := db.Apply(&b, bloomkv.NoSync); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	put(rng.Perm(n))
+	if err := db.Compact(t.Context(), scaleKey(0), scaleKey(n/2)); err != nil { // the rest stays where it is
+		t.Fatal(err)
+	}
+	for range 3 {
+		put(rng.Perm(n)[:n/100])
+	}
+	settle(t, db)
+	before := db.Metrics().Lookups
+	for range n {
+		if _, err := db.Get(append(scaleKey(rng.IntN(n)), '/')); !errors.Is(err, bloomkv.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	wasted = float64(db.Metrics().Lookups.WastedReads-before.WastedReads) / float64(n)
+	if err := errors.Join(db.Put(scaleKey(0), nil), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return dir, wasted
+}
+
+// TestTextJSONAndPageAgreeOnAStore looks at the store and at each of its tables three ways. Every filter is built again, and answers
+// random hashes as its bits say.
+func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
+	n := *scaleKeys
+	for _, kind := range []bloomkv.FilterKind{bloomkv.BloomFilter, bloomkv.RibbonFilter} {
+		dir, wasted := scaleStore(t, n, kind)
+		ask := func(args ...string) (text, object, doc, page string) {
+			t.Helper()
+			text, object = tool{}.must(t, append([]string{"inspect"}, args...)...), tool{}.must(t, append([]string{"inspect", "--json"}, args...)...)
+			doc, code := pageOf(t, args...)
+			page, _ = textOf(t, doc)
+			if code != exitOK || !strings.Contains(page, "Fine: nothing is off.") {
+				t.Errorf("%q: exit %d, and the page does not say that all is well", args, code)
+			}
+			return text, object, doc, page
+		}
+		text, _, doc, page := ask(dir, "--verify", "--what-if", "fpr=0.001")
+		// With a page JSON has all of the tables that are on it in full. What is not has its numbers on a page of its own.
+		object := tool{}.must(t, "inspect", "--json", dir, "--verify", "--what-if", "fpr=0.001", "--html", filepath.Join(t.TempDir(), "page.html"))
+		agreeOnLevels(t, doc, object)
+		agreeWithObject(t, page, object)
+		var s inspect.Store
+		if err := json.Unmarshal([]byte(object), &s); err != nil {
+			t.Fatal(err)
+		}
+		agreeOnFigures(t, text, &s)
+		if off := 0.05*wasted + 3*math.Sqrt(wasted/float64(n)); math.Abs(s.Tree.Predicted-wasted) > off {
+			t.Errorf("%d absent keys wasted %.5f reads each, predicted %.5f", n, wasted, s.Tree.Predicted)
+		}
+		worst, ribbons := 0.0, 0
+		for i := range s.Tables {
+			name := filepath.Join(dir, s.Tables[i].File)
+			text, object, doc, page := ask(name, "--verify")
+			agreeOnPage(t, name, page, object)
+			agreeOnUnits(t, doc, object)
+			agreeOnAll(t, name, text, object)
+			var f inspect.Table
+			if err := json.Unmarshal([]byte(object), &f); err != nil {
+				t.Fatal(err)
+			}
+			agreeOnRows(t, text, f.Filter)
+			if f.Verify == nil || !f.Verify.OK || s.Tables[i].Verify == nil || !s.Tables[i].Verify.OK {
+				t.Errorf("%s: %+v", f.File, f.Verify)
+			}
+			for _, u := range f.Filter.Units {
+				worst = max(worst, math.Abs(u.Measured.Z))
+				if u.Columns > 0 {
+					ribbons++
+				}
+			}
+		}
+		if len(s.Levels) < 3 || s.Levels[0].Runs < 3 || (ribbons > 0) != (kind == bloomkv.RibbonFilter) {
+			t.Errorf("%d levels, %d runs on level 0, %d Ribbon units", len(s.Levels), s.Levels[0].Runs, ribbons)
+		}
+		if worst > 5 {
+			t.Errorf("a measured rate is %.1f standard errors from that of the bits", worst)
+		}
+		t.Logf("%d keys, %d tables, %d levels: wasted %.5f, predicted %.5f (%.3f); the measured rate that is farthest from the bits is so by %.1f standard errors",
+			n, len(s.Tables), len(s.Levels), wasted, s.Tree.Predicted, s.Tree.Predicted/wasted, worst)
+	}
+}
+
+// agreeWithObject finds each number of a page in the JSON of the same.
+func agreeWithObject(t *testing.T, page, object string) {
+	t.Helper()
+	var all any
+	if err := json.Unmarshal([]byte(object), &all); err != nil {
+		t.Fatal(err)
+	}
+	var have []float64
+	numbers(all, func(f float64) { have = append(have, f, 100*f) })
+	for i := range 513 { // numbers of units and of rows, bits of a block
+		have = append(have, float64(i))
+	}
+	offsets := filterOffsets(all)
+	for _, digits := range number.FindAllString(strings.NewReplacer("–", " ", "…", " ", "−", "-").Replace(page), -1) {
+		printed, err := strconv.ParseFloat(digits, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(have, func(f float64) bool {
+			return agrees(digits, printed, math.Abs(f)) || slices.ContainsFunc(offsets, func(at float64) bool { return f >= 0 && printed == at+f })
+		}) {
+			t.Errorf("the page has %s, the object nothing like it", digits)
+		}
+	}
+}
+
+// filterOffsets are where filter blocks begin in their files: what is in them is told by its place in the file.
+func filterOffsets(v any) (at []float64) {
+	switch v := v.(type) {
+	case map[string]any:
+		if offset, ok := v["offset"].(float64); ok && v["header"] != nil {
+			at = append(at, offset)
+		}
+		for _, member := range v {
+			at = append(at, filterOffsets(member)...)
+		}
+	case []any:
+		for _, member := range v {
+			at = append(at, filterOffsets(member)...)
+		}
+	}
+	return at
+}
+
+// settle waits until a store has nothing left to do.
+func settle(t *testing.T, db *bloomkv.DB) {
+	t.Helper()
+	for begin := time.Now(); !db.Metrics().Settled || !db.Metrics().Warm; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("not settled:\n%v", db.Metrics())
+		}
+	}
+}
