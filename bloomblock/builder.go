@@ -121,7 +121,7 @@ func (b *Builder) appendRibbon(dst []byte, p Params) ([]byte, UnitHeader) {
 		r := ribbon{ribbonShape: shape}
 		dst, r.bits = grow(dst[:start], int(blocks)) //nolint:gosec // fewer than those of a Bloom unit
 		b.ribbon.solve(&r, b.chunks)
-		measured := r.measure(segmentSlots)
+		measured := r.measure(min(max(r.starts/measuredSlots, 1), segmentSlots))
 		if measured <= rate {
 			return dst, UnitHeader{Columns: int(shape.columns), Overhead: overhead, Blocks: blocks} //nolint:gosec // ≤ maxColumns
 		}

@@ -41,8 +41,9 @@ const (
 	// judgedBlocks is how many blocks a unit needs for its figures to be near enough to normal that FarOff means that.
 	judgedBlocks = 32
 
+	farChance    = 3e-7 // of as many hits by chance: what FarOff is where they are many
 	dependentBy  = 1.1  // times the rate from the bits
-	dependentOff = 4.0  // and so many standard errors
+	dependentOff = 3e-5 // and a chance of so much at most: that of four standard errors
 	saturatedAt  = 0.6  // of the bits set; at a filter's best half of them are
 	aboveBy      = 1.02 // times the promised rate
 )
@@ -108,10 +109,10 @@ func (u *UnitExam) chance(keys uint64) float64 {
 // judge flags answers that are not those of the bits.
 func (m *Measured) judge(bits float64) []Flag {
 	switch {
-	case m.Rate >= dependentBy*bits && m.Z > dependentOff:
+	case m.Rate >= dependentBy*bits && m.chance(bits) < dependentOff:
 		return []Flag{flagged(ProbesDependent, "%d of %d random hashes pass, %.3g times as many as the bits let expect: the probes of a key depend on each other",
 			m.Maybe, m.Probes, m.Rate/bits)}
-	case math.Abs(m.Z) > FarOff:
+	case m.chance(bits) < farChance:
 		return []Flag{flagged(MeasuredOff, "%d of %d random hashes pass, %.3g of what the bits let expect", m.Maybe, m.Probes, m.Rate/bits)}
 	}
 	return nil

@@ -29,3 +29,30 @@ func ask(rate float64, maybe func(h Hash) bool) *Measured {
 	m.Z = stat(m.Rate, rate, m.Err).Z
 	return &m
 }
+
+// chance is how likely chance alone moves the number of maybes as far from where a rate puts it, or farther, to the same side. Hits
+// are taken to be Poisson, which they are where they are rare; elsewhere they vary by less, and it is an upper bound.
+func (m *Measured) chance(rate float64) float64 {
+	k, mean := float64(m.Maybe), rate*float64(m.Probes)
+	if mean == 0 {
+		if k == 0 {
+			return 1
+		}
+		return 0
+	}
+	gamma, _ := math.Lgamma(k + 1)
+	term := math.Exp(k*math.Log(mean) - mean - gamma) // of just so many
+	sum := 0.0
+	if k < mean {
+		for ; k >= 0 && term > sum*1e-6; k-- {
+			sum += term
+			term *= k / mean
+		}
+		return sum
+	}
+	for ; term > sum*1e-6; term *= mean / k {
+		sum += term
+		k++
+	}
+	return sum
+}

@@ -208,6 +208,9 @@ func (r *ribbon) passes(start uint64) float64 {
 	return math.Ldexp(1, -rank)
 }
 
+// measuredSlots is how many slots tell the rate of a unit that was built, to a percent or so; of a large one every 64th does.
+const measuredSlots = 512
+
 // measure is the mean of passes over every step-th start.
 func (r *ribbon) measure(step uint64) float64 {
 	sum, n := 0.0, 0.0

@@ -85,7 +85,7 @@ func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
 			doc, code := pageOf(t, args...)
 			page, _ = textOf(t, doc)
 			if code != exitOK || !strings.Contains(page, "Fine: nothing is off.") {
-				t.Errorf("%q: exit %d, and the page does not say that all is well", args, code)
+				t.Errorf("%q: exit %d, and the page does not say that all is well:\n%s", args, code, text)
 			}
 			return text, object, doc, page
 		}

@@ -22,7 +22,7 @@ type Store struct {
 	Tree     Figures  `json:"tree"`              // all of it
 	Levels   []Level  `json:"levels"`            // those that have tables, newest first
 	Plan     *Plan    `json:"plan,omitempty"`    // missing where it is not known, as with Options.FilterMemory
-	Memory   Memory   `json:"memory"`            //
+	Memory   Memory   `json:"memory"`            // by part
 	Overlap  *Overlap `json:"overlap,omitempty"` // missing where there are fewer than two runs, or filters are too large to look at all together
 	WhatIf   []WhatIf `json:"what_if,omitempty"` // with --what-if
 	Flags    []Flag   `json:"flags"`             // what is not as it should be
