@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,14 +14,20 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
+// An inspection is one run of inspect: what is looked at beside what the files say of themselves, and how it is shown.
+type inspection struct {
+	*app
+
+	options inspect.Options
+	asJSON  bool
+	hex     bool
+	page    pageFlags
+}
+
 func (a *app) inspectCommand() *cobra.Command {
-	var (
-		o           inspect.Options
-		key         string
-		whatIf      []string
-		asJSON, hex bool
-		shown       pageFlags
-	)
+	i := inspection{app: a}
+	var key string
+	var whatIf []string
 	c := &cobra.Command{
 		Use:   "inspect FILE|DIR",
 		Short: "Look inside a store, a table, a log or a manifest",
@@ -57,110 +64,134 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
   bloomkv inspect ./store --html store.html --plot pictures`,
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			if shown.html == toOutput && (asJSON || hex || o.Entries) {
-				return hint(c, errors.New("--json, --hex and --entries go to the output as --html - does, want a file for the page"))
-			}
-			if err := shown.check(); err != nil {
+			if err := i.parse(whatIf, key, c.Flags().Changed("key")); err != nil {
 				return hint(c, err)
-			}
-			if c.Flags().Changed("key") {
-				var err error
-				if o.Key, err = inspect.ParseKey(key); err != nil {
-					return hint(c, fmt.Errorf("--%w", err))
-				}
-			}
-			for _, text := range whatIf {
-				q, err := inspect.ParseWhatIf(text)
-				if err != nil {
-					return hint(c, fmt.Errorf("--what-if: %w", err))
-				}
-				o.WhatIf = append(o.WhatIf, q)
 			}
 			name, isDir, err := lookAt(args[0])
 			if err != nil {
 				return err
 			}
-			if !isDir && len(whatIf) > 0 {
-				return hint(c, fmt.Errorf("--what-if is of a store, want its directory and not %s", args[0]))
+			if isDir {
+				return i.store(c.Context(), name)
 			}
 			kind, number := filename.Parse(filepath.Base(name))
-			isLog := !isDir && kind == filename.Log
-			if asJSON && (hex || o.Entries && !isLog) {
-				return hint(c, errors.New("--hex, and --entries of a table, are text, want them without --json"))
-			}
-			style := inspect.Style{Color: a.color, Hex: hex}
-			show := func(facts any, err error, text func()) error {
-				if asJSON {
-					return errors.Join(a.printJSON(facts), err)
-				}
-				if shown.html != toOutput {
-					text()
-				}
-				return err
-			}
-			if shown.asked() && !isDir && (kind == filename.Log || kind == filename.Manifest) {
-				return hint(c, errors.New("--html and --plot are for tables and stores"))
-			}
-			if isDir {
-				o.Full = shown.asked()
-				stop := func() {}
-				if o.Verify {
-					bar := a.newProgress("verify", -1, false)
-					o.Progress, stop = func(done, of int) { bar.set(int64(done), int64(of)) }, bar.end
-				}
-				s, err := inspect.ReadStore(c.Context(), name, o)
-				stop()
-				if err != nil {
-					return err
-				}
-				var written error
-				if shown.asked() {
-					written = shown.write(a, s.Page())
-				}
-				return errors.Join(show(s, s.Wrong(), func() { s.WriteText(a.out, style) }), written)
+			if err := i.check(kind); err != nil {
+				return hint(c, fmt.Errorf("%s: %w", args[0], err))
 			}
 			switch kind {
 			case filename.Log:
-				l, err := inspect.ReadLog(c.Context(), name, number, o)
-				if err != nil && !errors.Is(err, bloomkv.ErrCorruption) {
-					return err
-				}
-				return show(l, err, func() { l.WriteText(a.out) })
+				l, err := inspect.ReadLog(c.Context(), name, number, i.options)
+				return i.showRead(l, err, func() { l.WriteText(a.out) })
 			case filename.Manifest:
 				m, err := inspect.ReadManifest(c.Context(), name, number)
-				if err != nil && !errors.Is(err, bloomkv.ErrCorruption) {
-					return err
-				}
-				return show(m, err, func() { m.WriteText(a.out) })
+				return i.showRead(m, err, func() { m.WriteText(a.out) })
 			case filename.Current, filename.Lock, filename.Temp:
 				return fmt.Errorf("%s holds nothing to look at; want a table, a log, a manifest or a directory", args[0])
 			default: // a table may have been renamed
-				t, err := inspect.ReadTable(c.Context(), name, o)
-				if err != nil {
-					return err
-				}
-				var written error
-				if shown.asked() {
-					written = shown.write(a, t.Page())
-				}
-				err = errors.Join(show(t, t.Wrong(), func() { t.WriteText(a.out, style) }), written)
-				if o.Entries {
-					fmt.Fprintln(a.out)
-					err = errors.Join(err, inspect.WriteEntries(a.out, name))
-				}
-				return err
+				return i.table(c.Context(), name)
 			}
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
-	c.Flags().BoolVar(&o.Entries, "entries", false, "of a table also every block and entry, as text; of a log every operation")
-	c.Flags().BoolVar(&o.Verify, "verify", false, "build filters again from the keys of their tables, and compare")
-	c.Flags().BoolVar(&hex, "hex", false, "of a table also the bytes of its filter block, as text")
+	c.Flags().BoolVar(&i.asJSON, "json", false, "print a JSON object")
+	c.Flags().BoolVar(&i.options.Entries, "entries", false, "of a table also every block and entry, as text; of a log every operation")
+	c.Flags().BoolVar(&i.options.Verify, "verify", false, "build filters again from the keys of their tables, and compare")
+	c.Flags().BoolVar(&i.hex, "hex", false, "of a table also the bytes of its filter block, as text")
 	c.Flags().StringArrayVar(&whatIf, "what-if", nil, "of a store what other filters would take and give: `ITEMS` fpr=RATE or memory=MIB, kind=bloom or ribbon")
-	c.Flags().StringVar(&shown.html, "html", "", "write a page for a browser into `FILE`")
-	c.Flags().StringVar(&shown.plot, "plot", "", "save the pictures of the page in `DIR`, as SVG and PNG")
+	c.Flags().StringVar(&i.page.html, "html", "", "write a page for a browser into `FILE`")
+	c.Flags().StringVar(&i.page.plot, "plot", "", "save the pictures of the page in `DIR`, as SVG and PNG")
 	c.Flags().StringVar(&key, "key", "", "show how the filters answer for `KEY`, and whether that is right")
 	return c
+}
+
+// parse reads the flags that have a form, and holds them against each other.
+func (i *inspection) parse(whatIf []string, key string, withKey bool) error {
+	if i.page.html == toOutput && (i.asJSON || i.hex || i.options.Entries) {
+		return errors.New("--json, --hex and --entries go to the output as --html - does, want a file for the page")
+	}
+	if err := i.page.check(); err != nil {
+		return err
+	}
+	if withKey {
+		var err error
+		if i.options.Key, err = inspect.ParseKey(key); err != nil {
+			return fmt.Errorf("--%w", err)
+		}
+	}
+	for _, text := range whatIf {
+		q, err := inspect.ParseWhatIf(text)
+		if err != nil {
+			return fmt.Errorf("--what-if: %w", err)
+		}
+		i.options.WhatIf = append(i.options.WhatIf, q)
+	}
+	if i.asJSON && i.hex {
+		return errors.New("--hex is text, want it without --json")
+	}
+	return nil
+}
+
+// check refuses what does not go with a file of a kind.
+func (i *inspection) check(kind filename.Kind) error {
+	switch {
+	case len(i.options.WhatIf) > 0:
+		return errors.New("--what-if is of a store, want its directory")
+	case i.asJSON && i.options.Entries && kind != filename.Log:
+		return errors.New("--entries of a table is text, want it without --json")
+	case i.page.asked() && (kind == filename.Log || kind == filename.Manifest):
+		return errors.New("--html and --plot are for tables and stores")
+	}
+	return nil
+}
+
+func (i *inspection) store(ctx context.Context, dir string) error {
+	i.options.Full = i.page.asked()
+	stop := func() {}
+	if i.options.Verify {
+		bar := i.newProgress("verify", -1, false)
+		i.options.Progress, stop = func(done, of int) { bar.set(int64(done), int64(of)) }, bar.end
+	}
+	s, err := inspect.ReadStore(ctx, dir, i.options)
+	stop()
+	if err != nil {
+		return err
+	}
+	return i.show(s, s.Wrong(), func() page { return s.Page() }, func() { s.WriteText(i.out, inspect.Style{Color: i.color, Hex: i.hex}) })
+}
+
+func (i *inspection) table(ctx context.Context, name string) error {
+	t, err := inspect.ReadTable(ctx, name, i.options)
+	if err != nil {
+		return err
+	}
+	err = i.show(t, t.Wrong(), func() page { return t.Page() }, func() { t.WriteText(i.out, inspect.Style{Color: i.color, Hex: i.hex}) })
+	if i.options.Entries {
+		fmt.Fprintln(i.out)
+		err = errors.Join(err, inspect.WriteEntries(i.out, name))
+	}
+	return err
+}
+
+// show writes facts as they were asked for: a page, if there is one to be drawn, and JSON or text. wrong is what is damaged.
+func (i *inspection) show(facts any, wrong error, drawn func() page, text func()) error {
+	var written error
+	if i.page.asked() {
+		written = i.page.write(i.app, drawn())
+	}
+	switch {
+	case i.asJSON:
+		return errors.Join(i.printJSON(facts), wrong, written)
+	case i.page.html != toOutput:
+		text()
+	}
+	return errors.Join(wrong, written)
+}
+
+// showRead writes what was read of a log or a manifest: all, or what is before the damage, which is the error.
+func (i *inspection) showRead(facts any, err error, text func()) error {
+	if err != nil && !errors.Is(err, bloomkv.ErrCorruption) {
+		return err // nothing was read
+	}
+	return i.show(facts, err, nil, text)
 }
 
 // lookAt follows links to a file or directory that can be looked at. Everything else is an error at once: nobody waits for a pipe.

@@ -43,7 +43,7 @@ func TestHexHasEveryByteOfTheFilter(t *testing.T) {
 			}
 		}
 	}
-	if r := (tool{}).run(t, "inspect", t.TempDir(), "--hex", "--json"); r.code != exitTrouble || !strings.Contains(r.err, "--hex, and --entries of a table, are text") {
+	if r := (tool{}).run(t, "inspect", t.TempDir(), "--hex", "--json"); r.code != exitTrouble || !strings.Contains(r.err, "--hex is text, want it without --json") {
 		t.Errorf("as JSON: exit %d, %q", r.code, r.err)
 	}
 }
