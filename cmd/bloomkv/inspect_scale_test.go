@@ -18,7 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-var scaleKeys = flag.Int("keys", 15_000, "keys of the stores on which text, JSON and page must agree; as many absent ones are looked up")
+var scaleKeys = flag.Int("keys", 8_000, "keys of the stores on which text, JSON and page must agree; as many absent ones are looked up")
 
 func scaleKey(i int) []byte { return fmt.Appendf(nil, "user/%09d", i) }
 
