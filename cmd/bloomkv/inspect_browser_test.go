@@ -92,6 +92,9 @@ frameElement.setAttribute("data-seen", JSON.stringify(seen));
 </body>`
 
 func TestABrowserShowsWhatInspectDraws(t *testing.T) {
+	if testing.Short() {
+		t.Skip("millions of probes of filters, by one goroutine")
+	}
 	b := newBrowser(t)
 	dir := treeStore(t, bloomkv.Options{FilterPrefix: bloomkv.PrefixLen(7)})
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))

@@ -90,6 +90,9 @@ func faulty(t *testing.T, table string, keys func(add func(bloomblock.Hash))) st
 func lineKey(i int) bloomblock.Hash { return bloomblock.HashKey(fmt.Appendf(nil, "key/%06d", i)) }
 
 func TestFaultsOfAFilterAreFlaggedByName(t *testing.T) {
+	if testing.Short() {
+		t.Skip("millions of probes of filters, by one goroutine")
+	}
 	const n = 20_000
 	table := glob(t, newStore(t, manyLines(n)), "*.sst")
 	add := func(of func(i int) (hash bloomblock.Hash, ok bool), n int) func(func(bloomblock.Hash)) {
@@ -177,6 +180,9 @@ func sstFiles(t *testing.T, dir string) []string {
 }
 
 func TestTablesOfAllKinds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("millions of probes of filters, by one goroutine")
+	}
 	style := regexp.MustCompile("\x1b\\[[0-9;]*m")
 	seen := 0
 	for _, dir := range manyShapes(t) {

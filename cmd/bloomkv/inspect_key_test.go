@@ -11,6 +11,9 @@ import (
 )
 
 func TestAKeyIsFollowedThroughTheTables(t *testing.T) {
+	if testing.Short() {
+		t.Skip("millions of probes of filters, by one goroutine")
+	}
 	dir := newStore(t, manyLines(3000))
 	tool{}.must(t, "del", dir, "key/000001")
 	tool{}.must(t, "del", dir, "--from", "key/000100", "--to", "key/000200")

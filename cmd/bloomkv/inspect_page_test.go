@@ -252,6 +252,9 @@ func stringsFrom(rows [][]string, column int) (cut [][]string) {
 }
 
 func TestThePageAgreesWithJSONOnEveryNumber(t *testing.T) {
+	if testing.Short() {
+		t.Skip("millions of probes of filters, by one goroutine")
+	}
 	bloom, ribbon := treeStore(t, bloomkv.Options{}), treeStore(t, bloomkv.Options{FilterKind: bloomkv.RibbonFilter, FilterPrefix: bloomkv.PrefixLen(7)})
 	for _, dir := range []string{bloom, ribbon} {
 		tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))

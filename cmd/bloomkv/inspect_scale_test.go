@@ -76,6 +76,9 @@ func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, waste
 // TestTextJSONAndPageAgreeOnAStore looks at the store and at each of its tables three ways. Every filter is built again, and answers
 // random hashes as its bits say.
 func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some thirty tables, each looked at three ways")
+	}
 	n := *scaleKeys
 	for _, kind := range []bloomkv.FilterKind{bloomkv.BloomFilter, bloomkv.RibbonFilter} {
 		dir, wasted := scaleStore(t, n, kind)

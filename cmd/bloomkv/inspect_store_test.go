@@ -20,6 +20,9 @@ import (
 
 // TestTextAndJSONOfAStoreAgree reads every number of the text in the object, and every figure of the object in the text.
 func TestTextAndJSONOfAStoreAgree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("millions of probes of filters, by one goroutine")
+	}
 	many := filepath.Join(t.TempDir(), "store")
 	tool{in: manyLines(30_000)}.must(t, "load", many)
 	for range 3 {
