@@ -167,6 +167,16 @@ func editText(e *manifest.Edit) string {
 		say("filter of table %d: about %d negative, %d true positive, %d false positive, %d not asked",
 			c.Number, c.Negatives, c.TruePositives, c.FalsePositives, c.Unfiltered)
 	}
+	if f := e.Filters; f != nil {
+		promise := fmt.Sprintf("of %g wasted reads", f.FPR)
+		if f.Memory > 0 {
+			promise = "in " + words.Plural(f.Memory, "byte")
+		}
+		say("filters %s, %s, level ratio %d", promise, kindName(f.Kind), f.Ratio)
+		if f.Prefix != "" {
+			say("prefix filters by %s", words.Escaped([]byte(f.Prefix), words.KeyLimit))
+		}
+	}
 	return strings.Join(parts, ", ")
 }
 

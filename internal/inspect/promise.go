@@ -1,6 +1,8 @@
 package inspect
 
 import (
+	"fmt"
+
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
@@ -13,7 +15,7 @@ func planOf(s *manifest.State) *Plan {
 	if f == nil || f.Memory > 0 {
 		return nil
 	}
-	p := &Plan{FPR: f.FPR, Kind: "bloom", Ratio: int(f.Ratio)}
+	p := &Plan{FPR: f.FPR, Kind: kindName(f.Kind), Ratio: int(f.Ratio)}
 	o := &bloomkv.Options{FilterFPR: f.FPR, FilterKind: bloomkv.FilterKind(f.Kind), LevelRatio: int(f.Ratio)}
 	_, levels, err := bloomkv.PlanTree(nil, o)
 	switch {
@@ -21,8 +23,6 @@ func planOf(s *manifest.State) *Plan {
 		return nil
 	case f.FPR == 1:
 		p.Kind = "none"
-	case o.FilterKind == bloomkv.RibbonFilter:
-		p.Kind = "ribbon"
 	}
 	for _, l := range levels {
 		p.Levels = append(p.Levels, PlanLevel{l.Level, l.FPR, l.Predicted, l.BitsPerKey})
@@ -35,6 +35,17 @@ func planOf(s *manifest.State) *Plan {
 		}
 	}
 	return p
+}
+
+// kindName is Options.FilterKind in a word.
+func kindName(kind uint8) string {
+	switch bloomkv.FilterKind(kind) {
+	case bloomkv.BloomFilter:
+		return "bloom"
+	case bloomkv.RibbonFilter:
+		return "ribbon"
+	}
+	return fmt.Sprintf("kind %d", kind) // of a later version
 }
 
 // has says whether a table on a level whose filter promises a rate is of the plan: it was written there, or above, as tables move down
