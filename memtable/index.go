@@ -12,11 +12,18 @@ import (
 // lock: a slot is one atomic word, and nothing is ever removed.
 //
 // Open addressing with linear probing. A key's first slot is given by the leading bits of its tag, so that the slots lie
-// in the order of the tags but for collisions, and growing reads and writes both arrays front to back.
+// in the order of the tags, except where they collide, and growing reads and writes both arrays front to back.
+//
+// Keys whose tags crowd, or are equal, do not make probing slow: a search ends after maxProbes slots, or after maxEqual keys
+// with the tag of the key. A key that finds no slot within these bounds overflows, and is found by order instead.
 type index struct {
 	filter *bloom.Atomic   // says "no" to most absent keys from a twentieth of the memory
 	slots  []atomic.Uint64 // tag << 32 | ref; 0 is empty. A power of two of them, at most three quarters full
 	shift  uint            // tag >> shift is the first slot
+
+	overflowed atomic.Bool // over is not empty
+	overBytes  atomic.Int64
+	over       []uint64 // as slots, of keys that found none; their refs may be those of older versions. The writer's
 }
 
 const (
@@ -28,6 +35,10 @@ const (
 	slotRefBits  = 32
 	goldenRatio  = 0x9e3779b97f4a7c15
 	bytesPerSlot = 8
+
+	// Of random hashes one key in a million overflows when the index is full, and its lookups take twice as long.
+	maxProbes = 128
+	maxEqual  = 4
 )
 
 // A tag is what the index keeps of a hash: its upper half. Growing must rebuild the filter from the slots alone, so the
@@ -61,7 +72,9 @@ func limit(slots int) int { return slots / 4 * maxLoadOf4 }
 // limit is how many keys the index may hold.
 func (x *index) limit() int { return limit(len(x.slots)) }
 
-func (x *index) bytes() int64 { return int64(x.filter.Bytes()) + int64(len(x.slots))*bytesPerSlot }
+func (x *index) bytes() int64 {
+	return int64(x.filter.Bytes()) + int64(len(x.slots))*bytesPerSlot + x.overBytes.Load()
+}
 
 // touch has the processor fetch the first slot of a tag that will soon be put there, while it waits for other memory: an
 // insert misses the cache for the filter, the slot and the arena, and the lock that follows waits for all of them at once.
@@ -70,22 +83,38 @@ func (x *index) touch(g tag) { x.slots[uint(g>>x.shift)&uint(len(x.slots)-1)].Lo
 // put adds a key that is not yet there.
 func (x *index) put(g tag, r ref) {
 	x.filter.Add(g.spread())
-	mask := uint(len(x.slots) - 1)
+	slot := uint64(g)<<slotRefBits | uint64(r)
+	mask, equal := uint(len(x.slots)-1), 0
 	i := uint(g>>x.shift) & mask
-	for x.slots[i].Load() != 0 {
+	for range maxProbes {
+		s := x.slots[i].Load()
+		if s == 0 {
+			x.slots[i].Store(slot)
+			return
+		}
+		if tag(s>>slotRefBits) == g {
+			if equal++; equal == maxEqual {
+				break
+			}
+		}
 		i = (i + 1) & mask
 	}
-	x.slots[i].Store(uint64(g)<<slotRefBits | uint64(r))
+	x.over = append(x.over, slot)
+	x.overBytes.Store(int64(cap(x.over)) * bytesPerSlot)
+	x.overflowed.Store(true)
 }
 
 // grown is a copy of x with room for so many keys, at least twice as many as x. Readers may go on with x: whatever they may
-// see was there when they came.
-func (x *index) grown(keys int) *index {
+// see was there when they came. newest returns the newest version of the key of an older one.
+func (x *index) grown(keys int, newest func(ref) ref) *index {
 	y := newIndex(max(keys, 2*x.limit()))
 	for i := range x.slots {
 		if s := x.slots[i].Load(); s != 0 {
 			y.put(tag(s>>slotRefBits), ref(s&(1<<slotRefBits-1)))
 		}
+	}
+	for _, s := range x.over {
+		y.put(tag(s>>slotRefBits), newest(ref(s&(1<<slotRefBits-1))))
 	}
 	return y
 }

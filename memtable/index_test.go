@@ -12,7 +12,7 @@ func TestTheFilterOfAGrownIndex(t *testing.T) {
 	x := newIndex(0)
 	for i := range 100_000 {
 		if i == x.limit() {
-			x = x.grown(0)
+			x = x.grown(0, func(r ref) ref { return r })
 		}
 		x.put(tagOf(bloomblock.HashKey(fmt.Append(nil, "key", i))), ref(i+1))
 	}

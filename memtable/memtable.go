@@ -84,7 +84,8 @@ func (t *Table) Prepare(h bloomblock.Hash) {
 // Add puts a version into the table; key and value are copied. One Add runs at a time, beside any number of readers, who
 // do not find the version before Add returns, or find it whole. Sequence numbers normally rise from one Add to the next;
 // a version that comes late takes its place among those of its key, one with the sequence and kind of another replaces
-// it. h is the key's bloomblock.HashKey. Keys have at most 64 KiB, values at most 256 MiB.
+// it. h is a hash of the key, the same in all calls for it: a bloomblock.HashKey, mixed with a seed where others choose the
+// keys. Hashes that crowd or are equal cost a search of the tree. Keys have at most 64 KiB, values at most 256 MiB.
 func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind, value []byte) {
 	counts := t.begin(seq)
 	trailer, g := ikey.MakeTrailer(seq, kind), tagOf(h)
@@ -95,7 +96,9 @@ func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 			id := t.arena.version(found).id()
 			r := t.link(found, trailer, id, key, value)
 			t.newest[id/newestChunk][id%newestChunk].Store(uint32(r))
-			x.slots[slot].Store(uint64(g)<<slotRefBits | uint64(r))
+			if slot != noSlot {
+				x.slots[slot].Store(uint64(g)<<slotRefBits | uint64(r))
+			}
 			t.counts.Store(counts + 1<<32)
 			return
 		}
@@ -105,7 +108,7 @@ func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 	r := t.arena.put(trailer, 0, id, key, value)
 	t.insert(item{head: head, first: r, id: id}, last)
 	if int64(id) >= int64(x.limit()) {
-		x = x.grown(t.expected(int(id) + 1))
+		x = x.grown(t.expected(int(id)+1), t.newestOf)
 		x.put(g, r)
 		t.index.Store(x)
 	} else {
@@ -146,13 +149,14 @@ func (t *Table) begin(seq ikey.Seq) (counts uint64) {
 	return counts
 }
 
-// find returns the newest version of key and its slot, or 0.
+// find returns the newest version of key and its slot, which is noSlot for a key that overflowed, or 0.
 func (t *Table) find(x *index, key []byte, g tag) (ref, uint) {
 	if !x.filter.MayContain(g.spread()) {
 		return 0, 0
 	}
-	mask := uint(len(x.slots) - 1)
-	for i := uint(g>>x.shift) & mask; ; i = (i + 1) & mask {
+	mask, equal := uint(len(x.slots)-1), 0
+	i := uint(g>>x.shift) & mask
+	for range maxProbes {
 		s := x.slots[i].Load()
 		if s == 0 {
 			return 0, 0
@@ -162,9 +166,20 @@ func (t *Table) find(x *index, key []byte, g tag) (ref, uint) {
 			if bytes.Equal(t.arena.version(r).key(), key) {
 				return r, i
 			}
+			if equal++; equal == maxEqual {
+				break
+			}
 		}
+		i = (i + 1) & mask
 	}
+	if !x.overflowed.Load() {
+		return 0, 0
+	}
+	return t.findByOrder(key), noSlot
 }
+
+// noSlot is the slot of a key that has none.
+const noSlot = ^uint(0)
 
 // link puts a version into the chain that begins at newest, and returns where the chain begins now. Versions do not
 // change, so the newer ones, if there are any, are written again above a late one; who reads the old chain goes on.
@@ -190,8 +205,8 @@ func (t *Table) link(newest ref, trailer ikey.Trailer, id uint32, key, value []b
 
 // Get returns the newest version of key that a reader at seq sees, and its sequence number and kind. It knows nothing of
 // range tombstones, which may have deleted the version: see RangeDels. The value is a part of the arena: it never changes and
-// stays valid for as long as it is referred to; it must not be written to. Get takes no lock and allocates nothing. It
-// walks past the versions that are newer than seq, one by one.
+// stays valid for as long as it is referred to; it must not be written to. Get allocates nothing, and takes no lock unless
+// the index has overflowed where the key would be. It walks past the versions that are newer than seq, one by one.
 func (t *Table) Get(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, trailer ikey.Trailer, found bool) {
 	if t.counts.Load() == 0 { // the table of a store that is only read: its filter may be large, and in no cache
 		return nil, 0, false

@@ -96,6 +96,33 @@ func (t *Table) give(it item) {
 	p.busy.Store(false)
 }
 
+// findByOrder returns the newest version of key, or 0, without the index.
+func (t *Table) findByOrder(key []byte) ref {
+	if !t.frozen.Load() {
+		t.mu.RLock()
+		defer t.mu.RUnlock()
+	}
+	pivot := t.take(key)
+	defer t.give(pivot)
+	it, ok := t.tree.Get(pivot)
+	if !ok {
+		n := int(t.tail.n.Load())
+		i := t.search(pivot, n)
+		if i == n || t.less(pivot, *t.tail.at(i)) {
+			return 0
+		}
+		it = *t.tail.at(i)
+	}
+	return t.newestByID(it.id)
+}
+
+// newestOf returns the newest version of the key of an older one. It is for the writer.
+func (t *Table) newestOf(r ref) ref { return t.newestByID(t.arena.version(r).id()) }
+
+func (t *Table) newestByID(id uint32) ref {
+	return ref(t.newest[id/newestChunk][id%newestChunk].Load())
+}
+
 const sampleSize = 64
 
 // A sample is about every stride-th key of the table. The steps vary, lest they keep time with a pattern of the keys.

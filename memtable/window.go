@@ -120,7 +120,7 @@ func (c *Cursor) put(it item) bool {
 	if c.skip && it.id == c.edge {
 		return true
 	}
-	r := ref(c.t.newest[it.id/newestChunk][it.id%newestChunk].Load())
+	r := c.t.newestByID(it.id)
 	if c.back {
 		c.begin--
 		c.refs[c.begin] = r
