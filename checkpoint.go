@@ -196,7 +196,7 @@ func (c *checkpoint) manifest(recorded *manifest.State) error {
 	number := recorded.NextFile // no file has it
 	c.names = append(c.names, filename.Base(filename.Manifest, number), filename.Base(filename.Temp, number), filename.CurrentName)
 	m, err := manifest.Create(c.fs, c.dir, number, manifest.State{
-		Version: recorded.Version, LastSeq: recorded.LastSeq, NextFile: number + 1, MinLog: number, Filters: recorded.Filters,
+		Version: recorded.Version, LastSeq: recorded.LastSeq, NextFile: number + 1, MinLog: number, Seed: recorded.Seed, Filters: recorded.Filters,
 	})
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ func (db *DB) CompareAndSwap(key, old, value []byte) (bool, error) {
 // A condition on one key, checked once before its writer queues up, and again when its turn comes.
 type condition struct {
 	key  []byte
-	hash bloomblock.Hash
+	hash bloomblock.SeededHash
 	old  []byte // the value that is wanted, nil for none
 	held bool   // the last answer
 
@@ -54,7 +54,7 @@ const maxConditional = 64 << 10
 
 // applyIf applies b if the value of key is old, nil for none.
 func (db *DB) applyIf(b *Batch, key, old []byte) (bool, error) {
-	when := &condition{key: key, hash: bloomblock.HashKey(key), old: old, state: db.state.Load()}
+	when := &condition{key: key, hash: db.hash(key), old: old, state: db.state.Load()}
 	switch {
 	case when.state == nil:
 		return false, ErrClosed
@@ -108,7 +108,7 @@ func (db *DB) holds(when *condition, ops []byte) (bool, error) {
 		if d := s.mem.RangeDels(); d != nil {
 			last = d.Covering(when.key, ikey.MaxSeq)
 		}
-		if _, trailer, ok := s.mem.Get(when.key, when.hash, ikey.MaxSeq); ok {
+		if _, trailer, ok := s.mem.Get(when.key, when.hash.Mixed, ikey.MaxSeq); ok {
 			last = max(last, trailer.Seq())
 		}
 		if last <= when.seq {

@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -78,6 +79,8 @@ type DB struct {
 	tails    struct{ loads, bytes atomic.Uint64 }
 
 	queue commitQueue
+
+	seed bloomblock.Seed // of memtables and new filters; constant after Open
 
 	commitMu  sync.Mutex // the order of writes; guards the fields down to the next blank line
 	log       *logFile   // nil until the next write

@@ -251,7 +251,7 @@ func (db *DB) env(level int) compaction.Env {
 	}
 	return compaction.Env{
 		FS: db.opts.FS, Dir: db.dir, NewNumber: db.newNumber, TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
-		BlockSize: db.opts.BlockSize, Codec: codec, Filter: db.plans.Load().build.level[level].params, Prefix: db.opts.FilterPrefix,
+		BlockSize: db.opts.BlockSize, Codec: codec, Filter: db.plans.Load().build.level[level].params, Prefix: db.opts.FilterPrefix, Seed: db.seed,
 		Snapshots: db.snapshots.seqs(), Open: db.openInput, RangeDels: db.inputRangeDels,
 		SampleOf: db.inputSample, FilterOf: db.inputFilter,
 	}

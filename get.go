@@ -38,14 +38,17 @@ func (db *DB) MayContain(key []byte) bool {
 	if s == nil {
 		return true
 	}
-	h, seq := bloomblock.HashKey(key), ikey.Seq(db.visible.Load())
-	if _, live, decided := s.inMemory(key, h, seq); decided {
+	h, seq := db.hash(key), ikey.Seq(db.visible.Load())
+	if _, live, decided := s.inMemory(key, h.Mixed, seq); decided {
 		return live
 	}
 	var cost lookupCost // of no lookup: it is not counted
 	var room [8]candidate
 	return len(s.candidates(room[:0], key, h, seq, &cost)) > 0
 }
+
+// hash hashes a key, once for all memtables and tables of the store.
+func (db *DB) hash(key []byte) bloomblock.SeededHash { return db.seed.Hash(bloomblock.HashKey(key)) }
 
 func (db *DB) get(key []byte, at asOf) ([]byte, error) {
 	value, err := db.appendGet(nil, key, at)
@@ -134,7 +137,7 @@ func (l *lookup) find(db *DB, key []byte, at asOf) (bool, error) {
 }
 
 func (l *lookup) follow(db *DB, key []byte, at ikey.Seq) (bool, error) {
-	h := bloomblock.HashKey(key)
+	h := db.hash(key)
 	// The state first, then the sequence: a state that is older than the sequence misses only what is newer than the call;
 	// the other way round a compaction could have dropped the version that an older sequence needs. What a snapshot needs
 	// stays for as long as it is open.
@@ -143,7 +146,7 @@ func (l *lookup) follow(db *DB, key []byte, at ikey.Seq) (bool, error) {
 		return false, ErrClosed
 	}
 	seq := min(at, ikey.Seq(db.visible.Load()))
-	value, live, decided := s.inMemory(key, h, seq)
+	value, live, decided := s.inMemory(key, h.Mixed, seq)
 	if decided {
 		l.cost.memtableHit = true
 		l.value = value
@@ -167,7 +170,7 @@ func (l *lookup) follow(db *DB, key []byte, at ikey.Seq) (bool, error) {
 		}
 		s, seq = now, min(at, ikey.Seq(db.visible.Load()))
 		l.cost = lookupCost{}
-		if value, live, decided = s.inMemory(key, h, seq); decided {
+		if value, live, decided = s.inMemory(key, h.Mixed, seq); decided {
 			l.cost.memtableHit = true
 			l.value = value
 			return live, nil
@@ -185,8 +188,8 @@ func (l *lookup) follow(db *DB, key []byte, at ikey.Seq) (bool, error) {
 }
 
 // search looks into one table. Where decided is true, older data does not count.
-func (l *lookup) search(db *DB, c *candidate, key []byte, h bloomblock.Hash, seq ikey.Seq) (found, decided bool, err error) {
-	if search, err := c.ready(db, key, h, seq, &l.cost); err != nil || !search {
+func (l *lookup) search(db *DB, c *candidate, key []byte, h bloomblock.SeededHash, seq ikey.Seq) (found, decided bool, err error) {
+	if search, err := c.ready(db, key, h.Hash, seq, &l.cost); err != nil || !search {
 		return false, c.deleted > 0, err
 	}
 	before := l.cost.reads

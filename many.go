@@ -59,7 +59,7 @@ const manyKeys = 64
 
 // A manyLookup is a group of lookups.
 type manyLookup struct {
-	hashes [manyKeys]bloomblock.Hash
+	hashes [manyKeys]bloomblock.SeededHash
 	values [manyKeys][]byte
 	found  [manyKeys]bool
 	hits   [manyKeys]sstable.Hit
@@ -89,12 +89,12 @@ var manyLookups = sync.Pool{New: func() any { return new(manyLookup) }}
 func (m *manyLookup) find(db *DB, s *state, keys [][]byte, seq ikey.Seq) error {
 	m.cost, m.inMemory, m.candidates = lookupCost{}, 0, m.candidates[:0]
 	for i, key := range keys {
-		m.hashes[i] = bloomblock.HashKey(key)
+		m.hashes[i] = db.hash(key)
 	}
 	below := uint64(0) // the keys that memtables do not decide
 	for i, key := range keys {
 		m.next[i], m.last[i], m.searched[i], m.present[i] = 0, 0, 0, 0
-		value, live, decided := s.inMemory(key, m.hashes[i], seq)
+		value, live, decided := s.inMemory(key, m.hashes[i].Mixed, seq)
 		if decided {
 			m.inMemory++
 			m.values[i], m.found[i] = value, live
@@ -116,7 +116,7 @@ func (m *manyLookup) find(db *DB, s *state, keys [][]byte, seq ikey.Seq) error {
 				continue
 			}
 			c := &m.candidates[m.next[i]]
-			search, err := c.ready(db, key, m.hashes[i], seq, &m.cost)
+			search, err := c.ready(db, key, m.hashes[i].Hash, seq, &m.cost)
 			if err != nil {
 				return err
 			}

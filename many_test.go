@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -59,7 +58,7 @@ func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
 					m := new(manyLookup)
 					for i := range n {
 						keys = append(keys, key(first+i*37))
-						m.hashes[i] = bloomblock.HashKey(keys[i])
+						m.hashes[i] = db.hash(keys[i])
 						if (first+i)%5 > 0 {
 							below |= 1 << i
 						}

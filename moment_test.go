@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/memtable"
 )
@@ -17,7 +16,7 @@ import (
 func TestAnIteratorHasAllWritesUpToItsMoment(t *testing.T) {
 	db := openTiny(t)
 	k := []byte("k")
-	h := bloomblock.HashKey(k)
+	h := db.hash(k).Mixed
 	put := func() {
 		if err := db.Put(k, nil); err != nil {
 			t.Error(err)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -97,6 +98,7 @@ func (db *DB) open() (err error) {
 	case err == nil && db.opts.ErrorIfExists: // made since makeDir looked
 		err = errExists
 	case err == nil:
+		db.seed = bloomblock.Seed(db.recorded.Seed)
 		replayed, err = db.recover(found)
 	}
 	if err != nil {
@@ -157,7 +159,10 @@ func (db *DB) create(found recovery.Listing) error {
 	if m := found[filename.Manifest]; len(m) > 0 {
 		db.next = m[len(m)-1] + 1
 	}
-	db.recorded = manifest.State{Version: &manifest.Version{}}
+	if db.seed = bloomblock.Seed(db.opts.FilterSeed); db.seed == 0 {
+		db.seed = bloomblock.NewSeed()
+	}
+	db.recorded = manifest.State{Version: &manifest.Version{}, Seed: uint64(db.seed)}
 	return db.appendEdit(&manifest.Edit{}, db.recorded.Version)
 }
 

@@ -105,6 +105,11 @@ type Options struct {
 	// without (Metrics.Prefixes), until compaction rewrites it. With FilterFPR of 1 there are none. The zero value is no rule.
 	FilterPrefix PrefixRule
 
+	// FilterSeed is the seed of a new store; a store that exists keeps its own. 0 means a random one. Filters and memtables mix
+	// it into the hashes of keys, so that nobody who does not know it can choose keys that make the store slow. Set it only
+	// where two stores must have the same filters, bit for bit, as in tests.
+	FilterSeed uint64
+
 	// MemoryBudget bounds, in bytes, what the store keeps in memory: memtables (at most half of it), filters, indexes and
 	// the block cache, which gets what the others leave. An open iterator may hold one more block for each run. 0 means 64 MiB;
 	// the least is 8 MiB.

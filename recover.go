@@ -111,7 +111,7 @@ func (r *replay) run(logs []uint64) error {
 }
 
 func (r *replay) add(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
-	addTo(r.mem, []operation{{seq: seq, kind: kind, key: key, value: value}})
+	addTo(r.mem, r.db.seed, []operation{{seq: seq, kind: kind, key: key, value: value}})
 }
 
 func (r *replay) makeRoom() error {

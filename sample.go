@@ -56,14 +56,14 @@ func (db *DB) sampleOf() uint64 { return 1 << db.samplingBits }
 //go:noinline
 func (db *DB) sample(key []byte, at ikey.Seq) {
 	if s := db.state.Load(); s != nil {
-		s.countNegatives(key, bloomblock.HashKey(key), min(at, ikey.Seq(db.visible.Load())), db.sampleOf())
+		s.countNegatives(key, db.hash(key), min(at, ikey.Seq(db.visible.Load())), db.sampleOf())
 	}
 }
 
 // countNegatives asks the filters that a lookup of key has asked, and counts n for each that says no. Filters that were loaded
 // or dropped since may answer otherwise than they did.
-func (s *state) countNegatives(key []byte, h bloomblock.Hash, seq ikey.Seq, n uint64) {
-	if _, _, decided := s.inMemory(key, h, seq); decided {
+func (s *state) countNegatives(key []byte, h bloomblock.SeededHash, seq ikey.Seq, n uint64) {
+	if _, _, decided := s.inMemory(key, h.Mixed, seq); decided {
 		return
 	}
 	for _, r := range s.runs {
@@ -72,7 +72,7 @@ func (s *state) countNegatives(key []byte, h bloomblock.Hash, seq ikey.Seq, n ui
 			continue
 		}
 		t := r.tables[i]
-		if maybe, probed := t.reader.MayContain(h); probed && !maybe {
+		if maybe, probed := t.reader.MayContain(h.Hash); probed && !maybe {
 			t.negatives.Add(n)
 		}
 		if t.meta.RangeDeletes > 0 && t.reader.RangeDels().Covering(key, seq) > 0 { // nothing older counts

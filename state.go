@@ -92,7 +92,7 @@ func (r *run) find(key []byte) int {
 }
 
 // inMemory looks for the newest version of key that a reader at seq may see in the memtables, and for what deletes it. Where
-// decided is true it is the answer: no older data counts. It takes no lock.
+// decided is true it is the answer: no older data counts. h is mixed with the store's seed.
 func (s *state) inMemory(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, live, decided bool) {
 	if value, live, decided = inTable(s.mem, key, h, seq); decided {
 		return value, live, true
@@ -139,7 +139,7 @@ type partAnswer struct {
 // candidates appends the tables that may hold the version of key which a reader at seq sees, newest data first: by their
 // bounds, then by their filters. All filters are asked before an answer is acted upon, so that the cache misses of
 // independent filters overlap. A range tombstone ends the search, whatever the filters say.
-func (s *state) candidates(dst []candidate, key []byte, h bloomblock.Hash, seq ikey.Seq, cost *lookupCost) []candidate {
+func (s *state) candidates(dst []candidate, key []byte, h bloomblock.SeededHash, seq ikey.Seq, cost *lookupCost) []candidate {
 	for runs, over := s.runs, false; len(runs) > 0 && !over; {
 		part := runs[:min(len(runs), partRuns)]
 		runs = runs[len(part):]

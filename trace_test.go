@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -91,8 +90,8 @@ func layered(t *testing.T, mem *vfs.Mem) (o *Options, want map[string]string) {
 
 // touchedTables is what a lookup should search, found without the fences, the order of probes and the loads of tails.
 func touchedTables(db *DB, key []byte) (tables []TableTrace) {
-	s, h := db.state.Load(), bloomblock.HashKey(key)
-	if _, _, decided := s.inMemory(key, h, ikey.MaxSeq); decided {
+	s, h := db.state.Load(), db.hash(key)
+	if _, _, decided := s.inMemory(key, h.Mixed, ikey.MaxSeq); decided {
 		return nil
 	}
 	for _, r := range s.runs {
@@ -102,7 +101,7 @@ func touchedTables(db *DB, key []byte) (tables []TableTrace) {
 		}
 		t := r.tables[i]
 		deleted := t.reader.RangeDels().Covering(key, ikey.MaxSeq)
-		if maybe, filtered := t.reader.MayContain(h); maybe && t.meta.Entries > 0 {
+		if maybe, filtered := t.reader.MayContain(h.Hash); maybe && t.meta.Entries > 0 {
 			var st sstable.Stats
 			g := db.domain.Enter()
 			hit, ok, err := t.reader.Get(key, ikey.MaxSeq, &st)

@@ -222,7 +222,7 @@ func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 				return err
 			}
 		}
-		if err := addRecord(db.state.Load().mem, record); err != nil {
+		if err := addRecord(db.state.Load().mem, db.seed, record); err != nil {
 			return db.fail(fmt.Errorf("bloomkv: a record of its own making: %w", err))
 		}
 		db.deadKeys.wrote(record)
@@ -241,30 +241,30 @@ type operation struct {
 	seq        ikey.Seq
 	kind       ikey.Kind
 	key, value []byte
-	hash       bloomblock.Hash // of the key, set by addTo
+	hash       bloomblock.Hash // of the key, mixed; set by addTo
 }
 
 // addRecord puts the operations of a record into a memtable. It takes a few at a time, and has what they wait for fetched
 // before the first is added, so that their cache misses overlap.
-func addRecord(mem *memtable.Table, record []byte) error {
+func addRecord(mem *memtable.Table, seed bloomblock.Seed, record []byte) error {
 	var few [16]operation
 	n := 0
 	_, _, err := batch.ReadRecord(record, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
 		if n == len(few) {
-			addTo(mem, few[:n])
+			addTo(mem, seed, few[:n])
 			n = 0
 		}
 		few[n] = operation{seq: seq, kind: kind, key: key, value: value}
 		n++
 	})
-	addTo(mem, few[:n])
+	addTo(mem, seed, few[:n])
 	return err
 }
 
 // addTo puts operations into a memtable, in their order.
-func addTo(mem *memtable.Table, few []operation) {
+func addTo(mem *memtable.Table, seed bloomblock.Seed, few []operation) {
 	for i := range few {
-		few[i].hash = bloomblock.HashKey(few[i].key)
+		few[i].hash = seed.Mix(bloomblock.HashKey(few[i].key))
 		if len(few) > 1 {
 			mem.Prepare(few[i].hash)
 		}

@@ -21,9 +21,17 @@
 // one: each prefix of them is a filter of the same keys with a higher rate.
 //
 // Keys are hashed once, by HashKey, and every filter of a store is asked with the same Hash.
+//
+// # Keys chosen by an adversary
+//
+// HashKey is not a secret, so anybody can choose keys whose hashes crowd into a few blocks. Each filter therefore has a Seed,
+// which it mixes into every hash before it uses it. Without the seed nobody can choose such keys. The Builder does not rely
+// on the seed alone: it measures the bits that it has set, and starts again with another seed if they miss their rate.
 package bloomblock
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"math/bits"
 
@@ -63,6 +71,49 @@ type Hash uint64
 // HashKey hashes a key with XXH64, seed 0. A nil key is the empty key. It does not keep key.
 func HashKey(key []byte) Hash { return Hash(xxhash.Sum64(key)) }
 
+// A Seed decides, together with a hash, where a filter places a key. Seed 0 uses hashes as they are, which is enough for keys
+// that nobody chooses on purpose.
+type Seed uint64
+
+// NewSeed returns a random seed other than 0.
+func NewSeed() Seed {
+	for {
+		var b [8]byte
+		_, _ = rand.Read(b[:]) // it never fails
+		if s := Seed(binary.LittleEndian.Uint64(b[:])); s != 0 {
+			return s
+		}
+	}
+}
+
+// Mix returns the hash that a filter with seed s uses in place of h. Equal hashes stay equal.
+//
+// It folds the 128-bit product of two secret-dependent factors, as wyhash does (Wang Yi). The usual alternative, a keyed
+// hash of the key itself, would have to hash the key again for each seed.
+func (s Seed) Mix(h Hash) Hash {
+	hi, lo := bits.Mul64(uint64(h)^uint64(s), uint64(s)*mulMix|1)
+	return Hash(hi ^ lo)
+}
+
+// A SeededHash is a key's hash together with what one seed makes of it, so that a lookup mixes once for all filters with
+// that seed. The zero value is Hash 0 with Seed 0.
+type SeededHash struct {
+	Hash  Hash // by HashKey
+	Mixed Hash // Seed.Mix(Hash)
+	Seed  Seed
+}
+
+// Hash returns h together with s.Mix(h).
+func (s Seed) Hash(h Hash) SeededHash { return SeededHash{Hash: h, Mixed: s.Mix(h), Seed: s} }
+
+// under returns the hash that a filter with the given seed uses.
+func (h *SeededHash) under(s Seed) Hash {
+	if s == h.Seed {
+		return h.Mixed
+	}
+	return s.Mix(h.Hash)
+}
+
 // Odd multipliers: 2⁶⁴ divided by the golden ratio, and two from searches for good bit avalanche (Vigna's SplitMix64).
 const (
 	mulFields = 0x9e3779b97f4a7c15
@@ -70,7 +121,7 @@ const (
 	mulNext   = 0x94d049bb133111eb
 )
 
-// Block is the index, below n, of the block of h in a unit of n blocks.
+// Block is the index, below n, of the block of h, a mixed hash, in a unit of n blocks.
 func (h Hash) Block(n uint64) uint64 {
 	hi, _ := bits.Mul64(uint64(h), n)
 	return hi

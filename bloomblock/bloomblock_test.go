@@ -162,7 +162,7 @@ func TestMeasuredRateIsThePromisedOne(t *testing.T) {
 			t.Run(tt.name+", "+shape.name, func(t *testing.T) {
 				t.Parallel()
 				f := filterOf(t, tt.params, hashesOf(shape.key, 0, tt.keys))
-				got, exact := measure(f, shape.key, 1<<33, tt.probes), f.FalsePositiveRate()
+				got, exact := measure(f, shape.key, 1<<33, tt.probes), f.ExpectedRate()
 				if exact > tt.params.Rate()*(1+1e-9) {
 					t.Errorf("exact rate %v, promised %v", exact, tt.params.Rate())
 				}
@@ -197,7 +197,7 @@ func TestTheRateOfOneToAMillionKeys(t *testing.T) {
 					}
 				}
 			})
-			exact = f.FalsePositiveRate()
+			exact = f.ExpectedRate()
 			for range asked {
 				if f.MayContain(Hash(rng.Uint64())) {
 					passed++
@@ -295,32 +295,38 @@ func TestManyFiltersAnswerAsEachAloneDoes(t *testing.T) {
 		}
 		filters = append(filters, filterOf(t, p, hashesOf(numbered, 0, keys)))
 	}
+	seeds := [...]Seed{0, 1, 0x9e3779b97f4a7c15}
+	for _, seed := range seeds[1:] {
+		for _, p := range []Params{paramsOf(t, Unit{10, 6}), paramsOf(t, Unit{7, 5}, Unit{5, 3}), ribbonOf(t, 0.01)} {
+			filters = append(filters, seededFilter(t, seed, p, hashesOf(numbered, 0, keys)))
+		}
+	}
 	for len(filters) < 64 {
 		filters = append(filters, filters...)
 	}
 	filters = filters[:64]
 	alone := func(f *Filter, h Hash) bool { return f == nil || f.MayContain(h) }
 	for i := range uint64(asked) {
-		h := HashKey(numbered(i))
+		h := seeds[i%3].Hash(HashKey(numbered(i)))
 		each := MayContainEach(filters[:32], h)
 		for k, f := range filters[:32] {
-			if got := each>>k&1 != 0; got != alone(f, h) {
+			if got := each>>k&1 != 0; got != alone(f, h.Hash) {
 				t.Fatalf("key %d, filter %d of 32: got %v, alone %v", i, k, got, !got)
 			}
 		}
 	}
-	if got := MayContainEach(nil, 1); got != 0 {
+	if got := MayContainEach(nil, SeededHash{}); got != 0 {
 		t.Errorf("no filters: got %b, want no bit", got)
 	}
-	hashes := make([]Hash, 64)
+	hashes := make([]SeededHash, 64)
 	for i := uint64(0); i < asked; i += 7 {
 		n := int(i % 65)
 		for k := range hashes {
-			hashes[k] = HashKey(numbered((i + uint64(k)) % (2 * keys)))
+			hashes[k] = seeds[i%3].Hash(HashKey(numbered((i + uint64(k)) % (2 * keys))))
 		}
 		many := MayContainMany(filters[:n], hashes[:n])
 		for k, f := range filters[:n] {
-			if got := many>>k&1 != 0; got != alone(f, hashes[k]) {
+			if got := many>>k&1 != 0; got != alone(f, hashes[k].Hash) {
 				t.Fatalf("key %d, filter %d of %d: got %v, alone %v", i, k, n, got, !got)
 			}
 		}
@@ -332,8 +338,8 @@ func TestManyFiltersAnswerAsEachAloneDoes(t *testing.T) {
 
 func TestZeroFilterSaysMaybe(t *testing.T) {
 	var f Filter
-	if !f.MayContain(42) || f.Units() != 0 || f.Bytes() != 0 || f.FalsePositiveRate() != 1 {
-		t.Errorf("zero filter: %v %d %d %v, want maybe", f.MayContain(42), f.Units(), f.Bytes(), f.FalsePositiveRate())
+	if !f.MayContain(42) || f.Units() != 0 || f.Bytes() != 0 || f.ExpectedRate() != 1 {
+		t.Errorf("zero filter: %v %d %d %v, want maybe", f.MayContain(42), f.Units(), f.Bytes(), f.ExpectedRate())
 	}
 	none := filterOf(t, Params{}, hashesOf(numbered, 0, 10))
 	if !none.MayContain(42) || none.Keys() != 10 {
@@ -346,8 +352,8 @@ func TestZeroFilterSaysMaybe(t *testing.T) {
 
 func TestFilterOfNoKeysSaysNo(t *testing.T) {
 	f := filterOf(t, paramsFor(t, 0.01), hashesOf(numbered, 0, 0))
-	if f.MayContain(42) || f.FalsePositiveRate() != 0 {
-		t.Errorf("%v, rate %v, want no, 0", f.MayContain(42), f.FalsePositiveRate())
+	if f.MayContain(42) || f.ExpectedRate() != 0 {
+		t.Errorf("%v, rate %v, want no, 0", f.MayContain(42), f.ExpectedRate())
 	}
 }
 
@@ -446,6 +452,14 @@ func TestGoldenBytes(t *testing.T) {
 		block := blockOf(paramsFor(t, rate), hashesOf(shapes[2].key, 0, 1000))
 		fmt.Fprintf(&out, "1000 decimal keys at %v: %d bytes, CRC-32C %08x\n", rate, len(block), checksum(block))
 	}
+	for _, p := range []Params{paramsFor(t, 0.01), paramsOf(t, Unit{7, 5}, Unit{5, 3}), ribbonOf(t, 0.01, 0.001)} {
+		b := Builder{Seed: 0x123456789abcdef}
+		for h := range hashesOf(shapes[2].key, 0, 1000) {
+			b.Add(h)
+		}
+		block := b.AppendBlock(nil, p)
+		fmt.Fprintf(&out, "1000 decimal keys with a seed at %.5f: %d bytes, CRC-32C %08x\n", p.Rate(), len(block), checksum(block))
+	}
 	golden(t, "testdata/blocks.txt", out.String())
 }
 
@@ -469,7 +483,7 @@ func TestInspectAgreesWithTheory(t *testing.T) {
 	const keys = 200_000
 	f := filterOf(t, paramsOf(t, Unit{10, 6}, Unit{6, 4}), hashesOf(numbered, 0, keys))
 	r := f.Inspect()
-	if got, want := r.Rate, f.FalsePositiveRate(); math.Abs(got/want-1) > 0.03 {
+	if got, want := r.Rate, f.ExpectedRate(); math.Abs(got/want-1) > 0.03 {
 		t.Errorf("rate of the bits %v, exact %v", got, want)
 	}
 	if math.Abs(r.Keys/keys-1) > 0.005 {

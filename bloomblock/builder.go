@@ -15,6 +15,9 @@ const chunk = 8 << 10
 // The filter is sized when it is written, from the number of hashes there are, so nobody has to guess it before. Until then
 // a hash takes 8 bytes. A Builder is for one goroutine at a time.
 type Builder struct {
+	// Seed is the seed of the blocks to be written, see Seed. Reset keeps it.
+	Seed Seed
+
 	chunks [][]Hash // all but the last one in use are full; empty ones behind it
 	n      int
 	last   Hash
@@ -55,37 +58,72 @@ func (b *Builder) blocks(u Unit) int {
 // is a header which says that there is no filter. The units are aligned to 64 bytes within the block: a caller who also aligns
 // the block, in the file and in the memory it is read into, has each probe touch one cache line and not two.
 //
-// The same hashes in the same order and the same Params give the same bytes on every machine.
+// The bits that were set are measured. If they let through more than p promises, by more than chance explains, because the
+// hashes crowd into a part of the filter, the block is built again with a random seed, twice at most; a rate that is still
+// missed stands in the header in place of the promised one.
+//
+// The same hashes in the same order, the same Seed and Params give the same bytes on every machine, unless the hashes crowd.
 func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
-	start := len(dst)
-	dst = append(dst, make([]byte, HeaderSize)...)
-	h := Header{Keys: uint64(b.n)} //nolint:gosec // a length
-	blooms := 0
+	start, seed := len(dst), b.Seed
+	for try := 1; ; try++ {
+		dst = append(dst[:start], make([]byte, HeaderSize)...)
+		h := Header{Keys: uint64(b.n), Seed: seed} //nolint:gosec // a length
+		var crowded bool
+		dst, crowded = b.appendUnits(dst, &h, p)
+		if !crowded || try == maxSeeds {
+			h.put(dst[start:])
+			return dst
+		}
+		seed = NewSeed()
+	}
+}
+
+// maxSeeds is the number of seeds that a Builder tries. Hashes that crowd under one have no reason to crowd under the next.
+const maxSeeds = 3
+
+// appendUnits appends the units of a filter and describes them in h. It reports whether one misses its promised rate; its
+// real rate is in h then.
+func (b *Builder) appendUnits(dst []byte, h *Header, p Params) (longer []byte, crowded bool) {
+	start, blooms := len(dst)-HeaderSize, 0
 	for i := range p.n {
 		offset := len(dst)
 		var u UnitHeader
+		built := false
 		if i == 0 && p.ribbon {
-			dst, u = b.appendRibbon(dst, p)
-		} else {
-			dst, u = b.appendBloom(dst, blooms, p.units[i])
+			dst, u, built = b.appendRibbon(dst, h.Seed, p)
 		}
-		if u.Probes > 0 {
+		if !built {
+			dst, u = b.appendBloom(dst, h.Seed, blooms, p.units[i])
 			blooms++
 		}
 		u.Offset, u.Rate, u.CRC = uint64(offset-start), p.rates[i], checksum(dst[offset:]) //nolint:gosec // offset > start
+		if u.Probes > 0 {
+			if rate := bitsRate(dst[offset:], u.Probes); !plausible(rate, u.Rate, h.Keys, &u) {
+				u.Rate, crowded = min(rate, 1), true
+			}
+		}
 		h.Units = append(h.Units, u)
 	}
-	h.put(dst[start:])
-	return dst
+	return dst, crowded
+}
+
+// plausible reports whether a Bloom unit whose bits have the given rate keeps its promise, as far as chance allows. Few
+// keys vary widely: a tenth and eight standard deviations are allowed.
+func plausible(rate, promised float64, keys uint64, u *UnitHeader) bool {
+	const slack, deviations = 1.1, 8
+	if rate <= slack*promised {
+		return true
+	}
+	return rate <= slack*promised+deviations*math.Sqrt(theoryOf(keys, u.Blocks, u.Probes).rateVar())
 }
 
 // appendBloom appends the bits of the nth Bloom unit of a filter.
-func (b *Builder) appendBloom(dst []byte, nth int, u Unit) ([]byte, UnitHeader) {
+func (b *Builder) appendBloom(dst []byte, seed Seed, nth int, u Unit) ([]byte, UnitHeader) {
 	blocks := b.blocks(u)
 	probes := bestProbes(uint64(b.n), uint64(blocks), u) //nolint:gosec // lengths
 	dst, payload := grow(dst, blocks)
 	for _, hashes := range b.chunks {
-		fill(payload, hashes, nth, probes)
+		fill(payload, hashes, seed, nth, probes)
 	}
 	return dst, UnitHeader{Probes: probes, Blocks: uint64(blocks)} //nolint:gosec // ≥ 1
 }
@@ -107,12 +145,14 @@ func bestProbes(keys, blocks uint64, u Unit) int {
 	return probes
 }
 
-// appendRibbon appends the bits of the first unit, as a Ribbon if that is smaller. What was built is measured: where it
-// misses its rate by little it is built again for a lower one, and where by much, as keys crowd, with more slots.
-func (b *Builder) appendRibbon(dst []byte, p Params) ([]byte, UnitHeader) {
+// appendRibbon appends the bits of the first unit as a Ribbon, if that is smaller than a Bloom unit and can be built at a
+// bounded cost. What was built is measured: where it misses its rate by little it is built again for a lower one, and where
+// by much, as keys crowd, with more slots.
+func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, u UnitHeader, ok bool) {
 	start, rate := len(dst), p.rates[0]
 	bloom := uint64(b.blocks(p.units[0])) //nolint:gosec // ≥ 1
 	target, overhead := rate*ribbonMargin, usualOverhead
+	steps := maxStepsPerKey * b.n
 	for overhead <= maxOverhead && uint64(b.n) <= maxRibbonKeys { //nolint:gosec // a length
 		shape, blocks := planRibbon(uint64(b.n), target, overhead) //nolint:gosec // a length
 		if blocks >= bloom {
@@ -120,10 +160,12 @@ func (b *Builder) appendRibbon(dst []byte, p Params) ([]byte, UnitHeader) {
 		}
 		r := ribbon{ribbonShape: shape}
 		dst, r.bits = grow(dst[:start], int(blocks)) //nolint:gosec // fewer than those of a Bloom unit
-		b.ribbon.solve(&r, b.chunks)
-		measured := r.measure(min(max(r.starts/measuredSlots, 1), segmentSlots))
+		if steps = b.ribbon.solve(&r, b.chunks, seed, steps); steps < 0 {
+			break
+		}
+		measured := r.sampledRate()
 		if measured <= rate {
-			return dst, UnitHeader{Columns: int(shape.columns), Overhead: overhead, Blocks: blocks} //nolint:gosec // ≤ maxColumns
+			return dst, UnitHeader{Columns: int(shape.columns), Overhead: overhead, Blocks: blocks}, true //nolint:gosec // ≤ maxColumns
 		}
 		if measured < 1.05*rate && target > 0.9*rate {
 			target *= ribbonMargin * rate / measured
@@ -131,7 +173,7 @@ func (b *Builder) appendRibbon(dst []byte, p Params) ([]byte, UnitHeader) {
 			target, overhead = rate*ribbonMargin, overhead+1+overhead/8
 		}
 	}
-	return b.appendBloom(dst[:start], 0, p.units[0])
+	return dst[:start], UnitHeader{}, false
 }
 
 // grow appends zeroed blocks to dst.
@@ -143,9 +185,10 @@ func grow(dst []byte, blocks int) (longer, added []byte) {
 }
 
 // fill sets the bits of hashes in the payload of the nth Bloom unit.
-func fill(payload []byte, hashes []Hash, nth, probes int) {
+func fill(payload []byte, hashes []Hash, seed Seed, nth, probes int) {
 	blocks := uint64(len(payload) / blockBytes)
 	for _, h := range hashes {
+		h = seed.Mix(h)
 		for range nth {
 			h = h.Next()
 		}

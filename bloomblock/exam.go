@@ -11,7 +11,7 @@ type Exam struct {
 	BitsPerKey float64    `json:"bits_per_key"`           // of the units, for each of these keys
 	Header     []Field    `json:"header"`                 // in the order of the bytes; empty where there is no header at all
 	Promised   float64    `json:"fpr_promised"`           // by the header, for all units; 1 without any
-	ByTable    float64    `json:"fpr_by_table"`           // Filter.FalsePositiveRate: of so many keys, blocks and probes, on average
+	ByTable    float64    `json:"fpr_by_table"`           // Filter.ExpectedRate: of so many keys, blocks and probes, on average
 	FromBits   float64    `json:"fpr_from_bits"`          // Report.Rate: exact for these bits and random hashes
 	Measured   *Measured  `json:"fpr_measured,omitempty"` // by asking; none without units
 	Units      []UnitExam `json:"units"`
@@ -136,11 +136,11 @@ func examine(block []byte, answer func(f *Filter, h Hash) bool) (Exam, error) {
 		answer = (*Filter).MayContain
 	}
 	r := f.Inspect()
-	e.ByTable, e.FromBits = f.FalsePositiveRate(), r.Rate
+	e.ByTable, e.FromBits = f.ExpectedRate(), r.Rate
 	for i := range e.Units {
 		u := &e.Units[i]
 		alone := f.unit(i)
-		u.ByTable, u.FromBits = alone.FalsePositiveRate(), r.Units[i].Rate
+		u.ByTable, u.FromBits = alone.ExpectedRate(), r.Units[i].Rate
 		u.examine(&r.Units[i], alone, block[u.Offset:][:u.Bytes])
 		u.Measured = ask(u.FromBits, func(h Hash) bool { return answer(alone, h) })
 		u.judge(e.Keys)
@@ -181,9 +181,9 @@ func perKey(bytes, keys uint64) float64 { return 8 * float64(bytes) / float64(ma
 func (f *Filter) unit(i int) *Filter {
 	if f.ribbon != nil {
 		if i == 0 {
-			return &Filter{ribbon: f.ribbon, keys: f.keys}
+			return &Filter{ribbon: f.ribbon, keys: f.keys, seed: f.seed}
 		}
 		i--
 	}
-	return &Filter{n: 1, units: [MaxUnits]unit{f.units[i]}, keys: f.keys}
+	return &Filter{n: 1, units: [MaxUnits]unit{f.units[i]}, keys: f.keys, seed: f.seed}
 }

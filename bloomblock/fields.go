@@ -20,6 +20,7 @@ func fields(block []byte) []Field {
 	long := func(b []byte) string { return strconv.FormatUint(binary.LittleEndian.Uint64(b), 10) }
 	crc := func(b []byte) string { return fmt.Sprintf("%08x", binary.LittleEndian.Uint32(b)) }
 	digits := hex.EncodeToString
+	digits64 := func(b []byte) string { return fmt.Sprintf("%016x", binary.LittleEndian.Uint64(b)) }
 	rate := func(b []byte) string {
 		return strconv.FormatFloat(math.Float64frombits(binary.LittleEndian.Uint64(b)), 'g', -1, 64)
 	}
@@ -31,6 +32,7 @@ func fields(block []byte) []Field {
 	add(offLine, 1, "line", number)
 	add(offLine+1, offKeys-offLine-1, "reserved", digits)
 	add(offKeys, 8, "keys", long)
+	add(offSeed, 8, "seed", digits64)
 	for i := range MaxUnits {
 		at, name := offUnit+i*unitSize, fmt.Sprintf("unit %d ", i)
 		if len(block) > offUnits && i >= int(block[offUnits]) {
@@ -41,13 +43,12 @@ func fields(block []byte) []Field {
 		if i == 0 && len(block) > offKind && block[offKind] == kindRibbon {
 			places = "columns"
 		}
-		add(at, 8, name+"blocks", long)
-		add(at+8, 8, name+"offset", long)
-		add(at+16, 8, name+"rate", rate)
-		add(at+24, 4, name+"checksum", crc)
-		add(at+28, 1, name+places, number)
-		add(at+29, 1, name+"overhead", number)
-		add(at+30, 2, name+"reserved", digits)
+		add(at, unitRate, name+"blocks", long)
+		add(at+unitRate, unitCRC-unitRate, name+"rate", rate)
+		add(at+unitCRC, unitProbes-unitCRC, name+"checksum", crc)
+		add(at+unitProbes, 1, name+places, number)
+		add(at+unitOverhead, 1, name+"overhead", number)
+		add(at+unitReserved, unitSize-unitReserved, name+"reserved", digits)
 	}
 	add(offUnit+MaxUnits*unitSize, offChecksum-offUnit-MaxUnits*unitSize, "reserved", digits)
 	add(offChecksum, 4, "checksum", crc)

@@ -16,53 +16,56 @@ import (
 // The header:
 //
 //	  0  magic      8 bytes "bloomblk"
-//	  8  version    u8      1
+//	  8  version    u8      2
 //	  9  kind       u8      0 no filter, 1 blocked Bloom, 2 Ribbon: unit 0 is one, any others are Bloom units
-//	 10  hash       u8      1 = XXH64, seed 0
+//	 10  hash       u8      1 = XXH64, seed 0, and then mixed with the seed below
 //	 11  units      u8      0 if kind is 0, otherwise 1..3
 //	 12  line       u8      6 = log2 of the bytes in a block
 //	 13  reserved   3 bytes
 //	 16  keys       u64     hashes added
-//	 24  unit 0     32 bytes
-//	 56  unit 1     32 bytes
-//	 88  unit 2     32 bytes
-//	120  reserved   4 bytes
+//	 24  seed       u64     see Seed.Mix
+//	 32  unit 0     24 bytes
+//	 56  unit 1     24 bytes
+//	 80  unit 2     24 bytes
+//	104  reserved   20 bytes
 //	124  checksum   u32     CRC-32C of bytes 0..123
 //
-// A unit, all zero if there is none:
+// A unit, all zero if there is none; each unit begins where the one before it ends, the first behind the header:
 //
 //	  0  blocks     u64     1..2⁴⁰
-//	  8  offset     u64     from the start of the header; each unit begins where the one before it ends
-//	 16  rate       f64     the rate promised for this unit alone, above 0 and at most 1
-//	 24  checksum   u32     CRC-32C of the unit's bytes
-//	 28  probes     u8      1..14; columns of a Ribbon unit, 1..15
-//	 29  overhead   u8      0; percent by which a Ribbon unit has more slots than keys, 1..100
-//	 30  reserved   2 bytes
+//	  8  rate       f64     the rate promised for this unit alone, above 0 and at most 1
+//	 16  checksum   u32     CRC-32C of the unit's bytes
+//	 20  probes     u8      1..14; columns of a Ribbon unit, 1..15
+//	 21  overhead   u8      0; percent by which a Ribbon unit has more slots than keys, 1..100
+//	 22  reserved   2 bytes
 //
-// The first Bloom unit has the hash of a key, each further one Hash.Next of it, and a Ribbon unit the third Next, whatever
-// other units there are. Reserved bytes are zero. Magic, version and the header's checksum stay where they are in all versions, so that a newer block
-// can be told from a damaged one. Bits in a unit are placed as Hash.Block, Hash.Fields and Hash.Next say.
+// The first Bloom unit uses the mixed hash of a key, each further one Hash.Next of it, and a Ribbon unit the third Next,
+// whatever other units there are. Reserved bytes are zero. Magic, version and the header's checksum stay where they are in all
+// versions, so that a newer block can be told from a damaged one. Bits in a unit are placed as Seed.Mix, Hash.Block,
+// Hash.Fields and Hash.Next say.
 
 // HeaderSize is the size in bytes of a header, a multiple of 64.
 const HeaderSize = 128
 
 const (
 	magic       = "bloomblk"
-	version     = 1
+	version     = 2
 	kindNone    = 0
 	kindBlocked = 1
 	kindRibbon  = 2
 	hashXXH64   = 1
 
-	offVersion  = 8
-	offKind     = 9
-	offHash     = 10
-	offUnits    = 11
-	offLine     = 12
-	offKeys     = 16
-	offUnit     = 24
-	unitSize    = 32
-	offChecksum = HeaderSize - 4
+	offVersion                                                = 8
+	offKind                                                   = 9
+	offHash                                                   = 10
+	offUnits                                                  = 11
+	offLine                                                   = 12
+	offKeys                                                   = 16
+	offSeed                                                   = 24
+	offUnit                                                   = 32
+	unitSize                                                  = 24
+	unitRate, unitCRC, unitProbes, unitOverhead, unitReserved = 8, 16, 20, 21, 22
+	offChecksum                                               = HeaderSize - 4
 
 	maxBlocks = 1 << 40 // 64 TiB: three units still count in 64 bits
 )
@@ -74,6 +77,7 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 // A Header describes a block before its units are read. ParseHeader makes one, with every field checked.
 type Header struct {
 	Keys  uint64       // hashes added, consecutive equal ones once
+	Seed  Seed         // mixed into each
 	Units []UnitHeader // none if the block says that there is no filter
 }
 
@@ -134,14 +138,14 @@ func (h Header) put(block []byte) {
 	block[offUnits] = byte(len(h.Units)) //nolint:gosec // ≤ MaxUnits
 	block[offLine] = blockShift
 	binary.LittleEndian.PutUint64(block[offKeys:], h.Keys)
+	binary.LittleEndian.PutUint64(block[offSeed:], uint64(h.Seed))
 	for i, u := range h.Units {
 		b := block[offUnit+i*unitSize:]
 		binary.LittleEndian.PutUint64(b, u.Blocks)
-		binary.LittleEndian.PutUint64(b[8:], u.Offset)
-		binary.LittleEndian.PutUint64(b[16:], math.Float64bits(u.Rate))
-		binary.LittleEndian.PutUint32(b[24:], u.CRC)
-		b[28] = byte(u.Probes + u.Columns) //nolint:gosec // one is 0, the other ≤ maxColumns
-		b[29] = byte(u.Overhead)           //nolint:gosec // ≤ maxOverhead
+		binary.LittleEndian.PutUint64(b[unitRate:], math.Float64bits(u.Rate))
+		binary.LittleEndian.PutUint32(b[unitCRC:], u.CRC)
+		b[unitProbes] = byte(u.Probes + u.Columns) //nolint:gosec // one is 0, the other ≤ maxColumns
+		b[unitOverhead] = byte(u.Overhead)         //nolint:gosec // ≤ maxOverhead
 	}
 	binary.LittleEndian.PutUint32(block[offChecksum:], checksum(block[:offChecksum]))
 }
@@ -186,26 +190,27 @@ func ParseHeader(b []byte) (Header, error) {
 	case !zero(b[offLine+1:offKeys]) || !zero(b[offUnit+n*unitSize:offChecksum]):
 		return Header{}, damaged("reserved bytes are not zero")
 	}
-	h := Header{Keys: binary.LittleEndian.Uint64(b[offKeys:])}
+	h := Header{Keys: binary.LittleEndian.Uint64(b[offKeys:]), Seed: Seed(binary.LittleEndian.Uint64(b[offSeed:]))}
 	for i := range n {
-		u, err := parseUnit(b[offUnit+i*unitSize:][:unitSize], h.BlockSize(), h.Keys, i == 0 && b[offKind] == kindRibbon)
+		u, err := parseUnit(b[offUnit+i*unitSize:][:unitSize], h.Keys, i == 0 && b[offKind] == kindRibbon)
 		if err != nil {
 			return Header{}, fmt.Errorf("unit %d: %w", i, err)
 		}
+		u.Offset = h.BlockSize()
 		h.Units = append(h.Units, u)
 	}
 	return h, nil
 }
 
-func parseUnit(b []byte, offset, keys uint64, ribbon bool) (UnitHeader, error) {
+// parseUnit reads all of a unit but its offset, which follows from the units before it.
+func parseUnit(b []byte, keys uint64, ribbon bool) (UnitHeader, error) {
 	u := UnitHeader{
 		Blocks: binary.LittleEndian.Uint64(b),
-		Offset: binary.LittleEndian.Uint64(b[8:]),
-		Rate:   math.Float64frombits(binary.LittleEndian.Uint64(b[16:])),
-		CRC:    binary.LittleEndian.Uint32(b[24:]),
-		Probes: int(b[28]),
+		Rate:   math.Float64frombits(binary.LittleEndian.Uint64(b[unitRate:])),
+		CRC:    binary.LittleEndian.Uint32(b[unitCRC:]),
+		Probes: int(b[unitProbes]),
 
-		Overhead: int(b[29]),
+		Overhead: int(b[unitOverhead]),
 	}
 	if ribbon {
 		u.Probes, u.Columns = 0, u.Probes
@@ -213,11 +218,9 @@ func parseUnit(b []byte, offset, keys uint64, ribbon bool) (UnitHeader, error) {
 	switch {
 	case u.Blocks < 1 || u.Blocks > maxBlocks:
 		return u, damaged("%d blocks, want 1..%d", u.Blocks, uint64(maxBlocks))
-	case u.Offset != offset:
-		return u, damaged("offset %d, want %d", u.Offset, offset)
 	case !(u.Rate > 0 && u.Rate <= 1): // also refuses NaN
 		return u, damaged("rate %v, want above 0 and at most 1", u.Rate)
-	case !zero(b[30:]) || !ribbon && u.Overhead != 0:
+	case !zero(b[unitReserved:]) || !ribbon && u.Overhead != 0:
 		return u, damaged("reserved bytes are not zero")
 	case ribbon:
 		if _, ok := shapeOf(keys, u.Blocks, u.Columns, u.Overhead); !ok {
@@ -264,7 +267,7 @@ func (h Header) Filter(units [][]byte) (Filter, error) {
 	if len(units) > len(h.Units) || len(units) > MaxUnits {
 		return Filter{}, fmt.Errorf("%w: %d units, the header has %d", ErrParams, len(units), len(h.Units))
 	}
-	f := Filter{keys: h.Keys}
+	f := Filter{keys: h.Keys, seed: h.Seed, measured: new(measuredOnce)}
 	for i, b := range units {
 		u := h.Units[i]
 		if uint64(len(b)) != u.Bytes() {

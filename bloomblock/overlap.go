@@ -54,7 +54,7 @@ hashes:
 // minDenied is the smallest share of absent hashes that filters must deny together to be of use.
 const minDenied = 0.05
 
-// quickRate is FalsePositiveRate without the milliseconds that rates below 10⁻⁷ take, which make no difference to an overlap.
+// quickRate is ExpectedRate without the milliseconds that rates below 10⁻⁷ take, which make no difference to an overlap.
 func (f *Filter) quickRate() float64 {
 	rate := 1.0
 	if f.ribbon != nil {

@@ -56,14 +56,15 @@ func (r *Rebuild) Add(h Hash) {
 		return
 	}
 	r.added, r.last, r.one[0] = r.added+1, h, h
+	mixed := r.h.Seed.Mix(h)
 	blooms := 0
 	for i := range r.h.Units {
 		u := &r.h.Units[i]
 		if u.Columns > 0 {
-			r.solver.add(h.band(r.ribbon.starts))
+			r.solver.add(mixed.band(r.ribbon.starts))
 			continue
 		}
-		fill(r.unit(r.built, i), r.one[:], blooms, u.Probes)
+		fill(r.unit(r.built, i), r.one[:], r.h.Seed, blooms, u.Probes)
 		blooms++
 	}
 }

@@ -211,6 +211,11 @@ func (r *ribbon) passes(start uint64) float64 {
 // measuredSlots is how many slots tell the rate of a unit that was built, to a percent or so; of a large one every 64th does.
 const measuredSlots = 512
 
+// sampledRate returns the rate of the unit from at least measuredSlots of its slots, to about a percent.
+func (r *ribbon) sampledRate() float64 {
+	return r.measure(min(max(r.starts/measuredSlots, 1), segmentSlots))
+}
+
 // measure is the mean of passes over every step-th start.
 func (r *ribbon) measure(step uint64) float64 {
 	sum, n := 0.0, 0.0
@@ -227,15 +232,24 @@ type row [2]uint64
 // A solver makes the bits of a unit. It keeps its memory from one to the next.
 type solver struct{ rows []row }
 
-// solve fills the bits of r, whose shape is set, for the hashes of a table.
-func (s *solver) solve(r *ribbon, chunks [][]Hash) {
+// maxStepsPerKey bounds the elimination steps that a Builder spends on a Ribbon unit, over all its attempts. Random hashes
+// take five a key for a thousand keys, seven for 100,000 and nine for ten million; hashes that were chosen to depend on each
+// other may take as many as there are keys.
+const maxStepsPerKey = 64
+
+// solve fills the bits of r, whose shape is set, for the hashes of a table. It spends at most the given number of elimination
+// steps and returns how many of them are left; if that is negative it has given up, and the bits are of no use.
+func (s *solver) solve(r *ribbon, chunks [][]Hash, seed Seed, steps int) (left int) {
 	s.begin(r)
 	for _, hashes := range chunks {
 		for _, h := range hashes {
-			s.add(h.band(r.starts))
+			if steps -= s.add(seed.Mix(h).band(r.starts)); steps < 0 {
+				return steps
+			}
 		}
 	}
 	s.substitute(r)
+	return steps
 }
 
 // begin makes room for the equations of r.
@@ -245,19 +259,22 @@ func (s *solver) begin(r *ribbon) {
 	clear(s.rows)
 }
 
-// add eliminates an equation by those that begin where it does, until it begins where none does yet, or says nothing new.
-func (s *solver) add(at, lo, hi uint64) {
+// add eliminates an equation by those that begin where it does, until it begins where none does yet, or says nothing new. It
+// returns the number of equations that it met: each begins behind the one before it, so there are at most bandSlots more
+// than rows, and far fewer unless hashes were chosen to depend on each other.
+func (s *solver) add(at, lo, hi uint64) (steps int) {
 	for {
+		steps++
 		r := &s.rows[at]
 		if r[0] == 0 {
 			*r = row{lo, hi}
-			return
+			return steps
 		}
 		lo ^= r[0]
 		hi ^= r[1]
 		if lo == 0 {
 			if hi == 0 {
-				return
+				return steps
 			}
 			lo, hi, at = hi, 0, at+64
 		}

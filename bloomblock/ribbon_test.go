@@ -33,11 +33,11 @@ func TestARibbonKeepsItsRateAndDeniesNoKey(t *testing.T) {
 				}
 			}
 			exact := f.Inspect().Rate
-			if exact > rate*1.001 || f.FalsePositiveRate() > rate { // the builder looks at one start in 64
-				t.Errorf("%d keys: rate %g from the bits, %g expected, want at most %g", n, exact, f.FalsePositiveRate(), rate)
+			if exact > rate*1.001 || f.ExpectedRate() > rate { // the builder looks at one start in 64
+				t.Errorf("%d keys: rate %g from the bits, %g expected, want at most %g", n, exact, f.ExpectedRate(), rate)
 			}
-			if r := exact / f.FalsePositiveRate(); f.ribbon != nil && n >= 10_000 && (r < 0.999 || r > 1.03) {
-				t.Errorf("%d keys, rate %g: %g from the bits, %g expected", n, rate, exact, f.FalsePositiveRate())
+			if r := exact / f.ExpectedRate(); f.ribbon != nil && n >= 10_000 && (r < 0.999 || r > 1.03) {
+				t.Errorf("%d keys, rate %g: %g from the bits, %g expected", n, rate, exact, f.ExpectedRate())
 			}
 			const probes = 300_000
 			found := 0
@@ -221,19 +221,19 @@ func TestEveryBitOfARibbonMatters(t *testing.T) {
 func TestAHostileRibbonHeaderIsRefused(t *testing.T) {
 	whole := blockOf(ribbonOf(t, 0.01, 1e-4), hashesOf(numbered, 0, 1000))
 	for name, change := range map[string]func(b []byte){
-		"no columns":          func(b []byte) { b[offUnit+28] = 0 },
-		"a column less":       func(b []byte) { b[offUnit+28] -= 2 },
-		"a column more":       func(b []byte) { b[offUnit+28] += 2 },
-		"sixteen columns":     func(b []byte) { b[offUnit+28] = 16 },
-		"no overhead":         func(b []byte) { b[offUnit+29] = 0 },
-		"overhead above most": func(b []byte) { b[offUnit+29] = 101 },
+		"no columns":          func(b []byte) { b[offUnit+unitProbes] = 0 },
+		"a column less":       func(b []byte) { b[offUnit+unitProbes] -= 2 },
+		"a column more":       func(b []byte) { b[offUnit+unitProbes] += 2 },
+		"sixteen columns":     func(b []byte) { b[offUnit+unitProbes] = 16 },
+		"no overhead":         func(b []byte) { b[offUnit+unitOverhead] = 0 },
+		"overhead above most": func(b []byte) { b[offUnit+unitOverhead] = 101 },
 		"too many keys":       func(b []byte) { copy(b[offKeys:], bytes.Repeat([]byte{0xff}, 8)) },
 		"many keys":           func(b []byte) { b[offKeys+4] = 1 },
 		"no keys":             func(b []byte) { clear(b[offKeys:][:8]) },
 		"no blocks":           func(b []byte) { clear(b[offUnit:][:8]) },
 		"many blocks":         func(b []byte) { b[offUnit+4] = 1 },
-		"a Ribbon behind":     func(b []byte) { b[offUnit+unitSize+29] = 5 },
-		"reserved":            func(b []byte) { b[offUnit+30] = 1 },
+		"a Ribbon behind":     func(b []byte) { b[offUnit+unitSize+unitOverhead] = 5 },
+		"reserved":            func(b []byte) { b[offUnit+unitReserved] = 1 },
 	} {
 		b := bytes.Clone(whole)
 		change(b)

@@ -36,10 +36,11 @@ type Sample struct {
 // The mixed hash, of which the smallest are taken, is as Hash.mix says. Magic, version and checksum stay where they are in
 // all versions.
 const (
-	sampleMagic  = "bloomsmp"
-	sampleHeader = 24
-	minSample    = 64
-	sampleShare  = 16
+	sampleMagic   = "bloomsmp"
+	sampleVersion = 1
+	sampleHeader  = 24
+	minSample     = 64
+	sampleShare   = 16
 )
 
 // A multiplier whose products are well spread (Steele, Vigna, "Computationally Easy, Spectrally Good Multipliers for Congruential
@@ -67,7 +68,7 @@ func (b *Builder) AppendSample(dst []byte) []byte {
 	start := len(dst)
 	mixed := b.smallest(sampleSize(b.n))
 	dst = append(dst, sampleMagic...)
-	dst = append(dst, version, hashXXH64)
+	dst = append(dst, sampleVersion, hashXXH64)
 	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(mixed))) //nolint:gosec // ≤ MaxSample
 	dst = append(dst, 0, 0, 0, 0)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(b.n)) //nolint:gosec // a length
@@ -117,8 +118,8 @@ func ParseSample(block []byte) (Sample, error) {
 		return Sample{}, damaged("checksum of a sample %08x, want %08x", got, want)
 	}
 	switch {
-	case block[8] != version:
-		return Sample{}, unknown("version of a sample", block[8], version)
+	case block[8] != sampleVersion:
+		return Sample{}, unknown("version of a sample", block[8], sampleVersion)
 	case block[9] != hashXXH64:
 		return Sample{}, unknown("hash of a sample", block[9], hashXXH64)
 	}

@@ -1,9 +1,12 @@
 package bloomblock
 
+import "fmt"
+
 // A UnitTrace is what a lookup does in one unit. As JSON its names do not change.
 type UnitTrace struct {
 	Kind  string `json:"kind"`  // "bloom" or "ribbon"
 	Maybe bool   `json:"maybe"` // the unit does not deny the key
+	Hash  string `json:"hash"`  // that the unit uses: the key's, mixed with the seed, and for later units mixed further; in hexadecimal digits
 
 	// Of a Bloom unit.
 	Block  uint64  `json:"block"`            // index of the block that the hash leads to
@@ -25,9 +28,11 @@ type Place struct {
 // Trace shows how MayContain comes to its answer, unit by unit in their order in the block. All units are asked, also those behind
 // one that denies the key. The answer is maybe if all units say so.
 func (f *Filter) Trace(h Hash) []UnitTrace {
+	h = f.seed.Mix(h)
 	traces := make([]UnitTrace, 0, MaxUnits)
 	if r := f.ribbon; r != nil {
 		t := UnitTrace{Kind: "ribbon", Maybe: r.mayContain(h)}
+		t.Hash = hexHash(h.Next().Next().Next())
 		start, lo, hi := h.band(r.starts)
 		segment, shift := start/segmentSlots, start%segmentSlots
 		m0, m1, m2 := lo<<shift, hi<<shift|lo>>1>>(63-shift), hi>>1>>(63-shift)
@@ -40,7 +45,7 @@ func (f *Filter) Trace(h Hash) []UnitTrace {
 	}
 	for i := range f.n {
 		u := &f.units[i]
-		t := UnitTrace{Kind: "bloom", Maybe: true, Block: h.Block(u.blocks)}
+		t := UnitTrace{Kind: "bloom", Maybe: true, Hash: hexHash(h), Block: h.Block(u.blocks)}
 		t.Offset = t.Block * blockBytes
 		line := u.line(h)
 		a, b := h.Fields()
@@ -59,3 +64,5 @@ func (f *Filter) Trace(h Hash) []UnitTrace {
 	}
 	return traces
 }
+
+func hexHash(h Hash) string { return fmt.Sprintf("%016x", uint64(h)) }

@@ -35,6 +35,7 @@ type WriterOptions struct {
 	BlockSize int               // bytes of memory a cached block takes, its frame included; 0 means 4 KiB. A larger entry has a block of its own
 	Codec     Codec             // None, S2 or Zstd, where it saves an eighth of a block
 	Filter    bloomblock.Params // the zero value builds no filter
+	Seed      bloomblock.Seed   // of the filters, unless its keys crowd under it
 	Prefix    PrefixRule        // of a second filter of the same Params, beside the first; the zero value builds none
 }
 
@@ -53,7 +54,8 @@ type Info struct {
 	Blocks               uint64
 	RawKeyBytes          uint64
 	RawValueBytes        uint64
-	FilterKeys           uint64 // distinct user keys; 0 without a filter
+	FilterKeys           uint64  // distinct user keys; 0 without a filter
+	FilterRate           float64 // false positive rate that all units of the filter keep; 1 without a filter
 }
 
 // A Writer writes one table, from front to back. The order of calls is
@@ -90,7 +92,10 @@ type Writer struct {
 // NewWriter begins a table. The caller creates, syncs and closes the file; w sees large writes in order.
 func NewWriter(w io.Writer, o WriterOptions) *Writer {
 	o.BlockSize = min(max(cmp.Or(o.BlockSize, defaultBlockSize), minBlockSize), maxCoded)
-	return &Writer{w: w, o: o, seal: newSealer(o.ID), limit: o.BlockSize - cache.Slack}
+	return &Writer{
+		w: w, o: o, seal: newSealer(o.ID), limit: o.BlockSize - cache.Slack,
+		filter: bloomblock.Builder{Seed: o.Seed}, prefix: bloomblock.Builder{Seed: o.Seed},
+	}
 }
 
 // Add appends a version, which must be after all before it in the order of package ikey, and copies key and value. A nil key
@@ -234,7 +239,7 @@ func (w *Writer) finish() (Info, error) {
 		w.addSeparator(nil)
 		p.Largest = slices.Clone(w.last)
 	}
-	f := footer{id: w.o.ID, filterOff: w.offset()}
+	f, rate := footer{id: w.o.ID, filterOff: w.offset()}, 1.0
 	if w.o.Filter != (bloomblock.Params{}) { // a table without versions has a filter that always says no
 		w.addSample(&f)
 		if err := w.flush(); err != nil {
@@ -242,6 +247,11 @@ func (w *Writer) finish() (Info, error) {
 		}
 		p.FilterKeys = uint64(w.filter.Len()) //nolint:gosec // a length
 		w.out = w.filter.AppendBlock(w.out, w.o.Filter)
+		h, err := bloomblock.ParseHeader(w.out)
+		if err != nil {
+			return Info{}, err
+		}
+		rate = h.Rate(len(h.Units))
 		w.self.check(w.out, func(key []byte) []byte { return key })
 		f.filterSum = w.seal.filterSum(kindFilter, f.filterOff, w.out)
 		if w.o.Prefix != (PrefixRule{}) {
@@ -268,7 +278,7 @@ func (w *Writer) finish() (Info, error) {
 		ID: f.id, Size: size, TailLen: size - f.indexOff, FilterOff: f.filterOff, FilterLen: f.filterLen,
 		Smallest: p.Smallest, Largest: p.Largest, Entries: p.Entries, Deletes: p.Deletes, RangeDeletes: p.RangeDeletes,
 		MinSeq: p.MinSeq, MaxSeq: p.MaxSeq, Blocks: p.Blocks,
-		RawKeyBytes: p.RawKeyBytes, RawValueBytes: p.RawValueBytes, FilterKeys: p.FilterKeys,
+		RawKeyBytes: p.RawKeyBytes, RawValueBytes: p.RawValueBytes, FilterKeys: p.FilterKeys, FilterRate: rate,
 	}
 	w.dels.widen(&info)
 	return info, nil

@@ -43,6 +43,7 @@ type writeFlags struct {
 	rate   float64
 	ribbon bool
 	prefix bloomkv.PrefixRule
+	seed   uint64
 }
 
 func (w *writeFlags) add(c *cobra.Command) {
@@ -51,13 +52,14 @@ func (w *writeFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&w.ribbon, "ribbon", false, "build filters of tables written now as Ribbon filters: three tenths smaller, slower to build and to ask")
 	c.Flags().TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
 		"give tables written now a second filter, of keys' prefixes by `RULE`: the first N bytes, len:N, or all up to the Nth separator C, sep:C:N")
+	c.Flags().Uint64Var(&w.seed, "filter-seed", 0, "of a new store, the `SEED` of its filters, to get the same filters again; 0 is a random one,\nfor which nobody can choose keys that waste reads")
 }
 
 func (w *writeFlags) open(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
 	if !(w.rate > 0) { // 0 in Options would mean the default
 		return nil, fmt.Errorf("--fpr %v, want more than 0, at most 1", w.rate)
 	}
-	o.FilterFPR, o.FilterPrefix = w.rate, w.prefix
+	o.FilterFPR, o.FilterPrefix, o.FilterSeed = w.rate, w.prefix, w.seed
 	if w.ribbon {
 		o.FilterKind = bloomkv.RibbonFilter
 	}

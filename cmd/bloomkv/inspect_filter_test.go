@@ -36,13 +36,15 @@ func reseal(table []byte) {
 	}
 	block := table[at:][:n]
 	crc := func(b ...[]byte) uint32 { return crc32.Checksum(bytes.Join(b, nil), castagnoli) }
+	offset := uint64(bloomblock.HeaderSize)
 	for i := range min(int(block[11]), bloomblock.MaxUnits) {
-		u := block[24+32*i:]
-		blocks, offset := binary.LittleEndian.Uint64(u), binary.LittleEndian.Uint64(u[8:])
+		u := block[32+24*i:]
+		blocks := binary.LittleEndian.Uint64(u)
 		if blocks > n/64 || offset > n || 64*blocks > n-offset {
-			continue
+			break
 		}
-		binary.LittleEndian.PutUint32(u[24:], crc(block[offset:][:64*blocks]))
+		binary.LittleEndian.PutUint32(u[16:], crc(block[offset:][:64*blocks]))
+		offset += 64 * blocks
 	}
 	binary.LittleEndian.PutUint32(block[124:], crc(block[:124]))
 	bound := binary.LittleEndian.AppendUint64(nil, id)
@@ -51,8 +53,9 @@ func reseal(table []byte) {
 	binary.LittleEndian.PutUint32(footer[64:], crc(footer[:64], footer[68:]))
 }
 
-// faulty is a copy of a table in a directory of its own, its filter's units filled by set, which has hashes to set in them.
-func faulty(t *testing.T, table string, keys func(add func(bloomblock.Hash))) string {
+// faulty copies a table into a directory of its own, with units of its filter that hold the hashes, mixed with the filter's
+// seed already, which keys adds.
+func faulty(t *testing.T, table string, keys func(seed bloomblock.Seed, add func(mixed bloomblock.Hash))) string {
 	t.Helper()
 	b, err := os.ReadFile(table)
 	if err != nil {
@@ -65,7 +68,7 @@ func faulty(t *testing.T, table string, keys func(add func(bloomblock.Hash))) st
 		t.Fatal(err)
 	}
 	clear(block[bloomblock.HeaderSize:])
-	keys(func(x bloomblock.Hash) {
+	keys(h.Seed, func(x bloomblock.Hash) {
 		for _, u := range h.Units {
 			a, c := x.Fields()
 			line := block[u.Offset+64*x.Block(u.Blocks):]
@@ -95,15 +98,15 @@ func TestFaultsOfAFilterAreFlaggedByName(t *testing.T) {
 	}
 	const n = 20_000
 	table := glob(t, newStore(t, manyLines(n)), "*.sst")
-	add := func(of func(i int) (hash bloomblock.Hash, ok bool), n int) func(func(bloomblock.Hash)) {
-		return func(add func(bloomblock.Hash)) {
-			for i := range n {
-				if h, ok := of(i); ok {
-					add(h)
-				}
+	add := func(first, n, step int, change func(mixed bloomblock.Hash) bloomblock.Hash) func(bloomblock.Seed, func(bloomblock.Hash)) {
+		return func(seed bloomblock.Seed, add func(bloomblock.Hash)) {
+			for i := first; i < n; i += step {
+				add(change(seed.Mix(lineKey(i))))
 			}
 		}
 	}
+	asItIs := func(mixed bloomblock.Hash) bloomblock.Hash { return mixed }
+	low32 := func(mixed bloomblock.Hash) bloomblock.Hash { return mixed << 32 }
 	for _, c := range []struct {
 		name   string
 		table  string
@@ -111,10 +114,10 @@ func TestFaultsOfAFilterAreFlaggedByName(t *testing.T) {
 		code   int      // of --verify
 		verify string
 	}{
-		{"as it was written", faulty(t, table, add(func(i int) (bloomblock.Hash, bool) { return lineKey(i), true }, n)), nil, exitOK, "verify: ok, bit for bit"},
-		{"half of its keys missing", faulty(t, table, add(func(i int) (bloomblock.Hash, bool) { return lineKey(i), i%2 == 0 }, n)), []string{"keys-differ", "fill-off"}, exitTrouble, "verify: NOT "},
-		{"twice its keys", faulty(t, table, add(func(i int) (bloomblock.Hash, bool) { return lineKey(i), true }, 2*n)), []string{"saturated", "keys-differ"}, exitTrouble, "verify: NOT "},
-		{"hashes of 32 bits", faulty(t, table, add(func(i int) (bloomblock.Hash, bool) { return lineKey(i) << 32, true }, n)), []string{"positions-uneven"}, exitTrouble, "verify: NOT "},
+		{"as it was written", faulty(t, table, add(0, n, 1, asItIs)), nil, exitOK, "verify: ok, bit for bit"},
+		{"half of its keys missing", faulty(t, table, add(0, n, 2, asItIs)), []string{"keys-differ", "fill-off"}, exitTrouble, "verify: NOT "},
+		{"twice its keys", faulty(t, table, add(0, 2*n, 1, asItIs)), []string{"saturated", "keys-differ"}, exitTrouble, "verify: NOT "},
+		{"hashes of 32 bits", faulty(t, table, add(0, n, 1, low32)), []string{"positions-uneven"}, exitTrouble, "verify: NOT "},
 	} {
 		text := tool{}.must(t, "inspect", c.table)
 		object := tool{}.must(t, "inspect", c.table, "--json")
@@ -138,7 +141,7 @@ func TestFaultsOfAFilterAreFlaggedByName(t *testing.T) {
 			t.Errorf("%s: --verify: exit %d, %q, want %d and %q:\n%s", c.name, r.code, r.err, c.code, c.verify, r.out)
 		}
 	}
-	half := faulty(t, table, add(func(i int) (bloomblock.Hash, bool) { return lineKey(i), i >= n/2 }, n))
+	half := faulty(t, table, add(n/2, n, 1, asItIs))
 	r := tool{}.run(t, "inspect", half, "--key", "key/000007")
 	if r.code != exitTrouble || !strings.Contains(r.out, "the filter says: no; the table has: value; so: false negative") || !strings.Contains(r.err, "denies key key/000007") {
 		t.Errorf("a key that the filter hides: exit %d, %q:\n%s", r.code, r.err, r.out)

@@ -71,11 +71,10 @@ func TestPrefixFiltersAreVerified(t *testing.T) {
 	} {
 		b := bytes.Clone(whole)
 		block := b[at:]
-		blocks, offset := binary.LittleEndian.Uint64(block[24:]), binary.LittleEndian.Uint64(block[32:])
-		unit := block[offset:][:64*blocks]
+		unit := block[bloomblock.HeaderSize:][:64*binary.LittleEndian.Uint64(block[32:])]
 		c.change(unit)
 		table := crc32.MakeTable(crc32.Castagnoli)
-		binary.LittleEndian.PutUint32(block[24+24:], crc32.Checksum(unit, table))
+		binary.LittleEndian.PutUint32(block[32+16:], crc32.Checksum(unit, table))
 		binary.LittleEndian.PutUint32(block[124:], crc32.Checksum(block[:124], table))
 		name := filepath.Join(t.TempDir(), "000001.sst")
 		if err := os.WriteFile(name, b, 0o600); err != nil {

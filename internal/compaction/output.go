@@ -40,7 +40,7 @@ func begin(env Env) (*output, error) {
 		to = paced{file, env.Pace}
 	}
 	return &output{env: env, number: number, file: file, w: sstable.NewWriter(to, sstable.WriterOptions{
-		ID: binary.LittleEndian.Uint64(id[:]), BlockSize: env.BlockSize, Codec: env.Codec, Filter: env.Filter, Prefix: env.Prefix,
+		ID: binary.LittleEndian.Uint64(id[:]), BlockSize: env.BlockSize, Codec: env.Codec, Filter: env.Filter, Prefix: env.Prefix, Seed: env.Seed,
 	})}, nil
 }
 
@@ -77,7 +77,7 @@ func (o *output) finish() (*manifest.Table, error) {
 	if err := o.file.Close(); err != nil {
 		return nil, errors.Join(err, o.env.FS.Remove(filename.Make(o.env.Dir, filename.Table, o.number)))
 	}
-	t := Table(o.number, info, o.env.Filter.Rate())
+	t := Table(o.number, info)
 	if o.superseded {
 		t.Flags |= manifest.Superseded
 	}
@@ -96,12 +96,12 @@ func remove(env Env, tables []*manifest.Table) {
 	}
 }
 
-// Table is what the manifest holds of a table that was written into the file with a number. rate is what its filter promises.
-func Table(number uint64, info sstable.Info, rate float64) *manifest.Table {
+// Table is what the manifest holds of a table that was written into the file with a number.
+func Table(number uint64, info sstable.Info) *manifest.Table {
 	t := &manifest.Table{
 		Number: number, ID: info.ID, Size: info.Size, TailLen: info.TailLen, FilterLen: info.FilterLen,
 		Smallest: info.Smallest, Largest: info.Largest, MinSeq: info.MinSeq, MaxSeq: info.MaxSeq,
-		Entries: info.Entries, Deletes: info.Deletes, RangeDeletes: info.RangeDeletes, FilterRate: rate,
+		Entries: info.Entries, Deletes: info.Deletes, RangeDeletes: info.RangeDeletes, FilterRate: info.FilterRate,
 	}
 	if info.LargestExclusive {
 		t.Flags |= manifest.LargestExclusive

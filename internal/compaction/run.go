@@ -24,6 +24,7 @@ type Env struct {
 	Codec     sstable.Codec          // of the output level
 	Filter    bloomblock.Params      // of the output level
 	Prefix    sstable.PrefixRule     // of a second filter
+	Seed      bloomblock.Seed        // of filters
 
 	// Pace, if not nil, returns when so many bytes may be written, or with the reason why they must not.
 	Pace func(bytes int) error

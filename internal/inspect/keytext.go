@@ -101,7 +101,7 @@ func drawUnitTrace(w io.Writer, i int, u *bloomblock.UnitTrace) {
 		for c, ok := range u.Columns {
 			even[c] = parityName(ok)
 		}
-		fmt.Fprintf(w, "  unit %d, Ribbon: slot %d, segment at offset %d, columns add up to\n", i, u.Start, u.Offset)
+		fmt.Fprintf(w, "  unit %d, Ribbon: hash %s, slot %d, segment at offset %d,\n    columns add up to\n", i, u.Hash, u.Start, u.Offset)
 		for len(even) > 0 {
 			n := min(12, len(even))
 			fmt.Fprintf(w, "    %s\n", strings.Join(even[:n], " "))
@@ -109,7 +109,7 @@ func drawUnitTrace(w io.Writer, i int, u *bloomblock.UnitTrace) {
 		}
 		return
 	}
-	fmt.Fprintf(w, "  unit %d: block %d at offset %d\n", i, u.Block, u.Offset)
+	fmt.Fprintf(w, "  unit %d: hash %s, block %d at offset %d\n", i, u.Hash, u.Block, u.Offset)
 	g := probeRows(u)
 	for _, row := range append([][]string{g.head}, g.rows...) {
 		fmt.Fprintf(w, "    %5s  %3s  %4s  %s\n", row[0], row[1], row[2], row[3])

@@ -157,6 +157,9 @@ func editText(e *manifest.Edit) string {
 	if e.NoLog {
 		say("no log")
 	}
+	if e.Seed != 0 {
+		say("seed %016x", e.Seed)
+	}
 	for _, d := range e.Deleted {
 		say("- table %d from level %d", d.Number, d.Level)
 	}

@@ -275,7 +275,8 @@ func (k *Key) section() picture.Section {
 func traceSection(id, heading string, u *bloomblock.UnitTrace) picture.Section {
 	s := picture.Section{ID: id, Heading: heading + ": what is probed"}
 	if u.Kind == "ribbon" {
-		s.Text = fmt.Sprintf("Ribbon: slot %d, segment at offset %d; the columns of a key that was added all add up to an even number.", u.Start, u.Offset)
+		s.Text = fmt.Sprintf("Ribbon: hash %s, slot %d, segment at offset %d; the columns of a key that was added all add up to an even number.",
+			u.Hash, u.Start, u.Offset)
 		g := &grid{head: []string{"column", "adds up to"}}
 		for c, even := range u.Columns {
 			g.add(strconv.Itoa(c), parityName(even))
@@ -283,7 +284,7 @@ func traceSection(id, heading string, u *bloomblock.UnitTrace) picture.Section {
 		s.Table = g.table("", "column")
 		return s
 	}
-	s.Text = fmt.Sprintf("Block %d at offset %d; a bit that is clear denies the key.", u.Block, u.Offset)
+	s.Text = fmt.Sprintf("Hash %s, block %d at offset %d; a bit that is clear denies the key.", u.Hash, u.Block, u.Offset)
 	s.Table = probeRows(u).table("", "probe")
 	return s
 }

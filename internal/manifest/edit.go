@@ -38,6 +38,7 @@ var ErrUnsupportedVersion = wal.ErrUnsupportedVersion
 //	5    nothing: no log
 //	6    a deleted table: level u8, number u64             any number of times
 //	7    an added table: see appendTable                   any number of times
+//	8    seed u64                                          absent when 0; in the first edit of a store
 //	128  counts of a table: see appendCounts               any number of times, their numbers ascending
 //	129  options for filters: see appendFilters
 //
@@ -52,6 +53,7 @@ const (
 	tagNoLog    = 5
 	tagDeleted  = 6
 	tagAdded    = 7
+	tagSeed     = 8
 	ignorable   = 0x80
 	tagCounts   = 0x80
 	tagFilters  = 0x81
@@ -59,8 +61,11 @@ const (
 	fieldHeader = 5
 )
 
-// fieldSizes are the bodies' sizes of the tags that have a fixed one. Tag 0 is never parsed.
-var fieldSizes = [...]int{tagNextFile: 8, tagLastSeq: 8, tagMinLog: 8, tagLog: 16, tagNoLog: 0, tagDeleted: 9}
+// variable is the size of a body that has no fixed one.
+const variable = -1
+
+// fieldSizes are the bodies' sizes of the tags that may not be skipped. Tag 0 is never parsed.
+var fieldSizes = [...]int{tagNextFile: 8, tagLastSeq: 8, tagMinLog: 8, tagLog: 16, tagNoLog: 0, tagDeleted: 9, tagAdded: variable, tagSeed: 8}
 
 const (
 	// MaxNumber is the largest number of a file or a run, far enough from the end of uint64 that counting on is safe.
@@ -101,6 +106,7 @@ type Edit struct {
 	NoLog    bool     // removes the mark; not together with Log
 	Deleted  []Deleted
 	Added    []Added
+	Seed     uint64        // of the store; another than there is does not apply
 	Filters  *Filters      // replace what there are
 	Counts   []TableCounts // ascending by number, none of them 0; of tables that there are after the edit; they replace what there is
 }
@@ -129,6 +135,9 @@ func AppendEdit(dst []byte, e *Edit) []byte {
 	}
 	for _, a := range e.Added {
 		dst = appendTable(appendField(dst, tagAdded, tableSize+len(a.Table.Smallest)+len(a.Table.Largest)), a)
+	}
+	if e.Seed != 0 {
+		dst = binary.LittleEndian.AppendUint64(appendField(dst, tagSeed, 8), e.Seed)
 	}
 	for _, c := range e.Counts {
 		dst = appendCounts(appendField(dst, tagCounts, countsSize), c)
@@ -161,7 +170,7 @@ func ParseEdit(b []byte) (*Edit, error) {
 		if b = b[fieldHeader:]; uint64(length) > uint64(len(b)) {
 			return nil, fmt.Errorf("edit: field %d of %d bytes, %d left", tag, length, len(b))
 		}
-		if tag < last || tag == last && (tag < tagDeleted || tag == tagFilters) {
+		if tag < last || tag == last && (tag < tagDeleted || tag == tagSeed || tag == tagFilters) {
 			return nil, fmt.Errorf("edit: field %d after field %d", tag, last)
 		}
 		if err := e.parseField(tag, b[:length]); err != nil {
@@ -176,11 +185,11 @@ func ParseEdit(b []byte) (*Edit, error) {
 }
 
 func (e *Edit) parseField(tag byte, body []byte) error {
-	if int(tag) < len(fieldSizes) && len(body) != fieldSizes[tag] {
+	if int(tag) < len(fieldSizes) && fieldSizes[tag] != variable && len(body) != fieldSizes[tag] {
 		return fmt.Errorf("edit: field %d of %d bytes, want %d", tag, len(body), fieldSizes[tag])
 	}
 	switch tag {
-	case tagNextFile, tagLastSeq, tagMinLog:
+	case tagNextFile, tagLastSeq, tagMinLog, tagSeed:
 		if binary.LittleEndian.Uint64(body) == 0 {
 			return fmt.Errorf("edit: field %d is 0", tag)
 		}
@@ -208,6 +217,8 @@ func (e *Edit) parseField(tag byte, body []byte) error {
 			return err
 		}
 		e.Added = append(e.Added, a)
+	case tagSeed:
+		e.Seed = binary.LittleEndian.Uint64(body)
 	case tagCounts:
 		c, err := parseCounts(body)
 		if err != nil {

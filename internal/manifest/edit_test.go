@@ -28,6 +28,7 @@ func add(level int, run uint64, t *Table) Added { return Added{level, run, t} }
 func TestEditByteForByte(t *testing.T) {
 	e := &Edit{
 		NextFile: 0x1234, LastSeq: 0x56, MinLog: 7, Log: &LogMark{8, 9},
+		Seed:    0x99,
 		Deleted: []Deleted{{6, 10}},
 		Added: []Added{{2, 0x0d, &Table{
 			Number: 1, ID: 2, Size: 0x30, TailLen: 4, FilterLen: 5, Smallest: []byte("k"), Largest: []byte("kz"), Flags: LargestExclusive,
@@ -47,6 +48,7 @@ func TestEditByteForByte(t *testing.T) {
 		u64("0d") + u64("01") + u64("02") + u64("30") + u64("04") + u64("05") + u64("06") + u64("07") +
 		u64("09") + u64("08") + u64("03") + "000000000000e03f" +
 		"01000000" + "6b" + "6b7a" +
+		"0808000000" + u64("99") +
 		"8028000000" + u64("01") + u64("11") + u64("22") + u64("33") + u64("44") +
 		"811a000000" + "000000000000e03f" + u64("00") + "01" + "0a000000" + "6c656e3a38"
 	if got := hex.EncodeToString(AppendEdit(nil, e)); got != want {
@@ -196,7 +198,10 @@ func TestMalformedEdits(t *testing.T) {
 		{"a smallest key longer than both", edit(field(7, longSmallest...)), false, false},
 		{"a smallest key of 2^32-1", edit(field(7, hugeSmallest...)), false, false},
 		{"an unknown flag of a table", edit(field(7, append([]byte{1, 16}, tableBody[2:]...)...)), true, false},
-		{"an unknown tag", edit(field(8)), true, false},
+		{"an unknown tag", edit(field(9)), true, false},
+		{"a short seed", edit(field(8, 1, 2, 3)), false, false},
+		{"seed 0", edit(field(8, make([]byte, 8)...)), false, false},
+		{"a seed, twice", edit(field(8, number...), field(8, number...)), false, false},
 		{"the last unknown tag that may not be skipped", edit(field(127, 1, 2, 3)), true, false},
 		{"a tag that may be skipped", edit(field(1, number...), field(131, 1, 2, 3), field(255)), false, true},
 		{"short options for filters", edit(field(129, make([]byte, filtersSize-1)...)), false, false},

@@ -113,22 +113,24 @@ func TestLoadAddsUpTheEdits(t *testing.T) {
 }
 
 func TestNumbersAreOnlyRaised(t *testing.T) {
-	s := State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}}
+	s := State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}
 	for _, test := range []struct {
 		name string
 		edit Edit
 		want State
 		ok   bool
 	}{
-		{"nothing", Edit{}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}}, true},
-		{"less", Edit{NextFile: 1, LastSeq: 1, MinLog: 1}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}}, true},
-		{"more", Edit{NextFile: 21, LastSeq: 31, MinLog: 11}, State{NextFile: 21, LastSeq: 31, MinLog: 11, Log: &LogMark{12, 5}}, true},
+		{"nothing", Edit{}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
+		{"less", Edit{NextFile: 1, LastSeq: 1, MinLog: 1}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
+		{"more", Edit{NextFile: 21, LastSeq: 31, MinLog: 11}, State{NextFile: 21, LastSeq: 31, MinLog: 11, Log: &LogMark{12, 5}, Seed: 7}, true},
 		{"another log", Edit{Log: &LogMark{13, 1}}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{13, 1}}, true},
-		{"no log", Edit{NoLog: true}, State{NextFile: 20, LastSeq: 30, MinLog: 10}, true},
-		{"the log is no longer needed", Edit{MinLog: 13}, State{NextFile: 20, LastSeq: 30, MinLog: 13}, true},
-		{"no log at all is needed", Edit{MinLog: 20}, State{NextFile: 20, LastSeq: 30, MinLog: 20}, true},
-		{"a table's sequences count", Edit{Added: []Added{add(0, 1, table(19, "a", "b"))}}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}}, true},
-		{"a table's larger sequences count", Edit{NextFile: 26, Added: []Added{add(0, 1, table(25, "a", "b"))}}, State{NextFile: 26, LastSeq: 34, MinLog: 10, Log: &LogMark{12, 5}}, true},
+		{"no log", Edit{NoLog: true}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Seed: 7}, true},
+		{"the log is no longer needed", Edit{MinLog: 13}, State{NextFile: 20, LastSeq: 30, MinLog: 13, Seed: 7}, true},
+		{"no log at all is needed", Edit{MinLog: 20}, State{NextFile: 20, LastSeq: 30, MinLog: 20, Seed: 7}, true},
+		{"a table's sequences count", Edit{Added: []Added{add(0, 1, table(19, "a", "b"))}}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
+		{"a table's larger sequences count", Edit{NextFile: 26, Added: []Added{add(0, 1, table(25, "a", "b"))}}, State{NextFile: 26, LastSeq: 34, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
+		{"the seed", Edit{Seed: 7}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
+		{"another seed", Edit{Seed: 8}, State{}, false},
 		{"a table of the next number", Edit{Added: []Added{add(0, 1, table(20, "a", "b"))}}, State{}, false},
 		{"a log of the next number", Edit{Log: &LogMark{20, 1}}, State{}, false},
 		{"the smallest log behind the next number", Edit{MinLog: 21}, State{}, false},

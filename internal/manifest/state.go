@@ -22,6 +22,7 @@ type State struct {
 	MinLog   uint64
 	Log      *LogMark // nil: no log must be there
 	Filters  *Filters // nil: not known; not changed in place
+	Seed     uint64   // of the store, since its first snapshot
 
 	// Counts are those of tables, by number, as far as there are any: of Load what the last edit that has them says. Create
 	// writes those of the Version's tables. Nobody else looks at them; the map is the caller's.
@@ -35,7 +36,7 @@ type State struct {
 var errNoSnapshot = errors.New("no record, want a snapshot")
 
 // Note takes over the numbers of e, as Load will when it reads it; the Version is the caller's to set. An error says that a
-// number is not below the next file's; s is then no longer of use.
+// number is not below the next file's, or that the seed is another; s is then no longer of use.
 func (s *State) Note(e *Edit) error {
 	s.NextFile = max(s.NextFile, e.NextFile)
 	s.LastSeq = max(s.LastSeq, e.LastSeq)
@@ -47,6 +48,10 @@ func (s *State) Note(e *Edit) error {
 	if e.Filters != nil {
 		s.Filters = e.Filters
 	}
+	if e.Seed != 0 && s.Seed != 0 && e.Seed != s.Seed {
+		return fmt.Errorf("seed %016x, but the store has %016x", e.Seed, s.Seed)
+	}
+	s.Seed = cmp.Or(s.Seed, e.Seed)
 	if e.NoLog || s.Log != nil && s.Log.Number < s.MinLog {
 		s.Log = nil
 	}
@@ -67,7 +72,7 @@ func (s *State) Note(e *Edit) error {
 
 // snapshot is the edit that leads from nothing to s.
 func (s State) snapshot() *Edit {
-	e := &Edit{NextFile: s.NextFile, LastSeq: s.LastSeq, MinLog: s.MinLog, Log: s.Log, Filters: s.Filters}
+	e := &Edit{NextFile: s.NextFile, LastSeq: s.LastSeq, MinLog: s.MinLog, Log: s.Log, Seed: s.Seed, Filters: s.Filters}
 	if s.Version == nil {
 		return e
 	}
