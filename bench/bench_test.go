@@ -311,7 +311,7 @@ func TestWrongAnswersAreTrouble(t *testing.T) {
 	s := sweepReport{Points: make([]point, 2)}
 	for _, how := range []shown{{}, {json: true}} {
 		out := streams{out: &bytes.Buffer{}, err: &bytes.Buffer{}}
-		if err := errors.Join(how.give(out, &r), how.give(out, &s)); err != nil {
+		if err := errors.Join(how.give(t.Context(), out, &r), how.give(t.Context(), out, &s)); err != nil {
 			t.Errorf("all is right: %v", err)
 		}
 	}
@@ -320,13 +320,13 @@ func TestWrongAnswersAreTrouble(t *testing.T) {
 	s.Points[1].Present.Wrong, s.Points[1].Present.FirstWrong = 1, "key c"
 	for _, how := range []shown{{}, {json: true}} {
 		var out bytes.Buffer
-		if err := how.give(streams{out: &out}, &r); !errors.Is(err, errWrong) || err.Error() != "3 wrong answers; the first: key a" {
+		if err := how.give(t.Context(), streams{out: &out}, &r); !errors.Is(err, errWrong) || err.Error() != "3 wrong answers; the first: key a" {
 			t.Errorf("%v", err)
 		}
 		if out.Len() == 0 {
 			t.Error("nothing is printed beside the error")
 		}
-		if err := how.give(streams{out: &out}, &s); !errors.Is(err, errWrong) || err.Error() != "1 wrong answers; the first: key c" {
+		if err := how.give(t.Context(), streams{out: &out}, &s); !errors.Is(err, errWrong) || err.Error() != "1 wrong answers; the first: key c" {
 			t.Errorf("%v", err)
 		}
 	}

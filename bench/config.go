@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -86,7 +87,7 @@ func (c *config) flags(cmd *cobra.Command) {
 
 // check says what is wrong with the flags, and puts the defaults that depend on others.
 func (c *config) check() error {
-	if err := c.data.check(); err != nil {
+	if err := errors.Join(c.data.check(), c.checkFiles()); err != nil {
 		return err
 	}
 	if c.keys == 0 {

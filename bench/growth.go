@@ -58,7 +58,7 @@ func (t *terms) check() error {
 	if t.rounds < 1 {
 		return fmt.Errorf("--rounds %d: want at least 1", t.rounds)
 	}
-	return t.data.check()
+	return errors.Join(t.data.check(), t.checkFiles())
 }
 
 // bar is a bar with the name of a store before what is done to it.
@@ -238,7 +238,7 @@ func (g *growth) run(ctx context.Context, command string) error {
 			return err
 		}
 	}
-	return g.give(g.streams, &r)
+	return g.give(ctx, g.streams, &r)
 }
 
 // measure makes one store, asks it all there is to ask, and removes it.

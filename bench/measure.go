@@ -45,7 +45,7 @@ func (c *config) run(ctx context.Context, s streams, command string) (err error)
 			}
 		}
 	}
-	return c.give(s, r)
+	return c.give(ctx, s, r)
 }
 
 // measurePart makes a store, runs the phases of a part in it, and adds their figures to the side. A store that is not to be

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/bloomkv/bloomkv/bench/machine"
+	"github.com/bloomkv/bloomkv/internal/outfile"
 	"github.com/bloomkv/bloomkv/internal/picture"
 )
 
@@ -20,8 +23,8 @@ type figures interface {
 
 // give prints figures and writes their page and pictures, as far as they are asked for: what cannot be written does not keep
 // them from being printed. If answers were wrong that is an error too.
-func (s *shown) give(to streams, f figures) error {
-	err := s.write(f.page())
+func (s *shown) give(ctx context.Context, to streams, f figures) error {
+	err := s.write(ctx, f.page())
 	if s.json {
 		err = errors.Join(err, printJSON(to.out, f))
 	} else {
@@ -38,10 +41,25 @@ func wrongError(n int, first string) error {
 	return fmt.Errorf("%d %w; the first: %s", n, errWrong, first)
 }
 
+// checkFiles refuses a page that cannot be written, before anything is measured.
+func (s *shown) checkFiles() error {
+	if s.html == "" {
+		return nil
+	}
+	if err := outfile.Check(s.html); err != nil {
+		return fmt.Errorf("--html %w", err)
+	}
+	return nil
+}
+
 // write writes the page and the pictures that are asked for.
-func (s *shown) write(p *picture.Page) error {
+func (s *shown) write(ctx context.Context, p *picture.Page) error {
 	if s.html != "" {
-		if err := writeFile(s.html, p.WriteHTML); err != nil {
+		var b bytes.Buffer
+		if err := p.WriteHTML(&b); err != nil {
+			return err
+		}
+		if err := outfile.Write(ctx, s.html, b.Bytes()); err != nil {
 			return err
 		}
 	}
@@ -52,7 +70,7 @@ func (s *shown) write(p *picture.Page) error {
 	for _, section := range p.Sections {
 		charts = append(charts, section.Charts...)
 	}
-	return picture.Save(s.plot, charts)
+	return picture.Save(ctx, s.plot, charts)
 }
 
 // origin says how the figures of a page came to be.

@@ -158,7 +158,7 @@ func (w *scale) run(ctx context.Context, command string) (err error) {
 	if err := w.measure(ctx, filepath.Join(dir, "store"), set, r); err != nil {
 		return err
 	}
-	return w.give(w.streams, r)
+	return w.give(ctx, w.streams, r)
 }
 
 // measure makes the store and measures all points.

@@ -100,7 +100,7 @@ func newSweep(s streams, c *cobra.Command, name, command string, memory int64) *
 
 // run makes the directory of the stores, has points measured, and gives the report.
 func (w *sweep) run(c *cobra.Command, measure func(ctx context.Context) error) (err error) {
-	if err := w.data.check(); err != nil {
+	if err := errors.Join(w.data.check(), w.checkFiles()); err != nil {
 		return hint(c, err)
 	}
 	if w.keys < 2 {
@@ -117,7 +117,7 @@ func (w *sweep) run(c *cobra.Command, measure func(ctx context.Context) error) (
 	if err := measure(c.Context()); err != nil {
 		return err
 	}
-	return w.give(w.streams, r)
+	return w.give(c.Context(), w.streams, r)
 }
 
 func sweepFPR(s streams, command string) *cobra.Command {

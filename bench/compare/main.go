@@ -29,6 +29,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"github.com/bloomkv/bloomkv/internal/outfile"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
@@ -139,6 +140,9 @@ func (c config) dataBytes() float64 { return float64(c.keys) * float64(c.shape.K
 // smallCache is what states with a small cache have: 7 % of the pairs, 8 MB at a million, but no less than 4 MiB.
 func (c config) smallCache() int64 { return max(4<<20, int64(c.dataBytes()*0.07)) }
 
+// beside is the name of the file of the object of --json.
+func (c config) beside() string { return strings.TrimSuffix(c.out, filepath.Ext(c.out)) + ".json" }
+
 // run is the whole program. Figures go to stdout, progress to stderr where that is a terminal.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c, err := parse(args, stderr)
@@ -158,6 +162,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if _, err := c.setOf(c.shape, c.keys); err != nil { // before any process is started
 		return err
 	}
+	if c.out != "" {
+		if err := errors.Join(outfile.Check(c.out), outfile.Check(c.beside())); err != nil {
+			return fmt.Errorf("--out %w", err)
+		}
+	}
 	begin := time.Now()
 	all, err := c.takeTurns(ctx, newBar(stderr, c.rounds*len(c.engines)*len(wantedStates(c))))
 	if err != nil {
@@ -172,8 +181,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if c.out != "" {
-		beside := strings.TrimSuffix(c.out, filepath.Ext(c.out)) + ".json"
-		if err := errors.Join(os.WriteFile(c.out, page.Bytes(), 0o644), os.WriteFile(beside, object.Bytes(), 0o644)); err != nil {
+		if err := errors.Join(outfile.Write(ctx, c.out, page.Bytes()), outfile.Write(ctx, c.beside(), object.Bytes())); err != nil {
 			return err
 		}
 	}

@@ -1,16 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 
 	"github.com/bloomkv/bloomkv/bench/machine"
+	"github.com/bloomkv/bloomkv/internal/outfile"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
@@ -220,15 +221,16 @@ func (w *worker) profile(column, row string) (stop func() error, err error) {
 	if w.config.profiles == "" {
 		return func() error { return nil }, nil
 	}
-	f, err := os.Create(filepath.Join(w.config.profiles, column+"-"+row+".prof"))
-	if err != nil {
+	name := filepath.Join(w.config.profiles, column+"-"+row+".prof")
+	if err := outfile.Check(name); err != nil {
 		return nil, err
 	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return nil, errors.Join(err, f.Close())
+	var b bytes.Buffer
+	if err := pprof.StartCPUProfile(&b); err != nil {
+		return nil, err
 	}
 	return func() error {
 		pprof.StopCPUProfile()
-		return f.Close()
+		return outfile.Write(w.ctx, name, b.Bytes())
 	}, nil
 }

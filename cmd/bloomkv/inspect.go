@@ -81,10 +81,10 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
 			switch kind {
 			case filename.Log:
 				l, err := inspect.ReadLog(c.Context(), name, number, i.options)
-				return i.showRead(l, err, func() { l.WriteText(a.out) })
+				return i.showRead(c.Context(), l, err, func() { l.WriteText(a.out) })
 			case filename.Manifest:
 				m, err := inspect.ReadManifest(c.Context(), name, number)
-				return i.showRead(m, err, func() { m.WriteText(a.out) })
+				return i.showRead(c.Context(), m, err, func() { m.WriteText(a.out) })
 			case filename.Current, filename.Lock, filename.Temp:
 				return fmt.Errorf("%s holds nothing to look at; want a table, a log, a manifest or a directory", args[0])
 			default: // a table may have been renamed
@@ -155,7 +155,7 @@ func (i *inspection) store(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return i.show(s, s.Wrong(), func() page { return s.Page() }, func() { s.WriteText(i.out, inspect.Style{Color: i.color, Hex: i.hex}) })
+	return i.show(ctx, s, s.Wrong(), func() page { return s.Page() }, func() { s.WriteText(i.out, inspect.Style{Color: i.color, Hex: i.hex}) })
 }
 
 func (i *inspection) table(ctx context.Context, name string) error {
@@ -163,7 +163,7 @@ func (i *inspection) table(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	err = i.show(t, t.Wrong(), func() page { return t.Page() }, func() { t.WriteText(i.out, inspect.Style{Color: i.color, Hex: i.hex}) })
+	err = i.show(ctx, t, t.Wrong(), func() page { return t.Page() }, func() { t.WriteText(i.out, inspect.Style{Color: i.color, Hex: i.hex}) })
 	if i.options.Entries {
 		fmt.Fprintln(i.out)
 		err = errors.Join(err, inspect.WriteEntries(i.out, name))
@@ -172,10 +172,10 @@ func (i *inspection) table(ctx context.Context, name string) error {
 }
 
 // show writes facts as they were asked for: a page, if there is one to be drawn, and JSON or text. wrong is what is damaged.
-func (i *inspection) show(facts any, wrong error, drawn func() page, text func()) error {
+func (i *inspection) show(ctx context.Context, facts any, wrong error, drawn func() page, text func()) error {
 	var written error
 	if i.page.asked() {
-		written = i.page.write(i.app, drawn())
+		written = i.page.write(ctx, i.app, drawn())
 	}
 	switch {
 	case i.asJSON:
@@ -187,11 +187,11 @@ func (i *inspection) show(facts any, wrong error, drawn func() page, text func()
 }
 
 // showRead writes what was read of a log or a manifest: all, or what is before the damage, which is the error.
-func (i *inspection) showRead(facts any, err error, text func()) error {
+func (i *inspection) showRead(ctx context.Context, facts any, err error, text func()) error {
 	if err != nil && !errors.Is(err, bloomkv.ErrCorruption) {
 		return err // nothing was read
 	}
-	return i.show(facts, err, nil, text)
+	return i.show(ctx, facts, err, nil, text)
 }
 
 // lookAt follows links to a file or directory that can be looked at. Everything else is an error at once: nobody waits for a pipe.

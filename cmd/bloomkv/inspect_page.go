@@ -2,13 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 
-	"github.com/bloomkv/bloomkv/internal/filename"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/internal/outfile"
 )
 
 // pageFlags are where the page and the pictures of what was inspected go; "" is nowhere.
@@ -22,13 +21,13 @@ const toOutput = "-"
 
 func (f *pageFlags) asked() bool { return f.html != "" || f.plot != "" }
 
-// check refuses what would write over a store: a page under the name of one of its files.
+// check refuses a page that cannot be written, before anything is looked at.
 func (f *pageFlags) check() error {
 	if f.html == "" || f.html == toOutput {
 		return nil
 	}
-	if kind, _ := filename.Parse(filepath.Base(f.html)); kind != filename.Unknown {
-		return fmt.Errorf("--html %s: that is the name of a file of a store, want another", f.html)
+	if err := outfile.Check(f.html); err != nil {
+		return fmt.Errorf("--html %w", err)
 	}
 	return nil
 }
@@ -36,11 +35,11 @@ func (f *pageFlags) check() error {
 // A page is written, and its pictures are saved.
 type page interface {
 	WriteHTML(w io.Writer) error
-	Save(dir string) error
+	Save(ctx context.Context, dir string) error
 }
 
-// write writes the page and the pictures, as far as they are asked for. A file is replaced as a whole, or stays as it was.
-func (f *pageFlags) write(a *app, p page) error {
+// write writes the page and the pictures, as far as they are asked for.
+func (f *pageFlags) write(ctx context.Context, a *app, p page) error {
 	var errs []error
 	switch f.html {
 	case "":
@@ -50,13 +49,12 @@ func (f *pageFlags) write(a *app, p page) error {
 		var b bytes.Buffer
 		err := p.WriteHTML(&b)
 		if err == nil {
-			dir, name := filepath.Split(f.html)
-			err = vfs.WriteFileAtomic(vfs.OS, filepath.Clean(dir), name+".tmp", name, b.Bytes())
+			err = outfile.Write(ctx, f.html, b.Bytes())
 		}
 		errs = append(errs, err)
 	}
 	if f.plot != "" {
-		errs = append(errs, p.Save(f.plot))
+		errs = append(errs, p.Save(ctx, f.plot))
 	}
 	return errors.Join(errs...)
 }

@@ -399,7 +399,7 @@ func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
 		{"over the table itself", []string{tables[0], "--html", tables[0]}, "the name of a file of a store"},
 		{"under the name of a manifest", []string{dir, "--html", filepath.Join(out, "MANIFEST-000007")}, "the name of a file of a store"},
 		{"into a directory that is not there", []string{dir, "--html", filepath.Join(out, "none", "page.html")}, "no such file"},
-		{"over a directory", []string{tables[0], "--html", out}, filepath.Base(out)},
+		{"over a directory", []string{tables[0], "--html", out}, filepath.Base(out) + ": is a directory, want a file"},
 		{"pictures into a file", []string{tables[0], "--plot", name}, "page.html"},
 		{"both to the output", []string{dir, "--json", "--html", "-"}, "want a file for the page"},
 		{"of a manifest", []string{glob(t, dir, "MANIFEST-*"), "--html", name}, "for tables and stores"},

@@ -43,6 +43,34 @@ func TestAPipeIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+func TestAPageGoesIntoAPipeAndThroughALink(t *testing.T) {
+	table := sstFiles(t, newStore(t, manyLines(100)))[0]
+	out := t.TempDir()
+	pipe, link := filepath.Join(out, "pipe"), filepath.Join(out, "link")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink("page", link)); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan []byte)
+	go func() {
+		b, err := os.ReadFile(pipe)
+		if err != nil {
+			t.Error(err)
+		}
+		read <- b
+	}()
+	tool{}.must(t, "inspect", table, "--html", pipe)
+	tool{}.must(t, "inspect", table, "--html", link)
+	for name, mode := range map[string]os.FileMode{pipe: os.ModeNamedPipe, link: os.ModeSymlink} {
+		if info, err := os.Lstat(name); err != nil || info.Mode()&mode == 0 {
+			t.Fatalf("%s is now %v, %v", name, info.Mode(), err)
+		}
+	}
+	want := <-read
+	if page, err := os.ReadFile(filepath.Join(out, "page")); err != nil || string(page) != string(want) || len(page) == 0 {
+		t.Errorf("%d bytes through the pipe, %d through the link, %v", len(want), len(page), err)
+	}
+}
+
 func TestWhatIsNoFileIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	at := func(base string) string { return filepath.Join(dir, base) }

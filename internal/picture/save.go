@@ -2,17 +2,19 @@ package picture
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"html"
 	"io"
+	"path/filepath"
 	"regexp"
 	"strings"
 
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
 
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/internal/outfile"
 )
 
 // pngDPI makes a PNG twice as fine as the 72 points to an inch that the layout counts in.
@@ -51,13 +53,8 @@ func (c *Chart) PNG(w io.Writer) error {
 	return err
 }
 
-// Save writes NAME.svg and NAME.png of each chart into a directory, which is made where it is absent; each file is replaced
-// as a whole, and is its owner's alone to read, as all files of package vfs. Nothing is written if one of the charts cannot
-// be drawn.
-func Save(dir string, charts []Chart) error { return save(vfs.OS, dir, charts) }
-
 // Save writes all charts of the page as the function of this name does.
-func (p *Page) Save(dir string) error { return Save(dir, p.Charts()) }
+func (p *Page) Save(ctx context.Context, dir string) error { return Save(ctx, dir, p.Charts()) }
 
 // Charts are all charts of the page, from the top, those of folded parts too.
 func (p *Page) Charts() (all []Chart) {
@@ -70,7 +67,9 @@ func (p *Page) Charts() (all []Chart) {
 	return all
 }
 
-func save(fsys vfs.FS, dir string, charts []Chart) error {
+// Save writes NAME.svg and NAME.png of each chart into a directory, which is made where it is absent; each file as
+// outfile.Write does. Nothing is written if one of the charts cannot be drawn.
+func Save(ctx context.Context, dir string, charts []Chart) error {
 	type file struct {
 		name string
 		data []byte
@@ -90,11 +89,11 @@ func save(fsys vfs.FS, dir string, charts []Chart) error {
 		}
 		files = append(files, file{c.Name + ".svg", svg.Bytes()}, file{c.Name + ".png", png.Bytes()})
 	}
-	if err := vfs.MkdirAll(fsys, dir); err != nil {
+	if err := outfile.MkdirAll(dir); err != nil {
 		return err
 	}
 	for _, f := range files {
-		if err := vfs.WriteFileAtomic(fsys, dir, f.name+".tmp", f.name, f.data); err != nil {
+		if err := outfile.Write(ctx, filepath.Join(dir, f.name), f.data); err != nil {
 			return err
 		}
 	}
