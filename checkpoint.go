@@ -23,8 +23,8 @@ import (
 // second names (hard links): they take space of their own only once one of the stores has replaced them. Where names
 // cannot be given, as on another file system, the tables are copied.
 //
-// dir must not exist, or be an empty directory, else the error Is fs.ErrExist; its parent must exist. After any error, that
-// of ctx included, what was made is removed again. A crash on the way leaves no store in dir: Open refuses what there is, or
+// dir must not exist, or be an empty directory, else the error Is fs.ErrExist; its parent must exist. It must not lie inside
+// the directory of the store itself, by links either. After any error, that of ctx included, what was made is removed again. A crash on the way leaves no store in dir: Open refuses what there is, or
 // finds nothing. With Options.ReadOnly it is ErrReadOnly.
 func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	if err := db.Flush(ctx); err != nil {
@@ -35,6 +35,9 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 		return err
 	}
 	c := checkpoint{db: db, fs: db.opts.FS, dir: dir}
+	if dir != "" {
+		c.dir = filepath.Clean(dir) // as filepath.Join does, so that all names lie in the same directory
+	}
 	err = c.run(ctx)
 	if err == nil {
 		return end(nil)
@@ -104,7 +107,10 @@ func makeDir(fsys vfs.FS, dir string) (made bool, err error) {
 	return made, err
 }
 
-var errNotEmpty = fmt.Errorf("not an empty directory: %w", fs.ErrExist)
+var (
+	errNotEmpty = fmt.Errorf("not an empty directory: %w", fs.ErrExist)
+	errInside   = errors.New("lies inside the directory of the store itself")
+)
 
 // enter makes the directory, or makes sure that it is empty, and locks it.
 func (c *checkpoint) enter() (err error) {
@@ -117,6 +123,13 @@ func (c *checkpoint) enter() (err error) {
 	}
 	if err == nil && !empty {
 		err = errNotEmpty
+	}
+	if err != nil {
+		return err
+	}
+	inside, err := vfs.Inside(c.fs, c.dir, c.db.dir)
+	if err == nil && inside {
+		err = errInside
 	}
 	if err != nil {
 		return err

@@ -234,7 +234,7 @@ func TestACheckpointOfLittle(t *testing.T) {
 			if err := mem.Mkdir("empty"); err != nil {
 				t.Fatal(err)
 			}
-			for _, dir := range []string{"copy", "empty", filepath.Join("db", "inside")} {
+			for _, dir := range []string{"copy", "empty", filepath.Join("a-db", "..", "beside")} {
 				if err := db.Checkpoint(t.Context(), dir); err != nil {
 					t.Errorf("%s: %v", dir, err)
 				}
@@ -299,6 +299,59 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 	}
 	if err := db.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestACheckpointInsideItsOwnStoreIsRefused(t *testing.T) {
+	for _, fsys := range []vfs.FS{vfs.OS, vfs.NewMem()} {
+		t.Run(fmt.Sprintf("%T", fsys), func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			o := tiny(fsys)
+			db, err := Open("db", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			targets := []string{"db/copy", "db/../db/copy", "beside/../db/copy", "db/sub", "db/sub/copy"}
+			if err := errors.Join(fsys.Mkdir(filepath.FromSlash("db/sub")), fsys.Mkdir("beside")); err != nil {
+				t.Fatal(err)
+			}
+			if fsys == vfs.OS {
+				for link, to := range map[string]string{"to-db": "db", "beside/to-sub": "../db/sub"} {
+					if err := os.Symlink(filepath.FromSlash(to), filepath.FromSlash(link)); err != nil {
+						t.Skip("no links here: ", err)
+					}
+				}
+				wd, err := os.Getwd()
+				if err != nil {
+					t.Fatal(err)
+				}
+				targets = append(targets, "to-db/copy", "beside/to-sub", "beside/to-sub/copy", filepath.Join(wd, "to-db", "copy"))
+			}
+			if err := db.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			before, err := fsys.List("db")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, dir := range targets {
+				dir = filepath.FromSlash(dir)
+				if err := db.Checkpoint(t.Context(), dir); err == nil || !strings.HasSuffix(err.Error(), "checkpoint "+dir+": lies inside the directory of the store itself") {
+					t.Errorf("%s: got %v", dir, err)
+				}
+				after, err := fsys.List("db")
+				sub, errSub := fsys.List(filepath.FromSlash("db/sub"))
+				if err != nil || errSub != nil || !slices.Equal(before, after) || len(sub) > 0 {
+					t.Errorf("%s: the store holds %q and %q, %v, %v, want %q", dir, after, sub, err, errSub, before)
+				}
+			}
+			for _, dir := range []string{"copy", "db2", filepath.FromSlash("db/../copy2")} {
+				if err := db.Checkpoint(t.Context(), dir); err != nil {
+					t.Errorf("%s beside the store: %v", dir, err)
+				}
+			}
+		})
 	}
 }
 
