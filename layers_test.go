@@ -87,6 +87,7 @@ var doors = map[string][]string{
 	"golang.org/x/sys":                    {"vfs"},
 	"golang.org/x/term":                   {"cmd", "bench"},
 	"github.com/spf13/cobra":              {"cmd", "bench"},
+	"github.com/spf13/pflag":              {"cmd"},
 	"github.com/schollz/progressbar/v3":   {"cmd", "bench"},
 	"gonum.org/v1/plot":                   {"internal/picture"},
 	"github.com/cockroachdb/pebble":       {"bench/compare"},

@@ -68,6 +68,9 @@ const (
 	filterAlign = 64
 )
 
+// FormatVersion is the version of the tables that a Writer writes, and the only one that a Reader reads.
+const FormatVersion = version
+
 // MaxKey and MaxValue are the largest lengths of a user key and of a value, in bytes.
 const (
 	MaxKey   = 64 << 10

@@ -48,7 +48,7 @@ keys, that the tables of a run don't overlap, the counts, the manifest against t
 and that the filter of each table answers "maybe" for each of its keys.
 
 Damage is named by file and offset, each on a line of its own, and the exit status is 2.`,
-		Args: usage(cobra.ExactArgs(1)),
+		Args: arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			bar := a.newProgress("check", -1, true)
 			r, err := bloomkv.Check(c.Context(), args[0], nil, func(done, total uint64) {

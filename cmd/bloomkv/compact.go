@@ -30,7 +30,7 @@ An interrupt leaves the store whole, merged as far as the work had come. While i
 merges, at most as much again as the store has.`,
 		Example: `  bloomkv compact ./store
   bloomkv del ./store --prefix user/ && bloomkv compact ./store --prefix user/`,
-		Args: usage(cobra.ExactArgs(1)),
+		Args: arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			kr, err := r.keyRange(h)
 			if err != nil {

@@ -109,7 +109,7 @@ Without VALUE the value is standard input, to the last byte. An argument that be
 		Example: `  bloomkv put ./store color green
   bloomkv put ./store photo < photo.jpg
   bloomkv put --hex ./store 00ff 68656c6c6f`,
-		Args: usage(cobra.RangeArgs(2, 3)),
+		Args: arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			key, err := h.bytes("key", args[1])
 			if err != nil {
@@ -157,7 +157,7 @@ func (a *app) getCommand() *cobra.Command {
 and a line feed follows. The exit status is 0 for a key that is there, 1 for one that is absent and 2 for an error.`,
 		Example: `  bloomkv get ./store color
   bloomkv get ./store photo > photo.jpg`,
-		Args: usage(cobra.ExactArgs(2)),
+		Args: arguments,
 		RunE: func(_ *cobra.Command, args []string) error {
 			key, err := h.bytes("key", args[1])
 			if err != nil {
@@ -208,7 +208,7 @@ A store that does not exist is an error: del creates none.`,
 		Example: `  bloomkv del ./store color photo
   bloomkv del ./store --prefix user/17/
   bloomkv del ./store --from 2024- --to 2025-`,
-		Args: usage(cobra.MinimumNArgs(1)),
+		Args: arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			var b bloomkv.Batch
 			keys := args[1:]

@@ -44,7 +44,7 @@ one filter block. Blocks are counted where they are searched, whether they were 
 Everything is chosen with a fixed seed, so that little but the times differs from run to run. The store is made in a
 temporary directory and removed, unless --keep says where to make it. With --data the pairs are lines of your own, key
 TAB value, ` + strconv.Itoa(demoFewest) + ` different keys at least; they are held in memory. The exit status is 1 if any answer was wrong.`,
-		Args: usage(cobra.NoArgs),
+		Args: arguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			set, title, err := a.demoInput(c.Context(), data)
 			if err != nil {

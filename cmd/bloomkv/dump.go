@@ -21,7 +21,7 @@ is an error.
 
 On a terminal tsv is printed as scan prints it, escaped, and load would not read it: bytes as they are go into a pipe or a
 file only.`,
-		Args: usage(cobra.ExactArgs(1)),
+		Args: arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			f, err := findFormat(formatName)
 			if err != nil {

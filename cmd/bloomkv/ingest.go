@@ -39,7 +39,7 @@ range. To replace something by no lines at all is an error.
   LC_ALL=C sort pairs.tsv | bloomkv ingest ./store
   bloomkv dump ./old --format json | bloomkv ingest ./new --format json
   bloomkv ingest ./store users.tsv --replace-prefix user/`,
-		Args: usage(cobra.RangeArgs(1, 2)),
+		Args: arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			l, err := lf.loader()
 			if err != nil {

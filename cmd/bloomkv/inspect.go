@@ -62,7 +62,7 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
   bloomkv inspect --key user/0042 ./store
   bloomkv inspect ./store/000012.sst --json
   bloomkv inspect ./store --html store.html --plot pictures`,
-		Args: usage(cobra.ExactArgs(1)),
+		Args: arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := i.parse(whatIf, key, c.Flags().Changed("key")); err != nil {
 				return hint(c, err)

@@ -28,7 +28,7 @@ At a line that can't be read or stored, load ends with its number and an exit st
 stored, that line and those behind it are not; when it is put right, load may read the whole file again.`,
 		Example: `  bloomkv load ./store pairs.tsv
   bloomkv dump ./old --format json | bloomkv load ./new --format json`,
-		Args: usage(cobra.RangeArgs(1, 2)),
+		Args: arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			l, err := lf.loader()
 			if err != nil {

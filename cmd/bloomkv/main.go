@@ -64,6 +64,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	out := &output{to: a.out}
 	a.out = out
 	root := a.command()
+	checkCompletion(root, args)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if out.err != nil && !errors.Is(err, out.err) { // what prints text does not ask
@@ -120,18 +121,6 @@ func (a *app) complain(err error) {
 	}
 }
 
-// usage has a check of the arguments tell where to read on.
-func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error { return hint(c, check(c, args)) }
-}
-
-func hint(c *cobra.Command, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
-}
-
 // command is the tree of commands.
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
@@ -145,11 +134,14 @@ other command may have it open meanwhile. Keys and values on a terminal are esca
 nothing stored can drive it; in a pipe, get and dump give the bytes as they are.
 
 ` + exitHelp,
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          usage(cobra.NoArgs),
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args:          cobra.ArbitraryArgs, // they are commands that there are not
+		RunE:          commandsOnly,
 	}
+	root.SetVersionTemplate("{{.Version}}")
+	root.SetHelpCommand(helpCommand(root))
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -159,7 +151,7 @@ nothing stored can drive it; in a pipe, get and dump give the bytes as they are.
 		a.statsCommand(), a.checkCommand(), a.inspectCommand(), a.planCommand(),
 		a.demoCommand(),
 	)
-	root.SetFlagErrorFunc(hint)
+	root.SetFlagErrorFunc(flagError)
 	return root
 }
 

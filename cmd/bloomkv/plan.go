@@ -68,7 +68,7 @@ the classic Bloom filter in one piece, whose table promises too much for a block
 		Example: `  bloomkv plan --keys 100000000 --fpr 0.01
   bloomkv plan --keys 100000000 --memory 64 --ribbon
   bloomkv plan --table`,
-		Args: usage(cobra.NoArgs),
+		Args: arguments,
 		RunE: func(c *cobra.Command, _ []string) error { return hint(c, p.run(c)) },
 	}
 	f := c.Flags()

@@ -25,7 +25,7 @@ and in a pipe alike. To get the bytes back use dump, or --json. --prefix, --from
 		Example: `  bloomkv scan ./store --prefix user/ --limit 10
   bloomkv scan ./store --from a --to b --keys
   bloomkv scan ./store --prefix log/ --reverse --limit 1`,
-		Args: usage(cobra.ExactArgs(1)),
+		Args: arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			o, err := r.options(h)
 			if err != nil {

@@ -139,7 +139,7 @@ tables were written measure it, as far as the store has kept them (negatives are
 the same of each table; then all other figures that the store keeps of itself. It reads the filters and counts damaged
 ones; check looks at everything. What a store that was not closed has in its logs is on no level yet; then it says how
 many logs there are.`,
-		Args: usage(cobra.ExactArgs(1)),
+		Args: arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			db, err := openToRead(args[0])
 			return with(db, err, func(db *bloomkv.DB) error {

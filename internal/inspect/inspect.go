@@ -7,7 +7,10 @@ package inspect
 import (
 	"fmt"
 
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/sstable"
 )
 
 // Options say what is looked at beside what the files say of themselves.
@@ -31,6 +34,11 @@ func ParseKey(text string) ([]byte, error) {
 		key = []byte{}
 	}
 	return key, nil
+}
+
+// Formats is the versions of the files that this program writes and reads.
+func Formats() string {
+	return fmt.Sprintf("table %d, log %d, manifest %d", sstable.FormatVersion, wal.FormatVersion, manifest.FormatVersion)
 }
 
 // A Style says how text is written.

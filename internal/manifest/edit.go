@@ -61,6 +61,9 @@ const (
 	fieldHeader = 5
 )
 
+// FormatVersion is the version of the edits that this package writes, and the only one that it reads.
+const FormatVersion = editVersion
+
 // variable is the size of a body that has no fixed one.
 const variable = -1
 

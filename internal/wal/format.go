@@ -65,6 +65,9 @@ const (
 	maxLength  = 512 << 20 // of a payload, on any machine
 )
 
+// FormatVersion is the version of the logs that this package writes, and the only one that it reads.
+const FormatVersion = version
+
 // HeaderSize is the room that Append needs in front of a payload, in bytes.
 const HeaderSize = recordHeaderSize
 
