@@ -50,6 +50,9 @@ and that the filter of each table answers "maybe" for each of its keys.
 Damage is named by file and offset, each on a line of its own, and the exit status is 2.`,
 		Args: arguments,
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := storeDir(args[0]); err != nil {
+				return err
+			}
 			bar := a.newProgress("check", -1, true)
 			r, err := bloomkv.Check(c.Context(), args[0], nil, func(done, total uint64) {
 				bar.set(clampInt64(done), clampInt64(total))

@@ -59,6 +59,9 @@ func (w *writeFlags) open(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
 	if !(w.rate > 0) { // 0 in Options would mean the default
 		return nil, fmt.Errorf("--fpr %v, want more than 0, at most 1", w.rate)
 	}
+	if err := storeDir(dir); err != nil {
+		return nil, err
+	}
 	o.FilterFPR, o.FilterPrefix, o.FilterSeed = w.rate, w.prefix, w.seed
 	if w.ribbon {
 		o.FilterKind = bloomkv.RibbonFilter
@@ -104,7 +107,8 @@ func (a *app) putCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "put DIR KEY [VALUE]",
 		Short: "Store a value under a key",
-		Long: `put stores VALUE under KEY and returns when it is on stable storage. The store is created where there is none.
+		Long: `put stores VALUE under KEY and returns when it is on stable storage. The store is created where there is none, in a new or
+empty directory.
 Without VALUE the value is standard input, to the last byte. An argument that begins with a dash goes after "--".`,
 		Example: `  bloomkv put ./store color green
   bloomkv put ./store photo < photo.jpg
@@ -127,8 +131,7 @@ Without VALUE the value is standard input, to the last byte. An argument that be
 			if err != nil {
 				return err
 			}
-			db, err := w.open(args[0], bloomkv.Options{})
-			return with(db, err, func(db *bloomkv.DB) error { return db.Put(key, value) })
+			return w.create(args[0], func(db *bloomkv.DB, _ bool) (bool, error) { return false, db.Put(key, value) })
 		},
 	}
 	h.add(c, "KEY and VALUE")

@@ -24,11 +24,11 @@ func (a *app) ingestCommand() *cobra.Command {
 		Short: "Store sorted pairs, all of them at once; the fast way for many",
 		Long: `ingest stores one pair for each line of FILE, or of standard input without FILE or where it is "-", as load does, but
 straight into tables and in one step: readers and crashes see all of them or none. The store is created where there is
-none. All is on stable storage when ingest ends.
+none, in a new or empty directory. All is on stable storage when ingest ends.
 
 The keys must be in strictly ascending order, byte by byte, each of them once: as dump writes them, or for most lines of
 tsv and hex as "LC_ALL=C sort" does. At a line that is out of order, or that can't be read or stored, ingest ends with
-its number and an exit status of 2, and nothing is stored.
+its number and an exit status of 2, and nothing is stored, nor is a store created.
 
 With --replace every key of the store that is not among the lines is deleted in the same step; --replace-prefix,
 --replace-from and --replace-to do so within a range, and all hold where several are given. Lines may be outside of the
@@ -68,10 +68,9 @@ range. To replace something by no lines at all is an error.
 			defer in.close()
 			bar := a.newProgress("ingest", in.size, true)
 			defer bar.end()
-			db, err := w.open(args[0], bloomkv.Options{})
-			err = with(db, err, func(db *bloomkv.DB) error {
+			err = w.create(args[0], func(db *bloomkv.DB, _ bool) (bool, error) {
 				lines := newLineReader(in.read(c.Context(), bar), l.format.longest)
-				return in.named(db.Ingest(c.Context(), l.sorted(lines, o.Replace != nil), o))
+				return false, in.named(db.Ingest(c.Context(), l.sorted(lines, o.Replace != nil), o))
 			})
 			bar.end()
 			if err != nil {

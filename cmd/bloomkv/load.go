@@ -20,12 +20,13 @@ func (a *app) loadCommand() *cobra.Command {
 		Use:   "load DIR [FILE]",
 		Short: "Store the pairs of a file or of standard input",
 		Long: `load stores one pair for each line of FILE, or of standard input without FILE or where it is "-". The store is created
-where there is none. Of lines with equal keys the last one counts. All is on stable storage when load ends.
+where there is none, in a new or empty directory. Of lines with equal keys the last one counts. All is on stable storage when load ends.
 
 ` + formatHelp + crlfHelp + `
 
-At a line that can't be read or stored, load ends with its number and an exit status of 2. The lines before it are
-stored, that line and those behind it are not; when it is put right, load may read the whole file again.`,
+At a line that can't be read or stored, load ends with its number and an exit status of 2. In a store that was there, the
+lines before it are stored, that line and those behind it are not; a store that load has created is removed again. When
+the line is put right, load may read the whole file again. After an interrupt the lines before it are stored.`,
 		Example: `  bloomkv load ./store pairs.tsv
   bloomkv dump ./old --format json | bloomkv load ./new --format json`,
 		Args: arguments,
@@ -41,9 +42,9 @@ stored, that line and those behind it are not; when it is put right, load may re
 			defer in.close()
 			bar := a.newProgress("load", in.size, true)
 			defer bar.end()
-			db, err := w.open(args[0], bloomkv.Options{})
-			err = with(db, err, func(db *bloomkv.DB) error {
-				return in.named(l.load(c.Context(), db, in.read(c.Context(), bar)))
+			err = w.create(args[0], func(db *bloomkv.DB, isNew bool) (keep bool, err error) {
+				keep, err = l.load(c.Context(), db, in.read(c.Context(), bar), isNew)
+				return keep, in.named(err)
 			})
 			bar.end()
 			if err != nil {
@@ -61,16 +62,20 @@ stored, that line and those behind it are not; when it is put right, load may re
 const batchBytes = 256 << 10
 
 // load stores every line of in. It writes without syncing, and syncs once, also after an error: what it says is stored is
-// durable.
-func (l *loader) load(ctx context.Context, db *bloomkv.DB, in io.Reader) error {
-	err := l.stream(ctx, db, newLineReader(in, l.format.longest))
+// durable. A new store is not to be kept after an error, except for the lines before an interrupt.
+func (l *loader) load(ctx context.Context, db *bloomkv.DB, in io.Reader, isNew bool) (keep bool, err error) {
+	err = l.stream(ctx, db, newLineReader(in, l.format.longest))
+	keep = !isNew || l.lines > 0 && errors.Is(err, context.Canceled)
+	if err != nil && !keep {
+		return keep, fmt.Errorf("%w (the new store is removed again)", err)
+	}
 	if sync := db.Sync(); sync != nil {
-		return errors.Join(err, sync)
+		return keep, errors.Join(err, sync)
 	}
 	if err != nil {
-		return fmt.Errorf("%w (stored before it: %s)", err, words.Plural(l.lines, "line"))
+		err = fmt.Errorf("%w (stored before it: %s)", err, words.Plural(l.lines, "line"))
 	}
-	return nil
+	return keep, err
 }
 
 func (l *loader) stream(ctx context.Context, db *bloomkv.DB, in *lineReader) (err error) {

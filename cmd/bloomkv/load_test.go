@@ -29,7 +29,7 @@ func TestABadLineIsNamedAndAllBeforeItIsStored(t *testing.T) {
 		{"no carriage return", "a\t1\r\nb\t2\n", "line 2: ends without a carriage return", "a\t1\n", []string{"--crlf"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "store")
+			dir := newStore(t, "")
 			r := tool{in: c.in}.run(t, append([]string{"load", dir}, c.args...)...)
 			if r.code != exitTrouble || !strings.Contains(r.err, c.err) || r.out != "" {
 				t.Errorf("exit %d, %q; want 2 and %q", r.code, r.err, c.err)

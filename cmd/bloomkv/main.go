@@ -90,11 +90,12 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 }
 
-// interruptedError is the error of work that a signal ended.
+// interruptedError is the error of work that a signal ended. Its text says where, without the words of package context.
 type interruptedError struct{ error }
 
 func (e interruptedError) Error() string {
-	return "interrupted: " + strings.TrimPrefix(e.error.Error(), "bloomkv: ")
+	text := "interrupted: " + strings.TrimPrefix(e.error.Error(), "bloomkv: ")
+	return strings.ReplaceAll(text, ": "+context.Canceled.Error(), "")
 }
 
 func (e interruptedError) Unwrap() error { return e.error }
@@ -153,17 +154,4 @@ nothing stored can drive it; in a pipe, get and dump give the bytes as they are.
 	)
 	root.SetFlagErrorFunc(flagError)
 	return root
-}
-
-// openToRead opens a store that is there, and changes nothing.
-func openToRead(dir string) (*bloomkv.DB, error) {
-	return bloomkv.Open(dir, &bloomkv.Options{ReadOnly: true})
-}
-
-// with opens a store, runs body on it and closes it, whatever body says.
-func with(db *bloomkv.DB, err error, body func(db *bloomkv.DB) error) error {
-	if err != nil {
-		return err
-	}
-	return errors.Join(body(db), db.Close())
 }
