@@ -86,7 +86,7 @@ func (a *app) demoInput(ctx context.Context, data string) (set *workload.Pairs, 
 	var pairs []workload.Pair
 	if data != "" {
 		title = "lines of " + data
-		pairs, err = readPairs(ctx, data)
+		pairs, err = a.readPairs(ctx, data)
 	} else {
 		var root string
 		if root, err = goRoot(ctx); err != nil {

@@ -68,8 +68,12 @@ range. To replace something by no lines at all is an error.
 			defer in.close()
 			bar := a.newProgress("ingest", in.size, true)
 			defer bar.end()
+			l.note = func(text string) { a.note(bar, in.name, text) }
 			err = w.create(args[0], func(db *bloomkv.DB, _ bool) (bool, error) {
-				lines := newLineReader(in.read(c.Context(), bar), l.format.longest)
+				lines, err := l.open(in.read(c.Context(), bar))
+				if err != nil {
+					return false, in.named(err)
+				}
 				return false, in.named(db.Ingest(c.Context(), l.sorted(lines, o.Replace != nil), o))
 			})
 			bar.end()
@@ -98,7 +102,7 @@ func (l *loader) sorted(in *lineReader, some bool) iter.Seq2[bloomkv.KV, error] 
 			if err != nil {
 				return kv, err // it names the line
 			}
-			if kv.Key, kv.Value, err = l.parse(line); err == nil && l.lines > 0 {
+			if kv.Key, kv.Value, err = l.parse(in.number, line); err == nil && l.lines > 0 {
 				err = checkOrder(last, kv.Key)
 			}
 			if err != nil {

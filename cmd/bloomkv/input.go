@@ -20,7 +20,9 @@ const formatHelp = `Formats, each one pair a line, which ends with a line feed:
 const crlfHelp = `
 
 In tsv a carriage return before the line feed is the last byte of the value, since dump must give back what load was
-given; with --crlf it belongs to the end of the line, which every line then must have. In hex and json it never counts.`
+given; with --crlf it belongs to the end of the line, which every line then must have. In hex and json it never counts,
+and neither does a byte order mark before the first line. What is packed by gzip is an error; a carriage return or a byte
+order mark that becomes a part of what is stored is noted on the error stream.`
 
 // addFormat adds --format to a command.
 func addFormat(c *cobra.Command, name *string) {
@@ -104,14 +106,17 @@ func (i *input) named(err error) error {
 
 // loader turns lines into pairs, and stores them.
 type loader struct {
-	format format
-	crlf   bool
-	lines  int   // stored
-	bytes  int64 // of their keys and values
+	format  format
+	crlf    bool
+	note    func(text string) // prints what may be wrong with the input
+	returns bool              // it has said that lines end with a carriage return
+	lines   int               // stored
+	bytes   int64             // of their keys and values
 }
 
 // parse reads one line.
-func (l *loader) parse(line []byte) (key, value []byte, err error) {
+func (l *loader) parse(number int, line []byte) (key, value []byte, err error) {
+	l.noteReturn(number, line)
 	if l.crlf {
 		n := len(line) - 1
 		if n < 0 || line[n] != '\r' {

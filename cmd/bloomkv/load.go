@@ -42,6 +42,7 @@ the line is put right, load may read the whole file again. After an interrupt th
 			defer in.close()
 			bar := a.newProgress("load", in.size, true)
 			defer bar.end()
+			l.note = func(text string) { a.note(bar, in.name, text) }
 			err = w.create(args[0], func(db *bloomkv.DB, isNew bool) (keep bool, err error) {
 				keep, err = l.load(c.Context(), db, in.read(c.Context(), bar), isNew)
 				return keep, in.named(err)
@@ -64,7 +65,10 @@ const batchBytes = 256 << 10
 // load stores every line of in. It writes without syncing, and syncs once, also after an error: what it says is stored is
 // durable. A new store is not to be kept after an error, except for the lines before an interrupt.
 func (l *loader) load(ctx context.Context, db *bloomkv.DB, in io.Reader, isNew bool) (keep bool, err error) {
-	err = l.stream(ctx, db, newLineReader(in, l.format.longest))
+	lines, err := l.open(in)
+	if err == nil {
+		err = l.stream(ctx, db, lines)
+	}
 	keep = !isNew || l.lines > 0 && errors.Is(err, context.Canceled)
 	if err != nil && !keep {
 		return keep, fmt.Errorf("%w (the new store is removed again)", err)
@@ -103,7 +107,7 @@ func (l *loader) stream(ctx context.Context, db *bloomkv.DB, in *lineReader) (er
 		if err != nil { // it names the line
 			return errors.Join(err, apply())
 		}
-		key, value, err := l.parse(line)
+		key, value, err := l.parse(in.number, line)
 		if err != nil {
 			return errors.Join(fmt.Errorf("line %d: %w", in.number, err), apply())
 		}

@@ -110,14 +110,17 @@ func describeFile(name string, buf []byte) (value []byte, err error) {
 }
 
 // readPairs reads the lines of a file in the format of load, tsv. Of lines with equal keys the last one counts, as there.
-func readPairs(ctx context.Context, name string) (pairs []workload.Pair, err error) {
+func (a *app) readPairs(ctx context.Context, name string) (pairs []workload.Pair, err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	l := loader{format: formats[0]}
-	lines := newLineReader(untilDone(ctx, f), l.format.longest)
+	l := loader{format: formats[0], note: func(text string) { a.note(progress{}, name, text) }}
+	lines, err := l.open(untilDone(ctx, f))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
 	at := make(map[string]int)
 	for {
 		line, err := lines.next()
@@ -127,7 +130,7 @@ func readPairs(ctx context.Context, name string) (pairs []workload.Pair, err err
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		key, value, err := l.parse(line)
+		key, value, err := l.parse(lines.number, line)
 		if err != nil {
 			return nil, fmt.Errorf("%s: line %d: %w", name, lines.number, err)
 		}
