@@ -10,7 +10,7 @@ import (
 )
 
 func (a *app) compactCommand() *cobra.Command {
-	var h hexFlag
+	var h byteFlags
 	var w writeFlags
 	var r rangeFlags
 	var asJSON bool

@@ -18,23 +18,34 @@ import (
 // errAbsent is an answer rather than trouble: it has an exit code of its own.
 var errAbsent = errors.New("not found")
 
-// hexFlag makes keys and values among the arguments hexadecimal.
-type hexFlag bool
+// byteFlags say how keys and values among the arguments are written, for bytes that a command line can't carry.
+type byteFlags struct{ hex, escaped bool }
 
-func (h *hexFlag) add(c *cobra.Command, what string) {
-	c.Flags().BoolVar((*bool)(h), "hex", false, what+" on the command line in hexadecimal digits, for any bytes")
+func (f *byteFlags) add(c *cobra.Command, what string) {
+	c.Flags().BoolVar(&f.hex, "hex", false, what+" on the command line in hexadecimal digits, for any bytes")
+	c.Flags().BoolVar(&f.escaped, "escaped", false, what+` on the command line as scan and inspect print them, \x00 for the byte 0 and \\ for a backslash`)
 }
 
 // bytes reads one argument; what names it in errors.
-func (h hexFlag) bytes(what, arg string) ([]byte, error) {
-	if !h {
+func (f byteFlags) bytes(what, arg string) ([]byte, error) {
+	switch {
+	case f.hex && f.escaped:
+		return nil, errors.New("--hex and --escaped, want only one of them")
+	case f.hex:
+		b, err := hex.DecodeString(arg)
+		if err != nil {
+			return nil, fmt.Errorf("%s %q: want pairs of hexadecimal digits", what, arg)
+		}
+		return b, nil
+	case f.escaped:
+		b, err := words.Unescaped(arg)
+		if err != nil {
+			return nil, fmt.Errorf("%s %q: %w", what, arg, err)
+		}
+		return append([]byte{}, b...), nil // not nil
+	default:
 		return []byte(arg), nil
 	}
-	b, err := hex.DecodeString(arg)
-	if err != nil {
-		return nil, fmt.Errorf("%s %q: %w", what, arg, err)
-	}
-	return b, nil
 }
 
 // writeFlags are the options for filters that a command which writes may set. What is not set is as the store was last written with.
@@ -102,7 +113,7 @@ func canPlan(o *bloomkv.Options) bool {
 }
 
 func (a *app) putCommand() *cobra.Command {
-	var h hexFlag
+	var h byteFlags
 	var w writeFlags
 	c := &cobra.Command{
 		Use:   "put DIR KEY [VALUE]",
@@ -151,7 +162,7 @@ func checkSizes(key, value []byte) error {
 }
 
 func (a *app) getCommand() *cobra.Command {
-	var h hexFlag
+	var h byteFlags
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "get DIR KEY",
@@ -195,7 +206,7 @@ and a line feed follows. The exit status is 0 for a key that is there, 1 for one
 }
 
 func (a *app) delCommand() *cobra.Command {
-	var h hexFlag
+	var h byteFlags
 	var w writeFlags
 	var r rangeFlags
 	var all bool

@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) ingestCommand() *cobra.Command {
-	var h hexFlag
+	var h byteFlags
 	var w writeFlags
 	var lf lineFlags
 	var r rangeFlags

@@ -26,8 +26,7 @@ type inspection struct {
 
 func (a *app) inspectCommand() *cobra.Command {
 	i := inspection{app: a}
-	var key string
-	var whatIf []string
+	var keys, whatIf []string
 	c := &cobra.Command{
 		Use:   "inspect FILE|DIR",
 		Short: "Look inside a store, a table, a log or a manifest",
@@ -44,7 +43,7 @@ how full its blocks are beside what theory says. What is off by more than it sho
 So it shows the prefix filter, if there is one, with its rule.
 
 --verify builds filters, prefix filters too, again from their tables' keys and compares bit for bit. --key K shows, table by table,
-fences, what K and its prefix probe, how the filters answer, and by reading whether that is right; K is as inspect prints keys. --hex prints the filter
+fences, what K and its prefix probe, how the filters answer, and by reading whether that is right; K is as inspect prints keys, and --key may be repeated. --hex prints the filter
 block with what its bytes are.
 
 --html FILE writes a page of a table or a store for a browser, light or dark, which loads nothing: the same numbers, drawn, with a
@@ -64,7 +63,7 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
   bloomkv inspect ./store --html store.html --plot pictures`,
 		Args: arguments,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := i.parse(whatIf, key, c.Flags().Changed("key")); err != nil {
+			if err := i.parse(whatIf, keys); err != nil {
 				return hint(c, err)
 			}
 			name, isDir, err := lookAt(args[0])
@@ -99,23 +98,24 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
 	c.Flags().StringArrayVar(&whatIf, "what-if", nil, "of a store what other filters would take and give: `ITEMS` fpr=RATE or memory=MIB, kind=bloom or ribbon")
 	c.Flags().StringVar(&i.page.html, "html", "", "write a page for a browser into `FILE`")
 	c.Flags().StringVar(&i.page.plot, "plot", "", "save the pictures of the page in `DIR`, as SVG and PNG")
-	c.Flags().StringVar(&key, "key", "", "show how the filters answer for `KEY`, and whether that is right")
+	c.Flags().StringArrayVar(&keys, "key", nil, "show how the filters answer for `KEY`, and whether that is right; may be repeated")
 	return c
 }
 
 // parse reads the flags that have a form, and holds them against each other.
-func (i *inspection) parse(whatIf []string, key string, withKey bool) error {
+func (i *inspection) parse(whatIf, keys []string) error {
 	if i.page.html == toOutput && (i.asJSON || i.hex || i.options.Entries) {
 		return errors.New("--json, --hex and --entries go to the output as --html - does, want a file for the page")
 	}
 	if err := i.page.check(); err != nil {
 		return err
 	}
-	if withKey {
-		var err error
-		if i.options.Key, err = inspect.ParseKey(key); err != nil {
+	for _, text := range keys {
+		key, err := inspect.ParseKey(text)
+		if err != nil {
 			return fmt.Errorf("--%w", err)
 		}
+		i.options.Keys = append(i.options.Keys, key)
 	}
 	for _, text := range whatIf {
 		q, err := inspect.ParseWhatIf(text)

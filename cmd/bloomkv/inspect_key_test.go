@@ -21,7 +21,7 @@ func TestAKeyIsFollowedThroughTheTables(t *testing.T) {
 	find := func(maybe bool) string { // an absent key within the bounds of the first table
 		for i := 0; ; i++ {
 			key := fmt.Sprintf("key/000500/%d", i)
-			table, err := inspect.ReadTable(t.Context(), tables[0], inspect.Options{Key: []byte(key)})
+			table, err := inspect.ReadTable(t.Context(), tables[0], inspect.Options{Keys: [][]byte{[]byte(key)}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -257,6 +257,31 @@ func TestReadingCommandsChangeNothingAndSeeWhatIsInLogs(t *testing.T) {
 	}
 }
 
+func TestStatsCheckAndInspectCountTheSameLogs(t *testing.T) {
+	dir := uncleanStore(t, true)
+	log := glob(t, dir, "*.log")
+	for _, older := range []bool{false, true} {
+		if older { // a process died between the edit that made a log redundant and its removal
+			b, err := os.ReadFile(log)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, "000001.log"), b, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, s := readStore(t, dir)
+		if len(s.Logs) != 1 || s.Logs[0].File != filepath.Base(log) || (len(s.Others) == 1) != older || older && s.Others[0].Fate != "removed" {
+			t.Errorf("older %v: inspect has logs %+v, others %+v", older, s.Logs, s.Others)
+		}
+		for _, c := range [][]string{{"stats", `"logs": 1,`}, {"check", `"logs": 1,`}} {
+			if out := (tool{}).must(t, c[0], dir, "--json"); !strings.Contains(out, c[1]) {
+				t.Errorf("older %v: %s prints %s, want %s", older, c[0], out, c[1])
+			}
+		}
+	}
+}
+
 func TestHelpTellsExitCodesAndCompletionIsThere(t *testing.T) {
 	if out := (tool{}).must(t, "--help"); !strings.Contains(out, exitHelp) {
 		t.Errorf("help has no exit codes:\n%s", out)

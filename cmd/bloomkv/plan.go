@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -80,12 +81,13 @@ the classic Bloom filter in one piece, whose table promises too much for a block
 	f.BoolVar(&p.ribbon, "ribbon", false, "Ribbon filters")
 	f.BoolVar(&p.table, "table", false, "print the table of rates too")
 	f.BoolVar(&p.asJSON, "json", false, "print JSON")
-	c.MarkFlagsMutuallyExclusive("fpr", "memory")
 	return c
 }
 
 func (p *planner) run(c *cobra.Command) error {
 	switch {
+	case c.Flags().Changed("fpr") && c.Flags().Changed("memory"):
+		return errors.New("--fpr and --memory, want only one of them")
 	case !(p.fpr > 0 && p.fpr <= 1): // 0 in Options would mean the default
 		return fmt.Errorf("--fpr %v, want more than 0, at most 1", p.fpr)
 	case p.keys == 0 || p.keys > 1<<48:

@@ -37,7 +37,7 @@ func (r *rangeFlags) given() bool {
 }
 
 // options are the flags as an iterator takes them. What was not given is nil.
-func (r *rangeFlags) options(h hexFlag) (o bloomkv.IterOptions, err error) {
+func (r *rangeFlags) options(h byteFlags) (o bloomkv.IterOptions, err error) {
 	for i, to := range []*[]byte{&o.Prefix, &o.Lower, &o.Upper} {
 		f := r.flags[i]
 		if !r.of.Flags().Changed(f.name) {
@@ -51,7 +51,7 @@ func (r *rangeFlags) options(h hexFlag) (o bloomkv.IterOptions, err error) {
 }
 
 // keyRange is the flags as one range.
-func (r *rangeFlags) keyRange(h hexFlag) (bloomkv.KeyRange, error) {
+func (r *rangeFlags) keyRange(h byteFlags) (bloomkv.KeyRange, error) {
 	o, err := r.options(h)
 	if err != nil {
 		return bloomkv.KeyRange{}, err

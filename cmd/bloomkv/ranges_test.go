@@ -24,7 +24,7 @@ func TestPrefixAndBoundsMakeOneRange(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var r rangeFlags
-			var h hexFlag
+			var h byteFlags
 			cmd := new(app).command()
 			r.add(cmd, "", "keys")
 			h.add(cmd, "all")

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) scanCommand() *cobra.Command {
-	var h hexFlag
+	var h byteFlags
 	var r rangeFlags
 	var limit int
 	var reverse, keysOnly, asJSON bool

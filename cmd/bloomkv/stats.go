@@ -11,6 +11,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -189,11 +190,16 @@ many logs there are.`,
 	return c
 }
 
-// countLogs is how many logs a store has: none after it was closed.
+// countLogs is the number of logs that opening the store replays: none after it was closed. Older logs are left over from a
+// process that died before it could remove them.
 func countLogs(dir string) (n int, err error) {
+	m, err := manifest.Load(vfs.OS, dir)
+	if err != nil {
+		return 0, err
+	}
 	names, err := vfs.OS.List(dir)
 	for _, name := range names {
-		if kind, _ := filename.Parse(name); kind == filename.Log {
+		if kind, number := filename.Parse(name); kind == filename.Log && number >= m.MinLog {
 			n++
 		}
 	}

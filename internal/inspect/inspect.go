@@ -15,10 +15,10 @@ import (
 
 // Options say what is looked at beside what the files say of themselves.
 type Options struct {
-	Verify  bool   // build filters again from the keys of their tables, and compare
-	Entries bool   // of a log each operation
-	Key     []byte // follow it through the tables; nil is none
-	Full    bool   // of a store, read all of the filter blocks of some tables: those with something wrong, and the largest
+	Verify  bool     // build filters again from the keys of their tables, and compare
+	Entries bool     // of a log each operation
+	Keys    [][]byte // follow them through the tables
+	Full    bool     // of a store, read all of the filter blocks of some tables: those with something wrong, and the largest
 	WhatIf  []Question
 	// Progress, if not nil, is told of how many tables of a store how many have been read, one call at a time.
 	Progress func(done, of int)
@@ -28,7 +28,7 @@ type Options struct {
 func ParseKey(text string) ([]byte, error) {
 	key, err := words.Unescaped(text)
 	if err != nil {
-		return nil, fmt.Errorf("key %q: %w; want it as inspect prints keys, \\x00 for the byte 0 and \\\\ for a backslash", text, err)
+		return nil, fmt.Errorf("key %q: %w; want it as inspect prints keys", text, err)
 	}
 	if key == nil {
 		key = []byte{}

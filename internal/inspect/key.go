@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 
 	"github.com/bloomkv/bloomkv"
@@ -12,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/picture"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/sstable"
 )
@@ -58,8 +60,65 @@ type KeyPrefix struct {
 	Verdict string `json:"verdict"`
 }
 
-func newKey(key []byte) *Key {
-	return &Key{Key: words.Escaped(key, words.KeyLimit), Hash: hashText(bloomblock.HashKey(key)), Tables: []KeyTable{}, key: key}
+// Keys are the keys of --key.
+type Keys struct {
+	Key  *Key   `json:"key,omitempty"`       // the first
+	More []*Key `json:"more_keys,omitempty"` // the others, where the flag was repeated
+}
+
+func newKeys(keys [][]byte) (all Keys) {
+	for i, key := range keys {
+		k := &Key{Key: words.Escaped(key, words.KeyLimit), Hash: hashText(bloomblock.HashKey(key)), Tables: []KeyTable{}, key: key}
+		if i == 0 {
+			all.Key = k
+		} else {
+			all.More = append(all.More, k)
+		}
+	}
+	return all
+}
+
+func (k *Keys) all() []*Key {
+	if k.Key == nil {
+		return nil
+	}
+	return append([]*Key{k.Key}, k.More...)
+}
+
+// damage is the error of keys that filters hide.
+func (k *Keys) damage() error {
+	var errs []error
+	for _, key := range k.all() {
+		errs = append(errs, key.damage())
+	}
+	return errors.Join(errs...)
+}
+
+// writeText writes what the tables have to say of each key.
+func (k *Keys) writeText(w io.Writer) {
+	for _, key := range k.all() {
+		drawKey(w, key)
+	}
+}
+
+// sections are a section of a page for each key.
+func (k *Keys) sections() (all []picture.Section) {
+	for i, key := range k.all() {
+		id := "key"
+		if i > 0 {
+			id = fmt.Sprintf("key%d", i+1)
+		}
+		all = append(all, key.section(id))
+	}
+	return all
+}
+
+// notes are those of all keys.
+func (k *Keys) notes() (notes []picture.Note) {
+	for _, key := range k.all() {
+		notes = append(notes, key.notes()...)
+	}
+	return notes
 }
 
 // ask completes what is known of the key with what the table's filter answers, and with what the table has.
@@ -220,9 +279,6 @@ func (k *Key) askRun(dir string, level int, run *manifest.Run) error {
 
 // damage is the error of a key that a filter hides.
 func (k *Key) damage() error {
-	if k == nil {
-		return nil
-	}
 	var errs []error
 	for i := range k.Tables {
 		if t := &k.Tables[i]; t.Verdict == "false negative" {

@@ -30,9 +30,7 @@ func (v *view) lookWithout(ctx context.Context, reason error, o Options) (*Store
 	s.NoManifest = damageOf(reason)
 	s.Opening = Opening{Refused: s.NoManifest, Discarded: []string{}}
 	s.wrong = append(s.wrong, reason)
-	if o.Key != nil {
-		s.Key = newKey(o.Key)
-	}
+	s.Keys = newKeys(o.Keys)
 	known := map[string]bool{filename.CurrentName: true, filename.LockName: true}
 	for _, n := range tables {
 		name := filename.Make(v.dir, filename.Table, n)
@@ -45,15 +43,17 @@ func (v *view) lookWithout(ctx context.Context, reason error, o Options) (*Store
 			t.verify(ctx, name)
 		}
 		s.wrong = append(s.wrong, t.Wrong())
-		if s.Key != nil && err == nil {
-			s.wrong = append(s.wrong, s.Key.askTable(name))
+		for _, k := range s.Keys.all() {
+			if err == nil {
+				s.wrong = append(s.wrong, k.askTable(name))
+			}
 		}
 		s.Loose = append(s.Loose, t)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 	}
-	s.wrong = append(s.wrong, s.Key.damage())
+	s.wrong = append(s.wrong, s.Keys.damage())
 	for _, n := range logs {
 		known[filename.Base(filename.Log, n)] = true
 		s.readLog(ctx, filename.Make(v.dir, filename.Log, n), n, o)

@@ -28,9 +28,7 @@ func (t *Table) Page() *picture.Page {
 	if t.Prefix != nil {
 		p.Sections = append(p.Sections, t.Prefix.Filter.sections("Prefix filter: ", "prefix-", nil)...)
 	}
-	if t.Key != nil {
-		p.Sections = append(p.Sections, t.Key.section())
-	}
+	p.Sections = append(p.Sections, t.Keys.sections()...)
 	return p
 }
 
@@ -63,7 +61,7 @@ func (t *Table) notes() (notes []picture.Note) {
 		flags("prefix filter: ", t.Prefix.Filter)
 	}
 	verified, bad := t.verifyNotes()
-	notes = append(append(notes, bad...), t.Key.notes()...)
+	notes = append(append(notes, bad...), t.Keys.notes()...)
 	if len(notes) == 0 && t.Filter != nil {
 		notes = append(notes, picture.Note{Title: "nothing is off", Text: "Every checksum is right, and every figure is as near to theory as chance leaves it."})
 	}
@@ -214,9 +212,6 @@ func flagNote(f bloomblock.Flag) picture.Note {
 
 // notes say of a key whether a filter hides it.
 func (k *Key) notes() (notes []picture.Note) {
-	if k == nil {
-		return nil
-	}
 	for i := range k.Tables {
 		if t := &k.Tables[i]; t.Verdict == "false negative" {
 			notes = append(notes, picture.Note{Wrong: true, Title: "false negative", Text: fmt.Sprintf("The filter of %s denies key %s, which the table holds.", words.Escaped([]byte(t.File), 64), k.Key)})
@@ -228,10 +223,10 @@ func (k *Key) notes() (notes []picture.Note) {
 	return notes
 }
 
-// section shows what the tables have to say of a key.
-func (k *Key) section() picture.Section {
+// section shows what the tables have to say of a key. id is where it stands on the page.
+func (k *Key) section(id string) picture.Section {
 	s := picture.Section{
-		ID: "key", Heading: "One key", Notes: k.notes(),
+		ID: id, Heading: "One key", Notes: k.notes(),
 		Text: "Key " + k.Key + ", hash " + k.Hash + ". Of each run the one table that reaches over the key is asked: what its filter says, what reading the table finds, and what the answer was worth.",
 	}
 	g := &grid{head: []string{"table", "level", "run", "filter says", "table has", "so", "prefix", "its filter says", "so", "key within", "fences from", "to"}}
@@ -259,11 +254,11 @@ func (k *Key) section() picture.Section {
 		}
 		g.add(name, level, run, t.Answer, t.found(), t.Verdict, prefix, answer, verdict, within, t.Smallest, t.end())
 		for n := range t.Units {
-			s.Folded = append(s.Folded, traceSection(fmt.Sprintf("key-%d-%d", i, n), fmt.Sprintf("%s, %s", name, unitName(n)), &t.Units[n]))
+			s.Folded = append(s.Folded, traceSection(fmt.Sprintf("%s-%d-%d", id, i, n), fmt.Sprintf("%s, %s", name, unitName(n)), &t.Units[n]))
 		}
 		if p := t.Prefix; p != nil {
 			for n := range p.Units {
-				s.Folded = append(s.Folded, traceSection(fmt.Sprintf("key-%d-prefix-%d", i, n), fmt.Sprintf("%s, prefix filter by %s, %s", name, p.Rule, unitName(n)), &p.Units[n]))
+				s.Folded = append(s.Folded, traceSection(fmt.Sprintf("%s-%d-prefix-%d", id, i, n), fmt.Sprintf("%s, prefix filter by %s, %s", name, p.Rule, unitName(n)), &p.Units[n]))
 			}
 		}
 	}

@@ -32,7 +32,7 @@ type Store struct {
 	Missing  []string `json:"missing"`     // that the manifest names, and that are not there
 	Vanished []string `json:"vanished"`    // that another process removed while they were to be read
 	Opening  Opening  `json:"opening"`
-	Key      *Key     `json:"key,omitempty"` // with --key
+	Keys
 	// NoManifest is why there is no manifest to go by. Then all that is known of the tables is what they say themselves, in Loose.
 	NoManifest *Damage `json:"manifest_damage,omitempty"`
 	Loose      []Table `json:"tables_in_no_level,omitempty"`
@@ -74,9 +74,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	s := newStore()
 	s.Manifest, s.Torn = filename.Base(filename.Manifest, m.ManifestNumber), m.Torn
 	s.NextFile, s.LastSeq, s.MinLog = m.NextFile, m.LastSeq, m.MinLog
-	if o.Key != nil {
-		s.Key = newKey(o.Key)
-	}
+	s.Keys = newKeys(o.Keys)
 	tables := newTree(&m)
 	if err := tables.read(ctx, dir, &m, o); err != nil {
 		return nil, err
@@ -93,11 +91,11 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 		s.wrong = append(s.wrong, t.facts.Wrong())
 	}
 	for _, r := range tables.runs {
-		if s.Key != nil {
-			s.wrong = append(s.wrong, s.Key.askRun(dir, r.level, &r.run))
+		for _, k := range s.Keys.all() {
+			s.wrong = append(s.wrong, k.askRun(dir, r.level, &r.run))
 		}
 	}
-	s.wrong = append(s.wrong, s.Key.damage())
+	s.wrong = append(s.wrong, s.Keys.damage())
 	if o.Full {
 		if err := s.readFull(ctx, dir); err != nil {
 			return nil, err

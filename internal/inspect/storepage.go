@@ -48,9 +48,7 @@ func (s *Store) Page() *picture.Page {
 	if len(s.Tables) > 0 {
 		p.Sections = append(p.Sections, s.tablesSection())
 	}
-	if s.Key != nil {
-		p.Sections = append(p.Sections, s.Key.section())
-	}
+	p.Sections = append(p.Sections, s.Keys.sections()...)
 	if len(s.Logs)+len(s.Others)+len(s.Vanished) > 0 {
 		p.Sections = append(p.Sections, s.filesSection())
 	}
@@ -105,7 +103,7 @@ func (s *Store) notes() (notes []picture.Note) {
 	if s.Torn {
 		wrong("torn manifest", "its last edit is not whole: it was never acknowledged, and is not part of the store")
 	}
-	notes = append(notes, s.Key.notes()...)
+	notes = append(notes, s.Keys.notes()...)
 	if len(notes) == 0 {
 		notes = append(notes, picture.Note{Title: "nothing is off"})
 	}

@@ -20,9 +20,7 @@ func (s *Store) WriteText(w io.Writer, style Style) {
 	words.Wrapped(w, "read without the store's lock: what another process changes meanwhile may look torn")
 	if s.NoManifest != nil {
 		s.writeLoose(w)
-		if s.Key != nil {
-			drawKey(w, s.Key)
-		}
+		s.Keys.writeText(w)
 		s.writeFiles(w)
 		return
 	}
@@ -44,9 +42,7 @@ func (s *Store) WriteText(w io.Writer, style Style) {
 		s.Overlap.writeText(w)
 	}
 	s.writeTables(w)
-	if s.Key != nil {
-		drawKey(w, s.Key)
-	}
+	s.Keys.writeText(w)
 	s.writeFiles(w)
 }
 

@@ -46,7 +46,7 @@ type Table struct {
 	Filter *Filter `json:"filter,omitempty"`
 	Live   *Live   `json:"live,omitempty"`   // of a table of a store that has counted
 	Verify *Verify `json:"verify,omitempty"` // with --verify, of a filter that can be read
-	Key    *Key    `json:"key,omitempty"`    // with --key, of a table that is looked at by itself
+	Keys           // of a table that is looked at by itself
 	Damage *Damage `json:"damage,omitempty"` // of the filter, of the sample, or of all: then the rest is unknown
 
 	unread        bool // nothing is known but its name
@@ -73,9 +73,9 @@ func ReadTable(ctx context.Context, name string, o Options) (*Table, error) {
 	if o.Verify {
 		t.verify(ctx, name)
 	}
-	if o.Key != nil {
-		t.Key = newKey(o.Key)
-		t.wrong = append(t.wrong, t.Key.askTable(name), t.Key.damage())
+	t.Keys = newKeys(o.Keys)
+	for _, k := range t.Keys.all() {
+		t.wrong = append(t.wrong, k.askTable(name), k.damage())
 	}
 	return t, nil
 }

@@ -92,9 +92,7 @@ func (t *Table) writeFilters(w io.Writer, s Style) {
 			words.Wrapped(w, line)
 		}
 	}
-	if t.Key != nil {
-		drawKey(w, t.Key)
-	}
+	t.Keys.writeText(w)
 	if s.Hex && t.Filter != nil {
 		fmt.Fprintln(w)
 		annotate(w, t.Filter)

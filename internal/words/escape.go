@@ -4,6 +4,7 @@ package words
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -72,6 +73,8 @@ func AppendPrintable(dst, text []byte) []byte {
 	return dst
 }
 
+var errEscape = errors.New(`no escape such as \\, \n, \x00 or \u0000 after a backslash`)
+
 // Unescaped reads what AppendEscaped wrote.
 func Unescaped(text string) (key []byte, err error) {
 	for text != "" {
@@ -84,7 +87,7 @@ func Unescaped(text string) (key []byte, err error) {
 			wide bool
 		)
 		if r, wide, text, err = strconv.UnquoteChar(text, 0); err != nil {
-			return nil, err
+			return nil, errEscape
 		}
 		if wide {
 			key = utf8.AppendRune(key, r)
