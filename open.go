@@ -21,7 +21,8 @@ import (
 
 // Open opens the store in dir, which it creates with the parents that it lacks unless told otherwise, and brings it to the state of the last
 // acknowledged write, whatever ended the last use: of a log that a crash cut short the whole records count. nil options
-// are right for most programs. With Options.ReadOnly nothing on the disk is changed.
+// are right for most programs. With Options.ReadOnly nothing on the disk is changed. Other files in dir, which a program may
+// keep there, are left alone.
 //
 // Errors name the directory, and the file and offset where there is one: ErrLocked while the store is open elsewhere,
 // ErrCorruption for damage and for a directory with data but no manifest, ErrUnsupportedVersion for a newer format,

@@ -73,7 +73,7 @@ func (a *app) openInput(args []string) (*input, error) {
 	}
 	file, err := os.Open(args[0])
 	if err != nil {
-		return nil, err
+		return nil, plainPath(args[0], err)
 	}
 	i := &input{in: file, name: args[0], size: -1, close: func() { _ = file.Close() }} // only read
 	info, err := file.Stat()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -194,12 +195,20 @@ func (i *inspection) showRead(ctx context.Context, facts any, err error, text fu
 	return i.show(ctx, facts, err, nil, text)
 }
 
+// plainPath is an error of package os by the name that the user gave, without the operation.
+func plainPath(arg string, err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		err = path.Err
+	}
+	return fmt.Errorf("%s: %w", arg, err)
+}
+
 // lookAt follows links to a file or directory that can be looked at. Everything else is an error at once: nobody waits for a pipe.
 func lookAt(arg string) (name string, isDir bool, err error) {
 	info, err := os.Stat(arg)
 	switch {
 	case err != nil:
-		return "", false, err
+		return "", false, plainPath(arg, err)
 	case info.IsDir():
 		return arg, true, nil
 	case !info.Mode().IsRegular():

@@ -75,6 +75,9 @@ func TestKeysAreReadAsTheyArePrinted(t *testing.T) {
 	if got, want := strings.Count(tool{}.must(t, "scan", dir), "\n"), len(oddKeys)-3; got != want {
 		t.Errorf("%d keys are left, want %d", got, want)
 	}
+	if got := (tool{}).must(t, "scan", dir, "--escaped", "--to", ""); got != "" { // empty is a bound: nothing is before it
+		t.Errorf("scan to the empty key: %q", got)
+	}
 	tool{}.must(t, "compact", dir, "--escaped", "--from", `tab\tand\nline`)
 }
 

@@ -73,8 +73,8 @@ type site struct {
 	missing []string // directories that are not there, the innermost first
 }
 
-// look says what there is in a directory. Without a store it must not hold the files of somebody else: a store among them
-// would be a slip, such as the wrong directory. That is a matter of the tool: Open lets a program keep files of its own there.
+// look says what there is in a directory. Without a store it must not hold the files of somebody else, since a store among
+// them would be a slip, such as the wrong directory. The library has no such rule: a program may keep files of its own there.
 func look(dir string) (site, error) {
 	s := site{dir: filepath.Clean(dir)}
 	if err := storeDir(dir); err != nil {
