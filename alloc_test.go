@@ -18,6 +18,7 @@ import (
 // memtable, and before "o" a range that was deleted.
 func lookupStore(t *testing.T) *DB {
 	t.Helper()
+	roomy(t)
 	o := tiny(vfs.NewMem())
 	o.Durability = NoSync
 	db, err := Open("db", o)

@@ -13,17 +13,32 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // long makes the model and crash tests as many times as long, with seeds of their own.
 var long = flag.Int("long", 1, "how many times as many model sequences and random crashes")
 
+// scarceCache is what the block caches of most tests may hold, in bytes: so little that blocks come and go, and those that go are
+// spoiled as soon as no reader may see them.
+const scarceCache = 24 << 10
+
+// roomy gives the stores that the test makes from now on the block cache that they should have.
+func roomy(t *testing.T) {
+	t.Helper()
+	cache.PoisonPools(0)
+	t.Cleanup(func() { cache.PoisonPools(scarceCache) })
+}
+
 // TestMain holds the whole package to it that nothing of a store goes on after Close.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if child := os.Getenv(childEnv); child != "" {
 		os.Exit(childMain(child))
+	}
+	if flag.Lookup("test.bench").Value.String() == "" {
+		cache.PoisonPools(scarceCache)
 	}
 	code := m.Run()
 	if left := leakedGoroutines(5 * time.Second); code == 0 && left != "" {

@@ -93,9 +93,6 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 	if m.db.deadKeys.ranges.Load() == nil {
 		tb.Fatalf("seed %d: no word of dead keys", seed)
 	}
-	if seed%2 == 0 {
-		scarce(m.db)
-	}
 	return m
 }
 

@@ -107,12 +107,6 @@ func openCold(t *testing.T, o *Options) *DB {
 // uncached takes the block cache away, so that each block that is touched is read.
 func uncached(db *DB) { db.res.blocks.SetCapacity(0) }
 
-// scarce leaves so little of the block cache that blocks come and go, and spoils those that go.
-func scarce(db *DB) {
-	db.res.blocks.SetCapacity(64 << 10)
-	db.cache.Poison()
-}
-
 // shapedStore fills a store with n keys of a shape, those of even numbers, and rewrites some, so that there are several runs
 // that overlap. It returns the options to open it again with.
 func shapedStore(t *testing.T, fsys vfs.FS, key func(uint64) []byte, n int) *Options {

@@ -24,6 +24,7 @@ func sharing(r *Resources) *Options {
 
 func newTestResources(t *testing.T, memory int64, files int) *Resources {
 	t.Helper()
+	roomy(t)
 	r, err := NewResources(memory, files)
 	if err != nil {
 		t.Fatal(err)
@@ -83,8 +84,11 @@ func accounts(t *testing.T, r *Resources, open ...*DB) {
 	}
 	pool := r.blocks.Stats()
 	r.files.mu.Lock()
-	descriptors := int64(len(r.files.open))
+	descriptors, opening := int64(len(r.files.open)), r.files.opening
 	r.files.mu.Unlock()
+	if opening != 0 {
+		t.Errorf("%d descriptors are reserved, and nobody opens a file", opening)
+	}
 	if got := r.held.rangeDeletes.Load(); got != rangeDeletes {
 		t.Errorf("Resources know of %d bytes of range deletes; the stores have %d", got, rangeDeletes)
 	}

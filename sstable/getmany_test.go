@@ -73,11 +73,10 @@ func manyTables(tb testing.TB) []manyTable {
 	return tables
 }
 
-// readers makes a reader for each table, all with one domain and one poisoned cache.
+// readers makes a reader for each table, all with one domain and one cache.
 func readers(tables []manyTable, capacity int64) ([]*Reader, *epoch.Domain) {
 	d := new(epoch.Domain)
 	c := cache.New(capacity, d)
-	c.Poison()
 	rs := make([]*Reader, len(tables))
 	for i, t := range tables {
 		rs[i] = NewReader(bytes.NewReader(t.file), t.meta, c, d)

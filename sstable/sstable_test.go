@@ -91,11 +91,10 @@ func metaOf(i Info) Meta {
 	return Meta{Name: "000001.sst", ID: i.ID, Size: i.Size, TailLen: i.TailLen, FilterLen: i.FilterLen}
 }
 
-// A bench table: a reader with a domain, and a poisoned cache so that a stale slice is seen.
+// A bench table: a reader with a domain and a cache.
 func newReader(file []byte, info Info, capacity int64) *Reader {
 	d := new(epoch.Domain)
 	c := cache.New(capacity, d)
-	c.Poison()
 	return NewReader(bytes.NewReader(file), metaOf(info), c, d)
 }
 

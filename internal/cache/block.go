@@ -41,7 +41,12 @@ func (b *Block) Bytes() []byte { return b.buf }
 func (b *Block) Resize(n int) { b.buf = b.buf[:n] }
 
 // Acquire keeps the block's bytes unchanged until Release. The caller is inside a guard, or has acquired the block before.
-func (b *Block) Acquire() { b.holds.Add(1) }
+func (b *Block) Acquire() {
+	if f := acquiring.Load(); f != nil {
+		(*f)()
+	}
+	b.holds.Add(1)
+}
 
 // Release ends an Acquire.
 func (b *Block) Release() { b.holds.Add(-1) }

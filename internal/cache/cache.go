@@ -29,6 +29,7 @@ type Slot = atomic.Pointer[Block]
 // A Pool is a bounded set of blocks, shared by caches. It is safe for concurrent use.
 type Pool struct {
 	poison atomic.Bool
+	most   int64 // constant; what SetCapacity may set, in bytes; 0 is no limit
 	shards [shards]shard
 	limbo  limbo
 }
@@ -96,7 +97,8 @@ type Stats struct {
 
 // NewPool makes a pool that keeps at most capacity bytes.
 func NewPool(capacity int64) *Pool {
-	p := &Pool{}
+	p := &Pool{most: testPools.most.Load()}
+	p.poison.Store(testPools.poison.Load())
 	p.SetCapacity(capacity)
 	return p
 }
@@ -106,9 +108,6 @@ func (p *Pool) NewCache(d *epoch.Domain) *Cache { return &Cache{pool: p, domain:
 
 // New makes a cache in a pool of its own, which keeps at most capacity bytes.
 func New(capacity int64, d *epoch.Domain) *Cache { return NewPool(capacity).NewCache(d) }
-
-// Poison makes the pool overwrite each buffer before it is used again, so that a test sees a read of a recycled block.
-func (c *Cache) Poison() { c.pool.poison.Store(true) }
 
 // Get returns the block in s, or nil. The caller is inside a guard of the domain, and the block is valid until it leaves
 // or, if acquired before that, until it is released.
@@ -168,6 +167,13 @@ func (c *Cache) Insert(s *Slot, b *Block) *Block {
 	n := b.size()
 	if n > h.limit/2 || c.closed.Load() {
 		h.mu.Unlock()
+		if c.pool.poison.Load() {
+			c.domain.Retire(func() {
+				if b.holds.Load() == 0 {
+					spoil(b)
+				}
+			})
+		}
 		return b
 	}
 	full := c.pool.evict(h, h.limit-n)
@@ -229,6 +235,9 @@ func (c *Cache) Close() {
 // be used again.
 func (p *Pool) SetCapacity(n int64) {
 	n = max(n, 0)
+	if p.most > 0 {
+		n = min(n, p.most)
+	}
 	spare := min(max(n/32, 256<<10), 4<<20, n/4)
 	p.limbo.mu.Lock()
 	p.limbo.limit = spare / 2
@@ -340,14 +349,18 @@ func (p *Pool) unlink(h *shard, b *Block, full **batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	room := l.bytes+n <= l.limit
-	if room && int(b.class) < classes { // else left to the collector
+	wanted := room && int(b.class) < classes // else left to the collector
+	poison := p.poison.Load()
+	if wanted || poison {
 		if c.pending == nil {
 			c.pending = p.newBatch(c)
 			l.begun = append(l.begun, c)
 		}
-		l.bytes += n
 		c.pending.blocks = append(c.pending.blocks, b)
-		c.pending.bytes += n
+		if wanted {
+			l.bytes += n
+			c.pending.bytes += n
+		}
 	}
 	f := c.pending
 	switch {
@@ -358,7 +371,8 @@ func (p *Pool) unlink(h *shard, b *Block, full **batch) {
 		}
 		clear(l.begun)
 		l.begun = l.begun[:0]
-	case f != nil && (last || f.bytes >= l.batch || len(f.blocks) == batchLimit): // the last of a cache waits for no other
+	case f != nil && (last || f.bytes >= l.batch || len(f.blocks) == batchLimit || poison):
+		// The last of a cache waits for no other, and what is to be spoiled for none.
 		f.next, *full = *full, f
 		c.pending = nil
 		i := slices.Index(l.begun, c)
@@ -410,20 +424,10 @@ func (p *Pool) release(f *batch) {
 	p.limbo.mu.Unlock()
 }
 
-// poisoned is what buffers are overwritten with in tests.
-var poisoned = func() (b [512]byte) {
-	for i := range b {
-		b[i] = 0xdb
-	}
-	return b
-}()
-
 // recycle puts a block that nobody sees into a free list, if there is room. The caller holds mu.
 func (h *shard) recycle(b *Block, poison bool) {
 	if poison {
-		for buf := b.buf[:cap(b.buf)]; len(buf) > 0; {
-			buf = buf[copy(buf, poisoned[:]):]
-		}
+		spoil(b)
 	}
 	if n := b.size(); int(b.class) < classes && h.idle+n <= h.spare {
 		h.idle += n

@@ -138,7 +138,7 @@ func TestRecentlyUsedBlocksStay(t *testing.T) {
 func TestReadersNeverSeeARecycledBlock(t *testing.T) {
 	d := new(epoch.Domain)
 	c := New(300<<10, d)
-	c.Poison()
+	c.pool.poison.Store(true)
 	slots := make([]Slot, 300)
 	var wg sync.WaitGroup
 	for range 4 {

@@ -170,3 +170,51 @@ func TestClosingBesideReadersLeavesNothing(t *testing.T) {
 		t.Errorf("all dropped: %+v", s)
 	}
 }
+
+// TestPoisonedPoolsSpoilEachBlockThatGoes has blocks of all sizes go, those that the pool does not keep too, inside and outside of
+// a guard, and held.
+func TestPoisonedPoolsSpoilEachBlockThatGoes(t *testing.T) {
+	PoisonPools(100 << 10)
+	defer func() {
+		testPools.poison.Store(false)
+		testPools.most.Store(0)
+	}()
+	d := new(epoch.Domain)
+	c := New(1<<30, d)
+	if s := c.Stats(); s.Capacity > 100<<10 {
+		t.Errorf("the pool may keep %d bytes, want 100 KiB at most", s.Capacity)
+	}
+	for _, n := range []int{500, 4000, 60 << 10, maxRecycle + 1} {
+		var slots [2]Slot
+		g := d.Enter()
+		free, held := read(c, slots[:], 0, n), read(c, slots[:], 1, n)
+		held.Acquire()
+		c.Drop(slots[:])
+		d.Collect()
+		if !intact(free, 0) || !intact(held, 1) {
+			t.Errorf("%d bytes: spoiled while a reader is inside", n)
+		}
+		g.Leave()
+		d.Wait()
+		if intact(free, 0) {
+			t.Errorf("%d bytes: not spoiled, though nobody may see it", n)
+		}
+		if !intact(held, 1) {
+			t.Errorf("%d bytes: spoiled while it is held", n)
+		}
+		held.Release()
+	}
+	b := c.Alloc(100)
+	calls := 0
+	OnAcquire(func() {
+		if calls++; b.holds.Load() != 0 {
+			t.Error("called when the block is held already")
+		}
+	})
+	b.Acquire()
+	OnAcquire(nil)
+	b.Acquire()
+	if calls != 1 || b.holds.Load() != 2 {
+		t.Errorf("%d calls, %d holds, want 1 and 2", calls, b.holds.Load())
+	}
+}

@@ -1,0 +1,216 @@
+package bloomkv
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// blockStore is a store of n keys, compacted, whose entries fill a block or two each, so that no two keys that are not
+// neighbours have a block in common.
+func blockStore(t *testing.T, n int) (db *DB, key, value func(int) []byte) {
+	t.Helper()
+	roomy(t) // so that blocks are cached until spoilAll
+	o := tiny(vfs.NewMem())
+	o.Durability, o.Compression = NoSync, NoCompression
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil && !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	})
+	key = func(i int) []byte { return fmt.Appendf(nil, "key%04d", i) }
+	value = func(i int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%04d", i), 100) }
+	for i := range n {
+		if err := db.Put(key(i), value(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	atRest(t, db)
+	return db, key, value
+}
+
+// spoilAll evicts all blocks, and has each spoiled that no guard and no holder keeps.
+func spoilAll(db *DB) {
+	db.res.blocks.SetCapacity(0)
+	db.domain.Collect()
+	db.res.rebalance()
+}
+
+// TestWhatReadersHandOutStaysWhileBlocksAreRecycled has all blocks recycled while a function looks at a value, and
+// while an iterator stands.
+func TestWhatReadersHandOutStaysWhileBlocksAreRecycled(t *testing.T) {
+	const n = 300
+	db, key, value := blockStore(t, n)
+	snap, err := db.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(what string, i int, got []byte) {
+		t.Helper()
+		db.domain.Wait() // which would never end if the caller were inside a guard
+		spoilAll(db)
+		if !bytes.Equal(got, value(i)) {
+			t.Errorf("%s: the value of key %d became %.12q", what, i, got)
+		}
+	}
+	var keys [][]byte
+	for i := range n {
+		keys = append(keys, key(i))
+	}
+	type reader interface {
+		View(key []byte, f func([]byte) error) error
+		GetMany(keys [][]byte, f func(i int, value []byte, found bool) error) error
+		Iter(o IterOptions) *Iterator
+	}
+	within(t, 20*time.Second, "the readers", func() {
+		for name, r := range map[string]reader{"store": db, "snapshot": snap} {
+			for i := range 20 {
+				if err := r.View(key(i), func(v []byte) error { look(name+".View", i, v); return nil }); err != nil {
+					t.Error(err)
+				}
+			}
+			for range 2 { // also where blocks are cached
+				if err := r.GetMany(keys[:150], func(i int, v []byte, found bool) error {
+					if !found {
+						t.Errorf("%s.GetMany: no key %d", name, i)
+					}
+					if i%10 == 0 {
+						look(name+".GetMany", i, v)
+					} else if !bytes.Equal(v, value(i)) {
+						t.Errorf("%s.GetMany: the value of key %d became %.12q", name, i, v)
+					}
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+			it := r.Iter(IterOptions{})
+			for i, ok := 0, it.First(); i < 20; i, ok = i+1, it.Next() {
+				if !ok || !bytes.Equal(it.Key(), key(i)) {
+					t.Fatalf("%s: %v, at %q, want %q", name, it.Err(), it.Key(), key(i))
+				}
+				look(name+" forward", i, it.Value())
+			}
+			for i := 19; i > 0; i-- {
+				if !it.Prev() || !bytes.Equal(it.Key(), key(i)) {
+					t.Fatalf("%s: %v, at %q, want %q", name, it.Err(), it.Key(), key(i))
+				}
+				look(name+" backward", i, it.Value())
+			}
+			if err := it.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err := snap.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestABlockIsHeldInsideTheGuard has all blocks recycled at the very moment in which a reader is about to hold its own.
+// Only one goroutine reads, so that its guard is all that keeps the block.
+func TestABlockIsHeldInsideTheGuard(t *testing.T) {
+	const n = 100
+	db, key, value := blockStore(t, n)
+	held := 0
+	cache.OnAcquire(func() { held++; spoilAll(db) })
+	defer cache.OnAcquire(nil)
+	check := func(what string, i int, got []byte) {
+		t.Helper()
+		if !bytes.Equal(got, value(i)) {
+			t.Errorf("%s: the value of key %d became %.12q", what, i, got)
+		}
+	}
+	var keys [][]byte
+	for i := range n {
+		keys = append(keys, key(i))
+		if _, err := db.Get(key(i)); err != nil { // it is in the cache now
+			t.Fatal(err)
+		}
+	}
+	for i := range n / 2 {
+		before := held
+		if err := db.View(key(i), func(v []byte) error { check("View", i, v); return nil }); err != nil {
+			t.Error(err)
+		}
+		if held == before {
+			t.Fatal("View held no block")
+		}
+	}
+	before := held
+	if err := db.GetMany(keys, func(i int, v []byte, _ bool) error {
+		check("GetMany", i, v)
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if held < before+n {
+		t.Errorf("GetMany held %d blocks for %d keys", held-before, n)
+	}
+	for range 2 { // from the file, then from the cache
+		it := db.Iter(IterOptions{})
+		for i, ok := 0, it.First(); i < n; i, ok = i+1, it.Next() {
+			if !ok || !bytes.Equal(it.Key(), key(i)) {
+				t.Fatalf("%v, at %q, want %q", it.Err(), it.Key(), key(i))
+			}
+			check("an iterator", i, it.Value())
+		}
+		if err := it.Close(); err != nil {
+			t.Error(err)
+		}
+		cache.OnAcquire(nil)
+		if _, err := contents(db); err != nil { // cached again
+			t.Fatal(err)
+		}
+		cache.OnAcquire(func() { held++; spoilAll(db) })
+	}
+}
+
+// TestABlockIsLetGo holds every block once by each reader, and wants none to stay held: what is held is lost for the
+// cache.
+func TestABlockIsLetGo(t *testing.T) {
+	const n = 100
+	db, key, _ := blockStore(t, n)
+	var keys [][]byte
+	for i := range n {
+		keys = append(keys, key(i))
+	}
+	stop := errors.New("stop")
+	for range 3 {
+		if err := db.View(key(7), func([]byte) error { return stop }); !errors.Is(err, stop) {
+			t.Error(err)
+		}
+		if err := db.GetMany(keys, func(i int, _ []byte, _ bool) error {
+			if i == 70 {
+				return stop
+			}
+			return nil
+		}); !errors.Is(err, stop) {
+			t.Error(err)
+		}
+		it := db.Iter(IterOptions{})
+		for it.First(); it.Valid() && string(it.Key()) < string(key(n/2)); it.Next() {
+		}
+		if err := it.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := contents(db); err != nil {
+			t.Error(err)
+		}
+	}
+	if blocks, held := db.cache.Held(); blocks == 0 || held > 0 {
+		t.Errorf("%d of %d blocks are held, and nobody reads", held, blocks)
+	}
+}
