@@ -22,6 +22,9 @@ func openNoFollow(name string, flag int) (*os.File, error) {
 	return f, nil
 }
 
+// flushDir is the system call that makes a directory durable: a variable, so that a test can see it called, and have it fail.
+var flushDir = (*os.File).Sync
+
 // syncDir makes the names in a directory durable. Some network file systems have no such operation and say that it is
 // invalid or unsupported, which is taken as done; every other failure is an error.
 func syncDir(dir string) error {
@@ -29,7 +32,7 @@ func syncDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	err = d.Sync()
+	err = flushDir(d)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
 		err = nil
 	}

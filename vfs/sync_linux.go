@@ -7,6 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// flushFile is the system call that makes a file durable: a variable, as flushDir is.
+var flushFile = func(fd uintptr) error { return unix.Fdatasync(int(fd)) }
+
 // syncFile flushes what was written and the size, but not the times: fdatasync saves a write of the journal for each sync
 // that does not change the length. The descriptor is held meanwhile, so that a Close cannot give its number away.
 func syncFile(f *os.File, _ bool) error {
@@ -16,7 +19,7 @@ func syncFile(f *os.File, _ bool) error {
 	}
 	var syncErr error
 	err = raw.Control(func(fd uintptr) {
-		syncErr = retry(func() error { return unix.Fdatasync(int(fd)) })
+		syncErr = retry(func() error { return flushFile(fd) })
 	})
 	if err != nil {
 		syncErr = fs.ErrClosed // all that Control itself can fail by

@@ -1,0 +1,165 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// flushes has each call of the system that makes something durable noted by path, below dir, with the names that lie
+// beside or in it at that moment. The call fails if fail says so, else it is made.
+func flushes(t *testing.T, dir string, fail func(path string) error) *[]string {
+	t.Helper()
+	calls := new([]string)
+	note := func(kind, path, in string) error {
+		names, err := osFS{}.List(in)
+		if err != nil {
+			t.Error(err)
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			t.Error(err)
+		}
+		*calls = append(*calls, fmt.Sprintf("%s %s %v", kind, rel, names))
+		return fail(path)
+	}
+	ofDir, ofFile := flushDir, flushFile
+	t.Cleanup(func() { flushDir, flushFile = ofDir, ofFile })
+	flushDir = func(d *os.File) error {
+		path := byDescriptor(t, d.Fd())
+		if err := note("dir", path, path); err != nil {
+			return err
+		}
+		return ofDir(d)
+	}
+	flushFile = func(fd uintptr) error {
+		path := byDescriptor(t, fd)
+		if err := note("file", path, filepath.Dir(path)); err != nil {
+			return err
+		}
+		return ofFile(fd)
+	}
+	return calls
+}
+
+// byDescriptor is the path of an open file, as the system knows it.
+func byDescriptor(t *testing.T, fd uintptr) string {
+	t.Helper()
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		t.Skip(err)
+	}
+	return path
+}
+
+func realTempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestTheSystemIsAskedToSyncWhatIsSynced holds the calls of the system against what was asked of the file system: no
+// crash of this machine will tell.
+func TestTheSystemIsAskedToSyncWhatIsSynced(t *testing.T) {
+	dir := realTempDir(t)
+	calls := flushes(t, dir, func(string) error { return nil })
+	check := func(what string, err error, want ...string) {
+		t.Helper()
+		if err != nil || !slices.Equal(*calls, want) {
+			t.Errorf("%s: %v, the system was asked for %q, want %q", what, err, *calls, want)
+		}
+		*calls = nil
+	}
+	check("SyncDir", OS.SyncDir(dir), "dir . []")
+	check("MkdirAll", MkdirAll(OS, filepath.Join(dir, "a", "b")), "dir . [a]", "dir a [b]")
+	check("MkdirAll of what is there", MkdirAll(OS, filepath.Join(dir, "a", "b")), "dir a [b]")
+	in := filepath.Join(dir, "a")
+	f, err := OS.Create(filepath.Join(in, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Write([]byte("x"))
+	check("Create and Write", err)
+	check("Sync", f.Sync(), "file a/file [b file]")
+	check("Sync again", f.Sync(), "file a/file [b file]")
+	check("Close", f.Close())
+	if f, err = OS.Open(filepath.Join(in, "file")); err != nil {
+		t.Fatal(err)
+	}
+	check("Sync of a file opened for reading", errors.Join(f.Sync(), f.Close()), "file a/file [b file]")
+	check("WriteFileAtomic", WriteFileAtomic(OS, in, "tmp", "name", []byte("x")),
+		"file a/tmp [b file tmp]", "dir a [b file name]")
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("a", link); err != nil {
+		t.Fatal(err)
+	}
+	check("SyncDir of a link", OS.SyncDir(link), "dir a [b file name]")
+}
+
+// TestWhatTheSystemSaysOfASyncIsToldUnlessADirectoryCannotBeSynced fails each sync in turn.
+func TestWhatTheSystemSaysOfASyncIsToldUnlessADirectoryCannotBeSynced(t *testing.T) {
+	dir := realTempDir(t)
+	var say []error
+	calls := flushes(t, dir, func(string) (err error) {
+		if len(say) > 0 {
+			err, say = say[0], say[1:]
+		}
+		return err
+	})
+	for _, tt := range []struct {
+		says unix.Errno
+		done bool
+	}{
+		{unix.EINVAL, true}, {unix.ENOTSUP, true},
+		{unix.EIO, false}, {unix.ENOSPC, false}, {unix.EBADF, false}, {unix.EROFS, false},
+	} {
+		say = []error{&fs.PathError{Op: "sync", Path: dir, Err: tt.says}}
+		if err := OS.SyncDir(dir); (err == nil) != tt.done || err != nil && !errors.Is(err, tt.says) {
+			t.Errorf("SyncDir, where the system says %v: %v", tt.says, err)
+		}
+	}
+	f, err := OS.Create(filepath.Join(dir, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, says := range []unix.Errno{unix.EIO, unix.EINVAL, unix.ENOSPC} {
+		say = []error{says}
+		if err := f.Sync(); !errors.Is(err, says) || !strings.Contains(err.Error(), "file") {
+			t.Errorf("Sync, where the system says %v: %v", says, err)
+		}
+	}
+	*calls = nil
+	say = []error{unix.EINTR, unix.EINTR}
+	if err := f.Sync(); err != nil || len(*calls) != 3 {
+		t.Errorf("Sync, interrupted twice: %v after %d calls, want 3", err, len(*calls))
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// The last step of an atomic write, and of a directory made, is not passed over.
+	say = []error{nil, unix.EIO}
+	if err := WriteFileAtomic(OS, dir, "tmp", "name", []byte("x")); !errors.Is(err, unix.EIO) {
+		t.Errorf("WriteFileAtomic, where the directory cannot be synced: %v", err)
+	}
+	say = []error{unix.EIO}
+	if err := WriteFileAtomic(OS, dir, "tmp", "other", []byte("x")); !errors.Is(err, unix.EIO) {
+		t.Errorf("WriteFileAtomic, where the file cannot be synced: %v", err)
+	}
+	if _, err := OS.Stat(filepath.Join(dir, "other")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that could not be synced got its name: %v", err)
+	}
+	say = []error{unix.EIO}
+	if err := MkdirAll(OS, filepath.Join(dir, "sub")); !errors.Is(err, unix.EIO) {
+		t.Errorf("MkdirAll, where the parent cannot be synced: %v", err)
+	}
+}
