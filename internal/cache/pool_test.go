@@ -2,8 +2,11 @@ package cache
 
 import (
 	"math/rand/v2"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
 )
@@ -216,5 +219,66 @@ func TestPoisonedPoolsSpoilEachBlockThatGoes(t *testing.T) {
 	b.Acquire()
 	if calls != 1 || b.holds.Load() != 2 {
 		t.Errorf("%d calls, %d holds, want 1 and 2", calls, b.holds.Load())
+	}
+}
+
+// TestDropLeavesABlockThatIsUsedElsewhereByThen has the block of a slot evicted, and used again in another one, after Drop has found it
+// and before it has the lock.
+func TestDropLeavesABlockThatIsUsedElsewhereByThen(t *testing.T) {
+	d := new(epoch.Domain)
+	c := New(1<<20, d)
+	slots, other := make([]Slot, 1), make([]Slot, 1)
+	g := d.Enter()
+	b := read(c, slots, 0, 100)
+	g.Leave()
+	h := &c.pool.shards[b.shard]
+	h.mu.Lock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Drop(slots)
+	}()
+	buf := make([]byte, 1<<16)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		if s := string(buf[:runtime.Stack(buf, true)]); strings.Contains(s, "(*Cache).Drop") && strings.Contains(s, "[sync.Mutex.Lock") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("Drop does not wait for the lock")
+		}
+	}
+	var full *batch
+	c.pool.unlink(h, b, &full)
+	other[0].Store(b) // as Insert does, of a buffer that was free
+	b.slot, b.owner = &other[0], c
+	h.link(b)
+	h.mu.Unlock()
+	<-done
+	if other[0].Load() != b || c.Stats().Blocks != 1 {
+		t.Errorf("the block is gone from its new slot; %d blocks", c.Stats().Blocks)
+	}
+}
+
+// TestCloseTakesTheBlocksOfItsOwnCacheAlone fills two caches of one pool and closes one.
+func TestCloseTakesTheBlocksOfItsOwnCacheAlone(t *testing.T) {
+	p := NewPool(1 << 20)
+	var d [2]epoch.Domain
+	caches := [2]*Cache{p.NewCache(&d[0]), p.NewCache(&d[1])}
+	slots := [2][]Slot{make([]Slot, 50), make([]Slot, 50)}
+	for k, c := range caches {
+		g := d[k].Enter()
+		for i := range slots[k] {
+			read(c, slots[k], i, 500)
+		}
+		g.Leave()
+	}
+	caches[0].Close()
+	for i := range slots[0] {
+		if slots[0][i].Load() != nil || slots[1][i].Load() == nil {
+			t.Fatalf("block %d: of the closed cache there: %v, of the other: %v", i, slots[0][i].Load() != nil, slots[1][i].Load() != nil)
+		}
+	}
+	if got, other := caches[0].Stats().Blocks, caches[1].Stats().Blocks; got != 0 || other != 50 {
+		t.Errorf("%d and %d blocks, want 0 and 50", got, other)
 	}
 }
