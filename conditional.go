@@ -61,7 +61,7 @@ func (db *DB) applyIf(b *Batch, key, old []byte) (bool, error) {
 	case b.err != nil:
 		return false, b.err
 	}
-	when.seq = ikey.Seq(db.visible.Load())
+	when.seq = db.newestSeq()
 	// The first check reads what must be read while nobody waits. What it saw is an answer if it is no.
 	if held, err := db.compare(when); err != nil || !held {
 		return false, err

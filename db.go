@@ -64,9 +64,15 @@ type DB struct {
 	ctx          context.Context    //nolint:containedctx // the lifetime of the background goroutines, ended by Close
 
 	state   atomic.Pointer[state] // nil after Close; swapped under mu
-	visible atomic.Uint64         // the newest sequence that readers see
-	warm    atomic.Bool           // what Open reads ahead is read, and the plan is made for it
-	pacer   pacer                 // of the compaction goroutine
+	visible atomic.Uint64         // the newest sequence that readers see; they ask newestSeq
+
+	// seqGate is set by tests alone, and stands around each reading of visible: a reader's state and its sequence are two loads
+	// with nothing between them, and only here can a test bring something there. nil costs a lookup one load beside that of the
+	// state, and a branch.
+	seqGate func(read func() uint64) uint64
+
+	warm  atomic.Bool // what Open reads ahead is read, and the plan is made for it
+	pacer pacer       // of the compaction goroutine
 
 	snapshots snapshots // open ones
 	iterators iterators // open ones

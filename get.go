@@ -38,7 +38,7 @@ func (db *DB) MayContain(key []byte) bool {
 	if s == nil {
 		return true
 	}
-	h, seq := db.hash(key), ikey.Seq(db.visible.Load())
+	h, seq := db.hash(key), db.newestSeq()
 	if _, live, decided := s.inMemory(key, h.Mixed, seq); decided {
 		return live
 	}
@@ -145,7 +145,7 @@ func (l *lookup) follow(db *DB, key []byte, at ikey.Seq) (bool, error) {
 	if s == nil {
 		return false, ErrClosed
 	}
-	seq := min(at, ikey.Seq(db.visible.Load()))
+	seq := min(at, db.newestSeq())
 	value, live, decided := s.inMemory(key, h.Mixed, seq)
 	if decided {
 		l.cost.memtableHit = true
@@ -168,7 +168,7 @@ func (l *lookup) follow(db *DB, key []byte, at ikey.Seq) (bool, error) {
 		if now == s {
 			break
 		}
-		s, seq = now, min(at, ikey.Seq(db.visible.Load()))
+		s, seq = now, min(at, db.newestSeq())
 		l.cost = lookupCost{}
 		if value, live, decided = s.inMemory(key, h.Mixed, seq); decided {
 			l.cost.memtableHit = true

@@ -172,7 +172,7 @@ func (db *DB) holdNow() (*state, ikey.Seq, bool) {
 		if !ok {
 			return nil, 0, false
 		}
-		seq := ikey.Seq(db.visible.Load()) // after the state: see lookup
+		seq := db.newestSeq() // after the state: see lookup
 		if db.state.Load() == s {
 			return s, seq, true
 		}

@@ -2,59 +2,8 @@ package bloomkv
 
 import (
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/bloomkv/bloomkv/internal/ikey"
-	"github.com/bloomkv/bloomkv/memtable"
 )
-
-// TestAnIteratorHasAllWritesUpToItsMoment begins iterators while memtables are exchanged: what was written before the sequence
-// that one reads at is in the state that it reads.
-func TestAnIteratorHasAllWritesUpToItsMoment(t *testing.T) {
-	db := openTiny(t)
-	k := []byte("k")
-	h := db.hash(k).Mixed
-	put := func() {
-		if err := db.Put(k, nil); err != nil {
-			t.Error(err)
-		}
-	}
-	put()
-	var stop atomic.Bool
-	var missing atomic.Int64
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for !stop.Load() {
-				it := db.Iter(IterOptions{})
-				if _, newest, ok := it.c.state.mem.Get(k, h, ikey.MaxSeq); !ok || newest.Seq() < it.c.seq {
-					missing.Add(1)
-				}
-				if err := it.Close(); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); put() {
-		m := memtable.New(nil, 0, 0)
-		m.Add(k, h, db.lastSeq, ikey.Set, nil)
-		db.commitMu.Lock()
-		db.swap(func(s *state) { s.mem = m })
-		db.commitMu.Unlock()
-	}
-	stop.Store(true)
-	wg.Wait()
-	if n := missing.Load(); n > 0 {
-		t.Errorf("%d iterators did not know a write that they should see", n)
-	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
-}
 
 // TestWhatIsIngestedIsNotTakenForDead stops an ingest between its sequence and its state, where an iterator finds a long row
 // of dead keys, and a snapshot has to wait.
@@ -91,7 +40,7 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 			}
 			taken <- s
 		}()
-		time.Sleep(20 * time.Millisecond)
+		soon(t, "the snapshot waits", func() bool { return len(taken) > 0 || waiting("(*DB).Snapshot") })
 		if len(taken) > 0 {
 			t.Error("a snapshot has the sequence of an ingest, before there is a state with it")
 		}

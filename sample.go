@@ -56,7 +56,7 @@ func (db *DB) sampleOf() uint64 { return 1 << db.samplingBits }
 //go:noinline
 func (db *DB) sample(key []byte, at ikey.Seq) {
 	if s := db.state.Load(); s != nil {
-		s.countNegatives(key, db.hash(key), min(at, ikey.Seq(db.visible.Load())), db.sampleOf())
+		s.countNegatives(key, db.hash(key), min(at, db.newestSeq()), db.sampleOf())
 	}
 }
 

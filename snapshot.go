@@ -39,7 +39,7 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 	defer db.snapshots.mu.Unlock()
 	// The sequence is read under the lock: a compaction that does not find this snapshot afterwards has only versions that
 	// are not newer than it, and keeps the newest of them.
-	s := &Snapshot{db: db, seq: ikey.Seq(db.visible.Load()), opened: time.Now()}
+	s := &Snapshot{db: db, seq: db.newestSeq(), opened: time.Now()}
 	db.snapshots.open = append(db.snapshots.open, s)
 	return s, nil
 }

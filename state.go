@@ -22,6 +22,14 @@ type state struct {
 	refs    atomic.Int64 // one for being current, one for each scan
 }
 
+// newestSeq is the newest sequence that readers see. Who reads loads a state before: see lookup.follow.
+func (db *DB) newestSeq() ikey.Seq {
+	if db.seqGate != nil {
+		return ikey.Seq(db.seqGate(db.visible.Load))
+	}
+	return ikey.Seq(db.visible.Load())
+}
+
 // A run is a sorted run of the tree with its fences in flat arrays: for each table, the heads of its bounds after the
 // prefix that all bounds of the run share.
 type run struct {

@@ -1,0 +1,281 @@
+package bloomkv
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A reader's state and its sequence are two loads. These tests bring between them what makes them of two moments.
+
+// replace overwrites key and has what it replaces dropped from the tree: nobody needs it who asks from now on.
+func replace(t *testing.T, db *DB, key, value []byte) {
+	t.Helper()
+	if err := errors.Join(db.Put(key, value), db.Compact(t.Context(), nil, nil)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAKeyThatIsThereIsFoundWhileItIsReplaced replaces a key while a reader has one half of its moment. The reader answers
+// with either value, and never that there is none.
+func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
+	key := []byte("key")
+	found := func(v []byte, err error) error {
+		if err == nil && string(v) != "old" && string(v) != "new" {
+			err = fmt.Errorf("value %q", v)
+		}
+		return err
+	}
+	readers := map[string]func(db *DB) error{
+		"Get":       func(db *DB) error { return found(db.Get(key)) },
+		"AppendGet": func(db *DB) error { return found(db.AppendGet(nil, key)) },
+		"GetTraced": func(db *DB) error {
+			v, _, err := db.GetTraced(key)
+			return found(v, err)
+		},
+		"View": func(db *DB) error { return db.View(key, func(v []byte) error { return found(v, nil) }) },
+		"Has": func(db *DB) error {
+			ok, err := db.Has(key)
+			if err == nil && !ok {
+				err = ErrNotFound
+			}
+			return err
+		},
+		"MayContain": func(db *DB) error {
+			if !db.MayContain(key) {
+				return ErrNotFound
+			}
+			return nil
+		},
+		"GetMany": func(db *DB) error {
+			return db.GetMany([][]byte{key}, func(_ int, v []byte, ok bool) error {
+				if !ok {
+					return ErrNotFound
+				}
+				return found(v, nil)
+			})
+		},
+		"Iter": func(db *DB) error {
+			it := db.Iter(IterOptions{})
+			ok := it.First()
+			v := append([]byte{}, it.Value()...)
+			if err := it.Close(); err != nil || !ok {
+				return errors.Join(err, ErrNotFound)
+			}
+			return found(v, nil)
+		},
+		"Snapshot": func(db *DB) error {
+			s, err := db.Snapshot()
+			if err != nil {
+				return err
+			}
+			v, err := s.Get(key)
+			return errors.Join(found(v, err), s.Close())
+		},
+	}
+	for name, read := range readers {
+		for _, place := range []string{"a memtable", "a table"} {
+			for side, gate := range map[string]func(*DB, int, func()){"before": beforeSeq, "after": afterSeq} {
+				for times := 1; times <= 3; times++ { // a reader that finds another state reads the sequence again
+					db, err := Open("db", tiny(vfs.NewMem()))
+					if err != nil {
+						t.Fatal(err)
+					}
+					// What is newer than a snapshot keeps its sequence through a compaction.
+					snapshot, err := db.Snapshot()
+					if err == nil {
+						err = db.Put(key, []byte("old"))
+					}
+					if err == nil && place == "a table" {
+						err = db.Flush(t.Context())
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					nth, left := 1, times
+					if name == "Snapshot" {
+						nth = 2 // the first is inside locks, where nothing can be replaced
+					}
+					var again func()
+					again = func() {
+						replace(t, db, key, []byte("new"))
+						if left--; left > 0 {
+							gate(db, 1, again)
+						}
+					}
+					gate(db, nth, again)
+					if err := read(db); err != nil {
+						t.Errorf("%s of a key in %s that is replaced %s each of %d readings of the sequence: %v", name, place, side, times, err)
+					}
+					db.seqGate = nil
+					if err := errors.Join(snapshot.Close(), db.Close()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestAnIteratorHasAllWritesUpToItsMoment begins iterators, and calls of GetMany, while memtables are exchanged: what was
+// written before the sequence at which one reads is in the state that it reads.
+func TestAnIteratorHasAllWritesUpToItsMoment(t *testing.T) {
+	k := []byte("k")
+	for side, gate := range map[string]func(*DB, int, func()){"before": beforeSeq, "after": afterSeq} {
+		db := openTiny(t)
+		put := func() {
+			if err := db.Put(k, nil); err != nil {
+				t.Error(err)
+			}
+		}
+		put()
+		exchange := func() {
+			db.commitMu.Lock()
+			err := db.waitForRoom(t.Context())
+			db.rotate()
+			db.commitMu.Unlock()
+			if err != nil {
+				t.Error(err)
+			}
+			put()
+		}
+		gate(db, 1, func() {
+			exchange()
+			gate(db, 1, exchange)
+		})
+		it := db.Iter(IterOptions{})
+		_, newest, ok := it.c.state.mem.Get(k, db.hash(k).Mixed, ikey.MaxSeq)
+		if !ok || newest.Seq() < it.c.seq {
+			t.Errorf("exchanged %s the sequence is read: the iterator's memtable knows a write of %d (%v), and it reads at %d",
+				side, newest.Seq(), ok, it.c.seq)
+		}
+		if err := it.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestASnapshotTakesItsNumberUnderTheLockOfItsList: who reads the list afterwards without finding the snapshot has nothing
+// newer than it.
+func TestASnapshotTakesItsNumberUnderTheLockOfItsList(t *testing.T) {
+	db := openTiny(t)
+	if err := db.Put([]byte("k"), nil); err != nil {
+		t.Fatal(err)
+	}
+	reads := 0
+	db.seqGate = func(read func() uint64) uint64 {
+		reads++
+		for name, free := range map[string]bool{"snapshots.mu": canLock(&db.snapshots.mu), "mu": canLock(&db.mu)} {
+			if free {
+				t.Errorf("the sequence of a snapshot is read without %s", name)
+			}
+		}
+		return read()
+	}
+	s, err := db.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := db.snapshots.seqs(); reads != 1 || len(got) != 1 || got[0] != s.seq || uint64(s.seq) != db.visible.Load() {
+		t.Errorf("a snapshot at %d after %d readings, the list has %v, visible is %d", s.seq, reads, got, db.visible.Load())
+	}
+	db.seqGate = nil
+
+	// What becomes visible while the list is locked is in a snapshot that waits for the list.
+	db.snapshots.mu.Lock()
+	taken := make(chan *Snapshot, 1)
+	go func() {
+		s, err := db.Snapshot()
+		if err != nil {
+			t.Error(err)
+		}
+		taken <- s
+	}()
+	soon(t, "the snapshot waits for the list", func() bool { return waiting("(*DB).Snapshot") })
+	db.commitMu.Lock()
+	db.lastSeq++
+	db.visible.Store(uint64(db.lastSeq)) // as a commit, that has come so far
+	last := db.lastSeq
+	db.commitMu.Unlock()
+	db.snapshots.mu.Unlock()
+	late := <-taken
+	if late.seq != last {
+		t.Errorf("a snapshot at %d, want %d, which was visible before it was in the list", late.seq, last)
+	}
+	if err := errors.Join(late.Close(), s.Close(), db.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func canLock(mu interface {
+	TryLock() bool
+	Unlock()
+},
+) bool {
+	ok := mu.TryLock()
+	if ok {
+		mu.Unlock()
+	}
+	return ok
+}
+
+// TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees takes one when a compaction has read its inputs' versions
+// and before it is installed.
+func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) {
+	for _, work := range []string{"(*DB).compactLoop", "(*DB).flushLoop"} {
+		g := newGate()
+		db, err := Open("db", tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+			if createsTable(op) && inside(work) {
+				g.pass()
+			}
+			return nil
+		})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := []byte("key")
+		put := func(v string) {
+			if err := db.Put(key, []byte(v)); err != nil {
+				t.Error(err)
+			}
+		}
+		done := make(chan error, 1)
+		put("first")
+		if work == "(*DB).flushLoop" {
+			go func() { done <- db.Flush(t.Context()) }()
+		} else {
+			if err := db.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			put("second")
+			go func() { done <- db.Compact(t.Context(), nil, nil) }()
+		}
+		g.wait(t, work+" writes a table")
+		s, err := db.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := s.Get(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put("third")
+		close(g.open)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		replace(t, db, key, []byte("fourth"))
+		if got, err := s.Get(key); err != nil || string(got) != string(want) {
+			t.Errorf("%s: the snapshot says %q, %v, want %q", work, got, err, want)
+		}
+		if err := errors.Join(s.Close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}

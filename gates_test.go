@@ -1,0 +1,66 @@
+package bloomkv
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// afterSeq has f called once, when a reader has read the newest sequence for the nth time, counted from 1, and has done
+// nothing with it yet. f may read too.
+func afterSeq(db *DB, nth int, f func()) {
+	calls := 0
+	db.seqGate = func(read func() uint64) uint64 {
+		seq := read()
+		if calls++; calls == nth {
+			f()
+		}
+		return seq
+	}
+}
+
+// beforeSeq is afterSeq for the moment just before the sequence is read.
+func beforeSeq(db *DB, nth int, f func()) {
+	calls := 0
+	db.seqGate = func(read func() uint64) uint64 {
+		if calls++; calls == nth {
+			f()
+		}
+		return read()
+	}
+}
+
+// waiting reports whether a goroutine inside the function of that name waits for a mutex.
+func waiting(function string) bool {
+	buf := make([]byte, 1<<20)
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(stack, function) && strings.Contains(stack, "[sync.Mutex.Lock") {
+			return true
+		}
+	}
+	return false
+}
+
+// A gate stops who comes to it until it is opened.
+type gate struct{ come, open chan struct{} }
+
+func newGate() *gate { return &gate{make(chan struct{}, 64), make(chan struct{})} }
+
+func (g *gate) pass() {
+	select {
+	case g.come <- struct{}{}:
+	default:
+	}
+	<-g.open
+}
+
+// wait returns when somebody has come.
+func (g *gate) wait(t *testing.T, what string) {
+	t.Helper()
+	select {
+	case <-g.come:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s: not for 30 s", what)
+	}
+}
