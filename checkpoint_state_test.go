@@ -1,0 +1,158 @@
+package bloomkv
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestACheckpointKeepsTheTablesThatItHasYetToTake stops a checkpoint before a table and replaces everything in the
+// store.
+func TestACheckpointKeepsTheTablesThatItHasYetToTake(t *testing.T) {
+	for _, copies := range []bool{false, true} {
+		for stop := range 3 {
+			g := newGate()
+			n := 0
+			mem := vfs.NewMem()
+			db, want := grown(t, vfs.NewHook(mem, func(op vfs.Op) error {
+				if op.Kind == vfs.OpLink && isOfCopy(op) {
+					if n++; n == stop+1 {
+						g.pass()
+					}
+					if copies {
+						return errors.ErrUnsupported
+					}
+				}
+				return nil
+			}))
+			done := make(chan error, 1)
+			go func() { done <- db.Checkpoint(t.Context(), "copy") }()
+			g.wait(t, "a table")
+			for round := range 3 {
+				for i := range 400 {
+					if err := db.Put(fmt.Appendf(nil, "k%03d", i), fmt.Append(nil, round)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := db.Compact(t.Context(), nil, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			db.domain.Wait()
+			for range 2 { // after each flush what is dead is removed
+				if err := errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			close(g.open)
+			if err := <-done; err != nil {
+				t.Fatalf("stopped at table %d, copies: %v: %v", stop, copies, err)
+			}
+			if err := errors.Join(holds(mem, "copy", want), db.Close()); err != nil {
+				t.Errorf("stopped at table %d, copies: %v: %v", stop, copies, err)
+			}
+		}
+	}
+}
+
+// TestACheckpointTakesItsStateBetweenTwoEdits has a checkpoint begin while a compaction's edit is under way, and what the compaction
+// replaced removed before the checkpoint takes a table: what the manifest counts and the state that keeps the tables are of one moment.
+func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
+	enter, edit, take := newGate(), newGate(), newGate()
+	var editing atomic.Bool
+	mem := vfs.NewMem()
+	db, want := grown(t, vfs.NewHook(mem, func(op vfs.Op) error {
+		switch {
+		case op.Kind == vfs.OpLock && op.Name == "copy/"+filename.LockName:
+			enter.pass()
+		case op.Kind == vfs.OpLink && isOfCopy(op):
+			take.pass()
+		case op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && editing.Load() && inside("(*DB).compactLoop"):
+			edit.pass()
+		}
+		return nil
+	}))
+	holding := func() {
+		if inside("(*checkpoint).run") && canLock(&db.editMu) {
+			t.Error("the checkpoint takes its state without the lock of edits")
+		}
+	}
+	db.holdGate.Store(&holding)
+	made, compacted := make(chan error, 1), make(chan error, 1)
+	go func() { made <- db.Checkpoint(t.Context(), "copy") }()
+	enter.wait(t, "the checkpoint's directory")
+	editing.Store(true)
+	go func() { compacted <- db.Compact(t.Context(), nil, nil) }()
+	edit.wait(t, "the compaction's edit")
+	close(enter.open)
+	soon(t, "the checkpoint waits for the edit, or takes a table", func() bool {
+		return len(take.come) > 0 || waiting("(*checkpoint).run")
+	})
+	if len(take.come) > 0 {
+		t.Error("a table is taken while an edit is under way")
+	}
+	close(edit.open)
+	if err := <-compacted; err != nil {
+		t.Fatal(err)
+	}
+	db.domain.Wait()
+	for range 2 { // after each flush what is dead is removed
+		if err := errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(take.open)
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(holds(mem, "copy", want), db.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAScanKeepsItsTablesOnTheDisk stops a scan in the middle and replaces all that it reads.
+func TestAScanKeepsItsTablesOnTheDisk(t *testing.T) {
+	mem := vfs.NewMem()
+	db, want := grown(t, mem)
+	got := map[string]string{}
+	for kv, err := range db.Scan(IterOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) == 3 {
+			for i := range 400 {
+				if err := db.Put(fmt.Appendf(nil, "k%03d", i), []byte(strings.Repeat("n", 50))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := db.Compact(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			db.domain.Wait()
+			for range 2 {
+				if err := errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if obsolete := db.Metrics().Files.Obsolete; obsolete == 0 {
+				t.Error("no file is kept for the scan")
+			}
+		}
+		got[string(kv.Key)] = string(kv.Value)
+	}
+	if d := diff(got, want); d != "" {
+		t.Errorf("the scan: %s", d)
+	}
+	atRest(t, db)
+	if obsolete := db.Metrics().Files.Obsolete; obsolete != 0 {
+		t.Errorf("%d files are kept for nobody", obsolete)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
