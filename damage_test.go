@@ -126,12 +126,15 @@ type outcome struct {
 	err   error             // of Open, Get or Scan
 	got   map[string]string // where there is no error
 	check error             // of Check
+	left  error             // what is still open after it
 }
 
 var errWrongAnswer = errors.New("wrong answers of Get")
 
 // read opens a store and reads all of it in every way. Only lookups that fail may disagree with the scan.
-func (d *damageStore) read(fsys vfs.FS) (o outcome) {
+func (d *damageStore) read(on vfs.FS) (o outcome) {
+	fsys := trackOpen(on)
+	defer func() { o.left = fsys.left() }()
 	_, o.check = Check(context.Background(), "db", d.options(fsys), nil)
 	db, err := Open("db", d.options(fsys))
 	if err != nil {
@@ -170,6 +173,9 @@ func (d *damageStore) read(fsys vfs.FS) (o outcome) {
 // judge says what is wrong with an outcome: anything but the same data, or an error that names the file and the place. Of a
 // store that was closed all damage is found.
 func (d *damageStore) judge(o outcome, file string, mayEndEarly bool) error {
+	if o.left != nil {
+		return o.left
+	}
 	for what, err := range map[string]error{"reading": o.err, "check": o.check} {
 		var damage *CorruptionError
 		switch {

@@ -121,7 +121,8 @@ func (u *uncertain) matches(got map[string]string, must []bool) error {
 
 // faultScript works on a store whose files fail, and returns an error only for what the fault does not excuse.
 func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
-	fsys := vfs.NewHook(mem, f.hook)
+	files := trackOpen(mem)
+	fsys := vfs.NewHook(files, f.hook)
 	rng := rand.New(rand.NewPCG(seed, 3))
 	ctx := context.Background()
 	excused := func(what string, err error) error {
@@ -138,7 +139,7 @@ func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
 	for range 2 {
 		db, err := Open("db", tiny(fsys))
 		if err != nil {
-			if err := excused("open", err); err != nil {
+			if err := errors.Join(excused("open", err), files.left()); err != nil {
 				return err
 			}
 			continue
@@ -208,8 +209,8 @@ func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
 		} else {
 			note("close", err)
 		}
-		if bad != nil {
-			return bad
+		if err := errors.Join(bad, files.left()); err != nil {
+			return err
 		}
 	}
 	return nil

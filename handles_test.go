@@ -1,0 +1,389 @@
+package bloomkv
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// openFiles is a file system that knows what is open: files, and locks that are held.
+type openFiles struct {
+	vfs.FS
+
+	mu   sync.Mutex
+	open map[string]int // by name
+}
+
+func trackOpen(fsys vfs.FS) *openFiles { return &openFiles{FS: fsys, open: map[string]int{}} }
+
+// An openFile is one of them.
+type openFile struct {
+	vfs.File
+
+	closed func()
+}
+
+func (o *openFiles) opened(name string) (closed func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open[name]++
+	return sync.OnceFunc(func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.open[name]--; o.open[name] == 0 {
+			delete(o.open, name)
+		}
+	})
+}
+
+func (o *openFiles) file(f vfs.File, err error, name string) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &openFile{f, o.opened(name)}, nil
+}
+
+func (o *openFiles) Create(name string) (vfs.File, error) {
+	f, err := o.FS.Create(name)
+	return o.file(f, err, name)
+}
+
+func (o *openFiles) Open(name string) (vfs.File, error) {
+	f, err := o.FS.Open(name)
+	return o.file(f, err, name)
+}
+
+func (o *openFiles) Lock(name string) (io.Closer, error) {
+	l, err := o.FS.Lock(name)
+	return o.lock(l, err, name)
+}
+
+func (o *openFiles) LockShared(name string) (io.Closer, error) {
+	l, err := o.FS.LockShared(name)
+	return o.lock(l, err, name)
+}
+
+func (o *openFiles) lock(l io.Closer, err error, name string) (io.Closer, error) {
+	if err != nil {
+		return nil, err
+	}
+	closed := o.opened(name)
+	return closerFunc(func() error { closed(); return l.Close() }), nil
+}
+
+type closerFunc func() error
+
+func (f closerFunc) Close() error { return f() }
+
+func (f *openFile) Close() error { f.closed(); return f.File.Close() }
+
+func (f *openFile) Reserve(n int64) error {
+	if r, ok := f.File.(vfs.Reserver); ok {
+		return r.Reserve(n)
+	}
+	return errors.ErrUnsupported
+}
+
+// of counts the open files whose names end so.
+func (o *openFiles) of(suffix string) (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for name, count := range o.open {
+		if strings.HasSuffix(name, suffix) {
+			n += count
+		}
+	}
+	return n
+}
+
+// left is an error that names what is open.
+func (o *openFiles) left() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.open) == 0 {
+		return nil
+	}
+	return fmt.Errorf("still open: %q", slices.Sorted(maps.Keys(o.open)))
+}
+
+// TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace counts what is open as memtables, manifests and tables come and
+// go.
+func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
+	files := trackOpen(vfs.NewMem())
+	o := tiny(files)
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		if err := errors.Join(db.Put(fmt.Appendf(nil, "key%02d", i), make([]byte, 1000)), db.Flush(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if i%5 == 0 {
+			db.editMu.Lock()
+			s := db.recorded
+			err := db.newManifest(&s, db.state.Load())
+			db.editMu.Unlock()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		atRest(t, db)
+		if err := db.Put([]byte("in the log"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if logs, locks := files.of(".log"), files.of(filename.LockName); logs != 1 || locks != 1 {
+			t.Fatalf("after %d flushes %d logs and %d locks are open, want 1 and 1", i+1, logs, locks)
+		}
+		manifests := 0
+		for n := range uint64(1000) {
+			manifests += files.of(filename.Base(filename.Manifest, n))
+		}
+		if tables := files.of(".sst"); manifests != 1 || tables != int(db.files.open.Load()) {
+			t.Fatalf("after %d flushes %d manifests and %d tables are open, want 1 and the %d in use",
+				i+1, manifests, tables, db.files.open.Load())
+		}
+	}
+	if err := errors.Join(db.Close(), files.left()); err != nil {
+		t.Error(err)
+	}
+	o.ReadOnly = true
+	for range 2 {
+		if db, err = Open("db", o); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := contents(db); err != nil {
+			t.Error(err)
+		}
+		if err := errors.Join(db.Close(), files.left()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// tablesOf are the tables of the last level, and a key of each.
+func tablesOf(db *DB) (tables []*table, keys [][]byte) {
+	db.state.Load().tables(func(_ int, t *table) {
+		tables = append(tables, t)
+		keys = append(keys, t.meta.Smallest)
+	})
+	return tables, keys
+}
+
+// TestAFailedOpenKeepsNoDescriptor fails to open table files, more often than there may be descriptors, and then opens
+// as many as there may be.
+func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
+	failing, files := false, trackOpen(vfs.NewMem())
+	broken := errors.New("no such luck")
+	opened := 0
+	o := tiny(vfs.NewHook(files, func(op vfs.Op) error {
+		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") {
+			if failing {
+				return broken
+			}
+			opened++
+		}
+		return nil
+	}))
+	o.MaxOpenFiles, o.Compression = 8, NoCompression
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 400 {
+		if err := db.Put(fmt.Appendf(nil, "key%03d", i), make([]byte, 700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	atRest(t, db)
+	tables, keys := tablesOf(db)
+	if len(tables) < 2*o.MaxOpenFiles {
+		t.Fatalf("%d tables, want twice the %d descriptors", len(tables), o.MaxOpenFiles)
+	}
+	read := func(i int) error {
+		spoilAll(db)
+		_, err := db.Get(keys[i])
+		return err
+	}
+	set := db.files.set
+	failing = true
+	for round := range 2 {
+		for i := range tables {
+			if tables[i].file.handle.Load() == nil {
+				if err := read(i); !errors.Is(err, broken) {
+					t.Errorf("read of a table that cannot be opened: %v", err)
+				}
+			}
+		}
+		if set.opening != 0 || len(set.open) != files.of(".sst") {
+			t.Errorf("round %d: %d descriptors stay reserved after failures; %d in the clock, %d files are open",
+				round, set.opening, len(set.open), files.of(".sst"))
+		}
+	}
+	failing = false
+	for range 4 { // until only these are open
+		opened = 0
+		for i := range o.MaxOpenFiles {
+			if err := read(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if opened != 0 || files.of(".sst") != o.MaxOpenFiles {
+		t.Errorf("%d tables were opened again, %d are open, want none and %d", opened, files.of(".sst"), o.MaxOpenFiles)
+	}
+	if err := errors.Join(db.Close(), files.left()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAnEvictedDescriptorIsClosedAfterItsReads has a table's descriptor taken away while a lookup reads it, and while a compaction
+// does, which is inside no guard of its own.
+func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
+	for who, read := range map[string]func(db *DB, key []byte) error{
+		"(*lookup).search": func(db *DB, key []byte) error {
+			v, err := db.Get(key)
+			if err == nil && len(v) != 700 {
+				err = fmt.Errorf("%d bytes, want 700", len(v))
+			}
+			return err
+		},
+		"(*DB).compactLoop": func(db *DB, key []byte) error {
+			return errors.Join(db.Put(key, nil), db.Compact(t.Context(), nil, nil))
+		},
+	} {
+		g := newGate()
+		var slow atomic.Pointer[string] // the table whose reads wait
+		files := trackOpen(vfs.NewMem())
+		o := tiny(vfs.NewHook(files, func(op vfs.Op) error {
+			if name := slow.Load(); name != nil && op.Kind == vfs.OpReadAt && op.Name == *name && inside(who) {
+				g.pass()
+			}
+			return nil
+		}))
+		o.MaxOpenFiles, o.Compression = 8, NoCompression
+		db, err := Open("db", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 400 {
+			if err := db.Put(fmt.Appendf(nil, "key%03d", i), make([]byte, 700)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Compact(t.Context(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		atRest(t, db)
+		tables, keys := tablesOf(db)
+		spoilAll(db)
+		path := tables[0].file.path
+		slow.Store(&path)
+		done := make(chan error, 1)
+		go func() { done <- read(db, keys[0]) }()
+		g.wait(t, "the read")
+		for range 3 { // until the clock has come by twice
+			for _, key := range keys[1:] {
+				spoilAll(db)
+				if _, err := db.Get(key); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if tables[0].file.handle.Load() != nil {
+			t.Errorf("%s: the descriptor was not taken away", who)
+		}
+		if files.of(path) != 1 {
+			t.Errorf("%s: the descriptor was closed under the read", who)
+		}
+		slow.Store(nil)
+		close(g.open)
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", who, err)
+		}
+		db.domain.Wait()
+		if open := files.of(".sst"); open != int(db.files.open.Load()) {
+			t.Errorf("%s: %d tables are open after the read, %d in use", who, open, db.files.open.Load())
+		}
+		if err := errors.Join(db.Close(), files.left()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestNothingStaysOpenAfterAFailedOpen fails each operation of opening what a crash left, in turn, alone or with all that follow.
+func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
+	mem := vfs.NewMem()
+	fsys, open := gated(mem, createsTable)
+	db, err := Open("db", tiny(fsys))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Put([]byte("first"), nil); err != nil {
+		t.Fatal(err)
+	}
+	db.commitMu.Lock()
+	db.rotate() // its flush waits, so that there are two logs
+	db.commitMu.Unlock()
+	if err := db.Put([]byte("second"), nil); err != nil {
+		t.Fatal(err)
+	}
+	left := mem.Kill()
+	open()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	addFile(t, left, "000001.tmp", "an orphan")
+	broken := errors.New("no such luck")
+	for _, forEver := range []bool{false, true} {
+		for _, readOnly := range []bool{false, true} {
+			failures := 0
+			for n := int64(0); ; n++ {
+				again := left.Kill()
+				files := trackOpen(again)
+				var at atomic.Int64
+				var opened atomic.Bool
+				o := tiny(vfs.NewHook(files, func(vfs.Op) error {
+					if opened.Load() {
+						return nil
+					}
+					if i := at.Add(1) - 1; i == n || forEver && i > n {
+						return broken
+					}
+					return nil
+				}))
+				o.ReadOnly = readOnly
+				db, err := Open("db", o)
+				opened.Store(true)
+				if err == nil {
+					if err := errors.Join(db.Close(), files.left()); err != nil {
+						t.Errorf("operation %d, which Open did without: %v", n, err)
+					}
+					if at.Load() <= n {
+						break
+					}
+					continue
+				}
+				failures++
+				if err := files.left(); err != nil {
+					t.Errorf("operation %d failed, for ever: %v, read-only: %v: %v", n, forEver, readOnly, err)
+				}
+			}
+			if failures < 5 {
+				t.Errorf("%d operations failed, want all that Open needs", failures)
+			}
+		}
+	}
+}
