@@ -145,7 +145,7 @@ type WriteMetrics struct {
 	Ingests           uint64       `json:"ingests"`             // that stored something
 	IngestBytes       uint64       `json:"ingest_bytes"`        // of their tables
 	Compactions       uint64       `json:"compactions"`         // that rewrote tables
-	CompactedRead     uint64       `json:"compacted_read"`      // bytes of the inputs
+	CompactedRead     uint64       `json:"compacted_read"`      // bytes of the inputs, except for those that range deletes dropped as a whole
 	CompactedBytes    uint64       `json:"compacted_bytes"`     // bytes of the outputs
 	Moves             uint64       `json:"moves"`               // tables that changed their level without being rewritten
 	SlowedByLevel0    StallMetrics `json:"slowed_by_level0"`    // groups delayed a little each, as compaction is behind

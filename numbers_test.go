@@ -1,0 +1,212 @@
+package bloomkv
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A numberWatch is a file system that holds each new table and log against the manifest that is on the disk at that moment: a number that it
+// has not given out would pass, after a crash, for that of a file that the manifest is too old to know.
+type numberWatch struct {
+	mem *vfs.Mem
+	t   *testing.T
+
+	mu     sync.Mutex
+	made   map[uint64]bool
+	since  int            // tables made since somebody counts
+	atEdit func(*vfs.Mem) // called once, when more tables are made than an edit reserves, before their names are durable
+}
+
+func (n *numberWatch) fs() vfs.FS {
+	n.made = map[uint64]bool{}
+	return vfs.NewHook(n.mem, func(op vfs.Op) error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		kind, number := filename.Parse(strings.TrimPrefix(op.Name, "db/"))
+		switch {
+		case op.Kind == vfs.OpSyncDir && op.Name == "db" && n.since > numbersAhead && n.atEdit != nil && !inside("(*DB).recordLog"):
+			n.atEdit(n.mem)
+			n.atEdit = nil
+		case op.Kind != vfs.OpCreate || kind != filename.Table && kind != filename.Log:
+		default:
+			if n.made[number] {
+				n.t.Errorf("%s is made a second time", op.Name)
+			}
+			n.made[number] = true
+			if kind == filename.Table {
+				n.since++
+			}
+			if s, err := manifest.Load(n.mem, "db"); err != nil || number >= s.NextFile {
+				n.t.Errorf("%s is made where the manifest knows numbers below %d: %v", op.Name, s.NextFile, err)
+			}
+		}
+		return nil
+	})
+}
+
+// wideContents are keys and values that fill more tables than an edit reserves numbers.
+func wideContents(value string) map[string]string {
+	want := map[string]string{}
+	for i := range 5 * (numbersAhead + 20) {
+		want[fmt.Sprintf("key%05d", i)] = strings.Repeat(value, 4000)
+	}
+	return want
+}
+
+// ascending yields what all holds in the order of keys.
+func ascending(all map[string]string) iter.Seq2[KV, error] {
+	return func(yield func(KV, error) bool) {
+		for _, k := range slices.Sorted(maps.Keys(all)) {
+			if !yield(KV{[]byte(k), []byte(all[k])}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func numberedOptions(fsys vfs.FS) *Options {
+	o := tiny(fsys)
+	o.Durability, o.Compression = NoSync, NoCompression
+	return o
+}
+
+// TestACrashLeavesMoreFilesThanAnEditReserves stops an ingest, a compaction and a recovery when they have written more tables
+// than that, and before an edit names one. What a crash leaves is opened: nothing is lost, and what was left over is removed.
+func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
+	crash := func(t *testing.T, name string, n *numberWatch, want map[string]string, work func() error) {
+		t.Helper()
+		var left []*vfs.Mem
+		n.mu.Lock()
+		n.since = 0
+		n.atEdit = func(mem *vfs.Mem) {
+			left = append(left, mem.Kill(), mem.Crash(vfs.KeepNothing), mem.Crash(vfs.KeepSome(7, 50)))
+		}
+		n.mu.Unlock()
+		if err := work(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(left) == 0 {
+			t.Fatalf("%s: %d tables, want more than %d before an edit", name, n.since, numbersAhead)
+		}
+		for i, mem := range left {
+			again := &numberWatch{mem: mem, t: t}
+			db, err := Open("db", numberedOptions(again.fs()))
+			if err != nil {
+				t.Errorf("%s, crash %d: %v", name, i, err)
+				continue
+			}
+			got, err := contents(db)
+			if d := diff(got, want); err != nil || d != "" {
+				t.Errorf("%s, crash %d: %v, %s", name, i, err, d)
+			}
+			if err := errors.Join(db.Put([]byte("later"), nil), db.Flush(t.Context())); err != nil {
+				t.Errorf("%s, crash %d: %v", name, i, err)
+			}
+			atRest(t, db) // counts the files
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+			if _, err := Check(t.Context(), "db", numberedOptions(mem), nil); err != nil {
+				t.Errorf("%s, crash %d: %v", name, i, err)
+			}
+		}
+	}
+	n := &numberWatch{mem: vfs.NewMem(), t: t}
+	db, err := Open("db", numberedOptions(n.fs()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Put([]byte("first"), []byte("x")), db.Sync(), db.Flush(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	atRest(t, db)
+	ingest := func(all map[string]string) error { return db.Ingest(t.Context(), ascending(all), IngestOptions{}) }
+	want := map[string]string{"first": "x"}
+	all := wideContents("a")
+	crash(t, "ingest", n, maps.Clone(want), func() error { return ingest(all) })
+	maps.Copy(want, all)
+	for k := range all { // every second key again, so that all tables are rewritten
+		if k[len(k)-1]%2 == 0 {
+			all[k] = strings.Repeat("b", 4000)
+		}
+	}
+	if err := ingest(all); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(want, all)
+	crash(t, "compaction", n, want, func() error { return db.Compact(t.Context(), nil, nil) })
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	// One log that is written out into small tables by the next Open.
+	mem := vfs.NewMem()
+	o := numberedOptions(mem)
+	o.MemoryBudget, o.MemtableSize = 64<<20, 16<<20
+	if db, err = Open("db", o); err != nil {
+		t.Fatal(err)
+	}
+	all = wideContents("c")
+	for k, v := range all {
+		if err := db.Put([]byte(k), []byte(v)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	n = &numberWatch{mem: mem.Kill(), t: t}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	crash(t, "recovery", n, all, func() error {
+		if db, err = Open("db", numberedOptions(n.fs())); err != nil {
+			return err
+		}
+		return db.Close()
+	})
+}
+
+// TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves takes some hundred, beside a manifest that is begun anew.
+func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
+	mem := vfs.NewMem()
+	db, err := Open("db", tiny(mem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := uint64(0)
+	for i := range 3*numbersAhead + 5 {
+		if i%100 == 50 {
+			db.editMu.Lock()
+			s := db.recorded
+			err := db.newManifest(&s, db.state.Load())
+			db.recorded = s
+			db.editMu.Unlock()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		n, err := db.newNumber()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := manifest.Load(mem.Crash(vfs.KeepNothing), "db")
+		if err != nil || n >= s.NextFile || n <= last || s.NextFile > n+2*numbersAhead+2 {
+			t.Fatalf("number %d after %d, where a crash leaves a manifest that knows those below %d: %v", n, last, s.NextFile, err)
+		}
+		last = n
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

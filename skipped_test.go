@@ -1,0 +1,83 @@
+package bloomkv
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestBytesReadByCompactionsAreThoseOfTablesThatWereRead deletes a range that holds whole tables, which compactions
+// drop without opening them. What events and Metrics tell is held against what was read of each file.
+func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
+	files := logged(vfs.NewMem())
+	o := tiny(files)
+	o.Durability = NoSync
+	l := listen(o)
+	db := l.open(t, o)
+	rng := rand.New(rand.NewPCG(41, 0))
+	value := make([]byte, 200)
+	for i := range 1500 {
+		for j := range value {
+			value[j] = byte(rng.Uint32())
+		}
+		if err := db.Put(fmt.Appendf(nil, "key%05d", i*7919%1500), value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	atRest(t, db)
+	heard := func() (read uint64, removed []TableInfo) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, c := range l.compacted {
+			read += c.BytesRead
+		}
+		return read, append(removed, l.removed...)
+	}
+	dataEnd := map[string]int64{} // of tables that there are now
+	db.state.Load().tables(func(_ int, t *table) {
+		dataEnd[t.file.path] = int64(t.meta.Size - t.meta.TailLen - t.meta.FilterLen)
+	})
+	before := db.Metrics().Writes
+	beforeRead, beforeRemoved := heard()
+	if beforeRead != before.CompactedRead {
+		t.Errorf("compactions tell of %d bytes read, Metrics of %d", beforeRead, before.CompactedRead)
+	}
+	files.take()
+	if err := errors.Join(
+		db.DeleteRange([]byte("key00200"), []byte("key01200")),
+		db.Put([]byte("key00100"), nil), db.Put([]byte("key01300"), nil),
+		db.Compact(t.Context(), nil, nil),
+	); err != nil {
+		t.Fatal(err)
+	}
+	atRest(t, db)
+	opened := map[string]bool{} // by compaction, for their data
+	for _, op := range files.take() {
+		if end, known := dataEnd[op.Name]; op.Kind == vfs.OpReadAt && op.compacting && (!known || op.Offset < end) {
+			opened[op.Name] = true
+		}
+	}
+	read, removed := heard()
+	var want, skipped uint64
+	for _, r := range removed[len(beforeRemoved):] {
+		if opened[r.Path] {
+			want += r.Bytes
+		} else {
+			skipped += r.Bytes
+		}
+	}
+	if got := read - beforeRead; got != want || want == 0 || skipped == 0 {
+		t.Errorf("compactions tell of %d bytes read, files of %d were, of %d were dropped unread; want some of both",
+			got, want, skipped)
+	}
+	if got := db.Metrics().Writes.CompactedRead - before.CompactedRead; got != want {
+		t.Errorf("Metrics tell of %d bytes read, want %d", got, want)
+	}
+	l.close(t)
+}

@@ -1,0 +1,119 @@
+package bloomkv
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestAWriteIsSlowedByItsSizeUpToItsCap writes beside a compaction that stands still, in the time of a bubble: what a
+// group of writes waits for follows from its size and from the runs of level 0 alone.
+func TestAWriteIsSlowedByItsSizeUpToItsCap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys, open := gated(vfs.NewMem(), func(op vfs.Op) bool { return createsTable(op) && inside("(*DB).compactLoop") })
+		o := tiny(fsys)
+		o.Durability, o.MemtableSize = NoSync, 1<<20
+		db, err := Open("db", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := func() int { return len(db.state.Load().version.Levels[0]) }
+		put := func(size int) time.Duration {
+			t.Helper()
+			began := time.Now()
+			if err := db.Put([]byte("key"), make([]byte, size)); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(began)
+		}
+		took := func(size int64) time.Duration { // as a group of writes of that size
+			db.commitMu.Lock()
+			defer db.commitMu.Unlock()
+			began := time.Now()
+			db.slowDown(size)
+			return time.Since(began)
+		}
+		flush := func() {
+			t.Helper()
+			// No two runs are disjoint: they would be moved without a table being made.
+			err := errors.Join(db.Put([]byte("a"), nil), db.Put([]byte("z"), nil), db.Flush(t.Context()))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for runs() < slowRuns {
+			flush()
+		}
+		if d := put(100<<10) + took(100<<20); d != 0 {
+			t.Errorf("with %d runs a write waits %v, want none", runs(), d)
+		}
+		for over := 1; over < stopRuns-slowRuns; over++ {
+			flush()
+			if got := runs(); got != slowRuns+over {
+				t.Fatalf("%d runs, want %d", got, slowRuns+over)
+			}
+			per := 8 * time.Microsecond << (over - 1) // a KiB
+			const kib = 100
+			if d, want := put(kib<<10), kib*per; d < want || d > want+want/20 {
+				t.Errorf("with %d runs 100 KiB take %v, want %v", runs(), d, want)
+			}
+			sum, want := time.Duration(0), 100*per
+			for range 200 { // what is too short to sleep for is added up
+				sum += took(512)
+			}
+			if short := 200 * time.Microsecond; sum < want-2*short || sum > want+want/5+2*short {
+				t.Errorf("with %d runs 200 times 512 bytes take %v, want %v", runs(), sum, want)
+			}
+			if d := took(40 << 20); d != 100*time.Millisecond {
+				t.Errorf("with %d runs 40 MiB take %v, want the cap of 100ms", runs(), d)
+			}
+			if d := took(1 << 10); d > time.Millisecond {
+				t.Errorf("with %d runs a KiB after it takes %v: it pays for the one before", runs(), d)
+			}
+		}
+		open()
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestACompactionThatWasPutOffIsLookedAtAgain finds no room, and room later, though nothing else happens to the store.
+func TestACompactionThatWasPutOffIsLookedAtAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := &spaciousFS{FS: vfs.NewMem()}
+		o := tiny(fsys)
+		o.Durability = NoSync
+		l := listen(o)
+		db := l.open(t, o)
+		for i := range triggerRuns + 1 {
+			if err := db.Put([]byte("key"), fmt.Append(nil, i)); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if w := db.Metrics().Writes; w.Compactions != 0 || len(l.failures) != 1 {
+			t.Fatalf("%d compactions, told of %v; want one that was put off", w.Compactions, l.failures)
+		}
+		time.Sleep(3 * spaceAgain)
+		synctest.Wait()
+		if w := db.Metrics().Writes; w.Compactions != 0 || len(l.failures) != 1 {
+			t.Fatalf("%d compactions without room, told of %v; want it told once", w.Compactions, l.failures)
+		}
+		fsys.free.Store(1 << 40)
+		began := time.Now()
+		time.Sleep(spaceAgain)
+		synctest.Wait()
+		if m := db.Metrics(); m.Writes.Compactions == 0 || !m.Settled {
+			t.Errorf("%v after there is room the compaction is not done", time.Since(began))
+		}
+		l.close(t)
+	})
+}
