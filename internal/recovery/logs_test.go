@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
-	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -29,8 +27,8 @@ func newLogs(t *testing.T) *logBuilder {
 	return &logBuilder{t, storeOf(t), 100, map[uint64]int64{}}
 }
 
-// log writes one log of n records of two operations. Where older is true all but the first record say that the older logs are durable;
-// where durable is true all but the last were synced.
+// log writes one log of n records of two operations. Where older is true all but the first record say that the older
+// logs are durable; where durable is true all but the last were synced.
 func (b *logBuilder) log(number uint64, n int, older, durable bool) {
 	b.t.Helper()
 	f, err := b.mem.Create(filename.Make("db", filename.Log, number))
@@ -87,10 +85,16 @@ func (b *logBuilder) logs(mark *manifest.LogMark) *Logs {
 
 const lastRecord = 40 // bytes that are less than a record, so that taking them off loses one
 
-// TestLogsAreJudgedByWhatSaysThatTheyWereDurable makes two or three logs, of which one lost its end. What says that its end was durable is
-// the manifest, or a younger log, or nobody: then what follows does not count, and opening goes on.
+// TestLogsAreJudgedByWhatSaysThatTheyWereDurable makes two or three logs, of which one lost its end. What says that its
+// end was durable is the manifest, or a younger log, or nobody: then what follows does not count, and opening goes on.
 func TestLogsAreJudgedByWhatSaysThatTheyWereDurable(t *testing.T) {
 	type mark = manifest.LogMark
+	names := func(number uint64) func(*logBuilder) *mark {
+		return func(*logBuilder) *mark { return &mark{Number: number} }
+	}
+	synced := func(number uint64, beyond int64) func(*logBuilder) *mark { // its end, and so many bytes more
+		return func(b *logBuilder) *mark { return &mark{Number: number, Synced: b.ends[number] + beyond} }
+	}
 	for _, tt := range []struct {
 		name    string
 		make    func(b *logBuilder)
@@ -100,9 +104,17 @@ func TestLogsAreJudgedByWhatSaysThatTheyWereDurable(t *testing.T) {
 		gap     bool
 		damage  string // in the error
 	}{
-		{name: "whole logs", make: func(b *logBuilder) { b.log(5, 3, false, true); b.log(6, 3, true, true) }, logs: []uint64{5, 6}, counted: 2},
+		{
+			name: "whole logs",
+			make: func(b *logBuilder) { b.log(5, 3, false, true); b.log(6, 3, true, true) },
+			logs: []uint64{5, 6}, counted: 2,
+		},
 		{name: "no log", make: func(*logBuilder) {}, logs: nil, counted: 0},
-		{name: "an empty last log", make: func(b *logBuilder) { b.log(5, 3, false, true); b.log(6, 0, false, false) }, logs: []uint64{5, 6}, counted: 2},
+		{
+			name: "an empty last log",
+			make: func(b *logBuilder) { b.log(5, 3, false, true); b.log(6, 0, false, false) },
+			logs: []uint64{5, 6}, counted: 2,
+		},
 		{
 			name: "the only log is torn", make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5, lastRecord) },
 			logs: []uint64{5}, counted: 1, gap: true,
@@ -130,7 +142,7 @@ func TestLogsAreJudgedByWhatSaysThatTheyWereDurable(t *testing.T) {
 		{
 			name: "an older log is torn, and the manifest names the younger",
 			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5, lastRecord); b.log(6, 3, false, false) },
-			logs: []uint64{5, 6}, mark: func(*logBuilder) *mark { return &mark{Number: 6} }, damage: "yet all before 000006.log was durable",
+			logs: []uint64{5, 6}, mark: names(6), damage: "yet all before 000006.log was durable",
 		},
 		{
 			name: "an older log is torn, and the manifest names the one after next",
@@ -140,15 +152,16 @@ func TestLogsAreJudgedByWhatSaysThatTheyWereDurable(t *testing.T) {
 				b.log(6, 3, false, false)
 				b.log(7, 1, false, false)
 			},
-			logs: []uint64{5, 6, 7}, mark: func(*logBuilder) *mark { return &mark{Number: 7} }, damage: "was durable",
+			logs: []uint64{5, 6, 7}, mark: names(7), damage: "yet all before 000006.log was durable",
 		},
 		{
 			name: "an older log is torn, and the manifest names itself",
 			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5, lastRecord); b.log(6, 3, false, false) },
-			logs: []uint64{5, 6}, mark: func(*logBuilder) *mark { return &mark{Number: 5} }, counted: 1, gap: true,
+			logs: []uint64{5, 6}, mark: names(5), counted: 1, gap: true,
 		},
 		{
-			name: "an older log is missing", make: func(b *logBuilder) { b.log(5, 3, false, false); b.log(6, 3, false, false); b.log(7, 3, false, false) },
+			name: "an older log is missing",
+			make: func(b *logBuilder) { b.log(5, 3, false, false); b.log(6, 3, false, false); b.log(7, 3, false, false) },
 			logs: []uint64{5, 7}, counted: 1, gap: true,
 		},
 		{
@@ -159,24 +172,26 @@ func TestLogsAreJudgedByWhatSaysThatTheyWereDurable(t *testing.T) {
 		{
 			name: "an older log is missing, and the manifest names the younger",
 			make: func(b *logBuilder) { b.log(5, 3, false, false); b.log(6, 3, false, false); b.log(7, 3, false, false) },
-			logs: []uint64{5, 7}, mark: func(*logBuilder) *mark { return &mark{Number: 7} }, damage: "yet all before 000007.log",
+			logs: []uint64{5, 7}, mark: names(7), damage: "yet all before 000007.log",
 		},
 		{
 			name: "the log is as long as the manifest knows", make: func(b *logBuilder) { b.log(5, 3, false, false) },
-			logs: []uint64{5}, mark: func(b *logBuilder) *mark { return &mark{Number: 5, Synced: b.ends[5]} }, counted: 1,
+			logs: []uint64{5}, mark: synced(5, 0), counted: 1,
 		},
 		{
-			name: "the log is a byte shorter than the manifest knows", make: func(b *logBuilder) { b.log(5, 3, false, false) },
-			logs: []uint64{5}, mark: func(b *logBuilder) *mark { return &mark{Number: 5, Synced: b.ends[5] + 1} }, damage: "ends here, want at least",
+			name: "the log is a byte shorter than the manifest knows",
+			make: func(b *logBuilder) { b.log(5, 3, false, false) },
+			logs: []uint64{5}, mark: synced(5, 1), damage: "ends here, want at least",
 		},
 		{
 			name: "the log is torn where the manifest knows it to be durable",
 			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5, lastRecord) },
-			logs: []uint64{5}, mark: func(b *logBuilder) *mark { return &mark{Number: 5, Synced: b.ends[5]} }, damage: "ends here, want at least",
+			logs: []uint64{5}, mark: synced(5, 0), damage: "ends here, want at least",
 		},
 		{
-			name: "what the manifest knows is of another log", make: func(b *logBuilder) { b.log(5, 3, false, false); b.log(6, 9, false, false) },
-			logs: []uint64{5, 6}, mark: func(b *logBuilder) *mark { return &mark{Number: 6, Synced: b.ends[6]} }, counted: 2,
+			name: "what the manifest knows is of another log",
+			make: func(b *logBuilder) { b.log(5, 3, false, false); b.log(6, 9, false, false) },
+			logs: []uint64{5, 6}, mark: synced(6, 0), counted: 2,
 		},
 		{
 			name: "a record of the middle is lost", make: func(b *logBuilder) {
@@ -186,11 +201,13 @@ func TestLogsAreJudgedByWhatSaysThatTheyWereDurable(t *testing.T) {
 			logs: []uint64{5}, damage: "000005.log",
 		},
 		{
-			name: "an older log lost its end without a trace", make: func(b *logBuilder) { b.log(5, 1, false, false); b.seq += 2; b.log(6, 1, false, false) },
+			name: "an older log lost its end without a trace",
+			make: func(b *logBuilder) { b.log(5, 1, false, false); b.seq++; b.log(6, 1, false, false) },
 			logs: []uint64{5, 6}, counted: 1, gap: true,
 		},
 		{
-			name: "sequence numbers go back", make: func(b *logBuilder) { b.log(5, 3, false, false); b.seq -= 2; b.log(6, 3, false, false) },
+			name: "sequence numbers go back",
+			make: func(b *logBuilder) { b.log(5, 3, false, false); b.seq -= 2; b.log(6, 3, false, false) },
 			logs: []uint64{5, 6}, damage: "sequence numbers are not continuous",
 		},
 		{
@@ -212,7 +229,7 @@ func TestLogsAreJudgedByWhatSaysThatTheyWereDurable(t *testing.T) {
 		l := b.logs(m)
 		counted, gap, err := l.Judge(tt.logs)
 		switch {
-		case tt.damage != "" && (!errors.Is(err, corrupt.Err) || !strings.Contains(err.Error(), tt.damage)):
+		case tt.damage != "" && !isDamage(err, tt.damage):
 			t.Errorf("%s: %v, want damage: %s", tt.name, err, tt.damage)
 		case tt.damage == "" && (err != nil || counted != tt.counted || (gap != nil) != tt.gap):
 			t.Errorf("%s: %d count, gap %v, %v; want %d, a gap: %v", tt.name, counted, gap, err, tt.counted, tt.gap)
@@ -292,17 +309,18 @@ func TestASequenceThatJumpsInsideALogIsDamage(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := b.logs(nil).Judge([]uint64{5}); !errors.Is(err, corrupt.Err) || !strings.Contains(err.Error(), "sequence 103, want 102") {
+	if _, _, err := b.logs(nil).Judge([]uint64{5}); !isDamage(err, "sequence 103, want 102") {
 		t.Errorf("a jump: %v", err)
 	}
 	l := b.logs(nil)
 	l.Last = 102 // the first record is one of the past
-	if _, _, err := l.Judge([]uint64{5}); !errors.Is(err, corrupt.Err) || !strings.Contains(err.Error(), "sequence 101, want 103") {
+	if _, _, err := l.Judge([]uint64{5}); !isDamage(err, "sequence 101, want 103") {
 		t.Errorf("a log that begins in the past: %v", err)
 	}
 }
 
-// TestLogsAreClosedHoweverReadingEnds counts what is open: of logs that are read, torn, damaged, missing, or left in the middle.
+// TestLogsAreClosedHoweverReadingEnds counts what is open: of logs that are read, torn, damaged, missing, or left in
+// the middle.
 func TestLogsAreClosedHoweverReadingEnds(t *testing.T) {
 	b := newLogs(t)
 	b.log(5, 3, false, true)
@@ -338,7 +356,8 @@ func TestLogsAreClosedHoweverReadingEnds(t *testing.T) {
 		}
 	}
 	stop := errors.New("stop")
-	if _, err := l.Read(5, func(ikey.Seq, ikey.Kind, []byte, []byte) {}, func() error { return stop }); !errors.Is(err, stop) || open != 0 {
+	_, err := l.Read(5, func(ikey.Seq, ikey.Kind, []byte, []byte) {}, func() error { return stop })
+	if !errors.Is(err, stop) || open != 0 {
 		t.Errorf("stopped: %v, %d stay open", err, open)
 	}
 	failing = true
