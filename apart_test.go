@@ -19,8 +19,8 @@ func replace(t *testing.T, db *DB, key, value []byte) {
 	}
 }
 
-// TestAKeyThatIsThereIsFoundWhileItIsReplaced replaces a key while a reader has one half of its moment. The reader answers
-// with either value, and never that there is none.
+// TestAKeyThatIsThereIsFoundWhileItIsReplaced replaces a key while a reader has one half of its moment. The reader
+// answers with either value, and never that there is none.
 func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 	key := []byte("key")
 	found := func(v []byte, err error) error {
@@ -108,7 +108,8 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 					}
 					gate(db, nth, again)
 					if err := read(db); err != nil {
-						t.Errorf("%s of a key in %s that is replaced %s each of %d readings of the sequence: %v", name, place, side, times, err)
+						t.Errorf("%s of a key in %s that is replaced %s each of %d readings of the sequence: %v",
+							name, place, side, times, err)
 					}
 					db.seqGate = nil
 					if err := errors.Join(snapshot.Close(), db.Close()); err != nil {
@@ -120,8 +121,8 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 	}
 }
 
-// TestAnIteratorHasAllWritesUpToItsMoment begins iterators, and calls of GetMany, while memtables are exchanged: what was
-// written before the sequence at which one reads is in the state that it reads.
+// TestAnIteratorHasAllWritesUpToItsMoment begins iterators, and calls of GetMany, while memtables are exchanged: what
+// was written before the sequence at which one reads is in the state that it reads.
 func TestAnIteratorHasAllWritesUpToItsMoment(t *testing.T) {
 	k := []byte("k")
 	for side, gate := range map[string]func(*DB, int, func()){"before": beforeSeq, "after": afterSeq} {
@@ -161,8 +162,8 @@ func TestAnIteratorHasAllWritesUpToItsMoment(t *testing.T) {
 	}
 }
 
-// TestASnapshotTakesItsNumberUnderTheLockOfItsList: who reads the list afterwards without finding the snapshot has nothing
-// newer than it.
+// TestASnapshotTakesItsNumberUnderTheLockOfItsList: who reads the list afterwards without finding the snapshot has
+// nothing newer than it.
 func TestASnapshotTakesItsNumberUnderTheLockOfItsList(t *testing.T) {
 	db := openTiny(t)
 	if err := db.Put([]byte("k"), nil); err != nil {
@@ -225,8 +226,8 @@ func canLock(mu interface {
 	return ok
 }
 
-// TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees takes one when a compaction has read its inputs' versions
-// and before it is installed.
+// TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees takes one when a compaction has read its inputs'
+// versions and before it is installed.
 func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) {
 	for _, work := range []string{"(*DB).compactLoop", "(*DB).flushLoop"} {
 		g := newGate()
@@ -277,5 +278,121 @@ func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) 
 		if err := errors.Join(s.Close(), db.Close()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestAStateIsHeldInsideAGuard has the tree changed, and what is dead removed, between the two steps in which a
+// reader that lasts takes its state.
+func TestAStateIsHeldInsideAGuard(t *testing.T) {
+	readers := map[string]func(db *DB) (map[string]string, error){
+		"Scan": contents,
+		"GetMany": func(db *DB) (map[string]string, error) {
+			all := map[string]string{}
+			keys := [][]byte{[]byte("a"), []byte("b")}
+			return all, db.GetMany(keys, func(i int, v []byte, found bool) error {
+				if found {
+					all[string(keys[i])] = string(v)
+				}
+				return nil
+			})
+		},
+	}
+	for name, read := range readers {
+		for _, replaced := range []bool{false, true} { // or the tables stay, in another state
+			db, err := Open("db", tiny(vfs.NewMem()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			write := func(key, value string) {
+				if err := errors.Join(db.Put([]byte(key), []byte(value)), db.Flush(t.Context())); err != nil {
+					t.Error(err)
+				}
+			}
+			write("a", "old")
+			write("b", "old")
+			atRest(t, db)
+			spoilAll(db)
+			between := func() {
+				db.holdGate.Store(nil)
+				if replaced {
+					write("a", "new")
+					write("b", "new")
+					if err := db.Compact(t.Context(), nil, nil); err != nil {
+						t.Error(err)
+					}
+				}
+				db.domain.Collect()
+				write("x", "") // a flush removes what is dead when it is done
+				write("x", "")
+			}
+			db.holdGate.Store(&between)
+			got, err := read(db)
+			if err != nil || got["a"] != got["b"] || got["a"] == "" {
+				t.Errorf("%s, of a store that was changed meanwhile (%v): %q, %v; want two equal values", name, replaced, got, err)
+			}
+			write("x", "")
+			write("x", "")
+			spoilAll(db)
+			if got, err = contents(db); err != nil || len(got) != 3 {
+				t.Errorf("after %s: %q, %v; want three keys", name, got, err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestAReadUnderWayKeepsItsTable stops a lookup at its read of a table, has the table replaced, and what is dead
+// removed.
+func TestAReadUnderWayKeepsItsTable(t *testing.T) {
+	g := newGate()
+	slow := false
+	files := trackOpen(vfs.NewMem())
+	db, err := Open("db", tiny(vfs.NewHook(files, func(op vfs.Op) error {
+		if slow && op.Kind == vfs.OpReadAt && inside("(*lookup).search") {
+			g.pass()
+		}
+		return nil
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := []byte("key")
+	if err := errors.Join(db.Put(key, []byte("old")), db.Flush(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	atRest(t, db)
+	spoilAll(db)
+	old, _ := tablesOf(db)
+	slow = true
+	done := make(chan error, 1)
+	go func() {
+		v, err := db.Get(key)
+		if err == nil && string(v) != "old" {
+			err = fmt.Errorf("value %q", v)
+		}
+		done <- err
+	}()
+	g.wait(t, "the lookup reads")
+	replace(t, db, key, []byte("new"))
+	for range 2 {
+		if err := errors.Join(db.Put([]byte("x"), nil), db.Flush(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files.of(old[0].file.path) != 1 {
+		t.Error("the table was closed under a read")
+	}
+	close(g.open)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	atRest(t, db)
+	if files.of(old[0].file.path) != 0 {
+		t.Error("the table stays open")
+	}
+	if err := errors.Join(db.Close(), files.left()); err != nil {
+		t.Error(err)
 	}
 }

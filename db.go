@@ -70,6 +70,8 @@ type DB struct {
 	// with nothing between them, and only here can a test bring something there. nil costs a lookup one load beside that of the
 	// state, and a branch.
 	seqGate func(read func() uint64) uint64
+	// holdGate is set by tests alone too, and called by hold between its two steps.
+	holdGate atomic.Pointer[func()]
 
 	warm  atomic.Bool // what Open reads ahead is read, and the plan is made for it
 	pacer pacer       // of the compaction goroutine

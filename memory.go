@@ -157,6 +157,9 @@ func (db *DB) hold() (*state, bool) {
 	g := db.domain.Enter()
 	defer g.Leave()
 	s := db.state.Load()
+	if f := db.holdGate.Load(); f != nil {
+		(*f)()
+	}
 	if s != nil {
 		s.refs.Add(1)
 	}

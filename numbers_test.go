@@ -15,32 +15,39 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A numberWatch is a file system that holds each new table and log against the manifest that is on the disk at that moment: a number that it
-// has not given out would pass, after a crash, for that of a file that the manifest is too old to know.
+// A numberWatch is a file system that holds each new table and log against the manifest that is on the disk at that
+// moment: a number that it has not given out would pass, after a crash, for that of a file that the manifest is too old
+// to know.
 type numberWatch struct {
 	mem *vfs.Mem
 	t   *testing.T
 
 	mu     sync.Mutex
 	made   map[uint64]bool
+	first  uint64         // the numbers below may have been given out by an earlier DB
 	since  int            // tables made since somebody counts
 	atEdit func(*vfs.Mem) // called once, when more tables are made than an edit reserves, before their names are durable
 }
 
 func (n *numberWatch) fs() vfs.FS {
 	n.made = map[uint64]bool{}
+	if s, err := manifest.Load(n.mem, "db"); err == nil {
+		n.first = s.NextFile
+	}
 	return vfs.NewHook(n.mem, func(op vfs.Op) error {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		kind, number := filename.Parse(strings.TrimPrefix(op.Name, "db/"))
 		switch {
-		case op.Kind == vfs.OpSyncDir && op.Name == "db" && n.since > numbersAhead && n.atEdit != nil && !inside("(*DB).recordLog"):
-			n.atEdit(n.mem)
-			n.atEdit = nil
+		case op.Kind == vfs.OpSyncDir && op.Name == "db" && n.since > numbersAhead && !inside("(*DB).recordLog"):
+			if n.atEdit != nil {
+				n.atEdit(n.mem)
+				n.atEdit = nil
+			}
 		case op.Kind != vfs.OpCreate || kind != filename.Table && kind != filename.Log:
 		default:
-			if n.made[number] {
-				n.t.Errorf("%s is made a second time", op.Name)
+			if n.made[number] || number < n.first {
+				n.t.Errorf("%s may have been made before: numbers below %d were, and %v", op.Name, n.first, n.made[number])
 			}
 			n.made[number] = true
 			if kind == filename.Table {
@@ -80,8 +87,9 @@ func numberedOptions(fsys vfs.FS) *Options {
 	return o
 }
 
-// TestACrashLeavesMoreFilesThanAnEditReserves stops an ingest, a compaction and a recovery when they have written more tables
-// than that, and before an edit names one. What a crash leaves is opened: nothing is lost, and what was left over is removed.
+// TestACrashLeavesMoreFilesThanAnEditReserves stops an ingest, a compaction and a recovery when they have written more
+// tables than that, and before an edit names one. What a crash leaves is opened: nothing is lost, and what was left
+// over is removed.
 func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 	crash := func(t *testing.T, name string, n *numberWatch, want map[string]string, work func() error) {
 		t.Helper()
@@ -202,11 +210,31 @@ func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
 		}
 		s, err := manifest.Load(mem.Crash(vfs.KeepNothing), "db")
 		if err != nil || n >= s.NextFile || n <= last || s.NextFile > n+2*numbersAhead+2 {
-			t.Fatalf("number %d after %d, where a crash leaves a manifest that knows those below %d: %v", n, last, s.NextFile, err)
+			t.Fatalf("number %d after %d, where a crash leaves a manifest that knows those below %d: %v",
+				n, last, s.NextFile, err)
 		}
 		last = n
 	}
-	if err := db.Close(); err != nil {
+	for db.next < db.reserved {
+		if _, err := db.newNumber(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil { // its manifest has a number that it reserves itself
 		t.Fatal(err)
+	}
+	// After a clean Close the manifest is read and not written, until the first file needs a number.
+	for range 2 {
+		n := &numberWatch{mem: mem, t: t}
+		if db, err = Open("db", tiny(n.fs())); err != nil {
+			t.Fatal(err)
+		}
+		key := []byte("key")
+		if err := errors.Join(db.Put(key, nil), db.Flush(t.Context()), db.Put(key, nil), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if len(n.made) == 0 {
+			t.Error("nothing was made")
+		}
 	}
 }

@@ -95,7 +95,12 @@ func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
 	putNumbers(t, db, 100, 1)
 	soon(t, "the compaction is tried where writes wait for it", func() bool { return db.Metrics().Writes.Compactions > before })
 	l.close(t)
-	if len(l.failures) != 2 || !errors.Is(l.failures[0].Err, errDiskSpace) || len(l.readOnly) > 0 {
+	for _, f := range l.failures { // what is left to do after the one that was tried may be put off too
+		if !errors.Is(f.Err, errDiskSpace) {
+			t.Errorf("heard of %v", f)
+		}
+	}
+	if len(l.failures) < 2 || len(l.readOnly) > 0 {
 		t.Errorf("heard of failures %v, read-only %v; want one for each time", l.failures, l.readOnly)
 	}
 }
