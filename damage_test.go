@@ -264,6 +264,7 @@ func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
 						if o.err != nil {
 							noticed.Add(1)
 						}
+						progress.Add(1)
 					}
 				})
 			}

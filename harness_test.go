@@ -31,7 +31,7 @@ func roomy(t *testing.T) {
 	t.Cleanup(func() { cache.PoisonPools(scarceCache) })
 }
 
-// TestMain holds the whole package to it that nothing of a store goes on after Close.
+// TestMain ends the run where a test hangs, and fails it where something of a store goes on after Close.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if child := os.Getenv(childEnv); child != "" {
@@ -40,7 +40,14 @@ func TestMain(m *testing.M) {
 	if flag.Lookup("test.bench").Value.String() == "" {
 		cache.PoisonPools(scarceCache)
 	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		watchForHangs(stop)
+	}()
 	code := m.Run()
+	close(stop)
+	<-stopped
 	if left := leakedGoroutines(5 * time.Second); code == 0 && left != "" {
 		fmt.Printf("goroutines outlive the tests:\n%s\n", left)
 		code = 1
@@ -57,7 +64,8 @@ func leakedGoroutines(patience time.Duration) string {
 		buf = buf[:runtime.Stack(buf, true)]
 		var left []string
 		for stack := range strings.SplitSeq(string(buf), "\n\n") {
-			if strings.Contains(stack, "github.com/bloomkv/bloomkv") && !strings.Contains(stack, "testing.tRunner(") && !strings.Contains(stack, "main.main(") {
+			if strings.Contains(stack, "github.com/bloomkv/bloomkv") && !strings.Contains(stack, "testing.tRunner(") &&
+				!strings.Contains(stack, "main.main(") && !strings.Contains(stack, ".watchForHangs(") {
 				left = append(left, stack)
 			}
 		}

@@ -37,6 +37,7 @@ func TestTheStoreBehavesLikeAMap(t *testing.T) {
 				if err := m.run(); err != nil {
 					t.Fatalf("%v\nafter: %s\nreplay with: go test -run %s -model.seed=%d", err, m.tail(), "TestTheStoreBehavesLikeAMap", seed)
 				}
+				progress.Add(1)
 			}
 		})
 	}
