@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +33,9 @@ func roomy(t *testing.T) {
 }
 
 // TestMain ends the run where a test hangs, and fails it where something of a store goes on after Close.
+//
+// The tests make and forget thousands of small stores. A collection after each few megabytes would take as much processor
+// time as all else, so there are fewer as long as memory is not scarce. Benchmarks collect as every program does.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if child := os.Getenv(childEnv); child != "" {
@@ -39,6 +43,10 @@ func TestMain(m *testing.M) {
 	}
 	if flag.Lookup("test.bench").Value.String() == "" {
 		cache.PoisonPools(scarceCache)
+		if os.Getenv("GOGC") == "" {
+			debug.SetGCPercent(400)
+			debug.SetMemoryLimit(1 << 30)
+		}
 	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
