@@ -133,6 +133,7 @@ func (w modelWrite) batch() *Batch {
 // that follows.
 type crashed struct {
 	fs             *vfs.Mem
+	image          *image // in place of fs
 	low, cut, high int64
 	op             int  // before which it crashed
 	unsynced       bool // what it holds may not be durable
@@ -194,8 +195,19 @@ func (c *crasher) clone(op string) {
 func (c *crasher) verifyAll(t *testing.T, stride, nested int) {
 	t.Helper()
 	states := c.h.all()
+	distinct := images{}
+	for i := range c.found {
+		s := &c.found[i]
+		inside := nested > 0 && (s.unsynced && (s.op < 16 || s.op%nested == 0) || !s.unsynced && i/stride%(8*nested) == 0)
+		if i%stride > 0 || !inside {
+			if i%stride == 0 {
+				s.image = distinct.of(s.fs)
+			}
+			s.fs = nil
+		}
+	}
 	var wg sync.WaitGroup
-	var next, done, inside atomic.Int64
+	var next, done, inside, distinctInside atomic.Int64
 	for range 2 {
 		wg.Go(func() {
 			for !t.Failed() {
@@ -205,55 +217,73 @@ func (c *crasher) verifyAll(t *testing.T, stride, nested int) {
 				}
 				s := &c.found[i]
 				var err error
-				if n := nested; n > 0 && (s.unsynced && (s.op < 16 || s.op%n == 0) || !s.unsynced && i/stride%(8*n) == 0) {
-					var n int
-					n, err = s.verifyNested(states)
-					inside.Add(int64(n))
+				if s.image != nil {
+					err = s.judge(s.image.recovered(func(fsys *vfs.Mem) finding { return verify(fsys, states) }))
 				} else {
-					_, err = s.verify(states)
+					var n, m int
+					n, m, err = s.verifyNested(states)
+					inside.Add(int64(n))
+					distinctInside.Add(int64(m))
+					s.fs = nil
 				}
 				if err != nil {
 					t.Errorf("state %d, %s: %v", i, s.what, err)
 				}
 				done.Add(1)
-				s.fs = nil
+				progress.Add(1)
 			}
 		})
 	}
 	wg.Wait()
-	t.Logf("%d operations, %d states, and %d after a second crash", c.op, done.Load(), inside.Load())
+	t.Logf("%d operations, %d states in %d images, and %d after a second crash, in %d images",
+		c.op, done.Load(), len(distinct), inside.Load(), distinctInside.Load())
 }
 
-// verify opens what a crash left and returns how many commits it holds. The store must then be as good as any.
-func (s *crashed) verify(states []map[string]string) (k int64, err error) {
-	if k, err = s.recover(s.fs, states, func() {}); err != nil {
-		return k, err
+// judge holds what a recovery found against the bounds of a crash.
+func (s *crashed) judge(r finding) error {
+	switch {
+	case r.err != nil:
+		return r.err
+	case r.commits < s.low || r.commits > s.high:
+		return fmt.Errorf("holds %d commits, want %d to %d", r.commits, s.low, s.high)
+	case s.after && !r.after:
+		return errors.New("a Sync write of the first recovery is lost")
 	}
-	if _, err := Check(context.Background(), "db", tiny(s.fs), nil); err != nil {
-		return k, err
+	return nil
+}
+
+// verify opens what a crash left and says how many commits it holds. The store must then be as good as any.
+func verify(fsys *vfs.Mem, states []map[string]string) (r finding) {
+	if r = recoverFrom(fsys, states, func() {}); r.err != nil {
+		return r
 	}
-	db, err := Open("db", tiny(s.fs))
+	if _, r.err = Check(context.Background(), "db", tiny(fsys), nil); r.err != nil {
+		return r
+	}
+	db, err := Open("db", tiny(fsys))
 	if err != nil {
-		return k, fmt.Errorf("opened again: %w", err)
+		r.err = fmt.Errorf("opened again: %w", err)
+		return r
 	}
 	v, err := db.Get([]byte(afterKey))
 	if err != nil || string(v) != "x" {
 		err = fmt.Errorf("the write after it: %q, %w", v, err)
 	}
-	return k, errors.Join(err, db.Close())
+	r.err = errors.Join(err, db.Close())
+	return r
 }
 
 const afterKey = "~after" // written by the store that recovered
 
-// recover opens the store, compares it, writes to it, says so, and closes it.
-func (s *crashed) recover(fsys vfs.FS, states []map[string]string, written func()) (k int64, err error) {
+// recoverFrom opens the store, compares it, writes to it, says so, and closes it.
+func recoverFrom(fsys vfs.FS, states []map[string]string, written func()) (r finding) {
 	db, err := Open("db", tiny(fsys))
 	if err != nil {
-		return 0, err
+		return finding{err: err}
 	}
 	got, err := contents(db)
 	if err == nil {
-		k, err = prefixOf(got, states, "", s.low, s.high)
+		r.commits, err = prefixOf(got, states, "", 0, int64(len(states)-1))
 	}
 	if err == nil {
 		err = lookupsAgree(db, got)
@@ -263,7 +293,8 @@ func (s *crashed) recover(fsys vfs.FS, states []map[string]string, written func(
 			written()
 		}
 	}
-	return k, errors.Join(err, db.Close())
+	r.err = errors.Join(err, db.Close())
+	return r
 }
 
 // prefixOf says after which commit a store had these contents.
@@ -283,13 +314,14 @@ func prefixOf(got map[string]string, states []map[string]string, prefix string, 
 }
 
 // verifyNested crashes recovery itself, and the first write and the Close after it, at each operation. What was found the
-// first time must be found again, but for what a power cut may take from a process death.
-func (s *crashed) verifyNested(states []map[string]string) (n int, err error) {
+// first time must be found again, except for what a power cut may take from a process death. It returns the number of
+// crashes, and of images that they left.
+func (s *crashed) verifyNested(states []map[string]string) (n, distinct int, err error) {
 	var mu sync.Mutex
 	var again []crashed
 	var exact []bool // what the first recovery found is durable
 	var written atomic.Bool
-	k, err := s.recover(vfs.NewHook(s.fs, func(op vfs.Op) error {
+	first := recoverFrom(vfs.NewHook(s.fs, func(op vfs.Op) error {
 		if !op.Kind.Changes() {
 			return nil
 		}
@@ -303,36 +335,37 @@ func (s *crashed) verifyNested(states []map[string]string) (n int, err error) {
 		}
 		return nil
 	}), states, func() { written.Store(true) })
-	if err != nil {
-		return 0, err
+	if err := s.judge(first); err != nil {
+		return 0, 0, err
 	}
+	left := images{}
 	for i := range again {
 		a := &again[i]
 		if exact[i] {
-			a.low, a.high = k, k
+			a.low, a.high = first.commits, first.commits
 		}
-		if err := a.reopens(states); err != nil {
-			return i, fmt.Errorf("%s: %w", a.what, err)
+		found := left.of(a.fs).recovered(func(fsys *vfs.Mem) finding { return reopen(fsys, states) })
+		if err := a.judge(found); err != nil {
+			return i, len(left), fmt.Errorf("%s: %w", a.what, err)
 		}
 	}
-	return len(again), nil
+	return len(again), len(left), nil
 }
 
-// reopens is recover where the write of the recovery before may be there.
-func (s *crashed) reopens(states []map[string]string) error {
-	db, err := Open("db", tiny(s.fs))
+// reopen is recoverFrom where the write of an earlier recovery may be there.
+func reopen(fsys *vfs.Mem, states []map[string]string) (r finding) {
+	db, err := Open("db", tiny(fsys))
 	if err != nil {
-		return err
+		return finding{err: err}
 	}
 	got, err := contents(db)
-	if _, ok := got[afterKey]; err == nil && s.after && !ok {
-		err = errors.New("a Sync write of the first recovery is lost")
-	}
 	if err == nil {
+		_, r.after = got[afterKey]
 		delete(got, afterKey)
-		_, err = prefixOf(got, states, "", s.low, s.high)
+		r.commits, err = prefixOf(got, states, "", 0, int64(len(states)-1))
 	}
-	return errors.Join(err, db.Close())
+	r.err = errors.Join(err, db.Close())
+	return r
 }
 
 // A script is what a writer does: all ways in which files come and go.

@@ -76,6 +76,9 @@ type uncertain struct {
 	commits []modelWrite
 	acked   []bool
 	durable []bool
+
+	crashed int    // how often
+	left    images // by crashes
 }
 
 // write commits and says whether the error is one that the fault explains.
@@ -222,14 +225,14 @@ func TestEveryFailedFileOperationIsSurvivedAndReported(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			var next atomic.Int64
-			var missed, runs atomic.Int64
+			var missed, runs, crashes, left atomic.Int64
 			var wg sync.WaitGroup
 			stride := int64(100 / atStride(100))
 			for range 24 { // most of the time a store waits between attempts
 				wg.Go(func() {
 					for missed.Load() == 0 && !t.Failed() {
 						f := &faulty{fault: kind, first: (next.Add(1) - 1) * stride}
-						u := &uncertain{}
+						u := &uncertain{left: images{}}
 						mem := vfs.NewMem()
 						within(t, 60*time.Second, fmt.Sprintf("%s at operation %d", kind.name, f.first), func() {
 							if err := survives(u, f, mem); err != nil {
@@ -240,11 +243,14 @@ func TestEveryFailedFileOperationIsSurvivedAndReported(t *testing.T) {
 							missed.Add(1)
 						}
 						runs.Add(1)
+						crashes.Add(int64(u.crashed))
+						left.Add(int64(len(u.left)))
+						progress.Add(1)
 					}
 				})
 			}
 			wg.Wait()
-			t.Logf("%d runs", runs.Load())
+			t.Logf("%d runs, %d crashes, which left %d images", runs.Load(), crashes.Load(), left.Load())
 		})
 	}
 }
@@ -271,28 +277,29 @@ func (u *uncertain) crashes(mem *vfs.Mem, f *faulty) error {
 		{"a power cut that kept half", mem.Crash(vfs.KeepSome(uint64(f.first), 50)), u.durable},
 		{"the process's death", mem.Kill(), u.acked},
 	} {
-		if err := u.healed(after.fs, after.must); err != nil {
-			return fmt.Errorf("after %s: %w", after.name, err)
+		u.crashed++
+		found := u.left.of(after.fs).recovered(heal)
+		if found.err == nil {
+			found.err = u.matches(found.contents, after.must)
+		}
+		if found.err != nil {
+			return fmt.Errorf("after %s: %w", after.name, found.err)
 		}
 	}
 	return nil
 }
 
-func (u *uncertain) healed(mem *vfs.Mem, must []bool) error {
+// heal recovers a store, reads it, and goes on.
+func heal(mem *vfs.Mem) (f finding) {
 	db, err := Open("db", tiny(mem))
 	if err != nil {
-		return err
+		return finding{err: err}
 	}
-	got, err := contents(db)
-	if err == nil {
-		err = u.matches(got, must)
-	}
-	if err == nil {
+	if f.contents, err = contents(db); err == nil {
 		err = db.Put([]byte("healed"), nil)
 	}
-	if err = errors.Join(err, db.Close()); err != nil {
-		return err
+	if f.err = errors.Join(err, db.Close()); f.err == nil {
+		_, f.err = Check(context.Background(), "db", tiny(mem), nil)
 	}
-	_, err = Check(context.Background(), "db", tiny(mem), nil)
-	return err
+	return f
 }

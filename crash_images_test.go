@@ -1,0 +1,72 @@
+package bloomkv
+
+import (
+	"fmt"
+	"hash/maphash"
+	"path/filepath"
+	"sync"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// Crashes at different operations often leave the same bytes. A store with these bytes is recovered once, and each of the
+// crashes is judged by what the recovery found.
+
+// An image is a file system that crashes left.
+type image struct {
+	fs    *vfs.Mem
+	once  sync.Once
+	found finding
+}
+
+// A finding is what a store held after its recovery.
+type finding struct {
+	contents map[string]string // for tests that do not know them by the number of commits
+	commits  int64
+	after    bool // the write of an earlier recovery is there
+	err      error
+}
+
+// recovered calls f with the image, unless it did before, and returns what f found.
+func (i *image) recovered(f func(*vfs.Mem) finding) finding {
+	i.once.Do(func() { i.found, i.fs = f(i.fs), nil })
+	return i.found
+}
+
+// images are file systems by the names and bytes of the files in "db".
+type images map[uint64]*image
+
+// of returns the image with these bytes. What of them is durable makes no difference.
+func (m images) of(fsys *vfs.Mem) *image {
+	d := digest(fsys)
+	if m[d] == nil {
+		m[d] = &image{fs: fsys}
+	}
+	return m[d]
+}
+
+var digestSeed = maphash.MakeSeed()
+
+// digest returns a hash of the names and bytes of all files in "db", and of what fails, if anything does.
+func digest(fsys *vfs.Mem) uint64 {
+	var h maphash.Hash
+	h.SetSeed(digestSeed)
+	names, err := fsys.List("db")
+	maphash.WriteComparable(&h, fmt.Sprint(names, err))
+	buf := make([]byte, 16<<10)
+	for _, name := range names {
+		f, err := fsys.Open(filepath.Join("db", name))
+		if err != nil { // it is no file
+			maphash.WriteComparable(&h, err.Error())
+			continue
+		}
+		size, err := f.Size()
+		for at := int64(0); at < size && err == nil; at += int64(len(buf)) {
+			buf = buf[:min(int64(cap(buf)), size-at)]
+			_, err = f.ReadAt(buf, at)
+			_, _ = h.Write(buf)
+		}
+		maphash.WriteComparable(&h, fmt.Sprint(size, err, f.Close()))
+	}
+	return h.Sum64()
+}
