@@ -25,6 +25,8 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 	if raceEnabled {
 		rounds = 200
 	}
+	var flushes, compactions uint64 // before Close
+	begun, during := int64(0), int64(0)
 	for round := range rounds {
 		var fsys vfs.FS = vfs.NewMem()
 		dir := "db"
@@ -38,6 +40,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		var wg sync.WaitGroup
+		var calls atomic.Int64
 		begin := make(chan struct{})
 		call := func(what string, f func(rng *rand.Rand) error) {
 			for g := range 2 {
@@ -45,6 +48,8 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 					rng := rand.New(rand.NewPCG(uint64(round), uint64(g)))
 					<-begin
 					for {
+						calls.Add(1)
+						runtime.Gosched() // else a few calls keep the processors, and Close waits for its turn
 						switch err := f(rng); {
 						case errors.Is(err, ErrClosed):
 							if !errors.Is(db.Sync(), ErrClosed) {
@@ -190,7 +195,12 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 		})
 		call("metrics", func(*rand.Rand) error { _ = db.Metrics().String(); return db.state.Load().closedErr() })
 		close(begin)
-		time.Sleep(time.Duration(round%20) * time.Millisecond)
+		for calls.Load() < int64(round%20)*400 {
+			time.Sleep(100 * time.Microsecond)
+		}
+		m := db.Metrics().Writes
+		flushes, compactions = flushes+m.Flushes, compactions+m.Compactions
+		before := calls.Load()
 		var closed []error
 		var mu sync.Mutex
 		for range 3 {
@@ -202,6 +212,8 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			})
 		}
 		within(t, 60*time.Second, "closing", wg.Wait)
+		progress.Add(1)
+		begun, during = begun+before, during+calls.Load()-before
 		nils := 0
 		for _, err := range closed {
 			if err == nil {
@@ -225,6 +237,11 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 				t.Fatalf("check: %v", err)
 			}
 		}
+	}
+	t.Logf("%d rounds: %d calls, %d flushes and %d compactions before Close, %d calls beside it",
+		rounds, begun, flushes, compactions, during)
+	if flushes == 0 || compactions == 0 {
+		t.Errorf("%d flushes and %d compactions before Close, want some", flushes, compactions)
 	}
 }
 
