@@ -191,7 +191,7 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 		})
 		store = db.seed
 		if o.ErrorIfExists {
-			if err := db.Checkpoint(t.Context(), dir + " copy"); err != nil {
+			if err := db.Checkpoint(t.Context(), dir+" copy"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -349,4 +349,3 @@ func BenchmarkChosenKeys(b *testing.B) {
 		}
 	}
 }
-
