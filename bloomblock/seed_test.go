@@ -186,7 +186,7 @@ func TestStepsOfElimination(t *testing.T) {
 		shape, blocks := planRibbon(uint64(keys), 0.01, usualOverhead)
 		r := ribbon{ribbonShape: shape, bits: make([]byte, blocks*blockBytes)}
 		hashes := slices.Collect(hashesOf(numbered, 0, uint64(keys)))
-		const all = 1 << 40
+		const all = 1 << 30
 		steps := all - s.solve(&r, [][]Hash{hashes}, 5, all)
 		t.Logf("%d keys: %.1f steps a key", keys, float64(steps)/float64(keys))
 		if steps*8 > maxStepsPerKey*keys {
