@@ -189,9 +189,10 @@ var (
 	errBlockHeads  = errors.New("block: heads out of order")
 )
 
-// checkBlock checks a decoded block whole, so that afterwards no search and no step in it can fail: lengths, offsets, the
-// order of the heads, kinds. It reads the first bytes of each entry and no value.
-func checkBlock(data []byte) error {
+// checkBlock checks a decoded block whole, so that afterwards no search and no step in it can fail, and each step of a cursor
+// makes progress: lengths, offsets, kinds, that sequence numbers are within s, and that the entries ascend strictly. It reads the
+// first bytes of each entry, more of a key only where its head is that of the entry before, and no value.
+func checkBlock(data []byte, s seqSpan) error {
 	if len(data) < blockHeader || len(data) > maxPlain {
 		return errBlockLayout
 	}
@@ -235,12 +236,27 @@ func checkBlock(data []byte) error {
 		if head < last {
 			return errBlockHeads
 		}
-		last = head
-		if err := checkEntry(data[b.entries+start:b.entries+end], head, MaxKey-prefix); err != nil {
+		if err := checkEntry(data[b.entries+start:b.entries+end], head, MaxKey-prefix, s); err != nil {
 			return fmt.Errorf("block: entry %d: %w", i, err)
 		}
+		if i > 0 && head == last && !b.ascends(i) {
+			return fmt.Errorf("block: entry %d: %w", i, ErrOrder)
+		}
+		last = head
 	}
 	return nil
+}
+
+// ascends reports whether entry i, which has the head of the one before it, is greater than that one.
+func (b *block) ascends(i int) bool {
+	before, e := b.entry(i-1), b.entry(i)
+	if before.suffix == e.suffix && bytes.Equal(before.rest, e.rest) {
+		return before.trailer > e.trailer
+	}
+	if min(before.suffix, e.suffix) <= 8 {
+		return before.suffix < e.suffix
+	}
+	return bytes.Compare(before.rest, e.rest) < 0
 }
 
 var (
@@ -248,7 +264,17 @@ var (
 	errEntryHead   = errors.New("head is longer than the key")
 )
 
-func checkEntry(e []byte, head, maxSuffix uint64) error {
+// A seqSpan is the sequence numbers that a table's properties allow.
+type seqSpan struct{ low, high ikey.Seq }
+
+func (s seqSpan) check(seq ikey.Seq) error {
+	if seq < s.low || seq > s.high {
+		return fmt.Errorf("sequence %d, want %d to %d", seq, s.low, s.high)
+	}
+	return nil
+}
+
+func checkEntry(e []byte, head, maxSuffix uint64, s seqSpan) error {
 	tag, n := uint64(e[0]), 1
 	if tag >= 0x80 {
 		if tag, n = binary.Uvarint(e); n <= 0 || n > 3 || e[n-1] == 0 {
@@ -265,10 +291,12 @@ func checkEntry(e []byte, head, maxSuffix uint64) error {
 	if suffix > maxSuffix || need > uint64(len(e)) {
 		return errEntryLength
 	}
+	t := plainSet
 	if tag&1 != 0 {
-		if k := ikey.Kind(e[n]); k != ikey.Set && k != ikey.Delete { // the trailer's low byte
+		t = ikey.Trailer(binary.LittleEndian.Uint64(e[n:]))
+		if k := t.Kind(); k != ikey.Set && k != ikey.Delete {
 			return fmt.Errorf("%w: %v", ErrKind, k)
 		}
 	}
-	return nil
+	return s.check(t.Seq())
 }

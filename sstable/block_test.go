@@ -36,7 +36,7 @@ func TestBlockFindsWhatASortedListFinds(t *testing.T) {
 			start := rand.IntN(len(kvs) - n + 1)
 			part := kvs[start : start+n]
 			data := encode(part)
-			if err := checkBlock(data); err != nil {
+			if err := checkBlock(data, anySeq); err != nil {
 				t.Fatalf("%s, %d: %v", name, n, err)
 			}
 			b := parseBlock(data)
@@ -136,12 +136,12 @@ func TestHostileBlocksAreRefused(t *testing.T) {
 		{"a suffix length in too many bytes", func(b []byte) []byte { b[46], b[47] = 0x82, 0; return b }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := checkBlock(c.damage(good())); err == nil {
+			if err := checkBlock(c.damage(good()), anySeq); err == nil {
 				t.Fatal("accepted")
 			}
 		})
 	}
-	if err := checkBlock(good()); err != nil {
+	if err := checkBlock(good(), anySeq); err != nil {
 		t.Fatal(err)
 	}
 	for _, second := range []kv{set("abc", 0, "34567890"), set("ab", 7, ""), set("ab", 0, "34567890")} {
@@ -151,7 +151,7 @@ func TestHostileBlocksAreRefused(t *testing.T) {
 			s.uniform = true // said of entries of nine bytes, whatever is in them
 			b.add(v.ikey(), []byte(v.value), s)
 		}
-		if err := checkBlock(b.append(nil)); (err == nil) != (len(second.key) == 2 && second.value != "") {
+		if err := checkBlock(b.append(nil), anySeq); (err == nil) != (len(second.key) == 2 && second.value != "") {
 			t.Errorf("equally long entries, the second is %v: %v", second, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package sstable
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -46,6 +47,9 @@ func compress(dst, src []byte, c Codec) ([]byte, Codec) {
 	case S2:
 		dst = grow(dst, s2.MaxEncodedLen(len(src)))
 		n := len(s2.Encode(dst[start:cap(dst)], src))
+		if len(src) > n*maxRatio {
+			n = len(s2.EncodeSnappy(dst[start:cap(dst)], src))
+		}
 		if n < limit {
 			return dst[:start+n], S2
 		}
@@ -54,6 +58,9 @@ func compress(dst, src []byte, c Codec) ([]byte, Codec) {
 		e, _ := zstdEncoders.Get().(*zstd.Encoder) // the pool has no others
 		dst = e.EncodeAll(src, dst)
 		zstdEncoders.Put(e)
+		if len(src) > (len(dst)-start)*maxRatio {
+			return compress(dst[:start], src, S2)
+		}
 		if len(dst)-start < limit {
 			return dst, Zstd
 		}
@@ -70,18 +77,56 @@ func grow(dst []byte, n int) []byte {
 	return append(make([]byte, 0, max(2*cap(dst), len(dst)+n)), dst...)
 }
 
-// decompress fills dst exactly. Memory beyond dst is bounded, whatever src says.
-func decompress(dst, src []byte, c Codec) error {
+// checkDecoded compares the decoded length that the codec says with the one of the index, before memory is taken for it.
+func checkDecoded(src []byte, c Codec, want int) error {
+	n := uint64(want) //nolint:gosec // a length
 	switch c {
 	case S2:
-		n, err := s2.DecodedLen(src)
+		got, err := s2.DecodedLen(src)
 		if err != nil {
 			return err
 		}
-		if n != len(dst) {
-			return fmt.Errorf("%w: %d, want %d", errDecoded, n, len(dst))
-		}
-		_, err = s2.Decode(dst, src)
+		n = uint64(got) //nolint:gosec // not negative
+	case Zstd:
+		n = contentSize(src)
+	case None:
+		return errors.New("block is shorter than the index says")
+	default:
+		return fmt.Errorf("unknown %v", c)
+	}
+	if n != uint64(want) { //nolint:gosec // a length
+		return fmt.Errorf("%w: %d, want %d", errDecoded, n, want)
+	}
+	return nil
+}
+
+// contentSize is the decoded length that a zstd frame's header says (RFC 8878, 3.1.1.1), 0 where it says none, which the writer does
+// not leave out. It is read here since zstd.Header allocates.
+func contentSize(src []byte) uint64 {
+	if len(src) < 5 || binary.LittleEndian.Uint32(src) != 0xfd2fb528 {
+		return 0
+	}
+	flags := src[4]
+	single := flags >> 5 & 1
+	at := 6 - int(single) + int([...]byte{0, 1, 2, 4}[flags&3]) // behind the window, which a single segment has not, and the dictionary
+	var b [8]byte
+	n := copy(b[:1<<(flags>>6)], src[min(at, len(src)):])
+	size := binary.LittleEndian.Uint64(b[:])
+	switch {
+	case n < 1<<(flags>>6) || flags>>6 == 0 && single == 0:
+		return 0
+	case flags>>6 == 1:
+		return size + 256
+	default:
+		return size
+	}
+}
+
+// decompress fills dst exactly from what checkDecoded has accepted. Memory beyond dst is bounded, whatever src says.
+func decompress(dst, src []byte, c Codec) error {
+	switch c {
+	case S2:
+		_, err := s2.Decode(dst, src)
 		return err
 	case Zstd:
 		d, _ := zstdDecoders.Get().(*zstd.Decoder)
@@ -94,11 +139,9 @@ func decompress(dst, src []byte, c Codec) error {
 			return fmt.Errorf("%w: %d, want %d", errDecoded, len(out), len(dst))
 		}
 		return nil
-	case None:
-		return errors.New("block is shorter than the index says")
-	default:
-		return fmt.Errorf("unknown %v", c)
+	case None: // checkDecoded has refused it, and all others
 	}
+	return fmt.Errorf("unknown %v", c)
 }
 
 // Encoders and decoders hold tables worth keeping; the pools let go of them in time.

@@ -25,6 +25,8 @@ var smallDels = rangedel.List{
 
 var smallRule = PrefixLen(5)
 
+var anySeq = seqSpan{0, ikey.MaxSeq}
+
 // small is a table with every feature and few bytes.
 func small(tb testing.TB, c Codec) ([]byte, Info, []kv) {
 	tb.Helper()

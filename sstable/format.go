@@ -43,7 +43,7 @@ import (
 //
 // The checksum is of: table id u64, kind u8, offset of the block u64, payload, codec. So a block of another table or of
 // another place is seen as damage. Only data blocks are compressed; how long a payload is, on disk and decoded, stands in
-// the index, and a codec other than none makes it shorter.
+// the index, and a codec other than none makes it shorter, though no more than 1024 times (maxRatio).
 //
 // The footer:
 //
@@ -80,6 +80,7 @@ const (
 const (
 	maxPlain = MaxValue + MaxKey + 64 // a block of one entry, at most
 	maxCoded = 64 << 20               // decoded length of a compressed block, at most
+	maxRatio = 1024                   // decoded length of a compressed block, as a multiple of the stored one, at most
 	maxTail  = 1 << 30
 
 	maxSample = 1 << 16 // of a sample block

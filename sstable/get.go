@@ -106,49 +106,87 @@ func (r *Reader) loadBlock(x *index, i int, st *Stats) (*cache.Block, error) {
 	offset, stored, decoded := x.extent(i)
 	st.FileReads++
 	st.FileBytes += uint64(stored + trailerSize) //nolint:gosec // a size
-	c := r.cache.Alloc(decoded)
+	var c *cache.Block
 	var err error
 	if stored == decoded {
+		c = r.cache.Alloc(decoded)
 		c.Resize(stored + trailerSize)
 		if err = r.readAt(c.Bytes(), offset); err == nil {
-			_, err = r.openBlock(c.Bytes(), nil, offset)
+			_, err = r.openBlock(x, i, c.Bytes())
 		}
 		c.Resize(decoded)
 	} else {
 		s, _ := scratches.Get().(*scratch) // the pool has no others
 		b := s.bytes(stored + trailerSize)
 		if err = r.readAt(b, offset); err == nil {
-			_, err = r.openBlock(b, c.Bytes(), offset)
+			var p packed
+			if p, err = r.unseal(x, i, b); err == nil {
+				c = r.cache.Alloc(decoded)
+				err = r.unpack(x, i, p, c.Bytes())
+			}
 		}
 		scratches.Put(s)
 	}
 	if err != nil {
-		r.cache.Free(c)
+		if c != nil {
+			r.cache.Free(c)
+		}
 		return nil, err
 	}
 	c.Meta = binary.LittleEndian.Uint64(c.Bytes())
 	return r.cache.Insert(&x.slots[i], c), nil
 }
 
-// openBlock checks a data block that was read with its trailer and returns it decoded: in place if it is not compressed, for
-// which the caller passes a nil dst, else in dst, which is as long as it must become.
-func (r *Reader) openBlock(sealed, dst []byte, offset uint64) ([]byte, error) {
-	payload, c, err := r.seal.open(kindData, offset, sealed)
+// openBlock checks data block i, which is not compressed and was read with its trailer, and returns it without.
+func (r *Reader) openBlock(x *index, i int, sealed []byte) ([]byte, error) {
+	p, err := r.unseal(x, i, sealed)
 	if err != nil {
-		return nil, r.damaged(offset, err)
+		return nil, err
 	}
-	if dst == nil {
-		if c != None {
-			return nil, r.damaged(offset, fmt.Errorf("%v in a block of full length", c))
-		}
-		dst = payload
-	} else if err := decompress(dst, payload, c); err != nil {
-		return nil, r.damaged(offset, err)
+	return p.payload, r.checkBlock(x, i, p.payload)
+}
+
+// A packed block has a right checksum, and a codec that says the same decoded length as the index.
+type packed struct {
+	payload []byte
+	codec   Codec
+}
+
+// unseal checks the trailer of data block i, and its decoded length before the caller takes memory for that.
+func (r *Reader) unseal(x *index, i int, sealed []byte) (packed, error) {
+	offset, stored, decoded := x.extent(i)
+	payload, c, err := r.seal.open(kindData, offset, sealed)
+	switch {
+	case err != nil:
+	case stored != decoded:
+		err = checkDecoded(payload, c, decoded)
+	case c != None:
+		err = fmt.Errorf("%v in a block of full length", c)
 	}
-	if err := checkBlock(dst); err != nil {
-		return nil, r.damaged(offset, err)
+	if err != nil {
+		return packed{}, r.damaged(offset, err)
 	}
-	return dst, nil
+	return packed{payload, c}, nil
+}
+
+// unpack decodes data block i into dst, which is as long as it must become, and checks it.
+func (r *Reader) unpack(x *index, i int, p packed, dst []byte) error {
+	if err := decompress(dst, p.payload, p.codec); err != nil {
+		return r.damaged(x.handles[i].offset, err)
+	}
+	return r.checkBlock(x, i, dst)
+}
+
+// checkBlock checks what is decoded of data block i.
+func (r *Reader) checkBlock(x *index, i int, data []byte) error {
+	err := checkBlock(data, x.seqs)
+	if err == nil {
+		err = x.checkPlace(i, data)
+	}
+	if err != nil {
+		return r.damaged(x.handles[i].offset, err)
+	}
+	return nil
 }
 
 // A scratch holds a compressed block while it is decoded.

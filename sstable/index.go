@@ -34,6 +34,10 @@ type index struct {
 	seps    []byte // separators after the prefix, one after the other
 	slots   []cache.Slot
 	end     uint64 // of the data blocks
+
+	// What the properties say of all blocks.
+	first []byte  // the smallest key
+	seqs  seqSpan // sequence numbers
 }
 
 // A handle says where a data block is.
@@ -71,6 +75,39 @@ func (x *index) sep(i int) []byte {
 
 // separatorKey is separator i, whole.
 func (x *index) separatorKey(i int) []byte { return append(bytes.Clone(x.prefix), x.sep(i)...) }
+
+// compareSep compares separator i with key.
+func (x *index) compareSep(i int, key []byte) int {
+	n := min(len(x.prefix), len(key))
+	if c := bytes.Compare(x.prefix[:n], key[:n]); c != 0 {
+		return c
+	}
+	if n < len(x.prefix) {
+		return 1
+	}
+	return bytes.Compare(x.sep(i), key[n:])
+}
+
+// checkPlace checks a block that checkBlock has accepted against the index, so that keys ascend from block to block, and a search
+// by separators finds what is there: the keys lie behind the separator before the block, or begin with it where versions of one
+// key continue, and end at the block's own or before. The table's smallest and largest key are those that the tail says.
+func (x *index) checkPlace(i int, data []byte) error {
+	b := parseBlock(data)
+	var room [128]byte // two comparisons for each block that is read from the file
+	first, last := b.entry(0), b.entry(b.n-1)
+	key := b.appendKey(room[:0], 0, &first)
+	switch {
+	case i == 0 && !bytes.Equal(key, x.first):
+		return fmt.Errorf("first key %q, want %q", string(key), x.first)
+	case i > 0 && x.compareSep(i-1, key) > 0:
+		return fmt.Errorf("first key %q is before the separator %q in front of it", string(key), x.separatorKey(i-1))
+	}
+	key = b.appendKey(room[:0], b.n-1, &last)
+	if c := x.compareSep(i, key); c < 0 || c != 0 && i+1 == x.blocks() {
+		return fmt.Errorf("last key %q, want it up to %q", string(key), x.separatorKey(i))
+	}
+	return nil
+}
 
 // find is the first block whose separator is not before key, or the number of blocks if key is behind the table.
 func (x *index) find(key []byte) int {
@@ -159,7 +196,8 @@ func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 		e := fixed[i*indexEntry:]
 		stored, decoded := binary.LittleEndian.Uint32(e), binary.LittleEndian.Uint32(e[4:])
 		suffix := uint64(binary.LittleEndian.Uint32(e[8:]))
-		if stored == 0 || stored > decoded || decoded > maxPlain || stored < decoded && decoded > maxCoded {
+		if stored == 0 || stored > decoded || decoded > maxPlain ||
+			stored < decoded && (decoded > maxCoded || uint64(decoded) > uint64(stored)*maxRatio) {
 			return nil, fmt.Errorf("index: block %d of %d bytes, %d decoded", i, stored, decoded)
 		}
 		sepEnd += suffix

@@ -1,6 +1,9 @@
 package sstable
 
 import (
+	"bytes"
+	"fmt"
+
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/merge"
@@ -47,6 +50,9 @@ type Iter struct {
 	key   []byte
 	cur   entry
 	stats Stats
+
+	last        []byte // the key that the cursor stood at before it came to another block
+	lastTrailer ikey.Trailer
 
 	ahead    []byte // bytes of the file
 	aheadOff uint64
@@ -165,8 +171,13 @@ func (it *Iter) seekLT(k ikey.Key) bool {
 		}
 		i = it.b.seek(k.User, k.Trailer)
 	}
-	it.i = i
-	return it.Prev()
+	if i > 0 {
+		return it.stand(i - 1)
+	}
+	if at > 0 {
+		return it.load(at-1) && it.stand(it.b.n-1)
+	}
+	return it.leave()
 }
 
 // lastIs reports whether the block ends with a version of user.
@@ -176,13 +187,29 @@ func (it *Iter) lastIs(user []byte) bool {
 	return string(it.key) == string(user)
 }
 
+// leaveKey keeps where the cursor stands, for follows.
+func (it *Iter) leaveKey() { it.last, it.lastTrailer = append(it.last[:0], it.key...), it.cur.trailer }
+
+// follows reports whether the cursor has come to another version than that of leaveKey: within a block versions ascend, and keys
+// from block to block, but versions of one key may continue in the next block. newer and older are the two trailers.
+func (it *Iter) follows(newer, older ikey.Trailer) bool {
+	if newer > older || !bytes.Equal(it.key, it.last) {
+		return true
+	}
+	offset, user := it.x.handles[it.at].offset, bytes.Clone(it.key)
+	it.leave()
+	it.err = it.r.damaged(offset, fmt.Errorf("%w: %q@%d and %q@%d in neighbouring blocks", ErrOrder, user, newer.Seq(), user, older.Seq()))
+	return false
+}
+
 // Next moves to the next version. Only after a call that returned true.
 func (it *Iter) Next() bool {
 	if it.i+1 < it.b.n {
 		return it.stand(it.i + 1)
 	}
 	if it.at+1 < len(it.x.slots) {
-		return it.load(it.at+1) && it.stand(0)
+		it.leaveKey()
+		return it.load(it.at+1) && it.stand(0) && it.follows(it.lastTrailer, it.cur.trailer)
 	}
 	return it.leave()
 }
@@ -193,7 +220,8 @@ func (it *Iter) Prev() bool {
 		return it.stand(it.i - 1)
 	}
 	if it.at > 0 {
-		return it.load(it.at-1) && it.stand(it.b.n-1)
+		it.leaveKey()
+		return it.load(it.at-1) && it.stand(it.b.n-1) && it.follows(it.cur.trailer, it.lastTrailer)
 	}
 	return it.leave()
 }
@@ -213,7 +241,7 @@ func (it *Iter) Close() error {
 	it.r, it.x, it.o.Stats = nil, nil, nil
 	it.ahead, it.aheadOff = kept(it.ahead), 0
 	it.plain = kept(it.plain)
-	it.key = kept(it.key)
+	it.key, it.last = kept(it.key), kept(it.last)
 	return it.err
 }
 
@@ -320,14 +348,15 @@ func (it *Iter) fromFile(at int, ahead bool) ([]byte, error) {
 	start := offset - it.aheadOff
 	sealed := it.ahead[start : start+need]
 	if stored == decoded {
-		return it.r.openBlock(sealed, nil, offset)
+		return it.r.openBlock(it.x, at, sealed)
+	}
+	p, err := it.r.unseal(it.x, at, sealed)
+	if err != nil {
+		return nil, err
 	}
 	if cap(it.plain) < decoded {
 		it.plain = make([]byte, decoded)
 	}
-	b, err := it.r.openBlock(sealed, it.plain[:decoded], offset)
-	if err != nil {
-		it.plain = nil // as long as a damaged block says
-	}
-	return b, err
+	b := it.plain[:decoded]
+	return b, it.r.unpack(it.x, at, p, b)
 }

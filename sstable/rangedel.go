@@ -94,19 +94,16 @@ func (b *rangeDelBuilder) append(dst []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(dst, b.n), b.encoded...)
 }
 
-// widen makes the bounds of versions those of the whole table.
-func (b *rangeDelBuilder) widen(i *Info) {
-	if b.n == 0 {
-		return
-	}
-	if i.Entries == 0 || bytes.Compare(b.first, i.Smallest) < 0 {
-		i.Smallest = b.first
+// widen makes the bounds of versions those of the whole table, which has range deletes from first to last, nil for no end.
+func (i *Info) widen(first, last []byte) {
+	if i.Entries == 0 || bytes.Compare(first, i.Smallest) < 0 {
+		i.Smallest = first
 	}
 	switch {
-	case b.last == nil:
+	case last == nil:
 		i.Largest, i.LargestInfinite = nil, true
-	case i.Entries == 0 || bytes.Compare(b.last, i.Largest) > 0:
-		i.Largest, i.LargestExclusive = b.last, true
+	case i.Entries == 0 || bytes.Compare(last, i.Largest) > 0:
+		i.Largest, i.LargestExclusive = last, true
 	}
 }
 

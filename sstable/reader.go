@@ -26,6 +26,10 @@ type Meta struct {
 	// Seq, if not 0, is the sequence number of every version and every range delete of the table, whatever the file says: that
 	// of a table which was written outside of the store. Such a table holds one version of each key.
 	Seq ikey.Seq
+
+	// Check, if not nil, compares what the file says of itself with what else the manifest knows. It is called when the tail was
+	// read; an error is damage.
+	Check func(Info) error
 }
 
 // Stats count what lookups cost. They are plain numbers on the caller's stack, to be added up by the caller.

@@ -57,14 +57,40 @@ func (r *Reader) readTail() (*index, *tail, error) {
 	if t.props, err = parseProperties(payload); err != nil {
 		return nil, nil, r.damaged(f.propsOff(), err)
 	}
-	if n, _, _ := tombstones(t.dels); t.props.Blocks != uint64(len(x.heads)) || t.props.RangeDeletes != n {
-		return nil, nil, r.damaged(f.propsOff(), fmt.Errorf("properties: %d blocks and %d range deletes, the table has %d and %d",
-			t.props.Blocks, t.props.RangeDeletes, x.blocks(), n))
+	if err := r.checkTail(x, t); err != nil {
+		return nil, nil, r.damaged(f.propsOff(), err)
 	}
-	if n := t.props.Prefixes.Bytes; n > 0 && n+bloomblock.HeaderSize > f.filterLen {
-		return nil, nil, r.damaged(f.propsOff(), fmt.Errorf("properties: prefix filter of %d bytes, both filters have %d", n, f.filterLen))
-	}
+	x.first, x.seqs = t.props.Smallest, seqSpan{t.props.MinSeq, t.props.MaxSeq}
 	return x, t, nil
+}
+
+// checkTail compares the properties with the index and the range deletes, and all of them with the manifest.
+func (r *Reader) checkTail(x *index, t *tail) error {
+	p := &t.props
+	n, low, high := tombstones(t.dels)
+	switch {
+	case p.Blocks != uint64(len(x.heads)) || p.RangeDeletes != n:
+		return fmt.Errorf("properties: %d blocks and %d range deletes, the table has %d and %d", p.Blocks, p.RangeDeletes, x.blocks(), n)
+	case n > 0 && (low < p.MinSeq || high > p.MaxSeq):
+		return fmt.Errorf("properties: sequence numbers %d…%d, range deletes have %d…%d", p.MinSeq, p.MaxSeq, low, high)
+	case p.Blocks > 0 && x.compareSep(x.blocks()-1, p.Largest) != 0:
+		return fmt.Errorf("properties: largest key %q, the last separator is %q", p.Largest, x.separatorKey(x.blocks()-1))
+	case p.Prefixes.Bytes > 0 && p.Prefixes.Bytes+bloomblock.HeaderSize > t.footer.filterLen:
+		return fmt.Errorf("properties: prefix filter of %d bytes, both filters have %d", p.Prefixes.Bytes, t.footer.filterLen)
+	case r.meta.Check != nil:
+		return r.meta.Check(t.info(r.meta.Size))
+	}
+	return nil
+}
+
+// info is what the file says of itself, as its writer did, without the rate of its filter.
+func (t *tail) info(size uint64) Info {
+	p, f := &t.props, &t.footer
+	i := p.info(f, size)
+	if n := len(t.dels); n > 0 {
+		i.widen(t.dels[0].Start, t.dels[n-1].End)
+	}
+	return i
 }
 
 // keysLen is the length of the filter of keys alone.

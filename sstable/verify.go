@@ -149,10 +149,10 @@ func (v *verifier) version(it *Iter) error {
 	if same && v.r.seq != 0 {
 		return v.r.damaged(offset, fmt.Errorf("%w: two versions of %q in a table where all have one sequence number", ErrOrder, k.User))
 	}
-	if it.i == 0 && it.at > 0 && v.separator(it.at-1, k.User) >= 0 && !same {
+	if it.i == 0 && it.at > 0 && v.x.compareSep(it.at-1, k.User) >= 0 && !same {
 		return v.r.damaged(offset, fmt.Errorf("first key %q is not behind the separator before it", k.User))
 	}
-	if it.i == it.b.n-1 && v.separator(it.at, k.User) < 0 {
+	if it.i == it.b.n-1 && v.x.compareSep(it.at, k.User) < 0 {
 		return v.r.damaged(offset, fmt.Errorf("last key %q is behind its separator", k.User))
 	}
 	hash := bloomblock.HashKey(k.User)
@@ -185,19 +185,6 @@ func (v *verifier) version(it *Iter) error {
 		return v.each(k, it.Value())
 	}
 	return nil
-}
-
-// separator compares separator i with key.
-func (v *verifier) separator(i int, key []byte) int {
-	p := v.x.prefix
-	n := min(len(p), len(key))
-	if c := bytes.Compare(p[:n], key[:n]); c != 0 {
-		return c
-	}
-	if n < len(p) {
-		return 1
-	}
-	return bytes.Compare(v.x.sep(i), key[n:])
 }
 
 func (v *verifier) totals() error {

@@ -274,14 +274,22 @@ func (w *Writer) finish() (Info, error) {
 	if err := w.flush(); err != nil {
 		return Info{}, err
 	}
-	info := Info{
+	info := p.info(&f, size)
+	info.FilterRate = rate
+	if w.dels.n > 0 {
+		info.widen(w.dels.first, w.dels.last)
+	}
+	return info, nil
+}
+
+// info is what the manifest is told of a table with that footer and size, without its range deletes and its filter's rate.
+func (p *Properties) info(f *footer, size uint64) Info {
+	return Info{
 		ID: f.id, Size: size, TailLen: size - f.indexOff, FilterOff: f.filterOff, FilterLen: f.filterLen,
 		Smallest: p.Smallest, Largest: p.Largest, Entries: p.Entries, Deletes: p.Deletes, RangeDeletes: p.RangeDeletes,
 		MinSeq: p.MinSeq, MaxSeq: p.MaxSeq, Blocks: p.Blocks,
-		RawKeyBytes: p.RawKeyBytes, RawValueBytes: p.RawValueBytes, FilterKeys: p.FilterKeys, FilterRate: rate,
+		RawKeyBytes: p.RawKeyBytes, RawValueBytes: p.RawValueBytes, FilterKeys: p.FilterKeys,
 	}
-	w.dels.widen(&info)
-	return info, nil
 }
 
 // addSample writes the sample of the filter's hashes, unless there are none, and before it what makes the filter begin where it must.
