@@ -22,12 +22,12 @@ func TestCountsFollowTheirTables(t *testing.T) {
 		{"others of one", []*Edit{{Counts: []TableCounts{{2, more}}}}, map[uint64]Counts{1: c1, 2: more}},
 		{"a table goes", []*Edit{{Deleted: []Deleted{{5, 1}}}}, map[uint64]Counts{2: c2}},
 		{"both go", []*Edit{{Deleted: []Deleted{{5, 1}, {5, 2}}}}, nil},
-		{"a table moves", []*Edit{{Deleted: []Deleted{{5, 1}}, Added: []Added{add(6, 0, t1)}}}, map[uint64]Counts{1: c1, 2: c2}},
+		{"a table moves", []*Edit{{Deleted: []Deleted{{5, 1}}, Added: []Added{add(6, 4, t1)}}}, map[uint64]Counts{1: c1, 2: c2}},
 		{"a table moves, and goes", []*Edit{
-			{Deleted: []Deleted{{5, 1}}, Added: []Added{add(6, 0, t1)}}, {Deleted: []Deleted{{6, 1}}},
+			{Deleted: []Deleted{{5, 1}}, Added: []Added{add(6, 4, t1)}}, {Deleted: []Deleted{{6, 1}}},
 		}, map[uint64]Counts{2: c2}},
-		{"a table comes", []*Edit{{Added: []Added{add(6, 0, table(3, "a", "z"))}}}, map[uint64]Counts{1: c1, 2: c2}},
-		{"a table comes with counts", []*Edit{{Added: []Added{add(6, 0, table(3, "a", "z"))}, Counts: []TableCounts{{3, more}}}}, map[uint64]Counts{1: c1, 2: c2, 3: more}},
+		{"a table comes", []*Edit{{Added: []Added{add(6, 4, table(3, "a", "z"))}}}, map[uint64]Counts{1: c1, 2: c2}},
+		{"a table comes with counts", []*Edit{{Added: []Added{add(6, 4, table(3, "a", "z"))}, Counts: []TableCounts{{3, more}}}}, map[uint64]Counts{1: c1, 2: c2, 3: more}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := newFS(t)

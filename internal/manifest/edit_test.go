@@ -19,7 +19,7 @@ func table(number uint64, smallest, largest string) *Table {
 	return &Table{
 		Number: number, ID: number * 0x1111, Size: 1000 + number, TailLen: 100, FilterLen: 64,
 		Smallest: []byte(smallest), Largest: []byte(largest),
-		MinSeq: ikey.Seq(number), MaxSeq: ikey.Seq(number + 9), Entries: 10, Deletes: 2, FilterRate: 0.25,
+		MinSeq: ikey.Seq(number), MaxSeq: ikey.Seq(number), Entries: 10, Deletes: 2, FilterRate: 0.25,
 	}
 }
 

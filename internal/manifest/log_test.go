@@ -123,15 +123,16 @@ func TestNumbersAreOnlyRaised(t *testing.T) {
 		{"nothing", Edit{}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
 		{"less", Edit{NextFile: 1, LastSeq: 1, MinLog: 1}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
 		{"more", Edit{NextFile: 21, LastSeq: 31, MinLog: 11}, State{NextFile: 21, LastSeq: 31, MinLog: 11, Log: &LogMark{12, 5}, Seed: 7}, true},
-		{"another log", Edit{Log: &LogMark{13, 1}}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{13, 1}}, true},
+		{"another log", Edit{Log: &LogMark{13, 1}}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{13, 1}, Seed: 7}, true},
 		{"no log", Edit{NoLog: true}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Seed: 7}, true},
 		{"the log is no longer needed", Edit{MinLog: 13}, State{NextFile: 20, LastSeq: 30, MinLog: 13, Seed: 7}, true},
 		{"no log at all is needed", Edit{MinLog: 20}, State{NextFile: 20, LastSeq: 30, MinLog: 20, Seed: 7}, true},
 		{"a table's sequences count", Edit{Added: []Added{add(0, 1, table(19, "a", "b"))}}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
-		{"a table's larger sequences count", Edit{NextFile: 26, Added: []Added{add(0, 1, table(25, "a", "b"))}}, State{NextFile: 26, LastSeq: 34, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
+		{"a table's larger sequences count", Edit{NextFile: 36, Added: []Added{add(0, 1, table(35, "a", "b"))}}, State{NextFile: 36, LastSeq: 35, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
 		{"the seed", Edit{Seed: 7}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
 		{"another seed", Edit{Seed: 8}, State{}, false},
 		{"a table of the next number", Edit{Added: []Added{add(0, 1, table(20, "a", "b"))}}, State{}, false},
+		{"a run of the next number", Edit{Added: []Added{add(0, 20, table(19, "a", "b"))}}, State{}, false},
 		{"a log of the next number", Edit{Log: &LogMark{20, 1}}, State{}, false},
 		{"the smallest log behind the next number", Edit{MinLog: 21}, State{}, false},
 	} {
@@ -278,7 +279,7 @@ func contentOf(tb testing.TB, fsys vfs.FS, name string) string {
 func TestLoadingManyEditsIsLinear(t *testing.T) {
 	const n = 20000
 	m := newFS(t)
-	payloads := [][]byte{AppendEdit(nil, &Edit{NextFile: MaxNumber})}
+	payloads := [][]byte{AppendEdit(nil, &Edit{NextFile: maxGiven})}
 	for i, a := range many(n) {
 		e := &Edit{Added: []Added{a}}
 		if i%2 == 1 {

@@ -35,8 +35,8 @@ type State struct {
 
 var errNoSnapshot = errors.New("no record, want a snapshot")
 
-// Note takes over the numbers of e, as Load will when it reads it; the Version is the caller's to set. An error says that a
-// number is not below the next file's, or that the seed is another; s is then no longer of use.
+// Note takes over the numbers of e, as Load will when it reads it; the Version is the caller's to set. An error says that e has a
+// number which was not given out yet, or another seed; s is then no longer of use.
 func (s *State) Note(e *Edit) error {
 	s.NextFile = max(s.NextFile, e.NextFile)
 	s.LastSeq = max(s.LastSeq, e.LastSeq)
@@ -62,8 +62,11 @@ func (s *State) Note(e *Edit) error {
 		return fmt.Errorf("log %d, but next file %d", s.Log.Number, s.NextFile)
 	}
 	for _, a := range e.Added {
-		if a.Table.Number >= s.NextFile {
+		switch {
+		case a.Table.Number >= s.NextFile:
 			return fmt.Errorf("table %d, but next file %d", a.Table.Number, s.NextFile)
+		case a.Run >= s.NextFile:
+			return fmt.Errorf("table %d in run %d, but next file %d", a.Table.Number, a.Run, s.NextFile)
 		}
 		s.LastSeq = max(s.LastSeq, a.Table.MaxSeq)
 	}
@@ -141,8 +144,8 @@ func Read(f wal.Source, name string, number uint64, each func(e *Edit, end int64
 	if unfit != nil {
 		return r.state, result, err
 	}
-	if r.state.Version, unfit = r.version(); unfit == nil && number >= r.state.NextFile {
-		unfit = fmt.Errorf("manifest %d, but next file %d", number, r.state.NextFile)
+	if r.state.Version, unfit = r.version(); unfit == nil {
+		unfit = r.state.checkNumbers()
 	}
 	if err == nil {
 		err = located(name, result.End, unfit)

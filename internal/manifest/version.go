@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -80,6 +81,13 @@ func (t *Table) Bounds() Bounds {
 // Contains reports whether key is within the bounds of t.
 func (t *Table) Contains(key []byte) bool {
 	return bytes.Compare(t.Smallest, key) <= 0 && !t.EndsBefore(key)
+}
+
+// Equal reports whether two tables are the same in every field.
+func (t *Table) Equal(o *Table) bool {
+	a, b := *t, *o
+	a.Smallest, a.Largest, b.Smallest, b.Largest = nil, nil, nil, nil
+	return reflect.DeepEqual(a, b) && bytes.Equal(t.Smallest, o.Smallest) && bytes.Equal(t.Largest, o.Largest)
 }
 
 // Overlaps reports whether t has a part in [lo, hi]. A nil hi is infinite.

@@ -39,16 +39,16 @@ func sample(tb testing.TB) *Version {
 
 func TestVersionAsText(t *testing.T) {
 	const want = `level 0 run 4: 1 tables, 1004 bytes
-  000004 ["c","q"] seq 4..13: 1004 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
+  000004 ["c","q"] seq 4..4: 1004 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
 level 0 run 3: 1 tables, 1003 bytes
-  000003 ["a","m"] seq 3..12: 1003 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
+  000003 ["a","m"] seq 3..3: 1003 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
 level 1 run 1: 3 tables, 3018 bytes
-  000005 ["d","f"] seq 5..14: 1005 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
-  000006 ["x","z") seq 6..15: 1006 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
-  000007 ["z",∞) seq 7..16: 1007 bytes, 10 entries, 2 deletes, 1 range deletes, filter 64 bytes, rate 0.25
+  000005 ["d","f"] seq 5..5: 1005 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
+  000006 ["x","z") seq 6..6: 1006 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
+  000007 ["z",∞) seq 7..7: 1007 bytes, 10 entries, 2 deletes, 1 range deletes, filter 64 bytes, rate 0.25
 level 6 run 0: 2 tables, 2003 bytes
-  000001 ["a","c"] seq 1..10: 1001 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
-  000002 ["e","k"] seq 2..11: 1002 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
+  000001 ["a","c"] seq 1..1: 1001 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
+  000002 ["e","k"] seq 2..2: 1002 bytes, 10 entries, 2 deletes, filter 64 bytes, rate 0.25
 `
 	if got := sample(t).String(); got != want {
 		t.Errorf("version is\n%s, want\n%s", got, want)
@@ -58,7 +58,7 @@ level 6 run 0: 2 tables, 2003 bytes
 	}
 	plain := table(1, "a", "b")
 	plain.Flags, plain.FilterLen = SeqOverridden|Superseded, 0
-	if got, want := plain.String(), `000001 ["a","b"] seq 1..10: 1001 bytes, 10 entries, 2 deletes, ingested, superseded versions`; got != want {
+	if got, want := plain.String(), `000001 ["a","b"] seq 1..1: 1001 bytes, 10 entries, 2 deletes, ingested, superseded versions`; got != want {
 		t.Errorf("table is %q, want %q", got, want)
 	}
 }

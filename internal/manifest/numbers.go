@@ -1,0 +1,76 @@
+package manifest
+
+import (
+	"fmt"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// What a store can have counted up to at most. The rest is room to count on: a manifest that says more was not written by one, and
+// the first write would find the numbers exhausted.
+const (
+	maxGiven          = MaxNumber / 2
+	maxSeqs  ikey.Seq = ikey.MaxSeq / 2
+)
+
+// checkNumbers compares the numbers that s has with its counters, and with each other. Note and Apply have seen to those of tables,
+// logs and runs.
+func (s *State) checkNumbers() error {
+	switch {
+	case s.ManifestNumber >= s.NextFile:
+		return fmt.Errorf("manifest %d, but next file %d", s.ManifestNumber, s.NextFile)
+	case s.NextFile > maxGiven:
+		return fmt.Errorf("next file %d, want at most %d: the numbers of files are exhausted", s.NextFile, uint64(maxGiven))
+	case s.LastSeq > maxSeqs:
+		return fmt.Errorf("last sequence %d, want at most %d: the sequence numbers are exhausted", s.LastSeq, maxSeqs)
+	}
+	ids := map[uint64]uint64{}
+	for _, t := range s.Version.Tables() {
+		other, twice := ids[t.ID]
+		switch {
+		case twice:
+			return fmt.Errorf("tables %d and %d have the same id %016x", other, t.Number, t.ID)
+		case t.Flags&SeqOverridden != 0 && (t.MinSeq != t.MaxSeq || t.MaxSeq == 0):
+			return fmt.Errorf("table %d: sequences %d..%d, want one above 0 for an ingested table", t.Number, t.MinSeq, t.MaxSeq)
+		case t.Entries == 0 && t.RangeDeletes == 0:
+			return fmt.Errorf("table %d: neither entries nor range deletes", t.Number)
+		}
+		ids[t.ID] = t.Number
+	}
+	return s.Version.checkRuns()
+}
+
+// checkRuns compares the runs of v with each other: no two have one number, a level below 0 has one, and in level 0 each has sequence
+// numbers above all of those of the run before it.
+func (v *Version) checkRuns() error {
+	levels := map[uint64]int{}
+	for level, runs := range v.Levels {
+		if level > 0 && len(runs) > 1 {
+			return fmt.Errorf("level %d: runs %d and %d, want one run at most", level, runs[0].ID, runs[1].ID)
+		}
+		for i, r := range runs {
+			if other, twice := levels[r.ID]; twice {
+				return fmt.Errorf("run %d is at level %d and at level %d", r.ID, other, level)
+			}
+			levels[r.ID] = level
+			if i == 0 {
+				continue
+			}
+			newer := runs[i-1]
+			low, _ := newer.seqs()
+			if _, high := r.seqs(); low <= high {
+				return fmt.Errorf("level %d: run %d from sequence %d, the older run %d goes up to %d", level, newer.ID, low, r.ID, high)
+			}
+		}
+	}
+	return nil
+}
+
+// seqs are the smallest and the largest sequence number of a run.
+func (r Run) seqs() (low, high ikey.Seq) {
+	low = ikey.MaxSeq
+	for _, t := range r.Tables {
+		low, high = min(low, t.MinSeq), max(high, t.MaxSeq)
+	}
+	return low, high
+}
