@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
@@ -171,7 +172,8 @@ func (db *DB) flushAll() error {
 }
 
 // retry runs a background job until it succeeds, a few times with growing pauses: a full disk may have room again. Each
-// attempt writes new files. After the last failure the store is read-only. What was not begun is left to the caller.
+// attempt writes new files. After the last failure the store is read-only, and after damage at once, which no pause mends. What
+// was not begun is left to the caller.
 func (db *DB) retry(ctx context.Context, what string, job func() error) error {
 	const attempts = 5
 	pause := 10 * time.Millisecond
@@ -186,7 +188,7 @@ func (db *DB) retry(ctx context.Context, what string, job func() error) error {
 		if failed != nil {
 			return failed
 		}
-		if i == attempts {
+		if i == attempts || errors.Is(err, corrupt.Err) {
 			return db.fail(fmt.Errorf("%s: %w", what, err))
 		}
 		db.report.workFailed(FailureInfo{Work: what, Attempt: i, Err: err})

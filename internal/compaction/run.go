@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/merge"
@@ -93,12 +95,38 @@ func Run(ctx context.Context, v *manifest.Version, p *Plan, env Env) (Result, er
 	res.Skipped, res.Predicted = in.skipped, predicted
 	if res.Read != in.versions {
 		remove(env, res.Tables)
-		return Result{}, fmt.Errorf("compaction: read %d versions, the manifest has %d: %w", res.Read, in.versions, errCount)
+		return Result{}, miscounted(in, res.Read, env)
 	}
 	return res, nil
 }
 
-var errCount = errors.New("inputs and manifest disagree")
+// miscounted is the damage of the input that has another number of versions than the manifest says.
+func miscounted(in inputs, read uint64, env Env) error {
+	for _, tables := range in.runs {
+		for _, t := range tables {
+			src, err := env.Open(t)
+			if err != nil {
+				return err
+			}
+			n := uint64(0)
+			for ok := src.First(); ok; ok = src.Next() {
+				n++
+			}
+			if err := src.Close(); err != nil {
+				return err
+			}
+			if n != t.Entries {
+				return damaged(t, "%d versions, the manifest has %d", n, t.Entries)
+			}
+		}
+	}
+	return fmt.Errorf("compaction: read %d versions and then %d", read, in.versions)
+}
+
+// damaged is damage of an input as a whole.
+func damaged(t *manifest.Table, format string, args ...any) error {
+	return corrupt.Newf(filename.Base(filename.Table, t.Number), 0, format, args...)
+}
 
 // inputs are what of a plan's tables is to be read.
 type inputs struct {
@@ -150,7 +178,7 @@ func (p *Plan) inputs(ctx context.Context, env Env) (in inputs, err error) {
 			sources = append(sources, merge.NewConcat(runTables{tables, env.Open}))
 		}
 	}
-	in.source, in.dels = merge.New(sources...), rangedel.Fragmented(all)
+	in.source, in.dels = merge.New(sources...), rangedel.FragmentedFor(env.Snapshots, all)
 	return in, nil
 }
 
@@ -166,11 +194,11 @@ func rangeDelsOf(t *manifest.Table, env Env) (rangedel.List, error) {
 	}
 	// Those of an ingested table have one sequence number whatever the file says, and so may have become fewer.
 	if n != t.RangeDeletes && (t.Flags&manifest.SeqOverridden == 0 || n == 0) {
-		return nil, fmt.Errorf("compaction: table %d has %d range deletes, the manifest has %d: %w", t.Number, n, t.RangeDeletes, errCount)
+		return nil, damaged(t, "%d range deletes, the manifest has %d", n, t.RangeDeletes)
 	}
 	lies := manifest.Bounds{Lo: l[0].Start, Hi: l[len(l)-1].End, Exclusive: true}
 	if b := t.Bounds(); !b.Holds(lies) {
-		return nil, fmt.Errorf("compaction: table %d has range deletes in %s, the manifest has it in %s: %w", t.Number, lies, b, errCount)
+		return nil, damaged(t, "range deletes in %s, the manifest has the table in %s", lies, b)
 	}
 	return l, nil
 }

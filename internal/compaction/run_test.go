@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/merge"
@@ -333,8 +334,8 @@ func TestWhatTheManifestDoesNotHaveAbandonsTheCompaction(t *testing.T) {
 			v := d.level(&manifest.Version{}, 0, 1, "b@1=x c@2=y a~b@3 c~d@4")
 			change(v.Levels[0][0].Tables[0])
 			p := &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}
-			if _, err := Run(t.Context(), v, p, d.env(1<<20)); !errors.Is(err, errCount) {
-				t.Errorf("got %v, want errCount", err)
+			if _, err := Run(t.Context(), v, p, d.env(1<<20)); !errors.Is(err, corrupt.Err) {
+				t.Errorf("got %v, want damage", err)
 			}
 			if names, _ := d.fs.List("db"); len(names) != 1 {
 				t.Errorf("left: %v, want the input alone", names)

@@ -26,7 +26,30 @@ type standing struct {
 // sequence numbers. The list shares the tombstones' bytes.
 //
 // A sweep from edge to edge: besides sorting, the cost is that of writing the list.
-func Fragmented(ts []Tombstone) List {
+func Fragmented(ts []Tombstone) List { return fragmented(ts, nil) }
+
+// FragmentedFor is Fragmented with only the sequence numbers that readers of the snapshots, ascending, or of now can tell apart: the
+// newest up to each snapshot, and the newest of all. So the list is no longer than its edges times the snapshots, however many
+// tombstones lie over each other.
+func FragmentedFor(snapshots []ikey.Seq, ts []Tombstone) List {
+	return fragmented(ts, func(seqs []ikey.Seq) []ikey.Seq { return distinct(seqs, snapshots) })
+}
+
+// distinct returns the ascending numbers without those that the next one hides from all snapshots. It overwrites seqs.
+func distinct(seqs, snapshots []ikey.Seq) []ikey.Seq {
+	n := 0
+	for i, seq := range seqs {
+		at, _ := slices.BinarySearch(snapshots, seq)
+		if i+1 < len(seqs) && (at == len(snapshots) || seqs[i+1] <= snapshots[at]) {
+			continue
+		}
+		seqs[n] = seq
+		n++
+	}
+	return seqs[:n]
+}
+
+func fragmented(ts []Tombstone, keep func([]ikey.Seq) []ikey.Seq) List {
 	edges := make([]edge, 0, 2*len(ts))
 	for _, t := range ts {
 		if t.Seq == 0 || !before(t.Start, t.End) {
@@ -42,6 +65,7 @@ func Fragmented(ts []Tombstone) List {
 	})
 	var l List
 	var here, spare []standing
+	var seqs []ikey.Seq
 	open := false // the last fragment has not ended yet
 	for len(edges) > 0 {
 		key, n := edges[0].key, 1
@@ -50,14 +74,21 @@ func Fragmented(ts []Tombstone) List {
 		}
 		here, spare = passed(spare[:0], here, edges[:n]), here
 		edges = edges[n:]
+		seqs = seqs[:0]
+		for _, h := range here {
+			seqs = append(seqs, h.seq)
+		}
+		if keep != nil {
+			seqs = keep(seqs)
+		}
 		if open {
-			if same(l[len(l)-1].Seqs, here) {
+			if slices.Equal(l[len(l)-1].Seqs, seqs) {
 				continue
 			}
 			l[len(l)-1].End = key
 		}
 		if open = len(here) > 0; open {
-			l = append(l, Fragment{Start: key, Seqs: seqsOf(here)})
+			l = append(l, Fragment{Start: key, Seqs: slices.Clone(seqs)})
 		}
 	}
 	return l // a fragment that is still open has no end
@@ -86,16 +117,4 @@ func passed(dst, here []standing, edges []edge) []standing {
 		}
 	}
 	return append(dst, here...)
-}
-
-func same(seqs []ikey.Seq, here []standing) bool {
-	return slices.EqualFunc(seqs, here, func(s ikey.Seq, h standing) bool { return s == h.seq })
-}
-
-func seqsOf(here []standing) []ikey.Seq {
-	seqs := make([]ikey.Seq, len(here))
-	for i, h := range here {
-		seqs[i] = h.seq
-	}
-	return seqs
 }

@@ -284,3 +284,46 @@ func BenchmarkCovering(b *testing.B) {
 		n++
 	}
 }
+
+// TestFragmentsForSnapshotsAreAllThatReadersCanTellApart compares with the whole list, for every key and every reader.
+func TestFragmentsForSnapshotsAreAllThatReadersCanTellApart(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		var ts []Tombstone
+		for range rng.IntN(12) {
+			ts = append(ts, Tombstone{Start: []byte{byte(rng.IntN(20))}, End: []byte{byte(rng.IntN(20))}, Seq: ikey.Seq(rng.IntN(30))})
+		}
+		var snapshots []ikey.Seq
+		for range rng.IntN(4) {
+			snapshots = append(snapshots, ikey.Seq(rng.IntN(30)))
+		}
+		slices.Sort(snapshots)
+		got, want := FragmentedFor(snapshots, ts), Fragmented(ts)
+		for key := range 20 {
+			for _, reader := range append(snapshots, ikey.MaxSeq) {
+				if g, w := got.Covering([]byte{byte(key)}, reader), want.Covering([]byte{byte(key)}, reader); g != w {
+					t.Fatalf("%v: snapshots %v: key %d at %d: got %d, want %d", ts, snapshots, key, reader, g, w)
+				}
+			}
+		}
+		for _, f := range got {
+			if len(f.Seqs) > len(snapshots)+1 {
+				t.Fatalf("%v: snapshots %v: a fragment has %v", ts, snapshots, f.Seqs)
+			}
+		}
+	}
+}
+
+func TestTombstonesOverEachOtherTakeTheMemoryOfTheirEdges(t *testing.T) {
+	var ts []Tombstone
+	for i := range 2000 {
+		ts = append(ts, Tombstone{Start: fmt.Appendf(nil, "%04d", i), End: fmt.Appendf(nil, "%04d", 9999-i), Seq: ikey.Seq(i + 1)})
+	}
+	l := FragmentedFor([]ikey.Seq{10, 1000}, ts)
+	if n := l.Bytes(); n > 1<<20 {
+		t.Errorf("%d fragments take %d bytes, want at most 1 MiB", len(l), n)
+	}
+	if n := Fragmented(ts).Bytes(); n < 8<<20 {
+		t.Errorf("the whole list takes %d bytes: the test has lost its point", n)
+	}
+}
