@@ -1,7 +1,6 @@
 package bloomkv
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/recovery"
 )
 
@@ -28,7 +26,7 @@ type CheckReport struct {
 }
 
 // Check reads a whole store that nobody writes and verifies it: the manifest against the directory, runs against each
-// other, and of every table all checksums, the order of keys, the index, the counts, and that the filter answers "maybe"
+// other (no key has an older version in a newer run), and of every table all checksums, the order of keys, the index, the counts, and that the filter answers "maybe"
 // for each key; logs record by record. It changes nothing. progress, if not nil, is called now and then with the bytes
 // read and the bytes in all, by the caller's goroutine.
 //
@@ -91,28 +89,16 @@ type checker struct {
 	done, total uint64
 }
 
-// table verifies one table against itself and against the manifest.
+// table verifies one table against itself and against the manifest, which Verify does when it has read the tail.
 func (c *checker) table(ctx context.Context, meta *manifest.Table) (err error) {
 	t := newTable(meta, c.files, c.blocks)
 	defer func() {
 		t.reader.Close()
 		err = errors.Join(err, t.file.close())
 	}()
-	var entries, deletes uint64
-	var first, last []byte
-	var low, high ikey.Seq
-	err = t.reader.Verify(ctx, func(k ikey.Key, _ []byte) error {
-		if entries == 0 {
-			first = bytes.Clone(k.User)
-			low = k.Trailer.Seq()
-		}
-		last = append(last[:0], k.User...)
-		low, high = min(low, k.Trailer.Seq()), max(high, k.Trailer.Seq())
-		entries++
-		if k.Trailer.Kind() == ikey.Delete {
-			deletes++
-		}
-		if c.progress != nil && entries&0xfff == 0 {
+	var entries uint64
+	err = t.reader.Verify(ctx, func(ikey.Key, []byte) error {
+		if entries++; c.progress != nil && entries&0xfff == 0 {
 			c.progress(c.done+meta.Size*min(entries, meta.Entries)/max(meta.Entries, 1), c.total)
 		}
 		return nil
@@ -121,38 +107,7 @@ func (c *checker) table(ctx context.Context, meta *manifest.Table) (err error) {
 	if c.progress != nil {
 		c.progress(c.done, c.total)
 	}
-	if err != nil {
-		return err
-	}
-	want := *meta
-	want.Entries, want.Deletes, want.MinSeq, want.MaxSeq = entries, deletes, low, high
-	want.Smallest, want.Largest, want.Flags = first, last, meta.Flags&^(manifest.LargestExclusive|manifest.LargestInfinite)
-	countRangeDels(&want, t.reader.RangeDels())
-	if want.String() != meta.String() {
-		return corrupt.Newf(t.file.base, 0, "holds %v, the manifest has %v", &want, meta)
-	}
-	return nil
-}
-
-// countRangeDels adds a table's range tombstones to what its points say of it.
-func countRangeDels(t *manifest.Table, dels rangedel.List) {
-	t.RangeDeletes = 0
-	for i, f := range dels {
-		t.RangeDeletes += uint64(len(f.Seqs))
-		if t.Entries == 0 && i == 0 {
-			t.Smallest, t.MinSeq, t.MaxSeq = f.Start, f.Seqs[0], f.Seqs[0]
-		}
-		if bytes.Compare(f.Start, t.Smallest) < 0 {
-			t.Smallest = f.Start
-		}
-		t.MinSeq, t.MaxSeq = min(t.MinSeq, f.Seqs[0]), max(t.MaxSeq, f.Seqs[len(f.Seqs)-1])
-		switch {
-		case f.End == nil:
-			t.Largest, t.Flags = nil, t.Flags|manifest.LargestInfinite
-		case t.Entries == 0 || bytes.Compare(f.End, t.Largest) > 0:
-			t.Largest, t.Flags = f.End, t.Flags|manifest.LargestExclusive
-		}
-	}
+	return err
 }
 
 // Check reads all tables of the store as it is now, and verifies what the package's function Check does of them; logs, and
@@ -173,6 +128,7 @@ func (db *DB) Check(ctx context.Context) (report CheckReport, err error) {
 // version verifies a version and its tables. The error joins the damage, unless it is of another kind.
 func (c *checker) version(ctx context.Context, v *manifest.Version, report *CheckReport) error {
 	damage := []error{v.Check()}
+	damaged := map[*manifest.Table]bool{}
 	for level, runs := range v.Levels {
 		if len(runs) > 0 {
 			report.Levels++
@@ -186,10 +142,15 @@ func (c *checker) version(ctx context.Context, v *manifest.Version, report *Chec
 				return err
 			}
 			damage = append(damage, err)
+			damaged[meta] = true
 		}
 		report.Tables++
 		report.Entries += meta.Entries
 		report.Bytes += meta.Size
 	}
-	return errors.Join(damage...)
+	err := c.order(ctx, v, damaged)
+	if err != nil && !errors.Is(err, corrupt.Err) {
+		return err
+	}
+	return errors.Join(append(damage, err)...)
 }

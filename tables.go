@@ -2,6 +2,7 @@ package bloomkv
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -42,8 +44,23 @@ func newTable(meta *manifest.Table, files *tableFiles, blocks *cache.Cache) *tab
 	if meta.Flags&manifest.SeqOverridden != 0 {
 		m.Seq = meta.MaxSeq
 	}
+	m.Check = func(i sstable.Info) error { return agrees(meta, i) }
 	t.reader = sstable.NewReader(t.file, m, blocks, files.domain)
 	return t
+}
+
+// agrees compares what a table's file says of itself with what the manifest says of it.
+func agrees(meta *manifest.Table, i sstable.Info) error {
+	i.FilterRate = meta.FilterRate // which the tail does not say
+	t := compaction.Table(meta.Number, i)
+	t.Flags |= meta.Flags & (manifest.SeqOverridden | manifest.Superseded)
+	if t.Flags&manifest.SeqOverridden != 0 {
+		t.MinSeq, t.MaxSeq = meta.MaxSeq, meta.MaxSeq
+	}
+	if !t.Equal(meta) {
+		return fmt.Errorf("holds %v, the manifest has %v", t, meta)
+	}
+	return nil
 }
 
 // descriptors bounds the open files of tables, of one store or of several. A file that was not read lately is closed for

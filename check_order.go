@@ -1,0 +1,171 @@
+package bloomkv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// A lookup ends at the newest run that knows its key, a scan at the largest sequence number. So that both answer the same, whatever
+// a run says of a key must be newer than all that older runs say of it.
+
+// A suspect is a part of a run that has to be compared with other runs, key by key.
+type suspect struct {
+	level  int
+	id     uint64
+	tables []*table // ascending
+	dels   rangedel.List
+}
+
+var _ merge.Tables = (*suspect)(nil)
+
+// Len is the number of tables.
+func (s *suspect) Len() int { return len(s.tables) }
+
+// Find is the first table that does not end before user.
+func (s *suspect) Find(user []byte) int {
+	i, _ := slices.BinarySearchFunc(s.tables, user, func(t *table, user []byte) int {
+		if t.meta.EndsBefore(user) {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// Bounds are those of a table.
+func (s *suspect) Bounds(i int) merge.Bounds { return compaction.Bounds(s.tables[i].meta) }
+
+// Open is a cursor over a table, past the cache.
+func (s *suspect) Open(i int) (merge.Source, error) {
+	return s.tables[i].reader.Iter(sstable.IterOptions{Bypass: true}), nil
+}
+
+// order verifies the runs of v against each other, without the damaged tables. Only tables are read whose bounds overlap and whose
+// sequence numbers do not tell that the newer run has the newer data; each table agrees with the manifest already. The damage is
+// the first of each table.
+func (c *checker) order(ctx context.Context, v *manifest.Version, damaged map[*manifest.Table]bool) (err error) {
+	suspects := c.suspects(v, damaged)
+	defer func() {
+		for _, s := range suspects {
+			for _, t := range s.tables {
+				t.reader.Close()
+				err = errors.Join(err, t.file.close())
+			}
+		}
+	}()
+	var m merge.Iter
+	sources := make([]merge.Source, len(suspects))
+	for i, s := range suspects {
+		for _, t := range s.tables {
+			if err := t.reader.Load(1); err != nil {
+				return err
+			}
+			s.dels = append(s.dels, t.reader.RangeDels()...)
+		}
+		sources[i] = merge.NewConcat(s)
+	}
+	m.Reset(sources)
+	w := orderWalk{suspects: suspects, told: map[*table]bool{}}
+	n := 0
+	for ok := m.First(); ok; ok = m.Next() {
+		if n++; n&1023 == 0 && ctx.Err() != nil {
+			return errors.Join(ctx.Err(), m.Close())
+		}
+		w.version(m.Key(), m.Order())
+	}
+	return errors.Join(append(w.damage, m.Err(), m.Close())...)
+}
+
+// suspects are the parts of v to be compared, newest data first.
+func (c *checker) suspects(v *manifest.Version, damaged map[*manifest.Table]bool) (suspects []*suspect) {
+	var all []*suspect // with all tables that are not damaged
+	var runs []manifest.Run
+	for level, rs := range v.Levels {
+		for _, r := range rs {
+			runs = append(runs, r)
+			all = append(all, &suspect{level: level, id: r.ID})
+		}
+	}
+	marked := map[*manifest.Table]bool{}
+	for i, r := range runs {
+		for _, older := range runs[i+1:] {
+			for _, a := range r.Tables {
+				for _, b := range older.Touching(a.Bounds()) {
+					if a.MinSeq <= b.MaxSeq && !damaged[a] && !damaged[b] {
+						marked[a], marked[b] = true, true
+					}
+				}
+			}
+		}
+	}
+	for i, s := range all {
+		for _, meta := range runs[i].Tables {
+			if marked[meta] {
+				s.tables = append(s.tables, newTable(meta, c.files, c.blocks))
+			}
+		}
+		if len(s.tables) > 0 {
+			suspects = append(suspects, s)
+		}
+	}
+	return suspects
+}
+
+// An orderWalk is told of all versions of the suspects, by key and newest first.
+type orderWalk struct {
+	suspects []*suspect
+	told     map[*table]bool // tables whose damage is known
+	damage   []error
+
+	key []byte // of the last version; nil before the first
+	seq ikey.Seq
+	of  int // its suspect
+}
+
+func (w *orderWalk) version(k ikey.Key, of int) {
+	seq := k.Trailer.Seq()
+	if of != w.of && w.key != nil && bytes.Equal(k.User, w.key) {
+		switch {
+		case of < w.of:
+			w.tell(of, seq, w.of, w.seq, k.User, "the key")
+		case seq == w.seq:
+			w.tell(w.of, w.seq, of, seq, k.User, "the key")
+		}
+	}
+	w.key, w.seq, w.of = append(w.key[:0], k.User...), seq, of
+	if w.key == nil {
+		w.key = []byte{} // the empty key is not nil
+	}
+	for i, s := range w.suspects {
+		_, _, seqs := s.dels.Around(k.User)
+		switch n := len(seqs); {
+		case n == 0 || i == of:
+		case i < of && seqs[0] <= seq:
+			w.tell(i, seqs[0], of, seq, k.User, "a range delete")
+		case i > of && seqs[n-1] >= seq:
+			w.tell(of, seq, i, seqs[n-1], k.User, "the key")
+		}
+	}
+}
+
+// tell keeps the damage that a newer run has what is older than in an older run, the first of each table.
+func (w *orderWalk) tell(newer int, seq ikey.Seq, older int, olderSeq ikey.Seq, key []byte, what string) {
+	n, o := w.suspects[newer], w.suspects[older]
+	t := n.tables[n.Find(key)]
+	if w.told[t] {
+		return
+	}
+	w.told[t] = true
+	w.damage = append(w.damage, corrupt.Newf(t.file.base, 0, "key %.64q: run %d of level %d has %s at sequence %d, the older run %d of level %d (%s) goes up to %d",
+		key, n.id, n.level, what, seq, o.id, o.level, o.tables[o.Find(key)].file.base, olderSeq))
+}
