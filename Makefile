@@ -1,12 +1,21 @@
 # Each target is a step of .ci/run, or a longer run of the same. Go and a shell are enough to do without make.
 
-.PHONY: check test race lint fuzz bench bench-compare compare compare-shapes rocksdb cross long promise demo screenshots
+.PHONY: check test race lint fuzz fuzz-files bench bench-compare compare compare-shapes rocksdb cross long promise demo screenshots
 
 check: ## all that CI runs
 	.ci/run
 
 test race lint fuzz cross demo:
 	.ci/run $@
+
+# Two processes, each with half of CASES stores, from number SEED on. go test -run TestChangedFilesHarmNobody -seed N -cases 1 . makes case N again.
+CASES ?= 1000000
+SEED ?= 0
+fuzz-files: ## stores with changed fields and right checksums, used in every way
+	go test -c -o bin/files.test .
+	half=$$(($(CASES) / 2)); \
+	bin/files.test -test.run TestChangedFilesHarmNobody -test.v -test.timeout 0 -cases $$half -seed $(SEED) & first=$$!; \
+	bin/files.test -test.run TestChangedFilesHarmNobody -test.v -test.timeout 0 -cases $$half -seed $$(($(SEED) + half)) && wait $$first
 
 long: ## the model, crash and fuzz tests for hours instead of seconds
 	go test -count=1 -timeout 6h . -long 50

@@ -1,0 +1,75 @@
+package bloomkv
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	hostileCases = flag.Int("cases", 1500, "how many stores with changed files are tried")
+	hostileSeed  = flag.Uint64("seed", 0, "number of the first of them; each is made again from its number alone")
+)
+
+// TestChangedFilesHarmNobody changes fields of small stores, makes all checksums right again and uses the stores in every way. A
+// find is made again by its number: go test -run TestChangedFilesHarmNobody -seed N -cases 1 .
+func TestChangedFilesHarmNobody(t *testing.T) {
+	defer watch(timeLimit)()
+	defer watched.end()
+	began, damaged := time.Now(), 0
+	finds := 0
+	n := *hostileCases
+	if f := flag.Lookup("cases"); f.Value.String() == f.DefValue {
+		n = atStride(n)
+	}
+	for i := range uint64(n) {
+		seed := *hostileSeed + i
+		did, r := hostileSeeded(t, seed)
+		if r.damage {
+			damaged++
+		}
+		if r.err != nil {
+			t.Errorf("seed %d: %s\n%v", seed, did, r.err)
+			if finds++; finds == 20 {
+				t.Fatal("and so on")
+			}
+		}
+	}
+	t.Logf("seeds %d to %d: %d of %d stores are refused at some point; %v", *hostileSeed, *hostileSeed+uint64(n)-1, damaged, n, time.Since(began).Round(time.Millisecond))
+}
+
+// hostileSeeded makes a case and runs it.
+func hostileSeeded(t *testing.T, seed uint64) (string, hostileResult) {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	kind := hostileKinds[rng.IntN(len(hostileKinds))]
+	v := &vandal{rng: rng, s: kind.store(t)}
+	readOnly, system := rng.IntN(8) == 0, rng.IntN(64) == 0
+	for range 1 + rng.IntN(3) {
+		v.change()
+	}
+	files := v.s.join()
+	for _, f := range v.late {
+		f(files)
+	}
+	did := fmt.Sprintf("%v; read-only %v, system %v: %s", kind, readOnly, system, strings.Join(v.did, "; "))
+	watched.begin(did)
+	return did, hostileRun(kind, files, readOnly, system, seed)
+}
+
+func systemDir() string {
+	dir, err := os.MkdirTemp("", "hostile")
+	if err != nil {
+		panic(err) // no finding, and no way on
+	}
+	return dir + "/db"
+}
+
+func (c *hostileCase) removeAll() {
+	if err := os.RemoveAll(strings.TrimSuffix(c.dir, "/db")); err != nil {
+		c.bad("%w", err)
+	}
+}
