@@ -166,6 +166,7 @@ func (w *orderWalk) tell(newer int, seq ikey.Seq, older int, olderSeq ikey.Seq, 
 		return
 	}
 	w.told[t] = true
-	w.damage = append(w.damage, corrupt.Newf(t.file.base, 0, "key %.64q: run %d of level %d has %s at sequence %d, the older run %d of level %d (%s) goes up to %d",
+	w.damage = append(w.damage, corrupt.Newf(t.file.base, 0,
+		"key %.64q: run %d of level %d has %s at sequence %d, the older run %d of level %d (%s) goes up to %d",
 		key, n.id, n.level, what, seq, o.id, o.level, o.tables[o.Find(key)].file.base, olderSeq))
 }

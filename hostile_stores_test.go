@@ -37,13 +37,8 @@ var hostileKinds = []*hostileKind{
 }
 
 func (k *hostileKind) String() string {
-	s := fmt.Sprintf("compression %d, filter %d of rate %v", k.compression, k.filter, k.fpr)
-	for what, is := range map[string]bool{"prefixes": k.prefix, "range deletes": k.ranges, "large": k.large, "killed": k.killed} {
-		if is {
-			s += ", " + what
-		}
-	}
-	return s
+	return fmt.Sprintf("compression %d, filter %d of rate %v, prefixes %v, range deletes %v, large %v, killed %v",
+		k.compression, k.filter, k.fpr, k.prefix, k.ranges, k.large, k.killed)
 }
 
 func (k *hostileKind) options(fsys vfs.FS) *Options {
