@@ -60,6 +60,17 @@ func (s *forgedStore) top() (number uint64) {
 	return number
 }
 
+// swapBlocks puts two blocks in each other's place, between the separators that were there.
+func (t *forgedTable) swapBlocks(i, j int) {
+	a, b := &t.blocks[i], &t.blocks[j]
+	a.suffix, b.suffix = b.suffix, a.suffix
+	*a, *b = *b, *a
+}
+
+func (t *forgedTable) sameSeparator(i, j int) bool {
+	return bytes.Equal(t.blocks[i].suffix, t.blocks[j].suffix)
+}
+
 // raiseKey makes the first of two keys with equal heads greater than the second, where a block has offsets. It reports whether there
 // are such keys.
 func (t *forgedTable) raiseKey() bool {
@@ -127,8 +138,7 @@ func TestFoundByAttacks(t *testing.T) {
 		// The index led to blocks in another order: scans gave keys twice, and went back.
 		{"blocks in each other's place", small, func(s *forgedStore) {
 			s.change(s.bottom(0), func(t *forgedTable) {
-				a, b := &t.blocks[1], &t.blocks[3]
-				a.payload, b.payload, a.codec, b.codec, a.decoded, b.decoded = b.payload, a.payload, b.codec, a.codec, b.decoded, a.decoded
+				t.swapBlocks(1, 3)
 			})
 		}, false, "key"},
 		{"separators in each other's place", small, func(s *forgedStore) {
@@ -155,11 +165,8 @@ func TestFoundByAttacks(t *testing.T) {
 		{"versions of one key in the wrong order, over two blocks", small, func(s *forgedStore) {
 			for n, t := range s.tables {
 				for i := 1; i < len(t.blocks); i++ {
-					if bytes.Equal(t.blocks[i-1].suffix, t.blocks[i].suffix) && i+1 < len(t.blocks) && bytes.Equal(t.blocks[i].suffix, t.blocks[i+1].suffix) {
-						s.change(n, func(t *forgedTable) {
-							a, b := &t.blocks[i], &t.blocks[i+1]
-							a.payload, b.payload, a.codec, b.codec, a.decoded, b.decoded = b.payload, a.payload, b.codec, a.codec, b.decoded, a.decoded
-						})
+					if i+1 < len(t.blocks) && t.sameSeparator(i-1, i) && t.sameSeparator(i, i+1) {
+						s.change(n, func(t *forgedTable) { t.swapBlocks(i, i+1) })
 						return
 					}
 				}
@@ -282,15 +289,19 @@ func TestFoundByAttacks(t *testing.T) {
 			if err := writeFiles(fsys, "db", files); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Check(t.Context(), "db", kind.options(fsys), nil); !errors.Is(err, ErrCorruption) || !strings.Contains(err.Error(), find.want) {
-				t.Errorf("Check: %v, want damage with %q", err, find.want)
+			damage := func(call string, err error) {
+				if !errors.Is(err, ErrCorruption) || !strings.Contains(err.Error(), find.want) {
+					t.Errorf("%s: %v, want damage with %q", call, err, find.want)
+				}
 			}
+			_, err := Check(t.Context(), "db", kind.options(fsys), nil)
+			damage("Check", err)
 			db, err := Open("db", kind.options(fsys))
 			if err == nil {
 				_ = db.Close()
 			}
-			if find.open && (!errors.Is(err, ErrCorruption) || !strings.Contains(err.Error(), find.want) || !strings.Contains(err.Error(), "MANIFEST-")) {
-				t.Errorf("Open: %v, want damage with %q", err, find.want)
+			if find.open {
+				damage("Open", err)
 			}
 			for _, readOnly := range []bool{false, true} {
 				watched.begin(find.name)
