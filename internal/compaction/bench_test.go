@@ -61,7 +61,7 @@ func BenchmarkRun(b *testing.B) {
 			for run := range uint64(4) {
 				v = benchRun(b, d, v, 0, run+2, 25000, 32, c.dels)
 			}
-			p := pickNewest(v, last)
+			p := new(Options).pickNewest(v, last)
 			env := d.env(8<<20, c.snapshots...)
 			env.BlockSize = 4096
 			var read uint64

@@ -15,14 +15,14 @@ import (
 // pickEarly is a compaction that pays by what it drops, or nil.
 func pickEarly(v *manifest.Version, o Options, base int) *Plan {
 	if len(v.Levels[0]) > 0 && o.coversMuch(v, lowered(v, base)) {
-		return pickNewest(v, base)
+		return o.pickNewest(v, base)
 	}
 	for l := 1; l < last; l++ {
 		if runs := v.Levels[l]; len(runs) > 0 {
 			oldest := runs[len(runs)-1]
 			for _, t := range oldest.Tables {
 				if o.dense(v, l, t) {
-					return down(v, l+1, Input{l, oldest.ID, []*manifest.Table{t}})
+					return o.down(v, l+1, Input{l, oldest.ID, []*manifest.Table{t}})
 				}
 			}
 		}

@@ -2,6 +2,7 @@ package compaction
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
@@ -16,6 +17,9 @@ const maxAsked = 256 << 20
 type Manual struct {
 	Lo, Hi []byte // inclusive; a nil Hi is infinite
 	UpTo   uint64 // runs of level 0 with this number or a larger one stay out of it
+
+	// Rewrite has all tables that come to the last level, or stay there, written anew, but for those whose number is UpTo or larger.
+	Rewrite bool
 
 	level int
 	from  []byte // within level, where to go on; nil is Lo
@@ -33,9 +37,13 @@ func (m *Manual) Next(v *manifest.Version, o Options) *Plan {
 		case 0:
 			p = m.newest(v, o, b)
 		case last:
-			p = pickLeftovers(v, b, leftover)
+			p = pickLeftovers(v, b, func(t *manifest.Table) bool {
+				return leftover(t) || o.outdated(last, t) || m.Rewrite && t.Number < m.UpTo
+			})
 		default:
-			p = chunk(v, m.level, b)
+			if p = o.chunk(v, m.level, b); p != nil && m.Rewrite && p.To == last {
+				p.Move = false
+			}
 		}
 		if p != nil {
 			m.pass(p)
@@ -50,14 +58,14 @@ func (m *Manual) newest(v *manifest.Version, o Options, b manifest.Bounds) *Plan
 	base, _ := Targets(v, o)
 	for _, r := range v.Levels[0] {
 		if r.ID < m.UpTo && len(r.Touching(b)) > 0 {
-			return pickNewest(v, base)
+			return o.pickNewest(v, base)
 		}
 	}
 	return nil
 }
 
 // chunk merges what a level has within b into the next one, as much as one plan should, or is nil.
-func chunk(v *manifest.Version, level int, b manifest.Bounds) *Plan {
+func (o *Options) chunk(v *manifest.Version, level int, b manifest.Bounds) *Plan {
 	in := closed(v, level, b)
 	if len(in) == 0 {
 		return nil
@@ -68,8 +76,21 @@ func chunk(v *manifest.Version, level int, b manifest.Bounds) *Plan {
 			size += tables[n].Size + bytesOf(overlapping(v, level+1, tables[n].Bounds()))
 		}
 		in[0].Tables = tables[:n:n]
+		if len(overlapping(v, level+1, bounds(in[0].Tables))) == 0 { // nothing is merged: tables that can be moved are
+			in[0].Tables = o.alike(in[0].Tables, level+1)
+		}
 	}
-	return down(v, level+1, in...)
+	return o.down(v, level+1, in...)
+}
+
+// alike is the tables up to the first that can be moved to the level while the one before can't, or the other way round.
+func (o *Options) alike(tables []*manifest.Table, to int) []*manifest.Table {
+	moves := o.movable(tables[:1], to)
+	n := slices.IndexFunc(tables, func(t *manifest.Table) bool { return o.movable([]*manifest.Table{t}, to) != moves })
+	if n < 0 {
+		return tables
+	}
+	return tables[:n:n]
 }
 
 // pass goes on behind the tables that a plan takes from its level. Level 0 is done when nothing old is left in it.

@@ -60,6 +60,12 @@ func TestManual(t *testing.T) {
 			"a plan goes on where an exclusive end is", "6: a-c):300000000:1 c-c:1:1", "", "",
 			"6[a-c)] merge to 6, 6[c-c] merge to 6",
 		},
+		{"outdated tables of the last level are written anew, and only those", "6: a-b:1 c-d:1:o e-f:1:o g-h:1 i-j:1:o", "", "", "6[c-d e-f] merge to 6, 6[i-j] merge to 6"},
+		{"the range decides which", "6: a-b:1 c-d:1:o e-f:1:o g-h:1 i-j:1:o", "g", "", "6[i-j] merge to 6"},
+		{
+			"outdated tables that overlap nothing are written anew once, and their neighbours move", "4: a-b:1 c-d:1:o e-f:1:o g-h:1\n6: x-z:1", "", "",
+			"4[a-b] move to 5, 4[c-d e-f] merge to 5, 4[g-h] move to 5, 5[a-b] move to 6, 5[c-f] merge to 6, 5[g-h] move to 6, 6[c-f] merge to 6",
+		},
 		{"the empty key", "6: -:1:1 a-b:1", "", "", "6[-] merge to 6"},
 		{"superseded versions count", "6: a-b:1:v c-d:1", "", "", "6[a-b] merge to 6"},
 		{
@@ -99,6 +105,26 @@ func TestManual(t *testing.T) {
 				t.Errorf("when all is done it goes on with %s", p.text())
 			}
 		})
+	}
+}
+
+// TestARewrite: all that is older than it is written anew in the last level, and nothing is moved there. (What carry writes has a
+// tombstone, and so is written once more.)
+func TestARewrite(t *testing.T) {
+	f := tree(t, "5: a-b:10 e-f:10\n6: c-d:10 i-j:10 k-l:10:o")
+	m := &Manual{UpTo: 2000, Rewrite: true}
+	var got []string
+	next := uint64(2000)
+	for v := f.Version; len(got) < 20; {
+		p := m.Next(v, f.options())
+		if p == nil {
+			break
+		}
+		got = append(got, p.text())
+		v = carry(t, v, p, &next)
+	}
+	if got, want := strings.Join(got, ", "), "5[a-b e-f] 6[c-d] merge to 6, 6[a-f i-j k-l] merge to 6"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 

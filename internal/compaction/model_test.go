@@ -40,7 +40,7 @@ func (w *world) plan() *Plan {
 	for to < last && len(overlapping(w.v, to, boundsOf(in))) == 0 && w.rng.IntN(2) == 0 {
 		to++
 	}
-	p := down(w.v, to, in...)
+	p := new(Options).down(w.v, to, in...)
 	p.Move = p.Move && w.rng.IntN(2) == 0
 	return p
 }

@@ -23,6 +23,14 @@ type Options struct {
 	// RangeDels are the range tombstones of a table that has some, as far as they are in memory: it reads no file. Where they
 	// are nil, or it is, they are not worth a compaction of their own.
 	RangeDels func(*manifest.Table) rangedel.List
+
+	// Outdated reports whether a table has a filter that one written on the level now would not have. Such a table is written
+	// anew where it would only be moved to the level, and by a Manual where it would only stay. It reads no file. nil is no table.
+	Outdated func(level int, t *manifest.Table) bool
+}
+
+func (o *Options) outdated(level int, t *manifest.Table) bool {
+	return o.Outdated != nil && o.Outdated(level, t)
 }
 
 const last = manifest.NumLevels - 1
@@ -71,7 +79,7 @@ func Targets(v *manifest.Version, o Options) (base int, targets [manifest.NumLev
 // costs nothing; what is worth dropping comes last, see pickEarly.
 func Pick(v *manifest.Version, o Options) *Plan {
 	base, targets := Targets(v, o)
-	if p := pickIngested(v, base); p != nil {
+	if p := o.pickIngested(v, base); p != nil {
 		return p
 	}
 	level, worst := -1, 1.0
@@ -94,15 +102,15 @@ func Pick(v *manifest.Version, o Options) *Plan {
 	case level < 0:
 		return pickEarly(v, o, base)
 	case level == 0:
-		return pickNewest(v, base)
+		return o.pickNewest(v, base)
 	default:
-		return pickTable(v, level)
+		return o.pickTable(v, level)
 	}
 }
 
 // pickIngested moves the oldest run of level 0, if it was ingested, as far down as it overlaps nothing, if that is the base
 // level at least. Loading sorted data into its own stretch of keys costs no compaction then.
-func pickIngested(v *manifest.Version, base int) *Plan {
+func (o *Options) pickIngested(v *manifest.Version, base int) *Plan {
 	if len(v.Levels[0]) == 0 {
 		return nil
 	}
@@ -111,7 +119,7 @@ func pickIngested(v *manifest.Version, base int) *Plan {
 		return nil
 	}
 	to := 0
-	for to < last && fits(v, to+1, oldest.Tables) {
+	for to < last && o.fits(v, to+1, oldest.Tables) {
 		to++
 	}
 	if to < base {
@@ -122,11 +130,11 @@ func pickIngested(v *manifest.Version, base int) *Plan {
 
 // pickNewest merges level 0 into the base level. The oldest run moves down as it is where it overlaps nothing there, which
 // is what sequential writes look like.
-func pickNewest(v *manifest.Version, base int) *Plan {
+func (o *Options) pickNewest(v *manifest.Version, base int) *Plan {
 	runs := v.Levels[0]
 	base = lowered(v, base)
 	oldest := runs[len(runs)-1]
-	if fits(v, base, oldest.Tables) {
+	if o.fits(v, base, oldest.Tables) {
 		return &Plan{To: base, Inputs: []Input{{0, oldest.ID, oldest.Tables}}, Move: true}
 	}
 	p := &Plan{To: base}
@@ -149,13 +157,13 @@ func lowered(v *manifest.Version, base int) int {
 }
 
 // pickTable merges one table of a level into the next: the one that overlaps the fewest bytes there for its size.
-func pickTable(v *manifest.Version, level int) *Plan {
+func (o *Options) pickTable(v *manifest.Version, level int) *Plan {
 	var best *Plan
 	var bestCost float64
 	runs := v.Levels[level]
 	oldest := runs[len(runs)-1] // a table goes down only under what is newer than it
 	for _, t := range oldest.Tables {
-		p := down(v, level+1, Input{level, oldest.ID, []*manifest.Table{t}})
+		p := o.down(v, level+1, Input{level, oldest.ID, []*manifest.Table{t}})
 		if cost := float64(p.Bytes()) / float64(max(t.Size, 1)); best == nil || cost < bestCost {
 			best, bestCost = p, cost
 		}
@@ -164,19 +172,20 @@ func pickTable(v *manifest.Version, level int) *Plan {
 }
 
 // down merges tables, of one run or of several, into a level below theirs, or moves them there.
-func down(v *manifest.Version, to int, in ...Input) *Plan {
+func (o *Options) down(v *manifest.Version, to int, in ...Input) *Plan {
 	below := closed(v, to, boundsOf(in))
-	return &Plan{To: to, Inputs: slices.Concat(in, below), Move: len(below) == 0 && len(in) == 1 && movable(in[0].Tables, to)}
+	return &Plan{To: to, Inputs: slices.Concat(in, below), Move: len(below) == 0 && len(in) == 1 && o.movable(in[0].Tables, to)}
 }
 
-// movable says whether tables may go to a level as they are: in the last one nothing is left for a tombstone to hide.
-func movable(tables []*manifest.Table, to int) bool {
-	return to != last || !slices.ContainsFunc(tables, hasTombstone)
+// movable says whether tables may go to a level as they are: in the last one nothing is left for a tombstone to hide, and a
+// filter of another plan is built again on the way. It is then of the plan, so that no table is written anew twice for that.
+func (o *Options) movable(tables []*manifest.Table, to int) bool {
+	return !slices.ContainsFunc(tables, func(t *manifest.Table) bool { return to == last && hasTombstone(t) || o.outdated(to, t) })
 }
 
 // fits says whether tables may move into gaps of a level.
-func fits(v *manifest.Version, to int, tables []*manifest.Table) bool {
-	return movable(tables, to) && !slices.ContainsFunc(tables, func(t *manifest.Table) bool {
+func (o *Options) fits(v *manifest.Version, to int, tables []*manifest.Table) bool {
+	return o.movable(tables, to) && !slices.ContainsFunc(tables, func(t *manifest.Table) bool {
 		return len(overlapping(v, to, t.Bounds())) > 0
 	})
 }

@@ -14,6 +14,7 @@ import (
 type forest struct {
 	*manifest.Version
 	dels map[uint64]rangedel.List
+	old  map[uint64]bool // what is outdated
 }
 
 // tree reads a version from lines "LEVEL: a-c:10 d-f):20:2 x-∞:9 | …": runs are divided by bars, newest first. A table is
@@ -22,10 +23,11 @@ type forest struct {
 //	7        point tombstones, of 100 versions     e50   another number of versions
 //	r2       range tombstones, not in memory       d~f@9 one in memory, over [d, f), with sequence 9
 //	1..9     sequences, else 1..2                  i, v  it was ingested, has superseded versions
+//	o        it is outdated
 func tree(t *testing.T, text string) forest {
 	t.Helper()
 	e := &manifest.Edit{}
-	f := forest{dels: map[uint64]rangedel.List{}}
+	f := forest{dels: map[uint64]rangedel.List{}, old: map[uint64]bool{}}
 	number, run := uint64(1), uint64(1000)
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -91,6 +93,8 @@ func (f *forest) table(t *testing.T, e *manifest.Edit, level int, run, number ui
 			scan(t, high, &m.MaxSeq)
 		case p == "i":
 			m.Flags |= manifest.SeqOverridden
+		case p == "o":
+			f.old[number] = true
 		case p == "v":
 			m.Flags |= manifest.Superseded
 		case p[0] == 'r':
@@ -140,6 +144,7 @@ func (f *forest) options(snapshots ...ikey.Seq) Options {
 	return Options{
 		Trigger: 4, Ratio: 10, BaseLevelSize: 1000, Snapshots: snapshots,
 		RangeDels: func(t *manifest.Table) rangedel.List { return f.dels[t.Number] },
+		Outdated:  func(_ int, t *manifest.Table) bool { return f.old[t.Number] },
 	}
 }
 
@@ -202,6 +207,10 @@ func TestPick(t *testing.T) {
 		{"nor with range tombstones", "0: c-d):10:i:r1\n6: a-b:20000", "0[c-d)] move to 5"},
 		{"an ingested run comes before all else", "0: a-b:1 | a-b:1 | a-b:1 | a-b:1 | c-d:10:i\n6: a-b:20000", "0[c-d] move to 6"},
 		{"all of its tables go", "0: c-d:10:i f-g:1:i\n6: a-b:20 e-e:9", "0[c-d f-g] move to 6"},
+		{"a tree in shape is left alone, however old its filters are", "0: a-c:1:o\n5: a-c:15:o e-g:15:o\n6: a-b:900:o h-i:900:o", "nothing"},
+		{"an outdated table over a gap is written anew", "5: a-c:150:o e-g:150:o\n6: a-b:900 h-i:900:o", "5[e-g] merge to 6"},
+		{"an outdated run that would be moved is merged with its level", "0: s-t:10 | q-r:10 | o-p:10 | m-n:10:o\n6: a-l:100", "0[s-t] 0[q-r] 0[o-p] 0[m-n] merge to 6"},
+		{"an outdated run that was ingested waits for its level", "0: c-d:10:i:o\n6: a-b:20000 e-f:9", "nothing"},
 		{"one that was merged with another table's does not go", "0: c-d:10:i f-g:1\n6: a-b:20 e-e:9", "nothing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
