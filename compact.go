@@ -31,7 +31,25 @@ type manualCompaction struct {
 // or inverted range is no error and does nothing. Reads and writes go on meanwhile. It returns when that is durable. When ctx
 // ends before, it returns the error of ctx; the tree is whole, and merged as far as the work had come. What open snapshots need
 // stays, and its tombstones with it. With Options.ReadOnly it is ErrReadOnly.
+//
+// A table that nothing has to be merged with stays as it is, unless its filter misses the present plan: it was built for another
+// FilterFPR or FilterMemory, another FilterKind or another FilterPrefix, or it is damaged. Compact writes such a table anew, so that
+// these options hold for the whole range when it returns; Metrics.TablesOffPlan and BytesOffPlan say before how many there are, and
+// WriteMetrics.RewrittenBytes what was written for it. A second Compact writes nothing. With FilterMemory, whose plan changes with
+// the number of keys, a filter misses it where its rate is more than twice that of the plan, or where it takes more memory than the
+// plan has for it and filters do not all fit. Other options hold for tables that are written for other reasons: see Rewrite.
 func (db *DB) Compact(ctx context.Context, lo, hi []byte) error {
+	return db.compactRange(ctx, lo, hi, false)
+}
+
+// Rewrite is Compact, but writes all tables of the range anew, also those that Compact would leave as they are. It is for changes
+// of Options.Compression, BlockSize and TableSize, which Compact does not look at: they change what a store takes on the disk and how
+// it is read, not what it promises, and writing all of a store is much work that should be asked for.
+func (db *DB) Rewrite(ctx context.Context, lo, hi []byte) error {
+	return db.compactRange(ctx, lo, hi, true)
+}
+
+func (db *DB) compactRange(ctx context.Context, lo, hi []byte, rewrite bool) error {
 	if db.state.Load() == nil {
 		return ErrClosed
 	}
@@ -41,7 +59,10 @@ func (db *DB) Compact(ctx context.Context, lo, hi []byte) error {
 	if err := db.Flush(ctx); err != nil {
 		return err
 	}
-	m := &manualCompaction{Manual: compaction.Manual{Lo: bytes.Clone(lo), Hi: bytes.Clone(hi)}}
+	if err := db.readRules(ctx, lo, hi); err != nil {
+		return err
+	}
+	m := &manualCompaction{Manual: compaction.Manual{Lo: bytes.Clone(lo), Hi: bytes.Clone(hi), Rewrite: rewrite}}
 	db.mu.Lock()
 	m.UpTo = db.next
 	db.manual = append(db.manual, m)
@@ -63,9 +84,10 @@ func (db *DB) settled() bool {
 	return s != nil && len(db.flushing) == 0 && len(db.manual) == 0 && !db.compacting && db.pick(s) == nil
 }
 
-func (db *DB) pick(s *state) *compaction.Plan { return compaction.Pick(s.version, db.shape(s)) }
+func (db *DB) pick(s *state) *compaction.Plan { return compaction.Pick(s.version, db.shape(s, false)) }
 
-func (db *DB) shape(s *state) compaction.Options {
+// shape is what compactions are picked by; asked is true for those of a Compact.
+func (db *DB) shape(s *state, asked bool) compaction.Options {
 	return compaction.Options{
 		Trigger: triggerRuns, Ratio: db.opts.LevelRatio,
 		BaseLevelSize: uint64(db.opts.BaseLevelSize), //nolint:gosec // checked: positive
@@ -76,6 +98,7 @@ func (db *DB) shape(s *state) compaction.Options {
 			}
 			return nil
 		},
+		Outdated: db.outdated(s, asked),
 	}
 }
 
@@ -104,7 +127,7 @@ func (db *DB) compactLoop() {
 			plan = db.pick(s)
 			if len(db.manual) > 0 && (plan == nil || !asked) {
 				m := db.manual[0]
-				if p := m.Next(s.version, db.shape(s)); p != nil {
+				if p := m.Next(s.version, db.shape(s, true)); p != nil {
 					plan, manual, asked = p, m, true
 					break
 				}
@@ -172,15 +195,19 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 	for _, t := range res.Tables {
 		written += t.Size
 	}
+	rewritten := !plan.Move && len(plan.Inputs) == 1 && res.Dropped == 0 && res.Skipped == 0
 	if plan.Move {
 		db.writes.moves.Add(uint64(len(plan.Inputs[0].Tables)))
 	} else {
 		db.writes.compactions.Add(1)
 		db.writes.compactedRead.Add(plan.Bytes() - res.Skipped)
 		db.writes.compactedBytes.Add(written)
+		if rewritten {
+			db.writes.rewrittenBytes.Add(written)
+		}
 	}
 	info := CompactionInfo{
-		From: plan.Inputs[0].Level, To: plan.To, Moved: plan.Move, Outputs: len(res.Tables), BytesWritten: written,
+		From: plan.Inputs[0].Level, To: plan.To, Moved: plan.Move, Rewritten: rewritten, Outputs: len(res.Tables), BytesWritten: written,
 		Versions: res.Read, Dropped: res.Dropped, Keys: res.Keys, Duration: time.Since(began),
 	}
 	if res.Predicted.Known {

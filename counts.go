@@ -12,7 +12,7 @@ import (
 type writeCounts struct {
 	operations, groups, logBytes, logSyncs, flushes, flushBytes, ingests, ingestBytes atomic.Uint64
 
-	compactions, compactedRead, compactedBytes, moves atomic.Uint64
+	compactions, compactedRead, compactedBytes, rewrittenBytes, moves atomic.Uint64
 
 	stalls [stallReasons]stallCount
 }
@@ -22,7 +22,7 @@ func (w *writeCounts) metrics() WriteMetrics {
 		Operations: w.operations.Load(), Groups: w.groups.Load(), LogBytes: w.logBytes.Load(), LogSyncs: w.logSyncs.Load(),
 		Flushes: w.flushes.Load(), FlushBytes: w.flushBytes.Load(), Ingests: w.ingests.Load(), IngestBytes: w.ingestBytes.Load(),
 		Compactions: w.compactions.Load(), CompactedRead: w.compactedRead.Load(), CompactedBytes: w.compactedBytes.Load(),
-		Moves: w.moves.Load(), SlowedByLevel0: w.stalls[SlowedByLevel0].metrics(),
+		RewrittenBytes: w.rewrittenBytes.Load(), Moves: w.moves.Load(), SlowedByLevel0: w.stalls[SlowedByLevel0].metrics(),
 		StoppedByLevel0: w.stalls[StoppedByLevel0].metrics(), StoppedByMemtable: w.stalls[StoppedByMemtable].metrics(),
 	}
 }

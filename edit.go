@@ -100,7 +100,8 @@ func (db *DB) newManifest(s *manifest.State, counted *state) error {
 }
 
 // install makes an edit and the tables it adds part of the tree; those it takes from another level are known. change
-// adjusts the rest of the new state, under mu.
+// adjusts the rest of the new state, under mu. When it returns, filters are in memory as the plan of the new tree has them, as far
+// as there is room; who has seen the new state before can wait for that by editMu.
 func (db *DB) install(e *manifest.Edit, change func(*state)) error {
 	moved := map[uint64]bool{}
 	for _, d := range e.Deleted {
@@ -132,11 +133,13 @@ func (db *DB) install(e *manifest.Edit, change func(*state)) error {
 	if err := db.appendEdit(e, v); err != nil {
 		return errors.Join(err, db.forget(fresh, false)) // the edit may be on the disk, and name them
 	}
+	replaced := db.state.Load()
 	db.swap(func(s *state) {
 		s.setVersion(v, fresh)
 		change(s)
 	})
 	s := db.state.Load()
+	db.dropReplaced(replaced, s, e.Deleted)
 	_ = db.replan(s) // where too many keys came, tables go without a filter
 	s.tables(func(_ int, t *table) {
 		if moved[t.meta.Number] {
@@ -144,7 +147,30 @@ func (db *DB) install(e *manifest.Edit, change func(*state)) error {
 		}
 	})
 	db.res.rebalance() // of the tables that stay: until now those of the old state stood for them
+	db.restore()
 	return nil
+}
+
+// dropReplaced drops the filters of tables that an edit took out of the tree, so that they need no room beside those that take their
+// place. Who still reads the old state searches these tables as if their filters said maybe.
+func (db *DB) dropReplaced(old, now *state, deleted []manifest.Deleted) {
+	gone := map[uint64]bool{}
+	for _, d := range deleted {
+		gone[d.Number] = true
+	}
+	now.tables(func(_ int, t *table) { delete(gone, t.meta.Number) })
+	if len(gone) == 0 {
+		return
+	}
+	old.tables(func(_ int, t *table) {
+		if gone[t.meta.Number] {
+			t.loading.Lock()
+			t.kept.Store(0)
+			t.reader.Shed(0, false)
+			db.res.count(db, t)
+			t.loading.Unlock()
+		}
+	})
 }
 
 // forget lets go of tables that are in no state, and removes their files where nothing can name them.

@@ -55,6 +55,7 @@ type FlushInfo struct {
 type CompactionInfo struct {
 	From, To     int    // levels: the uppermost of the inputs, and where they went
 	Moved        bool   // the tables changed their level as they are: nothing was read or written
+	Rewritten    bool   // the tables were written anew by themselves: nothing was merged with them or dropped
 	Inputs       int    // tables
 	Outputs      int    // tables
 	BytesRead    uint64 // of inputs, but for those that range deletes dropped as a whole
@@ -130,7 +131,7 @@ func (r *reporter) flushed(f FlushInfo, tables []TableInfo) {
 
 func (r *reporter) compacted(c CompactionInfo, tables []TableInfo) {
 	r.created(tables)
-	r.log.Info("compacted", slog.Int("from", c.From), slog.Int("to", c.To), slog.Bool("moved", c.Moved), slog.Int("inputs", c.Inputs),
+	r.log.Info("compacted", slog.Int("from", c.From), slog.Int("to", c.To), slog.Bool("moved", c.Moved), slog.Bool("rewritten", c.Rewritten), slog.Int("inputs", c.Inputs),
 		slog.Int("outputs", c.Outputs), slog.Uint64("read", c.BytesRead), slog.Uint64("written", c.BytesWritten),
 		slog.Uint64("versions", c.Versions), slog.Uint64("dropped", c.Dropped),
 		slog.Uint64("keys", c.Keys), slog.Uint64("predicted", c.PredictedKeys), slog.Duration("duration", c.Duration))

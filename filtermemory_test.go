@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -109,10 +110,8 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 func asPlanned(db *DB) bool {
 	planned := true
 	db.state.Load().tables(func(_ int, t *table) {
-		want, known := t.reader.FilterBytesFor(db.rateOf(t))
-		lacks := want - t.reader.FilterBytes()
-		full := t.shed.Load() && db.share.held.filters.Load()+lacks > db.opts.FilterMemory
-		planned = planned && (full || known && lacks == 0)
+		h, known := t.reader.FilterHeader()
+		planned = planned && known && t.reader.FilterUnits() == min(h.UnitsFor(db.rateOf(t)), t.room())
 	})
 	return planned
 }
@@ -163,53 +162,58 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 	}
 }
 
-// TestPlansArePricedExactly compares what the filters of runs would take by a few sums with what each of their tables would.
-func TestPlansArePricedExactly(t *testing.T) {
+// TestUnitsAreLeftOutBeforeFilters cuts the filters of a tree to less and less memory: what stays fits and a unit more would not, no
+// table loses its second unit while another has three, and nothing of an upper level goes before the same of the last.
+func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
 	o := tiny(vfs.NewMem())
-	o.Durability, o.FilterMemory, o.LevelRatio, o.MemoryBudget = NoSync, 64<<10, 4, 64<<20
+	o.Durability, o.FilterMemory, o.LevelRatio, o.MemoryBudget = NoSync, 1<<20, 4, 64<<20
 	db, err := Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
 	rng := rand.New(rand.NewPCG(1, 9))
-	rates := map[float64]bool{}
-	for range 5 {
-		for range 8000 {
-			if err := db.Put(binary.BigEndian.AppendUint64(nil, rng.Uint64()), nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := db.Flush(t.Context()); err != nil {
+	for range 40_000 {
+		if err := db.Put(binary.BigEndian.AppendUint64(nil, rng.Uint64()), nil); err != nil {
 			t.Fatal(err)
 		}
-		settle(t, db)
-		soon(t, "it is warm", func() bool { return db.Metrics().Warm })
-		before := db.state.Load()
-		for fpr := 0.8; fpr > bestFPR; fpr /= 3 {
-			p, err := o.planner().plan(fpr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, r := range before.runs {
-				at, want := &p.level[r.level], int64(0)
-				for _, table := range r.tables {
-					n, known := table.reader.FilterBytesFor(at.rate)
-					if h, _ := table.reader.FilterHeader(); known {
-						rates[h.Rate(len(h.Units))] = true
-					} else {
-						t.Fatalf("table %d was not read", table.meta.Number)
-					}
-					want += n
-				}
-				sizes := sizesOf(r)
-				if got := sizes.bytes(at); got != want {
-					t.Errorf("at %g, level %d: %d bytes, want %d", fpr, r.level, got, want)
-				}
-			}
-		}
 	}
-	if len(rates) < 4 {
-		t.Errorf("filters of %d rates, want several", len(rates))
+	if err := db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, db)
+	soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+	s, plan := db.state.Load(), db.plans.Load().now
+	kept := func() (sum, next int64, units [bloomblock.MaxUnits + 1]int) {
+		s.tables(func(level int, table *table) {
+			h, _ := table.reader.FilterHeader()
+			n := table.room()
+			if want := h.UnitsFor(plan.level[level].rate); n < want {
+				next = max(next, int64(h.Units[n].Bytes()))
+			}
+			units[n]++
+			sum += int64(h.PrefixSize(n) - bloomblock.HeaderSize)
+		})
+		return sum, next, units
+	}
+	if db.cut(s, plan) {
+		t.Fatal("all fit, and yet some are cut")
+	}
+	all, _, most := kept()
+	if most[2]+most[3] == 0 || len(s.runs) < 3 {
+		t.Fatalf("%d tables of two units, %d of three, %d runs: too few to show anything", most[2], most[3], len(s.runs))
+	}
+	for memory := all - 1; memory > 0; memory -= all / 97 {
+		db.opts.FilterMemory = memory
+		if !db.cut(s, plan) {
+			t.Fatalf("%d bytes: nothing is cut of %d", memory, all)
+		}
+		sum, next, units := kept()
+		if sum > memory || sum+next <= memory {
+			t.Errorf("%d bytes: %d stay, a unit more takes %d at the most", memory, sum, next)
+		}
+		if units[0] > 0 && units[2]+units[3] > 0 || units[1] > most[1] && units[3] > 0 {
+			t.Errorf("%d bytes: tables by units %v, of all %v: want units before filters", memory, units, most)
+		}
 	}
 }

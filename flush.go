@@ -43,7 +43,12 @@ func (db *DB) Flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return db.wait(ctx, func() bool { return len(db.flushing) == 0 || db.flushing[0].last > last })
+	if err := db.wait(ctx, func() bool { return len(db.flushing) == 0 || db.flushing[0].last > last }); err != nil {
+		return err
+	}
+	db.editMu.Lock() // the tables were seen before their filters are as planned: see install
+	defer db.editMu.Unlock()
+	return nil
 }
 
 // wait returns when done, which is called under mu, is true, or with the reason why it will not be.
@@ -242,8 +247,12 @@ func rangeDels(m *memtable.Table, snapshots []ikey.Seq) rangedel.List {
 	return nil
 }
 
-// env is what writing tables for a level needs. The snapshots in it are those that are open now: its inputs must be fixed.
+// env is what writing tables for a level needs. The snapshots in it are those that are open now: its inputs must be fixed. The plan
+// of the filters is the one that was made for the tree as it is, as new states are seen before their plan is made; editMu is not held.
 func (db *DB) env(level int) compaction.Env {
+	db.editMu.Lock()
+	plan := db.plans.Load().now
+	db.editMu.Unlock()
 	codec := sstable.S2
 	switch {
 	case db.opts.Compression == NoCompression:
@@ -253,7 +262,7 @@ func (db *DB) env(level int) compaction.Env {
 	}
 	return compaction.Env{
 		FS: db.opts.FS, Dir: db.dir, NewNumber: db.newNumber, TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
-		BlockSize: db.opts.BlockSize, Codec: codec, Filter: db.plans.Load().build.level[level].params, Prefix: db.opts.FilterPrefix, Seed: db.seed,
+		BlockSize: db.opts.BlockSize, Codec: codec, Filter: plan.level[level].params, Prefix: db.opts.FilterPrefix, Seed: db.seed,
 		Snapshots: db.snapshots.seqs(), Open: db.openInput, RangeDels: db.inputRangeDels,
 		SampleOf: db.inputSample, FilterOf: db.inputFilter,
 	}

@@ -1,11 +1,13 @@
 package bloomkv
 
 import (
+	"errors"
+
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// load reads what the table's lookups need: the index and as much of the filter as its level's rate asks for. A first
+// load reads what the table's lookups need: the index, and as much of the filter as its level's rate asks for and has room. A first
 // lookup pays for it; the background does it before, where it can.
 func (db *DB) load(t *table) error {
 	_, _, err := db.loadTail(t)
@@ -16,11 +18,7 @@ func (db *DB) load(t *table) error {
 func (db *DB) loadTail(t *table) (loads, bytes uint64, err error) {
 	t.loading.Lock()
 	before, loaded := t.reader.FilterState(), t.reader.Loaded()
-	rate := db.rateOf(t)
-	if t.shed.Load() {
-		rate = 1
-	}
-	err = t.reader.Load(rate)
+	err = t.reader.LoadUnits(db.rateOf(t), t.room())
 	if !loaded && t.reader.Loaded() {
 		loads, bytes = 1, t.meta.TailLen
 	}
@@ -33,8 +31,8 @@ func (db *DB) loadTail(t *table) (loads, bytes uint64, err error) {
 	}
 	db.tails.loads.Add(loads)
 	db.tails.bytes.Add(bytes)
-	if damage := after.Damage; damage != nil && !t.damaged {
-		t.damaged = true
+	if damage := after.Damage; damage != nil && before.Damage == nil {
+		t.damaged.Store(true)
 		db.report.damaged(damage)
 	}
 	changed := db.res.count(db, t)
@@ -49,16 +47,29 @@ func (db *DB) loadTail(t *table) (loads, bytes uint64, err error) {
 }
 
 // rateOf is what the plan asks of a table's filter.
-func (db *DB) rateOf(t *table) float64 { return db.plans.Load().load.level[t.level.Load()].rate }
+func (db *DB) rateOf(t *table) float64 { return db.plans.Load().now.level[t.level.Load()].rate }
 
-// trim drops the units of a filter that a table does not need any more at a deeper level.
+// room is how many units of the table's filter there is room for.
+func (t *table) room() int { return int(min(t.kept.Load(), t.planned.Load())) }
+
+// short reports whether there is no room for a unit that the plan asks of the table's filter, or of one that was not read yet.
+func (db *DB) short(t *table) bool {
+	room := t.room()
+	if room == bloomblock.MaxUnits || t.meta.FilterLen == 0 {
+		return false
+	}
+	h, known := t.reader.FilterHeader()
+	return !known || h.UnitsFor(db.rateOf(t)) > room
+}
+
+// trim drops the units of a filter that a table does not need any more at a deeper level, or that there is no room for.
 func (db *DB) trim(t *table) {
 	if t.reader.FilterBytes()+t.reader.PrefixBytes() == 0 {
 		return
 	}
 	t.loading.Lock()
 	defer t.loading.Unlock()
-	if err := t.reader.Trim(db.rateOf(t)); err != nil {
+	if err := errors.Join(t.reader.Trim(db.rateOf(t)), t.reader.DropFilterUnits(t.room())); err != nil {
 		db.report.workFailed(FailureInfo{"trim", 1, err})
 	}
 	db.res.count(db, t)
@@ -73,9 +84,6 @@ func (db *DB) releaseTable(t *table) error {
 	t.loading.Unlock()
 	if changed {
 		db.res.rebalance()
-		if db.opts.FilterMemory > 0 {
-			db.share.offer()
-		}
 	}
 	return t.file.close()
 }
@@ -91,13 +99,12 @@ func (db *DB) recount(t *table) {
 // keepWarm loads indexes and filters after Open, and later those that were shed, where there is room again.
 func (db *DB) keepWarm() {
 	db.warmUp()
-	if db.opts.FilterMemory > 0 { // now it is known what filters take
-		db.editMu.Lock()
-		if s := db.state.Load(); s != nil {
-			_ = db.replan(s) // what fits no more since Open may be shed
-		}
-		db.editMu.Unlock()
+	db.editMu.Lock()
+	if s := db.state.Load(); s != nil {
+		_ = db.replan(s) // now it is known what filters take; what fits no more since Open is cut
 	}
+	db.editMu.Unlock()
+	db.restore()
 	db.warm.Store(true)
 	for {
 		select {
@@ -109,30 +116,47 @@ func (db *DB) keepWarm() {
 	}
 }
 
-// restore loads filters that had been shed, and units that a new plan asks for, while there is room, newest data first.
+// restore loads units of filters that had been shed, and those that a new plan asks for, while there is room: the first unit of all
+// tables, newest data first, then the second ones, then the third.
 func (db *DB) restore() {
 	s, release := db.acquire()
 	if s == nil {
 		return
 	}
 	defer release()
-	s.tables(func(_ int, t *table) {
-		shed := t.shed.Load()
-		if db.ctx.Err() != nil || !shed && !t.reader.Loaded() {
-			return
+	for n := 1; n <= bloomblock.MaxUnits; n++ {
+		s.tables(func(_ int, t *table) {
+			if db.ctx.Err() == nil && db.lacks(t, n) {
+				if err := db.load(t); err != nil {
+					db.report.workFailed(FailureInfo{"load", 1, err})
+				}
+			}
+		})
+	}
+}
+
+// lacks reports whether the table should have n units of its filter in memory, has not, and now has room for them. Of a filter that
+// was not read yet all units count as the first.
+func (db *DB) lacks(t *table, n int) bool {
+	units, shed := t.reader.FilterUnits(), int(t.kept.Load()) < n
+	if !shed && (db.opts.FilterMemory == 0 || !t.reader.Loaded()) || units >= n || int(t.planned.Load()) < n {
+		return false
+	}
+	need, known := int64(t.meta.FilterLen), false //nolint:gosec // below the size of a file, as below
+	if h, ok := t.reader.FilterHeader(); ok {
+		if units < n-1 || h.UnitsFor(db.rateOf(t)) < n {
+			return false
 		}
-		need, _ := t.reader.FilterBytesFor(db.rateOf(t))
-		if need -= t.reader.FilterBytes(); need <= 0 && !shed || db.res.resident()+need > db.res.allowance() {
-			return
-		}
-		if most := db.opts.FilterMemory; most > 0 && db.share.held.filters.Load()+need > most {
-			return
-		}
-		t.shed.Store(false)
-		if err := db.load(t); err != nil {
-			db.report.workFailed(FailureInfo{"load", 1, err})
-		}
-	})
+		need, known = int64(h.Units[n-1].Bytes()), true //nolint:gosec // as above
+	}
+	if db.res.resident()+need > db.res.allowance() {
+		return false
+	}
+	if !known {
+		n = bloomblock.MaxUnits
+	}
+	t.kept.Store(max(t.kept.Load(), int32(n))) //nolint:gosec // at most MaxUnits
+	return true
 }
 
 // warmUp loads indexes and filters after Open, newest data first, so that few lookups have to.

@@ -15,22 +15,24 @@ import (
 // positive (it does not). A wasted read is a search of a table that holds no version of the key, let through by a false
 // positive or by a missing filter.
 type Metrics struct {
-	FilterFPR    float64          `json:"fpr_promised"`  // promised: wasted reads for a lookup of an absent key, over the whole tree; with Options.FilterMemory what fits it now
-	FPRPredicted float64          `json:"fpr_predicted"` // the same from the filters that are in memory, for a key in the range of every run
-	FPRMeasured  float64          `json:"fpr_measured"`  // the same from what the filters of the tables that there are have answered, see FilterAnswers: also before the last Open
-	Levels       []LevelMetrics   `json:"levels"`        // all of them, empty ones too, from level 0 on; none after Close
-	Lookups      LookupMetrics    `json:"lookups"`
-	Prefixes     PrefixMetrics    `json:"prefixes"`
-	Cache        CacheMetrics     `json:"cache"`
-	Memory       MemoryMetrics    `json:"memory"`
-	Resources    ResourcesMetrics `json:"resources"`
-	Files        FileMetrics      `json:"files"`
-	Writes       WriteMetrics     `json:"writes"`
-	Backlog      BacklogMetrics   `json:"backlog"`
-	Readers      ReaderMetrics    `json:"readers"`
-	Settled      bool             `json:"settled"`   // nothing waits to be flushed or compacted; so always with Options.ReadOnly, whatever Backlog says
-	Warm         bool             `json:"warm"`      // Open's reading ahead has ended: indexes and filters are in memory as far as the budget allows
-	Uptime       time.Duration    `json:"uptime_ns"` // since Open, or between two Metrics: see Since
+	FilterFPR     float64          `json:"fpr_promised"`    // promised: wasted reads for a lookup of an absent key, over the whole tree; with Options.FilterMemory what fits it now
+	FPRPredicted  float64          `json:"fpr_predicted"`   // the same from the filters that are in memory, for a key in the range of every run
+	FPRMeasured   float64          `json:"fpr_measured"`    // the same from what the filters of the tables that there are have answered, see FilterAnswers: also before the last Open
+	TablesOffPlan int              `json:"tables_off_plan"` // tables whose filter is not the one that the options ask for, by rate, kind or rule of prefixes: Compact writes them anew
+	BytesOffPlan  uint64           `json:"bytes_off_plan"`  // of these tables
+	Levels        []LevelMetrics   `json:"levels"`          // all of them, empty ones too, from level 0 on; none after Close
+	Lookups       LookupMetrics    `json:"lookups"`
+	Prefixes      PrefixMetrics    `json:"prefixes"`
+	Cache         CacheMetrics     `json:"cache"`
+	Memory        MemoryMetrics    `json:"memory"`
+	Resources     ResourcesMetrics `json:"resources"`
+	Files         FileMetrics      `json:"files"`
+	Writes        WriteMetrics     `json:"writes"`
+	Backlog       BacklogMetrics   `json:"backlog"`
+	Readers       ReaderMetrics    `json:"readers"`
+	Settled       bool             `json:"settled"`   // nothing waits to be flushed or compacted; so always with Options.ReadOnly, whatever Backlog says
+	Warm          bool             `json:"warm"`      // Open's reading ahead has ended: indexes and filters are in memory as far as the budget allows
+	Uptime        time.Duration    `json:"uptime_ns"` // since Open, or between two Metrics: see Since
 }
 
 // LevelMetrics is one level; level 0 is the newest, the last level the oldest. What filters have answered is the sum
@@ -51,7 +53,8 @@ type LevelMetrics struct {
 	FPRPredicted float64 `json:"fpr_predicted"`          // what the filters in memory give, for each run on average; 0 without runs
 	FPRMeasured  float64 `json:"fpr_measured"`           // false positives among these and the negatives; 0 without any
 	FilterAnswers
-	FilterShed    int `json:"filters_shed"`    // tables whose filter does not fit the memory budget
+	FilterShed    int `json:"filters_shed"`    // tables whose filter, or units of it, do not fit the memory budget or Options.FilterMemory
+	TablesOffPlan int `json:"tables_off_plan"` // see Metrics
 	FilterDamaged int `json:"filters_damaged"` // tables with a filter block that is damaged: what is whole of it is used
 }
 
@@ -147,6 +150,7 @@ type WriteMetrics struct {
 	Compactions       uint64       `json:"compactions"`         // that rewrote tables
 	CompactedRead     uint64       `json:"compacted_read"`      // bytes of the inputs, except for those that range deletes dropped as a whole
 	CompactedBytes    uint64       `json:"compacted_bytes"`     // bytes of the outputs
+	RewrittenBytes    uint64       `json:"rewritten_bytes"`     // of CompactedBytes, those of tables that were written anew by themselves, as for another filter: nothing was merged or dropped
 	Moves             uint64       `json:"moves"`               // tables that changed their level without being rewritten
 	SlowedByLevel0    StallMetrics `json:"slowed_by_level0"`    // groups delayed a little each, as compaction is behind
 	StoppedByLevel0   StallMetrics `json:"stopped_by_level0"`   // groups that waited for compaction
@@ -191,7 +195,7 @@ func ratio(part, of uint64) float64 {
 // same moment. After Close it has the promise, the budget and what lookups and writes had cost, and of levels and memory nothing.
 func (db *DB) Metrics() Metrics {
 	m := Metrics{
-		FilterFPR: db.plans.Load().load.fpr, Lookups: db.lookups.sum(), Prefixes: db.prefixes.metrics(), Writes: db.writes.metrics(),
+		FilterFPR: db.plans.Load().now.fpr, Lookups: db.lookups.sum(), Prefixes: db.prefixes.metrics(), Writes: db.writes.metrics(),
 		Resources: db.res.Metrics(), Uptime: time.Since(db.opened),
 	}
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.tails.loads.Load(), db.tails.bytes.Load()
@@ -212,12 +216,13 @@ func (db *DB) Metrics() Metrics {
 	db.mu.Unlock()
 	m.Readers = db.readers()
 	m.Memory.Memtables, m.Memory.Cache = s.memtableBytes(), c.Used
-	m.Levels = db.levels(s)
+	m.Levels, m.BytesOffPlan = db.levels(s)
 	for l := range m.Levels {
 		level := &m.Levels[l]
 		m.FPRPredicted += float64(level.Runs) * level.FPRPredicted
 		m.FPRMeasured += float64(level.Runs) * level.FPRMeasured
 		m.Files.Tables += level.Tables
+		m.TablesOffPlan += level.TablesOffPlan
 	}
 	if db.opts.FilterMemory > 0 { // older filters may have been built for more keys than there are now
 		m.FilterFPR = max(m.FilterFPR, m.FPRPredicted)
@@ -247,17 +252,25 @@ func (s *state) memtableBytes() int64 {
 	return sum
 }
 
-// levels are the figures of each level but for its target.
-func (db *DB) levels(s *state) []LevelMetrics {
-	levels, plan := make([]LevelMetrics, manifest.NumLevels), db.plans.Load().load
+// levels are the figures of each level but for its target, and the bytes of tables that are off the plan.
+func (db *DB) levels(s *state) (levels []LevelMetrics, off uint64) {
+	levels = make([]LevelMetrics, manifest.NumLevels)
+	plans := db.plans.Load()
 	for l := range levels {
-		levels[l].Level, levels[l].FilterFPR = l, plan.level[l].rate
+		levels[l].Level, levels[l].FilterFPR = l, plans.now.level[l].rate
 	}
 	for _, r := range s.runs {
 		l := &levels[r.level]
 		var entries, passed float64
 		for _, t := range r.tables {
 			l.add(t)
+			if db.short(t) {
+				l.FilterShed++
+			}
+			if db.offPlan(r.level, t, plans.good) {
+				l.TablesOffPlan++
+				off += t.meta.Size
+			}
 			entries += float64(t.meta.Entries)
 			passed += float64(t.meta.Entries) * t.predictedRate()
 		}
@@ -269,7 +282,7 @@ func (db *DB) levels(s *state) []LevelMetrics {
 	for l := range levels {
 		levels[l].FPRMeasured = levels[l].FPR()
 	}
-	return levels
+	return levels, off
 }
 
 func (l *LevelMetrics) add(t *table) {
@@ -284,9 +297,6 @@ func (l *LevelMetrics) add(t *table) {
 	l.FilterDisk += t.meta.FilterLen
 	l.FilterBytes += t.reader.FilterBytes() + t.reader.PrefixBytes()
 	l.FilterAnswers.add(t.load())
-	if t.shed.Load() && t.meta.FilterLen > 0 {
-		l.FilterShed++
-	}
 	if t.reader.FilterState().Damage != nil || t.reader.PrefixState().Damage != nil {
 		l.FilterDamaged++
 	}
@@ -302,7 +312,7 @@ func (t *table) predictedRate() float64 {
 
 // backlog is what is to be compacted. It sets the targets of levels.
 func (db *DB) backlog(s *state, levels []LevelMetrics) BacklogMetrics {
-	base, targets := compaction.Targets(s.version, db.shape(s))
+	base, targets := compaction.Targets(s.version, db.shape(s, false))
 	b := BacklogMetrics{Base: base}
 	if runs := levels[0].Runs; runs >= triggerRuns {
 		b.Runs, b.Bytes = runs-triggerRuns+1, levels[0].Bytes

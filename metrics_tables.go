@@ -53,7 +53,8 @@ type TableMetrics struct {
 	FilterBytes    int64   `json:"filter_bytes_in_memory"` // bytes of them in memory
 	FilterUnits    int     `json:"filter_units"`           // of its units, those in memory
 	FilterAllUnits int     `json:"filter_units_in_file"`   // 0 where it was not looked at yet
-	FilterShed     bool    `json:"filter_shed"`            // it does not fit the memory budget
+	FilterShed     bool    `json:"filter_shed"`            // it, or units of it, do not fit the memory budget or Options.FilterMemory
+	OffPlan        bool    `json:"off_plan"`               // it is not the one that the options ask for: Compact writes the table anew
 	FilterDamaged  bool    `json:"filter_damaged"`         // a filter block is; what is whole of it is used
 	FilterFPR      float64 `json:"fpr_promised"`           // the share of the promised rate that each run of the level has
 	FPRPredicted   float64 `json:"fpr_predicted"`          // what the units in memory give, by their bits; 1 without
@@ -69,11 +70,12 @@ func (db *DB) Tables() []TableMetrics {
 		return nil
 	}
 	defer release()
-	plan, all := db.plans.Load().load, []TableMetrics{}
+	plans, all := db.plans.Load(), []TableMetrics{}
 	for _, r := range s.runs {
 		for _, t := range r.tables {
 			m := t.metrics()
-			m.Level, m.Run, m.FilterFPR = r.level, r.id, plan.level[r.level].rate
+			m.Level, m.Run, m.FilterFPR = r.level, r.id, plans.now.level[r.level].rate
+			m.FilterShed, m.OffPlan = db.short(t), db.offPlan(r.level, t, plans.good)
 			all = append(all, m)
 		}
 	}
@@ -88,7 +90,7 @@ func (t *table) metrics() TableMetrics {
 		Exclusive: t.meta.Flags&manifest.LargestExclusive != 0,
 		Entries:   t.meta.Entries, Deletes: t.meta.Deletes, RangeDeletes: t.meta.RangeDeletes, Bytes: t.meta.Size,
 		FilterDisk: t.meta.FilterLen, FilterBytes: filter.Bytes + t.reader.PrefixBytes(), FilterUnits: filter.Units, FilterAllUnits: filter.AllUnits,
-		FilterShed: t.shed.Load() && t.meta.FilterLen > 0, FPRPredicted: t.predictedRate(),
+		FPRPredicted:  t.predictedRate(),
 		FilterDamaged: filter.Damage != nil || t.reader.PrefixState().Damage != nil,
 	}
 	m.FilterAnswers.add(t.load())

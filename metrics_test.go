@@ -17,12 +17,13 @@ import (
 // metricNames are what programs read. They only ever become more.
 const metricNames = `
 backlog.base backlog.bytes backlog.runs
+bytes_off_plan
 cache.blocks cache.capacity cache.evictions cache.hits cache.inserts cache.misses cache.used
 files.max_open files.obsolete files.open files.tables
 fpr_measured fpr_predicted fpr_promised
 levels.bytes levels.deletes levels.entries levels.false_positives levels.filter_bytes levels.filter_bytes_in_memory
 levels.filter_negatives levels.filters_damaged levels.filters_shed levels.fpr_measured levels.fpr_predicted levels.fpr_promised levels.ingested levels.level
-levels.range_deletes levels.runs levels.tables levels.target levels.true_positives levels.unfiltered
+levels.range_deletes levels.runs levels.tables levels.tables_off_plan levels.target levels.true_positives levels.unfiltered
 lookups.absent_wasted lookups.blocks lookups.blocks_read lookups.bytes_read lookups.false_positives lookups.filter_negatives
 lookups.filter_probes lookups.gets lookups.memtable_hits lookups.table_hits lookups.table_searches lookups.tables_in_range
 lookups.tail_bytes lookups.tail_loads lookups.true_positives lookups.wasted_reads
@@ -32,9 +33,9 @@ readers.iterators readers.oldest_snapshot_ns readers.snapshots
 resources.cache_spare resources.max_open_files resources.memory.budget resources.memory.cache resources.memory.filters
 resources.memory.indexes resources.memory.memtables resources.memory.prefix_filters resources.memory.range_deletes resources.memtables_reserved
 resources.open_files resources.over_budget resources.stores
-settled uptime_ns warm
+settled tables_off_plan uptime_ns warm
 writes.compacted_bytes writes.compacted_read writes.compactions writes.flush_bytes writes.flushes writes.groups
-writes.ingest_bytes writes.ingests writes.log_bytes writes.log_syncs writes.moves writes.operations
+writes.ingest_bytes writes.ingests writes.log_bytes writes.log_syncs writes.moves writes.operations writes.rewritten_bytes
 writes.slowed_by_level0.count writes.slowed_by_level0.duration_ns writes.stopped_by_level0.count
 writes.stopped_by_level0.duration_ns writes.stopped_by_memtable.count writes.stopped_by_memtable.duration_ns
 `
@@ -189,7 +190,7 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	shed := 0
 	for i, table := range levelTables(db.state.Load(), bottom) {
 		if i%2 == 0 {
-			db.res.shedTable(db, table, false)
+			db.res.shedTable(db, table, 0, false)
 			shed++
 		}
 	}

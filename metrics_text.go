@@ -26,13 +26,16 @@ func (m Metrics) String() string {
 		m.FilterFPR, m.FPRPredicted, m.FPRMeasured, l.WastedPerAbsent(), l.Absent())
 	line("probes: %d, %d negative, %d true positive, %d false positive: %.4g a probe", l.FilterProbes, l.FilterNegatives,
 		l.TruePositives, l.FalsePositives, l.FPR())
+	if m.TablesOffPlan > 0 {
+		line("filters off the plan: those of %d tables, %d bytes, are not what the options ask for; compaction of the store writes them anew", m.TablesOffPlan, m.BytesOffPlan)
+	}
 	shed, damaged := 0, 0
 	for _, level := range m.Levels {
 		shed += level.FilterShed
 		damaged += level.FilterDamaged
 	}
 	if shed > 0 || damaged > 0 {
-		line("filters not in use: %d of tables that the memory budget has no room for, %d damaged", shed, damaged)
+		line("filters not wholly in use: %d of tables that the memory budget has no room for, %d damaged", shed, damaged)
 	}
 	line("lookups: %d, %d from memtables, %d from tables; %d table searches (%d wasted), %d blocks (%d read, %d bytes); %d tails, %d bytes",
 		l.Gets, l.MemtableHits, l.TableHits, l.TableSearches, l.WastedReads, l.Blocks, l.BlocksRead, l.BytesRead, l.TailLoads, l.TailBytes)
@@ -55,8 +58,8 @@ func (m Metrics) String() string {
 	line("files: %d tables, %d obsolete; %d of %d open", f.Tables, f.Obsolete, f.Open, f.MaxOpen)
 	w := m.Writes
 	line("writes: %d in %d groups, log %d bytes, %d syncs; %d ingests, %d bytes", w.Operations, w.Groups, w.LogBytes, w.LogSyncs, w.Ingests, w.IngestBytes)
-	line("background: %d flushes, %d bytes; %d compactions, %d bytes in, %d out; %d moves; write amplification %.2f",
-		w.Flushes, w.FlushBytes, w.Compactions, w.CompactedRead, w.CompactedBytes, w.Moves, w.WriteAmplification())
+	line("background: %d flushes, %d bytes; %d compactions, %d bytes in, %d out, %d of them only rewritten; %d moves; write amplification %.2f",
+		w.Flushes, w.FlushBytes, w.Compactions, w.CompactedRead, w.CompactedBytes, w.RewrittenBytes, w.Moves, w.WriteAmplification())
 	line("stalls: level 0 slowed writes %v, and stopped them %v; a memtable stopped them %v", w.SlowedByLevel0, w.StoppedByLevel0, w.StoppedByMemtable)
 	if m.Settled && m.Backlog.Bytes == 0 { // one that is read-only is settled with what there is to do
 		line("compaction: settled, base level %d", m.Backlog.Base)

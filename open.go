@@ -39,7 +39,7 @@ func Open(dir string, options *Options) (*DB, error) {
 	}
 	db := &DB{dir: dir, opts: opts, domain: new(epoch.Domain), retired: make(chan struct{}, 1), opened: time.Now(), samplingBits: samplingBits}
 	db.filters = opts.filters()
-	db.plans.Store(&filterPlans{plan, plan})
+	db.plans.Store(&filterPlans{plan, []*filterPlan{plan}, []*filterPlan{plan}})
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
 	db.changed.L = &db.mu
 	db.pacer.rate = opts.CompactionRate

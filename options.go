@@ -56,7 +56,8 @@ const (
 )
 
 // Options configure a store. The zero value, or a nil pointer, is right for most programs. Every option may change between
-// two openings of the same store: tables keep what they were written with until compaction rewrites them.
+// two openings of the same store: tables keep what they were written with until compaction rewrites them. [DB.Compact] rewrites those
+// whose filters are not what the options ask for (Metrics.TablesOffPlan), and [DB.Rewrite] all.
 type Options struct {
 	// FS is the file system; nil is the operating system's.
 	FS vfs.FS
@@ -85,11 +86,12 @@ type Options struct {
 	// filters can't reach.
 	FilterFPR float64
 	// FilterMemory, in place of FilterFPR, is memory for filters in bytes: the promised rate is then the best one whose filters
-	// fit, though none below 0.0001, and rises as the store grows (Metrics.FilterFPR). Bloom filters that are there already
-	// are cut down in memory, to a half at the least, until compaction writes smaller ones; where that is not enough, some tables of the
-	// last level go without. It is part of MemoryBudget, which must have
-	// room for it. 0 means FilterFPR. Open fails with ErrFilterRate where not even the smallest filters of what the store holds
-	// would fit.
+	// fit, though none below 0.0001, and rises as the store grows (Metrics.FilterFPR). Filters that are there already and do not all fit
+	// any more lose units, in memory, until compaction writes smaller ones: the last of three units first, of the last level first. A
+	// Bloom filter of the last level has up to three, a Ribbon filter one, without which its table has none. What Metrics.FilterFPR
+	// says right after Flush, Compact, Ingest, or once Metrics.Warm is true after Open, holds from the next lookup on. FilterMemory is
+	// part of MemoryBudget, which must have room for it. 0 means FilterFPR. Open fails with ErrFilterRate where not even the smallest
+	// filters of what the store holds would fit.
 	FilterMemory int64
 	// FilterKind says how the filters of tables written from now on are built. The zero value is BloomFilter.
 	FilterKind FilterKind

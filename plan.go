@@ -28,9 +28,12 @@ type levelPlan struct {
 	params bloomblock.Params // of the filters built for it
 }
 
-// filterPlans are the plan by which filters are built, and the one by which they are loaded. With Options.FilterMemory they
-// differ while filters are there that were built for fewer keys, or while level 0 has much to give to the levels below.
-type filterPlans struct{ build, load *filterPlan }
+// filterPlans are the plan by which filters are built and loaded, and those of which filters may be that stay as they are.
+type filterPlans struct {
+	now  *filterPlan
+	good []*filterPlan // of these they stay
+	fine []*filterPlan // of these too, but for a Compact
+}
 
 // A filterPlanner makes plans.
 type filterPlanner struct {
@@ -140,26 +143,42 @@ func (p *filterPlan) between(level int) (rate float64) {
 const (
 	fprSteps = 4          // the rates that within tries, for each factor of two
 	bestFPR  = 1.0 / 8192 // of them: what a store that is still small gets, however much memory there is
+	allSteps = 13 * fprSteps
 )
 
-// within is the plan with the lowest rate whose filters take at most the planner's memory. Where none does it is that with the
-// highest, and fits is false.
-func (f filterPlanner) within(bytes func(*filterPlan) int64) (best *filterPlan, fits bool) {
-	at := func(i int) *filterPlan {
-		p, err := f.plan(math.Exp2(-float64(i+1) / fprSteps))
-		if err != nil {
-			panic(err) // broken logic: rates that are out of reach are far below
-		}
-		return p
+// at is the plan of one of the rates that within tries, from the highest on.
+func (f filterPlanner) at(step int) *filterPlan {
+	p, err := f.plan(math.Exp2(-float64(step+1) / fprSteps))
+	if err != nil {
+		panic(err) // broken logic: rates that are out of reach are far below
 	}
-	steps := int(math.Round(-math.Log2(bestFPR) * fprSteps))
-	i := sort.Search(steps, func(i int) bool { return bytes(at(i)) > f.memory }) // the first step that does not fit
-	return at(max(i-1, 0)), i > 0
+	return p
+}
+
+// within is the step of the plan with the lowest rate whose filters take at most the planner's memory. Where none does it is the
+// one with the highest, and fits is false.
+func (f filterPlanner) within(bytes func(*filterPlan) int64) (step int, fits bool) {
+	i := sort.Search(allSteps, func(i int) bool { return bytes(f.at(i)) > f.memory }) // the first step that does not fit
+	return max(i-1, 0), i > 0
+}
+
+// near is the plans by which filters may have been built that are good enough beside the one of a step: of up to twice its rate, and
+// of all rates below, which take more memory. For a Compact those below are only while all filters fit, that is, nothing was cut. Twice
+// is more than the plan changes while a Compact brings levels together, so that it does not write its own tables anew.
+func (f filterPlanner) near(step int, cut bool) (good, fine []*filterPlan) {
+	for i := max(step-fprSteps, 0); i < allSteps; i++ {
+		p := f.at(i)
+		fine = append(fine, p)
+		if i <= step || !cut {
+			good = append(good, p)
+		}
+	}
+	return good, fine
 }
 
 // tooLittle is the error of memory that is too little for that many keys.
 func (f filterPlanner) tooLittle(keys uint64) error {
-	p, _ := f.within(func(*filterPlan) int64 { return math.MaxInt64 })
+	p := f.at(0)
 	least := float64(keys) * p.level[bottom].params.BitsPerKey() / 8
 	return fmt.Errorf("option FilterMemory: %d, and filters of %d keys take %.0f or more, for a rate of %.2g: %w", f.memory, keys, math.Ceil(least),
 		p.fpr, bloomblock.ErrRate)
@@ -206,7 +225,7 @@ func PlanFilters(keys uint64, levels int, o *Options) (fpr float64, plan []Plann
 	}
 	f := opts.planner()
 	if f.memory > 0 {
-		p, fits := f.within(func(p *filterPlan) (sum int64) {
+		step, fits := f.within(func(p *filterPlan) (sum int64) {
 			for _, l := range of(p) {
 				sum += int64(l.Bytes) //nolint:gosec // far below 2⁶³
 			}
@@ -215,6 +234,7 @@ func PlanFilters(keys uint64, levels int, o *Options) (fpr float64, plan []Plann
 		if !fits {
 			return 0, nil, fmt.Errorf("bloomkv: %w", f.tooLittle(keys))
 		}
+		p := f.at(step)
 		return p.fpr, of(p), nil
 	}
 	p, err := f.plan(opts.FilterFPR)
@@ -227,9 +247,9 @@ func PlanFilters(keys uint64, levels int, o *Options) (fpr float64, plan []Plann
 // PlanTree tells what filters take in a tree as it is: so many keys on each level, in all its runs together, from level 0 on, if all its
 // tables were written with these options and stayed where they are. It returns a PlannedLevel for each level of a store, whether it
 // has keys or not. With FilterMemory filters are built and loaded as a store does that has written them all: level 0 counts as the last
-// level when they are built, and a level's figures are those of the units that fit; where even the least of them do not, some tables go
-// without, those of the last level first. The options that count, and errors, are those of
-// PlanFilters; more levels than a store has are one, too.
+// level when they are built, and what then does not fit is left out unit by unit, from the last level upwards; a level's figures are
+// means, and its Units those that not all of its filters go without. The rate is not below what all levels with keys waste together.
+// The options that count, and errors, are those of PlanFilters; more levels than a store has are one, too.
 func PlanTree(keys []uint64, o *Options) (fpr float64, plan []PlannedLevel, err error) {
 	opts, err := planOptions(o)
 	if err != nil {
@@ -255,42 +275,49 @@ func PlanTree(keys []uint64, o *Options) (fpr float64, plan []PlannedLevel, err 
 		}
 		return p.fpr, plan, nil
 	}
-	build, fits := f.within(func(p *filterPlan) (sum int64) {
+	step, fits := f.within(func(p *filterPlan) (sum int64) {
 		for l, n := range keys {
-			sum += p.level[buildLevel(l)].bytes(n)
+			sum += p.level[buildLevel(l)].bytes(n, 0)
 		}
 		return sum
 	})
 	if !fits {
 		return 0, nil, fmt.Errorf("bloomkv: %w", f.tooLittle(whole))
 	}
-	of := func(load *filterPlan) (plan []PlannedLevel) {
-		for l := range tree {
-			params := build.level[l].params
-			plan = append(plan, build.planned(l, tree[l], params.Leading(params.UnitsFor(load.level[l].rate))))
-		}
-		return plan
+	p := f.at(step)
+	over := -f.memory
+	for l := range tree {
+		plan = append(plan, p.planned(l, tree[l], p.level[l].params))
+		over += int64(plan[l].Bytes) //nolint:gosec // far below 2⁶³
 	}
-	size := func(p *filterPlan) (sum int64) {
-		for _, l := range of(p) {
-			sum += int64(l.Bytes) //nolint:gosec // far below 2⁶³
+	wasted := 0.0
+	for keep := bloomblock.MaxUnits - 1; keep >= 0; keep-- { // as cut does
+		for l := bottom; l >= 0; l-- {
+			if at := &plan[l]; over > 0 && len(at.Units) > keep {
+				over -= at.cut(tree[l], p.level[l].params.Leading(keep), over)
+			}
 		}
-		return sum
 	}
-	load, _ := f.within(size)
-	plan = of(load)
-	for l, over := bottom, float64(size(load)-f.memory); l >= 0 && over > 0; l-- { // tables go without
-		at := &plan[l]
-		if at.Bytes == 0 {
-			continue
+	for l := range plan {
+		if plan[l].Keys > 0 {
+			wasted += plan[l].Predicted
 		}
-		share := min(over/float64(at.Bytes), 1)
-		over -= float64(at.Bytes)
-		at.Bytes = uint64(float64(at.Bytes) * (1 - share))
-		at.BitsPerKey *= 1 - share
-		at.Predicted += share * (1 - at.Predicted)
 	}
-	return max(build.fpr, load.fpr), plan, nil
+	return max(p.fpr, wasted), plan, nil
+}
+
+// cut leaves all but some units out of as many of the level's filters as gives over bytes back, or of all, and returns what it gave.
+func (l *PlannedLevel) cut(keys float64, left bloomblock.Params, over int64) int64 {
+	least := keys * left.BitsPerKey() / 8
+	gain := float64(l.Bytes) - least
+	share := min(float64(over)/max(gain, 1), 1)
+	if share == 1 {
+		l.Units, l.Ribbon = left.Units(), left.Ribbon()
+	}
+	l.Predicted += share * (left.Rate() - l.Predicted)
+	l.BitsPerKey += share * (left.BitsPerKey() - l.BitsPerKey)
+	l.Bytes -= uint64(share*gain + 0.5)
+	return int64(math.Ceil(share * gain))
 }
 
 // planOptions are those of o that a plan depends on, checked, with defaults.

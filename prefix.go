@@ -98,7 +98,7 @@ func (r *runCursor) without(t *table) (bool, error) {
 // there is: a filter of keys saves more, and is not shed for it.
 func (db *DB) loadPrefixes(t *table) error {
 	rate := db.rateOf(t)
-	if t.shed.Load() || rate >= 1 {
+	if rate >= 1 || db.short(t) {
 		return nil
 	}
 	if !t.reader.Loaded() {
@@ -118,6 +118,7 @@ func (db *DB) loadPrefixes(t *table) error {
 		db.tails.bytes.Add(uint64(more) + bloomblock.HeaderSize)
 	}
 	if after.Damage != nil && before.Damage == nil {
+		t.damaged.Store(true)
 		db.report.damaged(after.Damage)
 	}
 	changed := db.res.count(db, t)

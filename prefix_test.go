@@ -390,12 +390,12 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	db.res.held.add(tableBytes{index: -else0.index})
 	scan("room", true)
 	before := db.Metrics().Memory.PrefixFilters
-	db.state.Load().tables(func(_ int, t *table) { db.res.shedTable(db, t, false) })
+	db.state.Load().tables(func(_ int, t *table) { db.res.shedTable(db, t, 0, false) })
 	scan("shed", false)
 	db.share.offer()
 	soon(t, "filters are restored", func() bool {
 		all := true
-		db.state.Load().tables(func(_ int, t *table) { all = all && !t.shed.Load() })
+		db.state.Load().tables(func(_ int, t *table) { all = all && !db.short(t) })
 		return all
 	})
 	scan("restored", true)

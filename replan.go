@@ -1,95 +1,105 @@
 package bloomkv
 
 import (
+	"math"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// replan makes the plans that fit Options.FilterMemory, if that is set, for a state that is about to be, or has just become, the
-// current one. Filters drop the units that are too many, and further ones are loaded in the background. Where even the last units
-// of older filters are too many, tables go without, those of the last level first. editMu is held, or nobody else knows the store
-// yet. The error, which leaves all as it is but for plans, says that no filters of so many keys fit.
+// replan makes the plan that fits Options.FilterMemory, if that is set, for a state that is about to be, or has just become, the
+// current one, and says which units of filters that are there have room: see cut. Those that have not are dropped. editMu is held,
+// or nobody else knows the store yet. The error says that no filters of so many keys fit; then the plan is the cheapest.
 func (db *DB) replan(s *state) error {
 	if db.opts.FilterMemory == 0 {
 		return nil
 	}
 	planner := db.opts.planner()
-	sizes, keys := make([]filterSizes, len(s.runs)), uint64(0)
+	keys := make([]uint64, len(s.runs))
+	all := uint64(0)
 	for i, r := range s.runs {
-		sizes[i] = sizesOf(r)
-		keys += sizes[i].keys
+		for _, t := range r.tables {
+			keys[i] += t.meta.Entries
+		}
+		all += keys[i]
 	}
-	build, fits := planner.within(func(p *filterPlan) (sum int64) {
+	step, fits := planner.within(func(p *filterPlan) (sum int64) {
 		for i, r := range s.runs {
-			sum += p.level[buildLevel(r.level)].bytes(sizes[i].keys)
+			sum += p.level[buildLevel(r.level)].bytes(keys[i], len(r.tables))
 		}
 		return sum
 	})
-	load, _ := planner.within(func(p *filterPlan) (sum int64) {
-		for i, r := range s.runs {
-			sum += sizes[i].bytes(&p.level[r.level])
-		}
-		return sum
-	})
-	db.plans.Store(&filterPlans{build, load})
+	plan := planner.at(step)
+	plans := &filterPlans{now: plan}
+	plans.good, plans.fine = planner.near(step, db.cut(s, plan))
+	db.plans.Store(plans)
 	s.tables(func(_ int, t *table) { db.trim(t) })
-	for level := bottom; level >= 0 && db.share.held.filters.Load() > db.opts.FilterMemory; level-- {
-		for _, t := range levelTables(s, level) {
-			if db.share.held.filters.Load() > db.opts.FilterMemory {
-				db.res.shedTable(db, t, false)
-			}
-		}
-	}
-	db.share.offer()
 	if !fits {
-		return planner.tooLittle(keys)
+		return planner.tooLittle(all)
 	}
 	return nil
 }
 
-// bytes is what filters of so many keys take that are built for the level.
-func (l *levelPlan) bytes(keys uint64) int64 {
-	return int64(float64(keys) * l.params.BitsPerKey() / 8)
+// bytes is what filters of so many keys in so many tables take that are built for the level, at the most: the last block of each
+// unit is never full, and a Ribbon unit goes on behind the place of its last key.
+func (l *levelPlan) bytes(keys uint64, tables int) int64 {
+	each := len(l.params.Units()) * blockBytes
+	if l.params.Ribbon() {
+		each += bandBytes * int(math.Ceil(l.params.Leading(1).BitsPerKey()))
+	}
+	return int64(float64(keys)*l.params.BitsPerKey()/8) + int64(tables*each)
 }
 
-// filterSizes is what the filters of a run take, at any rate: a dozen plans are priced by it, and tables may be many.
-type filterSizes struct {
-	keys    uint64
-	headers []bloomblock.Header // of filters with units of equal rates: one, with their sizes added up
+const (
+	blockBytes = 64    // a block of a filter
+	bandBytes  = 3 * 8 // the words of a column that begin where no key's band does
+)
 
-	unread     uint64 // keys of tables whose filters were not read yet
-	unreadDisk uint64 // bytes of these
+// A planned is a table while units are left out.
+type planned struct {
+	table *table
+	units []bloomblock.UnitHeader // that its level needs, and that have room so far
 }
 
-func sizesOf(r *run) (s filterSizes) {
-	for _, t := range r.tables {
-		s.keys += t.meta.Entries
-		h, known := t.reader.FilterHeader()
-		if !known {
-			s.unread += t.meta.Entries
-			s.unreadDisk += t.meta.FilterLen
-			continue
-		}
-		i := slices.IndexFunc(s.headers, func(o bloomblock.Header) bool {
-			return slices.EqualFunc(o.Units, h.Units, func(a, b bloomblock.UnitHeader) bool { return a.Rate == b.Rate })
-		})
-		if i < 0 {
-			s.headers = append(s.headers, bloomblock.Header{Units: slices.Clone(h.Units)})
-			continue
-		}
-		for k := range h.Units {
-			s.headers[i].Units[k].Blocks += h.Units[k].Blocks
+// cut has filters take no more than Options.FilterMemory where they were built for fewer keys than there are, or level 0, whose
+// filters are larger, has many: the last of three units goes first, of one table after the other, from the last level upwards and
+// of the oldest run first, then the second of all, and at last whole filters. What is left out follows from the state alone, and
+// changes little from one to the next. It reports whether anything is.
+func (db *DB) cut(s *state, p *filterPlan) bool {
+	var tables []planned
+	sum := int64(0)
+	for _, r := range slices.Backward(s.runs) {
+		at := &p.level[r.level]
+		for _, t := range r.tables {
+			h, known := t.reader.FilterHeader()
+			t.planned.Store(bloomblock.MaxUnits)
+			switch {
+			case !known: // counted as if it were built for the level
+				sum += min(at.bytes(t.meta.Entries, 1), int64(t.meta.FilterLen)) //nolint:gosec // below the size of a file, as below
+			case len(h.Units) == 0: // none, or one that is damaged
+				sum += t.reader.FilterBytes()
+			default:
+				n := h.UnitsFor(at.rate)
+				tables = append(tables, planned{t, h.Units[:n]})
+				sum += int64(h.PrefixSize(n) - bloomblock.HeaderSize) //nolint:gosec // as above
+			}
 		}
 	}
-	return s
-}
-
-// bytes is what they take in memory at the level; what was not read yet is counted as if it were built for it.
-func (s *filterSizes) bytes(l *levelPlan) int64 {
-	sum := min(l.bytes(s.unread), int64(s.unreadDisk)) //nolint:gosec // far below 2⁶³, as below
-	for _, h := range s.headers {
-		sum += int64(h.PrefixSize(h.UnitsFor(l.rate)) - bloomblock.HeaderSize) //nolint:gosec // as above
+	some := false
+	for keep := bloomblock.MaxUnits - 1; keep >= 0; keep-- {
+		for i := range tables {
+			t := &tables[i]
+			if sum <= db.opts.FilterMemory {
+				break
+			}
+			if len(t.units) > keep {
+				sum -= int64(t.units[keep].Bytes()) //nolint:gosec // as above
+				t.units, some = t.units[:keep], true
+			}
+		}
 	}
-	return sum
+	for _, t := range tables {
+		t.table.planned.Store(int32(len(t.units))) //nolint:gosec // at most MaxUnits
+	}
+	return some
 }

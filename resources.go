@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
@@ -28,8 +29,9 @@ const (
 //
 // Memtables are reserved, two for each open store, and never take more than half. What they leave is for filters, indexes
 // and the block cache of all stores, as they come. The cache gets what filters and indexes do not take, and never less than
-// a quarter. Where filters and indexes need more than the rest, filters of last levels go first, of all stores in turn, since
-// each of their bytes saves the fewest reads; then indexes, which come back when they are touched.
+// a quarter. Where filters and indexes need more than the rest, filters of prefixes are dropped first, then units of filters, of
+// all stores in turn: the last of three units of each table, from the last level upwards, since each of its bytes saves the fewest
+// reads there, then the second, and then whole filters; at last indexes, which come back when they are touched.
 //
 // No store waits for another: neither for its locks nor for what it reads or who reads from it.
 type Resources struct {
@@ -125,7 +127,7 @@ func (r *Resources) join(db *DB) error {
 func (r *Resources) leave(db *DB, s *state) error {
 	err := db.files.close()
 	if s != nil {
-		s.tables(func(_ int, t *table) { t.reader.Shed(true) })
+		s.tables(func(_ int, t *table) { t.reader.Shed(0, true) })
 	}
 	db.cache.Close()
 	r.mu.Lock()
@@ -224,8 +226,8 @@ func (r *Resources) rebalance() {
 	}
 }
 
-// shed drops filters, then indexes, from the last levels upwards and of the stores in turn, until the rest fits. balancing is
-// held. Tables that are being loaded are left out: whoever loads them sees to the balance afterwards.
+// shed drops filters of prefixes, then units of the others, then indexes, from the last levels upwards and of the stores in turn,
+// until the rest fits. balancing is held. Tables that are being loaded are left out: whoever loads them sees to the balance afterwards.
 func (r *Resources) shed() {
 	type pinned struct {
 		db    *DB
@@ -238,7 +240,7 @@ func (r *Resources) shed() {
 			stores = append(stores, pinned{db, s})
 		}
 	}
-	for _, index := range []bool{false, true} {
+	for keep := bloomblock.MaxUnits; keep >= -1; keep-- { // units of each filter; first only those of prefixes are dropped, at last indexes
 		for level := manifest.NumLevels - 1; level >= 0; level-- {
 			var tables [][]*table // of the level, of each store
 			for _, p := range stores {
@@ -252,7 +254,7 @@ func (r *Resources) shed() {
 					}
 					if i < len(tables[k]) {
 						more = true
-						r.shedTable(p.db, tables[k][i], index)
+						r.shedTable(p.db, tables[k][i], max(keep, 0), keep < 0)
 					}
 				}
 			}
@@ -260,13 +262,16 @@ func (r *Resources) shed() {
 	}
 }
 
-func (r *Resources) shedTable(db *DB, t *table, index bool) {
-	if !t.loading.TryLock() {
+// shedTable drops what a table has in memory beyond keep units of its filter, and the index too where index is true.
+func (r *Resources) shedTable(db *DB, t *table, keep int, index bool) {
+	if !index && keep > 0 && t.reader.FilterUnits() <= keep && t.reader.PrefixBytes() == 0 || !t.loading.TryLock() {
 		return
 	}
 	defer t.loading.Unlock()
-	t.shed.Store(true)
-	t.reader.Shed(index)
+	if keep == 0 || t.reader.FilterUnits() > keep {
+		t.kept.Store(int32(keep)) //nolint:gosec // at most MaxUnits
+	}
+	t.reader.Shed(keep, index)
 	r.count(db, t)
 }
 

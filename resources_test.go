@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -266,12 +267,21 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 	}
 	for i, db := range stores {
 		m := db.Metrics()
-		lost, upper := int64(m.Levels[bottom].FilterDisk)-m.Levels[bottom].FilterBytes, int64(0)
-		for _, l := range m.Levels[:bottom] {
-			upper += int64(l.FilterDisk) - l.FilterBytes - 128*int64(l.Tables) // headers
+		lost := int64(m.Levels[bottom].FilterDisk) - m.Levels[bottom].FilterBytes
+		if lost < int64(m.Levels[bottom].FilterDisk)/4 || m.Levels[bottom].FilterShed == 0 {
+			t.Errorf("store %d: the last level lost %d bytes of filters of %d tables; want more", i, lost, m.Levels[bottom].FilterShed)
 		}
-		if lost < int64(m.Levels[bottom].FilterDisk)/4 || upper > 0 || m.Levels[bottom].FilterBytes == 0 {
-			t.Errorf("store %d: the last level lost %d bytes of filters, those above %d; want some, not all, and none", i, lost, upper)
+		var units, upper [bloomblock.MaxUnits + 1]int // tables that have so many
+		for _, table := range db.Tables() {
+			if units[table.FilterUnits]++; table.Level < bottom {
+				upper[table.FilterUnits]++
+			}
+		}
+		if units[0] > 0 && units[2]+units[3] > 0 || units[1] > 0 && units[3] > 0 || upper[0] > 0 {
+			t.Errorf("store %d: tables by units %v, those above the last level %v; want units dropped before filters", i, units, upper)
+		}
+		if m.FPRPredicted > 0.1 {
+			t.Errorf("store %d: %v wasted reads predicted, want at most 0.1\n%v", i, m.FPRPredicted, m)
 		}
 		lookUp(t, db, n)
 	}
@@ -285,7 +295,7 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 		} else {
 			s, release := stores[1].acquire()
 			s.tables(func(_ int, table *table) {
-				if table.shed.Load() || table.reader.FilterBytes() == 0 {
+				if stores[1].short(table) || table.reader.FilterUnits() == 0 {
 					shed++
 				}
 			})
@@ -325,7 +335,7 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, release := hanging.acquire()
-	s.tables(func(_ int, t *table) { t.reader.Shed(true) }) // so that lookups load
+	s.tables(func(_ int, t *table) { t.reader.Shed(0, true) }) // so that lookups load
 	release()
 	gate.Lock()
 	var wg sync.WaitGroup

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/epoch"
@@ -26,11 +27,14 @@ type table struct {
 	file   *tableFile
 	refs   atomic.Int64 // states that name it
 	level  atomic.Int32 // where it is now
-	shed   atomic.Bool  // its filter does not fit the memory budget
+
+	// How many units of its filter there is room for: what Resources have left it, and Options.FilterMemory. MaxUnits is for all.
+	kept, planned atomic.Int32
+
+	damaged atomic.Bool // a filter of it is, as far as they were read
 
 	loading sync.Mutex // one load at a time, so that each is accounted for once
 	counted tableBytes // guarded by loading: what Resources know of
-	damaged bool       // guarded by loading: its filter's damage was logged
 
 	tableCounts
 }
@@ -40,6 +44,8 @@ type tableBytes struct{ filter, prefix, index, rangeDeletes int64 }
 
 func newTable(meta *manifest.Table, files *tableFiles, blocks *cache.Cache) *table {
 	t := &table{meta: meta, file: files.file(meta.Number)}
+	t.kept.Store(bloomblock.MaxUnits)
+	t.planned.Store(bloomblock.MaxUnits)
 	m := sstable.Meta{Name: t.file.base, Size: meta.Size, ID: meta.ID, TailLen: meta.TailLen, FilterLen: meta.FilterLen}
 	if meta.Flags&manifest.SeqOverridden != 0 {
 		m.Seq = meta.MaxSeq

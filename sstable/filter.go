@@ -12,7 +12,10 @@ import (
 // Load reads the index and so many units of the filter that their promised rate is at most maxRate, or all if it is not
 // reached; with maxRate ≥ 1 none. What is loaded stays. Concurrent calls wait for each other. A damaged filter is no
 // error, see FilterState; a damaged index is.
-func (r *Reader) Load(maxRate float64) error {
+func (r *Reader) Load(maxRate float64) error { return r.LoadUnits(maxRate, bloomblock.MaxUnits) }
+
+// LoadUnits is Load of at most so many units of the filter.
+func (r *Reader) LoadUnits(maxRate float64, most int) error {
 	if r.index.Load() != nil && maxRate >= math.Float64frombits(r.reached.Load()) {
 		return nil
 	}
@@ -21,10 +24,10 @@ func (r *Reader) Load(maxRate float64) error {
 	if err := r.loadIndex(); err != nil {
 		return err
 	}
-	if maxRate >= math.Float64frombits(r.reached.Load()) || maxRate >= 1 {
+	if maxRate >= math.Float64frombits(r.reached.Load()) || maxRate >= 1 || most == 0 {
 		return nil
 	}
-	err := r.loadFilter(maxRate)
+	err := r.loadFilter(maxRate, most)
 	if errors.Is(err, corrupt.Err) || errors.Is(err, bloomblock.ErrUnknownKind) {
 		r.damage, err = err, nil
 		r.reached.Store(0)
@@ -32,8 +35,8 @@ func (r *Reader) Load(maxRate float64) error {
 	return err
 }
 
-// loadFilter loads further units until the promised rate is at most maxRate. The caller holds mu; the index is loaded.
-func (r *Reader) loadFilter(maxRate float64) error {
+// loadFilter loads further units until the promised rate is at most maxRate, or there are most of them. The caller holds mu; the index is loaded.
+func (r *Reader) loadFilter(maxRate float64, most int) error {
 	if !r.known {
 		t := r.tail.Load()
 		h, err := r.readFilterHeader(kindFilter, t.footer.filterOff, t.keysLen(), t.footer.filterSum)
@@ -44,7 +47,7 @@ func (r *Reader) loadFilter(maxRate float64) error {
 	}
 	units := r.units
 	var failed error
-	for i := len(units); i < r.header.UnitsFor(maxRate); i++ {
+	for i := len(units); i < min(r.header.UnitsFor(maxRate), most); i++ {
 		var b []byte
 		if b, failed = r.readUnit(i); failed != nil {
 			break
@@ -114,6 +117,14 @@ func (r *Reader) publish(units [][]byte) error {
 	}
 	r.reached.Store(math.Float64bits(reached))
 	return nil
+}
+
+// FilterUnits is the number of units of the filter that are in memory now.
+func (r *Reader) FilterUnits() int {
+	if f := r.filter.Load(); f != nil {
+		return f.Units()
+	}
+	return 0
 }
 
 // FilterBytes is the memory the filter takes now.

@@ -230,7 +230,7 @@ func TestPrefixFiltersAreLoadedAsTheRateNeedsAndLetGo(t *testing.T) {
 	loaded("too many after a move", 0)
 	must(r.LoadPrefixes(rule, 0.1))
 	loaded("one unit", 1)
-	r.Shed(false)
+	r.Shed(0, false)
 	loaded("shed", 0)
 	must(r.LoadPrefixes(rule, 0))
 	loaded("all units", 3)

@@ -78,6 +78,16 @@ func (r *Reader) readPrefixes(rule PrefixRule, maxRate float64) (bloomblock.Filt
 	return f, nil
 }
 
+// PrefixRule returns the text of the rule of the prefix filter, empty where the table has none. Before the table's tail was
+// read, by Load or a lookup, known is false. It does no I/O.
+func (r *Reader) PrefixRule() (rule string, known bool) {
+	t := r.tail.Load()
+	if t == nil {
+		return "", false
+	}
+	return t.props.Prefixes.Rule, true
+}
+
 // MayContainPrefix asks the prefix filter for the hash of a prefix by the rule of LoadPrefixes. False is certain: the table has no
 // version of a key with that prefix. If probed is false there was no filter to ask, and if loaded is false, that is since
 // LoadPrefixes was not called, or what it had loaded was dropped. It does no I/O.

@@ -38,17 +38,17 @@ func TestShedNeverWaitsForALoad(t *testing.T) {
 		t.Fatalf("get: %v, %v", ok, err)
 	}
 	blocks := func() int { return r.cache.Stats().Blocks }
-	if !r.Shed(false) || r.FilterBytes() != 0 || r.IndexBytes() == 0 || blocks() != 1 {
+	if !r.Shed(0, false) || r.FilterBytes() != 0 || r.IndexBytes() == 0 || blocks() != 1 {
 		t.Errorf("the filter alone: %d bytes of filter, %d of index, %d blocks", r.FilterBytes(), r.IndexBytes(), blocks())
 	}
-	if !r.Shed(true) || r.IndexBytes() != 0 || blocks() != 0 {
+	if !r.Shed(0, true) || r.IndexBytes() != 0 || blocks() != 0 {
 		t.Errorf("all: %d bytes of filter, %d of index, %d blocks", r.FilterBytes(), r.IndexBytes(), blocks())
 	}
 	f.entered, f.closed = make(chan struct{}, 10), make(chan struct{})
 	loaded := make(chan error)
 	go func() { loaded <- r.Load(1) }()
 	<-f.entered
-	if r.Shed(true) {
+	if r.Shed(0, true) {
 		t.Error("shed beside a load, which holds the lock")
 	}
 	close(f.closed)

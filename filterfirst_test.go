@@ -1,0 +1,113 @@
+package bloomkv
+
+import (
+	"bytes"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup counts the wasted reads of the lookups that come right after each kind of
+// change: what Metrics promise then is kept, and all filters have the units that the plan has room for.
+func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
+	const n = 60_000
+	lookups := atStride(60_000)
+	for _, c := range []struct {
+		name   string
+		kind   FilterKind
+		memory int64
+	}{
+		{"Bloom filters of eight bits a key", BloomFilter, 64 << 10},
+		{"Bloom filters of twelve bits a key", BloomFilter, 92 << 10},
+		{"Ribbon filters of eight bits a key", RibbonFilter, 64 << 10},
+		{"Ribbon filters of twelve bits a key", RibbonFilter, 92 << 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			o := planOptionsFor(mem, 0, func(o *Options) {
+				o.FilterMemory, o.FilterKind, o.BaseLevelSize, o.LevelRatio, o.TableSize = c.memory, c.kind, 1<<20, 4, 256<<10
+			})
+			db := reopened(t, nil, o)
+			best, _, err := PlanFilters(n, 1, &Options{FilterMemory: c.memory, FilterKind: c.kind, LevelRatio: o.LevelRatio})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := func(change string, whole bool) Metrics {
+				t.Helper()
+				m := db.Metrics()
+				if whole && !asPlanned(db) {
+					t.Errorf("%s: filters lack units that there is room for\n%v", change, m)
+				}
+				got := wastes(t, db, n, lookups)
+				t.Logf("%s: promised %.4g, predicted %.4g, wasted %.4g; filters %d bytes", change, m.FilterFPR, m.FPRPredicted, got, m.Memory.Filters)
+				if got > most(m.FilterFPR, lookups) {
+					t.Errorf("%s: %.4g are wasted, promised %.4g", change, got, m.FilterFPR)
+				}
+				if whole && (m.FPRPredicted > m.FilterFPR || m.Memory.Filters > c.memory) {
+					t.Errorf("%s: promised %v, predicted %v, filters of %d bytes, want at most %d", change, m.FilterFPR, m.FPRPredicted, m.Memory.Filters, c.memory)
+				}
+				return m
+			}
+			put := func(from, to int) {
+				t.Helper()
+				for _, i := range rand.New(rand.NewPCG(3, uint64(from))).Perm(to - from) {
+					if err := db.Put(planKey(2*uint64(from+i)), make([]byte, 30)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			compact := func(change string) {
+				t.Helper()
+				if err := db.Compact(t.Context(), nil, nil); err != nil {
+					t.Fatal(err)
+				}
+				if m := first(change, true); m.FilterFPR > 3*best || m.Levels[bottom].FilterShed > 0 {
+					t.Errorf("%s: promised %v, want at most %v; %d filters lack units\n%v", change, m.FilterFPR, 3*best, m.Levels[bottom].FilterShed, m)
+				}
+			}
+			put(0, n*9/10)
+			settle(t, db)
+			first("load", true)
+			compact("Compact")
+			put(n*9/10, n*19/20) // a run: no compaction begins
+			if err := db.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			first("Flush", true)
+			var sorted iter.Seq2[KV, error] = func(yield func(KV, error) bool) {
+				var keys [][]byte
+				for i := n * 19 / 20; i < n; i++ {
+					keys = append(keys, planKey(2*uint64(i)))
+				}
+				slices.SortFunc(keys, bytes.Compare)
+				for _, key := range keys {
+					if !yield(KV{Key: key, Value: make([]byte, 30)}, nil) {
+						return
+					}
+				}
+			}
+			if err := db.Ingest(t.Context(), sorted, IngestOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			first("Ingest", true)
+			compact("Compact again")
+
+			before := db.Metrics().FilterFPR
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if db, err = Open("db", o); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = db.Close() }()
+			first("reopening", false)
+			soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+			if m := first("warm", true); m.FilterFPR != before {
+				t.Errorf("promised %v, before reopening %v", m.FilterFPR, before)
+			}
+		})
+	}
+}

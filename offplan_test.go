@@ -1,0 +1,381 @@
+package bloomkv
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// planKey has a prefix of 6 bytes of its own for each 16 numbers; odd numbers are never stored, nor numbers from 1<<40 on.
+func planKey(n uint64) []byte {
+	return binary.BigEndian.AppendUint64(nil, n>>4*0x9e3779b97f4a<<16|n&15)
+}
+
+// planStore holds the even ones of 2n numbers, in several tables.
+func planStore(t *testing.T, o *Options, n int) *DB {
+	t.Helper()
+	db := reopened(t, nil, o)
+	for _, i := range rand.New(rand.NewPCG(3, 4)).Perm(n) {
+		if err := db.Put(planKey(2*uint64(i)), make([]byte, 30)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// reopened closes db, if there is one, and opens it with other options; all of it is read when it returns.
+func reopened(t *testing.T, db *DB, o *Options) *DB {
+	t.Helper()
+	if db != nil {
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+	return db
+}
+
+// planOptionsFor are options with which a few thousand keys are some tables in two levels.
+func planOptionsFor(fs vfs.FS, fpr float64, change func(o *Options)) *Options {
+	o := &Options{
+		FS: fs, Durability: NoSync, FilterFPR: fpr, MemoryBudget: 64 << 20, MemtableSize: 256 << 10, TableSize: 64 << 10, BaseLevelSize: 4 << 20, BlockSize: 1 << 10, Compression: NoCompression,
+	}
+	if change != nil {
+		change(o)
+	}
+	return o
+}
+
+// wastes is the wasted reads of one lookup of an absent key, counted over many.
+func wastes(t *testing.T, db *DB, n, lookups int) float64 {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(7, 8))
+	before := db.Metrics().Lookups.WastedReads
+	for range lookups {
+		if _, err := db.Get(planKey(2*rng.Uint64N(uint64(n)) + 1)); !errors.Is(err, ErrNotFound) {
+			t.Fatalf("%v, want ErrNotFound", err)
+		}
+	}
+	return float64(db.Metrics().Lookups.WastedReads-before) / float64(lookups)
+}
+
+// most is 1.15 times a promise and three standard deviations of what is counted in so many lookups.
+func most(promise float64, lookups int) float64 {
+	want := 1.15 * promise * float64(lookups)
+	return (want + 3*math.Sqrt(want)) / float64(lookups)
+}
+
+func tableFileNames(db *DB) (names []string) {
+	for _, m := range db.Tables() {
+		names = append(names, m.File)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestCompactWritesTablesAnewWhoseFiltersMissThePlan changes the options of filters between two openings. Until Compact, Metrics say
+// how many tables are off the plan; then the promise holds from the first lookup on, and a second Compact writes nothing.
+func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
+	const n = 40_000
+	lookups := atStride(200_000)
+	ribbon := func(o *Options) { o.FilterKind = RibbonFilter }
+	prefix := func(n int) func(*Options) { return func(o *Options) { o.FilterPrefix = PrefixLen(n) } }
+	both := func(o *Options) { ribbon(o); prefix(6)(o) }
+	memory := func(bytes int64, kind FilterKind) func(*Options) {
+		return func(o *Options) { o.FilterFPR, o.FilterMemory, o.FilterKind = 0, bytes, kind }
+	}
+	for _, c := range []struct {
+		name     string
+		fpr      float64
+		with     func(*Options)
+		then     float64
+		thenWith func(*Options)
+		worse    bool // until Compact more is wasted than promised
+	}{
+		{"a lower rate", 0.1, nil, 0.001, nil, true},
+		{"a lower rate of Ribbon filters", 0.1, ribbon, 0.001, ribbon, true},
+		{"a lower rate of prefixes too", 0.1, prefix(6), 0.001, prefix(6), true},
+		{"a lower rate of prefixes too, of Ribbon filters", 0.1, both, 0.001, both, true},
+		{"a higher rate", 0.001, nil, 0.1, nil, false},
+		{"no filters before", 1, nil, 0.01, nil, true},
+		{"no filters any more", 0.01, nil, 1, nil, false},
+		{"another kind", 0.01, nil, 0.01, ribbon, false},
+		{"the first kind", 0.01, ribbon, 0.01, nil, false},
+		{"prefixes", 0.01, nil, 0.01, prefix(6), false},
+		{"prefixes by another rule", 0.01, prefix(7), 0.01, prefix(6), false},
+		{"prefixes no more", 0.01, prefix(6), 0.01, nil, false},
+		{"memory in place of a rate", 0.1, nil, 0, memory(64<<10, BloomFilter), true},
+		{"memory in place of a rate, and another kind", 0.1, nil, 0, memory(64<<10, RibbonFilter), true},
+		{"less memory than Ribbon filters take", 0, memory(128<<10, RibbonFilter), 0, memory(64<<10, RibbonFilter), false},
+		{"more memory", 0, memory(64<<10, BloomFilter), 0, memory(128<<10, BloomFilter), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			db := planStore(t, planOptionsFor(mem, c.fpr, c.with), n)
+			if m := db.Metrics(); m.TablesOffPlan != 0 || m.BytesOffPlan != 0 {
+				t.Errorf("before the change %d tables are off the plan\n%v", m.TablesOffPlan, m)
+			}
+			o := planOptionsFor(mem, c.then, c.thenWith)
+			db = reopened(t, db, o)
+			settle(t, db)
+			m := db.Metrics()
+			var size uint64
+			for _, table := range db.Tables() {
+				size += table.Bytes
+				if !table.OffPlan {
+					t.Errorf("%s is not off the plan", table.File)
+				}
+			}
+			if m.TablesOffPlan != m.Files.Tables || m.TablesOffPlan < 10 || m.TablesOffPlan != m.Levels[bottom].TablesOffPlan || m.BytesOffPlan != size || m.Writes.CompactedBytes != 0 {
+				t.Errorf("%d of %d tables off the plan, %d of %d bytes, and %d written; want all, and nothing", m.TablesOffPlan, m.Files.Tables, m.BytesOffPlan, size, m.Writes.CompactedBytes)
+			}
+			if got := wastes(t, db, n, lookups); c.worse && o.FilterMemory == 0 && got < 10*m.FilterFPR || got > most(max(m.FilterFPR, m.FPRPredicted), lookups) {
+				t.Errorf("before Compact %.4g are wasted, promised %.4g and predicted %.4g", got, m.FilterFPR, m.FPRPredicted)
+			}
+
+			if err := db.Compact(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			m = db.Metrics()
+			got := wastes(t, db, n, lookups)
+			t.Logf("promised %.4g, predicted %.4g, wasted %.4g; %d bytes written; filters take %d", m.FilterFPR, m.FPRPredicted, got, m.Writes.RewrittenBytes, m.Memory.Filters)
+			if got > most(m.FilterFPR, lookups) {
+				t.Errorf("after Compact %.4g are wasted, promised %.4g", got, m.FilterFPR)
+			}
+			size = m.Levels[bottom].Bytes
+			if m.TablesOffPlan != 0 || m.BytesOffPlan != 0 || m.Writes.RewrittenBytes != size || m.Writes.CompactedBytes != size {
+				t.Errorf("after Compact %d tables are off the plan, %d bytes written, %d of them only anew, want those of the tables, %d", m.TablesOffPlan, m.Writes.CompactedBytes,
+					m.Writes.RewrittenBytes, size)
+			}
+			if o.FilterMemory > 0 && (m.FilterFPR > 0.2 || m.Memory.Filters > o.FilterMemory || m.Memory.Filters < o.FilterMemory*3/4) {
+				t.Errorf("promised %v, filters take %d bytes of %d", m.FilterFPR, m.Memory.Filters, o.FilterMemory)
+			}
+			scanAbsentPrefixes(t, db, o.FilterPrefix, atStride(20_000))
+
+			names := tableFileNames(db)
+			for range 2 {
+				if err := db.Compact(t.Context(), nil, nil); err != nil {
+					t.Fatal(err)
+				}
+				if again := db.Metrics(); again.Writes.CompactedBytes+again.Writes.Moves > 0 && again.Writes.CompactedBytes != m.Writes.CompactedBytes || !slices.Equal(tableFileNames(db), names) {
+					t.Errorf("a further Compact writes %d bytes", again.Writes.CompactedBytes-m.Writes.CompactedBytes)
+				}
+				m.Writes.CompactedBytes = 0
+				db = reopened(t, db, o)
+			}
+		})
+	}
+}
+
+// scanAbsentPrefixes scans for prefixes that no key has: with the rule all tables have filters to ask, which keep the promise.
+func scanAbsentPrefixes(t *testing.T, db *DB, rule PrefixRule, scans int) {
+	t.Helper()
+	for i := range uint64(scans) {
+		for kv := range db.Scan(IterOptions{Prefix: planKey(1<<40 + i<<4)[:6]}) {
+			t.Fatalf("%x is there", kv.Key)
+		}
+	}
+	m := db.Metrics()
+	passed := m.Prefixes.Probes - m.Prefixes.Negatives
+	if rule == (PrefixRule{}) {
+		if m.Prefixes.Probes > 0 {
+			t.Errorf("filters of prefixes were asked without a rule: %+v", m.Prefixes)
+		}
+		return
+	}
+	if limit := most(m.FilterFPR, scans) * float64(scans); m.Prefixes.Unasked > 0 || m.Prefixes.Probes == 0 || float64(passed) > limit {
+		t.Errorf("of %d scans %.0f may read a block: %+v", scans, limit, m.Prefixes)
+	}
+}
+
+// TestCompactLeavesFiltersWhoseUnitsFitLessMemory: two of three units keep the promise of the new plan, and fit.
+func TestCompactLeavesFiltersWhoseUnitsFitLessMemory(t *testing.T) {
+	mem := vfs.NewMem()
+	options := func(memory int64) *Options {
+		return planOptionsFor(mem, 0, func(o *Options) { o.FilterMemory = memory })
+	}
+	const n = 40_000
+	db := planStore(t, options(128<<10), n)
+	db = reopened(t, db, options(64<<10))
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	m := db.Metrics()
+	if got := wastes(t, db, n, 50_000); m.TablesOffPlan != 0 || m.Writes.CompactedBytes != 0 || got > most(m.FilterFPR, 50_000) || m.FilterFPR > 0.01 {
+		t.Errorf("%d tables off the plan, %d bytes written, %v wasted, %v promised", m.TablesOffPlan, m.Writes.CompactedBytes, got, m.FilterFPR)
+	}
+}
+
+// TestCompactLeavesTablesThatAreUpToPlan compacts one half of a store, and then all of it.
+func TestCompactLeavesTablesThatAreUpToPlan(t *testing.T) {
+	mem := vfs.NewMem()
+	const n = 20_000
+	db := planStore(t, planOptionsFor(mem, 0.1, nil), n)
+	before := db.Tables()
+	db = reopened(t, db, planOptionsFor(mem, 0.001, nil))
+	middle := before[len(before)/2].Smallest
+	if err := db.Compact(t.Context(), middle, nil); err != nil {
+		t.Fatal(err)
+	}
+	half, m := db.Tables(), db.Metrics()
+	old, anew := 0, uint64(0)
+	for _, table := range half {
+		was := slices.ContainsFunc(before, func(b TableMetrics) bool { return b.File == table.File })
+		if inside := string(table.Smallest) >= string(middle); was == inside || table.OffPlan != was {
+			t.Errorf("%s, in the range: %v, was there before: %v, off the plan: %v", table.File, inside, was, table.OffPlan)
+		}
+		if was {
+			old++
+		} else {
+			anew += table.Bytes
+		}
+	}
+	if old < 3 || m.TablesOffPlan != old || m.Writes.RewrittenBytes != anew || anew == 0 {
+		t.Fatalf("%d old tables, %d off the plan, %d bytes written, want %d", old, m.TablesOffPlan, m.Writes.RewrittenBytes, anew)
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	for _, table := range db.Tables() {
+		if slices.ContainsFunc(before, func(b TableMetrics) bool { return b.File == table.File }) {
+			t.Errorf("%s was not written anew", table.File)
+		}
+		if slices.ContainsFunc(half, func(b TableMetrics) bool { return b.File == table.File }) {
+			kept++
+		}
+	}
+	if kept != len(half)-old {
+		t.Errorf("of %d tables that were up to the plan %d are left", len(half)-old, kept)
+	}
+}
+
+// TestBackgroundCompactionBringsOldTablesAlong loads keys in order, so that tables only move, with a low rate on top of a high one:
+// what comes to another level has a filter of the plan then, what stays where it is stays.
+func TestBackgroundCompactionBringsOldTablesAlong(t *testing.T) {
+	mem := vfs.NewMem()
+	options := func(fpr float64) *Options {
+		o := tiny(mem)
+		o.Durability, o.FilterFPR, o.LevelRatio = NoSync, fpr, 4
+		return o
+	}
+	put := func(db *DB, from, to uint64) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			if err := db.Put(binary.BigEndian.AppendUint64(nil, i), make([]byte, 30)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		settle(t, db)
+	}
+	db := reopened(t, nil, options(0.1))
+	const n = 20_000
+	put(db, 0, n)
+	db = reopened(t, db, options(0.001))
+	settle(t, db)
+	place := func(m TableMetrics) string { return fmt.Sprintf("%s on level %d", m.File, m.Level) }
+	there, files := map[string]bool{}, map[string]int{}
+	for _, m := range db.Tables() {
+		there[place(m)], files[m.File] = true, m.Level
+	}
+	if m := db.Metrics(); m.TablesOffPlan != m.Files.Tables || m.Writes.CompactedBytes != 0 {
+		t.Fatalf("%d of %d tables are off the plan, %d bytes written by a store at rest", m.TablesOffPlan, m.Files.Tables, m.Writes.CompactedBytes)
+	}
+	put(db, n, 2*n)
+	off := 0
+	for _, m := range db.Tables() {
+		if m.OffPlan {
+			off++
+		}
+		if m.OffPlan && !there[place(m)] {
+			t.Errorf("%s is off the plan", place(m))
+		}
+		delete(files, m.File)
+	}
+	m := db.Metrics()
+	t.Logf("%d tables were written anew, %d bytes; %d moves; %d are off the plan", len(files), m.Writes.RewrittenBytes, m.Writes.Moves, off)
+	if len(files) == 0 || m.Writes.Moves == 0 || off == 0 || m.TablesOffPlan != off {
+		t.Errorf("%d old tables are gone, %d moves, %d and by Metrics %d off the plan: want some of each", len(files), m.Writes.Moves, off, m.TablesOffPlan)
+	}
+	written := m.Writes.CompactedBytes
+	if put(db, 2*n, 2*n); db.Metrics().Writes.CompactedBytes != written {
+		t.Error("a store at rest writes on")
+	}
+}
+
+// TestCompactMendsADamagedFilter: a table whose filter can't be read whole is one without.
+func TestCompactMendsADamagedFilter(t *testing.T) {
+	mem := vfs.NewMem()
+	o := planOptionsFor(mem, 0.01, nil)
+	const n = 20_000
+	db := planStore(t, o, n)
+	victim := db.Tables()[3]
+	var offset int64
+	db.state.Load().tables(func(_ int, t *table) {
+		if t.file.base == victim.File {
+			offset = int64(t.meta.Size - t.meta.TailLen - t.meta.FilterLen/2)
+		}
+	})
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rewrite(t, mem, filepath.Join("db", victim.File), func(b []byte) []byte { b[offset] ^= 1; return b })
+	db = reopened(t, nil, o)
+	if m := db.Metrics(); m.Levels[bottom].FilterDamaged != 1 {
+		t.Fatalf("%d filters are damaged, want one", m.Levels[bottom].FilterDamaged)
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if m := db.Metrics(); m.Levels[bottom].FilterDamaged != 0 || m.Writes.RewrittenBytes == 0 || m.Writes.RewrittenBytes > 2*victim.Bytes {
+		t.Errorf("%d filters are damaged, %d bytes written, want about %d", m.Levels[bottom].FilterDamaged, m.Writes.RewrittenBytes, victim.Bytes)
+	}
+}
+
+// TestRewriteIsForWhatNoFilterTells changes compression and the size of blocks: Compact leaves all as it is, and Rewrite nothing.
+func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
+	mem := vfs.NewMem()
+	const n = 20_000
+	db := planStore(t, planOptionsFor(mem, 0.01, nil), n)
+	db = reopened(t, db, planOptionsFor(mem, 0.01, func(o *Options) { o.Compression, o.BlockSize = ZstdBottom, 4<<10 }))
+	before := db.Metrics()
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if m := db.Metrics(); m.Writes.CompactedBytes != 0 || m.TablesOffPlan != 0 {
+		t.Errorf("Compact writes %d bytes, %d tables are off the plan, want none", m.Writes.CompactedBytes, m.TablesOffPlan)
+	}
+	if err := db.Rewrite(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	m := db.Metrics()
+	if m.Levels[bottom].Bytes > before.Levels[bottom].Bytes*3/4 || m.Writes.RewrittenBytes != m.Levels[bottom].Bytes {
+		t.Errorf("%d bytes before, %d after, %d written", before.Levels[bottom].Bytes, m.Levels[bottom].Bytes, m.Writes.RewrittenBytes)
+	}
+	db.state.Load().tables(func(_ int, table *table) {
+		if p, err := table.reader.Properties(); err != nil || p.BlockSize != 4<<10 {
+			t.Errorf("%s: blocks of %d bytes, %v", table.file.base, p.BlockSize, err)
+		}
+	})
+	if err := lookupsAgree(db, map[string]string{string(planKey(0)): string(make([]byte, 30)), string(planKey(2*n - 2)): string(make([]byte, 30))}); err != nil {
+		t.Error(err)
+	}
+}
