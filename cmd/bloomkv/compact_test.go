@@ -14,10 +14,12 @@ import (
 )
 
 type compactReport struct {
-	TablesBefore int    `json:"tables_before"`
-	BytesBefore  uint64 `json:"bytes_before"`
-	TablesAfter  int    `json:"tables_after"`
-	BytesAfter   uint64 `json:"bytes_after"`
+	TablesBefore   int    `json:"tables_before"`
+	BytesBefore    uint64 `json:"bytes_before"`
+	TablesAfter    int    `json:"tables_after"`
+	BytesAfter     uint64 `json:"bytes_after"`
+	CompactedBytes uint64 `json:"compacted_bytes"`
+	RewrittenBytes uint64 `json:"rewritten_bytes"`
 }
 
 func compacted(t *testing.T, args ...string) (r compactReport) {
@@ -46,7 +48,7 @@ func TestCompactMergesAndTellsTheBytes(t *testing.T) {
 	if want := fmt.Sprintf("ok: 1 table in 1 run on 1 level, 1000 entries, %d bytes; 0 logs", r.BytesAfter); !strings.HasPrefix(out, want) {
 		t.Errorf("check says %q, want %q", out, want)
 	}
-	page := fmt.Sprintf("before: 1 table, %d bytes\nafter: 1 table, %d bytes\n", r.BytesAfter, r.BytesAfter)
+	page := fmt.Sprintf("before: 1 table, %d bytes\nafter: 1 table, %d bytes\nwritten: 0 bytes, 0 of them of tables that were only written anew\n", r.BytesAfter, r.BytesAfter)
 	if out := (tool{}).must(t, "compact", dir); out != page {
 		t.Errorf("again: %q, want %q", out, page)
 	}
@@ -98,6 +100,67 @@ func TestAnInterruptedCompactLeavesTheStoreWhole(t *testing.T) {
 	}
 	if got := (tool{}).must(t, "dump", dir); got != "a\t1\nb\t2\n" {
 		t.Errorf("the store has %q", got)
+	}
+}
+
+// TestCompactWritesAnewWhatTheFlagsAskFor changes filters, compression and blocks. stats and inspect count the tables that are off the
+// plan as the store does.
+func TestCompactWritesAnewWhatTheFlagsAskFor(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	tool{in: manyLines(30_000)}.must(t, "load", dir, "--fpr", "0.1")
+	off := func() (tables int, promised float64) {
+		t.Helper()
+		var s storeStats
+		var i inspect.Store
+		if err := json.Unmarshal([]byte((tool{}).must(t, "stats", dir, "--json")), &s); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte((tool{}).must(t, "inspect", dir, "--json")), &i); err != nil {
+			t.Fatal(err)
+		}
+		if p := i.Plan; p.TablesOffPlan != s.TablesOffPlan || p.BytesOffPlan != s.BytesOffPlan || p.Tables+p.TablesOffPlan != s.Tables || p.FPR != s.FilterFPR {
+			t.Errorf("inspect %+v, stats %d tables, %d bytes, promised %v", p, s.TablesOffPlan, s.BytesOffPlan, s.FilterFPR)
+		}
+		return s.TablesOffPlan, s.FilterFPR
+	}
+	compacted(t, dir)
+	if n, fpr := off(); n != 0 || fpr != 0.1 {
+		t.Fatalf("%d tables off the plan, %v promised", n, fpr)
+	}
+	for _, flags := range []string{"--fpr=0.001", "--ribbon", "--filter-prefix=len:6", "--fpr=1", "--fpr=0.01"} {
+		tool{}.must(t, "put", dir, "zzz", "more", flags) // from now on the store is written so
+		if n, _ := off(); n == 0 {
+			t.Errorf("%s: no table is off the plan", flags)
+		}
+		if out := (tool{}).must(t, "stats", dir); !strings.Contains(out, "not what the store was last written with; compact writes them anew") {
+			t.Errorf("%s: stats says %q", flags, out)
+		}
+		if out := (tool{}).must(t, "inspect", dir); !strings.Contains(out, "off the plan") {
+			t.Errorf("%s: inspect says %q", flags, out)
+		}
+		if r := compacted(t, dir); r.CompactedBytes == 0 {
+			t.Errorf("%s: nothing is written: %+v", flags, r)
+		}
+		if n, _ := off(); n != 0 {
+			t.Errorf("%s: %d tables are off the plan after compact", flags, n)
+		}
+		if r := compacted(t, dir); r.CompactedBytes != 0 {
+			t.Errorf("%s: compact again writes %d bytes", flags, r.CompactedBytes)
+		}
+	}
+	if r := compacted(t, dir, "--fpr=0.05"); r.RewrittenBytes == 0 || r.RewrittenBytes != r.BytesAfter {
+		t.Errorf("%+v, want all bytes only rewritten", r)
+	}
+	before := compacted(t, dir)
+	for _, flags := range []string{"--compression=none", "--compression=zstd", "--block-size=512"} {
+		after := compacted(t, dir, flags)
+		if after.RewrittenBytes != after.BytesAfter || after.BytesAfter == before.BytesAfter {
+			t.Errorf("%s: %+v, before %+v, want all written anew, and of another size", flags, after, before)
+		}
+		before = after
+	}
+	if r := (tool{}).run(t, "compact", dir, "--compression=lz4"); r.code == exitOK || !strings.Contains(r.err, `--compression "lz4", want s2, zstd or none`) {
+		t.Errorf("exit %d, %s", r.code, r.err)
 	}
 }
 

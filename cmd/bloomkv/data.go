@@ -77,6 +77,11 @@ func (w *writeFlags) open(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
 	if w.ribbon {
 		o.FilterKind = bloomkv.RibbonFilter
 	}
+	return w.openAs(dir, o)
+}
+
+// openAs opens a store with the options for filters that it was last written with, as far as no flag says otherwise.
+func (w *writeFlags) openAs(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
 	if s, err := manifest.Load(vfs.OS, dir); err == nil && s.Filters != nil { // else Open says what is wrong, or makes a store
 		if kept := w.keep(s.Filters, o); canPlan(&kept) {
 			o = kept
@@ -85,19 +90,22 @@ func (w *writeFlags) open(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
 	return bloomkv.Open(dir, &o)
 }
 
+// changed says whether a flag was given; without a command none was.
+func (w *writeFlags) changed(name string) bool { return w.of != nil && w.of.Flags().Changed(name) }
+
 // keep is o with what a store was written with, as far as no flag says otherwise.
 func (w *writeFlags) keep(f *manifest.Filters, o bloomkv.Options) bloomkv.Options {
 	o.LevelRatio = int(f.Ratio)
-	if !w.of.Flags().Changed("fpr") {
+	if !w.changed("fpr") {
 		o.FilterFPR, o.FilterMemory = f.FPR, int64(min(f.Memory, math.MaxInt64/2))
 	}
 	if o.FilterMemory > usualMemory/2 {
 		o.MemoryBudget = 2 * o.FilterMemory
 	}
-	if !w.of.Flags().Changed("ribbon") {
+	if !w.changed("ribbon") {
 		o.FilterKind = bloomkv.FilterKind(f.Kind)
 	}
-	if !w.of.Flags().Changed("filter-prefix") {
+	if !w.changed("filter-prefix") {
 		_ = o.FilterPrefix.UnmarshalText([]byte(f.Prefix)) // a rule of a later version is not kept
 	}
 	return o

@@ -139,7 +139,8 @@ filter rate of each run of the level: as promised, as the filters in memory pred
 tables were written measure it, as far as the store has kept them (negatives are estimated from a sample); with --tables
 the same of each table; then all other figures that the store keeps of itself. It reads the filters and counts damaged
 ones; check looks at everything. What a store that was not closed has in its logs is on no level yet; then it says how
-many logs there are.`,
+many logs there are. Rates are those of the options for filters that the store was last written with; tables whose filters
+are not built by these are counted, with their bytes: compact writes them anew.`,
 		Args: arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			db, err := openToRead(args[0])
@@ -173,11 +174,15 @@ many logs there are.`,
 				if s.Logs > 0 {
 					fmt.Fprintf(a.out, "%s of a use that was not closed: what they hold is on no level yet\n", words.Plural(s.Logs, "log"))
 				}
+				if s.TablesOffPlan > 0 {
+					fmt.Fprintf(a.out, "%s, %s, with filters that are not what the store was last written with; compact writes them anew\n",
+						words.Plural(s.TablesOffPlan, "table"), words.Plural(s.BytesOffPlan, "byte"))
+				}
 				if s.FiltersDamaged > 0 {
 					fmt.Fprintf(a.out, "%s with a damaged filter, of which what is whole is used; see check\n", words.Plural(s.FiltersDamaged, "table"))
 				}
 				if s.FiltersShed > 0 {
-					fmt.Fprintf(a.out, "%s whose filter the memory budget has no room for\n", words.Plural(s.FiltersShed, "table"))
+					fmt.Fprintf(a.out, "%s whose filter, or units of it, the memory budget has no room for\n", words.Plural(s.FiltersShed, "table"))
 				}
 				m.Levels = nil
 				fmt.Fprint(a.out, m)

@@ -35,7 +35,7 @@ func openToRead(dir string) (*bloomkv.DB, error) {
 	if err := storeDir(dir); err != nil {
 		return nil, err
 	}
-	return bloomkv.Open(dir, &bloomkv.Options{ReadOnly: true})
+	return new(writeFlags).openAs(dir, bloomkv.Options{ReadOnly: true})
 }
 
 // with opens a store, runs body on it and closes it, whatever body says.

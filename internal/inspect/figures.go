@@ -25,6 +25,9 @@ func (t *tree) tell(s *Store) {
 		for _, m := range r.members {
 			l.add(m)
 			s.Memory.add(m)
+			if t.plan != nil {
+				t.plan.count(m)
+			}
 			demands[i].keys += float64(m.keys())
 			demands[i].share += m.place.To - m.place.From
 			demands[i].ribbon = demands[i].ribbon || m.ribbon()

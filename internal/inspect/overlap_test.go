@@ -150,7 +150,7 @@ func TestPlansAreThoseOfTheOptions(t *testing.T) {
 			continue
 		}
 		m := g.db.Metrics()
-		if p == nil || p.FPR != want.FilterFPR || p.Kind != c.want || p.Kind != "none" && p.Ratio != want.LevelRatio || p.Others != 0 || p.Tables != m.Files.Tables {
+		if p == nil || p.FPR != want.FilterFPR || p.Kind != c.want || p.Kind != "none" && p.Ratio != want.LevelRatio || p.TablesOffPlan != 0 || p.Tables != m.Files.Tables {
 			t.Errorf("filters of %g, ratio %d: %+v", want.FilterFPR, want.LevelRatio, p)
 			continue
 		}
@@ -199,7 +199,7 @@ func TestTablesOfAnotherPromiseAreFlagged(t *testing.T) {
 	for _, f := range s.Flags {
 		got[f.Name]++
 	}
-	if s.Plan == nil || s.Plan.FPR != 0.01 || s.Plan.Others != 2 || got[inspect.NoFilter] != 1 || got[inspect.FilterWorse] != 1 || got[inspect.WastesMore] != 1 || len(s.Flags) != 3 {
+	if s.Plan == nil || s.Plan.FPR != 0.01 || s.Plan.TablesOffPlan != 2 || got[inspect.NoFilter] != 1 || got[inspect.FilterWorse] != 1 || got[inspect.WastesMore] != 1 || len(s.Flags) != 3 {
 		t.Errorf("plan %+v, flags %+v, want one table without a filter, one whose filter is worse, and too many wasted reads", s.Plan, s.Flags)
 	}
 	if s.Tree.Predicted < 0.5 || s.Overlap.Known {

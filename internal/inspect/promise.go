@@ -2,9 +2,11 @@ package inspect
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // planOf is the plan that the manifest has the options of: those that the store was last written with. Nil is no options there, as
@@ -15,26 +17,35 @@ func planOf(s *manifest.State) *Plan {
 	if f == nil || f.Memory > 0 {
 		return nil
 	}
-	p := &Plan{FPR: f.FPR, Kind: kindName(f.Kind), Ratio: int(f.Ratio)}
+	p := &Plan{FPR: f.FPR, Kind: kindName(f.Kind), Ratio: int(f.Ratio), Prefix: words.Escaped([]byte(f.Prefix), words.KeyLimit)}
 	o := &bloomkv.Options{FilterFPR: f.FPR, FilterKind: bloomkv.FilterKind(f.Kind), LevelRatio: int(f.Ratio)}
 	_, levels, err := bloomkv.PlanTree(nil, o)
 	switch {
 	case err != nil:
 		return nil
 	case f.FPR == 1:
-		p.Kind = "none"
+		p.Kind, p.Prefix = "none", ""
 	}
 	for _, l := range levels {
 		p.Levels = append(p.Levels, PlanLevel{l.Level, l.FPR, l.Predicted, l.BitsPerKey})
 	}
-	for level, t := range s.Version.Tables() {
-		if t.Entries > 0 && p.has(level, t.FilterRate) {
-			p.Tables++
-		} else if t.Entries > 0 {
-			p.Others++
-		}
-	}
 	return p
+}
+
+// count counts a table that was read, as the store itself does: one without versions has no filter that anybody asks.
+func (p *Plan) count(m *member) {
+	rule := ""
+	if x := m.facts.Prefix; x != nil {
+		rule = x.Rule
+	}
+	switch {
+	case m.meta.Entries == 0:
+	case p.has(m.level, m.meta.FilterRate) && (rule == p.Prefix || m.facts.unread):
+		p.Tables++
+	default:
+		p.TablesOffPlan++
+		p.BytesOffPlan += m.meta.Size
+	}
 }
 
 // kindName is Options.FilterKind in a word.
@@ -52,7 +63,7 @@ func kindName(kind uint8) string {
 // and never up.
 func (p *Plan) has(level int, rate float64) bool {
 	for _, l := range p.Levels[:level+1] {
-		if l.Predicted == rate {
+		if math.Abs(rate/l.Predicted-1) < 1e-9 { // processors round differently
 			return true
 		}
 	}

@@ -52,14 +52,22 @@ func (p *Plan) String() string {
 	case p == nil:
 		return "the plan of the filters is not known, as with memory given in place of a rate: all of their units are taken to be in memory"
 	case p.FPR >= 1:
-		return fmt.Sprintf("the store was last written with no filters, as %s; %d others have some", words.Plural(p.Tables, "table"), p.Others)
+		return fmt.Sprintf("the store was last written with no filters, as %s", words.Plural(p.Tables, "table")) + p.off()
 	}
-	s := fmt.Sprintf("the store was last written with filters for %g wasted reads over the whole tree, %s, level ratio %d, as those of %s",
-		p.FPR, p.Kind, p.Ratio, words.Plural(p.Tables, "table"))
-	if p.Others > 0 {
-		s += fmt.Sprintf("; %d others are of another plan", p.Others)
+	s := fmt.Sprintf("the store was last written with filters for %g wasted reads over the whole tree, %s, level ratio %d", p.FPR, p.Kind, p.Ratio)
+	if p.Prefix != "" {
+		s += ", and of prefixes by the rule " + p.Prefix
 	}
-	return s
+	return s + ", as those of " + words.Plural(p.Tables, "table") + p.off()
+}
+
+// off is what is off the plan, in words.
+func (p *Plan) off() string {
+	if p.TablesOffPlan == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s of %s off the plan, and compact writes them anew",
+		words.Plural(p.BytesOffPlan, "byte"), words.Plural(p.TablesOffPlan, "other table"))
 }
 
 func (s *Store) writeFlags(w io.Writer) {

@@ -32,11 +32,15 @@ type Level struct {
 
 // A Plan is the plan of Options.FilterFPR, FilterKind and LevelRatio that the store was last written with.
 type Plan struct {
-	FPR    float64     `json:"fpr_promised"`
-	Kind   string      `json:"kind"` // "bloom", "ribbon" or "none"
-	Ratio  int         `json:"level_ratio"`
-	Tables int         `json:"tables"` // whose filters are of it
-	Others int         `json:"others"` // whose filters are not: of another promise, or of memory
+	FPR    float64 `json:"fpr_promised"`
+	Kind   string  `json:"kind"` // "bloom", "ribbon" or "none"
+	Ratio  int     `json:"level_ratio"`
+	Tables int     `json:"tables"`                // whose filters are of it
+	Prefix string  `json:"prefix_rule,omitempty"` // of prefix filters
+
+	TablesOffPlan int    `json:"tables_off_plan"` // whose filters are not: of another promise, kind or rule, or of memory; Compact writes them anew
+	BytesOffPlan  uint64 `json:"bytes_off_plan"`  // of these tables
+
 	Levels []PlanLevel `json:"levels"` // all levels, from 0 on
 }
 

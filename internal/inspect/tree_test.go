@@ -137,7 +137,7 @@ func TestPredictedWasteIsWhatLookupsCount(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%g", name, fpr), func(t *testing.T) {
 				g := grow(t, *treeKeys, bloomkv.Options{FilterFPR: fpr, FilterKind: kind})
 				s := g.inspect(inspect.Options{})
-				if s.Plan == nil || s.Plan.FPR != fpr || s.Plan.Kind != name || s.Plan.Ratio != 4 || s.Plan.Others != 0 {
+				if s.Plan == nil || s.Plan.FPR != fpr || s.Plan.Kind != name || s.Plan.Ratio != 4 || s.Plan.TablesOffPlan != 0 {
 					t.Errorf("plan %+v, want %s filters of %g", s.Plan, name, fpr)
 				}
 				if s.Tree.Runs < 3 {
