@@ -321,6 +321,35 @@ func TestBackgroundCompactionBringsOldTablesAlong(t *testing.T) {
 	}
 }
 
+// TestCompactReadsTheRulesOfTablesThatWereNotLoaded: a budget may have no room for them when the store is opened.
+func TestCompactReadsTheRulesOfTablesThatWereNotLoaded(t *testing.T) {
+	mem := vfs.NewMem()
+	const n = 5_000
+	shared := func(rule PrefixRule) *Options {
+		return planOptionsFor(mem, 0.01, func(o *Options) {
+			o.MemoryBudget, o.Resources, o.FilterPrefix = 0, newTestResources(t, 8<<20, 0), rule
+		})
+	}
+	db := planStore(t, shared(PrefixLen(7)), n)
+	o := shared(PrefixLen(6))
+	others := tableBytes{index: o.Resources.memory} // of somebody else
+	o.Resources.held.add(others)
+	db = reopened(t, db, o)
+	o.Resources.held.add(tableBytes{index: -others.index})
+	db.state.Load().tables(func(_ int, table *table) {
+		if _, known := table.reader.PrefixRule(); known {
+			t.Fatalf("%s was read when the store was opened", table.file.base)
+		}
+	})
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if m := db.Metrics(); m.TablesOffPlan != 0 || m.Writes.RewrittenBytes != m.Levels[bottom].Bytes {
+		t.Errorf("%d tables are off the plan, %d bytes written, want all %d", m.TablesOffPlan, m.Writes.RewrittenBytes, m.Levels[bottom].Bytes)
+	}
+	scanAbsentPrefixes(t, db, o.FilterPrefix, 1000)
+}
+
 // TestCompactMendsADamagedFilter: a table whose filter can't be read whole is one without.
 func TestCompactMendsADamagedFilter(t *testing.T) {
 	mem := vfs.NewMem()
