@@ -108,10 +108,9 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// TestARewrite: all that is older than it is written anew in the last level, and nothing is moved there. (What carry writes has a
-// tombstone, and so is written once more.)
+// TestARewrite: all that is older than it is written anew in the last level, once, and nothing is moved there.
 func TestARewrite(t *testing.T) {
-	f := tree(t, "5: a-b:10 e-f:10\n6: c-d:10 i-j:10 k-l:10:o")
+	f := tree(t, "5: a-b:10\n6: c-d:10 i-j:10 k-l:10:o")
 	m := &Manual{UpTo: 2000, Rewrite: true}
 	var got []string
 	next := uint64(2000)
@@ -122,8 +121,11 @@ func TestARewrite(t *testing.T) {
 		}
 		got = append(got, p.text())
 		v = carry(t, v, p, &next)
+		for _, m := range v.Tables() {
+			m.Deletes = 0 // else it would be written once more for its tombstone
+		}
 	}
-	if got, want := strings.Join(got, ", "), "5[a-b e-f] 6[c-d] merge to 6, 6[a-f i-j k-l] merge to 6"; got != want {
+	if got, want := strings.Join(got, ", "), "5[a-b] merge to 6, 6[c-d i-j k-l] merge to 6"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
