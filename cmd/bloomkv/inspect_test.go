@@ -70,13 +70,13 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 	}
 	levelNames := []string{
 		"bits_per_key", "bytes", "deletes", "entries", "false_positives", "filter_bytes", "filter_bytes_in_memory", "filter_negatives",
-		"filters_damaged", "filters_shed", "fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "level", "range_deletes", "runs", "tables", "target",
+		"filters_damaged", "filters_shed", "fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "level", "range_deletes", "runs", "tables", "tables_off_plan", "target",
 		"true_positives", "unfiltered",
 	}
 	tableStatsNames := []string{
 		"bytes", "deletes", "entries", "false_positives", "file", "filter_bytes", "filter_bytes_in_memory", "filter_damaged",
 		"filter_negatives", "filter_shed", "filter_units", "filter_units_in_file", "fpr_measured", "fpr_predicted", "fpr_promised",
-		"largest", "largest_exclusive", "level", "range_deletes", "run", "smallest", "true_positives", "unfiltered",
+		"largest", "largest_exclusive", "level", "off_plan", "range_deletes", "run", "smallest", "true_positives", "unfiltered",
 	}
 	logNames := []string{"bytes", "durable_to", "end", "file", "older_logs_durable", "records"}
 	for _, c := range []struct {
@@ -87,19 +87,19 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 	}{
 		{[]string{"get", dir, "key/000007", "--json"}, []string{"key", "value"}, "", nil},
 		{[]string{"stats", dir, "--json"}, []string{
-			"backlog", "bits_per_key", "bytes", "cache", "deletes", "entries", "files", "filter_bytes", "filters_damaged", "filters_shed",
+			"backlog", "bits_per_key", "bytes", "bytes_off_plan", "cache", "deletes", "entries", "files", "filter_bytes", "filters_damaged", "filters_shed",
 			"fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory", "memtable_bytes", "prefixes", "range_deletes", "readers",
-			"resources", "runs", "settled", "tables", "uptime_ns", "warm", "writes",
+			"resources", "runs", "settled", "tables", "tables_off_plan", "uptime_ns", "warm", "writes",
 		}, "levels", levelNames},
 		{[]string{"stats", dir, "--tables", "--json"}, []string{
-			"backlog", "bits_per_key", "by_table", "bytes", "cache", "deletes", "entries", "files", "filter_bytes", "filters_damaged",
+			"backlog", "bits_per_key", "by_table", "bytes", "bytes_off_plan", "cache", "deletes", "entries", "files", "filter_bytes", "filters_damaged",
 			"filters_shed", "fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory",
-			"memtable_bytes", "prefixes", "range_deletes", "readers", "resources", "runs", "settled", "tables", "uptime_ns", "warm", "writes",
+			"memtable_bytes", "prefixes", "range_deletes", "readers", "resources", "runs", "settled", "tables", "tables_off_plan", "uptime_ns", "warm", "writes",
 		}, "by_table", tableStatsNames},
 		{[]string{"check", dir, "--json"}, []string{"bytes", "damage", "entries", "levels", "logs", "ok", "records", "runs", "tables"}, "", nil},
 		{[]string{"load", dir, "--json"}, []string{"bytes", "lines"}, "", nil},
 		{[]string{"ingest", dir, "--json"}, []string{"bytes", "lines"}, "", nil},
-		{[]string{"compact", dir, "--from", "x", "--json"}, []string{"bytes_after", "bytes_before", "tables_after", "tables_before"}, "", nil},
+		{[]string{"compact", dir, "--from", "x", "--json"}, []string{"bytes_after", "bytes_before", "compacted_bytes", "rewritten_bytes", "tables_after", "tables_before"}, "", nil},
 		{[]string{"inspect", table, "--json"}, append([]string{"filter"}, tableNames...), "units", []string{"blocks", "fill", "fpr_from_bits", "probes"}},
 		{[]string{"inspect", dir, "--json"}, []string{
 			"flags", "last_seq", "levels", "logs", "manifest", "manifest_torn", "memory", "min_log", "missing", "next_file",
