@@ -1,0 +1,230 @@
+package bloomkv
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/wal"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestASyncWriterBehindANoSyncWriterIsDurable queues both behind a sync, so that the NoSync writer leads the next group.
+func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
+	g := newGate()
+	var gated atomic.Bool
+	mem := vfs.NewMem()
+	db, err := Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+		if gated.Load() && op.Kind == vfs.OpSync && inside("(*DB).syncLog") {
+			gated.Store(false)
+			g.pass()
+		}
+		return nil
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Put([]byte("begin"), nil); err != nil {
+		t.Fatal(err)
+	}
+	gated.Store(true)
+	var done []chan error
+	for i, d := range []Durability{Sync, NoSync, Sync} {
+		out := make(chan error, 1)
+		done = append(done, out)
+		go func() {
+			var b Batch
+			b.Put(fmt.Append(nil, "writer ", i), nil)
+			out <- db.Apply(&b, d)
+		}()
+		soon(t, fmt.Sprintf("writer %d waits", i), func() bool {
+			db.queue.mu.Lock()
+			defer db.queue.mu.Unlock()
+			return db.queue.leading && len(db.queue.waiting) == i
+		})
+	}
+	close(g.open)
+	for _, out := range done {
+		if err := <-out; err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost := mem.Crash(vfs.KeepNothing)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if db, err = Open("db", tiny(lost)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range done {
+		if ok, err := db.Has(fmt.Append(nil, "writer ", i)); !ok || err != nil {
+			t.Errorf("writer %d, which a Sync writer came with or after: %v, %v", i, ok, err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestALogPromisesThatOlderOnesAreDurableOnceTheyAre reads what a younger log says before the older one is durable, and after.
+func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
+	g, flush := newGate(), make(chan struct{})
+	var gated atomic.Bool
+	mem := vfs.NewMem()
+	db, err := Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+		if gated.Load() && op.Kind == vfs.OpSync && inside("(*logFile).retire.func1") {
+			g.pass()
+		}
+		if createsTable(op) {
+			<-flush // so that both logs stay
+		}
+		return nil
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(key string) {
+		t.Helper()
+		var b Batch
+		b.Put([]byte(key), nil)
+		if err := db.Apply(&b, NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	promises := func(number uint64) bool {
+		t.Helper()
+		base := filename.Base(filename.Log, number)
+		f, err := mem.Open(filename.Make("db", filename.Log, number))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := wal.Replay(f, base, number, nil)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return res.OlderDurable
+	}
+	put("older")
+	gated.Store(true)
+	db.commitMu.Lock()
+	db.rotate()
+	db.commitMu.Unlock()
+	g.wait(t, "the older log is synced")
+	put("younger")
+	put("younger still")
+	younger := db.log
+	if promises(younger.number) {
+		t.Error("the younger log says that the older one is durable, and it is not yet")
+	}
+	close(g.open)
+	<-younger.based
+	put("after")
+	if db.log != younger {
+		t.Fatal("there is a third log")
+	}
+	if !promises(younger.number) {
+		t.Error("the younger log does not say that the older one is durable")
+	}
+	close(flush)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo has a process die when the system has an edit and the disk has not, and
+// the power fail after the next Open, which removed what the edit had replaced.
+func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
+	mem := vfs.NewMem()
+	var left *vfs.Mem
+	editing := false
+	db, err := Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+		if editing && op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && inside("(*DB).install") && left == nil {
+			left = mem.Kill()
+		}
+		return nil
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for i := range 3 {
+		for j := range 20 {
+			k, v := fmt.Sprint("key", j), fmt.Sprint("value", i)
+			want[k] = v
+			if err := db.Put([]byte(k), []byte(v)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	atRest(t, db)
+	editing = true
+	if err := errors.Join(db.Compact(t.Context(), nil, nil), db.Close()); err != nil || left == nil {
+		t.Fatal(err)
+	}
+	if db, err = Open("db", tiny(left)); err != nil {
+		t.Fatal(err)
+	}
+	lost := left.Crash(func(u vfs.Unsynced) bool { return u.What == vfs.UnsyncedName }) // what was removed is gone
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if db, err = Open("db", tiny(lost)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := contents(db)
+	if d := diff(got, want); err != nil || d != "" {
+		t.Errorf("%v, %s", err, d)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAnIngestIsVisibleWithItsState looks, just after the state is swapped, whether readers of it see its tables: a compaction
+// that found them before could drop what readers still need.
+func TestAnIngestIsVisibleWithItsState(t *testing.T) {
+	var db *DB
+	var leave func()
+	var err error
+	db, err = Open("db", tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+		if leave != nil && op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && inside("(*DB).takeIn") {
+			leave()
+			leave = nil
+		}
+		return nil
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Put([]byte("key"), []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	atRest(t, db)
+	// What is retired while a reader is inside is called by the first retirement after it left, which is that of the old state.
+	looked := false
+	g := db.domain.Enter()
+	db.domain.Retire(func() {
+		looked = true
+		db.state.Load().tables(func(_ int, table *table) {
+			if visible := db.newestSeq(); table.meta.MaxSeq > visible {
+				t.Errorf("the state has a table of sequence %d, and readers see up to %d", table.meta.MaxSeq, visible)
+			}
+		})
+	})
+	leave = g.Leave
+	if err := db.Ingest(t.Context(), ascending(map[string]string{"key": "new"}), IngestOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if !looked {
+		t.Error("nobody looked")
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
