@@ -77,22 +77,29 @@ func grow(dst []byte, n int) []byte {
 	return append(make([]byte, 0, max(2*cap(dst), len(dst)+n)), dst...)
 }
 
+// decodedLen returns the decoded length that the payload itself says.
+func decodedLen(src []byte, c Codec) (uint64, error) {
+	switch c {
+	case None:
+		return uint64(len(src)), nil
+	case S2:
+		n, err := s2.DecodedLen(src)
+		return uint64(max(n, 0)), err //nolint:gosec // not negative
+	case Zstd:
+		return contentSize(src), nil
+	default:
+		return 0, fmt.Errorf("unknown %v", c)
+	}
+}
+
 // checkDecoded compares the decoded length that the codec says with the one of the index, before memory is taken for it.
 func checkDecoded(src []byte, c Codec, want int) error {
-	n := uint64(want) //nolint:gosec // a length
-	switch c {
-	case S2:
-		got, err := s2.DecodedLen(src)
-		if err != nil {
-			return err
-		}
-		n = uint64(got) //nolint:gosec // not negative
-	case Zstd:
-		n = contentSize(src)
-	case None:
+	if c == None {
 		return errors.New("block is shorter than the index says")
-	default:
-		return fmt.Errorf("unknown %v", c)
+	}
+	n, err := decodedLen(src, c)
+	if err != nil {
+		return err
 	}
 	if n != uint64(want) { //nolint:gosec // a length
 		return fmt.Errorf("%w: %d, want %d", errDecoded, n, want)

@@ -1,0 +1,235 @@
+package sstable
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+)
+
+// A Loss is a part of a table that cannot be read.
+type Loss struct {
+	Offset, Bytes uint64
+	Part          string // "data block", "index" and so on
+	Harmless      bool   // it held no version and no range delete
+	Lower, Upper  []byte // what was in it lies between these keys, both inclusive; a nil Upper is unknown or infinite
+	Err           error  // what is wrong
+}
+
+// Remains are what can be read of a table that may be damaged. Blocks are believed one by one, each by its checksum: data blocks
+// are found by the index, or else by their checksums alone, and the parts of the tail by the footer, or else by what the manifest
+// says of the table. Filters and samples are not read.
+type Remains struct {
+	src    *lenientReader
+	meta   Meta
+	seal   sealer
+	footer *footer // nil: damaged; as the next three
+	index  *index
+	props  *Properties
+	dels   rangedel.List // as readers see them
+	lost   []Loss
+}
+
+var errNoID = errors.New("neither its footer nor a manifest says which table this is, so that no checksum can be checked")
+
+// Survey reads the tail of a table of which the manifest says m, or nothing but the name: then the footer must be whole, or
+// nothing can be read. What cannot be read is no error but a Loss. The only error Is ErrVersion.
+func Survey(f io.ReaderAt, size uint64, m Meta) (*Remains, error) {
+	known := m.ID != 0
+	r := &Remains{src: &lenientReader{f, size}, meta: m, seal: newSealer(m.ID)}
+	end := size
+	if known {
+		end = m.Size
+	}
+	err := r.readFooter(end)
+	switch {
+	case errors.Is(err, ErrVersion):
+		return nil, fmt.Errorf("%s: offset %d: %w", m.Name, end-min(end, footerSize), err)
+	case err == nil:
+		r.meta.ID, r.meta.Size, r.meta.TailLen, r.meta.FilterLen = r.footer.id, end, r.footer.tailLen, r.footer.filterLen
+		r.seal = newSealer(r.footer.id)
+		r.readTail()
+		return r, nil
+	case !known || m.TailLen < footerSize || m.TailLen > m.Size || m.FilterLen > m.Size-m.TailLen:
+		r.lose(Loss{Offset: 0, Bytes: size, Part: "table", Err: errors.Join(err, errNoID)})
+		return r, nil
+	}
+	r.lose(Loss{Offset: end - footerSize, Bytes: footerSize, Part: "footer", Harmless: true, Err: err})
+	r.searchTail()
+	return r, nil
+}
+
+func (r *Remains) lose(l Loss) { r.lost = append(r.lost, l) }
+
+// readFooter reads the footer before end.
+func (r *Remains) readFooter(end uint64) error {
+	if end < footerSize || r.src.size < end {
+		return fmt.Errorf("%w: %d bytes, want %d", errShort, r.src.size, max(end, footerSize))
+	}
+	b := make([]byte, footerSize)
+	failed := r.src.read(b, end-footerSize)
+	f, err := parseFooter(b, end)
+	if err == nil && r.meta.ID != 0 && f.id != r.meta.ID {
+		err = fmt.Errorf("table %016x, want %016x", f.id, r.meta.ID)
+	}
+	if err != nil {
+		return cmp.Or(failed, err)
+	}
+	r.footer = &f
+	return nil
+}
+
+// readTail reads the parts of the tail, each by itself.
+func (r *Remains) readTail() {
+	f := r.footer
+	slack := uint64(0)
+	if f.filterLen > 0 {
+		slack = filterAlign - 1
+	}
+	r.part("index", kindIndex, f.indexOff, f.indexLen, true, func(b []byte) (err error) {
+		r.index, err = parseIndex(b, f.sampleOff(), slack)
+		return err
+	})
+	if f.rangeDelLen > 0 {
+		r.part("range deletes", kindRangeDels, f.rangeDelOff(), f.rangeDelLen, false, r.parseDels)
+	}
+	r.part("properties", kindProperties, f.propsOff(), f.propsLen, true, r.parseProps)
+}
+
+// part reads a block of the tail.
+func (r *Remains) part(name string, k kind, offset, length uint64, harmless bool, parse func(payload []byte) error) {
+	b := make([]byte, length+trailerSize)
+	failed := r.src.read(b, offset)
+	payload, c, err := r.seal.open(k, offset, b)
+	if err == nil && c != None {
+		err = fmt.Errorf("%v in the tail, want %v", c, None)
+	}
+	if err == nil {
+		err = parse(payload)
+	}
+	if err != nil {
+		r.lose(Loss{Offset: offset, Bytes: length + trailerSize, Part: name, Harmless: harmless, Err: cmp.Or(failed, err)})
+	}
+}
+
+func (r *Remains) parseDels(b []byte) (err error) {
+	if r.dels, err = parseRangeDels(b); err == nil && r.meta.Seq != 0 {
+		r.dels = overridden(r.dels, r.meta.Seq)
+	}
+	return err
+}
+
+func (r *Remains) parseProps(b []byte) error {
+	p, err := parseProperties(b)
+	if err == nil {
+		r.props = &p
+	}
+	return err
+}
+
+// searchTail finds the parts of the tail where the manifest has it, without the footer.
+func (r *Remains) searchTail() {
+	m := &r.meta
+	at, end := m.Size-m.TailLen, min(m.Size-footerSize, r.src.size)
+	limit, slack := at-m.FilterLen, uint64(0)
+	if m.FilterLen > 0 {
+		slack = filterAlign - 1 + maxSample + trailerSize
+	}
+	for _, p := range [...]struct {
+		kind  kind
+		parse func(payload []byte) error
+	}{
+		{kindIndex, func(b []byte) (err error) { r.index, err = parseIndex(b, limit, slack); return err }},
+		{kindRangeDels, r.parseDels},
+		{kindProperties, r.parseProps},
+	} {
+		q := newBlockSearch(r.src, r.seal, p.kind, end, func(b []byte, c Codec) bool { return c == None && p.parse(b) == nil })
+		offset, n, ok := q.next(at)
+		if !ok {
+			continue // there may be none; if there was one, it is in a gap
+		}
+		if offset > at {
+			r.loseTail(at, offset)
+		}
+		at = offset + uint64(n) + trailerSize //nolint:gosec // a length
+	}
+	if want := m.Size - footerSize; at < want {
+		r.loseTail(at, want)
+	}
+}
+
+// loseTail notes that a part of the tail was not found. With the properties it is known whether there are range deletes.
+func (r *Remains) loseTail(from, to uint64) {
+	harmless := r.dels != nil || r.props != nil && r.props.RangeDeletes == 0
+	r.lose(Loss{
+		Offset: from, Bytes: to - from, Part: "index, range deletes or properties", Harmless: harmless,
+		Err: fmt.Errorf("no checksum of a file of %d bytes fits, want one of %d", r.src.size, r.meta.Size),
+	})
+}
+
+// Lost is what cannot be read of the tail.
+func (r *Remains) Lost() []Loss { return r.lost }
+
+// RangeDels are the range deletes that could be read.
+func (r *Remains) RangeDels() rangedel.List { return r.dels }
+
+// Properties are what the table says of itself; false if that cannot be read.
+func (r *Remains) Properties() (Properties, bool) {
+	if r.props == nil {
+		return Properties{}, false
+	}
+	return *r.props, true
+}
+
+// Readable reports whether blocks of the table can be told from noise.
+func (r *Remains) Readable() bool { return r.meta.ID != 0 }
+
+// upper is the largest key of a version, nil if it is not known.
+func (r *Remains) upper() []byte {
+	switch {
+	case r.props != nil:
+		return r.props.Largest
+	case r.index != nil && r.index.blocks() > 0:
+		return r.index.separatorKey(r.index.blocks() - 1)
+	}
+	return nil
+}
+
+// dataEnd is where the data blocks end at the latest, and whether what is behind the last of them must be zeros.
+func (r *Remains) dataEnd() (end uint64, exact bool) {
+	if r.footer != nil {
+		return r.footer.sampleOff(), true
+	}
+	return r.meta.Size - r.meta.TailLen - r.meta.FilterLen, r.meta.FilterLen == 0
+}
+
+// unreadBehind says what of [from, end of the data) was not found to be a block, if anything was lost there.
+func (r *Remains) unreadBehind(from uint64) (Loss, bool) {
+	end, exact := r.dataEnd()
+	if !exact && r.src.size >= end { // a sample may lie there
+		q := newBlockSearch(r.src, r.seal, kindSample, end, func(b []byte, c Codec) bool {
+			_, err := bloomblock.ParseSample(b)
+			return c == None && (err == nil || errors.Is(err, bloomblock.ErrUnknownKind))
+		})
+		if offset, _, ok := q.next(from); ok {
+			end = offset
+		}
+	}
+	l := Loss{Offset: from, Bytes: end - min(from, end), Part: "data blocks", Upper: r.upper(), Err: errors.New("no block is found here by its checksum")}
+	switch {
+	case from >= end:
+		return l, false
+	case r.src.size < end:
+		l.Err = fmt.Errorf("%w: %d bytes, want %d", errShort, r.src.size, r.meta.Size)
+		return l, true
+	case end-from < filterAlign && r.meta.FilterLen > 0:
+		b := make([]byte, end-from)
+		failed := r.src.read(b, from)
+		return l, failed != nil || !bytes.Equal(b, make([]byte, len(b)))
+	}
+	return l, true
+}

@@ -1,0 +1,203 @@
+package sstable
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// A RemainsIter is a cursor over the versions that can be read of a table, forward and once.
+type RemainsIter struct {
+	r      *Remains
+	lose   func(Loss)
+	next   int          // block of the index
+	search *blockSearch // without an index
+	at     uint64       // where the next block begins, or was expected
+
+	b        block
+	i        int
+	last     ikey.Key // the version before the current one, by the trailers in the blocks
+	started  bool
+	key      []byte
+	trailer  ikey.Trailer
+	value    []byte
+	plain    []byte
+	ahead    []byte
+	aheadOff uint64
+	failed   error // of the last read of the file
+}
+
+// Iter makes a cursor, which stands before the first version. lose is called for each loss, when the cursor comes to it.
+func (r *Remains) Iter(lose func(Loss)) *RemainsIter {
+	it := &RemainsIter{r: r, lose: lose}
+	if r.index == nil && r.Readable() {
+		end, _ := r.dataEnd()
+		it.search = newBlockSearch(r.src, r.seal, kindData, min(end, r.src.size), func(payload []byte, c Codec) bool {
+			_, err := it.decode(payload, c)
+			return err == nil
+		})
+	}
+	return it
+}
+
+// Next moves to the next version. What cannot be read is passed by.
+func (it *RemainsIter) Next() bool {
+	for {
+		for ; it.i < it.b.n; it.i++ {
+			e := it.b.entry(it.i)
+			it.key = it.b.appendKey(it.key[:0], it.i, &e)
+			k := ikey.Key{User: it.key, Trailer: e.trailer}
+			if it.started && ikey.Compare(it.last, k) >= 0 {
+				it.refuse(k)
+				break
+			}
+			it.started = true
+			it.last = ikey.Key{User: append(it.last.User[:0], k.User...), Trailer: k.Trailer}
+			it.trailer, it.value = e.trailer, e.value
+			if it.r.meta.Seq != 0 {
+				it.trailer = ikey.MakeTrailer(it.r.meta.Seq, e.trailer.Kind())
+			}
+			it.i++
+			return true
+		}
+		if !it.load() {
+			it.b = block{}
+			return false
+		}
+	}
+}
+
+// Key is the current version, valid until Next.
+func (it *RemainsIter) Key() ikey.Key { return ikey.Key{User: it.key, Trailer: it.trailer} }
+
+// Value is its value, valid until Next.
+func (it *RemainsIter) Value() []byte { return it.value }
+
+// Offset is how far the cursor has come in the file, in bytes.
+func (it *RemainsIter) Offset() uint64 { return it.at }
+
+// refuse gives up the rest of a block whose checksum is right and whose keys are out of order.
+func (it *RemainsIter) refuse(k ikey.Key) {
+	it.lose(Loss{
+		Offset: it.at, Part: "rest of the block before", Lower: bytes.Clone(it.last.User), Upper: it.r.upper(),
+		Err: fmt.Errorf("%w: %q@%d after %q@%d", ErrOrder, k.User, k.Trailer.Seq(), it.last.User, it.last.Trailer.Seq()),
+	})
+}
+
+// load makes the next block that can be read the current one.
+func (it *RemainsIter) load() bool {
+	for {
+		data, more := it.block()
+		if data != nil {
+			it.b, it.i = parseBlock(data), 0
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
+}
+
+// block returns the next block, nil if it cannot be read, and whether there may be others behind it.
+func (it *RemainsIter) block() (data []byte, more bool) {
+	switch x := it.r.index; {
+	case x != nil:
+		if it.next == x.blocks() {
+			return nil, false
+		}
+		i := it.next
+		it.next++
+		offset, stored, _ := x.extent(i)
+		data, err := it.read(offset, stored)
+		if err != nil {
+			l := Loss{Offset: offset, Bytes: uint64(stored + trailerSize), Part: "data block", Upper: x.separatorKey(i), Err: err} //nolint:gosec // a length
+			if i > 0 {
+				l.Lower = x.separatorKey(i - 1)
+			} else if it.r.props != nil {
+				l.Lower = it.r.props.Smallest
+			}
+			it.lose(l)
+		}
+		return data, true
+	case it.search == nil:
+		return nil, false
+	}
+	offset, stored, ok := it.search.next(it.at)
+	if !ok {
+		if l, lost := it.r.unreadBehind(it.at); lost {
+			l.Lower = it.lower()
+			it.lose(l)
+		}
+		it.search = nil
+		return nil, false
+	}
+	before := it.at
+	data, err := it.read(offset, stored)
+	if err != nil { // the file has changed since
+		return nil, true
+	}
+	if offset > before {
+		b := parseBlock(data)
+		e := b.entry(0)
+		it.lose(Loss{
+			Offset: before, Bytes: offset - before, Part: "data blocks", Lower: it.lower(), Upper: b.appendKey(nil, 0, &e),
+			Err: errors.New("no block is found here by its checksum"),
+		})
+	}
+	return data, true
+}
+
+// lower is a key that nothing behind the cursor is before.
+func (it *RemainsIter) lower() []byte {
+	if it.started || it.r.props == nil {
+		return bytes.Clone(it.last.User)
+	}
+	return it.r.props.Smallest
+}
+
+// read returns a block decoded.
+func (it *RemainsIter) read(offset uint64, stored int) ([]byte, error) {
+	need := uint64(stored + trailerSize) //nolint:gosec // a length
+	it.at = offset + need
+	if offset < it.aheadOff || offset+need > it.aheadOff+uint64(len(it.ahead)) {
+		n := max(need, min(defaultReadAhead, it.r.src.size-min(it.r.src.size, offset)))
+		if n > it.r.src.size { // longer than the file: an index that lies must not take memory
+			return nil, fmt.Errorf("%w: %d bytes, want %d", errShort, it.r.src.size, offset+need)
+		}
+		it.ahead = slices.Grow(it.ahead[:0], int(n))[:n] //nolint:gosec // at most the file's size, or defaultReadAhead
+		it.failed, it.aheadOff = it.r.src.read(it.ahead, offset), offset
+	}
+	sealed := it.ahead[offset-it.aheadOff:][:need]
+	payload, c, err := it.r.seal.open(kindData, offset, sealed)
+	if err != nil {
+		return nil, cmp.Or(it.failed, err)
+	}
+	return it.decode(payload, c)
+}
+
+// decode returns what a payload holds, in memory of the cursor or in place, and checks it.
+func (it *RemainsIter) decode(payload []byte, c Codec) ([]byte, error) {
+	n, err := decodedLen(payload, c)
+	if err != nil {
+		return nil, err
+	}
+	data := payload
+	if c != None {
+		if most := min(uint64(len(payload))*maxRatio, maxCoded); n > most { // before memory is taken for it
+			return nil, fmt.Errorf("%w: %d, want at most %d", errDecoded, n, most)
+		}
+		it.plain = slices.Grow(it.plain[:0], int(n))[:n] //nolint:gosec // at most maxCoded
+		if err := decompress(it.plain, payload, c); err != nil {
+			return nil, err
+		}
+		data = it.plain
+	}
+	if err := checkBlock(data, seqSpan{0, ikey.MaxSeq}); err != nil {
+		return nil, err
+	}
+	return data, nil
+}

@@ -1,0 +1,174 @@
+package sstable
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"sort"
+)
+
+// A blockSearch finds the blocks of one kind in a stretch of a file without an index: a block is where a checksum fits, since
+// checksums cover table, kind and offset. A chance match is refused by what is in the block.
+//
+// Where a block begins at a known place, its end is the first place where the checksum of all bytes so far stands: one pass.
+// Where the beginning is not known either, a CRC's linearity saves trying each pair of places. Let Z be the step of the CRC over
+// a zero byte, P(i) the CRC's state over the first i bytes of the stretch, beginning with 0, and I(s) its state before a block
+// at s. Its state after the block is then Z^(e-s)(I(s)^P(s)) ^ P(e), and the checksum C(e) that stands at e fits if
+//
+//	Z^-s(I(s)^P(s)) = Z^-e(P(e) ^ ^C(e))
+//
+// so that both sides are computed once for each place and equal ones are looked up.
+type blockSearch struct {
+	src    *lenientReader
+	seal   sealer
+	kind   kind
+	end    uint64                             // of the stretch
+	accept func(payload []byte, c Codec) bool // whether the content is that of a block
+	buf    []byte
+
+	// What a file that was made to be slow may cost.
+	far   uint64 // bytes that may still be read in search of blocks longer than nearBlock
+	wrong int    // checksums that fitted by chance, or were made to
+}
+
+const (
+	nearBlock    = 512 << 10 // longer blocks are found only where the block before them is whole, or at the start
+	searchWindow = 512 << 10 // places where a block may begin that are looked at together
+	maxWrong     = 1 << 10   // checksums that may fit by chance before the search gives up
+)
+
+// newBlockSearch makes a search up to end.
+func newBlockSearch(src *lenientReader, seal sealer, k kind, end uint64, accept func([]byte, Codec) bool) *blockSearch {
+	return &blockSearch{src: src, seal: seal, kind: k, end: end, accept: accept, far: 4 * end}
+}
+
+// next returns where the first block at or after from begins, and how long its payload is. from is the start of the stretch, or the end of a block.
+func (q *blockSearch) next(from uint64) (offset uint64, stored int, ok bool) {
+	if n, ok := q.length(from, nearBlock); ok {
+		return from, n, true
+	}
+	begin := from
+	for ; from < q.end && q.wrong < maxWrong; from += searchWindow {
+		if at, n, ok := q.anywhere(from); ok {
+			return at, n, true
+		}
+		if cost := min(q.end-begin, maxPlain+trailerSize); from == begin && cost > nearBlock && cost <= q.far {
+			q.far -= cost
+			if n, ok := q.length(begin, cost); ok {
+				return begin, n, true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+// length returns the length of the payload of the block that begins at from, if that is at most limit.
+func (q *blockSearch) length(from, limit uint64) (int, bool) {
+	const chunk = 64 << 10
+	sum := q.start(from)
+	b := q.buf[:0]
+	for i := 0; ; i++ {
+		if i+trailerSize > len(b) {
+			n := min(chunk, q.end-min(q.end, from+uint64(len(b))))
+			if n == 0 || uint64(len(b)) > limit {
+				return 0, false
+			}
+			b = slices.Grow(b, int(n))[:len(b)+int(n)] //nolint:gosec // at most chunk
+			q.src.read(b[len(b)-int(n):], from+uint64(len(b))-n)
+			q.buf = b
+			if i+trailerSize > len(b) {
+				return 0, false
+			}
+		}
+		sum = castagnoli[byte(sum)^b[i]] ^ sum>>8
+		if i > 0 && b[i] <= byte(Zstd) && ^sum == binary.LittleEndian.Uint32(b[i+1:]) && q.believes(b[:i], b[i]) {
+			return i, true
+		}
+	}
+}
+
+// believes reports whether what has a fitting checksum is a block.
+func (q *blockSearch) believes(payload []byte, c byte) bool {
+	if q.wrong == maxWrong {
+		return false
+	}
+	ok := q.accept(payload, Codec(c))
+	if !ok {
+		q.wrong++
+	}
+	return ok
+}
+
+// start is the state of the CRC before the payload of a block at offset.
+func (q *blockSearch) start(offset uint64) uint32 {
+	return crcWord(castagnoli[q.seal.id&0xff^uint32(q.kind)]^q.seal.id>>8, offset)
+}
+
+// anywhere returns the first block that begins in the window at from and ends within two windows.
+func (q *blockSearch) anywhere(from uint64) (offset uint64, stored int, ok bool) {
+	n := min(2*searchWindow, q.end-from)
+	b := slices.Grow(q.buf[:0], int(n))[:n] //nolint:gosec // at most 2·searchWindow
+	q.buf = b
+	q.src.read(b, from)
+	type place struct {
+		sum uint32 // the left side of the equation
+		at  uint32
+	}
+	starts := make([]place, 0, min(searchWindow, len(b)))
+	ends := make([]uint32, len(b)) // the right side, by the place of the codec
+	power, state := uint32(crcOne), uint32(0)
+	for i := range b {
+		if i < searchWindow {
+			starts = append(starts, place{crcTimes(power, q.start(from+uint64(i))^state), uint32(i)}) //nolint:gosec // below 2·searchWindow
+		}
+		state = castagnoli[byte(state)^b[i]] ^ state>>8
+		power = crcBack(power)
+		if i+trailerSize <= len(b) && b[i] <= byte(Zstd) {
+			ends[i] = crcTimes(power, state^^binary.LittleEndian.Uint32(b[i+1:]))
+		}
+	}
+	slices.SortFunc(starts, func(a, b place) int { return cmp.Compare(a.sum, b.sum) })
+	for e := 1; e+trailerSize <= len(b); e++ {
+		if b[e] > byte(Zstd) {
+			continue
+		}
+		sum := ends[e]
+		for i := sort.Search(len(starts), func(i int) bool { return starts[i].sum >= sum }); i < len(starts) && starts[i].sum == sum; i++ {
+			if s := int(starts[i].at); s < e && q.believes(b[s:e], b[e]) {
+				return from + uint64(s), e - s, true //nolint:gosec // s is not negative
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+// A state of the CRC is a polynomial over GF(2) modulo that of Castagnoli, its highest bit the coefficient of 1. The step over
+// a zero byte multiplies it by x^8.
+const (
+	crcOne  = 1 << 31
+	crcPoly = 0x82f63b78
+)
+
+// crcTimes is the product of two states.
+func crcTimes(a, b uint32) (p uint32) {
+	for m := uint32(crcOne); a != 0; m >>= 1 {
+		if a&m != 0 {
+			p ^= b
+			a &^= m
+		}
+		b = b>>1 ^ crcPoly&-(b&1)
+	}
+	return p
+}
+
+// crcBack divides by x^8.
+func crcBack(c uint32) uint32 {
+	for range 8 {
+		if c&crcOne != 0 {
+			c = (c^crcPoly)<<1 | 1
+		} else {
+			c <<= 1
+		}
+	}
+	return c
+}
