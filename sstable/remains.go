@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
@@ -24,7 +25,7 @@ type Loss struct {
 // are found by the index, or else by their checksums alone, and the parts of the tail by the footer, or else by what the manifest
 // says of the table. Filters and samples are not read.
 type Remains struct {
-	src    *lenientReader
+	src    *corrupt.Reader
 	meta   Meta
 	seal   sealer
 	footer *footer // nil: damaged; as the next three
@@ -40,7 +41,7 @@ var errNoID = errors.New("neither its footer nor a manifest says which table thi
 // nothing can be read. What cannot be read is no error but a Loss. The only error Is ErrVersion.
 func Survey(f io.ReaderAt, size uint64, m Meta) (*Remains, error) {
 	known := m.ID != 0
-	r := &Remains{src: &lenientReader{f, size}, meta: m, seal: newSealer(m.ID)}
+	r := &Remains{src: corrupt.NewReader(f, size), meta: m, seal: newSealer(m.ID)}
 	end := size
 	if known {
 		end = m.Size
@@ -67,11 +68,11 @@ func (r *Remains) lose(l Loss) { r.lost = append(r.lost, l) }
 
 // readFooter reads the footer before end.
 func (r *Remains) readFooter(end uint64) error {
-	if end < footerSize || r.src.size < end {
-		return fmt.Errorf("%w: %d bytes, want %d", errShort, r.src.size, max(end, footerSize))
+	if end < footerSize || r.src.Size() < end {
+		return fmt.Errorf("%w: %d bytes, want %d", errShort, r.src.Size(), max(end, footerSize))
 	}
 	b := make([]byte, footerSize)
-	failed := r.src.read(b, end-footerSize)
+	failed := r.src.Read(b, end-footerSize)
 	f, err := parseFooter(b, end)
 	if err == nil && r.meta.ID != 0 && f.id != r.meta.ID {
 		err = fmt.Errorf("table %016x, want %016x", f.id, r.meta.ID)
@@ -103,7 +104,7 @@ func (r *Remains) readTail() {
 // part reads a block of the tail.
 func (r *Remains) part(name string, k kind, offset, length uint64, harmless bool, parse func(payload []byte) error) {
 	b := make([]byte, length+trailerSize)
-	failed := r.src.read(b, offset)
+	failed := r.src.Read(b, offset)
 	payload, c, err := r.seal.open(k, offset, b)
 	if err == nil && c != None {
 		err = fmt.Errorf("%v in the tail, want %v", c, None)
@@ -134,7 +135,7 @@ func (r *Remains) parseProps(b []byte) error {
 // searchTail finds the parts of the tail where the manifest has it, without the footer.
 func (r *Remains) searchTail() {
 	m := &r.meta
-	at, end := m.Size-m.TailLen, min(m.Size-footerSize, r.src.size)
+	at, end := m.Size-m.TailLen, min(m.Size-footerSize, r.src.Size())
 	limit, slack := at-m.FilterLen, uint64(0)
 	if m.FilterLen > 0 {
 		slack = filterAlign - 1 + maxSample + trailerSize
@@ -167,7 +168,7 @@ func (r *Remains) loseTail(from, to uint64) {
 	harmless := r.dels != nil || r.props != nil && r.props.RangeDeletes == 0
 	r.lose(Loss{
 		Offset: from, Bytes: to - from, Part: "index, range deletes or properties", Harmless: harmless,
-		Err: fmt.Errorf("no checksum of a file of %d bytes fits, want one of %d", r.src.size, r.meta.Size),
+		Err: fmt.Errorf("no checksum of a file of %d bytes fits, want one of %d", r.src.Size(), r.meta.Size),
 	})
 }
 
@@ -210,7 +211,7 @@ func (r *Remains) dataEnd() (end uint64, exact bool) {
 // unreadBehind says what of [from, end of the data) was not found to be a block, if anything was lost there.
 func (r *Remains) unreadBehind(from uint64) (Loss, bool) {
 	end, exact := r.dataEnd()
-	if !exact && r.src.size >= end { // a sample may lie there
+	if !exact && r.src.Size() >= end { // a sample may lie there
 		q := newBlockSearch(r.src, r.seal, kindSample, end, func(b []byte, c Codec) bool {
 			_, err := bloomblock.ParseSample(b)
 			return c == None && (err == nil || errors.Is(err, bloomblock.ErrUnknownKind))
@@ -223,12 +224,12 @@ func (r *Remains) unreadBehind(from uint64) (Loss, bool) {
 	switch {
 	case from >= end:
 		return l, false
-	case r.src.size < end:
-		l.Err = fmt.Errorf("%w: %d bytes, want %d", errShort, r.src.size, r.meta.Size)
+	case r.src.Size() < end:
+		l.Err = fmt.Errorf("%w: %d bytes, want %d", errShort, r.src.Size(), r.meta.Size)
 		return l, true
 	case end-from < filterAlign && r.meta.FilterLen > 0:
 		b := make([]byte, end-from)
-		failed := r.src.read(b, from)
+		failed := r.src.Read(b, from)
 		return l, failed != nil || !bytes.Equal(b, make([]byte, len(b)))
 	}
 	return l, true

@@ -36,7 +36,7 @@ func (r *Remains) Iter(lose func(Loss)) *RemainsIter {
 	it := &RemainsIter{r: r, lose: lose}
 	if r.index == nil && r.Readable() {
 		end, _ := r.dataEnd()
-		it.search = newBlockSearch(r.src, r.seal, kindData, min(end, r.src.size), func(payload []byte, c Codec) bool {
+		it.search = newBlockSearch(r.src, r.seal, kindData, min(end, r.src.Size()), func(payload []byte, c Codec) bool {
 			_, err := it.decode(payload, c)
 			return err == nil
 		})
@@ -164,12 +164,12 @@ func (it *RemainsIter) read(offset uint64, stored int) ([]byte, error) {
 	need := uint64(stored + trailerSize) //nolint:gosec // a length
 	it.at = offset + need
 	if offset < it.aheadOff || offset+need > it.aheadOff+uint64(len(it.ahead)) {
-		n := max(need, min(defaultReadAhead, it.r.src.size-min(it.r.src.size, offset)))
-		if n > it.r.src.size { // longer than the file: an index that lies must not take memory
-			return nil, fmt.Errorf("%w: %d bytes, want %d", errShort, it.r.src.size, offset+need)
+		n := max(need, min(defaultReadAhead, it.r.src.Size()-min(it.r.src.Size(), offset)))
+		if n > it.r.src.Size() { // longer than the file: an index that lies must not take memory
+			return nil, fmt.Errorf("%w: %d bytes, want %d", errShort, it.r.src.Size(), offset+need)
 		}
 		it.ahead = slices.Grow(it.ahead[:0], int(n))[:n] //nolint:gosec // at most the file's size, or defaultReadAhead
-		it.failed, it.aheadOff = it.r.src.read(it.ahead, offset), offset
+		it.failed, it.aheadOff = it.r.src.Read(it.ahead, offset), offset
 	}
 	sealed := it.ahead[offset-it.aheadOff:][:need]
 	payload, c, err := it.r.seal.open(kindData, offset, sealed)

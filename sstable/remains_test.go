@@ -205,7 +205,7 @@ func TestABadSectorCostsItsBlocks(t *testing.T) {
 	}
 	file, info := build(t, WriterOptions{ID: 77, BlockSize: 1024}, kvs)
 	starts, versions := extents(t, file, info)
-	sector := badSector{bytes.NewReader(file), 2 * lenientPage, 3 * lenientPage}
+	sector := badSector{bytes.NewReader(file), 2 * 4096, 3 * 4096}
 	var want []kv
 	for b := range len(starts) - 1 {
 		if int64(starts[b+1]) <= sector.from || int64(starts[b]) >= sector.to {

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"sort"
+
+	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
 
 // A blockSearch finds the blocks of one kind in a stretch of a file without an index: a block is where a checksum fits, since
@@ -19,7 +21,7 @@ import (
 //
 // so that both sides are computed once for each place and equal ones are looked up.
 type blockSearch struct {
-	src    *lenientReader
+	src    *corrupt.Reader
 	seal   sealer
 	kind   kind
 	end    uint64                             // of the stretch
@@ -38,7 +40,7 @@ const (
 )
 
 // newBlockSearch makes a search up to end.
-func newBlockSearch(src *lenientReader, seal sealer, k kind, end uint64, accept func([]byte, Codec) bool) *blockSearch {
+func newBlockSearch(src *corrupt.Reader, seal sealer, k kind, end uint64, accept func([]byte, Codec) bool) *blockSearch {
 	return &blockSearch{src: src, seal: seal, kind: k, end: end, accept: accept, far: 4 * end}
 }
 
@@ -74,7 +76,7 @@ func (q *blockSearch) length(from, limit uint64) (int, bool) {
 				return 0, false
 			}
 			b = slices.Grow(b, int(n))[:len(b)+int(n)] //nolint:gosec // at most chunk
-			q.src.read(b[len(b)-int(n):], from+uint64(len(b))-n)
+			_ = q.src.Read(b[len(b)-int(n):], from+uint64(len(b))-n) //nolint:gosec // zeros fit no checksum
 			q.buf = b
 			if i+trailerSize > len(b) {
 				return 0, false
@@ -109,7 +111,7 @@ func (q *blockSearch) anywhere(from uint64) (offset uint64, stored int, ok bool)
 	n := min(2*searchWindow, q.end-from)
 	b := slices.Grow(q.buf[:0], int(n))[:n] //nolint:gosec // at most 2·searchWindow
 	q.buf = b
-	q.src.read(b, from)
+	_ = q.src.Read(b, from) // zeros fit no checksum
 	type place struct {
 		sum uint32 // the left side of the equation
 		at  uint32

@@ -1,0 +1,57 @@
+package corrupt
+
+import (
+	"errors"
+	"io"
+)
+
+// A Reader reads what can be read of a file: where that fails it reads zeros, which no checksum takes for data.
+type Reader struct {
+	file io.ReaderAt
+	size uint64
+}
+
+// page is the smallest part that is read or not, in bytes: a sector of a disk, or several.
+const page = 4 << 10
+
+var errShorter = errors.New("the file became shorter")
+
+// NewReader makes a reader of a file of size bytes, at most 2⁶³-1.
+func NewReader(f io.ReaderAt, size uint64) *Reader { return &Reader{f, size} }
+
+// Size is the length of the file in bytes.
+func (r *Reader) Size() uint64 { return r.size }
+
+// Read fills b with the bytes from offset on, and with zeros behind the end of the file. It returns the
+// first error of the file, and has read all else.
+func (r *Reader) Read(b []byte, offset uint64) (err error) {
+	if left := r.size - min(r.size, offset); uint64(len(b)) > left {
+		clear(b[left:])
+		b = b[:left]
+	}
+	if r.readAt(b, offset) == nil {
+		return nil
+	}
+	for len(b) > 0 {
+		n := min(page-offset%page, uint64(len(b)))
+		if e := r.readAt(b[:n], offset); e != nil {
+			clear(b[:n])
+			if err == nil {
+				err = e
+			}
+		}
+		b, offset = b[n:], offset+n
+	}
+	return err
+}
+
+func (r *Reader) readAt(b []byte, offset uint64) error {
+	n, err := r.file.ReadAt(b, int64(offset)) //nolint:gosec // below the file's size
+	if n == len(b) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = errShorter
+	}
+	return err
+}

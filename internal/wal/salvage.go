@@ -1,0 +1,163 @@
+package wal
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+)
+
+// Salvage reads what can be read of the log of that number: also what is behind damage, where Replay stops. It calls
+// each for every whole record, with its payload, valid until each returns, and the offset at which the payload
+// begins; an error of each ends it and is returned as it is. It calls lost for each stretch that is no record, a
+// damaged file header among them, before it goes on behind it. Zeros up to the end of the file are no loss. Where the
+// file header is damaged, the first whole record says which file's the others must be. Other errors are
+// ErrUnsupportedVersion and that of Size.
+//
+// The time is linear in the file's size, also where valid headers were made for payloads that are not, and the memory
+// at most that of the largest record.
+func Salvage(
+	f Source, name string, number uint64, each func(payload []byte, at int64) error, lost func(from, to int64, reason error),
+) error {
+	size, err := f.Size()
+	if err != nil {
+		return fmt.Errorf("size of %s: %w", name, err)
+	}
+	if size == 0 {
+		return nil
+	}
+	src := corrupt.NewReader(f, uint64(size)) //nolint:gosec // not negative
+	s := &salvage{src: src, size: size, number: number, budget: 4 * size}
+	id, err := parseFileHeader(s.bytes(0, fileHeaderSize), number)
+	switch {
+	case errors.Is(err, ErrUnsupportedVersion):
+		return fmt.Errorf("%s: offset 0: %w", name, err)
+	case err != nil:
+		lost(0, min(size, fileHeaderSize), cmp.Or(s.failed, err))
+	default:
+		s.salt = saltOf(id)
+	}
+	for at := int64(fileHeaderSize); at < size; {
+		payload, bad := s.record(at)
+		if bad == nil {
+			if err := each(payload, at+recordHeaderSize); err != nil {
+				return err
+			}
+			at += recordHeaderSize + int64(len(payload))
+			continue
+		}
+		from := at
+		for at = s.next(at + 1); at < size; at = s.next(at + 1) {
+			if _, err := s.record(at); err == nil {
+				break
+			}
+		}
+		to := at
+		if to == size {
+			to = s.written(from)
+		}
+		if from < to {
+			lost(from, to, bad)
+		}
+	}
+	return nil
+}
+
+type salvage struct {
+	src    *corrupt.Reader
+	size   int64
+	number uint64
+	salt   uint32 // 0 until it is known
+	budget int64  // bytes of bad payloads that may still be read
+
+	buf    []byte
+	bufAt  int64
+	failed error // of the read that filled buf
+}
+
+// bytes returns n bytes of the file from an offset on, with zeros behind its end. They are valid until the next call.
+func (s *salvage) bytes(at int64, n int) []byte {
+	if at < s.bufAt || at+int64(n) > s.bufAt+int64(len(s.buf)) {
+		m := max(n, int(min(readChunk, s.size-min(at, s.size))))
+		if cap(s.buf) < m {
+			s.buf = make([]byte, m)
+		}
+		s.buf, s.bufAt = s.buf[:m], at
+		s.failed = s.src.Read(s.buf, uint64(at)) //nolint:gosec // not negative
+	}
+	return s.buf[at-s.bufAt:][:n]
+}
+
+// record returns the payload of the record at an offset, or why there is none.
+func (s *salvage) record(at int64) ([]byte, error) {
+	left := s.size - at - recordHeaderSize
+	if left < 0 {
+		return nil, fmt.Errorf("%w record: %d bytes, want %d", errBroken, left+recordHeaderSize, recordHeaderSize)
+	}
+	b := s.bytes(at, recordHeaderSize)
+	h, ok := parseRecordHeader(b, s.number, at)
+	switch {
+	case !ok:
+		return nil, cmp.Or(s.failed, fmt.Errorf("%w record: header %x", errBroken, b))
+	case s.salt != 0 && h.salt != s.salt:
+		return nil, fmt.Errorf("%w record: salt %08x, want %08x", errBroken, h.salt, s.salt)
+	case int64(h.length) > left:
+		return nil, fmt.Errorf("%w record: %d bytes of payload, want %d", errBroken, left, h.length)
+	case h.length > MaxPayload:
+		return nil, fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, h.length, MaxPayload)
+	}
+	if int64(h.length) > s.budget {
+		return nil, fmt.Errorf("%w record: among too many bad ones", errBroken)
+	}
+	payload := s.bytes(at+recordHeaderSize, int(h.length))
+	if got := crc32.Checksum(payload, castagnoli); got != h.payloadCRC {
+		s.budget -= int64(h.length)
+		bad := fmt.Errorf("%w record: payload checksum %08x, want %08x", errBroken, got, h.payloadCRC)
+		return nil, cmp.Or(s.failed, bad)
+	}
+	s.salt = h.salt
+	return payload, nil
+}
+
+// next returns the offset of the first valid header from one on, or the size of the file. It reads at most twice as
+// far as it finds one, and some KiB.
+func (s *salvage) next(from int64) int64 {
+	pattern, place := binary.LittleEndian.AppendUint32(nil, s.salt), saltAt
+	if s.salt == 0 {
+		pattern, place = []byte{recordKind}, kindAt
+	}
+	n := 4 << 10
+	for s.size-from >= recordHeaderSize {
+		b := s.bytes(from, int(min(int64(n), s.size-from)))
+		n = min(2*n, scanChunk)
+		for o := 0; o+recordHeaderSize <= len(b); o++ {
+			i := bytes.Index(b[o+place:len(b)-recordHeaderSize+place+len(pattern)], pattern)
+			if i < 0 {
+				break
+			}
+			o += i
+			if _, ok := parseRecordHeader(b[o:o+recordHeaderSize], s.number, from+int64(o)); ok {
+				return from + int64(o)
+			}
+		}
+		from += int64(len(b)) - recordHeaderSize + 1
+	}
+	return s.size
+}
+
+// written returns the end of the last byte from an offset on that is not zero, or that offset.
+func (s *salvage) written(from int64) int64 {
+	end := from
+	for at := from; at < s.size; {
+		b := s.bytes(at, int(min(scanChunk, s.size-at)))
+		if n := len(bytes.TrimRight(b, "\x00")); n > 0 {
+			end = at + int64(n)
+		}
+		at += int64(len(b))
+	}
+	return end
+}
