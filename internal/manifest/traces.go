@@ -1,0 +1,122 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/wal"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// Traces are what the edits of a manifest say as far as they can be read, where Load refuses because of damage. What
+// is said of a table holds by itself: it was added so, or it was deleted and its number is never used again.
+type Traces struct {
+	Number   uint64           // of the manifest; 0 is none: there is no manifest, or nothing of one can be read
+	Snapshot bool             // its first record was read: what it does not add was not in the store then
+	Whole    bool             // all of its records were read
+	Placed   map[uint64]Added // by number: where tables were last
+	Gone     map[uint64]bool  // by number: tables that were deleted
+	NextFile uint64           // the largest, as the next two
+	LastSeq  ikey.Seq         //
+	MinLog   uint64           //
+	Filters  *Filters         // the last
+	Log      *LogMark         // the last; nil if there is none, or none that counts
+}
+
+// Lost is called for a part of a file that cannot be read; from and to are 0 for all of it.
+type Lost func(name string, from, to int64, reason error)
+
+// Trace reads the manifest that CURRENT names, or where that does not say or the manifest has no snapshot that can be
+// read, the newest that has. numbers are those of all manifests that there are, ascending. lost is called for each
+// part that cannot be read, with the name of its file. Other errors are
+// ErrUnsupportedVersion and those of the file system.
+func Trace(fsys vfs.FS, dir string, numbers []uint64, lost Lost) (Traces, error) {
+	current, err := readCurrent(fsys, dir)
+	order := slices.Clone(numbers)
+	slices.Reverse(order)
+	switch i := slices.Index(order, current); {
+	case err != nil && errors.Is(err, fs.ErrNotExist):
+		lost(filename.CurrentName, 0, 0, errors.New("missing"))
+	case err != nil:
+		lost(filename.CurrentName, 0, maxCurrent, err)
+	case i < 0:
+		lost(filename.Base(filename.Manifest, current), 0, 0, errors.New("missing, CURRENT names it"))
+	default:
+		order = slices.Insert(slices.Delete(order, i, i+1), 0, current)
+	}
+	var best Traces
+	for _, n := range order {
+		t, err := trace(fsys, dir, n, lost)
+		if err != nil {
+			return t, err
+		}
+		if best.Number == 0 || t.Snapshot {
+			best = t
+		}
+		if t.Snapshot {
+			break
+		}
+	}
+	return best, nil
+}
+
+// trace reads one manifest.
+func trace(fsys vfs.FS, dir string, number uint64, lost Lost) (t Traces, err error) {
+	name := filename.Base(filename.Manifest, number)
+	t = Traces{Number: number, Whole: true, Placed: map[uint64]Added{}, Gone: map[uint64]bool{}}
+	f, err := fsys.Open(filename.Make(dir, filename.Manifest, number))
+	if err != nil {
+		lost(name, 0, 0, err)
+		t.Whole = false
+		return t, nil
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	lose := func(from, to int64, reason error) {
+		t.Whole = false
+		lost(name, from, to, reason)
+	}
+	err = wal.Salvage(f, name, number, func(payload []byte, at int64) error {
+		e, err := ParseEdit(payload)
+		if errors.Is(err, ErrUnsupportedVersion) {
+			return fmt.Errorf("%s: offset %d: %w", name, at, err)
+		}
+		if err != nil {
+			lose(at, at+int64(len(payload)), err)
+			return nil
+		}
+		t.note(e)
+		t.Snapshot = t.Snapshot || at == wal.FirstRecord+wal.HeaderSize
+		return nil
+	}, lose)
+	if err == nil && t.Whole && !t.Snapshot {
+		lose(0, 0, errNoSnapshot)
+	}
+	return t, err
+}
+
+func (t *Traces) note(e *Edit) {
+	for _, d := range e.Deleted {
+		t.Gone[d.Number] = true
+	}
+	for _, a := range e.Added { // those that moved are not gone
+		t.Placed[a.Table.Number] = a
+		delete(t.Gone, a.Table.Number)
+		t.LastSeq = max(t.LastSeq, a.Table.MaxSeq)
+	}
+	t.NextFile = max(t.NextFile, e.NextFile)
+	t.LastSeq = max(t.LastSeq, e.LastSeq)
+	t.MinLog = max(t.MinLog, e.MinLog)
+	if e.Filters != nil {
+		t.Filters = e.Filters
+	}
+	if e.Log != nil {
+		t.Log = e.Log
+	}
+	if e.NoLog || t.Log != nil && t.Log.Number < t.MinLog {
+		t.Log = nil
+	}
+}
