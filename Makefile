@@ -1,6 +1,6 @@
 # Each target is a step of .ci/run, or a longer run of the same. Go and a shell are enough to do without make.
 
-.PHONY: check test race lint fuzz fuzz-files bench bench-compare compare compare-shapes rocksdb cross long promise demo screenshots
+.PHONY: check test race lint fuzz fuzz-files bench bench-compare compare compare-shapes rocksdb cross long promise salvage demo screenshots
 
 check: ## all that CI runs
 	.ci/run
@@ -21,6 +21,9 @@ long: ## the model, crash and fuzz tests for hours instead of seconds
 	go test -count=1 -timeout 6h . -long 50
 	go test -count=1 -timeout 6h ./internal/compaction -long 50
 	FUZZTIME=5m .ci/run fuzz
+
+salvage: ## a store with damage at every byte and cut off at every length, and one of 1 GB with ten damaged blocks: half an hour
+	go test -count=1 -timeout 3h -run 'TestSalvageLoses|TestSalvageOfAGigabyte' -v . -everywhere
 
 promise: ## the rate of filters in every state of the tree, of all key shapes, a million keys each; 10⁸ keys of which none is denied; what inspect predicts
 	go test -count=1 -timeout 1h -run 'TestThePromise' -v . -long 2

@@ -24,7 +24,9 @@ var (
 	// ErrLocked means that another process, or another DB in this one, has the store open; readers ([Options.ReadOnly])
 	// exclude only who would write, and the other way round.
 	ErrLocked = vfs.ErrLocked
-	// ErrCorruption is what every damage Is: errors.Is(err, ErrCorruption). errors.As finds the *[CorruptionError].
+	// ErrCorruption is matched by every error of damage: errors.Is(err, ErrCorruption). errors.As finds the *[CorruptionError].
+	// [Check] finds all damage of a store; [Salvage] saves what can be read into a new one; or restore a copy made by
+	// [DB.Checkpoint].
 	ErrCorruption = corrupt.Err
 	// ErrUnsupportedVersion means that a file was written by a newer version of the library. Nothing was changed.
 	ErrUnsupportedVersion = corrupt.ErrUnsupportedVersion
@@ -36,5 +38,5 @@ var (
 )
 
 // A CorruptionError is damage with its address: File, the base name of the file; Offset, in bytes, where the damaged part
-// begins; and Err, the reason, with what was found and wanted. It Is ErrCorruption.
+// begins; and Err, the reason, with what was found and wanted. It matches ErrCorruption, which says what to do about it.
 type CorruptionError = corrupt.Error

@@ -190,6 +190,36 @@ func ExampleCheck() {
 	// Output: 1 1 <nil>
 }
 
+// A store whose manifest is lost is refused by Open. All that can be read is saved in a new one.
+func ExampleSalvage() {
+	files := vfs.NewMem() // stands for the disk
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: files})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := errors.Join(db.Put([]byte("key"), []byte("value")), db.Close()); err != nil {
+		log.Fatal(err)
+	}
+	if err := files.Remove("data/CURRENT"); err != nil { // damage of one kind
+		log.Fatal(err)
+	}
+	_, err = bloomkv.Open("data", &bloomkv.Options{FS: files})
+	fmt.Println(errors.Is(err, bloomkv.ErrCorruption))
+
+	report, err := bloomkv.Salvage(context.Background(), "data", "saved", &bloomkv.Options{FS: files}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, l := range report.Lost {
+		fmt.Printf("%s: %v; harmless: %v\n", l.File, l.Err, l.Harmless)
+	}
+	fmt.Println(report.Keys, "keys, nothing lost:", report.Whole())
+	// Output:
+	// true
+	// CURRENT: missing; harmless: true
+	// 1 keys, nothing lost: true
+}
+
 // What the filters of a hundred million keys take in memory, and what they give.
 func ExamplePlanFilters() {
 	fpr, levels, err := bloomkv.PlanFilters(100_000_000, 4, &bloomkv.Options{FilterMemory: 64 << 20, FilterKind: bloomkv.RibbonFilter})

@@ -13,7 +13,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/memtable"
-	"github.com/bloomkv/bloomkv/sstable"
 )
 
 // Flush writes what is in memory into tables of level 0 and returns when that is durable. When ctx ends before, it returns
@@ -253,16 +252,9 @@ func (db *DB) env(level int) compaction.Env {
 	db.editMu.Lock()
 	plan := db.plans.Load().now
 	db.editMu.Unlock()
-	codec := sstable.S2
-	switch {
-	case db.opts.Compression == NoCompression:
-		codec = sstable.None
-	case db.opts.Compression == ZstdBottom && level == bottom:
-		codec = sstable.Zstd
-	}
 	return compaction.Env{
 		FS: db.opts.FS, Dir: db.dir, NewNumber: db.newNumber, TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
-		BlockSize: db.opts.BlockSize, Codec: codec, Filter: plan.level[level].params, Prefix: db.opts.FilterPrefix, Seed: db.seed,
+		BlockSize: db.opts.BlockSize, Codec: db.opts.codec(level), Filter: plan.level[level].params, Prefix: db.opts.FilterPrefix, Seed: db.seed,
 		Snapshots: db.snapshots.seqs(), Open: db.openInput, RangeDels: db.inputRangeDels,
 		SampleOf: db.inputSample, FilterOf: db.inputFilter,
 	}

@@ -32,11 +32,13 @@ var rooms = map[string]room{
 	"bench/compare": {4, []string{".", "bloomblock", "bench/machine", "internal/outfile", "internal/workload", "internal/workload/own"}},
 	"examples":      {4, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
-	".": {3, []string{"internal/compaction", "internal/recovery", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
+	".": {3, []string{"internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
 
 	"internal/compaction": {2, []string{"internal/manifest", "sstable", "bloomblock", "vfs", "internal/merge", "internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt"}},
 
 	"internal/recovery": {2, []string{"internal/manifest", "internal/wal", "vfs", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt"}},
+
+	"internal/salvage": {2, []string{"internal/compaction", "internal/recovery", "internal/manifest", "internal/wal", "sstable", "vfs", "internal/batch", "internal/rangedel", "internal/ikey", "internal/filename"}},
 
 	"internal/manifest": {1, []string{"internal/wal", "vfs", "internal/ikey", "internal/filename", "internal/corrupt"}},
 	"internal/wal":      {1, []string{"vfs", "internal/corrupt"}},
@@ -69,6 +71,8 @@ var arrows = [][2]string{
 	{"cmd/bloomkv", "internal/workload/own"},
 	{"bench", "internal/workload/own"},
 	{"bench/compare", "internal/workload/own"},
+	{"internal/salvage", "internal/compaction"},
+	{"internal/salvage", "internal/recovery"},
 	{"internal/manifest", "internal/wal"},
 	{"memtable", "bloom"},
 	{"internal/picture", "internal/outfile"},

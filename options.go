@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/bloomkv/bloomkv/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -237,4 +238,16 @@ func (o *Options) check() error {
 		return errors.New("option ErrorIfExists: not together with ErrorIfMissing or ReadOnly")
 	}
 	return nil
+}
+
+// codec compresses the blocks of tables that are written for a level.
+func (o *Options) codec(level int) sstable.Codec {
+	switch {
+	case o.Compression == NoCompression:
+		return sstable.None
+	case o.Compression == ZstdBottom && level == bottom:
+		return sstable.Zstd
+	default:
+		return sstable.S2
+	}
 }

@@ -21,9 +21,12 @@ type Loss struct {
 	Err           error  // what is wrong
 }
 
-// Remains are what can be read of a table that may be damaged. Blocks are believed one by one, each by its checksum: data blocks
-// are found by the index, or else by their checksums alone, and the parts of the tail by the footer, or else by what the manifest
-// says of the table. Filters and samples are not read.
+// Counts are what a manifest says that a table holds.
+type Counts struct{ Entries, RangeDeletes uint64 }
+
+// Remains are what can be read of a table that may be damaged. Blocks are believed one by one, each by its checksum:
+// data blocks are found by the index, or else by their checksums alone, and the parts of the tail by the footer, or
+// else by what the manifest says of the table. Filters and samples are not read.
 type Remains struct {
 	src    *corrupt.Reader
 	meta   Meta
@@ -32,16 +35,20 @@ type Remains struct {
 	index  *index
 	props  *Properties
 	dels   rangedel.List // as readers see them
+	counts *Counts       // nil: not known
 	lost   []Loss
 }
 
-var errNoID = errors.New("neither its footer nor a manifest says which table this is, so that no checksum can be checked")
+var errNoBlock = errors.New("no block is found here by its checksum")
 
-// Survey reads the tail of a table of which the manifest says m, or nothing but the name: then the footer must be whole, or
-// nothing can be read. What cannot be read is no error but a Loss. The only error Is ErrVersion.
-func Survey(f io.ReaderAt, size uint64, m Meta) (*Remains, error) {
+var errNoID = errors.New("neither its footer nor a manifest says which table this is: no checksum can be checked")
+
+// Survey reads the tail of a table of which the manifest says m and c. Where no manifest says anything, m has the
+// name only, and c is nil: then the footer must be whole, or nothing can be read. What cannot be read is no error but
+// a Loss. The only error Is ErrVersion.
+func Survey(f io.ReaderAt, size uint64, m Meta, c *Counts) (*Remains, error) {
 	known := m.ID != 0
-	r := &Remains{src: corrupt.NewReader(f, size), meta: m, seal: newSealer(m.ID)}
+	r := &Remains{src: corrupt.NewReader(f, size), meta: m, seal: newSealer(m.ID), counts: c}
 	end := size
 	if known {
 		end = m.Size
@@ -51,8 +58,9 @@ func Survey(f io.ReaderAt, size uint64, m Meta) (*Remains, error) {
 	case errors.Is(err, ErrVersion):
 		return nil, fmt.Errorf("%s: offset %d: %w", m.Name, end-min(end, footerSize), err)
 	case err == nil:
-		r.meta.ID, r.meta.Size, r.meta.TailLen, r.meta.FilterLen = r.footer.id, end, r.footer.tailLen, r.footer.filterLen
-		r.seal = newSealer(r.footer.id)
+		f := r.footer
+		r.meta.ID, r.meta.Size, r.meta.TailLen, r.meta.FilterLen = f.id, end, f.tailLen, f.filterLen
+		r.seal = newSealer(f.id)
 		r.readTail()
 		return r, nil
 	case !known || m.TailLen < footerSize || m.TailLen > m.Size || m.FilterLen > m.Size-m.TailLen:
@@ -113,7 +121,8 @@ func (r *Remains) part(name string, k kind, offset, length uint64, harmless bool
 		err = parse(payload)
 	}
 	if err != nil {
-		r.lose(Loss{Offset: offset, Bytes: length + trailerSize, Part: name, Harmless: harmless, Err: cmp.Or(failed, err)})
+		err = cmp.Or(failed, err)
+		r.lose(Loss{Offset: offset, Bytes: length + trailerSize, Part: name, Harmless: harmless, Err: err})
 	}
 }
 
@@ -127,7 +136,7 @@ func (r *Remains) parseDels(b []byte) (err error) {
 func (r *Remains) parseProps(b []byte) error {
 	p, err := parseProperties(b)
 	if err == nil {
-		r.props = &p
+		r.props, r.counts = &p, &Counts{p.Entries, p.RangeDeletes}
 	}
 	return err
 }
@@ -148,7 +157,9 @@ func (r *Remains) searchTail() {
 		{kindRangeDels, r.parseDels},
 		{kindProperties, r.parseProps},
 	} {
-		q := newBlockSearch(r.src, r.seal, p.kind, end, func(b []byte, c Codec) bool { return c == None && p.parse(b) == nil })
+		q := newBlockSearch(r.src, r.seal, p.kind, end, func(b []byte, c Codec) bool {
+			return c == None && p.parse(b) == nil
+		})
 		offset, n, ok := q.next(at)
 		if !ok {
 			continue // there may be none; if there was one, it is in a gap
@@ -163,9 +174,9 @@ func (r *Remains) searchTail() {
 	}
 }
 
-// loseTail notes that a part of the tail was not found. With the properties it is known whether there are range deletes.
+// loseTail notes that a part of the tail was not found.
 func (r *Remains) loseTail(from, to uint64) {
-	harmless := r.dels != nil || r.props != nil && r.props.RangeDeletes == 0
+	harmless := r.dels != nil || r.counts != nil && r.counts.RangeDeletes == 0
 	r.lose(Loss{
 		Offset: from, Bytes: to - from, Part: "index, range deletes or properties", Harmless: harmless,
 		Err: fmt.Errorf("no checksum of a file of %d bytes fits, want one of %d", r.src.Size(), r.meta.Size),
@@ -208,9 +219,13 @@ func (r *Remains) dataEnd() (end uint64, exact bool) {
 	return r.meta.Size - r.meta.TailLen - r.meta.FilterLen, r.meta.FilterLen == 0
 }
 
-// unreadBehind says what of [from, end of the data) was not found to be a block, if anything was lost there.
-func (r *Remains) unreadBehind(from uint64) (Loss, bool) {
+// unreadBehind says what of [from, end of the data) was not found to be a block, if anything was lost there. read is
+// how many versions are before it, if all of those that are were read, or 0.
+func (r *Remains) unreadBehind(from, read uint64) (Loss, bool) {
 	end, exact := r.dataEnd()
+	if r.counts != nil && read > 0 && read == r.counts.Entries {
+		return Loss{}, false
+	}
 	if !exact && r.src.Size() >= end { // a sample may lie there
 		q := newBlockSearch(r.src, r.seal, kindSample, end, func(b []byte, c Codec) bool {
 			_, err := bloomblock.ParseSample(b)
@@ -220,7 +235,7 @@ func (r *Remains) unreadBehind(from uint64) (Loss, bool) {
 			end = offset
 		}
 	}
-	l := Loss{Offset: from, Bytes: end - min(from, end), Part: "data blocks", Upper: r.upper(), Err: errors.New("no block is found here by its checksum")}
+	l := Loss{Offset: from, Bytes: end - min(from, end), Part: "data blocks", Upper: r.upper(), Err: errNoBlock}
 	switch {
 	case from >= end:
 		return l, false

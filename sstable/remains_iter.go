@@ -3,7 +3,6 @@ package sstable
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -22,6 +21,7 @@ type RemainsIter struct {
 	i        int
 	last     ikey.Key // the version before the current one, by the trailers in the blocks
 	started  bool
+	n        uint64 // versions read
 	key      []byte
 	trailer  ikey.Trailer
 	value    []byte
@@ -31,7 +31,8 @@ type RemainsIter struct {
 	failed   error // of the last read of the file
 }
 
-// Iter makes a cursor, which stands before the first version. lose is called for each loss, when the cursor comes to it.
+// Iter makes a cursor, which stands before the first version. lose is called for each loss, when the cursor comes to
+// it.
 func (r *Remains) Iter(lose func(Loss)) *RemainsIter {
 	it := &RemainsIter{r: r, lose: lose}
 	if r.index == nil && r.Readable() {
@@ -56,6 +57,7 @@ func (it *RemainsIter) Next() bool {
 				break
 			}
 			it.started = true
+			it.n++
 			it.last = ikey.Key{User: append(it.last.User[:0], k.User...), Trailer: k.Trailer}
 			it.trailer, it.value = e.trailer, e.value
 			if it.r.meta.Seq != 0 {
@@ -76,6 +78,9 @@ func (it *RemainsIter) Key() ikey.Key { return ikey.Key{User: it.key, Trailer: i
 
 // Value is its value, valid until Next.
 func (it *RemainsIter) Value() []byte { return it.value }
+
+// Last is the largest user key that the cursor has come to, also at the end.
+func (it *RemainsIter) Last() []byte { return it.last.User }
 
 // Offset is how far the cursor has come in the file, in bytes.
 func (it *RemainsIter) Offset() uint64 { return it.at }
@@ -114,7 +119,7 @@ func (it *RemainsIter) block() (data []byte, more bool) {
 		offset, stored, _ := x.extent(i)
 		data, err := it.read(offset, stored)
 		if err != nil {
-			l := Loss{Offset: offset, Bytes: uint64(stored + trailerSize), Part: "data block", Upper: x.separatorKey(i), Err: err} //nolint:gosec // a length
+			l := Loss{Offset: offset, Bytes: it.at - offset, Part: "data block", Upper: x.separatorKey(i), Err: err}
 			if i > 0 {
 				l.Lower = x.separatorKey(i - 1)
 			} else if it.r.props != nil {
@@ -128,7 +133,7 @@ func (it *RemainsIter) block() (data []byte, more bool) {
 	}
 	offset, stored, ok := it.search.next(it.at)
 	if !ok {
-		if l, lost := it.r.unreadBehind(it.at); lost {
+		if l, lost := it.r.unreadBehind(it.at, it.n); lost {
 			l.Lower = it.lower()
 			it.lose(l)
 		}
@@ -144,8 +149,8 @@ func (it *RemainsIter) block() (data []byte, more bool) {
 		b := parseBlock(data)
 		e := b.entry(0)
 		it.lose(Loss{
-			Offset: before, Bytes: offset - before, Part: "data blocks", Lower: it.lower(), Upper: b.appendKey(nil, 0, &e),
-			Err: errors.New("no block is found here by its checksum"),
+			Offset: before, Bytes: offset - before, Part: "data blocks",
+			Lower: it.lower(), Upper: b.appendKey(nil, 0, &e), Err: errNoBlock,
 		})
 	}
 	return data, true

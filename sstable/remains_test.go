@@ -18,7 +18,7 @@ import (
 // salvaged reads what remains of a table, and what is lost of it.
 func salvaged(t *testing.T, f io.ReaderAt, size int, m Meta) (r *Remains, got []kv, lost []Loss) {
 	t.Helper()
-	r, err := Survey(f, uint64(size), m)
+	r, err := Survey(f, uint64(size), m, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +50,8 @@ func extents(t *testing.T, file []byte, info Info) (starts []int, versions []int
 	return starts, versions
 }
 
-// TestOneDamagedByteCostsOneBlock damages each byte of tables, cuts them off at each length, and reads them with a manifest and, where the
-// footer is whole, without.
+// TestOneDamagedByteCostsOneBlock damages each byte of tables, cuts them off at each length, and reads them with a
+// manifest and, where the footer is whole, without.
 func TestOneDamagedByteCostsOneBlock(t *testing.T) {
 	for _, codec := range []Codec{None, S2, Zstd} {
 		t.Run(codec.String(), func(t *testing.T) {
@@ -141,12 +141,13 @@ func TestATableOfTheFutureIsRefused(t *testing.T) {
 	foot := file[len(file)-footerSize:]
 	binary.LittleEndian.PutUint32(foot[68:], version+1)
 	binary.LittleEndian.PutUint32(foot[64:], footerSum(foot))
-	if _, err := Survey(bytes.NewReader(file), uint64(len(file)), metaOf(info)); !errors.Is(err, ErrVersion) || errors.Is(err, corrupt.Err) {
+	if _, err := Survey(bytes.NewReader(file), uint64(len(file)), metaOf(info), nil); !errors.Is(err, ErrVersion) || errors.Is(err, corrupt.Err) {
 		t.Errorf("error is %v, want %v", err, ErrVersion)
 	}
 }
 
-// TestBlocksAreFoundByTheirChecksums leaves a table neither index nor footer and damages blocks, small, large and huge ones.
+// TestBlocksAreFoundByTheirChecksums leaves a table neither index nor footer and damages blocks, small, large and
+// huge ones.
 func TestBlocksAreFoundByTheirChecksums(t *testing.T) {
 	var kvs []kv
 	for i := range 300 {
@@ -231,7 +232,7 @@ func FuzzSurvey(f *testing.F) {
 		if known {
 			m = Meta{Name: "x", ID: 0x0123456789abcdef, Size: uint64(len(file)) + 1, TailLen: tail, FilterLen: filter}
 		}
-		r, err := Survey(bytes.NewReader(file), uint64(len(file)), m)
+		r, err := Survey(bytes.NewReader(file), uint64(len(file)), m, nil)
 		if err != nil {
 			if !errors.Is(err, ErrVersion) {
 				t.Fatal(err)

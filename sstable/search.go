@@ -9,13 +9,14 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
 
-// A blockSearch finds the blocks of one kind in a stretch of a file without an index: a block is where a checksum fits, since
-// checksums cover table, kind and offset. A chance match is refused by what is in the block.
+// A blockSearch finds the blocks of one kind in a stretch of a file without an index: a block is where a checksum
+// fits, since checksums cover table, kind and offset. A chance match is refused by what is in the block.
 //
-// Where a block begins at a known place, its end is the first place where the checksum of all bytes so far stands: one pass.
-// Where the beginning is not known either, a CRC's linearity saves trying each pair of places. Let Z be the step of the CRC over
-// a zero byte, P(i) the CRC's state over the first i bytes of the stretch, beginning with 0, and I(s) its state before a block
-// at s. Its state after the block is then Z^(e-s)(I(s)^P(s)) ^ P(e), and the checksum C(e) that stands at e fits if
+// Where a block begins at a known place, its end is the first place where the checksum of all bytes so far stands:
+// one pass. Where the beginning is not known either, a CRC's linearity saves trying each pair of places. Let Z be the
+// step of the CRC over a zero byte, P(i) the CRC's state over the first i bytes of the stretch, beginning with 0, and
+// I(s) its state before a block at s. Its state after the block is then Z^(e-s)(I(s)^P(s)) ^ P(e), and the checksum
+// C(e) that stands at e fits if
 //
 //	Z^-s(I(s)^P(s)) = Z^-e(P(e) ^ ^C(e))
 //
@@ -40,11 +41,14 @@ const (
 )
 
 // newBlockSearch makes a search up to end.
-func newBlockSearch(src *corrupt.Reader, seal sealer, k kind, end uint64, accept func([]byte, Codec) bool) *blockSearch {
+func newBlockSearch(
+	src *corrupt.Reader, seal sealer, k kind, end uint64, accept func(payload []byte, c Codec) bool,
+) *blockSearch {
 	return &blockSearch{src: src, seal: seal, kind: k, end: end, accept: accept, far: 4 * end}
 }
 
-// next returns where the first block at or after from begins, and how long its payload is. from is the start of the stretch, or the end of a block.
+// next returns where the first block at or after from begins, and how long its payload is. from is the start of the
+// stretch, or the end of a block.
 func (q *blockSearch) next(from uint64) (offset uint64, stored int, ok bool) {
 	if n, ok := q.length(from, nearBlock); ok {
 		return from, n, true
@@ -75,7 +79,7 @@ func (q *blockSearch) length(from, limit uint64) (int, bool) {
 			if n == 0 || uint64(len(b)) > limit {
 				return 0, false
 			}
-			b = slices.Grow(b, int(n))[:len(b)+int(n)] //nolint:gosec // at most chunk
+			b = slices.Grow(b, int(n))[:len(b)+int(n)]               //nolint:gosec // at most chunk
 			_ = q.src.Read(b[len(b)-int(n):], from+uint64(len(b))-n) //nolint:gosec // zeros fit no checksum
 			q.buf = b
 			if i+trailerSize > len(b) {
@@ -121,7 +125,8 @@ func (q *blockSearch) anywhere(from uint64) (offset uint64, stored int, ok bool)
 	power, state := uint32(crcOne), uint32(0)
 	for i := range b {
 		if i < searchWindow {
-			starts = append(starts, place{crcTimes(power, q.start(from+uint64(i))^state), uint32(i)}) //nolint:gosec // below 2·searchWindow
+			sum := crcTimes(power, q.start(from+uint64(i))^state)
+			starts = append(starts, place{sum, uint32(i)}) //nolint:gosec // below searchWindow
 		}
 		state = castagnoli[byte(state)^b[i]] ^ state>>8
 		power = crcBack(power)
@@ -135,7 +140,8 @@ func (q *blockSearch) anywhere(from uint64) (offset uint64, stored int, ok bool)
 			continue
 		}
 		sum := ends[e]
-		for i := sort.Search(len(starts), func(i int) bool { return starts[i].sum >= sum }); i < len(starts) && starts[i].sum == sum; i++ {
+		i := sort.Search(len(starts), func(i int) bool { return starts[i].sum >= sum })
+		for ; i < len(starts) && starts[i].sum == sum; i++ {
 			if s := int(starts[i].at); s < e && q.believes(b[s:e], b[e]) {
 				return from + uint64(s), e - s, true //nolint:gosec // s is not negative
 			}
@@ -144,8 +150,8 @@ func (q *blockSearch) anywhere(from uint64) (offset uint64, stored int, ok bool)
 	return 0, 0, false
 }
 
-// A state of the CRC is a polynomial over GF(2) modulo that of Castagnoli, its highest bit the coefficient of 1. The step over
-// a zero byte multiplies it by x^8.
+// A state of the CRC is a polynomial over GF(2) modulo that of Castagnoli, its highest bit the coefficient of 1. The
+// step over a zero byte multiplies it by x^8.
 const (
 	crcOne  = 1 << 31
 	crcPoly = 0x82f63b78

@@ -1,0 +1,128 @@
+package salvage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/wal"
+)
+
+// readLogs reads the logs of those numbers, ascending.
+func (s *Salvage) readLogs(ctx context.Context, logs []uint64, to *spills) error {
+	r := logReader{s: s, ctx: ctx, to: to, gap: -1}
+	if s.traces.Whole {
+		r.next = s.last + 1
+	}
+	if m := s.traces.Log; m != nil && !slices.Contains(logs, m.Number) {
+		s.lose(Loss{File: filename.Base(filename.Log, m.Number), Part: "log", Err: s.missing()})
+	}
+	for _, n := range logs {
+		if err := r.read(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A logReader reads logs one after the other.
+type logReader struct {
+	s    *Salvage
+	ctx  context.Context //nolint:containedctx // of one call of readLogs
+	to   *spills
+	next ikey.Seq // what the next record should begin with; 0 is not known
+	gap  int      // the loss since the last record that could be read, or -1
+	ops  []operation
+}
+
+// An operation is one of a record, whose bytes it shares.
+type operation struct {
+	seq        ikey.Seq
+	kind       ikey.Kind
+	key, value []byte
+}
+
+// read reads one log.
+func (r *logReader) read(number uint64) error {
+	s, name := r.s, filename.Base(filename.Log, number)
+	lose := func(from, to int64, reason error) {
+		l := Loss{File: name, Offset: from, Bytes: to - from, Part: "log record", Err: reason}
+		if from == 0 {
+			l.Part, l.Harmless = "header of the log", to == wal.FirstRecord
+		} else {
+			r.gap = len(s.losses)
+		}
+		s.lose(l)
+	}
+	f, err := s.fs.Open(filename.Make(s.dir, filename.Log, number))
+	if err != nil {
+		s.lose(Loss{File: name, Part: "log", Err: err})
+		return nil
+	}
+	read := uint64(0)
+	err = wal.Salvage(f, name, number, func(payload []byte, at int64) error {
+		if n := uint64(at) + uint64(len(payload)); n > read { //nolint:gosec // not negative
+			s.advance(n - read)
+			read = n
+		}
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		return r.record(payload, at, lose)
+	}, lose)
+	if size, e := f.Size(); e != nil {
+		err = errors.Join(err, e)
+	} else {
+		s.advance(uint64(size) - min(read, uint64(size))) //nolint:gosec // not negative
+		if m := s.traces.Log; m != nil && m.Number == number && size < m.Synced {
+			lose(size, m.Synced, fmt.Errorf("the log ends here, the manifest wants at least %d bytes", m.Synced))
+		}
+	}
+	return errors.Join(err, f.Close())
+}
+
+// record takes over the operations of one record.
+func (r *logReader) record(payload []byte, at int64, lose func(from, to int64, reason error)) error {
+	r.ops = r.ops[:0]
+	first, count, err := batch.ReadRecord(payload, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
+		r.ops = append(r.ops, operation{seq, kind, key, value})
+	})
+	if err != nil {
+		lose(at, at+int64(len(payload)), err)
+		return nil
+	}
+	s := r.s
+	missing := r.next != 0 && first > r.next
+	if missing && r.gap < 0 { // nothing bad is seen where they were
+		lose(at, at, errors.New("what comes before this record is not there, as if a log were missing or cut short"))
+	}
+	if r.gap >= 0 {
+		s.behindGap = true
+		if l := &s.losses[r.gap]; missing {
+			l.Err = fmt.Errorf("%w: operations %d to %d are lost", l.Err, r.next, first-1)
+		}
+		r.gap = -1
+	}
+	r.next = max(r.next, first+ikey.Seq(count))
+	s.last = max(s.last, r.next-1)
+	s.records++
+	for _, o := range r.ops {
+		if o.kind == ikey.RangeDelete {
+			d := rangedel.Tombstone{Start: append([]byte{}, o.key...), Seq: o.seq}
+			if o.value != nil {
+				d.End = append([]byte{}, o.value...)
+			}
+			s.dels = append(s.dels, d)
+			continue
+		}
+		if err := r.to.add(ikey.Key{User: o.key, Trailer: ikey.MakeTrailer(o.seq, o.kind)}, o.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}

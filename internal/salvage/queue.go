@@ -1,0 +1,105 @@
+package salvage
+
+import (
+	"cmp"
+	"container/heap"
+	"errors"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// A source has versions in the order of package ikey, and is read once, forward. Key and Value are valid until Next.
+// After Next has returned false, Err is nil at the end, or the error that ends the whole salvage.
+type source interface {
+	Next() bool
+	Key() ikey.Key
+	Value() []byte
+	Err() error
+	Close() error
+	// Age orders equal versions of different sources: that of the lower age comes first.
+	Age() int
+}
+
+// A queue merges sources. A merge.Iter would not do: what is newer, of two versions that compare equal, depends here
+// on the table that a source has come to.
+type queue struct {
+	sources []source
+	top     []place // a heap of the sources that stand at a version
+	begun   bool
+	err     error
+}
+
+// A place is where a source stands.
+type place struct {
+	src source
+	key ikey.Key
+	age int
+}
+
+func (q *queue) add(s source) { q.sources = append(q.sources, s) }
+
+// next moves to the next version of all sources.
+func (q *queue) next() bool {
+	if !q.begun {
+		q.begun = true
+		for _, s := range q.sources {
+			if s.Next() {
+				q.top = append(q.top, place{s, s.Key(), s.Age()})
+			} else if q.err = s.Err(); q.err != nil {
+				return false
+			}
+		}
+		heap.Init(q)
+		return len(q.top) > 0
+	}
+	p := &q.top[0]
+	if p.src.Next() {
+		p.key, p.age = p.src.Key(), p.src.Age()
+		heap.Fix(q, 0)
+		return true
+	}
+	if q.err = p.src.Err(); q.err != nil {
+		return false
+	}
+	heap.Pop(q)
+	return len(q.top) > 0
+}
+
+func (q *queue) key() ikey.Key { return q.top[0].key }
+func (q *queue) value() []byte { return q.top[0].src.Value() }
+
+// close closes all sources.
+func (q *queue) close() error {
+	var errs []error
+	for _, s := range q.sources {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Len is for package heap, as the next four.
+func (q *queue) Len() int { return len(q.top) }
+
+// Less orders places by their versions.
+func (q *queue) Less(i, j int) bool {
+	a, b := &q.top[i], &q.top[j]
+	return cmp.Or(ikey.Compare(a.key, b.key), cmp.Compare(a.age, b.age)) < 0
+}
+
+// Swap swaps two places.
+func (q *queue) Swap(i, j int) { q.top[i], q.top[j] = q.top[j], q.top[i] }
+
+// Push adds a place. It is not called: sources join before the heap is made.
+func (q *queue) Push(p any) {
+	if p, ok := p.(place); ok {
+		q.top = append(q.top, p)
+	}
+}
+
+// Pop removes the last place.
+func (q *queue) Pop() any {
+	n := len(q.top) - 1
+	p := q.top[n]
+	q.top = q.top[:n]
+	return p
+}

@@ -1,0 +1,202 @@
+// Package salvage reads what can be read of a store that may be damaged, and writes it as the tables of a new one: of
+// each key the newest version by its sequence number, unless a tombstone or a range delete that can be read deletes
+// it. It believes each block of a table, each record of a log and each edit of a manifest by itself, and changes
+// nothing of what it reads.
+//
+// Which tables count: those that the manifest adds and does not delete. Further those that it does not name, unless
+// it was read whole and the table is older than the manifest itself: then the table was replaced, and is left over.
+//
+// Which of two versions with the same sequence number is newer: sequence 0 is older than all others, as compaction
+// gives it to what lies below everything else. Of two such versions, that of the higher level or newer run counts
+// where the manifest places all tables, and else that of the table with the higher number.
+package salvage
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/recovery"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A Loss is a part of a file that cannot be read.
+type Loss struct {
+	File          string
+	Offset, Bytes int64  // both 0 for a whole file
+	Part          string // "data block", "log record" and so on
+	Harmless      bool   // it held no key and no deletion that is not somewhere else
+	Lower, Upper  []byte // what was in it lies between these keys, inclusive; an empty Lower and a nil Upper are unknown
+	Err           error
+}
+
+// A Salvage is one under way.
+//
+//	Survey Write
+type Salvage struct {
+	fs     vfs.FS
+	dir    string
+	found  recovery.Listing
+	traces manifest.Traces
+	tables []*table
+	dels   []rangedel.Tombstone // of tables, and later of logs
+	last   ikey.Seq             // the largest sequence number seen
+
+	progress    func(done, total uint64)
+	done, total uint64 // bytes
+
+	losses  []Loss
+	records int
+	entries uint64
+
+	unnamed   []string // tables that count though the manifest does not name them
+	leftOver  []string // tables that do not count
+	unplaced  []string // tables that count and that no manifest places, all of whose sequence numbers are 0 or 1
+	behindGap bool     // log records were read behind what cannot be read
+}
+
+// Result is what a new store is made of.
+type Result struct {
+	Tables   []*manifest.Table // ascending and disjoint, one version of each key, with sequence number 0
+	LastSeq  ikey.Seq          // the largest that was seen
+	Manifest string            // the manifest that was read; empty if none could be
+	Read     int               // tables of the old store that count
+	Logs     int
+	Records  int    // of logs
+	Entries  uint64 // versions that were read
+	Keys     uint64 // keys in the new tables
+	Losses   []Loss
+	Doubts   []string // what cannot be known, in words
+}
+
+// ErrNothing says that a directory has nothing of a store.
+var ErrNothing = errors.New("no file of a store here")
+
+// Survey looks at the files in dir. Errors are ErrNothing, those of a format that is not known, of listing the
+// directory, and of ctx.
+func Survey(ctx context.Context, fsys vfs.FS, dir string) (*Salvage, error) {
+	s := &Salvage{fs: fsys, dir: dir}
+	var err error
+	if s.found, err = recovery.Survey(fsys, dir); err != nil {
+		return nil, err
+	}
+	f := s.found
+	if len(f[filename.Table])+len(f[filename.Log])+len(f[filename.Manifest])+len(f[filename.Current]) == 0 {
+		return nil, ErrNothing
+	}
+	s.traces, err = manifest.Trace(fsys, dir, f[filename.Manifest], func(name string, from, to int64, reason error) {
+		s.lose(Loss{File: name, Offset: from, Bytes: to - from, Part: "manifest", Harmless: true, Err: reason})
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.last = s.traces.LastSeq
+	return s, s.findTables(ctx)
+}
+
+// Entries returns how many versions the tables that count have, as far as that is known.
+func (s *Salvage) Entries() (n uint64) {
+	for _, t := range s.tables {
+		n += t.meta.Entries
+	}
+	return n
+}
+
+func (s *Salvage) lose(l Loss) { s.losses = append(s.losses, l) }
+
+// Write reads all that counts and writes the new tables. Memory is how many bytes of the logs' operations are sorted
+// at once; others wait in files of env.Dir, which are removed. progress may be nil. After an error no file is left.
+func (s *Salvage) Write(
+	ctx context.Context, env compaction.Env, memory int64, progress func(done, total uint64),
+) (res Result, err error) {
+	s.progress = progress
+	logs := s.found.LogsFrom(s.traces.MinLog)
+	s.count(logs)
+	spill := &spills{env: env, limit: memory}
+	defer func() { err = errors.Join(err, spill.close()) }()
+	if err := s.readLogs(ctx, logs, spill); err != nil {
+		return res, err
+	}
+	q := queue{}
+	defer func() { err = errors.Join(err, q.close()) }()
+	for _, src := range spill.sources() {
+		q.add(src)
+	}
+	for _, c := range s.chains() {
+		q.add(c)
+	}
+	load := compaction.NewLoader(env, nil)
+	if err := s.merge(ctx, &q, load); err != nil {
+		load.Abandon()
+		return res, err
+	}
+	if res.Tables, err = load.Finish(ctx); err != nil {
+		return res, err
+	}
+	s.advance(s.total - s.done)
+	for _, t := range res.Tables {
+		res.Keys += t.Entries
+	}
+	if s.traces.Number != 0 {
+		res.Manifest = filename.Base(filename.Manifest, s.traces.Number)
+	}
+	res.LastSeq, res.Read, res.Logs, res.Records, res.Entries = s.last, len(s.tables), len(logs), s.records, s.entries
+	slices.SortStableFunc(s.losses, func(a, b Loss) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset))
+	})
+	res.Losses, res.Doubts = s.losses, s.doubts()
+	return res, nil
+}
+
+// count adds up the bytes that are to be read.
+func (s *Salvage) count(logs []uint64) {
+	for _, t := range s.tables {
+		s.total += t.size
+	}
+	for _, n := range logs {
+		if info, err := s.fs.Stat(filename.Make(s.dir, filename.Log, n)); err == nil {
+			s.total += uint64(info.Size()) //nolint:gosec // not negative
+		}
+	}
+}
+
+// advance reports progress of that many bytes.
+func (s *Salvage) advance(n uint64) {
+	s.done = min(s.done+n, s.total)
+	if s.progress != nil {
+		s.progress(s.done, s.total)
+	}
+}
+
+// merge gives the newest version of each key that is not deleted to load.
+func (s *Salvage) merge(ctx context.Context, q *queue, load *compaction.Loader) error {
+	dels := rangedel.Fragmented(s.dels)
+	var last []byte
+	first := true
+	for q.next() {
+		if s.entries++; s.entries&1023 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		k := q.key()
+		if !first && bytes.Equal(k.User, last) {
+			continue // an older version
+		}
+		first = false
+		last = append(last[:0], k.User...)
+		s.last = max(s.last, k.Trailer.Seq())
+		if k.Trailer.Kind() != ikey.Set || dels.Covering(k.User, ikey.MaxSeq) > k.Trailer.Seq() {
+			continue
+		}
+		if err := load.Add(ikey.Key{User: k.User, Trailer: ikey.MakeTrailer(0, ikey.Set)}, q.value()); err != nil {
+			return err
+		}
+	}
+	return q.err
+}

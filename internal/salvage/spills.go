@@ -1,0 +1,157 @@
+package salvage
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// Spills sort the versions of logs: as many as fit in memory at once, and these into a file where there are more.
+//
+//	add* sources close
+type spills struct {
+	env    compaction.Env // of the new store, where the files are
+	limit  int64          // bytes in memory
+	bytes  int64
+	held   []version
+	files  []vfs.File
+	tables []*sstable.Reader
+	names  []string
+}
+
+// A version is one in memory.
+type version struct {
+	key   ikey.Key
+	value []byte
+}
+
+const versionBytes = 80 // of a version, beside its key and value
+
+// add copies a version.
+func (s *spills) add(k ikey.Key, value []byte) error {
+	b := append(append(make([]byte, 0, len(k.User)+len(value)), k.User...), value...)
+	n := len(k.User)
+	s.held = append(s.held, version{ikey.Key{User: b[:n:n], Trailer: k.Trailer}, b[n:]})
+	s.bytes += int64(len(b)) + versionBytes
+	if s.bytes < s.limit {
+		return nil
+	}
+	return s.spill()
+}
+
+// sort puts what is in memory in order. Logs that were copied may have a version twice.
+func (s *spills) sort() {
+	slices.SortFunc(s.held, func(a, b version) int { return ikey.Compare(a.key, b.key) })
+	s.held = slices.CompactFunc(s.held, func(a, b version) bool { return ikey.Compare(a.key, b.key) == 0 })
+}
+
+// spill writes what is in memory into a file.
+func (s *spills) spill() error {
+	s.sort()
+	number, err := s.env.NewNumber()
+	if err != nil {
+		return err
+	}
+	name := filename.Make(s.env.Dir, filename.Temp, number)
+	f, err := s.env.FS.Create(name)
+	if err != nil {
+		return err
+	}
+	s.files, s.names = append(s.files, f), append(s.names, name)
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	w := sstable.NewWriter(f, sstable.WriterOptions{ID: binary.LittleEndian.Uint64(id[:]), Codec: sstable.S2})
+	for _, v := range s.held {
+		if err := w.Add(v.key, v.value); err != nil {
+			return err
+		}
+	}
+	info, err := w.Finish()
+	if err != nil {
+		return err
+	}
+	r, err := sstable.Open(f, int64(info.Size), name) //nolint:gosec // of a file
+	if err != nil {
+		return err
+	}
+	s.tables = append(s.tables, r)
+	clear(s.held)
+	s.held, s.bytes = s.held[:0], 0
+	return nil
+}
+
+// sources are what was added, sorted.
+func (s *spills) sources() (all []source) {
+	for _, r := range s.tables {
+		all = append(all, &spilled{Iter: r.Iter(sstable.IterOptions{Bypass: true})})
+	}
+	s.sort()
+	return append(all, &sorted{versions: s.held})
+}
+
+// close closes and removes the files. The sources are closed.
+func (s *spills) close() error {
+	var errs []error
+	for _, f := range s.files {
+		errs = append(errs, f.Close())
+	}
+	for _, name := range s.names {
+		errs = append(errs, s.env.FS.Remove(name))
+	}
+	return errors.Join(errs...)
+}
+
+// spilled is a source of versions in a file.
+type spilled struct {
+	*sstable.Iter
+	begun bool
+}
+
+// Next moves to the next version.
+func (s *spilled) Next() bool {
+	if !s.begun {
+		s.begun = true
+		return s.First()
+	}
+	return s.Iter.Next()
+}
+
+// Age is before that of any table: of equal versions of logs and tables any will do.
+func (s *spilled) Age() int { return 0 }
+
+// sorted is a source of versions in memory.
+type sorted struct {
+	versions []version // the first is the current one, once begun
+	begun    bool
+}
+
+// Next moves to the next version.
+func (s *sorted) Next() bool {
+	if s.begun {
+		s.versions = s.versions[1:]
+	}
+	s.begun = true
+	return len(s.versions) > 0
+}
+
+// Key is the current version, Value its value.
+func (s *sorted) Key() ikey.Key { return s.versions[0].key }
+
+// Value is that of the current version.
+func (s *sorted) Value() []byte { return s.versions[0].value }
+
+// Age is as a spilled source's.
+func (s *sorted) Age() int { return 0 }
+
+// Err is nil: memory has no errors.
+func (s *sorted) Err() error { return nil }
+
+// Close is nil as well.
+func (s *sorted) Close() error { return nil }
