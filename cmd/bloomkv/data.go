@@ -67,27 +67,42 @@ func (w *writeFlags) add(c *cobra.Command) {
 }
 
 func (w *writeFlags) open(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
+	o, err := w.options(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	return bloomkv.Open(dir, &o)
+}
+
+// options is o with the options for filters that flags and the manifest of the store in dir say.
+func (w *writeFlags) options(dir string, o bloomkv.Options) (bloomkv.Options, error) {
 	if !(w.rate > 0) { // 0 in Options would mean the default
-		return nil, fmt.Errorf("--fpr %v, want more than 0, at most 1", w.rate)
+		return o, fmt.Errorf("--fpr %v, want more than 0, at most 1", w.rate)
 	}
 	if err := storeDir(dir); err != nil {
-		return nil, err
+		return o, err
 	}
 	o.FilterFPR, o.FilterPrefix, o.FilterSeed = w.rate, w.prefix, w.seed
 	if w.ribbon {
 		o.FilterKind = bloomkv.RibbonFilter
 	}
-	return w.openAs(dir, o)
+	return w.kept(dir, o), nil
 }
 
 // openAs opens a store with the options for filters that it was last written with, as far as no flag says otherwise.
 func (w *writeFlags) openAs(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
+	o = w.kept(dir, o)
+	return bloomkv.Open(dir, &o)
+}
+
+// kept is o with the options for filters that a store was last written with, as far as no flag says otherwise.
+func (w *writeFlags) kept(dir string, o bloomkv.Options) bloomkv.Options {
 	if s, err := manifest.Load(vfs.OS, dir); err == nil && s.Filters != nil { // else Open says what is wrong, or makes a store
 		if kept := w.keep(s.Filters, o); canPlan(&kept) {
-			o = kept
+			return kept
 		}
 	}
-	return bloomkv.Open(dir, &o)
+	return o
 }
 
 // changed says whether a flag was given; without a command none was.
@@ -176,7 +191,8 @@ func (a *app) getCommand() *cobra.Command {
 		Use:   "get DIR KEY",
 		Short: "Print the value of a key; exit status 1 if it is absent",
 		Long: `get prints the value of KEY. In a pipe or a file these are its bytes and nothing else. On a terminal they are escaped,
-and a line feed follows. The exit status is 0 for a key that is there, 1 for one that is absent and 2 for an error.`,
+and a line feed follows. The exit status is 0 for a key that is there, 1 for one that is absent and 2 for an error.
+` + onTable,
 		Example: `  bloomkv get ./store color
   bloomkv get ./store photo > photo.jpg`,
 		Args: arguments,
@@ -185,7 +201,7 @@ and a line feed follows. The exit status is 0 for a key that is there, 1 for one
 			if err != nil {
 				return err
 			}
-			db, err := openToRead(args[0])
+			db, err := a.openData(args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
 				value, err := db.Get(key)
 				if errors.Is(err, bloomkv.ErrNotFound) {

@@ -20,7 +20,8 @@ is an error.
 ` + formatHelp + `
 
 On a terminal tsv is printed as scan prints it, escaped, and load would not read it: bytes as they are go into a pipe or a
-file only.`,
+file only.
+` + onTable,
 		Args: arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			f, err := findFormat(formatName)
@@ -36,7 +37,7 @@ file only.`,
 					return words.AppendEscaped(append(words.AppendEscaped(dst, key), '\t'), value), nil
 				}
 			}
-			db, err := openToRead(args[0])
+			db, err := a.openData(args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
 				n, err := a.printLines(c, db, bloomkv.IterOptions{}, printer{line: line})
 				if err != nil {

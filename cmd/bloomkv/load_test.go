@@ -207,7 +207,7 @@ func TestEveryCommandHasAnExampleOrALongHelp(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	want := []string{"check", "checkpoint", "compact", "del", "demo", "dump", "get", "ingest", "inspect", "load", "plan", "put", "scan", "stats"}
+	want := []string{"check", "checkpoint", "compact", "del", "demo", "dump", "get", "ingest", "inspect", "load", "plan", "put", "salvage", "scan", "stats"}
 	if !slices.Equal(names, want) {
 		t.Errorf("commands %q, want %q", names, want)
 	}

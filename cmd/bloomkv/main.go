@@ -24,14 +24,14 @@ import (
 // Exit codes, as grep has them: 1 is an answer, 2 is trouble.
 const (
 	exitOK          = 0
-	exitAbsent      = 1   // get: the key is absent; demo: the store gave a wrong answer
+	exitAbsent      = 1   // get: the key is absent; demo: the store gave a wrong answer; salvage: something was lost
 	exitTrouble     = 2   // damage, wrong usage, bad input, and every other error
 	exitInterrupted = 130 // a signal, after the store was closed
 )
 
 const exitHelp = `Exit status:
   0    all is well
-  1    get: the key is absent; demo: the store gave a wrong answer
+  1    get: the key is absent; demo: the store gave a wrong answer; salvage: something was lost, the rest is in NEW
   2    damage, wrong usage, bad input, or any other error
   130  interrupted; the store was closed properly`
 
@@ -78,12 +78,15 @@ func (a *app) run(ctx context.Context, args []string) int {
 		err = interruptedError{err}
 	}
 	a.complain(err)
+	if errors.Is(err, bloomkv.ErrCorruption) {
+		fmt.Fprintf(a.err, "bloomkv: %s\n", salvageHelp)
+	}
 	switch {
 	case errors.Is(err, bloomkv.ErrCorruption):
 		return exitTrouble
 	case interrupted:
 		return exitInterrupted
-	case errors.Is(err, errAbsent), errors.Is(err, errWrongAnswers):
+	case errors.Is(err, errAbsent), errors.Is(err, errWrongAnswers), errors.Is(err, errLost):
 		return exitAbsent
 	default:
 		return exitTrouble
@@ -129,7 +132,7 @@ func (a *app) command() *cobra.Command {
 		Short: "Store, read, check and explain bloomkv stores",
 		Long: `bloomkv works on stores of keys and values, each a directory.
 
-Only put, load, ingest and demo create a store, and checkpoint a copy of one; the others answer an error where there is
+Only put, load, ingest and demo create a store, and checkpoint and salvage a copy of one; the others answer an error where there is
 none. Commands that read change nothing, not even in a store that was not closed, and several may read one at a time; no
 other command may have it open meanwhile. Keys and values on a terminal are escaped (\x1b for the byte 0x1b), so that
 nothing stored can drive it; in a pipe, get and dump give the bytes as they are.
@@ -149,7 +152,7 @@ nothing stored can drive it; in a pipe, get and dump give the bytes as they are.
 	root.AddCommand(
 		a.putCommand(), a.getCommand(), a.delCommand(), a.scanCommand(),
 		a.loadCommand(), a.dumpCommand(), a.ingestCommand(), a.checkpointCommand(), a.compactCommand(),
-		a.statsCommand(), a.checkCommand(), a.inspectCommand(), a.planCommand(),
+		a.statsCommand(), a.checkCommand(), a.salvageCommand(), a.inspectCommand(), a.planCommand(),
 		a.demoCommand(),
 	)
 	root.SetFlagErrorFunc(flagError)

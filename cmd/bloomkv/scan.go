@@ -21,7 +21,8 @@ func (a *app) scanCommand() *cobra.Command {
 		Short: "Print keys and values in order",
 		Long: `scan prints keys and values in the order of the keys, one pair a line with a TAB between, both escaped, on a terminal
 and in a pipe alike. To get the bytes back use dump, or --json. --prefix, --from and --to all hold where several are given.
---reverse begins at the last key of the range and goes down, so that with --limit it prints the last ones.`,
+--reverse begins at the last key of the range and goes down, so that with --limit it prints the last ones.
+` + onTable,
 		Example: `  bloomkv scan ./store --prefix user/ --limit 10
   bloomkv scan ./store --from a --to b --keys
   bloomkv scan ./store --prefix log/ --reverse --limit 1`,
@@ -47,7 +48,7 @@ and in a pipe alike. To get the bytes back use dump, or --json. --prefix, --from
 					return words.AppendEscaped(append(words.AppendEscaped(dst, key), '\t'), value), nil
 				}
 			}}
-			db, err := openToRead(args[0])
+			db, err := a.openData(args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
 				_, err := a.printLines(c, db, o, p)
 				return err

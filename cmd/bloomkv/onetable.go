@@ -1,0 +1,141 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// onTable is the part of the help of commands that read a table too.
+const onTable = `
+In place of DIR the path of a single table, FILE.sst, may be given: then the command reads what this table holds, the
+newest value of each key unless the table itself has deleted it since. What other tables and logs say of its keys is
+not applied.`
+
+// openData opens a store, or a single table, to be read.
+func (a *app) openData(path string) (*bloomkv.DB, error) {
+	if isTable(path) {
+		return a.openTable(path)
+	}
+	return openToRead(path)
+}
+
+// isTable reports whether a path is that of a table.
+func isTable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && strings.HasSuffix(path, ".sst")
+}
+
+// A oneTable is a file system with a store in memory whose only table is a file of the system.
+type oneTable struct {
+	vfs.FS
+	name, path string // of the table in the store, and of the file
+}
+
+const (
+	oneDir    = "table"
+	oneNumber = 1
+)
+
+// Open opens the table, or a file in memory.
+func (o *oneTable) Open(name string) (vfs.File, error) {
+	if name == o.name {
+		return vfs.OS.Open(o.path)
+	}
+	return o.FS.Open(name)
+}
+
+// Stat describes the table, or a file in memory.
+func (o *oneTable) Stat(name string) (os.FileInfo, error) {
+	if name == o.name {
+		return vfs.OS.Stat(o.path)
+	}
+	return o.FS.Stat(name)
+}
+
+// List has the table among the names of the store.
+func (o *oneTable) List(dir string) ([]string, error) {
+	names, err := o.FS.List(dir)
+	return append(names, filepath.Base(o.name)), err
+}
+
+// openTable opens a table as a store of its own, to be read.
+func (a *app) openTable(path string) (*bloomkv.DB, error) {
+	resolved, err := filepath.EvalSymlinks(path) // package vfs follows no link
+	if err != nil {
+		return nil, err
+	}
+	meta, err := tableMeta(resolved)
+	if err != nil {
+		return nil, err
+	}
+	o := &oneTable{FS: vfs.NewMem(), name: filename.Make(oneDir, filename.Table, oneNumber), path: resolved}
+	if err := o.Mkdir(oneDir); err != nil {
+		return nil, err
+	}
+	added := manifest.Added{Level: manifest.NumLevels - 1, Run: 1, Table: meta}
+	v, err := new(manifest.Version).Apply(&manifest.Edit{Added: []manifest.Added{added}})
+	if err != nil {
+		return nil, err
+	}
+	state := manifest.State{Version: v, NextFile: oneNumber + 2, MinLog: oneNumber + 1}
+	m, err := manifest.Create(o, oneDir, oneNumber+1, state)
+	if err == nil {
+		err = m.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(a.err, "bloomkv: this is one table by itself: what other tables and logs say of its keys is not applied")
+	return bloomkv.Open(oneDir, &bloomkv.Options{FS: o, ReadOnly: true})
+}
+
+// tableMeta is what a manifest would say of a table.
+func tableMeta(path string) (meta *manifest.Table, err error) {
+	f, err := vfs.OS.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	r, err := sstable.Open(f, size, path)
+	if err != nil {
+		return nil, err
+	}
+	p, err := r.Properties()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Load(0); err != nil {
+		return nil, err
+	}
+	m := r.Meta()
+	meta = &manifest.Table{
+		Number: oneNumber, ID: m.ID, Size: m.Size, TailLen: m.TailLen, FilterLen: m.FilterLen,
+		Smallest: p.Smallest, Largest: p.Largest, MinSeq: p.MinSeq, MaxSeq: p.MaxSeq,
+		Entries: p.Entries, Deletes: p.Deletes, RangeDeletes: p.RangeDeletes, FilterRate: r.FilterState().Rate,
+	}
+	if dels := r.RangeDels(); len(dels) > 0 {
+		if lo := dels[0].Start; p.Entries == 0 || string(lo) < string(meta.Smallest) {
+			meta.Smallest = lo
+		}
+		switch hi := dels[len(dels)-1].End; {
+		case hi == nil:
+			meta.Largest, meta.Flags = nil, manifest.LargestInfinite
+		case p.Entries == 0 || string(hi) > string(meta.Largest):
+			meta.Largest, meta.Flags = hi, manifest.LargestExclusive
+		}
+	}
+	return meta, nil
+}
