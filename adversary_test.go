@@ -103,7 +103,7 @@ func TestHonestLookupsWasteNoMoreBesideChosenKeys(t *testing.T) {
 func measureBesideChosen(t *testing.T, kind FilterKind, set int, share, keys uint64) {
 	t.Helper()
 	o := &Options{
-		FS: vfs.NewMem(), Durability: NoSync, FilterKind: kind, FilterSeed: 0x5eed + uint64(set), //nolint:gosec // few sets
+		FS: vfs.NewMem(), Durability: NoSync, FilterKind: kind, FilterSeed: 0x5eed + uint64(set),
 		MemtableSize: 256 << 10, BaseLevelSize: 1 << 20, TableSize: 256 << 10,
 	}
 	db, err := Open("db", o)
@@ -130,7 +130,7 @@ func measureBesideChosen(t *testing.T, kind FilterKind, set int, share, keys uin
 	}
 	measure := func(state string) {
 		t.Helper()
-		before, lookups := db.Metrics(), int(2*keys) //nolint:gosec // 200,000 at most
+		before, lookups := db.Metrics(), int(2*keys)
 		for range lookups {
 			if _, err := db.Get(honest()); !errors.Is(err, ErrNotFound) {
 				t.Fatalf("%s: %v, want ErrNotFound", state, err)
@@ -238,7 +238,7 @@ func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 	}()
 	var keys [][]byte
 	for run := range triggerRuns - 1 { // no compaction begins
-		db.seed = bloomblock.Seed(run + 3) //nolint:gosec // 3..5
+		db.seed = bloomblock.Seed(run + 3)
 		for i := range 200 {
 			k := fmt.Appendf(nil, "%03d/%d", i, run)
 			keys = append(keys, k)

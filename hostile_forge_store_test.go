@@ -50,7 +50,7 @@ func openForged(fsys vfs.FS, dir string) (*forgedStore, error) {
 			})
 			return err
 		}
-		switch kind {
+		switch kind { //nolint:exhaustive // the others hold nothing
 		case filename.Table:
 			s.tables[number] = takeApart(b)
 		case filename.Manifest:

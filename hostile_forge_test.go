@@ -214,6 +214,7 @@ func (x *forgedBlock) encode(data []byte, c sstable.Codec) {
 		b = s2.Encode(nil, data)
 	case sstable.Zstd:
 		b = forgeEncoder.EncodeAll(data, nil)
+	case sstable.None:
 	}
 	if b != nil && len(b) < len(data) {
 		x.payload, x.codec = b, c

@@ -47,6 +47,7 @@ func TestChangedFilesHarmNobody(t *testing.T) {
 
 // hostileSeeded makes a case and runs it.
 func hostileSeeded(t *testing.T, seed uint64) (string, hostileResult) {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	kind := hostileKinds[rng.IntN(len(hostileKinds))]
 	v := &vandal{rng: rng, s: kind.store(t)}

@@ -155,7 +155,7 @@ func (db *DB) lacks(t *table, n int) bool {
 	if !known {
 		n = bloomblock.MaxUnits
 	}
-	t.kept.Store(max(t.kept.Load(), int32(n))) //nolint:gosec // at most MaxUnits
+	t.kept.Store(max(t.kept.Load(), int32(n)))
 	return true
 }
 

@@ -186,8 +186,8 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 func scanAbsentPrefixes(t *testing.T, db *DB, rule PrefixRule, scans int) {
 	t.Helper()
 	for i := range uint64(scans) {
-		for kv := range db.Scan(IterOptions{Prefix: planKey(1<<40 + i<<4)[:6]}) {
-			t.Fatalf("%x is there", kv.Key)
+		for kv, err := range db.Scan(IterOptions{Prefix: planKey(1<<40 + i<<4)[:6]}) {
+			t.Fatalf("%x is there, %v", kv.Key, err)
 		}
 	}
 	m := db.Metrics()

@@ -20,10 +20,10 @@ import (
 )
 
 // writeStore makes a closed store of n keys with a value.
-func writeStore(t *testing.T, fsys vfs.FS, dir string, n int, value string) {
+func writeStore(t *testing.T, fsys vfs.FS, n int, value string) {
 	t.Helper()
 	o := salvageOptions(fsys)
-	db, err := Open(dir, o)
+	db, err := Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func readAll(t *testing.T, fsys vfs.FS, dir string) map[string]string {
 
 func TestSalvageLeavesAStoreThatIsOpenAlone(t *testing.T) {
 	fsys := vfs.NewMem()
-	writeStore(t, fsys, "db", 10, "v")
+	writeStore(t, fsys, 10, "v")
 	o := salvageOptions(fsys)
 	writer, err := Open("db", o)
 	if err != nil {
@@ -114,7 +114,7 @@ func TestSalvageChangesNothingOfTheOldDirectory(t *testing.T) {
 
 func TestSalvageRefusesADirectoryThatIsNotForIt(t *testing.T) {
 	fsys := vfs.NewMem()
-	writeStore(t, fsys, "db", 10, "v")
+	writeStore(t, fsys, 10, "v")
 	for _, dir := range []string{"empty", "full"} {
 		if err := fsys.Mkdir(dir); err != nil {
 			t.Fatal(err)
@@ -135,11 +135,11 @@ func TestSalvageRefusesADirectoryThatIsNotForIt(t *testing.T) {
 		{"of a directory that is not there", "none", "new", fs.ErrNotExist},
 		{"of foreign files", "full", "new", fs.ErrNotExist},
 	} {
-		before := filesIn(t, fsys, "db")
+		before := filesIn(t, fsys)
 		if _, err := Salvage(t.Context(), test.dir, test.new, salvageOptions(fsys), nil); !errors.Is(err, test.is) {
 			t.Errorf("%s: %v, want %v", test.name, err, test.is)
 		}
-		if !maps.Equal(before, filesIn(t, fsys, "db")) {
+		if !maps.Equal(before, filesIn(t, fsys)) {
 			t.Errorf("%s: the store was changed", test.name)
 		}
 		if _, err := fsys.Stat("new"); !errors.Is(err, fs.ErrNotExist) {
@@ -232,8 +232,8 @@ func says(r SalvageReport, part string) bool {
 // TestWhatIsLeftOverDoesNotCount puts tables back that a compaction has replaced, as a crash may leave them.
 func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 	fsys := vfs.NewMem()
-	writeStore(t, fsys, "db", 100, "old")
-	old := filesIn(t, fsys, "db")
+	writeStore(t, fsys, 100, "old")
+	old := filesIn(t, fsys)
 	db, err := Open("db", salvageOptions(fsys))
 	if err != nil {
 		t.Fatal(err)
@@ -284,7 +284,7 @@ func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 			t.Errorf("tables %s: %s", name, diff(got, want))
 		}
 		// Without a manifest nobody knows, and that is said.
-		for name := range filesIn(t, mem, "db") {
+		for name := range filesIn(t, mem) {
 			if kind, _ := filename.Parse(name); kind == filename.Manifest || kind == filename.Current {
 				if err := mem.Remove(filepath.Join("db", name)); err != nil {
 					t.Fatal(err)
@@ -305,7 +305,7 @@ func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 
 func TestSalvageRefusesAFormatOfTheFuture(t *testing.T) {
 	fsys := vfs.NewMem()
-	writeStore(t, fsys, "db", 10, "v")
+	writeStore(t, fsys, 10, "v")
 	s, err := manifest.Load(fsys, "db")
 	if err != nil {
 		t.Fatal(err)

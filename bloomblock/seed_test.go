@@ -215,7 +215,7 @@ func TestMixSpreadsEveryBit(t *testing.T) {
 	if got := Seed(0).Mix(42); got != 42 {
 		t.Errorf("seed 0 makes %d of 42, want 42", got)
 	}
-	if NewSeed() == NewSeed() {
+	if first, second := NewSeed(), NewSeed(); first == second {
 		t.Error("two random seeds are equal")
 	}
 }

@@ -84,7 +84,7 @@ func decodedLen(src []byte, c Codec) (uint64, error) {
 		return uint64(len(src)), nil
 	case S2:
 		n, err := s2.DecodedLen(src)
-		return uint64(max(n, 0)), err //nolint:gosec // not negative
+		return uint64(max(n, 0)), err
 	case Zstd:
 		return contentSize(src), nil
 	default:

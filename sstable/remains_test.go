@@ -8,6 +8,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -158,7 +159,7 @@ func TestBlocksAreFoundByTheirChecksums(t *testing.T) {
 		case i%10 == 0:
 			n = 100_000
 		}
-		kvs = append(kvs, set(fmt.Sprintf("key%03d", i), 9, strings.Repeat(fmt.Sprint(i), n)[:n]))
+		kvs = append(kvs, set(fmt.Sprintf("key%03d", i), 9, strings.Repeat(strconv.Itoa(i), n)[:n]))
 	}
 	file, info := build(t, WriterOptions{ID: 77}, kvs)
 	starts, versions := extents(t, file, info)
@@ -202,7 +203,7 @@ var errBadSector = errors.New("bad sector")
 func TestABadSectorCostsItsBlocks(t *testing.T) {
 	var kvs []kv
 	for i := range 2000 {
-		kvs = append(kvs, set(fmt.Sprintf("key%04d", i), 9, strings.Repeat(fmt.Sprint(i), 20)))
+		kvs = append(kvs, set(fmt.Sprintf("key%04d", i), 9, strings.Repeat(strconv.Itoa(i), 20)))
 	}
 	file, info := build(t, WriterOptions{ID: 77, BlockSize: 1024}, kvs)
 	starts, versions := extents(t, file, info)

@@ -79,14 +79,14 @@ func (q *blockSearch) length(from, limit uint64) (int, bool) {
 			if n == 0 || uint64(len(b)) > limit {
 				return 0, false
 			}
-			b = slices.Grow(b, int(n))[:len(b)+int(n)]               //nolint:gosec // at most chunk
-			_ = q.src.Read(b[len(b)-int(n):], from+uint64(len(b))-n) //nolint:gosec // zeros fit no checksum
+			b = slices.Grow(b, int(n))[:len(b)+int(n)]
+			_ = q.src.Read(b[len(b)-int(n):], from+uint64(len(b))-n)
 			q.buf = b
 			if i+trailerSize > len(b) {
 				return 0, false
 			}
 		}
-		sum = castagnoli[byte(sum)^b[i]] ^ sum>>8
+		sum = castagnoli[byte(sum&0xff)^b[i]] ^ sum>>8
 		if i > 0 && b[i] <= byte(Zstd) && ^sum == binary.LittleEndian.Uint32(b[i+1:]) && q.believes(b[:i], b[i]) {
 			return i, true
 		}
@@ -113,7 +113,7 @@ func (q *blockSearch) start(offset uint64) uint32 {
 // anywhere returns the first block that begins in the window at from and ends within two windows.
 func (q *blockSearch) anywhere(from uint64) (offset uint64, stored int, ok bool) {
 	n := min(2*searchWindow, q.end-from)
-	b := slices.Grow(q.buf[:0], int(n))[:n] //nolint:gosec // at most 2·searchWindow
+	b := slices.Grow(q.buf[:0], int(n))[:n]
 	q.buf = b
 	_ = q.src.Read(b, from) // zeros fit no checksum
 	type place struct {
@@ -126,7 +126,7 @@ func (q *blockSearch) anywhere(from uint64) (offset uint64, stored int, ok bool)
 	for i := range b {
 		if i < searchWindow {
 			sum := crcTimes(power, q.start(from+uint64(i))^state)
-			starts = append(starts, place{sum, uint32(i)}) //nolint:gosec // below searchWindow
+			starts = append(starts, place{sum, uint32(i)})
 		}
 		state = castagnoli[byte(state)^b[i]] ^ state>>8
 		power = crcBack(power)

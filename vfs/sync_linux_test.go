@@ -120,8 +120,12 @@ func TestWhatTheSystemSaysOfASyncIsToldUnlessADirectoryCannotBeSynced(t *testing
 		says unix.Errno
 		done bool
 	}{
-		{unix.EINVAL, true}, {unix.ENOTSUP, true},
-		{unix.EIO, false}, {unix.ENOSPC, false}, {unix.EBADF, false}, {unix.EROFS, false},
+		{unix.EINVAL, true},
+		{unix.ENOTSUP, true},
+		{unix.EIO, false},
+		{unix.ENOSPC, false},
+		{unix.EBADF, false},
+		{unix.EROFS, false},
 	} {
 		say = []error{&fs.PathError{Op: "sync", Path: dir, Err: tt.says}}
 		if err := OS.SyncDir(dir); (err == nil) != tt.done || err != nil && !errors.Is(err, tt.says) {

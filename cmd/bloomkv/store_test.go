@@ -197,8 +197,17 @@ func TestWhatIsNoDirectoryIsNoStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"get", "", "a"}, {"scan", ""}, {"dump", ""}, {"stats", ""}, {"check", ""}, {"compact", ""}, {"del", "", "a"},
-		{"put", "", "a", "b"}, {"load", ""}, {"ingest", ""}, {"checkpoint", "", "copy"},
+		{"get", "", "a"},
+		{"scan", ""},
+		{"dump", ""},
+		{"stats", ""},
+		{"check", ""},
+		{"compact", ""},
+		{"del", "", "a"},
+		{"put", "", "a", "b"},
+		{"load", ""},
+		{"ingest", ""},
+		{"checkpoint", "", "copy"},
 	} {
 		args[1] = file
 		if r := (tool{}).run(t, args...); r.code != exitTrouble || r.err != "bloomkv: "+file+" is a file, not a store\n" {

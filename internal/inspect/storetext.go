@@ -52,7 +52,7 @@ func (p *Plan) String() string {
 	case p == nil:
 		return "the plan of the filters is not known, as with memory given in place of a rate: all of their units are taken to be in memory"
 	case p.FPR >= 1:
-		return fmt.Sprintf("the store was last written with no filters, as %s", words.Plural(p.Tables, "table")) + p.off()
+		return "the store was last written with no filters, as " + words.Plural(p.Tables, "table") + p.off()
 	}
 	s := fmt.Sprintf("the store was last written with filters for %g wasted reads over the whole tree, %s, level ratio %d", p.FPR, p.Kind, p.Ratio)
 	if p.Prefix != "" {

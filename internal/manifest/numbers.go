@@ -20,7 +20,7 @@ func (s *State) checkNumbers() error {
 	case s.ManifestNumber >= s.NextFile:
 		return fmt.Errorf("manifest %d, but next file %d", s.ManifestNumber, s.NextFile)
 	case s.NextFile > maxGiven:
-		return fmt.Errorf("next file %d, want at most %d: the numbers of files are exhausted", s.NextFile, uint64(maxGiven))
+		return fmt.Errorf("next file %d, want at most %d: the numbers of files are exhausted", s.NextFile, maxGiven)
 	case s.LastSeq > maxSeqs:
 		return fmt.Errorf("last sequence %d, want at most %d: the sequence numbers are exhausted", s.LastSeq, maxSeqs)
 	}

@@ -33,7 +33,7 @@ func TestANewFileHasTheModeOfTheUmaskAndAnOldOneKeepsItsOwn(t *testing.T) {
 				t.Errorf("the directory: %v, %v, want %o", info.Mode(), err, 0o777&^mask)
 			}
 			name := filepath.Join(dir, "page")
-			want := fs.FileMode(0o666) &^ fs.FileMode(mask) //nolint:gosec // a umask
+			want := fs.FileMode(0o666) &^ fs.FileMode(mask)
 			for _, mode := range []fs.FileMode{want, 0o600, 0o666, 0o751} {
 				must(t, Write(t.Context(), name, []byte("x")))
 				if info, err := os.Stat(name); err != nil || info.Mode() != want {

@@ -60,10 +60,10 @@ func (b *logBuilder) log(number uint64, n int, older, durable bool) {
 	}
 }
 
-// cut takes bytes off the end of a log.
-func (b *logBuilder) cut(number uint64, bytes int64) {
+// cut takes the last record off the end of a log.
+func (b *logBuilder) cut(number uint64) {
 	b.t.Helper()
-	b.change(number, func(raw []byte) []byte { return raw[:b.ends[number]-bytes] })
+	b.change(number, func(raw []byte) []byte { return raw[:b.ends[number]-lastRecord] })
 }
 
 func (b *logBuilder) change(number uint64, change func([]byte) []byte) {
@@ -116,24 +116,24 @@ func TestLogsAreJudgedByWhatSaysThatTheyWereDurable(t *testing.T) {
 			logs: []uint64{5, 6}, counted: 2,
 		},
 		{
-			name: "the only log is torn", make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5, lastRecord) },
+			name: "the only log is torn", make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5) },
 			logs: []uint64{5}, counted: 1, gap: true,
 		},
 		{
 			name: "an older log is torn, and nobody says that it was durable",
-			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5, lastRecord); b.log(6, 3, false, false) },
+			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5); b.log(6, 3, false, false) },
 			logs: []uint64{5, 6}, counted: 1, gap: true,
 		},
 		{
 			name: "an older log is torn, and the younger says that it was durable",
-			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5, lastRecord); b.log(6, 3, true, false) },
+			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5); b.log(6, 3, true, false) },
 			logs: []uint64{5, 6}, damage: "yet all before 000006.log was durable",
 		},
 		{
 			name: "an older log is torn, and the one after next says that it was durable",
 			make: func(b *logBuilder) {
 				b.log(5, 3, false, false)
-				b.cut(5, lastRecord)
+				b.cut(5)
 				b.log(6, 3, false, false)
 				b.log(7, 3, true, false)
 			},
@@ -141,14 +141,14 @@ func TestLogsAreJudgedByWhatSaysThatTheyWereDurable(t *testing.T) {
 		},
 		{
 			name: "an older log is torn, and the manifest names the younger",
-			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5, lastRecord); b.log(6, 3, false, false) },
+			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5); b.log(6, 3, false, false) },
 			logs: []uint64{5, 6}, mark: names(6), damage: "yet all before 000006.log was durable",
 		},
 		{
 			name: "an older log is torn, and the manifest names the one after next",
 			make: func(b *logBuilder) {
 				b.log(5, 3, false, false)
-				b.cut(5, lastRecord)
+				b.cut(5)
 				b.log(6, 3, false, false)
 				b.log(7, 1, false, false)
 			},
@@ -156,7 +156,7 @@ func TestLogsAreJudgedByWhatSaysThatTheyWereDurable(t *testing.T) {
 		},
 		{
 			name: "an older log is torn, and the manifest names itself",
-			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5, lastRecord); b.log(6, 3, false, false) },
+			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5); b.log(6, 3, false, false) },
 			logs: []uint64{5, 6}, mark: names(5), counted: 1, gap: true,
 		},
 		{
@@ -185,7 +185,7 @@ func TestLogsAreJudgedByWhatSaysThatTheyWereDurable(t *testing.T) {
 		},
 		{
 			name: "the log is torn where the manifest knows it to be durable",
-			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5, lastRecord) },
+			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5) },
 			logs: []uint64{5}, mark: synced(5, 0), damage: "ends here, want at least",
 		},
 		{
@@ -213,7 +213,7 @@ func TestLogsAreJudgedByWhatSaysThatTheyWereDurable(t *testing.T) {
 		{
 			name: "a younger log cannot be read", make: func(b *logBuilder) {
 				b.log(5, 3, false, false)
-				b.cut(5, lastRecord)
+				b.cut(5)
 				b.log(6, 5, false, true)
 				b.change(6, func(raw []byte) []byte { raw[90] ^= 1; return raw })
 			},
@@ -325,7 +325,7 @@ func TestLogsAreClosedHoweverReadingEnds(t *testing.T) {
 	b := newLogs(t)
 	b.log(5, 3, false, true)
 	b.log(6, 3, false, false)
-	b.cut(6, lastRecord)
+	b.cut(6)
 	b.log(7, 5, false, true)
 	b.change(7, func(raw []byte) []byte { raw[90] ^= 1; return raw })
 	open := 0

@@ -62,7 +62,7 @@ func (r *logReader) read(number uint64) error {
 	f, err := s.fs.Open(filename.Make(s.dir, filename.Log, number))
 	if err != nil {
 		s.lose(Loss{File: name, Part: "log", Err: err})
-		return nil
+		return nil //nolint:nilerr // it is among the losses
 	}
 	read := uint64(0)
 	err = wal.Salvage(f, name, number, func(payload []byte, at int64) error {

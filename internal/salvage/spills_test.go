@@ -99,8 +99,11 @@ func one(key, value string, seq ikey.Seq) []version {
 func TestOfEqualVersionsThatOfTheLowerAgeComesFirst(t *testing.T) {
 	q := &queue{}
 	for _, s := range []*aged{
-		{sorted{versions: one("a", "third", 0)}, 3}, {sorted{versions: one("a", "first", 0)}, 1},
-		{sorted{versions: one("a", "newest", 7)}, 9}, {sorted{versions: one("a", "second", 0)}, 2}, {sorted{}, 0},
+		{sorted{versions: one("a", "third", 0)}, 3},
+		{sorted{versions: one("a", "first", 0)}, 1},
+		{sorted{versions: one("a", "newest", 7)}, 9},
+		{sorted{versions: one("a", "second", 0)}, 2},
+		{sorted{}, 0},
 	} {
 		q.add(s)
 	}

@@ -104,7 +104,7 @@ func (s *Salvage) survey(t *table) error {
 func (s *Salvage) open(t *table) (vfs.File, *sstable.Remains, error) {
 	f, err := s.fs.Open(filename.Make(s.dir, filename.Table, t.number))
 	if t.failed = err; err != nil {
-		return nil, nil, nil
+		return nil, nil, nil //nolint:nilerr // it is in t.failed
 	}
 	size, err := f.Size()
 	if t.failed = err; err != nil {
