@@ -168,7 +168,10 @@ func TestOpeningIsRefusedWhereInspectSaysSo(t *testing.T) {
 // TestAStoreThatChangesIsNotDamaged looks at a store again and again while it is written, flushed and compacted.
 func TestAStoreThatChangesIsNotDamaged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	db, err := bloomkv.Open(dir, &bloomkv.Options{MemtableSize: 64 << 10, Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open(dir, &bloomkv.Options{
+		MemtableSize: 64 << 10, TableSize: 64 << 10, BaseLevelSize: 128 << 10, LevelRatio: 4,
+		Compression: bloomkv.NoCompression, Durability: bloomkv.NoSync,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,8 +190,9 @@ func TestAStoreThatChangesIsNotDamaged(t *testing.T) {
 			}
 		}
 	}()
-	levels := map[int]bool{}
-	for i := 0; i < 400 && len(levels) < 3; i++ {
+	levels, looks := map[int]bool{}, 0
+	for i := 0; i < 100 || i < 400 && (len(levels) < 3 || db.Metrics().Writes.Compactions < 10); i++ {
+		looks++
 		r := tool{}.run(t, "inspect", dir, "--json", "--key", "8000000000000000", fmt.Sprintf("--verify=%v", i%3 == 0))
 		if r.code != exitOK {
 			t.Errorf("look %d: exit %d, %s", i, r.code, r.err)
@@ -204,6 +208,11 @@ func TestAStoreThatChangesIsNotDamaged(t *testing.T) {
 		for _, name := range s.Missing {
 			t.Errorf("look %d: %s is missing", i, name)
 		}
+	}
+	m := db.Metrics().Writes
+	t.Logf("%d looks at %d levels, beside %d flushes and %d compactions", looks, len(levels), m.Flushes, m.Compactions)
+	if len(levels) < 3 || m.Compactions == 0 {
+		t.Errorf("%d looks at levels %v, beside %d compactions, want three levels and some", looks, levels, m.Compactions)
 	}
 	close(stop)
 	if err := <-done; err != nil {
