@@ -11,6 +11,7 @@ test race lint fuzz cross demo:
 # Two processes, each with half of CASES stores, from number SEED on. go test -run TestChangedFilesHarmNobody -seed N -cases 1 . makes case N again.
 CASES ?= 1000000
 SEED ?= 0
+fuzz-files: export TMPDIR = $(or $(wildcard /dev/shm),/tmp)
 fuzz-files: ## stores with changed fields and right checksums, used in every way
 	go test -c -o bin/files.test .
 	half=$$(($(CASES) / 2)); \

@@ -195,6 +195,15 @@ func TestFoundByAttacks(t *testing.T) {
 				b.decoded = uint32(len(b.payload)) * 1024
 			})
 		}, false, "decoded length differs from the index"},
+		// Check goes on to the tables after a file of another size, and took the tail that the manifest claims.
+		{"a size and a tail that the file does not have", small, func(s *forgedStore) {
+			n := s.bottom(0)
+			s.eachTable(func(a *manifest.Added) {
+				if a.Table.Number == n {
+					a.Table.Size, a.Table.TailLen = 900<<20, 800<<20
+				}
+			})
+		}, true, "the manifest wants 943718400"},
 		// Flush and Compact went on: a later Put was acknowledged and then dropped, as its run was numbered below this one.
 		{"a run that is not given out yet", small, func(s *forgedStore) {
 			n := s.top()

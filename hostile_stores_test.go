@@ -4,11 +4,16 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/cryptotest"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -51,22 +56,63 @@ func (k *hostileKind) options(fsys vfs.FS) *Options {
 	return o
 }
 
-// store is a store of the kind, taken apart; the caller may change it. Its tree is the same in each process, its random ids are not.
-func (k *hostileKind) store(tb testing.TB) *forgedStore {
-	tb.Helper()
+// store is a store of the kind, taken apart; the caller may change it. It is the same in each process, random ids too, so that a
+// find is made again from its number, but for the rare case that the background comes first somewhere.
+func (k *hostileKind) store(t *testing.T) *forgedStore {
+	t.Helper()
 	k.once.Do(func() {
+		cryptotest.SetGlobalRandom(t, uint64(slices.Index(hostileKinds, k)))
 		fsys, err := k.build()
 		if err == nil {
 			k.built, err = openForged(fsys, "db")
 		}
+		if err == nil {
+			k.built.edit(func(e *manifest.Edit) { // what depends on who comes first
+				if e.NextFile != 0 {
+					e.NextFile = 1 << 10
+				}
+				if e.Log != nil {
+					e.Log.Synced = min(e.Log.Synced, wal.FirstRecord)
+				}
+			})
+		}
 		if err != nil {
-			tb.Fatalf("%v: %v", k, err)
+			t.Fatalf("%v: %v", k, err)
 		}
 	})
 	if k.built == nil {
-		tb.Fatalf("%v: no store", k)
+		t.Fatalf("%v: no store", k)
 	}
 	return k.built.clone()
+}
+
+// nothingRuns reports whether nothing goes on in the background: the manifest has the log that is written to, if there is one, and
+// older logs and replaced tables are removed.
+func nothingRuns(db *DB) bool {
+	if !db.warm.Load() || !db.Metrics().Settled {
+		return false
+	}
+	db.commitMu.Lock()
+	defer db.commitMu.Unlock()
+	db.editMu.Lock()
+	defer db.editMu.Unlock()
+	want := 0
+	if db.log != nil {
+		want++
+		if db.recorded.Log == nil || db.recorded.Log.Number != db.log.number {
+			return false
+		}
+	}
+	for range db.recorded.Version.Tables() {
+		want++
+	}
+	names, _ := db.opts.FS.List(db.dir)
+	for _, name := range names {
+		if kind, _ := filename.Parse(name); kind == filename.Log || kind == filename.Table {
+			want--
+		}
+	}
+	return want == 0
 }
 
 // build writes a last level, versions over it that a snapshot held, tombstones, and an ingested run on top.
@@ -93,10 +139,15 @@ func (k *hostileKind) build() (*vfs.Mem, error) {
 			err = e
 		}
 	}
-	settle := func() {
-		for err == nil && !db.Metrics().Settled {
+	settle := func() { // nothing goes on in the background, so that random ids are always drawn in the same order
+		for err == nil && !nothingRuns(db) {
 			time.Sleep(100 * time.Microsecond)
 		}
+	}
+	flush := func() {
+		settle()
+		must(db.Flush(context.Background()))
+		settle()
 	}
 	var b Batch
 	put := func(from, to, step int) {
@@ -104,14 +155,21 @@ func (k *hostileKind) build() (*vfs.Mem, error) {
 		for i := from; i < to; i += step {
 			b.Put(key(i), value(i))
 			k.keys = append(k.keys, key(i))
+			if b.Size() > 8<<10 { // half a memtable
+				must(db.Apply(&b, NoSync))
+				b.Reset()
+				flush()
+			}
 		}
 		must(db.Apply(&b, NoSync))
 	}
+	settle()
 	put(0, 60, 1)
 	b.Reset()
 	b.Put(nil, []byte("the empty key"))
 	must(db.Apply(&b, NoSync))
 	k.keys = append(k.keys, []byte{})
+	settle()
 	must(db.Compact(context.Background(), nil, nil))
 	settle()
 	snap, e := db.Snapshot()
@@ -132,16 +190,14 @@ func (k *hostileKind) build() (*vfs.Mem, error) {
 		must(db.DeleteRange(key(30), key(33)))
 		must(db.DeleteRange(key(50), nil))
 	}
-	must(db.Flush(context.Background()))
-	settle()
+	flush()
 	if k.ranges {
 		must(db.DeleteRange(key(1), key(4)))
 		must(db.DeleteRange(key(31), key(42)))
 	}
 	put(5, 58, 9)
 	must(db.Delete(key(14)))
-	must(db.Flush(context.Background()))
-	settle()
+	flush()
 	opts := IngestOptions{}
 	if k.ranges {
 		opts.Replace = &KeyRange{Lower: key(6), Upper: key(9)}
@@ -158,20 +214,25 @@ func (k *hostileKind) build() (*vfs.Mem, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k.killed {
-		put(3, 60, 13)
-		if k.ranges {
-			must(db.DeleteRange(key(8), key(9)))
-		}
-		must(db.Put(key(40), value(40)))
-		left := mem.Kill()
-		must(snap.Close())
-		must(second.Close())
-		must(db.Close())
-		return left, err
-	}
 	must(snap.Close())
 	must(second.Close())
 	must(db.Close())
-	return mem, err
+	if !k.killed || err != nil {
+		return mem, err
+	}
+	if db, err = Open("db", k.options(mem)); err != nil {
+		return nil, err
+	}
+	settle()
+	put(3, 60, 13)
+	flush()
+	if k.ranges {
+		must(db.DeleteRange(key(8), key(9)))
+	}
+	must(db.Put(key(40), value(40)))
+	put(4, 60, 17)
+	settle()
+	left := mem.Kill()
+	must(db.Close())
+	return left, err
 }

@@ -23,18 +23,19 @@ func (r *Reader) readTail() (*index, *tail, error) {
 	if m.TailLen > maxTail || m.TailLen < footerSize || m.TailLen > m.Size || m.Size > math.MaxInt64 {
 		return nil, nil, r.damaged(0, fmt.Errorf("tail of %d bytes in a table of %d", m.TailLen, m.Size))
 	}
+	if m.TailLen > trustedTail {
+		if _, err := r.readFooter(make([]byte, footerSize)); err != nil {
+			return nil, nil, err
+		}
+	}
 	start := m.Size - m.TailLen
 	b := make([]byte, m.TailLen)
 	if err := r.readAt(b, start); err != nil {
 		return nil, nil, err
 	}
-	f, err := parseFooter(b[len(b)-footerSize:], m.Size)
+	f, err := r.checkFooter(b[len(b)-footerSize:])
 	if err != nil {
-		return nil, nil, r.damaged(m.Size-footerSize, err)
-	}
-	if f.id != m.ID || f.tailLen != m.TailLen || f.filterLen != m.FilterLen {
-		return nil, nil, r.damaged(m.Size-footerSize, fmt.Errorf("table %016x with a tail of %d and a filter of %d bytes, want %016x, %d and %d",
-			f.id, f.tailLen, f.filterLen, m.ID, m.TailLen, m.FilterLen))
+		return nil, nil, err
 	}
 	x, err := r.tailIndex(b, &f)
 	if err != nil {
@@ -62,6 +63,31 @@ func (r *Reader) readTail() (*index, *tail, error) {
 	}
 	x.first, x.seqs = t.props.Smallest, seqSpan{t.props.MinSeq, t.props.MaxSeq}
 	return x, t, nil
+}
+
+// trustedTail is how many bytes of a tail are read at once because the manifest says so, without asking the footer before.
+const trustedTail = 1 << 20
+
+// readFooter reads the footer alone into b.
+func (r *Reader) readFooter(b []byte) (footer, error) {
+	if err := r.readAt(b, r.meta.Size-footerSize); err != nil {
+		return footer{}, err
+	}
+	return r.checkFooter(b)
+}
+
+// checkFooter parses the footer and compares it with the manifest.
+func (r *Reader) checkFooter(b []byte) (footer, error) {
+	m := &r.meta
+	f, err := parseFooter(b, m.Size)
+	if err == nil && (f.id != m.ID || f.tailLen != m.TailLen || f.filterLen != m.FilterLen) {
+		err = fmt.Errorf("table %016x with a tail of %d and a filter of %d bytes, want %016x, %d and %d",
+			f.id, f.tailLen, f.filterLen, m.ID, m.TailLen, m.FilterLen)
+	}
+	if err != nil {
+		return footer{}, r.damaged(m.Size-footerSize, err)
+	}
+	return f, nil
 }
 
 // checkTail compares the properties with the index and the range deletes, and all of them with the manifest.
