@@ -97,7 +97,7 @@ func (t *forgedTable) raiseKey() bool {
 // TestFoundByAttacks holds what was found in stores whose files were changed and given right checksums. Each is refused where said,
 // with the file's name and the reason, and harms nobody who uses the store all the same.
 func TestFoundByAttacks(t *testing.T) {
-	const small, large, plain = 0, 3, 4 // kinds: range deletes are in all
+	const small, large, plain = 0, 3, 4 // kinds with range deletes
 	for _, find := range []struct {
 		name   string
 		kind   int
@@ -195,6 +195,10 @@ func TestFoundByAttacks(t *testing.T) {
 				b.decoded = uint32(len(b.payload)) * 1024
 			})
 		}, false, "decoded length differs from the index"},
+		// The length of both headers wrapped: Check ended in a panic.
+		{"a prefix filter of almost 2⁶⁴ bytes", 2, func(s *forgedStore) {
+			s.change(s.bottom(0), func(t *forgedTable) { binary.LittleEndian.PutUint64(t.props[secondAt(t.props):], math.MaxUint64-63) })
+		}, false, "prefix filter of 18446744073709551552 bytes"},
 		// Check goes on to the tables after a file of another size, and took the tail that the manifest claims.
 		{"a size and a tail that the file does not have", small, func(s *forgedStore) {
 			n := s.bottom(0)

@@ -29,6 +29,7 @@ func TestChangedFilesHarmNobody(t *testing.T) {
 	for i := range uint64(n) {
 		seed := *hostileSeed + i
 		did, r := hostileSeeded(t, seed)
+		progress.Add(1)
 		if r.damage {
 			damaged++
 		}

@@ -101,7 +101,7 @@ func (r *Reader) checkTail(x *index, t *tail) error {
 		return fmt.Errorf("properties: sequence numbers %d…%d, range deletes have %d…%d", p.MinSeq, p.MaxSeq, low, high)
 	case p.Blocks > 0 && x.compareSep(x.blocks()-1, p.Largest) != 0:
 		return fmt.Errorf("properties: largest key %q, the last separator is %q", p.Largest, x.separatorKey(x.blocks()-1))
-	case p.Prefixes.Bytes > 0 && p.Prefixes.Bytes+bloomblock.HeaderSize > t.footer.filterLen:
+	case p.Prefixes.Bytes > 0 && (t.footer.filterLen < bloomblock.HeaderSize || p.Prefixes.Bytes > t.footer.filterLen-bloomblock.HeaderSize):
 		return fmt.Errorf("properties: prefix filter of %d bytes, both filters have %d", p.Prefixes.Bytes, t.footer.filterLen)
 	case r.meta.Check != nil:
 		return r.meta.Check(t.info(r.meta.Size))
