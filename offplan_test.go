@@ -53,7 +53,8 @@ func reopened(t *testing.T, db *DB, o *Options) *DB {
 // planOptionsFor are options with which a few thousand keys are some tables in two levels.
 func planOptionsFor(fs vfs.FS, fpr float64, change func(o *Options)) *Options {
 	o := &Options{
-		FS: fs, Durability: NoSync, FilterFPR: fpr, MemoryBudget: 64 << 20, MemtableSize: 256 << 10, TableSize: 64 << 10, BaseLevelSize: 4 << 20, BlockSize: 1 << 10, Compression: NoCompression,
+		FilterSeed: 1,
+		FS:         fs, Durability: NoSync, FilterFPR: fpr, MemoryBudget: 64 << 20, MemtableSize: 256 << 10, TableSize: 64 << 10, BaseLevelSize: 4 << 20, BlockSize: 1 << 10, Compression: NoCompression,
 	}
 	if change != nil {
 		change(o)

@@ -76,7 +76,7 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 		return nil
 	})
 	o := &Options{
-		FS: files, Durability: NoSync, Compression: NoCompression, FilterFPR: fpr, FilterKind: kind,
+		FS: files, FilterSeed: 1, Durability: NoSync, Compression: NoCompression, FilterFPR: fpr, FilterKind: kind,
 		MemoryBudget: 512 << 20, MemtableSize: 1 << 20, BaseLevelSize: 4 << 20, LevelRatio: 10, BlockSize: 4 << 10, TableSize: 1 << 20,
 		Events: Events{Compacted: func(CompactionInfo) {
 			waiting.Store(true)

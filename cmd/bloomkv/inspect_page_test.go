@@ -25,7 +25,7 @@ import (
 func treeStore(t *testing.T, o bloomkv.Options) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
-	o.Durability, o.TableSize, o.BaseLevelSize = bloomkv.NoSync, 64<<10, 128<<10
+	o.Durability, o.TableSize, o.BaseLevelSize, o.FilterSeed = bloomkv.NoSync, 64<<10, 128<<10, 1
 	db, err := bloomkv.Open(dir, &o)
 	if err != nil {
 		t.Fatal(err)

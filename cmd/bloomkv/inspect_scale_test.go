@@ -29,6 +29,7 @@ func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, waste
 	dir = filepath.Join(t.TempDir(), "store")
 	size := max(2*int64(n), 64<<10)
 	db, err := bloomkv.Open(dir, &bloomkv.Options{
+		FilterSeed: 1,
 		FilterKind: kind, Durability: bloomkv.NoSync, Compression: bloomkv.NoCompression,
 		MemoryBudget: 256 << 20, MemtableSize: size, TableSize: size, BaseLevelSize: 2 * size, LevelRatio: 4,
 	})

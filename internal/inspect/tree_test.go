@@ -71,7 +71,7 @@ func grow(t *testing.T, n int, o bloomkv.Options) *grown {
 	g := &grown{T: t, dir: t.TempDir(), keys: n}
 	size := 4 * int64(n)
 	o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize, o.LevelRatio = 512<<20, size, size, 2*size, 4
-	o.Compression = bloomkv.NoCompression
+	o.Compression, o.FilterSeed = bloomkv.NoCompression, 1
 	var err error
 	if g.db, err = bloomkv.Open(g.dir, &o); err != nil {
 		t.Fatal(err)

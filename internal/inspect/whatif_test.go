@@ -17,7 +17,7 @@ import (
 func steady(t *testing.T, n int, o bloomkv.Options) *grown {
 	t.Helper()
 	g := &grown{T: t, dir: t.TempDir(), keys: n}
-	o.Compression = bloomkv.NoCompression
+	o.Compression, o.FilterSeed = bloomkv.NoCompression, 1
 	var err error
 	if g.db, err = bloomkv.Open(g.dir, &o); err != nil {
 		t.Fatal(err)
