@@ -46,7 +46,7 @@ func inverse(x uint64) uint64 {
 	return y
 }
 
-// chosenKeys are what somebody would put who knows the hash, but not the seed of the store.
+// chosenKeys are the keys of somebody who knows the hash, but not the seed of the store.
 var chosenKeys = []struct {
 	name string
 	hash func(i uint64) bloomblock.Hash

@@ -11,7 +11,7 @@ import (
 
 // A reader's state and its sequence are two loads. These tests bring between them what makes them of two moments.
 
-// replace overwrites key and has what it replaces dropped from the tree: nobody needs it who asks from now on.
+// replace overwrites key and drops the old version from the tree: no lookup that begins now needs it.
 func replace(t *testing.T, db *DB, key, value []byte) {
 	t.Helper()
 	if err := errors.Join(db.Put(key, value), db.Compact(t.Context(), nil, nil)); err != nil {
@@ -20,7 +20,7 @@ func replace(t *testing.T, db *DB, key, value []byte) {
 }
 
 // TestAKeyThatIsThereIsFoundWhileItIsReplaced replaces a key while a reader has one half of its moment. The reader
-// answers with either value, and never that there is none.
+// returns either value, and never ErrNotFound.
 func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 	key := []byte("key")
 	found := func(v []byte, err error) error {
@@ -162,8 +162,8 @@ func TestAnIteratorHasAllWritesUpToItsMoment(t *testing.T) {
 	}
 }
 
-// TestASnapshotTakesItsNumberUnderTheLockOfItsList: who reads the list afterwards without finding the snapshot has
-// nothing newer than it.
+// TestASnapshotTakesItsNumberUnderTheLockOfItsList: a reader of the list that does not find the snapshot has no version newer
+// than it.
 func TestASnapshotTakesItsNumberUnderTheLockOfItsList(t *testing.T) {
 	db := openTiny(t)
 	if err := db.Put([]byte("k"), nil); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
-// A lookup ends at the newest run that knows its key, a scan at the largest sequence number. So that both answer the same, whatever
+// A lookup ends at the newest run that holds its key, a scan at the largest sequence number. So that both answer the same, whatever
 // a run says of a key must be newer than all that older runs say of it.
 
 // A suspect is a part of a run that has to be compared with other runs, key by key.
@@ -121,7 +121,7 @@ func (c *checker) suspects(v *manifest.Version, damaged map[*manifest.Table]bool
 	return suspects
 }
 
-// An orderWalk is told of all versions of the suspects, by key and newest first.
+// An orderWalk compares all versions of the suspects, which it gets by key and newest first.
 type orderWalk struct {
 	suspects []*suspect
 	told     map[*table]bool // tables whose damage is known

@@ -86,7 +86,7 @@ func (db *DB) settled() bool {
 
 func (db *DB) pick(s *state) *compaction.Plan { return compaction.Pick(s.version, db.shape(s, false)) }
 
-// shape is what compactions are picked by; asked is true for those of a Compact.
+// shape returns the options by which compactions are picked; asked is true for those of a Compact.
 func (db *DB) shape(s *state, asked bool) compaction.Options {
 	return compaction.Options{
 		Trigger: triggerRuns, Ratio: db.opts.LevelRatio,

@@ -246,8 +246,9 @@ func rangeDels(m *memtable.Table, snapshots []ikey.Seq) rangedel.List {
 	return nil
 }
 
-// env is what writing tables for a level needs. The snapshots in it are those that are open now: its inputs must be fixed. The plan
-// of the filters is the one that was made for the tree as it is, as new states are seen before their plan is made; editMu is not held.
+// env returns all that writing tables for a level needs. Its snapshots are those that are open now, so the inputs must be
+// fixed before. Readers see a new state before the filter plan for it is made, so env waits for editMu, which the caller does
+// not hold.
 func (db *DB) env(level int) compaction.Env {
 	db.editMu.Lock()
 	plan := db.plans.Load().now

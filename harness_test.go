@@ -21,8 +21,8 @@ import (
 // long makes the model and crash tests as many times as long, with seeds of their own.
 var long = flag.Int("long", 1, "how many times as many model sequences and random crashes")
 
-// scarceCache is what the block caches of most tests may hold, in bytes: so little that blocks come and go, and those that go are
-// spoiled as soon as no reader may see them.
+// scarceCache is the capacity of the block caches in most tests, in bytes. It is so small that blocks come and go, and a block
+// that goes is overwritten as soon as no reader may see it.
 const scarceCache = 24 << 10
 
 // roomy gives the stores that the test makes from now on the block cache that they should have.

@@ -51,7 +51,7 @@ func forgeSum(id uint64, kind byte, offset int, b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(seed, castagnoli), castagnoli, b)
 }
 
-// secondAt is where the properties say how long the second filter is, 0 if they do not.
+// secondAt returns the offset in the properties of the second filter's length, 0 if there is none.
 func secondAt(props []byte) int {
 	at := forgePrefixes
 	for range 2 {

@@ -49,7 +49,7 @@ func (db *DB) loadTail(t *table) (loads, bytes uint64, err error) {
 // rateOf is what the plan asks of a table's filter.
 func (db *DB) rateOf(t *table) float64 { return db.plans.Load().now.level[t.level.Load()].rate }
 
-// room is how many units of the table's filter there is room for.
+// room returns the number of units of the table's filter that fit.
 func (t *table) room() int { return int(min(t.kept.Load(), t.planned.Load())) }
 
 // short reports whether there is no room for a unit that the plan asks of the table's filter, or of one that was not read yet.

@@ -252,7 +252,7 @@ func (s *state) memtableBytes() int64 {
 	return sum
 }
 
-// levels are the figures of each level but for its target, and the bytes of tables that are off the plan.
+// levels returns the figures of each level except its target, and the bytes of tables that are off the plan.
 func (db *DB) levels(s *state) (levels []LevelMetrics, off uint64) {
 	levels = make([]LevelMetrics, manifest.NumLevels)
 	plans := db.plans.Load()

@@ -10,7 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
-// sameRate is how far apart, as a part of them, two rates may be that are one: processors round differently.
+// sameRate is the relative difference below which two rates count as equal: processors round differently.
 const sameRate = 1e-9
 
 // has reports whether a filter that promises a rate, of a table on a level, was built by the plan: there or further up, since

@@ -75,7 +75,7 @@ func wastes(t *testing.T, db *DB, n, lookups int) float64 {
 	return float64(db.Metrics().Lookups.WastedReads-before) / float64(lookups)
 }
 
-// most is 1.15 times a promise and three standard deviations of what is counted in so many lookups.
+// most returns 1.15 times a promise, plus three standard deviations of the count in the given number of lookups.
 func most(promise float64, lookups int) float64 {
 	want := 1.15 * promise * float64(lookups)
 	return (want + 3*math.Sqrt(want)) / float64(lookups)

@@ -354,8 +354,8 @@ func (d *salvageStore) takeLog(t *testing.T, name string, number uint64) {
 	}
 }
 
-// expect is what the parts that are not lost hold together; with the sequence numbers that only the manifest knows,
-// or without.
+// expect returns the pairs that the parts which are not lost hold together, with or without the sequence numbers that only
+// the manifest has.
 func (d *salvageStore) expect(lost func(*salvageItem) bool, withManifest bool) map[string]string {
 	type newest struct {
 		salvageVersion

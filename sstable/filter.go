@@ -14,7 +14,7 @@ import (
 // error, see FilterState; a damaged index is.
 func (r *Reader) Load(maxRate float64) error { return r.LoadUnits(maxRate, bloomblock.MaxUnits) }
 
-// LoadUnits is Load of at most so many units of the filter.
+// LoadUnits is Load, limited to the given number of units of the filter.
 func (r *Reader) LoadUnits(maxRate float64, most int) error {
 	if r.index.Load() != nil && maxRate >= math.Float64frombits(r.reached.Load()) {
 		return nil

@@ -21,10 +21,10 @@ type Loss struct {
 	Err           error  // what is wrong
 }
 
-// Counts are what a manifest says that a table holds.
+// Counts holds a manifest's counts of a table's versions and range deletes.
 type Counts struct{ Entries, RangeDeletes uint64 }
 
-// Remains are what can be read of a table that may be damaged. Blocks are believed one by one, each by its checksum:
+// Remains reads a table that may be damaged. It believes blocks one by one, each by its checksum:
 // data blocks are found by the index, or else by their checksums alone, and the parts of the tail by the footer, or
 // else by what the manifest says of the table. Filters and samples are not read.
 type Remains struct {
@@ -183,13 +183,13 @@ func (r *Remains) loseTail(from, to uint64) {
 	})
 }
 
-// Lost is what cannot be read of the tail.
+// Lost returns the parts of the tail that cannot be read.
 func (r *Remains) Lost() []Loss { return r.lost }
 
 // RangeDels are the range deletes that could be read.
 func (r *Remains) RangeDels() rangedel.List { return r.dels }
 
-// Properties are what the table says of itself; false if that cannot be read.
+// Properties returns the properties of the table; false if they cannot be read.
 func (r *Remains) Properties() (Properties, bool) {
 	if r.props == nil {
 		return Properties{}, false
@@ -211,7 +211,7 @@ func (r *Remains) upper() []byte {
 	return nil
 }
 
-// dataEnd is where the data blocks end at the latest, and whether what is behind the last of them must be zeros.
+// dataEnd returns the offset at which the data blocks end at the latest, and whether all bytes behind the last one must be zeros.
 func (r *Remains) dataEnd() (end uint64, exact bool) {
 	if r.footer != nil {
 		return r.footer.sampleOff(), true

@@ -82,7 +82,7 @@ func (it *RemainsIter) Value() []byte { return it.value }
 // Last is the largest user key that the cursor has come to, also at the end.
 func (it *RemainsIter) Last() []byte { return it.last.User }
 
-// Offset is how far the cursor has come in the file, in bytes.
+// Offset returns the cursor's position in the file, in bytes.
 func (it *RemainsIter) Offset() uint64 { return it.at }
 
 // refuse gives up the rest of a block whose checksum is right and whose keys are out of order.

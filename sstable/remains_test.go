@@ -32,7 +32,7 @@ func salvaged(t *testing.T, f io.ReaderAt, size int, m Meta) (r *Remains, got []
 	return r, got, lost
 }
 
-// extents are where the data blocks of a whole table are, with their trailers.
+// extents returns the positions of the data blocks of a whole table, with their trailers.
 func extents(t *testing.T, file []byte, info Info) (starts []int, versions []int) {
 	t.Helper()
 	it := newReader(file, info, 1<<20).Iter(IterOptions{Bypass: true})

@@ -65,7 +65,7 @@ func (r *Reader) readTail() (*index, *tail, error) {
 	return x, t, nil
 }
 
-// trustedTail is how many bytes of a tail are read at once because the manifest says so, without asking the footer before.
+// trustedTail is the largest tail, in bytes, that is read at once by the manifest's word, without reading the footer first.
 const trustedTail = 1 << 20
 
 // readFooter reads the footer alone into b.

@@ -282,7 +282,7 @@ func (w *Writer) finish() (Info, error) {
 	return info, nil
 }
 
-// info is what the manifest is told of a table with that footer and size, without its range deletes and its filter's rate.
+// info returns the table's description for the manifest, without its range deletes and its filter's rate.
 func (p *Properties) info(f *footer, size uint64) Info {
 	return Info{
 		ID: f.id, Size: size, TailLen: size - f.indexOff, FilterOff: f.filterOff, FilterLen: f.filterLen,

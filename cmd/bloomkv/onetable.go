@@ -98,7 +98,7 @@ func (a *app) openTable(path string) (*bloomkv.DB, error) {
 	return bloomkv.Open(oneDir, &bloomkv.Options{FS: o, ReadOnly: true})
 }
 
-// tableMeta is what a manifest would say of a table.
+// tableMeta describes a table as a manifest would.
 func tableMeta(path string) (meta *manifest.Table, err error) {
 	f, err := vfs.OS.Open(path)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // errLost is an answer rather than trouble: the new store is there.
 var errLost = errors.New("something could not be read; what could is in the new store")
 
-// salvageHelp is what to do about damage.
+// salvageHelp advises what to do about damage.
 const salvageHelp = `to save what can be read run "bloomkv salvage DIR NEW", or restore a backup`
 
 func (a *app) salvageCommand() *cobra.Command {

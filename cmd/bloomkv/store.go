@@ -65,7 +65,7 @@ func (w *writeFlags) create(dir string, body func(db *bloomkv.DB, isNew bool) (k
 	return err
 }
 
-// site is where a store may be made, as it was before.
+// A site describes a directory before a store is made in it.
 type site struct {
 	dir     string
 	isNew   bool     // there is no store

@@ -8,7 +8,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-// version is what --version prints: the module's version, or the revision that it was built from, and the formats that it writes.
+// version returns the text of --version: the module's version or the revision it was built from, and the versions of the
+// formats that it writes.
 func version() string {
 	v := "(unknown)"
 	if info, ok := debug.ReadBuildInfo(); ok {

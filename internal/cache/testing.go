@@ -22,7 +22,7 @@ func PoisonPools(most int64) {
 	testPools.most.Store(most)
 }
 
-// poisoned is what buffers are overwritten with.
+// poisoned is the pattern that overwrites buffers.
 var poisoned = [512]byte(bytes.Repeat([]byte{0xdb}, 512))
 
 // spoil overwrites a block that nobody may see any more.
@@ -32,7 +32,7 @@ func spoil(b *Block) {
 	}
 }
 
-// acquiring is what OnAcquire was given last.
+// acquiring holds the last argument of OnAcquire.
 var acquiring atomic.Pointer[func()]
 
 // OnAcquire has f called whenever a block is about to be held; nil ends that. Whether a reader is still inside its

@@ -18,7 +18,7 @@ type Manual struct {
 	Lo, Hi []byte // inclusive; a nil Hi is infinite
 	UpTo   uint64 // runs of level 0 with this number or a larger one stay out of it
 
-	// Rewrite has all tables that come to the last level, or stay there, written anew, but for those whose number is UpTo or larger.
+	// Rewrite rewrites all tables that come to the last level or stay there, except those whose number is UpTo or larger.
 	Rewrite bool
 
 	level int

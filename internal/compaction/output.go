@@ -96,7 +96,7 @@ func remove(env Env, tables []*manifest.Table) {
 	}
 }
 
-// Table is what the manifest holds of a table that was written into the file with a number.
+// Table returns the manifest's description of a table that was written into the file with the given number.
 func Table(number uint64, info sstable.Info) *manifest.Table {
 	t := &manifest.Table{
 		Number: number, ID: info.ID, Size: info.Size, TailLen: info.TailLen, FilterLen: info.FilterLen,

@@ -61,7 +61,7 @@ func (p *Plan) String() string {
 	return s + ", as those of " + words.Plural(p.Tables, "table") + p.off()
 }
 
-// off is what is off the plan, in words.
+// off says in words how much is off the plan.
 func (p *Plan) off() string {
 	if p.TablesOffPlan == 0 {
 		return ""

@@ -12,8 +12,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// Traces are what the edits of a manifest say as far as they can be read, where Load refuses because of damage. What
-// is said of a table holds by itself: it was added so, or it was deleted and its number is never used again.
+// Traces holds the readable edits of a manifest that Load refuses because of damage. Each statement about a table holds by
+// itself: the table was added so, or it was deleted and its number is never used again.
 type Traces struct {
 	Number   uint64           // of the manifest; 0 is none: there is no manifest, or nothing of one can be read
 	Snapshot bool             // its first record was read: what it does not add was not in the store then

@@ -65,7 +65,7 @@ func named(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, cause(err))
 }
 
-// cause is what an error of package os says beside the operation and the names.
+// cause returns an error of package os without the operation and the names.
 func cause(err error) error {
 	switch e := err.(type) { //nolint:errorlint // an error that is joined to another keeps its name
 	case *fs.PathError:
@@ -123,7 +123,7 @@ func (t *target) base() string {
 	return base
 }
 
-// dir is what comes before the base: "" or a directory that ends with a separator. filepath.Dir would clean it, and take
+// dir returns the part before the base: "" or a directory that ends with a separator. filepath.Dir would clean it, and take
 // a/.. for nothing, also where a is a link.
 func (t *target) dir() string {
 	dir, _ := filepath.Split(t.name)

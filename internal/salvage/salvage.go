@@ -62,7 +62,7 @@ type Salvage struct {
 	behindGap bool     // log records were read behind what cannot be read
 }
 
-// Result is what a new store is made of.
+// A Result describes the tables of a new store.
 type Result struct {
 	Tables   []*manifest.Table // ascending and disjoint, one version of each key, with sequence number 0
 	LastSeq  ikey.Seq          // the largest that was seen

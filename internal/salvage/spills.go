@@ -87,7 +87,7 @@ func (s *spills) spill() error {
 	return nil
 }
 
-// sources are what was added, sorted.
+// sources returns what was added, sorted.
 func (s *spills) sources() (all []source) {
 	for _, r := range s.tables {
 		all = append(all, &spilled{Iter: r.Iter(sstable.IterOptions{Bypass: true})})
@@ -144,7 +144,7 @@ func (s *sorted) Next() bool {
 // Key is the current version, Value its value.
 func (s *sorted) Key() ikey.Key { return s.versions[0].key }
 
-// Value is that of the current version.
+// Value returns the value of the current version.
 func (s *sorted) Value() []byte { return s.versions[0].value }
 
 // Age is as a spilled source's.

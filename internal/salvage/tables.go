@@ -68,7 +68,7 @@ func (s *Salvage) findTables(ctx context.Context) error {
 	return nil
 }
 
-// missing is what is wrong with a file that is not there.
+// missing returns the error of a file that is not there.
 func (s *Salvage) missing() error {
 	if !s.traces.Whole {
 		return errors.New("missing, a part of the manifest names it; a later part, which is lost, may not")
@@ -257,10 +257,10 @@ func (c *chain) Key() ikey.Key { return c.it.Key() }
 // Value is its value.
 func (c *chain) Value() []byte { return c.it.Value() }
 
-// Age is that of the open table.
+// Age returns the age of the open table.
 func (c *chain) Age() int { return c.tables[0].age }
 
-// Err is why the salvage ends, or nil.
+// Err returns the error that ended the salvage, or nil.
 func (c *chain) Err() error { return c.err }
 
 // Close closes the table that is open.
