@@ -66,10 +66,9 @@ func frontHalf(i uint64) Hash {
 
 // What filters waste for keys of random hashes while all that is in them was chosen by somebody who does not know the seed.
 func TestChosenHashesDoNotCrowdAFilterWithASeed(t *testing.T) {
-	const keys = 50_000
-	seeds := 5
+	keys, seeds := uint64(50_000), 5
 	if testing.Short() {
-		seeds = 1
+		keys, seeds = 5000, 1
 	}
 	for name, p := range map[string]Params{
 		"Bloom": paramsFor(t, 0.01), "two units": paramsOf(t, Unit{7, 5}, Unit{5, 3}), "Ribbon": ribbonOf(t, 0.01),
@@ -78,7 +77,7 @@ func TestChosenHashesDoNotCrowdAFilterWithASeed(t *testing.T) {
 			for seed := range seeds {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, set.name, seed), func(t *testing.T) {
 					b := Builder{Seed: Seed(spread(uint64(seed)))}
-					for i := range uint64(keys) {
+					for i := range keys {
 						b.Add(set.hash(i))
 					}
 					f, err := Parse(b.AppendBlock(nil, p))
@@ -91,7 +90,7 @@ func TestChosenHashesDoNotCrowdAFilterWithASeed(t *testing.T) {
 					if r := f.FalsePositiveRate(); r > 1.1*p.Rate() {
 						t.Errorf("rate %g of the bits, want at most 1.1 × %g", r, p.Rate())
 					}
-					for i := range uint64(keys) {
+					for i := range keys {
 						if !f.MayContain(set.hash(i)) {
 							t.Fatalf("hash %x is denied", set.hash(i))
 						}
