@@ -57,7 +57,7 @@ func (k *hostileKind) options(fsys vfs.FS) *Options {
 }
 
 // store is a store of the kind, taken apart; the caller may change it. It is the same in each process, random ids too, so that a
-// find is made again from its number, but for the rare case that the background comes first somewhere.
+// find is made again from its number, except in the rare case that background work comes first somewhere.
 func (k *hostileKind) store(t *testing.T) *forgedStore {
 	t.Helper()
 	k.once.Do(func() {

@@ -30,7 +30,7 @@ import (
 //	104  reserved   20 bytes
 //	124  checksum   u32     CRC-32C of bytes 0..123
 //
-// A unit, all zero if there is none; each unit begins where the one before it ends, the first behind the header:
+// A unit. An absent one is all zero. Each unit begins where the one before it ends, the first one behind the header:
 //
 //	  0  blocks     u64     1..2⁴⁰
 //	  8  rate       f64     the rate promised for this unit alone, above 0 and at most 1

@@ -46,7 +46,7 @@ func with(db *bloomkv.DB, err error, body func(db *bloomkv.DB) error) error {
 	return errors.Join(body(db), db.Close())
 }
 
-// create opens a store, which it makes where there is none, and runs body on it. A store that was made is removed again
+// create opens a store, creating it if necessary, and runs body on it. A store that was made is removed again
 // after an error, unless body wants to keep it.
 func (w *writeFlags) create(dir string, body func(db *bloomkv.DB, isNew bool) (keep bool, err error)) error {
 	s, err := look(dir)

@@ -92,7 +92,7 @@ func (s *salvage) bytes(at int64, n int) []byte {
 	return s.buf[at-s.bufAt:][:n]
 }
 
-// record returns the payload of the record at an offset, or why there is none.
+// record returns the payload of the record at an offset, or the error that keeps it from being one.
 func (s *salvage) record(at int64) ([]byte, error) {
 	left := s.size - at - recordHeaderSize
 	if left < 0 {
