@@ -33,16 +33,30 @@ func (i *image) recovered(f func(*vfs.Mem) finding) finding {
 	return i.found
 }
 
-// images are file systems by the names and bytes of the files in "db".
-type images map[uint64]*image
+// images are file systems by the names and bytes of the files in "db". The zero value is ready to use, by many goroutines.
+type images struct {
+	mu sync.Mutex
+	by map[uint64]*image
+}
 
 // of returns the image with these bytes. What of them is durable makes no difference.
-func (m images) of(fsys *vfs.Mem) *image {
+func (m *images) of(fsys *vfs.Mem) *image {
 	d := digest(fsys)
-	if m[d] == nil {
-		m[d] = &image{fs: fsys}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.by == nil {
+		m.by = map[uint64]*image{}
 	}
-	return m[d]
+	if m.by[d] == nil {
+		m.by[d] = &image{fs: fsys}
+	}
+	return m.by[d]
+}
+
+func (m *images) len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.by)
 }
 
 var digestSeed = maphash.MakeSeed()

@@ -195,7 +195,7 @@ func (c *crasher) clone(op string) {
 func (c *crasher) verifyAll(t *testing.T, stride, nested int) {
 	t.Helper()
 	states := c.h.all()
-	distinct := images{}
+	distinct := new(images)
 	for i := range c.found {
 		s := &c.found[i]
 		inside := nested > 0 && (s.unsynced && (s.op < 16 || s.op%nested == 0) || !s.unsynced && i/stride%(8*nested) == 0)
@@ -236,7 +236,7 @@ func (c *crasher) verifyAll(t *testing.T, stride, nested int) {
 	}
 	wg.Wait()
 	t.Logf("%d operations, %d states in %d images, and %d after a second crash, in %d images",
-		c.op, done.Load(), len(distinct), inside.Load(), distinctInside.Load())
+		c.op, done.Load(), distinct.len(), inside.Load(), distinctInside.Load())
 }
 
 // judge holds what a recovery found against the bounds of a crash.
@@ -338,7 +338,7 @@ func (s *crashed) verifyNested(states []map[string]string) (n, distinct int, err
 	if err := s.judge(first); err != nil {
 		return 0, 0, err
 	}
-	left := images{}
+	left := new(images)
 	for i := range again {
 		a := &again[i]
 		if exact[i] {
@@ -346,10 +346,10 @@ func (s *crashed) verifyNested(states []map[string]string) (n, distinct int, err
 		}
 		found := left.of(a.fs).recovered(func(fsys *vfs.Mem) finding { return reopen(fsys, states) })
 		if err := a.judge(found); err != nil {
-			return i, len(left), fmt.Errorf("%s: %w", a.what, err)
+			return i, left.len(), fmt.Errorf("%s: %w", a.what, err)
 		}
 	}
-	return len(again), len(left), nil
+	return len(again), left.len(), nil
 }
 
 // reopen is recoverFrom where the write of an earlier recovery may be there.

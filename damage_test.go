@@ -98,8 +98,12 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 			time.Sleep(time.Millisecond)
 		}
 		hold.Store(true)
+		for i := range 20 {
+			put(300+i, 5, Sync)
+		}
+		go func() { _ = db.Flush(context.Background()) }() // it begins another log and waits for the table
 		for i := 0; logs() < 2; i++ {
-			put(300+i, 300, Sync)
+			put(300+i%20, 5, Sync)
 		}
 		for i := range 5 {
 			put(320+i, 3, Sync)
@@ -110,7 +114,7 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 			d.states = append(d.states, maps.Clone(d.want))
 		}
 		left = d.fs.Kill()
-		go func() { <-release; _ = db.Close() }()
+		go func() { <-release; _ = db.Close() }() // which ends the Flush too
 	}
 	d.fs = left
 	names, err := d.fs.List("db")
@@ -238,6 +242,8 @@ func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
 				}
 				for at := range b {
 					switch {
+					case !closed && strings.HasSuffix(file, ".sst") && at%10 > 0: // the closed store has such tables too
+						continue
 					case at <= 64 || at >= len(b)-10 || at%(100/atStride(100)) == 0 && at < end:
 					case at >= end-100 && at < end+100 || at%(20<<10) == 0: // of the zeros that are reserved, some
 					default:

@@ -38,6 +38,9 @@ func roomy(t *testing.T) {
 // time as all else, so there are fewer as long as memory is not scarce. Benchmarks collect as every program does.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if flag.Lookup("test.memprofile").Value.String() == "" {
+		runtime.MemProfileRate = 0
+	}
 	if child := os.Getenv(childEnv); child != "" {
 		os.Exit(childMain(child))
 	}
@@ -98,7 +101,7 @@ func atStride(n int) int {
 // tiny are options with which a hundred writes flush, compact and move.
 func tiny(fsys vfs.FS) *Options {
 	return &Options{
-		FS: fsys, MemoryBudget: 8 << 20, MemtableSize: 16 << 10, TableSize: 16 << 10, BaseLevelSize: 64 << 10, LevelRatio: 2, BlockSize: 512,
+		FS: fsys, FilterSeed: 1, MemoryBudget: 8 << 20, MemtableSize: 16 << 10, TableSize: 16 << 10, BaseLevelSize: 64 << 10, LevelRatio: 2, BlockSize: 512,
 	}
 }
 

@@ -93,7 +93,7 @@ func tableFileNames(db *DB) (names []string) {
 // how many tables are off the plan; then the promise holds from the first lookup on, and a second Compact writes nothing.
 func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 	const n = 40_000
-	lookups := atStride(200_000)
+	lookups := atStride(100_000)
 	ribbon := func(o *Options) { o.FilterKind = RibbonFilter }
 	prefix := func(n int) func(*Options) { return func(o *Options) { o.FilterPrefix = PrefixLen(n) } }
 	both := func(o *Options) { ribbon(o); prefix(6)(o) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -228,7 +229,7 @@ func TestWhatOnlyASnapshotNeededGoesOnItsOwn(t *testing.T) {
 // TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot closes a snapshot under its readers, and has compaction drop at once
 // what only it needed. Every commit writes its number under all keys, or deletes all.
 func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
-	for round := range atStride(4) {
+	for round := range atStride(40) {
 		o := tiny(vfs.NewMem())
 		o.Durability = NoSync
 		db, err := Open("db", o)
@@ -283,6 +284,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 				wg.Go(func() {
 					rng := rand.New(rand.NewPCG(uint64(round), uint64(g)))
 					for first := true; ; first = false {
+						runtime.Gosched() // else Close and Compact wait for their turns, while the readers do the same again and again
 						k := fmt.Appendf(nil, "key%02d", rng.IntN(keys))
 						var ok bool
 						switch rng.IntN(5) {

@@ -13,18 +13,30 @@ import (
 
 // inside reports whether the caller was called, however far down, by a function of that name.
 func inside(name string) bool {
-	pc := make([]uintptr, 64)
-	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc)])
-	for {
-		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, name) {
-			return true
+	var pc [64]uintptr
+	for _, at := range pc[:runtime.Callers(2, pc[:])] {
+		functions, known := functionsAt.Load(at)
+		if !known {
+			var names []string // more than one where calls were inlined
+			frames := runtime.CallersFrames([]uintptr{at})
+			for more := true; more; {
+				var f runtime.Frame
+				f, more = frames.Next()
+				names = append(names, f.Function)
+			}
+			functions, _ = functionsAt.LoadOrStore(at, names)
 		}
-		if !more {
-			return false
+		for _, f := range functions.([]string) { //nolint:forcetypeassert // nothing else is stored
+			if strings.HasSuffix(f, name) {
+				return true
+			}
 		}
 	}
+	return false
 }
+
+// functionsAt are the names of functions by program counter: most file operations of a test come from the same few places.
+var functionsAt sync.Map
 
 // soon waits until a condition holds, and fails the test if it does not for very long.
 func soon(t *testing.T, what string, holds func() bool) {
