@@ -235,3 +235,48 @@ func poissonLimit(mean float64) float64 {
 	}
 	return count
 }
+
+// TestFiltersAreCutWhenTheStoreIsWarm reopens a store with less memory than its filters take: what they take is known when they were
+// read, and nothing need change for those that do not fit to go.
+func TestFiltersAreCutWhenTheStoreIsWarm(t *testing.T) {
+	mem := vfs.NewMem()
+	db := planStore(t, planOptionsFor(mem, 0, func(o *Options) { o.FilterMemory = 256 << 10 }), 80_000)
+	if m := db.Metrics(); m.Memory.Filters < 160<<10 || m.Levels[bottom].FilterShed > 0 {
+		t.Fatalf("filters take %d bytes of %d, %d were shed", m.Memory.Filters, 256<<10, m.Levels[bottom].FilterShed)
+	}
+	const less = 64 << 10
+	db = reopened(t, db, planOptionsFor(mem, 0, func(o *Options) { o.FilterMemory = less }))
+	if m := db.Metrics(); m.Memory.Filters > less || m.Memory.Filters < less/2 || m.Levels[bottom].FilterShed == 0 {
+		t.Errorf("filters take %d bytes of %d, %d were shed", m.Memory.Filters, less, m.Levels[bottom].FilterShed)
+	}
+}
+
+// TestFiltersOfReplacedTablesGoAtOnce has an iterator hold all tables that a compaction replaces: their filters take no room beside
+// those of the new ones, and the iterator goes on.
+func TestFiltersOfReplacedTablesGoAtOnce(t *testing.T) {
+	const n = 20_000
+	db := planStore(t, planOptionsFor(vfs.NewMem(), 0.01, nil), n)
+	soon(t, "what the last compaction replaced is gone", func() bool { return db.Metrics().Files.Obsolete == 0 })
+	before := db.Metrics()
+	it := db.Iter(IterOptions{})
+	if !it.First() {
+		t.Fatal(it.Close())
+	}
+	if err := db.Rewrite(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	m := db.Metrics()
+	if m.Files.Obsolete != before.Files.Tables {
+		t.Errorf("the iterator holds %d tables, want %d", m.Files.Obsolete, before.Files.Tables)
+	}
+	if m.Memory.Filters > before.Memory.Filters*11/10 {
+		t.Errorf("filters take %d bytes, want about %d, as before", m.Memory.Filters, before.Memory.Filters)
+	}
+	keys := 1
+	for it.Next() {
+		keys++
+	}
+	if err := it.Close(); err != nil || keys != n {
+		t.Errorf("%d keys, %v, want %d", keys, err, n)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -135,14 +136,14 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 }
 
 // TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo has a process die when the system has an edit and the disk has not, and
-// the power fail after the next Open, which removed what the edit had replaced.
+// the power fail at each operation of the next Open, which removes what the edit had replaced, and after it.
 func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 	mem := vfs.NewMem()
 	var left *vfs.Mem
 	editing := false
 	db, err := Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-		if editing && op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && inside("(*DB).install") && left == nil {
-			left = mem.Kill()
+		if editing && op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && inside("(*DB).install") {
+			left = mem.Kill() // the last is of the edit that merges; before it tables may only move
 		}
 		return nil
 	})))
@@ -167,22 +168,47 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 	if err := errors.Join(db.Compact(t.Context(), nil, nil), db.Close()); err != nil || left == nil {
 		t.Fatal(err)
 	}
-	if db, err = Open("db", tiny(left)); err != nil {
+	type cut struct {
+		before string
+		left   *vfs.Mem
+	}
+	var cuts []cut
+	var mu sync.Mutex
+	fail := func(before string) {
+		mu.Lock()
+		defer mu.Unlock()
+		cuts = append(cuts, cut{before, left.Crash(func(u vfs.Unsynced) bool { return u.What == vfs.UnsyncedName })}) // what was removed is gone
+	}
+	removed := 0
+	db, err = Open("db", tiny(vfs.NewHook(left, func(op vfs.Op) error {
+		if op.Kind == vfs.OpRemove && strings.HasSuffix(op.Name, ".sst") {
+			removed++
+		}
+		fail(op.String())
+		return nil
+	})))
+	if err != nil {
 		t.Fatal(err)
 	}
-	lost := left.Crash(func(u vfs.Unsynced) bool { return u.What == vfs.UnsyncedName }) // what was removed is gone
+	if removed == 0 {
+		t.Error("no table was removed")
+	}
+	fail("nothing: it is open")
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if db, err = Open("db", tiny(lost)); err != nil {
-		t.Fatal(err)
-	}
-	got, err := contents(db)
-	if d := diff(got, want); err != nil || d != "" {
-		t.Errorf("%v, %s", err, d)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
+	for _, c := range cuts {
+		db, err := Open("db", tiny(c.left))
+		if err != nil {
+			t.Fatalf("before %s: %v", c.before, err)
+		}
+		got, err := contents(db)
+		if d := diff(got, want); err != nil || d != "" {
+			t.Errorf("before %s: %v, %s", c.before, err, d)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
