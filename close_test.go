@@ -23,7 +23,7 @@ import (
 func TestCloseBesideEveryOtherCall(t *testing.T) {
 	rounds := 12
 	if raceEnabled {
-		rounds = 200
+		rounds = 24
 	}
 	var flushes, compactions uint64 // before Close
 	begun, during := int64(0), int64(0)

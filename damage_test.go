@@ -101,10 +101,9 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 		for i := range 20 {
 			put(300+i, 5, Sync)
 		}
-		go func() { _ = db.Flush(context.Background()) }() // it begins another log and waits for the table
-		for i := 0; logs() < 2; i++ {
-			put(300+i%20, 5, Sync)
-		}
+		db.commitMu.Lock()
+		db.rotate()
+		db.commitMu.Unlock()
 		for i := range 5 {
 			put(320+i, 3, Sync)
 		}
@@ -114,7 +113,7 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 			d.states = append(d.states, maps.Clone(d.want))
 		}
 		left = d.fs.Kill()
-		go func() { <-release; _ = db.Close() }() // which ends the Flush too
+		go func() { <-release; _ = db.Close() }()
 	}
 	d.fs = left
 	names, err := d.fs.List("db")

@@ -65,7 +65,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	a.out = out
 	root := a.command()
 	checkCompletion(root, args)
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // given nil it takes those of the process
 	err := root.ExecuteContext(ctx)
 	if out.err != nil && !errors.Is(err, out.err) { // what prints text does not ask
 		err = errors.Join(err, out.err)
