@@ -40,6 +40,9 @@ func flagNames(e Exam) (names []FlagName) {
 }
 
 func TestTheFiguresOfSoundFiltersScatterAsTheirErrorsSay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads 800 filters")
+	}
 	// Each sum is over figures that should have mean 0 and deviation 1.
 	type sums struct{ n, sum, squares float64 }
 	figures := make(map[string]*sums)

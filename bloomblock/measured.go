@@ -8,7 +8,6 @@ import (
 const (
 	hitsWanted  = 1600    // a standard error of 2.5 %: a rate that is off by a tenth is off by four of these
 	leastProbes = 1 << 17 // at few nanoseconds each
-	mostProbes  = 1 << 24 // below a rate of 10⁻⁴ the error grows, and is told
 	leastHits   = 16      // where so many can't be found, to ask more often tells no more than a few times do
 )
 
