@@ -146,13 +146,13 @@ func bestProbes(keys, blocks uint64, u Unit) int {
 }
 
 // appendRibbon appends the bits of the first unit as a Ribbon, if that is smaller than a Bloom unit and can be built at a
-// bounded cost. What was built is measured: where it misses its rate by little it is built again for a lower one, and where
-// by much, as keys crowd, with more slots.
+// bounded cost. What was built is measured: where it misses its rate by little it is given a block more, or a few, and where
+// by much, as keys crowd, more slots.
 func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, u UnitHeader, ok bool) {
 	start, rate := len(dst), p.rates[0]
 	bloom := uint64(b.blocks(p.units[0])) //nolint:gosec // ≥ 1
 	target, overhead := rate*ribbonMargin, usualOverhead
-	steps := maxStepsPerKey * b.n
+	steps, solved := maxStepsPerKey*b.n, 0                        // for which overhead; more blocks alone change no equation
 	for overhead <= maxOverhead && uint64(b.n) <= maxRibbonKeys { //nolint:gosec // a length
 		shape, blocks := planRibbon(uint64(b.n), target, overhead) //nolint:gosec // a length
 		if blocks >= bloom {
@@ -160,15 +160,21 @@ func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, 
 		}
 		r := ribbon{ribbonShape: shape}
 		dst, r.bits = grow(dst[:start], int(blocks)) //nolint:gosec // fewer than those of a Bloom unit
-		if steps = b.ribbon.solve(&r, b.chunks, seed, steps); steps < 0 {
-			break
+		if solved != overhead {
+			if steps = b.ribbon.eliminate(&r, b.chunks, seed, steps); steps < 0 {
+				break
+			}
+			solved = overhead
 		}
+		b.ribbon.substitute(&r)
 		measured := r.sampledRate()
 		if measured <= rate {
 			return dst, UnitHeader{Columns: int(shape.columns), Overhead: overhead, Blocks: blocks}, true //nolint:gosec // ≤ maxColumns
 		}
 		if measured < 1.05*rate && target > 0.9*rate {
-			target *= ribbonMargin * rate / measured
+			for same := shape; same == shape; same, _ = planRibbon(uint64(b.n), target, overhead) { //nolint:gosec // a length
+				target *= ribbonMargin * rate / measured
+			}
 		} else {
 			target, overhead = rate*ribbonMargin, overhead+1+overhead/8
 		}

@@ -237,9 +237,9 @@ type solver struct{ rows []row }
 // other may take as many as there are keys.
 const maxStepsPerKey = 64
 
-// solve fills the bits of r, whose shape is set, for the hashes of a table. It spends at most the given number of elimination
-// steps and returns how many of them are left; if that is negative it has given up, and the bits are of no use.
-func (s *solver) solve(r *ribbon, chunks [][]Hash, seed Seed, steps int) (left int) {
+// eliminate takes the hashes of a table for a unit whose shape is set. It spends at most the given number of elimination steps
+// and returns how many of them are left; if that is negative it has given up. What it made counts for all shapes with as many starts.
+func (s *solver) eliminate(r *ribbon, chunks [][]Hash, seed Seed, steps int) (left int) {
 	s.begin(r)
 	for _, hashes := range chunks {
 		for _, h := range hashes {
@@ -248,7 +248,6 @@ func (s *solver) solve(r *ribbon, chunks [][]Hash, seed Seed, steps int) (left i
 			}
 		}
 	}
-	s.substitute(r)
 	return steps
 }
 

@@ -296,3 +296,39 @@ func BenchmarkRibbon(b *testing.B) {
 		}
 	}
 }
+
+// TestRandomKeysAlwaysHaveTheirRibbon builds many units of random keys, some of which need a little more than was planned for them.
+func TestRandomKeysAlwaysHaveTheirRibbon(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, rate := range []float64{0.01, 0.0003, 0.0002} {
+		p, err := ParamsRibbon(rate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, keys := range []int{3000, 5272, 6091} {
+			_, planned := planRibbon(uint64(keys), rate*ribbonMargin, usualOverhead)
+			blooms, blocks, sets := 0, uint64(0), uint64(200)
+			if testing.Short() {
+				sets = 20
+			}
+			for seed := range sets {
+				b := &Builder{Seed: Seed(seed + 1)}
+				for range keys {
+					b.Add(Hash(rng.Uint64()))
+				}
+				h, err := ParseHeader(b.AppendBlock(nil, p))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if h.Units[0].Columns == 0 {
+					blooms++
+				}
+				blocks += h.Units[0].Blocks
+			}
+			if blooms > 0 || float64(blocks) > 1.005*float64(planned*sets) {
+				t.Errorf("rate %v, %d keys: %d of %d units are Bloom filters, and all have %.2f blocks on average, want none, and %d", rate, keys, blooms, sets,
+					float64(blocks)/float64(sets), planned)
+			}
+		}
+	}
+}

@@ -186,12 +186,12 @@ func TestStepsOfElimination(t *testing.T) {
 		r := ribbon{ribbonShape: shape, bits: make([]byte, blocks*blockBytes)}
 		hashes := slices.Collect(hashesOf(numbered, 0, uint64(keys)))
 		const all = 1 << 30
-		steps := all - s.solve(&r, [][]Hash{hashes}, 5, all)
+		steps := all - s.eliminate(&r, [][]Hash{hashes}, 5, all)
 		t.Logf("%d keys: %.1f steps a key", keys, float64(steps)/float64(keys))
 		if steps*8 > maxStepsPerKey*keys {
 			t.Errorf("%d keys take %d steps, want at most an eighth of the bound", keys, steps)
 		}
-		if left := s.solve(&r, [][]Hash{hashes}, 5, steps-1); left >= 0 {
+		if left := s.eliminate(&r, [][]Hash{hashes}, 5, steps-1); left >= 0 {
 			t.Errorf("%d keys: %d steps left of too few", keys, left)
 		}
 	}
