@@ -39,10 +39,8 @@ func (db *DB) getMany(keys [][]byte, at asOf, f func(i int, value []byte, found 
 			m.cost.part(m.searched[i], m.present[i])
 		}
 		place := db.lookups.addMany(&m.cost, len(group), m.inMemory)
-		for i, key := range group {
-			if db.sampled(place - uint64(i)) {
-				s.countNegatives(key, m.hashes[i], seq, db.sampleOf())
-			}
+		for i := db.firstSampled(place); i < uint64(len(group)); i += db.sampleOf() {
+			s.countNegatives(group[i], m.hashes[i], seq, db.sampleOf())
 		}
 		for i := 0; i < len(group) && err == nil; i++ {
 			err = f(first+i, m.values[i], m.found[i])

@@ -108,7 +108,7 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 	delRange(200, 215)
 	do(db.Compact(t.Context(), []byte(key(100)), []byte(key(260)))) // old versions stay for the snapshot
 	do(db.Close())
-	do(snap.Close()) // not before: a compaction could drop them
+	do(snap.Close())     // not before: a compaction could drop them
 	o.CompactionRate = 1 // so that what comes stays where it is
 	db, err = Open("db", o)
 	do(err)

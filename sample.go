@@ -43,10 +43,14 @@ func (s *state) counts() map[uint64]manifest.Counts {
 // sampled tells whether a lookup is one of the sample, by its place in the order in which its counter counted. Lookups that
 // come round with any period must not be in it more often than others, so it is not simply each 64th; multiples of an
 // irrational number would do for one goroutine, but not for lookups that come in turns from many. The place is hashed.
-func (db *DB) sampled(place uint64) bool {
+func (db *DB) sampled(place uint64) bool { return db.firstSampled(place) == 0 }
+
+// firstSampled is which lookup of a group is the first one of the sample, by the group's place; so many as it stands for come
+// between it and the next.
+func (db *DB) firstSampled(place uint64) uint64 {
 	place *= 0x9e3779b97f4a7c15
 	place ^= place >> 32
-	return place*0xd6e8feb86659fd93>>(64-db.samplingBits) == 0
+	return place * 0xd6e8feb86659fd93 >> (64 - db.samplingBits)
 }
 
 // sampleOf is how many lookups one of the sample stands for.
