@@ -15,18 +15,18 @@ import (
 func inside(name string) bool {
 	var pc [64]uintptr
 	for _, at := range pc[:runtime.Callers(2, pc[:])] {
-		functions, known := functionsAt.Load(at)
-		if !known {
-			var names []string // more than one where calls were inlined
+		known, _ := functionsAt.Load(at)
+		functions, ok := known.([]string)
+		if !ok { // more than one where calls were inlined
 			frames := runtime.CallersFrames([]uintptr{at})
 			for more := true; more; {
 				var f runtime.Frame
 				f, more = frames.Next()
-				names = append(names, f.Function)
+				functions = append(functions, f.Function)
 			}
-			functions, _ = functionsAt.LoadOrStore(at, names)
+			functionsAt.Store(at, functions)
 		}
-		for _, f := range functions.([]string) { //nolint:forcetypeassert // nothing else is stored
+		for _, f := range functions {
 			if strings.HasSuffix(f, name) {
 				return true
 			}
@@ -35,7 +35,7 @@ func inside(name string) bool {
 	return false
 }
 
-// functionsAt are the names of functions by program counter: most file operations of a test come from the same few places.
+// functionsAt has the names of functions by program counter: the file operations of a test come from few places.
 var functionsAt sync.Map
 
 // soon waits until a condition holds, and fails the test if it does not for very long.
