@@ -33,7 +33,8 @@ func (i *image) recovered(f func(*vfs.Mem) finding) finding {
 	return i.found
 }
 
-// images are file systems by the names and bytes of the files in "db". The zero value is ready to use, by many goroutines.
+// images are file systems by the names and bytes of the files in "db". The zero value is ready. Many goroutines may use
+// it at the same time.
 type images struct {
 	mu sync.Mutex
 	by map[uint64]*image

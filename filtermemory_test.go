@@ -236,8 +236,8 @@ func poissonLimit(mean float64) float64 {
 	return count
 }
 
-// TestFiltersAreCutWhenTheStoreIsWarm reopens a store with less memory than its filters take: what they take is known when they were
-// read, and nothing need change for those that do not fit to go.
+// TestFiltersAreCutWhenTheStoreIsWarm reopens a store with less memory than its filters take. Once all filters were read
+// their sizes are known, and those that do not fit go, though nothing in the store changes.
 func TestFiltersAreCutWhenTheStoreIsWarm(t *testing.T) {
 	mem := vfs.NewMem()
 	db := planStore(t, planOptionsFor(mem, 0, func(o *Options) { o.FilterMemory = 256 << 10 }), 80_000)
@@ -251,8 +251,8 @@ func TestFiltersAreCutWhenTheStoreIsWarm(t *testing.T) {
 	}
 }
 
-// TestFiltersOfReplacedTablesGoAtOnce has an iterator hold all tables that a compaction replaces: their filters take no room beside
-// those of the new ones, and the iterator goes on.
+// TestFiltersOfReplacedTablesGoAtOnce has an iterator hold all tables that a compaction replaces. Their filters leave
+// memory to those of the new tables, and the iterator goes on.
 func TestFiltersOfReplacedTablesGoAtOnce(t *testing.T) {
 	const n = 20_000
 	db := planStore(t, planOptionsFor(vfs.NewMem(), 0.01, nil), n)

@@ -101,7 +101,8 @@ func atStride(n int) int {
 // tiny are options with which a hundred writes flush, compact and move.
 func tiny(fsys vfs.FS) *Options {
 	return &Options{
-		FS: fsys, FilterSeed: 1, MemoryBudget: 8 << 20, MemtableSize: 16 << 10, TableSize: 16 << 10, BaseLevelSize: 64 << 10, LevelRatio: 2, BlockSize: 512,
+		FS: fsys, FilterSeed: 1, MemoryBudget: 8 << 20, MemtableSize: 16 << 10, TableSize: 16 << 10,
+		BaseLevelSize: 64 << 10, LevelRatio: 2, BlockSize: 512,
 	}
 }
 

@@ -70,7 +70,7 @@ func secondAt(props []byte) int {
 func takeApart(file []byte) *forgedTable {
 	foot := file[len(file)-forgeFooter:]
 	word := func(i int) int { return int(binary.LittleEndian.Uint64(foot[8*i:])) }
-	t := &forgedTable{id: uint64(word(0))}
+	t := &forgedTable{id: binary.LittleEndian.Uint64(foot)}
 	filterOff, filterLen, indexOff, indexLen, delsLen, propsLen := word(1), word(2), word(3), word(4), word(5), word(6)
 	at := indexOff
 	part := func(n int) []byte {

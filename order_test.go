@@ -177,7 +177,9 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 	fail := func(before string) {
 		mu.Lock()
 		defer mu.Unlock()
-		cuts = append(cuts, cut{before, left.Crash(func(u vfs.Unsynced) bool { return u.What == vfs.UnsyncedName })}) // what was removed is gone
+		// What was removed is gone.
+		left := left.Crash(func(u vfs.Unsynced) bool { return u.What == vfs.UnsyncedName })
+		cuts = append(cuts, cut{before, left})
 	}
 	removed := 0
 	db, err = Open("db", tiny(vfs.NewHook(left, func(op vfs.Op) error {

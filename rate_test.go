@@ -120,7 +120,7 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 		<-gate
 		shut = true
 		soon(t, "level 0 has four runs", func() bool {
-			held := waiting.Load() // asked first: a compaction that is still to end would take runs away after they were counted
+			held := waiting.Load() // before runs are counted: a compaction that ends in between takes some away
 			if db.Metrics().Levels[0].Runs >= 4 {
 				return held
 			}

@@ -45,8 +45,8 @@ func (s *state) counts() map[uint64]manifest.Counts {
 // irrational number would do for one goroutine, but not for lookups that come in turns from many. The place is hashed.
 func (db *DB) sampled(place uint64) bool { return db.firstSampled(place) == 0 }
 
-// firstSampled is which lookup of a group is the first one of the sample, by the group's place; so many as it stands for come
-// between it and the next.
+// firstSampled returns which lookup of a group is the first in the sample, by the group's place. Further ones follow in
+// steps of sampleOf.
 func (db *DB) firstSampled(place uint64) uint64 {
 	place *= 0x9e3779b97f4a7c15
 	place ^= place >> 32

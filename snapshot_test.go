@@ -284,7 +284,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 				wg.Go(func() {
 					rng := rand.New(rand.NewPCG(uint64(round), uint64(g)))
 					for first := true; ; first = false {
-						runtime.Gosched() // else Close and Compact wait for their turns, while the readers do the same again and again
+						runtime.Gosched() // Close and Compact would wait long for a processor
 						k := fmt.Appendf(nil, "key%02d", rng.IntN(keys))
 						var ok bool
 						switch rng.IntN(5) {

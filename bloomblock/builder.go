@@ -145,14 +145,15 @@ func bestProbes(keys, blocks uint64, u Unit) int {
 	return probes
 }
 
-// appendRibbon appends the bits of the first unit as a Ribbon, if that is smaller than a Bloom unit and can be built at a
-// bounded cost. What was built is measured: where it misses its rate by little it is given a block more, or a few, and where
-// by much, as keys crowd, more slots.
+// appendRibbon appends the bits of the first unit as a Ribbon, if that is smaller than a Bloom unit and can be built at
+// a bounded cost. It measures what it built: a unit that misses its rate by little gets a block more, or a few; one that
+// misses it by much, because keys crowd, gets more slots.
 func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, u UnitHeader, ok bool) {
 	start, rate := len(dst), p.rates[0]
 	bloom := uint64(b.blocks(p.units[0])) //nolint:gosec // ≥ 1
 	target, overhead := rate*ribbonMargin, usualOverhead
-	steps, solved := maxStepsPerKey*b.n, 0                        // for which overhead; more blocks alone change no equation
+	steps := maxStepsPerKey * b.n
+	solved := 0
 	for overhead <= maxOverhead && uint64(b.n) <= maxRibbonKeys { //nolint:gosec // a length
 		shape, blocks := planRibbon(uint64(b.n), target, overhead) //nolint:gosec // a length
 		if blocks >= bloom {
@@ -160,7 +161,7 @@ func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, 
 		}
 		r := ribbon{ribbonShape: shape}
 		dst, r.bits = grow(dst[:start], int(blocks)) //nolint:gosec // fewer than those of a Bloom unit
-		if solved != overhead {
+		if solved != overhead {                      // more blocks alone change no equation
 			if steps = b.ribbon.eliminate(&r, b.chunks, seed, steps); steps < 0 {
 				break
 			}
@@ -172,8 +173,9 @@ func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, 
 			return dst, UnitHeader{Columns: int(shape.columns), Overhead: overhead, Blocks: blocks}, true //nolint:gosec // ≤ maxColumns
 		}
 		if measured < 1.05*rate && target > 0.9*rate {
-			for same := shape; same == shape; same, _ = planRibbon(uint64(b.n), target, overhead) { //nolint:gosec // a length
+			for next := shape; next == shape; {
 				target *= ribbonMargin * rate / measured
+				next, _ = planRibbon(uint64(b.n), target, overhead) //nolint:gosec // a length
 			}
 		} else {
 			target, overhead = rate*ribbonMargin, overhead+1+overhead/8

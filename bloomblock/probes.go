@@ -2,5 +2,5 @@
 
 package bloomblock
 
-// mostProbes bounds how often a filter is asked to measure its rate: below a rate of 10⁻⁴ the error grows, and is told.
+// mostProbes bounds how many random hashes measure a filter's rate. Below a rate of 10⁻⁴ the error grows, and is told.
 const mostProbes = 1 << 24

@@ -237,8 +237,9 @@ type solver struct{ rows []row }
 // other may take as many as there are keys.
 const maxStepsPerKey = 64
 
-// eliminate takes the hashes of a table for a unit whose shape is set. It spends at most the given number of elimination steps
-// and returns how many of them are left; if that is negative it has given up. What it made counts for all shapes with as many starts.
+// eliminate brings the equations of a table's hashes into echelon form, for substitute. r has its shape; the equations
+// hold for all shapes with as many starts. It spends at most the given number of elimination steps and returns how many
+// are left. If that is negative it has given up.
 func (s *solver) eliminate(r *ribbon, chunks [][]Hash, seed Seed, steps int) (left int) {
 	s.begin(r)
 	for _, hashes := range chunks {
