@@ -100,6 +100,7 @@ func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 	if err := <-compacted; err != nil {
 		t.Fatal(err)
 	}
+	take.wait(t, "the first table of the checkpoint, which has its state now")
 	db.domain.Wait()
 	for range 2 { // after each flush what is dead is removed
 		if err := errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())); err != nil {
