@@ -23,7 +23,7 @@ long: ## the model, crash and fuzz tests for hours instead of seconds
 	go test -count=1 -timeout 6h ./internal/compaction -long 50
 	FUZZTIME=5m .ci/run fuzz
 
-salvage: ## a store with damage at every byte and cut off at every length, and one of 1 GB with ten damaged blocks: half an hour
+salvage: ## a store with damage at every byte and cut off at every length, and one of 1 GB with ten damaged blocks: two minutes
 	go test -count=1 -timeout 3h -run 'TestSalvageLoses|TestSalvageOfAGigabyte' -v . -everywhere
 
 promise: ## the rate of filters in every state of the tree, of all key shapes, a million keys each; 10⁸ keys of which none is denied; what inspect predicts
