@@ -21,12 +21,14 @@ const stripes = 64
 type Domain struct {
 	epoch   atomic.Uint64
 	waiting atomic.Int64 // retired and not released, so that Collect is cheap when there is nothing
-	running atomic.Int64 // calls of Collect that may be releasing
-	_       [112]byte
+	_       [120]byte
 	stripes [stripes]readers
 
-	mu    sync.Mutex // guards limbo; never held while a release runs
-	limbo []retired
+	mu        sync.Mutex // guards limbo and turn; never held while a release runs
+	limbo     []retired
+	turn      uint64          // the number of calls of Wait that have counted who is releasing
+	releasing [2]atomic.Int64 // calls of Collect that are releasing and began in an even, an odd turn
+	waiter    sync.Mutex      // held from the change of turn until all calls of the last turn have ended
 }
 
 // readers are one stripe of them, alone on its two cache lines (adjacent lines are fetched together).
@@ -69,9 +71,10 @@ func (d *Domain) Collect() {
 	if d.waiting.Load() == 0 {
 		return
 	}
-	d.running.Add(1)
-	defer d.running.Add(-1)
 	d.mu.Lock()
+	releasing := &d.releasing[d.turn&1]
+	releasing.Add(1)
+	defer releasing.Add(-1)
 	d.advance()
 	// Both parities were seen empty after the retirement once the epoch has moved by three: a reader that still holds a
 	// thing was counted in one of them from before the thing was unlinked, however long ago it read the epoch.
@@ -101,19 +104,30 @@ func (d *Domain) advance() {
 	}
 }
 
-// Wait returns when every reader that was inside at the call has left and all that was retired before it is released.
+// Wait returns when every reader that was inside at the call has left and all that was retired before it is released. Others
+// may go on to enter and to retire. A release must not call it.
 func (d *Domain) Wait() {
-	done := make(chan struct{})
-	d.Retire(func() { close(done) })
-	for wait := time.Microsecond; ; wait = min(2*wait, time.Millisecond) {
-		select {
-		case <-done:
-			if d.running.Load() == 0 { // others may still be at what was retired before
-				return
-			}
-		default:
-			d.Collect()
-		}
+	var last atomic.Bool
+	d.Retire(func() { last.Store(true) })
+	poll(func() bool {
+		d.Collect()
+		return last.Load()
+	})
+	// All that was retired before has been taken out of limbo, in order, by calls of Collect of this turn, and some may
+	// still be releasing it. Calls that begin after the turn has changed have nothing of it. There may always be such
+	// calls: a moment without any might never come.
+	d.waiter.Lock()
+	defer d.waiter.Unlock()
+	d.mu.Lock()
+	releasing := &d.releasing[d.turn&1]
+	d.turn++
+	d.mu.Unlock()
+	poll(func() bool { return releasing.Load() == 0 })
+}
+
+// poll returns when done does, which is asked at intervals of 1 µs that grow to 1 ms.
+func poll(done func() bool) {
+	for wait := time.Microsecond; !done(); wait = min(2*wait, time.Millisecond) {
 		runtime.Gosched()
 		time.Sleep(wait)
 	}

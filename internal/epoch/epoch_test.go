@@ -104,6 +104,51 @@ func TestWaitReturnsWhenTheReadersHaveLeft(t *testing.T) {
 	})
 }
 
+// Two goroutines retire without a pause for a minute, so one of them is always inside a release.
+func TestWaitReturnsWhileOthersRetire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d Domain
+		end := time.Now().Add(time.Minute)
+		var others sync.WaitGroup
+		defer others.Wait()
+		for i := range 2 {
+			others.Go(func() {
+				time.Sleep(time.Duration(i) * time.Second)
+				for time.Now().Before(end) {
+					d.Retire(func() { time.Sleep(2 * time.Second) })
+				}
+			})
+		}
+		time.Sleep(10 * time.Second)
+		start := time.Now()
+		d.Wait()
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("waited %v for releases that take 2s", took)
+		}
+	})
+}
+
+// A release that began before Wait was called ends before Wait returns, also when another goroutine runs it.
+func TestWaitReturnsAfterReleasesThatAreUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d Domain
+		for range 3 {
+			var released [2]bool
+			for i := range released {
+				go d.Retire(func() {
+					time.Sleep(time.Second)
+					released[i] = true
+				})
+				time.Sleep(time.Millisecond)
+			}
+			d.Wait()
+			if !released[0] || !released[1] {
+				t.Errorf("when Wait returned the releases had ended: %v, want both", released)
+			}
+		}
+	})
+}
+
 // Readers load a shared pointer and look at what it points to; a writer replaces and retires it, and its release poisons
 // it. Under the race detector this is also a proof of order: the release writes without any other synchronisation.
 func TestReadersNeverSeeWhatWasReleased(t *testing.T) {
