@@ -20,7 +20,7 @@ var modelSeed = flag.Uint64("model.seed", 0, "run only the model sequence of thi
 
 // TestTheStoreBehavesLikeAMap runs random programs on a store and on a map. A failure prints its seed.
 func TestTheStoreBehavesLikeAMap(t *testing.T) {
-	sequences, operations := atStride(240)**long, 2000
+	sequences, operations := atStride(300)**long, 2000
 	const workers = 8
 	for w := range workers {
 		t.Run(fmt.Sprintf("worker %d", w), func(t *testing.T) {

@@ -53,8 +53,8 @@ func reopened(t *testing.T, db *DB, o *Options) *DB {
 // planOptionsFor are options with which a few thousand keys are some tables in two levels.
 func planOptionsFor(fs vfs.FS, fpr float64, change func(o *Options)) *Options {
 	o := &Options{
-		FilterSeed: 1,
-		FS:         fs, Durability: NoSync, FilterFPR: fpr, MemoryBudget: 64 << 20, MemtableSize: 256 << 10, TableSize: 64 << 10, BaseLevelSize: 4 << 20, BlockSize: 1 << 10, Compression: NoCompression,
+		FS: fs, FilterSeed: 1, Durability: NoSync, FilterFPR: fpr, MemoryBudget: 64 << 20, MemtableSize: 256 << 10,
+		TableSize: 64 << 10, BaseLevelSize: 4 << 20, BlockSize: 1 << 10, Compression: NoCompression,
 	}
 	if change != nil {
 		change(o)
@@ -93,7 +93,7 @@ func tableFileNames(db *DB) (names []string) {
 // how many tables are off the plan; then the promise holds from the first lookup on, and a second Compact writes nothing.
 func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 	const n = 40_000
-	lookups := atStride(100_000)
+	lookups := atStride(200_000)
 	ribbon := func(o *Options) { o.FilterKind = RibbonFilter }
 	prefix := func(n int) func(*Options) { return func(o *Options) { o.FilterPrefix = PrefixLen(n) } }
 	both := func(o *Options) { ribbon(o); prefix(6)(o) }
