@@ -51,7 +51,7 @@ func forgeSum(id uint64, kind byte, offset int, b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(seed, castagnoli), castagnoli, b)
 }
 
-// secondAt returns the offset in the properties of the second filter's length, 0 if there is none.
+// secondAt finds the length of the second filter in the properties and returns its offset, 0 if the table has only one.
 func secondAt(props []byte) int {
 	at := forgePrefixes
 	for range 2 {

@@ -93,8 +93,8 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 		t.Run(fmt.Sprintf("rule %v, rate %g, kind %d", tt.rule, tt.fpr, tt.kind), func(t *testing.T) {
 			files := logged(vfs.NewMem())
 			db, err := Open("db", &Options{
-				FilterSeed: 1,
-				FS:         files, Durability: NoSync, Compression: NoCompression, FilterFPR: tt.fpr, FilterKind: tt.kind, FilterPrefix: tt.rule,
+				FS: files, FilterSeed: 1, Durability: NoSync, Compression: NoCompression,
+				FilterFPR: tt.fpr, FilterKind: tt.kind, FilterPrefix: tt.rule,
 				MemtableSize: 512 << 10, BaseLevelSize: 1 << 20, LevelRatio: 4, TableSize: 256 << 10,
 			})
 			if err != nil {

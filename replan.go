@@ -40,8 +40,8 @@ func (db *DB) replan(s *state) error {
 	return nil
 }
 
-// bytes returns the most memory that filters built for the level take, for the given numbers of keys and tables. The last block of
-// each unit is not full, and a Ribbon unit extends beyond the slot of its last key.
+// bytes returns the most memory that filters built for the level take, for the given numbers of keys and tables. The
+// last block of each unit is not full, and a Ribbon unit extends beyond the slot of its last key.
 func (l *levelPlan) bytes(keys uint64, tables int) int64 {
 	each := len(l.params.Units()) * blockBytes
 	if l.params.Ribbon() {

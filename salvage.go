@@ -73,9 +73,10 @@ type SalvageLoss struct {
 // MemoryBudget; nil options are right. progress, if not nil, is called now and then with the bytes read and the bytes
 // in all, by the caller's goroutine. Memory is a few MiB beside MemoryBudget, however large the store.
 //
-// The error is nil if a new store was made, whatever was lost. After an error all that was made is removed. Errors match
-// ErrLocked if the store is open for writing, fs.ErrNotExist if dir has no file of a store, fs.ErrExist if newDir is in
-// use, and ErrUnsupportedVersion for a newer format; others are those of the options, of ctx and of writing. After a crash newDir holds no store, and Open refuses it.
+// The error is nil if a new store was made, whatever was lost. After an error all that was made is removed. Errors
+// match ErrLocked if the store is open for writing, fs.ErrNotExist if dir has no file of a store, fs.ErrExist if newDir
+// is in use, and ErrUnsupportedVersion for a newer format; others are those of the options, of ctx and of writing. After
+// a crash newDir holds no store, and Open refuses it.
 func Salvage(
 	ctx context.Context, dir, newDir string, options *Options, progress func(done, total uint64),
 ) (report SalvageReport, err error) {

@@ -189,7 +189,9 @@ func TestTheRateOfOneToAMillionKeys(t *testing.T) {
 	if testing.Short() {
 		fewer = 10
 	}
-	for _, keys := range []int{0, 1, 2, 5, 20, 40, 51, 52, 75, 102, 103, 250, 1000, 1023, 10_000, 100_000, 1_000_000 / fewer} {
+	for _, keys := range []int{
+		0, 1, 2, 5, 20, 40, 51, 52, 75, 102, 103, 250, 1000, 1023, 10_000, 100_000, 1_000_000 / fewer,
+	} {
 		sets := max(1, min(4000, 400_000/max(keys, 1))/fewer)
 		asked := max(1_000_000/fewer/sets, 2000)
 		var exact, passed, bits, squares float64

@@ -161,7 +161,8 @@ func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, 
 		}
 		r := ribbon{ribbonShape: shape}
 		dst, r.bits = grow(dst[:start], int(blocks)) //nolint:gosec // fewer than those of a Bloom unit
-		if solved != overhead {                      // more blocks alone change no equation
+		if solved != overhead {
+			// More blocks alone change no equation.
 			if steps = b.ribbon.eliminate(&r, b.chunks, seed, steps); steps < 0 {
 				break
 			}

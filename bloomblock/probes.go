@@ -2,5 +2,6 @@
 
 package bloomblock
 
-// mostProbes bounds how many random hashes measure a filter's rate. Below a rate of 10⁻⁴ the error grows, and is told.
+// mostProbes is the largest number of random hashes that measure a filter's rate. Rates below 10⁻⁴ are measured less
+// exactly for it; Measured.Err says how exactly.
 const mostProbes = 1 << 24

@@ -297,7 +297,7 @@ func BenchmarkRibbon(b *testing.B) {
 	}
 }
 
-// TestRandomKeysAlwaysHaveTheirRibbon builds many units of random keys. Some of them need a little more than was planned.
+// TestRandomKeysAlwaysHaveTheirRibbon builds many units of random keys. Some need a little more than was planned.
 func TestRandomKeysAlwaysHaveTheirRibbon(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, rate := range []float64{0.01, 0.0003, 0.0002} {
@@ -326,7 +326,7 @@ func TestRandomKeysAlwaysHaveTheirRibbon(t *testing.T) {
 				blocks += h.Units[0].Blocks
 			}
 			if blooms > 0 || float64(blocks) > 1.005*float64(planned*sets) {
-				t.Errorf("rate %v, %d keys: %d of %d units are Bloom filters, and the mean size is %.2f blocks, want none, and %d",
+				t.Errorf("rate %v, %d keys: %d of %d units are Bloom filters, want none; mean size %.2f blocks, want %d",
 					rate, keys, blooms, sets, float64(blocks)/float64(sets), planned)
 			}
 		}

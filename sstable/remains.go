@@ -211,7 +211,8 @@ func (r *Remains) upper() []byte {
 	return nil
 }
 
-// dataEnd returns the offset at which the data blocks end at the latest, and whether all bytes behind the last one must be zeros.
+// dataEnd returns the offset at which the data blocks end at the latest, and whether all bytes behind the last one must
+// be zeros.
 func (r *Remains) dataEnd() (end uint64, exact bool) {
 	if r.footer != nil {
 		return r.footer.sampleOff(), true

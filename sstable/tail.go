@@ -65,7 +65,8 @@ func (r *Reader) readTail() (*index, *tail, error) {
 	return x, t, nil
 }
 
-// trustedTail is the largest tail, in bytes, that is read at once by the manifest's word, without reading the footer first.
+// trustedTail is the largest tail, in bytes, that is read in one piece by the size in the manifest. Of a larger one the
+// footer is read first.
 const trustedTail = 1 << 20
 
 // readFooter reads the footer alone into b.

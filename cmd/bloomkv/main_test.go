@@ -50,7 +50,7 @@ func (o tool) must(t *testing.T, args ...string) string {
 func newStore(t *testing.T, lines string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
-	tool{in: lines}.must(t, "load", dir, "--filter-seed", "1") // what figures of filters are held to is not left to chance
+	tool{in: lines}.must(t, "load", dir, "--filter-seed", "1") // tests compare figures of filters
 	return dir
 }
 
