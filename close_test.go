@@ -21,7 +21,7 @@ import (
 // TestCloseBesideEveryOtherCall closes a store in use: calls that are under way end well or with ErrClosed, and nothing of the
 // store outlives it.
 func TestCloseBesideEveryOtherCall(t *testing.T) {
-	rounds := 20
+	rounds := 16
 	if raceEnabled {
 		rounds = 24
 	}

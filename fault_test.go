@@ -165,7 +165,7 @@ func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
 		for i := range 46 {
 			d := Sync + Durability(rng.IntN(2))
 			w := modelWrite{
-				{key: fmt.Sprintf("k%02d", rng.IntN(20)), value: strings.Repeat("v", rng.IntN(3000))},
+				{key: fmt.Sprintf("k%02d", rng.IntN(20)), value: strings.Repeat("v", rng.IntN(1500))},
 				{key: fmt.Sprintf("k%02d", rng.IntN(20)), del: true},
 			}
 			err := u.write(db, d, w)
