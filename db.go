@@ -25,6 +25,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/memtable"
@@ -49,9 +50,9 @@ type DB struct {
 	dir          string
 	opts         Options
 	lock         io.Closer
-	plans        atomic.Pointer[filterPlans] // changed under editMu, and only with Options.FilterMemory
-	res          *Resources                  // shared with other stores, or this store's own
-	share        share                       // of res
+	plans        atomic.Pointer[filterplan.Plans] // changed under editMu, and only with Options.FilterMemory
+	res          *Resources                       // shared with other stores, or this store's own
+	share        share                            // of res
 	cache        *cache.Cache
 	files        *tableFiles
 	domain       *epoch.Domain

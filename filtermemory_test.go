@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -65,7 +66,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 				if m.Memory.Filters > memory {
 					t.Errorf("%s: filters take %d bytes, want at most %d\n%v", state, m.Memory.Filters, memory, m)
 				}
-				if m.FilterFPR > bestFPR && m.Memory.Filters < memory*2/5 {
+				if m.FilterFPR > filterplan.BestFPR && m.Memory.Filters < memory*2/5 {
 					t.Errorf("%s: filters take %d bytes of %d, at a rate of %g\n%v", state, m.Memory.Filters, memory, m.FilterFPR, m)
 				}
 				return m.FilterFPR
@@ -82,7 +83,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 				fpr := rest("grown", (i+1)*step)
 				before = fpr
 			}
-			if before < 4*bestFPR {
+			if before < 4*filterplan.BestFPR {
 				t.Errorf("the last rate is %g: too few keys to show anything", before)
 			}
 			if err := db.Compact(t.Context(), nil, nil); err != nil {
@@ -101,8 +102,8 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 			if err := errors.Join(db.DeleteRange(nil, nil), db.Flush(t.Context()), db.Compact(t.Context(), nil, nil)); err != nil {
 				t.Fatal(err)
 			}
-			if m := db.Metrics(); m.FilterFPR != bestFPR {
-				t.Errorf("when all is deleted a rate of %g is promised, want %g", m.FilterFPR, bestFPR)
+			if m := db.Metrics(); m.FilterFPR != filterplan.BestFPR {
+				t.Errorf("when all is deleted a rate of %g is promised, want %g", m.FilterFPR, filterplan.BestFPR)
 			}
 		})
 	}
@@ -185,12 +186,12 @@ func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
 	}
 	settle(t, db)
 	soon(t, "it is warm", func() bool { return db.Metrics().Warm })
-	s, plan := db.state.Load(), db.plans.Load().now
+	s, plan := db.state.Load(), db.plans.Load().Now
 	kept := func() (sum, next int64, units [bloomblock.MaxUnits + 1]int) {
 		s.tables(func(level int, table *table) {
 			h, _ := table.reader.FilterHeader()
 			n := table.room()
-			if want := h.UnitsFor(plan.level[level].rate); n < want {
+			if want := h.UnitsFor(plan.Levels[level].Rate); n < want {
 				next = max(next, int64(h.Units[n].Bytes()))
 			}
 			units[n]++

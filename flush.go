@@ -251,11 +251,11 @@ func rangeDels(m *memtable.Table, snapshots []ikey.Seq) rangedel.List {
 // not hold.
 func (db *DB) env(level int) compaction.Env {
 	db.editMu.Lock()
-	plan := db.plans.Load().now
+	plan := db.plans.Load().Now
 	db.editMu.Unlock()
 	return compaction.Env{
 		FS: db.opts.FS, Dir: db.dir, NewNumber: db.newNumber, TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
-		BlockSize: db.opts.BlockSize, Codec: db.opts.codec(level), Filter: plan.level[level].params, Prefix: db.opts.FilterPrefix, Seed: db.seed,
+		BlockSize: db.opts.BlockSize, Codec: db.opts.codec(level), Filter: plan.Levels[level].Params, Prefix: db.opts.FilterPrefix, Seed: db.seed,
 		Snapshots: db.snapshots.seqs(), Open: db.openInput, RangeDels: db.inputRangeDels,
 		SampleOf: db.inputSample, FilterOf: db.inputFilter,
 	}

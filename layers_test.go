@@ -27,12 +27,14 @@ type room struct {
 
 // rooms is the drawing of ARCHITECTURE.md. The root package is ".".
 var rooms = map[string]room{
-	"cmd/bloomkv":   {4, []string{".", "bloomblock", "bloom", "sstable", "vfs", "internal/manifest", "internal/filename", "internal/inspect", "internal/outfile", "internal/words", "internal/workload", "internal/workload/own"}},
-	"bench":         {4, []string{".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/outfile", "internal/picture", "internal/workload", "internal/workload/own"}},
-	"bench/compare": {4, []string{".", "bloomblock", "bench/machine", "internal/outfile", "internal/workload", "internal/workload/own"}},
-	"examples":      {4, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
+	"cmd/bloomkv":   {7, []string{".", "bloomblock", "bloom", "sstable", "vfs", "internal/manifest", "internal/filename", "internal/inspect", "internal/outfile", "internal/words", "internal/workload", "internal/workload/own"}},
+	"bench":         {7, []string{".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/outfile", "internal/picture", "internal/workload", "internal/workload/own"}},
+	"bench/compare": {7, []string{".", "bloomblock", "bench/machine", "internal/outfile", "internal/workload", "internal/workload/own"}},
+	"examples":      {7, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
-	".": {3, []string{"internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
+	".": {6, []string{"internal/filterplan", "internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
+
+	"internal/filterplan": {2, []string{"internal/manifest", "bloomblock"}},
 
 	"internal/compaction": {2, []string{"internal/manifest", "sstable", "bloomblock", "vfs", "internal/merge", "internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt"}},
 
@@ -60,8 +62,8 @@ var rooms = map[string]room{
 	"internal/corrupt":      {0, nil},
 	"bench/machine":         {0, nil}, // where figures come from
 	"internal/words":        {0, nil}, // facts as text for people
-	"internal/inspect":      {4, []string{".", "bloomblock", "sstable", "vfs", "internal/recovery", "internal/manifest", "internal/compaction", "internal/wal", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt", "internal/words", "internal/picture"}},
-	"internal/workload/own": {4, []string{".", "internal/workload"}}, // the DB as a workload.Store
+	"internal/inspect":      {7, []string{".", "bloomblock", "sstable", "vfs", "internal/recovery", "internal/manifest", "internal/compaction", "internal/wal", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt", "internal/words", "internal/picture"}},
+	"internal/workload/own": {7, []string{".", "internal/workload"}}, // the DB as a workload.Store
 	"internal/workload":     {0, nil},                                // keys, choices, phases, figures: it measures any store and knows none
 }
 

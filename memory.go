@@ -47,7 +47,7 @@ func (db *DB) loadTail(t *table) (loads, bytes uint64, err error) {
 }
 
 // rateOf is what the plan asks of a table's filter.
-func (db *DB) rateOf(t *table) float64 { return db.plans.Load().now.level[t.level.Load()].rate }
+func (db *DB) rateOf(t *table) float64 { return db.plans.Load().Now.Levels[t.level.Load()].Rate }
 
 // room returns the number of units of the table's filter that fit.
 func (t *table) room() int { return int(min(t.kept.Load(), t.planned.Load())) }

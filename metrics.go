@@ -195,7 +195,7 @@ func ratio(part, of uint64) float64 {
 // same moment. After Close it has the promise, the budget and what lookups and writes had cost, and of levels and memory nothing.
 func (db *DB) Metrics() Metrics {
 	m := Metrics{
-		FilterFPR: db.plans.Load().now.fpr, Lookups: db.lookups.sum(), Prefixes: db.prefixes.metrics(), Writes: db.writes.metrics(),
+		FilterFPR: db.plans.Load().Now.FPR, Lookups: db.lookups.sum(), Prefixes: db.prefixes.metrics(), Writes: db.writes.metrics(),
 		Resources: db.res.Metrics(), Uptime: time.Since(db.opened),
 	}
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.tails.loads.Load(), db.tails.bytes.Load()
@@ -257,7 +257,7 @@ func (db *DB) levels(s *state) (levels []LevelMetrics, off uint64) {
 	levels = make([]LevelMetrics, manifest.NumLevels)
 	plans := db.plans.Load()
 	for l := range levels {
-		levels[l].Level, levels[l].FilterFPR = l, plans.now.level[l].rate
+		levels[l].Level, levels[l].FilterFPR = l, plans.Now.Levels[l].Rate
 	}
 	for _, r := range s.runs {
 		l := &levels[r.level]
@@ -267,7 +267,7 @@ func (db *DB) levels(s *state) (levels []LevelMetrics, off uint64) {
 			if db.short(t) {
 				l.FilterShed++
 			}
-			if db.offPlan(r.level, t, plans.good) {
+			if db.offPlan(r.level, t, plans.Good) {
 				l.TablesOffPlan++
 				off += t.meta.Size
 			}

@@ -74,8 +74,8 @@ func (db *DB) Tables() []TableMetrics {
 	for _, r := range s.runs {
 		for _, t := range r.tables {
 			m := t.metrics()
-			m.Level, m.Run, m.FilterFPR = r.level, r.id, plans.now.level[r.level].rate
-			m.FilterShed, m.OffPlan = db.short(t), db.offPlan(r.level, t, plans.good)
+			m.Level, m.Run, m.FilterFPR = r.level, r.id, plans.Now.Levels[r.level].Rate
+			m.FilterShed, m.OffPlan = db.short(t), db.offPlan(r.level, t, plans.Good)
 			all = append(all, m)
 		}
 	}

@@ -3,30 +3,21 @@ package bloomkv
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
-
-// sameRate is the relative difference below which two rates count as equal: processors round differently.
-const sameRate = 1e-9
-
-// has reports whether a filter that promises a rate, of a table on a level, was built by the plan: there or further up, since
-// tables move down and never up. Rates of other plans, kinds and divisions into units are products of other numbers.
-func (p *filterPlan) has(level int, rate float64) bool {
-	return slices.ContainsFunc(p.level[:level+1], func(l levelPlan) bool { return math.Abs(rate/l.params.Rate()-1) < sameRate })
-}
 
 // offPlan reports whether a table, on a level, has another filter than a table has that is written there now, or above: for
 // another rate, of another kind, or of prefixes by another rule. With Options.FilterMemory, whose plan changes with the keys there
 // are, it may be of one of the plans that are as good. It reads no file: a rule counts once the table's tail was read.
-func (db *DB) offPlan(level int, t *table, good []*filterPlan) bool {
+func (db *DB) offPlan(level int, t *table, good []*filterplan.Plan) bool {
 	if t.meta.Entries == 0 {
 		return false // nobody asks its filter
 	}
-	if !slices.ContainsFunc(good, func(p *filterPlan) bool { return p.has(level, t.meta.FilterRate) }) {
+	if !slices.ContainsFunc(good, func(p *filterplan.Plan) bool { return p.Has(level, t.meta.FilterRate) }) {
 		return true
 	}
 	want := ""
@@ -40,9 +31,9 @@ func (db *DB) offPlan(level int, t *table, good []*filterPlan) bool {
 // outdated is offPlan for compactions, which mend damaged filters too. asked is true for those of a Compact.
 func (db *DB) outdated(s *state, asked bool) func(level int, meta *manifest.Table) bool {
 	plans := db.plans.Load()
-	good := plans.fine
+	good := plans.Fine
 	if asked {
-		good = plans.good
+		good = plans.Good
 	}
 	return func(level int, meta *manifest.Table) bool {
 		t := s.table(meta)

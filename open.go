@@ -13,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/memtable"
@@ -33,13 +34,13 @@ func Open(dir string, options *Options) (*DB, error) {
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	plan, err := opts.planner().plan(cmp.Or(opts.FilterFPR, bestFPR))
+	plan, err := opts.planner().Plan(cmp.Or(opts.FilterFPR, filterplan.BestFPR))
 	if err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
 	db := &DB{dir: dir, opts: opts, domain: new(epoch.Domain), retired: make(chan struct{}, 1), opened: time.Now(), samplingBits: samplingBits}
 	db.filters = opts.filters()
-	db.plans.Store(&filterPlans{plan, []*filterPlan{plan}, []*filterPlan{plan}})
+	db.plans.Store(filterplan.One(plan))
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
 	db.changed.L = &db.mu
 	db.pacer.rate = opts.CompactionRate

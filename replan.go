@@ -1,10 +1,10 @@
 package bloomkv
 
 import (
-	"math"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 )
 
 // replan makes the plan that fits Options.FilterMemory, if that is set, for a state that is about to be, or has just become, the
@@ -23,37 +23,19 @@ func (db *DB) replan(s *state) error {
 		}
 		all += keys[i]
 	}
-	step, fits := planner.within(func(p *filterPlan) (sum int64) {
+	step, fits := planner.Within(func(p *filterplan.Plan) (sum int64) {
 		for i, r := range s.runs {
-			sum += p.level[buildLevel(r.level)].bytes(keys[i], len(r.tables))
+			sum += p.Levels[filterplan.BuildLevel(r.level)].Bytes(keys[i], len(r.tables))
 		}
 		return sum
 	})
-	plan := planner.at(step)
-	plans := &filterPlans{now: plan}
-	plans.good, plans.fine = planner.near(step, db.cut(s, plan))
-	db.plans.Store(plans)
+	db.plans.Store(planner.Near(step, db.cut(s, planner.At(step))))
 	s.tables(func(_ int, t *table) { db.trim(t) })
 	if !fits {
-		return planner.tooLittle(all)
+		return planner.TooLittle(all)
 	}
 	return nil
 }
-
-// bytes returns the most memory that filters built for the level take, for the given numbers of keys and tables. The
-// last block of each unit is not full, and a Ribbon unit extends beyond the slot of its last key.
-func (l *levelPlan) bytes(keys uint64, tables int) int64 {
-	each := len(l.params.Units()) * blockBytes
-	if l.params.Ribbon() {
-		each += bandBytes * int(math.Ceil(l.params.Leading(1).BitsPerKey()))
-	}
-	return int64(float64(keys)*l.params.BitsPerKey()/8) + int64(tables*each)
-}
-
-const (
-	blockBytes = 64    // a block of a filter
-	bandBytes  = 3 * 8 // the words of a column that begin where no key's band does
-)
 
 // A planned is a table while units are left out.
 type planned struct {
@@ -65,21 +47,21 @@ type planned struct {
 // filters are larger, has many: the last of three units goes first, of one table after the other, from the last level upwards and
 // of the oldest run first, then the second of all, and at last whole filters. What is left out follows from the state alone, and
 // changes little from one to the next. It reports whether anything is.
-func (db *DB) cut(s *state, p *filterPlan) bool {
+func (db *DB) cut(s *state, p *filterplan.Plan) bool {
 	var tables []planned
 	sum := int64(0)
 	for _, r := range slices.Backward(s.runs) {
-		at := &p.level[r.level]
+		at := &p.Levels[r.level]
 		for _, t := range r.tables {
 			h, known := t.reader.FilterHeader()
 			t.planned.Store(bloomblock.MaxUnits)
 			switch {
 			case !known: // counted as if it were built for the level
-				sum += min(at.bytes(t.meta.Entries, 1), int64(t.meta.FilterLen)) //nolint:gosec // below the size of a file, as below
+				sum += min(at.Bytes(t.meta.Entries, 1), int64(t.meta.FilterLen)) //nolint:gosec // below the size of a file, as below
 			case len(h.Units) == 0: // none, or one that is damaged
 				sum += t.reader.FilterBytes()
 			default:
-				n := h.UnitsFor(at.rate)
+				n := h.UnitsFor(at.Rate)
 				tables = append(tables, planned{t, h.Units[:n]})
 				sum += int64(h.PrefixSize(n) - bloomblock.HeaderSize) //nolint:gosec // as above
 			}

@@ -135,7 +135,7 @@ func (n *newStore) salvage(
 	if err != nil {
 		return report, err
 	}
-	plan, err := opts.planner().plan(fpr)
+	plan, err := opts.planner().Plan(fpr)
 	if err != nil {
 		return report, err
 	}
@@ -146,7 +146,7 @@ func (n *newStore) salvage(
 	number := uint64(0)
 	res, err := s.Write(ctx, compaction.Env{
 		FS: n.fs, Dir: n.dir, TableSize: uint64(opts.TableSize), BlockSize: opts.BlockSize, //nolint:gosec // checked: positive
-		Codec: opts.codec(bottom), Filter: plan.level[bottom].params, Prefix: opts.FilterPrefix, Seed: seed,
+		Codec: opts.codec(bottom), Filter: plan.Levels[bottom].Params, Prefix: opts.FilterPrefix, Seed: seed,
 		NewNumber: func() (uint64, error) {
 			number++
 			return number, nil

@@ -1,0 +1,147 @@
+package filterplan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+)
+
+// Figures are what the filters of one level promise, and what they take.
+type Figures struct {
+	Level      int
+	Keys       uint64
+	FPR        float64 // the most that the plan gives each run of the level
+	Predicted  float64 // rate of the filters that are built for it
+	BitsPerKey float64 // of filters of many keys
+	Bytes      uint64  // of the filters in memory
+	Units      []bloomblock.Unit
+	Ribbon     bool // the first unit is a Ribbon unit of its rate
+}
+
+// figures returns the figures of a level with the given number of keys whose filters have these units in memory.
+func (p *Plan) figures(level int, keys float64, params bloomblock.Params) Figures {
+	return Figures{
+		Level: level, Keys: uint64(keys + 0.5), FPR: p.Levels[level].Rate, Predicted: params.Rate(),
+		BitsPerKey: params.BitsPerKey(), Bytes: uint64(keys*params.BitsPerKey()/8 + 0.5),
+		Units: params.Units(), Ribbon: params.Ribbon(),
+	}
+}
+
+// AtRest returns the rate of a tree at rest and the figures of its levels: one run on each of the given number of
+// levels, from 1 to 6, each full and f.Ratio times as large as the one above. fpr is the promised rate, unused if
+// f.Memory is set.
+func (f Planner) AtRest(fpr float64, keys uint64, levels int) (float64, []Figures, error) {
+	if levels < 1 || levels > bottom {
+		return 0, nil, fmt.Errorf("%d levels, want 1 to %d", levels, bottom)
+	}
+	whole, part := 0.0, 1.0
+	for range levels {
+		whole += part
+		part /= float64(f.Ratio)
+	}
+	of := func(p *Plan) (all []Figures) {
+		part := float64(keys) / whole
+		for l := bottom; l > bottom-levels; l-- {
+			all = append(all, p.figures(l, part, p.Levels[l].Params))
+			part /= float64(f.Ratio)
+		}
+		slices.Reverse(all)
+		return all
+	}
+	if f.Memory == 0 {
+		p, err := f.Plan(fpr)
+		if err != nil {
+			return 0, nil, err
+		}
+		return p.FPR, of(p), nil
+	}
+	step, fits := f.Within(func(p *Plan) (sum int64) {
+		for _, l := range of(p) {
+			sum += int64(l.Bytes) //nolint:gosec // far below 2⁶³
+		}
+		return sum
+	})
+	if !fits {
+		return 0, nil, f.TooLittle(keys)
+	}
+	p := f.At(step)
+	return p.FPR, of(p), nil
+}
+
+// Tree returns the rate of a tree with the given numbers of keys on its levels, from level 0 on, and the figures of all
+// levels of a store, as if all tables had been written by this planner and had stayed on their level. With f.Memory
+// filters are built and loaded as a store does it: level 0 counts as the last level when they are built, and what then
+// does not fit is left out unit by unit, from the last level upwards. Then the figures of a level are means, and its
+// Units those that none of its filters goes without. The rate is at least what all levels with keys waste together. fpr
+// is the promised rate, unused if f.Memory is set.
+func (f Planner) Tree(fpr float64, keys []uint64) (float64, []Figures, error) {
+	if len(keys) > manifest.NumLevels {
+		return 0, nil, fmt.Errorf("%d levels, a store has %d", len(keys), manifest.NumLevels)
+	}
+	var tree [manifest.NumLevels]float64
+	whole := uint64(0)
+	for l, n := range keys {
+		tree[l] = float64(n)
+		whole += n
+	}
+	of := func(p *Plan) (all []Figures) {
+		for l := range tree {
+			all = append(all, p.figures(l, tree[l], p.Levels[l].Params))
+		}
+		return all
+	}
+	if f.Memory == 0 {
+		p, err := f.Plan(fpr)
+		if err != nil {
+			return 0, nil, err
+		}
+		return p.FPR, of(p), nil
+	}
+	step, fits := f.Within(func(p *Plan) (sum int64) {
+		for l, n := range keys {
+			sum += p.Levels[BuildLevel(l)].Bytes(n, 0)
+		}
+		return sum
+	})
+	if !fits {
+		return 0, nil, f.TooLittle(whole)
+	}
+	p := f.At(step)
+	all := of(p)
+	over := -f.Memory
+	for _, l := range all {
+		over += int64(l.Bytes) //nolint:gosec // far below 2⁶³
+	}
+	for keep := bloomblock.MaxUnits - 1; keep >= 0; keep-- {
+		for l := bottom; l >= 0; l-- {
+			if at := &all[l]; over > 0 && len(at.Units) > keep {
+				over -= at.cut(tree[l], p.Levels[l].Params.Leading(keep), over)
+			}
+		}
+	}
+	wasted := 0.0
+	for _, l := range all {
+		if l.Keys > 0 {
+			wasted += l.Predicted
+		}
+	}
+	return max(p.FPR, wasted), all, nil
+}
+
+// cut leaves all units except those of left out of as many of the level's filters as it takes to give over bytes back,
+// or out of all of them. It returns the bytes that it gave back.
+func (l *Figures) cut(keys float64, left bloomblock.Params, over int64) int64 {
+	least := keys * left.BitsPerKey() / 8
+	gain := float64(l.Bytes) - least
+	share := min(float64(over)/max(gain, 1), 1)
+	if share == 1 {
+		l.Units, l.Ribbon = left.Units(), left.Ribbon()
+	}
+	l.Predicted += share * (left.Rate() - l.Predicted)
+	l.BitsPerKey += share * (left.BitsPerKey() - l.BitsPerKey)
+	l.Bytes -= uint64(share*gain + 0.5)
+	return int64(math.Ceil(share * gain))
+}
