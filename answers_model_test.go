@@ -73,7 +73,7 @@ func (m *answersModel) readTables() {
 	ingested := map[string]ikey.Seq{}
 	m.db.state.Load().tables(func(_ int, t *table) {
 		if t.meta.Flags&manifest.SeqOverridden != 0 {
-			ingested[t.file.base] = t.meta.MaxSeq
+			ingested[t.file.Name] = t.meta.MaxSeq
 		}
 	})
 	live := map[string]FilterAnswers{}

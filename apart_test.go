@@ -381,7 +381,7 @@ func TestAReadUnderWayKeepsItsTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if files.of(old[0].file.path) != 1 {
+	if files.of(old[0].file.Path) != 1 {
 		t.Error("the table was closed under a read")
 	}
 	close(g.open)
@@ -389,7 +389,7 @@ func TestAReadUnderWayKeepsItsTable(t *testing.T) {
 		t.Error(err)
 	}
 	atRest(t, db)
-	if files.of(old[0].file.path) != 0 {
+	if files.of(old[0].file.Path) != 0 {
 		t.Error("the table stays open")
 	}
 	if err := errors.Join(db.Close(), files.left()); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/recovery"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
 )
 
 // CheckReport is what Check read. After damage it counts what the manifest names, whether it could be read or not.
@@ -63,10 +64,10 @@ func Check(ctx context.Context, dir string, options *Options, progress func(done
 	damage := []error{found.Check(opts.FS, dir, &s)}
 	d := new(epoch.Domain)
 	c := checker{
-		files:  &tableFiles{set: &descriptors{limit: minOpenFiles}, fs: opts.FS, dir: dir, domain: d},
+		files:  tablefile.NewPool(minOpenFiles).NewDir(opts.FS, dir, d),
 		blocks: cache.New(minMemory, d), progress: progress,
 	}
-	defer func() { err = errors.Join(err, c.files.close()) }()
+	defer func() { err = errors.Join(err, c.files.Close()) }()
 	err = c.version(ctx, s.Version, &report)
 	if err != nil && !errors.Is(err, corrupt.Err) && !errors.Is(err, fs.ErrNotExist) {
 		return report, err
@@ -83,7 +84,7 @@ func Check(ctx context.Context, dir string, options *Options, progress func(done
 
 // A checker reads tables one by one.
 type checker struct {
-	files       *tableFiles
+	files       *tablefile.Dir
 	blocks      *cache.Cache
 	progress    func(done, total uint64)
 	done, total uint64
@@ -94,7 +95,7 @@ func (c *checker) table(ctx context.Context, meta *manifest.Table) (err error) {
 	t := newTable(meta, c.files, c.blocks)
 	defer func() {
 		t.reader.Close()
-		err = errors.Join(err, t.file.close())
+		err = errors.Join(err, t.file.Close())
 	}()
 	var entries uint64
 	err = t.reader.Verify(ctx, func(ikey.Key, []byte) error {

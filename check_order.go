@@ -59,7 +59,7 @@ func (c *checker) order(ctx context.Context, v *manifest.Version, damaged map[*m
 		for _, s := range suspects {
 			for _, t := range s.tables {
 				t.reader.Close()
-				err = errors.Join(err, t.file.close())
+				err = errors.Join(err, t.file.Close())
 			}
 		}
 	}()
@@ -166,7 +166,7 @@ func (w *orderWalk) tell(newer int, seq ikey.Seq, older int, olderSeq ikey.Seq, 
 		return
 	}
 	w.told[t] = true
-	w.damage = append(w.damage, corrupt.Newf(t.file.base, 0,
+	w.damage = append(w.damage, corrupt.Newf(t.file.Name, 0,
 		"key %.64q: run %d of level %d has %s at sequence %d, the older run %d of level %d (%s) goes up to %d",
-		key, n.id, n.level, what, seq, o.id, o.level, o.tables[o.Find(key)].file.base, olderSeq))
+		key, n.id, n.level, what, seq, o.id, o.level, o.tables[o.Find(key)].file.Name, olderSeq))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
 )
 
 // TestANewerRunMustBeNewerInAllThatItSays gives an orderWalk versions of two runs with range deletes.
@@ -40,8 +41,9 @@ func TestANewerRunMustBeNewerInAllThatItSays(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			suspects := []*suspect{{level: 0, id: 8, dels: tt.newer}, {level: 6, id: 4, dels: tt.older}}
-			for i, name := range []string{"000008.sst", "000004.sst"} {
-				suspects[i].tables = []*table{{meta: &manifest.Table{Largest: []byte("z")}, file: &tableFile{base: name}}}
+			files := tablefile.NewPool(8).NewDir(nil, "", nil)
+			for i, number := range []uint64{8, 4} {
+				suspects[i].tables = []*table{{meta: &manifest.Table{Largest: []byte("z")}, file: files.File(number)}}
 			}
 			w := orderWalk{suspects: suspects, told: map[*table]bool{}}
 			for _, x := range tt.versions {

@@ -337,7 +337,7 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 			tables += l.Tables
 		}
 		// Besides the tables' there are the lock, the log and the manifest, and what the flush has open.
-		open := int(db.files.open.Load())
+		open := openTables(db)
 		if tables <= o.MaxOpenFiles || open > o.MaxOpenFiles || count() > before+o.MaxOpenFiles+6 {
 			t.Errorf("%d tables, %d of them open, %d descriptors more than before; want at most %d and a few", tables, open, count()-before, o.MaxOpenFiles)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
@@ -221,7 +222,7 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 	} else {
 		info.BytesRead = plan.Bytes() - res.Skipped
 	}
-	db.report.compacted(info, db.files.infosOf(plan.To, res.Tables))
+	db.report.compacted(info, db.report.infosOf(plan.To, res.Tables))
 	return nil
 }
 
@@ -282,7 +283,7 @@ var errGone = errors.New("compaction: an input left the tree")
 
 // lookupError is what a lookup answers for an error of a read: after Close it is ErrClosed.
 func (db *DB) lookupError(err error) error {
-	if errors.Is(err, ErrClosed) || db.state.Load() == nil {
+	if errors.Is(err, tablefile.ErrClosed) || db.state.Load() == nil {
 		return ErrClosed
 	}
 	if errors.Is(err, corrupt.Err) {

@@ -28,6 +28,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/memtable"
 )
 
@@ -54,7 +55,7 @@ type DB struct {
 	res          *Resources                       // shared with other stores, or this store's own
 	share        share                            // of res
 	cache        *cache.Cache
-	files        *tableFiles
+	files        *tablefile.Dir
 	domain       *epoch.Domain
 	retired      chan struct{} // holds one: what is retired in domain must not wait for more to be
 	opened       time.Time

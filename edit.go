@@ -179,7 +179,7 @@ func (db *DB) forget(tables map[uint64]*table, remove bool) error {
 	for _, t := range tables {
 		errs = append(errs, db.releaseTable(t))
 		if remove {
-			errs = append(errs, db.opts.FS.Remove(t.file.path))
+			errs = append(errs, db.opts.FS.Remove(t.file.Path))
 		}
 	}
 	return errors.Join(errs...)
@@ -224,9 +224,9 @@ func (db *DB) removeDead() error {
 	db.mu.Unlock()
 	var errs []error
 	for _, t := range dead {
-		closeErr, err := db.releaseTable(t), db.opts.FS.Remove(t.file.path)
+		closeErr, err := db.releaseTable(t), db.opts.FS.Remove(t.file.Path)
 		if err == nil {
-			db.report.removed(db.files.infoOf(int(t.level.Load()), t.meta))
+			db.report.removed(db.report.infoOf(int(t.level.Load()), t.meta))
 		}
 		errs = append(errs, closeErr, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
@@ -225,17 +226,17 @@ func (r *reporter) leftOpen(by []string) {
 
 func (r *reporter) closed() { r.log.Info("closed", slog.String("dir", r.dir)) }
 
-// infoOf is what events tell of a table.
-func (fs *tableFiles) infoOf(level int, t *manifest.Table) TableInfo {
+// infoOf returns the description of a table for events.
+func (r *reporter) infoOf(level int, t *manifest.Table) TableInfo {
 	return TableInfo{
-		Path: fs.path(t.Number), Level: level, Bytes: t.Size, Entries: t.Entries, Deletes: t.Deletes, RangeDeletes: t.RangeDeletes,
+		Path: filename.Make(r.dir, filename.Table, t.Number), Level: level, Bytes: t.Size, Entries: t.Entries, Deletes: t.Deletes, RangeDeletes: t.RangeDeletes,
 	}
 }
 
-// infosOf is what events tell of new tables.
-func (fs *tableFiles) infosOf(level int, tables []*manifest.Table) (infos []TableInfo) {
+// infosOf returns the descriptions of new tables for events.
+func (r *reporter) infosOf(level int, tables []*manifest.Table) (infos []TableInfo) {
 	for _, t := range tables {
-		infos = append(infos, fs.infoOf(level, t))
+		infos = append(infos, r.infoOf(level, t))
 	}
 	return infos
 }

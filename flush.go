@@ -231,7 +231,7 @@ func (db *DB) flush(f frozen) error {
 	}); err != nil {
 		return err
 	}
-	db.report.flushed(FlushInfo{len(res.Tables), bytes, res.Read, time.Since(began)}, db.files.infosOf(0, res.Tables))
+	db.report.flushed(FlushInfo{len(res.Tables), bytes, res.Read, time.Since(began)}, db.report.infosOf(0, res.Tables))
 	if f.log != nil {
 		f.log.remove(db)
 	}

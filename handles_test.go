@@ -148,9 +148,9 @@ func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
 		for n := range uint64(1000) {
 			manifests += files.of(filename.Base(filename.Manifest, n))
 		}
-		if tables := files.of(".sst"); manifests != 1 || tables != int(db.files.open.Load()) {
+		if tables := files.of(".sst"); manifests != 1 || tables != openTables(db) {
 			t.Fatalf("after %d flushes %d manifests and %d tables are open, want 1 and the %d in use",
-				i+1, manifests, tables, db.files.open.Load())
+				i+1, manifests, tables, openTables(db))
 		}
 	}
 	if err := errors.Join(db.Close(), files.left()); err != nil {
@@ -170,7 +170,13 @@ func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
 	}
 }
 
-// tablesOf are the tables of the last level, and a key of each.
+// openTables returns the number of tables of a store that have a descriptor.
+func openTables(db *DB) int {
+	_, open := db.files.Count()
+	return open
+}
+
+// tablesOf returns the tables of the last level, and a key of each.
 func tablesOf(db *DB) (tables []*table, keys [][]byte) {
 	db.state.Load().tables(func(_ int, t *table) {
 		tables = append(tables, t)
@@ -217,19 +223,18 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 		_, err := db.Get(keys[i])
 		return err
 	}
-	set := db.files.set
 	failing = true
 	for round := range 2 {
 		for i := range tables {
-			if tables[i].file.handle.Load() == nil {
+			if !tables[i].file.IsOpen() {
 				if err := read(i); !errors.Is(err, broken) {
 					t.Errorf("read of a table that cannot be opened: %v", err)
 				}
 			}
 		}
-		if set.opening != 0 || len(set.open) != files.of(".sst") {
+		if open, opening := db.res.files.Usage(); opening != 0 || open != files.of(".sst") {
 			t.Errorf("round %d: %d descriptors stay reserved after failures; %d in the clock, %d files are open",
-				round, set.opening, len(set.open), files.of(".sst"))
+				round, opening, open, files.of(".sst"))
 		}
 	}
 	failing = false
@@ -289,7 +294,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 		atRest(t, db)
 		tables, keys := tablesOf(db)
 		spoilAll(db)
-		path := tables[0].file.path
+		path := tables[0].file.Path
 		slow.Store(&path)
 		done := make(chan error, 1)
 		go func() { done <- read(db, keys[0]) }()
@@ -302,7 +307,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 				}
 			}
 		}
-		if tables[0].file.handle.Load() != nil {
+		if tables[0].file.IsOpen() {
 			t.Errorf("%s: the descriptor was not taken away", who)
 		}
 		if files.of(path) != 1 {
@@ -314,8 +319,8 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 			t.Errorf("%s: %v", who, err)
 		}
 		db.domain.Wait()
-		if open := files.of(".sst"); open != int(db.files.open.Load()) {
-			t.Errorf("%s: %d tables are open after the read, %d in use", who, open, db.files.open.Load())
+		if open := files.of(".sst"); open != openTables(db) {
+			t.Errorf("%s: %d tables are open after the read, %d in use", who, open, openTables(db))
 		}
 		if err := errors.Join(db.Close(), files.left()); err != nil {
 			t.Error(err)

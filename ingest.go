@@ -61,7 +61,7 @@ func (db *DB) ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts Inge
 	}
 	db.writes.ingests.Add(1)
 	db.writes.ingestBytes.Add(size)
-	db.report.ingested(IngestInfo{len(tables), size, entries, uint64(seq), time.Since(began)}, db.files.infosOf(0, tables))
+	db.report.ingested(IngestInfo{len(tables), size, entries, uint64(seq), time.Since(began)}, db.report.infosOf(0, tables))
 	return nil
 }
 

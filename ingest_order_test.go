@@ -386,7 +386,7 @@ func orphansOf(fsys vfs.FS) (left []string, err error) {
 		return nil, err
 	}
 	names := map[string]bool{}
-	db.state.Load().tables(func(_ int, t *table) { names[t.file.base] = true })
+	db.state.Load().tables(func(_ int, t *table) { names[t.file.Name] = true })
 	if err := db.Close(); err != nil {
 		return nil, err
 	}

@@ -286,7 +286,7 @@ func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data[table.file.base] = int(end)
+		data[table.file.Name] = int(end)
 	})
 	if err := db.Close(); err != nil {
 		t.Fatal(err)

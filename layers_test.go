@@ -32,8 +32,9 @@ var rooms = map[string]room{
 	"bench/compare": {7, []string{".", "bloomblock", "bench/machine", "internal/outfile", "internal/workload", "internal/workload/own"}},
 	"examples":      {7, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
-	".": {6, []string{"internal/filterplan", "internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
+	".": {6, []string{"internal/filterplan", "internal/tablefile", "internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
 
+	"internal/tablefile":  {2, []string{"vfs", "internal/epoch", "internal/filename"}},
 	"internal/filterplan": {2, []string{"internal/manifest", "bloomblock"}},
 
 	"internal/compaction": {2, []string{"internal/manifest", "sstable", "bloomblock", "vfs", "internal/merge", "internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt"}},

@@ -46,7 +46,7 @@ func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
 			last := s.runs[len(s.runs)-1]
 			tables := slices.Clone(last.tables)
 			bare := newTable(tables[len(tables)/2].meta, db.files, db.cache)
-			defer func() { _ = bare.file.close() }()
+			defer func() { _ = bare.file.Close() }()
 			tables[len(tables)/2] = bare
 			whole := append(slices.Clone(s.runs[:len(s.runs)-1]), newRun(last.level, last.id, tables))
 			for _, times := range []int{1, 2, 7, 20} {

@@ -85,7 +85,7 @@ func (db *DB) releaseTable(t *table) error {
 	if changed {
 		db.res.rebalance()
 	}
-	return t.file.close()
+	return t.file.Close()
 }
 
 // recount is for a lookup that had to load an index which the memory budget had dropped.

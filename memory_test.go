@@ -115,7 +115,7 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 		if ok, err := db.Has(key); !ok || err != nil {
 			t.Fatalf("key %d: %v, %v", i, ok, err)
 		}
-		if open := db.files.open.Load(); open > 8 {
+		if open := openTables(db); open > 8 {
 			t.Fatalf("%d descriptors, want at most 8", open)
 		}
 	}

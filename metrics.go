@@ -199,7 +199,7 @@ func (db *DB) Metrics() Metrics {
 		Resources: db.res.Metrics(), Uptime: time.Since(db.opened),
 	}
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.tails.loads.Load(), db.tails.bytes.Load()
-	m.Memory.Budget, m.Files.MaxOpen = db.res.memory, db.res.files.limit
+	m.Memory.Budget, m.Files.MaxOpen = db.res.memory, db.res.files.Limit
 	c := db.cache.Stats()
 	m.Cache = CacheMetrics{
 		Capacity: c.Capacity, Used: c.Used, Blocks: c.Blocks, Inserts: c.Inserts, Evictions: c.Evictions,
@@ -228,8 +228,8 @@ func (db *DB) Metrics() Metrics {
 		m.FilterFPR = max(m.FilterFPR, m.FPRPredicted)
 	}
 	db.share.held.tell(&m.Memory)
-	m.Files.Open = int(db.files.open.Load())
-	m.Files.Obsolete = max(int(db.files.there.Load())-m.Files.Tables, 0)
+	there, open := db.files.Count()
+	m.Files.Open, m.Files.Obsolete = open, max(there-m.Files.Tables, 0)
 	m.Backlog = db.backlog(s, m.Levels)
 	return m
 }

@@ -86,7 +86,7 @@ func (db *DB) Tables() []TableMetrics {
 func (t *table) metrics() TableMetrics {
 	filter := t.reader.FilterState()
 	m := TableMetrics{
-		File: t.file.base, Smallest: bytes.Clone(t.meta.Smallest), Largest: bytes.Clone(t.meta.Upper()),
+		File: t.file.Name, Smallest: bytes.Clone(t.meta.Smallest), Largest: bytes.Clone(t.meta.Upper()),
 		Exclusive: t.meta.Flags&manifest.LargestExclusive != 0,
 		Entries:   t.meta.Entries, Deletes: t.meta.Deletes, RangeDeletes: t.meta.RangeDeletes, Bytes: t.meta.Size,
 		FilterDisk: t.meta.FilterLen, FilterBytes: filter.Bytes + t.reader.PrefixBytes(), FilterUnits: filter.Units, FilterAllUnits: filter.AllUnits,

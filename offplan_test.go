@@ -342,7 +342,7 @@ func TestCompactReadsTheRulesOfTablesThatWereNotLoaded(t *testing.T) {
 	o.Resources.held.add(tableBytes{index: -others.index})
 	db.state.Load().tables(func(_ int, table *table) {
 		if _, known := table.reader.PrefixRule(); known {
-			t.Fatalf("%s was read when the store was opened", table.file.base)
+			t.Fatalf("%s was read when the store was opened", table.file.Name)
 		}
 	})
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
@@ -363,7 +363,7 @@ func TestCompactMendsADamagedFilter(t *testing.T) {
 	victim := db.Tables()[3]
 	var offset int64
 	db.state.Load().tables(func(_ int, t *table) {
-		if t.file.base == victim.File {
+		if t.file.Name == victim.File {
 			offset = int64(t.meta.Size - t.meta.TailLen - t.meta.FilterLen/2)
 		}
 	})
@@ -405,7 +405,7 @@ func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
 	}
 	db.state.Load().tables(func(_ int, table *table) {
 		if p, err := table.reader.Properties(); err != nil || p.BlockSize != 4<<10 {
-			t.Errorf("%s: blocks of %d bytes, %v", table.file.base, p.BlockSize, err)
+			t.Errorf("%s: blocks of %d bytes, %v", table.file.Name, p.BlockSize, err)
 		}
 	})
 	if err := lookupsAgree(db, map[string]string{string(planKey(0)): string(make([]byte, 30)), string(planKey(2*n - 2)): string(make([]byte, 30))}); err != nil {

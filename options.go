@@ -197,9 +197,9 @@ func (o *Options) check() error {
 		case memory != 0:
 			return fmt.Errorf("option MemoryBudget: %d, want 0 beside Resources, which have %d", memory, shared.memory)
 		case files != 0:
-			return fmt.Errorf("option MaxOpenFiles: %d, want 0 beside Resources, which have %d", files, shared.files.limit)
+			return fmt.Errorf("option MaxOpenFiles: %d, want 0 beside Resources, which have %d", files, shared.files.Limit)
 		}
-		memory, files = shared.memory, shared.files.limit
+		memory, files = shared.memory, shared.files.Limit
 	}
 	for _, r := range []struct {
 		name           string

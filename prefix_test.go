@@ -406,7 +406,7 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	db.state.Load().tables(func(_ int, table *table) {
 		p, err := table.reader.Properties()
 		if err != nil || table.meta.FilterLen <= p.Prefixes.Bytes || p.Prefixes.Keys == 0 || p.Prefixes.Rule != "sep:/:1" {
-			t.Errorf("%s: %+v, %v", table.file.base, p, err)
+			t.Errorf("%s: %+v, %v", table.file.Name, p, err)
 		}
 	})
 	if err := db.Close(); err != nil {

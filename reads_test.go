@@ -55,7 +55,7 @@ func (l *fileLog) reads(db *DB) (blocks, tails int) {
 		return 0, 0
 	}
 	data := map[string]int64{} // bytes of data blocks
-	db.state.Load().tables(func(_ int, t *table) { data[t.file.path] = int64(t.meta.Size - t.meta.TailLen - t.meta.FilterLen) })
+	db.state.Load().tables(func(_ int, t *table) { data[t.file.Path] = int64(t.meta.Size - t.meta.TailLen - t.meta.FilterLen) })
 	for _, op := range ops {
 		switch end, ok := data[op.Name]; {
 		case op.Kind != vfs.OpReadAt || !ok || op.compacting:
@@ -98,7 +98,7 @@ func openCold(t *testing.T, o *Options) *DB {
 	soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
 	db.state.Load().tables(func(_ int, table *table) {
 		if table.reader.Loaded() {
-			t.Fatalf("%s is loaded: the store is not cold", table.file.base)
+			t.Fatalf("%s is loaded: the store is not cold", table.file.Name)
 		}
 	})
 	return db

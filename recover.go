@@ -62,7 +62,7 @@ func (db *DB) writeOut(r *replay, logs, counted []uint64) error {
 		return err
 	}
 	for _, a := range r.added {
-		db.report.created(db.files.infosOf(a.Level, []*manifest.Table{a.Table}))
+		db.report.created(db.report.infosOf(a.Level, []*manifest.Table{a.Table}))
 	}
 	db.lastSeq = db.recorded.LastSeq
 	for _, n := range logs {

@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
 )
 
 const (
@@ -37,7 +38,7 @@ const (
 type Resources struct {
 	memory int64 // constant
 	blocks *cache.Pool
-	files  descriptors
+	files  *tablefile.Pool
 
 	held     residents    // of all stores
 	reserved atomic.Int64 // bytes for memtables; changed under mu
@@ -100,7 +101,7 @@ func NewResources(memory int64, openFiles int) (*Resources, error) {
 }
 
 func newResources(memory int64, openFiles int) *Resources {
-	return &Resources{memory: memory, blocks: cache.NewPool(memory), files: descriptors{limit: openFiles}}
+	return &Resources{memory: memory, blocks: cache.NewPool(memory), files: tablefile.NewPool(openFiles)}
 }
 
 // join takes the store's share: its memtables now, the rest as it comes. It makes db.cache and db.files.
@@ -117,7 +118,7 @@ func (r *Resources) join(db *DB) error {
 	r.mu.Unlock()
 	db.res, db.share.reserved, db.share.room = r, want, make(chan struct{}, 1)
 	db.cache = r.blocks.NewCache(db.domain)
-	db.files = &tableFiles{set: &r.files, fs: db.opts.FS, dir: db.dir, domain: db.domain}
+	db.files = r.files.NewDir(db.opts.FS, db.dir, db.domain)
 	r.rebalance()
 	return nil
 }
@@ -125,7 +126,7 @@ func (r *Resources) join(db *DB) error {
 // leave gives all back. s is the store's last state, nil if it never had one; a scan that outlives it finds its tables
 // closed, and what it still holds is left to the garbage collector.
 func (r *Resources) leave(db *DB, s *state) error {
-	err := db.files.close()
+	err := db.files.Close()
 	if s != nil {
 		s.tables(func(_ int, t *table) { t.reader.Shed(0, true) })
 	}
@@ -155,7 +156,7 @@ type ResourcesMetrics struct {
 
 // Metrics is a snapshot of what the stores hold.
 func (r *Resources) Metrics() ResourcesMetrics {
-	m := ResourcesMetrics{MaxOpenFiles: r.files.limit, MemtablesReserved: r.reserved.Load()}
+	m := ResourcesMetrics{MaxOpenFiles: r.files.Limit, MemtablesReserved: r.reserved.Load()}
 	m.Memory.Budget = r.memory
 	r.held.tell(&m.Memory)
 	pool := r.blocks.Stats()
@@ -167,9 +168,7 @@ func (r *Resources) Metrics() ResourcesMetrics {
 			release()
 		}
 	}
-	r.files.mu.Lock()
-	m.OpenFiles = len(r.files.open)
-	r.files.mu.Unlock()
+	m.OpenFiles, _ = r.files.Usage()
 	m.OverBudget = max(m.Memory.Sum()+m.CacheSpare-r.memory, 0)
 	return m
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -71,7 +70,8 @@ func accounts(t *testing.T, r *Resources, open ...*DB) {
 	for _, db := range open {
 		atRest(t, db)
 	}
-	var filters, indexes, rangeDeletes, blocks, reserved, files int64
+	var filters, indexes, rangeDeletes, blocks, reserved int64
+	files := 0
 	for _, db := range open {
 		m := db.Metrics().Memory
 		s, release := db.acquire()
@@ -81,12 +81,10 @@ func accounts(t *testing.T, r *Resources, open ...*DB) {
 		indexes += m.Indexes
 		blocks += m.Cache
 		reserved += 2 * db.opts.MemtableSize
-		files += db.files.open.Load()
+		files += openTables(db)
 	}
 	pool := r.blocks.Stats()
-	r.files.mu.Lock()
-	descriptors, opening := int64(len(r.files.open)), r.files.opening
-	r.files.mu.Unlock()
+	descriptors, opening := r.files.Usage()
 	if opening != 0 {
 		t.Errorf("%d descriptors are reserved, and nobody opens a file", opening)
 	}
@@ -105,8 +103,8 @@ func accounts(t *testing.T, r *Resources, open ...*DB) {
 	if want := max(free/4, free-filters-indexes-rangeDeletes); pool.Capacity > want || pool.Capacity < want-64 {
 		t.Errorf("the cache may have %d bytes, want %d", pool.Capacity, want)
 	}
-	if descriptors > int64(r.files.limit) {
-		t.Errorf("%d descriptors, want at most %d", descriptors, r.files.limit)
+	if descriptors > r.files.Limit {
+		t.Errorf("%d descriptors, want at most %d", descriptors, r.files.Limit)
 	}
 }
 
@@ -205,8 +203,8 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 
 func TestResourcesAreSetAloneAndMadeByNewResources(t *testing.T) {
 	r := newTestResources(t, 0, 0)
-	if r.memory != 64<<20 || r.files.limit != 500 {
-		t.Errorf("by default %d bytes and %d files, want 64 MiB and 500", r.memory, r.files.limit)
+	if r.memory != 64<<20 || r.files.Limit != 500 {
+		t.Errorf("by default %d bytes and %d files, want 64 MiB and 500", r.memory, r.files.Limit)
 	}
 	for _, tt := range []struct {
 		want string
@@ -362,7 +360,7 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 	r.reserved.Add(-free)
 
 	w := mutexWalk{seen: map[visit]bool{}, named: map[string]int{}}
-	for _, shared := range []any{r, &r.files, r.blocks, hanging.domain} { // these are taken for moments only, and by all
+	for _, shared := range []any{r, r.files, r.blocks, hanging.domain} { // these are taken for moments only, and by all
 		v := reflect.ValueOf(shared)
 		w.seen[visit{v.UnsafePointer(), v.Type().Elem()}] = true
 	}
@@ -435,47 +433,4 @@ func TestStoresOpenWorkAndCloseSideBySide(t *testing.T) {
 	}
 	within(t, 2*time.Minute, "opening and closing", wg.Wait)
 	accounts(t, r)
-}
-
-// TestAFileThatWasBeingOpenedWhenItsStoreClosedIsClosedToo has a late reader, such as a scan, hang in the file system.
-func TestAFileThatWasBeingOpenedWhenItsStoreClosedIsClosedToo(t *testing.T) {
-	entered, gate, closed := make(chan struct{}), make(chan struct{}), 0
-	mem := vfs.NewMem()
-	files := &tableFiles{set: &descriptors{limit: 8}, dir: ".", domain: new(epoch.Domain), fs: vfs.NewHook(mem, func(op vfs.Op) error {
-		switch op.Kind {
-		case vfs.OpOpen:
-			close(entered)
-			<-gate
-		case vfs.OpClose:
-			closed++
-		default:
-		}
-		return nil
-	})}
-	f := files.file(1)
-	made, err := mem.Create(f.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := made.Close(); err != nil {
-		t.Fatal(err)
-	}
-	result := make(chan error)
-	go func() {
-		_, err := f.ReadAt(make([]byte, 1), 0)
-		result <- err
-	}()
-	<-entered
-	within(t, 30*time.Second, "closing", func() {
-		if err := files.close(); err != nil {
-			t.Error(err)
-		}
-	})
-	close(gate)
-	if err := <-result; !errors.Is(err, ErrClosed) {
-		t.Errorf("the late reader got %v, want ErrClosed", err)
-	}
-	if n := files.open.Load(); n != 0 || closed != 1 || len(files.set.open) != 0 || files.set.opening != 0 {
-		t.Errorf("%d files stay open, %d were closed; %+v", n, closed, files.set)
-	}
 }

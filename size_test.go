@@ -143,7 +143,7 @@ func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
 		t.Fatal(err, diff(got, want))
 	}
 	var names []string
-	db.state.Load().tables(func(_ int, table *table) { names = append(names, table.file.base) })
+	db.state.Load().tables(func(_ int, table *table) { names = append(names, table.file.Name) })
 	for i, name := range names {
 		for _, at := range []int{0, 1, 2, 3} { // beginning, middle, filter and tail
 			flip := func(b []byte) []byte {
@@ -176,7 +176,7 @@ func TestCheckFindsDamageInAnOpenStore(t *testing.T) {
 	if err != nil || report.Tables == 0 || report.Entries == 0 {
 		t.Errorf("a whole store: %+v, %v", report, err)
 	}
-	file := filepath.Base(db.state.Load().runs[0].tables[0].file.base)
+	file := filepath.Base(db.state.Load().runs[0].tables[0].file.Name)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 	}
 	dataEnd := map[string]int64{} // of tables that there are now
 	db.state.Load().tables(func(_ int, t *table) {
-		dataEnd[t.file.path] = int64(t.meta.Size - t.meta.TailLen - t.meta.FilterLen)
+		dataEnd[t.file.Path] = int64(t.meta.Size - t.meta.TailLen - t.meta.FilterLen)
 	})
 	before := db.Metrics().Writes
 	beforeRead, beforeRemoved := heard()

@@ -109,7 +109,7 @@ func touchedTables(db *DB, key []byte) (tables []TableTrace) {
 			if err != nil {
 				return nil
 			}
-			tables = append(tables, TableTrace{Level: r.level, File: t.file.base, Filtered: filtered, Present: ok})
+			tables = append(tables, TableTrace{Level: r.level, File: t.file.Name, Filtered: filtered, Present: ok})
 			if ok && hit.Trailer.Seq() >= deleted {
 				return tables
 			}

@@ -1,0 +1,223 @@
+// Package tablefile keeps the number of open table files within a limit that several stores may share. A file opens
+// when it is read, and closes when the descriptor is needed for another file; filters and indexes do not depend on it.
+package tablefile
+
+import (
+	"errors"
+	"io"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// ErrClosed is returned by reads of a file that was closed for good.
+var ErrClosed = errors.New("table file: closed")
+
+// A Pool bounds the open table files of one store or of several. To open a file beyond the limit, it closes one that
+// was not read lately. The pool holds its mutex over no call into a file system, so a store whose file system hangs
+// does not stop another.
+type Pool struct {
+	Limit int // constant
+
+	mu      sync.Mutex
+	open    []*File // files with a descriptor, as a clock
+	opening int     // descriptors reserved for files that are being opened
+	hand    int     // of the clock
+}
+
+// NewPool returns a pool of at most limit descriptors.
+func NewPool(limit int) *Pool { return &Pool{Limit: limit} }
+
+// Usage returns the number of descriptors in use, and the number reserved for files that are being opened.
+func (p *Pool) Usage() (open, opening int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.open), p.opening
+}
+
+// A Dir is the table files of one store.
+type Dir struct {
+	Domain *epoch.Domain // of the readers of the files
+
+	pool   *Pool
+	fs     vfs.FS
+	dir    string
+	closed bool // guarded by pool.mu: nothing is opened any more
+
+	files, open atomic.Int64 // files that are not closed for good; those of them with a descriptor
+}
+
+// NewDir returns the table files of the store in dir. Their descriptors belong to the pool.
+func (p *Pool) NewDir(fsys vfs.FS, dir string, domain *epoch.Domain) *Dir {
+	return &Dir{Domain: domain, pool: p, fs: fsys, dir: dir}
+}
+
+// Count returns the number of files that are not closed for good, and the number of those that have a descriptor.
+func (d *Dir) Count() (files, open int) { return int(d.files.Load()), int(d.open.Load()) }
+
+// File returns the file of the table with the given number. It is not opened before it is read.
+func (d *Dir) File(number uint64) *File {
+	d.files.Add(1)
+	path := filename.Make(d.dir, filename.Table, number)
+	return &File{Name: filepath.Base(path), Path: path, dir: d}
+}
+
+// A File reads one table's file and opens it when needed. It is safe for concurrent use.
+type File struct {
+	Name string // base name
+	Path string
+
+	dir    *Dir
+	handle atomic.Pointer[vfs.File] // nil while closed; a handle is closed once no reader uses it
+	lately atomic.Bool              // read since the clock's hand passed
+
+	mu   sync.Mutex // held while one reader opens the file and the others wait
+	gone bool       // guarded by mu: closed for good
+}
+
+var _ io.ReaderAt = (*File)(nil)
+
+// ReadAt implements io.ReaderAt. After Close of the file or of its Dir the error is ErrClosed.
+func (f *File) ReadAt(p []byte, off int64) (int, error) {
+	g := f.dir.Domain.Enter()
+	defer g.Leave()
+	h := f.handle.Load()
+	if h == nil {
+		var err error
+		if h, err = f.open(); err != nil {
+			return 0, err
+		}
+	}
+	if !f.lately.Load() {
+		f.lately.Store(true)
+	}
+	return (*h).ReadAt(p, off)
+}
+
+// IsOpen reports whether the file has a descriptor.
+func (f *File) IsOpen() bool { return f.handle.Load() != nil }
+
+func (f *File) open() (*vfs.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if h := f.handle.Load(); h != nil {
+		return h, nil
+	}
+	if f.gone {
+		return nil, ErrClosed
+	}
+	p := f.dir.pool
+	p.reserve()
+	file, err := f.dir.fs.Open(f.Path)
+	if err != nil {
+		p.cancel()
+		return nil, err
+	}
+	if !p.add(f, &file) {
+		return nil, errors.Join(ErrClosed, file.Close())
+	}
+	return &file, nil
+}
+
+// reserve reserves a descriptor and evicts others to stay within the limit. If all descriptors are reserved for files
+// that are being opened, it exceeds the limit for the moment: no reader waits for another one's file system.
+func (p *Pool) reserve() {
+	type victim struct {
+		dir    *Dir
+		handle *vfs.File
+	}
+	var evicted []victim
+	p.mu.Lock()
+	p.opening++
+	for len(p.open) > 0 && len(p.open)+p.opening > p.Limit {
+		p.hand %= len(p.open)
+		f := p.open[p.hand]
+		if f.lately.Swap(false) {
+			p.hand++
+			continue
+		}
+		evicted = append(evicted, victim{f.dir, p.drop(f, p.hand)})
+	}
+	p.mu.Unlock()
+	for _, v := range evicted { // without the lock: Retire may release other things here
+		v.dir.Domain.Retire(func() { _ = (*v.handle).Close() }) // a file that was only read has nothing to lose
+	}
+}
+
+// cancel gives back what reserve reserved.
+func (p *Pool) cancel() {
+	p.mu.Lock()
+	p.opening--
+	p.mu.Unlock()
+}
+
+// add puts an opened file into the clock, on the descriptor that reserve reserved. It reports false if the Dir is
+// closed.
+func (p *Pool) add(f *File, h *vfs.File) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opening--
+	if f.dir.closed {
+		return false
+	}
+	f.handle.Store(h)
+	f.dir.open.Add(1)
+	p.open = append(p.open, f)
+	return true
+}
+
+// drop takes the descriptor from f, which is at index i of the clock, and f from the clock. mu is held.
+func (p *Pool) drop(f *File, i int) *vfs.File {
+	last := len(p.open) - 1
+	p.open[i], p.open[last] = p.open[last], nil
+	p.open = p.open[:last]
+	f.dir.open.Add(-1)
+	return f.handle.Swap(nil)
+}
+
+// Close closes the file for good. No reader may be inside ReadAt. Another Close does nothing.
+func (f *File) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.gone {
+		return nil
+	}
+	f.gone = true
+	f.dir.files.Add(-1)
+	p := f.dir.pool
+	p.mu.Lock()
+	var h *vfs.File
+	if i := slices.Index(p.open, f); i >= 0 {
+		h = p.drop(f, i)
+	}
+	p.mu.Unlock()
+	if h == nil {
+		return nil
+	}
+	return (*h).Close()
+}
+
+// Close closes all descriptors of the Dir. No reader may be inside ReadAt, except one that is opening its file: that
+// file is closed as well.
+func (d *Dir) Close() error {
+	var handles []*vfs.File
+	p := d.pool
+	p.mu.Lock()
+	d.closed = true
+	for i, f := range slices.Backward(p.open) { // drop fills index i from the end, which was looked at before
+		if f.dir == d {
+			handles = append(handles, p.drop(f, i))
+		}
+	}
+	p.mu.Unlock()
+	var errs []error
+	for _, h := range handles {
+		errs = append(errs, (*h).Close())
+	}
+	return errors.Join(errs...)
+}
