@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -183,11 +184,11 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 				}
 			}
 		}
-		db.state.Load().tables(func(_ int, tab *table) {
-			if err := tab.reader.Load(0); err != nil {
+		db.tree.Load().EachTable(func(_ int, tab *tree.Table) {
+			if err := tab.Reader.Load(0); err != nil {
 				t.Fatal(err)
 			}
-			filters = append(filters, tab.reader.Filter().Seed())
+			filters = append(filters, tab.Reader.Filter().Seed())
 		})
 		store = db.seed
 		if o.ErrorIfExists {
@@ -251,11 +252,11 @@ func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 		}
 	}
 	seeds := map[bloomblock.Seed]bool{}
-	db.state.Load().tables(func(_ int, tab *table) {
-		if err := tab.reader.Load(0); err != nil {
+	db.tree.Load().EachTable(func(_ int, tab *tree.Table) {
+		if err := tab.Reader.Load(0); err != nil {
 			t.Fatal(err)
 		}
-		seeds[tab.reader.Filter().Seed()] = true
+		seeds[tab.Reader.Filter().Seed()] = true
 	})
 	if len(seeds) != triggerRuns-1 {
 		t.Fatalf("filters with %d seeds, want %d", len(seeds), triggerRuns-1)

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -77,9 +78,9 @@ func atRest(t *testing.T, db *DB) {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		s, release := db.acquire()
+		s, release := db.tree.Acquire()
 		want := 0
-		s.tables(func(int, *table) { want++ })
+		s.EachTable(func(int, *tree.Table) { want++ })
 		release()
 		db.commitMu.Lock()
 		if db.log != nil {
@@ -268,7 +269,8 @@ func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
 	}
 	release()
 	for _, name := range []string{
-		"db.commitMu", "db.editMu", "db.mu", "db.queue.mu", "res.files.mu", "res.mu", "res.balancing", "domain.mu", "loading", "reader.mu", "mem.", "blocks.", "FS.",
+		"db.commitMu", "tree.editMu", "tree.mu", "db.queue.mu", "Files.pool.mu", "res.mu", "res.balancing", "Domain.mu",
+		"Loading", "Reader.mu", "Mem.", "Blocks.", "FS.",
 	} {
 		n := 0
 		for path, count := range w.named {

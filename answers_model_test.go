@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
@@ -52,7 +53,7 @@ func (m *answersModel) wrote(lo, hi []byte, err error) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	m.memory = append(m.memory, memoryWrite{ikey.Seq(m.db.visible.Load()), lo, hi})
+	m.memory = append(m.memory, memoryWrite{m.db.tree.NewestSeq(), lo, hi})
 }
 
 // settle writes memory out, waits until the tree is at rest and reads its tables.
@@ -71,9 +72,9 @@ func (m *answersModel) readTables() {
 	soon(m.t, "the store is warm", func() bool { return m.db.Metrics().Warm })
 	m.tables = nil
 	ingested := map[string]ikey.Seq{}
-	m.db.state.Load().tables(func(_ int, t *table) {
-		if t.meta.Flags&manifest.SeqOverridden != 0 {
-			ingested[t.file.Name] = t.meta.MaxSeq
+	m.db.tree.Load().EachTable(func(_ int, t *tree.Table) {
+		if t.Meta.Flags&manifest.SeqOverridden != 0 {
+			ingested[t.File.Name] = t.Meta.MaxSeq
 		}
 	})
 	live := map[string]FilterAnswers{}
@@ -227,7 +228,7 @@ func (m *answersModel) look(keys [][]byte, snap *Snapshot) {
 		ways = ways[:5]
 	}
 	if snap != nil {
-		seq, get, many = snap.seq, snap.Get, snap.GetMany
+		seq, get, many = snap.pin.Seq, snap.Get, snap.GetMany
 		ways = ways[:1]
 	}
 	for i, key := range keys {

@@ -111,7 +111,7 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 						t.Errorf("%s of a key in %s that is replaced %s each of %d readings of the sequence: %v",
 							name, place, side, times, err)
 					}
-					db.seqGate = nil
+					db.tree.SeqGate = nil
 					if err := errors.Join(snapshot.Close(), db.Close()); err != nil {
 						t.Fatal(err)
 					}
@@ -148,7 +148,7 @@ func TestAnIteratorHasAllWritesUpToItsMoment(t *testing.T) {
 			gate(db, 1, exchange)
 		})
 		it := db.Iter(IterOptions{})
-		_, newest, ok := it.c.state.mem.Get(k, db.hash(k).Mixed, ikey.MaxSeq)
+		_, newest, ok := it.c.state.Mem.Get(k, db.hash(k).Mixed, ikey.MaxSeq)
 		if !ok || newest.Seq() < it.c.seq {
 			t.Errorf("exchanged %s the sequence is read: the iterator's memtable knows a write of %d (%v), and it reads at %d",
 				side, newest.Seq(), ok, it.c.seq)
@@ -159,58 +159,6 @@ func TestAnIteratorHasAllWritesUpToItsMoment(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// TestASnapshotTakesItsNumberUnderTheLockOfItsList: a reader of the list that does not find the snapshot has no version newer
-// than it.
-func TestASnapshotTakesItsNumberUnderTheLockOfItsList(t *testing.T) {
-	db := openTiny(t)
-	if err := db.Put([]byte("k"), nil); err != nil {
-		t.Fatal(err)
-	}
-	reads := 0
-	db.seqGate = func(read func() uint64) uint64 {
-		reads++
-		for name, free := range map[string]bool{"snapshots.mu": canLock(&db.snapshots.mu), "mu": canLock(&db.mu)} {
-			if free {
-				t.Errorf("the sequence of a snapshot is read without %s", name)
-			}
-		}
-		return read()
-	}
-	s, err := db.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := db.snapshots.seqs(); reads != 1 || len(got) != 1 || got[0] != s.seq || uint64(s.seq) != db.visible.Load() {
-		t.Errorf("a snapshot at %d after %d readings, the list has %v, visible is %d", s.seq, reads, got, db.visible.Load())
-	}
-	db.seqGate = nil
-
-	// What becomes visible while the list is locked is in a snapshot that waits for the list.
-	db.snapshots.mu.Lock()
-	taken := make(chan *Snapshot, 1)
-	go func() {
-		s, err := db.Snapshot()
-		if err != nil {
-			t.Error(err)
-		}
-		taken <- s
-	}()
-	soon(t, "the snapshot waits for the list", func() bool { return waiting("(*DB).Snapshot") })
-	db.commitMu.Lock()
-	db.lastSeq++
-	db.visible.Store(uint64(db.lastSeq)) // as a commit, that has come so far
-	last := db.lastSeq
-	db.commitMu.Unlock()
-	db.snapshots.mu.Unlock()
-	late := <-taken
-	if late.seq != last {
-		t.Errorf("a snapshot at %d, want %d, which was visible before it was in the list", late.seq, last)
-	}
-	if err := errors.Join(late.Close(), s.Close(), db.Close()); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -313,7 +261,7 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 			atRest(t, db)
 			spoilAll(db)
 			between := func() {
-				db.holdGate.Store(nil)
+				db.tree.HoldGate.Store(nil)
 				if replaced {
 					write("a", "new")
 					write("b", "new")
@@ -321,11 +269,11 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				db.domain.Collect()
+				db.tree.Domain.Collect()
 				write("x", "") // a flush removes what is dead when it is done
 				write("x", "")
 			}
-			db.holdGate.Store(&between)
+			db.tree.HoldGate.Store(&between)
 			got, err := read(db)
 			if err != nil || got["a"] != got["b"] || got["a"] == "" {
 				t.Errorf("%s, of a store that was changed meanwhile (%v): %q, %v; want two equal values", name, replaced, got, err)
@@ -381,7 +329,7 @@ func TestAReadUnderWayKeepsItsTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if files.of(old[0].file.Path) != 1 {
+	if files.of(old[0].File.Path) != 1 {
 		t.Error("the table was closed under a read")
 	}
 	close(g.open)
@@ -389,7 +337,7 @@ func TestAReadUnderWayKeepsItsTable(t *testing.T) {
 		t.Error(err)
 	}
 	atRest(t, db)
-	if files.of(old[0].file.Path) != 0 {
+	if files.of(old[0].File.Path) != 0 {
 		t.Error("the table stays open")
 	}
 	if err := errors.Join(db.Close(), files.left()); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // CheckReport is what Check read. After damage it counts what the manifest names, whether it could be read or not.
@@ -73,8 +74,8 @@ func Check(ctx context.Context, dir string, options *Options, progress func(done
 		return report, err
 	}
 	damage = append(damage, err)
-	db := &DB{dir: dir, opts: opts, recorded: s}
-	r := replay{db: db, logs: db.logReader()}
+	db := &DB{dir: dir, opts: opts}
+	r := replay{db: db, logs: db.logReader(&s)}
 	logs := found.LogsFrom(s.MinLog)
 	_, err = r.dryRun(logs)
 	damage = append(damage, err)
@@ -92,13 +93,13 @@ type checker struct {
 
 // table verifies one table against itself and against the manifest, which Verify does when it has read the tail.
 func (c *checker) table(ctx context.Context, meta *manifest.Table) (err error) {
-	t := newTable(meta, c.files, c.blocks)
+	t := tree.NewTable(meta, c.files, c.blocks)
 	defer func() {
-		t.reader.Close()
-		err = errors.Join(err, t.file.Close())
+		t.Reader.Close()
+		err = errors.Join(err, t.File.Close())
 	}()
 	var entries uint64
-	err = t.reader.Verify(ctx, func(ikey.Key, []byte) error {
+	err = t.Reader.Verify(ctx, func(ikey.Key, []byte) error {
 		if entries++; c.progress != nil && entries&0xfff == 0 {
 			c.progress(c.done+meta.Size*min(entries, meta.Entries)/max(meta.Entries, 1), c.total)
 		}
@@ -119,10 +120,10 @@ func (db *DB) Check(ctx context.Context) (report CheckReport, err error) {
 	if err != nil {
 		return report, err
 	}
-	s, _ := db.hold() // it is there: Close waits for end
-	c := checker{files: db.files, blocks: cache.New(minMemory, db.domain)}
-	err = c.version(ctx, s.version, &report)
-	db.release(s)
+	s, _ := db.tree.Hold() // it is there: Close waits for end
+	c := checker{files: db.tree.Files, blocks: cache.New(minMemory, db.tree.Domain)}
+	err = c.version(ctx, s.Version, &report)
+	db.tree.Release(s)
 	return report, end(err)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
@@ -22,7 +23,7 @@ import (
 type suspect struct {
 	level  int
 	id     uint64
-	tables []*table // ascending
+	tables []*tree.Table // ascending
 	dels   rangedel.List
 }
 
@@ -33,8 +34,8 @@ func (s *suspect) Len() int { return len(s.tables) }
 
 // Find is the first table that does not end before user.
 func (s *suspect) Find(user []byte) int {
-	i, _ := slices.BinarySearchFunc(s.tables, user, func(t *table, user []byte) int {
-		if t.meta.EndsBefore(user) {
+	i, _ := slices.BinarySearchFunc(s.tables, user, func(t *tree.Table, user []byte) int {
+		if t.Meta.EndsBefore(user) {
 			return -1
 		}
 		return 1
@@ -43,11 +44,11 @@ func (s *suspect) Find(user []byte) int {
 }
 
 // Bounds are those of a table.
-func (s *suspect) Bounds(i int) merge.Bounds { return compaction.Bounds(s.tables[i].meta) }
+func (s *suspect) Bounds(i int) merge.Bounds { return compaction.Bounds(s.tables[i].Meta) }
 
 // Open is a cursor over a table, past the cache.
 func (s *suspect) Open(i int) (merge.Source, error) {
-	return s.tables[i].reader.Iter(sstable.IterOptions{Bypass: true}), nil
+	return s.tables[i].Reader.Iter(sstable.IterOptions{Bypass: true}), nil
 }
 
 // order verifies the runs of v against each other, without the damaged tables. Only tables are read whose bounds overlap and whose
@@ -58,8 +59,8 @@ func (c *checker) order(ctx context.Context, v *manifest.Version, damaged map[*m
 	defer func() {
 		for _, s := range suspects {
 			for _, t := range s.tables {
-				t.reader.Close()
-				err = errors.Join(err, t.file.Close())
+				t.Reader.Close()
+				err = errors.Join(err, t.File.Close())
 			}
 		}
 	}()
@@ -67,15 +68,15 @@ func (c *checker) order(ctx context.Context, v *manifest.Version, damaged map[*m
 	sources := make([]merge.Source, len(suspects))
 	for i, s := range suspects {
 		for _, t := range s.tables {
-			if err := t.reader.Load(1); err != nil {
+			if err := t.Reader.Load(1); err != nil {
 				return err
 			}
-			s.dels = append(s.dels, t.reader.RangeDels()...)
+			s.dels = append(s.dels, t.Reader.RangeDels()...)
 		}
 		sources[i] = merge.NewConcat(s)
 	}
 	m.Reset(sources)
-	w := orderWalk{suspects: suspects, told: map[*table]bool{}}
+	w := orderWalk{suspects: suspects, told: map[*tree.Table]bool{}}
 	n := 0
 	for ok := m.First(); ok; ok = m.Next() {
 		if n++; n&1023 == 0 && ctx.Err() != nil {
@@ -111,7 +112,7 @@ func (c *checker) suspects(v *manifest.Version, damaged map[*manifest.Table]bool
 	for i, s := range all {
 		for _, meta := range runs[i].Tables {
 			if marked[meta] {
-				s.tables = append(s.tables, newTable(meta, c.files, c.blocks))
+				s.tables = append(s.tables, tree.NewTable(meta, c.files, c.blocks))
 			}
 		}
 		if len(s.tables) > 0 {
@@ -124,7 +125,7 @@ func (c *checker) suspects(v *manifest.Version, damaged map[*manifest.Table]bool
 // An orderWalk compares all versions of the suspects, which it gets by key and newest first.
 type orderWalk struct {
 	suspects []*suspect
-	told     map[*table]bool // tables whose damage is known
+	told     map[*tree.Table]bool // tables whose damage is known
 	damage   []error
 
 	key []byte // of the last version; nil before the first
@@ -166,7 +167,7 @@ func (w *orderWalk) tell(newer int, seq ikey.Seq, older int, olderSeq ikey.Seq, 
 		return
 	}
 	w.told[t] = true
-	w.damage = append(w.damage, corrupt.Newf(t.file.Name, 0,
+	w.damage = append(w.damage, corrupt.Newf(t.File.Name, 0,
 		"key %.64q: run %d of level %d has %s at sequence %d, the older run %d of level %d (%s) goes up to %d",
-		key, n.id, n.level, what, seq, o.id, o.level, o.tables[o.Find(key)].file.Name, olderSeq))
+		key, n.id, n.level, what, seq, o.id, o.level, o.tables[o.Find(key)].File.Name, olderSeq))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // TestANewerRunMustBeNewerInAllThatItSays gives an orderWalk versions of two runs with range deletes.
@@ -43,9 +44,9 @@ func TestANewerRunMustBeNewerInAllThatItSays(t *testing.T) {
 			suspects := []*suspect{{level: 0, id: 8, dels: tt.newer}, {level: 6, id: 4, dels: tt.older}}
 			files := tablefile.NewPool(8).NewDir(nil, "", nil)
 			for i, number := range []uint64{8, 4} {
-				suspects[i].tables = []*table{{meta: &manifest.Table{Largest: []byte("z")}, file: files.File(number)}}
+				suspects[i].tables = []*tree.Table{{Meta: &manifest.Table{Largest: []byte("z")}, File: files.File(number)}}
 			}
-			w := orderWalk{suspects: suspects, told: map[*table]bool{}}
+			w := orderWalk{suspects: suspects, told: map[*tree.Table]bool{}}
 			for _, x := range tt.versions {
 				w.version(ikey.Key{User: []byte(x.key), Trailer: ikey.MakeTrailer(x.seq, ikey.Set)}, x.of)
 			}

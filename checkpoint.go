@@ -58,12 +58,8 @@ func (c *checkpoint) run(ctx context.Context) error {
 	if err := c.enter(); err != nil {
 		return err
 	}
-	// The state's tables stay on the disk until it is released. Under editMu it is what the manifest has.
-	c.db.editMu.Lock()
-	recorded := c.db.recorded
-	_, release := c.db.acquire() // there is one, since Close waits
-	c.db.editMu.Unlock()
-	defer release()
+	recorded, s := c.db.tree.Recorded() // there is a state, since Close waits
+	defer c.db.tree.Release(s)          // its tables stay on the disk until then
 	tables, bytes := 0, uint64(0)
 	for _, t := range recorded.Version.Tables() {
 		if err := c.table(ctx, t); err != nil {

@@ -274,7 +274,7 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 		if db, err = Open(dir, tiny(mem)); err != nil {
 			t.Fatal(err)
 		}
-		got := db.recorded
+		got := recordedOf(db)
 		if got.LastSeq < last || got.Log != nil || got.MinLog != got.ManifestNumber {
 			t.Errorf("%s has last sequence %d, manifest %d, log %v from %d on; the source's last is %d", dir, got.LastSeq, got.ManifestNumber, got.Log, got.MinLog, last)
 		}

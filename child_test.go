@@ -100,9 +100,10 @@ func writeUntilKilled(dir string, seed uint64) error {
 		return err
 	}
 	tell := func(what byte, n uint64) error {
-		db.mu.Lock()
-		busy := db.compacting || len(db.flushing) > 0
-		db.mu.Unlock()
+		flushing := len(db.tree.View().Flushing) > 0
+		db.manualMu.Lock()
+		busy := db.compacting || flushing
+		db.manualMu.Unlock()
 		_, err := os.Stdout.Write(report{what, busy, n}.bytes())
 		return err
 	}

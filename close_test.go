@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -198,7 +199,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			}
 			return nil
 		})
-		call("metrics", func(*rand.Rand) error { _ = db.Metrics().String(); return db.state.Load().closedErr() })
+		call("metrics", func(*rand.Rand) error { _ = db.Metrics().String(); return closedErr(db.tree.Load()) })
 		close(begin)
 		for !rush && calls.Load() < int64(round%20)*400 {
 			time.Sleep(100 * time.Microsecond)
@@ -250,7 +251,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 	}
 }
 
-func (s *state) closedErr() error {
+func closedErr(s *tree.State) error {
 	if s == nil {
 		return ErrClosed
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
@@ -51,7 +52,7 @@ func (db *DB) Rewrite(ctx context.Context, lo, hi []byte) error {
 }
 
 func (db *DB) compactRange(ctx context.Context, lo, hi []byte, rewrite bool) error {
-	if db.state.Load() == nil {
+	if db.tree.Load() == nil {
 		return ErrClosed
 	}
 	if hi != nil && bytes.Compare(lo, hi) >= 0 {
@@ -64,38 +65,52 @@ func (db *DB) compactRange(ctx context.Context, lo, hi []byte, rewrite bool) err
 		return err
 	}
 	m := &manualCompaction{Manual: compaction.Manual{Lo: bytes.Clone(lo), Hi: bytes.Clone(hi), Rewrite: rewrite}}
-	db.mu.Lock()
-	m.UpTo = db.next
+	m.UpTo = db.tree.View().Next
+	db.manualMu.Lock()
 	db.manual = append(db.manual, m)
-	db.changed.Broadcast()
-	db.mu.Unlock()
-	err := db.wait(ctx, func() bool { return m.done })
-	db.mu.Lock()
-	defer db.mu.Unlock()
+	db.manualMu.Unlock()
+	db.tree.Wake()
+	err := db.tree.Wait(ctx, func(tree.View) bool {
+		db.manualMu.Lock()
+		defer db.manualMu.Unlock()
+		return m.done
+	})
+	db.manualMu.Lock()
+	defer db.manualMu.Unlock()
 	db.manual = slices.DeleteFunc(db.manual, func(o *manualCompaction) bool { return o == m })
 	return cmp.Or(err, m.err)
 }
 
-// settled reports whether nothing is left to flush or compact. mu is held, which does not keep Close from taking the state.
-func (db *DB) settled() bool {
-	s := db.state.Load()
-	if s != nil && db.opts.ReadOnly {
-		return true // nothing waits that could be done
-	}
-	return s != nil && len(db.flushing) == 0 && len(db.manual) == 0 && !db.compacting && db.pick(s) == nil
+// settled reports whether nothing is left to flush or compact.
+func (db *DB) settled() (settled bool) {
+	db.tree.Await(func(v tree.View) bool {
+		db.manualMu.Lock()
+		defer db.manualMu.Unlock()
+		switch {
+		case v.State == nil:
+		case db.opts.ReadOnly:
+			settled = true // nothing waits that could be done
+		default:
+			settled = len(v.Flushing) == 0 && len(db.manual) == 0 && !db.compacting && db.pick(v.State) == nil
+		}
+		return true
+	})
+	return settled
 }
 
-func (db *DB) pick(s *state) *compaction.Plan { return compaction.Pick(s.version, db.shape(s, false)) }
+func (db *DB) pick(s *tree.State) *compaction.Plan {
+	return compaction.Pick(s.Version, db.shape(s, false))
+}
 
 // shape returns the options by which compactions are picked; asked is true for those of a Compact.
-func (db *DB) shape(s *state, asked bool) compaction.Options {
+func (db *DB) shape(s *tree.State, asked bool) compaction.Options {
 	return compaction.Options{
 		Trigger: triggerRuns, Ratio: db.opts.LevelRatio,
 		BaseLevelSize: uint64(db.opts.BaseLevelSize), //nolint:gosec // checked: positive
-		Snapshots:     db.snapshots.seqs(),
+		Snapshots:     db.tree.Pinned(),
 		RangeDels: func(meta *manifest.Table) rangedel.List {
-			if t := s.table(meta); t != nil {
-				return t.reader.RangeDels()
+			if t := s.Table(meta); t != nil {
+				return t.Reader.RangeDels()
 			}
 			return nil
 		},
@@ -103,62 +118,76 @@ func (db *DB) shape(s *state, asked bool) compaction.Options {
 	}
 }
 
-// compactLoop runs one compaction at a time until Close. What the tree needs and what was asked for take turns.
-func (db *DB) compactLoop() {
-	defer db.workers.Done()
-	asked := false // the last one was
-	told := false  // that the disk has no room
+// A job is a compaction that is due.
+type job struct {
+	version *manifest.Version
+	plan    *compaction.Plan
+	manual  *manualCompaction // whose plan it is; nil if the tree needs it
+}
+
+// nextJob waits for a compaction that is due. What the tree needs and what was asked for take turns: asked says which of them the
+// last one was. It returns nil after Close, and once the store has failed.
+func (db *DB) nextJob(asked bool) (next *job) {
 	for {
-		db.mu.Lock()
-		var plan *compaction.Plan
-		var manual *manualCompaction // whose plan it is
-		var s *state
-		for {
-			if db.closing || db.failed != nil {
-				for _, m := range db.manual {
-					m.done, m.err = true, db.writableLocked()
-				}
-				db.manual = nil
+		end := false
+		db.tree.Await(func(v tree.View) bool {
+			db.manualMu.Lock()
+			defer db.manualMu.Unlock()
+			if end = v.Closing || v.Failed != nil; end {
 				db.compacting = false
-				db.changed.Broadcast()
-				db.mu.Unlock()
-				return
+				return true
 			}
-			s = db.state.Load()
-			plan = db.pick(s)
+			plan := db.pick(v.State)
 			if len(db.manual) > 0 && (plan == nil || !asked) {
 				m := db.manual[0]
-				if p := m.Next(s.version, db.shape(s, true)); p != nil {
-					plan, manual, asked = p, m, true
-					break
+				if p := m.Next(v.State.Version, db.shape(v.State, true)); p != nil {
+					next = &job{v.State.Version, p, m}
+				} else {
+					m.done = true
+					db.manual = db.manual[1:]
 				}
-				m.done = true
-				db.manual = db.manual[1:]
-				db.changed.Broadcast()
-				continue
-			}
-			if plan != nil {
-				asked = false
-				break
-			}
-			if db.compacting {
+			} else if plan != nil {
+				next = &job{v.State.Version, plan, nil}
+			} else {
 				db.compacting = false
-				db.changed.Broadcast()
+				return false
 			}
-			db.changed.Wait()
+			db.compacting = true
+			return true
+		})
+		switch {
+		case end:
+			err := db.tree.Writable()
+			db.manualMu.Lock()
+			for _, m := range db.manual {
+				m.done, m.err = true, err
+			}
+			db.manual = nil
+			db.manualMu.Unlock()
+			db.tree.Wake()
+			return nil
+		case next != nil:
+			return next
 		}
-		db.compacting = true
-		db.mu.Unlock()
-		err := db.retry(db.ctx, "compaction", func() error { return db.compact(s.version, plan) })
+		db.tree.Wake() // a manual compaction has ended
+	}
+}
+
+// compactLoop runs one compaction at a time until Close.
+func (db *DB) compactLoop() {
+	defer db.workers.Done()
+	told := false // that the disk has no room
+	for j := db.nextJob(false); j != nil; j = db.nextJob(j.manual != nil) {
+		err := db.retry(db.ctx, "compaction", func() error { return db.compact(j.version, j.plan) })
 		switch {
 		case !errors.Is(err, errDiskSpace): // what failed for good ends the next turn
 			told = told && err != nil
-		case manual != nil:
-			db.mu.Lock()
-			manual.done, manual.err = true, err
-			db.manual = slices.DeleteFunc(db.manual, func(o *manualCompaction) bool { return o == manual })
-			db.changed.Broadcast()
-			db.mu.Unlock()
+		case j.manual != nil:
+			db.manualMu.Lock()
+			j.manual.done, j.manual.err = true, err
+			db.manual = slices.DeleteFunc(db.manual, func(o *manualCompaction) bool { return o == j.manual })
+			db.manualMu.Unlock()
+			db.tree.Wake()
 		default:
 			if !told {
 				db.report.workFailed(FailureInfo{Work: "compaction", Attempt: 1, Err: err})
@@ -184,12 +213,12 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 			return err
 		}
 	}
-	newRun, err := db.newNumber() // a run is known by a number of its own
+	newRun, err := db.tree.NewNumber() // a run is known by a number of its own
 	if err != nil {
 		return err
 	}
 	e := compaction.Edit(v, plan, res.Tables, newRun)
-	if err := db.install(e, func(*state) {}); err != nil {
+	if err := db.install(e, tree.Change{}, func() {}); err != nil {
 		return err
 	}
 	var written uint64
@@ -234,7 +263,7 @@ func (db *DB) openInput(meta *manifest.Table) (merge.Source, error) {
 		return nil, err
 	}
 	it := new(sstable.Iter)
-	it.Reset(t.reader, sstable.IterOptions{Bypass: true})
+	it.Reset(t.Reader, sstable.IterOptions{Bypass: true})
 	return it, nil
 }
 
@@ -244,7 +273,7 @@ func (db *DB) inputRangeDels(meta *manifest.Table) (rangedel.List, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.reader.RangeDels(), nil
+	return t.Reader.RangeDels(), nil
 }
 
 // inputSample is a sample of the keys of one input, or nil: a compaction is as good without it. What is damaged is told; other
@@ -254,7 +283,7 @@ func (db *DB) inputSample(meta *manifest.Table) *bloomblock.Sample {
 	if err != nil {
 		return nil
 	}
-	s, err := t.reader.Sample()
+	s, err := t.Reader.Sample()
 	if errors.Is(err, corrupt.Err) || errors.Is(err, bloomblock.ErrUnknownKind) {
 		db.report.damaged(err)
 	}
@@ -267,12 +296,12 @@ func (db *DB) inputFilter(meta *manifest.Table) *bloomblock.Filter {
 	if err != nil {
 		return nil
 	}
-	return t.reader.Filter()
+	return t.Reader.Filter()
 }
 
 // input is an input of a compaction, loaded.
-func (db *DB) input(meta *manifest.Table) (*table, error) {
-	t := db.state.Load().table(meta)
+func (db *DB) input(meta *manifest.Table) (*tree.Table, error) {
+	t := db.tree.Load().Table(meta)
 	if t == nil {
 		return nil, errGone
 	}
@@ -283,7 +312,7 @@ var errGone = errors.New("compaction: an input left the tree")
 
 // lookupError is what a lookup answers for an error of a read: after Close it is ErrClosed.
 func (db *DB) lookupError(err error) error {
-	if errors.Is(err, tablefile.ErrClosed) || db.state.Load() == nil {
+	if errors.Is(err, tablefile.ErrClosed) || db.tree.Load() == nil {
 		return ErrClosed
 	}
 	if errors.Is(err, corrupt.Err) {

@@ -6,6 +6,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // PutIfAbsent stores value under key if the store holds none, and reports whether it did. The check and the write are one
@@ -45,8 +46,8 @@ type condition struct {
 	old  []byte // the value that is wanted, nil for none
 	held bool   // the last answer
 
-	state *state   // of the first check
-	seq   ikey.Seq // and what it saw at least
+	state *tree.State // of the first check
+	seq   ikey.Seq    // and what it saw at least
 }
 
 // maxConditional bounds the bytes of a group that conditional writes may follow: each looks through all before it.
@@ -54,14 +55,14 @@ const maxConditional = 64 << 10
 
 // applyIf applies b if the value of key is old, nil for none.
 func (db *DB) applyIf(b *Batch, key, old []byte) (bool, error) {
-	when := &condition{key: key, hash: db.hash(key), old: old, state: db.state.Load()}
+	when := &condition{key: key, hash: db.hash(key), old: old, state: db.tree.Load()}
 	switch {
 	case when.state == nil:
 		return false, ErrClosed
 	case b.err != nil:
 		return false, b.err
 	}
-	when.seq = db.newestSeq()
+	when.seq = db.tree.NewestSeq()
 	// The first check reads what must be read while nobody waits. What it saw is an answer if it is no.
 	if held, err := db.compare(when); err != nil || !held {
 		return false, err
@@ -102,13 +103,13 @@ func (db *DB) holds(when *condition, ops []byte) (bool, error) {
 	if decided {
 		return held, nil
 	}
-	if s := db.state.Load(); s == when.state {
+	if s := db.tree.Load(); s == when.state {
 		// The tables are those of the first check, and so is all that was frozen: only the memtable can know more.
 		last := ikey.Seq(0)
-		if d := s.mem.RangeDels(); d != nil {
+		if d := s.Mem.RangeDels(); d != nil {
 			last = d.Covering(when.key, ikey.MaxSeq)
 		}
-		if _, trailer, ok := s.mem.Get(when.key, when.hash.Mixed, ikey.MaxSeq); ok {
+		if _, trailer, ok := s.Mem.Get(when.key, when.hash.Mixed, ikey.MaxSeq); ok {
 			last = max(last, trailer.Seq())
 		}
 		if last <= when.seq {

@@ -72,7 +72,7 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 			if <-done {
 				t.Errorf("%s while the check was at %s: the value was taken for the old one", name, place)
 			}
-			db.seqGate = nil
+			db.tree.SeqGate = nil
 			want := "other"
 			if strings.HasPrefix(name, "deleted") {
 				want = ""
@@ -138,7 +138,7 @@ func TestAConditionHoldsByWhatItsGroupWroteBefore(t *testing.T) {
 				then = before
 			}
 			for _, old := range []string{"-", "v", "n", "m", ""} {
-				when := &condition{key: []byte(key), hash: db.hash([]byte(key)), state: db.state.Load(), seq: db.newestSeq()}
+				when := &condition{key: []byte(key), hash: db.hash([]byte(key)), state: db.tree.Load(), seq: db.tree.NewestSeq()}
 				if old != "-" {
 					when.old = []byte(old)
 				}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/memtable"
 )
 
@@ -15,7 +16,7 @@ import (
 // steps over what is deleted. Cursors are pooled, with all that they have grown.
 type cursor struct {
 	db       *DB
-	state    *state // a reference is held
+	state    *tree.State // a reference is held
 	seq      ikey.Seq
 	keysOnly bool
 	lower    []byte
@@ -67,10 +68,10 @@ var cursors = sync.Pool{New: func() any {
 
 // begin opens the iterator at a moment.
 func (it *Iterator) begin(db *DB, opts *IterOptions, at asOf) {
-	s, seq, ok := db.holdNow()
+	s, seq, ok := db.tree.HoldNow()
 	if !ok || at.over() {
 		if ok {
-			db.release(s)
+			db.tree.Release(s)
 		}
 		it.err = ErrClosed
 		return
@@ -103,10 +104,10 @@ func (c *cursor) open() {
 	s := c.state
 	c.sources, c.covers = c.sources[:0], c.covers[:0]
 	covered := false
-	for i := range 1 + len(s.frozen) {
-		m := s.mem
+	for i := range 1 + len(s.Frozen) {
+		m := s.Mem
 		if i > 0 {
-			m = s.frozen[i-1]
+			m = s.Frozen[i-1]
 		}
 		if i == len(c.mems) {
 			c.mems = append(c.mems, new(memtable.Cursor))
@@ -119,13 +120,13 @@ func (c *cursor) open() {
 		}
 		c.covers = append(c.covers, v)
 	}
-	for i, r := range s.runs {
+	for i, r := range s.Runs {
 		if i == len(c.runs) {
 			c.runs = append(c.runs, new(runCursor))
 		}
 		c.sources = append(c.sources, c.runs[i].begin(c, r))
 		v := cover{seq: c.seq}
-		if r.rangeDels {
+		if r.RangeDels {
 			v.set, covered = c.runs[i], true
 		}
 		c.covers = append(c.covers, v)
@@ -151,7 +152,7 @@ func (c *cursor) end() error {
 	if cap(c.kept) > 1<<20 {
 		c.kept = []byte{} // an empty value is not nil
 	}
-	c.db.release(s)
+	c.db.tree.Release(s)
 	c.db = nil
 	cursors.Put(c)
 	return err
@@ -206,7 +207,7 @@ func (c *cursor) prev() bool {
 
 // closed stops the cursor if the store was closed. The key and value that it stands at stay readable.
 func (c *cursor) closed() bool {
-	if c.db.state.Load() != nil {
+	if c.db.tree.Load() != nil {
 		return false
 	}
 	if c.at == standing {
@@ -389,7 +390,7 @@ func (c *cursor) backward(ok bool) bool {
 // failed stops the cursor if a source did.
 func (c *cursor) failed() bool {
 	err := c.merge.Err()
-	for _, r := range c.runs[:len(c.state.runs)] {
+	for _, r := range c.runs[:len(c.state.Runs)] {
 		if r.err != nil {
 			err, r.err = errors.Join(err, r.err), nil
 		}

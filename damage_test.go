@@ -339,7 +339,7 @@ func TestADamagedFilterAnswersMaybeAndIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	meta := db.state.Load().runs[0].tables[0].meta
+	meta := db.tree.Load().Runs[0].Tables[0].Meta
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}

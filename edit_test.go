@@ -79,8 +79,8 @@ func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if size := db.recorded.Version.Bytes(bottom); len(db.recorded.Version.Levels[bottom][0].Tables) < 40 {
-		t.Fatalf("%d bytes in %d tables, want 40", size, len(db.recorded.Version.Levels[bottom][0].Tables))
+	if size := recordedOf(db).Version.Bytes(bottom); len(recordedOf(db).Version.Levels[bottom][0].Tables) < 40 {
+		t.Fatalf("%d bytes in %d tables, want 40", size, len(recordedOf(db).Version.Levels[bottom][0].Tables))
 	}
 	before := manifests
 	for i := range 20 {
@@ -186,11 +186,11 @@ func TestRunsThatDoNotChangeAreKept(t *testing.T) {
 	}
 	defer func() { _ = db.Close() }()
 	for i := range 3 {
-		before := db.state.Load().runs
+		before := db.tree.Load().Runs
 		if err := errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		if after := db.state.Load().runs; len(after) != i+1 || !slices.Equal(after[1:], before) {
+		if after := db.tree.Load().Runs; len(after) != i+1 || !slices.Equal(after[1:], before) {
 			t.Errorf("flush %d: the runs are not one more than before", i+1)
 		}
 	}

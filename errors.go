@@ -5,6 +5,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -12,11 +13,11 @@ var (
 	// ErrNotFound means that the store holds no value for the key. It is returned bare: err == bloomkv.ErrNotFound.
 	ErrNotFound = errors.New("bloomkv: not found")
 	// ErrClosed is what every call answers after Close, a second Close included. It is returned bare.
-	ErrClosed = errors.New("bloomkv: closed")
+	ErrClosed = tree.ErrClosed
 	// ErrReadOnly means that the store takes no writes: it was opened with Options.ReadOnly, or since then a log or manifest
 	// could not be written or synced; the error then wraps the cause, and opening the store again, once that is gone, clears
 	// it. Reads go on.
-	ErrReadOnly = errors.New("read-only")
+	ErrReadOnly = tree.ErrReadOnly
 	// ErrTooLarge means that a key, a value or a batch exceeds its limit: see [MaxKeySize], [MaxValueSize], [MaxBatchSize].
 	ErrTooLarge = errors.New("too large")
 	// ErrOrder means that the keys of an Ingest do not come in strictly ascending order.

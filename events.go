@@ -194,7 +194,8 @@ func (r *reporter) damaged(err error) {
 	tell(r.to.Damaged, err)
 }
 
-func (r *reporter) readOnly(cause error) {
+// ReadOnly implements tree.Observer.
+func (r *reporter) ReadOnly(cause error) {
 	r.log.Error("read-only from now on", slog.Any("error", cause))
 	tell(r.to.ReadOnly, cause)
 }

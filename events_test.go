@@ -350,8 +350,8 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 			soon(t, "writes stop", func() bool {
 				before := puts.Load()
 				time.Sleep(50 * time.Millisecond)
-				s := db.state.Load()
-				full := len(s.frozen) == maxFrozen && s.mem.Bytes() >= db.opts.MemtableSize || len(s.version.Levels[0]) == stopRuns
+				s := db.tree.Load()
+				full := len(s.Frozen) == maxFrozen && s.Mem.Bytes() >= db.opts.MemtableSize || len(s.Version.Levels[0]) == stopRuns
 				return full && puts.Load() == before
 			})
 			open()
@@ -408,8 +408,8 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 	opened.Store(true)
 	value := make([]byte, 3000)
 	for i := 0; ; i++ {
-		s := db.state.Load()
-		if _, full := s.full(); full && s.mem.Bytes() >= db.opts.MemtableSize {
+		s := db.tree.Load()
+		if _, full := full(s); full && s.Mem.Bytes() >= db.opts.MemtableSize {
 			break // the next write would wait
 		}
 		var b Batch

@@ -204,7 +204,7 @@ func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
 				}
 			}
 		}
-		if err := db.writable(); err != nil && !errors.Is(err, ErrReadOnly) {
+		if err := db.tree.Writable(); err != nil && !errors.Is(err, ErrReadOnly) {
 			return fmt.Errorf("writes fail for ever, but not as read-only: %w", err)
 		}
 		if f.struck.Load() { // else it is as if nothing ever failed, which many runs are until then

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -112,9 +113,9 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 // asPlanned reports whether all filters have the units that the plan asks of them, but those that there is no room for.
 func asPlanned(db *DB) bool {
 	planned := true
-	db.state.Load().tables(func(_ int, t *table) {
-		h, known := t.reader.FilterHeader()
-		planned = planned && known && t.reader.FilterUnits() == min(h.UnitsFor(db.rateOf(t)), t.room())
+	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
+		h, known := t.Reader.FilterHeader()
+		planned = planned && known && t.Reader.FilterUnits() == min(h.UnitsFor(db.rateOf(t)), roomOf(t))
 	})
 	return planned
 }
@@ -186,11 +187,11 @@ func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
 	}
 	settle(t, db)
 	soon(t, "it is warm", func() bool { return db.Metrics().Warm })
-	s, plan := db.state.Load(), db.plans.Load().Now
+	s, plan := db.tree.Load(), db.plans.Load().Now
 	kept := func() (sum, next int64, units [bloomblock.MaxUnits + 1]int) {
-		s.tables(func(level int, table *table) {
-			h, _ := table.reader.FilterHeader()
-			n := table.room()
+		s.EachTable(func(level int, table *tree.Table) {
+			h, _ := table.Reader.FilterHeader()
+			n := roomOf(table)
 			if want := h.UnitsFor(plan.Levels[level].Rate); n < want {
 				next = max(next, int64(h.Units[n].Bytes()))
 			}
@@ -203,8 +204,8 @@ func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
 		t.Fatal("all fit, and yet some are cut")
 	}
 	all, _, most := kept()
-	if most[2]+most[3] == 0 || len(s.runs) < 3 {
-		t.Fatalf("%d tables of two units, %d of three, %d runs: too few to show anything", most[2], most[3], len(s.runs))
+	if most[2]+most[3] == 0 || len(s.Runs) < 3 {
+		t.Fatalf("%d tables of two units, %d of three, %d runs: too few to show anything", most[2], most[3], len(s.Runs))
 	}
 	for memory := all - 1; memory > 0; memory -= all / 97 {
 		db.opts.FilterMemory = memory

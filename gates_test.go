@@ -11,7 +11,7 @@ import (
 // nothing with it yet. f may read too.
 func afterSeq(db *DB, nth int, f func()) {
 	calls := 0
-	db.seqGate = func(read func() uint64) uint64 {
+	db.tree.SeqGate = func(read func() uint64) uint64 {
 		seq := read()
 		if calls++; calls == nth {
 			f()
@@ -23,7 +23,7 @@ func afterSeq(db *DB, nth int, f func()) {
 // beforeSeq is afterSeq for the moment just before the sequence is read.
 func beforeSeq(db *DB, nth int, f func()) {
 	calls := 0
-	db.seqGate = func(read func() uint64) uint64 {
+	db.tree.SeqGate = func(read func() uint64) uint64 {
 		if calls++; calls == nth {
 			f()
 		}

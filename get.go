@@ -34,17 +34,17 @@ func (db *DB) View(key []byte, f func(value []byte) error) error { return db.vie
 // keys whose tombstones are in tables, and wherever a filter is not in memory: not loaded yet, not built, or shed by the
 // memory budget. After Close it is always true. It is not counted in Metrics.
 func (db *DB) MayContain(key []byte) bool {
-	s := db.state.Load()
+	s := db.tree.Load()
 	if s == nil {
 		return true
 	}
-	h, seq := db.hash(key), db.newestSeq()
-	if _, live, decided := s.inMemory(key, h.Mixed, seq); decided {
+	h, seq := db.hash(key), db.tree.NewestSeq()
+	if _, live, decided := inMemory(s, key, h.Mixed, seq); decided {
 		return live
 	}
 	var cost lookupCost // of no lookup: it is not counted
 	var room [8]candidate
-	return len(s.candidates(room[:0], key, h, seq, &cost)) > 0
+	return len(candidatesIn(s, room[:0], key, h, seq, &cost)) > 0
 }
 
 // hash hashes a key, once for all memtables and tables of the store.
@@ -141,41 +141,41 @@ func (l *lookup) follow(db *DB, key []byte, at ikey.Seq) (bool, error) {
 	// The state first, then the sequence: a state that is older than the sequence misses only what is newer than the call;
 	// the other way round a compaction could have dropped the version that an older sequence needs. What a snapshot needs
 	// stays for as long as it is open.
-	s := db.state.Load()
+	s := db.tree.Load()
 	if s == nil {
 		return false, ErrClosed
 	}
-	seq := min(at, db.newestSeq())
-	value, live, decided := s.inMemory(key, h.Mixed, seq)
+	seq := min(at, db.tree.NewestSeq())
+	value, live, decided := inMemory(s, key, h.Mixed, seq)
 	if decided {
 		l.cost.memtableHit = true
 		l.value = value
 		return live, nil
 	}
 	var room [8]candidate
-	candidates := s.candidates(room[:0], key, h, seq, &l.cost)
+	candidates := candidatesIn(s, room[:0], key, h, seq, &l.cost)
 	if len(candidates) == 0 {
 		return false, nil
 	}
 	// From here on files and cached blocks are touched, which are released once no reader inside can see them. The state
 	// that this reader works on must be one that was current while it was inside.
-	l.guard, l.inside = db.domain.Enter(), true
+	l.guard, l.inside = db.tree.Domain.Enter(), true
 	for {
-		now := db.state.Load()
+		now := db.tree.Load()
 		if now == nil {
 			return false, ErrClosed
 		}
 		if now == s {
 			break
 		}
-		s, seq = now, min(at, db.newestSeq())
+		s, seq = now, min(at, db.tree.NewestSeq())
 		l.cost = lookupCost{}
-		if value, live, decided = s.inMemory(key, h.Mixed, seq); decided {
+		if value, live, decided = inMemory(s, key, h.Mixed, seq); decided {
 			l.cost.memtableHit = true
 			l.value = value
 			return live, nil
 		}
-		candidates = s.candidates(room[:0], key, h, seq, &l.cost)
+		candidates = candidatesIn(s, room[:0], key, h, seq, &l.cost)
 	}
 	for i := range candidates {
 		c := &candidates[i]
@@ -193,7 +193,7 @@ func (l *lookup) search(db *DB, c *candidate, key []byte, h bloomblock.SeededHas
 		return false, c.deleted > 0, err
 	}
 	before := l.cost.reads
-	hit, ok, err := c.table.reader.Get(key, seq, &l.cost.reads)
+	hit, ok, err := c.table.Reader.Get(key, seq, &l.cost.reads)
 	if err != nil {
 		return false, false, db.lookupError(err)
 	}
@@ -214,7 +214,7 @@ func (l *lookup) search(db *DB, c *candidate, key []byte, h bloomblock.SeededHas
 
 // ready makes sure that a table can be searched. One that was not loaded yet is, and says again whether it must be.
 func (c *candidate) ready(db *DB, key []byte, h bloomblock.Hash, seq ikey.Seq, cost *lookupCost) (search bool, err error) {
-	r := c.table.reader
+	r := c.table.Reader
 	if r.Loaded() && !c.unknown {
 		return true, nil
 	}
@@ -224,17 +224,17 @@ func (c *candidate) ready(db *DB, key []byte, h bloomblock.Hash, seq ikey.Seq, c
 	if err != nil {
 		return false, db.lookupError(err)
 	}
-	if c.table.meta.RangeDeletes > 0 {
+	if c.table.Meta.RangeDeletes > 0 {
 		c.deleted, c.unknown = r.RangeDels().Covering(key, seq), false
 	}
 	if c.probed {
-		return c.table.meta.Entries > 0, nil
+		return c.table.Meta.Entries > 0, nil
 	}
 	maybe, probed := r.MayContain(h)
 	if probed {
 		cost.probes++
 	}
-	if !maybe || c.table.meta.Entries == 0 {
+	if !maybe || c.table.Meta.Entries == 0 {
 		return false, nil
 	}
 	if probed {
@@ -252,12 +252,12 @@ func (c *candidate) count(present bool, cost *lookupCost) {
 	}
 	switch {
 	case !c.probed:
-		c.table.unfiltered.Add(1)
+		c.table.Unfiltered.Add(1)
 	case present:
-		c.table.truePositives.Add(1)
+		c.table.TruePositives.Add(1)
 		cost.truePositives++
 	default:
-		c.table.falsePositives.Add(1)
+		c.table.FalsePositives.Add(1)
 		cost.falsePositives++
 	}
 }

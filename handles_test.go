@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -129,11 +130,7 @@ func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%5 == 0 {
-			db.editMu.Lock()
-			s := db.recorded
-			err := db.newManifest(&s, db.state.Load())
-			db.editMu.Unlock()
-			if err != nil {
+			if err := db.tree.RenewManifest(db.tree.Load()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -172,15 +169,15 @@ func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
 
 // openTables returns the number of tables of a store that have a descriptor.
 func openTables(db *DB) int {
-	_, open := db.files.Count()
+	_, open := db.tree.Files.Count()
 	return open
 }
 
 // tablesOf returns the tables of the last level, and a key of each.
-func tablesOf(db *DB) (tables []*table, keys [][]byte) {
-	db.state.Load().tables(func(_ int, t *table) {
+func tablesOf(db *DB) (tables []*tree.Table, keys [][]byte) {
+	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
 		tables = append(tables, t)
-		keys = append(keys, t.meta.Smallest)
+		keys = append(keys, t.Meta.Smallest)
 	})
 	return tables, keys
 }
@@ -226,7 +223,7 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 	failing = true
 	for round := range 2 {
 		for i := range tables {
-			if !tables[i].file.IsOpen() {
+			if !tables[i].File.IsOpen() {
 				if err := read(i); !errors.Is(err, broken) {
 					t.Errorf("read of a table that cannot be opened: %v", err)
 				}
@@ -294,7 +291,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 		atRest(t, db)
 		tables, keys := tablesOf(db)
 		spoilAll(db)
-		path := tables[0].file.Path
+		path := tables[0].File.Path
 		slow.Store(&path)
 		done := make(chan error, 1)
 		go func() { done <- read(db, keys[0]) }()
@@ -307,7 +304,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 				}
 			}
 		}
-		if tables[0].file.IsOpen() {
+		if tables[0].File.IsOpen() {
 			t.Errorf("%s: the descriptor was not taken away", who)
 		}
 		if files.of(path) != 1 {
@@ -318,7 +315,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Errorf("%s: %v", who, err)
 		}
-		db.domain.Wait()
+		db.tree.Domain.Wait()
 		if open := files.of(".sst"); open != openTables(db) {
 			t.Errorf("%s: %d tables are open after the read, %d in use", who, open, openTables(db))
 		}

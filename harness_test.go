@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -181,4 +182,11 @@ func lookupsAgree(db *DB, want map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// recordedOf returns what the manifest of an open store has.
+func recordedOf(db *DB) manifest.State {
+	recorded, s := db.tree.Recorded()
+	db.tree.Release(s)
+	return recorded
 }

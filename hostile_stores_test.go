@@ -94,16 +94,15 @@ func nothingRuns(db *DB) bool {
 	}
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
-	db.editMu.Lock()
-	defer db.editMu.Unlock()
+	recorded := recordedOf(db)
 	want := 0
 	if db.log != nil {
 		want++
-		if db.recorded.Log == nil || db.recorded.Log.Number != db.log.number {
+		if recorded.Log == nil || recorded.Log.Number != db.log.number {
 			return false
 		}
 	}
-	for range db.recorded.Version.Tables() {
+	for range recorded.Version.Tables() {
 		want++
 	}
 	names, _ := db.opts.FS.List(db.dir)

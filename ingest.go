@@ -14,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // IngestOptions say what an Ingest does beside storing.
@@ -33,7 +34,7 @@ type IngestOptions struct {
 // writers wait for that last step only, which is short. The sequence may read and write this store, but must not
 // close it: Close waits for it. Other errors are ErrTooLarge, ErrReadOnly, ErrClosed, those of ctx and of the file system.
 func (db *DB) Ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts IngestOptions) (err error) {
-	if err := db.writable(); err != nil {
+	if err := db.tree.Writable(); err != nil {
 		return err
 	}
 	ctx, end, err := db.begin(ctx)
@@ -129,16 +130,16 @@ func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table) (seq ikey.Se
 	if err := db.waitForRoom(ctx); err != nil {
 		return 0, err
 	}
-	if db.state.Load().mem.Len() > 0 {
+	if db.tree.Load().Mem.Len() > 0 {
 		db.rotate()
 	}
-	if err := db.wait(ctx, func() bool { return len(db.flushing) == 0 }); err != nil {
+	if err := db.tree.Wait(ctx, func(v tree.View) bool { return len(v.Flushing) == 0 }); err != nil {
 		return 0, err
 	}
-	if err := cmp.Or(db.writable(), ctx.Err()); err != nil {
+	if err := cmp.Or(db.tree.Writable(), ctx.Err()); err != nil {
 		return 0, err
 	}
-	run, err := db.newNumber() // higher than those of all flushes before
+	run, err := db.tree.NewNumber() // higher than those of all flushes before
 	if err != nil {
 		return 0, err
 	}
@@ -151,11 +152,6 @@ func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table) (seq ikey.Se
 	}
 	db.deadKeys.ingested(seq)
 	installing = true
-	err = db.install(e, func(*state) {
-		// Before the new state can be seen: a compaction that finds the tables finds them visible. A reader with the state of
-		// before sees none of them, as if it had come earlier.
-		db.lastSeq = seq
-		db.visible.Store(uint64(seq))
-	})
+	err = db.install(e, tree.Change{Seq: seq}, func() { db.lastSeq = seq })
 	return seq, err
 }

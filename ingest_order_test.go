@@ -16,6 +16,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -83,9 +84,9 @@ func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
 				replace = &KeyRange{bound(), bound()} // inverted ones are empty
 			}
 			must("ingest", r.ingest(t.Context(), r.some(1+r.rng.IntN(30)), replace))
-			for _, run := range r.db.state.Load().runs {
-				if run.tables[0].meta.Flags&manifest.SeqOverridden != 0 {
-					tables = max(tables, len(run.tables))
+			for _, run := range r.db.tree.Load().Runs {
+				if run.Tables[0].Meta.Flags&manifest.SeqOverridden != 0 {
+					tables = max(tables, len(run.Tables))
 				}
 			}
 			if r.rng.IntN(3) == 0 {
@@ -286,7 +287,7 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 				}
 				atRest(t, db)
 				files, logged := lastingFiles(t, mem), func(db *DB) uint64 { return db.Metrics().Writes.LogBytes }
-				before, writes := db.state.Load().version.String(), logged(db)
+				before, writes := db.tree.Load().Version.String(), logged(db)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				if tt.ctx != nil {
@@ -330,7 +331,7 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 				if err := shows(db, want, []string{"key00000", "key00001", "z"}); err != nil {
 					t.Error(err)
 				}
-				if after := db.state.Load().version.String(); after != before || logged(db) != writes {
+				if after := db.tree.Load().Version.String(); after != before || logged(db) != writes {
 					t.Errorf("the store has changed:\n%v\nbefore it\n%v", after, before)
 				}
 				if err := db.Ingest(t.Context(), pairsOf(map[string]string{"z": "new"}), IngestOptions{}); err != nil { // and it goes on
@@ -386,7 +387,7 @@ func orphansOf(fsys vfs.FS) (left []string, err error) {
 		return nil, err
 	}
 	names := map[string]bool{}
-	db.state.Load().tables(func(_ int, t *table) { names[t.file.Name] = true })
+	db.tree.Load().EachTable(func(_ int, t *tree.Table) { names[t.File.Name] = true })
 	if err := db.Close(); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -59,7 +60,7 @@ func newBrittleStore(t *testing.T) *brittleStore {
 		}
 		settle(t, db)
 	}
-	if runs := len(db.state.Load().runs); runs != 4 {
+	if runs := len(db.tree.Load().Runs); runs != 4 {
 		t.Fatalf("%d runs, want 4:\n%v", runs, db.Metrics())
 	}
 	if err := db.Close(); err != nil {
@@ -281,12 +282,12 @@ func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := map[string]int{} // bytes of data blocks
-	db.state.Load().tables(func(_ int, table *table) {
-		end, err := table.reader.ApproximateOffset(beyond)
+	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
+		end, err := table.Reader.ApproximateOffset(beyond)
 		if err != nil {
 			t.Fatal(err)
 		}
-		data[table.file.Name] = int(end)
+		data[table.File.Name] = int(end)
 	})
 	if err := db.Close(); err != nil {
 		t.Fatal(err)

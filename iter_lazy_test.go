@@ -8,15 +8,16 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // tablesBetween is the tables that share a key with [lo, hi], nil for no bound.
 func tablesBetween(db *DB, lo, hi []byte) map[uint64]bool {
 	between := map[uint64]bool{}
-	db.state.Load().tables(func(_ int, t *table) {
-		if !t.meta.EndsBefore(lo) && (hi == nil || bytes.Compare(t.meta.Smallest, hi) <= 0) {
-			between[t.meta.Number] = true
+	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
+		if !t.Meta.EndsBefore(lo) && (hi == nil || bytes.Compare(t.Meta.Smallest, hi) <= 0) {
+			between[t.Meta.Number] = true
 		}
 	})
 	return between
@@ -62,7 +63,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 			o.FS = files
 			open := func() *DB {
 				db := openCold(t, o)
-				if got := len(db.state.Load().runs); got != runs || len(db.state.Load().runs[runs-1].tables) < 30 {
+				if got := len(db.tree.Load().Runs); got != runs || len(db.tree.Load().Runs[runs-1].Tables) < 30 {
 					t.Fatalf("%d runs, want %d, and many tables in the last:\n%v", got, runs, db.Metrics())
 				}
 				files.take()
@@ -110,8 +111,8 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 
 			rng := rand.New(rand.NewPCG(41, 42))
 			ends := map[int]bool{} // keys at the ends of tables, where a step leads to another one
-			db.state.Load().tables(func(_ int, table *table) {
-				for _, k := range [][]byte{table.meta.Smallest, table.meta.Largest} {
+			db.tree.Load().EachTable(func(_ int, table *tree.Table) {
+				for _, k := range [][]byte{table.Meta.Smallest, table.Meta.Largest} {
 					var i int
 					if _, err := fmt.Sscanf(string(k), "key%d", &i); err != nil {
 						t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 // stalls writers for the sync of the old log, and NoSync writes do not wait for it.
 type logFile struct {
 	number uint64
+	db     *DB
 	w      *wal.Writer
 	*logBase
 
@@ -32,7 +33,7 @@ func (db *DB) ensureLog() error {
 	if db.log != nil {
 		return nil
 	}
-	number, err := db.newNumber()
+	number, err := db.tree.NewNumber()
 	if err != nil {
 		return err
 	}
@@ -48,11 +49,11 @@ func (db *DB) ensureLog() error {
 	w, err := wal.NewReserving(file, number, binary.LittleEndian.Uint64(id[:]))
 	if err != nil { // the writer has closed the file
 		if removeErr := db.opts.FS.Remove(path); removeErr != nil {
-			return db.fail(errors.Join(err, removeErr)) // a log that is no log, among those that recovery must read
+			return db.tree.Fail(errors.Join(err, removeErr)) // a log that is no log, among those that recovery must read
 		}
 		return err
 	}
-	l := &logFile{number: number, w: w, logBase: &logBase{based: make(chan struct{})}, retired: make(chan struct{})}
+	l := &logFile{number: number, db: db, w: w, logBase: &logBase{based: make(chan struct{})}, retired: make(chan struct{})}
 	older := db.base
 	db.workers.Go(func() {
 		defer close(l.based)
@@ -68,21 +69,15 @@ func (db *DB) ensureLog() error {
 		}
 	})
 	db.log = l
-	db.mu.Lock()
-	db.active = l
-	db.mu.Unlock()
+	db.tree.SetActive(l)
 	return nil
 }
 
-// mark is what the manifest may say of the log that takes writes: that it is there, and durable so far; nil while what the
-// log stands on is not durable.
-func (db *DB) mark() *manifest.LogMark {
-	db.mu.Lock()
-	l := db.active
-	db.mu.Unlock()
-	if l == nil {
-		return nil
-	}
+// Number returns the number of the log's file.
+func (l *logFile) Number() uint64 { return l.number }
+
+// Mark returns how much of the log is durable, nil while what the log stands on is not.
+func (l *logFile) Mark() *manifest.LogMark {
 	select {
 	case <-l.based:
 		if l.basedErr == nil {
@@ -96,36 +91,31 @@ func (db *DB) mark() *manifest.LogMark {
 // recordLog makes the name of a log durable and then writes into the manifest that the log must be there.
 func (db *DB) recordLog(l *logFile) error {
 	if err := db.opts.FS.SyncDir(db.dir); err != nil {
-		return db.fail(err)
+		return db.tree.Fail(err)
 	}
-	db.editMu.Lock()
-	defer db.editMu.Unlock()
-	if l.number < db.recorded.MinLog { // flushed meanwhile
-		return nil
-	}
-	return db.appendEdit(&manifest.Edit{Log: &manifest.LogMark{Number: l.number}}, db.recorded.Version)
+	return db.tree.RecordLog(l.number)
 }
 
 // retire makes a log durable in the background; a later log stands on what it returns.
-func (l *logFile) retire(db *DB) *logBase {
+func (l *logFile) retire() *logBase {
 	b := &logBase{based: make(chan struct{})}
-	db.workers.Go(func() {
+	l.db.workers.Go(func() {
 		defer close(b.based)
 		<-l.based
 		b.basedErr = l.basedErr
 		if err := l.w.Sync(); err != nil && b.basedErr == nil {
-			b.basedErr = db.fail(err)
+			b.basedErr = l.db.tree.Fail(err)
 		}
 		if err := l.w.Close(); err != nil && b.basedErr == nil {
-			b.basedErr = db.fail(err)
+			b.basedErr = l.db.tree.Fail(err)
 		}
 		close(l.retired)
 	})
 	return b
 }
 
-// remove deletes a log whose memtable is durable in tables. What fails is left to the next Open.
-func (l *logFile) remove(db *DB) {
+// Remove deletes a log whose memtable is durable in tables. What fails is left to the next Open.
+func (l *logFile) Remove() {
 	<-l.retired
-	_ = db.opts.FS.Remove(filename.Make(db.dir, filename.Log, l.number))
+	_ = l.db.opts.FS.Remove(filename.Make(l.db.dir, filename.Log, l.number))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
@@ -22,11 +23,11 @@ func (db *DB) GetMany(keys [][]byte, f func(i int, value []byte, found bool) err
 }
 
 func (db *DB) getMany(keys [][]byte, at asOf, f func(i int, value []byte, found bool) error) (err error) {
-	s, seq, ok := db.holdNow() // f may last, so no guard can
+	s, seq, ok := db.tree.HoldNow() // f may last, so no guard can
 	if !ok {
 		return ErrClosed
 	}
-	defer db.release(s)
+	defer db.tree.Release(s)
 	if at.over() { // if it is closed later, the state still has what it needs
 		return ErrClosed
 	}
@@ -40,7 +41,7 @@ func (db *DB) getMany(keys [][]byte, at asOf, f func(i int, value []byte, found 
 		}
 		place := db.lookups.addMany(&m.cost, len(group), m.inMemory)
 		for i := db.firstSampled(place); i < uint64(len(group)); i += db.sampleOf() {
-			s.countNegatives(group[i], m.hashes[i], seq, db.sampleOf())
+			countNegatives(s, group[i], m.hashes[i], seq, db.sampleOf())
 		}
 		for i := 0; i < len(group) && err == nil; i++ {
 			err = f(first+i, m.values[i], m.found[i])
@@ -84,7 +85,7 @@ type manyAnswer struct {
 var manyLookups = sync.Pool{New: func() any { return new(manyLookup) }}
 
 // find looks the keys of a group up. After it, values, found and hits are theirs; end must follow.
-func (m *manyLookup) find(db *DB, s *state, keys [][]byte, seq ikey.Seq) error {
+func (m *manyLookup) find(db *DB, s *tree.State, keys [][]byte, seq ikey.Seq) error {
 	m.cost, m.inMemory, m.candidates = lookupCost{}, 0, m.candidates[:0]
 	for i, key := range keys {
 		m.hashes[i] = db.hash(key)
@@ -92,7 +93,7 @@ func (m *manyLookup) find(db *DB, s *state, keys [][]byte, seq ikey.Seq) error {
 	below := uint64(0) // the keys that memtables do not decide
 	for i, key := range keys {
 		m.next[i], m.last[i], m.searched[i], m.present[i] = 0, 0, 0, 0
-		value, live, decided := s.inMemory(key, m.hashes[i].Mixed, seq)
+		value, live, decided := inMemory(s, key, m.hashes[i].Mixed, seq)
 		if decided {
 			m.inMemory++
 			m.values[i], m.found[i] = value, live
@@ -104,7 +105,7 @@ func (m *manyLookup) find(db *DB, s *state, keys [][]byte, seq ikey.Seq) error {
 	if len(m.candidates) == 0 {
 		return nil
 	}
-	guard := db.domain.Enter()
+	guard := db.tree.Domain.Enter()
 	defer guard.Leave()
 	// A round searches each key's newest candidate.
 	for {
@@ -120,7 +121,7 @@ func (m *manyLookup) find(db *DB, s *state, keys [][]byte, seq ikey.Seq) error {
 			}
 			if search {
 				m.of[len(m.searches)] = i
-				m.searches = append(m.searches, sstable.Lookup{Reader: c.table.reader, Key: key, Seq: seq})
+				m.searches = append(m.searches, sstable.Lookup{Reader: c.table.Reader, Key: key, Seq: seq})
 			} else {
 				m.pass(i)
 			}
@@ -138,21 +139,21 @@ func (m *manyLookup) find(db *DB, s *state, keys [][]byte, seq ikey.Seq) error {
 }
 
 // choose finds the candidates of the keys that have a bit in below: state.candidates for many keys, run by run.
-func (m *manyLookup) choose(s *state, keys [][]byte, seq ikey.Seq, below uint64) {
-	m.runs = slices.Grow(m.runs[:0], len(s.runs))[:len(s.runs)]
+func (m *manyLookup) choose(s *tree.State, keys [][]byte, seq ikey.Seq, below uint64) {
+	m.runs = slices.Grow(m.runs[:0], len(s.Runs))[:len(s.Runs)]
 	look := uint64(0) // the keys that have candidates, or may be deleted by a range
-	for k, r := range s.runs {
+	for k, r := range s.Runs {
 		a := &m.runs[k]
 		a.there, a.probed = 0, 0
 		var filters [manyKeys]*bloomblock.Filter
 		for left := below; left != 0; left &= left - 1 {
 			i := bits.TrailingZeros64(left)
-			at := r.find(keys[i])
+			at := r.Find(keys[i])
 			if at < 0 {
 				continue
 			}
 			a.at[i] = int32(at) //nolint:gosec // a run of 2³¹ tables is a thousand times what a directory holds
-			filters[i] = r.readers[at].Filter()
+			filters[i] = r.Readers[at].Filter()
 			a.there |= 1 << i
 			if filters[i] != nil {
 				a.probed |= 1 << i
@@ -160,7 +161,7 @@ func (m *manyLookup) choose(s *state, keys [][]byte, seq ikey.Seq, below uint64)
 		}
 		a.maybe = a.there & bloomblock.MayContainMany(filters[:len(keys)], m.hashes[:])
 		look |= a.maybe
-		if r.rangeDels {
+		if r.RangeDels {
 			look |= a.there
 		}
 	}
@@ -171,8 +172,8 @@ func (m *manyLookup) choose(s *state, keys [][]byte, seq ikey.Seq, below uint64)
 	for ; look != 0; look &= look - 1 {
 		i := bits.TrailingZeros64(look)
 		m.next[i] = len(m.candidates)
-		for first, over := 0, false; first < len(s.runs) && !over; first += partRuns {
-			part := s.runs[first:min(first+partRuns, len(s.runs))]
+		for first, over := 0, false; first < len(s.Runs) && !over; first += partRuns {
+			part := s.Runs[first:min(first+partRuns, len(s.Runs))]
 			var a partAnswer
 			for k, r := range part {
 				of := &m.runs[first+k]
@@ -180,7 +181,7 @@ func (m *manyLookup) choose(s *state, keys [][]byte, seq ikey.Seq, below uint64)
 				a.there |= uint32(of.there>>i&1) << k
 				a.maybe |= uint32(of.maybe>>i&1) << k
 				a.probed |= uint32(of.probed>>i&1) << k
-				a.dels |= bit(r.rangeDels) << k
+				a.dels |= bit(r.RangeDels) << k
 			}
 			m.candidates, over = a.choose(m.candidates, part, keys[i], seq, &m.cost)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -40,17 +41,17 @@ func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
 			}
 			settle(t, db)
 			soon(t, "it is warm", func() bool { return db.Metrics().Warm })
-			s, release := db.acquire()
+			s, release := db.tree.Acquire()
 			defer release()
 			// One table is not loaded: its filter cannot be asked, nor its range tombstones.
-			last := s.runs[len(s.runs)-1]
-			tables := slices.Clone(last.tables)
-			bare := newTable(tables[len(tables)/2].meta, db.files, db.cache)
-			defer func() { _ = bare.file.Close() }()
+			last := s.Runs[len(s.Runs)-1]
+			tables := slices.Clone(last.Tables)
+			bare := tree.NewTable(tables[len(tables)/2].Meta, db.tree.Files, db.tree.Blocks)
+			defer func() { _ = bare.File.Close() }()
 			tables[len(tables)/2] = bare
-			whole := append(slices.Clone(s.runs[:len(s.runs)-1]), newRun(last.level, last.id, tables))
+			whole := append(slices.Clone(s.Runs[:len(s.Runs)-1]), tree.NewRun(last.Level, last.ID, tables))
 			for _, times := range []int{1, 2, 7, 20} {
-				tree := &state{mem: s.mem, runs: slices.Repeat(whole, times)}
+				tree := &tree.State{Mem: s.Mem, Runs: slices.Repeat(whole, times)}
 				for first := 0; first < 8000; first += 61 {
 					n := 1 + first%manyKeys
 					var keys [][]byte
@@ -68,14 +69,14 @@ func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
 					for i, k := range keys {
 						var want []candidate
 						if below>>i&1 != 0 {
-							want = tree.candidates(nil, k, m.hashes[i], ikey.MaxSeq, &cost)
+							want = candidatesIn(tree, nil, k, m.hashes[i], ikey.MaxSeq, &cost)
 						}
 						if got := m.candidates[m.next[i]:m.last[i]]; !slices.Equal(got, want) {
-							t.Fatalf("%d runs, key %q: candidates %v, alone %v", len(tree.runs), k, got, want)
+							t.Fatalf("%d runs, key %q: candidates %v, alone %v", len(tree.Runs), k, got, want)
 						}
 					}
 					if !reflect.DeepEqual(m.cost, cost) {
-						t.Fatalf("%d runs, %d keys from %d on: cost %+v, one by one %+v", len(tree.runs), n, first, m.cost, cost)
+						t.Fatalf("%d runs, %d keys from %d on: cost %+v, one by one %+v", len(tree.Runs), n, first, m.cost, cost)
 					}
 				}
 			}

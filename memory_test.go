@@ -136,7 +136,7 @@ func TestAMemtableThatWasWrittenOutIsLeftToTheCollector(t *testing.T) {
 		if err := db.Put([]byte("key"), []byte("value")); err != nil {
 			t.Fatal(err)
 		}
-		mem := weak.Make(db.state.Load().mem)
+		mem := weak.Make(db.tree.Load().Mem)
 		if err := db.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}

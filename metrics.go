@@ -6,6 +6,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // Metrics is what a store has done since it was opened, and what it holds now. As JSON its names do not change; times are
@@ -200,22 +201,20 @@ func (db *DB) Metrics() Metrics {
 	}
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.tails.loads.Load(), db.tails.bytes.Load()
 	m.Memory.Budget, m.Files.MaxOpen = db.res.memory, db.res.files.Limit
-	c := db.cache.Stats()
+	c := db.tree.Blocks.Stats()
 	m.Cache = CacheMetrics{
 		Capacity: c.Capacity, Used: c.Used, Blocks: c.Blocks, Inserts: c.Inserts, Evictions: c.Evictions,
 		Hits: m.Lookups.Blocks - min(m.Lookups.BlocksRead, m.Lookups.Blocks), Misses: m.Lookups.BlocksRead, // read one after the other
 	}
-	s, release := db.acquire()
+	s, release := db.tree.Acquire()
 	if s == nil {
 		return m
 	}
 	defer release()
 	m.Warm = db.warm.Load() // first: what it says is in the figures below
-	db.mu.Lock()
 	m.Settled = db.settled()
-	db.mu.Unlock()
 	m.Readers = db.readers()
-	m.Memory.Memtables, m.Memory.Cache = s.memtableBytes(), c.Used
+	m.Memory.Memtables, m.Memory.Cache = memtableBytes(s), c.Used
 	m.Levels, m.BytesOffPlan = db.levels(s)
 	for l := range m.Levels {
 		level := &m.Levels[l]
@@ -228,7 +227,7 @@ func (db *DB) Metrics() Metrics {
 		m.FilterFPR = max(m.FilterFPR, m.FPRPredicted)
 	}
 	db.share.held.tell(&m.Memory)
-	there, open := db.files.Count()
+	there, open := db.tree.Files.Count()
 	m.Files.Open, m.Files.Obsolete = open, max(there-m.Files.Tables, 0)
 	m.Backlog = db.backlog(s, m.Levels)
 	return m
@@ -237,42 +236,42 @@ func (db *DB) Metrics() Metrics {
 func (db *DB) readers() ReaderMetrics {
 	r := ReaderMetrics{Iterators: db.iterators.count()}
 	var since time.Time
-	if r.Snapshots, since = db.snapshots.oldest(); r.Snapshots > 0 {
+	if r.Snapshots, since = db.tree.OldestPin(); r.Snapshots > 0 {
 		r.OldestSnapshot = time.Since(since)
 	}
 	return r
 }
 
 // memtableBytes is what the memtables take.
-func (s *state) memtableBytes() int64 {
-	sum := s.mem.Bytes()
-	for _, f := range s.frozen {
+func memtableBytes(s *tree.State) int64 {
+	sum := s.Mem.Bytes()
+	for _, f := range s.Frozen {
 		sum += f.Bytes()
 	}
 	return sum
 }
 
 // levels returns the figures of each level except its target, and the bytes of tables that are off the plan.
-func (db *DB) levels(s *state) (levels []LevelMetrics, off uint64) {
+func (db *DB) levels(s *tree.State) (levels []LevelMetrics, off uint64) {
 	levels = make([]LevelMetrics, manifest.NumLevels)
 	plans := db.plans.Load()
 	for l := range levels {
 		levels[l].Level, levels[l].FilterFPR = l, plans.Now.Levels[l].Rate
 	}
-	for _, r := range s.runs {
-		l := &levels[r.level]
+	for _, r := range s.Runs {
+		l := &levels[r.Level]
 		var entries, passed float64
-		for _, t := range r.tables {
+		for _, t := range r.Tables {
 			l.add(t)
 			if db.short(t) {
 				l.FilterShed++
 			}
-			if db.offPlan(r.level, t, plans.Good) {
+			if db.offPlan(r.Level, t, plans.Good) {
 				l.TablesOffPlan++
-				off += t.meta.Size
+				off += t.Meta.Size
 			}
-			entries += float64(t.meta.Entries)
-			passed += float64(t.meta.Entries) * t.predictedRate()
+			entries += float64(t.Meta.Entries)
+			passed += float64(t.Meta.Entries) * predictedRateOf(t)
 		}
 		l.Runs++
 		if entries > 0 {
@@ -285,34 +284,34 @@ func (db *DB) levels(s *state) (levels []LevelMetrics, off uint64) {
 	return levels, off
 }
 
-func (l *LevelMetrics) add(t *table) {
+func (l *LevelMetrics) add(t *tree.Table) {
 	l.Tables++
-	if t.meta.Flags&manifest.SeqOverridden != 0 {
+	if t.Meta.Flags&manifest.SeqOverridden != 0 {
 		l.Ingested++
 	}
-	l.Bytes += t.meta.Size
-	l.Entries += t.meta.Entries
-	l.Deletes += t.meta.Deletes
-	l.RangeDeletes += t.meta.RangeDeletes
-	l.FilterDisk += t.meta.FilterLen
-	l.FilterBytes += t.reader.FilterBytes() + t.reader.PrefixBytes()
-	l.FilterAnswers.add(t.load())
-	if t.reader.FilterState().Damage != nil || t.reader.PrefixState().Damage != nil {
+	l.Bytes += t.Meta.Size
+	l.Entries += t.Meta.Entries
+	l.Deletes += t.Meta.Deletes
+	l.RangeDeletes += t.Meta.RangeDeletes
+	l.FilterDisk += t.Meta.FilterLen
+	l.FilterBytes += t.Reader.FilterBytes() + t.Reader.PrefixBytes()
+	l.FilterAnswers.add(t.LoadCounts())
+	if t.Reader.FilterState().Damage != nil || t.Reader.PrefixState().Damage != nil {
 		l.FilterDamaged++
 	}
 }
 
 // predictedRate is the part of absent keys, within the bounds of the table, for which it will be searched.
-func (t *table) predictedRate() float64 {
-	if f := t.reader.Filter(); f != nil {
+func predictedRateOf(t *tree.Table) float64 {
+	if f := t.Reader.Filter(); f != nil {
 		return f.FalsePositiveRate()
 	}
 	return 1
 }
 
 // backlog is what is to be compacted. It sets the targets of levels.
-func (db *DB) backlog(s *state, levels []LevelMetrics) BacklogMetrics {
-	base, targets := compaction.Targets(s.version, db.shape(s, false))
+func (db *DB) backlog(s *tree.State, levels []LevelMetrics) BacklogMetrics {
+	base, targets := compaction.Targets(s.Version, db.shape(s, false))
 	b := BacklogMetrics{Base: base}
 	if runs := levels[0].Runs; runs >= triggerRuns {
 		b.Runs, b.Bytes = runs-triggerRuns+1, levels[0].Bytes

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // FilterAnswers is what the filters of tables have answered to lookups since each table was written, whatever level it was on and
@@ -65,17 +66,17 @@ type TableMetrics struct {
 // Tables is a snapshot of each table of the tree, newest data first, and ascending in each run; nil after Close. It takes time and
 // memory in proportion to the tables. The slices are the caller's.
 func (db *DB) Tables() []TableMetrics {
-	s, release := db.acquire()
+	s, release := db.tree.Acquire()
 	if s == nil {
 		return nil
 	}
 	defer release()
 	plans, all := db.plans.Load(), []TableMetrics{}
-	for _, r := range s.runs {
-		for _, t := range r.tables {
-			m := t.metrics()
-			m.Level, m.Run, m.FilterFPR = r.level, r.id, plans.Now.Levels[r.level].Rate
-			m.FilterShed, m.OffPlan = db.short(t), db.offPlan(r.level, t, plans.Good)
+	for _, r := range s.Runs {
+		for _, t := range r.Tables {
+			m := metricsOf(t)
+			m.Level, m.Run, m.FilterFPR = r.Level, r.ID, plans.Now.Levels[r.Level].Rate
+			m.FilterShed, m.OffPlan = db.short(t), db.offPlan(r.Level, t, plans.Good)
 			all = append(all, m)
 		}
 	}
@@ -83,17 +84,17 @@ func (db *DB) Tables() []TableMetrics {
 }
 
 // metrics are the figures of a table but for those of its place in the tree.
-func (t *table) metrics() TableMetrics {
-	filter := t.reader.FilterState()
+func metricsOf(t *tree.Table) TableMetrics {
+	filter := t.Reader.FilterState()
 	m := TableMetrics{
-		File: t.file.Name, Smallest: bytes.Clone(t.meta.Smallest), Largest: bytes.Clone(t.meta.Upper()),
-		Exclusive: t.meta.Flags&manifest.LargestExclusive != 0,
-		Entries:   t.meta.Entries, Deletes: t.meta.Deletes, RangeDeletes: t.meta.RangeDeletes, Bytes: t.meta.Size,
-		FilterDisk: t.meta.FilterLen, FilterBytes: filter.Bytes + t.reader.PrefixBytes(), FilterUnits: filter.Units, FilterAllUnits: filter.AllUnits,
-		FPRPredicted:  t.predictedRate(),
-		FilterDamaged: filter.Damage != nil || t.reader.PrefixState().Damage != nil,
+		File: t.File.Name, Smallest: bytes.Clone(t.Meta.Smallest), Largest: bytes.Clone(t.Meta.Upper()),
+		Exclusive: t.Meta.Flags&manifest.LargestExclusive != 0,
+		Entries:   t.Meta.Entries, Deletes: t.Meta.Deletes, RangeDeletes: t.Meta.RangeDeletes, Bytes: t.Meta.Size,
+		FilterDisk: t.Meta.FilterLen, FilterBytes: filter.Bytes + t.Reader.PrefixBytes(), FilterUnits: filter.Units, FilterAllUnits: filter.AllUnits,
+		FPRPredicted:  predictedRateOf(t),
+		FilterDamaged: filter.Damage != nil || t.Reader.PrefixState().Damage != nil,
 	}
-	m.FilterAnswers.add(t.load())
+	m.FilterAnswers.add(t.LoadCounts())
 	m.FPRMeasured = m.FPR()
 	return m
 }

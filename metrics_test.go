@@ -188,7 +188,7 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	}
 
 	shed := 0
-	for i, table := range levelTables(db.state.Load(), bottom) {
+	for i, table := range levelTables(db.tree.Load(), bottom) {
 		if i%2 == 0 {
 			db.res.shedTable(db, table, 0, false)
 			shed++

@@ -3,6 +3,8 @@ package bloomkv
 import (
 	"fmt"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // TestWhatIsIngestedIsNotTakenForDead stops an ingest between its sequence and its state, where an iterator finds a long row
@@ -29,9 +31,9 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 	db.commitMu.Lock()
 	seq := db.lastSeq + 1
 	db.deadKeys.ingested(seq)
-	db.swap(func(*state) { // as takeIn's install
+	db.tree.Await(func(tree.View) bool { // the tree is locked, as while it installs what was ingested
 		db.lastSeq = seq
-		db.visible.Store(uint64(seq))
+		db.tree.Publish(seq)
 		walk()
 		go func() {
 			s, err := db.Snapshot()
@@ -44,6 +46,7 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 		if len(taken) > 0 {
 			t.Error("a snapshot has the sequence of an ingest, before there is a state with it")
 		}
+		return true
 	})
 	db.commitMu.Unlock()
 	if all := db.deadKeys.ranges.Load(); all != nil && len(*all) > 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -39,7 +40,7 @@ func (n *numberWatch) fs() vfs.FS {
 		defer n.mu.Unlock()
 		kind, number := filename.Parse(strings.TrimPrefix(op.Name, "db/"))
 		switch {
-		case op.Kind == vfs.OpSyncDir && op.Name == "db" && n.since > numbersAhead && !inside("(*DB).recordLog"):
+		case op.Kind == vfs.OpSyncDir && op.Name == "db" && n.since > tree.NumbersAhead && !inside("(*DB).recordLog"):
 			if n.atEdit != nil {
 				n.atEdit(n.mem)
 				n.atEdit = nil
@@ -64,7 +65,7 @@ func (n *numberWatch) fs() vfs.FS {
 // wideContents are keys and values that fill more tables than an edit reserves numbers.
 func wideContents(value string) map[string]string {
 	want := map[string]string{}
-	for i := range 5 * (numbersAhead + 20) {
+	for i := range 5 * (tree.NumbersAhead + 20) {
 		want[fmt.Sprintf("key%05d", i)] = strings.Repeat(value, 4000)
 	}
 	return want
@@ -104,7 +105,7 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if len(left) == 0 {
-			t.Fatalf("%s: %d tables, want more than %d before an edit", name, n.since, numbersAhead)
+			t.Fatalf("%s: %d tables, want more than %d before an edit", name, n.since, tree.NumbersAhead)
 		}
 		for i, mem := range left {
 			again := &numberWatch{mem: mem, t: t}
@@ -193,30 +194,25 @@ func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := uint64(0)
-	for i := range 3*numbersAhead + 5 {
+	for i := range 3*tree.NumbersAhead + 5 {
 		if i%100 == 50 {
-			db.editMu.Lock()
-			s := db.recorded
-			err := db.newManifest(&s, db.state.Load())
-			db.recorded = s
-			db.editMu.Unlock()
-			if err != nil {
+			if err := db.tree.RenewManifest(db.tree.Load()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		n, err := db.newNumber()
+		n, err := db.tree.NewNumber()
 		if err != nil {
 			t.Fatal(err)
 		}
 		s, err := manifest.Load(mem.Crash(vfs.KeepNothing), "db")
-		if err != nil || n >= s.NextFile || n <= last || s.NextFile > n+2*numbersAhead+2 {
+		if err != nil || n >= s.NextFile || n <= last || s.NextFile > n+2*tree.NumbersAhead+2 {
 			t.Fatalf("number %d after %d, where a crash leaves a manifest that knows those below %d: %v",
 				n, last, s.NextFile, err)
 		}
 		last = n
 	}
-	for db.next < db.reserved {
-		if _, err := db.newNumber(); err != nil {
+	for db.tree.View().Next < recordedOf(db).NextFile {
+		if _, err := db.tree.NewNumber(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,36 +8,37 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // offPlan reports whether a table, on a level, has another filter than a table has that is written there now, or above: for
 // another rate, of another kind, or of prefixes by another rule. With Options.FilterMemory, whose plan changes with the keys there
 // are, it may be of one of the plans that are as good. It reads no file: a rule counts once the table's tail was read.
-func (db *DB) offPlan(level int, t *table, good []*filterplan.Plan) bool {
-	if t.meta.Entries == 0 {
+func (db *DB) offPlan(level int, t *tree.Table, good []*filterplan.Plan) bool {
+	if t.Meta.Entries == 0 {
 		return false // nobody asks its filter
 	}
-	if !slices.ContainsFunc(good, func(p *filterplan.Plan) bool { return p.Has(level, t.meta.FilterRate) }) {
+	if !slices.ContainsFunc(good, func(p *filterplan.Plan) bool { return p.Has(level, t.Meta.FilterRate) }) {
 		return true
 	}
 	want := ""
-	if t.meta.FilterRate < 1 {
-		want = db.filters.Prefix
+	if t.Meta.FilterRate < 1 {
+		want = db.opts.FilterPrefix.String()
 	}
-	rule, known := t.reader.PrefixRule()
+	rule, known := t.Reader.PrefixRule()
 	return known && rule != want
 }
 
 // outdated is offPlan for compactions, which mend damaged filters too. asked is true for those of a Compact.
-func (db *DB) outdated(s *state, asked bool) func(level int, meta *manifest.Table) bool {
+func (db *DB) outdated(s *tree.State, asked bool) func(level int, meta *manifest.Table) bool {
 	plans := db.plans.Load()
 	good := plans.Fine
 	if asked {
 		good = plans.Good
 	}
 	return func(level int, meta *manifest.Table) bool {
-		t := s.table(meta)
-		return t != nil && (t.damaged.Load() || db.offPlan(level, t, good))
+		t := s.Table(meta)
+		return t != nil && (t.Damaged.Load() || db.offPlan(level, t, good))
 	}
 }
 
@@ -49,13 +50,13 @@ func (db *DB) readRules(ctx context.Context, lo, hi []byte) (err error) {
 		return err
 	}
 	defer func() { err = end(err) }()
-	s, release := db.acquire()
+	s, release := db.tree.Acquire()
 	if s == nil {
 		return ErrClosed
 	}
 	defer release()
-	s.tables(func(_ int, t *table) {
-		if _, known := t.reader.PrefixRule(); known || err != nil || !t.meta.Overlaps(lo, hi) {
+	s.EachTable(func(_ int, t *tree.Table) {
+		if _, known := t.Reader.PrefixRule(); known || err != nil || !t.Meta.Overlaps(lo, hi) {
 			return
 		}
 		if err = ctx.Err(); err == nil {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -336,13 +337,13 @@ func TestCompactReadsTheRulesOfTablesThatWereNotLoaded(t *testing.T) {
 	}
 	db := planStore(t, shared(PrefixLen(7)), n)
 	o := shared(PrefixLen(6))
-	others := tableBytes{index: o.Resources.memory} // of somebody else
+	others := tree.TableBytes{Index: o.Resources.memory} // of somebody else
 	o.Resources.held.add(others)
 	db = reopened(t, db, o)
-	o.Resources.held.add(tableBytes{index: -others.index})
-	db.state.Load().tables(func(_ int, table *table) {
-		if _, known := table.reader.PrefixRule(); known {
-			t.Fatalf("%s was read when the store was opened", table.file.Name)
+	o.Resources.held.add(tree.TableBytes{Index: -others.Index})
+	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
+		if _, known := table.Reader.PrefixRule(); known {
+			t.Fatalf("%s was read when the store was opened", table.File.Name)
 		}
 	})
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
@@ -362,9 +363,9 @@ func TestCompactMendsADamagedFilter(t *testing.T) {
 	db := planStore(t, o, n)
 	victim := db.Tables()[3]
 	var offset int64
-	db.state.Load().tables(func(_ int, t *table) {
-		if t.file.Name == victim.File {
-			offset = int64(t.meta.Size - t.meta.TailLen - t.meta.FilterLen/2)
+	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
+		if t.File.Name == victim.File {
+			offset = int64(t.Meta.Size - t.Meta.TailLen - t.Meta.FilterLen/2)
 		}
 	})
 	if err := db.Close(); err != nil {
@@ -403,9 +404,9 @@ func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
 	if m.Levels[bottom].Bytes > before.Levels[bottom].Bytes*3/4 || m.Writes.RewrittenBytes != m.Levels[bottom].Bytes {
 		t.Errorf("%d bytes before, %d after, %d written", before.Levels[bottom].Bytes, m.Levels[bottom].Bytes, m.Writes.RewrittenBytes)
 	}
-	db.state.Load().tables(func(_ int, table *table) {
-		if p, err := table.reader.Properties(); err != nil || p.BlockSize != 4<<10 {
-			t.Errorf("%s: blocks of %d bytes, %v", table.file.Name, p.BlockSize, err)
+	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
+		if p, err := table.Reader.Properties(); err != nil || p.BlockSize != 4<<10 {
+			t.Errorf("%s: blocks of %d bytes, %v", table.File.Name, p.BlockSize, err)
 		}
 	})
 	if err := lookupsAgree(db, map[string]string{string(planKey(0)): string(make([]byte, 30)), string(planKey(2*n - 2)): string(make([]byte, 30))}); err != nil {

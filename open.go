@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/recovery"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/memtable"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -38,17 +39,24 @@ func Open(dir string, options *Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	db := &DB{dir: dir, opts: opts, domain: new(epoch.Domain), retired: make(chan struct{}, 1), opened: time.Now(), samplingBits: samplingBits}
-	db.filters = opts.filters()
+	db := &DB{dir: dir, opts: opts, opened: time.Now(), samplingBits: samplingBits}
 	db.plans.Store(filterplan.One(plan))
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
-	db.changed.L = &db.mu
 	db.pacer.rate = opts.CompactionRate
 	db.naming = opts.Logger.Enabled(context.Background(), slog.LevelWarn)
 	db.ctx, db.stop = context.WithCancel(context.Background())
-	if err = opts.resources().join(db); err == nil {
+	res, domain := opts.resources(), new(epoch.Domain)
+	config := tree.Config{
+		FS: opts.FS, Dir: dir, Domain: domain, Files: res.files.NewDir(opts.FS, dir, domain), Blocks: res.blocks.NewCache(domain),
+		Filters: opts.filters(), Observer: &db.report,
+	}
+	if opts.ReadOnly {
+		config.ReadOnly = openedReadOnly(dir)
+	}
+	db.tree = tree.New(config)
+	if err = res.join(db); err == nil {
 		if err = db.open(); err != nil {
-			err = errors.Join(err, db.res.leave(db, db.state.Swap(nil)))
+			err = errors.Join(err, db.res.leave(db, db.tree.End()))
 		}
 	}
 	if err != nil {
@@ -59,7 +67,7 @@ func Open(dir string, options *Options) (*DB, error) {
 		db.workers.Add(2)
 		go db.flushLoop()
 		go db.compactLoop()
-		db.workers.Go(db.releaseLoop)
+		db.workers.Go(func() { db.tree.ReleaseStates(db.ctx.Done()) })
 	}
 	db.workers.Go(db.keepWarm)
 	db.report.opened(uint64(db.lastSeq))
@@ -69,7 +77,6 @@ func Open(dir string, options *Options) (*DB, error) {
 // open locks, recovers and begins. After an error nothing stays open.
 func (db *DB) open() (err error) {
 	if db.opts.ReadOnly {
-		db.failed = openedReadOnly(db.dir)
 		db.lock, err = lockToRead(db.opts.FS, db.dir)
 	} else if err = db.makeDir(); err == nil {
 		db.lock, err = db.opts.FS.Lock(filepath.Join(db.dir, filename.LockName))
@@ -81,16 +88,13 @@ func (db *DB) open() (err error) {
 		if err == nil {
 			return
 		}
-		if db.manifest != nil {
-			err = errors.Join(err, db.manifest.Close())
-		}
-		err = errors.Join(err, db.lock.Close())
+		err = errors.Join(err, db.tree.CloseManifest(nil), db.lock.Close())
 	}()
 	found, err := recovery.Survey(db.opts.FS, db.dir)
 	if err != nil {
 		return err
 	}
-	db.recorded, err = manifest.Load(db.opts.FS, db.dir)
+	recorded, err := manifest.Load(db.opts.FS, db.dir)
 	var replayed []*memtable.Table
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && db.opts.ReadOnly: // gone since lockToRead looked
@@ -100,36 +104,21 @@ func (db *DB) open() (err error) {
 	case err == nil && db.opts.ErrorIfExists: // made since makeDir looked
 		err = errExists
 	case err == nil:
-		db.seed = bloomblock.Seed(db.recorded.Seed)
-		replayed, err = db.recover(found)
+		db.seed = bloomblock.Seed(recorded.Seed)
+		replayed, err = db.recover(found, recorded)
 	}
 	if err != nil {
 		return err
 	}
-	s := &state{mem: memtable.New(nil, 0, db.opts.MemtableSize), frozen: replayed}
-	s.refs.Store(1)
-	s.setVersion(db.recorded.Version, newTables(db))
-	db.recorded.Counts = nil // from now on tables have theirs
-	s.tables(func(_ int, t *table) { t.refs.Add(1) })
+	s := db.tree.FirstState(replayed, db.opts.MemtableSize)
 	if err := db.replan(s); err != nil {
 		return err
 	}
-	db.state.Store(s)
-	db.visible.Store(uint64(db.lastSeq))
+	db.tree.Begin(s, db.lastSeq)
 	if db.opts.ReadOnly {
 		return nil
 	}
 	return db.removeOrphans(found)
-}
-
-func newTables(db *DB) map[uint64]*table {
-	tables := map[uint64]*table{}
-	for _, meta := range db.recorded.Version.Tables() {
-		t := newTable(meta, db.files, db.cache)
-		t.restore(db.recorded.Counts[meta.Number])
-		tables[meta.Number] = t
-	}
-	return tables
 }
 
 var (
@@ -157,33 +146,30 @@ func (db *DB) create(found recovery.Listing) error {
 	if err := found.Lost(); err != nil {
 		return err
 	}
-	db.next = 1
+	first := uint64(1)
 	if m := found[filename.Manifest]; len(m) > 0 {
-		db.next = m[len(m)-1] + 1
+		first = m[len(m)-1] + 1
 	}
 	if db.seed = bloomblock.Seed(db.opts.FilterSeed); db.seed == 0 {
 		db.seed = bloomblock.NewSeed()
 	}
-	db.recorded = manifest.State{Version: &manifest.Version{}, Seed: uint64(db.seed)}
-	return db.appendEdit(&manifest.Edit{}, db.recorded.Version)
+	return db.tree.Create(first, uint64(db.seed))
 }
 
 // removeOrphans removes what a crash left: files whose numbers the manifest knows to be out of use. What cannot be removed
 // stays for the next time.
-//
-// What the manifest says may not be durable yet, if a process died just before it synced an edit: the system has the edit,
-// the disk may not, and the files of before it are all that a power cut would leave. So a new manifest goes first.
 func (db *DB) removeOrphans(found recovery.Listing) error {
-	orphans := found.Orphans(&db.recorded)
+	recorded, s := db.tree.Recorded()
+	db.tree.Release(s)
+	orphans := found.Orphans(&recorded)
 	if len(orphans) == 0 {
 		return nil
 	}
-	if db.manifest == nil {
-		if err := db.appendEdit(&manifest.Edit{}, db.recorded.Version); err != nil {
-			return err
-		}
+	number, err := db.tree.OwnManifest()
+	if err != nil {
+		return err
 	}
-	current := filename.Base(filename.Manifest, db.recorded.ManifestNumber) // it may have replaced an orphan of its number
+	current := filename.Base(filename.Manifest, number) // it may have replaced an orphan of its number
 	for _, name := range orphans {
 		if name == current {
 			continue

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -236,12 +237,12 @@ func TestAnIngestIsVisibleWithItsState(t *testing.T) {
 	atRest(t, db)
 	// What is retired while a reader is inside is called by the first retirement after it left, which is that of the old state.
 	looked := false
-	g := db.domain.Enter()
-	db.domain.Retire(func() {
+	g := db.tree.Domain.Enter()
+	db.tree.Domain.Retire(func() {
 		looked = true
-		db.state.Load().tables(func(_ int, table *table) {
-			if visible := db.newestSeq(); table.meta.MaxSeq > visible {
-				t.Errorf("the state has a table of sequence %d, and readers see up to %d", table.meta.MaxSeq, visible)
+		db.tree.Load().EachTable(func(_ int, table *tree.Table) {
+			if visible := db.tree.NewestSeq(); table.Meta.MaxSeq > visible {
+				t.Errorf("the state has a table of sequence %d, and readers see up to %d", table.Meta.MaxSeq, visible)
 			}
 		})
 	})

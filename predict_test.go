@@ -73,7 +73,7 @@ func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	putNumbers(t, db, 40_000, 2)
-	meta := db.state.Load().runs[0].tables[0].meta
+	meta := db.tree.Load().Runs[0].Tables[0].Meta
 	putNumbers(t, db, 80_000, 4)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)

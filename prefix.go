@@ -5,6 +5,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
@@ -74,14 +75,14 @@ func (c *prefixCounts) metrics() PrefixMetrics {
 
 // without reports whether the prefix filter of a table says that it has no key that the cursor may come to. The first to ask
 // has to load the filter.
-func (r *runCursor) without(t *table) (bool, error) {
+func (r *runCursor) without(t *tree.Table) (bool, error) {
 	p := r.prefix
-	maybe, probed, loaded := t.reader.MayContainPrefix(p.hash)
+	maybe, probed, loaded := t.Reader.MayContainPrefix(p.hash)
 	if !loaded {
 		if err := r.db.loadPrefixes(t); err != nil {
 			return false, err
 		}
-		maybe, probed, _ = t.reader.MayContainPrefix(p.hash)
+		maybe, probed, _ = t.Reader.MayContainPrefix(p.hash)
 	}
 	if !probed {
 		p.unasked++
@@ -96,33 +97,33 @@ func (r *runCursor) without(t *table) (bool, error) {
 
 // loadPrefixes reads the prefix filter of a table, if it is one by the store's rule and there is room for it beside what else
 // there is: a filter of keys saves more, and is not shed for it.
-func (db *DB) loadPrefixes(t *table) error {
+func (db *DB) loadPrefixes(t *tree.Table) error {
 	rate := db.rateOf(t)
 	if rate >= 1 || db.short(t) {
 		return nil
 	}
-	if !t.reader.Loaded() {
+	if !t.Reader.Loaded() {
 		if err := db.load(t); err != nil {
 			return err
 		}
 	}
-	p, err := t.reader.Properties()
+	p, err := t.Reader.Properties()
 	if err != nil || db.res.resident()+int64(p.Prefixes.Bytes) > db.res.allowance() { //nolint:gosec // below the size of a file
 		return err
 	}
-	t.loading.Lock()
-	before := t.reader.PrefixState()
-	err = t.reader.LoadPrefixes(db.opts.FilterPrefix, rate)
-	after := t.reader.PrefixState()
+	t.Loading.Lock()
+	before := t.Reader.PrefixState()
+	err = t.Reader.LoadPrefixes(db.opts.FilterPrefix, rate)
+	after := t.Reader.PrefixState()
 	if more := after.Bytes - before.Bytes; more > 0 {
 		db.tails.bytes.Add(uint64(more) + bloomblock.HeaderSize)
 	}
 	if after.Damage != nil && before.Damage == nil {
-		t.damaged.Store(true)
+		t.Damaged.Store(true)
 		db.report.damaged(after.Damage)
 	}
 	changed := db.res.count(db, t)
-	t.loading.Unlock()
+	t.Loading.Unlock()
 	if changed {
 		db.res.rebalance()
 	}

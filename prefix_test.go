@@ -14,6 +14,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -126,7 +127,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 			measure := func(state string, leastRuns int) {
 				t.Helper()
 				atRest(t, db)
-				db.state.Load().tables(func(_ int, table *table) { // else the first scans do so
+				db.tree.Load().EachTable(func(_ int, table *tree.Table) { // else the first scans do so
 					if err := db.loadPrefixes(table); err != nil {
 						t.Fatal(err)
 					}
@@ -385,28 +386,28 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	if m := db.Metrics(); m.Memory.PrefixFilters != 0 || m.Prefixes != (PrefixMetrics{}) {
 		t.Errorf("nobody asked, and yet\n%v", m)
 	}
-	else0 := tableBytes{index: db.res.allowance() - db.res.resident()} // of somebody else
+	else0 := tree.TableBytes{Index: db.res.allowance() - db.res.resident()} // of somebody else
 	db.res.held.add(else0)
 	scan("no room", false)
-	db.res.held.add(tableBytes{index: -else0.index})
+	db.res.held.add(tree.TableBytes{Index: -else0.Index})
 	scan("room", true)
 	before := db.Metrics().Memory.PrefixFilters
-	db.state.Load().tables(func(_ int, t *table) { db.res.shedTable(db, t, 0, false) })
+	db.tree.Load().EachTable(func(_ int, t *tree.Table) { db.res.shedTable(db, t, 0, false) })
 	scan("shed", false)
 	db.share.offer()
 	soon(t, "filters are restored", func() bool {
 		all := true
-		db.state.Load().tables(func(_ int, t *table) { all = all && !db.short(t) })
+		db.tree.Load().EachTable(func(_ int, t *tree.Table) { all = all && !db.short(t) })
 		return all
 	})
 	scan("restored", true)
 	if after := db.Metrics().Memory.PrefixFilters; after != before {
 		t.Errorf("restored %d bytes, before %d", after, before)
 	}
-	db.state.Load().tables(func(_ int, table *table) {
-		p, err := table.reader.Properties()
-		if err != nil || table.meta.FilterLen <= p.Prefixes.Bytes || p.Prefixes.Keys == 0 || p.Prefixes.Rule != "sep:/:1" {
-			t.Errorf("%s: %+v, %v", table.file.Name, p, err)
+	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
+		p, err := table.Reader.Properties()
+		if err != nil || table.Meta.FilterLen <= p.Prefixes.Bytes || p.Prefixes.Keys == 0 || p.Prefixes.Rule != "sep:/:1" {
+			t.Errorf("%s: %+v, %v", table.File.Name, p, err)
 		}
 	})
 	if err := db.Close(); err != nil {
@@ -441,13 +442,13 @@ func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
 		t.Fatal(it.Err())
 	}
 	loaded := int(db.Metrics().Memory.PrefixFilters)
-	table := db.state.Load().runs[0].tables[0]
-	p, err := table.reader.Properties()
+	table := db.tree.Load().Runs[0].Tables[0]
+	p, err := table.Reader.Properties()
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	file := filename.Base(filename.Table, table.meta.Number)
-	start := int(table.meta.Size - table.meta.TailLen - p.Prefixes.Bytes)
+	file := filename.Base(filename.Table, table.Meta.Number)
+	start := int(table.Meta.Size - table.Meta.TailLen - p.Prefixes.Bytes)
 	for at := start; at < start+int(p.Prefixes.Bytes); at += 7 {
 		fsys := mem.Kill()
 		rewrite(t, fsys, filepath.Join("db", file), func(b []byte) []byte { b[at] ^= 0x20; return b })
@@ -526,13 +527,13 @@ func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
 	o.FS = files
 	db = openCold(t, o)
 	defer db.Close()
-	r := db.state.Load().runs[0]
-	if len(r.tables) < 10 {
-		t.Fatalf("%d tables", len(r.tables))
+	r := db.tree.Load().Runs[0]
+	if len(r.Tables) < 10 {
+		t.Fatalf("%d tables", len(r.Tables))
 	}
-	for i := 1; i < len(r.tables)-1; i++ {
-		table := r.tables[i].meta
-		lower := append(slices.Clone(r.tables[i-1].meta.Largest), 0)
+	for i := 1; i < len(r.Tables)-1; i++ {
+		table := r.Tables[i].Meta
+		lower := append(slices.Clone(r.Tables[i-1].Meta.Largest), 0)
 		upper := append(slices.Clone(table.Largest), 0)
 		files.take()
 		it := db.Iter(IterOptions{Lower: lower, Upper: upper})
@@ -549,7 +550,7 @@ func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
 		if touched := files.touched(); len(touched) != 1 || touched[table.Number] == 0 {
 			t.Errorf("table %d: touched %v, want only %d", i, touched, table.Number)
 		}
-		between := db.Iter(IterOptions{Lower: upper, Upper: r.tables[i+1].meta.Smallest})
+		between := db.Iter(IterOptions{Lower: upper, Upper: r.Tables[i+1].Meta.Smallest})
 		if between.First() || between.Last() || between.Close() != nil || len(files.touched()) > 0 {
 			t.Errorf("between table %d and the next: %q, %v, or a table was touched", i, between.Key(), between.Err())
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -156,9 +157,9 @@ func (w *wideStore) jumps(db *DB, files *fileLog) error {
 // inside is the tables all of whose keys are in the range.
 func (w *wideStore) inside(db *DB) map[uint64]bool {
 	inside := map[uint64]bool{}
-	db.state.Load().tables(func(_ int, t *table) {
-		if t.meta.Entries > 0 && bytes.Compare(t.meta.Smallest, w.key(w.lo)) >= 0 && t.meta.EndsBefore(w.key(w.hi)) {
-			inside[t.meta.Number] = true
+	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
+		if t.Meta.Entries > 0 && bytes.Compare(t.Meta.Smallest, w.key(w.lo)) >= 0 && t.Meta.EndsBefore(w.key(w.hi)) {
+			inside[t.Meta.Number] = true
 		}
 	})
 	return inside
@@ -238,11 +239,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 				}
 			}
 			settle(t, db)
-			soon(t, "what is dead is removed", func() bool {
-				db.mu.Lock()
-				defer db.mu.Unlock()
-				return len(db.dead) == 0
-			})
+			soon(t, "what is dead is removed", func() bool { return db.tree.View().Dead == 0 })
 			for number := range files.touched() {
 				if gone[number] {
 					t.Errorf("compaction has read table %d, which lies inside", number)

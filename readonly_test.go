@@ -48,7 +48,7 @@ func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 				t.Errorf("closed %v, reader %d: %v", closed, i, err)
 			}
 			soon(t, "it is warm", func() bool { return db.Metrics().Warm })
-			replayed := len(db.state.Load().frozen)
+			replayed := len(db.tree.Load().Frozen)
 			if m := db.Metrics(); !m.Settled || m.Memory.Filters == 0 || (replayed > 0) == closed {
 				t.Errorf("closed %v, reader %d: settled %v, memory %+v, %d memtables of logs", closed, i, m.Settled, m.Memory, replayed)
 			}
@@ -292,7 +292,7 @@ func TestLogsLargerThanTheMemtablesStayInMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	if n := len(reader.state.Load().frozen); n < 10 {
+	if n := len(reader.tree.Load().Frozen); n < 10 {
 		t.Errorf("%d memtables, want some dozens", n)
 	}
 	got, err := contents(reader)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -55,7 +56,7 @@ func (l *fileLog) reads(db *DB) (blocks, tails int) {
 		return 0, 0
 	}
 	data := map[string]int64{} // bytes of data blocks
-	db.state.Load().tables(func(_ int, t *table) { data[t.file.Path] = int64(t.meta.Size - t.meta.TailLen - t.meta.FilterLen) })
+	db.tree.Load().EachTable(func(_ int, t *tree.Table) { data[t.File.Path] = int64(t.Meta.Size - t.Meta.TailLen - t.Meta.FilterLen) })
 	for _, op := range ops {
 		switch end, ok := data[op.Name]; {
 		case op.Kind != vfs.OpReadAt || !ok || op.compacting:
@@ -96,9 +97,9 @@ func openCold(t *testing.T, o *Options) *DB {
 		t.Fatal(err)
 	}
 	soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
-	db.state.Load().tables(func(_ int, table *table) {
-		if table.reader.Loaded() {
-			t.Fatalf("%s is loaded: the store is not cold", table.file.Name)
+	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
+		if table.Reader.Loaded() {
+			t.Fatalf("%s is loaded: the store is not cold", table.File.Name)
 		}
 	})
 	return db
@@ -196,7 +197,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 		}
 	}
 	ask("nothing is loaded", 0, 0.02) // but what lies outside of every table
-	db.state.Load().tables(func(_ int, table *table) {
+	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
 		if err := db.load(table); err != nil {
 			t.Fatal(err)
 		}
@@ -204,12 +205,12 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	ask("all is loaded", 0.97, 1)
 	for _, shed := range []struct {
 		what string
-		drop func(*table) error
+		drop func(*tree.Table) error
 	}{
-		{"filters are shed", func(t *table) error { return t.reader.DropFilterUnits(0) }},
-		{"indexes too", func(t *table) error { t.reader.DropIndex(); return nil }},
+		{"filters are shed", func(t *tree.Table) error { return t.Reader.DropFilterUnits(0) }},
+		{"indexes too", func(t *tree.Table) error { t.Reader.DropIndex(); return nil }},
 	} {
-		db.state.Load().tables(func(_ int, table *table) {
+		db.tree.Load().EachTable(func(_ int, table *tree.Table) {
 			if err := shed.drop(table); err != nil {
 				t.Fatal(err)
 			}

@@ -15,17 +15,17 @@ import (
 // recover checks that what the manifest names is there and brings the logs' writes into tables; where the store is opened to
 // be read only, into memtables, which it returns, newest first. It may be cut short at any point and begun again: logs are
 // removed only after the manifest no longer needs them.
-func (db *DB) recover(found recovery.Listing) ([]*memtable.Table, error) {
-	s := &db.recorded
-	if err := found.Check(db.opts.FS, db.dir, s); err != nil {
+func (db *DB) recover(found recovery.Listing, s manifest.State) ([]*memtable.Table, error) {
+	if err := found.Check(db.opts.FS, db.dir, &s); err != nil {
 		return nil, err
 	}
-	db.next, db.reserved, db.lastSeq = s.NextFile, s.NextFile, s.LastSeq
+	db.tree.Recover(s)
+	db.lastSeq = s.LastSeq
 	logs := found.LogsFrom(s.MinLog)
 	if len(logs) == 0 {
 		return nil, nil
 	}
-	r := replay{db: db, logs: db.logReader(), mem: memtable.New(nil, 0, db.opts.MemtableSize)}
+	r := replay{db: db, logs: db.logReader(&s), mem: memtable.New(nil, 0, db.opts.MemtableSize)}
 	counted, err := r.dryRun(logs)
 	if err != nil { // before anything is written
 		return nil, err
@@ -40,31 +40,26 @@ func (db *DB) recover(found recovery.Listing) ([]*memtable.Table, error) {
 
 // writeOut brings what a replay reads of the logs that count into tables, and removes all logs.
 func (db *DB) writeOut(r *replay, logs, counted []uint64) error {
-	s := &db.recorded
 	// From here on files are written, under numbers that a second recovery must know of.
-	if err := db.appendEdit(&manifest.Edit{}, s.Version); err != nil {
+	if err := db.tree.Record(&manifest.Edit{}); err != nil {
 		return err
 	}
 	if err := r.run(counted); err != nil {
 		return err
 	}
 	e := &manifest.Edit{MinLog: logs[len(logs)-1] + 1, LastSeq: r.logs.Last + seqGap, NoLog: true, Added: r.added}
-	v, err := s.Version.Apply(e)
-	if err != nil {
-		return err
-	}
 	if len(r.added) > 0 {
 		if err := db.opts.FS.SyncDir(db.dir); err != nil {
 			return err
 		}
 	}
-	if err := db.appendEdit(e, v); err != nil {
+	if err := db.tree.Record(e); err != nil {
 		return err
 	}
 	for _, a := range r.added {
 		db.report.created(db.report.infosOf(a.Level, []*manifest.Table{a.Table}))
 	}
-	db.lastSeq = db.recorded.LastSeq
+	db.lastSeq = e.LastSeq
 	for _, n := range logs {
 		_ = db.opts.FS.Remove(filename.Make(db.dir, filename.Log, n)) // else the next Open does
 	}
@@ -84,8 +79,8 @@ type replay struct {
 	frozen []*memtable.Table // where the store is only read: what would have become tables, newest first
 }
 
-func (db *DB) logReader() recovery.Logs {
-	return recovery.Logs{FS: db.opts.FS, Dir: db.dir, Mark: db.recorded.Log, Last: db.recorded.LastSeq}
+func (db *DB) logReader(s *manifest.State) recovery.Logs {
+	return recovery.Logs{FS: db.opts.FS, Dir: db.dir, Mark: s.Log, Last: s.LastSeq}
 }
 
 // dryRun reads all logs without keeping anything, so that damage is found before the first change, and returns those that

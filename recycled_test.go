@@ -44,7 +44,7 @@ func blockStore(t *testing.T, n int) (db *DB, key, value func(int) []byte) {
 // spoilAll evicts all blocks, and has each spoiled that no guard and no holder keeps.
 func spoilAll(db *DB) {
 	db.res.blocks.SetCapacity(0)
-	db.domain.Collect()
+	db.tree.Domain.Collect()
 	db.res.rebalance()
 }
 
@@ -59,7 +59,7 @@ func TestWhatReadersHandOutStaysWhileBlocksAreRecycled(t *testing.T) {
 	}
 	look := func(what string, i int, got []byte) {
 		t.Helper()
-		db.domain.Wait() // which would never end if the caller were inside a guard
+		db.tree.Domain.Wait() // which would never end if the caller were inside a guard
 		spoilAll(db)
 		if !bytes.Equal(got, value(i)) {
 			t.Errorf("%s: the value of key %d became %.12q", what, i, got)
@@ -210,7 +210,7 @@ func TestABlockIsLetGo(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if blocks, held := db.cache.Held(); blocks == 0 || held > 0 {
+	if blocks, held := db.tree.Blocks.Held(); blocks == 0 || held > 0 {
 		t.Errorf("%d of %d blocks are held, and nobody reads", held, blocks)
 	}
 }

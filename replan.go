@@ -5,32 +5,33 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // replan makes the plan that fits Options.FilterMemory, if that is set, for a state that is about to be, or has just become, the
 // current one, and says which units of filters that are there have room: see cut. Those that have not are dropped. editMu is held,
 // or nobody else knows the store yet. The error says that no filters of so many keys fit; then the plan is the cheapest.
-func (db *DB) replan(s *state) error {
+func (db *DB) replan(s *tree.State) error {
 	if db.opts.FilterMemory == 0 {
 		return nil
 	}
 	planner := db.opts.planner()
-	keys := make([]uint64, len(s.runs))
+	keys := make([]uint64, len(s.Runs))
 	all := uint64(0)
-	for i, r := range s.runs {
-		for _, t := range r.tables {
-			keys[i] += t.meta.Entries
+	for i, r := range s.Runs {
+		for _, t := range r.Tables {
+			keys[i] += t.Meta.Entries
 		}
 		all += keys[i]
 	}
 	step, fits := planner.Within(func(p *filterplan.Plan) (sum int64) {
-		for i, r := range s.runs {
-			sum += p.Levels[filterplan.BuildLevel(r.level)].Bytes(keys[i], len(r.tables))
+		for i, r := range s.Runs {
+			sum += p.Levels[filterplan.BuildLevel(r.Level)].Bytes(keys[i], len(r.Tables))
 		}
 		return sum
 	})
 	db.plans.Store(planner.Near(step, db.cut(s, planner.At(step))))
-	s.tables(func(_ int, t *table) { db.trim(t) })
+	s.EachTable(func(_ int, t *tree.Table) { db.trim(t) })
 	if !fits {
 		return planner.TooLittle(all)
 	}
@@ -39,7 +40,7 @@ func (db *DB) replan(s *state) error {
 
 // A planned is a table while units are left out.
 type planned struct {
-	table *table
+	table *tree.Table
 	units []bloomblock.UnitHeader // that its level needs, and that have room so far
 }
 
@@ -47,19 +48,19 @@ type planned struct {
 // filters are larger, has many: the last of three units goes first, of one table after the other, from the last level upwards and
 // of the oldest run first, then the second of all, and at last whole filters. What is left out follows from the state alone, and
 // changes little from one to the next. It reports whether anything is.
-func (db *DB) cut(s *state, p *filterplan.Plan) bool {
+func (db *DB) cut(s *tree.State, p *filterplan.Plan) bool {
 	var tables []planned
 	sum := int64(0)
-	for _, r := range slices.Backward(s.runs) {
-		at := &p.Levels[r.level]
-		for _, t := range r.tables {
-			h, known := t.reader.FilterHeader()
-			t.planned.Store(bloomblock.MaxUnits)
+	for _, r := range slices.Backward(s.Runs) {
+		at := &p.Levels[r.Level]
+		for _, t := range r.Tables {
+			h, known := t.Reader.FilterHeader()
+			t.Planned.Store(bloomblock.MaxUnits)
 			switch {
 			case !known: // counted as if it were built for the level
-				sum += min(at.Bytes(t.meta.Entries, 1), int64(t.meta.FilterLen)) //nolint:gosec // below the size of a file, as below
+				sum += min(at.Bytes(t.Meta.Entries, 1), int64(t.Meta.FilterLen)) //nolint:gosec // below the size of a file, as below
 			case len(h.Units) == 0: // none, or one that is damaged
-				sum += t.reader.FilterBytes()
+				sum += t.Reader.FilterBytes()
 			default:
 				n := h.UnitsFor(at.Rate)
 				tables = append(tables, planned{t, h.Units[:n]})
@@ -81,7 +82,7 @@ func (db *DB) cut(s *state, p *filterplan.Plan) bool {
 		}
 	}
 	for _, t := range tables {
-		t.table.planned.Store(int32(len(t.units))) //nolint:gosec // at most MaxUnits
+		t.table.Planned.Store(int32(len(t.units))) //nolint:gosec // at most MaxUnits
 	}
 	return some
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 const (
@@ -53,11 +54,11 @@ type Resources struct {
 // residents are the bytes that tables have in memory, by part; changed under Resources.mu.
 type residents struct{ filters, prefixes, indexes, rangeDeletes atomic.Int64 }
 
-func (h *residents) add(b tableBytes) {
-	h.filters.Add(b.filter)
-	h.prefixes.Add(b.prefix)
-	h.indexes.Add(b.index)
-	h.rangeDeletes.Add(b.rangeDeletes)
+func (h *residents) add(b tree.TableBytes) {
+	h.filters.Add(b.Filter)
+	h.prefixes.Add(b.Prefix)
+	h.indexes.Add(b.Index)
+	h.rangeDeletes.Add(b.RangeDeletes)
 }
 
 // tell writes the parts into m.
@@ -117,24 +118,26 @@ func (r *Resources) join(db *DB) error {
 	r.stores = append(r.stores, db)
 	r.mu.Unlock()
 	db.res, db.share.reserved, db.share.room = r, want, make(chan struct{}, 1)
-	db.cache = r.blocks.NewCache(db.domain)
-	db.files = r.files.NewDir(db.opts.FS, db.dir, db.domain)
+	db.tree.Blocks = r.blocks.NewCache(db.tree.Domain)
+	db.tree.Files = r.files.NewDir(db.opts.FS, db.dir, db.tree.Domain)
 	r.rebalance()
 	return nil
 }
 
 // leave gives all back. s is the store's last state, nil if it never had one; a scan that outlives it finds its tables
 // closed, and what it still holds is left to the garbage collector.
-func (r *Resources) leave(db *DB, s *state) error {
-	err := db.files.Close()
+func (r *Resources) leave(db *DB, s *tree.State) error {
+	err := db.tree.Files.Close()
 	if s != nil {
-		s.tables(func(_ int, t *table) { t.reader.Shed(0, true) })
+		s.EachTable(func(_ int, t *tree.Table) { t.Reader.Shed(0, true) })
 	}
-	db.cache.Close()
+	db.tree.Blocks.Close()
 	r.mu.Lock()
 	db.share.left = true
 	h := &db.share.held
-	r.held.add(tableBytes{-h.filters.Swap(0), -h.prefixes.Swap(0), -h.indexes.Swap(0), -h.rangeDeletes.Swap(0)})
+	r.held.add(tree.TableBytes{
+		Filter: -h.filters.Swap(0), Prefix: -h.prefixes.Swap(0), Index: -h.indexes.Swap(0), RangeDeletes: -h.rangeDeletes.Swap(0),
+	})
 	r.reserved.Add(-db.share.reserved)
 	r.stores = slices.DeleteFunc(r.stores, func(o *DB) bool { return o == db })
 	r.mu.Unlock()
@@ -163,8 +166,8 @@ func (r *Resources) Metrics() ResourcesMetrics {
 	m.Memory.Cache, m.CacheSpare = pool.Used, pool.Spare
 	for _, db := range r.openStores() {
 		m.Stores++
-		if s, release := db.acquire(); s != nil {
-			m.Memory.Memtables += s.memtableBytes()
+		if s, release := db.tree.Acquire(); s != nil {
+			m.Memory.Memtables += memtableBytes(s)
 			release()
 		}
 	}
@@ -180,14 +183,19 @@ func (r *Resources) openStores() []*DB {
 }
 
 // count brings the accounts up to date with what the table has in memory. t.loading is held.
-func (r *Resources) count(db *DB, t *table) (changed bool) {
-	now := tableBytes{t.reader.FilterBytes(), t.reader.PrefixBytes(), t.reader.IndexBytes(), t.reader.RangeDelBytes()}
-	if now == t.counted {
+func (r *Resources) count(db *DB, t *tree.Table) (changed bool) {
+	now := tree.TableBytes{
+		Filter: t.Reader.FilterBytes(), Prefix: t.Reader.PrefixBytes(), Index: t.Reader.IndexBytes(), RangeDeletes: t.Reader.RangeDelBytes(),
+	}
+	if now == t.Counted {
 		return false
 	}
-	was := t.counted
-	more := tableBytes{now.filter - was.filter, now.prefix - was.prefix, now.index - was.index, now.rangeDeletes - was.rangeDeletes}
-	t.counted = now
+	was := t.Counted
+	more := tree.TableBytes{
+		Filter: now.Filter - was.Filter, Prefix: now.Prefix - was.Prefix, Index: now.Index - was.Index,
+		RangeDeletes: now.RangeDeletes - was.RangeDeletes,
+	}
+	t.Counted = now
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if db.share.left {
@@ -230,18 +238,18 @@ func (r *Resources) rebalance() {
 func (r *Resources) shed() {
 	type pinned struct {
 		db    *DB
-		state *state
+		state *tree.State
 	}
 	var stores []pinned
 	for _, db := range r.openStores() {
-		if s, release := db.acquire(); s != nil {
+		if s, release := db.tree.Acquire(); s != nil {
 			defer release()
 			stores = append(stores, pinned{db, s})
 		}
 	}
 	for keep := bloomblock.MaxUnits; keep >= -1; keep-- { // units of each filter; first only those of prefixes are dropped, at last indexes
 		for level := manifest.NumLevels - 1; level >= 0; level-- {
-			var tables [][]*table // of the level, of each store
+			var tables [][]*tree.Table // of the level, of each store
 			for _, p := range stores {
 				tables = append(tables, levelTables(p.state, level))
 			}
@@ -262,23 +270,23 @@ func (r *Resources) shed() {
 }
 
 // shedTable drops what a table has in memory beyond keep units of its filter, and the index too where index is true.
-func (r *Resources) shedTable(db *DB, t *table, keep int, index bool) {
-	if !index && keep > 0 && t.reader.FilterUnits() <= keep && t.reader.PrefixBytes() == 0 || !t.loading.TryLock() {
+func (r *Resources) shedTable(db *DB, t *tree.Table, keep int, index bool) {
+	if !index && keep > 0 && t.Reader.FilterUnits() <= keep && t.Reader.PrefixBytes() == 0 || !t.Loading.TryLock() {
 		return
 	}
-	defer t.loading.Unlock()
-	if keep == 0 || t.reader.FilterUnits() > keep {
-		t.kept.Store(int32(keep)) //nolint:gosec // at most MaxUnits
+	defer t.Loading.Unlock()
+	if keep == 0 || t.Reader.FilterUnits() > keep {
+		t.Kept.Store(int32(keep)) //nolint:gosec // at most MaxUnits
 	}
-	t.reader.Shed(keep, index)
+	t.Reader.Shed(keep, index)
 	r.count(db, t)
 }
 
 // levelTables is the tables of a level, oldest run first.
-func levelTables(s *state, level int) (tables []*table) {
-	for _, r := range slices.Backward(s.runs) {
-		if r.level == level {
-			tables = append(tables, r.tables...)
+func levelTables(s *tree.State, level int) (tables []*tree.Table) {
+	for _, r := range slices.Backward(s.Runs) {
+		if r.Level == level {
+			tables = append(tables, r.Tables...)
 		}
 	}
 	return tables

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -74,8 +75,8 @@ func accounts(t *testing.T, r *Resources, open ...*DB) {
 	files := 0
 	for _, db := range open {
 		m := db.Metrics().Memory
-		s, release := db.acquire()
-		s.tables(func(_ int, t *table) { rangeDeletes += t.reader.RangeDelBytes() })
+		s, release := db.tree.Acquire()
+		s.EachTable(func(_ int, t *tree.Table) { rangeDeletes += t.Reader.RangeDelBytes() })
 		release()
 		filters += m.Filters
 		indexes += m.Indexes
@@ -144,7 +145,7 @@ func TestStoresGiveBackWhatTheyHadOfResourcesInWhateverOrderTheyClose(t *testing
 			}
 			open = nil
 			for _, db := range all {
-				if db.state.Load() != nil {
+				if db.tree.Load() != nil {
 					open = append(open, db)
 					lookUp(t, db, n)
 				}
@@ -291,9 +292,9 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 		if shed := 0; time.Now().After(deadline) {
 			t.Fatalf("filters of the other store are not loaded again:\n%v", stores[1].Metrics())
 		} else {
-			s, release := stores[1].acquire()
-			s.tables(func(_ int, table *table) {
-				if stores[1].short(table) || table.reader.FilterUnits() == 0 {
+			s, release := stores[1].tree.Acquire()
+			s.EachTable(func(_ int, table *tree.Table) {
+				if stores[1].short(table) || table.Reader.FilterUnits() == 0 {
 					shed++
 				}
 			})
@@ -332,8 +333,8 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, release := hanging.acquire()
-	s.tables(func(_ int, t *table) { t.reader.Shed(0, true) }) // so that lookups load
+	s, release := hanging.tree.Acquire()
+	s.EachTable(func(_ int, t *tree.Table) { t.Reader.Shed(0, true) }) // so that lookups load
 	release()
 	gate.Lock()
 	var wg sync.WaitGroup
@@ -360,7 +361,7 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 	r.reserved.Add(-free)
 
 	w := mutexWalk{seen: map[visit]bool{}, named: map[string]int{}}
-	for _, shared := range []any{r, r.files, r.blocks, hanging.domain} { // these are taken for moments only, and by all
+	for _, shared := range []any{r, r.files, r.blocks, hanging.tree.Domain} { // these are taken for moments only, and by all
 		v := reflect.ValueOf(shared)
 		w.seen[visit{v.UnsafePointer(), v.Type().Elem()}] = true
 	}

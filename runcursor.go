@@ -7,13 +7,14 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
 // A runCursor reads one run for a cursor: its tables as one source, and its range tombstones. It is pooled with the cursor.
 type runCursor struct {
 	db       *DB
-	run      *run
+	run      *tree.Run
 	from, to int          // the tables within the cursor's bounds
 	prefix   *prefixProbe // the cursor's
 	concat   merge.Concat
@@ -28,16 +29,16 @@ var (
 )
 
 // begin makes r read what of a run lies within a cursor's bounds.
-func (r *runCursor) begin(c *cursor, run *run) *merge.Concat {
+func (r *runCursor) begin(c *cursor, run *tree.Run) *merge.Concat {
 	r.db, r.run, r.err = c.db, run, nil
 	r.prefix = &c.prefix
-	r.from, r.to = 0, len(run.tables)
+	r.from, r.to = 0, len(run.Tables)
 	if len(c.lower) > 0 {
-		r.from = run.search(c.lower)
+		r.from = run.Search(c.lower)
 	}
 	if c.bounded {
-		end := run.search(c.upper)
-		if end < r.to && bytes.Compare(run.tables[end].meta.Smallest, c.upper) < 0 {
+		end := run.Search(c.upper)
+		if end < r.to && bytes.Compare(run.Tables[end].Meta.Smallest, c.upper) < 0 {
 			end++
 		}
 		r.to = max(r.from, end)
@@ -54,60 +55,60 @@ func (r *runCursor) Len() int { return r.to - r.from }
 
 // Find is the first table that does not end before user.
 func (r *runCursor) Find(user []byte) int {
-	return min(max(r.run.search(user), r.from), r.to) - r.from
+	return min(max(r.run.Search(user), r.from), r.to) - r.from
 }
 
 // Bounds are those of a table.
 func (r *runCursor) Bounds(i int) merge.Bounds {
-	return compaction.Bounds(r.run.tables[r.from+i].meta)
+	return compaction.Bounds(r.run.Tables[r.from+i].Meta)
 }
 
 // Open is a cursor over a table, always the same one; over nothing if the table's prefix filter says that it would come to none
 // of the table's keys. What range tombstones of the table say is asked of Stretch.
 func (r *runCursor) Open(i int) (merge.Source, error) {
-	t := r.run.tables[r.from+i]
+	t := r.run.Tables[r.from+i]
 	if r.prefix.asking {
 		if without, err := r.without(t); without || err != nil {
 			return &r.none, err
 		}
 	}
-	if !t.reader.Loaded() {
+	if !t.Reader.Loaded() {
 		if err := r.db.load(t); err != nil {
 			return nil, err
 		}
 	}
-	r.table.Reset(t.reader, sstable.IterOptions{})
+	r.table.Reset(t.Reader, sstable.IterOptions{})
 	return &r.table, nil
 }
 
 // Stretch is keys [lo, hi) around key for all of which Covering at seq is newest. A table whose tombstones are not known
 // yet is loaded; if that fails err says so, and the answer is not to be used.
 func (r *runCursor) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq) {
-	i := r.run.search(key)
+	i := r.run.Search(key)
 	if i > 0 {
-		lo = r.run.tables[i-1].meta.Upper() // no tombstone is over that key itself, if it is in the table before
+		lo = r.run.Tables[i-1].Meta.Upper() // no tombstone is over that key itself, if it is in the table before
 	}
-	if i == len(r.run.tables) {
+	if i == len(r.run.Tables) {
 		return lo, nil, 0
 	}
-	t := r.run.tables[i]
-	if bytes.Compare(key, t.meta.Smallest) < 0 {
-		return lo, t.meta.Smallest, 0
+	t := r.run.Tables[i]
+	if bytes.Compare(key, t.Meta.Smallest) < 0 {
+		return lo, t.Meta.Smallest, 0
 	}
-	if i+1 < len(r.run.tables) {
-		hi = r.run.tables[i+1].meta.Smallest
+	if i+1 < len(r.run.Tables) {
+		hi = r.run.Tables[i+1].Meta.Smallest
 	}
-	if t.meta.RangeDeletes == 0 {
-		return t.meta.Smallest, hi, 0
+	if t.Meta.RangeDeletes == 0 {
+		return t.Meta.Smallest, hi, 0
 	}
-	if t.reader.RangeDels() == nil {
+	if t.Reader.RangeDels() == nil {
 		if r.err = r.db.load(t); r.err != nil {
 			return nil, nil, 0
 		}
 	}
-	from, to, newest := t.reader.RangeDels().Stretch(key, seq)
-	if bytes.Compare(from, t.meta.Smallest) < 0 {
-		from = t.meta.Smallest
+	from, to, newest := t.Reader.RangeDels().Stretch(key, seq)
+	if bytes.Compare(from, t.Meta.Smallest) < 0 {
+		from = t.Meta.Smallest
 	}
 	if to == nil && newest == 0 {
 		to = hi

@@ -141,9 +141,7 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 		do(db.Close())
 	} else {
 		waitUntil(t, "files that were replaced are removed", func() bool {
-			db.mu.Lock()
-			defer db.mu.Unlock()
-			return len(db.dead) == 0 && len(logsIn(t, d.fs)) == 0
+			return db.tree.View().Dead == 0 && len(logsIn(t, d.fs)) == 0
 		})
 		hold.Store(true)
 		for i := 0; len(logsIn(t, d.fs)) < 2; i++ {

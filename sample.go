@@ -1,44 +1,15 @@
 package bloomkv
 
 import (
-	"sync/atomic"
-
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
-	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // Searches are counted where they happen, exactly, by the table. Filters that say no must cost nothing but the question, so
 // their tables are counted by a sample of the lookups: after one in 64, filters are asked once more, and each that says no stands
 // for 64. Of N answers no the estimate has a standard deviation of √(63·N): the number of samples among them is binomial.
 const samplingBits = 6
-
-// tableCounts are the counters of one table.
-type tableCounts struct {
-	negatives                                 atomic.Uint64 // of a sample
-	truePositives, falsePositives, unfiltered atomic.Uint64
-}
-
-func (c *tableCounts) load() manifest.Counts {
-	return manifest.Counts{
-		Negatives: c.negatives.Load(), TruePositives: c.truePositives.Load(),
-		FalsePositives: c.falsePositives.Load(), Unfiltered: c.unfiltered.Load(),
-	}
-}
-
-func (c *tableCounts) restore(from manifest.Counts) {
-	c.negatives.Store(from.Negatives)
-	c.truePositives.Store(from.TruePositives)
-	c.falsePositives.Store(from.FalsePositives)
-	c.unfiltered.Store(from.Unfiltered)
-}
-
-// counts are those of the tables of a state, by number.
-func (s *state) counts() map[uint64]manifest.Counts {
-	counts := map[uint64]manifest.Counts{}
-	s.tables(func(_ int, t *table) { counts[t.meta.Number] = t.load() })
-	return counts
-}
 
 // sampled tells whether a lookup is one of the sample, by its place in the order in which its counter counted. Lookups that
 // come round with any period must not be in it more often than others, so it is not simply each 64th; multiples of an
@@ -61,27 +32,27 @@ func (db *DB) sampleOf() uint64 { return 1 << db.samplingBits }
 //
 //go:noinline
 func (db *DB) sample(key []byte, at ikey.Seq) {
-	if s := db.state.Load(); s != nil {
-		s.countNegatives(key, db.hash(key), min(at, db.newestSeq()), db.sampleOf())
+	if s := db.tree.Load(); s != nil {
+		countNegatives(s, key, db.hash(key), min(at, db.tree.NewestSeq()), db.sampleOf())
 	}
 }
 
 // countNegatives asks the filters that a lookup of key has asked, and counts n for each that says no. Filters that were loaded
 // or dropped since may answer otherwise than they did.
-func (s *state) countNegatives(key []byte, h bloomblock.SeededHash, seq ikey.Seq, n uint64) {
-	if _, _, decided := s.inMemory(key, h.Mixed, seq); decided {
+func countNegatives(s *tree.State, key []byte, h bloomblock.SeededHash, seq ikey.Seq, n uint64) {
+	if _, _, decided := inMemory(s, key, h.Mixed, seq); decided {
 		return
 	}
-	for _, r := range s.runs {
-		i := r.find(key)
+	for _, r := range s.Runs {
+		i := r.Find(key)
 		if i < 0 {
 			continue
 		}
-		t := r.tables[i]
-		if maybe, probed := t.reader.MayContain(h.Hash); probed && !maybe {
-			t.negatives.Add(n)
+		t := r.Tables[i]
+		if maybe, probed := t.Reader.MayContain(h.Hash); probed && !maybe {
+			t.Negatives.Add(n)
 		}
-		if t.meta.RangeDeletes > 0 && t.reader.RangeDels().Covering(key, seq) > 0 { // nothing older counts
+		if t.Meta.RangeDeletes > 0 && t.Reader.RangeDels().Covering(key, seq) > 0 { // nothing older counts
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -143,7 +144,7 @@ func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
 		t.Fatal(err, diff(got, want))
 	}
 	var names []string
-	db.state.Load().tables(func(_ int, table *table) { names = append(names, table.file.Name) })
+	db.tree.Load().EachTable(func(_ int, table *tree.Table) { names = append(names, table.File.Name) })
 	for i, name := range names {
 		for _, at := range []int{0, 1, 2, 3} { // beginning, middle, filter and tail
 			flip := func(b []byte) []byte {
@@ -176,7 +177,7 @@ func TestCheckFindsDamageInAnOpenStore(t *testing.T) {
 	if err != nil || report.Tables == 0 || report.Entries == 0 {
 		t.Errorf("a whole store: %+v, %v", report, err)
 	}
-	file := filepath.Base(db.state.Load().runs[0].tables[0].file.Name)
+	file := filepath.Base(db.tree.Load().Runs[0].Tables[0].File.Name)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}

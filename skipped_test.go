@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -40,8 +41,8 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 		return read, append(removed, l.removed...)
 	}
 	dataEnd := map[string]int64{} // of tables that there are now
-	db.state.Load().tables(func(_ int, t *table) {
-		dataEnd[t.file.Path] = int64(t.meta.Size - t.meta.TailLen - t.meta.FilterLen)
+	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
+		dataEnd[t.File.Path] = int64(t.Meta.Size - t.Meta.TailLen - t.Meta.FilterLen)
 	})
 	before := db.Metrics().Writes
 	beforeRead, beforeRemoved := heard()

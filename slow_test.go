@@ -21,7 +21,7 @@ func TestAWriteIsSlowedByItsSizeUpToItsCap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		runs := func() int { return len(db.state.Load().version.Levels[0]) }
+		runs := func() int { return len(db.tree.Load().Version.Levels[0]) }
 		put := func(size int) time.Duration {
 			t.Helper()
 			began := time.Now()

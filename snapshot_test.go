@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -102,9 +103,9 @@ func (r *snapshotRun) needed() int {
 
 // held is how many versions with values, and tombstones of both kinds, tables hold.
 func (r *snapshotRun) held() (values int, tombstones uint64) {
-	r.db.state.Load().tables(func(_ int, t *table) {
-		values += int(t.meta.Entries - t.meta.Deletes)
-		tombstones += t.meta.Deletes + t.meta.RangeDeletes
+	r.db.tree.Load().EachTable(func(_ int, t *tree.Table) {
+		values += int(t.Meta.Entries - t.Meta.Deletes)
+		tombstones += t.Meta.Deletes + t.Meta.RangeDeletes
 	})
 	return values, tombstones
 }

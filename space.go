@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -22,7 +23,7 @@ const spaceAgain = time.Second
 // room returns why a plan that writes so many bytes should not begin.
 func (db *DB) room(plan *compaction.Plan, bytes uint64) error {
 	fsys, ok := db.opts.FS.(vfs.FreeSpacer)
-	if !ok || plan.Inputs[0].Level == 0 && len(db.state.Load().version.Levels[0]) >= stopRuns {
+	if !ok || plan.Inputs[0].Level == 0 && len(db.tree.Load().Version.Levels[0]) >= stopRuns {
 		return nil
 	}
 	free, err := fsys.FreeSpace(db.dir)
@@ -34,12 +35,12 @@ func (db *DB) room(plan *compaction.Plan, bytes uint64) error {
 
 // putOff waits a while, or until the tree changes.
 func (db *DB) putOff() {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if db.closing || db.failed != nil {
-		return
-	}
-	again := time.AfterFunc(spaceAgain, db.wake)
-	defer again.Stop()
-	db.changed.Wait()
+	timer := time.AfterFunc(spaceAgain, db.tree.Wake)
+	defer timer.Stop()
+	woken := false
+	db.tree.Await(func(v tree.View) bool {
+		was := woken
+		woken = true
+		return was || v.Closing || v.Failed != nil
+	})
 }

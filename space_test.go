@@ -60,7 +60,7 @@ func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
 	o := tiny(fsys)
 	l := listen(o)
 	db := l.open(t, o)
-	runs := func() int { return len(db.state.Load().version.Levels[0]) }
+	runs := func() int { return len(db.tree.Load().Version.Levels[0]) }
 	fill := func(want int) {
 		t.Helper()
 		for runs() < want {

@@ -101,9 +101,9 @@ func BenchmarkFlushManyTables(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("replan, FilterMemory %d", memory), func(b *testing.B) {
 			for b.Loop() {
-				db.editMu.Lock()
-				err := db.replan(db.state.Load())
-				db.editMu.Unlock()
+				db.installMu.Lock()
+				err := db.replan(db.tree.Load())
+				db.installMu.Unlock()
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -40,7 +40,7 @@ func (db *DB) GetTraced(key []byte) ([]byte, Trace, error) {
 
 func (t *Trace) add(c *candidate, present bool, before, after sstable.Stats) {
 	t.Tables = append(t.Tables, TableTrace{
-		Level: int(c.table.level.Load()), File: c.table.file.Name, Filtered: c.probed, Present: present,
+		Level: int(c.table.Level.Load()), File: c.table.File.Name, Filtered: c.probed, Present: present,
 		Blocks: after.Blocks - before.Blocks, BlocksRead: after.FileReads - before.FileReads, BytesRead: after.FileBytes - before.FileBytes,
 	})
 }

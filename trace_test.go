@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -90,26 +91,26 @@ func layered(t *testing.T, mem *vfs.Mem) (o *Options, want map[string]string) {
 
 // touchedTables is what a lookup should search, found without the fences, the order of probes and the loads of tails.
 func touchedTables(db *DB, key []byte) (tables []TableTrace) {
-	s, h := db.state.Load(), db.hash(key)
-	if _, _, decided := s.inMemory(key, h.Mixed, ikey.MaxSeq); decided {
+	s, h := db.tree.Load(), db.hash(key)
+	if _, _, decided := inMemory(s, key, h.Mixed, ikey.MaxSeq); decided {
 		return nil
 	}
-	for _, r := range s.runs {
-		i := slices.IndexFunc(r.tables, func(t *table) bool { return bytes.Compare(t.meta.Smallest, key) <= 0 && !t.meta.EndsBefore(key) })
+	for _, r := range s.Runs {
+		i := slices.IndexFunc(r.Tables, func(t *tree.Table) bool { return bytes.Compare(t.Meta.Smallest, key) <= 0 && !t.Meta.EndsBefore(key) })
 		if i < 0 {
 			continue
 		}
-		t := r.tables[i]
-		deleted := t.reader.RangeDels().Covering(key, ikey.MaxSeq)
-		if maybe, filtered := t.reader.MayContain(h.Hash); maybe && t.meta.Entries > 0 {
+		t := r.Tables[i]
+		deleted := t.Reader.RangeDels().Covering(key, ikey.MaxSeq)
+		if maybe, filtered := t.Reader.MayContain(h.Hash); maybe && t.Meta.Entries > 0 {
 			var st sstable.Stats
-			g := db.domain.Enter()
-			hit, ok, err := t.reader.Get(key, ikey.MaxSeq, &st)
+			g := db.tree.Domain.Enter()
+			hit, ok, err := t.Reader.Get(key, ikey.MaxSeq, &st)
 			g.Leave()
 			if err != nil {
 				return nil
 			}
-			tables = append(tables, TableTrace{Level: r.level, File: t.file.Name, Filtered: filtered, Present: ok})
+			tables = append(tables, TableTrace{Level: r.Level, File: t.File.Name, Filtered: filtered, Present: ok})
 			if ok && hit.Trailer.Seq() >= deleted {
 				return tables
 			}
@@ -215,7 +216,7 @@ func TestTracesAddUpToTheMetrics(t *testing.T) {
 					t.Fatal(err)
 				}
 				tables := uint64(0)
-				s.db.state.Load().tables(func(_ int, table *table) {
+				s.db.tree.Load().EachTable(func(_ int, table *tree.Table) {
 					tables++
 					if !how.cold {
 						if err := s.db.load(table); err != nil {

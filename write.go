@@ -9,6 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/memtable"
 )
@@ -68,7 +69,7 @@ func (db *DB) Apply(b *Batch, d Durability) error {
 		d = db.opts.Durability
 	}
 	switch {
-	case db.state.Load() == nil:
+	case db.tree.Load() == nil:
 		return ErrClosed
 	case d > NoSync:
 		return fmt.Errorf("bloomkv: durability %d, want %d or %d", d, Sync, NoSync)
@@ -85,7 +86,7 @@ func (db *DB) Apply(b *Batch, d Durability) error {
 // Sync makes every write that returned before it durable: the barrier after NoSync writes. When it fails the store takes no
 // more writes (ErrReadOnly).
 func (db *DB) Sync() error {
-	if db.state.Load() == nil {
+	if db.tree.Load() == nil {
 		return ErrClosed
 	}
 	return db.commit(nil, 0, true, nil)
@@ -181,7 +182,7 @@ func (db *DB) lead(c *commit) {
 func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
-	if err := db.writable(); err != nil {
+	if err := db.tree.Writable(); err != nil {
 		return err
 	}
 	if size > 0 { // else it is a barrier, which needs none
@@ -212,7 +213,7 @@ func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 			db.framed = framed
 		}
 		if err := db.log.w.Append(framed); err != nil {
-			return db.fail(err)
+			return db.tree.Fail(err)
 		}
 		db.writes.groups.Add(1)
 		db.writes.operations.Add(uint64(count))
@@ -222,12 +223,12 @@ func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 				return err
 			}
 		}
-		if err := addRecord(db.state.Load().mem, db.seed, record); err != nil {
-			return db.fail(fmt.Errorf("bloomkv: a record of its own making: %w", err))
+		if err := addRecord(db.tree.Load().Mem, db.seed, record); err != nil {
+			return db.tree.Fail(fmt.Errorf("bloomkv: a record of its own making: %w", err))
 		}
 		db.deadKeys.wrote(record)
 		db.lastSeq += ikey.Seq(count)
-		db.visible.Store(uint64(db.lastSeq))
+		db.tree.Publish(db.lastSeq)
 		return nil
 	}
 	if durable {
@@ -286,7 +287,7 @@ func (db *DB) syncLog() error {
 		base = db.log.logBase
 		db.writes.logSyncs.Add(1)
 		if err := db.log.w.Sync(); err != nil {
-			return db.fail(err)
+			return db.tree.Fail(err)
 		}
 	}
 	if base == nil {
@@ -294,7 +295,7 @@ func (db *DB) syncLog() error {
 	}
 	<-base.based
 	if base.basedErr != nil {
-		return db.fail(base.basedErr)
+		return db.tree.Fail(base.basedErr)
 	}
 	return nil
 }
@@ -303,7 +304,7 @@ func (db *DB) syncLog() error {
 // starts a new memtable where the group does not fit, and waits where there is none to start. commitMu is held.
 func (db *DB) makeRoom(size int64) error {
 	db.slowDown(size)
-	mem := db.state.Load().mem
+	mem := db.tree.Load().Mem
 	limit := db.opts.MemtableSize
 	used := mem.Bytes()
 	if mem.Len() == 0 || used < limit && (size <= limit/2 || used+size <= limit) {
@@ -319,12 +320,11 @@ func (db *DB) makeRoom(size int64) error {
 // waitForRoom returns when no memtable waits to be written out and level 0 is below its stop limit. commitMu is held.
 func (db *DB) waitForRoom(ctx context.Context) error {
 	var stopped stop
-	err := db.wait(ctx, func() bool {
-		s := db.state.Load()
-		if s == nil {
+	err := db.tree.Wait(ctx, func(v tree.View) bool {
+		if v.State == nil {
 			return true
 		}
-		reason, full := s.full()
+		reason, full := full(v.State)
 		if full {
 			stopped.on(reason)
 		}
@@ -335,11 +335,11 @@ func (db *DB) waitForRoom(ctx context.Context) error {
 }
 
 // full says whether no memtable can be frozen now, and why.
-func (s *state) full() (StallReason, bool) {
+func full(s *tree.State) (StallReason, bool) {
 	switch {
-	case len(s.frozen) >= maxFrozen:
+	case len(s.Frozen) >= maxFrozen:
 		return StoppedByMemtable, true
-	case len(s.version.Levels[0]) >= stopRuns:
+	case len(s.Version.Levels[0]) >= stopRuns:
 		return StoppedByLevel0, true
 	default:
 		return 0, false
@@ -349,7 +349,7 @@ func (s *state) full() (StallReason, bool) {
 // slowDown delays a write a little for each run of level 0 above the limit: 8 µs a KiB (128 MiB/s) for the first, twice that
 // for each further one, so that writers approach the speed of compaction instead of stopping at once. commitMu is held.
 func (db *DB) slowDown(size int64) {
-	over := len(db.state.Load().version.Levels[0]) - slowRuns
+	over := len(db.tree.Load().Version.Levels[0]) - slowRuns
 	if over <= 0 {
 		db.slowed(0)
 		return
@@ -364,38 +364,4 @@ func (db *DB) slowDown(size int64) {
 	slept := time.Since(began)
 	db.slowDebt = max(-10*time.Millisecond, db.slowDebt-slept) // what was slept too long counts for later
 	db.slowed(slept)
-}
-
-// writable is why no write can be taken, or nil.
-func (db *DB) writable() error {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return db.writableLocked()
-}
-
-func (db *DB) writableLocked() error {
-	switch {
-	case db.closing:
-		return ErrClosed
-	case db.failed != nil:
-		return db.failed
-	}
-	return nil
-}
-
-// fail makes the store read-only: what the log or the manifest holds is unknown after a failed write or sync, and a sync
-// that succeeds later proves nothing. The first cause is kept.
-func (db *DB) fail(cause error) error {
-	db.mu.Lock()
-	first := db.failed == nil
-	if first {
-		db.failed = fmt.Errorf("%s: %w: %w", db.dir, ErrReadOnly, cause)
-		db.changed.Broadcast()
-	}
-	failed := db.failed
-	db.mu.Unlock()
-	if first {
-		db.report.readOnly(cause)
-	}
-	return failed
 }

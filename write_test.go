@@ -164,7 +164,7 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 		}
 		done <- nil
 	}()
-	level0 := func() int { return len(db.state.Load().version.Levels[0]) }
+	level0 := func() int { return len(db.tree.Load().Version.Levels[0]) }
 	soon(t, "level 0 is full", func() bool { return level0() >= stopRuns })
 	if db.writes.stalls[SlowedByLevel0].nanos.Load() == 0 {
 		t.Error("writers came to the stop without having been slowed")
@@ -213,7 +213,7 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 	if _, err := db.Get([]byte("before")); err != nil {
 		t.Error(err)
 	}
-	if got := db.state.Load().mem.Len(); got != 1000 {
+	if got := db.tree.Load().Mem.Len(); got != 1000 {
 		t.Errorf("%d versions in the memtable, want the batch alone", got)
 	}
 	b.Reset()
@@ -221,7 +221,7 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 	if err := db.Apply(&b, Sync); err != nil {
 		t.Fatal(err)
 	}
-	if got := db.state.Load().mem.Len(); got != 1 {
+	if got := db.tree.Load().Mem.Len(); got != 1 {
 		t.Errorf("%d versions in the memtable after it, want 1", got)
 	}
 	if err := db.Close(); err != nil {

@@ -1,8 +1,7 @@
-package bloomkv
+package tree
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -11,22 +10,25 @@ import (
 )
 
 // runOf makes a run whose tables have the given bounds, two by two.
-func runOf(bounds ...string) *run {
-	var tables []*table
+func runOf(bounds ...string) *Run {
+	var tables []*Table
 	for i := 0; i < len(bounds); i += 2 {
-		tables = append(tables, &table{meta: &manifest.Table{Smallest: []byte(bounds[i]), Largest: []byte(bounds[i+1])}})
+		meta := &manifest.Table{Smallest: []byte(bounds[i]), Largest: []byte(bounds[i+1])}
+		tables = append(tables, &Table{Meta: meta})
 	}
-	return newRun(1, 1, tables)
+	return NewRun(1, 1, tables)
 }
 
 func TestARunFindsTheOneTableWhoseBoundsHoldAKey(t *testing.T) {
-	r := runOf("", "", "b", "b\x00", "common/00000000aa", "common/00000000ab", "common/00000000ac", "common/1", "\xff", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")
+	r := runOf("", "", "b", "b\x00", "common/00000000aa", "common/00000000ab", "common/00000000ac", "common/1",
+		"\xff", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")
 	for key, want := range map[string]int{
 		"": 0, "\x00": -1, "a": -1, "b": 1, "b\x00": 1, "b\x00\x00": -1, "common/00000000a": -1, "common/00000000aa": 2,
-		"common/00000000aaz": 2, "common/00000000ab": 2, "common/00000000ab\x00": -1, "common/00000000ac": 3, "common/0": -1, "common/00000001": 3,
+		"common/00000000aaz": 2, "common/00000000ab": 2, "common/00000000ab\x00": -1, "common/00000000ac": 3,
+		"common/0": -1, "common/00000001": 3,
 		"common/1": 3, "common/2": -1, "\xff": 4, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00": -1,
 	} {
-		if got := r.find([]byte(key)); got != want {
+		if got := r.Find([]byte(key)); got != want {
 			t.Errorf("find(%q) = table %d, want %d", key, got, want)
 		}
 	}
@@ -58,29 +60,13 @@ func TestSearchingARunAgreesWithComparingAllBounds(t *testing.T) {
 		r := runOf(keys[:len(keys)&^1]...)
 		for range 200 {
 			k := []byte(key())
-			want := slices.IndexFunc(r.tables, func(t *table) bool { return bytes.Compare(t.meta.Largest, k) >= 0 })
+			want := slices.IndexFunc(r.Tables, func(t *Table) bool { return bytes.Compare(t.Meta.Largest, k) >= 0 })
 			if want < 0 {
-				want = len(r.tables)
+				want = len(r.Tables)
 			}
-			if got := r.search(k); got != want {
+			if got := r.Search(k); got != want {
 				t.Fatalf("search(%q) = %d, want %d in %q", k, got, want, keys)
 			}
 		}
-	}
-}
-
-func TestTheEndOfAPrefix(t *testing.T) {
-	for _, c := range []struct{ prefix, want string }{{"", "nil"}, {"a", "b"}, {"a\xff", "b"}, {"\xff\xff", "nil"}, {"a\x00", "a\x01"}} {
-		got := "nil"
-		if end := after([]byte(c.prefix)); end != nil {
-			got = string(end)
-		}
-		if got != c.want {
-			t.Errorf("after(%q) = %q, want %q", c.prefix, got, c.want)
-		}
-	}
-	o := IterOptions{Lower: []byte("b"), Upper: []byte("z"), Prefix: []byte("c")}
-	if lo, hi := o.bounds(); fmt.Sprintf("%s %s", lo, hi) != "c d" {
-		t.Errorf("bounds = %s %s, want c d", lo, hi)
 	}
 }

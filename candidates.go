@@ -1,0 +1,113 @@
+package bloomkv
+
+import (
+	"math/bits"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/memtable"
+)
+
+// inMemory looks for the newest version of key that a reader at seq may see in the memtables, and for what deletes it. Where
+// decided is true it is the answer: no older data counts. h is mixed with the store's seed.
+func inMemory(s *tree.State, key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, live, decided bool) {
+	if value, live, decided = inTable(s.Mem, key, h, seq); decided {
+		return value, live, true
+	}
+	for _, m := range s.Frozen {
+		if value, live, decided = inTable(m, key, h, seq); decided {
+			return value, live, true
+		}
+	}
+	return nil, false, false
+}
+
+func inTable(m *memtable.Table, key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, live, decided bool) {
+	var deleted ikey.Seq // by a range
+	if d := m.RangeDels(); d != nil {
+		deleted = d.Covering(key, seq)
+	}
+	value, trailer, found := m.Get(key, h, seq)
+	if found && trailer.Seq() >= deleted {
+		return value, trailer.Kind() == ikey.Set, true
+	}
+	return nil, false, deleted > 0
+}
+
+// A candidate is a table that a lookup has to search.
+type candidate struct {
+	table   *tree.Table
+	probed  bool     // its filter said maybe; else no filter was asked
+	deleted ikey.Seq // the newest of its range tombstones that covers the key: nothing older counts
+	unknown bool     // it has range tombstones that were not in memory: deleted says nothing yet
+}
+
+// partRuns is how many runs are asked at once: more than there are, nearly always.
+const partRuns = 16
+
+// A partAnswer is what the fences and filters of at most partRuns runs say of one key: a bit for each run.
+type partAnswer struct {
+	at            [partRuns]int32 // the place of the table whose bounds hold the key
+	there         uint32          // there is one
+	maybe, probed uint32          // its filter does not exclude the key; it was asked
+	dels          uint32          // the run has range tombstones
+}
+
+// candidates appends the tables that may hold the version of key which a reader at seq sees, newest data first: by their
+// bounds, then by their filters. All filters are asked before an answer is acted upon, so that the cache misses of
+// independent filters overlap. A range tombstone ends the search, whatever the filters say.
+func candidatesIn(s *tree.State, dst []candidate, key []byte, h bloomblock.SeededHash, seq ikey.Seq, cost *lookupCost) []candidate {
+	for runs, over := s.Runs, false; len(runs) > 0 && !over; {
+		part := runs[:min(len(runs), partRuns)]
+		runs = runs[len(part):]
+		var a partAnswer
+		var filters [partRuns]*bloomblock.Filter
+		for k, r := range part {
+			i := r.Find(key)
+			if i < 0 {
+				continue
+			}
+			a.at[k] = int32(i) //nolint:gosec // a run of 2³¹ tables is a thousand times what a directory holds
+			filters[k] = r.Readers[i].Filter()
+			a.there |= 1 << k
+			a.probed |= bit(filters[k] != nil) << k
+			a.dels |= bit(r.RangeDels) << k
+		}
+		a.maybe = bloomblock.MayContainEach(filters[:len(part)], h)
+		dst, over = a.choose(dst, part, key, seq, cost)
+	}
+	return dst
+}
+
+// choose appends the candidates of one key among the runs of a part. Where over is true, nothing older counts.
+func (a *partAnswer) choose(dst []candidate, part []*tree.Run, key []byte, seq ikey.Seq, cost *lookupCost) (_ []candidate, over bool) {
+	for look := a.there & (a.maybe | a.dels); look != 0; look &= look - 1 {
+		k := bits.TrailingZeros32(look)
+		c := candidate{table: part[k].Tables[a.at[k]], probed: a.probed>>k&1 != 0}
+		search := a.maybe>>k&1 != 0
+		if c.table.Meta.RangeDeletes > 0 {
+			tombstones := c.table.Reader.RangeDels() // nil before the table's tail is loaded: then the search asks again
+			c.deleted, c.unknown = tombstones.Covering(key, seq), tombstones == nil
+			search = search && (c.table.Meta.Entries > 0 || c.unknown)
+		}
+		if search {
+			cost.passed += uint64(a.probed >> k & 1)
+			dst = append(dst, c)
+		}
+		if c.deleted > 0 {
+			upTo := uint32(2)<<k - 1
+			cost.ask(a.there&upTo, a.probed&upTo)
+			return dst, true
+		}
+	}
+	cost.ask(a.there, a.probed)
+	return dst, false
+}
+
+func bit(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,292 @@
+package tree
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/memtable"
+)
+
+// NumbersAhead is the number of file numbers that each edit reserves. A file whose number the manifest does not cover
+// can then only mean that the manifest was rolled back.
+const NumbersAhead = 128
+
+// minManifest is the least size in bytes at which a new manifest begins, with a snapshot. A manifest whose snapshot is
+// large may grow to twice the size of the snapshot.
+const minManifest = 4 << 20
+
+// Create begins a tree without tables, whose first file has the given number.
+func (t *Tree) Create(first, seed uint64) error {
+	t.next = first
+	t.recorded = manifest.State{Version: &manifest.Version{}, Seed: seed}
+	return t.appendEdit(&manifest.Edit{}, t.recorded.Version)
+}
+
+// Recover begins the tree that a manifest has recorded.
+func (t *Tree) Recover(s manifest.State) {
+	t.recorded, t.next, t.reserved = s, s.NextFile, s.NextFile
+}
+
+// FirstState returns the state of the recorded tree, for Begin, with memtables that were recovered, newest first, and a
+// new one of the given size in bytes.
+func (t *Tree) FirstState(recovered []*memtable.Table, memtableSize int64) *State {
+	tables := map[uint64]*Table{}
+	for _, meta := range t.recorded.Version.Tables() {
+		table := NewTable(meta, t.Files, t.Blocks)
+		table.RestoreCounts(t.recorded.Counts[meta.Number])
+		tables[meta.Number] = table
+	}
+	t.recorded.Counts = nil // from now on tables have theirs
+	s := &State{Mem: memtable.New(nil, 0, memtableSize), Frozen: recovered}
+	s.setVersion(t.recorded.Version, tables)
+	return s
+}
+
+// Recorded returns what the manifest has, and the state of the same tree, with a reference; the state is nil before
+// Begin and after End.
+func (t *Tree) Recorded() (manifest.State, *State) {
+	t.editMu.Lock()
+	defer t.editMu.Unlock()
+	s, _ := t.Hold()
+	return t.recorded, s
+}
+
+// NewNumber returns a file number that was never used before.
+func (t *Tree) NewNumber() (uint64, error) {
+	t.mu.Lock()
+	if t.next < t.reserved {
+		t.next++
+		n := t.next - 1
+		t.mu.Unlock()
+		return n, nil
+	}
+	t.mu.Unlock()
+	if err := t.Record(&manifest.Edit{}); err != nil {
+		return 0, err
+	}
+	return t.NewNumber()
+}
+
+// Record records an edit in the manifest, durably, and not in the state. An error makes the tree read-only, unless the
+// edit does not fit the recorded version.
+func (t *Tree) Record(e *manifest.Edit) error {
+	t.editMu.Lock()
+	defer t.editMu.Unlock()
+	v, err := t.recorded.Version.Apply(e)
+	if err != nil {
+		return err
+	}
+	return t.appendEdit(e, v)
+}
+
+// RecordLog records that a log whose name is durable must be there, unless its memtable was written out meanwhile.
+func (t *Tree) RecordLog(number uint64) error {
+	t.editMu.Lock()
+	defer t.editMu.Unlock()
+	if number < t.recorded.MinLog {
+		return nil
+	}
+	return t.appendEdit(&manifest.Edit{Log: &manifest.LogMark{Number: number}}, t.recorded.Version)
+}
+
+// SetActive makes a log the one that takes writes.
+func (t *Tree) SetActive(l Log) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.active = l
+}
+
+// Mark returns what the manifest may say about the log that takes writes, nil if nothing.
+func (t *Tree) Mark() *manifest.LogMark {
+	t.mu.Lock()
+	l := t.active
+	t.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	return l.Mark()
+}
+
+// appendEdit records an edit that makes v of the recorded version. An error makes the tree read-only: nobody knows
+// whether the edit is on the disk, so neither its inputs nor its outputs may be removed. editMu is held.
+func (t *Tree) appendEdit(e *manifest.Edit, v *manifest.Version) error {
+	t.mu.Lock()
+	failed := t.failed
+	e.NextFile = t.next + NumbersAhead
+	t.mu.Unlock()
+	if failed != nil {
+		return failed
+	}
+	if r := t.recorded.Filters; r == nil || *r != t.filters {
+		e.Filters = &t.filters
+	}
+	next := t.recorded
+	next.Version = v
+	if err := next.Note(e); err != nil {
+		return t.Fail(err)
+	}
+	var err error
+	if t.manifest == nil || t.manifest.Size() > max(minManifest, 2*t.snapshotSize) {
+		err = t.newManifest(&next, t.state.Load())
+	} else {
+		err = t.manifest.Append(e)
+	}
+	if err != nil {
+		return t.Fail(err)
+	}
+	t.recorded = next
+	t.mu.Lock()
+	t.reserved = next.NextFile
+	t.mu.Unlock()
+	return nil
+}
+
+// newManifest begins a manifest with a snapshot of s and removes the one before. The snapshot has what the tables of
+// counted have counted; if that is nil, in Open, the counts of s. editMu is held.
+func (t *Tree) newManifest(s *manifest.State, counted *State) error {
+	t.mu.Lock()
+	number := t.next // may lie beyond what is reserved: the snapshot itself reserves it
+	t.next++
+	s.NextFile = max(s.NextFile, t.next+NumbersAhead)
+	t.mu.Unlock()
+	old := s.ManifestNumber
+	snapshot := *s
+	if counted != nil {
+		snapshot.Counts = counted.counts()
+	}
+	m, err := manifest.Create(t.fs, t.dir, number, snapshot)
+	if err != nil {
+		return err
+	}
+	s.ManifestNumber = number
+	if t.manifest != nil {
+		err = t.manifest.Close()
+	}
+	t.manifest, t.snapshotSize = m, m.Size()
+	if old != 0 {
+		_ = t.fs.Remove(filename.Make(t.dir, filename.Manifest, old)) // else the next Open does
+	}
+	return err
+}
+
+// RenewManifest begins a new manifest, with what the tables of counted have counted.
+func (t *Tree) RenewManifest(counted *State) error {
+	t.editMu.Lock()
+	defer t.editMu.Unlock()
+	next := t.recorded
+	err := t.newManifest(&next, counted)
+	t.recorded = next
+	return err
+}
+
+// OwnManifest makes sure that the manifest was begun by this use of the store.
+//
+// What another use has written may not be durable, if its process died just before it synced an edit: the system has
+// the edit, the disk may not, and then the files of before it are all that a power cut would leave. So nothing may be
+// removed before.
+func (t *Tree) OwnManifest() (number uint64, err error) {
+	t.editMu.Lock()
+	defer t.editMu.Unlock()
+	if t.manifest == nil {
+		err = t.appendEdit(&manifest.Edit{}, t.recorded.Version)
+	}
+	return t.recorded.ManifestNumber, err
+}
+
+// CloseManifest ends the manifest, if there is one, after all work has ended. last is the last state, nil if Open
+// failed.
+//
+// An incomplete edit at the end of a manifest counts as one that a crash cut short, and is ignored; and nothing shows
+// whether whole edits were cut off. To keep damage to a closed store from passing for a crash, Close leaves a manifest
+// of one record: the snapshot, without which it is no manifest. The snapshot has what the tables of the last state have
+// counted. A store that was only read is left as it is, and forgets what it has counted: that is not worth a write to
+// the disk.
+func (t *Tree) CloseManifest(last *State) error {
+	t.editMu.Lock()
+	own := t.manifest != nil
+	t.editMu.Unlock()
+	if !own {
+		return nil
+	}
+	var err error
+	if last != nil && t.View().Failed == nil {
+		err = t.RenewManifest(last)
+	}
+	t.editMu.Lock()
+	defer t.editMu.Unlock()
+	return errors.Join(err, t.manifest.Close())
+}
+
+// Fresh returns tables for those that an edit adds and does not take from another level. They are in no state yet.
+func (t *Tree) Fresh(e *manifest.Edit) []*Table {
+	moved := map[uint64]bool{}
+	for _, d := range e.Deleted {
+		moved[d.Number] = true
+	}
+	var fresh []*Table
+	for _, a := range e.Added {
+		if moved[a.Table.Number] {
+			continue
+		}
+		table := NewTable(a.Table, t.Files, t.Blocks)
+		table.Level.Store(int32(a.Level)) //nolint:gosec // below NumLevels
+		fresh = append(fresh, table)
+	}
+	return fresh
+}
+
+// A Change is what an edit changes beside the tables.
+type Change struct {
+	Flushed bool     // the oldest frozen memtable is in the tables
+	Seq     ikey.Seq // if not 0, the sequence of ingested tables, which becomes visible with them
+}
+
+// Install records an edit and makes its tables part of the tree: fresh ones, as Fresh has returned them, which are
+// durable with their names, and those that it takes from another level. It returns the state before and after. If the
+// edit may be recorded although there is an error, uncertain is true, and the manifest may name the fresh tables.
+func (t *Tree) Install(e *manifest.Edit, fresh []*Table, c Change) (old, now *State, uncertain bool, err error) {
+	t.editMu.Lock()
+	defer t.editMu.Unlock()
+	v, err := t.recorded.Version.Apply(e)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	if err := t.appendEdit(e, v); err != nil {
+		return nil, nil, true, err
+	}
+	byNumber := make(map[uint64]*Table, len(fresh))
+	for _, table := range fresh {
+		byNumber[table.Meta.Number] = table
+	}
+	old = t.state.Load()
+	t.swap(func(s *State) {
+		s.setVersion(v, byNumber)
+		if c.Flushed {
+			// In new arrays: the old ones would keep the memory of the memtable until another takes its place.
+			s.Frozen = append([]*memtable.Table(nil), s.Frozen[:len(s.Frozen)-1]...)
+			t.flushing = append([]Frozen(nil), t.flushing[1:]...)
+		}
+		if c.Seq > 0 {
+			// Before the new state can be seen: a compaction that finds the tables finds them visible. A reader with
+			// the state of before sees none of them, as if it had come earlier.
+			t.Publish(c.Seq)
+		}
+	})
+	return old, t.state.Load(), false, nil
+}
+
+// Freeze makes the memtable wait to be written out, and begins a new one of the given size in bytes. log is the log of
+// its writes, nil if there is none, and last its newest sequence. Nobody may write meanwhile.
+func (t *Tree) Freeze(log Log, last ikey.Seq, memtableSize int64) {
+	mem := t.state.Load().Mem
+	mem.Freeze()
+	t.swap(func(s *State) {
+		s.Mem = memtable.New(mem.CommonPrefix(), mem.Keys(), memtableSize)
+		s.Frozen = slices.Insert(slices.Clone(s.Frozen), 0, mem)
+		t.flushing = append(t.flushing, Frozen{mem, log, last})
+		t.active = nil
+	})
+}

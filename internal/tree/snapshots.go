@@ -1,0 +1,89 @@
+package tree
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// A Pin keeps the versions that a reader at its sequence sees: compactions do not drop them.
+type Pin struct {
+	Seq    ikey.Seq
+	Opened time.Time
+	Closed atomic.Bool
+}
+
+// snapshots are the open pins.
+type snapshots struct {
+	mu   sync.Mutex
+	open []*Pin // ascending by sequence, since they are opened in that order
+}
+
+// Pin pins the newest sequence. The error is ErrClosed.
+func (t *Tree) Pin() (*Pin, error) {
+	if t.state.Load() == nil {
+		return nil, ErrClosed
+	}
+	// mu, since an ingest publishes its sequence under mu, and then the state: a snapshot taken between the two would
+	// show more the next time.
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.snapshots.mu.Lock()
+	defer t.snapshots.mu.Unlock()
+	// The sequence is read under the lock: a compaction that does not find this pin afterwards has only versions that
+	// are not newer than it, and keeps the newest of them.
+	p := &Pin{Seq: t.NewestSeq(), Opened: time.Now()}
+	t.snapshots.open = append(t.snapshots.open, p)
+	return p, nil
+}
+
+// Unpin drops a pin. The error of a second call is ErrClosed.
+func (t *Tree) Unpin(p *Pin) error {
+	if p.Closed.Swap(true) {
+		return ErrClosed
+	}
+	if t.snapshots.remove(p) {
+		t.Wake() // for a compaction that waits to drop what the pin kept
+	}
+	return nil
+}
+
+// Pinned returns the pinned sequences, ascending and each once.
+func (t *Tree) Pinned() []ikey.Seq {
+	s := &t.snapshots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var seqs []ikey.Seq
+	for _, p := range s.open {
+		if n := len(seqs); n == 0 || seqs[n-1] != p.Seq {
+			seqs = append(seqs, p.Seq)
+		}
+	}
+	return seqs
+}
+
+// OldestPin returns the number of open pins, and the time when the oldest was opened.
+func (t *Tree) OldestPin() (count int, opened time.Time) {
+	s := &t.snapshots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.open) == 0 {
+		return 0, time.Time{}
+	}
+	return len(s.open), slices.MinFunc(s.open, func(a, b *Pin) int { return a.Opened.Compare(b.Opened) }).Opened
+}
+
+// remove takes a pin out and reports whether it was the last one of its sequence, so that something may have been kept
+// for it alone. It need not be the oldest: a younger pin too may stand between a range tombstone and the tables that it
+// deletes.
+func (s *snapshots) remove(p *Pin) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.open, p)
+	s.open = slices.Delete(s.open, i, i+1)
+	same := func(other *Pin) bool { return other.Seq == p.Seq }
+	return !slices.ContainsFunc(s.open[max(0, i-1):min(i+1, len(s.open))], same) // they are in order
+}

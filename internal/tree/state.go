@@ -1,0 +1,142 @@
+package tree
+
+import (
+	"bytes"
+	"slices"
+	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/memtable"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// A State is all that a lookup needs: the memtables, and the runs of tables below. It is immutable and swapped as a
+// whole. A short reader loads it inside an epoch guard; one that lasts holds a reference.
+type State struct {
+	Mem     *memtable.Table   // takes writes
+	Frozen  []*memtable.Table // waiting to be written out, newest first
+	Version *manifest.Version
+	Runs    []*Run       // newest first
+	refs    atomic.Int64 // one for being current, one for each reader that holds it
+}
+
+// A Run is a sorted run of the tree with its fences in flat arrays: for each table, the heads of its bounds after the
+// prefix that all bounds of the run share.
+type Run struct {
+	Level  int
+	ID     uint64
+	Tables []*Table
+	prefix []byte
+	lo, hi []uint64
+
+	of        []*manifest.Table // of the tables, in the version; versions that have the run share the array
+	Readers   []*sstable.Reader // of the tables, so that a lookup finds the filter in one step
+	RangeDels bool              // a table has range tombstones
+}
+
+// NewRun makes a run of tables with ascending, disjoint bounds.
+func NewRun(level int, id uint64, tables []*Table) *Run {
+	r := &Run{Level: level, ID: id, Tables: tables, lo: make([]uint64, len(tables)), hi: make([]uint64, len(tables))}
+	r.Readers = make([]*sstable.Reader, len(tables))
+	if first, last := tables[0].Meta.Smallest, tables[len(tables)-1].Meta.Upper(); last != nil {
+		r.prefix = first[:ikey.CommonPrefix(first, last)]
+	}
+	for i, t := range tables {
+		r.Readers[i] = t.Reader
+		r.lo[i] = ikey.HeadAfter(r.prefix, t.Meta.Smallest)
+		if upper := t.Meta.Upper(); upper != nil {
+			r.hi[i] = ikey.HeadAfter(r.prefix, upper)
+		} else {
+			r.hi[i] = ^uint64(0)
+		}
+		r.RangeDels = r.RangeDels || t.Meta.RangeDeletes > 0
+	}
+	return r
+}
+
+// is reports whether r is the run other of a version, on the given level.
+func (r *Run) is(level int, other manifest.Run) bool {
+	return r.Level == level && r.ID == other.ID && len(r.of) == len(other.Tables) && len(r.of) > 0 &&
+		&r.of[0] == &other.Tables[0]
+}
+
+// Search returns the index of the first table that does not end before key, len(r.Tables) if all do.
+func (r *Run) Search(key []byte) int { return r.index(key, ikey.HeadAfter(r.prefix, key)) }
+
+// index is Search for a key with the given head.
+func (r *Run) index(key []byte, head uint64) int {
+	hi := r.hi
+	base, n := 0, len(hi)
+	for n > 1 { // the first of hi that is ≥ head lies in [base, base+n]
+		half := n >> 1
+		base += half & -ikey.Less(hi[base+half-1], head)
+		n -= half
+	}
+	if n == 1 && hi[base] < head {
+		base++
+	}
+	for base < len(hi) && hi[base] == head && r.Tables[base].Meta.EndsBefore(key) {
+		base++
+	}
+	return base
+}
+
+// Find returns the index of the table whose bounds hold key, -1 if there is none.
+func (r *Run) Find(key []byte) int {
+	head := ikey.HeadAfter(r.prefix, key)
+	i := r.index(key, head)
+	if i == len(r.hi) || head < r.lo[i] || head == r.lo[i] && bytes.Compare(key, r.Tables[i].Meta.Smallest) < 0 {
+		return -1
+	}
+	return i
+}
+
+// EachTable calls each with every table, newest data first.
+func (s *State) EachTable(each func(level int, t *Table)) {
+	for _, r := range s.Runs {
+		for _, t := range r.Tables {
+			each(r.Level, t)
+		}
+	}
+}
+
+// Table returns the table of the state that a manifest describes, nil if it is in no run.
+func (s *State) Table(meta *manifest.Table) *Table {
+	for _, r := range s.Runs {
+		if i := r.Find(meta.Smallest); i >= 0 && r.Tables[i].Meta.Number == meta.Number {
+			return r.Tables[i]
+		}
+	}
+	return nil
+}
+
+// setVersion makes v the version of the state. Runs and tables that s has are taken over, other tables come from fresh.
+func (s *State) setVersion(v *manifest.Version, fresh map[uint64]*Table) {
+	var runs []*Run
+	var old map[uint64]*Table // those of s by number; made once a run needs one
+	for l := range v.Levels {
+		for _, r := range v.Levels[l] {
+			if i := slices.IndexFunc(s.Runs, func(o *Run) bool { return o.is(l, r) }); i >= 0 {
+				runs = append(runs, s.Runs[i])
+				continue
+			}
+			tables := make([]*Table, len(r.Tables))
+			for i, meta := range r.Tables {
+				t, isFresh := fresh[meta.Number]
+				if !isFresh {
+					if old == nil {
+						old = make(map[uint64]*Table, len(r.Tables))
+						s.EachTable(func(_ int, t *Table) { old[t.Meta.Number] = t })
+					}
+					t = old[meta.Number]
+				}
+				t.Level.Store(int32(l))
+				tables[i] = t
+			}
+			runs = append(runs, NewRun(l, r.ID, tables))
+			runs[len(runs)-1].of = r.Tables
+		}
+	}
+	s.Version, s.Runs = v, runs
+}

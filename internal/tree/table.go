@@ -1,0 +1,95 @@
+package tree
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// A Table is one table of the tree, for as long as any state names it. It is removed from the disk after the last state
+// that names it is released.
+type Table struct {
+	Meta   *manifest.Table // immutable
+	Reader *sstable.Reader
+	File   *tablefile.File
+	Level  atomic.Int32 // the level that it is on now
+	refs   atomic.Int64 // states that name it
+
+	// The number of units of its filter that fit the memory shared by stores, and Options.FilterMemory; MaxUnits if all
+	// fit.
+	Kept, Planned atomic.Int32
+
+	Damaged atomic.Bool // one of its filters is damaged, as far as they were read
+
+	Loading sync.Mutex // held while parts of the table are loaded or dropped, so that each is accounted for once
+	Counted TableBytes // guarded by Loading: the bytes in memory that are accounted for
+
+	TableCounts
+}
+
+// TableBytes are the bytes that a table has in memory.
+type TableBytes struct{ Filter, Prefix, Index, RangeDeletes int64 }
+
+// NewTable returns the table that the manifest describes. Nothing is read.
+func NewTable(meta *manifest.Table, files *tablefile.Dir, blocks *cache.Cache) *Table {
+	t := &Table{Meta: meta, File: files.File(meta.Number)}
+	t.Kept.Store(bloomblock.MaxUnits)
+	t.Planned.Store(bloomblock.MaxUnits)
+	m := sstable.Meta{Name: t.File.Name, Size: meta.Size, ID: meta.ID, TailLen: meta.TailLen, FilterLen: meta.FilterLen}
+	if meta.Flags&manifest.SeqOverridden != 0 {
+		m.Seq = meta.MaxSeq
+	}
+	m.Check = func(i sstable.Info) error { return agrees(meta, i) }
+	t.Reader = sstable.NewReader(t.File, m, blocks, files.Domain)
+	return t
+}
+
+// agrees returns an error if the properties of a table's file differ from its entry in the manifest.
+func agrees(meta *manifest.Table, i sstable.Info) error {
+	i.FilterRate = meta.FilterRate // the tail does not have it
+	t := compaction.Table(meta.Number, i)
+	t.Flags |= meta.Flags & (manifest.SeqOverridden | manifest.Superseded)
+	if t.Flags&manifest.SeqOverridden != 0 {
+		t.MinSeq, t.MaxSeq = meta.MaxSeq, meta.MaxSeq
+	}
+	if !t.Equal(meta) {
+		return fmt.Errorf("holds %v, the manifest has %v", t, meta)
+	}
+	return nil
+}
+
+// TableCounts are the counters of one table.
+type TableCounts struct {
+	Negatives                                 atomic.Uint64 // estimated by a sample
+	TruePositives, FalsePositives, Unfiltered atomic.Uint64
+}
+
+// LoadCounts returns the counters as the manifest keeps them.
+func (c *TableCounts) LoadCounts() manifest.Counts {
+	return manifest.Counts{
+		Negatives: c.Negatives.Load(), TruePositives: c.TruePositives.Load(),
+		FalsePositives: c.FalsePositives.Load(), Unfiltered: c.Unfiltered.Load(),
+	}
+}
+
+// RestoreCounts sets the counters to those that the manifest has kept.
+func (c *TableCounts) RestoreCounts(from manifest.Counts) {
+	c.Negatives.Store(from.Negatives)
+	c.TruePositives.Store(from.TruePositives)
+	c.FalsePositives.Store(from.FalsePositives)
+	c.Unfiltered.Store(from.Unfiltered)
+}
+
+// counts returns the counters of all tables, by their numbers.
+func (s *State) counts() map[uint64]manifest.Counts {
+	counts := map[uint64]manifest.Counts{}
+	s.EachTable(func(_ int, t *Table) { counts[t.Meta.Number] = t.LoadCounts() })
+	return counts
+}

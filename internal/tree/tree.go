@@ -1,0 +1,246 @@
+// Package tree holds the living tree of one store: the state that readers load, the manifest, the memtables that wait
+// to be written out, the references that keep tables on the disk, and the reason why no more writes are taken. It is
+// where writers, readers and background work meet; it starts no goroutine.
+package tree
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/memtable"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+var (
+	// ErrClosed is returned by calls after Close.
+	ErrClosed = errors.New("bloomkv: closed")
+	// ErrReadOnly is matched by the reason why a tree takes no writes.
+	ErrReadOnly = errors.New("read-only")
+)
+
+// A Tree is the living tree of one store. Readers load its state, writers freeze memtables into it, and background work
+// takes these out and installs tables. It is safe for concurrent use.
+//
+// Order of locks: editMu, mu, then that of the snapshots.
+type Tree struct {
+	// constant after New
+	Domain   *epoch.Domain  // of the readers of tables and cached blocks
+	Files    *tablefile.Dir // of the tables
+	Blocks   *cache.Cache   // of the tables
+	fs       vfs.FS
+	dir      string
+	filters  manifest.Filters // of the options
+	observer Observer
+
+	state   atomic.Pointer[State] // nil before Begin and after End; swapped under mu
+	visible atomic.Uint64         // the newest sequence that readers see
+
+	// SeqGate is set by tests alone. It stands around each reading of the visible sequence: a reader loads a state and
+	// then the sequence, with nothing between the two, and only here can a test bring something there. If it is nil, it
+	// costs a lookup one load beside that of the state, and a branch.
+	SeqGate func(read func() uint64) uint64
+	// HoldGate is set by tests alone too. Hold calls it between its two steps.
+	HoldGate atomic.Pointer[func()]
+
+	retired   chan struct{} // holds one element: a state was retired
+	snapshots snapshots
+
+	editMu       sync.Mutex    // orders edits; guards the fields down to the next blank line
+	manifest     *manifest.Log // nil until the first edit
+	recorded     manifest.State
+	snapshotSize int64 // of the manifest when it was begun
+
+	mu       sync.Mutex // guards what follows, and the swap of state
+	changed  sync.Cond  // broadcast after each change of what mu guards
+	flushing []Frozen   // what state.Frozen holds, oldest first
+	dead     []*Table   // in no state any more: to be removed from the disk
+	failed   error      // once set, no more writes
+	closing  bool
+	drained  bool           // after the last memtable was frozen
+	next     uint64         // the next file number
+	reserved uint64         // the manifest covers the numbers below
+	active   Log            // takes writes; nil if none does
+	calls    sync.WaitGroup // calls that last: see BeginCall
+}
+
+// A Config says what a tree is made of.
+type Config struct {
+	FS       vfs.FS
+	Dir      string
+	Domain   *epoch.Domain
+	Files    *tablefile.Dir
+	Blocks   *cache.Cache
+	Filters  manifest.Filters
+	Observer Observer
+	ReadOnly error // if not nil, the tree takes no writes from the beginning, for this reason
+}
+
+// An Observer is called when a tree stops taking writes.
+type Observer interface {
+	ReadOnly(cause error)
+}
+
+// A Log is the write-ahead log of a memtable.
+type Log interface {
+	Number() uint64
+	Mark() *manifest.LogMark // how much of the log is durable; nil while its name, or an older log, is not
+	Remove()                 // once its memtable is durable in tables
+}
+
+// A Frozen memtable waits to become tables of level 0.
+type Frozen struct {
+	Mem  *memtable.Table
+	Log  Log      // nil if its writes are in no log
+	Last ikey.Seq // its newest sequence
+}
+
+// New returns a tree without a state.
+func New(c Config) *Tree {
+	t := &Tree{
+		Domain: c.Domain, Files: c.Files, Blocks: c.Blocks, fs: c.FS, dir: c.Dir, filters: c.Filters,
+		observer: c.Observer, retired: make(chan struct{}, 1), failed: c.ReadOnly,
+	}
+	t.changed.L = &t.mu
+	return t
+}
+
+// Load returns the current state, nil after End. A reader that touches files or cached blocks must be inside a guard of
+// t.Domain when it loads the state, or hold a reference: see Hold.
+func (t *Tree) Load() *State { return t.state.Load() }
+
+// NewestSeq returns the newest sequence that readers see. A reader loads its state first. A state older than the
+// sequence misses only what is newer than the call; the other way round, a compaction could have dropped the version
+// that an older sequence needs.
+func (t *Tree) NewestSeq() ikey.Seq {
+	if t.SeqGate != nil {
+		return ikey.Seq(t.SeqGate(t.visible.Load))
+	}
+	return ikey.Seq(t.visible.Load())
+}
+
+// Publish makes all writes up to seq visible to readers.
+func (t *Tree) Publish(seq ikey.Seq) { t.visible.Store(uint64(seq)) }
+
+// Hold takes a reference to the current state, for readers that last. Release gives it back. It returns false after
+// End.
+func (t *Tree) Hold() (*State, bool) {
+	g := t.Domain.Enter()
+	defer g.Leave()
+	s := t.state.Load()
+	if f := t.HoldGate.Load(); f != nil {
+		(*f)()
+	}
+	if s != nil {
+		s.refs.Add(1)
+	}
+	return s, s != nil
+}
+
+// HoldNow is Hold, and returns the newest sequence that readers of that state see: the state has all writes up to it,
+// and no later ones that such a reader would see. A reader that lasts must not take the two apart, as a lookup may:
+// between them a rotation can have sent writes into a memtable that the state does not know, and an ingest can have
+// passed it by.
+func (t *Tree) HoldNow() (*State, ikey.Seq, bool) {
+	for {
+		s, ok := t.Hold()
+		if !ok {
+			return nil, 0, false
+		}
+		seq := t.NewestSeq() // after the state
+		if t.state.Load() == s {
+			return s, seq, true
+		}
+		t.Release(s)
+	}
+}
+
+// Acquire is Hold, and returns the function that releases the state. s is nil after End.
+func (t *Tree) Acquire() (s *State, release func()) {
+	s, ok := t.Hold()
+	if !ok {
+		return nil, nil
+	}
+	return s, func() { t.Release(s) }
+}
+
+// Release gives a reference to a state back. With the last one the state's tables lose a reference each. A table that
+// no state names any more is dead: see TakeDead.
+func (t *Tree) Release(s *State) {
+	if s.refs.Add(-1) > 0 {
+		return
+	}
+	s.EachTable(func(_ int, table *Table) {
+		if table.refs.Add(-1) == 0 {
+			t.mu.Lock()
+			t.dead = append(t.dead, table)
+			t.changed.Broadcast()
+			t.mu.Unlock()
+		}
+	})
+}
+
+// TakeDead returns the tables that no state names any more, each once. No reader can see them.
+func (t *Tree) TakeDead() []*Table {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	dead := t.dead
+	t.dead = nil
+	return dead
+}
+
+// swap installs a changed copy of the state and retires the old one. change runs under mu.
+func (t *Tree) swap(change func(*State)) {
+	t.mu.Lock()
+	old := t.state.Load()
+	s := &State{Mem: old.Mem, Frozen: old.Frozen, Version: old.Version, Runs: old.Runs}
+	change(s)
+	t.set(s)
+	t.changed.Broadcast()
+	t.mu.Unlock()
+	t.Domain.Retire(func() { t.Release(old) })
+	select {
+	case t.retired <- struct{}{}:
+	default: // the next turn of ReleaseStates is for this one too
+	}
+}
+
+// set makes s the current state, which holds a reference to it, and it to each of its tables.
+func (t *Tree) set(s *State) {
+	s.refs.Store(1)
+	s.EachTable(func(_ int, table *Table) { table.refs.Add(1) })
+	t.state.Store(s)
+}
+
+// ReleaseStates releases replaced states until stop is closed. A state is retired while readers may be inside. They do
+// not say when they leave, so that it costs them nothing, and nothing else may happen once they have left: so this
+// waits for them.
+func (t *Tree) ReleaseStates(stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-t.retired:
+			t.Domain.Wait()
+		}
+	}
+}
+
+// Begin makes s the first state, and all writes up to seq visible.
+func (t *Tree) Begin(s *State, seq ikey.Seq) {
+	t.set(s)
+	t.Publish(seq)
+}
+
+// End takes the state away and returns it, nil if there was none. When it returns, all lookups that had loaded it have
+// left, and later ones find none.
+func (t *Tree) End() *State {
+	s := t.state.Swap(nil)
+	t.Domain.Wait()
+	return s
+}

@@ -1,0 +1,155 @@
+package tree
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+type observer struct{ causes []error }
+
+func (o *observer) ReadOnly(cause error) { o.causes = append(o.causes, cause) }
+
+// newTree returns an empty tree that was begun in a directory of fsys.
+func newTree(t *testing.T, fsys vfs.FS) (*Tree, *observer) {
+	t.Helper()
+	if err := fsys.Mkdir("db"); err != nil {
+		t.Fatal(err)
+	}
+	o, domain := new(observer), new(epoch.Domain)
+	tree := New(Config{
+		FS: fsys, Dir: "db", Domain: domain, Observer: o, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
+		Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
+	})
+	if err := tree.Create(1, 7); err != nil {
+		t.Fatal(err)
+	}
+	tree.Begin(tree.FirstState(nil, 1<<16), 0)
+	return tree, o
+}
+
+func locked(mu interface {
+	TryLock() bool
+	Unlock()
+},
+) bool {
+	ok := mu.TryLock()
+	if ok {
+		mu.Unlock()
+	}
+	return !ok
+}
+
+// A reader of the list that does not find a pin has no version newer than it.
+func TestAPinTakesItsSequenceUnderTheLockOfTheList(t *testing.T) {
+	tree, _ := newTree(t, vfs.NewMem())
+	tree.Publish(3)
+	reads := 0
+	tree.SeqGate = func(read func() uint64) uint64 {
+		reads++
+		if !locked(&tree.snapshots.mu) || !locked(&tree.mu) {
+			t.Error("the sequence of a pin is read without a lock")
+		}
+		return read()
+	}
+	p, err := tree.Pin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tree.Pinned(); reads != 1 || len(got) != 1 || got[0] != 3 || p.Seq != 3 {
+		t.Errorf("a pin at %d after %d readings, the list has %v, want 3", p.Seq, reads, got)
+	}
+	tree.SeqGate = nil
+
+	// What becomes visible while the list is locked is in a pin that waits for the list.
+	tree.snapshots.mu.Lock()
+	taken := make(chan *Pin)
+	go func() {
+		p, err := tree.Pin()
+		if err != nil {
+			t.Error(err)
+		}
+		taken <- p
+	}()
+	for !locked(&tree.mu) { // the other goroutine has it, and waits for the list
+		time.Sleep(time.Millisecond)
+	}
+	tree.Publish(4)
+	tree.snapshots.mu.Unlock()
+	if late := <-taken; late.Seq != 4 {
+		t.Errorf("a pin at %d, want 4, which was visible before the pin was in the list", late.Seq)
+	}
+}
+
+func TestWhatIsRecordedAndItsStateAreTakenBetweenTwoEdits(t *testing.T) {
+	tree, _ := newTree(t, vfs.NewMem())
+	held := false
+	gate := func() { held = locked(&tree.editMu) }
+	tree.HoldGate.Store(&gate)
+	recorded, s := tree.Recorded()
+	if !held {
+		t.Error("the state is taken without the lock of edits")
+	}
+	if s.Version != recorded.Version {
+		t.Error("the state is of another version than what is recorded")
+	}
+	tree.Release(s)
+}
+
+func TestAFailureIsKeptAndToldOnce(t *testing.T) {
+	tree, o := newTree(t, vfs.NewMem())
+	first, second := errors.New("first"), errors.New("second")
+	for _, cause := range []error{first, second} {
+		if err := tree.Fail(cause); !errors.Is(err, first) || errors.Is(err, second) || !errors.Is(err, ErrReadOnly) {
+			t.Errorf("got %v, want ErrReadOnly with the first cause", err)
+		}
+	}
+	if err := tree.Writable(); !errors.Is(err, first) {
+		t.Errorf("writable: %v, want the first cause", err)
+	}
+	if len(o.causes) != 1 || !errors.Is(o.causes[0], first) {
+		t.Errorf("the observer was called with %v, want the first cause", o.causes)
+	}
+	if err := tree.Record(&manifest.Edit{}); !errors.Is(err, first) {
+		t.Errorf("record: %v, want the first cause", err)
+	}
+	if _, ok := tree.Close(); !ok {
+		t.Error("the first Close says that it is not the first")
+	}
+	if err := tree.Writable(); err != ErrClosed {
+		t.Errorf("after Close: %v, want ErrClosed", err)
+	}
+	if _, ok := tree.Close(); ok {
+		t.Error("the second Close says that it is the first")
+	}
+}
+
+func TestConditionsAreLookedAtAgainAfterEachChange(t *testing.T) {
+	tree, _ := newTree(t, vfs.NewMem())
+	frozen := make(chan error)
+	go func() {
+		frozen <- tree.Wait(t.Context(), func(v View) bool { return len(v.Flushing) == 1 && len(v.State.Frozen) == 1 })
+	}()
+	tree.Freeze(nil, 5, 1<<16)
+	if err := <-frozen; err != nil {
+		t.Error(err)
+	}
+	if v := tree.View(); v.Flushing[0].Last != 5 || v.State.Mem == v.Flushing[0].Mem {
+		t.Errorf("the frozen memtable ends at %d, want 5", v.Flushing[0].Last)
+	}
+	old, now, _, err := tree.Install(&manifest.Edit{LastSeq: 5}, nil, Change{Flushed: true, Seq: 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := tree.View(); len(v.Flushing) != 0 || len(now.Frozen) != 0 || len(old.Frozen) != 1 || tree.NewestSeq() != ikey.Seq(6) {
+		t.Errorf("after the flush: %d memtables wait, %d and before %d are in the state, the newest sequence is %d",
+			len(v.Flushing), len(now.Frozen), len(old.Frozen), tree.NewestSeq())
+	}
+}
