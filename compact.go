@@ -176,11 +176,11 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 	if !plan.Move {
 		var err error
 		env := db.env(plan.To)
-		env.Room = func(bytes uint64) error { return db.room(plan, bytes) }
+		env.Free, env.FreeKnown = db.freeSpace(plan)
 		if db.pacer.rate > 0 {
-			env.Pace = func(bytes int) error { return db.pacer.wait(db.ctx, bytes) }
+			env.Limiter = &db.pacer
 		}
-		if res, err = compaction.Run(db.ctx, v, plan, env); err != nil {
+		if res, err = compaction.Run(db.ctx, v, plan, inputs{db}, env); err != nil {
 			return err
 		}
 	}
@@ -226,10 +226,13 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 	return nil
 }
 
-// openInput is a cursor over one input of a compaction. The plan's version keeps the table on the disk: only a compaction
-// takes tables away, and there is one at a time.
-func (db *DB) openInput(meta *manifest.Table) (merge.Source, error) {
-	t, err := db.input(meta)
+// inputs gives a compaction access to its tables. The plan's version keeps them on the disk: only a compaction removes
+// tables, and there is one at a time.
+type inputs struct{ db *DB }
+
+// Open returns a cursor over one table.
+func (in inputs) Open(meta *manifest.Table) (merge.Source, error) {
+	t, err := in.load(meta)
 	if err != nil {
 		return nil, err
 	}
@@ -238,45 +241,45 @@ func (db *DB) openInput(meta *manifest.Table) (merge.Source, error) {
 	return it, nil
 }
 
-// inputRangeDels are the range tombstones of one input.
-func (db *DB) inputRangeDels(meta *manifest.Table) (rangedel.List, error) {
-	t, err := db.input(meta)
+// RangeDels returns the range tombstones of one table.
+func (in inputs) RangeDels(meta *manifest.Table) (rangedel.List, error) {
+	t, err := in.load(meta)
 	if err != nil {
 		return nil, err
 	}
 	return t.reader.RangeDels(), nil
 }
 
-// inputSample is a sample of the keys of one input, or nil: a compaction is as good without it. What is damaged is told; other
-// errors are met again by the compaction itself.
-func (db *DB) inputSample(meta *manifest.Table) *bloomblock.Sample {
-	t, err := db.input(meta)
+// Sample returns a sample of the keys of one table, or nil: a compaction is as good without it. Damage is reported; the
+// compaction itself will meet other errors again.
+func (in inputs) Sample(meta *manifest.Table) *bloomblock.Sample {
+	t, err := in.load(meta)
 	if err != nil {
 		return nil
 	}
 	s, err := t.reader.Sample()
 	if errors.Is(err, corrupt.Err) || errors.Is(err, bloomblock.ErrUnknownKind) {
-		db.report.damaged(err)
+		in.db.report.damaged(err)
 	}
 	return s
 }
 
-// inputFilter is the filter of one input as far as it is in memory, or nil.
-func (db *DB) inputFilter(meta *manifest.Table) *bloomblock.Filter {
-	t, err := db.input(meta)
+// Filter returns the part of one table's filter that is in memory, or nil.
+func (in inputs) Filter(meta *manifest.Table) *bloomblock.Filter {
+	t, err := in.load(meta)
 	if err != nil {
 		return nil
 	}
 	return t.reader.Filter()
 }
 
-// input is an input of a compaction, loaded.
-func (db *DB) input(meta *manifest.Table) (*table, error) {
-	t := db.state.Load().table(meta)
+// load returns the loaded table.
+func (in inputs) load(meta *manifest.Table) (*table, error) {
+	t := in.db.state.Load().table(meta)
 	if t == nil {
 		return nil, errGone
 	}
-	return t, db.load(t)
+	return t, in.db.load(t)
 }
 
 var errGone = errors.New("compaction: an input left the tree")

@@ -34,6 +34,12 @@ func (db *DB) newNumber() (uint64, error) {
 	return db.newNumber()
 }
 
+// fileNumbers gives compactions and flushes the store's file numbers.
+type fileNumbers struct{ db *DB }
+
+// NewNumber returns a file number that was never used before.
+func (n fileNumbers) NewNumber() (uint64, error) { return n.db.newNumber() }
+
 // minManifest is the least size in bytes at which a new manifest begins with a snapshot; a large snapshot may double.
 const minManifest = 4 << 20
 

@@ -254,9 +254,8 @@ func (db *DB) env(level int) compaction.Env {
 	plan := db.plans.Load().Now
 	db.editMu.Unlock()
 	return compaction.Env{
-		FS: db.opts.FS, Dir: db.dir, NewNumber: db.newNumber, TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
+		FS: db.opts.FS, Dir: db.dir, Numbers: fileNumbers{db}, TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
 		BlockSize: db.opts.BlockSize, Codec: db.opts.codec(level), Filter: plan.Levels[level].Params, Prefix: db.opts.FilterPrefix, Seed: db.seed,
-		Snapshots: db.snapshots.seqs(), Open: db.openInput, RangeDels: db.inputRangeDels,
-		SampleOf: db.inputSample, FilterOf: db.inputFilter,
+		Snapshots: db.snapshots.seqs(),
 	}
 }

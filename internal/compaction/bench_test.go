@@ -66,7 +66,7 @@ func BenchmarkRun(b *testing.B) {
 			env.BlockSize = 4096
 			var read uint64
 			for b.Loop() {
-				res, err := Run(b.Context(), v, p, env)
+				res, err := Run(b.Context(), v, p, d, env)
 				if err != nil {
 					b.Fatal(err)
 				}

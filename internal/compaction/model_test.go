@@ -62,7 +62,7 @@ func (w *world) carryOut(p *Plan) {
 	if !p.Move {
 		d.opened, d.asked = nil, nil
 		var err error
-		if res, err = Run(w.t.Context(), w.v, p, w.env()); err != nil {
+		if res, err = Run(w.t.Context(), w.v, p, d, w.env()); err != nil {
 			w.fail("%v", err)
 		}
 		w.checkRead(p, res)

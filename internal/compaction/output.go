@@ -2,6 +2,7 @@ package compaction
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -24,8 +25,8 @@ type output struct {
 	superseded bool   // it has more than one version of a key
 }
 
-func begin(env Env) (*output, error) {
-	number, err := env.NewNumber()
+func begin(env Env, l limit) (*output, error) {
+	number, err := env.Numbers.NewNumber()
 	if err != nil {
 		return nil, err
 	}
@@ -36,23 +37,29 @@ func begin(env Env) (*output, error) {
 		return nil, err
 	}
 	var to io.Writer = file
-	if env.Pace != nil {
-		to = paced{file, env.Pace}
+	if l.limiter != nil {
+		to = limited{file, l}
 	}
 	return &output{env: env, number: number, file: file, w: sstable.NewWriter(to, sstable.WriterOptions{
 		ID: binary.LittleEndian.Uint64(id[:]), BlockSize: env.BlockSize, Codec: env.Codec, Filter: env.Filter, Prefix: env.Prefix, Seed: env.Seed,
 	})}, nil
 }
 
-// paced asks before each write.
-type paced struct {
-	w    io.Writer
-	pace func(n int) error
+// A limit is the limiter of one compaction.
+type limit struct {
+	ctx     context.Context //nolint:containedctx // of one call of Run
+	limiter Limiter         // may be nil
+}
+
+// limited waits before each write.
+type limited struct {
+	w io.Writer
+	limit
 }
 
 // Write writes p once it may.
-func (w paced) Write(p []byte) (int, error) {
-	if err := w.pace(len(p)); err != nil {
+func (w limited) Write(p []byte) (int, error) {
+	if err := w.limiter.Wait(w.ctx, len(p)); err != nil {
 		return 0, err
 	}
 	return w.w.Write(p)

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/sstable"
 )
@@ -31,14 +32,14 @@ type Prediction struct {
 //
 // That a key which is a tombstone is not written where nothing older can hold it is taken into account as if the tombstones
 // of a table were as often in newer tables as its other keys.
-func predict(runs [][]*manifest.Table, older olderRuns, env Env) Prediction {
+func predict(runs [][]*manifest.Table, older olderRuns, samples Samples, snapshots []ikey.Seq) Prediction {
 	var p Prediction
 	variance := 0.0
-	first := stripes(env.Snapshots).first()
+	first := stripes(snapshots).first()
 	for i, run := range runs {
 		older := older.clone() // its cursors want ascending keys
 		for _, t := range run {
-			keys, o := keysOf(t, newerFilters(runs[:i], t, env), env)
+			keys, o := keysOf(t, newerFilters(runs[:i], t, samples), samples)
 			if !o.Known {
 				return Prediction{}
 			}
@@ -57,9 +58,17 @@ func predict(runs [][]*manifest.Table, older olderRuns, env Env) Prediction {
 	return p
 }
 
-// Predict is the prediction for a compaction of all of v into the last level, with no reader of anything older. sampleOf and filterOf
-// are as in Env. It takes the time of a lookup of an absent key in all runs for each hash of a sample.
-func Predict(v *manifest.Version, sampleOf func(*manifest.Table) *bloomblock.Sample, filterOf func(*manifest.Table) *bloomblock.Filter) Prediction {
+// Samples gives access to what a prediction is made from.
+type Samples interface {
+	// Sample returns a sample of the keys of a table, or nil.
+	Sample(t *manifest.Table) *bloomblock.Sample
+	// Filter returns the part of a table's filter that is in memory, or nil.
+	Filter(t *manifest.Table) *bloomblock.Filter
+}
+
+// Predict predicts a compaction of all of v into the last level, without snapshots. For each hash of a sample it takes the
+// time of a lookup of an absent key in all runs.
+func Predict(v *manifest.Version, samples Samples) Prediction {
 	var runs [][]*manifest.Table
 	for _, level := range v.Levels {
 		for _, r := range level {
@@ -71,25 +80,25 @@ func Predict(v *manifest.Version, sampleOf func(*manifest.Table) *bloomblock.Sam
 			runs = append(runs, r.Tables)
 		}
 	}
-	return predict(runs, olderRuns{}, Env{SampleOf: sampleOf, FilterOf: filterOf})
+	return predict(runs, olderRuns{}, samples, nil)
 }
 
 // newerFilters are the filters of the tables of newer runs that overlap t.
-func newerFilters(newer [][]*manifest.Table, t *manifest.Table, env Env) (filters []*bloomblock.Filter) {
+func newerFilters(newer [][]*manifest.Table, t *manifest.Table, samples Samples) (filters []*bloomblock.Filter) {
 	for _, run := range newer {
 		for _, n := range (manifest.Run{Tables: run}).Touching(t.Bounds()) {
-			filters = append(filters, env.FilterOf(n))
+			filters = append(filters, samples.Filter(n))
 		}
 	}
 	return filters
 }
 
 // keysOf is the number of distinct keys of t, and how many of them are in newer tables. Nothing is read where that is known without.
-func keysOf(t *manifest.Table, newer []*bloomblock.Filter, env Env) (keys float64, o bloomblock.Overlap) {
+func keysOf(t *manifest.Table, newer []*bloomblock.Filter, samples Samples) (keys float64, o bloomblock.Overlap) {
 	if len(newer) == 0 && t.Flags&manifest.Superseded == 0 {
 		return float64(t.Entries), bloomblock.Overlap{Known: true}
 	}
-	s := env.SampleOf(t)
+	s := samples.Sample(t)
 	switch {
 	case s == nil:
 		return float64(t.Entries), o

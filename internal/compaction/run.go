@@ -20,35 +20,60 @@ import (
 type Env struct {
 	FS        vfs.FS
 	Dir       string
-	NewNumber func() (uint64, error) // a file number never used before
-	TableSize uint64                 // bytes at which an output ends
-	BlockSize int                    // as sstable.WriterOptions has it
-	Codec     sstable.Codec          // of the output level
-	Filter    bloomblock.Params      // of the output level
-	Prefix    sstable.PrefixRule     // of a second filter
-	Seed      bloomblock.Seed        // of filters
+	Numbers   Numbers
+	TableSize uint64             // bytes at which an output ends
+	BlockSize int                // as in sstable.WriterOptions
+	Codec     sstable.Codec      // of the output level
+	Filter    bloomblock.Params  // of the output level
+	Prefix    sstable.PrefixRule // of a second filter
+	Seed      bloomblock.Seed    // of filters
 
-	// Pace, if not nil, returns when so many bytes may be written, or with the reason why they must not.
-	Pace func(bytes int) error
-
-	// Room, if not nil, returns nil when so many bytes fit the disk, or else why the compaction should not begin, which then is its
-	// error. It is asked where it is predicted that no less will be written.
-	Room func(bytes uint64) error
-
-	// Snapshots that readers hold, ascending; repetitions do no harm. The list is taken after what is to be read was chosen,
-	// a version or a frozen memtable, so that a later snapshot is not older than anything in it.
+	// Snapshots are the sequence numbers that readers hold, ascending; duplicates do no harm. The list must be taken after the
+	// inputs were chosen, a version or a frozen memtable, so that a later snapshot is not older than anything in them.
 	Snapshots []ikey.Seq
 
-	// Open is a cursor over the versions of an input; it bypasses the block cache. It is not called for a table without
-	// versions. RangeDels are the range tombstones of one that has some. Neither is called for a table that newer inputs
-	// delete as a whole, nor by a flush.
-	Open      func(*manifest.Table) (merge.Source, error)
-	RangeDels func(*manifest.Table) (rangedel.List, error)
+	// The rest is for Run alone.
 
-	// SampleOf is the sample of the keys of an input, and FilterOf its filter as far as it is in memory; nil where there is none. If
-	// they are nil nothing is predicted. Neither is called by a flush.
-	SampleOf func(*manifest.Table) *bloomblock.Sample
-	FilterOf func(*manifest.Table) *bloomblock.Filter
+	Limiter Limiter // delays writes; nil means no limit
+	// Free is the disk space in bytes, if FreeKnown. If more will be written, as far as that can be predicted, Run writes
+	// nothing and returns an error matching ErrDiskSpace.
+	Free      uint64
+	FreeKnown bool
+}
+
+// Numbers allocates file numbers.
+type Numbers interface {
+	// NewNumber returns a number that no file has had.
+	NewNumber() (uint64, error)
+}
+
+// A Counter numbers the files of a new directory from 1 on.
+type Counter uint64
+
+// NewNumber returns the next number.
+func (c *Counter) NewNumber() (uint64, error) {
+	*c++
+	return uint64(*c), nil
+}
+
+// A Limiter limits the rate of writes.
+type Limiter interface {
+	// Wait returns nil once the given number of bytes may be written, or the error of ctx as soon as ctx is done.
+	Wait(ctx context.Context, bytes int) error
+}
+
+// ErrDiskSpace means that a compaction did not begin, since its outputs would not fit on the disk.
+var ErrDiskSpace = errors.New("not enough disk space")
+
+// Inputs gives access to the tables that a compaction reads.
+type Inputs interface {
+	Samples
+	// Open returns a cursor over the versions of a table. The cursor bypasses the block cache. It is not called for a
+	// table without versions, nor for one that newer inputs delete as a whole.
+	Open(t *manifest.Table) (merge.Source, error)
+	// RangeDels returns the range tombstones of a table that has some. It is not called for a table that newer inputs
+	// delete as a whole.
+	RangeDels(t *manifest.Table) (rangedel.List, error)
 }
 
 // Result is what a flush or a compaction left on the disk, synced except for the names in the directory.
@@ -69,22 +94,21 @@ func Flush(ctx context.Context, src merge.Source, dels rangedel.List, env Env) (
 }
 
 // Run merges the inputs of a plan that is not a move. v is the version that the plan was picked from.
-func Run(ctx context.Context, v *manifest.Version, p *Plan, env Env) (Result, error) {
-	in, err := p.inputs(ctx, env)
+func Run(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env Env) (Result, error) {
+	in, err := p.read(ctx, tables, env.Snapshots)
 	if err != nil {
 		return Result{}, err
 	}
 	older := below(v, p.To)
 	var predicted Prediction
-	if env.SampleOf != nil && len(in.dels) == 0 {
-		predicted = predict(in.runs, older, env)
+	if len(in.dels) == 0 {
+		predicted = predict(in.runs, older, tables, env.Snapshots)
 	}
-	if least := predicted.least(env.Codec); least > 0 && env.Room != nil {
-		if err := env.Room(least); err != nil {
-			return Result{}, errors.Join(err, in.source.Close())
-		}
+	if least := predicted.least(env.Codec); env.FreeKnown && least > env.Free {
+		err := fmt.Errorf("%s: %w: %d bytes are free, at least %d would be written", env.Dir, ErrDiskSpace, env.Free, least)
+		return Result{}, errors.Join(err, in.source.Close())
 	}
-	w := tableWriter{env: env, size: predicted.tableSize(env.TableSize)}
+	w := tableWriter{env: env, size: predicted.tableSize(env.TableSize), limit: limit{ctx, env.Limiter}}
 	if p.To < last && len(v.Levels[p.To+1]) > 0 {
 		w.grand = v.Levels[p.To+1][0].Tables
 	}
@@ -95,16 +119,16 @@ func Run(ctx context.Context, v *manifest.Version, p *Plan, env Env) (Result, er
 	res.Skipped, res.Predicted = in.skipped, predicted
 	if res.Read != in.versions {
 		remove(env, res.Tables)
-		return Result{}, miscounted(in, res.Read, env)
+		return Result{}, miscounted(in, res.Read, tables)
 	}
 	return res, nil
 }
 
-// miscounted is the damage of the input that has another number of versions than the manifest says.
-func miscounted(in inputs, read uint64, env Env) error {
-	for _, tables := range in.runs {
-		for _, t := range tables {
-			src, err := env.Open(t)
+// miscounted returns the damage of the input whose number of versions is not that of the manifest.
+func miscounted(in input, read uint64, tables Inputs) error {
+	for _, run := range in.runs {
+		for _, t := range run {
+			src, err := tables.Open(t)
 			if err != nil {
 				return err
 			}
@@ -128,8 +152,8 @@ func damaged(t *manifest.Table, format string, args ...any) error {
 	return corrupt.Newf(filename.Base(filename.Table, t.Number), 0, format, args...)
 }
 
-// inputs are what of a plan's tables is to be read.
-type inputs struct {
+// An input is what has to be read of a plan's tables.
+type input struct {
 	runs     [][]*manifest.Table // newest first; those that have versions
 	source   merge.Source
 	versions uint64        // that source has, says the manifest
@@ -137,16 +161,16 @@ type inputs struct {
 	skipped  uint64        // bytes of tables that are not read at all
 }
 
-// inputs reads the range tombstones, newest run first: what they delete as a whole needs no reading.
-func (p *Plan) inputs(ctx context.Context, env Env) (in inputs, err error) {
+// read reads the range tombstones, newest run first: tables that they delete as a whole are not read.
+func (p *Plan) read(ctx context.Context, tables Inputs, snapshots []ikey.Seq) (in input, err error) {
 	var sources []merge.Source
 	var covers cover
 	var all []rangedel.Tombstone
-	for _, input := range p.Inputs {
-		var tables []*manifest.Table
+	for _, part := range p.Inputs {
+		var run []*manifest.Table
 		var dels rangedel.List
-		for _, t := range input.Tables {
-			if covers.whole(t, env.Snapshots) {
+		for _, t := range part.Tables {
+			if covers.whole(t, snapshots) {
 				in.skipped += t.Size
 				continue
 			}
@@ -154,14 +178,14 @@ func (p *Plan) inputs(ctx context.Context, env Env) (in inputs, err error) {
 				if err := ctx.Err(); err != nil {
 					return in, err
 				}
-				l, err := rangeDelsOf(t, env)
+				l, err := rangeDelsOf(t, tables)
 				if err != nil {
 					return in, err
 				}
 				dels = append(dels, l...)
 			}
 			if t.Entries > 0 {
-				tables = append(tables, t)
+				run = append(run, t)
 				in.versions += t.Entries
 			}
 		}
@@ -173,18 +197,18 @@ func (p *Plan) inputs(ctx context.Context, env Env) (in inputs, err error) {
 				all = append(all, rangedel.Tombstone{Start: f.Start, End: f.End, Seq: seq})
 			}
 		}
-		if len(tables) > 0 {
-			in.runs = append(in.runs, tables)
-			sources = append(sources, merge.NewConcat(runTables{tables, env.Open}))
+		if len(run) > 0 {
+			in.runs = append(in.runs, run)
+			sources = append(sources, merge.NewConcat(runTables{run, tables}))
 		}
 	}
-	in.source, in.dels = merge.New(sources...), rangedel.FragmentedFor(env.Snapshots, all)
+	in.source, in.dels = merge.New(sources...), rangedel.FragmentedFor(snapshots, all)
 	return in, nil
 }
 
 // rangeDelsOf is the range tombstones of an input, which must be as many as the manifest has, and within the table's bounds.
-func rangeDelsOf(t *manifest.Table, env Env) (rangedel.List, error) {
-	l, err := env.RangeDels(t)
+func rangeDelsOf(t *manifest.Table, tables Inputs) (rangedel.List, error) {
+	l, err := tables.RangeDels(t)
 	if err != nil {
 		return nil, err
 	}

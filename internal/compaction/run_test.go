@@ -100,7 +100,7 @@ func TestRun(t *testing.T) {
 			if c.below != "" {
 				v = d.level(v, 6, 9, c.below)
 			}
-			res, err := Run(t.Context(), v, p, d.env(1<<20, c.snapshots...))
+			res, err := Run(t.Context(), v, p, d, d.env(1<<20, c.snapshots...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +166,7 @@ func TestTablesThatAreDeletedAsAWholeAreNotRead(t *testing.T) {
 					}
 				}
 			}
-			res, err := Run(t.Context(), v, p, d.env(1<<20, c.snapshots...))
+			res, err := Run(t.Context(), v, p, d, d.env(1<<20, c.snapshots...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -212,7 +212,7 @@ func TestAnIngestedTableHasItsSequence(t *testing.T) {
 		snapshots []ikey.Seq
 		want      string
 	}{{nil, "b@0=new"}, {[]ikey.Seq{2}, "b@7=new b@2=b c@1=c a~d@7"}} {
-		if res, err = Run(t.Context(), v, p, d.env(1<<20, c.snapshots...)); err != nil {
+		if res, err = Run(t.Context(), v, p, d, d.env(1<<20, c.snapshots...)); err != nil {
 			t.Fatal(err)
 		}
 		if got := d.text(res.Tables); got != c.want {
@@ -220,6 +220,28 @@ func TestAnIngestedTableHasItsSequence(t *testing.T) {
 		}
 	}
 }
+
+// fewNumbers are two numbers, and then an error.
+type fewNumbers struct {
+	*disk
+	err error
+}
+
+func (n fewNumbers) NewNumber() (uint64, error) {
+	if n.next++; n.next > 2 {
+		return 0, n.err
+	}
+	return n.next, nil
+}
+
+// unreadable are tables that fail.
+type unreadable struct {
+	*disk
+	err error
+}
+
+func (u unreadable) Open(*manifest.Table) (merge.Source, error)       { return nil, u.err }
+func (u unreadable) RangeDels(*manifest.Table) (rangedel.List, error) { return nil, u.err }
 
 func TestWhatFailsLeavesNoFile(t *testing.T) {
 	boom := errors.New("boom")
@@ -245,12 +267,7 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 		},
 		"numbers run out": func(d *disk) error {
 			env := d.env(4 << 10)
-			env.NewNumber = func() (uint64, error) {
-				if d.next++; d.next > 2 {
-					return 0, boom
-				}
-				return d.next, nil
-			}
+			env.Numbers = fewNumbers{d, boom}
 			return flush(env, text)
 		},
 		"a write fails": func(d *disk) error {
@@ -294,17 +311,15 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 			return errors.Join(err, boom)
 		},
 		"range tombstones cannot be had": func(d *disk) error {
-			env := d.env(4 << 10)
-			env.RangeDels = func(*manifest.Table) (rangedel.List, error) { return nil, boom }
 			m := &manifest.Table{Number: 7, RangeDeletes: 1, Smallest: []byte("a"), Largest: []byte("b")}
-			_, err := Run(context.Background(), &manifest.Version{}, &Plan{To: 6, Inputs: []Input{{0, 1, []*manifest.Table{m}}}}, env)
+			p := &Plan{To: 6, Inputs: []Input{{0, 1, []*manifest.Table{m}}}}
+			_, err := Run(context.Background(), &manifest.Version{}, p, unreadable{d, boom}, d.env(4<<10))
 			return err
 		},
 		"an input does not open": func(d *disk) error {
-			env := d.env(4 << 10)
-			env.Open = func(*manifest.Table) (merge.Source, error) { return nil, boom }
 			m := &manifest.Table{Number: 7, Entries: 1, Smallest: []byte("a"), Largest: []byte("b")}
-			_, err := Run(context.Background(), &manifest.Version{}, &Plan{To: 6, Inputs: []Input{{0, 1, []*manifest.Table{m}}}}, env)
+			p := &Plan{To: 6, Inputs: []Input{{0, 1, []*manifest.Table{m}}}}
+			_, err := Run(context.Background(), &manifest.Version{}, p, unreadable{d, boom}, d.env(4<<10))
 			return err
 		},
 	} {
@@ -334,7 +349,7 @@ func TestWhatTheManifestDoesNotHaveAbandonsTheCompaction(t *testing.T) {
 			v := d.level(&manifest.Version{}, 0, 1, "b@1=x c@2=y a~b@3 c~d@4")
 			change(v.Levels[0][0].Tables[0])
 			p := &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}
-			if _, err := Run(t.Context(), v, p, d.env(1<<20)); !errors.Is(err, corrupt.Err) {
+			if _, err := Run(t.Context(), v, p, d, d.env(1<<20)); !errors.Is(err, corrupt.Err) {
 				t.Errorf("got %v, want damage", err)
 			}
 			if names, _ := d.fs.List("db"); len(names) != 1 {
@@ -362,7 +377,7 @@ func TestACancelledCompactionEndsSoonAndLeavesNothing(t *testing.T) {
 		t.Errorf("range tombstones: got %v", err)
 	}
 	v := d.level(&manifest.Version{}, 0, 1, "c~d@4")
-	if _, err := Run(ctx, v, &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}, d.env(1<<20)); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ctx, v, &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}, d, d.env(1<<20)); !errors.Is(err, context.Canceled) {
 		t.Errorf("inputs: got %v", err)
 	}
 	if names, _ := d.fs.List("db"); len(names) != 1 {

@@ -80,7 +80,7 @@ func (s *versions) Value() []byte          { return s.values[s.at] }
 func (s *versions) Err() error             { return s.err }
 func (s *versions) Close() error           { s.closed = true; return s.closing }
 
-// disk is a directory of tables.
+// disk is a directory of tables, and the Inputs and Numbers of compactions there.
 type disk struct {
 	t      testing.TB
 	fs     vfs.FS
@@ -88,6 +88,8 @@ type disk struct {
 	opened []uint64 // tables, as inputs
 	asked  []uint64 // tables, for their range tombstones
 	read   map[uint64]*content
+
+	samples map[uint64]*sstable.Reader // where samples and filters come from; nil for none
 }
 
 func newDisk(tb testing.TB) *disk {
@@ -105,17 +107,52 @@ func (d *disk) env(tableSize uint64, snapshots ...ikey.Seq) Env {
 		d.t.Fatal(err)
 	}
 	return Env{
-		FS: d.fs, Dir: "db", TableSize: tableSize, BlockSize: 256, Codec: sstable.None, Filter: filter, Snapshots: snapshots,
-		NewNumber: func() (uint64, error) { d.next++; return d.next, nil },
-		Open: func(m *manifest.Table) (merge.Source, error) {
-			d.opened = append(d.opened, m.Number)
-			return d.reader(m).Iter(sstable.IterOptions{Bypass: true}), nil
-		},
-		RangeDels: func(m *manifest.Table) (rangedel.List, error) {
-			d.asked = append(d.asked, m.Number)
-			return d.rangeDels(m), nil
-		},
+		FS: d.fs, Dir: "db", Numbers: d, TableSize: tableSize, BlockSize: 256, Codec: sstable.None, Filter: filter,
+		Snapshots: snapshots,
 	}
+}
+
+func (d *disk) NewNumber() (uint64, error) { d.next++; return d.next, nil }
+
+func (d *disk) Open(m *manifest.Table) (merge.Source, error) {
+	d.opened = append(d.opened, m.Number)
+	return d.reader(m).Iter(sstable.IterOptions{Bypass: true}), nil
+}
+
+func (d *disk) RangeDels(m *manifest.Table) (rangedel.List, error) {
+	d.asked = append(d.asked, m.Number)
+	return d.rangeDels(m), nil
+}
+
+func (d *disk) Sample(m *manifest.Table) *bloomblock.Sample {
+	if d.samples == nil {
+		return nil
+	}
+	s, err := d.sampled(m).Sample()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return s
+}
+
+func (d *disk) Filter(m *manifest.Table) *bloomblock.Filter {
+	if d.samples == nil {
+		return nil
+	}
+	return d.sampled(m).Filter()
+}
+
+// sampled returns a reader that has its filter in memory.
+func (d *disk) sampled(m *manifest.Table) *sstable.Reader {
+	r := d.samples[m.Number]
+	if r == nil {
+		r = d.reader(m)
+		if err := r.Load(0); err != nil {
+			d.t.Fatal(err)
+		}
+		d.samples[m.Number] = r
+	}
+	return r
 }
 
 func (d *disk) reader(m *manifest.Table) *sstable.Reader {

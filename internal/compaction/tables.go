@@ -10,7 +10,7 @@ import (
 // runTables are the inputs of one run, for a merge.
 type runTables struct {
 	tables []*manifest.Table
-	open   func(*manifest.Table) (merge.Source, error)
+	inputs Inputs
 }
 
 var _ merge.Tables = runTables{}
@@ -23,7 +23,7 @@ func (r runTables) Find(user []byte) int {
 
 func (r runTables) Bounds(i int) merge.Bounds { return Bounds(r.tables[i]) }
 
-func (r runTables) Open(i int) (merge.Source, error) { return r.open(r.tables[i]) }
+func (r runTables) Open(i int) (merge.Source, error) { return r.inputs.Open(r.tables[i]) }
 
 // Bounds are those of a table, as a merge wants them.
 func Bounds(t *manifest.Table) merge.Bounds {

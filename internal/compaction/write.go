@@ -54,6 +54,7 @@ func write(ctx context.Context, src merge.Source, keep *retain, w tableWriter) (
 //	add* (finish | abandon)
 type tableWriter struct {
 	env   Env
+	limit limit
 	size  uint64            // at which a table ends, in bytes, at most env.TableSize
 	dels  rangedel.List     // not written yet
 	start []byte            // where what is left of dels[0] starts, if a part of it was written; else nil
@@ -128,7 +129,7 @@ func (w *tableWriter) full(key []byte) bool {
 func (w *tableWriter) begin() (err error) {
 	if w.out == nil {
 		w.overlap = 0
-		w.out, err = begin(w.env)
+		w.out, err = begin(w.env, w.limit)
 	}
 	return err
 }

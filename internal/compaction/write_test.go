@@ -79,7 +79,7 @@ func TestOutputsOverlapLittleOfTheNextLevel(t *testing.T) {
 	}
 	v = d.level(v, 6, 10, strings.Join(below, "|"))
 	r := v.Levels[0][0]
-	res, err := Run(t.Context(), v, &Plan{To: 5, Inputs: []Input{{0, r.ID, r.Tables}}}, d.env(800))
+	res, err := Run(t.Context(), v, &Plan{To: 5, Inputs: []Input{{0, r.ID, r.Tables}}}, d, d.env(800))
 	if err != nil {
 		t.Fatal(err)
 	}

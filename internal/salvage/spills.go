@@ -55,7 +55,7 @@ func (s *spills) sort() {
 // spill writes what is in memory into a file.
 func (s *spills) spill() error {
 	s.sort()
-	number, err := s.env.NewNumber()
+	number, err := s.env.Numbers.NewNumber()
 	if err != nil {
 		return err
 	}

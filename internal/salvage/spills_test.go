@@ -19,8 +19,7 @@ func newEnv(tb testing.TB) (compaction.Env, *vfs.Mem) {
 	if err := m.Mkdir("new"); err != nil {
 		tb.Fatal(err)
 	}
-	n := uint64(0)
-	return compaction.Env{FS: m, Dir: "new", TableSize: 64 << 10, NewNumber: func() (uint64, error) { n++; return n, nil }}, m
+	return compaction.Env{FS: m, Dir: "new", TableSize: 64 << 10, Numbers: new(compaction.Counter)}, m
 }
 
 // drain reads a queue to its end.
