@@ -93,13 +93,7 @@ func (db *DB) shape(s *state, asked bool) compaction.Options {
 		Trigger: triggerRuns, Ratio: db.opts.LevelRatio,
 		BaseLevelSize: uint64(db.opts.BaseLevelSize), //nolint:gosec // checked: positive
 		Snapshots:     db.snapshots.seqs(),
-		RangeDels: func(meta *manifest.Table) rangedel.List {
-			if t := s.table(meta); t != nil {
-				return t.reader.RangeDels()
-			}
-			return nil
-		},
-		Outdated: db.outdated(s, asked),
+		Facts:         db.facts(s, asked),
 	}
 }
 

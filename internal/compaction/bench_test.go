@@ -104,7 +104,7 @@ func BenchmarkPick(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	o := Options{Trigger: 4, Ratio: 10, BaseLevelSize: 64 << 20, RangeDels: func(m *manifest.Table) rangedel.List { return dels[m.Number] }}
+	o := Options{Trigger: 4, Ratio: 10, BaseLevelSize: 64 << 20, Facts: &forest{dels: dels}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if p := Pick(v, o); p != nil {

@@ -86,8 +86,8 @@ func (o *Options) settled(t *manifest.Table) bool { return t.MaxSeq <= stripes(o
 // rangeDels are the known range tombstones of tables of one run.
 func (o *Options) rangeDels(tables []*manifest.Table) (l rangedel.List) {
 	for _, t := range tables {
-		if t.RangeDeletes > 0 && o.RangeDels != nil {
-			l = append(l, o.RangeDels(t)...)
+		if t.RangeDeletes > 0 && o.Facts != nil {
+			l = append(l, o.Facts.RangeDels(t)...)
 		}
 	}
 	return l

@@ -67,7 +67,7 @@ func TestPickEarly(t *testing.T) {
 func TestRangeTombstonesThatAreNotInMemoryStartNothing(t *testing.T) {
 	f := tree(t, "0: a-d):10:a~d@9\n6: a-c:900")
 	o := f.options()
-	o.RangeDels = nil
+	o.Facts = nil
 	if got := Pick(f.Version, o).text(); got != "nothing" {
 		t.Errorf("got %s", got)
 	}

@@ -20,17 +20,21 @@ type Options struct {
 
 	// Snapshots that readers hold, ascending: what they need is not worth a compaction that is about dropping it.
 	Snapshots []ikey.Seq
-	// RangeDels are the range tombstones of a table that has some, as far as they are in memory: it reads no file. Where they
-	// are nil, or it is, they are not worth a compaction of their own.
-	RangeDels func(*manifest.Table) rangedel.List
+	Facts     TableFacts // nil means that nothing is known
+}
 
-	// Outdated reports whether a table has a filter that one written on the level now would not have. Such a table is written
-	// anew where it would only be moved to the level, and by a Manual where it would only stay. It reads no file. nil is no table.
-	Outdated func(level int, t *manifest.Table) bool
+// TableFacts are facts about tables that the manifest does not have. The methods read no file.
+type TableFacts interface {
+	// RangeDels returns the range tombstones of a table that has some, or nil if they are not in memory. Then they do not
+	// justify a compaction of their own.
+	RangeDels(t *manifest.Table) rangedel.List
+	// Outdated reports whether the table's filter differs from one that would be built for the level now. Such a table is
+	// rewritten instead of being moved to the level, and a Manual rewrites it instead of leaving it there.
+	Outdated(level int, t *manifest.Table) bool
 }
 
 func (o *Options) outdated(level int, t *manifest.Table) bool {
-	return o.Outdated != nil && o.Outdated(level, t)
+	return o.Facts != nil && o.Facts.Outdated(level, t)
 }
 
 const last = manifest.NumLevels - 1

@@ -142,11 +142,12 @@ func (p *Plan) text() string {
 // The base level is the last one up to 1000 bytes there, and the one above up to 10,000.
 func (f *forest) options(snapshots ...ikey.Seq) Options {
 	return Options{
-		Trigger: 4, Ratio: 10, BaseLevelSize: 1000, Snapshots: snapshots,
-		RangeDels: func(t *manifest.Table) rangedel.List { return f.dels[t.Number] },
-		Outdated:  func(_ int, t *manifest.Table) bool { return f.old[t.Number] },
+		Trigger: 4, Ratio: 10, BaseLevelSize: 1000, Snapshots: snapshots, Facts: f,
 	}
 }
+
+func (f *forest) RangeDels(t *manifest.Table) rangedel.List { return f.dels[t.Number] }
+func (f *forest) Outdated(_ int, t *manifest.Table) bool    { return f.old[t.Number] }
 
 func TestPick(t *testing.T) {
 	for _, c := range []struct{ name, tree, want string }{
