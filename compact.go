@@ -85,16 +85,11 @@ func (db *DB) settled() bool {
 	return s != nil && len(db.flushing) == 0 && len(db.manual) == 0 && !db.compacting && db.pick(s) == nil
 }
 
-func (db *DB) pick(s *state) *compaction.Plan { return compaction.Pick(s.version, db.shape(s, false)) }
+func (db *DB) pick(s *state) *compaction.Plan { return db.policy.Pick(db.treeView(s, false)) }
 
-// shape returns the options by which compactions are picked; asked is true for those of a Compact.
-func (db *DB) shape(s *state, asked bool) compaction.Options {
-	return compaction.Options{
-		Trigger: triggerRuns, Ratio: db.opts.LevelRatio,
-		BaseLevelSize: uint64(db.opts.BaseLevelSize), //nolint:gosec // checked: positive
-		Snapshots:     db.snapshots.seqs(),
-		Facts:         db.facts(s, asked),
-	}
+// treeView returns a state as compactions are picked by; asked is true for those of a Compact.
+func (db *DB) treeView(s *state, asked bool) compaction.View {
+	return compaction.View{Version: s.version, Snapshots: db.snapshots.seqs(), Facts: db.facts(s, asked)}
 }
 
 // compactLoop runs one compaction at a time until Close. What the tree needs and what was asked for take turns.
@@ -122,7 +117,7 @@ func (db *DB) compactLoop() {
 			plan = db.pick(s)
 			if len(db.manual) > 0 && (plan == nil || !asked) {
 				m := db.manual[0]
-				if p := m.Next(s.version, db.shape(s, true)); p != nil {
+				if p := m.Next(db.treeView(s, true), db.policy); p != nil {
 					plan, manual, asked = p, m, true
 					break
 				}

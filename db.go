@@ -24,6 +24,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -32,7 +33,7 @@ import (
 	"github.com/bloomkv/bloomkv/memtable"
 )
 
-// The shape of the tree that is not an option. Level 0 holds one run for each flush.
+// What is not an option. Level 0 holds one run for each flush.
 const (
 	triggerRuns = 4  // runs of level 0 that start a compaction
 	slowRuns    = 8  // above this, each further run slows writers more
@@ -50,6 +51,7 @@ type DB struct {
 	// constant after Open
 	dir          string
 	opts         Options
+	policy       compaction.Policy
 	lock         io.Closer
 	plans        atomic.Pointer[filterplan.Plans] // changed under editMu, and only with Options.FilterMemory
 	res          *Resources                       // shared with other stores, or this store's own

@@ -409,7 +409,7 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 	value := make([]byte, 3000)
 	for i := 0; ; i++ {
 		s := db.state.Load()
-		if _, full := s.full(); full && s.mem.Bytes() >= db.opts.MemtableSize {
+		if _, full := s.full(db.policy); full && s.mem.Bytes() >= db.opts.MemtableSize {
 			break // the next write would wait
 		}
 		var b Batch

@@ -24,7 +24,7 @@ func (db *DB) Flush(ctx context.Context) error {
 		if s == nil || s.mem.Len() == 0 {
 			return true
 		}
-		_, full := s.full()
+		_, full := s.full(db.policy)
 		return !full
 	})
 	if err != nil {

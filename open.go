@@ -38,7 +38,7 @@ func Open(dir string, options *Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	db := &DB{dir: dir, opts: opts, domain: new(epoch.Domain), retired: make(chan struct{}, 1), opened: time.Now(), samplingBits: samplingBits}
+	db := &DB{dir: dir, opts: opts, policy: opts.policy(), domain: new(epoch.Domain), retired: make(chan struct{}, 1), opened: time.Now(), samplingBits: samplingBits}
 	db.filters = opts.filters()
 	db.plans.Store(filterplan.One(plan))
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir

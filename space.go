@@ -21,7 +21,10 @@ const spaceAgain = time.Second
 // writers wait for the plan, which is then tried in any case.
 func (db *DB) freeSpace(plan *compaction.Plan) (free uint64, known bool) {
 	fsys, ok := db.opts.FS.(vfs.FreeSpacer)
-	if !ok || plan.Inputs[0].Level == 0 && len(db.state.Load().version.Levels[0]) >= stopRuns {
+	if !ok {
+		return 0, false
+	}
+	if p := db.policy.Pressure(db.state.Load().version); p.Stop && plan.Inputs[0].Level == p.Level {
 		return 0, false
 	}
 	free, err := fsys.FreeSpace(db.dir)

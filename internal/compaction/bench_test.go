@@ -61,7 +61,8 @@ func BenchmarkRun(b *testing.B) {
 			for run := range uint64(4) {
 				v = benchRun(b, d, v, 0, run+2, 25000, 32, c.dels)
 			}
-			p := new(Options).pickNewest(v, last)
+			view := View{Version: v}
+			p := view.mergeLevel0(last)
 			env := d.env(8<<20, c.snapshots...)
 			env.BlockSize = 4096
 			var read uint64
@@ -104,10 +105,12 @@ func BenchmarkPick(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	o := Options{Trigger: 4, Ratio: 10, BaseLevelSize: 64 << 20, Facts: &forest{dels: dels}}
+	policy := leveled
+	policy.BaseLevelSize = 64 << 20
+	view := View{Version: v, Facts: &forest{dels: dels}}
 	b.ReportAllocs()
 	for b.Loop() {
-		if p := Pick(v, o); p != nil {
+		if p := policy.Pick(view); p != nil {
 			b.Fatal(p.text())
 		}
 	}

@@ -83,15 +83,15 @@ func TestManual(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := tree(t, c.tree)
-			o := f.options()
+			policy := leveled
 			if c.tree == whole {
-				o.BaseLevelSize = 300 // the base level is 5
+				policy.BaseLevelSize = 300 // the base level is 5
 			}
 			m := &Manual{Lo: bound(c.lo), Hi: bound(c.hi), UpTo: 1 << 40}
 			var got []string
 			next := uint64(2000)
 			for v := f.Version; len(got) < 20; {
-				p := m.Next(v, o)
+				p := m.Next(f.of(v), policy)
 				if p == nil {
 					break
 				}
@@ -101,7 +101,7 @@ func TestManual(t *testing.T) {
 			if got := strings.Join(got, ", "); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
-			if p := m.Next(f.Version, o); p != nil {
+			if p := m.Next(f.view(), policy); p != nil {
 				t.Errorf("when all is done it goes on with %s", p.text())
 			}
 		})
@@ -115,7 +115,7 @@ func TestARewrite(t *testing.T) {
 	var got []string
 	next := uint64(2000)
 	for v := f.Version; len(got) < 20; {
-		p := m.Next(v, f.options())
+		p := m.Next(f.of(v), leveled)
 		if p == nil {
 			break
 		}
@@ -135,7 +135,7 @@ func TestAManualCompactionEndsWhileNewDataComesIn(t *testing.T) {
 	m := &Manual{UpTo: f.Levels[0][0].ID + 1}
 	v, next := f.Version, uint64(2000)
 	for i := range 20 {
-		p := m.Next(v, f.options())
+		p := m.Next(f.of(v), leveled)
 		if p == nil {
 			if i < 2 {
 				t.Errorf("done after %d plans", i)
@@ -169,7 +169,8 @@ func TestClosed(t *testing.T) {
 		{"n", "o", "nothing"},
 		{"a", "d", "5[a-b c-e] 5[e-g] 5[g-k)] merge to 5"},
 	} {
-		in := closed(f.Version, 5, manifest.Bounds{Lo: []byte(c.lo), Hi: []byte(c.hi)})
+		v := f.view()
+		in := v.closed(5, manifest.Bounds{Lo: []byte(c.lo), Hi: []byte(c.hi)})
 		var p *Plan
 		if len(in) > 0 {
 			p = &Plan{To: 5, Inputs: slices.Clone(in)}

@@ -18,7 +18,8 @@ var long = flag.Int("long", 1, "how many times as many histories the model test 
 // plan is a random plan that keeps to the order of the tree, nil if there is none where it looked.
 func (w *world) plan() *Plan {
 	level := w.rng.IntN(manifest.NumLevels)
-	runs := w.v.Levels[level]
+	v := w.view()
+	runs := v.Levels[level]
 	if len(runs) == 0 {
 		return nil
 	}
@@ -37,20 +38,20 @@ func (w *world) plan() *Plan {
 		return &Plan{To: last, Inputs: in}
 	}
 	to := level + 1 // as far as nothing comes in between
-	for to < last && len(overlapping(w.v, to, boundsOf(in))) == 0 && w.rng.IntN(2) == 0 {
+	for to < last && len(v.overlapping(to, boundsOf(in))) == 0 && w.rng.IntN(2) == 0 {
 		to++
 	}
-	p := new(Options).down(w.v, to, in...)
+	p := v.down(to, in...)
 	p.Move = p.Move && w.rng.IntN(2) == 0
 	return p
 }
 
-func (w *world) options() Options {
-	return Options{
-		Trigger: 2 + w.rng.IntN(3), Ratio: 2, BaseLevelSize: 4000, Snapshots: w.snapshots,
-		Facts: resident{w.disk},
-	}
+func (w *world) view() View {
+	return View{Version: w.v, Snapshots: w.snapshots, Facts: resident{w.disk}}
 }
+
+// policy returns a policy with a random trigger.
+func (w *world) policy() Policy { return w.policies(2 + w.rng.IntN(3)) }
 
 // resident is a disk all of whose range tombstones are in memory.
 type resident struct{ *disk }
@@ -154,7 +155,7 @@ func (w *world) compact() {
 	}
 	w.note("compact %q to %q", m.Lo, m.Hi)
 	for i := 0; ; i++ {
-		p := m.Next(w.v, w.options())
+		p := m.Next(w.view(), w.policy())
 		if p == nil {
 			break
 		}
@@ -164,13 +165,13 @@ func (w *world) compact() {
 		w.carryOut(p)
 		w.check()
 	}
-	b := manifest.Bounds{Lo: m.Lo, Hi: m.Hi}
+	b, v := manifest.Bounds{Lo: m.Lo, Hi: m.Hi}, w.view()
 	for level := range manifest.NumLevels {
-		if level < last && len(overlapping(w.v, level, b)) > 0 {
+		if level < last && len(v.overlapping(level, b)) > 0 {
 			w.fail("level %d is not empty", level)
 		}
 	}
-	for _, in := range overlapping(w.v, last, b) {
+	for _, in := range v.overlapping(last, b) {
 		for _, t := range in.Tables {
 			if len(w.snapshots) == 0 && leftover(t) {
 				w.fail("%v is left", t)
@@ -182,10 +183,15 @@ func (w *world) compact() {
 // settle does what Pick asks for until the tree is in shape.
 func (w *world) settle() {
 	w.t.Helper()
-	o := w.options()
+	policy := w.policy()
 	for i := 0; ; i++ {
-		p := Pick(w.v, o)
+		p := policy.Pick(w.view())
 		if p == nil {
+			for level, runs := range w.v.Levels {
+				if n := policy.MaxRuns(level); len(runs) > n && level > 0 {
+					w.fail("level %d has %d runs, want at most %d", level, len(runs), n)
+				}
+			}
 			return
 		}
 		if i > 100 {
@@ -225,9 +231,19 @@ func (w *world) step() {
 // Random histories of writes, snapshots, flushes, ingested tables and compactions: after each step every reader sees what the
 // history says, and every table is what the manifest says.
 func TestEveryReaderSeesTheHistory(t *testing.T) {
-	for seed := range 300 * *long {
+	testHistories(t, 300**long, func(trigger int) Policy {
+		return Leveled{Trigger: trigger, Slow: 8, Stop: 12, Ratio: 2, BaseLevelSize: 4000}
+	})
+}
+
+func testHistories(t *testing.T, n int, policies func(trigger int) Policy) {
+	t.Helper()
+	for seed := range n {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
-			w := &world{t: t, rng: rand.New(rand.NewPCG(uint64(seed), 0)), disk: newDisk(t), v: &manifest.Version{}}
+			w := &world{
+				t: t, rng: rand.New(rand.NewPCG(uint64(seed), 0)), disk: newDisk(t), v: &manifest.Version{},
+				policies: policies,
+			}
 			for range 40 {
 				w.step()
 				w.check()
@@ -235,7 +251,7 @@ func TestEveryReaderSeesTheHistory(t *testing.T) {
 			w.snapshots = nil
 			w.compact()
 			m := &Manual{UpTo: w.run + 1}
-			for p := m.Next(w.v, w.options()); p != nil; p = m.Next(w.v, w.options()) {
+			for p := m.Next(w.view(), w.policy()); p != nil; p = m.Next(w.view(), w.policy()) {
 				w.carryOut(p)
 			}
 			w.check()
@@ -254,7 +270,7 @@ func TestEveryReaderSeesTheHistory(t *testing.T) {
 			if entries != live {
 				w.fail("%d versions are left of %d keys", entries, live)
 			}
-			if p := Pick(w.v, w.options()); p != nil {
+			if p := w.policy().Pick(w.view()); p != nil {
 				w.fail("after all that the tree wants %s", p.text())
 			}
 		})

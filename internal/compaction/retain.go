@@ -43,10 +43,15 @@ type olderRuns struct {
 	anywhere bool // there are runs that are not known here
 }
 
-// below is what is older than the level to, where a compaction takes part with all that overlaps it there.
-func below(v *manifest.Version, to int) olderRuns {
+// below returns what is older than the outputs of a plan. The level To belongs to it if the plan makes a new run there;
+// else the inputs include all that overlaps them in To.
+func below(v *manifest.Version, p *Plan) olderRuns {
 	var o olderRuns
-	for l := to + 1; l < manifest.NumLevels; l++ {
+	from := p.To + 1
+	if p.NewRun {
+		from = p.To
+	}
+	for l := from; l < manifest.NumLevels; l++ {
 		for _, run := range v.Levels[l] {
 			o.runs = append(o.runs, run.Tables)
 		}

@@ -99,7 +99,7 @@ func Run(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env E
 	if err != nil {
 		return Result{}, err
 	}
-	older := below(v, p.To)
+	older := below(v, p)
 	var predicted Prediction
 	if len(in.dels) == 0 {
 		predicted = predict(in.runs, older, tables, env.Snapshots)
@@ -225,29 +225,4 @@ func rangeDelsOf(t *manifest.Table, tables Inputs) (rangedel.List, error) {
 		return nil, damaged(t, "range deletes in %s, the manifest has the table in %s", lies, b)
 	}
 	return l, nil
-}
-
-// Edit is the change a finished compaction makes: the inputs go, the outputs come into the run of the output level,
-// which is newRun where there is none.
-func Edit(v *manifest.Version, p *Plan, outputs []*manifest.Table, newRun uint64) *manifest.Edit {
-	e := &manifest.Edit{}
-	for _, in := range p.Inputs {
-		for _, t := range in.Tables {
-			e.Deleted = append(e.Deleted, manifest.Deleted{Level: in.Level, Number: t.Number})
-		}
-	}
-	if p.Move {
-		outputs = p.Inputs[0].Tables
-	}
-	if len(outputs) == 0 {
-		return e
-	}
-	run := newRun
-	if runs := v.Levels[p.To]; len(runs) > 0 {
-		run = runs[0].ID
-	}
-	for _, t := range outputs {
-		e.Added = append(e.Added, manifest.Added{Level: p.To, Run: run, Table: t})
-	}
-	return e
 }

@@ -32,6 +32,7 @@ type world struct {
 	seq       ikey.Seq
 	snapshots []ikey.Seq
 	run       uint64
+	policies  func(trigger int) Policy
 	log       []string // what was done, for the report of a failure
 }
 

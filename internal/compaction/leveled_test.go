@@ -140,11 +140,14 @@ func (p *Plan) text() string {
 }
 
 // The base level is the last one up to 1000 bytes there, and the one above up to 10,000.
-func (f *forest) options(snapshots ...ikey.Seq) Options {
-	return Options{
-		Trigger: 4, Ratio: 10, BaseLevelSize: 1000, Snapshots: snapshots, Facts: f,
-	}
+var leveled = Leveled{Trigger: 4, Slow: 8, Stop: 12, Ratio: 10, BaseLevelSize: 1000}
+
+func (f *forest) view(snapshots ...ikey.Seq) View {
+	return View{Version: f.Version, Snapshots: snapshots, Facts: f}
 }
+
+// of is the view of a later version.
+func (f *forest) of(v *manifest.Version) View { return View{Version: v, Facts: f} }
 
 func (f *forest) RangeDels(t *manifest.Table) rangedel.List { return f.dels[t.Number] }
 func (f *forest) Outdated(_ int, t *manifest.Table) bool    { return f.old[t.Number] }
@@ -216,7 +219,7 @@ func TestPick(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := tree(t, c.tree)
-			if got := Pick(f.Version, f.options()).text(); got != c.want {
+			if got := leveled.Pick(f.view()).text(); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
