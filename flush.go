@@ -256,6 +256,6 @@ func (db *DB) env(level int) compaction.Env {
 	return compaction.Env{
 		FS: db.opts.FS, Dir: db.dir, Numbers: fileNumbers{db}, TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
 		BlockSize: db.opts.BlockSize, Codec: db.opts.codec(level), Filter: plan.Levels[level].Params, Prefix: db.opts.FilterPrefix, Seed: db.seed,
-		Snapshots: db.snapshots.seqs(),
+		Recodes: db.opts.codec(level) != db.opts.codec(0), Snapshots: db.snapshots.seqs(),
 	}
 }

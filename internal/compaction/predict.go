@@ -6,7 +6,6 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/sstable"
 )
 
 // A Prediction is what a compaction will write, told before it reads anything but samples of its inputs' keys. The zero value
@@ -121,10 +120,10 @@ func (p *Prediction) tableSize(most uint64) uint64 {
 	return min(most, uint64(math.Ceil(p.Bytes/n*(1+margin))))
 }
 
-// least is how many bytes will be written at least, two standard errors below what is predicted. It is 0 where that is not
-// known, as it is not for Zstd: the inputs may have another codec, and take more than they will.
-func (p *Prediction) least(c sstable.Codec) uint64 {
-	if !p.Known || p.Keys == 0 || c == sstable.Zstd {
+// least returns the number of bytes that will be written at least, two standard errors below the prediction, if the outputs
+// have the codec of the inputs. It returns 0 if nothing was predicted.
+func (p *Prediction) least() uint64 {
+	if !p.Known || p.Keys == 0 {
 		return 0
 	}
 	return uint64(p.Bytes * max(1-2*p.Err/p.Keys, 0))

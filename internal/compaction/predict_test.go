@@ -245,7 +245,7 @@ func TestACompactionThatDoesNotFitIsNotBegun(t *testing.T) {
 	if _, err := Run(t.Context(), v, p, d, env); !errors.Is(err, ErrDiskSpace) {
 		t.Errorf("%d bytes are free and %d will be written: %v, want %v", env.Free, written, err, ErrDiskSpace)
 	}
-	env.Free, env.Codec = 0, sstable.Zstd
+	env.Free, env.Recodes = 0, true
 	if _, err := Run(t.Context(), v, p, d, env); err != nil {
 		t.Errorf("with a codec that may make less of it: %v", err)
 	}

@@ -5,76 +5,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
-	"github.com/bloomkv/bloomkv/sstable"
-	"github.com/bloomkv/bloomkv/vfs"
 )
-
-// Env is what writing tables needs of the store.
-type Env struct {
-	FS        vfs.FS
-	Dir       string
-	Numbers   Numbers
-	TableSize uint64             // bytes at which an output ends
-	BlockSize int                // as in sstable.WriterOptions
-	Codec     sstable.Codec      // of the output level
-	Filter    bloomblock.Params  // of the output level
-	Prefix    sstable.PrefixRule // of a second filter
-	Seed      bloomblock.Seed    // of filters
-
-	// Snapshots are the sequence numbers that readers hold, ascending; duplicates do no harm. The list must be taken after the
-	// inputs were chosen, a version or a frozen memtable, so that a later snapshot is not older than anything in them.
-	Snapshots []ikey.Seq
-
-	// The rest is for Run alone.
-
-	Limiter Limiter // delays writes; nil means no limit
-	// Free is the disk space in bytes, if FreeKnown. If more will be written, as far as that can be predicted, Run writes
-	// nothing and returns an error matching ErrDiskSpace.
-	Free      uint64
-	FreeKnown bool
-}
-
-// Numbers allocates file numbers.
-type Numbers interface {
-	// NewNumber returns a number that no file has had.
-	NewNumber() (uint64, error)
-}
-
-// A Counter numbers the files of a new directory from 1 on.
-type Counter uint64
-
-// NewNumber returns the next number.
-func (c *Counter) NewNumber() (uint64, error) {
-	*c++
-	return uint64(*c), nil
-}
-
-// A Limiter limits the rate of writes.
-type Limiter interface {
-	// Wait returns nil once the given number of bytes may be written, or the error of ctx as soon as ctx is done.
-	Wait(ctx context.Context, bytes int) error
-}
-
-// ErrDiskSpace means that a compaction did not begin, since its outputs would not fit on the disk.
-var ErrDiskSpace = errors.New("not enough disk space")
-
-// Inputs gives access to the tables that a compaction reads.
-type Inputs interface {
-	Samples
-	// Open returns a cursor over the versions of a table. The cursor bypasses the block cache. It is not called for a
-	// table without versions, nor for one that newer inputs delete as a whole.
-	Open(t *manifest.Table) (merge.Source, error)
-	// RangeDels returns the range tombstones of a table that has some. It is not called for a table that newer inputs
-	// delete as a whole.
-	RangeDels(t *manifest.Table) (rangedel.List, error)
-}
 
 // Result is what a flush or a compaction left on the disk, synced except for the names in the directory.
 type Result struct {
@@ -104,7 +41,7 @@ func Run(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env E
 	if len(in.dels) == 0 {
 		predicted = predict(in.runs, older, tables, env.Snapshots)
 	}
-	if least := predicted.least(env.Codec); env.FreeKnown && least > env.Free {
+	if least := predicted.least(); env.FreeKnown && !env.Recodes && least > env.Free {
 		err := fmt.Errorf("%s: %w: %d bytes are free, at least %d would be written", env.Dir, ErrDiskSpace, env.Free, least)
 		return Result{}, errors.Join(err, in.source.Close())
 	}
