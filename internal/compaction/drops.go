@@ -7,17 +7,17 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
-// Compactions that pay by the data they drop. A tree can be in shape and still consist mostly of deleted data: a queue leaves
-// its consumed entries behind, a range delete hides whole tables. These compactions run when nothing else is urgent. Each
-// makes lasting progress, so that none is picked twice in vain: a table moves down a level, or the last level loses what no
-// reader needs.
+// Compactions that pay by the data they drop. A tree can be in shape and still consist mostly of deleted data: a
+// queue leaves its consumed entries behind, a range delete hides whole tables. These compactions run when nothing
+// else is urgent. Each makes lasting progress, so that none is picked twice in vain: a table moves down a level, or
+// the last level loses what no reader needs.
 
-// maxStep is about how many bytes one plan takes from a level, and from the level below, if there is no hurry, so that more
-// urgent compactions get their turn in between.
+// maxStep is about how many bytes one plan takes from a level, and from the level below, if there is no hurry, so
+// that more urgent compactions get their turn in between.
 const maxStep = 256 << 20
 
-// dropsFromLevel0 reports whether range tombstones in level 0 delete tables further down that together are larger than what
-// has to be read to merge level 0 into the level to.
+// dropsFromLevel0 reports whether range tombstones in level 0 delete tables further down that together are larger
+// than what has to be read to merge level 0 into the level to.
 func (v *View) dropsFromLevel0(to int) bool {
 	var c cover
 	runs := v.all(0)
@@ -48,12 +48,13 @@ func (v *View) pickDrop() *Plan {
 	return v.rewriteLast(manifest.Bounds{}, func(t *manifest.Table) bool { return leftover(t) && v.settled(t) })
 }
 
-// dense reports whether a table between the first and the last level has so many tombstones that it should be merged down.
+// dense reports whether a table between the first and the last level has so many tombstones that it should be
+// merged down.
 //
-// Point tombstones count if they are more than half of its versions and at least half as many as the versions below it:
-// until then iterators have to step over them. Range tombstones count if there is one for every two tables below, or if they
-// delete tables that together are larger than what has to be read. If a snapshot may need what they hide, there is nothing to
-// gain yet.
+// Point tombstones count if they are more than half of its versions and at least half as many as the versions below
+// it: until then iterators have to step over them. Range tombstones count if there is one for every two tables
+// below, or if they delete tables that together are larger than what has to be read. If a snapshot may need what
+// they hide, there is nothing to gain yet.
 func (v *View) dense(level int, t *manifest.Table) bool {
 	points := t.Deletes > t.Entries-t.Deletes
 	if !points && t.RangeDeletes == 0 {
@@ -80,8 +81,8 @@ func (v *View) dense(level int, t *manifest.Table) bool {
 	return v.covered(level, c, t.Bounds()) > t.Size+v.uncovered(below, c)
 }
 
-// rewriteLast rewrites neighboring tables of the last level, the first within b that are wanted, or returns nil. They must be
-// neighbors, since the outputs may span everything between the inputs.
+// rewriteLast rewrites neighboring tables of the last level, the first within b that are wanted, or returns nil.
+// They must be neighbors, since the outputs may span everything between the inputs.
 func (v *View) rewriteLast(b manifest.Bounds, wanted func(*manifest.Table) bool) *Plan {
 	var best []*manifest.Table
 	for _, r := range v.Levels[last] {
@@ -104,12 +105,12 @@ func (v *View) rewriteLast(b manifest.Bounds, wanted func(*manifest.Table) bool)
 	return &Plan{To: last, Inputs: v.closed(last, boundsOfTables(best))}
 }
 
-// leftover reports whether a table of the last level holds data that only snapshots need: a tombstone has nothing to hide
-// there.
+// leftover reports whether a table of the last level holds data that only snapshots need: a tombstone has nothing
+// to hide there.
 func leftover(t *manifest.Table) bool { return hasTombstone(t) || t.Flags&manifest.Superseded != 0 }
 
 // settled reports whether every snapshot sees either all versions in t or none.
-func (v *View) settled(t *manifest.Table) bool { return t.MaxSeq <= stripes(v.Snapshots).first() }
+func (v *View) settled(t *manifest.Table) bool { return t.MaxSeq <= intervals(v.Snapshots).first() }
 
 // covered returns the bytes of tables below a level that c deletes as a whole.
 func (v *View) covered(level int, c cover, b manifest.Bounds) (n uint64) {

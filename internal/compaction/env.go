@@ -13,7 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// Env is what writing tables needs of the store.
+// Env holds what is needed to write tables.
 type Env struct {
 	FS        vfs.FS
 	Dir       string
@@ -25,16 +25,17 @@ type Env struct {
 	Prefix    sstable.PrefixRule // of a second filter
 	Seed      bloomblock.Seed    // of filters
 
-	// Snapshots are the sequence numbers that readers hold, ascending; duplicates do no harm. The list must be taken after the
-	// inputs were chosen, a version or a frozen memtable, so that a later snapshot is not older than anything in them.
+	// Snapshots are the sequence numbers that readers hold, ascending; duplicates do no harm. The list must be
+	// taken after the inputs were chosen, a version or a frozen memtable, so that no later snapshot is older than
+	// anything in them.
 	Snapshots []ikey.Seq
 
 	// The rest is for Run alone.
 
-	Recodes bool    // the tables of Inputs usually have another codec, so that their size does not predict that of the outputs
 	Limiter Limiter // delays writes; nil means no limit
-	// Free is the disk space in bytes, if FreeKnown. If more will be written, as far as that can be predicted, Run writes
-	// nothing and returns an error matching ErrDiskSpace.
+	Recodes bool    // the inputs usually have another codec, so their size says little about that of the outputs
+	// Free is the disk space in bytes, if FreeKnown. If more will be written, as far as that can be predicted, Run
+	// writes nothing and returns an error matching ErrDiskSpace.
 	Free      uint64
 	FreeKnown bool
 }

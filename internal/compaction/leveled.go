@@ -8,8 +8,8 @@ import (
 
 // Leveled is the policy that keeps one run on each level except level 0, which gets a run from each flush.
 //
-// Levels count from the last one, which is fixed: the targets of the levels above derive from its actual size, and the base
-// level, which level 0 is merged into, moves up as data grows.
+// Levels count from the last one, which is fixed: the targets of the levels above derive from its actual size, and
+// the base level, which level 0 is merged into, moves up as data grows.
 type Leveled struct {
 	Trigger int // runs of level 0 that start a compaction
 	Slow    int // runs of level 0 above which each further run slows writers more
@@ -46,8 +46,8 @@ func (l Leveled) Backlog(v *manifest.Version) Backlog {
 	return b
 }
 
-// targets returns the base level, and the bytes that each level between level 0 and the last one should hold at most. Levels
-// above the base level should be empty.
+// targets returns the base level, and the bytes that each level between level 0 and the last one should hold at
+// most. Levels above the base level should be empty.
 func (l Leveled) targets(v *manifest.Version) (base int, targets [manifest.NumLevels]uint64) {
 	base = last
 	for size := v.Bytes(last); size > l.BaseLevelSize && base > 1; base-- {
@@ -57,9 +57,9 @@ func (l Leveled) targets(v *manifest.Version) (base int, targets [manifest.NumLe
 	return base, targets
 }
 
-// Pick returns the most urgent compaction, or nil if the tree is in shape. Level 0 is judged by its number of runs, as each
-// costs every lookup a filter probe; the others by their bytes above the target. Moving an ingested run comes first, as it
-// costs nothing. Compactions that only drop data come last.
+// Pick returns the most urgent compaction, or nil if the tree is in shape. Level 0 is judged by its number of runs,
+// as each costs every lookup a filter probe; the others by their bytes above the target. Moving an ingested run
+// comes first, as it costs nothing. Compactions that only drop data come last.
 func (l Leveled) Pick(v View) *Plan { return l.pickFrom(v, 0) }
 
 // pickFrom is Pick where the size of the levels above one does not matter.
@@ -94,8 +94,8 @@ func (l Leveled) pickFrom(v View, first int) *Plan {
 	}
 }
 
-// moveIngested moves the oldest run of level 0, if it was ingested, as far down as it overlaps nothing, if that is at least the
-// base level. So loading sorted data into a range of keys of its own costs no compaction.
+// moveIngested moves the oldest run of level 0, if it was ingested, as far down as it overlaps nothing, if that is
+// at least the base level. So loading sorted data into a range of keys of its own costs no compaction.
 func (v *View) moveIngested(base int) *Plan {
 	runs := v.Levels[0]
 	if len(runs) == 0 {
@@ -115,7 +115,8 @@ func (v *View) moveIngested(base int) *Plan {
 	return &Plan{To: to, Inputs: []Input{{0, oldest.ID, oldest.Tables}}, Move: true}
 }
 
-// mergeTable merges one table of a level into the next one: the table that overlaps the fewest bytes there for its size.
+// mergeTable merges one table of a level into the next one: the table that overlaps the fewest bytes there for its
+// size.
 func (v *View) mergeTable(level int) *Plan {
 	var best *Plan
 	var bestCost float64

@@ -7,14 +7,15 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
-// A Manual merges all that the tree holds of a range of keys into the last level, plan by plan. It works down level by level,
-// and through each level once from the first key to the last. So it ends even while snapshots keep tombstones in place or
-// new data comes in above. It is for one goroutine at a time.
+// A Manual merges all that the tree holds of a range of keys into the last level, plan by plan. It works down level
+// by level, and through each level once from the first key to the last. So it ends even while snapshots keep
+// tombstones in place or new data comes in above. It is for one goroutine at a time.
 type Manual struct {
 	Lo, Hi []byte // inclusive; a nil Hi is infinite
 	UpTo   uint64 // runs of level 0 with this number or a larger one are left alone
 
-	// Rewrite rewrites all tables that come to the last level or stay there, except those whose number is UpTo or larger.
+	// Rewrite rewrites all tables that come to the last level or stay there, except those whose number is UpTo or
+	// larger.
 	Rewrite bool
 
 	level int
@@ -53,7 +54,9 @@ func (m *Manual) Next(v View, policy Policy) *Plan {
 
 // wantsLevel0 reports whether a run of level 0 that is old enough has a key within b.
 func (m *Manual) wantsLevel0(v *View, b manifest.Bounds) bool {
-	return slices.ContainsFunc(v.Levels[0], func(r manifest.Run) bool { return r.ID < m.UpTo && len(r.Touching(b)) > 0 })
+	return slices.ContainsFunc(v.Levels[0], func(r manifest.Run) bool {
+		return r.ID < m.UpTo && len(r.Touching(b)) > 0
+	})
 }
 
 // pass continues behind the tables that a plan takes from its level. Level 0 is done when nothing old is left in it.

@@ -23,8 +23,8 @@ type Input struct {
 // Bytes returns the size of all inputs.
 func (p *Plan) Bytes() uint64 { return bytesOf(p.Inputs) }
 
-// Edit returns the change that a finished compaction makes: the inputs are removed, and the outputs join the newest run of
-// the output level, or form the run newRun if the plan wants a new one or the level has none.
+// Edit returns the change that a finished compaction makes: the inputs are removed, and the outputs join the newest
+// run of the output level, or form the run newRun if the plan wants a new one or the level has none.
 func Edit(v *manifest.Version, p *Plan, outputs []*manifest.Table, newRun uint64) *manifest.Edit {
 	e := &manifest.Edit{}
 	for _, in := range p.Inputs {

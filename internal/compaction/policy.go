@@ -1,5 +1,6 @@
-// Package compaction decides which tables to merge, and merges them. A Policy and Manual choose: a version in, a plan out.
-// Flush and Run turn sorted versions and range tombstones into tables. Goroutines, locks and the manifest are the caller's.
+// Package compaction decides which tables to merge, and merges them. A Policy and Manual choose: a version in, a
+// plan out. Flush and Run turn sorted versions and range tombstones into tables. Goroutines, locks and the manifest
+// are the caller's.
 package compaction
 
 import (
@@ -8,8 +9,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// A Policy determines the shape of the tree: which compaction is due, how many runs a level may hold, and when writers wait.
-// All methods are pure and safe for concurrent use.
+// A Policy determines the shape of the tree: which compaction is due, how many runs a level may hold, and when
+// writers wait. All methods are pure and safe for concurrent use.
 type Policy interface {
 	// Pick returns the most urgent compaction, or nil if none is due.
 	Pick(v View) *Plan
@@ -41,18 +42,18 @@ type Backlog struct {
 type View struct {
 	*manifest.Version
 
-	// Snapshots are the sequence numbers that readers hold, ascending. Data that they need does not justify a compaction
-	// that is meant to drop it.
+	// Snapshots are the sequence numbers that readers hold, ascending. Data that they need does not justify a
+	// compaction that is meant to drop it.
 	Snapshots []ikey.Seq
 	Facts     TableFacts // nil means that nothing is known
 }
 
 // TableFacts are facts about tables that the manifest does not have. The methods read no file.
 type TableFacts interface {
-	// RangeDels returns the range tombstones of a table that has some, or nil if they are not in memory. Then they do not
-	// justify a compaction of their own.
+	// RangeDels returns the range tombstones of a table that has some, or nil if they are not in memory. Then they
+	// do not justify a compaction of their own.
 	RangeDels(t *manifest.Table) rangedel.List
-	// Outdated reports whether the table's filter differs from one that would be built for the level now. Such a table is
-	// rewritten instead of being moved to the level, and a Manual rewrites it instead of leaving it there.
+	// Outdated reports whether the table's filter differs from one that would be built for the level now. Such a
+	// table is rewritten instead of being moved to the level, and a Manual rewrites it instead of leaving it there.
 	Outdated(level int, t *manifest.Table) bool
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
-func TestStripes(t *testing.T) {
-	s := stripes{3, 5, 5, 9}
+func TestIntervals(t *testing.T) {
+	s := intervals{3, 5, 5, 9}
 	for _, c := range []struct{ seq, want ikey.Seq }{
 		{0, 3}, {3, 3}, {4, 5}, {5, 5}, {6, 9}, {9, 9}, {10, ikey.MaxSeq}, {ikey.MaxSeq, ikey.MaxSeq},
 	} {
 		if got := s.top(c.seq); got != c.want {
-			t.Errorf("the stripe of %d ends at %d, want %d", c.seq, got, c.want)
+			t.Errorf("the interval of %d ends at %d, want %d", c.seq, got, c.want)
 		}
 	}
 	if got := s.first(); got != 3 {
-		t.Errorf("the first stripe ends at %d, want 3", got)
+		t.Errorf("the first interval ends at %d, want 3", got)
 	}
-	if got := stripes(nil).first(); got != ikey.MaxSeq {
-		t.Errorf("without snapshots the first stripe ends at %d", got)
+	if got := intervals(nil).first(); got != ikey.MaxSeq {
+		t.Errorf("without snapshots the first interval ends at %d", got)
 	}
 }
 

@@ -13,24 +13,27 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// Result is what a flush or a compaction left on the disk, synced except for the names in the directory.
+// Result describes what a flush or a compaction did.
 type Result struct {
-	Tables  []*manifest.Table // ascending, disjoint; none where nothing stayed
-	Read    uint64            // versions of keys read
-	Dropped uint64            // those of them that did not stay: shadowed, deleted, or tombstones with nothing under them
-	Skipped uint64            // bytes of inputs that went without being read, as newer ones delete them as a whole
+	Tables  []*manifest.Table // ascending and disjoint; synced, but their names in the directory are not
+	Read    uint64            // versions read
+	Dropped uint64            // versions read and not written: shadowed, deleted, or tombstones that hide nothing
+	Skipped uint64            // bytes of inputs that were not read, since newer inputs delete them as a whole
 
 	Keys      uint64     // distinct keys written
-	Predicted Prediction // of a compaction, before it began
+	Predicted Prediction // made before a compaction began
 }
 
-// Flush writes all of a memtable: src is its versions, dels are its range tombstones. What no reader can see any more goes;
-// tombstones stay, as older runs may hold what they hide. src is closed.
+// Flush writes a memtable, given its versions and its range tombstones, into tables. It drops versions that no
+// reader can see any more, and keeps tombstones, since older runs may hold what they hide. It closes src. After an
+// error no file is left.
 func Flush(ctx context.Context, src merge.Source, dels rangedel.List, env Env) (Result, error) {
-	return write(ctx, src, newRetain(env.Snapshots, olderRuns{anywhere: true}, dels), tableWriter{env: env, size: env.TableSize})
+	keep := newRetain(env.Snapshots, olderRuns{anywhere: true}, dels)
+	return write(ctx, src, keep, tableWriter{env: env, size: env.TableSize})
 }
 
-// Run merges the inputs of a plan that is not a move. v is the version that the plan was picked from.
+// Run merges the inputs of a plan that is not a move. v is the version that the plan was picked from. After an
+// error no file is left.
 func Run(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env Env) (Result, error) {
 	in, err := p.read(ctx, tables, env.Snapshots)
 	if err != nil {
@@ -42,7 +45,8 @@ func Run(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env E
 		predicted = predict(in.runs, older, tables, env.Snapshots)
 	}
 	if least := predicted.least(); env.FreeKnown && !env.Recodes && least > env.Free {
-		err := fmt.Errorf("%s: %w: %d bytes are free, at least %d would be written", env.Dir, ErrDiskSpace, env.Free, least)
+		err := fmt.Errorf("%s: %w: %d bytes are free, at least %d would be written",
+			env.Dir, ErrDiskSpace, env.Free, least)
 		return Result{}, errors.Join(err, in.source.Close())
 	}
 	w := tableWriter{env: env, size: predicted.tableSize(env.TableSize), limit: limit{ctx, env.Limiter}}
@@ -61,7 +65,7 @@ func Run(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env E
 	return res, nil
 }
 
-// miscounted returns the damage of the input whose number of versions is not that of the manifest.
+// miscounted returns the damage of the first input whose number of versions is not that of the manifest (I26).
 func miscounted(in input, read uint64, tables Inputs) error {
 	for _, run := range in.runs {
 		for _, t := range run {
@@ -84,21 +88,22 @@ func miscounted(in input, read uint64, tables Inputs) error {
 	return fmt.Errorf("compaction: read %d versions and then %d", read, in.versions)
 }
 
-// damaged is damage of an input as a whole.
+// damaged returns an error for the damage of a whole table.
 func damaged(t *manifest.Table, format string, args ...any) error {
 	return corrupt.Newf(filename.Base(filename.Table, t.Number), 0, format, args...)
 }
 
-// An input is what has to be read of a plan's tables.
+// An input is the part of a plan's tables that has to be read.
 type input struct {
-	runs     [][]*manifest.Table // newest first; those that have versions
-	source   merge.Source
-	versions uint64        // that source has, says the manifest
-	dels     rangedel.List // of all runs together
-	skipped  uint64        // bytes of tables that are not read at all
+	runs     [][]*manifest.Table // the tables that have versions, by run, newest first
+	source   merge.Source        // merges them
+	versions uint64              // versions in source, by the manifest
+	dels     rangedel.List       // range tombstones of all runs
+	skipped  uint64              // bytes of tables that are not read
 }
 
-// read reads the range tombstones, newest run first: tables that they delete as a whole are not read.
+// read reads the range tombstones of the newest run first, so that tables which they delete as a whole need not be
+// read.
 func (p *Plan) read(ctx context.Context, tables Inputs, snapshots []ikey.Seq) (in input, err error) {
 	var sources []merge.Source
 	var covers cover
@@ -143,7 +148,8 @@ func (p *Plan) read(ctx context.Context, tables Inputs, snapshots []ikey.Seq) (i
 	return in, nil
 }
 
-// rangeDelsOf is the range tombstones of an input, which must be as many as the manifest has, and within the table's bounds.
+// rangeDelsOf returns the range tombstones of an input. Their number must be that of the manifest, and they must
+// lie within the table's bounds.
 func rangeDelsOf(t *manifest.Table, tables Inputs) (rangedel.List, error) {
 	l, err := tables.RangeDels(t)
 	if err != nil {
@@ -153,13 +159,13 @@ func rangeDelsOf(t *manifest.Table, tables Inputs) (rangedel.List, error) {
 	for i := range l {
 		n += uint64(len(l[i].Seqs))
 	}
-	// Those of an ingested table have one sequence number whatever the file says, and so may have become fewer.
+	// All of an ingested table's tombstones have one sequence number, so several over one range count as one.
 	if n != t.RangeDeletes && (t.Flags&manifest.SeqOverridden == 0 || n == 0) {
-		return nil, damaged(t, "%d range deletes, the manifest has %d", n, t.RangeDeletes)
+		return nil, damaged(t, "%d range tombstones, the manifest has %d", n, t.RangeDeletes)
 	}
 	lies := manifest.Bounds{Lo: l[0].Start, Hi: l[len(l)-1].End, Exclusive: true}
 	if b := t.Bounds(); !b.Holds(lies) {
-		return nil, damaged(t, "range deletes in %s, the manifest has the table in %s", lies, b)
+		return nil, damaged(t, "range tombstones in %s, the manifest has the table in %s", lies, b)
 	}
 	return l, nil
 }

@@ -28,8 +28,8 @@ func (v *View) overlapping(level int, b manifest.Bounds) []Input {
 	return in
 }
 
-// closed returns the tables of a level that share a key with b, and if the level has several runs those that share a key
-// with these, and so on: the result of merging them overlaps no other table of the level.
+// closed returns the tables of a level that share a key with b, and if the level has several runs those that share
+// a key with these, and so on: the result of merging them overlaps no other table of the level.
 func (v *View) closed(level int, b manifest.Bounds) []Input {
 	in := v.overlapping(level, b)
 	for n := 0; len(v.Levels[level]) > 1 && len(in) > 0 && n != count(in); {
@@ -46,8 +46,8 @@ func (v *View) down(to int, in ...Input) *Plan {
 	return &Plan{To: to, Inputs: slices.Concat(in, below), Move: move}
 }
 
-// mergeLevel0 merges level 0 into the base level, or into a level above that is not empty. It moves the oldest run as it is if
-// that overlaps nothing there, as after sequential writes.
+// mergeLevel0 merges level 0 into the base level, or into a level above that is not empty. It moves the oldest run
+// as it is if that overlaps nothing there, as after sequential writes.
 func (v *View) mergeLevel0(base int) *Plan {
 	to := v.lowered(base)
 	runs := v.all(0)
@@ -57,8 +57,8 @@ func (v *View) mergeLevel0(base int) *Plan {
 	return &Plan{To: to, Inputs: append(runs, v.closed(to, boundsOf(runs))...)}
 }
 
-// lowered returns the level that level 0 is merged into. A tree that shrank has tables above the base level. They are newer
-// than those of the base level, so level 0 is merged into them.
+// lowered returns the level that level 0 is merged into. A tree that shrank has tables above the base level. They
+// are newer than those of the base level, so level 0 is merged into them.
 func (v *View) lowered(base int) int {
 	for l := 1; l < base; l++ {
 		if len(v.Levels[l]) > 0 {
@@ -68,8 +68,9 @@ func (v *View) lowered(base int) int {
 	return base
 }
 
-// movable reports whether tables may move to a level as they are. In the last level a tombstone has nothing left to hide,
-// so it is dropped on the way. A table with an outdated filter is rewritten, and by that never again for this reason.
+// movable reports whether tables may move to a level as they are. In the last level a tombstone has nothing left to
+// hide, so it is dropped on the way. A table with an outdated filter is rewritten, and by that never again for this
+// reason.
 func (v *View) movable(tables []*manifest.Table, to int) bool {
 	return !slices.ContainsFunc(tables, func(t *manifest.Table) bool {
 		return to == last && hasTombstone(t) || v.outdated(to, t)
