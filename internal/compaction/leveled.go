@@ -62,7 +62,7 @@ func (l Leveled) targets(v *manifest.Version) (base int, targets [manifest.NumLe
 // comes first, as it costs nothing. Compactions that only drop data come last.
 func (l Leveled) Pick(v View) *Plan { return l.pickFrom(v, 0) }
 
-// pickFrom is Pick where the size of the levels above one does not matter.
+// pickFrom picks like Pick, but disregards the size of the levels above first.
 func (l Leveled) pickFrom(v View, first int) *Plan {
 	base, targets := l.targets(v.Version)
 	if p := v.moveIngested(base); p != nil {

@@ -15,7 +15,7 @@ import (
 
 var long = flag.Int("long", 1, "how many times as many histories the model test goes through")
 
-// plan is a random plan that keeps to the order of the tree, nil if there is none where it looked.
+// plan returns a random plan that respects the order of the tree, or nil if a randomly chosen level is empty.
 func (w *world) plan() *Plan {
 	level := w.rng.IntN(manifest.NumLevels)
 	v := w.view()
@@ -59,7 +59,7 @@ type resident struct{ *disk }
 func (r resident) RangeDels(m *manifest.Table) rangedel.List { return r.readTable(m).dels }
 func (resident) Outdated(int, *manifest.Table) bool          { return false }
 
-// carryOut runs a plan, and compares what it read with what it should have read.
+// carryOut runs a plan and checks which inputs it read.
 func (w *world) carryOut(p *Plan) {
 	w.t.Helper()
 	d := w.disk
@@ -79,7 +79,7 @@ func (w *world) carryOut(p *Plan) {
 	w.apply(Edit(before, p, res.Tables, w.run))
 }
 
-// checkRead compares which inputs were read with a look at every place where a tombstone begins or ends.
+// checkRead compares the inputs that were read with those that deleted returns false for.
 func (w *world) checkRead(p *Plan, res Result) {
 	w.t.Helper()
 	d := w.disk
@@ -104,11 +104,13 @@ func (w *world) checkRead(p *Plan, res Result) {
 		stayed += m.Entries
 	}
 	if res.Read != read || res.Skipped != skipped || res.Read-res.Dropped != stayed {
-		w.fail("read %d, skipped %d bytes, dropped %d; want %d, %d, %d", res.Read, res.Skipped, res.Dropped, read, skipped, read-stayed)
+		w.fail("read %d, skipped %d bytes, dropped %d; want %d, %d, %d",
+			res.Read, res.Skipped, res.Dropped, read, skipped, read-stayed)
 	}
 }
 
-// deleted says whether newer inputs delete all of a table for all readers.
+// deleted reports whether newer inputs delete all of a table for all readers. It looks at each key where a tombstone
+// begins or ends.
 func (w *world) deleted(m *manifest.Table, newer []Input) bool {
 	places := [][]byte{m.Smallest}
 	var lists []rangedel.List
@@ -131,7 +133,8 @@ func (w *world) deleted(m *manifest.Table, newer []Input) bool {
 		if !slices.ContainsFunc(lists, func(l rangedel.List) bool {
 			_, _, seqs := l.Around(key)
 			return slices.ContainsFunc(seqs, func(t ikey.Seq) bool {
-				return t > m.MaxSeq && !slices.ContainsFunc(w.snapshots, func(s ikey.Seq) bool { return m.MinSeq <= s && s < t })
+				between := func(s ikey.Seq) bool { return m.MinSeq <= s && s < t }
+				return t > m.MaxSeq && !slices.ContainsFunc(w.snapshots, between)
 			})
 		}) {
 			return false
@@ -140,7 +143,7 @@ func (w *world) deleted(m *manifest.Table, newer []Input) bool {
 	return true
 }
 
-// compact merges everything into the last level, where without snapshots nothing is left but one version of each live key.
+// compact merges everything into the last level. Without snapshots, one version of each live key is left there.
 func (w *world) compact() {
 	w.t.Helper()
 	m := &Manual{UpTo: w.run + 1}
@@ -180,7 +183,7 @@ func (w *world) compact() {
 	}
 }
 
-// settle does what Pick asks for until the tree is in shape.
+// settle carries out what the policy picks until the tree is in shape.
 func (w *world) settle() {
 	w.t.Helper()
 	policy := w.policy()
@@ -228,8 +231,8 @@ func (w *world) step() {
 	}
 }
 
-// Random histories of writes, snapshots, flushes, ingested tables and compactions: after each step every reader sees what the
-// history says, and every table is what the manifest says.
+// TestEveryReaderSeesTheHistory runs random histories of writes, snapshots, flushes, ingested tables and compactions.
+// After each step every reader must see the history, and every table must match the manifest.
 func TestEveryReaderSeesTheHistory(t *testing.T) {
 	testHistories(t, 300**long, func(trigger int) Policy {
 		return Leveled{Trigger: trigger, Slow: 8, Stop: 12, Ratio: 2, BaseLevelSize: 4000}

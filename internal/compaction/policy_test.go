@@ -6,8 +6,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
-// tiered is a second policy, which shows what one takes: level 1 holds up to k runs, each from one merge of level 0, which
-// are merged into level 2 together. The levels below are leveled.
+// tiered is a second policy, an example of what one needs: level 1 holds up to k runs, each made by one merge of
+// level 0. These are merged into level 2 together. The levels below are leveled.
 type tiered struct {
 	Leveled
 	k int
@@ -35,7 +35,8 @@ func TestATieredPolicy(t *testing.T) {
 	for _, c := range []struct{ name, tree, want string }{
 		{"an empty tree is in shape", "", "nothing"},
 		{
-			"level 0 becomes a new run, whatever it overlaps", "0: a-f:1 | e-h:1 | a-b:1 | c-e:1\n1: a-z:1 | b-c:1\n2: a-z:1",
+			"level 0 becomes a new run, whatever it overlaps",
+			"0: a-f:1 | e-h:1 | a-b:1 | c-e:1\n1: a-z:1 | b-c:1\n2: a-z:1",
 			"0[a-f] 0[e-h] 0[a-b] 0[c-e] merge to 1, as a new run",
 		},
 		{"two runs may stay", "1: a-z:900 | a-c:900\n6: a-z:9000", "nothing"},
@@ -45,7 +46,10 @@ func TestATieredPolicy(t *testing.T) {
 			"1[a-c] 1[b-d] 1[e-f] 2[a-b] merge to 2",
 		},
 		{"levels below are leveled", "1: a-c:1 | b-d:1\n5: a-c:150 e-g:150\n6: a-b:900 h-i:900", "5[e-g] move to 6"},
-		{"tombstones start what they justify", "1: a-z:1 | a-c:10:60 d-e:10\n2: a-c:1:e100\n6: a-z:9000000", "1[a-c] 2[a-c] merge to 2"},
+		{
+			"tombstones start what they justify", "1: a-z:1 | a-c:10:60 d-e:10\n2: a-c:1:e100\n6: a-z:9000000",
+			"1[a-c] 2[a-c] merge to 2",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := tree(t, c.tree)
@@ -61,8 +65,8 @@ func TestATieredPolicy(t *testing.T) {
 	}
 }
 
-// TestANewRunIsNewerThanItsLevel merges a tombstone and a value into a level that holds older versions of their keys: the
-// tombstone must stay, and the value must keep its sequence number.
+// TestANewRunIsNewerThanItsLevel merges a tombstone and a value into a level that holds older versions of their
+// keys: the tombstone must stay, and the value must keep its sequence number.
 func TestANewRunIsNewerThanItsLevel(t *testing.T) {
 	d := newDisk(t)
 	v := d.level(&manifest.Version{}, 1, 10, "a@1=old b@2=old")
@@ -83,7 +87,7 @@ func TestANewRunIsNewerThanItsLevel(t *testing.T) {
 	}
 }
 
-// TestEveryReaderSeesTheHistoryOfATieredTree is TestEveryReaderSeesTheHistory with a second policy.
+// TestEveryReaderSeesTheHistoryOfATieredTree runs the histories with a second policy.
 func TestEveryReaderSeesTheHistoryOfATieredTree(t *testing.T) {
 	testHistories(t, 100**long, func(trigger int) Policy {
 		return tiered{Leveled{Trigger: trigger, Slow: 8, Stop: 12, Ratio: 2, BaseLevelSize: 4000}, 3}

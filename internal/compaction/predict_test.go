@@ -14,7 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
-// predicting is env with samples and filters.
+// predicting returns an env whose inputs have samples and filters.
 func (d *disk) predicting(tableSize uint64, snapshots ...ikey.Seq) Env {
 	env := d.env(tableSize, snapshots...)
 	env.BlockSize = 4 << 10
@@ -22,10 +22,10 @@ func (d *disk) predicting(tableSize uint64, snapshots ...ikey.Seq) Env {
 	return env
 }
 
-// A part is some keys of a run, by number: from lo on, each step, below hi. Those that divide by dead are tombstones.
+// A part is some of a run's keys, by number: every step-th from lo on, below hi. Multiples of dead are tombstones.
 type part struct{ lo, hi, step, dead int }
 
-// run makes tables of parts, which have no key in common, as a run of a level.
+// run adds a run made of parts, which must have no key in common, to a level.
 func (d *disk) run(v *manifest.Version, level int, id uint64, seq ikey.Seq, env Env, parts ...part) *manifest.Version {
 	d.t.Helper()
 	src := &versions{}
@@ -63,7 +63,7 @@ func (d *disk) run(v *manifest.Version, level int, id uint64, seq ikey.Seq, env 
 	return v
 }
 
-// merge runs a plan of all runs of levels 0 and 6.
+// merge merges all runs of levels 0 and 6.
 func (d *disk) merge(v *manifest.Version, in Inputs, env Env) Result {
 	d.t.Helper()
 	p := &Plan{To: last}
@@ -79,7 +79,7 @@ func (d *disk) merge(v *manifest.Version, in Inputs, env Env) Result {
 	return res
 }
 
-// mustPredict compares what was said with what was written.
+// mustPredict compares the prediction with what was written.
 func mustPredict(t *testing.T, res Result) {
 	t.Helper()
 	var entries, bytes uint64
@@ -102,8 +102,8 @@ func mustPredict(t *testing.T, res Result) {
 	}
 }
 
-// TestACompactionIsPredicted merges two runs, of which the smaller one shares some of its keys with the larger one, in steps over
-// all of it. Each is the newer one once.
+// TestACompactionIsPredicted merges two runs. The smaller one shares some of its keys with the larger one, spread
+// evenly over it. Each of them is the newer one once.
 func TestACompactionIsPredicted(t *testing.T) {
 	for _, c := range []struct{ small, ratio int }{{20_000, 1}, {6000, 10}, {2000, 100}} {
 		for _, shared := range []int{0, 10, 50, 100} { // percent of the smaller one
@@ -138,7 +138,7 @@ func TestACompactionIsPredicted(t *testing.T) {
 	}
 }
 
-// TestACompactionOfManyRunsIsPredicted has what a level 0 looks like: eight runs over a large one, keys at random.
+// TestACompactionOfManyRunsIsPredicted merges eight runs of random keys with a large one, as compactions of level 0 do.
 func TestACompactionOfManyRunsIsPredicted(t *testing.T) {
 	d := newDisk(t)
 	env := d.predicting(256 << 10)
@@ -184,7 +184,8 @@ func TestTombstonesArePredicted(t *testing.T) {
 	v = d.run(v, 0, 2, 9, env, part{0, 160_000, 4, 8})
 	p := &Plan{To: 5, Inputs: []Input{{0, 2, v.Levels[0][0].Tables}}}
 	if res, err := Run(t.Context(), v, p, d, env); err != nil || res.Keys != 40_000 || res.Predicted.Keys != 40_000 {
-		t.Errorf("over what they may hide: predicted %+v, written %d, want exactly 40,000; %v", res.Predicted, res.Keys, err)
+		t.Errorf("above keys they may hide: predicted %+v, written %d, want exactly 40,000; %v",
+			res.Predicted, res.Keys, err)
 	}
 }
 
@@ -224,11 +225,12 @@ func TestACompactionThatDoesNotFitIsNotBegun(t *testing.T) {
 	env.Free, env.FreeKnown = 0, true
 	p := &Plan{To: last, Inputs: []Input{{0, 2, v.Levels[0][0].Tables}, {last, 1, v.Levels[last][0].Tables}}}
 	next := d.next
-	if res, err := Run(t.Context(), v, p, d, env); !errors.Is(err, ErrDiskSpace) || len(res.Tables) > 0 || d.next != next {
+	res, err := Run(t.Context(), v, p, d, env)
+	if !errors.Is(err, ErrDiskSpace) || len(res.Tables) > 0 || d.next != next {
 		t.Errorf("%+v, %v; want nothing but the error", res, err)
 	}
 	env.FreeKnown = false
-	res, err := Run(t.Context(), v, p, d, env)
+	res, err = Run(t.Context(), v, p, d, env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +253,7 @@ func TestACompactionThatDoesNotFitIsNotBegun(t *testing.T) {
 	}
 }
 
-// TestOutputsAreEquallyLarge: where each ended at the most there would be a small rest.
+// TestOutputsAreEquallyLarge merges inputs of which a small table would be left if all others were as large as allowed.
 func TestOutputsAreEquallyLarge(t *testing.T) {
 	d := newDisk(t)
 	env := d.predicting(1 << 20)

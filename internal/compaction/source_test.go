@@ -18,18 +18,18 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// versions is a source over what is given.
+// versions is a source of the given versions.
 type versions struct {
 	keys    []ikey.Key
 	values  [][]byte
 	at      int
-	err     error // answered at the end
+	err     error // returned at the end
 	closing error
 	closed  bool
 }
 
-// source reads versions "key@seq=value" and "key@seq-" (a tombstone), in the order given, and range tombstones
-// "start~end@seq,seq". The end "∞" is infinite; the key and the start "^" are empty.
+// source parses versions "key@seq=value" and "key@seq-" (a tombstone), in the given order, and range tombstones
+// "start~end@seq,seq". The end "∞" is infinite; "^" is the empty key.
 func source(text string) (*versions, rangedel.List) {
 	s := &versions{}
 	var ts []rangedel.Tombstone
@@ -80,7 +80,7 @@ func (s *versions) Value() []byte          { return s.values[s.at] }
 func (s *versions) Err() error             { return s.err }
 func (s *versions) Close() error           { s.closed = true; return s.closing }
 
-// disk is a directory of tables, and the Inputs and Numbers of compactions there.
+// A disk is a directory of tables. It implements Inputs and Numbers.
 type disk struct {
 	t      testing.TB
 	fs     vfs.FS
@@ -178,7 +178,7 @@ func (d *disk) rangeDels(m *manifest.Table) rangedel.List {
 	return r.RangeDels()
 }
 
-// text reads tables back: "key@seq=value … start~end@seq …", tables divided by bars.
+// text formats the content of tables: "key@seq=value … start~end@seq …", with bars between tables.
 func (d *disk) text(tables []*manifest.Table) string {
 	d.t.Helper()
 	var b strings.Builder
@@ -230,7 +230,7 @@ func listText(l rangedel.List) string {
 	return strings.Join(words, " ")
 }
 
-// level puts a flushed source into a version, as a run of its own.
+// level flushes sources and adds them to a version as one run. Bars in text separate tables.
 func (d *disk) level(v *manifest.Version, level int, run uint64, text string, snapshots ...ikey.Seq) *manifest.Version {
 	d.t.Helper()
 	e := &manifest.Edit{NextFile: 1 << 20}
