@@ -35,14 +35,14 @@ type Env struct {
 	Limiter Limiter // delays writes; nil means no limit
 	Recodes bool    // the inputs usually have another codec, so their size says little about that of the outputs
 	// Free is the disk space in bytes, if FreeKnown. If more will be written, as far as that can be predicted, Run
-	// writes nothing and returns an error matching ErrDiskSpace.
+	// writes nothing and returns an error matching ErrDiskSpace (I22).
 	Free      uint64
 	FreeKnown bool
 }
 
 // Numbers allocates file numbers.
 type Numbers interface {
-	// NewNumber returns a number that no file has had.
+	// NewNumber returns a number that no file has had (I20).
 	NewNumber() (uint64, error)
 }
 

@@ -14,8 +14,8 @@ import (
 type Policy interface {
 	// Pick returns the most urgent compaction, or nil if none is due.
 	Pick(v View) *Plan
-	// MaxRuns returns the largest number of runs that a level may hold. The filters of all these runs together keep the
-	// promised rate, so it must not be exceeded for long.
+	// MaxRuns returns the largest number of runs that a level may hold. Filters are built so that this many runs on
+	// each level together keep the promised rate. The manifest refuses several runs below level 0 so far.
 	MaxRuns(level int) int
 	// Pressure returns how far writers are ahead of compaction.
 	Pressure(v *manifest.Version) Pressure
@@ -23,22 +23,22 @@ type Policy interface {
 	Backlog(v *manifest.Version) Backlog
 }
 
-// Pressure is what writers have to do so that compaction can keep up with them. The zero value is nothing.
+// Pressure describes how much writers must slow down for compaction to keep up. The zero value does not slow them.
 type Pressure struct {
 	Level int  // the level with too many runs; a plan that takes runs from it relieves writers
-	Slow  int  // delay of each write; each step doubles it
+	Slow  int  // steps by which each write is delayed; a step doubles the delay
 	Stop  bool // writes wait
 }
 
 // A Backlog is the work that compaction has left.
 type Backlog struct {
 	Base    int                        // the level that level 0 is merged into
-	Runs    int                        // runs of level 0 that are too many
-	Bytes   uint64                     // bytes that are on too high a level
+	Runs    int                        // runs of level 0, counted from the one that starts a compaction
+	Bytes   uint64                     // bytes above the targets, and all of level 0 if Runs is not 0
 	Targets [manifest.NumLevels]uint64 // bytes that each level should hold at most; 0 for level 0 and the last level
 }
 
-// A View is a version, and the facts that compactions are picked by beside it.
+// A View is a version with everything else that plans depend on.
 type View struct {
 	*manifest.Version
 

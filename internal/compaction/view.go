@@ -7,7 +7,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// The parts that policies make plans of.
+// Policies and Manual build their plans with the methods of View in this file.
 
 // all returns the runs of a level, newest first.
 func (v *View) all(level int) (in []Input) {
@@ -68,9 +68,9 @@ func (v *View) lowered(base int) int {
 	return base
 }
 
-// movable reports whether tables may move to a level as they are. In the last level a tombstone has nothing left to
-// hide, so it is dropped on the way. A table with an outdated filter is rewritten, and by that never again for this
-// reason.
+// movable reports whether tables may move to a level as they are. A tombstone has nothing left to hide in the last
+// level, so it is dropped on the way there. A table with an outdated filter is rewritten once, since the output's
+// filter is of the present plan.
 func (v *View) movable(tables []*manifest.Table, to int) bool {
 	return !slices.ContainsFunc(tables, func(t *manifest.Table) bool {
 		return to == last && hasTombstone(t) || v.outdated(to, t)
