@@ -98,24 +98,11 @@ func (db *DB) settled() (settled bool) {
 	return settled
 }
 
-func (db *DB) pick(s *tree.State) *compaction.Plan {
-	return compaction.Pick(s.Version, db.shape(s, false))
-}
+func (db *DB) pick(s *tree.State) *compaction.Plan { return db.policy.Pick(db.treeView(s, false)) }
 
-// shape returns the options by which compactions are picked; asked is true for those of a Compact.
-func (db *DB) shape(s *tree.State, asked bool) compaction.Options {
-	return compaction.Options{
-		Trigger: triggerRuns, Ratio: db.opts.LevelRatio,
-		BaseLevelSize: uint64(db.opts.BaseLevelSize), //nolint:gosec // checked: positive
-		Snapshots:     db.tree.Pinned(),
-		RangeDels: func(meta *manifest.Table) rangedel.List {
-			if t := s.Table(meta); t != nil {
-				return t.Reader.RangeDels()
-			}
-			return nil
-		},
-		Outdated: db.outdated(s, asked),
-	}
+// treeView returns a state as compactions are picked by; asked is true for those of a Compact.
+func (db *DB) treeView(s *tree.State, asked bool) compaction.View {
+	return compaction.View{Version: s.Version, Snapshots: db.tree.Pinned(), Facts: db.facts(s, asked)}
 }
 
 // A job is a compaction that is due.
@@ -140,7 +127,7 @@ func (db *DB) nextJob(asked bool) (next *job) {
 			plan := db.pick(v.State)
 			if len(db.manual) > 0 && (plan == nil || !asked) {
 				m := db.manual[0]
-				if p := m.Next(v.State.Version, db.shape(v.State, true)); p != nil {
+				if p := m.Next(db.treeView(v.State, true), db.policy); p != nil {
 					next = &job{v.State.Version, p, m}
 				} else {
 					m.done = true
@@ -205,11 +192,11 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 	if !plan.Move {
 		var err error
 		env := db.env(plan.To)
-		env.Room = func(bytes uint64) error { return db.room(plan, bytes) }
+		env.Free, env.FreeKnown = db.freeSpace(plan)
 		if db.pacer.rate > 0 {
-			env.Pace = func(bytes int) error { return db.pacer.wait(db.ctx, bytes) }
+			env.Limiter = &db.pacer
 		}
-		if res, err = compaction.Run(db.ctx, v, plan, env); err != nil {
+		if res, err = compaction.Run(db.ctx, v, plan, inputs{db}, env); err != nil {
 			return err
 		}
 	}
@@ -255,10 +242,13 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 	return nil
 }
 
-// openInput is a cursor over one input of a compaction. The plan's version keeps the table on the disk: only a compaction
-// takes tables away, and there is one at a time.
-func (db *DB) openInput(meta *manifest.Table) (merge.Source, error) {
-	t, err := db.input(meta)
+// inputs gives a compaction access to its tables. The plan's version keeps them on the disk: only a compaction removes
+// tables, and there is one at a time.
+type inputs struct{ db *DB }
+
+// Open returns a cursor over one table.
+func (in inputs) Open(meta *manifest.Table) (merge.Source, error) {
+	t, err := in.load(meta)
 	if err != nil {
 		return nil, err
 	}
@@ -267,45 +257,45 @@ func (db *DB) openInput(meta *manifest.Table) (merge.Source, error) {
 	return it, nil
 }
 
-// inputRangeDels are the range tombstones of one input.
-func (db *DB) inputRangeDels(meta *manifest.Table) (rangedel.List, error) {
-	t, err := db.input(meta)
+// RangeDels returns the range tombstones of one table.
+func (in inputs) RangeDels(meta *manifest.Table) (rangedel.List, error) {
+	t, err := in.load(meta)
 	if err != nil {
 		return nil, err
 	}
 	return t.Reader.RangeDels(), nil
 }
 
-// inputSample is a sample of the keys of one input, or nil: a compaction is as good without it. What is damaged is told; other
-// errors are met again by the compaction itself.
-func (db *DB) inputSample(meta *manifest.Table) *bloomblock.Sample {
-	t, err := db.input(meta)
+// Sample returns a sample of the keys of one table, or nil: a compaction is as good without it. Damage is reported; the
+// compaction itself will meet other errors again.
+func (in inputs) Sample(meta *manifest.Table) *bloomblock.Sample {
+	t, err := in.load(meta)
 	if err != nil {
 		return nil
 	}
 	s, err := t.Reader.Sample()
 	if errors.Is(err, corrupt.Err) || errors.Is(err, bloomblock.ErrUnknownKind) {
-		db.report.damaged(err)
+		in.db.report.damaged(err)
 	}
 	return s
 }
 
-// inputFilter is the filter of one input as far as it is in memory, or nil.
-func (db *DB) inputFilter(meta *manifest.Table) *bloomblock.Filter {
-	t, err := db.input(meta)
+// Filter returns the part of one table's filter that is in memory, or nil.
+func (in inputs) Filter(meta *manifest.Table) *bloomblock.Filter {
+	t, err := in.load(meta)
 	if err != nil {
 		return nil
 	}
 	return t.Reader.Filter()
 }
 
-// input is an input of a compaction, loaded.
-func (db *DB) input(meta *manifest.Table) (*tree.Table, error) {
-	t := db.tree.Load().Table(meta)
+// load returns the loaded table.
+func (in inputs) load(meta *manifest.Table) (*tree.Table, error) {
+	t := in.db.tree.Load().Table(meta)
 	if t == nil {
 		return nil, errGone
 	}
-	return t, db.load(t)
+	return t, in.db.load(t)
 }
 
 var errGone = errors.New("compaction: an input left the tree")

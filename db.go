@@ -23,12 +23,13 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// The shape of the tree that is not an option. Level 0 holds one run for each flush.
+// What is not an option. Level 0 holds one run for each flush.
 const (
 	triggerRuns = 4  // runs of level 0 that start a compaction
 	slowRuns    = 8  // above this, each further run slows writers more
@@ -48,6 +49,7 @@ type DB struct {
 	dir          string
 	opts         Options
 	tree         *tree.Tree
+	policy       compaction.Policy
 	lock         io.Closer
 	plans        atomic.Pointer[filterplan.Plans] // changed under installMu, and only with Options.FilterMemory
 	res          *Resources                       // shared with other stores, or this store's own

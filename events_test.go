@@ -409,7 +409,7 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 	value := make([]byte, 3000)
 	for i := 0; ; i++ {
 		s := db.tree.Load()
-		if _, full := full(s); full && s.Mem.Bytes() >= db.opts.MemtableSize {
+		if _, full := full(s, db.policy); full && s.Mem.Bytes() >= db.opts.MemtableSize {
 			break // the next write would wait
 		}
 		var b Batch

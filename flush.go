@@ -23,7 +23,7 @@ func (db *DB) Flush(ctx context.Context) error {
 		if v.State == nil || v.State.Mem.Len() == 0 {
 			return true
 		}
-		_, full := full(v.State)
+		_, full := full(v.State, db.policy)
 		return !full
 	})
 	if err != nil {
@@ -168,9 +168,8 @@ func (db *DB) env(level int) compaction.Env {
 	plan := db.plans.Load().Now
 	db.installMu.Unlock()
 	return compaction.Env{
-		FS: db.opts.FS, Dir: db.dir, NewNumber: db.tree.NewNumber, TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
+		FS: db.opts.FS, Dir: db.dir, Numbers: db.tree, TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
 		BlockSize: db.opts.BlockSize, Codec: db.opts.codec(level), Filter: plan.Levels[level].Params, Prefix: db.opts.FilterPrefix, Seed: db.seed,
-		Snapshots: db.tree.Pinned(), Open: db.openInput, RangeDels: db.inputRangeDels,
-		SampleOf: db.inputSample, FilterOf: db.inputFilter,
+		Recodes: db.opts.codec(level) != db.opts.codec(0), Snapshots: db.tree.Pinned(),
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
@@ -309,18 +308,13 @@ func predictedRateOf(t *tree.Table) float64 {
 	return 1
 }
 
-// backlog is what is to be compacted. It sets the targets of levels.
+// backlog returns the work that compaction has left. It sets the targets of levels.
 func (db *DB) backlog(s *tree.State, levels []LevelMetrics) BacklogMetrics {
-	base, targets := compaction.Targets(s.Version, db.shape(s, false))
-	b := BacklogMetrics{Base: base}
-	if runs := levels[0].Runs; runs >= triggerRuns {
-		b.Runs, b.Bytes = runs-triggerRuns+1, levels[0].Bytes
+	b := db.policy.Backlog(s.Version)
+	for l := range levels {
+		levels[l].Target = b.Targets[l]
 	}
-	for l := 1; l < bottom; l++ {
-		levels[l].Target = targets[l]
-		b.Bytes += levels[l].Bytes - min(levels[l].Bytes, targets[l])
-	}
-	return b
+	return BacklogMetrics{Base: b.Base, Runs: b.Runs, Bytes: b.Bytes}
 }
 
 // Since is what happened between an earlier Metrics of the same DB and m: counters are differences, and so is Uptime, so that

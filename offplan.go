@@ -8,6 +8,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -29,17 +30,34 @@ func (db *DB) offPlan(level int, t *tree.Table, good []*filterplan.Plan) bool {
 	return known && rule != want
 }
 
-// outdated is offPlan for compactions, which mend damaged filters too. asked is true for those of a Compact.
-func (db *DB) outdated(s *tree.State, asked bool) func(level int, meta *manifest.Table) bool {
+// tableFacts are what compactions are picked by beside the manifest.
+type tableFacts struct {
+	db   *DB
+	s    *tree.State
+	good []*filterplan.Plan // a filter of one of these may stay
+}
+
+// facts returns the facts about the tables of a state. asked is true for the compactions of a Compact.
+func (db *DB) facts(s *tree.State, asked bool) tableFacts {
 	plans := db.plans.Load()
-	good := plans.Fine
 	if asked {
-		good = plans.Good
+		return tableFacts{db, s, plans.Good}
 	}
-	return func(level int, meta *manifest.Table) bool {
-		t := s.Table(meta)
-		return t != nil && (t.Damaged.Load() || db.offPlan(level, t, good))
+	return tableFacts{db, s, plans.Fine}
+}
+
+// RangeDels returns the range tombstones of a table, or nil if they are not in memory.
+func (f tableFacts) RangeDels(meta *manifest.Table) rangedel.List {
+	if t := f.s.Table(meta); t != nil {
+		return t.Reader.RangeDels()
 	}
+	return nil
+}
+
+// Outdated is offPlan for compactions, which repair damaged filters too.
+func (f tableFacts) Outdated(level int, meta *manifest.Table) bool {
+	t := f.s.Table(meta)
+	return t != nil && (t.Damaged.Load() || f.db.offPlan(level, t, f.good))
 }
 
 // readRules reads the tails of tables with a key in [lo, hi] whose rule of prefixes is not known yet, so that offPlan is right

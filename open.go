@@ -39,7 +39,7 @@ func Open(dir string, options *Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	db := &DB{dir: dir, opts: opts, opened: time.Now(), samplingBits: samplingBits}
+	db := &DB{dir: dir, opts: opts, policy: opts.policy(), opened: time.Now(), samplingBits: samplingBits}
 	db.plans.Store(filterplan.One(plan))
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
 	db.pacer.rate = opts.CompactionRate

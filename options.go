@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -238,6 +239,15 @@ func (o *Options) check() error {
 		return errors.New("option ErrorIfExists: not together with ErrorIfMissing or ReadOnly")
 	}
 	return nil
+}
+
+// policy returns the policy by which compactions are chosen. Every part of the store that depends on the shape of the tree
+// asks it.
+func (o *Options) policy() compaction.Policy {
+	return compaction.Leveled{
+		Trigger: triggerRuns, Slow: slowRuns, Stop: stopRuns,
+		Ratio: o.LevelRatio, BaseLevelSize: uint64(o.BaseLevelSize), //nolint:gosec // checked: positive
+	}
 }
 
 // codec compresses the blocks of tables that are written for a level.

@@ -11,8 +11,8 @@ type pacer struct {
 	next time.Time // when the next write may begin
 }
 
-// wait returns when that many bytes may be written, or with the error of ctx as soon as it ends.
-func (p *pacer) wait(ctx context.Context, bytes int) error {
+// Wait returns nil once the given number of bytes may be written, or the error of ctx as soon as it ends.
+func (p *pacer) Wait(ctx context.Context, bytes int) error {
 	now := time.Now()
 	if p.next.Before(now) { // what was not used is not saved up
 		p.next = now

@@ -21,9 +21,14 @@ func (o *Options) filters() manifest.Filters {
 
 // planner makes the filter plans of a store.
 func (o *Options) planner() filterplan.Planner {
-	return filterplan.Planner{
-		Ratio: o.LevelRatio, Runs: stopRuns, Ribbon: o.FilterKind == RibbonFilter, Memory: o.FilterMemory,
+	f := filterplan.Planner{
+		Ratio: o.LevelRatio, Ribbon: o.FilterKind == RibbonFilter, Memory: o.FilterMemory,
 	}
+	policy := o.policy()
+	for l := range f.Runs {
+		f.Runs[l] = policy.MaxRuns(l)
+	}
+	return f
 }
 
 // A PlannedLevel is what the filters of a level promise, and what they take.

@@ -143,14 +143,11 @@ func (n *newStore) salvage(
 	if seed == 0 {
 		seed = bloomblock.NewSeed()
 	}
-	number := uint64(0)
+	var numbers compaction.Counter
 	res, err := s.Write(ctx, compaction.Env{
 		FS: n.fs, Dir: n.dir, TableSize: uint64(opts.TableSize), BlockSize: opts.BlockSize, //nolint:gosec // checked: positive
 		Codec: opts.codec(bottom), Filter: plan.Levels[bottom].Params, Prefix: opts.FilterPrefix, Seed: seed,
-		NewNumber: func() (uint64, error) {
-			number++
-			return number, nil
-		},
+		Numbers: &numbers,
 	}, opts.MemoryBudget, progress)
 	if err != nil {
 		return report, err
@@ -167,7 +164,7 @@ func (n *newStore) salvage(
 	}
 	filters := opts.filters()
 	state := manifest.State{Version: v, LastSeq: res.LastSeq, Seed: uint64(seed), Filters: &filters}
-	if err := n.create(number+1, state); err != nil {
+	if err := n.create(uint64(numbers)+1, state); err != nil {
 		return report, err
 	}
 	report.Manifest, report.Tables, report.Logs, report.Records = res.Manifest, res.Read, res.Logs, res.Records

@@ -1,8 +1,6 @@
 package bloomkv
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
@@ -14,23 +12,24 @@ import (
 // log among them, and then fail. So it does not begin: who asked for it by Compact gets the error, and what the tree needs is put off,
 // until there is room, or until writes wait for it: then it is tried, as what is free may have been told wrong.
 
-// errDiskSpace says that a compaction was not begun.
-var errDiskSpace = errors.New("not enough room on the disk")
+// errDiskSpace is the error of a compaction that did not begin.
+var errDiskSpace = compaction.ErrDiskSpace
 
 // spaceAgain is after how long a compaction that was put off is looked at again, unless the tree changes before.
 const spaceAgain = time.Second
 
-// room returns why a plan that writes so many bytes should not begin.
-func (db *DB) room(plan *compaction.Plan, bytes uint64) error {
+// freeSpace returns the disk space that a plan may use, in bytes. It is not known if the file system cannot tell, or if
+// writers wait for the plan, which is then tried in any case.
+func (db *DB) freeSpace(plan *compaction.Plan) (free uint64, known bool) {
 	fsys, ok := db.opts.FS.(vfs.FreeSpacer)
-	if !ok || plan.Inputs[0].Level == 0 && len(db.tree.Load().Version.Levels[0]) >= stopRuns {
-		return nil
+	if !ok {
+		return 0, false
+	}
+	if p := db.policy.Pressure(db.tree.Load().Version); p.Stop && plan.Inputs[0].Level == p.Level {
+		return 0, false
 	}
 	free, err := fsys.FreeSpace(db.dir)
-	if err != nil || free >= bytes {
-		return nil //nolint:nilerr // who cannot tell does not stop a compaction
-	}
-	return fmt.Errorf("%s: %w: %d bytes are free, and at least %d would be written", db.dir, errDiskSpace, free, bytes)
+	return free, err == nil
 }
 
 // putOff waits a while, or until the tree changes.

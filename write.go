@@ -8,6 +8,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/internal/wal"
@@ -324,7 +325,7 @@ func (db *DB) waitForRoom(ctx context.Context) error {
 		if v.State == nil {
 			return true
 		}
-		reason, full := full(v.State)
+		reason, full := full(v.State, db.policy)
 		if full {
 			stopped.on(reason)
 		}
@@ -335,26 +336,26 @@ func (db *DB) waitForRoom(ctx context.Context) error {
 }
 
 // full says whether no memtable can be frozen now, and why.
-func full(s *tree.State) (StallReason, bool) {
+func full(s *tree.State, p compaction.Policy) (StallReason, bool) {
 	switch {
 	case len(s.Frozen) >= maxFrozen:
 		return StoppedByMemtable, true
-	case len(s.Version.Levels[0]) >= stopRuns:
+	case p.Pressure(s.Version).Stop:
 		return StoppedByLevel0, true
 	default:
 		return 0, false
 	}
 }
 
-// slowDown delays a write a little for each run of level 0 above the limit: 8 µs a KiB (128 MiB/s) for the first, twice that
-// for each further one, so that writers approach the speed of compaction instead of stopping at once. commitMu is held.
+// slowDown delays a write by the pressure of compaction: 8 µs a KiB (128 MiB/s) for its first step, twice that for each
+// further one, so that writers approach the speed of compaction instead of stopping at once. commitMu is held.
 func (db *DB) slowDown(size int64) {
-	over := len(db.tree.Load().Version.Levels[0]) - slowRuns
-	if over <= 0 {
+	steps := db.policy.Pressure(db.tree.Load().Version).Slow
+	if steps <= 0 {
 		db.slowed(0)
 		return
 	}
-	db.slowDebt += time.Duration(size) << min(over-1, 6) * 8 * time.Microsecond / 1024
+	db.slowDebt += time.Duration(size) << min(steps-1, 6) * 8 * time.Microsecond / 1024
 	if db.slowDebt < 200*time.Microsecond { // the system keeps shorter sleeps badly
 		return
 	}

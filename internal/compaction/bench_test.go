@@ -10,7 +10,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// benchRun is a run of n keys, every step-th one of all, and of range tombstones each over half of the way to the next key.
+// benchRun adds a run of n keys, every step-th of all, and of range tombstones that each cover half the distance to
+// the next key.
 func benchRun(b *testing.B, d *disk, v *manifest.Version, level int, run uint64, n, step, dels int) *manifest.Version {
 	b.Helper()
 	s := &versions{}
@@ -24,7 +25,8 @@ func benchRun(b *testing.B, d *disk, v *manifest.Version, level int, run uint64,
 	for i := range dels {
 		at := i * n * step / dels
 		l = append(l, rangedel.Fragment{
-			Start: fmt.Appendf(nil, "user%012d", at), End: fmt.Appendf(nil, "user%012d", at+step/2+1), Seqs: []ikey.Seq{ikey.Seq(run*1e6) + 1},
+			Start: fmt.Appendf(nil, "user%012d", at), End: fmt.Appendf(nil, "user%012d", at+step/2+1),
+			Seqs: []ikey.Seq{ikey.Seq(run*1e6) + 1},
 		})
 	}
 	env := d.env(8 << 20)
@@ -61,12 +63,13 @@ func BenchmarkRun(b *testing.B) {
 			for run := range uint64(4) {
 				v = benchRun(b, d, v, 0, run+2, 25000, 32, c.dels)
 			}
-			p := new(Options).pickNewest(v, last)
+			view := View{Version: v}
+			p := view.mergeLevel0(last)
 			env := d.env(8<<20, c.snapshots...)
 			env.BlockSize = 4096
 			var read uint64
 			for b.Loop() {
-				res, err := Run(b.Context(), v, p, env)
+				res, err := Run(b.Context(), v, p, d, env)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -78,15 +81,16 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// BenchmarkPick looks for something to do where there is nothing: 4,000 tables of the last level under 300, which all have
-// range tombstones that are not worth it.
+// BenchmarkPick picks from a tree in shape: 4,000 tables of the last level below 300 tables with range tombstones that
+// do not justify a compaction.
 func BenchmarkPick(b *testing.B) {
 	e := &manifest.Edit{NextFile: 1 << 20}
 	dels := map[uint64]rangedel.List{}
 	key := func(n uint64) []byte { return fmt.Appendf(nil, "user%08d", n) }
 	for i := range uint64(4000) {
 		e.Added = append(e.Added, manifest.Added{Level: last, Run: 1, Table: &manifest.Table{
-			Number: i + 1, ID: i, Size: 8 << 20, TailLen: 1, Entries: 80000, MinSeq: 1, MaxSeq: 2, Smallest: key(i * 1000), Largest: key(i*1000 + 999),
+			Number: i + 1, ID: i, Size: 8 << 20, TailLen: 1, Entries: 80000, MinSeq: 1, MaxSeq: 2,
+			Smallest: key(i * 1000), Largest: key(i*1000 + 999),
 		}})
 	}
 	for i := range uint64(300) {
@@ -96,7 +100,8 @@ func BenchmarkPick(b *testing.B) {
 		}
 		for j := range m.RangeDeletes {
 			at := i*10000 + j*100
-			dels[m.Number] = append(dels[m.Number], rangedel.Fragment{Start: key(at), End: key(at + 50), Seqs: []ikey.Seq{9}})
+			d := rangedel.Fragment{Start: key(at), End: key(at + 50), Seqs: []ikey.Seq{9}}
+			dels[m.Number] = append(dels[m.Number], d)
 		}
 		e.Added = append(e.Added, manifest.Added{Level: last - 1, Run: 1, Table: m})
 	}
@@ -104,10 +109,12 @@ func BenchmarkPick(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	o := Options{Trigger: 4, Ratio: 10, BaseLevelSize: 64 << 20, RangeDels: func(m *manifest.Table) rangedel.List { return dels[m.Number] }}
+	policy := leveled
+	policy.BaseLevelSize = 64 << 20
+	view := View{Version: v, Facts: &forest{dels: dels}}
 	b.ReportAllocs()
 	for b.Loop() {
-		if p := Pick(v, o); p != nil {
+		if p := policy.Pick(view); p != nil {
 			b.Fatal(p.text())
 		}
 	}

@@ -8,12 +8,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// A cover is the range tombstones of some runs, which may lie over tables of older ones.
+// A cover holds the range tombstones of some runs, one list for each run. They may delete whole tables of older runs.
 type cover []rangedel.List
 
-// whole says whether tombstones delete all that t holds, its own range tombstones included, for every reader: each key within
-// the bounds of t has one that is newer than all of t, while no snapshot came between it and anything in t.
-func (c cover) whole(t *manifest.Table, snapshots stripes) bool {
+// whole reports whether tombstones delete everything in t, its own range tombstones included, for every reader:
+// over each key within the bounds of t lies a tombstone that is newer than all of t, and no snapshot was taken
+// between any version in t and that tombstone.
+func (c cover) whole(t *manifest.Table, snapshots intervals) bool {
 	top := snapshots.top(t.MinSeq)
 	for from := t.Smallest; ; {
 		end, ok := c.stretch(from, t.MaxSeq, top)
@@ -24,8 +25,9 @@ func (c cover) whole(t *manifest.Table, snapshots stripes) bool {
 	}
 }
 
-// stretch is how far keys from a key on are covered by tombstones newer than seq that a reader at top sees; nil is without
-// end. It looks at one tombstone of each run, so that what follows may be covered too.
+// stretch returns the end of the range that starts at from and is covered by tombstones newer than seq that a
+// reader at top sees; a nil end is infinite. It looks at one tombstone of each run, so the keys after end may be
+// covered too.
 func (c cover) stretch(from []byte, seq, top ikey.Seq) (end []byte, ok bool) {
 	for _, l := range c {
 		_, hi, newest := l.Stretch(from, top)

@@ -15,10 +15,11 @@ import (
 
 var long = flag.Int("long", 1, "how many times as many histories the model test goes through")
 
-// plan is a random plan that keeps to the order of the tree, nil if there is none where it looked.
+// plan returns a random plan that respects the order of the tree, or nil if a randomly chosen level is empty.
 func (w *world) plan() *Plan {
 	level := w.rng.IntN(manifest.NumLevels)
-	runs := w.v.Levels[level]
+	v := w.view()
+	runs := v.Levels[level]
 	if len(runs) == 0 {
 		return nil
 	}
@@ -37,22 +38,28 @@ func (w *world) plan() *Plan {
 		return &Plan{To: last, Inputs: in}
 	}
 	to := level + 1 // as far as nothing comes in between
-	for to < last && len(overlapping(w.v, to, boundsOf(in))) == 0 && w.rng.IntN(2) == 0 {
+	for to < last && len(v.overlapping(to, boundsOf(in))) == 0 && w.rng.IntN(2) == 0 {
 		to++
 	}
-	p := new(Options).down(w.v, to, in...)
+	p := v.down(to, in...)
 	p.Move = p.Move && w.rng.IntN(2) == 0
 	return p
 }
 
-func (w *world) options() Options {
-	return Options{
-		Trigger: 2 + w.rng.IntN(3), Ratio: 2, BaseLevelSize: 4000, Snapshots: w.snapshots,
-		RangeDels: func(m *manifest.Table) rangedel.List { return w.disk.readTable(m).dels },
-	}
+func (w *world) view() View {
+	return View{Version: w.v, Snapshots: w.snapshots, Facts: resident{w.disk}}
 }
 
-// carryOut runs a plan, and compares what it read with what it should have read.
+// policy returns a policy with a random trigger.
+func (w *world) policy() Policy { return w.policies(2 + w.rng.IntN(3)) }
+
+// resident is a disk all of whose range tombstones are in memory.
+type resident struct{ *disk }
+
+func (r resident) RangeDels(m *manifest.Table) rangedel.List { return r.readTable(m).dels }
+func (resident) Outdated(int, *manifest.Table) bool          { return false }
+
+// carryOut runs a plan and checks which inputs it read.
 func (w *world) carryOut(p *Plan) {
 	w.t.Helper()
 	d := w.disk
@@ -62,7 +69,7 @@ func (w *world) carryOut(p *Plan) {
 	if !p.Move {
 		d.opened, d.asked = nil, nil
 		var err error
-		if res, err = Run(w.t.Context(), w.v, p, w.env()); err != nil {
+		if res, err = Run(w.t.Context(), w.v, p, d, w.env()); err != nil {
 			w.fail("%v", err)
 		}
 		w.checkRead(p, res)
@@ -72,7 +79,7 @@ func (w *world) carryOut(p *Plan) {
 	w.apply(Edit(before, p, res.Tables, w.run))
 }
 
-// checkRead compares which inputs were read with a look at every place where a tombstone begins or ends.
+// checkRead compares the inputs that were read with those that deleted returns false for.
 func (w *world) checkRead(p *Plan, res Result) {
 	w.t.Helper()
 	d := w.disk
@@ -97,11 +104,13 @@ func (w *world) checkRead(p *Plan, res Result) {
 		stayed += m.Entries
 	}
 	if res.Read != read || res.Skipped != skipped || res.Read-res.Dropped != stayed {
-		w.fail("read %d, skipped %d bytes, dropped %d; want %d, %d, %d", res.Read, res.Skipped, res.Dropped, read, skipped, read-stayed)
+		w.fail("read %d, skipped %d bytes, dropped %d; want %d, %d, %d",
+			res.Read, res.Skipped, res.Dropped, read, skipped, read-stayed)
 	}
 }
 
-// deleted says whether newer inputs delete all of a table for all readers.
+// deleted reports whether newer inputs delete all of a table for all readers. It looks at each key where a tombstone
+// begins or ends.
 func (w *world) deleted(m *manifest.Table, newer []Input) bool {
 	places := [][]byte{m.Smallest}
 	var lists []rangedel.List
@@ -124,7 +133,8 @@ func (w *world) deleted(m *manifest.Table, newer []Input) bool {
 		if !slices.ContainsFunc(lists, func(l rangedel.List) bool {
 			_, _, seqs := l.Around(key)
 			return slices.ContainsFunc(seqs, func(t ikey.Seq) bool {
-				return t > m.MaxSeq && !slices.ContainsFunc(w.snapshots, func(s ikey.Seq) bool { return m.MinSeq <= s && s < t })
+				between := func(s ikey.Seq) bool { return m.MinSeq <= s && s < t }
+				return t > m.MaxSeq && !slices.ContainsFunc(w.snapshots, between)
 			})
 		}) {
 			return false
@@ -133,7 +143,7 @@ func (w *world) deleted(m *manifest.Table, newer []Input) bool {
 	return true
 }
 
-// compact merges everything into the last level, where without snapshots nothing is left but one version of each live key.
+// compact merges everything into the last level. Without snapshots, one version of each live key is left there.
 func (w *world) compact() {
 	w.t.Helper()
 	m := &Manual{UpTo: w.run + 1}
@@ -148,7 +158,7 @@ func (w *world) compact() {
 	}
 	w.note("compact %q to %q", m.Lo, m.Hi)
 	for i := 0; ; i++ {
-		p := m.Next(w.v, w.options())
+		p := m.Next(w.view(), w.policy())
 		if p == nil {
 			break
 		}
@@ -158,13 +168,13 @@ func (w *world) compact() {
 		w.carryOut(p)
 		w.check()
 	}
-	b := manifest.Bounds{Lo: m.Lo, Hi: m.Hi}
+	b, v := manifest.Bounds{Lo: m.Lo, Hi: m.Hi}, w.view()
 	for level := range manifest.NumLevels {
-		if level < last && len(overlapping(w.v, level, b)) > 0 {
+		if level < last && len(v.overlapping(level, b)) > 0 {
 			w.fail("level %d is not empty", level)
 		}
 	}
-	for _, in := range overlapping(w.v, last, b) {
+	for _, in := range v.overlapping(last, b) {
 		for _, t := range in.Tables {
 			if len(w.snapshots) == 0 && leftover(t) {
 				w.fail("%v is left", t)
@@ -173,13 +183,18 @@ func (w *world) compact() {
 	}
 }
 
-// settle does what Pick asks for until the tree is in shape.
+// settle carries out what the policy picks until the tree is in shape.
 func (w *world) settle() {
 	w.t.Helper()
-	o := w.options()
+	policy := w.policy()
 	for i := 0; ; i++ {
-		p := Pick(w.v, o)
+		p := policy.Pick(w.view())
 		if p == nil {
+			for level, runs := range w.v.Levels {
+				if n := policy.MaxRuns(level); len(runs) > n && level > 0 {
+					w.fail("level %d has %d runs, want at most %d", level, len(runs), n)
+				}
+			}
 			return
 		}
 		if i > 100 {
@@ -216,12 +231,22 @@ func (w *world) step() {
 	}
 }
 
-// Random histories of writes, snapshots, flushes, ingested tables and compactions: after each step every reader sees what the
-// history says, and every table is what the manifest says.
+// TestEveryReaderSeesTheHistory runs random histories of writes, snapshots, flushes, ingested tables and compactions.
+// After each step every reader must see the history, and every table must match the manifest.
 func TestEveryReaderSeesTheHistory(t *testing.T) {
-	for seed := range 300 * *long {
+	testHistories(t, 300**long, func(trigger int) Policy {
+		return Leveled{Trigger: trigger, Slow: 8, Stop: 12, Ratio: 2, BaseLevelSize: 4000}
+	})
+}
+
+func testHistories(t *testing.T, n int, policies func(trigger int) Policy) {
+	t.Helper()
+	for seed := range n {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
-			w := &world{t: t, rng: rand.New(rand.NewPCG(uint64(seed), 0)), disk: newDisk(t), v: &manifest.Version{}}
+			w := &world{
+				t: t, rng: rand.New(rand.NewPCG(uint64(seed), 0)), disk: newDisk(t), v: &manifest.Version{},
+				policies: policies,
+			}
 			for range 40 {
 				w.step()
 				w.check()
@@ -229,7 +254,7 @@ func TestEveryReaderSeesTheHistory(t *testing.T) {
 			w.snapshots = nil
 			w.compact()
 			m := &Manual{UpTo: w.run + 1}
-			for p := m.Next(w.v, w.options()); p != nil; p = m.Next(w.v, w.options()) {
+			for p := m.Next(w.view(), w.policy()); p != nil; p = m.Next(w.view(), w.policy()) {
 				w.carryOut(p)
 			}
 			w.check()
@@ -248,7 +273,7 @@ func TestEveryReaderSeesTheHistory(t *testing.T) {
 			if entries != live {
 				w.fail("%d versions are left of %d keys", entries, live)
 			}
-			if p := Pick(w.v, w.options()); p != nil {
+			if p := w.policy().Pick(w.view()); p != nil {
 				w.fail("after all that the tree wants %s", p.text())
 			}
 		})

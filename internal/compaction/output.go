@@ -2,6 +2,7 @@ package compaction
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -13,19 +14,20 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// An output is one table being written.
+// An output is a table that is being written.
 type output struct {
 	env        Env
 	number     uint64
 	file       vfs.File
 	w          *sstable.Writer
-	started    bool   // it has a version
-	key        []byte // of the last one
-	superseded bool   // it has more than one version of a key
+	started    bool   // a version was added
+	key        []byte // of the last version
+	superseded bool   // some key has several versions
 }
 
-func begin(env Env) (*output, error) {
-	number, err := env.NewNumber()
+// begin creates the file of the next table.
+func begin(env Env, l limit) (*output, error) {
+	number, err := env.Numbers.NewNumber()
 	if err != nil {
 		return nil, err
 	}
@@ -36,32 +38,39 @@ func begin(env Env) (*output, error) {
 		return nil, err
 	}
 	var to io.Writer = file
-	if env.Pace != nil {
-		to = paced{file, env.Pace}
+	if l.limiter != nil {
+		to = limited{file, l}
 	}
 	return &output{env: env, number: number, file: file, w: sstable.NewWriter(to, sstable.WriterOptions{
-		ID: binary.LittleEndian.Uint64(id[:]), BlockSize: env.BlockSize, Codec: env.Codec, Filter: env.Filter, Prefix: env.Prefix, Seed: env.Seed,
+		ID: binary.LittleEndian.Uint64(id[:]), BlockSize: env.BlockSize, Codec: env.Codec,
+		Filter: env.Filter, Prefix: env.Prefix, Seed: env.Seed,
 	})}, nil
 }
 
-// paced asks before each write.
-type paced struct {
-	w    io.Writer
-	pace func(n int) error
+// A limit holds the limiter of one compaction.
+type limit struct {
+	ctx     context.Context //nolint:containedctx // of one call of Run
+	limiter Limiter         // may be nil
 }
 
-// Write writes p once it may.
-func (w paced) Write(p []byte) (int, error) {
-	if err := w.pace(len(p)); err != nil {
+// A limited writer waits before each write.
+type limited struct {
+	w io.Writer
+	limit
+}
+
+// Write writes p as soon as the limiter permits it.
+func (w limited) Write(p []byte) (int, error) {
+	if err := w.limiter.Wait(w.ctx, len(p)); err != nil {
 		return 0, err
 	}
 	return w.w.Write(p)
 }
 
-// holds says whether the last version is one of key.
+// holds reports whether the last version belongs to key.
 func (o *output) holds(key []byte) bool { return o.started && bytes.Equal(o.key, key) }
 
-// reaches says whether the last version is at key or behind.
+// reaches reports whether the last version is at or after key.
 func (o *output) reaches(key []byte) bool { return o.started && bytes.Compare(o.key, key) >= 0 }
 
 // finish completes, syncs and closes the table.
@@ -84,19 +93,20 @@ func (o *output) finish() (*manifest.Table, error) {
 	return t, nil
 }
 
-// abandon removes the unfinished file. What goes wrong with that is left to the next Open, which removes orphans.
+// abandon removes the unfinished file. If that fails, the next Open removes it as an orphan.
 func (o *output) abandon() {
 	_ = o.file.Close()
 	_ = o.env.FS.Remove(filename.Make(o.env.Dir, filename.Table, o.number))
 }
 
+// remove removes the files of finished tables. If that fails, the next Open removes them as orphans.
 func remove(env Env, tables []*manifest.Table) {
 	for _, t := range tables {
 		_ = env.FS.Remove(filename.Make(env.Dir, filename.Table, t.Number))
 	}
 }
 
-// Table returns the manifest's description of a table that was written into the file with the given number.
+// Table returns the manifest's description of the table in the file with the given number.
 func Table(number uint64, info sstable.Info) *manifest.Table {
 	t := &manifest.Table{
 		Number: number, ID: info.ID, Size: info.Size, TailLen: info.TailLen, FilterLen: info.FilterLen,

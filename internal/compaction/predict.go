@@ -4,41 +4,43 @@ import (
 	"math"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/sstable"
 )
 
-// A Prediction is what a compaction will write, told before it reads anything but samples of its inputs' keys. The zero value
-// is none.
+// A Prediction estimates what a compaction will write. It is made before anything is read except samples of the
+// inputs' keys.
 type Prediction struct {
-	// Known is whether there is one: every table that shares a stretch of keys with newer ones has a sample, all of these a filter
-	// in memory that tells something, and there are no range tombstones, whose effect is not predicted.
+	// Known is false if nothing could be predicted. A prediction needs a sample of every table that newer tables
+	// overlap, and a useful filter in memory for each of these newer tables. The effect of range tombstones is not
+	// predicted.
 	Known bool
-	// Keys is the number of distinct keys: all keys of the inputs once, without those that a tombstone deletes for good.
+	// Keys is the number of distinct keys in the inputs, without those that a tombstone deletes for good.
 	Keys float64
-	// Err is the standard error of Keys: about 1.6 hundredths of a table of which half the keys are in newer ones, and of many
-	// such tables together less, by the root of their number.
+	// Err is the standard error of Keys. For a table half of whose keys are in newer tables it is about 1.6 % of
+	// the table's keys; for many such tables it grows only with the square root of their number.
 	Err float64
-	// Bytes is what the versions of these keys take in the inputs, without filters and without the sequence numbers that R5 takes from
-	// them. It is low where snapshots keep older versions, where tombstones are shorter than what stays, and where compression had
-	// made sequence numbers short; and it may be off where the outputs' codec is not that of the inputs.
+	// Bytes is the size of these keys' versions in the inputs, without filters and without the sequence numbers
+	// that R5 of retain.go removes. It is too low if snapshots keep older versions, if tombstones are shorter than
+	// the versions that stay, or if compression had shortened sequence numbers. It may be wrong either way if
+	// outputs have another codec.
 	Bytes float64
 }
 
-// predict is the prediction for tables that are merged, by run, newest first. A table's keys that no newer table has are written,
-// and no others: so a sample of the table is asked in the filters of all newer tables that overlap it, and those are few, since
-// newer runs are the smaller ones.
+// predict predicts a merge of runs, newest first. A key of a table is written if no newer table has it. So the filters
+// of all newer tables that overlap a table are asked for a sample of its keys. These tables are few, since newer runs
+// are smaller.
 //
-// That a key which is a tombstone is not written where nothing older can hold it is taken into account as if the tombstones
-// of a table were as often in newer tables as its other keys.
-func predict(runs [][]*manifest.Table, older olderRuns, env Env) Prediction {
+// Tombstones are not written where no older table can hold their keys. This counts them as if they were as likely
+// to be in newer tables as the other keys of their table.
+func predict(runs [][]*manifest.Table, older olderRuns, samples Samples, snapshots []ikey.Seq) Prediction {
 	var p Prediction
 	variance := 0.0
-	first := stripes(env.Snapshots).first()
+	first := intervals(snapshots).first()
 	for i, run := range runs {
-		older := older.clone() // its cursors want ascending keys
+		older := older.clone() // a cursor only moves forward
 		for _, t := range run {
-			keys, o := keysOf(t, newerFilters(runs[:i], t, env), env)
+			keys, o := keysOf(t, newerFilters(runs[:i], t, samples), samples)
 			if !o.Known {
 				return Prediction{}
 			}
@@ -57,9 +59,17 @@ func predict(runs [][]*manifest.Table, older olderRuns, env Env) Prediction {
 	return p
 }
 
-// Predict is the prediction for a compaction of all of v into the last level, with no reader of anything older. sampleOf and filterOf
-// are as in Env. It takes the time of a lookup of an absent key in all runs for each hash of a sample.
-func Predict(v *manifest.Version, sampleOf func(*manifest.Table) *bloomblock.Sample, filterOf func(*manifest.Table) *bloomblock.Filter) Prediction {
+// Samples gives access to what a prediction is made from.
+type Samples interface {
+	// Sample returns a sample of the keys of a table, or nil.
+	Sample(t *manifest.Table) *bloomblock.Sample
+	// Filter returns the part of a table's filter that is in memory, or nil.
+	Filter(t *manifest.Table) *bloomblock.Filter
+}
+
+// Predict predicts a compaction of all of v into the last level, without snapshots. For each hash of a sample it
+// takes the time of a lookup of an absent key in all runs.
+func Predict(v *manifest.Version, samples Samples) Prediction {
 	var runs [][]*manifest.Table
 	for _, level := range v.Levels {
 		for _, r := range level {
@@ -71,25 +81,26 @@ func Predict(v *manifest.Version, sampleOf func(*manifest.Table) *bloomblock.Sam
 			runs = append(runs, r.Tables)
 		}
 	}
-	return predict(runs, olderRuns{}, Env{SampleOf: sampleOf, FilterOf: filterOf})
+	return predict(runs, olderRuns{}, samples, nil)
 }
 
-// newerFilters are the filters of the tables of newer runs that overlap t.
-func newerFilters(newer [][]*manifest.Table, t *manifest.Table, env Env) (filters []*bloomblock.Filter) {
+// newerFilters returns the filters of the tables in newer runs that overlap t.
+func newerFilters(newer [][]*manifest.Table, t *manifest.Table, samples Samples) (filters []*bloomblock.Filter) {
 	for _, run := range newer {
 		for _, n := range (manifest.Run{Tables: run}).Touching(t.Bounds()) {
-			filters = append(filters, env.FilterOf(n))
+			filters = append(filters, samples.Filter(n))
 		}
 	}
 	return filters
 }
 
-// keysOf is the number of distinct keys of t, and how many of them are in newer tables. Nothing is read where that is known without.
-func keysOf(t *manifest.Table, newer []*bloomblock.Filter, env Env) (keys float64, o bloomblock.Overlap) {
+// keysOf returns the number of distinct keys of t, and the share of them that is in newer tables. It reads no
+// sample if the result is known without one.
+func keysOf(t *manifest.Table, newer []*bloomblock.Filter, samples Samples) (keys float64, o bloomblock.Overlap) {
 	if len(newer) == 0 && t.Flags&manifest.Superseded == 0 {
 		return float64(t.Entries), bloomblock.Overlap{Known: true}
 	}
-	s := env.SampleOf(t)
+	s := samples.Sample(t)
 	switch {
 	case s == nil:
 		return float64(t.Entries), o
@@ -101,8 +112,9 @@ func keysOf(t *manifest.Table, newer []*bloomblock.Filter, env Env) (keys float6
 	return float64(s.Keys()), o
 }
 
-// tableSize is the size at which outputs end so that they are equally large and as few as ever: where they ended at most, the last one
-// would be any rest. An error of the prediction that is as large as it usually is must not make one more.
+// tableSize returns the size at which outputs end so that they are about equally large, and as few as if each ended
+// at most bytes, where the last one could be tiny. It leaves a margin for the usual error of the prediction, which
+// must not cause one more table.
 func (p *Prediction) tableSize(most uint64) uint64 {
 	n := math.Ceil(p.Bytes / float64(most))
 	if !p.Known || n < 2 {
@@ -112,10 +124,10 @@ func (p *Prediction) tableSize(most uint64) uint64 {
 	return min(most, uint64(math.Ceil(p.Bytes/n*(1+margin))))
 }
 
-// least is how many bytes will be written at least, two standard errors below what is predicted. It is 0 where that is not
-// known, as it is not for Zstd: the inputs may have another codec, and take more than they will.
-func (p *Prediction) least(c sstable.Codec) uint64 {
-	if !p.Known || p.Keys == 0 || c == sstable.Zstd {
+// least returns a lower bound of the bytes to be written if outputs have the codec of the inputs: two standard
+// errors below the prediction. It returns 0 if nothing was predicted.
+func (p *Prediction) least() uint64 {
+	if !p.Known || p.Keys == 0 {
 		return 0
 	}
 	return uint64(p.Bytes * max(1-2*p.Err/p.Keys, 0))

@@ -14,35 +14,18 @@ import (
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
-// predicting is env with samples and filters.
+// predicting returns an env whose inputs have samples and filters.
 func (d *disk) predicting(tableSize uint64, snapshots ...ikey.Seq) Env {
 	env := d.env(tableSize, snapshots...)
 	env.BlockSize = 4 << 10
-	readers := map[uint64]*sstable.Reader{}
-	reader := func(m *manifest.Table) *sstable.Reader {
-		if readers[m.Number] == nil {
-			readers[m.Number] = d.reader(m)
-			if err := readers[m.Number].Load(0); err != nil {
-				d.t.Fatal(err)
-			}
-		}
-		return readers[m.Number]
-	}
-	env.SampleOf = func(m *manifest.Table) *bloomblock.Sample {
-		s, err := reader(m).Sample()
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		return s
-	}
-	env.FilterOf = func(m *manifest.Table) *bloomblock.Filter { return reader(m).Filter() }
+	d.samples = map[uint64]*sstable.Reader{}
 	return env
 }
 
-// A part is some keys of a run, by number: from lo on, each step, below hi. Those that divide by dead are tombstones.
+// A part is some of a run's keys, by number: every step-th from lo on, below hi. Multiples of dead are tombstones.
 type part struct{ lo, hi, step, dead int }
 
-// run makes tables of parts, which have no key in common, as a run of a level.
+// run adds a run made of parts, which must have no key in common, to a level.
 func (d *disk) run(v *manifest.Version, level int, id uint64, seq ikey.Seq, env Env, parts ...part) *manifest.Version {
 	d.t.Helper()
 	src := &versions{}
@@ -80,8 +63,8 @@ func (d *disk) run(v *manifest.Version, level int, id uint64, seq ikey.Seq, env 
 	return v
 }
 
-// merge runs a plan of all runs of levels 0 and 6.
-func (d *disk) merge(v *manifest.Version, env Env) Result {
+// merge merges all runs of levels 0 and 6.
+func (d *disk) merge(v *manifest.Version, in Inputs, env Env) Result {
 	d.t.Helper()
 	p := &Plan{To: last}
 	for _, level := range []int{0, last} {
@@ -89,14 +72,14 @@ func (d *disk) merge(v *manifest.Version, env Env) Result {
 			p.Inputs = append(p.Inputs, Input{level, r.ID, r.Tables})
 		}
 	}
-	res, err := Run(d.t.Context(), v, p, env)
+	res, err := Run(d.t.Context(), v, p, in, env)
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	return res
 }
 
-// mustPredict compares what was said with what was written.
+// mustPredict compares the prediction with what was written.
 func mustPredict(t *testing.T, res Result) {
 	t.Helper()
 	var entries, bytes uint64
@@ -119,8 +102,8 @@ func mustPredict(t *testing.T, res Result) {
 	}
 }
 
-// TestACompactionIsPredicted merges two runs, of which the smaller one shares some of its keys with the larger one, in steps over
-// all of it. Each is the newer one once.
+// TestACompactionIsPredicted merges two runs. The smaller one shares some of its keys with the larger one, spread
+// evenly over it. Each of them is the newer one once.
 func TestACompactionIsPredicted(t *testing.T) {
 	for _, c := range []struct{ small, ratio int }{{20_000, 1}, {6000, 10}, {2000, 100}} {
 		for _, shared := range []int{0, 10, 50, 100} { // percent of the smaller one
@@ -144,7 +127,7 @@ func TestACompactionIsPredicted(t *testing.T) {
 					}
 					v := d.run(&manifest.Version{}, smallLevel, uint64(20-smallLevel), 9, env, small...)
 					v = d.run(v, largeLevel, uint64(20-largeLevel), 9, env, large)
-					res := d.merge(v, env)
+					res := d.merge(v, d, env)
 					if want := c.small*c.ratio + c.small - in; res.Keys != uint64(want) {
 						t.Fatalf("%d keys were written, want %d", res.Keys, want)
 					}
@@ -155,7 +138,7 @@ func TestACompactionIsPredicted(t *testing.T) {
 	}
 }
 
-// TestACompactionOfManyRunsIsPredicted has what a level 0 looks like: eight runs over a large one, keys at random.
+// TestACompactionOfManyRunsIsPredicted merges eight runs of random keys with a large one, as compactions of level 0 do.
 func TestACompactionOfManyRunsIsPredicted(t *testing.T) {
 	d := newDisk(t)
 	env := d.predicting(256 << 10)
@@ -168,7 +151,7 @@ func TestACompactionOfManyRunsIsPredicted(t *testing.T) {
 		}
 		v = d.run(v, 0, uint64(10+i), ikey.Seq(10+i), env, parts...)
 	}
-	mustPredict(t, d.merge(v, env))
+	mustPredict(t, d.merge(v, d, env))
 }
 
 func TestTombstonesArePredicted(t *testing.T) {
@@ -186,7 +169,7 @@ func TestTombstonesArePredicted(t *testing.T) {
 			v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 160_000, 2, 0})
 			v = d.run(v, 0, 2, 9, env, part{0, 160_000, 4, 8})
 			p := &Plan{To: last, Inputs: []Input{{0, 2, v.Levels[0][0].Tables}, {last, 1, v.Levels[last][0].Tables}}}
-			res, err := Run(t.Context(), v, p, env)
+			res, err := Run(t.Context(), v, p, d, env)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -200,29 +183,36 @@ func TestTombstonesArePredicted(t *testing.T) {
 	v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 160_000, 2, 0})
 	v = d.run(v, 0, 2, 9, env, part{0, 160_000, 4, 8})
 	p := &Plan{To: 5, Inputs: []Input{{0, 2, v.Levels[0][0].Tables}}}
-	if res, err := Run(t.Context(), v, p, env); err != nil || res.Keys != 40_000 || res.Predicted.Keys != 40_000 {
-		t.Errorf("over what they may hide: predicted %+v, written %d, want exactly 40,000; %v", res.Predicted, res.Keys, err)
+	if res, err := Run(t.Context(), v, p, d, env); err != nil || res.Keys != 40_000 || res.Predicted.Keys != 40_000 {
+		t.Errorf("above keys they may hide: predicted %+v, written %d, want exactly 40,000; %v",
+			res.Predicted, res.Keys, err)
 	}
 }
 
+type withoutSamples struct{ *disk }
+
+func (withoutSamples) Sample(*manifest.Table) *bloomblock.Sample { return nil }
+
+type withoutFilters struct{ *disk }
+
+func (withoutFilters) Filter(*manifest.Table) *bloomblock.Filter { return nil }
+
 func TestWhatIsNotKnownIsNotPredicted(t *testing.T) {
-	for name, change := range map[string]func(*Env){
-		"no samples":     func(env *Env) { env.SampleOf = func(*manifest.Table) *bloomblock.Sample { return nil } },
-		"no filters":     func(env *Env) { env.FilterOf = func(*manifest.Table) *bloomblock.Filter { return nil } },
-		"no way to know": func(env *Env) { env.SampleOf = nil },
+	for name, in := range map[string]func(*disk) Inputs{
+		"no samples": func(d *disk) Inputs { return withoutSamples{d} },
+		"no filters": func(d *disk) Inputs { return withoutFilters{d} },
 	} {
 		d := newDisk(t)
 		env := d.predicting(1 << 20)
 		v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 2000, 1, 0})
 		v = d.run(v, 0, 2, 2, env, part{1000, 3000, 1, 0})
-		change(&env)
-		if res := d.merge(v, env); res.Predicted != (Prediction{}) || res.Keys != 3000 {
+		if res := d.merge(v, in(d), env); res.Predicted != (Prediction{}) || res.Keys != 3000 {
 			t.Errorf("%s: predicted %+v of %d keys, want nothing", name, res.Predicted, res.Keys)
 		}
 	}
 	d := newDisk(t)
 	v := d.level(d.level(&manifest.Version{}, last, 1, "a@1=a b@1=b"), 0, 2, "b@2=b c~d@2")
-	if res := d.merge(v, d.predicting(1<<20)); res.Predicted != (Prediction{}) || res.Keys != 2 {
+	if res := d.merge(v, d, d.predicting(1<<20)); res.Predicted != (Prediction{}) || res.Keys != 2 {
 		t.Errorf("a range tombstone: predicted %+v of %d keys, want nothing", res.Predicted, res.Keys)
 	}
 }
@@ -232,15 +222,15 @@ func TestACompactionThatDoesNotFitIsNotBegun(t *testing.T) {
 	env := d.predicting(1 << 20)
 	v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 20_000, 1, 0})
 	v = d.run(v, 0, 2, 2, env, part{10_000, 30_000, 1, 0})
-	full, asked := errors.New("full"), uint64(0)
-	env.Room = func(bytes uint64) error { asked = bytes; return full }
+	env.Free, env.FreeKnown = 0, true
 	p := &Plan{To: last, Inputs: []Input{{0, 2, v.Levels[0][0].Tables}, {last, 1, v.Levels[last][0].Tables}}}
 	next := d.next
-	if res, err := Run(t.Context(), v, p, env); !errors.Is(err, full) || len(res.Tables) > 0 || d.next != next {
+	res, err := Run(t.Context(), v, p, d, env)
+	if !errors.Is(err, ErrDiskSpace) || len(res.Tables) > 0 || d.next != next {
 		t.Errorf("%+v, %v; want nothing but the error", res, err)
 	}
-	env.Room = func(uint64) error { return nil }
-	res, err := Run(t.Context(), v, p, env)
+	env.FreeKnown = false
+	res, err = Run(t.Context(), v, p, d, env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,16 +238,22 @@ func TestACompactionThatDoesNotFitIsNotBegun(t *testing.T) {
 	for _, m := range res.Tables {
 		written += m.Size
 	}
-	if asked > written || asked < written*9/10 {
-		t.Errorf("asked for room for %d bytes, and %d were written: want no more, and not much less", asked, written)
+	env.FreeKnown = true
+	env.Free = written
+	if _, err := Run(t.Context(), v, p, d, env); err != nil {
+		t.Errorf("%d bytes are free and as many will be written: %v", written, err)
 	}
-	env.Room, env.Codec = func(uint64) error { return full }, sstable.Zstd
-	if _, err := Run(t.Context(), v, p, env); err != nil {
+	env.Free = written*9/10 - 1
+	if _, err := Run(t.Context(), v, p, d, env); !errors.Is(err, ErrDiskSpace) {
+		t.Errorf("%d bytes are free and %d will be written: %v, want %v", env.Free, written, err, ErrDiskSpace)
+	}
+	env.Free, env.Recodes = 0, true
+	if _, err := Run(t.Context(), v, p, d, env); err != nil {
 		t.Errorf("with a codec that may make less of it: %v", err)
 	}
 }
 
-// TestOutputsAreEquallyLarge: where each ended at the most there would be a small rest.
+// TestOutputsAreEquallyLarge merges inputs of which a small table would be left if all others were as large as allowed.
 func TestOutputsAreEquallyLarge(t *testing.T) {
 	d := newDisk(t)
 	env := d.predicting(1 << 20)
@@ -269,7 +265,7 @@ func TestOutputsAreEquallyLarge(t *testing.T) {
 	}
 	all += all / 20                 // five thousand keys are not in it
 	env.TableSize = all * 100 / 415 // four tables, and a rest
-	res := d.merge(v, env)
+	res := d.merge(v, d, env)
 	if len(res.Tables) != 5 {
 		t.Fatalf("%d tables, want 5", len(res.Tables))
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
-// A content is all that a table holds, as its reader gives it.
+// A content holds everything that a reader returns of a table.
 type content struct {
 	keys   []ikey.Key
 	values []string
 	dels   rangedel.List
 }
 
-// readTable reads a table once; tables do not change.
+// readTable returns the content of a table. It reads each table once, since tables do not change.
 func (d *disk) readTable(m *manifest.Table) *content {
 	d.t.Helper()
 	if c, ok := d.read[m.Number]; ok {
@@ -41,7 +41,7 @@ func (d *disk) readTable(m *manifest.Table) *content {
 	return c
 }
 
-// get is the newest version of key that a reader at seq sees in the table, deleted or not.
+// get returns the newest version of key that a reader at seq sees in the table, which may be a tombstone.
 func (c *content) get(key []byte, seq ikey.Seq) (p ikey.Trailer, value string, ok bool) {
 	for i, k := range c.keys {
 		if bytes.Equal(k.User, key) && k.Trailer.Seq() <= seq {
@@ -53,9 +53,9 @@ func (c *content) get(key []byte, seq ikey.Seq) (p ikey.Trailer, value string, o
 
 const absent = "\x00absent"
 
-// lookup reads as a Get does: run by run, newest first, in the one table whose bounds hold the key. The first version found
-// is the answer, unless a range tombstone of its own run or a newer one is newer than it; a tombstone over the key ends the
-// search, since whatever an older run holds of the key is older.
+// lookup reads as a Get does: run by run, newest first, in the one table whose bounds include the key. The first
+// version found is the result, unless a range tombstone of its run is newer. A tombstone over the key ends the
+// search, since all versions in older runs are older.
 func (d *disk) lookup(v *manifest.Version, key []byte, seq ikey.Seq) string {
 	for _, runs := range v.Levels {
 		for _, r := range runs {
@@ -77,7 +77,7 @@ func (d *disk) lookup(v *manifest.Version, key []byte, seq ikey.Seq) string {
 	return absent
 }
 
-// lookupAll reads as an iterator does: the newest version of all runs against the newest range tombstone of all runs.
+// lookupAll reads as an iterator does: it compares the newest version of all runs with the newest range tombstone.
 func (d *disk) lookupAll(v *manifest.Version, key []byte, seq ikey.Seq) string {
 	var best ikey.Trailer
 	var newest ikey.Seq
@@ -98,7 +98,7 @@ func (d *disk) lookupAll(v *manifest.Version, key []byte, seq ikey.Seq) string {
 	return result
 }
 
-// checkTables compares every table of a version with what the manifest says of it.
+// checkTables compares every table of a version with its description in the manifest.
 func (d *disk) checkTables(v *manifest.Version) error {
 	if err := v.Check(); err != nil {
 		return err
@@ -134,10 +134,11 @@ func (d *disk) checkTables(v *manifest.Version) error {
 		if m.Flags&manifest.SeqOverridden != 0 {
 			low, high = m.MinSeq, m.MaxSeq
 		}
-		if uint64(len(c.keys)) != m.Entries || deletes != m.Deletes || dels != m.RangeDeletes || low != m.MinSeq || high != m.MaxSeq ||
+		if uint64(len(c.keys)) != m.Entries || deletes != m.Deletes || dels != m.RangeDeletes ||
+			low != m.MinSeq || high != m.MaxSeq ||
 			span.String() != m.Bounds().String() || versions != (m.Flags&manifest.Superseded != 0) {
-			return fmt.Errorf("level %d: %v holds %d versions, %d and %d tombstones, sequences %d..%d in %v, several versions of a key: %v",
-				level, m, len(c.keys), deletes, dels, low, high, span, versions)
+			return fmt.Errorf("level %d: %v holds %d versions, %d and %d tombstones, sequences %d..%d in %v, "+
+				"several versions of a key: %v", level, m, len(c.keys), deletes, dels, low, high, span, versions)
 		}
 	}
 	return nil
@@ -152,9 +153,18 @@ func TestTheTwoWaysToRead(t *testing.T) {
 		seq  ikey.Seq
 		want string
 	}{
-		{"a", 6, "a"}, {"a", 7, absent}, {"b", 1, absent}, {"b", 2, "b"}, {"c", 7, "c"}, {"c", 8, absent}, {"d", 8, "d"}, {"d", 9, "new"}, {"e", 9, absent},
+		{"a", 6, "a"},
+		{"a", 7, absent},
+		{"b", 1, absent},
+		{"b", 2, "b"},
+		{"c", 7, "c"},
+		{"c", 8, absent},
+		{"d", 8, "d"},
+		{"d", 9, "new"},
+		{"e", 9, absent},
 	} {
-		if got, all := d.lookup(v, []byte(c.key), c.seq), d.lookupAll(v, []byte(c.key), c.seq); got != c.want || all != c.want {
+		got, all := d.lookup(v, []byte(c.key), c.seq), d.lookupAll(v, []byte(c.key), c.seq)
+		if got != c.want || all != c.want {
 			t.Errorf("%s@%d is %q and %q, want %q", c.key, c.seq, got, all, c.want)
 		}
 	}

@@ -9,23 +9,26 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// Which versions and range tombstones stay. Snapshots divide the sequence numbers into stripes: the numbers of one stripe
-// are seen by the same snapshots. What is newer than every snapshot is the last stripe, seen by readers of now alone.
+// Which versions and range tombstones are retained. Snapshots divide the sequence numbers into intervals: each
+// snapshot sees either all numbers of an interval or none. Numbers newer than every snapshot form the last
+// interval, which only readers of the present see.
 //
-//	R1  Of the versions of a key in one stripe, the newest stays.
-//	R2  A version goes that a range tombstone of its own stripe deletes: no reader sees the one without the other.
-//	R3  Of the range tombstones over a key in one stripe, the newest stays.
-//	R4  A tombstone of the first stripe, of either kind, goes where no older run may hold what it hides: what of it is among
-//	    the inputs goes by R1 and R2.
-//	R5  What stays of the first stripe gets sequence 0, which costs no byte, where no older run may hold the key, and no range
-//	    tombstone that stays lies over it: nothing is left that it would have to be told from.
+//	R1  Of a key's versions in one interval, the newest stays.
+//	R2  A version that a range tombstone of its own interval deletes is dropped: every reader sees both or neither.
+//	R3  Of the range tombstones over a key in one interval, the newest stays.
+//	R4  A tombstone of the first interval, of either kind, is dropped if no older run may hold what it hides. R1 and
+//	    R2 drop what it hides among the inputs.
+//	R5  What stays of the first interval gets sequence 0, which costs no byte, if no older run may hold the key and
+//	    no range tombstone that stays lies over it: then there is nothing it has to be distinguished from.
 //
-// Readers that are no snapshot hold a state of their own, with the inputs in it.
+// Other readers hold a state of their own, which includes the inputs.
 
-// Stripes are the snapshots, ascending. A stripe is known by its top, the oldest snapshot that sees it, or MaxSeq.
-type stripes []ikey.Seq
+// intervals are the snapshots, ascending. An interval is identified by its top: the oldest snapshot that sees it,
+// or MaxSeq.
+type intervals []ikey.Seq
 
-func (s stripes) top(seq ikey.Seq) ikey.Seq {
+// top returns the top of the interval of seq.
+func (s intervals) top(seq ikey.Seq) ikey.Seq {
 	if n := len(s); n == 0 || s[n-1] < seq {
 		return ikey.MaxSeq
 	}
@@ -33,20 +36,25 @@ func (s stripes) top(seq ikey.Seq) ikey.Seq {
 	return s[i]
 }
 
-// first is the top of the first stripe.
-func (s stripes) first() ikey.Seq { return s.top(0) }
+// first returns the top of the first interval.
+func (s intervals) first() ikey.Seq { return s.top(0) }
 
-// olderRuns are the tables of all runs older than what is written, each run with a cursor that only moves forward: it is
-// asked for ascending keys.
+// olderRuns are all runs older than the outputs. mayHold drops tables from the front, so it must be asked for
+// ascending keys.
 type olderRuns struct {
 	runs     [][]*manifest.Table
-	anywhere bool // there are runs that are not known here
+	anywhere bool // there are other runs, which are not known here
 }
 
-// below is what is older than the level to, where a compaction takes part with all that overlaps it there.
-func below(v *manifest.Version, to int) olderRuns {
+// below returns the runs older than the outputs of a plan: those of the levels below To. If the plan makes a new
+// run in To, the other runs of To are older too; else all tables of To that overlap the outputs are inputs.
+func below(v *manifest.Version, p *Plan) olderRuns {
 	var o olderRuns
-	for l := to + 1; l < manifest.NumLevels; l++ {
+	from := p.To + 1
+	if p.NewRun {
+		from = p.To
+	}
+	for l := from; l < manifest.NumLevels; l++ {
 		for _, run := range v.Levels[l] {
 			o.runs = append(o.runs, run.Tables)
 		}
@@ -54,10 +62,10 @@ func below(v *manifest.Version, to int) olderRuns {
 	return o
 }
 
-// clone is o with cursors of its own.
+// clone returns a copy that advances independently of o.
 func (o olderRuns) clone() olderRuns { return olderRuns{slices.Clone(o.runs), o.anywhere} }
 
-// mayHold says whether a key in b is within the bounds of an older table.
+// mayHold reports whether a key in b is within the bounds of an older table.
 func (o *olderRuns) mayHold(b manifest.Bounds) bool {
 	if o.anywhere {
 		return true
@@ -74,10 +82,10 @@ func (o *olderRuns) mayHold(b manifest.Bounds) bool {
 	return false
 }
 
-// A cursor finds the fragments over ascending keys.
+// A cursor finds the range tombstones over ascending keys.
 type cursor struct{ rest rangedel.List }
 
-// at is the fragment over key, or nil.
+// at returns the range tombstones over key, or nil.
 func (c *cursor) at(key []byte) *rangedel.Fragment {
 	for len(c.rest) > 0 && c.rest[0].End != nil && bytes.Compare(c.rest[0].End, key) <= 0 {
 		c.rest = c.rest[1:]
@@ -88,24 +96,24 @@ func (c *cursor) at(key []byte) *rangedel.Fragment {
 	return &c.rest[0]
 }
 
-// retain decides, version by version in order, which ones stay.
+// retain decides for each version in order whether it stays.
 type retain struct {
-	snapshots stripes
-	first     ikey.Seq // the top of the first stripe
+	snapshots intervals
+	first     ikey.Seq // the top of the first interval
 	older     olderRuns
 	kept      rangedel.List // the range tombstones that stay
 
-	// of the last key seen
+	// The last key seen.
 	started bool
-	current []byte             // never nil, which as an upper bound would be infinite
-	top     ikey.Seq           // the stripe of its last version seen
+	current []byte             // never nil, which would be infinite as an upper bound
+	top     ikey.Seq           // the interval of its last version seen
 	over    *rangedel.Fragment // all range tombstones of the inputs over it, or nil
 	hidden  bool               // a range tombstone that stays lies over it
-	all     cursor             // where over comes from
-	staying cursor             // where hidden comes from
+	all     cursor             // finds over
+	staying cursor             // finds hidden
 }
 
-// newRetain begins with the range tombstones of all inputs.
+// newRetain returns a retain for inputs with the given range tombstones.
 func newRetain(snapshots []ikey.Seq, older olderRuns, dels rangedel.List) *retain {
 	r := &retain{snapshots: snapshots, older: older, current: []byte{}}
 	r.first = r.snapshots.first()
@@ -114,7 +122,7 @@ func newRetain(snapshots []ikey.Seq, older olderRuns, dels rangedel.List) *retai
 	return r
 }
 
-// rangeDels is what stays of a list by R3 and R4. Neighbours that have become equal are one.
+// rangeDels returns the range tombstones that stay by R3 and R4. It joins neighbors that have become equal.
 func (r *retain) rangeDels(l rangedel.List) rangedel.List {
 	older := r.older.clone()
 	var kept rangedel.List
@@ -140,7 +148,7 @@ func (r *retain) rangeDels(l rangedel.List) rangedel.List {
 	return kept
 }
 
-// keep says whether the version stays, and the trailer it gets. Versions come in order.
+// keep reports whether the version stays, and returns the trailer it gets. Versions must come in order.
 func (r *retain) keep(k ikey.Key) (ikey.Trailer, bool) {
 	seq := k.Trailer.Seq()
 	top := r.snapshots.top(seq)

@@ -8,24 +8,24 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
-func TestStripes(t *testing.T) {
-	s := stripes{3, 5, 5, 9}
+func TestIntervals(t *testing.T) {
+	s := intervals{3, 5, 5, 9}
 	for _, c := range []struct{ seq, want ikey.Seq }{
 		{0, 3}, {3, 3}, {4, 5}, {5, 5}, {6, 9}, {9, 9}, {10, ikey.MaxSeq}, {ikey.MaxSeq, ikey.MaxSeq},
 	} {
 		if got := s.top(c.seq); got != c.want {
-			t.Errorf("the stripe of %d ends at %d, want %d", c.seq, got, c.want)
+			t.Errorf("the interval of %d ends at %d, want %d", c.seq, got, c.want)
 		}
 	}
 	if got := s.first(); got != 3 {
-		t.Errorf("the first stripe ends at %d, want 3", got)
+		t.Errorf("the first interval ends at %d, want 3", got)
 	}
-	if got := stripes(nil).first(); got != ikey.MaxSeq {
-		t.Errorf("without snapshots the first stripe ends at %d", got)
+	if got := intervals(nil).first(); got != ikey.MaxSeq {
+		t.Errorf("without snapshots the first interval ends at %d", got)
 	}
 }
 
-// Each case is versions and range tombstones of the inputs, the bounds of older tables, and what stays of the former.
+// Each case has the versions and range tombstones of the inputs, the bounds of older tables, and what stays.
 func TestRetain(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -44,8 +44,16 @@ func TestRetain(t *testing.T) {
 		{"the empty key", "^@9=x ^@8=y b@7-", "b-∞", nil, "^@0=x b@7-"},
 
 		{"a snapshot keeps what it sees", "a@9=x a@5=y a@4=z", "", []ikey.Seq{5}, "a@9=x a@0=y"},
-		{"each snapshot keeps the newest that it sees", "a@9=v a@8=w a@6=x a@5=y a@2=z", "", []ikey.Seq{3, 5, 8}, "a@9=v a@8=w a@5=y a@0=z"},
-		{"snapshots between versions that are not different keep one", "a@9=v a@2=z", "", []ikey.Seq{3, 5, 8}, "a@9=v a@0=z"},
+		{
+			"each snapshot keeps the newest that it sees", "a@9=v a@8=w a@6=x a@5=y a@2=z", "",
+			[]ikey.Seq{3, 5, 8},
+			"a@9=v a@8=w a@5=y a@0=z",
+		},
+		{
+			"snapshots between versions that are not different keep one", "a@9=v a@2=z", "",
+			[]ikey.Seq{3, 5, 8},
+			"a@9=v a@0=z",
+		},
 		{"a snapshot older than a key needs nothing of it", "a@9=x a@8=y", "", []ikey.Seq{5}, "a@9=x"},
 		{"a snapshot newer than all needs only the newest", "a@9=x a@8=y", "", []ikey.Seq{12}, "a@0=x"},
 		{"a snapshot of the empty store needs nothing", "a@9=x a@8=y", "", []ikey.Seq{0}, "a@9=x"},
@@ -71,14 +79,18 @@ func TestRetain(t *testing.T) {
 		{"a flush keeps range tombstones", "b@4=y b~d@5", "*", nil, "b~d@5"},
 
 		{"of several the newest stays", "b~d@5,6,8", "*", nil, "b~d@8"},
-		{"of each stripe", "b~d@2,3,5,6,8", "*", []ikey.Seq{3, 5}, "b~d@3,5,8"},
-		{"of the first stripe none where nothing older lies", "b~d@2,3,5,6,8", "", []ikey.Seq{3, 6}, "b~d@6,8"},
+		{"of each interval", "b~d@2,3,5,6,8", "*", []ikey.Seq{3, 5}, "b~d@3,5,8"},
+		{
+			"of the first interval none stays if nothing older lies below", "b~d@2,3,5,6,8", "",
+			[]ikey.Seq{3, 6},
+			"b~d@6,8",
+		},
 		{"a snapshot keeps what one hides that it does not see", "b@4=y b~d@5", "", []ikey.Seq{4}, "b@4=y b~d@5"},
 		{"and what lies under that", "b@4=y b~d@2,5", "b-b", []ikey.Seq{4}, "b@4=y b~d@2,5"},
 		{"not what it does not see", "b@4=y b~d@5", "", []ikey.Seq{3}, "b~d@5"},
-		{"not what another one of its stripe hides", "b@4=y b@1=z b~d@5,9", "", []ikey.Seq{6}, "b~d@9"},
-		{"a version between two of one stripe goes with the newer", "b@6=y b@4=z b~d@5,7", "*", nil, "b~d@7"},
-		{"a version between two stripes", "b@6=y b@4=z b~d@5,8", "*", []ikey.Seq{6}, "b@6=y b~d@5,8"},
+		{"not what another one of its interval hides", "b@4=y b@1=z b~d@5,9", "", []ikey.Seq{6}, "b~d@9"},
+		{"a version between two of one interval is deleted by the newer", "b@6=y b@4=z b~d@5,7", "*", nil, "b~d@7"},
+		{"a version between two intervals", "b@6=y b@4=z b~d@5,8", "*", []ikey.Seq{6}, "b@6=y b~d@5,8"},
 
 		{"neighbours that become equal are one", "a~c@5 b~d@9 c~d@6 d~e@9", "*", nil, "a~b@5 b~e@9"},
 		{"those that do not touch stay two", "a~b@5 c~d@5", "*", nil, "a~b@5 c~d@5"},

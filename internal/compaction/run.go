@@ -5,86 +5,51 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
-	"github.com/bloomkv/bloomkv/sstable"
-	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// Env is what writing tables needs of the store.
-type Env struct {
-	FS        vfs.FS
-	Dir       string
-	NewNumber func() (uint64, error) // a file number never used before
-	TableSize uint64                 // bytes at which an output ends
-	BlockSize int                    // as sstable.WriterOptions has it
-	Codec     sstable.Codec          // of the output level
-	Filter    bloomblock.Params      // of the output level
-	Prefix    sstable.PrefixRule     // of a second filter
-	Seed      bloomblock.Seed        // of filters
-
-	// Pace, if not nil, returns when so many bytes may be written, or with the reason why they must not.
-	Pace func(bytes int) error
-
-	// Room, if not nil, returns nil when so many bytes fit the disk, or else why the compaction should not begin, which then is its
-	// error. It is asked where it is predicted that no less will be written.
-	Room func(bytes uint64) error
-
-	// Snapshots that readers hold, ascending; repetitions do no harm. The list is taken after what is to be read was chosen,
-	// a version or a frozen memtable, so that a later snapshot is not older than anything in it.
-	Snapshots []ikey.Seq
-
-	// Open is a cursor over the versions of an input; it bypasses the block cache. It is not called for a table without
-	// versions. RangeDels are the range tombstones of one that has some. Neither is called for a table that newer inputs
-	// delete as a whole, nor by a flush.
-	Open      func(*manifest.Table) (merge.Source, error)
-	RangeDels func(*manifest.Table) (rangedel.List, error)
-
-	// SampleOf is the sample of the keys of an input, and FilterOf its filter as far as it is in memory; nil where there is none. If
-	// they are nil nothing is predicted. Neither is called by a flush.
-	SampleOf func(*manifest.Table) *bloomblock.Sample
-	FilterOf func(*manifest.Table) *bloomblock.Filter
-}
-
-// Result is what a flush or a compaction left on the disk, synced except for the names in the directory.
+// Result describes what a flush or a compaction did.
 type Result struct {
-	Tables  []*manifest.Table // ascending, disjoint; none where nothing stayed
-	Read    uint64            // versions of keys read
-	Dropped uint64            // those of them that did not stay: shadowed, deleted, or tombstones with nothing under them
-	Skipped uint64            // bytes of inputs that went without being read, as newer ones delete them as a whole
+	Tables  []*manifest.Table // ascending and disjoint; synced, but their names in the directory are not
+	Read    uint64            // versions read
+	Dropped uint64            // versions read and not written: shadowed, deleted, or tombstones that hide nothing
+	Skipped uint64            // bytes of inputs that were not read, since newer inputs delete them as a whole
 
 	Keys      uint64     // distinct keys written
-	Predicted Prediction // of a compaction, before it began
+	Predicted Prediction // made before a compaction began
 }
 
-// Flush writes all of a memtable: src is its versions, dels are its range tombstones. What no reader can see any more goes;
-// tombstones stay, as older runs may hold what they hide. src is closed.
+// Flush writes a memtable, given its versions and its range tombstones, into tables. It drops versions that no
+// reader can see any more, and keeps tombstones, since older runs may hold what they hide. It closes src. After an
+// error no file is left.
 func Flush(ctx context.Context, src merge.Source, dels rangedel.List, env Env) (Result, error) {
-	return write(ctx, src, newRetain(env.Snapshots, olderRuns{anywhere: true}, dels), tableWriter{env: env, size: env.TableSize})
+	keep := newRetain(env.Snapshots, olderRuns{anywhere: true}, dels)
+	return write(ctx, src, keep, tableWriter{env: env, size: env.TableSize})
 }
 
-// Run merges the inputs of a plan that is not a move. v is the version that the plan was picked from.
-func Run(ctx context.Context, v *manifest.Version, p *Plan, env Env) (Result, error) {
-	in, err := p.inputs(ctx, env)
+// Run merges the inputs of a plan that is not a move. v is the version that the plan was picked from. After an
+// error no file is left.
+func Run(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env Env) (Result, error) {
+	in, err := p.read(ctx, tables, env.Snapshots)
 	if err != nil {
 		return Result{}, err
 	}
-	older := below(v, p.To)
+	older := below(v, p)
 	var predicted Prediction
-	if env.SampleOf != nil && len(in.dels) == 0 {
-		predicted = predict(in.runs, older, env)
+	if len(in.dels) == 0 {
+		predicted = predict(in.runs, older, tables, env.Snapshots)
 	}
-	if least := predicted.least(env.Codec); least > 0 && env.Room != nil {
-		if err := env.Room(least); err != nil {
-			return Result{}, errors.Join(err, in.source.Close())
-		}
+	if least := predicted.least(); env.FreeKnown && !env.Recodes && least > env.Free {
+		err := fmt.Errorf("%s: %w: %d bytes are free, at least %d would be written",
+			env.Dir, ErrDiskSpace, env.Free, least)
+		return Result{}, errors.Join(err, in.source.Close())
 	}
-	w := tableWriter{env: env, size: predicted.tableSize(env.TableSize)}
+	w := tableWriter{env: env, size: predicted.tableSize(env.TableSize), limit: limit{ctx, env.Limiter}}
 	if p.To < last && len(v.Levels[p.To+1]) > 0 {
 		w.grand = v.Levels[p.To+1][0].Tables
 	}
@@ -95,16 +60,16 @@ func Run(ctx context.Context, v *manifest.Version, p *Plan, env Env) (Result, er
 	res.Skipped, res.Predicted = in.skipped, predicted
 	if res.Read != in.versions {
 		remove(env, res.Tables)
-		return Result{}, miscounted(in, res.Read, env)
+		return Result{}, miscounted(in, res.Read, tables)
 	}
 	return res, nil
 }
 
-// miscounted is the damage of the input that has another number of versions than the manifest says.
-func miscounted(in inputs, read uint64, env Env) error {
-	for _, tables := range in.runs {
-		for _, t := range tables {
-			src, err := env.Open(t)
+// miscounted returns the damage of the first input whose number of versions is not that of the manifest (I26).
+func miscounted(in input, read uint64, tables Inputs) error {
+	for _, run := range in.runs {
+		for _, t := range run {
+			src, err := tables.Open(t)
 			if err != nil {
 				return err
 			}
@@ -123,30 +88,31 @@ func miscounted(in inputs, read uint64, env Env) error {
 	return fmt.Errorf("compaction: read %d versions and then %d", read, in.versions)
 }
 
-// damaged is damage of an input as a whole.
+// damaged returns an error for the damage of a whole table.
 func damaged(t *manifest.Table, format string, args ...any) error {
 	return corrupt.Newf(filename.Base(filename.Table, t.Number), 0, format, args...)
 }
 
-// inputs are what of a plan's tables is to be read.
-type inputs struct {
-	runs     [][]*manifest.Table // newest first; those that have versions
-	source   merge.Source
-	versions uint64        // that source has, says the manifest
-	dels     rangedel.List // of all runs together
-	skipped  uint64        // bytes of tables that are not read at all
+// An input is the part of a plan's tables that has to be read.
+type input struct {
+	runs     [][]*manifest.Table // the tables that have versions, by run, newest first
+	source   merge.Source        // merges them
+	versions uint64              // versions in source, by the manifest
+	dels     rangedel.List       // range tombstones of all runs
+	skipped  uint64              // bytes of tables that are not read
 }
 
-// inputs reads the range tombstones, newest run first: what they delete as a whole needs no reading.
-func (p *Plan) inputs(ctx context.Context, env Env) (in inputs, err error) {
+// read reads the range tombstones of the newest run first, so that tables which they delete as a whole need not be
+// read.
+func (p *Plan) read(ctx context.Context, tables Inputs, snapshots []ikey.Seq) (in input, err error) {
 	var sources []merge.Source
 	var covers cover
 	var all []rangedel.Tombstone
-	for _, input := range p.Inputs {
-		var tables []*manifest.Table
+	for _, part := range p.Inputs {
+		var run []*manifest.Table
 		var dels rangedel.List
-		for _, t := range input.Tables {
-			if covers.whole(t, env.Snapshots) {
+		for _, t := range part.Tables {
+			if covers.whole(t, snapshots) {
 				in.skipped += t.Size
 				continue
 			}
@@ -154,14 +120,14 @@ func (p *Plan) inputs(ctx context.Context, env Env) (in inputs, err error) {
 				if err := ctx.Err(); err != nil {
 					return in, err
 				}
-				l, err := rangeDelsOf(t, env)
+				l, err := rangeDelsOf(t, tables)
 				if err != nil {
 					return in, err
 				}
 				dels = append(dels, l...)
 			}
 			if t.Entries > 0 {
-				tables = append(tables, t)
+				run = append(run, t)
 				in.versions += t.Entries
 			}
 		}
@@ -173,18 +139,19 @@ func (p *Plan) inputs(ctx context.Context, env Env) (in inputs, err error) {
 				all = append(all, rangedel.Tombstone{Start: f.Start, End: f.End, Seq: seq})
 			}
 		}
-		if len(tables) > 0 {
-			in.runs = append(in.runs, tables)
-			sources = append(sources, merge.NewConcat(runTables{tables, env.Open}))
+		if len(run) > 0 {
+			in.runs = append(in.runs, run)
+			sources = append(sources, merge.NewConcat(runTables{run, tables}))
 		}
 	}
-	in.source, in.dels = merge.New(sources...), rangedel.FragmentedFor(env.Snapshots, all)
+	in.source, in.dels = merge.New(sources...), rangedel.FragmentedFor(snapshots, all)
 	return in, nil
 }
 
-// rangeDelsOf is the range tombstones of an input, which must be as many as the manifest has, and within the table's bounds.
-func rangeDelsOf(t *manifest.Table, env Env) (rangedel.List, error) {
-	l, err := env.RangeDels(t)
+// rangeDelsOf returns the range tombstones of an input. Their number must be that of the manifest, and they must
+// lie within the table's bounds.
+func rangeDelsOf(t *manifest.Table, tables Inputs) (rangedel.List, error) {
+	l, err := tables.RangeDels(t)
 	if err != nil {
 		return nil, err
 	}
@@ -192,38 +159,13 @@ func rangeDelsOf(t *manifest.Table, env Env) (rangedel.List, error) {
 	for i := range l {
 		n += uint64(len(l[i].Seqs))
 	}
-	// Those of an ingested table have one sequence number whatever the file says, and so may have become fewer.
+	// All of an ingested table's tombstones have one sequence number, so several over one range count as one.
 	if n != t.RangeDeletes && (t.Flags&manifest.SeqOverridden == 0 || n == 0) {
-		return nil, damaged(t, "%d range deletes, the manifest has %d", n, t.RangeDeletes)
+		return nil, damaged(t, "%d range tombstones, the manifest has %d", n, t.RangeDeletes)
 	}
 	lies := manifest.Bounds{Lo: l[0].Start, Hi: l[len(l)-1].End, Exclusive: true}
 	if b := t.Bounds(); !b.Holds(lies) {
-		return nil, damaged(t, "range deletes in %s, the manifest has the table in %s", lies, b)
+		return nil, damaged(t, "range tombstones in %s, the manifest has the table in %s", lies, b)
 	}
 	return l, nil
-}
-
-// Edit is the change a finished compaction makes: the inputs go, the outputs come into the run of the output level,
-// which is newRun where there is none.
-func Edit(v *manifest.Version, p *Plan, outputs []*manifest.Table, newRun uint64) *manifest.Edit {
-	e := &manifest.Edit{}
-	for _, in := range p.Inputs {
-		for _, t := range in.Tables {
-			e.Deleted = append(e.Deleted, manifest.Deleted{Level: in.Level, Number: t.Number})
-		}
-	}
-	if p.Move {
-		outputs = p.Inputs[0].Tables
-	}
-	if len(outputs) == 0 {
-		return e
-	}
-	run := newRun
-	if runs := v.Levels[p.To]; len(runs) > 0 {
-		run = runs[0].ID
-	}
-	for _, t := range outputs {
-		e.Added = append(e.Added, manifest.Added{Level: p.To, Run: run, Table: t})
-	}
-	return e
 }

@@ -30,8 +30,8 @@ func TestAFlushKeepsTheNewestOfEachKeyAndEveryTombstone(t *testing.T) {
 	if res.Read != 5 || res.Dropped != 2 || res.Skipped != 0 {
 		t.Errorf("read %d, dropped %d, skipped %d", res.Read, res.Dropped, res.Skipped)
 	}
-	if m.Entries != 3 || m.Deletes != 1 || m.RangeDeletes != 1 || m.MinSeq != 1 || m.MaxSeq != 9 || m.Bounds().String() != `["a","g")` ||
-		m.Flags != manifest.LargestExclusive {
+	if m.Entries != 3 || m.Deletes != 1 || m.RangeDeletes != 1 || m.MinSeq != 1 || m.MaxSeq != 9 ||
+		m.Bounds().String() != `["a","g")` || m.Flags != manifest.LargestExclusive {
 		t.Errorf("table %v, flags %x", m, m.Flags)
 	}
 }
@@ -60,7 +60,7 @@ func TestAFlushOfNothingWritesNothing(t *testing.T) {
 	}
 }
 
-// Two runs of level 0 and the whole of level 5 are merged into level 5. Tables are divided by bars.
+// Two runs of level 0 and all of level 5 are merged into level 5. Bars separate tables.
 func TestRun(t *testing.T) {
 	for _, c := range []struct {
 		name                       string
@@ -70,18 +70,40 @@ func TestRun(t *testing.T) {
 	}{
 		{"the newest run wins", "a@9=new", "a@5=old b@4=b", "", "", nil, "a@0=new b@0=b"},
 		{"a tombstone with nothing under it goes, with what it hides", "a@9-", "a@5=old b@4=b", "", "", nil, "b@0=b"},
-		{"a tombstone stays while a lower level may hold the key", "a@9-", "a@5=old b@4=b", "", "a@1=deep", nil, "a@9- b@0=b"},
+		{
+			"a tombstone stays while a lower level may hold the key", "a@9-", "a@5=old b@4=b", "", "a@1=deep", nil,
+			"a@9- b@0=b",
+		},
 		{"bounds are enough to keep it", "b@9-", "c@5=c", "", "a@1=deep z@2=deep", nil, "b@9- c@5=c"},
 		{"a tombstone beside the bounds of what is below goes", "b@9-", "c@5=c", "", "d@1=deep", nil, "c@0=c"},
 		{"the base level's run takes part", "a@9-", "b@8=b", "a@3=base c@2=base", "", nil, "b@0=b c@0=base"},
-		{"the sequence stays where something older lies below", "a@9=new", "b@8=b", "", "a@1=deep", nil, "a@9=new b@0=b"},
+		{
+			"the sequence stays where something older lies below", "a@9=new", "b@8=b", "", "a@1=deep", nil,
+			"a@9=new b@0=b",
+		},
 		{"a snapshot keeps an older version", "a@9=new", "a@5=old", "a@3=older", "", []ikey.Seq{6}, "a@9=new a@0=old"},
-		{"a range tombstone hides what is in older runs", "a~c@9", "a@5=a c@4=c", "b@2=b d@1=d", "", nil, "c@0=c d@0=d"},
-		{"not what is newer in its own", "a@11=new a~c@9", "a@5=a c@4=c", "b@2=b d@1=d", "", nil, "a@0=new c@0=c d@0=d"},
-		{"one in an older run does not hide what is newer", "b@9=new", "a~c@7", "b@2=b d@1=d", "", nil, "b@0=new d@0=d"},
+		{
+			"a range tombstone hides what is in older runs", "a~c@9", "a@5=a c@4=c", "b@2=b d@1=d", "", nil,
+			"c@0=c d@0=d",
+		},
+		{
+			"not what is newer in its own", "a@11=new a~c@9", "a@5=a c@4=c", "b@2=b d@1=d", "", nil,
+			"a@0=new c@0=c d@0=d",
+		},
+		{
+			"one in an older run does not hide what is newer", "b@9=new", "a~c@7", "b@2=b d@1=d", "", nil,
+			"b@0=new d@0=d",
+		},
 		{"one stays above what it may hide", "a~c@9", "a@5=a", "b@2=b d@1=d", "b@0=deep", nil, "d@0=d a~c@9"},
-		{"those of all runs are cut where they overlap", "a~d@9", "b~e@7", "d@2=d z@1=z", "a@0=deep z@0=deep", nil, "z@1=z a~d@9 d~e@7"},
-		{"a snapshot keeps what it sees under one", "a~c@9", "a@5=a", "b@2=b d@1=d", "", []ikey.Seq{4}, "b@2=b d@0=d a~c@9"},
+		{
+			"those of all runs are cut where they overlap", "a~d@9", "b~e@7", "d@2=d z@1=z", "a@0=deep z@0=deep", nil,
+			"z@1=z a~d@9 d~e@7",
+		},
+		{
+			"a snapshot keeps what it sees under one", "a~c@9", "a@5=a", "b@2=b d@1=d", "",
+			[]ikey.Seq{4},
+			"b@2=b d@0=d a~c@9",
+		},
 		{"nothing but range tombstones", "a~c@9", "b~d@7", "", "a@1=x d@1=x", nil, "a~c@9 c~d@7"},
 		{"nothing stays", "a~∞@9", "a@7=x", "b@1=x", "", nil, ""},
 	} {
@@ -100,7 +122,7 @@ func TestRun(t *testing.T) {
 			if c.below != "" {
 				v = d.level(v, 6, 9, c.below)
 			}
-			res, err := Run(t.Context(), v, p, d.env(1<<20, c.snapshots...))
+			res, err := Run(t.Context(), v, p, d, d.env(1<<20, c.snapshots...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,8 +145,8 @@ func withNext(e *manifest.Edit) *manifest.Edit {
 	return e
 }
 
-// Tables that newer inputs delete as a whole are not opened. Tables are numbered from the oldest run's first on: those of
-// level 6 come first, then those of level 0.
+// Tables that newer inputs delete as a whole are not opened. Tables are numbered from the oldest run on: first those of
+// level 6, then those of level 0.
 func TestTablesThatAreDeletedAsAWholeAreNotRead(t *testing.T) {
 	for _, c := range []struct {
 		name                 string
@@ -132,24 +154,44 @@ func TestTablesThatAreDeletedAsAWholeAreNotRead(t *testing.T) {
 		snapshots            []ikey.Seq
 		opened, asked, want  string
 	}{
-		{"inside one tombstone", "b~g@9", "z@8=z", "a@1=a|c@2=c d@3=d|e@4=e|h@5=h", nil, "[1 4 5]", "[6]", "a@0=a h@0=h z@0=z"},
+		{
+			"inside one tombstone", "b~g@9", "z@8=z", "a@1=a|c@2=c d@3=d|e@4=e|h@5=h", nil, "[1 4 5]", "[6]",
+			"a@0=a h@0=h z@0=z",
+		},
 		{"up to an exclusive end", "b~d@9", "z@8=z", "b~d@2 c@3=c|d@3=d", nil, "[2 3]", "[4]", "d@0=d z@0=z"},
 		{"not at an exclusive end", "b~d@9", "z@8=z", "b@2=b d@1=c", nil, "[1 2]", "[3]", "d@0=c z@0=z"},
 		{"an infinite one inside an infinite one", "b~∞@9", "z@8=z", "a@1=a|c@1=c d~∞@3", nil, "[1]", "[4]", "a@0=a"},
-		{"not an infinite one inside another", "b~z@9", "zz@8=z", "a@1=a|c@1=c d~∞@3", nil, "[1 2 3]", "[4 2]", "a@0=a zz@0=z"},
-		{"covered by several that touch", "b~d@9 d~f@8", "z@8=z", "a@1=a|c@2=c d@3=d", nil, "[1 3]", "[4]", "a@0=a z@0=z"},
+		{
+			"not an infinite one inside another", "b~z@9", "zz@8=z", "a@1=a|c@1=c d~∞@3", nil, "[1 2 3]", "[4 2]",
+			"a@0=a zz@0=z",
+		},
+		{
+			"covered by several that touch", "b~d@9 d~f@8", "z@8=z", "a@1=a|c@2=c d@3=d", nil, "[1 3]", "[4]",
+			"a@0=a z@0=z",
+		},
 		{"covered by several runs", "b~d@9", "d~f@8", "a@1=a|c@2=c d@3=d", nil, "[1]", "[4 3]", "a@0=a"},
 		{"covered by several runs that overlap", "b~da@9", "c~f@8", "a@1=a|c@2=c d@3=d", nil, "[1]", "[4 3]", "a@0=a"},
 		{"not over a gap", "b~c@9 ca~f@8", "z@8=z", "a@1=a|bb@2=c d@3=d", nil, "[1 2 3]", "[4]", "a@0=a z@0=z"},
 		{"an older run of level 0 as well", "b~∞@9", "d@8=z", "a@1=a", nil, "[1]", "[3]", "a@0=a"},
-		{"a table with range tombstones is not asked for them", "b~∞@9", "c~f@7 d@8=z", "a@1=a|e@2=e", nil, "[1]", "[4]", "a@0=a"},
+		{
+			"a table with range tombstones is not asked for them", "b~∞@9", "c~f@7 d@8=z", "a@1=a|e@2=e", nil, "[1]",
+			"[4]", "a@0=a",
+		},
 		{"not one with something newer", "b~∞@6", "z@9=z", "a@1=a|e@2=e", nil, "[1 3]", "[4]", "a@0=a z@0=z"},
-		{"a snapshot between keeps it", "b~∞@9", "z@8=z", "a@1=a|e@2=e", []ikey.Seq{3}, "[1 2]", "[4]", "a@0=a e@2=e b~∞@9"},
+		{
+			"a snapshot between keeps it", "b~∞@9", "z@8=z", "a@1=a|e@2=e",
+			[]ikey.Seq{3},
+			"[1 2]", "[4]",
+			"a@0=a e@2=e b~∞@9",
+		},
 		{"a snapshot before all does not", "b~∞@9", "z@8=z", "e@4=e f@5=f", []ikey.Seq{3}, "[]", "[3]", "b~∞@9"},
 		{"nor one after all", "b~∞@9", "z@8=z", "e@4=e f@5=f", []ikey.Seq{9}, "[]", "[3]", ""},
 		{"one within the table keeps it", "b~∞@9", "z@8=z", "e@4=e f@6=f", []ikey.Seq{5}, "[1]", "[3]", "e@4=e b~∞@9"},
 		{"the newest at a snapshot counts", "b~∞@7,9", "zz@8=z", "e@4=e f@5=f", []ikey.Seq{7}, "[]", "[3]", "b~∞@9"},
-		{"tables without versions are not opened", "b~d@9", "e@8=e", "a@1=a|c~e@3", nil, "[1 3]", "[4 2]", "a@0=a e@0=e"},
+		{
+			"tables without versions are not opened", "b~d@9", "e@8=e", "a@1=a|c~e@3", nil, "[1 3]", "[4 2]",
+			"a@0=a e@0=e",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDisk(t)
@@ -166,7 +208,7 @@ func TestTablesThatAreDeletedAsAWholeAreNotRead(t *testing.T) {
 					}
 				}
 			}
-			res, err := Run(t.Context(), v, p, d.env(1<<20, c.snapshots...))
+			res, err := Run(t.Context(), v, p, d, d.env(1<<20, c.snapshots...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -204,7 +246,8 @@ func TestAnIngestedTableHasItsSequence(t *testing.T) {
 	m := res.Tables[0]
 	m.Flags |= manifest.SeqOverridden
 	m.MinSeq, m.MaxSeq = 7, 7
-	if v, err = v.Apply(&manifest.Edit{NextFile: 1 << 20, Added: []manifest.Added{{Level: 0, Run: 11, Table: m}}}); err != nil {
+	e := &manifest.Edit{NextFile: 1 << 20, Added: []manifest.Added{{Level: 0, Run: 11, Table: m}}}
+	if v, err = v.Apply(e); err != nil {
 		t.Fatal(err)
 	}
 	p := &Plan{To: 6, Inputs: []Input{{0, 11, v.Levels[0][0].Tables}, {6, 10, v.Levels[6][0].Tables}}}
@@ -212,7 +255,7 @@ func TestAnIngestedTableHasItsSequence(t *testing.T) {
 		snapshots []ikey.Seq
 		want      string
 	}{{nil, "b@0=new"}, {[]ikey.Seq{2}, "b@7=new b@2=b c@1=c a~d@7"}} {
-		if res, err = Run(t.Context(), v, p, d.env(1<<20, c.snapshots...)); err != nil {
+		if res, err = Run(t.Context(), v, p, d, d.env(1<<20, c.snapshots...)); err != nil {
 			t.Fatal(err)
 		}
 		if got := d.text(res.Tables); got != c.want {
@@ -221,10 +264,31 @@ func TestAnIngestedTableHasItsSequence(t *testing.T) {
 	}
 }
 
+// fewNumbers allocates two numbers and then fails.
+type fewNumbers struct {
+	*disk
+	err error
+}
+
+func (n fewNumbers) NewNumber() (uint64, error) {
+	if n.next++; n.next > 2 {
+		return 0, n.err
+	}
+	return n.next, nil
+}
+
+// unreadable are inputs that can't be read.
+type unreadable struct {
+	*disk
+	err error
+}
+
+func (u unreadable) Open(*manifest.Table) (merge.Source, error)       { return nil, u.err }
+func (u unreadable) RangeDels(*manifest.Table) (rangedel.List, error) { return nil, u.err }
+
 func TestWhatFailsLeavesNoFile(t *testing.T) {
 	boom := errors.New("boom")
-	full := strings.Repeat("v", 3000)
-	text := "a@1=" + full + " b@2=" + full + " c@3=" + full + " d@4=" + full + " e@5=" + full + " f@6=" + full + " x~y@7"
+	text := strings.ReplaceAll("a@1=V b@2=V c@3=V d@4=V e@5=V f@6=V x~y@7", "V", strings.Repeat("v", 3000))
 	flush := func(env Env, text string) error {
 		src, dels := source(text)
 		_, err := Flush(context.Background(), src, dels, env)
@@ -245,12 +309,7 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 		},
 		"numbers run out": func(d *disk) error {
 			env := d.env(4 << 10)
-			env.NewNumber = func() (uint64, error) {
-				if d.next++; d.next > 2 {
-					return 0, boom
-				}
-				return d.next, nil
-			}
+			env.Numbers = fewNumbers{d, boom}
 			return flush(env, text)
 		},
 		"a write fails": func(d *disk) error {
@@ -294,17 +353,15 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 			return errors.Join(err, boom)
 		},
 		"range tombstones cannot be had": func(d *disk) error {
-			env := d.env(4 << 10)
-			env.RangeDels = func(*manifest.Table) (rangedel.List, error) { return nil, boom }
 			m := &manifest.Table{Number: 7, RangeDeletes: 1, Smallest: []byte("a"), Largest: []byte("b")}
-			_, err := Run(context.Background(), &manifest.Version{}, &Plan{To: 6, Inputs: []Input{{0, 1, []*manifest.Table{m}}}}, env)
+			p := &Plan{To: 6, Inputs: []Input{{0, 1, []*manifest.Table{m}}}}
+			_, err := Run(context.Background(), &manifest.Version{}, p, unreadable{d, boom}, d.env(4<<10))
 			return err
 		},
 		"an input does not open": func(d *disk) error {
-			env := d.env(4 << 10)
-			env.Open = func(*manifest.Table) (merge.Source, error) { return nil, boom }
 			m := &manifest.Table{Number: 7, Entries: 1, Smallest: []byte("a"), Largest: []byte("b")}
-			_, err := Run(context.Background(), &manifest.Version{}, &Plan{To: 6, Inputs: []Input{{0, 1, []*manifest.Table{m}}}}, env)
+			p := &Plan{To: 6, Inputs: []Input{{0, 1, []*manifest.Table{m}}}}
+			_, err := Run(context.Background(), &manifest.Version{}, p, unreadable{d, boom}, d.env(4<<10))
 			return err
 		},
 	} {
@@ -334,7 +391,7 @@ func TestWhatTheManifestDoesNotHaveAbandonsTheCompaction(t *testing.T) {
 			v := d.level(&manifest.Version{}, 0, 1, "b@1=x c@2=y a~b@3 c~d@4")
 			change(v.Levels[0][0].Tables[0])
 			p := &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}
-			if _, err := Run(t.Context(), v, p, d.env(1<<20)); !errors.Is(err, corrupt.Err) {
+			if _, err := Run(t.Context(), v, p, d, d.env(1<<20)); !errors.Is(err, corrupt.Err) {
 				t.Errorf("got %v, want damage", err)
 			}
 			if names, _ := d.fs.List("db"); len(names) != 1 {
@@ -362,7 +419,8 @@ func TestACancelledCompactionEndsSoonAndLeavesNothing(t *testing.T) {
 		t.Errorf("range tombstones: got %v", err)
 	}
 	v := d.level(&manifest.Version{}, 0, 1, "c~d@4")
-	if _, err := Run(ctx, v, &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}, d.env(1<<20)); !errors.Is(err, context.Canceled) {
+	p := &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}
+	if _, err := Run(ctx, v, p, d, d.env(1<<20)); !errors.Is(err, context.Canceled) {
 		t.Errorf("inputs: got %v", err)
 	}
 	if names, _ := d.fs.List("db"); len(names) != 1 {

@@ -18,18 +18,18 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// versions is a source over what is given.
+// versions is a source of the given versions.
 type versions struct {
 	keys    []ikey.Key
 	values  [][]byte
 	at      int
-	err     error // answered at the end
+	err     error // returned at the end
 	closing error
 	closed  bool
 }
 
-// source reads versions "key@seq=value" and "key@seq-" (a tombstone), in the order given, and range tombstones
-// "start~end@seq,seq". The end "∞" is infinite; the key and the start "^" are empty.
+// source parses versions "key@seq=value" and "key@seq-" (a tombstone), in the given order, and range tombstones
+// "start~end@seq,seq". The end "∞" is infinite; "^" is the empty key.
 func source(text string) (*versions, rangedel.List) {
 	s := &versions{}
 	var ts []rangedel.Tombstone
@@ -80,7 +80,7 @@ func (s *versions) Value() []byte          { return s.values[s.at] }
 func (s *versions) Err() error             { return s.err }
 func (s *versions) Close() error           { s.closed = true; return s.closing }
 
-// disk is a directory of tables.
+// A disk is a directory of tables. It implements Inputs and Numbers.
 type disk struct {
 	t      testing.TB
 	fs     vfs.FS
@@ -88,6 +88,8 @@ type disk struct {
 	opened []uint64 // tables, as inputs
 	asked  []uint64 // tables, for their range tombstones
 	read   map[uint64]*content
+
+	samples map[uint64]*sstable.Reader // where samples and filters come from; nil for none
 }
 
 func newDisk(tb testing.TB) *disk {
@@ -105,17 +107,52 @@ func (d *disk) env(tableSize uint64, snapshots ...ikey.Seq) Env {
 		d.t.Fatal(err)
 	}
 	return Env{
-		FS: d.fs, Dir: "db", TableSize: tableSize, BlockSize: 256, Codec: sstable.None, Filter: filter, Snapshots: snapshots,
-		NewNumber: func() (uint64, error) { d.next++; return d.next, nil },
-		Open: func(m *manifest.Table) (merge.Source, error) {
-			d.opened = append(d.opened, m.Number)
-			return d.reader(m).Iter(sstable.IterOptions{Bypass: true}), nil
-		},
-		RangeDels: func(m *manifest.Table) (rangedel.List, error) {
-			d.asked = append(d.asked, m.Number)
-			return d.rangeDels(m), nil
-		},
+		FS: d.fs, Dir: "db", Numbers: d, TableSize: tableSize, BlockSize: 256, Codec: sstable.None, Filter: filter,
+		Snapshots: snapshots,
 	}
+}
+
+func (d *disk) NewNumber() (uint64, error) { d.next++; return d.next, nil }
+
+func (d *disk) Open(m *manifest.Table) (merge.Source, error) {
+	d.opened = append(d.opened, m.Number)
+	return d.reader(m).Iter(sstable.IterOptions{Bypass: true}), nil
+}
+
+func (d *disk) RangeDels(m *manifest.Table) (rangedel.List, error) {
+	d.asked = append(d.asked, m.Number)
+	return d.rangeDels(m), nil
+}
+
+func (d *disk) Sample(m *manifest.Table) *bloomblock.Sample {
+	if d.samples == nil {
+		return nil
+	}
+	s, err := d.sampled(m).Sample()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return s
+}
+
+func (d *disk) Filter(m *manifest.Table) *bloomblock.Filter {
+	if d.samples == nil {
+		return nil
+	}
+	return d.sampled(m).Filter()
+}
+
+// sampled returns a reader that has its filter in memory.
+func (d *disk) sampled(m *manifest.Table) *sstable.Reader {
+	r := d.samples[m.Number]
+	if r == nil {
+		r = d.reader(m)
+		if err := r.Load(0); err != nil {
+			d.t.Fatal(err)
+		}
+		d.samples[m.Number] = r
+	}
+	return r
 }
 
 func (d *disk) reader(m *manifest.Table) *sstable.Reader {
@@ -141,7 +178,7 @@ func (d *disk) rangeDels(m *manifest.Table) rangedel.List {
 	return r.RangeDels()
 }
 
-// text reads tables back: "key@seq=value … start~end@seq …", tables divided by bars.
+// text formats the content of tables: "key@seq=value … start~end@seq …", with bars between tables.
 func (d *disk) text(tables []*manifest.Table) string {
 	d.t.Helper()
 	var b strings.Builder
@@ -193,7 +230,7 @@ func listText(l rangedel.List) string {
 	return strings.Join(words, " ")
 }
 
-// level puts a flushed source into a version, as a run of its own.
+// level flushes sources and adds them to a version as one run. Bars in text separate tables.
 func (d *disk) level(v *manifest.Version, level int, run uint64, text string, snapshots ...ikey.Seq) *manifest.Version {
 	d.t.Helper()
 	e := &manifest.Edit{NextFile: 1 << 20}

@@ -21,8 +21,8 @@ type op struct {
 	value    string
 }
 
-// A world is a tree, and the history that it must show: for every snapshot and for readers of now, each key is what the last
-// write before made it.
+// A world is a tree and the history of writes that readers must see: every snapshot, and every reader of the present,
+// sees the last write of each key before it.
 type world struct {
 	t         *testing.T
 	rng       *rand.Rand
@@ -32,18 +32,22 @@ type world struct {
 	seq       ikey.Seq
 	snapshots []ikey.Seq
 	run       uint64
-	log       []string // what was done, for the report of a failure
+	policies  func(trigger int) Policy
+	log       []string // the steps, to be printed after a failure
 }
 
-// keys are all that there can be; a bound is one of them or infinite.
+// keys are all keys; a bound is one of them or infinite.
 var keys = func() (list [][]byte) {
-	for _, k := range []string{"\x00", "a", "a\x00", "ab", "b", "c", "d", "da", "e", "f", "g", "h", "i", "k", "m", "m\xff", "z", "\xff", "\xff\xff"} {
+	for _, k := range []string{
+		"\x00", "a", "a\x00", "ab", "b", "c", "d", "da", "e", "f", "g", "h", "i", "k", "m", "m\xff", "z", "\xff",
+		"\xff\xff",
+	} {
 		list = append(list, []byte(k))
 	}
 	return slices.Insert(list, 0, nil)
 }()
 
-// truth is what the history says that key is at seq.
+// truth returns the value of key at seq by the history.
 func (w *world) truth(key []byte, seq ikey.Seq) string {
 	result, at, deleted := absent, ikey.Seq(0), ikey.Seq(0)
 	for _, o := range w.history {
@@ -66,7 +70,7 @@ func (w *world) truth(key []byte, seq ikey.Seq) string {
 	return result
 }
 
-// check reads every key at every snapshot and now, in both ways.
+// check reads every key at every snapshot and in the present, in both ways.
 func (w *world) check() {
 	w.t.Helper()
 	if err := w.disk.checkTables(w.v); err != nil {
@@ -101,7 +105,7 @@ func (w *world) note(format string, args ...any) { w.log = append(w.log, fmt.Spr
 
 func (w *world) key() []byte { return keys[w.rng.IntN(len(keys))] }
 
-// stretch is a random range of keys that is not empty, often wide, sometimes without end.
+// stretch returns a random nonempty range of keys, often wide, sometimes infinite.
 func (w *world) stretch() (start, end []byte) {
 	i := w.rng.IntN(len(keys))
 	if w.rng.IntN(6) == 0 {
@@ -114,12 +118,12 @@ func (w *world) stretch() (start, end []byte) {
 	return keys[i], keys[j]
 }
 
-// A tableSize makes tables of one or two keys, or of several, or of all.
+// env returns an env with a random table size: for one or two keys, for several, or for all.
 func (w *world) env() Env {
 	return w.disk.env([]uint64{60, 300, 1 << 20}[w.rng.IntN(3)], w.snapshots...)
 }
 
-// memtable is a source of random writes in order, and their range tombstones. Snapshots may come in between.
+// memtable makes random writes, with snapshots between them, and returns them as a flush gets them.
 func (w *world) memtable() (*versions, rangedel.List) {
 	var ops []op
 	for range 1 + w.rng.IntN(12) {
@@ -171,7 +175,7 @@ func (w *world) flush() {
 	w.addRun(res.Tables)
 }
 
-// ingest adds a run with one sequence number, which may replace all that there is of a range.
+// ingest adds a run with one sequence number, which may replace all data of a range.
 func (w *world) ingest() {
 	w.seq++
 	var ops []op

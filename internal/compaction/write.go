@@ -11,11 +11,12 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// maxOverlap bounds the bytes of the next level that one output overlaps, in tables, so that it can later be merged down
-// without rewriting half of that level.
+// maxOverlap limits how much of the next level one output overlaps, in full tables, so that it can later be merged
+// down without rewriting half of that level.
 const maxOverlap = 10
 
-// write drains src, which it closes, into the tables of w, and adds the range tombstones that stay. After an error no file is left.
+// write writes the versions and range tombstones that keep retains into the tables of w. It closes src. After an
+// error no file is left.
 func write(ctx context.Context, src merge.Source, keep *retain, w tableWriter) (res Result, err error) {
 	w.dels = keep.kept
 	defer func() {
@@ -47,26 +48,28 @@ func write(ctx context.Context, src merge.Source, keep *retain, w tableWriter) (
 	return res, w.finish(ctx)
 }
 
-// A tableWriter divides ascending versions and range tombstones among tables: one ends where the next one's first key is.
-// All versions of a key are in one table, with all range tombstones over it; a fragment that goes on is cut there. So
-// a table lies within its bounds with all that it says of a key, and tables are disjoint.
+// A tableWriter divides ascending versions and range tombstones among tables. A table ends where the first key of
+// the next one is. All versions of a key are in one table, with all range tombstones over it: a tombstone that
+// extends beyond the end is cut there. So tables are disjoint, and each holds everything about the keys within its
+// bounds.
 //
 //	add* (finish | abandon)
 type tableWriter struct {
 	env   Env
-	size  uint64            // at which a table ends, in bytes, at most env.TableSize
+	limit limit
+	size  uint64            // bytes at which a table ends, at most env.TableSize
 	dels  rangedel.List     // not written yet
-	start []byte            // where what is left of dels[0] starts, if a part of it was written; else nil
-	grand []*manifest.Table // of the next level, behind the last key
+	start []byte            // where the rest of dels[0] starts if a part of it was written; else nil
+	grand []*manifest.Table // tables of the next level that end after the last key
 
 	out     *output // nil between tables
-	overlap uint64  // bytes of the next level that out lies over
-	keys    uint64  // distinct keys that were added
+	overlap uint64  // bytes of the next level that out overlaps
+	keys    uint64  // distinct keys added
 
 	tables []*manifest.Table // finished
 }
 
-// add appends a version, after what belongs before it.
+// add appends a version, after the range tombstones that end before its key.
 func (w *tableWriter) add(k ikey.Key, value []byte) error {
 	if w.out != nil && w.out.holds(k.User) {
 		w.out.superseded = true
@@ -91,7 +94,7 @@ func (w *tableWriter) add(k ikey.Key, value []byte) error {
 	return w.out.w.Add(k, value)
 }
 
-// next is what is left of the first fragment.
+// next returns the rest of the first range tombstone.
 func (w *tableWriter) next() rangedel.Fragment {
 	f := w.dels[0]
 	if w.start != nil {
@@ -100,7 +103,7 @@ func (w *tableWriter) next() rangedel.Fragment {
 	return f
 }
 
-// addRangeDel writes what is left of the first fragment, which ends before the next key.
+// addRangeDel writes the rest of the first range tombstone, which must end before the next key.
 func (w *tableWriter) addRangeDel() error {
 	f := w.next()
 	if w.out != nil && !w.out.reaches(f.Start) && w.full(f.Start) {
@@ -115,7 +118,7 @@ func (w *tableWriter) addRangeDel() error {
 	return w.out.w.AddRangeDel(f)
 }
 
-// full says whether the table should end before key.
+// full reports whether the table should end before key.
 func (w *tableWriter) full(key []byte) bool {
 	for len(w.grand) > 0 && w.grand[0].EndsBefore(key) {
 		w.overlap += w.grand[0].Size
@@ -124,16 +127,16 @@ func (w *tableWriter) full(key []byte) bool {
 	return w.out != nil && (w.out.w.Size() >= w.size || w.overlap > maxOverlap*w.env.TableSize)
 }
 
-// begin makes sure that there is a table to write to.
+// begin begins a table unless one is being written.
 func (w *tableWriter) begin() (err error) {
 	if w.out == nil {
 		w.overlap = 0
-		w.out, err = begin(w.env)
+		w.out, err = begin(w.env, w.limit)
 	}
 	return err
 }
 
-// cut ends the table before key. Its part of a fragment that goes on there is written.
+// cut ends the table before key. If a range tombstone extends beyond key, it writes the part before it.
 func (w *tableWriter) cut(key []byte) error {
 	if len(w.dels) > 0 {
 		if f := w.next(); bytes.Compare(f.Start, key) < 0 {
@@ -153,7 +156,7 @@ func (w *tableWriter) cut(key []byte) error {
 	return err
 }
 
-// finish writes what is left of the range tombstones and ends the last table.
+// finish writes the remaining range tombstones and ends the last table.
 func (w *tableWriter) finish(ctx context.Context) error {
 	for len(w.dels) > 0 {
 		if err := ctx.Err(); err != nil {
@@ -169,7 +172,7 @@ func (w *tableWriter) finish(ctx context.Context) error {
 	return w.cut(nil)
 }
 
-// abandon lets go of an unfinished table.
+// abandon removes an unfinished table.
 func (w *tableWriter) abandon() {
 	if w.out != nil {
 		w.out.abandon()

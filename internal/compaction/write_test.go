@@ -10,7 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
-// What is written is divided at the first key of each table, with range tombstones cut there.
+// Outputs are cut before the first key of the next table, and range tombstones with them.
 func TestTablesAreCutBetweenKeys(t *testing.T) {
 	long := strings.Repeat("v", 600) // two such make a table
 	for _, c := range []struct {
@@ -19,15 +19,29 @@ func TestTablesAreCutBetweenKeys(t *testing.T) {
 		want        string
 	}{
 		{"no range tombstone", "a@1=V b@2=V c@3=V d@4=V e@5=V", nil, "a@1=V b@2=V | c@3=V d@4=V | e@5=V"},
-		{"one over all", "a@7=V b@8=V c@9=V d@9=V e@9=V ^~∞@6", nil, "a@7=V b@8=V ^~c@6 | c@9=V d@9=V c~e@6 | e@9=V e~∞@6"},
+		{
+			"one over all", "a@7=V b@8=V c@9=V d@9=V e@9=V ^~∞@6", nil,
+			"a@7=V b@8=V ^~c@6 | c@9=V d@9=V c~e@6 | e@9=V e~∞@6",
+		},
 		{"one up to a cut", "a@7=V b@8=V c@9=V b~c@6", nil, "a@7=V b@8=V b~c@6 | c@9=V"},
-		{"one behind the last key of a full table begins the next", "a@7=V b@8=V c@9=V bb~c@6", nil, "a@7=V b@8=V | c@9=V bb~c@6"},
+		{
+			"one behind the last key of a full table begins the next", "a@7=V b@8=V c@9=V bb~c@6", nil,
+			"a@7=V b@8=V | c@9=V bb~c@6",
+		},
 		{"one behind a cut", "a@7=V b@8=V c@9=V c~d@6", nil, "a@7=V b@8=V | c@9=V c~d@6"},
 		{"one between keys begins a table", "a@7=V b@8=V d@9=V c~ca@6", nil, "a@7=V b@8=V | d@9=V c~ca@6"},
 		{"one behind all keys", "a@7=V b@8=V x~z@6", nil, "a@7=V b@8=V | x~z@6"},
 		{"one over the last key and on", "a@7=V b@8=V b~z@6", nil, "a@7=V b@8=V b~z@6"},
-		{"versions of a key stay together", "a@9=V a@7=V a@5=V a@3=V b@2=V", []ikey.Seq{3, 5, 7}, "a@9=V a@7=V a@5=V a@3=V | b@2=V"},
-		{"with what lies over them", "a@9=V a@7=V a@5=V a@3=V b@2=V ^~∞@4", []ikey.Seq{3, 5, 7}, "a@9=V a@7=V a@5=V a@3=V ^~b@4 | b@2=V b~∞@4"},
+		{
+			"versions of a key stay together", "a@9=V a@7=V a@5=V a@3=V b@2=V",
+			[]ikey.Seq{3, 5, 7},
+			"a@9=V a@7=V a@5=V a@3=V | b@2=V",
+		},
+		{
+			"with what lies over them", "a@9=V a@7=V a@5=V a@3=V b@2=V ^~∞@4",
+			[]ikey.Seq{3, 5, 7},
+			"a@9=V a@7=V a@5=V a@3=V ^~b@4 | b@2=V b~∞@4",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDisk(t)
@@ -69,7 +83,7 @@ func TestManyRangeTombstonesAreDividedAmongTables(t *testing.T) {
 	}
 }
 
-// An output ends where it overlaps ten tables' size of the next level.
+// An output ends when it overlaps as many bytes of the next level as ten tables have.
 func TestOutputsOverlapLittleOfTheNextLevel(t *testing.T) {
 	d := newDisk(t)
 	v := d.level(&manifest.Version{}, 0, 11, "a@9=a c@9=c d@9=d e@9=e b~bx@8")
@@ -79,7 +93,7 @@ func TestOutputsOverlapLittleOfTheNextLevel(t *testing.T) {
 	}
 	v = d.level(v, 6, 10, strings.Join(below, "|"))
 	r := v.Levels[0][0]
-	res, err := Run(t.Context(), v, &Plan{To: 5, Inputs: []Input{{0, r.ID, r.Tables}}}, d.env(800))
+	res, err := Run(t.Context(), v, &Plan{To: 5, Inputs: []Input{{0, r.ID, r.Tables}}}, d, d.env(800))
 	if err != nil {
 		t.Fatal(err)
 	}

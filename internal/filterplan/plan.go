@@ -33,9 +33,10 @@ type Level struct {
 // A Planner makes plans.
 type Planner struct {
 	Ratio  int   // size of a level divided by the size of the level above
-	Runs   int   // the most runs that level 0 may have; each level below has one
 	Ribbon bool  // the filters of the last level are Ribbon filters where that saves memory
 	Memory int64 // bytes for filters; 0 if a rate is promised instead
+
+	Runs [manifest.NumLevels]int // the most runs that each level may have
 }
 
 // Plan returns the plan for a promised rate. The error matches bloomblock.ErrRate if filters can't reach it.
@@ -48,23 +49,24 @@ func (f Planner) Plan(fpr float64) (*Plan, error) {
 		return p, nil
 	}
 	step := 1 / float64(f.Ratio)
-	// 0.95 of the promise for levels 1 to last, as a geometric series, and a twentieth for the runs of level 0.
-	rate := 0.95 * (1 - step) * fpr
+	// 0.95 of the promise for levels 1 to last, as a geometric series, and a twentieth for level 0.
+	share := 0.95 * (1 - step) * fpr
 	short := 0.0 // what levels got beyond their share because filters can't do better
 	for l := bottom; l >= 1; l-- {
-		p.Levels[l].Rate = max(rate, bloomblock.BestRate)
-		short += p.Levels[l].Rate - rate
-		rate *= step
+		short += p.divide(l, share, f.Runs[l])
+		share *= step
 	}
-	perRun := fpr / 20 / float64(f.Runs)
-	p.Levels[0].Rate = max(perRun, bloomblock.BestRate)
-	short += (p.Levels[0].Rate - perRun) * float64(f.Runs)
+	short += p.divide(0, fpr/20, f.Runs[0])
 	last := &p.Levels[bottom]
-	last.Rate -= short
+	last.Rate -= short / float64(f.Runs[bottom])
 	if last.Rate < bloomblock.BestRate {
+		runs := 0
+		for _, n := range f.Runs {
+			runs += n
+		}
 		return nil, fmt.Errorf(
 			"option FilterFPR: %g is out of reach with a level ratio of %d, the best is about %.1g: %w",
-			fpr, f.Ratio, float64(manifest.NumLevels-1+f.Runs)*bloomblock.BestRate/0.95, bloomblock.ErrRate)
+			fpr, f.Ratio, float64(runs)*bloomblock.BestRate/0.95, bloomblock.ErrRate)
 	}
 	for l := range p.Levels {
 		if err := f.build(p, l); err != nil {
@@ -72,6 +74,14 @@ func (f Planner) Plan(fpr float64) (*Plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// divide divides the share of a level among its runs. It returns how much more they get because filters can't do better.
+func (p *Plan) divide(level int, share float64, runs int) (more float64) {
+	perRun := share / float64(runs)
+	rate := max(perRun, bloomblock.BestRate)
+	p.Levels[level].Rate = rate
+	return (rate - perRun) * float64(runs)
 }
 
 // build chooses the units of a level's filters. A table that moves down keeps its filter: its first unit alone meets

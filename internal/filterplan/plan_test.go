@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
-const runs = 12 // the most that level 0 has in a store
+// runs are the most that levels have in a store.
+var runs = [...]int{12, 1, 1, 1, 1, 1, 1}
 
 func TestTheSharesOfAllRunsNeverExceedThePromise(t *testing.T) {
 	for _, fpr := range []float64{0.999, 0.5, 0.1, 0.05, 0.01, 0.001, 1e-4, 1e-5, 1e-6} {
@@ -25,7 +27,7 @@ func TestTheSharesOfAllRunsNeverExceedThePromise(t *testing.T) {
 			if got, want := last.Params.Ribbon(), ribbon && last.Rate < 0.5 && last.Rate > 2e-5; got != want {
 				t.Errorf("%v, ratio %d: Ribbon units %v, want %v", fpr, ratio, got, want)
 			}
-			sum := p.Levels[0].Rate * runs
+			sum := p.Levels[0].Rate * float64(runs[0])
 			for l := 1; l <= bottom; l++ {
 				sum += p.Levels[l].Rate
 				if l > 1 && p.Levels[l].Rate < p.Levels[l-1].Rate {
@@ -41,6 +43,25 @@ func TestTheSharesOfAllRunsNeverExceedThePromise(t *testing.T) {
 					t.Errorf("%v, ratio %d, level %d: filters are built for %g, want at most %g",
 						fpr, ratio, l, got, p.Levels[l].Rate)
 				}
+			}
+		}
+	}
+}
+
+// TestLevelsWithSeveralRunsShareTheirPart: another policy of compaction keeps the promise too.
+func TestLevelsWithSeveralRunsShareTheirPart(t *testing.T) {
+	for _, runs := range [][manifest.NumLevels]int{{12, 4, 1, 1, 1, 1, 1}, {4, 8, 8, 8, 8, 8, 2}} {
+		for _, fpr := range []float64{0.5, 0.01, 1e-4, 1e-5} {
+			p, err := Planner{Ratio: 10, Runs: runs}.Plan(fpr)
+			if err != nil {
+				t.Fatalf("%v, %v: %v", runs, fpr, err)
+			}
+			sum := 0.0
+			for l, n := range runs {
+				sum += p.Levels[l].Rate * float64(n)
+			}
+			if sum > fpr*(1+1e-9) || sum < fpr*0.98 {
+				t.Errorf("%v: the shares of %v add up to %g", runs, fpr, sum)
 			}
 		}
 	}

@@ -133,16 +133,23 @@ func (t *tree) overlap() *Overlap {
 	return o
 }
 
+// tableMembers are the members of a tree by their tables, for compaction.Predict.
+type tableMembers map[*manifest.Table]*member
+
+// Sample returns the sample of a table's keys, or nil.
+func (m tableMembers) Sample(t *manifest.Table) *bloomblock.Sample { return m[t].sample }
+
+// Filter returns the filter of a table, or nil.
+func (m tableMembers) Filter(t *manifest.Table) *bloomblock.Filter { return m[t].filter }
+
 // predict tells what a compaction of all would write.
 func (t *tree) predict(o *Overlap) {
-	of, entries := map[*manifest.Table]*member{}, 0.0
+	of, entries := tableMembers{}, 0.0
 	for _, m := range t.members {
 		of[m.meta] = m
 		entries += float64(m.meta.Entries)
 	}
-	p := compaction.Predict(t.version,
-		func(t *manifest.Table) *bloomblock.Sample { return of[t].sample },
-		func(t *manifest.Table) *bloomblock.Filter { return of[t].filter })
+	p := compaction.Predict(t.version, of)
 	if p.Known {
 		o.Known, o.Written, o.Err, o.Garbage = true, p.Keys, p.Err, max(entries-p.Keys, 0)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/wal"
 )
 
-// readLogs reads the logs of those numbers, ascending.
+// readLogs reads the logs with the given numbers, which must ascend.
 func (s *Salvage) readLogs(ctx context.Context, logs []uint64, to *spills) error {
 	r := logReader{s: s, ctx: ctx, to: to, gap: -1}
 	if s.traces.Whole {
@@ -35,12 +35,12 @@ type logReader struct {
 	s    *Salvage
 	ctx  context.Context //nolint:containedctx // of one call of readLogs
 	to   *spills
-	next ikey.Seq // what the next record should begin with; 0 is not known
-	gap  int      // the loss since the last record that could be read, or -1
+	next ikey.Seq // sequence number expected next; 0 if not known
+	gap  int      // index of the loss since the last record that was read, or -1
 	ops  []operation
 }
 
-// An operation is one of a record, whose bytes it shares.
+// An operation is one operation of a record, whose bytes it shares.
 type operation struct {
 	seq        ikey.Seq
 	kind       ikey.Kind
@@ -62,7 +62,7 @@ func (r *logReader) read(number uint64) error {
 	f, err := s.fs.Open(filename.Make(s.dir, filename.Log, number))
 	if err != nil {
 		s.lose(Loss{File: name, Part: "log", Err: err})
-		return nil //nolint:nilerr // it is among the losses
+		return nil //nolint:nilerr // reported as a loss
 	}
 	read := uint64(0)
 	err = wal.Salvage(f, name, number, func(payload []byte, at int64) error {
@@ -80,13 +80,13 @@ func (r *logReader) read(number uint64) error {
 	} else {
 		s.advance(uint64(size) - min(read, uint64(size))) //nolint:gosec // not negative
 		if m := s.traces.Log; m != nil && m.Number == number && size < m.Synced {
-			lose(size, m.Synced, fmt.Errorf("the log ends here, the manifest wants at least %d bytes", m.Synced))
+			lose(size, m.Synced, fmt.Errorf("the log ends here, by the manifest it has at least %d bytes", m.Synced))
 		}
 	}
 	return errors.Join(err, f.Close())
 }
 
-// record takes over the operations of one record.
+// record adds the operations of one record.
 func (r *logReader) record(payload []byte, at int64, lose func(from, to int64, reason error)) error {
 	r.ops = r.ops[:0]
 	first, count, err := batch.ReadRecord(payload, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
@@ -98,8 +98,8 @@ func (r *logReader) record(payload []byte, at int64, lose func(from, to int64, r
 	}
 	s := r.s
 	missing := r.next != 0 && first > r.next
-	if missing && r.gap < 0 { // nothing bad is seen where they were
-		lose(at, at, errors.New("what comes before this record is not there, as if a log were missing or cut short"))
+	if missing && r.gap < 0 { // and no damage was seen
+		lose(at, at, errors.New("records before this one are missing, as if a log were missing or truncated"))
 	}
 	if r.gap >= 0 {
 		s.behindGap = true

@@ -8,29 +8,29 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// A source has versions in the order of package ikey, and is read once, forward. Key and Value are valid until Next.
-// After Next has returned false, Err is nil at the end, or the error that ends the whole salvage.
+// A source returns versions in the order of package ikey, once. Key and Value are valid until Next. After Next has
+// returned false, Err returns nil at the end, or the error that ends the whole salvage.
 type source interface {
 	Next() bool
 	Key() ikey.Key
 	Value() []byte
 	Err() error
 	Close() error
-	// Age orders equal versions of different sources: that of the lower age comes first.
+	// Age orders equal versions of different sources: the version of the lower age comes first.
 	Age() int
 }
 
-// A queue merges sources. A merge.Iter would not do: what is newer, of two versions that compare equal, depends here
-// on the table that a source has come to.
+// A queue merges sources. A merge.Iter would not do: it orders equal versions by their sources, but here the order
+// of two sources depends on the tables they have reached.
 type queue struct {
 	sources []source
-	top     []place // a heap of the sources that stand at a version
+	top     []position // a heap of the sources that have a version
 	begun   bool
 	err     error
 }
 
-// A place is where a source stands.
-type place struct {
+// A position is the version that a source has reached.
+type position struct {
 	src source
 	key ikey.Key
 	age int
@@ -44,7 +44,7 @@ func (q *queue) next() bool {
 		q.begun = true
 		for _, s := range q.sources {
 			if s.Next() {
-				q.top = append(q.top, place{s, s.Key(), s.Age()})
+				q.top = append(q.top, position{s, s.Key(), s.Age()})
 			} else if q.err = s.Err(); q.err != nil {
 				return false
 			}
@@ -77,26 +77,26 @@ func (q *queue) close() error {
 	return errors.Join(errs...)
 }
 
-// Len is for package heap, as the next four.
+// Len returns the number of positions. It is one of the methods that package heap needs, as are the next four.
 func (q *queue) Len() int { return len(q.top) }
 
-// Less orders places by their versions.
+// Less orders positions by their versions.
 func (q *queue) Less(i, j int) bool {
 	a, b := &q.top[i], &q.top[j]
 	return cmp.Or(ikey.Compare(a.key, b.key), cmp.Compare(a.age, b.age)) < 0
 }
 
-// Swap swaps two places.
+// Swap swaps two positions.
 func (q *queue) Swap(i, j int) { q.top[i], q.top[j] = q.top[j], q.top[i] }
 
-// Push adds a place. It is not called: sources join before the heap is made.
+// Push adds a position. It is not called, since all sources join before the heap is made.
 func (q *queue) Push(p any) {
-	if p, ok := p.(place); ok {
+	if p, ok := p.(position); ok {
 		q.top = append(q.top, p)
 	}
 }
 
-// Pop removes the last place.
+// Pop removes the last position.
 func (q *queue) Pop() any {
 	n := len(q.top) - 1
 	p := q.top[n]

@@ -1,14 +1,14 @@
-// Package salvage reads what can be read of a store that may be damaged, and writes it as the tables of a new one: of
-// each key the newest version by its sequence number, unless a tombstone or a range delete that can be read deletes
-// it. It believes each block of a table, each record of a log and each edit of a manifest by itself, and changes
-// nothing of what it reads.
+// Package salvage reads what can be read of a store that may be damaged, and writes it into the tables of a new
+// one: the newest version of each key by its sequence number, unless a tombstone or a range tombstone that can be
+// read deletes it. Each block of a table, each record of a log and each edit of a manifest is judged by its own
+// checksum. The files that are read are not changed.
 //
-// Which tables count: those that the manifest adds and does not delete. Further those that it does not name, unless
-// it was read whole and the table is older than the manifest itself: then the table was replaced, and is left over.
+// A table counts if the manifest adds it and does not delete it. A table that the manifest does not name counts too,
+// unless all of the manifest was read and is newer than the table: then the table was replaced, and is left over.
 //
-// Which of two versions with the same sequence number is newer: sequence 0 is older than all others, as compaction
-// gives it to what lies below everything else. Of two such versions, that of the higher level or newer run counts
-// where the manifest places all tables, and else that of the table with the higher number.
+// Several versions of a key may have the sequence number 0, which compaction gives to the oldest data. If the manifest
+// places all tables, the version in the higher level or newer run is newer, else that in the table with the higher
+// number.
 package salvage
 
 import (
@@ -27,17 +27,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A Loss is a part of a file that cannot be read.
-type Loss struct {
-	File          string
-	Offset, Bytes int64  // both 0 for a whole file
-	Part          string // "data block", "log record" and so on
-	Harmless      bool   // it held no key and no deletion that is not somewhere else
-	Lower, Upper  []byte // what was in it lies between these keys, inclusive; an empty Lower and a nil Upper are unknown
-	Err           error
-}
-
-// A Salvage is one under way.
+// A Salvage reads one store.
 //
 //	Survey Write
 type Salvage struct {
@@ -47,7 +37,7 @@ type Salvage struct {
 	traces manifest.Traces
 	tables []*table
 	dels   []rangedel.Tombstone // of tables, and later of logs
-	last   ikey.Seq             // the largest sequence number seen
+	last   ikey.Seq             // largest sequence number seen
 
 	progress    func(done, total uint64)
 	done, total uint64 // bytes
@@ -58,29 +48,29 @@ type Salvage struct {
 
 	unnamed   []string // tables that count though the manifest does not name them
 	leftOver  []string // tables that do not count
-	unplaced  []string // tables that count and that no manifest places, all of whose sequence numbers are 0 or 1
-	behindGap bool     // log records were read behind what cannot be read
+	unplaced  []string // tables that count, that no manifest places, and whose sequence numbers are all 0 or 1
+	behindGap bool     // log records were read after a loss
 }
 
 // A Result describes the tables of a new store.
 type Result struct {
 	Tables   []*manifest.Table // ascending and disjoint, one version of each key, with sequence number 0
-	LastSeq  ikey.Seq          // the largest that was seen
-	Manifest string            // the manifest that was read; empty if none could be
+	LastSeq  ikey.Seq          // largest sequence number seen
+	Manifest string            // name of the manifest that was read; empty if none could be
 	Read     int               // tables of the old store that count
 	Logs     int
 	Records  int    // of logs
-	Entries  uint64 // versions that were read
+	Entries  uint64 // versions read
 	Keys     uint64 // keys in the new tables
 	Losses   []Loss
-	Doubts   []string // what cannot be known, in words
+	Doubts   []string // sentences about what cannot be known
 }
 
-// ErrNothing says that a directory has nothing of a store.
-var ErrNothing = errors.New("no file of a store here")
+// ErrNothing means that a directory contains no file of a store.
+var ErrNothing = errors.New("the directory contains no file of a store")
 
-// Survey looks at the files in dir. Errors are ErrNothing, those of a format that is not known, of listing the
-// directory, and of ctx.
+// Survey reads the manifest in dir and the tail of each table. Damage is no error. The errors are ErrNothing, those of
+// unknown formats, those of listing the directory, and that of ctx.
 func Survey(ctx context.Context, fsys vfs.FS, dir string) (*Salvage, error) {
 	s := &Salvage{fs: fsys, dir: dir}
 	var err error
@@ -101,7 +91,7 @@ func Survey(ctx context.Context, fsys vfs.FS, dir string) (*Salvage, error) {
 	return s, s.findTables(ctx)
 }
 
-// Entries returns how many versions the tables that count have, as far as that is known.
+// Entries returns the number of versions in the tables that count, as far as it is known.
 func (s *Salvage) Entries() (n uint64) {
 	for _, t := range s.tables {
 		n += t.meta.Entries
@@ -109,10 +99,8 @@ func (s *Salvage) Entries() (n uint64) {
 	return n
 }
 
-func (s *Salvage) lose(l Loss) { s.losses = append(s.losses, l) }
-
-// Write reads all that counts and writes the new tables. Memory is how many bytes of the logs' operations are sorted
-// at once; others wait in files of env.Dir, which are removed. progress may be nil. After an error no file is left.
+// Write reads all files that count and writes the new tables. It sorts up to memory bytes of the logs' operations at
+// once; the others are kept in temporary files in env.Dir. progress may be nil. After an error no file is left.
 func (s *Salvage) Write(
 	ctx context.Context, env compaction.Env, memory int64, progress func(done, total uint64),
 ) (res Result, err error) {
@@ -155,7 +143,7 @@ func (s *Salvage) Write(
 	return res, nil
 }
 
-// count adds up the bytes that are to be read.
+// count adds up the bytes to be read.
 func (s *Salvage) count(logs []uint64) {
 	for _, t := range s.tables {
 		s.total += t.size
@@ -167,15 +155,7 @@ func (s *Salvage) count(logs []uint64) {
 	}
 }
 
-// advance reports progress of that many bytes.
-func (s *Salvage) advance(n uint64) {
-	s.done = min(s.done+n, s.total)
-	if s.progress != nil {
-		s.progress(s.done, s.total)
-	}
-}
-
-// merge gives the newest version of each key that is not deleted to load.
+// merge adds the newest version of each key that is not deleted to load.
 func (s *Salvage) merge(ctx context.Context, q *queue, load *compaction.Loader) error {
 	dels := rangedel.Fragmented(s.dels)
 	var last []byte

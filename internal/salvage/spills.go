@@ -13,11 +13,11 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// Spills sort the versions of logs: as many as fit in memory at once, and these into a file where there are more.
+// Spills sort the versions of logs. Whenever the versions in memory reach the limit, they are sorted into a file.
 //
 //	add* sources close
 type spills struct {
-	env    compaction.Env // of the new store, where the files are
+	env    compaction.Env // of the new store, whose directory has the files
 	limit  int64          // bytes in memory
 	bytes  int64
 	held   []version
@@ -26,13 +26,13 @@ type spills struct {
 	names  []string
 }
 
-// A version is one in memory.
+// A version is a version of a key in memory.
 type version struct {
 	key   ikey.Key
 	value []byte
 }
 
-const versionBytes = 80 // of a version, beside its key and value
+const versionBytes = 80 // memory for a version without its key and value
 
 // add copies a version.
 func (s *spills) add(k ikey.Key, value []byte) error {
@@ -46,16 +46,16 @@ func (s *spills) add(k ikey.Key, value []byte) error {
 	return s.spill()
 }
 
-// sort puts what is in memory in order. Logs that were copied may have a version twice.
+// sort sorts the versions in memory. It removes duplicates, which copied logs cause.
 func (s *spills) sort() {
 	slices.SortFunc(s.held, func(a, b version) int { return ikey.Compare(a.key, b.key) })
 	s.held = slices.CompactFunc(s.held, func(a, b version) bool { return ikey.Compare(a.key, b.key) == 0 })
 }
 
-// spill writes what is in memory into a file.
+// spill sorts the versions in memory into a file.
 func (s *spills) spill() error {
 	s.sort()
-	number, err := s.env.NewNumber()
+	number, err := s.env.Numbers.NewNumber()
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (s *spills) spill() error {
 	return nil
 }
 
-// sources returns what was added, sorted.
+// sources returns sorted sources of all versions that were added.
 func (s *spills) sources() (all []source) {
 	for _, r := range s.tables {
 		all = append(all, &spilled{Iter: r.Iter(sstable.IterOptions{Bypass: true})})
@@ -96,7 +96,7 @@ func (s *spills) sources() (all []source) {
 	return append(all, &sorted{versions: s.held})
 }
 
-// close closes and removes the files. The sources are closed.
+// close closes and removes the files. The sources must be closed already.
 func (s *spills) close() error {
 	var errs []error
 	for _, f := range s.files {
@@ -108,7 +108,7 @@ func (s *spills) close() error {
 	return errors.Join(errs...)
 }
 
-// spilled is a source of versions in a file.
+// A spilled source reads versions from a file.
 type spilled struct {
 	*sstable.Iter
 	begun bool
@@ -123,12 +123,13 @@ func (s *spilled) Next() bool {
 	return s.Iter.Next()
 }
 
-// Age is before that of any table: of equal versions of logs and tables any will do.
+// Age returns 0, which is less than the age of any table. If logs and tables have equal versions, any of
+// them is right.
 func (s *spilled) Age() int { return 0 }
 
-// sorted is a source of versions in memory.
+// A sorted source has its versions in memory.
 type sorted struct {
-	versions []version // the first is the current one, once begun
+	versions []version // the first one is current once begun
 	begun    bool
 }
 
@@ -141,17 +142,17 @@ func (s *sorted) Next() bool {
 	return len(s.versions) > 0
 }
 
-// Key is the current version, Value its value.
+// Key returns the key of the current version.
 func (s *sorted) Key() ikey.Key { return s.versions[0].key }
 
 // Value returns the value of the current version.
 func (s *sorted) Value() []byte { return s.versions[0].value }
 
-// Age is as a spilled source's.
+// Age returns 0 like that of a spilled source.
 func (s *sorted) Age() int { return 0 }
 
-// Err is nil: memory has no errors.
+// Err returns nil.
 func (s *sorted) Err() error { return nil }
 
-// Close is nil as well.
+// Close returns nil.
 func (s *sorted) Close() error { return nil }

@@ -19,8 +19,7 @@ func newEnv(tb testing.TB) (compaction.Env, *vfs.Mem) {
 	if err := m.Mkdir("new"); err != nil {
 		tb.Fatal(err)
 	}
-	n := uint64(0)
-	return compaction.Env{FS: m, Dir: "new", TableSize: 64 << 10, NewNumber: func() (uint64, error) { n++; return n, nil }}, m
+	return compaction.Env{FS: m, Dir: "new", TableSize: 64 << 10, Numbers: new(compaction.Counter)}, m
 }
 
 // drain reads a queue to its end.
@@ -36,13 +35,17 @@ func drain(t *testing.T, q *queue) (all []version) {
 	return all
 }
 
-// TestSpillsSortMoreThanFitsInMemory gives versions in any order, some twice, to spills of several sizes.
+// TestSpillsSortMoreThanFitsInMemory adds versions in any order, some twice, to spills with several limits.
 func TestSpillsSortMoreThanFitsInMemory(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var want []version
 	for i := range 3000 {
 		want = append(want, version{
-			ikey.Key{User: fmt.Appendf(nil, "key%d", rng.IntN(500)), Trailer: ikey.MakeTrailer(ikey.Seq(i), ikey.Kind(rng.IntN(2)))}, fmt.Appendf(nil, "value %d", i),
+			ikey.Key{
+				User:    fmt.Appendf(nil, "key%d", rng.IntN(500)),
+				Trailer: ikey.MakeTrailer(ikey.Seq(i), ikey.Kind(rng.IntN(2))),
+			},
+			fmt.Appendf(nil, "value %d", i),
 		})
 	}
 	for _, limit := range []int64{1, 5000, 100_000, 1 << 30} {
@@ -63,8 +66,10 @@ func TestSpillsSortMoreThanFitsInMemory(t *testing.T) {
 		}
 		got := drain(t, q)
 		slices.SortFunc(want, func(a, b version) int { return ikey.Compare(a.key, b.key) })
-		got = slices.CompactFunc(got, func(a, b version) bool { return ikey.Compare(a.key, b.key) == 0 }) // across files
-		if !slices.EqualFunc(got, want, func(a, b version) bool { return ikey.Compare(a.key, b.key) == 0 && bytes.Equal(a.value, b.value) }) {
+		sameKey := func(a, b version) bool { return ikey.Compare(a.key, b.key) == 0 }
+		got = slices.CompactFunc(got, sameKey) // across files
+		same := func(a, b version) bool { return sameKey(a, b) && bytes.Equal(a.value, b.value) }
+		if !slices.EqualFunc(got, want, same) {
 			t.Errorf("limit %d: %d versions, want %d", limit, len(got), len(want))
 		}
 		if err := s.close(); err != nil {
@@ -76,7 +81,7 @@ func TestSpillsSortMoreThanFitsInMemory(t *testing.T) {
 	}
 }
 
-// aged is a sorted source of an age.
+// aged is a sorted source with an age.
 type aged struct {
 	sorted
 	age int
@@ -84,7 +89,7 @@ type aged struct {
 
 func (a *aged) Age() int { return a.age }
 
-// failing is a source that fails behind its versions.
+// failing is a source that fails after its versions.
 type failing struct {
 	sorted
 	err error

@@ -16,18 +16,18 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A table is one that counts.
+// A table is a table that counts.
 type table struct {
 	number uint64
 	name   string
-	size   uint64          // of the file
-	placed *manifest.Added // nil if no manifest says where it was
-	meta   manifest.Table  // what the manifest says, or else the table; without either its bounds are infinite
+	size   uint64          // bytes of the file
+	placed *manifest.Added // its level and run; nil if no manifest has them
+	meta   manifest.Table  // from the manifest or else from the table; if neither has it, the bounds are infinite
 	age    int             // 1 is the newest
 	failed error           // why the file cannot be opened
 }
 
-// findTables decides which tables count, and reads their range deletes.
+// findTables decides which tables count and reads their range tombstones.
 func (s *Salvage) findTables(ctx context.Context) error {
 	t := &s.traces
 	for _, n := range s.found[filename.Table] {
@@ -68,16 +68,8 @@ func (s *Salvage) findTables(ctx context.Context) error {
 	return nil
 }
 
-// missing returns the error of a file that is not there.
-func (s *Salvage) missing() error {
-	if !s.traces.Whole {
-		return errors.New("missing, a part of the manifest names it; a later part, which is lost, may not")
-	}
-	return errors.New("missing, the manifest names it")
-}
-
-// survey reads the tail of a table for its range deletes, and for what the manifest does not say. What cannot be read
-// is noted later, when the whole table is.
+// survey reads range tombstones from the tail of a table, and properties if the manifest does not have them. Damage is
+// reported later, when the whole table is read.
 func (s *Salvage) survey(t *table) error {
 	f, r, err := s.open(t)
 	if err != nil || r == nil {
@@ -100,11 +92,11 @@ func (s *Salvage) survey(t *table) error {
 	return f.Close()
 }
 
-// open opens a table and reads its tail. The results are nil where the file cannot be opened.
+// open opens a table and reads its tail. It returns nil results if the file cannot be opened.
 func (s *Salvage) open(t *table) (vfs.File, *sstable.Remains, error) {
 	f, err := s.fs.Open(filename.Make(s.dir, filename.Table, t.number))
 	if t.failed = err; err != nil {
-		return nil, nil, nil //nolint:nilerr // it is in t.failed
+		return nil, nil, nil //nolint:nilerr // kept in t.failed
 	}
 	size, err := f.Size()
 	if t.failed = err; err != nil {
@@ -127,7 +119,7 @@ func (s *Salvage) open(t *table) (vfs.File, *sstable.Remains, error) {
 	return f, r, nil
 }
 
-// rank gives tables their ages.
+// rank sorts tables from the newest to the oldest and sets their ages.
 func (s *Salvage) rank() {
 	all := !slices.ContainsFunc(s.tables, func(t *table) bool { return t.placed == nil })
 	slices.SortFunc(s.tables, func(a, b *table) int {
@@ -161,15 +153,15 @@ func (s *Salvage) chains() (chains []*chain) {
 	return chains
 }
 
-// A chain is tables with ascending bounds, opened one after the other.
+// A chain reads tables with ascending bounds one after the other.
 type chain struct {
 	s      *Salvage
-	tables []*table // the first is open, if file is not nil
+	tables []*table // the first is open if file is not nil
 	file   vfs.File
 	it     *sstable.RemainsIter
-	at     uint64 // how far the open table was read, in bytes
-	stands bool   // at a version of the open table
-	last   []byte // the last key of the tables before, nil if there is none
+	offset uint64 // bytes of the open table that were read
+	begun  bool   // a version of the open table was returned
+	last   []byte // last key of the tables before; nil before the first
 	err    error
 }
 
@@ -186,25 +178,25 @@ func (c *chain) Next() bool {
 			c.leave()
 			continue
 		}
-		if n := c.it.Offset(); n > c.at {
-			c.s.advance(n - c.at)
-			c.at = n
+		if n := c.it.Offset(); n > c.offset {
+			c.s.advance(n - c.offset)
+			c.offset = n
 		}
 		k := c.it.Key().User
-		if c.stands || c.last == nil || bytes.Compare(c.last, k) < 0 {
-			c.stands = true
+		if c.begun || c.last == nil || bytes.Compare(c.last, k) < 0 {
+			c.begun = true
 			return true
 		}
 		c.s.lose(Loss{
 			File: c.tables[0].name, Part: "table", Lower: bytes.Clone(k), Upper: c.tables[0].meta.Upper(),
-			Err: fmt.Errorf("key %q is not behind %q of the table before, as the bounds say", k, c.last),
+			Err: fmt.Errorf("key %q, want keys after %q, the last key of the table before", k, c.last),
 		})
 		c.leave()
 	}
 	return false
 }
 
-// open opens the first table. It notes what cannot be read of its tail.
+// open opens the first table and reports what cannot be read of its tail.
 func (c *chain) open() bool {
 	t := c.tables[0]
 	f, r, err := c.s.open(t)
@@ -231,30 +223,31 @@ func (c *chain) open() bool {
 		return true
 	}
 	for _, l := range r.Lost() {
-		l.Harmless = l.Harmless || c.s.traces.Whole && t.placed == nil && !r.Readable() // it was never finished
+		// A table without a footer that no edit of a whole manifest names was never finished.
+		l.Harmless = l.Harmless || c.s.traces.Whole && t.placed == nil && !r.Readable()
 		lose(l)
 	}
-	c.file, c.it, c.at = f, r.Iter(lose), 0
+	c.file, c.it, c.offset = f, r.Iter(lose), 0
 	return true
 }
 
 // leave closes the open table.
 func (c *chain) leave() {
 	t := c.tables[0]
-	if t.size > c.at {
-		c.s.advance(t.size - c.at)
+	if t.size > c.offset {
+		c.s.advance(t.size - c.offset)
 	}
-	if c.stands {
+	if c.begun {
 		c.last = append([]byte{}, c.it.Last()...)
 	}
 	c.err = c.file.Close()
-	c.file, c.it, c.stands, c.tables = nil, nil, false, c.tables[1:]
+	c.file, c.it, c.begun, c.tables = nil, nil, false, c.tables[1:]
 }
 
-// Key is the current version.
+// Key returns the key of the current version.
 func (c *chain) Key() ikey.Key { return c.it.Key() }
 
-// Value is its value.
+// Value returns the value of the current version.
 func (c *chain) Value() []byte { return c.it.Value() }
 
 // Age returns the age of the open table.
@@ -263,7 +256,7 @@ func (c *chain) Age() int { return c.tables[0].age }
 // Err returns the error that ended the salvage, or nil.
 func (c *chain) Err() error { return c.err }
 
-// Close closes the table that is open.
+// Close closes the open table, if any.
 func (c *chain) Close() error {
 	if c.file == nil {
 		return nil

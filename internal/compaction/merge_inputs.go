@@ -7,10 +7,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/merge"
 )
 
-// runTables are the inputs of one run, for a merge.
+// runTables gives a merge the inputs of one run.
 type runTables struct {
 	tables []*manifest.Table
-	open   func(*manifest.Table) (merge.Source, error)
+	inputs Inputs
 }
 
 var _ merge.Tables = runTables{}
@@ -23,9 +23,9 @@ func (r runTables) Find(user []byte) int {
 
 func (r runTables) Bounds(i int) merge.Bounds { return Bounds(r.tables[i]) }
 
-func (r runTables) Open(i int) (merge.Source, error) { return r.open(r.tables[i]) }
+func (r runTables) Open(i int) (merge.Source, error) { return r.inputs.Open(r.tables[i]) }
 
-// Bounds are those of a table, as a merge wants them.
+// Bounds converts the bounds of a table for package merge.
 func Bounds(t *manifest.Table) merge.Bounds {
 	b := merge.Bounds{Smallest: t.Smallest, Largest: t.Largest}
 	switch {

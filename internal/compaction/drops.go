@@ -1,0 +1,134 @@
+package compaction
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/manifest"
+)
+
+// Compactions that pay by the data they drop. A tree can be in shape and still consist mostly of deleted data: a
+// queue leaves its consumed entries behind, a range delete hides whole tables. These compactions run when nothing
+// else is urgent. Each makes lasting progress, so that none is picked twice in vain: a table moves down a level, or
+// the last level loses what no reader needs.
+
+// maxStep is about how many bytes one plan takes from a level, and from the level below, if there is no hurry, so
+// that more urgent compactions get their turn in between.
+const maxStep = 256 << 20
+
+// dropsFromLevel0 reports whether range tombstones in level 0 delete tables further down that together are larger
+// than what has to be read to merge level 0 into the level to.
+func (v *View) dropsFromLevel0(to int) bool {
+	var c cover
+	runs := v.all(0)
+	for _, r := range runs {
+		if l := v.rangeDels(r.Tables); len(l) > 0 {
+			c = append(c, l)
+		}
+	}
+	if len(c) == 0 {
+		return false
+	}
+	b := boundsOf(runs)
+	return v.covered(0, c, b) > bytesOf(runs)+v.uncovered(v.closed(to, b), c)
+}
+
+// pickDrop returns a compaction of one of the levels below level 0 that pays by the data it drops, or nil.
+func (v *View) pickDrop() *Plan {
+	for l := 1; l < last; l++ {
+		if runs := v.Levels[l]; len(runs) > 0 {
+			oldest := runs[len(runs)-1]
+			for _, t := range oldest.Tables {
+				if v.dense(l, t) {
+					return v.down(l+1, Input{l, oldest.ID, []*manifest.Table{t}})
+				}
+			}
+		}
+	}
+	return v.rewriteLast(manifest.Bounds{}, func(t *manifest.Table) bool { return leftover(t) && v.settled(t) })
+}
+
+// dense reports whether a table between the first and the last level has so many tombstones that it should be
+// merged down.
+//
+// Point tombstones count if they are more than half of its versions and at least half as many as the versions below
+// it: until then iterators have to step over them. Range tombstones count if there is one for every two tables
+// below, or if they delete tables that together are larger than what has to be read. If a snapshot may need what
+// they hide, there is nothing to gain yet.
+func (v *View) dense(level int, t *manifest.Table) bool {
+	points := t.Deletes > t.Entries-t.Deletes
+	if !points && t.RangeDeletes == 0 {
+		return false
+	}
+	below := v.closed(level+1, t.Bounds())
+	if v.settled(t) {
+		var entries uint64
+		for _, in := range below {
+			for _, t := range in.Tables {
+				entries += t.Entries
+			}
+		}
+		ranges := t.RangeDeletes > 0 && t.RangeDeletes >= uint64(count(below))/2 //nolint:gosec // a length
+		if ranges || points && t.Deletes >= entries/2 {
+			return true
+		}
+	}
+	l := v.rangeDels([]*manifest.Table{t})
+	if len(l) == 0 {
+		return false
+	}
+	c := cover{l}
+	return v.covered(level, c, t.Bounds()) > t.Size+v.uncovered(below, c)
+}
+
+// rewriteLast rewrites neighboring tables of the last level, the first within b that are wanted, or returns nil.
+// They must be neighbors, since the outputs may span everything between the inputs.
+func (v *View) rewriteLast(b manifest.Bounds, wanted func(*manifest.Table) bool) *Plan {
+	var best []*manifest.Table
+	for _, r := range v.Levels[last] {
+		tables := r.Touching(b)
+		from := slices.IndexFunc(tables, wanted)
+		if from < 0 {
+			continue
+		}
+		to, size := from+1, tables[from].Size
+		for ; to < len(tables) && wanted(tables[to]) && size < maxStep; to++ {
+			size += tables[to].Size
+		}
+		if best == nil || bytes.Compare(tables[from].Smallest, best[0].Smallest) < 0 {
+			best = tables[from:to:to]
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return &Plan{To: last, Inputs: v.closed(last, boundsOfTables(best))}
+}
+
+// leftover reports whether a table of the last level holds data that only snapshots need: a tombstone has nothing
+// to hide there.
+func leftover(t *manifest.Table) bool { return hasTombstone(t) || t.Flags&manifest.Superseded != 0 }
+
+// settled reports whether every snapshot sees either all versions in t or none.
+func (v *View) settled(t *manifest.Table) bool { return t.MaxSeq <= intervals(v.Snapshots).first() }
+
+// covered returns the bytes of tables below a level that c deletes as a whole.
+func (v *View) covered(level int, c cover, b manifest.Bounds) (n uint64) {
+	for l := level + 1; l <= last; l++ {
+		in := v.overlapping(l, b)
+		n += bytesOf(in) - v.uncovered(in, c)
+	}
+	return n
+}
+
+// uncovered returns the bytes of those inputs that c does not delete as a whole.
+func (v *View) uncovered(inputs []Input, c cover) (n uint64) {
+	for _, in := range inputs {
+		for _, t := range in.Tables {
+			if !c.whole(t, v.Snapshots) {
+				n += t.Size
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,76 @@
+package compaction
+
+import (
+	"context"
+	"errors"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// Env holds what is needed to write tables.
+type Env struct {
+	FS        vfs.FS
+	Dir       string
+	Numbers   Numbers
+	TableSize uint64             // bytes at which an output ends
+	BlockSize int                // as in sstable.WriterOptions
+	Codec     sstable.Codec      // of the output level
+	Filter    bloomblock.Params  // of the output level
+	Prefix    sstable.PrefixRule // of a second filter
+	Seed      bloomblock.Seed    // of filters
+
+	// Snapshots are the sequence numbers that readers hold, ascending; duplicates do no harm. The list must be
+	// taken after the inputs were chosen, a version or a frozen memtable, so that no later snapshot is older than
+	// anything in them.
+	Snapshots []ikey.Seq
+
+	// The rest is for Run alone.
+
+	Limiter Limiter // delays writes; nil means no limit
+	Recodes bool    // the inputs usually have another codec, so their size says little about that of the outputs
+	// Free is the disk space in bytes, if FreeKnown. If more will be written, as far as that can be predicted, Run
+	// writes nothing and returns an error matching ErrDiskSpace (I22).
+	Free      uint64
+	FreeKnown bool
+}
+
+// Numbers allocates file numbers.
+type Numbers interface {
+	// NewNumber returns a number that no file has had (I20).
+	NewNumber() (uint64, error)
+}
+
+// A Counter numbers the files of a new directory from 1 on.
+type Counter uint64
+
+// NewNumber returns the next number.
+func (c *Counter) NewNumber() (uint64, error) {
+	*c++
+	return uint64(*c), nil
+}
+
+// A Limiter limits the rate of writes.
+type Limiter interface {
+	// Wait returns nil once the given number of bytes may be written, or the error of ctx as soon as ctx is done.
+	Wait(ctx context.Context, bytes int) error
+}
+
+// ErrDiskSpace means that a compaction did not begin, since its outputs would not fit on the disk.
+var ErrDiskSpace = errors.New("not enough disk space")
+
+// Inputs gives access to the tables that a compaction reads.
+type Inputs interface {
+	Samples
+	// Open returns a cursor over the versions of a table. The cursor bypasses the block cache. It is not called for a
+	// table without versions, nor for one that newer inputs delete as a whole.
+	Open(t *manifest.Table) (merge.Source, error)
+	// RangeDels returns the range tombstones of a table that has some. It is not called for a table that newer inputs
+	// delete as a whole.
+	RangeDels(t *manifest.Table) (rangedel.List, error)
+}

@@ -1,0 +1,132 @@
+package compaction
+
+import (
+	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/manifest"
+)
+
+// Leveled is the policy that keeps one run on each level except level 0, which gets a run from each flush.
+//
+// Levels count from the last one, which is fixed: the targets of the levels above derive from its actual size, and
+// the base level, which level 0 is merged into, moves up as data grows.
+type Leveled struct {
+	Trigger int // runs of level 0 that start a compaction
+	Slow    int // runs of level 0 above which each further run slows writers more
+	Stop    int // runs of level 0 at which writers wait
+
+	Ratio         int    // bytes of a level for each byte of the level above
+	BaseLevelSize uint64 // bytes up to which the last level is the only one below level 0
+}
+
+// MaxRuns returns the number of runs at which writers wait for level 0, and 1 for other levels.
+func (l Leveled) MaxRuns(level int) int {
+	if level == 0 {
+		return l.Stop
+	}
+	return 1
+}
+
+// Pressure slows and stops writers by the number of runs in level 0.
+func (l Leveled) Pressure(v *manifest.Version) Pressure {
+	n := len(v.Levels[0])
+	return Pressure{Slow: max(n-l.Slow, 0), Stop: n >= l.Stop}
+}
+
+// Backlog returns the runs of level 0 and the bytes above each level's target.
+func (l Leveled) Backlog(v *manifest.Version) Backlog {
+	base, targets := l.targets(v)
+	b := Backlog{Base: base, Targets: targets}
+	if n := len(v.Levels[0]); n >= l.Trigger {
+		b.Runs, b.Bytes = n-l.Trigger+1, v.Bytes(0)
+	}
+	for i := 1; i < last; i++ {
+		b.Bytes += v.Bytes(i) - min(v.Bytes(i), targets[i])
+	}
+	return b
+}
+
+// targets returns the base level, and the bytes that each level between level 0 and the last one should hold at
+// most. Levels above the base level should be empty.
+func (l Leveled) targets(v *manifest.Version) (base int, targets [manifest.NumLevels]uint64) {
+	base = last
+	for size := v.Bytes(last); size > l.BaseLevelSize && base > 1; base-- {
+		size /= uint64(l.Ratio) //nolint:gosec // 2 to 100
+		targets[base-1] = max(size, 1)
+	}
+	return base, targets
+}
+
+// Pick returns the most urgent compaction, or nil if the tree is in shape. Level 0 is judged by its number of runs,
+// as each costs every lookup a filter probe; the others by their bytes above the target. Moving an ingested run
+// comes first, as it costs nothing. Compactions that only drop data come last.
+func (l Leveled) Pick(v View) *Plan { return l.pickFrom(v, 0) }
+
+// pickFrom picks like Pick, but disregards the size of the levels above first.
+func (l Leveled) pickFrom(v View, first int) *Plan {
+	base, targets := l.targets(v.Version)
+	if p := v.moveIngested(base); p != nil {
+		return p
+	}
+	level, worst := -1, 1.0
+	if n := len(v.Levels[0]); first == 0 && n >= l.Trigger {
+		level, worst = 0, float64(n)/float64(l.Trigger)
+	}
+	for i := max(first, 1); i < last; i++ {
+		if len(v.Levels[i]) == 0 {
+			continue
+		}
+		score := float64(v.Bytes(i)) / float64(max(targets[i], 1))
+		if len(v.Levels[i]) > 1 {
+			score = max(score, 2)
+		}
+		if score > worst || level < 0 && score >= worst {
+			level, worst = i, score
+		}
+	}
+	switch {
+	case level > 0:
+		return v.mergeTable(level)
+	case level == 0 || v.dropsFromLevel0(v.lowered(base)):
+		return v.mergeLevel0(base)
+	default:
+		return v.pickDrop()
+	}
+}
+
+// moveIngested moves the oldest run of level 0, if it was ingested, as far down as it overlaps nothing, if that is
+// at least the base level. So loading sorted data into a range of keys of its own costs no compaction.
+func (v *View) moveIngested(base int) *Plan {
+	runs := v.Levels[0]
+	if len(runs) == 0 {
+		return nil
+	}
+	oldest := runs[len(runs)-1]
+	if slices.ContainsFunc(oldest.Tables, func(t *manifest.Table) bool { return t.Flags&manifest.SeqOverridden == 0 }) {
+		return nil
+	}
+	to := 0
+	for to < last && v.fits(to+1, oldest.Tables) {
+		to++
+	}
+	if to < base {
+		return nil
+	}
+	return &Plan{To: to, Inputs: []Input{{0, oldest.ID, oldest.Tables}}, Move: true}
+}
+
+// mergeTable merges one table of a level into the next one: the table that overlaps the fewest bytes there for its
+// size.
+func (v *View) mergeTable(level int) *Plan {
+	var best *Plan
+	var bestCost float64
+	runs := v.Levels[level]
+	oldest := runs[len(runs)-1] // the tables of newer runs stay above it
+	for _, t := range oldest.Tables {
+		p := v.down(level+1, Input{level, oldest.ID, []*manifest.Table{t}})
+		if cost := float64(p.Bytes()) / float64(max(t.Size, 1)); best == nil || cost < bestCost {
+			best, bestCost = p, cost
+		}
+	}
+	return best
+}

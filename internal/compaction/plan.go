@@ -1,0 +1,83 @@
+package compaction
+
+import "github.com/bloomkv/bloomkv/internal/manifest"
+
+const last = manifest.NumLevels - 1
+
+// A Plan is one compaction: the inputs, newest data first, become tables of the level To. Their keys span a range; all
+// tables of To that share a key with the range are among the inputs, unless NewRun is true.
+type Plan struct {
+	To     int
+	Inputs []Input
+	Move   bool // the tables change their level as they are
+	NewRun bool // the outputs become the newest run of To, and no table of To is an input
+}
+
+// An Input is a set of tables of one run.
+type Input struct {
+	Level  int
+	Run    uint64
+	Tables []*manifest.Table
+}
+
+// Bytes returns the size of all inputs.
+func (p *Plan) Bytes() uint64 { return bytesOf(p.Inputs) }
+
+// Edit returns the change that a finished compaction makes: the inputs are removed, and the outputs join the newest
+// run of the output level, or form the run newRun if the plan wants a new one or the level has none.
+func Edit(v *manifest.Version, p *Plan, outputs []*manifest.Table, newRun uint64) *manifest.Edit {
+	e := &manifest.Edit{}
+	for _, in := range p.Inputs {
+		for _, t := range in.Tables {
+			e.Deleted = append(e.Deleted, manifest.Deleted{Level: in.Level, Number: t.Number})
+		}
+	}
+	if p.Move {
+		outputs = p.Inputs[0].Tables
+	}
+	if len(outputs) == 0 {
+		return e
+	}
+	run := newRun
+	if runs := v.Levels[p.To]; len(runs) > 0 && !p.NewRun {
+		run = runs[0].ID
+	}
+	for _, t := range outputs {
+		e.Added = append(e.Added, manifest.Added{Level: p.To, Run: run, Table: t})
+	}
+	return e
+}
+
+func bytesOf(inputs []Input) (n uint64) {
+	for _, in := range inputs {
+		for _, t := range in.Tables {
+			n += t.Size
+		}
+	}
+	return n
+}
+
+func count(inputs []Input) (n int) {
+	for _, in := range inputs {
+		n += len(in.Tables)
+	}
+	return n
+}
+
+// boundsOfTables returns the range from the first to the last key of tables, of which there is at least one.
+func boundsOfTables(tables []*manifest.Table) manifest.Bounds {
+	b := tables[0].Bounds()
+	for _, t := range tables[1:] {
+		b = b.Union(t.Bounds())
+	}
+	return b
+}
+
+// boundsOf returns the range from the first to the last key of inputs, of which there is at least one.
+func boundsOf(inputs []Input) manifest.Bounds {
+	b := boundsOfTables(inputs[0].Tables)
+	for _, in := range inputs[1:] {
+		b = b.Union(boundsOfTables(in.Tables))
+	}
+	return b
+}

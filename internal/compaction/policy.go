@@ -1,0 +1,59 @@
+// Package compaction decides which tables to merge, and merges them. A Policy and Manual choose: a version in, a
+// plan out. Flush and Run turn sorted versions and range tombstones into tables. Goroutines, locks and the manifest
+// are the caller's.
+package compaction
+
+import (
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+)
+
+// A Policy determines the shape of the tree: which compaction is due, how many runs a level may hold, and when
+// writers wait. All methods are pure and safe for concurrent use.
+type Policy interface {
+	// Pick returns the most urgent compaction, or nil if none is due.
+	Pick(v View) *Plan
+	// MaxRuns returns the largest number of runs that a level may hold. Filters are built so that this many runs on
+	// each level together keep the promised rate. The manifest refuses several runs below level 0 so far.
+	MaxRuns(level int) int
+	// Pressure returns how far writers are ahead of compaction.
+	Pressure(v *manifest.Version) Pressure
+	// Backlog returns the work that is left.
+	Backlog(v *manifest.Version) Backlog
+}
+
+// Pressure describes how much writers must slow down for compaction to keep up. The zero value does not slow them.
+type Pressure struct {
+	Level int  // the level with too many runs; a plan that takes runs from it relieves writers
+	Slow  int  // steps by which each write is delayed; a step doubles the delay
+	Stop  bool // writes wait
+}
+
+// A Backlog is the work that compaction has left.
+type Backlog struct {
+	Base    int                        // the level that level 0 is merged into
+	Runs    int                        // runs of level 0, counted from the one that starts a compaction
+	Bytes   uint64                     // bytes above the targets, and all of level 0 if Runs is not 0
+	Targets [manifest.NumLevels]uint64 // bytes that each level should hold at most; 0 for level 0 and the last level
+}
+
+// A View is a version with everything else that plans depend on.
+type View struct {
+	*manifest.Version
+
+	// Snapshots are the sequence numbers that readers hold, ascending. Data that they need does not justify a
+	// compaction that is meant to drop it.
+	Snapshots []ikey.Seq
+	Facts     TableFacts // nil means that nothing is known
+}
+
+// TableFacts are facts about tables that the manifest does not have. The methods read no file.
+type TableFacts interface {
+	// RangeDels returns the range tombstones of a table that has some, or nil if they are not in memory. Then they
+	// do not justify a compaction of their own.
+	RangeDels(t *manifest.Table) rangedel.List
+	// Outdated reports whether the table's filter differs from one that would be built for the level now. Such a
+	// table is rewritten instead of being moved to the level, and a Manual rewrites it instead of leaving it there.
+	Outdated(level int, t *manifest.Table) bool
+}
