@@ -269,7 +269,7 @@ func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
 	}
 	release()
 	for _, name := range []string{
-		"db.commitMu", "tree.editMu", "tree.mu", "db.queue.mu", "Files.pool.mu", "res.mu", "res.balancing", "Domain.mu",
+		"db.commitMu", "tree.editMu", "tree.mu", "db.queue.mu", "Files.pool.mu", "pool.mu", "pool.Balancing", "Domain.mu",
 		"Loading", "Reader.mu", "Mem.", "Blocks.", "FS.",
 	} {
 		n := 0

@@ -162,18 +162,6 @@ func TestAnIteratorHasAllWritesUpToItsMoment(t *testing.T) {
 	}
 }
 
-func canLock(mu interface {
-	TryLock() bool
-	Unlock()
-},
-) bool {
-	ok := mu.TryLock()
-	if ok {
-		mu.Unlock()
-	}
-	return ok
-}
-
 // TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees takes one when a compaction has read its inputs'
 // versions and before it is installed.
 func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) {

@@ -275,7 +275,7 @@ func (in inputs) Sample(meta *manifest.Table) *bloomblock.Sample {
 	}
 	s, err := t.Reader.Sample()
 	if errors.Is(err, corrupt.Err) || errors.Is(err, bloomblock.ErrUnknownKind) {
-		in.db.report.damaged(err)
+		in.db.report.Damaged(err)
 	}
 	return s
 }
@@ -295,7 +295,7 @@ func (in inputs) load(meta *manifest.Table) (*tree.Table, error) {
 	if t == nil {
 		return nil, errGone
 	}
-	return t, in.db.load(t)
+	return t, in.db.share.Load(t)
 }
 
 var errGone = errors.New("compaction: an input left the tree")
@@ -306,7 +306,7 @@ func (db *DB) lookupError(err error) error {
 		return ErrClosed
 	}
 	if errors.Is(err, corrupt.Err) {
-		db.report.damaged(err)
+		db.report.Damaged(err)
 	}
 	return err
 }

@@ -23,8 +23,8 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/compaction"
-	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
@@ -51,16 +51,15 @@ type DB struct {
 	tree         *tree.Tree
 	policy       compaction.Policy
 	lock         io.Closer
-	plans        atomic.Pointer[filterplan.Plans] // changed under installMu, and only with Options.FilterMemory
-	res          *Resources                       // shared with other stores, or this store's own
-	share        share                            // of res
+	pool         *budget.Pool // of the store alone, or of Options.Resources
+	share        *budget.Share
 	opened       time.Time
 	stop         context.CancelFunc // of the background work
 	naming       bool               // somebody hears who left an iterator open
 	samplingBits uint               // a lookup in two to the power of it is a sample; all are in tests that count exactly
 	ctx          context.Context    //nolint:containedctx // the lifetime of the background goroutines, ended by Close
 
-	warm  atomic.Bool // what Open reads ahead is read, and the plan is made for it
+	warm  atomic.Bool // what Open reads ahead is in memory, and the filter plan follows from it
 	pacer pacer       // of the compaction goroutine
 
 	iterators iterators // open ones
@@ -70,7 +69,6 @@ type DB struct {
 	lookups  lookupCounts
 	prefixes prefixCounts
 	writes   writeCounts
-	tails    struct{ loads, bytes atomic.Uint64 }
 
 	queue commitQueue
 
@@ -145,7 +143,7 @@ func (db *DB) Close() error {
 	}
 	// What is dead goes while the state still has this reference: a scan that lets go of the last one after it makes tables
 	// of the tree look dead.
-	errs = append(errs, db.tree.CloseManifest(s), db.removeDead(), db.res.leave(db, s), db.lock.Close())
+	errs = append(errs, db.tree.CloseManifest(s), db.removeDead(), db.share.Leave(s), db.lock.Close())
 	db.report.leftOpen(db.iterators.leaked())
 	db.report.closed()
 	return errors.Join(errs...)

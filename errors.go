@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -33,7 +34,7 @@ var (
 	ErrUnsupportedVersion = corrupt.ErrUnsupportedVersion
 	// ErrNoRoom means that Options.Resources have no room for the memtables of one more store. To close another helps, as do a
 	// smaller MemtableSize and larger Resources.
-	ErrNoRoom = errors.New("no room for another store's memtables")
+	ErrNoRoom = budget.ErrNoRoom
 	// ErrFilterRate means that a filter rate can't be reached; the error names the best that can.
 	ErrFilterRate = bloomblock.ErrRate
 )

@@ -166,14 +166,19 @@ func (r *reporter) stalled(s StallInfo) {
 // workFailed tells of work that will be tried again.
 func (r *reporter) workFailed(f FailureInfo) {
 	if errors.Is(f.Err, corrupt.Err) {
-		r.damaged(f.Err)
+		r.Damaged(f.Err)
 	}
 	r.log.Warn("background work failed", slog.String("work", f.Work), slog.Int("attempt", f.Attempt), slog.Any("error", f.Err))
 	tell(r.to.WorkFailed, f)
 }
 
-// damaged tells of damage unless it is known.
-func (r *reporter) damaged(err error) {
+// LoadFailed implements budget.Observer.
+func (r *reporter) LoadFailed(work string, err error) {
+	r.workFailed(FailureInfo{Work: work, Attempt: 1, Err: err})
+}
+
+// Damaged implements budget.Observer. It tells of damage unless it is known.
+func (r *reporter) Damaged(err error) {
 	if c, ok := errors.AsType[*CorruptionError](err); ok {
 		p := damagePlace{c.File, c.Offset}
 		r.mu.Lock()

@@ -18,10 +18,10 @@ func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 	o := planOptionsFor(vfs.NewMem(), 1e-4, nil)
 	db := planStore(t, o, n)
 	m := db.Metrics().Memory
-	free := db.res.free()
+	free := db.pool.Free()
 	// As if there were room for three halves of the filters, and for indexes, which replaced tables keep while somebody reads them.
-	db.res.reserved.Add(free - 4*(m.Filters*3/2+4*m.Indexes)/3)
-	db.res.rebalance()
+	db.pool.Reserved.Add(free - 4*(m.Filters*3/2+4*m.Indexes)/3)
+	db.pool.Rebalance()
 	for round := range 3 {
 		if m := db.Metrics(); m.Levels[bottom].FilterShed > 0 {
 			t.Fatalf("round %d: filters lack units before anything happens\n%v", round, m)

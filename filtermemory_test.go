@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -115,7 +116,7 @@ func asPlanned(db *DB) bool {
 	planned := true
 	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
 		h, known := t.Reader.FilterHeader()
-		planned = planned && known && t.Reader.FilterUnits() == min(h.UnitsFor(db.rateOf(t)), roomOf(t))
+		planned = planned && known && t.Reader.FilterUnits() == min(h.UnitsFor(db.share.RateOf(t)), t.Units())
 	})
 	return planned
 }
@@ -187,11 +188,11 @@ func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
 	}
 	settle(t, db)
 	soon(t, "it is warm", func() bool { return db.Metrics().Warm })
-	s, plan := db.tree.Load(), db.plans.Load().Now
+	s, plan := db.tree.Load(), db.share.Plans().Now
 	kept := func() (sum, next int64, units [bloomblock.MaxUnits + 1]int) {
 		s.EachTable(func(level int, table *tree.Table) {
 			h, _ := table.Reader.FilterHeader()
-			n := roomOf(table)
+			n := table.Units()
 			if want := h.UnitsFor(plan.Levels[level].Rate); n < want {
 				next = max(next, int64(h.Units[n].Bytes()))
 			}
@@ -200,7 +201,7 @@ func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
 		})
 		return sum, next, units
 	}
-	if db.cut(s, plan) {
+	if budget.Cut(s, plan, db.opts.FilterMemory) {
 		t.Fatal("all fit, and yet some are cut")
 	}
 	all, _, most := kept()
@@ -208,8 +209,7 @@ func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
 		t.Fatalf("%d tables of two units, %d of three, %d runs: too few to show anything", most[2], most[3], len(s.Runs))
 	}
 	for memory := all - 1; memory > 0; memory -= all / 97 {
-		db.opts.FilterMemory = memory
-		if !db.cut(s, plan) {
+		if !budget.Cut(s, plan, memory) {
 			t.Fatalf("%d bytes: nothing is cut of %d", memory, all)
 		}
 		sum, next, units := kept()

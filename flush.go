@@ -96,6 +96,26 @@ func (db *DB) flushAll() (err error) {
 	return err
 }
 
+// keepWarm loads indexes and filters after Open, and later those that were dropped, when there is room again.
+func (db *DB) keepWarm() {
+	db.share.WarmUp(db.ctx)
+	db.installMu.Lock()
+	if s := db.tree.Load(); s != nil {
+		_ = db.share.Replan(s) // now the sizes of filters are known; what has not fit since Open is dropped
+	}
+	db.installMu.Unlock()
+	db.share.Restore(db.ctx)
+	db.warm.Store(true)
+	for {
+		select {
+		case <-db.ctx.Done():
+			return
+		case <-db.share.Room():
+			db.share.Restore(db.ctx)
+		}
+	}
+}
+
 // retry runs a background job until it succeeds, a few times with growing pauses: a full disk may have room again. Each
 // attempt writes new files. After the last failure the store is read-only, and after damage at once, which no pause mends. What
 // was not begun is left to the caller.
@@ -165,7 +185,7 @@ func rangeDels(m *memtable.Table, snapshots []ikey.Seq) rangedel.List {
 // not hold.
 func (db *DB) env(level int) compaction.Env {
 	db.installMu.Lock()
-	plan := db.plans.Load().Now
+	plan := db.share.Plans().Now
 	db.installMu.Unlock()
 	return compaction.Env{
 		FS: db.opts.FS, Dir: db.dir, Numbers: db.tree, TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive

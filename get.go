@@ -198,7 +198,7 @@ func (l *lookup) search(db *DB, c *candidate, key []byte, h bloomblock.SeededHas
 		return false, false, db.lookupError(err)
 	}
 	if l.cost.reads.TailLoads > before.TailLoads {
-		db.recount(c.table)
+		db.share.Recount(c.table)
 	}
 	present := l.cost.reads.Present > before.Present // some version of the key, if only one that is too new
 	c.count(present, &l.cost)
@@ -218,7 +218,7 @@ func (c *candidate) ready(db *DB, key []byte, h bloomblock.Hash, seq ikey.Seq, c
 	if r.Loaded() && !c.unknown {
 		return true, nil
 	}
-	loads, bytes, err := db.loadTail(c.table)
+	loads, bytes, err := db.share.LoadTail(c.table)
 	cost.tailLoads += loads
 	cost.tailBytes += bytes
 	if err != nil {

@@ -67,8 +67,8 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 			if sum := m.Memtables + m.Filters + m.Indexes + m.Cache; sum > m.Budget {
 				t.Fatalf("%d bytes in memory, the budget is %d: %+v", sum, m.Budget, m)
 			}
-			if m.Filters+m.Indexes != db.res.resident() {
-				t.Fatalf("accounted for %d bytes, there are %d", db.res.resident(), m.Filters+m.Indexes)
+			if m.Filters+m.Indexes != db.pool.Resident() {
+				t.Fatalf("accounted for %d bytes, there are %d", db.pool.Resident(), m.Filters+m.Indexes)
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 	if err := db.Compact(context.Background(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	db.res.blocks.SetCapacity(0) // every lookup reads its file
+	db.pool.Blocks.SetCapacity(0) // every lookup reads its file
 	for i := range uint64(10_000) {
 		key = memoryKey(key, 2*i)
 		if ok, err := db.Has(key); !ok || err != nil {

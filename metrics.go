@@ -124,6 +124,10 @@ type MemoryMetrics struct {
 	PrefixFilters int64 `json:"prefix_filters"` // of prefixes; they are among Filters
 }
 
+func (m *MemoryMetrics) setTables(b tree.TableBytes) {
+	m.Filters, m.PrefixFilters, m.Indexes, m.RangeDeletes = b.Filter+b.Prefix, b.Prefix, b.Index, b.RangeDeletes
+}
+
 // Sum is the bytes of all parts.
 func (m MemoryMetrics) Sum() int64 {
 	return m.Memtables + m.Filters + m.Indexes + m.RangeDeletes + m.Cache
@@ -195,11 +199,11 @@ func ratio(part, of uint64) float64 {
 // same moment. After Close it has the promise, the budget and what lookups and writes had cost, and of levels and memory nothing.
 func (db *DB) Metrics() Metrics {
 	m := Metrics{
-		FilterFPR: db.plans.Load().Now.FPR, Lookups: db.lookups.sum(), Prefixes: db.prefixes.metrics(), Writes: db.writes.metrics(),
-		Resources: db.res.Metrics(), Uptime: time.Since(db.opened),
+		FilterFPR: db.share.Plans().Now.FPR, Lookups: db.lookups.sum(), Prefixes: db.prefixes.metrics(), Writes: db.writes.metrics(),
+		Resources: resourcesMetrics(db.pool), Uptime: time.Since(db.opened),
 	}
-	m.Lookups.TailLoads, m.Lookups.TailBytes = db.tails.loads.Load(), db.tails.bytes.Load()
-	m.Memory.Budget, m.Files.MaxOpen = db.res.memory, db.res.files.Limit
+	m.Lookups.TailLoads, m.Lookups.TailBytes = db.share.TailLoads()
+	m.Memory.Budget, m.Files.MaxOpen = db.pool.Memory, db.pool.Files.Limit
 	c := db.tree.Blocks.Stats()
 	m.Cache = CacheMetrics{
 		Capacity: c.Capacity, Used: c.Used, Blocks: c.Blocks, Inserts: c.Inserts, Evictions: c.Evictions,
@@ -213,7 +217,7 @@ func (db *DB) Metrics() Metrics {
 	m.Warm = db.warm.Load() // first: what it says is in the figures below
 	m.Settled = db.settled()
 	m.Readers = db.readers()
-	m.Memory.Memtables, m.Memory.Cache = memtableBytes(s), c.Used
+	m.Memory.Memtables, m.Memory.Cache = s.MemtableBytes(), c.Used
 	m.Levels, m.BytesOffPlan = db.levels(s)
 	for l := range m.Levels {
 		level := &m.Levels[l]
@@ -225,7 +229,7 @@ func (db *DB) Metrics() Metrics {
 	if db.opts.FilterMemory > 0 { // older filters may have been built for more keys than there are now
 		m.FilterFPR = max(m.FilterFPR, m.FPRPredicted)
 	}
-	db.share.held.tell(&m.Memory)
+	m.Memory.setTables(db.share.Bytes())
 	there, open := db.tree.Files.Count()
 	m.Files.Open, m.Files.Obsolete = open, max(there-m.Files.Tables, 0)
 	m.Backlog = db.backlog(s, m.Levels)
@@ -241,19 +245,10 @@ func (db *DB) readers() ReaderMetrics {
 	return r
 }
 
-// memtableBytes is what the memtables take.
-func memtableBytes(s *tree.State) int64 {
-	sum := s.Mem.Bytes()
-	for _, f := range s.Frozen {
-		sum += f.Bytes()
-	}
-	return sum
-}
-
 // levels returns the figures of each level except its target, and the bytes of tables that are off the plan.
 func (db *DB) levels(s *tree.State) (levels []LevelMetrics, off uint64) {
 	levels = make([]LevelMetrics, manifest.NumLevels)
-	plans := db.plans.Load()
+	plans := db.share.Plans()
 	for l := range levels {
 		levels[l].Level, levels[l].FilterFPR = l, plans.Now.Levels[l].Rate
 	}
@@ -262,10 +257,10 @@ func (db *DB) levels(s *tree.State) (levels []LevelMetrics, off uint64) {
 		var entries, passed float64
 		for _, t := range r.Tables {
 			l.add(t)
-			if db.short(t) {
+			if db.share.Short(t) {
 				l.FilterShed++
 			}
-			if db.offPlan(r.Level, t, plans.Good) {
+			if db.share.OffPlan(r.Level, t, plans.Good) {
 				l.TablesOffPlan++
 				off += t.Meta.Size
 			}

@@ -71,12 +71,12 @@ func (db *DB) Tables() []TableMetrics {
 		return nil
 	}
 	defer release()
-	plans, all := db.plans.Load(), []TableMetrics{}
+	plans, all := db.share.Plans(), []TableMetrics{}
 	for _, r := range s.Runs {
 		for _, t := range r.Tables {
 			m := metricsOf(t)
 			m.Level, m.Run, m.FilterFPR = r.Level, r.ID, plans.Now.Levels[r.Level].Rate
-			m.FilterShed, m.OffPlan = db.short(t), db.offPlan(r.Level, t, plans.Good)
+			m.FilterShed, m.OffPlan = db.share.Short(t), db.share.OffPlan(r.Level, t, plans.Good)
 			all = append(all, m)
 		}
 	}

@@ -188,9 +188,9 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	}
 
 	shed := 0
-	for i, table := range levelTables(db.tree.Load(), bottom) {
+	for i, table := range db.tree.Load().LevelTables(bottom) {
 		if i%2 == 0 {
-			db.res.shedTable(db, table, 0, false)
+			db.share.Drop(table, 0, false)
 			shed++
 		}
 	}

@@ -337,10 +337,10 @@ func TestCompactReadsTheRulesOfTablesThatWereNotLoaded(t *testing.T) {
 	}
 	db := planStore(t, shared(PrefixLen(7)), n)
 	o := shared(PrefixLen(6))
-	others := tree.TableBytes{Index: o.Resources.memory} // of somebody else
-	o.Resources.held.add(others)
+	others := tree.TableBytes{Index: o.Resources.pool.Memory} // of somebody else
+	o.Resources.pool.Held.Add(others)
 	db = reopened(t, db, o)
-	o.Resources.held.add(tree.TableBytes{Index: -others.Index})
+	o.Resources.pool.Held.Add(tree.TableBytes{Index: -others.Index})
 	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
 		if _, known := table.Reader.PrefixRule(); known {
 			t.Fatalf("%s was read when the store was opened", table.File.Name)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
@@ -40,23 +41,26 @@ func Open(dir string, options *Options) (*DB, error) {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
 	db := &DB{dir: dir, opts: opts, policy: opts.policy(), opened: time.Now(), samplingBits: samplingBits}
-	db.plans.Store(filterplan.One(plan))
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
 	db.pacer.rate = opts.CompactionRate
 	db.naming = opts.Logger.Enabled(context.Background(), slog.LevelWarn)
 	db.ctx, db.stop = context.WithCancel(context.Background())
-	res, domain := opts.resources(), new(epoch.Domain)
+	domain := new(epoch.Domain)
+	db.pool = opts.pool()
 	config := tree.Config{
-		FS: opts.FS, Dir: dir, Domain: domain, Files: res.files.NewDir(opts.FS, dir, domain), Blocks: res.blocks.NewCache(domain),
+		FS: opts.FS, Dir: dir, Domain: domain, Files: db.pool.Files.NewDir(opts.FS, dir, domain), Blocks: db.pool.Blocks.NewCache(domain),
 		Filters: opts.filters(), Observer: &db.report,
 	}
 	if opts.ReadOnly {
 		config.ReadOnly = openedReadOnly(dir)
 	}
 	db.tree = tree.New(config)
-	if err = res.join(db); err == nil {
+	if db.share, err = db.pool.Join(budget.Config{
+		Tree: db.tree, MemtableSize: opts.MemtableSize, Planner: opts.planner(), Plan: plan, Prefix: opts.FilterPrefix,
+		Observer: &db.report,
+	}); err == nil {
 		if err = db.open(); err != nil {
-			err = errors.Join(err, db.res.leave(db, db.tree.End()))
+			err = errors.Join(err, db.share.Leave(db.tree.End()))
 		}
 	}
 	if err != nil {
@@ -111,7 +115,7 @@ func (db *DB) open() (err error) {
 		return err
 	}
 	s := db.tree.FirstState(replayed, db.opts.MemtableSize)
-	if err := db.replan(s); err != nil {
+	if err := db.share.Replan(s); err != nil {
 		return err
 	}
 	db.tree.Begin(s, db.lastSeq)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -163,9 +164,9 @@ func (o *Options) withDefaults() Options {
 	if d.FilterMemory == 0 {
 		d.FilterFPR = cmp.Or(d.FilterFPR, 0.01)
 	}
-	if d.Resources != nil {
-		d.MemtableSize = cmp.Or(d.MemtableSize, max(d.Resources.memory/sharedMemtables, minMemtable))
-	} else {
+	if d.Resources != nil && d.Resources.pool != nil { // else check refuses it
+		d.MemtableSize = cmp.Or(d.MemtableSize, max(d.Resources.pool.Memory/sharedMemtables, minMemtable))
+	} else if d.Resources == nil {
 		d.MemoryBudget = cmp.Or(d.MemoryBudget, defaultMemory)
 		d.MemtableSize = cmp.Or(d.MemtableSize, d.MemoryBudget/4)
 		d.MaxOpenFiles = cmp.Or(d.MaxOpenFiles, defaultOpenFiles)
@@ -180,12 +181,12 @@ func (o *Options) withDefaults() Options {
 	return d
 }
 
-// resources are what the store shares, or its own. Options have been checked.
-func (o *Options) resources() *Resources {
+// pool returns the memory and descriptors that the store shares, or its own. Options have been checked.
+func (o *Options) pool() *budget.Pool {
 	if o.Resources != nil {
-		return o.Resources
+		return o.Resources.pool
 	}
-	return newResources(o.MemoryBudget, o.MaxOpenFiles)
+	return budget.NewPool(o.MemoryBudget, o.MaxOpenFiles)
 }
 
 // check refuses what makes no sense, before any file is touched. Options have their defaults.
@@ -193,14 +194,14 @@ func (o *Options) check() error {
 	memory, files := o.MemoryBudget, o.MaxOpenFiles
 	if shared := o.Resources; shared != nil {
 		switch {
-		case shared.memory == 0:
+		case shared.pool == nil:
 			return errors.New("option Resources: not made by NewResources")
 		case memory != 0:
-			return fmt.Errorf("option MemoryBudget: %d, want 0 beside Resources, which have %d", memory, shared.memory)
+			return fmt.Errorf("option MemoryBudget: %d, want 0 beside Resources, which have %d", memory, shared.pool.Memory)
 		case files != 0:
-			return fmt.Errorf("option MaxOpenFiles: %d, want 0 beside Resources, which have %d", files, shared.files.Limit)
+			return fmt.Errorf("option MaxOpenFiles: %d, want 0 beside Resources, which have %d", files, shared.pool.Files.Limit)
 		}
-		memory, files = shared.memory, shared.files.Limit
+		memory, files = shared.pool.Memory, shared.pool.Files.Limit
 	}
 	for _, r := range []struct {
 		name           string

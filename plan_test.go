@@ -35,7 +35,7 @@ func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 		}
 		want := 0.0
 		for l, level := range m.Levels {
-			want += float64(level.Entries) * db.plans.Load().Now.Levels[l].Params.BitsPerKey() / 8
+			want += float64(level.Entries) * db.share.Plans().Now.Levels[l].Params.BitsPerKey() / 8
 		}
 		got := float64(m.Memory.Filters)
 		t.Logf("kind %d: %.2f bits a key in memory, by the plan %.2f", kind, 8*got/keys, 8*want/keys)

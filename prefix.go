@@ -79,7 +79,7 @@ func (r *runCursor) without(t *tree.Table) (bool, error) {
 	p := r.prefix
 	maybe, probed, loaded := t.Reader.MayContainPrefix(p.hash)
 	if !loaded {
-		if err := r.db.loadPrefixes(t); err != nil {
+		if err := r.db.share.LoadPrefixes(t); err != nil {
 			return false, err
 		}
 		maybe, probed, _ = t.Reader.MayContainPrefix(p.hash)
@@ -93,39 +93,4 @@ func (r *runCursor) without(t *tree.Table) (bool, error) {
 		p.negatives++
 	}
 	return !maybe, nil
-}
-
-// loadPrefixes reads the prefix filter of a table, if it is one by the store's rule and there is room for it beside what else
-// there is: a filter of keys saves more, and is not shed for it.
-func (db *DB) loadPrefixes(t *tree.Table) error {
-	rate := db.rateOf(t)
-	if rate >= 1 || db.short(t) {
-		return nil
-	}
-	if !t.Reader.Loaded() {
-		if err := db.load(t); err != nil {
-			return err
-		}
-	}
-	p, err := t.Reader.Properties()
-	if err != nil || db.res.resident()+int64(p.Prefixes.Bytes) > db.res.allowance() { //nolint:gosec // below the size of a file
-		return err
-	}
-	t.Loading.Lock()
-	before := t.Reader.PrefixState()
-	err = t.Reader.LoadPrefixes(db.opts.FilterPrefix, rate)
-	after := t.Reader.PrefixState()
-	if more := after.Bytes - before.Bytes; more > 0 {
-		db.tails.bytes.Add(uint64(more) + bloomblock.HeaderSize)
-	}
-	if after.Damage != nil && before.Damage == nil {
-		t.Damaged.Store(true)
-		db.report.damaged(after.Damage)
-	}
-	changed := db.res.count(db, t)
-	t.Loading.Unlock()
-	if changed {
-		db.res.rebalance()
-	}
-	return err
 }

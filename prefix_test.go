@@ -128,7 +128,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 				t.Helper()
 				atRest(t, db)
 				db.tree.Load().EachTable(func(_ int, table *tree.Table) { // else the first scans do so
-					if err := db.loadPrefixes(table); err != nil {
+					if err := db.share.LoadPrefixes(table); err != nil {
 						t.Fatal(err)
 					}
 				})
@@ -386,18 +386,18 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	if m := db.Metrics(); m.Memory.PrefixFilters != 0 || m.Prefixes != (PrefixMetrics{}) {
 		t.Errorf("nobody asked, and yet\n%v", m)
 	}
-	else0 := tree.TableBytes{Index: db.res.allowance() - db.res.resident()} // of somebody else
-	db.res.held.add(else0)
+	else0 := tree.TableBytes{Index: db.pool.Allowance() - db.pool.Resident()} // of somebody else
+	db.pool.Held.Add(else0)
 	scan("no room", false)
-	db.res.held.add(tree.TableBytes{Index: -else0.Index})
+	db.pool.Held.Add(tree.TableBytes{Index: -else0.Index})
 	scan("room", true)
 	before := db.Metrics().Memory.PrefixFilters
-	db.tree.Load().EachTable(func(_ int, t *tree.Table) { db.res.shedTable(db, t, 0, false) })
+	db.tree.Load().EachTable(func(_ int, t *tree.Table) { db.share.Drop(t, 0, false) })
 	scan("shed", false)
-	db.share.offer()
+	db.share.Offer()
 	soon(t, "filters are restored", func() bool {
 		all := true
-		db.tree.Load().EachTable(func(_ int, t *tree.Table) { all = all && !db.short(t) })
+		db.tree.Load().EachTable(func(_ int, t *tree.Table) { all = all && !db.share.Short(t) })
 		return all
 	})
 	scan("restored", true)
@@ -413,7 +413,7 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if held := db.res.held.sum(); held != 0 {
+	if held := db.pool.Held.Sum(); held != 0 {
 		t.Errorf("after Close %d bytes are held", held)
 	}
 }

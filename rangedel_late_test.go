@@ -35,14 +35,14 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 		t.Run(fmt.Sprintf("by a lookup: %v", byLookup), func(t *testing.T) {
 			mem := deleted.Kill()
 			cold := vfs.NewHook(mem, func(op vfs.Op) error {
-				if byLookup && op.Kind == vfs.OpReadAt && inside("(*DB).warmUp") {
+				if byLookup && op.Kind == vfs.OpReadAt && inside("(*Share).WarmUp") {
 					return errCold
 				}
 				return nil
 			})
 			o := *w.o
 			var warm func()
-			o.FS, warm = gated(cold, func(op vfs.Op) bool { return op.Kind == vfs.OpOpen && inside("(*DB).warmUp") })
+			o.FS, warm = gated(cold, func(op vfs.Op) bool { return op.Kind == vfs.OpOpen && inside("(*Share).WarmUp") })
 			db, err := Open("db", &o)
 			if err != nil {
 				t.Fatal(err)

@@ -87,7 +87,7 @@ func openCold(t *testing.T, o *Options) *DB {
 	t.Helper()
 	cold := *o
 	cold.FS = vfs.NewHook(o.FS, func(op vfs.Op) error {
-		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") && inside("(*DB).warmUp") {
+		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") && inside("(*Share).WarmUp") {
 			return errCold
 		}
 		return nil
@@ -106,7 +106,7 @@ func openCold(t *testing.T, o *Options) *DB {
 }
 
 // uncached takes the block cache away, so that each block that is touched is read.
-func uncached(db *DB) { db.res.blocks.SetCapacity(0) }
+func uncached(db *DB) { db.pool.Blocks.SetCapacity(0) }
 
 // shapedStore fills a store with n keys of a shape, those of even numbers, and rewrites some, so that there are several runs
 // that overlap. It returns the options to open it again with.
@@ -198,7 +198,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	}
 	ask("nothing is loaded", 0, 0.02) // but what lies outside of every table
 	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
-		if err := db.load(table); err != nil {
+		if err := db.share.Load(table); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -43,9 +43,9 @@ func blockStore(t *testing.T, n int) (db *DB, key, value func(int) []byte) {
 
 // spoilAll evicts all blocks, and has each spoiled that no guard and no holder keeps.
 func spoilAll(db *DB) {
-	db.res.blocks.SetCapacity(0)
+	db.pool.Blocks.SetCapacity(0)
 	db.tree.Domain.Collect()
-	db.res.rebalance()
+	db.pool.Rebalance()
 }
 
 // TestWhatReadersHandOutStaysWhileBlocksAreRecycled has all blocks recycled while a function looks at a value, and

@@ -84,28 +84,29 @@ func accounts(t *testing.T, r *Resources, open ...*DB) {
 		reserved += 2 * db.opts.MemtableSize
 		files += openTables(db)
 	}
-	pool := r.blocks.Stats()
-	descriptors, opening := r.files.Usage()
+	pool := r.pool.Blocks.Stats()
+	held := r.pool.Held.Bytes()
+	descriptors, opening := r.pool.Files.Usage()
 	if opening != 0 {
 		t.Errorf("%d descriptors are reserved, and nobody opens a file", opening)
 	}
-	if got := r.held.rangeDeletes.Load(); got != rangeDeletes {
+	if got := held.RangeDeletes; got != rangeDeletes {
 		t.Errorf("Resources know of %d bytes of range deletes; the stores have %d", got, rangeDeletes)
 	}
-	if r.held.filters.Load() != filters || r.held.indexes.Load() != indexes || r.reserved.Load() != reserved || pool.Used != blocks || descriptors != files {
+	if held.Filter+held.Prefix != filters || held.Index != indexes || r.pool.Reserved.Load() != reserved || pool.Used != blocks || descriptors != files {
 		t.Errorf("Resources know of %d bytes of filters, %d of indexes, %d for memtables, %d of blocks, %d files; the stores have %d, %d, %d, %d, %d",
-			r.held.filters.Load(), r.held.indexes.Load(), r.reserved.Load(), pool.Used, descriptors, filters, indexes, reserved, blocks, files)
+			held.Filter+held.Prefix, held.Index, r.pool.Reserved.Load(), pool.Used, descriptors, filters, indexes, reserved, blocks, files)
 	}
-	if sum := reserved + filters + indexes + pool.Used + pool.Spare; sum > r.memory {
-		t.Errorf("%d bytes in memory, want at most %d", sum, r.memory)
+	if sum := reserved + filters + indexes + pool.Used + pool.Spare; sum > r.pool.Memory {
+		t.Errorf("%d bytes in memory, want at most %d", sum, r.pool.Memory)
 	}
 	// The cache may have what is left, rounded down to whole bytes of each shard.
-	free := r.memory - reserved
+	free := r.pool.Memory - reserved
 	if want := max(free/4, free-filters-indexes-rangeDeletes); pool.Capacity > want || pool.Capacity < want-64 {
 		t.Errorf("the cache may have %d bytes, want %d", pool.Capacity, want)
 	}
-	if descriptors > r.files.Limit {
-		t.Errorf("%d descriptors, want at most %d", descriptors, r.files.Limit)
+	if descriptors > r.pool.Files.Limit {
+		t.Errorf("%d descriptors, want at most %d", descriptors, r.pool.Files.Limit)
 	}
 }
 
@@ -113,7 +114,7 @@ func TestStoresGiveBackWhatTheyHadOfResourcesInWhateverOrderTheyClose(t *testing
 	const n = 3000
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
 		r := newTestResources(t, 8<<20, 8)
-		capacity := r.blocks.Stats().Capacity
+		capacity := r.pool.Blocks.Stats().Capacity
 		var all, open []*DB
 		for i := range 3 {
 			db, err := Open(fmt.Sprintf("db%d", i), sharing(r))
@@ -152,10 +153,10 @@ func TestStoresGiveBackWhatTheyHadOfResourcesInWhateverOrderTheyClose(t *testing
 			}
 			accounts(t, r, open...)
 		}
-		if len(r.stores) > 0 || r.reserved.Load() != 0 || r.resident() != 0 {
-			t.Errorf("all are closed: %d stores, %d bytes for memtables, %d of filters and indexes", len(r.stores), r.reserved.Load(), r.resident())
+		if len(r.pool.Shares()) > 0 || r.pool.Reserved.Load() != 0 || r.pool.Resident() != 0 {
+			t.Errorf("all are closed: %d stores, %d bytes for memtables, %d of filters and indexes", len(r.pool.Shares()), r.pool.Reserved.Load(), r.pool.Resident())
 		}
-		if s := r.blocks.Stats(); s.Used != 0 || s.Blocks != 0 || s.Capacity != capacity {
+		if s := r.pool.Blocks.Stats(); s.Used != 0 || s.Blocks != 0 || s.Capacity != capacity {
 			t.Errorf("all are closed: %+v, want a capacity of %d again", s, capacity)
 		}
 	}
@@ -197,15 +198,15 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 		}
 	}
 	late.ErrorIfMissing = true
-	if _, err := Open("none", late); err == nil || r.reserved.Load() != 0 || len(r.stores) != 0 {
-		t.Errorf("%v; %d bytes stay reserved for %d stores after a failed Open", err, r.reserved.Load(), len(r.stores))
+	if _, err := Open("none", late); err == nil || r.pool.Reserved.Load() != 0 || len(r.pool.Shares()) != 0 {
+		t.Errorf("%v; %d bytes stay reserved for %d stores after a failed Open", err, r.pool.Reserved.Load(), len(r.pool.Shares()))
 	}
 }
 
 func TestResourcesAreSetAloneAndMadeByNewResources(t *testing.T) {
 	r := newTestResources(t, 0, 0)
-	if r.memory != 64<<20 || r.files.Limit != 500 {
-		t.Errorf("by default %d bytes and %d files, want 64 MiB and 500", r.memory, r.files.Limit)
+	if r.pool.Memory != 64<<20 || r.pool.Files.Limit != 500 {
+		t.Errorf("by default %d bytes and %d files, want 64 MiB and 500", r.pool.Memory, r.pool.Files.Limit)
 	}
 	for _, tt := range []struct {
 		want string
@@ -258,11 +259,11 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 		settle(t, stores[i])
 	}
 	accounts(t, r, stores[:]...)
-	all := r.resident()
-	r.reserved.Add(r.memory - all*4/3 + all/2) // as if there were less for all
-	r.rebalance()
-	if got := r.resident(); got > r.allowance() || got < r.allowance()*2/3 {
-		t.Errorf("%d bytes stay, want at most %d, and not many fewer", got, r.allowance())
+	all := r.pool.Resident()
+	r.pool.Reserved.Add(r.pool.Memory - all*4/3 + all/2) // as if there were less for all
+	r.pool.Rebalance()
+	if got := r.pool.Resident(); got > r.pool.Allowance() || got < r.pool.Allowance()*2/3 {
+		t.Errorf("%d bytes stay, want at most %d, and not many fewer", got, r.pool.Allowance())
 	}
 	for i, db := range stores {
 		m := db.Metrics()
@@ -284,7 +285,7 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 		}
 		lookUp(t, db, n)
 	}
-	r.reserved.Add(-(r.memory - all*4/3 + all/2))
+	r.pool.Reserved.Add(-(r.pool.Memory - all*4/3 + all/2))
 	if err := stores[0].Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +295,7 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 		} else {
 			s, release := stores[1].tree.Acquire()
 			s.EachTable(func(_ int, table *tree.Table) {
-				if stores[1].short(table) || table.Reader.FilterUnits() == 0 {
+				if stores[1].share.Short(table) || table.Reader.FilterUnits() == 0 {
 					shed++
 				}
 			})
@@ -351,22 +352,22 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 		fillStore(t, other, 2000)
 		atRest(t, other)
 	})
-	free := r.free()
-	r.reserved.Add(free) // nothing is left for filters and indexes
-	within(t, 30*time.Second, "shedding beside a store that hangs", r.rebalance)
+	free := r.pool.Free()
+	r.pool.Reserved.Add(free) // nothing is left for filters and indexes
+	within(t, 30*time.Second, "shedding beside a store that hangs", r.pool.Rebalance)
 	soon(t, "all of the other store is shed", func() bool {
 		m := other.Metrics().Memory
 		return m.Filters == 0 && m.Indexes == 0
 	})
-	r.reserved.Add(-free)
+	r.pool.Reserved.Add(-free)
 
 	w := mutexWalk{seen: map[visit]bool{}, named: map[string]int{}}
-	for _, shared := range []any{r, r.files, r.blocks, hanging.tree.Domain} { // these are taken for moments only, and by all
+	for _, shared := range []any{r.pool, r.pool.Files, r.pool.Blocks, hanging.tree.Domain} { // these are taken for moments only, and by all
 		v := reflect.ValueOf(shared)
 		w.seen[visit{v.UnsafePointer(), v.Type().Elem()}] = true
 	}
 	w.walk(reflect.ValueOf(hanging), "db")
-	r.balancing.Lock() // as somebody would who is stuck in what an eviction has released
+	r.pool.Balancing.Lock() // as somebody would who is stuck in what an eviction has released
 	var held []sync.Locker
 	for _, m := range w.found {
 		if l, ok := m.(interface{ TryLock() bool }); ok && l.TryLock() { // the lookups have the others
@@ -378,7 +379,7 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	r.balancing.Unlock()
+	r.pool.Balancing.Unlock()
 	if len(held) < 50 || len(held) > len(w.found)-10 {
 		t.Errorf("the test took %d mutexes and the lookups %d, want 50 and 10 at least", len(held), len(w.found)-len(held))
 	}

@@ -73,7 +73,7 @@ func (r *runCursor) Open(i int) (merge.Source, error) {
 		}
 	}
 	if !t.Reader.Loaded() {
-		if err := r.db.load(t); err != nil {
+		if err := r.db.share.Load(t); err != nil {
 			return nil, err
 		}
 	}
@@ -102,7 +102,7 @@ func (r *runCursor) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ike
 		return t.Meta.Smallest, hi, 0
 	}
 	if t.Reader.RangeDels() == nil {
-		if r.err = r.db.load(t); r.err != nil {
+		if r.err = r.db.share.Load(t); r.err != nil {
 			return nil, nil, 0
 		}
 	}

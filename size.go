@@ -41,7 +41,7 @@ func (db *DB) ApproximateSize(lo, hi []byte) (uint64, error) {
 
 // approximate is the part of a table between lo and hi, one of which is inside its bounds.
 func (db *DB) approximate(t *tree.Table, lo, hi []byte) (uint64, error) {
-	if err := db.load(t); err != nil {
+	if err := db.share.Load(t); err != nil {
 		return 0, err
 	}
 	from, err := t.Reader.ApproximateOffset(lo)

@@ -219,7 +219,7 @@ func TestTracesAddUpToTheMetrics(t *testing.T) {
 				s.db.tree.Load().EachTable(func(_ int, table *tree.Table) {
 					tables++
 					if !how.cold {
-						if err := s.db.load(table); err != nil {
+						if err := s.db.share.Load(table); err != nil {
 							t.Fatal(err)
 						}
 					}

@@ -101,6 +101,16 @@ func (s *State) EachTable(each func(level int, t *Table)) {
 	}
 }
 
+// LevelTables returns the tables of a level, oldest run first.
+func (s *State) LevelTables(level int) (tables []*Table) {
+	for _, r := range slices.Backward(s.Runs) {
+		if r.Level == level {
+			tables = append(tables, r.Tables...)
+		}
+	}
+	return tables
+}
+
 // Table returns the table of the state that a manifest describes, nil if it is in no run.
 func (s *State) Table(meta *manifest.Table) *Table {
 	for _, r := range s.Runs {
@@ -139,4 +149,13 @@ func (s *State) setVersion(v *manifest.Version, fresh map[uint64]*Table) {
 		}
 	}
 	s.Version, s.Runs = v, runs
+}
+
+// MemtableBytes returns the bytes that the memtables take.
+func (s *State) MemtableBytes() int64 {
+	sum := s.Mem.Bytes()
+	for _, m := range s.Frozen {
+		sum += m.Bytes()
+	}
+	return sum
 }

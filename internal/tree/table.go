@@ -51,6 +51,9 @@ func NewTable(meta *manifest.Table, files *tablefile.Dir, blocks *cache.Cache) *
 	return t
 }
 
+// Units returns the number of units of the table's filter that fit.
+func (t *Table) Units() int { return int(min(t.Kept.Load(), t.Planned.Load())) }
+
 // agrees returns an error if the properties of a table's file differ from its entry in the manifest.
 func agrees(meta *manifest.Table, i sstable.Info) error {
 	i.FilterRate = meta.FilterRate // the tail does not have it

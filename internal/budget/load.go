@@ -1,0 +1,95 @@
+package budget
+
+import (
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/tree"
+)
+
+// Load reads what lookups in a table need: the index, and as much of the filter as the plan asks for and there is room
+// for. The background loads tables early; otherwise the first lookup does.
+func (b *Share) Load(t *tree.Table) error {
+	_, _, err := b.LoadTail(t)
+	return err
+}
+
+// LoadTail is Load, and returns the number of indexes that it read, 0 or 1, and the bytes read of the index and the
+// filter.
+func (b *Share) LoadTail(t *tree.Table) (loads, bytes uint64, err error) {
+	t.Loading.Lock()
+	before, loaded := t.Reader.FilterState(), t.Reader.Loaded()
+	err = t.Reader.LoadUnits(b.RateOf(t), t.Units())
+	if !loaded && t.Reader.Loaded() {
+		loads, bytes = 1, t.Meta.TailLen
+	}
+	after := t.Reader.FilterState()
+	if before.AllUnits == 0 && after.AllUnits > 0 {
+		bytes += bloomblock.HeaderSize
+	}
+	if more := after.Bytes - before.Bytes; more > 0 {
+		bytes += uint64(more)
+	}
+	b.tailLoads.Add(loads)
+	b.tailBytes.Add(bytes)
+	if damage := after.Damage; damage != nil && before.Damage == nil {
+		t.Damaged.Store(true)
+		b.observer.Damaged(damage)
+	}
+	changed := b.count(t)
+	t.Loading.Unlock()
+	if changed {
+		b.pool.Rebalance()
+	}
+	if loads > 0 && t.Meta.RangeDeletes > 0 {
+		b.Tree.Wake() // what they delete may be worth a compaction, which is known only now
+	}
+	return loads, bytes, err
+}
+
+// LoadPrefixes reads the prefix filter of a table, if it is one by the store's rule and there is room for it beside all
+// else: a filter of keys saves more reads, and is not dropped for it.
+func (b *Share) LoadPrefixes(t *tree.Table) error {
+	rate := b.RateOf(t)
+	if rate >= 1 || b.Short(t) {
+		return nil
+	}
+	if !t.Reader.Loaded() {
+		if err := b.Load(t); err != nil {
+			return err
+		}
+	}
+	p, err := t.Reader.Properties()
+	if err != nil || b.pool.Resident()+int64(p.Prefixes.Bytes) > b.pool.Allowance() { //nolint:gosec // below the size of a file
+		return err
+	}
+	t.Loading.Lock()
+	before := t.Reader.PrefixState()
+	err = t.Reader.LoadPrefixes(b.prefix, rate)
+	after := t.Reader.PrefixState()
+	if more := after.Bytes - before.Bytes; more > 0 {
+		b.tailBytes.Add(uint64(more) + bloomblock.HeaderSize)
+	}
+	if after.Damage != nil && before.Damage == nil {
+		t.Damaged.Store(true)
+		b.observer.Damaged(after.Damage)
+	}
+	changed := b.count(t)
+	t.Loading.Unlock()
+	if changed {
+		b.pool.Rebalance()
+	}
+	return err
+}
+
+// RateOf returns the rate that the plan asks of a table's filter.
+func (b *Share) RateOf(t *tree.Table) float64 { return b.plans.Load().Now.Levels[t.Level.Load()].Rate }
+
+// Short reports whether there is no room for a unit that the plan asks of the table's filter, or for a unit of a filter
+// that was not read yet.
+func (b *Share) Short(t *tree.Table) bool {
+	fit := t.Units()
+	if fit == bloomblock.MaxUnits || t.Meta.FilterLen == 0 {
+		return false
+	}
+	h, known := t.Reader.FilterHeader()
+	return !known || h.UnitsFor(b.RateOf(t)) > fit
+}

@@ -1,0 +1,191 @@
+// Package budget divides memory and file descriptors among stores, and among the tables of each: which parts of their
+// filters and indexes are in memory, and how much is left for cached blocks.
+package budget
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/internal/tree"
+)
+
+// ErrNoRoom means that the memtables of one more store do not fit.
+var ErrNoRoom = errors.New("no room for another store's memtables")
+
+// A Pool is the memory and the file descriptors that several stores share, or that one has for itself. It is safe for
+// concurrent use.
+//
+// Memtables are reserved, two for each open store, and never take more than half. What they leave is for filters,
+// indexes and cached blocks of all stores. The cache gets what filters and indexes do not take, and at least a quarter.
+// If filters and indexes need more than the rest, the pool drops prefix filters first; then units of filters, of all
+// stores in turn: the last of three units of each table, from the last level upwards, because each of its bytes saves
+// the fewest reads there, then the second, then whole filters; and at last indexes, which are read again when they are
+// needed.
+//
+// No store waits for another, neither for its locks nor for its file system: what belongs to another store is only
+// tried.
+type Pool struct {
+	// constant
+	Memory int64           // bytes
+	Blocks *cache.Pool     // of all stores
+	Files  *tablefile.Pool // of all stores
+
+	Held     Residents    // of all stores
+	Reserved atomic.Int64 // bytes for memtables; changed under mu
+
+	mu     sync.Mutex // held over no call out of here; guards changes of the above, and what follows
+	shares []*Share   // of stores that are open, or about to be
+
+	Balancing  sync.Mutex  // held while shedding and setting the bound of the cache; it is tried and never waited for
+	unbalanced atomic.Bool // something has changed since balancing began
+}
+
+// NewPool returns a pool of the given bytes of memory and number of descriptors.
+func NewPool(memory int64, openFiles int) *Pool {
+	return &Pool{Memory: memory, Blocks: cache.NewPool(memory), Files: tablefile.NewPool(openFiles)}
+}
+
+// Residents are the bytes that tables have in memory, by part; changed under Pool.mu.
+type Residents struct{ filters, prefixes, indexes, rangeDeletes atomic.Int64 }
+
+// Add adds bytes, which may be negative.
+func (r *Residents) Add(b tree.TableBytes) {
+	r.filters.Add(b.Filter)
+	r.prefixes.Add(b.Prefix)
+	r.indexes.Add(b.Index)
+	r.rangeDeletes.Add(b.RangeDeletes)
+}
+
+// Bytes returns the bytes now.
+func (r *Residents) Bytes() tree.TableBytes {
+	return tree.TableBytes{
+		Filter: r.filters.Load(), Prefix: r.prefixes.Load(), Index: r.indexes.Load(), RangeDeletes: r.rangeDeletes.Load(),
+	}
+}
+
+// Sum returns the bytes of all parts.
+func (r *Residents) Sum() int64 {
+	return r.filters.Load() + r.prefixes.Load() + r.indexes.Load() + r.rangeDeletes.Load()
+}
+
+// join reserves the memtables of a store.
+func (p *Pool) join(b *Share, memtableSize int64) error {
+	b.reserved = 2 * memtableSize
+	p.mu.Lock()
+	if others := p.Reserved.Load(); others+b.reserved > p.Memory/2 {
+		p.mu.Unlock()
+		return fmt.Errorf("option MemtableSize: two of %d bytes beside the %d of other stores, want at most %d for all, "+
+			"half of what Resources have: %w", memtableSize, others, p.Memory/2, ErrNoRoom)
+	}
+	p.Reserved.Add(b.reserved)
+	p.shares = append(p.shares, b)
+	p.mu.Unlock()
+	p.Rebalance()
+	return nil
+}
+
+// leave takes back all that a store had.
+func (p *Pool) leave(b *Share) {
+	p.mu.Lock()
+	b.left = true
+	h := &b.held
+	p.Held.Add(tree.TableBytes{
+		Filter: -h.filters.Swap(0), Prefix: -h.prefixes.Swap(0), Index: -h.indexes.Swap(0), RangeDeletes: -h.rangeDeletes.Swap(0),
+	})
+	p.Reserved.Add(-b.reserved)
+	p.shares = slices.DeleteFunc(p.shares, func(o *Share) bool { return o == b })
+	p.mu.Unlock()
+	p.Rebalance()
+	p.Offer()
+}
+
+// Shares returns those of the stores that are open, or about to be.
+func (p *Pool) Shares() []*Share {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.shares)
+}
+
+// Resident returns the bytes that the tables of all stores take. Range tombstones are among them, and stay: no read is
+// right without them.
+func (p *Pool) Resident() int64 { return p.Held.Sum() }
+
+// Free returns the bytes that memtables leave for filters, indexes and cache.
+func (p *Pool) Free() int64 { return p.Memory - p.Reserved.Load() }
+
+// Allowance returns how many of the free bytes filters and indexes may take.
+func (p *Pool) Allowance() int64 {
+	free := p.Free()
+	return free - free/4
+}
+
+// Rebalance drops what does not fit and gives the cache the rest, or leaves that to another goroutine that is doing it.
+// No Table.Loading is held.
+func (p *Pool) Rebalance() {
+	p.unbalanced.Store(true)
+	for p.unbalanced.Load() && p.Balancing.TryLock() {
+		p.unbalanced.Store(false)
+		if p.Resident() > p.Allowance() {
+			p.shed()
+		}
+		free := p.Free()
+		p.Blocks.SetCapacity(max(free/4, free-p.Resident()))
+		p.Balancing.Unlock()
+	}
+}
+
+// shed drops prefix filters, then units of the other filters, then indexes, from the last levels upwards and of the
+// stores in turn, until the rest fits. It leaves out tables that are being loaded: their loader rebalances afterwards.
+// balancing is held.
+func (p *Pool) shed() {
+	type pinned struct {
+		share *Share
+		state *tree.State
+	}
+	var stores []pinned
+	for _, b := range p.Shares() {
+		if s, release := b.Tree.Acquire(); s != nil {
+			defer release()
+			stores = append(stores, pinned{b, s})
+		}
+	}
+	for keep := bloomblock.MaxUnits; keep >= -1; keep-- { // units of each filter; with -1, indexes are dropped too
+		for level := manifest.NumLevels - 1; level >= 0; level-- {
+			var tables [][]*tree.Table // of the level, of each store
+			for _, s := range stores {
+				tables = append(tables, s.state.LevelTables(level))
+			}
+			for more, i := true, 0; more; i++ {
+				more = false
+				for k, s := range stores {
+					if p.Resident() <= p.Allowance() {
+						return
+					}
+					if i < len(tables[k]) {
+						more = true
+						s.share.Drop(tables[k][i], max(keep, 0), keep < 0)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Offer lets all stores look whether there is room for filters that were dropped.
+func (p *Pool) Offer() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, b := range p.shares {
+		select {
+		case b.room <- struct{}{}:
+		default: // it has not looked since the last time
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// A Share is what one store has of a pool. It decides which parts of the store's tables are in memory: those that the
+// filter plan asks for, as far as there is room. It is safe for concurrent use, except as said.
+type Share struct {
+	// constant
+	Tree     *tree.Tree
+	pool     *Pool
+	planner  filterplan.Planner
+	prefix   sstable.PrefixRule
+	observer Observer
+	reserved int64 // bytes for memtables
+
+	held Residents
+	left bool          // guarded by pool.mu: what late readers load is not counted
+	room chan struct{} // holds one element: there may be room for filters that were dropped
+
+	plans atomic.Pointer[filterplan.Plans]
+
+	tailLoads, tailBytes atomic.Uint64 // loads of indexes; bytes of indexes and filters read
+}
+
+// A Config says what the share of a store is for.
+type Config struct {
+	Tree         *tree.Tree
+	MemtableSize int64 // bytes
+	Planner      filterplan.Planner
+	Plan         *filterplan.Plan // the first one; it stays unless Planner.Memory is set
+	Prefix       sstable.PrefixRule
+	Observer     Observer
+}
+
+// An Observer is called when something happens to a table.
+type Observer interface {
+	Damaged(err error)                 // a filter is damaged; reads go on without it
+	LoadFailed(work string, err error) // "load" or "trim": it will be tried again
+}
+
+// Join returns the share of a new store. The error matches ErrNoRoom if its memtables do not fit.
+func (p *Pool) Join(c Config) (*Share, error) {
+	b := &Share{
+		pool: p, Tree: c.Tree, planner: c.Planner, prefix: c.Prefix, observer: c.Observer, room: make(chan struct{}, 1),
+	}
+	b.plans.Store(filterplan.One(c.Plan))
+	return b, p.join(b, c.MemtableSize)
+}
+
+// Leave gives everything back. s is the last state of the store's tree, nil if there never was one. A scan that
+// outlives it finds its tables closed, and the garbage collector gets what the scan still holds.
+func (b *Share) Leave(s *tree.State) error {
+	err := b.Tree.Files.Close()
+	if s != nil {
+		s.EachTable(func(_ int, t *tree.Table) { t.Reader.Shed(0, true) })
+	}
+	b.Tree.Blocks.Close()
+	b.pool.leave(b)
+	return err
+}
+
+// Offer lets all stores of the pool look whether there is room for filters that were dropped.
+func (b *Share) Offer() { b.pool.Offer() }
+
+// Room returns a channel that receives when there may be room for filters that were dropped: see Restore.
+func (b *Share) Room() <-chan struct{} { return b.room }
+
+// Bytes returns the bytes that the store's tables have in memory.
+func (b *Share) Bytes() tree.TableBytes { return b.held.Bytes() }
+
+// TailLoads returns the number of indexes read, and the bytes read of indexes and filters.
+func (b *Share) TailLoads() (loads, bytes uint64) { return b.tailLoads.Load(), b.tailBytes.Load() }
+
+// count brings the accounts up to date with what the table has in memory, and reports whether they changed. t.Loading
+// is held.
+func (b *Share) count(t *tree.Table) (changed bool) {
+	r, was := t.Reader, t.Counted
+	t.Counted = tree.TableBytes{
+		Filter: r.FilterBytes(), Prefix: r.PrefixBytes(), Index: r.IndexBytes(), RangeDeletes: r.RangeDelBytes(),
+	}
+	if t.Counted == was {
+		return false
+	}
+	more := tree.TableBytes{
+		Filter: t.Counted.Filter - was.Filter, Prefix: t.Counted.Prefix - was.Prefix,
+		Index: t.Counted.Index - was.Index, RangeDeletes: t.Counted.RangeDeletes - was.RangeDeletes,
+	}
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	if b.left {
+		return false
+	}
+	b.pool.Held.Add(more)
+	b.held.Add(more)
+	return true
+}
+
+// Trim drops the units of a filter that its table does not need any more at a deeper level, or that there is no room
+// for.
+func (b *Share) Trim(t *tree.Table) {
+	if t.Reader.FilterBytes()+t.Reader.PrefixBytes() == 0 {
+		return
+	}
+	t.Loading.Lock()
+	defer t.Loading.Unlock()
+	if err := errors.Join(t.Reader.Trim(b.RateOf(t)), t.Reader.DropFilterUnits(t.Units())); err != nil {
+		b.observer.LoadFailed("trim", err)
+	}
+	b.count(t)
+}
+
+// Drop drops what a table has in memory beyond keep units of its filter, and its index if index is true.
+func (b *Share) Drop(t *tree.Table, keep int, index bool) {
+	if !index && keep > 0 && t.Reader.FilterUnits() <= keep && t.Reader.PrefixBytes() == 0 || !t.Loading.TryLock() {
+		return
+	}
+	defer t.Loading.Unlock()
+	if keep == 0 || t.Reader.FilterUnits() > keep {
+		t.Kept.Store(int32(keep)) //nolint:gosec // at most MaxUnits
+	}
+	t.Reader.Shed(keep, index)
+	b.count(t)
+}
+
+// ReleaseTable drops what the table holds in memory, and its descriptor. No reader can see the table any more.
+func (b *Share) ReleaseTable(t *tree.Table) error {
+	t.Loading.Lock()
+	_ = t.Reader.DropFilterUnits(0) // with no unit left, nothing can be damaged
+	t.Reader.Close()
+	changed := b.count(t)
+	t.Loading.Unlock()
+	if changed {
+		b.pool.Rebalance()
+	}
+	return t.File.Close()
+}
+
+// Recount counts a table again whose index a lookup had to load, because it had been dropped.
+func (b *Share) Recount(t *tree.Table) {
+	t.Loading.Lock()
+	b.count(t)
+	t.Loading.Unlock()
+	b.pool.Rebalance()
+}
+
+// Restore loads units of filters that had been dropped, and those that a new plan asks for, while there is room: the
+// first unit of all tables, newest data first, then the second ones, then the third. It stops when ctx ends.
+func (b *Share) Restore(ctx context.Context) {
+	s, release := b.Tree.Acquire()
+	if s == nil {
+		return
+	}
+	defer release()
+	for n := 1; n <= bloomblock.MaxUnits; n++ {
+		s.EachTable(func(_ int, t *tree.Table) {
+			if ctx.Err() == nil && b.lacks(t, n) {
+				if err := b.Load(t); err != nil {
+					b.observer.LoadFailed("load", err)
+				}
+			}
+		})
+	}
+}
+
+// lacks reports whether the table should have n units of its filter in memory, does not have them, and now has room for
+// them. If the filter was not read yet, all its units count as the first.
+func (b *Share) lacks(t *tree.Table, n int) bool {
+	have, shed := t.Reader.FilterUnits(), int(t.Kept.Load()) < n
+	if !shed && (b.planner.Memory == 0 || !t.Reader.Loaded()) || have >= n || int(t.Planned.Load()) < n {
+		return false
+	}
+	need, known := int64(t.Meta.FilterLen), false //nolint:gosec // below the size of a file, as below
+	if h, ok := t.Reader.FilterHeader(); ok {
+		if have < n-1 || h.UnitsFor(b.RateOf(t)) < n {
+			return false
+		}
+		need, known = int64(h.Units[n-1].Bytes()), true //nolint:gosec // as above
+	}
+	if b.pool.Resident()+need > b.pool.Allowance() {
+		return false
+	}
+	if !known {
+		n = bloomblock.MaxUnits
+	}
+	t.Kept.Store(max(t.Kept.Load(), int32(n)))
+	return true
+}
+
+// WarmUp loads indexes and filters after Open, newest data first, so that few lookups have to. It stops when ctx ends.
+func (b *Share) WarmUp(ctx context.Context) {
+	s, release := b.Tree.Acquire()
+	if s == nil {
+		return
+	}
+	defer release()
+	s.EachTable(func(_ int, t *tree.Table) {
+		if ctx.Err() != nil || t.Reader.Loaded() || b.pool.Resident() > b.pool.Allowance()*7/8 {
+			return
+		}
+		if err := b.Load(t); err != nil {
+			b.observer.LoadFailed("load", err)
+		}
+	})
+}
