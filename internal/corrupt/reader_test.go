@@ -9,7 +9,7 @@ import (
 
 var errSector = errors.New("bad sector")
 
-// sectors fails where a read touches a bad page.
+// sectors fails if a read touches a bad page.
 type sectors struct {
 	io.ReaderAt
 	bad map[int64]bool
@@ -62,7 +62,7 @@ func TestWhatCannotBeReadIsZeros(t *testing.T) {
 				if at < int64(len(data)) && !s.bad[at/page] {
 					want = data[at]
 				}
-				// Of a page that became shorter nothing is read.
+				// A page that became shorter is not read at all.
 				if c != want && !(errors.Is(test.err, errShorter) && at/page == int64(len(data))/page) {
 					t.Fatalf("byte %d is %02x, want %02x", at, c, want)
 				}
