@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// parseBounds reads "a-c", where c belongs to the stretch, "a-c)", where it does not, or "a-∞".
+// parseBounds parses "a-c", where c is in the range, "a-c)", where it is not, or "a-∞".
 func parseBounds(text string) Bounds {
 	lo, hi, _ := strings.Cut(text, "-")
 	if hi == "∞" {
@@ -65,7 +65,8 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// Touching is compared with a look at each table: two stretches share a key if neither ends before the other begins.
+// TestTouchingAgreesWithALookAtEachTable compares Touching with a check of each table: two ranges share a key if
+// neither ends before the other begins.
 func TestTouchingAgreesWithALookAtEachTable(t *testing.T) {
 	v := sample(t)
 	keys := []string{"", "A", "a", "b", "c", "d", "e", "f", "k", "l", "m", "q", "x", "y", "z", "zz"}
