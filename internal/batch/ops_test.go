@@ -119,7 +119,11 @@ func TestTheSequencesOfARecordStayBelowTheLargest(t *testing.T) {
 		first ikey.Seq
 		whole bool
 	}{
-		{0, false}, {1, true}, {ikey.MaxSeq - 2, true}, {ikey.MaxSeq - 1, false}, {ikey.MaxSeq, false},
+		{0, false},
+		{1, true},
+		{ikey.MaxSeq - 2, true},
+		{ikey.MaxSeq - 1, false},
+		{ikey.MaxSeq, false},
 		{1<<64 - 1, false},
 	} {
 		record := append(AppendRecordHeader(nil, tt.first, 2), twoOps()...)

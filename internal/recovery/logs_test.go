@@ -333,15 +333,21 @@ func TestRecordsThatDoNotContinueAreDamage(t *testing.T) {
 		want    string
 	}{
 		{
-			"a jump inside a log", [][]byte{record(101, 1), record(103, 1)}, 100,
+			"a jump inside a log",
+			[][]byte{record(101, 1), record(103, 1)},
+			100,
 			address(5, second) + "sequence 103, want 102",
 		},
 		{
-			"a first record of the past", [][]byte{record(101, 1)}, 102,
+			"a first record of the past",
+			[][]byte{record(101, 1)},
+			102,
 			address(5, firstPayload) + "sequence 101, want 103",
 		},
 		{
-			"a malformed record", [][]byte{record(101, 1), record(102, 2)}, 100,
+			"a malformed record",
+			[][]byte{record(101, 1), record(102, 2)},
+			100,
 			address(5, second) + "batch: record",
 		},
 	} {
