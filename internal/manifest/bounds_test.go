@@ -88,8 +88,16 @@ func TestTouchingAgreesWithALookAtEachTable(t *testing.T) {
 						if got := r.Touching(b); !slices.Equal(got, want) {
 							t.Errorf("%s touches %v, want %v", b, got, want)
 						}
+						for _, u := range r.Tables {
+							if got := u.Overlaps(b.Lo, b.Hi); !b.Exclusive && got != slices.Contains(want, u) {
+								t.Errorf("%v overlaps %s: %v", u, b, got)
+							}
+						}
 					}
 				}
+			}
+			if got := r.Touching(Bounds{Lo: []byte("q"), Hi: []byte("b")}); len(got) != 0 {
+				t.Errorf("an inverted range touches %v", got)
 			}
 		}
 	}

@@ -148,9 +148,6 @@ func (r Run) Find(key []byte) *Table {
 	return nil
 }
 
-// Overlapping returns the tables of r that have a part in [lo, hi], as a slice of r.Tables. A nil hi is infinite.
-func (r Run) Overlapping(lo, hi []byte) []*Table { return r.Touching(Bounds{Lo: lo, Hi: hi}) }
-
 // Touching returns the tables of r that have a part in b, as a slice of r.Tables.
 func (r Run) Touching(b Bounds) []*Table {
 	from := r.search(b.Lo)
@@ -202,19 +199,6 @@ func (v *Version) Tables() iter.Seq2[int, *Table] {
 					if !yield(level, t) {
 						return
 					}
-				}
-			}
-		}
-	}
-}
-
-// Covering returns the tables whose bounds contain key, newest first: at most one of each run.
-func (v *Version) Covering(key []byte) iter.Seq[*Table] {
-	return func(yield func(*Table) bool) {
-		for _, runs := range v.Levels {
-			for _, r := range runs {
-				if t := r.Find(key); t != nil && !yield(t) {
-					return
 				}
 			}
 		}

@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -239,52 +238,27 @@ func TestUntouchedRunsAreShared(t *testing.T) {
 func TestQueriesAgreeWithAScan(t *testing.T) {
 	v := sample(t)
 	keys := strings.Fields("A a b c cc d e f ff k l m q r x y yy z zz")
-	keys = append([]string{""}, keys...)
-	for _, key := range keys {
-		var want []*Table
-		for _, u := range v.Tables() {
-			if bytes.Compare(u.Smallest, []byte(key)) <= 0 && (u.Upper() == nil || string(u.Largest) > key ||
-				string(u.Largest) == key && u.Flags&LargestExclusive == 0) {
-				want = append(want, u)
-			}
-		}
-		if got := slices.Collect(v.Covering([]byte(key))); !slices.Equal(got, want) {
-			t.Errorf("%q is covered by %v, want %v", key, got, want)
-		}
-		for _, u := range v.Tables() {
-			if got := u.Contains([]byte(key)); got != slices.Contains(want, u) {
-				t.Errorf("%v contains %q: %v", u, key, got)
-			}
-		}
-	}
-	for _, runs := range v.Levels {
-		for _, r := range runs {
-			for i, lo := range keys {
-				for _, hi := range append(keys[i:], "∞") {
-					upper := []byte(hi)
-					if hi == "∞" {
-						upper = nil
+	for _, key := range append(keys, "") {
+		for _, runs := range v.Levels {
+			for _, r := range runs {
+				var want *Table
+				for _, u := range r.Tables {
+					contains := string(u.Smallest) <= key && (u.Upper() == nil || string(u.Largest) > key ||
+						string(u.Largest) == key && u.Flags&LargestExclusive == 0)
+					if contains {
+						want = u
 					}
-					var want []*Table
-					for _, u := range r.Tables {
-						if u.Overlaps([]byte(lo), upper) {
-							want = append(want, u)
-						}
-					}
-					if got := r.Overlapping([]byte(lo), upper); !slices.Equal(got, want) {
-						t.Errorf("[%s,%s] overlaps %v, want %v", lo, hi, got, want)
+					if got := u.Contains([]byte(key)); got != contains {
+						t.Errorf("%v contains %q: %v", u, key, got)
 					}
 				}
-			}
-			if got := r.Overlapping([]byte("q"), []byte("b")); len(got) != 0 {
-				t.Errorf("an inverted range overlaps %v", got)
+				if got := r.Find([]byte(key)); got != want {
+					t.Errorf("run %d has %q in %v, want %v", r.ID, key, got, want)
+				}
 			}
 		}
 	}
 	for range v.Tables() { // the loop may be left early
-		break
-	}
-	for range v.Covering([]byte("d")) {
 		break
 	}
 	if got := v.Bytes(1); got != 3018 {
@@ -437,16 +411,6 @@ func BenchmarkApplyToThousandsOfTables(b *testing.B) {
 	for b.Loop() {
 		if _, err := v.Apply(e); err != nil {
 			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkCovering(b *testing.B) {
-	v := mustApply(b, new(Version), &Edit{Added: many(16000)})
-	key := []byte("00007777k")
-	b.ReportAllocs()
-	for b.Loop() {
-		for range v.Covering(key) {
 		}
 	}
 }
