@@ -28,9 +28,9 @@ type Unsynced struct {
 	// To is the new name of a rename or a link.
 	To string
 	// Offset and End are bytes of the file. For a sector, which begins at Offset: does the content written up to End
-	// survive? For a size: does the file, of which Offset bytes are synced, grow to at least End? Keep may be asked
-	// about several ends of one sector or size, since a crash can fall between two writes; if it answers yes for one
-	// End, it should answer yes for each smaller one.
+	// survive? For a size: does the file, which has Offset durable bytes, grow to at least End? Keep may be asked about
+	// several ends of one sector or size, since a crash can fall between two writes; if it answers yes for one End, it
+	// should answer yes for each smaller one.
 	Offset, End int64
 }
 
@@ -58,8 +58,8 @@ func KeepSome(seed uint64, percent int) Keep {
 }
 
 // Crash returns the file system after a loss of power at this moment: everything durable, and the rest as keep decides.
-// Of the changes of each single name a prefix survives; a rename changes two names at once. A lost sector keeps the
-// content it had when it was synced, and otherwise reads as zeros up to the size of the file. In the result everything
+// For each single name a prefix of its changes survives; a rename changes two names at once. A lost sector keeps the
+// content of its surviving writes; the rest of it, up to the size of the file, reads as zeros. In the result everything
 // is durable and nothing is locked or open.
 //
 // m is not changed and stays in use: a test may crash at every operation while the work continues, from the hook of

@@ -232,7 +232,7 @@ func (m *Mem) List(dir string) ([]string, error) {
 	return names, nil
 }
 
-// list returns the current names in a directory, in no order. A file has none.
+// list returns the current names in a directory, in no order; for a file, it returns nothing.
 func (n *inode) list() []string {
 	var names []string
 	for name, e := range n.names {

@@ -24,7 +24,7 @@ const (
 )
 
 // A Slot refers to a block of a table while it is in memory. The zero value is empty. Slots belong to the table's
-// reader, and only the cache writes them.
+// reader (I28), and only the cache writes them.
 type Slot = atomic.Pointer[Block]
 
 // A Pool is a bounded set of blocks, shared by caches. It is safe for concurrent use.
@@ -394,8 +394,8 @@ func (p *Pool) newBatch(owner *Cache) (f *batch) {
 	return f
 }
 
-// retire retires a list of batches, each of which is released once no reader of its cache sees its blocks. The caller
-// holds no lock.
+// retire retires a list of batches, to be released once no reader of their cache sees their blocks. The caller holds no
+// lock.
 func (f *batch) retire() {
 	for f != nil {
 		next := f.next

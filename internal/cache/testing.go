@@ -35,8 +35,8 @@ func spoil(b *Block) {
 // acquiring holds the last argument of OnAcquire.
 var acquiring atomic.Pointer[func()]
 
-// OnAcquire makes every Acquire call f before it holds its block; nil ends that. A reader that is not inside its guard
-// then only fails if the block is evicted at this very moment, which f can do.
+// OnAcquire makes every Acquire call f before it holds its block; nil ends that. A reader that is outside its guard by
+// mistake is only noticed if the block is evicted at this very moment, which f can do.
 func OnAcquire(f func()) {
 	if f == nil {
 		acquiring.Store(nil)

@@ -13,8 +13,8 @@ const (
 	maxSeqs  ikey.Seq = ikey.MaxSeq / 2
 )
 
-// checkNumbers compares the numbers of s with its counters, and with each other. Note and Apply have checked those of
-// tables, logs and runs.
+// checkNumbers compares the numbers of s with its counters, and with each other (I15). Note and Apply have checked
+// those of tables, logs and runs.
 func (s *State) checkNumbers() error {
 	switch {
 	case s.ManifestNumber >= s.NextFile:

@@ -15,7 +15,7 @@ type Tables interface {
 	Find(user []byte) int
 	// Bounds returns the bounds of all keys in table i.
 	Bounds(i int) Bounds
-	// Open returns a source of the versions of table i, which may have none. The Concat closes it before it opens
+	// Open returns a source of the versions of table i, possibly without any. The Concat closes it before it opens
 	// another, so that Open may always return the same source.
 	Open(i int) (Source, error)
 }

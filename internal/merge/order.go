@@ -64,8 +64,8 @@ func (m *Iter) settle() bool {
 	return false
 }
 
-// before reports whether p comes before q in the direction of the merge. Of equal versions, going forward, that of the
-// first source comes first.
+// before reports whether p comes before q in the direction of the merge. Going forward, the version of the first source
+// comes first among equal versions.
 func (m *Iter) before(p, q *input) bool {
 	c := ikey.Compare(p.key, q.key)
 	if c == 0 {

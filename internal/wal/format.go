@@ -2,9 +2,9 @@
 // one that was never finished.
 //
 // The content of records is opaque to it. Writer appends and syncs; Replay reads back. A log is written once, by one
-// Writer, from its first byte to its last: it is never appended to after it was read and never reused for another
-// number. Space for records may be reserved ahead (NewReserving) as zeros, which are never a record: zeros up to the
-// file's end mark the end of the log. The length of the file therefore means nothing.
+// Writer, from its first byte to its last: it is never appended to after it was read (I10) and never reused for another
+// number (I11). Space for records may be reserved ahead (NewReserving) as zeros, which are never a record: zeros up to
+// the file's end mark the end of the log. The length of the file therefore means nothing.
 package wal
 
 import (
@@ -42,10 +42,10 @@ import (
 //	+---------+-------------+------------+----------+-------------+-------+------+---------+
 //
 // crc is the CRC-32C of the header's other 20 bytes, seeded with the log's number and the record's offset: a header is
-// valid only in this log and at this offset. salt is the log's id folded to 32 bits: a header is valid only in this
-// file and not in an older one with the same number, whose bytes may lie in a disk's unwritten blocks or in a user's
-// value. The salt is in the header, not in the seed, so that the log's own headers are recognized even if the file
-// header is lost.
+// valid only in this log and at this offset (I7). salt is the log's id folded to 32 bits: a header is valid only in
+// this file and not in an older one with the same number, whose bytes may lie in a disk's unwritten blocks or in a
+// user's value. The salt is in the header, not in the seed, so that the log's own headers are recognized even if the
+// file header is lost.
 //
 // promise is an offset: when the record was written, the log was durable up to there, so it is at most the record's own
 // offset and never decreases. flagOlder promises the same of every log with a smaller number, in full. A bad record
