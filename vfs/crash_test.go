@@ -181,7 +181,7 @@ func TestCrashLeavesExactlyThese(t *testing.T) {
 			[]string{""},
 		},
 		{
-			"what was made and removed meanwhile may be there",
+			"a file made and removed since the last sync may exist",
 			"put a x, sync a, remove a",
 			[]string{"", "a=x"},
 		},
@@ -191,7 +191,7 @@ func TestCrashLeavesExactlyThese(t *testing.T) {
 			[]string{"", "a=x", "a=y", "a=z"},
 		},
 		{
-			"a rename in place of another file happened or did not",
+			"a rename that replaces a file happened or did not",
 			"put CURRENT x, sync CURRENT, put tmp y, sync tmp, syncdir ., rename tmp CURRENT",
 			[]string{"CURRENT=x tmp=y", "CURRENT=y"},
 		},
@@ -224,7 +224,7 @@ func TestCrashLeavesExactlyThese(t *testing.T) {
 			[]string{"a=x b=y", "a=y b=x", "a=y c=x", "b=y c=x"},
 		},
 		{
-			"a sync of one directory is none of another",
+			"a sync of one directory does not sync another",
 			"mkdir p, mkdir q, syncdir ., put p/a x, sync p/a, put q/b y, sync q/b, syncdir p",
 			[]string{"p/ p/a=x q/", "p/ p/a=x q/ q/b=y"},
 		},
@@ -310,7 +310,7 @@ func TestCrashLeavesExactlyThese(t *testing.T) {
 			[]string{"a=.1500", "a=.512x512.476", "a=x1024.476", "a=x512.988"},
 		},
 		{
-			"a write that goes on behind what was reserved grows the file",
+			"a write that continues behind the reserved space grows the file",
 			"put a, syncdir ., reserve a 3, sync a, write a x5",
 			[]string{"a=.3", "a=.5", "a=x3", "a=x5"},
 		},

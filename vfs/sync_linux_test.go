@@ -129,7 +129,7 @@ func TestErrorsOfASyncAreReturnedUnlessADirectoryCannotBeSynced(t *testing.T) {
 	} {
 		say = []error{&fs.PathError{Op: "sync", Path: dir, Err: tt.says}}
 		if err := OS.SyncDir(dir); (err == nil) != tt.done || err != nil && !errors.Is(err, tt.says) {
-			t.Errorf("SyncDir, where the system says %v: %v", tt.says, err)
+			t.Errorf("SyncDir, where the system returns %v: %v", tt.says, err)
 		}
 	}
 	f, err := OS.Create(filepath.Join(dir, "file"))
@@ -139,7 +139,7 @@ func TestErrorsOfASyncAreReturnedUnlessADirectoryCannotBeSynced(t *testing.T) {
 	for _, says := range []unix.Errno{unix.EIO, unix.EINVAL, unix.ENOSPC} {
 		say = []error{says}
 		if err := f.Sync(); !errors.Is(err, says) || !strings.Contains(err.Error(), "file") {
-			t.Errorf("Sync, where the system says %v: %v", says, err)
+			t.Errorf("Sync, where the system returns %v: %v", says, err)
 		}
 	}
 	*calls = nil
@@ -153,17 +153,17 @@ func TestErrorsOfASyncAreReturnedUnlessADirectoryCannotBeSynced(t *testing.T) {
 	// An error in the last step of an atomic write, or of making a directory, is returned.
 	say = []error{nil, unix.EIO}
 	if err := WriteFileAtomic(OS, dir, "tmp", "name", []byte("x")); !errors.Is(err, unix.EIO) {
-		t.Errorf("WriteFileAtomic, where the directory cannot be synced: %v", err)
+		t.Errorf("WriteFileAtomic, if the directory cannot be synced: %v", err)
 	}
 	say = []error{unix.EIO}
 	if err := WriteFileAtomic(OS, dir, "tmp", "other", []byte("x")); !errors.Is(err, unix.EIO) {
-		t.Errorf("WriteFileAtomic, where the file cannot be synced: %v", err)
+		t.Errorf("WriteFileAtomic, if the file cannot be synced: %v", err)
 	}
 	if _, err := OS.Stat(filepath.Join(dir, "other")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that could not be synced got its name: %v", err)
 	}
 	say = []error{unix.EIO}
 	if err := MkdirAll(OS, filepath.Join(dir, "sub")); !errors.Is(err, unix.EIO) {
-		t.Errorf("MkdirAll, where the parent cannot be synced: %v", err)
+		t.Errorf("MkdirAll, if the parent cannot be synced: %v", err)
 	}
 }

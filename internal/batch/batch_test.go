@@ -11,7 +11,7 @@ func twoOps() []byte {
 	return AppendOp(AppendOp(nil, ikey.Set, []byte("key"), []byte("value")), ikey.Delete, []byte("gone"), nil)
 }
 
-func TestARecordThatIsNotWholeIsRefused(t *testing.T) {
+func TestAMalformedRecordIsRefused(t *testing.T) {
 	ops := twoOps()
 	whole := append(AppendRecordHeader(nil, 7, 2), ops...)
 	ignore := func(ikey.Seq, ikey.Kind, []byte, []byte) {}

@@ -130,7 +130,7 @@ func TestRecentlyUsedBlocksStay(t *testing.T) {
 	}
 	for hot := range 20 {
 		if slots[hot].Load() == nil {
-			t.Errorf("block %d was read all the time and is gone", hot)
+			t.Errorf("block %d was read all the time but evicted", hot)
 		}
 	}
 }

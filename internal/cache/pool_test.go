@@ -257,7 +257,7 @@ func TestDropLeavesABlockThatWasReusedElsewhere(t *testing.T) {
 	h.mu.Unlock()
 	<-done
 	if other[0].Load() != b || c.Stats().Blocks != 1 {
-		t.Errorf("the block is gone from its new slot; %d blocks", c.Stats().Blocks)
+		t.Errorf("the block is not in its new slot; %d blocks", c.Stats().Blocks)
 	}
 }
 

@@ -39,7 +39,7 @@ func TestWhatCannotBeReadIsZeros(t *testing.T) {
 		"a part of a bad page":                  {[]int64{1}, page + 7, 9, errSector},
 		"more than the file has":                {nil, 100, len(data), nil},
 		"behind the end":                        {nil, int64(len(data)) + 5, 10, nil},
-		"a file that became shorter meanwhile":  {nil, 0, len(data) + 10, errShorter},
+		"a file that became shorter":            {nil, 0, len(data) + 10, errShorter},
 		"nothing":                               {[]int64{0}, 0, 0, nil},
 		"a bad page, and the end of the file":   {[]int64{5}, 4 * page, 3 * page, errSector},
 		"from the middle of one page to others": {[]int64{1, 3}, page / 2, 3 * page, errSector},

@@ -25,7 +25,7 @@ func TestUnion(t *testing.T) {
 		{"at one end the inclusive one is longer", "a-d)", "b-d", `["a","d"]`},
 		{"two exclusive ends", "a-d)", "b-d)", `["a","d")`},
 		{"one without end", "b-∞", "a-d)", `["a",∞)`},
-		{"one without end beside an exclusive one", "b-c)", "c-∞", `["b",∞)`},
+		{"one without end and an exclusive one", "b-c)", "c-∞", `["b",∞)`},
 		{"the empty key", "-", "a-b", `["","b"]`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -29,7 +29,7 @@ func TestCountsFollowTheirTables(t *testing.T) {
 			[]*Edit{{Deleted: []Deleted{{5, 1}}, Added: []Added{add(6, 4, t1)}}},
 			map[uint64]Counts{1: c1, 2: c2},
 		},
-		{"a table moves, and goes", []*Edit{
+		{"a table moves, and is deleted", []*Edit{
 			{Deleted: []Deleted{{5, 1}}, Added: []Added{add(6, 4, t1)}}, {Deleted: []Deleted{{6, 1}}},
 		}, map[uint64]Counts{2: c2}},
 		{"a table comes", []*Edit{{Added: []Added{add(6, 4, table(3, "a", "z"))}}}, map[uint64]Counts{1: c1, 2: c2}},

@@ -166,7 +166,7 @@ func TestHostileManifests(t *testing.T) {
 		"counts of no table": {
 			[]*Edit{first, {Counts: []TableCounts{{2, Counts{Negatives: 1}}}}}, nil, false, "counts of table 2",
 		},
-		"counts of one that goes": {
+		"counts of a deleted table": {
 			[]*Edit{first, {Deleted: []Deleted{{6, 1}}, Counts: []TableCounts{{1, Counts{Negatives: 1}}}}},
 			nil, false,
 			"counts of table 1",

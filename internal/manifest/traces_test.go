@@ -51,7 +51,7 @@ func change(t *testing.T, fsys vfs.FS, name string, how func(b []byte) []byte) {
 	}
 }
 
-func TestATraceOfAWholeManifestIsItsState(t *testing.T) {
+func TestATraceOfAnIntactManifestIsItsState(t *testing.T) {
 	m := newFS(t)
 	s, edits := history(t)
 	l := create(t, m, 9, s)
@@ -77,7 +77,7 @@ func TestATraceOfAWholeManifestIsItsState(t *testing.T) {
 	}
 	for n := range got.Placed {
 		if !live[n] && !got.Gone[n] {
-			t.Errorf("table %d was deleted, and is not gone", n)
+			t.Errorf("table %d was deleted, but is not in Gone", n)
 		}
 	}
 }

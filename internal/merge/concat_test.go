@@ -16,7 +16,7 @@ func TestConcat(t *testing.T) {
 		opened string // in this order; + is opened, - is closed
 	}{
 		{
-			"a run goes from table to table",
+			"next moves from table to table",
 			"a@1:x b@1:x | c@1:y", "first, next, next, next", "a@1:x b@1:x c@1:y .", "+0 -0 +1 -1",
 		},
 		{"and back", "a@1:x b@1:x | c@1:y", "last, prev, prev, prev", "c@1:y b@1:x a@1:x .", "+1 -1 +0 -0"},
@@ -145,7 +145,7 @@ func TestConcatCloseDoesNotRepeatErr(t *testing.T) {
 		{"the error that stopped the run, which then went on elsewhere", [2]error{errBroken}, "first, next, last", nil},
 		{"another error", [2]error{other}, "first, next, last", other},
 		{"an error that Err did not return", [2]error{errBroken}, "first, last", errBroken},
-		{"an error that was told of another table", [2]error{nil, errBroken}, "first, next, last", errBroken},
+		{"an error that Err returned for another table", [2]error{nil, errBroken}, "first, next, last", errBroken},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := parseRun(t, "a@1:x ! | b@1:y", func(bool, int) {})

@@ -57,16 +57,16 @@ func TestMerge(t *testing.T) {
 			"last, prev, prev, prev", "a@1:z a@1:y a@1:x .",
 		},
 		{
-			"a seek goes between versions",
+			"a seek between versions",
 			[]string{"a@5:x b@1:x", "a@2:y c@1:y"},
 			"ge a@4, next, next", "a@2:y b@1:x c@1:y",
 		},
 		{
-			"a seek back goes to what is before",
+			"a seek back",
 			[]string{"a@5:x b@1:x", "a@2:y c@1:y"},
 			"lt a@1, prev, prev", "a@2:y a@5:x .",
 		},
-		{"a seek may go anywhere", []string{"a@1:x b@1:x", "c@1:y"}, "ge c@9, ge a@9, next", "c@1:y a@1:x b@1:x"},
+		{"a seek back and forth", []string{"a@1:x b@1:x", "c@1:y"}, "ge c@9, ge a@9, next", "c@1:y a@1:x b@1:x"},
 		{"a seek beyond all is the end", []string{"a@1:x", "b@1:y"}, "ge c@1, next, prev, first", ". . . a@1:x"},
 		{"a seek back before all is the start", []string{"b@1:x", "c@1:y"}, "lt a@1, prev, next, last", ". . . c@1:y"},
 		{
@@ -205,7 +205,7 @@ func TestSkip(t *testing.T) {
 			"first, skip-ge -1 a@1, next", "a@1:x a@1:x b@1:y",
 		},
 		{
-			"a skip stands among the versions of a key",
+			"a skip to a position among the versions of a key",
 			[]string{"a@9:x a@2:x", "a@7:y a@3:y"},
 			"first, skip-ge 0 a@5, next", "a@9:x a@9:x a@3:y",
 		},
@@ -371,7 +371,7 @@ func TestTablesOpenLate(t *testing.T) {
 			[]string{"ge e@1 = e@1:y + 1/0", "prev = c@1:x + 0/1", "prev = a@1:x + 0/0"},
 		},
 		{
-			"a skip goes over tables",
+			"a skip passes tables",
 			[]string{"a@1:x h@1:x", "b@1:y | d@1:y | f@1:y | i@1:y"},
 			[]string{
 				"first = a@1:x + 0/0", "skip-ge 0 g@1 = a@1:x", "next = h@1:x", "next = i@1:y + 1/3",

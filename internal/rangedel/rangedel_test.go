@@ -79,7 +79,7 @@ func TestFragmented(t *testing.T) {
 		{"two of one sequence that touch are one", "b-c@1 a-b@1", "a-c@1"},
 		{"two that overlap are cut", "a-c@1 b-d@2", "a-b@1 b-c@1,2 c-d@2"},
 		{"one inside another", "a-d@2 b-c@1", "a-b@2 b-c@1,2 c-d@2"},
-		{"the same stretch again and again", "a-b@3 a-b@1 a-b@2", "a-b@1,2,3"},
+		{"the same range three times", "a-b@3 a-b@1 a-b@2", "a-b@1,2,3"},
 		{"a repetition counts once", "a-c@1 a-c@1 b-d@1", "a-d@1"},
 		{"an end without a bound", "b-∞@1 a-∞@2", "a-b@2 b-∞@1,2"},
 		{"all keys", "^-∞@1", "^-∞@1"},
@@ -266,7 +266,7 @@ func BenchmarkFragmented(b *testing.B) {
 	for _, set := range []struct {
 		name string
 		ts   []Tombstone
-	}{{"300,000 disjoint", disjoint(300_000)}, {"100,000 of the same stretch", same}} {
+	}{{"300,000 disjoint", disjoint(300_000)}, {"100,000 of the same range", same}} {
 		b.Run(set.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -65,7 +65,7 @@ func TestReadFileReportsEveryError(t *testing.T) {
 		}), "a", 10)
 		wantErr(t, err, boom)
 		if got != nil {
-			t.Errorf("%v fails: got %q beside the error", kind, got)
+			t.Errorf("%v fails: got %q with the error", kind, got)
 		}
 	}
 	_, err := vfs.ReadFile(lyingFS{m}, "a", 10)
