@@ -1,29 +1,21 @@
 package manifest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"math/rand/v2"
-	"path/filepath"
-	"strings"
 
-	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A manifest is a log of package wal whose number is the manifest's. Its first record is a snapshot, an edit that adds
-// everything; every later one is an edit. CURRENT names the current manifest, with the CRC-32C of the name, in exactly
-// this form:
+// A Log is the manifest to which a store appends: a log of package wal, whose number is the manifest's. Its first
+// record is a snapshot, an edit that adds everything; every later one is an edit. CURRENT names the manifest that
+// counts.
 //
-//	MANIFEST-000042 1a2b3c4d\n
-const maxCurrent = 64 // bytes, more than CURRENT ever has
-
-// A Log is the manifest to which a store appends. Only one goroutine at a time may call its methods.
+// Only one goroutine at a time may call the methods of a Log.
 type Log struct {
 	w     *wal.Writer
 	state State // the manifest's numbers; Version stays nil
@@ -116,26 +108,3 @@ func (l *Log) Number() uint64 { return l.w.Number() }
 
 // Close closes the manifest. All acknowledged edits are durable already.
 func (l *Log) Close() error { return l.w.Close() }
-
-// currentFor returns the content of CURRENT that names a manifest.
-func currentFor(number uint64) []byte {
-	name := filename.Base(filename.Manifest, number)
-	return fmt.Appendf(nil, "%s %08x\n", name, crc32.Checksum([]byte(name), crc32.MakeTable(crc32.Castagnoli)))
-}
-
-// readCurrent returns the number of the manifest that CURRENT names. The content of CURRENT is never used as a path.
-func readCurrent(fsys vfs.FS, dir string) (uint64, error) {
-	b, err := vfs.ReadFile(fsys, filepath.Join(dir, filename.CurrentName), maxCurrent)
-	if errors.Is(err, vfs.ErrTooLarge) {
-		return 0, corrupt.At(filename.CurrentName, 0, err)
-	}
-	if err != nil {
-		return 0, err
-	}
-	name, _, _ := strings.Cut(string(b), " ")
-	kind, number := filename.Parse(name)
-	if kind != filename.Manifest || !bytes.Equal(b, currentFor(number)) {
-		return 0, corrupt.Newf(filename.CurrentName, 0, "%q, want the name of a manifest and its checksum", b)
-	}
-	return number, nil
-}
