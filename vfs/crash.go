@@ -8,28 +8,29 @@ import (
 	"slices"
 )
 
-// Keep decides what a crash keeps of what was not synced. It is asked about each part, one at a time and always in the same
-// order for the same history, and says whether the part survives. It must not use the Mem that asks it.
+// Keep decides what a crash keeps of what was not synced. It is called for each part, one call at a time and always in
+// the same order for the same history, and reports whether the part survives. It must not use the Mem that calls it.
 //
-// [KeepNothing] and [KeepAll] are the extremes and [KeepSome] lies between; a function of one's own can lose just one thing:
+// [KeepNothing] and [KeepAll] are the extremes and [KeepSome] lies between. A function of your own can lose just one
+// thing:
 //
-//	func(u vfs.Unsynced) bool { return u.Op != vfs.OpRename }            // the names before each rename
-//	func(u vfs.Unsynced) bool { return u.What != vfs.UnsyncedSector }    // all sizes, but zeros in place of content
+//	func(u vfs.Unsynced) bool { return u.Op != vfs.OpRename }            // loses each rename
+//	func(u vfs.Unsynced) bool { return u.What != vfs.UnsyncedSector }    // keeps sizes, but zeros replace content
 type Keep func(Unsynced) bool
 
 // Unsynced is a part that a crash may lose on its own.
 type Unsynced struct {
 	What UnsyncedPart
-	// Op is the operation on names: [OpCreate], [OpRemove], [OpRename], [OpLink] or [OpMkdir]. Else zero.
+	// Op is the operation on names: [OpCreate], [OpRemove], [OpRename], [OpLink] or [OpMkdir]. Otherwise zero.
 	Op OpKind
-	// Name is what the operation was called with, or else a path of the file.
+	// Name is the name passed to the operation, or otherwise a path of the file.
 	Name string
 	// To is the new name of a rename or a link.
 	To string
-	// Offset and End are bytes of the file. For a sector: does what was written from Offset, where the sector begins, up to
-	// End survive? For a size: does the file, of which Offset bytes are synced, grow to at least End? Of one sector or size
-	// several ends may be asked about, since a crash can fall between two writes; an answer for a smaller End should not be
-	// no where that for a larger one would be yes.
+	// Offset and End are bytes of the file. For a sector, which begins at Offset: does the content written up to End
+	// survive? For a size: does the file, which has Offset durable bytes, grow to at least End? Keep may be asked about
+	// several ends of one sector or size, since a crash can fall between two writes; if it answers yes for one End, it
+	// should answer yes for each smaller one.
 	Offset, End int64
 }
 
@@ -38,31 +39,31 @@ type UnsyncedPart uint8
 
 // The parts of a file system that a crash may lose, each on its own.
 const (
-	UnsyncedName   UnsyncedPart = iota + 1 // an operation on names, in directories that were not synced since
-	UnsyncedSize                           // growth of a file, by writes or by a Reserve
+	UnsyncedName   UnsyncedPart = iota + 1 // an operation on names in directories that were not synced afterwards
+	UnsyncedSize                           // growth of a file by writes or by Reserve
 	UnsyncedSector                         // content of a sector of 512 bytes
 )
 
 // KeepNothing loses all that was not synced.
 func KeepNothing(Unsynced) bool { return false }
 
-// KeepAll loses nothing, as a power cut does that comes after the system wrote all back.
+// KeepAll loses nothing, like a power cut after the system wrote everything back.
 func KeepAll(Unsynced) bool { return true }
 
-// KeepSome keeps each part with a probability in percent, 0 to 100, by random numbers from the seed. A size that does not
-// survive as a whole is the synced one or anything between. The result is for one crash at a time.
+// KeepSome keeps each part with a probability in percent, 0 to 100, using random numbers from the seed. A size that
+// does not survive as a whole becomes the synced size or one in between. Use the result for one crash at a time.
 func KeepSome(seed uint64, percent int) Keep {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	return func(Unsynced) bool { return rng.IntN(100) < percent }
 }
 
-// Crash returns the file system that is found after a loss of power at this moment: all that is durable, and of the rest
-// what keep says. Of the changes of each single name a prefix survives, and a rename is one change of two names. What a
-// lost sector held before its loss is kept, the rest of it up to the size of the file reads as zeros. In the result all is
-// durable and nothing is locked or open.
+// Crash returns the file system after a loss of power at this moment: everything durable, and the rest as keep decides.
+// For each single name a prefix of its changes survives; a rename changes two names at once. A lost sector keeps the
+// content of its surviving writes; the rest of it, up to the size of the file, reads as zeros. In the result everything
+// is durable and nothing is locked or open.
 //
-// m is not changed and stays in use: a test may crash at every operation while the work goes on, from the hook of
-// [NewHook] or another goroutine. It costs little, since content is shared.
+// m is not changed and stays in use: a test may crash at every operation while the work continues, from the hook of
+// [NewHook] or another goroutine. A crash is cheap, since content is shared.
 func (m *Mem) Crash(keep Keep) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,9 +73,10 @@ func (m *Mem) Crash(keep Keep) *Mem {
 	return found
 }
 
-// Crashes visits every file system that a loss of power at this moment may leave, some more than once, each like the result
-// of a [Mem.Crash]; the first keeps nothing of what was not synced and the last keeps all. There are about two to the power
-// of the unsynced parts, so it is for small histories; the caller may stop at any time. Changes of m meanwhile do not matter.
+// Crashes iterates over every file system that a loss of power at this moment may leave, some more than once, each like
+// a result of [Mem.Crash]. The first keeps nothing of what was not synced and the last keeps everything. There are
+// about two to the power of the number of unsynced parts, so it suits small histories; the caller may stop at any time.
+// Later changes of m have no effect.
 func (m *Mem) Crashes() iter.Seq[*Mem] {
 	return func(yield func(*Mem) bool) {
 		still := m.Kill()
@@ -91,7 +93,8 @@ func (m *Mem) Crashes() iter.Seq[*Mem] {
 			if !yield(found) {
 				return
 			}
-			// The next answers in order, as a counter counts: the last no becomes a yes, and what followed is asked anew.
+			// The next sequence of answers, as a counter counts: the last no becomes a yes, and the answers after it
+			// start anew.
 			for asked > 0 && answers[asked-1] {
 				asked--
 			}
@@ -103,9 +106,10 @@ func (m *Mem) Crashes() iter.Seq[*Mem] {
 	}
 }
 
-// Kill returns the file system that the next process finds when this one dies and the system stays up: all that was
-// written, whether synced or not, and not locked. Unlike after a Crash that keeps all, what was not synced is not durable
-// yet, and a Crash of the result may lose it: a store that reads it and builds upon it must sync it first.
+// Kill returns the file system that the next process finds if this one dies and the system stays up: everything
+// written, whether synced or not, and no locks. Unlike after a Crash that keeps everything, unsynced parts are still
+// not durable, and a Crash of the result may lose them: a store that reads them and builds upon them must sync them
+// first.
 //
 // m is not changed and stays in use, as with Crash.
 func (m *Mem) Kill() *Mem {
@@ -124,7 +128,7 @@ func (m *Mem) Kill() *Mem {
 	return found
 }
 
-// clone copies an inode and all that can be reached from it, unless it is done already.
+// clone copies an inode and everything reachable from it, unless done already has it.
 func (n *inode) clone(done map[*inode]*inode) *inode {
 	if twin, ok := done[n]; ok {
 		return twin
@@ -142,18 +146,18 @@ func (n *inode) clone(done map[*inode]*inode) *inode {
 	defer n.file.mu.RUnlock()
 	n.file.share(&twin.file, n.file.size)
 	twin.file.synced, twin.file.durable = n.file.synced, n.file.durable
-	twin.file.ends, twin.file.rooms = slices.Clone(n.file.ends), slices.Clone(n.file.rooms)
+	twin.file.ends, twin.file.reserves = slices.Clone(n.file.ends), slices.Clone(n.file.reserves)
 	return twin
 }
 
 // crash is a crash under way.
 type crash struct {
 	keep Keep
-	kept map[*inode]map[string]*inode // what surviving changes make of names
-	done map[*inode]*inode            // files copied already, which have several names
+	kept map[*inode]map[string]*inode // meaning of the names set by surviving changes
+	done map[*inode]*inode            // files copied already, since a file may have several names
 }
 
-// dir returns what is left of a directory and of all in it, whose path is for the questions.
+// dir returns what is left of a directory and everything in it. The path is used in the questions to keep.
 func (c *crash) dir(old *inode, path string) *inode {
 	left := newDir(old.made)
 	kept := c.kept[old]
@@ -193,8 +197,8 @@ func (c *crash) file(old *inode, dir, name string) *inode {
 	return left
 }
 
-// torn makes left what is left of a file that is not synced. First the size is found, then what each unsynced sector within
-// it holds.
+// torn sets left to what is left of a file that is not synced: first its size, then the content of each unsynced sector
+// within that size.
 func (c *crash) torn(old, left *memFile, path string) {
 	u := Unsynced{What: UnsyncedSize, Name: path, Offset: old.durable}
 	size := old.durable
@@ -209,9 +213,9 @@ func (c *crash) torn(old, left *memFile, path string) {
 	u.What = UnsyncedSector
 	ends := old.ends
 	var within []int64
-	copied := int64(-1) // the last chunk that left does not share
+	copied := int64(-1) // the last chunk that left does not share with old
 	for start := old.synced / sectorSize * sectorSize; start < left.written; start += sectorSize {
-		// What this sector held after each write to it. One that went on beyond it filled it.
+		// The ends of the writes within this sector. A write that continued beyond it filled it.
 		limit := min(start+sectorSize, old.written)
 		within = within[:0]
 		for ; len(ends) > 0 && ends[0] <= limit; ends = ends[1:] {
@@ -233,11 +237,12 @@ func (c *crash) torn(old, left *memFile, path string) {
 	}
 }
 
-// sizes returns the sizes, ascending, that the file may have had on the medium since its size was synced, the one it has
-// last: after a write or a Reserve, at the end of a sector that was written, or somewhere in what was only reserved.
+// sizes returns the sizes, ascending, that the file may have had on the medium since its size was synced; the last is
+// the current one. Candidates are the size after each write or Reserve, each end of a written sector, and steps within
+// the part that was only reserved.
 func (f *memFile) sizes() []int64 {
 	var all []int64
-	for _, ends := range [][]int64{f.ends, f.rooms} {
+	for _, ends := range [][]int64{f.ends, f.reserves} {
 		for _, end := range ends {
 			if end > f.durable {
 				all = append(all, end)
@@ -254,9 +259,9 @@ func (f *memFile) sizes() []int64 {
 	return slices.Compact(all)
 }
 
-// reach returns how far u survives: one of the candidates, which ascend from above least, or least itself. It asks about
-// the last, then about the first, and halves what is left between; so a coin for each answer makes both extremes likely
-// and each candidate possible.
+// reach returns how far u survives: one of the candidates, which ascend from above least, or least itself. It asks
+// about the last, then about the first, and then bisects. So a coin toss for each answer makes both extremes likely and
+// each candidate possible.
 func (c *crash) reach(u Unsynced, least int64, candidates func() []int64) int64 {
 	all := candidates()
 	ask := func(i int) bool {
@@ -281,7 +286,7 @@ func (c *crash) reach(u Unsynced, least int64, candidates func() []int64) int64 
 	return all[low]
 }
 
-// share makes g the first size bytes of f, without copying them.
+// share sets g to the first size bytes of f, without copying them.
 func (f *memFile) share(g *memFile, size int64) {
 	g.size, g.written = size, min(size, f.written)
 	for at := int64(0); at < g.written; at += chunkSize {

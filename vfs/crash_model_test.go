@@ -10,7 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestCrashOfContentByTheModel writes and syncs a file in random pieces, some of them into room that was reserved, and checks
+// TestCrashOfContentByTheModel writes and syncs a file in random pieces, some of them into reserved space, and checks
 // every sector of what is left.
 func TestCrashOfContentByTheModel(t *testing.T) {
 	for seed := range uint64(150) {
@@ -54,7 +54,7 @@ func TestCrashOfContentByTheModel(t *testing.T) {
 				t.Fatalf("seed %d: with all kept got %d bytes, want %d", seed, len(got), size)
 			}
 			if len(got) < durable || len(got) > size || got[:synced] != string(all[:synced]) {
-				t.Fatalf("seed %d: %d of %d bytes, of which %d synced", seed, len(got), size, synced)
+				t.Fatalf("seed %d: %d of %d bytes, %d of them synced", seed, len(got), size, synced)
 			}
 			written := all[:min(len(all), len(got))]
 			if strings.Trim(got[len(written):], "\x00") != "" {
@@ -65,7 +65,8 @@ func TestCrashOfContentByTheModel(t *testing.T) {
 				sector, want := got[start:min(start+512, len(got))], all[start:]
 				held := strings.TrimRight(sector, "\x00")
 				if held != string(want[:len(held)]) {
-					t.Fatalf("seed %d: the sector at %d holds %q, want a prefix of %q and zeros", seed, start, sector, want)
+					t.Fatalf("seed %d: the sector at %d holds %q, want a prefix of %q and zeros",
+						seed, start, sector, want)
 				}
 			}
 		}
@@ -75,9 +76,9 @@ func TestCrashOfContentByTheModel(t *testing.T) {
 	}
 }
 
-// TestCrashOfNamesByTheModel does random operations on few names in three directories, and checks what every file system
-// with atomic renames has in common: a name means what it meant when it was synced or later; with nothing or all kept it is
-// exactly that; and a file that was synced and then only moved is found, once.
+// TestCrashOfNamesByTheModel does random operations on few names in three directories, and checks what holds for every
+// file system with atomic renames: a name means what it meant when it was synced, or later; with nothing or everything
+// kept it is exactly that; and a file that was synced and then only moved is found, once.
 func TestCrashOfNamesByTheModel(t *testing.T) {
 	dirs := []string{"p", "q", "r"}
 	for seed := range uint64(400) {
@@ -87,8 +88,8 @@ func TestCrashOfNamesByTheModel(t *testing.T) {
 			must(t, m.Mkdir(d))
 		}
 		must(t, m.SyncDir(""))
-		now := map[string]string{}            // name → content, which is different for each file
-		since := map[string]map[string]bool{} // name → what it meant when it was last surely durable, and since
+		now := map[string]string{}            // name → content; no two files have the same content
+		since := map[string]map[string]bool{} // name → its meanings since it was last surely durable
 		anchored := map[string]bool{}         // content of files with a durable name that were only moved since
 		pick := func() string { return filepath.Join(dirs[rng.IntN(3)], string(rune('a'+rng.IntN(3)))) }
 		set := func(name, content string) {

@@ -13,7 +13,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// state is all of a file system on one line: names in order, content of files after "=", zeros as dots, runs as counts.
+// state returns a whole file system on one line: names in order, content of files after "=", zeros as dots, runs as
+// counts.
 func state(t *testing.T, fsys vfs.FS) string {
 	t.Helper()
 	var parts []string
@@ -54,7 +55,7 @@ func runs(content string) string {
 	return b.String()
 }
 
-// outcomes is every state that a crash may leave, each once, in order.
+// outcomes returns every state that a crash may leave, each once, in order.
 func outcomes(t *testing.T, m *vfs.Mem) []string {
 	t.Helper()
 	var all []string
@@ -85,7 +86,7 @@ func write(t *testing.T, f vfs.File, content string) {
 	must(t, err)
 }
 
-// run does the steps of a script, which commas separate. Content is in the notation of runs.
+// run executes the steps of a script, separated by commas. Content is in the notation of runs.
 func run(t *testing.T, m *vfs.Mem, script string) {
 	t.Helper()
 	open := map[string]vfs.File{}
@@ -127,7 +128,7 @@ func run(t *testing.T, m *vfs.Mem, script string) {
 	}
 }
 
-// expand is the content that a letter and a count mean.
+// expand returns the content for a letter and a count.
 func expand(t *testing.T, run string) string {
 	t.Helper()
 	if len(run) < 2 {
@@ -180,7 +181,7 @@ func TestCrashLeavesExactlyThese(t *testing.T) {
 			[]string{""},
 		},
 		{
-			"what was made and removed meanwhile may be there",
+			"a file made and removed since the last sync may exist",
 			"put a x, sync a, remove a",
 			[]string{"", "a=x"},
 		},
@@ -190,14 +191,17 @@ func TestCrashLeavesExactlyThese(t *testing.T) {
 			[]string{"", "a=x", "a=y", "a=z"},
 		},
 		{
-			"a rename in place of another file happened or did not",
+			"a rename that replaces a file happened or did not",
 			"put CURRENT x, sync CURRENT, put tmp y, sync tmp, syncdir ., rename tmp CURRENT",
 			[]string{"CURRENT=x tmp=y", "CURRENT=y"},
 		},
 		{
 			"a rename may survive the loss of the content it should have followed",
 			"put CURRENT x, sync CURRENT, syncdir ., put tmp y, rename tmp CURRENT",
-			[]string{"CURRENT=", "CURRENT=.", "CURRENT=x", "CURRENT=x tmp=", "CURRENT=x tmp=.", "CURRENT=x tmp=y", "CURRENT=y"},
+			[]string{
+				"CURRENT=", "CURRENT=.", "CURRENT=x", "CURRENT=x tmp=", "CURRENT=x tmp=.", "CURRENT=x tmp=y",
+				"CURRENT=y",
+			},
 		},
 		{
 			"a rename that is synced cannot be lost",
@@ -220,7 +224,7 @@ func TestCrashLeavesExactlyThese(t *testing.T) {
 			[]string{"a=x b=y", "a=y b=x", "a=y c=x", "b=y c=x"},
 		},
 		{
-			"a sync of one directory is none of another",
+			"a sync of one directory does not sync another",
 			"mkdir p, mkdir q, syncdir ., put p/a x, sync p/a, put q/b y, sync q/b, syncdir p",
 			[]string{"p/ p/a=x q/", "p/ p/a=x q/ q/b=y"},
 		},
@@ -250,8 +254,9 @@ func TestCrashLeavesExactlyThese(t *testing.T) {
 			[]string{"p/ q/ q/b=x", "p/ q/ q/b=x q/other=y"},
 		},
 		{
-			"a sync takes along what the renames that it makes durable stand upon, and no more",
-			"mkdir p, mkdir q, mkdir r, syncdir ., put p/a x, sync p/a, syncdir p, rename p/a q/a, rename q/a r/a, put p/b y, sync p/b, syncdir r",
+			"a sync makes durable what its renames depend on, and no more",
+			"mkdir p, mkdir q, mkdir r, syncdir ., put p/a x, sync p/a, syncdir p, " +
+				"rename p/a q/a, rename q/a r/a, put p/b y, sync p/b, syncdir r",
 			[]string{"p/ p/b=y q/ r/ r/a=x", "p/ q/ r/ r/a=x"},
 		},
 		{
@@ -305,7 +310,7 @@ func TestCrashLeavesExactlyThese(t *testing.T) {
 			[]string{"a=.1500", "a=.512x512.476", "a=x1024.476", "a=x512.988"},
 		},
 		{
-			"a write that goes on behind what was reserved grows the file",
+			"a write that continues behind the reserved space grows the file",
 			"put a, syncdir ., reserve a 3, sync a, write a x5",
 			[]string{"a=.3", "a=.5", "a=x3", "a=x5"},
 		},
@@ -360,22 +365,39 @@ func TestKeepCanLoseOnePartAlone(t *testing.T) {
 	put(t, m, "tmp", strings.Repeat("y", 600))
 	must(t, m.Rename("tmp", "CURRENT"))
 	must(t, m.Link("CURRENT", "link"))
+	type part = vfs.Unsynced
 	tests := []struct {
 		name string
-		keep vfs.Keep
+		lose func(part) bool
 		want string
 	}{
-		{"renames, and what came after them", func(u vfs.Unsynced) bool { return u.Op != vfs.OpRename }, "CURRENT=x link=y600 tmp=y600"},
-		{"links", func(u vfs.Unsynced) bool { return u.Op != vfs.OpLink || u.Name != "CURRENT" || u.To != "link" }, "CURRENT=y600"},
-		{"content", func(u vfs.Unsynced) bool { return u.What != vfs.UnsyncedSector }, "CURRENT=.600 link=.600"},
-		{"the first sector", func(u vfs.Unsynced) bool { return u.What != vfs.UnsyncedSector || u.Offset != 0 }, "CURRENT=.512y88 link=.512y88"},
-		{"growth", func(u vfs.Unsynced) bool { return u.What != vfs.UnsyncedSize }, "CURRENT= link="},
-		{"growth beyond a size", func(u vfs.Unsynced) bool { return u.What != vfs.UnsyncedSize || u.End <= 550 }, "CURRENT=y512 link=y512"},
-		{"names", func(u vfs.Unsynced) bool { return u.What != vfs.UnsyncedName }, "CURRENT=x"},
+		{
+			"renames, and the changes after them",
+			func(u part) bool { return u.Op == vfs.OpRename },
+			"CURRENT=x link=y600 tmp=y600",
+		},
+		{
+			"links",
+			func(u part) bool { return u.Op == vfs.OpLink && u.Name == "CURRENT" && u.To == "link" },
+			"CURRENT=y600",
+		},
+		{"content", func(u part) bool { return u.What == vfs.UnsyncedSector }, "CURRENT=.600 link=.600"},
+		{
+			"the first sector",
+			func(u part) bool { return u.What == vfs.UnsyncedSector && u.Offset == 0 },
+			"CURRENT=.512y88 link=.512y88",
+		},
+		{"growth", func(u part) bool { return u.What == vfs.UnsyncedSize }, "CURRENT= link="},
+		{
+			"growth beyond a size",
+			func(u part) bool { return u.What == vfs.UnsyncedSize && u.End > 550 },
+			"CURRENT=y512 link=y512",
+		},
+		{"names", func(u part) bool { return u.What == vfs.UnsyncedName }, "CURRENT=x"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := state(t, m.Crash(test.keep)); got != test.want {
+			if got := state(t, m.Crash(func(u part) bool { return !test.lose(u) })); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -420,13 +442,14 @@ func TestACrashedMemLivesOnApart(t *testing.T) {
 	}
 }
 
-// TestCrashSeesOneMoment crashes while two files are written in turn: whatever is in the second must be in the first.
+// TestCrashSeesOneMoment crashes while two files are written in turn: everything in the second must also be in the
+// first.
 func TestCrashSeesOneMoment(t *testing.T) {
 	m := vfs.NewMem()
 	var crashes []*vfs.Mem
 	hooked := vfs.NewHook(m, func(op vfs.Op) error {
 		if op.Kind == vfs.OpSync {
-			crashes = append(crashes, m.Crash(vfs.KeepNothing)) // from within a hook; the writer is alone in calling it
+			crashes = append(crashes, m.Crash(vfs.KeepNothing)) // from within a hook, which only the writer calls
 		}
 		return nil
 	})
@@ -442,7 +465,7 @@ func TestCrashSeesOneMoment(t *testing.T) {
 			beside = append(beside, m.Crash(vfs.KeepNothing))
 		}
 	})
-	wg.Go(func() { // churn of names beside them
+	wg.Go(func() { // meanwhile, another name comes and goes
 		for range 200 {
 			put(t, m, "c", "x")
 			if err := m.Remove("c"); err != nil {
@@ -506,7 +529,7 @@ func TestCrashesCanBeStopped(t *testing.T) {
 	}
 }
 
-// BenchmarkCrash crashes a small store: 16 files of together 200 KiB, of which one is not synced in its last 8 KiB.
+// BenchmarkCrash crashes a small store: 16 files, 200 KiB in total; the last 8 KiB of one file are not synced.
 func BenchmarkCrash(b *testing.B) {
 	m := vfs.NewMem()
 	if err := m.Mkdir("db"); err != nil {

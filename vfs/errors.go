@@ -1,20 +1,26 @@
 package vfs
 
-import "errors"
+import (
+	"errors"
+	"io/fs"
+)
 
 var (
-	// ErrLocked is what [FS.Lock] and [FS.LockShared] return for a lock that is held, and not to be shared, by another
-	// process or by another call in this one.
+	// ErrLocked is returned by [FS.Lock] and [FS.LockShared] if another process, or another call in this one, holds a
+	// lock that excludes the requested one.
 	ErrLocked = errors.New("locked by another process or another call in this one")
 
-	// ErrNotRegular is what [FS.Open], [FS.Lock] and [FS.LockShared] return for a name that is a directory, a symbolic link,
-	// a pipe, a socket or a device.
+	// ErrNotRegular is returned by [FS.Open], [FS.Lock] and [FS.LockShared] for a name that is a directory, a symbolic
+	// link, a pipe, a socket or a device.
 	ErrNotRegular = errors.New("not a regular file")
 
-	// ErrTooLarge is what [ReadFile] returns for a file longer than its caller allows.
+	// ErrTooLarge is returned by [ReadFile] for a file longer than its caller allows.
 	ErrTooLarge = errors.New("file too large")
 
-	// ErrShortWrite is what the hook of [NewHook] returns, wrapped or not, to have half of the bytes written before the
+	// ErrShortWrite is returned, wrapped or not, by the hook of [NewHook] to have half of the bytes written before the
 	// write fails.
 	ErrShortWrite = errors.New("short write")
 )
+
+// notRegular returns ErrNotRegular for an operation on a name.
+func notRegular(op, name string) error { return &fs.PathError{Op: op, Path: name, Err: ErrNotRegular} }

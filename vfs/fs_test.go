@@ -15,7 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// everyFS is each file system by name, with what makes an empty directory on it.
+// everyFS returns each file system by name, as a function that makes an empty directory on it.
 func everyFS() map[string]func(t *testing.T) (fsys vfs.FS, dir string) {
 	return map[string]func(t *testing.T) (fsys vfs.FS, dir string){
 		"OS": func(t *testing.T) (vfs.FS, string) {
@@ -62,7 +62,7 @@ func put(t *testing.T, fsys vfs.FS, name, content string) {
 	must(t, f.Close())
 }
 
-// get returns the content of a file, or "-" if there is none.
+// get returns the content of a file, or "-" for an absent one.
 func get(t *testing.T, fsys vfs.FS, name string) string {
 	t.Helper()
 	data, err := vfs.ReadFile(fsys, name, 1<<30)
@@ -111,7 +111,8 @@ func TestFilesOfEveryFS(t *testing.T) {
 
 			f, err = fsys.Open(name)
 			must(t, err)
-			for _, off := range []int64{0, 1, 511, 512, 65535, 65536, int64(len(want)) - 10, int64(len(want)), int64(len(want)) + 1} {
+			size := int64(len(want))
+			for _, off := range []int64{0, 1, 511, 512, 65535, 65536, size - 10, size, size + 1} {
 				for _, n := range []int{0, 1, 10, 11, 70000} {
 					got := make([]byte, n)
 					var wantBytes []byte
@@ -124,7 +125,8 @@ func TestFilesOfEveryFS(t *testing.T) {
 					}
 					k, err := f.ReadAt(got, off)
 					if !bytes.Equal(got[:k], wantBytes) || !errors.Is(err, wantError) {
-						t.Errorf("ReadAt(%d bytes, %d): got %d bytes, %v, want %d, %v", n, off, k, err, len(wantBytes), wantError)
+						t.Errorf("ReadAt(%d bytes, %d): got %d bytes, %v, want %d, %v",
+							n, off, k, err, len(wantBytes), wantError)
 					}
 				}
 			}
@@ -146,7 +148,7 @@ func TestFilesOfEveryFS(t *testing.T) {
 	}
 }
 
-// reserve is Reserve of a file that may have none.
+// reserve calls Reserve, if f has it.
 func reserve(f vfs.File, n int64) error {
 	r, ok := f.(vfs.Reserver)
 	if !ok {
@@ -155,9 +157,9 @@ func reserve(f vfs.File, n int64) error {
 	return r.Reserve(n)
 }
 
-// TestReservedRoomIsFilledInOrder writes pieces of all sizes into room that is reserved, behind it and across its end, syncs
-// in between, and reads all of it meanwhile.
-func TestReservedRoomIsFilledInOrder(t *testing.T) {
+// TestReservedSpaceIsFilledInOrder writes pieces of all sizes into reserved space, behind it and across its end, with
+// syncs between them, and reads everything meanwhile.
+func TestReservedSpaceIsFilledInOrder(t *testing.T) {
 	for name, setup := range everyFS() {
 		for seed := range uint64(4) {
 			t.Run(fmt.Sprint(name, seed), func(t *testing.T) {
@@ -196,12 +198,16 @@ func TestReservedRoomIsFilledInOrder(t *testing.T) {
 					from := rng.IntN(size + 1)
 					part := make([]byte, min(size-from, 1+rng.IntN(8000)))
 					for _, r := range []vfs.File{f, other} {
-						if n, err := r.ReadAt(part, int64(from)); n != len(part) || err != nil && !errors.Is(err, io.EOF) {
+						n, err := r.ReadAt(part, int64(from))
+						if n != len(part) || err != nil && !errors.Is(err, io.EOF) {
 							t.Fatalf("ReadAt(%d bytes, %d): %d, %v", len(part), from, n, err)
 						}
 						filled := part[:min(len(part), max(0, len(want)-from))]
-						if !bytes.HasPrefix(want[min(from, len(want)):], filled) || len(bytes.Trim(part[len(filled):], "\x00")) > 0 {
-							t.Fatalf("%d bytes from %d on, of %d written and %d in all, are wrong", len(part), from, len(want), size)
+						behind := part[len(filled):]
+						if !bytes.HasPrefix(want[min(from, len(want)):], filled) ||
+							len(bytes.Trim(behind, "\x00")) > 0 {
+							t.Fatalf("%d bytes at %d are wrong; the file has %d bytes, %d of them written",
+								len(part), from, size, len(want))
 						}
 						if got, err := r.Size(); got != int64(size) || err != nil {
 							t.Fatalf("size %d, %v, want %d", got, err, size)
@@ -209,7 +215,7 @@ func TestReservedRoomIsFilledInOrder(t *testing.T) {
 					}
 				}
 				if got := get(t, fsys, name); got != string(want)+strings.Repeat("\x00", size-len(want)) {
-					t.Errorf("read as a whole it is another: %d bytes, want %d", len(got), size)
+					t.Errorf("the whole file differs: %d bytes, want %d", len(got), size)
 				}
 			})
 		}
@@ -357,7 +363,7 @@ func TestI31SecondLockIsRefusedAtOnce(t *testing.T) {
 			name := filepath.Join(dir, "LOCK")
 			lock, err := fsys.Lock(name)
 			must(t, err)
-			for range 2 { // the first refusal must not let the lock go
+			for range 2 { // the first refusal must not release the lock
 				_, err = fsys.Lock(name)
 				wantErr(t, err, vfs.ErrLocked)
 			}
@@ -417,7 +423,7 @@ func TestI31ManyShareALockThatExcludesAnExclusiveOne(t *testing.T) {
 				_, err = fsys.Lock(name)
 				wantErr(t, err, vfs.ErrLocked)
 			}
-			for i, share := range shares { // the last keeps the lock, also when another is closed twice
+			for i, share := range shares { // the last share keeps the lock, also when another is closed twice
 				_, err = fsys.Lock(name)
 				wantErr(t, err, vfs.ErrLocked)
 				must(t, share.Close())
@@ -438,7 +444,7 @@ func TestI31ManyShareALockThatExcludesAnExclusiveOne(t *testing.T) {
 	}
 }
 
-func TestAFileMayBeRemovedByWhoLockedIt(t *testing.T) {
+func TestTheHolderOfALockMayRemoveItsFile(t *testing.T) {
 	for name, setup := range everyFS() {
 		t.Run(name, func(t *testing.T) {
 			fsys, dir := setup(t)

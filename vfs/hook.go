@@ -12,7 +12,7 @@ import (
 // OpKind is a kind of operation on an [FS] or a [File].
 type OpKind uint8
 
-// The operations. Close is that of a file or of a lock.
+// The operations. OpClose is the Close of a file or of a lock.
 const (
 	OpCreate OpKind = iota + 1
 	OpOpen
@@ -35,12 +35,13 @@ const (
 )
 
 var opNames = [...]string{
-	OpCreate: "create", OpOpen: "open", OpRemove: "remove", OpRename: "rename", OpLink: "link", OpMkdir: "mkdir", OpList: "list",
-	OpStat: "stat", OpSyncDir: "syncdir", OpLock: "lock", OpLockShared: "lockshared", OpFreeSpace: "freespace", OpReadAt: "readat", OpWrite: "write",
-	OpReserve: "reserve", OpSync: "sync", OpSize: "size", OpClose: "close",
+	OpCreate: "create", OpOpen: "open", OpRemove: "remove", OpRename: "rename", OpLink: "link", OpMkdir: "mkdir",
+	OpList: "list", OpStat: "stat", OpSyncDir: "syncdir", OpLock: "lock", OpLockShared: "lockshared",
+	OpFreeSpace: "freespace", OpReadAt: "readat", OpWrite: "write", OpReserve: "reserve", OpSync: "sync",
+	OpSize: "size", OpClose: "close",
 }
 
-// String is the operation's name in lower case.
+// String returns the operation's name in lower case.
 func (k OpKind) String() string {
 	if int(k) < len(opNames) && opNames[k] != "" {
 		return opNames[k]
@@ -48,7 +49,7 @@ func (k OpKind) String() string {
 	return fmt.Sprintf("OpKind(%d)", uint8(k))
 }
 
-// Changes reports whether an operation can change what a crash leaves: all but those that only read.
+// Changes reports whether the operation can change what a crash leaves: all operations except those that only read.
 func (k OpKind) Changes() bool {
 	switch k {
 	case OpCreate, OpRemove, OpRename, OpLink, OpMkdir, OpSyncDir, OpLock, OpWrite, OpReserve, OpSync:
@@ -58,16 +59,16 @@ func (k OpKind) Changes() bool {
 	return false
 }
 
-// Op is an operation that is about to be done.
+// Op is an operation about to be performed.
 type Op struct {
 	Kind   OpKind
-	Name   string // of the file or directory, as the caller gave it; of a rename or a link, the old one
+	Name   string // of the file or directory, as the caller passed it; the old name of a rename or a link
 	To     string // the new name of a rename or a link
 	Offset int64  // of a ReadAt
-	Size   int    // bytes of a ReadAt, a Write or a Reserve; of one that int does not hold, the largest int
+	Size   int    // bytes of a ReadAt, a Write or a Reserve, capped at the largest int
 }
 
-// String is the operation in words, for a log of a test.
+// String returns the operation and its arguments, for a test's log.
 func (o Op) String() string {
 	switch o.Kind {
 	case OpRename, OpLink:
@@ -76,17 +77,19 @@ func (o Op) String() string {
 		return fmt.Sprintf("%v %s %d+%d", o.Kind, o.Name, o.Offset, o.Size)
 	case OpWrite, OpReserve:
 		return fmt.Sprintf("%v %s %d", o.Kind, o.Name, o.Size)
-	case OpCreate, OpOpen, OpRemove, OpMkdir, OpList, OpStat, OpSyncDir, OpLock, OpLockShared, OpFreeSpace, OpSync, OpSize, OpClose:
+	case OpCreate, OpOpen, OpRemove, OpMkdir, OpList, OpStat, OpSyncDir, OpLock, OpLockShared, OpFreeSpace, OpSync,
+		OpSize, OpClose:
 	}
 	return fmt.Sprintf("%v %s", o.Kind, o.Name)
 }
 
-// NewHook returns an FS that calls hook before each operation on fsys and its files. When hook returns an error the
-// operation is not done and fails with that error, unwrapped; except that a write is half done, rounded down, when the
-// error Is [ErrShortWrite], and that a close which fails has closed all the same, as the system's has.
+// NewHook returns an FS that calls hook before each operation on fsys and its files. If hook returns an error, the
+// operation is not performed and returns that error, unwrapped, with two exceptions: a write whose hook error matches
+// [ErrShortWrite] writes half of its bytes, rounded down; and a close that fails has closed all the same, like the
+// system's.
 //
-// The hook is called by whoever does the operation, so it must be safe for concurrent use. It may use fsys, wait, crash it
-// ([Mem.Crash]), or not return.
+// The hook runs on the goroutine of the operation, so it must be safe for concurrent use. It may use fsys, wait, crash
+// it ([Mem.Crash]), or not return.
 func NewHook(fsys FS, hook func(Op) error) FS { return &hookFS{fsys, hook} }
 
 type hookFS struct {
@@ -114,7 +117,7 @@ func (h *hookFS) wrap(f File, err error, name string) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &hookFile{f, h.hook, name}, nil
+	return &hookFile{f, h, name}, nil
 }
 
 func (h *hookFS) Remove(name string) error {
@@ -159,7 +162,7 @@ func (h *hookFS) Stat(name string) (os.FileInfo, error) {
 	return h.fsys.Stat(name)
 }
 
-// FreeSpace is [FreeSpacer.FreeSpace].
+// FreeSpace implements [FreeSpacer.FreeSpace].
 func (h *hookFS) FreeSpace(dir string) (uint64, error) {
 	f, ok := h.fsys.(FreeSpacer)
 	if !ok {
@@ -192,21 +195,21 @@ func (h *hookFS) lock(kind OpKind, name string, take func(string) (io.Closer, er
 	if err != nil {
 		return nil, err
 	}
-	return &hookLock{lock, h.hook, name}, nil
+	return &hookLock{lock, h, name}, nil
 }
 
 // hookLock is a lock of a hookFS.
 type hookLock struct {
 	lock io.Closer
-	hook func(Op) error
+	fs   *hookFS
 	name string
 }
 
-func (l *hookLock) Close() error { return closeHooked(l.lock, l.hook, l.name) }
+func (l *hookLock) Close() error { return l.fs.close(l.lock, l.name) }
 
-// closeHooked closes whatever the hook says: what fails to close must not stay open or locked.
-func closeHooked(c io.Closer, hook func(Op) error, name string) error {
-	err := hook(Op{Kind: OpClose, Name: name})
+// close closes c whether or not the hook fails: a failed close must leave nothing open or locked.
+func (h *hookFS) close(c io.Closer, name string) error {
+	err := h.hook(Op{Kind: OpClose, Name: name})
 	closeErr := c.Close()
 	if err == nil {
 		return closeErr
@@ -217,19 +220,19 @@ func closeHooked(c io.Closer, hook func(Op) error, name string) error {
 // hookFile is a file of a hookFS.
 type hookFile struct {
 	f    File
-	hook func(Op) error
+	fs   *hookFS
 	name string
 }
 
 func (f *hookFile) ReadAt(p []byte, off int64) (int, error) {
-	if err := f.hook(Op{Kind: OpReadAt, Name: f.name, Offset: off, Size: len(p)}); err != nil {
+	if err := f.fs.hook(Op{Kind: OpReadAt, Name: f.name, Offset: off, Size: len(p)}); err != nil {
 		return 0, err
 	}
 	return f.f.ReadAt(p, off)
 }
 
 func (f *hookFile) Write(p []byte) (int, error) {
-	err := f.hook(Op{Kind: OpWrite, Name: f.name, Size: len(p)})
+	err := f.fs.hook(Op{Kind: OpWrite, Name: f.name, Size: len(p)})
 	if errors.Is(err, ErrShortWrite) {
 		n, writeErr := f.f.Write(p[:len(p)/2])
 		return n, errors.Join(err, writeErr)
@@ -240,9 +243,9 @@ func (f *hookFile) Write(p []byte) (int, error) {
 	return f.f.Write(p)
 }
 
-// Reserve is that of the file below, or unsupported where it has none.
+// Reserve reserves in the wrapped file, if it is a Reserver.
 func (f *hookFile) Reserve(n int64) error {
-	if err := f.hook(Op{Kind: OpReserve, Name: f.name, Size: int(min(n, math.MaxInt))}); err != nil {
+	if err := f.fs.hook(Op{Kind: OpReserve, Name: f.name, Size: int(min(n, math.MaxInt))}); err != nil {
 		return err
 	}
 	if r, ok := f.f.(Reserver); ok {
@@ -252,19 +255,19 @@ func (f *hookFile) Reserve(n int64) error {
 }
 
 func (f *hookFile) Sync() error {
-	if err := f.hook(Op{Kind: OpSync, Name: f.name}); err != nil {
+	if err := f.fs.hook(Op{Kind: OpSync, Name: f.name}); err != nil {
 		return err
 	}
 	return f.f.Sync()
 }
 
 func (f *hookFile) Size() (int64, error) {
-	if err := f.hook(Op{Kind: OpSize, Name: f.name}); err != nil {
+	if err := f.fs.hook(Op{Kind: OpSize, Name: f.name}); err != nil {
 		return 0, err
 	}
 	return f.f.Size()
 }
 
 func (f *hookFile) Close() error {
-	return closeHooked(f.f, f.hook, f.name)
+	return f.fs.close(f.f, f.name)
 }

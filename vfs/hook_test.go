@@ -10,7 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// everyOp does each kind of operation once and returns the errors by operation.
+// everyOp performs each kind of operation once and returns the errors by operation.
 func everyOp(fsys vfs.FS) map[string]error {
 	errs := map[string]error{}
 	errs["mkdir"] = fsys.Mkdir("d")
@@ -68,9 +68,9 @@ func TestHookSeesEveryOperation(t *testing.T) {
 		}
 	}
 	want := []string{
-		"mkdir d", "create d/a", "reserve d/a 5", "write d/a 5", "sync d/a", "close d/a", "link d/a d/b", "rename d/a d/c", "syncdir d", "open d/c",
-		"readat d/c 3+2", "size d/c", "list d", "stat d/b", "lock d/LOCK", "close d/LOCK", "lockshared d/LOCK",
-		"close d/LOCK", "freespace d", "remove d/b",
+		"mkdir d", "create d/a", "reserve d/a 5", "write d/a 5", "sync d/a", "close d/a", "link d/a d/b",
+		"rename d/a d/c", "syncdir d", "open d/c", "readat d/c 3+2", "size d/c", "list d", "stat d/b", "lock d/LOCK",
+		"close d/LOCK", "lockshared d/LOCK", "close d/LOCK", "freespace d", "remove d/b",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -102,7 +102,7 @@ func TestHookFailsEveryOperationWithItsError(t *testing.T) {
 				t.Errorf("got %v, want %v", errs[name], boom)
 			}
 			switch kind {
-			case vfs.OpClose: // closed all the same
+			case vfs.OpClose: // it is closed all the same
 				lock, err := m.Lock("d/LOCK")
 				must(t, err)
 				must(t, lock.Close())
@@ -124,7 +124,7 @@ func TestHookFailsEveryOperationWithItsError(t *testing.T) {
 	}
 }
 
-func TestHookReservesOnlyWhereWhatItWrapsDoes(t *testing.T) {
+func TestHookReservesOnlyIfTheWrappedFileDoes(t *testing.T) {
 	m := vfs.NewMem()
 	f, err := vfs.NewHook(plain{m}, func(vfs.Op) error { return nil }).Create("a")
 	must(t, err)
@@ -135,17 +135,17 @@ func TestHookReservesOnlyWhereWhatItWrapsDoes(t *testing.T) {
 	}
 }
 
-func TestHookTellsFreeSpaceOnlyWhereWhatItWrapsDoes(t *testing.T) {
+func TestHookReturnsFreeSpaceOnlyIfTheWrappedFSDoes(t *testing.T) {
 	free := func(fsys vfs.FS, hook func(vfs.Op) error) (uint64, error) {
 		return freeSpace(vfs.NewHook(fsys, hook), "d")
 	}
-	_, err := free(vfs.NewMem(), func(op vfs.Op) error { t.Errorf("heard of %v", op); return nil })
+	_, err := free(vfs.NewMem(), func(op vfs.Op) error { t.Errorf("hook called for %v", op); return nil })
 	wantErr(t, err, errors.ErrUnsupported)
-	var heard []string
-	n, err := free(spacious{vfs.NewMem()}, func(op vfs.Op) error { heard = append(heard, op.String()); return nil })
+	var ops []string
+	n, err := free(spacious{vfs.NewMem()}, func(op vfs.Op) error { ops = append(ops, op.String()); return nil })
 	must(t, err)
-	if n != 5 || !slices.Equal(heard, []string{"freespace d"}) {
-		t.Errorf("%d bytes, heard %q; want 5, and the operation", n, heard)
+	if n != 5 || !slices.Equal(ops, []string{"freespace d"}) {
+		t.Errorf("%d bytes, hook called for %q; want 5, and freespace d", n, ops)
 	}
 	refused := errors.New("refused")
 	_, err = free(spacious{vfs.NewMem()}, func(vfs.Op) error { return refused })
@@ -157,14 +157,14 @@ type spacious struct{ vfs.FS }
 
 func (spacious) FreeSpace(string) (uint64, error) { return 5, nil }
 
-func TestTheSystemTellsFreeSpace(t *testing.T) {
+func TestTheSystemReturnsFreeSpace(t *testing.T) {
 	dir := t.TempDir()
 	n, err := freeSpace(vfs.OS, dir)
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("not on this system")
 	}
 	if must(t, err); n < 1<<10 || n > 1<<60 {
-		t.Errorf("%d bytes left, where this test was built", n)
+		t.Errorf("%d bytes left on the disk that holds this test", n)
 	}
 	if _, err = freeSpace(vfs.OS, dir+"/absent"); err == nil {
 		t.Error("no error for a directory that is not there")
@@ -204,7 +204,8 @@ func TestOpKindsThatChange(t *testing.T) {
 			got = append(got, k.String())
 		}
 	}
-	if got, want := strings.Join(got, " "), "create remove rename link mkdir syncdir lock write reserve sync"; got != want {
+	const want = "create remove rename link mkdir syncdir lock write reserve sync"
+	if got := strings.Join(got, " "); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got, want := vfs.OpKind(200).String(), "OpKind(200)"; got != want {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Inside reports whether dir is the directory outer or lies below it. Both must exist. For [OS] symbolic links are followed
-// and directories are compared, not their names; an [FS] of another package is asked for nothing, and the names decide.
+// Inside reports whether dir is the directory outer or lies below it. Both must exist. For [OS] symbolic links are
+// followed and directories are compared, not names. For an [FS] of another package, only the names are compared.
 func Inside(fsys FS, dir, outer string) (bool, error) {
 	if f, ok := fsys.(interface {
 		inside(dir, outer string) (bool, error)
@@ -47,7 +47,7 @@ func (osFS) inside(dir, outer string) (bool, error) {
 	}
 }
 
-// inside compares names, as there are no links; a relative one begins at the root.
+// inside compares names, since a Mem has no links. A relative name begins at the root.
 func (m *Mem) inside(dir, outer string) (bool, error) { //nolint:unparam // as the others are called
 	root := string(filepath.Separator)
 	return below(filepath.Join(root, dir), filepath.Join(root, outer)), nil

@@ -9,7 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// foreign is an FS of another package: nothing beside the methods of the interface.
+// foreign is an FS of another package, with only the methods of the interface.
 type foreign struct{ vfs.FS }
 
 func TestInsideFollowsLinksOnTheSystem(t *testing.T) {
@@ -17,7 +17,9 @@ func TestInsideFollowsLinksOnTheSystem(t *testing.T) {
 	for _, dir := range []string{"store/sub/deep", "store2", "beside"} {
 		must(t, os.MkdirAll(filepath.FromSlash(dir), 0o700))
 	}
-	for link, to := range map[string]string{"to-store": "store", "to-sub": "store/sub", "store/out": "../beside", "beside/back": "../store/sub"} {
+	for link, to := range map[string]string{
+		"to-store": "store", "to-sub": "store/sub", "store/out": "../beside", "beside/back": "../store/sub",
+	} {
 		if err := os.Symlink(filepath.FromSlash(to), filepath.FromSlash(link)); err != nil {
 			if runtime.GOOS == "windows" {
 				t.Skip("links need a privilege here: ", err)
@@ -69,10 +71,17 @@ func TestInsideByNames(t *testing.T) {
 		dir, outer string
 		want       bool
 	}{
-		{"a", "a", true}, {"a/b", "a", true}, {"a/../a/b", "a", true}, {"a/b/..", "a/b", false}, {"ab", "a", false}, {"..a", ".", true}, {"b", "a", false},
+		{"a", "a", true},
+		{"a/b", "a", true},
+		{"a/../a/b", "a", true},
+		{"a/b/..", "a/b", false},
+		{"ab", "a", false},
+		{"..a", ".", true},
+		{"b", "a", false},
 	} {
 		for _, fsys := range []vfs.FS{vfs.NewMem(), foreign{vfs.NewMem()}} {
-			if got, err := vfs.Inside(fsys, filepath.FromSlash(c.dir), filepath.FromSlash(c.outer)); err != nil || got != c.want {
+			got, err := vfs.Inside(fsys, filepath.FromSlash(c.dir), filepath.FromSlash(c.outer))
+			if err != nil || got != c.want {
 				t.Errorf("%T: %s inside %s: %v, %v, want %v", fsys, c.dir, c.outer, got, err, c.want)
 			}
 		}

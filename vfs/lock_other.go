@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// lockFile fails, since there are no locks: two processes could write one store, or one could write what another reads. So
-// here only [NewMem] holds a store that can be locked.
+// lockFile fails, since these systems have no locks: two processes could write one store, or one could write what
+// another reads. So here only a store on [NewMem] can be locked.
 func lockFile(name string, shared bool) (io.Closer, error) {
 	if shared {
 		if _, err := os.Lstat(name); err != nil {

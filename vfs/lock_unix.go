@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// locks holds what this process has locked (I31). The kernel's lock alone does not do: where a network file system turns
-// it into a lock of the process, a second one in the same process succeeds, and closing any descriptor of the file,
-// even one that was opened only to try, lets the first one go. So the table is asked before the file is opened, and those
-// who share a lock in this process share a descriptor.
+// locks lists the files that this process has locked (I31). The kernel's lock alone is not enough: where a network file
+// system turns it into a lock of the process, a second one in the same process succeeds, and closing any descriptor of
+// the file, even one that was opened only to try, releases the first lock. So the list is searched before the file is
+// opened, and holders of a shared lock in this process share a descriptor.
 var locks struct {
 	mu   sync.Mutex
-	held []*heldFile // guarded by mu; few, since a store has one
+	held []*heldFile // guarded by mu; short, since a store has one lock
 }
 
 // heldFile is a file that this process has locked.
@@ -30,7 +30,7 @@ type heldFile struct {
 	holders int         // guarded by locks.mu: 1 unless shared
 }
 
-// heldAs returns what this process has locked of that file, by whatever name, or nil. The caller holds locks.mu.
+// heldAs returns the entry of a file that this process has locked, by whatever name, or nil. The caller holds locks.mu.
 func heldAs(file os.FileInfo) *heldFile {
 	i := slices.IndexFunc(locks.held, func(h *heldFile) bool { return os.SameFile(h.info, file) })
 	if i < 0 {
@@ -39,7 +39,7 @@ func heldAs(file os.FileInfo) *heldFile {
 	return locks.held[i]
 }
 
-// lockFile takes the lock, exclusive or shared, or returns ErrLocked, at once in both cases.
+// lockFile takes the lock, exclusive or shared. If it is held, lockFile returns ErrLocked at once.
 func lockFile(name string, shared bool) (io.Closer, error) {
 	locks.mu.Lock()
 	defer locks.mu.Unlock()
@@ -53,19 +53,19 @@ func lockFile(name string, shared bool) (io.Closer, error) {
 			return nil, lockError(name, ErrLocked)
 		}
 	}
-	f, err := openRegular(name, lockFlags(shared))
+	f, err := openForLock(name, shared)
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
 	if err == nil && heldAs(info) != nil {
-		err = ErrLocked // renamed between the two looks
+		err = ErrLocked // the name changed after Lstat
 	}
 	if err == nil {
 		err = flock(f, shared)
 	}
 	if err == nil && !stillNamed(name, info) {
-		err = ErrLocked // removed by who had it locked until now: another may lock what has the name next
+		err = ErrLocked // the last holder removed the file: another caller may lock the next file of that name
 	}
 	if err != nil {
 		return nil, errors.Join(lockError(name, err), f.Close())
@@ -75,27 +75,20 @@ func lockFile(name string, shared bool) (io.Closer, error) {
 	return &osLock{held: h}, nil
 }
 
-// flock takes the kernel's lock on an open file, which its death or its close releases.
+// flock takes the kernel's lock on an open file. The lock is released when the file is closed or the process dies.
 func flock(f *os.File, shared bool) error {
 	how := unix.LOCK_EX
 	if shared {
 		how = unix.LOCK_SH
 	}
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
+	err := withDescriptor(f, func(fd int) error { return unix.Flock(fd, how|unix.LOCK_NB) })
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return ErrLocked
 	}
-	var lockErr error
-	err = raw.Control(func(fd uintptr) {
-		lockErr = retry(func() error { return unix.Flock(int(fd), how|unix.LOCK_NB) })
-	})
-	if errors.Is(lockErr, unix.EWOULDBLOCK) {
-		lockErr = ErrLocked
-	}
-	return errors.Join(err, lockErr)
+	return err
 }
 
-// stillNamed reports whether the name is that of the file.
+// stillNamed reports whether name still refers to file.
 func stillNamed(name string, file os.FileInfo) bool {
 	info, err := os.Lstat(name)
 	return err == nil && os.SameFile(info, file)
@@ -103,14 +96,14 @@ func stillNamed(name string, file os.FileInfo) bool {
 
 func lockError(name string, err error) error { return &fs.PathError{Op: "lock", Path: name, Err: err} }
 
-// osLock is a lock that is held, or a share of one.
+// osLock is a held lock, or a share of one.
 type osLock struct {
 	held   *heldFile
 	closed bool // guarded by locks.mu
 }
 
-// Close releases the lock; the last who shares it does so by closing the file. The file stays, since another process may
-// just have opened it.
+// Close releases the lock. The last holder of a shared lock closes the file. The file is not removed, since another
+// process may just have opened it.
 func (l *osLock) Close() error {
 	locks.mu.Lock()
 	defer locks.mu.Unlock()

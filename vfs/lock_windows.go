@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockFile takes the lock, exclusive or shared, or returns ErrLocked, at once in both cases. A lock of Windows belongs to
-// the handle, so it also keeps out other calls in this process (I31).
+// lockFile takes the lock, exclusive or shared. If it is held, lockFile returns ErrLocked at once. A lock of Windows
+// belongs to the handle, so it also excludes other calls in this process (I31).
 func lockFile(name string, shared bool) (io.Closer, error) {
-	f, err := openRegular(name, lockFlags(shared))
+	f, err := openForLock(name, shared)
 	if err != nil {
 		return nil, err
 	}
@@ -31,14 +31,14 @@ func lockFile(name string, shared bool) (io.Closer, error) {
 	return &osLock{f}, nil
 }
 
-// osLock is a lock that is held.
+// osLock is a held lock.
 type osLock struct{ f *os.File }
 
-// Close releases the lock. The file stays, since another process may just have opened it.
+// Close releases the lock. The file is not removed, since another process may just have opened it.
 func (l *osLock) Close() error {
 	err := windows.UnlockFileEx(windows.Handle(l.f.Fd()), 0, ^uint32(0), ^uint32(0), new(windows.Overlapped))
 	if errors.Is(err, windows.ERROR_INVALID_HANDLE) {
-		err = nil // closed before: the close below says so
+		err = nil // closed before: Close below returns the error
 	}
 	return errors.Join(err, l.f.Close())
 }

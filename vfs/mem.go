@@ -12,27 +12,29 @@ import (
 	"time"
 )
 
-// Mem is a file system in memory. Its root is an empty directory; a relative name begins there as well.
+// Mem is a file system in memory. Its root is an empty directory; a relative name begins at the root.
 //
-// Beside what every reader sees it knows what of that a loss of power would leave, which is what [Mem.Crash] returns:
+// Besides the content that every reader sees, it keeps track of what a loss of power would leave, for [Mem.Crash]:
 //
-//   - the content of a file, by sectors of 512 bytes, and its size are durable once the file is synced; a size that was
-//     reserved can survive without what was written into it, which then reads as zeros, and is lost with what lies there;
-//   - a name in a directory (made, linked, renamed, removed) is durable once that directory is synced, and not by a sync of
-//     the file that it names;
-//   - a rename is one change: both names show it, or neither, so that a sync of either directory makes it durable.
+//   - the content of a file, by sectors of 512 bytes, and its size are durable once the file is synced; a reserved size
+//     can survive without the content written into it, which then reads as zeros, and losing the size loses that
+//     content;
+//   - a change of a name in a directory (made, linked, renamed, removed) is durable once that directory is synced, but
+//     not by a sync of the file;
+//   - a rename is one change: it shows at both names or at neither, so that a sync of either directory makes it
+//     durable.
 //
-// Nothing else is durable: two changes of different names in one directory may survive the one without the other, in either
-// order. A directory can only be renamed within its parent.
+// Nothing else is durable: of two changes of different names in one directory, either may survive without the other. A
+// directory can only be renamed within its parent.
 //
-// All methods are safe for concurrent use; reads of files wait only for writes of the same file.
+// All methods are safe for concurrent use. A read of a file waits only for writes of the same file.
 type Mem struct {
-	// mu is held for writing by what changes names and by Crash, and for reading by what writes and syncs files, so that a
+	// mu is held for writing by changes of names and by Crash, and for reading by writes and syncs of files, so that a
 	// crash sees one moment of the whole. It is taken before the lock of a file.
 	mu      sync.RWMutex
 	root    *inode
 	pending []change       // guarded by mu: changes of names that are not synced, oldest first
-	locked  map[*inode]int // guarded by mu: how many share the lock of a file, or exclusive
+	locked  map[*inode]int // guarded by mu: number of holders of a file's shared lock, or exclusive
 }
 
 // inode is a file or a directory.
@@ -42,13 +44,13 @@ type inode struct {
 	file  memFile           // a file's
 }
 
-// dirent is what a name in a directory means. An entry without either is as good as none.
+// dirent is the meaning of a name in a directory. An entry with neither inode counts as absent.
 type dirent struct {
 	now     *inode // nil: no such name
-	durable *inode // what it means after a loss of power in which no unsynced change survives
+	durable *inode // after a loss of power in which no unsynced change survives
 }
 
-// slot is the place of one name.
+// slot identifies one name in one directory.
 type slot struct {
 	dir  *inode
 	name string
@@ -64,8 +66,8 @@ func NewMem() *Mem { return &Mem{root: newDir(time.Now()), locked: map[*inode]in
 
 func newDir(made time.Time) *inode { return &inode{made: made, names: map[string]dirent{}} }
 
-// find returns the place of a name, and what is there, nil for nothing. The root has a place without a directory. The
-// caller holds mu.
+// find returns the slot of a name and the inode there, nil for none. The slot of the root has no directory. The caller
+// holds mu.
 func (m *Mem) find(name string) (slot, *inode, error) {
 	rest := filepath.Clean(name)
 	rest = rest[len(filepath.VolumeName(rest)):]
@@ -73,7 +75,7 @@ func (m *Mem) find(name string) (slot, *inode, error) {
 	for rest != "" {
 		var element string
 		element, rest, _ = strings.Cut(rest, string(filepath.Separator))
-		if element == "" || element == "." || element == ".." { // Clean leaves these at the beginning only
+		if element == "" || element == "." || element == ".." { // Clean leaves these only at the beginning
 			continue
 		}
 		if node == nil {
@@ -88,7 +90,7 @@ func (m *Mem) find(name string) (slot, *inode, error) {
 	return at, node, nil
 }
 
-// lookup is find for a name that must exist.
+// lookup calls find for a name that must exist.
 func (m *Mem) lookup(op, name string) (slot, *inode, error) {
 	at, node, err := m.find(name)
 	if err == nil && node == nil {
@@ -100,7 +102,7 @@ func (m *Mem) lookup(op, name string) (slot, *inode, error) {
 	return at, node, nil
 }
 
-// vacant is find for a name that must not exist.
+// vacant calls find for a name that must not exist.
 func (m *Mem) vacant(op, name string) (slot, error) {
 	at, node, err := m.find(name)
 	if err == nil && node != nil {
@@ -112,7 +114,7 @@ func (m *Mem) vacant(op, name string) (slot, error) {
 	return at, nil
 }
 
-// Create is [FS.Create]. The file can be read too.
+// Create implements [FS.Create]. The file can be read too.
 func (m *Mem) Create(name string) (File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,7 +127,7 @@ func (m *Mem) Create(name string) (File, error) {
 	return &memHandle{m: m, node: node, name: name, writable: true}, nil
 }
 
-// Open is [FS.Open].
+// Open implements [FS.Open].
 func (m *Mem) Open(name string) (File, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -139,7 +141,7 @@ func (m *Mem) Open(name string) (File, error) {
 	return &memHandle{m: m, node: node, name: name}, nil
 }
 
-// Remove is [FS.Remove]. Who has the file open can go on reading and writing it.
+// Remove implements [FS.Remove]. Open handles of the file can still read and write it.
 func (m *Mem) Remove(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,7 +159,7 @@ func (m *Mem) Remove(name string) error {
 	return nil
 }
 
-// Rename is [FS.Rename]. Where both are names of one file it does nothing, as POSIX has it.
+// Rename implements [FS.Rename]. If both names refer to one file it does nothing, as POSIX requires.
 func (m *Mem) Rename(oldname, newname string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,7 +188,7 @@ func (m *Mem) Rename(oldname, newname string) error {
 	return nil
 }
 
-// Link is [FS.Link].
+// Link implements [FS.Link].
 func (m *Mem) Link(oldname, newname string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,7 +207,7 @@ func (m *Mem) Link(oldname, newname string) error {
 	return nil
 }
 
-// Mkdir is [FS.Mkdir].
+// Mkdir implements [FS.Mkdir].
 func (m *Mem) Mkdir(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,7 +219,7 @@ func (m *Mem) Mkdir(name string) error {
 	return nil
 }
 
-// List is [FS.List].
+// List implements [FS.List].
 func (m *Mem) List(dir string) ([]string, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -230,7 +232,7 @@ func (m *Mem) List(dir string) ([]string, error) {
 	return names, nil
 }
 
-// list returns the names that a directory has now, in no order; a file has none.
+// list returns the current names in a directory, in no order; for a file, it returns nothing.
 func (n *inode) list() []string {
 	var names []string
 	for name, e := range n.names {
@@ -252,7 +254,7 @@ func (m *Mem) lookupDir(op, dir string) (*inode, error) {
 	return node, nil
 }
 
-// Stat is [FS.Stat]. The time of modification is that of creation.
+// Stat implements [FS.Stat]. The modification time is the time of creation.
 func (m *Mem) Stat(name string) (os.FileInfo, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -269,7 +271,7 @@ func (m *Mem) Stat(name string) (os.FileInfo, error) {
 	return info, nil
 }
 
-// SyncDir is [FS.SyncDir].
+// SyncDir implements [FS.SyncDir].
 func (m *Mem) SyncDir(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -281,10 +283,10 @@ func (m *Mem) SyncDir(dir string) error {
 	return nil
 }
 
-// exclusive is in place of the number of those who share a lock.
+// exclusive stands for an exclusive lock, in place of the number of holders of a shared one.
 const exclusive = -1
 
-// Lock is [FS.Lock], against other calls on the same Mem; what [Mem.Crash] returns has no locks.
+// Lock implements [FS.Lock], against other calls on the same Mem. The result of [Mem.Crash] has no locks.
 func (m *Mem) Lock(name string) (io.Closer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -296,7 +298,7 @@ func (m *Mem) Lock(name string) (io.Closer, error) {
 	return m.lock(name, node, err, m.locked[node] == 0, exclusive)
 }
 
-// LockShared is [FS.LockShared], as Lock is FS.Lock.
+// LockShared implements [FS.LockShared], against other calls on the same Mem.
 func (m *Mem) LockShared(name string) (io.Closer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -308,7 +310,8 @@ func (m *Mem) LockShared(name string) (io.Closer, error) {
 	return m.lock(name, node, err, sharers >= 0, sharers+1)
 }
 
-// lock has the file that find found locked so, if it is one and the lock is free for that. The caller holds mu.
+// lock sets the lock state of the file that find returned, if it is a file and its lock is free for that. The caller
+// holds mu.
 func (m *Mem) lock(name string, node *inode, err error, free bool, locked int) (io.Closer, error) {
 	switch {
 	case err != nil:
@@ -324,7 +327,7 @@ func (m *Mem) lock(name string, node *inode, err error, free bool, locked int) (
 	return &memLock{m: m, node: node, name: name}, nil
 }
 
-// memLock is a lock that is held.
+// memLock is a held lock.
 type memLock struct {
 	m      *Mem
 	node   *inode
@@ -340,7 +343,7 @@ func (l *memLock) Close() error {
 		return &fs.PathError{Op: "close", Path: l.name, Err: fs.ErrClosed}
 	}
 	l.closed = true
-	if l.m.locked[l.node]--; l.m.locked[l.node] <= 0 { // the last who shared it, or the only one
+	if l.m.locked[l.node]--; l.m.locked[l.node] <= 0 { // the last holder
 		delete(l.m.locked, l.node)
 	}
 	return nil

@@ -10,24 +10,24 @@ import (
 
 const (
 	sectorSize = 512
-	// chunkSize is what a file grows by: small enough not to waste, large enough to be copied and found at once, and
-	// a multiple of the sector.
+	// chunkSize is the size of a part of a file: small enough not to waste memory, large enough to be copied and found
+	// quickly, and a multiple of the sector.
 	chunkSize = 64 << 10
-	// maxEnds bounds what is remembered of the unsynced writes of a file: the ends of the newest.
+	// maxEnds bounds the number of unsynced writes whose ends are kept: those of the newest.
 	maxEnds = 1024
 )
 
-// memFile is the content of a file. Bytes once written never change, since a file only grows: a crash shares them with
-// what it returns, and only its lost sectors are copied. So what is reserved behind them is a size and no bytes.
+// memFile is the content of a file. Written bytes never change, since a file only grows: the result of a crash shares
+// them, and only lost sectors are copied. Reserved bytes behind them are a size only.
 type memFile struct {
-	mu      sync.RWMutex
-	chunks  [][]byte // guarded by mu: what was written; all but the last hold chunkSize bytes
-	written int64    // guarded by mu
-	size    int64    // guarded by mu: what was written, and zeros that are reserved behind it
-	synced  int64    // guarded by mu: this many written bytes are durable
-	durable int64    // guarded by mu: as is this size
-	ends    []int64  // guarded by mu: written, after each write beyond synced, ascending; with many, after the newest
-	rooms   []int64  // guarded by mu: the size after each Reserve beyond durable, ascending
+	mu       sync.RWMutex
+	chunks   [][]byte // guarded by mu: the written bytes; all but the last hold chunkSize bytes
+	written  int64    // guarded by mu
+	size     int64    // guarded by mu: the written bytes and the reserved zeros behind them
+	synced   int64    // guarded by mu: number of durable written bytes
+	durable  int64    // guarded by mu: durable size
+	ends     []int64  // guarded by mu: written after each write beyond synced, ascending; if many, only the newest
+	reserves []int64  // guarded by mu: the size after each Reserve beyond durable, ascending
 }
 
 func (f *memFile) length() int64 {
@@ -70,17 +70,17 @@ func (f *memFile) write(p []byte) {
 	f.ends = append(f.ends, f.written)
 }
 
-// reserve makes the file n bytes longer than what was written, if it is not.
+// reserve extends the file to n bytes more than what was written, if it is shorter.
 func (f *memFile) reserve(n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.written+n > f.size {
 		f.size = f.written + n
-		f.rooms = append(f.rooms, f.size)
+		f.reserves = append(f.reserves, f.size)
 	}
 }
 
-// append adds bytes behind those written. The caller holds the lock, or is the only one who knows the file.
+// append adds bytes behind the written ones. The caller holds the lock, or nothing else refers to the file yet.
 func (f *memFile) append(p []byte) {
 	f.written += int64(len(p))
 	f.size = max(f.size, f.written)
@@ -100,7 +100,7 @@ func (f *memFile) sync() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.synced, f.durable = f.written, f.size
-	f.ends, f.rooms = f.ends[:0], f.rooms[:0]
+	f.ends, f.reserves = f.ends[:0], f.reserves[:0]
 }
 
 // memHandle is an open file.
@@ -119,7 +119,7 @@ func (h *memHandle) check(op string) error {
 	return nil
 }
 
-// ReadAt is [io.ReaderAt.ReadAt].
+// ReadAt implements [io.ReaderAt.ReadAt].
 func (h *memHandle) ReadAt(p []byte, off int64) (int, error) {
 	if err := h.check("read"); err != nil {
 		return 0, err
@@ -130,7 +130,7 @@ func (h *memHandle) ReadAt(p []byte, off int64) (int, error) {
 	return h.node.file.readAt(p, off)
 }
 
-// Write appends all of p to a file from Create; one from Open refuses.
+// Write appends p to a file returned by Create. A file returned by Open refuses.
 func (h *memHandle) Write(p []byte) (int, error) {
 	if err := h.check("write"); err != nil {
 		return 0, err
@@ -144,7 +144,7 @@ func (h *memHandle) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Reserve is [Reserver.Reserve]. There is always room.
+// Reserve implements [Reserver.Reserve]. There is always space.
 func (h *memHandle) Reserve(n int64) error {
 	if err := h.check("reserve"); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (h *memHandle) Reserve(n int64) error {
 	return nil
 }
 
-// Sync is [File.Sync]. A handle for reading syncs what others wrote, too.
+// Sync implements [File.Sync]. A read-only handle syncs what other handles wrote, too.
 func (h *memHandle) Sync() error {
 	if err := h.check("sync"); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (h *memHandle) Sync() error {
 	return nil
 }
 
-// Size is [File.Size].
+// Size implements [File.Size].
 func (h *memHandle) Size() (int64, error) {
 	if err := h.check("stat"); err != nil {
 		return 0, err
@@ -180,7 +180,7 @@ func (h *memHandle) Size() (int64, error) {
 	return h.node.file.length(), nil
 }
 
-// Close ends the use of the handle. It makes nothing durable.
+// Close closes the handle. It makes nothing durable.
 func (h *memHandle) Close() error {
 	if h.closed.Swap(true) {
 		return &fs.PathError{Op: "close", Path: h.name, Err: fs.ErrClosed}

@@ -1,24 +1,24 @@
 package vfs
 
-// change is one operation on names that is not durable yet. It sets one name, or, if it is a rename, two at once.
+// change is one operation on names that is not durable yet. It sets one name, or two at once if it is a rename.
 //
-// Order and atomicity, in one rule: **of the changes of any one name a prefix survives a crash.** A rename is in the order of
-// both its names, so it survives with all that came before it at either, and what comes after it at either survives only
-// with it. A single change that is overwritten at the same name leaves no trace, so that the rule excludes no outcome of
-// a file system whose renames are atomic.
+// Order and atomicity follow one rule: **of the changes of any one name, a prefix survives a crash.** A rename belongs
+// to the order of both its names, so it survives with all earlier changes of either, and later changes of either
+// survive only with it. A single change that is overwritten at the same name leaves no trace, so the rule excludes no
+// outcome of a file system whose renames are atomic.
 type change struct {
 	op       OpKind // Create, Remove, Rename, Link or Mkdir
-	name, to string // as the caller gave them
+	name, to string // as the caller passed them
 	sets     [2]setting
 }
 
-// setting is the half of a change at one name. The second of most changes has no directory.
+// setting is the part of a change that concerns one name. Most changes have only one; the second then has no directory.
 type setting struct {
 	at   slot
-	node *inode // nil: no such name any more
+	node *inode // nil: the name is removed
 }
 
-// change makes a change visible, and not yet durable. The caller holds mu.
+// change makes c visible, but not durable. The caller holds mu.
 func (m *Mem) change(c change) {
 	for _, s := range c.sets {
 		if s.at.dir != nil {
@@ -30,7 +30,7 @@ func (m *Mem) change(c change) {
 	m.pending = append(m.pending, c)
 }
 
-// touches reports whether a change sets a name in dir or one of the given names.
+// touches reports whether c sets a name in dir or one of the given names.
 func (c *change) touches(dir *inode, names map[slot]struct{}) bool {
 	for _, s := range c.sets {
 		if s.at.dir == nil {
@@ -46,7 +46,7 @@ func (c *change) touches(dir *inode, names map[slot]struct{}) bool {
 	return false
 }
 
-// mark adds the names that a change sets.
+// mark adds the names that c sets to names.
 func (c *change) mark(names map[slot]struct{}) {
 	for _, s := range c.sets {
 		if s.at.dir != nil {
@@ -55,11 +55,11 @@ func (c *change) mark(names map[slot]struct{}) {
 	}
 }
 
-// settle makes the changes in a directory durable, and with the renames among them what came before at their other names.
-// The caller holds mu.
+// settle makes the changes in a directory durable, and for each rename among them the earlier changes of its other
+// name. The caller holds mu.
 func (m *Mem) settle(dir *inode) {
 	chosen := make([]bool, len(m.pending))
-	needed := map[slot]struct{}{} // names of which every earlier change must be durable
+	needed := map[slot]struct{}{} // names whose earlier changes must all be durable
 	for i := len(m.pending) - 1; i >= 0; i-- {
 		if c := &m.pending[i]; c.touches(dir, needed) {
 			chosen[i] = true
@@ -94,8 +94,8 @@ func (at slot) makeDurable(node *inode) {
 	at.dir.names[at.name] = e
 }
 
-// survivors picks which changes a crash keeps, oldest first, and returns what they make of the names that they set. A
-// change is not asked about when an earlier one of the same name is lost. The caller holds mu.
+// survivors returns the names set by the changes that a crash keeps, and what they mean then. It asks keep about the
+// oldest change first, and does not ask about a change if an earlier one of the same name is lost. The caller holds mu.
 func (m *Mem) survivors(keep Keep) map[*inode]map[string]*inode {
 	lost := map[slot]struct{}{}
 	kept := map[*inode]map[string]*inode{}

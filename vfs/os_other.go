@@ -15,8 +15,8 @@ func openNoFollow(name string, flag int) (*os.File, error) {
 	return os.OpenFile(name, flag, fileMode)
 }
 
-// syncDir does nothing, since these systems have no such operation.
+// syncDir does nothing, since these systems cannot sync a directory.
 func syncDir(string) error { return nil }
 
-// cannotLink tells a link that this place does not allow from one that failed.
+// cannotLink reports whether err means that links are not allowed here, as opposed to other errors.
 func cannotLink(err error) bool { return errors.Is(err, errors.ErrUnsupported) }

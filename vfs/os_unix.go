@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openNoFollow opens name unless it is a symbolic link, and returns at once from one that is a pipe.
+// openNoFollow opens name unless it is a symbolic link. It does not wait for the other end of a pipe.
 func openNoFollow(name string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, fileMode)
 	if err != nil {
-		// The errors of a link (ELOOP, or EMLINK on some systems) and of a socket (ENXIO) do not say what is wrong.
+		// The errors for a link (ELOOP, or EMLINK on some systems) and for a socket (ENXIO) do not name the cause.
 		if info, statErr := os.Lstat(name); statErr == nil && !info.Mode().IsRegular() {
 			return nil, errors.Join(notRegular("open", name), err)
 		}
@@ -22,11 +22,12 @@ func openNoFollow(name string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// flushDir is the system call that makes a directory durable: a variable, so that a test can see it called, and have it fail.
+// flushDir is the system call that makes a directory durable. It is a variable so that tests can observe the call and
+// make it fail.
 var flushDir = (*os.File).Sync
 
-// syncDir makes the names in a directory durable. Some network file systems have no such operation and say that it is
-// invalid or unsupported, which is taken as done; every other failure is an error.
+// syncDir makes the names in a directory durable. Some network file systems do not support it and return EINVAL or
+// ENOTSUP; these count as success, all other errors do not.
 func syncDir(dir string) error {
 	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -39,18 +40,9 @@ func syncDir(dir string) error {
 	return errors.Join(err, d.Close())
 }
 
-// cannotLink tells a link that this place does not allow from one that failed: another file system, a file system without
-// links, or a file that has as many as it can.
+// cannotLink reports whether links are not allowed here, as opposed to other errors: the names are on different file
+// systems, the file system has no links, or the file has as many links as it can.
 func cannotLink(err error) bool {
 	return errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOTSUP) ||
 		errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EMLINK)
-}
-
-// retry calls until no signal interrupts the call.
-func retry(call func() error) error {
-	for {
-		if err := call(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
 }

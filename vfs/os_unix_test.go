@@ -161,7 +161,7 @@ func TestReadAtAndWriteAllocateNothing(t *testing.T) {
 	}
 	for _, size := range []int{100, 100, 4096} {
 		if n := testing.AllocsPerRun(100, func() { _, err = f.Write(buf[:size]) }); n != 0 || err != nil {
-			t.Errorf("Write of %d bytes, where there may be reserved room, allocates %v times, %v", size, n, err)
+			t.Errorf("Write of %d bytes, perhaps into reserved space, allocates %v times, %v", size, n, err)
 		}
 	}
 	if n := testing.AllocsPerRun(100, func() { _, err = f.ReadAt(buf, 512) }); n != 0 || err != nil {
@@ -180,7 +180,8 @@ func TestASharedLockNeedsNoPermissionToWrite(t *testing.T) {
 	must(t, lock.Close())
 }
 
-// lockEnv tells the test's other process what to lock: how, a space, and the file's name.
+// lockEnv is the environment variable with the task of the test's other process: how to lock, a space, and the file's
+// name.
 const lockEnv = "VFS_TEST_LOCK"
 
 func TestMain(m *testing.M) {
@@ -190,7 +191,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// lockInChild holds a lock until the process is killed; "turns" takes one and lets it go, again and again.
+// lockInChild holds a lock until the process is killed; "turns" takes and releases one again and again.
 func lockInChild(what string) int {
 	how, name, _ := strings.Cut(what, " ")
 	var err error
@@ -203,7 +204,7 @@ func lockInChild(what string) int {
 		err = takeTurns(name, true, time.Now().Add(turnsTime))
 	}
 	if err != nil {
-		os.Stdout.WriteString(err.Error() + "\n") //nolint:errcheck // seen by the other side
+		os.Stdout.WriteString(err.Error() + "\n") //nolint:errcheck // read by the parent
 		return 1
 	}
 	if how != "turns" {
@@ -213,7 +214,7 @@ func lockInChild(what string) int {
 	return 0
 }
 
-// lockElsewhere has another process hold a lock until it is killed.
+// lockElsewhere starts another process that holds a lock until it is killed.
 func lockElsewhere(t *testing.T, how, name string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -231,7 +232,7 @@ func lockElsewhere(t *testing.T, how, name string) *exec.Cmd {
 	return cmd
 }
 
-// refusedElsewhere wants another process not to get a lock.
+// refusedElsewhere checks that another process cannot take a lock.
 func refusedElsewhere(t *testing.T, how, name string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -275,7 +276,7 @@ func TestI31ASharedLockIsSharedBetweenProcesses(t *testing.T) {
 	must(t, err)
 	second, err := vfs.OS.LockShared(name)
 	must(t, err)
-	must(t, first.Close()) // must not let go of the second's
+	must(t, first.Close()) // must not release the second
 	refusedElsewhere(t, "exclusive", name)
 	kill(t, other)
 	refusedElsewhere(t, "exclusive", name)
@@ -292,7 +293,8 @@ func TestI31ASharedLockIsSharedBetweenProcesses(t *testing.T) {
 
 const turnsTime = 500 * time.Millisecond
 
-// takeTurns locks again and again until then, and fails if anyone is there who locked too. It may remove the file first.
+// takeTurns locks again and again until the given time, and fails if another process holds the lock meanwhile. If
+// remove is set, it removes the file before each release.
 func takeTurns(name string, remove bool, until time.Time) error {
 	for time.Now().Before(until) {
 		lock, err := vfs.OS.Lock(name)
@@ -316,8 +318,8 @@ func takeTurns(name string, remove bool, until time.Time) error {
 	return nil
 }
 
-// TestALockOfARemovedFileIsNone has two processes lock a file, one of which removes it while it has it.
-func TestALockOfARemovedFileIsNone(t *testing.T) {
+// TestALockOfARemovedFileDoesNotCount locks a file in two processes, one of which removes it while it holds the lock.
+func TestALockOfARemovedFileDoesNotCount(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "LOCK")
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), lockEnv+"=turns "+name)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// openNoFollow opens name unless it is a symbolic link. The look comes first, because a handle on the link itself would
-// read wrong bytes from files that the system keeps behind reparse points of its own (deduplicated ones).
+// openNoFollow opens name unless it is a symbolic link. It checks before opening, because a handle on the link itself
+// would read wrong bytes from files that the system keeps behind reparse points of its own (deduplicated ones).
 func openNoFollow(name string, flag int) (*os.File, error) {
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, notRegular("open", name)
@@ -16,17 +16,17 @@ func openNoFollow(name string, flag int) (*os.File, error) {
 	return os.OpenFile(name, flag, fileMode)
 }
 
-// syncDir does nothing: Windows has no such operation, and NTFS orders its own changes of names.
+// syncDir does nothing: Windows cannot sync a directory, and NTFS keeps its own changes of names in order.
 func syncDir(string) error { return nil }
 
-// cannotLink tells a link that this place does not allow from one that failed.
+// cannotLink reports whether err means that links are not allowed here, as opposed to other errors.
 func cannotLink(err error) bool {
 	return errors.Is(err, windows.ERROR_NOT_SAME_DEVICE) || errors.Is(err, windows.ERROR_INVALID_FUNCTION) ||
 		errors.Is(err, windows.ERROR_NOT_SUPPORTED) || errors.Is(err, windows.ERROR_TOO_MANY_LINKS)
 }
 
-// syncFile flushes a file. The system flushes only through a handle that may write, so a file opened for reading is opened
-// once more.
+// syncFile flushes a file. Windows flushes only through a handle with write access, so a file opened for reading is
+// opened a second time.
 func syncFile(f *os.File, writable bool) error {
 	if writable {
 		return f.Sync()

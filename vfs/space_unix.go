@@ -14,7 +14,7 @@ func freeSpace(dir string) (uint64, error) {
 	if err := retry(func() error { return unix.Statfs(dir, &s) }); err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	if s.Blocks == 0 { // so do file systems answer that do not know
+	if s.Blocks == 0 { // the file system does not know
 		return 0, &os.PathError{Op: "statfs", Path: dir, Err: errors.ErrUnsupported}
 	}
 	return s.Bavail * fragment(&s), nil

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flushes has each call of the system that makes something durable noted by path, below dir, with the names that lie
-// beside or in it at that moment. The call fails if fail says so, else it is made.
+// flushes records each system call that makes something durable: its path, below dir, and the names in that directory
+// at the moment of the call. If fail returns an error the call fails with it, otherwise it is made.
 func flushes(t *testing.T, dir string, fail func(path string) error) *[]string {
 	t.Helper()
 	calls := new([]string)
@@ -33,13 +33,13 @@ func flushes(t *testing.T, dir string, fail func(path string) error) *[]string {
 	ofDir, ofFile := flushDir, flushFile
 	t.Cleanup(func() { flushDir, flushFile = ofDir, ofFile })
 	flushDir = func(d *os.File) error {
-		path := byDescriptor(t, d.Fd())
+		path := byDescriptor(t, int(d.Fd()))
 		if err := note("dir", path, path); err != nil {
 			return err
 		}
 		return ofDir(d)
 	}
-	flushFile = func(fd uintptr) error {
+	flushFile = func(fd int) error {
 		path := byDescriptor(t, fd)
 		if err := note("file", path, filepath.Dir(path)); err != nil {
 			return err
@@ -49,8 +49,8 @@ func flushes(t *testing.T, dir string, fail func(path string) error) *[]string {
 	return calls
 }
 
-// byDescriptor is the path of an open file, as the system knows it.
-func byDescriptor(t *testing.T, fd uintptr) string {
+// byDescriptor returns the system's path of an open file.
+func byDescriptor(t *testing.T, fd int) string {
 	t.Helper()
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
@@ -68,8 +68,8 @@ func realTempDir(t *testing.T) string {
 	return dir
 }
 
-// TestTheSystemIsAskedToSyncWhatIsSynced holds the calls of the system against what was asked of the file system: no
-// crash of this machine will tell.
+// TestTheSystemIsAskedToSyncWhatIsSynced compares the system calls with the operations on the file system, since no
+// test can crash this machine.
 func TestTheSystemIsAskedToSyncWhatIsSynced(t *testing.T) {
 	dir := realTempDir(t)
 	calls := flushes(t, dir, func(string) error { return nil })
@@ -106,8 +106,8 @@ func TestTheSystemIsAskedToSyncWhatIsSynced(t *testing.T) {
 	check("SyncDir of a link", OS.SyncDir(link), "dir a [b file name]")
 }
 
-// TestWhatTheSystemSaysOfASyncIsToldUnlessADirectoryCannotBeSynced fails each sync in turn.
-func TestWhatTheSystemSaysOfASyncIsToldUnlessADirectoryCannotBeSynced(t *testing.T) {
+// TestErrorsOfASyncAreReturnedUnlessADirectoryCannotBeSynced makes each sync fail in turn.
+func TestErrorsOfASyncAreReturnedUnlessADirectoryCannotBeSynced(t *testing.T) {
 	dir := realTempDir(t)
 	var say []error
 	calls := flushes(t, dir, func(string) (err error) {
@@ -129,7 +129,7 @@ func TestWhatTheSystemSaysOfASyncIsToldUnlessADirectoryCannotBeSynced(t *testing
 	} {
 		say = []error{&fs.PathError{Op: "sync", Path: dir, Err: tt.says}}
 		if err := OS.SyncDir(dir); (err == nil) != tt.done || err != nil && !errors.Is(err, tt.says) {
-			t.Errorf("SyncDir, where the system says %v: %v", tt.says, err)
+			t.Errorf("SyncDir, where the system returns %v: %v", tt.says, err)
 		}
 	}
 	f, err := OS.Create(filepath.Join(dir, "file"))
@@ -139,7 +139,7 @@ func TestWhatTheSystemSaysOfASyncIsToldUnlessADirectoryCannotBeSynced(t *testing
 	for _, says := range []unix.Errno{unix.EIO, unix.EINVAL, unix.ENOSPC} {
 		say = []error{says}
 		if err := f.Sync(); !errors.Is(err, says) || !strings.Contains(err.Error(), "file") {
-			t.Errorf("Sync, where the system says %v: %v", says, err)
+			t.Errorf("Sync, where the system returns %v: %v", says, err)
 		}
 	}
 	*calls = nil
@@ -150,20 +150,20 @@ func TestWhatTheSystemSaysOfASyncIsToldUnlessADirectoryCannotBeSynced(t *testing
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// The last step of an atomic write, and of a directory made, is not passed over.
+	// An error in the last step of an atomic write, or of making a directory, is returned.
 	say = []error{nil, unix.EIO}
 	if err := WriteFileAtomic(OS, dir, "tmp", "name", []byte("x")); !errors.Is(err, unix.EIO) {
-		t.Errorf("WriteFileAtomic, where the directory cannot be synced: %v", err)
+		t.Errorf("WriteFileAtomic, if the directory cannot be synced: %v", err)
 	}
 	say = []error{unix.EIO}
 	if err := WriteFileAtomic(OS, dir, "tmp", "other", []byte("x")); !errors.Is(err, unix.EIO) {
-		t.Errorf("WriteFileAtomic, where the file cannot be synced: %v", err)
+		t.Errorf("WriteFileAtomic, if the file cannot be synced: %v", err)
 	}
 	if _, err := OS.Stat(filepath.Join(dir, "other")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that could not be synced got its name: %v", err)
 	}
 	say = []error{unix.EIO}
 	if err := MkdirAll(OS, filepath.Join(dir, "sub")); !errors.Is(err, unix.EIO) {
-		t.Errorf("MkdirAll, where the parent cannot be synced: %v", err)
+		t.Errorf("MkdirAll, if the parent cannot be synced: %v", err)
 	}
 }

@@ -4,5 +4,5 @@ package vfs
 
 import "os"
 
-// syncFile flushes a file to the medium; on Apple's systems os.File asks for the drive's cache too.
+// syncFile flushes a file to the medium. On Apple's systems os.File also flushes the drive's cache.
 func syncFile(f *os.File, _ bool) error { return f.Sync() }

@@ -1,10 +1,11 @@
-// Package vfs is the seam between bloomkv and files: every byte the store reads or writes goes through an [FS].
+// Package vfs is the boundary between bloomkv and files: the store reads and writes every byte through an [FS].
 //
-// There are three: [OS] is the operating system's; [NewMem] keeps files in memory and can crash, losing any part of what
-// was not synced, so that a program can prove its own durability; [NewHook] wraps another FS and sees, delays or fails
-// each operation. All are safe for concurrent use.
+// There are three. [OS] is the operating system's file system. [NewMem] keeps files in memory and can crash, losing any
+// part of what was not synced, so that a program can prove its own durability. [NewHook] wraps another FS and can
+// observe, delay or fail each operation. All are safe for concurrent use.
 //
-// [WriteFileAtomic] and [MkdirAll] hold the order of steps that makes a file's content, or a directory, survive a crash.
+// [WriteFileAtomic] and [MkdirAll] do, in the right order, the steps that make a file's content, or a directory,
+// survive a crash.
 package vfs
 
 import (
@@ -12,22 +13,23 @@ import (
 	"os"
 )
 
-// FS is a file system, by the few operations a store needs. Names are paths in the form of the operating system
-// (package path/filepath). An absent file is an error that Is fs.ErrNotExist; an existing one in the way is one that Is
-// fs.ErrExist. Nothing follows a symbolic link in the last element of a file's name, and Open refuses what is not a
-// regular file; the directory of a store may itself be a link.
+// FS is a file system with the few operations that a store needs. Names are paths in the form of the operating system
+// (package path/filepath). The error for an absent file matches fs.ErrNotExist; the error for a name that is already in
+// use matches fs.ErrExist. No operation follows a symbolic link in the last element of a file's name, and Open refuses
+// anything other than a regular file; the directory of a store may itself be a link.
 type FS interface {
-	// Create makes a new file for writing, which can be read too, and fails if the name exists. The name is durable only
-	// after SyncDir.
+	// Create makes a new file for writing and reading, and fails if the name exists. The name is durable only after
+	// SyncDir.
 	Create(name string) (File, error)
-	// Open opens a regular file for reading. Anything else is an error that Is [ErrNotRegular], at once: a pipe is not
-	// waited for.
+	// Open opens a regular file for reading. For anything else it returns at once an error matching [ErrNotRegular]; it
+	// does not wait for the other end of a pipe.
 	Open(name string) (File, error)
 	// Remove deletes a file or an empty directory.
 	Remove(name string) error
-	// Rename replaces newname by oldname, atomically; the change is durable only after SyncDir. A directory is not replaced.
+	// Rename replaces newname by oldname, atomically; the change is durable only after SyncDir. A directory is not
+	// replaced.
 	Rename(oldname, newname string) error
-	// Link makes newname a second name of a regular file. Where links cannot be made it is an error that Is
+	// Link makes newname a second name of a regular file. If the file system cannot make links, the error matches
 	// errors.ErrUnsupported.
 	Link(oldname, newname string) error
 	// Mkdir makes one directory, readable by its owner only. Its name is durable only after SyncDir of its parent.
@@ -36,48 +38,51 @@ type FS interface {
 	List(dir string) ([]string, error)
 	// Stat describes a name, without following a link in its last element.
 	Stat(name string) (os.FileInfo, error)
-	// SyncDir makes the names in a directory durable. It does nothing where directories cannot be synced (Windows).
+	// SyncDir makes the names in a directory durable. On systems that cannot sync directories (Windows) it does
+	// nothing.
 	SyncDir(dir string) error
-	// Lock takes an exclusive lock on a file, which it creates where needed and never deletes, against other processes
-	// and other calls in this one. A lock held elsewhere is at once an error that Is [ErrLocked]. Close releases it. Who
-	// holds it may remove the file, where the system lets an open file be removed: no one then takes the lock of what was
-	// removed.
+	// Lock takes an exclusive lock on a file, against other processes and other calls in this one. It creates the file
+	// if necessary and never deletes it. If the lock is held elsewhere, Lock returns at once an error matching
+	// [ErrLocked]. Close releases the lock. The holder may remove the file, if the system allows removing an open file:
+	// the lock of a removed file cannot be taken.
 	Lock(name string) (io.Closer, error)
-	// LockShared takes a shared lock on a file, which must be there and is opened for reading only: nothing is changed. Any
-	// number of callers share it, in this process and others; while they do, Lock is refused, and LockShared while Lock's
-	// is held, at once in both cases, by an error that Is [ErrLocked]. Close releases it.
+	// LockShared takes a shared lock on a file, which must exist and is opened for reading only: nothing is changed.
+	// Any number of callers, in this process and others, may hold it together. It excludes Lock, and Lock excludes it:
+	// the refused call returns at once an error matching [ErrLocked]. Close releases the lock.
 	LockShared(name string) (io.Closer, error)
 }
 
-// File is an open file. ReadAt may be called concurrently, with Write and Sync too; Write appends at the end, fails on what
-// Open returned, and is called by one at a time. After Close each call is an error that Is fs.ErrClosed.
+// File is an open file. ReadAt may be called concurrently, also with Write and Sync. Write appends at the end, fails on
+// a file returned by Open, and must not be called concurrently with itself. After Close, each call returns an error
+// matching fs.ErrClosed.
 type File interface {
 	io.ReaderAt
 	io.Writer
 	io.Closer
-	// Sync makes all that was written, by whomever, and the size, durable; not the name. After an error what is durable is
-	// unknown, for ever.
+	// Sync makes the file's content, also that written through other handles, and its size durable, but not its name.
+	// After an error it is unknown, for ever, what is durable.
 	Sync() error
-	// Size is the length in bytes.
+	// Size returns the length in bytes.
 	Size() (int64, error)
 }
 
-// A Reserver is a [File] that can be made longer ahead of what is written. Those of [NewMem] are, those of [OS] where the
-// system can do it, and those of [NewHook] are whatever they wrap.
+// A Reserver is a [File] that can be extended ahead of what is written. The files of [NewMem] are Reservers, those of
+// [OS] are if the system supports it, and those of [NewHook] are if the wrapped files are.
 type Reserver interface {
-	// Reserve makes the file at least n bytes longer than what was written, n > 0: zeros, which the Size includes, and
-	// which following calls of Write fill in their order, without needing more of the disk and without moving the size
-	// that a Sync must make durable. It is called by whoever calls Write. A crash may lose it like a write. What is not
-	// filled stays in the file.
+	// Reserve extends the file with zeros to at least n bytes, n > 0, beyond what was written. Size includes the zeros.
+	// Subsequent calls of Write fill them in order, without using more of the disk and without changing the size that a
+	// Sync must make durable. The caller must be the one that calls Write. A crash may lose the reservation like a
+	// write. Zeros that are never filled stay in the file.
 	//
-	// Where it cannot be done the error Is errors.ErrUnsupported and nothing has changed. After any other error the file
-	// may be longer, and can be written as before.
+	// If the file cannot be extended this way, the error matches errors.ErrUnsupported and nothing has changed. After
+	// any other error the file may be longer, and can be written as before.
 	Reserve(n int64) error
 }
 
-// A FreeSpacer is an [FS] that can tell how much room is left. [OS] is one; what [NewHook] returns is one as far as what it wraps.
+// A FreeSpacer is an [FS] that knows its free space. [OS] is one; the result of [NewHook] is one and returns
+// errors.ErrUnsupported if the wrapped FS is not.
 type FreeSpacer interface {
-	// FreeSpace is how many bytes the files of a directory may still take: an estimate, which others who write make wrong. Where it
-	// cannot be told the error Is errors.ErrUnsupported.
+	// FreeSpace returns the number of bytes that the files of a directory may still take. It is an estimate: other
+	// writers change it. If it is unknown, the error matches errors.ErrUnsupported.
 	FreeSpace(dir string) (uint64, error)
 }

@@ -1,5 +1,4 @@
-// Package batch is the bytes of a batch: operations in a row, and the record of a log that holds them. The root package writes them;
-// whoever reads a log reads them here.
+// Package batch encodes and decodes the operations of a batch, and the log record that holds them.
 package batch
 
 import (
@@ -17,10 +16,11 @@ const (
 	MaxValue = 64 << 20 << (2 * (^uint(0) >> 63)) // 256 MiB, 64 MiB where int has 32 bits
 )
 
-// MaxBound is the largest length of a bound of a range that differs from shorter ones in what it bounds.
+// MaxBound is the largest useful length of a range's bound: a longer one bounds the same keys as one of this length.
 const MaxBound = MaxKey + 1
 
-// MaxOpHeader is the most that an operation takes beside its key and value, in bytes. An operation, in a batch and in the log:
+// MaxOpHeader is the largest size of an operation without its key and value, in bytes. The format of an operation, in a
+// batch and in the log:
 //
 //	+---------+---------------+-----+------------------+-------+
 //	| kind u8 | key length uv | key | value length uv  | value |     Set
@@ -29,11 +29,12 @@ const MaxBound = MaxKey + 1
 //	| kind u8 | key length uv | key |                               Delete
 //	+---------+---------------+-----+
 //	+---------+---------------+-----+------------------+-------+
-//	| kind u8 | key length uv | key | 1 + length uv, 0 | end   |     RangeDelete; 0 is no end, else the end is above the key
+//	| kind u8 | key length uv | key | 1 + length uv, 0 | end   |     RangeDelete; 0: no end, else end > key
 //	+---------+---------------+-----+------------------+-------+
 const MaxOpHeader = 1 + 2*binary.MaxVarintLen32
 
-// AppendOp appends an operation, whose fields are within their limits. The value of a RangeDelete is its end, nil for none.
+// AppendOp appends an operation, whose fields must be within their limits. The value of a RangeDelete is its end, nil
+// for a range without end.
 func AppendOp(dst []byte, kind ikey.Kind, key, value []byte) []byte {
 	dst = append(dst, byte(kind))
 	dst = binary.AppendUvarint(dst, uint64(len(key)))
@@ -55,7 +56,8 @@ var (
 	errOpRange  = errors.New("batch: range that is empty")
 )
 
-// NextOp splits the first operation off ops, which are not empty: the fields are parts of ops. The value of a RangeDelete is its end, nil for none.
+// NextOp splits the first operation off ops, which must not be empty; the fields share bytes with ops. The value of a
+// RangeDelete is its end, nil for a range without end.
 func NextOp(ops []byte) (kind ikey.Kind, key, value, rest []byte, err error) {
 	var ok bool
 	switch kind = ikey.Kind(ops[0]); kind {
@@ -75,7 +77,8 @@ func NextOp(ops []byte) (kind ikey.Kind, key, value, rest []byte, err error) {
 		}
 		var n uint64
 		var w int
-		if n, w = binary.Uvarint(rest); w <= 0 || n > MaxBound+1 || n-1 > uint64(len(rest)-w) { //nolint:gosec // w ≤ len(rest), n ≥ 1 or refused by the next line
+		n, w = binary.Uvarint(rest)
+		if w <= 0 || n > MaxBound+1 || n-1 > uint64(len(rest)-w) { //nolint:gosec // w ≤ len(rest); 0-1 is too large
 			ok = false
 			break
 		}
@@ -92,7 +95,7 @@ func NextOp(ops []byte) (kind ikey.Kind, key, value, rest []byte, err error) {
 	return kind, key, value, rest, nil
 }
 
-// cutField splits a length and that many bytes off b.
+// cutField splits off b a length and the field of that length.
 func cutField(b []byte, limit uint64) (field, rest []byte, ok bool) {
 	n, w := binary.Uvarint(b)
 	if w <= 0 || n > limit || n > uint64(len(b)-w) { //nolint:gosec // w ≤ len(b)
@@ -102,7 +105,7 @@ func cutField(b []byte, limit uint64) (field, rest []byte, ok bool) {
 	return b[w:end:end], b[end:], true
 }
 
-// RecordHeader is how long a log record is without its operations, in bytes. A record:
+// RecordHeader is the size of a log record without its operations, in bytes. A record:
 //
 //	0                 8           12
 //	+-----------------+-----------+------------+-----+
@@ -112,18 +115,20 @@ const RecordHeader = 12
 
 var errRecord = errors.New("batch: record is malformed")
 
-// AppendRecordHeader appends what is in front of the operations of a record.
+// AppendRecordHeader appends the header of a record, which is followed by its operations.
 func AppendRecordHeader(dst []byte, first ikey.Seq, count uint32) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(first))
 	return binary.LittleEndian.AppendUint32(dst, count)
 }
 
-// SetRecordCount fills in how many operations follow the header of a record.
+// SetRecordCount sets the number of operations in the header of a record.
 func SetRecordCount(record []byte, count uint32) { binary.LittleEndian.PutUint32(record[8:], count) }
 
-// ReadRecord checks a log record and calls each with its operations, whose slices alias the record. An error, which says what is
-// wrong but not where the record is, may come after some of the operations.
-func ReadRecord(record []byte, each func(seq ikey.Seq, kind ikey.Kind, key, value []byte)) (first ikey.Seq, count uint32, err error) {
+// ReadRecord checks a log record and calls each with its operations, whose slices alias the record. It may call each
+// before it finds an error. The error describes the defect but not the record's position.
+func ReadRecord(
+	record []byte, each func(seq ikey.Seq, kind ikey.Kind, key, value []byte),
+) (first ikey.Seq, count uint32, err error) {
 	if len(record) < RecordHeader {
 		return 0, 0, fmt.Errorf("%w: %d bytes", errRecord, len(record))
 	}

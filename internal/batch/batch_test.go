@@ -11,7 +11,7 @@ func twoOps() []byte {
 	return AppendOp(AppendOp(nil, ikey.Set, []byte("key"), []byte("value")), ikey.Delete, []byte("gone"), nil)
 }
 
-func TestARecordThatIsNotWholeIsRefused(t *testing.T) {
+func TestAMalformedRecordIsRefused(t *testing.T) {
 	ops := twoOps()
 	whole := append(AppendRecordHeader(nil, 7, 2), ops...)
 	ignore := func(ikey.Seq, ikey.Kind, []byte, []byte) {}
@@ -27,8 +27,8 @@ func TestARecordThatIsNotWholeIsRefused(t *testing.T) {
 		"nothing":                      nil,
 		"less than a header":           whole[:RecordHeader-1],
 		"no operation":                 AppendRecordHeader(nil, 7, 0),
-		"fewer operations than said":   change(8, 3),
-		"more operations than said":    change(8, 1),
+		"a count that is too large":    change(8, 3),
+		"a count that is too small":    change(8, 1),
 		"a count beyond all sequences": append(AppendRecordHeader(nil, ikey.MaxSeq, 2), ops...),
 		"sequence 0":                   append(AppendRecordHeader(nil, 0, 2), ops...),
 		"an unknown kind":              change(RecordHeader, 9),
@@ -43,8 +43,8 @@ func TestARecordThatIsNotWholeIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzRecord reads any bytes as a log record: an error, or operations that make the same record again, except for
-// lengths that were written longer than they need be.
+// FuzzRecord reads any bytes as a log record: the result is an error, or operations that encode to the same record,
+// except for lengths that were encoded longer than necessary.
 func FuzzRecord(f *testing.F) {
 	ops := twoOps()
 	f.Add(append(AppendRecordHeader(nil, 7, 2), ops...))
@@ -68,7 +68,8 @@ func FuzzRecord(f *testing.F) {
 			t.Fatalf("%x came back as %x", record, again)
 		}
 		more := 0
-		if _, _, err := ReadRecord(again, func(ikey.Seq, ikey.Kind, []byte, []byte) { more++ }); err != nil || more != int(count) {
+		_, _, err = ReadRecord(again, func(ikey.Seq, ikey.Kind, []byte, []byte) { more++ })
+		if err != nil || more != int(count) {
 			t.Fatalf("read again: %d operations, %v", more, err)
 		}
 	})

@@ -15,7 +15,7 @@ type op struct {
 	key, value []byte
 }
 
-// TestOperationsComeBackAsTheyWereAppended has each kind, with lengths of one byte and of more.
+// TestOperationsComeBackAsTheyWereAppended covers each kind, with lengths encoded in one byte and in more.
 func TestOperationsComeBackAsTheyWereAppended(t *testing.T) {
 	long := bytes.Repeat([]byte{'k'}, MaxKey)
 	ops := []op{
@@ -28,7 +28,7 @@ func TestOperationsComeBackAsTheyWereAppended(t *testing.T) {
 		{ikey.RangeDelete, []byte{}, []byte{0}},
 		{ikey.RangeDelete, []byte("a"), nil},
 		{ikey.RangeDelete, []byte{}, nil},
-		{ikey.RangeDelete, long, append(bytes.Clone(long), 'k')}, // as long as a bound may be
+		{ikey.RangeDelete, long, append(bytes.Clone(long), 'k')}, // the longest bound
 		{ikey.RangeDelete, append(bytes.Clone(long), 'k'), nil},
 	}
 	record := AppendRecordHeader(nil, 5, 0)
@@ -36,7 +36,8 @@ func TestOperationsComeBackAsTheyWereAppended(t *testing.T) {
 		before := len(record)
 		record = AppendOp(record, o.kind, o.key, o.value)
 		if size := len(record) - before; size > MaxOpHeader+len(o.key)+len(o.value) {
-			t.Errorf("%v of %d and %d bytes takes %d, want at most %d more", o.kind, len(o.key), len(o.value), size, MaxOpHeader)
+			t.Errorf("%v of %d and %d bytes takes %d, want at most %d more",
+				o.kind, len(o.key), len(o.value), size, MaxOpHeader)
 		}
 	}
 	SetRecordCount(record, uint32(len(ops)))
@@ -58,12 +59,12 @@ func TestOperationsComeBackAsTheyWereAppended(t *testing.T) {
 	}
 }
 
-// TestOperationsOverALimitAreRefused goes to each limit, and one beyond.
+// TestOperationsOverALimitAreRefused tests each limit, and one beyond it.
 func TestOperationsOverALimitAreRefused(t *testing.T) {
 	field := func(n int) []byte {
 		return append(binary.AppendUvarint(nil, uint64(n)), bytes.Repeat([]byte{'x'}, n)...)
 	}
-	end := func(n int) []byte { // the end of a range, of n bytes, and greater than any key of x
+	end := func(n int) []byte { // the end of a range: n bytes, greater than any key of x
 		return append(binary.AppendUvarint(nil, uint64(n)+1), bytes.Repeat([]byte{'y'}, n)...)
 	}
 	endless := binary.AppendUvarint(nil, 1<<64-1)
@@ -79,8 +80,8 @@ func TestOperationsOverALimitAreRefused(t *testing.T) {
 		{"a longer key", join(ikey.Set, field(MaxKey+1), field(0)), errOpLength},
 		{"the longest key that is deleted", join(ikey.Delete, field(MaxKey)), nil},
 		{"a longer key that is deleted", join(ikey.Delete, field(MaxKey+1)), errOpLength},
-		{"a value that claims more than any", join(ikey.Set, field(1), binary.AppendUvarint(nil, MaxValue+1)), errOpLength},
-		{"a value that claims more than there is", join(ikey.Set, field(1), []byte("\x05four")), errOpLength},
+		{"a value over the limit", join(ikey.Set, field(1), binary.AppendUvarint(nil, MaxValue+1)), errOpLength},
+		{"a value longer than the rest", join(ikey.Set, field(1), []byte("\x05four")), errOpLength},
 		{"a value without a length", join(ikey.Set, field(1)), errOpLength},
 		{"a length that does not end", join(ikey.Set, bytes.Repeat([]byte{0xff}, 11)), errOpLength},
 		{"a length of 2⁶⁴-1", join(ikey.Delete, endless), errOpLength},
@@ -91,7 +92,10 @@ func TestOperationsOverALimitAreRefused(t *testing.T) {
 		{"a range that is cut short", join(ikey.RangeDelete, field(1)), errOpLength},
 		{"a range whose end is cut short", join(ikey.RangeDelete, field(1), end(5)[:5]), errOpLength},
 		{"a range whose end is of 2⁶⁴-1 bytes", join(ikey.RangeDelete, field(1), endless), errOpLength},
-		{"a range whose end does not end", join(ikey.RangeDelete, field(1), bytes.Repeat([]byte{0x80}, 11)), errOpLength},
+		{
+			"a range whose end has an endless length",
+			join(ikey.RangeDelete, field(1), bytes.Repeat([]byte{0x80}, 11)), errOpLength,
+		},
 		{"an empty range", join(ikey.RangeDelete, field(1), []byte{2, 'x'}), errOpRange},
 		{"an inverted range", join(ikey.RangeDelete, field(1), []byte{2, 'a'}), errOpRange},
 		{"a range before the empty key", join(ikey.RangeDelete, field(0), []byte{1}), errOpRange},
@@ -108,13 +112,20 @@ func TestOperationsOverALimitAreRefused(t *testing.T) {
 	}
 }
 
-// TestTheSequencesOfARecordStayBelowTheLargest goes to both ends of the sequence numbers.
+// TestTheSequencesOfARecordStayBelowTheLargest tests both ends of the sequence numbers.
 func TestTheSequencesOfARecordStayBelowTheLargest(t *testing.T) {
 	ignore := func(ikey.Seq, ikey.Kind, []byte, []byte) {}
 	for _, tt := range []struct {
 		first ikey.Seq
 		whole bool
-	}{{0, false}, {1, true}, {ikey.MaxSeq - 2, true}, {ikey.MaxSeq - 1, false}, {ikey.MaxSeq, false}, {1<<64 - 1, false}} {
+	}{
+		{0, false},
+		{1, true},
+		{ikey.MaxSeq - 2, true},
+		{ikey.MaxSeq - 1, false},
+		{ikey.MaxSeq, false},
+		{1<<64 - 1, false},
+	} {
 		record := append(AppendRecordHeader(nil, tt.first, 2), twoOps()...)
 		if _, _, err := ReadRecord(record, ignore); (err == nil) != tt.whole {
 			t.Errorf("from sequence %d on: %v, want whole: %v", tt.first, err, tt.whole)
@@ -124,7 +135,7 @@ func TestTheSequencesOfARecordStayBelowTheLargest(t *testing.T) {
 	if _, _, err := ReadRecord(empty, ignore); !errors.Is(err, errRecord) {
 		t.Errorf("a record of nothing: %v", err)
 	}
-	// What is announced and what is there, one more or less than the other.
+	// The record's count is one more or one less than the operations in it.
 	for count := range uint32(4) {
 		called := 0
 		record := append(AppendRecordHeader(nil, 7, count), twoOps()...)

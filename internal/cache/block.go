@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// Slack is how many bytes more than asked for a block has room for, so that a block can be read together with its
-	// trailer: one of a power of two bytes less Slack still fits a frame of that power, and so one page if that is 4 KiB.
+	// Slack is the number of spare bytes in a block, for reading a block together with its trailer: a block of a power
+	// of two bytes, less Slack, still fits a frame of that power, and so one page if that is 4 KiB.
 	Slack = 8
 
-	header     = 64        // bytes of a Block
+	header     = 64        // bytes of a Block without its buffer
 	minFrame   = 512       // the smallest frame
-	maxFrame   = 32 << 10  // the largest of the powers of two
+	maxFrame   = 32 << 10  // the largest frame that is a power of two
 	frameSizes = 7         // 512 … 32 KiB
-	maxRecycle = 512 << 10 // larger blocks are left to the collector
+	maxRecycle = 512 << 10 // larger blocks are left to the garbage collector
 	classes    = frameSizes + 16
 )
 
@@ -23,24 +23,24 @@ type Block struct {
 	buf    []byte
 	slot   *Slot  // guarded by the shard's mu; nil when not published
 	owner  *Cache // guarded by the shard's mu; nil when not published
-	pos    int32  // guarded by the shard's mu; place in the ring
+	pos    int32  // guarded by the shard's mu; index in the ring
 	recent atomic.Uint32
 	holds  atomic.Int32
 	class  uint8 // constant
-	shard  uint8 // constant once published
+	shard  uint8 // constant after Alloc
 
-	// Meta is what the owner of the slot wants to have at hand beside Bytes, on a cache line that a hit touches anyway. It is
-	// set before Insert.
+	// Meta is data of the slot's owner, on a cache line that a hit reads anyway. It is set before Insert.
 	Meta uint64
 }
 
-// Bytes is the content. It is valid as long as the block is: see [Cache.Get].
+// Bytes returns the content. It is valid as long as the block is: see [Cache.Get].
 func (b *Block) Bytes() []byte { return b.buf }
 
-// Resize sets the length, to at most what Alloc was asked for plus [Slack]. Only before Insert.
+// Resize sets the length, to at most the argument of Alloc plus [Slack]. Only before Insert.
 func (b *Block) Resize(n int) { b.buf = b.buf[:n] }
 
-// Acquire keeps the block's bytes unchanged until Release. The caller is inside a guard, or has acquired the block before.
+// Acquire keeps the block's bytes unchanged until Release. The caller must be inside a guard, or have acquired the
+// block before.
 func (b *Block) Acquire() {
 	if f := acquiring.Load(); f != nil {
 		(*f)()
@@ -51,10 +51,10 @@ func (b *Block) Acquire() {
 // Release ends an Acquire.
 func (b *Block) Release() { b.holds.Add(-1) }
 
-// size is what the block counts for, in bytes.
+// size returns the bytes that the block counts for.
 func (b *Block) size() int64 { return int64(cap(b.buf)) + header }
 
-// classOf is the size class for n bytes: powers of two, then four steps for each doubling.
+// classOf returns the size class for n bytes: powers of two, then four steps for each doubling.
 func classOf(n int) int {
 	if n <= maxFrame {
 		return max(bits.Len(uint(n-1)), 9) - 9
@@ -66,7 +66,7 @@ func classOf(n int) int {
 	return frameSizes + 4*(e-15) + (n-1)>>(e-2)&3
 }
 
-// classBytes is the room in a block of a class.
+// classBytes returns the capacity of the blocks of a class.
 func classBytes(class int) int {
 	if class < frameSizes {
 		return minFrame << class

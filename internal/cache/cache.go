@@ -1,11 +1,12 @@
-// Package cache keeps decoded blocks in memory, within a bound, without a hash table: a table's reader owns one [Slot] for
-// each of its blocks, and a hit is one pointer load from it. A [Pool] has the memory and the bound, and each store that
-// shares it a [Cache], which knows who may still see the store's blocks and counts them apart.
+// Package cache keeps decoded blocks in memory, within a bound, without a hash table: a table's reader owns one [Slot]
+// for each of its blocks, and a hit is one pointer load from it. A [Pool] owns the memory and the bound. Each store
+// that shares it has a [Cache], which knows the store's readers and counts its blocks.
 //
-// The buffers are recycled. A block that is evicted is unlinked from its slot at once, but its bytes are written again only
-// after every reader that could still see it has left the [epoch.Domain]. Who cannot stay inside a guard holds the block
-// with [Block.Acquire]; a block that is held when its turn comes is left to the garbage collector instead. The collector is
-// also the fallback wherever recycling would cost more memory than it saves, so a reader is never waited for.
+// The buffers are recycled. An evicted block is unlinked from its slot at once, but its bytes are overwritten only
+// after every reader that could still see it has left the [epoch.Domain]. A reader that cannot stay inside a guard
+// holds the block with [Block.Acquire]; a block that is held when its turn comes is left to the garbage collector
+// instead. The collector is also the fallback wherever recycling would cost more memory than it saves, so nothing ever
+// waits for a reader.
 package cache
 
 import (
@@ -22,22 +23,22 @@ const (
 	batchLimit = 64
 )
 
-// A Slot is where a block of a table is found while it is in memory. The zero value is empty. Slots belong to the reader
-// of the table and are written by the cache alone.
+// A Slot refers to a block of a table while it is in memory. The zero value is empty. Slots belong to the table's
+// reader (I28), and only the cache writes them.
 type Slot = atomic.Pointer[Block]
 
 // A Pool is a bounded set of blocks, shared by caches. It is safe for concurrent use.
 type Pool struct {
 	poison atomic.Bool
-	most   int64 // constant; what SetCapacity may set, in bytes; 0 is no limit
+	most   int64 // constant; limit of SetCapacity in bytes; 0 is no limit
 	shards [shards]shard
 	limbo  limbo
 }
 
-// A Cache is one store's part of a pool: any share of it, from nothing to all. It is safe for concurrent use.
+// A Cache is one store's part of a pool, from nothing to all of it. It is safe for concurrent use.
 type Cache struct {
 	pool   *Pool
-	domain *epoch.Domain // of the readers of its blocks, and of nobody else: a store never waits for another's readers
+	domain *epoch.Domain // of the readers of its blocks only: a store never waits for another's readers
 	closed atomic.Bool
 
 	used, blocks       atomic.Int64 // changed under a shard's mu
@@ -46,11 +47,11 @@ type Cache struct {
 	pending *batch // guarded by limbo.mu
 }
 
-// A shard holds a share of the blocks and turns the hand of its own clock over them.
+// A shard holds a part of the blocks and runs the clock algorithm over them.
 type shard struct {
 	mu    sync.Mutex
 	ring  []*Block // guarded by mu; a hole is nil
-	holes []int32  // guarded by mu; positions of holes in the ring, last made last
+	holes []int32  // guarded by mu; indexes of holes in the ring, newest last
 	hand  int      // guarded by mu
 	free  [classes][]*Block
 	limit int64 // guarded by mu; bytes that may be published
@@ -64,38 +65,37 @@ type shard struct {
 	_         [64]byte
 }
 
-// The limbo holds blocks that no slot refers to and some reader may still see.
+// The limbo holds blocks that no slot refers to but some reader may still see.
 type limbo struct {
 	mu     sync.Mutex
-	limit  int64    // guarded by mu; bytes that may wait here; the rest is left to the collector
+	limit  int64    // guarded by mu; bytes that may wait here; other blocks are left to the collector
 	bytes  int64    // guarded by mu
-	batch  int64    // guarded by mu; bytes worth a retirement
-	begun  []*Cache // guarded by mu; those with a pending batch
+	batch  int64    // guarded by mu; bytes that make a batch full
+	begun  []*Cache // guarded by mu; caches with a pending batch
 	spares []*batch // guarded by mu
 }
 
-// A batch is blocks of one cache, retired as one. Its release function is made once in its life, so that evictions
-// allocate nothing.
+// A batch is a list of blocks of one cache that are retired together. Its release function is made once in its life, so
+// that evictions allocate nothing.
 type batch struct {
 	owner   *Cache
 	blocks  []*Block
 	bytes   int64
 	release func()
-	next    *batch // in a list of full ones
+	next    *batch // in a list of full batches
 }
 
-// Stats are the figures of a pool, or of one cache in it. Hits are not among them: counting them would make every hit write
-// a shared line.
+// Stats are the figures of a pool, or of one cache in it. Hits are not counted: every hit would write a shared line.
 type Stats struct {
 	Capacity  int64  // bytes allowed, of the pool
-	Used      int64  // bytes of the blocks that can be found, with their frames
-	Spare     int64  // bytes that wait to be used again, in the pool
+	Used      int64  // bytes of the blocks that can be found, with their headers
+	Spare     int64  // bytes of buffers that wait to be reused, in the pool
 	Blocks    int    // blocks that can be found
-	Inserts   uint64 // blocks that became findable since the beginning: the misses that were worth keeping
-	Evictions uint64 // blocks that the clock took since the beginning
+	Inserts   uint64 // blocks inserted and kept since the beginning
+	Evictions uint64 // blocks evicted since the beginning
 }
 
-// NewPool makes a pool that keeps at most capacity bytes.
+// NewPool returns a pool that keeps at most capacity bytes.
 func NewPool(capacity int64) *Pool {
 	p := &Pool{most: testPools.most.Load()}
 	p.poison.Store(testPools.poison.Load())
@@ -103,14 +103,14 @@ func NewPool(capacity int64) *Pool {
 	return p
 }
 
-// NewCache makes a cache in the pool. Its readers are inside guards of d when they call Get and use what it returns.
+// NewCache returns a cache in the pool. Its readers must be inside guards of d when they call Get and use the result.
 func (p *Pool) NewCache(d *epoch.Domain) *Cache { return &Cache{pool: p, domain: d} }
 
-// New makes a cache in a pool of its own, which keeps at most capacity bytes.
+// New returns a cache in a pool of its own, which keeps at most capacity bytes.
 func New(capacity int64, d *epoch.Domain) *Cache { return NewPool(capacity).NewCache(d) }
 
-// Get returns the block in s, or nil. The caller is inside a guard of the domain, and the block is valid until it leaves
-// or, if acquired before that, until it is released.
+// Get returns the block in s, or nil. The caller must be inside a guard of the domain. The block is valid until the
+// caller leaves the guard or, if it acquired the block before, until it releases it.
 func (c *Cache) Get(s *Slot) *Block {
 	b := s.Load()
 	if b != nil && b.recent.Load() == 0 {
@@ -120,7 +120,7 @@ func (c *Cache) Get(s *Slot) *Block {
 }
 
 // Alloc returns a block of n bytes, whose content is arbitrary, for the caller to fill and then Insert or Free. It has
-// room for [Slack] more bytes.
+// a capacity of at least [Slack] more bytes.
 func (c *Cache) Alloc(n int) *Block {
 	class := classOf(n + Slack)
 	if class >= classes {
@@ -145,7 +145,7 @@ func (c *Cache) Alloc(n int) *Block {
 	return b
 }
 
-// Free takes back a block that was never inserted.
+// Free returns a block that was never inserted to the pool.
 func (c *Cache) Free(b *Block) {
 	s := &c.pool.shards[b.shard]
 	s.mu.Lock()
@@ -153,9 +153,9 @@ func (c *Cache) Free(b *Block) {
 	s.mu.Unlock()
 }
 
-// Insert publishes b in s and returns it, evicting others to make room. If s holds a block already, that one is returned
-// and b is freed. A block too large to be kept is returned unpublished and goes with its last user, as does every block
-// after Close. The caller is inside a guard, as for Get.
+// Insert publishes b in s and returns it, evicting other blocks if necessary. If s already holds a block, that one is
+// returned and b is freed. A block too large to be kept, or inserted after Close, is returned unpublished and lives
+// until its last use. The caller must be inside a guard, as for Get.
 func (c *Cache) Insert(s *Slot, b *Block) *Block {
 	h := &c.pool.shards[b.shard]
 	h.mu.Lock()
@@ -195,8 +195,8 @@ func (c *Cache) Insert(s *Slot, b *Block) *Block {
 	return b
 }
 
-// Drop takes away the blocks of a table whose index or whole is going. Who still holds the old slots may insert into them
-// later: nobody else finds these blocks, and the clock takes them in its turn.
+// Drop removes the blocks of a table that is closed or whose index is unloaded. Readers that still have the old slots
+// may insert into them later: nothing finds these blocks, and the clock evicts them in turn.
 func (c *Cache) Drop(slots []Slot) {
 	for i := range slots {
 		s := &slots[i]
@@ -204,7 +204,7 @@ func (c *Cache) Drop(slots []Slot) {
 			h := &c.pool.shards[b.shard]
 			h.mu.Lock()
 			var full *batch
-			if b.slot == s { // else it was evicted, and perhaps used again elsewhere, since the load
+			if b.slot == s { // else it was evicted, and perhaps reused elsewhere, since the load
 				c.pool.unlink(h, b, &full)
 			}
 			h.mu.Unlock()
@@ -213,14 +213,14 @@ func (c *Cache) Drop(slots []Slot) {
 	}
 }
 
-// Close takes all blocks of the cache out of the pool, also those in slots that nobody finds any more. Readers may still be
-// at work: what they insert from now on is not kept.
+// Close removes all blocks of the cache from the pool, including those in slots that nothing refers to. Readers may
+// still be active: what they insert from now on is not kept.
 func (c *Cache) Close() {
 	c.closed.Store(true)
 	for i := range c.pool.shards {
 		h := &c.pool.shards[i]
 		var full *batch
-		h.mu.Lock() // an insert that came before has linked its block
+		h.mu.Lock() // an earlier insert has linked its block
 		for _, b := range h.ring {
 			if b != nil && b.owner == c {
 				c.pool.unlink(h, b, &full)
@@ -231,8 +231,8 @@ func (c *Cache) Close() {
 	}
 }
 
-// SetCapacity changes the bound and evicts down to it. A small part of the capacity is set aside for buffers that wait to
-// be used again.
+// SetCapacity changes the bound and evicts blocks beyond it. A small part of the capacity is set aside for buffers that
+// wait to be reused.
 func (p *Pool) SetCapacity(n int64) {
 	n = max(n, 0)
 	if p.most > 0 {
@@ -262,7 +262,7 @@ func (p *Pool) SetCapacity(n int64) {
 	}
 }
 
-// Stats returns the figures of the moment: blocks of this cache alone, capacity and spare of the pool.
+// Stats returns the current figures: blocks of this cache alone, capacity and spare of the pool.
 func (c *Cache) Stats() Stats {
 	s := c.pool.Stats()
 	s.Used, s.Blocks = c.used.Load(), int(c.blocks.Load())
@@ -270,7 +270,7 @@ func (c *Cache) Stats() Stats {
 	return s
 }
 
-// Stats returns the figures of the moment, of all caches together.
+// Stats returns the current figures of all caches together.
 func (p *Pool) Stats() Stats {
 	var s Stats
 	for i := range p.shards {
@@ -291,8 +291,8 @@ func (p *Pool) Stats() Stats {
 	return s
 }
 
-// link puts a block on the ring, in the hole made last if there is one: just behind the hand, so that the newest block is
-// looked at last. The block has its owner. The caller holds mu.
+// link puts a block on the ring, in the newest hole if there is one: just behind the hand, so that the newest block is
+// checked last. The block has its owner. The caller holds mu.
 func (h *shard) link(b *Block) {
 	if k := len(h.holes); k > 0 {
 		b.pos = h.holes[k-1]
@@ -308,8 +308,8 @@ func (h *shard) link(b *Block) {
 	b.owner.blocks.Add(1)
 }
 
-// evict turns the hand until the shard uses at most limit bytes. The caller holds mu and afterwards, without it, retires
-// what is returned.
+// evict evicts blocks until the shard uses at most limit bytes. The caller holds mu, and must retire the returned
+// batches after releasing it.
 func (p *Pool) evict(h *shard, limit int64) (full *batch) {
 	for h.used > limit && h.blocks > 0 {
 		if h.hand >= len(h.ring) {
@@ -331,8 +331,8 @@ func (p *Pool) evict(h *shard, limit int64) (full *batch) {
 	return full
 }
 
-// unlink takes a published block out of its slot and of the ring and puts it into limbo. The caller holds the shard's mu
-// and afterwards, without it, retires the batches that are full, which are put before the list.
+// unlink removes a published block from its slot and from the ring and puts it into limbo. Batches that become full are
+// put at the front of the list. The caller holds the shard's mu, and must retire the list after releasing it.
 func (p *Pool) unlink(h *shard, b *Block, full **batch) {
 	b.slot.CompareAndSwap(b, nil)
 	c := b.owner
@@ -348,8 +348,8 @@ func (p *Pool) unlink(h *shard, b *Block, full **batch) {
 	l := &p.limbo
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	room := l.bytes+n <= l.limit
-	wanted := room && int(b.class) < classes // else left to the collector
+	fits := l.bytes+n <= l.limit
+	wanted := fits && int(b.class) < classes // else it is left to the collector
 	poison := p.poison.Load()
 	if wanted || poison {
 		if c.pending == nil {
@@ -364,7 +364,7 @@ func (p *Pool) unlink(h *shard, b *Block, full **batch) {
 	}
 	f := c.pending
 	switch {
-	case !room: // some of what fills the limbo may be batches of caches that are not in use now
+	case !fits: // the limbo may be full of batches of caches that are idle now
 		for _, o := range l.begun {
 			o.pending.next, *full = *full, o.pending
 			o.pending = nil
@@ -372,7 +372,7 @@ func (p *Pool) unlink(h *shard, b *Block, full **batch) {
 		clear(l.begun)
 		l.begun = l.begun[:0]
 	case f != nil && (last || f.bytes >= l.batch || len(f.blocks) == batchLimit || poison):
-		// The last of a cache waits for no other, and what is to be spoiled for none.
+		// A cache's last block does not wait for another, and neither does a poisoned one.
 		f.next, *full = *full, f
 		c.pending = nil
 		i := slices.Index(l.begun, c)
@@ -394,23 +394,24 @@ func (p *Pool) newBatch(owner *Cache) (f *batch) {
 	return f
 }
 
-// retire has a list of batches released, each once no reader of its cache sees its blocks. The caller holds no lock.
+// retire retires a list of batches, to be released once no reader of their cache sees their blocks. The caller holds no
+// lock.
 func (f *batch) retire() {
 	for f != nil {
 		next := f.next
 		f.next = nil
-		f.owner.domain.Retire(f.release) // f may be in use again when it returns
+		f.owner.domain.Retire(f.release) // f may be in use again when Retire returns
 		f = next
 	}
 }
 
-// release makes the blocks of a batch free for use.
+// release puts the blocks of a batch into the free lists.
 func (p *Pool) release(f *batch) {
 	poison := p.poison.Load()
 	for i, b := range f.blocks {
 		f.blocks[i] = nil
 		if b.holds.Load() != 0 {
-			continue // an iterator has it: left to the collector
+			continue // an iterator holds it: left to the collector
 		}
 		h := &p.shards[b.shard]
 		h.mu.Lock()
@@ -424,7 +425,7 @@ func (p *Pool) release(f *batch) {
 	p.limbo.mu.Unlock()
 }
 
-// recycle puts a block that nobody sees into a free list, if there is room. The caller holds mu.
+// recycle puts a block that nothing refers to into a free list, if the spare bytes allow it. The caller holds mu.
 func (h *shard) recycle(b *Block, poison bool) {
 	if poison {
 		spoil(b)

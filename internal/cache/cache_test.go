@@ -9,7 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/epoch"
 )
 
-// fill writes what check expects in block i.
+// fill writes the content that intact expects in block i.
 func fill(b *Block, i int) {
 	buf := b.Bytes()
 	for k := 0; k+8 <= len(buf); k += 8 {
@@ -27,7 +27,7 @@ func intact(b *Block, i int) bool {
 	return true
 }
 
-// read is what a table reader does: a hit, or fill and insert.
+// read does what a table reader does: it hits, or fills and inserts.
 func read(c *Cache, slots []Slot, i, n int) *Block {
 	if b := c.Get(&slots[i]); b != nil {
 		return b
@@ -41,9 +41,9 @@ func TestClassesHoldWhatTheyAreAskedFor(t *testing.T) {
 	last := 0
 	for n := 1; n <= maxRecycle; n++ {
 		class := classOf(n)
-		room := classBytes(class)
-		if class < last || class >= classes || room < n || class > 0 && classBytes(class-1) >= n {
-			t.Fatalf("%d bytes: class %d with room for %d, after class %d", n, class, room, last)
+		capacity := classBytes(class)
+		if class < last || class >= classes || capacity < n || class > 0 && classBytes(class-1) >= n {
+			t.Fatalf("%d bytes: class %d with a capacity of %d, after class %d", n, class, capacity, last)
 		}
 		last = class
 	}
@@ -130,7 +130,7 @@ func TestRecentlyUsedBlocksStay(t *testing.T) {
 	}
 	for hot := range 20 {
 		if slots[hot].Load() == nil {
-			t.Errorf("block %d was read all the time and is gone", hot)
+			t.Errorf("block %d was read all the time but evicted", hot)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func TestHitsAllocateNothingAndMissesReuse(t *testing.T) {
 	for range 5000 {
 		miss()
 	}
-	// The domain allocates a little for each batch; a buffer of 4 KiB for each miss would be one at least.
+	// The domain allocates a little for each batch; an allocation of 4 KiB for each miss would be at least 1.
 	if got := testing.AllocsPerRun(5000, miss); got > 0.5 {
 		t.Errorf("a miss allocates %v times", got)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/epoch"
 )
 
-// sum holds the figures of a pool against those of its caches.
+// sum compares the figures of a pool with those of its caches.
 func sum(t *testing.T, p *Pool, caches ...*Cache) {
 	t.Helper()
 	var used int64
@@ -26,7 +26,8 @@ func sum(t *testing.T, p *Pool, caches ...*Cache) {
 	}
 	s := p.Stats()
 	if used != s.Used || blocks != s.Blocks || inserts != s.Inserts || evictions != s.Evictions {
-		t.Errorf("the caches have %d bytes in %d blocks, %d inserts, %d evictions; the pool %+v", used, blocks, inserts, evictions, s)
+		t.Errorf("the caches have %d bytes in %d blocks, %d inserts, %d evictions; the pool %+v",
+			used, blocks, inserts, evictions, s)
 	}
 	if s.Used+s.Spare > s.Capacity {
 		t.Errorf("over capacity: %+v", s)
@@ -63,7 +64,7 @@ func TestCachesShareACapacityAndCountApart(t *testing.T) {
 	if s := caches[2].Stats(); s.Used != 0 || s.Blocks != 0 {
 		t.Errorf("after Close: %+v", s)
 	}
-	fillWith(2) // a late reader
+	fillWith(2) // a reader after Close
 	if s := caches[2].Stats(); s.Used != 0 || s.Blocks != 0 {
 		t.Errorf("an insert after Close was kept: %+v", s)
 	}
@@ -79,7 +80,7 @@ func TestAStuckReaderOfOneCacheDoesNotStopTheRecyclingOfAnother(t *testing.T) {
 	stuck, busy := new(epoch.Domain), new(epoch.Domain)
 	a, b := p.NewCache(stuck), p.NewCache(busy)
 	slots := make([]Slot, 2000)
-	g := stuck.Enter() // and stays
+	g := stuck.Enter() // a reader that stays
 	own := make([]Slot, 20)
 	for i := range own {
 		read(a, own, i, 4000)
@@ -91,7 +92,7 @@ func TestAStuckReaderOfOneCacheDoesNotStopTheRecyclingOfAnother(t *testing.T) {
 		read(b, slots, next, 4000)
 		g.Leave()
 	}
-	for range 5000 { // the other's blocks are evicted, and wait
+	for range 5000 { // the blocks of a are evicted, and wait
 		miss()
 	}
 	if s := a.Stats(); s.Used != 0 {
@@ -110,7 +111,7 @@ func TestIdleCachesDoNotHoldUpTheRecycling(t *testing.T) {
 	busy := p.NewCache(d)
 	slots := make([]Slot, 3000)
 	var kept []*Block
-	for range 40 { // each has a few blocks evicted, fewer than make a batch, and keeps one
+	for range 40 { // each evicts a few blocks, too few for a batch, and keeps one
 		idle := p.NewCache(new(epoch.Domain))
 		own := make([]Slot, 4)
 		for i := range own {
@@ -137,7 +138,7 @@ func TestIdleCachesDoNotHoldUpTheRecycling(t *testing.T) {
 	}
 }
 
-func TestClosingBesideReadersLeavesNothing(t *testing.T) {
+func TestClosingDuringReadsLeavesNothing(t *testing.T) {
 	p := NewPool(1 << 20)
 	d := new(epoch.Domain)
 	stays := p.NewCache(d)
@@ -174,9 +175,9 @@ func TestClosingBesideReadersLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestPoisonedPoolsSpoilEachBlockThatGoes has blocks of all sizes go, those that the pool does not keep too, inside and outside of
-// a guard, and held.
-func TestPoisonedPoolsSpoilEachBlockThatGoes(t *testing.T) {
+// TestPoisonedPoolsSpoilEachDroppedBlock drops blocks of all sizes, including those that the pool does not keep, inside
+// and outside of a guard, and held.
+func TestPoisonedPoolsSpoilEachDroppedBlock(t *testing.T) {
 	PoisonPools(100 << 10)
 	defer func() {
 		testPools.poison.Store(false)
@@ -222,9 +223,9 @@ func TestPoisonedPoolsSpoilEachBlockThatGoes(t *testing.T) {
 	}
 }
 
-// TestDropLeavesABlockThatIsUsedElsewhereByThen has the block of a slot evicted, and used again in another one, after Drop has found it
-// and before it has the lock.
-func TestDropLeavesABlockThatIsUsedElsewhereByThen(t *testing.T) {
+// TestDropLeavesABlockThatWasReusedElsewhere evicts the block of a slot and reuses it in another one, after Drop has
+// found it and before Drop has the lock.
+func TestDropLeavesABlockThatWasReusedElsewhere(t *testing.T) {
 	d := new(epoch.Domain)
 	c := New(1<<20, d)
 	slots, other := make([]Slot, 1), make([]Slot, 1)
@@ -240,7 +241,8 @@ func TestDropLeavesABlockThatIsUsedElsewhereByThen(t *testing.T) {
 	}()
 	buf := make([]byte, 1<<16)
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		if s := string(buf[:runtime.Stack(buf, true)]); strings.Contains(s, "(*Cache).Drop") && strings.Contains(s, "[sync.Mutex.Lock") {
+		s := string(buf[:runtime.Stack(buf, true)])
+		if strings.Contains(s, "(*Cache).Drop") && strings.Contains(s, "[sync.Mutex.Lock") {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -249,18 +251,18 @@ func TestDropLeavesABlockThatIsUsedElsewhereByThen(t *testing.T) {
 	}
 	var full *batch
 	c.pool.unlink(h, b, &full)
-	other[0].Store(b) // as Insert does, of a buffer that was free
+	other[0].Store(b) // as Insert does with a free buffer
 	b.slot, b.owner = &other[0], c
 	h.link(b)
 	h.mu.Unlock()
 	<-done
 	if other[0].Load() != b || c.Stats().Blocks != 1 {
-		t.Errorf("the block is gone from its new slot; %d blocks", c.Stats().Blocks)
+		t.Errorf("the block is not in its new slot; %d blocks", c.Stats().Blocks)
 	}
 }
 
-// TestCloseTakesTheBlocksOfItsOwnCacheAlone fills two caches of one pool and closes one.
-func TestCloseTakesTheBlocksOfItsOwnCacheAlone(t *testing.T) {
+// TestCloseRemovesTheBlocksOfItsOwnCacheOnly fills two caches of one pool and closes one.
+func TestCloseRemovesTheBlocksOfItsOwnCacheOnly(t *testing.T) {
 	p := NewPool(1 << 20)
 	var d [2]epoch.Domain
 	caches := [2]*Cache{p.NewCache(&d[0]), p.NewCache(&d[1])}
@@ -274,8 +276,8 @@ func TestCloseTakesTheBlocksOfItsOwnCacheAlone(t *testing.T) {
 	}
 	caches[0].Close()
 	for i := range slots[0] {
-		if slots[0][i].Load() != nil || slots[1][i].Load() == nil {
-			t.Fatalf("block %d: of the closed cache there: %v, of the other: %v", i, slots[0][i].Load() != nil, slots[1][i].Load() != nil)
+		if closed, other := slots[0][i].Load() != nil, slots[1][i].Load() != nil; closed || !other {
+			t.Fatalf("block %d exists in the closed cache: %v, in the other: %v", i, closed, other)
 		}
 	}
 	if got, other := caches[0].Stats().Blocks, caches[1].Stats().Blocks; got != 0 || other != 50 {

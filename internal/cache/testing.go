@@ -5,18 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// What is here is for tests. It costs a program one load where a pool is made, where a block is evicted or not kept,
-// and where one is held; no hit of the cache comes by.
+// This file is for tests. Its cost to programs is one load when a pool is made, when a block is evicted or not kept,
+// and when one is held; a hit of the cache costs nothing.
 
-// testPools says what pools are made like.
+// testPools are the settings of new pools.
 var testPools struct {
 	poison atomic.Bool
 	most   atomic.Int64
 }
 
-// PoisonPools makes every pool that is made from now on overwrite each buffer as soon as no reader may see it, whether
-// the buffer would be used again or left to the collector: so a test sees a read of a block that was recycled. A pool
-// then keeps at most that many bytes, whatever SetCapacity says, so that blocks come and go; 0 is no limit.
+// PoisonPools makes every new pool overwrite each buffer as soon as no reader may see it, whether the buffer would be
+// reused or left to the collector: so a test notices a read of a recycled block. Such a pool keeps at most the given
+// number of bytes, whatever SetCapacity sets, so that blocks come and go; 0 is no limit.
 func PoisonPools(most int64) {
 	testPools.poison.Store(true)
 	testPools.most.Store(most)
@@ -25,7 +25,7 @@ func PoisonPools(most int64) {
 // poisoned is the pattern that overwrites buffers.
 var poisoned = [512]byte(bytes.Repeat([]byte{0xdb}, 512))
 
-// spoil overwrites a block that nobody may see any more.
+// spoil overwrites a block that no reader may see any more.
 func spoil(b *Block) {
 	for buf := b.buf[:cap(b.buf)]; len(buf) > 0; {
 		buf = buf[copy(buf, poisoned[:]):]
@@ -35,8 +35,8 @@ func spoil(b *Block) {
 // acquiring holds the last argument of OnAcquire.
 var acquiring atomic.Pointer[func()]
 
-// OnAcquire has f called whenever a block is about to be held; nil ends that. Whether a reader is still inside its
-// guard there shows only if the block is evicted at this very moment, which f can do.
+// OnAcquire makes every Acquire call f before it holds its block; nil ends that. A reader that is outside its guard by
+// mistake is only noticed if the block is evicted at this very moment, which f can do.
 func OnAcquire(f func()) {
 	if f == nil {
 		acquiring.Store(nil)
@@ -45,7 +45,7 @@ func OnAcquire(f func()) {
 	}
 }
 
-// Held counts the cache's blocks, and those of them that somebody holds.
+// Held returns the number of the cache's blocks, and of those that are held.
 func (c *Cache) Held() (blocks, held int) {
 	for i := range c.pool.shards {
 		h := &c.pool.shards[i]

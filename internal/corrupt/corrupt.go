@@ -1,4 +1,4 @@
-// Package corrupt gives damage an address: which file, at which offset, what was found and what was wanted.
+// Package corrupt describes damage in files: the file, the offset, what was found and what was expected.
 package corrupt
 
 import (
@@ -7,31 +7,31 @@ import (
 	"path/filepath"
 )
 
-// Err is what every damage Is.
+// Err is matched by every error that reports damage.
 var Err = errors.New("corruption")
 
-// ErrUnsupportedVersion is what a file of a format that this program does not know Is. It is not damage.
+// ErrUnsupportedVersion is matched by errors for a file format that this program does not know. It is not damage.
 var ErrUnsupportedVersion = errors.New("unsupported format version")
 
 // Error is damage found in a file.
 type Error struct {
 	File   string // base name
-	Offset int64  // where the damaged part begins, in bytes
-	Err    error  // what is wrong with it
+	Offset int64  // start of the damaged part, in bytes
+	Err    error  // the defect
 }
 
-// Error is "FILE: offset N: reason".
+// Error returns "FILE: offset N: reason".
 func (e *Error) Error() string { return fmt.Sprintf("%s: offset %d: %v", e.File, e.Offset, e.Err) }
 
-// Unwrap lets errors.Is find Err and the reason.
+// Unwrap returns Err and the reason, for errors.Is.
 func (e *Error) Unwrap() []error { return []error{Err, e.Err} }
 
-// At wraps a reason with its address; file may be a path, of which the base is kept.
+// At returns an Error for a reason. If file is a path, only its base is kept.
 func At(file string, offset int64, reason error) error {
 	return &Error{File: filepath.Base(file), Offset: offset, Err: reason}
 }
 
-// Newf is At with a formatted reason.
+// Newf returns an Error with a formatted reason.
 func Newf(file string, offset int64, format string, args ...any) error {
 	return At(file, offset, fmt.Errorf(format, args...))
 }

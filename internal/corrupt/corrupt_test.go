@@ -16,8 +16,14 @@ func TestDamageHasAnAddressAndAReason(t *testing.T) {
 		want string
 	}{
 		{"a reason", At("000007.sst", 8192, errReason), "000007.sst: offset 8192: 0 probes, want 1..30"},
-		{"a path", At(filepath.Join("a", "b", "000007.sst"), 0, errReason), "000007.sst: offset 0: 0 probes, want 1..30"},
-		{"a formatted reason", Newf("x", 1<<40, "filter %d: %w", 3, errReason), "x: offset 1099511627776: filter 3: 0 probes, want 1..30"},
+		{
+			"a path", At(filepath.Join("a", "b", "000007.sst"), 0, errReason),
+			"000007.sst: offset 0: 0 probes, want 1..30",
+		},
+		{
+			"a formatted reason", Newf("x", 1<<40, "filter %d: %w", 3, errReason),
+			"x: offset 1099511627776: filter 3: 0 probes, want 1..30",
+		},
 		{"wrapped again", fmt.Errorf("open: %w", At("x", 5, errReason)), "open: x: offset 5: 0 probes, want 1..30"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -5,25 +5,25 @@ import (
 	"io"
 )
 
-// A Reader reads what can be read of a file: where that fails it reads zeros, which no checksum takes for data.
+// A Reader reads a file that may be partly unreadable: unreadable parts read as zeros, which no checksum accepts.
 type Reader struct {
 	file io.ReaderAt
 	size uint64
 }
 
-// page is the smallest part that is read or not, in bytes: a sector of a disk, or several.
+// page is the unit that is readable or not, in bytes: one sector of a disk, or several.
 const page = 4 << 10
 
 var errShorter = errors.New("the file became shorter")
 
-// NewReader makes a reader of a file of size bytes, at most 2⁶³-1.
+// NewReader returns a reader of a file of size bytes, at most 2⁶³-1.
 func NewReader(f io.ReaderAt, size uint64) *Reader { return &Reader{f, size} }
 
-// Size is the length of the file in bytes.
+// Size returns the length of the file in bytes.
 func (r *Reader) Size() uint64 { return r.size }
 
-// Read fills b with the bytes from offset on, and with zeros behind the end of the file. It returns the
-// first error of the file, and has read all else.
+// Read fills b with the bytes from offset on, and with zeros behind the end of the file. It returns the first error of
+// the file, after reading everything else.
 func (r *Reader) Read(b []byte, offset uint64) (err error) {
 	if left := r.size - min(r.size, offset); uint64(len(b)) > left {
 		clear(b[left:])

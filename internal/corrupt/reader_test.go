@@ -9,7 +9,7 @@ import (
 
 var errSector = errors.New("bad sector")
 
-// sectors fails where a read touches a bad page.
+// sectors fails if a read touches a bad page.
 type sectors struct {
 	io.ReaderAt
 	bad map[int64]bool
@@ -39,7 +39,7 @@ func TestWhatCannotBeReadIsZeros(t *testing.T) {
 		"a part of a bad page":                  {[]int64{1}, page + 7, 9, errSector},
 		"more than the file has":                {nil, 100, len(data), nil},
 		"behind the end":                        {nil, int64(len(data)) + 5, 10, nil},
-		"a file that became shorter meanwhile":  {nil, 0, len(data) + 10, errShorter},
+		"a file that became shorter":            {nil, 0, len(data) + 10, errShorter},
 		"nothing":                               {[]int64{0}, 0, 0, nil},
 		"a bad page, and the end of the file":   {[]int64{5}, 4 * page, 3 * page, errSector},
 		"from the middle of one page to others": {[]int64{1, 3}, page / 2, 3 * page, errSector},
@@ -62,7 +62,7 @@ func TestWhatCannotBeReadIsZeros(t *testing.T) {
 				if at < int64(len(data)) && !s.bad[at/page] {
 					want = data[at]
 				}
-				// Of a page that became shorter nothing is read.
+				// A page that became shorter is not read at all.
 				if c != want && !(errors.Is(test.err, errShorter) && at/page == int64(len(data))/page) {
 					t.Fatalf("byte %d is %02x, want %02x", at, c, want)
 				}

@@ -1,9 +1,9 @@
-// Package epoch says when no reader can still see what was taken away from all readers.
+// Package epoch delays the release of shared things until no reader can still see them.
 //
-// A reader enters before it loads a pointer to what may be reclaimed, and leaves after its last use. Who unlinks a thing
-// retires it; it is released once every reader that was inside at that moment has left. Entering costs one add to a
-// counter that goroutines on other processors rarely touch (Fraser, "Practical lock-freedom", 2004, with striped counts in
-// place of per-thread flags, which Go does not have).
+// A reader enters before it loads a pointer to what may be reclaimed, and leaves after its last use. A writer that
+// unlinks a thing retires it; it is released once every reader that was inside at that moment has left. Entering adds
+// to a counter that goroutines on other processors rarely touch (Fraser, "Practical lock-freedom", 2004, with striped
+// counts in place of per-thread flags, which Go does not have).
 package epoch
 
 import (
@@ -14,26 +14,27 @@ import (
 	"time"
 )
 
-// stripes are few enough to look through them all for each retirement.
+// stripes is small enough to check all stripes at each retirement.
 const stripes = 64
 
 // A Domain is a set of readers and of the things they may see. The zero value is ready.
 type Domain struct {
 	epoch   atomic.Uint64
-	waiting atomic.Int64 // retired and not released, so that Collect is cheap when there is nothing
+	waiting atomic.Int64 // retired and not released; lets Collect return quickly when it is 0
 	_       [120]byte
 	stripes [stripes]readers
 
 	mu        sync.Mutex // guards limbo and turn; never held while a release runs
 	limbo     []retired
-	turn      uint64          // the number of calls of Wait that have counted who is releasing
-	releasing [2]atomic.Int64 // calls of Collect that are releasing and began in an even, an odd turn
-	waiter    sync.Mutex      // held from the change of turn until all calls of the last turn have ended
+	turn      uint64          // number of calls of Wait that have changed the counter of releasing calls
+	releasing [2]atomic.Int64 // calls of Collect that are releasing, by the parity of the turn in which they began
+	waiter    sync.Mutex      // held from the change of turn until all calls of the previous turn have ended
 }
 
-// readers are one stripe of them, alone on its two cache lines (adjacent lines are fetched together).
+// readers is one stripe of the readers' counts, alone on its two cache lines (processors fetch adjacent lines
+// together).
 type readers struct {
-	inside [2]atomic.Int64 // that entered in an even, an odd epoch
+	inside [2]atomic.Int64 // readers inside that entered in an even, an odd epoch
 	_      [112]byte
 }
 
@@ -45,7 +46,7 @@ type retired struct {
 // A Guard is one reader's stay.
 type Guard struct{ count *atomic.Int64 }
 
-// Enter begins a stay. Stays are short: a lookup, a block read.
+// Enter begins a stay. Stays must be short: a lookup, a block read.
 func (d *Domain) Enter() Guard {
 	c := &d.stripes[Stripe(stripes)].inside[d.epoch.Load()&1]
 	c.Add(1)
@@ -55,9 +56,9 @@ func (d *Domain) Enter() Guard {
 // Leave ends the stay.
 func (g Guard) Leave() { g.count.Add(-1) }
 
-// Retire has release called once no reader that is inside now is left. The thing must already be unlinked: a reader that
-// enters from here on must not find it. Release runs on a goroutine that calls Retire, Collect or Wait, without locks: readers
-// that leave look after nothing, so what they have held stays until the next such call.
+// Retire calls release once no reader that is inside now is left. The thing must already be unlinked: a reader that
+// enters later must not find it. Release runs, without locks, on a goroutine that calls Retire, Collect or Wait.
+// Readers that leave release nothing, so retired things stay until the next such call.
 func (d *Domain) Retire(release func()) {
 	d.mu.Lock()
 	d.limbo = append(d.limbo, retired{d.epoch.Load(), release})
@@ -76,8 +77,8 @@ func (d *Domain) Collect() {
 	releasing.Add(1)
 	defer releasing.Add(-1)
 	d.advance()
-	// Both parities were seen empty after the retirement once the epoch has moved by three: a reader that still holds a
-	// thing was counted in one of them from before the thing was unlinked, however long ago it read the epoch.
+	// Both parities were seen empty after the retirement once the epoch has advanced by three: a reader that still sees
+	// a thing was counted in one of them since before the thing was unlinked, however long ago it read the epoch.
 	safe, n := d.epoch.Load(), 0
 	for n < len(d.limbo) && d.limbo[n].epoch+3 <= safe {
 		n++
@@ -91,7 +92,7 @@ func (d *Domain) Collect() {
 	}
 }
 
-// advance moves the epoch as far as the readers allow, at most to where all in limbo is safe.
+// advance advances the epoch as far as the readers allow, at most until everything in limbo is safe.
 func (d *Domain) advance() {
 	for range 3 {
 		e := d.epoch.Load()
@@ -100,12 +101,12 @@ func (d *Domain) advance() {
 				return
 			}
 		}
-		d.epoch.Store(e + 1) // only here, under mu
+		d.epoch.Store(e + 1) // the only store, under mu
 	}
 }
 
-// Wait returns when every reader that was inside at the call has left and all that was retired before it is released. Others
-// may go on to enter and to retire. A release must not call it.
+// Wait returns when every reader that was inside at the call has left and everything retired before it is released.
+// Other goroutines may continue to enter and to retire. A release must not call Wait.
 func (d *Domain) Wait() {
 	var last atomic.Bool
 	d.Retire(func() { last.Store(true) })
@@ -113,9 +114,9 @@ func (d *Domain) Wait() {
 		d.Collect()
 		return last.Load()
 	})
-	// All that was retired before has been taken out of limbo, in order, by calls of Collect of this turn, and some may
-	// still be releasing it. Calls that begin after the turn has changed have nothing of it. There may always be such
-	// calls: a moment without any might never come.
+	// Everything retired before has been taken out of limbo, in order, by calls of Collect in this turn, which may
+	// still be releasing it. Calls that begin after the turn has changed release only later things. Waiting for a
+	// moment without any call could take for ever: there may always be some.
 	d.waiter.Lock()
 	defer d.waiter.Unlock()
 	d.mu.Lock()
@@ -125,7 +126,7 @@ func (d *Domain) Wait() {
 	poll(func() bool { return releasing.Load() == 0 })
 }
 
-// poll returns when done does, which is asked at intervals of 1 µs that grow to 1 ms.
+// poll calls done until it returns true, at intervals that grow from 1 µs to 1 ms.
 func poll(done func() bool) {
 	for wait := time.Microsecond; !done(); wait = min(2*wait, time.Millisecond) {
 		runtime.Gosched()

@@ -23,7 +23,7 @@ func TestWithoutReadersARetiredThingIsReleasedAtOnce(t *testing.T) {
 }
 
 func TestNothingIsReleasedWhileAReaderOfItIsInside(t *testing.T) {
-	for later := range 4 { // readers that come after, one in each epoch
+	for later := range 4 { // later readers, one in each epoch
 		var d Domain
 		released := 0
 		g := d.Enter()
@@ -68,7 +68,7 @@ func TestAReaderThatStaysHoldsOnlyWhatItMaySee(t *testing.T) {
 	d.Retire(func() { early = true })
 	g := d.Enter()
 	if !early {
-		t.Error("what was retired before a reader came waits for it")
+		t.Error("a thing retired before a reader entered waits for it")
 	}
 	g.Leave()
 }
@@ -128,7 +128,7 @@ func TestWaitReturnsWhileOthersRetire(t *testing.T) {
 	})
 }
 
-// A release that began before Wait was called ends before Wait returns, also when another goroutine runs it.
+// A release that began before Wait was called ends before Wait returns, also if another goroutine runs it.
 func TestWaitReturnsAfterReleasesThatAreUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d Domain
@@ -149,8 +149,8 @@ func TestWaitReturnsAfterReleasesThatAreUnderWay(t *testing.T) {
 	})
 }
 
-// Readers load a shared pointer and look at what it points to; a writer replaces and retires it, and its release poisons
-// it. Under the race detector this is also a proof of order: the release writes without any other synchronisation.
+// Readers load a shared pointer and check its target; a writer replaces and retires it, and the release poisons it.
+// Under the race detector this also proves the order: the release writes without any other synchronisation.
 func TestReadersNeverSeeWhatWasReleased(t *testing.T) {
 	const good, poison = 1, -1
 	type thing struct{ value int }
@@ -167,7 +167,7 @@ func TestReadersNeverSeeWhatWasReleased(t *testing.T) {
 				g := d.Enter()
 				p := current.Load()
 				if n%64 == 0 {
-					runtime.Gosched() // stay over a change or two
+					runtime.Gosched() // stay during a change or two
 				}
 				if p.value != good {
 					t.Error("a reader saw what was released")

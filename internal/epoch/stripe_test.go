@@ -5,21 +5,21 @@ import (
 	"testing"
 )
 
-// TestGoroutinesSpread has goroutines that are alive together say where they are. Were they thrown at random, 96 of
-// them would take 64 × (1 - (1 - 1/64)^96) = 50 stripes of 64, give or take 2.6.
+// TestGoroutinesSpread counts the stripes of goroutines that are alive together. Distributed at random, 96 of them
+// would take 64 × (1 - (1 - 1/64)^96) = 50 stripes of 64, with a deviation of 2.6.
 func TestGoroutinesSpread(t *testing.T) {
 	const n, stripes = 96, 64
 	var at [n]int
-	var ready, said, done sync.WaitGroup
+	var ready, noted, done sync.WaitGroup
 	ready.Add(n)
-	said.Add(n)
+	noted.Add(n)
 	for i := range n {
 		done.Go(func() {
 			ready.Done()
-			ready.Wait() // a stack that is too small for this is left to another goroutine
+			ready.Wait() // the runtime may pass a small stack on to another goroutine
 			at[i] = Stripe(stripes)
-			said.Done()
-			said.Wait()
+			noted.Done()
+			noted.Wait()
 		})
 	}
 	done.Wait()
@@ -30,7 +30,7 @@ func TestGoroutinesSpread(t *testing.T) {
 		}
 		taken[s] = true
 	}
-	if len(taken) < 37 { // five deviations below
+	if len(taken) < 37 { // five deviations below 50
 		t.Errorf("%d goroutines are on %d stripes of %d", n, len(taken), stripes)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Kind is what a file in a store's directory is.
+// Kind is the kind of a file in a store's directory.
 type Kind uint8
 
 const (
@@ -15,7 +15,7 @@ const (
 	Log           // NNNNNN.log
 	Table         // NNNNNN.sst
 	Manifest      // MANIFEST-NNNNNN
-	Temp          // NNNNNN.tmp: what a crash left half-made
+	Temp          // NNNNNN.tmp: unfinished when a crash left it
 	Current       // CURRENT
 	Lock          // LOCK
 )
@@ -31,10 +31,10 @@ const (
 	minDigits      = 6
 )
 
-// Make is the path of the numbered file of that kind in dir.
+// Make returns the path of the file in dir with that kind and number.
 func Make(dir string, kind Kind, number uint64) string { return filepath.Join(dir, Base(kind, number)) }
 
-// Base is the name of a file without its directory. Current and Lock have no number.
+// Base returns the name of a file without its directory. Current and Lock have no number.
 func Base(kind Kind, number uint64) string {
 	switch kind {
 	case Log:
@@ -54,8 +54,8 @@ func Base(kind Kind, number uint64) string {
 	panic("filename: no name for kind " + strconv.Itoa(int(kind)))
 }
 
-// numbered has the number in six digits, or more where it has more. A store of many tables has as many names to make when it
-// is opened, so this does without fmt.
+// numbered formats a number with at least six digits. It avoids fmt, since opening a store of many tables makes as many
+// names.
 func numbered(prefix string, number uint64, ext string) string {
 	b := append(make([]byte, 0, 32), prefix...)
 	for least := uint64(100_000); number < least && least > 1; least /= 10 {
@@ -64,7 +64,7 @@ func numbered(prefix string, number uint64, ext string) string {
 	return string(append(strconv.AppendUint(b, number, 10), ext...))
 }
 
-// Parse reads a name without its directory. Only what Base prints is known: no signs, no spaces, no other padding.
+// Parse parses a name without its directory. It accepts only what Base returns: no signs, no spaces, no other padding.
 func Parse(name string) (kind Kind, number uint64) {
 	switch name {
 	case CurrentName:
@@ -83,7 +83,7 @@ func Parse(name string) (kind Kind, number uint64) {
 	case strings.HasPrefix(name, manifestPrefix):
 		kind, digits = Manifest, name[len(manifestPrefix):]
 	}
-	n, err := strconv.ParseUint(digits, 10, 64) // which takes digits only
+	n, err := strconv.ParseUint(digits, 10, 64) // which accepts digits only
 	if kind == Unknown || err != nil || len(digits) < minDigits || len(digits) > minDigits && digits[0] == '0' {
 		return Unknown, 0
 	}

@@ -1,4 +1,4 @@
-// Package ikey is the order in which a store keeps its versions: user key ascending, then newest first.
+// Package ikey defines the order of a store's versions: user key ascending, then newest first.
 package ikey
 
 import (
@@ -14,18 +14,18 @@ type Seq uint64
 // MaxSeq is the largest sequence number.
 const MaxSeq Seq = 1<<56 - 1
 
-// Kind says what a version is. The values are on disk.
+// Kind is the kind of a version. The values are on disk.
 type Kind uint8
 
 const (
 	Delete      Kind = 0 // a point tombstone
 	Set         Kind = 1 // a value
 	RangeDelete Kind = 2 // a range tombstone; its value is the end of the range
-	ValueRef    Kind = 3 // reserved: a value that is stored elsewhere
+	ValueRef    Kind = 3 // reserved for values stored elsewhere
 	maxKind          = 0xff
 )
 
-// String names the kind as the tools print it.
+// String returns the name of the kind for tools.
 func (k Kind) String() string {
 	switch k {
 	case Delete:
@@ -47,19 +47,19 @@ type Trailer uint64
 // MakeTrailer packs seq and kind.
 func MakeTrailer(seq Seq, kind Kind) Trailer { return Trailer(seq)<<8 | Trailer(kind) }
 
-// Seq is the sequence number in t.
+// Seq returns the sequence number in t.
 func (t Trailer) Seq() Seq { return Seq(t >> 8) }
 
-// Kind is the kind in t.
+// Kind returns the kind in t.
 func (t Trailer) Kind() Kind { return Kind(t & 0xff) }
 
-// Key is one version's place in the order.
+// Key is the position of one version in the order.
 type Key struct {
 	User    []byte
 	Trailer Trailer
 }
 
-// Search is the place just before the newest version of user that a reader at seq may see.
+// Search returns the position just before the newest version of user that a reader at seq may see.
 func Search(user []byte, seq Seq) Key { return Key{user, MakeTrailer(seq, maxKind)} }
 
 // Compare orders by user key, then newest first.
@@ -70,7 +70,7 @@ func Compare(a, b Key) int {
 	return cmp.Compare(b.Trailer, a.Trailer)
 }
 
-// Head is the first eight bytes of b as a big-endian number, padded with zeros: heads order as the bytes do, and equal
+// Head returns the first eight bytes of b as a big-endian number, padded with zeros. Heads order as the bytes do; equal
 // heads decide nothing.
 func Head(b []byte) uint64 {
 	if len(b) >= 8 {
@@ -83,14 +83,16 @@ func Head(b []byte) uint64 {
 	return h
 }
 
-// Less is 1 if a < b and else 0, without a branch: in a search among heads it would be mispredicted half of the time.
+// Less returns 1 if a < b and 0 otherwise, without a branch: in a search among heads, a branch would be mispredicted
+// half of the time.
 func Less(a, b uint64) int {
 	_, borrow := bits.Sub64(a, b, 0)
 	return int(borrow) //nolint:gosec // 0 or 1
 }
 
-// HeadAfter is the head of key among keys that start with prefix: 0 for a key before all of them, the largest number for
-// one after all of them, else the eight bytes after the prefix. It never orders two keys wrongly; ties decide nothing.
+// HeadAfter returns the head of key relative to keys that start with prefix: 0 for a key before all of them, the
+// largest number for a key after all of them, otherwise the head of the bytes after the prefix. It never orders two
+// keys wrongly; ties decide nothing.
 func HeadAfter(prefix, key []byte) uint64 {
 	if len(prefix) == 0 || bytes.HasPrefix(key, prefix) {
 		return Head(key[len(prefix):])
@@ -101,7 +103,7 @@ func HeadAfter(prefix, key []byte) uint64 {
 	return ^uint64(0)
 }
 
-// CommonPrefix is the length of the longest common prefix of a and b.
+// CommonPrefix returns the length of the longest common prefix of a and b.
 func CommonPrefix(a, b []byte) int {
 	n := min(len(a), len(b))
 	i := 0

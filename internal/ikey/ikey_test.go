@@ -7,11 +7,15 @@ import (
 	"testing"
 )
 
-// keys share prefixes, are prefixes of each other, and hold zeros and the largest byte: all that heads cannot tell apart.
+// keys returns keys that share prefixes, are prefixes of each other, and contain zeros and the largest byte: the cases
+// in which heads may be equal.
 func keys() [][]byte {
 	var all [][]byte
 	for _, prefix := range []string{"", "p", "pre", "pref", "prefix/", "q", "\x00", "\xff"} {
-		for _, rest := range []string{"", "\x00", "\x00\x00", "a", "aaaaaaa", "aaaaaaaa", "aaaaaaaaa", "aaaaaaaab", "b", "\xff", "\xff\xff\xff\xff\xff\xff\xff\xff\xff"} {
+		for _, rest := range []string{
+			"", "\x00", "\x00\x00", "a", "aaaaaaa", "aaaaaaaa", "aaaaaaaaa", "aaaaaaaab", "b", "\xff",
+			"\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+		} {
 			all = append(all, []byte(prefix+rest))
 		}
 	}
@@ -23,8 +27,9 @@ func TestHeadsNeverOrderTwoKeysWrongly(t *testing.T) {
 	for _, prefix := range all {
 		for _, a := range all {
 			for _, b := range all {
-				if got := cmp.Compare(HeadAfter(prefix, a), HeadAfter(prefix, b)); got != 0 && got != bytes.Compare(a, b) {
-					t.Fatalf("after %q: heads of %q and %q compare as %d, the keys as %d", prefix, a, b, got, bytes.Compare(a, b))
+				got, want := cmp.Compare(HeadAfter(prefix, a), HeadAfter(prefix, b)), bytes.Compare(a, b)
+				if got != 0 && got != want {
+					t.Fatalf("after %q: heads of %q and %q compare as %d, the keys as %d", prefix, a, b, got, want)
 				}
 			}
 		}
@@ -62,7 +67,9 @@ func TestNewerVersionsOfAKeyComeFirst(t *testing.T) {
 			t.Errorf("trailer %x: seq %d, kind %v", k.Trailer, k.Trailer.Seq(), k.Trailer.Kind())
 		}
 	}
-	for kind, name := range map[Kind]string{Delete: "DEL", Set: "SET", RangeDelete: "RANGEDEL", ValueRef: "REF", 0xa7: "KIND(a7)"} {
+	for kind, name := range map[Kind]string{
+		Delete: "DEL", Set: "SET", RangeDelete: "RANGEDEL", ValueRef: "REF", 0xa7: "KIND(a7)",
+	} {
 		if kind.String() != name {
 			t.Errorf("Kind(%d) prints as %s, want %s", kind, kind, name)
 		}

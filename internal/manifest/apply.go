@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// Apply returns the version after e, which shares with v all runs that e leaves alone; v stays as it is. It takes time in
-// proportion to the tables of the levels that e changes. It is an error to delete a table that is not at that level, to
-// add a number that is there, to move a table within its level or to change it on the way, and to let tables of a run
+// Apply returns the version after e. It shares with v all runs that e leaves alone, and does not change v. The time is
+// proportional to the number of tables in the levels that e changes. It is an error to delete a table that is not at
+// that level, to add a number that exists, to move a table within its level or with changes, and to let tables of a run
 // overlap.
 func (v *Version) Apply(e *Edit) (*Version, error) {
 	if err := e.check(); err != nil {
@@ -32,14 +32,14 @@ func (v *Version) Apply(e *Edit) (*Version, error) {
 // A departure is a table that an edit deletes.
 type departure struct {
 	level int
-	table *Table // nil until it was found
+	table *Table // nil until it is found
 }
 
-// remove takes tables out of v, whose runs are shared with another version.
+// remove removes tables from v, whose runs are shared with another version.
 func (v *Version) remove(deleted []Deleted) (map[uint64]departure, error) {
 	gone := make(map[uint64]departure, len(deleted))
 	var touched [NumLevels]bool
-	low, high := MaxNumber, uint64(0) // outside, the map need not be asked
+	low, high := MaxNumber, uint64(0) // numbers outside need no lookup in the map
 	for _, d := range deleted {
 		if _, twice := gone[d.Number]; twice {
 			return nil, fmt.Errorf("table %d is deleted twice", d.Number)
@@ -93,7 +93,7 @@ func (v *Version) remove(deleted []Deleted) (map[uint64]departure, error) {
 	return gone, nil
 }
 
-// checkNew tells whether the added numbers are new in v, or of tables that just left another level.
+// checkNew checks that each added number is new in v, or of a table that just left another level.
 func (v *Version) checkNew(added []Added, gone map[uint64]departure) error {
 	if len(added) == 0 {
 		return nil
@@ -112,7 +112,7 @@ func (v *Version) checkNew(added []Added, gone map[uint64]departure) error {
 		}
 	}
 	for level, t := range v.Tables() {
-		// Numbers count up: most tables are older than the oldest of the added, and the map is not asked.
+		// Numbers ascend with time: most tables are older than the oldest added one and need no lookup in the map.
 		if t.Number >= smallest && fresh[t.Number] {
 			return fmt.Errorf("table %d is added, but is already at level %d", t.Number, level)
 		}
@@ -120,7 +120,7 @@ func (v *Version) checkNew(added []Added, gone map[uint64]departure) error {
 	return nil
 }
 
-// checkMove tells whether a table that is both deleted and added is the same one at another level.
+// checkMove checks that a table that is both deleted and added is the same one at another level.
 func checkMove(a Added, gone map[uint64]departure) error {
 	d, moved := gone[a.Table.Number]
 	switch {
@@ -135,14 +135,14 @@ func checkMove(a Added, gone map[uint64]departure) error {
 	return nil
 }
 
-// insert puts tables into v, whose runs are shared with another version.
+// insert adds tables to v, whose runs are shared with another version.
 func (v *Version) insert(added []Added) error {
 	added = slices.Clone(added)
 	slices.SortFunc(added, func(a, b Added) int {
 		return cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(b.Run, a.Run),
 			bytes.Compare(a.Table.Smallest, b.Table.Smallest), cmp.Compare(a.Table.Number, b.Table.Number))
 	})
-	own := -1 // the level whose runs are no longer shared: many new runs do not copy all before them each
+	own := -1 // the level whose runs are copied already: copying them for each of many new runs would be quadratic
 	for len(added) > 0 {
 		level, id := added[0].Level, added[0].Run
 		n := slices.IndexFunc(added, func(a Added) bool { return a.Level != level || a.Run != id })
@@ -172,7 +172,7 @@ func (v *Version) insert(added []Added) error {
 	return nil
 }
 
-// merge is the tables of a run and those added to it, both ascending by their smallest key.
+// merge returns the tables of a run and those added to it, both ascending by smallest key.
 func merge(old []*Table, added []Added) ([]*Table, error) {
 	tables := make([]*Table, 0, len(old)+len(added))
 	for _, a := range added {

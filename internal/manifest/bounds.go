@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// Bounds are a stretch of keys from Lo on. A nil Hi, and only that, is infinite; any other is the last key, or, if Exclusive,
-// the first one behind. Where Hi is nil, Exclusive means nothing.
+// Bounds are a range of keys that begins with Lo. A nil Hi, and only that, is infinite; any other is the last key or,
+// if Exclusive, the first key behind the range. If Hi is nil, Exclusive has no meaning.
 type Bounds struct {
 	Lo, Hi    []byte
 	Exclusive bool
 }
 
-// EndsBefore reports whether all of b is in front of key.
+// EndsBefore reports whether all of b is less than key.
 func (b Bounds) EndsBefore(key []byte) bool {
 	if b.Hi == nil {
 		return false
@@ -21,7 +21,7 @@ func (b Bounds) EndsBefore(key []byte) bool {
 	return c < 0 || c == 0 && b.Exclusive
 }
 
-// Union is the smallest stretch that holds both b and c.
+// Union returns the smallest range that contains both b and c.
 func (b Bounds) Union(c Bounds) Bounds {
 	if bytes.Compare(c.Lo, b.Lo) < 0 {
 		b.Lo = c.Lo
@@ -39,7 +39,7 @@ func (b Bounds) Union(c Bounds) Bounds {
 	return b
 }
 
-// Holds reports whether all of c lies in b.
+// Holds reports whether b contains all of c.
 func (b Bounds) Holds(c Bounds) bool {
 	switch {
 	case bytes.Compare(c.Lo, b.Lo) < 0:
@@ -51,7 +51,7 @@ func (b Bounds) Holds(c Bounds) bool {
 	return order < 0 || order == 0 && (c.Exclusive || !b.Exclusive)
 }
 
-// String prints b as an interval.
+// String returns b as an interval.
 func (b Bounds) String() string {
 	switch {
 	case b.Hi == nil:

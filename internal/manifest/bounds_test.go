@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// parseBounds reads "a-c", where c belongs to the stretch, "a-c)", where it does not, or "a-∞".
+// parseBounds parses "a-c", where c is in the range, "a-c)", where it is not, or "a-∞".
 func parseBounds(text string) Bounds {
 	lo, hi, _ := strings.Cut(text, "-")
 	if hi == "∞" {
@@ -25,7 +25,7 @@ func TestUnion(t *testing.T) {
 		{"at one end the inclusive one is longer", "a-d)", "b-d", `["a","d"]`},
 		{"two exclusive ends", "a-d)", "b-d)", `["a","d")`},
 		{"one without end", "b-∞", "a-d)", `["a",∞)`},
-		{"one without end beside an exclusive one", "b-c)", "c-∞", `["b",∞)`},
+		{"one without end and an exclusive one", "b-c)", "c-∞", `["b",∞)`},
 		{"the empty key", "-", "a-b", `["","b"]`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -65,7 +65,8 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// Touching is compared with a look at each table: two stretches share a key if neither ends before the other begins.
+// TestTouchingAgreesWithALookAtEachTable compares Touching with a check of each table: two ranges share a key if
+// neither ends before the other begins.
 func TestTouchingAgreesWithALookAtEachTable(t *testing.T) {
 	v := sample(t)
 	keys := []string{"", "A", "a", "b", "c", "d", "e", "f", "k", "l", "m", "q", "x", "y", "z", "zz"}
@@ -87,8 +88,16 @@ func TestTouchingAgreesWithALookAtEachTable(t *testing.T) {
 						if got := r.Touching(b); !slices.Equal(got, want) {
 							t.Errorf("%s touches %v, want %v", b, got, want)
 						}
+						for _, u := range r.Tables {
+							if got := u.Overlaps(b.Lo, b.Hi); !b.Exclusive && got != slices.Contains(want, u) {
+								t.Errorf("%v overlaps %s: %v", u, b, got)
+							}
+						}
 					}
 				}
+			}
+			if got := r.Touching(Bounds{Lo: []byte("q"), Hi: []byte("b")}); len(got) != 0 {
+				t.Errorf("an inverted range touches %v", got)
 			}
 		}
 	}

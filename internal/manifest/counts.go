@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// Counts is how often the filter of a table has given each answer, by lookups since the table was written. It is no part of
-// what makes a store: a program that does not know of it skips it.
+// Counts is the number of times that a table's filter has given each answer, in lookups since the table was written. A
+// store does not need it: a program that does not know the field skips it.
 type Counts struct {
-	Negatives      uint64 // about: from a sample
-	TruePositives  uint64 // searches that the filter let through, and that found a version of the key
-	FalsePositives uint64 // and that found none
-	Unfiltered     uint64 // searches for which no filter was asked
+	Negatives      uint64 // estimated from a sample
+	TruePositives  uint64 // searches that the filter allowed and that found a version of the key
+	FalsePositives uint64 // searches that the filter allowed and that found nothing
+	Unfiltered     uint64 // searches without a filter
 }
 
 // TableCounts are the counts of one table.
@@ -48,13 +48,14 @@ func parseCounts(b []byte) (TableCounts, error) {
 	return TableCounts{n[0], Counts{n[1], n[2], n[3], n[4]}}, nil
 }
 
-// checkCounts tells what is out of order in the counts of an edit.
+// checkCounts checks the order and values of an edit's counts.
 func checkCounts(counts []TableCounts) error {
 	last := uint64(0)
 	for _, c := range counts {
 		switch {
 		case c.Number <= last || c.Number >= MaxNumber:
-			return fmt.Errorf("edit: counts of table %d after those of %d, want them ascending below %d", c.Number, last, MaxNumber)
+			return fmt.Errorf("edit: counts of table %d after those of %d, want them ascending below %d",
+				c.Number, last, MaxNumber)
 		case c.Counts == Counts{}:
 			return fmt.Errorf("edit: counts of table %d are 0", c.Number)
 		}
@@ -63,7 +64,7 @@ func checkCounts(counts []TableCounts) error {
 	return nil
 }
 
-// counts are those of s that an edit can carry: of tables that there are, if they are not 0.
+// counts returns the counts of s that an edit can carry: those that are not 0, of existing tables.
 func (s State) counts() (counts []TableCounts) {
 	for _, t := range s.Version.Tables() {
 		if c := s.Counts[t.Number]; c != (Counts{}) {

@@ -6,10 +6,12 @@ import (
 	"testing"
 )
 
-// Each case is what edits behind a snapshot with the counts of tables 1 and 2 lead to, and what a new snapshot keeps of it.
+// Each case applies edits to a snapshot with the counts of tables 1 and 2, and checks the result, and what a new
+// snapshot keeps of it.
 func TestCountsFollowTheirTables(t *testing.T) {
 	t1, t2 := table(1, "a", "c"), table(2, "e", "g")
-	c1, c2, more := Counts{Negatives: 64, FalsePositives: 1}, Counts{TruePositives: 2}, Counts{Negatives: 128, Unfiltered: 3}
+	c1, c2 := Counts{Negatives: 64, FalsePositives: 1}, Counts{TruePositives: 2}
+	more := Counts{Negatives: 128, Unfiltered: 3}
 	snapshot := &Edit{
 		NextFile: 9, Added: []Added{add(5, 0, t1), add(5, 0, t2)}, Counts: []TableCounts{{1, c1}, {2, c2}},
 	}
@@ -20,14 +22,22 @@ func TestCountsFollowTheirTables(t *testing.T) {
 	}{
 		{"nothing", nil, map[uint64]Counts{1: c1, 2: c2}},
 		{"others of one", []*Edit{{Counts: []TableCounts{{2, more}}}}, map[uint64]Counts{1: c1, 2: more}},
-		{"a table goes", []*Edit{{Deleted: []Deleted{{5, 1}}}}, map[uint64]Counts{2: c2}},
-		{"both go", []*Edit{{Deleted: []Deleted{{5, 1}, {5, 2}}}}, nil},
-		{"a table moves", []*Edit{{Deleted: []Deleted{{5, 1}}, Added: []Added{add(6, 4, t1)}}}, map[uint64]Counts{1: c1, 2: c2}},
-		{"a table moves, and goes", []*Edit{
+		{"a table is deleted", []*Edit{{Deleted: []Deleted{{5, 1}}}}, map[uint64]Counts{2: c2}},
+		{"both are deleted", []*Edit{{Deleted: []Deleted{{5, 1}, {5, 2}}}}, nil},
+		{
+			"a table moves",
+			[]*Edit{{Deleted: []Deleted{{5, 1}}, Added: []Added{add(6, 4, t1)}}},
+			map[uint64]Counts{1: c1, 2: c2},
+		},
+		{"a table moves, and is deleted", []*Edit{
 			{Deleted: []Deleted{{5, 1}}, Added: []Added{add(6, 4, t1)}}, {Deleted: []Deleted{{6, 1}}},
 		}, map[uint64]Counts{2: c2}},
 		{"a table comes", []*Edit{{Added: []Added{add(6, 4, table(3, "a", "z"))}}}, map[uint64]Counts{1: c1, 2: c2}},
-		{"a table comes with counts", []*Edit{{Added: []Added{add(6, 4, table(3, "a", "z"))}, Counts: []TableCounts{{3, more}}}}, map[uint64]Counts{1: c1, 2: c2, 3: more}},
+		{
+			"a table comes with counts",
+			[]*Edit{{Added: []Added{add(6, 4, table(3, "a", "z"))}, Counts: []TableCounts{{3, more}}}},
+			map[uint64]Counts{1: c1, 2: c2, 3: more},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := newFS(t)
@@ -40,7 +50,7 @@ func TestCountsFollowTheirTables(t *testing.T) {
 			if !reflect.DeepEqual(s.Counts, test.want) {
 				t.Fatalf("counts are %v, want %v", s.Counts, test.want)
 			}
-			// A store counts on: also of tables that are no more, and nothing of some.
+			// A store may also have counts of tables that no longer exist, and zero counts.
 			counted := map[uint64]Counts{1: {}, 2: {}, 3: {}, 8: more}
 			maps.Copy(counted, s.Counts)
 			s.Counts = counted

@@ -12,8 +12,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A run of two manifests with edits is crashed before each operation. What Load finds is what was acknowledged, or that and
-// the one change under way.
+// TestCrashAtEveryOperation crashes before each operation of writing two manifests with edits. Load finds everything
+// acknowledged, with or without the one change under way.
 func TestCrashAtEveryOperation(t *testing.T) {
 	s, edits := history(t)
 	for _, keep := range []struct {
@@ -39,7 +39,8 @@ func TestCrashAtEveryOperation(t *testing.T) {
 						t.Fatalf("before %v: %v", op, err)
 					}
 					if !same(got, acked) && !same(got, trying) {
-						t.Fatalf("before %v: loaded %+v\n%s, want %+v\n%s, or %+v\n%s", op, got, got.Version, acked, acked.Version, trying, trying.Version)
+						t.Fatalf("before %v: loaded %+v\n%s, want %+v\n%s, or %+v\n%s",
+							op, got, got.Version, acked, acked.Version, trying, trying.Version)
 					}
 				}
 			}
@@ -72,8 +73,8 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-// A process dies before each operation; the next one loads, writes a manifest anew and deletes the older ones, and then
-// the power goes. What was loaded stays.
+// A process dies before each operation. The next one loads, writes a manifest anew and deletes the older ones, and then
+// the power fails. What was loaded stays.
 func TestWhatWasLoadedStaysOnceWrittenAnew(t *testing.T) {
 	m := newFS(t)
 	s, edits := history(t)
@@ -102,13 +103,13 @@ func TestWhatWasLoadedStaysOnceWrittenAnew(t *testing.T) {
 	}
 }
 
-// same compares what two states say of the store.
+// same compares what two states record about the store.
 func same(a, b State) bool {
 	a.ManifestNumber, a.Torn, b.ManifestNumber, b.Torn = 0, false, 0, false
 	return reflect.DeepEqual(a, b)
 }
 
-// Every operation fails in turn, for once and from then on. The error is told, and what was acknowledged stays.
+// Every operation fails in turn, once or from then on. The error is returned, and what was acknowledged stays.
 func TestErrorAtEveryOperation(t *testing.T) {
 	s, edits := history(t)
 	for _, failure := range []error{errDisk, vfs.ErrShortWrite} {

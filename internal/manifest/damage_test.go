@@ -28,7 +28,7 @@ func TestCurrentHasOneForm(t *testing.T) {
 	if want := "MANIFEST-000002 6d83da7e\n"; whole != want {
 		t.Errorf("CURRENT is %q, want %q", whole, want)
 	}
-	sum := func(name string) string { // a content whose checksum fits
+	sum := func(name string) string { // content with a correct checksum
 		return fmt.Sprintf("%s %08x\n", name, crc32.Checksum([]byte(name), crc32.MakeTable(crc32.Castagnoli)))
 	}
 	contents := map[string]string{
@@ -108,13 +108,13 @@ func TestATornLastEditIsNotThere(t *testing.T) {
 			for i >= 0 && ends[i] > int64(n) {
 				i--
 			}
-			if i < 0 { // the snapshot was durable before CURRENT named the manifest
+			if i < 0 { // CURRENT named the manifest only once the snapshot was durable
 				if !errors.Is(err, corrupt.Err) {
 					t.Errorf("%d bytes: %+v, %v; want corruption", n, got, err)
 				}
 				continue
 			}
-			// A record whose last bytes are zeros is whole again with zeros behind it.
+			// A record whose last bytes are zeros is complete again with zeros behind it.
 			if tail > 0 && i+1 < len(ends) && strings.Trim(whole[n:ends[i+1]], "\x00") == "" {
 				i++
 			}
@@ -127,7 +127,7 @@ func TestATornLastEditIsNotThere(t *testing.T) {
 	}
 }
 
-// Records whose checksums fit and whose content does not.
+// Records with correct checksums and wrong content.
 func TestHostileManifests(t *testing.T) {
 	t1 := table(1, "a", "c")
 	first := &Edit{NextFile: 9, Added: []Added{add(6, 0, t1)}}
@@ -137,26 +137,48 @@ func TestHostileManifests(t *testing.T) {
 		unsupported bool
 		text        string
 	}{
-		"no snapshot":                  {nil, nil, false, "want a snapshot"},
-		"no next file":                 {[]*Edit{{LastSeq: 1}}, nil, false, "manifest 3, but next file 0"},
-		"a manifest not yet counted":   {[]*Edit{{NextFile: 3}}, nil, false, "manifest 3, but next file 3"},
-		"a delete before anything":     {[]*Edit{{NextFile: 9, Deleted: []Deleted{{0, 1}}}}, nil, false, "where it is not"},
-		"a delete from another level":  {[]*Edit{first, {Deleted: []Deleted{{0, 1}}}}, nil, false, "where it is not"},
-		"a delete twice":               {[]*Edit{first, {Deleted: []Deleted{{6, 1}}}, {Deleted: []Deleted{{6, 1}}}}, nil, false, "where it is not"},
-		"an add twice":                 {[]*Edit{first, {Added: []Added{add(2, 1, t1)}}}, nil, false, "already at level 6"},
-		"an add twice in one edit":     {[]*Edit{{NextFile: 9, Added: []Added{add(2, 1, t1), add(3, 1, t1)}}}, nil, false, "already at level 2"},
-		"a move within a level":        {[]*Edit{first, {Deleted: []Deleted{{6, 1}}, Added: []Added{add(6, 1, t1)}}}, nil, false, "both deleted"},
-		"tables of a run that overlap": {[]*Edit{first, {Added: []Added{add(6, 0, table(2, "b", "d"))}}}, nil, false, "overlap"},
-		"a table not yet counted":      {[]*Edit{first, {Added: []Added{add(5, 0, table(9, "b", "d"))}}}, nil, false, "next file 9"},
-		"a log not yet counted":        {[]*Edit{first, {Log: &LogMark{9, 0}}}, nil, false, "next file 9"},
-		"counts of no table":           {[]*Edit{first, {Counts: []TableCounts{{2, Counts{Negatives: 1}}}}}, nil, false, "counts of table 2"},
-		"counts of one that goes":      {[]*Edit{first, {Deleted: []Deleted{{6, 1}}, Counts: []TableCounts{{1, Counts{Negatives: 1}}}}}, nil, false, "counts of table 1"},
-		"next file 2^64-1":             {[]*Edit{{NextFile: math.MaxUint64}}, nil, false, "next file"},
-		"last sequence 2^56":           {[]*Edit{{NextFile: 9, LastSeq: ikey.MaxSeq + 1}}, nil, false, "last sequence"},
-		"level 255":                    {[]*Edit{first, {Added: []Added{add(255, 0, table(2, "b", "d"))}}}, nil, false, "level 255"},
-		"an empty edit":                {[]*Edit{first}, []byte{}, false, "0 bytes"},
-		"a newer edit":                 {[]*Edit{first}, []byte{2}, true, "version 2"},
-		"an unknown field":             {[]*Edit{first}, []byte{1, 9, 0, 0, 0, 0}, true, "field 9"},
+		"no snapshot":                {nil, nil, false, "want a snapshot"},
+		"no next file":               {[]*Edit{{LastSeq: 1}}, nil, false, "manifest 3, but next file 0"},
+		"a manifest not yet counted": {[]*Edit{{NextFile: 3}}, nil, false, "manifest 3, but next file 3"},
+		"a delete before anything": {
+			[]*Edit{{NextFile: 9, Deleted: []Deleted{{0, 1}}}}, nil, false, "where it is not",
+		},
+		"a delete from another level": {[]*Edit{first, {Deleted: []Deleted{{0, 1}}}}, nil, false, "where it is not"},
+		"a delete twice": {
+			[]*Edit{first, {Deleted: []Deleted{{6, 1}}}, {Deleted: []Deleted{{6, 1}}}}, nil, false, "where it is not",
+		},
+		"an add twice": {
+			[]*Edit{first, {Added: []Added{add(2, 1, t1)}}}, nil, false, "already at level 6",
+		},
+		"an add twice in one edit": {
+			[]*Edit{{NextFile: 9, Added: []Added{add(2, 1, t1), add(3, 1, t1)}}}, nil, false, "already at level 2",
+		},
+		"a move within a level": {
+			[]*Edit{first, {Deleted: []Deleted{{6, 1}}, Added: []Added{add(6, 1, t1)}}}, nil, false, "both deleted",
+		},
+		"tables of a run that overlap": {
+			[]*Edit{first, {Added: []Added{add(6, 0, table(2, "b", "d"))}}}, nil, false, "overlap",
+		},
+		"a table not yet counted": {
+			[]*Edit{first, {Added: []Added{add(5, 0, table(9, "b", "d"))}}}, nil, false, "next file 9",
+		},
+		"a log not yet counted": {[]*Edit{first, {Log: &LogMark{9, 0}}}, nil, false, "next file 9"},
+		"counts of no table": {
+			[]*Edit{first, {Counts: []TableCounts{{2, Counts{Negatives: 1}}}}}, nil, false, "counts of table 2",
+		},
+		"counts of a deleted table": {
+			[]*Edit{first, {Deleted: []Deleted{{6, 1}}, Counts: []TableCounts{{1, Counts{Negatives: 1}}}}},
+			nil, false,
+			"counts of table 1",
+		},
+		"next file 2^64-1":   {[]*Edit{{NextFile: math.MaxUint64}}, nil, false, "next file"},
+		"last sequence 2^56": {[]*Edit{{NextFile: 9, LastSeq: ikey.MaxSeq + 1}}, nil, false, "last sequence"},
+		"level 255": {
+			[]*Edit{first, {Added: []Added{add(255, 0, table(2, "b", "d"))}}}, nil, false, "level 255",
+		},
+		"an empty edit":    {[]*Edit{first}, []byte{}, false, "0 bytes"},
+		"a newer edit":     {[]*Edit{first}, []byte{2}, true, "version 2"},
+		"an unknown field": {[]*Edit{first}, []byte{1, 9, 0, 0, 0, 0}, true, "field 9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var payloads [][]byte
@@ -169,7 +191,8 @@ func TestHostileManifests(t *testing.T) {
 			m := newFS(t)
 			putManifest(t, m, payloads...)
 			s, err := Load(m, dir)
-			if err == nil || errors.Is(err, corrupt.Err) == test.unsupported || errors.Is(err, ErrUnsupportedVersion) != test.unsupported {
+			if err == nil || errors.Is(err, corrupt.Err) == test.unsupported ||
+				errors.Is(err, ErrUnsupportedVersion) != test.unsupported {
 				t.Fatalf("loaded %+v, %v", s, err)
 			}
 			if !strings.Contains(err.Error(), test.text) || !strings.Contains(err.Error(), "MANIFEST-000003") {
@@ -179,7 +202,7 @@ func TestHostileManifests(t *testing.T) {
 	}
 }
 
-// putManifest makes a current manifest 3 of those records.
+// putManifest writes a manifest 3 with those records, and makes it current.
 func putManifest(tb testing.TB, fsys vfs.FS, payloads ...[]byte) {
 	tb.Helper()
 	f, err := fsys.Create(filename.Make(dir, filename.Manifest, 3))
@@ -201,7 +224,7 @@ func putManifest(tb testing.TB, fsys vfs.FS, payloads ...[]byte) {
 	put(tb, fsys, "CURRENT", string(currentFor(3)))
 }
 
-// FuzzLoad reads edits in records whose checksums fit. What loads is sound, and a snapshot of it loads the same.
+// FuzzLoad reads edits in records with correct checksums. What loads is sound, and a snapshot of it loads the same.
 func FuzzLoad(f *testing.F) {
 	s, edits := history(f)
 	var whole []byte
@@ -246,7 +269,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// FuzzCurrent reads any content of CURRENT: one that is taken is what is written for that number.
+// FuzzCurrent reads any content of CURRENT: accepted content equals what is written for that number.
 func FuzzCurrent(f *testing.F) {
 	f.Add("MANIFEST-000003 ffffffff\n")
 	f.Add(string(currentFor(3)))

@@ -12,8 +12,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/wal"
 )
 
-// ErrUnsupportedVersion says that an edit has a version, a field or a flag which this program does not know and may not
-// skip. It is not damage.
+// ErrUnsupportedVersion means that an edit has a version, a field or a flag which this program does not know and may
+// not skip. It is not damage.
 var ErrUnsupportedVersion = wal.ErrUnsupportedVersion
 
 // An edit, the payload of one record of a manifest, all numbers little-endian:
@@ -23,7 +23,7 @@ var ErrUnsupportedVersion = wal.ErrUnsupportedVersion
 //	| version u8 | field | field | …
 //	+------------+-------+-------+--
 //
-// A field, in ascending order of tags, those with the same tag in the order in which they apply:
+// A field. Fields ascend by tag; those with the same tag are in the order in which they apply:
 //
 //	0        1            5
 //	+--------+------------+------+
@@ -42,7 +42,7 @@ var ErrUnsupportedVersion = wal.ErrUnsupportedVersion
 //	128  counts of a table: see appendCounts               any number of times, their numbers ascending
 //	129  options for filters: see appendFilters
 //
-// A tag from 128 on may be skipped by who does not know it; any other unknown tag is refused (I29).
+// A program skips an unknown tag from 128 on, and refuses any other unknown tag (I29).
 const (
 	editVersion = 1
 
@@ -61,60 +61,55 @@ const (
 	fieldHeader = 5
 )
 
-// FormatVersion is the version of the edits that this package writes, and the only one that it reads.
+// FormatVersion is the version of the edits that this package writes. It reads no other.
 const FormatVersion = editVersion
 
-// variable is the size of a body that has no fixed one.
+// variable stands for the size of a body without a fixed size.
 const variable = -1
 
-// fieldSizes are the bodies' sizes of the tags that may not be skipped. Tag 0 is never parsed.
-var fieldSizes = [...]int{tagNextFile: 8, tagLastSeq: 8, tagMinLog: 8, tagLog: 16, tagNoLog: 0, tagDeleted: 9, tagAdded: variable, tagSeed: 8}
+// fieldSizes are the sizes of the bodies of the tags that may not be skipped. Tag 0 is never parsed.
+var fieldSizes = [...]int{
+	tagNextFile: 8, tagLastSeq: 8, tagMinLog: 8, tagLog: 16, tagNoLog: 0, tagDeleted: 9, tagAdded: variable, tagSeed: 8,
+}
 
-const (
-	// MaxNumber is the largest number of a file or a run, far enough from the end of uint64 that counting on is safe.
-	MaxNumber uint64 = 1 << 62
-
-	maxSize  = 1<<63 - 1 // of a file, in bytes
-	maxBound = 1 << 17   // of Smallest and Largest, in bytes: a key is half of it, the end of a range may be a little more
-)
-
-// Added is a table that an edit puts into a run of a level. The run is made where the level has none of that number.
+// Added is a table that an edit adds to a run of a level. If the level has no such run, the run is created.
 type Added struct {
 	Level int // 0..NumLevels-1
 	Run   uint64
 	Table *Table
 }
 
-// Deleted is a table that an edit takes from a level.
+// Deleted is a table that an edit removes from a level.
 type Deleted struct {
 	Level  int // 0..NumLevels-1
 	Number uint64
 }
 
-// A LogMark says that a log must be there, whole at least up to Synced, in bytes.
+// A LogMark means that a log must exist, and be intact at least up to Synced, in bytes.
 type LogMark struct {
 	Number uint64
 	Synced int64
 }
 
-// An Edit is one change of a store's state, atomic and durable as one record. Its numbers raise what is there: 0, or less
-// than there is, changes nothing, so that two who append at about the same time need not agree who comes first.
+// An Edit is one change of a store's state, atomic and durable as one record. Its numbers only raise the current ones:
+// 0, or a smaller number, changes nothing, so that two goroutines that append at about the same time need not agree on
+// an order.
 //
 // Deletions apply before additions: deleting a table and adding it at another level moves it.
 type Edit struct {
-	NextFile uint64   // every number from here on is unused
-	LastSeq  ikey.Seq // every sequence number up to here may have been used
-	MinLog   uint64   // logs with a smaller number are not needed; a mark of one is forgotten
+	NextFile uint64   // all numbers from here on are unused
+	LastSeq  ikey.Seq // sequence numbers up to here may have been used
+	MinLog   uint64   // logs with a smaller number are not needed, nor is a mark of one
 	Log      *LogMark // replaces the mark
 	NoLog    bool     // removes the mark; not together with Log
 	Deleted  []Deleted
 	Added    []Added
-	Seed     uint64        // of the store; another than there is does not apply
-	Filters  *Filters      // replace what there are
-	Counts   []TableCounts // ascending by number, none of them 0; of tables that there are after the edit; they replace what there is
+	Seed     uint64        // of the store; an edit with another seed than the store's is refused
+	Filters  *Filters      // replace the current ones
+	Counts   []TableCounts // ascending by number, not 0, of tables that exist after the edit; replace the current ones
 }
 
-// AppendEdit appends the bytes of e, which must be one that ParseEdit would return: Log.Append and Apply check that.
+// AppendEdit appends the bytes of e, which must be one that ParseEdit would return; Log.Append and Apply check that.
 func AppendEdit(dst []byte, e *Edit) []byte {
 	dst = append(dst, editVersion)
 	for _, f := range []struct {
@@ -152,11 +147,12 @@ func AppendEdit(dst []byte, e *Edit) []byte {
 }
 
 func appendField(dst []byte, tag byte, length int) []byte {
-	return binary.LittleEndian.AppendUint32(append(dst, tag), uint32(length)) //nolint:gosec // at most twice maxBound and tableSize
+	dst = append(dst, tag)
+	return binary.LittleEndian.AppendUint32(dst, uint32(length)) //nolint:gosec // at most 2·maxBound + tableSize
 }
 
-// ParseEdit reads the bytes of one edit; the result shares none of them. Fields that may be skipped are. An error says
-// what is wrong, without an address.
+// ParseEdit parses one edit; the result shares no bytes with b. It skips unknown fields that may be skipped. An error
+// has no file or offset.
 func ParseEdit(b []byte) (*Edit, error) {
 	if len(b) == 0 {
 		return nil, errors.New("edit: 0 bytes, want at least 1")
@@ -289,7 +285,7 @@ func parseTable(b []byte) (Added, error) {
 	}}, nil
 }
 
-// check tells what is out of range in e by itself.
+// check checks the values of e without a version.
 func (e *Edit) check() error {
 	switch {
 	case e.NextFile > MaxNumber:
@@ -306,12 +302,12 @@ func (e *Edit) check() error {
 		return fmt.Errorf("edit: log synced up to %d, want at least 0", e.Log.Synced)
 	}
 	for _, d := range e.Deleted {
-		if err := checkPlace(d.Level, d.Number); err != nil {
+		if err := checkLevel(d.Level, d.Number); err != nil {
 			return fmt.Errorf("edit: deleted table: %w", err)
 		}
 	}
 	for _, a := range e.Added {
-		err := checkPlace(a.Level, a.Table.Number)
+		err := checkLevel(a.Level, a.Table.Number)
 		if err == nil && a.Run >= MaxNumber {
 			err = fmt.Errorf("run %d, want at most %d", a.Run, MaxNumber-1)
 		}
@@ -323,14 +319,4 @@ func (e *Edit) check() error {
 		}
 	}
 	return cmp.Or(checkCounts(e.Counts), e.Filters.check())
-}
-
-func checkPlace(level int, number uint64) error {
-	if level < 0 || level >= NumLevels {
-		return fmt.Errorf("level %d, want 0..%d", level, NumLevels-1)
-	}
-	if number == 0 || number >= MaxNumber {
-		return fmt.Errorf("number %d, want 1..%d", number, MaxNumber-1)
-	}
-	return nil
 }

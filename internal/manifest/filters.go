@@ -7,14 +7,14 @@ import (
 	"math"
 )
 
-// Filters are the options for filters that a store was last written with. They are no part of what makes a store, since each filter
-// says of itself how it is built: a program that does not know of them skips them. Values that are the same are equal.
+// Filters are the options for filters with which a store was last written. A store does not need them, since each
+// filter describes itself: a program that does not know the field skips it. Equal options have equal values.
 type Filters struct {
-	FPR    float64 // promised over the whole tree, above 0 and at most 1; 0 where Memory is given
-	Memory uint64  // for filters, in bytes; 0 where FPR is given
-	Kind   uint8   // as the root package counts them
-	Ratio  uint32  // how much larger each level is than the one above
-	Prefix string  // the rule of prefix filters, as text; empty is none
+	FPR    float64 // promised over the whole tree, above 0 and at most 1; 0 if Memory is set
+	Memory uint64  // for filters, in bytes; 0 if FPR is set
+	Kind   uint8   // as numbered by the root package
+	Ratio  uint32  // size of each level relative to the one above
+	Prefix string  // the rule of prefix filters, as text; empty without one
 }
 
 // Options for filters:
@@ -45,7 +45,7 @@ func parseFilters(b []byte) (*Filters, error) {
 	}, nil
 }
 
-// check tells what is out of range.
+// check checks the values of f.
 func (f *Filters) check() error {
 	switch {
 	case f == nil:

@@ -1,39 +1,31 @@
 package manifest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"math/rand/v2"
-	"path/filepath"
-	"strings"
 
-	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A manifest is a log of package wal whose number is the manifest's: its first record is a snapshot, an edit that adds all
-// there is, and every later one an edit. CURRENT names the manifest that counts, with the CRC-32C of the name, in exactly
-// this form:
+// A Log is the manifest to which a store appends: a log of package wal, whose number is the manifest's. Its first
+// record is a snapshot, an edit that adds everything; every later one is an edit. CURRENT names the manifest that
+// counts.
 //
-//	MANIFEST-000042 1a2b3c4d\n
-const maxCurrent = 64 // bytes, more than any
-
-// A Log is the manifest to which a store appends. Its methods are called by one goroutine at a time.
+// Only one goroutine at a time may call the methods of a Log.
 type Log struct {
 	w     *wal.Writer
-	state State // its numbers; Version stays nil
+	state State // the manifest's numbers; Version stays nil
 }
 
-// Create begins the manifest of that number with a snapshot and makes it current, in the order that no crash can hurt
-// (I14): manifest written, synced, its name synced, then CURRENT replaced. The number must be below snapshot.NextFile. A
-// manifest of that number is replaced if CURRENT does not name it: it is left from a Create that a crash cut short. After
-// an error either manifest may be the current one, so nothing may be deleted (I16). The manifest that was current before
-// is the caller's to delete.
+// Create begins the manifest of that number with a snapshot and makes it current, in an order in which no crash does
+// harm (I14): write the manifest, sync it, sync its name, then replace CURRENT. The number must be below
+// snapshot.NextFile. A manifest of that number that CURRENT does not name was left by a crash during Create, and is
+// replaced. After an error either manifest may be the current one, so nothing may be deleted (I16). The caller deletes
+// the manifest that was current before.
 func Create(fsys vfs.FS, dir string, number uint64, snapshot State) (*Log, error) {
 	e := snapshot.snapshot()
 	l := &Log{}
@@ -82,9 +74,9 @@ func createFile(fsys vfs.FS, dir string, number uint64) (vfs.File, error) {
 	return fsys.Create(name)
 }
 
-// Append makes e durable. An edit that Load would refuse is refused before anything is written, and leaves the Log as it
-// was; only Version.Apply knows of tables that overlap or are not there. Any other error stays: whether e is in the
-// manifest is unknown, no file may be deleted, and a later Append fails (I16).
+// Append makes e durable. An edit that Load would refuse is refused before anything is written, and leaves the Log
+// unchanged; only Version.Apply checks that tables exist and do not overlap. Any other error stays: it is unknown
+// whether e is in the manifest, no file may be deleted, and a later Append fails (I16).
 func (l *Log) Append(e *Edit) error {
 	before := l.state
 	if err := l.accept(e); err != nil {
@@ -108,34 +100,11 @@ func (l *Log) write(e *Edit) error {
 	return l.w.Sync()
 }
 
-// Size is the length of the manifest in bytes.
+// Size returns the length of the manifest in bytes.
 func (l *Log) Size() int64 { return l.w.Size() }
 
-// Number is the manifest's number.
+// Number returns the manifest's number.
 func (l *Log) Number() uint64 { return l.w.Number() }
 
-// Close closes the manifest. All edits that were acknowledged are durable already.
+// Close closes the manifest. All acknowledged edits are durable already.
 func (l *Log) Close() error { return l.w.Close() }
-
-// currentFor is the content of CURRENT that names a manifest.
-func currentFor(number uint64) []byte {
-	name := filename.Base(filename.Manifest, number)
-	return fmt.Appendf(nil, "%s %08x\n", name, crc32.Checksum([]byte(name), crc32.MakeTable(crc32.Castagnoli)))
-}
-
-// readCurrent returns the number of the manifest that CURRENT names. Its content never becomes a part of a path.
-func readCurrent(fsys vfs.FS, dir string) (uint64, error) {
-	b, err := vfs.ReadFile(fsys, filepath.Join(dir, filename.CurrentName), maxCurrent)
-	if errors.Is(err, vfs.ErrTooLarge) {
-		return 0, corrupt.At(filename.CurrentName, 0, err)
-	}
-	if err != nil {
-		return 0, err
-	}
-	name, _, _ := strings.Cut(string(b), " ")
-	kind, number := filename.Parse(name)
-	if kind != filename.Manifest || !bytes.Equal(b, currentFor(number)) {
-		return 0, corrupt.Newf(filename.CurrentName, 0, "%q, want the name of a manifest and its checksum", b)
-	}
-	return number, nil
-}

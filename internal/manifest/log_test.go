@@ -60,13 +60,16 @@ func appendEdits(tb testing.TB, l *Log, edits ...*Edit) {
 	}
 }
 
-// history is a snapshot's state and edits upon it.
+// history returns the state of a snapshot, and edits that follow it.
 func history(tb testing.TB) (State, []*Edit) {
 	tb.Helper()
 	return State{Version: sample(tb), NextFile: 10, LastSeq: 50, MinLog: 8, Log: &LogMark{8, 32}}, []*Edit{
 		{NextFile: 12, Added: []Added{add(0, 10, table(10, "a", "z"))}, MinLog: 9},
 		{NextFile: 12, LastSeq: 100, Log: &LogMark{11, 32}},
-		{NextFile: 20, Deleted: []Deleted{{0, 10}, {0, 4}, {6, 2}}, Added: []Added{add(6, 0, table(12, "e", "j")), add(2, 10, table(10, "a", "z"))}},
+		{
+			NextFile: 20, Deleted: []Deleted{{0, 10}, {0, 4}, {6, 2}},
+			Added: []Added{add(6, 0, table(12, "e", "j")), add(2, 10, table(10, "a", "z"))},
+		},
 	}
 }
 
@@ -90,7 +93,8 @@ func TestLoadAddsUpTheEdits(t *testing.T) {
 		if got := load(t, m); !reflect.DeepEqual(got, want) {
 			t.Errorf("after edit %d the state is %+v\n%s, want %+v\n%s", i, got, got.Version, want, want.Version)
 		}
-		if info, err := m.Stat(filename.Make(dir, filename.Manifest, 9)); err != nil || l.Size() <= size || l.Size() != info.Size() {
+		info, err := m.Stat(filename.Make(dir, filename.Manifest, 9))
+		if err != nil || l.Size() <= size || l.Size() != info.Size() {
 			t.Errorf("size is %d, file %v, %v", l.Size(), info, err)
 		}
 	}
@@ -103,7 +107,7 @@ func TestLoadAddsUpTheEdits(t *testing.T) {
 	if err := l.Append(&Edit{}); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Append after Close returns %v", err)
 	}
-	// The sum as a snapshot of a second manifest.
+	// The result as the snapshot of a second manifest.
 	s = load(t, m)
 	create(t, m, 13, s)
 	s.ManifestNumber = 13
@@ -120,16 +124,31 @@ func TestNumbersAreOnlyRaised(t *testing.T) {
 		want State
 		ok   bool
 	}{
-		{"nothing", Edit{}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
-		{"less", Edit{NextFile: 1, LastSeq: 1, MinLog: 1}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
-		{"more", Edit{NextFile: 21, LastSeq: 31, MinLog: 11}, State{NextFile: 21, LastSeq: 31, MinLog: 11, Log: &LogMark{12, 5}, Seed: 7}, true},
-		{"another log", Edit{Log: &LogMark{13, 1}}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{13, 1}, Seed: 7}, true},
+		{"nothing", Edit{}, s, true},
+		{"less", Edit{NextFile: 1, LastSeq: 1, MinLog: 1}, s, true},
+		{
+			"more",
+			Edit{NextFile: 21, LastSeq: 31, MinLog: 11},
+			State{NextFile: 21, LastSeq: 31, MinLog: 11, Log: &LogMark{12, 5}, Seed: 7},
+			true,
+		},
+		{
+			"another log",
+			Edit{Log: &LogMark{13, 1}},
+			State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{13, 1}, Seed: 7},
+			true,
+		},
 		{"no log", Edit{NoLog: true}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Seed: 7}, true},
 		{"the log is no longer needed", Edit{MinLog: 13}, State{NextFile: 20, LastSeq: 30, MinLog: 13, Seed: 7}, true},
 		{"no log at all is needed", Edit{MinLog: 20}, State{NextFile: 20, LastSeq: 30, MinLog: 20, Seed: 7}, true},
-		{"a table's sequences count", Edit{Added: []Added{add(0, 1, table(19, "a", "b"))}}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
-		{"a table's larger sequences count", Edit{NextFile: 36, Added: []Added{add(0, 1, table(35, "a", "b"))}}, State{NextFile: 36, LastSeq: 35, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
-		{"the seed", Edit{Seed: 7}, State{NextFile: 20, LastSeq: 30, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7}, true},
+		{"a table's sequences count", Edit{Added: []Added{add(0, 1, table(19, "a", "b"))}}, s, true},
+		{
+			"a table's larger sequences count",
+			Edit{NextFile: 36, Added: []Added{add(0, 1, table(35, "a", "b"))}},
+			State{NextFile: 36, LastSeq: 35, MinLog: 10, Log: &LogMark{12, 5}, Seed: 7},
+			true,
+		},
+		{"the seed", Edit{Seed: 7}, s, true},
 		{"another seed", Edit{Seed: 8}, State{}, false},
 		{"a table of the next number", Edit{Added: []Added{add(0, 1, table(20, "a", "b"))}}, State{}, false},
 		{"a run of the next number", Edit{Added: []Added{add(0, 20, table(19, "a", "b"))}}, State{}, false},
@@ -144,7 +163,7 @@ func TestNumbersAreOnlyRaised(t *testing.T) {
 			if s.Log.Number != 12 || s.Log.Synced != 5 {
 				t.Errorf("the state before became %+v", s)
 			}
-			// What Load would refuse is not written, and the log goes on.
+			// What Load would refuse is not written, and the log stays usable.
 			m := newFS(t)
 			l := create(t, m, 5, s)
 			if test.edit.Added != nil {
@@ -155,7 +174,9 @@ func TestNumbersAreOnlyRaised(t *testing.T) {
 				t.Errorf("Append returns %v, size %d after %d", err, l.Size(), size)
 			}
 			appendEdits(t, l, &Edit{LastSeq: 99})
-			if got := load(t, m); got.LastSeq != 99 || test.ok && (got.MinLog != test.want.MinLog || !reflect.DeepEqual(got.Log, test.want.Log)) {
+			got = load(t, m)
+			if got.LastSeq != 99 ||
+				test.ok && (got.MinLog != test.want.MinLog || !reflect.DeepEqual(got.Log, test.want.Log)) {
 				t.Errorf("loaded %+v", got)
 			}
 		})
@@ -193,7 +214,7 @@ func TestIllegalEditsAreNotWritten(t *testing.T) {
 	}
 }
 
-// recorder is fsys, and the operations on it that change something.
+// recorder returns fsys, and a list of the operations on it that change something.
 func recorder(fsys vfs.FS) (vfs.FS, *[]string) {
 	ops := new([]string)
 	return vfs.NewHook(fsys, func(op vfs.Op) error {
@@ -208,12 +229,13 @@ func recorder(fsys vfs.FS) (vfs.FS, *[]string) {
 	}), ops
 }
 
-// TestOrderOfInstalling is I14 for a manifest and I13's part for an edit.
+// TestOrderOfInstalling checks I14 for a manifest, and I13 for an edit.
 func TestOrderOfInstalling(t *testing.T) {
 	fsys, ops := recorder(newFS(t))
 	l := create(t, fsys, 3, State{NextFile: 5})
 	want := []string{
-		"create MANIFEST-000003", "write MANIFEST-000003", "write MANIFEST-000003", "sync MANIFEST-000003", "syncdir db",
+		"create MANIFEST-000003", "write MANIFEST-000003", "write MANIFEST-000003", "sync MANIFEST-000003",
+		"syncdir db",
 		"create 000003.tmp", "write 000003.tmp", "sync 000003.tmp", "rename 000003.tmp CURRENT", "syncdir db",
 	}
 	if !slices.Equal(*ops, want) {
@@ -251,7 +273,7 @@ func TestALeftManifestIsReplacedUnlessItIsCurrent(t *testing.T) {
 	}
 }
 
-// put gives a file of the store that content, removing what was there.
+// put replaces the content of a file of the store.
 func put(tb testing.TB, fsys vfs.FS, name, content string) {
 	tb.Helper()
 	name = filepath.Join(dir, name)
@@ -288,7 +310,7 @@ func TestLoadingManyEditsIsLinear(t *testing.T) {
 		payloads = append(payloads, AppendEdit(nil, e))
 	}
 	putManifest(t, m, payloads...)
-	s := load(t, m) // each edit applied to a version of thousands of tables would take minutes under the race detector
+	s := load(t, m) // applying each edit to a version of thousands of tables would take minutes under the race detector
 	if got := len(s.Version.Levels[6][0].Tables); got != n/2 {
 		t.Errorf("%d tables, want %d", got, n/2)
 	}

@@ -6,15 +6,15 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// What a store can have counted up to at most. The rest is room to count on: a manifest that says more was not written by one, and
-// the first write would find the numbers exhausted.
+// Limits of the numbers that a store may have used. The rest is left to count on: a manifest with larger numbers was
+// not written by a store, and the first write would find the numbers exhausted.
 const (
 	maxGiven          = MaxNumber / 2
 	maxSeqs  ikey.Seq = ikey.MaxSeq / 2
 )
 
-// checkNumbers compares the numbers that s has with its counters, and with each other. Note and Apply have seen to those of tables,
-// logs and runs.
+// checkNumbers compares the numbers of s with its counters, and with each other (I15). Note and Apply have checked
+// those of tables, logs and runs.
 func (s *State) checkNumbers() error {
 	switch {
 	case s.ManifestNumber >= s.NextFile:
@@ -31,7 +31,8 @@ func (s *State) checkNumbers() error {
 		case twice:
 			return fmt.Errorf("tables %d and %d have the same id %016x", other, t.Number, t.ID)
 		case t.Flags&SeqOverridden != 0 && (t.MinSeq != t.MaxSeq || t.MaxSeq == 0):
-			return fmt.Errorf("table %d: sequences %d..%d, want one above 0 for an ingested table", t.Number, t.MinSeq, t.MaxSeq)
+			return fmt.Errorf("table %d: sequences %d..%d, want one above 0 for an ingested table",
+				t.Number, t.MinSeq, t.MaxSeq)
 		case t.Entries == 0 && t.RangeDeletes == 0:
 			return fmt.Errorf("table %d: neither entries nor range deletes", t.Number)
 		}
@@ -40,8 +41,8 @@ func (s *State) checkNumbers() error {
 	return s.Version.checkRuns()
 }
 
-// checkRuns compares the runs of v with each other: no two have one number, a level below 0 has one, and in level 0 each has sequence
-// numbers above all of those of the run before it.
+// checkRuns compares the runs of v with each other: their numbers are distinct, a level below 0 has at most one, and in
+// level 0 the sequence numbers of each are above those of the next older one.
 func (v *Version) checkRuns() error {
 	levels := map[uint64]int{}
 	for level, runs := range v.Levels {
@@ -59,14 +60,15 @@ func (v *Version) checkRuns() error {
 			newer := runs[i-1]
 			low, _ := newer.seqs()
 			if _, high := r.seqs(); low <= high {
-				return fmt.Errorf("level %d: run %d from sequence %d, the older run %d goes up to %d", level, newer.ID, low, r.ID, high)
+				return fmt.Errorf("level %d: run %d from sequence %d, the older run %d goes up to %d",
+					level, newer.ID, low, r.ID, high)
 			}
 		}
 	}
 	return nil
 }
 
-// seqs are the smallest and the largest sequence number of a run.
+// seqs returns the smallest and the largest sequence number of a run.
 func (r Run) seqs() (low, high ikey.Seq) {
 	low = ikey.MaxSeq
 	for _, t := range r.Tables {

@@ -14,29 +14,29 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A State is all that a manifest says. Of its numbers see Edit.
+// A State is everything that a manifest records. Edit describes its numbers.
 type State struct {
-	Version  *Version // nil is one without tables
+	Version  *Version // nil means no tables
 	NextFile uint64
 	LastSeq  ikey.Seq // at least that of every table
 	MinLog   uint64
-	Log      *LogMark // nil: no log must be there
-	Filters  *Filters // nil: not known; not changed in place
-	Seed     uint64   // of the store, since its first snapshot
+	Log      *LogMark // nil: no log must exist
+	Filters  *Filters // nil: unknown; replaced, never changed
+	Seed     uint64   // of the store, set by its first snapshot
 
-	// Counts are those of tables, by number, as far as there are any: of Load what the last edit that has them says. Create
-	// writes those of the Version's tables. Nobody else looks at them; the map is the caller's.
+	// Counts are the known counts of tables, by number. Load returns the last ones of each table; Create writes those
+	// of the Version's tables. The map belongs to the caller.
 	Counts map[uint64]Counts
 
-	// Of Load; Create does not read them.
+	// Set by Load, ignored by Create.
 	ManifestNumber uint64 // the manifest that CURRENT names
-	Torn           bool   // its last record is not whole: that edit was never acknowledged, and is not in the State
+	Torn           bool   // its last record is incomplete: that edit was never acknowledged and is not in the State
 }
 
 var errNoSnapshot = errors.New("no record, want a snapshot")
 
-// Note takes over the numbers of e, as Load will when it reads it; the Version is the caller's to set. An error says that e has a
-// number which was not given out yet, or another seed; s is then no longer of use.
+// Note applies the numbers of e, as Load does when it reads e; the caller sets the Version. An error means that e has a
+// number that is not in use yet, or another seed; s must not be used any more then.
 func (s *State) Note(e *Edit) error {
 	s.NextFile = max(s.NextFile, e.NextFile)
 	s.LastSeq = max(s.LastSeq, e.LastSeq)
@@ -73,7 +73,7 @@ func (s *State) Note(e *Edit) error {
 	return nil
 }
 
-// snapshot is the edit that leads from nothing to s.
+// snapshot returns the edit that leads from nothing to s.
 func (s State) snapshot() *Edit {
 	e := &Edit{NextFile: s.NextFile, LastSeq: s.LastSeq, MinLog: s.MinLog, Log: s.Log, Seed: s.Seed, Filters: s.Filters}
 	if s.Version == nil {
@@ -90,12 +90,13 @@ func (s State) snapshot() *Edit {
 	return e
 }
 
-// Load reads the state of a store. It writes nothing. Without a CURRENT file the error Is fs.ErrNotExist, and nothing else
-// makes it that. A last record that is not whole is tolerated, see State.Torn; any other damage, and a CURRENT that names
-// what is not there, Is corrupt.Err (I15); a format that is not known Is ErrUnsupportedVersion.
+// Load reads the state of a store. It writes nothing. Only if there is no CURRENT file does the error match
+// fs.ErrNotExist. An incomplete last record is tolerated, see State.Torn. The error for any other damage, and for a
+// CURRENT that names a missing file, matches corrupt.Err (I15); the error for an unknown format matches
+// ErrUnsupportedVersion.
 //
-// After the death of a process the last edit, or CURRENT, may be in the system's memory only. So nothing may be deleted
-// because a State says so until a Create, which writes all of it anew, has returned.
+// After the death of a process, the last edit or CURRENT may be in the system's cache only. So no file may be deleted
+// because of a State until Create, which writes everything anew, has returned.
 func Load(fsys vfs.FS, dir string) (s State, err error) {
 	number, err := readCurrent(fsys, dir)
 	if err != nil {
@@ -116,12 +117,13 @@ func Load(fsys vfs.FS, dir string) (s State, err error) {
 	return s, nil
 }
 
-// Read adds up the edits of the manifest of that number, whether or not CURRENT names it, by the rules of Load. each, if not nil,
-// is called with every edit, before it is added, and with the offset at which its record ends. After damage State and Result tell
-// of what is before it; the State has no Version where an edit does not fit those before it, or the tables do not fit together.
+// Read combines the edits of the manifest of that number, whether or not CURRENT names it, by the rules of Load. each,
+// if not nil, is called with every edit before it is applied, and with the offset of its record's end. After damage,
+// State and Result describe what precedes it; the State has no Version if an edit does not fit those before it, or the
+// tables do not fit together.
 func Read(f wal.Source, name string, number uint64, each func(e *Edit, end int64)) (State, wal.Result, error) {
 	r := replay{state: State{ManifestNumber: number}, live: make(map[uint64]Added), counts: make(map[uint64]Counts)}
-	var unfit error // of an edit that is half added up
+	var unfit error // of an edit that is partly applied
 	result, err := wal.Replay(f, name, number, func(payload []byte, end int64) error {
 		e, err := ParseEdit(payload)
 		if err == nil {
@@ -134,10 +136,10 @@ func Read(f wal.Source, name string, number uint64, each func(e *Edit, end int64
 		return located(name, end-int64(len(payload)), err)
 	})
 	if err == nil && result.Records == 0 {
-		// CURRENT is written when the first record is durable.
+		// CURRENT is only written once the first record is durable.
 		err = corrupt.At(name, result.End, cmp.Or(result.Reason, errNoSnapshot))
 	}
-	r.state.Torn = result.Torn || result.Reserved > 0 // a manifest has nothing reserved
+	r.state.Torn = result.Torn || result.Reserved > 0 // a manifest reserves no space
 	if len(r.counts) > 0 {
 		r.state.Counts = r.counts
 	}
@@ -164,8 +166,8 @@ func located(name string, offset int64, reason error) error {
 	}
 }
 
-// A replay adds up edits by table number, so that loading takes time in proportion to the edits rather than to edits
-// times tables, as one Apply after another would. Whether runs are sound is asked once, of the sum.
+// A replay combines edits by table number, so that loading takes time proportional to the edits. Applying them one
+// after another would take edits times tables. The runs are checked once, at the end.
 type replay struct {
 	state  State
 	live   map[uint64]Added

@@ -12,28 +12,27 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// Traces holds the readable edits of a manifest that Load refuses because of damage. Each statement about a table holds by
-// itself: the table was added so, or it was deleted and its number is never used again.
+// Traces holds the readable edits of a manifest that Load refuses because of damage. Each statement about a table
+// stands alone: the table was added like this, or it was deleted and its number is never used again.
 type Traces struct {
-	Number   uint64           // of the manifest; 0 is none: there is no manifest, or nothing of one can be read
-	Snapshot bool             // its first record was read: what it does not add was not in the store then
+	Number   uint64           // of the manifest; 0 if there is no readable manifest
+	Snapshot bool             // its first record was read: tables that it does not add were not in the store then
 	Whole    bool             // all of its records were read
-	Placed   map[uint64]Added // by number: where tables were last
+	Placed   map[uint64]Added // by number: the last positions of tables
 	Gone     map[uint64]bool  // by number: tables that were deleted
-	NextFile uint64           // the largest, as the next two
+	NextFile uint64           // the largest, like the next two
 	LastSeq  ikey.Seq         //
 	MinLog   uint64           //
 	Filters  *Filters         // the last
-	Log      *LogMark         // the last; nil if there is none, or none that counts
+	Log      *LogMark         // the last; nil without one that counts
 }
 
-// Lost is called for a part of a file that cannot be read; from and to are 0 for all of it.
+// Lost is called for each unreadable part of a file. If from and to are 0 the whole file is unreadable.
 type Lost func(name string, from, to int64, reason error)
 
-// Trace reads the manifest that CURRENT names, or where that does not say or the manifest has no snapshot that can be
-// read, the newest that has. numbers are those of all manifests that there are, ascending. lost is called for each
-// part that cannot be read, with the name of its file. Other errors are
-// ErrUnsupportedVersion and those of the file system.
+// Trace reads the manifest that CURRENT names. If CURRENT is damaged, or that manifest has no readable snapshot, it
+// reads the newest one that has. numbers are those of all existing manifests, ascending. lost is called for each
+// unreadable part, with the name of its file. Other errors are ErrUnsupportedVersion and those of the file system.
 func Trace(fsys vfs.FS, dir string, numbers []uint64, lost Lost) (Traces, error) {
 	current, err := readCurrent(fsys, dir)
 	order := slices.Clone(numbers)
@@ -102,7 +101,7 @@ func (t *Traces) note(e *Edit) {
 	for _, d := range e.Deleted {
 		t.Gone[d.Number] = true
 	}
-	for _, a := range e.Added { // those that moved are not gone
+	for _, a := range e.Added { // tables that moved are not gone
 		t.Placed[a.Table.Number] = a
 		delete(t.Gone, a.Table.Number)
 		t.LastSeq = max(t.LastSeq, a.Table.MaxSeq)

@@ -12,7 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// traced reads what can be read of the manifests of a store, and the names of the files of which something cannot.
+// traced returns the traces of a store's manifests, and the names of the files with unreadable parts.
 func traced(t *testing.T, fsys vfs.FS, numbers ...uint64) (Traces, []string) {
 	t.Helper()
 	var lost []string
@@ -28,7 +28,7 @@ func traced(t *testing.T, fsys vfs.FS, numbers ...uint64) (Traces, []string) {
 	return got, lost
 }
 
-// change writes a file anew.
+// change rewrites a file, or removes it if how returns nil.
 func change(t *testing.T, fsys vfs.FS, name string, how func(b []byte) []byte) {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -51,15 +51,15 @@ func change(t *testing.T, fsys vfs.FS, name string, how func(b []byte) []byte) {
 	}
 }
 
-func TestATraceOfAWholeManifestIsItsState(t *testing.T) {
+func TestATraceOfAnIntactManifestIsItsState(t *testing.T) {
 	m := newFS(t)
 	s, edits := history(t)
 	l := create(t, m, 9, s)
 	appendEdits(t, l, edits...)
 	want := load(t, m)
 	got, lost := traced(t, m, 9)
-	if len(lost) > 0 || !got.Whole || !got.Snapshot || got.Number != 9 || got.NextFile != want.NextFile || got.LastSeq != want.LastSeq ||
-		got.MinLog != want.MinLog || !reflect.DeepEqual(got.Log, want.Log) {
+	if len(lost) > 0 || !got.Whole || !got.Snapshot || got.Number != 9 || got.NextFile != want.NextFile ||
+		got.LastSeq != want.LastSeq || got.MinLog != want.MinLog || !reflect.DeepEqual(got.Log, want.Log) {
 		t.Errorf("lost %v, %+v, want %+v", lost, got, want)
 	}
 	live := map[uint64]bool{}
@@ -67,15 +67,17 @@ func TestATraceOfAWholeManifestIsItsState(t *testing.T) {
 		for _, r := range runs {
 			for _, table := range r.Tables {
 				live[table.Number] = true
-				if a := got.Placed[table.Number]; a.Level != level || a.Run != r.ID || !reflect.DeepEqual(a.Table, table) || got.Gone[table.Number] {
-					t.Errorf("table %d is placed at %+v, gone %v; want level %d, run %d", table.Number, a, got.Gone[table.Number], level, r.ID)
+				a, gone := got.Placed[table.Number], got.Gone[table.Number]
+				if a.Level != level || a.Run != r.ID || !reflect.DeepEqual(a.Table, table) || gone {
+					t.Errorf("table %d is placed at %+v, gone %v; want level %d, run %d",
+						table.Number, a, gone, level, r.ID)
 				}
 			}
 		}
 	}
 	for n := range got.Placed {
 		if !live[n] && !got.Gone[n] {
-			t.Errorf("table %d was deleted, and is not gone", n)
+			t.Errorf("table %d was deleted, but is not in Gone", n)
 		}
 	}
 }
@@ -112,7 +114,7 @@ func TestATraceFindsAManifestWithoutCURRENT(t *testing.T) {
 	s, edits := history(t)
 	for name, test := range map[string]struct {
 		change func(t *testing.T, m *vfs.Mem)
-		number uint64 // that counts
+		number uint64 // of the manifest that is used
 		lost   []string
 	}{
 		"CURRENT is missing": {func(t *testing.T, m *vfs.Mem) {

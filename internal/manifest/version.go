@@ -1,8 +1,7 @@
-// Package manifest holds what a store consists of: which tables, in which runs of which levels, and how far its numbers
-// have been counted.
+// Package manifest records what a store consists of: its tables, by level and run, and the numbers used so far.
 //
-// A Version is that at one moment, immutable. An Edit leads from one to the next. A Log makes edits durable; Load replays
-// them. The package knows names, bounds, sizes and counts, and opens no table.
+// A Version is the set of tables at one moment, immutable. An Edit leads from one to the next. A Log makes edits
+// durable; Load replays them. The package knows names, bounds, sizes and counts of tables, and opens none.
 package manifest
 
 import (
@@ -18,53 +17,62 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// NumLevels is how many levels a store has. Level 0 is the newest.
+// NumLevels is the number of levels of a store. Level 0 is the newest.
 const NumLevels = 7
 
-// Flags say how some fields of a Table are meant. The values are on disk.
+const (
+	// MaxNumber is the largest number of a file or a run, far enough from the end of uint64 that counting on is safe.
+	MaxNumber uint64 = 1 << 62
+
+	maxSize  = 1<<63 - 1 // of a file, in bytes
+	maxBound = 1 << 17   // of Smallest and Largest, in bytes; twice the largest key
+)
+
+// Flags qualify some fields of a Table. The values are on disk.
 type Flags uint8
 
 const (
 	LargestExclusive Flags = 1 << iota // no key is equal to Largest: a range tombstone ends there
 	LargestInfinite                    // a range tombstone has no end; Largest is empty
-	SeqOverridden                      // every version has the sequence MaxSeq, whatever the file says: it was ingested
-	Superseded                         // of some key there is more than the newest version, for snapshots
+	SeqOverridden                      // ingested: every version has the sequence MaxSeq, whatever the file has
+	Superseded                         // some keys have older versions besides the newest, for snapshots
 	knownFlags       = LargestExclusive | LargestInfinite | SeqOverridden | Superseded
 )
 
-// A Table is what is known of one table without opening it. It is immutable once it is in a Version.
+// A Table describes one table, without opening it. It is immutable once it is in a Version.
 type Table struct {
 	Number    uint64 // of its file, 1..MaxNumber-1
-	ID        uint64 // random; the file holds it too
+	ID        uint64 // random; also in the file
 	Size      uint64 // of the file, in bytes
-	TailLen   uint64 // index to footer, in bytes
-	FilterLen uint64 // in bytes; 0 is no filter
+	TailLen   uint64 // from index to footer, in bytes
+	FilterLen uint64 // in bytes; 0 without a filter
 
-	// Every key in the table and in its range tombstones is in [Smallest, Largest], as Flags say. Both are at most
+	// All keys of the table and its range tombstones are in [Smallest, Largest], qualified by Flags. Both are at most
 	// 128 KiB long.
 	Smallest, Largest []byte
 	Flags             Flags
 
 	MinSeq, MaxSeq ikey.Seq
 	Entries        uint64  // versions of keys
-	Deletes        uint64  // those of them that are tombstones
-	RangeDeletes   uint64  // range tombstones, which are not among Entries
+	Deletes        uint64  // entries that are tombstones
+	RangeDeletes   uint64  // range tombstones, not counted in Entries
 	FilterRate     float64 // the promised rate of false positives, 0..1
 }
 
-// A Run is tables with disjoint ranges, ascending. A later one of the same level is numbered higher.
+// A Run is a list of tables with disjoint ranges, ascending. A newer run of the same level has a larger ID.
 type Run struct {
 	ID     uint64
 	Tables []*Table // never empty
 }
 
-// A Version is the tables of a store at one moment: levels of runs, newest data first, so descending by ID within a
-// level. It is immutable, with all that it leads to, and is used concurrently. The zero value is a store without tables.
+// A Version is the set of tables of a store at one moment: levels of runs, newest data first, so descending by ID
+// within a level. It is immutable, including everything it refers to, and safe for concurrent use. The zero value is a
+// store without tables.
 type Version struct {
 	Levels [NumLevels][]Run
 }
 
-// EndsBefore reports whether all of t is in front of key.
+// EndsBefore reports whether all of t is less than key.
 func (t *Table) EndsBefore(key []byte) bool {
 	if t.Flags&LargestInfinite != 0 {
 		return false
@@ -73,7 +81,7 @@ func (t *Table) EndsBefore(key []byte) bool {
 	return c < 0 || c == 0 && t.Flags&LargestExclusive != 0
 }
 
-// Bounds is the stretch of keys that t lies in.
+// Bounds returns the range of keys of t.
 func (t *Table) Bounds() Bounds {
 	return Bounds{Lo: t.Smallest, Hi: t.Upper(), Exclusive: t.Flags&LargestExclusive != 0}
 }
@@ -95,7 +103,7 @@ func (t *Table) Overlaps(lo, hi []byte) bool {
 	return !t.EndsBefore(lo) && (hi == nil || bytes.Compare(t.Smallest, hi) <= 0)
 }
 
-// Upper is Largest as the upper end of a range: nil, and only then, if it is infinite.
+// Upper returns Largest as the upper end of a range. It returns nil only if the range is infinite.
 func (t *Table) Upper() []byte {
 	switch {
 	case t.Flags&LargestInfinite != 0:
@@ -107,7 +115,7 @@ func (t *Table) Upper() []byte {
 	}
 }
 
-// check tells what is out of range in t by itself.
+// check checks the values of t alone.
 func (t *Table) check() error {
 	c := bytes.Compare(t.Smallest, t.Largest)
 	switch {
@@ -116,7 +124,8 @@ func (t *Table) check() error {
 	case t.Flags&LargestInfinite != 0 && (len(t.Largest) > 0 || t.Flags&LargestExclusive != 0):
 		return fmt.Errorf("table %d: largest key is both infinite and %q", t.Number, t.Largest)
 	case len(t.Smallest) > maxBound || len(t.Largest) > maxBound:
-		return fmt.Errorf("table %d: bounds of %d and %d bytes, want at most %d", t.Number, len(t.Smallest), len(t.Largest), maxBound)
+		return fmt.Errorf("table %d: bounds of %d and %d bytes, want at most %d",
+			t.Number, len(t.Smallest), len(t.Largest), maxBound)
 	case t.Flags&LargestInfinite == 0 && (c > 0 || c == 0 && t.Flags&LargestExclusive != 0):
 		return fmt.Errorf("table %d: range %s is empty", t.Number, t.Bounds())
 	case t.Size > maxSize || t.TailLen > t.Size || t.FilterLen > t.Size-t.TailLen:
@@ -139,10 +148,7 @@ func (r Run) Find(key []byte) *Table {
 	return nil
 }
 
-// Overlapping returns the tables of r that have a part in [lo, hi], a part of r.Tables. A nil hi is infinite.
-func (r Run) Overlapping(lo, hi []byte) []*Table { return r.Touching(Bounds{Lo: lo, Hi: hi}) }
-
-// Touching returns the tables of r that have a part in b, a part of r.Tables.
+// Touching returns the tables of r that have a part in b, as a slice of r.Tables.
 func (r Run) Touching(b Bounds) []*Table {
 	from := r.search(b.Lo)
 	to := len(r.Tables)
@@ -155,7 +161,7 @@ func (r Run) Touching(b Bounds) []*Table {
 	return r.Tables[from:to:to]
 }
 
-// search is the index of the first table that does not end before key.
+// search returns the index of the first table that does not end before key.
 func (r Run) search(key []byte) int {
 	i, _ := slices.BinarySearchFunc(r.Tables, key, func(t *Table, key []byte) int {
 		if t.EndsBefore(key) {
@@ -168,7 +174,7 @@ func (r Run) search(key []byte) int {
 
 func compareSmallest(t *Table, key []byte) int { return bytes.Compare(t.Smallest, key) }
 
-// Bytes is the size of the tables of r, in bytes.
+// Bytes returns the size of the tables of r, in bytes.
 func (r Run) Bytes() (n uint64) {
 	for _, t := range r.Tables {
 		n += t.Size
@@ -176,7 +182,7 @@ func (r Run) Bytes() (n uint64) {
 	return n
 }
 
-// Bytes is the size of the tables of a level, in bytes.
+// Bytes returns the size of the tables of a level, in bytes.
 func (v *Version) Bytes(level int) (n uint64) {
 	for _, r := range v.Levels[level] {
 		n += r.Bytes()
@@ -184,7 +190,7 @@ func (v *Version) Bytes(level int) (n uint64) {
 	return n
 }
 
-// Tables is every table with its level, newest runs first, ascending in each.
+// Tables returns every table with its level, newest runs first, ascending within each.
 func (v *Version) Tables() iter.Seq2[int, *Table] {
 	return func(yield func(int, *Table) bool) {
 		for level, runs := range v.Levels {
@@ -199,25 +205,12 @@ func (v *Version) Tables() iter.Seq2[int, *Table] {
 	}
 }
 
-// Covering is the tables whose bounds contain key, newest first: at most one of each run.
-func (v *Version) Covering(key []byte) iter.Seq[*Table] {
-	return func(yield func(*Table) bool) {
-		for _, runs := range v.Levels {
-			for _, r := range runs {
-				if t := r.Find(key); t != nil && !yield(t) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// Check tells what makes v no legal version: a table out of range, a number twice, a run that is empty or whose tables
-// overlap, runs of a level that are not newest first.
+// Check reports why v is not a legal version: a value out of range, a number used twice, a run that is empty or whose
+// tables overlap, runs of a level that are not newest first.
 func (v *Version) Check() error {
 	seen := make(map[uint64]bool)
 	for level, t := range v.Tables() {
-		if err := errors.Join(checkPlace(level, t.Number), t.check()); err != nil {
+		if err := errors.Join(checkLevel(level, t.Number), t.check()); err != nil {
 			return err
 		}
 		if seen[t.Number] {
@@ -243,6 +236,17 @@ func (v *Version) Check() error {
 	return nil
 }
 
+// checkLevel checks the ranges of a level and of a table's number.
+func checkLevel(level int, number uint64) error {
+	if level < 0 || level >= NumLevels {
+		return fmt.Errorf("level %d, want 0..%d", level, NumLevels-1)
+	}
+	if number == 0 || number >= MaxNumber {
+		return fmt.Errorf("number %d, want 1..%d", number, MaxNumber-1)
+	}
+	return nil
+}
+
 func checkDisjoint(a, b *Table) error {
 	if !a.EndsBefore(b.Smallest) {
 		return fmt.Errorf("tables %d %s and %d %s overlap", a.Number, a.Bounds(), b.Number, b.Bounds())
@@ -250,7 +254,7 @@ func checkDisjoint(a, b *Table) error {
 	return nil
 }
 
-// String prints v for people and tests: a line for each run and for each table.
+// String returns a text for people and tests: a line for each run and for each table.
 func (v *Version) String() string {
 	var b strings.Builder
 	for level, runs := range v.Levels {
@@ -264,9 +268,10 @@ func (v *Version) String() string {
 	return cmp.Or(b.String(), "no tables\n")
 }
 
-// String prints t in one line.
+// String returns t in one line.
 func (t *Table) String() string {
-	s := fmt.Sprintf("%06d %s seq %d..%d: %d bytes, %d entries, %d deletes", t.Number, t.Bounds(), t.MinSeq, t.MaxSeq, t.Size, t.Entries, t.Deletes)
+	s := fmt.Sprintf("%06d %s seq %d..%d: %d bytes, %d entries, %d deletes",
+		t.Number, t.Bounds(), t.MinSeq, t.MaxSeq, t.Size, t.Entries, t.Deletes)
 	if t.RangeDeletes > 0 {
 		s += fmt.Sprintf(", %d range deletes", t.RangeDeletes)
 	}

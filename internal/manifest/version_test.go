@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -25,7 +24,7 @@ func mustApply(tb testing.TB, v *Version, e *Edit) *Version {
 	return next
 }
 
-// sample has two runs in level 0, one run in level 1 and one in level 6.
+// sample returns a version with two runs in level 0, one run in level 1 and one in level 6.
 func sample(tb testing.TB) *Version {
 	tb.Helper()
 	exclusive, infinite := table(6, "x", "z"), table(7, "z", "")
@@ -58,12 +57,13 @@ level 6 run 0: 2 tables, 2003 bytes
 	}
 	plain := table(1, "a", "b")
 	plain.Flags, plain.FilterLen = SeqOverridden|Superseded, 0
-	if got, want := plain.String(), `000001 ["a","b"] seq 1..1: 1001 bytes, 10 entries, 2 deletes, ingested, superseded versions`; got != want {
-		t.Errorf("table is %q, want %q", got, want)
+	const text = `000001 ["a","b"] seq 1..1: 1001 bytes, 10 entries, 2 deletes, ingested, superseded versions`
+	if got := plain.String(); got != text {
+		t.Errorf("table is %q, want %q", got, text)
 	}
 }
 
-// Each edit is applied to the sample. The result is its tables: "level/run:numbers …", or an error that contains the text.
+// Each edit is applied to the sample. The result is given as "level/run:numbers …", or as a text in the error.
 func TestApply(t *testing.T) {
 	moved := func(number uint64) *Table {
 		for _, u := range sample(t).Tables() {
@@ -85,21 +85,52 @@ func TestApply(t *testing.T) {
 		err  string
 	}{
 		{"nothing", Edit{NextFile: 9}, untouched, ""},
-		{"a new run is the newest of level 0", Edit{Added: []Added{add(0, 8, table(8, "a", "z"))}}, "0/8:8 " + untouched, ""},
-		{"a run between others", Edit{Added: []Added{add(1, 0, table(8, "a", "z"))}}, "0/4:4 0/3:3 1/1:5,6,7 1/0:8 6/0:1,2", ""},
-		{"a run in an empty level", Edit{Added: []Added{add(3, 5, table(8, "a", "z"))}}, "0/4:4 0/3:3 1/1:5,6,7 3/5:8 6/0:1,2", ""},
+		{
+			"a new run is the newest of level 0",
+			Edit{Added: []Added{add(0, 8, table(8, "a", "z"))}},
+			"0/8:8 " + untouched, "",
+		},
+		{
+			"a run between others",
+			Edit{Added: []Added{add(1, 0, table(8, "a", "z"))}},
+			"0/4:4 0/3:3 1/1:5,6,7 1/0:8 6/0:1,2", "",
+		},
+		{
+			"a run in an empty level",
+			Edit{Added: []Added{add(3, 5, table(8, "a", "z"))}},
+			"0/4:4 0/3:3 1/1:5,6,7 3/5:8 6/0:1,2", "",
+		},
 		{
 			"tables before, between and behind those of a run",
-			Edit{Added: []Added{add(6, 0, table(10, "x", "y")), add(6, 0, table(8, "A", "B")), add(6, 0, table(9, "d", "d"))}},
+			Edit{Added: []Added{
+				add(6, 0, table(10, "x", "y")), add(6, 0, table(8, "A", "B")), add(6, 0, table(9, "d", "d")),
+			}},
 			"0/4:4 0/3:3 1/1:5,6,7 6/0:8,1,9,2,10", "",
 		},
-		{"two between the same two", Edit{Added: []Added{add(6, 0, table(8, "d", "d")), add(6, 0, table(9, "da", "db"))}}, "0/4:4 0/3:3 1/1:5,6,7 6/0:1,8,9,2", ""},
-		{"one that begins where an exclusive bound is", Edit{Deleted: []Deleted{{1, 7}}, Added: []Added{add(1, 1, table(8, "z", "z"))}}, "0/4:4 0/3:3 1/1:5,6,8 6/0:1,2", ""},
+		{
+			"two between the same two",
+			Edit{Added: []Added{add(6, 0, table(8, "d", "d")), add(6, 0, table(9, "da", "db"))}},
+			"0/4:4 0/3:3 1/1:5,6,7 6/0:1,8,9,2", "",
+		},
+		{
+			"one that begins where an exclusive bound is",
+			Edit{Deleted: []Deleted{{1, 7}}, Added: []Added{add(1, 1, table(8, "z", "z"))}},
+			"0/4:4 0/3:3 1/1:5,6,8 6/0:1,2", "",
+		},
 		{"delete one of a run", Edit{Deleted: []Deleted{{1, 6}}}, "0/4:4 0/3:3 1/1:5,7 6/0:1,2", ""},
 		{"delete all of a run", Edit{Deleted: []Deleted{{6, 1}, {6, 2}}}, "0/4:4 0/3:3 1/1:5,6,7", ""},
 		{"delete all of one of two runs", Edit{Deleted: []Deleted{{0, 4}}}, "0/3:3 1/1:5,6,7 6/0:1,2", ""},
-		{"replace all of a run", Edit{Deleted: []Deleted{{6, 1}, {6, 2}}, Added: []Added{add(6, 0, table(8, "b", "j"))}}, "0/4:4 0/3:3 1/1:5,6,7 6/0:8", ""},
-		{"move to another level", Edit{Deleted: []Deleted{{6, 2}}, Added: []Added{add(5, 8, moved(2))}}, "0/4:4 0/3:3 1/1:5,6,7 5/8:2 6/0:1", ""},
+		{
+			"replace all of a run",
+			Edit{Deleted: []Deleted{{6, 1}, {6, 2}}, Added: []Added{add(6, 0, table(8, "b", "j"))}},
+			"0/4:4 0/3:3 1/1:5,6,7 6/0:8", "",
+		},
+		{
+			"move to another level",
+			Edit{Deleted: []Deleted{{6, 2}}, Added: []Added{add(5, 8, moved(2))}},
+			"0/4:4 0/3:3 1/1:5,6,7 5/8:2 6/0:1",
+			"",
+		},
 		{
 			"move into a run",
 			Edit{Deleted: []Deleted{{1, 5}, {6, 2}}, Added: []Added{add(6, 0, moved(5))}},
@@ -113,21 +144,49 @@ func TestApply(t *testing.T) {
 
 		{"delete what is not there", Edit{Deleted: []Deleted{{1, 99}}}, "", "where it is not"},
 		{"delete from another level", Edit{Deleted: []Deleted{{2, 1}}}, "", "where it is not"},
-		{"delete from a level and from one where it is not", Edit{Deleted: []Deleted{{6, 1}, {5, 1}}}, "", "deleted twice"},
+		{
+			"delete from a level and from one where it is not",
+			Edit{Deleted: []Deleted{{6, 1}, {5, 1}}},
+			"", "deleted twice",
+		},
 		{"delete twice", Edit{Deleted: []Deleted{{6, 1}, {6, 1}}}, "", "deleted twice"},
 		{"add what is there", Edit{Added: []Added{add(3, 9, table(2, "a", "b"))}}, "", "already at level 6"},
-		{"add twice", Edit{Added: []Added{add(3, 9, table(8, "a", "b")), add(4, 9, table(8, "a", "b"))}}, "", "added twice"},
-		{"move within a level", Edit{Deleted: []Deleted{{6, 2}}, Added: []Added{add(6, 1, moved(2))}}, "", "both deleted from and added to"},
-		{"move another table of the number", Edit{Deleted: []Deleted{{6, 2}}, Added: []Added{add(5, 1, changed)}}, "", "is moved with id"},
+		{
+			"add twice",
+			Edit{Added: []Added{add(3, 9, table(8, "a", "b")), add(4, 9, table(8, "a", "b"))}},
+			"", "added twice",
+		},
+		{
+			"move within a level",
+			Edit{Deleted: []Deleted{{6, 2}}, Added: []Added{add(6, 1, moved(2))}},
+			"", "both deleted from and added to",
+		},
+		{
+			"move another table of the number",
+			Edit{Deleted: []Deleted{{6, 2}}, Added: []Added{add(5, 1, changed)}},
+			"", "is moved with id",
+		},
 		{"overlap with the one before", Edit{Added: []Added{add(6, 0, table(8, "c", "d"))}}, "", "overlap"},
 		{"overlap with the one behind", Edit{Added: []Added{add(6, 0, table(8, "d", "e"))}}, "", "overlap"},
 		{"overlap within", Edit{Added: []Added{add(6, 0, table(8, "f", "g"))}}, "", "overlap"},
 		{"overlap around", Edit{Added: []Added{add(6, 0, table(8, "d", "z"))}}, "", "overlap"},
 		{"overlap around all", Edit{Added: []Added{add(6, 0, table(8, "", "z"))}}, "", "overlap"},
 		{"overlap with an infinite one", Edit{Added: []Added{add(1, 1, table(8, "zz", "zzz"))}}, "", "overlap"},
-		{"overlap with the part of an exclusive one", Edit{Added: []Added{add(1, 1, table(8, "y", "y"))}}, "", "overlap"},
-		{"the added overlap", Edit{Added: []Added{add(3, 1, table(8, "a", "c")), add(3, 1, table(9, "c", "d"))}}, "", "overlap"},
-		{"the added are equal", Edit{Added: []Added{add(3, 1, table(8, "a", "c")), add(3, 1, table(9, "a", "c"))}}, "", "overlap"},
+		{
+			"overlap with the part of an exclusive one",
+			Edit{Added: []Added{add(1, 1, table(8, "y", "y"))}},
+			"", "overlap",
+		},
+		{
+			"the added overlap",
+			Edit{Added: []Added{add(3, 1, table(8, "a", "c")), add(3, 1, table(9, "c", "d"))}},
+			"", "overlap",
+		},
+		{
+			"the added are equal",
+			Edit{Added: []Added{add(3, 1, table(8, "a", "c")), add(3, 1, table(9, "a", "c"))}},
+			"", "overlap",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := sample(t)
@@ -169,7 +228,8 @@ func shape(v *Version) string {
 func TestUntouchedRunsAreShared(t *testing.T) {
 	v := sample(t)
 	next := mustApply(t, v, &Edit{Deleted: []Deleted{{1, 6}}, Added: []Added{add(0, 8, table(8, "a", "b"))}})
-	if &next.Levels[6][0].Tables[0] != &v.Levels[6][0].Tables[0] || &next.Levels[0][2].Tables[0] != &v.Levels[0][1].Tables[0] {
+	if &next.Levels[6][0].Tables[0] != &v.Levels[6][0].Tables[0] ||
+		&next.Levels[0][2].Tables[0] != &v.Levels[0][1].Tables[0] {
 		t.Error("runs that the edit leaves alone were copied")
 	}
 }
@@ -177,52 +237,28 @@ func TestUntouchedRunsAreShared(t *testing.T) {
 // Every query is compared with a scan of all tables.
 func TestQueriesAgreeWithAScan(t *testing.T) {
 	v := sample(t)
-	keys := []string{"", "A", "a", "b", "c", "cc", "d", "e", "f", "ff", "k", "l", "m", "q", "r", "x", "y", "yy", "z", "zz"}
-	for _, key := range keys {
-		var want []*Table
-		for _, u := range v.Tables() {
-			if bytes.Compare(u.Smallest, []byte(key)) <= 0 && (u.Upper() == nil || string(u.Largest) > key ||
-				string(u.Largest) == key && u.Flags&LargestExclusive == 0) {
-				want = append(want, u)
-			}
-		}
-		if got := slices.Collect(v.Covering([]byte(key))); !slices.Equal(got, want) {
-			t.Errorf("%q is covered by %v, want %v", key, got, want)
-		}
-		for _, u := range v.Tables() {
-			if got := u.Contains([]byte(key)); got != slices.Contains(want, u) {
-				t.Errorf("%v contains %q: %v", u, key, got)
-			}
-		}
-	}
-	for _, runs := range v.Levels {
-		for _, r := range runs {
-			for i, lo := range keys {
-				for _, hi := range append(keys[i:], "∞") {
-					upper := []byte(hi)
-					if hi == "∞" {
-						upper = nil
+	keys := strings.Fields("A a b c cc d e f ff k l m q r x y yy z zz")
+	for _, key := range append(keys, "") {
+		for _, runs := range v.Levels {
+			for _, r := range runs {
+				var want *Table
+				for _, u := range r.Tables {
+					contains := string(u.Smallest) <= key && (u.Upper() == nil || string(u.Largest) > key ||
+						string(u.Largest) == key && u.Flags&LargestExclusive == 0)
+					if contains {
+						want = u
 					}
-					var want []*Table
-					for _, u := range r.Tables {
-						if u.Overlaps([]byte(lo), upper) {
-							want = append(want, u)
-						}
-					}
-					if got := r.Overlapping([]byte(lo), upper); !slices.Equal(got, want) {
-						t.Errorf("[%s,%s] overlaps %v, want %v", lo, hi, got, want)
+					if got := u.Contains([]byte(key)); got != contains {
+						t.Errorf("%v contains %q: %v", u, key, got)
 					}
 				}
-			}
-			if got := r.Overlapping([]byte("q"), []byte("b")); len(got) != 0 {
-				t.Errorf("an inverted range overlaps %v", got)
+				if got := r.Find([]byte(key)); got != want {
+					t.Errorf("run %d has %q in %v, want %v", r.ID, key, got, want)
+				}
 			}
 		}
 	}
-	for range v.Tables() { // may be left early
-		break
-	}
-	for range v.Covering([]byte("d")) {
+	for range v.Tables() { // the loop may be left early
 		break
 	}
 	if got := v.Bytes(1); got != 3018 {
@@ -246,7 +282,7 @@ func TestUpperIsNilOnlyIfInfinite(t *testing.T) {
 	}
 }
 
-func TestCheckTellsWhatIsWrong(t *testing.T) {
+func TestCheckReportsWhatIsWrong(t *testing.T) {
 	for text, change := range map[string]func(v *Version){
 		"is there twice": func(v *Version) { v.Levels[3] = []Run{{1, []*Table{v.Levels[6][0].Tables[0]}}} },
 		"is empty":       func(v *Version) { v.Levels[3] = []Run{{ID: 1}} },
@@ -263,7 +299,7 @@ func TestCheckTellsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A random history of edits gives the same as keeping the tables in a map, and every version stays what it was.
+// A random history of edits gives the same tables as a map, and no version changes afterwards.
 func TestHistories(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -320,7 +356,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// many is n tables of the bottom level.
+// many returns n tables of the bottom level.
 func many(n int) []Added {
 	added := make([]Added, n)
 	for i := range added {
@@ -347,7 +383,7 @@ func TestThousandsOfTablesAreNoMatter(t *testing.T) {
 	}
 }
 
-// A hostile manifest may hold as many runs as tables. Copying a level's runs for each of them took 15 s at 4 MiB.
+// A hostile manifest may have as many runs as tables. Copying a level's runs for each of them took 15 s at 4 MiB.
 func TestThousandsOfRunsAreNoMatter(t *testing.T) {
 	const n = 5000
 	e := &Edit{}
@@ -369,21 +405,12 @@ func TestThousandsOfRunsAreNoMatter(t *testing.T) {
 
 func BenchmarkApplyToThousandsOfTables(b *testing.B) {
 	v := mustApply(b, new(Version), &Edit{Added: many(16000)})
-	e := &Edit{Deleted: []Deleted{{6, 5000}, {6, 5001}}, Added: []Added{add(6, 0, table(20000, "00004999a", "00005000z"))}}
+	replacement := add(6, 0, table(20000, "00004999a", "00005000z"))
+	e := &Edit{Deleted: []Deleted{{6, 5000}, {6, 5001}}, Added: []Added{replacement}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := v.Apply(e); err != nil {
 			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkCovering(b *testing.B) {
-	v := mustApply(b, new(Version), &Edit{Added: many(16000)})
-	key := []byte("00007777k")
-	b.ReportAllocs()
-	for b.Loop() {
-		for range v.Covering(key) {
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// keys is a source like a table's cursor, which makes each key in a buffer of its own. It allocates nothing.
+// keys is a source like a table's cursor, which copies each key to its own buffer. It allocates nothing.
 type keys struct {
 	all []ikey.Key
 	i   int
@@ -40,7 +40,7 @@ func (s *keys) Value() []byte          { return nil }
 func (s *keys) Err() error             { return nil }
 func (s *keys) Close() error           { return nil }
 
-// keyRun is keys as a run of tables, which are opened as one reused source.
+// keyRun is a run of tables of keys, which are opened as one reused source.
 type keyRun struct {
 	tables [][]ikey.Key
 	src    keys
@@ -66,7 +66,7 @@ func (r *keyRun) Open(i int) (Source, error) {
 	return &r.src, nil
 }
 
-// spread shares n ascending keys out to k sources, each of which gets run in a row.
+// spread distributes n ascending keys to k sources, run successive keys at a time.
 func spread(k, n, run int) [][]ikey.Key {
 	rng := rand.New(rand.NewPCG(1, 2))
 	all := make([][]ikey.Key, k)
@@ -80,7 +80,7 @@ func spread(k, n, run int) [][]ikey.Key {
 	return all
 }
 
-// A pooled is a merge with its sources, as a store would keep it for the next iterator.
+// A pooled is a merge with its sources, as a store keeps it for the next iterator.
 type pooled struct {
 	m       Iter
 	runs    []*keyRun
@@ -88,7 +88,7 @@ type pooled struct {
 	sources []Source
 }
 
-// newPooled has a run of tables of each of the keys, or a plain source.
+// newPooled returns a merge with one run of tables, or one plain source, for each element of all.
 func newPooled(all [][]ikey.Key, plain bool) *pooled {
 	p := &pooled{concats: make([]Concat, len(all)), sources: make([]Source, len(all))}
 	for i, ks := range all {
@@ -111,12 +111,14 @@ func (p *pooled) begin() {
 func TestAPooledMergeAllocatesNothing(t *testing.T) {
 	all := spread(5, 20000, 3)
 	p := newPooled(all, false)
-	k, skip := ikey.Search([]byte("user000080000000"), ikey.MaxSeq), ikey.Search([]byte("user000120000000"), ikey.MaxSeq)
+	k := ikey.Search([]byte("user000080000000"), ikey.MaxSeq)
+	skip := ikey.Search([]byte("user000120000000"), ikey.MaxSeq)
+	each := func(i int) ikey.Key { return ikey.Key{User: k.User, Trailer: k.Trailer - ikey.Trailer(i)} }
 	steps := 0
 	walk := func() {
 		p.begin()
 		m := &p.m
-		for ok := m.SeekGEEach(func(i int) ikey.Key { return ikey.Key{User: k.User, Trailer: k.Trailer - ikey.Trailer(i)} }); ok && steps < 9000; ok = m.Next() {
+		for ok := m.SeekGEEach(each); ok && steps < 9000; ok = m.Next() {
 			steps++
 		}
 		for ok := m.Prev(); ok && steps < 15000; ok = m.Prev() {
@@ -129,8 +131,9 @@ func TestAPooledMergeAllocatesNothing(t *testing.T) {
 			steps++
 		}
 		for range 4 {
-			if !m.First() || !m.Next() || !m.Prev() || !m.SeekGE(k) || !m.SeekLT(k) || !m.Next() || !m.Last() || m.Err() != nil {
-				t.Fatal("the merge stands nowhere")
+			if !m.First() || !m.Next() || !m.Prev() || !m.SeekGE(k) || !m.SeekLT(k) || !m.Next() || !m.Last() ||
+				m.Err() != nil {
+				t.Fatal("the merge has no current version")
 			}
 		}
 		if err := m.Close(); err != nil {
@@ -149,7 +152,7 @@ func TestAPooledMergeAllocatesNothing(t *testing.T) {
 func BenchmarkStep(b *testing.B) {
 	for _, bench := range []struct {
 		name   string
-		k, run int // sources; how many keys one has in a row
+		k, run int // number of sources; number of successive keys in one
 		plain  bool
 	}{
 		{"1 source", 1, 1, true},

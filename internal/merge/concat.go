@@ -6,63 +6,65 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// Tables is what a Concat knows of the tables of a run: their user keys are disjoint and ascend from table to table.
+// Tables describes the tables of a run to a Concat. The user keys of the tables are disjoint and ascend from table to
+// table.
 type Tables interface {
-	// Len is how many there are.
+	// Len returns the number of tables.
 	Len() int
-	// Find is the first table that does not end before the key user; Len if all do.
+	// Find returns the first table that does not end before the key user, or Len.
 	Find(user []byte) int
-	// Bounds are those of all keys in table i.
+	// Bounds returns the bounds of all keys in table i.
 	Bounds(i int) Bounds
-	// Open returns a source of the versions of table i, which may be none. The Concat closes it before it opens another, so
-	// that it may always be the same one.
+	// Open returns a source of the versions of table i, possibly without any. The Concat closes it before it opens
+	// another, so that Open may always return the same source.
 	Open(i int) (Source, error)
 }
 
-// Bounds are the user keys between which a table lies. They stay valid and unchanged for as long as a Concat is in use.
+// Bounds are the user keys between which a table lies. They must not change while a Concat is in use.
 type Bounds struct {
 	Smallest, Largest []byte
 	Upper             Upper
 }
 
-// Upper says how Largest is meant.
+// Upper is the meaning of Largest.
 type Upper uint8
 
 const (
 	Inclusive Upper = iota // keys are at most Largest
 	Exclusive              // keys are less than Largest
-	Infinite               // keys may be any from Smallest on; Largest does not count
+	Infinite               // keys have no upper bound; Largest is not used
 )
 
-// A Concat is the tables of one run as one source. At most one table is open at a time, and none before the first move.
+// A Concat presents the tables of one run as one source. At most one table is open at a time, and none before the first
+// move.
 //
-// In an Iter it is lazy: where a move leads to another table and the table's bounds tell that all of it is at or after the
-// place sought (or before, on the way back), it stands pending on the bound, and the table is opened when the Iter has
-// come that far. A seek that falls between two tables, or the end of one, thus costs no table until it has to.
+// In an Iter it is lazy: if a move leads to another table whose bounds show that all of it is at or after the target
+// (or before it, going backward), the Concat is pending at that bound, and the table is opened only when the Iter has
+// come that far. So a seek between two tables, or the end of a table, opens no table until necessary.
 //
-// The zero value has no tables. It is for one goroutine at a time.
+// The zero value has no tables. A Concat must not be used by several goroutines at a time.
 type Concat struct {
 	tables Tables
 	n      int
-	lazy   bool // its Iter settles it
+	lazy   bool // it may stay pending, and its Iter settles it
 
-	src  Source // the open table; nil if none is
-	open int    // its number
+	src  Source // the open table, or nil
+	open int    // its index
 
 	where   position
-	at      int      // the table of where
-	bound   ikey.Key // where it stands pending: no version of the table is before that place (or behind, on the way back)
-	bounded bool     // there is such a place
+	at      int      // the table that where refers to
+	bound   ikey.Key // where it is pending: no version of the table is before this (or behind, going backward)
+	bounded bool     // there is a bound
 	err     error
-	told    error // what Err has said of src
-	closing error // of closing tables on the way
+	told    error // the error of src that Err has returned
+	closing error // errors of closing tables so far
 }
 
-// A position is where a Concat stands.
+// A position is the state of a Concat relative to a table.
 type position uint8
 
 const (
-	nowhere position = iota // before the first move, past an end, or where an error stopped it
+	nowhere position = iota // before the first move, past an end, or after an error
 	inside                  // on a version of the open table
 	ahead                   // pending: before all of a table
 	behind                  // pending: behind all of a table
@@ -70,29 +72,30 @@ const (
 
 var _ Source = (*Concat)(nil)
 
-// NewConcat returns a source of the versions in tables. It calls none of their methods but Len before the first move.
+// NewConcat returns a source of the versions in tables. Before the first move it calls none of their methods except
+// Len.
 func NewConcat(tables Tables) *Concat {
 	c := &Concat{}
 	c.Reset(tables)
 	return c
 }
 
-// Reset makes c a source of the versions in tables, as new. Only on a zero Concat or after Close.
+// Reset makes c a new source of the versions in tables. Only on a zero Concat or after Close.
 func (c *Concat) Reset(tables Tables) { *c = Concat{tables: tables, n: tables.Len()} }
 
-// First goes to the first version of the first table that has one.
+// First moves to the first version of the first table that has one.
 func (c *Concat) First() bool {
 	c.err = nil
 	return c.rest(c.before(0))
 }
 
-// Last goes to the last version of the last table that has one.
+// Last moves to the last version of the last table that has one.
 func (c *Concat) Last() bool {
 	c.err = nil
 	return c.rest(c.after(c.n - 1))
 }
 
-// SeekGE goes to the first version at or after k. A table that is already open is kept if it is the one.
+// SeekGE moves to the first version at or after k. If its table is already open, it stays open.
 func (c *Concat) SeekGE(k ikey.Key) bool {
 	if c.err = nil; c.n == 0 {
 		return false
@@ -107,7 +110,7 @@ func (c *Concat) SeekGE(k ikey.Key) bool {
 	return c.src.SeekGE(k) || c.onward()
 }
 
-// SeekLT goes to the last version before k. A table that is already open is kept if it is the one.
+// SeekLT moves to the last version before k. If its table is already open, it stays open.
 func (c *Concat) SeekLT(k ikey.Key) bool {
 	if c.err = nil; c.n == 0 {
 		return false
@@ -122,25 +125,25 @@ func (c *Concat) SeekLT(k ikey.Key) bool {
 	return c.src.SeekLT(k) || c.backward()
 }
 
-// Next goes to the next version, in the next table if this one has no more.
+// Next moves to the next version, in the next table if this one has no more.
 func (c *Concat) Next() bool {
 	return c.where == inside && c.src.Next() || c.onward()
 }
 
-// Prev goes to the version before, in the table before if this one has no more.
+// Prev moves to the previous version, in the previous table if this one has no more.
 func (c *Concat) Prev() bool {
 	return c.where == inside && c.src.Prev() || c.backward()
 }
 
-// onward goes on to the tables after this one, unless this one has ended with an error.
+// onward continues with the tables after this one, unless this one has ended with an error.
 func (c *Concat) onward() bool { return c.where != nowhere && !c.failed() && c.rest(c.before(c.at+1)) }
 
-// backward goes on to the tables before this one, unless this one has ended with an error.
+// backward continues with the tables before this one, unless this one has ended with an error.
 func (c *Concat) backward() bool {
 	return c.where != nowhere && !c.failed() && c.rest(c.after(c.at-1))
 }
 
-// before stands pending before table i, if there is one.
+// before makes the Concat pending before table i, if it exists.
 func (c *Concat) before(i int) bool {
 	if i >= c.n {
 		c.where = nowhere
@@ -151,7 +154,7 @@ func (c *Concat) before(i int) bool {
 	return true
 }
 
-// after stands pending behind table i, if there is one.
+// after makes the Concat pending behind table i, if it exists.
 func (c *Concat) after(i int) bool {
 	if i < 0 {
 		c.where = nowhere
@@ -166,10 +169,10 @@ func (c *Concat) after(i int) bool {
 	return true
 }
 
-// pending reports whether the Concat stands on a bound, and not on a version.
+// pending reports whether the Concat is at a bound, and not on a version.
 func (c *Concat) pending() bool { return c.where > inside }
 
-// rest settles the Concat until it stands on a version, or on a bound if that is enough.
+// rest settles the Concat until it is on a version, or at a bound if that is enough.
 func (c *Concat) rest(ok bool) bool {
 	for ok && c.pending() && !(c.lazy && c.bounded) {
 		ok = c.settle()
@@ -177,8 +180,8 @@ func (c *Concat) rest(ok bool) bool {
 	return ok
 }
 
-// settle opens the table that the Concat is pending at and stands in it. A table that has no versions is passed over: then
-// the Concat is pending at the next one.
+// settle opens the table at which the Concat is pending and moves into it. If the table has no versions, the Concat is
+// pending at the next one afterwards.
 func (c *Concat) settle() bool {
 	i, forward := c.at, c.where == ahead
 	if !c.enter(i) {
@@ -196,7 +199,7 @@ func (c *Concat) settle() bool {
 	return c.after(i - 1)
 }
 
-// enter makes table i the open one, and where the Concat stands.
+// enter opens table i, unless it is open, and makes it the current one.
 func (c *Concat) enter(i int) bool {
 	if c.where = nowhere; c.src == nil || c.open != i {
 		c.leave()
@@ -211,7 +214,7 @@ func (c *Concat) enter(i int) bool {
 	return true
 }
 
-// failed keeps the error of the open table, if it is that what ended it.
+// failed reports whether the open table ended with an error, and records it.
 func (c *Concat) failed() bool {
 	if c.where != inside {
 		return false
@@ -223,7 +226,7 @@ func (c *Concat) failed() bool {
 	return true
 }
 
-// leave closes the open table. What Err has said of it is not said again by Close.
+// leave closes the open table. Close does not repeat an error of the table that Err has returned.
 func (c *Concat) leave() {
 	if c.src == nil {
 		return
@@ -234,17 +237,17 @@ func (c *Concat) leave() {
 	c.src, c.told = nil, nil
 }
 
-// Key is the current version's place.
+// Key returns the key of the current version.
 func (c *Concat) Key() ikey.Key { return c.src.Key() }
 
-// Value is the current version's value.
+// Value returns the value of the current version.
 func (c *Concat) Value() []byte { return c.src.Value() }
 
-// Err is the error of a table, or of opening one, that stopped the source.
+// Err returns the error of a table, or of opening one, that stopped the source.
 func (c *Concat) Err() error { return c.err }
 
-// Close closes the open table, and reports what closing it or any table before it said. The Concat has no tables then, and
-// may be Reset.
+// Close closes the open table, and returns the errors of closing it and the tables before it. Afterwards the Concat has
+// no tables and may be Reset.
 func (c *Concat) Close() error {
 	c.leave()
 	err := c.closing

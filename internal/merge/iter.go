@@ -7,8 +7,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// New returns the sources as one, in order. The sources are the merge's from here on: it closes them. Versions that
-// compare equal come from every source that has them, in the order of the arguments. One source is returned as it is.
+// New returns the sources as one, in order. The merge owns the sources and closes them. Versions that compare equal
+// come from every source that has them, in the order of the arguments. A single source is returned as it is.
 func New(sources ...Source) Source {
 	if len(sources) == 1 {
 		return sources[0]
@@ -18,73 +18,73 @@ func New(sources ...Source) Source {
 	return m
 }
 
-// An Iter is a merge of sources: a list of those that have versions on the way, sorted by where they stand. A list and not
-// a heap, as there are a score of sources at most: the runner-up is known without a comparison, a source that falls behind
-// it finds its place with half the comparisons, and what moves is small. Heads of keys in the places, to compare without
-// the keys, were measured: they save a sixth of a step where keys differ in their first eight bytes, and cost a twentieth
-// where they do not, which is common.
+// An Iter is a merge of sources: a list of those that have versions in the direction of the merge, sorted by their
+// positions. It is a list and not a heap, since there are at most about twenty sources: the runner-up is known without
+// a comparison, a source that falls behind it finds its position with half the comparisons, and few bytes move.
+// Comparing heads of keys before the keys was measured: it saves a sixth of a step if keys differ in their first eight
+// bytes, and costs a twentieth if they do not, which is common.
 //
-// An error of a source stops an Iter: what is left of the others could lie behind a hole. The zero value has no sources.
-// It is for one goroutine at a time.
+// An error of a source stops an Iter: the other sources could have versions behind a gap. The zero value has no
+// sources. An Iter must not be used by several goroutines at a time.
 type Iter struct {
 	sources []Source
-	places  []place  // of each source
-	order   []*place // of each source that has versions on the way, sorted: the list; behind them the others
+	inputs  []input  // of each source
+	order   []*input // sorted: the list of inputs with versions left; behind it the others
 	n       int      // the length of the list
-	back    bool     // the way is backward
+	back    bool     // the direction is backward
 	err     error
-	spare   []byte // a key made by successor
+	spare   []byte // the bytes of a key made by successor
 
-	// What a step needs of the list.
-	top    *place // its first, where the current version is; nil if there is no current version
-	second *place // its second; nil if there is none
+	// The parts of the list that a step needs.
+	top    *input // the first, which has the current version; nil without a current version
+	second *input // the second; nil without one
 }
 
 var _ Source = (*Iter)(nil)
 
-// Reset makes m a merge of sources, as New does but of one source too. They are its own from here on, and so is the slice.
+// Reset makes m a merge of sources, like New, also for one source. The merge owns them from here on, and the slice too.
 // Only on a zero Iter or after Close. It allocates nothing if m has had as many sources before.
 func (m *Iter) Reset(sources []Source) {
 	n := len(sources)
-	m.places, m.order = slices.Grow(m.places[:0], n)[:n], slices.Grow(m.order[:0], n)[:n]
+	m.inputs, m.order = slices.Grow(m.inputs[:0], n)[:n], slices.Grow(m.order[:0], n)[:n]
 	m.sources, m.n, m.top, m.err = sources, 0, nil, nil
 	for i, s := range sources {
 		run, _ := s.(*Concat)
 		if run != nil {
 			run.lazy = true
 		}
-		m.places[i] = place{at: s, run: run, index: i}
+		m.inputs[i] = input{at: s, run: run, index: i}
 	}
 }
 
-// First goes to the first version of all.
+// First moves to the first version of all sources.
 func (m *Iter) First() bool {
 	return m.start(false, func(s Source, _ int) bool { return s.First() })
 }
 
-// Last goes to the last version of all.
+// Last moves to the last version of all sources.
 func (m *Iter) Last() bool {
 	return m.start(true, func(s Source, _ int) bool { return s.Last() })
 }
 
-// SeekGE goes to the first version at or after k.
+// SeekGE moves to the first version at or after k.
 func (m *Iter) SeekGE(k ikey.Key) bool {
 	return m.start(false, func(s Source, _ int) bool { return s.SeekGE(k) })
 }
 
-// SeekLT goes to the last version before k.
+// SeekLT moves to the last version before k.
 func (m *Iter) SeekLT(k ikey.Key) bool {
 	return m.start(true, func(s Source, _ int) bool { return s.SeekLT(k) })
 }
 
-// SeekGEEach takes each source to its first version at or after what target says of its index, and goes to the first of
-// those. target is called once for each source, in their order, and what it returned is done with when it is called again.
+// SeekGEEach moves source i to its first version at or after target(i), for each source, and then to the first of those
+// versions. It calls target once for each source, in order, and does not use a result after the next call.
 func (m *Iter) SeekGEEach(target func(i int) ikey.Key) bool {
 	return m.start(false, func(s Source, i int) bool { return s.SeekGE(target(i)) })
 }
 
-// SeekLTEach takes each source to its last version before what target says of its index, and goes to the last of those. It
-// calls target as SeekGEEach does.
+// SeekLTEach moves source i to its last version before target(i), for each source, and then to the last of those
+// versions. It calls target like SeekGEEach.
 func (m *Iter) SeekLTEach(target func(i int) ikey.Key) bool {
 	return m.start(true, func(s Source, i int) bool { return s.SeekLT(target(i)) })
 }
@@ -94,7 +94,7 @@ func (m *Iter) start(back bool, position func(s Source, i int) bool) bool {
 	m.n, m.back, m.err = 0, back, nil
 	end := len(m.order)
 	for i, s := range m.sources {
-		p := &m.places[i]
+		p := &m.inputs[i]
 		switch {
 		case position(s, i):
 			p.arrive()
@@ -111,8 +111,8 @@ func (m *Iter) start(back bool, position func(s Source, i int) bool) bool {
 	return m.settle()
 }
 
-// Next goes to the next version. While one source goes on winning that is one comparison, with the runner-up; with one
-// source left it is none.
+// Next moves to the next version. While one source stays the first, this takes one comparison, with the runner-up; with
+// one source left it takes none.
 func (m *Iter) Next() bool {
 	p := m.top
 	if p == nil || m.back {
@@ -133,7 +133,7 @@ func (m *Iter) Next() bool {
 	return m.settle()
 }
 
-// Prev goes to the version before, at the same cost.
+// Prev moves to the previous version, at the same cost.
 func (m *Iter) Prev() bool {
 	p := m.top
 	if p == nil || !m.back {
@@ -154,7 +154,7 @@ func (m *Iter) Prev() bool {
 	return m.settle()
 }
 
-// ended goes on where the top source, or the open table of a Concat, has no more.
+// ended continues after the end of the top source, or of the open table of a Concat.
 func (m *Iter) ended() bool {
 	ok := false
 	if run := m.top.run; run != nil {
@@ -167,13 +167,14 @@ func (m *Iter) ended() bool {
 	return m.moved(0, ok) && m.settle()
 }
 
-// SkipGE takes the sources with an index above after that stand before k to their first version at or after k, and goes to
-// the first version of all then, which is the current one if that was not among those. The merge goes forward from here. k must not share bytes with Key.
-// What was skipped is there again for whoever comes back.
+// SkipGE moves the sources with an index above after that are before k to their first version at or after k, and then
+// to the first version of all, which is the current one if its source did not move. The direction is forward
+// afterwards. k must not share bytes with Key. Skipped versions are found again when the direction changes.
 func (m *Iter) SkipGE(after int, k ikey.Key) bool { return m.skip(false, after, k) }
 
-// SkipLT takes the sources with an index above after that stand at or after k to their last version before k, and goes to
-// the last version of all then, which is the current one if that was not among those. The merge goes backward from here. k must not share bytes with Key.
+// SkipLT moves the sources with an index above after that are at or after k to their last version before k, and then to
+// the last version of all, which is the current one if its source did not move. The direction is backward afterwards. k
+// must not share bytes with Key.
 func (m *Iter) SkipLT(after int, k ikey.Key) bool { return m.skip(true, after, k) }
 
 func (m *Iter) skip(back bool, after int, k ikey.Key) bool {
@@ -183,7 +184,7 @@ func (m *Iter) skip(back bool, after int, k ikey.Key) bool {
 	if m.back != back && !m.turn() {
 		return false
 	}
-	stay := 0 // those in front of k that are let stand
+	stay := 0 // number of inputs before k that stay
 	for range m.n {
 		p := m.order[stay]
 		if (ikey.Compare(p.key, k) < 0) == back {
@@ -198,13 +199,14 @@ func (m *Iter) skip(back bool, after int, k ikey.Key) bool {
 	return m.settle()
 }
 
-// turnAndStep makes the first step the other way.
+// turnAndStep makes the first step in the other direction.
 func (m *Iter) turnAndStep() bool {
 	return m.top != nil && m.turn() && m.moved(0, m.advance(m.top)) && m.settle()
 }
 
-// turn takes all sources but the top one to the other side of the current version, which it still is. The top one stays the
-// first: what else may be on that side of the current version is a bound with nothing between the two.
+// turn changes the direction: it moves all sources except the top one to the other side of the current version, which
+// stays the current one. The top source stays first: an input that is still on the wrong side can only be a Concat
+// pending at a bound, with no version between that bound and the current version.
 func (m *Iter) turn() bool {
 	top, n := m.top, m.n
 	key, next := top.key, m.successor(top.key)
@@ -215,8 +217,8 @@ func (m *Iter) turn() bool {
 		if p.index < top.index {
 			border = next
 		}
-		// One step leads there from the version after the border, and from the end a seek does. What a skip, or a seek of its
-		// own, has taken further than to the version after the border needs a seek too.
+		// From the version after the border, one step leads there; from the end, a seek does. A source that a skip, or
+		// a seek with its own target, moved further than the version after the border needs a seek too.
 		ok := at < n && m.advance(p)
 		if ok {
 			p.arrive()
@@ -237,7 +239,7 @@ func (m *Iter) turn() bool {
 	return true
 }
 
-// successor is the place just behind k.
+// successor returns the position just behind k.
 func (m *Iter) successor(k ikey.Key) ikey.Key {
 	if k.Trailer > 0 {
 		return ikey.Key{User: k.User, Trailer: k.Trailer - 1}
@@ -246,40 +248,35 @@ func (m *Iter) successor(k ikey.Key) ikey.Key {
 	return ikey.Search(m.spare, ikey.MaxSeq)
 }
 
-// advance moves the source of p by one version on the way.
-func (m *Iter) advance(p *place) bool {
+// advance moves the source of p by one version in the direction of the merge.
+func (m *Iter) advance(p *input) bool {
 	if m.back {
 		return m.sources[p.index].Prev()
 	}
 	return m.sources[p.index].Next()
 }
 
-// seek moves the source of p to its first version on the way that is on that side of k.
-func (m *Iter) seek(p *place, k ikey.Key) bool {
+// seek moves the source of p to its first version, in the direction of the merge, beyond k.
+func (m *Iter) seek(p *input, k ikey.Key) bool {
 	if m.back {
 		return m.sources[p.index].SeekLT(k)
 	}
 	return m.sources[p.index].SeekGE(k)
 }
 
-func (m *Iter) fail(err error) bool {
-	m.n, m.top, m.err = 0, nil, err
-	return false
-}
-
-// Key is the current version's place.
+// Key returns the key of the current version.
 func (m *Iter) Key() ikey.Key { return m.top.key }
 
-// Value is the current version's value.
+// Value returns the value of the current version.
 func (m *Iter) Value() []byte { return m.top.at.Value() }
 
-// Order is the index, among the arguments, of the source whose version is the current one.
+// Order returns the index, among the arguments, of the source with the current version.
 func (m *Iter) Order() int { return m.top.index }
 
-// Err is the error that stopped the merge.
+// Err returns the error that stopped the merge.
 func (m *Iter) Err() error { return m.err }
 
-// Close closes all sources and joins their errors. The merge has no sources then, and may be Reset.
+// Close closes all sources and joins their errors. Afterwards the merge has no sources and may be Reset.
 func (m *Iter) Close() error {
 	var err error
 	for _, s := range m.sources {
@@ -287,7 +284,7 @@ func (m *Iter) Close() error {
 			err = errors.Join(err, e)
 		}
 	}
-	clear(m.places)
+	clear(m.inputs)
 	m.sources, m.n, m.top = nil, 0, nil
 	return err
 }

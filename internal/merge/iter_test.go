@@ -16,25 +16,71 @@ func TestMerge(t *testing.T) {
 	}{
 		{"no source is an empty one", nil, "first, next, last, prev, ge a@1, lt a@1", ". . . . . ."},
 		{"one source is itself", []string{"a@1:x b@1:y"}, "first, next, prev, last, next", "a@1:x b@1:y a@1:x b@1:y ."},
-		{"an empty source adds nothing", []string{"", "a@1:x", ""}, "first, next, next, last, prev", "a@1:x . . a@1:x ."},
-		{"sources take turns", []string{"a@1:x c@1:x", "b@1:y d@1:y"}, "first, next, next, next, next", "a@1:x b@1:y c@1:x d@1:y ."},
-		{"backward too", []string{"a@1:x c@1:x", "b@1:y d@1:y"}, "last, prev, prev, prev, prev", "d@1:y c@1:x b@1:y a@1:x ."},
+		{
+			"an empty source adds nothing",
+			[]string{"", "a@1:x", ""},
+			"first, next, next, last, prev", "a@1:x . . a@1:x .",
+		},
+		{
+			"sources take turns",
+			[]string{"a@1:x c@1:x", "b@1:y d@1:y"},
+			"first, next, next, next, next", "a@1:x b@1:y c@1:x d@1:y .",
+		},
+		{
+			"backward too",
+			[]string{"a@1:x c@1:x", "b@1:y d@1:y"},
+			"last, prev, prev, prev, prev", "d@1:y c@1:x b@1:y a@1:x .",
+		},
 		{
 			"one source wins several times",
 			[]string{"a@1:x b@1:x c@1:x e@1:x", "d@1:y", "f@1:z"},
 			"first, next, next, next, next, next, next", "a@1:x b@1:x c@1:x d@1:y e@1:x f@1:z .",
 		},
-		{"the newest version of a key comes first", []string{"a@1:old", "a@3:new", "a@2:mid"}, "first, next, next, next", "a@3:new a@2:mid a@1:old ."},
-		{"and last backward", []string{"a@1:old", "a@3:new", "a@2:mid"}, "last, prev, prev, prev", "a@1:old a@2:mid a@3:new ."},
-		{"of equals the first argument's comes first", []string{"a@1:x", "a@1:y", "a@1:z"}, "first, next, next, next", "a@1:x a@1:y a@1:z ."},
-		{"and last backward of equals", []string{"a@1:x", "a@1:y", "a@1:z"}, "last, prev, prev, prev", "a@1:z a@1:y a@1:x ."},
-		{"a seek goes between versions", []string{"a@5:x b@1:x", "a@2:y c@1:y"}, "ge a@4, next, next", "a@2:y b@1:x c@1:y"},
-		{"a seek back goes to what is before", []string{"a@5:x b@1:x", "a@2:y c@1:y"}, "lt a@1, prev, prev", "a@2:y a@5:x ."},
-		{"a seek may go anywhere", []string{"a@1:x b@1:x", "c@1:y"}, "ge c@9, ge a@9, next", "c@1:y a@1:x b@1:x"},
+		{
+			"the newest version of a key comes first",
+			[]string{"a@1:old", "a@3:new", "a@2:mid"},
+			"first, next, next, next", "a@3:new a@2:mid a@1:old .",
+		},
+		{
+			"and last backward",
+			[]string{"a@1:old", "a@3:new", "a@2:mid"},
+			"last, prev, prev, prev", "a@1:old a@2:mid a@3:new .",
+		},
+		{
+			"of equals the first argument's comes first",
+			[]string{"a@1:x", "a@1:y", "a@1:z"},
+			"first, next, next, next", "a@1:x a@1:y a@1:z .",
+		},
+		{
+			"and last backward of equals",
+			[]string{"a@1:x", "a@1:y", "a@1:z"},
+			"last, prev, prev, prev", "a@1:z a@1:y a@1:x .",
+		},
+		{
+			"a seek between versions",
+			[]string{"a@5:x b@1:x", "a@2:y c@1:y"},
+			"ge a@4, next, next", "a@2:y b@1:x c@1:y",
+		},
+		{
+			"a seek back",
+			[]string{"a@5:x b@1:x", "a@2:y c@1:y"},
+			"lt a@1, prev, prev", "a@2:y a@5:x .",
+		},
+		{"a seek back and forth", []string{"a@1:x b@1:x", "c@1:y"}, "ge c@9, ge a@9, next", "c@1:y a@1:x b@1:x"},
 		{"a seek beyond all is the end", []string{"a@1:x", "b@1:y"}, "ge c@1, next, prev, first", ". . . a@1:x"},
 		{"a seek back before all is the start", []string{"b@1:x", "c@1:y"}, "lt a@1, prev, next, last", ". . . c@1:y"},
-		{"each source may have a target of its own", []string{"a@1:x b@1:x d@1:x", "a@1:y c@1:y e@1:y"}, "each-ge a@1 d@1, next, next, next, next", "a@1:x b@1:x d@1:x e@1:y ."},
-		{"and backward", []string{"a@1:x b@1:x d@1:x", "a@1:y c@1:y e@1:y"}, "each-lt d@1 c@1, prev, prev, prev", "b@1:x a@1:y a@1:x ."},
+		{
+			"each source may have a target of its own",
+			[]string{"a@1:x b@1:x d@1:x", "a@1:y c@1:y e@1:y"},
+			"each-ge a@1 d@1, next, next, next, next",
+			"a@1:x b@1:x d@1:x e@1:y .",
+		},
+		{
+			"and backward",
+			[]string{"a@1:x b@1:x d@1:x", "a@1:y c@1:y e@1:y"},
+			"each-lt d@1 c@1, prev, prev, prev",
+			"b@1:x a@1:y a@1:x .",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) { scripted(t, test.sources, test.moves, test.want) })
 	}
@@ -47,17 +93,58 @@ func TestAMergeTurns(t *testing.T) {
 		moves   string
 		want    string
 	}{
-		{"within one source", []string{"a@1:x b@1:x", "d@1:y"}, "first, next, prev, next, next, prev", "a@1:x b@1:x a@1:x b@1:x d@1:y b@1:x"},
-		{"between two", []string{"a@1:x c@1:x", "b@1:y d@1:y"}, "first, next, prev, next, next, prev", "a@1:x b@1:y a@1:x b@1:y c@1:x b@1:y"},
-		{"among versions of a key", []string{"a@9:x a@5:x", "a@7:y a@3:y"}, "first, next, next, prev, prev, next, next, next", "a@9:x a@7:y a@5:x a@7:y a@9:x a@7:y a@5:x a@3:y"},
-		{"among equals", []string{"a@1:x", "a@1:y", "a@1:z"}, "first, next, prev, next, next, prev, prev", "a@1:x a@1:y a@1:x a@1:y a@1:z a@1:y a@1:x"},
+		{
+			"within one source",
+			[]string{"a@1:x b@1:x", "d@1:y"},
+			"first, next, prev, next, next, prev",
+			"a@1:x b@1:x a@1:x b@1:x d@1:y b@1:x",
+		},
+		{
+			"between two",
+			[]string{"a@1:x c@1:x", "b@1:y d@1:y"},
+			"first, next, prev, next, next, prev",
+			"a@1:x b@1:y a@1:x b@1:y c@1:x b@1:y",
+		},
+		{
+			"among versions of a key",
+			[]string{"a@9:x a@5:x", "a@7:y a@3:y"},
+			"first, next, next, prev, prev, next, next, next",
+			"a@9:x a@7:y a@5:x a@7:y a@9:x a@7:y a@5:x a@3:y",
+		},
+		{
+			"among equals",
+			[]string{"a@1:x", "a@1:y", "a@1:z"},
+			"first, next, prev, next, next, prev, prev",
+			"a@1:x a@1:y a@1:x a@1:y a@1:z a@1:y a@1:x",
+		},
 		{"among equals from the last on", []string{"a@1:x", "a@1:y", "a@1:z"}, "last, next", "a@1:z ."},
-		{"with a source that is at its end", []string{"a@1:x", "b@1:y c@1:y"}, "first, next, next, prev, prev, prev", "a@1:x b@1:y c@1:y b@1:y a@1:x ."},
-		{"with a source that is at its start", []string{"c@1:x", "a@1:y b@1:y"}, "last, prev, prev, next, next, next", "c@1:x b@1:y a@1:y b@1:y c@1:x ."},
-		{"with a source whose seek went past its end", []string{"a@1:x", "b@1:y c@1:y"}, "ge b@1, prev, prev", "b@1:y a@1:x ."},
+		{
+			"with a source that is at its end",
+			[]string{"a@1:x", "b@1:y c@1:y"},
+			"first, next, next, prev, prev, prev", "a@1:x b@1:y c@1:y b@1:y a@1:x .",
+		},
+		{
+			"with a source that is at its start",
+			[]string{"c@1:x", "a@1:y b@1:y"},
+			"last, prev, prev, next, next, next", "c@1:x b@1:y a@1:y b@1:y c@1:x .",
+		},
+		{
+			"with a source whose seek went past its end",
+			[]string{"a@1:x", "b@1:y c@1:y"},
+			"ge b@1, prev, prev", "b@1:y a@1:x .",
+		},
 		{"with an empty source", []string{"", "a@1:y b@1:y"}, "last, prev, next, prev", "b@1:y a@1:y b@1:y a@1:y"},
-		{"to its end and no further", []string{"a@1:x", "b@1:y"}, "first, prev, next, first, last, next, prev", "a@1:x . . a@1:x b@1:y . ."},
-		{"with a key of sequence 0", []string{"a@0:x", "a@0:y", "a@0:z"}, "ge a@0, next, prev, next, next, prev", "a@0:x a@0:y a@0:x a@0:y a@0:z a@0:y"},
+		{
+			"to its end and no further",
+			[]string{"a@1:x", "b@1:y"},
+			"first, prev, next, first, last, next, prev", "a@1:x . . a@1:x b@1:y . .",
+		},
+		{
+			"with a key of sequence 0",
+			[]string{"a@0:x", "a@0:y", "a@0:z"},
+			"ge a@0, next, prev, next, next, prev",
+			"a@0:x a@0:y a@0:x a@0:y a@0:z a@0:y",
+		},
 		{
 			"after a seek of each source, over what was left out",
 			[]string{"a@1:x d@1:x", "a@1:y b@1:y c@1:y e@1:y"},
@@ -85,24 +172,93 @@ func TestSkip(t *testing.T) {
 		moves   string
 		want    string
 	}{
-		{"the current version may stay", []string{"a@1:x d@1:x", "b@1:y e@1:y"}, "first, skip-ge 0 c@1, next, next", "a@1:x a@1:x d@1:x e@1:y"},
-		{"or be skipped", []string{"c@1:x", "a@1:y b@1:y e@1:y"}, "first, skip-ge 0 d@1, next, next", "a@1:y c@1:x e@1:y ."},
-		{"with those before it", []string{"a@1:x b@1:x g@1:x", "a@1:y c@1:y f@1:y", "d@1:z"}, "first, skip-ge -1 e@1, next", "a@1:x f@1:y g@1:x"},
-		{"a source that is beyond stays where it is", []string{"a@1:x b@1:x", "d@1:y"}, "first, skip-ge -1 b@1, next", "a@1:x b@1:x d@1:y"},
-		{"nothing is left", []string{"a@1:x b@1:x", "a@1:y"}, "first, skip-ge -1 c@1, next, skip-ge -1 d@1", "a@1:x . . ."},
+		{
+			"the current version may stay",
+			[]string{"a@1:x d@1:x", "b@1:y e@1:y"},
+			"first, skip-ge 0 c@1, next, next", "a@1:x a@1:x d@1:x e@1:y",
+		},
+		{
+			"or be skipped",
+			[]string{"c@1:x", "a@1:y b@1:y e@1:y"},
+			"first, skip-ge 0 d@1, next, next", "a@1:y c@1:x e@1:y .",
+		},
+		{
+			"with those before it",
+			[]string{"a@1:x b@1:x g@1:x", "a@1:y c@1:y f@1:y", "d@1:z"},
+			"first, skip-ge -1 e@1, next",
+			"a@1:x f@1:y g@1:x",
+		},
+		{
+			"a source that is beyond stays where it is",
+			[]string{"a@1:x b@1:x", "d@1:y"},
+			"first, skip-ge -1 b@1, next", "a@1:x b@1:x d@1:y",
+		},
+		{
+			"nothing is left",
+			[]string{"a@1:x b@1:x", "a@1:y"},
+			"first, skip-ge -1 c@1, next, skip-ge -1 d@1", "a@1:x . . .",
+		},
 		{"some are left", []string{"a@1:x b@1:x", "a@1:y"}, "first, skip-ge 0 c@1, next, next", "a@1:x a@1:x b@1:x ."},
-		{"a skip to where it is does nothing", []string{"a@1:x", "b@1:y"}, "first, skip-ge -1 a@1, next", "a@1:x a@1:x b@1:y"},
-		{"a skip stands among the versions of a key", []string{"a@9:x a@2:x", "a@7:y a@3:y"}, "first, skip-ge 0 a@5, next", "a@9:x a@9:x a@3:y"},
-		{"backward the current version may stay", []string{"a@1:x d@1:x", "b@1:y c@1:y"}, "last, skip-lt 0 b@1, prev, prev", "d@1:x d@1:x a@1:x ."},
-		{"or be skipped backward", []string{"b@1:x", "a@1:y c@1:y d@1:y"}, "last, skip-lt 0 c@1, prev, prev", "d@1:y b@1:x a@1:y ."},
+		{
+			"a skip to where it is does nothing",
+			[]string{"a@1:x", "b@1:y"},
+			"first, skip-ge -1 a@1, next", "a@1:x a@1:x b@1:y",
+		},
+		{
+			"a skip to a position among the versions of a key",
+			[]string{"a@9:x a@2:x", "a@7:y a@3:y"},
+			"first, skip-ge 0 a@5, next", "a@9:x a@9:x a@3:y",
+		},
+		{
+			"backward the current version may stay",
+			[]string{"a@1:x d@1:x", "b@1:y c@1:y"},
+			"last, skip-lt 0 b@1, prev, prev", "d@1:x d@1:x a@1:x .",
+		},
+		{
+			"or be skipped backward",
+			[]string{"b@1:x", "a@1:y c@1:y d@1:y"},
+			"last, skip-lt 0 c@1, prev, prev", "d@1:y b@1:x a@1:y .",
+		},
 		{"nothing is left backward", []string{"b@1:x c@1:x", "b@1:y"}, "last, skip-lt -1 b@1, prev", "c@1:x . ."},
-		{"a skip to the version behind the current one keeps it", []string{"a@2:x", "b@1:y"}, "last, skip-lt -1 b@0, prev", "b@1:y b@1:y a@2:x"},
-		{"a skip the other way turns", []string{"a@1:x d@1:x", "b@1:y c@1:y e@1:y"}, "last, prev, skip-ge 0 e@1, next, prev", "e@1:y d@1:x d@1:x e@1:y d@1:x"},
-		{"a skip back turns too", []string{"a@1:x d@1:x", "b@1:y c@1:y e@1:y"}, "ge d@1, skip-lt 0 c@1, prev, prev", "d@1:x d@1:x b@1:y a@1:x"},
-		{"what was skipped is there on the way back", []string{"a@1:x d@1:x", "b@1:y c@1:y e@1:y"}, "first, skip-ge 0 e@1, next, prev, prev", "a@1:x a@1:x d@1:x c@1:y b@1:y"},
-		{"but not what is on the other side", []string{"a@1:x d@1:x", "b@1:y c@1:y e@1:y"}, "first, skip-ge 0 e@1, prev", "a@1:x a@1:x ."},
-		{"what was skipped backward is there on the way forward", []string{"c@1:x", "a@1:y b@1:y d@1:y"}, "lt c@0, skip-lt 0 b@1, prev, next, next, next", "c@1:x c@1:x a@1:y b@1:y c@1:x d@1:y"},
-		{"but not what is behind", []string{"c@1:x", "a@1:y b@1:y d@1:y"}, "lt c@0, skip-lt 0 b@1, next, next", "c@1:x c@1:x d@1:y ."},
+		{
+			"a skip to the version behind the current one keeps it",
+			[]string{"a@2:x", "b@1:y"},
+			"last, skip-lt -1 b@0, prev", "b@1:y b@1:y a@2:x",
+		},
+		{
+			"a skip the other way turns",
+			[]string{"a@1:x d@1:x", "b@1:y c@1:y e@1:y"},
+			"last, prev, skip-ge 0 e@1, next, prev",
+			"e@1:y d@1:x d@1:x e@1:y d@1:x",
+		},
+		{
+			"a skip back turns too",
+			[]string{"a@1:x d@1:x", "b@1:y c@1:y e@1:y"},
+			"ge d@1, skip-lt 0 c@1, prev, prev",
+			"d@1:x d@1:x b@1:y a@1:x",
+		},
+		{
+			"what was skipped is there on the way back",
+			[]string{"a@1:x d@1:x", "b@1:y c@1:y e@1:y"},
+			"first, skip-ge 0 e@1, next, prev, prev",
+			"a@1:x a@1:x d@1:x c@1:y b@1:y",
+		},
+		{
+			"but not what is on the other side",
+			[]string{"a@1:x d@1:x", "b@1:y c@1:y e@1:y"},
+			"first, skip-ge 0 e@1, prev", "a@1:x a@1:x .",
+		},
+		{
+			"what was skipped backward is there on the way forward",
+			[]string{"c@1:x", "a@1:y b@1:y d@1:y"},
+			"lt c@0, skip-lt 0 b@1, prev, next, next, next",
+			"c@1:x c@1:x a@1:y b@1:y c@1:x d@1:y",
+		},
+		{
+			"but not what is behind",
+			[]string{"c@1:x", "a@1:y b@1:y d@1:y"},
+			"lt c@0, skip-lt 0 b@1, next, next", "c@1:x c@1:x d@1:y .",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) { scripted(t, test.sources, test.moves, test.want) })
 	}
@@ -120,35 +276,58 @@ func TestAnErrorStopsAMerge(t *testing.T) {
 		{"on the way back", []string{"a@1:x c@1:x", "! b@1:y"}, "last, prev, prev, prev", "c@1:x b@1:y broken broken"},
 		{"in the source that is left", []string{"a@1:x", "b@1:y !"}, "first, next, next", "a@1:x b@1:y broken"},
 		{"where the merge turns", []string{"b@1:x", "! c@1:y"}, "ge b@1, prev, next", "broken broken broken"},
-		{"in the step after the turn", []string{"! b@1:x", "a@1:y c@1:y"}, "first, ge b@1, prev, next", "broken broken broken broken"},
+		{
+			"in the step after the turn",
+			[]string{"! b@1:x", "a@1:y c@1:y"},
+			"first, ge b@1, prev, next", "broken broken broken broken",
+		},
 		{"in a skip", []string{"a@1:x c@1:x", "b@1:y !"}, "ge a@1, skip-ge 0 c@1, next", "a@1:x broken broken"},
-		{"until an absolute move gets past it", []string{"a@1:x !", "b@1:y"}, "first, next, next, first", "a@1:x broken broken a@1:x"},
-		{"in a table", []string{"a@1:x ! | d@1:x", "b@1:y"}, "first, next, last, prev, prev", "a@1:x broken d@1:x b@1:y broken"},
-		{"where a table does not open, once it is reached", []string{"a@1:x | [c,d] ?", "b@1:y e@1:y"}, "first, next, next, next, last, prev", "a@1:x b@1:y cannot open cannot open e@1:y cannot open"},
+		{
+			"until an absolute move gets past it",
+			[]string{"a@1:x !", "b@1:y"},
+			"first, next, next, first", "a@1:x broken broken a@1:x",
+		},
+		{
+			"in a table",
+			[]string{"a@1:x ! | d@1:x", "b@1:y"},
+			"first, next, last, prev, prev", "a@1:x broken d@1:x b@1:y broken",
+		},
+		{
+			"where a table does not open, once it is reached",
+			[]string{"a@1:x | [c,d] ?", "b@1:y e@1:y"},
+			"first, next, next, next, last, prev",
+			"a@1:x b@1:y cannot open cannot open e@1:y cannot open",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) { scripted(t, test.sources, test.moves, test.want) })
 	}
 }
 
-// A table is opened when the merge has come to its bounds, and not before. What is opened is written as source/table.
+// A table is opened when the merge has come to its bounds, and not before. The tables opened are given as source/table.
 func TestTablesOpenLate(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		sources []string
-		moves   []string // each with what it gives and opens
+		moves   []string // each with its result and the tables it opens
 	}{
 		{
 			"on the way forward",
 			[]string{"a@1:x | c@1:x | e@1:x", "b@1:y d@1:y | f@1:y"},
-			[]string{"first = a@1:x + 0/0", "next = b@1:y + 1/0", "next = c@1:x + 0/1", "next = d@1:y", "next = e@1:x + 0/2", "next = f@1:y + 1/1", "next = ."},
+			[]string{
+				"first = a@1:x + 0/0", "next = b@1:y + 1/0", "next = c@1:x + 0/1", "next = d@1:y", "next = e@1:x + 0/2",
+				"next = f@1:y + 1/1", "next = .",
+			},
 		},
 		{
 			"on the way back",
 			[]string{"a@1:x | c@1:x | e@1:x", "b@1:y d@1:y | f@1:y"},
-			[]string{"last = f@1:y + 1/1", "prev = e@1:x + 0/2", "prev = d@1:y + 1/0", "prev = c@1:x + 0/1", "prev = b@1:y", "prev = a@1:x + 0/0", "prev = ."},
+			[]string{
+				"last = f@1:y + 1/1", "prev = e@1:x + 0/2", "prev = d@1:y + 1/0", "prev = c@1:x + 0/1", "prev = b@1:y",
+				"prev = a@1:x + 0/0", "prev = .",
+			},
 		},
 		{
-			"a seek opens what holds the place",
+			"a seek opens the tables around its target",
 			[]string{"a@1:x c@1:x | g@1:x", "b@1:y d@1:y", "f@1:z"},
 			[]string{"ge e@1 = f@1:z + 2/0", "ge c@9 = c@1:x + 0/0 1/0", "next = d@1:y"},
 		},
@@ -165,27 +344,39 @@ func TestTablesOpenLate(t *testing.T) {
 		{
 			"a table without versions is passed over",
 			[]string{"a@1:x | [c,d) | f@1:x", "b@1:y e@1:y"},
-			[]string{"first = a@1:x + 0/0", "next = b@1:y + 1/0", "next = e@1:y + 0/1", "next = f@1:x + 0/2", "prev = e@1:y", "prev = b@1:y + 0/1", "prev = a@1:x + 0/0"},
+			[]string{
+				"first = a@1:x + 0/0", "next = b@1:y + 1/0", "next = e@1:y + 0/1", "next = f@1:x + 0/2", "prev = e@1:y",
+				"prev = b@1:y + 0/1", "prev = a@1:x + 0/0",
+			},
 		},
 		{
 			"the merge turns around in front of a table",
 			[]string{"a@1:x | d@1:x", "b@1:y c@1:y"},
-			[]string{"ge b@1 = b@1:y + 1/0", "prev = a@1:x + 0/0", "next = b@1:y", "next = c@1:y", "next = d@1:x + 0/1", "prev = c@1:y", "next = d@1:x"},
+			[]string{
+				"ge b@1 = b@1:y + 1/0", "prev = a@1:x + 0/0", "next = b@1:y", "next = c@1:y", "next = d@1:x + 0/1",
+				"prev = c@1:y", "next = d@1:x",
+			},
 		},
 		{
 			"and again and again",
 			[]string{"a@1:x | e@1:x", "b@1:y c@1:y d@1:y"},
-			[]string{"ge c@1 = c@1:y + 1/0", "prev = b@1:y", "next = c@1:y", "next = d@1:y", "prev = c@1:y", "prev = b@1:y", "prev = a@1:x + 0/0"},
+			[]string{
+				"ge c@1 = c@1:y + 1/0", "prev = b@1:y", "next = c@1:y", "next = d@1:y", "prev = c@1:y", "prev = b@1:y",
+				"prev = a@1:x + 0/0",
+			},
 		},
 		{
-			"with the place before the table between two others",
+			"with the position before the table between two others",
 			[]string{"a@1:x | c@1:x | g@1:x", "e@1:y f@1:y"},
 			[]string{"ge e@1 = e@1:y + 1/0", "prev = c@1:x + 0/1", "prev = a@1:x + 0/0"},
 		},
 		{
-			"a skip goes over tables",
+			"a skip passes tables",
 			[]string{"a@1:x h@1:x", "b@1:y | d@1:y | f@1:y | i@1:y"},
-			[]string{"first = a@1:x + 0/0", "skip-ge 0 g@1 = a@1:x", "next = h@1:x", "next = i@1:y + 1/3", "skip-lt 0 c@1 = h@1:x", "prev = b@1:y + 1/0"},
+			[]string{
+				"first = a@1:x + 0/0", "skip-ge 0 g@1 = a@1:x", "next = h@1:x", "next = i@1:y + 1/3",
+				"skip-lt 0 c@1 = h@1:x", "prev = b@1:y + 1/0",
+			},
 		},
 		{
 			"a skip ends in a table",
@@ -243,7 +434,7 @@ func TestTablesOpenLate(t *testing.T) {
 	}
 }
 
-// scripted runs moves over sources: lists, or runs of tables where there are bars or bounds.
+// scripted runs moves over sources: lists, or runs of tables if there are bars or bounds.
 func scripted(t *testing.T, texts []string, moves, want string) {
 	t.Helper()
 	var sources []Source
@@ -279,7 +470,11 @@ func scripted(t *testing.T, texts []string, moves, want string) {
 
 func TestOrderIsTheIndexOfTheSource(t *testing.T) {
 	var m Iter
-	m.Reset([]Source{&list{entries: parse(t, "b@1:x")}, NewConcat(parseRun(t, "a@1:y | c@1:y", func(bool, int) {})), &list{entries: parse(t, "b@1:z")}})
+	m.Reset([]Source{
+		&list{entries: parse(t, "b@1:x")},
+		NewConcat(parseRun(t, "a@1:y | c@1:y", func(bool, int) {})),
+		&list{entries: parse(t, "b@1:z")},
+	})
 	var got []int
 	for ok := m.First(); ok; ok = m.Next() {
 		got = append(got, m.Order())
@@ -324,7 +519,7 @@ func TestAMergeMayBeReset(t *testing.T) {
 		}
 		m.Reset(lists)
 		if m.Next() || m.Err() != nil {
-			t.Error("a merge that was Reset stands somewhere")
+			t.Error("a merge that was Reset has a current version")
 		}
 		if got := run(t, &m, "first, next, next, next"); got != test.want {
 			t.Errorf("got %s, want %s", got, test.want)

@@ -3,24 +3,25 @@ package merge
 
 import "github.com/bloomkv/bloomkv/internal/ikey"
 
-// Source is a cursor over versions in the order of package ikey, each of which it has once.
+// Source is a cursor over distinct versions in the order of package ikey.
 //
 //	( (First | Last | SeekGE | SeekLT) (Next | Prev)* )*   Next and Prev only while the last call returned true
-//	Key, Value                 while it did; their bytes are valid until the next call that moves, and are not to be changed
-//	Err                        after one returned false: nil past the end or before the start, else why the source stopped
-//	Close                      once, last
+//	Key, Value     while it did; their bytes are valid until the next move, and must not be changed
+//	Err            after a call returned false: nil past the end or before the start, else why the source stopped
+//	Close          once, last
 //
-// After a call that returned false only the four that take no bearing from the current version may follow; they forget an
-// error and try again. Next and Prev may follow each other in any order. A Source is for one goroutine at a time.
+// After a call that returned false, only the first four may follow, which do not depend on the current version; they
+// forget an error and try again. Next and Prev may follow each other in any order. A Source must not be used by several
+// goroutines at a time.
 type Source interface {
-	// First goes to the first version, Last to the last.
+	// First moves to the first version, Last to the last.
 	First() bool
 	Last() bool
-	// SeekGE goes to the first version at or after k, SeekLT to the last one before k. They keep nothing of k, which must
-	// not share bytes with Key.
+	// SeekGE moves to the first version at or after k, SeekLT to the last one before k. They keep no reference to k,
+	// which must not share bytes with Key.
 	SeekGE(k ikey.Key) bool
 	SeekLT(k ikey.Key) bool
-	// Next goes to the version after the current one, Prev to the one before.
+	// Next moves to the version after the current one, Prev to the one before.
 	Next() bool
 	Prev() bool
 	Key() ikey.Key

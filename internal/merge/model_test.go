@@ -11,9 +11,9 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// A program is bytes: first sources, lists and runs of tables, then moves. It runs on the merge and on a model of it that
-// looks through sorted slices. Beside the versions it is checked that the sources are used as their grammar says, that no
-// table is opened before the merge has come to it, and that errors in the middle stop the merge until an absolute move.
+// A program is a sequence of bytes: first sources, lists and runs of tables, then moves. It runs on the merge and on a
+// model that searches sorted slices. It also checks that the sources are used as their grammar requires, that no table
+// is opened before the merge has come to it, and that an error stops the merge until the next First, Last or seek.
 type program struct {
 	model
 
@@ -22,7 +22,7 @@ type program struct {
 
 	runs    []*tableRun
 	sources []Source
-	fuse    int  // moves of sources, and tables opened, until one fails; 0 for never
+	fuse    int  // moves of sources, and tables opened, until one fails; 0 is never
 	blown   bool // in this move
 	opened  [][2]int
 	err     bool
@@ -61,7 +61,7 @@ func runProgram(t *testing.T, data []byte) bool {
 	eager := p.makeSources()
 	var m *Iter
 	var s Source
-	if eager { // a run alone, which nobody settles
+	if eager { // a run alone, without a merge that settles it
 		s = NewConcat(p.runs[0])
 	} else {
 		m = &Iter{}
@@ -93,15 +93,15 @@ func (p *program) byte() byte {
 
 var (
 	programKeys     = []string{"", "\x00", "a", "a\x00", "a\x00\x00", "b", "c\xff", "d"}
-	programTrailers = []ikey.Trailer{0, 1, 0x100, 0x301, 1<<64 - 1, 0x200} // of entries the first four
+	programTrailers = []ikey.Trailer{0, 1, 0x100, 0x301, 1<<64 - 1, 0x200} // entries have the first four
 )
 
-// place is a key for a seek, of new bytes.
-func (p *program) place(b byte) ikey.Key {
+// target returns a key for a seek, with bytes of its own.
+func (p *program) target(b byte) ikey.Key {
 	return ikey.Key{User: []byte(programKeys[b&7]), Trailer: programTrailers[int(b>>3)%len(programTrailers)]}
 }
 
-// makeSources reads the sources, and whether the one there is stands without a merge.
+// makeSources reads the sources, and whether a single one is used without a merge.
 func (p *program) makeSources() (eager bool) {
 	n := int(p.byte() % 7)
 	for i := range n {
@@ -135,7 +135,7 @@ func (p *program) makeSources() (eager bool) {
 	return eager
 }
 
-// cut divides entries into tables, between user keys, with bounds that are as narrow or as wide as can be, and tables
+// cut divides entries into tables, between user keys, with bounds as narrow or as wide as possible, and adds tables
 // without versions between them.
 func (p *program) cut(es []entry) (tables []*table) {
 	add := func(es []entry, b Bounds) {
@@ -146,7 +146,7 @@ func (p *program) cut(es []entry) (tables []*table) {
 			return nil
 		}})
 	}
-	end := []byte{} // of the tables so far, exclusive
+	end := []byte{} // end of the tables so far, exclusive
 	for len(es) > 0 {
 		style := p.byte()
 		n := 1
@@ -178,7 +178,7 @@ func (p *program) cut(es []entry) (tables []*table) {
 	return tables
 }
 
-// fails is asked at each move of a source.
+// fails is called at each move of a source.
 func (p *program) fails() bool {
 	p.fuse--
 	if p.fuse == 0 {
@@ -187,15 +187,15 @@ func (p *program) fails() bool {
 	return p.fuse == 0
 }
 
-// move makes one move on the merge and on the model, and compares.
+// move makes one move on the merge and on the model, and compares them.
 func (p *program) move(s Source, m *Iter) {
 	p.blown, p.opened = false, nil
-	var from ikey.Key // of a step: the version it begins at
+	var from ikey.Key // the version at which a step begins
 	if p.on {
 		from = p.current().key
 		from.User = slices.Clone(from.User)
 	}
-	var sought []ikey.Key // for each source
+	var sought []ikey.Key // target of each source
 	name, ok := "", false
 	op := p.byte()
 	if m == nil && op%16 > 9 {
@@ -220,13 +220,13 @@ func (p *program) move(s Source, m *Iter) {
 		b := p.byte()
 		each := op%16 > 9
 		for i := range p.all {
-			k := p.place(b)
+			k := p.target(b)
 			if each {
-				k = p.place(b + 37*byte(i))
+				k = p.target(b + 37*byte(i))
 			}
 			sought = append(sought, k)
 		}
-		spoilt := p.place(b)
+		spoilt := p.target(b)
 		target := func(i int) ikey.Key {
 			spoilt.User = append(spoilt.User[:0], sought[i].User...)
 			spoilt.Trailer = sought[i].Trailer
@@ -246,7 +246,7 @@ func (p *program) move(s Source, m *Iter) {
 		p.err = false
 		p.start(op%2 == 1, func(i int) int { return p.search(i, op%2 == 1, sought[i]) })
 	case 12, 13:
-		after, k := int(p.byte()%8)-1, p.place(p.byte())
+		after, k := int(p.byte()%8)-1, p.target(p.byte())
 		spoilt := ikey.Key{User: slices.Clone(k.User), Trailer: k.Trailer}
 		for range p.all {
 			sought = append(sought, k)
@@ -284,7 +284,8 @@ func (p *program) compare(name string, ok bool, s Source, m *Iter) {
 	case p.on:
 		want := p.current()
 		if k := s.Key(); ikey.Compare(k, want.key) != 0 || string(s.Value()) != want.value {
-			p.t.Errorf("%s: got %q at %x = %s, want %q at %x = %s", name, k.User, k.Trailer, s.Value(), want.key.User, want.key.Trailer, want.value)
+			p.t.Errorf("%s: got %q at %x = %s, want %q at %x = %s",
+				name, k.User, k.Trailer, s.Value(), want.key.User, want.key.Trailer, want.value)
 		}
 		if m != nil && m.Order() != p.cur() {
 			p.t.Errorf("%s: the version is of source %d, want %d", name, m.Order(), p.cur())
@@ -292,14 +293,15 @@ func (p *program) compare(name string, ok bool, s Source, m *Iter) {
 	}
 }
 
-// checkOpened finds a reason for each table that the move opened: the merge stands behind the table's bound now, or a place
-// that was sought is within the bounds, or the version where the merge turned.
+// checkOpened checks that there is a reason for each table that the move opened: the merge is beyond the table's bound,
+// or the bounds contain a target of the move, or the version where the merge turned.
 func (p *program) checkOpened(name string, from ikey.Key, sought []ikey.Key) {
 	for _, o := range p.opened {
 		b := p.runs[o[0]].tables[o[1]].bounds
 		holds := func(user []byte) bool {
 			c := bytes.Compare(b.Largest, user)
-			return bytes.Compare(b.Smallest, user) <= 0 && (b.Upper == Infinite || c > 0 || c == 0 && b.Upper == Inclusive)
+			return bytes.Compare(b.Smallest, user) <= 0 &&
+				(b.Upper == Infinite || c > 0 || c == 0 && b.Upper == Inclusive)
 		}
 		lo, hi := ikey.Search(b.Smallest, ikey.MaxSeq), ikey.Key{User: b.Largest}
 		if b.Upper == Exclusive {
@@ -312,7 +314,8 @@ func (p *program) checkOpened(name string, from ikey.Key, sought []ikey.Key) {
 		case !p.back && ikey.Compare(lo, p.current().key) <= 0:
 		case p.back && (b.Upper == Infinite || ikey.Compare(hi, p.current().key) >= 0):
 		default:
-			p.t.Errorf("%s: table %d of run %d was opened, with bounds %q to %q (%d), from %q", name, o[1], o[0], b.Smallest, b.Largest, b.Upper, from.User)
+			p.t.Errorf("%s: table %d of run %d was opened, with bounds %q to %q (%d), from %q",
+				name, o[1], o[0], b.Smallest, b.Largest, b.Upper, from.User)
 		}
 	}
 }

@@ -2,21 +2,21 @@ package merge
 
 import "github.com/bloomkv/bloomkv/internal/ikey"
 
-// A model is a merge that looks through sorted slices.
+// A model is a merge that searches sorted slices.
 type model struct {
 	all  [][]entry // of each source
-	pos  []int     // where each source stands, -1 to len
+	pos  []int     // position of each source, -1 to len
 	back bool
-	on   bool // some source stands on a version
+	on   bool // some source is on a version
 }
 
-// current is the current version, if there is one.
+// current returns the current version.
 func (m *model) current() entry {
 	i := m.cur()
 	return m.all[i][m.pos[i]]
 }
 
-// cur is the source that has the current version.
+// cur returns the source that has the current version, or -1.
 func (m *model) cur() int {
 	best := -1
 	for i, at := range m.pos {
@@ -43,7 +43,7 @@ func (m *model) start(back bool, at func(i int) int) {
 	m.on = m.cur() >= 0
 }
 
-// search is the first entry of source i that is at or after k, or the last before it.
+// search returns the first entry of source i that is at or after k, or the last before it.
 func (m *model) search(i int, back bool, k ikey.Key) int {
 	n := 0
 	for n < len(m.all[i]) && ikey.Compare(m.all[i][n].key, k) < 0 {
@@ -63,7 +63,7 @@ func (m *model) turn() {
 		if i == cur {
 			continue
 		}
-		n := 0 // that come before the current version
+		n := 0 // number of versions before the current one
 		for n < len(es) && (ikey.Compare(es[n].key, k) < 0 || i < cur && ikey.Compare(es[n].key, k) == 0) {
 			n++
 		}

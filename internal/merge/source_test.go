@@ -13,18 +13,18 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// A list is a source in memory that holds its user to the grammar of Source. An entry with the user key "!" is where it
-// fails.
+// A list is a source in memory that checks that its user keeps to the grammar of Source. At an entry with the user key
+// "!" it fails.
 type list struct {
 	entries []entry
-	broken  func() bool // asked at each move, if there is one, whether it fails
+	broken  func() bool // if set, called at each move: it reports whether the move fails
 
 	i      int
-	ok     bool // what the last move said
+	ok     bool // result of the last move
 	err    error
-	key    []byte // handed out, and spoilt by the next move
+	key    []byte // returned by Key, and overwritten by the next move
 	closed int
-	badEnd error // what Close returns
+	badEnd error // result of Close
 }
 
 type entry struct {
@@ -43,7 +43,7 @@ var (
 	errOpen   = errors.New("cannot open")
 )
 
-// at moves to entry i, if there is one.
+// at moves to entry i, if it exists.
 func (l *list) at(i int) bool {
 	for j := range l.key {
 		l.key[j] = '#'
@@ -104,13 +104,13 @@ func (l *list) Close() error  { l.closed++; return l.badEnd }
 type table struct {
 	list
 	bounds Bounds
-	opens  func() error // asked at each Open, if there is one
+	opens  func() error // if set, called at each Open
 }
 
-// A tableRun is a run of tables that writes down which it opens and closes.
+// A tableRun is a run of tables that logs which it opens and closes.
 type tableRun struct {
 	tables []*table
-	open   int // the number of the open one, or -1
+	open   int // index of the open table, or -1
 	log    func(opened bool, i int)
 }
 
@@ -152,7 +152,7 @@ func (o *openTable) Close() error {
 	return o.list.Close()
 }
 
-// parseKey reads "user@seq".
+// parseKey parses "user@seq".
 func parseKey(t *testing.T, s string) ikey.Key {
 	t.Helper()
 	user, seq, _ := strings.Cut(s, "@")
@@ -163,7 +163,7 @@ func parseKey(t *testing.T, s string) ikey.Key {
 	return ikey.Key{User: []byte(user), Trailer: ikey.MakeTrailer(ikey.Seq(n), ikey.Set)}
 }
 
-// parse reads "a@3:x b@2:y !": entries with values, and where the source breaks.
+// parse parses "a@3:x b@2:y !": entries with values, and a failure.
 func parse(t *testing.T, s string) []entry {
 	t.Helper()
 	var entries []entry
@@ -178,8 +178,8 @@ func parse(t *testing.T, s string) []entry {
 	return entries
 }
 
-// parseTable reads entries with their bounds in front, "[a,c]", "[a,c)" or "[a,∞)"; without them the entries are the
-// bounds. "?" is a table that does not open.
+// parseTable parses entries with their bounds in front, "[a,c]", "[a,c)" or "[a,∞)"; without them the entries determine
+// the bounds. "?" is a table that cannot be opened.
 func parseTable(t *testing.T, s string) *table {
 	t.Helper()
 	tab := &table{}
@@ -206,7 +206,7 @@ func parseTable(t *testing.T, s string) *table {
 	return tab
 }
 
-// parseRun reads tables, one after another, by bars.
+// parseRun parses tables separated by bars.
 func parseRun(t *testing.T, s string, log func(opened bool, i int)) *tableRun {
 	t.Helper()
 	r := &tableRun{open: -1, log: log}
@@ -218,7 +218,7 @@ func parseRun(t *testing.T, s string, log func(opened bool, i int)) *tableRun {
 	return r
 }
 
-// run moves a source as told and writes down where it stands after each move: an entry, "." past an end, or the error.
+// run moves a source and returns its position after each move: an entry, "." past an end, or the error.
 func run(t *testing.T, s Source, moves string) string {
 	t.Helper()
 	var out []string

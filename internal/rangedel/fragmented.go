@@ -8,29 +8,29 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// An edge is where a tombstone begins or ends.
+// An edge is a bound of a tombstone.
 type edge struct {
 	key   []byte
 	seq   ikey.Seq
-	delta int // 1 where it begins, -1 where it ends
+	delta int // 1 at the start of the tombstone, -1 at its end
 }
 
-// A standing is how many tombstones with one sequence number cover the place that the sweep has reached.
+// A standing is a sequence number and the number of tombstones with it that cover the current key of the sweep.
 type standing struct {
 	seq ikey.Seq
 	n   int
 }
 
-// Fragmented is the list of what the tombstones cover. They may come in any order, overlap, and repeat each other; one that
-// covers nothing, or has sequence number 0 and so deletes nothing, is left out. Fragments that touch differ in their
-// sequence numbers. The list shares the tombstones' bytes.
+// Fragmented returns the list of what the tombstones cover. They may come in any order, overlap, and repeat each other.
+// Tombstones that cover nothing, or have sequence number 0 and so delete nothing, are dropped. Adjacent fragments
+// differ in their sequence numbers. The list shares the tombstones' bytes.
 //
-// A sweep from edge to edge: besides sorting, the cost is that of writing the list.
+// It sweeps from edge to edge; apart from sorting, the cost is that of writing the list.
 func Fragmented(ts []Tombstone) List { return fragmented(ts, nil) }
 
-// FragmentedFor is Fragmented with only the sequence numbers that readers of the snapshots, ascending, or of now can tell apart: the
-// newest up to each snapshot, and the newest of all. So the list is no longer than its edges times the snapshots, however many
-// tombstones lie over each other.
+// FragmentedFor returns the list of Fragmented reduced to the sequence numbers that matter to readers of the given
+// snapshots, ascending, and of now: in each fragment, the newest up to each snapshot and the newest of all. So the
+// length of the list is bounded by its edges times the snapshots, however many tombstones overlap.
 func FragmentedFor(snapshots []ikey.Seq, ts []Tombstone) List {
 	return fragmented(ts, func(seqs []ikey.Seq) []ikey.Seq { return distinct(seqs, snapshots) })
 }
@@ -66,7 +66,7 @@ func fragmented(ts []Tombstone, keep func([]ikey.Seq) []ikey.Seq) List {
 	var l List
 	var here, spare []standing
 	var seqs []ikey.Seq
-	open := false // the last fragment has not ended yet
+	open := false // the last fragment has no end yet
 	for len(edges) > 0 {
 		key, n := edges[0].key, 1
 		for n < len(edges) && bytes.Equal(edges[n].key, key) {
@@ -91,11 +91,11 @@ func fragmented(ts []Tombstone, keep func([]ikey.Seq) []ikey.Seq) List {
 			l = append(l, Fragment{Start: key, Seqs: slices.Clone(seqs)})
 		}
 	}
-	return l // a fragment that is still open has no end
+	return l // an open last fragment has no end
 }
 
-// passed appends to dst what stands behind the edges, which are all at one key and ascend by sequence number, if here
-// stands before them.
+// passed appends to dst the standings behind the edges, given those before them. The edges are all at one key and
+// ascend by sequence number.
 func passed(dst, here []standing, edges []edge) []standing {
 	for i := 0; i < len(edges); {
 		seq, delta := edges[i].seq, 0

@@ -1,7 +1,8 @@
-// Package rangedel knows what range deletes cover: tombstones over stretches of keys, cut where they overlap, so that one
-// binary search finds all that apply to a key.
+// Package rangedel computes what range tombstones cover: it cuts them where they overlap, so that one binary search
+// finds all that apply to a key.
 //
-// A version with sequence number p is deleted by a tombstone with t over its key if t > p. At equal numbers it lives.
+// A tombstone with sequence number t deletes a version with p of a key that it covers if t > p. A version with the same
+// number lives.
 package rangedel
 
 import (
@@ -12,21 +13,21 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// A Tombstone deletes every version of the keys in [Start, End) with a smaller sequence number. A nil End is infinite; any
-// other is greater than Start. An empty Start is where the keys begin.
+// A Tombstone deletes every version of the keys in [Start, End) with a smaller sequence number. A nil End is infinite;
+// any other is greater than Start. An empty Start is the least key.
 type Tombstone struct {
 	Start, End []byte
 	Seq        ikey.Seq
 }
 
-// A Fragment is a stretch of keys [Start, End) to which the same tombstones apply. A nil End is infinite; any other is
+// A Fragment is a range of keys [Start, End) to which the same tombstones apply. A nil End is infinite; any other is
 // greater than Start.
 type Fragment struct {
 	Start, End []byte
-	Seqs       []ikey.Seq // of the tombstones: ascending, each once, at least one, none of them 0
+	Seqs       []ikey.Seq // of the tombstones: ascending, distinct, not empty, without 0
 }
 
-// Newest is the largest sequence number of the fragment's tombstones that a reader at seq sees, 0 if it sees none.
+// Newest returns the largest sequence number of the fragment's tombstones that a reader at seq sees, or 0.
 func (f *Fragment) Newest(seq ikey.Seq) ikey.Seq {
 	n := len(f.Seqs)
 	if n == 0 || f.Seqs[n-1] <= seq {
@@ -46,23 +47,24 @@ func last(seqs []ikey.Seq) ikey.Seq {
 	return seqs[len(seqs)-1]
 }
 
-// A Set is what the tombstones of one source are to a reader: a table's List, or what a memtable has at a moment. It is
-// immutable and safe for concurrent use. A lookup should call the types themselves: a key that goes through an interface
-// is moved to the heap.
+// A Set is a reader's view of the tombstones of one source: a table's List, or a memtable's at a moment. It is
+// immutable and safe for concurrent use. A lookup should call the concrete types: a key passed through an interface
+// escapes to the heap.
 type Set interface {
-	// Covering is the newest tombstone over key that a reader at seq sees, 0 if there is none.
+	// Covering returns the newest tombstone over key that a reader at seq sees, or 0.
 	Covering(key []byte, seq ikey.Seq) ikey.Seq
-	// Stretch is keys [lo, hi) around key for all of which Covering at seq is newest. An empty lo is where the keys begin, a
-	// nil hi is infinite. Both belong to the set.
+	// Stretch returns a range of keys [lo, hi) around key for all of which Covering at seq returns newest. An empty lo
+	// is the least key, a nil hi is infinite. Both belong to the set.
 	Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq)
 }
 
 var _ Set = List(nil)
 
-// A List is fragments, ascending and disjoint. It is immutable, and so safe for concurrent use; nil is the empty list.
+// A List is a list of ascending, disjoint fragments. It is immutable, and so safe for concurrent use; nil is the empty
+// list.
 type List []Fragment
 
-// after is how many fragments start at or before key.
+// after returns the number of fragments that start at or before key.
 func (l List) after(key []byte) int {
 	lo, hi := 0, len(l)
 	for lo < hi {
@@ -79,7 +81,7 @@ func (l List) after(key []byte) int {
 // before reports whether key lies before end, where nil is infinite.
 func before(key, end []byte) bool { return end == nil || bytes.Compare(key, end) < 0 }
 
-// Covering is the newest tombstone over key that a reader at seq sees, 0 if there is none. It allocates nothing.
+// Covering returns the newest tombstone over key that a reader at seq sees, or 0. It allocates nothing.
 func (l List) Covering(key []byte, seq ikey.Seq) ikey.Seq {
 	i := l.after(key)
 	if i == 0 || !before(key, l[i-1].End) {
@@ -88,9 +90,9 @@ func (l List) Covering(key []byte, seq ikey.Seq) ikey.Seq {
 	return l[i-1].Newest(seq)
 }
 
-// Around is the stretch of keys [lo, hi) around key to which the same tombstones apply, and their sequence numbers,
-// ascending; none if key is in a gap. An empty lo is where the keys begin, a nil hi is infinite. What it returns belongs to
-// the list. It allocates nothing.
+// Around returns the range of keys [lo, hi) around key to which the same tombstones apply, and their sequence numbers,
+// ascending; if no tombstone covers key, seqs is empty. An empty lo is the least key, a nil hi is infinite. The results
+// belong to the list. It allocates nothing.
 func (l List) Around(key []byte) (lo, hi []byte, seqs []ikey.Seq) {
 	i := l.after(key)
 	if i > 0 {
@@ -106,15 +108,16 @@ func (l List) Around(key []byte) (lo, hi []byte, seqs []ikey.Seq) {
 	return lo, hi, nil
 }
 
-// Stretch is keys [lo, hi) around key for all of which Covering at seq is newest: see Around. It allocates nothing.
+// Stretch returns a range of keys [lo, hi) around key for all of which Covering at seq returns newest; see Around. It
+// allocates nothing.
 func (l List) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq) {
 	lo, hi, seqs := l.Around(key)
 	f := Fragment{Seqs: seqs}
 	return lo, hi, f.Newest(seq)
 }
 
-// Clip is the part of the list in [lo, hi), where a nil hi is infinite. It shares the list's bytes, and the list's fragments
-// too if it cuts none.
+// Clip returns the part of the list in [lo, hi), where a nil hi is infinite. It shares the list's bytes, and the list's
+// fragments too if it cuts none.
 func (l List) Clip(lo, hi []byte) List {
 	if !before(lo, hi) {
 		return nil
@@ -144,7 +147,7 @@ func (l List) Clip(lo, hi []byte) List {
 	return c
 }
 
-// Bytes is the memory that the list takes if it shares none of it.
+// Bytes returns the memory that the list takes if it shares none of it.
 func (l List) Bytes() int64 {
 	n := int64(cap(l)) * int64(unsafe.Sizeof(Fragment{}))
 	for i := range l {

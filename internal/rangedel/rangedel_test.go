@@ -79,14 +79,14 @@ func TestFragmented(t *testing.T) {
 		{"two of one sequence that touch are one", "b-c@1 a-b@1", "a-c@1"},
 		{"two that overlap are cut", "a-c@1 b-d@2", "a-b@1 b-c@1,2 c-d@2"},
 		{"one inside another", "a-d@2 b-c@1", "a-b@2 b-c@1,2 c-d@2"},
-		{"the same stretch again and again", "a-b@3 a-b@1 a-b@2", "a-b@1,2,3"},
+		{"the same range three times", "a-b@3 a-b@1 a-b@2", "a-b@1,2,3"},
 		{"a repetition counts once", "a-c@1 a-c@1 b-d@1", "a-d@1"},
 		{"an end without a bound", "b-∞@1 a-∞@2", "a-b@2 b-∞@1,2"},
 		{"all keys", "^-∞@1", "^-∞@1"},
 		{"the empty key", "-a@1 ^-b@2", "-a@1,2 a-b@2"},
-		{"what ends is dropped among what goes on", "a-d@2 b-c@1 b-c@3 c-e@4", "a-b@2 b-c@1,2,3 c-d@2,4 d-e@4"},
-		{"what covers nothing is left out", "b-a@1 c-c@2 d-e@0 f-g@7", "f-g@7"},
-		{"one goes on where an equal one ends", "a-b@1 b-c@1 a-c@2", "a-c@1,2"},
+		{"some end and others continue", "a-d@2 b-c@1 b-c@3 c-e@4", "a-b@2 b-c@1,2,3 c-d@2,4 d-e@4"},
+		{"those that cover nothing are dropped", "b-a@1 c-c@2 d-e@0 f-g@7", "f-g@7"},
+		{"one begins where an equal one ends", "a-b@1 b-c@1 a-c@2", "a-c@1,2"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := text(Fragmented(tombstones(parse(t, test.tombstones)))); got != test.want {
@@ -153,10 +153,14 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// Random tombstones over few keys, and what the list says at each key and sequence, against asking each tombstone.
+// TestAgainstEachTombstone compares lists of random tombstones over few keys, at each key and sequence, with a check of
+// each tombstone.
 func TestAgainstEachTombstone(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	keys := [][]byte{nil, {0}, {0, 0}, []byte("a"), []byte("a\x00"), []byte("aa"), []byte("ab"), []byte("b"), []byte("c"), {0xff}, {0xff, 0xff}}
+	keys := [][]byte{nil}
+	for _, key := range []string{"\x00", "\x00\x00", "a", "a\x00", "aa", "ab", "b", "c", "\xff", "\xff\xff"} {
+		keys = append(keys, []byte(key))
+	}
 	for range 3000 {
 		var ts []Tombstone
 		for range rng.IntN(8) {
@@ -169,7 +173,7 @@ func TestAgainstEachTombstone(t *testing.T) {
 				}
 			}
 		}
-		over := func(key []byte) []ikey.Seq { // all tombstones over key
+		over := func(key []byte) []ikey.Seq { // the sequence numbers of all tombstones over key
 			var seqs []ikey.Seq
 			for _, d := range ts {
 				if d.Seq > 0 && bytes.Compare(d.Start, key) <= 0 && before(key, d.End) {
@@ -181,7 +185,8 @@ func TestAgainstEachTombstone(t *testing.T) {
 		}
 		l := Fragmented(ts)
 		for i, f := range l {
-			if len(f.Seqs) == 0 || !before(f.Start, f.End) || i > 0 && (l[i-1].End == nil || bytes.Compare(l[i-1].End, f.Start) > 0) {
+			if len(f.Seqs) == 0 || !before(f.Start, f.End) ||
+				i > 0 && (l[i-1].End == nil || bytes.Compare(l[i-1].End, f.Start) > 0) {
 				t.Fatalf("%v: bad list %s", ts, text(l))
 			}
 			if i > 0 && bytes.Equal(l[i-1].End, f.Start) && slices.Equal(l[i-1].Seqs, f.Seqs) {
@@ -215,7 +220,8 @@ func TestAgainstEachTombstone(t *testing.T) {
 					covering = 0
 				}
 				if got := clip.Covering(key, seq); got != covering {
-					t.Fatalf("%v clipped to [%q, %q), over %q at %d: got %d, want %d", ts, lo, hi, key, seq, got, covering)
+					t.Fatalf("%v clipped to [%q, %q), over %q at %d: got %d, want %d",
+						ts, lo, hi, key, seq, got, covering)
 				}
 			}
 		}
@@ -251,7 +257,7 @@ func disjoint(n int) []Tombstone {
 	return ts
 }
 
-// An op is a list of all. Anything quadratic takes minutes here.
+// An op makes one list. Quadratic time would be minutes here.
 func BenchmarkFragmented(b *testing.B) {
 	same := disjoint(100_000)
 	for i := range same {
@@ -260,7 +266,7 @@ func BenchmarkFragmented(b *testing.B) {
 	for _, set := range []struct {
 		name string
 		ts   []Tombstone
-	}{{"300,000 disjoint", disjoint(300_000)}, {"100,000 of the same stretch", same}} {
+	}{{"300,000 disjoint", disjoint(300_000)}, {"100,000 of the same range", same}} {
 		b.Run(set.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -285,13 +291,14 @@ func BenchmarkCovering(b *testing.B) {
 	}
 }
 
-// TestFragmentsForSnapshotsAreAllThatReadersCanTellApart compares with the whole list, for every key and every reader.
-func TestFragmentsForSnapshotsAreAllThatReadersCanTellApart(t *testing.T) {
+// TestFragmentsForSnapshotsAreEnoughForTheirReaders compares with the whole list, for every key and every reader.
+func TestFragmentsForSnapshotsAreEnoughForTheirReaders(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		var ts []Tombstone
 		for range rng.IntN(12) {
-			ts = append(ts, Tombstone{Start: []byte{byte(rng.IntN(20))}, End: []byte{byte(rng.IntN(20))}, Seq: ikey.Seq(rng.IntN(30))})
+			start, end := []byte{byte(rng.IntN(20))}, []byte{byte(rng.IntN(20))}
+			ts = append(ts, Tombstone{start, end, ikey.Seq(rng.IntN(30))})
 		}
 		var snapshots []ikey.Seq
 		for range rng.IntN(4) {
@@ -317,7 +324,8 @@ func TestFragmentsForSnapshotsAreAllThatReadersCanTellApart(t *testing.T) {
 func TestTombstonesOverEachOtherTakeTheMemoryOfTheirEdges(t *testing.T) {
 	var ts []Tombstone
 	for i := range 2000 {
-		ts = append(ts, Tombstone{Start: fmt.Appendf(nil, "%04d", i), End: fmt.Appendf(nil, "%04d", 9999-i), Seq: ikey.Seq(i + 1)})
+		start, end := fmt.Appendf(nil, "%04d", i), fmt.Appendf(nil, "%04d", 9999-i)
+		ts = append(ts, Tombstone{start, end, ikey.Seq(i + 1)})
 	}
 	l := FragmentedFor([]ikey.Seq{10, 1000}, ts)
 	if n := l.Bytes(); n > 1<<20 {

@@ -1,5 +1,5 @@
-// Package recovery is what opening a store believes: which files there must be, which logs count, and what is left over. It reads
-// and judges; it changes nothing.
+// Package recovery decides what opening a store believes: which files must exist, which logs count, and which files are
+// left over. It reads and judges, and changes nothing.
 package recovery
 
 import (
@@ -11,7 +11,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A Listing is the files of a store's directory by kind, numbers ascending. Unknown names are not in it.
+// A Listing is the files of a store's directory: the numbers of each kind, ascending. It does not contain files with
+// unknown names.
 type Listing map[filename.Kind][]uint64
 
 // Survey lists a directory.
@@ -37,13 +38,14 @@ func List(names []string) Listing {
 	return found
 }
 
-// LogsFrom is the logs that the manifest still needs: those numbered first or higher.
+// LogsFrom returns the logs that the manifest still needs: those numbered first or higher.
 func (l Listing) LogsFrom(first uint64) []uint64 {
 	i, _ := slices.BinarySearch(l[filename.Log], first)
 	return l[filename.Log][i:]
 }
 
-// Lost is the damage of a directory without CURRENT that holds tables or logs: data whose manifest is lost.
+// Lost returns the damage of a directory without CURRENT: an error if there are tables or logs, whose manifest is lost
+// (I18).
 func (l Listing) Lost() error {
 	for _, kind := range []filename.Kind{filename.Table, filename.Log} {
 		if n := l[kind]; len(n) > 0 {
@@ -53,8 +55,8 @@ func (l Listing) Lost() error {
 	return nil
 }
 
-// Check holds the manifest against the directory. A file that the manifest names must be there, whole; one with a
-// number that the manifest has not given out yet means that the manifest is older than the data.
+// Check compares the manifest with the directory (I15). A file that the manifest names must exist, tables with their
+// size. A file with a number that the manifest has not given out yet shows that the manifest is older than the data.
 func (l Listing) Check(fsys vfs.FS, dir string, s *manifest.State) error {
 	for _, t := range s.Version.Tables() {
 		name := func() string { return filename.Base(filename.Table, t.Number) }
@@ -66,7 +68,7 @@ func (l Listing) Check(fsys vfs.FS, dir string, s *manifest.State) error {
 			return err
 		}
 		if !info.Mode().IsRegular() {
-			return corrupt.Newf(name(), 0, "no regular file but of mode %v, the manifest names it", info.Mode())
+			return corrupt.Newf(name(), 0, "not a regular file but of mode %v, the manifest names it", info.Mode())
 		}
 		if uint64(info.Size()) != t.Size { //nolint:gosec // a file's size is not negative
 			return corrupt.Newf(name(), info.Size(), "%d bytes, the manifest wants %d", info.Size(), t.Size)
@@ -74,7 +76,8 @@ func (l Listing) Check(fsys vfs.FS, dir string, s *manifest.State) error {
 	}
 	for _, kind := range []filename.Kind{filename.Table, filename.Log} {
 		if n := l[kind]; len(n) > 0 && n[len(n)-1] >= s.NextFile {
-			return corrupt.Newf(filename.Base(filename.Manifest, s.ManifestNumber), 0, "knows no file from number %d on, but there is %s: the manifest is older than the data",
+			return corrupt.Newf(filename.Base(filename.Manifest, s.ManifestNumber), 0,
+				"knows no file from number %d on, but there is %s: the manifest is older than the data",
 				s.NextFile, filename.Base(kind, n[len(n)-1]))
 		}
 	}
@@ -86,7 +89,8 @@ func (l Listing) Check(fsys vfs.FS, dir string, s *manifest.State) error {
 	return nil
 }
 
-// Orphans is the names of the files that a crash left: files whose numbers the manifest knows to be out of use.
+// Orphans returns the names of the files that a crash left: files whose numbers the manifest knows to be out of use
+// (I19).
 func (l Listing) Orphans(s *manifest.State) (names []string) {
 	live := map[uint64]bool{}
 	for _, t := range s.Version.Tables() {

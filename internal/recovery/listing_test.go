@@ -27,7 +27,7 @@ func put(t *testing.T, fsys vfs.FS, name, content string) {
 	}
 }
 
-// storeOf is a directory with empty files of those names.
+// storeOf returns a directory db with empty files of those names.
 func storeOf(t *testing.T, names ...string) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -45,7 +45,7 @@ func table(number, size uint64) *manifest.Table {
 	return &manifest.Table{Number: number, Size: size, Smallest: key, Largest: key, Entries: 1}
 }
 
-// stateOf is a manifest's state with those tables.
+// stateOf returns a manifest's state with those tables.
 func stateOf(tables ...*manifest.Table) *manifest.State {
 	s := &manifest.State{Version: &manifest.Version{}, NextFile: 20, MinLog: 5, ManifestNumber: 3}
 	for _, t := range tables {
@@ -55,14 +55,15 @@ func stateOf(tables ...*manifest.Table) *manifest.State {
 }
 
 func TestAListingHasFilesByKindAndOrder(t *testing.T) {
-	mem := storeOf(t, "000010.log", "000009.log", "000002.sst", "000011.sst", "CURRENT", "LOCK", "MANIFEST-000003",
-		"000004.tmp", "notes.txt", "x.sst")
+	mem := storeOf(t, "000010.log", "000009.log", "000002.sst", "1000000.sst", "999999.sst", "CURRENT", "LOCK",
+		"MANIFEST-000003", "000004.tmp", "notes.txt", "x.sst")
 	got, err := Survey(mem, "db")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for kind, want := range map[filename.Kind][]uint64{
-		filename.Log: {9, 10}, filename.Table: {2, 11}, filename.Manifest: {3}, filename.Temp: {4}, filename.Unknown: nil,
+		filename.Log: {9, 10}, filename.Table: {2, 999999, 1000000}, filename.Manifest: {3}, filename.Temp: {4},
+		filename.Unknown: nil,
 	} {
 		if !slices.Equal(got[kind], want) {
 			t.Errorf("files of kind %v: %v, want %v", kind, got[kind], want)
@@ -78,9 +79,9 @@ func TestAListingHasFilesByKindAndOrder(t *testing.T) {
 	}
 }
 
-// isDamage reports whether an error is damage that says so.
-func isDamage(err error, says string) bool {
-	return errors.Is(err, corrupt.Err) && strings.Contains(err.Error(), says)
+// isDamage reports whether an error is damage, and its text begins with the given one.
+func isDamage(err error, text string) bool {
+	return errors.Is(err, corrupt.Err) && strings.HasPrefix(err.Error(), text)
 }
 
 func TestDataWithoutCurrentIsLost(t *testing.T) {
@@ -90,67 +91,76 @@ func TestDataWithoutCurrentIsLost(t *testing.T) {
 	}{
 		{nil, ""},
 		{[]string{"LOCK", "MANIFEST-000001", "000001.tmp", "x"}, ""},
-		{[]string{"000004.sst", "000007.sst"}, "000004.sst"},
-		{[]string{"000004.log"}, "000004.log"},
+		{[]string{"000004.sst", "000007.sst"}, "CURRENT: offset 0: missing, but there is data (000004.sst)"},
+		{[]string{"000004.log"}, "CURRENT: offset 0: missing, but there is data (000004.log)"},
 	} {
 		err := List(tt.names).Lost()
 		if tt.want == "" && err != nil || tt.want != "" && !isDamage(err, tt.want) {
-			t.Errorf("%q: %v, want damage that names %q", tt.names, err, tt.want)
+			t.Errorf("%q: %v, want damage: %s", tt.names, err, tt.want)
 		}
 	}
 }
 
-// TestTheManifestIsHeldAgainstTheDirectory goes to each boundary of the numbers: NextFile is the first that no file may
+// TestTheManifestIsComparedWithTheDirectory tests each boundary of the numbers: NextFile is the first that no file may
 // have.
-func TestTheManifestIsHeldAgainstTheDirectory(t *testing.T) {
-	missing := func(s *manifest.State) { *s = *stateOf(table(7, 0), table(13, 0)) }
-	larger := func(s *manifest.State) { s.Version.Levels[0][0].Tables[0].Size = 9 }
+func TestTheManifestIsComparedWithTheDirectory(t *testing.T) {
+	missing := func(s *manifest.State) { *s = *stateOf(table(7, 4), table(13, 0)) }
+	size := func(n uint64) func(*manifest.State) {
+		return func(s *manifest.State) { s.Version.Levels[0][0].Tables[0].Size = n }
+	}
 	mark := func(s *manifest.State) { s.Log = &manifest.LogMark{Number: 9} }
+	const older = "MANIFEST-000003: offset 0: knows no file from number 20 on, but there is "
 	for _, tt := range []struct {
 		name   string
-		files  []string // beside two tables
+		files  []string // besides 000007.sst, of four bytes, and 000008.sst, which is empty
 		change func(*manifest.State)
-		want   string // in the error; "" for none
+		want   string // what the error begins with; "" for none
 	}{
-		{"all is there", nil, nil, ""},
+		{"all files are there", nil, nil, ""},
 		{"a table is missing", nil, missing, "000013.sst: offset 0: missing"},
 		{"the last numbers that were given out", []string{"000019.sst", "000019.log"}, nil, ""},
-		{"a table with the next number", []string{"000020.sst"}, nil, "from number 20 on, but there is 000020.sst"},
-		{"a log with the next number", []string{"000020.log"}, nil, "from number 20 on, but there is 000020.log"},
-		{"a table far beyond", []string{"000099.sst"}, nil, "there is 000099.sst"},
+		{"a table with the next number", []string{"000020.sst"}, nil, older + "000020.sst"},
+		{"a log with the next number", []string{"000020.log"}, nil, older + "000020.log"},
+		{"tables far beyond", []string{"000021.sst", "000099.sst"}, nil, older + "000099.sst"},
+		{"other files with the next number", []string{"000020.tmp", "MANIFEST-000020"}, nil, ""},
 		{"the log that the manifest names", []string{"000009.log"}, mark, ""},
-		{"without it", []string{"000010.log"}, mark, "000009.log: offset 0: missing"},
-		{"a table of another size", nil, larger, "offset 0: 0 bytes, the manifest wants 9"},
+		{"that log is missing", []string{"000010.log"}, mark, "000009.log: offset 0: missing"},
+		{"a table is shorter", nil, size(9), "000007.sst: offset 4: 4 bytes, the manifest wants 9"},
+		{"a table is longer", nil, size(3), "000007.sst: offset 4: 4 bytes, the manifest wants 3"},
 	} {
-		mem := storeOf(t, append(tt.files, "000007.sst", "000008.sst")...)
-		s := stateOf(table(7, 0), table(8, 0))
-		if tt.change != nil {
-			tt.change(s)
-		}
-		found, err := Survey(mem, "db")
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = found.Check(mem, "db", s)
-		if tt.want == "" && err != nil || tt.want != "" && !isDamage(err, tt.want) {
-			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			mem := storeOf(t, append(tt.files, "000008.sst")...)
+			put(t, mem, "db/000007.sst", "four")
+			s := stateOf(table(7, 4), table(8, 0))
+			if tt.change != nil {
+				tt.change(s)
+			}
+			err := surveyed(t, mem).Check(mem, "db", s)
+			if tt.want == "" && err != nil || tt.want != "" && !isDamage(err, tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
 	}
+}
+
+func surveyed(t *testing.T, fsys vfs.FS) Listing {
+	t.Helper()
+	found, err := Survey(fsys, "db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestATableMustBeAFileThatCanBeRead(t *testing.T) {
 	mem := storeOf(t)
 	if err := mem.Mkdir("db/000007.sst"); err != nil {
 		t.Fatal(err)
 	}
-	found, err := Survey(mem, "db")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := found.Check(mem, "db", stateOf(table(7, 0))); !isDamage(err, "no regular file") {
-		t.Errorf("a directory in place of a table: %v", err)
-	}
-	mem = storeOf(t)
-	put(t, mem, "db/000007.sst", "more")
-	if err := found.Check(mem, "db", stateOf(table(7, 3))); !isDamage(err, "offset 4: 4 bytes, the manifest wants 3") {
-		t.Errorf("a table that is longer than the manifest says: %v", err)
+	found := surveyed(t, mem)
+	want := "000007.sst: offset 0: not a regular file but of mode d"
+	if err := found.Check(mem, "db", stateOf(table(7, 0))); !isDamage(err, want) {
+		t.Errorf("a directory in place of a table: %v, want damage: %s", err, want)
 	}
 	broken := vfs.NewHook(mem, func(op vfs.Op) error {
 		if op.Kind == vfs.OpStat {
@@ -158,9 +168,9 @@ func TestTheManifestIsHeldAgainstTheDirectory(t *testing.T) {
 		}
 		return nil
 	})
-	err = found.Check(broken, "db", stateOf(table(7, 0)))
+	err := found.Check(broken, "db", stateOf(table(7, 0)))
 	if !errors.Is(err, os.ErrPermission) || errors.Is(err, corrupt.Err) {
-		t.Errorf("a table that cannot be looked at: %v", err)
+		t.Errorf("a table without permission: %v, want %v", err, os.ErrPermission)
 	}
 }
 

@@ -13,13 +13,13 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// Logs reads the logs of a store in their order.
+// Logs reads the logs of a store, in order.
 type Logs struct {
 	FS      vfs.FS
 	Dir     string
-	Mark    *manifest.LogMark // what the manifest says of a log; nil is nothing
-	Last    ikey.Seq          // of what was read so far; at first the manifest's LastSeq
-	Records int               // whole records that were read
+	Mark    *manifest.LogMark // the manifest's mark of a log; nil without one
+	Last    ikey.Seq          // last sequence number read so far; initially the manifest's LastSeq
+	Records int               // number of intact records read so far
 }
 
 var (
@@ -28,9 +28,12 @@ var (
 	errGap      = errors.New("what comes before this log is missing")
 )
 
-// Read reads one log, whose records must follow on what was read before. each is called for every operation, with slices that are
-// valid until it returns, and after behind every record; an error of after ends the reading and is returned as it is.
-func (l *Logs) Read(number uint64, each func(seq ikey.Seq, kind ikey.Kind, key, value []byte), after func() error) (wal.Result, error) {
+// Read reads one log, whose records must continue the sequence of those read before. It calls each for every operation,
+// with slices that are valid until each returns, and after at the end of every record. An error of after ends the
+// reading and is returned unchanged.
+func (l *Logs) Read(
+	number uint64, each func(seq ikey.Seq, kind ikey.Kind, key, value []byte), after func() error,
+) (wal.Result, error) {
 	begun := false
 	name := filename.Base(filename.Log, number)
 	return l.replay(number, func(payload []byte, end int64) error {
@@ -50,7 +53,7 @@ func (l *Logs) Read(number uint64, each func(seq ikey.Seq, kind ikey.Kind, key, 
 	})
 }
 
-// replay is wal.Replay of a log by its number.
+// replay replays a log by its number.
 func (l *Logs) replay(number uint64, each func(payload []byte, end int64) error) (wal.Result, error) {
 	f, err := l.FS.Open(filename.Make(l.Dir, filename.Log, number))
 	if err != nil {
@@ -60,9 +63,10 @@ func (l *Logs) replay(number uint64, each func(payload []byte, end int64) error)
 	return res, errors.Join(err, f.Close())
 }
 
-// Judge reads all logs, ascending by number, and keeps nothing, so that damage is found before the first change. It returns how many
-// of them count: all, or those before the first gap, which it returns too. What follows a gap is newer than what was lost in
-// it and is to be discarded. The error is damage: opening is refused.
+// Judge reads all logs, ascending by number, without keeping their operations, so that damage is found before the first
+// change. It returns how many of them count: all, or those before the first gap, which it also returns. The logs behind
+// a gap are newer than what was lost in it, and are to be discarded (I8). If err is not nil, the logs are damaged or
+// unreadable, and the store must not be opened.
 func (l *Logs) Judge(logs []uint64) (counted int, gap, err error) {
 	last := l.Last
 	defer func() { l.Last = last }()
@@ -70,12 +74,13 @@ func (l *Logs) Judge(logs []uint64) (counted int, gap, err error) {
 		res, err := l.Read(n, func(ikey.Seq, ikey.Kind, []byte, []byte) {}, func() error { return nil })
 		name := filename.Base(filename.Log, n)
 		switch counted = i + 1; {
-		case errors.Is(err, errGap): // the end of an older log is lost, or its name
+		case errors.Is(err, errGap): // the end or the whole of an older log is lost
 			counted, gap = i, err
 		case err != nil:
 			return 0, nil, err
 		case l.Mark != nil && l.Mark.Number == n && res.End < l.Mark.Synced:
-			return 0, nil, corrupt.Newf(name, res.End, "ends here, want at least %d bytes: %w", l.Mark.Synced, errShortLog)
+			err := fmt.Errorf("ends here, want at least %d bytes: %w", l.Mark.Synced, errShortLog)
+			return 0, nil, corrupt.At(name, res.End, err)
 		case !res.Torn:
 			continue
 		default:
@@ -86,8 +91,8 @@ func (l *Logs) Judge(logs []uint64) (counted int, gap, err error) {
 	return len(logs), nil, nil
 }
 
-// checkGap returns a gap between logs as damage if the manifest or one of the younger logs says that all before it was
-// durable.
+// checkGap returns an error, with the address of the gap, if the manifest or one of the younger logs promises that
+// everything before that log was durable.
 func (l *Logs) checkGap(gap error, younger []uint64) error {
 	for _, n := range younger {
 		res, err := l.replay(n, nil)

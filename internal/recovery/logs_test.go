@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -14,338 +17,384 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A logBuilder writes logs as a store does.
-type logBuilder struct {
+const (
+	lastSeq    = ikey.Seq(100)   // of the manifest
+	headerSize = wal.FirstRecord // of a log
+	recordSize = 52              // of a record of two operations, each with a key of three digits
+
+	firstPayload = headerSize + wal.HeaderSize // offset of the first payload, which has the sequence number
+)
+
+// A store is a directory with logs.
+type store struct {
 	t    *testing.T
 	mem  *vfs.Mem
-	seq  ikey.Seq         // the last that was written
-	ends map[uint64]int64 // of the logs, with their numbers
+	seq  ikey.Seq // the last that was written
+	logs []uint64 // ascending
 }
 
-func newLogs(t *testing.T) *logBuilder {
+// newStore writes logs as a store does. The description "5 3 cut; 6 2 older" means: log 5 has three records of two
+// operations, and is then cut; log 6 has two. The words are:
+//
+//	synced    all records except the last are synced, and the last promises them
+//	older     all records except the first promise that older logs are durable
+//	cut       the last record is incomplete
+//	flipped   a bit of the second record is flipped
+//	absent    the log is then removed
+//	jump      one sequence number before the log is not used
+//	back      the log repeats the last two sequence numbers
+func newStore(t *testing.T, logs string) *store {
 	t.Helper()
-	return &logBuilder{t, storeOf(t), 100, map[uint64]int64{}}
+	s := &store{t: t, mem: storeOf(t), seq: lastSeq}
+	for description := range strings.SplitSeq(logs, ";") {
+		words := strings.Fields(description)
+		if len(words) == 0 {
+			continue
+		}
+		number, err := strconv.ParseUint(words[0], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := strconv.Atoi(words[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := func(word string) bool { return slices.Contains(words[2:], word) }
+		if is("jump") {
+			s.seq++
+		}
+		if is("back") {
+			s.seq -= 2
+		}
+		s.write(number, records, is("older"), is("synced"))
+		size := headerSize + records*recordSize
+		s.change(number, func(raw []byte) []byte {
+			if len(raw) != size {
+				t.Fatalf("log %d has %d bytes, want %d", number, len(raw), size)
+			}
+			if is("cut") {
+				raw = raw[:size-1]
+			}
+			if is("flipped") {
+				raw[headerSize+recordSize+wal.HeaderSize] ^= 1
+			}
+			return raw
+		})
+		if is("absent") {
+			if err := s.mem.Remove(filename.Make("db", filename.Log, number)); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		s.logs = append(s.logs, number)
+	}
+	return s
 }
 
-// log writes one log of n records of two operations. Where older is true all but the first record say that the older
-// logs are durable; where durable is true all but the last were synced.
-func (b *logBuilder) log(number uint64, n int, older, durable bool) {
-	b.t.Helper()
-	f, err := b.mem.Create(filename.Make("db", filename.Log, number))
+func (s *store) write(number uint64, records int, older, synced bool) {
+	s.t.Helper()
+	f, err := s.mem.Create(filename.Make("db", filename.Log, number))
 	if err != nil {
-		b.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	w, err := wal.NewWriter(f, number, number*77)
 	if err != nil {
-		b.t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	for i := range n {
+	for i := range records {
 		if older && i > 0 {
 			w.SetOlderDurable()
 		}
-		if durable {
+		if synced {
 			err = w.Sync()
 		}
-		record := batch.AppendRecordHeader(make([]byte, wal.HeaderSize), b.seq+1, 2)
-		record = batch.AppendOp(record, ikey.Set, fmt.Append(nil, b.seq+1), []byte("value"))
-		record = batch.AppendOp(record, ikey.Delete, fmt.Append(nil, b.seq+2), nil)
-		b.seq += 2
+		record := batch.AppendRecordHeader(make([]byte, wal.HeaderSize), s.seq+1, 2)
+		record = batch.AppendOp(record, ikey.Set, fmt.Append(nil, s.seq+1), []byte("value"))
+		record = batch.AppendOp(record, ikey.Delete, fmt.Append(nil, s.seq+2), nil)
+		s.seq += 2
 		if err := errors.Join(err, w.Append(record)); err != nil {
-			b.t.Fatal(err)
+			s.t.Fatal(err)
 		}
 	}
-	b.ends[number] = w.Size()
 	if err := w.Close(); err != nil {
-		b.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 }
 
-// cut takes the last record off the end of a log.
-func (b *logBuilder) cut(number uint64) {
-	b.t.Helper()
-	b.change(number, func(raw []byte) []byte { return raw[:b.ends[number]-lastRecord] })
-}
-
-func (b *logBuilder) change(number uint64, change func([]byte) []byte) {
-	b.t.Helper()
+// change rewrites a log.
+func (s *store) change(number uint64, change func([]byte) []byte) {
+	s.t.Helper()
 	name := filename.Make("db", filename.Log, number)
-	raw, err := vfs.ReadFile(b.mem, name, 1<<20)
+	raw, err := vfs.ReadFile(s.mem, name, 1<<20)
 	if err == nil {
-		err = b.mem.Remove(name)
+		err = s.mem.Remove(name)
 	}
 	if err != nil {
-		b.t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	put(b.t, b.mem, name, string(change(raw)))
+	put(s.t, s.mem, name, string(change(raw)))
 }
 
-func (b *logBuilder) logs(mark *manifest.LogMark) *Logs {
-	return &Logs{FS: b.mem, Dir: "db", Mark: mark, Last: 100}
+func (s *store) reader(mark *manifest.LogMark) *Logs {
+	return &Logs{FS: s.mem, Dir: "db", Mark: mark, Last: lastSeq}
 }
 
-const lastRecord = 40 // bytes that are less than a record, so that taking them off loses one
+// end returns the size of a log with that number of records.
+func end(records int) int64 { return int64(headerSize + records*recordSize) }
 
-// TestLogsAreJudgedByWhatSaysThatTheyWereDurable makes two or three logs, of which one lost its end. What says that its
-// end was durable is the manifest, or a younger log, or nobody: then what follows does not count, and opening goes on.
-func TestLogsAreJudgedByWhatSaysThatTheyWereDurable(t *testing.T) {
-	type mark = manifest.LogMark
-	names := func(number uint64) func(*logBuilder) *mark {
-		return func(*logBuilder) *mark { return &mark{Number: number} }
+// address returns what the text of damage in a log begins with.
+func address(number uint64, offset int64) string {
+	return fmt.Sprintf("%s: offset %d: ", filename.Base(filename.Log, number), offset)
+}
+
+// TestLogsAreJudgedByThePromises loses parts of logs. If the manifest or a younger log promises that they were durable,
+// that is damage. Otherwise the logs before the gap count.
+func TestLogsAreJudgedByThePromises(t *testing.T) {
+	names := func(number uint64) *manifest.LogMark { return &manifest.LogMark{Number: number} }
+	synced := func(number uint64, size int64) *manifest.LogMark {
+		return &manifest.LogMark{Number: number, Synced: size}
 	}
-	synced := func(number uint64, beyond int64) func(*logBuilder) *mark { // its end, and so many bytes more
-		return func(b *logBuilder) *mark { return &mark{Number: number, Synced: b.ends[number] + beyond} }
-	}
+	durable6, durable7 := "; yet all before 000006.log was durable", "; yet all before 000007.log was durable"
 	for _, tt := range []struct {
 		name    string
-		make    func(b *logBuilder)
-		logs    []uint64
-		mark    func(b *logBuilder) *mark
+		logs    string
+		mark    *manifest.LogMark
 		counted int
-		gap     bool
-		damage  string // in the error
+		gap     string // what its text begins with; "" for none
+		damage  string // what its text begins with; "" for none
+		because string // what its text ends with
 	}{
+		{name: "no log"},
+		{name: "intact logs", logs: "5 3 synced; 6 3 synced older", counted: 2},
+		{name: "a last log without records", logs: "5 3 synced; 6 0", counted: 2},
+		{name: "an older log without records", logs: "5 0; 6 3", counted: 2},
+
+		{name: "the only log is torn", logs: "5 3 cut", counted: 1, gap: address(5, end(2))},
+		{name: "the last log is torn", logs: "5 3; 6 2 cut", counted: 2, gap: address(6, end(1))},
 		{
-			name: "whole logs",
-			make: func(b *logBuilder) { b.log(5, 3, false, true); b.log(6, 3, true, true) },
-			logs: []uint64{5, 6}, counted: 2,
+			name: "the last log is torn, and promises the older ones only", logs: "5 3; 6 3 older cut",
+			counted: 2, gap: address(6, end(2)),
 		},
-		{name: "no log", make: func(*logBuilder) {}, logs: nil, counted: 0},
+		{name: "an older log is torn", logs: "5 3 cut; 6 3", counted: 1, gap: address(5, end(2))},
 		{
-			name: "an empty last log",
-			make: func(b *logBuilder) { b.log(5, 3, false, true); b.log(6, 0, false, false) },
-			logs: []uint64{5, 6}, counted: 2,
-		},
-		{
-			name: "the only log is torn", make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5) },
-			logs: []uint64{5}, counted: 1, gap: true,
-		},
-		{
-			name: "an older log is torn, and nobody says that it was durable",
-			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5); b.log(6, 3, false, false) },
-			logs: []uint64{5, 6}, counted: 1, gap: true,
+			name: "an older log is torn, and the younger promises it",
+			logs: "5 3 cut; 6 3 older", damage: address(5, end(2)), because: durable6,
 		},
 		{
-			name: "an older log is torn, and the younger says that it was durable",
-			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5); b.log(6, 3, true, false) },
-			logs: []uint64{5, 6}, damage: "yet all before 000006.log was durable",
+			name: "an older log is torn, and the one after next promises it",
+			logs: "5 3 cut; 6 3; 7 3 older", damage: address(5, end(2)), because: durable7,
 		},
 		{
-			name: "an older log is torn, and the one after next says that it was durable",
-			make: func(b *logBuilder) {
-				b.log(5, 3, false, false)
-				b.cut(5)
-				b.log(6, 3, false, false)
-				b.log(7, 3, true, false)
-			},
-			logs: []uint64{5, 6, 7}, damage: "yet all before 000007.log was durable",
+			name: "the second log is torn, and the youngest promises it",
+			logs: "5 3; 6 3 cut; 7 3 older", damage: address(6, end(2)), because: durable7,
 		},
 		{
 			name: "an older log is torn, and the manifest names the younger",
-			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5); b.log(6, 3, false, false) },
-			logs: []uint64{5, 6}, mark: names(6), damage: "yet all before 000006.log was durable",
+			logs: "5 3 cut; 6 3", mark: names(6), damage: address(5, end(2)), because: durable6,
 		},
 		{
 			name: "an older log is torn, and the manifest names the one after next",
-			make: func(b *logBuilder) {
-				b.log(5, 3, false, false)
-				b.cut(5)
-				b.log(6, 3, false, false)
-				b.log(7, 1, false, false)
-			},
-			logs: []uint64{5, 6, 7}, mark: names(7), damage: "yet all before 000006.log was durable",
+			logs: "5 3 cut; 6 3; 7 1", mark: names(7), damage: address(5, end(2)), because: durable6,
 		},
 		{
-			name: "an older log is torn, and the manifest names itself",
-			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5); b.log(6, 3, false, false) },
-			logs: []uint64{5, 6}, mark: names(5), counted: 1, gap: true,
+			name: "an older log is torn, and the manifest names that log",
+			logs: "5 3 cut; 6 3", mark: names(5), counted: 1, gap: address(5, end(2)),
 		},
+
+		{name: "the first log is missing", logs: "5 3 absent; 6 3", gap: address(6, firstPayload), counted: 0},
 		{
-			name: "an older log is missing",
-			make: func(b *logBuilder) { b.log(5, 3, false, false); b.log(6, 3, false, false); b.log(7, 3, false, false) },
-			logs: []uint64{5, 7}, counted: 1, gap: true,
+			name: "the first log is missing, and the next promises it",
+			logs: "5 3 absent; 6 3 older", damage: address(6, firstPayload), because: durable6,
 		},
+		{name: "an older log is missing", logs: "5 3; 6 3 absent; 7 3", counted: 1, gap: address(7, firstPayload)},
 		{
-			name: "an older log is missing, and the younger says that it was durable",
-			make: func(b *logBuilder) { b.log(5, 3, false, false); b.log(6, 3, false, false); b.log(7, 3, true, false) },
-			logs: []uint64{5, 7}, damage: "what comes before this log is missing; yet all before 000007.log",
+			name: "an older log is missing, and the younger promises it",
+			logs: "5 3; 6 3 absent; 7 3 older", damage: address(7, firstPayload), because: durable7,
 		},
 		{
 			name: "an older log is missing, and the manifest names the younger",
-			make: func(b *logBuilder) { b.log(5, 3, false, false); b.log(6, 3, false, false); b.log(7, 3, false, false) },
-			logs: []uint64{5, 7}, mark: names(7), damage: "yet all before 000007.log",
+			logs: "5 3; 6 3 absent; 7 3", mark: names(7), damage: address(7, firstPayload), because: durable7,
 		},
 		{
-			name: "the log is as long as the manifest knows", make: func(b *logBuilder) { b.log(5, 3, false, false) },
-			logs: []uint64{5}, mark: synced(5, 0), counted: 1,
+			name: "an older log lost its end without a trace", logs: "5 1; 6 1 jump",
+			counted: 1, gap: address(6, firstPayload),
+		},
+
+		{name: "the log is as long as the manifest requires", logs: "5 3", mark: synced(5, end(3)), counted: 1},
+		{
+			name: "the log is a byte shorter than the manifest requires", logs: "5 3", mark: synced(5, end(3)+1),
+			damage: address(5, end(3)) + "ends here, want at least 189 bytes",
 		},
 		{
-			name: "the log is a byte shorter than the manifest knows",
-			make: func(b *logBuilder) { b.log(5, 3, false, false) },
-			logs: []uint64{5}, mark: synced(5, 1), damage: "ends here, want at least",
+			name: "the log is torn before the end that the manifest requires",
+			logs: "5 3 cut", mark: synced(5, end(3)),
+			damage: address(5, end(2)) + "ends here, want at least 188 bytes",
 		},
 		{
-			name: "the log is torn where the manifest knows it to be durable",
-			make: func(b *logBuilder) { b.log(5, 3, false, false); b.cut(5) },
-			logs: []uint64{5}, mark: synced(5, 0), damage: "ends here, want at least",
+			name: "the log is torn behind the end that the manifest requires",
+			logs: "5 3 cut", mark: synced(5, end(2)),
+			counted: 1, gap: address(5, end(2)),
 		},
 		{
-			name: "what the manifest knows is of another log",
-			make: func(b *logBuilder) { b.log(5, 3, false, false); b.log(6, 9, false, false) },
-			logs: []uint64{5, 6}, mark: synced(6, 0), counted: 2,
+			name: "the manifest requires the length of another log", logs: "5 1; 6 9", mark: synced(6, end(9)),
+			counted: 2,
+		},
+
+		{name: "a record before a promise is damaged", logs: "5 5 synced flipped", damage: address(5, end(1))},
+		{
+			name: "a record before a promise of a younger log is damaged",
+			logs: "5 3 cut; 6 5 synced flipped", damage: address(6, end(1)),
 		},
 		{
-			name: "a record of the middle is lost", make: func(b *logBuilder) {
-				b.log(5, 5, false, true)
-				b.change(5, func(raw []byte) []byte { raw[90] ^= 1; return raw })
-			},
-			logs: []uint64{5}, damage: "000005.log",
-		},
-		{
-			name: "an older log lost its end without a trace",
-			make: func(b *logBuilder) { b.log(5, 1, false, false); b.seq++; b.log(6, 1, false, false) },
-			logs: []uint64{5, 6}, counted: 1, gap: true,
-		},
-		{
-			name: "sequence numbers go back",
-			make: func(b *logBuilder) { b.log(5, 3, false, false); b.seq -= 2; b.log(6, 3, false, false) },
-			logs: []uint64{5, 6}, damage: "sequence numbers are not continuous",
-		},
-		{
-			name: "a younger log cannot be read", make: func(b *logBuilder) {
-				b.log(5, 3, false, false)
-				b.cut(5)
-				b.log(6, 5, false, true)
-				b.change(6, func(raw []byte) []byte { raw[90] ^= 1; return raw })
-			},
-			logs: []uint64{5, 6}, damage: "000006.log",
+			name: "sequence numbers repeat", logs: "5 3; 6 3 back",
+			damage: address(6, firstPayload) + "sequence 105, want 107: sequence numbers are not continuous",
 		},
 	} {
-		b := newLogs(t)
-		tt.make(b)
-		var m *mark
-		if tt.mark != nil {
-			m = tt.mark(b)
-		}
-		l := b.logs(m)
-		counted, gap, err := l.Judge(tt.logs)
-		switch {
-		case tt.damage != "" && !isDamage(err, tt.damage):
-			t.Errorf("%s: %v, want damage: %s", tt.name, err, tt.damage)
-		case tt.damage == "" && (err != nil || counted != tt.counted || (gap != nil) != tt.gap):
-			t.Errorf("%s: %d count, gap %v, %v; want %d, a gap: %v", tt.name, counted, gap, err, tt.counted, tt.gap)
-		}
-		if l.Last != 100 {
-			t.Errorf("%s: the last sequence is %d after it, want what it was", tt.name, l.Last)
-		}
-	}
-	b := newLogs(t)
-	if _, _, err := b.logs(nil).Judge([]uint64{5}); err == nil {
-		t.Error("a log that cannot be opened was judged")
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStore(t, tt.logs)
+			l := s.reader(tt.mark)
+			counted, gap, err := l.Judge(s.logs)
+			if l.Last != lastSeq {
+				t.Errorf("the last sequence is %d afterwards, want %d as before", l.Last, lastSeq)
+			}
+			if tt.damage != "" {
+				if !errors.Is(err, corrupt.Err) || !strings.HasPrefix(err.Error(), tt.damage) ||
+					!strings.HasSuffix(err.Error(), tt.because) {
+					t.Errorf("error is %v, want damage %q … %q", err, tt.damage, tt.because)
+				}
+				return
+			}
+			if err != nil || counted != tt.counted {
+				t.Errorf("%d logs count, %v; want %d", counted, err, tt.counted)
+			}
+			if (gap != nil) != (tt.gap != "") || gap != nil && !isDamage(gap, tt.gap) {
+				t.Errorf("gap is %v, want %q", gap, tt.gap)
+			}
+		})
 	}
 }
 
 func TestReadingLogsCallsForEachOperationInOrder(t *testing.T) {
-	b := newLogs(t)
-	b.log(5, 3, false, false)
-	b.log(6, 2, false, false)
-	l := b.logs(nil)
+	s := newStore(t, "5 3; 6 2")
+	l := s.reader(nil)
 	var seqs []ikey.Seq
 	after := 0
-	for _, n := range []uint64{5, 6} {
-		res, err := l.Read(n, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
+	for i, number := range s.logs {
+		res, err := l.Read(number, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
 			if string(key) != fmt.Sprint(seq) || (kind == ikey.Set) != (string(value) == "value") {
 				t.Errorf("sequence %d: %v of %q, %q", seq, kind, key, value)
 			}
 			seqs = append(seqs, seq)
 		}, func() error {
 			after++
-			if want := l.Last; seqs[len(seqs)-1] != want {
-				t.Errorf("after a record that ends at %d, Last is %d", seqs[len(seqs)-1], want)
+			if last := seqs[len(seqs)-1]; last != l.Last {
+				t.Errorf("Last is %d after a record that ends with %d", l.Last, last)
 			}
 			return nil
 		})
-		if err != nil || res.End != b.ends[n] {
-			t.Errorf("log %d: %+v, %v, want the end %d", n, res, err, b.ends[n])
+		if want := []int64{end(3), end(2)}[i]; err != nil || res.End != want {
+			t.Errorf("log %d: %+v, %v, want the end %d", number, res, err, want)
 		}
 	}
 	var want []ikey.Seq
-	for s := ikey.Seq(101); s <= 110; s++ {
-		want = append(want, s)
+	for seq := lastSeq + 1; seq <= lastSeq+10; seq++ {
+		want = append(want, seq)
 	}
-	if !slices.Equal(seqs, want) || after != 5 || l.Records != 5 || l.Last != 110 {
+	if !slices.Equal(seqs, want) || after != 5 || l.Records != 5 || l.Last != lastSeq+10 {
 		t.Errorf("sequences %v after %d records (%d), last %d; want %v, 5, 110", seqs, after, l.Records, l.Last, want)
 	}
+}
 
+// ignore does nothing with an operation.
+func ignore(ikey.Seq, ikey.Kind, []byte, []byte) {}
+
+func TestAnErrorAfterARecordEndsTheReading(t *testing.T) {
+	s := newStore(t, "5 3")
+	l := s.reader(nil)
 	full := errors.New("full")
-	l = b.logs(nil)
 	calls := 0
 	_, err := l.Read(5, func(ikey.Seq, ikey.Kind, []byte, []byte) { calls++ }, func() error { return full })
-	if !errors.Is(err, full) || calls != 2 || l.Records != 1 {
+	if !errors.Is(err, full) || errors.Is(err, corrupt.Err) || calls != 2 || l.Records != 1 {
 		t.Errorf("%v after %d operations and %d records, want the error after the first record", err, calls, l.Records)
 	}
 }
 
-// TestASequenceThatJumpsInsideALogIsDamage writes records that are whole, and whose numbers do not follow on.
-func TestASequenceThatJumpsInsideALogIsDamage(t *testing.T) {
-	b := newLogs(t)
-	f, err := b.mem.Create(filename.Make("db", filename.Log, 5))
-	if err != nil {
-		t.Fatal(err)
+// TestRecordsThatDoNotContinueAreDamage writes intact records whose sequence numbers or operations are wrong.
+func TestRecordsThatDoNotContinueAreDamage(t *testing.T) {
+	record := func(first ikey.Seq, count uint32) []byte {
+		r := batch.AppendRecordHeader(make([]byte, wal.HeaderSize), first, count)
+		return batch.AppendOp(r, ikey.Delete, nil, nil)
 	}
-	w, err := wal.NewWriter(f, 5, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, first := range []ikey.Seq{101, 103} {
-		record := batch.AppendRecordHeader(make([]byte, wal.HeaderSize), first, 1)
-		if err := w.Append(batch.AppendOp(record, ikey.Delete, nil, nil)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	malformed := batch.AppendRecordHeader(make([]byte, wal.HeaderSize), 102, 2)
-	if err := w.Append(batch.AppendOp(malformed, ikey.Delete, nil, nil)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := b.logs(nil).Judge([]uint64{5}); !isDamage(err, "sequence 103, want 102") {
-		t.Errorf("a jump: %v", err)
-	}
-	l := b.logs(nil)
-	l.Last = 102 // the first record is one of the past
-	if _, _, err := l.Judge([]uint64{5}); !isDamage(err, "sequence 101, want 103") {
-		t.Errorf("a log that begins in the past: %v", err)
+	second := int64(firstPayload + len(record(101, 1)))
+	for _, tt := range []struct {
+		name    string
+		records [][]byte
+		last    ikey.Seq
+		want    string
+	}{
+		{
+			"a jump inside a log",
+			[][]byte{record(101, 1), record(103, 1)},
+			100,
+			address(5, second) + "sequence 103, want 102",
+		},
+		{
+			"a first record of the past",
+			[][]byte{record(101, 1)},
+			102,
+			address(5, firstPayload) + "sequence 101, want 103",
+		},
+		{
+			"a malformed record",
+			[][]byte{record(101, 1), record(102, 2)},
+			100,
+			address(5, second) + "batch: record",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStore(t, "")
+			f, err := s.mem.Create(filename.Make("db", filename.Log, 5))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := wal.NewWriter(f, 5, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range tt.records {
+				if err := w.Append(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			l := s.reader(nil)
+			l.Last = tt.last
+			if _, _, err := l.Judge([]uint64{5}); !isDamage(err, tt.want) {
+				t.Errorf("error is %v, want damage: %s", err, tt.want)
+			}
+		})
 	}
 }
 
-// TestLogsAreClosedHoweverReadingEnds counts what is open: of logs that are read, torn, damaged, missing, or left in
-// the middle.
+// TestLogsAreClosedHoweverReadingEnds counts the open files after reading logs that are intact, torn, damaged, missing
+// or unreadable, and after reading that was stopped.
 func TestLogsAreClosedHoweverReadingEnds(t *testing.T) {
-	b := newLogs(t)
-	b.log(5, 3, false, true)
-	b.log(6, 3, false, false)
-	b.cut(6)
-	b.log(7, 5, false, true)
-	b.change(7, func(raw []byte) []byte { raw[90] ^= 1; return raw })
-	open := 0
-	failing := false
+	s := newStore(t, "5 3 synced; 6 3 cut; 7 5 synced flipped")
+	open, failing := 0, false
 	ioError := errors.New("input/output error")
-	l := b.logs(nil)
-	l.FS = vfs.NewHook(b.mem, func(op vfs.Op) error {
+	l := s.reader(nil)
+	l.FS = vfs.NewHook(s.mem, func(op vfs.Op) error {
 		switch op.Kind {
 		case vfs.OpOpen:
 			open++
 		case vfs.OpClose:
 			open--
-			if failing {
-				return ioError
-			}
-		case vfs.OpReadAt:
-			if failing {
-				return ioError
-			}
 		default:
+		}
+		if failing && (op.Kind == vfs.OpClose || op.Kind == vfs.OpReadAt) {
+			return ioError
 		}
 		return nil
 	})
@@ -356,12 +405,14 @@ func TestLogsAreClosedHoweverReadingEnds(t *testing.T) {
 		}
 	}
 	stop := errors.New("stop")
-	_, err := l.Read(5, func(ikey.Seq, ikey.Kind, []byte, []byte) {}, func() error { return stop })
-	if !errors.Is(err, stop) || open != 0 {
+	if _, err := l.Read(5, ignore, func() error { return stop }); !errors.Is(err, stop) || open != 0 {
 		t.Errorf("stopped: %v, %d stay open", err, open)
 	}
 	failing = true
-	if _, _, err := l.Judge([]uint64{5}); !errors.Is(err, ioError) || open != 0 {
+	if _, _, err := l.Judge([]uint64{5}); !errors.Is(err, ioError) || errors.Is(err, corrupt.Err) || open != 0 {
 		t.Errorf("a log that cannot be read: %v, %d stay open", err, open)
+	}
+	if _, _, err := s.reader(nil).Judge([]uint64{99}); err == nil || errors.Is(err, corrupt.Err) {
+		t.Errorf("a log that cannot be opened: %v", err)
 	}
 }

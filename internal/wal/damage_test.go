@@ -13,11 +13,11 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
 
-// TestTornOrDamaged is the table of I8 for one log. The log is
+// TestTornOrDamaged checks I8 for one log:
 //
 //	32   one    promises nothing          then it is synced
 //	59   two    promises 59
-//	86   three  promises 59               then it is synced, if the table says so
+//	86   three  promises 59               then it is synced in some tests
 //	115  four   promises 115 or 59
 //	143
 func TestTornOrDamaged(t *testing.T) {
@@ -34,7 +34,7 @@ func TestTornOrDamaged(t *testing.T) {
 	zero := func(from, to int) func([]byte) []byte {
 		return func(b []byte) []byte { clear(b[from:to]); return b }
 	}
-	put32 := func(record, at int, v uint32) func([]byte) []byte { // in a header whose checksum fits
+	put32 := func(record, at int, v uint32) func([]byte) []byte { // in a header with a correct checksum
 		return func(b []byte) []byte {
 			binary.LittleEndian.PutUint32(b[record+at:], v)
 			fixRecord(b, int64(record), false)
@@ -47,8 +47,8 @@ func TestTornOrDamaged(t *testing.T) {
 		name   string
 		synced bool
 		change func([]byte) []byte
-		whole  int    // records
-		is     string // "" is neither
+		whole  int    // number of intact records
+		is     string // "" means neither
 		at     int64
 	}{
 		{"untouched", synced, add(), 4, "", 0},
@@ -64,16 +64,21 @@ func TestTornOrDamaged(t *testing.T) {
 		{"a zero behind", synced, add(0), 4, "", 0},
 		{"zeros behind, less than a header", synced, add(make([]byte, 23)...), 4, "", 0},
 		{"zeros behind", synced, add(make([]byte, 5000)...), 4, "", 0},
-		{"zeros behind, as many as are searched at once", synced, add(make([]byte, scanChunk)...), 4, "", 0},
+		{"zeros behind, as many as one search reads", synced, add(make([]byte, scanChunk)...), 4, "", 0},
 		{"zeros behind, one more", synced, add(make([]byte, scanChunk+1)...), 4, "", 0},
 		{"a one behind", synced, add(1), 4, torn, 143},
 		{"zeros behind, and a last byte", synced, add(append(make([]byte, 5000), 1)...), 4, torn, 143},
-		{"zeros behind, and a last byte after as many as are searched at once", synced, add(append(make([]byte, scanChunk), 1)...), 4, torn, 143},
-		{"zeros behind, and a record that promises nothing of them", unsynced, func(b []byte) []byte {
-			return appendRecordHeader(append(b, make([]byte, 5000)...), recordHeader{salt: saltOf(testID), promise: 59}, testNumber, 5143)
+		{
+			"zeros behind, as many as one search reads, and a last byte", synced,
+			add(append(make([]byte, scanChunk), 1)...), 4, torn, 143,
+		},
+		{"zeros behind, and a record that does not promise them", unsynced, func(b []byte) []byte {
+			h := recordHeader{salt: saltOf(testID), promise: 59}
+			return appendRecordHeader(append(b, make([]byte, 5000)...), h, testNumber, 5143)
 		}, 4, torn, 143},
 		{"zeros behind, and a record that promises them", unsynced, func(b []byte) []byte {
-			return appendRecordHeader(append(b, make([]byte, 5000)...), recordHeader{salt: saltOf(testID), promise: 144}, testNumber, 5143)
+			h := recordHeader{salt: saltOf(testID), promise: 144}
+			return appendRecordHeader(append(b, make([]byte, 5000)...), h, testNumber, 5143)
 		}, 4, damaged, 143},
 		{"a part of the file header, and zeros", synced, func(b []byte) []byte { clear(b[12:]); return b }, 0, torn, 0},
 		{"nothing but zeros", synced, func(b []byte) []byte { clear(b); return b }, 0, torn, 0},
@@ -85,9 +90,9 @@ func TestTornOrDamaged(t *testing.T) {
 		{"ones behind", synced, add(bytes.Repeat([]byte{0xff}, 5000)...), 4, torn, 143},
 		{"kinds behind", synced, add(bytes.Repeat([]byte{recordKind}, 5000)...), 4, torn, 143},
 
-		{"a bad last header, of which nothing is promised", synced, flip(115), 3, torn, 115},
-		{"a bad last payload, of which nothing is promised", synced, flip(142), 3, torn, 115},
-		{"zeros for the last record, of which nothing is promised", synced, zero(115, 143), 3, "", 0},
+		{"a bad last header, without a promise", synced, flip(115), 3, torn, 115},
+		{"a bad last payload, without a promise", synced, flip(142), 3, torn, 115},
+		{"zeros for the last record, without a promise", synced, zero(115, 143), 3, "", 0},
 		{"a bad header before a promise", synced, flip(86), 2, damaged, 86},
 		{"a bad payload before a promise", synced, flip(86 + 24), 2, damaged, 86},
 		{"zeros before a promise", synced, zero(86, 115), 2, damaged, 86},
@@ -125,7 +130,7 @@ func TestTornOrDamaged(t *testing.T) {
 			b[24] ^= 0x10
 			fixFile(b)
 			return b
-		}, 0, torn, 32}, // all records are another file's
+		}, 0, torn, 32}, // all records belong to another file
 
 		{"a length of 2^32-1", unsynced, put32(86, 8, 1<<32-1), 2, damaged, 86},
 		{"a length of 2^31", unsynced, put32(86, 8, 1<<31), 2, damaged, 86},
@@ -143,7 +148,7 @@ func TestTornOrDamaged(t *testing.T) {
 		{"an unknown kind", unsynced, func(b []byte) []byte { b[86+23] = 1; return b }, 2, torn, 86},
 		{"a promise further than itself", unsynced, put32(86, 16, 87), 2, damaged, 86},
 		{"a promise that falls", unsynced, put32(86, 16, 58), 2, damaged, 86},
-		{"a promise of itself", unsynced, put32(86, 16, 86), 4 - 1, damaged, 115}, // the next one's promise falls
+		{"a promise of itself", unsynced, put32(86, 16, 86), 4 - 1, damaged, 115}, // the next promise is smaller
 		{"a last record that promises itself", unsynced, put32(115, 16, 115), 4, "", 0},
 		{"a bad record, and the only promise is one byte into it", unsynced, func(b []byte) []byte {
 			b[86] ^= 0x10
@@ -162,7 +167,8 @@ func TestTornOrDamaged(t *testing.T) {
 			}
 			whole := bytes.Clone(data)
 			got, r, err := replayBytes(test.change(data))
-			if want := []string{"one", "two", "three", "four"}[:test.whole]; !slices.Equal(got, want) || r.Records != test.whole {
+			want := []string{"one", "two", "three", "four"}[:test.whole]
+			if !slices.Equal(got, want) || r.Records != test.whole {
 				t.Errorf("replayed %q, %d records; want %q", got, r.Records, want)
 			}
 			switch test.is {
@@ -180,20 +186,25 @@ func TestTornOrDamaged(t *testing.T) {
 					t.Errorf("error is %v, want none", err)
 				}
 			}
-			if left := r.Size - r.End; r.Reserved != 0 && (r.Reserved != left || r.Torn) || test.is == "" && r.Reserved != left || test.is == damaged && r.Reserved != 0 {
+			left := r.Size - r.End
+			if r.Reserved != 0 && (r.Reserved != left || r.Torn) ||
+				test.is == "" && r.Reserved != left || test.is == damaged && r.Reserved != 0 {
 				t.Errorf("%d bytes reserved of %d behind the records: %+v", r.Reserved, left, r)
 			}
-			if behind, next := headersBehind(test.change(bytes.Clone(whole)), test.at); (test.is == torn || test.is == damaged) && (r.Behind != behind || behind > 0 && r.NextAt != next) {
+			behind, next := headersBehind(test.change(bytes.Clone(whole)), test.at)
+			if (test.is == torn || test.is == damaged) && (r.Behind != behind || behind > 0 && r.NextAt != next) {
 				t.Errorf("%d records behind, the next at %d, want %d at %d", r.Behind, r.NextAt, behind, next)
 			}
-			if r.Torn != (test.is == torn) || r.Torn != (r.Reason != nil) || r.Torn && (r.TornAt != test.at || r.End != test.at) {
+			if r.Torn != (test.is == torn) || r.Torn != (r.Reason != nil) ||
+				r.Torn && (r.TornAt != test.at || r.End != test.at) {
 				t.Errorf("result is %+v, want torn at %d: %v", r, test.at, test.is == torn)
 			}
 		})
 	}
 }
 
-// headersBehind is how many headers of the log there are behind an offset, and where the first is, found one offset at a time.
+// headersBehind returns the number of the log's headers behind an offset, and the offset of the first, found by trying
+// each offset.
 func headersBehind(data []byte, at int64) (n int, first int64) {
 	for o := len(data) - recordHeaderSize; int64(o) > at; o-- {
 		h, ok := parseRecordHeader(data[o:o+recordHeaderSize], testNumber, int64(o))
@@ -204,7 +215,7 @@ func headersBehind(data []byte, at int64) (n int, first int64) {
 	return n, first
 }
 
-// promised is a log whose last record promises every byte in front of it.
+// promised returns a log whose last record promises every byte in front of it.
 func promised(tb testing.TB) (data []byte, ends []int64, want []string) {
 	tb.Helper()
 	data, ends = build(tb, "a", "bb", "sync", "", "cccc", "older", "sync", "d", "sync", "last")
@@ -235,7 +246,7 @@ func TestEveryFlippedBitIsNoticed(t *testing.T) {
 func TestEveryTruncationIsTheEnd(t *testing.T) {
 	data, ends, want := promised(t)
 	for n := range data {
-		whole := 0 // records
+		whole := 0 // number of intact records
 		for whole < len(ends)-1 && ends[whole+1] <= int64(n) {
 			whole++
 		}
@@ -243,12 +254,12 @@ func TestEveryTruncationIsTheEnd(t *testing.T) {
 		if err != nil || !slices.Equal(got, want[:whole]) {
 			t.Errorf("%d bytes: replayed %q, %v; want %q", n, got, err, want[:whole])
 		}
-		// A zero may be the first byte of a record that is cut: no one sees that there was one.
+		// A zero may be the first byte of a truncated record: nothing shows that there was one.
 		between := slices.Contains(ends, int64(n)) || r.Reserved > 0 && len(bytes.Trim(data[r.End:n], "\x00")) == 0
 		if r.Torn == between {
 			t.Errorf("%d bytes: %+v, want torn: %v", n, r, !between)
 		}
-		// What a crash leaves behind the end may also be zeros.
+		// A crash may also leave zeros behind the end.
 		for _, tail := range []int{1, 23, 24, 25, 512} {
 			got, _, err := replayBytes(append(bytes.Clone(data[:n]), make([]byte, tail)...))
 			if err != nil || len(got) < whole || len(got) == len(want) {
@@ -258,7 +269,7 @@ func TestEveryTruncationIsTheEnd(t *testing.T) {
 	}
 }
 
-// A sector that was never synced may be lost while later ones are kept.
+// An unsynced sector may be lost while later ones are kept.
 func TestLostSectors(t *testing.T) {
 	const sector = 512
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -11,17 +11,17 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
 
-// A file is a Sink and a Source in memory. Its hooks, where set, run before the operation and may fail it.
+// A file is a Sink and a Source in memory. Its hooks, if set, run before the operation and may make it fail.
 type file struct {
 	mu      sync.Mutex
 	data    []byte
 	reads   int64 // bytes
 	writes  int
 	closed  int
-	onWrite func(b []byte) (int, error) // instead of writing b, if it returns an error or fewer bytes
+	onWrite func(b []byte) (int, error) // replaces the write of b if it returns an error or fewer bytes
 	onSync  func() error
 	onRead  func() error
-	size    int64 // if not 0, what Size says
+	size    int64 // if not 0, the result of Size
 }
 
 var errDisk = errors.New("disk on fire")
@@ -90,7 +90,7 @@ func newWriter(tb testing.TB, f *file) *Writer {
 	return w
 }
 
-// framed is a payload with room for a header.
+// framed returns a payload with space for a header.
 func framed[T string | []byte](payload T) []byte { return append(make([]byte, HeaderSize), payload...) }
 
 func appendAll(tb testing.TB, w *Writer, payloads ...string) {
@@ -109,8 +109,8 @@ func syncLog(tb testing.TB, w *Writer) {
 	}
 }
 
-// build writes a log in which every payload "sync" is a Sync instead, and "older" a SetOlderDurable, and returns its bytes
-// and where its records end, the file header's end first.
+// build writes a log: the step "sync" is a Sync, "older" a SetOlderDurable, any other a payload. It returns the log's
+// bytes and the ends of the file header and of each record.
 func build(tb testing.TB, steps ...string) (data []byte, ends []int64) {
 	tb.Helper()
 	f := new(file)
@@ -138,7 +138,8 @@ func replayBytes(data []byte) (payloads []string, r Result, err error) {
 	return payloads, r, err
 }
 
-// fixRecord gives the header at an offset a checksum that fits, and the payload, where it is whole, too if asked.
+// fixRecord corrects the checksum of the header at an offset and, if payload is set and the payload is complete, that
+// of the payload.
 func fixRecord(data []byte, offset int64, payload bool) {
 	h := data[offset : offset+recordHeaderSize]
 	length := int64(binary.LittleEndian.Uint32(h[8:]))
@@ -149,7 +150,7 @@ func fixRecord(data []byte, offset int64, payload bool) {
 	binary.LittleEndian.PutUint32(h, crc32.Update(seed(testNumber, offset), castagnoli, h[4:]))
 }
 
-// fixFile gives the file header a checksum that fits.
+// fixFile corrects the checksum of the file header.
 func fixFile(data []byte) { binary.LittleEndian.PutUint32(data[12:], fileHeaderCRC(data)) }
 
 func isCorrupt(err error) bool { return errors.Is(err, corrupt.Err) }

@@ -1,13 +1,14 @@
-// Package wal is a log of records of bytes: a record is whole or it is not there, and a record that was lost is told from
+// Package wal writes and reads logs of records. A record is whole or absent, and a lost record is distinguished from
 // one that was never finished.
 //
-// It knows nothing of what is in a record. Writer appends and syncs; Replay reads back. A log is written once, by one
-// Writer, from its first byte to its last: it is never appended to after it was read and never reused for another number.
-// Room for records may be reserved ahead (NewReserving): zeros, which are no records, so that zeros up to the file's end are
-// the end of the log. How long the file is says nothing, then, and is held against nothing.
+// The content of records is opaque to it. Writer appends and syncs; Replay reads back. A log is written once, by one
+// Writer, from its first byte to its last: it is never appended to after it was read (I10) and never reused for another
+// number (I11). Space for records may be reserved ahead (NewReserving) as zeros, which are never a record: zeros up to
+// the file's end mark the end of the log. The length of the file therefore means nothing.
 package wal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,8 +31,8 @@ import (
 //	| bloomwal | version u32 | crc u32 | number u64 | id u64 |
 //	+----------+-------------+---------+------------+--------+
 //
-// crc is the CRC-32C of the other 28 bytes. It stays in its place in every later version, so that a version that is not
-// known is told from a damaged one.
+// crc is the CRC-32C of the other 28 bytes. It keeps its position in every later version, so that an unknown version is
+// distinguished from a damaged one.
 //
 // A record:
 //
@@ -40,16 +41,17 @@ import (
 //	| crc u32 | payload crc | length u32 | salt u32 | promise u48 | flags | kind | payload |
 //	+---------+-------------+------------+----------+-------------+-------+------+---------+
 //
-// crc is the CRC-32C of the header's other 20 bytes, seeded with the log's number and the record's offset: a header is of
-// this log and of this place, or it is not valid. salt is the log's id in 32 bits: a header is of this file and not of an
-// older one with the same number, whose bytes may lie in a disk's unwritten blocks or in a user's value. It stands in the
-// header, rather than in the seed, so that headers are still known for the log's own where the file header is lost.
+// crc is the CRC-32C of the header's other 20 bytes, seeded with the log's number and the record's offset: a header is
+// valid only in this log and at this offset (I7). salt is the log's id folded to 32 bits: a header is valid only in
+// this file and not in an older one with the same number, whose bytes may lie in a disk's unwritten blocks or in a
+// user's value. The salt is in the header, not in the seed, so that the log's own headers are recognized even if the
+// file header is lost.
 //
-// promise is an offset: when the record was written the log was durable up to there, so it is at most the record's own
-// offset and never falls. flagOlder promises the same of every log with a smaller number, all of it. A bad record before a
-// promise is damage; one that no promise covers is where writing stopped (I8).
+// promise is an offset: when the record was written, the log was durable up to there, so it is at most the record's own
+// offset and never decreases. flagOlder promises the same of every log with a smaller number, in full. A bad record
+// before a promise is damage; a bad record that no promise covers is where writing stopped (I8).
 //
-// kind is always recordKind, which is not 0: bytes that are all zero are never a record.
+// kind is always recordKind, which is not 0: zeros are never a record.
 const (
 	magic            = "bloomwal"
 	version          = 1
@@ -65,33 +67,34 @@ const (
 	maxLength  = 512 << 20 // of a payload, on any machine
 )
 
-// FormatVersion is the version of the logs that this package writes, and the only one that it reads.
+// FormatVersion is the version of the logs that this package writes. It reads no other.
 const FormatVersion = version
 
-// HeaderSize is the room that Append needs in front of a payload, in bytes.
+// HeaderSize is the number of bytes that Append needs in front of a payload.
 const HeaderSize = recordHeaderSize
 
-// FirstRecord is where the first record of a log begins, in bytes.
+// FirstRecord is the offset of the first record of a log, in bytes.
 const FirstRecord = fileHeaderSize
 
 // MaxPayload is the largest payload this machine writes and reads, in bytes: 512 MiB, or 128 MiB where int has 32 bits.
 const MaxPayload = 128 << 20 << (2 * (^uint(0) >> 63))
 
 var (
-	// ErrUnsupportedVersion says that a log was written in a format which this program does not know. It is not damage.
+	// ErrUnsupportedVersion means that a log has a format which this program does not know. It is not damage.
 	ErrUnsupportedVersion = corrupt.ErrUnsupportedVersion
-	// ErrTooLarge says that a payload is over MaxPayload.
+	// ErrTooLarge means that a payload exceeds MaxPayload.
 	ErrTooLarge = errors.New("log record too large")
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// saltOf folds a log's id. The first byte is never 0, so that searching zeros for a salt finds nothing.
+// saltOf folds a log's id. The first byte is never 0, so that a search for a salt finds nothing in zeros.
 func saltOf(id uint64) uint32 { return uint32(id>>32) ^ uint32(id&0xffffffff) | 1 }
 
-// seed is where the CRC of a record's header starts.
+// seed returns the initial value of the CRC of a record's header.
 func seed(number uint64, offset int64) uint32 {
-	return uint32((number*0x9e3779b97f4a7c15 ^ uint64(offset)*0xc2b2ae3d27d4eb4f) >> 32) //nolint:gosec // an offset is at least 0
+	at := uint64(offset) //nolint:gosec // not negative
+	return uint32((number*0x9e3779b97f4a7c15 ^ at*0xc2b2ae3d27d4eb4f) >> 32)
 }
 
 func appendFileHeader(dst []byte, number, id uint64) []byte {
@@ -110,7 +113,7 @@ func fileHeaderCRC(h []byte) uint32 {
 	return crc32.Update(crc32.Checksum(h[:12], castagnoli), castagnoli, h[16:fileHeaderSize])
 }
 
-// errBroken marks what an interrupted write can leave behind; any other reason is damage for certain.
+// errBroken marks errors that an interrupted write can cause; any other reason is certain damage.
 var errBroken = errors.New("broken")
 
 // parseFileHeader returns the id in a file header of fileHeaderSize bytes.
@@ -130,7 +133,7 @@ func parseFileHeader(h []byte, number uint64) (id uint64, err error) {
 	return binary.LittleEndian.Uint64(h[24:]), nil
 }
 
-// A recordHeader is what is in front of a payload, its own checksum apart.
+// A recordHeader is the header of a record without its own checksum.
 type recordHeader struct {
 	payloadCRC uint32
 	length     uint32
@@ -145,14 +148,15 @@ func appendRecordHeader(dst []byte, h recordHeader, number uint64, offset int64)
 	dst = binary.LittleEndian.AppendUint32(dst, h.payloadCRC)
 	dst = binary.LittleEndian.AppendUint32(dst, h.length)
 	dst = binary.LittleEndian.AppendUint32(dst, h.salt)
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(h.promise)|uint64(h.flags)<<48|recordKind<<56) //nolint:gosec // at least 0
+	promise := uint64(h.promise) //nolint:gosec // not negative
+	dst = binary.LittleEndian.AppendUint64(dst, promise|uint64(h.flags)<<48|recordKind<<56)
 	b := dst[start:]
 	binary.LittleEndian.PutUint32(b, crc32.Update(seed(number, offset), castagnoli, b[4:recordHeaderSize]))
 	return dst
 }
 
-// parseRecordHeader reads the recordHeaderSize bytes of b, which lie at offset. False says that they are not a header
-// that was written there in a log of that number.
+// parseRecordHeader parses the recordHeaderSize bytes of b, which lie at offset. It returns false if they are not a
+// header that was written at that offset of a log with that number.
 func parseRecordHeader(b []byte, number uint64, offset int64) (recordHeader, bool) {
 	if b[kindAt] != recordKind ||
 		binary.LittleEndian.Uint32(b) != crc32.Update(seed(number, offset), castagnoli, b[4:recordHeaderSize]) {
@@ -166,4 +170,25 @@ func parseRecordHeader(b []byte, number uint64, offset int64) (recordHeader, boo
 		promise:    int64(word & maxPromise),
 		flags:      b[22],
 	}, true
+}
+
+// findHeader returns the index of the first valid header of a log in b, which lies at offset, or -1. Only headers with
+// the salt are found, or any if the salt is 0, which means unknown.
+func findHeader(b []byte, number uint64, salt uint32, offset int64) (int, recordHeader) {
+	// Search for a pattern at its position in a header before checking any checksum.
+	pattern, at := binary.LittleEndian.AppendUint32(make([]byte, 0, 4), salt), saltAt
+	if salt == 0 {
+		pattern, at = append(pattern[:0], recordKind), kindAt
+	}
+	for o := 0; o+recordHeaderSize <= len(b); o++ {
+		i := bytes.Index(b[o+at:len(b)-recordHeaderSize+at+len(pattern)], pattern)
+		if i < 0 {
+			break
+		}
+		o += i
+		if h, ok := parseRecordHeader(b[o:o+recordHeaderSize], number, offset+int64(o)); ok {
+			return o, h
+		}
+	}
+	return -1, recordHeader{}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzReplay reads any bytes, and any bytes whose checksums were made to fit, as a log. What is replayed must be what
-// appending it again writes, and an error must be one of the three that a log's content can cause.
+// FuzzReplay reads any bytes, with or without corrected checksums, as a log. Appending what is replayed must write the
+// same bytes, and an error must be one of the three that a log's content can cause.
 func FuzzReplay(f *testing.F) {
 	whole, ends, _ := promised(f)
 	f.Add(whole, uint8(0))
@@ -16,7 +16,9 @@ func FuzzReplay(f *testing.F) {
 	f.Add(whole[:fileHeaderSize+1], uint8(1))
 	f.Add(append(bytes.Clone(whole), make([]byte, 100)...), uint8(0))
 	f.Add(append(append(bytes.Clone(whole), make([]byte, 100)...), 1), uint8(0))
-	for _, at := range []int64{0, 8, 20, ends[0], ends[0] + 8, ends[1] + 9, ends[1] + 11, ends[2] + 16, ends[3] + 22, ends[4] + 12} {
+	for _, at := range []int64{
+		0, 8, 20, ends[0], ends[0] + 8, ends[1] + 9, ends[1] + 11, ends[2] + 16, ends[3] + 22, ends[4] + 12,
+	} {
 		damaged := bytes.Clone(whole)
 		damaged[at] ^= 0x81
 		f.Add(damaged, uint8(0))
@@ -31,7 +33,8 @@ func FuzzReplay(f *testing.F) {
 		var last recordHeader
 		r, err := Replay(&file{data: data}, "x", testNumber, func(payload []byte, end int64) error {
 			h, ok := parseRecordHeader(data[at:at+recordHeaderSize], testNumber, at)
-			if again := append(appendRecordHeader(nil, h, testNumber, at), payload...); !ok || !bytes.Equal(again, data[at:end]) {
+			again := append(appendRecordHeader(nil, h, testNumber, at), payload...)
+			if !ok || !bytes.Equal(again, data[at:end]) {
 				t.Fatalf("record at %d is %x, and again %x", at, data[at:end], again)
 			}
 			if h.promise < last.promise || h.promise > at {
@@ -62,8 +65,8 @@ func FuzzReplay(f *testing.F) {
 	})
 }
 
-// fixAll makes data a log as far as checksums go, and as far as each length leads to the next record; with fields, also
-// the magic, the version, the number and the salts.
+// fixAll corrects all checksums of data, following the length of each record to the next; with fields, also the magic,
+// the version, the number and the salts.
 func fixAll(data []byte, fields bool) {
 	if len(data) < fileHeaderSize {
 		return

@@ -3,7 +3,6 @@ package wal
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -12,35 +11,35 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
 
-// A Source is the file Replay reads; vfs.File is one.
+// A Source is the file that Replay reads; vfs.File implements it.
 type Source interface {
 	io.ReaderAt
 	Size() (int64, error)
 }
 
-// A Result is what a log says about itself and about the logs before it.
+// A Result describes a log, and what it promises about the logs before it.
 type Result struct {
-	Records int   // whole records, before a torn one
-	End     int64 // where the last of them ends, in bytes; 0 if not even the file header is whole
+	Records int   // intact records, before a torn one
+	End     int64 // end of the last of them, in bytes; 0 if even the file header is torn
 	Size    int64 // of the file
 
-	// Reserved is how many bytes of zeros follow, up to the end of the file: room that was reserved for records, or what a
-	// loss of power left of records that no promise covers.
+	// Reserved is the number of zero bytes at the end of the file: reserved space, or what a loss of power left of
+	// records that no promise covers.
 	Reserved int64
 
-	Torn   bool  // something that is not a record follows, and no promise covers it
-	TornAt int64 // where that begins: End
-	Reason error // what is wrong with it; nil unless Torn
+	Torn   bool  // after the records follows something else, and no promise covers it
+	TornAt int64 // its offset, equal to End
+	Reason error // its defect; nil unless Torn
 
-	// Behind is how many records of this log begin behind a torn or damaged one, by their headers, and NextAt where the first of
-	// them does: what is between End and there is what cannot be read, and all of them are lost with it.
+	// Behind is the number of this log's record headers found behind a torn or damaged record, and NextAt is the offset
+	// of the first. The bytes between End and NextAt cannot be read, and the records behind are lost with them.
 	Behind int
 	NextAt int64
 
-	// Promises of every header of this log in the file, also of those after a torn record, whose payloads are not
-	// returned: what they promise is true all the same.
-	Promise      int64 // the log was durable up to here, in bytes; 0 is no promise
-	OlderDurable bool  // every log with a smaller number was durable, all of it
+	// The strongest promises of all headers of this log in the file, including those after a torn record, whose
+	// payloads are not returned: their promises are true nonetheless.
+	Promise      int64 // the log was durable up to here, in bytes; 0 without a promise
+	OlderDurable bool  // every log with a smaller number was durable in full
 }
 
 const (
@@ -48,18 +47,19 @@ const (
 	scanChunk = 256 << 10
 )
 
-// Replay reads the log of that number from its beginning and calls each for every whole record, with its payload, valid
-// until each returns, and the offset at which the record ends. each may be nil, where only the Result is wanted; its error
-// stops the replay and is returned as it is.
+// Replay reads the log with that number from its beginning and calls each for every intact record, with its payload,
+// valid until each returns, and the offset of the record's end. each may be nil if only the Result is wanted; its error
+// stops the replay and is returned unchanged.
 //
-// A log ends at its last byte, or where nothing but zeros follow, Reserved; or, after a crash, at the first thing that is
-// not a record: the Result is Torn, and it is for the caller to know whether this log may be (it may not, if it was closed cleanly or another log's OlderDurable covers
-// it). Nothing after that is returned. But if a header anywhere behind it promises that the log was durable further than
-// that, or if a valid header says what no Writer writes, it is damage: an error that Is corrupt.Err, with the offset. An
-// error of reading is returned as it is, wrapped. The Result is filled as far as the replay came in any case.
+// A log ends at its last byte, or where only zeros follow (Reserved), or, after a crash, at the first bytes that are
+// not a record: then the Result is Torn, and nothing behind them is returned. The caller knows whether this log may be
+// torn: it may not if it was closed cleanly or another log's OlderDurable covers it. If a header behind the torn bytes
+// promises that the log was durable beyond them, or a valid header has values that no Writer writes, the log is
+// damaged: the error matches corrupt.Err and has the offset. An error of reading is returned wrapped. In any case the
+// Result is filled in as far as the replay came.
 //
-// The time is linear in the file's size, whatever is in it, and the memory at most that of the largest record, which is
-// believed only within the file's size.
+// The time is linear in the file's size, whatever its content. The memory is at most that of the largest record; a
+// length is trusted only within the file's size (I30).
 func Replay(f Source, name string, number uint64, each func(payload []byte, end int64) error) (Result, error) {
 	size, err := f.Size()
 	if err != nil {
@@ -99,7 +99,8 @@ func (r *replay) run(each func(payload []byte, end int64) error) error {
 	for r.result.End < size {
 		left := size - r.result.End - recordHeaderSize
 		if left < 0 {
-			return r.stop(fmt.Errorf("%w record: %d bytes, want %d", errBroken, left+recordHeaderSize, recordHeaderSize))
+			n := left + recordHeaderSize
+			return r.stop(fmt.Errorf("%w record: %d bytes, want %d", errBroken, n, recordHeaderSize))
 		}
 		if err := r.read(in, head[:recordHeaderSize]); err != nil {
 			return err
@@ -131,7 +132,7 @@ func (r *replay) run(each func(payload []byte, end int64) error) error {
 	return nil
 }
 
-// header reads the header at End, which has left bytes of file behind it.
+// header parses the header at End, with left bytes of file behind it.
 func (r *replay) header(b []byte, left int64) (recordHeader, error) {
 	offset := r.result.End
 	h, ok := parseRecordHeader(b, r.number, offset)
@@ -161,7 +162,7 @@ func (r *replay) note(h recordHeader) {
 	r.result.OlderDurable = r.result.OlderDurable || h.flags&flagOlder != 0
 }
 
-// behind counts a header that is not that of the record at End.
+// behind counts a header at offset, unless it is the header of the record at End.
 func (r *replay) behind(offset int64) {
 	if offset == r.result.End {
 		return
@@ -172,7 +173,7 @@ func (r *replay) behind(offset int64) {
 	r.result.Behind++
 }
 
-// stop ends the replay at End, for that reason: the log has only zeros from there on, is torn there, or damaged.
+// stop ends the replay at End, for that reason. The rest of the log is zeros, torn or damaged.
 func (r *replay) stop(reason error) error {
 	at := r.result.End
 	switch {
@@ -185,9 +186,11 @@ func (r *replay) stop(reason error) error {
 		return corrupt.At(r.name, at, reason)
 	}
 	if at > 0 {
-		if zero, err := r.zeros(at); err != nil {
+		zero, err := r.zeros(at)
+		if err != nil {
 			return err
-		} else if zero {
+		}
+		if zero {
 			r.result.Reserved = r.result.Size - at
 			return nil
 		}
@@ -196,13 +199,14 @@ func (r *replay) stop(reason error) error {
 		return err
 	}
 	if r.result.Promise > at {
-		return corrupt.At(r.name, at, fmt.Errorf("%w; a later record says it was durable up to %d", reason, r.result.Promise))
+		return corrupt.Newf(r.name, at, "%w; a later record says it was durable up to %d", reason, r.result.Promise)
 	}
 	r.result.Torn, r.result.TornAt, r.result.Reason = true, at, reason
 	return nil
 }
 
-// zeros says whether all from an offset on, which lies before the end, is zero: no header is in there then, and no promise.
+// zeros reports whether the file has only zeros from an offset on, which is less than its size. Then there is no
+// header, and no promise.
 func (r *replay) zeros(from int64) (bool, error) {
 	buf := make([]byte, min(scanChunk, r.result.Size-from))
 	for base := from; base < r.result.Size; base += int64(len(buf)) {
@@ -217,31 +221,23 @@ func (r *replay) zeros(from int64) (bool, error) {
 	return true, nil
 }
 
-// search notes the promise of every header of this log from an offset on. Payloads are neither skipped nor checked: a
-// length that lies could hide a promise, and a header proves itself. Each byte is read once.
+// search notes the promises of every header of this log from an offset on. It neither skips nor checks payloads: a
+// wrong length could hide a promise, and a header proves itself. It reads each byte once.
 func (r *replay) search(from int64) error {
-	// What to look for and where it stands in a header: the salt; without a file header, the kind.
-	pattern, at := binary.LittleEndian.AppendUint32(nil, r.salt), saltAt
-	if r.salt == 0 {
-		pattern, at = []byte{recordKind}, kindAt
-	}
 	buf := make([]byte, min(scanChunk, r.result.Size-from))
 	for base := from; r.result.Size-base >= recordHeaderSize; base += int64(len(buf)) - recordHeaderSize + 1 {
 		buf = buf[:min(int64(len(buf)), r.result.Size-base)]
 		if err := r.read(io.NewSectionReader(r.f, base, int64(len(buf))), buf); err != nil {
 			return err
 		}
-		for o := 0; o+recordHeaderSize <= len(buf); o++ {
-			// The next place whose pattern, and the header around it, lies in buf.
-			i := bytes.Index(buf[o+at:len(buf)-recordHeaderSize+at+len(pattern)], pattern)
+		for o := 0; ; o++ {
+			i, h := findHeader(buf[o:], r.number, r.salt, base+int64(o))
 			if i < 0 {
 				break
 			}
 			o += i
-			if h, ok := parseRecordHeader(buf[o:o+recordHeaderSize], r.number, base+int64(o)); ok {
-				r.note(h)
-				r.behind(base + int64(o))
-			}
+			r.note(h)
+			r.behind(base + int64(o))
 		}
 	}
 	return nil
@@ -250,7 +246,7 @@ func (r *replay) search(from int64) error {
 func (r *replay) read(in io.Reader, b []byte) error {
 	if _, err := io.ReadFull(in, b); err != nil {
 		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF // the file had more when it was opened
+			err = io.ErrUnexpectedEOF // the file was longer when it was opened
 		}
 		return fmt.Errorf("%s: offset %d: %w", r.name, r.result.End, err)
 	}

@@ -14,11 +14,11 @@ import (
 func TestRecordsOfAnotherFileAreNotThisLogs(t *testing.T) {
 	for name, test := range map[string]struct {
 		number, id uint64
-		shift      int // of the other file's records against where they were written
+		shift      int // bytes by which the other file's records are moved
 	}{
-		"of another number": {testNumber + 1, testID, 0},
-		"of another id":     {testNumber, testID + 1<<40, 0},
-		"of this log, but from another place in it": {testNumber, testID, 5},
+		"of another number":                    {testNumber + 1, testID, 0},
+		"of another id":                        {testNumber, testID + 1<<40, 0},
+		"of this log, but from another offset": {testNumber, testID, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := new(file)
@@ -36,7 +36,7 @@ func TestRecordsOfAnotherFileAreNotThisLogs(t *testing.T) {
 				syncLog(t, w)
 				appendAll(t, w, "stale")
 			}
-			// Directly behind, and behind rubbish: neither is a record, nor is its promise one.
+			// Directly behind, and behind rubbish: neither is a record, and their promises do not count.
 			for _, rubbish := range []int{0, 1, 40} {
 				data := append(bytes.Clone(own), make([]byte, rubbish)...)
 				for len(data) < from-test.shift {
@@ -53,7 +53,7 @@ func TestRecordsOfAnotherFileAreNotThisLogs(t *testing.T) {
 }
 
 // A store's own log may be a value in it.
-func TestALogInsideAPayloadSaysNothing(t *testing.T) {
+func TestALogInsideAPayloadPromisesNothing(t *testing.T) {
 	inner, _, _ := promised(t)
 	data, ends := build(t, "a", string(inner), string(inner))
 	data[ends[1]] ^= 1
@@ -80,8 +80,8 @@ func TestAPromiseOfOlderLogsIsKept(t *testing.T) {
 	}
 }
 
-// A promise is found wherever it lies against the pieces in which the file is searched.
-func TestPromisesAreFoundAtEveryPlace(t *testing.T) {
+// A promise is found at every position relative to the chunks of the search.
+func TestPromisesAreFoundAtEveryOffset(t *testing.T) {
 	for _, lost := range []string{"the first record", "the file header"} {
 		for shift := -recordHeaderSize - 2; shift <= recordHeaderSize+2; shift++ {
 			filler := scanChunk - recordHeaderSize + shift
@@ -97,7 +97,7 @@ func TestPromisesAreFoundAtEveryPlace(t *testing.T) {
 	}
 }
 
-// A record is read wherever it ends against the pieces in which the file is read.
+// A record is read at every position relative to the chunks of the read.
 func TestARecordEndsAtEachOfTheLastBytes(t *testing.T) {
 	for back := range 2*recordHeaderSize + 4 {
 		fill := strings.Repeat("y", readChunk-fileHeaderSize-recordHeaderSize-back)
@@ -105,13 +105,14 @@ func TestARecordEndsAtEachOfTheLastBytes(t *testing.T) {
 		if ends[1] != int64(readChunk-back) {
 			t.Fatalf("first record ends at %d, want %d", ends[1], readChunk-back)
 		}
-		if got, r, err := replayBytes(data); err != nil || r.Torn || !slices.Equal(got, []string{fill, "", "next", "last"}) {
+		want := []string{fill, "", "next", "last"}
+		if got, r, err := replayBytes(data); err != nil || r.Torn || !slices.Equal(got, want) {
 			t.Errorf("%d before the end: replayed %d records, %+v, %v", back, len(got), r, err)
 		}
 	}
 }
 
-// Every place in the file looks like a record, each with a payload up to the end: they are not read again and again.
+// Every offset in the file looks like a record with a payload up to the end: the bytes are not read again for each.
 func TestSearchIsLinear(t *testing.T) {
 	data, _ := build(t, "a")
 	base := int64(len(data))
@@ -119,7 +120,7 @@ func TestSearchIsLinear(t *testing.T) {
 	for len(data) < 8<<20 {
 		data = appendRecordHeader(data, h, testNumber, int64(len(data)))
 	}
-	for i := range 3 { // also where the file header is lost, which leaves less to search for
+	for i := range 3 { // also without a file header, which leaves less to search for
 		f := &file{data: data}
 		r, err := Replay(f, "x", testNumber, nil)
 		if err != nil || !r.Torn {
@@ -154,7 +155,7 @@ func TestALengthIsBelievedWithinTheFileOnly(t *testing.T) {
 
 func TestErrorsOfReadingAreNotDamage(t *testing.T) {
 	data, ends := build(t, "a", "sync", strings.Repeat("b", 3*readChunk), "c")
-	data[ends[2]-1] ^= 1 // so that there is a search, too
+	data[ends[2]-1] ^= 1 // so that Replay searches
 	reads := 0
 	for fail := 0; ; fail++ {
 		reads = 0
@@ -220,7 +221,9 @@ func BenchmarkSearch(b *testing.B) {
 	data, _ := build(b, "a")
 	data = append(data, make([]byte, 8<<20)...)
 	data = append(data, 1)
-	for name, damage := range map[string]func(){"zeros": func() {}, "zeros, no file header": func() { clear(data[:32]) }} {
+	for name, damage := range map[string]func(){
+		"zeros": func() {}, "zeros, no file header": func() { clear(data[:32]) },
+	} {
 		b.Run(name, func(b *testing.B) {
 			damage()
 			b.SetBytes(int64(len(data)))

@@ -10,15 +10,15 @@ import (
 	"testing"
 )
 
-// A roomy is a file whose room can be reserved: zeros behind what was written.
-type roomy struct {
+// A reservingFile is a file that is a Reserver: it keeps zeros behind what was written.
+type reservingFile struct {
 	file
 	written   int
-	reserves  []int64 // what each Reserve asked for
+	reserves  []int64 // the argument of each Reserve
 	onReserve func() error
 }
 
-func (f *roomy) Reserve(n int64) error {
+func (f *reservingFile) Reserve(n int64) error {
 	f.reserves = append(f.reserves, n)
 	if f.onReserve != nil {
 		if err := f.onReserve(); err != nil {
@@ -29,7 +29,7 @@ func (f *roomy) Reserve(n int64) error {
 	return nil
 }
 
-func (f *roomy) Write(b []byte) (int, error) {
+func (f *reservingFile) Write(b []byte) (int, error) {
 	f.writes++
 	n := copy(f.data[f.written:], b)
 	f.data = append(f.data, b[n:]...)
@@ -46,15 +46,15 @@ func newReserving(tb testing.TB, f Sink) *Writer {
 	return w
 }
 
-func TestRoomIsReservedAheadOfTheRecords(t *testing.T) {
-	f, plain := new(roomy), new(file)
+func TestSpaceIsReservedAheadOfTheRecords(t *testing.T) {
+	f, plain := new(reservingFile), new(file)
 	w, v := newReserving(t, f), newWriter(t, plain)
 	var want []string
 	for i := range 60_000 {
 		p := strings.Repeat(fmt.Sprint(i, "."), i%40)
 		switch i {
 		case 1000, 30_000:
-			p = strings.Repeat("x", mostRoom+1) // is not reserved for
+			p = strings.Repeat("x", maxReserve+1) // larger than any reservation
 		case 40_000:
 			syncLog(t, w)
 			syncLog(t, v)
@@ -67,63 +67,70 @@ func TestRoomIsReservedAheadOfTheRecords(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(f.data[:f.written], plain.data) {
-		t.Error("the records are not those of a log without reserved room")
+		t.Error("the records differ from those of a log without reserved space")
 	}
-	if want := []int64{firstRoom, 2 * firstRoom, 4 * firstRoom, 8 * firstRoom, 16 * firstRoom, 32 * firstRoom, mostRoom, mostRoom}; len(f.reserves) < len(want) || !slices.Equal(f.reserves[:len(want)], want) {
-		t.Errorf("reserved %d, want %d and so on", f.reserves, want)
+	first := []int64{
+		firstReserve, 2 * firstReserve, 4 * firstReserve, 8 * firstReserve, 16 * firstReserve, 32 * firstReserve,
+		maxReserve, maxReserve,
+	}
+	if len(f.reserves) < len(first) || !slices.Equal(f.reserves[:len(first)], first) {
+		t.Errorf("reserved %d, want %d and so on", f.reserves, first)
 	}
 	for _, n := range f.reserves[6:] {
-		if n != mostRoom {
-			t.Errorf("reserved %d, want %d in the end", f.reserves, mostRoom)
+		if n != maxReserve {
+			t.Errorf("reserved %d, want %d in the end", f.reserves, maxReserve)
 		}
 	}
 	got, r, err := replayBytes(f.data)
-	if err != nil || r.Torn || r.End != w.Size() || r.Reserved != int64(len(f.data)-f.written) || !slices.Equal(got, want) {
+	if err != nil || r.Torn || r.End != w.Size() || r.Reserved != int64(len(f.data)-f.written) ||
+		!slices.Equal(got, want) {
 		t.Errorf("replayed %d records, %+v, %v; want %d", len(got), r, err, len(want))
 	}
 }
 
 func TestWhereNothingIsReservedTheLogGrows(t *testing.T) {
-	f := &roomy{onReserve: func() error { return fmt.Errorf("not here: %w", errors.ErrUnsupported) }}
+	f := &reservingFile{onReserve: func() error { return fmt.Errorf("not here: %w", errors.ErrUnsupported) }}
 	w := newReserving(t, f)
-	appendAll(t, w, "a", strings.Repeat("b", 3*firstRoom), "c")
+	appendAll(t, w, "a", strings.Repeat("b", 3*firstReserve), "c")
 	if len(f.reserves) != 1 || int64(len(f.data)) != w.Size() {
 		t.Errorf("asked %d times, %d bytes in the file, %d in the log", len(f.reserves), len(f.data), w.Size())
 	}
-	if w := newReserving(t, new(file)); w.reserve != nil {
-		t.Error("a file that is no Reserver has one")
+	if w := newReserving(t, new(file)); w.reserver != nil {
+		t.Error("the Writer has a Reserver that its file is not")
 	}
-	g := new(roomy)
+	g := new(reservingFile)
 	if _, err := NewWriter(g, 1, 2); err != nil || len(g.reserves) != 0 {
 		t.Errorf("NewWriter reserved %d, %v", g.reserves, err)
 	}
 }
 
 func TestWhatIsLeftOfADiskIsWritten(t *testing.T) {
-	for _, room := range []int{0, 1, 3} { // can be reserved
-		f := &roomy{}
+	for _, most := range []int{0, 1, 3} { // number of successful reservations
+		f := &reservingFile{}
 		f.onReserve = func() error {
-			if len(f.reserves) > room {
+			if len(f.reserves) > most {
 				return errDisk
 			}
 			return nil
 		}
 		w := newReserving(t, f)
 		var want []string
-		for range 10 * firstRoom / 1000 {
+		for range 10 * firstReserve / 1000 {
 			want = append(want, strings.Repeat("p", 1000))
 		}
 		appendAll(t, w, want...)
-		if got, r, err := replayBytes(f.data); err != nil || r.Torn || r.Reserved != 0 || !slices.Equal(got, want) || len(f.reserves) != room+1 {
-			t.Errorf("room for %d, asked for %d: replayed %d records, %+v, %v; want %d", room, len(f.reserves), len(got), r, err, len(want))
+		got, r, err := replayBytes(f.data)
+		if err != nil || r.Torn || r.Reserved != 0 || !slices.Equal(got, want) || len(f.reserves) != most+1 {
+			t.Errorf("%d of %d reservations succeed: replayed %d records, %+v, %v; want %d",
+				most, len(f.reserves), len(got), r, err, len(want))
 		}
 	}
 }
 
-// What a crash may leave of a log that was reserved: each sector of what was not synced is there or zero.
-func TestLostSectorsOfReservedRoom(t *testing.T) {
+// After a crash, each unsynced sector of a log with reserved space is intact or zero.
+func TestLostSectorsOfReservedSpace(t *testing.T) {
 	const sector = 512
-	f := new(roomy)
+	f := new(reservingFile)
 	w := newReserving(t, f)
 	var want []string
 	var ends []int64
@@ -138,7 +145,7 @@ func TestLostSectorsOfReservedRoom(t *testing.T) {
 		}
 	}
 	for from := int64(0); from < w.Size(); from += sector {
-		for _, to := range []int64{from + sector, int64(len(f.data))} { // one, or all from there on
+		for _, to := range []int64{from + sector, int64(len(f.data))} { // one sector, or all from there on
 			data := bytes.Clone(f.data)
 			clear(data[max(from, durable):max(to, durable)])
 			i, _ := slices.BinarySearch(ends, max(from, durable)+1)
@@ -146,11 +153,13 @@ func TestLostSectorsOfReservedRoom(t *testing.T) {
 			if err != nil || !slices.Equal(got, want[:len(got)]) || len(got) < i || r.Torn == (r.Reserved > 0) {
 				t.Errorf("zeros from %d to %d: %d records, %+v, %v; want %d", from, to, len(got), r, err, i)
 			}
-			// The same of what was synced is damage where a header that promises it is left, and else a shorter log (I9).
+			// Zeros in synced bytes are damage if a header that promises them is left, and otherwise a shorter log
+			// (I9).
 			data = bytes.Clone(f.data)
 			clear(data[from:to])
 			got, r, err = replayBytes(data)
-			if !slices.Equal(got, want[:len(got)]) || from < durable && to < int64(len(data)) && !isCorrupt(err) && r.End < durable {
+			if !slices.Equal(got, want[:len(got)]) ||
+				from < durable && to < int64(len(data)) && !isCorrupt(err) && r.End < durable {
 				t.Errorf("synced zeros from %d to %d: %d records, %+v, %v", from, to, len(got), r, err)
 			}
 		}

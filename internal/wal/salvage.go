@@ -3,7 +3,6 @@ package wal
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -11,17 +10,21 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
 
-// Salvage reads what can be read of the log of that number: also what is behind damage, where Replay stops. It calls
-// each for every whole record, with its payload, valid until each returns, and the offset at which the payload
-// begins; an error of each ends it and is returned as it is. It calls lost for each stretch that is no record, a
-// damaged file header among them, before it goes on behind it. Zeros up to the end of the file are no loss. Where the
-// file header is damaged, the first whole record says which file's the others must be. Other errors are
-// ErrUnsupportedVersion and that of Size.
+// Salvage reads the intact records of the log with that number, including those behind damage, where Replay stops. It
+// calls each for every record, with its payload, valid until each returns, and the offset of the payload; an error of
+// each ends it and is returned unchanged. It calls lost for each stretch that is not a record, including a damaged file
+// header, before it continues behind it. Zeros up to the end of the file are not lost records. If the file header is
+// damaged, the salt of the first intact record is that of the file. Other errors are ErrUnsupportedVersion and those of
+// Size.
 //
-// The time is linear in the file's size, also where valid headers were made for payloads that are not, and the memory
-// at most that of the largest record.
+// The time is linear in the file's size, also for valid headers with forged payloads. The memory is at most that of the
+// largest record.
 func Salvage(
-	f Source, name string, number uint64, each func(payload []byte, at int64) error, lost func(from, to int64, reason error),
+	f Source,
+	name string,
+	number uint64,
+	each func(payload []byte, at int64) error,
+	lost func(from, to int64, reason error),
 ) error {
 	size, err := f.Size()
 	if err != nil {
@@ -79,7 +82,8 @@ type salvage struct {
 	failed error // of the read that filled buf
 }
 
-// bytes returns n bytes of the file from an offset on, with zeros behind its end. They are valid until the next call.
+// bytes returns n bytes of the file from an offset on, padded with zeros behind its end. They are valid until the next
+// call.
 func (s *salvage) bytes(at int64, n int) []byte {
 	if at < s.bufAt || at+int64(n) > s.bufAt+int64(len(s.buf)) {
 		m := max(n, int(min(readChunk, s.size-min(at, s.size))))
@@ -92,7 +96,7 @@ func (s *salvage) bytes(at int64, n int) []byte {
 	return s.buf[at-s.bufAt:][:n]
 }
 
-// record returns the payload of the record at an offset, or the error that keeps it from being one.
+// record returns the payload of the record at an offset, or the reason why there is no record.
 func (s *salvage) record(at int64) ([]byte, error) {
 	left := s.size - at - recordHeaderSize
 	if left < 0 {
@@ -123,33 +127,22 @@ func (s *salvage) record(at int64) ([]byte, error) {
 	return payload, nil
 }
 
-// next returns the offset of the first valid header from one on, or the size of the file. It reads at most twice as
-// far as it finds one, and some KiB.
+// next returns the offset of the first valid header at from or behind it, or the size of the file. It reads at most
+// twice as many bytes as lie in between, and some KiB.
 func (s *salvage) next(from int64) int64 {
-	pattern, place := binary.LittleEndian.AppendUint32(nil, s.salt), saltAt
-	if s.salt == 0 {
-		pattern, place = []byte{recordKind}, kindAt
-	}
 	n := 4 << 10
 	for s.size-from >= recordHeaderSize {
 		b := s.bytes(from, int(min(int64(n), s.size-from)))
 		n = min(2*n, scanChunk)
-		for o := 0; o+recordHeaderSize <= len(b); o++ {
-			i := bytes.Index(b[o+place:len(b)-recordHeaderSize+place+len(pattern)], pattern)
-			if i < 0 {
-				break
-			}
-			o += i
-			if _, ok := parseRecordHeader(b[o:o+recordHeaderSize], s.number, from+int64(o)); ok {
-				return from + int64(o)
-			}
+		if i, _ := findHeader(b, s.number, s.salt, from); i >= 0 {
+			return from + int64(i)
 		}
 		from += int64(len(b)) - recordHeaderSize + 1
 	}
 	return s.size
 }
 
-// written returns the end of the last byte from an offset on that is not zero, or that offset.
+// written returns the end of the last nonzero byte from an offset on, or that offset.
 func (s *salvage) written(from int64) int64 {
 	end := from
 	for at := from; at < s.size; {

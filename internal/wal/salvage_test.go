@@ -2,7 +2,6 @@ package wal
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,7 @@ import (
 	"testing"
 )
 
-// A stretch of a file.
+// A stretch is a range of bytes of a file.
 type stretch struct{ from, to int64 }
 
 func salvageBytes(data []byte) (payloads []string, lost []stretch, err error) {
@@ -31,7 +30,7 @@ func salvageBytes(data []byte) (payloads []string, lost []stretch, err error) {
 	return payloads, lost, err
 }
 
-// TestOneDamagedByteCostsOneRecord damages each byte of a log, and cuts it off at each length.
+// TestOneDamagedByteCostsOneRecord damages each byte of a log, and truncates it at each length.
 func TestOneDamagedByteCostsOneRecord(t *testing.T) {
 	want := []string{"a", "bb", "", strings.Repeat("\xb7", 100), "d", "last"}
 	data, ends := build(t, "a", "bb", "sync", "", want[3], "older", "sync", "d", "last")
@@ -43,14 +42,14 @@ func TestOneDamagedByteCostsOneRecord(t *testing.T) {
 			damaged := bytes.Clone(data)
 			damaged[i] ^= 1 << bit
 			record, _ := slices.BinarySearch(ends, int64(i)+1) // 0 is the file header
-			left, place := want, stretch{0, fileHeaderSize}
+			left, bad := want, stretch{0, fileHeaderSize}
 			if record > 0 {
 				left = slices.Delete(slices.Clone(want), record-1, record)
-				place = stretch{ends[record-1], ends[record]}
+				bad = stretch{ends[record-1], ends[record]}
 			}
 			got, lost, err := salvageBytes(damaged)
-			if err != nil || !slices.Equal(got, left) || !slices.Equal(lost, []stretch{place}) {
-				t.Errorf("byte %d bit %d: %q, lost %v, %v; want %q, lost %v", i, bit, got, lost, err, left, place)
+			if err != nil || !slices.Equal(got, left) || !slices.Equal(lost, []stretch{bad}) {
+				t.Errorf("byte %d bit %d: %q, lost %v, %v; want %q, lost %v", i, bit, got, lost, err, left, bad)
 			}
 		}
 		got, lost, err := salvageBytes(data[:i])
@@ -58,11 +57,13 @@ func TestOneDamagedByteCostsOneRecord(t *testing.T) {
 		for whole < len(want) && ends[whole+1] <= int64(i) {
 			whole++
 		}
-		zeros := i > fileHeaderSize && len(bytes.Trim(data[ends[whole]:i], "\x00")) == 0 // as if they were reserved
-		if err != nil || !slices.Equal(got, want[:whole]) || (len(lost) > 0) == (i == 0 || slices.Contains(ends, int64(i)) || zeros) {
+		zeros := i > fileHeaderSize && len(bytes.Trim(data[ends[whole]:i], "\x00")) == 0 // like reserved space
+		clean := i == 0 || slices.Contains(ends, int64(i)) || zeros
+		if err != nil || !slices.Equal(got, want[:whole]) || (len(lost) > 0) == clean {
 			t.Errorf("%d bytes: %q, lost %v, %v; want %q", i, got, lost, err, want[:whole])
 		}
-		if got, lost, err := salvageBytes(append(bytes.Clone(data[:i]), make([]byte, 600)...)); err != nil || !slices.Equal(got[:whole], want[:whole]) {
+		got, lost, err = salvageBytes(append(bytes.Clone(data[:i]), make([]byte, 600)...))
+		if err != nil || !slices.Equal(got[:whole], want[:whole]) {
 			t.Errorf("%d bytes and zeros: %q, lost %v, %v; want %q", i, got, lost, err, want[:whole])
 		}
 	}
@@ -85,7 +86,7 @@ func TestManyDamagesCostTheirRecords(t *testing.T) {
 	}
 	got, lost, err := salvageBytes(data)
 	if err != nil || !slices.Equal(got, want) || len(lost) != 181+1 {
-		t.Errorf("%d records of %d, %d places lost, %v", len(got), len(want), len(lost), err)
+		t.Errorf("%d records of %d, %d stretches lost, %v", len(got), len(want), len(lost), err)
 	}
 }
 
@@ -100,12 +101,13 @@ func TestSalvageRefusesALogOfTheFuture(t *testing.T) {
 
 func TestSalvageReturnsTheErrorOfEach(t *testing.T) {
 	data, _ := build(t, "a", "b")
-	if err := Salvage(&file{data: data}, "x", testNumber, func([]byte, int64) error { return errDisk }, nil); !errors.Is(err, errDisk) {
+	err := Salvage(&file{data: data}, "x", testNumber, func([]byte, int64) error { return errDisk }, nil)
+	if !errors.Is(err, errDisk) {
 		t.Errorf("error is %v, want %v", err, errDisk)
 	}
 }
 
-// counted counts what is read.
+// counted counts the bytes that are read.
 type counted struct {
 	*file
 	bytes int64
@@ -116,14 +118,15 @@ func (c *counted) ReadAt(b []byte, off int64) (int, error) {
 	return c.file.ReadAt(b, off)
 }
 
-// A log of nothing but valid headers, each of a payload up to the end which is not its own, is read a few times and
-// not once for each.
+// A log of valid headers only, each for a payload up to the end with a wrong checksum, is read a few times and not once
+// for each.
 func TestHeadersWithoutPayloadsTakeNoQuadraticTime(t *testing.T) {
 	const n = 20_000
 	data, _ := build(t)
 	for i := range n {
 		left := (n - 1 - i) * recordHeaderSize
-		data = appendRecordHeader(data, recordHeader{payloadCRC: 1, length: uint32(left), salt: saltOf(testID)}, testNumber, int64(len(data)))
+		h := recordHeader{payloadCRC: 1, length: uint32(left), salt: saltOf(testID)}
+		data = appendRecordHeader(data, h, testNumber, int64(len(data)))
 	}
 	f := &counted{file: &file{data: data}}
 	err := Salvage(f, "x", testNumber, func([]byte, int64) error { return nil }, func(int64, int64, error) {})
@@ -132,7 +135,7 @@ func TestHeadersWithoutPayloadsTakeNoQuadraticTime(t *testing.T) {
 	}
 }
 
-func TestSalvageReadsBesideABadSector(t *testing.T) {
+func TestSalvageReadsAroundABadSector(t *testing.T) {
 	var steps []string
 	for i := range 1000 {
 		steps = append(steps, fmt.Sprintf("record %04d", i))
@@ -158,7 +161,7 @@ func TestSalvageReadsBesideABadSector(t *testing.T) {
 	}
 }
 
-// sectorFile can't be read from 8192 to 12288.
+// sectorFile cannot be read from 8192 to 12288.
 type sectorFile struct{ *file }
 
 func (f *sectorFile) ReadAt(b []byte, off int64) (int, error) {
@@ -172,7 +175,8 @@ func (f *sectorFile) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// FuzzSalvage finds at least the records that Replay finds, and no others than headers prove.
+// FuzzSalvage checks that Salvage finds at least the records that Replay finds, and that each byte is read or lost
+// once.
 func FuzzSalvage(f *testing.F) {
 	whole, ends, _ := promised(f)
 	f.Add(whole, uint8(0))
@@ -209,8 +213,9 @@ func FuzzSalvage(f *testing.F) {
 				bytesOf += l.to - l.from
 			}
 		}
-		if n := int64(len(data)); n >= fileHeaderSize && bytesOf > n || bytesOf < n && len(bytes.Trim(data[bytesOf:], "\x00")) > 0 {
-			t.Fatalf("%d bytes are read or lost, the log has %d: %x", bytesOf, n, binary.LittleEndian.AppendUint64(nil, uint64(n)))
+		n := int64(len(data))
+		if n >= fileHeaderSize && bytesOf > n || bytesOf < n && len(bytes.Trim(data[bytesOf:], "\x00")) > 0 {
+			t.Fatalf("%d bytes are read or lost, the log has %d", bytesOf, n)
 		}
 	})
 }

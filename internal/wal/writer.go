@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// A Sink is the file a Writer writes; vfs.File is one. Sync is called while Write may run.
+// A Sink is the file that a Writer writes; vfs.File implements it. Sync may be called concurrently with Write.
 type Sink interface {
 	io.Writer
 	io.Closer
@@ -18,67 +18,65 @@ type Sink interface {
 	Size() (int64, error)
 }
 
-// A Reserver is a Sink that can be made longer ahead of what is written; a vfs.Reserver is one, and its words hold.
+// A Reserver is a Sink that can be extended ahead of what is written; see vfs.Reserver.
 type Reserver interface {
 	Reserve(n int64) error
 }
 
 const (
-	// What is reserved ahead: little for a log that stays small, and then twice as much each time, up to where more gains
+	// The space reserved ahead: little for a log that stays small, then twice as much each time, up to where more gains
 	// nothing.
-	firstRoom = 64 << 10
-	mostRoom  = 4 << 20
+	firstReserve = 64 << 10
+	maxReserve   = 4 << 20
 )
 
 // A Writer appends to one log.
 //
 //	NewWriter (Append | Sync | SetOlderDurable)* Close
 //
-// Append is called by one goroutine at a time; everything else may be called at any time by any. The first error of a
-// write or a sync stays: from then on what is in the file is unknown, nothing more is written, and Append and Sync return
-// that error (I5, I21).
+// Only one goroutine at a time may call Append; all other methods may be called at any time by any. The first error of
+// a write or a sync stays: from then on the content of the file is unknown, nothing more is written, and Append and
+// Sync return that error (I5, I21).
 type Writer struct {
 	// constant after NewWriter
 	f      Sink
 	number uint64
 	salt   uint32
 
-	// of Append
-	reserve  func(n int64) error // nil: nothing is reserved
-	reserved int64               // up to here
-	room     int64               // what to reserve next
+	// used by Append
+	reserver    Reserver // nil: nothing is reserved
+	reserved    int64    // end of the reserved bytes
+	nextReserve int64    // bytes to reserve next
 
 	size   atomic.Int64 // stored by Append, after its bytes are written
 	synced atomic.Int64 // stored by Sync
 	older  atomic.Bool
 	failed atomic.Pointer[error]
 
-	// syncing lets one Sync run at a time: of two that overlap, a kernel may tell only one of a failure. It is held
-	// during the file's Sync and never while another lock of this room is taken; there is none.
+	// syncing lets one Sync run at a time: a kernel may report a failure to only one of two that overlap. It is held
+	// during the file's Sync; no other lock of this package exists.
 	syncing sync.Mutex
 }
 
-// NewWriter begins the log of that number in an empty file, which the Writer owns from here on, also after an error. The
-// id should be random: it tells this file from any other of its number.
+// NewWriter begins the log with that number in an empty file. The Writer owns the file from here on; if NewWriter
+// fails, it closes the file. The id should be random: it distinguishes this file from any other with the same number.
 func NewWriter(f Sink, number, id uint64) (*Writer, error) { return begin(f, nil, number, id) }
 
-// NewReserving is NewWriter for a log that will have many small records: room is reserved ahead of them, where the file is a
-// Reserver and can do it, and the file ends in zeros.
+// NewReserving calls NewWriter for a log that will have many small records: the Writer reserves space ahead of them, if
+// the file is a Reserver, and the file then ends in zeros.
 func NewReserving(f Sink, number, id uint64) (*Writer, error) {
-	if r, ok := f.(Reserver); ok {
-		return begin(f, r.Reserve, number, id)
-	}
-	return begin(f, nil, number, id)
+	r, _ := f.(Reserver)
+	return begin(f, r, number, id)
 }
 
-func begin(f Sink, reserve func(int64) error, number, id uint64) (*Writer, error) {
-	w := &Writer{f: f, number: number, salt: saltOf(id), reserve: reserve, room: firstRoom}
+func begin(f Sink, r Reserver, number, id uint64) (*Writer, error) {
+	w := &Writer{f: f, number: number, salt: saltOf(id), reserver: r, nextReserve: firstReserve}
 	size, err := f.Size()
 	if err == nil && size != 0 {
 		err = fmt.Errorf("log %d: file has %d bytes, want 0", number, size)
 	}
 	if err == nil {
-		w.makeRoom(0, fileHeaderSize)
+		w.reserveFor(0, fileHeaderSize)
 		err = w.write(appendFileHeader(nil, number, id))
 	}
 	if err != nil {
@@ -88,9 +86,9 @@ func begin(f Sink, reserve func(int64) error, number, id uint64) (*Writer, error
 	return w, nil
 }
 
-// Append writes one record: HeaderSize bytes, which it fills in, and the payload. When it returns nil the record has reached
-// the operating system; after an error any part of it may be in the file. A payload over MaxPayload is refused with
-// ErrTooLarge before anything is written, and leaves the Writer as it was. The slice is used during the call only.
+// Append writes one record: HeaderSize bytes, which Append fills in, and the payload. If it returns nil, the record has
+// reached the operating system; after an error any part of it may be in the file. A payload over MaxPayload is refused
+// with ErrTooLarge before anything is written, and the Writer stays usable. Append does not keep the slice.
 func (w *Writer) Append(record []byte) error {
 	if err := w.err(); err != nil {
 		return err
@@ -105,14 +103,16 @@ func (w *Writer) Append(record []byte) error {
 		return fmt.Errorf("%w: log %d would have %d bytes, limit %d", ErrTooLarge, w.number, end, int64(maxPromise))
 	}
 	h := recordHeader{
-		payloadCRC: crc32.Checksum(payload, castagnoli), length: uint32(len(payload)), //nolint:gosec // at most MaxPayload
-		salt: w.salt, promise: w.synced.Load(),
+		payloadCRC: crc32.Checksum(payload, castagnoli),
+		length:     uint32(len(payload)), //nolint:gosec // at most MaxPayload
+		salt:       w.salt,
+		promise:    w.synced.Load(),
 	}
 	if w.older.Load() {
 		h.flags = flagOlder
 	}
 	appendRecordHeader(record[:0], h, w.number, offset)
-	w.makeRoom(offset, end)
+	w.reserveFor(offset, end)
 	if err := w.write(record); err != nil {
 		return err
 	}
@@ -120,17 +120,18 @@ func (w *Writer) Append(record []byte) error {
 	return nil
 }
 
-// makeRoom reserves more where what lies from offset up to end does not fit. What is larger than all that would be reserved
-// is written as it is, and so is everything once nothing can be reserved: on a full disk, what is left of it.
-func (w *Writer) makeRoom(offset, end int64) {
-	if end <= w.reserved || w.reserve == nil || end-offset > w.room {
+// reserveFor reserves more space if the bytes from offset to end do not fit into what is reserved. A record larger than
+// the next reservation is written without one. After a failed reservation there are no more: on a full disk, writes use
+// what is left.
+func (w *Writer) reserveFor(offset, end int64) {
+	if end <= w.reserved || w.reserver == nil || end-offset > w.nextReserve {
 		return
 	}
-	if w.reserve(w.room) != nil {
-		w.reserve = nil
+	if w.reserver.Reserve(w.nextReserve) != nil {
+		w.reserver = nil
 		return
 	}
-	w.reserved, w.room = offset+w.room, min(2*w.room, mostRoom)
+	w.reserved, w.nextReserve = offset+w.nextReserve, min(2*w.nextReserve, maxReserve)
 }
 
 func (w *Writer) write(b []byte) error {
@@ -144,7 +145,7 @@ func (w *Writer) write(b []byte) error {
 	return nil
 }
 
-// Sync makes durable what was appended before the call. Records appended after it returned carry the promise.
+// Sync makes everything appended before the call durable. Records appended after it returns carry the promise.
 func (w *Writer) Sync() error {
 	w.syncing.Lock()
 	defer w.syncing.Unlock()
@@ -159,21 +160,21 @@ func (w *Writer) Sync() error {
 	return nil
 }
 
-// SetOlderDurable has later records say that every log with a smaller number is durable, all of it. It is called once
+// SetOlderDurable makes later records promise that every log with a smaller number is durable in full. Call it once
 // that is true.
 func (w *Writer) SetOlderDurable() { w.older.Store(true) }
 
-// Size is the length of the log in bytes, as of the last Append that returned nil, without what is reserved behind it.
+// Size returns the length of the log in bytes, as of the last Append that returned nil, without reserved space.
 func (w *Writer) Size() int64 { return w.size.Load() }
 
-// Synced is the length that is known to be durable.
+// Synced returns the length that is known to be durable.
 func (w *Writer) Synced() int64 { return w.synced.Load() }
 
-// Number is the log's number.
+// Number returns the log's number.
 func (w *Writer) Number() uint64 { return w.number }
 
-// Close waits for a Sync that runs and closes the file, without syncing it. Its error is one of the writes (I12): what was
-// not synced before may be lost. Later calls return an error that Is os.ErrClosed.
+// Close waits for a running Sync and closes the file without syncing it. An error of Close is an error of the writes
+// (I12): what was not synced before may be lost. Later calls return an error matching os.ErrClosed.
 func (w *Writer) Close() error {
 	w.syncing.Lock()
 	defer w.syncing.Unlock()
@@ -192,7 +193,7 @@ func (w *Writer) err() error {
 	return nil
 }
 
-// fail keeps the first error, wrapped, and returns it.
+// fail records err, wrapped, if it is the first error, and returns the first error.
 func (w *Writer) fail(err error) error {
 	err = fmt.Errorf("log %d: %w", w.number, err)
 	w.failed.CompareAndSwap(nil, &err)

@@ -40,7 +40,8 @@ func TestWhatIsAppendedIsReplayed(t *testing.T) {
 			before := f.writes
 			appendAll(t, w, want...)
 			if w.Size() != int64(len(f.data)) || f.writes-before != len(want) {
-				t.Errorf("Size is %d after %d writes, want %d and %d", w.Size(), f.writes-before, len(f.data), len(want))
+				t.Errorf("Size is %d after %d writes, want %d and %d",
+					w.Size(), f.writes-before, len(f.data), len(want))
 			}
 			got, r, err := replayBytes(f.data)
 			if err != nil || !slices.Equal(got, want) {
@@ -83,7 +84,7 @@ func TestPromiseIsTheSizeWhenTheSyncBegan(t *testing.T) {
 	}
 }
 
-func TestOlderLogsAreDurableOnceSaid(t *testing.T) {
+func TestOlderLogsAreDurableOncePromised(t *testing.T) {
 	if _, r, err := replayBytes(first(build(t, "a", "older"))); err != nil || r.OlderDurable {
 		t.Errorf("result is %+v, %v; want no promise before a record carries it", r, err)
 	}
@@ -133,7 +134,8 @@ func TestFirstErrorStays(t *testing.T) {
 				}
 			}
 			if len(f.data) != written || w.Size() != size || w.Synced() != synced {
-				t.Errorf("%d bytes written, size %d, synced %d; want %d, %d, %d", len(f.data), w.Size(), w.Synced(), written, size, synced)
+				t.Errorf("%d bytes written, size %d, synced %d; want %d, %d, %d",
+					len(f.data), w.Size(), w.Synced(), written, size, synced)
 			}
 			if err := w.Close(); err != nil || f.closed != 1 {
 				t.Errorf("Close returns %v, file closed %d times", err, f.closed)
@@ -158,7 +160,7 @@ func TestPayloadTooLargeIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	}
 	w.size.Store(maxPromise)
 	if err := w.Append(framed("c")); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("a log longer than a promise can say: error is %v, want %v", err, ErrTooLarge)
+		t.Errorf("a log longer than the largest promise: error is %v, want %v", err, ErrTooLarge)
 	}
 }
 

@@ -37,7 +37,7 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// lyingFS says that files are longer than they are.
+// lyingFS returns sizes one byte too large.
 type lyingFS struct{ vfs.FS }
 
 type lyingFile struct{ vfs.File }
@@ -65,7 +65,7 @@ func TestReadFileReportsEveryError(t *testing.T) {
 		}), "a", 10)
 		wantErr(t, err, boom)
 		if got != nil {
-			t.Errorf("%v fails: got %q beside the error", kind, got)
+			t.Errorf("%v fails: got %q with the error", kind, got)
 		}
 	}
 	_, err := vfs.ReadFile(lyingFS{m}, "a", 10)
@@ -101,7 +101,9 @@ func TestWriteFileAtomicLeavesOldOrNew(t *testing.T) {
 }
 
 func TestWriteFileAtomicReportsEveryError(t *testing.T) {
-	for _, kind := range []vfs.OpKind{vfs.OpCreate, vfs.OpWrite, vfs.OpSync, vfs.OpClose, vfs.OpRename, vfs.OpRemove, vfs.OpSyncDir} {
+	for _, kind := range []vfs.OpKind{
+		vfs.OpCreate, vfs.OpWrite, vfs.OpSync, vfs.OpClose, vfs.OpRename, vfs.OpRemove, vfs.OpSyncDir,
+	} {
 		t.Run(kind.String(), func(t *testing.T) {
 			m := vfs.NewMem()
 			must(t, vfs.WriteFileAtomic(m, "", "tmp", "a", []byte("old")))
@@ -150,7 +152,7 @@ func TestMkdirAllIsDurable(t *testing.T) {
 	if got, want := state(t, m.Crash(vfs.KeepNothing)), filepath.FromSlash("a/ a/b/"); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	must(t, m.Mkdir("c")) // by a process that died before it could sync the name
+	must(t, m.Mkdir("c")) // by a process that died before it synced the name
 	k := m.Kill()
 	must(t, vfs.MkdirAll(k, "c"))
 	if got, want := state(t, k.Crash(vfs.KeepNothing)), filepath.FromSlash("a/ a/b/ c/"); got != want {

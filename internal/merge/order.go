@@ -2,16 +2,16 @@ package merge
 
 import "github.com/bloomkv/bloomkv/internal/ikey"
 
-// A place is where a source stands. The key stays valid, since only the current source moves.
-type place struct {
-	key   ikey.Key // the version, or the bound that a Concat is pending at
-	at    Source   // whose version it is: the source's, or that of the open table of a Concat
+// An input is one source of a merge and its position. The key stays valid, since only the current source moves.
+type input struct {
+	key   ikey.Key // the key of its version, or the bound at which a Concat is pending
+	at    Source   // the source of the version: the source itself, or the open table of a Concat
 	run   *Concat  // the source, if it is one
 	index int      // of the source
 }
 
-// arrive takes note of where the source stands.
-func (p *place) arrive() {
+// arrive records the position of the source after a move.
+func (p *input) arrive() {
 	if p.run != nil {
 		if p.run.pending() {
 			p.key = p.run.bound
@@ -22,8 +22,8 @@ func (p *place) arrive() {
 	p.key = p.at.Key()
 }
 
-// moved brings the list in order after the source at index at of it has moved on, to a version or past its end. It is false
-// after an error.
+// moved restores the order of the list after the source at index at has moved, to a version or past its end. It returns
+// false after an error.
 func (m *Iter) moved(at int, ok bool) bool {
 	p := m.order[at]
 	if ok {
@@ -40,7 +40,12 @@ func (m *Iter) moved(at int, ok bool) bool {
 	return true
 }
 
-// settle opens tables that the merge has come to, until it has come to a version.
+func (m *Iter) fail(err error) bool {
+	m.n, m.top, m.err = 0, nil, err
+	return false
+}
+
+// settle opens the tables that the merge has reached, until it is on a version.
 func (m *Iter) settle() bool {
 	for m.n > 0 {
 		p := m.order[0]
@@ -59,9 +64,9 @@ func (m *Iter) settle() bool {
 	return false
 }
 
-// before reports whether p comes before q on the way. Of equal versions that of the first source comes first, when going
-// forward.
-func (m *Iter) before(p, q *place) bool {
+// before reports whether p comes before q in the direction of the merge. Going forward, the version of the first source
+// comes first among equal versions.
+func (m *Iter) before(p, q *input) bool {
 	c := ikey.Compare(p.key, q.key)
 	if c == 0 {
 		c = p.index - q.index
@@ -69,10 +74,11 @@ func (m *Iter) before(p, q *place) bool {
 	return (c < 0) != m.back
 }
 
-// sink moves what is at index at of the list to where it belongs, which is behind all after it that are in front of from.
+// sink moves the input at index at of the list to its position behind it, given that those between at and from come
+// before it.
 func (m *Iter) sink(at, from int) {
 	p := m.order[at]
-	lo, hi := from, m.n // p comes behind all before lo, and before all from hi on
+	lo, hi := from, m.n // p comes behind all inputs before lo, and before all from hi on
 	for lo < hi {
 		if mid := int(uint(lo+hi) >> 1); m.before(p, m.order[mid]) {
 			hi = mid
@@ -84,7 +90,7 @@ func (m *Iter) sink(at, from int) {
 	m.order[lo-1] = p
 }
 
-// sort brings the list in order from index from on.
+// sort sorts the list from index from on.
 func (m *Iter) sort(from int) {
 	for at := m.n - 2; at >= from; at-- {
 		m.sink(at, at+1)

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// ReadFile returns all of a file of at most maxBytes bytes; a longer one is an error that Is [ErrTooLarge], and nothing is
-// allocated for it. The caller owns the result.
+// ReadFile returns the content of a file of at most maxBytes bytes. For a longer file it allocates nothing and returns
+// an error matching [ErrTooLarge]. The caller owns the result.
 func ReadFile(fsys FS, name string, maxBytes int64) (data []byte, err error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -26,7 +26,8 @@ func ReadFile(fsys FS, name string, maxBytes int64) (data []byte, err error) {
 		return nil, err
 	}
 	if maxBytes = min(maxBytes, math.MaxInt); size > maxBytes {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%w: %d bytes, want at most %d", ErrTooLarge, size, maxBytes)}
+		err = fmt.Errorf("%w: %d bytes, want at most %d", ErrTooLarge, size, maxBytes)
+		return nil, &fs.PathError{Op: "read", Path: name, Err: err}
 	}
 	data = make([]byte, size)
 	n, err := f.ReadAt(data, 0)
@@ -34,15 +35,15 @@ func ReadFile(fsys FS, name string, maxBytes int64) (data []byte, err error) {
 		return data, nil
 	}
 	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF // it became shorter
+		err = io.ErrUnexpectedEOF // the file became shorter
 	}
 	return nil, &fs.PathError{Op: "read", Path: name, Err: err}
 }
 
-// WriteFileAtomic gives the name in dir the content data, so that a crash leaves either that or what the name meant before,
-// and that it is durable once nil is returned. The order is: write tmpName, sync it, rename it, sync the directory. A
-// tmpName that an earlier crash left is replaced. After an error before the rename the name is as it was and tmpName is
-// removed; when the last step fails, which of the two a crash would leave is unknown.
+// WriteFileAtomic writes data to the named file in dir, so that a crash leaves either data or what the name meant
+// before. When it returns nil, data is durable. The steps are: write tmpName, sync it, rename it, sync the directory. A
+// tmpName that an earlier crash left is replaced. After an error before the rename, the name is unchanged and tmpName
+// is removed. If the last step fails, it is unknown which of the two a crash would leave.
 func WriteFileAtomic(fsys FS, dir, tmpName, name string, data []byte) error {
 	tmp := filepath.Join(dir, tmpName)
 	f, err := fsys.Create(tmp)
@@ -68,9 +69,9 @@ func WriteFileAtomic(fsys FS, dir, tmpName, name string, data []byte) error {
 	return fsys.SyncDir(dir)
 }
 
-// MkdirAll makes a directory and the parents that it lacks, and makes each name durable in its parent. The name of a
-// directory that is there, or a link to one, is made durable too, since the process that made it may have died before it
-// could; but parents that are there are taken as durable, and so is a name in a parent that may not be opened.
+// MkdirAll makes a directory and its missing parents, and makes each new name durable in its parent. The name of dir is
+// made durable even if dir exists, also as a link, since the process that made it may have died before it synced the
+// name. Existing parents are assumed to be durable, and so is a name whose parent may not be opened.
 func MkdirAll(fsys FS, dir string) error {
 	dir = filepath.Clean(dir)
 	parent := filepath.Dir(dir)
@@ -83,7 +84,7 @@ func MkdirAll(fsys FS, dir string) error {
 	}
 	exists := errors.Is(err, fs.ErrExist)
 	if exists {
-		_, err = fsys.List(dir) // a file in the way is an error
+		_, err = fsys.List(dir) // which fails if it is a file
 	}
 	if err != nil {
 		return err

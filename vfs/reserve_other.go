@@ -2,10 +2,10 @@
 
 package vfs
 
-// room is what an osFile knows of reserved bytes: nothing, since these systems have no such operation.
-type room struct{}
+// reservation is empty, since these systems cannot reserve bytes of a file.
+type reservation struct{}
 
-func (room) wasSynced() {}
+func (reservation) wasSynced() {}
 
 func (f *osFile) Write(p []byte) (int, error) { return f.f.Write(p) }
 

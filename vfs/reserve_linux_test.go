@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapped returns a file of which the next bytes are mapped and populated, and how many were written.
+// mapped returns a file whose next bytes are mapped and populated, and the number of bytes written.
 func mapped(t *testing.T) (f *osFile, name string, written int) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "a")
@@ -31,7 +31,7 @@ func mapped(t *testing.T) (f *osFile, name string, written int) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	for f.room.ready-f.room.end < 4*pageSize {
+	for f.reserved.ready-f.reserved.end < 4*pageSize {
 		n, err := f.Write(bytes.Repeat([]byte{'x'}, 100))
 		if written += n; err != nil {
 			t.Fatal(err)
@@ -61,14 +61,14 @@ func TestAFaultIsAnErrorOfTheWrite(t *testing.T) {
 	}
 }
 
-// What is wrong with the caller's bytes is what a system call says of them, and not the file's fault.
+// A fault in the caller's bytes returns the error of a system call, and does not stop the use of the mapping.
 func TestAFaultOfTheSourceIsNoErrorOfTheFile(t *testing.T) {
 	f, _, _ := mapped(t)
 	g, name, _ := mapped(t)
 	if err := os.Truncate(name, 0); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := f.Write(g.room.mapped[:100]); n != 0 || !errors.Is(err, unix.EFAULT) {
+	if n, err := f.Write(g.reserved.mapped[:100]); n != 0 || !errors.Is(err, unix.EFAULT) {
 		t.Errorf("got %d, %v, want %v", n, err, unix.EFAULT)
 	}
 	if n, err := f.Write([]byte("x")); n != 1 || err != nil {
@@ -76,7 +76,7 @@ func TestAFaultOfTheSourceIsNoErrorOfTheFile(t *testing.T) {
 	}
 }
 
-// dirty is how many KiB of a mapping the system still has to write back.
+// dirty returns how many KiB of a mapping the system still has to write back.
 func dirty(t *testing.T, mapped []byte) (kib int) {
 	t.Helper()
 	smaps, err := os.ReadFile("/proc/self/smaps")
@@ -106,19 +106,19 @@ func TestSyncReachesWhatWasCopied(t *testing.T) {
 	if err := unix.Statfs(name, &of); err != nil || of.Type == unix.TMPFS_MAGIC {
 		t.Skip("a file system in memory: ", err)
 	}
-	if dirty(t, f.room.mapped) == 0 {
+	if dirty(t, f.reserved.mapped) == 0 {
 		t.Fatal("nothing is dirty before the Sync")
 	}
 	if err := f.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	if n := dirty(t, f.room.mapped); n != 0 {
+	if n := dirty(t, f.reserved.mapped); n != 0 {
 		t.Errorf("%d KiB are dirty after the Sync", n)
 	}
 }
 
-// After a Sync the pages are read-only for the processor, so they are not written as if they were populated; and so much
-// is populated as was written since.
+// After a Sync the pages are read-only for the processor, so they do not count as populated, and at most as much is
+// populated as was written since.
 func TestAfterASyncNothingIsTakenForPopulated(t *testing.T) {
 	f, _, _ := mapped(t)
 	if err := f.Sync(); err != nil {
@@ -128,25 +128,27 @@ func TestAfterASyncNothingIsTakenForPopulated(t *testing.T) {
 		if _, err := f.Write(make([]byte, 100)); err != nil {
 			t.Fatal(err)
 		}
-		if ready := int(f.room.ready - f.room.end); ready > 0 && written < populateAfter || ready > written+int(2*pageSize) {
+		ready := int(f.reserved.ready - f.reserved.end)
+		if ready > 0 && written < populateAfter || ready > written+int(2*pageSize) {
 			t.Fatalf("%d bytes after the Sync %d are ready", written, ready)
 		}
 	}
-	if f.room.ready <= f.room.end {
+	if f.reserved.ready <= f.reserved.end {
 		t.Error("nothing is populated 40,000 bytes after the Sync")
 	}
 }
 
 func TestWhereNothingCanBeMappedItIsWritten(t *testing.T) {
 	f, name, written := mapped(t)
-	f.room.unmap()
+	f.reserved.unmap()
 	for range 1000 {
 		if n, err := f.Write(bytes.Repeat([]byte{'x'}, 10)); n != 10 || err != nil {
 			t.Fatal(n, err)
 		}
 	}
 	got, err := os.ReadFile(name)
-	if want := bytes.Repeat([]byte{'x'}, written+10_000); err != nil || !bytes.Equal(bytes.TrimRight(got, "\x00"), want) || len(got) != 1<<20 {
+	want := bytes.Repeat([]byte{'x'}, written+10_000)
+	if err != nil || !bytes.Equal(bytes.TrimRight(got, "\x00"), want) || len(got) != 1<<20 {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }
@@ -158,10 +160,10 @@ func TestMoreThanIsMappedCanBeReserved(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	if f.room.mapped != nil && len(f.room.mapped) != mapMost {
-		t.Errorf("%d bytes mapped, want %d", len(f.room.mapped), mapMost)
+	if f.reserved.mapped != nil && len(f.reserved.mapped) != mapMost {
+		t.Errorf("%d bytes mapped, want %d", len(f.reserved.mapped), mapMost)
 	}
-	if size, err := f.Size(); size != f.room.end+mapMost+1<<20 || err != nil {
+	if size, err := f.Size(); size != f.reserved.end+mapMost+1<<20 || err != nil {
 		t.Errorf("size %d, %v", size, err)
 	}
 	big := make([]byte, mapMost-10_000)
@@ -177,7 +179,8 @@ func TestMoreThanIsMappedCanBeReserved(t *testing.T) {
 
 func TestADiskThatIsFullIsAnError(t *testing.T) {
 	f, name, written := mapped(t)
-	if err := f.Reserve(1 << 50); !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EFBIG) || errors.Is(err, errors.ErrUnsupported) {
+	err := f.Reserve(1 << 50)
+	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EFBIG) || errors.Is(err, errors.ErrUnsupported) {
 		t.Fatalf("got %v, want a full disk", err)
 	}
 	if n, err := f.Write([]byte("on")); n != 2 || err != nil {
@@ -189,8 +192,8 @@ func TestADiskThatIsFullIsAnError(t *testing.T) {
 	}
 }
 
-// Close waits for a Write, which would otherwise copy to where something else may be mapped by then.
-func TestCloseBesideWrites(t *testing.T) {
+// Close waits for a Write, which could otherwise copy to memory that was mapped for something else.
+func TestCloseDuringWrites(t *testing.T) {
 	for range 20 {
 		f, _, _ := mapped(t)
 		var wg sync.WaitGroup
@@ -209,7 +212,7 @@ func TestCloseBesideWrites(t *testing.T) {
 			t.Error(err)
 		}
 		wg.Wait()
-		if f.room.mapped != nil {
+		if f.reserved.mapped != nil {
 			t.Error("still mapped after Close")
 		}
 	}
