@@ -209,7 +209,7 @@ func TestTheRateOfOneToAMillionKeys(t *testing.T) {
 					passed++
 				}
 			}
-			rate := f.Inspect().Rate
+			rate := rateOfBits(f)
 			bits += rate
 			squares += rate * rate
 		}
@@ -351,8 +351,8 @@ func TestZeroFilterSaysMaybe(t *testing.T) {
 	if !none.MayContain(42) || none.Keys() != 10 {
 		t.Errorf("block of no filter: %v, %d keys, want maybe, 10", none.MayContain(42), none.Keys())
 	}
-	if r := none.Inspect(); r.Rate != 1 || r.Keys != 0 || r.Units != nil {
-		t.Errorf("report of no filter: %+v", r)
+	if units := none.UnitBits(); units != nil {
+		t.Errorf("units of no filter: %+v", units)
 	}
 }
 
@@ -485,43 +485,57 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-func TestInspectAgreesWithTheory(t *testing.T) {
+// rateOfBits returns the exact rate of a filter's bits, of a Ribbon unit too.
+func rateOfBits(f *Filter) float64 {
+	rate := 1.0
+	for _, u := range f.UnitBits() {
+		rate *= u.Rate
+	}
+	return rate
+}
+
+func TestBitsAgreeWithTheory(t *testing.T) {
 	const keys = 200_000
 	f := filterOf(t, paramsOf(t, Unit{10, 6}, Unit{6, 4}), hashesOf(numbered, 0, keys))
-	r := f.Inspect()
-	if got, want := r.Rate, f.ExpectedRate(); math.Abs(got/want-1) > 0.03 {
+	if got, want := rateOfBits(f), f.ExpectedRate(); math.Abs(got/want-1) > 0.03 {
 		t.Errorf("rate of the bits %v, exact %v", got, want)
 	}
-	if math.Abs(r.Keys/keys-1) > 0.005 {
-		t.Errorf("estimated %v keys, want %v", r.Keys, keys)
-	}
-	for i, u := range r.Units {
+	estimate := 0.0
+	for i, unit := range f.UnitBits() {
+		u := censusOf(f.units[i].bits)
+		estimate += u.keys(unit.Probes) / float64(f.n)
 		// Mean and variance of the occupancy of a block with a Poisson number of keys (filters of k independent probes).
-		k, lambda := float64(u.Probes), keys/float64(u.Blocks)
+		k, lambda := float64(unit.Probes), keys/float64(unit.Blocks)
 		q1, q2 := 1-math.Pow(1-1.0/blockBits, k), 1-math.Pow(1-2.0/blockBits, k)
 		clear1, clear2 := math.Exp(-lambda*q1), math.Exp(-lambda*q2)
 		mean := blockBits * (1 - clear1)
 		dev := math.Sqrt(blockBits*(blockBits-1)*clear2 + blockBits*clear1 - blockBits*blockBits*clear1*clear1)
-		if math.Abs(u.Mean/mean-1) > 0.005 || math.Abs(u.Dev/dev-1) > 0.05 {
-			t.Errorf("unit %d: %v ± %v bits set, want %v ± %v", i, u.Mean, u.Dev, mean, dev)
+		gotMean, gotDev := u.moments()
+		if math.Abs(gotMean/mean-1) > 0.005 || math.Abs(gotDev/dev-1) > 0.05 {
+			t.Errorf("unit %d: %v ± %v bits set, want %v ± %v", i, gotMean, gotDev, mean, dev)
 		}
 		total := uint64(0)
-		for _, n := range u.Histogram {
+		for _, n := range u.withSetBits {
 			total += n
 		}
-		if total != u.Blocks || u.Histogram[u.Min] == 0 || u.Histogram[u.Max] == 0 || u.Fill != u.Mean/blockBits {
-			t.Errorf("unit %d: histogram of %d blocks from %d to %d, fill %v", i, total, u.Min, u.Max, u.Fill)
+		if total != unit.Blocks || u.withSetBits[u.emptiest] == 0 || u.withSetBits[u.fullest] == 0 ||
+			unit.Fill != gotMean/blockBits {
+			t.Errorf("unit %d: %d blocks with %d to %d bits, fill %v", i, total, u.emptiest, u.fullest, unit.Fill)
 		}
+	}
+	if math.Abs(estimate/keys-1) > 0.005 {
+		t.Errorf("estimated %v keys, want %v", estimate, keys)
 	}
 }
 
-func TestInspectOfFullAndEmptyBlocks(t *testing.T) {
-	full := unit{bits: []byte(strings.Repeat("\xff", blockBytes)), blocks: 1, probes: 6}
-	if r := full.inspect(); r.Rate != 1 || r.Min != blockBits || math.IsInf(r.Keys, 0) || r.Dev != 0 {
-		t.Errorf("full block: rate %v, min %d, keys %v", r.Rate, r.Min, r.Keys)
+func TestBitsOfFullAndEmptyBlocks(t *testing.T) {
+	full := censusOf([]byte(strings.Repeat("\xff", blockBytes)))
+	_, dev := full.moments()
+	if rate, keys := full.rate(6), full.keys(6); rate != 1 || full.emptiest != blockBits || math.IsInf(keys, 0) || dev != 0 {
+		t.Errorf("full block: rate %v, %d bits, keys %v, deviation %v", rate, full.emptiest, keys, dev)
 	}
-	empty := unit{bits: make([]byte, blockBytes), blocks: 1, probes: 6}
-	if r := empty.inspect(); r.Rate != 0 || r.Max != 0 || r.Keys != 0 {
-		t.Errorf("empty block: rate %v, max %d, keys %v", r.Rate, r.Max, r.Keys)
+	empty := censusOf(make([]byte, blockBytes))
+	if rate, keys := empty.rate(6), empty.keys(6); rate != 0 || empty.fullest != 0 || keys != 0 {
+		t.Errorf("empty block: rate %v, %d bits, keys %v", rate, empty.fullest, keys)
 	}
 }

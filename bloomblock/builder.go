@@ -98,7 +98,7 @@ func (b *Builder) appendUnits(dst []byte, h *Header, p Params) (longer []byte, c
 		}
 		u.Offset, u.Rate, u.CRC = uint64(offset-start), p.rates[i], checksum(dst[offset:]) //nolint:gosec // offset > start
 		if u.Probes > 0 {
-			if rate := bitsRate(dst[offset:], u.Probes); !plausible(rate, u.Rate, h.Keys, &u) {
+			if rate := censusOf(dst[offset:]).rate(u.Probes); !plausible(rate, u.Rate, h.Keys, &u) {
 				u.Rate, crowded = min(rate, 1), true
 			}
 		}

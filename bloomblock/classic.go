@@ -2,11 +2,11 @@ package bloomblock
 
 import "math"
 
-// ClassicRate is the rate of a Bloom filter in one piece, whose probes go anywhere in it, with many keys: (1-e^(-probes/bits))^probes
+// classicRate is the rate of a Bloom filter in one piece, whose probes go anywhere in it, with many keys: (1-e^(-probes/bits))^probes
 // (Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors", CACM 1970). It is here to compare with: a filter of
 // this package, whose probes fall into one cache line, needs more bits for the same rate, and a table of classic rates
 // promises too much for it.
-func ClassicRate(bitsPerKey float64, probes int) float64 {
+func classicRate(bitsPerKey float64, probes int) float64 {
 	return math.Pow(-math.Expm1(-float64(probes)/bitsPerKey), float64(probes))
 }
 
@@ -15,7 +15,7 @@ func ClassicRate(bitsPerKey float64, probes int) float64 {
 func ClassicUnit(rate float64) Unit {
 	for u := (Unit{BitsPerKey: minUnitBits}); ; u.BitsPerKey += minUnitBits {
 		for u.Probes = 1; float64(u.Probes) <= u.BitsPerKey; u.Probes++ {
-			if ClassicRate(u.BitsPerKey, u.Probes) <= rate {
+			if classicRate(u.BitsPerKey, u.Probes) <= rate {
 				return u
 			}
 		}

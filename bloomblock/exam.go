@@ -12,7 +12,7 @@ type Exam struct {
 	Header     []Field    `json:"header"`                 // in the order of the bytes; empty where there is no header at all
 	Promised   float64    `json:"fpr_promised"`           // by the header, for all units; 1 without any
 	ByTable    float64    `json:"fpr_by_table"`           // Filter.ExpectedRate: of so many keys, blocks and probes, on average
-	FromBits   float64    `json:"fpr_from_bits"`          // Report.Rate: exact for these bits and random hashes
+	FromBits   float64    `json:"fpr_from_bits"`          // exact for these bits and random hashes
 	Measured   *Measured  `json:"fpr_measured,omitempty"` // by asking; none without units
 	Units      []UnitExam `json:"units"`
 	Flags      []Flag     `json:"flags"` // what is off by more than it should be; of the whole filter, and then of each unit
@@ -73,7 +73,8 @@ type UnitExam struct {
 	// with b (Putze, Sanders, Singler 2007, for the number of keys in a block); see theory.
 	SetBits *Stat `json:"set_bits,omitempty"`
 	Spread  *Stat `json:"set_bits_deviation,omitempty"`
-	// NumKeys is UnitReport.Keys less the bias that it has by theory, beside the keys in the header.
+	// NumKeys is the number of keys estimated from the bits, less the estimate's theoretical bias; it should be that in the
+	// header.
 	NumKeys *Stat `json:"keys,omitempty"`
 	// Positions is the chi-square of how often each of the 512 positions is set over all blocks, less its mean, over the variance
 	// a-b that it has between positions: 511 degrees of freedom.
@@ -135,13 +136,13 @@ func examine(block []byte, answer func(f *Filter, h Hash) bool) (Exam, error) {
 	if answer == nil {
 		answer = (*Filter).MayContain
 	}
-	r := f.Inspect()
-	e.ByTable, e.FromBits = f.ExpectedRate(), r.Rate
+	e.ByTable = f.ExpectedRate()
 	for i := range e.Units {
 		u := &e.Units[i]
 		alone := f.unit(i)
-		u.ByTable, u.FromBits = alone.ExpectedRate(), r.Units[i].Rate
-		u.examine(&r.Units[i], alone, block[u.Offset:][:u.Bytes])
+		u.ByTable = alone.ExpectedRate()
+		u.examine(alone, block[u.Offset:][:u.Bytes])
+		e.FromBits *= u.FromBits
 		u.Measured = ask(u.FromBits, func(h Hash) bool { return answer(alone, h) })
 		u.judge(e.Keys)
 	}

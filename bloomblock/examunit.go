@@ -12,32 +12,37 @@ const (
 	maxZ       = 1e6
 )
 
-// examine fills in what the bits of an intact unit say; f is the filter of the unit alone.
-func (u *UnitExam) examine(r *UnitReport, f *Filter, payload []byte) {
-	u.Min, u.Max = r.Min, r.Max
+// examine sets the figures of the bits of an intact unit; f is the filter of the unit alone.
+func (u *UnitExam) examine(f *Filter, payload []byte) {
+	c := censusOf(payload)
+	mean, deviation := c.moments()
+	u.Min, u.Max = c.emptiest, c.fullest
 	sums, size := regionsOf(payload)
 	u.RegionBlocks = size
 	for i, sum := range sums {
 		u.Regions = append(u.Regions, float64(sum)/float64(min(size, u.Blocks-uint64(i)*size)*blockBits))
 	}
 	if f.ribbon != nil {
+		u.FromBits = f.ribbon.measure(1)
 		s := f.ribbon.ribbonShape
 		u.Slots, u.Segments, u.Wide = s.starts, s.segments, s.wide
 		n := float64(s.at(s.segments) * segmentSlots) // what rounds the unit up to a whole block is zero
-		u.Density = stat(r.Mean*float64(u.Blocks)/n, 0.5, 0.5/math.Sqrt(n))
+		u.Density = stat(mean*float64(u.Blocks)/n, 0.5, 0.5/math.Sqrt(n))
 		return
 	}
+	u.FromBits = c.rate(u.Probes)
 	t := theoryOf(f.keys, u.Blocks, u.Probes)
 	blocks := float64(u.Blocks)
-	u.SetBits = stat(r.Mean, t.mean(), math.Sqrt(t.meanVar()))
+	u.SetBits = stat(mean, t.mean(), math.Sqrt(t.meanVar()))
 	if dev := math.Sqrt(t.variance()); u.Blocks > 1 && dev > 0 {
 		// The error of a root is that of what it is the root of over twice the root.
-		u.Spread = stat(r.Dev*math.Sqrt(blocks/(blocks-1)), dev, math.Sqrt(t.varianceVar())/(2*dev))
+		u.Spread = stat(deviation*math.Sqrt(blocks/(blocks-1)), dev, math.Sqrt(t.varianceVar())/(2*dev))
 	}
-	u.NumKeys = stat(r.Keys-blocks*t.estimate, float64(f.keys), math.Sqrt(blocks*max(0, t.estimateVar-t.estimate*t.estimate)))
+	keysErr := math.Sqrt(blocks * max(0, t.estimateVar-t.estimate*t.estimate))
+	u.NumKeys = stat(c.keys(u.Probes)-blocks*t.estimate, float64(f.keys), keysErr)
 	counts := positions(payload)
-	for _, c := range counts {
-		u.Shares = append(u.Shares, float64(c)/blocks)
+	for _, count := range counts {
+		u.Shares = append(u.Shares, float64(count)/blocks)
 	}
 	u.Positions = chi2(deviations(counts, nil), blocks*(t.clear-t.both), blockBits-1)
 	if len(sums) > 1 {
@@ -48,8 +53,8 @@ func (u *UnitExam) examine(r *UnitReport, f *Filter, payload []byte) {
 		u.Evenness = chi2(deviations(sums, weights), t.variance()-blockBits*blockBits*t.across, float64(len(sums)-1))
 	}
 	at := worst(payload)
-	u.Worst = &WorstBlock{Index: at, Offset: u.Offset + at*blockBytes, Set: r.Max, Rate: passes(r.Max, u.Probes), Chance: t.atLeast(r.Max)}
-	u.histogram(r, t)
+	u.Worst = &WorstBlock{Index: at, Offset: u.Offset + at*blockBytes, Set: u.Max, Rate: passes(u.Max, u.Probes), Chance: t.atLeast(u.Max)}
+	u.histogram(c, t)
 }
 
 // stat compares a figure.
@@ -157,9 +162,9 @@ func positions(payload []byte) []uint64 {
 }
 
 // histogram has at most maxBins bins, which end where nothing is and hardly anything should be.
-func (u *UnitExam) histogram(r *UnitReport, t *theory) {
+func (u *UnitExam) histogram(c *census, t *theory) {
 	blocks := float64(u.Blocks)
-	from, to := r.Min, r.Max
+	from, to := u.Min, u.Max
 	for x, p := range t.set {
 		if p*blocks >= 0.01 {
 			from, to = min(from, x), max(to, x)
@@ -169,7 +174,7 @@ func (u *UnitExam) histogram(r *UnitReport, t *theory) {
 	for ; from <= to; from += width {
 		b := Bin{From: from, To: min(from+width-1, to)}
 		for x := b.From; x <= b.To; x++ {
-			b.Blocks += r.Histogram[x]
+			b.Blocks += c.withSetBits[x]
 			b.Want += t.set[x] * blocks
 		}
 		u.Histogram = append(u.Histogram, b)

@@ -206,25 +206,10 @@ func (f *Filter) FalsePositiveRate() float64 {
 			m.rate = f.ribbon.sampledRate()
 		}
 		for i := range f.n {
-			m.rate *= bitsRate(f.units[i].bits, f.units[i].probes)
+			m.rate *= censusOf(f.units[i].bits).rate(f.units[i].probes)
 		}
 	})
 	return m.rate
-}
-
-// bitsRate returns the exact rate of the bits of a Bloom unit: the mean over its blocks of (set bits / 512)^probes.
-func bitsRate(payload []byte, probes int) float64 {
-	var histogram [blockBits + 1]uint64
-	for b := payload; len(b) >= blockBytes; b = b[blockBytes:] {
-		histogram[setBits(b)]++
-	}
-	sum := 0.0
-	for set, count := range histogram {
-		if count > 0 {
-			sum += float64(count) * passes(set, probes)
-		}
-	}
-	return sum / float64(len(payload)/blockBytes)
 }
 
 // ExpectedRate returns the rate that this number of keys, blocks and probes gives on average over all sets of keys, to five

@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// MaxSample is the largest number of hashes in a sample. A share that is told from so many is right to 1.6 hundredths, the
+// maxSample is the largest number of hashes in a sample. A share that is told from so many is right to 1.6 hundredths, the
 // standard error at worst, and a number of distinct hashes to three.
-const MaxSample = 1024
+const maxSample = 1024
 
 // A Sample is the hashes of a set that are first in a random order, which is the same for all sets. So it is a uniform sample of
 // the set without repetition: what holds for a share of it holds for about that share of the set.
@@ -57,10 +57,10 @@ func (h Hash) mix() uint64 { return uint64(h) * mulMix }
 // unmix is the hash that mix made x of.
 func unmix(x uint64) Hash { return Hash(x * invMix) }
 
-// sampleSize is how many of n hashes are taken: all up to 64, then at least so many, a sixteenth, and at most MaxSample. So a small
+// sampleSize is how many of n hashes are taken: all up to 64, then at least so many, a sixteenth, and at most maxSample. So a small
 // table pays half a byte for each key, and not 8 KiB. A share told from 64 hashes has an error of six hundredths, of 250 three: that is
 // of fewer keys, and where many small tables are looked at together the errors even out.
-func sampleSize(n int) int { return min(n, max(minSample, min(n/sampleShare, MaxSample))) }
+func sampleSize(n int) int { return min(n, max(minSample, min(n/sampleShare, maxSample))) }
 
 // AppendSample appends the sample block of all added hashes to dst and returns the longer slice. It takes a pass over the
 // hashes, at about the speed of memory, and the sorting of a thousand.
@@ -69,7 +69,7 @@ func (b *Builder) AppendSample(dst []byte) []byte {
 	mixed := b.smallest(sampleSize(b.n))
 	dst = append(dst, sampleMagic...)
 	dst = append(dst, sampleVersion, hashXXH64)
-	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(mixed))) //nolint:gosec // ≤ MaxSample
+	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(mixed))) //nolint:gosec // ≤ maxSample
 	dst = append(dst, 0, 0, 0, 0)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(b.n)) //nolint:gosec // a length
 	for _, x := range mixed {
@@ -126,8 +126,8 @@ func ParseSample(block []byte) (Sample, error) {
 	s := Sample{keys: binary.LittleEndian.Uint64(block[16:])}
 	count, rest := int(binary.LittleEndian.Uint16(block[10:])), block[sampleHeader:]
 	switch {
-	case count > MaxSample || uint64(count) > s.keys || count == 0 && s.keys > 0:
-		return Sample{}, damaged("sample of %d hashes of %d keys, want at most %d", count, s.keys, MaxSample)
+	case count > maxSample || uint64(count) > s.keys || count == 0 && s.keys > 0:
+		return Sample{}, damaged("sample of %d hashes of %d keys, want at most %d", count, s.keys, maxSample)
 	case len(rest) != 8*count:
 		return Sample{}, damaged("sample of %d hashes in %d bytes, want %d", count, len(block), sampleHeader+8*count)
 	}

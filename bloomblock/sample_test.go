@@ -90,7 +90,7 @@ func TestASampleLiesInAllBlocksAndPlacesAlike(t *testing.T) {
 	for what, n := range counts {
 		chi := 0.0
 		for _, n := range n {
-			const want = MaxSample / bins
+			const want = maxSample / bins
 			chi += (n - want) * (n - want) / want
 		}
 		if chi > 120 { // 63 ± 11; the largest of sixty is rarely above 95
