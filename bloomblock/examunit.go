@@ -26,7 +26,7 @@ func (u *UnitExam) examine(f *Filter, payload []byte) {
 		u.FromBits = f.ribbon.measure(1)
 		s := f.ribbon.ribbonShape
 		u.Slots, u.Segments, u.Wide = s.starts, s.segments, s.wide
-		n := float64(s.at(s.segments) * segmentSlots) // what rounds the unit up to a whole block is zero
+		n := float64(s.at(s.segments) * segmentSlots) // without the zeros that round the unit up to a whole block
 		u.Density = stat(mean*float64(u.Blocks)/n, 0.5, 0.5/math.Sqrt(n))
 		return
 	}
@@ -35,7 +35,7 @@ func (u *UnitExam) examine(f *Filter, payload []byte) {
 	blocks := float64(u.Blocks)
 	u.SetBits = stat(mean, t.mean(), math.Sqrt(t.meanVar()))
 	if dev := math.Sqrt(t.variance()); u.Blocks > 1 && dev > 0 {
-		// The error of a root is that of what it is the root of over twice the root.
+		// The error of a square root is the error of its argument over twice the root.
 		u.Spread = stat(deviation*math.Sqrt(blocks/(blocks-1)), dev, math.Sqrt(t.varianceVar())/(2*dev))
 	}
 	keysErr := math.Sqrt(blocks * max(0, t.estimateVar-t.estimate*t.estimate))
@@ -53,11 +53,14 @@ func (u *UnitExam) examine(f *Filter, payload []byte) {
 		u.Evenness = chi2(deviations(sums, weights), t.variance()-blockBits*blockBits*t.across, float64(len(sums)-1))
 	}
 	at := worst(payload)
-	u.Worst = &WorstBlock{Index: at, Offset: u.Offset + at*blockBytes, Set: u.Max, Rate: passes(u.Max, u.Probes), Chance: t.atLeast(u.Max)}
+	u.Worst = &WorstBlock{
+		Index: at, Offset: u.Offset + at*blockBytes, Set: u.Max,
+		Rate: passes(u.Max, u.Probes), Chance: t.atLeast(u.Max),
+	}
 	u.histogram(c, t)
 }
 
-// stat compares a figure.
+// stat compares a figure with its expected value and standard deviation.
 func stat(got, want, deviation float64) *Stat {
 	s := Stat{Got: got, Want: want, Err: deviation}
 	switch off := got - want; {
@@ -69,7 +72,8 @@ func stat(got, want, deviation float64) *Stat {
 	return &s
 }
 
-// chi2 compares a sum of squares, over the variance of its terms, with the degrees of freedom. Nil without a variance.
+// chi2 compares a sum of squares, divided by the variance of its terms, with the degrees of freedom. It returns nil
+// without a variance.
 func chi2(sum, variance, freedom float64) *Stat {
 	if !(variance > 1e-9) {
 		return nil
@@ -77,8 +81,8 @@ func chi2(sum, variance, freedom float64) *Stat {
 	return stat(sum/variance, freedom, math.Sqrt(2*freedom))
 }
 
-// deviations is the sum of squares of how far counts are from what their weights, which are as variances, let expect; without
-// weights all are alike.
+// deviations returns the sum of squared deviations of counts from their expected values, which are proportional to
+// weights and so are their variances; nil weights are equal.
 func deviations(counts []uint64, weights []float64) (squares float64) {
 	weight := func(i int) float64 {
 		if weights == nil {
@@ -106,7 +110,7 @@ func setBits(block []byte) (set int) {
 	return set
 }
 
-// regionsOf are the set bits in up to maxRegions stretches of blocks, each of size blocks but the last.
+// regionsOf returns the set bits in up to maxRegions ranges of blocks, each of size blocks except the last.
 func regionsOf(payload []byte) (sums []uint64, size uint64) {
 	blocks := len(payload) / blockBytes
 	per := (blocks + maxRegions - 1) / maxRegions
@@ -119,7 +123,7 @@ func regionsOf(payload []byte) (sums []uint64, size uint64) {
 	return sums, uint64(per)
 }
 
-// worst is the first of the fullest blocks.
+// worst returns the index of the first of the fullest blocks.
 func worst(payload []byte) (at uint64) {
 	most := -1
 	for i := range len(payload) / blockBytes {
@@ -130,8 +134,8 @@ func worst(payload []byte) (at uint64) {
 	return at
 }
 
-// positions counts in how many blocks each position is set. Bits are counted in columns: digit d of the counters of a word's 64
-// positions is one word, so that to add a block's word takes two operations on average, not 64.
+// positions counts the blocks in which each position is set. It counts in columns: digit d of the counters of a word's
+// 64 positions is one word, so that adding a block's word takes two operations on average, not 64.
 func positions(payload []byte) []uint64 {
 	counts := make([]uint64, blockBits)
 	const digits = 16
@@ -161,7 +165,7 @@ func positions(payload []byte) []uint64 {
 	return counts
 }
 
-// histogram has at most maxBins bins, which end where nothing is and hardly anything should be.
+// histogram sets at most maxBins bins, which cover all blocks and all numbers of set bits that are likely.
 func (u *UnitExam) histogram(c *census, t *theory) {
 	blocks := float64(u.Blocks)
 	from, to := u.Min, u.Max

@@ -2,6 +2,6 @@
 
 package bloomblock
 
-// mostProbes is the largest number of random hashes that measure a filter's rate. Rates below 10⁻⁴ are measured less
-// exactly for it; Measured.Err says how exactly.
+// mostProbes is the largest number of random hashes used to measure a filter's rate. Rates below 10⁻⁴ are therefore
+// measured less exactly; see Measured.Err.
 const mostProbes = 1 << 24

@@ -2,5 +2,5 @@
 
 package bloomblock
 
-// mostProbes is less where the race detector makes each question forty times as slow.
+// mostProbes is smaller here because the race detector makes each probe forty times as slow.
 const mostProbes = 1 << 19

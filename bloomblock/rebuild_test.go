@@ -84,8 +84,8 @@ func TestATraceIsTheAnswer(t *testing.T) {
 			for _, u := range f.Trace(h) {
 				all = all && u.Maybe
 				each := true
-				for _, place := range u.Places {
-					each = each && place.Set
+				for _, probe := range u.Probes {
+					each = each && probe.Set
 				}
 				for _, even := range u.Columns {
 					each = each && even

@@ -55,9 +55,9 @@ func TestASampleIsTheHashesWithTheSmallestMix(t *testing.T) {
 			t.Errorf("%d keys: sample of %d hashes of %d keys, want the first %d", n, s.Len(), s.Keys(), want)
 		}
 		for i, h := range all {
-			place, found, taken := s.Find(h)
-			if found != (i < want) || found && place != i || !found && taken {
-				t.Fatalf("%d keys: Find of hash %d: %d, %v, %v", n, i, place, found, taken)
+			index, found, taken := s.Find(h)
+			if found != (i < want) || found && index != i || !found && taken {
+				t.Fatalf("%d keys: Find of hash %d: %d, %v, %v", n, i, index, found, taken)
 			}
 		}
 		if _, found, taken := s.Find(HashKey([]byte("absent"))); found || n <= minSample && !taken {
@@ -231,8 +231,8 @@ func FuzzParseSample(f *testing.F) {
 			if x := binary.LittleEndian.Uint64(block[sampleHeader+8*i:]); h.mix() != x {
 				t.Fatalf("hash %d is mixed to %x, want %x", i, h.mix(), x)
 			}
-			if place, found, _ := s.Find(h); !found || place != i {
-				t.Fatalf("hash %d is found at %d, %v", i, place, found)
+			if index, found, _ := s.Find(h); !found || index != i {
+				t.Fatalf("hash %d is found at %d, %v", i, index, found)
 			}
 		}
 		if d := s.Distinct(); !(d >= 0) {

@@ -8,8 +8,8 @@ type UnitBits struct {
 	Columns int // of a Ribbon unit, except for the extra one of its front part; 0 for a Bloom unit
 	Blocks  uint64
 	Fill    float64 // share of the bits that are set
-	// Rate is the false positive rate, exact for random hashes: the mean over the blocks of (set bits / 512)^probes; for a
-	// Ribbon unit the mean over the starts of bands of 2 to the power of minus the rank of the columns there.
+	// Rate is the false positive rate, exact for random hashes: the mean over the blocks of (set bits / 512)^probes;
+	// for a Ribbon unit the mean over the starts of bands of 2 to the power of minus the rank of the columns there.
 	Rate float64
 }
 
@@ -27,7 +27,9 @@ func (f *Filter) UnitBits() []UnitBits {
 	for _, u := range f.units[:f.n] {
 		c := censusOf(u.bits)
 		mean, _ := c.moments()
-		units = append(units, UnitBits{Probes: u.probes, Blocks: c.blocks, Fill: mean / blockBits, Rate: c.rate(u.probes)})
+		units = append(units, UnitBits{
+			Probes: u.probes, Blocks: c.blocks, Fill: mean / blockBits, Rate: c.rate(u.probes),
+		})
 	}
 	return units
 }
@@ -74,8 +76,8 @@ func (c *census) rate(probes int) float64 {
 }
 
 // keys estimates the number of keys of a Bloom unit, from each block alone, summed up (Swamidass, Baldi, "Mathematical
-// Correction for Fingerprint Similarity Measures", 2007). The same formula over all bits at once would be low by up to a
-// hundredth, since blocks are unevenly full.
+// Correction for Fingerprint Similarity Measures", 2007). The same formula over all bits at once would be low by up to
+// a hundredth, since blocks are unevenly full.
 func (c *census) keys(probes int) float64 {
 	return c.sum(func(set int) float64 { return keysFrom(set, probes) })
 }
