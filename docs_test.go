@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // TestDocumentsNameWhatThereIs checks that each name of this package in docs exists. In a table only the second column is
@@ -53,8 +54,8 @@ func TestDocumentsNameWhatThereIs(t *testing.T) {
 	}
 }
 
-// TestDocumentsNameFilesAndTestsThatExist checks the links of all documents, and the tests and Go files that
-// they name.
+// TestDocumentsNameFilesAndTestsThatExist checks the links of all documents, the tests and Go files that
+// they name, and the width of their lines, tables and links excepted.
 func TestDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 	declaration := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 	tests := make(map[string]bool)
@@ -103,6 +104,11 @@ func TestDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 		for _, m := range file.FindAllStringSubmatch(string(text), -1) {
 			if _, err := os.Stat(filepath.FromSlash(m[1])); err != nil {
 				t.Errorf("%s: there is no %s", document, m[1])
+			}
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if utf8.RuneCountInString(line) > 120 && line[0] != '|' && !strings.Contains(line, "](") {
+				t.Errorf("%s:%d: more than 120 columns", document, i+1)
 			}
 		}
 	}
