@@ -52,9 +52,8 @@ func (u *UnitExam) examine(f *Filter, payload []byte) {
 		}
 		u.Evenness = chi2(deviations(sums, weights), t.variance()-blockBits*blockBits*t.across, float64(len(sums)-1))
 	}
-	at := worst(payload)
 	u.Worst = &WorstBlock{
-		Index: at, Offset: u.Offset + at*blockBytes, Set: u.Max,
+		Index: c.fullestAt, Offset: u.Offset + c.fullestAt*blockBytes, Set: u.Max,
 		Rate: passes(u.Max, u.Probes), Chance: t.atLeast(u.Max),
 	}
 	u.histogram(c, t)
@@ -102,14 +101,6 @@ func deviations(counts []uint64, weights []float64) (squares float64) {
 	return squares
 }
 
-// setBits counts the bits of a block.
-func setBits(block []byte) (set int) {
-	for w := 0; w < blockBytes; w += wordBytes {
-		set += bits.OnesCount64(binary.LittleEndian.Uint64(block[w:]))
-	}
-	return set
-}
-
 // regionsOf returns the set bits in up to maxRegions ranges of blocks, each of size blocks except the last.
 func regionsOf(payload []byte) (sums []uint64, size uint64) {
 	blocks := len(payload) / blockBytes
@@ -121,17 +112,6 @@ func regionsOf(payload []byte) (sums []uint64, size uint64) {
 		sums[len(sums)-1] += uint64(setBits(payload[i*blockBytes:])) //nolint:gosec // ≤ blockBits
 	}
 	return sums, uint64(per)
-}
-
-// worst returns the index of the first of the fullest blocks.
-func worst(payload []byte) (at uint64) {
-	most := -1
-	for i := range len(payload) / blockBytes {
-		if set := setBits(payload[i*blockBytes:]); set > most {
-			most, at = set, uint64(i)
-		}
-	}
-	return at
 }
 
 // positions counts the blocks in which each position is set. It counts in columns: digit d of the counters of a word's

@@ -217,14 +217,17 @@ func (f *Filter) FalsePositiveRate() float64 {
 
 // ExpectedRate returns the mean rate of filters with this number of keys, blocks and probes over all sets of keys, to
 // five digits. It is 1 without units. It takes microseconds, or milliseconds if a unit's rate is below 10⁻⁷.
-func (f *Filter) ExpectedRate() float64 {
+func (f *Filter) ExpectedRate() float64 { return f.expectedRate(quickLow) }
+
+// expectedRate returns ExpectedRate, with rates of units below exactBelow computed exactly, which takes milliseconds.
+func (f *Filter) expectedRate(exactBelow float64) float64 {
 	rate := 1.0
 	if f.ribbon != nil {
 		rate = f.ribbon.rate()
 	}
 	for _, u := range f.units[:f.n] {
 		r := quickRate(f.keys, u.blocks, u.probes)
-		if r < quickLow {
+		if r < exactBelow {
 			r = binomialRate(f.keys, u.blocks, u.probes)
 		}
 		rate *= r

@@ -25,7 +25,7 @@ func (s *Sample) Overlap(filters ...*Filter) Overlap {
 		if f == nil || f.Units() == 0 {
 			return Overlap{Err: 1}
 		}
-		denied *= 1 - f.quickRate()
+		denied *= 1 - f.expectedRate(0)
 	}
 	if denied < minDenied {
 		return Overlap{Err: 1}
@@ -55,16 +55,3 @@ hashes:
 
 // minDenied is the smallest share of absent hashes that filters must deny together for the estimate to be useful.
 const minDenied = 0.05
-
-// quickRate returns ExpectedRate without the milliseconds that rates below 10⁻⁷ take, which make no difference to an
-// overlap.
-func (f *Filter) quickRate() float64 {
-	rate := 1.0
-	if f.ribbon != nil {
-		rate = f.ribbon.rate()
-	}
-	for _, u := range f.units[:f.n] {
-		rate *= quickRate(f.keys, u.blocks, u.probes)
-	}
-	return rate
-}

@@ -1,6 +1,10 @@
 package bloomblock
 
-import "math"
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+)
 
 // A UnitBits describes the bits of one unit. Examine reports far more, and takes far longer.
 type UnitBits struct {
@@ -37,17 +41,22 @@ func (f *Filter) UnitBits() []UnitBits {
 // A census counts the blocks of a unit by the number of their set bits. There is at least one block.
 type census struct {
 	blocks      uint64
-	emptiest    int // set bits
-	fullest     int
+	emptiest    int    // set bits
+	fullest     int    // set bits
+	fullestAt   uint64 // index of the first of the fullest blocks
 	withSetBits [blockBits + 1]uint64
 }
 
 func censusOf(payload []byte) *census {
-	c := &census{blocks: uint64(len(payload) / blockBytes), emptiest: blockBits}
+	c := &census{emptiest: blockBits, fullest: -1}
 	for ; len(payload) >= blockBytes; payload = payload[blockBytes:] {
 		set := setBits(payload)
+		if set > c.fullest {
+			c.fullest, c.fullestAt = set, c.blocks
+		}
+		c.emptiest = min(c.emptiest, set)
 		c.withSetBits[set]++
-		c.emptiest, c.fullest = min(c.emptiest, set), max(c.fullest, set)
+		c.blocks++
 	}
 	return c
 }
@@ -80,4 +89,12 @@ func (c *census) rate(probes int) float64 {
 // a hundredth, since blocks are unevenly full.
 func (c *census) keys(probes int) float64 {
 	return c.sum(func(set int) float64 { return keysFrom(set, probes) })
+}
+
+// setBits counts the bits of a block.
+func setBits(block []byte) (set int) {
+	for w := 0; w < blockBytes; w += wordBytes {
+		set += bits.OnesCount64(binary.LittleEndian.Uint64(block[w:]))
+	}
+	return set
 }
