@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,10 +12,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-// TestDocumentsNameWhatThereIs finds, for each name of this package in docs, what it names, and for each link its file. In a
-// table only the second column is about this package.
+// TestDocumentsNameWhatThereIs checks that each name of this package in docs exists. In a table only the second column is
+// about this package.
 func TestDocumentsNameWhatThereIs(t *testing.T) {
 	exported := exportedNames(t)
 	variables := map[string]string{ // by which the documents call values of these types
@@ -23,7 +25,6 @@ func TestDocumentsNameWhatThereIs(t *testing.T) {
 	}
 	quoted := regexp.MustCompile("`[^`]+`")
 	use := regexp.MustCompile(`\b(` + strings.Join(slices.Collect(maps.Keys(variables)), "|") + `)\.([A-Z]\w*)`)
-	link := regexp.MustCompile(`\]\(([^)#]+)\)`)
 	documents, err := filepath.Glob("docs/*.md")
 	if err != nil || len(documents) == 0 {
 		t.Fatalf("no documents: %v", err)
@@ -35,11 +36,6 @@ func TestDocumentsNameWhatThereIs(t *testing.T) {
 		}
 		uses := 0
 		for line := range strings.Lines(string(text)) {
-			for _, to := range link.FindAllStringSubmatch(line, -1) {
-				if _, err := os.Stat(filepath.Join("docs", to[1])); err != nil && !strings.Contains(to[1], "://") {
-					t.Errorf("%s: a link to %s, which is not there", document, to[1])
-				}
-			}
 			if columns := strings.Split(line, "|"); len(columns) > 3 {
 				line = columns[2]
 			}
@@ -58,7 +54,67 @@ func TestDocumentsNameWhatThereIs(t *testing.T) {
 	}
 }
 
-// exportedNames are the names that this package exports: "Open", "DB.Put", "Options.FS".
+// TestDocumentsNameFilesAndTestsThatExist checks the links of all documents, the tests and Go files that
+// they name, and the width of their lines, tables and links excepted.
+func TestDocumentsNameFilesAndTestsThatExist(t *testing.T) {
+	declaration := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+	tests := make(map[string]bool)
+	var documents []string
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && (d.Name() == "bin" || strings.HasPrefix(d.Name(), ".")):
+			return filepath.SkipDir
+		case strings.HasSuffix(name, ".md"):
+			documents = append(documents, name)
+		case strings.HasSuffix(name, "_test.go"):
+			source, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			for _, m := range declaration.FindAllSubmatch(source, -1) {
+				tests[string(m[1])] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
+	test := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w+`)
+	file := regexp.MustCompile("`([a-z]+/[a-z_/]+\\.go)`")
+	for _, document := range documents {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			_, err := os.Stat(filepath.Join(filepath.Dir(document), m[1]))
+			if err != nil && !strings.Contains(m[1], "://") {
+				t.Errorf("%s: a link to %s, which does not exist", document, m[1])
+			}
+		}
+		for _, name := range test.FindAllString(string(text), -1) {
+			if !tests[name] {
+				t.Errorf("%s: there is no %s", document, name)
+			}
+		}
+		for _, m := range file.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.FromSlash(m[1])); err != nil {
+				t.Errorf("%s: there is no %s", document, m[1])
+			}
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if utf8.RuneCountInString(line) > 120 && line[0] != '|' && !strings.Contains(line, "](") {
+				t.Errorf("%s:%d: more than 120 columns", document, i+1)
+			}
+		}
+	}
+}
+
+// exportedNames returns the names that this package exports: "Open", "DB.Put", "Options.FS".
 func exportedNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := make(map[string]bool)

@@ -10,14 +10,14 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// hash is the hash number i of a fixed random sequence.
+// hash returns hash number i of a fixed random sequence.
 func hash(i uint64) bloomblock.Hash { return bloomblock.Hash(rand.NewPCG(i, 1).Uint64()) }
 
 func TestAddedHashesAreFound(t *testing.T) {
 	for _, keys := range []int{0, 1, 2, 50, 51, 52, 1000, 50_000} {
 		for _, bits := range []float64{1, 4, 10, 20, 64} {
 			a := NewAtomic(keys, bits)
-			for i := range uint64(3*keys + 1) { // also far beyond what it was made for
+			for i := range uint64(3*keys + 1) { // also far beyond the number of keys it was made for
 				a.Add(hash(i))
 				if !a.MayContain(hash(i)) {
 					t.Fatalf("%d keys of %v bits: hash %d was added and is denied", keys, bits, i)
@@ -60,7 +60,7 @@ func TestRateIsNearTheExactOne(t *testing.T) {
 }
 
 func TestPlacesAreThoseOfAFilterBlock(t *testing.T) {
-	// The same hashes in a filter block of as many blocks and probes give the same answers, true ones and false ones.
+	// The same hashes in a filter block with as many blocks and probes give the same answers, true and false ones.
 	const keys, bits = 10_000, 10
 	a := NewAtomic(keys, bits)
 	p, err := bloomblock.NewParams(bloomblock.Unit{BitsPerKey: bits, Probes: a.probes})

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The queries are many and distinct, since a branch predictor learns a few thousand by heart.
+// There are many distinct queries, since a branch predictor memorizes a few thousand.
 const benchQueries = 1 << 20
 
 func benchParams(b *testing.B, units ...Unit) Params {
@@ -20,7 +20,9 @@ func benchParams(b *testing.B, units ...Unit) Params {
 func BenchmarkMayContain(b *testing.B) {
 	queries := make([]Hash, benchQueries)
 	for _, keys := range []uint64{1e4, 1e6} {
-		for _, units := range [][]Unit{{{5, 3}}, {{10, 6}}, {{16, 8}}, {{22.5, 10}}, {{8, 5}, {8, 5}}, {{10, 6}, {10, 6}}} {
+		for _, units := range [][]Unit{
+			{{5, 3}}, {{10, 6}}, {{16, 8}}, {{22.5, 10}}, {{8, 5}, {8, 5}}, {{10, 6}, {10, 6}},
+		} {
 			f := filterOf(b, benchParams(b, units...), func(yield func(Hash) bool) {
 				for i := range keys {
 					yield(HashKey(numbered(i)))
@@ -50,7 +52,7 @@ func BenchmarkMayContain(b *testing.B) {
 	}
 }
 
-// Dependent lookups: the next query waits for the answer, as a reader does who acts on it.
+// BenchmarkMayContainLatency makes each query depend on the answer before, as in a reader that acts on it.
 func BenchmarkMayContainLatency(b *testing.B) {
 	queries := make([]Hash, benchQueries)
 	for i := range queries {
@@ -122,7 +124,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// BenchmarkKeyToAnswer is a lookup of an absent key in one filter, hash included, beside the hash alone.
+// BenchmarkKeyToAnswer looks up an absent key in one filter, including its hash, and computes the hash alone.
 func BenchmarkKeyToAnswer(b *testing.B) {
 	const queries = 1 << 16
 	keys := make([]byte, 16*queries)
@@ -159,9 +161,10 @@ func BenchmarkKeyToAnswer(b *testing.B) {
 	}
 }
 
-// BenchmarkUnits compares one unit with two of the same size at 20 million keys, where each is a miss of the processor's own caches:
-// a branch on the answer, and the next key made from it. 15.5 bits are those of the level above the last one at a promise of 0.01,
-// 20 those of ParamsFor(0.0001); of fewer bits a store builds one unit, and two are here to see why.
+// BenchmarkUnits compares one unit with two of the same size at 20 million keys, where each is a miss of the
+// processor's caches: once with a branch on the answer, once with the next key made from it. 15.5 bits are those of
+// the level above the last one at a promise of 0.01, 20 those of ParamsFor(0.0001); with fewer bits a store builds one
+// unit, and the two here show why.
 func BenchmarkUnits(b *testing.B) {
 	if testing.Short() {
 		b.Skip("20 million keys")
@@ -197,7 +200,8 @@ func BenchmarkUnits(b *testing.B) {
 						found++
 						h++
 					}
-					h ^= Hash(f.units[0].bits[h.Block(f.units[0].blocks)<<blockShift] & 1) // waits for memory as an answer would
+					line := h.Block(f.units[0].blocks) << blockShift
+					h ^= Hash(f.units[0].bits[line] & 1) // waits for memory as an answer would
 				}
 				b.ReportMetric(100*float64(found)/float64(n), "%maybe")
 			})
@@ -205,10 +209,10 @@ func BenchmarkUnits(b *testing.B) {
 	}
 }
 
-// BenchmarkEight asks eight filters for absent keys: each with a hash of its own; one hash and one bitmap of answers, as a lookup
-// does; and one after the other, each waiting for the answer before.
+// BenchmarkEight asks eight filters for absent keys: hashing the key for each; with one hash and one bitmap of
+// answers, as a lookup does; and one after the other, each waiting for the answer before.
 func BenchmarkEight(b *testing.B) {
-	nothing := Hash(len(b.Name()) >> 20) // which a compiler does not know
+	nothing := Hash(len(b.Name()) >> 20) // zero, but not known to the compiler
 	if testing.Short() {
 		b.Skip("100 million keys")
 	}
@@ -268,8 +272,8 @@ func BenchmarkEight(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendSample is what a table's sample costs when the table is finished: ns/key is to be held against the filter's bits,
-// five to nine, and against writing the key.
+// BenchmarkAppendSample measures the cost of a table's sample when the table is finished. Compare ns/key with five to
+// nine for the filter's bits, and with writing the key.
 func BenchmarkAppendSample(b *testing.B) {
 	for _, keys := range []uint64{1000, 35_000, 1e6} {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
@@ -286,7 +290,7 @@ func BenchmarkAppendSample(b *testing.B) {
 	}
 }
 
-// BenchmarkOverlap is one pair of tables.
+// BenchmarkOverlap estimates the overlap of one pair of tables.
 func BenchmarkOverlap(b *testing.B) {
 	s := sampleOf(b, hashesOf(numbered, 0, 35_000))
 	f := filterOf(b, benchParams(b, Unit{10, 6}), hashesOf(numbered, 17_500, 35_000))

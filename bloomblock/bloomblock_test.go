@@ -16,10 +16,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// numbered is the key of 8 big-endian bytes for i.
+// numbered returns the key of 8 big-endian bytes for i.
 func numbered(i uint64) []byte { return binary.BigEndian.AppendUint64(nil, i) }
 
-// hashesOf are the hashes of keys from, from+1 ... from+n-1.
+// hashesOf returns the hashes of keys from, from+1 ... from+n-1.
 func hashesOf(key func(uint64) []byte, from, n uint64) iter.Seq[Hash] {
 	return func(yield func(Hash) bool) {
 		for i := range n {
@@ -30,7 +30,7 @@ func hashesOf(key func(uint64) []byte, from, n uint64) iter.Seq[Hash] {
 	}
 }
 
-// blockOf is the block of a filter of hashes.
+// blockOf returns the block of a filter of hashes.
 func blockOf(p Params, hashes iter.Seq[Hash]) []byte {
 	var b Builder
 	for h := range hashes {
@@ -66,7 +66,7 @@ func paramsFor(tb testing.TB, rate float64) Params {
 	return p
 }
 
-// shapes are keys as applications have them.
+// shapes are typical keys of applications.
 var shapes = []struct {
 	name string
 	key  func(uint64) []byte
@@ -113,7 +113,7 @@ func TestNoKeyIsEverDenied(t *testing.T) {
 	for _, n := range counts {
 		for i, p := range params {
 			if n > 2000 && i > 4 || n > 10_000 && i != 2 && i != 4 {
-				continue // the time
+				continue // takes too long
 			}
 			shape := shapes[(int(n)+i)%len(shapes)]
 			f := filterOf(t, p, hashesOf(shape.key, 5, n))
@@ -129,7 +129,7 @@ func TestNoKeyIsEverDenied(t *testing.T) {
 	}
 }
 
-// measure is the share of absent keys to which f says maybe, and their number.
+// measure returns the share of absent keys for which f answers maybe.
 func measure(f *Filter, key func(uint64) []byte, from, probes uint64) (rate float64) {
 	found := 0
 	for h := range hashesOf(key, from, probes) {
@@ -157,7 +157,7 @@ func TestMeasuredRateIsThePromisedOne(t *testing.T) {
 	} {
 		for _, shape := range shapes {
 			if tt.probes >= 1_000_000 && shape.name != "decimal" {
-				continue // the time
+				continue // takes too long
 			}
 			t.Run(tt.name+", "+shape.name, func(t *testing.T) {
 				t.Parallel()
@@ -166,8 +166,9 @@ func TestMeasuredRateIsThePromisedOne(t *testing.T) {
 				if exact > tt.params.Rate()*(1+1e-9) {
 					t.Errorf("exact rate %v, promised %v", exact, tt.params.Rate())
 				}
-				// The keys are fixed, so this cannot fail now and then; 150,000 absent keys at a hundredth have a standard
-				// deviation of 2.6 %. The bits of a filter of few keys are themselves far from the average filter's.
+				// The keys are fixed, so this cannot fail now and then. 150,000 absent keys at a hundredth have a
+				// standard deviation of 2.6 %. The bits of a filter with few keys differ much from the average
+				// filter's.
 				bound := 1.1
 				if tt.keys < 10_000 {
 					bound = 1.25
@@ -180,8 +181,8 @@ func TestMeasuredRateIsThePromisedOne(t *testing.T) {
 	}
 }
 
-// TestTheRateOfOneToAMillionKeys compares the exact rate with what many filters of random hashes let through, and with what their
-// bits say, from a single key on.
+// TestTheRateOfOneToAMillionKeys compares the exact rate with the rate of many filters of random hashes, measured and
+// by their bits, from a single key on.
 func TestTheRateOfOneToAMillionKeys(t *testing.T) {
 	p := paramsFor(t, 0.01)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -209,7 +210,7 @@ func TestTheRateOfOneToAMillionKeys(t *testing.T) {
 					passed++
 				}
 			}
-			rate := f.Inspect().Rate
+			rate := rateOfBits(f)
 			bits += rate
 			squares += rate * rate
 		}
@@ -219,10 +220,12 @@ func TestTheRateOfOneToAMillionKeys(t *testing.T) {
 		if exact > p.Rate() {
 			t.Errorf("%d keys: exact rate %v, promised %v", keys, exact, p.Rate())
 		}
-		if sets > 30 && math.Abs(bits-exact) > 4*spread+1e-9 { // of fewer sets the spread is not known
-			t.Errorf("%d keys: rate %v by the bits of %d filters, exact %v, want within %v", keys, bits, sets, exact, 4*spread)
+		if sets > 30 && math.Abs(bits-exact) > 4*spread+1e-9 { // with fewer sets the spread is not known
+			t.Errorf("%d keys: rate %v by the bits of %d filters, exact %v, want within %v",
+				keys, bits, sets, exact, 4*spread)
 		}
-		if want, got := n*float64(asked)*exact, passed; math.Abs(got-want) > 4*math.Sqrt(want+math.Pow(float64(asked)*n*spread, 2))+0.01*want+1 {
+		want, got := n*float64(asked)*exact, passed
+		if math.Abs(got-want) > 4*math.Sqrt(want+math.Pow(float64(asked)*n*spread, 2))+0.01*want+1 {
 			t.Errorf("%d keys: %.0f of %.0f absent ones passed, want %.1f", keys, got, n*float64(asked), want)
 		}
 	}
@@ -233,7 +236,16 @@ func TestFewKeysHaveTheProbesThatTheirBitsAreWorth(t *testing.T) {
 	for _, tt := range []struct {
 		keys, blocks uint64
 		least, most  int
-	}{{0, 1, 6, 6}, {1, 1, 6, 14}, {20, 1, 9, 14}, {51, 1, 6, 6}, {52, 2, 9, 14}, {1000, 20, 6, 6}, {1024, 21, 6, 7}, {1_000_000, 19532, 6, 6}} {
+	}{
+		{0, 1, 6, 6},
+		{1, 1, 6, 14},
+		{20, 1, 9, 14},
+		{51, 1, 6, 6},
+		{52, 2, 9, 14},
+		{1000, 20, 6, 6},
+		{1024, 21, 6, 7},
+		{1_000_000, 19532, 6, 6},
+	} {
 		got := bestProbes(tt.keys, tt.blocks, u)
 		if got < tt.least || got > tt.most {
 			t.Errorf("%d keys in %d blocks: %d probes, want %d to %d", tt.keys, tt.blocks, got, tt.least, tt.most)
@@ -241,7 +253,8 @@ func TestFewKeysHaveTheProbesThatTheirBitsAreWorth(t *testing.T) {
 		for k := u.Probes; k <= MaxProbes; k++ {
 			best, other := binomialRate(tt.keys, tt.blocks, got), binomialRate(tt.keys, tt.blocks, k)
 			if got > u.Probes && best > 1.001*other && best > quickLow {
-				t.Errorf("%d keys in %d blocks: rate %v with %d probes, %v with %d", tt.keys, tt.blocks, best, got, other, k)
+				t.Errorf("%d keys in %d blocks: rate %v with %d probes, %v with %d",
+					tt.keys, tt.blocks, best, got, other, k)
 			}
 		}
 	}
@@ -287,7 +300,16 @@ func TestUnitsMultiply(t *testing.T) {
 func TestManyFiltersAnswerAsEachAloneDoes(t *testing.T) {
 	const keys, asked = 700, 20_000
 	filters := []*Filter{nil, {}}
-	for _, units := range [][]Unit{{{1, 1}}, {{3, 2}}, {{5, 3}}, {{6, 4}}, {{10, 6}}, {{32, 14}}, {{5, 3}, {7, 5}}, {{7, 5}, {3, 2}, {4, 3}}} {
+	for _, units := range [][]Unit{
+		{{1, 1}},
+		{{3, 2}},
+		{{5, 3}},
+		{{6, 4}},
+		{{10, 6}},
+		{{32, 14}},
+		{{5, 3}, {7, 5}},
+		{{7, 5}, {3, 2}, {4, 3}},
+	} {
 		p, err := NewParams(units...)
 		if err != nil {
 			t.Fatal(err)
@@ -351,8 +373,8 @@ func TestZeroFilterSaysMaybe(t *testing.T) {
 	if !none.MayContain(42) || none.Keys() != 10 {
 		t.Errorf("block of no filter: %v, %d keys, want maybe, 10", none.MayContain(42), none.Keys())
 	}
-	if r := none.Inspect(); r.Rate != 1 || r.Keys != 0 || r.Units != nil {
-		t.Errorf("report of no filter: %+v", r)
+	if units := none.UnitBits(); units != nil {
+		t.Errorf("units of no filter: %+v", units)
 	}
 }
 
@@ -396,7 +418,7 @@ func TestBuilderDropsEqualNeighboursAndCanBeUsedAgain(t *testing.T) {
 	for i := range cap(dirty) {
 		dirty = append(dirty, byte(i))
 	}
-	second := b.AppendBlock(dirty[:0], p) // memory that was used before must not shine through
+	second := b.AppendBlock(dirty[:0], p) // the former content must not be visible
 	if string(first[6:]) != string(second) {
 		t.Error("the same hashes gave different blocks")
 	}
@@ -406,7 +428,7 @@ func TestBuilderKnowsEqualNeighboursInDifferentChunks(t *testing.T) {
 	var b Builder
 	const n = 2*chunk + 10
 	blocks := [2][]byte{}
-	for i := range blocks { // the second time without copies, in memory that was used before
+	for i := range blocks { // the second time without allocating
 		for h := range hashesOf(numbered, 0, n) {
 			b.Add(h)
 			if i == 0 {
@@ -433,7 +455,7 @@ func TestBuilderKnowsEqualNeighboursInDifferentChunks(t *testing.T) {
 	}
 }
 
-// The picture of one small filter, and a checksum-sized summary of a larger one, in bytes that must never change.
+// TestGoldenBytes builds one small filter and summaries of larger ones, whose bytes must never change.
 func TestGoldenBytes(t *testing.T) {
 	var out strings.Builder
 	small := blockOf(paramsOf(t, Unit{10, 6}, Unit{10, 6}), hashesOf(shapes[2].key, 0, 20))
@@ -464,7 +486,8 @@ func TestGoldenBytes(t *testing.T) {
 			b.Add(h)
 		}
 		block := b.AppendBlock(nil, p)
-		fmt.Fprintf(&out, "1000 decimal keys with a seed at %.5f: %d bytes, CRC-32C %08x\n", p.Rate(), len(block), checksum(block))
+		fmt.Fprintf(&out, "1000 decimal keys with a seed at %.5f: %d bytes, CRC-32C %08x\n",
+			p.Rate(), len(block), checksum(block))
 	}
 	golden(t, "testdata/blocks.txt", out.String())
 }
@@ -485,43 +508,59 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-func TestInspectAgreesWithTheory(t *testing.T) {
+// rateOfBits returns the exact rate of a filter's bits, of a Ribbon unit too.
+func rateOfBits(f *Filter) float64 {
+	rate := 1.0
+	for _, u := range f.UnitBits() {
+		rate *= u.Rate
+	}
+	return rate
+}
+
+func TestBitsAgreeWithTheory(t *testing.T) {
 	const keys = 200_000
 	f := filterOf(t, paramsOf(t, Unit{10, 6}, Unit{6, 4}), hashesOf(numbered, 0, keys))
-	r := f.Inspect()
-	if got, want := r.Rate, f.ExpectedRate(); math.Abs(got/want-1) > 0.03 {
+	if got, want := rateOfBits(f), f.ExpectedRate(); math.Abs(got/want-1) > 0.03 {
 		t.Errorf("rate of the bits %v, exact %v", got, want)
 	}
-	if math.Abs(r.Keys/keys-1) > 0.005 {
-		t.Errorf("estimated %v keys, want %v", r.Keys, keys)
-	}
-	for i, u := range r.Units {
-		// Mean and variance of the occupancy of a block with a Poisson number of keys (filters of k independent probes).
-		k, lambda := float64(u.Probes), keys/float64(u.Blocks)
+	estimate := 0.0
+	for i, unit := range f.UnitBits() {
+		u := censusOf(f.units[i].bits)
+		estimate += u.keys(unit.Probes) / float64(f.n)
+		// Mean and variance of the occupancy of a block with a Poisson number of keys (filters with k independent
+		// probes).
+		k, lambda := float64(unit.Probes), keys/float64(unit.Blocks)
 		q1, q2 := 1-math.Pow(1-1.0/blockBits, k), 1-math.Pow(1-2.0/blockBits, k)
 		clear1, clear2 := math.Exp(-lambda*q1), math.Exp(-lambda*q2)
 		mean := blockBits * (1 - clear1)
 		dev := math.Sqrt(blockBits*(blockBits-1)*clear2 + blockBits*clear1 - blockBits*blockBits*clear1*clear1)
-		if math.Abs(u.Mean/mean-1) > 0.005 || math.Abs(u.Dev/dev-1) > 0.05 {
-			t.Errorf("unit %d: %v ± %v bits set, want %v ± %v", i, u.Mean, u.Dev, mean, dev)
+		gotMean, gotDev := u.moments()
+		if math.Abs(gotMean/mean-1) > 0.005 || math.Abs(gotDev/dev-1) > 0.05 {
+			t.Errorf("unit %d: %v ± %v bits set, want %v ± %v", i, gotMean, gotDev, mean, dev)
 		}
 		total := uint64(0)
-		for _, n := range u.Histogram {
+		for _, n := range u.withSetBits {
 			total += n
 		}
-		if total != u.Blocks || u.Histogram[u.Min] == 0 || u.Histogram[u.Max] == 0 || u.Fill != u.Mean/blockBits {
-			t.Errorf("unit %d: histogram of %d blocks from %d to %d, fill %v", i, total, u.Min, u.Max, u.Fill)
+		if total != unit.Blocks || u.withSetBits[u.emptiest] == 0 || u.withSetBits[u.fullest] == 0 ||
+			unit.Fill != gotMean/blockBits {
+			t.Errorf("unit %d: %d blocks with %d to %d bits, fill %v", i, total, u.emptiest, u.fullest, unit.Fill)
 		}
+	}
+	if math.Abs(estimate/keys-1) > 0.005 {
+		t.Errorf("estimated %v keys, want %v", estimate, keys)
 	}
 }
 
-func TestInspectOfFullAndEmptyBlocks(t *testing.T) {
-	full := unit{bits: []byte(strings.Repeat("\xff", blockBytes)), blocks: 1, probes: 6}
-	if r := full.inspect(); r.Rate != 1 || r.Min != blockBits || math.IsInf(r.Keys, 0) || r.Dev != 0 {
-		t.Errorf("full block: rate %v, min %d, keys %v", r.Rate, r.Min, r.Keys)
+func TestBitsOfFullAndEmptyBlocks(t *testing.T) {
+	full := censusOf([]byte(strings.Repeat("\xff", blockBytes)))
+	_, dev := full.moments()
+	rate, keys := full.rate(6), full.keys(6)
+	if rate != 1 || full.emptiest != blockBits || math.IsInf(keys, 0) || dev != 0 {
+		t.Errorf("full block: rate %v, %d bits, keys %v, deviation %v", rate, full.emptiest, keys, dev)
 	}
-	empty := unit{bits: make([]byte, blockBytes), blocks: 1, probes: 6}
-	if r := empty.inspect(); r.Rate != 0 || r.Max != 0 || r.Keys != 0 {
-		t.Errorf("empty block: rate %v, max %d, keys %v", r.Rate, r.Max, r.Keys)
+	empty := censusOf(make([]byte, blockBytes))
+	if rate, keys := empty.rate(6), empty.keys(6); rate != 0 || empty.fullest != 0 || keys != 0 {
+		t.Errorf("empty block: rate %v, %d bits, keys %v", rate, empty.fullest, keys)
 	}
 }

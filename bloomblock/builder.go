@@ -5,40 +5,41 @@ import (
 	"slices"
 )
 
-// chunk is how many hashes lie in one piece of memory: to add another never moves more.
+// chunk is the number of hashes in one allocation, so that adding a hash never moves others.
 const chunk = 8 << 10
 
-// A Builder collects the hashes of a table's keys and writes its filter block. The zero value is ready. The order of calls is
+// A Builder collects the hashes of a table's keys and writes its filter block. The zero value is ready. The order of
+// calls is
 //
 //	(Add* AppendBlock* Reset)*
 //
-// The filter is sized when it is written, from the number of hashes there are, so nobody has to guess it before. Until then
-// a hash takes 8 bytes. A Builder is for one goroutine at a time.
+// The filter is sized when it is written, from the number of hashes, so the number need not be known before. Until
+// then a hash takes 8 bytes. A Builder is for one goroutine at a time.
 type Builder struct {
-	// Seed is the seed of the blocks to be written, see Seed. Reset keeps it.
+	// Seed is the seed of the blocks to be written. Reset keeps it.
 	Seed Seed
 
-	chunks [][]Hash // all but the last one in use are full; empty ones behind it
+	chunks [][]Hash // all chunks in use except the last are full; empty ones follow
 	n      int
 	last   Hash
 	ribbon solver
 }
 
-// Add adds a key's hash, unless it is equal to the one added before: several versions of a key come one after the other.
+// Add adds a key's hash, unless it equals the one added before: several versions of a key are added in succession.
 func (b *Builder) Add(h Hash) {
 	if b.n > 0 && b.last == h {
 		return
 	}
 	i := b.n / chunk
 	if i == len(b.chunks) {
-		b.chunks = append(b.chunks, make([]Hash, 0, min(i, 1)*chunk)) // most sets are small: the first one grows
+		b.chunks = append(b.chunks, make([]Hash, 0, min(i, 1)*chunk)) // most sets are small: the first chunk grows
 	}
 	b.chunks[i] = append(b.chunks[i], h)
 	b.n++
 	b.last = h
 }
 
-// Len is the number of hashes to be written.
+// Len returns the number of hashes to be written.
 func (b *Builder) Len() int { return b.n }
 
 // Reset forgets all hashes and keeps the memory for the next ones.
@@ -49,20 +50,21 @@ func (b *Builder) Reset() {
 	b.n = 0
 }
 
-// blocks is the number of blocks in a unit: at least one, so that a filter of no keys has bits to say no with.
+// blocks returns the number of blocks in a unit: at least one, so that a filter without keys has bits that deny.
 func (b *Builder) blocks(u Unit) int {
 	return max(1, int(math.Ceil(float64(b.n)*u.BitsPerKey/blockBits)))
 }
 
-// AppendBlock appends the filter block of all added hashes to dst and returns the longer slice. For Params without units that
-// is a header which says that there is no filter. The units are aligned to 64 bytes within the block: a caller who also aligns
-// the block, in the file and in the memory it is read into, has each probe touch one cache line and not two.
+// AppendBlock appends the filter block of all added hashes to dst and returns the extended slice. For Params without
+// units the block is a header without a filter. The units are aligned to 64 bytes within the block: if the caller also
+// aligns the block, in the file and in memory, each probe touches one cache line and not two.
 //
-// The bits that were set are measured. If they let through more than p promises, by more than chance explains, because the
-// hashes crowd into a part of the filter, the block is built again with a random seed, twice at most; a rate that is still
-// missed stands in the header in place of the promised one.
+// AppendBlock measures the bits that it has set. If they let through more than p promises, by more than chance
+// explains, because the hashes crowd into a part of the filter, it builds the block again with a random seed, at most
+// twice. If the rate is still missed, the header has the real rate instead of the promised one.
 //
-// The same hashes in the same order, the same Seed and Params give the same bytes on every machine, unless the hashes crowd.
+// The same hashes in the same order with the same Seed and Params give the same bytes on every machine, unless the
+// hashes crowd.
 func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
 	start, seed := len(dst), b.Seed
 	for try := 1; ; try++ {
@@ -78,11 +80,12 @@ func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
 	}
 }
 
-// maxSeeds is the number of seeds that a Builder tries. Hashes that crowd under one have no reason to crowd under the next.
+// maxSeeds is the number of seeds that a Builder tries. Hashes that crowd under one seed have no reason to crowd under
+// the next.
 const maxSeeds = 3
 
-// appendUnits appends the units of a filter and describes them in h. It reports whether one misses its promised rate; its
-// real rate is in h then.
+// appendUnits appends the units of a filter and describes them in h. It reports whether one misses its promised rate;
+// then h has its real rate.
 func (b *Builder) appendUnits(dst []byte, h *Header, p Params) (longer []byte, crowded bool) {
 	start, blooms := len(dst)-HeaderSize, 0
 	for i := range p.n {
@@ -96,9 +99,10 @@ func (b *Builder) appendUnits(dst []byte, h *Header, p Params) (longer []byte, c
 			dst, u = b.appendBloom(dst, h.Seed, blooms, p.units[i])
 			blooms++
 		}
-		u.Offset, u.Rate, u.CRC = uint64(offset-start), p.rates[i], checksum(dst[offset:]) //nolint:gosec // offset > start
+		u.Offset = uint64(offset - start) //nolint:gosec // offset > start
+		u.Rate, u.CRC = p.rates[i], checksum(dst[offset:])
 		if u.Probes > 0 {
-			if rate := bitsRate(dst[offset:], u.Probes); !plausible(rate, u.Rate, h.Keys, &u) {
+			if rate := censusOf(dst[offset:]).rate(u.Probes); !plausible(rate, u.Rate, h.Keys, &u) {
 				u.Rate, crowded = min(rate, 1), true
 			}
 		}
@@ -128,8 +132,8 @@ func (b *Builder) appendBloom(dst []byte, seed Seed, nth int, u Unit) ([]byte, U
 	return dst, UnitHeader{Probes: probes, Blocks: uint64(blocks)} //nolint:gosec // ≥ 1
 }
 
-// bestProbes is the number of probes of a unit of so many keys and blocks: that of u, but where whole blocks have half a bit a key
-// more than u asks for, which only few keys can have, so many more as lower the rate.
+// bestProbes returns the number of probes of a unit with the given keys and blocks. It is that of u, except for few
+// keys: if rounding up to whole blocks adds at least half a bit a key, it is raised as long as that lowers the rate.
 func bestProbes(keys, blocks uint64, u Unit) int {
 	probes := u.Probes
 	if float64(blocks*blockBits) < float64(keys)*(u.BitsPerKey+minUnitBits) {
@@ -145,8 +149,8 @@ func bestProbes(keys, blocks uint64, u Unit) int {
 	return probes
 }
 
-// appendRibbon appends the bits of the first unit as a Ribbon, if that is smaller than a Bloom unit and can be built at
-// a bounded cost. It measures what it built: a unit that misses its rate by little gets a block more, or a few; one that
+// appendRibbon appends the bits of the first unit as a Ribbon, if that is smaller than a Bloom unit and can be built
+// at a bounded cost. It measures the result: a unit that misses its rate by little gets a few more blocks; one that
 // misses it by much, because keys crowd, gets more slots.
 func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, u UnitHeader, ok bool) {
 	start, rate := len(dst), p.rates[0]
@@ -171,7 +175,8 @@ func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, 
 		b.ribbon.substitute(&r)
 		measured := r.sampledRate()
 		if measured <= rate {
-			return dst, UnitHeader{Columns: int(shape.columns), Overhead: overhead, Blocks: blocks}, true //nolint:gosec // ≤ maxColumns
+			columns := int(shape.columns) //nolint:gosec // ≤ maxColumns
+			return dst, UnitHeader{Columns: columns, Overhead: overhead, Blocks: blocks}, true
 		}
 		if measured < 1.05*rate && target > 0.9*rate {
 			for next := shape; next == shape; {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// seededHashes are n hashes of a seed.
+// seededHashes returns n hashes of a seed.
 func seededHashes(seed, n uint64) func(yield func(Hash) bool) {
 	return func(yield func(Hash) bool) {
 		random := rand.NewPCG(seed, n)
@@ -31,7 +31,7 @@ func examOf(tb testing.TB, block []byte) Exam {
 	return e
 }
 
-// flagNames are the names of a filter's flags.
+// flagNames returns the names of a filter's flags.
 func flagNames(e Exam) (names []FlagName) {
 	for _, f := range e.Flags {
 		names = append(names, f.Name)
@@ -69,10 +69,9 @@ func TestTheFiguresOfSoundFiltersScatterAsTheirErrorsSay(t *testing.T) {
 					t.Fatal(err)
 				}
 				f := filterOf(t, p, seededHashes(seed, keys))
-				r := f.Inspect()
 				for i, u := range h.Units {
 					x := UnitExam{Probes: u.Probes, Blocks: u.Blocks, Offset: u.Offset, Bytes: u.Bytes()}
-					x.examine(&r.Units[i], f.unit(i), f.units[i].bits)
+					x.examine(f.unit(i), f.units[i].bits)
 					see("set bits", units, x.SetBits)
 					see("spread", units, x.Spread)
 					see("keys", units, x.NumKeys)
@@ -97,7 +96,9 @@ func TestSoundFiltersAreNotFlagged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range []Params{
-		paramsFor(t, 0.5), paramsFor(t, 0.1), paramsFor(t, 0.01), paramsFor(t, 0.001), nested, ribbonOf(t, 0.01), ribbonOf(t, 0.06, 0.002), {},
+		paramsFor(t, 0.5), paramsFor(t, 0.1), paramsFor(t, 0.01), paramsFor(t, 0.001), nested,
+		ribbonOf(t, 0.01), ribbonOf(t, 0.06, 0.002),
+		{},
 	} {
 		for _, keys := range []uint64{0, 1, 2, 7, 63, 300, 2000, 20000, 200000} {
 			e := examOf(t, blockOf(p, seededHashes(1, keys)))
@@ -111,13 +112,13 @@ func TestSoundFiltersAreNotFlagged(t *testing.T) {
 	}
 }
 
-// doubleHashed probes the block of h as 32-bit double hashing does: start, start+step, start+2·step and so on, modulo 512.
+// doubleHashed returns a probe of h by 32-bit double hashing: start, start+step, start+2·step and so on, modulo 512.
 func doubleHashed(h Hash, probe int) int {
 	start, step := uint32(h), uint32(h)>>17|uint32(h)<<15
 	return int((start + uint32(probe)*step) % blockBits)
 }
 
-// doubleHashedBlock is the block of a filter whose bits are set so.
+// doubleHashedBlock returns the block of a filter with these probes.
 func doubleHashedBlock(t *testing.T, p Params, n uint64) []byte {
 	t.Helper()
 	block := blockOf(p, seededHashes(1, n))
@@ -139,7 +140,7 @@ func doubleHashedBlock(t *testing.T, p Params, n uint64) []byte {
 	return block
 }
 
-// recount gives a block another number of keys.
+// recount sets another number of keys in the header of a block.
 func recount(t *testing.T, block []byte, keys uint64) []byte {
 	t.Helper()
 	h, err := ParseHeader(block)
@@ -154,7 +155,7 @@ func recount(t *testing.T, block []byte, keys uint64) []byte {
 func TestFaultsAreFlaggedByName(t *testing.T) {
 	const keys = 100_000
 	p := paramsOf(t, Unit{16, 9})
-	saturated := func() []byte { // twice the keys in the bits for keys
+	saturated := func() []byte { // twice the keys in a filter sized for keys
 		small := paramsOf(t, Unit{8, 9})
 		block := blockOf(small, seededHashes(1, 2*keys))
 		h, err := ParseHeader(block)
@@ -165,10 +166,10 @@ func TestFaultsAreFlaggedByName(t *testing.T) {
 		h.put(block)
 		return block
 	}
-	half := func() []byte { // the bits of half the keys where those of all should be
+	half := func() []byte { // half of the keys in a filter of all
 		return recount(t, blockOf(paramsOf(t, Unit{32, 9}), seededHashes(1, keys/2)), keys)
 	}
-	skewed := func(change func(h Hash) Hash) []byte { // by a builder that does not look at its bits
+	skewed := func(change func(h Hash) Hash) []byte { // built without checking the bits
 		var b Builder
 		for h := range seededHashes(1, keys) {
 			b.Add(change(h))
@@ -183,7 +184,7 @@ func TestFaultsAreFlaggedByName(t *testing.T) {
 		name   string
 		block  []byte
 		answer func(f *Filter, h Hash) bool
-		want   []FlagName // among others, where the first is not alone
+		want   []FlagName // among other flags, unless alone
 		alone  bool
 	}{
 		{"double hashing of 32 bits inside a block", doubleHashedBlock(t, p, keys), func(f *Filter, h Hash) bool {
@@ -198,9 +199,24 @@ func TestFaultsAreFlaggedByName(t *testing.T) {
 		}, []FlagName{ProbesDependent}, false},
 		{"half of the keys are missing", half(), nil, []FlagName{KeysDiffer, FillOff}, false},
 		{"twice the keys it was sized for", saturated(), nil, []FlagName{Saturated}, true},
-		{"more keys than were counted", recount(t, blockOf(p, seededHashes(1, keys)), keys-keys/50), nil, []FlagName{KeysDiffer}, false},
-		{"keys in half of the blocks", skewed(func(h Hash) Hash { return h >> 1 }), nil, []FlagName{RegionsUneven, SpreadOff, AbovePromise}, false},
-		{"hashes whose low bits are zero", skewed(func(h Hash) Hash { return h &^ 0x3ffffffff }), nil, []FlagName{PositionsUneven}, false},
+		{
+			"more keys than were counted", recount(t, blockOf(p, seededHashes(1, keys)), keys-keys/50),
+			nil,
+			[]FlagName{KeysDiffer},
+			false,
+		},
+		{
+			"keys in half of the blocks", skewed(func(h Hash) Hash { return h >> 1 }),
+			nil,
+			[]FlagName{RegionsUneven, SpreadOff, AbovePromise},
+			false,
+		},
+		{
+			"hashes whose low bits are zero", skewed(func(h Hash) Hash { return h &^ 0x3ffffffff }),
+			nil,
+			[]FlagName{PositionsUneven},
+			false,
+		},
 		{"one block that is full", func() []byte {
 			block := blockOf(p, seededHashes(1, keys))
 			h, _ := ParseHeader(block)
@@ -223,9 +239,12 @@ func TestFaultsAreFlaggedByName(t *testing.T) {
 			h.put(block)
 			return block
 		}(), nil, []FlagName{DensityOff}, false},
-		{"a filter that denies half of all it should not", blockOf(paramsOf(t, Unit{6, 4}), seededHashes(1, keys)), func(f *Filter, h Hash) bool {
-			return h&1 == 0 && f.MayContain(h)
-		}, []FlagName{MeasuredOff}, true},
+		{
+			"a filter that denies half of all it should not", blockOf(paramsOf(t, Unit{6, 4}), seededHashes(1, keys)),
+			func(f *Filter, h Hash) bool { return h&1 == 0 && f.MayContain(h) },
+			[]FlagName{MeasuredOff},
+			true,
+		},
 	} {
 		e, err := examine(c.block, c.answer)
 		got := flagNames(e)
@@ -267,7 +286,8 @@ func TestAnExamOfADamagedBlockGoesAsFarAsItCan(t *testing.T) {
 			t.Errorf("%s: %v, flags %v", c.name, err, flagNames(e))
 		}
 		if len(e.Header) != c.fields || len(e.Units) != c.units {
-			t.Errorf("%s: %d fields and %d units, want %d and %d", c.name, len(e.Header), len(e.Units), c.fields, c.units)
+			t.Errorf("%s: %d fields and %d units, want %d and %d",
+				c.name, len(e.Header), len(e.Units), c.fields, c.units)
 		}
 		for i, u := range e.Units {
 			if bad := u.CRCFound != "" && u.CRC != u.CRCFound; bad != (i == c.badUnit) {
@@ -278,7 +298,9 @@ func TestAnExamOfADamagedBlockGoesAsFarAsItCan(t *testing.T) {
 }
 
 func TestTheFieldsOfAHeaderAreAllItsBytes(t *testing.T) {
-	for _, p := range []Params{{}, paramsFor(t, 0.01), ribbonOf(t, 0.01, 0.0001), paramsOf(t, Unit{10, 6}, Unit{5, 3}, Unit{2, 1})} {
+	for _, p := range []Params{
+		{}, paramsFor(t, 0.01), ribbonOf(t, 0.01, 0.0001), paramsOf(t, Unit{10, 6}, Unit{5, 3}, Unit{2, 1}),
+	} {
 		block := blockOf(p, seededHashes(1, 5000))
 		at := 0
 		for _, f := range examOf(t, block).Header {
@@ -305,15 +327,18 @@ func TestTheHistogramHasEveryBlock(t *testing.T) {
 				}
 				last = b.To
 			}
-			if blocks != u.Blocks || math.Abs(want-float64(blocks)) > 0.02*float64(blocks) || len(u.Histogram) > maxBins || u.Worst.Set != u.Max {
-				t.Errorf("%d keys, %d blocks: %d in %d bins, %.1f expected", keys, u.Blocks, blocks, len(u.Histogram), want)
+			if blocks != u.Blocks || math.Abs(want-float64(blocks)) > 0.02*float64(blocks) ||
+				len(u.Histogram) > maxBins || u.Worst.Set != u.Max {
+				t.Errorf("%d keys, %d blocks: %d in %d bins, %.1f expected",
+					keys, u.Blocks, blocks, len(u.Histogram), want)
 			}
 			set := 0.0
 			for _, share := range u.Shares {
 				set += share
 			}
 			if len(u.Shares) != blockBits || math.Abs(set-u.SetBits.Got) > 1e-9*blockBits {
-				t.Errorf("%d keys: the shares of %d positions add up to %v, want the %v bits of a block", keys, len(u.Shares), set, u.SetBits.Got)
+				t.Errorf("%d keys: the shares of %d positions add up to %v, want the %v bits of a block",
+					keys, len(u.Shares), set, u.SetBits.Got)
 			}
 		}
 	}
@@ -339,7 +364,17 @@ func TestTheoryAgreesWithItself(t *testing.T) {
 	for _, c := range []struct {
 		keys, blocks uint64
 		probes       int
-	}{{0, 1, 6}, {1, 1, 6}, {50, 1, 6}, {100, 2, 14}, {5000, 100, 6}, {1 << 20, 20480, 9}, {1 << 40, 1 << 35, 7}, {1 << 62, 1, 1}, {300, 1 << 40, 3}} {
+	}{
+		{0, 1, 6},
+		{1, 1, 6},
+		{50, 1, 6},
+		{100, 2, 14},
+		{5000, 100, 6},
+		{1 << 20, 20480, 9},
+		{1 << 40, 1 << 35, 7},
+		{1 << 62, 1, 1},
+		{300, 1 << 40, 3},
+	} {
 		th := theoryOf(c.keys, c.blocks, c.probes)
 		sum, mean, square, rate := 0.0, 0.0, 0.0, 0.0
 		for x, p := range th.set {
@@ -348,13 +383,17 @@ func TestTheoryAgreesWithItself(t *testing.T) {
 			square += p * float64(x) * float64(x)
 			rate += p * passes(x, c.probes)
 		}
-		if math.Abs(sum-1) > 1e-6 || math.Abs(mean-th.mean()) > 1e-4 || math.Abs(square-mean*mean-th.variance()) > 1e-2 {
-			t.Errorf("%+v: sum %g, mean %g by the closed form %g, variance %g by the closed form %g", c, sum, mean, th.mean(), square-mean*mean, th.variance())
+		variance := square - mean*mean
+		if math.Abs(sum-1) > 1e-6 || math.Abs(mean-th.mean()) > 1e-4 || math.Abs(variance-th.variance()) > 1e-2 {
+			t.Errorf("%+v: sum %g, mean %g by the closed form %g, variance %g by the closed form %g",
+				c, sum, mean, th.mean(), variance, th.variance())
 		}
 		if want := binomialRate(c.keys, c.blocks, c.probes); math.Abs(rate-want) > 1e-9+1e-6*want {
 			t.Errorf("%+v: rate %g, want %g", c, rate, want)
 		}
-		for name, v := range map[string]float64{"mean": th.meanVar(), "variance": th.varianceVar(), "rate": th.rateVar(), "worst": th.atLeast(1)} {
+		for name, v := range map[string]float64{
+			"mean": th.meanVar(), "variance": th.varianceVar(), "rate": th.rateVar(), "worst": th.atLeast(1),
+		} {
 			if !(v >= 0) || math.IsInf(v, 0) {
 				t.Errorf("%+v: variance of the %s is %g", c, name, v)
 			}

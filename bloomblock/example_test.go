@@ -20,7 +20,7 @@ func Example() {
 
 	filter, err := bloomblock.Parse(block)
 	if err != nil {
-		fmt.Println(err) // go on as if every answer were maybe
+		fmt.Println(err) // continue as if every answer were maybe
 	}
 	fmt.Println(filter.MayContain(bloomblock.HashKey([]byte("banana"))))
 	fmt.Println(filter.MayContain(bloomblock.HashKey([]byte("durian"))))
@@ -44,7 +44,7 @@ func ExampleParamsFor() {
 }
 
 func ExampleParamsNested() {
-	// At the bottom of the tree one false positive in a hundred is enough, one level above it one in a thousand.
+	// At the bottom of the tree one false positive in a hundred is enough, one level higher one in a thousand.
 	p, err := bloomblock.ParamsNested(0.01, 0.001)
 	if err != nil {
 		fmt.Println(err)

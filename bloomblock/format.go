@@ -7,7 +7,8 @@ import (
 	"math"
 )
 
-// A filter block is a header and the units one after the other, each a multiple of 64 bytes. All numbers are little-endian.
+// A filter block is a header and the units one after the other, each a multiple of 64 bytes. All numbers are
+// little-endian.
 //
 //	+----------------+----------------------+----------------------+----------------------+
 //	| header, 128 B  | unit 0, 64·blocks B  | unit 1, 64·blocks B  | unit 2, 64·blocks B  |
@@ -39,10 +40,10 @@ import (
 //	 21  overhead   u8      0; percent by which a Ribbon unit has more slots than keys, 1..100
 //	 22  reserved   2 bytes
 //
-// The first Bloom unit uses the mixed hash of a key, each further one Hash.Next of it, and a Ribbon unit the third Next,
-// whatever other units there are. Reserved bytes are zero. Magic, version and the header's checksum stay where they are in all
-// versions, so that a newer block can be told from a damaged one. Bits in a unit are placed as Seed.Mix, Hash.Block,
-// Hash.Fields and Hash.Next say.
+// The first Bloom unit uses the mixed hash of a key, each further one Hash.Next of the hash before, and a Ribbon unit
+// the third Next, whatever other units there are. Reserved bytes are zero. Magic, version and the header's checksum
+// keep their offsets in all versions, so that a newer block can be distinguished from a damaged one. Seed.Mix,
+// Hash.Block, Hash.Fields and Hash.Next determine the positions of bits in a unit.
 
 // HeaderSize is the size in bytes of a header, a multiple of 64.
 const HeaderSize = 128
@@ -74,31 +75,32 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// A Header describes a block before its units are read. ParseHeader makes one, with every field checked.
+// A Header describes a block before its units are read. ParseHeader returns one with every field checked.
 type Header struct {
 	Keys  uint64       // hashes added, consecutive equal ones once
 	Seed  Seed         // mixed into each
-	Units []UnitHeader // none if the block says that there is no filter
+	Units []UnitHeader // none if the block has no filter
 }
 
 // A UnitHeader describes one unit.
 type UnitHeader struct {
-	Probes   int     // of a Bloom unit, 1..MaxProbes; 0 of a Ribbon unit
-	Columns  int     // of a Ribbon unit, at least 1, in its front part one more; 0 of a Bloom unit
-	Overhead int     // of a Ribbon unit: slots beyond the number of keys, in percent of it
+	Probes   int     // of a Bloom unit, 1..MaxProbes; 0 for a Ribbon unit
+	Columns  int     // of a Ribbon unit, at least 1, one more in its front part; 0 for a Bloom unit
+	Overhead int     // of a Ribbon unit: slots beyond the number of keys, in percent
 	Blocks   uint64  // of 64 bytes, at least 1
 	Offset   uint64  // of its first byte, from the start of the header; a multiple of 64
 	Rate     float64 // promised for this unit alone
 	CRC      uint32  // CRC-32C of its bytes
 }
 
-// Bytes is the size of the unit.
+// Bytes returns the size of the unit.
 func (u UnitHeader) Bytes() uint64 { return u.Blocks * blockBytes }
 
-// BlockSize is the size in bytes of the whole block.
+// BlockSize returns the size in bytes of the whole block.
 func (h Header) BlockSize() uint64 { return h.PrefixSize(len(h.Units)) }
 
-// PrefixSize is the size in bytes of the header and its first n units, which lie together at the front of the block.
+// PrefixSize returns the size in bytes of the header and its first n units, which are adjacent at the start of the
+// block.
 func (h Header) PrefixSize(n int) uint64 {
 	size := uint64(HeaderSize)
 	for _, u := range h.Units[:n] {
@@ -107,10 +109,10 @@ func (h Header) PrefixSize(n int) uint64 {
 	return size
 }
 
-// Rate is the rate that was promised for the first n units: their product.
+// Rate returns the rate promised for the first n units: their product.
 func (h Header) Rate(n int) float64 { return product(h.rates()[:n]) }
 
-// UnitsFor is the smallest number of leading units for which a rate of at most rate was promised, or all of them if that is
+// UnitsFor returns the smallest number of leading units whose promised rate is at most rate, or all of them if that is
 // not low enough.
 func (h Header) UnitsFor(rate float64) int { return unitsFor(h.rates(), rate) }
 
@@ -158,8 +160,8 @@ func unknown(what string, got, want byte) error {
 	return fmt.Errorf("%w: %s %d, want %d", ErrUnknownKind, what, got, want)
 }
 
-// ParseHeader reads the header at the front of b, which may go on after it, and checks every field of it. It keeps no
-// reference to b. The error Is ErrDamaged, or ErrUnknownKind if the header is intact but of a kind this package does not know.
+// ParseHeader reads the header at the start of b, which may be longer, and checks every field. It does not retain b.
+// The error matches ErrDamaged, or ErrUnknownKind if the header is intact but of an unknown kind.
 func ParseHeader(b []byte) (Header, error) {
 	if len(b) < HeaderSize {
 		return Header{}, damaged("%d bytes, want %d for the header", len(b), HeaderSize)
@@ -202,7 +204,7 @@ func ParseHeader(b []byte) (Header, error) {
 	return h, nil
 }
 
-// parseUnit reads all of a unit but its offset, which follows from the units before it.
+// parseUnit reads all of a unit except its offset, which follows from the units before it.
 func parseUnit(b []byte, keys uint64, ribbon bool) (UnitHeader, error) {
 	u := UnitHeader{
 		Blocks: binary.LittleEndian.Uint64(b),
@@ -224,7 +226,8 @@ func parseUnit(b []byte, keys uint64, ribbon bool) (UnitHeader, error) {
 		return u, damaged("reserved bytes are not zero")
 	case ribbon:
 		if _, ok := shapeOf(keys, u.Blocks, u.Columns, u.Overhead); !ok {
-			return u, damaged("Ribbon of %d columns and %d %% overhead in %d blocks for %d keys", u.Columns, u.Overhead, u.Blocks, keys)
+			return u, damaged("Ribbon of %d columns and %d %% overhead in %d blocks for %d keys",
+				u.Columns, u.Overhead, u.Blocks, keys)
 		}
 	case u.Probes < 1 || u.Probes > MaxProbes:
 		return u, damaged("%d probes, want 1..%d", u.Probes, MaxProbes)
@@ -260,9 +263,10 @@ func Parse(block []byte) (Filter, error) {
 	return h.Filter(units)
 }
 
-// Filter makes a filter of units that were loaded one by one: units[i] has the bytes of h.Units[i]. Units may be missing at
-// the end, which raises the rate; without any every answer is maybe. The filter refers to the slices, which must not change
-// while it is in use. The error Is ErrDamaged if a size or a checksum is wrong, and ErrParams if there are too many units.
+// Filter returns a filter made from units that were loaded separately: units[i] has the bytes of h.Units[i]. Units may
+// be missing at the end, which raises the rate; without any every answer is maybe. The filter refers to the slices,
+// which must not change while it is in use. The error matches ErrDamaged if a size or a checksum is wrong, and
+// ErrParams if there are too many units.
 func (h Header) Filter(units [][]byte) (Filter, error) {
 	if len(units) > len(h.Units) || len(units) > MaxUnits {
 		return Filter{}, fmt.Errorf("%w: %d units, the header has %d", ErrParams, len(units), len(h.Units))
@@ -280,8 +284,9 @@ func (h Header) Filter(units [][]byte) (Filter, error) {
 		switch {
 		case i == 0 && ok && u.Probes == 0:
 			f.ribbon = &ribbon{shape, b}
-		case u.Blocks < 1 || u.Columns != 0 || u.Probes < 1 || u.Probes > MaxProbes: // not a Header of ParseHeader
-			return Filter{}, fmt.Errorf("%w: unit %d: %d blocks, %d probes, %d columns", ErrParams, i, u.Blocks, u.Probes, u.Columns)
+		case u.Blocks < 1 || u.Columns != 0 || u.Probes < 1 || u.Probes > MaxProbes: // not from ParseHeader
+			return Filter{}, fmt.Errorf("%w: unit %d: %d blocks, %d probes, %d columns",
+				ErrParams, i, u.Blocks, u.Probes, u.Columns)
 		default:
 			f.units[f.n] = unit{bits: b, blocks: u.Blocks, probes: u.Probes}
 			f.n++

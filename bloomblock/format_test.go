@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// sign makes the header's checksum right again, so that a field is judged and not the checksum.
+// sign corrects the header's checksum, so that a damaged field is judged and not the checksum.
 func sign(block []byte) {
 	binary.LittleEndian.PutUint32(block[offChecksum:], checksum(block[:offChecksum]))
 }
@@ -45,7 +45,10 @@ func TestEachHeaderFieldDamagedAloneIsRefused(t *testing.T) {
 		{"the most blocks", unit0, []byte{0, 0, 0, 0, 0, 1, 0, 0}, ErrDamaged},
 		{"rate 0", unit0 + unitRate, make([]byte, 8), ErrDamaged},
 		{"rate above 1", unit0 + unitRate, binary.LittleEndian.AppendUint64(nil, math.Float64bits(1.01)), ErrDamaged},
-		{"rate not a number", unit0 + unitRate, binary.LittleEndian.AppendUint64(nil, math.Float64bits(math.NaN())), ErrDamaged},
+		{
+			"rate not a number", unit0 + unitRate,
+			binary.LittleEndian.AppendUint64(nil, math.Float64bits(math.NaN())), ErrDamaged,
+		},
 		{"rate negative", unit1 + unitRate, binary.LittleEndian.AppendUint64(nil, math.Float64bits(-0.01)), ErrDamaged},
 		{"checksum of the first unit", unit0 + unitCRC, []byte{1, 2, 3, 4}, ErrDamaged},
 		{"checksum of the second unit", unit1 + unitCRC, []byte{1, 2, 3, 4}, ErrDamaged},
@@ -122,7 +125,8 @@ func TestHeaderTellsWhereUnitsAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h.Keys != 1000 || h.BlockSize() != uint64(len(block)) || h.PrefixSize(0) != HeaderSize {
-		t.Errorf("%d keys, %d bytes, prefix %d; want 1000, %d, %d", h.Keys, h.BlockSize(), h.PrefixSize(0), len(block), HeaderSize)
+		t.Errorf("%d keys, %d bytes, prefix %d; want 1000, %d, %d",
+			h.Keys, h.BlockSize(), h.PrefixSize(0), len(block), HeaderSize)
 	}
 	if h.Rate(3) != p.Rate() || h.Rate(0) != 1 {
 		t.Errorf("rate %v, want %v; of no unit %v, want 1", h.Rate(3), p.Rate(), h.Rate(0))

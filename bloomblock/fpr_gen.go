@@ -2,8 +2,8 @@
 
 // Command fpr_gen computes the table of units and writes fpr_table.go. Run it by go generate; it takes about a minute.
 //
-// Rates come from the exact formula of rate.go. The measured column is a check of the built filter against it: 10⁶ keys, and
-// as many absent ones as give about a thousand false positives, at most 2²⁶.
+// Rates come from the exact formula of rate.go. The measured column is a check against built filters: 10⁶ keys, and as
+// many absent ones as give about a thousand false positives, at most 2²⁶.
 package main
 
 import (
@@ -29,8 +29,8 @@ func main() {
 
 package bloomblock
 
-// table has the units worth building: see Row. Rates are exact, and measured ones come from 10⁶ keys and enough absent keys
-// for about a thousand false positives, where 2²⁶ absent keys are enough for that.
+// table has the units worth building: see Row. Rates are exact. Measured rates come from 10⁶ keys, and as many absent
+// keys as give about a thousand false positives, at most 2²⁶.
 var table = [...]Row{
 `)
 	best := 1.0

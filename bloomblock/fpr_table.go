@@ -2,8 +2,8 @@
 
 package bloomblock
 
-// table has the units worth building: see Row. Rates are exact, and measured ones come from 10⁶ keys and enough absent keys
-// for about a thousand false positives, where 2²⁶ absent keys are enough for that.
+// table has the units worth building: see Row. Rates are exact. Measured rates come from 10⁶ keys, and as many absent
+// keys as give about a thousand false positives, at most 2²⁶.
 var table = [...]Row{
 	{Unit: Unit{BitsPerKey: 0.5, Probes: 1}, Rate: 8.646647167630e-01, Measured: 8.632e-01},
 	{Unit: Unit{BitsPerKey: 1, Probes: 1}, Rate: 6.321205588287e-01, Measured: 6.303e-01},

@@ -7,15 +7,16 @@ import (
 	"sync"
 )
 
-// A Ladder is the filters of many keys that are worth their bits, from none on, by bits ascending: between any two of them the rate
-// falls by more for each bit than it does above. Memory that is shared out step by step, where a step gains most, is shared out best.
+// A Ladder lists the filters of many keys that are worth their bits, beginning with none, in ascending order of bits.
+// It is convex: each further bit lowers the rate by less than the one before. Memory distributed in steps, each where
+// it lowers the rate most, is therefore distributed optimally.
 type Ladder []Rung
 
 // A Rung is a filter that can be built.
 type Rung struct{ BitsPerKey, Rate float64 }
 
-// LadderOf is that of filters of Bloom units alone, or that of filters whose first unit may be a Ribbon unit too. It takes some
-// milliseconds to make the first time. The result is not to be changed.
+// LadderOf returns the ladder of filters with Bloom units only, or of filters whose first unit may also be a Ribbon
+// unit. The first call takes some milliseconds. The result must not be changed.
 func LadderOf(ribbon bool) Ladder {
 	if ribbon {
 		return ribbonLadder()
@@ -30,10 +31,12 @@ var (
 	})
 )
 
-// Rate is what filters of so many bits for each key give, on average over the keys: where the ladder has no filter of just so many bits,
-// some have the next larger one, and the others the next smaller.
+// Rate returns the mean rate of filters with the given bits per key. Between two rungs some keys have the larger
+// filter, and the others the smaller.
 func (l Ladder) Rate(bitsPerKey float64) float64 {
-	i, _ := slices.BinarySearchFunc(l, bitsPerKey, func(r Rung, bits float64) int { return cmp.Compare(r.BitsPerKey, bits) })
+	i, _ := slices.BinarySearchFunc(l, bitsPerKey, func(r Rung, bits float64) int {
+		return cmp.Compare(r.BitsPerKey, bits)
+	})
 	switch {
 	case i == 0:
 		return l[0].Rate
@@ -44,13 +47,13 @@ func (l Ladder) Rate(bitsPerKey float64) float64 {
 	return a.Rate - (a.Rate-b.Rate)*(bitsPerKey-a.BitsPerKey)/(b.BitsPerKey-a.BitsPerKey)
 }
 
-// climb is the lower convex hull of what builders make for rates.
+// climb returns the lower convex hull of the filters that builders return for descending rates.
 func climb(builders ...func(rate float64) (Params, error)) (hull Ladder) {
 	all := Ladder{{0, 1}}
 	const steps = 64 // for each factor of two
 	for i := 1.0; i <= -math.Log2(BestRate)*steps; i++ {
 		for _, build := range builders {
-			if p, err := build(math.Exp2(-i / steps)); err == nil { // else it is out of this one's reach
+			if p, err := build(math.Exp2(-i / steps)); err == nil { // otherwise out of this builder's range
 				all = append(all, Rung{p.BitsPerKey(), p.Rate()})
 			}
 		}

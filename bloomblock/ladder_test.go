@@ -19,7 +19,8 @@ func TestALadderHasTheFiltersThatAreWorthTheirBits(t *testing.T) {
 			}
 			last = gain
 			middle := (l[i-1].BitsPerKey + l[i].BitsPerKey) / 2
-			if got, want := l.Rate(middle), (l[i-1].Rate+l[i].Rate)/2; math.Abs(got/want-1) > 1e-9 || math.Abs(l.Rate(l[i].BitsPerKey)/l[i].Rate-1) > 1e-9 {
+			got, want := l.Rate(middle), (l[i-1].Rate+l[i].Rate)/2
+			if math.Abs(got/want-1) > 1e-9 || math.Abs(l.Rate(l[i].BitsPerKey)/l[i].Rate-1) > 1e-9 {
 				t.Errorf("%g bits: rate %g, want %g; and %g of a rung", middle, got, want, l.Rate(l[i].BitsPerKey))
 			}
 		}

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestOverlapIsWithinTwoHundredths: twenty pairs of sets of random hashes for each ratio of sizes, kind and state of the filter,
-// which share between none and all of the first. The error is that of the share, so relative to the first set.
+// TestOverlapIsWithinTwoHundredths estimates the overlap of twenty pairs of sets of random hashes for each ratio of
+// sizes, kind and state of the filter. The pairs share between none and all of the first set. The error is that of the
+// share, so relative to the first set.
 func TestOverlapIsWithinTwoHundredths(t *testing.T) {
 	const pairs, n = 20, 20_000
 	ribbon, err := ParamsRibbon(0.01, 0.001)
@@ -19,7 +20,7 @@ func TestOverlapIsWithinTwoHundredths(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		p     Params
-		units int // in memory
+		units int // loaded
 	}{
 		{"one unit", paramsFor(t, 0.01), 1},
 		{"the first unit of three", paramsOf(t, Unit{5, 3}, Unit{5, 3}, Unit{5, 3}), 1},
@@ -52,9 +53,11 @@ func TestOverlapIsWithinTwoHundredths(t *testing.T) {
 				squares, expected, worst = squares+e*e, expected+o.Err*o.Err, max(worst, math.Abs(e)/o.Err)
 			}
 			rms, want := math.Sqrt(squares/pairs), math.Sqrt(expected/pairs)
-			t.Logf("%s, 1:%d: root mean square error %.4f, %.4f said, worst %.1f of them", c.name, ratio, rms, want, worst)
+			t.Logf("%s, 1:%d: root mean square error %.4f, expected %.4f, the worst is %.1f standard errors",
+				c.name, ratio, rms, want, worst)
 			if rms > 0.02 || worst > 4 {
-				t.Errorf("%s, 1:%d: root mean square error %.4f of the first set, want at most 0.02; the worst is %.1f standard errors",
+				t.Errorf("%s, 1:%d: root mean square error %.4f of the first set, want at most 0.02; "+
+					"the worst is %.1f standard errors",
 					c.name, ratio, rms, worst)
 			}
 		}
@@ -69,7 +72,7 @@ func randomHashes(rng *rand.Rand, n int) []Hash {
 	return hashes
 }
 
-// partOf is a filter of hashes with its first units alone.
+// partOf returns a filter of hashes with only its first units.
 func partOf(tb testing.TB, hashes []Hash, p Params, units int) Filter {
 	tb.Helper()
 	block := blockOf(p, slices.Values(hashes))
@@ -89,7 +92,7 @@ func partOf(tb testing.TB, hashes []Hash, p Params, units int) Filter {
 }
 
 func TestOverlapWithSeveralFilters(t *testing.T) {
-	// Of 30,000 keys a third is in the first, a third in the second and in the third, none in the others.
+	// A third of the 30,000 keys is in the first filter, a third in the second and third, the rest in none.
 	s := sampleOf(t, hashesOf(numbered, 0, 30_000))
 	p := paramsFor(t, 0.05)
 	filters := []*Filter{

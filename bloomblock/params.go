@@ -8,55 +8,57 @@ import (
 
 //go:generate go run fpr_gen.go
 
-// BestRate is the lowest rate that ParamsFor promises. Three units could do with less, but two different keys of a billion
-// share their 64-bit hash with an absent one at 5·10⁻¹¹, and a promise near that would not be the filter's to keep.
+// BestRate is the lowest rate that ParamsFor promises. Three units could go lower, but an absent key shares its 64-bit
+// hash with one of a billion keys with probability 5·10⁻¹¹, and no filter could keep a promise near that.
 const BestRate = 1e-9
 
 const (
 	minUnitBits = 0.5 // bits per key of the first row of the table, and the step between rows
 	maxUnitBits = 32  // bits per key of the last rows
 
-	// unitCost is what a further unit must save to be worth it, in bits per key: every present key, and every absent one
-	// that passes the units before, touches one cache line more. Measured at one million keys a second unit costs a present
-	// key 1 to 12 ns; below one bit (a tenth of the usual filter) that is not a bargain.
+	// unitCost is the number of bits per key that a further unit must save to be worth it: every present key, and
+	// every absent one that passes the units before, touches one more cache line. Measured at one million keys a
+	// second unit costs a present key 1 to 12 ns; to save less than one bit (a tenth of the usual filter) is not worth
+	// that.
 	unitCost = 1
 )
 
-// A Unit says how one unit is built. Its size follows from the number of keys when the block is built, rounded up to a
-// whole block of 64 bytes; where that gives few keys half a bit each or more beyond what is asked for, the unit has so many
-// more probes as those bits are worth.
+// A Unit describes how one unit is built. Its size follows from the number of keys when the block is built, rounded up
+// to a whole block of 64 bytes. If rounding gives few keys at least half a bit each more than requested, the unit gets
+// the number of probes that these bits are worth.
 type Unit struct {
 	BitsPerKey float64 `json:"bits_per_key"` // 0.5..32
 	Probes     int     `json:"probes"`       // 1..MaxProbes
 }
 
-// Rate is the exact false positive rate of a unit with many keys; fewer keys never do worse. It takes up to some
-// milliseconds to compute.
+// Rate returns the exact false positive rate of a unit with many keys; with fewer keys it is never higher. It takes up
+// to some milliseconds.
 func (u Unit) Rate() float64 { return poissonRate(blockBits/u.BitsPerKey, u.Probes) }
 
-// A Row of the table is one unit that is worth building: no unit of fewer bits, nor one of as many bits and fewer probes,
-// has so low a rate.
+// A Row of the table is a unit worth building: no unit with fewer bits, or with as many bits and fewer probes, has as
+// low a rate.
 type Row struct {
 	Unit
 	Rate     float64 // exact, as Unit.Rate computes it
 	Measured float64 // false positives found by fpr_gen.go in a filter of 10⁶ keys
 }
 
-// Table is a copy of the generated table: bits per key ascending, for equal bits probes ascending, rates strictly descending.
+// Table returns a copy of the generated table: bits per key ascending, for equal bits probes ascending, rates strictly
+// descending.
 func Table() []Row { return slices.Clone(table[:]) }
 
-// Params say how a filter is built: its units and the rate they promise. The zero value means no filter. Params are values
-// and may be compared with ==.
+// Params describe how a filter is built: its units and the rate they promise. The zero value means no filter. Params
+// are values and may be compared with ==.
 type Params struct {
 	units [MaxUnits]Unit
 	rates [MaxUnits]float64 // of each unit alone
 	n     int
 
-	ribbon bool // the first unit is a Ribbon where that is smaller; units[0] is it where it is not
+	ribbon bool // the first unit is a Ribbon if that is smaller, else units[0]
 }
 
-// NewParams builds a filter of exactly these units, none to MaxUnits of them. It computes their rates, which takes up to some
-// milliseconds. The error Is ErrParams.
+// NewParams returns the parameters of a filter with exactly these units, none to MaxUnits of them. It computes their
+// rates, which takes up to some milliseconds. The error matches ErrParams.
 func NewParams(units ...Unit) (Params, error) {
 	var p Params
 	if len(units) > MaxUnits {
@@ -64,7 +66,8 @@ func NewParams(units ...Unit) (Params, error) {
 	}
 	for _, u := range units {
 		if !(u.BitsPerKey >= minUnitBits && u.BitsPerKey <= maxUnitBits) { // also refuses NaN
-			return Params{}, fmt.Errorf("%w: %v bits per key, want %v..%v", ErrParams, u.BitsPerKey, minUnitBits, maxUnitBits)
+			return Params{}, fmt.Errorf("%w: %v bits per key, want %v..%v",
+				ErrParams, u.BitsPerKey, minUnitBits, maxUnitBits)
 		}
 		if u.Probes < 1 || u.Probes > MaxProbes {
 			return Params{}, fmt.Errorf("%w: %d probes, want 1..%d", ErrParams, u.Probes, MaxProbes)
@@ -79,19 +82,19 @@ func (p *Params) add(u Unit, rate float64) {
 	p.n++
 }
 
-// Units is a copy of the units, in the order in which they are built and loaded. Of Ribbon parameters the first is what
-// is built where a Ribbon unit would be larger.
+// Units returns a copy of the units, in the order in which they are built and loaded. If the first may be a Ribbon
+// unit, Units has the Bloom unit that is built where a Ribbon would be larger.
 func (p Params) Units() []Unit { return slices.Clone(p.units[:p.n]) }
 
-// Ribbon reports whether the first unit is a Ribbon unit, but for tables of few keys.
+// Ribbon reports whether the first unit is a Ribbon unit, except in tables of few keys.
 func (p Params) Ribbon() bool { return p.ribbon }
 
-// Rate is the promised false positive rate: the product over the units, exact for many keys, an upper bound for few.
-// It is 1 without units.
+// Rate returns the promised false positive rate: the product over the units, exact for many keys, an upper bound for
+// few. It is 1 without units.
 func (p Params) Rate() float64 { return p.prefixRate(p.n) }
 
-// prefixRate is the rate of the first n units. The order of the multiplications is that of ParamsFor and ParamsNested, so
-// that what they found to be enough is found to be enough again.
+// prefixRate returns the rate of the first n units. It multiplies in the same order as ParamsFor and ParamsNested, so
+// that a rate they found low enough is found low enough again.
 func (p Params) prefixRate(n int) float64 { return product(p.rates[:n]) }
 
 func product(rates []float64) float64 {
@@ -102,10 +105,11 @@ func product(rates []float64) float64 {
 	return rate
 }
 
-// UnitsFor is the smallest number of leading units whose rate is at most rate, or all of them if none is low enough.
+// UnitsFor returns the smallest number of leading units whose rate is at most rate, or all of them if that is not low
+// enough.
 func (p Params) UnitsFor(rate float64) int { return unitsFor(p.rates[:p.n], rate) }
 
-// Leading is the filter of the first n units alone, 0 to all of them.
+// Leading returns the filter of the first n units alone, 0 to all of them.
 func (p Params) Leading(n int) Params {
 	q := Params{n: n, ribbon: p.ribbon && n > 0}
 	copy(q.units[:], p.units[:n])
@@ -122,8 +126,8 @@ func unitsFor(rates []float64, rate float64) int {
 	return len(rates)
 }
 
-// BitsPerKey is the size of a filter of many keys. Few keys take more, since each unit is a whole number of 64-byte blocks;
-// the header's HeaderSize bytes come on top.
+// BitsPerKey returns the size of a filter of many keys. Few keys take more, since each unit is a whole number of
+// 64-byte blocks; the HeaderSize bytes of the header are not included.
 func (p Params) BitsPerKey() float64 {
 	sum := 0.0
 	for i, u := range p.units[:p.n] {
@@ -143,11 +147,11 @@ func checkRate(rate float64) error {
 	return nil
 }
 
-// ParamsFor is the cheapest filter whose rate is at most rate. A rate of 1 or more means no filter. A rate below BestRate, or
-// one that is not a number, is an error that names the best and Is ErrRate.
+// ParamsFor returns the cheapest filter whose rate is at most rate. A rate of 1 or more means no filter. A rate below
+// BestRate, or one that is not a number, is an error that names BestRate and matches ErrRate.
 //
-// Bits per key are counted in halves, a unit beyond the first must save a whole bit per key, and among filters of equal size
-// the fewest probes win. Probes are given for each unit.
+// Bits per key are counted in halves, a further unit must save a whole bit per key, and among filters of equal size
+// the one with the fewest probes is chosen. Probes are listed for each unit.
 //
 //	rate   bits/key  units  probes    promised
 //	0.5         1.5      1  1         4.87e-01
@@ -183,7 +187,7 @@ func ParamsFor(rate float64) (Params, error) {
 	return best, nil
 }
 
-// cheaper compares by size, a unit counting as unitCost, and then by probes.
+// cheaper compares by size, where each unit adds unitCost, and then by probes.
 func (p Params) cheaper(q Params) bool {
 	cost := func(p Params) float64 { return p.BitsPerKey() + float64(p.n)*unitCost }
 	if cp, cq := cost(p), cost(q); cp != cq {
@@ -200,8 +204,9 @@ func (p Params) probes() int {
 	return sum
 }
 
-// withUnits adds n units to p so that its rate is at most rate. The cheapest division is nearly even, since the logarithm of
-// a unit's rate is convex in its bits; a unit may be one step above the even division if that lets a later one be smaller.
+// withUnits adds n units to p so that its rate is at most rate. The cheapest division is nearly even, since the
+// logarithm of a unit's rate is convex in its bits; a unit may be one step above the even division if that lets a
+// later one be smaller.
 func (p Params) withUnits(n int, rate float64) (Params, bool) {
 	done := p.Rate()
 	even := sort.Search(len(table), func(i int) bool {
@@ -232,9 +237,9 @@ func (p Params) withUnits(n int, rate float64) (Params, bool) {
 	return best, best.n > 0
 }
 
-// ParamsSplit is the cheapest filter of so many units, 1 to MaxUnits, whose rate is at most rate: units of nearly one size, so
-// that memory can do with two thirds of it, or one. A rate of 1 or more means no filter. Errors are ErrRate for a rate out of
-// reach and ErrParams for another number of units.
+// ParamsSplit returns the cheapest filter with the given number of units, 1 to MaxUnits, whose rate is at most rate.
+// The units have nearly the same size, so that two thirds or one third of the filter can be loaded. A rate of 1 or
+// more means no filter. Errors are ErrRate for a rate out of range and ErrParams for another number of units.
 func ParamsSplit(units int, rate float64) (Params, error) {
 	if units < 1 || units > MaxUnits {
 		return Params{}, fmt.Errorf("%w: %d units, want 1..%d", ErrParams, units, MaxUnits)
@@ -252,18 +257,19 @@ func ParamsSplit(units int, rate float64) (Params, error) {
 	return p, nil
 }
 
-// ParamsNested is a filter for a table that may move to places where a higher rate is enough. The rates descend, one to
-// MaxUnits of them; for each i the leading units, as many as UnitsFor(rates[i]) says, have a rate of at most rates[i], so that
-// a table which moves drops whole units and keeps the rest. A rate of 1 or more needs no unit.
+// ParamsNested returns a filter for a table that may move to levels where a higher rate is enough. The rates descend,
+// one to MaxUnits of them. For each i the first UnitsFor(rates[i]) units have a rate of at most rates[i], so that a
+// table which moves drops whole units and keeps the rest. A rate of 1 or more needs no unit.
 //
-// Each step is one unit, so neighbouring rates may be at most a factor of 10⁵ apart. Errors are ErrRate for a rate out of
-// reach and ErrParams for rates that are too many, too few or ascending.
+// Each step is one unit, so neighbouring rates may be at most a factor of 10⁵ apart. Errors are ErrRate for a rate out
+// of range and ErrParams for rates that are too many, too few or ascending.
 func ParamsNested(rates ...float64) (Params, error) { return nested(Params{}, rates) }
 
-// ParamsRibbon is ParamsNested with a first unit that takes the least memory: a Ribbon unit of just that rate, or a Bloom unit
-// where a table has so few keys that it is smaller, which is below a thousand or so. It takes some 50 ns a key to build, where a
-// Bloom unit takes 10, and some 10 ns more to probe; other units are probed before it. A first rate of 0.5 or more, which a Bloom
-// unit keeps in less, is that of ParamsNested; one below BestRibbonRate is ErrRate.
+// ParamsRibbon returns a filter like ParamsNested whose first unit takes the least memory: a Ribbon unit of exactly
+// that rate, or a Bloom unit if a table has so few keys, fewer than about a thousand, that it is smaller. A Ribbon
+// takes some 50 ns a key to build, where a Bloom unit takes 10, and some 10 ns more to probe; other units are probed
+// before it. For a first rate of 0.5 or more, where a Bloom unit is smaller, the result is that of ParamsNested. A
+// rate below BestRibbonRate is ErrRate.
 func ParamsRibbon(rates ...float64) (Params, error) {
 	if len(rates) == 0 || !(rates[0] < leastRibbonRate) {
 		return ParamsNested(rates...)
@@ -286,7 +292,8 @@ func nested(p Params, rates []float64) (Params, error) {
 			return Params{}, err
 		}
 		if i > 0 && rate > rates[i-1] {
-			return Params{}, fmt.Errorf("%w: nested rate %v after %v, want descending ones", ErrParams, rate, rates[i-1])
+			return Params{}, fmt.Errorf("%w: nested rate %v after %v, want descending ones",
+				ErrParams, rate, rates[i-1])
 		}
 		if p.Rate() <= rate {
 			continue

@@ -17,7 +17,7 @@ func TestTableIsWhatTheFormulaSays(t *testing.T) {
 		for probes := 1; probes <= MaxProbes; probes++ {
 			u := Unit{bits, probes}
 			if float64(probes) > bits+1 {
-				continue // far more probes than the best number, slow to compute
+				continue // far more probes than the best number take long to compute
 			}
 			rate := u.Rate()
 			if rate >= best {
@@ -50,7 +50,7 @@ func TestTableWasMeasured(t *testing.T) {
 	}
 }
 
-// Values published elsewhere or computed by other means.
+// TestRateOfKnownUnits checks values published elsewhere or computed by other means.
 func TestRateOfKnownUnits(t *testing.T) {
 	for _, tt := range []struct {
 		unit Unit
@@ -206,7 +206,7 @@ func TestNestedUnitsKeepEachRate(t *testing.T) {
 				t.Errorf("%v: %d units for %v have rate %v", rates, n, rate, p.prefixRate(n))
 			}
 			if h.UnitsFor(rate) != n || h.Rate(n) != p.prefixRate(n) {
-				t.Errorf("%v: the header says %d units for %v, want %d", rates, h.UnitsFor(rate), rate, n)
+				t.Errorf("%v: the header has %d units for %v, want %d", rates, h.UnitsFor(rate), rate, n)
 			}
 		}
 	}
@@ -223,17 +223,20 @@ func TestNestedUnitsKeepEachRate(t *testing.T) {
 	}
 }
 
-// TestDocumentedTable holds the doc comment of ParamsFor to the table.
+// TestDocumentedTable compares the doc comment of ParamsFor with the table.
 func TestDocumentedTable(t *testing.T) {
 	var want strings.Builder
 	want.WriteString("//\trate   bits/key  units  probes    promised\n")
-	for _, rate := range []float64{0.5, 0.25, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025, 0.001, 5e-4, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9} {
+	for _, rate := range []float64{
+		0.5, 0.25, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025, 0.001, 5e-4, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9,
+	} {
 		p := paramsFor(t, rate)
 		var probes []string
 		for _, u := range p.Units() {
 			probes = append(probes, strconv.Itoa(u.Probes))
 		}
-		fmt.Fprintf(&want, "//\t%-6v %8v  %5d  %-8s  %.2e\n", rate, p.BitsPerKey(), len(probes), strings.Join(probes, " "), p.Rate())
+		fmt.Fprintf(&want, "//\t%-6v %8v  %5d  %-8s  %.2e\n",
+			rate, p.BitsPerKey(), len(probes), strings.Join(probes, " "), p.Rate())
 	}
 	src, err := os.ReadFile("params.go")
 	if err != nil {

@@ -2,20 +2,20 @@ package bloomblock
 
 import "math"
 
-// A block that has taken j keys has X of its 512 bits set, where X is the number of distinct values among j·k independent
-// throws, and an absent key that falls into it passes with probability E[(X/512)^k]. The number of keys in a block is
-// binomial, and Poisson when there are many blocks; the rate of a unit is the mixture (Putze, Sanders, Singler 2007).
+// A block with j keys has X of its 512 bits set, where X is the number of distinct values among j·k independent
+// throws. An absent key that falls into it passes with probability E[(X/512)^k]. The number of keys in a block is
+// binomial, and Poisson for many blocks; the rate of a unit is the mixture (Putze, Sanders, Singler 2007).
 //
-// X is followed throw by throw, P(x) ← P(x)·x/512 + P(x-1)·(513-x)/512. All terms are positive, so nothing cancels; the
-// closed form by inclusion and exclusion loses every digit at low rates, but takes a thousandth of the time: see
-// quickRate.
+// The distribution of X is computed throw by throw, P(x) ← P(x)·x/512 + P(x-1)·(513-x)/512. All terms are positive, so
+// nothing cancels. The closed form by inclusion and exclusion loses every digit at low rates, but takes a thousandth
+// of the time: see quickRate.
 
-// poissonRate is the rate of one unit with very many blocks, mean keys in each, and k probes.
+// poissonRate returns the rate of one unit with very many blocks, mean keys in each, and k probes.
 func poissonRate(mean float64, k int) float64 {
 	return mixtureRate(mean, k, -mean, math.Inf(1), func(j float64) float64 { return mean / (j + 1) })
 }
 
-// binomialRate is the rate of one unit that holds keys in blocks blocks, with k probes.
+// binomialRate returns the rate of one unit with the given keys, blocks and k probes.
 func binomialRate(keys, blocks uint64, k int) float64 {
 	n, p := float64(keys), 1/float64(blocks)
 	if blocks == 1 {
@@ -32,14 +32,14 @@ func binomialRate(keys, blocks uint64, k int) float64 {
 	return mixtureRate(n*p, k, n*math.Log1p(-p), n, func(j float64) float64 { return (n - j) / (j + 1) * p / (1 - p) })
 }
 
-// quickLow is the rate from which on quickRate has five digits.
+// quickLow is the lowest rate for which quickRate has five digits.
 const quickLow = 1e-7
 
-// quickRate is binomialRate in a closed form, good to five digits where it is not below quickLow: in a microsecond, not a
-// millisecond. The throws of an absent key fall on d distinct bits with probability p(d); a set of i bits stays clear of one
-// key with probability (1-i/512)^k, and of all n keys of the unit, each in this block with probability 1/blocks, with
-// free(i) = (1 - (1 - (1-i/512)^k)/blocks)^n; so d bits are all set with probability Σ (-1)^i·C(d,i)·free(i), the d-th
-// difference of free.
+// quickRate computes binomialRate in closed form, in a microsecond instead of a millisecond, to five digits unless the
+// rate is below quickLow. The throws of an absent key fall on d distinct bits with probability p(d). One key leaves a
+// set of i bits clear with probability (1-i/512)^k, and all n keys of the unit, each in this block with probability
+// 1/blocks, with free(i) = (1 - (1 - (1-i/512)^k)/blocks)^n. So d bits are all set with probability Σ
+// (-1)^i·C(d,i)·free(i), the d-th difference of free.
 func quickRate(keys, blocks uint64, k int) float64 {
 	var p, free [MaxProbes + 1]float64
 	p[0] = 1
@@ -49,7 +49,7 @@ func quickRate(keys, blocks uint64, k int) float64 {
 		if i == k {
 			break
 		}
-		for d := i + 1; d > 0; d-- { // one throw more
+		for d := i + 1; d > 0; d-- { // one more throw
 			p[d] = p[d]*float64(d)/blockBits + p[d-1]*float64(blockBits-d+1)/blockBits
 		}
 		p[0] = 0
@@ -64,7 +64,7 @@ func quickRate(keys, blocks uint64, k int) float64 {
 	return min(max(rate, 0), 1)
 }
 
-// saturated is the number of throws into one block after which fewer than one bit in a million blocks is left clear.
+// saturated is the number of throws into one block after which fewer than one bit in a million blocks remains clear.
 const saturated = 20 * blockBits
 
 // mixtureRate sums P(j)·E[(X_j/512)^k] over j = 0..most, where ln P(0) is log0 and P(j+1)/P(j) is ratio(j).
@@ -117,7 +117,7 @@ func (o *occupancy) add() {
 	}
 }
 
-// pass is the probability that an absent key passes.
+// pass returns the probability that an absent key passes.
 func (o *occupancy) pass() float64 {
 	sum := 0.0
 	for x := range o.top + 1 {

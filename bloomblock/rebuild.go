@@ -6,12 +6,12 @@ import (
 	"math/bits"
 )
 
-// maxRebuildSlots bounds the memory of a Rebuild beside the block: 16 bytes a slot of a Ribbon unit.
+// maxRebuildSlots bounds the additional memory of a Rebuild: 16 bytes a slot of a Ribbon unit.
 const maxRebuildSlots = 1 << 27
 
-// A Rebuild builds the units of a filter block again, from its header and the hashes of its keys, and compares: with the
-// number of blocks and of probes, or the columns and the overhead, that the Builder chose for them. It takes as much memory as the
-// block, and for a Ribbon unit 16 bytes a slot; hashes are not kept. The order of calls is
+// A Rebuild builds the units of a filter block again, from its header and the hashes of its keys, and compares them.
+// It uses the numbers of blocks and probes, or columns and overhead, that the Builder chose. It takes as much memory
+// as the block, and for a Ribbon unit 16 bytes a slot; it does not keep hashes. The order of calls is
 //
 //	NewRebuild Add* Finish
 //
@@ -19,7 +19,7 @@ const maxRebuildSlots = 1 << 27
 type Rebuild struct {
 	h      Header
 	found  []byte
-	built  []byte // of which the header is left out
+	built  []byte // without the header
 	ribbon ribbon
 	solver solver
 	added  uint64
@@ -27,8 +27,8 @@ type Rebuild struct {
 	one    [1]Hash
 }
 
-// NewRebuild begins one; block must not change before Finish. Nothing but its header and its length is checked. The error is that
-// of ParseHeader, or Is ErrParams where it would take too much memory.
+// NewRebuild starts a Rebuild of block, which must not change before Finish. Only its header and its length are
+// checked. The error is that of ParseHeader, or matches ErrParams if the Rebuild would take too much memory.
 func NewRebuild(block []byte) (*Rebuild, error) {
 	h, err := ParseHeader(block)
 	if err != nil {
@@ -42,7 +42,8 @@ func NewRebuild(block []byte) (*Rebuild, error) {
 		u := h.Units[0]
 		shape, ok := shapeOf(h.Keys, u.Blocks, u.Columns, u.Overhead)
 		if !ok || shape.starts > maxRebuildSlots {
-			return nil, fmt.Errorf("%w: a Ribbon of %d slots, want at most %d", ErrParams, shape.starts, maxRebuildSlots)
+			return nil, fmt.Errorf("%w: a Ribbon of %d slots, want at most %d",
+				ErrParams, shape.starts, maxRebuildSlots)
 		}
 		r.ribbon.ribbonShape = shape
 		r.solver.begin(&r.ribbon)
@@ -50,7 +51,7 @@ func NewRebuild(block []byte) (*Rebuild, error) {
 	return r, nil
 }
 
-// Add adds a key's hash, in the order in which the Builder was given them, unless it is equal to the one before.
+// Add adds a key's hash, in the same order as to the Builder, unless it equals the one before.
 func (r *Rebuild) Add(h Hash) {
 	if r.added > 0 && r.last == h {
 		return
@@ -69,23 +70,23 @@ func (r *Rebuild) Add(h Hash) {
 	}
 }
 
-// unit is the part of a block that is unit i.
+// unit returns unit i of a block.
 func (r *Rebuild) unit(block []byte, i int) []byte {
 	u := &r.h.Units[i]
 	return block[u.Offset:][:u.Bytes()]
 }
 
-// A Difference is what a filter block has other than one that was built again from its keys. It is the zero value but for
-// Keys where there is none.
+// A Difference describes how a filter block differs from one built again from its keys. If they are equal, all fields
+// except Keys are zero.
 type Difference struct {
-	Keys    uint64   `json:"keys"`               // added to the one built again
-	Missing uint64   `json:"bits_missing"`       // set in the one built again alone: of a Bloom unit, keys are denied
-	Extra   uint64   `json:"bits_extra"`         // set in the block alone: of keys that are not there
+	Keys    uint64   `json:"keys"`               // hashes added to the new filter
+	Missing uint64   `json:"bits_missing"`       // set only in the new filter: a Bloom unit denies keys
+	Extra   uint64   `json:"bits_extra"`         // set only in the block: by keys that are not there
 	Units   []uint64 `json:"units"`              // bits that differ, by unit
 	First   *uint64  `json:"first_at,omitempty"` // offset of the first byte that differs, from the start of the block
 }
 
-// Finish compares. The Rebuild is of no use afterwards.
+// Finish compares the blocks. The Rebuild must not be used afterwards.
 func (r *Rebuild) Finish() Difference {
 	d := Difference{Keys: r.added, Units: make([]uint64, len(r.h.Units))}
 	for i := range r.h.Units {

@@ -24,7 +24,11 @@ func TestAFilterIsBuiltAgainBitForBit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []Params{{}, paramsFor(t, 0.5), paramsFor(t, 0.01), paramsFor(t, 1e-6), nested, ribbonOf(t, 0.01), ribbonOf(t, 0.07, 0.0009, 0.00005)} {
+	for _, p := range []Params{
+		{},
+		paramsFor(t, 0.5), paramsFor(t, 0.01), paramsFor(t, 1e-6), nested,
+		ribbonOf(t, 0.01), ribbonOf(t, 0.07, 0.0009, 0.00005),
+	} {
 		for _, keys := range []uint64{0, 1, 7, 300, 5000, 50_000} {
 			block := blockOf(p, seededHashes(2, keys))
 			d := rebuilt(t, block, seededHashes(2, keys))
@@ -49,11 +53,13 @@ func TestEachBitThatDiffersIsCounted(t *testing.T) {
 		block[at] ^= 4
 		d := rebuilt(t, block, seededHashes(2, 5000))
 		block[at] ^= 4
-		if d.Missing != missing || d.Extra != extra || d.First == nil || *d.First != uint64(at) || d.Units[0]+d.Units[1] != 1 {
+		if d.Missing != missing || d.Extra != extra || d.First == nil || *d.First != uint64(at) ||
+			d.Units[0]+d.Units[1] != 1 {
 			t.Errorf("bit of byte %d flipped: %+v, want %d and %d there", at, d, missing, extra)
 		}
 	}
-	if d := rebuilt(t, block, seededHashes(3, 5000)); d.Missing == 0 || d.Extra == 0 || d.Units[0] == 0 || d.Units[1] == 0 {
+	d := rebuilt(t, block, seededHashes(3, 5000))
+	if d.Missing == 0 || d.Extra == 0 || d.Units[0] == 0 || d.Units[1] == 0 {
 		t.Errorf("other keys: %+v", d)
 	}
 	ribbon := blockOf(ribbonOf(t, 0.01), seededHashes(2, 5000))
@@ -76,7 +82,9 @@ func TestATraceIsTheAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []Params{{}, paramsFor(t, 0.2), paramsOf(t, Unit{20, 14}), nested, ribbonOf(t, 0.2), ribbonOf(t, 0.3, 0.1)} {
+	for _, p := range []Params{
+		{}, paramsFor(t, 0.2), paramsOf(t, Unit{20, 14}), nested, ribbonOf(t, 0.2), ribbonOf(t, 0.3, 0.1),
+	} {
 		f := filterOf(t, p, seededHashes(2, 3000))
 		maybes := 0
 		for h := range seededHashes(9, 3000) {
@@ -84,8 +92,8 @@ func TestATraceIsTheAnswer(t *testing.T) {
 			for _, u := range f.Trace(h) {
 				all = all && u.Maybe
 				each := true
-				for _, place := range u.Places {
-					each = each && place.Set
+				for _, probe := range u.Probes {
+					each = each && probe.Set
 				}
 				for _, even := range u.Columns {
 					each = each && even

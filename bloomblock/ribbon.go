@@ -7,17 +7,18 @@ import (
 	"slices"
 )
 
-// A Ribbon unit takes three tenths less memory than a Bloom unit of the same rate and some ten nanoseconds more for a probe:
-// Dillinger, Hübschle-Schneider, Sanders, Walzer, "Fast Succinct Retrieval and Approximate Membership using Ribbon", SEA 2022;
-// this is the homogeneous kind, with bands of 128 bits.
+// A Ribbon unit takes three tenths less memory than a Bloom unit of the same rate, and a probe takes some ten
+// nanoseconds more: Dillinger, Hübschle-Schneider, Sanders, Walzer, "Fast Succinct Retrieval and Approximate
+// Membership using Ribbon", SEA 2022. This is the homogeneous kind, with bands of 128 bits.
 //
-// It is a matrix of bits, some columns wide and a slot long for each key and a twentieth more. The hash of a key says at which
-// slot its band begins, and which of the 128 slots from there on count. In each column the bits of those slots add up to an
-// even number for every key that was added, which is a system of linear equations that always has a solution; where it leaves
-// a slot free, the slot's bits are random. A key that was not added passes a column with probability 1/2.
+// It is a matrix of bits, a few columns wide, with a slot for each key and a twentieth more slots. The hash of a key
+// determines at which slot its band begins, and which of the 128 slots from there on count. In each column the bits of
+// those slots add up to an even number for every key that was added. This is a system of linear equations that always
+// has a solution; bits of slots that it leaves free are random. A key that was not added passes a column with
+// probability 1/2.
 //
-// Rates between two powers of two come from a number of columns that is one more in the front part of the matrix. The matrix is
-// stored in segments of 64 slots, a segment's columns one after the other, so that a probe reads three places in a row.
+// For rates between two powers of two the front part of the matrix has one more column. The matrix is stored in
+// segments of 64 slots, one column of a segment after the other, so that a probe reads three adjacent segments.
 //
 //	             segment 0            segment 1                       segment wide
 //	+-----------------------+-----------------------+     +----------------------+----
@@ -30,12 +31,12 @@ const (
 	segmentSlots = 64
 	wordBytes    = 8
 
-	// ribbonMargin is what a unit is planned to stay below its rate by: that of one in two would be above it by a few parts in a
-	// thousand, where keys happen to lie densely, and it would have to be built again.
+	// ribbonMargin is the factor below its rate for which a unit is planned. Planned exactly, one unit in two would
+	// exceed its rate by a few parts in a thousand, where keys happen to be dense, and would have to be built again.
 	ribbonMargin = 0.997
 
-	maxColumns    = 15  // beside the one more in the front part
-	usualOverhead = 5   // percent of the keys; with less the rates get worse
+	maxColumns    = 15  // without the additional one in the front part
+	usualOverhead = 5   // percent of the keys; with fewer slots the rates get worse
 	maxOverhead   = 100 // percent
 
 	maxRibbonKeys = 1 << 40
@@ -44,21 +45,22 @@ const (
 // BestRibbonRate is the lowest rate of a Ribbon unit.
 const BestRibbonRate = 1.0 / (1 << (maxColumns + 1))
 
-// leastRibbonRate is the rate from which on a Ribbon unit has no column to save anything in.
+// leastRibbonRate is the rate from which on a Ribbon unit has no columns and saves nothing.
 const leastRibbonRate = 0.5
 
-// A ribbonShape is how the matrix of a unit lies in its bytes. It follows from the number of keys, the columns, the overhead
-// and the size.
+// A ribbonShape describes the layout of a unit's matrix in its bytes. It follows from the number of keys, the columns,
+// the overhead and the size.
 type ribbonShape struct {
 	starts   uint64 // slots at which a band may begin, at least 1
 	segments uint64
 	columns  uint64 // at least 1
-	wide     uint64 // segments at the front that have one more
+	wide     uint64 // segments at the front with one more column
 }
 
-// shapeOf is the shape of a unit of so many blocks; false if there is none.
+// shapeOf returns the shape of a unit with the given number of blocks, and false if there is no such shape.
 func shapeOf(keys, blocks uint64, columns, overhead int) (ribbonShape, bool) {
-	if keys > maxRibbonKeys || blocks > maxBlocks || columns < 1 || columns > maxColumns || overhead < 1 || overhead > maxOverhead {
+	if keys > maxRibbonKeys || blocks > maxBlocks || columns < 1 || columns > maxColumns ||
+		overhead < 1 || overhead > maxOverhead {
 		return ribbonShape{}, false
 	}
 	s := emptyShape(keys, columns, overhead)
@@ -70,21 +72,23 @@ func shapeOf(keys, blocks uint64, columns, overhead int) (ribbonShape, bool) {
 	return s, true
 }
 
-// emptyShape is a shape in which all segments have the same columns.
+// emptyShape returns a shape in which all segments have the same number of columns.
 func emptyShape(keys uint64, columns, overhead int) ribbonShape {
-	s := ribbonShape{columns: uint64(columns)}                          //nolint:gosec // 1..maxColumns
-	s.starts = max(1, (keys*uint64(100+overhead)+99)/100)               //nolint:gosec // 1..maxOverhead
-	s.segments = (s.starts-1)/segmentSlots + bandSlots/segmentSlots + 1 // a band that begins inside a segment touches two more
+	s := ribbonShape{columns: uint64(columns)}            //nolint:gosec // 1..maxColumns
+	s.starts = max(1, (keys*uint64(100+overhead)+99)/100) //nolint:gosec // 1..maxOverhead
+	// A band that begins inside a segment reaches into the next two.
+	s.segments = (s.starts-1)/segmentSlots + bandSlots/segmentSlots + 1
 	return s
 }
 
-// blocksOf is how many blocks of 64 bytes hold so many words.
+// blocksOf returns the number of 64-byte blocks that hold the given number of words.
 func blocksOf(words uint64) uint64 { return (words*wordBytes + blockBytes - 1) / blockBytes }
 
-// at is the first word of a segment.
+// at returns the index of the first word of a segment.
 func (s *ribbonShape) at(segment uint64) uint64 { return segment*s.columns + min(segment, s.wide) }
 
-// of is how many columns count for a key whose band begins in a segment: those that the last segment it may reach has.
+// of returns the number of columns that count for a band that begins in a segment: those of the last segment it may
+// reach.
 func (s *ribbonShape) of(segment uint64) uint64 {
 	if segment+bandSlots/segmentSlots < s.wide {
 		return s.columns + 1
@@ -92,7 +96,7 @@ func (s *ribbonShape) of(segment uint64) uint64 {
 	return s.columns
 }
 
-// rate is what the shape gives if all bits are as good as random.
+// rate returns the rate of the shape if all bits are random.
 func (s *ribbonShape) rate() float64 {
 	wide := 0.0
 	if s.wide > bandSlots/segmentSlots {
@@ -101,19 +105,19 @@ func (s *ribbonShape) rate() float64 {
 	return math.Ldexp(1-wide/2, -int(s.columns)) //nolint:gosec // ≤ maxColumns
 }
 
-// ribbonColumns is the number of columns for a rate, and the share of keys that need one more.
+// ribbonColumns returns the number of columns for a rate, and the share of keys that need one more.
 func ribbonColumns(rate float64) (columns int, more float64) {
 	columns = min(max(int(-math.Log2(rate)), 1), maxColumns)
 	return columns, min(max(2-math.Ldexp(rate, columns+1), 0), 1)
 }
 
-// ribbonBits are the bits per key of a unit of many keys.
+// ribbonBits returns the bits per key of a unit of many keys.
 func ribbonBits(rate float64) float64 {
 	columns, more := ribbonColumns(rate)
 	return (float64(columns) + more) * (100 + usualOverhead) / 100
 }
 
-// planRibbon is the least shape for a rate, and its size in blocks.
+// planRibbon returns the smallest shape for a rate, and its size in blocks.
 func planRibbon(keys uint64, rate float64, overhead int) (s ribbonShape, blocks uint64) {
 	columns, more := ribbonColumns(rate)
 	s = emptyShape(keys, columns, overhead)
@@ -125,14 +129,15 @@ func planRibbon(keys uint64, rate float64, overhead int) (s ribbonShape, blocks 
 	return s, blocks
 }
 
-// A ribbon is a unit in memory. Without columns there is none.
+// A ribbon is a unit in memory.
 type ribbon struct {
 	ribbonShape
 	bits []byte
 }
 
-// band is where the band of a key begins, and which slots of it count: bit i of lo is slot i, of hi slot 64+i. The first does.
-// They are of the hash that comes after those of Bloom units: all that a filter may have.
+// band returns where the band of a key begins and which of its slots count: bit i of lo is slot i, bit i of hi slot
+// 64+i. The first slot always counts. The band is derived from the hash that follows those of the most Bloom units a
+// filter may have.
 func (h Hash) band(starts uint64) (start, lo, hi uint64) {
 	for range MaxUnits {
 		h = h.Next()
@@ -141,15 +146,17 @@ func (h Hash) band(starts uint64) (start, lo, hi uint64) {
 	return h.Block(starts), lo | 1, hi
 }
 
-// mayContain reports whether all columns add up to even numbers. Four columns are added before the first branch, which goes the
-// same way for fifteen of sixteen absent keys.
+// mayContain reports whether all columns add up to even numbers. Four columns are added before the first branch, which
+// fifteen of sixteen absent keys take.
 func (r *ribbon) mayContain(h Hash) bool {
 	start, lo, hi := h.band(r.starts)
 	segment, shift := start/segmentSlots, start%segmentSlots
-	// The band over the words of three segments.
+	// The band, aligned to the words of three segments.
 	m0, m1, m2 := lo<<shift, hi<<shift|lo>>1>>(63-shift), hi>>1>>(63-shift)
 	n := r.of(segment) * wordBytes
-	w0, w1, w2 := r.bits[r.at(segment)*wordBytes:][:n], r.bits[r.at(segment+1)*wordBytes:][:n], r.bits[r.at(segment+2)*wordBytes:][:n]
+	w0 := r.bits[r.at(segment)*wordBytes:][:n]
+	w1 := r.bits[r.at(segment+1)*wordBytes:][:n]
+	w2 := r.bits[r.at(segment+2)*wordBytes:][:n]
 	odd := 0
 	for len(w0) >= 4*wordBytes && len(w1) >= 4*wordBytes && len(w2) >= 4*wordBytes {
 		odd |= parity(m0, m1, m2, w0, w1, w2) |
@@ -168,27 +175,29 @@ func (r *ribbon) mayContain(h Hash) bool {
 	return odd&1 == 0
 }
 
-// parity is, in its lowest bit, whether the masked words have an odd number of bits.
+// parity returns, in its lowest bit, whether the masked words have an odd number of set bits.
 func parity(m0, m1, m2 uint64, w0, w1, w2 []byte) int {
-	return bits.OnesCount64(m0&binary.LittleEndian.Uint64(w0) ^ m1&binary.LittleEndian.Uint64(w1) ^ m2&binary.LittleEndian.Uint64(w2))
+	return bits.OnesCount64(m0&binary.LittleEndian.Uint64(w0) ^
+		m1&binary.LittleEndian.Uint64(w1) ^ m2&binary.LittleEndian.Uint64(w2))
 }
 
-// word is one of a segment.
+// word returns one word of a segment.
 func (r *ribbon) word(segment, column uint64) uint64 {
 	return binary.LittleEndian.Uint64(r.bits[(r.at(segment)+column)*wordBytes:])
 }
 
-// passes is the exact probability that the key of a random hash passes whose band begins at a slot: 2 to the power of minus
-// the rank of its columns. With the first slot's bit always counted it is 0 where columns add up to that bit alone.
+// passes returns the exact probability that a random hash whose band begins at slot start passes: 2 to the power of
+// minus the rank of its columns. Since the bit of the first slot always counts, it is 0 if columns add up to that bit
+// alone.
 func (r *ribbon) passes(start uint64) float64 {
 	segment, shift := start/segmentSlots, start%segmentSlots
-	var basis [maxColumns + 1][2]uint64 // with bit 0, which is not a place to choose a pivot from
+	var basis [maxColumns + 1][2]uint64 // including bit 0, which cannot be a pivot
 	rank := 0
 	for c := range r.of(segment) {
 		w0, w1, w2 := r.word(segment, c), r.word(segment+1, c), r.word(segment+2, c)
 		v := [2]uint64{w0>>shift | w1<<1<<(63-shift), w1>>shift | w2<<1<<(63-shift)}
 		for _, b := range basis[:rank] {
-			// The lowest bit but bit 0 of b is its pivot.
+			// The lowest bit of b except bit 0 is its pivot.
 			if lo := b[0] &^ 1; lo != 0 {
 				if v[0]&lo&-lo != 0 {
 					v[0], v[1] = v[0]^b[0], v[1]^b[1]
@@ -208,7 +217,7 @@ func (r *ribbon) passes(start uint64) float64 {
 	return math.Ldexp(1, -rank)
 }
 
-// measuredSlots is how many slots tell the rate of a unit that was built, to a percent or so; of a large one every 64th does.
+// measuredSlots is the least number of slots at which the rate of a unit is measured, to about a percent.
 const measuredSlots = 512
 
 // sampledRate returns the rate of the unit from at least measuredSlots of its slots, to about a percent.
@@ -216,7 +225,7 @@ func (r *ribbon) sampledRate() float64 {
 	return r.measure(min(max(r.starts/measuredSlots, 1), segmentSlots))
 }
 
-// measure is the mean of passes over every step-th start.
+// measure returns the mean of passes over every step-th start.
 func (r *ribbon) measure(step uint64) float64 {
 	sum, n := 0.0, 0.0
 	for start := uint64(0); start < r.starts; start += step {
@@ -226,20 +235,20 @@ func (r *ribbon) measure(step uint64) float64 {
 	return sum / n
 }
 
-// A row is an equation: the slots of a band that count, from a slot on that does. The zero row is none.
+// A row is an equation: the slots of a band that count, from the first one that does. The zero row is no equation.
 type row [2]uint64
 
-// A solver makes the bits of a unit. It keeps its memory from one to the next.
+// A solver computes the bits of a unit. It keeps its memory for the next one.
 type solver struct{ rows []row }
 
-// maxStepsPerKey bounds the elimination steps that a Builder spends on a Ribbon unit, over all its attempts. Random hashes
-// take five a key for a thousand keys, seven for 100,000 and nine for ten million; hashes that were chosen to depend on each
-// other may take as many as there are keys.
+// maxStepsPerKey bounds the elimination steps that a Builder spends on a Ribbon unit, over all its attempts. Random
+// hashes take five steps a key for a thousand keys, seven for 100,000 and nine for ten million; hashes chosen to
+// depend on each other may take as many as there are keys.
 const maxStepsPerKey = 64
 
-// eliminate brings the equations of a table's hashes into echelon form, for substitute. r has its shape; the equations
-// hold for all shapes with as many starts. It spends at most the given number of elimination steps and returns how many
-// are left. If that is negative it has given up.
+// eliminate brings the equations of a table's hashes into echelon form, for substitute. r has the shape of the unit;
+// the equations are valid for all shapes with the same number of starts. eliminate spends at most the given number of
+// steps and returns the number left. If that is negative it has given up.
 func (s *solver) eliminate(r *ribbon, chunks [][]Hash, seed Seed, steps int) (left int) {
 	s.begin(r)
 	for _, hashes := range chunks {
@@ -252,15 +261,15 @@ func (s *solver) eliminate(r *ribbon, chunks [][]Hash, seed Seed, steps int) (le
 	return steps
 }
 
-// begin makes room for the equations of r.
+// begin allocates the equations of r.
 func (s *solver) begin(r *ribbon) {
 	n := int(r.starts) + bandSlots - 1 //nolint:gosec // as many as hashes in memory, or a Rebuild's bound, and a few
 	s.rows = slices.Grow(s.rows[:0], n)[:n]
 	clear(s.rows)
 }
 
-// add eliminates an equation by those that begin where it does, until it begins where none does yet, or says nothing new. It
-// returns the number of equations that it met: each begins behind the one before it, so there are at most bandSlots more
+// add eliminates an equation by those with the same start, until it has a start that no other has, or is redundant. It
+// returns the number of equations that it met. Each starts after the one before, so there are at most bandSlots more
 // than rows, and far fewer unless hashes were chosen to depend on each other.
 func (s *solver) add(at, lo, hi uint64) (steps int) {
 	for {
@@ -283,8 +292,8 @@ func (s *solver) add(at, lo, hi uint64) (steps int) {
 	}
 }
 
-// substitute solves the equations from the last slot back to the first, and all columns at a time. What follows a slot in its
-// column is the column's window, the next slot in the lowest bit.
+// substitute solves the equations from the last slot back to the first, for all columns at once. The slots that follow
+// in a column are the column's window, with the next slot in the lowest bit.
 func (s *solver) substitute(r *ribbon) {
 	var window [maxColumns + 1]row
 	for slot := r.segments * segmentSlots; slot > 0; {

@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// MaxSample is the largest number of hashes in a sample. A share that is told from so many is right to 1.6 hundredths, the
-// standard error at worst, and a number of distinct hashes to three.
-const MaxSample = 1024
+// maxSample is the largest number of hashes in a sample. A share estimated from a sample of this size has a standard
+// error of at most 1.6 hundredths, and a number of distinct hashes one of three hundredths.
+const maxSample = 1024
 
-// A Sample is the hashes of a set that are first in a random order, which is the same for all sets. So it is a uniform sample of
-// the set without repetition: what holds for a share of it holds for about that share of the set.
+// A Sample holds the hashes of a set that come first in a random order, which is the same for all sets. It is
+// therefore a uniform sample of the set without repetition: what is true of a share of the sample is true of about
+// that share of the set.
 //
-// The order has nothing to do with where hashes lie in a filter: the smallest hashes themselves would all be in its first
-// blocks, and say nothing of the others. A Sample is immutable and safe for concurrent use; the zero value is that of the
-// empty set.
+// The order is independent of where a filter places hashes: the smallest hashes would all be in its first blocks and
+// represent no others. A Sample is immutable and safe for concurrent use; the zero value is that of the empty set.
 type Sample struct {
 	keys  uint64
 	mixed []uint64 // strictly ascending
@@ -33,8 +33,8 @@ type Sample struct {
 //	16  keys       u64     of the set, as the header of its filter has them
 //	24  count × mixed hash, u64, strictly ascending
 //
-// The mixed hash, of which the smallest are taken, is as Hash.mix says. Magic, version and checksum stay where they are in
-// all versions.
+// The mixed hashes are those of Hash.mix; the sample has the smallest. Magic, version and checksum keep their offsets
+// in all versions.
 const (
 	sampleMagic   = "bloomsmp"
 	sampleVersion = 1
@@ -43,33 +43,35 @@ const (
 	sampleShare   = 16
 )
 
-// A multiplier whose products are well spread (Steele, Vigna, "Computationally Easy, Spectrally Good Multipliers for Congruential
-// Pseudorandom Number Generators", 2021), and its inverse modulo 2⁶⁴.
+// A multiplier whose products are well distributed (Steele, Vigna, "Computationally Easy, Spectrally Good Multipliers
+// for Congruential Pseudorandom Number Generators", 2021), and its inverse modulo 2⁶⁴.
 const (
 	mulMix = 0xd1342543de82ef95
 	invMix = 0x572b5ee77a54e3bd
 )
 
-// mix is the place of h in the order by which samples are taken. What is above in a product depends on all of h, so that the
-// smallest ones lie in all blocks alike, with all fields. It can be undone, so that distinct hashes have distinct ones.
+// mix returns the rank of h in the order in which samples are taken. The high bits of a product depend on all bits of
+// h, so the smallest ranks fall into all blocks equally, with all fields. mix is invertible, so distinct hashes have
+// distinct ranks.
 func (h Hash) mix() uint64 { return uint64(h) * mulMix }
 
-// unmix is the hash that mix made x of.
+// unmix inverts mix.
 func unmix(x uint64) Hash { return Hash(x * invMix) }
 
-// sampleSize is how many of n hashes are taken: all up to 64, then at least so many, a sixteenth, and at most MaxSample. So a small
-// table pays half a byte for each key, and not 8 KiB. A share told from 64 hashes has an error of six hundredths, of 250 three: that is
-// of fewer keys, and where many small tables are looked at together the errors even out.
-func sampleSize(n int) int { return min(n, max(minSample, min(n/sampleShare, MaxSample))) }
+// sampleSize returns the number of hashes in the sample of n: all up to 64, else a sixteenth but at least 64 and at
+// most maxSample. A small table thus pays half a byte for each key, and not 8 KiB. A share estimated from 64 hashes
+// has an error of six hundredths, from 250 one of three; these are tables with few keys, and over many small tables
+// the errors average out.
+func sampleSize(n int) int { return min(n, max(minSample, min(n/sampleShare, maxSample))) }
 
-// AppendSample appends the sample block of all added hashes to dst and returns the longer slice. It takes a pass over the
-// hashes, at about the speed of memory, and the sorting of a thousand.
+// AppendSample appends the sample block of all added hashes to dst and returns the extended slice. It takes a pass
+// over the hashes, at about the speed of memory, and the sorting of a thousand.
 func (b *Builder) AppendSample(dst []byte) []byte {
 	start := len(dst)
 	mixed := b.smallest(sampleSize(b.n))
 	dst = append(dst, sampleMagic...)
 	dst = append(dst, sampleVersion, hashXXH64)
-	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(mixed))) //nolint:gosec // ≤ MaxSample
+	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(mixed))) //nolint:gosec // ≤ maxSample
 	dst = append(dst, 0, 0, 0, 0)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(b.n)) //nolint:gosec // a length
 	for _, x := range mixed {
@@ -79,8 +81,8 @@ func (b *Builder) AppendSample(dst []byte) []byte {
 	return dst
 }
 
-// smallest is the k smallest mixed hashes, ascending; fewer only where fewer are distinct. Since they are uniform it is known
-// about how large the kth will be: what is not below a limit somewhat beyond that is not kept, and need not be sorted.
+// smallest returns the k smallest mixed hashes, ascending, or fewer if fewer are distinct. Since they are uniform, the
+// k-th can be estimated: hashes above a limit somewhat beyond it are dropped and need not be sorted.
 func (b *Builder) smallest(k int) []uint64 {
 	limit := uint64(math.MaxUint64)
 	if most := float64(k) + 4*math.Sqrt(float64(k)); most < float64(b.n) {
@@ -105,8 +107,8 @@ func (b *Builder) smallest(k int) []uint64 {
 
 func sampleSum(b []byte) uint32 { return crc32.Update(checksum(b[:12]), castagnoli, b[16:]) }
 
-// ParseSample reads a sample block, every field of it. It keeps no reference to block. The error Is ErrDamaged, or ErrUnknownKind
-// if the block is intact but of a version or hash that this package does not know.
+// ParseSample reads a sample block and checks every field. It does not retain block. The error matches ErrDamaged, or
+// ErrUnknownKind if the block is intact but has an unknown version or hash.
 func ParseSample(block []byte) (Sample, error) {
 	if len(block) < sampleHeader {
 		return Sample{}, damaged("sample of %d bytes, want at least %d", len(block), sampleHeader)
@@ -126,8 +128,8 @@ func ParseSample(block []byte) (Sample, error) {
 	s := Sample{keys: binary.LittleEndian.Uint64(block[16:])}
 	count, rest := int(binary.LittleEndian.Uint16(block[10:])), block[sampleHeader:]
 	switch {
-	case count > MaxSample || uint64(count) > s.keys || count == 0 && s.keys > 0:
-		return Sample{}, damaged("sample of %d hashes of %d keys, want at most %d", count, s.keys, MaxSample)
+	case count > maxSample || uint64(count) > s.keys || count == 0 && s.keys > 0:
+		return Sample{}, damaged("sample of %d hashes of %d keys, want at most %d", count, s.keys, maxSample)
 	case len(rest) != 8*count:
 		return Sample{}, damaged("sample of %d hashes in %d bytes, want %d", count, len(block), sampleHeader+8*count)
 	}
@@ -141,13 +143,13 @@ func ParseSample(block []byte) (Sample, error) {
 	return s, nil
 }
 
-// Keys is the number of hashes that were added to the set, consecutive equal ones once, as Filter.Keys is.
+// Keys returns the number of hashes that were added to the set, consecutive equal ones once, like Filter.Keys.
 func (s *Sample) Keys() uint64 { return s.keys }
 
-// Len is the number of hashes in the sample.
+// Len returns the number of hashes in the sample.
 func (s *Sample) Len() int { return len(s.mixed) }
 
-// Hashes is the hashes in the sample, in its order.
+// Hashes returns the hashes in the sample, in its order.
 func (s *Sample) Hashes() iter.Seq[Hash] {
 	return func(yield func(Hash) bool) {
 		for _, x := range s.mixed {
@@ -158,16 +160,18 @@ func (s *Sample) Hashes() iter.Seq[Hash] {
 	}
 }
 
-// Find is the place of h in the sample. If it is not there, taken is whether it would be if the set had h.
-func (s *Sample) Find(h Hash) (place int, found, taken bool) {
+// Find returns the index of h in the sample. If it is not there, taken reports whether it would be if the set
+// contained h.
+func (s *Sample) Find(h Hash) (index int, found, taken bool) {
 	x := h.mix()
-	place, found = slices.BinarySearch(s.mixed, x)
-	return place, found, place < len(s.mixed) || uint64(len(s.mixed)) == s.keys
+	index, found = slices.BinarySearch(s.mixed, x)
+	return index, found, index < len(s.mixed) || uint64(len(s.mixed)) == s.keys
 }
 
-// Distinct is the number of distinct hashes of the set, estimated from the sample alone: it may be compared with Keys, as what
-// was counted. It is exact if the sample is the whole set, and otherwise has a standard error of one part in the root of Len
-// (Beyer, Haas, Reinwald, Sismanis, Gemulla, "On Synopses for Distinct-Value Estimation Under Multiset Operations", SIGMOD 2007).
+// Distinct returns the number of distinct hashes of the set, estimated from the sample alone, whereas Keys was
+// counted. It is exact if the sample is the whole set, and otherwise has a relative standard error of 1/√Len (Beyer,
+// Haas, Reinwald, Sismanis, Gemulla, "On Synopses for Distinct-Value Estimation Under Multiset Operations", SIGMOD
+// 2007).
 func (s *Sample) Distinct() float64 {
 	n := len(s.mixed)
 	if uint64(n) == s.keys {

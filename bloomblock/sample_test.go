@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// sampleBlockOf is the sample block of hashes.
+// sampleBlockOf returns the sample block of hashes.
 func sampleBlockOf(hashes iter.Seq[Hash]) []byte {
 	var b Builder
 	for h := range hashes {
@@ -43,7 +43,9 @@ func TestMixIsUndone(t *testing.T) {
 }
 
 func TestASampleIsTheHashesWithTheSmallestMix(t *testing.T) {
-	for n, want := range map[uint64]int{0: 0, 1: 1, 63: 63, 64: 64, 65: 64, 1000: 64, 1600: 100, 16_383: 1023, 16_384: 1024, 100_000: 1024} {
+	for n, want := range map[uint64]int{
+		0: 0, 1: 1, 63: 63, 64: 64, 65: 64, 1000: 64, 1600: 100, 16_383: 1023, 16_384: 1024, 100_000: 1024,
+	} {
 		s := sampleOf(t, hashesOf(numbered, 0, n))
 		all := slices.SortedFunc(hashesOf(numbered, 0, n), func(a, b Hash) int {
 			if a.mix() < b.mix() {
@@ -55,9 +57,9 @@ func TestASampleIsTheHashesWithTheSmallestMix(t *testing.T) {
 			t.Errorf("%d keys: sample of %d hashes of %d keys, want the first %d", n, s.Len(), s.Keys(), want)
 		}
 		for i, h := range all {
-			place, found, taken := s.Find(h)
-			if found != (i < want) || found && place != i || !found && taken {
-				t.Fatalf("%d keys: Find of hash %d: %d, %v, %v", n, i, place, found, taken)
+			index, found, taken := s.Find(h)
+			if found != (i < want) || found && index != i || !found && taken {
+				t.Fatalf("%d keys: Find of hash %d: %d, %v, %v", n, i, index, found, taken)
 			}
 		}
 		if _, found, taken := s.Find(HashKey([]byte("absent"))); found || n <= minSample && !taken {
@@ -66,7 +68,8 @@ func TestASampleIsTheHashesWithTheSmallestMix(t *testing.T) {
 	}
 }
 
-// TestASampleLiesInAllBlocksAndPlacesAlike compares where its hashes lie, in each unit, with an even distribution.
+// TestASampleLiesInAllBlocksAndPlacesAlike compares the positions of the sample's hashes in each unit with an even
+// distribution.
 func TestASampleLiesInAllBlocksAndPlacesAlike(t *testing.T) {
 	const bins = 64
 	counts := map[string]*[bins]float64{}
@@ -90,10 +93,10 @@ func TestASampleLiesInAllBlocksAndPlacesAlike(t *testing.T) {
 	for what, n := range counts {
 		chi := 0.0
 		for _, n := range n {
-			const want = MaxSample / bins
+			const want = maxSample / bins
 			chi += (n - want) * (n - want) / want
 		}
-		if chi > 120 { // 63 ± 11; the largest of sixty is rarely above 95
+		if chi > 120 { // expected 63 ± 11; the largest of sixty is rarely above 95
 			t.Errorf("%s: χ² %.0f over %d bins, want about %d", what, chi, bins, bins-1)
 		}
 	}
@@ -124,7 +127,7 @@ func TestRepeatedAndCraftedHashesAreSampledOnce(t *testing.T) {
 	}
 }
 
-// TestSampleBytes holds the format down: what is written today can be read for ever.
+// TestSampleBytes reads and writes bytes of the format that must stay readable.
 func TestSampleBytes(t *testing.T) {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "sample of 3 numbered keys\n%x\n", sampleBlockOf(hashesOf(numbered, 0, 3)))
@@ -201,7 +204,7 @@ func TestASampleTellsHowManyHashesAreDistinct(t *testing.T) {
 		squares += e * e
 		worst = max(worst, math.Abs(e))
 	}
-	// A standard error of 3.1 hundredths: of forty the root mean square is within a third of it.
+	// The standard error is 3.1 hundredths; the root mean square of forty is within a third of it.
 	if rms := math.Sqrt(squares / pairs); rms > 0.042 || rms < 0.021 {
 		t.Errorf("root mean square error of the number of distinct keys %.4f, want 0.031", rms)
 	} else {
@@ -209,7 +212,7 @@ func TestASampleTellsHowManyHashesAreDistinct(t *testing.T) {
 	}
 }
 
-// FuzzParseSample: an error that Is one of the two, or a sample that writes itself again.
+// FuzzParseSample expects one of the two errors, or a sample that encodes to itself.
 func FuzzParseSample(f *testing.F) {
 	for _, n := range []uint64{0, 1, 64, 65, 2000} {
 		f.Add(sampleBlockOf(hashesOf(numbered, 0, n)), true)
@@ -231,8 +234,8 @@ func FuzzParseSample(f *testing.F) {
 			if x := binary.LittleEndian.Uint64(block[sampleHeader+8*i:]); h.mix() != x {
 				t.Fatalf("hash %d is mixed to %x, want %x", i, h.mix(), x)
 			}
-			if place, found, _ := s.Find(h); !found || place != i {
-				t.Fatalf("hash %d is found at %d, %v", i, place, found)
+			if index, found, _ := s.Find(h); !found || index != i {
+				t.Fatalf("hash %d is found at %d, %v", i, index, found)
 			}
 		}
 		if d := s.Distinct(); !(d >= 0) {

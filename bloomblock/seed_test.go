@@ -23,8 +23,8 @@ func seededFilter(tb testing.TB, seed Seed, p Params, hashes iter.Seq[Hash]) *Fi
 	return &f
 }
 
-// Sets of hashes that an adversary would choose who knows where a filter without a seed places them. XXH64 of keys of eight
-// bytes can be undone, so any hash has a key.
+// chosen are sets of hashes that an adversary would choose who knows where a filter without a seed places them. XXH64
+// of eight-byte keys can be inverted, so every hash has a key.
 var chosen = []struct {
 	name string
 	hash func(i uint64) Hash
@@ -44,7 +44,7 @@ var chosen = []struct {
 
 func spread(i uint64) Hash { return Hash(i + 1).Next().Next() }
 
-// inverse is of an odd number, modulo 2⁶⁴, by Newton's iteration.
+// inverse returns the inverse of an odd number, modulo 2⁶⁴, by Newton's iteration.
 func inverse(x uint64) uint64 {
 	y := x
 	for range 6 {
@@ -53,7 +53,8 @@ func inverse(x uint64) uint64 {
 	return y
 }
 
-// frontHalf is a hash whose band lies in the front half of a Ribbon unit without a seed: twice as many equations as slots.
+// frontHalf returns a hash whose band lies in the front half of a Ribbon unit without a seed: twice as many equations
+// as slots.
 func frontHalf(i uint64) Hash {
 	r := rand.New(rand.NewPCG(i, 3))
 	for {
@@ -64,7 +65,8 @@ func frontHalf(i uint64) Hash {
 	}
 }
 
-// What filters waste for keys of random hashes while all that is in them was chosen by somebody who does not know the seed.
+// TestChosenHashesDoNotCrowdAFilterWithASeed measures the waste for random keys when every key in the filter was
+// chosen without knowing the seed.
 func TestChosenHashesDoNotCrowdAFilterWithASeed(t *testing.T) {
 	keys, seeds := uint64(50_000), 5
 	if testing.Short() {
@@ -101,11 +103,13 @@ func TestChosenHashesDoNotCrowdAFilterWithASeed(t *testing.T) {
 	}
 }
 
-// Somebody who knows the seed can choose hashes that crowd under it: the builder takes another.
+// With a known seed, hashes can be chosen that crowd under it. The builder then takes another seed.
 func TestABuilderTakesAnotherSeedWhereHashesCrowd(t *testing.T) {
 	const keys, seed = 20_000, Seed(0)
 	for name, p := range map[string]Params{
-		"Bloom": paramsFor(t, 0.01), "two units": paramsOf(t, Unit{7, 5}, Unit{5, 3}), "Ribbon": ribbonOf(t, 0.01, 0.001),
+		"Bloom":     paramsFor(t, 0.01),
+		"two units": paramsOf(t, Unit{7, 5}, Unit{5, 3}),
+		"Ribbon":    ribbonOf(t, 0.01, 0.001),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var hashes []Hash
@@ -114,7 +118,7 @@ func TestABuilderTakesAnotherSeedWhereHashesCrowd(t *testing.T) {
 			}
 			slices.Sort(hashes)
 			f := seededFilter(t, seed, p, slices.Values(hashes))
-			if name != "Ribbon" && f.Seed() == seed { // a Ribbon's own unit places keys by another hash
+			if name != "Ribbon" && f.Seed() == seed { // a Ribbon unit uses another hash than these
 				t.Errorf("the seed is still %x", f.Seed())
 			}
 			if r := f.FalsePositiveRate(); r > 1.1*p.Rate() {
@@ -129,7 +133,7 @@ func TestABuilderTakesAnotherSeedWhereHashesCrowd(t *testing.T) {
 	}
 }
 
-// A rate that no seed keeps is in the header.
+// If no seed keeps a rate, the header has the real one.
 func TestAHeaderSaysTheRateThatItsBitsHave(t *testing.T) {
 	p := paramsFor(t, 0.01)
 	u := UnitHeader{Blocks: 1, Probes: 6}
@@ -150,8 +154,8 @@ func TestAHeaderSaysTheRateThatItsBitsHave(t *testing.T) {
 	}
 }
 
-// Equations that depend on each other are what makes a Ribbon dear: with hashes chosen for a known seed the builder gives up
-// within its bound and builds a Bloom unit, and the filter is as good.
+// Dependent equations make a Ribbon expensive. With hashes chosen for a known seed the builder gives up within its
+// bound and builds a Bloom unit, and the filter is as good.
 func TestARibbonGivesUpWithinItsBound(t *testing.T) {
 	const keys = 20_000
 	b := Builder{}
@@ -178,7 +182,7 @@ func TestARibbonGivesUpWithinItsBound(t *testing.T) {
 	}
 }
 
-// Steps of elimination for random hashes, of which maxStepsPerKey is a multiple.
+// TestStepsOfElimination counts the elimination steps of random hashes; maxStepsPerKey is a multiple of them.
 func TestStepsOfElimination(t *testing.T) {
 	for _, keys := range []int{1000, 10_000, 100_000} {
 		var s solver
@@ -197,7 +201,7 @@ func TestStepsOfElimination(t *testing.T) {
 	}
 }
 
-// One bit of a hash changes half of what a seed makes of it, whatever the seed.
+// One bit of a hash changes half of the bits of the mixed hash, for any seed.
 func TestMixSpreadsEveryBit(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const hashes = 2000

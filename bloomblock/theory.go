@@ -2,31 +2,31 @@ package bloomblock
 
 import "math"
 
-// A theory is what the bits of a Bloom unit look like that holds so many keys, if hashes are random: the distribution of the
-// number of bits that are set in a block, and by how much chance moves what an Exam computes from all blocks. The keys are
-// dealt to the blocks, so a block's number of them is binomial, and blocks depend on each other a little; no approximation for
-// large numbers is made but where it says so.
+// A theory describes the bits of a Bloom unit with the given keys, blocks and probes if hashes are random: the
+// distribution of the number of set bits in a block, and the variance of the figures that an Exam computes from all
+// blocks. The number of keys in a block is binomial, and blocks depend on each other a little; no approximation for
+// large numbers is made except where a comment says so.
 //
-// One key leaves a given bit of its block clear with probability (1-1/512)^probes, and two given bits with (1-2/512)^probes. Of
-// all keys, each in this block with probability 1/blocks, a bit is left clear with probability clear, two bits of a block
-// with both, and two bits of two blocks with apart. For many blocks these are the Poisson forms e^(-λ(1-q1)), e^(-λ(1-q2)) and
-// e^(-2λ(1-q1)), with λ keys in a block.
+// One key leaves a given bit of its block clear with probability (1-1/512)^probes, and two given bits with
+// (1-2/512)^probes. With all keys, each in this block with probability 1/blocks, a bit stays clear with probability
+// clear, two bits of a block with both, and two bits of two blocks with apart. For many blocks these are the Poisson
+// forms e^(-λ(1-q1)), e^(-λ(1-q2)) and e^(-2λ(1-q1)), with λ keys in a block.
 type theory struct {
 	keys, blocks float64
 	probes       int
 
-	set    [blockBits + 1]float64 // probability that a block has so many bits set
+	set    [blockBits + 1]float64 // probability that a block has the given number of bits set
 	clear  float64
 	both   float64
-	across float64 // apart - clear², in which digits would cancel
+	across float64 // apart - clear², computed without cancellation
 
-	estimate, estimateVar float64 // of a block: the keys estimated from its bits less the keys in it, mean and variance
+	estimate, estimateVar float64 // mean and variance of a block's keys estimated from its bits less its actual keys
 }
 
 func theoryOf(keys, blocks uint64, probes int) *theory {
 	t := &theory{keys: float64(keys), blocks: float64(blocks), probes: probes}
-	stays := 1 - math.Pow(1-1.0/blockBits, float64(probes)) // that a key which is in the block sets a given bit
-	pair := 1 - math.Pow(1-2.0/blockBits, float64(probes))  // one of two
+	stays := 1 - math.Pow(1-1.0/blockBits, float64(probes)) // that a key in the block sets a given bit
+	pair := 1 - math.Pow(1-2.0/blockBits, float64(probes))  // one of two given bits
 	u := stays / t.blocks
 	t.clear = math.Exp(t.keys * math.Log1p(-u))
 	t.both = math.Exp(t.keys * math.Log1p(-pair/t.blocks))
@@ -35,7 +35,7 @@ func theoryOf(keys, blocks uint64, probes int) *theory {
 	return t
 }
 
-// mix sums up the occupancies of a block over the number of its keys.
+// mix sums the occupancies of a block over its possible numbers of keys.
 func (t *theory) mix() {
 	p := 1 / t.blocks
 	mean := t.keys * p
@@ -63,7 +63,7 @@ func (t *theory) mix() {
 	}
 }
 
-// take adds what a block of so many keys looks like.
+// take adds the contribution of a block with the given number of keys.
 func (t *theory) take(weight, keys float64, o *occupancy) {
 	if weight < 1e-30 {
 		return
@@ -77,20 +77,20 @@ func (t *theory) take(weight, keys float64, o *occupancy) {
 	}
 }
 
-// mean and deviation are those of the set bits of a block.
+// mean returns the expected number of set bits of a block, variance its variance.
 func (t *theory) mean() float64 { return blockBits * (1 - t.clear) }
 
 func (t *theory) variance() float64 {
 	return max(0, blockBits*(blockBits-1)*t.both+blockBits*t.clear-blockBits*blockBits*t.clear*t.clear)
 }
 
-// meanVar is the variance of the mean over all blocks. It is below a block's by more than their number: the number of all
-// keys does not vary.
+// meanVar returns the variance of the mean over all blocks. It is smaller than a block's variance divided by their
+// number, since the total number of keys is fixed.
 func (t *theory) meanVar() float64 {
 	return max(0, t.variance()/t.blocks+(1-1/t.blocks)*blockBits*blockBits*t.across)
 }
 
-// varianceVar is the variance of the sample variance over all blocks, for many of them: (μ₄-σ⁴)/blocks.
+// varianceVar returns the variance of the sample variance over all blocks, for many of them: (μ₄-σ⁴)/blocks.
 func (t *theory) varianceVar() float64 {
 	fourth, v := 0.0, t.variance()
 	for x, p := range t.set {
@@ -100,7 +100,7 @@ func (t *theory) varianceVar() float64 {
 	return max(0, fourth-v*v) / t.blocks
 }
 
-// rateVar is the variance of the rate of all blocks: of the mean of (set bits / 512)^probes, for many of them.
+// rateVar returns the variance of the rate of all blocks, the mean of (set bits / 512)^probes, for many of them.
 func (t *theory) rateVar() float64 {
 	sum, squares := 0.0, 0.0
 	for x, p := range t.set {
@@ -111,7 +111,8 @@ func (t *theory) rateVar() float64 {
 	return max(0, squares-sum*sum) / t.blocks
 }
 
-// atLeast is the probability that some block has at least so many bits set, to first order in that of one.
+// atLeast returns the probability that some block has at least the given number of bits set, to first order in that of
+// one block.
 func (t *theory) atLeast(set int) float64 {
 	sum := 0.0
 	for _, p := range t.set[set:] {
@@ -120,12 +121,12 @@ func (t *theory) atLeast(set int) float64 {
 	return min(1, sum*t.blocks)
 }
 
-// passes is the rate of a block.
+// passes returns the rate of a block.
 func passes(set, probes int) float64 { return math.Pow(float64(set)/blockBits, float64(probes)) }
 
-// keysFrom is the number of keys estimated from the bits of one block: ln(1-set/512) / (probes·ln(1-1/512)).
+// keysFrom returns the number of keys estimated from the bits of one block: ln(1-set/512) / (probes·ln(1-1/512)).
 func keysFrom(set, probes int) float64 {
-	// A full block could have any number of keys; half a clear bit stands for the fewest it probably has.
+	// A full block could have any number of keys; half a clear bit represents the smallest likely number.
 	clearBits := max(blockBits-float64(set), 0.5)
 	return math.Log(clearBits/blockBits) / (float64(probes) * math.Log1p(-1.0/blockBits))
 }

@@ -2,31 +2,31 @@ package bloomblock
 
 import "fmt"
 
-// A UnitTrace is what a lookup does in one unit. As JSON its names do not change.
+// A UnitTrace describes a lookup in one unit. Its names in JSON do not change.
 type UnitTrace struct {
 	Kind  string `json:"kind"`  // "bloom" or "ribbon"
 	Maybe bool   `json:"maybe"` // the unit does not deny the key
-	Hash  string `json:"hash"`  // that the unit uses: the key's, mixed with the seed, and for later units mixed further; in hexadecimal digits
+	Hash  string `json:"hash"`  // hexadecimal: the key's hash, mixed with the seed, and mixed further for later units
 
-	// Of a Bloom unit.
-	Block  uint64  `json:"block"`            // index of the block that the hash leads to
-	Offset uint64  `json:"offset"`           // of it, from the start of the unit; of a Ribbon unit that of the first segment
-	Places []Place `json:"probes,omitempty"` // in the order in which they are made
+	// Bloom units only, except Offset.
+	Block  uint64  `json:"block"`            // index of the block
+	Offset uint64  `json:"offset"`           // from the start of the unit; of a Ribbon unit's first segment
+	Probes []Probe `json:"probes,omitempty"` // in the order in which they are made
 
-	// Of a Ribbon unit.
+	// Ribbon units only.
 	Start   uint64 `json:"slot,omitempty"`    // at which the band begins
-	Columns []bool `json:"columns,omitempty"` // of each, whether it adds up to an even number, as it does for all keys there are
+	Columns []bool `json:"columns,omitempty"` // whether each adds up to an even number, as it does for every added key
 }
 
-// A Place is a probe: one bit of a block.
-type Place struct {
+// A Probe is one probe of a Bloom unit: one bit of a block.
+type Probe struct {
 	Bit  int  `json:"bit"`  // 0..511
 	Word int  `json:"word"` // 0..7, of 64 bits: Bit is bit Bit%64 of it
 	Set  bool `json:"set"`
 }
 
-// Trace shows how MayContain comes to its answer, unit by unit in their order in the block. All units are asked, also those behind
-// one that denies the key. The answer is maybe if all units say so.
+// Trace shows how MayContain computes its answer, unit by unit in their order in the block. All units are asked, also
+// those after one that denies the key. MayContain returns true if all units answer maybe.
 func (f *Filter) Trace(h Hash) []UnitTrace {
 	h = f.seed.Mix(h)
 	traces := make([]UnitTrace, 0, MaxUnits)
@@ -54,10 +54,10 @@ func (f *Filter) Trace(h Hash) []UnitTrace {
 			if p >= wordFields {
 				field = b >> (fieldBits * (p - wordFields))
 			}
-			place := Place{Bit: int(field & (blockBits - 1))}
-			place.Word, place.Set = place.Bit/64, line[place.Bit>>3]>>(place.Bit&7)&1 != 0
-			t.Places = append(t.Places, place)
-			t.Maybe = t.Maybe && place.Set
+			probe := Probe{Bit: int(field & (blockBits - 1))}
+			probe.Word, probe.Set = probe.Bit/64, line[probe.Bit>>3]>>(probe.Bit&7)&1 != 0
+			t.Probes = append(t.Probes, probe)
+			t.Maybe = t.Maybe && probe.Set
 		}
 		traces = append(traces, t)
 		h = h.Next()

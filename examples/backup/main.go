@@ -2,8 +2,8 @@
 //
 //	go run ./examples/backup -keep 7 store backups
 //
-// A store belongs to one process at a time, so a program that is at work calls the function backup itself: the copy is made
-// beside reads and writes, and costs no space until the store's own tables are replaced.
+// Only one process may open a store, so a running program calls the function backup itself. Reads and writes continue
+// while the copy is made, and it takes no space until the store's own tables are replaced.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	keep := flag.Int("keep", 7, "how many backups stay, at least 1")
+	keep := flag.Int("keep", 7, "keep the newest `N` backups, at least 1")
 	flag.Parse()
 	if flag.NArg() != 2 || *keep < 1 {
 		log.Fatal("usage: backup [-keep N] STORE BACKUPS")
@@ -49,7 +49,7 @@ func run(ctx context.Context, store, backups string, keep int) (err error) {
 
 const stamp = "20060102T150405.000Z" // sorts by time
 
-// backup makes a backup, of which it returns the path. One that could not be finished never has the name of a good one.
+// backup makes a backup and returns its path. An unfinished backup never has the name of a finished one.
 func backup(ctx context.Context, db *bloomkv.DB, backups string, now time.Time, keep int) (string, error) {
 	if err := os.MkdirAll(backups, 0o700); err != nil {
 		return "", err
@@ -70,7 +70,7 @@ func backup(ctx context.Context, db *bloomkv.DB, backups string, now time.Time, 
 	return name, removeOld(backups, keep)
 }
 
-// removeOld leaves the newest backups, and whatever else is in the directory.
+// removeOld removes all backups except the newest, and leaves other files in the directory alone.
 func removeOld(backups string, keep int) error {
 	entries, err := os.ReadDir(backups) // sorted by name
 	if err != nil {

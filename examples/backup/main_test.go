@@ -17,7 +17,7 @@ import (
 func TestTheNewestBackupsStay(t *testing.T) {
 	dir := t.TempDir()
 	backups := filepath.Join(dir, "backups")
-	if err := os.MkdirAll(filepath.Join(backups, "unfinished"), 0o700); err != nil { // of a run that was cut short
+	if err := os.MkdirAll(filepath.Join(backups, "unfinished"), 0o700); err != nil { // left by an interrupted run
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(backups, "a note"), nil, 0o600); err != nil {
@@ -65,7 +65,7 @@ func TestNoBackupOfNoStore(t *testing.T) {
 	dir := t.TempDir()
 	err := run(t.Context(), filepath.Join(dir, "store"), filepath.Join(dir, "backups"), 1)
 	if !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v, want one that Is fs.ErrNotExist", err)
+		t.Errorf("got %v, want fs.ErrNotExist", err)
 	}
 }
 

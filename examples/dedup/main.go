@@ -1,10 +1,10 @@
-// Command dedup prints the lines of its input that it has never seen, in this run or an earlier one, and remembers them in
-// a store: what a crawler does with the addresses it finds.
+// Command dedup prints the lines of its input that it has never seen, in this run or an earlier one, and keeps them in
+// a store, as a crawler does with the addresses it finds.
 //
 //	go run ./examples/dedup seen <urls.txt >new.txt
 //
-// A line is remembered before it is printed, so that a run which is killed may swallow lines and prints none twice. A line
-// may be as long as a key, 64 KiB.
+// A line is stored before it is printed, so a run that is killed may lose lines but prints none twice. A line may be as
+// long as a key, 64 KiB.
 package main
 
 import (
@@ -29,16 +29,16 @@ func main() {
 }
 
 func dedup(dir string, in io.Reader, out, summary io.Writer) (err error) {
-	// No sync for each line: after a power cut the newest few may count as new once more.
+	// No sync for each line: after a power cut the newest few may count as new again.
 	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.NoSync})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }() // after which all is durable
+	defer func() { err = errors.Join(err, db.Close()) }() // makes all writes durable
 
 	lines, news := 0, 0
 	scanner := bufio.NewScanner(in)
-	scanner.Buffer(nil, bloomkv.MaxKeySize+2) // and the end of the line
+	scanner.Buffer(nil, bloomkv.MaxKeySize+2) // plus the end of the line
 	printed := bufio.NewWriter(out)
 	for ; scanner.Scan(); lines++ {
 		isNew, err := db.PutIfAbsent(scanner.Bytes(), nil)

@@ -1,4 +1,4 @@
-// Expvar publishes a store's metrics where Go programs publish theirs: as JSON under /debug/vars.
+// Expvar publishes a store's metrics as JSON under /debug/vars, where Go programs publish theirs.
 //
 //	go run ./examples/expvar DIR &
 //	curl -s localhost:8080/debug/vars | jq .bloomkv.lookups
@@ -37,7 +37,7 @@ func run(dir string) error {
 	return err
 }
 
-// publish makes the metrics of a store a variable. They are read when somebody asks, which costs the store next to nothing.
+// publish publishes the metrics of a store as a variable. Each request reads them, which costs next to nothing.
 func publish(name string, db *bloomkv.DB) {
 	expvar.Publish(name, expvar.Func(func() any { return db.Metrics() }))
 }

@@ -8,35 +8,40 @@ import (
 	"github.com/bloomkv/bloomkv"
 )
 
-// A collector turns the metrics of a store into Prometheus's, each time it is asked. What only rises is a counter.
+// A collector converts the metrics of a store for Prometheus each time they are collected. Figures that only rise are
+// counters.
 type collector struct{ db *bloomkv.DB }
 
 var (
-	lookups     = describe("lookups_total", "Lookups of single keys.")
-	absent      = describe("absent_lookups_total", "Lookups of keys of which there was no version.")
-	probes      = describe("filter_probes_total", "Filters asked.")
-	negatives   = describe("filter_negatives_total", "Filters that said no: the table was skipped.")
-	falses      = describe("filter_false_positives_total", "Filters that said maybe where the table held no version of the key.")
+	lookups   = describe("lookups_total", "Lookups of single keys.")
+	absent    = describe("absent_lookups_total", "Lookups of keys that have no version.")
+	probes    = describe("filter_probes_total", "Filters asked.")
+	negatives = describe("filter_negatives_total", "Filters that answered no, so that the table was skipped.")
+	falses    = describe("filter_false_positives_total",
+		"Filters that answered maybe although the table held no version of the key.")
 	wasted      = describe("wasted_reads_total", "Searches of tables that held no version of the key.")
-	absentReads = describe("absent_wasted_reads_total", "Wasted reads of lookups of absent keys: for each of these, what is promised.")
-	blocks      = describe("blocks_total", "Data blocks touched by lookups.")
+	absentReads = describe("absent_wasted_reads_total",
+		"Wasted reads of lookups of absent keys, to which the promised rate applies.")
+	blocks      = describe("blocks_total", "Data blocks searched by lookups.")
 	blocksRead  = describe("blocks_read_total", "Data blocks that lookups read from files.")
-	evictions   = describe("cache_evictions_total", "Data blocks that made room for others.")
+	evictions   = describe("cache_evictions_total", "Data blocks evicted from the cache.")
 	operations  = describe("operations_total", "Puts, deletes and range deletes.")
 	logBytes    = describe("log_bytes_total", "Bytes written to logs.")
 	flushBytes  = describe("flush_bytes_total", "Bytes that flushes wrote.")
 	ingestBytes = describe("ingest_bytes_total", "Bytes that ingests wrote.")
 	compacted   = describe("compacted_bytes_total", "Bytes that compactions wrote.")
 	stalls      = describe("write_stalls_total", "Groups of writes that waited for background work.", "reason")
-	stalled     = describe("write_stall_seconds_total", "Time for which groups of writes waited for background work.", "reason")
-	promised    = describe("filter_fpr_promised", "Promised wasted reads of a lookup of an absent key.")
-	predicted   = describe("filter_fpr_predicted", "The same, predicted from the filters in memory.")
+	stalled     = describe("write_stall_seconds_total",
+		"Time that groups of writes waited for background work.", "reason")
+	promised  = describe("filter_fpr_promised", "Promised wasted reads of a lookup of an absent key.")
+	predicted = describe("filter_fpr_predicted",
+		"Wasted reads of a lookup of an absent key, predicted from the filters in memory.")
 	damaged     = describe("filters_damaged", "Tables whose filter is damaged.")
-	backlog     = describe("compaction_backlog_bytes", "Bytes that wait to be compacted.")
+	backlog     = describe("compaction_backlog_bytes", "Bytes waiting for compaction.")
 	iterators   = describe("iterators", "Open iterators.")
 	snapshots   = describe("snapshots", "Open snapshots.")
 	oldest      = describe("oldest_snapshot_seconds", "Age of the oldest snapshot.")
-	files       = describe("table_files", "Files of tables: in the tree, or obsolete but still there.", "state")
+	files       = describe("table_files", "Files of tables, in the tree or obsolete but not yet removed.", "state")
 	descriptors = describe("open_files", "Descriptors held for tables.")
 	overBudget  = describe("over_budget_bytes", "Bytes by which memory exceeds its budget.")
 	memory      = describe("memory_bytes", "Bytes in memory.", "part")
@@ -49,7 +54,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("bloomkv_"+name, help, labels, nil)
 }
 
-// Describe says nothing: the descriptions come with the values.
+// Describe sends nothing: the descriptions are sent with the values.
 func (c collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends every figure.
@@ -78,7 +83,9 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	count(ingestBytes, float64(w.IngestBytes))
 	count(compacted, float64(w.CompactedBytes))
 	for reason, s := range map[string]bloomkv.StallMetrics{
-		"slowed_by_level0": w.SlowedByLevel0, "stopped_by_level0": w.StoppedByLevel0, "stopped_by_memtable": w.StoppedByMemtable,
+		"slowed_by_level0":    w.SlowedByLevel0,
+		"stopped_by_level0":   w.StoppedByLevel0,
+		"stopped_by_memtable": w.StoppedByMemtable,
 	} {
 		count(stalls, float64(s.Count), reason)
 		count(stalled, s.Duration.Seconds(), reason)

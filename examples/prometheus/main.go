@@ -1,5 +1,5 @@
-// Prometheus publishes a store's metrics for a Prometheus server to collect. It is a module of its own, as its dependency is
-// not the library's.
+// Prometheus publishes a store's metrics for a Prometheus server. It is a module of its own, so that the library does
+// not have its dependency.
 //
 //	go -C examples/prometheus run . DIR &
 //	curl -s localhost:8080/metrics | grep bloomkv

@@ -42,7 +42,8 @@ bloomkv_lookups_total 1
 # TYPE bloomkv_operations_total counter
 bloomkv_operations_total 2
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "bloomkv_lookups_total", "bloomkv_operations_total"); err != nil {
+	names := []string{"bloomkv_lookups_total", "bloomkv_operations_total"}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {

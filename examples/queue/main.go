@@ -3,7 +3,7 @@
 //	go run ./examples/queue jobs push "resize a.png" "resize b.png"
 //	go run ./examples/queue jobs pop
 //
-// pop prints the oldest line once nobody else can get it any more, and exits 1 where there is none.
+// pop removes and prints the oldest line, which no other process can get then. It exits 1 if the queue is empty.
 package main
 
 import (
@@ -53,13 +53,13 @@ func run(dir, verb string, items []string, out io.Writer) (err error) {
 	return fmt.Errorf("%q is neither push nor pop", verb)
 }
 
-// A queue keeps items under ascending numbers. Any number of goroutines may push and pop: each step is one conditional write,
-// which tells who was first, and who was not begins again.
+// A queue stores items under ascending numbers. Any number of goroutines may push and pop: each operation ends in one
+// conditional write, which only the first of several succeeds in; the others try again.
 type queue struct{ db *bloomkv.DB }
 
 var errEmpty = errors.New("the queue is empty")
 
-// push appends an item, which is durable when it returns.
+// push appends an item, which is durable when push returns.
 func (q queue) push(item []byte) error {
 	for {
 		next := uint64(0)
@@ -77,12 +77,12 @@ func (q queue) push(item []byte) error {
 	}
 }
 
-// pop takes the oldest item. A crash afterwards does not bring it back.
+// pop removes and returns the oldest item. A crash afterwards does not bring it back.
 func (q queue) pop() ([]byte, error) {
 	for {
 		it := q.db.Iter(bloomkv.IterOptions{})
 		found := it.First()
-		key, item := bytes.Clone(it.Key()), bytes.Clone(it.Value()) // they are the iterator's
+		key, item := bytes.Clone(it.Key()), bytes.Clone(it.Value()) // the iterator owns them
 		if err := it.Close(); err != nil {
 			return nil, err
 		}

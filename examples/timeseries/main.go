@@ -1,8 +1,8 @@
-// Command timeseries keeps measurements by name and time, and forgets the old ones.
+// Command timeseries stores measurements by name and time, and deletes old ones.
 //
 //	go run ./examples/timeseries store add cpu 0.93
 //	go run ./examples/timeseries store show cpu 1h     # of the last hour, newest first
-//	go run ./examples/timeseries store keep 720h       # all that is older goes, of every name
+//	go run ./examples/timeseries store keep 720h       # deletes all older ones, of every name
 package main
 
 import (
@@ -57,7 +57,8 @@ func run(args []string, now time.Time, out io.Writer) (err error) {
 	return errUsage
 }
 
-// A key is the name, a zero, and the nanoseconds since 1970, big-endian: the order of keys is by name, and then by time.
+// A key is the name, a zero byte, and the nanoseconds since 1970, big-endian, so that keys are sorted by name and then
+// time.
 func makeKey(name string, at time.Time) []byte {
 	return binary.BigEndian.AppendUint64(append([]byte(name), 0), uint64(max(0, at.UnixNano())))
 }
@@ -70,18 +71,18 @@ func add(db *bloomkv.DB, name string, at time.Time, value string) error {
 	return db.Put(makeKey(name, at), []byte(value))
 }
 
-// show prints the measurements of one name from a time on, newest first.
+// show prints the measurements of a name since the given time, newest first.
 func show(db *bloomkv.DB, name string, from time.Time, out io.Writer) error {
 	it := db.Iter(bloomkv.IterOptions{Prefix: append([]byte(name), 0), Lower: makeKey(name, from)})
 	for key, value := range it.Backward() {
-		at := time.Unix(0, int64(binary.BigEndian.Uint64(key[len(name)+1:]))) //nolint:gosec // makeKey had it from an int64
+		at := time.Unix(0, int64(binary.BigEndian.Uint64(key[len(name)+1:]))) //nolint:gosec // from makeKey
 		fmt.Fprintf(out, "%s %s\n", at.UTC().Format(time.RFC3339), value)
 	}
 	return it.Close()
 }
 
-// keep removes what is older than a time: one range for each name, which costs the same however much is in it. A seek past
-// all of a name's keys leads to the next name.
+// keep deletes measurements older than the given time: one range for each name, which costs the same whatever the
+// number of keys. A seek past all keys of a name finds the next name.
 func keep(db *bloomkv.DB, from time.Time) error {
 	var old bloomkv.Batch
 	it := db.Iter(bloomkv.IterOptions{KeysOnly: true})

@@ -69,7 +69,7 @@ func parityName(even bool) string {
 // probeRows are the probes of a key in a Bloom unit.
 func probeRows(u *bloomblock.UnitTrace) *grid {
 	g := &grid{head: []string{"probe", "bit", "word", "of the word"}}
-	for n, p := range u.Places {
+	for n, p := range u.Probes {
 		state := "clear"
 		if p.Set {
 			state = "set"

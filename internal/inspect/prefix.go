@@ -39,13 +39,14 @@ type Unit struct {
 
 func bitsPerKey(bytes, keys uint64) float64 { return 8 * float64(bytes) / float64(max(keys, 1)) }
 
-// inspectFilter is what the bits of a filter say.
+// inspectFilter returns the false positive rate of a filter's bits, and its units.
 func inspectFilter(f *bloomblock.Filter) (rate float64, units []Unit) {
-	report := f.Inspect()
-	for _, u := range report.Units {
+	rate = 1
+	for _, u := range f.UnitBits() {
 		units = append(units, Unit{u.Probes, u.Columns, u.Blocks, u.Fill, u.Rate})
+		rate *= u.Rate
 	}
-	return report.Rate, units
+	return rate, units
 }
 
 // readPrefixes reads a table's prefix filter. Damage of it is among the facts.

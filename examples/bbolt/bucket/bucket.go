@@ -1,13 +1,13 @@
-// Package bucket writes nested buckets into the keys of a store that has none.
+// Package bucket encodes nested buckets as prefixes of keys, for a store that has no buckets.
 //
-// A key is the names of the buckets on the way to it, from the outermost one, and its name in the last of them:
+// A key consists of the names of its buckets, from the outermost one, and its name in the innermost:
 //
 //	+-------------+-------+-------------+-------+-----+------------+
-//	| bucket name | 00 01 | bucket name | 00 01 | ... | name       |     in each name, 00 is written as 00 ff
+//	| bucket name | 00 01 | bucket name | 00 01 | ... | name       |   in each name, 00 is written as 00 ff
 //	+-------------+-------+-------------+-------+-----+------------+
 //
-// Names that hold no zero are written as they are: "users\x00\x01alice". No two places have the same key; all that is in a
-// bucket begins with the prefix of the bucket; and the order is that of bbolt, in each bucket the names of keys and of
+// Names without a zero are written unchanged: "users\x00\x01alice". Different names have different keys, every key in a
+// bucket begins with the prefix of the bucket, and the order is that of bbolt: in each bucket the names of keys and of
 // buckets together, ascending.
 package bucket
 
@@ -22,18 +22,18 @@ var (
 	zeroInName = []byte{0, 0xff}
 )
 
-// Prefix is what every key in a bucket begins with, for IterOptions.Prefix: outer is the prefix of the bucket around it, nil
-// for none. The result is the caller's.
+// Prefix returns the prefix of every key in a bucket, for IterOptions.Prefix. outer is the prefix of the enclosing
+// bucket, nil at the top. The caller owns the result.
 func Prefix(outer, name []byte) []byte {
 	return append(Key(outer, name), end...)
 }
 
-// Key is the key of a name in the bucket with a prefix. The result is the caller's.
+// Key returns the key of a name in the bucket with the given prefix. The caller owns the result.
 func Key(prefix, name []byte) []byte {
 	return slices.Concat(prefix, bytes.ReplaceAll(name, zero, zeroInName))
 }
 
-// Split is the way back: the names of the buckets, from the outermost one, and the name in the last of them.
+// Split returns the names of a key's buckets, from the outermost one, and its name in the innermost.
 func Split(key []byte) (buckets [][]byte, name []byte) {
 	for {
 		bucket, rest, ok := bytes.Cut(key, end)

@@ -22,7 +22,7 @@ func ExampleSplit() {
 	// Output: [users staff] alice
 }
 
-// TestOrderAndWayBack goes through all places up to two buckets deep, with all names of up to three bytes of a few.
+// TestOrderAndWayBack checks all keys up to two buckets deep whose names have up to three bytes, of a few values.
 func TestOrderAndWayBack(t *testing.T) {
 	var names []string
 	for _, a := range []string{"", "\x00", "\x01", "a", "\xff"} {
@@ -37,28 +37,28 @@ func TestOrderAndWayBack(t *testing.T) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 
-	var places [][]string // in the order of bbolt, were each name a bucket and, just before it, a key
+	var paths [][]string // in bbolt's order, if each name were a bucket and, just before it, a key
 	for _, outer := range names {
-		places = append(places, []string{outer})
+		paths = append(paths, []string{outer})
 		for _, inner := range names {
-			places = append(places, []string{outer, inner})
+			paths = append(paths, []string{outer, inner})
 		}
 	}
 	var last []byte
-	for i, place := range places {
+	for i, path := range paths {
 		var prefix []byte
-		for _, bucket := range place[:len(place)-1] {
+		for _, bucket := range path[:len(path)-1] {
 			prefix = Prefix(prefix, []byte(bucket))
 		}
-		want := place[len(place)-1]
+		want := path[len(path)-1]
 		key := Key(prefix, []byte(want))
 		if i > 0 && bytes.Compare(last, key) >= 0 {
-			t.Fatalf("%q: key %q is not after %q, of %q", place, key, last, places[i-1])
+			t.Fatalf("%q: key %q is not after %q, of %q", path, key, last, paths[i-1])
 		}
 		last = key
 		buckets, name := Split(key)
-		if string(name) != want || len(buckets) != len(place)-1 || len(buckets) == 1 && string(buckets[0]) != place[0] {
-			t.Fatalf("%q: Split of %q: got %q, %q", place, key, buckets, name)
+		if string(name) != want || len(buckets) != len(path)-1 || len(buckets) == 1 && string(buckets[0]) != path[0] {
+			t.Fatalf("%q: Split of %q: got %q, %q", path, key, buckets, name)
 		}
 	}
 }

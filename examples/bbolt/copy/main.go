@@ -1,10 +1,11 @@
-// Command copy fills a bloomkv store with what a bbolt file holds.
+// Command copy copies a bbolt file into a bloomkv store.
 //
 //	go -C examples/bbolt run ./copy /path/of/file.db /path/of/store
 //
-// It reads the file in one transaction and changes nothing in it; nobody may have it open to write. The store must be new or
-// empty; it gets everything in one step, so that a run that was cut short left nothing and may be made again. Buckets become
-// parts of keys, as package bucket writes them. An empty bucket leaves no trace, nor do the sequences of buckets.
+// It reads the file in one transaction and does not change it; no process may have it open for writing. The store must
+// be new or empty. It receives everything in one step, so an interrupted run leaves it empty and may be repeated.
+// Buckets become prefixes of keys, as package bucket encodes them. Empty buckets and the sequences of buckets are not
+// copied.
 package main
 
 import (
@@ -35,7 +36,7 @@ func main() {
 	}
 }
 
-var errNotEmpty = errors.New("there is something in it")
+var errNotEmpty = errors.New("the store is not empty")
 
 func copyFile(ctx context.Context, from, to string) (err error) {
 	source, err := bbolt.Open(from, 0, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
@@ -59,14 +60,14 @@ func copyFile(ctx context.Context, from, to string) (err error) {
 	})
 }
 
-// pairs is all that a file holds, in the order of the keys that it gets.
+// pairs returns all keys and values of the file, in the order of their keys in the store.
 func pairs(tx *bbolt.Tx) iter.Seq2[bloomkv.KV, error] {
 	return func(yield func(bloomkv.KV, error) bool) {
 		walk(nil, tx.Cursor(), tx.Bucket, func(kv bloomkv.KV) bool { return yield(kv, nil) })
 	}
 }
 
-// walk goes through the bucket with a prefix, and the buckets in it. It ends early, with false, where yield says so.
+// walk yields the keys of the bucket with the given prefix and of all buckets in it. It returns false if yield did.
 func walk(prefix []byte, at *bbolt.Cursor, inner func(name []byte) *bbolt.Bucket, yield func(bloomkv.KV) bool) bool {
 	for name, value := at.First(); name != nil; name, value = at.Next() {
 		if value != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/bloomkv/bloomkv/examples/bbolt/bucket"
 )
 
-// place says where a key is, as text.
+// place formats the buckets and the name of a key.
 func place(buckets [][]byte, name []byte) string { return fmt.Sprintf("%q %q", buckets, name) }
 
-// file makes a bbolt file with keys beside and in nested buckets, and returns its path and what it holds.
+// file creates a bbolt file with nested buckets among its keys, and returns its path and contents.
 func file(t *testing.T) (name string, want map[string]string) {
 	t.Helper()
 	name, want = filepath.Join(t.TempDir(), "file.db"), make(map[string]string)
@@ -53,7 +53,7 @@ func file(t *testing.T) (name string, want map[string]string) {
 	return name, want
 }
 
-// fill puts keys into a bucket, and up to three deep buckets between them.
+// fill puts keys into a bucket, with further buckets between them, at most three deep.
 func fill(b *bbolt.Bucket, path [][]byte, names []string, want map[string]string) error {
 	for i := range 100 {
 		key := fmt.Appendf(nil, "key %d", i)
@@ -125,7 +125,7 @@ func TestTheCopyHoldsWhatTheFileHolds(t *testing.T) {
 		keys++
 	}
 	if keys == 0 {
-		t.Error("the prefix of a bucket leads to nothing")
+		t.Error("no keys under the prefix of a bucket")
 	}
 }
 
@@ -134,7 +134,7 @@ func TestACopyThatFailsMayBeMadeAgain(t *testing.T) {
 	dir := t.TempDir()
 	to := filepath.Join(dir, "store")
 	if err := copyFile(t.Context(), filepath.Join(dir, "nothing"), to); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no file: got %v, want one that Is fs.ErrNotExist", err)
+		t.Errorf("no file: got %v, want fs.ErrNotExist", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

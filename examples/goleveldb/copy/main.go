@@ -1,10 +1,10 @@
-// Command copy fills a bloomkv store with what a goleveldb database holds.
+// Command copy copies a goleveldb database into a bloomkv store.
 //
 //	go -C examples/goleveldb run ./copy /path/of/database /path/of/store
 //
-// It reads the database, which nobody may have open to write, and changes nothing in it. The store must be new or empty; it
-// gets everything in one step, so that a run that was cut short left nothing and may be made again. Databases whose order of
-// keys is not the order of bytes are refused by goleveldb, keys of more than 64 KiB by bloomkv.
+// It does not change the database, which no process may have open for writing. The store must be new or empty. It
+// receives everything in one step, so an interrupted run leaves it empty and may be repeated. goleveldb refuses
+// databases whose keys are not in byte order, and bloomkv refuses keys longer than 64 KiB.
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-var errNotEmpty = errors.New("there is something in it")
+var errNotEmpty = errors.New("the store is not empty")
 
 func copyDatabase(ctx context.Context, from, to string) (err error) {
 	source, err := leveldb.OpenFile(from, &opt.Options{ReadOnly: true, ErrorIfMissing: true, Strict: opt.StrictAll})
@@ -56,7 +56,7 @@ func copyDatabase(ctx context.Context, from, to string) (err error) {
 	return db.Ingest(ctx, pairs(source), bloomkv.IngestOptions{})
 }
 
-// pairs is all that a database holds, in order; an error comes last.
+// pairs returns all keys and values of the database, in order. An error is the last element.
 func pairs(source *leveldb.DB) iter.Seq2[bloomkv.KV, error] {
 	return func(yield func(bloomkv.KV, error) bool) {
 		it := source.NewIterator(nil, &opt.ReadOptions{DontFillCache: true})

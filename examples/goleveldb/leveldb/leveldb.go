@@ -1,6 +1,7 @@
-// Package leveldb shows a bloomkv store as programs like to see goleveldb: behind a small interface of their own, such as
-// go-ethereum's ethdb.KeyValueStore, whose shape this is. Copy it, and put your own interfaces in the place of these. It needs
-// no lock and no list of what is open: every call of a closed store answers ErrClosed, a move of an iterator too.
+// Package leveldb puts a bloomkv store behind the interface that many programs have for goleveldb, such as
+// go-ethereum's ethdb.KeyValueStore, on which it is modeled. Copy it, and replace these interfaces by your own. It
+// needs no lock and no list of open iterators: every call on a closed store returns ErrClosed, and so does moving an
+// iterator.
 package leveldb
 
 import (
@@ -10,23 +11,25 @@ import (
 	"github.com/bloomkv/bloomkv"
 )
 
-// A Writer is what a batch can be replayed into. An absent key may be deleted, and a range is [start, end), nil for no bound.
+// A Writer receives the writes of a replayed batch. Deleting an absent key is no error. A range is [start, end); nil
+// is no bound.
 type Writer interface {
 	Put(key, value []byte) error
 	Delete(key []byte) error
 	DeleteRange(start, end []byte) error
 }
 
-// A Batch is writes that Write applies together. It is for one goroutine at a time.
+// A Batch collects writes, which Write applies together. It is for one goroutine at a time.
 type Batch interface {
 	Writer
-	ValueSize() int // bytes gathered so far
+	ValueSize() int // bytes collected so far
 	Write() error   // may be called again
 	Reset()
 	Replay(w Writer) error
 }
 
-// An Iterator goes up, beginning with Next. Key and Value are valid until the next Next; Error also after Release.
+// An Iterator ascends; the first call is Next. Key and Value are valid until the next call of Next, Error also after
+// Release.
 type Iterator interface {
 	Next() bool
 	Error() error
@@ -35,34 +38,36 @@ type Iterator interface {
 	Release()
 }
 
-// A Database is an open store. Get, Has, Put, Delete, DeleteRange and Close are bloomkv's own, and so is what is not here.
-// Opened with Options.Durability NoSync its writes are as durable as goleveldb's without WriteOptions.
+// A Database is an open store. Get, Has, Put, Delete, DeleteRange, Close and all methods not defined here are
+// bloomkv's own. If it was opened with Options.Durability NoSync, its writes are as durable as goleveldb's without
+// WriteOptions.
 type Database struct{ *bloomkv.DB }
 
 // NewBatch returns an empty batch.
 func (d Database) NewBatch() Batch { return &batch{db: d.DB} }
 
-// NewBatchWithSize is NewBatch: a batch grows as it is filled, and Reset keeps its memory.
+// NewBatchWithSize returns an empty batch and ignores the size: a batch grows as it is filled, and Reset keeps its
+// memory.
 func (d Database) NewBatchWithSize(int) Batch { return d.NewBatch() }
 
-// NewIterator returns an iterator over the keys with a prefix, from the key on that is prefix and start together.
+// NewIterator returns an iterator over the keys with the given prefix, beginning at prefix + start.
 func (d Database) NewIterator(prefix, start []byte) Iterator {
 	return &iterator{Iterator: d.Iter(from(prefix, start))}
 }
 
-// NewSnapshot returns the store as it is now.
+// NewSnapshot returns a snapshot of the current state.
 func (d Database) NewSnapshot() (Snapshot, error) {
 	s, err := d.Snapshot()
 	return Snapshot{s}, err
 }
 
-// Compact rewrites what lies between two keys into its last shape; nil is no bound.
+// Compact compacts the range between two keys; nil is no bound.
 func (d Database) Compact(lo, hi []byte) error { return d.DB.Compact(context.Background(), lo, hi) }
 
 // SyncKeyValue makes all earlier writes durable.
 func (d Database) SyncKeyValue() error { return d.Sync() }
 
-// Stat is a page of figures for people.
+// Stat returns the metrics as text.
 func (d Database) Stat() (string, error) { return d.Metrics().String(), nil }
 
 type batch struct {
@@ -94,7 +99,7 @@ func (b *batch) Replay(w Writer) (err error) {
 
 type iterator struct {
 	*bloomkv.Iterator
-	err error // of the last move: Err is ErrClosed after Close
+	err error // of the last move, since Err returns ErrClosed after Close
 }
 
 func (it *iterator) Next() bool   { ok := it.Iterator.Next(); it.err = it.Err(); return ok }
@@ -105,13 +110,14 @@ func from(prefix, start []byte) bloomkv.IterOptions {
 	return bloomkv.IterOptions{Prefix: prefix, Lower: slices.Concat(prefix, start)}
 }
 
-// A Snapshot is the store as it was. Get and Has are bloomkv's own.
+// A Snapshot is a snapshot of a Database. Get and Has are bloomkv's own.
 type Snapshot struct{ *bloomkv.Snapshot }
 
-// NewIterator is Database.NewIterator as of the snapshot. The iterator may outlive it.
+// NewIterator returns an iterator as Database.NewIterator does, over the snapshot. The iterator may outlive the
+// snapshot.
 func (s Snapshot) NewIterator(prefix, start []byte) Iterator {
 	return &iterator{Iterator: s.Iter(from(prefix, start))}
 }
 
-// Release ends the snapshot.
+// Release closes the snapshot.
 func (s Snapshot) Release() { _ = s.Close() }

@@ -18,7 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A store is what a program asks of its database.
+// A store has the methods that a program needs of its database.
 type store interface {
 	Writer
 	Get(key []byte) ([]byte, error)
@@ -41,7 +41,7 @@ type view interface {
 	Release()
 }
 
-// A subject is what is tested, with its snapshots as views.
+// A subject is the tested Database, with its snapshots as views.
 type subject struct{ Database }
 
 func (s subject) NewSnapshot() (view, error) { return s.Database.NewSnapshot() }
@@ -51,7 +51,8 @@ func TestSameAsGoleveldb(t *testing.T) {
 	for seed := range uint64(40) {
 		files, stor := vfs.NewMem(), storage.NewMemStorage()
 		ours := &program{open: func() (store, error) {
-			db, err := bloomkv.Open("data", &bloomkv.Options{FS: files, MemtableSize: 16 << 10, Durability: bloomkv.NoSync})
+			options := bloomkv.Options{FS: files, MemtableSize: 16 << 10, Durability: bloomkv.NoSync}
+			db, err := bloomkv.Open("data", &options)
 			return subject{Database{db}}, err
 		}}
 		theirs := &program{open: func() (store, error) {
@@ -69,7 +70,7 @@ func TestSameAsGoleveldb(t *testing.T) {
 	}
 }
 
-// TestCloseNeedsNoLock closes the store under readers, writers and an iterator that nobody has released.
+// TestCloseNeedsNoLock closes the store while readers and writers run and an iterator is open.
 func TestCloseNeedsNoLock(t *testing.T) {
 	opened, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync})
 	if err != nil {
@@ -110,12 +111,13 @@ func TestCloseNeedsNoLock(t *testing.T) {
 	}
 	working.Wait()
 	if left.Next() || !errors.Is(left.Error(), bloomkv.ErrClosed) {
-		t.Errorf("the iterator goes on: %v", left.Error())
+		t.Errorf("an iterator of a closed store: %v", left.Error())
 	}
 	left.Release()
 }
 
-// A program is a random one, and what it was told. It is the same for the same random numbers, whatever the answers are.
+// A program is a random sequence of calls, with the answers it received. It depends only on the random numbers, not on
+// the answers.
 type program struct {
 	open    func() (store, error)
 	answers []string
@@ -220,7 +222,7 @@ func lookup(from interface {
 	return fmt.Sprintf("%v %v %q %v", has, err, value, absent)
 }
 
-// iterate tells up to n pairs, and what an iterator says once it was released.
+// iterate formats up to n pairs, and how the iterator behaves after Release.
 func iterate(it Iterator, n int) string {
 	var b bytes.Buffer
 	for ; n > 0 && it.Next(); n-- {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestFewHitsAreJudgedByTheirChance: where a hundredth of a hit is expected, one is eight standard errors, and no news.
+// TestFewHitsAreJudgedByTheirChance: with a hundredth of a hit expected, one hit is eight standard errors, but not
+// unusual.
 func TestFewHitsAreJudgedByTheirChance(t *testing.T) {
 	for _, c := range []struct {
 		name          string

@@ -12,32 +12,37 @@ const (
 	maxZ       = 1e6
 )
 
-// examine fills in what the bits of an intact unit say; f is the filter of the unit alone.
-func (u *UnitExam) examine(r *UnitReport, f *Filter, payload []byte) {
-	u.Min, u.Max = r.Min, r.Max
+// examine sets the figures of the bits of an intact unit; f is the filter of the unit alone.
+func (u *UnitExam) examine(f *Filter, payload []byte) {
+	c := censusOf(payload)
+	mean, deviation := c.moments()
+	u.Min, u.Max = c.emptiest, c.fullest
 	sums, size := regionsOf(payload)
 	u.RegionBlocks = size
 	for i, sum := range sums {
 		u.Regions = append(u.Regions, float64(sum)/float64(min(size, u.Blocks-uint64(i)*size)*blockBits))
 	}
 	if f.ribbon != nil {
+		u.FromBits = f.ribbon.measure(1)
 		s := f.ribbon.ribbonShape
 		u.Slots, u.Segments, u.Wide = s.starts, s.segments, s.wide
-		n := float64(s.at(s.segments) * segmentSlots) // what rounds the unit up to a whole block is zero
-		u.Density = stat(r.Mean*float64(u.Blocks)/n, 0.5, 0.5/math.Sqrt(n))
+		n := float64(s.at(s.segments) * segmentSlots) // without the zeros that round the unit up to a whole block
+		u.Density = stat(mean*float64(u.Blocks)/n, 0.5, 0.5/math.Sqrt(n))
 		return
 	}
+	u.FromBits = c.rate(u.Probes)
 	t := theoryOf(f.keys, u.Blocks, u.Probes)
 	blocks := float64(u.Blocks)
-	u.SetBits = stat(r.Mean, t.mean(), math.Sqrt(t.meanVar()))
+	u.SetBits = stat(mean, t.mean(), math.Sqrt(t.meanVar()))
 	if dev := math.Sqrt(t.variance()); u.Blocks > 1 && dev > 0 {
-		// The error of a root is that of what it is the root of over twice the root.
-		u.Spread = stat(r.Dev*math.Sqrt(blocks/(blocks-1)), dev, math.Sqrt(t.varianceVar())/(2*dev))
+		// The error of a square root is the error of its argument over twice the root.
+		u.Spread = stat(deviation*math.Sqrt(blocks/(blocks-1)), dev, math.Sqrt(t.varianceVar())/(2*dev))
 	}
-	u.NumKeys = stat(r.Keys-blocks*t.estimate, float64(f.keys), math.Sqrt(blocks*max(0, t.estimateVar-t.estimate*t.estimate)))
+	keysErr := math.Sqrt(blocks * max(0, t.estimateVar-t.estimate*t.estimate))
+	u.NumKeys = stat(c.keys(u.Probes)-blocks*t.estimate, float64(f.keys), keysErr)
 	counts := positions(payload)
-	for _, c := range counts {
-		u.Shares = append(u.Shares, float64(c)/blocks)
+	for _, count := range counts {
+		u.Shares = append(u.Shares, float64(count)/blocks)
 	}
 	u.Positions = chi2(deviations(counts, nil), blocks*(t.clear-t.both), blockBits-1)
 	if len(sums) > 1 {
@@ -47,12 +52,14 @@ func (u *UnitExam) examine(r *UnitReport, f *Filter, payload []byte) {
 		}
 		u.Evenness = chi2(deviations(sums, weights), t.variance()-blockBits*blockBits*t.across, float64(len(sums)-1))
 	}
-	at := worst(payload)
-	u.Worst = &WorstBlock{Index: at, Offset: u.Offset + at*blockBytes, Set: r.Max, Rate: passes(r.Max, u.Probes), Chance: t.atLeast(r.Max)}
-	u.histogram(r, t)
+	u.Worst = &WorstBlock{
+		Index: c.fullestAt, Offset: u.Offset + c.fullestAt*blockBytes, Set: u.Max,
+		Rate: passes(u.Max, u.Probes), Chance: t.atLeast(u.Max),
+	}
+	u.histogram(c, t)
 }
 
-// stat compares a figure.
+// stat compares a figure with its expected value and standard deviation.
 func stat(got, want, deviation float64) *Stat {
 	s := Stat{Got: got, Want: want, Err: deviation}
 	switch off := got - want; {
@@ -64,7 +71,8 @@ func stat(got, want, deviation float64) *Stat {
 	return &s
 }
 
-// chi2 compares a sum of squares, over the variance of its terms, with the degrees of freedom. Nil without a variance.
+// chi2 compares a sum of squares, divided by the variance of its terms, with the degrees of freedom. It returns nil
+// without a variance.
 func chi2(sum, variance, freedom float64) *Stat {
 	if !(variance > 1e-9) {
 		return nil
@@ -72,8 +80,8 @@ func chi2(sum, variance, freedom float64) *Stat {
 	return stat(sum/variance, freedom, math.Sqrt(2*freedom))
 }
 
-// deviations is the sum of squares of how far counts are from what their weights, which are as variances, let expect; without
-// weights all are alike.
+// deviations returns the sum of squared deviations of counts from their expected values, which are proportional to
+// weights and so are their variances; nil weights are equal.
 func deviations(counts []uint64, weights []float64) (squares float64) {
 	weight := func(i int) float64 {
 		if weights == nil {
@@ -93,15 +101,7 @@ func deviations(counts []uint64, weights []float64) (squares float64) {
 	return squares
 }
 
-// setBits counts the bits of a block.
-func setBits(block []byte) (set int) {
-	for w := 0; w < blockBytes; w += wordBytes {
-		set += bits.OnesCount64(binary.LittleEndian.Uint64(block[w:]))
-	}
-	return set
-}
-
-// regionsOf are the set bits in up to maxRegions stretches of blocks, each of size blocks but the last.
+// regionsOf returns the set bits in up to maxRegions ranges of blocks, each of size blocks except the last.
 func regionsOf(payload []byte) (sums []uint64, size uint64) {
 	blocks := len(payload) / blockBytes
 	per := (blocks + maxRegions - 1) / maxRegions
@@ -114,19 +114,8 @@ func regionsOf(payload []byte) (sums []uint64, size uint64) {
 	return sums, uint64(per)
 }
 
-// worst is the first of the fullest blocks.
-func worst(payload []byte) (at uint64) {
-	most := -1
-	for i := range len(payload) / blockBytes {
-		if set := setBits(payload[i*blockBytes:]); set > most {
-			most, at = set, uint64(i)
-		}
-	}
-	return at
-}
-
-// positions counts in how many blocks each position is set. Bits are counted in columns: digit d of the counters of a word's 64
-// positions is one word, so that to add a block's word takes two operations on average, not 64.
+// positions counts the blocks in which each position is set. It counts in columns: digit d of the counters of a word's
+// 64 positions is one word, so that adding a block's word takes two operations on average, not 64.
 func positions(payload []byte) []uint64 {
 	counts := make([]uint64, blockBits)
 	const digits = 16
@@ -156,10 +145,10 @@ func positions(payload []byte) []uint64 {
 	return counts
 }
 
-// histogram has at most maxBins bins, which end where nothing is and hardly anything should be.
-func (u *UnitExam) histogram(r *UnitReport, t *theory) {
+// histogram sets at most maxBins bins, which cover all blocks and all numbers of set bits that are likely.
+func (u *UnitExam) histogram(c *census, t *theory) {
 	blocks := float64(u.Blocks)
-	from, to := r.Min, r.Max
+	from, to := u.Min, u.Max
 	for x, p := range t.set {
 		if p*blocks >= 0.01 {
 			from, to = min(from, x), max(to, x)
@@ -169,7 +158,7 @@ func (u *UnitExam) histogram(r *UnitReport, t *theory) {
 	for ; from <= to; from += width {
 		b := Bin{From: from, To: min(from+width-1, to)}
 		for x := b.From; x <= b.To; x++ {
-			b.Blocks += r.Histogram[x]
+			b.Blocks += c.withSetBits[x]
 			b.Want += t.set[x] * blocks
 		}
 		u.Histogram = append(u.Histogram, b)

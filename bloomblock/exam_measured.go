@@ -6,12 +6,12 @@ import (
 )
 
 const (
-	hitsWanted  = 1600    // a standard error of 2.5 %: a rate that is off by a tenth is off by four of these
-	leastProbes = 1 << 17 // at few nanoseconds each
-	leastHits   = 16      // where so many can't be found, to ask more often tells no more than a few times do
+	hitsWanted  = 1600    // gives a standard error of 2.5 %, a quarter of the tenth that is to be noticed
+	leastProbes = 1 << 17 // at a few nanoseconds each
+	leastHits   = 16      // with fewer, more probes than leastProbes would show little more
 )
 
-// ask measures a rate that should be as said, with random hashes, the same ones at each call.
+// ask measures a rate whose expected value is given, with random hashes, the same ones at each call.
 func ask(rate float64, maybe func(h Hash) bool) *Measured {
 	m := Measured{Probes: leastProbes}
 	if rate*mostProbes >= leastHits {
@@ -29,8 +29,9 @@ func ask(rate float64, maybe func(h Hash) bool) *Measured {
 	return &m
 }
 
-// chance is how likely chance alone moves the number of maybes as far from where a rate puts it, or farther, to the same side. Hits
-// are taken to be Poisson, which they are where they are rare; elsewhere they vary by less, and it is an upper bound.
+// chance returns the probability that the number of maybes deviates from its expected value by chance at least as far
+// as it does, in the same direction. The distribution is taken to be Poisson. That is right for rare hits and an upper
+// bound for others, which vary less.
 func (m *Measured) chance(rate float64) float64 {
 	k, mean := float64(m.Maybe), rate*float64(m.Probes)
 	if mean == 0 {
@@ -40,7 +41,7 @@ func (m *Measured) chance(rate float64) float64 {
 		return 0
 	}
 	gamma, _ := math.Lgamma(k + 1)
-	term := math.Exp(k*math.Log(mean) - mean - gamma) // of just so many
+	term := math.Exp(k*math.Log(mean) - mean - gamma) // the probability of exactly k
 	sum := 0.0
 	if k < mean {
 		for ; k >= 0 && term > sum*1e-6; k-- {

@@ -8,7 +8,8 @@ import (
 	"strconv"
 )
 
-// fields are those of the header at the front of block, whatever they say, as far as it goes. Its drawing is in format.go.
+// fields returns the fields of the header at the start of block, without checking them, as many as are complete. See
+// the drawing in format.go.
 func fields(block []byte) []Field {
 	list := []Field{}
 	add := func(offset, n int, name string, value func(b []byte) string) {
@@ -39,14 +40,14 @@ func fields(block []byte) []Field {
 			add(at, unitSize, name+"absent", digits)
 			continue
 		}
-		places := "probes"
+		what := "probes"
 		if i == 0 && len(block) > offKind && block[offKind] == kindRibbon {
-			places = "columns"
+			what = "columns"
 		}
 		add(at, unitRate, name+"blocks", long)
 		add(at+unitRate, unitCRC-unitRate, name+"rate", rate)
 		add(at+unitCRC, unitProbes-unitCRC, name+"checksum", crc)
-		add(at+unitProbes, 1, name+places, number)
+		add(at+unitProbes, 1, name+what, number)
 		add(at+unitOverhead, 1, name+"overhead", number)
 		add(at+unitReserved, unitSize-unitReserved, name+"reserved", digits)
 	}
