@@ -171,12 +171,12 @@ func TestPicturesAndPageAreWritten(t *testing.T) {
 	}{
 		{
 			"--keys 1000 --phases absent,check-and-insert",
-			[]string{"blocks", "file-reads", "ns", "latency-absent", "latency-load-random", "latency-check-and-insert"},
-			[]string{"What a lookup touches", "Times", "How long single calls took"},
+			[]string{"blocks", "file-reads", "ns"},
+			[]string{"Blocks and reads per lookup", "Times"},
 		},
 		{"sweep fpr --keys 2000 --from 0.1 --to 0.1", []string{"fpr-wasted", "fpr-present", "fpr-ns"}, []string{"bits per key", "promised"}},
-		{"sweep runs --keys 2000 --to 2", []string{"runs-absent", "runs-present", "runs-ns-absent", "runs-ns-present"}, []string{"Read amplification against runs"}},
-		{"sweep keys --from 1000 --to 2000", []string{"keys-absent", "keys-present", "keys-ns-absent", "keys-ns-present", "keys-memory"}, []string{"Costs against the number of keys"}},
+		{"sweep runs --keys 2000 --to 2", []string{"runs-absent", "runs-present", "runs-ns-absent", "runs-ns-present"}, []string{"the number of runs"}},
+		{"sweep keys --from 1000 --to 2000", []string{"keys-absent", "keys-present", "keys-ns-absent", "keys-ns-present"}, []string{"the number of keys"}},
 	} {
 		plots, page := filepath.Join(dir, "plots"), filepath.Join(dir, "page.html")
 		var out, errs bytes.Buffer
@@ -281,7 +281,7 @@ func TestWrongUsageIsNamed(t *testing.T) {
 		{"sweep sideways", "sideways"},
 		{"sweep fpr --from 0.1 --to 0.5", "the larger first"},
 		{"sweep fpr --to 0", "above 0"},
-		{"sweep fpr --keys 1", "2 at least"},
+		{"sweep fpr --keys 1", "at least 2"},
 		{"sweep runs --to 14", "1 to 13"},
 		{"sweep keys --from 1", "2 keys"},
 		{"sweep keys --fpr 1", "--fpr 1"},
@@ -309,7 +309,7 @@ func TestWrongUsageIsNamed(t *testing.T) {
 func TestWrongAnswersAreTrouble(t *testing.T) {
 	r := report{Sides: []side{{Phases: make([]phase, 3)}, {Phases: make([]phase, 3)}}}
 	s := sweepReport{Points: make([]point, 2)}
-	for _, how := range []shown{{}, {json: true}} {
+	for _, how := range []formats{{}, {json: true}} {
 		out := streams{out: &bytes.Buffer{}, err: &bytes.Buffer{}}
 		if err := errors.Join(how.give(t.Context(), out, &r), how.give(t.Context(), out, &s)); err != nil {
 			t.Errorf("all is right: %v", err)
@@ -318,7 +318,7 @@ func TestWrongAnswersAreTrouble(t *testing.T) {
 	r.Sides[1].Phases[1].Wrong, r.Sides[1].Phases[1].FirstWrong = 2, "key a"
 	r.Sides[1].Phases[2].Wrong, r.Sides[1].Phases[2].FirstWrong = 1, "key b"
 	s.Points[1].Present.Wrong, s.Points[1].Present.FirstWrong = 1, "key c"
-	for _, how := range []shown{{}, {json: true}} {
+	for _, how := range []formats{{}, {json: true}} {
 		var out bytes.Buffer
 		if err := how.give(t.Context(), streams{out: &out}, &r); !errors.Is(err, errWrong) || err.Error() != "3 wrong answers; the first: key a" {
 			t.Errorf("%v", err)

@@ -17,7 +17,6 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/picture"
 	"github.com/bloomkv/bloomkv/internal/workload"
 	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
@@ -30,7 +29,7 @@ const (
 
 	scaleKeys    = 1_000_000
 	scaleOps     = 100_000 // lookups of a goroutine in a round
-	presentReads = 4       // lines that private work reads for a key that is there beside filters: an index, two of a block, a value
+	presentLines = 4       // lines that private work reads for a key that is there beside filters: an index, two of a block, a value
 )
 
 // A scaleReport is one run of scale. The names are what --json prints.
@@ -146,7 +145,7 @@ func (w *scale) run(ctx context.Context, command string) (err error) {
 	if err != nil {
 		return err
 	}
-	dir, remove, err := w.place()
+	dir, remove, err := w.newDir()
 	if err != nil {
 		return err
 	}
@@ -158,7 +157,7 @@ func (w *scale) run(ctx context.Context, command string) (err error) {
 	if err := w.measure(ctx, filepath.Join(dir, "store"), set, r); err != nil {
 		return err
 	}
-	return w.give(ctx, w.streams, r)
+	return w.show(w.json, r)
 }
 
 // measure makes the store and measures all points.
@@ -193,7 +192,7 @@ func (w *scale) measure(ctx context.Context, dir string, set *workload.Generated
 		b := bout{absent: absent, bytes: m.Memory.Filters, reads: max(1, r.Runs)}
 		if !absent {
 			b.bytes += m.Memory.Indexes + m.Cache.Used
-			b.reads += presentReads
+			b.reads += presentLines
 		}
 		for _, free := range []bool{false, true} {
 			b.chain = chain{free: free, want: !absent}
@@ -432,8 +431,6 @@ func (r *scaleReport) points() *grid {
 	return g
 }
 
-func share(x float64) string { return fmt.Sprintf("%.3f", x) }
-
 // print writes a page for people that benchstat reads too: it skips the lines it does not know.
 func (r *scaleReport) print(w io.Writer) error {
 	r.Machine.Header(w, r.Command, "bench")
@@ -447,42 +444,4 @@ func (r *scaleReport) print(w io.Writer) error {
 		_, err = fmt.Fprintf(w, "Benchmark%s/%s/goroutines=%d %d %.1f ns/op %.3f scaling %.3f ratio\n", p.Lookup, p.Chain, p.Goroutines, r.Rounds, p.StoreNs, p.StoreScaling, p.Ratio)
 	}
 	return err
-}
-
-// page is the run as a page.
-func (r *scaleReport) page() *picture.Page {
-	return &picture.Page{
-		Title: "bloomkv: lookups on several goroutines",
-		Intro: r.intro() + ".\n\n" + r.Machine.CPU + ", " + strconv.Itoa(r.Machine.CPUs) + " processors, " + r.Machine.OS + ", " + r.Machine.Go + ". Command: " + r.Command,
-		Sections: []picture.Section{{
-			ID: "scaling", Heading: "How lookups scale", Text: aboutScaling,
-			Charts: []picture.Chart{r.chart("absent"), r.chart("present")}, Table: r.points().table("Store and private work"),
-		}},
-	}
-}
-
-// chart shows how one kind of lookup scales.
-func (r *scaleReport) chart(lookup string) picture.Chart {
-	c := picture.Chart{
-		Name: "scale-" + lookup, Title: "How lookups of " + lookup + " keys scale", X: "goroutines", Y: "time on one ÷ (n · time on n)",
-		Caption: "private work: a hash and as many reads, in memory of each goroutine's own; 1 is perfect",
-	}
-	for _, kind := range []chain{{}, {free: true}} {
-		store := picture.Line{Name: "store, " + kind.String(), Kind: picture.Bars}
-		private := picture.Line{Name: "private work, " + kind.String(), Kind: picture.Bars, Dashed: true}
-		for _, p := range r.Points {
-			if p.Lookup != lookup || p.Chain != kind.String() {
-				continue
-			}
-			n := strconv.Itoa(p.Goroutines)
-			if !slices.Contains(c.Categories, n) {
-				c.Categories = append(c.Categories, n)
-			}
-			x := float64(slices.Index(c.Categories, n))
-			store.X, store.Y = append(store.X, x), append(store.Y, p.StoreScaling)
-			private.X, private.Y = append(private.X, x), append(private.Y, p.PrivateScaling)
-		}
-		c.Lines = append(c.Lines, store, private)
-	}
-	return c
 }

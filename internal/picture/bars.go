@@ -53,7 +53,6 @@ type bars struct {
 	plotter.XYs
 	offset, width float64 // from X to the left side, in units of X
 	style         draw.LineStyle
-	hollow        bool
 }
 
 func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
@@ -64,16 +63,10 @@ func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 		if wide := right - left; wide > 4 {
 			box.Min.X, box.Max.X = left+0.75, right-0.75 // a thread of light between neighbours
 		}
-		drawBar(&c, box, b.style, b.hollow)
+		drawBar(&c, box, b.style)
 	}
 }
 
-func drawBar(c *draw.Canvas, box vg.Rectangle, style draw.LineStyle, hollow bool) {
-	corners := []vg.Point{box.Min, {X: box.Max.X, Y: box.Min.Y}, box.Max, {X: box.Min.X, Y: box.Max.Y}}
-	if !hollow {
-		c.FillPolygon(style.Color, corners)
-		return
-	}
-	style.Dashes, style.Width = nil, 1.5
-	c.StrokeLines(style, append(corners, box.Min))
+func drawBar(c *draw.Canvas, box vg.Rectangle, style draw.LineStyle) {
+	c.FillPolygon(style.Color, []vg.Point{box.Min, {X: box.Max.X, Y: box.Min.Y}, box.Max, {X: box.Min.X, Y: box.Max.Y}})
 }

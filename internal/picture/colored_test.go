@@ -42,8 +42,8 @@ func colored() []Chart {
 	}
 	spans.Rows = append(spans.Rows, SpanRow{Name: "level 6", Spans: []Span{{From: 0.25, To: 0.25, Value: NoValue, Name: "none"}}})
 	return []Chart{
-		{Name: "regions", Title: "How full the blocks are", X: "blocks, from left to right and then down", Y: "share of the bits that are set", FormatY: Percent, Grid: &Grid{Values: regions}},
-		{Name: "matrix", Title: "What tables have in common", X: "is in this table", Y: "share of a table's keys that", FormatY: Percent, Grid: &Grid{Values: matrix, Rows: names, Columns: names, Labels: true, Scale: Scale{High: 0.5, Unknown: "the same"}}},
+		{Name: "regions", Title: "How full the blocks are", X: "blocks, from left to right and then down", Y: "share of the bits that are set", FormatY: percent, Grid: &Grid{Values: regions}},
+		{Name: "matrix", Title: "What tables have in common", X: "is in this table", Y: "share of a table's keys that", FormatY: percent, Grid: &Grid{Values: matrix, Rows: names, Columns: names, Labels: true, Scale: Scale{High: 0.5, Unknown: "the same"}}},
 		{Name: "tree", Title: "The tree", X: "keys", Y: "predicted rate", Spans: spans},
 	}
 }

@@ -90,7 +90,7 @@ func (d *drawing) drawSwatch(c *draw.Canvas, i int, x, y vg.Length) {
 	width := kind.swatch()
 	if kind == Bars {
 		box := vg.Rectangle{Min: vg.Point{X: x, Y: y - 6}, Max: vg.Point{X: x + width, Y: y + 6}}
-		drawBar(c, box, d.lineStyle(i), d.Lines[i].Dashed)
+		drawBar(c, box, d.lineStyle(i))
 		return
 	}
 	if kind != Points {
@@ -124,26 +124,19 @@ func (d *drawing) plotInto(c draw.Canvas) {
 		}
 		if l.Kind == Bars {
 			offset := (float64(bar) - float64(count)/2) * width
-			p.Add(bars{points, offset, width, d.lineStyle(i), l.Dashed})
+			p.Add(bars{points, offset, width, d.lineStyle(i)})
 			bar++
 			continue
 		}
 		if l.Kind != Points {
 			line := &plotter.Line{XYs: points, LineStyle: d.lineStyle(i)}
-			if l.Kind == Steps {
-				line.StepStyle = plotter.PostStep
-			}
 			p.Add(line)
 		}
 		if l.Kind == Joined || l.Kind == Points || len(points) == 1 {
 			p.Add(&plotter.Scatter{XYs: d.marked(points, l.Kind), GlyphStyle: glyphStyle(i)})
 		}
 	}
-	c = draw.Crop(c, 0, -d.ends, 0, 0) // less on the right
 	p.Draw(c)
-	if d.ends > 0 {
-		d.nameEnds(p, c)
-	}
 }
 
 // marked are the points that have a mark: all, or some where they would run together.

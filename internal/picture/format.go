@@ -28,22 +28,6 @@ func Number(v float64) string {
 	return digits(v)
 }
 
-// Nanoseconds prints a time given in nanoseconds: 80 ns, 1.5 µs, 20 ms, 3 s.
-func Nanoseconds(ns float64) string {
-	a := math.Abs(ns)
-	switch {
-	case a == 0:
-		return "0"
-	case a < 999.5:
-		return digits(ns) + " ns"
-	case a < 999.5e3:
-		return digits(ns/1e3) + " µs"
-	case a < 999.5e6:
-		return digits(ns/1e6) + " ms"
-	}
-	return Number(ns/1e9) + " s"
-}
-
 // Bytes prints a size given in bytes, in powers of a thousand as the axes step: 512 B, 4 kB, 1.5 GB.
 func Bytes(n float64) string {
 	units := []string{"B", "kB", "MB", "GB", "TB"}
@@ -53,9 +37,6 @@ func Bytes(n float64) string {
 	}
 	return Number(n) + " " + units[i]
 }
-
-// Percent prints a share: 0.01 is 1 %.
-func Percent(share float64) string { return Number(share*100) + " %" }
 
 // digits prints three digits of a value, without zeros at the end of a fraction.
 func digits(v float64) string {

@@ -42,8 +42,7 @@ type drawing struct {
 	margin              vg.Length
 	title, above, below []string // title; name of the Y axis; caption
 	legend              [][]entry
-	key                 *key      // of colors, instead of a legend
-	ends                vg.Length // room for names at the lines' ends, which need no legend then
+	key                 *key // of colors, instead of a legend
 	height              vg.Length
 }
 
@@ -103,11 +102,10 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 	return d
 }
 
-// setLegend puts the names of the lines in rows, where they do not stand at the lines' ends.
+// setLegend puts the names of the lines in rows.
 func (d *drawing) setLegend(room vg.Length) {
 	c := d.Chart
-	d.ends = d.endNames(room)
-	if d.ends == 0 && (len(c.Lines) > 1 || c.Lines[0].Name != "") {
+	if len(c.Lines) > 1 || c.Lines[0].Name != "" {
 		style := d.style(ink, 1)
 		x := vg.Length(0)
 		for i := range c.Lines {

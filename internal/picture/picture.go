@@ -44,7 +44,7 @@ type Line struct {
 	X, Y []float64
 	// Kind says how they are drawn.
 	Kind Kind
-	// Dashed sets a line apart, as a limit or a theory: broken, and hollow if it is bars.
+	// Dashed sets a line apart, as a limit or a theory: a broken line.
 	Dashed bool
 }
 
@@ -55,7 +55,6 @@ const (
 	Joined Kind = iota // points, joined by straight lines; where there are many, only some have a mark
 	Curve              // a line without marks
 	Points             // marks alone; over a category side by side with those of other lines
-	Steps              // Y[i] holds from X[i] on, up to X[i+1]: X must not fall
 	Bars               // from zero up to Y, side by side with the other bars of the same X; the axes must not be logarithmic
 )
 
@@ -125,9 +124,7 @@ func (c *Chart) checkLine(l *Line) error {
 	case l.Kind > Bars:
 		return fmt.Errorf("kind %d, want 0 to %d", l.Kind, Bars)
 	case l.Kind == Bars && (c.LogX || c.LogY):
-		return errors.New("bars begin at zero, which a logarithmic axis has not: draw points or steps")
-	case l.Kind == Steps && !slices.IsSorted(l.X):
-		return errors.New("steps whose X fall")
+		return errors.New("bars begin at zero, which a logarithmic axis has not: draw points")
 	}
 	for i, x := range l.X {
 		for _, v := range []struct {
@@ -148,35 +145,6 @@ func (c *Chart) checkLine(l *Line) error {
 		}
 	}
 	return nil
-}
-
-// Tail is how often values were exceeded, as steps: at each value the share of the counts that is above it. Values must rise;
-// each stands for count values. It suits a logarithmic Y axis, which shows one in a thousand as well as one in ten.
-func Tail(name string, values []float64, counts []uint64) Line {
-	l := Line{Name: name, Kind: Steps}
-	if len(values) != len(counts) {
-		l.X = values // drawing it will say that there are other counts
-		return l
-	}
-	var left, total float64
-	for _, n := range counts {
-		total += float64(n)
-	}
-	left = total
-	for i, n := range counts {
-		if n == 0 {
-			continue
-		}
-		before := left
-		left -= float64(n)
-		if len(l.X) == 0 || left <= 0 { // from 1 on, and up to the last value without falling to zero
-			l.X, l.Y = append(l.X, values[i]), append(l.Y, before/total)
-		}
-		if left > 0 {
-			l.X, l.Y = append(l.X, values[i]), append(l.Y, left/total)
-		}
-	}
-	return l
 }
 
 // summary is the chart for who cannot see it.

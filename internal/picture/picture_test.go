@@ -23,22 +23,25 @@ import (
 // hostile is what a name could do to a document: end an element or an attribute, begin one, be no character, turn the text.
 const hostile = "</text></svg><script>alert(1)</script>\"'><img src=x onerror=y>&amp;{{.}}\x00\x1b\xff\u202e\u2028]]>-->"
 
+func percent(share float64) string  { return Number(share*100) + " %" }
+func nanoseconds(ns float64) string { return Number(ns) + " ns" }
+
 // charts have every kind of line and axis.
 func charts() []Chart {
 	keys := []float64{1e6, 5e6, 20e6}
 	var at, values []float64
-	var fast, slow []uint64
+	var fast, slow []float64
 	for i := range 120 {
 		at = append(at, float64(i))
 		values = append(values, 100*math.Pow(1.08, float64(i)))
-		fast = append(fast, uint64(1e6*math.Exp(-float64(i*i)/50)))
-		slow = append(slow, uint64(1e5*math.Exp(-float64((i-60)*(i-60))/200)))
+		fast = append(fast, math.Exp(-float64(i)/5))
+		slow = append(slow, math.Exp(-float64(i)/20))
 	}
 	phases := []string{"load", "absent", "present", "95/5", "seek and read 10", "seek and read 100", "scan", "overwrite", "reopen", "check and insert", "queue's head", "iterator for each write"}
 	return []Chart{
 		{
 			Name: "growth", Title: "Time of a lookup against the number of keys", Caption: "The median of five rounds.", X: "keys", Y: "time of a lookup",
-			LogX: true, FormatY: Nanoseconds,
+			LogX: true, FormatY: nanoseconds,
 			Lines: []Line{
 				{Name: "absent", X: keys, Y: []float64{83, 120, 166}},
 				{Name: "present", X: keys, Y: []float64{610, 800, 1150}},
@@ -47,11 +50,11 @@ func charts() []Chart {
 		},
 		{
 			Name: "tail", Title: "How often a lookup takes longer", X: "time of a lookup", Y: "share of lookups", LogX: true, LogY: true,
-			FormatX: Nanoseconds, FormatY: Percent,
-			Lines: []Line{Tail("filters on", values, fast), Tail("filters off", values, slow)},
+			FormatX: nanoseconds, FormatY: percent,
+			Lines: []Line{{Name: "filters on", X: values, Y: fast, Kind: Curve}, {Name: "filters off", X: values, Y: slow, Kind: Curve}},
 		},
 		{
-			Name: "phases", Title: "Time of an operation", Y: "median", LogY: true, FormatY: Nanoseconds, Categories: phases,
+			Name: "phases", Title: "Time of an operation", Y: "median", LogY: true, FormatY: nanoseconds, Categories: phases,
 			Lines: []Line{{Name: "on", X: at[:12], Y: values[:12], Kind: Points}, {Name: "off", X: at[:12], Y: values[40:52], Kind: Points}},
 		},
 		{
@@ -59,7 +62,7 @@ func charts() []Chart {
 			Lines: []Line{
 				{Name: "on", X: at[:3], Y: []float64{0, 0.01, 1}, Kind: Bars},
 				{Name: "off", X: at[:3], Y: []float64{0, 5, 3}, Kind: Bars},
-				{Name: "limit", X: at[:3], Y: []float64{1, 2, 2}, Kind: Bars, Dashed: true},
+				{Name: "limit", X: at[:3], Y: []float64{1, 2, 2}, Dashed: true},
 			},
 		},
 		{Name: "one", Title: "One point", X: "x", Y: "y", Lines: []Line{{X: []float64{7}, Y: []float64{0}}}},
@@ -194,18 +197,6 @@ func TestPointsAreWhereTheirValuesSay(t *testing.T) {
 	}
 }
 
-func TestStepsHoldUpToTheNext(t *testing.T) {
-	c := Chart{Name: "c", Lines: []Line{{X: []float64{0, 5, 10}, Y: []float64{20, 10, 0}, Kind: Steps}}}
-	paths := corners(t, &c, 5)
-	if len(paths) != 1 {
-		t.Fatalf("%d lines of five corners, want 1", len(paths))
-	}
-	p := paths[0]
-	if !near(p[0][1], p[1][1]) || !near(p[1][0], p[2][0]) || !near(p[2][1], p[3][1]) || !near(p[1][0], (p[0][0]+p[4][0])/2) {
-		t.Errorf("the corners are %v, want along and down in turns, halfway", p)
-	}
-}
-
 func TestBarsGoFromZeroToTheirValues(t *testing.T) {
 	c := Chart{Name: "c", Lines: []Line{{X: []float64{1, 2, 3}, Y: []float64{5, 10, -10}, Kind: Bars}}}
 	paths := corners(t, &c, 4)
@@ -266,16 +257,13 @@ func TestWhatCannotBeDrawnIsAnErrorThatNamesIt(t *testing.T) {
 		{"zero on a logarithmic Y", Chart{Name: "c", LogY: true, Lines: []Line{{Name: "l", X: one, Y: []float64{1, 0}}}}, "point 1: Y is 0, want more than zero"},
 		{"less on a logarithmic X", Chart{Name: "c", LogX: true, Lines: []Line{{Name: "l", X: []float64{-1, 0}, Y: one}}}, "point 0: X is -1"},
 		{"bars on a logarithmic axis", Chart{Name: "c", LogY: true, Lines: []Line{{Name: "l", X: one, Y: one, Kind: Bars}}}, "bars begin at zero"},
-		{"steps that go back", Chart{Name: "c", Lines: []Line{{Name: "l", X: []float64{2, 1}, Y: one, Kind: Steps}}}, "steps whose X fall"},
-		{"an unknown kind", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one, Kind: Bars + 1}}}, "kind 5"},
+		{"an unknown kind", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one, Kind: Bars + 1}}}, "kind 4"},
 		{"two lines of one name", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one}, {Name: "l", X: one, Y: one}}}, `line 2, "l"`},
 		{"a line without a name", Chart{Name: "c", Lines: []Line{{X: one, Y: one}, {Name: "l", X: one, Y: one}}}, `line 1, ""`},
 		{"a category that is not there", Chart{Name: "c", Categories: []string{"a", "b"}, Lines: []Line{{Name: "l", X: one, Y: one}}}, "point 1: X is 2"},
 		{"half a category", Chart{Name: "c", Categories: []string{"a", "b"}, Lines: []Line{{Name: "l", X: []float64{0.5}, Y: one[:1]}}}, "point 0: X is 0.5"},
 		{"categories on a logarithmic axis", Chart{Name: "c", Categories: []string{"a", "b"}, LogX: true, Lines: manyLines(1)}, "categories"},
 		{"too many categories", Chart{Name: "c", Categories: make([]string, maxCategories+1), Lines: manyLines(1)}, "61 categories"},
-		{"a tail with other counts", Chart{Name: "c", Lines: []Line{Tail("l", one, []uint64{1})}}, "2 values of X and 0 of Y"},
-		{"a tail of nothing", Chart{Name: "c", Lines: []Line{Tail("l", one, []uint64{0, 0})}}, "no points"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b bytes.Buffer
@@ -298,7 +286,7 @@ func TestOddRangesAreDrawn(t *testing.T) {
 	for _, values := range [][]float64{
 		{0, 0}, {5, 5}, {-3, -3}, {-3, 4}, {-4, -2}, {huge, huge}, {-huge, huge}, {tiny, tiny}, {tiny, huge}, {1e15, 1e15 + 0.125}, {1, math.Nextafter(1, 2)}, {999, 1001}, {0.1, 0.3}, {1e6, 1e6 + 30},
 	} {
-		for _, kind := range []Kind{Joined, Curve, Points, Steps, Bars} {
+		for _, kind := range []Kind{Joined, Curve, Points, Bars} {
 			for _, log := range []bool{false, true} {
 				if log && (kind == Bars || slices.Min(values) <= 0) {
 					continue
@@ -376,35 +364,15 @@ func TestFormats(t *testing.T) {
 		{Number(1e16), "1e+16"},
 		{Number(9.999), "10"},
 		{Number(999.7), "1000"},
-		{Nanoseconds(80), "80 ns"},
-		{Nanoseconds(999.6), "1 µs"},
-		{Nanoseconds(1500), "1.5 µs"},
-		{Nanoseconds(2e7), "20 ms"},
-		{Nanoseconds(3e9), "3 s"},
-		{Nanoseconds(0), "0"},
 		{Bytes(512), "512 B"},
 		{Bytes(4000), "4 kB"},
 		{Bytes(1.5e9), "1.5 GB"},
 		{Bytes(0), "0 B"},
 		{Bytes(5e15), "5000 TB"},
-		{Percent(0.01), "1 %"},
-		{Percent(1), "100 %"},
-		{Percent(1e-6), "0.0001 %"},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("got %q, want %q", tt.got, tt.want)
 		}
-	}
-}
-
-func TestATailIsTheShareAbove(t *testing.T) {
-	l := Tail("l", []float64{10, 20, 30, 40, 50}, []uint64{90, 0, 9, 1, 0})
-	wantX, wantY := []float64{10, 10, 30, 40}, []float64{1, 0.1, 0.01, 0.01}
-	if !slices.Equal(l.X, wantX) || !slices.Equal(l.Y, wantY) || l.Kind != Steps || l.Name != "l" {
-		t.Errorf("got %v, want X %v and Y %v as steps", l, wantX, wantY)
-	}
-	if l = Tail("l", []float64{10}, []uint64{3}); !slices.Equal(l.X, []float64{10}) || !slices.Equal(l.Y, []float64{1}) {
-		t.Errorf("of one value: got %v, want 1 at 10", l)
 	}
 }
 
