@@ -44,7 +44,7 @@ func (d *drawing) draw(canvas vg.CanvasSizer) {
 	block(d.above, d.style(muted, 1), 1)
 
 	top := y
-	y -= d.plot()
+	y -= d.size.plot
 	into := draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{Min: vg.Point{X: left, Y: y}, Max: vg.Point{X: right, Y: top}}}
 	switch {
 	case d.Grid != nil:
@@ -58,8 +58,6 @@ func (d *drawing) draw(canvas vg.CanvasSizer) {
 	block(d.below, d.style(muted, 0.9), 0.9)
 }
 
-func (d *drawing) plot() vg.Length { return d.size.plot }
-
 // lineStyle and glyphStyle are how line i looks, in the legend as in the plot.
 func (d *drawing) lineStyle(i int) draw.LineStyle {
 	style := lineRole(i).stroke(2)
@@ -71,18 +69,6 @@ func (d *drawing) lineStyle(i int) draw.LineStyle {
 
 func glyphStyle(i int) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: lineRole(i).color(), Radius: 3.5, Shape: marks[i%len(marks)]}
-}
-
-// swatch is the width of what stands in front of a name in the legend.
-func (k Kind) swatch() vg.Length {
-	switch k {
-	case Points:
-		return 9
-	case Bars:
-		return 14
-	default:
-		return 28
-	}
 }
 
 func (d *drawing) drawSwatch(c *draw.Canvas, i int, x, y vg.Length) {
@@ -256,7 +242,7 @@ func (d *drawing) fitCategories(p *plot.Plot, room vg.Length) {
 		return
 	}
 	for i := range ticks {
-		ticks[i].Label = strings.Join(wrap(*style, ticks[i].Label, d.plot()*0.35, 1), "")
+		ticks[i].Label = strings.Join(wrap(*style, ticks[i].Label, d.size.plot*0.35, 1), "")
 	}
 	style.Rotation = math.Pi / 4
 	style.XAlign, style.YAlign = draw.XRight, draw.YTop

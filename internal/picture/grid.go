@@ -71,11 +71,6 @@ func (d *drawing) gridHeight(room vg.Length) vg.Length {
 	return height + vg.Length(len(d.axisName(room)))*d.lineHeight(1) + 4
 }
 
-// axisName is the name of the X axis below a grid or spans.
-func (d *drawing) axisName(room vg.Length) []string {
-	return wrap(d.style(muted, 1), clean(d.X), room, 3)
-}
-
 // gridNames are what the names of rows and columns need: on the left, below, and what is left for the width of a cell.
 func (d *drawing) gridNames(room vg.Length) (n struct{ left, below, cell vg.Length }) {
 	n.left = d.leftNames(d.Grid.Rows, room)
@@ -85,22 +80,6 @@ func (d *drawing) gridNames(room vg.Length) (n struct{ left, below, cell vg.Leng
 	}
 	n.cell = (room - n.left) / vg.Length(len(d.Grid.Values[0]))
 	return n
-}
-
-// leftNames is the room for names on the left, a third of all at most.
-func (d *drawing) leftNames(names []string, room vg.Length) (widest vg.Length) {
-	style := d.style(muted, 1)
-	for _, name := range names {
-		widest = max(widest, style.Width(clean(name))+8)
-	}
-	return min(widest, room/3)
-}
-
-// drawLeftName writes a name beside the middle of a row.
-func (d *drawing) drawLeftName(c *draw.Canvas, name string, left, middle vg.Length) {
-	style := d.style(muted, 1)
-	style.XAlign, style.YAlign = draw.XRight, draw.YCenter
-	c.FillText(style, vg.Point{X: c.Min.X + left - 8, Y: middle + style.FontExtents().Descent/2}, strings.Join(wrap(style, clean(name), left-7, 1), ""))
 }
 
 // gridInto draws the cells, their names, and the name of the X axis.
@@ -145,16 +124,6 @@ func (d *drawing) gridInto(c draw.Canvas) {
 		c.FillText(style, vg.Point{X: x - style.FontExtents().Descent/2, Y: low - 4}, strings.Join(wrap(d.style(muted, 1), clean(g.Columns[j]), names.below+1, 1), ""))
 	}
 	d.drawAxisName(&c, room)
-}
-
-// drawAxisName writes the name of the X axis at the lower end.
-func (d *drawing) drawAxisName(c *draw.Canvas, room vg.Length) {
-	style := d.style(muted, 1)
-	style.XAlign = draw.XCenter
-	lines := d.axisName(room)
-	for i, line := range lines {
-		c.FillText(style, vg.Point{X: (c.Min.X + c.Max.X) / 2, Y: c.Min.Y + vg.Length(len(lines)-i)*d.lineHeight(1)}, line)
-	}
 }
 
 // gridSummary is a grid for who cannot see it.

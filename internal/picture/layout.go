@@ -4,36 +4,8 @@ import (
 	"math"
 	"strings"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
-
-// A size is a layout for a width; the height follows from what stands above and below the plot.
-type size struct {
-	width, plot vg.Length // of the picture; of the plot with its axes
-	text        float64   // of labels, in points
-	xTicks      int       // how many labels fit below the plot, about
-	yTicks      int
-	swatch      vg.Length // of each color of a scale
-}
-
-var (
-	wide   = size{width: 720, plot: 350, text: 14, xTicks: 8, yTicks: 6, swatch: 18}
-	narrow = size{width: 330, plot: 260, text: 13, xTicks: 4, yTicks: 6, swatch: 11}
-)
-
-func (s size) style(r role, scale float64) text.Style {
-	return text.Style{
-		Color:   r.color(),
-		Font:    font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Points(s.text*scale)),
-		XAlign:  draw.XLeft,
-		YAlign:  draw.YTop,
-		Handler: plot.DefaultTextHandler,
-	}
-}
 
 // A drawing is a chart laid out: the blocks of text above and below the plot, and how high all that is.
 type drawing struct {
@@ -89,7 +61,7 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 	if d.key != nil {
 		legend = d.key.rows()
 	}
-	d.height = 2*d.margin + d.plot()
+	d.height = 2*d.margin + d.size.plot
 	d.height += vg.Length(len(d.title)) * d.lineHeight(1.2)
 	d.height += vg.Length(legend+len(d.above)) * d.lineHeight(1)
 	d.height += vg.Length(len(d.below)) * d.lineHeight(0.9)
@@ -125,44 +97,14 @@ func (d *drawing) setLegend(room vg.Length) {
 	}
 }
 
-func (s size) lineHeight(scale float64) vg.Length { return vg.Points(s.text * scale * 1.35) }
-
-// wrap breaks a text into lines of a width, between words where it can. What does not fit in the last line is cut.
-func wrap(style text.Style, s string, width vg.Length, most int) []string {
-	var lines []string
-	for rest := []rune(s); len(rest) > 0; {
-		// As many characters as fit, or one.
-		n := 1
-		for n < len(rest) && n < 1000 && style.Width(string(rest[:n+1])) <= width {
-			n++
-		}
-		if n < len(rest) {
-			if len(lines) == most-1 {
-				for n > 1 && style.Width(string(rest[:n])+"…") > width {
-					n--
-				}
-				return append(lines, strings.TrimSpace(string(rest[:n]))+"…")
-			}
-			if rest[n] != ' ' {
-				if space := lastSpace(rest[:n]); space > 0 {
-					n = space
-				}
-			}
-		}
-		lines = append(lines, strings.TrimSpace(string(rest[:n])))
-		for n < len(rest) && rest[n] == ' ' {
-			n++
-		}
-		rest = rest[n:]
+// swatch is the width of what stands in front of a name in the legend.
+func (k Kind) swatch() vg.Length {
+	switch k {
+	case Points:
+		return 9
+	case Bars:
+		return 14
+	default:
+		return 28
 	}
-	return lines
-}
-
-func lastSpace(s []rune) int {
-	for i := len(s) - 1; i > 0; i-- {
-		if s[i] == ' ' {
-			return i
-		}
-	}
-	return 0
 }

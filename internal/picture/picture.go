@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 )
 
 // A Chart is some lines over two axes, or a Grid, or Spans.
@@ -173,25 +172,4 @@ func (c *Chart) summary() string {
 		b.WriteByte('.')
 	}
 	return b.String()
-}
-
-func nonEmpty(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}
-
-// clean makes one line of characters that can be shown: what HTML and XML forbid is gone, and so is what turns the
-// direction of the text around it.
-func clean(s string) string {
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case !unicode.IsGraphic(r):
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s))
 }
