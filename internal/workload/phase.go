@@ -2,7 +2,6 @@ package workload
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -110,6 +109,39 @@ func (p Phase) withDefaults(set Set) (Phase, error) {
 	return p.withOps(set)
 }
 
+// servable is a Serve phase with its defaults in place, or what is wrong with it.
+func (p Phase) servable(set Set) (Phase, error) {
+	m := &p.Mix
+	if least := min(m.Read, m.Update, m.Insert, m.Scan, m.Modify, m.ScanMost); least < 0 || m.Read+m.Update+m.Insert+m.Scan+m.Modify != 100 {
+		return p, fmt.Errorf("a mix of %d, %d, %d, %d and %d percent: want none below 0 and 100 together", m.Read, m.Update, m.Insert, m.Scan, m.Modify)
+	}
+	if m.Scan > 0 && m.ScanMost == 0 {
+		return p, errors.New("scans of at most 0 entries, want at least 1")
+	}
+	if m.Choice != Uniform && m.Choice != Zipfian && m.Choice != Latest {
+		return p, fmt.Errorf("records chosen %v, want uniform, zipfian or latest", m.Choice)
+	}
+	if p.Ledger == nil {
+		if p.Records == 0 {
+			p.Records = set.Len()
+		}
+		p.Ledger = NewLedger(set, p.Records)
+	} else if p.Ledger.set != set || p.Records > 0 && p.Records != p.Ledger.Records() {
+		return p, fmt.Errorf("the ledger is of another set or has %d records, want %d", p.Ledger.Records(), p.Records)
+	}
+	p.Records = p.Ledger.Records()
+	if p.Ops == 0 {
+		p.Ops = p.Records
+	}
+	if p.Records == 0 && p.Ops > 0 {
+		return p, errors.New("there are no records")
+	}
+	if need := p.Mix.Inserts(p.Ops); need > set.Len()-p.Records {
+		return p, fmt.Errorf("%d records and %d pairs in the set, want %d pairs for what is inserted", p.Records, set.Len(), p.Records+need)
+	}
+	return p, nil
+}
+
 // withOps is the phase with its number of operations.
 func (p Phase) withOps(set Set) (Phase, error) {
 	n, absents := set.Len(), set.Absents()
@@ -141,39 +173,4 @@ func (p Phase) withOps(set Set) (Phase, error) {
 	default:
 	}
 	return p, nil
-}
-
-// Run runs one phase on a store that holds pairs of set. Progress, if not nil, is called now and then with the operations
-// done so far and all that there are to do, by one goroutine at a time.
-//
-// A wrong answer is counted in the figures; a failed call, or the end of ctx, ends the phase with that error.
-func Run(ctx context.Context, store Store, set Set, p Phase, progress func(done, total int)) (Figures, error) {
-	p, err := p.withDefaults(set)
-	if err != nil {
-		return Figures{}, fmt.Errorf("phase %s: %w", p.Name, err)
-	}
-	r := &run{store: store, set: set, phase: p, progress: progress, clockCost: clockCost()}
-	switch p.Kind {
-	case Scan:
-		err = r.scan(ctx)
-	case Flush:
-		err = r.once(ctx, store.Flush)
-	case Settle:
-		err = r.once(ctx, store.Settle)
-	case Compact:
-		err = r.once(ctx, store.Compact)
-	case Reopen:
-		err = r.reopen(ctx)
-	default:
-		if err = r.choose(); err == nil {
-			err = r.operations(ctx)
-		}
-		if p.Kind == Pop && err == nil && p.Ops == set.Len() {
-			err = r.isEmpty()
-		}
-	}
-	if err != nil {
-		return Figures{}, fmt.Errorf("phase %s: %w", p.Name, err)
-	}
-	return r.figures(), nil
 }

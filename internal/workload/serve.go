@@ -2,8 +2,6 @@ package workload
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 )
@@ -28,39 +26,6 @@ type serving struct {
 	records  int      // acknowledged before the chunk
 	zipf     Zipf     // over that many
 	later    []uint32 // scratch: versions of a pair that the chunk puts later
-}
-
-// servable is a Serve phase with its defaults in place, or what is wrong with it.
-func (p Phase) servable(set Set) (Phase, error) {
-	m := &p.Mix
-	if least := min(m.Read, m.Update, m.Insert, m.Scan, m.Modify, m.ScanMost); least < 0 || m.Read+m.Update+m.Insert+m.Scan+m.Modify != 100 {
-		return p, fmt.Errorf("a mix of %d, %d, %d, %d and %d percent: want none below 0 and 100 together", m.Read, m.Update, m.Insert, m.Scan, m.Modify)
-	}
-	if m.Scan > 0 && m.ScanMost == 0 {
-		return p, errors.New("scans of at most 0 entries, want at least 1")
-	}
-	if m.Choice != Uniform && m.Choice != Zipfian && m.Choice != Latest {
-		return p, fmt.Errorf("records chosen %v, want uniform, zipfian or latest", m.Choice)
-	}
-	if p.Ledger == nil {
-		if p.Records == 0 {
-			p.Records = set.Len()
-		}
-		p.Ledger = NewLedger(set, p.Records)
-	} else if p.Ledger.set != set || p.Records > 0 && p.Records != p.Ledger.Records() {
-		return p, fmt.Errorf("the ledger is of another set or has %d records, want %d", p.Ledger.Records(), p.Records)
-	}
-	p.Records = p.Ledger.Records()
-	if p.Ops == 0 {
-		p.Ops = p.Records
-	}
-	if p.Records == 0 && p.Ops > 0 {
-		return p, errors.New("there are no records")
-	}
-	if need := p.Mix.Inserts(p.Ops); need > set.Len()-p.Records {
-		return p, fmt.Errorf("%d records and %d pairs in the set, want %d pairs for what is inserted", p.Records, set.Len(), p.Records+need)
-	}
-	return p, nil
 }
 
 // pick chooses a record of those that are acknowledged.

@@ -8,7 +8,6 @@ package workload
 
 import (
 	"context"
-	"iter"
 	"time"
 )
 
@@ -66,26 +65,4 @@ type Set interface {
 	// AppendAbsent appends absent key i, 0 ≤ i < Absents. Absent keys are distinct and lie between the keys of the set, so
 	// that the bounds of tables do not answer for the filters.
 	AppendAbsent(dst []byte, i int) []byte
-}
-
-// A Batch is pairs that a store sets together. It is a view of the caller's memory.
-type Batch struct {
-	keys, values       []byte
-	keyEnds, valueEnds []int // one more than there are pairs: pair i is between ends i and i+1
-}
-
-// Len is the number of pairs.
-func (b Batch) Len() int { return max(0, len(b.keyEnds)-1) }
-
-// All yields the pairs in the order in which they are to be set.
-func (b Batch) All() iter.Seq2[[]byte, []byte] {
-	return func(yield func(key, value []byte) bool) {
-		for i := range b.Len() {
-			k := b.keys[b.keyEnds[i]:b.keyEnds[i+1]:b.keyEnds[i+1]]
-			v := b.values[b.valueEnds[i]:b.valueEnds[i+1]:b.valueEnds[i+1]]
-			if !yield(k, v) {
-				return
-			}
-		}
-	}
 }
