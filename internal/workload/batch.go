@@ -2,16 +2,16 @@ package workload
 
 import "iter"
 
-// A Batch is pairs that a store sets together. It is a view of the caller's memory.
+// A Batch holds pairs that a store sets together. It points into memory of the caller.
 type Batch struct {
 	keys, values       []byte
-	keyEnds, valueEnds []int // one more than there are pairs: pair i is between ends i and i+1
+	keyEnds, valueEnds []int // one more than there are pairs; pair i lies between ends i and i+1
 }
 
-// Len is the number of pairs.
+// Len returns the number of pairs.
 func (b Batch) Len() int { return max(0, len(b.keyEnds)-1) }
 
-// All yields the pairs in the order in which they are to be set.
+// All yields the pairs in the order in which they must be set.
 func (b Batch) All() iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		for i := range b.Len() {
@@ -24,13 +24,13 @@ func (b Batch) All() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// pairs is keys and values end to end.
+// pairs is a buffer of keys and values, stored end to end.
 type pairs struct {
 	keys, values       []byte
 	keyEnds, valueEnds []int // ends[0] is 0
 }
 
-// grow makes room for n pairs with so many bytes of values.
+// grow allocates memory for n pairs with the given number of value bytes.
 func (p *pairs) grow(n, values int) {
 	p.keys, p.values = make([]byte, 0, n*64), make([]byte, 0, values+values/4)
 	p.keyEnds, p.valueEnds = make([]int, 0, n+1), make([]int, 0, n+1)
@@ -43,7 +43,7 @@ func (p *pairs) reset() {
 
 func (p *pairs) len() int { return max(0, len(p.keyEnds)-1) }
 
-// add copies one pair.
+// add appends a copy of one pair.
 func (p *pairs) add(key, value []byte) {
 	if len(p.keyEnds) == 0 {
 		p.reset()
@@ -52,7 +52,7 @@ func (p *pairs) add(key, value []byte) {
 	p.end()
 }
 
-// end says that what was appended to keys and values is one pair.
+// end marks the bytes appended to keys and values since the last call as one pair.
 func (p *pairs) end() {
 	p.keyEnds, p.valueEnds = append(p.keyEnds, len(p.keys)), append(p.valueEnds, len(p.values))
 }
@@ -62,7 +62,7 @@ func (p *pairs) value(i int) []byte {
 	return p.values[p.valueEnds[i]:p.valueEnds[i+1]:p.valueEnds[i+1]]
 }
 
-// batch is the pairs from i to j, without j.
+// batch returns pairs i to j-1.
 func (p *pairs) batch(i, j int) Batch {
 	return Batch{p.keys, p.values, p.keyEnds[i : j+1], p.valueEnds[i : j+1]}
 }

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// run is a phase under way.
+// run is the state of a running phase.
 type run struct {
 	store     Store
 	set       Set
-	phase     Phase   // with defaults
-	chooser   chooser // of keys of the set; of absent keys for Absent
-	absents   chooser // Insert, Delete: of absent keys
+	phase     Phase   // with defaults applied
+	chooser   chooser // of keys of the set; for Absent, of absent keys
+	absents   chooser // Insert, Delete: chooser of absent keys
 	chunk     int     // operations in a chunk
-	chunkMem  int     // bytes of values in a chunk, about
+	chunkMem  int     // approximate bytes of values in a chunk
 	clockCost time.Duration
-	greatest  []byte // an unsorted set: the last key in order
-	gate      *gate  // nil where each worker has a processor
+	greatest  []byte // unsorted sets: the greatest key
+	gate      *gate  // nil if each worker has a processor
 	allocated allocations
 
-	next     atomic.Int64 // the first operation that no worker has taken
+	next     atomic.Int64 // first operation that no worker has taken
 	mu       sync.Mutex
 	progress func(done, total int) // guarded by mu
 	done     int                   // guarded by mu
@@ -33,7 +33,7 @@ type run struct {
 	workers []*worker
 }
 
-// choose makes ready what the workers choose keys with.
+// choose sets up the choice of keys and the size of chunks.
 func (r *run) choose() (err error) {
 	p, set := &r.phase, r.set
 	if !set.Sorted() && (p.Kind == Seek || p.Kind == PutSeek) {
@@ -48,7 +48,7 @@ func (r *run) choose() (err error) {
 	case Pop:
 		choice = InOrder
 	case Insert, Delete:
-		each := Shuffled // once
+		each := Shuffled // each key once
 		if choice == InOrder {
 			each = InOrder
 		}
@@ -70,7 +70,7 @@ func (r *run) choose() (err error) {
 	return err
 }
 
-// greatestKey is the last of the first n keys of a set, in the order of keys.
+// greatestKey returns the greatest of the first n keys of a set.
 func greatestKey(set Set, n int) []byte {
 	var greatest, key []byte
 	for i := range n {
@@ -81,7 +81,8 @@ func greatestKey(set Set, n int) []byte {
 	return greatest
 }
 
-// chunkSize keeps what a chunk holds small beside the caches that the store wants: by the values of a sample.
+// chunkSize returns the number of operations in a chunk. A chunk is kept small, judged by a sample of values, so that
+// it does not push the store's data out of the processor's caches.
 func (r *run) chunkSize() int {
 	var sample []byte
 	n := min(16, r.set.Len())
@@ -91,9 +92,9 @@ func (r *run) chunkSize() int {
 	perOp := max(1, len(sample)/max(n, 1))
 	size := chunkOps
 	if r.gate != nil {
-		size *= 8 // to meet takes 10 to 50 µs
+		size *= 8 // waiting for the others takes 10 to 50 µs
 	}
-	entries := 1 // of an operation
+	entries := 1 // entries per operation
 	switch r.phase.Kind {
 	case Seek:
 		entries = r.phase.Limit
@@ -107,7 +108,7 @@ func (r *run) chunkSize() int {
 	}
 	size = max(1, min(size, chunkBytes/perOp))
 	if w := r.phase.Workers; w > 1 {
-		size = min(size, max(1, r.phase.Ops/(8*w))) // so that all are busy most of the time
+		size = min(size, max(1, r.phase.Ops/(8*w))) // so that all workers are busy most of the time
 	}
 	if b := r.phase.perCall(); b > 1 {
 		size = max(1, size/b) * b // whole batches
@@ -116,7 +117,7 @@ func (r *run) chunkSize() int {
 	return size
 }
 
-// perCall is how many operations a call of the store does at most.
+// perCall returns the maximum number of operations in one call of the store.
 func (p *Phase) perCall() int {
 	switch p.Kind {
 	case Load, Absent, Present:
@@ -126,7 +127,8 @@ func (p *Phase) perCall() int {
 	}
 }
 
-// take is the next chunk for a worker. Through a gate all workers go in each round, some with nothing in the last.
+// take returns the next chunk for a worker. With a gate, all workers take part in each round, some with an empty chunk
+// in the last one.
 func (r *run) take(worker, round int) (first, n int, ok bool) {
 	if r.gate == nil {
 		first = int(r.next.Add(int64(r.chunk))) - r.chunk
@@ -137,8 +139,8 @@ func (r *run) take(worker, round int) (first, n int, ok bool) {
 	return first, max(0, min(r.chunk, r.phase.Ops-first)), begin < r.phase.Ops
 }
 
-// alone reports whether the calls of the chunk that begins at an operation are timed one by one: through a gate, those of all
-// workers or of none.
+// alone reports whether the calls of the chunk that starts at operation first are timed one by one. With a gate, all
+// workers of a round do the same.
 func (r *run) alone(first int) bool {
 	together := r.chunk
 	if r.gate != nil {
@@ -148,7 +150,7 @@ func (r *run) alone(first int) bool {
 	return first/together%aloneEvery == min(3, chunks-1)
 }
 
-// waitedFor is how much longer a chunk takes if each worker takes d longer.
+// waitedFor returns the time by which a chunk takes longer if each worker takes d longer.
 func (r *run) waitedFor(d time.Duration) time.Duration {
 	if r.gate == nil {
 		return d
@@ -156,15 +158,15 @@ func (r *run) waitedFor(d time.Duration) time.Duration {
 	return d * time.Duration(len(r.workers)) / time.Duration(runtime.GOMAXPROCS(0))
 }
 
-// looks is how often the clock is looked at for a call that is timed alone.
+// looks returns how often the clock is read for a call that is timed alone.
 func (r *run) looks() time.Duration {
 	if r.phase.Kind == PutSeek {
-		return 4 // before and after all of it, and Put
+		return 4 // around the whole operation and around Put
 	}
 	return 2
 }
 
-// clockCost is what timing one call adds to it.
+// clockCost measures the time that one reading of the clock adds.
 func clockCost() time.Duration {
 	costs := make([]float64, 0, 64)
 	for range cap(costs) {

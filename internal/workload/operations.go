@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// runChunk runs the n operations from first on, perhaps none. Loads are timed with the making of their pairs, so that a store's
-// background work is not given time that nobody counts; others without.
+// runChunk runs n operations, possibly 0, starting with operation first. The time of loads includes the preparation of
+// their pairs, so that the store cannot work in the background while the clock is stopped; the time of other phases
+// does not.
 func (w *worker) runChunk(first, n int) error {
 	phase, gate := &w.run.phase, w.run.gate
-	if n == 0 { // the others' time is this one's too
+	if n == 0 { // wait as long as the other workers
 		begin := gate.pass()
 		w.busy += gate.pass().Sub(begin)
 		return nil
@@ -54,7 +55,7 @@ func (w *worker) runChunk(first, n int) error {
 	return nil
 }
 
-// prepare picks the keys of a chunk and makes what its calls need.
+// prepare picks the keys of a chunk and prepares the arguments of its calls.
 func (w *worker) prepare(first, n int) {
 	r := w.run
 	w.requests.reset()
@@ -101,8 +102,8 @@ func (w *worker) prepare(first, n int) {
 	}
 }
 
-// prepareInserts picks absent keys in their order, and keys of the set between them. All values are ones that no key of the
-// set has, so that an overwritten pair is noticed later.
+// prepareInserts picks absent keys in their order, and keys of the set between them. No key of the set has any of the
+// values, so that an overwritten pair is noticed later.
 func (w *worker) prepareInserts(first, n int) {
 	r := w.run
 	for i := range n {
@@ -110,7 +111,7 @@ func (w *worker) prepareInserts(first, n int) {
 	}
 	absents := placedBefore(r.phase.Seed, r.phase.NewPercent, first)
 	w.picks = append(w.picks, make([]int, n)...)
-	r.chooser.fill(w.picks, first-absents, w.dice) // for the others, and some to spare
+	r.chooser.fill(w.picks, first-absents, w.dice) // more than the others need
 	others := 0
 	for _, isNew := range w.puts {
 		var pick int
@@ -132,7 +133,7 @@ func (w *worker) prepareInserts(first, n int) {
 func (w *worker) call(i, perCall, n int, timed bool) error {
 	r := w.run
 	switch kind := r.phase.Kind; {
-	case perCall == 1 && (kind == Absent || kind == Present): // first: they are the shortest
+	case perCall == 1 && (kind == Absent || kind == Present): // first, because these are the shortest calls
 		return w.get(i)
 	case kind == Load && perCall > 1:
 		return r.store.Apply(w.requests.batch(i*perCall, min((i+1)*perCall, n)))
@@ -176,7 +177,7 @@ func (w *worker) putSeek(i int, timed bool) error {
 	return w.scan(key, 1)
 }
 
-// pop deletes the first pair that the store has, if it has one.
+// pop deletes the first pair of the store, if there is one.
 func (w *worker) pop() error {
 	if err := w.scan(nil, 1); err != nil || w.counts[len(w.counts)-1] == 0 {
 		return err
@@ -184,7 +185,7 @@ func (w *worker) pop() error {
 	return w.run.store.Delete(w.answers.key(w.answers.len() - 1))
 }
 
-// getMany looks up the keys from one to another, without that.
+// getMany looks up the keys from..to-1.
 func (w *worker) getMany(from, to int) error {
 	w.base = w.answers.len()
 	w.end = w.base + to - from
@@ -192,7 +193,7 @@ func (w *worker) getMany(from, to int) error {
 		return err
 	}
 	for got := w.answers.len(); got < w.end; got++ {
-		w.wrong("key %d of %d looked up together has no answer", got-w.base, to-from)
+		w.wrong("no answer for key %d of %d of GetMany", got-w.base, to-from)
 		w.answers.end()
 		w.found = append(w.found, false)
 	}
@@ -233,14 +234,14 @@ func (w *worker) check(n int) {
 			if count == 1 {
 				w.checkPair(w.answers.key(answer), w.answers.value(answer), w.picks[i])
 			} else {
-				w.wrong("pop: %d first pairs, want 1, that of key %q", count, w.requests.key(i))
+				w.wrong("pop: %d pairs at the head, want 1 with key %q", count, w.requests.key(i))
 			}
 			answer += count
 		}
 	case Insert:
 		for i, isNew := range w.puts {
 			if w.found[i] != isNew {
-				w.wrong("put key %q if it is absent: %v, want %v", w.requests.key(i), w.found[i], isNew)
+				w.wrong("PutIfAbsent of key %q: stored %v, want %v", w.requests.key(i), w.found[i], isNew)
 			}
 		}
 	case Serve:
@@ -249,24 +250,24 @@ func (w *worker) check(n int) {
 	}
 }
 
-// checkSeek checks the count answers of operation i, from answer on.
+// checkSeek checks the answers of operation i, count of them starting at answer.
 func (w *worker) checkSeek(i, answer, count int) {
 	set, limit := w.run.set, w.run.phase.Limit
 	pick := w.picks[i]
 	if count == 0 || count > limit || !bytes.Equal(w.answers.key(answer), w.requests.key(i)) {
-		w.wrong("seek to %q: %d entries that do not begin there, want 1..%d that do", w.requests.key(i), count, limit)
+		w.wrong("seek to %q: %d entries that do not start there, want 1..%d that do", w.requests.key(i), count, limit)
 		return
 	}
 	if want := min(limit, set.Len()-pick); set.Sorted() && count != want {
 		w.wrong("seek to %q: %d entries, want %d", w.requests.key(i), count, want)
 	}
 	if last := w.answers.key(answer + count - 1); count < limit && !set.Sorted() && !bytes.Equal(last, w.run.greatest) {
-		w.wrong("seek to %q: ends after %d entries at %q, which is not the last key", w.requests.key(i), count, last)
+		w.wrong("seek to %q: stops after %d entries at %q, which is not the last key", w.requests.key(i), count, last)
 	}
 	for j := range count {
 		key := w.answers.key(answer + j)
 		if j > 0 && bytes.Compare(w.answers.key(answer+j-1), key) >= 0 {
-			w.wrong("seek to %q: key %q comes after %q", w.requests.key(i), key, w.answers.key(answer+j-1))
+			w.wrong("seek to %q: key %q follows %q", w.requests.key(i), key, w.answers.key(answer+j-1))
 		}
 		w.checkPair(key, w.answers.value(answer+j), pick+j)
 	}

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Run runs one phase on a store that holds pairs of set. Progress, if not nil, is called now and then with the operations
-// done so far and all that there are to do, by one goroutine at a time.
+// Run runs one phase on a store that holds pairs of set. If progress is not nil, it is called from time to time, by one
+// goroutine at a time, with the number of operations done and the number of all.
 //
-// A wrong answer is counted in the figures; a failed call, or the end of ctx, ends the phase with that error.
+// A wrong answer is counted in the figures. A failed call or the end of ctx ends the phase with that error.
 func Run(ctx context.Context, store Store, set Set, p Phase, progress func(done, total int)) (Figures, error) {
 	p, err := p.withDefaults(set)
 	if err != nil {
@@ -43,7 +43,7 @@ func Run(ctx context.Context, store Store, set Set, p Phase, progress func(done,
 	return r.figures(), nil
 }
 
-// begin makes the workers, and counts from here on what is allocated.
+// begin creates the workers and starts counting allocations.
 func (r *run) begin(workers int) {
 	for range workers {
 		r.workers = append(r.workers, newWorker(r))
@@ -70,14 +70,14 @@ func (r *run) operations(ctx context.Context) error {
 				}
 				r.report(n)
 			}
-			r.gate.open() // nobody must wait for who has failed
+			r.gate.open() // the other workers must not wait for one that has failed
 		})
 	}
 	group.Wait()
 	return context.Cause(ctx)
 }
 
-// report counts n more operations as done and says so, at the end and at most every 50 ms before.
+// report counts n more operations as done and calls progress at the end, and before that at most every 50 ms.
 func (r *run) report(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +102,7 @@ func (r *run) once(ctx context.Context, call func(context.Context) error) error 
 	return nil
 }
 
-// took counts the one operation of a phase.
+// took records the time of the only operation of a phase.
 func (r *run) took(d time.Duration) {
 	w := r.workers[0]
 	w.ops = 1
@@ -111,7 +111,7 @@ func (r *run) took(d time.Duration) {
 	r.report(1)
 }
 
-// reopen takes the time that the store says.
+// reopen records the time that the store reports.
 func (r *run) reopen(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -125,31 +125,31 @@ func (r *run) reopen(ctx context.Context) error {
 	return nil
 }
 
-// isEmpty checks that all was popped.
+// isEmpty checks that the store is empty.
 func (r *run) isEmpty() error {
 	return r.store.Scan(nil, 1, func(key, _ []byte) error {
-		r.workers[0].wrong("key %q is there when all were popped", key)
+		r.workers[0].wrong("key %q is left after all were popped", key)
 		return nil
 	})
 }
 
-// errEnough ends a scan that has read what it wanted.
+// errEnough ends a scan that has read more than it asked for.
 var errEnough = errors.New("enough")
 
-// scan reads the store from its first key, in chunks: the clock stands while a chunk is checked.
+// scan reads the store from its first key, in chunks. The clock is stopped while a chunk is checked.
 func (r *run) scan(ctx context.Context) error {
 	r.chunk = chunkOps
 	r.begin(1)
 	w := r.workers[0]
 	want := r.phase.Ops
-	var last []byte // the last key of the chunks before
+	var last []byte // last key of the previous chunk
 	begin := time.Now()
 	check := func() {
 		w.record(time.Since(begin), w.answers.len())
 		for i := range w.answers.len() {
 			key := w.answers.key(i)
 			if w.ops > 0 && string(key) <= string(last) {
-				w.wrong("scan: key %q comes after %q", key, last)
+				w.wrong("scan: key %q follows %q", key, last)
 			}
 			w.checkPair(key, w.answers.value(i), w.ops)
 			last = append(last[:0], key...)
@@ -164,7 +164,7 @@ func (r *run) scan(ctx context.Context) error {
 	}
 	err := r.store.Scan(nil, limit, func(key, value []byte) error {
 		if w.ops+w.answers.len() == want {
-			w.wrong("scan: key %q comes after the %d that were asked for", key, want)
+			w.wrong("scan: key %q follows the %d requested keys", key, want)
 			return errEnough
 		}
 		w.answers.add(key, value)
@@ -180,12 +180,12 @@ func (r *run) scan(ctx context.Context) error {
 	}
 	check()
 	if w.ops < want {
-		w.wrong("scan: ends after %d keys, want %d", w.ops, want)
+		w.wrong("scan: stops after %d keys, want %d", w.ops, want)
 	}
 	return nil
 }
 
-// figures sums up the workers.
+// figures adds up the results of the workers.
 func (r *run) figures() Figures {
 	allocated := countAllocations()
 	f := Figures{Phase: r.phase.Name}
@@ -212,7 +212,8 @@ func (r *run) figures() Figures {
 	}
 	f.MedianNs = Median(whole) / workers
 	f.PutNs = Median(putting) / workers
-	f.P50Ns, f.P99Ns, f.P999Ns, f.MaxNs = calls.quantile(0.50), calls.quantile(0.99), calls.quantile(0.999), float64(calls.largest)
+	f.P50Ns, f.P99Ns, f.P999Ns = calls.quantile(0.50), calls.quantile(0.99), calls.quantile(0.999)
+	f.MaxNs = float64(calls.largest)
 	f.Latencies = calls.nonEmpty()
 	f.AllocsPerOp = float64(allocated.objects-r.allocated.objects) / float64(max(f.Ops, 1))
 	f.BytesPerOp = float64(allocated.bytes-r.allocated.bytes) / float64(max(f.Ops, 1))

@@ -6,40 +6,40 @@ import (
 	"time"
 )
 
-// worker runs chunks of operations, one at a time: it prepares their keys, runs them against the clock, and checks what came
-// back when the clock stands.
+// worker runs chunks of operations, one at a time: it prepares their keys, runs them while the clock is running, and
+// then checks the answers.
 type worker struct {
 	run  *run
 	id   int
 	dice *dice
 
-	picks    []int    // numbers of the keys of this chunk
+	picks    []int    // numbers of the keys
 	puts     []bool   // Mixed: which operations put; Insert: which have an absent key
 	requests pairs    // keys, and values to put
 	keys     [][]byte // the same keys, for GetMany
-	answers  pairs    // what the store returned; lookups leave the keys empty
-	found    []bool   // lookups: whether there was a value; Insert: whether it was stored
-	counts   []int    // seeks: how many answers
-	base     int      // GetMany: the first answer of this call
-	end      int      // and where the next begins
+	answers  pairs    // results from the store; lookups leave the keys empty
+	found    []bool   // lookups: whether there was a value; Insert: whether the pair was stored
+	counts   []int    // seeks: number of answers
+	base     int      // GetMany: index of the first answer of this call
+	end      int      // GetMany: index after the last answer of this call
 	serve    serving
 	scratch  []byte
 
-	keep func(key, value []byte) error               // adds an answer of Scan
-	take func(i int, value []byte, found bool) error // adds an answer of GetMany
+	keep func(key, value []byte) error               // appends an entry of Scan to answers
+	take func(i int, value []byte, found bool) error // appends a result of GetMany to answers
 
 	ops        int
 	busy       time.Duration
-	whole      []float64     // ns per operation, of chunks timed as a whole
-	alone      []float64     // the same, of chunks whose calls were timed one by one
-	put        time.Duration // PutSeek: of this chunk, the time of Put if calls are timed
-	putting    []float64     // ns per operation of that
+	whole      []float64     // ns per operation of the chunks that were timed as a whole
+	alone      []float64     // ns per operation of the chunks whose calls were timed one by one
+	put        time.Duration // PutSeek: time spent in Put in this chunk, if its calls are timed
+	putting    []float64     // PutSeek: ns per operation spent in Put
 	calls      histogram
 	wrongs     int
 	firstWrong string
 }
 
-// newWorker reserves the memory for a chunk, and for the times of all.
+// newWorker allocates the memory for a chunk and for all times.
 func newWorker(r *run) *worker {
 	w := &worker{run: r, id: len(r.workers), dice: newDice()}
 	w.picks = make([]int, 0, r.chunk)
@@ -66,7 +66,7 @@ func newWorker(r *run) *worker {
 	return w
 }
 
-// record counts a chunk of n operations that took d as a whole.
+// record records the time of a chunk of n operations.
 func (w *worker) record(d time.Duration, n int) {
 	w.busy += d
 	if n > 0 {
@@ -82,7 +82,7 @@ func (w *worker) get(i int) error {
 	return err
 }
 
-// scan keeps what a Scan yields.
+// scan appends the entries of a Scan to answers.
 func (w *worker) scan(from []byte, limit int) error {
 	before := w.answers.len()
 	err := w.run.store.Scan(from, limit, w.keep)
@@ -92,7 +92,7 @@ func (w *worker) scan(from []byte, limit int) error {
 
 func (w *worker) takeOne(i int, value []byte, found bool) error {
 	if next := w.answers.len(); i != next-w.base || next == w.end {
-		w.wrong("an answer for key %d of %d looked up together, after %d answers", i, w.end-w.base, next-w.base)
+		w.wrong("an unexpected answer for key %d of %d of GetMany, after %d answers", i, w.end-w.base, next-w.base)
 		return nil
 	}
 	w.answers.values = append(w.answers.values, value...)
@@ -101,7 +101,7 @@ func (w *worker) takeOne(i int, value []byte, found bool) error {
 	return nil
 }
 
-// checkPair checks a pair that the store came up with; in a sorted set it has number want.
+// checkPair checks a pair from the store. In a sorted set its number must be want.
 func (w *worker) checkPair(key, value []byte, want int) {
 	i, ok := w.run.set.Index(key)
 	switch {
