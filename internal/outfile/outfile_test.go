@@ -24,7 +24,7 @@ func wantContent(t *testing.T, name, want string) {
 	}
 }
 
-// wantNames wants these names in a directory and no others: no temporary file.
+// wantNames checks that a directory contains these names and no others, such as temporary files.
 func wantNames(t *testing.T, dir, want string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -40,7 +40,7 @@ func wantNames(t *testing.T, dir, want string) {
 
 func TestAFileIsMadeAndReplaced(t *testing.T) {
 	dir := t.TempDir()
-	name := filepath.Join(dir, strings.Repeat("n", 255)) // no name is longer
+	name := filepath.Join(dir, strings.Repeat("n", 255)) // the longest possible name
 	for _, content := range []string{"first", "", "second"} {
 		must(t, Check(name))
 		must(t, Write(t.Context(), name, []byte(content)))
@@ -62,11 +62,13 @@ func TestWhatCannotBeWrittenIsAnErrorThatNamesIt(t *testing.T) {
 		{"in a directory that is not there", filepath.Join(dir, "none", "a"), ": "},
 		{"below a file", filepath.Join(file, "a"), ": "},
 		{"a new name with a slash", filepath.Join(dir, "new") + string(filepath.Separator), ": "},
-		{"a table", filepath.Join(dir, "000001.sst"), ": has the name of a file of a store, want another"},
-		{"the file that names the manifest", filepath.Join(dir, "CURRENT"), ": has the name of a file of a store, want another"},
+		{"a table", filepath.Join(dir, "000001.sst"), ": is the name of a file of a store; choose another"},
+		{"the file that names the manifest", filepath.Join(dir, "CURRENT"),
+			": is the name of a file of a store; choose another"},
 	} {
 		for _, err := range []error{Check(c.at), Write(t.Context(), c.at, []byte("new"))} {
-			if err == nil || !strings.HasPrefix(err.Error(), c.at+c.want) || strings.Contains(err.Error(), ".bloomkv-") {
+			if err == nil || !strings.HasPrefix(err.Error(), c.at+c.want) ||
+				strings.Contains(err.Error(), ".bloomkv-") {
 				t.Errorf("%s: got %v, want %s%s", c.name, err, c.at, c.want)
 			}
 		}
@@ -110,7 +112,8 @@ func TestALinkStaysAndLeadsToTheFile(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"to-table": "has the name of a file of a store", "loop": "too many symbolic links", "to-directory": "is a directory", "to-nowhere": "",
+		"to-table": "is the name of a file of a store", "loop": "too many symbolic links",
+		"to-directory": "is a directory", "to-nowhere": "",
 	} {
 		if err := Write(t.Context(), at(name), nil); err == nil || !strings.HasPrefix(err.Error(), at(name)+": "+want) {
 			t.Errorf("%s: got %v, want %s", name, err, want)

@@ -45,7 +45,8 @@ func (d *drawing) draw(canvas vg.CanvasSizer) {
 
 	top := y
 	y -= d.size.plot
-	into := draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{Min: vg.Point{X: left, Y: y}, Max: vg.Point{X: right, Y: top}}}
+	into := draw.Canvas{Canvas: c.Canvas,
+		Rectangle: vg.Rectangle{Min: vg.Point{X: left, Y: y}, Max: vg.Point{X: right, Y: top}}}
 	switch {
 	case d.Grid != nil:
 		d.gridInto(into)
@@ -58,7 +59,7 @@ func (d *drawing) draw(canvas vg.CanvasSizer) {
 	block(d.below, d.style(muted, 0.9), 0.9)
 }
 
-// lineStyle and glyphStyle are how line i looks, in the legend as in the plot.
+// lineStyle and glyphStyle return the style of line i, in the legend and in the plot.
 func (d *drawing) lineStyle(i int) draw.LineStyle {
 	style := lineRole(i).stroke(2)
 	if d.Lines[i].Dashed {
@@ -87,7 +88,7 @@ func (d *drawing) drawSwatch(c *draw.Canvas, i int, x, y vg.Length) {
 	}
 }
 
-// plotInto has the axes, the grid and the lines drawn.
+// plotInto draws the axes, the grid lines and the lines.
 func (d *drawing) plotInto(c draw.Canvas) {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -101,12 +102,12 @@ func (d *drawing) plotInto(c draw.Canvas) {
 
 	width, count := d.bars()
 	bar := 0
-	aside := d.aside()
+	offsets := d.markOffsets()
 	for i := range d.Lines {
 		l := &d.Lines[i]
 		points := make(plotter.XYs, len(l.X))
 		for j := range points {
-			points[j] = plotter.XY{X: l.X[j] + aside[i], Y: l.Y[j]}
+			points[j] = plotter.XY{X: l.X[j] + offsets[i], Y: l.Y[j]}
 		}
 		if l.Kind == Bars {
 			offset := (float64(bar) - float64(count)/2) * width
@@ -125,7 +126,7 @@ func (d *drawing) plotInto(c draw.Canvas) {
 	p.Draw(c)
 }
 
-// marked are the points that have a mark: all, or some where they would run together.
+// marked returns the points that get a mark: all of them, or some if all would overlap.
 func (d *drawing) marked(points plotter.XYs, kind Kind) plotter.XYs {
 	most := int(d.width / 12)
 	if kind == Points || len(points) <= most {
@@ -138,8 +139,8 @@ func (d *drawing) marked(points plotter.XYs, kind Kind) plotter.XYs {
 	return some
 }
 
-// setAxes gives the axes ranges that hold all points, ticks, and their looks.
-func (d *drawing) setAxes(p *plot.Plot, room vg.Length) {
+// setAxes sets the ranges of the axes so that they contain all points, and their ticks and styles.
+func (d *drawing) setAxes(p *plot.Plot, space vg.Length) {
 	x, y := newExtent(), newExtent()
 	width, count := d.bars()
 	for i := range d.Lines {
@@ -156,7 +157,7 @@ func (d *drawing) setAxes(p *plot.Plot, room vg.Length) {
 		log    bool
 		ticks  int
 		label  func(float64) string
-		plain  bool // no format was given
+		plain  bool // no format is set
 		isY    bool
 		labels []string
 	}{
@@ -192,26 +193,26 @@ func (d *drawing) setAxes(p *plot.Plot, room vg.Length) {
 			}
 			var step float64
 			ticks, step = linearTicks(e, a.ticks, a.label)
-			if a.isY { // up to the next label
+			if a.isY { // extend the range to the next label
 				e = extent{math.Floor(e.min/step+1e-9) * step, math.Ceil(e.max/step-1e-9) * step}
 				ticks, _ = linearTicks(e, a.ticks+2, a.label)
 			}
 		}
 		if a.plain {
-			tellApart(ticks)
+			makeDistinct(ticks)
 		}
 		a.axis.Min, a.axis.Max = e.min, e.max
 		if a.log {
 			a.axis.Scale = plot.LogScale{}
 		}
 		a.axis.Tick.Marker = plot.ConstantTicks(ticks)
-		a.axis.Tick.LineStyle, a.axis.Tick.Length = muted.stroke(1), 6 // so that labels of both axes have room where these meet
+		a.axis.Tick.LineStyle, a.axis.Tick.Length = muted.stroke(1), 6 // space for labels of both axes at the corner
 		label := d.style(muted, 1)
 		label.XAlign, label.YAlign = a.axis.Tick.Label.XAlign, a.axis.Tick.Label.YAlign
 		a.axis.Tick.Label = label
 		a.axis.LineStyle = muted.stroke(1)
 		a.axis.Padding = 0
-		if a.isY { // its grid is enough
+		if a.isY { // grid lines replace the axis line
 			a.axis.Padding = 4
 			a.axis.LineStyle.Width, a.axis.Tick.LineStyle.Width = 0, 0
 			a.axis.Tick.Label.YAlign -= 0.08 // digits have no descenders
@@ -221,14 +222,14 @@ func (d *drawing) setAxes(p *plot.Plot, room vg.Length) {
 	name.XAlign, name.YAlign = draw.XCenter, draw.YBottom
 	p.X.Label.TextStyle = name
 	p.X.Label.Padding = 4
-	p.X.Label.Text = strings.Join(wrap(name, clean(d.X), room*0.8, 2), "\n")
+	p.X.Label.Text = strings.Join(wrap(name, clean(d.X), space*0.8, 2), "\n")
 	if len(d.Categories) > 0 {
-		d.fitCategories(p, room)
+		d.fitCategories(p, space)
 	}
 }
 
-// fitCategories turns the names below the axis where they would run into each other, and cuts what is too long.
-func (d *drawing) fitCategories(p *plot.Plot, room vg.Length) {
+// fitCategories rotates the names below the axis if they would overlap, and cuts long ones.
+func (d *drawing) fitCategories(p *plot.Plot, space vg.Length) {
 	ticks, ok := p.X.Tick.Marker.(plot.ConstantTicks)
 	if !ok {
 		return
@@ -238,7 +239,7 @@ func (d *drawing) fitCategories(p *plot.Plot, room vg.Length) {
 	for _, t := range ticks {
 		widest = max(widest, style.Width(t.Label))
 	}
-	if widest+8 <= room*0.85/vg.Length(len(ticks)) {
+	if widest+8 <= space*0.85/vg.Length(len(ticks)) {
 		return
 	}
 	for i := range ticks {

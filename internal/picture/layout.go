@@ -7,18 +7,18 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// A drawing is a chart laid out: the blocks of text above and below the plot, and how high all that is.
+// A drawing is a chart with its layout: the blocks of text above and below the plot, and the height of everything.
 type drawing struct {
 	*Chart
 	size
 	margin              vg.Length
 	title, above, below []string // title; name of the Y axis; caption
 	legend              [][]entry
-	key                 *key // of colors, instead of a legend
+	key                 *key // explains colors, instead of a legend
 	height              vg.Length
 }
 
-// An entry is a line's place in the legend.
+// An entry is the position of a line in the legend.
 type entry struct {
 	line  int
 	name  string
@@ -28,34 +28,34 @@ type entry struct {
 
 const (
 	gap      = vg.Length(20) // between entries of the legend
-	blockGap = vg.Length(6)  // between a picture's parts
+	blockGap = vg.Length(6)  // between the parts of a chart
 )
 
-// layOut places everything. The words around the picture (title and caption) are part of it, or the page's business.
+// layOut computes the layout. With words, title and caption are part of the drawing; on a page they are HTML.
 func (c *Chart) layOut(s size, words bool) *drawing {
 	d := &drawing{Chart: c, size: s, margin: 4}
 	if words {
 		d.margin = 14
 	}
-	room := s.width - 2*d.margin
+	space := s.width - 2*d.margin
 	if words {
-		d.title = wrap(d.style(ink, 1.2), clean(c.Title), room, 3)
-		d.below = wrap(d.style(muted, 0.9), clean(c.Caption), room, 6)
+		d.title = wrap(d.style(ink, 1.2), clean(c.Title), space, 3)
+		d.below = wrap(d.style(muted, 0.9), clean(c.Caption), space, 6)
 	}
-	d.above = wrap(d.style(muted, 1), clean(c.Y), room, 2)
+	d.above = wrap(d.style(muted, 1), clean(c.Y), space, 2)
 	switch {
 	case c.Grid != nil:
 		d.setKey(c.Grid.Scale, c.Grid.all(), "")
-		d.size.plot = d.gridHeight(room)
+		d.size.plot = d.gridHeight(space)
 	case c.Spans != nil:
 		marked := ""
 		if c.Spans.marked() {
 			marked = nonEmpty(c.Spans.Marked, "marked")
 		}
 		d.setKey(c.Spans.Scale, c.Spans.all(), marked)
-		d.size.plot = d.spansHeight(room)
+		d.size.plot = d.spansHeight(space)
 	default:
-		d.setLegend(room)
+		d.setLegend(space)
 	}
 	legend := len(d.legend)
 	if d.key != nil {
@@ -74,17 +74,17 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 	return d
 }
 
-// setLegend puts the names of the lines in rows.
-func (d *drawing) setLegend(room vg.Length) {
+// setLegend arranges the names of the lines in rows.
+func (d *drawing) setLegend(space vg.Length) {
 	c := d.Chart
 	if len(c.Lines) > 1 || c.Lines[0].Name != "" {
 		style := d.style(ink, 1)
 		x := vg.Length(0)
 		for i := range c.Lines {
 			swatch := c.Lines[i].Kind.swatch() + 6
-			name := strings.Join(wrap(style, clean(c.Lines[i].Name), room-swatch, 1), "")
+			name := strings.Join(wrap(style, clean(c.Lines[i].Name), space-swatch, 1), "")
 			e := entry{line: i, name: name, width: swatch + style.Width(name)}
-			if x > 0 && x+e.width > room {
+			if x > 0 && x+e.width > space {
 				x = 0
 			}
 			if x == 0 {
@@ -97,7 +97,7 @@ func (d *drawing) setLegend(room vg.Length) {
 	}
 }
 
-// swatch is the width of what stands in front of a name in the legend.
+// swatch returns the width of the sample in front of a name in the legend.
 func (k Kind) swatch() vg.Length {
 	switch k {
 	case Points:

@@ -20,13 +20,15 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// hostile is what a name could do to a document: end an element or an attribute, begin one, be no character, turn the text.
-const hostile = "</text></svg><script>alert(1)</script>\"'><img src=x onerror=y>&amp;{{.}}\x00\x1b\xff\u202e\u2028]]>-->"
+// hostile tries to break out of a document: it ends elements and attributes, starts others, and has invalid and
+// direction-changing characters.
+const hostile = "</text></svg><script>alert(1)</script>\"'><img src=x onerror=y>&amp;{{.}}" +
+	"\x00\x1b\xff\u202e\u2028]]>-->"
 
 func percent(share float64) string  { return Number(share*100) + " %" }
 func nanoseconds(ns float64) string { return Number(ns) + " ns" }
 
-// charts have every kind of line and axis.
+// charts returns charts with every kind of line and axis.
 func charts() []Chart {
 	keys := []float64{1e6, 5e6, 20e6}
 	var at, values []float64
@@ -37,10 +39,12 @@ func charts() []Chart {
 		fast = append(fast, math.Exp(-float64(i)/5))
 		slow = append(slow, math.Exp(-float64(i)/20))
 	}
-	phases := []string{"load", "absent", "present", "95/5", "seek and read 10", "seek and read 100", "scan", "overwrite", "reopen", "check and insert", "queue's head", "iterator for each write"}
+	phases := []string{"load", "absent", "present", "95/5", "seek and read 10", "seek and read 100", "scan",
+		"overwrite", "reopen", "check and insert", "queue's head", "iterator for each write"}
 	return []Chart{
 		{
-			Name: "growth", Title: "Time of a lookup against the number of keys", Caption: "The median of five rounds.", X: "keys", Y: "time of a lookup",
+			Name: "growth", Title: "Time of a lookup against the number of keys", Caption: "The median of five rounds.",
+			X: "keys", Y: "time of a lookup",
 			LogX: true, FormatY: nanoseconds,
 			Lines: []Line{
 				{Name: "absent", X: keys, Y: []float64{83, 120, 166}},
@@ -49,13 +53,17 @@ func charts() []Chart {
 			},
 		},
 		{
-			Name: "tail", Title: "How often a lookup takes longer", X: "time of a lookup", Y: "share of lookups", LogX: true, LogY: true,
+			Name: "tail", Title: "How often a lookup takes longer", X: "time of a lookup",
+			Y: "share of lookups", LogX: true, LogY: true,
 			FormatX: nanoseconds, FormatY: percent,
-			Lines: []Line{{Name: "filters on", X: values, Y: fast, Kind: Curve}, {Name: "filters off", X: values, Y: slow, Kind: Curve}},
+			Lines: []Line{{Name: "filters on", X: values, Y: fast, Kind: Curve},
+				{Name: "filters off", X: values, Y: slow, Kind: Curve}},
 		},
 		{
-			Name: "phases", Title: "Time of an operation", Y: "median", LogY: true, FormatY: nanoseconds, Categories: phases,
-			Lines: []Line{{Name: "on", X: at[:12], Y: values[:12], Kind: Points}, {Name: "off", X: at[:12], Y: values[40:52], Kind: Points}},
+			Name: "phases", Title: "Time of an operation", Y: "median",
+			LogY: true, FormatY: nanoseconds, Categories: phases,
+			Lines: []Line{{Name: "on", X: at[:12], Y: values[:12], Kind: Points},
+				{Name: "off", X: at[:12], Y: values[40:52], Kind: Points}},
 		},
 		{
 			Name: "reads", Title: "File reads for each lookup", X: "phase", Y: "reads", Categories: phases[:3],
@@ -73,12 +81,13 @@ func charts() []Chart {
 func manyLines(n int) []Line {
 	var lines []Line
 	for i := range n {
-		lines = append(lines, Line{Name: fmt.Sprintf("line number %d", i+1), X: []float64{1, 2, 3}, Y: []float64{float64(i), float64(i + 1), float64(i)}})
+		lines = append(lines, Line{Name: fmt.Sprintf("line number %d", i+1), X: []float64{1, 2, 3},
+			Y: []float64{float64(i), float64(i + 1), float64(i)}})
 	}
 	return lines
 }
 
-// texts reads XML to its end and returns the text of each text element, and all elements.
+// texts parses XML and returns the text of each text element, and the number of elements by name.
 func texts(t *testing.T, doc []byte) (all []string, elements map[string]int) {
 	t.Helper()
 	elements = make(map[string]int)
@@ -136,7 +145,8 @@ func TestAnSVGNamesItsLinesAndAxesAndDrawsThem(t *testing.T) {
 			}
 			for i := range c.Lines {
 				// Once in the legend, if there is one, and once in the plot.
-				if got := strings.Count(string(doc), strings.ToUpper(cssHex(palette[lineRole(i)].light))); got < 2 && len(c.Lines) > 1 || got < 1 {
+				if got := strings.Count(string(doc), strings.ToUpper(cssHex(palette[lineRole(i)].light))); got < 2 &&
+					len(c.Lines) > 1 || got < 1 {
 					t.Errorf("line %d: its color occurs %d times", i, got)
 				}
 			}
@@ -152,7 +162,7 @@ func TestAnSVGNamesItsLinesAndAxesAndDrawsThem(t *testing.T) {
 	}
 }
 
-// corners are the points of the paths of line 0 that have so many; up is up.
+// corners returns the points of the paths of line 0 that have count points, with y upwards.
 func corners(t *testing.T, c *Chart, count int) (paths [][][2]float64) {
 	t.Helper()
 	var doc struct {
@@ -184,7 +194,7 @@ func corners(t *testing.T, c *Chart, count int) (paths [][][2]float64) {
 
 func near(a, b float64) bool { return math.Abs(a-b) < 0.05 }
 
-// The axes go from 0 to 10 and from 0 to 20: what is halfway between is drawn there.
+// The axes go from 0 to 10 and from 0 to 20, so the point in the middle must be drawn in the middle.
 func TestPointsAreWhereTheirValuesSay(t *testing.T) {
 	c := Chart{Name: "c", X: "x", Y: "y", Lines: []Line{{X: []float64{0, 5, 10}, Y: []float64{0, 10, 20}, Kind: Curve}}}
 	paths := corners(t, &c, 3)
@@ -192,7 +202,8 @@ func TestPointsAreWhereTheirValuesSay(t *testing.T) {
 		t.Fatalf("%d lines of three points, want 1", len(paths))
 	}
 	p := paths[0]
-	if !near(p[1][0], (p[0][0]+p[2][0])/2) || !near(p[1][1], (p[0][1]+p[2][1])/2) || p[2][0]-p[0][0] < 500 || p[2][1]-p[0][1] < 250 {
+	if !near(p[1][0], (p[0][0]+p[2][0])/2) || !near(p[1][1], (p[0][1]+p[2][1])/2) ||
+		p[2][0]-p[0][0] < 500 || p[2][1]-p[0][1] < 250 {
 		t.Errorf("the line is at %v, want its middle in the middle and all of the plot used", p)
 	}
 }
@@ -204,7 +215,8 @@ func TestBarsGoFromZeroToTheirValues(t *testing.T) {
 		t.Fatalf("%d rectangles, want 3", len(paths))
 	}
 	a, b, down := paths[0], paths[1], paths[2]
-	if !near(a[0][1], b[0][1]) || !near(2*(a[2][1]-a[0][1]), b[2][1]-b[0][1]) || !near(down[2][1], a[0][1]) || !near(down[2][1]-down[0][1], b[2][1]-b[0][1]) {
+	if !near(a[0][1], b[0][1]) || !near(2*(a[2][1]-a[0][1]), b[2][1]-b[0][1]) || !near(down[2][1], a[0][1]) ||
+		!near(down[2][1]-down[0][1], b[2][1]-b[0][1]) {
 		t.Errorf("the bars are %v, want zero at one height, the second twice as high and the third as far below", paths)
 	}
 	if a[2][0] >= b[0][0] || !near(a[2][0]-a[0][0], b[2][0]-b[0][0]) {
@@ -215,9 +227,10 @@ func TestBarsGoFromZeroToTheirValues(t *testing.T) {
 func TestTextThatIsAnAttackIsText(t *testing.T) {
 	x, y := []float64{0, 1}, []float64{1, 2}
 	c := Chart{
-		Name: "attack", Title: hostile, Caption: hostile, X: hostile, Y: hostile, Categories: []string{hostile, hostile},
-		FormatY: func(float64) string { return hostile },
-		Lines:   []Line{{Name: hostile, X: x, Y: y}, {Name: hostile + "2", X: x, Y: y, Kind: Bars}},
+		Name: "attack", Title: hostile, Caption: hostile, X: hostile, Y: hostile,
+		Categories: []string{hostile, hostile},
+		FormatY:    func(float64) string { return hostile },
+		Lines:      []Line{{Name: hostile, X: x, Y: y}, {Name: hostile + "2", X: x, Y: y, Kind: Bars}},
 	}
 	doc := svgOf(t, &c)
 	_, elements := texts(t, doc)
@@ -249,27 +262,46 @@ func TestWhatCannotBeDrawnIsAnErrorThatNamesIt(t *testing.T) {
 		{"no lines", Chart{Name: "c"}, "0 lines"},
 		{"too many lines", Chart{Name: "c", Lines: manyLines(maxLines + 1)}, "43 lines, want 1 to 42"},
 		{"no points", Chart{Name: "c", Lines: []Line{{Name: "l"}}}, `line 1, "l": no points`},
-		{"unequal axes", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one[:1]}}}, `line 1, "l": 2 values of X and 1 of Y`},
-		{"a NaN", Chart{Name: "c", Lines: []Line{{Name: "k", X: one, Y: one}, {Name: "l", X: one, Y: []float64{1, nan}}}}, `line 2, "l": point 1: Y is NaN`},
-		{"an infinity", Chart{Name: "c", Lines: []Line{{Name: "l", X: []float64{inf, 1}, Y: one}}}, `line 1, "l": point 0: X is -Inf`},
-		{"a huge value", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: []float64{1, 1e101}}}}, "point 1: Y is 1e+101"},
-		{"a tiny value", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: []float64{1, 5e-324}}}}, "point 1: Y is 5e-324"},
-		{"zero on a logarithmic Y", Chart{Name: "c", LogY: true, Lines: []Line{{Name: "l", X: one, Y: []float64{1, 0}}}}, "point 1: Y is 0, want more than zero"},
-		{"less on a logarithmic X", Chart{Name: "c", LogX: true, Lines: []Line{{Name: "l", X: []float64{-1, 0}, Y: one}}}, "point 0: X is -1"},
-		{"bars on a logarithmic axis", Chart{Name: "c", LogY: true, Lines: []Line{{Name: "l", X: one, Y: one, Kind: Bars}}}, "bars begin at zero"},
+		{"unequal axes", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one[:1]}}},
+			`line 1, "l": 2 values of X and 1 of Y`},
+		{"a NaN", Chart{Name: "c",
+			Lines: []Line{{Name: "k", X: one, Y: one}, {Name: "l", X: one, Y: []float64{1, nan}}}},
+			`line 2, "l": point 1: Y is NaN`},
+		{"an infinity", Chart{Name: "c", Lines: []Line{{Name: "l", X: []float64{inf, 1}, Y: one}}},
+			`line 1, "l": point 0: X is -Inf`},
+		{"a huge value", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: []float64{1, 1e101}}}},
+			"point 1: Y is 1e+101"},
+		{"a tiny value", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: []float64{1, 5e-324}}}},
+			"point 1: Y is 5e-324"},
+		{"zero on a logarithmic Y",
+			Chart{Name: "c", LogY: true, Lines: []Line{{Name: "l", X: one, Y: []float64{1, 0}}}},
+			"point 1: Y is 0, want more than zero"},
+		{"less on a logarithmic X",
+			Chart{Name: "c", LogX: true, Lines: []Line{{Name: "l", X: []float64{-1, 0}, Y: one}}}, "point 0: X is -1"},
+		{"bars on a logarithmic axis",
+			Chart{Name: "c", LogY: true, Lines: []Line{{Name: "l", X: one, Y: one, Kind: Bars}}}, "bars begin at zero"},
 		{"an unknown kind", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one, Kind: Bars + 1}}}, "kind 4"},
-		{"two lines of one name", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one}, {Name: "l", X: one, Y: one}}}, `line 2, "l"`},
-		{"a line without a name", Chart{Name: "c", Lines: []Line{{X: one, Y: one}, {Name: "l", X: one, Y: one}}}, `line 1, ""`},
-		{"a category that is not there", Chart{Name: "c", Categories: []string{"a", "b"}, Lines: []Line{{Name: "l", X: one, Y: one}}}, "point 1: X is 2"},
-		{"half a category", Chart{Name: "c", Categories: []string{"a", "b"}, Lines: []Line{{Name: "l", X: []float64{0.5}, Y: one[:1]}}}, "point 0: X is 0.5"},
-		{"categories on a logarithmic axis", Chart{Name: "c", Categories: []string{"a", "b"}, LogX: true, Lines: manyLines(1)}, "categories"},
-		{"too many categories", Chart{Name: "c", Categories: make([]string, maxCategories+1), Lines: manyLines(1)}, "61 categories"},
+		{"two lines of one name",
+			Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one}, {Name: "l", X: one, Y: one}}}, `line 2, "l"`},
+		{"a line without a name",
+			Chart{Name: "c", Lines: []Line{{X: one, Y: one}, {Name: "l", X: one, Y: one}}}, `line 1, ""`},
+		{"a category that is not there",
+			Chart{Name: "c", Categories: []string{"a", "b"}, Lines: []Line{{Name: "l", X: one, Y: one}}},
+			"point 1: X is 2"},
+		{"half a category", Chart{Name: "c", Categories: []string{"a", "b"},
+			Lines: []Line{{Name: "l", X: []float64{0.5}, Y: one[:1]}}}, "point 0: X is 0.5"},
+		{"categories on a logarithmic axis",
+			Chart{Name: "c", Categories: []string{"a", "b"}, LogX: true, Lines: manyLines(1)}, "categories"},
+		{"too many categories",
+			Chart{Name: "c", Categories: make([]string, maxCategories+1), Lines: manyLines(1)}, "61 categories"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b bytes.Buffer
 			page := Page{Sections: []Section{{ID: "s", Charts: []Chart{tt.chart}}}}
-			for _, err := range []error{tt.chart.SVG(&b), tt.chart.PNG(&b), page.WriteHTML(&b), Save(t.Context(), filepath.Join(t.TempDir(), "none"), []Chart{tt.chart})} {
-				if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("chart %q: ", tt.chart.Name)) || !strings.Contains(err.Error(), tt.want) {
+			saved := Save(t.Context(), filepath.Join(t.TempDir(), "none"), []Chart{tt.chart})
+			for _, err := range []error{tt.chart.SVG(&b), tt.chart.PNG(&b), page.WriteHTML(&b), saved} {
+				if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("chart %q: ", tt.chart.Name)) ||
+					!strings.Contains(err.Error(), tt.want) {
 					t.Errorf("got %v, want one that names the chart and says %q", err, tt.want)
 				}
 			}
@@ -280,11 +312,12 @@ func TestWhatCannotBeDrawnIsAnErrorThatNamesIt(t *testing.T) {
 	}
 }
 
-// Ranges that leave nothing to divide by, or steps below a float's last digit.
+// Ranges without extent, and ranges with steps below the last digit of a float.
 func TestOddRangesAreDrawn(t *testing.T) {
 	huge, tiny := 1e100, 1e-100
 	for _, values := range [][]float64{
-		{0, 0}, {5, 5}, {-3, -3}, {-3, 4}, {-4, -2}, {huge, huge}, {-huge, huge}, {tiny, tiny}, {tiny, huge}, {1e15, 1e15 + 0.125}, {1, math.Nextafter(1, 2)}, {999, 1001}, {0.1, 0.3}, {1e6, 1e6 + 30},
+		{0, 0}, {5, 5}, {-3, -3}, {-3, 4}, {-4, -2}, {huge, huge}, {-huge, huge}, {tiny, tiny}, {tiny, huge},
+		{1e15, 1e15 + 0.125}, {1, math.Nextafter(1, 2)}, {999, 1001}, {0.1, 0.3}, {1e6, 1e6 + 30},
 	} {
 		for _, kind := range []Kind{Joined, Curve, Points, Bars} {
 			for _, log := range []bool{false, true} {
@@ -295,7 +328,8 @@ func TestOddRangesAreDrawn(t *testing.T) {
 				doc := svgOf(t, &c)
 				all, _ := texts(t, doc)
 				if strings.Contains(string(doc), "NaN") || strings.Contains(string(doc), "Inf") || len(all) < 2 {
-					t.Errorf("%v, kind %d, log %t: labels %q, or coordinates that are no numbers", values, kind, log, all)
+					t.Errorf("%v, kind %d, log %t: labels %q, or coordinates that are no numbers",
+						values, kind, log, all)
 				}
 				if len(all) > 25 {
 					t.Errorf("%v, kind %d, log %t: %d labels", values, kind, log, len(all))
@@ -379,7 +413,7 @@ func TestFormats(t *testing.T) {
 func TestSaveWritesBothFilesOfEachChart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	all := charts()[3:5]
-	for range 2 { // and again over the first
+	for range 2 { // the second time over the files of the first
 		if err := Save(t.Context(), dir, all); err != nil {
 			t.Fatal(err)
 		}
@@ -406,7 +440,8 @@ func TestSaveWritesBothFilesOfEachChart(t *testing.T) {
 			f.Close()
 		}
 	}
-	if err := Save(t.Context(), dir, []Chart{all[0], {Name: "READS", Lines: all[1].Lines}}); err == nil || !strings.Contains(err.Error(), `"READS": two of this name`) {
+	if err := Save(t.Context(), dir, []Chart{all[0], {Name: "READS", Lines: all[1].Lines}}); err == nil ||
+		!strings.Contains(err.Error(), `"READS": the name is used twice`) {
 		t.Errorf("two charts of one name: got %v", err)
 	}
 }
@@ -415,13 +450,15 @@ func TestSaveReportsWhatTheFilesSay(t *testing.T) {
 	c := charts()[4:5]
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Mkdir(filepath.Join(dir, c[0].Name+".png"), 0o700)); err != nil {
+	if err := errors.Join(os.WriteFile(file, nil, 0o600),
+		os.Mkdir(filepath.Join(dir, c[0].Name+".png"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	if err := Save(t.Context(), file, c); err == nil || !strings.Contains(err.Error(), "file: not a directory") {
 		t.Errorf("into a file: got %v", err)
 	}
-	if err := Save(t.Context(), dir, c); err == nil || !strings.Contains(err.Error(), c[0].Name+".png: is a directory") {
+	if err := Save(t.Context(), dir, c); err == nil ||
+		!strings.Contains(err.Error(), c[0].Name+".png: is a directory") {
 		t.Errorf("over a directory: got %v", err)
 	}
 }
@@ -472,7 +509,8 @@ func TestTextIsBrokenWhereItFits(t *testing.T) {
 		}
 	}
 	lines := wrap(style, long, vg.Points(300), 2)
-	if len(lines) != 2 || !strings.HasSuffix(lines[1], "…") || style.Width(lines[1]) > vg.Points(300) || strings.HasSuffix(lines[0], " ") {
+	if len(lines) != 2 || !strings.HasSuffix(lines[1], "…") || style.Width(lines[1]) > vg.Points(300) ||
+		strings.HasSuffix(lines[0], " ") {
 		t.Errorf("two lines at most: got %q", lines)
 	}
 	if got := wrap(style, "", vg.Points(300), 2); len(got) != 0 {

@@ -11,11 +11,11 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A size is a layout for a width; the height follows from what stands above and below the plot.
+// A size is the layout for one width. The height depends on the text above and below the plot.
 type size struct {
-	width, plot vg.Length // of the picture; of the plot with its axes
-	text        float64   // of labels, in points
-	xTicks      int       // how many labels fit below the plot, about
+	width, plot vg.Length // of the chart; height of the plot with its axes
+	text        float64   // size of labels, in points
+	xTicks      int       // approximate number of labels that fit below the plot
 	yTicks      int
 	swatch      vg.Length // of each color of a scale
 }
@@ -37,11 +37,11 @@ func (s size) style(r role, scale float64) text.Style {
 
 func (s size) lineHeight(scale float64) vg.Length { return vg.Points(s.text * scale * 1.35) }
 
-// wrap breaks a text into lines of a width, between words where it can. What does not fit in the last line is cut.
+// wrap breaks a text into at most most lines of the given width, between words if possible. It cuts the rest.
 func wrap(style text.Style, s string, width vg.Length, most int) []string {
 	var lines []string
 	for rest := []rune(s); len(rest) > 0; {
-		// As many characters as fit, or one.
+		// As many characters as fit, but at least one.
 		n := 1
 		for n < len(rest) && n < 1000 && style.Width(string(rest[:n+1])) <= width {
 			n++
@@ -84,8 +84,8 @@ func nonEmpty(s, otherwise string) string {
 	return s
 }
 
-// clean makes one line of characters that can be shown: what HTML and XML forbid is gone, and so is what turns the
-// direction of the text around it.
+// clean returns s as one line of printable characters. It replaces characters that HTML and XML forbid and those that
+// change the direction of text.
 func clean(s string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {

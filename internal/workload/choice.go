@@ -100,11 +100,11 @@ func NewZipf(n int, skew float64) (Zipf, error) {
 	z := Zipf{n: float64(n), skew: skew}
 	z.low = z.area(1.5) - 1
 	z.high = z.area(z.n + 0.5)
-	z.sure = 2 - z.place(z.area(2.5)-math.Pow(2, -skew))
+	z.sure = 2 - z.at(z.area(2.5)-math.Pow(2, -skew))
 	return z, nil
 }
 
-// area returns the integral of x^-skew from 1 to x, and place inverts it.
+// area returns the integral of x^-skew from 1 to x, and at inverts it.
 func (z Zipf) area(x float64) float64 {
 	if s := 1 - z.skew; math.Abs(s) > 1e-9 {
 		return math.Expm1(s*math.Log(x)) / s
@@ -112,7 +112,7 @@ func (z Zipf) area(x float64) float64 {
 	return math.Log(x)
 }
 
-func (z Zipf) place(area float64) float64 {
+func (z Zipf) at(area float64) float64 {
 	if s := 1 - z.skew; math.Abs(s) > 1e-9 {
 		return math.Exp(math.Log1p(max(-1, s*area)) / s)
 	}
@@ -123,7 +123,7 @@ func (z Zipf) place(area float64) float64 {
 func (z Zipf) Next(r *rand.Rand) int {
 	for {
 		u := z.high + r.Float64()*(z.low-z.high)
-		x := z.place(u)
+		x := z.at(u)
 		k := min(max(math.Round(x), 1), z.n)
 		if k-x <= z.sure || u >= z.area(k+0.5)-math.Pow(k, -z.skew) {
 			return int(k) - 1
@@ -228,9 +228,9 @@ func (d *dice) seeded(seed uint64, first int) *rand.Rand {
 	return d.rand
 }
 
-// place returns the position of operation k in its group of 100, after a shuffle. In each group p operations have a
+// position returns the position of operation k in its group of 100, after a shuffle. In each group p operations have a
 // position below p.
-func place(seed uint64, k int) int {
+func position(seed uint64, k int) int {
 	return NewPermutation(100, mix(seed^mix(word(k/100)))).At(k % 100)
 }
 
@@ -238,7 +238,7 @@ func place(seed uint64, k int) int {
 func placedBefore(seed uint64, percent, k int) int {
 	n := k / 100 * percent
 	for i := k / 100 * 100; i < k; i++ {
-		if place(seed, i) < percent {
+		if position(seed, i) < percent {
 			n++
 		}
 	}

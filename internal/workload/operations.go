@@ -107,7 +107,7 @@ func (w *worker) prepare(first, n int) {
 func (w *worker) prepareInserts(first, n int) {
 	r := w.run
 	for i := range n {
-		w.puts = append(w.puts, place(r.phase.Seed, first+i) < r.phase.NewPercent)
+		w.puts = append(w.puts, position(r.phase.Seed, first+i) < r.phase.NewPercent)
 	}
 	absents := placedBefore(r.phase.Seed, r.phase.NewPercent, first)
 	w.picks = append(w.picks, make([]int, n)...)

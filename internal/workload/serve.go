@@ -59,7 +59,7 @@ func (w *worker) prepareServe(first, n int) {
 	}
 	dice := w.dice.seeded(r.phase.Seed, first)
 	for i := range n {
-		at := place(r.phase.Seed, first+i)
+		at := position(r.phase.Seed, first+i)
 		what := read
 		for _, share := range [...]struct {
 			what    operation
