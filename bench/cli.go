@@ -52,8 +52,8 @@ func hint(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
 }
 
-// tempDir creates a directory and returns it with a function that removes it. A named directory must be new or empty, and
-// remove leaves it alone.
+// tempDir creates a directory and returns it with a function that removes it. A named directory must be new or empty,
+// and remove leaves it alone.
 func tempDir(name string) (dir string, remove func() error, err error) {
 	if name == "" {
 		dir, err = os.MkdirTemp("", "bloomkv-bench-")

@@ -32,7 +32,8 @@ func (d *data) flags(cmd *cobra.Command, keys, memory string) {
 	}
 	f.IntVar(&d.value, "value", d.value, "length of each value, in `BYTES`")
 	f.TextVar(&d.shape, "shape", d.shape,
-		"form of the keys, a `NAME`: random (16 bytes), prefixed (36, the first 20 the same), decimal (16) or bigendian (8)")
+		"form of the keys, a `NAME`: random (16 bytes), prefixed (36, the first 20 the same), "+
+			"decimal (16) or bigendian (8)")
 	f.Int64Var(&d.memory, "memory", d.memory, memory)
 	f.Uint64Var(&d.seed, "seed", d.seed, "seed of keys, values and choices")
 }
@@ -105,14 +106,14 @@ func (c choice) MarshalText() ([]byte, error) {
 			return []byte(name), nil
 		}
 	}
-	return nil, fmt.Errorf("no %v", workload.Choice(c))
+	return nil, fmt.Errorf("unknown %v", workload.Choice(c))
 }
 
 // UnmarshalText sets the choice with the given name.
 func (c *choice) UnmarshalText(name []byte) error {
 	value, ok := choices[string(name)]
 	if !ok {
-		return fmt.Errorf("no choice %q; want shuffled, uniform or zipf", name)
+		return fmt.Errorf("unknown choice %q; want shuffled, uniform or zipf", name)
 	}
 	*c = choice(value)
 	return nil

@@ -34,7 +34,7 @@ func (g *grid) table(caption string) *picture.Table {
 	return &picture.Table{Caption: caption, Head: g.head, Rows: g.rows}
 }
 
-// perLookup formats a number per lookup with enough digits to tell a thousandth from zero.
+// perLookup formats a number per lookup with enough digits to distinguish a thousandth from zero.
 func perLookup(x float64) string {
 	if x >= 1 {
 		return fmt.Sprintf("%.3f", x)

@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// mostRatio is the limit for the time of an absent lookup, divided by its floor, in a compacted store of at least ratioKeys.
-	// With fewer keys most memory that the floor touches is cached, and the ratio measures the other work of a lookup.
+	// mostRatio is the limit for the time of an absent lookup, divided by its floor, in a compacted store of at least
+	// ratioKeys. With fewer keys most memory that the floor touches is cached, and the ratio measures the other work of
+	// a lookup.
 	mostRatio = 1.5
 	ratioKeys = 20_000_000
 
@@ -68,8 +69,8 @@ type absence struct {
 	Tables int `json:"tables"`
 
 	Lookup  workload.Figures `json:"lookup"`  // as an ordinary phase
-	Chained against          `json:"chained"` // compared with the floor, one lookup after the other
-	Free    against          `json:"free"`    // compared with the floor, lookups may overlap
+	Chained comparison       `json:"chained"` // compared with the floor, one lookup after the other
+	Free    comparison       `json:"free"`    // compared with the floor, lookups may overlap
 
 	FilterBytes int64 `json:"filter_bytes"` // in memory
 	FloorBytes  int64 `json:"floor_filter_bytes"`
@@ -126,14 +127,16 @@ func growthCommand(s streams, command string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "growth",
 		Short: "Show how costs grow with the number of keys and of tables",
-		Long: `growth fills stores of the given numbers of keys, or of small tables, and measures in each: the load, lookups of absent
-keys right after the load and after a compaction, lookups of present keys, memory by part, and Open. Every answer is checked.
+		Long: `growth fills stores of the given numbers of keys, or of small tables, and measures in each: the load,
+lookups of absent keys right after the load and after a compaction, lookups of present keys, memory by
+part, and Open. Every answer is checked.
 
-Lookups of absent keys are compared with their floor, the least work that they need: hash the key once, search one flat array
-with a fence for each table of the last run, and probe one filter per run, as large as the store's but of a single unit. The
-store and the floor take turns with the same keys, and the cost of asking is subtracted from both. Everything is read once
-before, to fill the cache. In a chained series the next key depends on the last answer, so that lookups cannot overlap; in a
-free series they can.`,
+Lookups of absent keys are compared with their floor, the least work that they need: hash the key once,
+search one flat array with a fence for each table of the last run, and probe one filter per run, as
+large as the store's but of a single unit. The store and the floor take turns with the same keys, and
+the cost of asking is subtracted from both. Everything is read once before, to fill the cache. In a
+chained series the next key depends on the last answer, so that lookups cannot overlap; in a free series
+they can.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("tables") && !c.Flags().Changed("keys") {
@@ -147,7 +150,8 @@ free series they can.`,
 	}
 	f := c.Flags()
 	f.Var(&g.keys, "keys", "numbers of pairs, a store for each")
-	f.Var(&g.tables, "tables", "approximate numbers of 16 KiB tables, a store for each, instead of --keys or in addition to a given --keys")
+	f.Var(&g.tables, "tables",
+		"approximate numbers of 16 KiB tables, a store for each, instead of --keys or in addition to a given --keys")
 	g.data.flags(c, "", "memory budget of a store, in `MIB`; 4096 holds 20 million pairs")
 	g.flags(c, 9)
 	return c
@@ -253,15 +257,16 @@ func (g *growth) build(ctx context.Context, store *own.Store, set *workload.Gene
 	return store.Settle(ctx)
 }
 
-// absent measures lookups of absent keys in the current tree. Everything is read once before, because a false positive costs
-// a search of a block, whose time depends on whether the block is cached.
+// absent measures lookups of absent keys in the current tree. Everything is read once before, because a false positive
+// costs a search of a block, whose time depends on whether the block is cached.
 func (g *growth) absent(ctx context.Context, store *own.Store, set *workload.Generated) (absence, error) {
 	var a absence
 	_, err := g.phase(ctx, store, set, workload.Phase{Name: "warm", Kind: workload.Scan})
 	if err != nil {
 		return a, err
 	}
-	a.Lookup, err = g.phase(ctx, store, set, workload.Phase{Kind: workload.Absent, Ops: min(phaseOps, set.Absents()), Seed: g.seed + 1})
+	a.Lookup, err = g.phase(ctx, store, set,
+		workload.Phase{Kind: workload.Absent, Ops: min(phaseOps, set.Absents()), Seed: g.seed + 1})
 	if err != nil {
 		return a, err
 	}

@@ -11,26 +11,30 @@ import (
 
 // intro returns the settings that all stores share.
 func (r *growthReport) intro() string {
-	return fmt.Sprintf("%s keys, values of %d bytes, promised %g wasted reads per absent lookup, %d MiB of memory, no compression; %d rounds",
+	return fmt.Sprintf("%s keys, values of %d bytes, promised %g wasted reads per absent lookup, %d MiB of memory, "+
+		"no compression; %d rounds",
 		r.Shape, r.ValueBytes, r.FilterFPR, r.MemoryBudget>>20, r.Rounds)
 }
 
 // aboutFloors explains the columns of the table of floors.
-const aboutFloors = `Nanoseconds per lookup of an absent key, and of its floor: one hash, one search of a flat array of fences, one filter of a
-single unit per run. In chained series lookups cannot overlap, in free series they can. The cost of asking is subtracted.`
+const aboutFloors = `Nanoseconds per lookup of an absent key, and of its floor: one hash, one search of a flat array of
+fences, one filter of a single unit per run. In chained series lookups cannot overlap, in free series
+they can. The cost of asking is subtracted.`
 
 // floors returns the table of absent lookups.
 func (r *growthReport) floors() *grid {
-	g := &grid{head: []string{"keys, tree", "runs", "tables", "phase", "chained", "floor", "ratio", "least", "most", "must", "free", "floor", "ratio"}}
+	g := &grid{head: []string{"keys, tree", "runs", "tables", "phase", "chained", "floor", "ratio", "min", "max",
+		"target", "free", "floor", "ratio"}}
 	for _, store := range r.Stores {
 		for _, state := range []string{asLoaded, compacted} {
 			a := store.absences()[state]
-			must := ""
+			target := ""
 			if state == compacted && store.Met != nil {
-				must = fmt.Sprintf("≤ %g: %s", r.MostRatio, met(*store.Met))
+				target = fmt.Sprintf("≤ %g: %s", r.MostRatio, met(*store.Met))
 			}
 			g.add(countName(store.Keys)+" "+state, strconv.Itoa(a.Runs), strconv.Itoa(a.Tables), ns(a.Lookup.MedianNs),
-				ns(a.Chained.StoreNs), ns(a.Chained.FloorNs), ratio(a.Chained.Ratio), ratio(a.Chained.Least), ratio(a.Chained.Most), must,
+				ns(a.Chained.StoreNs), ns(a.Chained.FloorNs), ratio(a.Chained.Ratio),
+				ratio(a.Chained.Least), ratio(a.Chained.Most), target,
 				ns(a.Free.StoreNs), ns(a.Free.FloorNs), ratio(a.Free.Ratio))
 		}
 	}
@@ -41,7 +45,8 @@ func (r *growthReport) floors() *grid {
 func (r *growthReport) others() *grid {
 	g := &grid{head: []string{"keys", "tables", "load", "present", "compaction", "open", "warm"}}
 	for _, s := range r.Stores {
-		g.add(countName(s.Keys), strconv.Itoa(s.Compacted.Tables), ns(s.Load.MeanNs), ns(s.Present.MedianNs), s.Compact.Elapsed.Round(time.Millisecond).String(),
+		g.add(countName(s.Keys), strconv.Itoa(s.Compacted.Tables), ns(s.Load.MeanNs), ns(s.Present.MedianNs),
+			s.Compact.Elapsed.Round(time.Millisecond).String(),
 			s.Reopen.Open.Round(10*time.Microsecond).String(), s.Reopen.Warm.Round(10*time.Microsecond).String())
 	}
 	return g
@@ -49,7 +54,8 @@ func (r *growthReport) others() *grid {
 
 // memory returns the table of bytes per key.
 func (r *growthReport) memory() *grid {
-	g := &grid{head: []string{"keys", "tables", "filters", "indexes", "cache", "memtables", "other", "resident", "on disk"}}
+	g := &grid{head: []string{"keys", "tables", "filters", "indexes", "cache", "memtables",
+		"other", "resident", "on disk"}}
 	for _, s := range r.Stores {
 		perKey := func(bytes uint64) string { return fmt.Sprintf("%.1f", float64(bytes)/float64(s.Keys)) }
 		m := &s.Memory
@@ -69,8 +75,8 @@ func (r *growthReport) print(w io.Writer) error {
 	if err := r.floors().print(w); err != nil {
 		return err
 	}
-	fmt.Fprint(w, "\nNanoseconds per put and per lookup of a present key; times of a whole compaction, of Open, and from the start of "+
-		"Open until all filters and indexes are in memory:\n\n")
+	fmt.Fprint(w, "\nNanoseconds per put and per lookup of a present key; times of a whole compaction, "+
+		"of Open, and from the start of Open until all filters and indexes are in memory:\n\n")
 	if err := r.others().print(w); err != nil {
 		return err
 	}
@@ -81,7 +87,8 @@ func (r *growthReport) print(w io.Writer) error {
 	fmt.Fprintln(w)
 	for _, s := range r.Stores {
 		for _, f := range []workload.Figures{s.Load, s.Compacted.Lookup, s.Present} {
-			if _, err := fmt.Fprintln(w, f.Benchmark(fmt.Sprintf("%s/keys=%d/tables=%d", f.Phase, s.Keys, s.Compacted.Tables))); err != nil {
+			if _, err := fmt.Fprintln(w,
+				f.Benchmark(fmt.Sprintf("%s/keys=%d/tables=%d", f.Phase, s.Keys, s.Compacted.Tables))); err != nil {
 				return err
 			}
 		}

@@ -1,10 +1,10 @@
 // Command bench measures bloomkv: how long lookups, writes and scans take and what they read, with filters and without,
 // side by side. Every answer is checked.
 //
-// Without arguments it runs the main benchmark. "bench sweep" shows how read amplification changes with the filters' error
-// rate, the number of runs and the number of keys. "bench growth" measures large stores and "bench scale" several
-// goroutines. The phases are those of internal/workload, which bench/compare runs on other stores too. README.md explains
-// the output.
+// Without arguments it runs the main benchmark. "bench sweep" shows how read amplification changes with the filters'
+// error rate, the number of runs and the number of keys. "bench growth" measures large stores and "bench scale" several
+// goroutines. The phases are those of internal/workload, which bench/compare runs on other stores too. README.md
+// explains the output.
 package main
 
 import (

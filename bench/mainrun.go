@@ -43,12 +43,13 @@ func mainCommand(s streams, command string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure bloomkv: times and read amplification, with filters and without",
-		Long: `bench creates a store with filters and a store without, does the same work in both, and prints the results side by side:
-times, and what each lookup read by the counters of the store and of the operating system. Every answer is checked.
+		Long: `bench creates a store with filters and a store without, does the same work in both, and prints the
+results side by side: times, and what each lookup read by the counters of the store and of the operating
+system. Every answer is checked.
 
-The work: load generated pairs; look up present and absent keys right after the load, after overwriting every pair, and
-after a compaction; seek and scan; mix reads and writes; and run the inner loops of two common programs, check-and-insert
-and a queue.
+The work: load generated pairs; look up present and absent keys right after the load, after overwriting
+every pair, and after a compaction; seek and scan; mix reads and writes; and run the inner loops of two
+common programs, check-and-insert and a queue.
 
 The commands measure one thing each:
   sweep   how read amplification changes with the filters' error rate, the number of runs and the number of keys
@@ -141,8 +142,8 @@ func checkNames(flag string, given, names []string) error {
 	return nil
 }
 
-// run runs each part in both kinds of store, one after the other and never at once, so that the memory of the process is
-// the memory of one store.
+// run runs each part in both kinds of store, one after the other and never at once, so that the memory of the process
+// is the memory of one store.
 func (c *config) run(ctx context.Context, s streams, command string) (err error) {
 	parts, err := c.parts()
 	if err != nil {
@@ -179,13 +180,14 @@ func (c *config) report(command string) *report {
 	name, _ := c.choice.MarshalText() // it was parsed from its name
 	return &report{
 		Machine: machine.Here(), Command: command,
-		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), Choice: string(name), Workers: c.workers, Seed: c.seed,
+		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), Choice: string(name),
+		Workers: c.workers, Seed: c.seed,
 		MemoryBudget: c.memory << 20, MemtableSize: c.memtable(),
 	}
 }
 
-// measurePart creates a store, runs the phases of a part in it, and adds their figures to the side. A temporary store is
-// removed at once, so that the next one has the disk to itself.
+// measurePart creates a store, runs the phases of a part in it, and adds their figures to the side. A temporary store
+// is removed at once, so that the next one has the disk to itself.
 func (c *config) measurePart(ctx context.Context, s streams, kind *side, p part, dir string) (err error) {
 	debug.FreeOSMemory() // memory left over from the previous store must not be counted here
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {

@@ -19,8 +19,8 @@ func (r *report) page() *picture.Page {
 	p.Sections = []picture.Section{
 		{
 			ID: "costs", Heading: "Blocks and reads per lookup",
-			Text: "By the counters of the store, and reads by the counter of the operating system too. A wasted read is a search " +
-				"of a table that holds no version of the key.",
+			Text: "By the counters of the store, and reads by the counter of the operating system too. " +
+				"A wasted read is a search of a table that holds no version of the key.",
 			Charts: charts(
 				r.bars("blocks", "Data blocks searched per lookup", "blocks", "cached or not",
 					func(p *phase) float64 { return p.cost().Blocks }),
@@ -31,10 +31,11 @@ func (r *report) page() *picture.Page {
 		},
 		{
 			ID: "times", Heading: "Times",
-			Text: "Nanoseconds per operation: of writes the mean, stalls included; of reads the median over chunks of operations. " +
-				"Percentiles are of calls that were timed one by one.",
-			Charts: charts(r.bars("ns", "Time of a lookup", "ns", "median over chunks of operations", (*phase).nsPerOp)),
-			Table:  times.table("Times of each phase"),
+			Text: "Nanoseconds per operation: of writes the mean, stalls included; of reads the median over chunks " +
+				"of operations. Percentiles are of calls that were timed one by one.",
+			Charts: charts(r.bars("ns", "Time of a lookup", "ns",
+				"median over chunks of operations", (*phase).nsPerOp)),
+			Table: times.table("Times of each phase"),
 		},
 	}
 	return p

@@ -38,18 +38,22 @@ func (r *report) print(w io.Writer) error {
 }
 
 func (r *report) intro() string {
-	return fmt.Sprintf("%d %s keys, values of %d bytes, choice %s, workers %d, %d MiB of memory, memtable %d MiB, no compression",
+	return fmt.Sprintf("%d %s keys, values of %d bytes, choice %s, workers %d, %d MiB of memory, "+
+		"memtable %d MiB, no compression",
 		r.Keys, r.Shape, r.ValueBytes, r.Choice, r.Workers, r.MemoryBudget>>20, r.MemtableSize>>20)
 }
 
 func (s *side) summary() string {
 	promise := "no filters"
 	if s.FilterFPR < 1 {
-		promise = fmt.Sprintf("promised %g wasted reads per absent lookup, filters %.2f MB in memory (%.2f bits per key)",
+		promise = fmt.Sprintf("promised %g wasted reads per absent lookup, "+
+			"filters %.2f MB in memory (%.2f bits per key)",
 			s.FilterFPR, float64(s.FilterBytes)/1e6, s.FilterBitsPerKey)
 	}
-	return fmt.Sprintf("filters %s: %s; %d tables, %.1f MB on disk, %.1f MB in memory, write amplification %.2f, space amplification %.2f, %d flushes, %d compactions",
-		s.Filters, promise, s.Tables, float64(s.DiskBytes)/1e6, float64(s.MemoryBytes)/1e6, s.WriteAmplification, s.SpaceAmplification, s.Flushes, s.Compactions)
+	return fmt.Sprintf("filters %s: %s; %d tables, %.1f MB on disk, %.1f MB in memory, "+
+		"write amplification %.2f, space amplification %.2f, %d flushes, %d compactions",
+		s.Filters, promise, s.Tables, float64(s.DiskBytes)/1e6, float64(s.MemoryBytes)/1e6,
+		s.WriteAmplification, s.SpaceAmplification, s.Flushes, s.Compactions)
 }
 
 // times returns a table with a row for each phase and the sides next to each other.
@@ -149,7 +153,8 @@ func (r *report) costs() grid {
 					hits = fmt.Sprintf("%.1f%%", 100*c.CacheHitRate)
 				}
 				cells = append(
-					cells, perLookup(c.Considered), perLookup(c.Probes), perLookup(c.Negatives), perLookup(c.TruePositives), perLookup(c.FalsePositives), perLookup(c.WastedReads),
+					cells, perLookup(c.Considered), perLookup(c.Probes), perLookup(c.Negatives),
+					perLookup(c.TruePositives), perLookup(c.FalsePositives), perLookup(c.WastedReads),
 					perLookup(c.Blocks), fmt.Sprintf("%.1f", c.BytesRead), hits, perLookup(c.fileReads()),
 				)
 			} else {

@@ -35,12 +35,13 @@ type side struct {
 	Phases []phase `json:"phases"`
 
 	// The store that lookups used, at the end, flushed and settled.
-	Tables             int     `json:"tables"`
-	DiskBytes          int64   `json:"disk_bytes"`          // all its files, including the log
-	FilterBytes        int64   `json:"filter_bytes"`        // in memory
-	FilterBitsPerKey   float64 `json:"filter_bits_per_key"` // in memory
-	MemoryBytes        int64   `json:"memory_bytes"`        // memtables, filters, indexes and cache together
-	WriteAmplification float64 `json:"write_amplification"` // bytes written to logs and tables per byte of keys and values put
+	Tables           int     `json:"tables"`
+	DiskBytes        int64   `json:"disk_bytes"`          // all its files, including the log
+	FilterBytes      int64   `json:"filter_bytes"`        // in memory
+	FilterBitsPerKey float64 `json:"filter_bits_per_key"` // in memory
+	MemoryBytes      int64   `json:"memory_bytes"`        // memtables, filters, indexes and cache together
+	// bytes written to logs and tables per byte of keys and values put
+	WriteAmplification float64 `json:"write_amplification"`
 	SpaceAmplification float64 `json:"space_amplification"` // bytes on disk per byte of keys and values stored
 	Flushes            uint64  `json:"flushes"`
 	Compactions        uint64  `json:"compactions"`
@@ -90,7 +91,8 @@ func costsOf(l bloomkv.LookupMetrics) *costs {
 	}
 	per := func(n uint64) float64 { return float64(n) / float64(l.Gets) }
 	c := &costs{
-		Lookups: l.Gets, Considered: per(l.TablesInRange), Probes: per(l.FilterProbes), Negatives: per(l.FilterNegatives),
+		Lookups: l.Gets, Considered: per(l.TablesInRange), Probes: per(l.FilterProbes),
+		Negatives:     per(l.FilterNegatives),
 		TruePositives: per(l.TruePositives), FalsePositives: per(l.FalsePositives), WastedReads: per(l.WastedReads),
 		Blocks: per(l.Blocks), BlocksRead: per(l.BlocksRead), BytesRead: per(l.BytesRead), TailLoads: per(l.TailLoads),
 	}
@@ -111,7 +113,8 @@ func (p *phase) chargeSystem(now, spent machine.Counters) {
 		ops = float64(p.Cost.Lookups)
 	}
 	p.System = &system{
-		Reads: float64(spent.Reads) / ops, ReadBytes: float64(spent.ReadChars) / ops, Writes: float64(spent.Writes) / ops,
+		Reads: float64(spent.Reads) / ops, ReadBytes: float64(spent.ReadChars) / ops,
+		Writes:       float64(spent.Writes) / ops,
 		PeakResident: now.PeakResident, CPU: float64(spent.User+spent.System) / ops,
 	}
 }
@@ -161,8 +164,8 @@ func (p *phase) once() bool {
 	return false
 }
 
-// nsPerOp returns the time of an operation: of writes the mean, which includes stalls; of reads the median over chunks of
-// operations, which other work on the machine does not distort.
+// nsPerOp returns the time of an operation: of writes the mean, which includes stalls; of reads the median over chunks
+// of operations, which other work on the machine does not distort.
 func (p *phase) nsPerOp() float64 {
 	switch p.Kind {
 	case workload.Load.String(), workload.Insert.String(), workload.Pop.String(), workload.PutSeek.String():
@@ -183,7 +186,7 @@ func (p *phase) took() string {
 	}
 }
 
-// cost returns the costs of lookups, or zeros if there are none.
+// cost returns the costs of lookups, or zeros without lookups.
 func (p *phase) cost() *costs {
 	if p.Cost == nil {
 		return &costs{}

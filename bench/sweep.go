@@ -25,7 +25,7 @@ const (
 	hardlyEver  = 1      // byte per second: a compaction that starts does not finish
 )
 
-// The sweeps.
+// The kinds of sweeps, by what differs between the stores.
 const (
 	sweepFPR  = "fpr"
 	sweepRuns = "runs"
@@ -42,21 +42,24 @@ type sweepKind struct {
 var sweepKinds = []sweepKind{
 	{
 		sweepFPR, "Show read amplification as a function of bits per key",
-		`fpr creates a store for each error rate and one without filters, loads it in random order, and looks up absent and present
-keys, right after the load and after a compaction. The memory is small, so that blocks are read from files.`,
+		`fpr creates a store for each error rate and one without filters, loads it in random order, and looks up
+absent and present keys, right after the load and after a compaction. The default memory is small, so
+that blocks are read from files.`,
 		8, "largest rate", "smallest rate; the steps are 1-2-5",
 	},
 	{
 		sweepRuns, "Show read amplification as a function of the number of runs",
-		`runs creates stores with 1, 2, 3 … sorted runs, with filters and without, and looks up absent and present keys. All runs
-have the same size and any of them may hold any key. The oldest is the last level, the others are in level 0, where a store
-holds at most 12 before it blocks writes. The memory is small, so that blocks are read from files.`,
+		`runs creates stores with 1, 2, 3 … sorted runs, with filters and without, and looks up absent and
+present keys. All runs have the same size and any of them may hold any key. The oldest is the last
+level, the others are in level 0, where a store holds at most 12 before it blocks writes. The default
+memory is small, so that blocks are read from files.`,
 		8, "fewest runs", "most runs",
 	},
 	{
 		sweepSize, "Show costs as a function of the number of keys",
-		`keys creates stores of different sizes, with filters and without, and looks up absent and present keys, right after the
-load and after a compaction. The default memory holds a million pairs of the default size.`,
+		`keys creates stores of different sizes, with filters and without, and looks up absent and present keys,
+right after the load and after a compaction. The default memory holds a million pairs of the default
+size.`,
 		1024, "fewest keys", "most keys; the steps are 1-2-5",
 	},
 }
@@ -82,8 +85,8 @@ func sweepCommand(s streams, command string) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "sweep",
 		Short: "Show how the costs of lookups change with one setting",
-		Long: `sweep creates several stores that differ in one thing and looks up absent and present keys in each. Every answer is
-checked.`,
+		Long: `sweep creates several stores that differ in one thing and looks up absent and present keys in each.
+Every answer is checked.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -176,7 +179,8 @@ func (w *sweep) points() (all []point) {
 		}
 	case sweepRuns:
 		for n := w.count.from; n <= w.count.to; n++ {
-			all = append(all, point{FilterFPR: w.fpr, Keys: w.keys, Runs: n}, point{FilterFPR: 1, Keys: w.keys, Runs: n})
+			all = append(all, point{FilterFPR: w.fpr, Keys: w.keys, Runs: n},
+				point{FilterFPR: 1, Keys: w.keys, Runs: n})
 		}
 	case sweepSize:
 		for _, n := range steps(float64(w.count.from), float64(w.count.to)) {
@@ -241,9 +245,9 @@ func (w *sweep) loaded(ctx context.Context, set workload.Set, rate float64) erro
 	})
 }
 
-// runs measures a store whose keys are in n runs. The store gets enough memory to hold a run in one memtable. The first run
-// is compacted into the last level; the others are flushed to level 0 while compaction is throttled to a standstill. Then
-// the store is opened read-only, so that nothing is compacted during lookups.
+// runs measures a store whose keys are in n runs. The store gets enough memory to hold a run in one memtable. The first
+// run is compacted into the last level; the others are flushed to level 0 while compaction is throttled to a
+// standstill. Then the store is opened read-only, so that nothing is compacted during lookups.
 func (w *sweep) runs(ctx context.Context, set workload.Set, rate float64, n int) error {
 	bar := w.progress(fmt.Sprintf("%d runs, filters %s", n, onOff(rate)))
 	defer bar.end()
@@ -279,7 +283,9 @@ func (w *sweep) runs(ctx context.Context, set workload.Set, rate float64, n int)
 }
 
 // fillRuns divides a set, in random order, into n parts and puts the parts from..to-1 into a store, each as a run.
-func fillRuns(ctx context.Context, store *own.Store, set workload.Set, from, to, n int, seed uint64, bar progress) error {
+func fillRuns(ctx context.Context, store *own.Store, set workload.Set, from, to, n int, seed uint64,
+	bar progress,
+) error {
 	order := workload.NewPermutation(set.Len(), seed)
 	var batch bloomkv.Batch
 	var key, value []byte

@@ -122,15 +122,16 @@ func (r *sweepReport) page() *picture.Page {
 	switch r.Sweep {
 	case sweepRuns:
 		heading = "Read amplification as a function of the number of runs"
-		text = "Each point is a store whose keys are spread over runs of equal size, any of which may hold any key."
+		text = "Each point is a store whose keys are spread over runs of equal size, and each run may hold any key."
 		all = r.charts(false, func(p *point) float64 { return float64(p.Runs) })
 	case sweepSize:
 		heading, text = "Costs as a function of the number of keys", "Each point is a store of its own."
 		all = r.charts(true, func(p *point) float64 { return float64(p.Keys) })
 	default:
 		heading = "Read amplification as a function of bits per key"
-		text = "Each point is a store. Bits per key count the filters in memory; the store without filters is at 0. The dashed " +
-			"lines are the promised rate and (1/2)^(bits·ln 2), the rate of an ideal Bloom filter over all keys in one run."
+		text = "Each point is a store. Bits per key count the filters in memory; the store without filters is at 0. " +
+			"The dashed lines are the promised rate and (1/2)^(bits·ln 2), the rate of an ideal Bloom filter " +
+			"over all keys in one run."
 		all = r.fprCharts()
 	}
 	g := r.grid()
@@ -153,7 +154,8 @@ func (r *sweepReport) states() (names []string) {
 	return names
 }
 
-// readFiles reports whether lookups read from files at least once in ten thousand. The Go runtime itself makes fewer reads.
+// readFiles reports whether lookups read from files at least once in ten thousand. The Go runtime itself makes fewer
+// reads.
 func (r *sweepReport) readFiles() bool {
 	return slices.ContainsFunc(r.Points, func(p point) bool { return max(absentReads(&p), presentReads(&p)) >= 1e-4 })
 }
@@ -161,8 +163,8 @@ func (r *sweepReport) readFiles() bool {
 // allValues is below every figure: with it as the limit, no point is left out of a line.
 const allValues = -1
 
-// line returns a line through the points with a state and with filters on or off whose figure is above a limit, or nothing
-// if there are none. A logarithmic axis needs a limit of 0.
+// line returns a line through the points with the given state and filters whose figure is above a limit, or no line if
+// there is no such point. A logarithmic axis needs a limit of 0.
 func (r *sweepReport) line(name, state, filters string, limit float64, x, y func(p *point) float64) []picture.Line {
 	l := picture.Line{Name: name}
 	for i := range r.Points {
@@ -193,8 +195,10 @@ func (r *sweepReport) charts(logX bool, x func(p *point) float64) (all []picture
 			"cached or not; a point at 0 is not drawn", true, false, absentBlocks},
 		{"-present", "Data blocks searched for a present key", "blocks per lookup",
 			"cached or not; the minimum is 1", false, false, presentBlocks},
-		{"-reads-absent", "Reads from files for an absent key", "reads per lookup", r.readsCaption(), false, true, absentReads},
-		{"-reads-present", "Reads from files for a present key", "reads per lookup", r.readsCaption(), false, true, presentReads},
+		{"-reads-absent", "Reads from files for an absent key", "reads per lookup",
+			r.readsCaption(), false, true, absentReads},
+		{"-reads-present", "Reads from files for a present key", "reads per lookup",
+			r.readsCaption(), false, true, presentReads},
 		{"-ns-absent", "Time of a lookup of an absent key", "ns", timesCaption, true, false, absentNs},
 		{"-ns-present", "Time of a lookup of a present key", "ns", timesCaption, true, false, presentNs},
 	} {
@@ -223,10 +227,12 @@ func (r *sweepReport) fprCharts() []picture.Chart {
 	bits := func(p *point) float64 { return p.FilterBitsPerKey }
 	chart := func(name, title, unit, caption string, logY bool) picture.Chart {
 		return picture.Chart{
-			Name: "fpr-" + name, Title: title, Caption: caption, X: "filter bits per key, in memory", Y: unit, LogY: logY,
+			Name: "fpr-" + name, Title: title, Caption: caption,
+			X: "filter bits per key, in memory", Y: unit, LogY: logY,
 		}
 	}
-	waste := chart("wasted", "Wasted reads for an absent key", "wasted reads per lookup", "a point at 0 is not drawn", true)
+	waste := chart("wasted", "Wasted reads for an absent key", "wasted reads per lookup",
+		"a point at 0 is not drawn", true)
 	blocks := chart("present", "Data blocks searched for a present key", "blocks per lookup",
 		"cached or not; the minimum is 1", false)
 	reads := chart("reads", "Reads from files", "reads per lookup", r.readsCaption(), false)
@@ -250,7 +256,8 @@ func (r *sweepReport) fprCharts() []picture.Chart {
 		add(&reads, "present, "+state, state, allValues, presentReads)
 		add(&times, "absent, "+state, state, 0, absentNs)
 		add(&times, "present, "+state, state, 0, presentNs)
-		for _, l := range r.line("promised, "+state, state, "on", 0, bits, func(p *point) float64 { return p.FilterFPR }) {
+		for _, l := range r.line("promised, "+state, state, "on",
+			0, bits, func(p *point) float64 { return p.FilterFPR }) {
 			l.Dashed = true
 			waste.Lines = append(waste.Lines, l)
 			most = max(most, slices.Max(l.X))
