@@ -40,8 +40,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// native is RocksDB, through its C interface.
-type native struct {
+// rocksdbStore is RocksDB, through its C interface.
+type rocksdbStore struct {
 	dir   string
 	cache int64 // bytes of the block cache
 
@@ -75,17 +75,17 @@ func emptyCall() time.Duration {
 }
 
 func openRocksdb(dir string, settings settings) (engine, error) {
-	s := &native{dir: dir, cache: settings.cache}
+	s := &rocksdbStore{dir: dir, cache: settings.cache}
 	if err := s.open(); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *native) lookups() []view { return []view{whole(s)} }
+func (s *rocksdbStore) lookups() []view { return []view{whole(s)} }
 
 // open opens the store in dir with a cache of its own, an empty one.
-func (s *native) open() error {
+func (s *rocksdbStore) open() error {
 	o := C.rocksdb_options_create()
 	defer C.rocksdb_options_destroy(o)
 	C.rocksdb_options_set_create_if_missing(o, 1)
@@ -125,7 +125,7 @@ func (s *native) open() error {
 	return nil
 }
 
-func (s *native) Close() error {
+func (s *rocksdbStore) Close() error {
 	if s.db == nil {
 		return nil // it could not be opened again
 	}
@@ -138,11 +138,11 @@ func (s *native) Close() error {
 	C.rocksdb_readoptions_destroy(s.read)
 	C.rocksdb_writeoptions_destroy(s.write)
 	C.rocksdb_writeoptions_destroy(s.durable)
-	*s = native{dir: s.dir, cache: s.cache}
+	*s = rocksdbStore{dir: s.dir, cache: s.cache}
 	return nil
 }
 
-func (s *native) Reopen() (time.Duration, error) { return reopened(s.Close, s.open) }
+func (s *rocksdbStore) Reopen() (time.Duration, error) { return reopened(s.Close, s.open) }
 
 // chars and size are a slice as C takes it.
 func chars(b []byte) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(b))) }
@@ -163,7 +163,7 @@ func failure(text *C.char) error {
 	return errors.New("rocksdb: " + C.GoString(text))
 }
 
-func (s *native) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+func (s *rocksdbStore) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	room := dst[len(dst):cap(dst)]
 	v := C.kv_get(s.db, s.read, chars(key), size(key), chars(room), size(room))
 	if v.found == 0 {
@@ -186,7 +186,7 @@ type question struct {
 var questions = sync.Pool{New: func() any { return new(question) }}
 
 // GetMany asks with RocksDB's MultiGet, and hands out values where they lie in the cache.
-func (s *native) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
+func (s *rocksdbStore) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -215,20 +215,20 @@ func (s *native) GetMany(keys [][]byte, each func(i int, value []byte, found boo
 	return nil
 }
 
-func (s *native) Put(key, value []byte) error {
+func (s *rocksdbStore) Put(key, value []byte) error {
 	return failure(C.kv_put(s.db, s.write, chars(key), size(key), chars(value), size(value)))
 }
 
-func (s *native) PutSync(key, value []byte) error {
+func (s *rocksdbStore) PutSync(key, value []byte) error {
 	return failure(C.kv_put(s.db, s.durable, chars(key), size(key), chars(value), size(value)))
 }
 
-func (s *native) PutIfAbsent(key, value []byte) (stored bool, err error) {
+func (s *rocksdbStore) PutIfAbsent(key, value []byte) (stored bool, err error) {
 	v := C.kv_put_if_absent(s.db, s.read, s.write, chars(key), size(key), chars(value), size(value))
 	return v.found == 0 && v.err == nil, failure(v.err)
 }
 
-func (s *native) Delete(key []byte) error {
+func (s *rocksdbStore) Delete(key []byte) error {
 	return failure(C.kv_delete(s.db, s.write, chars(key), size(key)))
 }
 
@@ -245,7 +245,7 @@ const (
 	packHead  = C.kv_head
 )
 
-func (s *native) Apply(pairs workload.Batch) error {
+func (s *rocksdbStore) Apply(pairs workload.Batch) error {
 	pack := packs.Get().(*[]byte) //nolint:errcheck // the pool's own
 	defer packs.Put(pack)
 	p := (*pack)[:0]
@@ -270,12 +270,12 @@ func (s *native) Apply(pairs workload.Batch) error {
 	return err
 }
 
-func (s *native) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func (s *rocksdbStore) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	return s.scan(nil, from, limit, each)
 }
 
 // scan goes over pairs with an iterator, or with one of its own for nil.
-func (s *native) scan(it *C.rocksdb_iterator_t, from []byte, limit int, each func(key, value []byte) error) error {
+func (s *rocksdbStore) scan(it *C.rocksdb_iterator_t, from []byte, limit int, each func(key, value []byte) error) error {
 	part := parts.Get().(*[]byte) //nolint:errcheck // the pool's own
 	defer parts.Put(part)
 	left := ^C.size_t(0)
@@ -302,22 +302,22 @@ func (s *native) scan(it *C.rocksdb_iterator_t, from []byte, limit int, each fun
 	}
 }
 
-func (s *native) kept() (view, error) {
+func (s *rocksdbStore) kept() (view, error) {
 	it := C.rocksdb_create_iterator(s.db, s.read)
-	return view{keptNative{s, it}, func() error {
+	return view{keptRocksdb{s, it}, func() error {
 		C.rocksdb_iter_destroy(it)
 		return nil
 	}}, nil
 }
 
-// keptNative scans with one iterator.
-type keptNative struct {
-	*native
+// keptRocksdb scans with one iterator.
+type keptRocksdb struct {
+	*rocksdbStore
 
 	it *C.rocksdb_iterator_t
 }
 
-func (k keptNative) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func (k keptRocksdb) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	return k.scan(k.it, from, limit, each)
 }
 
@@ -334,7 +334,7 @@ func unpack(p []byte, n int, each func(key, value []byte) error) error {
 	return nil
 }
 
-func (s *native) Flush(context.Context) error {
+func (s *rocksdbStore) Flush(context.Context) error {
 	o := C.rocksdb_flushoptions_create() // it waits
 	defer C.rocksdb_flushoptions_destroy(o)
 	var failed *C.char
@@ -342,7 +342,7 @@ func (s *native) Flush(context.Context) error {
 	return failure(failed)
 }
 
-func (s *native) Settle(ctx context.Context) error {
+func (s *rocksdbStore) Settle(ctx context.Context) error {
 	var failed error
 	err := quiet(ctx, func() ([]int64, bool) {
 		var work [C.kv_work_figures]C.uint64_t
@@ -360,7 +360,7 @@ func (s *native) Settle(ctx context.Context) error {
 }
 
 // Compact takes all keys. What fails is seen by Settle.
-func (s *native) Compact(context.Context) error {
+func (s *rocksdbStore) Compact(context.Context) error {
 	C.rocksdb_compact_range(s.db, nil, 0, nil, 0)
 	return nil
 }

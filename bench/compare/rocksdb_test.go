@@ -17,7 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-func openNative(t *testing.T) *native {
+func openNative(t *testing.T) *rocksdbStore {
 	t.Helper()
 	e, err := openRocksdb(filepath.Join(t.TempDir(), "store"), settings{cache: 8 << 20})
 	if err != nil {
@@ -28,7 +28,7 @@ func openNative(t *testing.T) *native {
 			t.Error(err)
 		}
 	})
-	s, ok := e.(*native)
+	s, ok := e.(*rocksdbStore)
 	if !ok {
 		t.Fatalf("the engine is %T", e)
 	}
@@ -43,7 +43,7 @@ var sizes = []int{0, 1, 100, partBytes - packHead - len("k00"), partBytes, 3 * p
 
 func sizedKey(i int) string { return fmt.Sprintf("k%02d", i) }
 
-func putSizes(t *testing.T, s *native) {
+func putSizes(t *testing.T, s *rocksdbStore) {
 	t.Helper()
 	for i, n := range sizes {
 		if err := s.Put([]byte(sizedKey(i)), sized(sizedKey(i), n)); err != nil {
@@ -109,7 +109,7 @@ func TestRocksdbSettingsAreThoseOfAll(t *testing.T) {
 }
 
 // onlyTable is a store's single table.
-func onlyTable(t *testing.T, s *native) (file string, page []byte) {
+func onlyTable(t *testing.T, s *rocksdbStore) (file string, page []byte) {
 	t.Helper()
 	tables, err := filepath.Glob(filepath.Join(s.dir, "*.sst"))
 	if err != nil || len(tables) != 1 {
