@@ -19,8 +19,8 @@ type badgerStore struct {
 	db      *badger.DB
 }
 
-// badgerFPR is what makes Badger build filters of ten bits per key. It takes the number of probes that a rate asks for as the
-// number of bits: at 0.01 seven, at this rate ten.
+// badgerFPR makes Badger build filters of ten bits per key. Badger uses the number of probes that a rate asks for as
+// the number of bits: seven at 0.01, ten at this rate.
 const badgerFPR = 0.0014
 
 func openBadger(dir string, s settings) (engine, error) {
@@ -30,7 +30,7 @@ func openBadger(dir string, s settings) (engine, error) {
 	h := &badgerStore{options: badger.DefaultOptions(dir).
 		WithLogger(nil).
 		WithMetricsEnabled(false).
-		WithDetectConflicts(false). // nobody here reads in a transaction that writes
+		WithDetectConflicts(false). // no transaction here both reads and writes
 		WithSyncWrites(s.durable).
 		WithMemTableSize(memtableBytes).
 		WithNumMemtables(2).
@@ -42,7 +42,7 @@ func openBadger(dir string, s settings) (engine, error) {
 		WithBloomFalsePositive(badgerFPR).
 		WithNumCompactors(background).
 		WithCompression(options.None).
-		WithBlockCacheSize(0)} // as its documents say for a store without compression: its tables are mapped
+		WithBlockCacheSize(0)} // as its documentation advises without compression: its tables are mapped into memory
 	return h, h.open()
 }
 
@@ -63,7 +63,7 @@ func (h *badgerStore) lookups() []view {
 	return []view{whole(h), {f, f.txns.end}}
 }
 
-// frozenBadger looks keys up in one transaction for each goroutine.
+// frozenBadger looks keys up in one transaction per goroutine.
 type frozenBadger struct {
 	*badgerStore
 
@@ -87,7 +87,7 @@ func (h *badgerStore) AppendGet(dst, key []byte) (out []byte, found bool, err er
 	return dst, found, err
 }
 
-// appendItem looks a key up in a transaction.
+// appendItem looks up a key in a transaction.
 func appendItem(txn *badger.Txn, dst, key []byte) (out []byte, found bool, err error) {
 	item, err := txn.Get(key)
 	if errors.Is(err, badger.ErrKeyNotFound) {
@@ -156,8 +156,8 @@ func (h *badgerStore) Scan(from []byte, limit int, each func(key, value []byte) 
 
 func (h *badgerStore) kept() (view, error) { return h.iterate(), nil }
 
-// iterate is a view with one iterator in one transaction. Values are not fetched ahead: that is for those which are apart
-// from the tree, and here none are.
+// iterate runs a view with one iterator in one transaction. It does not prefetch values, because prefetching is for
+// values outside the tree, and here all are in it.
 func (h *badgerStore) iterate() view {
 	o := badger.DefaultIteratorOptions
 	o.PrefetchValues = false
@@ -191,13 +191,14 @@ func (k keptBadger) Scan(from []byte, limit int, each func(key, value []byte) er
 	return nil
 }
 
-// Flush closes the store, which is how Badger writes its memtable out, and opens it again.
+// Flush closes the store, which makes Badger write its memtable, and opens it again.
 func (h *badgerStore) Flush(context.Context) error {
 	_, err := h.Reopen()
 	return err
 }
 
-// Settle waits until the levels stand still and the process has next to nothing to do: Badger does not say what it is at.
+// Settle waits until the levels do not change and the process is almost idle, because Badger does not report what it is
+// doing.
 func (h *badgerStore) Settle(ctx context.Context) error {
 	var before machine.Counters
 	return quiet(ctx, func() ([]int64, bool) {
@@ -205,7 +206,7 @@ func (h *badgerStore) Settle(ctx context.Context) error {
 		for _, l := range h.db.Levels() {
 			figures = append(figures, int64(l.NumTables), l.Size)
 		}
-		now, _ := machine.Read() // where there are no counters, the levels have to do
+		now, _ := machine.Read() // without counters, the levels must suffice
 		spent := now.Sub(before)
 		before = now
 		return figures, spent.User+spent.System < 5*time.Millisecond
@@ -213,7 +214,7 @@ func (h *badgerStore) Settle(ctx context.Context) error {
 }
 
 func (h *badgerStore) Compact(context.Context) error {
-	if _, err := h.Reopen(); err != nil { // with the memtable, which Flatten leaves alone
+	if _, err := h.Reopen(); err != nil { // with the memtable, which Flatten does not write
 		return err
 	}
 	return h.db.Flatten(background)

@@ -12,7 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// bboltStore is bbolt: a B+ bboltStore in one file that is mapped into memory, without tables, filters or a cache of its own.
+// bboltStore is bbolt: a B+ tree in one memory-mapped file, without tables, filters or a cache of its own.
 type bboltStore struct {
 	dir      string
 	settings settings
@@ -31,7 +31,7 @@ func openBbolt(dir string, s settings) (engine, error) {
 
 func (t *bboltStore) file() string { return filepath.Join(t.dir, "bbolt.db") }
 
-// options are those of its documents for speed: a free list as a map, in memory only.
+// options returns the settings that its documentation recommends for speed: a free list as a map, in memory only.
 func (t *bboltStore) options() *bolt.Options {
 	return &bolt.Options{
 		NoSync:         !t.settings.durable,
@@ -69,7 +69,7 @@ func (t *bboltStore) lookups() []view {
 	return []view{whole(t), {f, f.buckets.end}}
 }
 
-// frozenBbolt looks keys up in the bucket of one transaction for each goroutine.
+// frozenBbolt looks keys up in the bucket of one transaction per goroutine.
 type frozenBbolt struct {
 	*bboltStore
 
@@ -108,7 +108,7 @@ func (t *bboltStore) GetMany(keys [][]byte, each func(i int, value []byte, found
 	})
 }
 
-// update is a transaction on the bucket, whose pages are filled to the brim where keys come in their order.
+// update runs a transaction on the bucket. If keys arrive in order, pages are filled completely.
 func (t *bboltStore) update(do func(b *bolt.Bucket) error) error {
 	return t.db.Update(func(tx *bolt.Tx) error {
 		b := tx.Bucket(bucketName)
@@ -146,7 +146,7 @@ func (t *bboltStore) Delete(key []byte) error {
 	return t.update(func(b *bolt.Bucket) error { return b.Delete(key) })
 }
 
-// Apply lends the pairs to one transaction, which ends before it returns.
+// Apply passes the pairs to one transaction, which ends before it returns.
 func (t *bboltStore) Apply(pairs workload.Batch) error {
 	return t.update(func(b *bolt.Bucket) error {
 		for key, value := range pairs.All() {
@@ -192,13 +192,13 @@ func (k keptBbolt) Scan(from []byte, limit int, each func(key, value []byte) err
 	return nil
 }
 
-// Flush does nothing: bbolt holds nothing back.
+// Flush does nothing: bbolt has no memtable.
 func (t *bboltStore) Flush(context.Context) error { return nil }
 
 // Settle does nothing: bbolt does all its work in the calls.
 func (t *bboltStore) Settle(context.Context) error { return nil }
 
-// Compact copies the bboltStore into a new file with full pages, which takes the place of the old one, as bbolt's own tool does it.
+// Compact copies the store into a new file with full pages and replaces the old file, as bbolt's own tool does.
 func (t *bboltStore) Compact(context.Context) error {
 	temporary := t.file() + ".new"
 	dst, err := bolt.Open(temporary, 0o644, t.options())

@@ -11,8 +11,8 @@ import (
 type bloomkvStore struct{ *own.Store }
 
 func openBloomkv(dir string, s settings) (engine, error) {
-	// The store sets apart what its memtables may take, and half of all at most. In a small cache, where nothing is put,
-	// they are small too, so that what is left is the cache: for blocks, filters and indexes.
+	// The store reserves the memory of its memtables, at most half of the total. Nothing is put while the cache is
+	// small, so the memtables are made small too, and the rest is for blocks, filters and indexes.
 	memtable := min(memtableBytes, s.cache/2)
 	store, err := own.Open(dir, &bloomkv.Options{
 		FilterFPR:     promisedFPR,
@@ -30,7 +30,7 @@ func openBloomkv(dir string, s settings) (engine, error) {
 	return bloomkvStore{store}, nil
 }
 
-// promisedFPR is what ten bits per key give.
+// promisedFPR is the rate that ten bits per key give.
 const promisedFPR = 0.01
 
 func (s bloomkvStore) lookups() []view { return []view{whole(s)} }

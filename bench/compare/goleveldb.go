@@ -33,7 +33,7 @@ func openGoleveldb(dir string, s settings) (engine, error) {
 		CompactionTotalSizeMultiplier: levelRatio,
 		Compression:                   opt.NoCompression,
 		Filter:                        filter.NewBloomFilter(filterBits),
-		DisableSeeksCompaction:        true, // lookups leave the tree as it is
+		DisableSeeksCompaction:        true, // lookups must not change the tree
 	}}
 	return e, e.open()
 }
@@ -113,7 +113,7 @@ func (k keptGoleveldb) Scan(from []byte, limit int, each func(key, value []byte)
 	return k.it.Error()
 }
 
-// Flush opens a transaction and leaves it, which writes the memtable out.
+// Flush opens and discards a transaction, which writes the memtable.
 func (s *goleveldbStore) Flush(context.Context) error {
 	t, err := s.db.OpenTransaction()
 	if err != nil {

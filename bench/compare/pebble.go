@@ -21,17 +21,17 @@ const (
 	pebbleTuned = "pebble-tuned"
 )
 
-// pebbleStore is Pebble, asked with DB.Get, which never asks the filters of the last level.
+// pebbleStore is Pebble with DB.Get, which never uses the filters of the last level.
 type pebbleStore struct {
 	dir     string
 	options *pebble.Options
 	tuned   bool
 	db      *pebble.DB
 
-	written atomic.Uint64 // calls that have changed the store, for lookups with kept iterators
+	written atomic.Uint64 // number of calls that changed the store, for lookups with kept iterators
 }
 
-// silent discards what Pebble logs, but not what is fatal.
+// silent discards the log of Pebble, except fatal messages.
 type silent struct{ pebble.Logger }
 
 func (silent) Infof(string, ...any)  {}
@@ -42,7 +42,7 @@ func openPebble(dir string, s settings) (engine, error) {
 	return p, p.open()
 }
 
-// openPebbleTuned opens Pebble with indexes of one level, and asks it only in the way that uses all its filters.
+// openPebbleTuned opens Pebble with single-level indexes and only the lookups that use all filters.
 func openPebbleTuned(dir string, s settings) (engine, error) {
 	p := newPebble(dir, s)
 	p.tuned = true
@@ -181,16 +181,15 @@ func (s *pebbleStore) Settle(ctx context.Context) error {
 	})
 }
 
-// Compact takes all keys up to a few bytes of 0xff, which the workload has none of.
+// Compact covers all keys up to a few bytes of 0xff, which no key of the workload has.
 func (s *pebbleStore) Compact(ctx context.Context) error {
 	return s.db.Compact(ctx, nil, bytes.Repeat([]byte{0xff}, 64), true)
 }
 
 func (s *pebbleStore) Close() error { return s.db.Close() }
 
-// pebbleSeeker is Pebble asked with SeekPrefixGE on a kept iterator, which asks every filter. A goroutine keeps its iterator from
-// lookup to lookup, and takes a new one when the store has changed, since an iterator never sees what is put after it was
-// made.
+// pebbleSeeker is Pebble with SeekPrefixGE on a kept iterator, which uses every filter. Each goroutine keeps its
+// iterator between lookups and makes a new one if the store has changed, because an iterator never sees later writes.
 type pebbleSeeker struct {
 	*pebbleStore
 
