@@ -38,8 +38,10 @@ func (s *side) phase(t *testing.T, name string) *phase {
 func TestARunOfEachShapeIsRightAndCounted(t *testing.T) {
 	for _, shape := range []string{"random", "prefixed", "decimal", "bigendian"} {
 		t.Run(shape, func(t *testing.T) {
-			args := []string{"--keys", "2000", "--shape", shape, "--json", "--memory", "64", "--load",
-				"random,sequential,batched,sequential-batched", "--phases", strings.Join(phaseNames(), ",")}
+			args := []string{
+				"--keys", "2000", "--shape", shape, "--json", "--memory", "64", "--load",
+				"random,sequential,batched,sequential-batched", "--phases", strings.Join(phaseNames(), ","),
+			}
 			var r report
 			runJSON(t, &r, args...)
 			if r.Keys != 2000 || r.Shape != shape || r.Command != "go run ./bench "+strings.Join(args, " ") ||
@@ -131,12 +133,16 @@ func TestOnlyWhatIsAskedForIsRun(t *testing.T) {
 		{"--phases absent --load batched", "load batched,flush,settle,compact,settle,warm,absent"},
 		{"--phases absent-loaded", "load random,flush,settle,absent-loaded"},
 		{"--phases overwrite", "load random,flush,settle,overwrite,flush,settle"},
-		{"--phases present-overwritten,reopen",
-			"load random,flush,settle,overwrite,flush,settle,present-overwritten,compact,settle,reopen"},
+		{
+			"--phases present-overwritten,reopen",
+			"load random,flush,settle,overwrite,flush,settle,present-overwritten,compact,settle,reopen",
+		},
 		{"--phases queue-pop", "load queue,flush,queue-pop"},
 		{"--phases queue-pop --load sync", "load sync,load queue,flush,queue-pop"},
-		{"--phases scan --load sequential,sync --choice zipf --workers 2",
-			"load sequential,flush,settle,compact,settle,warm,scan,load sync"},
+		{
+			"--phases scan --load sequential,sync --choice zipf --workers 2",
+			"load sequential,flush,settle,compact,settle,warm,scan,load sync",
+		},
 	} {
 		var r report
 		runJSON(t, &r, append(strings.Fields(test.args), "--keys", "300", "--filters", "on", "--json")...)
@@ -158,8 +164,10 @@ func TestKeysAreFewerWhereValuesAreLarge(t *testing.T) {
 		{0, 64 << 20, 3},
 		{7, 256 << 10, 7},
 	} {
-		c := config{data: data{keys: test.keys, value: test.value, memory: 64}, workers: 1, fpr: 0.01, filters: "both",
-			phases: []string{"all"}}
+		c := config{
+			data: data{keys: test.keys, value: test.value, memory: 64}, workers: 1, fpr: 0.01, filters: "both",
+			phases: []string{"all"},
+		}
 		if err := c.check(); err != nil || c.keys != test.want {
 			t.Errorf("--keys %d --value %d: %d keys, %v, want %d", test.keys, test.value, c.keys, err, test.want)
 		}
@@ -195,12 +203,20 @@ func TestPicturesAndPageAreWritten(t *testing.T) {
 			[]string{"blocks", "file-reads", "ns"},
 			[]string{"Blocks and reads per lookup", "Times"},
 		},
-		{"sweep fpr --keys 2000 --from 0.1 --to 0.1", []string{"fpr-wasted", "fpr-present", "fpr-ns"},
-			[]string{"bits per key", "promised"}},
-		{"sweep runs --keys 2000 --to 2", []string{"runs-absent", "runs-present", "runs-ns-absent", "runs-ns-present"},
-			[]string{"the number of runs"}},
-		{"sweep keys --from 1000 --to 2000", []string{"keys-absent", "keys-present", "keys-ns-absent",
-			"keys-ns-present"}, []string{"the number of keys"}},
+		{
+			"sweep fpr --keys 2000 --from 0.1 --to 0.1",
+			[]string{"fpr-wasted", "fpr-present", "fpr-ns"},
+			[]string{"bits per key", "promised"},
+		},
+		{
+			"sweep runs --keys 2000 --to 2",
+			[]string{"runs-absent", "runs-present", "runs-ns-absent", "runs-ns-present"},
+			[]string{"the number of runs"},
+		},
+		{"sweep keys --from 1000 --to 2000", []string{
+			"keys-absent", "keys-present", "keys-ns-absent",
+			"keys-ns-present",
+		}, []string{"the number of keys"}},
 	} {
 		plots, page := filepath.Join(dir, "plots"), filepath.Join(dir, "page.html")
 		var out, errs bytes.Buffer

@@ -26,8 +26,10 @@ func TestCountsAreReadAndWritten(t *testing.T) {
 			t.Errorf("%q: %v, as %q; want %v, as %q", c.list, []int(got), got.String(), c.want, c.name)
 		}
 	}
-	for _, list := range []string{"", ",", "1M,", "0", "-5", "1.5M", "k", "M5", "2G", "5kk",
-		"99999999999999999999", "4294967295G", "1e6"} {
+	for _, list := range []string{
+		"", ",", "1M,", "0", "-5", "1.5M", "k", "M5", "2G", "5kk",
+		"99999999999999999999", "4294967295G", "1e6",
+	} {
 		var got counts
 		if err := got.Set(list); err == nil || !strings.Contains(err.Error(), "want numbers") {
 			t.Errorf("%q: %v as %v", list, err, []int(got))

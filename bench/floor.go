@@ -130,7 +130,7 @@ func oneUnit(l layer, tables int, seed uint64) ([]bloomblock.Filter, error) {
 	for i := range filters {
 		b.Reset()
 		for j := range keys {
-			binary.LittleEndian.PutUint64(key[:], uint64(order.At((i*keys+j)%math.MaxInt32))) //nolint:gosec // a place
+			binary.LittleEndian.PutUint64(key[:], uint64(order.At((i*keys+j)%math.MaxInt32))) //nolint:gosec // never negative
 			b.Add(bloomblock.HashKey(key[:]))
 		}
 		start := len(blocks)

@@ -100,8 +100,10 @@ func TestGrowthPrintsAPage(t *testing.T) {
 
 func TestARatioIsJudgedWhereItIsPromised(t *testing.T) {
 	yes, no := true, false
-	r := growthReport{MostRatio: 1.5,
-		Stores: []*grown{{Keys: 1_000_000, Met: &yes}, {Keys: 5_000_000, Met: &no}, {Keys: 1000}}}
+	r := growthReport{
+		MostRatio: 1.5,
+		Stores:    []*grown{{Keys: 1_000_000, Met: &yes}, {Keys: 5_000_000, Met: &no}, {Keys: 1000}},
+	}
 	r.Stores[1].Compacted.Chained = comparison{StoreNs: 160, FloorNs: 100, Ratio: 1.6, Least: 1.5, Most: 1.7}
 	var b bytes.Buffer
 	if err := r.print(&b); err != nil {

@@ -23,8 +23,10 @@ they can. The cost of asking is subtracted.`
 
 // floors returns the table of absent lookups.
 func (r *growthReport) floors() *grid {
-	g := &grid{head: []string{"keys, tree", "runs", "tables", "phase", "chained", "floor", "ratio", "min", "max",
-		"target", "free", "floor", "ratio"}}
+	g := &grid{head: []string{
+		"keys, tree", "runs", "tables", "phase", "chained", "floor", "ratio", "min", "max",
+		"target", "free", "floor", "ratio",
+	}}
 	for _, store := range r.Stores {
 		for _, state := range []string{asLoaded, compacted} {
 			a := store.absences()[state]
@@ -54,8 +56,10 @@ func (r *growthReport) others() *grid {
 
 // memory returns the table of bytes per key.
 func (r *growthReport) memory() *grid {
-	g := &grid{head: []string{"keys", "tables", "filters", "indexes", "cache", "memtables",
-		"other", "resident", "on disk"}}
+	g := &grid{head: []string{
+		"keys", "tables", "filters", "indexes", "cache", "memtables",
+		"other", "resident", "on disk",
+	}}
 	for _, s := range r.Stores {
 		perKey := func(bytes uint64) string { return fmt.Sprintf("%.1f", float64(bytes)/float64(s.Keys)) }
 		m := &s.Memory

@@ -29,7 +29,7 @@ const (
 
 	scaleKeys = 1_000_000
 	scaleOps  = 100_000 // lookups of each goroutine in a round
-	// private reads for a present key beyond those for filters: an index, two lines of a block, a value
+	// private reads for a present key beyond those for filters: an index, two lines of a block, a value.
 	presentLines = 4
 )
 
@@ -265,8 +265,10 @@ func (w *scale) measureSeries(ctx context.Context, db *bloomkv.DB, set *workload
 	points := make([]scalePoint, len(w.goroutines))
 	for i, n := range w.goroutines {
 		p := &points[i]
-		*p = scalePoint{Lookup: b.lookup(), Chain: b.chain.String(), Goroutines: n, PrivateBytes: b.bytes,
-			PrivateReads: b.reads, Wrong: wrong[i]}
+		*p = scalePoint{
+			Lookup: b.lookup(), Chain: b.chain.String(), Goroutines: n, PrivateBytes: b.bytes,
+			PrivateReads: b.reads, Wrong: wrong[i],
+		}
 		p.Undisturbed = workload.Median(undisturbed[i])
 		p.fill(times[0], times[i])
 	}
@@ -427,8 +429,10 @@ func (r *scaleReport) intro() string {
 }
 
 func (r *scaleReport) points() *grid {
-	g := &grid{head: []string{"lookup", "goroutines", "store", "private", "scaling", "private", "ratio", "min", "max",
-		"target", "undisturbed"}}
+	g := &grid{head: []string{
+		"lookup", "goroutines", "store", "private", "scaling", "private", "ratio", "min", "max",
+		"target", "undisturbed",
+	}}
 	for _, p := range r.Points {
 		target := ""
 		switch {

@@ -191,14 +191,22 @@ func (r *sweepReport) charts(logX bool, x func(p *point) float64) (all []picture
 		logY, reads                bool
 		y                          func(p *point) float64
 	}{
-		{"-absent", "Data blocks searched for an absent key", "blocks per lookup",
-			"cached or not; a point at 0 is not drawn", true, false, absentBlocks},
-		{"-present", "Data blocks searched for a present key", "blocks per lookup",
-			"cached or not; the minimum is 1", false, false, presentBlocks},
-		{"-reads-absent", "Reads from files for an absent key", "reads per lookup",
-			r.readsCaption(), false, true, absentReads},
-		{"-reads-present", "Reads from files for a present key", "reads per lookup",
-			r.readsCaption(), false, true, presentReads},
+		{
+			"-absent", "Data blocks searched for an absent key", "blocks per lookup",
+			"cached or not; a point at 0 is not drawn", true, false, absentBlocks,
+		},
+		{
+			"-present", "Data blocks searched for a present key", "blocks per lookup",
+			"cached or not; the minimum is 1", false, false, presentBlocks,
+		},
+		{
+			"-reads-absent", "Reads from files for an absent key", "reads per lookup",
+			r.readsCaption(), false, true, absentReads,
+		},
+		{
+			"-reads-present", "Reads from files for a present key", "reads per lookup",
+			r.readsCaption(), false, true, presentReads,
+		},
 		{"-ns-absent", "Time of a lookup of an absent key", "ns", timesCaption, true, false, absentNs},
 		{"-ns-present", "Time of a lookup of a present key", "ns", timesCaption, true, false, presentNs},
 	} {

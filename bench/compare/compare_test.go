@@ -237,8 +237,11 @@ func TestBars(t *testing.T) {
 		},
 		{
 			"RocksDB's stand-in",
-			[]result{{Row: "absent", Column: ownName, Value: 217}, {Row: "absent", Column: pebbleL6, Value: 1228},
-				{Row: "absent", Column: pebbleName, Value: 1}},
+			[]result{
+				{Row: "absent", Column: ownName, Value: 217},
+				{Row: "absent", Column: pebbleL6, Value: 1228},
+				{Row: "absent", Column: pebbleName, Value: 1},
+			},
 			"< 0.6 × rocksdb*", 0.5, true,
 		},
 		{
@@ -248,8 +251,12 @@ func TestBars(t *testing.T) {
 		},
 		{
 			"the best peer",
-			[]result{{Row: "present-ow", Column: ownName, Value: 9}, {Row: "present-ow", Column: "bbolt", Value: 10},
-				{Row: "present-ow", Column: bboltTx, Value: 5}, {Row: "present-ow", Column: "badger", Value: 12}},
+			[]result{
+				{Row: "present-ow", Column: ownName, Value: 9},
+				{Row: "present-ow", Column: "bbolt", Value: 10},
+				{Row: "present-ow", Column: bboltTx, Value: 5},
+				{Row: "present-ow", Column: "badger", Value: 12},
+			},
 			"< the best peer", 0.9, true,
 		},
 		{
@@ -258,8 +265,11 @@ func TestBars(t *testing.T) {
 			"≤ 1.05 × the best peer", 1.05, true,
 		},
 		{"a limit", []result{{Row: "reads-absent", Column: ownName, Value: 0.0116}}, "≤ 0.0115", 0.0116, false},
-		{"a limit that is reached", []result{{Row: "reads-present", Column: ownName, Value: 0.96}},
-			"≤ 0.9600", 0.96, true},
+		{
+			"a limit that is reached",
+			[]result{{Row: "reads-present", Column: ownName, Value: 0.96}},
+			"≤ 0.9600", 0.96, true,
+		},
 		{"nothing to compare with", []result{{Row: "absent", Column: ownName, Value: 1}}, "", 0, false},
 		{"a limit for a million pairs", []result{{Row: rowResident, Column: ownName, Value: 1}}, "", 0, false},
 	} {

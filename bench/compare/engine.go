@@ -66,16 +66,26 @@ type engineEntry struct {
 // engines returns all engines in the order of the table.
 var engines = append([]engineEntry{
 	{name: ownName, columns: []string{ownName}, open: openBloomkv, version: func() string { return "this tree" }},
-	{name: pebbleName, columns: []string{pebbleName, pebbleL6}, open: openPebble,
-		version: module("github.com/cockroachdb/pebble/v2")},
-	{name: pebbleTuned, columns: []string{pebbleTuned}, open: openPebbleTuned,
-		version: module("github.com/cockroachdb/pebble/v2")},
-	{name: "goleveldb", columns: []string{"goleveldb"}, open: openGoleveldb,
-		version: module("github.com/syndtr/goleveldb")},
-	{name: "badger", columns: []string{"badger", badgerTxn}, open: openBadger,
-		version: module("github.com/dgraph-io/badger/v4"), mapped: true},
-	{name: "bbolt", columns: []string{"bbolt", bboltTx}, open: openBbolt,
-		version: module("go.etcd.io/bbolt"), mapped: true},
+	{
+		name: pebbleName, columns: []string{pebbleName, pebbleL6}, open: openPebble,
+		version: module("github.com/cockroachdb/pebble/v2"),
+	},
+	{
+		name: pebbleTuned, columns: []string{pebbleTuned}, open: openPebbleTuned,
+		version: module("github.com/cockroachdb/pebble/v2"),
+	},
+	{
+		name: "goleveldb", columns: []string{"goleveldb"}, open: openGoleveldb,
+		version: module("github.com/syndtr/goleveldb"),
+	},
+	{
+		name: "badger", columns: []string{"badger", badgerTxn}, open: openBadger,
+		version: module("github.com/dgraph-io/badger/v4"), mapped: true,
+	},
+	{
+		name: "bbolt", columns: []string{"bbolt", bboltTx}, open: openBbolt,
+		version: module("go.etcd.io/bbolt"), mapped: true,
+	},
 }, rocksdbEngines()...)
 
 const (

@@ -209,8 +209,10 @@ func standIn(f figures) []result {
 		}
 		for _, round := range f.rounds(l.id, column) {
 			now := f[figureKey{l.id, column, round}]
-			all = append(all, result{Row: l.id, Column: standInName, Round: round,
-				Value: l.there.rocksdb * now / l.there.pebble})
+			all = append(all, result{
+				Row: l.id, Column: standInName, Round: round,
+				Value: l.there.rocksdb * now / l.there.pebble,
+			})
 		}
 	}
 	return all

@@ -164,8 +164,8 @@ func failure(text *C.char) error {
 }
 
 func (s *rocksdbStore) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
-	room := dst[len(dst):cap(dst)]
-	v := C.kv_get(s.db, s.read, chars(key), size(key), chars(room), size(room))
+	free := dst[len(dst):cap(dst)]
+	v := C.kv_get(s.db, s.read, chars(key), size(key), chars(free), size(free))
 	if v.found == 0 {
 		return dst, false, failure(v.err)
 	}

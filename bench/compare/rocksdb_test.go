@@ -141,11 +141,11 @@ func TestRocksdbValuesFitOrAreFetched(t *testing.T) {
 	putSizes(t, s)
 	for i, n := range sizes {
 		key := sizedKey(i)
-		for _, room := range []int{0, 1, n, n + 1} {
-			dst := append(make([]byte, 0, 4+room), "head"...)
+		for _, free := range []int{0, 1, n, n + 1} {
+			dst := append(make([]byte, 0, 4+free), "head"...)
 			got, found, err := s.AppendGet(dst, []byte(key))
 			if want := append([]byte("head"), sized(key, n)...); err != nil || !found || !bytes.Equal(got, want) {
-				t.Errorf("%d bytes with room for %d: %d bytes, %t, %v", n, room, len(got), found, err)
+				t.Errorf("%d bytes with space for %d: %d bytes, %t, %v", n, free, len(got), found, err)
 			}
 		}
 	}

@@ -22,8 +22,12 @@ type state struct {
 var states = []state{
 	{"loaded", []string{rowLoad, rowWriteAmp, rowDiskPeak, rowResident}, false, cached, (*worker).loaded},
 	{"uncompacted", []string{"absent-unc", "present-unc"}, false, cached, (*worker).uncompacted},
-	{"uncompacted, small cache", []string{"reads-absent-unc", "reads-present-unc"}, false, small,
-		(*worker).uncompactedSmall},
+	{
+		"uncompacted, small cache",
+		[]string{"reads-absent-unc", "reads-present-unc"},
+		false, small,
+		(*worker).uncompactedSmall,
+	},
 	{
 		"compacted",
 		[]string{
@@ -32,13 +36,21 @@ var states = []state{
 		},
 		false, cached, (*worker).compacted,
 	},
-	{"compacted, small cache", []string{"absent-small", "present-small", "reads-absent", "reads-present"}, false, small,
-		(*worker).compactedSmall},
+	{
+		"compacted, small cache",
+		[]string{"absent-small", "present-small", "reads-absent", "reads-present"},
+		false, small,
+		(*worker).compactedSmall,
+	},
 	{"overwritten", []string{"overwrite", "absent-ow", "present-ow"}, false, cached, (*worker).overwritten},
 	{"loaded in batches", []string{"load-batched"}, true, cached, (*worker).loadedInBatches},
 	{"loaded in order", []string{"load-seq"}, true, ascending, (*worker).loadedInOrder},
-	{"loaded in order and in batches", []string{"load-seq-batched"}, true, ascending,
-		(*worker).loadedInOrderAndBatches},
+	{
+		"loaded in order and in batches",
+		[]string{"load-seq-batched"},
+		true, ascending,
+		(*worker).loadedInOrderAndBatches,
+	},
 	{"synced", []string{"fillsync"}, true, durable, (*worker).synced},
 	{"serving", ycsbRows, true, cached, (*worker).serving},
 }

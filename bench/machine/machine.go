@@ -22,8 +22,10 @@ type Machine struct {
 
 // Here describes the machine that this program runs on.
 func Here() Machine {
-	return Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: processor(),
-		CPUs: runtime.NumCPU(), Go: runtime.Version()}
+	return Machine{
+		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: processor(),
+		CPUs: runtime.NumCPU(), Go: runtime.Version(),
+	}
 }
 
 // processor returns the name of the processor on Linux.

@@ -63,8 +63,10 @@ func TestWhatCannotBeWrittenIsAnErrorThatNamesIt(t *testing.T) {
 		{"below a file", filepath.Join(file, "a"), ": "},
 		{"a new name with a slash", filepath.Join(dir, "new") + string(filepath.Separator), ": "},
 		{"a table", filepath.Join(dir, "000001.sst"), ": is the name of a file of a store; choose another"},
-		{"the file that names the manifest", filepath.Join(dir, "CURRENT"),
-			": is the name of a file of a store; choose another"},
+		{
+			"the file that names the manifest", filepath.Join(dir, "CURRENT"),
+			": is the name of a file of a store; choose another",
+		},
 	} {
 		for _, err := range []error{Check(c.at), Write(t.Context(), c.at, []byte("new"))} {
 			if err == nil || !strings.HasPrefix(err.Error(), c.at+c.want) ||

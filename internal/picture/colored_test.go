@@ -38,19 +38,29 @@ func colored() []Chart {
 		row := SpanRow{Name: fmt.Sprintf("level %d", i)}
 		for j := range 1 << i {
 			row.Spans = append(row.Spans,
-				Span{From: float64(j) / float64(int(1)<<i), To: float64(j+1) / float64(int(1)<<i),
-					Value: math.Pow(0.1, float64(4-i)), Name: fmt.Sprintf("%06d", j), Marked: i == 3 && j == 2})
+				Span{
+					From: float64(j) / float64(int(1)<<i), To: float64(j+1) / float64(int(1)<<i),
+					Value: math.Pow(0.1, float64(4-i)), Name: fmt.Sprintf("%06d", j), Marked: i == 3 && j == 2,
+				})
 		}
 		spans.Rows = append(spans.Rows, row)
 	}
-	spans.Rows = append(spans.Rows, SpanRow{Name: "level 6",
-		Spans: []Span{{From: 0.25, To: 0.25, Value: NoValue, Name: "none"}}})
+	spans.Rows = append(spans.Rows, SpanRow{
+		Name:  "level 6",
+		Spans: []Span{{From: 0.25, To: 0.25, Value: NoValue, Name: "none"}},
+	})
 	return []Chart{
-		{Name: "regions", Title: "How full the blocks are", X: "blocks, from left to right and then down",
-			Y: "share of the bits that are set", FormatY: percent, Grid: &Grid{Values: regions}},
-		{Name: "matrix", Title: "What tables have in common", X: "is in this table", Y: "share of a table's keys that",
-			FormatY: percent, Grid: &Grid{Values: matrix, Rows: names, Columns: names, Labels: true,
-				Scale: Scale{High: 0.5, Unknown: "the same"}}},
+		{
+			Name: "regions", Title: "How full the blocks are", X: "blocks, from left to right and then down",
+			Y: "share of the bits that are set", FormatY: percent, Grid: &Grid{Values: regions},
+		},
+		{
+			Name: "matrix", Title: "What tables have in common", X: "is in this table", Y: "share of a table's keys that",
+			FormatY: percent, Grid: &Grid{
+				Values: matrix, Rows: names, Columns: names, Labels: true,
+				Scale: Scale{High: 0.5, Unknown: "the same"},
+			},
+		},
 		{Name: "tree", Title: "The tree", X: "keys", Y: "predicted rate", Spans: spans},
 	}
 }
@@ -170,10 +180,20 @@ func TestValuesHaveTheColorOfTheirStep(t *testing.T) {
 		want   []int
 		ends   [2]float64
 	}{
-		{"the lowest and the highest value are the ends", Scale{}, []float64{2, 4, 3, 2.99},
-			[]int{0, 11, 6, 5}, [2]float64{2, 4}},
-		{"on a logarithmic scale each step is a factor", Scale{Log: true}, []float64{1, 1000, 31, 32, 0},
-			[]int{0, 11, 5, 6, 0}, [2]float64{1, 1000}},
+		{
+			"the lowest and the highest value are the ends",
+			Scale{},
+			[]float64{2, 4, 3, 2.99},
+			[]int{0, 11, 6, 5},
+			[2]float64{2, 4},
+		},
+		{
+			"on a logarithmic scale each step is a factor",
+			Scale{Log: true},
+			[]float64{1, 1000, 31, 32, 0},
+			[]int{0, 11, 5, 6, 0},
+			[2]float64{1, 1000},
+		},
 		{"given ends", Scale{Low: 0, High: 1}, []float64{-1, 0, 0.5, 1, 9}, []int{0, 0, 6, 11, 11}, [2]float64{0, 1}},
 		{"one value is in the middle", Scale{}, []float64{7, 7}, []int{6, 6}, [2]float64{7, 7}},
 		{"only zeros on a logarithmic scale", Scale{Log: true}, []float64{0}, []int{6}, [2]float64{1, 1}},
@@ -240,28 +260,54 @@ func TestColorsThatCannotBeDrawnAreAnError(t *testing.T) {
 	}{
 		{"no rows", Chart{Grid: &Grid{}}, "the grid has no cells"},
 		{"no columns", Chart{Grid: &Grid{Values: [][]float64{{}}}}, "the grid has no cells"},
-		{"a short row in the middle", Chart{Grid: &Grid{Values: [][]float64{{1, 2}, {1}, {1, 2}}}},
-			"row 1 of the grid has 1 cells, want 2"},
-		{"a long last row", Chart{Grid: &Grid{Values: [][]float64{{1, 2}, {1, 2, 3}}}},
-			"row 1 of the grid has 3 cells, want 2"},
-		{"an empty last row", Chart{Grid: &Grid{Values: [][]float64{{1, 2}, {}}}},
-			"row 1 of the grid has 0 cells, want 2"},
-		{"too many cells", Chart{Grid: &Grid{Values: [][]float64{make([]float64, maxCells+1)}}},
-			"4097 cells, want at most 4096"},
+		{
+			"a short row in the middle",
+			Chart{Grid: &Grid{Values: [][]float64{{1, 2}, {1}, {1, 2}}}},
+			"row 1 of the grid has 1 cells, want 2",
+		},
+		{
+			"a long last row",
+			Chart{Grid: &Grid{Values: [][]float64{{1, 2}, {1, 2, 3}}}},
+			"row 1 of the grid has 3 cells, want 2",
+		},
+		{
+			"an empty last row",
+			Chart{Grid: &Grid{Values: [][]float64{{1, 2}, {}}}},
+			"row 1 of the grid has 0 cells, want 2",
+		},
+		{
+			"too many cells",
+			Chart{Grid: &Grid{Values: [][]float64{make([]float64, maxCells+1)}}},
+			"4097 cells, want at most 4096",
+		},
 		{"a NaN", Chart{Grid: &Grid{Values: [][]float64{{1, math.NaN()}}}}, "value 1 is NaN"},
 		{"an infinity", Chart{Grid: &Grid{Values: [][]float64{{math.Inf(-1)}}}}, "value 0 is -Inf"},
-		{"less than zero on a logarithmic scale",
+		{
+			"less than zero on a logarithmic scale",
 			Chart{Grid: &Grid{Values: [][]float64{{1, -1}}, Scale: Scale{Log: true}}},
-			"value 1 is -1, want 0 or more"},
-		{"a scale that falls", Chart{Grid: &Grid{Values: one, Scale: Scale{Low: 2, High: 1}}},
-			"the scale is from 2 to 1"},
-		{"a logarithmic scale from zero", Chart{Grid: &Grid{Values: one, Scale: Scale{High: 1, Log: true}}},
-			"the scale is from 0 to 1"},
-		{"a scale without an end", Chart{Grid: &Grid{Values: one, Scale: Scale{High: math.NaN()}}},
-			"the scale is from 0 to NaN"},
+			"value 1 is -1, want 0 or more",
+		},
+		{
+			"a scale that falls",
+			Chart{Grid: &Grid{Values: one, Scale: Scale{Low: 2, High: 1}}},
+			"the scale is from 2 to 1",
+		},
+		{
+			"a logarithmic scale from zero",
+			Chart{Grid: &Grid{Values: one, Scale: Scale{High: 1, Log: true}}},
+			"the scale is from 0 to 1",
+		},
+		{
+			"a scale without an end",
+			Chart{Grid: &Grid{Values: one, Scale: Scale{High: math.NaN()}}},
+			"the scale is from 0 to NaN",
+		},
 		{"names for some rows", Chart{Grid: &Grid{Values: one, Rows: []string{"a"}}}, "1 names for 2 rows"},
-		{"names for more columns", Chart{Grid: &Grid{Values: one, Columns: []string{"a", "b", "c"}}},
-			"3 names for 2 columns"},
+		{
+			"names for more columns",
+			Chart{Grid: &Grid{Values: one, Columns: []string{"a", "b", "c"}}},
+			"3 names for 2 columns",
+		},
 		{"lines beside a grid", Chart{Grid: &Grid{Values: one}, Lines: manyLines(1)}, "one of lines, a grid and spans"},
 		{"a grid beside spans", Chart{Grid: &Grid{Values: one}, Spans: span(Span{})}, "one of lines, a grid and spans"},
 		{"a grid on a logarithmic axis", Chart{Grid: &Grid{Values: one}, LogY: true}, "one of lines, a grid and spans"},
@@ -269,8 +315,11 @@ func TestColorsThatCannotBeDrawnAreAnError(t *testing.T) {
 		{"rows without spans", Chart{Spans: &Spans{Rows: make([]SpanRow, 3)}}, "the rows have no spans"},
 		{"too many rows", Chart{Spans: &Spans{Rows: make([]SpanRow, maxSpanRows+1)}}, "the spans have 61 rows"},
 		{"too many spans", Chart{Spans: &Spans{Rows: []SpanRow{{Spans: make([]Span, maxCells+1)}}}}, "4097 spans"},
-		{"a span that ends before it begins", Chart{Spans: span(Span{From: 0.5, To: 0.4})},
-			"row 1, span 0: from 0.5 to 0.4"},
+		{
+			"a span that ends before it begins",
+			Chart{Spans: span(Span{From: 0.5, To: 0.4})},
+			"row 1, span 0: from 0.5 to 0.4",
+		},
 		{"a span beyond the end", Chart{Spans: span(Span{To: 1.1})}, "from 0 to 1.1"},
 		{"a span from nowhere", Chart{Spans: span(Span{From: math.NaN(), To: 1})}, "from NaN to 1"},
 		{"a span of no color", Chart{Spans: span(Span{To: 1, Value: math.NaN()})}, "value 0 is NaN"},
@@ -305,8 +354,10 @@ func TestOddGridsAndSpansAreDrawn(t *testing.T) {
 		{Grid: &Grid{Values: many, Rows: names, Columns: names, Labels: true}},
 		{Grid: &Grid{Values: [][]float64{{-1e100, 1e100}, {1e-100, 0}}}},
 		{Grid: &Grid{Values: [][]float64{{0, 1e100, 1e-100}}, Scale: Scale{Log: true}}},
-		{Spans: &Spans{Rows: []SpanRow{{Name: long, Spans: []Span{{From: 1, To: 1, Name: long, Marked: true},
-			{Value: NoValue}}}}, First: long, Last: long, Marked: long}},
+		{Spans: &Spans{Rows: []SpanRow{{Name: long, Spans: []Span{
+			{From: 1, To: 1, Name: long, Marked: true},
+			{Value: NoValue},
+		}}}, First: long, Last: long, Marked: long}},
 	} {
 		c.Name, c.Title, c.Caption, c.X, c.Y = "c", long, long, long, long
 		doc := string(svgOf(t, &c))

@@ -45,8 +45,10 @@ func (d *drawing) draw(canvas vg.CanvasSizer) {
 
 	top := y
 	y -= d.size.plot
-	into := draw.Canvas{Canvas: c.Canvas,
-		Rectangle: vg.Rectangle{Min: vg.Point{X: left, Y: y}, Max: vg.Point{X: right, Y: top}}}
+	into := draw.Canvas{
+		Canvas:    c.Canvas,
+		Rectangle: vg.Rectangle{Min: vg.Point{X: left, Y: y}, Max: vg.Point{X: right, Y: top}},
+	}
 	switch {
 	case d.Grid != nil:
 		d.gridInto(into)

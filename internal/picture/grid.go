@@ -106,8 +106,10 @@ func (d *drawing) gridInto(c draw.Canvas) {
 		}
 		for j, v := range row {
 			x := c.Min.X + names.left + vg.Length(j)*names.cell
-			b := cell{value: v, box: vg.Rectangle{Min: vg.Point{X: x + inside, Y: top - height + inside},
-				Max: vg.Point{X: x + names.cell - inside, Y: top - inside}}}
+			b := cell{value: v, box: vg.Rectangle{
+				Min: vg.Point{X: x + inside, Y: top - height + inside},
+				Max: vg.Point{X: x + names.cell - inside, Y: top - inside},
+			}}
 			if g.Labels && v != NoValue {
 				b.label = d.formatY(v)
 			}
@@ -139,8 +141,8 @@ func (c *Chart) gridSummary() string {
 		}
 		return fmt.Sprintf("%s %d", what, i+1)
 	}
-	type place struct{ row, column int }
-	var low, high place
+	type position struct{ row, column int }
+	var low, high position
 	known := 0
 	for i, row := range g.Values {
 		for j, v := range row {
@@ -148,13 +150,13 @@ func (c *Chart) gridSummary() string {
 				continue
 			}
 			if known++; known == 1 {
-				low, high = place{i, j}, place{i, j}
+				low, high = position{i, j}, position{i, j}
 			}
 			if v < g.Values[low.row][low.column] {
-				low = place{i, j}
+				low = position{i, j}
 			}
 			if v > g.Values[high.row][high.column] {
-				high = place{i, j}
+				high = position{i, j}
 			}
 		}
 	}
@@ -163,7 +165,7 @@ func (c *Chart) gridSummary() string {
 	if known == 0 {
 		return s + " No value is known."
 	}
-	at := func(p place) string {
+	at := func(p position) string {
 		return fmt.Sprintf("%s at %s, %s", c.formatY(g.Values[p.row][p.column]), name(g.Rows, p.row, "row"),
 			name(g.Columns, p.column, "column"))
 	}

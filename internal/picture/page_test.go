@@ -30,21 +30,31 @@ func page() *Page {
 			{
 				ID: "growth", Heading: "With more keys", Text: "First.\n\nSecond.", Charts: all[:2],
 				Table: &Table{
-					Caption: "All figures", Head: []string{"keys", "ns", "must", "met", "a heading of some words",
-						"and one more", "another", "the_last_which_is_a_very_long_one"},
-					Rows: [][]string{{"1M", "83", "≤ 1.5", "met", "–", "1", "2", "3"},
-						{"5M", "120", "", "not met", "7", "1 ns", "2", "3"}},
+					Caption: "All figures", Head: []string{
+						"keys", "ns", "must", "met", "a heading of some words",
+						"and one more", "another", "the_last_which_is_a_very_long_one",
+					},
+					Rows: [][]string{
+						{"1M", "83", "≤ 1.5", "met", "–", "1", "2", "3"},
+						{"5M", "120", "", "not met", "7", "1 ns", "2", "3"},
+					},
 				},
 			},
 			{ID: "rest", Heading: "The rest", Charts: all[2:]},
 			{
-				ID: "colors", Heading: "In colors", Notes: []Note{{false, "all is well", "Nothing was found."},
-					{true, "fill-off", "A block has more bits set than it should."}}, Charts: colored(),
-				Table: &Table{Caption: "Parts", Head: []string{"part", "bytes"},
-					Rows: [][]string{{"one", "1"}, {"two", "2"}}, Links: []string{"part-1", ""}},
+				ID: "colors", Heading: "In colors", Notes: []Note{
+					{false, "all is well", "Nothing was found."},
+					{true, "fill-off", "A block has more bits set than it should."},
+				}, Charts: colored(),
+				Table: &Table{
+					Caption: "Parts", Head: []string{"part", "bytes"},
+					Rows: [][]string{{"one", "1"}, {"two", "2"}}, Links: []string{"part-1", ""},
+				},
 				Folded: []Section{
-					{ID: "part-1", Heading: "One", Text: "Inside.",
-						Charts: all[3:4], Table: &Table{Head: []string{"a"}, Rows: [][]string{{"1"}}}},
+					{
+						ID: "part-1", Heading: "One", Text: "Inside.",
+						Charts: all[3:4], Table: &Table{Head: []string{"a"}, Rows: [][]string{{"1"}}},
+					},
 					{ID: "part-2", Heading: "Two", Notes: []Note{{true, "damaged", ""}}},
 				},
 			},
@@ -104,9 +114,11 @@ func elements(t *testing.T, doc string) map[string]int {
 func TestAPageIsWholeAndNeedsNothingElse(t *testing.T) {
 	doc := htmlOf(t, page())
 	count := elements(t, doc)
-	for name, want := range map[string]int{"html": 1, "main": 1, "h1": 1, "h2": 3, "h3": 11, "h4": 1, "figure": 10,
+	for name, want := range map[string]int{
+		"html": 1, "main": 1, "h1": 1, "h2": 3, "h3": 11, "h4": 1, "figure": 10,
 		"svg": 20, "figcaption": 5, "table": 3, "caption": 2, "th": 16, "td": 16, "p": 8, "nav": 1,
-		"details": 2, "summary": 2, "strong": 3, "script": 0, "link": 0, "img": 0} {
+		"details": 2, "summary": 2, "strong": 3, "script": 0, "link": 0, "img": 0,
+	} {
 		if count[name] != want {
 			t.Errorf("%d <%s>, want %d", count[name], name, want)
 		}
@@ -151,18 +163,30 @@ func TestAPageShowsAttacksAsText(t *testing.T) {
 	p := &Page{Title: hostile, Intro: hostile, Sections: []Section{
 		{
 			ID: "a", Heading: hostile, Text: hostile,
-			Charts: []Chart{{Name: "c", Title: hostile, Caption: hostile, X: hostile, Y: hostile,
-				FormatX: func(float64) string { return hostile }, Lines: []Line{{Name: hostile, X: x, Y: x}}}},
-			Table: &Table{Caption: hostile, Head: []string{hostile, hostile},
-				Rows: [][]string{{hostile, hostile}}, Links: []string{"c"}},
+			Charts: []Chart{{
+				Name: "c", Title: hostile, Caption: hostile, X: hostile, Y: hostile,
+				FormatX: func(float64) string { return hostile }, Lines: []Line{{Name: hostile, X: x, Y: x}},
+			}},
+			Table: &Table{
+				Caption: hostile, Head: []string{hostile, hostile},
+				Rows: [][]string{{hostile, hostile}}, Links: []string{"c"},
+			},
 			Notes: []Note{{true, hostile, hostile}},
 			Folded: []Section{{ID: "c", Heading: hostile, Text: hostile, Charts: []Chart{
-				{Name: "d", Title: hostile, X: hostile, Y: hostile, FormatY: func(float64) string { return hostile },
-					Grid: &Grid{Values: [][]float64{{1, 2}}, Rows: []string{hostile},
-						Columns: []string{hostile, hostile}, Labels: true}},
-				{Name: "e", Title: hostile, X: hostile, Y: hostile,
-					Spans: &Spans{Rows: []SpanRow{{Name: hostile, Spans: []Span{{To: 1, Name: hostile, Marked: true}}}},
-						First: hostile, Last: hostile, Marked: hostile}},
+				{
+					Name: "d", Title: hostile, X: hostile, Y: hostile, FormatY: func(float64) string { return hostile },
+					Grid: &Grid{
+						Values: [][]float64{{1, 2}}, Rows: []string{hostile},
+						Columns: []string{hostile, hostile}, Labels: true,
+					},
+				},
+				{
+					Name: "e", Title: hostile, X: hostile, Y: hostile,
+					Spans: &Spans{
+						Rows:  []SpanRow{{Name: hostile, Spans: []Span{{To: 1, Name: hostile, Marked: true}}}},
+						First: hostile, Last: hostile, Marked: hostile,
+					},
+				},
 			}}},
 		},
 		{ID: "b", Heading: hostile},
@@ -187,28 +211,59 @@ func TestAPageThatCannotBeShownIsAnError(t *testing.T) {
 		{"no address", Section{}, `section 2: ID "" is not unique or not a letter`},
 		{"the other's address", Section{ID: "first"}, `section 2: ID "first" is not unique`},
 		{"an address with a space", Section{ID: "a b"}, `ID "a b" is not unique or not a letter`},
-		{"a table without columns", Section{ID: "s", Table: &Table{Caption: "t"}},
-			`section "s": table "t": no columns`},
-		{"a row that is too short",
-			Section{ID: "s", Table: &Table{Caption: "t", Head: []string{"a", "b"},
-				Rows: [][]string{{"1", "2"}, {"1"}}}}, `table "t": row 2 has 1 cells, want 2`},
+		{
+			"a table without columns",
+			Section{ID: "s", Table: &Table{Caption: "t"}},
+			`section "s": table "t": no columns`,
+		},
+		{
+			"a row that is too short",
+			Section{ID: "s", Table: &Table{
+				Caption: "t", Head: []string{"a", "b"},
+				Rows: [][]string{{"1", "2"}, {"1"}},
+			}},
+			`table "t": row 2 has 1 cells, want 2`,
+		},
 		{"the address of the content", Section{ID: "main"}, `section 2: ID "main" is not unique`},
-		{"a part with the address of another section", Section{ID: "s", Folded: []Section{{ID: "p"}, {ID: "first"}}},
-			`section "s": section 2: ID "first" is not unique`},
-		{"parts of a part", Section{ID: "s", Folded: []Section{{ID: "p", Folded: []Section{{ID: "q"}}}}},
-			`section "s": section "p": a folded part has folded parts`},
-		{"a link to nowhere",
-			Section{ID: "s", Folded: []Section{{ID: "p",
-				Table: &Table{Caption: "t", Head: []string{"a"}, Rows: [][]string{{"1"}, {"2"}},
-					Links: []string{"s", "q"}}}}},
-			`section "p": table "t": row 2 links to "q", which is not a section`},
-		{"links for some rows",
-			Section{ID: "s", Table: &Table{Caption: "t", Head: []string{"a"}, Rows: [][]string{{"1"}, {"2"}},
-				Links: []string{"s"}}}, `section "s": table "t": 1 links for 2 rows`},
-		{"more than a browser could show", Section{ID: "s", Text: strings.Repeat("a", maxPage)},
-			"bytes, want at most 33554432"},
-		{"a chart without points", Section{ID: "s", Charts: []Chart{{Name: "c", Lines: []Line{{Name: "l"}}}}},
-			`section "s": chart "c": line 1, "l": no points`},
+		{
+			"a part with the address of another section",
+			Section{ID: "s", Folded: []Section{{ID: "p"}, {ID: "first"}}},
+			`section "s": section 2: ID "first" is not unique`,
+		},
+		{
+			"parts of a part",
+			Section{ID: "s", Folded: []Section{{ID: "p", Folded: []Section{{ID: "q"}}}}},
+			`section "s": section "p": a folded part has folded parts`,
+		},
+		{
+			"a link to nowhere",
+			Section{ID: "s", Folded: []Section{{
+				ID: "p",
+				Table: &Table{
+					Caption: "t", Head: []string{"a"}, Rows: [][]string{{"1"}, {"2"}},
+					Links: []string{"s", "q"},
+				},
+			}}},
+			`section "p": table "t": row 2 links to "q", which is not a section`,
+		},
+		{
+			"links for some rows",
+			Section{ID: "s", Table: &Table{
+				Caption: "t", Head: []string{"a"}, Rows: [][]string{{"1"}, {"2"}},
+				Links: []string{"s"},
+			}},
+			`section "s": table "t": 1 links for 2 rows`,
+		},
+		{
+			"more than a browser could show",
+			Section{ID: "s", Text: strings.Repeat("a", maxPage)},
+			"bytes, want at most 33554432",
+		},
+		{
+			"a chart without points",
+			Section{ID: "s", Charts: []Chart{{Name: "c", Lines: []Line{{Name: "l"}}}}},
+			`section "s": chart "c": line 1, "l": no points`,
+		},
 	} {
 		var b bytes.Buffer
 		p := Page{Sections: []Section{{ID: "first"}, tt.section}}

@@ -61,7 +61,7 @@ const (
 
 const (
 	maxLines = len(marks) * numColors // more would not be distinguishable
-	// the absolute limit for values; differences and logarithms of values up to it are finite
+	// the absolute limit for values; differences and logarithms of values up to it are finite.
 	maxValue = 1e100
 
 	maxCategories = 60 // names of more would be unreadable

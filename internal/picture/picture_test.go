@@ -39,8 +39,10 @@ func charts() []Chart {
 		fast = append(fast, math.Exp(-float64(i)/5))
 		slow = append(slow, math.Exp(-float64(i)/20))
 	}
-	phases := []string{"load", "absent", "present", "95/5", "seek and read 10", "seek and read 100", "scan",
-		"overwrite", "reopen", "check and insert", "queue's head", "iterator for each write"}
+	phases := []string{
+		"load", "absent", "present", "95/5", "seek and read 10", "seek and read 100", "scan",
+		"overwrite", "reopen", "check and insert", "queue's head", "iterator for each write",
+	}
 	return []Chart{
 		{
 			Name: "growth", Title: "Time of a lookup against the number of keys", Caption: "The median of five rounds.",
@@ -56,14 +58,18 @@ func charts() []Chart {
 			Name: "tail", Title: "How often a lookup takes longer", X: "time of a lookup",
 			Y: "share of lookups", LogX: true, LogY: true,
 			FormatX: nanoseconds, FormatY: percent,
-			Lines: []Line{{Name: "filters on", X: values, Y: fast, Kind: Curve},
-				{Name: "filters off", X: values, Y: slow, Kind: Curve}},
+			Lines: []Line{
+				{Name: "filters on", X: values, Y: fast, Kind: Curve},
+				{Name: "filters off", X: values, Y: slow, Kind: Curve},
+			},
 		},
 		{
 			Name: "phases", Title: "Time of an operation", Y: "median",
 			LogY: true, FormatY: nanoseconds, Categories: phases,
-			Lines: []Line{{Name: "on", X: at[:12], Y: values[:12], Kind: Points},
-				{Name: "off", X: at[:12], Y: values[40:52], Kind: Points}},
+			Lines: []Line{
+				{Name: "on", X: at[:12], Y: values[:12], Kind: Points},
+				{Name: "off", X: at[:12], Y: values[40:52], Kind: Points},
+			},
 		},
 		{
 			Name: "reads", Title: "File reads for each lookup", X: "phase", Y: "reads", Categories: phases[:3],
@@ -81,8 +87,10 @@ func charts() []Chart {
 func manyLines(n int) []Line {
 	var lines []Line
 	for i := range n {
-		lines = append(lines, Line{Name: fmt.Sprintf("line number %d", i+1), X: []float64{1, 2, 3},
-			Y: []float64{float64(i), float64(i + 1), float64(i)}})
+		lines = append(lines, Line{
+			Name: fmt.Sprintf("line number %d", i+1), X: []float64{1, 2, 3},
+			Y: []float64{float64(i), float64(i + 1), float64(i)},
+		})
 	}
 	return lines
 }
@@ -262,38 +270,79 @@ func TestWhatCannotBeDrawnIsAnErrorThatNamesIt(t *testing.T) {
 		{"no lines", Chart{Name: "c"}, "0 lines"},
 		{"too many lines", Chart{Name: "c", Lines: manyLines(maxLines + 1)}, "43 lines, want 1 to 42"},
 		{"no points", Chart{Name: "c", Lines: []Line{{Name: "l"}}}, `line 1, "l": no points`},
-		{"unequal axes", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one[:1]}}},
-			`line 1, "l": 2 values of X and 1 of Y`},
-		{"a NaN", Chart{Name: "c",
-			Lines: []Line{{Name: "k", X: one, Y: one}, {Name: "l", X: one, Y: []float64{1, nan}}}},
-			`line 2, "l": point 1: Y is NaN`},
-		{"an infinity", Chart{Name: "c", Lines: []Line{{Name: "l", X: []float64{inf, 1}, Y: one}}},
-			`line 1, "l": point 0: X is -Inf`},
-		{"a huge value", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: []float64{1, 1e101}}}},
-			"point 1: Y is 1e+101"},
-		{"a tiny value", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: []float64{1, 5e-324}}}},
-			"point 1: Y is 5e-324"},
-		{"zero on a logarithmic Y",
+		{
+			"unequal axes",
+			Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one[:1]}}},
+			`line 1, "l": 2 values of X and 1 of Y`,
+		},
+		{
+			"a NaN",
+			Chart{
+				Name:  "c",
+				Lines: []Line{{Name: "k", X: one, Y: one}, {Name: "l", X: one, Y: []float64{1, nan}}},
+			},
+			`line 2, "l": point 1: Y is NaN`,
+		},
+		{
+			"an infinity",
+			Chart{Name: "c", Lines: []Line{{Name: "l", X: []float64{inf, 1}, Y: one}}},
+			`line 1, "l": point 0: X is -Inf`,
+		},
+		{
+			"a huge value",
+			Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: []float64{1, 1e101}}}},
+			"point 1: Y is 1e+101",
+		},
+		{
+			"a tiny value",
+			Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: []float64{1, 5e-324}}}},
+			"point 1: Y is 5e-324",
+		},
+		{
+			"zero on a logarithmic Y",
 			Chart{Name: "c", LogY: true, Lines: []Line{{Name: "l", X: one, Y: []float64{1, 0}}}},
-			"point 1: Y is 0, want more than zero"},
-		{"less on a logarithmic X",
-			Chart{Name: "c", LogX: true, Lines: []Line{{Name: "l", X: []float64{-1, 0}, Y: one}}}, "point 0: X is -1"},
-		{"bars on a logarithmic axis",
-			Chart{Name: "c", LogY: true, Lines: []Line{{Name: "l", X: one, Y: one, Kind: Bars}}}, "bars begin at zero"},
+			"point 1: Y is 0, want more than zero",
+		},
+		{
+			"less on a logarithmic X",
+			Chart{Name: "c", LogX: true, Lines: []Line{{Name: "l", X: []float64{-1, 0}, Y: one}}},
+			"point 0: X is -1",
+		},
+		{
+			"bars on a logarithmic axis",
+			Chart{Name: "c", LogY: true, Lines: []Line{{Name: "l", X: one, Y: one, Kind: Bars}}},
+			"bars begin at zero",
+		},
 		{"an unknown kind", Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one, Kind: Bars + 1}}}, "kind 4"},
-		{"two lines of one name",
-			Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one}, {Name: "l", X: one, Y: one}}}, `line 2, "l"`},
-		{"a line without a name",
-			Chart{Name: "c", Lines: []Line{{X: one, Y: one}, {Name: "l", X: one, Y: one}}}, `line 1, ""`},
-		{"a category that is not there",
+		{
+			"two lines of one name",
+			Chart{Name: "c", Lines: []Line{{Name: "l", X: one, Y: one}, {Name: "l", X: one, Y: one}}},
+			`line 2, "l"`,
+		},
+		{
+			"a line without a name",
+			Chart{Name: "c", Lines: []Line{{X: one, Y: one}, {Name: "l", X: one, Y: one}}},
+			`line 1, ""`,
+		},
+		{
+			"a category that is not there",
 			Chart{Name: "c", Categories: []string{"a", "b"}, Lines: []Line{{Name: "l", X: one, Y: one}}},
-			"point 1: X is 2"},
-		{"half a category", Chart{Name: "c", Categories: []string{"a", "b"},
-			Lines: []Line{{Name: "l", X: []float64{0.5}, Y: one[:1]}}}, "point 0: X is 0.5"},
-		{"categories on a logarithmic axis",
-			Chart{Name: "c", Categories: []string{"a", "b"}, LogX: true, Lines: manyLines(1)}, "categories"},
-		{"too many categories",
-			Chart{Name: "c", Categories: make([]string, maxCategories+1), Lines: manyLines(1)}, "61 categories"},
+			"point 1: X is 2",
+		},
+		{"half a category", Chart{
+			Name: "c", Categories: []string{"a", "b"},
+			Lines: []Line{{Name: "l", X: []float64{0.5}, Y: one[:1]}},
+		}, "point 0: X is 0.5"},
+		{
+			"categories on a logarithmic axis",
+			Chart{Name: "c", Categories: []string{"a", "b"}, LogX: true, Lines: manyLines(1)},
+			"categories",
+		},
+		{
+			"too many categories",
+			Chart{Name: "c", Categories: make([]string, maxCategories+1), Lines: manyLines(1)},
+			"61 categories",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b bytes.Buffer
@@ -316,8 +365,20 @@ func TestWhatCannotBeDrawnIsAnErrorThatNamesIt(t *testing.T) {
 func TestOddRangesAreDrawn(t *testing.T) {
 	huge, tiny := 1e100, 1e-100
 	for _, values := range [][]float64{
-		{0, 0}, {5, 5}, {-3, -3}, {-3, 4}, {-4, -2}, {huge, huge}, {-huge, huge}, {tiny, tiny}, {tiny, huge},
-		{1e15, 1e15 + 0.125}, {1, math.Nextafter(1, 2)}, {999, 1001}, {0.1, 0.3}, {1e6, 1e6 + 30},
+		{0, 0},
+		{5, 5},
+		{-3, -3},
+		{-3, 4},
+		{-4, -2},
+		{huge, huge},
+		{-huge, huge},
+		{tiny, tiny},
+		{tiny, huge},
+		{1e15, 1e15 + 0.125},
+		{1, math.Nextafter(1, 2)},
+		{999, 1001},
+		{0.1, 0.3},
+		{1e6, 1e6 + 30},
 	} {
 		for _, kind := range []Kind{Joined, Curve, Points, Bars} {
 			for _, log := range []bool{false, true} {

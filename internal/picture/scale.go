@@ -98,8 +98,10 @@ func (d *drawing) setKey(s Scale, values []float64, marked string) {
 	if err != nil {
 		r = &ramp{Scale: Scale{Low: 1, High: 1}} // check has reported the error
 	}
-	k := &key{ramp: r, low: d.formatY(r.Low), high: d.formatY(r.High), noValue: nonEmpty(clean(s.Unknown), "not known"),
-		hollow: muted, marked: clean(marked)}
+	k := &key{
+		ramp: r, low: d.formatY(r.Low), high: d.formatY(r.High), noValue: nonEmpty(clean(s.Unknown), "not known"),
+		hollow: muted, marked: clean(marked),
+	}
 	if d.Grid != nil { // many cells next to each other
 		k.hollow = grid
 	}

@@ -102,8 +102,10 @@ func (d *drawing) spansInto(c draw.Canvas) {
 		d.drawLeftName(&c, row.Name, left, top-high/2)
 		c.StrokeLine2(grid.stroke(0.75), from, top-high/2, c.Max.X, top-high/2)
 		for _, span := range row.Spans {
-			box := vg.Rectangle{Min: vg.Point{X: from + vg.Length(span.From)*wide, Y: top - high + 2},
-				Max: vg.Point{X: from + vg.Length(span.To)*wide, Y: top - 2}}
+			box := vg.Rectangle{
+				Min: vg.Point{X: from + vg.Length(span.From)*wide, Y: top - high + 2},
+				Max: vg.Point{X: from + vg.Length(span.To)*wide, Y: top - 2},
+			}
 			if wide := box.Max.X - box.Min.X; wide > 4 {
 				box.Min.X, box.Max.X = box.Min.X+thread/2, box.Max.X-thread/2 // a thin gap between neighbors
 			} else if wide < narrowest {

@@ -164,8 +164,11 @@ func load(t *testing.T, set Set) *mapStore {
 }
 
 func TestEveryPhaseOfAGoodStoreIsRight(t *testing.T) {
-	given, err := NewPairs([]Pair{{[]byte("a"), nil}, {[]byte("b"), []byte("1")},
-		{[]byte("c"), bytes.Repeat([]byte("x"), 100_000)}})
+	given, err := NewPairs([]Pair{
+		{[]byte("a"), nil},
+		{[]byte("b"), []byte("1")},
+		{[]byte("c"), bytes.Repeat([]byte("x"), 100_000)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,16 +201,22 @@ func TestEveryPhaseOfAGoodStoreIsRight(t *testing.T) {
 		{Phase{Kind: Scan, Ops: 1}, func(int) int { return 1 }},
 		{Phase{Kind: Load, Name: "load durably", Durable: true, Ops: 30}, func(int) int { return 30 }},
 		{Phase{Kind: Present, Name: "present together", Batch: 64}, func(n int) int { return n }},
-		{Phase{Kind: Absent, Name: "absent together", Batch: 1000, Choice: Uniform, Workers: 2, Ops: 700},
-			func(int) int { return 700 }},
+		{
+			Phase{Kind: Absent, Name: "absent together", Batch: 1000, Choice: Uniform, Workers: 2, Ops: 700},
+			func(int) int { return 700 },
+		},
 		{Phase{Kind: Present, Choice: Latest, Ops: 400}, func(int) int { return 400 }},
 		{Phase{Kind: PutSeek, Workers: 2}, func(n int) int { return n }},
 		{Phase{Kind: Insert, Workers: 3}, nil},
 		{Phase{Kind: Delete, Workers: 2}, nil},
-		{Phase{Kind: Insert, Name: "insert few", NewPercent: 10, Choice: Zipfian, Ops: 9, Seed: 3},
-			func(int) int { return 9 }},
-		{Phase{Kind: Delete, Name: "delete few", NewPercent: 10, Choice: Zipfian, Ops: 9, Seed: 3},
-			func(int) int { return placedBefore(3, 10, 9) }},
+		{
+			Phase{Kind: Insert, Name: "insert few", NewPercent: 10, Choice: Zipfian, Ops: 9, Seed: 3},
+			func(int) int { return 9 },
+		},
+		{
+			Phase{Kind: Delete, Name: "delete few", NewPercent: 10, Choice: Zipfian, Ops: 9, Seed: 3},
+			func(int) int { return placedBefore(3, 10, 9) },
+		},
 		{Phase{Kind: Insert, Name: "insert in order", Choice: InOrder, Seed: 5}, nil},
 		{Phase{Kind: Delete, Choice: InOrder, Seed: 5}, nil},
 		{Phase{Kind: Reopen}, func(int) int { return 1 }},
@@ -286,45 +295,85 @@ func TestEveryWrongAnswerIsFound(t *testing.T) {
 		want  string
 		count int // 0 means any number above 0
 	}{
-		{"an absent key is found",
-			Phase{Kind: Absent}, func(_, _ []byte, _ bool) ([]byte, bool, error) { return []byte("x"), true, nil }, nil,
-			"has a value of 1 bytes", 999},
-		{"a present key is not found", Phase{Kind: Present},
-			func(_, _ []byte, _ bool) ([]byte, bool, error) { return nil, false, nil }, nil, "is not found", 1000},
-		{"one bit of a value is wrong", Phase{Kind: Present, Workers: 2},
-			func(_, v []byte, _ bool) ([]byte, bool, error) { return flip(v), true, nil }, nil, "not its own", 1000},
-		{"a mixed lookup has another value", Phase{Kind: Mixed, PutPercent: 50},
-			func(_, v []byte, _ bool) ([]byte, bool, error) { return flip(v), true, nil }, nil, "not its own", 0},
-		{"a scan skips a key",
-			Phase{Kind: Scan}, same, func(n int, k, v []byte) ([]byte, []byte, bool) { return k, v, n != 500 },
-			"stops after 999", 1},
+		{
+			"an absent key is found",
+			Phase{Kind: Absent},
+			func(_, _ []byte, _ bool) ([]byte, bool, error) { return []byte("x"), true, nil }, nil,
+			"has a value of 1 bytes", 999,
+		},
+		{
+			"a present key is not found",
+			Phase{Kind: Present},
+			func(_, _ []byte, _ bool) ([]byte, bool, error) { return nil, false, nil }, nil, "is not found", 1000,
+		},
+		{
+			"one bit of a value is wrong",
+			Phase{Kind: Present, Workers: 2},
+			func(_, v []byte, _ bool) ([]byte, bool, error) { return flip(v), true, nil }, nil, "not its own", 1000,
+		},
+		{
+			"a mixed lookup has another value",
+			Phase{Kind: Mixed, PutPercent: 50},
+			func(_, v []byte, _ bool) ([]byte, bool, error) { return flip(v), true, nil }, nil, "not its own", 0,
+		},
+		{
+			"a scan skips a key",
+			Phase{Kind: Scan},
+			same, func(n int, k, v []byte) ([]byte, []byte, bool) { return k, v, n != 500 },
+			"stops after 999", 1,
+		},
 		{"a scan has a wrong value", Phase{Kind: Scan}, same, func(n int, k, v []byte) ([]byte, []byte, bool) {
 			if n == 999 {
 				v = flip(v)
 			}
 			return k, v, true
 		}, "not its own", 1},
-		{"a scan has a key that was never set", Phase{Kind: Scan}, same,
+		{
+			"a scan has a key that was never set",
+			Phase{Kind: Scan},
+			same,
 			func(n int, k, v []byte) ([]byte, []byte, bool) {
 				if n == 3 {
 					k = append(bytes.Clone(k), 0)
 				}
 				return k, v, true
-			}, "not in the set", 1},
-		{"a seek begins elsewhere", Phase{Kind: Seek}, same,
-			func(n int, k, v []byte) ([]byte, []byte, bool) { return k, v, n != 0 }, "do not start there", 0},
-		{"a seek ends early",
-			Phase{Kind: Seek}, same, func(n int, k, v []byte) ([]byte, []byte, bool) { return k, v, n != 9 },
-			"not the last key", 0},
-		{"a seek after a put finds nothing", Phase{Kind: PutSeek}, same,
-			func(_ int, k, v []byte) ([]byte, []byte, bool) { return k, v, false }, "do not start there", 1000},
-		{"one of many absent keys is found", Phase{Kind: Absent, Batch: 10},
+			}, "not in the set", 1,
+		},
+		{
+			"a seek begins elsewhere",
+			Phase{Kind: Seek},
+			same,
+			func(n int, k, v []byte) ([]byte, []byte, bool) { return k, v, n != 0 }, "do not start there", 0,
+		},
+		{
+			"a seek ends early",
+			Phase{Kind: Seek},
+			same, func(n int, k, v []byte) ([]byte, []byte, bool) { return k, v, n != 9 },
+			"not the last key", 0,
+		},
+		{
+			"a seek after a put finds nothing",
+			Phase{Kind: PutSeek},
+			same,
+			func(_ int, k, v []byte) ([]byte, []byte, bool) { return k, v, false }, "do not start there", 1000,
+		},
+		{
+			"one of many absent keys is found",
+			Phase{Kind: Absent, Batch: 10},
 			func(_, _ []byte, _ bool) ([]byte, bool, error) { return nil, true, nil }, nil,
-			"has a value of 0 bytes", 999},
-		{"many present keys have wrong values", Phase{Kind: Present, Batch: 10},
-			func(_, v []byte, _ bool) ([]byte, bool, error) { return flip(v), true, nil }, nil, "not its own", 1000},
-		{"a seek has a wrong value", Phase{Kind: Seek}, same,
-			func(_ int, k, v []byte) ([]byte, []byte, bool) { return k, flip(v), true }, "not its own", 0},
+			"has a value of 0 bytes", 999,
+		},
+		{
+			"many present keys have wrong values",
+			Phase{Kind: Present, Batch: 10},
+			func(_, v []byte, _ bool) ([]byte, bool, error) { return flip(v), true, nil }, nil, "not its own", 1000,
+		},
+		{
+			"a seek has a wrong value",
+			Phase{Kind: Seek},
+			same,
+			func(_ int, k, v []byte) ([]byte, []byte, bool) { return k, flip(v), true }, "not its own", 0,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -385,8 +434,14 @@ func TestAFailedCallEndsThePhase(t *testing.T) {
 	calls := 0
 	s.spoilGet = func([]byte, []byte, bool) ([]byte, bool, error) { calls++; return nil, false, broken }
 	for _, p := range []Phase{
-		{Kind: Load, Workers: 2}, {Kind: Present}, {Kind: Mixed, PutPercent: 100}, {Kind: Load, Durable: true},
-		{Kind: Insert}, {Kind: Delete}, {Kind: PutSeek}, {Kind: Reopen},
+		{Kind: Load, Workers: 2},
+		{Kind: Present},
+		{Kind: Mixed, PutPercent: 100},
+		{Kind: Load, Durable: true},
+		{Kind: Insert},
+		{Kind: Delete},
+		{Kind: PutSeek},
+		{Kind: Reopen},
 	} {
 		if _, err := Run(t.Context(), s, set, p, nil); !errors.Is(err, broken) ||
 			!strings.Contains(err.Error(), p.Kind.String()) {
@@ -401,8 +456,10 @@ func TestAFailedCallEndsThePhase(t *testing.T) {
 func TestTheEndOfTheContextEndsThePhase(t *testing.T) {
 	set := generated(t, Random, 10_000, Values{Bytes: 20})
 	s := load(t, set)
-	for _, kind := range []Kind{Load, Absent, Present, Mixed, Seek, Insert, Delete, PutSeek,
-		Scan, Flush, Settle, Compact, Reopen} {
+	for _, kind := range []Kind{
+		Load, Absent, Present, Mixed, Seek, Insert, Delete, PutSeek,
+		Scan, Flush, Settle, Compact, Reopen,
+	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := Run(ctx, s, set, Phase{Kind: kind}, nil); !errors.Is(err, context.Canceled) {
@@ -488,8 +545,11 @@ func TestWrongInsertsAreFound(t *testing.T) {
 		count int
 	}{
 		{"an absent key is taken for present", func([]byte, bool) bool { return true }, Phase{Kind: Insert}, 999},
-		{"a present key is put again", func([]byte, bool) bool { return false },
-			Phase{Kind: Insert, NewPercent: 30, Ops: 1000}, 700},
+		{
+			"a present key is put again", func([]byte, bool) bool { return false },
+			Phase{Kind: Insert, NewPercent: 30, Ops: 1000},
+			700,
+		},
 	}
 	for _, tt := range tests {
 		s := load(t, set)
@@ -558,11 +618,15 @@ func TestAQueueIsPoppedFromItsHead(t *testing.T) {
 		want  string
 		count int
 	}{
-		{"the queue is empty", 1000, func(_ int, k, v []byte) ([]byte, []byte, bool) { return k, v, false },
-			"0 pairs at the head, want 1", 1000},
-		{"a value is wrong", 1000,
+		{
+			"the queue is empty", 1000, func(_ int, k, v []byte) ([]byte, []byte, bool) { return k, v, false },
+			"0 pairs at the head, want 1", 1000,
+		},
+		{
+			"a value is wrong", 1000,
 			func(_ int, k, v []byte) ([]byte, []byte, bool) { return k, bytes.Repeat([]byte("x"), len(v)), true },
-			"not its own", 1000},
+			"not its own", 1000,
+		},
 		{"a pair is left", 1001, nil, "after all were popped", 1},
 	}
 	for _, tt := range tests {
@@ -656,8 +720,10 @@ func (s sloppyStore) GetMany(keys [][]byte, each func(i int, value []byte, found
 
 func TestSloppyAnswersToManyKeysAreFound(t *testing.T) {
 	set := generated(t, Random, 100, Values{Bytes: 10})
-	for way, wrong := range map[string]bool{"right": false, "one too few": true, "one too many": true,
-		"two in the wrong order": true} {
+	for way, wrong := range map[string]bool{
+		"right": false, "one too few": true, "one too many": true,
+		"two in the wrong order": true,
+	} {
 		for _, kind := range []Kind{Present, Absent} {
 			f, err := Run(t.Context(), sloppyStore{load(t, set), way}, set, Phase{Kind: kind, Batch: 9, Ops: 99}, nil)
 			if err != nil || (f.Wrong > 0) != wrong || wrong && !strings.Contains(f.FirstWrong, "GetMany") {

@@ -209,10 +209,12 @@ func TestGivenPairsKeepTheirPromises(t *testing.T) {
 		{"no key", nil},
 		{"one key", []string{"a"}},
 		{"the empty key and another", []string{"", "a"}},
-		{"paths, one the beginning of another",
-			[]string{"src", "src/fmt", "src/fmt/print.go", "src/fmt/print_test.go", "src/io"}},
+		{
+			"paths, one the beginning of another",
+			[]string{"src", "src/fmt", "src/fmt/print.go", "src/fmt/print_test.go", "src/io"},
+		},
 		{"keys that look like absent ones", []string{"a", "a!", "a!0", "a!!", "b!1", "c"}},
-		{"neighbours without room between", []string{"a", "a\x00", "a\x00\x00", "a\x00!"}},
+		{"neighbors with nothing between", []string{"a", "a\x00", "a\x00\x00", "a\x00!"}},
 		{"the last begins with the one before and a low byte", []string{"a", "b", "b\x01"}},
 		{"the last begins with the one before and the mark", []string{"a", "b", "b!"}},
 	}

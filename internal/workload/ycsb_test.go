@@ -45,8 +45,10 @@ func TestEveryYCSBWorkloadOfAGoodStoreIsRight(t *testing.T) {
 				}
 				ledger := NewLedger(set, records)
 				for i, letter := range []byte("abcfdeac") {
-					p := Phase{Kind: Serve, Mix: ycsb(t, letter), Ledger: ledger, Ops: ops,
-						Workers: workers, Seed: uint64(i)}
+					p := Phase{
+						Kind: Serve, Mix: ycsb(t, letter), Ledger: ledger, Ops: ops,
+						Workers: workers, Seed: uint64(i),
+					}
 					f, err := Run(t.Context(), s, set, p, nil)
 					if err != nil || f.Wrong > 0 || f.Ops != ops || f.Phase != "ycsb-"+string(letter) {
 						t.Errorf("%s: %d operations, %d wrong: %s, %v", f.Phase, f.Ops, f.Wrong, f.FirstWrong, err)
@@ -95,8 +97,12 @@ func TestAMixHasItsSharesAndItsChoice(t *testing.T) {
 		letter            byte
 		puts, gets, scans int
 	}{
-		{'a', 2000, 2000, 0}, {'b', 200, 3800, 0}, {'c', 0, 4000, 0}, {'d', 200, 3800, 0},
-		{'e', 200, 0, 3800}, {'f', 2000, 4000, 0},
+		{'a', 2000, 2000, 0},
+		{'b', 200, 3800, 0},
+		{'c', 0, 4000, 0},
+		{'d', 200, 3800, 0},
+		{'e', 200, 0, 3800},
+		{'f', 2000, 4000, 0},
 	}
 	for _, tt := range tests {
 		set := generated(t, Decimal, records+ops*5/100, Values{Bytes: 8})
