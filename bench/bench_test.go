@@ -199,11 +199,6 @@ func TestPicturesAndPageAreWritten(t *testing.T) {
 		page     []string
 	}{
 		{
-			"--keys 1000 --phases absent,check-and-insert",
-			[]string{"blocks", "file-reads", "ns"},
-			[]string{"Blocks and reads per lookup", "Times"},
-		},
-		{
 			"sweep fpr --keys 2000 --from 0.1 --to 0.1",
 			[]string{"fpr-wasted", "fpr-present", "fpr-ns"},
 			[]string{"bits per key", "promised"},
@@ -353,25 +348,25 @@ func TestWrongUsageIsNamed(t *testing.T) {
 func TestWrongAnswersAreTrouble(t *testing.T) {
 	r := report{Sides: []side{{Phases: make([]phase, 3)}, {Phases: make([]phase, 3)}}}
 	s := sweepReport{Points: make([]point, 2)}
-	for _, how := range []formats{{}, {json: true}} {
+	for _, asJSON := range []bool{false, true} {
 		out := streams{out: &bytes.Buffer{}, err: &bytes.Buffer{}}
-		if err := errors.Join(how.give(t.Context(), out, &r), how.give(t.Context(), out, &s)); err != nil {
+		if err := errors.Join(out.show(asJSON, &r), out.show(asJSON, &s)); err != nil {
 			t.Errorf("all is right: %v", err)
 		}
 	}
 	r.Sides[1].Phases[1].Wrong, r.Sides[1].Phases[1].FirstWrong = 2, "key a"
 	r.Sides[1].Phases[2].Wrong, r.Sides[1].Phases[2].FirstWrong = 1, "key b"
 	s.Points[1].Present.Wrong, s.Points[1].Present.FirstWrong = 1, "key c"
-	for _, how := range []formats{{}, {json: true}} {
+	for _, asJSON := range []bool{false, true} {
 		var out bytes.Buffer
-		if err := how.give(t.Context(), streams{out: &out}, &r); !errors.Is(err, errWrong) ||
+		if err := (streams{out: &out}).show(asJSON, &r); !errors.Is(err, errWrong) ||
 			err.Error() != "3 wrong answers; the first: key a" {
 			t.Errorf("%v", err)
 		}
 		if out.Len() == 0 {
 			t.Error("nothing is printed beside the error")
 		}
-		if err := how.give(t.Context(), streams{out: &out}, &s); !errors.Is(err, errWrong) ||
+		if err := (streams{out: &out}).show(asJSON, &s); !errors.Is(err, errWrong) ||
 			err.Error() != "1 wrong answers; the first: key c" {
 			t.Errorf("%v", err)
 		}

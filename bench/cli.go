@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,10 +8,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-
-	"github.com/bloomkv/bloomkv/bench/machine"
-	"github.com/bloomkv/bloomkv/internal/outfile"
-	"github.com/bloomkv/bloomkv/internal/picture"
 )
 
 // errWrong means that a store gave a wrong answer.
@@ -91,64 +85,4 @@ func (s streams) show(asJSON bool, f figures) error {
 	return err
 }
 
-// formats are the flags for the forms in which figures are reported.
-type formats struct {
-	json bool
-	html string // file
-	plot string // directory
-}
-
 const jsonHelp = "print the results as a JSON object"
-
-func (o *formats) flags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.BoolVar(&o.json, "json", false, jsonHelp)
-	f.StringVar(&o.html, "html", "", "also write the tables and charts to `FILE`, a page that loads nothing else")
-	f.StringVar(&o.plot, "plot", "", "also write the charts as SVG and PNG into `DIR`")
-}
-
-// check reports a page that could not be written, before anything is measured.
-func (o *formats) check() error {
-	if o.html == "" {
-		return nil
-	}
-	if err := outfile.Check(o.html); err != nil {
-		return fmt.Errorf("--html %w", err)
-	}
-	return nil
-}
-
-// drawn are figures that can be shown as a page.
-type drawn interface {
-	figures
-	page() *picture.Page
-}
-
-// give prints figures and writes their page and charts as far as the flags ask for them. Figures are printed even if a
-// file cannot be written.
-func (o *formats) give(ctx context.Context, to streams, f drawn) error {
-	err := o.write(ctx, f.page())
-	return errors.Join(err, to.show(o.json, f))
-}
-
-// write writes the page and the charts that the flags ask for.
-func (o *formats) write(ctx context.Context, p *picture.Page) error {
-	if o.html != "" {
-		var b bytes.Buffer
-		if err := p.WriteHTML(&b); err != nil {
-			return err
-		}
-		if err := outfile.Write(ctx, o.html, b.Bytes()); err != nil {
-			return err
-		}
-	}
-	if o.plot == "" {
-		return nil
-	}
-	return p.Save(ctx, o.plot)
-}
-
-// origin returns how the figures of a page were made.
-func origin(m machine.Machine, command string) string {
-	return fmt.Sprintf("%s, %d processors, %s/%s, %s. Command: %s", m.CPU, m.CPUs, m.OS, m.Arch, m.Go, command)
-}

@@ -130,7 +130,8 @@ func oneUnit(l layer, tables int, seed uint64) ([]bloomblock.Filter, error) {
 	for i := range filters {
 		b.Reset()
 		for j := range keys {
-			binary.LittleEndian.PutUint64(key[:], uint64(order.At((i*keys+j)%math.MaxInt32))) //nolint:gosec // never negative
+			n := order.At((i*keys + j) % math.MaxInt32)
+			binary.LittleEndian.PutUint64(key[:], uint64(n)) //nolint:gosec // never negative
 			b.Add(bloomblock.HashKey(key[:]))
 		}
 		start := len(blocks)

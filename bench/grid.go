@@ -5,11 +5,9 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-
-	"github.com/bloomkv/bloomkv/internal/picture"
 )
 
-// A grid is a table that is printed on a terminal or shown on a page.
+// A grid is a table.
 type grid struct {
 	head []string
 	rows [][]string
@@ -28,10 +26,6 @@ func (g *grid) print(w io.Writer) error {
 		fmt.Fprintf(t, "%-*s\t%s\t\n", width, row[0], strings.Join(row[1:], "\t"))
 	}
 	return t.Flush()
-}
-
-func (g *grid) table(caption string) *picture.Table {
-	return &picture.Table{Caption: caption, Head: g.head, Rows: g.rows}
 }
 
 // perLookup formats a number per lookup with enough digits to distinguish a thousandth from zero.

@@ -21,7 +21,6 @@ import (
 // config holds the flags of the main run.
 type config struct {
 	data
-	formats
 
 	choice  choice
 	workers int
@@ -30,6 +29,7 @@ type config struct {
 	loads   []string
 	phases  []string
 	dir     string
+	json    bool
 }
 
 const (
@@ -88,12 +88,12 @@ func (c *config) flags(cmd *cobra.Command) {
 		"phases to measure, a `LIST` of "+strings.Join(phaseNames(), ", "))
 	f.StringVar(&c.dir, "dir", "", "create the stores in `DIR`, which must be new or empty, and keep them "+
 		"(default: a temporary directory)")
-	c.formats.flags(cmd)
+	f.BoolVar(&c.json, "json", false, jsonHelp)
 }
 
 // check reports wrong flags, and sets the defaults that depend on other flags.
 func (c *config) check() error {
-	if err := errors.Join(c.data.check(), c.formats.check()); err != nil {
+	if err := c.data.check(); err != nil {
 		return err
 	}
 	if c.keys == 0 {
@@ -173,7 +173,7 @@ func (c *config) run(ctx context.Context, s streams, command string) (err error)
 			}
 		}
 	}
-	return c.give(ctx, s, r)
+	return s.show(c.json, r)
 }
 
 func (c *config) report(command string) *report {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bench/machine"
+	"github.com/bloomkv/bloomkv/internal/outfile"
+	"github.com/bloomkv/bloomkv/internal/picture"
 	"github.com/bloomkv/bloomkv/internal/workload"
 	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
@@ -67,7 +70,6 @@ size.`,
 // sweep makes the same lookups in several stores that differ in one thing.
 type sweep struct {
 	data
-	formats
 	streams
 
 	kind   string
@@ -75,6 +77,9 @@ type sweep struct {
 	rate   span[float64]
 	count  span[int] // of runs or keys
 	dir    string    // of the stores, one after the other
+	json   bool
+	html   string // file for the page
+	plot   string // directory for the charts
 	report sweepReport
 }
 
@@ -109,7 +114,9 @@ Every answer is checked.`,
 			keys, w.count = "", span[int]{1000, mostKeys}
 		}
 		w.data.flags(c, keys, "memory budget of a store during lookups, in `MIB`")
-		w.formats.flags(c)
+		c.Flags().BoolVar(&w.json, "json", false, jsonHelp)
+		c.Flags().StringVar(&w.html, "html", "", "also write a page with charts to `FILE`, which loads nothing else")
+		c.Flags().StringVar(&w.plot, "plot", "", "also write the charts as SVG and PNG into `DIR`")
 		if kind.name == sweepFPR {
 			c.Flags().Float64Var(&w.rate.from, "from", w.rate.from, kind.from)
 			c.Flags().Float64Var(&w.rate.to, "to", w.rate.to, kind.to)
@@ -135,7 +142,13 @@ func (w *sweep) check() error {
 	case w.keys < 2:
 		return fmt.Errorf("--keys %d: want at least 2, so that an absent key lies between", w.keys)
 	}
-	return errors.Join(checkFPR(w.fpr), w.data.check(), w.formats.check())
+	err := errors.Join(checkFPR(w.fpr), w.data.check())
+	if err == nil && w.html != "" {
+		if err = outfile.Check(w.html); err != nil {
+			err = fmt.Errorf("--html %w", err)
+		}
+	}
+	return err
 }
 
 // run measures all points and prints the report.
@@ -166,7 +179,24 @@ func (w *sweep) run(ctx context.Context, command string) (err error) {
 			return err
 		}
 	}
-	return w.give(ctx, w.streams, r)
+	return errors.Join(w.draw(ctx, r.page()), w.show(w.json, r))
+}
+
+// draw writes the page and the charts that the flags ask for.
+func (w *sweep) draw(ctx context.Context, p *picture.Page) error {
+	if w.html != "" {
+		var b bytes.Buffer
+		if err := p.WriteHTML(&b); err != nil {
+			return err
+		}
+		if err := outfile.Write(ctx, w.html, b.Bytes()); err != nil {
+			return err
+		}
+	}
+	if w.plot == "" {
+		return nil
+	}
+	return p.Save(ctx, w.plot)
 }
 
 // points returns the rate, the number of keys and the number of runs of each store.

@@ -134,12 +134,15 @@ func (r *sweepReport) page() *picture.Page {
 			"over all keys in one run."
 		all = r.fprCharts()
 	}
-	g := r.grid()
+	g, m := r.grid(), r.Machine
+	all = slices.DeleteFunc(all, func(c picture.Chart) bool { return len(c.Lines) == 0 })
 	return &picture.Page{
 		Title: "bloomkv: " + heading,
-		Intro: r.intro() + ".\n\n" + origin(r.Machine, r.Command),
+		Intro: fmt.Sprintf("%s.\n\n%s, %d processors, %s/%s, %s. Command: %s",
+			r.intro(), m.CPU, m.CPUs, m.OS, m.Arch, m.Go, r.Command),
 		Sections: []picture.Section{{
-			ID: "sweep", Heading: heading, Text: text, Charts: charts(all...), Table: g.table("Each store"),
+			ID: "sweep", Heading: heading, Text: text, Charts: all,
+			Table: &picture.Table{Caption: "Each store", Head: g.head, Rows: g.rows},
 		}},
 	}
 }

@@ -203,6 +203,11 @@ func TestAPageShowsAttacksAsText(t *testing.T) {
 }
 
 func TestAPageThatCannotBeShownIsAnError(t *testing.T) {
+	rows, folded := [][]string{{"1"}, {"2"}}, func(parts ...Section) Section { return Section{ID: "s", Folded: parts} }
+	table := func(id string, t Table) Section {
+		t.Caption = "t"
+		return Section{ID: id, Table: &t}
+	}
 	for _, tt := range []struct {
 		name    string
 		section Section
@@ -211,54 +216,26 @@ func TestAPageThatCannotBeShownIsAnError(t *testing.T) {
 		{"no address", Section{}, `section 2: ID "" is not unique or not a letter`},
 		{"the other's address", Section{ID: "first"}, `section 2: ID "first" is not unique`},
 		{"an address with a space", Section{ID: "a b"}, `ID "a b" is not unique or not a letter`},
-		{
-			"a table without columns",
-			Section{ID: "s", Table: &Table{Caption: "t"}},
-			`section "s": table "t": no columns`,
-		},
-		{
-			"a row that is too short",
-			Section{ID: "s", Table: &Table{
-				Caption: "t", Head: []string{"a", "b"},
-				Rows: [][]string{{"1", "2"}, {"1"}},
-			}},
-			`table "t": row 2 has 1 cells, want 2`,
-		},
+		{"a table without columns", table("s", Table{}), `section "s": table "t": no columns`},
+		{"a short row", table("s", Table{Head: rows[0], Rows: [][]string{{"1"}, {}}}), `row 2 has 0 cells, want 1`},
 		{"the address of the content", Section{ID: "main"}, `section 2: ID "main" is not unique`},
 		{
-			"a part with the address of another section",
-			Section{ID: "s", Folded: []Section{{ID: "p"}, {ID: "first"}}},
+			"a part with the address of another section", folded(Section{ID: "p"}, Section{ID: "first"}),
 			`section "s": section 2: ID "first" is not unique`,
 		},
 		{
-			"parts of a part",
-			Section{ID: "s", Folded: []Section{{ID: "p", Folded: []Section{{ID: "q"}}}}},
+			"parts of a part", folded(Section{ID: "p", Folded: []Section{{ID: "q"}}}),
 			`section "s": section "p": a folded part has folded parts`,
 		},
 		{
-			"a link to nowhere",
-			Section{ID: "s", Folded: []Section{{
-				ID: "p",
-				Table: &Table{
-					Caption: "t", Head: []string{"a"}, Rows: [][]string{{"1"}, {"2"}},
-					Links: []string{"s", "q"},
-				},
-			}}},
+			"a link to nowhere", folded(table("p", Table{Head: rows[0], Rows: rows, Links: []string{"s", "q"}})),
 			`section "p": table "t": row 2 links to "q", which is not a section`,
 		},
 		{
-			"links for some rows",
-			Section{ID: "s", Table: &Table{
-				Caption: "t", Head: []string{"a"}, Rows: [][]string{{"1"}, {"2"}},
-				Links: []string{"s"},
-			}},
+			"links for some rows", table("s", Table{Head: rows[0], Rows: rows, Links: []string{"s"}}),
 			`section "s": table "t": 1 links for 2 rows`,
 		},
-		{
-			"more than a browser could show",
-			Section{ID: "s", Text: strings.Repeat("a", maxPage)},
-			"bytes, want at most 33554432",
-		},
+		{"a page too large", Section{ID: "s", Text: strings.Repeat("a", maxPage)}, "bytes, want at most 33554432"},
 		{
 			"a chart without points",
 			Section{ID: "s", Charts: []Chart{{Name: "c", Lines: []Line{{Name: "l"}}}}},

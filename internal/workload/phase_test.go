@@ -287,6 +287,14 @@ func TestEveryWrongAnswerIsFound(t *testing.T) {
 		v[len(v)-1] ^= 1
 		return v
 	}
+	always := func(_, _ []byte, _ bool) ([]byte, bool, error) { return []byte("x"), true, nil }
+	empty := func(_, _ []byte, _ bool) ([]byte, bool, error) { return nil, true, nil }
+	never := func(_, _ []byte, _ bool) ([]byte, bool, error) { return nil, false, nil }
+	wrong := func(_, v []byte, _ bool) ([]byte, bool, error) { return flip(v), true, nil }
+	nothing := func(_ int, k, v []byte) ([]byte, []byte, bool) { return k, v, false }
+	without := func(entry int) func(int, []byte, []byte) ([]byte, []byte, bool) {
+		return func(n int, k, v []byte) ([]byte, []byte, bool) { return k, v, n != entry }
+	}
 	tests := []struct {
 		name  string
 		phase Phase
@@ -295,85 +303,31 @@ func TestEveryWrongAnswerIsFound(t *testing.T) {
 		want  string
 		count int // 0 means any number above 0
 	}{
-		{
-			"an absent key is found",
-			Phase{Kind: Absent},
-			func(_, _ []byte, _ bool) ([]byte, bool, error) { return []byte("x"), true, nil }, nil,
-			"has a value of 1 bytes", 999,
-		},
-		{
-			"a present key is not found",
-			Phase{Kind: Present},
-			func(_, _ []byte, _ bool) ([]byte, bool, error) { return nil, false, nil }, nil, "is not found", 1000,
-		},
-		{
-			"one bit of a value is wrong",
-			Phase{Kind: Present, Workers: 2},
-			func(_, v []byte, _ bool) ([]byte, bool, error) { return flip(v), true, nil }, nil, "not its own", 1000,
-		},
-		{
-			"a mixed lookup has another value",
-			Phase{Kind: Mixed, PutPercent: 50},
-			func(_, v []byte, _ bool) ([]byte, bool, error) { return flip(v), true, nil }, nil, "not its own", 0,
-		},
-		{
-			"a scan skips a key",
-			Phase{Kind: Scan},
-			same, func(n int, k, v []byte) ([]byte, []byte, bool) { return k, v, n != 500 },
-			"stops after 999", 1,
-		},
+		{"an absent key is found", Phase{Kind: Absent}, always, nil, "has a value of 1 bytes", 999},
+		{"a present key is not found", Phase{Kind: Present}, never, nil, "is not found", 1000},
+		{"one bit of a value is wrong", Phase{Kind: Present, Workers: 2}, wrong, nil, "not its own", 1000},
+		{"a mixed lookup has another value", Phase{Kind: Mixed, PutPercent: 50}, wrong, nil, "not its own", 0},
+		{"many absent keys are found", Phase{Kind: Absent, Batch: 10}, empty, nil, "has a value of 0 bytes", 999},
+		{"many present keys have wrong values", Phase{Kind: Present, Batch: 10}, wrong, nil, "not its own", 1000},
+		{"a scan skips a key", Phase{Kind: Scan}, same, without(500), "stops after 999", 1},
 		{"a scan has a wrong value", Phase{Kind: Scan}, same, func(n int, k, v []byte) ([]byte, []byte, bool) {
 			if n == 999 {
 				v = flip(v)
 			}
 			return k, v, true
 		}, "not its own", 1},
-		{
-			"a scan has a key that was never set",
-			Phase{Kind: Scan},
-			same,
-			func(n int, k, v []byte) ([]byte, []byte, bool) {
-				if n == 3 {
-					k = append(bytes.Clone(k), 0)
-				}
-				return k, v, true
-			}, "not in the set", 1,
-		},
-		{
-			"a seek begins elsewhere",
-			Phase{Kind: Seek},
-			same,
-			func(n int, k, v []byte) ([]byte, []byte, bool) { return k, v, n != 0 }, "do not start there", 0,
-		},
-		{
-			"a seek ends early",
-			Phase{Kind: Seek},
-			same, func(n int, k, v []byte) ([]byte, []byte, bool) { return k, v, n != 9 },
-			"not the last key", 0,
-		},
-		{
-			"a seek after a put finds nothing",
-			Phase{Kind: PutSeek},
-			same,
-			func(_ int, k, v []byte) ([]byte, []byte, bool) { return k, v, false }, "do not start there", 1000,
-		},
-		{
-			"one of many absent keys is found",
-			Phase{Kind: Absent, Batch: 10},
-			func(_, _ []byte, _ bool) ([]byte, bool, error) { return nil, true, nil }, nil,
-			"has a value of 0 bytes", 999,
-		},
-		{
-			"many present keys have wrong values",
-			Phase{Kind: Present, Batch: 10},
-			func(_, v []byte, _ bool) ([]byte, bool, error) { return flip(v), true, nil }, nil, "not its own", 1000,
-		},
-		{
-			"a seek has a wrong value",
-			Phase{Kind: Seek},
-			same,
-			func(_ int, k, v []byte) ([]byte, []byte, bool) { return k, flip(v), true }, "not its own", 0,
-		},
+		{"a scan has an unknown key", Phase{Kind: Scan}, same, func(n int, k, v []byte) ([]byte, []byte, bool) {
+			if n == 3 {
+				k = append(bytes.Clone(k), 0)
+			}
+			return k, v, true
+		}, "not in the set", 1},
+		{"a seek begins elsewhere", Phase{Kind: Seek}, same, without(0), "do not start there", 0},
+		{"a seek ends early", Phase{Kind: Seek}, same, without(9), "not the last key", 0},
+		{"a seek after a put finds nothing", Phase{Kind: PutSeek}, same, nothing, "do not start there", 1000},
+		{"a seek has a wrong value", Phase{Kind: Seek}, same, func(_ int, k, v []byte) ([]byte, []byte, bool) {
+			return k, flip(v), true
+		}, "not its own", 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
