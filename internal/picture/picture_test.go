@@ -275,8 +275,9 @@ func checkRefused(t *testing.T, c Chart, want string) {
 
 func TestWhatCannotBeDrawnIsAnErrorThatNamesIt(t *testing.T) {
 	one := []float64{1, 2}
-	nan, inf, ab := math.NaN(), math.Inf(-1), []string{"a", "b"}
+	inf, ab := math.Inf(-1), []string{"a", "b"}
 	line := func(x, y []float64) []Line { return []Line{{Name: "l", X: x, Y: y}} }
+	withNaN := append(manyLines(1), line(one, []float64{1, math.NaN()})...)
 	for _, tt := range []struct {
 		name  string
 		chart Chart
@@ -286,11 +287,11 @@ func TestWhatCannotBeDrawnIsAnErrorThatNamesIt(t *testing.T) {
 		{"too many lines", Chart{Lines: manyLines(maxLines + 1)}, "43 lines, want 1 to 42"},
 		{"no points", Chart{Lines: line(nil, nil)}, `line 1, "l": no points`},
 		{"unequal axes", Chart{Lines: line(one, one[:1])}, `line 1, "l": 2 values of X and 1 of Y`},
-		{"a NaN", Chart{Lines: append(manyLines(1), line(one, []float64{1, nan})...)}, `2, "l": point 1: Y is NaN`},
+		{"a NaN", Chart{Lines: withNaN}, `line 2, "l": point 1: Y is NaN`},
 		{"an infinity", Chart{Lines: line([]float64{inf, 1}, one)}, `line 1, "l": point 0: X is -Inf`},
 		{"a huge value", Chart{Lines: line(one, []float64{1, 1e101})}, "point 1: Y is 1e+101"},
 		{"a tiny value", Chart{Lines: line(one, []float64{1, 5e-324})}, "point 1: Y is 5e-324"},
-		{"zero on a logarithmic Y", Chart{LogY: true, Lines: line(one, []float64{1, 0})}, "Y is 0, want more than zero"},
+		{"zero, logarithmic", Chart{LogY: true, Lines: line(one, []float64{1, 0})}, "point 1: Y is 0, want more than zero"},
 		{"less on a logarithmic X", Chart{LogX: true, Lines: line([]float64{-1, 0}, one)}, "point 0: X is -1"},
 		{"logarithmic bars", Chart{LogY: true, Lines: []Line{{X: one, Y: one, Kind: Bars}}}, "bars begin at zero"},
 		{"an unknown kind", Chart{Lines: []Line{{X: one, Y: one, Kind: Bars + 1}}}, "kind 4"},
