@@ -291,7 +291,7 @@ func TestWhatCannotBeDrawnIsAnErrorThatNamesIt(t *testing.T) {
 		{"an infinity", Chart{Lines: line([]float64{inf, 1}, one)}, `line 1, "l": point 0: X is -Inf`},
 		{"a huge value", Chart{Lines: line(one, []float64{1, 1e101})}, "point 1: Y is 1e+101"},
 		{"a tiny value", Chart{Lines: line(one, []float64{1, 5e-324})}, "point 1: Y is 5e-324"},
-		{"zero, logarithmic", Chart{LogY: true, Lines: line(one, []float64{1, 0})}, "point 1: Y is 0, want more than zero"},
+		{"zero, LogY", Chart{LogY: true, Lines: line(one, []float64{1, 0})}, "point 1: Y is 0, want more than zero"},
 		{"less on a logarithmic X", Chart{LogX: true, Lines: line([]float64{-1, 0}, one)}, "point 0: X is -1"},
 		{"logarithmic bars", Chart{LogY: true, Lines: []Line{{X: one, Y: one, Kind: Bars}}}, "bars begin at zero"},
 		{"an unknown kind", Chart{Lines: []Line{{X: one, Y: one, Kind: Bars + 1}}}, "kind 4"},
