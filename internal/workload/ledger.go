@@ -28,7 +28,7 @@ type Ledger struct {
 type flight struct {
 	version uint32
 	worker  int
-	least   uint32 // no older version can overwrite this one: see begin
+	least   uint32 // no version below it can overwrite this one: see begin
 }
 
 // NewLedger returns the ledger of a store into which the first records pairs of set have been loaded.
