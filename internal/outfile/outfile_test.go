@@ -97,14 +97,14 @@ func TestALinkStaysAndLeadsToTheFile(t *testing.T) {
 	link(filepath.Join("far", "old"), at("to-old"))      //
 	link("to-old", at("to-link"))                        //
 	link(filepath.Join("far", "new"), at("to-new"))      // dangling
-	link("door/../sibling", at("to-sibling"))            // dangling: far/sibling, not sibling
+	link("door/../twin", at("to-twin"))                  // dangling: far/twin, not twin
 	link(at("far", "absolute"), at("to-absolute"))       // dangling
 	link(at("far", "000001.sst"), at("to-table"))        //
 	link("loop", at("loop"))                             //
 	link("far", at("to-directory"))                      //
 	link(filepath.Join("none", "new"), at("to-nowhere")) //
 	for _, c := range []struct{ link, file string }{
-		{"to-old", "old"}, {"to-link", "old"}, {"to-new", "new"}, {"to-sibling", "sibling"}, {"to-absolute", "absolute"},
+		{"to-old", "old"}, {"to-link", "old"}, {"to-new", "new"}, {"to-twin", "twin"}, {"to-absolute", "absolute"},
 	} {
 		must(t, Check(at(c.link)))
 		must(t, Write(t.Context(), at(c.link), []byte("by "+c.link)))
@@ -121,7 +121,7 @@ func TestALinkStaysAndLeadsToTheFile(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", name, err, want)
 		}
 	}
-	wantNames(t, at("far"), "absolute deep new old sibling")
+	wantNames(t, at("far"), "absolute deep new old twin")
 }
 
 func TestAFileThatMayNotBeWrittenIsNotReplaced(t *testing.T) {
