@@ -60,6 +60,9 @@ const (
 	rowDisk, rowReopen                             = "disk", "reopen"
 )
 
+// Targets for file reads per lookup of an absent and of a present key, with a small cache.
+var absentReads, presentReads = atMost(1.15 * promisedFPR), atMost(0.95 + promisedFPR)
+
 // lines are all rows in the order of the table.
 var lines = []line{
 	{"absent", "absent, cached, compacted", nanoseconds, below(0.6, rocksdbName), there(614, 217)},
@@ -82,41 +85,16 @@ var lines = []line{
 	{"load-seq", "sequential load, one by one", nanoseconds, below(0.6, rocksdbName), there(754, 1922)},
 	{"load-seq-batched", "sequential load, batches of 100", nanoseconds, below(1, pebbleName), there(257, 281)},
 	{"overwrite", "overwrite", nanoseconds, below(0.6, rocksdbName), there(1887, 3652)},
-	{
-		"fillsync", "load, each put synced (µs)", microseconds,
-		bar{factor: 1.05, of: bestPeer, orEqual: true},
-		there(134e3, 122e3),
-	},
+	{"fillsync", "load, each put synced (µs)", microseconds, upTo(1.05, bestPeer), there(134e3, 122e3)},
 
-	{
-		"reads-absent", "file reads per absent lookup, small cache, compacted",
-		reads, atMost(1.15 * promisedFPR), nowhere,
-	},
-	{
-		"reads-absent-unc", "file reads per absent lookup, small cache, uncompacted",
-		reads, atMost(1.15 * promisedFPR), nowhere,
-	},
-	{
-		"reads-present", "file reads per present lookup, small cache, compacted",
-		reads, atMost(0.95 + promisedFPR), nowhere,
-	},
-	{
-		"reads-present-unc", "file reads per present lookup, small cache, uncompacted",
-		reads, atMost(0.95 + promisedFPR), nowhere,
-	},
-	{
-		rowWriteAmp, "write amplification with the log, random load",
-		times,
-		bar{factor: 1, of: pebbleName, orEqual: true},
-		nowhere,
-	},
+	{"reads-absent", "file reads per absent lookup, small cache, compacted", reads, absentReads, nowhere},
+	{"reads-absent-unc", "file reads per absent lookup, small cache, uncompacted", reads, absentReads, nowhere},
+	{"reads-present", "file reads per present lookup, small cache, compacted", reads, presentReads, nowhere},
+	{"reads-present-unc", "file reads per present lookup, small cache, uncompacted", reads, presentReads, nowhere},
+	{rowWriteAmp, "write amplification with the log, random load", times, upTo(1, pebbleName), nowhere},
 	{rowDisk, "on disk, compacted (MB)", megabytes, bar{limit: ofDecimalKeys}, nowhere},
 	{rowDiskPeak, "largest on disk during the load (MB)", megabytes, bar{limit: atAMillion(250e6)}, nowhere},
-	{
-		rowReopen, "reopen after a clean close (ms)", milliseconds,
-		bar{factor: 1, of: pebbleName, orEqual: true},
-		nowhere,
-	},
+	{rowReopen, "reopen after a clean close (ms)", milliseconds, upTo(1, pebbleName), nowhere},
 	{rowResident, "peak resident during the load (MB)", megabytes, bar{limit: atAMillion(160e6)}, nowhere},
 
 	{"ycsb-a", "YCSB A: 50 % read, 50 % update", nanoseconds, bar{}, nowhere},
@@ -159,6 +137,8 @@ type bar struct {
 const bestPeer = "the best peer"
 
 func below(factor float64, of string) bar { return bar{factor: factor, of: of} }
+
+func upTo(factor float64, of string) bar { return bar{factor: factor, of: of, orEqual: true} }
 
 func atMost(limit float64) bar { return bar{limit: func(config) float64 { return limit }} }
 
