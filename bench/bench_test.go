@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// runJSON runs the program and reads the JSON that it prints. There is nothing else to be printed.
+// runJSON runs the program and parses the JSON that it prints. It must not print anything else.
 func runJSON(t *testing.T, into any, args ...string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -38,20 +38,27 @@ func (s *side) phase(t *testing.T, name string) *phase {
 func TestARunOfEachShapeIsRightAndCounted(t *testing.T) {
 	for _, shape := range []string{"random", "prefixed", "decimal", "bigendian"} {
 		t.Run(shape, func(t *testing.T) {
-			args := []string{"--keys", "2000", "--shape", shape, "--json", "--memory", "64", "--load", "random,sequential,batched,sequential-batched", "--phases", strings.Join(phaseNames(), ",")}
+			args := []string{
+				"--keys", "2000", "--shape", shape, "--json", "--memory", "64", "--load",
+				"random,sequential,batched,sequential-batched", "--phases", strings.Join(phaseNames(), ","),
+			}
 			var r report
 			runJSON(t, &r, args...)
-			if r.Keys != 2000 || r.Shape != shape || r.Command != "go run ./bench "+strings.Join(args, " ") || len(r.Sides) != 2 {
+			if r.Keys != 2000 || r.Shape != shape || r.Command != "go run ./bench "+strings.Join(args, " ") ||
+				len(r.Sides) != 2 {
 				t.Fatalf("%d keys, shape %s, command %q, %d sides", r.Keys, r.Shape, r.Command, len(r.Sides))
 			}
 			on, off := &r.Sides[0], &r.Sides[1]
-			if on.Filters != "on" || on.FilterFPR != 0.01 || off.Filters != "off" || off.FilterFPR != 1 || off.FilterBytes != 0 || on.FilterBitsPerKey < 8 {
-				t.Errorf("sides %s with %v and %.1f bits per key, %s with %v and %d bytes", on.Filters, on.FilterFPR, on.FilterBitsPerKey, off.Filters, off.FilterFPR, off.FilterBytes)
+			if on.Filters != "on" || on.FilterFPR != 0.01 || off.Filters != "off" || off.FilterFPR != 1 ||
+				off.FilterBytes != 0 || on.FilterBitsPerKey < 8 {
+				t.Errorf("sides %s with %v and %.1f bits per key, %s with %v and %d bytes",
+					on.Filters, on.FilterFPR, on.FilterBitsPerKey, off.Filters, off.FilterFPR, off.FilterBytes)
 			}
 			want := []string{
 				"load random", "flush", "settle", "absent-loaded", "present-loaded",
 				"overwrite", "flush", "settle", "absent-overwritten", "present-overwritten",
-				"compact", "settle", "reopen", "warm", "absent", "present", "absent-many", "present-many", "seek-10", "seek-100", "scan", "95-5", "put-seek", "check-and-insert",
+				"compact", "settle", "reopen", "warm", "absent", "present", "absent-many", "present-many", "seek-10",
+				"seek-100", "scan", "95-5", "put-seek", "check-and-insert",
 				"load sequential", "load batched", "load sequential-batched", "load queue", "flush", "queue-pop",
 			}
 			for i := range r.Sides {
@@ -66,26 +73,34 @@ func TestARunOfEachShapeIsRightAndCounted(t *testing.T) {
 				if !slices.Equal(names, want) {
 					t.Errorf("filters %s: phases %q, want %q", s.Filters, names, want)
 				}
-				if present := s.phase(t, "present").Cost; present == nil || present.Lookups != 2000 || present.Blocks != 1 || present.BlocksRead != 0 || present.CacheHitRate != 1 {
+				if present := s.phase(t, "present").Cost; present == nil || present.Lookups != 2000 ||
+					present.Blocks != 1 || present.BlocksRead != 0 || present.CacheHitRate != 1 {
 					t.Errorf("filters %s: present: %+v", s.Filters, present)
 				}
-				if s.phase(t, "reopen").Cost != nil || s.phase(t, "scan").Cost != nil || s.phase(t, "seek-10").Ops != 1000 || s.phase(t, "queue-pop").Ops != 200 {
+				if s.phase(t, "reopen").Cost != nil || s.phase(t, "scan").Cost != nil ||
+					s.phase(t, "seek-10").Ops != 1000 || s.phase(t, "queue-pop").Ops != 200 {
 					t.Errorf("filters %s: scan, seeks or queue: %+v", s.Filters, s.Phases)
 				}
-				// Each pair is written to the log and to a table, twice, once more by the compaction, and some in the end.
-				if s.Tables == 0 || s.WriteAmplification < 2 || s.WriteAmplification > 4 || s.SpaceAmplification < 0.7 || s.SpaceAmplification > 2 || s.Flushes < 3 {
-					t.Errorf("filters %s: %d tables, amplification of writes %v and space %v, %d flushes", s.Filters, s.Tables, s.WriteAmplification, s.SpaceAmplification, s.Flushes)
+				// Each pair is written to the log and to a table, twice; a compaction writes it once more, and some
+				// pairs are inserted at the end.
+				if s.Tables == 0 || s.WriteAmplification < 2 || s.WriteAmplification > 4 ||
+					s.SpaceAmplification < 0.7 || s.SpaceAmplification > 2 || s.Flushes < 3 {
+					t.Errorf("filters %s: %d tables, amplification of writes %v and space %v, %d flushes",
+						s.Filters, s.Tables, s.WriteAmplification, s.SpaceAmplification, s.Flushes)
 				}
 			}
-			// With filters a hundredth is promised, of 1,999 some 20; without, every run that may have the key is searched.
+			// With filters a rate of 0.01 is promised, about 20 of 1,999 lookups. Without filters, every run that may
+			// hold the key is searched.
 			absent := on.phase(t, "absent").Cost
-			if absent.WastedReads > 0.02 || absent.WastedReads != absent.FalsePositives || absent.Probes != absent.Negatives+absent.FalsePositives || absent.TruePositives != 0 {
+			if absent.WastedReads > 0.02 || absent.WastedReads != absent.FalsePositives ||
+				absent.Probes != absent.Negatives+absent.FalsePositives || absent.TruePositives != 0 {
 				t.Errorf("absent with filters: %+v", absent)
 			}
 			if c := on.phase(t, "present-overwritten").Cost; c.TruePositives != 1 || c.Probes < c.TruePositives {
 				t.Errorf("present with filters: %+v", c)
 			}
-			if c := off.phase(t, "absent-overwritten").Cost; c.Considered < 1.9 || c.WastedReads != c.Considered || c.Probes != 0 {
+			if c := off.phase(t, "absent-overwritten").Cost; c.Considered < 1.9 ||
+				c.WastedReads != c.Considered || c.Probes != 0 {
 				t.Errorf("absent without filters, over two runs: %+v", c)
 			}
 		})
@@ -97,11 +112,14 @@ func TestTheSystemCountsTheReadsThatTheStoreCounts(t *testing.T) {
 		t.Skip("no counters of the system here")
 	}
 	var r report
-	runJSON(t, &r, "--keys", "40000", "--memory", "8", "--phases", "absent-loaded,present", "--filters", "off", "--json")
+	runJSON(t, &r, "--keys", "40000", "--memory", "8", "--phases", "absent-loaded,present",
+		"--filters", "off", "--json")
 	for _, name := range []string{"absent-loaded", "present"} {
 		p := r.Sides[0].phase(t, name)
-		if reads := p.Cost.fileReads(); reads < 0.1 || math.Abs(p.System.Reads-reads) > 0.001 || math.Abs(p.System.ReadBytes-p.Cost.BytesRead) > 1 {
-			t.Errorf("%s: %v reads of %v bytes by the store's counters, %v and %v by the system's", name, reads, p.Cost.BytesRead, p.System.Reads, p.System.ReadBytes)
+		if reads := p.Cost.fileReads(); reads < 0.1 || math.Abs(p.System.Reads-reads) > 0.001 ||
+			math.Abs(p.System.ReadBytes-p.Cost.BytesRead) > 1 {
+			t.Errorf("%s: %v reads of %v bytes by the store's counters, %v and %v by the system's",
+				name, reads, p.Cost.BytesRead, p.System.Reads, p.System.ReadBytes)
 		}
 		if mb := p.System.PeakResident >> 20; mb < 8 || mb > 1000 {
 			t.Errorf("%s: peak resident %d MiB", name, mb)
@@ -115,10 +133,16 @@ func TestOnlyWhatIsAskedForIsRun(t *testing.T) {
 		{"--phases absent --load batched", "load batched,flush,settle,compact,settle,warm,absent"},
 		{"--phases absent-loaded", "load random,flush,settle,absent-loaded"},
 		{"--phases overwrite", "load random,flush,settle,overwrite,flush,settle"},
-		{"--phases present-overwritten,reopen", "load random,flush,settle,overwrite,flush,settle,present-overwritten,compact,settle,reopen"},
+		{
+			"--phases present-overwritten,reopen",
+			"load random,flush,settle,overwrite,flush,settle,present-overwritten,compact,settle,reopen",
+		},
 		{"--phases queue-pop", "load queue,flush,queue-pop"},
 		{"--phases queue-pop --load sync", "load sync,load queue,flush,queue-pop"},
-		{"--phases scan --load sequential,sync --choice zipf --workers 2", "load sequential,flush,settle,compact,settle,warm,scan,load sync"},
+		{
+			"--phases scan --load sequential,sync --choice zipf --workers 2",
+			"load sequential,flush,settle,compact,settle,warm,scan,load sync",
+		},
 	} {
 		var r report
 		runJSON(t, &r, append(strings.Fields(test.args), "--keys", "300", "--filters", "on", "--json")...)
@@ -140,7 +164,10 @@ func TestKeysAreFewerWhereValuesAreLarge(t *testing.T) {
 		{0, 64 << 20, 3},
 		{7, 256 << 10, 7},
 	} {
-		c := config{data: data{keys: test.keys, value: test.value, memory: 64}, workers: 1, fpr: 0.01, filters: "both", phases: []string{"all"}}
+		c := config{
+			data: data{keys: test.keys, value: test.value, memory: 64}, workers: 1, fpr: 0.01, filters: "both",
+			phases: []string{"all"},
+		}
 		if err := c.check(); err != nil || c.keys != test.want {
 			t.Errorf("--keys %d --value %d: %d keys, %v, want %d", test.keys, test.value, c.keys, err, test.want)
 		}
@@ -149,11 +176,13 @@ func TestKeysAreFewerWhereValuesAreLarge(t *testing.T) {
 
 func TestThePageHasTablesAndLinesForBenchstat(t *testing.T) {
 	var out, errs bytes.Buffer
-	if code := run(t.Context(), strings.Fields("--keys 500 --memory 64 --phases absent,put-seek,seek-10"), streams{out: &out, err: &errs}); code != exitOK {
+	if code := run(t.Context(), strings.Fields("--keys 500 --memory 64 --phases absent,put-seek,seek-10"),
+		streams{out: &out, err: &errs}); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
 	for _, want := range []string{
-		"command: go run ./bench --keys 500", "go: go1.", "off÷on", "p999 off", "system reads", "put-seek, the put alone", "bits per key", "space amplification",
+		"command: go run ./bench --keys 500", "go: go1.", "off÷on", "p999 off", "system reads",
+		"put-seek, the put alone", "bits per key", "space amplification",
 		"\nBenchmarkload-random/filters=on/shape=random 500 ", "\nBenchmarkabsent/filters=off/shape=random 499 ",
 	} {
 		if !strings.Contains(out.String(), want) {
@@ -170,17 +199,24 @@ func TestPicturesAndPageAreWritten(t *testing.T) {
 		page     []string
 	}{
 		{
-			"--keys 1000 --phases absent,check-and-insert",
-			[]string{"blocks", "file-reads", "ns", "latency-absent", "latency-load-random", "latency-check-and-insert"},
-			[]string{"What a lookup touches", "Times", "How long single calls took"},
+			"sweep fpr --keys 2000 --from 0.1 --to 0.1",
+			[]string{"fpr-wasted", "fpr-present", "fpr-ns"},
+			[]string{"bits per key", "promised"},
 		},
-		{"sweep fpr --keys 2000 --from 0.1 --to 0.1", []string{"fpr-wasted", "fpr-present", "fpr-ns"}, []string{"bits per key", "promised"}},
-		{"sweep runs --keys 2000 --to 2", []string{"runs-absent", "runs-present", "runs-ns-absent", "runs-ns-present"}, []string{"Read amplification against runs"}},
-		{"sweep keys --from 1000 --to 2000", []string{"keys-absent", "keys-present", "keys-ns-absent", "keys-ns-present", "keys-memory"}, []string{"Costs against the number of keys"}},
+		{
+			"sweep runs --keys 2000 --to 2",
+			[]string{"runs-absent", "runs-present", "runs-ns-absent", "runs-ns-present"},
+			[]string{"the number of runs"},
+		},
+		{"sweep keys --from 1000 --to 2000", []string{
+			"keys-absent", "keys-present", "keys-ns-absent",
+			"keys-ns-present",
+		}, []string{"the number of keys"}},
 	} {
 		plots, page := filepath.Join(dir, "plots"), filepath.Join(dir, "page.html")
 		var out, errs bytes.Buffer
-		if code := run(t.Context(), append(strings.Fields(test.args), "--plot", plots, "--html", page), streams{out: &out, err: &errs}); code != exitOK {
+		if code := run(t.Context(), append(strings.Fields(test.args), "--plot", plots, "--html", page),
+			streams{out: &out, err: &errs}); code != exitOK {
 			t.Errorf("%s: exit code %d: %s", test.args, code, errs.String())
 			continue
 		}
@@ -236,12 +272,13 @@ func TestAnInterruptionRemovesTheStoresAndIsNamed(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		errs := &cancelWriter{cancel: cancel}
 		var out bytes.Buffer
-		// The first drawing of a progress bar is the sign that a phase is under way.
-		if code := run(ctx, strings.Fields(args), streams{out: &out, err: errs, terminal: true}); code != exitInterrupted {
-			t.Errorf("%s: exit code %d, want %d: %s", args, code, exitInterrupted, &errs.said)
+		// The first drawing of a progress bar shows that a phase is running.
+		if code := run(ctx, strings.Fields(args),
+			streams{out: &out, err: errs, terminal: true}); code != exitInterrupted {
+			t.Errorf("%s: exit code %d, want %d: %s", args, code, exitInterrupted, &errs.printed)
 		}
-		if !strings.Contains(errs.said.String(), "bench: interrupted: ") || out.Len() > 0 {
-			t.Errorf("%s: printed %q and %q", args, &errs.said, out.String())
+		if !strings.Contains(errs.printed.String(), "bench: interrupted: ") || out.Len() > 0 {
+			t.Errorf("%s: printed %q and %q", args, &errs.printed, out.String())
 		}
 		if entries, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(entries) != 0 {
 			t.Errorf("%s: %d entries left in the temporary directory, %v", args, len(entries), err)
@@ -252,13 +289,13 @@ func TestAnInterruptionRemovesTheStoresAndIsNamed(t *testing.T) {
 
 // cancelWriter cancels at the first write.
 type cancelWriter struct {
-	said   bytes.Buffer
-	cancel context.CancelFunc
+	printed bytes.Buffer
+	cancel  context.CancelFunc
 }
 
 func (w *cancelWriter) Write(p []byte) (int, error) {
 	w.cancel()
-	return w.said.Write(p)
+	return w.printed.Write(p)
 }
 
 func TestWrongUsageIsNamed(t *testing.T) {
@@ -281,7 +318,7 @@ func TestWrongUsageIsNamed(t *testing.T) {
 		{"sweep sideways", "sideways"},
 		{"sweep fpr --from 0.1 --to 0.5", "the larger first"},
 		{"sweep fpr --to 0", "above 0"},
-		{"sweep fpr --keys 1", "2 at least"},
+		{"sweep fpr --keys 1", "at least 2"},
 		{"sweep runs --to 14", "1 to 13"},
 		{"sweep keys --from 1", "2 keys"},
 		{"sweep keys --fpr 1", "--fpr 1"},
@@ -291,8 +328,9 @@ func TestWrongUsageIsNamed(t *testing.T) {
 		if code := run(t.Context(), strings.Fields(test.args), streams{out: &out, err: &errs}); code != exitTrouble {
 			t.Errorf("%s: exit code %d, want %d", test.args, code, exitTrouble)
 		}
-		if said := errs.String(); !strings.Contains(said, test.want) || !strings.Contains(said, "--help") || strings.Count(said, "\n") != 1 {
-			t.Errorf("%s: %q, want a line with %q", test.args, said, test.want)
+		if printed := errs.String(); !strings.Contains(printed, test.want) || !strings.Contains(printed, "--help") ||
+			strings.Count(printed, "\n") != 1 {
+			t.Errorf("%s: %q, want a line with %q", test.args, printed, test.want)
 		}
 		if out.Len() > 0 {
 			t.Errorf("%s: printed %q beside the error", test.args, &out)
@@ -300,7 +338,8 @@ func TestWrongUsageIsNamed(t *testing.T) {
 	}
 	for _, args := range []string{"--help", "sweep", "sweep fpr --help"} {
 		var out, errs bytes.Buffer
-		if code := run(t.Context(), strings.Fields(args), streams{out: &out, err: &errs}); code != exitOK || !strings.Contains(out.String(), "Usage:") || errs.Len() > 0 {
+		if code := run(t.Context(), strings.Fields(args), streams{out: &out, err: &errs}); code != exitOK ||
+			!strings.Contains(out.String(), "Usage:") || errs.Len() > 0 {
 			t.Errorf("%s: exit code %d\n%s%s", args, code, out.String(), errs.String())
 		}
 	}
@@ -309,24 +348,26 @@ func TestWrongUsageIsNamed(t *testing.T) {
 func TestWrongAnswersAreTrouble(t *testing.T) {
 	r := report{Sides: []side{{Phases: make([]phase, 3)}, {Phases: make([]phase, 3)}}}
 	s := sweepReport{Points: make([]point, 2)}
-	for _, how := range []shown{{}, {json: true}} {
+	for _, asJSON := range []bool{false, true} {
 		out := streams{out: &bytes.Buffer{}, err: &bytes.Buffer{}}
-		if err := errors.Join(how.give(t.Context(), out, &r), how.give(t.Context(), out, &s)); err != nil {
+		if err := errors.Join(out.show(asJSON, &r), out.show(asJSON, &s)); err != nil {
 			t.Errorf("all is right: %v", err)
 		}
 	}
 	r.Sides[1].Phases[1].Wrong, r.Sides[1].Phases[1].FirstWrong = 2, "key a"
 	r.Sides[1].Phases[2].Wrong, r.Sides[1].Phases[2].FirstWrong = 1, "key b"
 	s.Points[1].Present.Wrong, s.Points[1].Present.FirstWrong = 1, "key c"
-	for _, how := range []shown{{}, {json: true}} {
+	for _, asJSON := range []bool{false, true} {
 		var out bytes.Buffer
-		if err := how.give(t.Context(), streams{out: &out}, &r); !errors.Is(err, errWrong) || err.Error() != "3 wrong answers; the first: key a" {
+		if err := (streams{out: &out}).show(asJSON, &r); !errors.Is(err, errWrong) ||
+			err.Error() != "3 wrong answers; the first: key a" {
 			t.Errorf("%v", err)
 		}
 		if out.Len() == 0 {
 			t.Error("nothing is printed beside the error")
 		}
-		if err := how.give(t.Context(), streams{out: &out}, &s); !errors.Is(err, errWrong) || err.Error() != "1 wrong answers; the first: key c" {
+		if err := (streams{out: &out}).show(asJSON, &s); !errors.Is(err, errWrong) ||
+			err.Error() != "1 wrong answers; the first: key c" {
 			t.Errorf("%v", err)
 		}
 	}
@@ -334,7 +375,8 @@ func TestWrongAnswersAreTrouble(t *testing.T) {
 
 func TestWhatCannotBePrintedIsAnError(t *testing.T) {
 	full := errors.New("no space")
-	err := execute(t.Context(), strings.Fields("--keys 100 --phases absent"), streams{out: failWriter{full}, err: &bytes.Buffer{}})
+	err := execute(t.Context(), strings.Fields("--keys 100 --phases absent"),
+		streams{out: failWriter{full}, err: &bytes.Buffer{}})
 	if !errors.Is(err, full) {
 		t.Errorf("%v, want %v", err, full)
 	}

@@ -12,19 +12,19 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// A question is what is timed: whether a key is there. It is asked by one goroutine.
+// A question asks a subject whether it holds a key. It is used by one goroutine.
 type question func(key []byte) bool
 
-// A chain asks for keys one after the other, and which key is next depends on the last answer: where that is not the one
-// that was wanted, a key is left out. The place of the next key goes through memory that others might write, so that a
-// processor cannot guess the answer and begin with the next key before: it is the time of one lookup. Where nothing follows
-// from the answer it can, and several lookups overlap: a free chain.
+// A chain asks for keys one after the other. In a chained series the next key depends on the last answer: after an
+// unexpected answer, one key is skipped. The position of the next key is stored in an atomic variable, so that the
+// processor can neither guess the answer nor start with the next key early, and the time of a single lookup is
+// measured. In a free series nothing depends on the answer, and lookups may overlap.
 type chain struct {
 	free bool
-	want bool // the answer
+	want bool // the expected answer
 }
 
-// ask returns how many keys it asked for, and how many answers were not the one that was wanted.
+// ask returns the number of keys that it asked for, and the number of unexpected answers.
 func (c chain) ask(keys keyList, q question) (asked, others int) {
 	if c.free {
 		for at := 0; at < len(keys.bytes); at += keys.width {
@@ -32,7 +32,7 @@ func (c chain) ask(keys keyList, q question) (asked, others int) {
 		}
 		return len(keys.bytes) / keys.width, others
 	}
-	var next atomic.Int64 // a store and a load that are atomic wait for all loads before, on amd64
+	var next atomic.Int64 // on amd64, an atomic store and load wait for all earlier loads
 	for {
 		at := int(next.Load())
 		if at >= len(keys.bytes) {
@@ -52,7 +52,7 @@ func differ(got, want bool) int {
 	return 0
 }
 
-// String names the kind of chain.
+// String returns the name of the kind of series.
 func (c chain) String() string {
 	if c.free {
 		return "free"
@@ -60,7 +60,7 @@ func (c chain) String() string {
 	return "chained"
 }
 
-// A keyList is keys of one length, end to end.
+// A keyList holds keys of one length, end to end.
 type keyList struct {
 	bytes []byte
 	width int
@@ -68,7 +68,8 @@ type keyList struct {
 
 func (k *keyList) at(at int) []byte { return k.bytes[at : at+k.width : at+k.width] }
 
-// fill makes n keys of a set, or absent ones: those at the places from first on of a shuffled order, beginning again at its end.
+// fill sets the list to n keys of a set, or absent keys: those from index first on in a shuffled order, which starts
+// again at its end.
 func (k *keyList) fill(set *workload.Generated, absent bool, order workload.Permutation, first, n int) {
 	k.bytes, k.width = k.bytes[:0], set.Shape().KeyBytes()
 	length := set.Len()
@@ -84,7 +85,7 @@ func (k *keyList) fill(set *workload.Generated, absent bool, order workload.Perm
 	}
 }
 
-// chunks are the keys in parts that are timed at once.
+// chunks yields the keys in parts that are timed together.
 func (k *keyList) chunks() iter.Seq[keyList] {
 	return func(yield func(keyList) bool) {
 		for part := range slices.Chunk(k.bytes, chunkKeys*k.width) {
@@ -95,14 +96,14 @@ func (k *keyList) chunks() iter.Seq[keyList] {
 	}
 }
 
-// nothing is the question that costs nothing: what is left is the cost of asking.
+// nothing answers at no cost, to measure the cost of asking.
 func nothing([]byte) bool { return false }
 
-// A storeReader asks a store, and holds what came back. It is for one goroutine.
+// A storeReader asks a store. It is used by one goroutine.
 type storeReader struct {
 	db     *bloomkv.DB
 	value  []byte
-	length int // of all values together
+	length int // sum over all values
 	err    error
 }
 
@@ -119,34 +120,35 @@ func (r *storeReader) ask(key []byte) bool {
 	return false
 }
 
-// An against is two questions asked for the same keys in turn: a store's, and one that does less.
-type against struct {
+// A comparison is the result of asking a store and its floor for the same keys in turn.
+type comparison struct {
 	Chain   string  `json:"chain"`
-	StoreNs float64 `json:"store_ns"` // medians of the rounds, for a lookup, without the cost of asking
+	StoreNs float64 `json:"store_ns"` // per lookup, median of the rounds, less the cost of asking
 	FloorNs float64 `json:"floor_ns"`
 	AskNs   float64 `json:"ask_ns"` // the cost of asking
 
-	// Ratio is StoreNs ÷ FloorNs within a round: the median of the rounds, the least and the most.
+	// Ratio is StoreNs ÷ FloorNs of a round: the median of the rounds, the minimum and the maximum.
 	Ratio float64 `json:"ratio"`
 	Least float64 `json:"ratio_least"`
 	Most  float64 `json:"ratio_most"`
 
-	FloorFPR float64 `json:"floor_fpr"` // of the floor's filters, as measured
-	Wrong    int     `json:"wrong"`     // answers of the store
+	FloorFPR float64 `json:"floor_fpr"` // measured, of the floor's filters
+	Wrong    int     `json:"wrong"`     // wrong answers of the store
 }
 
 const (
-	// turnKeys is how many keys one side is asked for in a row, so that the first caches are its own again.
+	// turnKeys is the number of keys for which one side is asked in a row, enough to fill the first-level caches with
+	// its data.
 	turnKeys = 1 << 18
-	// chunkKeys is how many of them are timed at once: few enough that most chunks are disturbed by nothing from outside, and
-	// so many that the clock is cheap.
+	// chunkKeys is the number of keys that are timed together: few enough that most chunks are not disturbed by other
+	// work on the machine, and enough that the clock costs little.
 	chunkKeys = 2048
-	// warmPart of a turn is not timed: the other side was there before.
+	// warmPart is the inverse of the share of a turn that is not timed, because the caches hold data of the other side.
 	warmPart = 4
 )
 
-// A turn asks one question for keys of a set, chunk by chunk, and returns the times for a key. The keys are those at the
-// places from first on of a shuffled order; they are made when the clock stands.
+// A turn asks one question for keys of a set, chunk by chunk, and returns the time per key. It uses the keys from index
+// first on in a shuffled order, and prepares them while the clock is stopped.
 type turn struct {
 	chain  chain
 	set    *workload.Generated
@@ -154,7 +156,7 @@ type turn struct {
 	order  workload.Permutation
 	keys   keyList
 
-	asked, others int // so far
+	asked, others int // in all turns so far
 }
 
 func newTurn(set *workload.Generated, c chain, absent bool, seed uint64) *turn {
@@ -183,22 +185,24 @@ func (t *turn) take(first, n int, q question) (ns float64) {
 	return workload.Median(times)
 }
 
-// compareAbsent asks a store and its floor for absent keys in turn, for so many rounds, each with other keys, and both for the
-// same. done is told how many rounds are.
-func compareAbsent(ctx context.Context, db *bloomkv.DB, f *floor, set *workload.Generated, c chain, rounds int, seed uint64, done func(round int)) (against, error) {
+// compareAbsent asks a store and its floor for absent keys in turn, for the given number of rounds. Each round uses
+// other keys, the same for both. done is called after each round.
+func compareAbsent(ctx context.Context, db *bloomkv.DB, f *floor, set *workload.Generated, c chain,
+	rounds int, seed uint64, done func(round int),
+) (comparison, error) {
 	r := storeReader{db: db}
 	questions := [...]question{r.ask, f.mayContain, nothing}
 	var turns [len(questions)]*turn
 	for i := range turns {
 		turns[i] = newTurn(set, c, true, seed)
 	}
-	var times [len(questions)][]float64 // for a key
+	var times [len(questions)][]float64 // per key
 	n := min(turnKeys, set.Absents())
 	runtime.GC()
 	for round := range rounds {
-		for i := range turns { // each side is the first in its turn
+		for i := range turns { // the sides take turns in being first
 			if err := ctx.Err(); err != nil {
-				return against{}, err
+				return comparison{}, err
 			}
 			which := (i + round) % len(turns)
 			times[which] = append(times[which], turns[which].take(round*n, n, questions[which]))
@@ -208,15 +212,16 @@ func compareAbsent(ctx context.Context, db *bloomkv.DB, f *floor, set *workload.
 	return summary(c, turns[0], turns[1], times), r.err
 }
 
-// summary of the rounds of a store, a floor and asking itself.
-func summary(c chain, store, floor *turn, times [3][]float64) against {
-	a := against{Chain: c.String(), AskNs: workload.Median(times[2]), Wrong: store.others}
+// summary returns the result from the times of a store, a floor and asking itself.
+func summary(c chain, store, floor *turn, times [3][]float64) comparison {
+	a := comparison{Chain: c.String(), AskNs: workload.Median(times[2]), Wrong: store.others}
 	a.FloorFPR = float64(floor.others) / float64(max(floor.asked, 1))
 	ratios := make([]float64, len(times[0]))
 	var net [2][]float64
 	for i := range ratios {
 		for side := range net {
-			net[side] = append(net[side], max(times[side][i]-a.AskNs, 1)) // noise in the cost of asking must not turn the sign
+			// noise in the cost of asking must not change the sign
+			net[side] = append(net[side], max(times[side][i]-a.AskNs, 1))
 		}
 		ratios[i] = net[0][i] / net[1][i]
 	}

@@ -17,8 +17,8 @@ func TestAChainFollowsTheAnswers(t *testing.T) {
 	keys := keyList{[]byte("aabbccddeeffgg"), 2}
 	for _, c := range []struct {
 		chain          chain
-		yes            string // keys that are there
-		want           string // asked, in order
+		yes            string // present keys
+		want           string // the keys that are asked for, in order
 		asked, differs int
 	}{
 		{chain{}, "", "aabbccddeeffgg", 7, 0},
@@ -35,7 +35,8 @@ func TestAChainFollowsTheAnswers(t *testing.T) {
 			return bytes.Contains([]byte(c.yes), key)
 		})
 		if string(got) != c.want || asked != c.asked || others != c.differs {
-			t.Errorf("%+v, %q there: asked for %s, %d, and %d other answers; want %s, %d, %d", c.chain, c.yes, got, asked, others, c.want, c.asked, c.differs)
+			t.Errorf("%+v, %q there: asked for %s, %d, and %d other answers; want %s, %d, %d",
+				c.chain, c.yes, got, asked, others, c.want, c.asked, c.differs)
 		}
 	}
 }
@@ -87,11 +88,12 @@ func TestATurnAsksForTheKeysOfItsRound(t *testing.T) {
 		}
 	}
 	if len(seen) != 2*n || turn.asked != 2*n || turn.others != 0 {
-		t.Errorf("%d different keys, %d asked, %d other answers; want %d, as many, none", len(seen), turn.asked, turn.others, 2*n)
+		t.Errorf("%d different keys, %d asked, %d other answers; want %d, as many, none",
+			len(seen), turn.asked, turn.others, 2*n)
 	}
 }
 
-// testStore is a store in memory with all of a set.
+// testStore returns a store in memory that holds a set.
 func testStore(t *testing.T, set workload.Set) *own.Store {
 	t.Helper()
 	store, err := own.Open("store", &bloomkv.Options{FS: vfs.NewMem()})
@@ -119,23 +121,26 @@ func TestAStoreIsComparedWithItsFloor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m := store.Metrics(); f.filterBytes != m.Memory.Filters || len(f.fences) != m.Files.Tables {
-		t.Errorf("a floor of %d fences and %d bytes of filters, want %d and %d", len(f.fences), f.filterBytes, m.Files.Tables, m.Memory.Filters)
+		t.Errorf("a floor of %d fences and %d bytes of filters, want %d and %d",
+			len(f.fences), f.filterBytes, m.Files.Tables, m.Memory.Filters)
 	}
 	gets := store.Metrics().Lookups.Gets
 	for _, c := range []chain{{}, {free: true}} {
-		var told []int
-		a, err := compareAbsent(t.Context(), store.DB, f, set, c, 3, 1, func(round int) { told = append(told, round) })
+		var rounds []int
+		a, err := compareAbsent(t.Context(), store.DB, f, set, c, 3, 1,
+			func(round int) { rounds = append(rounds, round) })
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a.StoreNs < 1 || a.FloorNs < 1 || !(a.Least <= a.Ratio && a.Ratio <= a.Most) || a.AskNs <= 0 || a.Chain != c.String() {
+		if a.StoreNs < 1 || a.FloorNs < 1 || !(a.Least <= a.Ratio && a.Ratio <= a.Most) ||
+			a.AskNs <= 0 || a.Chain != c.String() {
 			t.Errorf("%+v", a)
 		}
 		if a.Wrong != 0 || math.Abs(a.FloorFPR/bestUnit(10).Rate()-1) > 0.3 {
 			t.Errorf("%d wrong answers, a rate of %v", a.Wrong, a.FloorFPR)
 		}
-		if !slices.Equal(told, []int{1, 2, 3}) {
-			t.Errorf("told of rounds %v", told)
+		if !slices.Equal(rounds, []int{1, 2, 3}) {
+			t.Errorf("done was called with rounds %v", rounds)
 		}
 	}
 	if asked := store.Metrics().Lookups.Gets - gets; asked != 6*19_999 {
@@ -154,7 +159,8 @@ func TestAStoreIsComparedWithItsFloor(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := compareAbsent(t.Context(), store.DB, f, set, chain{}, 1, 1, func(int) {}); !errors.Is(err, bloomkv.ErrClosed) {
+	if _, err := compareAbsent(t.Context(), store.DB, f, set, chain{}, 1, 1,
+		func(int) {}); !errors.Is(err, bloomkv.ErrClosed) {
 		t.Errorf("a closed store: %v", err)
 	}
 }
@@ -166,7 +172,7 @@ func TestTheFloorOfSeveralRunsProbesEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	for i := range set.Len() { // three runs of level 0, too few to be compacted
+	for i := range set.Len() { // three runs in level 0 are too few for a compaction
 		if err := store.Put(set.AppendKey(nil, i), set.AppendValue(nil, i)); err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +183,7 @@ func TestTheFloorOfSeveralRunsProbesEach(t *testing.T) {
 		}
 	}
 	var key []byte
-	for i := range 100 { // which loads all filters
+	for i := range 100 { // loads all filters
 		key = set.AppendAbsent(key[:0], i)
 		if found, err := store.Has(key); found || err != nil {
 			t.Fatal(found, err)
@@ -188,8 +194,10 @@ func TestTheFloorOfSeveralRunsProbesEach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if perKey := m.Lookups.FilterProbes / m.Lookups.Gets; f.runs != 3 || perKey != 3 || len(f.fences) != 1 || f.filterBytes != m.Memory.Filters {
-		t.Errorf("%d filters beside %d fences, of %d bytes; the store probes %d of %d bytes for a key", f.runs, len(f.fences), f.filterBytes, perKey, m.Memory.Filters)
+	if perKey := m.Lookups.FilterProbes / m.Lookups.Gets; f.runs != 3 || perKey != 3 || len(f.fences) != 1 ||
+		f.filterBytes != m.Memory.Filters {
+		t.Errorf("%d filters beside %d fences, of %d bytes; the store probes %d of %d bytes for a key",
+			f.runs, len(f.fences), f.filterBytes, perKey, m.Memory.Filters)
 	}
 	a, err := compareAbsent(t.Context(), store.DB, f, set, chain{}, 2, 1, func(int) {})
 	if err != nil || a.Wrong != 0 || a.FloorFPR > 0.01 {
@@ -200,7 +208,8 @@ func TestTheFloorOfSeveralRunsProbesEach(t *testing.T) {
 func TestASummaryIsOfNetTimes(t *testing.T) {
 	store, floor := &turn{others: 3}, &turn{asked: 200, others: 4}
 	a := summary(chain{}, store, floor, [3][]float64{{110, 210, 70}, {60, 60, 40}, {10, 10, 12}})
-	if a.StoreNs != 100 || a.FloorNs != 50 || a.AskNs != 10 || a.Ratio != 2 || a.Least != 2 || a.Most != 4 || a.Wrong != 3 || a.FloorFPR != 0.02 {
+	if a.StoreNs != 100 || a.FloorNs != 50 || a.AskNs != 10 || a.Ratio != 2 || a.Least != 2 || a.Most != 4 ||
+		a.Wrong != 3 || a.FloorFPR != 0.02 {
 		t.Errorf("%+v", a)
 	}
 	a = summary(chain{}, store, floor, [3][]float64{{5}, {5}, {10}})

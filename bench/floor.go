@@ -13,30 +13,32 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// A floor is the least that a lookup of an absent key can be in a tree of a given shape: the key is hashed once, one flat
-// array of fences is searched, and one filter of each run is probed. It has no memtables, no versions, no counters and no
-// files, and so it is no store: it is what a store's lookup is measured against.
+// A floor is the least work that a lookup of an absent key needs in a tree of a given form: hash the key once, search
+// one flat array of fences, and probe one filter per run. It has no memtables, versions, counters or files, and so
+// cannot replace a store; it is what a store's lookup is compared with.
 //
-// There are as many fences as the last run of the tree has tables, and as many filters as the tree has tables. They are of the
-// same sizes as the store's, but each of a single unit, and as full as filters of that size are built. The tables of the runs
-// above are found from the place in the last one alone.
+// It has a fence for each table of the last run and a filter for each table of the tree. The filters have the sizes of
+// the store's, but a single unit each, filled as usual for their size. The tables of the other runs are found by the
+// index in the last run.
 type floor struct {
-	prefix int                 // bytes that all fences begin with
-	fences []uint64            // the eight bytes after the prefix of the last key of each table of the last run, in order
-	probes []bloomblock.Filter // of the table between two fences: its own filter, and that of the table above it in each other run
-	runs   int                 // how many filters that are
+	prefix int // bytes that all fences have in common
+	// for each table of the last run, in order: the eight bytes of its last key after the prefix
+	fences []uint64
+	// for each table of the last run: its filter, and that of the table above it in each other run
+	probes []bloomblock.Filter
+	runs   int // number of filters per table of the last run
 
 	filterBytes int64 // of all tables
 }
 
-// A layer is a level of a tree as a floor sees it.
+// A layer is the part of a level that a floor depends on.
 type layer struct {
-	runs, tables int    // tables are those of all runs
+	runs, tables int    // tables of all runs together
 	filterBytes  int64  // in memory, of all tables
 	entries      uint64 // in all tables
 }
 
-// layers are the levels of a store that hold tables, the newest first.
+// layers returns the levels of a store that hold tables, the newest first.
 func layers(m bloomkv.Metrics) []layer {
 	var all []layer
 	for _, l := range m.Levels {
@@ -47,19 +49,20 @@ func layers(m bloomkv.Metrics) []layer {
 	return all
 }
 
-// fencesFrom is so many keys of the set looked at for each fence: fences of keys in no order are quantiles of a sample.
+// fencesFrom is the number of sampled keys per fence. If the keys of a set are not sorted, fences are quantiles of a
+// sample.
 const fencesFrom = 16
 
-// newFloor is the floor of a tree that holds a set.
+// newFloor returns the floor of a tree that holds a set.
 func newFloor(tree []layer, set workload.Set, seed uint64) (*floor, error) {
 	if len(tree) == 0 || set.Len() == 0 {
-		return nil, fmt.Errorf("a floor of %d levels and %d keys: want at least one", len(tree), set.Len())
+		return nil, fmt.Errorf("%d levels and %d keys, want at least one of each for a floor", len(tree), set.Len())
 	}
 	last := tree[len(tree)-1]
 	tables := tablesPerRun(last)
 	f := &floor{}
 	f.setFences(set, tables, seed)
-	columns := make([][]bloomblock.Filter, 0, len(tree)) // one for each run
+	columns := make([][]bloomblock.Filter, 0, len(tree)) // one per run
 	for _, l := range tree {
 		for range l.runs {
 			seed++
@@ -87,7 +90,7 @@ func newFloor(tree []layer, set workload.Set, seed uint64) (*floor, error) {
 
 func tablesPerRun(l layer) int { return max(1, (l.tables+l.runs/2)/l.runs) }
 
-// setFences parts the keys of a set into so many tables of the same length.
+// setFences divides the keys of a set into tables of equal size.
 func (f *floor) setFences(set workload.Set, tables int, seed uint64) {
 	n := min(set.Len(), tables*fencesFrom)
 	order := workload.NewPermutation(set.Len(), seed)
@@ -110,7 +113,7 @@ func (f *floor) setFences(set workload.Set, tables int, seed uint64) {
 	}
 }
 
-// oneUnit is the filters of one run of a layer, together in memory.
+// oneUnit returns the filters of one run of a layer, next to each other in memory.
 func oneUnit(l layer, tables int, seed uint64) ([]bloomblock.Filter, error) {
 	size := max(64, int(l.filterBytes/int64(l.tables)+63)&^63)
 	unit := bestUnit(float64(l.filterBytes) * 8 / float64(max(l.entries, 1)))
@@ -127,7 +130,8 @@ func oneUnit(l layer, tables int, seed uint64) ([]bloomblock.Filter, error) {
 	for i := range filters {
 		b.Reset()
 		for j := range keys {
-			binary.LittleEndian.PutUint64(key[:], uint64(order.At((i*keys+j)%math.MaxInt32))) //nolint:gosec // a place
+			n := order.At((i*keys + j) % math.MaxInt32)
+			binary.LittleEndian.PutUint64(key[:], uint64(n)) //nolint:gosec // never negative
 			b.Add(bloomblock.HashKey(key[:]))
 		}
 		start := len(blocks)
@@ -139,7 +143,8 @@ func oneUnit(l layer, tables int, seed uint64) ([]bloomblock.Filter, error) {
 	return filters, nil
 }
 
-// bestUnit is the unit with the lowest rate among those that take at most so many bits for a key, or the smallest.
+// bestUnit returns the unit with the lowest rate among those with at most the given number of bits per key, or the
+// smallest one.
 func bestUnit(bits float64) bloomblock.Unit {
 	rows := bloomblock.Table()
 	best := rows[0].Unit
@@ -151,7 +156,7 @@ func bestUnit(bits float64) bloomblock.Unit {
 	return best
 }
 
-// head is the eight bytes after the prefix, padded with zeros.
+// head returns the eight bytes after the prefix, padded with zeros.
 func (f *floor) head(key []byte) uint64 {
 	key = key[f.prefix:]
 	if len(key) >= 8 {
@@ -162,8 +167,8 @@ func (f *floor) head(key []byte) uint64 {
 	return binary.BigEndian.Uint64(padded[:])
 }
 
-// find is the place of the first fence that is not before key, or the last one. It has no branch that depends on the key: half
-// of those would be guessed wrong.
+// find returns the index of the first fence that is not below key, or of the last fence. It has no branch that depends
+// on the key, because half of these would be mispredicted.
 func (f *floor) find(key []byte) int {
 	head := f.head(key)
 	base, n := 0, len(f.fences)
@@ -176,7 +181,8 @@ func (f *floor) find(key []byte) int {
 	return base
 }
 
-// mayContain asks one filter of each run. All are asked before the answer, so that their cache misses overlap.
+// mayContain probes one filter of each run. It probes all of them before it answers, so that their cache misses
+// overlap.
 func (f *floor) mayContain(key []byte) bool {
 	h := bloomblock.HashKey(key)
 	at := f.find(key) * f.runs

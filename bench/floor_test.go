@@ -18,7 +18,7 @@ func testSet(t *testing.T, shape workload.Shape, n int) *workload.Generated {
 	return set
 }
 
-// atBits is the bytes of filters of so many keys, rounded up to blocks in each of so many tables.
+// atBits returns the size of the filters of the given number of keys and tables, in whole blocks per table.
 func atBits(bits float64, keys, tables int) int64 {
 	perTable := int64(bits*float64(keys)/8/float64(tables)) + 63
 	return perTable &^ 63 * int64(tables)
@@ -46,7 +46,8 @@ func TestAFloorIsAsLargeAsTheTree(t *testing.T) {
 		p := &f.probes[i]
 		l := tree[[]int{0, 0, 0, 1, 2}[i%f.runs]]
 		if p.Units() != 1 || int64(p.Bytes()) != l.filterBytes/int64(l.tables) {
-			t.Errorf("probe %d: %d units of %d bytes, want 1 of %d", i, p.Units(), p.Bytes(), l.filterBytes/int64(l.tables))
+			t.Errorf("probe %d: %d units of %d bytes, want 1 of %d",
+				i, p.Units(), p.Bytes(), l.filterBytes/int64(l.tables))
 		}
 		if perTable := float64(l.entries) / float64(l.tables); math.Abs(float64(p.Keys())/perTable-1) > 0.06 {
 			t.Errorf("probe %d: a filter of %d keys, want about %.0f", i, p.Keys(), perTable)
@@ -63,7 +64,7 @@ func TestAFloorIsAsLargeAsTheTree(t *testing.T) {
 	}
 }
 
-// equal reports whether two filters answer alike.
+// equal reports whether two filters give the same answers.
 func equal(a, b *bloomblock.Filter) bool {
 	for i := range 20_000 {
 		h := bloomblock.HashKey([]byte{byte(i), byte(i >> 8)})
@@ -98,7 +99,8 @@ func TestFencesPartTheKeys(t *testing.T) {
 		for _, tables := range []int{1, 2, 7, 64, 300} {
 			const keys = 30_000
 			set := testSet(t, shape, keys)
-			f, err := newFloor([]layer{{runs: 1, tables: tables, filterBytes: atBits(10, keys, tables), entries: keys}}, set, 1)
+			f, err := newFloor([]layer{{runs: 1, tables: tables, filterBytes: atBits(10, keys, tables), entries: keys}},
+				set, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,14 +111,14 @@ func TestFencesPartTheKeys(t *testing.T) {
 			var key []byte
 			for i := range set.Absents() {
 				key = set.AppendAbsent(key[:0], i)
-				place, _ := slices.BinarySearch(f.fences, f.head(key))
+				want, _ := slices.BinarySearch(f.fences, f.head(key))
 				got := f.find(key)
-				if got != min(place, tables-1) {
-					t.Fatalf("%v: key %q is at fence %d of %d, want %d", shape, key, got, tables, place)
+				if got != min(want, tables-1) {
+					t.Fatalf("%v: key %q is at fence %d of %d, want %d", shape, key, got, tables, want)
 				}
 				within[got]++
 			}
-			// A quantile of 16 keys for each fence is within a quarter, one standard deviation.
+			// With 16 keys per fence, the standard deviation of a quantile is a quarter.
 			if low, high := slices.Min(within), slices.Max(within); tables > 1 && (low == 0 || high > 3*keys/tables) {
 				t.Errorf("%v: %d to %d keys between two of %d fences", shape, low, high, tables)
 			}

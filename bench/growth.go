@@ -1,15 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,65 +18,16 @@ import (
 )
 
 const (
-	// mostRatio is what a lookup of an absent key may cost, in floors, in a compacted store of at least ratioKeys. With fewer
-	// keys the floor is mostly cache hits, and the ratio says what a lookup does beside it, not how that grows.
+	// mostRatio is the limit for the time of an absent lookup, divided by its floor, in a compacted store of at least
+	// ratioKeys. With fewer keys most memory that the floor touches is cached, and the ratio measures the other work of
+	// a lookup.
 	mostRatio = 1.5
 	ratioKeys = 20_000_000
 
-	promisedFPR = 0.01      // of these stores: the default
-	phaseOps    = 1_000_000 // lookups that the phases beside the rounds make at most
-	fewestKeys  = 1000      // in a store: with fewer, rounds are too short for the clock
+	phaseOps = 1_000_000 // maximum number of lookups in a phase outside the rounds
 )
 
-// terms are what growth and scale run on.
-type terms struct {
-	data
-	shown
-	streams
-
-	rounds int
-	dir    string // "" is the system's directory for temporary files
-}
-
-// newTerms is the terms with the defaults that both commands have.
-func newTerms(s streams) terms {
-	return terms{streams: s, data: data{value: 100, shape: workload.Random, memory: 1024, seed: 1}}
-}
-
-// flags are those that both commands have beside those of the data.
-func (t *terms) flags(c *cobra.Command, rounds int) {
-	f := c.Flags()
-	f.IntVar(&t.rounds, "rounds", rounds, "rounds in which two sides take turns")
-	f.StringVar(&t.dir, "dir", "", "make the stores in a new directory in `DIR`, and remove it (default: that for temporary files)")
-	t.shown.flags(c)
-}
-
-func (t *terms) check() error {
-	if t.rounds < 1 {
-		return fmt.Errorf("--rounds %d: want at least 1", t.rounds)
-	}
-	return errors.Join(t.data.check(), t.checkFiles())
-}
-
-// bar is a bar with the name of a store before what is done to it.
-func (t *terms) bar(set workload.Set, what string) progress {
-	return t.progress(countName(set.Len()) + " keys: " + what)
-}
-
-// phase runs one phase with a bar.
-func (t *terms) phase(ctx context.Context, store *own.Store, set workload.Set, p workload.Phase) (workload.Figures, error) {
-	bar := t.bar(set, cmp.Or(p.Name, p.Kind.String()))
-	defer bar.end()
-	return workload.Run(ctx, store, set, p, bar.set)
-}
-
-// place is a new directory, and what removes it.
-func (t *terms) place() (dir string, remove func() error, err error) {
-	dir, err = os.MkdirTemp(t.dir, "bloomkv-bench-")
-	return dir, func() error { return os.RemoveAll(dir) }, err
-}
-
-// A growthReport is one run of growth. The names are what --json prints.
+// A growthReport is the result of growth. The names of its fields in JSON are part of the output.
 type growthReport struct {
 	Machine machine.Machine `json:"machine"`
 	Command string          `json:"command"`
@@ -89,59 +37,59 @@ type growthReport struct {
 	Seed         uint64  `json:"seed"`
 	FilterFPR    float64 `json:"fpr_promised"`
 	MemoryBudget int64   `json:"memory_budget"`
-	MostRatio    float64 `json:"most_ratio"` // that an absent lookup may take of its floor
+	MostRatio    float64 `json:"most_ratio"` // limit for the time of an absent lookup, divided by its floor
 	Rounds       int     `json:"rounds"`
 
 	Stores []*grown `json:"stores"`
 }
 
-// grown is the figures of one store.
+// grown is the result for one store.
 type grown struct {
 	Keys      int   `json:"keys"`
-	TableSize int64 `json:"table_size"` // 0: the default
+	TableSize int64 `json:"table_size"` // 0 means the default
 
 	Load      workload.Figures `json:"load"`
 	Loaded    absence          `json:"absent_as_loaded"`
-	Compact   workload.Figures `json:"compact"` // the whole tree into the last level
+	Compact   workload.Figures `json:"compact"` // of the whole tree into the last level
 	Compacted absence          `json:"absent_compacted"`
 	Present   workload.Figures `json:"present"` // in the compacted tree
 
 	Memory     memoryPerKey `json:"memory_bytes_per_key"`
-	Resident   uint64       `json:"resident"`    // bytes of the process with the store, 0 where the system does not say
+	Resident   uint64       `json:"resident"`    // bytes of the process with the store open, 0 if not known
 	TableBytes uint64       `json:"table_bytes"` // on disk
 	Reopen     reopening    `json:"reopen"`
 
-	// Met says whether Compacted.Chained.Ratio is what it must be, nil where that is not asked.
+	// Met is whether Compacted.Chained.Ratio is at most MostRatio. It is nil for stores of fewer than ratioKeys keys.
 	Met *bool `json:"met,omitempty"`
 }
 
-// absence is what lookups of absent keys cost in one state of the tree.
+// absence is the result of lookups of absent keys in one state of the tree.
 type absence struct {
 	Runs   int `json:"runs"`
 	Tables int `json:"tables"`
 
-	Lookup  workload.Figures `json:"lookup"`  // a phase, as all benchmarks have it
-	Chained against          `json:"chained"` // beside the floor, one after the other
-	Free    against          `json:"free"`    // beside the floor, as the processor likes
+	Lookup  workload.Figures `json:"lookup"`  // as an ordinary phase
+	Chained comparison       `json:"chained"` // compared with the floor, one lookup after the other
+	Free    comparison       `json:"free"`    // compared with the floor, lookups may overlap
 
 	FilterBytes int64 `json:"filter_bytes"` // in memory
 	FloorBytes  int64 `json:"floor_filter_bytes"`
 	FloorFences int   `json:"floor_fences"`
 }
 
-// memoryPerKey is what a store holds in memory, by part, after many of its keys were looked up.
+// memoryPerKey is the memory of a store by part, in bytes per key, after many of its keys were looked up.
 type memoryPerKey struct {
 	Filters   float64 `json:"filters"`
 	Indexes   float64 `json:"indexes"`
 	Cache     float64 `json:"cache"`
 	Memtables float64 `json:"memtables"`
-	Other     float64 `json:"other"` // on the heap and in use, but in no part: tables' names and bounds, and memory kept for later
+	Other     float64 `json:"other"` // the rest of the live heap: names and bounds of tables, and memory kept for reuse
 }
 
-// reopening is an Open after a clean Close.
+// reopening is the time of an Open after a clean Close.
 type reopening struct {
 	Open time.Duration `json:"open_ns"` // Open alone
-	Warm time.Duration `json:"warm_ns"` // from its beginning until indexes and filters are in memory
+	Warm time.Duration `json:"warm_ns"` // from the start of Open until indexes and filters are in memory
 }
 
 // States of a tree.
@@ -150,12 +98,12 @@ const (
 	compacted = "compacted"
 )
 
-// absences are those of both states, with their names.
+// absences returns the results by the name of the state.
 func (g *grown) absences() map[string]*absence {
 	return map[string]*absence{asLoaded: &g.Loaded, compacted: &g.Compacted}
 }
 
-// wrong is how many answers were wrong, and the first of them.
+// wrong returns the number of wrong answers and a description of the first.
 func (r *growthReport) wrong() (n int, first string) {
 	count := func(wrong int, what string) {
 		if n == 0 {
@@ -168,7 +116,7 @@ func (r *growthReport) wrong() (n int, first string) {
 			count(f.Wrong, f.FirstWrong)
 		}
 		for state, a := range g.absences() {
-			count(a.Chained.Wrong+a.Free.Wrong, "an absent key has a value, in the tree "+state)
+			count(a.Chained.Wrong+a.Free.Wrong, "an absent key was found, in the tree "+state)
 		}
 	}
 	return n, first
@@ -179,14 +127,16 @@ func growthCommand(s streams, command string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "growth",
 		Short: "Show how costs grow with the number of keys and of tables",
-		Long: `growth fills a store with each number of keys, or of small tables, and measures the load, lookups of absent keys in the tree as
-the load left it and in the compacted one, lookups of keys that are there, memory by part, and an Open. Every answer is checked.
+		Long: `growth fills stores of the given numbers of keys, or of small tables, and measures in each: the load,
+lookups of absent keys right after the load and after a compaction, lookups of present keys, memory by
+part, and Open. Every answer is checked.
 
-Beside a lookup of an absent key stands its floor: a loop that hashes the key once, searches one flat array of as many fences
-as the last run has tables, and probes for each run one filter, as large as the store's and of a single unit. Store and floor
-take turns with the same keys, and what asking costs is taken off both. Before that all is read once, so that the cache
-has what --memory has room for: 4096 for 20 million keys. Chained, the next key follows from the last answer, so
-that one lookup ends before the next begins; free, the processor may have several under way.`,
+Lookups of absent keys are compared with their floor, the least work that they need: hash the key once,
+search one flat array with a fence for each table of the last run, and probe one filter per run, as
+large as the store's but of a single unit. The store and the floor take turns with the same keys, and
+the cost of asking is subtracted from both. Everything is read once before, to fill the cache. In a
+chained series the next key depends on the last answer, so that lookups cannot overlap; in a free series
+they can.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("tables") && !c.Flags().Changed("keys") {
@@ -199,14 +149,15 @@ that one lookup ends before the next begins; free, the processor may have severa
 		},
 	}
 	f := c.Flags()
-	f.Var(&g.keys, "keys", "pairs in each store")
-	f.Var(&g.tables, "tables", "tables of 16 KiB in each store, about, instead of --keys, or beside it where both are given")
-	g.data.flags(c, "", "memory budget of a store, in `MIB`")
+	f.Var(&g.keys, "keys", "numbers of pairs, a store for each")
+	f.Var(&g.tables, "tables",
+		"approximate numbers of 16 KiB tables, a store for each, instead of --keys or in addition to a given --keys")
+	g.data.flags(c, "", "memory budget of a store, in `MIB`; 4096 holds 20 million pairs")
 	g.flags(c, 9)
 	return c
 }
 
-// growth is the command.
+// growth holds the flags of the command.
 type growth struct {
 	terms
 
@@ -238,21 +189,21 @@ func (g *growth) run(ctx context.Context, command string) error {
 			return err
 		}
 	}
-	return g.give(ctx, g.streams, &r)
+	return g.show(g.json, &r)
 }
 
-// measure makes one store, asks it all there is to ask, and removes it.
+// measure creates one store, measures it and removes it.
 func (g *growth) measure(ctx context.Context, row *grown) (err error) {
 	set, err := workload.NewGenerated(g.shape, row.Keys, g.seed, workload.Values{Bytes: g.value})
 	if err != nil {
 		return err
 	}
-	dir, remove, err := g.place()
+	dir, remove, err := g.newDir()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	debug.FreeOSMemory() // what the store before has left is not this one's
+	debug.FreeOSMemory() // memory left over from the previous store must not be counted here
 	before := liveHeap()
 	options := g.options(promisedFPR)
 	options.TableSize = row.TableSize
@@ -289,7 +240,7 @@ func (g *growth) measure(ctx context.Context, row *grown) (err error) {
 	return err
 }
 
-// build loads and compacts a store, and looks up absent keys before it is compacted.
+// build loads a store, looks up absent keys, and compacts the store.
 func (g *growth) build(ctx context.Context, store *own.Store, set *workload.Generated, row *grown) (err error) {
 	if row.Load, err = g.phase(ctx, store, set, workload.Phase{Kind: workload.Load, Seed: g.seed}); err != nil {
 		return err
@@ -306,15 +257,16 @@ func (g *growth) build(ctx context.Context, store *own.Store, set *workload.Gene
 	return store.Settle(ctx)
 }
 
-// absent measures lookups of absent keys in the tree as it is now, after everything was read once: a filter that says maybe for
-// nothing costs a search of a block, and what that costs is told by the cache.
+// absent measures lookups of absent keys in the current tree. Everything is read once before, because a false positive
+// costs a search of a block, whose time depends on whether the block is cached.
 func (g *growth) absent(ctx context.Context, store *own.Store, set *workload.Generated) (absence, error) {
 	var a absence
 	_, err := g.phase(ctx, store, set, workload.Phase{Name: "warm", Kind: workload.Scan})
 	if err != nil {
 		return a, err
 	}
-	a.Lookup, err = g.phase(ctx, store, set, workload.Phase{Kind: workload.Absent, Ops: min(phaseOps, set.Absents()), Seed: g.seed + 1})
+	a.Lookup, err = g.phase(ctx, store, set,
+		workload.Phase{Kind: workload.Absent, Ops: min(phaseOps, set.Absents()), Seed: g.seed + 1})
 	if err != nil {
 		return a, err
 	}
@@ -329,7 +281,7 @@ func (g *growth) absent(ctx context.Context, store *own.Store, set *workload.Gen
 		a.FilterBytes += l.filterBytes
 	}
 	a.FloorFences, a.FloorBytes = len(f.fences), f.filterBytes
-	bar := g.bar(set, "absent beside the floor")
+	bar := g.bar(set, "absent keys and the floor")
 	defer bar.end()
 	for i, c := range []chain{{}, {free: true}} {
 		figures, err := compareAbsent(ctx, store.DB, f, set, c, g.rounds, g.seed+2+uint64(i),
@@ -346,7 +298,7 @@ func (g *growth) absent(ctx context.Context, store *own.Store, set *workload.Gen
 	return a, nil
 }
 
-// liveHeap is what the heap holds that is in use.
+// liveHeap returns the size of the live objects on the heap.
 func liveHeap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -354,7 +306,7 @@ func liveHeap() int64 {
 	return int64(m.HeapAlloc) //nolint:gosec // below the size of memory
 }
 
-// perKey is the memory of a store that has so many keys and takes so much of the heap.
+// perKey returns the memory of a store per key. live is the size of its objects on the heap.
 func perKey(m bloomkv.MemoryMetrics, live int64, keys int) memoryPerKey {
 	per := func(bytes int64) float64 { return float64(bytes) / float64(keys) }
 	return memoryPerKey{
@@ -363,7 +315,7 @@ func perKey(m bloomkv.MemoryMetrics, live int64, keys int) memoryPerKey {
 	}
 }
 
-// reopen closes and opens a store, and waits until it is warm.
+// reopen closes and opens a store, and waits until its indexes and filters are loaded.
 func reopen(ctx context.Context, store *own.Store) (r reopening, err error) {
 	if r.Open, err = store.Reopen(); err != nil {
 		return r, err
@@ -378,11 +330,4 @@ func reopen(ctx context.Context, store *own.Store) (r reopening, err error) {
 	}
 	r.Warm = time.Since(begin)
 	return r, nil
-}
-
-// byKeys is the stores of one table size, the smallest first.
-func (r *growthReport) byKeys(tableSize int64) []*grown {
-	some := slices.DeleteFunc(slices.Clone(r.Stores), func(g *grown) bool { return g.TableSize != tableSize })
-	slices.SortStableFunc(some, func(a, b *grown) int { return cmp.Compare(a.Keys, b.Keys) })
-	return some
 }

@@ -6,20 +6,21 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// A part is a store and what happens in it.
+// A part is a store and the phases that run in it.
 type part struct {
-	name  string // of its directory
+	name  string // name of its directory
 	set   workload.Set
 	steps []workload.Phase
 }
 
-// phaseNames are what --phases can name, in the order in which they run. Loads, flushes, settling and compactions are not
-// among them: they run where a phase needs them.
+// phaseNames returns the names that --phases accepts, in the order of the phases. Loads, flushes, settling and
+// compactions are not named: they run if a phase needs them.
 func phaseNames() []string {
 	return []string{
 		"absent-loaded", "present-loaded",
 		"overwrite", "absent-overwritten", "present-overwritten",
-		"reopen", "absent", "present", "absent-many", "present-many", "seek-10", "seek-100", "scan", "95-5", "put-seek", "check-and-insert",
+		"reopen", "absent", "present", "absent-many", "present-many", "seek-10", "seek-100", "scan", "95-5",
+		"put-seek", "check-and-insert",
 		"queue-pop",
 	}
 }
@@ -28,10 +29,10 @@ func loadNames() []string {
 	return []string{"random", "sequential", "batched", "sequential-batched", "sync"}
 }
 
-// syncOps bounds the puts of a load that waits for the disk each time.
+// syncOps is the maximum number of puts in a load that waits for the disk after each put.
 const syncOps = 5_000
 
-// load is a way to load.
+// load returns a way to load.
 func (c *config) load(name string) workload.Phase {
 	p := workload.Phase{Name: "load " + name, Kind: workload.Load, Seed: c.seed, Workers: c.workers}
 	switch name {
@@ -47,7 +48,7 @@ func (c *config) load(name string) workload.Phase {
 	return p
 }
 
-// parts are what a run does in one kind of store: with the filters or without.
+// parts returns the parts of a run for one kind of store.
 func (c *config) parts() ([]part, error) {
 	set, err := c.set()
 	if err != nil {
@@ -67,7 +68,7 @@ func (c *config) parts() ([]part, error) {
 		parts = append(parts, part{"load-" + name, set, []workload.Phase{p}})
 	}
 	if slices.Contains(c.phases, "queue-pop") {
-		// A queue is keys in order, put at its end and taken from its head.
+		// The keys of a queue are in order, put at its end and taken from its head.
 		keys := max(1, c.keys/10)
 		queue, err := workload.NewGenerated(workload.BigEndian, keys, c.seed, workload.Values{Bytes: c.value})
 		if err != nil {
@@ -82,16 +83,17 @@ func (c *config) parts() ([]part, error) {
 	return parts, nil
 }
 
-// readsMain reports whether a phase is asked for that runs in the store that is loaded and read.
+// readsMain reports whether any phase uses the store of the main part.
 func (c *config) readsMain() bool {
 	return slices.ContainsFunc(c.phases, func(name string) bool { return name != "queue-pop" })
 }
 
-// mainSteps are the phases of the store that is read. The lookups before the compaction see the tree as writes leave it; the
-// pass called warm brings every block into the cache, if the budget holds it. What stores absent keys comes last.
+// mainSteps returns the phases of the main part. The lookups before the compaction see the tree as writes leave it. The
+// phase called warm brings every block into the cache, if the budget allows. The phase that stores absent keys is the
+// last.
 func (c *config) mainSteps(load string) []workload.Phase {
 	seed := c.seed
-	next := func(p workload.Phase) workload.Phase { // the same for a seed, whatever phases are asked for
+	next := func(p workload.Phase) workload.Phase { // the seed of a phase must not depend on which phases are requested
 		seed++
 		p.Seed, p.Workers = seed, c.workers
 		if p.Kind != workload.Load && p.Kind != workload.Insert {
@@ -143,7 +145,7 @@ func (c *config) mainSteps(load string) []workload.Phase {
 	var steps []workload.Phase
 	for i, stage := range stages {
 		asked := slices.DeleteFunc(stage.asked, func(p workload.Phase) bool { return !wanted(p) })
-		later := i == 2 && slices.ContainsFunc(stages[3].asked, wanted) // what is warmed was compacted
+		later := i == 2 && slices.ContainsFunc(stages[3].asked, wanted) // a warm-up follows a compaction
 		if i == 0 || len(asked) > 0 || later || slices.ContainsFunc(stage.before, wanted) {
 			steps = append(append(steps, stage.before...), asked...)
 		}

@@ -4,35 +4,11 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// A grid is a table on its way to a page: text for a terminal, HTML for a browser.
-type grid struct {
-	head []string
-	rows [][]string
-}
-
-func (g *grid) add(cells ...string) { g.rows = append(g.rows, cells) }
-
-// print aligns the columns, the first to the left.
-func (g *grid) print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	width := 0
-	for _, row := range append([][]string{g.head}, g.rows...) {
-		width = max(width, len(row[0]))
-	}
-	for _, row := range append([][]string{g.head}, g.rows...) {
-		fmt.Fprintf(t, "%-*s\t%s\t\n", width, row[0], strings.Join(row[1:], "\t"))
-	}
-	return t.Flush()
-}
-
-// print writes a page for people that benchstat reads too: it skips the lines it does not know.
+// print prints the report as text with lines for benchstat, which skips all others.
 func (r *report) print(w io.Writer) error {
 	r.Machine.Header(w, r.Command, "bench")
 	fmt.Fprintf(w, "\n%s\n\n", r.intro())
@@ -40,7 +16,7 @@ func (r *report) print(w io.Writer) error {
 	if err := times.print(w); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "\nPer lookup, or per operation where there are none:")
+	fmt.Fprintln(w, "\nPer lookup, or per operation in phases without lookups:")
 	fmt.Fprintln(w)
 	if err := work.print(w); err != nil {
 		return err
@@ -62,21 +38,25 @@ func (r *report) print(w io.Writer) error {
 }
 
 func (r *report) intro() string {
-	return fmt.Sprintf("%d %s keys, values of %d bytes, choice %s, workers %d, %d MiB of memory, memtable %d MiB, no compression",
+	return fmt.Sprintf("%d %s keys, values of %d bytes, choice %s, workers %d, %d MiB of memory, "+
+		"memtable %d MiB, no compression",
 		r.Keys, r.Shape, r.ValueBytes, r.Choice, r.Workers, r.MemoryBudget>>20, r.MemtableSize>>20)
 }
 
 func (s *side) summary() string {
 	promise := "no filters"
 	if s.FilterFPR < 1 {
-		promise = fmt.Sprintf("promised %g wasted reads per absent lookup, filters %.2f MB in memory (%.2f bits per key)",
+		promise = fmt.Sprintf("promised %g wasted reads per absent lookup, "+
+			"filters %.2f MB in memory (%.2f bits per key)",
 			s.FilterFPR, float64(s.FilterBytes)/1e6, s.FilterBitsPerKey)
 	}
-	return fmt.Sprintf("filters %s: %s; %d tables, %.1f MB on disk, %.1f MB in memory, write amplification %.2f, space amplification %.2f, %d flushes, %d compactions",
-		s.Filters, promise, s.Tables, float64(s.DiskBytes)/1e6, float64(s.MemoryBytes)/1e6, s.WriteAmplification, s.SpaceAmplification, s.Flushes, s.Compactions)
+	return fmt.Sprintf("filters %s: %s; %d tables, %.1f MB on disk, %.1f MB in memory, "+
+		"write amplification %.2f, space amplification %.2f, %d flushes, %d compactions",
+		s.Filters, promise, s.Tables, float64(s.DiskBytes)/1e6, float64(s.MemoryBytes)/1e6,
+		s.WriteAmplification, s.SpaceAmplification, s.Flushes, s.Compactions)
 }
 
-// times has a line for each phase, with the sides beside each other.
+// times returns a table with a row for each phase and the sides next to each other.
 func (r *report) times() grid {
 	g := grid{head: []string{"phase", "ops"}}
 	each := func(name string) {
@@ -154,19 +134,7 @@ func (r *report) times() grid {
 	return g
 }
 
-// took is the time of an operation in nanoseconds, or of the whole phase where it is one.
-func (p *phase) took() string {
-	switch {
-	case p.once():
-		return p.Elapsed.Round(10 * time.Microsecond).String()
-	case p.nsPerOp() < 100:
-		return fmt.Sprintf("%.1f", p.nsPerOp())
-	default:
-		return fmt.Sprintf("%.0f", p.nsPerOp())
-	}
-}
-
-// costs has a line for each phase and side.
+// costs returns a table with a row for each phase and side.
 func (r *report) costs() grid {
 	g := grid{head: []string{
 		"phase", "filters", "runs", "considered", "probed", "negative", "true pos", "false pos", "wasted",
@@ -185,14 +153,15 @@ func (r *report) costs() grid {
 					hits = fmt.Sprintf("%.1f%%", 100*c.CacheHitRate)
 				}
 				cells = append(
-					cells, rate(c.Considered), rate(c.Probes), rate(c.Negatives), rate(c.TruePositives), rate(c.FalsePositives), rate(c.WastedReads),
-					rate(c.Blocks), fmt.Sprintf("%.1f", c.BytesRead), hits, rate(c.fileReads()),
+					cells, perLookup(c.Considered), perLookup(c.Probes), perLookup(c.Negatives),
+					perLookup(c.TruePositives), perLookup(c.FalsePositives), perLookup(c.WastedReads),
+					perLookup(c.Blocks), fmt.Sprintf("%.1f", c.BytesRead), hits, perLookup(c.fileReads()),
 				)
 			} else {
 				cells = append(cells, make([]string, 10)...)
 			}
 			if p.System != nil {
-				cells = append(cells, rate(p.System.Reads), fmt.Sprintf("%.1f", p.System.ReadBytes))
+				cells = append(cells, perLookup(p.System.Reads), fmt.Sprintf("%.1f", p.System.ReadBytes))
 			} else {
 				cells = append(cells, "", "")
 			}
@@ -200,12 +169,4 @@ func (r *report) costs() grid {
 		}
 	}
 	return g
-}
-
-// rate is a number per lookup, in so many digits as tell a thousandth from none.
-func rate(x float64) string {
-	if x >= 1 {
-		return fmt.Sprintf("%.3f", x)
-	}
-	return fmt.Sprintf("%.5f", x)
 }

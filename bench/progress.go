@@ -6,7 +6,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// progress is a bar on a terminal, and nothing elsewhere.
+// progress is a progress bar on a terminal, and nothing elsewhere.
 type progress struct{ bar *progressbar.ProgressBar }
 
 func (s streams) progress(what string) progress {
@@ -20,12 +20,12 @@ func (s streams) progress(what string) progress {
 		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionSetWidth(30),
 		progressbar.OptionClearOnFinish(),
-		// Only set draws. By default a bar without a total has a goroutine that draws for ever, also after end.
+		// Only set draws. By default a bar without a total starts a goroutine that draws even after end.
 		progressbar.OptionSetSpinnerChangeInterval(0),
 	)}
 }
 
-// set says how much is done, of how much.
+// set sets the amount of work done, and of all work.
 func (p progress) set(done, total int) {
 	if p.bar == nil {
 		return
@@ -33,7 +33,7 @@ func (p progress) set(done, total int) {
 	if int64(total) != p.bar.GetMax64() {
 		p.bar.ChangeMax(total)
 	}
-	_ = p.bar.Set(min(done, total)) // a bar that can't be drawn is no error of the work
+	_ = p.bar.Set(min(done, total)) // the work does not fail if a bar cannot be drawn
 }
 
 // end removes the bar.

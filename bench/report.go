@@ -1,14 +1,16 @@
 package main
 
 import (
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// report is one main run. The names are what --json prints.
+// report is the result of a main run. The names of its fields in JSON are part of the output.
 type report struct {
 	Machine machine.Machine `json:"machine"`
 	Command string          `json:"command"`
@@ -22,82 +24,75 @@ type report struct {
 	MemoryBudget int64  `json:"memory_budget"`
 	MemtableSize int64  `json:"memtable_size"`
 
-	Sides []side `json:"sides"` // with the filters, without them, or both
+	Sides []side `json:"sides"` // with filters, without, or both
 }
 
-// side is the work in stores of one kind.
+// side is the result for stores of one kind.
 type side struct {
 	Filters   string  `json:"filters"`    // on or off
-	FilterFPR float64 `json:"filter_fpr"` // promised; 1 is without filters
+	FilterFPR float64 `json:"filter_fpr"` // promised; 1 means no filters
 
 	Phases []phase `json:"phases"`
 
-	// Of the store that was read, when all was done, flushed and settled.
-	Tables             int     `json:"tables"`
-	DiskBytes          int64   `json:"disk_bytes"`          // all its files, the log that is written included
-	FilterBytes        int64   `json:"filter_bytes"`        // in memory
-	FilterBitsPerKey   float64 `json:"filter_bits_per_key"` // the same
-	MemoryBytes        int64   `json:"memory_bytes"`        // all parts: memtables, filters, indexes, cache
-	WriteAmplification float64 `json:"write_amplification"` // bytes written to logs and tables, for each that came in
-	SpaceAmplification float64 `json:"space_amplification"` // bytes on disk, for each of the pairs that are in the store
+	// The store that lookups used, at the end, flushed and settled.
+	Tables           int     `json:"tables"`
+	DiskBytes        int64   `json:"disk_bytes"`          // all its files, including the log
+	FilterBytes      int64   `json:"filter_bytes"`        // in memory
+	FilterBitsPerKey float64 `json:"filter_bits_per_key"` // in memory
+	MemoryBytes      int64   `json:"memory_bytes"`        // memtables, filters, indexes and cache together
+	// bytes written to logs and tables per byte of keys and values put
+	WriteAmplification float64 `json:"write_amplification"`
+	SpaceAmplification float64 `json:"space_amplification"` // bytes on disk per byte of keys and values stored
 	Flushes            uint64  `json:"flushes"`
 	Compactions        uint64  `json:"compactions"`
 }
 
-// phase is the figures of a phase, and what it cost. Phases without lookups have no costs of lookups.
+// phase is the result of one phase. Cost is nil for a phase without lookups.
 type phase struct {
 	workload.Figures
 
-	Part       string  `json:"part"` // which store: main, or one of its own
+	Part       string  `json:"part"` // the part that it belongs to: main, or the name of another store
 	Kind       string  `json:"kind"`
-	Runs       int     `json:"runs"`        // in the tree when it ended
-	TableBytes uint64  `json:"table_bytes"` // the same
+	Runs       int     `json:"runs"`        // in the tree at the end of the phase
+	TableBytes uint64  `json:"table_bytes"` // at the end of the phase
 	Cost       *costs  `json:"cost,omitempty"`
-	System     *system `json:"system,omitempty"` // where the operating system says
+	System     *system `json:"system,omitempty"` // nil if the operating system has no such counters
 }
 
-// costs are per lookup, by the store's counters.
+// costs are means per lookup, by the store's counters.
 type costs struct {
 	Lookups        uint64  `json:"lookups"`
-	Considered     float64 `json:"runs_considered"` // runs that have a table whose bounds hold the key
+	Considered     float64 `json:"runs_considered"` // runs with a table whose bounds contain the key
 	Probes         float64 `json:"filter_probes"`
 	Negatives      float64 `json:"filter_negatives"`
 	TruePositives  float64 `json:"true_positives"`
 	FalsePositives float64 `json:"false_positives"`
-	WastedReads    float64 `json:"wasted_reads"` // tables searched that hold no version of the key
+	WastedReads    float64 `json:"wasted_reads"` // tables searched without finding a version of the key
 	Blocks         float64 `json:"blocks"`       // data blocks searched, cached or not
-	BlocksRead     float64 `json:"blocks_read"`  // of these, from files
-	BytesRead      float64 `json:"bytes_read"`   // by these reads
+	BlocksRead     float64 `json:"blocks_read"`  // blocks read from files
+	BytesRead      float64 `json:"bytes_read"`   // bytes of these reads
 	TailLoads      float64 `json:"tail_loads"`   // reads of indexes and filters
 	CacheHitRate   float64 `json:"cache_hit_rate"`
 }
 
-// system is what the operating system counted in a phase. Reads are per lookup, and per operation where there are none.
+// system are counters of the operating system, per lookup, or per operation in phases without lookups.
 type system struct {
-	Reads        float64 `json:"reads"`      // calls
-	ReadBytes    float64 `json:"read_bytes"` // that these returned, from the page cache or the disk
+	Reads        float64 `json:"reads"`      // calls of read
+	ReadBytes    float64 `json:"read_bytes"` // returned by these calls, from the page cache or the disk
 	Writes       float64 `json:"writes"`
-	PeakResident uint64  `json:"peak_resident"` // bytes
-	CPU          float64 `json:"cpu_ns"`        // of all threads
+	PeakResident uint64  `json:"peak_resident"` // bytes, in total
+	CPU          float64 `json:"cpu_ns"`        // time of all threads
 }
 
-func (c *config) report(command string) *report {
-	name, _ := c.choice.MarshalText() // it was parsed from its name
-	return &report{
-		Machine: machine.Here(), Command: command,
-		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), Choice: string(name), Workers: c.workers, Seed: c.seed,
-		MemoryBudget: c.memory << 20, MemtableSize: c.memtable(),
-	}
-}
-
-// costsOf is what lookups cost on average, or nil if there were none.
+// costsOf returns the mean costs of lookups, or nil if there were no lookups.
 func costsOf(l bloomkv.LookupMetrics) *costs {
 	if l.Gets == 0 {
 		return nil
 	}
 	per := func(n uint64) float64 { return float64(n) / float64(l.Gets) }
 	c := &costs{
-		Lookups: l.Gets, Considered: per(l.TablesInRange), Probes: per(l.FilterProbes), Negatives: per(l.FilterNegatives),
+		Lookups: l.Gets, Considered: per(l.TablesInRange), Probes: per(l.FilterProbes),
+		Negatives:     per(l.FilterNegatives),
 		TruePositives: per(l.TruePositives), FalsePositives: per(l.FalsePositives), WastedReads: per(l.WastedReads),
 		Blocks: per(l.Blocks), BlocksRead: per(l.BlocksRead), BytesRead: per(l.BytesRead), TailLoads: per(l.TailLoads),
 	}
@@ -107,7 +102,7 @@ func costsOf(l bloomkv.LookupMetrics) *costs {
 	return c
 }
 
-// fileReads are those that the store counts: of data blocks, and of indexes and filters.
+// fileReads returns the reads from files that the store counts: of data blocks, indexes and filters.
 func (c *costs) fileReads() float64 { return c.BlocksRead + c.TailLoads }
 
 func (p *phase) charge(l bloomkv.LookupMetrics) { p.Cost = costsOf(l) }
@@ -118,12 +113,13 @@ func (p *phase) chargeSystem(now, spent machine.Counters) {
 		ops = float64(p.Cost.Lookups)
 	}
 	p.System = &system{
-		Reads: float64(spent.Reads) / ops, ReadBytes: float64(spent.ReadChars) / ops, Writes: float64(spent.Writes) / ops,
+		Reads: float64(spent.Reads) / ops, ReadBytes: float64(spent.ReadChars) / ops,
+		Writes:       float64(spent.Writes) / ops,
 		PeakResident: now.PeakResident, CPU: float64(spent.User+spent.System) / ops,
 	}
 }
 
-// fill takes what the store that was read says at the end.
+// fill sets the figures of the store that lookups used.
 func (s *side) fill(m bloomkv.Metrics, w writeSums, disk, pairs int64) {
 	var entries uint64
 	for _, l := range m.Levels {
@@ -141,12 +137,12 @@ func (s *side) fill(m bloomkv.Metrics, w writeSums, disk, pairs int64) {
 	s.Flushes, s.Compactions = w.before.Flushes, w.before.Compactions
 }
 
-// read are the sides with a store that was read: a queue alone has none.
+// read returns the sides with a store that lookups used. With the phase queue-pop alone there is no such store.
 func (r *report) read() []side {
 	return slices.DeleteFunc(slices.Clone(r.Sides), func(s side) bool { return s.DiskBytes == 0 })
 }
 
-// wrong is how many answers were wrong, and the first of them.
+// wrong returns the number of wrong answers and a description of the first.
 func (r *report) wrong() (n int, first string) {
 	for _, s := range r.Sides {
 		for _, p := range s.Phases {
@@ -159,7 +155,7 @@ func (r *report) wrong() (n int, first string) {
 	return n, first
 }
 
-// once reports whether a phase is one call, whose whole time is of interest.
+// once reports whether a phase is a single call.
 func (p *phase) once() bool {
 	switch p.Kind {
 	case workload.Flush.String(), workload.Settle.String(), workload.Compact.String(), workload.Reopen.String():
@@ -168,11 +164,40 @@ func (p *phase) once() bool {
 	return false
 }
 
-// nsPerOp is the mean where writes may stall, which counts, and the median of chunks elsewhere, which leaves out disturbances.
+// nsPerOp returns the time of an operation: of writes the mean, which includes stalls; of reads the median over chunks
+// of operations, which other work on the machine does not distort.
 func (p *phase) nsPerOp() float64 {
 	switch p.Kind {
 	case workload.Load.String(), workload.Insert.String(), workload.Pop.String(), workload.PutSeek.String():
 		return p.MeanNs
 	}
 	return p.MedianNs
+}
+
+// took returns the time of an operation in nanoseconds, or of the whole phase if it is a single call.
+func (p *phase) took() string {
+	switch {
+	case p.once():
+		return p.Elapsed.Round(10 * time.Microsecond).String()
+	case p.nsPerOp() < 100:
+		return fmt.Sprintf("%.1f", p.nsPerOp())
+	default:
+		return fmt.Sprintf("%.0f", p.nsPerOp())
+	}
+}
+
+// cost returns the costs of lookups, or zeros without lookups.
+func (p *phase) cost() *costs {
+	if p.Cost == nil {
+		return &costs{}
+	}
+	return p.Cost
+}
+
+// systemReads returns the number of reads that the operating system counted per lookup.
+func (p *phase) systemReads() float64 {
+	if p.System == nil {
+		return 0
+	}
+	return p.System.Reads
 }

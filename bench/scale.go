@@ -17,23 +17,23 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/picture"
 	"github.com/bloomkv/bloomkv/internal/workload"
 	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
 
 const (
-	// leastScaling is how well lookups must scale, measured by private work on the same goroutines.
+	// leastScaling is the target for the scaling of lookups, divided by that of private work on the same goroutines.
 	leastScaling = 0.95
-	// leastUndisturbed is how much of the time the machine must have been left to the goroutines for that to be judged.
+	// leastUndisturbed is the minimum of Undisturbed for a judgment.
 	leastUndisturbed = 0.8
 
-	scaleKeys    = 1_000_000
-	scaleOps     = 100_000 // lookups of a goroutine in a round
-	presentReads = 4       // lines that private work reads for a key that is there beside filters: an index, two of a block, a value
+	scaleKeys = 1_000_000
+	scaleOps  = 100_000 // lookups of each goroutine in a round
+	// private reads for a present key beyond those for filters: an index, two lines of a block, a value.
+	presentLines = 4
 )
 
-// A scaleReport is one run of scale. The names are what --json prints.
+// A scaleReport is the result of scale. The names of its fields in JSON are part of the output.
 type scaleReport struct {
 	Machine machine.Machine `json:"machine"`
 	Command string          `json:"command"`
@@ -49,35 +49,35 @@ type scaleReport struct {
 	Runs         int     `json:"runs"`
 	Tables       int     `json:"tables"`
 
-	Checks []workload.Figures `json:"checks"` // phases before the rounds, in which every value is compared
+	Checks []workload.Figures `json:"checks"` // the phases before the rounds, which check every value
 	Points []scalePoint       `json:"points"`
 }
 
-// A scalePoint is one kind of lookup on one number of goroutines.
+// A scalePoint is the result for one kind of lookup on one number of goroutines.
 type scalePoint struct {
 	Lookup     string `json:"lookup"` // absent or present
 	Chain      string `json:"chain"`  // chained or free
 	Goroutines int    `json:"goroutines"`
 
-	PrivateBytes int64 `json:"private_bytes"` // of each goroutine: as much as the store's lookups go through
-	PrivateReads int   `json:"private_reads"` // of its lines, for a key
+	PrivateBytes int64 `json:"private_bytes"` // memory of each goroutine, as much as the store's lookups use
+	PrivateReads int   `json:"private_reads"` // cache lines read per key
 
-	// Medians of the rounds: time for a lookup of all goroutines together, and how the work scales: the time on one goroutine
-	// divided by n times that on n.
+	// Medians of the rounds: the time per lookup of all goroutines together, and the scaling: the time on one goroutine
+	// divided by n times the time on n.
 	StoreNs        float64 `json:"store_ns"`
 	PrivateNs      float64 `json:"private_ns"`
 	StoreScaling   float64 `json:"store_scaling"`
 	PrivateScaling float64 `json:"private_scaling"`
 
-	// Ratio is the store's scaling divided by that of private work within a round: the median of the rounds, the least and the
-	// most.
+	// Ratio is the store's scaling divided by that of private work in the same round: the median of the rounds, the
+	// minimum and the maximum.
 	Ratio float64 `json:"ratio"`
 	Least float64 `json:"ratio_least"`
 	Most  float64 `json:"ratio_most"`
-	Met   *bool   `json:"met,omitempty"` // nil on one goroutine, and where Undisturbed is too small to judge
+	Met   *bool   `json:"met,omitempty"` // nil on one goroutine, or if Undisturbed is too small
 
-	// Undisturbed is the part of the store's time in which the goroutines worked as fast as the figures say, all of them: far
-	// below 1 the machine had other things to do, and the figures are worth little. The median of the rounds.
+	// Undisturbed is the share of the store's time in which all goroutines ran at the pace of the figures, the median
+	// of the rounds. If it is far below 1, the machine was busy with other work, and the figures mean little.
 	Undisturbed float64 `json:"undisturbed"`
 
 	Wrong int `json:"wrong"`
@@ -88,11 +88,13 @@ func scaleCommand(s streams, command string) *cobra.Command {
 	w.keys = scaleKeys
 	c := &cobra.Command{
 		Use:   "scale",
-		Short: "Show how lookups scale with goroutines, beside work that shares nothing",
-		Long: `scale fills a store, compacts it, and looks up absent keys and keys that are there on one goroutine, two, and so on. Beside them
-runs work that shares nothing: each goroutine hashes its keys and reads memory of its own, as much as the store's lookups
-go through, as many lines for a key. Both take turns, in rounds, and scale as the machine lets them: what counts is the ratio of the two.
-Chained, a goroutine's next key follows from its last answer; free, its processor may have several lookups under way.`,
+		Short: "Show how lookups scale with goroutines, compared with work that shares nothing",
+		Long: `scale fills a store, compacts it, and looks up absent and present keys on one goroutine, two, and so on.
+It compares them with private work that shares nothing: each goroutine hashes its keys and reads memory
+of its own, as much as the store's lookups use, and as many cache lines per key. Both take turns, in
+rounds, because both depend on the machine: the result is the ratio of their scaling. In a chained
+series a goroutine's next key depends on its last answer, so that its lookups cannot overlap; in a free
+series they can.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := w.check(); err != nil {
@@ -102,14 +104,14 @@ Chained, a goroutine's next key follows from its last answer; free, its processo
 		},
 	}
 	f := c.Flags()
-	w.data.flags(c, "pairs in the store", "memory budget of the store, in `MIB`; the default holds all of a million pairs")
-	f.Var(&w.goroutines, "workers", "numbers of goroutines, the first of them 1")
+	w.data.flags(c, "pairs in the store", "memory budget of the store, in `MIB`; the default holds a million pairs")
+	f.Var(&w.goroutines, "workers", "numbers of goroutines, starting with 1")
 	f.IntVar(&w.ops, "ops", scaleOps, "lookups of each goroutine in a round")
 	w.flags(c, 61)
 	return c
 }
 
-// oneTwoFour is the powers of two up to n, and n.
+// oneTwoFour returns the powers of two up to n, and n.
 func oneTwoFour(n int) (c counts) {
 	for i := 1; i < n; i *= 2 {
 		c = append(c, i)
@@ -117,7 +119,7 @@ func oneTwoFour(n int) (c counts) {
 	return append(c, n)
 }
 
-// scale is the command.
+// scale holds the flags of the command.
 type scale struct {
 	terms
 
@@ -132,10 +134,11 @@ func (w *scale) check() error {
 	if w.ops < fewestKeys {
 		return fmt.Errorf("--ops %d: want at least %d", w.ops, fewestKeys)
 	}
-	processors := runtime.GOMAXPROCS(0) // with more goroutines some would stand still while others are timed
+	processors := runtime.GOMAXPROCS(0) // more goroutines than processors would wait for each other
 	for i, n := range w.goroutines {
 		if n > processors || (i == 0) != (n == 1) || i > 0 && n <= w.goroutines[i-1] {
-			return fmt.Errorf("--workers %s: want 1, and then more and more, up to the %d processors", w.goroutines.String(), processors)
+			return fmt.Errorf("--workers %s: want rising numbers from 1 to the %d processors",
+				w.goroutines.String(), processors)
 		}
 	}
 	return w.terms.check()
@@ -146,22 +149,23 @@ func (w *scale) run(ctx context.Context, command string) (err error) {
 	if err != nil {
 		return err
 	}
-	dir, remove, err := w.place()
+	dir, remove, err := w.newDir()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	r := &scaleReport{
-		Machine: machine.Here(), Command: command, Keys: w.keys, ValueBytes: w.value, Shape: w.shape.String(), Seed: w.seed,
+		Machine: machine.Here(), Command: command,
+		Keys: w.keys, ValueBytes: w.value, Shape: w.shape.String(), Seed: w.seed,
 		FilterFPR: promisedFPR, MemoryBudget: w.memory << 20, LeastScaling: leastScaling, Rounds: w.rounds,
 	}
 	if err := w.measure(ctx, filepath.Join(dir, "store"), set, r); err != nil {
 		return err
 	}
-	return w.give(ctx, w.streams, r)
+	return w.show(w.json, r)
 }
 
-// measure makes the store and measures all points.
+// measure creates the store and measures all points.
 func (w *scale) measure(ctx context.Context, dir string, set *workload.Generated, r *scaleReport) (err error) {
 	store, err := own.Open(dir, w.options(promisedFPR))
 	if err != nil {
@@ -174,7 +178,7 @@ func (w *scale) measure(ctx context.Context, dir string, set *workload.Generated
 		{Kind: workload.Compact},
 		{Kind: workload.Settle},
 		{Kind: workload.Absent, Seed: w.seed + 1},
-		{Kind: workload.Present, Seed: w.seed + 2}, // and every block is in the cache then, if there is room
+		{Kind: workload.Present, Seed: w.seed + 2}, // fills the cache, if there is enough memory
 	} {
 		f, err := w.phase(ctx, store, set, p)
 		if err != nil {
@@ -190,14 +194,14 @@ func (w *scale) measure(ctx context.Context, dir string, set *workload.Generated
 		r.Tables += l.Tables
 	}
 	for _, absent := range []bool{true, false} {
-		b := bout{absent: absent, bytes: m.Memory.Filters, reads: max(1, r.Runs)}
+		b := series{absent: absent, bytes: m.Memory.Filters, reads: max(1, r.Runs)}
 		if !absent {
 			b.bytes += m.Memory.Indexes + m.Cache.Used
-			b.reads += presentReads
+			b.reads += presentLines
 		}
 		for _, free := range []bool{false, true} {
 			b.chain = chain{free: free, want: !absent}
-			points, err := w.bout(ctx, store.DB, set, b)
+			points, err := w.measureSeries(ctx, store.DB, set, b)
 			if err != nil {
 				return err
 			}
@@ -207,32 +211,35 @@ func (w *scale) measure(ctx context.Context, dir string, set *workload.Generated
 	return nil
 }
 
-// A bout is one kind of lookup, and the private work beside it.
-type bout struct {
+// A series is one kind of lookup, and the private work that it is compared with.
+type series struct {
 	absent bool
 	chain  chain
-	bytes  int64 // of memory that private work reads from
-	reads  int   // lines for a key
+	bytes  int64 // of the memory that private work reads
+	reads  int   // cache lines read per key
 }
 
-func (b bout) lookup() string {
+func (b series) lookup() string {
 	if b.absent {
 		return "absent"
 	}
 	return "present"
 }
 
-// bout measures the points of a bout: in each round, on each number of goroutines, the store and private work.
-func (w *scale) bout(ctx context.Context, db *bloomkv.DB, set *workload.Generated, b bout) ([]scalePoint, error) {
+// measureSeries measures the points of a series. In each round, each number of goroutines runs the store's and the
+// private work.
+func (w *scale) measureSeries(ctx context.Context, db *bloomkv.DB, set *workload.Generated, b series) (
+	[]scalePoint, error,
+) {
 	bar := w.bar(set, b.lookup()+", "+b.chain.String())
 	defer bar.end()
-	crew := w.crew(db, set, b)
+	all := w.newTeam(db, set, b)
 	runtime.GC()
-	sides := [2]func(*hand) question{
-		func(h *hand) question { return h.store.ask },
-		func(h *hand) question { return h.private.ask },
+	sides := [2]func(*worker) question{
+		func(h *worker) question { return h.store.ask },
+		func(h *worker) question { return h.private.ask },
 	}
-	times := make([][2][]float64, len(w.goroutines)) // by number of goroutines and side, of each round
+	times := make([][2][]float64, len(w.goroutines)) // indexed by number of goroutines and side; one time per round
 	undisturbed := make([][]float64, len(w.goroutines))
 	wrong := make([]int, len(w.goroutines))
 	for round := range w.rounds {
@@ -242,7 +249,7 @@ func (w *scale) bout(ctx context.Context, db *bloomkv.DB, set *workload.Generate
 					return nil, err
 				}
 				side := (turn + round) % len(sides)
-				work, err := crew[:n].together(round, w.ops, sides[side])
+				work, err := all[:n].together(round, w.ops, sides[side])
 				if err != nil {
 					return nil, err
 				}
@@ -258,14 +265,17 @@ func (w *scale) bout(ctx context.Context, db *bloomkv.DB, set *workload.Generate
 	points := make([]scalePoint, len(w.goroutines))
 	for i, n := range w.goroutines {
 		p := &points[i]
-		*p = scalePoint{Lookup: b.lookup(), Chain: b.chain.String(), Goroutines: n, PrivateBytes: b.bytes, PrivateReads: b.reads, Wrong: wrong[i]}
+		*p = scalePoint{
+			Lookup: b.lookup(), Chain: b.chain.String(), Goroutines: n, PrivateBytes: b.bytes,
+			PrivateReads: b.reads, Wrong: wrong[i],
+		}
 		p.Undisturbed = workload.Median(undisturbed[i])
 		p.fill(times[0], times[i])
 	}
 	return points, nil
 }
 
-// fill takes the times of the rounds on one goroutine and on those of the point.
+// fill sets the figures from the times of the rounds on one goroutine and on the goroutines of the point.
 func (p *scalePoint) fill(one, many [2][]float64) {
 	n := float64(p.Goroutines)
 	var scaling [2][]float64
@@ -285,29 +295,29 @@ func (p *scalePoint) fill(one, many [2][]float64) {
 	}
 }
 
-// A hand is what one goroutine has for itself.
-type hand struct {
+// A worker is the state of one goroutine.
+type worker struct {
 	turn    *turn
 	store   storeReader
 	private privateReader
 
-	// Of a round.
+	// State of the current round.
 	keys   keyList
-	times  []float64 // of its chunks, for a key
+	times  []float64 // time per key of each chunk
 	asked  int
 	others int
 
-	_ [128]byte // between two hands: what another goroutine writes is in other lines
+	_ [128]byte // keeps workers in different cache lines
 }
 
-// A crew is the hands that work at the same time.
-type crew []*hand
+// A team is a group of workers that run at the same time.
+type team []*worker
 
-// crew makes a hand for each of the most goroutines.
-func (w *scale) crew(db *bloomkv.DB, set *workload.Generated, b bout) crew {
-	c := make(crew, slices.Max(w.goroutines))
+// newTeam returns workers for the largest number of goroutines.
+func (w *scale) newTeam(db *bloomkv.DB, set *workload.Generated, b series) team {
+	c := make(team, slices.Max(w.goroutines))
 	for i := range c {
-		c[i] = &hand{
+		c[i] = &worker{
 			turn:    newTurn(set, b.chain, b.absent, w.seed+3+uint64(i)),
 			store:   storeReader{db: db, value: make([]byte, 0, w.value+128)},
 			private: newPrivate(b),
@@ -316,15 +326,16 @@ func (w *scale) crew(db *bloomkv.DB, set *workload.Generated, b bout) crew {
 	return c
 }
 
-// work is what a crew did at once.
+// work is the result of a team.
 type work struct {
-	ns          float64 // for a lookup of all hands: what it takes a goroutine, the median over its chunks, divided by their number
-	undisturbed float64 // what all would have taken at that pace by what they took
-	others      int     // answers that were not those wanted
+	// time per lookup of all workers together: the median over a worker's chunks, divided by their number
+	ns          float64
+	undisturbed float64 // share of the time in which all workers ran at that pace
+	others      int     // unexpected answers
 }
 
-// together has all hands ask at the same time, each for other keys.
-func (c crew) together(round, ops int, side func(*hand) question) (w work, err error) {
+// together runs all workers at the same time, each with other keys.
+func (c team) together(round, ops int, side func(*worker) question) (w work, err error) {
 	var working sync.WaitGroup
 	begin := make(chan struct{})
 	for _, h := range c {
@@ -351,7 +362,7 @@ func (c crew) together(round, ops int, side func(*hand) question) (w work, err e
 	n := float64(len(c))
 	for _, h := range c {
 		ns := workload.Median(h.times)
-		w.ns += ns / n / n // the mean of the hands, and n of them
+		w.ns += ns / n / n // the mean of the workers, divided by their number
 		w.undisturbed += ns * float64(h.asked) / took / n
 		w.others += h.others
 		err = errors.Join(err, h.store.err)
@@ -359,21 +370,21 @@ func (c crew) together(round, ops int, side func(*hand) question) (w work, err e
 	return w, err
 }
 
-// A privateReader does what a lookup cannot do without, in memory that nobody else knows: it hashes a key and reads lines at
-// places that follow from the hash, and each but the first from the line before too.
+// A privateReader does the least work of a lookup in memory of its own: it hashes a key and reads lines at positions
+// that depend on the hash and on the lines before.
 type privateReader struct {
 	memory []byte
 	lines  uint64
 	reads  int
-	want   bool // the answer
+	want   bool // the expected answer
 }
 
-func newPrivate(b bout) privateReader {
+func newPrivate(b series) privateReader {
 	const line = 64
 	p := privateReader{memory: make([]byte, max(b.bytes/line, 1)*line), reads: b.reads, want: b.chain.want}
 	p.lines = uint64(len(p.memory) / line)
 	for i := range p.memory {
-		p.memory[i] = 1 // pages that nobody wrote to are all the same one
+		p.memory[i] = 1 // the system maps pages that were never written to a single one
 	}
 	return p
 }
@@ -385,10 +396,10 @@ func (p *privateReader) ask(key []byte) bool {
 		sum |= p.memory[h.Block(p.lines)<<6+uint64(h&63)]
 		h = h.Next() + bloomblock.Hash(sum)
 	}
-	return p.want == (sum != 0) // it always is
+	return p.want == (sum != 0) // always the expected answer
 }
 
-// wrong is how many answers of the store were wrong, and the first of them.
+// wrong returns the number of wrong answers and a description of the first.
 func (r *scaleReport) wrong() (n int, first string) {
 	for _, f := range r.Checks {
 		if n == 0 {
@@ -406,35 +417,38 @@ func (r *scaleReport) wrong() (n int, first string) {
 }
 
 // aboutScaling explains the columns.
-const aboutScaling = `Nanoseconds for a lookup of all goroutines together, and for private work: a hash, and as many reads of memory of its own.
-Scaling is the time on one goroutine divided by n times that on n: 1 is perfect. The ratio is the store's by that of private work.
-Undisturbed is the part of the store's time in which its goroutines ran at the pace of the figures, all at once; below 0.8
-the machine was too busy with other things for a judgement.`
+const aboutScaling = `Nanoseconds per lookup of all goroutines together, and for private work: a hash, and as many
+reads of private memory. Scaling is the time on one goroutine divided by n times the time on n: 1 is perfect. The ratio
+is the store's scaling divided by that of private work. Undisturbed is the share of the store's time in which all its
+goroutines ran at that pace; below 0.8 the machine was too busy for a judgment.`
 
 func (r *scaleReport) intro() string {
-	return fmt.Sprintf("%d %s keys, values of %d bytes, in %d tables; promised %g wasted reads per absent lookup, %d MiB of memory; %d rounds",
+	return fmt.Sprintf("%d %s keys, values of %d bytes, in %d tables; promised %g wasted reads per absent lookup, "+
+		"%d MiB of memory; %d rounds",
 		r.Keys, r.Shape, r.ValueBytes, r.Tables, r.FilterFPR, r.MemoryBudget>>20, r.Rounds)
 }
 
 func (r *scaleReport) points() *grid {
-	g := &grid{head: []string{"lookup", "goroutines", "store", "private", "scaling", "private", "ratio", "least", "most", "must", "undisturbed"}}
+	g := &grid{head: []string{
+		"lookup", "goroutines", "store", "private", "scaling", "private", "ratio", "min", "max",
+		"target", "undisturbed",
+	}}
 	for _, p := range r.Points {
-		must := ""
+		target := ""
 		switch {
 		case p.Met != nil:
-			must = fmt.Sprintf("≥ %g: %s", r.LeastScaling, met(*p.Met))
+			target = fmt.Sprintf("≥ %g: %s", r.LeastScaling, met(*p.Met))
 		case p.Goroutines > 1:
-			must = "machine busy"
+			target = "machine busy"
 		}
-		g.add(p.Lookup+", "+p.Chain, strconv.Itoa(p.Goroutines), ns(p.StoreNs), ns(p.PrivateNs), share(p.StoreScaling), share(p.PrivateScaling),
-			share(p.Ratio), share(p.Least), share(p.Most), must, share(p.Undisturbed))
+		g.add(p.Lookup+", "+p.Chain, strconv.Itoa(p.Goroutines), ns(p.StoreNs), ns(p.PrivateNs), share(p.StoreScaling),
+			share(p.PrivateScaling),
+			share(p.Ratio), share(p.Least), share(p.Most), target, share(p.Undisturbed))
 	}
 	return g
 }
 
-func share(x float64) string { return fmt.Sprintf("%.3f", x) }
-
-// print writes a page for people that benchstat reads too: it skips the lines it does not know.
+// print prints the report as text with lines for benchstat, which skips all others.
 func (r *scaleReport) print(w io.Writer) error {
 	r.Machine.Header(w, r.Command, "bench")
 	fmt.Fprintf(w, "\n%s\n\n%s\n\n", r.intro(), aboutScaling)
@@ -444,45 +458,8 @@ func (r *scaleReport) print(w io.Writer) error {
 	fmt.Fprintln(w)
 	var err error
 	for _, p := range r.Points {
-		_, err = fmt.Fprintf(w, "Benchmark%s/%s/goroutines=%d %d %.1f ns/op %.3f scaling %.3f ratio\n", p.Lookup, p.Chain, p.Goroutines, r.Rounds, p.StoreNs, p.StoreScaling, p.Ratio)
+		_, err = fmt.Fprintf(w, "Benchmark%s/%s/goroutines=%d %d %.1f ns/op %.3f scaling %.3f ratio\n",
+			p.Lookup, p.Chain, p.Goroutines, r.Rounds, p.StoreNs, p.StoreScaling, p.Ratio)
 	}
 	return err
-}
-
-// page is the run as a page.
-func (r *scaleReport) page() *picture.Page {
-	return &picture.Page{
-		Title: "bloomkv: lookups on several goroutines",
-		Intro: r.intro() + ".\n\n" + r.Machine.CPU + ", " + strconv.Itoa(r.Machine.CPUs) + " processors, " + r.Machine.OS + ", " + r.Machine.Go + ". Command: " + r.Command,
-		Sections: []picture.Section{{
-			ID: "scaling", Heading: "How lookups scale", Text: aboutScaling,
-			Charts: []picture.Chart{r.chart("absent"), r.chart("present")}, Table: r.points().table("Store and private work"),
-		}},
-	}
-}
-
-// chart shows how one kind of lookup scales.
-func (r *scaleReport) chart(lookup string) picture.Chart {
-	c := picture.Chart{
-		Name: "scale-" + lookup, Title: "How lookups of " + lookup + " keys scale", X: "goroutines", Y: "time on one ÷ (n · time on n)",
-		Caption: "private work: a hash and as many reads, in memory of each goroutine's own; 1 is perfect",
-	}
-	for _, kind := range []chain{{}, {free: true}} {
-		store := picture.Line{Name: "store, " + kind.String(), Kind: picture.Bars}
-		private := picture.Line{Name: "private work, " + kind.String(), Kind: picture.Bars, Dashed: true}
-		for _, p := range r.Points {
-			if p.Lookup != lookup || p.Chain != kind.String() {
-				continue
-			}
-			n := strconv.Itoa(p.Goroutines)
-			if !slices.Contains(c.Categories, n) {
-				c.Categories = append(c.Categories, n)
-			}
-			x := float64(slices.Index(c.Categories, n))
-			store.X, store.Y = append(store.X, x), append(store.Y, p.StoreScaling)
-			private.X, private.Y = append(private.X, x), append(private.Y, p.PrivateScaling)
-		}
-		c.Lines = append(c.Lines, store, private)
-	}
-	return c
 }

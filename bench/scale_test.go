@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,9 +16,8 @@ import (
 func TestScaleMeasuresEachPoint(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	threeProcessors(t)
-	plot := filepath.Join(t.TempDir(), "plot")
 	var r scaleReport
-	runJSON(t, &r, "scale", "--json", "--keys=5000", "--ops=1000", "--rounds=3", "--workers=1,2,3", "--memory=64", "--plot="+plot)
+	runJSON(t, &r, "scale", "--json", "--keys=5000", "--ops=1000", "--rounds=3", "--workers=1,2,3", "--memory=64")
 	if r.Keys != 5000 || r.Rounds != 3 || r.Tables != 1 || len(r.Checks) != 2 || r.LeastScaling != leastScaling {
 		t.Errorf("%+v", r)
 	}
@@ -35,32 +33,32 @@ func TestScaleMeasuresEachPoint(t *testing.T) {
 		if p.Goroutines == 1 && (p.StoreScaling != 1 || p.PrivateScaling != 1 || p.Ratio != 1) {
 			t.Errorf("on one goroutine: %+v", p)
 		}
-		if judged := p.Goroutines > 1 && p.Undisturbed >= leastUndisturbed; judged != (p.Met != nil) || judged && *p.Met != (p.Ratio >= leastScaling) {
+		if judged := p.Goroutines > 1 && p.Undisturbed >= leastUndisturbed; judged != (p.Met != nil) || judged &&
+			*p.Met != (p.Ratio >= leastScaling) {
 			t.Errorf("judged: %+v", p)
 		}
-		if least, reads := int64(5000*100), 1+presentReads; p.Lookup == "present" && (p.PrivateBytes < least || p.PrivateReads != reads) {
-			t.Errorf("private work beside present keys: %d bytes, %d reads; want at least %d, and %d", p.PrivateBytes, p.PrivateReads, least, reads)
+		if least, reads := int64(5000*100), 1+presentLines; p.Lookup == "present" &&
+			(p.PrivateBytes < least || p.PrivateReads != reads) {
+			t.Errorf("private work for present keys: %d bytes, %d reads; want at least %d, and %d",
+				p.PrivateBytes, p.PrivateReads, least, reads)
 		}
 		if p.Lookup == "absent" && (p.PrivateBytes < 5000 || p.PrivateBytes > 10_000 || p.PrivateReads != 1) {
-			t.Errorf("private work beside absent keys: %d bytes, %d reads", p.PrivateBytes, p.PrivateReads)
+			t.Errorf("private work for absent keys: %d bytes, %d reads", p.PrivateBytes, p.PrivateReads)
 		}
 	}
-	want := strings.Fields("absent,chained,1 absent,chained,2 absent,chained,3 absent,free,1 absent,free,2 absent,free,3 present,chained,1 present,chained,2 present,chained,3 present,free,1 present,free,2 present,free,3")
+	want := strings.Fields("" +
+		"absent,chained,1 absent,chained,2 absent,chained,3 absent,free,1 absent,free,2 absent,free,3 " +
+		"present,chained,1 present,chained,2 present,chained,3 present,free,1 present,free,2 present,free,3")
 	for i := range want {
 		want[i] = strings.ReplaceAll(want[i], ",", " ")
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("points %q, want %q", got, want)
 	}
-	for _, name := range []string{"scale-absent.svg", "scale-present.png"} {
-		if _, err := os.Stat(filepath.Join(plot, name)); err != nil {
-			t.Error(err)
-		}
-	}
 	leftNothing(t, os.Getenv("TMPDIR"))
 }
 
-// threeProcessors lets three goroutines run at once, if only in turns.
+// threeProcessors lets three goroutines run at the same time, or at least take turns.
 func threeProcessors(t *testing.T) {
 	t.Helper()
 	before := runtime.GOMAXPROCS(3)
@@ -73,19 +71,23 @@ func TestScalePrintsAPage(t *testing.T) {
 	if err := execute(t.Context(), args, streams{out: &out, err: &out}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"2000 random keys, values of 100 bytes, in 1 tables", "absent, chained", "present, free", "\nBenchmarkabsent/chained/goroutines=1 1 "} {
+	for _, want := range []string{
+		"2000 random keys, values of 100 bytes, in 1 tables", "absent, chained", "present, free",
+		"\nBenchmarkabsent/chained/goroutines=1 1 ",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}
 	}
 }
 
-func TestScalingIsReckonedWithinRounds(t *testing.T) {
+func TestScalingIsComputedWithinRounds(t *testing.T) {
 	p := scalePoint{Goroutines: 2}
 	one := [2][]float64{{100, 200, 100}, {50, 100, 50}}
 	two := [2][]float64{{50, 100, 100}, {25, 100, 25}}
 	p.fill(one, two)
-	if p.StoreScaling != 1 || p.PrivateScaling != 1 || p.Ratio != 1 || p.Least != 0.5 || p.Most != 2 || p.StoreNs != 100 || p.PrivateNs != 25 {
+	if p.StoreScaling != 1 || p.PrivateScaling != 1 || p.Ratio != 1 || p.Least != 0.5 || p.Most != 2 ||
+		p.StoreNs != 100 || p.PrivateNs != 25 {
 		t.Errorf("%+v", p)
 	}
 }
@@ -110,31 +112,32 @@ func TestABusyMachineIsNotJudged(t *testing.T) {
 	}
 }
 
-func TestACrewAsksForOtherKeysEach(t *testing.T) {
+func TestEachWorkerOfATeamAsksForOtherKeys(t *testing.T) {
 	set := testSet(t, workload.Random, 3000)
 	store := testStore(t, set)
 	w := scale{terms: newTerms(streams{}), goroutines: counts{1, 3}}
-	crew := w.crew(store.DB, set, bout{bytes: 64 * 100, reads: 2, chain: chain{want: true}})
+	all := w.newTeam(store.DB, set, series{bytes: 64 * 100, reads: 2, chain: chain{want: true}})
 	gets := store.Metrics().Lookups.Gets
-	got, err := crew.together(0, 1000, func(h *hand) question { return h.store.ask })
+	got, err := all.together(0, 1000, func(h *worker) question { return h.store.ask })
 	if err != nil || got.others != 0 || got.ns <= 0 || got.undisturbed <= 0 || got.undisturbed > 1.01 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if n := store.Metrics().Lookups.Gets - gets; n != 3000 {
 		t.Errorf("%d lookups, want 3000", n)
 	}
-	for i, h := range crew {
+	for i, h := range all {
 		if h.store.length != 1000*20 {
-			t.Errorf("hand %d read values of %d bytes, want %d", i, h.store.length, 1000*20)
+			t.Errorf("worker %d read values of %d bytes, want %d", i, h.store.length, 1000*20)
 		}
-		if i > 0 && bytes.Equal(h.keys.bytes, crew[i-1].keys.bytes) {
-			t.Errorf("hands %d and %d ask for the same keys", i-1, i)
+		if i > 0 && bytes.Equal(h.keys.bytes, all[i-1].keys.bytes) {
+			t.Errorf("workers %d and %d ask for the same keys", i-1, i)
 		}
 	}
-	if got, err = crew.together(0, 1000, func(h *hand) question { return h.private.ask }); err != nil || got.others != 0 {
+	if got, err = all.together(0, 1000, func(h *worker) question { return h.private.ask }); err != nil ||
+		got.others != 0 {
 		t.Errorf("private work: %+v, %v", got, err)
 	}
-	if got, err = crew.together(0, 1000, func(*hand) question { return nothing }); err != nil || got.others != 3*500 {
+	if got, err = all.together(0, 1000, func(*worker) question { return nothing }); err != nil || got.others != 3*500 {
 		t.Errorf("where nothing is there: %+v, %v, want 1500 other answers", got, err)
 	}
 }
@@ -142,9 +145,9 @@ func TestACrewAsksForOtherKeysEach(t *testing.T) {
 func TestTimeOnSeveralGoroutinesIsThatOfAllTheirLookups(t *testing.T) {
 	set := testSet(t, workload.Random, 3000)
 	w := scale{terms: newTerms(streams{}), goroutines: counts{1, 3}}
-	crew := w.crew(nil, set, bout{chain: chain{free: true, want: true}})
+	all := w.newTeam(nil, set, series{chain: chain{free: true, want: true}})
 	const nap, ops = 50 * time.Millisecond, 1000
-	got, err := crew.together(0, ops, func(*hand) question {
+	got, err := all.together(0, ops, func(*worker) question {
 		asked := 0
 		return func([]byte) bool {
 			if asked++; asked == 1 {
@@ -156,17 +159,17 @@ func TestTimeOnSeveralGoroutinesIsThatOfAllTheirLookups(t *testing.T) {
 	if least := float64(nap) / ops / 3; err != nil || got.ns < least || got.ns > 2.7*least || got.undisturbed < 0.3 {
 		t.Errorf("%+v, %v; want %v ns and little more", got, err, least)
 	}
-	got, err = crew.together(0, 4*chunkKeys, func(h *hand) question {
+	got, err = all.together(0, 4*chunkKeys, func(h *worker) question {
 		asked := 0
 		return func([]byte) bool {
-			if asked++; asked == 1 && h == crew[0] {
+			if asked++; asked == 1 && h == all[0] {
 				time.Sleep(nap)
 			}
 			return true
 		}
 	})
 	if err != nil || got.undisturbed > 0.5 {
-		t.Errorf("with one hand asleep in one chunk: %+v, %v", got, err)
+		t.Errorf("with one worker asleep in one chunk: %+v, %v", got, err)
 	}
 }
 
@@ -178,24 +181,25 @@ func TestAWrongAnswerOfAPointIsSeen(t *testing.T) {
 	}
 	w := scale{terms: newTerms(streams{}), goroutines: counts{1, 2}, ops: set.Absents()}
 	w.rounds = 2
-	points, err := w.bout(t.Context(), store.DB, set, bout{absent: true, bytes: 6400, reads: 1})
+	points, err := w.measureSeries(t.Context(), store.DB, set, series{absent: true, bytes: 6400, reads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []int{2, 4} {
 		if points[i].Wrong != want {
-			t.Errorf("%d goroutines: %d wrong answers in two rounds, want %d", points[i].Goroutines, points[i].Wrong, want)
+			t.Errorf("%d goroutines: %d wrong answers in two rounds, want %d",
+				points[i].Goroutines, points[i].Wrong, want)
 		}
 	}
 }
 
 func TestPrivateWorkReadsAllOfItsMemory(t *testing.T) {
 	const lines, reads = 50, 3
-	p := newPrivate(bout{bytes: lines * 64, reads: reads})
+	p := newPrivate(series{bytes: lines * 64, reads: reads})
 	if len(p.memory) != lines*64 || p.ask([]byte("key")) {
 		t.Errorf("%d bytes", len(p.memory))
 	}
-	// A zero somewhere is read by about reads/lines of the keys, and then the next place is another.
+	// A zero on a line is read by about reads/lines of the keys, and changes the position of the next read.
 	touched := make(map[uint64]bool)
 	for line := range uint64(lines) {
 		clear(p.memory[line*64 : line*64+64])
@@ -214,7 +218,7 @@ func TestPrivateWorkReadsAllOfItsMemory(t *testing.T) {
 	if len(touched) != lines {
 		t.Errorf("%d of %d lines are read", len(touched), lines)
 	}
-	if small := newPrivate(bout{bytes: 3, reads: 1}); len(small.memory) != 64 {
+	if small := newPrivate(series{bytes: 3, reads: 1}); len(small.memory) != 64 {
 		t.Errorf("%d bytes, want one line", len(small.memory))
 	}
 }

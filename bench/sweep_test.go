@@ -20,11 +20,14 @@ func TestMoreBitsWasteFewerReads(t *testing.T) {
 			if p.Filters != "off" || p.FilterBitsPerKey != 0 || wasted(&p) < 0.999 {
 				t.Errorf("without filters: %+v", p)
 			}
-		} else if p.FilterBitsPerKey <= last.FilterBitsPerKey || wasted(&p) >= wasted(&last) || wasted(&p) > 1.15*p.FilterFPR {
-			t.Errorf("rate %g: %.2f bits per key and %v wasted reads, after %.2f and %v", p.FilterFPR, p.FilterBitsPerKey, wasted(&p), last.FilterBitsPerKey, wasted(&last))
+		} else if p.FilterBitsPerKey <= last.FilterBitsPerKey || wasted(&p) >= wasted(&last) ||
+			wasted(&p) > 1.15*p.FilterFPR {
+			t.Errorf("rate %g: %.2f bits per key and %v wasted reads, after %.2f and %v",
+				p.FilterFPR, p.FilterBitsPerKey, wasted(&p), last.FilterBitsPerKey, wasted(&last))
 		}
 		if presentBlocks(&p) != 1 || p.Runs != 1 || p.Keys != 20000 {
-			t.Errorf("rate %g: %v blocks per present key, %d runs, %d keys", p.FilterFPR, presentBlocks(&p), p.Runs, p.Keys)
+			t.Errorf("rate %g: %v blocks per present key, %d runs, %d keys",
+				p.FilterFPR, presentBlocks(&p), p.Runs, p.Keys)
 		}
 		last = p
 	}
@@ -47,11 +50,13 @@ func TestWithoutFiltersEachRunIsOneMoreBlock(t *testing.T) {
 		switch p.Filters {
 		case "on":
 			if absentBlocks(&p) > 0.02 || presentBlocks(&p) > 1.02 || p.Predicted > 0.01 {
-				t.Errorf("%v runs with filters: %v blocks per absent key, %v per present one, predicted %v", runs, absentBlocks(&p), presentBlocks(&p), p.Predicted)
+				t.Errorf("%v runs with filters: %v blocks per absent key, %v per present one, predicted %v",
+					runs, absentBlocks(&p), presentBlocks(&p), p.Predicted)
 			}
-		case "off": // a key is in any of the runs, and those above it are searched in vain
+		case "off": // a key may be in any of the runs; the runs above it are searched in vain
 			if math.Abs(absentBlocks(&p)-runs) > 0.05 || math.Abs(presentBlocks(&p)-(runs+1)/2) > 0.05 {
-				t.Errorf("%v runs without filters: %v blocks per absent key, %v per present one", runs, absentBlocks(&p), presentBlocks(&p))
+				t.Errorf("%v runs without filters: %v blocks per absent key, %v per present one",
+					runs, absentBlocks(&p), presentBlocks(&p))
 			}
 		}
 	}
@@ -65,8 +70,10 @@ func TestStoresOfMoreAndMoreKeys(t *testing.T) {
 		if !slices.Contains(keys, p.Keys) {
 			keys = append(keys, p.Keys)
 		}
-		if p.Absent.Ops != fewestOps || p.Present.Ops != fewestOps || p.IndexBitsPerKey <= 0 || p.TableBytes < uint64(100*p.Keys) {
-			t.Errorf("%d keys: %d and %d lookups, %v index bits per key, %d bytes", p.Keys, p.Absent.Ops, p.Present.Ops, p.IndexBitsPerKey, p.TableBytes)
+		if p.Absent.Ops != fewestOps || p.Present.Ops != fewestOps || p.IndexBitsPerKey <= 0 ||
+			p.TableBytes < uint64(100*p.Keys) {
+			t.Errorf("%d keys: %d and %d lookups, %v index bits per key, %d bytes",
+				p.Keys, p.Absent.Ops, p.Present.Ops, p.IndexBitsPerKey, p.TableBytes)
 		}
 	}
 	if want := []int{200, 500, 1000, 1100}; !slices.Equal(keys, want) || len(r.Points) != 4*len(want) {

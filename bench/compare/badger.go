@@ -13,24 +13,24 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// honey is Badger.
-type honey struct {
+// badgerStore is Badger.
+type badgerStore struct {
 	options badger.Options
 	db      *badger.DB
 }
 
-// badgerFPR is what makes Badger build filters of ten bits per key. It takes the number of probes that a rate asks for as the
-// number of bits: at 0.01 seven, at this rate ten.
+// badgerFPR makes Badger build filters of ten bits per key. Badger uses the number of probes that a rate asks for as
+// the number of bits: seven at 0.01, ten at this rate.
 const badgerFPR = 0.0014
 
 func openBadger(dir string, s settings) (engine, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	h := &honey{options: badger.DefaultOptions(dir).
+	h := &badgerStore{options: badger.DefaultOptions(dir).
 		WithLogger(nil).
 		WithMetricsEnabled(false).
-		WithDetectConflicts(false). // nobody here reads in a transaction that writes
+		WithDetectConflicts(false). // no transaction here both reads and writes
 		WithSyncWrites(s.durable).
 		WithMemTableSize(memtableBytes).
 		WithNumMemtables(2).
@@ -42,19 +42,19 @@ func openBadger(dir string, s settings) (engine, error) {
 		WithBloomFalsePositive(badgerFPR).
 		WithNumCompactors(background).
 		WithCompression(options.None).
-		WithBlockCacheSize(0)} // as its documents say for a store without compression: its tables are mapped
+		WithBlockCacheSize(0)} // as its documentation advises without compression: its tables are mapped into memory
 	return h, h.open()
 }
 
-func (h *honey) open() (err error) {
+func (h *badgerStore) open() (err error) {
 	h.db, err = badger.Open(h.options)
 	return err
 }
 
-func (h *honey) Reopen() (time.Duration, error) { return reopened(h.Close, h.open) }
+func (h *badgerStore) Reopen() (time.Duration, error) { return reopened(h.Close, h.open) }
 
-func (h *honey) lookups() []view {
-	f := &frozenHoney{honey: h}
+func (h *badgerStore) lookups() []view {
+	f := &frozenBadger{badgerStore: h}
 	f.txns.open = func() (*badger.Txn, error) { return h.db.NewTransaction(false), nil }
 	f.txns.close = func(txn *badger.Txn) error {
 		txn.Discard()
@@ -63,14 +63,14 @@ func (h *honey) lookups() []view {
 	return []view{whole(h), {f, f.txns.end}}
 }
 
-// frozenHoney looks keys up in one transaction for each goroutine.
-type frozenHoney struct {
-	*honey
+// frozenBadger looks keys up in one transaction per goroutine.
+type frozenBadger struct {
+	*badgerStore
 
 	txns keeper[*badger.Txn]
 }
 
-func (f *frozenHoney) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+func (f *frozenBadger) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	k, err := f.txns.get(0)
 	if err != nil {
 		return dst, false, err
@@ -79,7 +79,7 @@ func (f *frozenHoney) AppendGet(dst, key []byte) (out []byte, found bool, err er
 	return appendItem(k.it, dst, key)
 }
 
-func (h *honey) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+func (h *badgerStore) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	err = h.db.View(func(txn *badger.Txn) error {
 		dst, found, err = appendItem(txn, dst, key)
 		return err
@@ -87,7 +87,7 @@ func (h *honey) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	return dst, found, err
 }
 
-// appendItem looks a key up in a transaction.
+// appendItem looks up a key in a transaction.
 func appendItem(txn *badger.Txn, dst, key []byte) (out []byte, found bool, err error) {
 	item, err := txn.Get(key)
 	if errors.Is(err, badger.ErrKeyNotFound) {
@@ -103,7 +103,7 @@ func appendItem(txn *badger.Txn, dst, key []byte) (out []byte, found bool, err e
 	return dst, err == nil, err
 }
 
-func (h *honey) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
+func (h *badgerStore) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
 	return h.db.View(func(txn *badger.Txn) error {
 		var value []byte
 		for i, key := range keys {
@@ -120,11 +120,11 @@ func (h *honey) GetMany(keys [][]byte, each func(i int, value []byte, found bool
 	})
 }
 
-func (h *honey) Put(key, value []byte) error {
+func (h *badgerStore) Put(key, value []byte) error {
 	return h.db.Update(func(txn *badger.Txn) error { return txn.Set(key, value) })
 }
 
-func (h *honey) PutSync(key, value []byte) error {
+func (h *badgerStore) PutSync(key, value []byte) error {
 	err := h.Put(key, value)
 	if err == nil && !h.options.SyncWrites {
 		err = h.db.Sync()
@@ -132,13 +132,13 @@ func (h *honey) PutSync(key, value []byte) error {
 	return err
 }
 
-func (h *honey) PutIfAbsent(key, value []byte) (bool, error) { return putIfAbsent(h, key, value) }
+func (h *badgerStore) PutIfAbsent(key, value []byte) (bool, error) { return putIfAbsent(h, key, value) }
 
-func (h *honey) Delete(key []byte) error {
+func (h *badgerStore) Delete(key []byte) error {
 	return h.db.Update(func(txn *badger.Txn) error { return txn.Delete(key) })
 }
 
-func (h *honey) Apply(pairs workload.Batch) error {
+func (h *badgerStore) Apply(pairs workload.Batch) error {
 	return h.db.Update(func(txn *badger.Txn) error {
 		for key, value := range pairs.All() {
 			if err := txn.Set(key, value); err != nil {
@@ -149,35 +149,35 @@ func (h *honey) Apply(pairs workload.Batch) error {
 	})
 }
 
-func (h *honey) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func (h *badgerStore) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	v := h.iterate()
 	return errors.Join(v.Scan(from, limit, each), v.end())
 }
 
-func (h *honey) kept() (view, error) { return h.iterate(), nil }
+func (h *badgerStore) kept() (view, error) { return h.iterate(), nil }
 
-// iterate is a view with one iterator in one transaction. Values are not fetched ahead: that is for those which are apart
-// from the tree, and here none are.
-func (h *honey) iterate() view {
+// iterate runs a view with one iterator in one transaction. It does not prefetch values, because prefetching is for
+// values outside the tree, and here all are in it.
+func (h *badgerStore) iterate() view {
 	o := badger.DefaultIteratorOptions
 	o.PrefetchValues = false
 	txn := h.db.NewTransaction(false)
 	it := txn.NewIterator(o)
-	return view{keptHoney{h, it}, func() error {
+	return view{keptBadger{h, it}, func() error {
 		it.Close()
 		txn.Discard()
 		return nil
 	}}
 }
 
-// keptHoney scans with one iterator.
-type keptHoney struct {
-	*honey
+// keptBadger scans with one iterator.
+type keptBadger struct {
+	*badgerStore
 
 	it *badger.Iterator
 }
 
-func (k keptHoney) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func (k keptBadger) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	n := 0
 	for k.it.Seek(from); k.it.Valid(); k.it.Next() {
 		item := k.it.Item()
@@ -191,32 +191,33 @@ func (k keptHoney) Scan(from []byte, limit int, each func(key, value []byte) err
 	return nil
 }
 
-// Flush closes the store, which is how Badger writes its memtable out, and opens it again.
-func (h *honey) Flush(context.Context) error {
+// Flush closes the store, which makes Badger write its memtable, and opens it again.
+func (h *badgerStore) Flush(context.Context) error {
 	_, err := h.Reopen()
 	return err
 }
 
-// Settle waits until the levels stand still and the process has next to nothing to do: Badger does not say what it is at.
-func (h *honey) Settle(ctx context.Context) error {
+// Settle waits until the levels do not change and the process is almost idle, because Badger does not report what it is
+// doing.
+func (h *badgerStore) Settle(ctx context.Context) error {
 	var before machine.Counters
 	return quiet(ctx, func() ([]int64, bool) {
 		var figures []int64
 		for _, l := range h.db.Levels() {
 			figures = append(figures, int64(l.NumTables), l.Size)
 		}
-		now, _ := machine.Read() // where there are no counters, the levels have to do
+		now, _ := machine.Read() // without counters, the levels must suffice
 		spent := now.Sub(before)
 		before = now
 		return figures, spent.User+spent.System < 5*time.Millisecond
 	})
 }
 
-func (h *honey) Compact(context.Context) error {
-	if _, err := h.Reopen(); err != nil { // with the memtable, which Flatten leaves alone
+func (h *badgerStore) Compact(context.Context) error {
+	if _, err := h.Reopen(); err != nil { // with the memtable, which Flatten does not write
 		return err
 	}
 	return h.db.Flatten(background)
 }
 
-func (h *honey) Close() error { return h.db.Close() }
+func (h *badgerStore) Close() error { return h.db.Close() }

@@ -12,8 +12,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// tree is bbolt: a B+ tree in one file that is mapped into memory, without tables, filters or a cache of its own.
-type tree struct {
+// bboltStore is bbolt: a B+ tree in one memory-mapped file, without tables, filters or a cache of its own.
+type bboltStore struct {
 	dir      string
 	settings settings
 	db       *bolt.DB
@@ -25,14 +25,14 @@ func openBbolt(dir string, s settings) (engine, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	t := &tree{dir: dir, settings: s}
+	t := &bboltStore{dir: dir, settings: s}
 	return t, t.open()
 }
 
-func (t *tree) file() string { return filepath.Join(t.dir, "bbolt.db") }
+func (t *bboltStore) file() string { return filepath.Join(t.dir, "bbolt.db") }
 
-// options are those of its documents for speed: a free list as a map, in memory only.
-func (t *tree) options() *bolt.Options {
+// options returns the settings that its documentation recommends for speed: a free list as a map, in memory only.
+func (t *bboltStore) options() *bolt.Options {
 	return &bolt.Options{
 		NoSync:         !t.settings.durable,
 		NoFreelistSync: true,
@@ -41,7 +41,7 @@ func (t *tree) options() *bolt.Options {
 	}
 }
 
-func (t *tree) open() (err error) {
+func (t *bboltStore) open() (err error) {
 	if t.db, err = bolt.Open(t.file(), 0o644, t.options()); err != nil {
 		return err
 	}
@@ -54,10 +54,10 @@ func (t *tree) open() (err error) {
 	})
 }
 
-func (t *tree) Reopen() (time.Duration, error) { return reopened(t.Close, t.open) }
+func (t *bboltStore) Reopen() (time.Duration, error) { return reopened(t.Close, t.open) }
 
-func (t *tree) lookups() []view {
-	f := &frozenTree{tree: t}
+func (t *bboltStore) lookups() []view {
+	f := &frozenBbolt{bboltStore: t}
 	f.buckets.open = func() (*bolt.Bucket, error) {
 		tx, err := t.db.Begin(false)
 		if err != nil {
@@ -69,14 +69,14 @@ func (t *tree) lookups() []view {
 	return []view{whole(t), {f, f.buckets.end}}
 }
 
-// frozenTree looks keys up in the bucket of one transaction for each goroutine.
-type frozenTree struct {
-	*tree
+// frozenBbolt looks keys up in the bucket of one transaction per goroutine.
+type frozenBbolt struct {
+	*bboltStore
 
 	buckets keeper[*bolt.Bucket]
 }
 
-func (f *frozenTree) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+func (f *frozenBbolt) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	k, err := f.buckets.get(0)
 	if err != nil {
 		return dst, false, err
@@ -86,7 +86,7 @@ func (f *frozenTree) AppendGet(dst, key []byte) (out []byte, found bool, err err
 	return append(dst, value...), value != nil, nil
 }
 
-func (t *tree) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+func (t *bboltStore) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	err = t.db.View(func(tx *bolt.Tx) error {
 		value := tx.Bucket(bucketName).Get(key)
 		dst, found = append(dst, value...), value != nil
@@ -95,7 +95,7 @@ func (t *tree) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	return dst, found, err
 }
 
-func (t *tree) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
+func (t *bboltStore) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
 	return t.db.View(func(tx *bolt.Tx) error {
 		b := tx.Bucket(bucketName)
 		for i, key := range keys {
@@ -108,8 +108,8 @@ func (t *tree) GetMany(keys [][]byte, each func(i int, value []byte, found bool)
 	})
 }
 
-// update is a transaction on the bucket, whose pages are filled to the brim where keys come in their order.
-func (t *tree) update(do func(b *bolt.Bucket) error) error {
+// update runs a transaction on the bucket. If keys arrive in order, pages are filled completely.
+func (t *bboltStore) update(do func(b *bolt.Bucket) error) error {
 	return t.db.Update(func(tx *bolt.Tx) error {
 		b := tx.Bucket(bucketName)
 		if t.settings.ascending {
@@ -119,11 +119,11 @@ func (t *tree) update(do func(b *bolt.Bucket) error) error {
 	})
 }
 
-func (t *tree) Put(key, value []byte) error {
+func (t *bboltStore) Put(key, value []byte) error {
 	return t.update(func(b *bolt.Bucket) error { return b.Put(key, value) })
 }
 
-func (t *tree) PutSync(key, value []byte) error {
+func (t *bboltStore) PutSync(key, value []byte) error {
 	err := t.Put(key, value)
 	if err == nil && !t.settings.durable {
 		err = t.db.Sync()
@@ -131,7 +131,7 @@ func (t *tree) PutSync(key, value []byte) error {
 	return err
 }
 
-func (t *tree) PutIfAbsent(key, value []byte) (stored bool, err error) {
+func (t *bboltStore) PutIfAbsent(key, value []byte) (stored bool, err error) {
 	err = t.update(func(b *bolt.Bucket) error {
 		if b.Get(key) != nil {
 			return nil
@@ -142,12 +142,12 @@ func (t *tree) PutIfAbsent(key, value []byte) (stored bool, err error) {
 	return stored, err
 }
 
-func (t *tree) Delete(key []byte) error {
+func (t *bboltStore) Delete(key []byte) error {
 	return t.update(func(b *bolt.Bucket) error { return b.Delete(key) })
 }
 
-// Apply lends the pairs to one transaction, which ends before it returns.
-func (t *tree) Apply(pairs workload.Batch) error {
+// Apply passes the pairs to one transaction, which ends before it returns.
+func (t *bboltStore) Apply(pairs workload.Batch) error {
 	return t.update(func(b *bolt.Bucket) error {
 		for key, value := range pairs.All() {
 			if err := b.Put(key, value); err != nil {
@@ -158,28 +158,28 @@ func (t *tree) Apply(pairs workload.Batch) error {
 	})
 }
 
-func (t *tree) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func (t *bboltStore) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	return t.db.View(func(tx *bolt.Tx) error {
-		return keptTree{t, tx.Bucket(bucketName).Cursor()}.Scan(from, limit, each)
+		return keptBbolt{t, tx.Bucket(bucketName).Cursor()}.Scan(from, limit, each)
 	})
 }
 
-func (t *tree) kept() (view, error) {
+func (t *bboltStore) kept() (view, error) {
 	tx, err := t.db.Begin(false)
 	if err != nil {
 		return view{}, err
 	}
-	return view{keptTree{t, tx.Bucket(bucketName).Cursor()}, tx.Rollback}, nil
+	return view{keptBbolt{t, tx.Bucket(bucketName).Cursor()}, tx.Rollback}, nil
 }
 
-// keptTree scans with the cursor of one transaction.
-type keptTree struct {
-	*tree
+// keptBbolt scans with the cursor of one transaction.
+type keptBbolt struct {
+	*bboltStore
 
 	cursor *bolt.Cursor
 }
 
-func (k keptTree) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func (k keptBbolt) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	n := 0
 	for key, value := k.cursor.Seek(from); key != nil; key, value = k.cursor.Next() {
 		if err := each(key, value); err != nil {
@@ -192,14 +192,14 @@ func (k keptTree) Scan(from []byte, limit int, each func(key, value []byte) erro
 	return nil
 }
 
-// Flush does nothing: bbolt holds nothing back.
-func (t *tree) Flush(context.Context) error { return nil }
+// Flush does nothing: bbolt has no memtable.
+func (t *bboltStore) Flush(context.Context) error { return nil }
 
 // Settle does nothing: bbolt does all its work in the calls.
-func (t *tree) Settle(context.Context) error { return nil }
+func (t *bboltStore) Settle(context.Context) error { return nil }
 
-// Compact copies the tree into a new file with full pages, which takes the place of the old one, as bbolt's own tool does it.
-func (t *tree) Compact(context.Context) error {
+// Compact copies the store into a new file with full pages and replaces the old file, as bbolt's own tool does.
+func (t *bboltStore) Compact(context.Context) error {
 	temporary := t.file() + ".new"
 	dst, err := bolt.Open(temporary, 0o644, t.options())
 	if err != nil {
@@ -212,4 +212,4 @@ func (t *tree) Compact(context.Context) error {
 	return errors.Join(err, t.open())
 }
 
-func (t *tree) Close() error { return t.db.Close() }
+func (t *bboltStore) Close() error { return t.db.Close() }

@@ -7,12 +7,12 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
 
-// ours is the store of this repository.
-type ours struct{ *own.Store }
+// bloomkvStore is the store of this repository.
+type bloomkvStore struct{ *own.Store }
 
 func openBloomkv(dir string, s settings) (engine, error) {
-	// The store sets apart what its memtables may take, and half of all at most. In a small cache, where nothing is put,
-	// they are small too, so that what is left is the cache: for blocks, filters and indexes.
+	// The store reserves the memory of its memtables, at most half of the total. Nothing is put while the cache is
+	// small, so the memtables are made small too, and the rest is for blocks, filters and indexes.
 	memtable := min(memtableBytes, s.cache/2)
 	store, err := own.Open(dir, &bloomkv.Options{
 		FilterFPR:     promisedFPR,
@@ -27,27 +27,27 @@ func openBloomkv(dir string, s settings) (engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ours{store}, nil
+	return bloomkvStore{store}, nil
 }
 
-// promisedFPR is what ten bits per key give.
+// promisedFPR is the rate that ten bits per key give.
 const promisedFPR = 0.01
 
-func (s ours) lookups() []view { return []view{whole(s)} }
+func (s bloomkvStore) lookups() []view { return []view{whole(s)} }
 
-func (s ours) kept() (view, error) {
-	k := keptOurs{s, s.Iter(bloomkv.IterOptions{})}
+func (s bloomkvStore) kept() (view, error) {
+	k := keptBloomkv{s, s.Iter(bloomkv.IterOptions{})}
 	return view{k, k.it.Close}, nil
 }
 
-// keptOurs scans with one iterator.
-type keptOurs struct {
-	ours
+// keptBloomkv scans with one iterator.
+type keptBloomkv struct {
+	bloomkvStore
 
 	it *bloomkv.Iterator
 }
 
-func (k keptOurs) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func (k keptBloomkv) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	n := 0
 	for ok := k.it.SeekGE(from); ok; ok = k.it.Next() {
 		if err := each(k.it.Key(), k.it.Value()); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// TestMain is the program itself where the program has started the test binary as its worker.
+// TestMain runs the program instead of the tests if the program has started the test binary as a worker.
 func TestMain(m *testing.M) {
 	stillness = 100 * time.Millisecond
 	if os.Getenv(workerVariable) != "" {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// testConfig asks for some rows of a small store, all if there are none.
+// testConfig requests some rows of a small store, or all rows if no names are given.
 func testConfig(t *testing.T, args ...string) config {
 	t.Helper()
 	c, err := parse(append([]string{"--keys", "3000"}, args...), &bytes.Buffer{})
@@ -45,10 +45,11 @@ func TestEveryEngineHasEveryRow(t *testing.T) {
 				t.Parallel() // they wait for the trees to settle
 				c := testConfig(t, "--ycsb", "--shape", shape.String())
 				if shape != workload.Decimal { // what depends on the keys
-					c = testConfig(t, "--rows", "load,absent,present,seek10,seek10-new,scan,load-seq", "--shape", shape.String())
+					c = testConfig(t, "--rows", "load,absent,present,seek10,seek10-new,scan,load-seq",
+						"--shape", shape.String())
 				}
 				dir := t.TempDir()
-				seen := make(map[place]float64)
+				seen := make(map[figureKey]float64)
 				for i, s := range wantedStates(c) {
 					c.dir = filepath.Join(dir, "store")
 					if s.alone {
@@ -65,19 +66,20 @@ func TestEveryEngineHasEveryRow(t *testing.T) {
 						if !slices.Contains(s.rows, r.Row) || !slices.Contains(e.columns, r.Column) {
 							t.Errorf("%s: row %s of column %s", s.name, r.Row, r.Column)
 						}
-						seen[place{r.Row, r.Column, r.Round}] = r.Value
+						seen[figureKey{r.Row, r.Column, r.Round}] = r.Value
 					}
 				}
 				for _, l := range lines {
 					reading := l.unit == reads
-					v, ok := seen[place{l.id, e.columns[0], 0}]
-					want := c.wants(l.id) && (!reading && l.id != rowWriteAmp && l.id != rowResident || counted && (!reading || !e.mapped))
+					v, ok := seen[figureKey{l.id, e.columns[0], 0}]
+					want := c.wants(l.id) &&
+						(!reading && l.id != rowWriteAmp && l.id != rowResident || counted && (!reading || !e.mapped))
 					if ok != want || ok && !(v > 0) && !reading {
 						t.Errorf("%s: %v, %v; want one: %v", l.id, v, ok, want)
 					}
 				}
 				for _, column := range e.columns {
-					if _, ok := seen[place{"present", column, 0}]; !ok {
+					if _, ok := seen[figureKey{"present", column, 0}]; !ok {
 						t.Errorf("no figures of present keys in column %s", column)
 					}
 				}
@@ -105,7 +107,8 @@ func TestKeptIteratorsSeeWhatWasPut(t *testing.T) {
 					if err := v.Put([]byte("key"), []byte(value)); err != nil {
 						t.Fatal(err)
 					}
-					if got, found, err := v.AppendGet([]byte("+"), []byte("key")); string(got) != "+"+value || !found || err != nil {
+					if got, found, err := v.AppendGet([]byte("+"), []byte("key")); string(got) != "+"+value || !found ||
+						err != nil {
 						t.Errorf("got %q, %v, %v, want +%s", got, found, err, value)
 					}
 				}
@@ -129,13 +132,14 @@ func TestKeptIteratorsSeeWhatWasPut(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			err = s.GetMany([][]byte{[]byte("key"), []byte("new"), []byte("synced")}, func(_ int, value []byte, found bool) error {
-				got = append(got, string(value))
-				if found != (len(value) > 0) {
-					t.Errorf("value %q, found %v", value, found)
-				}
-				return nil
-			})
+			err = s.GetMany([][]byte{[]byte("key"), []byte("new"), []byte("synced")},
+				func(_ int, value []byte, found bool) error {
+					got = append(got, string(value))
+					if found != (len(value) > 0) {
+						t.Errorf("value %q, found %v", value, found)
+					}
+					return nil
+				})
 			if want := []string{"", "four", "five"}; !slices.Equal(got, want) || err != nil {
 				t.Errorf("many: %q, %v, want %q", got, err, want)
 			}
@@ -154,7 +158,8 @@ func TestEnginesTakeTurnsInProcessesOfTheirOwn(t *testing.T) {
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "table.txt")
 	var out, errs bytes.Buffer
 	args := []string{
-		"--keys", "1000", "--rounds", "2", "--engines", "bloomkv,goleveldb", "--rows", "load,absent,load-batched", "--dir", dir, "--out", file, "--json",
+		"--keys", "1000", "--rounds", "2", "--engines", "bloomkv,goleveldb", "--rows", "load,absent,load-batched",
+		"--dir", dir, "--out", file, "--json",
 	}
 	if err := run(t.Context(), args, &out, &errs); err != nil {
 		t.Fatal(err)
@@ -168,8 +173,10 @@ func TestEnginesTakeTurnsInProcessesOfTheirOwn(t *testing.T) {
 		turns = append(turns, result.Row+" "+result.Column)
 	}
 	want := []string{
-		"load bloomkv", "load goleveldb", "absent goleveldb", "absent bloomkv", "load-batched bloomkv", "load-batched goleveldb",
-		"load goleveldb", "load bloomkv", "absent bloomkv", "absent goleveldb", "load-batched goleveldb", "load-batched bloomkv",
+		"load bloomkv", "load goleveldb", "absent goleveldb", "absent bloomkv", "load-batched bloomkv",
+		"load-batched goleveldb",
+		"load goleveldb", "load bloomkv", "absent bloomkv", "absent goleveldb",
+		"load-batched goleveldb", "load-batched bloomkv",
 	}
 	if !slices.Equal(turns, want) {
 		t.Errorf("turns %q\nwant  %q", turns, want)
@@ -178,10 +185,12 @@ func TestEnginesTakeTurnsInProcessesOfTheirOwn(t *testing.T) {
 		t.Errorf("%d cells, want 6; on the error stream %q", len(r.Table), errs.String())
 	}
 	page, err := os.ReadFile(file)
-	if err != nil || !bytes.Contains(page, []byte("wrong answers: 0")) || !bytes.Contains(page, []byte("command: "+program()+" --keys 1000")) {
+	if err != nil || !bytes.Contains(page, []byte("wrong answers: 0")) ||
+		!bytes.Contains(page, []byte("command: "+program()+" --keys 1000")) {
 		t.Errorf("the table: %v\n%s", err, page)
 	}
-	if object, err := os.ReadFile(strings.Replace(file, ".txt", ".json", 1)); err != nil || !bytes.Equal(object, out.Bytes()) {
+	if object, err := os.ReadFile(strings.Replace(file, ".txt", ".json", 1)); err != nil ||
+		!bytes.Equal(object, out.Bytes()) {
 		t.Errorf("the object beside the table differs from what was printed: %v", err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -228,7 +237,11 @@ func TestBars(t *testing.T) {
 		},
 		{
 			"RocksDB's stand-in",
-			[]result{{Row: "absent", Column: ownName, Value: 217}, {Row: "absent", Column: pebbleL6, Value: 1228}, {Row: "absent", Column: pebbleName, Value: 1}},
+			[]result{
+				{Row: "absent", Column: ownName, Value: 217},
+				{Row: "absent", Column: pebbleL6, Value: 1228},
+				{Row: "absent", Column: pebbleName, Value: 1},
+			},
 			"< 0.6 × rocksdb*", 0.5, true,
 		},
 		{
@@ -238,7 +251,12 @@ func TestBars(t *testing.T) {
 		},
 		{
 			"the best peer",
-			[]result{{Row: "present-ow", Column: ownName, Value: 9}, {Row: "present-ow", Column: "bbolt", Value: 10}, {Row: "present-ow", Column: bboltTx, Value: 5}, {Row: "present-ow", Column: "badger", Value: 12}},
+			[]result{
+				{Row: "present-ow", Column: ownName, Value: 9},
+				{Row: "present-ow", Column: "bbolt", Value: 10},
+				{Row: "present-ow", Column: bboltTx, Value: 5},
+				{Row: "present-ow", Column: "badger", Value: 12},
+			},
 			"< the best peer", 0.9, true,
 		},
 		{
@@ -247,7 +265,11 @@ func TestBars(t *testing.T) {
 			"≤ 1.05 × the best peer", 1.05, true,
 		},
 		{"a limit", []result{{Row: "reads-absent", Column: ownName, Value: 0.0116}}, "≤ 0.0115", 0.0116, false},
-		{"a limit that is reached", []result{{Row: "reads-present", Column: ownName, Value: 0.96}}, "≤ 0.9600", 0.96, true},
+		{
+			"a limit that is reached",
+			[]result{{Row: "reads-present", Column: ownName, Value: 0.96}},
+			"≤ 0.9600", 0.96, true,
+		},
 		{"nothing to compare with", []result{{Row: "absent", Column: ownName, Value: 1}}, "", 0, false},
 		{"a limit for a million pairs", []result{{Row: rowResident, Column: ownName, Value: 1}}, "", 0, false},
 	} {
@@ -284,12 +306,16 @@ func TestThePageSaysWhatStandsIn(t *testing.T) {
 		return page.String()
 	}
 	page := pageOf(results)
-	for _, want := range []string{"RocksDB was not built.", "3 rounds in 1m0s", "rocksdb*", "0.55", "≤ 120   119      met", "≤ 160   200  not met"} {
+	for _, want := range []string{
+		"RocksDB was not built.", "3 rounds in 1m0s", "rocksdb*", "0.55", "≤ 120     119      met",
+		"≤ 160     200  not met",
+	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
 	}
-	if page := pageOf(append(results, result{Row: "absent", Column: rocksdbName, Value: 200})); strings.Contains(page, "rocksdb*") {
+	if page := pageOf(append(results, result{Row: "absent", Column: rocksdbName, Value: 200})); strings.Contains(page,
+		"rocksdb*") {
 		t.Errorf("a stand-in beside the real one in\n%s", page)
 	}
 }
@@ -400,15 +426,16 @@ func TestReadsOfFilesAreCounted(t *testing.T) {
 	for _, mapped := range []bool{false, true} {
 		w := &worker{ctx: t.Context(), config: testConfig(t), entry: engineEntry{mapped: mapped}}
 		w.use(w.config.setOf(workload.Decimal, 3000))
-		w.countIn("column", "reads-absent", "absent-small", whole(reader{nil, f}), workload.Phase{Kind: workload.Absent})
+		w.countIn("column", "reads-absent", "absent-small", whole(reader{nil, f}),
+			workload.Phase{Kind: workload.Absent})
 		if w.err != nil || w.outcome.Wrong > 0 {
 			t.Fatalf("%v, %+v", w.err, w.outcome)
 		}
 		got := newFigures(w.outcome.Results)
-		if ns := got[place{"absent-small", "column", 0}]; !(ns > 0) {
+		if ns := got[figureKey{"absent-small", "column", 0}]; !(ns > 0) {
 			t.Errorf("%v ns for a lookup", ns)
 		}
-		reads, ok := got[place{"reads-absent", "column", 0}]
+		reads, ok := got[figureKey{"reads-absent", "column", 0}]
 		if ok == mapped || ok && (reads < 1 || reads > 1.05) { // the others of this process are few
 			t.Errorf("mapped %v: %v reads, %v; want 1 of an engine that is not mapped", mapped, reads, ok)
 		}

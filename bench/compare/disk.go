@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// diskBytes is what the files below dir take. Files that vanish meanwhile are not counted.
+// diskBytes returns the disk space of the files below dir. Files that vanish in the meantime are not counted.
 func diskBytes(dir string) (int64, error) {
 	var sum int64
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -27,7 +27,7 @@ func diskBytes(dir string) (int64, error) {
 	return sum, err
 }
 
-// restingBytes is diskBytes once it stands still: engines remove old files after their other work.
+// restingBytes returns diskBytes once it no longer changes: engines remove old files after their other work.
 func restingBytes(ctx context.Context, dir string) (sum int64, err error) {
 	waited := quiet(ctx, func() ([]int64, bool) {
 		var failed error
@@ -38,7 +38,7 @@ func restingBytes(ctx context.Context, dir string) (sum int64, err error) {
 	return sum, errors.Join(err, waited)
 }
 
-// watchDisk looks at diskBytes fifty times a second until stop is called, which returns the largest.
+// watchDisk measures diskBytes fifty times a second until stop is called, which returns the maximum.
 func watchDisk(dir string) (stop func() (int64, error)) {
 	end, done := make(chan struct{}), make(chan struct{})
 	var most int64
@@ -63,7 +63,7 @@ func watchDisk(dir string) (stop func() (int64, error)) {
 	}
 }
 
-// syncFiles brings the files below dir to the disk, so that the system does not do it in the next engine's turn.
+// syncFiles writes the files below dir to the disk, so that the system does not do so during the next engine's turn.
 func syncFiles(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

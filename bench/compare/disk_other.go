@@ -4,5 +4,5 @@ package main
 
 import "io/fs"
 
-// allocated is the length of a file: this system does not say how much of the disk it takes.
+// allocated returns the length of a file: this system does not report its disk space.
 func allocated(info fs.FileInfo) int64 { return info.Size() }

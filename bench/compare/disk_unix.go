@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// allocated is how much of the disk a file takes: without its holes, and with what was set aside for it.
+// allocated returns the disk space of a file, without its holes but with preallocated space.
 func allocated(info fs.FileInfo) int64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Blocks * 512

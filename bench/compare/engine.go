@@ -10,75 +10,91 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// The settings of all engines.
+// The settings that all engines share.
 const (
-	memtableBytes  = 64 << 20 // of two: one fills while the other is written out
-	largeCache     = 1 << 30  // holds everything
-	levelZeroRuns  = 4        // start a compaction
+	memtableBytes  = 64 << 20 // of each of two: one is filled while the other is written
+	largeCache     = 1 << 30  // large enough for everything
+	levelZeroRuns  = 4        // number of runs that starts a compaction
 	baseLevelBytes = 64 << 20
 	levelRatio     = 10
 	tableBytes     = 8 << 20
 	blockBytes     = 4 << 10
 	filterBits     = 10 // per key
-	background     = 2  // compactions at once, where it can be said
+	background     = 2  // parallel compactions, if that can be set
 )
 
-// settings are those that differ from one state of a store to another.
+// settings are the settings that depend on the state of a store.
 type settings struct {
-	cache     int64 // bytes for blocks, and for filters and indexes where they are not held apart
-	durable   bool  // the store is asked with PutSync alone
-	ascending bool  // keys are put in their order
+	cache     int64 // bytes for blocks, and for filters and indexes unless these are held separately
+	durable   bool  // all writes are PutSync
+	ascending bool  // keys are put in order
 }
 
-// engine is an open store. Its log is on, and nobody waits for the disk but PutSync. All methods but those of a view from kept
-// may be called by several goroutines at once.
+// engine is an open store. Its log is enabled, and only PutSync waits for the disk. All methods may be called by
+// several goroutines, except those of a view from kept.
 type engine interface {
 	workload.Store
-	// lookups are the ways to look a key up, one for each column of the engine and in their order. An AppendGet sees
-	// everything that was put before it, but for frozen columns.
+	// lookups returns the ways to look up a key, one for each column of the engine and in their order. An AppendGet
+	// sees everything put before it, except in frozen columns.
 	lookups() []view
-	// kept is the store as a reader has it who keeps an iterator: Scan goes to its place with one that was made before. It is
-	// for one goroutine, and need not see what is put later.
+	// kept returns the store as seen by a reader that keeps one iterator for all calls of Scan. It is for one goroutine
+	// and need not see later writes.
 	kept() (view, error)
 }
 
-// view is a way to use a store. End releases what the view holds and leaves the store open; nothing may be called after it.
-// AppendGet of the views from lookups, Put, Scan of those from kept and of the engine itself are all that phases call.
+// view is a way to use a store. end releases the resources of the view and leaves the store open; no other method may
+// be called after it. Phases call AppendGet of the views from lookups, and Put and Scan of the views from kept and of
+// the engine itself.
 type view struct {
 	workload.Store
 
 	end func() error
 }
 
-// whole is the view that is the store itself.
+// whole returns the store itself as a view.
 func whole(s workload.Store) view { return view{s, func() error { return nil }} }
 
-// entry is an engine before it is opened.
+// entry is an engine that is not open yet.
 type engineEntry struct {
 	name    string   // for --engines
-	columns []string // of the table, one for each of its lookups; what has no lookups is in the first
+	columns []string // of the table, one for each way to look up a key; other rows are in the first
 	open    func(dir string, s settings) (engine, error)
 	version func() string
-	mapped  bool // it reads its files through the memory map, and the system counts no reads
+	mapped  bool // files are memory-mapped, so that the system counts no reads
 }
 
-// engines are all of them, in the order of the table.
+// engines returns all engines in the order of the table.
 var engines = append([]engineEntry{
 	{name: ownName, columns: []string{ownName}, open: openBloomkv, version: func() string { return "this tree" }},
-	{name: pebbleName, columns: []string{pebbleName, pebbleL6}, open: openPebble, version: module("github.com/cockroachdb/pebble/v2")},
-	{name: pebbleTuned, columns: []string{pebbleTuned}, open: openPebbleTuned, version: module("github.com/cockroachdb/pebble/v2")},
-	{name: "goleveldb", columns: []string{"goleveldb"}, open: openGoleveldb, version: module("github.com/syndtr/goleveldb")},
-	{name: "badger", columns: []string{"badger", badgerTxn}, open: openBadger, version: module("github.com/dgraph-io/badger/v4"), mapped: true},
-	{name: "bbolt", columns: []string{"bbolt", bboltTx}, open: openBbolt, version: module("go.etcd.io/bbolt"), mapped: true},
+	{
+		name: pebbleName, columns: []string{pebbleName, pebbleL6}, open: openPebble,
+		version: module("github.com/cockroachdb/pebble/v2"),
+	},
+	{
+		name: pebbleTuned, columns: []string{pebbleTuned}, open: openPebbleTuned,
+		version: module("github.com/cockroachdb/pebble/v2"),
+	},
+	{
+		name: "goleveldb", columns: []string{"goleveldb"}, open: openGoleveldb,
+		version: module("github.com/syndtr/goleveldb"),
+	},
+	{
+		name: "badger", columns: []string{"badger", badgerTxn}, open: openBadger,
+		version: module("github.com/dgraph-io/badger/v4"), mapped: true,
+	},
+	{
+		name: "bbolt", columns: []string{"bbolt", bboltTx}, open: openBbolt,
+		version: module("go.etcd.io/bbolt"), mapped: true,
+	},
 }, rocksdbEngines()...)
 
 const (
 	ownName     = "bloomkv"
-	rocksdbName = "rocksdb" // of the engine and its column, where it is built
+	rocksdbName = "rocksdb" // name of the engine and of its column, if it is built
 )
 
-// Frozen columns keep a read transaction from lookup to lookup, and see the store as it was when that began. They have no
-// figures of a changing store, and bars do not speak of them.
+// Frozen columns keep one read transaction for all lookups and see the store as it was when that began. They have no
+// results for a changing store, and targets ignore them.
 const (
 	badgerTxn = "badger-txn"
 	bboltTx   = "bbolt-tx"
@@ -86,7 +102,7 @@ const (
 
 func frozen(column string) bool { return column == badgerTxn || column == bboltTx }
 
-// columns are the lookups of all engines, in the order of the table.
+// columns returns the columns of all engines in the order of the table.
 func columns() []string {
 	var all []string
 	for _, e := range engines {
@@ -98,7 +114,7 @@ func columns() []string {
 func findEngine(name string) (engineEntry, error) {
 	i := slices.IndexFunc(engines, func(e engineEntry) bool { return e.name == name })
 	if i < 0 {
-		return engineEntry{}, fmt.Errorf("no engine %q", name)
+		return engineEntry{}, fmt.Errorf("unknown engine %q", name)
 	}
 	return engines[i], nil
 }
@@ -111,7 +127,7 @@ func engineNames() []string {
 	return names
 }
 
-// module is the version of a module that the program was built with.
+// module returns the version of a module that the program was built with.
 func module(path string) func() string {
 	return func() string {
 		info, ok := debug.ReadBuildInfo()
@@ -127,7 +143,7 @@ func module(path string) func() string {
 	}
 }
 
-// getMany asks for one key after another: the way of engines that can't be asked for several.
+// getMany looks up one key after another, for engines without such a call.
 func getMany(s workload.Store, keys [][]byte, each func(i int, value []byte, found bool) error) error {
 	var value []byte
 	for i, key := range keys {
@@ -143,7 +159,7 @@ func getMany(s workload.Store, keys [][]byte, each func(i int, value []byte, fou
 	return nil
 }
 
-// putIfAbsent looks, then puts: the way of engines that have no better.
+// putIfAbsent looks up the key and then puts it, for engines without such a call.
 func putIfAbsent(s workload.Store, key, value []byte) (stored bool, err error) {
 	_, found, err := s.AppendGet(nil, key)
 	if found || err != nil {
@@ -152,7 +168,7 @@ func putIfAbsent(s workload.Store, key, value []byte) (stored bool, err error) {
 	return true, s.Put(key, value)
 }
 
-// reopened closes a store and times its opening alone.
+// reopened closes a store, opens it again, and returns the time of the opening.
 func reopened(closing func() error, opening func() error) (time.Duration, error) {
 	if err := closing(); err != nil {
 		return 0, err
@@ -162,11 +178,11 @@ func reopened(closing func() error, opening func() error) (time.Duration, error)
 	return time.Since(begin), err
 }
 
-// stillness is how long an engine stands still that has settled.
+// stillness is the time without changes after which an engine counts as settled.
 var stillness = 500 * time.Millisecond
 
-// quiet returns once the figures that look returns have stood still for that long, and ready was true. Engines that
-// don't say when they have settled are asked so.
+// quiet returns once the figures from look have not changed for that long and ready was true. It is for engines that do
+// not report when they have settled.
 func quiet(ctx context.Context, look func() (figures []int64, ready bool)) error {
 	const step = 25 * time.Millisecond
 	still := int(stillness / step)

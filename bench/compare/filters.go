@@ -20,7 +20,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// A filterMaker builds an engine's filter of keys with so many bits for each.
+// A filterMaker builds an engine's filter of keys with the given number of bits per key.
 type filterMaker struct {
 	name  string
 	build func(keys [][]byte, bits int) (mayContain func(key []byte) bool, bytes int, err error)
@@ -29,7 +29,7 @@ type filterMaker struct {
 var filterMakers = []filterMaker{
 	{"bloomkv", func(keys [][]byte, bits int) (func([]byte) bool, int, error) {
 		return blockFilter(keys, func() (p bloomblock.Params, err error) {
-			for _, r := range bloomblock.Table() { // the last of so many bits has the lowest rate
+			for _, r := range bloomblock.Table() { // the last row with this number of bits has the lowest rate
 				if r.BitsPerKey == float64(bits) {
 					p, err = bloomblock.NewParams(r.Unit)
 				}
@@ -51,7 +51,7 @@ var filterMakers = []filterMaker{
 	}},
 	{"bloomkv, Ribbon", func(keys [][]byte, bits int) (func([]byte) bool, int, error) {
 		return blockFilter(keys, func() (bloomblock.Params, error) {
-			rate := 0.4 // the lowest of so many bits, within a hundredth
+			rate := 0.4 // the lowest rate with this number of bits, within one percent
 			for {
 				p, err := bloomblock.ParamsRibbon(max(rate, bloomblock.BestRibbonRate))
 				if err != nil || p.BitsPerKey() > float64(bits) || rate < bloomblock.BestRibbonRate {
@@ -90,7 +90,7 @@ var filterMakers = []filterMaker{
 	}},
 }
 
-// blockFilter is a filter of package bloomblock.
+// blockFilter wraps a filter of package bloomblock.
 func blockFilter(keys [][]byte, params func() (bloomblock.Params, error)) (func([]byte) bool, int, error) {
 	p, err := params()
 	if err != nil {
@@ -105,7 +105,7 @@ func blockFilter(keys [][]byte, params func() (bloomblock.Params, error)) (func(
 	return func(key []byte) bool { return f.MayContain(bloomblock.HashKey(key)) }, len(block), err
 }
 
-// filterKeys are the shapes of keys that filters are measured with: even numbers are added, odd ones asked for.
+// filterKeys are the shapes of keys for measuring filters: even numbers are added, odd ones are looked up.
 var filterKeys = []struct {
 	name string
 	key  func(dst []byte, n uint64) []byte
@@ -113,7 +113,8 @@ var filterKeys = []struct {
 	{"integers", binary.BigEndian.AppendUint64},
 	{"decimal", func(dst []byte, n uint64) []byte { return fmt.Appendf(dst, "%016d", n) }},
 	{"random", func(dst []byte, n uint64) []byte {
-		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, n*0x9e3779b97f4a7c15), n*0xbf58476d1ce4e5b9)
+		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, n*0x9e3779b97f4a7c15),
+			n*0xbf58476d1ce4e5b9)
 	}},
 	{"long prefix", func(dst []byte, n uint64) []byte { return fmt.Appendf(dst, "/tenants/1/documents/%015d", n) }},
 	{"groups of 128", func(dst []byte, n uint64) []byte {
@@ -121,10 +122,11 @@ var filterKeys = []struct {
 	}},
 }
 
-// compareFilters measures the filters of all engines at equal bits per key: the rate for keys of each shape, what they take, and
-// the time from an absent key to its answer.
+// compareFilters measures the filters of all engines at equal bits per key: the rate for each shape of keys, the
+// memory, and the time of a negative answer.
 func compareFilters(out io.Writer, keys int) error {
-	fmt.Fprintf(out, "False positives of %d absent keys that lie between %d present ones, in per cent, and ns from an absent key to its answer\n\n", keys, keys)
+	fmt.Fprintf(out, "False positives for %d absent keys between %d present ones, in percent, and the time of a "+
+		"negative answer in ns\n\n", keys, keys)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "bits per key\tfilter\ttakes\t")
 	for _, shape := range filterKeys {
@@ -147,7 +149,8 @@ func compareFilters(out io.Writer, keys int) error {
 				}
 				for _, key := range present {
 					if !mayContain(key) {
-						return fmt.Errorf("%s, %d bits, %s: %w: key %x is denied", m.name, bits, shape.name, errWrong, key)
+						return fmt.Errorf("%s, %d bits, %s: %w: a present key %x is denied",
+							m.name, bits, shape.name, errWrong, key)
 					}
 				}
 				found := 0

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestFiltersOfAllEnginesAreMeasured has every engine's filter at every size, and this store's near what its table says.
+// TestFiltersOfAllEnginesAreMeasured checks that every engine's filter is measured at every size, and that this store's
+// rate is near the one in its table.
 func TestFiltersOfAllEnginesAreMeasured(t *testing.T) {
 	var out strings.Builder
 	if err := compareFilters(&out, 20_000); err != nil {

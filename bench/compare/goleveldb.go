@@ -15,15 +15,15 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// elder is goleveldb.
-type elder struct {
+// goleveldbStore is goleveldb.
+type goleveldbStore struct {
 	dir     string
 	options *opt.Options
 	db      *leveldb.DB
 }
 
 func openGoleveldb(dir string, s settings) (engine, error) {
-	e := &elder{dir: dir, options: &opt.Options{
+	e := &goleveldbStore{dir: dir, options: &opt.Options{
 		WriteBuffer:                   memtableBytes,
 		BlockCacheCapacity:            int(s.cache),
 		BlockSize:                     blockBytes,
@@ -33,21 +33,21 @@ func openGoleveldb(dir string, s settings) (engine, error) {
 		CompactionTotalSizeMultiplier: levelRatio,
 		Compression:                   opt.NoCompression,
 		Filter:                        filter.NewBloomFilter(filterBits),
-		DisableSeeksCompaction:        true, // lookups leave the tree as it is
+		DisableSeeksCompaction:        true, // lookups must not change the tree
 	}}
 	return e, e.open()
 }
 
-func (s *elder) open() (err error) {
+func (s *goleveldbStore) open() (err error) {
 	s.db, err = leveldb.OpenFile(s.dir, s.options)
 	return err
 }
 
-func (s *elder) Reopen() (time.Duration, error) { return reopened(s.Close, s.open) }
+func (s *goleveldbStore) Reopen() (time.Duration, error) { return reopened(s.Close, s.open) }
 
-func (s *elder) lookups() []view { return []view{whole(s)} }
+func (s *goleveldbStore) lookups() []view { return []view{whole(s)} }
 
-func (s *elder) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+func (s *goleveldbStore) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	value, err := s.db.Get(key, nil)
 	if errors.Is(err, leveldb.ErrNotFound) {
 		return dst, false, nil
@@ -55,21 +55,23 @@ func (s *elder) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	return append(dst, value...), err == nil, err
 }
 
-func (s *elder) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
+func (s *goleveldbStore) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
 	return getMany(s, keys, each)
 }
 
-func (s *elder) Put(key, value []byte) error { return s.db.Put(key, value, nil) }
+func (s *goleveldbStore) Put(key, value []byte) error { return s.db.Put(key, value, nil) }
 
-func (s *elder) PutSync(key, value []byte) error {
+func (s *goleveldbStore) PutSync(key, value []byte) error {
 	return s.db.Put(key, value, &opt.WriteOptions{Sync: true})
 }
 
-func (s *elder) PutIfAbsent(key, value []byte) (bool, error) { return putIfAbsent(s, key, value) }
+func (s *goleveldbStore) PutIfAbsent(key, value []byte) (bool, error) {
+	return putIfAbsent(s, key, value)
+}
 
-func (s *elder) Delete(key []byte) error { return s.db.Delete(key, nil) }
+func (s *goleveldbStore) Delete(key []byte) error { return s.db.Delete(key, nil) }
 
-func (s *elder) Apply(pairs workload.Batch) error {
+func (s *goleveldbStore) Apply(pairs workload.Batch) error {
 	var b leveldb.Batch
 	for key, value := range pairs.All() {
 		b.Put(key, value)
@@ -77,28 +79,28 @@ func (s *elder) Apply(pairs workload.Batch) error {
 	return s.db.Write(&b, nil)
 }
 
-func (s *elder) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func (s *goleveldbStore) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	it := s.db.NewIterator(nil, nil)
 	defer it.Release()
-	return keptElder{s, it}.Scan(from, limit, each)
+	return keptGoleveldb{s, it}.Scan(from, limit, each)
 }
 
-func (s *elder) kept() (view, error) {
+func (s *goleveldbStore) kept() (view, error) {
 	it := s.db.NewIterator(nil, nil)
-	return view{keptElder{s, it}, func() error {
+	return view{keptGoleveldb{s, it}, func() error {
 		it.Release()
 		return nil
 	}}, nil
 }
 
-// keptElder scans with one iterator.
-type keptElder struct {
-	*elder
+// keptGoleveldb scans with one iterator.
+type keptGoleveldb struct {
+	*goleveldbStore
 
 	it iterator.Iterator
 }
 
-func (k keptElder) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func (k keptGoleveldb) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	n := 0
 	for ok := k.it.Seek(from); ok; ok = k.it.Next() {
 		if err := each(k.it.Key(), k.it.Value()); err != nil {
@@ -111,8 +113,8 @@ func (k keptElder) Scan(from []byte, limit int, each func(key, value []byte) err
 	return k.it.Error()
 }
 
-// Flush opens a transaction and leaves it, which writes the memtable out.
-func (s *elder) Flush(context.Context) error {
+// Flush opens and discards a transaction, which writes the memtable.
+func (s *goleveldbStore) Flush(context.Context) error {
 	t, err := s.db.OpenTransaction()
 	if err != nil {
 		return err
@@ -121,7 +123,7 @@ func (s *elder) Flush(context.Context) error {
 	return nil
 }
 
-func (s *elder) Settle(ctx context.Context) error {
+func (s *goleveldbStore) Settle(ctx context.Context) error {
 	var failed error
 	err := quiet(ctx, func() ([]int64, bool) {
 		var st leveldb.DBStats
@@ -141,6 +143,6 @@ func (s *elder) Settle(ctx context.Context) error {
 	return err
 }
 
-func (s *elder) Compact(context.Context) error { return s.db.CompactRange(util.Range{}) }
+func (s *goleveldbStore) Compact(context.Context) error { return s.db.CompactRange(util.Range{}) }
 
-func (s *elder) Close() error { return s.db.Close() }
+func (s *goleveldbStore) Close() error { return s.db.Close() }

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// keeper keeps what lookups need from one to the next, such as an iterator: each goroutine has its own.
+// keeper keeps resources of lookups, such as iterators, for reuse. Each goroutine uses its own.
 type keeper[T any] struct {
 	open  func() (T, error)
 	close func(T) error
@@ -16,13 +16,13 @@ type keeper[T any] struct {
 	made map[*kept[T]]struct{} // guarded by mu; all that are open
 }
 
-// kept was made when the store had been changed so many times.
+// kept is a resource with the number of changes of the store when it was made.
 type kept[T any] struct {
 	it      T
 	changes uint64
 }
 
-// get takes one that is free and as new as changes, or makes it. It goes back with put.
+// get returns a free resource that is as new as changes, or makes one. put gives it back.
 func (k *keeper[T]) get(changes uint64) (*kept[T], error) {
 	if l, _ := k.free.Get().(*kept[T]); l != nil {
 		if l.changes == changes {
@@ -51,7 +51,7 @@ func (k *keeper[T]) get(changes uint64) (*kept[T], error) {
 
 func (k *keeper[T]) put(l *kept[T]) { k.free.Put(l) }
 
-// end closes all, those too that the pool has dropped. None may be in use.
+// end closes all resources, including those that the pool has dropped. None may be in use.
 func (k *keeper[T]) end() error {
 	var errs []error
 	for l := range k.made {

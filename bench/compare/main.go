@@ -1,9 +1,9 @@
-// Command compare measures bloomkv beside Pebble, goleveldb, Badger, bbolt and, where it was built with it, RocksDB, on the
-// workload that bench runs.
+// Command compare compares bloomkv with Pebble, goleveldb, Badger, bbolt and, if it was built with it, RocksDB, by the
+// workload of bench.
 //
-// Each engine and each state of a store has a process of its own, and the engines take turns at each state, for some rounds,
-// so that what the machine does meanwhile meets all of them: what counts is their ratios. It is a module of its own, so that
-// other stores stay out of the library's.
+// Each engine runs in a process of its own for each state of a store. In each state the engines take turns, for several
+// rounds, so that disturbances on the machine affect all of them: the results are ratios. It is a separate module, so
+// that the library does not depend on other stores.
 package main
 
 import (
@@ -46,40 +46,30 @@ func main() {
 	}
 }
 
-// config is what the flags say.
-type config struct {
-	keys, value int
-	shape       workload.Shape
-	rounds      int
-	engines     []string
-	rows        map[string]bool // that are asked for
-	dir         string
-	out         string
-	json        bool
-	profiles    string
-	filters     bool   // compare the filters alone
-	worker      string // "engine/state/round": measure this one alone, in dir
-}
-
 func parse(args []string, stderr io.Writer) (config, error) {
 	var c config
 	var names, rows string
 	var ycsb bool
 	f := flag.NewFlagSet("compare", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // an error is printed once, by main
+	f.SetOutput(io.Discard) // main prints errors, once
 	f.IntVar(&c.keys, "keys", 1_000_000, "pairs in a store")
-	f.IntVar(&c.value, "value", 100, "bytes of a value")
-	f.TextVar(&c.shape, "shape", workload.Decimal, "what keys look like, a `NAME`: decimal (16 digits), random (16 bytes), prefixed (36, the first 20 the same) or bigendian")
-	f.IntVar(&c.rounds, "rounds", 3, "turns of each engine")
-	f.StringVar(&names, "engines", strings.Join(engineNames(), ","), "which, separated by commas")
-	f.StringVar(&rows, "rows", "", "which, separated by commas; all but those of YCSB by default: "+strings.Join(rowNames(true), ","))
-	f.BoolVar(&ycsb, "ycsb", false, "the rows of YCSB A to F too")
-	f.StringVar(&c.dir, "dir", "", "make the stores below `DIR` (default: the system's temporary directory); they are removed")
-	f.StringVar(&c.out, "out", "", "write the table to `FILE` too, and the object of --json beside it, with .json at the end")
+	f.IntVar(&c.value, "value", 100, "length of each value, in `BYTES`")
+	f.TextVar(&c.shape, "shape",
+		workload.Decimal, "form of the keys, a `NAME`: decimal (16 digits), random (16 bytes), "+
+			"prefixed (36 bytes, the first 20 the same) or bigendian (8 bytes)")
+	f.IntVar(&c.rounds, "rounds", 3, "number of rounds in which the engines take turns")
+	f.StringVar(&names, "engines", strings.Join(engineNames(), ","), "engines to compare, a `LIST`")
+	f.StringVar(&rows, "rows", "", "rows to measure, a `LIST` of "+strings.Join(rowNames(true), ",")+
+		" (default: all except those of YCSB)")
+	f.BoolVar(&ycsb, "ycsb", false, "also measure the rows of YCSB A to F")
+	f.StringVar(&c.dir, "dir", "", "create the stores below `DIR`, and remove them afterwards "+
+		"(default: the directory for temporary files)")
+	f.StringVar(&c.out, "out", "",
+		"also write the table to `FILE`, and the JSON object to a file next to it that ends in .json")
 	f.BoolVar(&c.json, "json", false, "print a JSON object instead of the table")
-	f.StringVar(&c.profiles, "cpuprofile", "", "write processor profiles of the timed rows to `DIR`, those of the last round")
-	f.BoolVar(&c.filters, "filters", false, "compare the engines' filters by themselves, of --keys keys, and no stores")
-	f.StringVar(&c.worker, "worker", "", "for the program itself: one engine, state and round, in --dir")
+	f.StringVar(&c.profiles, "cpuprofile", "", "write processor profiles of the timed rows of the last round to `DIR`")
+	f.BoolVar(&c.filters, "filters", false, "compare only the engines' filters, with --keys keys, without stores")
+	f.StringVar(&c.worker, "worker", "", "internal: measure one engine, state and round, in --dir")
 	err := f.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		f.SetOutput(stderr)
@@ -90,7 +80,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return c, err
 	}
 	if f.NArg() > 0 {
-		return c, fmt.Errorf("%q: want flags only", f.Arg(0))
+		return c, fmt.Errorf("%q: want flags and no arguments", f.Arg(0))
 	}
 	if c.rounds < 1 {
 		return c, fmt.Errorf("--rounds %d: want at least 1", c.rounds)
@@ -98,7 +88,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	c.engines = strings.Split(names, ",")
 	for _, name := range c.engines {
 		if !slices.Contains(engineNames(), name) {
-			return c, fmt.Errorf("--engines: no engine %q, want some of %s", name, strings.Join(engineNames(), ","))
+			return c, fmt.Errorf("--engines: unknown engine %q, want some of %s",
+				name, strings.Join(engineNames(), ","))
 		}
 	}
 	wanted := rowNames(ycsb)
@@ -111,39 +102,17 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	c.rows = make(map[string]bool)
 	for _, name := range wanted {
 		if !slices.Contains(rowNames(true), name) {
-			return c, fmt.Errorf("--rows: no row %q, want some of %s", name, strings.Join(rowNames(true), ","))
+			return c, fmt.Errorf("--rows: unknown row %q, want some of %s", name, strings.Join(rowNames(true), ","))
 		}
 		c.rows[name] = true
 	}
 	return c, nil
 }
 
-func (c config) wants(row string) bool { return c.rows[row] }
+// jsonFile returns the name of the file for the JSON object.
+func (c config) jsonFile() string { return strings.TrimSuffix(c.out, filepath.Ext(c.out)) + ".json" }
 
-// setOf is the same in all rounds and engines; the order in which it is used is a round's own.
-func (c config) setOf(shape workload.Shape, keys int) (workload.Set, error) {
-	return workload.NewGenerated(shape, keys, 1, workload.Values{Bytes: c.value})
-}
-
-// sortedSet is for loads in the order of the keys: of the shape that is asked for if its keys come in order, else decimal.
-func (c config) sortedSet() (workload.Set, error) {
-	set, err := c.setOf(c.shape, c.keys)
-	if err != nil || set.Sorted() {
-		return set, err
-	}
-	return c.setOf(workload.Decimal, c.keys)
-}
-
-// dataBytes is the bytes of all keys and values.
-func (c config) dataBytes() float64 { return float64(c.keys) * float64(c.shape.KeyBytes()+c.value) }
-
-// smallCache is what states with a small cache have: 7 % of the pairs, 8 MB at a million, but no less than 4 MiB.
-func (c config) smallCache() int64 { return max(4<<20, int64(c.dataBytes()*0.07)) }
-
-// beside is the name of the file of the object of --json.
-func (c config) beside() string { return strings.TrimSuffix(c.out, filepath.Ext(c.out)) + ".json" }
-
-// run is the whole program. Figures go to stdout, progress to stderr where that is a terminal.
+// run runs the program. Results are printed to stdout, progress to stderr if that is a terminal.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c, err := parse(args, stderr)
 	if err != nil {
@@ -163,7 +132,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if c.out != "" {
-		if err := errors.Join(outfile.Check(c.out), outfile.Check(c.beside())); err != nil {
+		if err := errors.Join(outfile.Check(c.out), outfile.Check(c.jsonFile())); err != nil {
 			return fmt.Errorf("--out %w", err)
 		}
 	}
@@ -181,7 +150,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if c.out != "" {
-		if err := errors.Join(outfile.Write(ctx, c.out, page.Bytes()), outfile.Write(ctx, c.beside(), object.Bytes())); err != nil {
+		if err := errors.Join(outfile.Write(ctx, c.out, page.Bytes()),
+			outfile.Write(ctx, c.jsonFile(), object.Bytes())); err != nil {
 			return err
 		}
 	}
@@ -197,7 +167,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// work is what a worker does: one engine in one state.
+// work runs a worker: one engine in one state.
 func (c config) work(ctx context.Context) (outcome, error) {
 	parts := strings.Split(c.worker, "/")
 	if len(parts) != 3 {
@@ -209,12 +179,12 @@ func (c config) work(ctx context.Context) (outcome, error) {
 	}
 	i := slices.IndexFunc(states, func(s state) bool { return s.name == parts[1] })
 	if i < 0 {
-		return outcome{}, fmt.Errorf("--worker: no state %q", parts[1])
+		return outcome{}, fmt.Errorf("--worker: unknown state %q", parts[1])
 	}
 	return measureState(ctx, c, parts[0], states[i], round)
 }
 
-// takeTurns runs each engine once in each state and round; another one begins each time.
+// takeTurns runs each engine once in each state and round. The engine that starts changes with each turn.
 func (c config) takeTurns(ctx context.Context, bar *progressbar.ProgressBar) (all outcome, err error) {
 	turn := 0
 	for round := range c.rounds {
@@ -228,7 +198,7 @@ func (c config) takeTurns(ctx context.Context, bar *progressbar.ProgressBar) (al
 			all.FirstWrong = cmp.Or(all.FirstWrong, o.FirstWrong)
 			if bar != nil {
 				bar.Describe(fmt.Sprintf("round %d, %s, %s", round+1, state, engine))
-				_ = bar.Add(1) // a bar that can't be drawn is no error of the work
+				_ = bar.Add(1) // the work does not fail if a bar cannot be drawn
 			}
 		})
 		if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
@@ -238,8 +208,10 @@ func (c config) takeTurns(ctx context.Context, bar *progressbar.ProgressBar) (al
 	return all, nil
 }
 
-// runRound runs all engines in all states, in stores below dir, and calls done after each. Turn counts the states.
-func (c config) runRound(ctx context.Context, round int, dir string, turn *int, done func(engine, state string, o outcome)) error {
+// runRound runs all engines in all states, in stores below dir, and calls done after each. turn counts the states.
+func (c config) runRound(ctx context.Context, round int, dir string, turn *int,
+	done func(engine, state string, o outcome),
+) error {
 	for _, s := range wantedStates(c) {
 		for i := range c.engines {
 			name := c.engines[(*turn+i)%len(c.engines)]
@@ -274,7 +246,8 @@ func (c config) process(ctx context.Context, name string, s state, round int, di
 	}
 	args := []string{
 		"--worker", fmt.Sprintf("%s/%s/%d", name, s.name, round), "--dir", dir, "--shape", c.shape.String(),
-		"--keys", strconv.Itoa(c.keys), "--value", strconv.Itoa(c.value), "--rows", strings.Join(slices.Sorted(maps.Keys(c.rows)), ","),
+		"--keys", strconv.Itoa(c.keys), "--value", strconv.Itoa(c.value), "--rows",
+		strings.Join(slices.Sorted(maps.Keys(c.rows)), ","),
 	}
 	if round == c.rounds-1 && c.profiles != "" {
 		args = append(args, "--cpuprofile", c.profiles)
@@ -282,7 +255,8 @@ func (c config) process(ctx context.Context, name string, s state, round int, di
 	var errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stderr = &errs
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // the directory is removed when it has ended
+	// the worker ends cleanly, so that its directory can be removed
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Env = append(os.Environ(), workerVariable+"=1")
 	out, err := cmd.Output()
@@ -293,10 +267,10 @@ func (c config) process(ctx context.Context, name string, s state, round int, di
 	return o, err
 }
 
-// workerVariable is set in the environment of workers: by it the test binary knows that it shall be the program.
+// workerVariable is set in the environment of workers, so that the test binary runs the program instead of the tests.
 const workerVariable = "BLOOMKV_COMPARE_WORKER"
 
-// newBar is a bar on a terminal, and nil elsewhere.
+// newBar returns a progress bar on a terminal, and nil elsewhere.
 func newBar(w io.Writer, steps int) *progressbar.ProgressBar {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {

@@ -15,19 +15,19 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// result is what one row of one column was in one round.
+// result is the value of one row and column in one round.
 type result struct {
 	Row     string            `json:"row"`
 	Column  string            `json:"column"`
 	Round   int               `json:"round"`
-	Value   float64           `json:"value"` // nanoseconds, reads, bytes, as the row has it
+	Value   float64           `json:"value"` // nanoseconds, reads or bytes, as the row defines
 	Figures *workload.Figures `json:"figures,omitempty"`
 }
 
-// outcome is what one process measured.
+// outcome is the result of one process.
 type outcome struct {
 	Results []result `json:"results"`
-	// Of all phases, the unnamed ones included.
+	// Sums over all phases, including those that are not rows.
 	Wrong      int    `json:"wrong"`
 	FirstWrong string `json:"first_wrong,omitempty"`
 }
@@ -45,7 +45,7 @@ type worker struct {
 	outcome outcome
 }
 
-// measureState measures the rows of one state on one engine. The store is in config.dir, and stays there.
+// measureState measures the rows of one state on one engine. The store is in config.dir and is kept.
 func measureState(ctx context.Context, c config, name string, s state, round int) (outcome, error) {
 	entry, err := findEngine(name)
 	if err != nil {
@@ -69,29 +69,29 @@ func (w *worker) fail(err error) {
 	}
 }
 
-// use takes another set.
+// use switches to another set.
 func (w *worker) use(set workload.Set, err error) {
 	w.set = set
 	w.fail(err)
 }
 
-// seed is another one for each phase and round, and the same for all engines.
+// seed returns a seed that differs between phases and rounds but not between engines.
 func seed(phase string, round int) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%d", phase, round)
 	return h.Sum64()
 }
 
-// store is the engine as a view, for phases that no column of lookups has to itself.
+// store returns the engine as a view, for phases that do not belong to one column of lookups.
 func (w *worker) store() view { return whole(w.engine) }
 
-// phase runs a phase that is no row.
+// phase runs a phase that is not a row.
 func (w *worker) phase(s workload.Store, p workload.Phase) workload.Figures {
 	if w.err != nil {
 		return workload.Figures{}
 	}
 	p.Seed = seed(p.Name, w.round)
-	runtime.GC() // of what the phase before left
+	runtime.GC() // garbage of the previous phase
 	f, err := workload.Run(w.ctx, s, w.set, p, nil)
 	w.fail(err)
 	w.outcome.Wrong += f.Wrong
@@ -101,22 +101,22 @@ func (w *worker) phase(s workload.Store, p workload.Phase) workload.Figures {
 	return f
 }
 
-// rest runs phases of one operation each, which are no rows.
+// rest runs phases of one operation each, which are not rows.
 func (w *worker) rest(kinds ...workload.Kind) {
 	for _, k := range kinds {
 		w.phase(w.engine, workload.Phase{Kind: k})
 	}
 }
 
-// verify reads all that was put.
+// verify reads and checks everything that was put.
 func (w *worker) verify() { w.phase(w.engine, workload.Phase{Name: "verify", Kind: workload.Scan}) }
 
-// warm brings what lookups need into the memory that they may use.
+// warm loads what lookups need into memory, as far as the cache allows.
 func (w *worker) warm(v view) {
 	w.phase(v, workload.Phase{Name: "warm", Kind: workload.Present})
 }
 
-// do runs a phase, whose time is a row of a column if the row is asked for.
+// do runs a phase and, if the row is requested, records its time.
 func (w *worker) do(column, row string, v view, p workload.Phase) {
 	if w.err != nil {
 		return
@@ -129,12 +129,13 @@ func (w *worker) do(column, row string, v view, p workload.Phase) {
 	f := w.phase(v, p)
 	w.fail(stop())
 	if w.err == nil && w.config.wants(row) {
-		f.Latencies = nil // quantiles do for a table
+		f.Latencies = nil // the table shows only percentiles
 		w.outcome.Results = append(w.outcome.Results, result{row, column, w.round, nsPerOp(p.Kind, f), &f})
 	}
 }
 
-// nsPerOp is the mean where stalls count, and the median of chunks for reads, which leaves out disturbances.
+// nsPerOp returns the mean for writes, because stalls count, and the median of chunks for reads, which disturbances do
+// not distort.
 func nsPerOp(k workload.Kind, f workload.Figures) float64 {
 	if k == workload.Load || k == workload.Mixed || k == workload.Serve {
 		return f.MeanNs
@@ -142,20 +143,20 @@ func nsPerOp(k workload.Kind, f workload.Figures) float64 {
 	return f.MedianNs
 }
 
-// measureIn is do for a row that nothing else needs.
+// measureIn runs a phase only if its row is requested.
 func (w *worker) measureIn(column, row string, v view, p workload.Phase) {
 	if w.config.wants(row) {
 		w.do(column, row, v, p)
 	}
 }
 
-// measure is measureIn for the first column of the engine.
+// measure calls measureIn for the first column of the engine.
 func (w *worker) measure(row string, v view, p workload.Phase) {
 	w.measureIn(w.entry.columns[0], row, v, p)
 }
 
-// countIn runs a phase of lookups whose time is the row timed, and whose file reads, for each lookup, are the row read where
-// the system counts those of the engine.
+// countIn runs a phase of lookups. It records the time in one row and the file reads per lookup in another, if the
+// system counts reads of this engine.
 func (w *worker) countIn(column, read, timed string, v view, p workload.Phase) {
 	if !w.config.wants(read) && !w.config.wants(timed) {
 		return
@@ -177,14 +178,14 @@ func (w *worker) countIn(column, read, timed string, v view, p workload.Phase) {
 	}
 }
 
-// note is a row of the engine's first column that is not the time of a phase.
+// note records a row of the engine's first column that is not the time of a phase.
 func (w *worker) note(row string, value float64) {
 	if w.err == nil && w.config.wants(row) {
 		w.outcome.Results = append(w.outcome.Results, result{row, w.entry.columns[0], w.round, value, nil})
 	}
 }
 
-// lookups calls f for each column of the engine, with the view that lasts as long.
+// lookups calls f for each column of the engine, with a view that is valid until f returns.
 func (w *worker) lookups(f func(column string, v view)) {
 	if w.err != nil {
 		return
@@ -195,7 +196,7 @@ func (w *worker) lookups(f func(column string, v view)) {
 	}
 }
 
-// first calls f with the view that is the first column of the engine.
+// first calls f with the view of the first column of the engine.
 func (w *worker) first(f func(v view)) {
 	if w.err == nil {
 		v := w.engine.lookups()[0]
@@ -204,7 +205,7 @@ func (w *worker) first(f func(v view)) {
 	}
 }
 
-// kept calls f with a view of the engine with a kept iterator.
+// kept calls f with a view that keeps an iterator.
 func (w *worker) kept(f func(v view)) {
 	if w.err != nil {
 		return
@@ -216,7 +217,7 @@ func (w *worker) kept(f func(v view)) {
 	}
 }
 
-// profile begins a processor profile of a row, where profiles are asked for.
+// profile starts a processor profile of a row, if profiles are requested.
 func (w *worker) profile(column, row string) (stop func() error, err error) {
 	if w.config.profiles == "" {
 		return func() error { return nil }, nil

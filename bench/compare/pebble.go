@@ -21,30 +21,30 @@ const (
 	pebbleTuned = "pebble-tuned"
 )
 
-// peer is Pebble, asked with DB.Get, which never asks the filters of the last level.
-type peer struct {
+// pebbleStore is Pebble with DB.Get, which never uses the filters of the last level.
+type pebbleStore struct {
 	dir     string
 	options *pebble.Options
 	tuned   bool
 	db      *pebble.DB
 
-	written atomic.Uint64 // calls that have changed the store, for lookups with kept iterators
+	written atomic.Uint64 // number of calls that changed the store, for lookups with kept iterators
 }
 
-// silent discards what Pebble logs, but not what is fatal.
+// silent discards the log of Pebble, except fatal messages.
 type silent struct{ pebble.Logger }
 
 func (silent) Infof(string, ...any)  {}
 func (silent) Errorf(string, ...any) {}
 
 func openPebble(dir string, s settings) (engine, error) {
-	p := newPeer(dir, s)
+	p := newPebble(dir, s)
 	return p, p.open()
 }
 
-// openPebbleTuned opens Pebble with indexes of one level, and asks it only in the way that uses all its filters.
+// openPebbleTuned opens Pebble with single-level indexes and only the lookups that use all filters.
 func openPebbleTuned(dir string, s settings) (engine, error) {
-	p := newPeer(dir, s)
+	p := newPebble(dir, s)
 	p.tuned = true
 	for i := range p.options.Levels {
 		p.options.Levels[i].IndexBlockSize = math.MaxInt32
@@ -52,7 +52,7 @@ func openPebbleTuned(dir string, s settings) (engine, error) {
 	return p, p.open()
 }
 
-func newPeer(dir string, s settings) *peer {
+func newPebble(dir string, s settings) *pebbleStore {
 	o := &pebble.Options{
 		CacheSize:                   s.cache,
 		MemTableSize:                memtableBytes,
@@ -70,25 +70,25 @@ func newPeer(dir string, s settings) *peer {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(filterBits)
 		o.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	}
-	return &peer{dir: dir, options: o}
+	return &pebbleStore{dir: dir, options: o}
 }
 
-func (s *peer) open() (err error) {
+func (s *pebbleStore) open() (err error) {
 	s.db, err = pebble.Open(s.dir, s.options)
 	return err
 }
 
-func (s *peer) Reopen() (time.Duration, error) { return reopened(s.Close, s.open) }
+func (s *pebbleStore) Reopen() (time.Duration, error) { return reopened(s.Close, s.open) }
 
-func (s *peer) lookups() []view {
-	all := newPeerL6(s)
+func (s *pebbleStore) lookups() []view {
+	all := newPebbleSeeker(s)
 	if s.tuned {
 		return []view{{all, all.iters.end}}
 	}
 	return []view{whole(s), {all, all.iters.end}}
 }
 
-func (s *peer) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+func (s *pebbleStore) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	value, closer, err := s.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return dst, false, nil
@@ -100,28 +100,28 @@ func (s *peer) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	return dst, true, closer.Close()
 }
 
-func (s *peer) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
+func (s *pebbleStore) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
 	return getMany(s, keys, each)
 }
 
-func (s *peer) Put(key, value []byte) error {
+func (s *pebbleStore) Put(key, value []byte) error {
 	defer s.written.Add(1)
 	return s.db.Set(key, value, pebble.NoSync)
 }
 
-func (s *peer) PutSync(key, value []byte) error {
+func (s *pebbleStore) PutSync(key, value []byte) error {
 	defer s.written.Add(1)
 	return s.db.Set(key, value, pebble.Sync)
 }
 
-func (s *peer) PutIfAbsent(key, value []byte) (bool, error) { return putIfAbsent(s, key, value) }
+func (s *pebbleStore) PutIfAbsent(key, value []byte) (bool, error) { return putIfAbsent(s, key, value) }
 
-func (s *peer) Delete(key []byte) error {
+func (s *pebbleStore) Delete(key []byte) error {
 	defer s.written.Add(1)
 	return s.db.Delete(key, pebble.NoSync)
 }
 
-func (s *peer) Apply(pairs workload.Batch) error {
+func (s *pebbleStore) Apply(pairs workload.Batch) error {
 	defer s.written.Add(1)
 	b := s.db.NewBatch()
 	for key, value := range pairs.All() {
@@ -132,30 +132,30 @@ func (s *peer) Apply(pairs workload.Batch) error {
 	return errors.Join(b.Commit(pebble.NoSync), b.Close())
 }
 
-func (s *peer) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func (s *pebbleStore) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	it, err := s.db.NewIter(nil)
 	if err != nil {
 		return err
 	}
-	return errors.Join(keptPeer{s, it}.Scan(from, limit, each), it.Close())
+	return errors.Join(keptPebble{s, it}.Scan(from, limit, each), it.Close())
 }
 
-func (s *peer) kept() (view, error) {
+func (s *pebbleStore) kept() (view, error) {
 	it, err := s.db.NewIter(nil)
 	if err != nil {
 		return view{}, err
 	}
-	return view{keptPeer{s, it}, it.Close}, nil
+	return view{keptPebble{s, it}, it.Close}, nil
 }
 
-// keptPeer scans with one iterator.
-type keptPeer struct {
-	*peer
+// keptPebble scans with one iterator.
+type keptPebble struct {
+	*pebbleStore
 
 	it *pebble.Iterator
 }
 
-func (k keptPeer) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func (k keptPebble) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	n := 0
 	for ok := k.it.SeekGE(from); ok; ok = k.it.Next() {
 		value, err := k.it.ValueAndErr()
@@ -172,39 +172,38 @@ func (k keptPeer) Scan(from []byte, limit int, each func(key, value []byte) erro
 	return k.it.Error()
 }
 
-func (s *peer) Flush(context.Context) error { return s.db.Flush() }
+func (s *pebbleStore) Flush(context.Context) error { return s.db.Flush() }
 
-func (s *peer) Settle(ctx context.Context) error {
+func (s *pebbleStore) Settle(ctx context.Context) error {
 	return quiet(ctx, func() ([]int64, bool) {
 		m := s.db.Metrics()
 		return []int64{m.Flush.Count, m.Compact.Count}, m.Flush.NumInProgress == 0 && m.Compact.NumInProgress == 0
 	})
 }
 
-// Compact takes all keys up to a few bytes of 0xff, which the workload has none of.
-func (s *peer) Compact(ctx context.Context) error {
+// Compact covers all keys up to a few bytes of 0xff, which no key of the workload has.
+func (s *pebbleStore) Compact(ctx context.Context) error {
 	return s.db.Compact(ctx, nil, bytes.Repeat([]byte{0xff}, 64), true)
 }
 
-func (s *peer) Close() error { return s.db.Close() }
+func (s *pebbleStore) Close() error { return s.db.Close() }
 
-// peerL6 is Pebble asked with SeekPrefixGE on a kept iterator, which asks every filter. A goroutine keeps its iterator from
-// lookup to lookup, and takes a new one when the store has changed, since an iterator never sees what is put after it was
-// made.
-type peerL6 struct {
-	*peer
+// pebbleSeeker is Pebble with SeekPrefixGE on a kept iterator, which uses every filter. Each goroutine keeps its
+// iterator between lookups and makes a new one if the store has changed, because an iterator never sees later writes.
+type pebbleSeeker struct {
+	*pebbleStore
 
 	iters keeper[*pebble.Iterator]
 }
 
-func newPeerL6(s *peer) *peerL6 {
-	l6 := &peerL6{peer: s}
+func newPebbleSeeker(s *pebbleStore) *pebbleSeeker {
+	l6 := &pebbleSeeker{pebbleStore: s}
 	l6.iters.open = func() (*pebble.Iterator, error) { return s.db.NewIter(&pebble.IterOptions{UseL6Filters: true}) }
 	l6.iters.close = (*pebble.Iterator).Close
 	return l6
 }
 
-func (s *peerL6) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+func (s *pebbleSeeker) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	k, err := s.iters.get(s.written.Load())
 	if err != nil {
 		return dst, false, err

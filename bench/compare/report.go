@@ -12,7 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// report is a whole comparison. The names are what --json prints.
+// report is a whole comparison. The names of its fields in JSON are part of the output.
 type report struct {
 	Command string `json:"command"`
 	machine.Machine
@@ -26,7 +26,7 @@ type report struct {
 	SmallCache int64  `json:"small_cache_bytes"`
 	Wrong      int    `json:"wrong"`
 
-	StandIn bool      `json:"rocksdb_stand_in"` // the column of RocksDB is reckoned, not measured
+	StandIn bool      `json:"rocksdb_stand_in"` // the column of RocksDB is computed, not measured
 	Columns []string  `json:"columns"`
 	Table   []cell    `json:"table"`
 	Musts   []verdict `json:"musts"`
@@ -38,11 +38,11 @@ type cell struct {
 	Row    string `json:"row"`
 	Column string `json:"column"`
 	Value  spread `json:"value"`
-	// Ratio is bloomkv's value ÷ this one's, in each round by itself; nil in bloomkv's own column.
+	// Ratio is bloomkv's value divided by this one in the same round; nil in bloomkv's own column.
 	Ratio *spread `json:"bloomkv_ratio,omitempty"`
 }
 
-// spread is the values of all rounds.
+// spread summarizes the values of all rounds.
 type spread struct {
 	Median float64 `json:"median"`
 	Least  float64 `json:"least"`
@@ -53,11 +53,11 @@ func spreadOf(values []float64) spread {
 	return spread{workload.Median(values), slices.Min(values), slices.Max(values)}
 }
 
-// verdict is whether a row of bloomkv reaches its bar.
+// verdict records whether a row of bloomkv meets its target.
 type verdict struct {
 	Row  string  `json:"row"`
 	Must string  `json:"must"`
-	Got  float64 `json:"got"` // the ratio to the column of the bar, or the value where the bar is a limit
+	Got  float64 `json:"got"` // the ratio to the target's column, or the value if the target is a limit
 	Met  bool    `json:"met"`
 }
 
@@ -86,7 +86,7 @@ func newReport(c config, args []string, all outcome, took time.Duration) report 
 	return r
 }
 
-// program is how this one is run.
+// program returns the command that runs this program.
 func program() string {
 	if len(rocksdbEngines()) > 0 {
 		return "go -C bench/compare run -tags rocksdb ."
@@ -94,18 +94,18 @@ func program() string {
 	return "go -C bench/compare run ."
 }
 
-// place is where a figure stands, and figures are all of them.
-type place struct {
+// figureKey identifies a figure, and figures holds all of them.
+type figureKey struct {
 	row, column string
 	round       int
 }
 
-type figures map[place]float64
+type figures map[figureKey]float64
 
 func newFigures(results []result) figures {
 	f := make(figures)
 	for _, r := range results {
-		f[place{r.Row, r.Column, r.Round}] = r.Value
+		f[figureKey{r.Row, r.Column, r.Round}] = r.Value
 	}
 	return f
 }
@@ -119,7 +119,7 @@ func (f figures) has(column string) bool {
 	return false
 }
 
-// rounds are those in which a row of a column has a figure.
+// rounds returns the rounds in which a row of a column has a figure.
 func (f figures) rounds(row, column string) []int {
 	var all []int
 	for p := range f {
@@ -131,25 +131,25 @@ func (f figures) rounds(row, column string) []int {
 	return all
 }
 
-// ratios are bloomkv's figures ÷ what other gives for the same round, of the rounds that have both.
+// ratios returns bloomkv's figures divided by other's, for the rounds that have both.
 func (f figures) ratios(row string, other func(round int) (float64, bool)) []float64 {
 	var all []float64
 	for _, round := range f.rounds(row, ownName) {
 		if v, ok := other(round); ok && v > 0 {
-			all = append(all, f[place{row, ownName, round}]/v)
+			all = append(all, f[figureKey{row, ownName, round}]/v)
 		}
 	}
 	return all
 }
 
-// tabulate makes the cells of the table, row by row.
+// tabulate returns the cells of the table, row by row.
 func tabulate(f figures, columns []string) []cell {
 	var table []cell
 	for _, l := range lines {
 		for _, column := range columns {
 			var all []float64
 			for _, round := range f.rounds(l.id, column) {
-				all = append(all, f[place{l.id, column, round}])
+				all = append(all, f[figureKey{l.id, column, round}])
 			}
 			if len(all) == 0 {
 				continue
@@ -167,20 +167,21 @@ func tabulate(f figures, columns []string) []cell {
 	return table
 }
 
-// column is the figures of one row and column.
+// column returns the figures of one row and column by round.
 func (f figures) column(row, column string) func(round int) (float64, bool) {
 	return func(round int) (float64, bool) {
-		v, ok := f[place{row, column, round}]
+		v, ok := f[figureKey{row, column, round}]
 		return v, ok
 	}
 }
 
-// least is the least of a row in any column but bloomkv's and frozen ones.
+// least returns the smallest figures of a row in any column except bloomkv's and frozen ones, by round.
 func (f figures) least(row string, columns []string) func(round int) (float64, bool) {
 	return func(round int) (float64, bool) {
 		best, ok := 0.0, false
 		for _, column := range columns {
-			if v, there := f[place{row, column, round}]; there && column != ownName && !frozen(column) && (!ok || v < best) {
+			if v, there := f[figureKey{row, column, round}]; there && column != ownName &&
+				!frozen(column) && (!ok || v < best) {
 				best, ok = v, true
 			}
 		}
@@ -188,11 +189,11 @@ func (f figures) least(row string, columns []string) func(round int) (float64, b
 	}
 }
 
-// standInName is the column of RocksDB where it was not measured.
+// standInName is the column of RocksDB if it was not measured.
 const standInName = rocksdbName + "*"
 
-// standIn is RocksDB as it would be if it kept the ratio to Pebble that it had elsewhere, where both were measured: line.there.
-// It is empty where RocksDB was measured.
+// standIn returns RocksDB's figures as they would be with the ratio to Pebble that was measured on another machine:
+// line.there. It returns nil if RocksDB was measured.
 func standIn(f figures) []result {
 	if f.has(rocksdbName) {
 		return nil
@@ -207,14 +208,17 @@ func standIn(f figures) []result {
 			continue
 		}
 		for _, round := range f.rounds(l.id, column) {
-			now := f[place{l.id, column, round}]
-			all = append(all, result{Row: l.id, Column: standInName, Round: round, Value: l.there.rocksdb * now / l.there.pebble})
+			now := f[figureKey{l.id, column, round}]
+			all = append(all, result{
+				Row: l.id, Column: standInName, Round: round,
+				Value: l.there.rocksdb * now / l.there.pebble,
+			})
 		}
 	}
 	return all
 }
 
-// judge holds bloomkv's rows against their bars, as far as what these speak of was measured.
+// judge compares bloomkv's rows with their targets, as far as these were measured.
 func judge(f figures, columns []string, c config) []verdict {
 	var all []verdict
 	for _, l := range lines {
@@ -258,23 +262,29 @@ func (r *report) print(w io.Writer) {
 	if r.Rounds > 1 {
 		rounds = fmt.Sprintf("%d rounds", r.Rounds)
 	}
-	fmt.Fprintf(w, "\n%d %s keys, values of %d bytes; %s in %v, engines taking turns. A small cache has %.1f MiB, a large one %d.\n",
+	fmt.Fprintf(w, "\n%d %s keys, values of %d bytes; %s in %v, engines taking turns. "+
+		"The small cache has %.1f MiB, the large one %d.\n",
 		r.Keys, r.Shape, r.ValueBytes, rounds, r.Took.Round(time.Second), float64(r.SmallCache)/(1<<20), largeCache>>20)
-	fmt.Fprintf(w, "Operations: every key once, but no more than %d seeks, %d of a hundred entries, and %d synced puts; of YCSB E a tenth.\n",
+	fmt.Fprintf(w, "Operations: every key once, but at most %d seeks, %d seeks of a hundred entries, "+
+		"and %d synced puts; a tenth for YCSB E.\n",
 		seeks, longSeeks, syncedPuts)
 	if r.Rounds > 1 {
-		fmt.Fprint(w, "Medians of the rounds, and the least and the most.\n")
+		fmt.Fprint(w, "Medians of the rounds, with minimum and maximum.\n")
 	}
-	fmt.Fprint(w, "An empty cell is what an engine does not have; bench/compare/README.md says why, and what each row and column is.\n")
+	fmt.Fprint(w, "A cell is empty if the engine has no such figure; bench/compare/README.md "+
+		"explains rows and columns.\n")
 	if r.StandIn {
-		fmt.Fprintf(w, "RocksDB was not built. %s is what it took in another run on a machine of this kind, × what Pebble takes here ÷ what it took there.\n", standInName)
+		fmt.Fprintf(w, "RocksDB was not built. %s is its figure in another run on a similar machine, "+
+			"times Pebble's figure here divided by Pebble's figure there.\n", standInName)
 	}
 	if slices.ContainsFunc(r.Columns, frozen) {
-		fmt.Fprint(w, "Columns that end in txn or tx keep a read transaction and see nothing that is put after it began; \"the best peer\" is one of the others.\n")
+		fmt.Fprint(w, "Columns that end in txn or tx keep a read transaction and do not see later writes; "+
+			"\"the best peer\" is one of the others.\n")
 	}
-	fmt.Fprint(w, "\n", "Nanoseconds an operation, where the row does not say otherwise.\n\n")
+	fmt.Fprint(w, "\n", "Nanoseconds per operation, unless the row names another unit.\n\n")
 	r.grid(w, r.Columns, "", func(l line, c cell) string { return r.spread(c.Value, l.unit.print) }, nil)
-	fmt.Fprint(w, "\nbloomkv's figure ÷ the other's in the same round: below 1, bloomkv takes less. The last columns are what is asked of bloomkv, and what it has.\n\n")
+	fmt.Fprint(w, "\nbloomkv's figure ÷ the other's in the same round: below 1, bloomkv takes less. "+
+		"The last columns are bloomkv's targets and results.\n\n")
 	var others []string
 	for _, column := range r.Columns {
 		if column != ownName {
@@ -290,12 +300,13 @@ func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "\nwrong answers: %d\n\n", r.Wrong)
 	for _, result := range r.Results {
 		if result.Figures != nil {
-			fmt.Fprintln(w, result.Figures.Benchmark(fmt.Sprintf("%s/shape=%s/engine=%s", result.Row, r.Shape, result.Column)))
+			fmt.Fprintln(w, result.Figures.Benchmark(fmt.Sprintf("%s/shape=%s/engine=%s",
+				result.Row, r.Shape, result.Column)))
 		}
 	}
 }
 
-// spread is a median with the least and the most, where there is more than one round.
+// spread formats a median, with minimum and maximum if there are several rounds.
 func (r *report) spread(s spread, figure func(float64) string) string {
 	if r.Rounds == 1 {
 		return figure(s.Median)
@@ -303,7 +314,7 @@ func (r *report) spread(s spread, figure func(float64) string) string {
 	return fmt.Sprintf("%s (%s–%s)", figure(s.Median), figure(s.Least), figure(s.Most))
 }
 
-// grid prints the rows that have cells in some columns, and verdicts, if there are any, after them.
+// grid prints the rows that have cells in the given columns, followed by verdicts if there are any.
 func (r *report) grid(w io.Writer, columns []string, prefix string, text func(line, cell) string, musts []verdict) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "\t")
@@ -311,7 +322,7 @@ func (r *report) grid(w io.Writer, columns []string, prefix string, text func(li
 		fmt.Fprintf(t, "%s%s\t", prefix, column)
 	}
 	if musts != nil {
-		fmt.Fprint(t, "must\thas\t\t")
+		fmt.Fprint(t, "target\tresult\t\t")
 	}
 	fmt.Fprintln(t)
 	for _, l := range lines {

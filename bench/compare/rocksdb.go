@@ -40,31 +40,31 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// native is RocksDB, through its C interface.
-type native struct {
+// rocksdbStore is RocksDB, through its C interface.
+type rocksdbStore struct {
 	dir   string
 	cache int64 // bytes of the block cache
 
-	// nil where closed
+	// The following are nil if the store is closed.
 	db      *C.rocksdb_t
 	family  *C.rocksdb_column_family_handle_t
 	read    *C.rocksdb_readoptions_t
 	write   *C.rocksdb_writeoptions_t
 	durable *C.rocksdb_writeoptions_t
-	batches chan *C.rocksdb_writebatch_t // for use again
+	batches chan *C.rocksdb_writebatch_t // for reuse
 }
 
-// rocksdbEngines is RocksDB, where its library was built.
+// rocksdbEngines returns RocksDB, because its library was built.
 func rocksdbEngines() []engineEntry {
 	return []engineEntry{{
 		name: rocksdbName, columns: []string{rocksdbName}, open: openRocksdb,
 		version: func() string {
-			return fmt.Sprintf("%s, an empty call of which takes %d ns", C.ROCKSDB_BUILT, emptyCall().Nanoseconds())
+			return fmt.Sprintf("%s; an empty call takes %d ns", C.ROCKSDB_BUILT, emptyCall().Nanoseconds())
 		},
 	}}
 }
 
-// emptyCall is what a call into C takes if it does nothing, here and now.
+// emptyCall measures the time of a call into C that does nothing.
 func emptyCall() time.Duration {
 	const calls = 100_000
 	begin := time.Now()
@@ -75,17 +75,17 @@ func emptyCall() time.Duration {
 }
 
 func openRocksdb(dir string, settings settings) (engine, error) {
-	s := &native{dir: dir, cache: settings.cache}
+	s := &rocksdbStore{dir: dir, cache: settings.cache}
 	if err := s.open(); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *native) lookups() []view { return []view{whole(s)} }
+func (s *rocksdbStore) lookups() []view { return []view{whole(s)} }
 
-// open opens the store in dir with a cache of its own, an empty one.
-func (s *native) open() error {
+// open opens the store in dir with an empty cache of its own.
+func (s *rocksdbStore) open() error {
 	o := C.rocksdb_options_create()
 	defer C.rocksdb_options_destroy(o)
 	C.rocksdb_options_set_create_if_missing(o, 1)
@@ -102,13 +102,13 @@ func (s *native) open() error {
 	t := C.rocksdb_block_based_options_create()
 	defer C.rocksdb_block_based_options_destroy(t)
 	cache := C.rocksdb_cache_create_lru(C.size_t(s.cache))
-	defer C.rocksdb_cache_destroy(cache) // the store holds on to it
+	defer C.rocksdb_cache_destroy(cache) // the store keeps a reference
 	C.rocksdb_block_based_options_set_block_cache(t, cache)
 	C.rocksdb_block_based_options_set_block_size(t, blockBytes)
 	C.rocksdb_block_based_options_set_filter_policy(t, C.rocksdb_filterpolicy_create_bloom_full(filterBits))
 	C.rocksdb_options_set_block_based_table_factory(o, t)
 
-	// A lookup of many keys wants the column family by its handle, and so it is opened by its name.
+	// A lookup of many keys needs the handle of the column family, so the family is opened by its name.
 	dir, name := C.CString(s.dir), C.CString("default")
 	defer C.rocksdb_free(unsafe.Pointer(dir))
 	defer C.rocksdb_free(unsafe.Pointer(name))
@@ -125,9 +125,9 @@ func (s *native) open() error {
 	return nil
 }
 
-func (s *native) Close() error {
+func (s *rocksdbStore) Close() error {
 	if s.db == nil {
-		return nil // it could not be opened again
+		return nil // the store could not be reopened
 	}
 	close(s.batches)
 	for b := range s.batches {
@@ -138,23 +138,23 @@ func (s *native) Close() error {
 	C.rocksdb_readoptions_destroy(s.read)
 	C.rocksdb_writeoptions_destroy(s.write)
 	C.rocksdb_writeoptions_destroy(s.durable)
-	*s = native{dir: s.dir, cache: s.cache}
+	*s = rocksdbStore{dir: s.dir, cache: s.cache}
 	return nil
 }
 
-func (s *native) Reopen() (time.Duration, error) { return reopened(s.Close, s.open) }
+func (s *rocksdbStore) Reopen() (time.Duration, error) { return reopened(s.Close, s.open) }
 
-// chars and size are a slice as C takes it.
+// chars and size return a slice as a C pointer and length.
 func chars(b []byte) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(b))) }
 
 func size(b []byte) C.size_t { return C.size_t(len(b)) }
 
-// bytesAt is memory of C as a slice.
+// bytesAt returns C memory as a slice.
 func bytesAt(p *C.char, n C.size_t) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(p)), int(n))
 }
 
-// failure is an error of RocksDB, or nil. The text is freed.
+// failure returns an error of RocksDB, or nil, and frees its text.
 func failure(text *C.char) error {
 	if text == nil {
 		return nil
@@ -163,9 +163,9 @@ func failure(text *C.char) error {
 	return errors.New("rocksdb: " + C.GoString(text))
 }
 
-func (s *native) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
-	room := dst[len(dst):cap(dst)]
-	v := C.kv_get(s.db, s.read, chars(key), size(key), chars(room), size(room))
+func (s *rocksdbStore) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+	free := dst[len(dst):cap(dst)]
+	v := C.kv_get(s.db, s.read, chars(key), size(key), chars(free), size(free))
 	if v.found == 0 {
 		return dst, false, failure(v.err)
 	}
@@ -177,7 +177,7 @@ func (s *native) AppendGet(dst, key []byte) (out []byte, found bool, err error) 
 	return dst, true, nil
 }
 
-// question is the keys of a GetMany: their bytes one after another, and their sizes.
+// question holds the keys of a GetMany: their bytes end to end, and their sizes.
 type question struct {
 	keys  []byte
 	sizes []C.size_t
@@ -185,8 +185,8 @@ type question struct {
 
 var questions = sync.Pool{New: func() any { return new(question) }}
 
-// GetMany asks with RocksDB's MultiGet, and hands out values where they lie in the cache.
-func (s *native) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
+// GetMany uses RocksDB's MultiGet and passes values without copying them from the cache.
+func (s *rocksdbStore) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -215,37 +215,37 @@ func (s *native) GetMany(keys [][]byte, each func(i int, value []byte, found boo
 	return nil
 }
 
-func (s *native) Put(key, value []byte) error {
+func (s *rocksdbStore) Put(key, value []byte) error {
 	return failure(C.kv_put(s.db, s.write, chars(key), size(key), chars(value), size(value)))
 }
 
-func (s *native) PutSync(key, value []byte) error {
+func (s *rocksdbStore) PutSync(key, value []byte) error {
 	return failure(C.kv_put(s.db, s.durable, chars(key), size(key), chars(value), size(value)))
 }
 
-func (s *native) PutIfAbsent(key, value []byte) (stored bool, err error) {
+func (s *rocksdbStore) PutIfAbsent(key, value []byte) (stored bool, err error) {
 	v := C.kv_put_if_absent(s.db, s.read, s.write, chars(key), size(key), chars(value), size(value))
 	return v.found == 0 && v.err == nil, failure(v.err)
 }
 
-func (s *native) Delete(key []byte) error {
+func (s *rocksdbStore) Delete(key []byte) error {
 	return failure(C.kv_delete(s.db, s.write, chars(key), size(key)))
 }
 
-// Buffers of packed pairs: those of a batch, and those of a part of a scan.
+// Sizes of buffers for packed pairs: of a batch, and of a part of a scan.
 var (
 	packs = sync.Pool{New: func() any { return new([]byte) }}
 	parts = sync.Pool{New: func() any { b := make([]byte, partBytes); return &b }}
 )
 
 const (
-	// More only for a pair that needs it. A call for so much costs next to nothing by the pair, and a scan's cost is still
-	// spread over its pairs: with 64 KiB most of the chunks that a median is made of were without any call.
+	// Larger only if one pair needs it. A call for this many bytes costs little per pair, and the cost of a scan is
+	// still spread over its pairs: with 64 KiB most of the chunks behind a median contained no call.
 	partBytes = 4 << 10
 	packHead  = C.kv_head
 )
 
-func (s *native) Apply(pairs workload.Batch) error {
+func (s *rocksdbStore) Apply(pairs workload.Batch) error {
 	pack := packs.Get().(*[]byte) //nolint:errcheck // the pool's own
 	defer packs.Put(pack)
 	p := (*pack)[:0]
@@ -270,12 +270,14 @@ func (s *native) Apply(pairs workload.Batch) error {
 	return err
 }
 
-func (s *native) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func (s *rocksdbStore) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	return s.scan(nil, from, limit, each)
 }
 
-// scan goes over pairs with an iterator, or with one of its own for nil.
-func (s *native) scan(it *C.rocksdb_iterator_t, from []byte, limit int, each func(key, value []byte) error) error {
+// scan reads pairs with an iterator, or with one of its own if it is nil.
+func (s *rocksdbStore) scan(it *C.rocksdb_iterator_t, from []byte, limit int,
+	each func(key, value []byte) error,
+) error {
 	part := parts.Get().(*[]byte) //nolint:errcheck // the pool's own
 	defer parts.Put(part)
 	left := ^C.size_t(0)
@@ -302,22 +304,22 @@ func (s *native) scan(it *C.rocksdb_iterator_t, from []byte, limit int, each fun
 	}
 }
 
-func (s *native) kept() (view, error) {
+func (s *rocksdbStore) kept() (view, error) {
 	it := C.rocksdb_create_iterator(s.db, s.read)
-	return view{keptNative{s, it}, func() error {
+	return view{keptRocksdb{s, it}, func() error {
 		C.rocksdb_iter_destroy(it)
 		return nil
 	}}, nil
 }
 
-// keptNative scans with one iterator.
-type keptNative struct {
-	*native
+// keptRocksdb scans with one iterator.
+type keptRocksdb struct {
+	*rocksdbStore
 
 	it *C.rocksdb_iterator_t
 }
 
-func (k keptNative) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func (k keptRocksdb) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	return k.scan(k.it, from, limit, each)
 }
 
@@ -334,15 +336,15 @@ func unpack(p []byte, n int, each func(key, value []byte) error) error {
 	return nil
 }
 
-func (s *native) Flush(context.Context) error {
-	o := C.rocksdb_flushoptions_create() // it waits
+func (s *rocksdbStore) Flush(context.Context) error {
+	o := C.rocksdb_flushoptions_create() // waits by default
 	defer C.rocksdb_flushoptions_destroy(o)
 	var failed *C.char
 	C.rocksdb_flush(s.db, o, &failed)
 	return failure(failed)
 }
 
-func (s *native) Settle(ctx context.Context) error {
+func (s *rocksdbStore) Settle(ctx context.Context) error {
 	var failed error
 	err := quiet(ctx, func() ([]int64, bool) {
 		var work [C.kv_work_figures]C.uint64_t
@@ -359,8 +361,8 @@ func (s *native) Settle(ctx context.Context) error {
 	return errors.Join(failed, err)
 }
 
-// Compact takes all keys. What fails is seen by Settle.
-func (s *native) Compact(context.Context) error {
+// Compact covers all keys. Settle reports its failures.
+func (s *rocksdbStore) Compact(context.Context) error {
 	C.rocksdb_compact_range(s.db, nil, 0, nil, 0)
 	return nil
 }

@@ -2,5 +2,5 @@
 
 package main
 
-// rocksdbEngines is empty in a program that was built without RocksDB.
+// rocksdbEngines returns nothing in a program that was built without RocksDB.
 func rocksdbEngines() []engineEntry { return nil }

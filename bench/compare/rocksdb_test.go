@@ -17,7 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-func openNative(t *testing.T) *native {
+func openNative(t *testing.T) *rocksdbStore {
 	t.Helper()
 	e, err := openRocksdb(filepath.Join(t.TempDir(), "store"), settings{cache: 8 << 20})
 	if err != nil {
@@ -28,14 +28,14 @@ func openNative(t *testing.T) *native {
 			t.Error(err)
 		}
 	})
-	s, ok := e.(*native)
+	s, ok := e.(*rocksdbStore)
 	if !ok {
 		t.Fatalf("the engine is %T", e)
 	}
 	return s
 }
 
-// sized is the value of n bytes of a key.
+// sized returns the value of a key, of n bytes.
 func sized(key string, n int) []byte { return bytes.Repeat([]byte(key), n/len(key)+1)[:n] }
 
 // sizes are those of values that fit where they are copied to, and of others.
@@ -43,7 +43,7 @@ var sizes = []int{0, 1, 100, partBytes - packHead - len("k00"), partBytes, 3 * p
 
 func sizedKey(i int) string { return fmt.Sprintf("k%02d", i) }
 
-func putSizes(t *testing.T, s *native) {
+func putSizes(t *testing.T, s *rocksdbStore) {
 	t.Helper()
 	for i, n := range sizes {
 		if err := s.Put([]byte(sizedKey(i)), sized(sizedKey(i), n)); err != nil {
@@ -89,8 +89,9 @@ func TestRocksdbSettingsAreThoseOfAll(t *testing.T) {
 		}
 	}
 
-	// What the options leave out, bits per key, from the properties at the end of a table. There "rocksdb.filter.size", as what
-	// it does not share with the name before it, follows the policy: lengths, the rest of the name, and a varint.
+	// What the options leave out, bits per key, from the properties at the end of a table. There "rocksdb.filter.size",
+	// as what it does not share with the name before it, follows the policy: lengths, the rest of the name, and a
+	// varint.
 	const keys = 10_000
 	for i := range keys {
 		if err := s.Put(fmt.Appendf(nil, "%05d", i), nil); err != nil {
@@ -108,8 +109,8 @@ func TestRocksdbSettingsAreThoseOfAll(t *testing.T) {
 	}
 }
 
-// onlyTable is a store's single table.
-func onlyTable(t *testing.T, s *native) (file string, page []byte) {
+// onlyTable returns the only table of a store.
+func onlyTable(t *testing.T, s *rocksdbStore) (file string, page []byte) {
 	t.Helper()
 	tables, err := filepath.Glob(filepath.Join(s.dir, "*.sst"))
 	if err != nil || len(tables) != 1 {
@@ -140,11 +141,11 @@ func TestRocksdbValuesFitOrAreFetched(t *testing.T) {
 	putSizes(t, s)
 	for i, n := range sizes {
 		key := sizedKey(i)
-		for _, room := range []int{0, 1, n, n + 1} {
-			dst := append(make([]byte, 0, 4+room), "head"...)
+		for _, free := range []int{0, 1, n, n + 1} {
+			dst := append(make([]byte, 0, 4+free), "head"...)
 			got, found, err := s.AppendGet(dst, []byte(key))
 			if want := append([]byte("head"), sized(key, n)...); err != nil || !found || !bytes.Equal(got, want) {
-				t.Errorf("%d bytes with room for %d: %d bytes, %t, %v", n, room, len(got), found, err)
+				t.Errorf("%d bytes with space for %d: %d bytes, %t, %v", n, free, len(got), found, err)
 			}
 		}
 	}
@@ -164,7 +165,8 @@ func TestRocksdbManyAreAnsweredInTheirOrder(t *testing.T) {
 	err := s.GetMany(keys, func(i int, value []byte, found bool) error {
 		key := string(keys[i])
 		at := len(sizes) - 1 - i/3
-		if i != next || found != (i%3 == 0) || found && !bytes.Equal(value, sized(key, sizes[at])) || !found && value != nil {
+		if i != next || found != (i%3 == 0) || found && !bytes.Equal(value, sized(key, sizes[at])) ||
+			!found && value != nil {
 			t.Errorf("answer %d, want %d: %q: %t, %d bytes", i, next, key, found, len(value))
 		}
 		next++
@@ -223,7 +225,9 @@ func TestRocksdbScansGoOverTheEndsOfParts(t *testing.T) {
 						if string(key) != "n" || len(value) > 0 {
 							t.Errorf("%s: at %d %q, %d bytes, want n", store.name, at, key, len(value))
 						}
-					case string(key) != name(at) || at < len(sizes) && !bytes.Equal(value, sized(name(at), sizes[at])) || at >= len(sizes) && !bytes.Equal(value, sized("m", 100)):
+					case string(key) != name(at) ||
+						at < len(sizes) && !bytes.Equal(value, sized(name(at), sizes[at])) ||
+						at >= len(sizes) && !bytes.Equal(value, sized("m", 100)):
 						t.Errorf("%s: at %d %q, %d bytes", store.name, at, key, len(value))
 						return stop
 					}
@@ -258,7 +262,8 @@ func TestRocksdbWritesAreThereAfterReopen(t *testing.T) {
 	}
 	for _, batch := range []int{0, 300} { // one by one, and in batches
 		wait.Go(func() {
-			if _, err := workload.Run(t.Context(), s, set, workload.Phase{Kind: workload.Load, Batch: batch, Workers: 4}, nil); err != nil {
+			if _, err := workload.Run(t.Context(), s, set,
+				workload.Phase{Kind: workload.Load, Batch: batch, Workers: 4}, nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -271,7 +276,8 @@ func TestRocksdbWritesAreThereAfterReopen(t *testing.T) {
 	if stored, err := s.PutIfAbsent([]byte("a"), []byte("second")); err != nil || stored {
 		t.Errorf("a present key: stored %t, %v", stored, err)
 	}
-	if err := errors.Join(s.PutSync([]byte("b"), []byte("durable")), s.Put([]byte("c"), nil), s.Delete([]byte("c")), s.Delete([]byte("d"))); err != nil {
+	if err := errors.Join(s.PutSync([]byte("b"), []byte("durable")), s.Put([]byte("c"), nil), s.Delete([]byte("c")),
+		s.Delete([]byte("d"))); err != nil {
 		t.Error(err)
 	}
 	opening, err := s.Reopen()
@@ -300,7 +306,8 @@ func TestRocksdbBatchesHoldWhatIsTheirOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := workload.Run(t.Context(), s, set, workload.Phase{Kind: workload.Load, Batch: 10}, nil); err != nil {
+		if _, err := workload.Run(t.Context(), s, set, workload.Phase{Kind: workload.Load, Batch: 10},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		n := 0
@@ -336,7 +343,8 @@ func TestRocksdbErrorsAreReturned(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openRocksdb(file, settings{cache: 1 << 20}); err == nil || !strings.Contains(err.Error(), "rocksdb: ") {
+	if _, err := openRocksdb(file, settings{cache: 1 << 20}); err == nil ||
+		!strings.Contains(err.Error(), "rocksdb: ") {
 		t.Errorf("a file where the directory should be: %v", err)
 	}
 	s := openNative(t)

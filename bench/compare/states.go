@@ -8,38 +8,54 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// state is what a store is in when rows are measured on it, in a process of its own.
+// state is a state of a store in which rows are measured, in a process of its own.
 type state struct {
 	name string
 	rows []string
-	// alone: the store begins empty and is removed afterwards. The others hand one store on, in their order, from the first.
+	// alone: the store starts empty and is removed afterwards. The other states pass one store on, in their order.
 	alone    bool
 	settings func(c config) settings
 	run      func(w *worker)
 }
 
-// states are all of them, in the order in which they are measured.
+// states are all states in the order in which they are measured.
 var states = []state{
 	{"loaded", []string{rowLoad, rowWriteAmp, rowDiskPeak, rowResident}, false, cached, (*worker).loaded},
 	{"uncompacted", []string{"absent-unc", "present-unc"}, false, cached, (*worker).uncompacted},
-	{"uncompacted, small cache", []string{"reads-absent-unc", "reads-present-unc"}, false, small, (*worker).uncompactedSmall},
+	{
+		"uncompacted, small cache",
+		[]string{"reads-absent-unc", "reads-present-unc"},
+		false, small,
+		(*worker).uncompactedSmall,
+	},
 	{
 		"compacted",
 		[]string{
-			rowDisk, rowReopen, "absent", "present", "absent-2t", "present-2t", "seek10", "seek10-new", "seek100", "scan", "mixed",
+			rowDisk, rowReopen, "absent", "present", "absent-2t", "present-2t", "seek10", "seek10-new", "seek100",
+			"scan", "mixed",
 		},
 		false, cached, (*worker).compacted,
 	},
-	{"compacted, small cache", []string{"absent-small", "present-small", "reads-absent", "reads-present"}, false, small, (*worker).compactedSmall},
+	{
+		"compacted, small cache",
+		[]string{"absent-small", "present-small", "reads-absent", "reads-present"},
+		false, small,
+		(*worker).compactedSmall,
+	},
 	{"overwritten", []string{"overwrite", "absent-ow", "present-ow"}, false, cached, (*worker).overwritten},
 	{"loaded in batches", []string{"load-batched"}, true, cached, (*worker).loadedInBatches},
 	{"loaded in order", []string{"load-seq"}, true, ascending, (*worker).loadedInOrder},
-	{"loaded in order and in batches", []string{"load-seq-batched"}, true, ascending, (*worker).loadedInOrderAndBatches},
+	{
+		"loaded in order and in batches",
+		[]string{"load-seq-batched"},
+		true, ascending,
+		(*worker).loadedInOrderAndBatches,
+	},
 	{"synced", []string{"fillsync"}, true, durable, (*worker).synced},
 	{"serving", ycsbRows, true, cached, (*worker).serving},
 }
 
-// ycsbRows are in the order of YCSB's authors: A to F, with those that insert last.
+// ycsbRows are in the order that the authors of YCSB recommend: A to F, with the inserting ones last.
 var ycsbRows = []string{"ycsb-a", "ycsb-b", "ycsb-c", "ycsb-f", "ycsb-d", "ycsb-e"}
 
 func cached(config) settings    { return settings{cache: largeCache} }
@@ -47,7 +63,7 @@ func small(c config) settings   { return settings{cache: c.smallCache()} }
 func ascending(config) settings { return settings{cache: largeCache, ascending: true} }
 func durable(config) settings   { return settings{cache: largeCache, durable: true} }
 
-// wantedStates are those that have a row which is asked for, and the one that makes the store for them.
+// wantedStates returns the states that have a requested row, and the state that creates the store for them.
 func wantedStates(c config) []state {
 	var wanted []state
 	for _, s := range states {
@@ -63,13 +79,13 @@ func wantedStates(c config) []state {
 
 const (
 	perBatch   = 100
-	syncedPuts = 10_000  // at most, and a tenth of the pairs
-	seeks      = 200_000 // at most
-	longSeeks  = 50_000  // at most, of a hundred entries
-	reopenings = 5       // of which the median is taken
+	syncedPuts = 10_000  // maximum; a tenth of the pairs if that is less
+	seeks      = 200_000 // maximum
+	longSeeks  = 50_000  // maximum, of a hundred entries each
+	reopenings = 5       // the median is reported
 )
 
-// loaded makes the store of most states, and looks at what that takes.
+// loaded creates the store of most states and measures its cost.
 func (w *worker) loaded() {
 	before, counted := machine.Read()
 	watch := watchDisk(w.config.dir)
@@ -81,7 +97,7 @@ func (w *worker) loaded() {
 	if after, _ := machine.Read(); counted {
 		spent := after.Sub(before)
 		written := spent.WriteChars
-		if w.entry.mapped { // what it writes through the map are pages only
+		if w.entry.mapped { // the map's writes are visible only as dirty pages
 			written = max(written, spent.WriteBytes)
 		}
 		w.note(rowWriteAmp, float64(written)/w.config.dataBytes())
@@ -138,7 +154,7 @@ func (w *worker) compacted() {
 	})
 	w.measure("seek10-new", w.store(), workload.Phase{Kind: workload.Seek, Ops: min(seeks, w.config.keys), Limit: 10})
 	w.measure("scan", w.store(), workload.Phase{Kind: workload.Scan})
-	if w.config.wants("mixed") { // the last, since it changes the store
+	if w.config.wants("mixed") { // last, because it changes the store
 		w.lookups(func(column string, v view) {
 			if frozen(column) {
 				return
@@ -183,7 +199,8 @@ func (w *worker) loadedInOrder() {
 
 func (w *worker) loadedInOrderAndBatches() {
 	w.use(w.config.sortedSet())
-	w.measure("load-seq-batched", w.store(), workload.Phase{Kind: workload.Load, Choice: workload.InOrder, Batch: perBatch})
+	w.measure("load-seq-batched",
+		w.store(), workload.Phase{Kind: workload.Load, Choice: workload.InOrder, Batch: perBatch})
 	w.verify()
 }
 
@@ -193,7 +210,7 @@ func (w *worker) synced() {
 	w.verify()
 }
 
-// serving runs the workloads of YCSB on one store, of E a tenth of the operations.
+// serving runs the YCSB workloads on one store, E with a tenth of the operations.
 func (w *worker) serving() {
 	var letters []workload.Mix
 	var ops []int

@@ -2,24 +2,24 @@ package machine
 
 import "time"
 
-// Counters is what the operating system has counted for this process since it began.
+// Counters are the operating system's counters for this process since it started.
 type Counters struct {
-	Reads     uint64 `json:"reads"`      // calls that read, from files of any kind
-	ReadChars uint64 `json:"read_chars"` // the bytes they returned, from the page cache or not
-	ReadBytes uint64 `json:"read_bytes"` // the bytes that a disk had to deliver
+	Reads     uint64 `json:"reads"`      // calls of read on files of any kind
+	ReadChars uint64 `json:"read_chars"` // bytes returned by them, from the page cache or the disk
+	ReadBytes uint64 `json:"read_bytes"` // bytes read from the disk
 
-	Writes     uint64 `json:"writes"`      // calls that wrote
-	WriteChars uint64 `json:"write_chars"` // the bytes they took
-	WriteBytes uint64 `json:"write_bytes"` // the bytes that go to a disk, now or later
+	Writes     uint64 `json:"writes"`      // calls of write
+	WriteChars uint64 `json:"write_chars"` // bytes written by them
+	WriteBytes uint64 `json:"write_bytes"` // bytes to be written to the disk, now or later
 
 	Resident     uint64 `json:"resident"`      // bytes in memory now
-	PeakResident uint64 `json:"peak_resident"` // the most there ever were, or since ResetPeak
+	PeakResident uint64 `json:"peak_resident"` // maximum of Resident since the start or ResetPeak
 
 	User   time.Duration `json:"user_ns"`   // processor time in the program
-	System time.Duration `json:"system_ns"` // and in the kernel on its behalf
+	System time.Duration `json:"system_ns"` // processor time in the kernel
 }
 
-// Sub is what was counted since before. What is resident stays as it is.
+// Sub returns the difference to earlier counters. Resident and PeakResident stay as they are.
 func (c Counters) Sub(before Counters) Counters {
 	c.Reads -= before.Reads
 	c.ReadChars -= before.ReadChars

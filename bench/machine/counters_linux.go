@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// own is what Read itself has read, which it leaves out.
+// own counts the reads of Read itself, which are not reported.
 var own struct {
 	mu           sync.Mutex
 	calls, chars uint64
 	buffer       [8 << 10]byte
 }
 
-// Read reads the counters, but for what Read itself has read. It reports false where the system does not have them.
+// Read returns the counters, without the reads of Read itself. It returns false if the system does not have them.
 //
-// The Go runtime reads too, a handful of calls a second, to follow the number of processors that it may use.
+// The Go runtime also reads, a few times per second, to follow the number of available processors.
 func Read() (Counters, bool) {
 	own.mu.Lock()
 	defer own.mu.Unlock()
@@ -37,7 +37,7 @@ func Read() (Counters, bool) {
 			c.PeakResident = n << 10
 		}
 	})
-	calls, chars := own.calls, own.chars // the read of these counters is not yet in them
+	calls, chars := own.calls, own.chars // the read of these counters is not counted yet
 	ok = eachLine("io", func(name string, n uint64) {
 		switch name {
 		case "syscr":
@@ -57,7 +57,8 @@ func Read() (Counters, bool) {
 	return c, ok
 }
 
-// eachLine calls f for the lines of a file of this process that are a name and a number. It reads the file with one call.
+// eachLine calls f for each line of a file about this process that is a name and a number. It reads the file with one
+// call.
 func eachLine(file string, f func(name string, n uint64)) bool {
 	in, err := os.Open(filepath.Join("/proc", "self", file))
 	if err != nil {
@@ -80,7 +81,7 @@ func eachLine(file string, f func(name string, n uint64)) bool {
 	return true
 }
 
-// ResetPeak lets PeakResident begin anew with what is resident now, and reports whether the system did it.
+// ResetPeak sets PeakResident to Resident, and reports whether the system could do so.
 func ResetPeak() bool {
 	f, err := os.OpenFile(filepath.Join("/proc", "self", "clear_refs"), os.O_WRONLY, 0)
 	if err != nil {

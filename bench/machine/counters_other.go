@@ -2,8 +2,8 @@
 
 package machine
 
-// Read has no counters to read on this system.
+// Read returns false: this system has no counters.
 func Read() (Counters, bool) { return Counters{}, false }
 
-// ResetPeak is not known on this system.
+// ResetPeak returns false: this system cannot do it.
 func ResetPeak() bool { return false }

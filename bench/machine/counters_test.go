@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// noise is what else may read and write in this process while a test does: the Go runtime, and the test's own log.
+// noise is the number of other reads and writes during a test, by the Go runtime and the test's log.
 const noise = 50
 
 func counters(t *testing.T) Counters {
@@ -83,7 +83,8 @@ func TestResidentMemoryAndItsPeakAreSeen(t *testing.T) {
 	}
 	with := counters(t)
 	if with.Resident < before.Resident+size*3/4 || with.PeakResident < with.Resident*9/10 || with.Resident > 64*size {
-		t.Errorf("%d bytes resident before, %d with %d more, at most %d", before.Resident, with.Resident, size, with.PeakResident)
+		t.Errorf("%d bytes resident before, %d with %d more, at most %d",
+			before.Resident, with.Resident, size, with.PeakResident)
 	}
 	runtime.KeepAlive(block)
 	if d := with.Sub(before); d.Resident != with.Resident || d.PeakResident != with.PeakResident {
@@ -109,7 +110,8 @@ func TestProcessorTimeIsCounted(t *testing.T) {
 		}
 		f.Close()
 	}
-	if d := counters(t).Sub(before); d.User <= 0 || d.User+d.System < 5*time.Millisecond || d.User+d.System > time.Minute {
+	if d := counters(t).Sub(before); d.User <= 0 || d.User+d.System < 5*time.Millisecond ||
+		d.User+d.System > time.Minute {
 		t.Errorf("%v in the program and %v in the kernel, want some 50 ms (%d)", d.User, d.System, sum)
 	}
 }

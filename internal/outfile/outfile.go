@@ -1,4 +1,4 @@
-// Package outfile writes the files that a user of a program names: pages, pictures, reports.
+// Package outfile writes files that a user names: pages, pictures, reports.
 package outfile
 
 import (
@@ -14,20 +14,20 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 )
 
-// A target is what a name leads to.
+// A target is the file that a name refers to.
 type target struct {
-	name string      // symbolic links followed
-	info fs.FileInfo // nil where there is nothing yet
+	name string      // with symbolic links resolved
+	info fs.FileInfo // nil if there is no file yet
 }
 
 var (
 	errDirectory = errors.New("is a directory, want a file")
-	errStoreFile = errors.New("has the name of a file of a store, want another")
+	errStoreFile = errors.New("is the name of a file of a store; choose another")
 	errLinks     = errors.New("too many symbolic links")
 )
 
-// Check returns the error that Write would return before it writes: the name is that of a directory, of a file of a store,
-// or of something that may not be written, or its directory does not exist.
+// Check returns the error that Write would return before writing: the name is that of a directory, of a store's file,
+// or of a file without write permission, or its directory does not exist.
 func Check(name string) error {
 	to, err := find(name)
 	if dir := to.dir(); err == nil && to.info == nil && dir != "" {
@@ -36,12 +36,13 @@ func Check(name string) error {
 	return named(name, err)
 }
 
-// Write gives a file new content.
+// Write replaces the content of a file.
 //
-// A regular file is replaced as a whole, by renaming a temporary file of its directory, so that after an error it has its
-// old content and the temporary file is gone. It keeps its permissions; a new file has mode 0666 less the umask. A symbolic
-// link stays, and the file that it leads to is written, or made. A device, a pipe, or an open file by its name in /proc or
-// /dev/fd, is written into; when ctx ends, Write stops waiting for the reader of a pipe and returns the error of ctx.
+// A regular file is replaced as a whole, by renaming a temporary file in the same directory, so that after an error it
+// has its old content and the temporary file is gone. It keeps its permissions; a new file has mode 0666 less the
+// umask. A symbolic link is kept, and the file that it refers to is written. A device, a pipe, or an open file named in
+// /proc or /dev/fd is written into. When ctx ends, Write stops waiting for the reader of a pipe and returns the error
+// of ctx.
 func Write(ctx context.Context, name string, data []byte) error {
 	to, err := find(name)
 	switch {
@@ -54,10 +55,10 @@ func Write(ctx context.Context, name string, data []byte) error {
 	return named(name, err)
 }
 
-// MkdirAll makes a directory for files, and the parents that it lacks, with mode 0777 less the umask.
+// MkdirAll creates a directory and its missing parents with mode 0777 less the umask.
 func MkdirAll(dir string) error { return os.MkdirAll(dir, 0o777) }
 
-// named returns err with the name that the user gave, in place of the one that was worked on.
+// named returns err with the name that the user gave.
 func named(name string, err error) error {
 	if err == nil {
 		return nil
@@ -80,10 +81,10 @@ func cause(err error) error {
 	return err
 }
 
-// mostLinks is as many as Linux follows.
+// mostLinks is the limit of Linux.
 const mostLinks = 40
 
-// find follows symbolic links, also to where there is nothing yet, and checks that what they lead to can be written.
+// find follows symbolic links, even to a missing file, and checks that the file can be written.
 func find(name string) (target, error) {
 	to := target{name: name}
 	for range mostLinks {
@@ -93,7 +94,7 @@ func find(name string) (target, error) {
 			return to, to.check()
 		case err != nil:
 			return to, err
-		case openFile(to.name): // its link leads to an open file, whatever the text of the link
+		case openFile(to.name): // the link refers to an open file, whatever its text is
 			to.info, err = os.Stat(to.name)
 			return to, errors.Join(err, to.check())
 		case info.Mode()&fs.ModeSymlink == 0:
@@ -112,7 +113,7 @@ func find(name string) (target, error) {
 	return to, errLinks
 }
 
-// openFile reports whether a name stands for an open file of a process, such as /dev/stdout does.
+// openFile reports whether a name stands for an open file of a process, as /dev/stdout does.
 func openFile(name string) bool {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(name))
 	return err == nil && (strings.HasPrefix(dir, "/proc/") || dir == "/dev/fd")
@@ -123,14 +124,14 @@ func (t *target) base() string {
 	return base
 }
 
-// dir returns the part before the base: "" or a directory that ends with a separator. filepath.Dir would clean it, and take
-// a/.. for nothing, also where a is a link.
+// dir returns the part before the base: "" or a directory with a separator at the end. filepath.Dir would clean it and
+// so remove a/.. even if a is a link.
 func (t *target) dir() string {
 	dir, _ := filepath.Split(t.name)
 	return dir
 }
 
-// check refuses what must not be written, and what may not.
+// check rejects files that must not or cannot be written.
 func (t *target) check() error {
 	if t.info != nil && t.info.IsDir() {
 		return errDirectory
@@ -141,7 +142,7 @@ func (t *target) check() error {
 	if t.info == nil || !t.info.Mode().IsRegular() {
 		return nil // opening a device may have an effect, and opening a pipe waits
 	}
-	f, err := os.OpenFile(t.name, os.O_WRONLY, 0) // renaming asks for no permission to write the file
+	f, err := os.OpenFile(t.name, os.O_WRONLY, 0) // renaming needs no write permission for the file
 	if err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func (t *target) replace(data []byte) error {
 	return nil
 }
 
-// keepMode undoes what the umask took from the mode of a new file.
+// keepMode restores the mode of a new file, which the umask has reduced.
 func keepMode(f *os.File, mode fs.FileMode) error {
 	info, err := f.Stat()
 	if err == nil && info.Mode().Perm() != mode {
@@ -186,7 +187,7 @@ func keepMode(f *os.File, mode fs.FileMode) error {
 	return err
 }
 
-// fill writes into what is there, at the end of a regular file, and stops waiting when ctx ends.
+// fill writes into an existing file, at the end if it is regular, and stops waiting when ctx ends.
 func (t *target) fill(ctx context.Context, data []byte) error {
 	flag := os.O_WRONLY
 	if t.info.Mode().IsRegular() {

@@ -24,7 +24,7 @@ func wantContent(t *testing.T, name, want string) {
 	}
 }
 
-// wantNames wants these names in a directory and no others: no temporary file.
+// wantNames checks that a directory contains these names and no others, such as temporary files.
 func wantNames(t *testing.T, dir, want string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -40,7 +40,7 @@ func wantNames(t *testing.T, dir, want string) {
 
 func TestAFileIsMadeAndReplaced(t *testing.T) {
 	dir := t.TempDir()
-	name := filepath.Join(dir, strings.Repeat("n", 255)) // no name is longer
+	name := filepath.Join(dir, strings.Repeat("n", 255)) // the longest possible name
 	for _, content := range []string{"first", "", "second"} {
 		must(t, Check(name))
 		must(t, Write(t.Context(), name, []byte(content)))
@@ -62,11 +62,15 @@ func TestWhatCannotBeWrittenIsAnErrorThatNamesIt(t *testing.T) {
 		{"in a directory that is not there", filepath.Join(dir, "none", "a"), ": "},
 		{"below a file", filepath.Join(file, "a"), ": "},
 		{"a new name with a slash", filepath.Join(dir, "new") + string(filepath.Separator), ": "},
-		{"a table", filepath.Join(dir, "000001.sst"), ": has the name of a file of a store, want another"},
-		{"the file that names the manifest", filepath.Join(dir, "CURRENT"), ": has the name of a file of a store, want another"},
+		{"a table", filepath.Join(dir, "000001.sst"), ": is the name of a file of a store; choose another"},
+		{
+			"the file that names the manifest", filepath.Join(dir, "CURRENT"),
+			": is the name of a file of a store; choose another",
+		},
 	} {
 		for _, err := range []error{Check(c.at), Write(t.Context(), c.at, []byte("new"))} {
-			if err == nil || !strings.HasPrefix(err.Error(), c.at+c.want) || strings.Contains(err.Error(), ".bloomkv-") {
+			if err == nil || !strings.HasPrefix(err.Error(), c.at+c.want) ||
+				strings.Contains(err.Error(), ".bloomkv-") {
 				t.Errorf("%s: got %v, want %s%s", c.name, err, c.at, c.want)
 			}
 		}
@@ -93,14 +97,14 @@ func TestALinkStaysAndLeadsToTheFile(t *testing.T) {
 	link(filepath.Join("far", "old"), at("to-old"))      //
 	link("to-old", at("to-link"))                        //
 	link(filepath.Join("far", "new"), at("to-new"))      // dangling
-	link("door/../beside", at("to-beside"))              // dangling: far/beside, not beside
+	link("door/../twin", at("to-twin"))                  // dangling: far/twin, not twin
 	link(at("far", "absolute"), at("to-absolute"))       // dangling
 	link(at("far", "000001.sst"), at("to-table"))        //
 	link("loop", at("loop"))                             //
 	link("far", at("to-directory"))                      //
 	link(filepath.Join("none", "new"), at("to-nowhere")) //
 	for _, c := range []struct{ link, file string }{
-		{"to-old", "old"}, {"to-link", "old"}, {"to-new", "new"}, {"to-beside", "beside"}, {"to-absolute", "absolute"},
+		{"to-old", "old"}, {"to-link", "old"}, {"to-new", "new"}, {"to-twin", "twin"}, {"to-absolute", "absolute"},
 	} {
 		must(t, Check(at(c.link)))
 		must(t, Write(t.Context(), at(c.link), []byte("by "+c.link)))
@@ -110,13 +114,14 @@ func TestALinkStaysAndLeadsToTheFile(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"to-table": "has the name of a file of a store", "loop": "too many symbolic links", "to-directory": "is a directory", "to-nowhere": "",
+		"to-table": "is the name of a file of a store", "loop": "too many symbolic links",
+		"to-directory": "is a directory", "to-nowhere": "",
 	} {
 		if err := Write(t.Context(), at(name), nil); err == nil || !strings.HasPrefix(err.Error(), at(name)+": "+want) {
 			t.Errorf("%s: got %v, want %s", name, err, want)
 		}
 	}
-	wantNames(t, at("far"), "absolute beside deep new old")
+	wantNames(t, at("far"), "absolute deep new old twin")
 }
 
 func TestAFileThatMayNotBeWrittenIsNotReplaced(t *testing.T) {

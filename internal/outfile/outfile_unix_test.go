@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// withUmask sets the umask of the process, which no other test of the package may need meanwhile.
+// withUmask sets the umask of the process. Tests that depend on the umask must not run in parallel.
 func withUmask(t *testing.T, mask int) {
 	t.Helper()
 	old := syscall.Umask(mask)
@@ -70,7 +70,7 @@ func TestAFullDiskLeavesTheOldContentAndNoOtherFile(t *testing.T) {
 	var limit syscall.Rlimit
 	must(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit))
 	small := limit
-	small.Cur = 1 << 16 // what is longer is an error of the write, as on a full disk
+	small.Cur = 1 << 16 // longer writes fail, as on a full disk
 	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &small))
 	err := Write(t.Context(), name, make([]byte, 1<<17))
 	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
@@ -87,7 +87,7 @@ func TestAPipeIsWrittenInto(t *testing.T) {
 	must(t, errors.Join(syscall.Mkfifo(name, 0o600), os.Symlink("pipe", link)))
 	want := bytes.Repeat([]byte("page"), 1<<16) // more than a pipe holds
 	for _, to := range []string{name, link} {
-		must(t, Check(to)) // which does not wait
+		must(t, Check(to)) // must not wait
 		read := make(chan []byte)
 		go func() {
 			f, err := os.Open(name)
@@ -117,7 +117,7 @@ func TestNobodyWaitsForAPipeLongerThanTheContext(t *testing.T) {
 	if err := Write(ctx, name, []byte("x")); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	f, err := os.OpenFile(name, os.O_RDWR, 0) // lets the write end that was left behind
+	f, err := os.OpenFile(name, os.O_RDWR, 0) // releases the writer that is still waiting
 	must(t, err)
 	must(t, f.Close())
 }
@@ -132,14 +132,15 @@ func TestADeviceIsWrittenInto(t *testing.T) {
 	}
 }
 
-// TestADeviceThatIsFull makes a device of its own, like /dev/full, so that nothing of the system is at stake.
+// TestADeviceThatIsFull creates its own device, like /dev/full, so that nothing of the system is at risk.
 func TestADeviceThatIsFull(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "full")
 	if err := makeFullDevice(name); err != nil {
 		t.Skip("no device can be made here: ", err)
 	}
-	if err := Write(t.Context(), name, []byte("x")); !errors.Is(err, syscall.ENOSPC) || err.Error() != name+": no space left on device" {
+	if err := Write(t.Context(), name, []byte("x")); !errors.Is(err, syscall.ENOSPC) ||
+		err.Error() != name+": no space left on device" {
 		t.Errorf("got %v, want %v", err, syscall.ENOSPC)
 	}
 	if info, err := os.Lstat(name); err != nil || info.Mode()&fs.ModeCharDevice == 0 {
@@ -160,7 +161,7 @@ func TestAnOpenFileByItsNumberIsWrittenInto(t *testing.T) {
 	}
 	must(t, Write(t.Context(), number, []byte("new")))
 	b := make([]byte, 100)
-	n, _ := f.ReadAt(b, 0) // the file that is open, and not another of its name
+	n, _ := f.ReadAt(b, 0) // the open file, not another of the same name
 	if got, want := string(b[:n]), "old new"; got != want {
 		t.Errorf("the open file holds %q, want %q", got, want)
 	}

@@ -18,8 +18,8 @@ func (e *extent) add(values ...float64) {
 	}
 }
 
-// linearTicks are at most n labelled ticks, and some more where the steps are rounded, at multiples of 1, 2 or 5 times a power
-// of ten within the range; the step comes with them.
+// linearTicks returns about n labeled ticks within the range, at multiples of 1, 2 or 5 times a power of ten, and the
+// step between them.
 func linearTicks(e extent, n int, label func(float64) string) (ticks []plot.Tick, step float64) {
 	step = math.Pow10(int(math.Floor(math.Log10((e.max - e.min) / float64(n)))))
 	for _, by := range []float64{2, 2.5, 2} { // 1, 2, 5, 10
@@ -43,8 +43,8 @@ func linearTicks(e extent, n int, label func(float64) string) (ticks []plot.Tick
 	return ticks, step
 }
 
-// tellApart prints the ticks of an axis without a format in full where three digits make two of them the same.
-func tellApart(ticks []plot.Tick) {
+// makeDistinct prints the labels of an axis in full if three digits make two of them equal.
+func makeDistinct(ticks []plot.Tick) {
 	for i := range ticks {
 		if i > 0 && ticks[i].Label == ticks[i-1].Label {
 			for j := range ticks {
@@ -59,7 +59,7 @@ func tellApart(ticks []plot.Tick) {
 	}
 }
 
-// logTicks are up to n labelled ticks at powers of ten and, where these are few, between them.
+// logTicks returns up to n labeled ticks at powers of ten, and at multiples of these if they are few.
 func logTicks(e extent, n int, label func(float64) string) []plot.Tick {
 	low, high := int(math.Floor(math.Log10(e.min)+1e-9)), int(math.Ceil(math.Log10(e.max)-1e-9))
 	among := func(every int, multiples ...float64) []plot.Tick {

@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// bars are how wide one is, in units of X, and how many stand side by side.
+// bars returns the width of a bar, in units of X, and the number of bars side by side.
 func (d *drawing) bars() (width float64, count int) {
 	var at []float64
 	for i := range d.Lines {
@@ -32,9 +32,9 @@ func (d *drawing) bars() (width float64, count int) {
 	return closest * 0.8 / float64(max(count, 1)), count
 }
 
-// aside is how far each line's points are moved, in units of X: the marks of several lines over one category are side by side,
-// so that those of equal values do not hide each other.
-func (d *drawing) aside() []float64 {
+// markOffsets returns the distance by which the points of each line are moved, in units of X. The marks of several
+// lines over one category are put side by side, so that equal values do not hide each other.
+func (d *drawing) markOffsets() []float64 {
 	moved := make([]float64, len(d.Lines))
 	var marks []int
 	for i := range d.Lines {
@@ -48,12 +48,11 @@ func (d *drawing) aside() []float64 {
 	return moved
 }
 
-// bars are a plot.Plotter: rectangles from zero.
+// bars implements plot.Plotter. It draws rectangles from zero.
 type bars struct {
 	plotter.XYs
-	offset, width float64 // from X to the left side, in units of X
+	offset, width float64 // from X to the left edge, in units of X
 	style         draw.LineStyle
-	hollow        bool
 }
 
 func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
@@ -62,18 +61,12 @@ func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 		left, right := x(at.X+b.offset), x(at.X+b.offset+b.width)
 		box := vg.Rectangle{Min: vg.Point{X: left, Y: y(min(at.Y, 0))}, Max: vg.Point{X: right, Y: y(max(at.Y, 0))}}
 		if wide := right - left; wide > 4 {
-			box.Min.X, box.Max.X = left+0.75, right-0.75 // a thread of light between neighbours
+			box.Min.X, box.Max.X = left+0.75, right-0.75 // a thin gap between neighbors
 		}
-		drawBar(&c, box, b.style, b.hollow)
+		drawBar(&c, box, b.style)
 	}
 }
 
-func drawBar(c *draw.Canvas, box vg.Rectangle, style draw.LineStyle, hollow bool) {
-	corners := []vg.Point{box.Min, {X: box.Max.X, Y: box.Min.Y}, box.Max, {X: box.Min.X, Y: box.Max.Y}}
-	if !hollow {
-		c.FillPolygon(style.Color, corners)
-		return
-	}
-	style.Dashes, style.Width = nil, 1.5
-	c.StrokeLines(style, append(corners, box.Min))
+func drawBar(c *draw.Canvas, box vg.Rectangle, style draw.LineStyle) {
+	c.FillPolygon(style.Color, []vg.Point{box.Min, {X: box.Max.X, Y: box.Min.Y}, box.Max, {X: box.Min.X, Y: box.Max.Y}})
 }

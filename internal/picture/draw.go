@@ -44,8 +44,11 @@ func (d *drawing) draw(canvas vg.CanvasSizer) {
 	block(d.above, d.style(muted, 1), 1)
 
 	top := y
-	y -= d.plot()
-	into := draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{Min: vg.Point{X: left, Y: y}, Max: vg.Point{X: right, Y: top}}}
+	y -= d.size.plot
+	into := draw.Canvas{
+		Canvas:    c.Canvas,
+		Rectangle: vg.Rectangle{Min: vg.Point{X: left, Y: y}, Max: vg.Point{X: right, Y: top}},
+	}
 	switch {
 	case d.Grid != nil:
 		d.gridInto(into)
@@ -58,9 +61,7 @@ func (d *drawing) draw(canvas vg.CanvasSizer) {
 	block(d.below, d.style(muted, 0.9), 0.9)
 }
 
-func (d *drawing) plot() vg.Length { return d.size.plot }
-
-// lineStyle and glyphStyle are how line i looks, in the legend as in the plot.
+// lineStyle and glyphStyle return the style of line i, in the legend and in the plot.
 func (d *drawing) lineStyle(i int) draw.LineStyle {
 	style := lineRole(i).stroke(2)
 	if d.Lines[i].Dashed {
@@ -73,24 +74,12 @@ func glyphStyle(i int) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: lineRole(i).color(), Radius: 3.5, Shape: marks[i%len(marks)]}
 }
 
-// swatch is the width of what stands in front of a name in the legend.
-func (k Kind) swatch() vg.Length {
-	switch k {
-	case Points:
-		return 9
-	case Bars:
-		return 14
-	default:
-		return 28
-	}
-}
-
 func (d *drawing) drawSwatch(c *draw.Canvas, i int, x, y vg.Length) {
 	kind := d.Lines[i].Kind
 	width := kind.swatch()
 	if kind == Bars {
 		box := vg.Rectangle{Min: vg.Point{X: x, Y: y - 6}, Max: vg.Point{X: x + width, Y: y + 6}}
-		drawBar(c, box, d.lineStyle(i), d.Lines[i].Dashed)
+		drawBar(c, box, d.lineStyle(i))
 		return
 	}
 	if kind != Points {
@@ -101,7 +90,7 @@ func (d *drawing) drawSwatch(c *draw.Canvas, i int, x, y vg.Length) {
 	}
 }
 
-// plotInto has the axes, the grid and the lines drawn.
+// plotInto draws the axes, the grid lines and the lines.
 func (d *drawing) plotInto(c draw.Canvas) {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -115,38 +104,31 @@ func (d *drawing) plotInto(c draw.Canvas) {
 
 	width, count := d.bars()
 	bar := 0
-	aside := d.aside()
+	offsets := d.markOffsets()
 	for i := range d.Lines {
 		l := &d.Lines[i]
 		points := make(plotter.XYs, len(l.X))
 		for j := range points {
-			points[j] = plotter.XY{X: l.X[j] + aside[i], Y: l.Y[j]}
+			points[j] = plotter.XY{X: l.X[j] + offsets[i], Y: l.Y[j]}
 		}
 		if l.Kind == Bars {
 			offset := (float64(bar) - float64(count)/2) * width
-			p.Add(bars{points, offset, width, d.lineStyle(i), l.Dashed})
+			p.Add(bars{points, offset, width, d.lineStyle(i)})
 			bar++
 			continue
 		}
 		if l.Kind != Points {
 			line := &plotter.Line{XYs: points, LineStyle: d.lineStyle(i)}
-			if l.Kind == Steps {
-				line.StepStyle = plotter.PostStep
-			}
 			p.Add(line)
 		}
 		if l.Kind == Joined || l.Kind == Points || len(points) == 1 {
 			p.Add(&plotter.Scatter{XYs: d.marked(points, l.Kind), GlyphStyle: glyphStyle(i)})
 		}
 	}
-	c = draw.Crop(c, 0, -d.ends, 0, 0) // less on the right
 	p.Draw(c)
-	if d.ends > 0 {
-		d.nameEnds(p, c)
-	}
 }
 
-// marked are the points that have a mark: all, or some where they would run together.
+// marked returns the points that get a mark: all of them, or some if all would overlap.
 func (d *drawing) marked(points plotter.XYs, kind Kind) plotter.XYs {
 	most := int(d.width / 12)
 	if kind == Points || len(points) <= most {
@@ -159,8 +141,8 @@ func (d *drawing) marked(points plotter.XYs, kind Kind) plotter.XYs {
 	return some
 }
 
-// setAxes gives the axes ranges that hold all points, ticks, and their looks.
-func (d *drawing) setAxes(p *plot.Plot, room vg.Length) {
+// setAxes sets the ranges of the axes so that they contain all points, and their ticks and styles.
+func (d *drawing) setAxes(p *plot.Plot, space vg.Length) {
 	x, y := newExtent(), newExtent()
 	width, count := d.bars()
 	for i := range d.Lines {
@@ -177,7 +159,7 @@ func (d *drawing) setAxes(p *plot.Plot, room vg.Length) {
 		log    bool
 		ticks  int
 		label  func(float64) string
-		plain  bool // no format was given
+		plain  bool // no format is set
 		isY    bool
 		labels []string
 	}{
@@ -213,26 +195,26 @@ func (d *drawing) setAxes(p *plot.Plot, room vg.Length) {
 			}
 			var step float64
 			ticks, step = linearTicks(e, a.ticks, a.label)
-			if a.isY { // up to the next label
+			if a.isY { // extend the range to the next label
 				e = extent{math.Floor(e.min/step+1e-9) * step, math.Ceil(e.max/step-1e-9) * step}
 				ticks, _ = linearTicks(e, a.ticks+2, a.label)
 			}
 		}
 		if a.plain {
-			tellApart(ticks)
+			makeDistinct(ticks)
 		}
 		a.axis.Min, a.axis.Max = e.min, e.max
 		if a.log {
 			a.axis.Scale = plot.LogScale{}
 		}
 		a.axis.Tick.Marker = plot.ConstantTicks(ticks)
-		a.axis.Tick.LineStyle, a.axis.Tick.Length = muted.stroke(1), 6 // so that labels of both axes have room where these meet
+		a.axis.Tick.LineStyle, a.axis.Tick.Length = muted.stroke(1), 6 // space for labels of both axes at the corner
 		label := d.style(muted, 1)
 		label.XAlign, label.YAlign = a.axis.Tick.Label.XAlign, a.axis.Tick.Label.YAlign
 		a.axis.Tick.Label = label
 		a.axis.LineStyle = muted.stroke(1)
 		a.axis.Padding = 0
-		if a.isY { // its grid is enough
+		if a.isY { // grid lines replace the axis line
 			a.axis.Padding = 4
 			a.axis.LineStyle.Width, a.axis.Tick.LineStyle.Width = 0, 0
 			a.axis.Tick.Label.YAlign -= 0.08 // digits have no descenders
@@ -242,14 +224,14 @@ func (d *drawing) setAxes(p *plot.Plot, room vg.Length) {
 	name.XAlign, name.YAlign = draw.XCenter, draw.YBottom
 	p.X.Label.TextStyle = name
 	p.X.Label.Padding = 4
-	p.X.Label.Text = strings.Join(wrap(name, clean(d.X), room*0.8, 2), "\n")
+	p.X.Label.Text = strings.Join(wrap(name, clean(d.X), space*0.8, 2), "\n")
 	if len(d.Categories) > 0 {
-		d.fitCategories(p, room)
+		d.fitCategories(p, space)
 	}
 }
 
-// fitCategories turns the names below the axis where they would run into each other, and cuts what is too long.
-func (d *drawing) fitCategories(p *plot.Plot, room vg.Length) {
+// fitCategories rotates the names below the axis if they would overlap, and cuts long ones.
+func (d *drawing) fitCategories(p *plot.Plot, space vg.Length) {
 	ticks, ok := p.X.Tick.Marker.(plot.ConstantTicks)
 	if !ok {
 		return
@@ -259,11 +241,11 @@ func (d *drawing) fitCategories(p *plot.Plot, room vg.Length) {
 	for _, t := range ticks {
 		widest = max(widest, style.Width(t.Label))
 	}
-	if widest+8 <= room*0.85/vg.Length(len(ticks)) {
+	if widest+8 <= space*0.85/vg.Length(len(ticks)) {
 		return
 	}
 	for i := range ticks {
-		ticks[i].Label = strings.Join(wrap(*style, ticks[i].Label, d.plot()*0.35, 1), "")
+		ticks[i].Label = strings.Join(wrap(*style, ticks[i].Label, d.size.plot*0.35, 1), "")
 	}
 	style.Rotation = math.Pi / 4
 	style.XAlign, style.YAlign = draw.XRight, draw.YTop

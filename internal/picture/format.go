@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Number prints a value in three digits or, where it takes no more room, all it has: 0.05, 1.5, 250, 20k, 5M, 1e-05.
+// Number formats a value with three digits, or with all its digits if that is no longer: 0.05, 1.5, 250, 20k, 5M,
+// 1e-05.
 func Number(v float64) string {
 	switch a := math.Abs(v); {
 	case a == 0:
@@ -28,23 +29,7 @@ func Number(v float64) string {
 	return digits(v)
 }
 
-// Nanoseconds prints a time given in nanoseconds: 80 ns, 1.5 µs, 20 ms, 3 s.
-func Nanoseconds(ns float64) string {
-	a := math.Abs(ns)
-	switch {
-	case a == 0:
-		return "0"
-	case a < 999.5:
-		return digits(ns) + " ns"
-	case a < 999.5e3:
-		return digits(ns/1e3) + " µs"
-	case a < 999.5e6:
-		return digits(ns/1e6) + " ms"
-	}
-	return Number(ns/1e9) + " s"
-}
-
-// Bytes prints a size given in bytes, in powers of a thousand as the axes step: 512 B, 4 kB, 1.5 GB.
+// Bytes formats a size given in bytes, in powers of a thousand: 512 B, 4 kB, 1.5 GB.
 func Bytes(n float64) string {
 	units := []string{"B", "kB", "MB", "GB", "TB"}
 	i := 0
@@ -54,10 +39,7 @@ func Bytes(n float64) string {
 	return Number(n) + " " + units[i]
 }
 
-// Percent prints a share: 0.01 is 1 %.
-func Percent(share float64) string { return Number(share*100) + " %" }
-
-// digits prints three digits of a value, without zeros at the end of a fraction.
+// digits formats a value with three digits, without zeros at the end of a fraction.
 func digits(v float64) string {
 	a := math.Abs(v)
 	if a == 0 {

@@ -9,22 +9,23 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A Grid is a table of values, drawn as cells in the colors of a scale. The chart's Y says what the colors are, its X what the
-// columns are.
+// A Grid is a table of values, drawn as cells in the colors of a scale. The chart's Y names the values, its X the
+// columns.
 type Grid struct {
-	// Values are rows from the top, each as long as the first; only the last may be shorter.
+	// Values are rows from the top. All have the same length, except that the last may be shorter.
 	Values [][]float64
 	Scale  Scale
-	// Rows and Columns name rows and columns: none, or as many as there are. Where there is no room for all, some are written.
+	// Rows and Columns are the names of all rows and columns, or nil. If there is not enough space, some names are
+	// omitted.
 	Rows, Columns []string
-	// Labels writes each value into its cell where it fits, by FormatY.
+	// Labels writes each value into its cell, by FormatY, if it fits.
 	Labels bool
 }
 
 const (
-	maxCells = 4096 // of a grid, and rectangles of spans
+	maxCells = 4096 // maximum number of cells of a grid, and of rectangles of spans
 
-	tallest = vg.Length(30) // of cells
+	tallest = vg.Length(30) // maximum height of a cell
 	thread  = vg.Length(0.75)
 )
 
@@ -37,83 +38,63 @@ func (g *Grid) all() (values []float64) {
 
 func (g *Grid) check() error {
 	if len(g.Values) == 0 || len(g.Values[0]) == 0 {
-		return errors.New("a grid without cells")
+		return errors.New("the grid has no cells")
 	}
 	rows, columns := len(g.Values), len(g.Values[0])
 	for i, row := range g.Values {
 		if len(row) != columns && (i < rows-1 || len(row) > columns || len(row) == 0) {
-			return fmt.Errorf("row %d of a grid has %d cells, want %d", i, len(row), columns)
+			return fmt.Errorf("row %d of the grid has %d cells, want %d", i, len(row), columns)
 		}
 	}
 	switch {
 	case rows*columns > maxCells:
-		return fmt.Errorf("a grid of %d × %d cells, want %d at most", rows, columns, maxCells)
+		return fmt.Errorf("the grid has %d × %d cells, want at most %d", rows, columns, maxCells)
 	case len(g.Rows) > 0 && len(g.Rows) != rows:
-		return fmt.Errorf("names for %d rows of %d", len(g.Rows), rows)
+		return fmt.Errorf("%d names for %d rows", len(g.Rows), rows)
 	case len(g.Columns) > 0 && len(g.Columns) != columns:
-		return fmt.Errorf("names for %d columns of %d", len(g.Columns), columns)
+		return fmt.Errorf("%d names for %d columns", len(g.Columns), columns)
 	}
 	_, err := newRamp(g.Scale, g.all())
 	return err
 }
 
-// height is how high the plot is: cells are at most as high as wide, and high enough for the names of their rows.
-func (d *drawing) gridHeight(room vg.Length) vg.Length {
+// gridHeight returns the height of the plot. Cells are at most as high as wide, but high enough for the names of their
+// rows.
+func (d *drawing) gridHeight(space vg.Length) vg.Length {
 	g := d.Grid
-	row := min(d.gridNames(room).cell, tallest)
+	row := min(d.gridNames(space).cell, tallest)
 	if len(g.Rows) > 0 {
 		row = max(row, d.lineHeight(1))
 	}
 	height := row * vg.Length(len(g.Values))
 	if len(g.Columns) > 0 {
-		height += d.gridNames(room).below + 6
+		height += d.gridNames(space).below + 6
 	}
-	return height + vg.Length(len(d.axisName(room)))*d.lineHeight(1) + 4
+	return height + vg.Length(len(d.axisName(space)))*d.lineHeight(1) + 4
 }
 
-// axisName is the name of the X axis below a grid or spans.
-func (d *drawing) axisName(room vg.Length) []string {
-	return wrap(d.style(muted, 1), clean(d.X), room, 3)
-}
-
-// gridNames are what the names of rows and columns need: on the left, below, and what is left for the width of a cell.
-func (d *drawing) gridNames(room vg.Length) (n struct{ left, below, cell vg.Length }) {
-	n.left = d.leftNames(d.Grid.Rows, room)
+// gridNames returns the space for the names of rows and columns, and the width of a cell.
+func (d *drawing) gridNames(space vg.Length) (n struct{ left, below, cell vg.Length }) {
+	n.left = d.leftNames(d.Grid.Rows, space)
 	style := d.style(muted, 1)
 	for _, name := range d.Grid.Columns {
 		n.below = max(n.below, min(style.Width(clean(name)), d.width/5))
 	}
-	n.cell = (room - n.left) / vg.Length(len(d.Grid.Values[0]))
+	n.cell = (space - n.left) / vg.Length(len(d.Grid.Values[0]))
 	return n
-}
-
-// leftNames is the room for names on the left, a third of all at most.
-func (d *drawing) leftNames(names []string, room vg.Length) (widest vg.Length) {
-	style := d.style(muted, 1)
-	for _, name := range names {
-		widest = max(widest, style.Width(clean(name))+8)
-	}
-	return min(widest, room/3)
-}
-
-// drawLeftName writes a name beside the middle of a row.
-func (d *drawing) drawLeftName(c *draw.Canvas, name string, left, middle vg.Length) {
-	style := d.style(muted, 1)
-	style.XAlign, style.YAlign = draw.XRight, draw.YCenter
-	c.FillText(style, vg.Point{X: c.Min.X + left - 8, Y: middle + style.FontExtents().Descent/2}, strings.Join(wrap(style, clean(name), left-7, 1), ""))
 }
 
 // gridInto draws the cells, their names, and the name of the X axis.
 func (d *drawing) gridInto(c draw.Canvas) {
 	g := d.Grid
-	room := c.Max.X - c.Min.X
-	names := d.gridNames(room)
-	low := c.Min.Y + vg.Length(len(d.axisName(room)))*d.lineHeight(1) + 4
+	space := c.Max.X - c.Min.X
+	names := d.gridNames(space)
+	low := c.Min.Y + vg.Length(len(d.axisName(space)))*d.lineHeight(1) + 4
 	if len(g.Columns) > 0 {
 		low += names.below + 6
 	}
 	height := (c.Max.Y - low) / vg.Length(len(g.Values))
-	inside := vg.Length(0) // a thread of light between cells, where they are not too small for it
+	inside := vg.Length(0) // a thin gap between cells, unless they are small
 	if names.cell > 6 {
 		inside = thread / 2
 	}
@@ -125,7 +106,10 @@ func (d *drawing) gridInto(c draw.Canvas) {
 		}
 		for j, v := range row {
 			x := c.Min.X + names.left + vg.Length(j)*names.cell
-			b := cell{value: v, box: vg.Rectangle{Min: vg.Point{X: x + inside, Y: top - height + inside}, Max: vg.Point{X: x + names.cell - inside, Y: top - inside}}}
+			b := cell{value: v, box: vg.Rectangle{
+				Min: vg.Point{X: x + inside, Y: top - height + inside},
+				Max: vg.Point{X: x + names.cell - inside, Y: top - inside},
+			}}
 			if g.Labels && v != NoValue {
 				b.label = d.formatY(v)
 			}
@@ -142,22 +126,13 @@ func (d *drawing) gridInto(c draw.Canvas) {
 	}
 	for j := 0; j < len(g.Columns); j += every {
 		x := c.Min.X + names.left + (vg.Length(j)+0.5)*names.cell
-		c.FillText(style, vg.Point{X: x - style.FontExtents().Descent/2, Y: low - 4}, strings.Join(wrap(d.style(muted, 1), clean(g.Columns[j]), names.below+1, 1), ""))
+		c.FillText(style, vg.Point{X: x - style.FontExtents().Descent/2, Y: low - 4},
+			strings.Join(wrap(d.style(muted, 1), clean(g.Columns[j]), names.below+1, 1), ""))
 	}
-	d.drawAxisName(&c, room)
+	d.drawAxisName(&c, space)
 }
 
-// drawAxisName writes the name of the X axis at the lower end.
-func (d *drawing) drawAxisName(c *draw.Canvas, room vg.Length) {
-	style := d.style(muted, 1)
-	style.XAlign = draw.XCenter
-	lines := d.axisName(room)
-	for i, line := range lines {
-		c.FillText(style, vg.Point{X: (c.Min.X + c.Max.X) / 2, Y: c.Min.Y + vg.Length(len(lines)-i)*d.lineHeight(1)}, line)
-	}
-}
-
-// gridSummary is a grid for who cannot see it.
+// gridSummary describes a grid in words, for screen readers.
 func (c *Chart) gridSummary() string {
 	g := c.Grid
 	name := func(names []string, i int, what string) string {
@@ -166,8 +141,8 @@ func (c *Chart) gridSummary() string {
 		}
 		return fmt.Sprintf("%s %d", what, i+1)
 	}
-	type place struct{ row, column int }
-	var low, high place
+	type position struct{ row, column int }
+	var low, high position
 	known := 0
 	for i, row := range g.Values {
 		for j, v := range row {
@@ -175,22 +150,24 @@ func (c *Chart) gridSummary() string {
 				continue
 			}
 			if known++; known == 1 {
-				low, high = place{i, j}, place{i, j}
+				low, high = position{i, j}, position{i, j}
 			}
 			if v < g.Values[low.row][low.column] {
-				low = place{i, j}
+				low = position{i, j}
 			}
 			if v > g.Values[high.row][high.column] {
-				high = place{i, j}
+				high = position{i, j}
 			}
 		}
 	}
-	s := fmt.Sprintf("Map of %s in %d rows and %d columns.", nonEmpty(clean(c.Y), "values"), len(g.Values), len(g.Values[0]))
+	s := fmt.Sprintf("Map of %s in %d rows and %d columns.",
+		nonEmpty(clean(c.Y), "values"), len(g.Values), len(g.Values[0]))
 	if known == 0 {
 		return s + " No value is known."
 	}
-	at := func(p place) string {
-		return fmt.Sprintf("%s at %s, %s", c.formatY(g.Values[p.row][p.column]), name(g.Rows, p.row, "row"), name(g.Columns, p.column, "column"))
+	at := func(p position) string {
+		return fmt.Sprintf("%s at %s, %s", c.formatY(g.Values[p.row][p.column]), name(g.Rows, p.row, "row"),
+			name(g.Columns, p.column, "column"))
 	}
 	return fmt.Sprintf("%s Lowest %s; highest %s; %d values.", s, at(low), at(high), known)
 }

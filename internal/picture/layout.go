@@ -4,50 +4,21 @@ import (
 	"math"
 	"strings"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
-// A size is a layout for a width; the height follows from what stands above and below the plot.
-type size struct {
-	width, plot vg.Length // of the picture; of the plot with its axes
-	text        float64   // of labels, in points
-	xTicks      int       // how many labels fit below the plot, about
-	yTicks      int
-	swatch      vg.Length // of each color of a scale
-}
-
-var (
-	wide   = size{width: 720, plot: 350, text: 14, xTicks: 8, yTicks: 6, swatch: 18}
-	narrow = size{width: 330, plot: 260, text: 13, xTicks: 4, yTicks: 6, swatch: 11}
-)
-
-func (s size) style(r role, scale float64) text.Style {
-	return text.Style{
-		Color:   r.color(),
-		Font:    font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Points(s.text*scale)),
-		XAlign:  draw.XLeft,
-		YAlign:  draw.YTop,
-		Handler: plot.DefaultTextHandler,
-	}
-}
-
-// A drawing is a chart laid out: the blocks of text above and below the plot, and how high all that is.
+// A drawing is a chart with its layout: the blocks of text above and below the plot, and the height of everything.
 type drawing struct {
 	*Chart
 	size
 	margin              vg.Length
 	title, above, below []string // title; name of the Y axis; caption
 	legend              [][]entry
-	key                 *key      // of colors, instead of a legend
-	ends                vg.Length // room for names at the lines' ends, which need no legend then
+	key                 *key // explains colors, instead of a legend
 	height              vg.Length
 }
 
-// An entry is a line's place in the legend.
+// An entry is the position of a line in the legend.
 type entry struct {
 	line  int
 	name  string
@@ -57,40 +28,40 @@ type entry struct {
 
 const (
 	gap      = vg.Length(20) // between entries of the legend
-	blockGap = vg.Length(6)  // between a picture's parts
+	blockGap = vg.Length(6)  // between the parts of a chart
 )
 
-// layOut places everything. The words around the picture (title and caption) are part of it, or the page's business.
+// layOut computes the layout. With words, title and caption are part of the drawing; on a page they are HTML.
 func (c *Chart) layOut(s size, words bool) *drawing {
 	d := &drawing{Chart: c, size: s, margin: 4}
 	if words {
 		d.margin = 14
 	}
-	room := s.width - 2*d.margin
+	space := s.width - 2*d.margin
 	if words {
-		d.title = wrap(d.style(ink, 1.2), clean(c.Title), room, 3)
-		d.below = wrap(d.style(muted, 0.9), clean(c.Caption), room, 6)
+		d.title = wrap(d.style(ink, 1.2), clean(c.Title), space, 3)
+		d.below = wrap(d.style(muted, 0.9), clean(c.Caption), space, 6)
 	}
-	d.above = wrap(d.style(muted, 1), clean(c.Y), room, 2)
+	d.above = wrap(d.style(muted, 1), clean(c.Y), space, 2)
 	switch {
 	case c.Grid != nil:
 		d.setKey(c.Grid.Scale, c.Grid.all(), "")
-		d.size.plot = d.gridHeight(room)
+		d.size.plot = d.gridHeight(space)
 	case c.Spans != nil:
 		marked := ""
 		if c.Spans.marked() {
 			marked = nonEmpty(c.Spans.Marked, "marked")
 		}
 		d.setKey(c.Spans.Scale, c.Spans.all(), marked)
-		d.size.plot = d.spansHeight(room)
+		d.size.plot = d.spansHeight(space)
 	default:
-		d.setLegend(room)
+		d.setLegend(space)
 	}
 	legend := len(d.legend)
 	if d.key != nil {
 		legend = d.key.rows()
 	}
-	d.height = 2*d.margin + d.plot()
+	d.height = 2*d.margin + d.size.plot
 	d.height += vg.Length(len(d.title)) * d.lineHeight(1.2)
 	d.height += vg.Length(legend+len(d.above)) * d.lineHeight(1)
 	d.height += vg.Length(len(d.below)) * d.lineHeight(0.9)
@@ -103,18 +74,17 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 	return d
 }
 
-// setLegend puts the names of the lines in rows, where they do not stand at the lines' ends.
-func (d *drawing) setLegend(room vg.Length) {
+// setLegend arranges the names of the lines in rows.
+func (d *drawing) setLegend(space vg.Length) {
 	c := d.Chart
-	d.ends = d.endNames(room)
-	if d.ends == 0 && (len(c.Lines) > 1 || c.Lines[0].Name != "") {
+	if len(c.Lines) > 1 || c.Lines[0].Name != "" {
 		style := d.style(ink, 1)
 		x := vg.Length(0)
 		for i := range c.Lines {
 			swatch := c.Lines[i].Kind.swatch() + 6
-			name := strings.Join(wrap(style, clean(c.Lines[i].Name), room-swatch, 1), "")
+			name := strings.Join(wrap(style, clean(c.Lines[i].Name), space-swatch, 1), "")
 			e := entry{line: i, name: name, width: swatch + style.Width(name)}
-			if x > 0 && x+e.width > room {
+			if x > 0 && x+e.width > space {
 				x = 0
 			}
 			if x == 0 {
@@ -127,44 +97,14 @@ func (d *drawing) setLegend(room vg.Length) {
 	}
 }
 
-func (s size) lineHeight(scale float64) vg.Length { return vg.Points(s.text * scale * 1.35) }
-
-// wrap breaks a text into lines of a width, between words where it can. What does not fit in the last line is cut.
-func wrap(style text.Style, s string, width vg.Length, most int) []string {
-	var lines []string
-	for rest := []rune(s); len(rest) > 0; {
-		// As many characters as fit, or one.
-		n := 1
-		for n < len(rest) && n < 1000 && style.Width(string(rest[:n+1])) <= width {
-			n++
-		}
-		if n < len(rest) {
-			if len(lines) == most-1 {
-				for n > 1 && style.Width(string(rest[:n])+"…") > width {
-					n--
-				}
-				return append(lines, strings.TrimSpace(string(rest[:n]))+"…")
-			}
-			if rest[n] != ' ' {
-				if space := lastSpace(rest[:n]); space > 0 {
-					n = space
-				}
-			}
-		}
-		lines = append(lines, strings.TrimSpace(string(rest[:n])))
-		for n < len(rest) && rest[n] == ' ' {
-			n++
-		}
-		rest = rest[n:]
+// swatch returns the width of the sample in front of a name in the legend.
+func (k Kind) swatch() vg.Length {
+	switch k {
+	case Points:
+		return 9
+	case Bars:
+		return 14
+	default:
+		return 28
 	}
-	return lines
-}
-
-func lastSpace(s []rune) int {
-	for i := len(s) - 1; i > 0; i-- {
-		if s[i] == ' ' {
-			return i
-		}
-	}
-	return 0
 }

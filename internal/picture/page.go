@@ -14,44 +14,46 @@ import (
 	"unicode/utf8"
 )
 
-// A Page is one HTML document: it loads nothing, suits a phone and a desk, light and dark, and can be listened to.
+// A Page is an HTML document that loads nothing else. It suits phones and desktops, light and dark mode, and screen
+// readers.
 type Page struct {
 	Title    string
 	Intro    string // paragraphs, with an empty line between two
 	Sections []Section
 }
 
-// A Section is a part of a page: text and notes, then charts, then a table, and then what is folded.
+// A Section is a part of a page: text and notes, then charts, then a table, then folded parts.
 type Section struct {
-	// ID is its address within the page: letters, digits and '-', beginning with a letter, and no other section's; not "main".
+	// ID is the unique address of the section in the page: a letter, then letters, digits and '-'; not "main".
 	ID      string
 	Heading string
 	Text    string // paragraphs, with an empty line between two
 	Notes   []Note
 	Charts  []Chart
 	Table   *Table
-	// Folded are parts of this section of which at first only the heading is shown. They have none themselves.
+	// Folded are parts of this section that show only their heading until they are opened. They cannot have folded
+	// parts.
 	Folded []Section
 }
 
-// A Note is a remark that nobody should miss: that something is wrong, or that nothing is. A sign and a word tell which, beside
-// the color.
+// A Note is a remark that must not be missed: a problem, or the absence of one. A sign and a word mark the
+// difference in addition to the color.
 type Note struct {
 	Wrong       bool
 	Title, Text string
 }
 
-// A Table has a name for each column and as many cells in each row, the first of which names the row. Columns whose cells
-// are all numbers, with or without a unit, are aligned to the right.
+// A Table has a name for each column and a cell for each column in every row. The first cell names the row. Columns of
+// numbers, with or without a unit, are aligned to the right.
 type Table struct {
 	Caption string
 	Head    []string
 	Rows    [][]string
-	// Links are the addresses of the sections that the names of the rows lead to: none, or one for each row, "" for nowhere.
+	// Links are the IDs of the sections that the names of the rows link to: one for each row, "" for no link, or nil.
 	Links []string
 }
 
-// maxPage is how many bytes a page may have: what is larger is nothing to look at in a browser.
+// maxPage is the maximum size of a page in bytes. Browsers struggle with larger ones.
 const maxPage = 32 << 20
 
 //go:embed page.html
@@ -61,7 +63,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 
 var sectionID = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`)
 
-// What the template is filled with.
+// The values for the template.
 type (
 	pageView struct {
 		Title       string
@@ -80,7 +82,7 @@ type (
 	chartView struct {
 		Title, Caption string
 		SVGs           []template.HTML
-		Inner          bool // in what is folded
+		Inner          bool // in a folded part
 	}
 	tableView struct {
 		Label, Caption string
@@ -89,12 +91,12 @@ type (
 	}
 	cellView struct {
 		Cell  string
-		Class string // of its column
-		Link  string // address of a section
+		Class string // class of its column
+		Link  string // ID of a section
 	}
 )
 
-// WriteHTML writes the page. Nothing is written if a part of it cannot be shown.
+// WriteHTML writes the page. If any part of it is invalid, it writes nothing and returns an error.
 func (p *Page) WriteHTML(w io.Writer) error {
 	view := pageView{Title: clean(p.Title), Intro: paragraphs(p.Intro)}
 	view.Light, view.Dark = pageColors()
@@ -114,16 +116,16 @@ func (p *Page) WriteHTML(w io.Writer) error {
 		return err
 	}
 	if b.Len() > maxPage {
-		return fmt.Errorf("a page of %d bytes, want %d at most", b.Len(), maxPage)
+		return fmt.Errorf("the page has %d bytes, want at most %d", b.Len(), maxPage)
 	}
 	_, err := b.WriteTo(w)
 	return err
 }
 
-// mainID is the address of what comes after the list of sections.
+// mainID is the ID of the content after the list of sections.
 const mainID = "main"
 
-// checkLinks reports the first link that leads nowhere.
+// checkLinks reports the first link to a section that does not exist.
 func (p *Page) checkLinks(addresses map[string]bool) error {
 	for _, s := range p.Sections {
 		for _, part := range append([]Section{s}, s.Folded...) {
@@ -132,7 +134,8 @@ func (p *Page) checkLinks(addresses map[string]bool) error {
 			}
 			for i, link := range part.Table.Links {
 				if link != "" && !addresses[link] {
-					return fmt.Errorf("section %q: table %q: row %d leads to %q, which is no section", part.ID, part.Table.Caption, i+1, link)
+					return fmt.Errorf("section %q: table %q: row %d links to %q, which is not a section",
+						part.ID, part.Table.Caption, i+1, link)
 				}
 			}
 		}
@@ -140,11 +143,12 @@ func (p *Page) checkLinks(addresses map[string]bool) error {
 	return nil
 }
 
-// view checks section i of the page, or of the parts of one, and draws it. Its address is added to those of the page.
+// view checks and draws section i of the page, or folded part i of a section, and adds its ID to addresses.
 func (s *Section) view(i int, addresses map[string]bool, inner bool) (sectionView, error) {
 	v := sectionView{ID: s.ID, Heading: clean(s.Heading), Text: paragraphs(s.Text)}
 	if !sectionID.MatchString(s.ID) || addresses[s.ID] {
-		return v, fmt.Errorf("section %d: %q is no address of its own: want a letter, then letters, digits and '-'", i+1, s.ID)
+		return v, fmt.Errorf("section %d: ID %q is not unique or not a letter followed by letters, digits and '-'",
+			i+1, s.ID)
 	}
 	addresses[s.ID] = true
 	fail := func(err error) (sectionView, error) { return v, fmt.Errorf("section %q: %w", s.ID, err) }
@@ -168,7 +172,7 @@ func (s *Section) view(i int, addresses map[string]bool, inner bool) (sectionVie
 		v.Table = table
 	}
 	if inner && len(s.Folded) > 0 {
-		return fail(errors.New("folded parts of what is folded"))
+		return fail(errors.New("a folded part has folded parts"))
 	}
 	for i := range s.Folded {
 		part, err := s.Folded[i].view(i, addresses, true)
@@ -196,8 +200,9 @@ func (c *Chart) view() (chartView, error) {
 			return v, fmt.Errorf("chart %q: %w", c.Name, err)
 		}
 		// The canvas has escaped all text in the body.
-		v.SVGs = append(v.SVGs, template.HTML(fmt.Sprintf("<svg class=%q viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"%s\">\n%s</svg>\n",
-			layout.class, d.width.Points(), d.height.Points(), html.EscapeString(v.Title+". "+c.summary()), body)))
+		v.SVGs = append(v.SVGs,
+			template.HTML(fmt.Sprintf("<svg class=%q viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"%s\">\n%s</svg>\n",
+				layout.class, d.width.Points(), d.height.Points(), html.EscapeString(v.Title+". "+c.summary()), body)))
 	}
 	return v, nil
 }
@@ -240,22 +245,22 @@ func (t *Table) view() (*tableView, error) {
 	return v, nil
 }
 
-// shortCell is how many characters are kept in one line; a cell of more is broken.
+// shortCell is the maximum number of characters of a cell that is kept on one line.
 const shortCell = 30
 
-// The classes of columns that are not numbers: of text that may be long, and of words.
+// Classes of columns that are not numbers: long text and words.
 const (
 	classText  = "text"
 	classShort = "text short"
 )
 
-// numeric reports whether a cell is empty, a dash, or begins as a number does.
+// numeric reports whether a cell is empty, a dash, or starts like a number.
 func numeric(s string) bool {
 	s = strings.TrimLeft(s, "+-−–—±×<>≤≥≈~ ")
 	return s == "" || unicode.IsDigit(rune(s[0]))
 }
 
-// paragraphs are what empty lines divide.
+// paragraphs splits a text at empty lines.
 func paragraphs(s string) []string {
 	var all []string
 	for part := range strings.SplitSeq(strings.ReplaceAll(s, "\r\n", "\n"), "\n\n") {
@@ -266,7 +271,7 @@ func paragraphs(s string) []string {
 	return all
 }
 
-// pageColors are the palette as variables.
+// pageColors returns the palette as CSS variables.
 func pageColors() (light, dark template.CSS) {
 	var l, d strings.Builder
 	for _, c := range palette {

@@ -30,16 +30,31 @@ func page() *Page {
 			{
 				ID: "growth", Heading: "With more keys", Text: "First.\n\nSecond.", Charts: all[:2],
 				Table: &Table{
-					Caption: "All figures", Head: []string{"keys", "ns", "must", "met", "a heading of some words", "and one more", "another", "the_last_which_is_a_very_long_one"},
-					Rows: [][]string{{"1M", "83", "≤ 1.5", "met", "–", "1", "2", "3"}, {"5M", "120", "", "not met", "7", "1 ns", "2", "3"}},
+					Caption: "All figures", Head: []string{
+						"keys", "ns", "must", "met", "a heading of some words",
+						"and one more", "another", "the_last_which_is_a_very_long_one",
+					},
+					Rows: [][]string{
+						{"1M", "83", "≤ 1.5", "met", "–", "1", "2", "3"},
+						{"5M", "120", "", "not met", "7", "1 ns", "2", "3"},
+					},
 				},
 			},
 			{ID: "rest", Heading: "The rest", Charts: all[2:]},
 			{
-				ID: "colors", Heading: "In colors", Notes: []Note{{false, "all is well", "Nothing was found."}, {true, "fill-off", "A block has more bits set than it should."}}, Charts: colored(),
-				Table: &Table{Caption: "Parts", Head: []string{"part", "bytes"}, Rows: [][]string{{"one", "1"}, {"two", "2"}}, Links: []string{"part-1", ""}},
+				ID: "colors", Heading: "In colors", Notes: []Note{
+					{false, "all is well", "Nothing was found."},
+					{true, "fill-off", "A block has more bits set than it should."},
+				}, Charts: colored(),
+				Table: &Table{
+					Caption: "Parts", Head: []string{"part", "bytes"},
+					Rows: [][]string{{"one", "1"}, {"two", "2"}}, Links: []string{"part-1", ""},
+				},
 				Folded: []Section{
-					{ID: "part-1", Heading: "One", Text: "Inside.", Charts: all[3:4], Table: &Table{Head: []string{"a"}, Rows: [][]string{{"1"}}}},
+					{
+						ID: "part-1", Heading: "One", Text: "Inside.",
+						Charts: all[3:4], Table: &Table{Head: []string{"a"}, Rows: [][]string{{"1"}}},
+					},
 					{ID: "part-2", Heading: "Two", Notes: []Note{{true, "damaged", ""}}},
 				},
 			},
@@ -56,7 +71,7 @@ func htmlOf(t *testing.T, p *Page) string {
 	return b.String()
 }
 
-// elements reads a page as XML, which it is but for its first line and the elements that have no end, and counts them.
+// elements parses a page as XML, except for its first line and elements without an end, and counts its elements.
 func elements(t *testing.T, doc string) map[string]int {
 	t.Helper()
 	doc = regexp.MustCompile(`<meta([^>]*)>`).ReplaceAllString(strings.TrimPrefix(doc, "<!DOCTYPE html>"), "<meta$1/>")
@@ -78,7 +93,8 @@ func elements(t *testing.T, doc string) map[string]int {
 		has := make(map[string]string)
 		for _, a := range start.Attr {
 			has[a.Name.Local] = a.Value
-			if strings.HasPrefix(a.Name.Local, "on") || a.Name.Local == "src" || a.Name.Local == "href" && !strings.HasPrefix(a.Value, "#") {
+			if strings.HasPrefix(a.Name.Local, "on") || a.Name.Local == "src" || a.Name.Local == "href" &&
+				!strings.HasPrefix(a.Value, "#") {
 				t.Errorf("<%s> has an attribute %s=%q", start.Name.Local, a.Name.Local, a.Value)
 			}
 		}
@@ -98,7 +114,11 @@ func elements(t *testing.T, doc string) map[string]int {
 func TestAPageIsWholeAndNeedsNothingElse(t *testing.T) {
 	doc := htmlOf(t, page())
 	count := elements(t, doc)
-	for name, want := range map[string]int{"html": 1, "main": 1, "h1": 1, "h2": 3, "h3": 11, "h4": 1, "figure": 10, "svg": 20, "figcaption": 5, "table": 3, "caption": 2, "th": 16, "td": 16, "p": 8, "nav": 1, "details": 2, "summary": 2, "strong": 3, "script": 0, "link": 0, "img": 0} {
+	for name, want := range map[string]int{
+		"html": 1, "main": 1, "h1": 1, "h2": 3, "h3": 11, "h4": 1, "figure": 10,
+		"svg": 20, "figcaption": 5, "table": 3, "caption": 2, "th": 16, "td": 16, "p": 8, "nav": 1,
+		"details": 2, "summary": 2, "strong": 3, "script": 0, "link": 0, "img": 0,
+	} {
 		if count[name] != want {
 			t.Errorf("%d <%s>, want %d", count[name], name, want)
 		}
@@ -115,8 +135,10 @@ func TestAPageIsWholeAndNeedsNothingElse(t *testing.T) {
 		`<a href="#growth">With more keys</a>`, `<h2 id="growth">With more keys</h2>`, `<p>Second.</p>`,
 		`<th scope="row">1M</th><td>83</td><td>≤ 1.5</td><td class="text short">met</td><td>–</td>`,
 		`<a class="skip" href="#main">`, `<main id="main"`,
-		`<div class="note"><span class="sign" aria-hidden="true">✓</span><p><strong>Fine: all is well.</strong> Nothing was found.</p></div>`,
-		`<div class="note wrong"><span class="sign" aria-hidden="true">!</span><p><strong>Off: fill-off.</strong> A block has more bits set than it should.</p></div>`,
+		`<div class="note"><span class="sign" aria-hidden="true">✓</span>` +
+			`<p><strong>Fine: all is well.</strong> Nothing was found.</p></div>`,
+		`<div class="note wrong"><span class="sign" aria-hidden="true">!</span>` +
+			`<p><strong>Off: fill-off.</strong> A block has more bits set than it should.</p></div>`,
 		`<th scope="row"><a href="#part-1">one</a></th>`, `<th scope="row">two</th>`,
 		`<summary><h3>One</h3></summary>`, `<div id="part-1">`,
 		`absent: 83 ns at 1M, 166 ns at 20M; lowest 83 ns, highest 166 ns of 3 points.`,
@@ -126,7 +148,8 @@ func TestAPageIsWholeAndNeedsNothingElse(t *testing.T) {
 		}
 	}
 	for _, c := range palette {
-		if strings.Count(doc, "--"+c.name+": "+cssHex(c.light)+";") != 1 || strings.Count(doc, "--"+c.name+": "+cssHex(c.dark)+";") != 1 {
+		if strings.Count(doc, "--"+c.name+": "+cssHex(c.light)+";") != 1 ||
+			strings.Count(doc, "--"+c.name+": "+cssHex(c.dark)+";") != 1 {
 			t.Errorf("%s is not set for light and for dark", c.name)
 		}
 	}
@@ -140,19 +163,38 @@ func TestAPageShowsAttacksAsText(t *testing.T) {
 	p := &Page{Title: hostile, Intro: hostile, Sections: []Section{
 		{
 			ID: "a", Heading: hostile, Text: hostile,
-			Charts: []Chart{{Name: "c", Title: hostile, Caption: hostile, X: hostile, Y: hostile, FormatX: func(float64) string { return hostile }, Lines: []Line{{Name: hostile, X: x, Y: x}}}},
-			Table:  &Table{Caption: hostile, Head: []string{hostile, hostile}, Rows: [][]string{{hostile, hostile}}, Links: []string{"c"}},
-			Notes:  []Note{{true, hostile, hostile}},
+			Charts: []Chart{{
+				Name: "c", Title: hostile, Caption: hostile, X: hostile, Y: hostile,
+				FormatX: func(float64) string { return hostile }, Lines: []Line{{Name: hostile, X: x, Y: x}},
+			}},
+			Table: &Table{
+				Caption: hostile, Head: []string{hostile, hostile},
+				Rows: [][]string{{hostile, hostile}}, Links: []string{"c"},
+			},
+			Notes: []Note{{true, hostile, hostile}},
 			Folded: []Section{{ID: "c", Heading: hostile, Text: hostile, Charts: []Chart{
-				{Name: "d", Title: hostile, X: hostile, Y: hostile, FormatY: func(float64) string { return hostile }, Grid: &Grid{Values: [][]float64{{1, 2}}, Rows: []string{hostile}, Columns: []string{hostile, hostile}, Labels: true}},
-				{Name: "e", Title: hostile, X: hostile, Y: hostile, Spans: &Spans{Rows: []SpanRow{{Name: hostile, Spans: []Span{{To: 1, Name: hostile, Marked: true}}}}, First: hostile, Last: hostile, Marked: hostile}},
+				{
+					Name: "d", Title: hostile, X: hostile, Y: hostile, FormatY: func(float64) string { return hostile },
+					Grid: &Grid{
+						Values: [][]float64{{1, 2}}, Rows: []string{hostile},
+						Columns: []string{hostile, hostile}, Labels: true,
+					},
+				},
+				{
+					Name: "e", Title: hostile, X: hostile, Y: hostile,
+					Spans: &Spans{
+						Rows:  []SpanRow{{Name: hostile, Spans: []Span{{To: 1, Name: hostile, Marked: true}}}},
+						First: hostile, Last: hostile, Marked: hostile,
+					},
+				},
 			}}},
 		},
 		{ID: "b", Heading: hostile},
 	}}
 	doc := htmlOf(t, p)
 	count := elements(t, doc)
-	if count["script"] != 0 || count["img"] != 0 || count["svg"] != 6 || strings.ContainsAny(doc, "\x00\x1b\u202e\u2028") {
+	if count["script"] != 0 || count["img"] != 0 || count["svg"] != 6 ||
+		strings.ContainsAny(doc, "\x00\x1b\u202e\u2028") {
 		t.Errorf("elements %v, want no script, no img and 6 svg", count)
 	}
 	if shown := html.EscapeString(clean(hostile)); !strings.Contains(doc, strings.ReplaceAll(shown, "'", "&#39;")) {
@@ -161,23 +203,44 @@ func TestAPageShowsAttacksAsText(t *testing.T) {
 }
 
 func TestAPageThatCannotBeShownIsAnError(t *testing.T) {
+	rows, folded := [][]string{{"1"}, {"2"}}, func(parts ...Section) Section { return Section{ID: "s", Folded: parts} }
+	table := func(id string, t Table) Section {
+		t.Caption = "t"
+		return Section{ID: id, Table: &t}
+	}
 	for _, tt := range []struct {
 		name    string
 		section Section
 		want    string
 	}{
-		{"no address", Section{}, `section 2: "" is no address`},
-		{"the other's address", Section{ID: "first"}, `section 2: "first" is no address of its own`},
-		{"an address with a space", Section{ID: "a b"}, `"a b" is no address`},
-		{"a table without columns", Section{ID: "s", Table: &Table{Caption: "t"}}, `section "s": table "t": no columns`},
-		{"a row that is too short", Section{ID: "s", Table: &Table{Caption: "t", Head: []string{"a", "b"}, Rows: [][]string{{"1", "2"}, {"1"}}}}, `table "t": row 2 has 1 cells, want 2`},
-		{"the address of the content", Section{ID: "main"}, `section 2: "main" is no address of its own`},
-		{"a part with the address of another section", Section{ID: "s", Folded: []Section{{ID: "p"}, {ID: "first"}}}, `section "s": section 2: "first" is no address of its own`},
-		{"parts of a part", Section{ID: "s", Folded: []Section{{ID: "p", Folded: []Section{{ID: "q"}}}}}, `section "s": section "p": folded parts of what is folded`},
-		{"a link to nowhere", Section{ID: "s", Folded: []Section{{ID: "p", Table: &Table{Caption: "t", Head: []string{"a"}, Rows: [][]string{{"1"}, {"2"}}, Links: []string{"s", "q"}}}}}, `section "p": table "t": row 2 leads to "q", which is no section`},
-		{"links for some rows", Section{ID: "s", Table: &Table{Caption: "t", Head: []string{"a"}, Rows: [][]string{{"1"}, {"2"}}, Links: []string{"s"}}}, `section "s": table "t": 1 links for 2 rows`},
-		{"more than a browser could show", Section{ID: "s", Text: strings.Repeat("a", maxPage)}, "bytes, want 33554432 at most"},
-		{"a chart without points", Section{ID: "s", Charts: []Chart{{Name: "c", Lines: []Line{{Name: "l"}}}}}, `section "s": chart "c": line 1, "l": no points`},
+		{"no address", Section{}, `section 2: ID "" is not unique or not a letter`},
+		{"the other's address", Section{ID: "first"}, `section 2: ID "first" is not unique`},
+		{"an address with a space", Section{ID: "a b"}, `ID "a b" is not unique or not a letter`},
+		{"a table without columns", table("s", Table{}), `section "s": table "t": no columns`},
+		{"a short row", table("s", Table{Head: rows[0], Rows: [][]string{{"1"}, {}}}), `row 2 has 0 cells, want 1`},
+		{"the address of the content", Section{ID: "main"}, `section 2: ID "main" is not unique`},
+		{
+			"a part with the address of another section", folded(Section{ID: "p"}, Section{ID: "first"}),
+			`section "s": section 2: ID "first" is not unique`,
+		},
+		{
+			"parts of a part", folded(Section{ID: "p", Folded: []Section{{ID: "q"}}}),
+			`section "s": section "p": a folded part has folded parts`,
+		},
+		{
+			"a link to nowhere", folded(table("p", Table{Head: rows[0], Rows: rows, Links: []string{"s", "q"}})),
+			`section "p": table "t": row 2 links to "q", which is not a section`,
+		},
+		{
+			"links for some rows", table("s", Table{Head: rows[0], Rows: rows, Links: []string{"s"}}),
+			`section "s": table "t": 1 links for 2 rows`,
+		},
+		{"a page too large", Section{ID: "s", Text: strings.Repeat("a", maxPage)}, "bytes, want at most 33554432"},
+		{
+			"a chart without points",
+			Section{ID: "s", Charts: []Chart{{Name: "c", Lines: []Line{{Name: "l"}}}}},
+			`section "s": chart "c": line 1, "l": no points`,
+		},
 	} {
 		var b bytes.Buffer
 		p := Page{Sections: []Section{{ID: "first"}, tt.section}}
@@ -187,10 +250,11 @@ func TestAPageThatCannotBeShownIsAnError(t *testing.T) {
 	}
 }
 
-// look is run in the browser at the end of a page, which is in a frame, and writes what it sees beside the frame.
+// look is a script at the end of a page in a frame. It checks the layout and writes the result next to the frame.
 const look = `<script>
 for (const d of document.querySelectorAll("details")) d.open = true;
-const seen = {width: innerWidth, scroll: document.documentElement.scrollWidth, background: getComputedStyle(document.body).backgroundColor, svgs: 0, wrong: []};
+const seen = {width: innerWidth, scroll: document.documentElement.scrollWidth,
+	background: getComputedStyle(document.body).backgroundColor, svgs: 0, wrong: []};
 for (const svg of document.querySelectorAll("svg")) {
 	const box = svg.getBoundingClientRect();
 	if (box.width === 0) continue;
@@ -201,10 +265,12 @@ for (const svg of document.querySelectorAll("svg")) {
 	for (const text of svg.querySelectorAll("text")) {
 		const b = text.getBoundingClientRect(), size = parseFloat(getComputedStyle(text).fontSize) * scale;
 		if (size < 11 || size > 18) seen.wrong.push(text.textContent + ": letters of " + size + " px");
-		if (b.left < box.left - 1 || b.right > box.right + 1 || b.top < box.top - 1 || b.bottom > box.bottom + 1) seen.wrong.push(text.textContent + ": outside its picture");
-		if (b.height > 1.7 * size) continue; // turned
+		if (b.left < box.left - 1 || b.right > box.right + 1 || b.top < box.top - 1 || b.bottom > box.bottom + 1)
+			seen.wrong.push(text.textContent + ": outside its picture");
+		if (b.height > 1.7 * size) continue; // rotated text
 		for (const [other, o] of upright) {
-			if (b.left < o.right && o.left < b.right && b.top + 3 < o.bottom && o.top + 3 < b.bottom) seen.wrong.push(text.textContent + ": over " + other);
+			if (b.left < o.right && o.left < b.right && b.top + 3 < o.bottom && o.top + 3 < b.bottom)
+				seen.wrong.push(text.textContent + ": over " + other);
 		}
 		upright.push([text.textContent, b]);
 	}
@@ -231,14 +297,16 @@ func TestABrowserShowsThePageOnAPhoneAndOnADesk(t *testing.T) {
 		t.Skip("starting a browser takes seconds")
 	}
 	doc := htmlOf(t, page())
-	doc = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAllString(doc, "") // it forbids the script
+	// The policy forbids the script.
+	doc = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAllString(doc, "")
 	doc = html.EscapeString(strings.Replace(doc, "</body>", look, 1))
 	widths := []int{320, 390, 570, 600, 1280}
 	var frames strings.Builder
 	frames.WriteString(`<!DOCTYPE html><html><head><meta charset="utf-8"></head><body>`)
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range widths { // a window cannot be as narrow as a phone
-			fmt.Fprintf(&frames, `<iframe style="width: %dpx; height: 900px; border: 0; color-scheme: %s" srcdoc="%s"></iframe>`, width, scheme, doc)
+			fmt.Fprintf(&frames, `<iframe style="width: %dpx; height: 900px; border: 0; color-scheme: %s" `+
+				`srcdoc="%s"></iframe>`, width, scheme, doc)
 		}
 	}
 	dir := t.TempDir()
@@ -248,7 +316,8 @@ func TestABrowserShowsThePageOnAPhoneAndOnADesk(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions",
+	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+		"--no-first-run", "--disable-extensions",
 		"--disable-background-networking", "--disable-dev-shm-usage", "--user-data-dir="+filepath.Join(dir, "profile"),
 		"--window-size=1400,900", "--dump-dom", "file://"+filepath.ToSlash(file))
 	cmd.WaitDelay = time.Second
@@ -272,7 +341,8 @@ func TestABrowserShowsThePageOnAPhoneAndOnADesk(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seen.Width != width || seen.Scroll > width || seen.SVGs != 10 || len(seen.Wrong) > 0 {
-			t.Errorf("dark %t, a window of %d px: %d px wide, %d pictures, %q; want %d px at most, 10 and nothing wrong", dark, seen.Width, seen.Scroll, seen.SVGs, seen.Wrong, width)
+			t.Errorf("dark %t, a window of %d px: %d px wide, %d pictures, %q; "+
+				"want %d px at most, 10 and nothing wrong", dark, seen.Width, seen.Scroll, seen.SVGs, seen.Wrong, width)
 		}
 		paper, letters := palette[background].light, palette[ink].light
 		if dark {

@@ -9,12 +9,13 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A role is what a color is used for. The page gives each its value for light and for dark; elsewhere it is the light one.
+// A role is the use of a color. On a page it has a value for light and one for dark mode; elsewhere the light one is
+// used.
 type role int
 
 const (
 	ink   role = iota // titles
-	muted             // what the axes say
+	muted             // labels of axes
 	grid
 	background
 	series0                       // and numColors-1 more
@@ -26,9 +27,10 @@ const (
 	numSteps  = 12
 )
 
-// The lines' colors are as far apart as a search could bring them for eyes that lack any one kind of cones, and stand out
-// from the background by 3:1 or more; a test computes both. The steps of the ramp go from near the background away from it, each
-// as much darker than the one before, or in the dark lighter, for every eye, so that they are in order without their hues.
+// A search made the colors of lines as distinct as possible for eyes with and without each kind of color blindness,
+// with a contrast of at least 3:1 to the background; a test checks both. The steps of the ramp lead away from the
+// background. For every eye each is darker than the one before, or lighter in dark mode, so that their order shows
+// without hues.
 var palette = [ramp0 + numSteps]struct {
 	name        string
 	light, dark color.NRGBA
@@ -42,8 +44,8 @@ var palette = [ramp0 + numSteps]struct {
 	series0 + 2: {"series-3", hex(0x00a964), hex(0x29ee90)}, // green
 	series0 + 3: {"series-4", hex(0x9b3e66), hex(0xb96396)}, // plum
 	series0 + 4: {"series-5", hex(0x805b28), hex(0xffcc34)}, // brown, gold
-	series0 + 5: {"series-6", hex(0x2e1631), hex(0xffffff)}, // as ink
-	ramp0:       {"ramp-1", hex(0xe5e2b3), hex(0x0a2d5e)},   // straw to navy; in the dark the other way round
+	series0 + 5: {"series-6", hex(0x2e1631), hex(0xffffff)}, // like ink
+	ramp0:       {"ramp-1", hex(0xe5e2b3), hex(0x0a2d5e)},   // straw to navy; the reverse in dark mode
 	ramp0 + 1:   {"ramp-2", hex(0xc1d4a4), hex(0x003d69)},
 	ramp0 + 2:   {"ramp-3", hex(0x9ac79b), hex(0x014d73)},
 	ramp0 + 3:   {"ramp-4", hex(0x70b998), hex(0x005d7d)},
@@ -57,7 +59,8 @@ var palette = [ramp0 + numSteps]struct {
 	ramp0 + 11:  {"ramp-12", hex(0x002966), hex(0xd5d372)},
 }
 
-// marks come with the colors: as many as have no divisor in common with these, so that a pair comes again after all pairs.
+// marks are combined with colors. Their number has no common divisor with numColors, so that all pairs occur before one
+// repeats.
 var marks = [...]mark{
 	{corners: 0},
 	{corners: 4, turn: math.Pi / 4},
@@ -68,7 +71,7 @@ var marks = [...]mark{
 	{corners: 3, turn: math.Pi / 2, hollow: true},
 }
 
-// A mark is a draw.GlyphDrawer: a regular polygon, or a circle, as large as the others to the eye.
+// A mark implements draw.GlyphDrawer. It is a regular polygon or a circle; all marks look equally large.
 type mark struct {
 	corners int     // 0 is a circle
 	turn    float64 // of the first corner from the right, in radians
@@ -115,10 +118,10 @@ func (r role) stroke(width float64) draw.LineStyle {
 	return draw.LineStyle{Color: r.color(), Width: vg.Points(width)}
 }
 
-// lineRole is the color of a chart's line.
+// lineRole returns the color of line i of a chart.
 func lineRole(i int) role { return series0 + role(i%numColors) }
 
-// onStep is the color of text on a step of the ramp.
+// onStep returns the color of text on a step of the ramp.
 func onStep(step int) role {
 	if step < numSteps/2 {
 		return ink
@@ -126,7 +129,7 @@ func onStep(step int) role {
 	return background
 }
 
-// cssHex prints a color as CSS and the SVG canvas do.
+// cssHex formats a color as CSS and the SVG canvas do.
 func cssHex(c color.NRGBA) string {
 	const digits = 1 << 24
 	return "#" + strconv.FormatUint(digits|uint64(c.R)<<16|uint64(c.G)<<8|uint64(c.B), 16)[1:]

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// linear is a color's red, green and blue as light, 0 to 1 (IEC 61966-2-1).
+// linear converts the red, green and blue of a color to linear light, 0 to 1 (IEC 61966-2-1).
 func linear(c color.NRGBA) (rgb [3]float64) {
 	for i, v := range []uint8{c.R, c.G, c.B} {
 		s := float64(v) / 255
@@ -19,14 +19,14 @@ func linear(c color.NRGBA) (rgb [3]float64) {
 
 func luminance(rgb [3]float64) float64 { return 0.2126*rgb[0] + 0.7152*rgb[1] + 0.0722*rgb[2] }
 
-// contrast is as WCAG 2 defines it.
+// contrast returns the contrast as WCAG 2 defines it.
 func contrast(a, b color.NRGBA) float64 {
 	x, y := luminance(linear(a)), luminance(linear(b))
 	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
 }
 
-// sight is what becomes of light in an eye that lacks one kind of cones (Machado, Oliveira, Fernandes, "A Physiologically-based
-// Model for Simulation of Color Vision Deficiency", IEEE TVCG 2009, severity 1).
+// sight simulates eyes that lack one kind of cones (Machado, Oliveira, Fernandes, "A Physiologically-based Model for
+// Simulation of Color Vision Deficiency", IEEE TVCG 2009, severity 1).
 var sight = map[string][3][3]float64{
 	"all cones": {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}},
 	"no red":    {{0.152286, 1.052583, -0.204868}, {0.114503, 0.786281, 0.099216}, {-0.003882, -0.048116, 1.051998}},
@@ -34,7 +34,7 @@ var sight = map[string][3][3]float64{
 	"no blue":   {{1.255528, -0.076749, -0.178779}, {-0.078411, 0.930809, 0.147602}, {0.004733, 0.691367, 0.303900}},
 }
 
-// lab is a color as an eye sees it in CIELAB, where a distance of 2 or 3 can just be told (white D65).
+// lab converts a color as seen by an eye to CIELAB, where a distance of 2 or 3 is just visible (white D65).
 func lab(c color.NRGBA, eye [3][3]float64) (l [3]float64) {
 	rgb := linear(c)
 	var s [3]float64
@@ -78,7 +78,8 @@ func TestColorsStandOutAndDifferForEveryEye(t *testing.T) {
 					v, w := lab(scheme.of(a), matrix), lab(scheme.of(b), matrix)
 					const want = 20
 					if got := math.Hypot(math.Hypot(v[0]-w[0], v[1]-w[1]), v[2]-w[2]); got < want {
-						t.Errorf("%s, %s: %s and %s are %.0f apart, want %d", scheme.name, eye, palette[b].name, palette[a].name, got, want)
+						t.Errorf("%s, %s: %s and %s are %.0f apart, want %d",
+							scheme.name, eye, palette[b].name, palette[a].name, got, want)
 					}
 				}
 			}

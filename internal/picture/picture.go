@@ -1,8 +1,9 @@
-// Package picture draws charts as SVG and PNG, and puts them with text and tables on one HTML page that needs nothing else.
+// Package picture draws charts as SVG and PNG, and combines them with text and tables on an HTML page that loads
+// nothing else.
 //
-// What cannot be drawn as it is (no points, a NaN, a zero on a logarithmic axis) is an error that names chart and line;
-// nothing is left out silently. Text may be anything: it is cut or wrapped where it does not fit, escaped, and characters
-// that cannot be shown become U+FFFD.
+// A chart that cannot be drawn (no points, a NaN, a zero on a logarithmic axis) is an error that names the chart and
+// the line; nothing is left out silently. Text may be anything: it is wrapped or cut if it does not fit, escaped, and
+// characters that cannot be shown become U+FFFD.
 package picture
 
 import (
@@ -12,58 +13,58 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 )
 
-// A Chart is some lines over two axes, or a Grid, or Spans.
+// A Chart consists of lines over two axes, or of a Grid or Spans.
 type Chart struct {
-	// Name is the name of its files without extension: letters, digits, '-', '_' and '.', beginning with a letter or digit.
+	// Name is the name of its files without extension: letters, digits, '-', '_' and '.', starting with a letter or
+	// digit.
 	Name string
-	// Title says what is to be seen, in one line. Caption says in a few how it was measured.
+	// Title describes the chart in one line, Caption how its values were measured.
 	Title, Caption string
-	// X and Y say what the axes count, with the unit if their format does not print it.
+	// X and Y name the axes, with the unit unless the format prints it.
 	X, Y string
-	// FormatX and FormatY print the values at the axes; nil is Number.
+	// FormatX and FormatY format the values at the axes. The default is Number.
 	FormatX, FormatY func(float64) string
-	// LogX and LogY make an axis logarithmic; all its values must be above zero. A Y axis that is not shows zero.
+	// LogX and LogY make an axis logarithmic; all its values must be above zero. A linear Y axis includes zero.
 	LogX, LogY bool
-	// Categories, if any, are names for X = 0, 1, 2 and so on, instead of numbers: all X must be one of these.
+	// Categories are names for X = 0, 1, 2 and so on, instead of numbers. All X must be one of these.
 	Categories []string
-	// Lines are drawn in this order, the last on top.
+	// Lines are drawn in this order, the last one on top.
 	Lines []Line
-	// Grid and Spans are what is drawn instead of lines, if one is not nil.
+	// Grid or Spans are drawn instead of lines if not nil.
 	Grid  *Grid
 	Spans *Spans
 }
 
 // A Line is one series of a chart. Lines of different kinds may share a chart.
 type Line struct {
-	// Name tells the line from the others. A single line needs none.
+	// Name distinguishes the line from others. It may be empty if there is only one.
 	Name string
-	// X and Y are the points, as many of one as of the other, in the order in which they are joined.
+	// X and Y are the coordinates of the points, in the order in which they are joined.
 	X, Y []float64
-	// Kind says how they are drawn.
+	// Kind determines how the points are drawn.
 	Kind Kind
-	// Dashed sets a line apart, as a limit or a theory: broken, and hollow if it is bars.
+	// Dashed draws a dashed line, for a limit or a theoretical value.
 	Dashed bool
 }
 
-// A Kind is a way to draw a line's points.
+// A Kind is a way to draw the points of a line.
 type Kind uint8
 
 const (
-	Joined Kind = iota // points, joined by straight lines; where there are many, only some have a mark
+	Joined Kind = iota // points joined by straight lines; if there are many, only some have a mark
 	Curve              // a line without marks
-	Points             // marks alone; over a category side by side with those of other lines
-	Steps              // Y[i] holds from X[i] on, up to X[i+1]: X must not fall
-	Bars               // from zero up to Y, side by side with the other bars of the same X; the axes must not be logarithmic
+	Points             // marks without a line; over a category next to those of other lines
+	Bars               // bars from zero to Y, next to other bars of the same X; not on logarithmic axes
 )
 
 const (
-	maxLines = len(marks) * numColors // more would look alike
-	maxValue = 1e100                  // between this and its inverse, either sign, differences and logarithms are numbers
+	maxLines = len(marks) * numColors // more would not be distinguishable
+	// the absolute limit for values; differences and logarithms of values up to it are finite.
+	maxValue = 1e100
 
-	maxCategories = 60 // names of more could not be read
+	maxCategories = 60 // names of more would be unreadable
 )
 
 var fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
@@ -108,7 +109,7 @@ func (c *Chart) check() error {
 // checkColored checks a chart without lines.
 func (c *Chart) checkColored() error {
 	if len(c.Lines) > 0 || len(c.Categories) > 0 || c.LogX || c.LogY || c.Grid != nil && c.Spans != nil {
-		return errors.New("one of lines, a grid and spans is wanted; only lines have axes that are logarithmic or of categories")
+		return errors.New("want one of lines, a grid and spans; logarithmic axes and categories are for lines alone")
 	}
 	if c.Grid != nil {
 		return c.Grid.check()
@@ -125,9 +126,7 @@ func (c *Chart) checkLine(l *Line) error {
 	case l.Kind > Bars:
 		return fmt.Errorf("kind %d, want 0 to %d", l.Kind, Bars)
 	case l.Kind == Bars && (c.LogX || c.LogY):
-		return errors.New("bars begin at zero, which a logarithmic axis has not: draw points or steps")
-	case l.Kind == Steps && !slices.IsSorted(l.X):
-		return errors.New("steps whose X fall")
+		return errors.New("bars begin at zero, which is not on a logarithmic axis: draw points")
 	}
 	for i, x := range l.X {
 		for _, v := range []struct {
@@ -138,48 +137,20 @@ func (c *Chart) checkLine(l *Line) error {
 			size := math.Abs(v.value)
 			switch {
 			case math.IsNaN(size) || size > maxValue || size > 0 && size < 1/maxValue:
-				return fmt.Errorf("point %d: %s is %v, want 0 or a number between %g and %g, either sign", i, v.axis, v.value, 1/maxValue, maxValue)
+				return fmt.Errorf("point %d: %s is %v, want 0 or a number between %g and %g, either sign",
+					i, v.axis, v.value, 1/maxValue, maxValue)
 			case v.log && v.value <= 0:
 				return fmt.Errorf("point %d: %s is %v, want more than zero on a logarithmic axis", i, v.axis, v.value)
 			}
 		}
 		if n := len(c.Categories); n > 0 && (x != math.Trunc(x) || x < 0 || x >= float64(n)) {
-			return fmt.Errorf("point %d: X is %v, want the number of one of %d categories", i, x, n)
+			return fmt.Errorf("point %d: X is %v, want the index of one of %d categories", i, x, n)
 		}
 	}
 	return nil
 }
 
-// Tail is how often values were exceeded, as steps: at each value the share of the counts that is above it. Values must rise;
-// each stands for count values. It suits a logarithmic Y axis, which shows one in a thousand as well as one in ten.
-func Tail(name string, values []float64, counts []uint64) Line {
-	l := Line{Name: name, Kind: Steps}
-	if len(values) != len(counts) {
-		l.X = values // drawing it will say that there are other counts
-		return l
-	}
-	var left, total float64
-	for _, n := range counts {
-		total += float64(n)
-	}
-	left = total
-	for i, n := range counts {
-		if n == 0 {
-			continue
-		}
-		before := left
-		left -= float64(n)
-		if len(l.X) == 0 || left <= 0 { // from 1 on, and up to the last value without falling to zero
-			l.X, l.Y = append(l.X, values[i]), append(l.Y, before/total)
-		}
-		if left > 0 {
-			l.X, l.Y = append(l.X, values[i]), append(l.Y, left/total)
-		}
-	}
-	return l
-}
-
-// summary is the chart for who cannot see it.
+// summary describes the chart in words, for screen readers.
 func (c *Chart) summary() string {
 	switch {
 	case c.Grid != nil:
@@ -200,30 +171,10 @@ func (c *Chart) summary() string {
 		fmt.Fprintf(&b, "%s at %s", c.formatY(l.Y[0]), c.formatX(l.X[0]))
 		if last > 0 {
 			fmt.Fprintf(&b, ", %s at %s", c.formatY(l.Y[last]), c.formatX(l.X[last]))
-			fmt.Fprintf(&b, "; lowest %s, highest %s of %d points", c.formatY(slices.Min(l.Y)), c.formatY(slices.Max(l.Y)), len(l.X))
+			fmt.Fprintf(&b, "; lowest %s, highest %s of %d points",
+				c.formatY(slices.Min(l.Y)), c.formatY(slices.Max(l.Y)), len(l.X))
 		}
 		b.WriteByte('.')
 	}
 	return b.String()
-}
-
-func nonEmpty(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}
-
-// clean makes one line of characters that can be shown: what HTML and XML forbid is gone, and so is what turns the
-// direction of the text around it.
-func clean(s string) string {
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case !unicode.IsGraphic(r):
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/outfile"
 )
 
-// pngDPI makes a PNG twice as fine as the 72 points to an inch that the layout counts in.
+// pngDPI gives a PNG twice the resolution of the layout, which uses 72 points per inch.
 const pngDPI = 144
 
 // SVG writes the chart as a document of its own, on white, with title and caption.
@@ -27,9 +27,11 @@ func (c *Chart) SVG(w io.Writer) error {
 	}
 	d := c.layOut(wide, true)
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" viewBox="0 0 %[1]g %[2]g" role="img" aria-label="%s">`+"\n",
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" viewBox="0 0 %[1]g %[2]g" `+
+		`role="img" aria-label="%s">`+"\n",
 		d.width.Points(), d.height.Points(), html.EscapeString(clean(c.Title)+". "+c.summary()))
-	fmt.Fprintf(&b, "<title>%s</title>\n<desc>%s</desc>\n", html.EscapeString(clean(c.Title)), html.EscapeString(clean(c.Caption)))
+	fmt.Fprintf(&b, "<title>%s</title>\n<desc>%s</desc>\n", html.EscapeString(clean(c.Title)),
+		html.EscapeString(clean(c.Caption)))
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="%s"/>`+"\n", cssHex(palette[background].light))
 	body, err := d.svg(false)
 	if err != nil {
@@ -41,22 +43,23 @@ func (c *Chart) SVG(w io.Writer) error {
 	return err
 }
 
-// PNG writes the chart as SVG does, in pixels.
+// PNG writes the chart like SVG, in pixels.
 func (c *Chart) PNG(w io.Writer) error {
 	if err := c.check(); err != nil {
 		return err
 	}
 	d := c.layOut(wide, true)
-	canvas := vgimg.NewWith(vgimg.UseWH(d.width, d.height), vgimg.UseDPI(pngDPI), vgimg.UseBackgroundColor(background.color()))
+	canvas := vgimg.NewWith(vgimg.UseWH(d.width, d.height), vgimg.UseDPI(pngDPI),
+		vgimg.UseBackgroundColor(background.color()))
 	d.draw(canvas)
 	_, err := vgimg.PngCanvas{Canvas: canvas}.WriteTo(w)
 	return err
 }
 
-// Save writes all charts of the page as the function of this name does.
+// Save writes all charts of the page into a directory.
 func (p *Page) Save(ctx context.Context, dir string) error { return Save(ctx, dir, p.Charts()) }
 
-// Charts are all charts of the page, from the top, those of folded parts too.
+// Charts returns all charts of the page, from the top, including those of folded parts.
 func (p *Page) Charts() (all []Chart) {
 	for _, s := range p.Sections {
 		all = append(all, s.Charts...)
@@ -67,8 +70,8 @@ func (p *Page) Charts() (all []Chart) {
 	return all
 }
 
-// Save writes NAME.svg and NAME.png of each chart into a directory, which is made where it is absent; each file as
-// outfile.Write does. Nothing is written if one of the charts cannot be drawn.
+// Save writes NAME.svg and NAME.png of each chart into a directory, which it creates if necessary. Each file is written
+// by outfile.Write. If one of the charts cannot be drawn, nothing is written.
 func Save(ctx context.Context, dir string, charts []Chart) error {
 	type file struct {
 		name string
@@ -80,7 +83,7 @@ func Save(ctx context.Context, dir string, charts []Chart) error {
 		c := &charts[i]
 		lower := strings.ToLower(c.Name) // the same file on some systems
 		if names[lower] {
-			return fmt.Errorf("chart %q: two of this name", c.Name)
+			return fmt.Errorf("chart %q: the name is used twice", c.Name)
 		}
 		names[lower] = true
 		var svg, png bytes.Buffer
@@ -100,15 +103,16 @@ func Save(ctx context.Context, dir string, charts []Chart) error {
 	return nil
 }
 
-// The SVG canvas writes colors and fonts into style attributes, and nowhere else a quote that is not escaped.
+// The SVG canvas writes colors and fonts into style attributes, and unescaped quotes nowhere else.
 var (
 	styleAttribute = regexp.MustCompile(`style="[^"]*"`)
 	styleColor     = regexp.MustCompile(`(fill|stroke):(#[0-9A-F]{6})`)
-	styleFont      = regexp.MustCompile(`font-family:Liberation Sans;font-variant:[a-z]+;font-weight:normal;font-style:normal`)
-	header         = regexp.MustCompile(`(?s)^.*?<svg[^>]*>\n`)
+	styleFont      = regexp.MustCompile(`font-family:Liberation Sans;font-variant:[a-z]+;` +
+		`font-weight:normal;font-style:normal`)
+	header = regexp.MustCompile(`(?s)^.*?<svg[^>]*>\n`)
 )
 
-// svg is what the canvas drew, without the svg element around it. On a page colors are the page's variables.
+// svg returns the output of the canvas without the svg element around it. On a page, colors become CSS variables.
 func (d *drawing) svg(onPage bool) (string, error) {
 	canvas := vgsvg.NewWith(vgsvg.UseWH(d.width, d.height))
 	d.draw(canvas)

@@ -9,29 +9,30 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A Scale says which values a ramp of colors stands for. The higher a value, the darker its color, or in the dark the lighter.
+// A Scale maps values to a ramp of colors. Higher values are darker, or lighter in dark mode.
 type Scale struct {
-	// Low and High are the ends; values beyond them have the color of the end. Both zero: the lowest and the highest value.
+	// Low and High are the ends. Values beyond an end get its color. If both are zero, the lowest and the highest value
+	// are used.
 	Low, High float64
-	// Log makes each step the same factor. Values must not be negative then; zero has the color of the lowest.
+	// Log makes each step the same factor. Values must not be negative; zero gets the color of the lowest value.
 	Log bool
-	// Unknown says what a NoValue is, "not known" if it is empty.
+	// Unknown is the meaning of NoValue in the key, by default "not known".
 	Unknown string
 }
 
-// NoValue stands in for a value that nobody knows: its place is drawn hollow.
+// NoValue marks an unknown value. It is drawn as an outline.
 const NoValue = -math.MaxFloat64
 
-// A ramp is a scale whose ends are known.
+// A ramp is a scale with known ends.
 type ramp struct {
 	Scale
 
-	below, above bool // there are values beyond an end
+	below, above bool // some values lie beyond an end
 	unknown      bool // there is a NoValue
-	known        int  // values
+	known        int  // number of values
 }
 
-// newRamp looks at all values, and reports the first that has no place on the scale.
+// newRamp checks all values and reports the first that is not on the scale.
 func newRamp(s Scale, values []float64) (*ramp, error) {
 	r := &ramp{Scale: s}
 	lowest, highest := math.Inf(1), math.Inf(-1)
@@ -42,9 +43,10 @@ func newRamp(s Scale, values []float64) (*ramp, error) {
 			r.unknown = true
 			continue
 		case math.IsNaN(size) || size > maxValue || size > 0 && size < 1/maxValue:
-			return nil, fmt.Errorf("value %d is %v, want 0 or a number between %g and %g, either sign", i, v, 1/maxValue, maxValue)
+			return nil, fmt.Errorf("value %d is %v, want 0 or a number between %g and %g, either sign",
+				i, v, 1/maxValue, maxValue)
 		case s.Log && v < 0:
-			return nil, fmt.Errorf("value %d is %v, want no less than zero on a logarithmic scale", i, v)
+			return nil, fmt.Errorf("value %d is %v, want 0 or more on a logarithmic scale", i, v)
 		}
 		r.known++
 		if v > 0 || !s.Log {
@@ -53,12 +55,14 @@ func newRamp(s Scale, values []float64) (*ramp, error) {
 		highest = max(highest, v)
 	}
 	if s.Low == 0 && s.High == 0 {
-		if r.Low, r.High = lowest, highest; lowest > highest { // none, or only zeros on a logarithmic scale
+		if r.Low, r.High = lowest, highest; lowest > highest { // no values, or only zeros on a logarithmic scale
 			r.Low, r.High = 1, 1
 		}
 	}
-	if !(r.Low <= r.High && math.Abs(r.Low) <= maxValue && math.Abs(r.High) <= maxValue && (!s.Log || r.Low >= 1/maxValue)) {
-		return nil, fmt.Errorf("a scale from %v to %v, want numbers that rise, above zero on a logarithmic scale", s.Low, s.High)
+	if !(r.Low <= r.High && math.Abs(r.Low) <= maxValue && math.Abs(r.High) <= maxValue &&
+		(!s.Log || r.Low >= 1/maxValue)) {
+		return nil, fmt.Errorf("the scale is from %v to %v, want rising numbers, above zero if it is logarithmic",
+			s.Low, s.High)
 	}
 	for _, v := range values {
 		if v != NoValue {
@@ -68,7 +72,7 @@ func newRamp(s Scale, values []float64) (*ramp, error) {
 	return r, nil
 }
 
-// step is the color of a value, 0 to numSteps-1.
+// step returns the color of a value, 0 to numSteps-1.
 func (r *ramp) step(v float64) int {
 	low, high := r.Low, r.High
 	if r.Log {
@@ -80,22 +84,25 @@ func (r *ramp) step(v float64) int {
 	return min(max(int((v-low)/(high-low)*numSteps), 0), numSteps-1)
 }
 
-// A key tells what colors mean, in one row or two: the scale, and then what stands beside it.
+// A key explains the colors in one or two rows: the scale, and outlines below it.
 type key struct {
 	*ramp
 	low, high string
-	noValue   string // what a NoValue is
-	hollow    role   // of its outline
-	marked    string // what an outline means, if there are any
+	noValue   string // the meaning of NoValue
+	hollow    role   // color of the outline of NoValue
+	marked    string // the meaning of an outline, or ""
 }
 
 func (d *drawing) setKey(s Scale, values []float64, marked string) {
 	r, err := newRamp(s, values)
 	if err != nil {
-		r = &ramp{Scale: Scale{Low: 1, High: 1}} // the chart's check has reported it
+		r = &ramp{Scale: Scale{Low: 1, High: 1}} // check has reported the error
 	}
-	k := &key{ramp: r, low: d.formatY(r.Low), high: d.formatY(r.High), noValue: nonEmpty(clean(s.Unknown), "not known"), hollow: muted, marked: clean(marked)}
-	if d.Grid != nil { // many beside each other
+	k := &key{
+		ramp: r, low: d.formatY(r.Low), high: d.formatY(r.High), noValue: nonEmpty(clean(s.Unknown), "not known"),
+		hollow: muted, marked: clean(marked),
+	}
+	if d.Grid != nil { // many cells next to each other
 		k.hollow = grid
 	}
 	if r.below {
@@ -107,7 +114,7 @@ func (d *drawing) setKey(s Scale, values []float64, marked string) {
 	d.key = k
 }
 
-// rows is how many lines of text high the key is.
+// rows returns the height of the key in lines of text.
 func (k *key) rows() int {
 	if k.unknown || k.marked != "" {
 		return 2
@@ -127,13 +134,15 @@ func (k *key) draw(c *draw.Canvas, d *drawing, x, y vg.Length) {
 		write(k.low)
 		if k.low != k.high {
 			for step := range numSteps {
-				drawBox(c, vg.Rectangle{Min: vg.Point{X: x, Y: y - line + 5}, Max: vg.Point{X: x + d.swatch, Y: y - 2}}, ramp0+role(step))
+				drawBox(c, vg.Rectangle{Min: vg.Point{X: x, Y: y - line + 5}, Max: vg.Point{X: x + d.swatch, Y: y - 2}},
+					ramp0+role(step))
 				x += d.swatch
 			}
 			x += 8
 			write(k.high)
 		} else {
-			drawBox(c, vg.Rectangle{Min: vg.Point{X: x, Y: y - line + 5}, Max: vg.Point{X: x + 2*d.swatch, Y: y - 2}}, ramp0+numSteps/2)
+			drawBox(c, vg.Rectangle{Min: vg.Point{X: x, Y: y - line + 5}, Max: vg.Point{X: x + 2*d.swatch, Y: y - 2}},
+				ramp0+numSteps/2)
 		}
 	}
 	x, y = left, y-line
@@ -153,7 +162,7 @@ func (k *key) draw(c *draw.Canvas, d *drawing, x, y vg.Length) {
 	}
 }
 
-// outlineWidth sets what is marked apart from what is not known.
+// outlineWidth makes the outlines of marked boxes wider than those of unknown values.
 func outlineWidth(r role) float64 {
 	if r == ink {
 		return 2.25
@@ -161,23 +170,24 @@ func outlineWidth(r role) float64 {
 	return 0.75
 }
 
-// outline are the corners of a box, and the first once more, so much inside it.
+// outline returns the corners of a box, moved inward by a distance, and repeats the first.
 func outline(box vg.Rectangle, inside vg.Length) []vg.Point {
-	low, high := vg.Point{X: box.Min.X + inside, Y: box.Min.Y + inside}, vg.Point{X: box.Max.X - inside, Y: box.Max.Y - inside}
+	low := vg.Point{X: box.Min.X + inside, Y: box.Min.Y + inside}
+	high := vg.Point{X: box.Max.X - inside, Y: box.Max.Y - inside}
 	return []vg.Point{low, {X: high.X, Y: low.Y}, high, {X: low.X, Y: high.Y}, low}
 }
 
 func drawBox(c *draw.Canvas, box vg.Rectangle, r role) { c.FillPolygon(r.color(), outline(box, 0)[:4]) }
 
-// A cell is a box in the color of its value.
+// A cell is a box with the color of its value.
 type cell struct {
 	box    vg.Rectangle
 	value  float64
-	label  string // written into it where it fits
+	label  string // written into the box if it fits
 	marked bool
 }
 
-// drawCells draws all boxes of a color as one path, which takes a third of the bytes, and then what is on them.
+// drawCells draws all boxes of a color as one path, which takes a third of the bytes, and then outlines and labels.
 func (k *key) drawCells(c *draw.Canvas, d *drawing, cells []cell) {
 	var steps [numSteps]vg.Path
 	var unknown vg.Path
@@ -211,7 +221,7 @@ func (k *key) drawCells(c *draw.Canvas, d *drawing, cells []cell) {
 	for i := range cells {
 		b := &cells[i]
 		if b.marked {
-			c.StrokeLines(background.stroke(1.5), outline(b.box, 2.75)) // so that it shows on dark colors too
+			c.StrokeLines(background.stroke(1.5), outline(b.box, 2.75)) // so that it is visible on dark colors too
 			c.StrokeLines(ink.stroke(outlineWidth(ink)), outline(b.box, 1))
 		}
 		if b.label == "" {
@@ -224,7 +234,9 @@ func (k *key) drawCells(c *draw.Canvas, d *drawing, cells []cell) {
 		style := d.style(on, 1)
 		if size := b.box.Size(); style.Width(b.label)+6 <= size.X && d.lineHeight(0.8) <= size.Y {
 			style.XAlign, style.YAlign = draw.XCenter, draw.YCenter
-			c.FillText(style, vg.Point{X: b.box.Min.X + size.X/2, Y: b.box.Min.Y + size.Y/2 + style.FontExtents().Descent/2}, b.label)
+			middle := vg.Point{X: b.box.Min.X + size.X/2, Y: b.box.Min.Y + size.Y/2}
+			middle.Y += style.FontExtents().Descent / 2
+			c.FillText(style, middle, b.label)
 		}
 	}
 }

@@ -12,28 +12,28 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Spans are rows of rectangles over one stretch from 0 to 1, in the colors of a scale. The chart's Y says what the colors are, its
-// X what the stretch is.
+// Spans are rows of rectangles between 0 and 1, in the colors of a scale. The chart's Y names the values, its X the
+// direction.
 type Spans struct {
 	Rows  []SpanRow // from the top
 	Scale Scale
-	// First and Last are what stands below the ends of the stretch.
+	// First and Last are the labels below the left and right end.
 	First, Last string
-	// Marked says what the outline of a marked span means.
+	// Marked is the meaning of the outline of a marked span.
 	Marked string
 }
 
-// A SpanRow is some rectangles, which may lie over each other; the later are on top.
+// A SpanRow is a row of rectangles, which may overlap; later ones are on top.
 type SpanRow struct {
 	Name  string
 	Spans []Span
 }
 
-// A Span is one rectangle. One that is too narrow to be seen is drawn a point wide.
+// A Span is one rectangle. It is drawn at least one point wide.
 type Span struct {
-	From, To float64 // 0 to 1, rising
+	From, To float64 // 0 to 1, From ≤ To
 	Value    float64
-	Name     string // written into it where it fits
+	Name     string // written into it if it fits
 	Marked   bool
 }
 
@@ -53,7 +53,7 @@ func (s *Spans) all() (values []float64) {
 
 func (s *Spans) check() error {
 	if len(s.Rows) == 0 || len(s.Rows) > maxSpanRows {
-		return fmt.Errorf("%d rows of spans, want 1 to %d", len(s.Rows), maxSpanRows)
+		return fmt.Errorf("the spans have %d rows, want 1 to %d", len(s.Rows), maxSpanRows)
 	}
 	for i, row := range s.Rows {
 		for j, span := range row.Spans {
@@ -65,9 +65,9 @@ func (s *Spans) check() error {
 	values := s.all()
 	switch {
 	case len(values) == 0:
-		return errors.New("rows without spans")
+		return errors.New("the rows have no spans")
 	case len(values) > maxCells:
-		return fmt.Errorf("%d spans, want %d at most", len(values), maxCells)
+		return fmt.Errorf("%d spans, want at most %d", len(values), maxCells)
 	}
 	_, err := newRamp(s.Scale, values)
 	return err
@@ -75,35 +75,39 @@ func (s *Spans) check() error {
 
 // marked reports whether there is a span with an outline.
 func (s *Spans) marked() bool {
-	return slices.ContainsFunc(s.Rows, func(r SpanRow) bool { return slices.ContainsFunc(r.Spans, func(s Span) bool { return s.Marked }) })
+	return slices.ContainsFunc(s.Rows,
+		func(r SpanRow) bool { return slices.ContainsFunc(r.Spans, func(s Span) bool { return s.Marked }) })
 }
 
 func (d *drawing) spanRowHeight() vg.Length { return d.lineHeight(1.2) }
 
-func (d *drawing) spansHeight(room vg.Length) vg.Length {
+func (d *drawing) spansHeight(space vg.Length) vg.Length {
 	height := vg.Length(len(d.Spans.Rows)) * d.spanRowHeight()
-	return height + d.lineHeight(1) + vg.Length(len(d.axisName(room)))*d.lineHeight(1) + 10
+	return height + d.lineHeight(1) + vg.Length(len(d.axisName(space)))*d.lineHeight(1) + 10
 }
 
-// spansInto draws the rows, their names, and what is below.
+// spansInto draws the rows, their names, and the text below.
 func (d *drawing) spansInto(c draw.Canvas) {
 	s := d.Spans
-	room := c.Max.X - c.Min.X
+	space := c.Max.X - c.Min.X
 	var names []string
 	for _, row := range s.Rows {
 		names = append(names, row.Name)
 	}
-	left := d.leftNames(names, room)
-	from, wide, high := c.Min.X+left, room-left, d.spanRowHeight()
+	left := d.leftNames(names, space)
+	from, wide, high := c.Min.X+left, space-left, d.spanRowHeight()
 	var cells []cell
 	for i, row := range s.Rows {
 		top := c.Max.Y - vg.Length(i)*high
 		d.drawLeftName(&c, row.Name, left, top-high/2)
 		c.StrokeLine2(grid.stroke(0.75), from, top-high/2, c.Max.X, top-high/2)
 		for _, span := range row.Spans {
-			box := vg.Rectangle{Min: vg.Point{X: from + vg.Length(span.From)*wide, Y: top - high + 2}, Max: vg.Point{X: from + vg.Length(span.To)*wide, Y: top - 2}}
+			box := vg.Rectangle{
+				Min: vg.Point{X: from + vg.Length(span.From)*wide, Y: top - high + 2},
+				Max: vg.Point{X: from + vg.Length(span.To)*wide, Y: top - 2},
+			}
 			if wide := box.Max.X - box.Min.X; wide > 4 {
-				box.Min.X, box.Max.X = box.Min.X+thread/2, box.Max.X-thread/2 // a thread of light between neighbours
+				box.Min.X, box.Max.X = box.Min.X+thread/2, box.Max.X-thread/2 // a thin gap between neighbors
 			} else if wide < narrowest {
 				box.Min.X = min(box.Min.X, c.Max.X-narrowest)
 				box.Max.X = box.Min.X + narrowest
@@ -124,10 +128,10 @@ func (d *drawing) spansInto(c draw.Canvas) {
 		style.XAlign = end.align
 		c.FillText(style, vg.Point{X: end.x, Y: y - 4}, strings.Join(wrap(style, clean(end.name), wide/2-6, 1), ""))
 	}
-	d.drawAxisName(&c, room)
+	d.drawAxisName(&c, space)
 }
 
-// spansSummary is the picture for who cannot see it: each row's number of spans and its extremes.
+// spansSummary describes the spans in words, for screen readers: the number of spans in each row and their extremes.
 func (c *Chart) spansSummary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Picture of %s over %s.", nonEmpty(clean(c.Y), "values"), nonEmpty(clean(c.X), "a stretch"))

@@ -17,44 +17,44 @@ const (
 	mixB = 0x94d049bb133111eb
 )
 
-// mix is a bijection of words whose results look random: the finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable
-// pseudorandom number generators", OOPSLA 2014).
+// mix maps words to words that look random, each to a different one: the finalizer of SplitMix64 (Steele, Lea, Flood,
+// "Fast splittable pseudorandom number generators", OOPSLA 2014).
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * mixA
 	x = (x ^ x>>27) * mixB
 	return x ^ x>>31
 }
 
-// word is the number of a key, which is never negative, as a word.
+// word returns the number of a key, which is never negative, as a word.
 func word(i int) uint64 { return uint64(i) } //nolint:gosec // see above
 
 var unmixA, unmixB = inverse(mixA), inverse(mixB)
 
-// unmix is the inverse of mix.
+// unmix reverses mix.
 func unmix(x uint64) uint64 {
 	x = (x ^ x>>31 ^ x>>62) * unmixB
 	x = (x ^ x>>27 ^ x>>54) * unmixA
 	return x ^ x>>30 ^ x>>60
 }
 
-// inverse is the number that an odd x is multiplied by to give 1, by Newton's iteration.
+// inverse returns the number that gives 1 when multiplied by x, which must be odd, by Newton's iteration.
 func inverse(x uint64) uint64 {
-	y := x // right in 3 bits, and in twice as many at each step
+	y := x // correct in 3 bits, and in twice as many after each step
 	for range 5 {
 		y *= 2 - x*y
 	}
 	return y
 }
 
-// Permutation is a shuffle of the numbers below n that takes no memory: a bijection of the next power of two, walked until
-// it comes out below n (Black, Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
+// Permutation is a shuffle of the numbers below n that takes no memory: a bijection of the next power of two, walked
+// until it comes out below n (Black, Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
 type Permutation struct {
 	n, mask uint64
 	shift   int
 	rounds  [3]struct{ mul, add uint64 }
 }
 
-// NewPermutation is the shuffle of the numbers 0 to n-1 that follows from seed.
+// NewPermutation returns a shuffle of the numbers 0 to n-1 that is determined by seed.
 func NewPermutation(n int, seed uint64) Permutation {
 	p := Permutation{n: uint64(max(n, 1))}
 	width := bits.Len64(p.n - 1)
@@ -69,7 +69,7 @@ func NewPermutation(n int, seed uint64) Permutation {
 	return p
 }
 
-// At is the number at place i, 0 ≤ i < n. Every number is at one place.
+// At returns the number at index i, 0 ≤ i < n. Each number occurs at one index.
 func (p Permutation) At(i int) int {
 	x := word(i)
 	for {
@@ -83,28 +83,28 @@ func (p Permutation) At(i int) int {
 	}
 }
 
-// Zipf draws ranks 0 to n-1 with a chance in proportion to (rank+1)^-skew. It is safe for concurrent use.
+// Zipf draws ranks 0 to n-1 with probabilities proportional to (rank+1)^-skew. It is safe for concurrent use.
 //
-// By rejection-inversion: Hörmann, Derflinger, "Rejection-inversion to generate variates from monotone discrete
-// distributions", ACM TOMACS 1996. It takes any skew above 0, where math/rand/v2 wants more than 1.
+// The method is rejection-inversion: Hörmann, Derflinger, "Rejection-inversion to generate variates from monotone
+// discrete distributions", ACM TOMACS 1996. Any skew above 0 is allowed, while math/rand/v2 requires more than 1.
 type Zipf struct {
 	n, skew         float64
 	low, high, sure float64
 }
 
-// NewZipf is the distribution over n ≥ 1 ranks with a skew above 0; 0.99 is what YCSB uses.
+// NewZipf returns the distribution over n ≥ 1 ranks with a skew above 0. YCSB uses a skew of 0.99.
 func NewZipf(n int, skew float64) (Zipf, error) {
 	if n < 1 || !(skew > 0) || math.IsInf(skew, 0) {
-		return Zipf{}, fmt.Errorf("zipf over %d ranks with skew %v: want at least 1 and above 0", n, skew)
+		return Zipf{}, fmt.Errorf("zipf over %d ranks with skew %v: want at least 1 rank and a skew above 0", n, skew)
 	}
 	z := Zipf{n: float64(n), skew: skew}
 	z.low = z.area(1.5) - 1
 	z.high = z.area(z.n + 0.5)
-	z.sure = 2 - z.place(z.area(2.5)-math.Pow(2, -skew))
+	z.sure = 2 - z.at(z.area(2.5)-math.Pow(2, -skew))
 	return z, nil
 }
 
-// area is the integral of x^-skew from 1 to x, and place its inverse.
+// area returns the integral of x^-skew from 1 to x, and at inverts it.
 func (z Zipf) area(x float64) float64 {
 	if s := 1 - z.skew; math.Abs(s) > 1e-9 {
 		return math.Expm1(s*math.Log(x)) / s
@@ -112,7 +112,7 @@ func (z Zipf) area(x float64) float64 {
 	return math.Log(x)
 }
 
-func (z Zipf) place(area float64) float64 {
+func (z Zipf) at(area float64) float64 {
 	if s := 1 - z.skew; math.Abs(s) > 1e-9 {
 		return math.Exp(math.Log1p(max(-1, s*area)) / s)
 	}
@@ -123,7 +123,7 @@ func (z Zipf) place(area float64) float64 {
 func (z Zipf) Next(r *rand.Rand) int {
 	for {
 		u := z.high + r.Float64()*(z.low-z.high)
-		x := z.place(u)
+		x := z.at(u)
 		k := min(max(math.Round(x), 1), z.n)
 		if k-x <= z.sure || u >= z.area(k+0.5)-math.Pow(k, -z.skew) {
 			return int(k) - 1
@@ -131,18 +131,18 @@ func (z Zipf) Next(r *rand.Rand) int {
 	}
 }
 
-// Choice is how a phase picks the keys of its operations.
+// Choice determines how a phase picks the keys of its operations.
 type Choice uint8
 
 const (
-	Shuffled Choice = iota // each key once, in an order that looks random; then again
-	InOrder                // by their numbers; then again
+	Shuffled Choice = iota // each key once, in an order that looks random, then again from the start
+	InOrder                // in the order of their numbers, then again from the start
 	Uniform                // any key each time
 	Zipfian                // some keys far more often than others, scattered over the set
-	Latest                 // the higher the number, the far more often: what was put last
+	Latest                 // recent keys, those with high numbers, far more often than others
 )
 
-// String names the choice.
+// String returns the name of the choice.
 func (c Choice) String() string {
 	switch c {
 	case Shuffled:
@@ -160,8 +160,8 @@ func (c Choice) String() string {
 	}
 }
 
-// chooser picks numbers below n. What it picks for an operation follows from the seed and from where its chunk begins,
-// whichever worker asks.
+// chooser picks numbers below n. The picks for a chunk depend on the seed and on the first operation of the chunk, not
+// on the worker.
 type chooser struct {
 	choice Choice
 	n      int
@@ -173,10 +173,10 @@ type chooser struct {
 func newChooser(c Choice, n int, skew float64, seed uint64) (chooser, error) {
 	ch := chooser{choice: c, n: n, seed: seed, perm: NewPermutation(n, seed)}
 	if n < 1 {
-		return ch, errors.New("there are no keys to choose from")
+		return ch, errors.New("no keys to choose from")
 	}
 	if c > Latest {
-		return ch, fmt.Errorf("no %v", c)
+		return ch, fmt.Errorf("unknown %v", c)
 	}
 	var err error
 	if c == Zipfian || c == Latest {
@@ -185,7 +185,7 @@ func newChooser(c Choice, n int, skew float64, seed uint64) (chooser, error) {
 	return ch, err
 }
 
-// at is the pick for one operation, of choices that throw no dice.
+// at returns the pick for one operation. It works for Shuffled and InOrder, which use no random numbers.
 func (c *chooser) at(i int) int {
 	if c.choice == InOrder {
 		return i % c.n
@@ -193,7 +193,7 @@ func (c *chooser) at(i int) int {
 	return c.perm.At(i % c.n)
 }
 
-// fill picks for the operations first, first+1, … of a phase. It throws the dice anew.
+// fill picks keys for the operations of a phase from number first on. It reseeds the random numbers.
 func (c *chooser) fill(picks []int, first int, d *dice) {
 	r := d.seeded(c.seed, first)
 	for i := range picks {
@@ -210,7 +210,7 @@ func (c *chooser) fill(picks []int, first int, d *dice) {
 	}
 }
 
-// dice are random numbers that are seeded again and again, and allocate nothing.
+// dice is a source of random numbers that can be reseeded without allocating.
 type dice struct {
 	source rand.PCG
 	rand   *rand.Rand
@@ -218,26 +218,27 @@ type dice struct {
 
 func newDice() *dice {
 	d := new(dice)
-	d.rand = rand.New(&d.source) // a benchmark repeats itself
+	d.rand = rand.New(&d.source) // math/rand is right here: a benchmark must be repeatable
 	return d
 }
 
-// seeded is the numbers of the operations from first on.
+// seeded returns random numbers for the operations from number first on.
 func (d *dice) seeded(seed uint64, first int) *rand.Rand {
 	d.source.Seed(seed, word(first))
 	return d.rand
 }
 
-// place is where operation k comes in its hundred, 0 to 99: of each hundred, as many have a place below p as p says.
-func place(seed uint64, k int) int {
+// position returns the position of operation k in its group of 100, after a shuffle. In each group p operations have a
+// position below p.
+func position(seed uint64, k int) int {
 	return NewPermutation(100, mix(seed^mix(word(k/100)))).At(k % 100)
 }
 
-// placedBefore is how many of the operations before k have a place below percent.
+// placedBefore returns the number of operations before k whose position is below percent.
 func placedBefore(seed uint64, percent, k int) int {
 	n := k / 100 * percent
 	for i := k / 100 * 100; i < k; i++ {
-		if place(seed, i) < percent {
+		if position(seed, i) < percent {
 			n++
 		}
 	}

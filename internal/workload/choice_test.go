@@ -24,7 +24,7 @@ func TestAPermutationHasEveryNumberOnce(t *testing.T) {
 			for i := range n {
 				at := p.At(i)
 				if at < 0 || at >= n || seen[at] {
-					t.Fatalf("n %d seed %d: place %d has %d, out of range or for the second time", n, seed, i, at)
+					t.Fatalf("n %d seed %d: position %d has %d, out of range or for the second time", n, seed, i, at)
 				}
 				seen[at] = true
 			}
@@ -148,30 +148,30 @@ func TestTheLatestAreChosenMostOften(t *testing.T) {
 	}
 }
 
-func TestEveryHundredHasEachPlaceOnce(t *testing.T) {
+func TestEveryHundredHasEachPositionOnce(t *testing.T) {
 	same := 0
 	for hundred := range 20 {
 		seen := make([]bool, 100)
 		for k := hundred * 100; k < hundred*100+100; k++ {
-			if at := place(7, k); seen[at] {
-				t.Fatalf("place %d is there twice in hundred %d", at, hundred)
+			if at := position(7, k); seen[at] {
+				t.Fatalf("position %d is there twice in hundred %d", at, hundred)
 			} else {
 				seen[at] = true
 			}
-			if place(7, k) == place(7, k+100) {
+			if position(7, k) == position(7, k+100) {
 				same++
 			}
 		}
 	}
 	if same > 100 {
-		t.Errorf("%d of 2000 places are as in the hundred before, want about 20", same)
+		t.Errorf("%d of 2000 positions are as in the hundred before, want about 20", same)
 	}
 	n := 0
 	for k := range 1000 {
 		if got := placedBefore(7, 33, k); got != n {
 			t.Fatalf("%d placed before %d, want %d", got, k, n)
 		}
-		if place(7, k) < 33 {
+		if position(7, k) < 33 {
 			n++
 		}
 	}

@@ -9,54 +9,55 @@ import (
 	"time"
 )
 
-// Figures is what a phase measured. An operation is one put, also within a batch, one lookup, one seek with what it reads,
-// or one entry of a scan. A call is what was asked of the store at once: a batch is one.
+// Figures are the measurements of a phase. An operation is one put, one lookup, one seek with the entries that it
+// reads, or one entry of a scan; a batch contains several. A call is one call of the store; a batch is one call.
 //
-// With several workers a time per operation is what the phase took divided by all that was done in it: two workers at 100 ns
-// each give 50.
+// With several workers, a time per operation is the time of the phase divided by the operations of all workers: two
+// workers at 100 ns each give 50.
 type Figures struct {
 	Phase   string        `json:"phase"`
 	Ops     int           `json:"ops"`
-	Elapsed time.Duration `json:"elapsed_ns"` // by the clock of the workers, without preparing reads and checking answers
+	Elapsed time.Duration `json:"elapsed_ns"` // time in the store, without preparing keys and checking answers
 
-	// MeanNs is all of Elapsed, stalls included: the figure for loads. MedianNs is the median over chunks of some hundred
-	// operations: the figure for reads, which a disturbance from outside does not move.
+	// MeanNs is Elapsed per operation, stalls included; use it for loads. MedianNs is the median over chunks of a few
+	// hundred operations; use it for reads, because other work on the machine hardly changes it.
 	MeanNs   float64 `json:"mean_ns"`
 	MedianNs float64 `json:"median_ns"`
 
 	// PutNs is the part of MedianNs that PutSeek spends in Put.
 	PutNs float64 `json:"put_ns,omitempty"`
 
-	// Of calls that were timed one by one, an eighth of all, to 3 %.
+	// Times of single calls, measured for one call in eight, with an error of at most 3 %.
 	P50Ns     float64  `json:"p50_ns"`
 	P99Ns     float64  `json:"p99_ns"`
 	P999Ns    float64  `json:"p999_ns"`
 	MaxNs     float64  `json:"max_ns"`
 	Latencies []Bucket `json:"latencies,omitempty"` // all of them, the shortest first
 
-	// What all of the process has allocated on the heap meanwhile, the store's background work included. The phase reserves its
-	// own memory before it begins: it adds less than a hundred allocations, and 0.005 an operation.
+	// Heap allocations of the whole process during the phase, including the store's background work. The phase
+	// allocates its own memory in advance and adds fewer than a hundred allocations, and 0.005 per operation.
 	AllocsPerOp float64 `json:"allocs_per_op"`
 	BytesPerOp  float64 `json:"bytes_per_op"`
 
-	// Wrong counts the answers that were not what the set says, and FirstWrong describes one.
+	// Wrong counts the answers that contradict the set, and FirstWrong describes one of them.
 	Wrong      int    `json:"wrong"`
 	FirstWrong string `json:"first_wrong,omitempty"`
 }
 
-// A Bucket is how many calls took about so long, to 3 %.
+// A Bucket counts the calls that took about the same time, within 3 %.
 type Bucket struct {
 	Ns    float64 `json:"ns"`
 	Count uint64  `json:"count"`
 }
 
-// Benchmark is a line as Go's benchmarks print it, for benchstat.
+// Benchmark returns a line in the format of Go's benchmarks, for benchstat.
 func (f Figures) Benchmark(name string) string {
 	name = strings.Join(strings.Fields(name), "-")
-	return fmt.Sprintf("Benchmark%s %d %.1f ns/op %.1f mean-ns/op %.0f p50-ns %.0f p99-ns", name, f.Ops, f.MedianNs, f.MeanNs, f.P50Ns, f.P99Ns)
+	return fmt.Sprintf("Benchmark%s %d %.1f ns/op %.1f mean-ns/op %.0f p50-ns %.0f p99-ns",
+		name, f.Ops, f.MedianNs, f.MeanNs, f.P50Ns, f.P99Ns)
 }
 
-// Median is the value in the middle, or the mean of the two there; of none it is 0. The order of values stays as it is.
+// Median returns the median, or 0 for no values. It does not reorder its argument.
 func Median(values []float64) float64 {
 	s := slices.Sorted(slices.Values(values))
 	if len(s) == 0 {
@@ -65,21 +66,22 @@ func Median(values []float64) float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
-// histogram counts times in buckets that are 1/32 of their value wide.
+// histogram counts times in buckets whose width is 1/32 of their value.
 type histogram struct {
 	buckets [(64 - 4) * 32]uint64
 	count   uint64
 	largest uint64
 }
 
-// add counts one time in nanoseconds.
+// add counts one time, in nanoseconds.
 func (h *histogram) add(ns uint64) {
 	h.buckets[bucket(ns)]++
 	h.count++
 	h.largest = max(h.largest, ns)
 }
 
-// bucket is the value itself below 32, else the place of its top bit and the five bits after it.
+// bucket returns the index of a value: below 32 the value itself, above it the position of its top bit and the next
+// five bits.
 func bucket(ns uint64) int {
 	if ns < 32 {
 		return int(ns)
@@ -88,7 +90,7 @@ func bucket(ns uint64) int {
 	return (top-4)*32 + int(ns>>(top-5)&31)
 }
 
-// middle is the value in the middle of a bucket.
+// middle returns the value in the middle of a bucket.
 func middle(bucket int) float64 {
 	if bucket < 32 {
 		return float64(bucket)
@@ -97,7 +99,7 @@ func middle(bucket int) float64 {
 	return (float64(32+bucket%32) + 0.5) * width
 }
 
-// nonEmpty is the buckets that hold something, the shortest time first.
+// nonEmpty returns the buckets that are not empty, the shortest time first.
 func (h *histogram) nonEmpty() []Bucket {
 	var all []Bucket
 	for i, n := range h.buckets {
@@ -117,7 +119,7 @@ func (h *histogram) merge(other *histogram) {
 	h.largest = max(h.largest, other.largest)
 }
 
-// quantile is the time that a share q of all do not exceed, 0 < q ≤ 1; of none it is 0.
+// quantile returns a time that a fraction q of all times does not exceed, 0 < q ≤ 1, or 0 if there are no times.
 func (h *histogram) quantile(q float64) float64 {
 	left := q * float64(h.count)
 	for i, n := range h.buckets {
@@ -132,10 +134,10 @@ func (h *histogram) quantile(q float64) float64 {
 	return float64(h.largest)
 }
 
-// allocations are objects and bytes on the heap of the process, since it began.
+// allocations are the objects and bytes allocated on the heap since the process started.
 type allocations struct{ objects, bytes uint64 }
 
-// countAllocations stops the world for an instant.
+// countAllocations stops the world briefly.
 func countAllocations() allocations {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

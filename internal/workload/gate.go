@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// A gate makes workers begin and end their chunks together, where there are more of them than processors: else some would
-// make keys and check answers, uncounted, on processors that others' clocks wait for, and some would be timed as if each had
-// one of its own. What a chunk took is then the time from the last worker's arrival before it to the last one's after it.
+// A gate makes workers start and end their chunks together. It is used when there are more workers than processors.
+// Without it, some workers would prepare keys and check answers, which is not timed, on processors that the timed
+// workers wait for. The time of a chunk is then the time from the arrival of the last worker before it to the arrival
+// of the last worker after it.
 type gate struct {
 	mu     sync.Mutex
 	all    sync.Cond // uses mu
 	size   int       // workers
-	here   int       // guarded by mu; who wait
-	turn   int       // guarded by mu; how often it has opened
-	last   time.Time // guarded by mu; when it last did
+	here   int       // guarded by mu; workers that wait
+	turn   int       // guarded by mu; number of times that the gate has opened
+	last   time.Time // guarded by mu; time of the last opening
 	broken bool      // guarded by mu
 }
 
@@ -24,8 +25,8 @@ func newGate(workers int) *gate {
 	return g
 }
 
-// pass waits for all workers and returns when the last one came, the same time to each. A nil gate waits for nobody, and a
-// broken one for nobody any more.
+// pass waits for all workers and returns the time at which the last one arrived, the same for each. With a nil or
+// broken gate it does not wait.
 func (g *gate) pass() time.Time {
 	if g == nil {
 		return time.Now()
@@ -45,10 +46,10 @@ func (g *gate) pass() time.Time {
 		}
 		g.all.Wait()
 	}
-	return g.last // it cannot open again before this worker comes
+	return g.last // the gate cannot open again before this worker arrives
 }
 
-// open breaks the gate: a worker has failed and will not come.
+// open breaks the gate, because a worker has failed and will not arrive.
 func (g *gate) open() {
 	if g == nil {
 		return

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// busyStore keeps a processor for 20 µs a lookup, and fails the one with a number, if that is not 0.
+// busyStore keeps a processor busy for 20 µs per lookup. The lookup with the number fail fails, if that is not 0.
 type busyStore struct {
 	stillStore
 
@@ -38,13 +38,14 @@ func onProcessors(t *testing.T, n int) {
 func TestMoreWorkersThanProcessorsGainNothing(t *testing.T) {
 	onProcessors(t, 1)
 	set := generated(t, Random, 1000, Values{Bytes: 10})
-	for _, ops := range []int{640, 7} { // 7: in the second round one worker has nothing to do
+	for _, ops := range []int{640, 7} { // with 7 operations, one worker has nothing to do in the second round
 		f, err := Run(t.Context(), &busyStore{}, set, Phase{Kind: Absent, Ops: ops, Workers: 4}, nil)
 		if err != nil || f.Ops != ops {
 			t.Fatalf("%+v, %v, want %d operations", f, err, ops)
 		}
 		if least := 0.9 * float64(busy); f.MeanNs < least || f.MedianNs < least {
-			t.Errorf("%d operations: %.0f ns each on average, median %.0f, want at least %v", ops, f.MeanNs, f.MedianNs, busy)
+			t.Errorf("%d operations: %.0f ns each on average, median %.0f, want at least %v",
+				ops, f.MeanNs, f.MedianNs, busy)
 		}
 	}
 }
@@ -55,7 +56,8 @@ func TestAFailureOfOneWorkerEndsThemAll(t *testing.T) {
 	for _, fail := range []int64{1, 2, 50, 500, 640} {
 		s := &busyStore{}
 		s.fail.Store(fail)
-		if _, err := Run(t.Context(), s, set, Phase{Kind: Absent, Ops: 640, Workers: 4}, nil); !errors.Is(err, errBusy) {
+		if _, err := Run(t.Context(), s, set, Phase{Kind: Absent, Ops: 640, Workers: 4},
+			nil); !errors.Is(err, errBusy) {
 			t.Errorf("call %d fails: %v, want %v", fail, err, errBusy)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Shape is what generated keys look like.
+// Shape is the form of generated keys.
 type Shape uint8
 
 const (
@@ -16,16 +16,16 @@ const (
 	BigEndian              // 8 bytes, a big-endian number, in order
 )
 
-// Shapes are all of them.
+// Shapes lists all shapes.
 var Shapes = []Shape{Random, Decimal, Prefixed, BigEndian}
 
 const (
-	sharedPrefix = "tenant/000042/order/" // of Prefixed
+	sharedPrefix = "tenant/000042/order/" // start of Prefixed keys
 	decimalWidth = 16
 	maxDecimal   = 10_000_000_000_000_000 / 2 // keys whose doubled numbers have decimalWidth digits
 )
 
-// String is the name that UnmarshalText reads.
+// String returns the name that UnmarshalText reads.
 func (s Shape) String() string {
 	switch s {
 	case Random:
@@ -41,10 +41,10 @@ func (s Shape) String() string {
 	}
 }
 
-// MarshalText is the name, for flags.
+// MarshalText returns the name, for flags.
 func (s Shape) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText sets the shape of that name, for flags. The error lists the names.
+// UnmarshalText sets the shape with the given name, for flags.
 func (s *Shape) UnmarshalText(name []byte) error {
 	for _, shape := range Shapes {
 		if shape.String() == string(name) {
@@ -52,10 +52,10 @@ func (s *Shape) UnmarshalText(name []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("no key shape %q; there are %v", name, Shapes)
+	return fmt.Errorf("no key shape %q; want one of %v", name, Shapes)
 }
 
-// KeyBytes is the length of every key of the shape.
+// KeyBytes returns the length of the keys, which is the same for all keys of a shape.
 func (s Shape) KeyBytes() int {
 	switch s {
 	case Decimal:
@@ -69,8 +69,9 @@ func (s Shape) KeyBytes() int {
 	}
 }
 
-// Generated is a [Set] whose keys and values are computed. The keys are the even ordinals of the shape and the absent keys
-// the odd ones: in the ordered shapes each absent key lies between two neighbours, in the others between two random ones.
+// Generated is a [Set] whose keys and values are computed. Its keys are the even ordinals of the shape and its absent
+// keys the odd ones. In the ordered shapes each absent key lies between two neighbors, in the others between two random
+// keys.
 type Generated struct {
 	shape  Shape
 	n      int
@@ -80,27 +81,28 @@ type Generated struct {
 
 var _ Set = (*Generated)(nil)
 
-// NewGenerated is n pairs. Sets with different seeds have different values, and different keys where these look random.
+// NewGenerated returns a set of n pairs. Sets with different seeds have different values, and different keys if these
+// look random.
 func NewGenerated(shape Shape, n int, seed uint64, values Values) (*Generated, error) {
 	if int(shape) >= len(Shapes) {
-		return nil, fmt.Errorf("no key %v", shape)
+		return nil, fmt.Errorf("unknown key %v", shape)
 	}
 	if n < 0 || uint64(n) > maxDecimal {
 		return nil, fmt.Errorf("%d keys, want 0..%d", n, int64(maxDecimal))
 	}
 	if values.Bytes < 0 {
-		return nil, fmt.Errorf("values of %d bytes", values.Bytes)
+		return nil, fmt.Errorf("values of %d bytes, want 0 or more", values.Bytes)
 	}
 	return &Generated{shape: shape, n: n, seed: mix(seed + golden), values: values}, nil
 }
 
-// Len is the number of pairs.
+// Len returns the number of pairs.
 func (g *Generated) Len() int { return g.n }
 
-// Shape is what the keys look like.
+// Shape returns the form of the keys.
 func (g *Generated) Shape() Shape { return g.shape }
 
-// Sorted reports whether the order of the numbers is the order of the keys.
+// Sorted reports whether the keys are in the order of their numbers.
 func (g *Generated) Sorted() bool { return g.shape == Decimal || g.shape == BigEndian }
 
 // AppendKey appends key i, 0 ≤ i < Len.
@@ -109,8 +111,8 @@ func (g *Generated) AppendKey(dst []byte, i int) []byte { return g.appendOrdinal
 // AppendValue appends the value of key i, 0 ≤ i < Len.
 func (g *Generated) AppendValue(dst []byte, i int) []byte { return g.AppendVersion(dst, i, 0) }
 
-// AppendVersion appends a version of the value of key i, 0 ≤ i < Len, as long as all others. Values of less than eight bytes
-// may repeat themselves.
+// AppendVersion appends a version of the value of key i, 0 ≤ i < Len. All values have the same length. Values of less
+// than eight bytes may repeat.
 func (g *Generated) AppendVersion(dst []byte, i int, version uint32) []byte {
 	seed := g.seed ^ mix(2*word(i)+golden)
 	if version > 0 {
@@ -119,13 +121,13 @@ func (g *Generated) AppendVersion(dst []byte, i int, version uint32) []byte {
 	return g.values.Append(dst, seed)
 }
 
-// Absents is one less than Len: as many gaps as there are between so many keys.
+// Absents returns Len-1, the number of gaps between the keys.
 func (g *Generated) Absents() int { return max(0, g.n-1) }
 
 // AppendAbsent appends absent key i, 0 ≤ i < Absents.
 func (g *Generated) AppendAbsent(dst []byte, i int) []byte { return g.appendOrdinal(dst, 2*word(i)+1) }
 
-// Index is the number of a key, or false if the key is not in the set.
+// Index returns the number of a key, or false if the key is not in the set.
 func (g *Generated) Index(key []byte) (i int, ok bool) {
 	if len(key) != g.shape.KeyBytes() {
 		return 0, false
@@ -174,7 +176,7 @@ func (g *Generated) appendOrdinal(dst []byte, ordinal uint64) []byte {
 	case BigEndian:
 		return binary.BigEndian.AppendUint64(dst, ordinal)
 	default:
-		first := mix(ordinal ^ g.seed) // a bijection: distinct ordinals, distinct keys
+		first := mix(ordinal ^ g.seed) // a bijection: distinct ordinals give distinct keys
 		dst = append(dst, g.prefix()...)
 		dst = binary.BigEndian.AppendUint64(dst, first)
 		return binary.BigEndian.AppendUint64(dst, mix(first^golden))

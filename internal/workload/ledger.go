@@ -5,34 +5,35 @@ import (
 	"sync"
 )
 
-// A Ledger is what a store holds of a set: the first pairs of it, some of them in another version than the first. Serve phases
-// check answers with it and write in it what they have put; so one ledger goes with a store from phase to phase. Other phases
-// expect the first versions, and after a phase that has failed the ledger is worth nothing.
+// A Ledger records which pairs of a set a store holds: the first ones of the set, some of them in later versions. Serve
+// phases check answers against it and record in it what they put, so that one ledger is used for all Serve phases on a
+// store. Other phases expect first versions. After a failed phase the ledger must not be used.
 type Ledger struct {
 	set Set
 
 	mu      sync.Mutex
-	records int              // guarded by mu: all below are in the store
-	next    int              // guarded by mu: the first that nobody has begun to insert
-	early   map[int]struct{} // guarded by mu: numbers from records on that are in the store
+	records int              // guarded by mu: all pairs below are in the store
+	next    int              // guarded by mu: the first pair that no worker has started to insert
+	early   map[int]struct{} // guarded by mu: pairs from number records on that are in the store
 
-	// Versions of a pair are put in the order of their numbers, but for those that are under way at the same time.
-	begun  []uint32         // guarded by mu: the newest version of each pair that was begun
-	least  []uint32         // guarded by mu: of each pair, all older versions have been overwritten for sure
-	flying map[int][]flight // guarded by mu: by pair, the versions that are being put, in the order of their numbers
-	spare  [][]flight       // guarded by mu: slices for flying
+	// Versions of a pair are put in the order of their numbers, except for those that several workers put at the same
+	// time.
+	begun  []uint32         // guarded by mu: the newest version of each pair that a worker has started to put
+	least  []uint32         // guarded by mu: the oldest version that each pair may still have
+	flying map[int][]flight // guarded by mu: the versions of a pair that are being put, in the order of their numbers
+	spare  [][]flight       // guarded by mu: slices for reuse in flying
 }
 
-// A flight is a version from the moment a worker has decided to put it until the worker has checked that it was put.
+// A flight is a version that is being put: from the decision of a worker to put it until the worker has checked it.
 type flight struct {
 	version uint32
 	worker  int
-	least   uint32 // what no version that may overwrite this one is below: see begin
+	least   uint32 // no version below it can overwrite this one: see begin
 }
 
-// NewLedger is that of a store into which the first records pairs of set have been loaded, and no other.
+// NewLedger returns the ledger of a store into which the first records pairs of set have been loaded.
 func NewLedger(set Set, records int) *Ledger {
-	const pairs, each = 2 * chunkOps, 8 // enough for two workers, as a rule
+	const pairs, each = 2 * chunkOps, 8 // usually enough for two workers
 	l := &Ledger{
 		set: set, records: records, next: records,
 		early: make(map[int]struct{}, pairs), flying: make(map[int][]flight, pairs),
@@ -44,14 +45,14 @@ func NewLedger(set Set, records int) *Ledger {
 	return l
 }
 
-// Records is how many pairs the store holds.
+// Records returns the number of pairs in the store.
 func (l *Ledger) Records() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.records
 }
 
-// insert is the number of the next pair to put.
+// insert returns the number of the next pair to insert.
 func (l *Ledger) insert() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +60,7 @@ func (l *Ledger) insert() int {
 	return l.next - 1
 }
 
-// inserted says that pair i is in the store.
+// inserted records that pair i is in the store.
 func (l *Ledger) inserted(i int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,10 +74,10 @@ func (l *Ledger) inserted(i int) {
 	}
 }
 
-// begin is the version of pair i that a worker puts next.
+// begin returns the version of pair i that a worker puts next.
 //
-// What is in the store once it is put is this version, or one that was under way at the same time: another worker's that
-// began before and is not yet known to have ended, or a later one. All below the first of those are overwritten.
+// After the put the store holds this version or one that was put at the same time: one that another worker started
+// earlier and may not have finished, or a later one. All versions below the first of those are overwritten.
 func (l *Ledger) begin(i, worker int) uint32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +97,7 @@ func (l *Ledger) begin(i, worker int) uint32 {
 	return f.version
 }
 
-// end says that a version of pair i is put.
+// end records that a version of pair i was put.
 func (l *Ledger) end(i int, version uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +112,7 @@ func (l *Ledger) end(i int, version uint32) {
 	l.spare = append(l.spare, all)
 }
 
-// oldest is the oldest version of pair i that a worker may read after all that it has begun.
+// oldest returns the oldest version of pair i that a worker may read after everything that it has started.
 func (l *Ledger) oldest(i, worker int) uint32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,8 +125,8 @@ func (l *Ledger) oldest(i, worker int) uint32 {
 	return oldest
 }
 
-// newest is the newest version of pair i that anybody has begun. Of those up to it, the worker's own that it has not yet said
-// to have ended, which are appended to own, came after what it has read.
+// newest returns the newest version of pair i that any worker has started to put. It appends to own the versions that
+// the given worker has not ended yet: they were put after its read.
 func (l *Ledger) newest(own []uint32, i, worker int) (uint32, []uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,14 +138,14 @@ func (l *Ledger) newest(own []uint32, i, worker int) (uint32, []uint32) {
 	return l.begun[i], own
 }
 
-// known reports whether somebody has put pair i or begun to.
+// known reports whether pair i has been inserted, or a worker has started to insert it.
 func (l *Ledger) known(i int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return i < l.next
 }
 
-// settled is the oldest version that pair i may have, whoever asks.
+// settled returns the oldest version that pair i may have for any worker.
 func (l *Ledger) settled(i int) uint32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,23 +11,25 @@ import (
 // Pair is a key and its value.
 type Pair struct{ Key, Value []byte }
 
-// Pairs is a [Set] of given pairs, sorted: a reader's own lines, or the files of a directory.
+// Pairs is a sorted [Set] of given pairs, such as lines or files of the user.
 //
-// An absent key is a key of the set with '!' and a number behind it, one that lies directly above its base unless keys of the
-// set begin with the base too. Bases under which such a key could be present, or above all others, are left out.
+// An absent key is a key of the set, its base, followed by '!' and a number. It lies directly above its base unless
+// keys of the set start with the base too. A key is not used as a base if such an absent key could be present, or would
+// be greater than all keys.
 type Pairs struct {
 	pairs []Pair
-	bases []int // numbers of the keys that absent keys are made of
+	bases []int // numbers of the keys that are bases of absent keys
 }
 
 var _ Set = (*Pairs)(nil)
 
 const (
-	absentMark    = '!'  // sorts before letters, digits and the usual separators
-	absentPerBase = 1024 // absent keys made of one key
+	absentMark    = '!'  // less than letters, digits and the usual separators
+	absentPerBase = 1024 // absent keys per base
 )
 
-// NewPairs sorts a copy of pairs; it keeps their bytes, which must not change. Two equal keys are an error.
+// NewPairs returns a set of a sorted copy of pairs. It keeps their bytes, which must not change. Two equal keys are an
+// error.
 func NewPairs(pairs []Pair) (*Pairs, error) {
 	p := &Pairs{pairs: slices.Clone(pairs)}
 	slices.SortFunc(p.pairs, func(a, b Pair) int { return bytes.Compare(a.Key, b.Key) })
@@ -53,10 +55,10 @@ func (p *Pairs) search(key []byte) (int, bool) {
 	return slices.BinarySearchFunc(p.pairs, key, func(e Pair, key []byte) int { return bytes.Compare(e.Key, key) })
 }
 
-// Len is the number of pairs.
+// Len returns the number of pairs.
 func (p *Pairs) Len() int { return len(p.pairs) }
 
-// Sorted is true.
+// Sorted returns true.
 func (p *Pairs) Sorted() bool { return true }
 
 // AppendKey appends key i, 0 ≤ i < Len.
@@ -65,7 +67,7 @@ func (p *Pairs) AppendKey(dst []byte, i int) []byte { return append(dst, p.pairs
 // AppendValue appends the value of key i, 0 ≤ i < Len.
 func (p *Pairs) AppendValue(dst []byte, i int) []byte { return append(dst, p.pairs[i].Value...) }
 
-// AppendVersion appends the value of key i, 0 ≤ i < Len, with a version above 0 behind it.
+// AppendVersion appends the value of key i, 0 ≤ i < Len, followed by the version if that is above 0.
 func (p *Pairs) AppendVersion(dst []byte, i int, version uint32) []byte {
 	dst = p.AppendValue(dst, i)
 	if version > 0 {
@@ -74,10 +76,10 @@ func (p *Pairs) AppendVersion(dst []byte, i int, version uint32) []byte {
 	return dst
 }
 
-// Index is the number of a key, or false if the key is not in the set.
+// Index returns the number of a key, or false if the key is not in the set.
 func (p *Pairs) Index(key []byte) (i int, ok bool) { return p.search(key) }
 
-// Absents is how many absent keys the set can name: 0 when it has one key or none, else many times its length.
+// Absents returns the number of absent keys: 0 if the set has fewer than two keys, else many times its length.
 func (p *Pairs) Absents() int {
 	return int(min(int64(len(p.bases))*absentPerBase, math.MaxInt32))
 }

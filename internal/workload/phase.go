@@ -2,38 +2,38 @@ package workload
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
 )
 
-// Kind is what a phase does.
+// Kind is the kind of operations of a phase.
 type Kind uint8
 
 const (
-	Load    Kind = iota // puts pairs of the set; done again, it overwrites them with the same
+	Load    Kind = iota // puts pairs of the set; a second load overwrites them with equal pairs
 	Absent              // looks up absent keys
 	Present             // looks up keys of the set
-	Mixed               // looks up keys of the set, and puts some
-	Seek                // goes to a key of the set and reads on from there
-	Insert              // puts absent keys if they are absent, and tries the same with keys of the set: see NewPercent
-	Delete              // removes the absent keys that an Insert with the same Ops, NewPercent, Choice and Seed has put
-	PutSeek             // puts a pair of the set, and goes to it with a Scan of one: an iterator for each write
+	Mixed               // looks up keys of the set and puts some of them
+	Seek                // seeks a key of the set and reads on from there
+	Insert              // calls PutIfAbsent with absent keys and with keys of the set: see NewPercent
+	Delete              // deletes the absent keys that an Insert with the same Ops, NewPercent, Choice and Seed put
+	PutSeek             // puts a pair of the set and finds it with a Scan of one entry: an iterator for each write
 	Serve               // runs a Mix of operations, such as those of YCSB
-	Scan                // reads all pairs in order; from here on, there is one worker
-	Pop                 // takes the first pair of the store and deletes it, in a sorted set; of all, an empty store is left
+	Scan                // reads all pairs in order; this kind and those below have one worker
+	Pop                 // reads the first pair of the store and deletes it; needs a sorted set
 	Flush               // Store.Flush, one operation
 	Settle              // Store.Settle, one operation
 	Compact             // Store.Compact, one operation
 	Reopen              // Store.Reopen, one operation
 )
 
-// String names the kind.
+// String returns the name of the kind.
 func (k Kind) String() string {
 	names := [...]string{
-		"load", "absent", "present", "mixed", "seek", "insert", "delete", "put and seek", "serve", "scan", "pop", "flush", "settle", "compact", "reopen",
+		"load", "absent", "present", "mixed", "seek", "insert", "delete", "put and seek", "serve", "scan", "pop",
+		"flush", "settle", "compact", "reopen",
 	}
 	if int(k) < len(names) {
 		return names[k]
@@ -41,33 +41,35 @@ func (k Kind) String() string {
 	return "kind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// A Phase is a number of operations of one kind. All but Load expect that all of the set has been loaded, and nothing else;
-// Serve that the records of its ledger have been.
+// A Phase is a number of operations of one kind. All kinds except Load and Serve expect a store that holds exactly the
+// pairs of the set; Serve expects the records of its ledger.
+//
+// A Pop of all pairs checks that the store is empty afterwards.
 type Phase struct {
-	Name       string  // for figures; default: the kind, for Serve its mix
-	Kind       Kind    // what it does
-	Ops        int     // default: each key once, for Absent, Insert and Delete each absent key, but no more than there are keys; Scan and Pop: all
-	Choice     Choice  // which keys, in which order; Insert and Delete take absent keys in order or shuffled, each once
+	Name       string  // in the figures; default: the name of the kind or, for Serve, of the mix
+	Kind       Kind    // what an operation does
+	Ops        int     // default: as many as keys (Absent: absent keys, at most as many as keys); Scan, Pop: all
+	Choice     Choice  // order of the keys; Insert and Delete use each absent key once, InOrder or Shuffled
 	Skew       float64 // of Zipfian and Latest; default 0.99
-	Batch      int     // Load: pairs set together; Absent, Present: keys looked up together, with GetMany; default: one by one
-	Durable    bool    // Load: PutSync, one by one
-	Records    int     // Load: only so many pairs, the first of the set; default: all
-	Limit      int     // Seek: entries that one operation reads, the one it went to included; default 10
-	PutPercent int     // Mixed: 0 to 100
-	NewPercent int     // Insert: how many of 100 operations have an absent key; default 100, all
+	Batch      int     // Load: pairs per batch; Absent, Present: keys per GetMany; default: single calls
+	Durable    bool    // Load: use PutSync; not with Batch
+	Records    int     // Load: number of pairs, the first of the set; default: all
+	Limit      int     // Seek: entries that an operation reads, including the one that it seeks; default 10
+	PutPercent int     // Mixed: share of puts, 0 to 100
+	NewPercent int     // Insert: share of operations with an absent key; default 100
 	Mix        Mix     // Serve
-	Ledger     *Ledger // Serve: what the store holds; after the phase, what it then holds
+	Ledger     *Ledger // Serve: what the store holds before the phase and, afterwards, what it then holds
 	Workers    int     // goroutines; default 1
-	Seed       uint64  // of the choice: rounds with different seeds look up in different orders
+	Seed       uint64  // of the choice of keys; rounds with different seeds use different orders
 }
 
 const (
-	chunkOps   = 256     // operations between two looks at the clock, enough to make these cheap
-	chunkBytes = 1 << 20 // of values at most in a chunk, unless one is larger
-	aloneEvery = 8       // of so many chunks, one has its calls timed one by one
+	chunkOps   = 256     // operations between two readings of the clock, so that their cost is small
+	chunkBytes = 1 << 20 // maximum size of the values in a chunk, unless one value is larger
+	aloneEvery = 8       // in one of this number of chunks, calls are timed one by one
 )
 
-// withDefaults is the phase with its defaults in place, or what is wrong with it.
+// withDefaults returns the phase with its defaults applied, or an error if the phase is not valid.
 func (p Phase) withDefaults(set Set) (Phase, error) {
 	if p.Name == "" {
 		p.Name = p.Kind.String()
@@ -76,10 +78,12 @@ func (p Phase) withDefaults(set Set) (Phase, error) {
 		}
 	}
 	if p.Kind > Reopen {
-		return p, fmt.Errorf("no %v", p.Kind)
+		return p, fmt.Errorf("unknown %v", p.Kind)
 	}
-	if p.Ops < 0 || p.Batch < 0 || p.Limit < 0 || p.Workers < 0 || p.PutPercent < 0 || p.PutPercent > 100 || p.NewPercent < 0 || p.NewPercent > 100 {
-		return p, fmt.Errorf("ops %d, batch %d, limit %d, workers %d: want none below 0; put percent %d, new percent %d: want 0..100",
+	if p.Ops < 0 || p.Batch < 0 || p.Limit < 0 || p.Workers < 0 || p.PutPercent < 0 || p.PutPercent > 100 ||
+		p.NewPercent < 0 || p.NewPercent > 100 {
+		return p, fmt.Errorf("ops %d, batch %d, limit %d, workers %d: want 0 or more; "+
+			"put percent %d, new percent %d: want 0..100",
 			p.Ops, p.Batch, p.Limit, p.Workers, p.PutPercent, p.NewPercent)
 	}
 	p.Workers = max(p.Workers, 1)
@@ -97,20 +101,57 @@ func (p Phase) withDefaults(set Set) (Phase, error) {
 	}
 	switch {
 	case p.Kind >= Scan && p.Workers > 1:
-		return p, fmt.Errorf("%d workers, want 1", p.Workers)
+		return p, fmt.Errorf("%d workers, want 1 for this kind", p.Workers)
 	case p.Durable && (p.Kind != Load || p.Batch > 1):
-		return p, errors.New("durable: want a load, one by one")
+		return p, errors.New("durable: want a load without batches")
 	case p.Records < 0 || p.Records > set.Len() || p.Records > 0 && p.Kind != Load && p.Kind != Serve:
-		return p, fmt.Errorf("%d records, want 0..%d, to load or to serve", p.Records, set.Len())
+		return p, fmt.Errorf("%d records, want 0..%d, in Load and Serve alone", p.Records, set.Len())
 	case p.Kind == Pop && !set.Sorted():
-		return p, errors.New("which pair comes next is known of a sorted set alone")
+		return p, errors.New("want a sorted set, which determines the next pair")
 	case p.Kind == Serve:
 		return p.servable(set)
 	}
 	return p.withOps(set)
 }
 
-// withOps is the phase with its number of operations.
+// servable returns a Serve phase with its defaults applied, or an error if the phase is not valid.
+func (p Phase) servable(set Set) (Phase, error) {
+	m := &p.Mix
+	if least := min(m.Read, m.Update, m.Insert, m.Scan, m.Modify, m.ScanMost); least < 0 ||
+		m.Read+m.Update+m.Insert+m.Scan+m.Modify != 100 {
+		return p, fmt.Errorf("a mix of %d, %d, %d, %d and %d percent: want a sum of 100 and no negative share",
+			m.Read, m.Update, m.Insert, m.Scan, m.Modify)
+	}
+	if m.Scan > 0 && m.ScanMost == 0 {
+		return p, errors.New("scans of at most 0 entries, want at least 1")
+	}
+	if m.Choice != Uniform && m.Choice != Zipfian && m.Choice != Latest {
+		return p, fmt.Errorf("records chosen %v, want uniform, zipfian or latest", m.Choice)
+	}
+	if p.Ledger == nil {
+		if p.Records == 0 {
+			p.Records = set.Len()
+		}
+		p.Ledger = NewLedger(set, p.Records)
+	} else if p.Ledger.set != set || p.Records > 0 && p.Records != p.Ledger.Records() {
+		return p, fmt.Errorf("the ledger has %d records, want %d, or belongs to another set",
+			p.Ledger.Records(), p.Records)
+	}
+	p.Records = p.Ledger.Records()
+	if p.Ops == 0 {
+		p.Ops = p.Records
+	}
+	if p.Records == 0 && p.Ops > 0 {
+		return p, errors.New("no records to serve")
+	}
+	if need := p.Mix.Inserts(p.Ops); need > set.Len()-p.Records {
+		return p, fmt.Errorf("%d records and %d pairs in the set, want %d pairs because of the inserts",
+			p.Records, set.Len(), p.Records+need)
+	}
+	return p, nil
+}
+
+// withOps returns the phase with its number of operations.
 func (p Phase) withOps(set Set) (Phase, error) {
 	n, absents := set.Len(), set.Absents()
 	if p.Ops == 0 {
@@ -141,39 +182,4 @@ func (p Phase) withOps(set Set) (Phase, error) {
 	default:
 	}
 	return p, nil
-}
-
-// Run runs one phase on a store that holds pairs of set. Progress, if not nil, is called now and then with the operations
-// done so far and all that there are to do, by one goroutine at a time.
-//
-// A wrong answer is counted in the figures; a failed call, or the end of ctx, ends the phase with that error.
-func Run(ctx context.Context, store Store, set Set, p Phase, progress func(done, total int)) (Figures, error) {
-	p, err := p.withDefaults(set)
-	if err != nil {
-		return Figures{}, fmt.Errorf("phase %s: %w", p.Name, err)
-	}
-	r := &run{store: store, set: set, phase: p, progress: progress, clockCost: clockCost()}
-	switch p.Kind {
-	case Scan:
-		err = r.scan(ctx)
-	case Flush:
-		err = r.once(ctx, store.Flush)
-	case Settle:
-		err = r.once(ctx, store.Settle)
-	case Compact:
-		err = r.once(ctx, store.Compact)
-	case Reopen:
-		err = r.reopen(ctx)
-	default:
-		if err = r.choose(); err == nil {
-			err = r.operations(ctx)
-		}
-		if p.Kind == Pop && err == nil && p.Ops == set.Len() {
-			err = r.isEmpty()
-		}
-	}
-	if err != nil {
-		return Figures{}, fmt.Errorf("phase %s: %w", p.Name, err)
-	}
-	return r.figures(), nil
 }

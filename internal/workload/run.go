@@ -1,134 +1,49 @@
 package workload
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
-	"math"
-	"runtime"
+	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// run is a phase under way.
-type run struct {
-	store     Store
-	set       Set
-	phase     Phase   // with defaults
-	chooser   chooser // of keys of the set; of absent keys for Absent
-	absents   chooser // Insert, Delete: of absent keys
-	chunk     int     // operations in a chunk
-	chunkMem  int     // bytes of values in a chunk, about
-	clockCost time.Duration
-	greatest  []byte // an unsorted set: the last key in order
-	gate      *gate  // nil where each worker has a processor
-	allocated allocations
-
-	next     atomic.Int64 // the first operation that no worker has taken
-	mu       sync.Mutex
-	progress func(done, total int) // guarded by mu
-	done     int                   // guarded by mu
-	reported time.Time             // guarded by mu
-
-	workers []*worker
-}
-
-// choose makes ready what the workers choose keys with.
-func (r *run) choose() (err error) {
-	p, set := &r.phase, r.set
-	if !set.Sorted() && (p.Kind == Seek || p.Kind == PutSeek) {
-		r.greatest = greatestKey(set, set.Len())
+// Run runs one phase on a store that holds pairs of set. If progress is not nil, it is called from time to time, by one
+// goroutine at a time, with the number of operations done and the number of all.
+//
+// A wrong answer is counted in the figures. A failed call or the end of ctx ends the phase with that error.
+func Run(ctx context.Context, store Store, set Set, p Phase, progress func(done, total int)) (Figures, error) {
+	p, err := p.withDefaults(set)
+	if err != nil {
+		return Figures{}, fmt.Errorf("phase %s: %w", p.Name, err)
 	}
-	n, choice := set.Len(), p.Choice
+	r := &run{store: store, set: set, phase: p, progress: progress, clockCost: clockCost()}
 	switch p.Kind {
-	case Load:
-		n = cmp.Or(p.Records, n)
-	case Absent:
-		n = set.Absents()
-	case Pop:
-		choice = InOrder
-	case Insert, Delete:
-		each := Shuffled // once
-		if choice == InOrder {
-			each = InOrder
-		}
-		if r.absents, err = newChooser(each, set.Absents(), 0, p.Seed); err != nil {
-			return err
-		}
-	case Serve:
-		n, choice = set.Len(), p.Mix.Choice
-		if !set.Sorted() && p.Mix.Scan > 0 {
-			r.greatest = greatestKey(set, p.Ledger.Records())
-		}
+	case Scan:
+		err = r.scan(ctx)
+	case Flush:
+		err = r.once(ctx, store.Flush)
+	case Settle:
+		err = r.once(ctx, store.Settle)
+	case Compact:
+		err = r.once(ctx, store.Compact)
+	case Reopen:
+		err = r.reopen(ctx)
 	default:
-	}
-	r.chooser, err = newChooser(choice, n, p.Skew, p.Seed)
-	if p.Workers > runtime.GOMAXPROCS(0) {
-		r.gate = newGate(p.Workers)
-	}
-	r.chunk = r.chunkSize()
-	return err
-}
-
-// greatestKey is the last of the first n keys of a set, in the order of keys.
-func greatestKey(set Set, n int) []byte {
-	var greatest, key []byte
-	for i := range n {
-		if key = set.AppendKey(key[:0], i); bytes.Compare(key, greatest) > 0 {
-			greatest, key = key, greatest
+		if err = r.choose(); err == nil {
+			err = r.operations(ctx)
+		}
+		if p.Kind == Pop && err == nil && p.Ops == set.Len() {
+			err = r.isEmpty()
 		}
 	}
-	return greatest
+	if err != nil {
+		return Figures{}, fmt.Errorf("phase %s: %w", p.Name, err)
+	}
+	return r.figures(), nil
 }
 
-// chunkSize keeps what a chunk holds small beside the caches that the store wants: by the values of a sample.
-func (r *run) chunkSize() int {
-	var sample []byte
-	n := min(16, r.set.Len())
-	for i := range n {
-		sample = r.set.AppendValue(sample, i*(r.set.Len()/n))
-	}
-	perOp := max(1, len(sample)/max(n, 1))
-	size := chunkOps
-	if r.gate != nil {
-		size *= 8 // to meet takes 10 to 50 µs
-	}
-	entries := 1 // of an operation
-	switch r.phase.Kind {
-	case Seek:
-		entries = r.phase.Limit
-	case Serve:
-		entries = max(1, r.phase.Mix.ScanMost/2*r.phase.Mix.Scan/100)
-	default:
-	}
-	if entries > 1 {
-		size = max(8, size/entries)
-		perOp = int(min(int64(perOp)*int64(entries), math.MaxInt32))
-	}
-	size = max(1, min(size, chunkBytes/perOp))
-	if w := r.phase.Workers; w > 1 {
-		size = min(size, max(1, r.phase.Ops/(8*w))) // so that all are busy most of the time
-	}
-	if b := r.phase.perCall(); b > 1 {
-		size = max(1, size/b) * b // whole batches
-	}
-	r.chunkMem = int(min(int64(size)*int64(perOp), 2*chunkBytes))
-	return size
-}
-
-// perCall is how many operations a call of the store does at most.
-func (p *Phase) perCall() int {
-	switch p.Kind {
-	case Load, Absent, Present:
-		return max(p.Batch, 1)
-	default:
-		return 1
-	}
-}
-
-// begin makes the workers, and counts from here on what is allocated.
+// begin creates the workers and starts counting allocations.
 func (r *run) begin(workers int) {
 	for range workers {
 		r.workers = append(r.workers, newWorker(r))
@@ -155,36 +70,14 @@ func (r *run) operations(ctx context.Context) error {
 				}
 				r.report(n)
 			}
-			r.gate.open() // nobody must wait for who has failed
+			r.gate.open() // the other workers must not wait for one that has failed
 		})
 	}
 	group.Wait()
 	return context.Cause(ctx)
 }
 
-// take is the next chunk for a worker. Through a gate all workers go in each round, some with nothing in the last.
-func (r *run) take(worker, round int) (first, n int, ok bool) {
-	if r.gate == nil {
-		first = int(r.next.Add(int64(r.chunk))) - r.chunk
-		return first, min(r.chunk, r.phase.Ops-first), first < r.phase.Ops
-	}
-	begin := round * r.chunk * r.phase.Workers
-	first = begin + worker*r.chunk
-	return first, max(0, min(r.chunk, r.phase.Ops-first)), begin < r.phase.Ops
-}
-
-// alone reports whether the calls of the chunk that begins at an operation are timed one by one: through a gate, those of all
-// workers or of none.
-func (r *run) alone(first int) bool {
-	together := r.chunk
-	if r.gate != nil {
-		together *= r.phase.Workers
-	}
-	chunks := (r.phase.Ops + together - 1) / together
-	return first/together%aloneEvery == min(3, chunks-1)
-}
-
-// report counts n more operations as done and says so, at the end and at most every 50 ms before.
+// report counts n more operations as done and calls progress at the end, and before that at most every 50 ms.
 func (r *run) report(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,7 +102,7 @@ func (r *run) once(ctx context.Context, call func(context.Context) error) error 
 	return nil
 }
 
-// took counts the one operation of a phase.
+// took records the time of the only operation of a phase.
 func (r *run) took(d time.Duration) {
 	w := r.workers[0]
 	w.ops = 1
@@ -218,7 +111,7 @@ func (r *run) took(d time.Duration) {
 	r.report(1)
 }
 
-// reopen takes the time that the store says.
+// reopen records the time that the store reports.
 func (r *run) reopen(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -232,31 +125,31 @@ func (r *run) reopen(ctx context.Context) error {
 	return nil
 }
 
-// isEmpty checks that all was popped.
+// isEmpty checks that the store is empty.
 func (r *run) isEmpty() error {
 	return r.store.Scan(nil, 1, func(key, _ []byte) error {
-		r.workers[0].wrong("key %q is there when all were popped", key)
+		r.workers[0].wrong("key %q is left after all were popped", key)
 		return nil
 	})
 }
 
-// errEnough ends a scan that has read what it wanted.
+// errEnough ends a scan that has read more than it asked for.
 var errEnough = errors.New("enough")
 
-// scan reads the store from its first key, in chunks: the clock stands while a chunk is checked.
+// scan reads the store from its first key, in chunks. The clock is stopped while a chunk is checked.
 func (r *run) scan(ctx context.Context) error {
 	r.chunk = chunkOps
 	r.begin(1)
 	w := r.workers[0]
 	want := r.phase.Ops
-	var last []byte // the last key of the chunks before
+	var last []byte // last key of the previous chunk
 	begin := time.Now()
 	check := func() {
 		w.record(time.Since(begin), w.answers.len())
 		for i := range w.answers.len() {
 			key := w.answers.key(i)
 			if w.ops > 0 && string(key) <= string(last) {
-				w.wrong("scan: key %q comes after %q", key, last)
+				w.wrong("scan: key %q follows %q", key, last)
 			}
 			w.checkPair(key, w.answers.value(i), w.ops)
 			last = append(last[:0], key...)
@@ -271,7 +164,7 @@ func (r *run) scan(ctx context.Context) error {
 	}
 	err := r.store.Scan(nil, limit, func(key, value []byte) error {
 		if w.ops+w.answers.len() == want {
-			w.wrong("scan: key %q comes after the %d that were asked for", key, want)
+			w.wrong("scan: key %q follows the %d requested keys", key, want)
 			return errEnough
 		}
 		w.answers.add(key, value)
@@ -287,12 +180,12 @@ func (r *run) scan(ctx context.Context) error {
 	}
 	check()
 	if w.ops < want {
-		w.wrong("scan: ends after %d keys, want %d", w.ops, want)
+		w.wrong("scan: stops after %d keys, want %d", w.ops, want)
 	}
 	return nil
 }
 
-// figures sums up the workers.
+// figures adds up the results of the workers.
 func (r *run) figures() Figures {
 	allocated := countAllocations()
 	f := Figures{Phase: r.phase.Name}
@@ -319,22 +212,10 @@ func (r *run) figures() Figures {
 	}
 	f.MedianNs = Median(whole) / workers
 	f.PutNs = Median(putting) / workers
-	f.P50Ns, f.P99Ns, f.P999Ns, f.MaxNs = calls.quantile(0.50), calls.quantile(0.99), calls.quantile(0.999), float64(calls.largest)
+	f.P50Ns, f.P99Ns, f.P999Ns = calls.quantile(0.50), calls.quantile(0.99), calls.quantile(0.999)
+	f.MaxNs = float64(calls.largest)
 	f.Latencies = calls.nonEmpty()
 	f.AllocsPerOp = float64(allocated.objects-r.allocated.objects) / float64(max(f.Ops, 1))
 	f.BytesPerOp = float64(allocated.bytes-r.allocated.bytes) / float64(max(f.Ops, 1))
 	return f
-}
-
-// clockCost is what timing one call adds to it.
-func clockCost() time.Duration {
-	costs := make([]float64, 0, 64)
-	for range cap(costs) {
-		begin := time.Now()
-		for range 16 {
-			_ = time.Since(begin)
-		}
-		costs = append(costs, float64(time.Since(begin))/17)
-	}
-	return time.Duration(Median(costs))
 }

@@ -2,13 +2,11 @@ package workload
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 )
 
-// operation is one of a mix.
+// operation is one kind of operation of a mix.
 type operation uint8
 
 const (
@@ -19,51 +17,19 @@ const (
 	modify
 )
 
-// serving is what a worker keeps of a chunk of Serve, by operation; counts has how many answers each has.
+// serving holds, for a worker, the operations of a chunk of Serve. The worker's counts hold the number of answers to
+// each.
 type serving struct {
 	what     []operation
 	limits   []int    // scan: entries asked for
-	versions []uint32 // update, modify: what it puts; read, modify: see oldest
-	oldest   []uint32 // read, modify: the oldest version it may see
-	records  int      // acknowledged before the chunk
-	zipf     Zipf     // over that many
+	versions []uint32 // update, modify: version to put
+	oldest   []uint32 // read, modify: oldest version that may be read
+	records  int      // records in the store before the chunk
+	zipf     Zipf     // over that number of records
 	later    []uint32 // scratch: versions of a pair that the chunk puts later
 }
 
-// servable is a Serve phase with its defaults in place, or what is wrong with it.
-func (p Phase) servable(set Set) (Phase, error) {
-	m := &p.Mix
-	if least := min(m.Read, m.Update, m.Insert, m.Scan, m.Modify, m.ScanMost); least < 0 || m.Read+m.Update+m.Insert+m.Scan+m.Modify != 100 {
-		return p, fmt.Errorf("a mix of %d, %d, %d, %d and %d percent: want none below 0 and 100 together", m.Read, m.Update, m.Insert, m.Scan, m.Modify)
-	}
-	if m.Scan > 0 && m.ScanMost == 0 {
-		return p, errors.New("scans of at most 0 entries, want at least 1")
-	}
-	if m.Choice != Uniform && m.Choice != Zipfian && m.Choice != Latest {
-		return p, fmt.Errorf("records chosen %v, want uniform, zipfian or latest", m.Choice)
-	}
-	if p.Ledger == nil {
-		if p.Records == 0 {
-			p.Records = set.Len()
-		}
-		p.Ledger = NewLedger(set, p.Records)
-	} else if p.Ledger.set != set || p.Records > 0 && p.Records != p.Ledger.Records() {
-		return p, fmt.Errorf("the ledger is of another set or has %d records, want %d", p.Ledger.Records(), p.Records)
-	}
-	p.Records = p.Ledger.Records()
-	if p.Ops == 0 {
-		p.Ops = p.Records
-	}
-	if p.Records == 0 && p.Ops > 0 {
-		return p, errors.New("there are no records")
-	}
-	if need := p.Mix.Inserts(p.Ops); need > set.Len()-p.Records {
-		return p, fmt.Errorf("%d records and %d pairs in the set, want %d pairs for what is inserted", p.Records, set.Len(), p.Records+need)
-	}
-	return p, nil
-}
-
-// pick chooses a record of those that are acknowledged.
+// pick chooses one of the records in the store.
 func (w *worker) pick(r *rand.Rand) int {
 	c := &w.run.chooser
 	switch c.choice {
@@ -80,19 +46,20 @@ func (w *worker) pick(r *rand.Rand) int {
 	}
 }
 
-// prepareServe decides what the operations of a chunk do, and tells the ledger what they will put. Inserts take the next
-// numbers; what the chunk inserts is read by later ones alone, when it is acknowledged.
+// prepareServe decides the operations of a chunk and records in the ledger what they will put. Inserts use the next
+// numbers. A pair that the chunk inserts can be read by later chunks only.
 func (w *worker) prepareServe(first, n int) {
 	r, s, ledger := w.run, &w.serve, w.run.phase.Ledger
 	mix := &r.phase.Mix
 	s.what, s.limits, s.versions, s.oldest = s.what[:0], s.limits[:0], s.versions[:0], s.oldest[:0]
 	if records := ledger.Records(); records != s.records {
 		s.records = records
-		s.zipf, _ = NewZipf(records, r.phase.Skew) // both were right before the phase began, and records only grow
+		// cannot fail: the arguments were valid before, and records only grow
+		s.zipf, _ = NewZipf(records, r.phase.Skew)
 	}
 	dice := w.dice.seeded(r.phase.Seed, first)
 	for i := range n {
-		at := place(r.phase.Seed, first+i)
+		at := position(r.phase.Seed, first+i)
 		what := read
 		for _, share := range [...]struct {
 			what    operation
@@ -156,7 +123,7 @@ func (w *worker) serveOne(i int) error {
 	}
 }
 
-// checkServe goes through a chunk again, in its order, with the ledger.
+// checkServe checks the answers of a chunk in the order of its operations, and records in the ledger what was put.
 func (w *worker) checkServe() {
 	s, ledger := &w.serve, w.run.phase.Ledger
 	answer := 0
@@ -184,7 +151,7 @@ func (w *worker) checkServe() {
 	}
 }
 
-// checkVersion checks that a value is of pair i, in a version that may have been read.
+// checkVersion checks that value is one of the versions of pair i that may have been read.
 func (w *worker) checkVersion(key, value []byte, i int, oldest uint32) {
 	var newest uint32
 	newest, w.serve.later = w.run.phase.Ledger.newest(w.serve.later[:0], i, w.id)
@@ -199,30 +166,31 @@ func (w *worker) checkVersion(key, value []byte, i int, oldest uint32) {
 			break
 		}
 	}
-	w.wrong("key %q: a value of %d bytes that is none of its versions %d to %d", key, len(value), oldest, newest)
+	w.wrong("key %q: a value of %d bytes that is not one of its versions %d to %d", key, len(value), oldest, newest)
 }
 
-// checkServedScan checks the count answers of operation i, from answer on. Of the versions that others have put meanwhile it
-// takes any: what they had overwritten when the scan began is not known any more.
+// checkServedScan checks the answers of operation i, count of them starting at answer. It accepts any version that
+// other workers put in the meantime, because it is no longer known which versions were already overwritten when the
+// scan started.
 func (w *worker) checkServedScan(i, answer, count int) {
 	set, ledger, limit := w.run.set, w.run.phase.Ledger, w.serve.limits[i]
 	pick, from := w.picks[i], w.requests.key(i)
 	if count == 0 || count > limit || !bytes.Equal(w.answers.key(answer), from) {
-		w.wrong("scan from %q: %d entries that do not begin there, want 1..%d that do", from, count, limit)
+		w.wrong("scan from %q: %d entries that do not start there, want 1..%d that do", from, count, limit)
 		return
 	}
 	last := w.answers.key(answer + count - 1)
 	switch {
 	case count == limit:
 	case set.Sorted() && count < w.serve.records-pick, !set.Sorted() && bytes.Compare(last, w.run.greatest) < 0:
-		w.wrong("scan from %q: ends after %d entries at %q, want %d", from, count, last, limit)
+		w.wrong("scan from %q: stops after %d entries at %q, want %d", from, count, last, limit)
 	}
 	for j := range count {
 		key := w.answers.key(answer + j)
 		number, ok := set.Index(key)
 		switch {
 		case j > 0 && bytes.Compare(w.answers.key(answer+j-1), key) >= 0:
-			w.wrong("scan from %q: key %q comes after %q", from, key, w.answers.key(answer+j-1))
+			w.wrong("scan from %q: key %q follows %q", from, key, w.answers.key(answer+j-1))
 		case !ok || !ledger.known(number):
 			w.wrong("scan from %q: key %q was never put", from, key)
 		case set.Sorted() && number != pick+j && number < w.serve.records:

@@ -17,7 +17,7 @@ func generated(t *testing.T, shape Shape, n int, values Values) *Generated {
 	return g
 }
 
-// checkSet checks what every set promises.
+// checkSet checks the promises of Set.
 func checkSet(t *testing.T, set Set, absents int) {
 	t.Helper()
 	keys := make(map[string]bool)
@@ -105,7 +105,7 @@ func TestGeneratedKeysLookAsTheirShapeSays(t *testing.T) {
 	tests := []struct {
 		shape Shape
 		i     int
-		want  string // what the key begins with
+		want  string // start of the key
 	}{
 		{Decimal, 21, "0000000000000042"},
 		{Prefixed, 21, "tenant/000042/order/"},
@@ -120,7 +120,7 @@ func TestGeneratedKeysLookAsTheirShapeSays(t *testing.T) {
 	if len(sharedPrefix) != 20 {
 		t.Errorf("the shared prefix has %d bytes, want 20", len(sharedPrefix))
 	}
-	// Keys that look random have every first byte about equally often.
+	// Keys that look random start with each byte about equally often.
 	g := generated(t, Random, 25600, Values{})
 	var first [256]int
 	for i := range g.Len() {
@@ -137,7 +137,8 @@ func TestSeedsMakeDifferentSets(t *testing.T) {
 	a, _ := NewGenerated(Random, 10, 1, Values{Bytes: 8})
 	b, _ := NewGenerated(Random, 10, 2, Values{Bytes: 8})
 	for i := range 10 {
-		if bytes.Equal(a.AppendKey(nil, i), b.AppendKey(nil, i)) || bytes.Equal(a.AppendValue(nil, i), b.AppendValue(nil, i)) {
+		if bytes.Equal(a.AppendKey(nil, i), b.AppendKey(nil, i)) ||
+			bytes.Equal(a.AppendValue(nil, i), b.AppendValue(nil, i)) {
 			t.Errorf("pair %d is the same with both seeds", i)
 		}
 	}
@@ -208,9 +209,12 @@ func TestGivenPairsKeepTheirPromises(t *testing.T) {
 		{"no key", nil},
 		{"one key", []string{"a"}},
 		{"the empty key and another", []string{"", "a"}},
-		{"paths, one the beginning of another", []string{"src", "src/fmt", "src/fmt/print.go", "src/fmt/print_test.go", "src/io"}},
+		{
+			"paths, one the beginning of another",
+			[]string{"src", "src/fmt", "src/fmt/print.go", "src/fmt/print_test.go", "src/io"},
+		},
 		{"keys that look like absent ones", []string{"a", "a!", "a!0", "a!!", "b!1", "c"}},
-		{"neighbours without room between", []string{"a", "a\x00", "a\x00\x00", "a\x00!"}},
+		{"neighbors with nothing between", []string{"a", "a\x00", "a\x00\x00", "a\x00!"}},
 		{"the last begins with the one before and a low byte", []string{"a", "b", "b\x01"}},
 		{"the last begins with the one before and the mark", []string{"a", "b", "b!"}},
 	}

@@ -2,13 +2,13 @@ package workload
 
 import "encoding/binary"
 
-// Values says what generated values look like.
+// Values is the form of generated values.
 type Values struct {
 	Bytes        int  // length of every value
-	Compressible bool // the second half repeats the first, so that a compressor halves it; otherwise nothing repeats
+	Compressible bool // the second half repeats the first, so that a value compresses to half its size
 }
 
-// Append appends the value that follows from seed.
+// Append appends the value that is determined by seed.
 func (v Values) Append(dst []byte, seed uint64) []byte {
 	fresh := v.Bytes
 	if v.Compressible {

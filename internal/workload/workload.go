@@ -1,91 +1,70 @@
-// Package workload is what the benchmark, the demo and the comparison with other stores run: sets of keys and values,
-// choices among them, phases of operations on any [Store], and the figures of a phase.
+// Package workload is shared by the benchmark, the demo and the comparison with other stores: sets of keys and values,
+// choices of keys, phases of operations on any [Store], and the figures of a phase.
 //
-// Every key and value follows from a set and an index, so that nothing is kept to check an answer against: every value that
-// a store returns is compared with the one it should be, outside the clock. Only where values change under way is a [Ledger]
-// kept of which version may be there. The package knows no store.
+// A key and its value are computed from a set and an index, so that every value that a store returns can be checked
+// without keeping a copy. The checks run while the clock is stopped. Where values change during a phase, a [Ledger]
+// records which versions may be read.
 package workload
 
 import (
 	"context"
-	"iter"
 	"time"
 )
 
-// A Store is what a phase runs on. Its methods are called by as many goroutines as the phase has workers.
+// A Store is the subject of a phase. Its methods are called by several goroutines if the phase has several workers.
 type Store interface {
-	// Put sets one key, and nobody waits for the disk. The slices of all methods are the caller's, and change after the call.
+	// Put sets one key without waiting for the disk. In all methods the slices belong to the caller and change after
+	// the call.
 	Put(key, value []byte) error
-	// PutSync is a Put that is durable when it returns.
+	// PutSync is Put, but durable when it returns.
 	PutSync(key, value []byte) error
-	// PutIfAbsent sets a key that the store does not hold, and reports whether it did.
+	// PutIfAbsent sets a key unless the store holds it, and reports whether it did.
 	PutIfAbsent(key, value []byte) (stored bool, err error)
-	// Delete removes one key. An absent one is no error.
+	// Delete deletes one key. An absent key is not an error.
 	Delete(key []byte) error
-	// Apply sets the keys of a batch, all or none.
+	// Apply sets all keys of a batch, or none.
 	Apply(b Batch) error
-	// AppendGet appends the value of key to dst and returns the longer slice; for an absent key it returns dst and false.
+	// AppendGet appends the value of key to dst and returns the longer slice. For an absent key it returns dst and
+	// false.
 	AppendGet(dst, key []byte) (out []byte, found bool, err error)
-	// GetMany looks keys up and calls each for all of them, in their order: i is the place in keys. The value is the store's,
-	// until each returns; where found is false it may be nil. An error of each ends the call and is returned.
+	// GetMany looks up keys and calls each for all of them, in their order; i is the index in keys. The value is valid
+	// until each returns; it may be nil if found is false. An error of each ends the call and is returned.
 	GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error
-	// Scan calls each for the keys from the first that is not below from, in order: limit of them, or all if limit is 0. The
-	// slices are the store's, until each returns. An error of each ends the scan and is returned.
+	// Scan calls each for up to limit keys, or all if limit is 0, in order, starting with the first key that is not
+	// below from. The slices are valid until each returns. An error of each ends the scan and is returned.
 	Scan(from []byte, limit int, each func(key, value []byte) error) error
 
-	// Flush moves what is held in memory to tables, where the store has such a thing.
+	// Flush writes data in memory to tables, if the store has tables.
 	Flush(ctx context.Context) error
-	// Settle returns when the store has no work left to do in the background.
+	// Settle returns when the store has no background work left.
 	Settle(ctx context.Context) error
 	// Compact brings all data into its final form.
 	Compact(ctx context.Context) error
-	// Reopen closes the store cleanly and opens it again. It returns how long the opening took, without the closing.
+	// Reopen closes the store cleanly and opens it again. It returns the time of the opening.
 	Reopen() (opening time.Duration, err error)
-	// Close ends the use of the store.
+	// Close closes the store.
 	Close() error
 }
 
-// A Set is pairs of keys and values, numbered from 0, and keys that are absent from it. It never changes and is safe for
-// concurrent use. The Append methods append to dst and return the longer slice, as append does.
+// A Set holds pairs of keys and values, numbered from 0, and keys that are absent from it. It never changes and is safe
+// for concurrent use. The Append methods append to dst and return the longer slice.
 type Set interface {
-	// Len is the number of pairs.
+	// Len returns the number of pairs.
 	Len() int
-	// Sorted reports whether the order of the numbers is the order of the keys.
+	// Sorted reports whether the keys are in the order of their numbers.
 	Sorted() bool
 	// AppendKey appends key i, 0 ≤ i < Len.
 	AppendKey(dst []byte, i int) []byte
 	// AppendValue appends the value of key i, 0 ≤ i < Len.
 	AppendValue(dst []byte, i int) []byte
-	// AppendVersion appends what the value of key i is after it was changed: each version differs from all others of its key,
-	// and version 0 is that of AppendValue.
+	// AppendVersion appends a later version of the value of key i. All versions of a key differ, and version 0 is the
+	// value that AppendValue appends.
 	AppendVersion(dst []byte, i int, version uint32) []byte
-	// Index is the number of a key, or false if the key is not in the set.
+	// Index returns the number of a key, or false if the key is not in the set.
 	Index(key []byte) (i int, ok bool)
-	// Absents is how many absent keys the set can name.
+	// Absents returns the number of absent keys.
 	Absents() int
-	// AppendAbsent appends absent key i, 0 ≤ i < Absents. Absent keys are distinct and lie between the keys of the set, so
-	// that the bounds of tables do not answer for the filters.
+	// AppendAbsent appends absent key i, 0 ≤ i < Absents. Absent keys are distinct and lie between the keys of the set,
+	// so that the bounds of tables do not exclude them and filters are needed.
 	AppendAbsent(dst []byte, i int) []byte
-}
-
-// A Batch is pairs that a store sets together. It is a view of the caller's memory.
-type Batch struct {
-	keys, values       []byte
-	keyEnds, valueEnds []int // one more than there are pairs: pair i is between ends i and i+1
-}
-
-// Len is the number of pairs.
-func (b Batch) Len() int { return max(0, len(b.keyEnds)-1) }
-
-// All yields the pairs in the order in which they are to be set.
-func (b Batch) All() iter.Seq2[[]byte, []byte] {
-	return func(yield func(key, value []byte) bool) {
-		for i := range b.Len() {
-			k := b.keys[b.keyEnds[i]:b.keyEnds[i+1]:b.keyEnds[i+1]]
-			v := b.values[b.valueEnds[i]:b.valueEnds[i+1]:b.valueEnds[i+1]]
-			if !yield(k, v) {
-				return
-			}
-		}
-	}
 }

@@ -2,20 +2,21 @@ package workload
 
 import "fmt"
 
-// A Mix is how often each of some operations comes, in percent, and on which keys.
+// A Mix gives the share of each operation, in percent, and the choice of keys.
 type Mix struct {
 	Name     string
-	Read     int    // looks a record up
+	Read     int    // looks up a record
 	Update   int    // puts another version of a record
 	Insert   int    // puts the next pair of the set
-	Scan     int    // reads on from a record, 1 to ScanMost of them, uniformly
-	Modify   int    // looks a record up and puts another version of it
+	Scan     int    // reads 1 to ScanMost entries from a record on, uniformly distributed
+	Modify   int    // looks up a record and puts another version of it
 	ScanMost int    // see Scan
 	Choice   Choice // of records: Uniform, Zipfian, or Latest
 }
 
-// YCSB is a workload of the Yahoo! Cloud Serving Benchmark, by its letter A to F: Cooper, Silberstein, Tam, Ramakrishnan,
-// Sears, "Benchmarking Cloud Serving Systems with YCSB", SoCC 2010. Records and requests are those of the set and the phase.
+// YCSB returns a workload of the Yahoo! Cloud Serving Benchmark, by its letter A to F: Cooper, Silberstein, Tam,
+// Ramakrishnan, Sears, "Benchmarking Cloud Serving Systems with YCSB", SoCC 2010. The set and the phase determine its
+// records and the number of requests.
 func YCSB(letter byte) (Mix, error) {
 	switch letter | 0x20 {
 	case 'a':
@@ -35,5 +36,5 @@ func YCSB(letter byte) (Mix, error) {
 	}
 }
 
-// Inserts is how many pairs a phase of so many operations puts: what the set needs beyond the records that are there.
+// Inserts returns the number of pairs that a phase of ops operations inserts.
 func (m Mix) Inserts(ops int) int { return ops/100*m.Insert + min(ops%100, m.Insert) }

@@ -45,7 +45,10 @@ func TestEveryYCSBWorkloadOfAGoodStoreIsRight(t *testing.T) {
 				}
 				ledger := NewLedger(set, records)
 				for i, letter := range []byte("abcfdeac") {
-					p := Phase{Kind: Serve, Mix: ycsb(t, letter), Ledger: ledger, Ops: ops, Workers: workers, Seed: uint64(i)}
+					p := Phase{
+						Kind: Serve, Mix: ycsb(t, letter), Ledger: ledger, Ops: ops,
+						Workers: workers, Seed: uint64(i),
+					}
 					f, err := Run(t.Context(), s, set, p, nil)
 					if err != nil || f.Wrong > 0 || f.Ops != ops || f.Phase != "ycsb-"+string(letter) {
 						t.Errorf("%s: %d operations, %d wrong: %s, %v", f.Phase, f.Ops, f.Wrong, f.FirstWrong, err)
@@ -55,7 +58,8 @@ func TestEveryYCSBWorkloadOfAGoodStoreIsRight(t *testing.T) {
 					t.Errorf("%d records in the ledger and %d in the store, want %d", got, len(s.pairs), set.Len())
 				}
 				if len(ledger.flying)+len(ledger.early) > 0 {
-					t.Errorf("%d pairs are still being put, %d wait for ones before them", len(ledger.flying), len(ledger.early))
+					t.Errorf("%d pairs are still being put, %d wait for ones before them",
+						len(ledger.flying), len(ledger.early))
 				}
 			})
 		}
@@ -93,7 +97,12 @@ func TestAMixHasItsSharesAndItsChoice(t *testing.T) {
 		letter            byte
 		puts, gets, scans int
 	}{
-		{'a', 2000, 2000, 0}, {'b', 200, 3800, 0}, {'c', 0, 4000, 0}, {'d', 200, 3800, 0}, {'e', 200, 0, 3800}, {'f', 2000, 4000, 0},
+		{'a', 2000, 2000, 0},
+		{'b', 200, 3800, 0},
+		{'c', 0, 4000, 0},
+		{'d', 200, 3800, 0},
+		{'e', 200, 0, 3800},
+		{'f', 2000, 4000, 0},
 	}
 	for _, tt := range tests {
 		set := generated(t, Decimal, records+ops*5/100, Values{Bytes: 8})
@@ -107,7 +116,8 @@ func TestAMixHasItsSharesAndItsChoice(t *testing.T) {
 			t.Fatalf("%c: %d wrong: %s, %v", tt.letter, f.Wrong, f.FirstWrong, err)
 		}
 		if s.puts != tt.puts || s.gets != tt.gets || s.scans != tt.scans {
-			t.Errorf("%c: %d puts, %d lookups, %d scans, want %d, %d, %d", tt.letter, s.puts, s.gets, s.scans, tt.puts, tt.gets, tt.scans)
+			t.Errorf("%c: %d puts, %d lookups, %d scans, want %d, %d, %d",
+				tt.letter, s.puts, s.gets, s.scans, tt.puts, tt.gets, tt.scans)
 		}
 		if s.scans > 0 && (s.scanned < s.scans*48 || s.scanned > s.scans*53) {
 			t.Errorf("%c: %d scans of %d entries together, want about 50.5 each", tt.letter, s.scans, s.scanned)
@@ -143,12 +153,12 @@ func TestAMixRepeatsItself(t *testing.T) {
 	}
 }
 
-// wornStore spoils what it is told to.
+// wornStore gives wrong answers of one kind.
 type wornStore struct {
 	*mapStore
 
 	mu    sync.Mutex
-	first map[string][]byte // the first value of each key that was put after the load
+	first map[string][]byte // first value of each key that was put after the load
 	puts  int
 	way   string
 	set   Set
@@ -222,25 +232,25 @@ func TestWrongAnswersToAMixAreFound(t *testing.T) {
 	}{
 		{"is right", "", 'a', Shapes},
 		{"is right", "", 'e', Shapes},
-		{"loses a put in ten", "none of its versions", 'a', Shapes},
-		{"loses a put in ten", "none of its versions", 'f', Shapes},
+		{"loses a put in ten", "not one of its versions", 'a', Shapes},
+		{"loses a put in ten", "not one of its versions", 'f', Shapes},
 		{"loses a put in ten", "is not found", 'd', Shapes},
 		{"loses a put in ten", "scan from", 'e', []Shape{Decimal, BigEndian}},
-		{"keeps the first put", "none of its versions", 'a', Shapes},
-		{"keeps what was loaded", "none of its versions", 'b', Shapes},
-		{"knows the future", "none of its versions", 'c', Shapes},
+		{"keeps the first put", "not one of its versions", 'a', Shapes},
+		{"keeps what was loaded", "not one of its versions", 'b', Shapes},
+		{"knows the future", "not one of its versions", 'c', Shapes},
 		{"finds nothing", "is not found", 'c', Shapes},
 		{"skips the second", "has number", 'e', []Shape{Decimal, BigEndian}},
-		{"ends early", "ends after 3 entries", 'e', Shapes},
+		{"ends early", "stops after 3 entries", 'e', Shapes},
 		{"scans an absent key", "never put", 'e', Shapes},
-		{"scans another's value", "none of its versions", 'e', Shapes},
-		{"begins elsewhere", "do not begin there", 'e', Shapes},
+		{"scans another's value", "not one of its versions", 'e', Shapes},
+		{"begins elsewhere", "do not start there", 'e', Shapes},
 	}
 	for _, tt := range tests {
 		for _, shape := range tt.shapes {
 			for _, workers := range []int{1, 3} {
 				if workers > 1 && strings.HasPrefix(tt.way, "loses") && (tt.letter == 'd' || tt.letter == 'e') {
-					continue // a worker that the machine puts to sleep may keep the others from all that was inserted
+					continue // a worker that the machine suspends may keep the others from reading newly inserted pairs
 				}
 				ops := 2000
 				if tt.letter == 'e' {
@@ -252,9 +262,11 @@ func TestWrongAnswersToAMixAreFound(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.way, s.first = tt.way, make(map[string][]byte)
-				f, err := Run(t.Context(), s, set, Phase{Kind: Serve, Mix: ycsb(t, tt.letter), Records: records, Ops: ops, Workers: workers}, nil)
+				f, err := Run(t.Context(), s, set,
+					Phase{Kind: Serve, Mix: ycsb(t, tt.letter), Records: records, Ops: ops, Workers: workers}, nil)
 				if err != nil || (f.Wrong > 0) != (tt.want != "") || !strings.Contains(f.FirstWrong, tt.want) {
-					t.Errorf("a store of %v keys with %d workers that %s: %d wrong, the first %q, %v; want %q", shape, workers, tt.way, f.Wrong, f.FirstWrong, err, tt.want)
+					t.Errorf("a store of %v keys with %d workers that %s: %d wrong, the first %q, %v; want %q",
+						shape, workers, tt.way, f.Wrong, f.FirstWrong, err, tt.want)
 				}
 			}
 		}
@@ -264,7 +276,8 @@ func TestWrongAnswersToAMixAreFound(t *testing.T) {
 func TestAScanOfWhatWasNeverPutIsFound(t *testing.T) {
 	for _, shape := range []Shape{Random, Decimal} {
 		set := generated(t, shape, 600, Values{Bytes: 20})
-		f, err := Run(t.Context(), load(t, set), set, Phase{Kind: Serve, Mix: ycsb(t, 'e'), Records: 500, Ops: 200}, nil)
+		f, err := Run(t.Context(), load(t, set), set, Phase{Kind: Serve, Mix: ycsb(t, 'e'), Records: 500, Ops: 200},
+			nil)
 		if err != nil || f.Wrong == 0 || !strings.Contains(f.FirstWrong, "never put") {
 			t.Errorf("%v keys: %d wrong, the first %q, %v", shape, f.Wrong, f.FirstWrong, err)
 		}
@@ -275,7 +288,8 @@ func TestAScanOfOldVersionsIsFound(t *testing.T) {
 	set := generated(t, Random, 500, Values{Bytes: 20})
 	for way, wrong := range map[string]bool{"is right": false, "scans the first put": true} {
 		s := &wornStore{mapStore: load(t, set), first: make(map[string][]byte), set: set, way: way}
-		f, err := Run(t.Context(), s, set, Phase{Kind: Serve, Mix: Mix{Scan: 50, Update: 50, ScanMost: 10, Choice: Zipfian}, Ops: 1000}, nil)
+		f, err := Run(t.Context(), s, set,
+			Phase{Kind: Serve, Mix: Mix{Scan: 50, Update: 50, ScanMost: 10, Choice: Zipfian}, Ops: 1000}, nil)
 		if err != nil || (f.Wrong > 0) != wrong {
 			t.Errorf("a store that %s: %d wrong, the first %q, %v", way, f.Wrong, f.FirstWrong, err)
 		}
@@ -315,8 +329,8 @@ func TestImpossibleMixesAreRefused(t *testing.T) {
 	}
 }
 
-// Workers put versions of one pair and read it, as a Serve phase does, with every order of their calls that chance finds. What
-// a linear store answers must be among what the ledger allows, and with one worker there is nothing else.
+// Workers put and read versions of one pair, as a Serve phase does, with calls in random order. Every answer of a
+// linearizable store must be allowed by the ledger, and with one worker the ledger must allow nothing else.
 func TestALedgerAllowsWhatALinearStoreAnswers(t *testing.T) {
 	type call struct {
 		put     bool
@@ -361,7 +375,8 @@ func TestALedgerAllowsWhatALinearStoreAnswers(t *testing.T) {
 					}
 					newest, own := ledger.newest(nil, 0, w)
 					if c.got < c.oldest || c.got > newest || slices.Contains(own, c.got) {
-						t.Fatalf("seed %d: version %d was read, allowed are %d to %d without %d", seed, c.got, c.oldest, newest, own)
+						t.Fatalf("seed %d: version %d was read, allowed are %d to %d without %d",
+							seed, c.got, c.oldest, newest, own)
 					}
 					allowed := int(newest-c.oldest) + 1
 					for _, v := range own {

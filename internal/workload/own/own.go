@@ -1,4 +1,4 @@
-// Package own is the store of this repository as the workload knows one.
+// Package own adapts a bloomkv.DB to workload.Store.
 package own
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// A Store is a DB to run phases on. Close is the DB's.
+// A Store is a DB on which phases can run.
 type Store struct {
 	*bloomkv.DB // replaced by Reopen
 
@@ -21,11 +21,11 @@ type Store struct {
 
 var _ workload.Store = (*Store)(nil)
 
-// errForeign is the answer to a Reopen of a DB that somebody else has opened.
+// errForeign is returned by Reopen for a DB that was not opened by Open.
 var errForeign = errors.New("reopen: the store was not opened by Open, so its options are not known")
 
-// Open is bloomkv.Open, with options that may be nil, for a store that [Store.Reopen] can open again. Nobody waits for the disk
-// but in PutSync, whatever Options.Durability says.
+// Open calls bloomkv.Open for a store that [Store.Reopen] can open again. The options may be nil. Writes do not wait
+// for the disk, except in PutSync, whatever Options.Durability is.
 func Open(dir string, options *bloomkv.Options) (*Store, error) {
 	s := &Store{dir: dir}
 	if options != nil {
@@ -38,7 +38,7 @@ func Open(dir string, options *bloomkv.Options) (*Store, error) {
 	return s, nil
 }
 
-// open leaves the DB as it was when it fails: one that is closed can still be closed again.
+// open leaves the DB unchanged if it fails, so that a closed DB can be closed again.
 func (s *Store) open() error {
 	db, err := bloomkv.Open(s.dir, &s.options)
 	if err == nil {
@@ -47,7 +47,7 @@ func (s *Store) open() error {
 	return err
 }
 
-// Reopen closes the DB and opens it again with the same options. Nobody may use the store meanwhile.
+// Reopen closes the DB and opens it again with the same options. The store must not be used in the meantime.
 func (s *Store) Reopen() (opening time.Duration, err error) {
 	if s.dir == "" {
 		return 0, errForeign
@@ -60,7 +60,7 @@ func (s *Store) Reopen() (opening time.Duration, err error) {
 	return time.Since(begin), err
 }
 
-// AppendGet has false where the DB has ErrNotFound.
+// AppendGet returns false if the DB returns ErrNotFound.
 func (s *Store) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	out, err = s.DB.AppendGet(dst, key)
 	if errors.Is(err, bloomkv.ErrNotFound) {
@@ -69,17 +69,17 @@ func (s *Store) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	return out, err == nil, err
 }
 
-// batches are recycled, as a caller of the DB would.
+// batches are recycled, as an application would do.
 var batches = sync.Pool{New: func() any { return new(bloomkv.Batch) }}
 
-// PutSync syncs the log, whatever the options say.
+// PutSync syncs the log, whatever the options are.
 func (s *Store) PutSync(key, value []byte) error {
 	b := batches.Get().(*bloomkv.Batch) //nolint:errcheck // the pool holds nothing else
 	b.Put(key, value)
 	return s.apply(b, bloomkv.Sync)
 }
 
-// Apply copies the pairs into a batch of the DB, as a caller of it would.
+// Apply copies the pairs into a batch of the DB, as an application would do.
 func (s *Store) Apply(pairs workload.Batch) error {
 	b := batches.Get().(*bloomkv.Batch) //nolint:errcheck // the pool holds nothing else
 	for key, value := range pairs.All() {
@@ -95,7 +95,7 @@ func (s *Store) apply(b *bloomkv.Batch, d bloomkv.Durability) error {
 	return err
 }
 
-// Scan reads until each returns an error or limit pairs were read.
+// Scan calls each for up to limit pairs, until each returns an error.
 func (s *Store) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	n := 0
 	for kv, err := range s.DB.Scan(bloomkv.IterOptions{Lower: from}) {
@@ -112,7 +112,7 @@ func (s *Store) Scan(from []byte, limit int, each func(key, value []byte) error)
 	return nil
 }
 
-// Settle waits until nothing is left to flush or compact.
+// Settle waits until there is nothing left to flush or compact.
 func (s *Store) Settle(ctx context.Context) error {
 	for !s.Metrics().Settled {
 		select {

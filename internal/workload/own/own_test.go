@@ -73,7 +73,7 @@ func TestEveryPhaseIsRight(t *testing.T) {
 	}
 }
 
-// Several goroutines may apply batches: none gets another's pairs.
+// Several goroutines may apply batches at once, and none gets pairs of another.
 func TestBatchesOfSeveralGoroutinesStayApart(t *testing.T) {
 	set, err := workload.NewGenerated(workload.Random, 20_000, 1, workload.Values{Bytes: 20})
 	if err != nil {
@@ -83,7 +83,8 @@ func TestBatchesOfSeveralGoroutinesStayApart(t *testing.T) {
 	var group sync.WaitGroup
 	for range 2 {
 		group.Go(func() {
-			if _, err := workload.Run(t.Context(), s, set, workload.Phase{Kind: workload.Load, Batch: 10, Workers: 4}, nil); err != nil {
+			if _, err := workload.Run(t.Context(), s, set, workload.Phase{Kind: workload.Load, Batch: 10, Workers: 4},
+				nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -97,7 +98,7 @@ func TestBatchesOfSeveralGoroutinesStayApart(t *testing.T) {
 
 func TestABatchIsEmptyWhenItIsUsedAgain(t *testing.T) {
 	s := open(t, nil)
-	for range 20 { // the pool may forget one
+	for range 20 { // the pool may drop a batch
 		err := errors.Join(s.PutSync([]byte("first"), nil), s.Delete([]byte("first")), s.PutSync([]byte("second"), nil))
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +111,7 @@ func TestABatchIsEmptyWhenItIsUsedAgain(t *testing.T) {
 
 func TestPutSyncIsDurableAndPutIsNot(t *testing.T) {
 	disk := vfs.NewMem()
-	// The options ask for durable writes: Put heeds the workload, whose Put nobody waits for.
+	// The options ask for durable writes, but Put must not wait for the disk.
 	s, err := own.Open("store", &bloomkv.Options{FS: disk, Durability: bloomkv.Sync})
 	if err != nil {
 		t.Fatal(err)

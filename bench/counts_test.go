@@ -26,7 +26,10 @@ func TestCountsAreReadAndWritten(t *testing.T) {
 			t.Errorf("%q: %v, as %q; want %v, as %q", c.list, []int(got), got.String(), c.want, c.name)
 		}
 	}
-	for _, list := range []string{"", ",", "1M,", "0", "-5", "1.5M", "k", "M5", "2G", "5kk", "99999999999999999999", "4294967295G", "1e6"} {
+	for _, list := range []string{
+		"", ",", "1M,", "0", "-5", "1.5M", "k", "M5", "2G", "5kk",
+		"99999999999999999999", "4294967295G", "1e6",
+	} {
 		var got counts
 		if err := got.Set(list); err == nil || !strings.Contains(err.Error(), "want numbers") {
 			t.Errorf("%q: %v as %v", list, err, []int(got))
@@ -35,7 +38,9 @@ func TestCountsAreReadAndWritten(t *testing.T) {
 }
 
 func TestSmallTablesAreAsManyAsAskedFor(t *testing.T) {
-	for _, c := range []struct{ tables, pair, want int }{{100, 116, 100 * 132}, {1, 116, fewestKeys}, {1000, 1 << 20, 1000}} {
+	for _, c := range []struct{ tables, pair, want int }{
+		{100, 116, 100 * 132}, {1, 116, fewestKeys}, {1000, 1 << 20, 1000},
+	} {
 		if got := keysOfTables(c.tables, c.pair); got != c.want {
 			t.Errorf("%d tables of pairs of %d bytes: %d keys, want %d", c.tables, c.pair, got, c.want)
 		}

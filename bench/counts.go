@@ -6,20 +6,21 @@ import (
 	"strings"
 )
 
-// smallTable is the size of the tables in stores of many: the least there is.
+// smallTable is the table size of stores with many tables, the smallest possible.
 const smallTable = 16 << 10
 
-// entryOverhead is what an entry of a table takes beside key and value, about: lengths, sequence number, and its share of
-// the index and of the filter.
+// entryOverhead is about the number of bytes that an entry takes besides key and value: lengths, sequence number, and
+// its share of the index and the filter.
 const entryOverhead = 8
 
-// keysOfTables is so many pairs of some bytes each that a compacted store of small tables has about so many.
+// keysOfTables returns the number of pairs with which a compacted store of small tables has about the given number of
+// tables. pair is the size of a key and a value.
 func keysOfTables(tables, pair int) int {
 	return max(fewestKeys, tables*max(1, smallTable/(pair+entryOverhead)))
 }
 
-// counts is a flag: numbers with commas between them, each with k, M or G behind it for thousands, millions and thousands of
-// millions.
+// counts is a flag for a list of numbers, separated by commas. A number may end in k, M or G for a factor of a
+// thousand, a million or a thousand million.
 type counts []int
 
 var countUnits = []struct {
@@ -27,7 +28,7 @@ var countUnits = []struct {
 	size   int
 }{{"G", 1_000_000_000}, {"M", 1_000_000}, {"k", 1000}}
 
-// String is the shortest way to write the counts.
+// String returns the shortest form of the counts.
 func (c *counts) String() string {
 	names := make([]string, len(*c))
 	for i, n := range *c {
@@ -45,7 +46,7 @@ func countName(n int) string {
 	return strconv.Itoa(n)
 }
 
-// Type is what --help calls the value.
+// Type returns the name of the value in the help text.
 func (c *counts) Type() string { return "LIST" }
 
 // Set replaces the counts.
@@ -68,5 +69,5 @@ func (c *counts) Set(list string) error {
 	return nil
 }
 
-// mostPairs is the largest count: a floor has as many bits as a store's filters, and is built in memory.
+// mostPairs is the largest count. A floor has as many filter bits as a store, and is built in memory.
 const mostPairs = 1_000_000_000

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bench/machine"
+	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/internal/workload/own"
+)
+
+// config holds the flags of the main run.
+type config struct {
+	data
+
+	choice  choice
+	workers int
+	fpr     float64
+	filters string // on, off or both
+	loads   []string
+	phases  []string
+	dir     string
+	json    bool
+}
+
+const (
+	mostKeys   = 1_000_000
+	mostBytes  = 256 << 20 // bytes of keys and values, unless --keys asks for more
+	maxWorkers = 16
+)
+
+func mainCommand(s streams, command string) *cobra.Command {
+	var c config
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure bloomkv: times and read amplification, with filters and without",
+		Long: `bench creates a store with filters and a store without, does the same work in both, and prints the
+results side by side: times, and what each lookup read by the counters of the store and of the operating
+system. Every answer is checked.
+
+The work: load generated pairs; look up present and absent keys right after the load, after overwriting
+every pair, and after a compaction; seek and scan; mix reads and writes; and run the inner loops of two
+common programs, check-and-insert and a queue.
+
+The commands measure one thing each:
+  sweep   how read amplification changes with the filters' error rate, the number of runs and the number of keys
+  growth  an absent lookup in large stores, compared with the least work that it needs
+  scale   lookups on several goroutines
+
+Exit status:
+  0    success
+  2    a wrong answer, wrong usage, or any other error
+  130  interrupted; the stores were closed and the temporary ones removed`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.check(); err != nil {
+				return hint(cmd, err)
+			}
+			return c.run(cmd.Context(), s, command)
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}
+
+func (c *config) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	c.data = data{value: 100, shape: workload.Random, memory: 1024, seed: 1}
+	c.data.flags(cmd, "pairs in the store; 0 means a million, or fewer large ones: 256 MiB of keys and values",
+		"memory budget of a store, in `MIB`; the default holds a million pairs")
+	f.TextVar(&c.choice, "choice", choice(workload.Shuffled),
+		"order of the looked-up keys, a `NAME`: shuffled (each once), uniform or zipf")
+	f.IntVar(&c.workers, "workers", 1, "goroutines in each phase that can use several, 1 to 16")
+	f.Float64Var(&c.fpr, "fpr", 0.01, fprHelp)
+	f.StringVar(&c.filters, "filters", "both", "`WHICH` stores to create: with filters (on), without (off) or both")
+	f.StringSliceVar(&c.loads, "load", nil, "ways to load, a `LIST` of "+strings.Join(loadNames(), ", ")+
+		"; lookups use the store of the first (default: all, or random with --phases)")
+	f.StringSliceVar(&c.phases, "phases", []string{"all"},
+		"phases to measure, a `LIST` of "+strings.Join(phaseNames(), ", "))
+	f.StringVar(&c.dir, "dir", "", "create the stores in `DIR`, which must be new or empty, and keep them "+
+		"(default: a temporary directory)")
+	f.BoolVar(&c.json, "json", false, jsonHelp)
+}
+
+// check reports wrong flags, and sets the defaults that depend on other flags.
+func (c *config) check() error {
+	if err := c.data.check(); err != nil {
+		return err
+	}
+	if c.keys == 0 {
+		c.keys = max(1, min(mostKeys, mostBytes/(c.shape.KeyBytes()+c.value)))
+	}
+	if c.workers < 1 || c.workers > maxWorkers {
+		return fmt.Errorf("--workers %d: want 1 to %d", c.workers, maxWorkers)
+	}
+	if err := checkFPR(c.fpr); err != nil {
+		return fmt.Errorf("%w; for no filters use --filters off", err)
+	}
+	if !slices.Contains([]string{"on", "off", "both"}, c.filters) {
+		return fmt.Errorf("--filters %q: want on, off or both", c.filters)
+	}
+	all := slices.Equal(c.phases, []string{"all"})
+	if all {
+		c.phases = phaseNames()
+	}
+	if err := checkNames("--phases", c.phases, phaseNames()); err != nil {
+		return err
+	}
+	switch {
+	case len(c.loads) > 0:
+		return checkNames("--load", c.loads, loadNames())
+	case all:
+		c.loads = loadNames()
+	case c.readsMain():
+		c.loads = loadNames()[:1]
+	}
+	return nil
+}
+
+// checkNames reports a name in a flag that is unknown or given twice.
+func checkNames(flag string, given, names []string) error {
+	for i, name := range given {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("%s: unknown name %q; want some of %s", flag, name, strings.Join(names, ", "))
+		}
+		if slices.Contains(given[:i], name) {
+			return fmt.Errorf("%s: %q is given twice", flag, name)
+		}
+	}
+	if len(given) == 0 {
+		return fmt.Errorf("%s: empty; want some of %s", flag, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// run runs each part in both kinds of store, one after the other and never at once, so that the memory of the process
+// is the memory of one store.
+func (c *config) run(ctx context.Context, s streams, command string) (err error) {
+	parts, err := c.parts()
+	if err != nil {
+		return err
+	}
+	dir, remove, err := tempDir(c.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	r := c.report(command)
+	for _, filters := range []string{"on", "off"} {
+		if c.filters != "both" && c.filters != filters {
+			continue
+		}
+		kind := side{Filters: filters, FilterFPR: c.fpr}
+		if filters == "off" {
+			kind.FilterFPR = 1
+		}
+		r.Sides = append(r.Sides, kind)
+	}
+	for _, p := range parts {
+		for i := range r.Sides {
+			kind := &r.Sides[i]
+			if err := c.measurePart(ctx, s, kind, p, filepath.Join(dir, "filters-"+kind.Filters, p.name)); err != nil {
+				return err
+			}
+		}
+	}
+	return s.show(c.json, r)
+}
+
+func (c *config) report(command string) *report {
+	name, _ := c.choice.MarshalText() // it was parsed from its name
+	return &report{
+		Machine: machine.Here(), Command: command,
+		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), Choice: string(name),
+		Workers: c.workers, Seed: c.seed,
+		MemoryBudget: c.memory << 20, MemtableSize: c.memtable(),
+	}
+}
+
+// measurePart creates a store, runs the phases of a part in it, and adds their figures to the side. A temporary store
+// is removed at once, so that the next one has the disk to itself.
+func (c *config) measurePart(ctx context.Context, s streams, kind *side, p part, dir string) (err error) {
+	debug.FreeOSMemory() // memory left over from the previous store must not be counted here
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	if c.dir == "" {
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	}
+	store, err := own.Open(dir, c.options(kind.FilterFPR))
+	if err != nil {
+		return err
+	}
+	used, err := c.use(ctx, s, kind, p, store)
+	if err = errors.Join(err, store.Close()); err != nil || p.name != "main" {
+		return err
+	}
+	disk, err := diskBytes(dir) // after Close, which removes files that are no longer needed
+	if err != nil {
+		return err
+	}
+	kind.fill(used.metrics, used.writes, disk, int64(c.keys+used.inserted)*int64(c.shape.KeyBytes()+c.value))
+	return nil
+}
+
+// A use is what a part did to its store.
+type use struct {
+	metrics  bloomkv.Metrics // of the main part, at its end, after flushing and compaction
+	writes   writeSums
+	inserted int // pairs beyond those of the set
+}
+
+// use runs the phases of a part.
+func (c *config) use(ctx context.Context, s streams, kind *side, p part, store *own.Store) (u use, err error) {
+	for _, phase := range p.steps {
+		bar := s.progress("filters " + kind.Filters + ": " + phase.Name)
+		row, err := measure(ctx, store, p.set, phase, &u.writes, bar)
+		bar.end()
+		if err != nil {
+			return u, err
+		}
+		row.Part = p.name
+		if phase.Kind == workload.Insert {
+			u.inserted = row.Ops
+		}
+		kind.Phases = append(kind.Phases, row)
+	}
+	if p.name != "main" { // only the main part reports metrics
+		return u, nil
+	}
+	if err := errors.Join(store.Flush(ctx), store.Settle(ctx)); err != nil {
+		return u, err
+	}
+	u.metrics = store.Metrics()
+	u.writes.add(u.metrics.Writes)
+	return u, nil
+}

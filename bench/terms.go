@@ -1,0 +1,69 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/internal/workload/own"
+)
+
+const (
+	promisedFPR = 0.01 // of the stores of growth and scale: the default of the options
+	fewestKeys  = 1000 // in a store; with fewer, rounds are too short for the clock
+)
+
+// terms are the flags that growth and scale share.
+type terms struct {
+	data
+	streams
+
+	rounds int
+	dir    string // "" is the system's directory for temporary files
+	json   bool
+}
+
+// newTerms returns the terms with their defaults.
+func newTerms(s streams) terms {
+	return terms{streams: s, data: data{value: 100, shape: workload.Random, memory: 1024, seed: 1}}
+}
+
+// flags adds the flags beyond those of the data.
+func (t *terms) flags(c *cobra.Command, rounds int) {
+	f := c.Flags()
+	f.IntVar(&t.rounds, "rounds", rounds, "number of rounds in which the two sides take turns")
+	f.StringVar(&t.dir, "dir", "", "create the stores in a new directory in `DIR`, and remove it afterwards "+
+		"(default: the directory for temporary files)")
+	f.BoolVar(&t.json, "json", false, jsonHelp)
+}
+
+func (t *terms) check() error {
+	if t.rounds < 1 {
+		return fmt.Errorf("--rounds %d: want at least 1", t.rounds)
+	}
+	return t.data.check()
+}
+
+// bar returns a progress bar for an action on a store.
+func (t *terms) bar(set workload.Set, what string) progress {
+	return t.progress(countName(set.Len()) + " keys: " + what)
+}
+
+// phase runs one phase with a progress bar.
+func (t *terms) phase(ctx context.Context, store *own.Store, set workload.Set, p workload.Phase) (
+	workload.Figures, error,
+) {
+	bar := t.bar(set, cmp.Or(p.Name, p.Kind.String()))
+	defer bar.end()
+	return workload.Run(ctx, store, set, p, bar.set)
+}
+
+// newDir creates a directory and returns it with a function that removes it.
+func (t *terms) newDir() (dir string, remove func() error, err error) {
+	dir, err = os.MkdirTemp(t.dir, "bloomkv-bench-")
+	return dir, func() error { return os.RemoveAll(dir) }, err
+}

@@ -1,0 +1,99 @@
+package picture
+
+import (
+	"strings"
+	"unicode"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// A size is the layout for one width. The height depends on the text above and below the plot.
+type size struct {
+	width, plot vg.Length // of the chart; height of the plot with its axes
+	text        float64   // size of labels, in points
+	xTicks      int       // approximate number of labels that fit below the plot
+	yTicks      int
+	swatch      vg.Length // of each color of a scale
+}
+
+var (
+	wide   = size{width: 720, plot: 350, text: 14, xTicks: 8, yTicks: 6, swatch: 18}
+	narrow = size{width: 330, plot: 260, text: 13, xTicks: 4, yTicks: 6, swatch: 11}
+)
+
+func (s size) style(r role, scale float64) text.Style {
+	return text.Style{
+		Color:   r.color(),
+		Font:    font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Points(s.text*scale)),
+		XAlign:  draw.XLeft,
+		YAlign:  draw.YTop,
+		Handler: plot.DefaultTextHandler,
+	}
+}
+
+func (s size) lineHeight(scale float64) vg.Length { return vg.Points(s.text * scale * 1.35) }
+
+// wrap breaks a text into at most most lines of the given width, between words if possible. It cuts the rest.
+func wrap(style text.Style, s string, width vg.Length, most int) []string {
+	var lines []string
+	for rest := []rune(s); len(rest) > 0; {
+		// As many characters as fit, but at least one.
+		n := 1
+		for n < len(rest) && n < 1000 && style.Width(string(rest[:n+1])) <= width {
+			n++
+		}
+		if n < len(rest) {
+			if len(lines) == most-1 {
+				for n > 1 && style.Width(string(rest[:n])+"…") > width {
+					n--
+				}
+				return append(lines, strings.TrimSpace(string(rest[:n]))+"…")
+			}
+			if rest[n] != ' ' {
+				if space := lastSpace(rest[:n]); space > 0 {
+					n = space
+				}
+			}
+		}
+		lines = append(lines, strings.TrimSpace(string(rest[:n])))
+		for n < len(rest) && rest[n] == ' ' {
+			n++
+		}
+		rest = rest[n:]
+	}
+	return lines
+}
+
+func lastSpace(s []rune) int {
+	for i := len(s) - 1; i > 0; i-- {
+		if s[i] == ' ' {
+			return i
+		}
+	}
+	return 0
+}
+
+func nonEmpty(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// clean returns s as one line of printable characters. It replaces characters that HTML and XML forbid and those that
+// change the direction of text.
+func clean(s string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsGraphic(r):
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s))
+}
