@@ -12,7 +12,7 @@ import (
 // A Policy determines the shape of the tree: which compaction is due, how many runs a level may hold, and when
 // writers wait. All methods are pure and safe for concurrent use.
 type Policy interface {
-	// Pick returns the most urgent compaction, or nil if none is due.
+	// Pick returns the most urgent compaction, or nil if the tree is in shape.
 	Pick(v View) *Plan
 	// MaxRuns returns the largest number of runs that a level may hold. Filters are built so that this many runs on
 	// each level together keep the promised rate. The manifest refuses several runs below level 0 so far.
