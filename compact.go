@@ -98,11 +98,11 @@ func (db *DB) settled() (settled bool) {
 	return settled
 }
 
-func (db *DB) pick(s *tree.State) *compaction.Plan { return db.policy.Pick(db.treeView(s, false)) }
+func (db *DB) pick(s *tree.State) *compaction.Plan { return db.policy.Pick(db.shape(s, false)) }
 
-// treeView returns a state as compactions are picked by; asked is true for those of a Compact.
-func (db *DB) treeView(s *tree.State, asked bool) compaction.View {
-	return compaction.View{Version: s.Version, Snapshots: db.tree.Pinned(), Facts: db.facts(s, asked)}
+// shape returns a state as compactions are picked by; asked is true for those of a Compact.
+func (db *DB) shape(s *tree.State, asked bool) compaction.Shape {
+	return compaction.Shape{Version: s.Version, Snapshots: db.tree.Pinned(), Facts: db.facts(s, asked)}
 }
 
 // A job is a compaction that is due.
@@ -127,7 +127,7 @@ func (db *DB) nextJob(asked bool) (next *job) {
 			plan := db.pick(v.State)
 			if len(db.manual) > 0 && (plan == nil || !asked) {
 				m := db.manual[0]
-				if p := m.Next(db.treeView(v.State, true), db.policy); p != nil {
+				if p := m.Next(db.shape(v.State, true), db.policy); p != nil {
 					next = &job{v.State.Version, p, m}
 				} else {
 					m.done = true

@@ -63,8 +63,8 @@ func BenchmarkRun(b *testing.B) {
 			for run := range uint64(4) {
 				v = benchRun(b, d, v, 0, run+2, 25000, 32, c.dels)
 			}
-			view := View{Version: v}
-			p := view.mergeLevel0(last)
+			shape := Shape{Version: v}
+			p := shape.mergeLevel0(last)
 			env := d.env(8<<20, c.snapshots...)
 			env.BlockSize = 4096
 			var read uint64
@@ -111,10 +111,10 @@ func BenchmarkPick(b *testing.B) {
 	}
 	policy := leveled
 	policy.BaseLevelSize = 64 << 20
-	view := View{Version: v, Facts: &forest{dels: dels}}
+	shape := Shape{Version: v, Facts: &forest{dels: dels}}
 	b.ReportAllocs()
 	for b.Loop() {
-		if p := policy.Pick(view); p != nil {
+		if p := policy.Pick(shape); p != nil {
 			b.Fatal(p.text())
 		}
 	}

@@ -18,7 +18,7 @@ const maxStep = 256 << 20
 
 // dropsFromLevel0 reports whether range tombstones in level 0 delete tables further down that together are larger
 // than what has to be read to merge level 0 into the level to.
-func (v *View) dropsFromLevel0(to int) bool {
+func (v *Shape) dropsFromLevel0(to int) bool {
 	var c cover
 	runs := v.all(0)
 	for _, r := range runs {
@@ -34,7 +34,7 @@ func (v *View) dropsFromLevel0(to int) bool {
 }
 
 // pickDrop returns a compaction of one of the levels below level 0 that pays by the data it drops, or nil.
-func (v *View) pickDrop() *Plan {
+func (v *Shape) pickDrop() *Plan {
 	for l := 1; l < last; l++ {
 		if runs := v.Levels[l]; len(runs) > 0 {
 			oldest := runs[len(runs)-1]
@@ -55,7 +55,7 @@ func (v *View) pickDrop() *Plan {
 // it: until then iterators have to step over them. Range tombstones count if there is one for every two tables
 // below, or if they delete tables that together are larger than what has to be read. If a snapshot may need what
 // they hide, there is nothing to gain yet.
-func (v *View) dense(level int, t *manifest.Table) bool {
+func (v *Shape) dense(level int, t *manifest.Table) bool {
 	points := t.Deletes > t.Entries-t.Deletes
 	if !points && t.RangeDeletes == 0 {
 		return false
@@ -83,7 +83,7 @@ func (v *View) dense(level int, t *manifest.Table) bool {
 
 // rewriteLast rewrites neighboring tables of the last level, the first within b that are wanted, or returns nil.
 // They must be neighbors, since the outputs may span everything between the inputs.
-func (v *View) rewriteLast(b manifest.Bounds, wanted func(*manifest.Table) bool) *Plan {
+func (v *Shape) rewriteLast(b manifest.Bounds, wanted func(*manifest.Table) bool) *Plan {
 	var best []*manifest.Table
 	for _, r := range v.Levels[last] {
 		tables := r.Touching(b)
@@ -110,10 +110,10 @@ func (v *View) rewriteLast(b manifest.Bounds, wanted func(*manifest.Table) bool)
 func leftover(t *manifest.Table) bool { return hasTombstone(t) || t.Flags&manifest.Superseded != 0 }
 
 // settled reports whether every snapshot sees either all versions in t or none.
-func (v *View) settled(t *manifest.Table) bool { return t.MaxSeq <= intervals(v.Snapshots).first() }
+func (v *Shape) settled(t *manifest.Table) bool { return t.MaxSeq <= intervals(v.Snapshots).first() }
 
 // covered returns the bytes of tables below a level that c deletes as a whole.
-func (v *View) covered(level int, c cover, b manifest.Bounds) (n uint64) {
+func (v *Shape) covered(level int, c cover, b manifest.Bounds) (n uint64) {
 	for l := level + 1; l <= last; l++ {
 		in := v.overlapping(l, b)
 		n += bytesOf(in) - v.uncovered(in, c)
@@ -122,7 +122,7 @@ func (v *View) covered(level int, c cover, b manifest.Bounds) (n uint64) {
 }
 
 // uncovered returns the bytes of those inputs that c does not delete as a whole.
-func (v *View) uncovered(inputs []Input, c cover) (n uint64) {
+func (v *Shape) uncovered(inputs []Input, c cover) (n uint64) {
 	for _, in := range inputs {
 		for _, t := range in.Tables {
 			if !c.whole(t, v.Snapshots) {

@@ -101,7 +101,7 @@ func TestPickEarly(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := tree(t, c.tree)
-			if got := leveled.Pick(f.view(c.snapshots...)).text(); got != c.want {
+			if got := leveled.Pick(f.shape(c.snapshots...)).text(); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
@@ -110,7 +110,7 @@ func TestPickEarly(t *testing.T) {
 
 func TestRangeTombstonesThatAreNotInMemoryStartNothing(t *testing.T) {
 	f := tree(t, "0: a-d):10:a~d@9\n6: a-c:900")
-	if got := leveled.Pick(View{Version: f.Version}).text(); got != "nothing" {
+	if got := leveled.Pick(Shape{Version: f.Version}).text(); got != "nothing" {
 		t.Errorf("got %s", got)
 	}
 }

@@ -33,7 +33,7 @@ type Env struct {
 	// The rest is for Run alone.
 
 	Limiter Limiter // delays writes; nil means no limit
-	Recodes bool    // the inputs usually have another codec, so their size says little about that of the outputs
+	Recodes bool    // the inputs usually have another codec: sizes of outputs can't be predicted
 	// Free is the disk space in bytes, if FreeKnown. If more will be written, as far as that can be predicted, Run
 	// writes nothing and returns an error matching ErrDiskSpace (I22).
 	Free      uint64

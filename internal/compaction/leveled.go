@@ -60,10 +60,10 @@ func (l Leveled) targets(v *manifest.Version) (base int, targets [manifest.NumLe
 // Pick returns the most urgent compaction, or nil if the tree is in shape. Level 0 is judged by its number of runs,
 // as each costs every lookup a filter probe; the others by their bytes above the target. Moving an ingested run
 // comes first, as it costs nothing. Compactions that only drop data come last.
-func (l Leveled) Pick(v View) *Plan { return l.pickFrom(v, 0) }
+func (l Leveled) Pick(v Shape) *Plan { return l.pickFrom(v, 0) }
 
 // pickFrom picks like Pick, but disregards the size of the levels above first.
-func (l Leveled) pickFrom(v View, first int) *Plan {
+func (l Leveled) pickFrom(v Shape, first int) *Plan {
 	base, targets := l.targets(v.Version)
 	if p := v.moveIngested(base); p != nil {
 		return p
@@ -96,7 +96,7 @@ func (l Leveled) pickFrom(v View, first int) *Plan {
 
 // moveIngested moves the oldest run of level 0, if it was ingested, as far down as it overlaps nothing, if that is
 // at least the base level. So loading sorted data into a range of keys of its own costs no compaction.
-func (v *View) moveIngested(base int) *Plan {
+func (v *Shape) moveIngested(base int) *Plan {
 	runs := v.Levels[0]
 	if len(runs) == 0 {
 		return nil
@@ -117,7 +117,7 @@ func (v *View) moveIngested(base int) *Plan {
 
 // mergeTable merges one table of a level into the next one: the table that overlaps the fewest bytes there for its
 // size.
-func (v *View) mergeTable(level int) *Plan {
+func (v *Shape) mergeTable(level int) *Plan {
 	var best *Plan
 	var bestCost float64
 	runs := v.Levels[level]

@@ -143,12 +143,12 @@ func (p *Plan) text() string {
 // The base level is the last one up to 1000 bytes there, and the one above up to 10,000.
 var leveled = Leveled{Trigger: 4, Slow: 8, Stop: 12, Ratio: 10, BaseLevelSize: 1000}
 
-func (f *forest) view(snapshots ...ikey.Seq) View {
-	return View{Version: f.Version, Snapshots: snapshots, Facts: f}
+func (f *forest) shape(snapshots ...ikey.Seq) Shape {
+	return Shape{Version: f.Version, Snapshots: snapshots, Facts: f}
 }
 
-// of returns the view of a later version.
-func (f *forest) of(v *manifest.Version) View { return View{Version: v, Facts: f} }
+// of returns the shape of a later version.
+func (f *forest) of(v *manifest.Version) Shape { return Shape{Version: v, Facts: f} }
 
 func (f *forest) RangeDels(t *manifest.Table) rangedel.List { return f.dels[t.Number] }
 func (f *forest) Outdated(_ int, t *manifest.Table) bool    { return f.old[t.Number] }
@@ -259,7 +259,7 @@ func TestPick(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := tree(t, c.tree)
-			if got := leveled.Pick(f.view()).text(); got != c.want {
+			if got := leveled.Pick(f.shape()).text(); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})

@@ -23,7 +23,7 @@ type Manual struct {
 }
 
 // Next returns the next plan, or nil when all is done. All plans that it returned before must have been carried out.
-func (m *Manual) Next(v View, policy Policy) *Plan {
+func (m *Manual) Next(v Shape, policy Policy) *Plan {
 	for ; m.level <= last; m.level, m.from = m.level+1, nil {
 		b := manifest.Bounds{Lo: m.Lo, Hi: m.Hi}
 		if m.from != nil {
@@ -53,7 +53,7 @@ func (m *Manual) Next(v View, policy Policy) *Plan {
 }
 
 // wantsLevel0 reports whether a run of level 0 that is old enough has a key within b.
-func (m *Manual) wantsLevel0(v *View, b manifest.Bounds) bool {
+func (m *Manual) wantsLevel0(v *Shape, b manifest.Bounds) bool {
 	return slices.ContainsFunc(v.Levels[0], func(r manifest.Run) bool {
 		return r.ID < m.UpTo && len(r.Touching(b)) > 0
 	})
@@ -81,7 +81,7 @@ func (m *Manual) pass(p *Plan) {
 }
 
 // chunk merges the tables of a level within b into the next one, as many as one plan should take, or returns nil.
-func (v *View) chunk(level int, b manifest.Bounds) *Plan {
+func (v *Shape) chunk(level int, b manifest.Bounds) *Plan {
 	in := v.closed(level, b)
 	if len(in) == 0 {
 		return nil
@@ -100,7 +100,7 @@ func (v *View) chunk(level int, b manifest.Bounds) *Plan {
 }
 
 // alike returns the leading tables that are all movable to the level, or all not.
-func (v *View) alike(tables []*manifest.Table, to int) []*manifest.Table {
+func (v *Shape) alike(tables []*manifest.Table, to int) []*manifest.Table {
 	moves := v.movable(tables[:1], to)
 	n := slices.IndexFunc(tables, func(t *manifest.Table) bool { return v.movable([]*manifest.Table{t}, to) != moves })
 	if n < 0 {

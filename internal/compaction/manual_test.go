@@ -123,7 +123,7 @@ func TestManual(t *testing.T) {
 			if got := strings.Join(got, ", "); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
-			if p := m.Next(f.view(), policy); p != nil {
+			if p := m.Next(f.shape(), policy); p != nil {
 				t.Errorf("when all is done it goes on with %s", p.text())
 			}
 		})
@@ -191,7 +191,7 @@ func TestClosed(t *testing.T) {
 		{"n", "o", "nothing"},
 		{"a", "d", "5[a-b c-e] 5[e-g] 5[g-k)] merge to 5"},
 	} {
-		v := f.view()
+		v := f.shape()
 		in := v.closed(5, manifest.Bounds{Lo: []byte(c.lo), Hi: []byte(c.hi)})
 		var p *Plan
 		if len(in) > 0 {

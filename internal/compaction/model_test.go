@@ -18,7 +18,7 @@ var long = flag.Int("long", 1, "how many times as many histories the model test 
 // plan returns a random plan that respects the order of the tree, or nil if a randomly chosen level is empty.
 func (w *world) plan() *Plan {
 	level := w.rng.IntN(manifest.NumLevels)
-	v := w.view()
+	v := w.shape()
 	runs := v.Levels[level]
 	if len(runs) == 0 {
 		return nil
@@ -46,8 +46,8 @@ func (w *world) plan() *Plan {
 	return p
 }
 
-func (w *world) view() View {
-	return View{Version: w.v, Snapshots: w.snapshots, Facts: resident{w.disk}}
+func (w *world) shape() Shape {
+	return Shape{Version: w.v, Snapshots: w.snapshots, Facts: resident{w.disk}}
 }
 
 // policy returns a policy with a random trigger.
@@ -158,7 +158,7 @@ func (w *world) compact() {
 	}
 	w.note("compact %q to %q", m.Lo, m.Hi)
 	for i := 0; ; i++ {
-		p := m.Next(w.view(), w.policy())
+		p := m.Next(w.shape(), w.policy())
 		if p == nil {
 			break
 		}
@@ -168,7 +168,7 @@ func (w *world) compact() {
 		w.carryOut(p)
 		w.check()
 	}
-	b, v := manifest.Bounds{Lo: m.Lo, Hi: m.Hi}, w.view()
+	b, v := manifest.Bounds{Lo: m.Lo, Hi: m.Hi}, w.shape()
 	for level := range manifest.NumLevels {
 		if level < last && len(v.overlapping(level, b)) > 0 {
 			w.fail("level %d is not empty", level)
@@ -188,7 +188,7 @@ func (w *world) settle() {
 	w.t.Helper()
 	policy := w.policy()
 	for i := 0; ; i++ {
-		p := policy.Pick(w.view())
+		p := policy.Pick(w.shape())
 		if p == nil {
 			for level, runs := range w.v.Levels {
 				if n := policy.MaxRuns(level); len(runs) > n && level > 0 {
@@ -254,7 +254,7 @@ func testHistories(t *testing.T, n int, policies func(trigger int) Policy) {
 			w.snapshots = nil
 			w.compact()
 			m := &Manual{UpTo: w.run + 1}
-			for p := m.Next(w.view(), w.policy()); p != nil; p = m.Next(w.view(), w.policy()) {
+			for p := m.Next(w.shape(), w.policy()); p != nil; p = m.Next(w.shape(), w.policy()) {
 				w.carryOut(p)
 			}
 			w.check()
@@ -273,7 +273,7 @@ func testHistories(t *testing.T, n int, policies func(trigger int) Policy) {
 			if entries != live {
 				w.fail("%d versions are left of %d keys", entries, live)
 			}
-			if p := w.policy().Pick(w.view()); p != nil {
+			if p := w.policy().Pick(w.shape()); p != nil {
 				w.fail("after all that the tree wants %s", p.text())
 			}
 		})

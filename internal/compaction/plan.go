@@ -24,7 +24,7 @@ type Input struct {
 func (p *Plan) Bytes() uint64 { return bytesOf(p.Inputs) }
 
 // Edit returns the change that a finished compaction makes: the inputs are removed, and the outputs join the newest
-// run of the output level, or form the run newRun if the plan wants a new one or the level has none.
+// run of the output level, or form the run newRun if the plan wants a new run or the level is empty.
 func Edit(v *manifest.Version, p *Plan, outputs []*manifest.Table, newRun uint64) *manifest.Edit {
 	e := &manifest.Edit{}
 	for _, in := range p.Inputs {
@@ -64,7 +64,7 @@ func count(inputs []Input) (n int) {
 	return n
 }
 
-// boundsOfTables returns the range from the first to the last key of tables, of which there is at least one.
+// boundsOfTables returns the range from the first to the last key of one or more tables.
 func boundsOfTables(tables []*manifest.Table) manifest.Bounds {
 	b := tables[0].Bounds()
 	for _, t := range tables[1:] {
@@ -73,7 +73,7 @@ func boundsOfTables(tables []*manifest.Table) manifest.Bounds {
 	return b
 }
 
-// boundsOf returns the range from the first to the last key of inputs, of which there is at least one.
+// boundsOf returns the range from the first to the last key of one or more inputs.
 func boundsOf(inputs []Input) manifest.Bounds {
 	b := boundsOfTables(inputs[0].Tables)
 	for _, in := range inputs[1:] {

@@ -12,8 +12,8 @@ import (
 // A Policy determines the shape of the tree: which compaction is due, how many runs a level may hold, and when
 // writers wait. All methods are pure and safe for concurrent use.
 type Policy interface {
-	// Pick returns the most urgent compaction, or nil if none is due.
-	Pick(v View) *Plan
+	// Pick returns the most urgent compaction, or nil if the tree is in shape.
+	Pick(v Shape) *Plan
 	// MaxRuns returns the largest number of runs that a level may hold. Filters are built so that this many runs on
 	// each level together keep the promised rate. The manifest refuses several runs below level 0 so far.
 	MaxRuns(level int) int
@@ -38,8 +38,8 @@ type Backlog struct {
 	Targets [manifest.NumLevels]uint64 // bytes that each level should hold at most; 0 for level 0 and the last level
 }
 
-// A View is a version with everything else that plans depend on.
-type View struct {
+// A Shape is a version with everything else that plans depend on.
+type Shape struct {
 	*manifest.Version
 
 	// Snapshots are the sequence numbers that readers hold, ascending. Data that they need does not justify a

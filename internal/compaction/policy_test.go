@@ -20,7 +20,7 @@ func (p tiered) MaxRuns(level int) int {
 	return p.Leveled.MaxRuns(level)
 }
 
-func (p tiered) Pick(v View) *Plan {
+func (p tiered) Pick(v Shape) *Plan {
 	switch {
 	case len(v.Levels[1]) >= p.k:
 		return v.down(2, v.all(1)...)
@@ -53,7 +53,7 @@ func TestATieredPolicy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := tree(t, c.tree)
-			p := tiered{leveled, 3}.Pick(f.view())
+			p := tiered{leveled, 3}.Pick(f.shape())
 			got := p.text()
 			if p != nil && p.NewRun {
 				got += ", as a new run"

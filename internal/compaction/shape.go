@@ -7,10 +7,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// Policies and Manual build their plans with the methods of View in this file.
+// Policies and Manual build their plans with the methods of Shape in this file.
 
 // all returns the runs of a level, newest first.
-func (v *View) all(level int) (in []Input) {
+func (v *Shape) all(level int) (in []Input) {
 	for _, r := range v.Levels[level] {
 		in = append(in, Input{level, r.ID, r.Tables})
 	}
@@ -18,7 +18,7 @@ func (v *View) all(level int) (in []Input) {
 }
 
 // overlapping returns the tables of a level that share a key with b, by run.
-func (v *View) overlapping(level int, b manifest.Bounds) []Input {
+func (v *Shape) overlapping(level int, b manifest.Bounds) []Input {
 	var in []Input
 	for _, r := range v.Levels[level] {
 		if tables := r.Touching(b); len(tables) > 0 {
@@ -30,7 +30,7 @@ func (v *View) overlapping(level int, b manifest.Bounds) []Input {
 
 // closed returns the tables of a level that share a key with b, and if the level has several runs those that share
 // a key with these, and so on: the result of merging them overlaps no other table of the level.
-func (v *View) closed(level int, b manifest.Bounds) []Input {
+func (v *Shape) closed(level int, b manifest.Bounds) []Input {
 	in := v.overlapping(level, b)
 	for n := 0; len(v.Levels[level]) > 1 && len(in) > 0 && n != count(in); {
 		n = count(in)
@@ -40,7 +40,7 @@ func (v *View) closed(level int, b manifest.Bounds) []Input {
 }
 
 // down merges tables, of one run or of several, into a level below theirs, or moves them there.
-func (v *View) down(to int, in ...Input) *Plan {
+func (v *Shape) down(to int, in ...Input) *Plan {
 	below := v.closed(to, boundsOf(in))
 	move := len(below) == 0 && len(in) == 1 && v.movable(in[0].Tables, to)
 	return &Plan{To: to, Inputs: slices.Concat(in, below), Move: move}
@@ -48,7 +48,7 @@ func (v *View) down(to int, in ...Input) *Plan {
 
 // mergeLevel0 merges level 0 into the base level, or into a level above that is not empty. It moves the oldest run
 // as it is if that overlaps nothing there, as after sequential writes.
-func (v *View) mergeLevel0(base int) *Plan {
+func (v *Shape) mergeLevel0(base int) *Plan {
 	to := v.lowered(base)
 	runs := v.all(0)
 	if oldest := runs[len(runs)-1]; v.fits(to, oldest.Tables) {
@@ -59,7 +59,7 @@ func (v *View) mergeLevel0(base int) *Plan {
 
 // lowered returns the level that level 0 is merged into. A tree that shrank has tables above the base level. They
 // are newer than those of the base level, so level 0 is merged into them.
-func (v *View) lowered(base int) int {
+func (v *Shape) lowered(base int) int {
 	for l := 1; l < base; l++ {
 		if len(v.Levels[l]) > 0 {
 			return l
@@ -71,25 +71,25 @@ func (v *View) lowered(base int) int {
 // movable reports whether tables may move to a level as they are. A tombstone has nothing left to hide in the last
 // level, so it is dropped on the way there. A table with an outdated filter is rewritten once, since the output's
 // filter is of the present plan.
-func (v *View) movable(tables []*manifest.Table, to int) bool {
+func (v *Shape) movable(tables []*manifest.Table, to int) bool {
 	return !slices.ContainsFunc(tables, func(t *manifest.Table) bool {
 		return to == last && hasTombstone(t) || v.outdated(to, t)
 	})
 }
 
 // fits reports whether tables may move into gaps of a level.
-func (v *View) fits(to int, tables []*manifest.Table) bool {
+func (v *Shape) fits(to int, tables []*manifest.Table) bool {
 	return v.movable(tables, to) && !slices.ContainsFunc(tables, func(t *manifest.Table) bool {
 		return len(v.overlapping(to, t.Bounds())) > 0
 	})
 }
 
-func (v *View) outdated(level int, t *manifest.Table) bool {
+func (v *Shape) outdated(level int, t *manifest.Table) bool {
 	return v.Facts != nil && v.Facts.Outdated(level, t)
 }
 
 // rangeDels returns the known range tombstones of tables of one run.
-func (v *View) rangeDels(tables []*manifest.Table) (l rangedel.List) {
+func (v *Shape) rangeDels(tables []*manifest.Table) (l rangedel.List) {
 	for _, t := range tables {
 		if t.RangeDeletes > 0 && v.Facts != nil {
 			l = append(l, v.Facts.RangeDels(t)...)
