@@ -3,6 +3,7 @@ package bloomkv
 import (
 	"bytes"
 
+	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
@@ -32,7 +33,7 @@ func (v *cover) at(key []byte) ikey.Seq {
 // end is the upper end of the stretch.
 func (v *cover) end() []byte {
 	if v.hi == nil {
-		return beyond
+		return deadkeys.Beyond
 	}
 	return v.hi
 }

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/tree"
@@ -57,9 +58,6 @@ const (
 	stopped                  // the store was closed; the key stays readable
 )
 
-// beyond is greater than every key.
-var beyond = bytes.Repeat([]byte{0xff}, MaxKeySize+1)
-
 var cursors = sync.Pool{New: func() any {
 	c := &cursor{key: []byte{}, kept: []byte{}} // neither the empty key nor an empty value is nil
 	c.eachGE, c.eachLT = c.nextGE, c.nextLT
@@ -87,7 +85,7 @@ func (it *Iterator) begin(db *DB, opts *IterOptions, at asOf) {
 		c.boundary = append(c.boundary[:0], upper...)
 		c.upper = c.boundary
 	} else {
-		c.upper = beyond
+		c.upper = deadkeys.Beyond
 	}
 	c.prefix.ask(db.opts.FilterPrefix, lower, upper)
 	c.at, c.err, c.back = fresh, nil, false
@@ -226,9 +224,9 @@ func (c *cursor) seekFrom(key []byte) bool {
 		return c.leave(afterLast)
 	}
 	c.dead.reset(key)
-	if d, ok := c.db.deadKeys.at(key, c.seq); ok {
-		key = d.hi
-		c.dead.from(d.lo)
+	if d, ok := c.db.deadKeys.At(key, c.seq); ok {
+		key = d.Hi
+		c.dead.from(d.Lo)
 	}
 	c.target = ikey.Search(key, c.seq)
 	if len(c.covers) == 0 {
@@ -253,9 +251,9 @@ func (c *cursor) seekBefore(key []byte) bool {
 		return c.leave(beforeFirst)
 	}
 	c.dead.reset(key)
-	if d, ok := c.db.deadKeys.below(key, c.seq); ok {
-		key = d.lo
-		c.dead.from(d.hi)
+	if d, ok := c.db.deadKeys.Below(key, c.seq); ok {
+		key = d.Lo
+		c.dead.from(d.Hi)
 	}
 	c.target = ikey.Search(key, ikey.MaxSeq)
 	if len(c.covers) == 0 {
@@ -308,9 +306,9 @@ func (c *cursor) forward(ok, again bool) bool {
 		}
 		if k.Trailer.Kind() == ikey.Delete {
 			c.dead.note(c.key)
-			if d, known := c.db.deadKeys.at(c.key, c.seq); known {
-				c.dead.from(d.lo)
-				ok = c.merge.SeekGE(ikey.Search(d.hi, c.seq))
+			if d, known := c.db.deadKeys.At(c.key, c.seq); known {
+				c.dead.from(d.Lo)
+				ok = c.merge.SeekGE(ikey.Search(d.Hi, c.seq))
 			} else {
 				ok = c.merge.Next()
 			}
@@ -364,9 +362,9 @@ func (c *cursor) backward(ok bool) bool {
 		}
 		if visible.Kind() == ikey.Delete {
 			c.dead.note(c.key)
-			if d, known := c.db.deadKeys.at(c.key, c.seq); known {
-				c.dead.from(d.hi)
-				ok = c.merge.SeekLT(ikey.Search(d.lo, ikey.MaxSeq))
+			if d, known := c.db.deadKeys.At(c.key, c.seq); known {
+				c.dead.from(d.Hi)
+				ok = c.merge.SeekLT(ikey.Search(d.Lo, ikey.MaxSeq))
 			}
 			continue
 		}

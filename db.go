@@ -25,6 +25,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
@@ -63,7 +64,7 @@ type DB struct {
 	pacer pacer       // of the compaction goroutine
 
 	iterators iterators // open ones
-	deadKeys  deadRanges
+	deadKeys  deadkeys.Ranges
 	report    reporter
 
 	lookups  lookupCounts

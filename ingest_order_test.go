@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/tree"
@@ -498,11 +499,11 @@ func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
 	if err := errors.Join(db.Put([]byte("a"), nil), db.Put([]byte("z"), nil)); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 3 * deadWorth {
+	for i := range 3 * deadkeys.Worth {
 		keys = append(keys, key(i))
 	}
 	for round := range 10 {
-		for i := range 3 * deadWorth { // again: compaction drops them
+		for i := range 3 * deadkeys.Worth { // again: compaction drops them
 			if err := db.Delete([]byte(key(i))); err != nil {
 				t.Fatal(err)
 			}
@@ -512,10 +513,10 @@ func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if all := db.deadKeys.ranges.Load(); all == nil || len(*all) == 0 {
+		if db.deadKeys.Len() == 0 {
 			t.Fatalf("round %d: no word of the dead keys: the test tests nothing", round)
 		}
-		k := key(deadWorth/2 + round*deadWorth/5)
+		k := key(deadkeys.Worth/2 + round*deadkeys.Worth/5)
 		want[k] = "in"
 		if err := db.Ingest(t.Context(), pairsOf(map[string]string{k: "in"}), IngestOptions{}); err != nil {
 			t.Fatal(err)

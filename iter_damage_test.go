@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -283,7 +284,7 @@ func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 	}
 	data := map[string]int{} // bytes of data blocks
 	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
-		end, err := table.Reader.ApproximateOffset(beyond)
+		end, err := table.Reader.ApproximateOffset(deadkeys.Beyond)
 		if err != nil {
 			t.Fatal(err)
 		}

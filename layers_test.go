@@ -32,7 +32,7 @@ var rooms = map[string]room{
 	"bench/compare": {7, []string{".", "bloomblock", "bench/machine", "internal/outfile", "internal/workload", "internal/workload/own"}},
 	"examples":      {7, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
-	".": {6, []string{"internal/budget", "internal/tree", "internal/filterplan", "internal/tablefile", "internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
+	".": {6, []string{"internal/deadkeys", "internal/budget", "internal/tree", "internal/filterplan", "internal/tablefile", "internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
 
 	"internal/budget": {4, []string{"internal/tree", "internal/filterplan", "internal/tablefile", "internal/manifest", "sstable", "bloomblock", "internal/cache"}},
 
@@ -57,6 +57,7 @@ var rooms = map[string]room{
 
 	"bloomblock":            {0, nil},
 	"vfs":                   {0, nil},
+	"internal/deadkeys":     {1, []string{"internal/batch", "internal/ikey"}},
 	"internal/merge":        {0, []string{"internal/ikey"}},
 	"internal/batch":        {0, []string{"internal/ikey"}},
 	"internal/rangedel":     {0, []string{"internal/ikey"}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -11,7 +12,7 @@ import (
 // of dead keys, and a snapshot has to wait.
 func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 	db := openTiny(t)
-	for i := range 3 * deadWorth {
+	for i := range 3 * deadkeys.Worth {
 		if err := db.Delete(fmt.Appendf(nil, "a%03d", i)); err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +31,7 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 	taken := make(chan *Snapshot, 1)
 	db.commitMu.Lock()
 	seq := db.lastSeq + 1
-	db.deadKeys.ingested(seq)
+	db.deadKeys.Ingested(seq)
 	db.tree.Await(func(tree.View) bool { // the tree is locked, as while it installs what was ingested
 		db.lastSeq = seq
 		db.tree.Publish(seq)
@@ -49,8 +50,8 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 		return true
 	})
 	db.commitMu.Unlock()
-	if all := db.deadKeys.ranges.Load(); all != nil && len(*all) > 0 {
-		t.Errorf("%d stretches are dead that an ingest may have put keys into", len(*all))
+	if n := db.deadKeys.Len(); n > 0 {
+		t.Errorf("%d ranges are dead that an ingest may have put keys into", n)
 	}
 	if err := (<-taken).Close(); err != nil {
 		t.Error(err)
