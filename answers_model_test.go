@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/read"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/sstable"
 )
@@ -43,7 +44,7 @@ type answersTable struct {
 
 func newAnswersModel(t *testing.T, db *DB) *answersModel {
 	t.Helper()
-	db.samplingBits = 0
+	db.read.SamplingBits = 0
 	return &answersModel{t: t, db: db, counts: map[string]FilterAnswers{}}
 }
 
@@ -215,7 +216,7 @@ func (m *answersModel) compare(when string) {
 // look looks every key up, in each of the ways there are in turn, and many at a time, as of now or in a snapshot.
 func (m *answersModel) look(keys [][]byte, snap *Snapshot) {
 	m.t.Helper()
-	seq, get, many := newest.seq, m.db.Get, m.db.GetMany
+	seq, get, many := read.Newest.Seq, m.db.Get, m.db.GetMany
 	ways := []func(key []byte) error{
 		func(key []byte) error { _, err := get(key); return err },
 		func(key []byte) error { _, err := m.db.AppendGet(nil, key); return err },

@@ -155,7 +155,7 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		db.samplingBits = 0
+		db.read.SamplingBits = 0
 		return db
 	}
 	closeIt := func(db *DB) {

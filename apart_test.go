@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -117,47 +116,6 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 					}
 				}
 			}
-		}
-	}
-}
-
-// TestAnIteratorHasAllWritesUpToItsMoment begins iterators, and calls of GetMany, while memtables are exchanged: what
-// was written before the sequence at which one reads is in the state that it reads.
-func TestAnIteratorHasAllWritesUpToItsMoment(t *testing.T) {
-	k := []byte("k")
-	for side, gate := range map[string]func(*DB, int, func()){"before": beforeSeq, "after": afterSeq} {
-		db := openTiny(t)
-		put := func() {
-			if err := db.Put(k, nil); err != nil {
-				t.Error(err)
-			}
-		}
-		put()
-		exchange := func() {
-			db.commitMu.Lock()
-			err := db.waitForRoom(t.Context())
-			db.rotate()
-			db.commitMu.Unlock()
-			if err != nil {
-				t.Error(err)
-			}
-			put()
-		}
-		gate(db, 1, func() {
-			exchange()
-			gate(db, 1, exchange)
-		})
-		it := db.Iter(IterOptions{})
-		_, newest, ok := it.c.state.Mem.Get(k, db.hash(k).Mixed, ikey.MaxSeq)
-		if !ok || newest.Seq() < it.c.seq {
-			t.Errorf("exchanged %s the sequence is read: the iterator's memtable knows a write of %d (%v), and it reads at %d",
-				side, newest.Seq(), ok, it.c.seq)
-		}
-		if err := it.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := db.Close(); err != nil {
-			t.Error(err)
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
-	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/sstable"
 )
@@ -299,14 +298,3 @@ func (in inputs) load(meta *manifest.Table) (*tree.Table, error) {
 }
 
 var errGone = errors.New("compaction: an input left the tree")
-
-// lookupError is what a lookup answers for an error of a read: after Close it is ErrClosed.
-func (db *DB) lookupError(err error) error {
-	if errors.Is(err, tablefile.ErrClosed) || db.tree.Load() == nil {
-		return ErrClosed
-	}
-	if errors.Is(err, corrupt.Err) {
-		db.report.Damaged(err)
-	}
-	return err
-}

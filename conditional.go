@@ -55,7 +55,7 @@ const maxConditional = 64 << 10
 
 // applyIf applies b if the value of key is old, nil for none.
 func (db *DB) applyIf(b *Batch, key, old []byte) (bool, error) {
-	when := &condition{key: key, hash: db.hash(key), old: old, state: db.tree.Load()}
+	when := &condition{key: key, hash: db.read.Hash(key), old: old, state: db.tree.Load()}
 	switch {
 	case when.state == nil:
 		return false, ErrClosed
@@ -73,11 +73,7 @@ func (db *DB) applyIf(b *Batch, key, old []byte) (bool, error) {
 
 // compare looks the key up.
 func (db *DB) compare(when *condition) (bool, error) {
-	var l lookup
-	found, err := l.find(db, when.key, newest)
-	held := err == nil && when.wants(l.value, found)
-	l.end(db, when.key, newest)
-	return held, err
+	return db.read.Compare(when.key, when.old)
 }
 
 func (when *condition) wants(value []byte, found bool) bool {

@@ -25,8 +25,8 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/compaction"
-	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/read"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -47,29 +47,24 @@ type DB struct {
 	// belong to another store, its tables' mutexes and Resources.balancing, is only ever tried.
 
 	// constant after Open
-	dir          string
-	opts         Options
-	tree         *tree.Tree
-	policy       compaction.Policy
-	lock         io.Closer
-	pool         *budget.Pool // of the store alone, or of Options.Resources
-	share        *budget.Share
-	opened       time.Time
-	stop         context.CancelFunc // of the background work
-	naming       bool               // somebody hears who left an iterator open
-	samplingBits uint               // a lookup in two to the power of it is a sample; all are in tests that count exactly
-	ctx          context.Context    //nolint:containedctx // the lifetime of the background goroutines, ended by Close
+	dir    string
+	opts   Options
+	tree   *tree.Tree
+	policy compaction.Policy
+	lock   io.Closer
+	pool   *budget.Pool // of the store alone, or of Options.Resources
+	share  *budget.Share
+	read   read.Reader
+	opened time.Time
+	stop   context.CancelFunc // of the background work
+	ctx    context.Context    //nolint:containedctx // the lifetime of the background goroutines, ended by Close
 
 	warm  atomic.Bool // what Open reads ahead is in memory, and the filter plan follows from it
 	pacer pacer       // of the compaction goroutine
 
-	iterators iterators // open ones
-	deadKeys  deadkeys.Ranges
-	report    reporter
+	report reporter
 
-	lookups  lookupCounts
-	prefixes prefixCounts
-	writes   writeCounts
+	writes writeCounts
 
 	queue commitQueue
 
@@ -145,7 +140,7 @@ func (db *DB) Close() error {
 	// What is dead goes while the state still has this reference: a scan that lets go of the last one after it makes tables
 	// of the tree look dead.
 	errs = append(errs, db.tree.CloseManifest(s), db.removeDead(), db.share.Leave(s), db.lock.Close())
-	db.report.leftOpen(db.iterators.leaked())
+	db.report.leftOpen(db.read.Leaked())
 	db.report.closed()
 	return errors.Join(errs...)
 }

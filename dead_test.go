@@ -126,7 +126,7 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			jumps += db.deadKeys.Len()
+			jumps += db.read.DeadKeys.Len()
 		}
 		for _, k := range old {
 			check(k.it, k.want)
@@ -190,7 +190,7 @@ func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
 					t.Errorf("worker %d: its put of %q was not seen, %v", w, mine, err)
 					return
 				}
-				if db.deadKeys.Len() > 0 {
+				if db.read.DeadKeys.Len() > 0 {
 					remembered.Store(true)
 				}
 				if err := db.Delete(mine); err != nil {

@@ -6,13 +6,14 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/read"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 var (
 	// ErrNotFound means that the store holds no value for the key. It is returned bare: err == bloomkv.ErrNotFound.
-	ErrNotFound = errors.New("bloomkv: not found")
+	ErrNotFound = read.ErrNotFound
 	// ErrClosed is what every call answers after Close, a second Close included. It is returned bare.
 	ErrClosed = tree.ErrClosed
 	// ErrReadOnly means that the store takes no writes: it was opened with Options.ReadOnly, or since then a log or manifest

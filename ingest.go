@@ -150,7 +150,7 @@ func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table) (seq ikey.Se
 		t.MinSeq, t.MaxSeq = seq, seq
 		e.Added = append(e.Added, manifest.Added{Level: 0, Run: run, Table: t})
 	}
-	db.deadKeys.Ingested(seq)
+	db.read.DeadKeys.Ingested(seq)
 	installing = true
 	err = db.install(e, tree.Change{Seq: seq}, func() { db.lastSeq = seq })
 	return seq, err

@@ -513,7 +513,7 @@ func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if db.deadKeys.Len() == 0 {
+		if db.read.DeadKeys.Len() == 0 {
 			t.Fatalf("round %d: no word of the dead keys: the test tests nothing", round)
 		}
 		k := key(deadkeys.Worth/2 + round*deadkeys.Worth/5)

@@ -3,6 +3,8 @@ package bloomkv
 import (
 	"errors"
 	"iter"
+
+	"github.com/bloomkv/bloomkv/internal/read"
 )
 
 // An Iterator walks the keys of a range in both directions, as of the moment it was made: later writes are not seen. Its
@@ -19,8 +21,8 @@ import (
 // store is closed first, the iterator keeps its key and value, and its moves answer ErrClosed. It is for one goroutine at a
 // time.
 type Iterator struct {
-	c   *cursor // nil after Close, or if begin failed
-	err error   // without a cursor: what Err says
+	c   *read.Cursor // nil after Close, or if begin failed
+	err error        // without a cursor: what Err says
 }
 
 // Iter returns an iterator over a range of the store as it is now: every write that returned is in it. It is never nil and
@@ -28,27 +30,33 @@ type Iterator struct {
 // where it does not escape its function.
 func (db *DB) Iter(opts IterOptions) *Iterator {
 	it := new(Iterator)
-	it.begin(db, &opts, newest)
+	it.begin(db, &opts, read.Newest)
 	return it
 }
 
+// begin opens the iterator at a moment.
+func (it *Iterator) begin(db *DB, opts *IterOptions, at read.AsOf) {
+	lower, upper := opts.bounds()
+	it.c, it.err = db.read.Open(lower, upper, opts.KeysOnly, at)
+}
+
 // First moves to the first key of the range.
-func (it *Iterator) First() bool { return it.open() && it.c.first() }
+func (it *Iterator) First() bool { return it.open() && it.c.First() }
 
 // Last moves to the last key of the range.
-func (it *Iterator) Last() bool { return it.open() && it.c.last() }
+func (it *Iterator) Last() bool { return it.open() && it.c.Last() }
 
 // Next moves to the next key.
-func (it *Iterator) Next() bool { return it.open() && it.c.next() }
+func (it *Iterator) Next() bool { return it.open() && it.c.Next() }
 
 // Prev moves to the key before.
-func (it *Iterator) Prev() bool { return it.open() && it.c.prev() }
+func (it *Iterator) Prev() bool { return it.open() && it.c.Prev() }
 
 // SeekGE moves to the first key of the range that is key or greater. key is only read, and may lie outside the range.
-func (it *Iterator) SeekGE(key []byte) bool { return it.open() && it.c.seekGE(key) }
+func (it *Iterator) SeekGE(key []byte) bool { return it.open() && it.c.SeekGE(key) }
 
 // SeekLT moves to the last key of the range that is less than key. key is only read, and may lie outside the range.
-func (it *Iterator) SeekLT(key []byte) bool { return it.open() && it.c.seekLT(key) }
+func (it *Iterator) SeekLT(key []byte) bool { return it.open() && it.c.SeekLT(key) }
 
 // open reports whether moves are possible, and else has Err say why not.
 func (it *Iterator) open() bool {
@@ -59,14 +67,14 @@ func (it *Iterator) open() bool {
 }
 
 // Valid reports whether the iterator stands at a key.
-func (it *Iterator) Valid() bool { return it.c != nil && it.c.at == standing }
+func (it *Iterator) Valid() bool { return it.c != nil && it.c.Standing() }
 
 // Key is the key that the iterator stands at, nil where it stands at none; the empty key is not nil.
 func (it *Iterator) Key() []byte {
 	if !it.readable() {
 		return nil
 	}
-	return it.c.key
+	return it.c.Key()
 }
 
 // Value is the value of Key; nil with IterOptions.KeysOnly. An empty value is not nil.
@@ -74,11 +82,11 @@ func (it *Iterator) Value() []byte {
 	if !it.readable() {
 		return nil
 	}
-	return it.c.value
+	return it.c.Value()
 }
 
 func (it *Iterator) readable() bool {
-	return it.c != nil && (it.c.at == standing || it.c.at == stopped)
+	return it.c != nil && it.c.Readable()
 }
 
 // Err is nil, or why the last move returned false. After Close it is what Close said, and ErrClosed once a move was tried.
@@ -86,7 +94,7 @@ func (it *Iterator) Err() error {
 	if it.c == nil {
 		return it.err
 	}
-	return it.c.err
+	return it.c.Err()
 }
 
 // Close ends the iterator and lets go of what it held. It returns what Err says; a second Close is ErrClosed.
@@ -95,8 +103,8 @@ func (it *Iterator) Close() error {
 		it.err = ErrClosed
 		return ErrClosed
 	}
-	err := it.c.err // before end: then the cursor is another's
-	ended := it.c.end()
+	err := it.c.Err() // before end: then the cursor is another's
+	ended := it.c.Close()
 	it.c, it.err = nil, errors.Join(err, ended)
 	if errors.Is(it.err, ErrClosed) {
 		it.err = ErrClosed // bare

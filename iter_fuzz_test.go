@@ -90,7 +90,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 		k := fmt.Appendf(nil, "row%d", i)
 		must("write", m.wrote(m.db.Put(k, nil), NoSync, modelWrite{putOp(k, nil)}))
 	}
-	if m.db.deadKeys.Len() == 0 {
+	if m.db.read.DeadKeys.Len() == 0 {
 		tb.Fatalf("seed %d: no word of dead keys", seed)
 	}
 	return m

@@ -346,7 +346,7 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 		} else {
 			more = append(more, db.Iter(IterOptions{}))
 		}
-		if n, named := db.iterators.count(), len(db.iterators.leaked()); n != len(left)+len(more) || named != n {
+		if n, named := db.read.Cursors(), len(db.read.Leaked()); n != len(left)+len(more) || named != n {
 			t.Fatalf("%d iterators are open and %d are named, want %d", n, named, len(left)+len(more))
 		}
 	}

@@ -32,8 +32,9 @@ var rooms = map[string]room{
 	"bench/compare": {7, []string{".", "bloomblock", "bench/machine", "internal/outfile", "internal/workload", "internal/workload/own"}},
 	"examples":      {7, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
-	".": {6, []string{"internal/deadkeys", "internal/budget", "internal/tree", "internal/filterplan", "internal/tablefile", "internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
+	".": {6, []string{"internal/read", "internal/deadkeys", "internal/budget", "internal/tree", "internal/filterplan", "internal/tablefile", "internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
 
+	"internal/read":   {4, []string{"internal/tree", "internal/compaction", "internal/tablefile", "internal/deadkeys", "sstable", "memtable", "bloomblock", "internal/batch", "internal/merge", "internal/rangedel", "internal/epoch", "internal/ikey", "internal/corrupt"}},
 	"internal/budget": {4, []string{"internal/tree", "internal/filterplan", "internal/tablefile", "internal/manifest", "sstable", "bloomblock", "internal/cache"}},
 
 	"internal/tree": {3, []string{"internal/tablefile", "internal/compaction", "internal/manifest", "sstable", "memtable", "bloomblock", "vfs", "internal/cache", "internal/epoch", "internal/ikey", "internal/filename"}},

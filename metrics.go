@@ -199,7 +199,7 @@ func ratio(part, of uint64) float64 {
 // same moment. After Close it has the promise, the budget and what lookups and writes had cost, and of levels and memory nothing.
 func (db *DB) Metrics() Metrics {
 	m := Metrics{
-		FilterFPR: db.share.Plans().Now.FPR, Lookups: db.lookups.sum(), Prefixes: db.prefixes.metrics(), Writes: db.writes.metrics(),
+		FilterFPR: db.share.Plans().Now.FPR, Lookups: LookupMetrics(db.read.Lookups()), Prefixes: PrefixMetrics(db.read.Prefixes()), Writes: db.writes.metrics(),
 		Resources: resourcesMetrics(db.pool), Uptime: time.Since(db.opened),
 	}
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.share.TailLoads()
@@ -237,7 +237,7 @@ func (db *DB) Metrics() Metrics {
 }
 
 func (db *DB) readers() ReaderMetrics {
-	r := ReaderMetrics{Iterators: db.iterators.count()}
+	r := ReaderMetrics{Iterators: db.read.Cursors()}
 	var since time.Time
 	if r.Snapshots, since = db.tree.OldestPin(); r.Snapshots > 0 {
 		r.OldestSnapshot = time.Since(since)

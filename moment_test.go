@@ -31,7 +31,7 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 	taken := make(chan *Snapshot, 1)
 	db.commitMu.Lock()
 	seq := db.lastSeq + 1
-	db.deadKeys.Ingested(seq)
+	db.read.DeadKeys.Ingested(seq)
 	db.tree.Await(func(tree.View) bool { // the tree is locked, as while it installs what was ingested
 		db.lastSeq = seq
 		db.tree.Publish(seq)
@@ -50,31 +50,10 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 		return true
 	})
 	db.commitMu.Unlock()
-	if n := db.deadKeys.Len(); n > 0 {
+	if n := db.read.DeadKeys.Len(); n > 0 {
 		t.Errorf("%d ranges are dead that an ingest may have put keys into", n)
 	}
 	if err := (<-taken).Close(); err != nil {
-		t.Error(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestASeekBehindTheRangeForgetsAnError seeks past both ends after a move that failed.
-func TestASeekBehindTheRangeForgetsAnError(t *testing.T) {
-	db := openTiny(t)
-	it := db.Iter(IterOptions{Lower: []byte("k"), Upper: []byte("m")})
-	for _, seek := range []func() bool{
-		func() bool { return it.SeekGE([]byte("z")) },
-		func() bool { return it.SeekLT([]byte("a")) },
-	} {
-		it.c.at, it.c.err = broken, ErrCorruption
-		if seek() || it.Err() != nil {
-			t.Errorf("Err: %v, want none", it.Err())
-		}
-	}
-	if err := it.Close(); err != nil {
 		t.Error(err)
 	}
 	if err := db.Close(); err != nil {

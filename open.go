@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/read"
 	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/memtable"
@@ -40,10 +41,9 @@ func Open(dir string, options *Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	db := &DB{dir: dir, opts: opts, policy: opts.policy(), opened: time.Now(), samplingBits: samplingBits}
+	db := &DB{dir: dir, opts: opts, policy: opts.policy(), opened: time.Now()}
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
 	db.pacer.rate = opts.CompactionRate
-	db.naming = opts.Logger.Enabled(context.Background(), slog.LevelWarn)
 	db.ctx, db.stop = context.WithCancel(context.Background())
 	domain := new(epoch.Domain)
 	db.pool = opts.pool()
@@ -114,6 +114,10 @@ func (db *DB) open() (err error) {
 	if err != nil {
 		return err
 	}
+	db.read.Init(read.Config{
+		Tree: db.tree, Tables: db.share, Seed: db.seed, Prefix: db.opts.FilterPrefix, Observer: &db.report,
+		Naming: db.opts.Logger.Enabled(context.Background(), slog.LevelWarn),
+	})
 	s := db.tree.FirstState(replayed, db.opts.MemtableSize)
 	if err := db.share.Replan(s); err != nil {
 		return err

@@ -54,7 +54,7 @@ func TestAPanicOfTheCallersLeavesNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := db.iterators.count(); n != 0 {
+	if n := db.read.Cursors(); n != 0 {
 		t.Errorf("%d iterators are open", n)
 	}
 	within(t, 10*time.Second, "Close", func() {

@@ -1,7 +1,6 @@
 package bloomkv
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,49 +16,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
-
-// TestAStemIsTheStartOfAllKeysWithinItsBounds goes over all bounds of few bytes, and over all keys of few bytes between them.
-func TestAStemIsTheStartOfAllKeysWithinItsBounds(t *testing.T) {
-	keys := [][]byte{{}}
-	for i := 0; len(keys[i]) < 4; i++ {
-		for _, c := range []byte{0, 1, 0xfe, 0xff} {
-			keys = append(keys, append(slices.Clone(keys[i]), c))
-		}
-	}
-	slices.SortFunc(keys, bytes.Compare)
-	bounds := slices.DeleteFunc(slices.Clone(keys), func(k []byte) bool { return len(k) > 3 })
-	for _, lower := range bounds {
-		from, _ := slices.BinarySearchFunc(keys, lower, bytes.Compare)
-		for _, upper := range append(slices.Clone(bounds), nil) {
-			s := stem(lower, upper)
-			for _, k := range keys[from:] {
-				if upper != nil && bytes.Compare(k, upper) >= 0 {
-					break
-				}
-				if !bytes.HasPrefix(k, s) {
-					t.Fatalf("keys from %x to %x: stem %x, and there is %x", lower, upper, s, k)
-				}
-			}
-		}
-		r := PrefixRange(lower)
-		if s := stem(r.Lower, r.Upper); !bytes.Equal(s, lower) {
-			t.Errorf("all keys that start with %x: stem %x", lower, s)
-		}
-	}
-	for _, tt := range []struct{ lower, upper, want string }{
-		{"user/17/a", "user/17/b\x00", "user/17/"},
-		{"user/17/", "user/170", "user/17/"},
-		{"user/17/", "user/18", "user/17"},
-		{"user/17/", "user/19", "user/1"},
-		{"user/17/a", "user/17/a/x", "user/17/a"},
-		{"b", "a", ""},
-		{"ab", "a", "a"},
-	} {
-		if s := stem([]byte(tt.lower), []byte(tt.upper)); string(s) != tt.want {
-			t.Errorf("keys from %q to %q: stem %q, want %q", tt.lower, tt.upper, s, tt.want)
-		}
-	}
-}
 
 // places puts an iterator to where it finds that there is nothing, from each side and from within.
 var places = []struct {

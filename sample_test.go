@@ -98,20 +98,3 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 		}
 	}
 }
-
-// TestFirstLookupsOfACounterAreInTheSampleToo: there are thousands of counters, and goroutines that look up little each have one.
-func TestFirstLookupsOfACounterAreInTheSampleToo(t *testing.T) {
-	db := &DB{samplingBits: samplingBits}
-	sampled, places := 0, 0
-	for n := range uint64(200) {
-		for stripe := range lookupStripes {
-			places++
-			if db.sampled(placesOf(stripe) + n + 1) {
-				sampled++
-			}
-		}
-		if want := float64(places) / 64; n >= 9 && math.Abs(float64(sampled)-want) > 3*math.Sqrt(want) {
-			t.Fatalf("of the first %d lookups of each counter %d are in the sample, want %.0f", n+1, sampled, want)
-		}
-	}
-}

@@ -3,6 +3,7 @@ package bloomkv
 import (
 	"iter"
 
+	"github.com/bloomkv/bloomkv/internal/read"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -23,37 +24,37 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 	return &Snapshot{db, pin}, nil
 }
 
-func (s *Snapshot) at() asOf { return asOf{s.pin.Seq, &s.pin.Closed} }
+func (s *Snapshot) at() read.AsOf { return read.AsOf{Seq: s.pin.Seq, Closed: &s.pin.Closed} }
 
 // Get is [DB.Get] as of the snapshot.
 func (s *Snapshot) Get(key []byte) ([]byte, error) {
-	return s.db.get(key, s.at())
+	return s.db.read.Get(key, s.at())
 }
 
 // AppendGet is [DB.AppendGet] as of the snapshot.
 func (s *Snapshot) AppendGet(dst, key []byte) ([]byte, error) {
-	return s.db.appendGet(dst, key, s.at())
+	return s.db.read.AppendGet(dst, key, s.at())
 }
 
 // Has is [DB.Has] as of the snapshot.
 func (s *Snapshot) Has(key []byte) (bool, error) {
-	return s.db.has(key, s.at())
+	return s.db.read.Has(key, s.at())
 }
 
 // View is [DB.View] as of the snapshot.
 func (s *Snapshot) View(key []byte, f func(value []byte) error) error {
-	return s.db.view(key, s.at(), f)
+	return s.db.read.View(key, s.at(), f)
 }
 
 // GetMany is [DB.GetMany] as of the snapshot.
 func (s *Snapshot) GetMany(keys [][]byte, f func(i int, value []byte, found bool) error) error {
-	return s.db.getMany(keys, s.at(), f)
+	return s.db.read.GetMany(keys, s.at(), f)
 }
 
 // Iter is [DB.Iter] as of the snapshot. The iterator may outlive it.
 func (s *Snapshot) Iter(opts IterOptions) *Iterator {
 	it := new(Iterator)
-	it.begin(s.db, &opts, asOf{s.pin.Seq, &s.pin.Closed}) // with a call of at it would be too long to be put into its caller
+	it.begin(s.db, &opts, read.AsOf{Seq: s.pin.Seq, Closed: &s.pin.Closed}) // with a call of at it would be too long to be put into its caller
 	return it
 }
 

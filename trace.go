@@ -1,7 +1,5 @@
 package bloomkv
 
-import "github.com/bloomkv/bloomkv/sstable"
-
 // A Trace is what one lookup touched: the same figures as in Metrics, of which it is a part, and the tables one by one.
 type Trace struct {
 	LookupMetrics
@@ -18,45 +16,4 @@ type TableTrace struct {
 	Blocks     uint64 // data blocks touched
 	BlocksRead uint64 // of these, read from the file
 	BytesRead  uint64 // of these reads
-}
-
-// GetTraced is Get, and tells what it cost, of an absent key too. The value is the caller's. The figures are exact, and counted
-// in Metrics as well.
-func (db *DB) GetTraced(key []byte) ([]byte, Trace, error) {
-	var t Trace
-	l := lookup{trace: &t}
-	found, err := l.find(db, key, newest)
-	var value []byte
-	if found {
-		value = append([]byte{}, l.value...)
-	}
-	l.end(db, key, newest)
-	t.LookupMetrics = l.cost.metrics()
-	if err == nil && !found {
-		err = ErrNotFound
-	}
-	return value, t, err
-}
-
-func (t *Trace) add(c *candidate, present bool, before, after sstable.Stats) {
-	t.Tables = append(t.Tables, TableTrace{
-		Level: int(c.table.Level.Load()), File: c.table.File.Name, Filtered: c.probed, Present: present,
-		Blocks: after.Blocks - before.Blocks, BlocksRead: after.FileReads - before.FileReads, BytesRead: after.FileBytes - before.FileBytes,
-	})
-}
-
-// metrics are the figures of one lookup.
-func (c *lookupCost) metrics() LookupMetrics {
-	l := LookupMetrics{Gets: 1}
-	if c.memtableHit {
-		l.MemtableHits = 1
-		return l
-	}
-	l.TablesInRange, l.FilterProbes, l.FilterNegatives = c.inRange, c.probes, c.probes-c.passed
-	l.TruePositives, l.FalsePositives = c.truePositives, c.falsePositives
-	l.TableHits, l.AbsentWasted = c.tableHits, c.absentWasted
-	l.TableSearches, l.WastedReads = c.searches, c.searches-c.found
-	l.Blocks, l.BlocksRead, l.BytesRead = c.reads.Blocks, c.reads.FileReads, c.reads.FileBytes
-	l.TailLoads, l.TailBytes = c.tailLoads, c.tailBytes
-	return l
 }

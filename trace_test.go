@@ -13,6 +13,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/memtable"
 	"github.com/bloomkv/bloomkv/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -91,9 +92,11 @@ func layered(t *testing.T, mem *vfs.Mem) (o *Options, want map[string]string) {
 
 // touchedTables is what a lookup should search, found without the fences, the order of probes and the loads of tails.
 func touchedTables(db *DB, key []byte) (tables []TableTrace) {
-	s, h := db.tree.Load(), db.hash(key)
-	if _, _, decided := inMemory(s, key, h.Mixed, ikey.MaxSeq); decided {
-		return nil
+	s, h := db.tree.Load(), db.read.Hash(key)
+	for _, m := range append([]*memtable.Table{s.Mem}, s.Frozen...) {
+		if _, _, found := m.Get(key, h.Mixed, ikey.MaxSeq); found || m.RangeDels().Covering(key, ikey.MaxSeq) > 0 {
+			return nil
+		}
 	}
 	for _, r := range s.Runs {
 		i := slices.IndexFunc(r.Tables, func(t *tree.Table) bool { return bytes.Compare(t.Meta.Smallest, key) <= 0 && !t.Meta.EndsBefore(key) })

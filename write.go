@@ -227,7 +227,7 @@ func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 		if err := addRecord(db.tree.Load().Mem, db.seed, record); err != nil {
 			return db.tree.Fail(fmt.Errorf("bloomkv: a record of its own making: %w", err))
 		}
-		db.deadKeys.Wrote(record)
+		db.read.DeadKeys.Wrote(record)
 		db.lastSeq += ikey.Seq(count)
 		db.tree.Publish(db.lastSeq)
 		return nil

@@ -1,4 +1,4 @@
-package bloomkv
+package read
 
 import (
 	"math/bits"

@@ -1,4 +1,4 @@
-package bloomkv
+package read
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 // were left open, and Metrics counts them.
 type iterators [iteratorStripes]struct {
 	mu    sync.Mutex
-	first *cursor // guarded by mu; a list
+	first *Cursor // guarded by mu; a list
 	open  int     // guarded by mu
 	_     [40]byte
 }
@@ -24,12 +24,12 @@ const iteratorStripes = 64
 // opened is a cursor's place among the open ones.
 type opened struct {
 	stripe       int
-	newer, older *cursor
-	by           [3]uintptr // program counters of who asked for it; only where somebody hears of leaks, as they cost 0.2 µs
+	newer, older *Cursor
+	by           [4]uintptr // program counters of who asked for it; only where somebody hears of leaks, as they cost 0.2 µs
 	byN          int
 }
 
-func (l *iterators) add(c *cursor) {
+func (l *iterators) add(c *Cursor) {
 	o := &c.opened
 	o.stripe = epoch.Stripe(iteratorStripes)
 	s := &l[o.stripe]
@@ -42,7 +42,7 @@ func (l *iterators) add(c *cursor) {
 	s.open++
 }
 
-func (l *iterators) remove(c *cursor) {
+func (l *iterators) remove(c *Cursor) {
 	o := &c.opened
 	s := &l[o.stripe]
 	s.mu.Lock()
@@ -88,10 +88,16 @@ func (o *opened) String() string {
 	frames := runtime.CallersFrames(o.by[:o.byN])
 	for {
 		f, more := frames.Next()
-		if !more || filepath.Dir(f.File) != home || strings.HasSuffix(f.File, "_test.go") {
+		if !more || !ours(f.File) || strings.HasSuffix(f.File, "_test.go") {
 			return fmt.Sprintf("%s:%d (%s)", filepath.Base(f.File), f.Line, filepath.Base(f.Function))
 		}
 	}
+}
+
+// ours reports whether a file belongs to this package or to the root package.
+func ours(file string) bool {
+	dir := filepath.Dir(file)
+	return dir == home || dir == filepath.Dir(filepath.Dir(home))
 }
 
 // home is the directory of this package's files, as the compiler knows them.

@@ -1,4 +1,4 @@
-package bloomkv
+package read
 
 import (
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -14,26 +14,26 @@ const samplingBits = 6
 // sampled tells whether a lookup is one of the sample, by its place in the order in which its counter counted. Lookups that
 // come round with any period must not be in it more often than others, so it is not simply each 64th; multiples of an
 // irrational number would do for one goroutine, but not for lookups that come in turns from many. The place is hashed.
-func (db *DB) sampled(place uint64) bool { return db.firstSampled(place) == 0 }
+func (r *Reader) sampled(place uint64) bool { return r.firstSampled(place) == 0 }
 
 // firstSampled returns which lookup of a group is the first in the sample, by the group's place. Further ones follow in
 // steps of sampleOf.
-func (db *DB) firstSampled(place uint64) uint64 {
+func (r *Reader) firstSampled(place uint64) uint64 {
 	place *= 0x9e3779b97f4a7c15
 	place ^= place >> 32
-	return place * 0xd6e8feb86659fd93 >> (64 - db.samplingBits)
+	return place * 0xd6e8feb86659fd93 >> (64 - r.SamplingBits)
 }
 
 // sampleOf is how many lookups one of the sample stands for.
-func (db *DB) sampleOf() uint64 { return 1 << db.samplingBits }
+func (r *Reader) sampleOf() uint64 { return 1 << r.SamplingBits }
 
 // sample counts the negatives of a lookup that has ended, as of the state that is now the current one. Inlined it would make
 // every lookup slower by a nanosecond.
 //
 //go:noinline
-func (db *DB) sample(key []byte, at ikey.Seq) {
-	if s := db.tree.Load(); s != nil {
-		countNegatives(s, key, db.hash(key), min(at, db.tree.NewestSeq()), db.sampleOf())
+func (r *Reader) sample(key []byte, at ikey.Seq) {
+	if s := r.tree.Load(); s != nil {
+		countNegatives(s, key, r.Hash(key), min(at, r.tree.NewestSeq()), r.sampleOf())
 	}
 }
 

@@ -1,4 +1,4 @@
-package bloomkv
+package read
 
 import (
 	"bytes"
@@ -45,15 +45,15 @@ func (r *deadRun) from(edge []byte) {
 }
 
 // bury ends the run, which was over [lo, hi), and leaves word of it if it was long.
-func (c *cursor) bury(lo, hi []byte) {
+func (c *Cursor) bury(lo, hi []byte) {
 	if c.dead.n >= deadkeys.Worth {
-		c.db.deadKeys.Report(lo, hi, c.seq)
+		c.reader.DeadKeys.Report(lo, hi, c.seq)
 	}
 	c.dead.n, c.dead.known = 0, false
 }
 
 // afterKey is the smallest key greater than the one that the cursor stands at; it is only made where bury needs it.
-func (c *cursor) afterKey() []byte {
+func (c *Cursor) afterKey() []byte {
 	if c.dead.n < deadkeys.Worth {
 		return nil
 	}

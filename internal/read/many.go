@@ -1,4 +1,4 @@
-package bloomkv
+package read
 
 import (
 	"math/bits"
@@ -11,37 +11,26 @@ import (
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
-// GetMany looks many keys up, all as of one moment, and calls f for each in the order of keys with its place in keys: with
-// its value, or with found false. value is valid until f returns and must not be changed; f may take its time and call any
-// method of the DB. An error of f ends the call and is returned; others are those of Get but for ErrNotFound, and come after f
-// was called for some keys, or none. keys must not change during the call.
-//
-// The keys go downstairs together, floor by floor, so that they wait for memory at the same time instead of one after the
-// other: with keys that are not in the processor's cache that is two to four times as fast a key as Get.
-func (db *DB) GetMany(keys [][]byte, f func(i int, value []byte, found bool) error) error {
-	return db.getMany(keys, newest, f)
-}
-
-func (db *DB) getMany(keys [][]byte, at asOf, f func(i int, value []byte, found bool) error) (err error) {
-	s, seq, ok := db.tree.HoldNow() // f may last, so no guard can
+func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, found bool) error) (err error) {
+	s, seq, ok := r.tree.HoldNow() // f may last, so no guard can
 	if !ok {
-		return ErrClosed
+		return tree.ErrClosed
 	}
-	defer db.tree.Release(s)
+	defer r.tree.Release(s)
 	if at.over() { // if it is closed later, the state still has what it needs
-		return ErrClosed
+		return tree.ErrClosed
 	}
-	seq = min(seq, at.seq)
+	seq = min(seq, at.Seq)
 	m := manyLookups.Get().(*manyLookup) //nolint:errcheck // the pool holds nothing else
 	for first := 0; first < len(keys) && err == nil; first += manyKeys {
 		group := keys[first:min(first+manyKeys, len(keys))]
-		err = m.find(db, s, group, seq)
+		err = m.find(r, s, group, seq)
 		for i := range group {
 			m.cost.part(m.searched[i], m.present[i])
 		}
-		place := db.lookups.addMany(&m.cost, len(group), m.inMemory)
-		for i := db.firstSampled(place); i < uint64(len(group)); i += db.sampleOf() {
-			countNegatives(s, group[i], m.hashes[i], seq, db.sampleOf())
+		place := r.lookups.addMany(&m.cost, len(group), m.inMemory)
+		for i := r.firstSampled(place); i < uint64(len(group)); i += r.sampleOf() {
+			countNegatives(s, group[i], m.hashes[i], seq, r.sampleOf())
 		}
 		for i := 0; i < len(group) && err == nil; i++ {
 			err = f(first+i, m.values[i], m.found[i])
@@ -85,10 +74,10 @@ type manyAnswer struct {
 var manyLookups = sync.Pool{New: func() any { return new(manyLookup) }}
 
 // find looks the keys of a group up. After it, values, found and hits are theirs; end must follow.
-func (m *manyLookup) find(db *DB, s *tree.State, keys [][]byte, seq ikey.Seq) error {
+func (m *manyLookup) find(r *Reader, s *tree.State, keys [][]byte, seq ikey.Seq) error {
 	m.cost, m.inMemory, m.candidates = lookupCost{}, 0, m.candidates[:0]
 	for i, key := range keys {
-		m.hashes[i] = db.hash(key)
+		m.hashes[i] = r.Hash(key)
 	}
 	below := uint64(0) // the keys that memtables do not decide
 	for i, key := range keys {
@@ -105,7 +94,7 @@ func (m *manyLookup) find(db *DB, s *tree.State, keys [][]byte, seq ikey.Seq) er
 	if len(m.candidates) == 0 {
 		return nil
 	}
-	guard := db.tree.Domain.Enter()
+	guard := r.tree.Domain.Enter()
 	defer guard.Leave()
 	// A round searches each key's newest candidate.
 	for {
@@ -115,7 +104,7 @@ func (m *manyLookup) find(db *DB, s *tree.State, keys [][]byte, seq ikey.Seq) er
 				continue
 			}
 			c := &m.candidates[m.next[i]]
-			search, err := c.ready(db, key, m.hashes[i].Hash, seq, &m.cost)
+			search, err := c.ready(r, key, m.hashes[i].Hash, seq, &m.cost)
 			if err != nil {
 				return err
 			}
@@ -131,7 +120,7 @@ func (m *manyLookup) find(db *DB, s *tree.State, keys [][]byte, seq ikey.Seq) er
 		}
 		sstable.GetMany(m.searches, &m.cost.reads)
 		for j := range m.searches {
-			if err := m.take(db, m.of[j], &m.searches[j]); err != nil {
+			if err := m.take(r, m.of[j], &m.searches[j]); err != nil {
 				return err
 			}
 		}
@@ -190,9 +179,9 @@ func (m *manyLookup) choose(s *tree.State, keys [][]byte, seq ikey.Seq, below ui
 }
 
 // take acts on the outcome of one search.
-func (m *manyLookup) take(db *DB, i int, l *sstable.Lookup) error {
+func (m *manyLookup) take(r *Reader, i int, l *sstable.Lookup) error {
 	if l.Err != nil {
-		return db.lookupError(l.Err)
+		return r.failed(l.Err)
 	}
 	c := &m.candidates[m.next[i]]
 	c.count(l.Present, &m.cost)

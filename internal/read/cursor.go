@@ -1,4 +1,4 @@
-package bloomkv
+package read
 
 import (
 	"bytes"
@@ -13,72 +13,72 @@ import (
 	"github.com/bloomkv/bloomkv/memtable"
 )
 
-// A cursor is the work of an Iterator: it merges all that a state holds, shows the newest visible version of each key, and
-// steps over what is deleted. Cursors are pooled, with all that they have grown.
-type cursor struct {
-	db       *DB
+// A Cursor merges all that a state holds, shows the newest visible version of each key, and steps over what is deleted. It
+// keeps what it may read from being removed, until Close. It is for one goroutine at a time. Cursors are pooled, with the
+// memory that they have grown.
+type Cursor struct {
+	reader   *Reader
 	state    *tree.State // a reference is held
 	seq      ikey.Seq
 	keysOnly bool
 	lower    []byte
-	upper    []byte // beyond where there is no bound
+	upper    []byte // deadkeys.Beyond if there is no bound
 	bounded  bool   // there is an upper bound
 	opened   opened
 	prefix   prefixProbe
 
-	at    place
+	at    position
 	key   []byte // where it stands, or stood
 	value []byte
 	err   error
 
-	merge    merge.Iter // stands at the version of key where back is false, else at the key before it
+	merge    merge.Iter // stands at the version of key, or after a backward move at the key before it
 	back     bool       // the last move went backward
-	more     bool       // with back: the merge stands at all
+	more     bool       // with back: the merge stands at a key
 	sources  []merge.Source
 	mems     []*memtable.Cursor
 	runs     []*runCursor
-	covers   []cover  // what covers the place of each source, in their order; empty where there are no range tombstones
+	covers   []cover  // range tombstones around the position of each source, in their order; empty if there are none
 	target   ikey.Key // of a seek under way, moved on by each source's range tombstones
 	eachGE   func(i int) ikey.Key
 	eachLT   func(i int) ikey.Key
 	kept     []byte  // a value, on the way back
 	dead     deadRun // what this move stepped over
-	boundary []byte  // of upper
+	boundary []byte  // memory of upper
 }
 
-// A place is where a cursor stands.
-type place uint8
+// A position says where a cursor stands.
+type position uint8
 
 const (
-	fresh       place = iota // nowhere yet
-	standing                 // at a key
-	beforeFirst              // past the lower end
-	afterLast                // past the upper end
-	broken                   // an error stopped it
-	stopped                  // the store was closed; the key stays readable
+	fresh       position = iota // nowhere yet
+	standing                    // at a key
+	beforeFirst                 // past the lower end
+	afterLast                   // past the upper end
+	broken                      // an error stopped it
+	stopped                     // the store was closed; the key stays readable
 )
 
 var cursors = sync.Pool{New: func() any {
-	c := &cursor{key: []byte{}, kept: []byte{}} // neither the empty key nor an empty value is nil
+	c := &Cursor{key: []byte{}, kept: []byte{}} // neither the empty key nor an empty value is nil
 	c.eachGE, c.eachLT = c.nextGE, c.nextLT
 	return c
 }}
 
-// begin opens the iterator at a moment.
-func (it *Iterator) begin(db *DB, opts *IterOptions, at asOf) {
-	s, seq, ok := db.tree.HoldNow()
+// Open returns a cursor over the keys of [lower, upper) as of a moment; upper nil is no end. With keysOnly values are nil. The
+// bounds are copied. The error is ErrClosed.
+func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf) (*Cursor, error) {
+	s, seq, ok := r.tree.HoldNow()
 	if !ok || at.over() {
 		if ok {
-			db.tree.Release(s)
+			r.tree.Release(s)
 		}
-		it.err = ErrClosed
-		return
+		return nil, tree.ErrClosed
 	}
-	c := cursors.Get().(*cursor) //nolint:errcheck // the pool holds nothing else
-	c.db, c.state = db, s
-	c.seq = min(at.seq, seq)
-	c.keysOnly = opts.KeysOnly
-	lower, upper := opts.bounds()
+	c := cursors.Get().(*Cursor) //nolint:errcheck // the pool holds nothing else
+	c.reader, c.state = r, s
+	c.seq = min(at.Seq, seq)
+	c.keysOnly = keysOnly
 	c.lower = append(c.lower[:0], lower...)
 	c.bounded = upper != nil
 	if c.bounded {
@@ -87,18 +87,33 @@ func (it *Iterator) begin(db *DB, opts *IterOptions, at asOf) {
 	} else {
 		c.upper = deadkeys.Beyond
 	}
-	c.prefix.ask(db.opts.FilterPrefix, lower, upper)
+	c.prefix.ask(r.prefix, lower, upper)
 	c.at, c.err, c.back = fresh, nil, false
 	c.open()
-	if c.opened.byN = 0; db.naming {
+	if c.opened.byN = 0; r.naming {
 		c.opened.byN = runtime.Callers(2, c.opened.by[:])
 	}
-	db.iterators.add(c)
-	it.c = c
+	r.open.add(c)
+	return c, nil
 }
 
+// Standing reports whether the cursor stands at a key.
+func (c *Cursor) Standing() bool { return c.at == standing }
+
+// Readable reports whether Key and Value are valid: the cursor stands at a key, or did when the store was closed.
+func (c *Cursor) Readable() bool { return c.at == standing || c.at == stopped }
+
+// Key returns the key, valid until the next move.
+func (c *Cursor) Key() []byte { return c.key }
+
+// Value returns the value, valid until the next move.
+func (c *Cursor) Value() []byte { return c.value }
+
+// Err returns why the last move failed, nil if it did not.
+func (c *Cursor) Err() error { return c.err }
+
 // open sets the sources up. Nothing is read.
-func (c *cursor) open() {
+func (c *Cursor) open() {
 	s := c.state
 	c.sources, c.covers = c.sources[:0], c.covers[:0]
 	covered := false
@@ -135,10 +150,10 @@ func (c *cursor) open() {
 	c.merge.Reset(c.sources)
 }
 
-// end lets go of everything and gives the cursor back.
-func (c *cursor) end() error {
-	c.db.iterators.remove(c)
-	c.db.prefixes.add(&c.prefix)
+// Close releases everything and puts the cursor into the pool.
+func (c *Cursor) Close() error {
+	c.reader.open.remove(c)
+	c.reader.prefixes.add(&c.prefix)
 	err := c.merge.Close()
 	clear(c.sources)
 	clear(c.covers)
@@ -150,31 +165,36 @@ func (c *cursor) end() error {
 	if cap(c.kept) > 1<<20 {
 		c.kept = []byte{} // an empty value is not nil
 	}
-	c.db.tree.Release(s)
-	c.db = nil
+	c.reader.tree.Release(s)
+	c.reader = nil
 	cursors.Put(c)
 	return err
 }
 
-func (c *cursor) first() bool { return !c.closed() && c.seekFrom(c.lower) }
+// First moves to the first key.
+func (c *Cursor) First() bool { return !c.closed() && c.seekFrom(c.lower) }
 
-func (c *cursor) last() bool { return !c.closed() && c.seekBefore(c.upper) }
+// Last moves to the last key.
+func (c *Cursor) Last() bool { return !c.closed() && c.seekBefore(c.upper) }
 
-func (c *cursor) seekGE(key []byte) bool {
+// SeekGE moves to the first key that is key or greater.
+func (c *Cursor) SeekGE(key []byte) bool {
 	if bytes.Compare(key, c.lower) < 0 {
 		key = c.lower
 	}
 	return !c.closed() && c.seekFrom(key)
 }
 
-func (c *cursor) seekLT(key []byte) bool {
+// SeekLT moves to the last key that is less than key.
+func (c *Cursor) SeekLT(key []byte) bool {
 	if bytes.Compare(key, c.upper) > 0 {
 		key = c.upper
 	}
 	return !c.closed() && c.seekBefore(key)
 }
 
-func (c *cursor) next() bool {
+// Next moves to the next key; on a fresh cursor to the first.
+func (c *Cursor) Next() bool {
 	switch {
 	case c.closed():
 		return false
@@ -188,7 +208,8 @@ func (c *cursor) next() bool {
 	return c.forward(c.merge.Next(), true)
 }
 
-func (c *cursor) prev() bool {
+// Prev moves to the key before; on a fresh cursor to the last.
+func (c *Cursor) Prev() bool {
 	switch {
 	case c.closed():
 		return false
@@ -204,8 +225,8 @@ func (c *cursor) prev() bool {
 }
 
 // closed stops the cursor if the store was closed. The key and value that it stands at stay readable.
-func (c *cursor) closed() bool {
-	if c.db.tree.Load() != nil {
+func (c *Cursor) closed() bool {
+	if c.reader.tree.Load() != nil {
 		return false
 	}
 	if c.at == standing {
@@ -213,18 +234,18 @@ func (c *cursor) closed() bool {
 	} else if c.at != stopped {
 		c.at = broken
 	}
-	c.err = ErrClosed
+	c.err = tree.ErrClosed
 	return true
 }
 
 // seekFrom goes to the first living key from key on.
-func (c *cursor) seekFrom(key []byte) bool {
+func (c *Cursor) seekFrom(key []byte) bool {
 	c.err = nil
 	if bytes.Compare(key, c.upper) >= 0 {
 		return c.leave(afterLast)
 	}
 	c.dead.reset(key)
-	if d, ok := c.db.deadKeys.At(key, c.seq); ok {
+	if d, ok := c.reader.DeadKeys.At(key, c.seq); ok {
 		key = d.Hi
 		c.dead.from(d.Lo)
 	}
@@ -236,7 +257,7 @@ func (c *cursor) seekFrom(key []byte) bool {
 }
 
 // nextGE is where source i begins, and moves on over what its range tombstones delete in the older ones.
-func (c *cursor) nextGE(i int) ikey.Key {
+func (c *Cursor) nextGE(i int) ikey.Key {
 	k := c.target
 	if v := &c.covers[i]; v.at(k.User) > 0 {
 		c.target = ikey.Search(v.end(), c.seq)
@@ -245,13 +266,13 @@ func (c *cursor) nextGE(i int) ikey.Key {
 }
 
 // seekBefore goes to the last living key before key.
-func (c *cursor) seekBefore(key []byte) bool {
+func (c *Cursor) seekBefore(key []byte) bool {
 	c.err = nil
 	if bytes.Compare(key, c.lower) <= 0 {
 		return c.leave(beforeFirst)
 	}
 	c.dead.reset(key)
-	if d, ok := c.db.deadKeys.Below(key, c.seq); ok {
+	if d, ok := c.reader.DeadKeys.Below(key, c.seq); ok {
 		key = d.Lo
 		c.dead.from(d.Hi)
 	}
@@ -263,7 +284,7 @@ func (c *cursor) seekBefore(key []byte) bool {
 }
 
 // nextLT is nextGE on the way back.
-func (c *cursor) nextLT(i int) ikey.Key {
+func (c *Cursor) nextLT(i int) ikey.Key {
 	k := c.target
 	if v := &c.covers[i]; v.at(k.User) > 0 && bytes.Compare(v.lo, k.User) < 0 {
 		c.target = ikey.Search(v.lo, ikey.MaxSeq)
@@ -275,7 +296,7 @@ const patience = 8 // steps over one key's older versions before the rest is sou
 
 // forward goes on from where the merge stands, if it does, to the first key that lives. Where again is true the older
 // versions of c.key come first.
-func (c *cursor) forward(ok, again bool) bool {
+func (c *Cursor) forward(ok, again bool) bool {
 	steps := 0
 	for ok {
 		k := c.merge.Key()
@@ -306,7 +327,7 @@ func (c *cursor) forward(ok, again bool) bool {
 		}
 		if k.Trailer.Kind() == ikey.Delete {
 			c.dead.note(c.key)
-			if d, known := c.db.deadKeys.At(c.key, c.seq); known {
+			if d, known := c.reader.DeadKeys.At(c.key, c.seq); known {
 				c.dead.from(d.Lo)
 				ok = c.merge.SeekGE(ikey.Search(d.Hi, c.seq))
 			} else {
@@ -333,7 +354,7 @@ func (c *cursor) forward(ok, again bool) bool {
 
 // backward goes on from where the merge stands, if it does, down to the next key that lives. A key's versions come oldest
 // first, so that the merge stands before the key once the newest visible one is known.
-func (c *cursor) backward(ok bool) bool {
+func (c *Cursor) backward(ok bool) bool {
 	for ok {
 		k := c.merge.Key()
 		if bytes.Compare(k.User, c.lower) < 0 {
@@ -362,7 +383,7 @@ func (c *cursor) backward(ok bool) bool {
 		}
 		if visible.Kind() == ikey.Delete {
 			c.dead.note(c.key)
-			if d, known := c.db.deadKeys.At(c.key, c.seq); known {
+			if d, known := c.reader.DeadKeys.At(c.key, c.seq); known {
 				c.dead.from(d.Hi)
 				ok = c.merge.SeekLT(ikey.Search(d.Lo, ikey.MaxSeq))
 			}
@@ -386,7 +407,7 @@ func (c *cursor) backward(ok bool) bool {
 }
 
 // failed stops the cursor if a source did.
-func (c *cursor) failed() bool {
+func (c *Cursor) failed() bool {
 	err := c.merge.Err()
 	for _, r := range c.runs[:len(c.state.Runs)] {
 		if r.err != nil {
@@ -399,11 +420,11 @@ func (c *cursor) failed() bool {
 	for i := range c.covers {
 		c.covers[i].known = false
 	}
-	c.at, c.err = broken, c.db.lookupError(err)
+	c.at, c.err = broken, c.reader.failed(err)
 	return true
 }
 
-func (c *cursor) leave(at place) bool {
+func (c *Cursor) leave(at position) bool {
 	c.at, c.value = at, nil
 	return false
 }

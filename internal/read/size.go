@@ -1,4 +1,4 @@
-package bloomkv
+package read
 
 import (
 	"bytes"
@@ -9,13 +9,13 @@ import (
 // ApproximateSize is how many bytes the tables take on the disk for the keys from lo on and before hi: lo is inclusive, hi
 // exclusive, nil is infinite. It counts deleted and overwritten versions that compaction has not removed yet, and nothing
 // that is only in memory. Of a table at the edge of the range it counts the blocks that the index puts inside; it reads no
-// block, but may read an index. An inverted range is 0. Errors are ErrClosed and those of reading an index.
-func (db *DB) ApproximateSize(lo, hi []byte) (uint64, error) {
-	s, ok := db.tree.Hold()
+// block, but may read an index. An inverted range is 0. Errors are tree.ErrClosed and those of reading an index.
+func (rd *Reader) ApproximateSize(lo, hi []byte) (uint64, error) {
+	s, ok := rd.tree.Hold()
 	if !ok {
-		return 0, ErrClosed
+		return 0, tree.ErrClosed
 	}
-	defer db.tree.Release(s)
+	defer rd.tree.Release(s)
 	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return 0, nil
 	}
@@ -29,9 +29,9 @@ func (db *DB) ApproximateSize(lo, hi []byte) (uint64, error) {
 				total += t.Meta.Size
 				continue
 			}
-			n, err := db.approximate(t, lo, hi)
+			n, err := rd.approximate(t, lo, hi)
 			if err != nil {
-				return 0, db.lookupError(err)
+				return 0, rd.failed(err)
 			}
 			total += n
 		}
@@ -40,8 +40,8 @@ func (db *DB) ApproximateSize(lo, hi []byte) (uint64, error) {
 }
 
 // approximate is the part of a table between lo and hi, one of which is inside its bounds.
-func (db *DB) approximate(t *tree.Table, lo, hi []byte) (uint64, error) {
-	if err := db.share.Load(t); err != nil {
+func (r *Reader) approximate(t *tree.Table, lo, hi []byte) (uint64, error) {
+	if err := r.tables.Load(t); err != nil {
 		return 0, err
 	}
 	from, err := t.Reader.ApproximateOffset(lo)

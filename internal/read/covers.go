@@ -1,4 +1,4 @@
-package bloomkv
+package read
 
 import (
 	"bytes"
@@ -39,7 +39,7 @@ func (v *cover) end() []byte {
 }
 
 // deletedBy is the newest source whose range tombstones delete a version of c.key that source order has, -1 if none does.
-func (c *cursor) deletedBy(version ikey.Trailer, order int) int {
+func (c *Cursor) deletedBy(version ikey.Trailer, order int) int {
 	if len(c.covers) == 0 {
 		return -1
 	}

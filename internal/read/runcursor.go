@@ -1,4 +1,4 @@
-package bloomkv
+package read
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 // A runCursor reads one run for a cursor: its tables as one source, and its range tombstones. It is pooled with the cursor.
 type runCursor struct {
-	db       *DB
+	reader   *Reader
 	run      *tree.Run
 	from, to int          // the tables within the cursor's bounds
 	prefix   *prefixProbe // the cursor's
@@ -29,8 +29,8 @@ var (
 )
 
 // begin makes r read what of a run lies within a cursor's bounds.
-func (r *runCursor) begin(c *cursor, run *tree.Run) *merge.Concat {
-	r.db, r.run, r.err = c.db, run, nil
+func (r *runCursor) begin(c *Cursor, run *tree.Run) *merge.Concat {
+	r.reader, r.run, r.err = c.reader, run, nil
 	r.prefix = &c.prefix
 	r.from, r.to = 0, len(run.Tables)
 	if len(c.lower) > 0 {
@@ -48,7 +48,7 @@ func (r *runCursor) begin(c *cursor, run *tree.Run) *merge.Concat {
 }
 
 // end lets go of the run. The merge has closed what was open.
-func (r *runCursor) end() { r.db, r.run = nil, nil }
+func (r *runCursor) end() { r.reader, r.run = nil, nil }
 
 // Len is the number of tables.
 func (r *runCursor) Len() int { return r.to - r.from }
@@ -73,7 +73,7 @@ func (r *runCursor) Open(i int) (merge.Source, error) {
 		}
 	}
 	if !t.Reader.Loaded() {
-		if err := r.db.share.Load(t); err != nil {
+		if err := r.reader.tables.Load(t); err != nil {
 			return nil, err
 		}
 	}
@@ -102,7 +102,7 @@ func (r *runCursor) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ike
 		return t.Meta.Smallest, hi, 0
 	}
 	if t.Reader.RangeDels() == nil {
-		if r.err = r.db.share.Load(t); r.err != nil {
+		if r.err = r.reader.tables.Load(t); r.err != nil {
 			return nil, nil, 0
 		}
 	}

@@ -1,0 +1,176 @@
+package read
+
+import (
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// Counts are what lookups cost. Loads of indexes and filters are apart.
+type Counts struct {
+	Gets            uint64 // lookups
+	MemtableHits    uint64 // answered by a memtable
+	TableHits       uint64 // for which a table held a version of the key, if only a tombstone
+	TablesInRange   uint64 // runs that have a table whose bounds hold the key
+	FilterProbes    uint64 // filters asked
+	FilterNegatives uint64 // of these, said no
+	TruePositives   uint64 // said maybe, and the table held a version of the key
+	FalsePositives  uint64 // said maybe, and the table held none
+	TableSearches   uint64 // tables searched, with or without a filter
+	WastedReads     uint64 // searches that found no version of the key
+	AbsentWasted    uint64 // of these, those by lookups of absent keys
+	Blocks          uint64 // data blocks touched
+	BlocksRead      uint64 // of these, read from files
+	BytesRead       uint64 // bytes of these reads
+	TailLoads       uint64 // indexes and filters read
+	TailBytes       uint64 // bytes of these reads
+}
+
+// Lookups returns what all lookups have cost; TailLoads and TailBytes are 0.
+func (r *Reader) Lookups() Counts { return r.lookups.sum() }
+
+// lookupCounts are the counters of lookups, striped so that goroutines on different processors do not share a cache line.
+type lookupCounts [lookupStripes]lookupStripe
+
+type lookupStripe struct {
+	// What nearly all lookups are, in one counter each, by the number of filters that were asked, all there were in range:
+	// those that no filter let through, and those that one did, to the key, in a block in memory. A locked addition takes 5 ns.
+	absent, present [usualProbes]atomic.Uint64
+
+	// All others.
+	gets, memtableHits, inRange, probes, passed, searches, wasted, falsePositives, truePositives atomic.Uint64
+
+	tableHits, absentWasted, blocks, blocksRead, bytesRead atomic.Uint64
+
+	_ [16]byte // up to a multiple of two cache lines of 64 bytes
+}
+
+const (
+	lookupStripes = 256 // two goroutines on one take twice as long for an absent key
+	usualProbes   = 8
+)
+
+// lookupCost is what one lookup touched, kept by its caller.
+type lookupCost struct {
+	inRange, probes, passed, searches, found, falsePositives, truePositives uint64
+
+	tableHits, absentWasted uint64 // see part
+
+	tailLoads, tailBytes uint64 // of tables that were not loaded yet
+
+	memtableHit bool
+	reads       sstable.Stats
+}
+
+// ask counts tables in range, and those of them whose filter was asked, a bit for each.
+func (l *lookupCost) ask(inRange, probed uint32) {
+	l.inRange += uint64(bits.OnesCount32(inRange)) //nolint:gosec // at most 32
+	l.probes += uint64(bits.OnesCount32(probed))   //nolint:gosec // at most 32
+}
+
+// part ends the part of one key in the cost, which searched that many tables, and found a version of it in that many.
+func (l *lookupCost) part(searches, found uint64) {
+	if found > 0 {
+		l.tableHits++
+	} else {
+		l.absentWasted += searches
+	}
+}
+
+// add counts a lookup and returns its place among those of its counter, for sampled.
+func (c *lookupCounts) add(l *lookupCost) (place uint64) {
+	i := epoch.Stripe(lookupStripes)
+	s, first := &c[i], placesOf(i)
+	if !l.memtableHit && l.probes == l.inRange && l.probes < usualProbes {
+		if l.passed == 0 && l.searches == 0 {
+			return first + s.absent[l.probes].Add(1)
+		}
+		if l.passed == 1 && l.searches == 1 && l.found == 1 && l.reads.Blocks == 1 && l.reads.FileReads == 0 {
+			return first + s.present[l.probes].Add(1)
+		}
+	}
+	place = first + s.gets.Add(1)
+	if l.memtableHit {
+		s.memtableHits.Add(1)
+		return place
+	}
+	s.add(l)
+	return place
+}
+
+// placesOf is where the places of a stripe begin: its counters shall not have the same places as those of the others.
+func placesOf(stripe int) uint64 { return uint64(stripe) << 32 } //nolint:gosec // below lookupStripes
+
+// addMany counts n lookups whose cost is one sum, and returns the place of the last one; so many of them were answered by
+// memtables.
+func (c *lookupCounts) addMany(l *lookupCost, n, memtableHits int) (place uint64) {
+	i := epoch.Stripe(lookupStripes)
+	s := &c[i]
+	place = placesOf(i) + s.gets.Add(uint64(n)) //nolint:gosec // a length
+	s.memtableHits.Add(uint64(memtableHits))    //nolint:gosec // a length
+	s.add(l)
+	return place
+}
+
+func (s *lookupStripe) add(l *lookupCost) {
+	if l.inRange > 0 {
+		s.inRange.Add(l.inRange)
+		s.probes.Add(l.probes)
+	}
+	if l.passed > 0 {
+		s.passed.Add(l.passed)
+	}
+	if l.searches == 0 {
+		return
+	}
+	s.searches.Add(l.searches)
+	if l.tableHits > 0 {
+		s.tableHits.Add(l.tableHits)
+	}
+	if l.absentWasted > 0 {
+		s.absentWasted.Add(l.absentWasted)
+	}
+	s.wasted.Add(l.searches - l.found)
+	s.falsePositives.Add(l.falsePositives)
+	s.truePositives.Add(l.truePositives)
+	s.blocks.Add(l.reads.Blocks)
+	s.blocksRead.Add(l.reads.FileReads)
+	s.bytesRead.Add(l.reads.FileBytes)
+}
+
+// sum adds the stripes up.
+func (c *lookupCounts) sum() (l Counts) {
+	var passed uint64
+	for i := range c {
+		s := &c[i]
+		for n := range uint64(usualProbes) {
+			absent, present := s.absent[n].Load(), s.present[n].Load()
+			l.Gets += absent + present
+			l.TablesInRange += n * (absent + present)
+			l.FilterProbes += n * (absent + present)
+			l.TableHits += present
+			l.TableSearches += present
+			l.TruePositives += present
+			l.Blocks += present
+			passed += present
+		}
+		l.Gets += s.gets.Load()
+		l.MemtableHits += s.memtableHits.Load()
+		l.TableHits += s.tableHits.Load()
+		l.AbsentWasted += s.absentWasted.Load()
+		l.TablesInRange += s.inRange.Load()
+		l.FilterProbes += s.probes.Load()
+		passed += s.passed.Load()
+		l.TableSearches += s.searches.Load()
+		l.WastedReads += s.wasted.Load()
+		l.FalsePositives += s.falsePositives.Load()
+		l.TruePositives += s.truePositives.Load()
+		l.Blocks += s.blocks.Load()
+		l.BlocksRead += s.blocksRead.Load()
+		l.BytesRead += s.bytesRead.Load()
+	}
+	l.FilterNegatives = l.FilterProbes - min(l.FilterProbes, passed) // counters are read one after the other
+	return l
+}

@@ -1,0 +1,86 @@
+// Package read answers lookups of one key and of many, and moves cursors: it follows a key through the memtables and the runs
+// of a tree's state, and counts what that costs. A read schedules nothing.
+package read
+
+import (
+	"errors"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/deadkeys"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/sstable"
+)
+
+// ErrNotFound is returned bare for a key without a value.
+var ErrNotFound = errors.New("bloomkv: not found")
+
+// A Reader reads one store. It is safe for concurrent use.
+type Reader struct {
+	// constant
+	tree     *tree.Tree
+	tables   Tables
+	seed     bloomblock.Seed
+	prefix   sstable.PrefixRule
+	observer Observer
+	naming   bool // cursors remember who opened them, so that Leaked can name it
+
+	// SamplingBits says how many lookups are samples: one in two to the power of it. Tests that count exactly set it to 0.
+	SamplingBits uint
+
+	DeadKeys deadkeys.Ranges
+
+	lookups  lookupCounts
+	prefixes prefixCounts
+	open     iterators
+}
+
+// Tables loads what lookups and cursors need of tables.
+type Tables interface {
+	Load(t *tree.Table) error                                // the index and the filter
+	LoadTail(t *tree.Table) (loads, bytes uint64, err error) // Load, and what it read
+	LoadPrefixes(t *tree.Table) error                        // the prefix filter
+	Recount(t *tree.Table)                                   // after a lookup has loaded an index by itself
+}
+
+// An Observer is called when a read meets damage.
+type Observer interface {
+	Damaged(err error)
+}
+
+// A Config says what a reader reads.
+type Config struct {
+	Tree     *tree.Tree
+	Tables   Tables
+	Seed     bloomblock.Seed    // mixed into the hashes of keys
+	Prefix   sstable.PrefixRule // of prefix filters
+	Observer Observer
+	Naming   bool // cursors remember who opened them: it costs 0.2 µs each
+}
+
+// Init makes r a reader. It is a method so that a reader need not be allocated by itself.
+func (r *Reader) Init(c Config) {
+	r.tree, r.tables, r.seed, r.prefix, r.observer, r.naming = c.Tree, c.Tables, c.Seed, c.Prefix, c.Observer, c.Naming
+	r.SamplingBits = samplingBits
+}
+
+// Hash hashes a key, once for all memtables and tables of the store.
+func (r *Reader) Hash(key []byte) bloomblock.SeededHash { return r.seed.Hash(bloomblock.HashKey(key)) }
+
+// failed returns the error of a read that failed with err: ErrClosed after Close. Damage is reported.
+func (r *Reader) failed(err error) error {
+	if errors.Is(err, tablefile.ErrClosed) || r.tree.Load() == nil {
+		return tree.ErrClosed
+	}
+	if errors.Is(err, corrupt.Err) {
+		r.observer.Damaged(err)
+	}
+	return err
+}
+
+// Cursors returns the number of open cursors.
+func (r *Reader) Cursors() int { return r.open.count() }
+
+// Leaked returns who opened the cursors that are open: "file.go:12 (package.function)".
+func (r *Reader) Leaked() []string { return r.open.leaked() }

@@ -1,0 +1,290 @@
+package read
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/memtable"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+const seed = bloomblock.Seed(7)
+
+type observer struct{ t *testing.T }
+
+func (o observer) Damaged(err error)    { o.t.Errorf("damage: %v", err) }
+func (o observer) ReadOnly(cause error) { o.t.Errorf("read-only: %v", cause) }
+
+func newReader(t *testing.T) *Reader {
+	t.Helper()
+	r, _ := newReaderIn(t)
+	return r
+}
+
+// newReaderIn returns a reader of an empty tree in a directory of a file system in memory.
+func newReaderIn(t *testing.T) (*Reader, vfs.FS) {
+	t.Helper()
+	mem, domain := vfs.NewMem(), new(epoch.Domain)
+	if err := mem.Mkdir("db"); err != nil {
+		t.Fatal(err)
+	}
+	living := tree.New(tree.Config{
+		FS: mem, Dir: "db", Domain: domain, Observer: observer{t}, Filters: manifest.Filters{FPR: 0.2, Ratio: 10},
+		Files: tablefile.NewPool(8).NewDir(mem, "db", domain), Blocks: cache.New(1<<20, domain),
+	})
+	if err := living.Create(1, uint64(seed)); err != nil {
+		t.Fatal(err)
+	}
+	living.Begin(living.FirstState(nil, 1<<16), 0)
+	r := new(Reader)
+	r.Init(Config{Tree: living, Seed: seed, Observer: observer{t}})
+	return r, mem
+}
+
+// put writes a key into the memtable, and makes it visible.
+func put(r *Reader, key string) {
+	seq := r.tree.NewestSeq() + 1
+	r.tree.Load().Mem.Add([]byte(key), r.Hash([]byte(key)).Mixed, seq, ikey.Set, nil)
+	r.tree.Publish(seq)
+}
+
+// Memtables are exchanged while a cursor begins. What was written before the sequence at which it reads is in the state that it
+// reads.
+func TestACursorHasAllWritesUpToItsMoment(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		r := newReader(t)
+		put(r, "k")
+		exchange := func() {
+			r.tree.Freeze(nil, r.tree.NewestSeq(), 1<<16)
+			put(r, "k")
+		}
+		exchanges := 0
+		r.tree.SeqGate = func(read func() uint64) uint64 {
+			gated := exchanges < 2
+			if !gated {
+				return read()
+			}
+			exchanges++
+			gate := r.tree.SeqGate
+			r.tree.SeqGate = nil // exchange reads the sequence too
+			defer func() { r.tree.SeqGate = gate }()
+			if after {
+				seq := read()
+				exchange()
+				return seq
+			}
+			exchange()
+			return read()
+		}
+		c, err := r.Open(nil, nil, false, Newest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, newest, ok := c.state.Mem.Get([]byte("k"), r.Hash([]byte("k")).Mixed, ikey.MaxSeq)
+		if exchanges != 2 || !ok || newest.Seq() < c.seq {
+			t.Errorf("after %v: %d exchanges; the cursor's memtable has a write of %d (%v), and it reads at %d",
+				after, exchanges, newest.Seq(), ok, c.seq)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A seek past one of the ends after a move that failed is not an error.
+func TestASeekBehindTheRangeForgetsAnError(t *testing.T) {
+	r := newReader(t)
+	c, err := r.Open([]byte("k"), []byte("m"), false, Newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, seek := range []func() bool{
+		func() bool { return c.SeekGE([]byte("z")) },
+		func() bool { return c.SeekLT([]byte("a")) },
+	} {
+		c.at, c.err = broken, errors.New("damage")
+		if seek() || c.Err() != nil {
+			t.Errorf("error %v, want nil", c.Err())
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAStemIsTheStartOfAllKeysWithinItsBounds goes over all bounds of few bytes, and over all keys of few bytes between them.
+func TestAStemIsTheStartOfAllKeysWithinItsBounds(t *testing.T) {
+	keys := [][]byte{{}}
+	for i := 0; len(keys[i]) < 4; i++ {
+		for _, c := range []byte{0, 1, 0xfe, 0xff} {
+			keys = append(keys, append(slices.Clone(keys[i]), c))
+		}
+	}
+	slices.SortFunc(keys, bytes.Compare)
+	bounds := slices.DeleteFunc(slices.Clone(keys), func(k []byte) bool { return len(k) > 3 })
+	for _, lower := range bounds {
+		from, _ := slices.BinarySearchFunc(keys, lower, bytes.Compare)
+		for _, upper := range append(slices.Clone(bounds), nil) {
+			s := stem(lower, upper)
+			for _, k := range keys[from:] {
+				if upper != nil && bytes.Compare(k, upper) >= 0 {
+					break
+				}
+				if !bytes.HasPrefix(k, s) {
+					t.Fatalf("keys from %x to %x: stem %x, and there is %x", lower, upper, s, k)
+				}
+			}
+		}
+		if s := stem(lower, afterPrefix(lower)); !bytes.Equal(s, lower) {
+			t.Errorf("all keys that start with %x: stem %x", lower, s)
+		}
+	}
+	for _, tt := range []struct{ lower, upper, want string }{
+		{"user/17/a", "user/17/b\x00", "user/17/"},
+		{"user/17/", "user/170", "user/17/"},
+		{"user/17/", "user/18", "user/17"},
+		{"user/17/", "user/19", "user/1"},
+		{"user/17/a", "user/17/a/x", "user/17/a"},
+		{"b", "a", ""},
+		{"ab", "a", "a"},
+	} {
+		if s := stem([]byte(tt.lower), []byte(tt.upper)); string(s) != tt.want {
+			t.Errorf("keys from %q to %q: stem %q, want %q", tt.lower, tt.upper, s, tt.want)
+		}
+	}
+}
+
+// afterPrefix returns the smallest key that is greater than all keys with the prefix, nil if there is none.
+func afterPrefix(prefix []byte) []byte {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] != 0xff {
+			end := slices.Clone(prefix[:i+1])
+			end[i]++
+			return end
+		}
+	}
+	return nil
+}
+
+// TestFirstLookupsOfACounterAreInTheSampleToo: there are thousands of counters, and goroutines that look up little each have one.
+func TestFirstLookupsOfACounterAreInTheSampleToo(t *testing.T) {
+	r := &Reader{SamplingBits: samplingBits}
+	sampled, places := 0, 0
+	for n := range uint64(200) {
+		for stripe := range lookupStripes {
+			places++
+			if r.sampled(placesOf(stripe) + n + 1) {
+				sampled++
+			}
+		}
+		if want := float64(places) / 64; n >= 9 && math.Abs(float64(sampled)-want) > 3*math.Sqrt(want) {
+			t.Fatalf("of the first %d lookups of each counter %d are in the sample, want %.0f", n+1, sampled, want)
+		}
+	}
+}
+
+// writeRun writes keys, and a range delete of [from, to) if it is not empty, into tables of a new run of level 0.
+func writeRun(t *testing.T, r *Reader, fsys vfs.FS, keys []int, from, to int) *tree.Run {
+	t.Helper()
+	m := memtable.New(nil, 0, 1<<20)
+	for i, k := range keys {
+		m.Add(key(k), r.Hash(key(k)).Mixed, ikey.Seq(i+1), ikey.Set, []byte("0123456789"))
+	}
+	last := ikey.Seq(len(keys) + 1)
+	var dels rangedel.List
+	if from < to {
+		m.AddRange(key(from), key(to), last)
+		dels = m.RangeDels().List(nil)
+	}
+	m.Freeze()
+	params, err := bloomblock.ParamsFor(0.2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := compaction.Flush(t.Context(), m.Iter(ikey.MaxSeq), dels, compaction.Env{
+		FS: fsys, Dir: "db", Numbers: r.tree, TableSize: 4 << 10, BlockSize: 512, Filter: params, Seed: seed,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tables []*tree.Table
+	for _, meta := range res.Tables {
+		table := tree.NewTable(meta, r.tree.Files, r.tree.Blocks)
+		if err := table.Reader.Load(1); err != nil {
+			t.Fatal(err)
+		}
+		tables = append(tables, table)
+	}
+	return tree.NewRun(0, res.Tables[0].Number, tables)
+}
+
+func key(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
+
+// TestManyKeysHaveTheCandidatesOfEachAlone asks the fences and filters of trees of one run to dozens, with and without range
+// tombstones, for keys together and one by one: the tables to be searched and the counts are the same.
+func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
+	for _, ranges := range []bool{false, true} {
+		r, fsys := newReaderIn(t)
+		var whole []*tree.Run // newest first
+		for round := range 5 {
+			var keys []int
+			for i := range 1500 {
+				keys = append(keys, (i*7919+round*100)%4000*2)
+			}
+			from, to := 0, 0
+			if ranges && round%2 == 1 {
+				from, to = round*1000, round*1000+700
+			}
+			whole = append([]*tree.Run{writeRun(t, r, fsys, keys, from, to)}, whole...)
+		}
+		// One table is not loaded: its filter cannot be asked, nor its range tombstones.
+		last := whole[len(whole)-1]
+		tables := slices.Clone(last.Tables)
+		tables[len(tables)/2] = tree.NewTable(tables[len(tables)/2].Meta, r.tree.Files, r.tree.Blocks)
+		whole[len(whole)-1] = tree.NewRun(last.Level, last.ID, tables)
+		for _, times := range []int{1, 2, 7, 20} {
+			s := &tree.State{Mem: r.tree.Load().Mem, Runs: slices.Repeat(whole, times)}
+			for first := 0; first < 8000; first += 61 {
+				n := 1 + first%manyKeys
+				var keys [][]byte
+				below := uint64(0)
+				m := new(manyLookup)
+				for i := range n {
+					keys = append(keys, key(first+i*37))
+					m.hashes[i] = r.Hash(keys[i])
+					if (first+i)%5 > 0 {
+						below |= 1 << i
+					}
+				}
+				m.choose(s, keys, ikey.MaxSeq, below)
+				var cost lookupCost
+				for i, k := range keys {
+					var want []candidate
+					if below>>i&1 != 0 {
+						want = candidatesIn(s, nil, k, m.hashes[i], ikey.MaxSeq, &cost)
+					}
+					if got := m.candidates[m.next[i]:m.last[i]]; !slices.Equal(got, want) {
+						t.Fatalf("%d runs, key %q: candidates %v, alone %v", len(s.Runs), k, got, want)
+					}
+				}
+				if !reflect.DeepEqual(m.cost, cost) {
+					t.Fatalf("%d runs, %d keys from %d on: cost %+v, one by one %+v", len(s.Runs), n, first, m.cost, cost)
+				}
+			}
+		}
+	}
+}
