@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"runtime"
 	"slices"
+	"sort"
 	"sync/atomic"
 
 	"github.com/google/btree"
@@ -67,6 +68,37 @@ func (t *Table) insert(it item, last bool) {
 	if n := it.id + 1; n >= 2*sampleSize && n&(n-1) == 0 {
 		t.rehead()
 	}
+}
+
+// search is the first of n items that is not before it.
+func (t *Table) search(it item, n int) int {
+	return sort.Search(n, func(i int) bool { return !t.less(*t.tail.at(i), it) })
+}
+
+// isLast reports whether key, whose head is that, is behind all others of the table. It is for the writer.
+func (t *Table) isLast(key []byte, head uint64) bool {
+	n := int(t.tail.n.Load())
+	if n == 0 {
+		return true // then there is no key
+	}
+	last := t.tail.at(n - 1)
+	if head != last.head {
+		return head > last.head
+	}
+	return string(key) > string(t.keyOf(last.first))
+}
+
+// push adds an item behind all others. Readers find it whole, or not.
+func (t *Table) push(it item) {
+	n := int(t.tail.n.Load())
+	if n == len(t.tail.chunks)*tailChunk {
+		t.mu.Lock()
+		t.tail.chunks = append(t.tail.chunks, make([]item, tailChunk))
+		t.mu.Unlock()
+		t.orderMem.Add(tailChunk * itemBytes)
+	}
+	*t.tail.at(n) = it
+	t.tail.n.Store(int64(n + 1))
 }
 
 // probes let a search key, which is in no arena, stand in the tree's order: an item cannot point to it, but can hold the

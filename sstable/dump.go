@@ -12,7 +12,7 @@ import (
 // Dump writes the table as text: footer, properties, filter, range deletes, then each data block and, with entries, each
 // version in it.
 func (r *Reader) Dump(w io.Writer, entries bool) error {
-	x, err := r.touchIndex(new(Stats))
+	x, err := r.loadIndex(new(Stats))
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 		d.printf("sample %d: %d bytes\n", f.sampleOff(), f.sampleLen)
 	}
 	if x := &p.Prefixes; x.Bytes > 0 {
-		d.printf("prefix filter %d: %d bytes, %d prefixes by %q\n", f.indexOff-x.Bytes, x.Bytes, x.Keys, x.Rule)
+		d.printf("prefix filter %d: %d bytes, %d prefixes by %q\n", t.prefixesOff(), x.Bytes, x.Keys, x.Rule)
 	}
 	d.printf("index %d: %d bytes, prefix %q\n", f.indexOff, f.indexLen, x.prefix)
 	if f.rangeDelLen > 0 {

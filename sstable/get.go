@@ -2,7 +2,6 @@ package sstable
 
 import (
 	"encoding/binary"
-	"fmt"
 	"sync"
 
 	"github.com/bloomkv/bloomkv/internal/cache"
@@ -37,7 +36,7 @@ func (h *Hit) Release() {
 func (r *Reader) Get(key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err error) {
 	x := r.index.Load()
 	if x == nil {
-		if x, err = r.touchIndex(st); err != nil {
+		if x, err = r.loadIndex(st); err != nil {
 			return Hit{}, false, err
 		}
 	}
@@ -135,58 +134,6 @@ func (r *Reader) loadBlock(x *index, i int, st *Stats) (*cache.Block, error) {
 	}
 	c.Meta = binary.LittleEndian.Uint64(c.Bytes())
 	return r.cache.Insert(&x.slots[i], c), nil
-}
-
-// openBlock checks data block i, which is not compressed and was read with its trailer, and returns it without.
-func (r *Reader) openBlock(x *index, i int, sealed []byte) ([]byte, error) {
-	p, err := r.unseal(x, i, sealed)
-	if err != nil {
-		return nil, err
-	}
-	return p.payload, r.checkBlock(x, i, p.payload)
-}
-
-// A packed block has a right checksum, and a codec that says the same decoded length as the index.
-type packed struct {
-	payload []byte
-	codec   Codec
-}
-
-// unseal checks the trailer of data block i, and its decoded length before the caller takes memory for that.
-func (r *Reader) unseal(x *index, i int, sealed []byte) (packed, error) {
-	offset, stored, decoded := x.extent(i)
-	payload, c, err := r.seal.open(kindData, offset, sealed)
-	switch {
-	case err != nil:
-	case stored != decoded:
-		err = checkDecoded(payload, c, decoded)
-	case c != None:
-		err = fmt.Errorf("%v in a block of full length", c)
-	}
-	if err != nil {
-		return packed{}, r.damaged(offset, err)
-	}
-	return packed{payload, c}, nil
-}
-
-// unpack decodes data block i into dst, which is as long as it must become, and checks it.
-func (r *Reader) unpack(x *index, i int, p packed, dst []byte) error {
-	if err := decompress(dst, p.payload, p.codec); err != nil {
-		return r.damaged(x.handles[i].offset, err)
-	}
-	return r.checkBlock(x, i, dst)
-}
-
-// checkBlock checks what is decoded of data block i.
-func (r *Reader) checkBlock(x *index, i int, data []byte) error {
-	err := checkBlock(data, x.seqs)
-	if err == nil {
-		err = x.checkPlace(i, data)
-	}
-	if err != nil {
-		return r.damaged(x.handles[i].offset, err)
-	}
-	return nil
 }
 
 // A scratch holds a compressed block while it is decoded.

@@ -93,7 +93,7 @@ func beginLanes(ls []Lookup, st *Stats) (most int) {
 		c.state = going
 		c.x = l.Reader.index.Load()
 		if c.x == nil {
-			if c.x, l.Err = l.Reader.touchIndex(st); l.Err != nil {
+			if c.x, l.Err = l.Reader.loadIndex(st); l.Err != nil {
 				c.state, c.n = done, 0
 				continue
 			}

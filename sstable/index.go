@@ -109,6 +109,27 @@ func (x *index) checkPlace(i int, data []byte) error {
 	return nil
 }
 
+// offsetOf returns the offset of the block that key is in, or would be in.
+func (x *index) offsetOf(key []byte) uint64 {
+	if i := x.find(key); i < x.blocks() {
+		return x.handles[i].offset
+	}
+	return x.end
+}
+
+// shareBefore returns the share of the data in front of key. The block that key is in, or would be in, counts half.
+func (x *index) shareBefore(key []byte) float64 {
+	i := x.find(key)
+	if i >= x.blocks() {
+		return 1
+	}
+	end := x.end
+	if i+1 < x.blocks() {
+		end = x.handles[i+1].offset
+	}
+	return float64(x.handles[i].offset+end) / 2 / float64(x.end)
+}
+
 // find is the first block whose separator is not before key, or the number of blocks if key is behind the table.
 func (x *index) find(key []byte) int {
 	lo, n := x.span(key)

@@ -89,7 +89,7 @@ func (it *Iter) start() bool {
 		it.x = it.r.index.Load()
 	}
 	if it.x == nil {
-		it.x, it.err = it.r.touchIndex(it.o.Stats)
+		it.x, it.err = it.r.loadIndex(it.o.Stats)
 	}
 	return it.err == nil
 }

@@ -4,125 +4,121 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
 
-// A prefixFilter is what a Reader has of its second filter. It is not loaded with the first one, but when somebody asks for it,
-// and then at once: who never looks for prefixes has none of it in memory.
+// A prefixFilter holds a table's second filter, of the keys' prefixes. It is loaded at its first use and not with the first
+// filter, so that it takes no memory in a store that never asks for prefixes.
 type prefixFilter struct {
 	filter atomic.Pointer[bloomblock.Filter] // nil: not loaded; without units: there is none to ask
 
-	// guarded by Reader.mu
-	header bloomblock.Header
-	damage error
+	mu     sync.Mutex        // serializes loading and dropping; held while the filter is read from the file
+	header bloomblock.Header // guarded by mu
+	damage error             // guarded by mu
 }
 
-// LoadPrefixes reads the prefix filter if it is one by that rule, so many units of it that their promised rate is at most
-// maxRate, or all if it is not reached; with maxRate ≥ 1 nothing is read. What is loaded stays. Where there is none, or one by
-// another rule, or a damaged one, there is none to ask: that is no error, see PrefixState. It loads the table's tail if need be.
-func (r *Reader) LoadPrefixes(rule PrefixRule, maxRate float64) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := &r.prefix
-	if p.filter.Load() != nil || maxRate >= 1 {
+// load loads the filter if rule is its rule. Damage is kept and is no error.
+func (p *prefixFilter) load(f *tableFile, t *tail, rule PrefixRule, maxRate float64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.filter.Load() != nil {
 		return nil
 	}
-	if r.tail.Load() == nil {
-		if err := r.loadIndex(); err != nil {
-			return err
-		}
-	}
-	f, err := r.readPrefixes(rule, maxRate)
+	filter, err := p.read(f, t, rule, maxRate)
 	if errors.Is(err, corrupt.Err) || errors.Is(err, bloomblock.ErrUnknownKind) {
-		f, p.damage, err = bloomblock.Filter{}, err, nil
+		filter, p.damage, err = bloomblock.Filter{}, err, nil
 	}
 	if err == nil {
-		p.filter.Store(&f)
+		p.filter.Store(&filter)
 	}
 	return err
 }
 
-// readPrefixes reads the prefix filter, or returns one without units where there is none by that rule. The caller holds mu.
-func (r *Reader) readPrefixes(rule PrefixRule, maxRate float64) (bloomblock.Filter, error) {
-	t := r.tail.Load()
+// read reads the filter. It returns a filter without units if the table has none by that rule. The caller holds mu.
+func (p *prefixFilter) read(f *tableFile, t *tail, rule PrefixRule, maxRate float64) (bloomblock.Filter, error) {
 	x := &t.props.Prefixes
 	if x.Bytes == 0 || x.Rule != rule.String() {
 		return bloomblock.Filter{}, nil
 	}
-	offset := t.footer.indexOff - x.Bytes
-	h, err := r.readFilterHeader(kindPrefixes, offset, x.Bytes, x.Sum)
+	offset := t.prefixesOff()
+	h, err := f.readFilterHeader(kindPrefixes, offset, x.Bytes, x.Sum)
 	if err != nil {
 		return bloomblock.Filter{}, err
 	}
-	r.prefix.header = h
+	p.header = h
 	n := h.UnitsFor(maxRate)
 	size := h.PrefixSize(n) - bloomblock.HeaderSize
 	if size > math.MaxInt/2 { // where int has 32 bits
-		return bloomblock.Filter{}, fmt.Errorf("%s: %w: prefix filter of %d bytes", r.meta.Name, ErrSize, size)
+		return bloomblock.Filter{}, fmt.Errorf("%s: %w: prefix filter of %d bytes", f.meta.Name, ErrSize, size)
 	}
 	b := make([]byte, size) // below the size of the file
-	if err := r.readAt(b, offset+bloomblock.HeaderSize); err != nil {
+	if err := f.readAt(b, offset+bloomblock.HeaderSize); err != nil {
 		return bloomblock.Filter{}, err
 	}
 	units := make([][]byte, n)
 	for i := range units {
 		units[i], b = b[:h.Units[i].Bytes()], b[h.Units[i].Bytes():]
 	}
-	f, err := h.Filter(units)
+	filter, err := h.Filter(units)
 	if err != nil {
-		return bloomblock.Filter{}, r.damaged(offset, err)
+		return bloomblock.Filter{}, f.damaged(offset, err)
 	}
-	return f, nil
+	return filter, nil
 }
 
-// PrefixRule returns the text of the rule of the prefix filter, empty where the table has none. Before the table's tail was
-// read, by Load or a lookup, known is false. It does no I/O.
-func (r *Reader) PrefixRule() (rule string, known bool) {
-	t := r.tail.Load()
-	if t == nil {
-		return "", false
-	}
-	return t.props.Prefixes.Rule, true
-}
-
-// MayContainPrefix asks the prefix filter for the hash of a prefix by the rule of LoadPrefixes. False is certain: the table has no
-// version of a key with that prefix. If probed is false there was no filter to ask, and if loaded is false, that is since
-// LoadPrefixes was not called, or what it had loaded was dropped. It does no I/O.
-func (r *Reader) MayContainPrefix(h bloomblock.Hash) (maybe, probed, loaded bool) {
-	f := r.prefix.filter.Load()
+// MayContainPrefix asks the prefix filter for the hash of a prefix by the rule of LoadPrefixes. If maybe is false, the table
+// has no version of a key with that prefix. If probed is false, there was no filter to ask; if loaded is false too, that is
+// because LoadPrefixes was not called since the filter was last dropped. It does no I/O.
+func (p *prefixFilter) MayContainPrefix(h bloomblock.Hash) (maybe, probed, loaded bool) {
+	f := p.filter.Load()
 	if f == nil {
 		return true, false, false
 	}
 	return f.MayContain(h), f.Units() > 0, true
 }
 
-// PrefixBytes is the memory that the prefix filter takes now.
-func (r *Reader) PrefixBytes() int64 {
-	if f := r.prefix.filter.Load(); f != nil {
+// PrefixBytes returns the bytes of memory that the prefix filter takes now.
+func (p *prefixFilter) PrefixBytes() int64 {
+	if f := p.filter.Load(); f != nil {
 		return int64(f.Bytes())
 	}
 	return 0
 }
 
-// PrefixState is the state of the prefix filter as far as LoadPrefixes has seen it.
-func (r *Reader) PrefixState() FilterState {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := FilterState{AllUnits: len(r.prefix.header.Units), Bytes: r.PrefixBytes(), Rate: 1, Damage: r.prefix.damage}
-	if f := r.prefix.filter.Load(); f != nil {
+// PrefixState returns the state of the prefix filter as far as LoadPrefixes has read it.
+func (p *prefixFilter) PrefixState() FilterState {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := FilterState{AllUnits: len(p.header.Units), Bytes: p.PrefixBytes(), Rate: 1, Damage: p.damage}
+	if f := p.filter.Load(); f != nil {
 		s.Units = f.Units()
-		s.Rate = r.prefix.header.Rate(s.Units)
+		s.Rate = p.header.Rate(s.Units)
 	}
 	return s
 }
 
-// dropPrefixes lets go of the prefix filter if more units of it are in memory than a promised rate of maxRate needs; who asks
-// for it next loads those. The caller holds mu.
-func (r *Reader) dropPrefixes(maxRate float64) {
-	if f := r.prefix.filter.Load(); f != nil && f.Units() > r.prefix.header.UnitsFor(maxRate) {
-		r.prefix.filter.Store(nil)
+// trim drops the filter if more units of it are in memory than a promised rate of maxRate needs. The next LoadPrefixes loads
+// those that are needed.
+func (p *prefixFilter) trim(maxRate float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f := p.filter.Load(); f != nil && f.Units() > p.header.UnitsFor(maxRate) {
+		p.filter.Store(nil)
 	}
+}
+
+// tryDrop drops the filter unless it is being read from the file, and reports whether it did.
+func (p *prefixFilter) tryDrop() bool {
+	if !p.mu.TryLock() {
+		return false
+	}
+	defer p.mu.Unlock()
+	if f := p.filter.Load(); f != nil && f.Units() > 0 {
+		p.filter.Store(nil)
+	}
+	return true
 }

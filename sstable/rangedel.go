@@ -217,20 +217,3 @@ func overridden(l rangedel.List, seq ikey.Seq) rangedel.List {
 	}
 	return o
 }
-
-// RangeDels are the table's range deletes as they are to readers: nil if there are none, or if the index was never loaded.
-// Once known they stay in memory, also when the index is dropped, until Close. It does no I/O.
-func (r *Reader) RangeDels() rangedel.List {
-	if t := r.tail.Load(); t != nil {
-		return t.dels
-	}
-	return nil
-}
-
-// RangeDelBytes is the memory the range deletes take now.
-func (r *Reader) RangeDelBytes() int64 {
-	if t := r.tail.Load(); t != nil {
-		return t.bytes
-	}
-	return 0
-}

@@ -1,16 +1,11 @@
 package sstable
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"math"
-	"sync"
-	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
-	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
@@ -42,146 +37,153 @@ type Stats struct {
 	Present   uint64 // tables that held some version of the key, however new: a true positive of the filter
 }
 
-// A Reader answers lookups in one table. It is safe for concurrent use. It owns the table's filter and index, which are
-// loaded by Load or by the first use, and can be dropped and loaded again; the data blocks belong to the cache.
+// A Reader answers lookups in one table. It is safe for concurrent use. The index, the rest of the tail and the two filters
+// are loaded by Load or at their first use, and can be dropped and loaded again; each is a value with a mutex of its own. Data
+// blocks belong to the cache.
 type Reader struct {
-	// Touched by every lookup.
-	filter atomic.Pointer[bloomblock.Filter] // nil: maybe
-	index  atomic.Pointer[index]             // nil: not loaded
-	seq    ikey.Seq                          // constant: that of meta
+	// What a lookup touches comes first, in one line of memory.
+	resident
+	seq   ikey.Seq // constant: that of meta
+	cache *cache.Cache
+	keyFilter
 
-	// Constant after NewReader.
-	cache  *cache.Cache
+	tableFile
 	domain *epoch.Domain
-	file   io.ReaderAt
-	meta   Meta
-	seal   sealer
-
-	prefix  prefixFilter
-	tail    atomic.Pointer[tail]
-	reached atomic.Uint64 // float64 bits: Load has nothing to do for this rate or a higher one
-
-	mu     sync.Mutex        // serializes loading and dropping; held during reads of tail and filter
-	header bloomblock.Header // guarded by mu; valid if known
-	known  bool              // guarded by mu
-	units  [][]byte          // guarded by mu; each an allocation of its own
-	damage error             // guarded by mu
+	prefixFilter
 }
 
 // NewReader makes a reader and reads nothing. Lookups are made inside guards of d, which is also the cache's domain.
 func NewReader(f io.ReaderAt, m Meta, c *cache.Cache, d *epoch.Domain) *Reader {
-	r := &Reader{file: f, meta: m, seq: m.Seq, cache: c, domain: d, seal: newSealer(m.ID)}
-	r.reached.Store(math.Float64bits(math.Inf(1)))
+	r := &Reader{tableFile: tableFile{f, m, newSealer(m.ID)}, seq: m.Seq, cache: c, domain: d}
+	r.keyFilter.init()
 	return r
 }
 
-// Open makes a reader of a table whose manifest is not at hand, with a small cache of its own, and reads the footer.
+// Open makes a reader of a table without a manifest, with a small cache of its own, and reads the footer.
 func Open(f io.ReaderAt, size int64, name string) (*Reader, error) {
-	r := &Reader{meta: Meta{Name: name}}
+	t := tableFile{file: f, meta: Meta{Name: name}}
 	if size < footerSize {
-		return nil, r.damaged(0, fmt.Errorf("%w: %d bytes, want at least %d", errShort, size, footerSize))
+		return nil, t.damaged(0, fmt.Errorf("%w: %d bytes, want at least %d", errShort, size, footerSize))
 	}
 	b := make([]byte, footerSize)
-	r.file = f
-	if err := r.readAt(b, uint64(size)-footerSize); err != nil {
+	if err := t.readAt(b, uint64(size)-footerSize); err != nil {
 		return nil, err
 	}
 	ft, err := parseFooter(b, uint64(size))
 	if err != nil {
-		return nil, r.damaged(uint64(size)-footerSize, err)
+		return nil, t.damaged(uint64(size)-footerSize, err)
 	}
 	d := new(epoch.Domain)
 	m := Meta{Name: name, ID: ft.id, Size: uint64(size), TailLen: ft.tailLen, FilterLen: ft.filterLen}
 	return NewReader(f, m, cache.New(2<<20, d), d), nil
 }
 
-// Close drops the table's blocks from the cache, its index, its range deletes and its prefix filter. No lookup may begin after it; the file is
-// the caller's.
+// Close drops the table's blocks from the cache, its index, its range tombstones and its prefix filter. No lookup may begin
+// after it. The caller closes the file.
 func (r *Reader) Close() {
-	r.DropIndex()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.dropPrefixes(1)
-	if t := r.tail.Load(); t != nil {
-		k := *t
-		k.dels, k.bytes = nil, 0
-		r.tail.Store(&k)
-	}
+	r.resident.release(r.cache)
+	r.prefixFilter.trim(1)
 }
 
-// damaged gives a reason its address, unless the reason is that the format is of the future.
-func (r *Reader) damaged(offset uint64, reason error) error {
-	if errors.Is(reason, ErrVersion) || errors.Is(reason, bloomblock.ErrUnknownKind) {
-		return fmt.Errorf("%s: offset %d: %w", r.meta.Name, offset, reason)
-	}
-	return corrupt.At(r.meta.Name, int64(offset), reason) //nolint:gosec // an offset in a file
-}
+// Load loads the index, and units of the filter until their promised rate is at most maxRate, or all units if none reach it.
+// With maxRate ≥ 1 it loads no units. Concurrent calls wait for each other. Damage of the index is an error; damage of the
+// filter is not, see FilterState.
+func (r *Reader) Load(maxRate float64) error { return r.LoadUnits(maxRate, bloomblock.MaxUnits) }
 
-// readAt fills b. A file that is too short is damage; other errors of the file stay what they are.
-func (r *Reader) readAt(b []byte, offset uint64) error {
-	n, err := r.file.ReadAt(b, int64(offset)) //nolint:gosec // an offset in a file
-	switch {
-	case n == len(b):
+// LoadUnits is Load, limited to the given number of units of the filter.
+func (r *Reader) LoadUnits(maxRate float64, most int) error {
+	if r.Loaded() && r.keyFilter.enough(maxRate) {
 		return nil
-	case err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		return r.damaged(offset, fmt.Errorf("%w: %d bytes, want %d", errShort, n, len(b)))
-	default:
-		return fmt.Errorf("%s: offset %d: %w", r.meta.Name, offset, err)
 	}
+	if _, err := r.loadIndex(new(Stats)); err != nil {
+		return err
+	}
+	return r.keyFilter.load(&r.tableFile, r.tail.Load(), maxRate, most)
 }
 
-// Loaded reports whether the index is in memory.
-func (r *Reader) Loaded() bool { return r.index.Load() != nil }
+// LoadPrefixes loads units of the prefix filter until their promised rate is at most maxRate, or all units if none reach it.
+// With maxRate ≥ 1 it reads nothing. If the table has no prefix filter by that rule, or a damaged one, there is no filter to
+// ask, which is no error: see PrefixState. It loads the table's tail if that was never loaded.
+func (r *Reader) LoadPrefixes(rule PrefixRule, maxRate float64) error {
+	if maxRate >= 1 {
+		return nil
+	}
+	t, err := r.loadTail()
+	if err != nil {
+		return err
+	}
+	return r.prefixFilter.load(&r.tableFile, t, rule, maxRate)
+}
 
-// Meta returns what the reader was made with.
+// loadIndex returns the index, and loads it if need be.
+func (r *Reader) loadIndex(st *Stats) (*index, error) {
+	x, read, err := r.resident.load(&r.tableFile)
+	if read {
+		st.TailLoads++
+	}
+	return x, err
+}
+
+// loadTail returns the tail, and loads it with the index if it was never loaded.
+func (r *Reader) loadTail() (*tail, error) {
+	if t := r.tail.Load(); t != nil {
+		return t, nil
+	}
+	if _, err := r.loadIndex(new(Stats)); err != nil {
+		return nil, err
+	}
+	return r.tail.Load(), nil
+}
+
+// Shed drops the prefix filter and all but the first keep units of the filter, and if index is true the index and the table's
+// cached blocks too. It never waits: a part that is being read from the file is left, and Shed returns false. A later Load or
+// lookup may load the parts again.
+func (r *Reader) Shed(keep int, index bool) bool {
+	all := r.prefixFilter.tryDrop()
+	all = r.keyFilter.tryKeep(keep) && all
+	if index {
+		all = r.resident.tryDrop(r.cache) && all
+	}
+	return all
+}
+
+// Trim drops the units of both filters that a promised rate of maxRate does not need, as after a move to a deeper level.
+func (r *Reader) Trim(maxRate float64) error {
+	r.prefixFilter.trim(maxRate)
+	return r.keyFilter.trim(maxRate)
+}
+
+// DropIndex drops the index and the table's cached blocks. The next lookup loads the index again.
+func (r *Reader) DropIndex() { r.resident.drop(r.cache) }
+
+// Meta returns the Meta that the reader was made with.
 func (r *Reader) Meta() Meta { return r.meta }
 
-// IndexBytes is the memory the index takes now.
-func (r *Reader) IndexBytes() int64 {
-	if x := r.index.Load(); x != nil {
-		return x.bytes()
-	}
-	return 0
-}
-
-// ApproximateOffset is how many bytes of data blocks lie before the one that key is in, or would be in. It loads the index
-// if need be.
-func (r *Reader) ApproximateOffset(key []byte) (uint64, error) {
-	x, err := r.touchIndex(new(Stats))
-	if err != nil {
-		return 0, err
-	}
-	if i := x.find(key); i < x.blocks() {
-		return x.handles[i].offset, nil
-	}
-	return x.end, nil
-}
-
-// ShareBefore is which share of the data lies in front of key, 0 to 1, by the blocks' bytes in the file: of the block that key is in,
-// or would be in, a half. It loads the index if need be.
-func (r *Reader) ShareBefore(key []byte) (float64, error) {
-	x, err := r.touchIndex(new(Stats))
-	if err != nil {
-		return 0, err
-	}
-	i := x.find(key)
-	if i >= x.blocks() {
-		return 1, nil
-	}
-	end := x.end
-	if i+1 < x.blocks() {
-		end = x.handles[i+1].offset
-	}
-	return float64(x.handles[i].offset+end) / 2 / float64(x.end), nil
-}
-
-// Properties returns what the table says of itself, loading its index if need be.
+// Properties returns the table's properties. It loads the tail if need be.
 func (r *Reader) Properties() (Properties, error) {
-	if t := r.tail.Load(); t != nil {
-		return t.props, nil
-	}
-	if err := r.Load(1); err != nil {
+	t, err := r.loadTail()
+	if err != nil {
 		return Properties{}, err
 	}
-	return r.tail.Load().props, nil
+	return t.props, nil
+}
+
+// ApproximateOffset returns the number of bytes of data blocks before the block that key is in, or would be in. It loads the
+// index if need be.
+func (r *Reader) ApproximateOffset(key []byte) (uint64, error) {
+	x, err := r.loadIndex(new(Stats))
+	if err != nil {
+		return 0, err
+	}
+	return x.offsetOf(key), nil
+}
+
+// ShareBefore returns the share of the data in front of key, 0 to 1, by the blocks' bytes in the file. The block that key is
+// in, or would be in, counts half. It loads the index if need be.
+func (r *Reader) ShareBefore(key []byte) (float64, error) {
+	x, err := r.loadIndex(new(Stats))
+	if err != nil {
+		return 0, err
+	}
+	return x.shareBefore(key), nil
 }

@@ -6,27 +6,28 @@ import "github.com/bloomkv/bloomkv/bloomblock"
 // lookup has no use for it. Nil is no sample: the table has no filter, or no versions, or was written before there were samples.
 // Damage is an error that Is corrupt.Err, and a sample of the future one that Is bloomblock.ErrUnknownKind.
 func (r *Reader) Sample() (*bloomblock.Sample, error) {
-	if _, err := r.Properties(); err != nil {
+	t, err := r.loadTail()
+	if err != nil {
 		return nil, err
 	}
-	return r.readSample(&r.tail.Load().footer)
+	return r.readSample(&t.footer)
 }
 
-func (r *Reader) readSample(f *footer) (*bloomblock.Sample, error) {
-	if f.sampleLen == 0 {
+func (f *tableFile) readSample(ft *footer) (*bloomblock.Sample, error) {
+	if ft.sampleLen == 0 {
 		return nil, nil
 	}
-	b := make([]byte, f.sampleLen+trailerSize)
-	if err := r.readAt(b, f.sampleOff()); err != nil {
+	b := make([]byte, ft.sampleLen+trailerSize)
+	if err := f.readAt(b, ft.sampleOff()); err != nil {
 		return nil, err
 	}
-	payload, err := r.openPlain(kindSample, f.sampleOff(), b)
+	payload, err := f.openPlain(kindSample, ft.sampleOff(), b)
 	if err != nil {
 		return nil, err
 	}
 	s, err := bloomblock.ParseSample(payload)
 	if err != nil {
-		return nil, r.damaged(f.sampleOff(), err)
+		return nil, f.damaged(ft.sampleOff(), err)
 	}
 	return &s, nil
 }

@@ -22,10 +22,8 @@ func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte)
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	r.keep(t)
-	r.mu.Unlock()
-	v := verifier{r: r, x: x, t: t, each: each}
+	r.resident.keep(t, r.seq)
+	v := verifier{f: &r.tableFile, x: x, t: t}
 	if err := v.readFilters(); err != nil {
 		return err
 	}
@@ -47,6 +45,14 @@ func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte)
 		if err := v.version(it); err != nil {
 			return errors.Join(err, it.Close())
 		}
+		if each == nil {
+			continue
+		}
+		k := it.Key()
+		k.Trailer = r.override(k.Trailer)
+		if err := each(k, it.Value()); err != nil {
+			return errors.Join(err, it.Close())
+		}
 	}
 	if err := it.Close(); err != nil {
 		return err
@@ -56,33 +62,33 @@ func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte)
 
 // readFilters reads both filters from the file whole, with the padding before them.
 func (v *verifier) readFilters() (err error) {
-	r, f, end := v.r, &v.t.footer, v.x.end
-	if f.filterLen == 0 {
+	f, ft, end := v.f, &v.t.footer, v.x.end
+	if ft.filterLen == 0 {
 		return nil
 	}
-	n := f.indexOff - end
+	n := ft.indexOff - end
 	if n > math.MaxInt/2 {
-		return fmt.Errorf("%s: %w: filter of %d bytes", r.meta.Name, ErrSize, f.filterLen)
+		return fmt.Errorf("%s: %w: filter of %d bytes", f.meta.Name, ErrSize, ft.filterLen)
 	}
 	b := make([]byte, n)
-	if err := r.readAt(b, end); err != nil {
+	if err := f.readAt(b, end); err != nil {
 		return err
 	}
-	pad := f.sampleOff() - end
+	pad := ft.sampleOff() - end
 	for _, c := range b[:pad] {
 		if c != 0 {
-			return r.damaged(end, errors.New("padding before the filter is not zero"))
+			return f.damaged(end, errors.New("padding before the filter is not zero"))
 		}
 	}
-	keys, prefixes := b[f.filterOff-end:][:v.t.keysLen()], b[f.filterOff-end:][v.t.keysLen():]
-	if v.filter, err = v.parseFilter(kindFilter, f.filterOff, keys, f.filterSum, v.t.props.FilterKeys); err != nil {
+	keys, prefixes := b[ft.filterOff-end:][:v.t.keysLen()], b[ft.filterOff-end:][v.t.keysLen():]
+	if v.filter, err = v.parseFilter(kindFilter, ft.filterOff, keys, ft.filterSum, v.t.props.FilterKeys); err != nil {
 		return err
 	}
 	x := &v.t.props.Prefixes
 	if x.Bytes == 0 {
 		return nil
 	}
-	if v.prefixes, err = v.parseFilter(kindPrefixes, f.indexOff-x.Bytes, prefixes, x.Sum, x.Keys); err != nil {
+	if v.prefixes, err = v.parseFilter(kindPrefixes, v.t.prefixesOff(), prefixes, x.Sum, x.Keys); err != nil {
 		return err
 	}
 	if v.rule, err = parsePrefixRule(x.Rule); err != nil { // of a later version: what should be in it is not known
@@ -98,31 +104,30 @@ func (v *verifier) parseFilter(k kind, offset uint64, b []byte, sum uint32, keys
 		return nil, nil
 	}
 	if err != nil {
-		return nil, v.r.damaged(offset, err)
+		return nil, v.f.damaged(offset, err)
 	}
-	if got := v.r.seal.filterSum(k, offset, b); got != sum {
-		return nil, v.r.damaged(offset, fmt.Errorf("filter header: %w: got %08x, want %08x", errChecksum, got, sum))
+	if got := v.f.seal.filterSum(k, offset, b); got != sum {
+		return nil, v.f.damaged(offset, fmt.Errorf("filter header: %w: got %08x, want %08x", errChecksum, got, sum))
 	}
 	if h.Keys != keys {
-		return nil, v.r.damaged(offset, fmt.Errorf("filter of %d keys, want %d", h.Keys, keys))
+		return nil, v.f.damaged(offset, fmt.Errorf("filter of %d keys, want %d", h.Keys, keys))
 	}
 	filter, err := bloomblock.Parse(b)
 	if err != nil {
-		return nil, v.r.damaged(offset, err)
+		return nil, v.f.damaged(offset, err)
 	}
 	return &filter, nil
 }
 
 // A verifier compares what it sees with what the table says.
 type verifier struct {
-	r        *Reader
+	f        *tableFile
 	x        *index
 	t        *tail              // as the file has it
 	filter   *bloomblock.Filter // nil if there is none, or one of a kind unknown; as prefixes
 	prefixes *bloomblock.Filter // by rule
 	rule     PrefixRule
 	sample   *bloomblock.Sample // nil if there is none, or one of a version unknown
-	each     func(ikey.Key, []byte) error
 	seen     Properties
 	last     ikey.Key
 
@@ -137,33 +142,33 @@ func (v *verifier) version(it *Iter) error {
 		p.Deletes++
 	case ikey.Set:
 	default:
-		return v.r.damaged(offset, fmt.Errorf("%w: %v", ErrKind, kind))
+		return v.f.damaged(offset, fmt.Errorf("%w: %v", ErrKind, kind))
 	}
 	if p.Entries == 0 {
 		p.Smallest = bytes.Clone(k.User)
 	} else if ikey.Compare(v.last, k) >= 0 {
-		return v.r.damaged(offset, fmt.Errorf("%w: %q@%d after %q@%d", ErrOrder,
+		return v.f.damaged(offset, fmt.Errorf("%w: %q@%d after %q@%d", ErrOrder,
 			k.User, k.Trailer.Seq(), v.last.User, v.last.Trailer.Seq()))
 	}
 	same := p.Entries > 0 && bytes.Equal(v.last.User, k.User)
-	if same && v.r.seq != 0 {
-		return v.r.damaged(offset, fmt.Errorf("%w: two versions of %q in a table where all have one sequence number", ErrOrder, k.User))
+	if same && v.f.meta.Seq != 0 {
+		return v.f.damaged(offset, fmt.Errorf("%w: two versions of %q in a table where all have one sequence number", ErrOrder, k.User))
 	}
 	if it.i == 0 && it.at > 0 && v.x.compareSep(it.at-1, k.User) >= 0 && !same {
-		return v.r.damaged(offset, fmt.Errorf("first key %q is not behind the separator before it", k.User))
+		return v.f.damaged(offset, fmt.Errorf("first key %q is not behind the separator before it", k.User))
 	}
 	if it.i == it.b.n-1 && v.x.compareSep(it.at, k.User) < 0 {
-		return v.r.damaged(offset, fmt.Errorf("last key %q is behind its separator", k.User))
+		return v.f.damaged(offset, fmt.Errorf("last key %q is behind its separator", k.User))
 	}
 	hash := bloomblock.HashKey(k.User)
 	if v.filter != nil && !v.filter.MayContain(hash) {
-		return v.r.damaged(v.t.footer.filterOff, fmt.Errorf("the filter denies key %q", k.User))
+		return v.f.damaged(v.t.footer.filterOff, fmt.Errorf("the filter denies key %q", k.User))
 	}
 	if v.sample != nil {
 		if place, found, taken := v.sample.Find(hash); found {
 			v.sampled[place] = true
 		} else if taken {
-			return v.r.damaged(v.t.footer.sampleOff(), fmt.Errorf("the sample is without key %q", k.User))
+			return v.f.damaged(v.t.footer.sampleOff(), fmt.Errorf("the sample is without key %q", k.User))
 		}
 	}
 	if !same {
@@ -171,7 +176,7 @@ func (v *verifier) version(it *Iter) error {
 	}
 	if prefix := v.rule.Of(k.User); prefix != nil && !bytes.HasPrefix(v.last.User, prefix) {
 		if v.prefixes != nil && !v.prefixes.MayContain(bloomblock.HashKey(prefix)) {
-			return v.r.damaged(v.t.footer.indexOff-v.t.props.Prefixes.Bytes, fmt.Errorf("the prefix filter denies %q of key %q", prefix, k.User))
+			return v.f.damaged(v.t.prefixesOff(), fmt.Errorf("the prefix filter denies %q of key %q", prefix, k.User))
 		}
 		p.Prefixes.Keys++
 	}
@@ -180,20 +185,16 @@ func (v *verifier) version(it *Iter) error {
 	p.Entries++
 	p.RawKeyBytes += uint64(len(k.User))
 	p.RawValueBytes += uint64(len(it.Value()))
-	if v.each != nil {
-		k.Trailer = v.r.override(k.Trailer)
-		return v.each(k, it.Value())
-	}
 	return nil
 }
 
 func (v *verifier) totals() error {
 	p, want, f := &v.seen, &v.t.props, &v.t.footer
 	if i := slices.Index(v.sampled, false); i >= 0 {
-		return v.r.damaged(f.sampleOff(), fmt.Errorf("hash %d of the sample is that of no key", i))
+		return v.f.damaged(f.sampleOff(), fmt.Errorf("hash %d of the sample is that of no key", i))
 	}
 	if v.sample != nil && v.sample.Keys() != want.FilterKeys {
-		return v.r.damaged(f.sampleOff(), fmt.Errorf("sample of %d keys, want %d", v.sample.Keys(), want.FilterKeys))
+		return v.f.damaged(f.sampleOff(), fmt.Errorf("sample of %d keys, want %d", v.sample.Keys(), want.FilterKeys))
 	}
 	if n, low, high := tombstones(v.t.dels); n > 0 {
 		p.see(low, high)
@@ -211,13 +212,13 @@ func (v *verifier) totals() error {
 	}
 	got, say := p.append(nil), want.append(nil)
 	if !bytes.Equal(got, say) {
-		return v.r.damaged(f.propsOff(), fmt.Errorf("properties differ: got %+v, want %+v", *p, *want))
+		return v.f.damaged(f.propsOff(), fmt.Errorf("properties differ: got %+v, want %+v", *p, *want))
 	}
 	if p.Blocks == 0 {
 		return nil
 	}
 	if last := v.x.separatorKey(int(p.Blocks) - 1); !bytes.Equal(last, p.Largest) { //nolint:gosec // a length
-		return v.r.damaged(f.indexOff, fmt.Errorf("last separator %q, want %q", last, p.Largest))
+		return v.f.damaged(f.indexOff, fmt.Errorf("last separator %q, want %q", last, p.Largest))
 	}
 	return nil
 }
