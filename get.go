@@ -6,7 +6,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
-	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 )
 
 // Get returns the value of key, a copy that the caller owns. An absent key is ErrNotFound, bare, and a nil value; an empty

@@ -7,8 +7,8 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/sstable"
 )
 
 // GetMany looks many keys up, all as of one moment, and calls f for each in the order of keys with its place in keys: with

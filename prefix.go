@@ -5,8 +5,8 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/sstable"
 )
 
 // A PrefixRule says which prefix of a key the prefix filters hold: see [Options.FilterPrefix]. [PrefixLen] and [PrefixSeparator]

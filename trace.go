@@ -1,6 +1,6 @@
 package bloomkv
 
-import "github.com/bloomkv/bloomkv/sstable"
+import "github.com/bloomkv/bloomkv/internal/sstable"
 
 // A Trace is what one lookup touched: the same figures as in Metrics, of which it is a part, and the tables one by one.
 type Trace struct {

@@ -1,189 +1,159 @@
 package sstable
 
 import (
-	"fmt"
+	"bytes"
+	"context"
 	"io"
+	"iter"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/cache"
-	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	engine "github.com/bloomkv/bloomkv/internal/sstable"
 )
 
-// Meta is what the manifest knows of a table.
-type Meta struct {
-	Name      string // for errors; a path is cut to its base
-	ID        uint64
-	Size      uint64 // of the file
-	TailLen   uint64 // from the index to the end
-	FilterLen uint64
-
-	// Seq, if not 0, is the sequence number of every version and every range delete of the table, whatever the file says: that
-	// of a table which was written outside of the store. Such a table holds one version of each key.
-	Seq ikey.Seq
-
-	// Check, if not nil, compares what the file says of itself with what else the manifest knows. It is called when the tail was
-	// read; an error is damage.
-	Check func(Info) error
+// A Version is one entry of a table. A table of a Writer has one for each key, with the sequence number 0.
+type Version struct {
+	Key, Value []byte
+	Seq        uint64 // sequence number of the write in its store: of two versions of a key the one with the larger is newer
+	Deleted    bool   // a tombstone: the key was deleted
 }
 
-// Stats count what lookups cost. They are plain numbers on the caller's stack, to be added up by the caller.
-type Stats struct {
-	Blocks    uint64 // data blocks searched
-	CacheHits uint64 // of which in memory
-	FileReads uint64 // reads of data blocks from the file
-	FileBytes uint64 // and their bytes
-	TailLoads uint64 // indexes that had to be loaded first
-	Present   uint64 // tables that held some version of the key, however new: a true positive of the filter
+// A RangeDelete is a fragment of a table's range tombstones. It deletes the versions of keys from Start on and before End, or
+// of all keys from Start on if End is nil, whose sequence number is smaller than one of Seqs.
+type RangeDelete struct {
+	Start, End []byte
+	Seqs       []uint64 // ascending, at least one
 }
 
-// A Reader answers lookups in one table. It is safe for concurrent use. The index, the rest of the tail and the two filters
-// are loaded by Load or at their first use, and can be dropped and loaded again; each is a value with a mutex of its own. Data
-// blocks belong to the cache.
-type Reader struct {
-	// What a lookup touches comes first, in one line of memory.
-	resident
-	seq   ikey.Seq // constant: that of meta
-	cache *cache.Cache
-	keyFilter
+// A Reader reads one table. It keeps the index and the filter in memory from the first lookup on, and data blocks in a cache of
+// 2 MiB. It is safe for concurrent use.
+type Reader struct{ r *engine.Reader }
 
-	tableFile
-	domain *epoch.Domain
-	prefixFilter
-}
-
-// NewReader makes a reader and reads nothing. Lookups are made inside guards of d, which is also the cache's domain.
-func NewReader(f io.ReaderAt, m Meta, c *cache.Cache, d *epoch.Domain) *Reader {
-	r := &Reader{tableFile: tableFile{f, m, newSealer(m.ID)}, seq: m.Seq, cache: c, domain: d}
-	r.keyFilter.init()
-	return r
-}
-
-// Open makes a reader of a table without a manifest, with a small cache of its own, and reads the footer.
+// Open opens a table of size bytes and reads its footer. The name is for errors. The file must stay open as long as the reader
+// and its iterators are used; the caller closes it.
 func Open(f io.ReaderAt, size int64, name string) (*Reader, error) {
-	t := tableFile{file: f, meta: Meta{Name: name}}
-	if size < footerSize {
-		return nil, t.damaged(0, fmt.Errorf("%w: %d bytes, want at least %d", errShort, size, footerSize))
-	}
-	b := make([]byte, footerSize)
-	if err := t.readAt(b, uint64(size)-footerSize); err != nil {
+	r, err := engine.Open(f, size, name)
+	if err != nil {
 		return nil, err
 	}
-	ft, err := parseFooter(b, uint64(size))
-	if err != nil {
-		return nil, t.damaged(uint64(size)-footerSize, err)
-	}
-	d := new(epoch.Domain)
-	m := Meta{Name: name, ID: ft.id, Size: uint64(size), TailLen: ft.tailLen, FilterLen: ft.filterLen}
-	return NewReader(f, m, cache.New(2<<20, d), d), nil
+	return &Reader{r}, nil
 }
 
-// Close drops the table's blocks from the cache, its index, its range tombstones and its prefix filter. No lookup may begin
-// after it. The caller closes the file.
-func (r *Reader) Close() {
-	r.resident.release(r.cache)
-	r.prefixFilter.trim(1)
+// Close frees the reader's memory. No other call may follow or run at the same time.
+func (r *Reader) Close() { r.r.Close() }
+
+// Get returns the newest version of key in this table, which may be a tombstone, and whether there is one. It does not apply
+// range tombstones. It asks the filter first, so that it usually reads no block for a key that the table does not have. The
+// slices are the caller's.
+func (r *Reader) Get(key []byte) (v Version, found bool, err error) {
+	if err := r.r.Load(0); err != nil {
+		return Version{}, false, err
+	}
+	if maybe, _ := r.r.MayContain(bloomblock.HashKey(key)); !maybe {
+		return Version{}, false, nil
+	}
+	g := r.r.Enter()
+	defer g.Leave()
+	var st engine.Stats
+	hit, found, err := r.r.Get(key, ikey.MaxSeq, &st)
+	if err != nil || !found {
+		return Version{}, false, err
+	}
+	return version(bytes.Clone(key), bytes.Clone(hit.Value), hit.Trailer), true, nil
 }
 
-// Load loads the index, and units of the filter until their promised rate is at most maxRate, or all units if none reach it.
-// With maxRate ≥ 1 it loads no units. Concurrent calls wait for each other. Damage of the index is an error; damage of the
-// filter is not, see FilterState.
-func (r *Reader) Load(maxRate float64) error { return r.LoadUnits(maxRate, bloomblock.MaxUnits) }
-
-// LoadUnits is Load, limited to the given number of units of the filter.
-func (r *Reader) LoadUnits(maxRate float64, most int) error {
-	if r.Loaded() && r.keyFilter.enough(maxRate) {
-		return nil
-	}
-	if _, err := r.loadIndex(new(Stats)); err != nil {
-		return err
-	}
-	return r.keyFilter.load(&r.tableFile, r.tail.Load(), maxRate, most)
+func version(key, value []byte, t ikey.Trailer) Version {
+	return Version{Key: key, Value: value, Seq: uint64(t.Seq()), Deleted: t.Kind() == ikey.Delete}
 }
 
-// LoadPrefixes loads units of the prefix filter until their promised rate is at most maxRate, or all units if none reach it.
-// With maxRate ≥ 1 it reads nothing. If the table has no prefix filter by that rule, or a damaged one, there is no filter to
-// ask, which is no error: see PrefixState. It loads the table's tail if that was never loaded.
-func (r *Reader) LoadPrefixes(rule PrefixRule, maxRate float64) error {
-	if maxRate >= 1 {
-		return nil
-	}
-	t, err := r.loadTail()
-	if err != nil {
-		return err
-	}
-	return r.prefixFilter.load(&r.tableFile, t, rule, maxRate)
-}
-
-// loadIndex returns the index, and loads it if need be.
-func (r *Reader) loadIndex(st *Stats) (*index, error) {
-	x, read, err := r.resident.load(&r.tableFile)
-	if read {
-		st.TailLoads++
-	}
-	return x, err
-}
-
-// loadTail returns the tail, and loads it with the index if it was never loaded.
-func (r *Reader) loadTail() (*tail, error) {
-	if t := r.tail.Load(); t != nil {
-		return t, nil
-	}
-	if _, err := r.loadIndex(new(Stats)); err != nil {
+// Filter returns the table's filter of keys, or nil if it has none. Ask it with [bloomblock.HashKey] of a key. The filter is
+// in memory and stays valid after Close.
+func (r *Reader) Filter() (*bloomblock.Filter, error) {
+	if err := r.r.Load(0); err != nil {
 		return nil, err
 	}
-	return r.tail.Load(), nil
-}
-
-// Shed drops the prefix filter and all but the first keep units of the filter, and if index is true the index and the table's
-// cached blocks too. It never waits: a part that is being read from the file is left, and Shed returns false. A later Load or
-// lookup may load the parts again.
-func (r *Reader) Shed(keep int, index bool) bool {
-	all := r.prefixFilter.tryDrop()
-	all = r.keyFilter.tryKeep(keep) && all
-	if index {
-		all = r.resident.tryDrop(r.cache) && all
+	if err := r.r.FilterState().Damage; err != nil {
+		return nil, err
 	}
-	return all
+	return r.r.Filter(), nil
 }
 
-// Trim drops the units of both filters that a promised rate of maxRate does not need, as after a move to a deeper level.
-func (r *Reader) Trim(maxRate float64) error {
-	r.prefixFilter.trim(maxRate)
-	return r.keyFilter.trim(maxRate)
-}
-
-// DropIndex drops the index and the table's cached blocks. The next lookup loads the index again.
-func (r *Reader) DropIndex() { r.resident.drop(r.cache) }
-
-// Meta returns the Meta that the reader was made with.
-func (r *Reader) Meta() Meta { return r.meta }
-
-// Properties returns the table's properties. It loads the tail if need be.
+// Properties returns the table's properties.
 func (r *Reader) Properties() (Properties, error) {
-	t, err := r.loadTail()
+	p, err := r.r.Properties()
 	if err != nil {
 		return Properties{}, err
 	}
-	return t.props, nil
+	return properties(&p, r.r.Meta().Size), nil
 }
 
-// ApproximateOffset returns the number of bytes of data blocks before the block that key is in, or would be in. It loads the
-// index if need be.
-func (r *Reader) ApproximateOffset(key []byte) (uint64, error) {
-	x, err := r.loadIndex(new(Stats))
-	if err != nil {
-		return 0, err
+// RangeDeletes returns the table's range tombstones in ascending order, in fragments that do not overlap.
+func (r *Reader) RangeDeletes() ([]RangeDelete, error) {
+	if _, err := r.r.Properties(); err != nil {
+		return nil, err
 	}
-	return x.offsetOf(key), nil
+	var all []RangeDelete
+	for _, f := range r.r.RangeDels() {
+		d := RangeDelete{Start: bytes.Clone(f.Start), End: bytes.Clone(f.End)}
+		for _, s := range f.Seqs {
+			d.Seqs = append(d.Seqs, uint64(s))
+		}
+		all = append(all, d)
+	}
+	return all, nil
 }
 
-// ShareBefore returns the share of the data in front of key, 0 to 1, by the blocks' bytes in the file. The block that key is
-// in, or would be in, counts half. It loads the index if need be.
-func (r *Reader) ShareBefore(key []byte) (float64, error) {
-	x, err := r.loadIndex(new(Stats))
-	if err != nil {
-		return 0, err
+// Verify reads the whole table from the file and checks it: every checksum, the order of keys, index and properties against
+// what is there, and that the filter denies no key.
+func (r *Reader) Verify(ctx context.Context) error { return r.r.Verify(ctx, nil) }
+
+// All returns the table's versions in order: by key, the newest first. The slices are valid until the next step. If the table
+// cannot be read to its end, the last pair is a zero Version and the error.
+func (r *Reader) All() iter.Seq2[Version, error] {
+	return func(yield func(Version, error) bool) {
+		it := r.Iter()
+		for ok := it.First(); ok; ok = it.Next() {
+			if !yield(it.Version(), nil) {
+				_ = it.Close() // the caller wants no more
+				return
+			}
+		}
+		if err := it.Close(); err != nil {
+			yield(Version{}, err)
+		}
 	}
-	return x.shareBefore(key), nil
 }
+
+// An Iter is a cursor over the versions of a table. The calls that move it report whether it stands at a version; after false,
+// Err tells the end from an error, and First, Last and Seek go on. It is for one goroutine at a time.
+type Iter struct{ it *engine.Iter }
+
+// Iter returns a cursor that stands at no version yet.
+func (r *Reader) Iter() *Iter { return &Iter{r.r.Iter(engine.IterOptions{NoFill: true})} }
+
+// First moves to the first version.
+func (it *Iter) First() bool { return it.it.First() }
+
+// Last moves to the last version.
+func (it *Iter) Last() bool { return it.it.Last() }
+
+// Seek moves to the newest version of key, or of the next key if the table does not have it.
+func (it *Iter) Seek(key []byte) bool { return it.it.SeekGE(ikey.Search(key, ikey.MaxSeq)) }
+
+// Next moves to the next version. It may follow only a call that returned true.
+func (it *Iter) Next() bool { return it.it.Next() }
+
+// Prev moves to the version before. It may follow only a call that returned true.
+func (it *Iter) Prev() bool { return it.it.Prev() }
+
+// Version returns the version that the cursor stands at. Its slices are valid until the cursor moves or is closed.
+func (it *Iter) Version() Version {
+	k := it.it.Key()
+	return version(k.User, it.it.Value(), k.Trailer)
+}
+
+// Err returns the error that made the last move fail, or nil.
+func (it *Iter) Err() error { return it.it.Err() }
+
+// Close frees the cursor and returns Err.
+func (it *Iter) Close() error { return it.it.Close() }

@@ -9,8 +9,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
-	"github.com/bloomkv/bloomkv/sstable"
 )
 
 // A Table is one table of the tree, for as long as any state names it. It is removed from the disk after the last state
