@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/memtable"
@@ -46,7 +47,7 @@ func TestATableIsASortedMap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	table, want := memtable.New(), map[string]string{}
 	for i := range 5000 {
-		key, value := fmt.Sprint(r.IntN(1000)), fmt.Sprint(i)
+		key, value := strconv.Itoa(r.IntN(1000)), strconv.Itoa(i)
 		if r.IntN(3) == 0 {
 			delete(want, key)
 			if err := table.Delete([]byte(key)); err != nil {
@@ -70,7 +71,7 @@ func TestATableIsASortedMap(t *testing.T) {
 		t.Errorf("keys %v, want %v", keys, sorted)
 	}
 	for i := range 1000 {
-		key := fmt.Sprint(i)
+		key := strconv.Itoa(i)
 		value, found := table.Get([]byte(key))
 		if w, ok := want[key]; found != ok || string(value) != w {
 			t.Errorf("key %s: %s %v, want %s %v", key, value, found, w, ok)

@@ -93,7 +93,10 @@ func TestATableIsReadAsItWasWritten(t *testing.T) {
 		if err := r.Verify(t.Context()); err != nil {
 			t.Error(err)
 		}
-		for range r.All() {
+		for v, err := range r.All() {
+			if err != nil || !bytes.Equal(v.Key, key(0)) {
+				t.Errorf("%+v, %v", v, err)
+			}
 			break
 		}
 	}
