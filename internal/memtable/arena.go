@@ -21,8 +21,8 @@ const (
 )
 
 // An arena holds the bytes of a table in chunks that never move, so that readers may keep slices of them. It has one
-// writer and any number of readers. Chunks grow with the whole, from 4 KiB to 1 MiB; what would fill more than a quarter
-// of the next chunk gets one of its own, exactly as large as it.
+// writer and any number of readers. Chunks grow with the whole, from 4 KiB to 1 MiB; what would fill more than a
+// quarter of the next chunk gets one of its own, exactly as large as it.
 type arena struct {
 	chunks atomic.Pointer[[][]byte] // readers load it after the ref that they look up
 	bytes  atomic.Int64             // allocated
@@ -86,8 +86,8 @@ func (a *arena) version(r ref) version {
 //	| trailer   | older   | id      | key length  | value length  | key | value |
 //	+-----------+---------+---------+-------------+---------------+-----+-------+
 //
-// Little-endian. older is the ref of the next older version of the same key, 0 if there is none; id numbers the user keys
-// of the table from 0 in the order of their arrival.
+// Little-endian. older is the ref of the next older version of the same key, 0 if there is none; id numbers the user
+// keys of the table from 0 in the order of their arrival.
 type version []byte
 
 const versionHeader = 24

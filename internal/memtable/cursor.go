@@ -7,18 +7,19 @@ import (
 	"github.com/bloomkv/bloomkv/internal/merge"
 )
 
-// A Cursor reads the versions of a table in order, forward and backward, as of a sequence number: exactly those at or below
-// it, all that were there when the cursor was reset, whatever is added meanwhile. It knows nothing of range tombstones. It
-// is for one goroutine.
+// A Cursor reads the versions of a table in order, forward and backward, as of a sequence number: exactly those at or
+// below it, all that were there when the cursor was reset, whatever is added meanwhile. It knows nothing of range
+// tombstones. It is for one goroutine.
 //
 //	Reset ((First | Last | SeekGE | SeekLT) (Next | Prev)*)* Close      as often as wanted
 //
-// A move says whether it found a version. After one that did not, only First, Last, SeekGE and SeekLT go on. Of a cursor
-// that is used again, no move allocates, but for walking backward over more versions of one key than ever before.
+// A move says whether it found a version. After one that did not, only First, Last, SeekGE and SeekLT go on. Of a
+// cursor that is used again, no move allocates, but for walking backward over more versions of one key than ever
+// before.
 //
-// The tree has no cursor of its own, and cloning it would make every later insert copy. So a Cursor takes a window of a few
-// keys at a time under the read lock (none once the table is frozen), and then looks for the place behind or before it
-// again. That is exact, since a table only grows and what grows is newer.
+// The tree has no cursor of its own, and cloning it would make every later insert copy. So a Cursor takes a window of a
+// few keys at a time under the read lock (none once the table is frozen), and then looks for the place behind or before
+// it again. That is exact, since a table only grows and what grows is newer.
 type Cursor struct {
 	t      *Table
 	limit  ikey.Trailer // the newest that the cursor may show
@@ -41,8 +42,8 @@ type Cursor struct {
 	next int // of them, to be taken
 	full bool
 
-	// In a key with many versions, which are chained from the newest on: the refs of those from the newest visible one to
-	// the current one, and maybe further. Only going back needs them.
+	// In a key with many versions, which are chained from the newest on: the refs of those from the newest visible one
+	// to the current one, and maybe further. Only going back needs them.
 	chain   []ref
 	pos     int // of the current one
 	chained bool
@@ -68,8 +69,8 @@ func (t *Table) Iter(seq ikey.Seq) *Cursor {
 	return c
 }
 
-// Reset makes c, which may be the zero Cursor, or have been used, a cursor over the versions in t at or below seq: all of
-// them, or of each key the newest. It stands nowhere yet.
+// Reset makes c, which may be the zero Cursor, or have been used, a cursor over the versions in t at or below seq: all
+// of them, or of each key the newest. It stands nowhere yet.
 func (c *Cursor) Reset(t *Table, seq ikey.Seq, newest bool) {
 	c.forget()
 	c.t, c.limit, c.newest = t, ikey.Search(nil, seq).Trailer, newest
@@ -78,8 +79,8 @@ func (c *Cursor) Reset(t *Table, seq ikey.Seq, newest bool) {
 	}
 }
 
-// Close ends the use of the cursor until it is reset: it refers to no table any more, and no move finds anything. It always
-// returns nil.
+// Close ends the use of the cursor until it is reset: it refers to no table any more, and no move finds anything. It
+// always returns nil.
 func (c *Cursor) Close() error {
 	c.forget()
 	c.t = nil

@@ -8,14 +8,14 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// An index finds the newest version of a key by the key's hash. It has one writer and any number of readers, who take no
-// lock: a slot is one atomic word, and nothing is ever removed.
+// An index finds the newest version of a key by the key's hash. It has one writer and any number of readers, who take
+// no lock: a slot is one atomic word, and nothing is ever removed.
 //
-// Open addressing with linear probing. A key's first slot is given by the leading bits of its tag, so that the slots lie
-// in the order of the tags, except where they collide, and growing reads and writes both arrays front to back.
+// Open addressing with linear probing. A key's first slot is given by the leading bits of its tag, so that the slots
+// lie in the order of the tags, except where they collide, and growing reads and writes both arrays front to back.
 //
-// Keys whose tags crowd, or are equal, do not make probing slow: a search ends after maxProbes slots, or after maxEqual keys
-// with the tag of the key. A key that finds no slot within these bounds overflows, and is found by order instead.
+// Keys whose tags crowd, or are equal, do not make probing slow: a search ends after maxProbes slots, or after maxEqual
+// keys with the tag of the key. A key that finds no slot within these bounds overflows, and is found by order instead.
 type index struct {
 	filter *bloom.Atomic   // says "no" to most absent keys from a twentieth of the memory
 	slots  []atomic.Uint64 // tag << 32 | ref; 0 is empty. A power of two of them, at most three quarters full
@@ -28,8 +28,8 @@ type index struct {
 
 const (
 	minSlots = 64
-	// Bits per key of a full index. A false positive costs a look at the slots, about 50 ns, and each probe of the filter
-	// 8 ns of every insert: 6 bits and their 4 probes let through 7 % at most, 3 % on average.
+	// Bits per key of a full index. A false positive costs a look at the slots, about 50 ns, and each probe of the
+	// filter 8 ns of every insert: 6 bits and their 4 probes let through 7 % at most, 3 % on average.
 	filterBits   = 6
 	maxLoadOf4   = 3
 	slotRefBits  = 32
@@ -42,14 +42,14 @@ const (
 )
 
 // A tag is what the index keeps of a hash: its upper half. Growing must rebuild the filter from the slots alone, so the
-// filter is fed from tags too. At a million keys, 32 bits add 0.02 % to its errors, each of which costs a look at a slot
-// and never a read.
+// filter is fed from tags too. At a million keys, 32 bits add 0.02 % to its errors, each of which costs a look at a
+// slot and never a read.
 type tag uint32
 
 func tagOf(h bloomblock.Hash) tag { return tag(h >> 32) }
 
-// spread makes a hash of a tag. The tag stays on top, where the filter takes its block from: growing then goes through the
-// new filter front to back too.
+// spread makes a hash of a tag. The tag stays on top, where the filter takes its block from: growing then goes through
+// the new filter front to back too.
 func (g tag) spread() bloomblock.Hash {
 	return bloomblock.Hash(uint64(g)<<32 | uint64(g)*goldenRatio>>32)
 }
@@ -76,8 +76,9 @@ func (x *index) bytes() int64 {
 	return int64(x.filter.Bytes()) + int64(len(x.slots))*bytesPerSlot + x.overBytes.Load()
 }
 
-// touch has the processor fetch the first slot of a tag that will soon be put there, while it waits for other memory: an
-// insert misses the cache for the filter, the slot and the arena, and the lock that follows waits for all of them at once.
+// touch has the processor fetch the first slot of a tag that will soon be put there, while it waits for other memory:
+// an insert misses the cache for the filter, the slot and the arena, and the lock that follows waits for all of them at
+// once.
 func (x *index) touch(g tag) { x.slots[uint(g>>x.shift)&uint(len(x.slots)-1)].Load() }
 
 // put adds a key that is not yet there.
@@ -104,8 +105,8 @@ func (x *index) put(g tag, r ref) {
 	x.overflowed.Store(true)
 }
 
-// grown is a copy of x with room for so many keys, at least twice as many as x. Readers may go on with x: whatever they may
-// see was there when they came. newest returns the newest version of the key of an older one.
+// grown is a copy of x with room for so many keys, at least twice as many as x. Readers may go on with x: whatever they
+// may see was there when they came. newest returns the newest version of the key of an older one.
 func (x *index) grown(keys int, newest func(ref) ref) *index {
 	y := newIndex(max(keys, 2*x.limit()))
 	for i := range x.slots {

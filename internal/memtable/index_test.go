@@ -7,7 +7,8 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// The filter is fed from 32 bits of the hash, and rebuilt from them at every growth: it must stay as good as a filter is.
+// The filter is fed from 32 bits of the hash, and rebuilt from them at every growth: it must stay as good as a filter
+// is.
 func TestTheFilterOfAGrownIndex(t *testing.T) {
 	x := newIndex(0)
 	for i := range 100_000 {

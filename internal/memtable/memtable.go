@@ -1,14 +1,14 @@
 // Package memtable keeps the newest versions of a store in memory: in order, and by hash.
 //
-// The bytes lie in an arena. A B-tree over small items without pointers (the collector has nothing to walk) holds one item
-// for each user key and serves order alone, beside a flat list of the keys that came in order; the versions of a key are
-// chained in the arena, newest first. A hash index serves lookups, so that a Get takes no lock, and overwriting a key never
-// touches the tree. In front of the index an atomic Bloom filter answers for the absent. Range tombstones are kept apart from
-// the versions, in a tree that readers may take away as it is.
+// The bytes lie in an arena. A B-tree over small items without pointers (the collector has nothing to walk) holds one
+// item for each user key and serves order alone, beside a flat list of the keys that came in order; the versions of a
+// key are chained in the arena, newest first. A hash index serves lookups, so that a Get takes no lock, and overwriting
+// a key never touches the tree. In front of the index an atomic Bloom filter answers for the absent. Range tombstones
+// are kept apart from the versions, in a tree that readers may take away as it is.
 //
-// The first eight bytes of real keys are often all equal, so an item's inline head is taken after a prefix that most keys
-// share (ikey.HeadAfter). The table finds that prefix itself, from a sample of its keys, when it has grown to twice its
-// size; a good guess at the start saves it the work.
+// The first eight bytes of real keys are often all equal, so an item's inline head is taken after a prefix that most
+// keys share (ikey.HeadAfter). The table finds that prefix itself, from a sample of its keys, when it has grown to
+// twice its size; a good guess at the start saves it the work.
 package memtable
 
 import (
@@ -62,10 +62,10 @@ const (
 	itemBytes       = 16
 )
 
-// New makes an empty table. Heads are taken after prefix, which should be what CommonPrefix of the last table said; nil is
-// fine, and a wrong one costs time and nothing else. The hash index starts with room for so many keys; 0 starts small. size
-// is where the owner will stop filling the table, by Bytes, or 0 if that is not known: an index that is too small grows at
-// once to what so many bytes will need. The prefix is copied.
+// New makes an empty table. Heads are taken after prefix, which should be what CommonPrefix of the last table said; nil
+// is fine, and a wrong one costs time and nothing else. The hash index starts with room for so many keys; 0 starts
+// small. size is where the owner will stop filling the table, by Bytes, or 0 if that is not known: an index that is too
+// small grows at once to what so many bytes will need. The prefix is copied.
 func New(prefix []byte, keys int, size int64) *Table {
 	t := &Table{prefix: bytes.Clone(prefix), size: size}
 	t.tree = t.newTree()
@@ -73,19 +73,20 @@ func New(prefix []byte, keys int, size int64) *Table {
 	return t
 }
 
-// Prepare has the processor fetch what an Add of a key with this hash will wait for. It is worth it for several keys one after
-// the other, before the first is added: their cache misses overlap.
+// Prepare has the processor fetch what an Add of a key with this hash will wait for. It is worth it for several keys
+// one after the other, before the first is added: their cache misses overlap.
 func (t *Table) Prepare(h bloomblock.Hash) {
 	x, g := t.index.Load(), tagOf(h)
 	x.filter.MayContain(g.spread())
 	x.touch(g)
 }
 
-// Add puts a version into the table; key and value are copied. One Add runs at a time, beside any number of readers, who
-// do not find the version before Add returns, or find it whole. Sequence numbers normally rise from one Add to the next;
-// a version that comes late takes its place among those of its key, one with the sequence and kind of another replaces
-// it. h is a hash of the key, the same in all calls for it: a bloomblock.HashKey, mixed with a seed where others choose the
-// keys. Hashes that crowd or are equal cost a search of the tree. Keys have at most 64 KiB, values at most 256 MiB.
+// Add puts a version into the table; key and value are copied. One Add runs at a time, beside any number of readers,
+// who do not find the version before Add returns, or find it whole. Sequence numbers normally rise from one Add to the
+// next; a version that comes late takes its place among those of its key, one with the sequence and kind of another
+// replaces it. h is a hash of the key, the same in all calls for it: a bloomblock.HashKey, mixed with a seed where
+// others choose the keys. Hashes that crowd or are equal cost a search of the tree. Keys have at most 64 KiB, values at
+// most 256 MiB.
 func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind, value []byte) {
 	counts := t.begin(seq)
 	trailer, g := ikey.MakeTrailer(seq, kind), tagOf(h)
@@ -125,12 +126,12 @@ func (t *Table) expected(n int) int {
 	return int(float64(n) * float64(t.size) / float64(t.Bytes()))
 }
 
-// AddRange puts a range tombstone into the table: it deletes what has a smaller sequence number in [start, end), here and in
-// older tables. A nil end is infinite; any other is greater than start. Both are copied. AddRange is to readers and to
-// other writes as Add is, and like a version it counts in Len, Seqs and Bytes.
+// AddRange puts a range tombstone into the table: it deletes what has a smaller sequence number in [start, end), here
+// and in older tables. A nil end is infinite; any other is greater than start. Both are copied. AddRange is to readers
+// and to other writes as Add is, and like a version it counts in Len, Seqs and Bytes.
 //
-// It costs O(log n) for n range tombstones that are disjoint, equal, nested, or all begin at one key. Where many wide ones
-// overlap at random, each copies lists of sequence numbers too.
+// It costs O(log n) for n range tombstones that are disjoint, equal, nested, or all begin at one key. Where many wide
+// ones overlap at random, each copies lists of sequence numbers too.
 func (t *Table) AddRange(start, end []byte, seq ikey.Seq) {
 	counts := t.begin(seq)
 	t.ranges.add(start, end, seq, t.arena.clone)
@@ -203,10 +204,11 @@ func (t *Table) link(newest ref, trailer ikey.Trailer, id uint32, key, value []b
 	return r
 }
 
-// Get returns the newest version of key that a reader at seq sees, and its sequence number and kind. It knows nothing of
-// range tombstones, which may have deleted the version: see RangeDels. The value is a part of the arena: it never changes and
-// stays valid for as long as it is referred to; it must not be written to. Get allocates nothing, and takes no lock unless
-// the index has overflowed where the key would be. It walks past the versions that are newer than seq, one by one.
+// Get returns the newest version of key that a reader at seq sees, and its sequence number and kind. It knows nothing
+// of range tombstones, which may have deleted the version: see RangeDels. The value is a part of the arena: it never
+// changes and stays valid for as long as it is referred to; it must not be written to. Get allocates nothing, and takes
+// no lock unless the index has overflowed where the key would be. It walks past the versions that are newer than seq,
+// one by one.
 func (t *Table) Get(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, trailer ikey.Trailer, found bool) {
 	if t.counts.Load() == 0 { // the table of a store that is only read: its filter may be large, and in no cache
 		return nil, 0, false
@@ -229,8 +231,8 @@ func (t *Table) Freeze() {
 	t.mu.Unlock()
 }
 
-// RangeDels is the range tombstones that are in the table now, nil if there are none. It is safe for concurrent use, takes
-// no lock, and finds every tombstone whose AddRange has returned.
+// RangeDels is the range tombstones that are in the table now, nil if there are none. It is safe for concurrent use,
+// takes no lock, and finds every tombstone whose AddRange has returned.
 func (t *Table) RangeDels() *RangeDels { return t.ranges.published.Load() }
 
 // Bytes is the memory that the table takes: the arena's chunks, the index with its filter, the range tombstones, and an
@@ -248,6 +250,6 @@ func (t *Table) Len() int { return int(t.counts.Load() >> 32) }
 // for concurrent use.
 func (t *Table) Keys() int { return int(uint32(t.counts.Load())) } //nolint:gosec // G115: the lower half
 
-// Seqs returns the smallest and the largest sequence number; both are 0 in an empty table. It is for the writer, and for
-// anyone once the table is frozen.
+// Seqs returns the smallest and the largest sequence number; both are 0 in an empty table. It is for the writer, and
+// for anyone once the table is frozen.
 func (t *Table) Seqs() (smallest, largest ikey.Seq) { return t.minSeq, t.maxSeq }

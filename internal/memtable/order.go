@@ -101,8 +101,8 @@ func (t *Table) push(it item) {
 	t.tail.n.Store(int64(n + 1))
 }
 
-// probes let a search key, which is in no arena, stand in the tree's order: an item cannot point to it, but can hold the
-// number of a place here. A place is taken for one descent.
+// probes let a search key, which is in no arena, stand in the tree's order: an item cannot point to it, but can hold
+// the number of a place here. A place is taken for one descent.
 type probes [64]struct {
 	busy atomic.Bool
 	key  []byte // of who made it busy
@@ -192,8 +192,8 @@ func (t *Table) sorted() [][]byte {
 	return keys
 }
 
-// sharedPrefix is the prefix of all sorted keys but the outermost sixteenths, less its last byte: keys that count upward
-// soon leave the longest one.
+// sharedPrefix is the prefix of all sorted keys but the outermost sixteenths, less its last byte: keys that count
+// upward soon leave the longest one.
 func sharedPrefix(sorted [][]byte) []byte {
 	if len(sorted) < 2 {
 		return nil

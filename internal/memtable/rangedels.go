@@ -43,8 +43,8 @@ func (r *RangeDels) Covering(key []byte, seq ikey.Seq) ikey.Seq {
 	return newestOf(at.own, seq)
 }
 
-// Stretch is keys [lo, hi) around key for all of which Covering at seq is newest. An empty lo is where the keys begin, a
-// nil hi is infinite. It may end where the tombstones change though the newest that the reader sees does not. It
+// Stretch is keys [lo, hi) around key for all of which Covering at seq is newest. An empty lo is where the keys begin,
+// a nil hi is infinite. It may end where the tombstones change though the newest that the reader sees does not. It
 // allocates nothing.
 func (r *RangeDels) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq) {
 	if r == nil {
@@ -71,9 +71,10 @@ func (r *RangeDels) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ike
 	return at.start, hi, newestOf(at.own, seq)
 }
 
-// List is the tombstones as fragments, for a table file. Of those over one stretch it has the newest that a reader at each
-// of the snapshots sees, and the newest of all: no reader can tell the others. The snapshots ascend; they are those from
-// before the table's last tombstone that are in use. Fragments that touch differ. The list shares the table's bytes.
+// List is the tombstones as fragments, for a table file. Of those over one stretch it has the newest that a reader at
+// each of the snapshots sees, and the newest of all: no reader can tell the others. The snapshots ascend; they are
+// those from before the table's last tombstone that are in use. Fragments that touch differ. The list shares the
+// table's bytes.
 func (r *RangeDels) List(snapshots []ikey.Seq) rangedel.List {
 	if r == nil {
 		return nil

@@ -106,8 +106,8 @@ func TestRangeDelsAgainstEachTombstone(t *testing.T) {
 	}
 }
 
-// Many tombstones over many keys, so that lists grow, are shared and part again; asked at random places, also as of older
-// moments.
+// Many tombstones over many keys, so that lists grow, are shared and part again; asked at random places, also as of
+// older moments.
 func TestManyRangeDelsAgainstEachTombstone(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -321,8 +321,8 @@ func addShape(tb *Table, i, n int, shape func(i, n int) (int, int)) {
 	tb.AddRange(bounds[:8], bounds[8:], ikey.Seq(i+1))
 }
 
-// An op is one AddRange into a table that grows to n of them. A shape that is quadratic shows here; a list of all is timed
-// beside it.
+// An op is one AddRange into a table that grows to n of them. A shape that is quadratic shows here; a list of all is
+// timed beside it.
 func BenchmarkAddRange(b *testing.B) {
 	for _, s := range rangeShapes {
 		b.Run(s.name, func(b *testing.B) {

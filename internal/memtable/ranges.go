@@ -10,15 +10,16 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// A stretch is the keys from start up to the next stretch, all under the same range tombstones. The stretches of a table
-// cover all keys, gaps included, and are the nodes of a treap: a search tree by start in which no child outranks its
-// parent. Ranks are random, so that its depth is logarithmic, and it is cut in two and put together again in that time.
+// A stretch is the keys from start up to the next stretch, all under the same range tombstones. The stretches of a
+// table cover all keys, gaps included, and are the nodes of a treap: a search tree by start in which no child outranks
+// its parent. Ranks are random, so that its depth is logarithmic, and it is cut in two and put together again in that
+// time.
 //
-// A tombstone over many stretches is noted once, where they are a whole subtree, and moves down only as the tree changes
-// there: a queue that deletes all before its head again and again costs O(log n) each time, not O(n).
+// A tombstone over many stretches is noted once, where they are a whole subtree, and moves down only as the tree
+// changes there: a queue that deletes all before its head again and again costs O(log n) each time, not O(n).
 //
-// Published stretches never change. The writer copies those on its way (a path from the root), and appends to lists behind
-// the length that readers know of.
+// Published stretches never change. The writer copies those on its way (a path from the root), and appends to lists
+// behind the length that readers know of.
 type stretch struct {
 	start       []byte // in the arena
 	left, right *stretch
@@ -200,8 +201,8 @@ func last(n *stretch) *stretch {
 }
 
 // appended is a list, which is not empty, with newer numbers behind it. A list with room belongs to one stretch, which
-// alone appends to its array; a full one may be shared, and is copied. So that the two can be told apart, an array is left
-// before it is full.
+// alone appends to its array; a full one may be shared, and is copied. So that the two can be told apart, an array is
+// left before it is full.
 func (r *ranges) appended(list []ikey.Seq, newer ...ikey.Seq) []ikey.Seq {
 	n := len(list) + len(newer)
 	if n < cap(list) {

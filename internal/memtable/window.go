@@ -91,7 +91,8 @@ func (c *Cursor) touch() {
 	}
 }
 
-// collect takes one key from the tree, and before it those of the tail whose turn it is. It says whether it wants another.
+// collect takes one key from the tree, and before it those of the tail whose turn it is. It says whether it wants
+// another.
 func (c *Cursor) collect(it item) bool {
 	for c.inTail() && c.t.less(*c.t.tail.at(c.next), it) != c.back {
 		if !c.takeTail() {

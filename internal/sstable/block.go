@@ -17,18 +17,18 @@ import (
 //	| count u32 | prefix u24| w u8  | prefix | 0…7×00 | heads n×u64 | offsets n×w B | entries …
 //	+-----------+-----------+-------+--------+--------+-------------+---------------+---------
 //
-// The prefix is the longest that all user keys share, padded to p, a multiple of 8. The head of an entry is the eight key
-// bytes after the prefix as a number that orders as they do (package ikey), padded with zeros; they stand nowhere else. A
-// search reads heads, which lie together, and compares bytes only where heads are equal. Offsets count from the first entry
-// and are w = 2 or 4 bytes wide, 4 only where needed; w = 0 if all entries are equally long and begin with the same uvarint,
-// and then there are none.
+// The prefix is the longest that all user keys share, padded to p, a multiple of 8. The head of an entry is the eight
+// key bytes after the prefix as a number that orders as they do (package ikey), padded with zeros; they stand nowhere
+// else. A search reads heads, which lie together, and compares bytes only where heads are equal. Offsets count from the
+// first entry and are w = 2 or 4 bytes wide, 4 only where needed; w = 0 if all entries are equally long and begin with
+// the same uvarint, and then there are none.
 //
 //	+------------------------------+-------------------------+------------------+-------------+
 //	| suffix length·2 + t, uvarint | trailer u64, if t is 1  | suffix from 8 on | value       |
 //	+------------------------------+-------------------------+------------------+-------------+
 //
-// The suffix is the key after the prefix. Without a trailer the version is a Set at sequence number 0, which most are in the
-// last level. The value ends where the next entry begins.
+// The suffix is the key after the prefix. Without a trailer the version is a Set at sequence number 0, which most are
+// in the last level. The value ends where the next entry begins.
 const (
 	blockHeader = 8
 	maxPrefix   = 1<<24 - 1
@@ -189,9 +189,10 @@ var (
 	errBlockHeads  = errors.New("block: heads out of order")
 )
 
-// checkBlock checks a decoded block whole, so that afterwards no search and no step in it can fail, and each step of a cursor
-// makes progress: lengths, offsets, kinds, that sequence numbers are within s, and that the entries ascend strictly. It reads the
-// first bytes of each entry, more of a key only where its head is that of the entry before, and no value.
+// checkBlock checks a decoded block whole, so that afterwards no search and no step in it can fail, and each step of a
+// cursor makes progress: lengths, offsets, kinds, that sequence numbers are within s, and that the entries ascend
+// strictly. It reads the first bytes of each entry, more of a key only where its head is that of the entry before, and
+// no value.
 func checkBlock(data []byte, s seqSpan) error {
 	if len(data) < blockHeader || len(data) > maxPlain {
 		return errBlockLayout

@@ -9,8 +9,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// A block is a decoded data block that checkBlock has accepted; so none of its methods can fail. It is a value: a lookup
-// makes one on its stack.
+// A block is a decoded data block that checkBlock has accepted; so none of its methods can fail. It is a value: a
+// lookup makes one on its stack.
 type block struct {
 	data    []byte
 	n       int // entries, at least 1
@@ -83,8 +83,8 @@ func (b *block) entry(i int) entry {
 	return x
 }
 
-// A mould is what all entries of a block without offsets have in common: they are equally long, and so are their parts. With
-// it a cursor takes an entry apart without reading its lengths.
+// A mould is what all entries of a block without offsets have in common: they are equally long, and so are their parts.
+// With it a cursor takes an entry apart without reading its lengths.
 type mould struct {
 	suffix  int
 	rest    int // offset in an entry of the rest of the suffix
@@ -114,8 +114,8 @@ func (b *block) moulded(i int, m *mould) entry {
 // touched is how many bytes of an entry are loaded ahead. Where more are read in a row the processor sees it by itself.
 const touched = 512
 
-// touch has the processor begin to load entry i, all lines of it at once. Where the value begins stands in the first line, so
-// that the others would be waited for after it.
+// touch has the processor begin to load entry i, all lines of it at once. Where the value begins stands in the first
+// line, so that the others would be waited for after it.
 func (b *block) touch(i int) {
 	start, end := b.entries+b.offset(i), b.entries+b.offset(i+1)
 	end = min(end, start+touched)
@@ -135,8 +135,8 @@ func (e *entry) compare(suffix []byte, t ikey.Trailer) int {
 	return c
 }
 
-// compareUser orders the key of e, whose head is that of suffix, against suffix. Heads are padded with zeros, so where one of
-// the two is at most eight bytes long it is a prefix of the other.
+// compareUser orders the key of e, whose head is that of suffix, against suffix. Heads are padded with zeros, so where
+// one of the two is at most eight bytes long it is a prefix of the other.
 func (e *entry) compareUser(suffix []byte) int {
 	if min(e.suffix, len(suffix)) <= 8 {
 		return cmp.Compare(e.suffix, len(suffix))
@@ -159,8 +159,8 @@ func (b *block) lowerHead(h uint64) int {
 }
 
 // countHeads is lowerHead where the answer is known to be base or one of the n after it, and n is at most countable. It
-// counts the eighths that end before h, and then single heads. These loads do not wait for each other; those of a binary
-// search do, and each may be a cache miss.
+// counts the eighths that end before h, and then single heads. These loads do not wait for each other; those of a
+// binary search do, and each may be a cache miss.
 func (b *block) countHeads(base, n int, h uint64) int {
 	rest := b.data[b.heads+8*base : b.heads+8*(base+n)]
 	skip := 0

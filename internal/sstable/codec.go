@@ -35,8 +35,8 @@ func (c Codec) String() string {
 
 var errDecoded = errors.New("decoded length differs from the index")
 
-// compress appends src to dst, compressed by c if that saves an eighth, and says which codec it used. It allocates nothing
-// once dst is large enough.
+// compress appends src to dst, compressed by c if that saves an eighth, and says which codec it used. It allocates
+// nothing once dst is large enough.
 func compress(dst, src []byte, c Codec) ([]byte, Codec) {
 	start := len(dst)
 	limit := len(src) - len(src)/8
@@ -92,7 +92,8 @@ func decodedLen(src []byte, c Codec) (uint64, error) {
 	}
 }
 
-// checkDecoded compares the decoded length that the codec says with the one of the index, before memory is taken for it.
+// checkDecoded compares the decoded length that the codec says with the one of the index, before memory is taken for
+// it.
 func checkDecoded(src []byte, c Codec, want int) error {
 	if c == None {
 		return errors.New("block is shorter than the index says")
@@ -107,8 +108,8 @@ func checkDecoded(src []byte, c Codec, want int) error {
 	return nil
 }
 
-// contentSize is the decoded length that a zstd frame's header says (RFC 8878, 3.1.1.1), 0 where it says none, which the writer does
-// not leave out. It is read here since zstd.Header allocates.
+// contentSize is the decoded length that a zstd frame's header says (RFC 8878, 3.1.1.1), 0 where it says none, which
+// the writer does not leave out. It is read here since zstd.Header allocates.
 func contentSize(src []byte) uint64 {
 	if len(src) < 5 || binary.LittleEndian.Uint32(src) != 0xfd2fb528 {
 		return 0

@@ -9,8 +9,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// Dump writes the table as text: footer, properties, filter, range deletes, then each data block and, with entries, each
-// version in it.
+// Dump writes the table as text: footer, properties, filter, range deletes, then each data block and, with entries,
+// each version in it.
 func (r *Reader) Dump(w io.Writer, entries bool) error {
 	x, err := r.loadIndex(new(Stats))
 	if err != nil {

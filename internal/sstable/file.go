@@ -9,8 +9,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
 
-// A tableFile reads the parts of one table's file and checks them. It keeps none of them in memory. Its errors name the file and
-// the offset.
+// A tableFile reads the parts of one table's file and checks them. It keeps none of them in memory. Its errors name the
+// file and the offset.
 type tableFile struct {
 	file io.ReaderAt
 	meta Meta

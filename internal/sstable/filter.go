@@ -32,7 +32,8 @@ func (k *keyFilter) enough(maxRate float64) bool {
 	return maxRate >= math.Float64frombits(k.reached.Load())
 }
 
-// load loads units until their promised rate is at most maxRate, or there are most of them. Damage is kept and is no error.
+// load loads units until their promised rate is at most maxRate, or there are most of them. Damage is kept and is no
+// error.
 func (k *keyFilter) load(f *tableFile, t *tail, maxRate float64, most int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -161,8 +162,8 @@ func (k *keyFilter) FilterBytes() int64 {
 	return 0
 }
 
-// FilterHeader describes the whole filter, without units if it is damaged. known is false before the first Load, which reads
-// the header. The caller must not change Units.
+// FilterHeader describes the whole filter, without units if it is damaged. known is false before the first Load, which
+// reads the header. The caller must not change Units.
 func (k *keyFilter) FilterHeader() (h bloomblock.Header, known bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -172,8 +173,8 @@ func (k *keyFilter) FilterHeader() (h bloomblock.Header, known bool) {
 	return k.header, k.known
 }
 
-// Filter returns the units of the filter that are loaded now, or nil if none is: then every answer is maybe. The filter stays
-// valid after it is dropped.
+// Filter returns the units of the filter that are loaded now, or nil if none is: then every answer is maybe. The filter
+// stays valid after it is dropped.
 func (k *keyFilter) Filter() *bloomblock.Filter { return k.filter.Load() }
 
 // FilterState describes a table's filter as far as it was read.
@@ -196,8 +197,8 @@ func (k *keyFilter) FilterState() FilterState {
 	return s
 }
 
-// MayContain asks the filter. If maybe is false, the table has no version of the key. If probed is false, there was no filter
-// to ask: none was built, none is loaded, or it is damaged. It does no I/O.
+// MayContain asks the filter. If maybe is false, the table has no version of the key. If probed is false, there was no
+// filter to ask: none was built, none is loaded, or it is damaged. It does no I/O.
 func (k *keyFilter) MayContain(h bloomblock.Hash) (maybe, probed bool) {
 	f := k.filter.Load()
 	if f == nil {

@@ -1,15 +1,16 @@
-// Package sstable reads and writes tables: immutable files of sorted versions, with a filter block that says which keys are
-// certainly not in them.
+// Package sstable reads and writes tables: immutable files of sorted versions, with a filter block that says which keys
+// are certainly not in them.
 //
-// A [Writer] turns sorted versions and range deletes into a file, a [Reader] answers Get from one, [GetMany] asks several at
-// once, an [Iter] walks one. Filter, index and range deletes belong to the Reader and stay in memory; data blocks pass through
-// a block cache whose slots the Reader owns, so that a lookup in a table whose block is cached is a search of the index, one
-// pointer load and a search in the block. What range deletes do to versions is the caller's to say: it has those of all
-// tables.
+// A [Writer] turns sorted versions and range deletes into a file, a [Reader] answers Get from one, [GetMany] asks
+// several at once, an [Iter] walks one. Filter, index and range deletes belong to the Reader and stay in memory; data
+// blocks pass through a block cache whose slots the Reader owns, so that a lookup in a table whose block is cached is a
+// search of the index, one pointer load and a search in the block. What range deletes do to versions is the caller's to
+// say: it has those of all tables.
 //
-// Nothing that damage did is served: every byte that an answer depends on is under a checksum which also covers where the
-// byte belongs (table, kind of block, offset), and is checked before it is believed. Damage is an error that Is corrupt.Err.
-// A damaged filter alone is no error: lookups go on as if it had said maybe, and [Reader.FilterState] tells.
+// Nothing that damage did is served: every byte that an answer depends on is under a checksum which also covers where
+// the byte belongs (table, kind of block, offset), and is checked before it is believed. Damage is an error that Is
+// corrupt.Err. A damaged filter alone is no error: lookups go on as if it had said maybe, and [Reader.FilterState]
+// tells.
 package sstable
 
 import (
@@ -30,11 +31,11 @@ import (
 //	              ^ only with a filter, which begins    ^----------------- tail -----------------^
 //	                at a multiple of 64
 //
-// All numbers are little-endian. The filter is a filter block of the keys, as package bloomblock describes it, and the sample block
-// of the hashes in it; where a PrefixRule was given, one of the keys' prefixes follows, of which the properties say how long it is.
-// A filter may have no sample: that of a table without versions has none, and neither have those of tables from before there
-// were samples. There may be no data blocks, or no range deletes, but not neither. A data, sample, index, range delete or
-// properties block is followed by its trailer:
+// All numbers are little-endian. The filter is a filter block of the keys, as package bloomblock describes it, and the
+// sample block of the hashes in it; where a PrefixRule was given, one of the keys' prefixes follows, of which the
+// properties say how long it is. A filter may have no sample: that of a table without versions has none, and neither
+// have those of tables from before there were samples. There may be no data blocks, or no range deletes, but not
+// neither. A data, sample, index, range delete or properties block is followed by its trailer:
 //
 //	0         n        n+1         n+5
 //	+---------+--------+------------+
@@ -42,8 +43,8 @@ import (
 //	+---------+--------+------------+
 //
 // The checksum is of: table id u64, kind u8, offset of the block u64, payload, codec. So a block of another table or of
-// another place is seen as damage. Only data blocks are compressed; how long a payload is, on disk and decoded, stands in
-// the index, and a codec other than none makes it shorter, though no more than 1024 times (maxRatio).
+// another place is seen as damage. Only data blocks are compressed; how long a payload is, on disk and decoded, stands
+// in the index, and a codec other than none makes it shorter, though no more than 1024 times (maxRatio).
 //
 // The footer:
 //

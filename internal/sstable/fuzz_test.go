@@ -53,7 +53,8 @@ func FuzzBlock(f *testing.F) {
 		if !ordered {
 			return
 		}
-		// A block may be written in a longer form than the builder's, so it is the builder's that must come back as it is.
+		// A block may be written in a longer form than the builder's, so it is the builder's that must come back as it
+		// is.
 		once := again.append(nil)
 		if err := checkBlock(once, anySeq); err != nil {
 			t.Fatalf("built again: %v", err)
@@ -160,8 +161,8 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-// FuzzTable damages a table and makes its checksums right again: whatever it says then, it must say without a panic, and
-// each error must be damage.
+// FuzzTable damages a table and makes its checksums right again: whatever it says then, it must say without a panic,
+// and each error must be damage.
 func FuzzTable(f *testing.F) {
 	for _, c := range []Codec{None, S2, Zstd} {
 		file, _, _ := small(f, c)

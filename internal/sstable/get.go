@@ -16,8 +16,8 @@ type Hit struct {
 	block *cache.Block
 }
 
-// Hold keeps Value as it is beyond the guard, until Release. The caller is inside the guard of the lookup, or holds the hit
-// already. It allocates nothing: a block that is held when its memory is wanted is left to the collector.
+// Hold keeps Value as it is beyond the guard, until Release. The caller is inside the guard of the lookup, or holds the
+// hit already. It allocates nothing: a block that is held when its memory is wanted is left to the collector.
 func (h *Hit) Hold() {
 	if h.block != nil {
 		h.block.Acquire()
@@ -31,8 +31,8 @@ func (h *Hit) Release() {
 	}
 }
 
-// Get finds the newest version of key that a reader at seq may see; it does not ask the filter, and range deletes are the
-// caller's to apply. The caller is inside a guard of the domain. A lookup whose block is cached allocates nothing.
+// Get finds the newest version of key that a reader at seq may see; it does not ask the filter, and range deletes are
+// the caller's to apply. The caller is inside a guard of the domain. A lookup whose block is cached allocates nothing.
 func (r *Reader) Get(key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err error) {
 	x := r.index.Load()
 	if x == nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// A Lookup is one lookup of many. It may be used again, for another table or key; until it is, or is cleared, it keeps what
-// it found from the collector.
+// A Lookup is one lookup of many. It may be used again, for another table or key; until it is, or is cleared, it keeps
+// what it found from the collector.
 type Lookup struct {
 	// Set by the caller and left as they are. The key must not change before GetMany returns.
 	Reader *Reader // of the table to search
@@ -44,18 +44,19 @@ const (
 	alone           // the rest is for Reader.search
 )
 
-// manyAtOnce is how many lookups go side by side. Sixteen are about as many as a processor has loads under way; beyond, there
-// is less and less to gain, and what a lane needs must stay in the first cache.
+// manyAtOnce is how many lookups go side by side. Sixteen are about as many as a processor has loads under way; beyond,
+// there is less and less to gain, and what a lane needs must stay in the first cache.
 const manyAtOnce = 64
 
-// GetMany makes every lookup of ls as Get would, in less time than one after the other. The tables may be different ones. The
-// caller is inside a guard of their domain; st is added to. It allocates nothing where Get does not.
+// GetMany makes every lookup of ls as Get would, in less time than one after the other. The tables may be different
+// ones. The caller is inside a guard of their domain; st is added to. It allocates nothing where Get does not.
 //
-// What a cached lookup waits for is memory: the block's slot says where the block's frame is, that where its heads are, they
-// where the entry is. So all lookups take one of these steps before any takes the next, in a loop whose rounds do not depend
-// on each other and have no branch that is hard to foresee: then the processor has the loads of many lookups under way at a
-// time (group prefetching: Chen, Ailamaki, Gibbons, Mowry, "Improving Hash Join Performance through Prefetching", ICDE 2004).
-// A lookup that finds its block not cached, or must go on in the next one, is finished as Get does it.
+// What a cached lookup waits for is memory: the block's slot says where the block's frame is, that where its heads are,
+// they where the entry is. So all lookups take one of these steps before any takes the next, in a loop whose rounds do
+// not depend on each other and have no branch that is hard to foresee: then the processor has the loads of many lookups
+// under way at a time (group prefetching: Chen, Ailamaki, Gibbons, Mowry, "Improving Hash Join Performance through
+// Prefetching", ICDE 2004). A lookup that finds its block not cached, or must go on in the next one, is finished as Get
+// does it.
 func GetMany(ls []Lookup, st *Stats) {
 	for len(ls) > manyAtOnce {
 		getMany(ls[:manyAtOnce], st)
@@ -141,8 +142,8 @@ func takeBlocks(ls []Lookup) {
 	}
 }
 
-// openBlocks prepares the searches in the blocks, and returns the largest number of entries. Whether a key has its block's
-// prefix is seen at the end: until then it is searched for as if it had.
+// openBlocks prepares the searches in the blocks, and returns the largest number of entries. Whether a key has its
+// block's prefix is seen at the end: until then it is searched for as if it had.
 func openBlocks(ls []Lookup) (most int) {
 	for i := range ls {
 		l := &ls[i]
@@ -172,8 +173,8 @@ func searchHeads(ls []Lookup, most int) {
 	}
 }
 
-// touchHeads loads each line that countHeads and the check of the prefix read. Go has no instruction to fetch a line before
-// it is needed; a load whose value is needed by nothing soon does as well.
+// touchHeads loads each line that countHeads and the check of the prefix read. Go has no instruction to fetch a line
+// before it is needed; a load whose value is needed by nothing soon does as well.
 func touchHeads(ls []Lookup) (touched uint64) {
 	const line = 64
 	for i := range ls {

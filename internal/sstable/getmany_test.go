@@ -25,8 +25,8 @@ type manyTable struct {
 	keys []string
 }
 
-// manyTables are tables of every kind a lookup can come to: all shapes, also with a sequence from the manifest, with data
-// blocks or an index damaged, with few and with many entries in a block, and without versions.
+// manyTables are tables of every kind a lookup can come to: all shapes, also with a sequence from the manifest, with
+// data blocks or an index damaged, with few and with many entries in a block, and without versions.
 func manyTables(tb testing.TB) []manyTable {
 	tb.Helper()
 	var tables []manyTable

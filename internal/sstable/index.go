@@ -10,17 +10,18 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// The index has one separator for each data block: a user key not before the last one in the block, and before the first one
-// in the next unless versions of one key continue there. The last separator is the largest key. It is kept short.
+// The index has one separator for each data block: a user key not before the last one in the block, and before the
+// first one in the next unless versions of one key continue there. The last separator is the largest key. It is kept
+// short.
 //
 //	0           4            8        8+p
 //	+-----------+------------+--------+------------------------------------------------------+----------
 //	| count u32 | prefix u32 | prefix | count × (stored u32, decoded u32, suffix length u32) | suffixes
 //	+-----------+------------+--------+------------------------------------------------------+----------
 //
-// A separator is the prefix and its suffix. Stored is the length of the block's payload in the file, and equal to decoded
-// unless the block is compressed. The first data block is at 0, each next one follows the trailer of the one before. In a
-// table without data blocks, all is 0.
+// A separator is the prefix and its suffix. Stored is the length of the block's payload in the file, and equal to
+// decoded unless the block is compressed. The first data block is at 0, each next one follows the trailer of the one
+// before. In a table without data blocks, all is 0.
 const (
 	indexHeader = 8
 	indexEntry  = 12
@@ -88,9 +89,10 @@ func (x *index) compareSep(i int, key []byte) int {
 	return bytes.Compare(x.sep(i), key[n:])
 }
 
-// checkPlace checks a block that checkBlock has accepted against the index, so that keys ascend from block to block, and a search
-// by separators finds what is there: the keys lie behind the separator before the block, or begin with it where versions of one
-// key continue, and end at the block's own or before. The table's smallest and largest key are those that the tail says.
+// checkPlace checks a block that checkBlock has accepted against the index, so that keys ascend from block to block,
+// and a search by separators finds what is there: the keys lie behind the separator before the block, or begin with it
+// where versions of one key continue, and end at the block's own or before. The table's smallest and largest key are
+// those that the tail says.
 func (x *index) checkPlace(i int, data []byte) error {
 	b := parseBlock(data)
 	var room [128]byte // two comparisons for each block that is read from the file
@@ -192,8 +194,8 @@ func (x *index) settle(lo int, h uint64, suffix []byte) int {
 	return lo
 }
 
-// parseIndex checks an index block for data blocks that end at most slack bytes before limit. It keeps no reference to b,
-// and takes memory for three times its length at most.
+// parseIndex checks an index block for data blocks that end at most slack bytes before limit. It keeps no reference to
+// b, and takes memory for three times its length at most.
 func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 	if len(b) < indexHeader {
 		return nil, fmt.Errorf("index of %d bytes, want at least %d", len(b), indexHeader)

@@ -11,13 +11,13 @@ import (
 
 // IterOptions say how a cursor uses the cache.
 type IterOptions struct {
-	// Bypass leaves the cache alone, reads ReadAhead bytes at once into memory of the cursor and checks them: for compaction
-	// and verification, which read all once.
+	// Bypass leaves the cache alone, reads ReadAhead bytes at once into memory of the cursor and checks them: for
+	// compaction and verification, which read all once.
 	Bypass bool
 	// NoFill takes blocks from the cache but does not put any there.
 	NoFill bool
-	// ReadAhead is how many bytes to read from the file at once with Bypass, and at most with NoFill once blocks are read one
-	// after the other; 0 means 256 KiB.
+	// ReadAhead is how many bytes to read from the file at once with Bypass, and at most with NoFill once blocks are
+	// read one after the other; 0 means 256 KiB.
 	ReadAhead int
 	// Stats, if not nil, is added to. It is the cursor's until Close.
 	Stats *Stats
@@ -28,13 +28,14 @@ const defaultReadAhead = 256 << 10
 // keepCursor is the most bytes of a buffer that a cursor keeps from one table to the next.
 const keepCursor = defaultReadAhead
 
-// An Iter is a cursor over the versions of a table, a merge.Source. It holds the block it stands in, so it may be kept for
-// long. The calls that move return whether there is a version; after false, Err tells the end from an error. Key and Value
-// are valid until the next call that moves, or Close. It is for one goroutine at a time.
+// An Iter is a cursor over the versions of a table, a merge.Source. It holds the block it stands in, so it may be kept
+// for long. The calls that move return whether there is a version; after false, Err tells the end from an error. Key
+// and Value are valid until the next call that moves, or Close. It is for one goroutine at a time.
 //
 //	(Reset move* Close)*
 //
-// A cursor that was closed keeps its buffers: who pools cursors and Resets them allocates nothing. It must not be copied.
+// A cursor that was closed keeps its buffers: who pools cursors and Resets them allocates nothing. It must not be
+// copied.
 type Iter struct {
 	r   *Reader
 	o   IterOptions
@@ -68,8 +69,8 @@ func (r *Reader) Iter(o IterOptions) *Iter {
 	return it
 }
 
-// Reset makes it a cursor over r that stands nowhere, whatever it was before; the zero value is ready for it. The table must
-// not be closed before the cursor.
+// Reset makes it a cursor over r that stands nowhere, whatever it was before; the zero value is ready for it. The table
+// must not be closed before the cursor.
 func (it *Iter) Reset(r *Reader, o IterOptions) {
 	_ = it.Close()
 	if o.ReadAhead <= 0 {
@@ -190,8 +191,9 @@ func (it *Iter) lastIs(user []byte) bool {
 // leaveKey keeps where the cursor stands, for follows.
 func (it *Iter) leaveKey() { it.last, it.lastTrailer = append(it.last[:0], it.key...), it.cur.trailer }
 
-// follows reports whether the cursor has come to another version than that of leaveKey: within a block versions ascend, and keys
-// from block to block, but versions of one key may continue in the next block. newer and older are the two trailers.
+// follows reports whether the cursor has come to another version than that of leaveKey: within a block versions ascend,
+// and keys from block to block, but versions of one key may continue in the next block. newer and older are the two
+// trailers.
 func (it *Iter) follows(newer, older ikey.Trailer) bool {
 	if newer > older || !bytes.Equal(it.key, it.last) {
 		return true
@@ -278,7 +280,8 @@ func (it *Iter) leave() bool {
 	return false
 }
 
-// load makes block number at the one the cursor is in. If it cannot be read, the cursor stops: it never goes on behind it.
+// load makes block number at the one the cursor is in. If it cannot be read, the cursor stops: it never goes on behind
+// it.
 func (it *Iter) load(at int) bool {
 	if at == it.at {
 		return true

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// A PrefixRule says which prefix of a key a prefix filter holds: so many bytes, or all up to a separator. Rules are values: they
-// may be compared with ==, and the zero value is no rule. The text of a rule is "len:8" or "sep:/:2"; a separator that is no
-// visible ASCII character is written as in "sep:0x00:1".
+// A PrefixRule says which prefix of a key a prefix filter holds: so many bytes, or all up to a separator. Rules are
+// values: they may be compared with ==, and the zero value is no rule. The text of a rule is "len:8" or "sep:/:2"; a
+// separator that is no visible ASCII character is written as in "sep:0x00:1".
 //
-// A rule gives a key the same prefix as every key that begins with that prefix. So what it gives the start that keys have in
-// common is the prefix of each of them, and where it gives that start none their prefixes may differ.
+// A rule gives a key the same prefix as every key that begins with that prefix. So what it gives the start that keys
+// have in common is the prefix of each of them, and where it gives that start none their prefixes may differ.
 type PrefixRule struct {
 	kind prefixKind
 	sep  byte
@@ -32,8 +32,8 @@ const (
 // PrefixLen is the rule of the first n bytes, 1 to MaxKey. A shorter key has no prefix.
 func PrefixLen(n int) PrefixRule { return PrefixRule{kind: firstN, n: n} }
 
-// PrefixSeparator is the rule of all bytes up to the nth separator, which is one of them; n is 1 to MaxKey. A key with fewer
-// separators has no prefix.
+// PrefixSeparator is the rule of all bytes up to the nth separator, which is one of them; n is 1 to MaxKey. A key with
+// fewer separators has no prefix.
 func PrefixSeparator(sep byte, n int) PrefixRule { return PrefixRule{kind: upToNth, sep: sep, n: n} }
 
 // Of is the prefix of a key, a part of it, or nil if it has none. A prefix is never empty.

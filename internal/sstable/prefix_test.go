@@ -33,8 +33,8 @@ func naivePrefix(r PrefixRule, key string) (string, bool) {
 	}
 }
 
-// TestARuleGivesAKeyTheSamePrefixAsTheStartThatItHas goes over all pairs of short keys: what decides whether a filter may be asked
-// for all keys with a start.
+// TestARuleGivesAKeyTheSamePrefixAsTheStartThatItHas goes over all pairs of short keys: what decides whether a filter
+// may be asked for all keys with a start.
 func TestARuleGivesAKeyTheSamePrefixAsTheStartThatItHas(t *testing.T) {
 	keys := []string{""}
 	for i := 0; len(keys[i]) < 6; i++ {

@@ -11,8 +11,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
 
-// A prefixFilter holds a table's second filter, of the keys' prefixes. It is loaded at its first use and not with the first
-// filter, so that it takes no memory in a store that never asks for prefixes.
+// A prefixFilter holds a table's second filter, of the keys' prefixes. It is loaded at its first use and not with the
+// first filter, so that it takes no memory in a store that never asks for prefixes.
 type prefixFilter struct {
 	filter atomic.Pointer[bloomblock.Filter] // nil: not loaded; without units: there is none to ask
 
@@ -70,9 +70,9 @@ func (p *prefixFilter) read(f *tableFile, t *tail, rule PrefixRule, maxRate floa
 	return filter, nil
 }
 
-// MayContainPrefix asks the prefix filter for the hash of a prefix by the rule of LoadPrefixes. If maybe is false, the table
-// has no version of a key with that prefix. If probed is false, there was no filter to ask; if loaded is false too, that is
-// because LoadPrefixes was not called since the filter was last dropped. It does no I/O.
+// MayContainPrefix asks the prefix filter for the hash of a prefix by the rule of LoadPrefixes. If maybe is false, the
+// table has no version of a key with that prefix. If probed is false, there was no filter to ask; if loaded is false
+// too, that is because LoadPrefixes was not called since the filter was last dropped. It does no I/O.
 func (p *prefixFilter) MayContainPrefix(h bloomblock.Hash) (maybe, probed, loaded bool) {
 	f := p.filter.Load()
 	if f == nil {
@@ -101,8 +101,8 @@ func (p *prefixFilter) PrefixState() FilterState {
 	return s
 }
 
-// trim drops the filter if more units of it are in memory than a promised rate of maxRate needs. The next LoadPrefixes loads
-// those that are needed.
+// trim drops the filter if more units of it are in memory than a promised rate of maxRate needs. The next LoadPrefixes
+// loads those that are needed.
 func (p *prefixFilter) trim(maxRate float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

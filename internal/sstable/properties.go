@@ -40,8 +40,9 @@ const (
 	maxRuleText   = 64
 )
 
-// The properties block: ten u64 in the order of the fields, then for smallest and largest a length u32 and the bytes. Of a table
-// with a prefix filter follow keys u64, bytes u64, checksum u32, and the rule as text, 1 to 64 bytes, up to the end.
+// The properties block: ten u64 in the order of the fields, then for smallest and largest a length u32 and the bytes.
+// Of a table with a prefix filter follow keys u64, bytes u64, checksum u32, and the rule as text, 1 to 64 bytes, up to
+// the end.
 func (p *Properties) append(dst []byte) []byte {
 	for _, v := range [...]uint64{
 		p.Entries, p.Deletes, p.RangeDeletes, p.RawKeyBytes, p.RawValueBytes, p.Blocks, p.BlockSize, p.FilterKeys,

@@ -18,9 +18,9 @@ import (
 //	| count u32 | start length u32, start | end length u32, end | tombstones u32, their sequences n×u64 | …
 //	+-----------+------------------------------------------------------------------------------------+----
 //
-// There is at least one fragment, and one tombstone in each; sequence numbers ascend and none is 0. A start is before its
-// end; both are user keys or, as where a range ends just behind a key, one byte longer. An end of length 2³²−1 has no bytes
-// and is infinite.
+// There is at least one fragment, and one tombstone in each; sequence numbers ascend and none is 0. A start is before
+// its end; both are user keys or, as where a range ends just behind a key, one byte longer. An end of length 2³²−1 has
+// no bytes and is infinite.
 const (
 	rangeDelHeader = 4
 	minFragment    = 4 + 4 + 4 + 8
@@ -94,7 +94,8 @@ func (b *rangeDelBuilder) append(dst []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(dst, b.n), b.encoded...)
 }
 
-// widen makes the bounds of versions those of the whole table, which has range deletes from first to last, nil for no end.
+// widen makes the bounds of versions those of the whole table, which has range deletes from first to last, nil for no
+// end.
 func (i *Info) widen(first, last []byte) {
 	if i.Entries == 0 || bytes.Compare(first, i.Smallest) < 0 {
 		i.Smallest = first
@@ -107,8 +108,8 @@ func (i *Info) widen(first, last []byte) {
 	}
 }
 
-// parseRangeDels checks the range deletes of a table. It keeps no reference to b, and takes memory for eight times its length
-// at most while it runs.
+// parseRangeDels checks the range deletes of a table. It keeps no reference to b, and takes memory for eight times its
+// length at most while it runs.
 func parseRangeDels(b []byte) (rangedel.List, error) {
 	if len(b) < rangeDelHeader {
 		return nil, fmt.Errorf("range deletes: %d bytes, want at least %d", len(b), rangeDelHeader)
@@ -159,8 +160,8 @@ func compact(l rangedel.List, keys []byte, seqs []ikey.Seq) {
 
 var errCutOff = errors.New("cut off")
 
-// parseFragment reads one fragment from the front of b, to which it refers, and returns what is behind it. It takes room for
-// the sequence numbers from seqs, which has enough.
+// parseFragment reads one fragment from the front of b, to which it refers, and returns what is behind it. It takes
+// room for the sequence numbers from seqs, which has enough.
 func parseFragment(f *rangedel.Fragment, b []byte, seqs *[]ikey.Seq) ([]byte, error) {
 	for i, p := range [...]*[]byte{&f.Start, &f.End} {
 		if len(b) < 4 {

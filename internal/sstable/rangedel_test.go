@@ -222,8 +222,8 @@ func TestEachFieldOfARangeDeleteIsChecked(t *testing.T) {
 	seq := func(at int, v ikey.Seq) func([]byte) []byte {
 		return func(b []byte) []byte { binary.LittleEndian.PutUint64(b[at:], uint64(v)); return b }
 	}
-	// 0 count, 4 start length, 8 "aa", 10 end length, 14 "bb", 16 n, 20 and 28 sequences; 36 start length, 40 "cc", 42 end
-	// length, 46 n, 50 sequence, 58 end
+	// 0 count, 4 start length, 8 "aa", 10 end length, 14 "bb", 16 n, 20 and 28 sequences; 36 start length, 40 "cc", 42
+	// end length, 46 n, 50 sequence, 58 end
 	for _, c := range []struct {
 		name   string
 		damage func([]byte) []byte

@@ -18,12 +18,12 @@ type Meta struct {
 	TailLen   uint64 // from the index to the end
 	FilterLen uint64
 
-	// Seq, if not 0, is the sequence number of every version and every range delete of the table, whatever the file says: that
-	// of a table which was written outside of the store. Such a table holds one version of each key.
+	// Seq, if not 0, is the sequence number of every version and every range delete of the table, whatever the file
+	// says: that of a table which was written outside of the store. Such a table holds one version of each key.
 	Seq ikey.Seq
 
-	// Check, if not nil, compares what the file says of itself with what else the manifest knows. It is called when the tail was
-	// read; an error is damage.
+	// Check, if not nil, compares what the file says of itself with what else the manifest knows. It is called when the
+	// tail was read; an error is damage.
 	Check func(Info) error
 }
 
@@ -37,9 +37,9 @@ type Stats struct {
 	Present   uint64 // tables that held some version of the key, however new: a true positive of the filter
 }
 
-// A Reader answers lookups in one table. It is safe for concurrent use. The index, the rest of the tail and the two filters
-// are loaded by Load or at their first use, and can be dropped and loaded again; each is a value with a mutex of its own. Data
-// blocks belong to the cache.
+// A Reader answers lookups in one table. It is safe for concurrent use. The index, the rest of the tail and the two
+// filters are loaded by Load or at their first use, and can be dropped and loaded again; each is a value with a mutex
+// of its own. Data blocks belong to the cache.
 type Reader struct {
 	// What a lookup touches comes first, in one line of memory.
 	resident
@@ -81,16 +81,16 @@ func Open(f io.ReaderAt, size int64, name string) (*Reader, error) {
 // Enter begins a guard of the reader's domain, inside which lookups are made.
 func (r *Reader) Enter() epoch.Guard { return r.domain.Enter() }
 
-// Close drops the table's blocks from the cache, its index, its range tombstones and its prefix filter. No lookup may begin
-// after it. The caller closes the file.
+// Close drops the table's blocks from the cache, its index, its range tombstones and its prefix filter. No lookup may
+// begin after it. The caller closes the file.
 func (r *Reader) Close() {
 	r.resident.release(r.cache)
 	r.prefixFilter.trim(1)
 }
 
-// Load loads the index, and units of the filter until their promised rate is at most maxRate, or all units if none reach it.
-// With maxRate ≥ 1 it loads no units. Concurrent calls wait for each other. Damage of the index is an error; damage of the
-// filter is not, see FilterState.
+// Load loads the index, and units of the filter until their promised rate is at most maxRate, or all units if none
+// reach it. With maxRate ≥ 1 it loads no units. Concurrent calls wait for each other. Damage of the index is an error;
+// damage of the filter is not, see FilterState.
 func (r *Reader) Load(maxRate float64) error { return r.LoadUnits(maxRate, bloomblock.MaxUnits) }
 
 // LoadUnits is Load, limited to the given number of units of the filter.
@@ -104,9 +104,9 @@ func (r *Reader) LoadUnits(maxRate float64, most int) error {
 	return r.keyFilter.load(&r.tableFile, r.tail.Load(), maxRate, most)
 }
 
-// LoadPrefixes loads units of the prefix filter until their promised rate is at most maxRate, or all units if none reach it.
-// With maxRate ≥ 1 it reads nothing. If the table has no prefix filter by that rule, or a damaged one, there is no filter to
-// ask, which is no error: see PrefixState. It loads the table's tail if that was never loaded.
+// LoadPrefixes loads units of the prefix filter until their promised rate is at most maxRate, or all units if none
+// reach it. With maxRate ≥ 1 it reads nothing. If the table has no prefix filter by that rule, or a damaged one, there
+// is no filter to ask, which is no error: see PrefixState. It loads the table's tail if that was never loaded.
 func (r *Reader) LoadPrefixes(rule PrefixRule, maxRate float64) error {
 	if maxRate >= 1 {
 		return nil
@@ -138,9 +138,9 @@ func (r *Reader) loadTail() (*tail, error) {
 	return r.tail.Load(), nil
 }
 
-// Shed drops the prefix filter and all but the first keep units of the filter, and if index is true the index and the table's
-// cached blocks too. It never waits: a part that is being read from the file is left, and Shed returns false. A later Load or
-// lookup may load the parts again.
+// Shed drops the prefix filter and all but the first keep units of the filter, and if index is true the index and the
+// table's cached blocks too. It never waits: a part that is being read from the file is left, and Shed returns false. A
+// later Load or lookup may load the parts again.
 func (r *Reader) Shed(keep int, index bool) bool {
 	all := r.prefixFilter.tryDrop()
 	all = r.keyFilter.tryKeep(keep) && all
@@ -150,7 +150,8 @@ func (r *Reader) Shed(keep int, index bool) bool {
 	return all
 }
 
-// Trim drops the units of both filters that a promised rate of maxRate does not need, as after a move to a deeper level.
+// Trim drops the units of both filters that a promised rate of maxRate does not need, as after a move to a deeper
+// level.
 func (r *Reader) Trim(maxRate float64) error {
 	r.prefixFilter.trim(maxRate)
 	return r.keyFilter.trim(maxRate)
@@ -171,8 +172,8 @@ func (r *Reader) Properties() (Properties, error) {
 	return t.props, nil
 }
 
-// ApproximateOffset returns the number of bytes of data blocks before the block that key is in, or would be in. It loads the
-// index if need be.
+// ApproximateOffset returns the number of bytes of data blocks before the block that key is in, or would be in. It
+// loads the index if need be.
 func (r *Reader) ApproximateOffset(key []byte) (uint64, error) {
 	x, err := r.loadIndex(new(Stats))
 	if err != nil {
@@ -181,8 +182,8 @@ func (r *Reader) ApproximateOffset(key []byte) (uint64, error) {
 	return x.offsetOf(key), nil
 }
 
-// ShareBefore returns the share of the data in front of key, 0 to 1, by the blocks' bytes in the file. The block that key is
-// in, or would be in, counts half. It loads the index if need be.
+// ShareBefore returns the share of the data in front of key, 0 to 1, by the blocks' bytes in the file. The block that
+// key is in, or would be in, counts half. It loads the index if need be.
 func (r *Reader) ShareBefore(key []byte) (float64, error) {
 	x, err := r.loadIndex(new(Stats))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// A resident holds a table's index and the rest of its tail in memory, from their first use on. The index can be dropped and
-// loaded again. The rest stays until release, so that it is the same to every lookup.
+// A resident holds a table's index and the rest of its tail in memory, from their first use on. The index can be
+// dropped and loaded again. The rest stays until release, so that it is the same to every lookup.
 type resident struct {
 	index atomic.Pointer[index] // nil: not loaded
 	tail  atomic.Pointer[tail]  // nil: never loaded
@@ -34,7 +34,8 @@ func (s *resident) load(f *tableFile) (x *index, read bool, err error) {
 	return x, true, nil
 }
 
-// keep publishes a tail that readTail returned, unless there is one already. seq, if not 0, replaces all sequence numbers.
+// keep publishes a tail that readTail returned, unless there is one already. seq, if not 0, replaces all sequence
+// numbers.
 func (s *resident) keep(t *tail, seq ikey.Seq) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +103,8 @@ func (s *resident) IndexBytes() int64 {
 	return 0
 }
 
-// RangeDels returns the table's range tombstones as readers see them, nil if it has none or its tail was never loaded. Once
-// loaded they stay in memory until Close, even if the index is dropped. It does no I/O.
+// RangeDels returns the table's range tombstones as readers see them, nil if it has none or its tail was never loaded.
+// Once loaded they stay in memory until Close, even if the index is dropped. It does no I/O.
 func (s *resident) RangeDels() rangedel.List {
 	if t := s.tail.Load(); t != nil {
 		return t.dels
@@ -119,8 +120,8 @@ func (s *resident) RangeDelBytes() int64 {
 	return 0
 }
 
-// PrefixRule returns the text of the prefix filter's rule, empty if the table has no such filter. known is false until the
-// tail was loaded. It does no I/O.
+// PrefixRule returns the text of the prefix filter's rule, empty if the table has no such filter. known is false until
+// the tail was loaded. It does no I/O.
 func (s *resident) PrefixRule() (rule string, known bool) {
 	t := s.tail.Load()
 	if t == nil {

@@ -2,9 +2,10 @@ package sstable
 
 import "github.com/bloomkv/bloomkv/bloomblock"
 
-// Sample reads the sample of the hashes of the table's keys from the file, and its index before if need be. It is not kept: a
-// lookup has no use for it. Nil is no sample: the table has no filter, or no versions, or was written before there were samples.
-// Damage is an error that Is corrupt.Err, and a sample of the future one that Is bloomblock.ErrUnknownKind.
+// Sample reads the sample of the hashes of the table's keys from the file, and its index before if need be. It is not
+// kept: a lookup has no use for it. Nil is no sample: the table has no filter, or no versions, or was written before
+// there were samples. Damage is an error that Is corrupt.Err, and a sample of the future one that Is
+// bloomblock.ErrUnknownKind.
 func (r *Reader) Sample() (*bloomblock.Sample, error) {
 	t, err := r.loadTail()
 	if err != nil {
@@ -32,9 +33,9 @@ func (f *tableFile) readSample(ft *footer) (*bloomblock.Sample, error) {
 	return &s, nil
 }
 
-// Overlaps is which share of each table's keys is in each other one: row i, column j is what the sample of table i says when it is
-// asked in the filter of table j. It is known where i has a sample and j a filter, so far as that is loaded: who wants the best
-// answer calls Load(0) of each before. A table is in itself. Errors are those of Sample.
+// Overlaps is which share of each table's keys is in each other one: row i, column j is what the sample of table i says
+// when it is asked in the filter of table j. It is known where i has a sample and j a filter, so far as that is loaded:
+// who wants the best answer calls Load(0) of each before. A table is in itself. Errors are those of Sample.
 func Overlaps(tables []*Reader) ([][]bloomblock.Overlap, error) {
 	rows := make([][]bloomblock.Overlap, len(tables))
 	for i, r := range tables {

@@ -9,9 +9,9 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// A selfCheck keeps the keys of a table that is being written, to ask the filters that are written for each of them: also when
-// they have only some of their units, as a budget leaves them. It panics where a filter denies one. Tests built with the tag
-// bloomkvcheck have it, and all tables that they write are so checked.
+// A selfCheck keeps the keys of a table that is being written, to ask the filters that are written for each of them:
+// also when they have only some of their units, as a budget leaves them. It panics where a filter denies one. Tests
+// built with the tag bloomkvcheck have it, and all tables that they write are so checked.
 type selfCheck struct{ keys [][]byte }
 
 func (c *selfCheck) add(key []byte) { c.keys = append(c.keys, bytes.Clone(key)) }

@@ -16,8 +16,8 @@ type tail struct {
 	bytes  int64         // of dels, in memory
 }
 
-// trustedTail is the largest tail, in bytes, that is read in one piece by the size in the manifest. For a larger one the
-// footer is read first.
+// trustedTail is the largest tail, in bytes, that is read in one piece by the size in the manifest. For a larger one
+// the footer is read first.
 const trustedTail = 1 << 20
 
 // readTail reads everything behind the filter and checks it. The range tombstones are returned as the file has them.

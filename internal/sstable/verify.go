@@ -12,11 +12,12 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// Verify reads the whole table from its file, whatever is in memory, and checks all there is to check: every checksum, the
-// order of versions and of range deletes, the index against the blocks, the properties against what was counted, the bounds,
-// that the filters say maybe for each key, and that the sample is one of these keys. Each, if not nil, is called for every version in order (range deletes are no
-// versions) and ends the check with its error; the slices are valid during the call. Damage, also of the filter, is an error
-// that Is corrupt.Err. Afterwards RangeDels has the table's range deletes; the index is not kept.
+// Verify reads the whole table from its file, whatever is in memory, and checks all there is to check: every checksum,
+// the order of versions and of range deletes, the index against the blocks, the properties against what was counted,
+// the bounds, that the filters say maybe for each key, and that the sample is one of these keys. Each, if not nil, is
+// called for every version in order (range deletes are no versions) and ends the check with its error; the slices are
+// valid during the call. Damage, also of the filter, is an error that Is corrupt.Err. Afterwards RangeDels has the
+// table's range deletes; the index is not kept.
 func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte) error) error {
 	x, t, err := r.readTail()
 	if err != nil {

@@ -39,8 +39,8 @@ type WriterOptions struct {
 	Prefix    PrefixRule        // of a second filter of the same Params, beside the first; the zero value builds none
 }
 
-// Info is what the writer of a table has to tell the manifest. The keys are copies. Bounds and sequence numbers are those of
-// versions and range deletes together.
+// Info is what the writer of a table has to tell the manifest. The keys are copies. Bounds and sequence numbers are
+// those of versions and range deletes together.
 type Info struct {
 	ID, Size, TailLen    uint64
 	FilterOff, FilterLen uint64 // of both filters
@@ -98,8 +98,8 @@ func NewWriter(w io.Writer, o WriterOptions) *Writer {
 	}
 }
 
-// Add appends a version, which must be after all before it in the order of package ikey, and copies key and value. A nil key
-// is the empty key. The error Is ErrOrder, ErrSize or ErrKind for a version that cannot be added, or else w's.
+// Add appends a version, which must be after all before it in the order of package ikey, and copies key and value. A
+// nil key is the empty key. The error Is ErrOrder, ErrSize or ErrKind for a version that cannot be added, or else w's.
 func (w *Writer) Add(k ikey.Key, value []byte) error {
 	if w.err == nil {
 		w.err = w.add(k, value)
@@ -150,8 +150,8 @@ func (w *Writer) add(k ikey.Key, value []byte) error {
 	return nil
 }
 
-// AddRangeDel appends a fragment of range deletes, which must begin where the one before it ended or behind, and copies it.
-// It does not matter how many versions were added before. The error Is ErrOrder or ErrSize, or else is w's.
+// AddRangeDel appends a fragment of range deletes, which must begin where the one before it ended or behind, and copies
+// it. It does not matter how many versions were added before. The error Is ErrOrder or ErrSize, or else is w's.
 func (w *Writer) AddRangeDel(f rangedel.Fragment) error {
 	if w.err == nil {
 		if w.err = w.dels.add(&f); w.err == nil {
@@ -162,8 +162,8 @@ func (w *Writer) AddRangeDel(f rangedel.Fragment) error {
 	return w.err
 }
 
-// addSeparator gives the block that ended its place in the index; next is the first user key of the next one, or nil. Equal
-// keys on both sides make that key the separator.
+// addSeparator gives the block that ended its place in the index; next is the first user key of the next one, or nil.
+// Equal keys on both sides make that key the separator.
 func (w *Writer) addSeparator(next []byte) {
 	w.sep = appendSeparator(w.sep[:0], w.ended.last, next)
 	w.index.add(w.sep, w.ended.stored, w.ended.decoded)
@@ -292,7 +292,8 @@ func (p *Properties) info(f *footer, size uint64) Info {
 	}
 }
 
-// addSample writes the sample of the filter's hashes, unless there are none, and before it what makes the filter begin where it must.
+// addSample writes the sample of the filter's hashes, unless there are none, and before it what makes the filter begin
+// where it must.
 func (w *Writer) addSample(f *footer) {
 	w.raw = w.raw[:0]
 	if w.filter.Len() > 0 {
