@@ -9,7 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// A block is a decoded data block that checkBlock has accepted; so none of its methods can fail. It is a value: a
+// A block is a decoded data block that checkBlock has accepted, so none of its methods can fail. It is a value: a
 // lookup makes one on its stack.
 type block struct {
 	data    []byte
@@ -26,7 +26,7 @@ func parseBlock(data []byte) (b block) {
 	return b
 }
 
-// parse is parseBlock for a block whose first eight bytes are at hand.
+// parse is parseBlock for a caller that already has the first eight bytes.
 func (b *block) parse(header uint64, data []byte) {
 	word := uint32(header >> 32)
 	b.data = data
@@ -44,7 +44,7 @@ func (b *block) parse(header uint64, data []byte) {
 
 func (b *block) head(i int) uint64 { return binary.LittleEndian.Uint64(b.data[b.heads+8*i:]) }
 
-// offset is where entry i begins, from the first entry on; entry n begins where the last one ends.
+// offset returns the offset of entry i from the first entry. Entry n begins where the last one ends.
 func (b *block) offset(i int) int {
 	switch {
 	case b.stride != 0:
@@ -68,7 +68,7 @@ type entry struct {
 
 func (b *block) entry(i int) entry {
 	next := b.entries + b.offset(i+1)
-	e := b.data[b.entries+b.offset(i) : next : next] // who appends to a value gets a copy
+	e := b.data[b.entries+b.offset(i) : next : next] // appending to a value copies it
 	tag, n := uint64(e[0]), 1
 	if tag >= 0x80 {
 		tag, n = binary.Uvarint(e)
@@ -83,25 +83,25 @@ func (b *block) entry(i int) entry {
 	return x
 }
 
-// A mould is what all entries of a block without offsets have in common: they are equally long, and so are their parts.
-// With it a cursor takes an entry apart without reading its lengths.
-type mould struct {
+// An entryLayout holds the lengths that all entries of a block without offsets have in common. With it a cursor splits an
+// entry without reading its lengths.
+type entryLayout struct {
 	suffix  int
 	rest    int // offset in an entry of the rest of the suffix
 	value   int // and of the value
 	trailed bool
 }
 
-// mould is that of the block, if it has no offsets.
-func (b *block) mould() mould {
+// layout returns the layout of the entries of a block without offsets.
+func (b *block) layout() entryLayout {
 	e := b.entry(0)
-	m := mould{suffix: e.suffix, value: b.stride - len(e.value), trailed: b.data[b.entries]&1 != 0}
+	m := entryLayout{suffix: e.suffix, value: b.stride - len(e.value), trailed: b.data[b.entries]&1 != 0}
 	m.rest = m.value - len(e.rest)
 	return m
 }
 
-// moulded is entry i of a block whose entries have that mould.
-func (b *block) moulded(i int, m *mould) entry {
+// entryWith returns entry i of a block whose entries have layout m.
+func (b *block) entryWith(i int, m *entryLayout) entry {
 	at := b.entries + i*b.stride
 	e := b.data[at : at+b.stride : at+b.stride]
 	x := entry{suffix: m.suffix, rest: e[m.rest:m.value], trailer: plainSet, value: e[m.value:]}
@@ -111,11 +111,12 @@ func (b *block) moulded(i int, m *mould) entry {
 	return x
 }
 
-// touched is how many bytes of an entry are loaded ahead. Where more are read in a row the processor sees it by itself.
+// touched is the number of bytes of an entry that are loaded ahead. The processor itself prefetches longer sequential
+// reads.
 const touched = 512
 
-// touch has the processor begin to load entry i, all lines of it at once. Where the value begins stands in the first
-// line, so that the others would be waited for after it.
+// touch makes the processor begin to load all cache lines of entry i at once. The first line has the position of the
+// value, so the other lines would otherwise be loaded only after it.
 func (b *block) touch(i int) {
 	start, end := b.entries+b.offset(i), b.entries+b.offset(i+1)
 	end = min(end, start+touched)
@@ -123,10 +124,10 @@ func (b *block) touch(i int) {
 	for ; end-64 > start; end -= 64 {
 		sum += b.data[end-65]
 	}
-	runtime.KeepAlive(sum) // else there would be no loads; nothing waits for it
+	runtime.KeepAlive(sum) // else the compiler drops the loads; nothing waits for sum
 }
 
-// compare orders entry e, whose head is that of suffix, against (suffix, t).
+// compare compares entry e with (suffix, t); their heads are equal.
 func (e *entry) compare(suffix []byte, t ikey.Trailer) int {
 	c := e.compareUser(suffix)
 	if c == 0 {
@@ -135,8 +136,8 @@ func (e *entry) compare(suffix []byte, t ikey.Trailer) int {
 	return c
 }
 
-// compareUser orders the key of e, whose head is that of suffix, against suffix. Heads are padded with zeros, so where
-// one of the two is at most eight bytes long it is a prefix of the other.
+// compareUser compares the key of e with suffix; their heads are equal. Heads are padded with zeros, so if one of the
+// two is at most eight bytes long it is a prefix of the other.
 func (e *entry) compareUser(suffix []byte) int {
 	if min(e.suffix, len(suffix)) <= 8 {
 		return cmp.Compare(e.suffix, len(suffix))
@@ -144,10 +145,10 @@ func (e *entry) compareUser(suffix []byte) int {
 	return bytes.Compare(e.rest, suffix[8:])
 }
 
-// countable is how many heads are counted rather than searched: they lie in a handful of lines.
+// countable is the number of heads that are counted rather than searched: they fill eight cache lines.
 const countable = 64
 
-// lowerHead is the first entry whose head is at least h, or n.
+// lowerHead returns the first entry whose head is at least h, or n.
 func (b *block) lowerHead(h uint64) int {
 	base, n := 0, b.n
 	for n > countable {
@@ -158,9 +159,9 @@ func (b *block) lowerHead(h uint64) int {
 	return b.countHeads(base, n, h)
 }
 
-// countHeads is lowerHead where the answer is known to be base or one of the n after it, and n is at most countable. It
-// counts the eighths that end before h, and then single heads. These loads do not wait for each other; those of a
-// binary search do, and each may be a cache miss.
+// countHeads is lowerHead if the result is known to be base or one of the n entries after it; n is at most countable.
+// It counts the groups of eight heads that end before h, and then single heads. These loads are independent of each
+// other, while those of a binary search wait for each other, and each may be a cache miss.
 func (b *block) countHeads(base, n int, h uint64) int {
 	rest := b.data[b.heads+8*base : b.heads+8*(base+n)]
 	skip := 0
@@ -175,7 +176,7 @@ func (b *block) countHeads(base, n int, h uint64) int {
 	return base
 }
 
-// seek is the first entry not before (user, t), or n.
+// seek returns the first entry at or after (user, t), or n.
 func (b *block) seek(user []byte, t ikey.Trailer) int {
 	p := b.data[blockHeader : blockHeader+b.prefix]
 	if !bytes.HasPrefix(user, p) {
@@ -226,9 +227,9 @@ type verdict uint8
 
 const (
 	absent verdict = iota // no version of the key is here
-	newer                 // some are, and all are too new
+	newer                 // there are versions, all of them too new
 	found
-	further // as newer, and the block ends with them: the next one may have older ones
+	further // as newer, and the block ends with them: the next block may have older ones
 )
 
 // get finds the newest version of user that is not before t.
@@ -246,7 +247,7 @@ func (b *block) get(user []byte, t ikey.Trailer) (entry, verdict) {
 	return b.getFrom(lo, h, suffix, t)
 }
 
-// getFrom is get for the key of suffix, whose head is h; lo is the first entry whose head is at least h.
+// getFrom is get for the key with this suffix, whose head is h. lo is the first entry whose head is at least h.
 func (b *block) getFrom(lo int, h uint64, suffix []byte, t ikey.Trailer) (entry, verdict) {
 	if lo == b.n || b.head(lo) != h {
 		return entry{}, absent
@@ -265,7 +266,7 @@ func (b *block) getFrom(lo int, h uint64, suffix []byte, t ikey.Trailer) (entry,
 			return e, found
 		}
 	}
-	e = b.entry(i - 1) // the first was before (user, t), so i > lo
+	e = b.entry(i - 1) // i > lo, as entry lo was before (user, t)
 	if e.compareUser(suffix) != 0 {
 		return entry{}, absent
 	}
@@ -280,7 +281,7 @@ func (b *block) appendKey(dst []byte, i int, e *entry) []byte {
 	return b.appendSuffix(append(dst, b.data[blockHeader:blockHeader+b.prefix]...), i, e)
 }
 
-// appendSuffix is appendKey without the prefix.
+// appendSuffix appends the user key of entry i without the prefix.
 func (b *block) appendSuffix(dst []byte, i int, e *entry) []byte {
 	n := len(dst)
 	dst = binary.BigEndian.AppendUint64(dst, b.head(i))

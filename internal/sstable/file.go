@@ -9,8 +9,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
 
-// A tableFile reads the parts of one table's file and checks them. It keeps none of them in memory. Its errors name the
-// file and the offset.
+// A tableFile reads and checks the parts of one table's file. It keeps none of them in memory. Its errors name file and
+// offset.
 type tableFile struct {
 	file io.ReaderAt
 	meta Meta
@@ -38,7 +38,7 @@ func (f *tableFile) readAt(b []byte, offset uint64) error {
 	}
 }
 
-// readFooter reads the footer alone into b, which is as long as it.
+// readFooter reads the footer alone. b is a buffer of its length.
 func (f *tableFile) readFooter(b []byte) (footer, error) {
 	if err := f.readAt(b, f.meta.Size-footerSize); err != nil {
 		return footer{}, err
@@ -140,7 +140,7 @@ func (f *tableFile) unpack(x *index, i int, p packed, dst []byte) error {
 func (f *tableFile) checkBlock(x *index, i int, data []byte) error {
 	err := checkBlock(data, x.seqs)
 	if err == nil {
-		err = x.checkPlace(i, data)
+		err = x.checkBounds(i, data)
 	}
 	if err != nil {
 		return f.damaged(x.handles[i].offset, err)

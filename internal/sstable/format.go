@@ -1,16 +1,17 @@
-// Package sstable reads and writes tables: immutable files of sorted versions, with a filter block that says which keys
-// are certainly not in them.
+// Package sstable reads and writes tables: immutable files of sorted versions, with a filter block that knows which
+// keys are certainly not in them.
 //
-// A [Writer] turns sorted versions and range deletes into a file, a [Reader] answers Get from one, [GetMany] asks
-// several at once, an [Iter] walks one. Filter, index and range deletes belong to the Reader and stay in memory; data
-// blocks pass through a block cache whose slots the Reader owns, so that a lookup in a table whose block is cached is a
-// search of the index, one pointer load and a search in the block. What range deletes do to versions is the caller's to
-// say: it has those of all tables.
+// A [Writer] writes sorted versions and range tombstones to a file. A [Reader] answers Get from one file, [GetMany]
+// asks several at once, and an [Iter] walks one. The Reader keeps filter, index and range tombstones in memory. Data
+// blocks pass through a block cache whose slots the Reader owns: if the block is cached, a lookup costs a search of the
+// index, one pointer load and a search in the block. The caller applies range tombstones to versions, since it has
+// those of all tables.
 //
-// Nothing that damage did is served: every byte that an answer depends on is under a checksum which also covers where
-// the byte belongs (table, kind of block, offset), and is checked before it is believed. Damage is an error that Is
-// corrupt.Err. A damaged filter alone is no error: lookups go on as if it had said maybe, and [Reader.FilterState]
-// tells.
+// Every byte that an answer depends on is covered by a checksum, which is verified before the byte is used and which
+// includes the byte's position (table, kind of block, offset). Damage is an error matching corrupt.Err. A damaged
+// filter is not an error: lookups go on without it, and [Reader.FilterState] reports it.
+//
+// Package sstable at the top of the module is a small face of this one for programs outside.
 package sstable
 
 import (
@@ -32,32 +33,33 @@ import (
 //	                at a multiple of 64
 //
 // All numbers are little-endian. The filter is a filter block of the keys, as package bloomblock describes it, and the
-// sample block of the hashes in it; where a PrefixRule was given, one of the keys' prefixes follows, of which the
-// properties say how long it is. A filter may have no sample: that of a table without versions has none, and neither
-// have those of tables from before there were samples. There may be no data blocks, or no range deletes, but not
-// neither. A data, sample, index, range delete or properties block is followed by its trailer:
+// sample is a sample block of the hashes in it. If a PrefixRule was given, a filter block of the keys' prefixes follows;
+// the properties have its length. A filter has no sample if the table has no versions, or was written before there were
+// samples. Data blocks or range deletes may be missing, but not both. A data, sample, index, range delete or properties
+// block is followed by its trailer:
 //
 //	0         n        n+1         n+5
 //	+---------+--------+------------+
 //	| payload | codec  | CRC-32C u32 |
 //	+---------+--------+------------+
 //
-// The checksum is of: table id u64, kind u8, offset of the block u64, payload, codec. So a block of another table or of
-// another place is seen as damage. Only data blocks are compressed; how long a payload is, on disk and decoded, stands
-// in the index, and a codec other than none makes it shorter, though no more than 1024 times (maxRatio).
+// The checksum covers: table id u64, kind u8, offset of the block u64, payload, codec. So a block of another table or
+// from another offset is detected as damage. Only data blocks are compressed. The index has the length of each payload,
+// on disk and decoded. A codec other than none makes it shorter, by a factor of at most 1024 (maxRatio).
 //
 // The footer:
 //
 //	 0  table id        u64    random; the manifest has it too
 //	 8  filter offset   u64    the index offset if there is no filter
-//	16  filter length   u64    of both blocks, where there is one of prefixes
+//	16  filter length   u64    of both blocks, if there is one of prefixes
 //	24  index offset    u64    index, range deletes and properties follow each other
 //	32  index length    u64    payload only, as the next two
-//	40  range deletes   u64    length; 0 if there are none, and then they have no trailer either
+//	40  range deletes   u64    length; 0 without range deletes, and then they have no trailer either
 //	48  properties      u64    length
-//	56  filter checksum u32    of table id, kind, filter offset and the filter's header, which has those of its units, without
-//	                           its last four bytes, its own checksum (a CRC over that would be the same for every filter)
-//	60  sample          u32    length of its payload; 0 if there is none, and then it has no trailer either
+//	56  filter checksum u32    of table id, kind, filter offset and the filter's header, which has the checksums of its
+//	                           units, without its last four bytes, which are its own checksum (with them, the CRC would
+//	                           be the same for every filter)
+//	60  sample          u32    length of its payload; 0 without a sample, and then it has no trailer either
 //	64  checksum        u32    CRC-32C of bytes 0…63 and 68…79
 //	68  version         u32    1
 //	72  magic           u64    "bloomsst"
@@ -87,7 +89,7 @@ const (
 	maxSample = 1 << 16 // of a sample block
 )
 
-// ErrVersion says that a table has a format of the future.
+// ErrVersion is returned for a table in a format of a later version.
 var ErrVersion = corrupt.ErrUnsupportedVersion
 
 // Reasons for damage, which the reader wraps with file and offset.
@@ -116,18 +118,20 @@ type sealer struct{ id uint32 } // the state of the CRC after the table id
 
 func newSealer(id uint64) sealer { return sealer{crcWord(^uint32(0), id)} }
 
-// sum is the checksum of a block: body is the payload and the codec byte.
+// sum returns the checksum of a block. body is the payload and the codec byte.
 func (s sealer) sum(k kind, offset uint64, body []byte) uint32 {
 	c := castagnoli[s.id&0xff^uint32(k)] ^ s.id>>8
 	return crc32.Update(^crcWord(c, offset), castagnoli, body)
 }
 
-// filterSum binds a filter, of keys or of prefixes, to its table and place; b begins with the filter's header.
+// filterSum returns a checksum that binds a filter, of keys or of prefixes, to its table and offset. b begins with the
+// filter's header.
 func (s sealer) filterSum(k kind, offset uint64, b []byte) uint32 {
 	return s.sum(k, offset, b[:bloomblock.HeaderSize-4])
 }
 
-// crcWord is the state of a CRC-32C after eight more bytes. Bytes on the stack would escape through crc32.Update.
+// crcWord returns the state of a CRC-32C after eight more bytes. It avoids crc32.Update, through which bytes on the
+// stack would escape.
 func crcWord(c uint32, v uint64) uint32 {
 	for range 8 {
 		c = castagnoli[uint64(c&0xff)^v&0xff] ^ c>>8
@@ -136,13 +140,13 @@ func crcWord(c uint32, v uint64) uint32 {
 	return c
 }
 
-// appendTrailer appends codec and checksum to dst, whose bytes from start on are the payload.
+// appendTrailer appends codec and checksum to dst. The payload is dst[start:].
 func (s sealer) appendTrailer(dst []byte, start int, k kind, offset uint64, c Codec) []byte {
 	dst = append(dst, byte(c))
 	return binary.LittleEndian.AppendUint32(dst, s.sum(k, offset, dst[start:]))
 }
 
-// open checks a block that was read with its trailer and returns payload and codec.
+// open checks a block that was read with its trailer, and returns payload and codec.
 func (s sealer) open(k kind, offset uint64, sealed []byte) ([]byte, Codec, error) {
 	n := len(sealed) - trailerSize
 	if n < 0 {
@@ -179,7 +183,8 @@ func (f *footer) append(dst []byte) []byte {
 	return dst
 }
 
-// sampleOff is where the sample is, and the padding before the filter ends.
+// sampleOff returns the offset of the sample, or of the filter if there is no sample. The padding before the filter
+// ends there.
 func (f *footer) sampleOff() uint64 {
 	if f.sampleLen == 0 {
 		return f.filterOff
@@ -187,10 +192,10 @@ func (f *footer) sampleOff() uint64 {
 	return f.filterOff - uint64(f.sampleLen) - trailerSize
 }
 
-// rangeDelOff is where the range deletes are, if there are any.
+// rangeDelOff returns the offset of the range deletes, if there are any.
 func (f *footer) rangeDelOff() uint64 { return f.indexOff + f.indexLen + trailerSize }
 
-// propsOff is where the properties are.
+// propsOff returns the offset of the properties.
 func (f *footer) propsOff() uint64 {
 	if f.rangeDelLen == 0 {
 		return f.rangeDelOff()
@@ -217,7 +222,9 @@ func parseFooter(b []byte, size uint64) (footer, error) {
 	if v := binary.LittleEndian.Uint32(b[68:]); v != version {
 		return f, fmt.Errorf("%w %d, want %d", ErrVersion, v, version)
 	}
-	for i, p := range [...]*uint64{&f.id, &f.filterOff, &f.filterLen, &f.indexOff, &f.indexLen, &f.rangeDelLen, &f.propsLen} {
+	for i, p := range [...]*uint64{
+		&f.id, &f.filterOff, &f.filterLen, &f.indexOff, &f.indexLen, &f.rangeDelLen, &f.propsLen,
+	} {
 		*p = binary.LittleEndian.Uint64(b[8*i:])
 	}
 	f.filterSum, f.sampleLen = binary.LittleEndian.Uint32(b[56:]), binary.LittleEndian.Uint32(b[60:])
@@ -228,7 +235,8 @@ func parseFooter(b []byte, size uint64) (footer, error) {
 		return f, fmt.Errorf("index of %d, range deletes of %d and properties of %d bytes, want at most %d",
 			f.indexLen, f.rangeDelLen, f.propsLen, maxTail)
 	case f.sampleLen > maxSample || f.sampleLen > 0 && (f.filterLen == 0 || f.filterOff < uint64(f.sampleLen)+trailerSize):
-		return f, fmt.Errorf("sample of %d bytes before a filter of %d at %d, want at most %d", f.sampleLen, f.filterLen, f.filterOff, maxSample)
+		return f, fmt.Errorf("sample of %d bytes before a filter of %d at %d, want at most %d",
+			f.sampleLen, f.filterLen, f.filterOff, maxSample)
 	case f.filterOff+f.filterLen != f.indexOff:
 		return f, fmt.Errorf("filter ends at %d, want %d", f.filterOff+f.filterLen, f.indexOff)
 	case f.filterLen != 0 && f.filterOff%filterAlign != 0:

@@ -10,14 +10,15 @@ import (
 
 // A Hit is a version that a lookup found.
 type Hit struct {
-	Value   []byte // of the block; valid until the lookup's caller leaves its guard, or from Hold to Release
+	Value   []byte // in the block; valid until the caller leaves its guard, and between Hold and Release
 	Trailer ikey.Trailer
 
 	block *cache.Block
 }
 
-// Hold keeps Value as it is beyond the guard, until Release. The caller is inside the guard of the lookup, or holds the
-// hit already. It allocates nothing: a block that is held when its memory is wanted is left to the collector.
+// Hold keeps Value valid beyond the guard, until Release. The caller is inside the guard of the lookup, or already
+// holds the hit. Hold allocates nothing: while the block is held, the cache leaves it to the garbage collector instead
+// of reusing it.
 func (h *Hit) Hold() {
 	if h.block != nil {
 		h.block.Acquire()
@@ -31,8 +32,8 @@ func (h *Hit) Release() {
 	}
 }
 
-// Get finds the newest version of key that a reader at seq may see; it does not ask the filter, and range deletes are
-// the caller's to apply. The caller is inside a guard of the domain. A lookup whose block is cached allocates nothing.
+// Get finds the newest version of key that a reader at seq may see. It does not ask the filter, and the caller applies
+// range tombstones. The caller is inside a guard of the domain. If the block is cached, Get allocates nothing.
 func (r *Reader) Get(key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err error) {
 	x := r.index.Load()
 	if x == nil {
@@ -43,19 +44,19 @@ func (r *Reader) Get(key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err
 	return r.search(x, x.find(key), key, seq, st)
 }
 
-// place is where a block is searched for what a reader at seq may see.
-func (r *Reader) place(seq ikey.Seq) ikey.Trailer {
+// firstVisible returns the newest trailer that a reader at seq may see in a block.
+func (r *Reader) firstVisible(seq ikey.Seq) ikey.Trailer {
 	if r.seq != 0 {
-		return ^ikey.Trailer(0) // every version is equally new: see one, then see whether the reader may
+		return ^ikey.Trailer(0) // all versions have sequence r.seq: find any, then hit compares r.seq with seq
 	}
 	return ikey.Search(nil, seq).Trailer
 }
 
-// search is Get from block i on.
+// search is Get, starting at block i.
 func (r *Reader) search(x *index, i int, key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err error) {
-	place := r.place(seq)
+	newest := r.firstVisible(seq)
 	var b block
-	some := uint64(0) // 1 if a version was seen, though too new
+	some := uint64(0) // 1 if a version was found that is too new
 	for ; i < len(x.slots); i++ {
 		st.Blocks++
 		c := r.cache.Get(&x.slots[i])
@@ -67,7 +68,7 @@ func (r *Reader) search(x *index, i int, key []byte, seq ikey.Seq, st *Stats) (h
 			st.CacheHits++
 		}
 		b.parse(c.Meta, c.Bytes())
-		e, v := b.get(key, place)
+		e, v := b.get(key, newest)
 		if v == found {
 			st.Present++
 			hit, ok = r.hit(&e, c, seq)
@@ -76,7 +77,7 @@ func (r *Reader) search(x *index, i int, key []byte, seq ikey.Seq, st *Stats) (h
 		if v != absent {
 			some = 1
 		}
-		if v != further { // else older versions may begin the next block
+		if v != further { // else the next block may begin with older versions
 			break
 		}
 	}
@@ -84,7 +85,7 @@ func (r *Reader) search(x *index, i int, key []byte, seq ikey.Seq, st *Stats) (h
 	return Hit{}, false, nil
 }
 
-// hit is what a reader at seq sees of an entry that was found in c.
+// hit returns what a reader at seq sees of entry e, which was found in c.
 func (r *Reader) hit(e *entry, c *cache.Block, seq ikey.Seq) (Hit, bool) {
 	if r.seq > seq {
 		return Hit{}, false
@@ -92,7 +93,7 @@ func (r *Reader) hit(e *entry, c *cache.Block, seq ikey.Seq) (Hit, bool) {
 	return Hit{e.value, r.override(e.trailer), c}, true
 }
 
-// override is the trailer that a version has to the caller.
+// override returns the trailer that callers see for trailer t in the file.
 func (r *Reader) override(t ikey.Trailer) ikey.Trailer {
 	if r.seq != 0 {
 		return ikey.MakeTrailer(r.seq, t.Kind())
@@ -136,7 +137,7 @@ func (r *Reader) loadBlock(x *index, i int, st *Stats) (*cache.Block, error) {
 	return r.cache.Insert(&x.slots[i], c), nil
 }
 
-// A scratch holds a compressed block while it is decoded.
+// A scratch holds a compressed block while it is decompressed.
 type scratch struct{ b []byte }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}

@@ -6,34 +6,34 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// A Lookup is one lookup of many. It may be used again, for another table or key; until it is, or is cleared, it keeps
-// what it found from the collector.
+// A Lookup is one of many lookups. It may be used again, for another table or key. Until it is used again or cleared,
+// it keeps its result from the garbage collector.
 type Lookup struct {
-	// Set by the caller and left as they are. The key must not change before GetMany returns.
+	// Set by the caller; GetMany does not change them. The key must not change before GetMany returns.
 	Reader *Reader // of the table to search
 	Key    []byte
 	Seq    ikey.Seq
 
-	// Set by GetMany: what Get would have returned.
+	// Set by GetMany to the results of Get.
 	Hit Hit
 	OK  bool
 	Err error
 
-	// Present is set by GetMany too: the table holds some version of the key, however new.
+	// Present is set by GetMany too: the table holds any version of the key, visible or not.
 	Present bool
 
 	lane lane
 }
 
-// A lane is how far one of several lookups that go side by side has come.
+// A lane is the state of one of several lookups that are made side by side.
 type lane struct {
 	state   laneState
 	x       *index
-	head    uint64 // what is searched for: eight bytes of the key, after the index's prefix and later after the block's
-	lo, n   int    // where: n blocks from lo on, later n entries
+	head    uint64 // eight bytes of the key, after the index's prefix and later after the block's: the search key
+	lo, n   int    // the range that is searched: n blocks from lo on, later n entries
 	at      int    // the block
 	b       block
-	touched uint64 // what the touch functions return has to go somewhere
+	touched uint64 // keeps the results of the touch functions, so that the compiler keeps their loads
 }
 
 type laneState uint8
@@ -41,22 +41,22 @@ type laneState uint8
 const (
 	going laneState = iota
 	done            // the result is known
-	alone           // the rest is for Reader.search
+	alone           // Reader.search does the rest
 )
 
-// manyAtOnce is how many lookups go side by side. Sixteen are about as many as a processor has loads under way; beyond,
-// there is less and less to gain, and what a lane needs must stay in the first cache.
+// manyAtOnce is the number of lookups made side by side. A processor has about sixteen loads under way; beyond that the
+// gain becomes small, and the state of all lanes must fit the first-level cache.
 const manyAtOnce = 64
 
-// GetMany makes every lookup of ls as Get would, in less time than one after the other. The tables may be different
-// ones. The caller is inside a guard of their domain; st is added to. It allocates nothing where Get does not.
+// GetMany makes each lookup of ls as Get would, in less time than one after the other. The tables may differ. The
+// caller is inside a guard of their domain. GetMany adds to st. It allocates only where Get does.
 //
-// What a cached lookup waits for is memory: the block's slot says where the block's frame is, that where its heads are,
-// they where the entry is. So all lookups take one of these steps before any takes the next, in a loop whose rounds do
-// not depend on each other and have no branch that is hard to foresee: then the processor has the loads of many lookups
-// under way at a time (group prefetching: Chen, Ailamaki, Gibbons, Mowry, "Improving Hash Join Performance through
-// Prefetching", ICDE 2004). A lookup that finds its block not cached, or must go on in the next one, is finished as Get
-// does it.
+// The time of a cached lookup is spent waiting for memory: the block's slot has the address of the block's frame, the
+// frame that of its heads, and the heads the position of the entry. So all lookups take one of these steps before any
+// takes the next, in loops whose rounds are independent and have no unpredictable branch. Then the processor has the
+// loads of many lookups under way at a time (group prefetching: Chen, Ailamaki, Gibbons, Mowry, "Improving Hash Join
+// Performance through Prefetching", ICDE 2004). A lookup whose block is not cached, or that must continue in the next
+// block, is finished by Reader.search.
 func GetMany(ls []Lookup, st *Stats) {
 	for len(ls) > manyAtOnce {
 		getMany(ls[:manyAtOnce], st)
@@ -85,7 +85,7 @@ func getMany(ls []Lookup, st *Stats) {
 	finishLanes(ls, st)
 }
 
-// beginLanes finds out where in its index each lookup has to search, and returns the largest number of blocks.
+// beginLanes finds the range of the index that each lookup has to search, and returns the largest number of blocks.
 func beginLanes(ls []Lookup, st *Stats) (most int) {
 	for i := range ls {
 		l := &ls[i]
@@ -107,7 +107,7 @@ func beginLanes(ls []Lookup, st *Stats) (most int) {
 	return most
 }
 
-// searchIndexes makes the steps of index.find, of which the largest index, of most blocks, needs the most.
+// searchIndexes makes the steps of index.find. most is the largest number of blocks, which needs the most steps.
 func searchIndexes(ls []Lookup, most int) {
 	for ; most > 1; most -= most >> 1 {
 		for i := range ls {
@@ -120,7 +120,7 @@ func searchIndexes(ls []Lookup, most int) {
 	}
 }
 
-// takeBlocks looks into the slots that the searches have led to.
+// takeBlocks looks into the slots that the searches have found.
 func takeBlocks(ls []Lookup) {
 	for i := range ls {
 		l := &ls[i]
@@ -143,7 +143,7 @@ func takeBlocks(ls []Lookup) {
 }
 
 // openBlocks prepares the searches in the blocks, and returns the largest number of entries. Whether a key has its
-// block's prefix is seen at the end: until then it is searched for as if it had.
+// block's prefix is checked at the end: until then the search assumes that it has.
 func openBlocks(ls []Lookup) (most int) {
 	for i := range ls {
 		l := &ls[i]
@@ -160,7 +160,7 @@ func openBlocks(ls []Lookup) (most int) {
 	return most
 }
 
-// searchHeads makes the steps of block.lowerHead that lead to countable heads; the largest block has most entries.
+// searchHeads makes the steps of block.lowerHead until countable heads are left. most is the largest number of entries.
 func searchHeads(ls []Lookup, most int) {
 	for ; most > countable; most -= most >> 1 {
 		for i := range ls {
@@ -173,8 +173,8 @@ func searchHeads(ls []Lookup, most int) {
 	}
 }
 
-// touchHeads loads each line that countHeads and the check of the prefix read. Go has no instruction to fetch a line
-// before it is needed; a load whose value is needed by nothing soon does as well.
+// touchHeads loads each cache line that countHeads and the check of the prefix will read. Go has no prefetch
+// instruction; a load whose value is not needed soon does as well.
 func touchHeads(ls []Lookup) (touched uint64) {
 	const line = 64
 	for i := range ls {
@@ -219,7 +219,7 @@ func touchEntries(ls []Lookup) (touched uint64) {
 	return touched
 }
 
-// finishLanes compares keys, and finishes the lookups that cannot go on side by side.
+// finishLanes compares keys, and finishes the lookups that cannot be made side by side.
 func finishLanes(ls []Lookup, st *Stats) {
 	for i := range ls {
 		l := &ls[i]
@@ -232,14 +232,14 @@ func finishLanes(ls []Lookup, st *Stats) {
 	}
 }
 
-// inBlock ends a lookup in the block it has come to, unless older versions may be in the next one: then it is false.
+// inBlock finishes a lookup in its block. It returns false if the next block may have older versions of the key.
 func (l *Lookup) inBlock(st *Stats) bool {
 	c := &l.lane
 	b := &c.b
 	var e entry
 	v := absent
 	if bytes.HasPrefix(l.Key, b.data[blockHeader:blockHeader+b.prefix]) {
-		e, v = b.getFrom(c.lo, c.head, l.Key[b.prefix:], l.Reader.place(l.Seq))
+		e, v = b.getFrom(c.lo, c.head, l.Key[b.prefix:], l.Reader.firstVisible(l.Seq))
 	}
 	if v == further {
 		return false

@@ -27,7 +27,7 @@ const (
 	indexEntry  = 12
 )
 
-// An index is an index block in memory: flat arrays, one element for each data block.
+// An index is an index block in memory: flat arrays with one element for each data block.
 type index struct {
 	prefix  []byte
 	heads   []uint64 // of the separators, after the prefix
@@ -36,26 +36,26 @@ type index struct {
 	slots   []cache.Slot
 	end     uint64 // of the data blocks
 
-	// What the properties say of all blocks.
+	// From the properties, for all blocks.
 	first []byte  // the smallest key
 	seqs  seqSpan // sequence numbers
 }
 
-// A handle says where a data block is.
+// A handle locates a data block.
 type handle struct {
 	offset  uint64
 	decoded uint32
 	sepEnd  uint32
 }
 
-// bytes is the memory that the index takes.
+// bytes returns the bytes of memory that the index takes.
 func (x *index) bytes() int64 {
 	return int64(len(x.heads))*(8+16+8) + int64(len(x.prefix)+len(x.seps))
 }
 
 func (x *index) blocks() int { return len(x.heads) }
 
-// extent is where the payload of block i lies, how long it is there, and decoded.
+// extent returns the offset of block i's payload, its length in the file, and its decoded length.
 func (x *index) extent(i int) (offset uint64, stored, decoded int) {
 	h := &x.handles[i]
 	next := x.end
@@ -65,7 +65,7 @@ func (x *index) extent(i int) (offset uint64, stored, decoded int) {
 	return h.offset, int(next-h.offset) - trailerSize, int(h.decoded) //nolint:gosec // parseIndex bounds it
 }
 
-// sep is separator i after the prefix.
+// sep returns separator i without the prefix.
 func (x *index) sep(i int) []byte {
 	start := uint32(0)
 	if i > 0 {
@@ -74,7 +74,7 @@ func (x *index) sep(i int) []byte {
 	return x.seps[start:x.handles[i].sepEnd]
 }
 
-// separatorKey is separator i, whole.
+// separatorKey returns separator i with the prefix.
 func (x *index) separatorKey(i int) []byte { return append(bytes.Clone(x.prefix), x.sep(i)...) }
 
 // compareSep compares separator i with key.
@@ -89,22 +89,22 @@ func (x *index) compareSep(i int, key []byte) int {
 	return bytes.Compare(x.sep(i), key[n:])
 }
 
-// checkPlace checks a block that checkBlock has accepted against the index, so that keys ascend from block to block,
-// and a search by separators finds what is there: the keys lie behind the separator before the block, or begin with it
-// where versions of one key continue, and end at the block's own or before. The table's smallest and largest key are
-// those that the tail says.
-func (x *index) checkPlace(i int, data []byte) error {
+// checkBounds checks a block that checkBlock has accepted against the index, so that keys ascend from block to block
+// and a search by separators finds every key. The keys are after the separator before the block, or begin with it if
+// versions of one key continue, and none is after the block's own separator. The table's smallest and largest key are
+// those of the properties.
+func (x *index) checkBounds(i int, data []byte) error {
 	b := parseBlock(data)
-	var room [128]byte // two comparisons for each block that is read from the file
+	var buf [128]byte // so that short keys are not allocated for each block that is read
 	first, last := b.entry(0), b.entry(b.n-1)
-	key := b.appendKey(room[:0], 0, &first)
+	key := b.appendKey(buf[:0], 0, &first)
 	switch {
 	case i == 0 && !bytes.Equal(key, x.first):
 		return fmt.Errorf("first key %q, want %q", string(key), x.first)
 	case i > 0 && x.compareSep(i-1, key) > 0:
 		return fmt.Errorf("first key %q is before the separator %q in front of it", string(key), x.separatorKey(i-1))
 	}
-	key = b.appendKey(room[:0], b.n-1, &last)
+	key = b.appendKey(buf[:0], b.n-1, &last)
 	if c := x.compareSep(i, key); c < 0 || c != 0 && i+1 == x.blocks() {
 		return fmt.Errorf("last key %q, want it up to %q", string(key), x.separatorKey(i))
 	}
@@ -132,7 +132,8 @@ func (x *index) shareBefore(key []byte) float64 {
 	return float64(x.handles[i].offset+end) / 2 / float64(x.end)
 }
 
-// find is the first block whose separator is not before key, or the number of blocks if key is behind the table.
+// find returns the first block whose separator is not before key, or the number of blocks if key is after the last
+// separator.
 func (x *index) find(key []byte) int {
 	lo, n := x.span(key)
 	if n == 0 {
@@ -148,17 +149,17 @@ func (x *index) find(key []byte) int {
 	return x.finish(lo, h, key)
 }
 
-// finish is find once one block, lo, is left to look at; h is the head of key, which has the prefix.
+// finish is the end of find, with one block left to look at: lo. h is the head of key, which has the prefix.
 func (x *index) finish(lo int, h uint64, key []byte) int {
 	heads := x.heads
 	lo += ikey.Less(heads[lo], h)
 	if lo == len(heads) || heads[lo] != h {
 		return lo
 	}
-	return x.settle(lo, h, key[len(x.prefix):])
+	return x.findEqual(lo, h, key[len(x.prefix):])
 }
 
-// span is where find has to search: from lo on, n blocks. If n is 0, lo is what it finds.
+// span returns the range that find has to search: n blocks from lo on. If n is 0, lo is the result of find.
 func (x *index) span(key []byte) (lo, n int) {
 	n = len(x.heads)
 	if !bytes.HasPrefix(key, x.prefix) {
@@ -170,8 +171,8 @@ func (x *index) span(key []byte) (lo, n int) {
 	return 0, n
 }
 
-// settle is find from lo on, the first block whose head is h, which is that of suffix.
-func (x *index) settle(lo int, h uint64, suffix []byte) int {
+// findEqual is find among the separators from lo on, the first whose head is h. h is the head of suffix.
+func (x *index) findEqual(lo int, h uint64, suffix []byte) int {
 	if bytes.Compare(x.sep(lo), suffix) >= 0 {
 		return lo
 	}
@@ -194,8 +195,8 @@ func (x *index) settle(lo int, h uint64, suffix []byte) int {
 	return lo
 }
 
-// parseIndex checks an index block for data blocks that end at most slack bytes before limit. It keeps no reference to
-// b, and takes memory for three times its length at most.
+// parseIndex parses and checks an index block. The data blocks must end at most slack bytes before limit. It keeps no
+// reference to b, and allocates at most three times its length.
 func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 	if len(b) < indexHeader {
 		return nil, fmt.Errorf("index of %d bytes, want at least %d", len(b), indexHeader)

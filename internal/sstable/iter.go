@@ -9,33 +9,33 @@ import (
 	"github.com/bloomkv/bloomkv/internal/merge"
 )
 
-// IterOptions say how a cursor uses the cache.
+// IterOptions choose how a cursor uses the cache.
 type IterOptions struct {
-	// Bypass leaves the cache alone, reads ReadAhead bytes at once into memory of the cursor and checks them: for
-	// compaction and verification, which read all once.
+	// Bypass does not use the cache. The cursor reads ReadAhead bytes at once into its own memory and checks them. It is
+	// for compaction and verification, which read every block once.
 	Bypass bool
-	// NoFill takes blocks from the cache but does not put any there.
+	// NoFill uses cached blocks but puts none into the cache.
 	NoFill bool
-	// ReadAhead is how many bytes to read from the file at once with Bypass, and at most with NoFill once blocks are
-	// read one after the other; 0 means 256 KiB.
+	// ReadAhead is the number of bytes to read from the file at once with Bypass, and with NoFill once blocks are read
+	// one after the other. 0 means 256 KiB.
 	ReadAhead int
-	// Stats, if not nil, is added to. It is the cursor's until Close.
+	// Stats, if not nil, receives the cursor's work. The caller must not use it until Close.
 	Stats *Stats
 }
 
 const defaultReadAhead = 256 << 10
 
-// keepCursor is the most bytes of a buffer that a cursor keeps from one table to the next.
+// keepCursor is the largest buffer, in bytes, that a cursor keeps from one table to the next.
 const keepCursor = defaultReadAhead
 
-// An Iter is a cursor over the versions of a table, a merge.Source. It holds the block it stands in, so it may be kept
-// for long. The calls that move return whether there is a version; after false, Err tells the end from an error. Key
-// and Value are valid until the next call that moves, or Close. It is for one goroutine at a time.
+// An Iter is a cursor over the versions of a table and a merge.Source. It holds the block that it stands in, so it may
+// be kept for long. The calls that move it report whether it stands at a version; after false, Err distinguishes the
+// end from an error. Key and Value are valid until the next move or Close. An Iter is for one goroutine at a time. The
+// order of calls is
 //
 //	(Reset move* Close)*
 //
-// A cursor that was closed keeps its buffers: who pools cursors and Resets them allocates nothing. It must not be
-// copied.
+// A closed cursor keeps its buffers, so that Reset of a pooled cursor allocates nothing. It must not be copied.
 type Iter struct {
 	r   *Reader
 	o   IterOptions
@@ -43,16 +43,16 @@ type Iter struct {
 	seq ikey.Seq // of every version, if not 0
 	err error
 
-	at    int // data block, or -1
-	i     int // entry in it
-	b     block
-	mould mould        // of b, if it has no offsets
-	held  *cache.Block // nil if the block is in memory of the cursor
-	key   []byte
-	cur   entry
-	stats Stats
+	at     int // data block, or -1
+	i      int // entry in it
+	b      block
+	layout entryLayout  // of b, if it has no offsets
+	held   *cache.Block // nil if the block is in the cursor's own memory
+	key    []byte
+	cur    entry
+	stats  Stats
 
-	last        []byte // the key that the cursor stood at before it came to another block
+	last        []byte // the key that the cursor stood at before it moved to another block
 	lastTrailer ikey.Trailer
 
 	ahead    []byte // bytes of the file
@@ -62,15 +62,14 @@ type Iter struct {
 
 var _ merge.Source = (*Iter)(nil)
 
-// Iter makes a cursor, which stands nowhere. The table must not be closed before it.
+// Iter returns a cursor that stands at no version yet. The cursor must be closed before the table.
 func (r *Reader) Iter(o IterOptions) *Iter {
 	it := new(Iter)
 	it.Reset(r, o)
 	return it
 }
 
-// Reset makes it a cursor over r that stands nowhere, whatever it was before; the zero value is ready for it. The table
-// must not be closed before the cursor.
+// Reset makes it a new cursor over r that stands at no version, as Iter does. The zero value may be Reset.
 func (it *Iter) Reset(r *Reader, o IterOptions) {
 	_ = it.Close()
 	if o.ReadAhead <= 0 {
@@ -83,7 +82,7 @@ func (it *Iter) Reset(r *Reader, o IterOptions) {
 	it.r, it.o, it.seq, it.err = r, o, r.seq, nil
 }
 
-// start makes sure of the index and forgets an error.
+// start loads the index if need be, and clears the error.
 func (it *Iter) start() bool {
 	it.err = nil
 	if it.x == nil {
@@ -111,7 +110,7 @@ func (it *Iter) Last() bool {
 	return it.load(len(it.x.slots)-1) && it.stand(it.b.n-1)
 }
 
-// SeekGE moves to the first version not before k.
+// SeekGE moves to the first version at or after k.
 func (it *Iter) SeekGE(k ikey.Key) bool {
 	if it.seq != 0 {
 		return it.seekOverridden(k)
@@ -130,7 +129,8 @@ func (it *Iter) SeekLT(k ikey.Key) bool {
 	return it.err == nil && it.Last()
 }
 
-// seekOverridden is SeekGE where the trailers in the blocks are not those that the caller sees.
+// seekOverridden is SeekGE for a table whose sequence numbers are replaced. It finds the key's first version and then
+// compares the trailers that the caller sees.
 func (it *Iter) seekOverridden(k ikey.Key) bool {
 	ok := it.seekGE(ikey.Key{User: k.User, Trailer: ^ikey.Trailer(0)})
 	for ok && ikey.Compare(it.Key(), k) < 0 {
@@ -139,7 +139,7 @@ func (it *Iter) seekOverridden(k ikey.Key) bool {
 	return ok
 }
 
-// seekGE is SeekGE by the trailers in the blocks.
+// seekGE is SeekGE by the trailers in the file.
 func (it *Iter) seekGE(k ikey.Key) bool {
 	if !it.start() {
 		return it.leave()
@@ -155,7 +155,7 @@ func (it *Iter) seekGE(k ikey.Key) bool {
 	return it.leave()
 }
 
-// seekLT is SeekLT by the trailers in the blocks.
+// seekLT is SeekLT by the trailers in the file.
 func (it *Iter) seekLT(k ikey.Key) bool {
 	if !it.start() || len(it.x.slots) == 0 {
 		return it.leave()
@@ -188,23 +188,24 @@ func (it *Iter) lastIs(user []byte) bool {
 	return string(it.key) == string(user)
 }
 
-// leaveKey keeps where the cursor stands, for follows.
+// leaveKey remembers the current version for follows.
 func (it *Iter) leaveKey() { it.last, it.lastTrailer = append(it.last[:0], it.key...), it.cur.trailer }
 
-// follows reports whether the cursor has come to another version than that of leaveKey: within a block versions ascend,
-// and keys from block to block, but versions of one key may continue in the next block. newer and older are the two
-// trailers.
+// follows reports whether the current version is in order with that of leaveKey, in the block before or after.
+// checkBlock orders the versions within a block and checkBounds the keys from block to block; follows adds that the
+// versions of one key descend where they continue in the next block. newer and older are the two trailers.
 func (it *Iter) follows(newer, older ikey.Trailer) bool {
 	if newer > older || !bytes.Equal(it.key, it.last) {
 		return true
 	}
 	offset, user := it.x.handles[it.at].offset, bytes.Clone(it.key)
 	it.leave()
-	it.err = it.r.damaged(offset, fmt.Errorf("%w: %q@%d and %q@%d in neighbouring blocks", ErrOrder, user, newer.Seq(), user, older.Seq()))
+	it.err = it.r.damaged(offset, fmt.Errorf("%w: %q@%d and %q@%d in neighbouring blocks",
+		ErrOrder, user, newer.Seq(), user, older.Seq()))
 	return false
 }
 
-// Next moves to the next version. Only after a call that returned true.
+// Next moves to the next version. It may follow only a call that returned true.
 func (it *Iter) Next() bool {
 	if it.i+1 < it.b.n {
 		return it.stand(it.i + 1)
@@ -216,7 +217,7 @@ func (it *Iter) Next() bool {
 	return it.leave()
 }
 
-// Prev moves to the version before. Only after a call that returned true.
+// Prev moves to the version before. It may follow only a call that returned true.
 func (it *Iter) Prev() bool {
 	if it.i > 0 {
 		return it.stand(it.i - 1)
@@ -228,16 +229,16 @@ func (it *Iter) Prev() bool {
 	return it.leave()
 }
 
-// Key is the version the cursor stands at.
+// Key returns the version that the cursor stands at.
 func (it *Iter) Key() ikey.Key { return ikey.Key{User: it.key, Trailer: it.cur.trailer} }
 
-// Value is its value.
+// Value returns the value of the version.
 func (it *Iter) Value() []byte { return it.cur.value }
 
-// Err is nil, or why the last call returned false.
+// Err returns the error of the last move, or nil.
 func (it *Iter) Err() error { return it.err }
 
-// Close lets go of the table and returns Err. Only Reset may follow, or another Close.
+// Close releases the table and returns Err. Only Reset may follow, or another Close.
 func (it *Iter) Close() error {
 	it.leave()
 	it.r, it.x, it.o.Stats = nil, nil, nil
@@ -247,7 +248,7 @@ func (it *Iter) Close() error {
 	return it.err
 }
 
-// kept is b without its content, if it is small enough to be kept.
+// kept returns b emptied for reuse, or nil if it is too large to be kept.
 func kept(b []byte) []byte {
 	if cap(b) > keepCursor {
 		return nil
@@ -259,7 +260,7 @@ func kept(b []byte) []byte {
 func (it *Iter) stand(i int) bool {
 	it.i = i
 	if it.b.stride != 0 {
-		it.cur = it.b.moulded(i, &it.mould)
+		it.cur = it.b.entryWith(i, &it.layout)
 	} else {
 		it.cur = it.b.entry(i)
 	}
@@ -270,7 +271,7 @@ func (it *Iter) stand(i int) bool {
 	return true
 }
 
-// leave stands nowhere.
+// leave makes the cursor stand at no version, and returns false.
 func (it *Iter) leave() bool {
 	if it.held != nil {
 		it.held.Release()
@@ -280,8 +281,7 @@ func (it *Iter) leave() bool {
 	return false
 }
 
-// load makes block number at the one the cursor is in. If it cannot be read, the cursor stops: it never goes on behind
-// it.
+// load makes block number at the current one. If it cannot be read the cursor stops; it never skips a block.
 func (it *Iter) load(at int) bool {
 	if at == it.at {
 		return true
@@ -302,13 +302,13 @@ func (it *Iter) load(at int) bool {
 	}
 	it.b, it.at = parseBlock(data), at
 	if it.b.stride != 0 {
-		it.mould = it.b.mould()
+		it.layout = it.b.layout()
 	}
 	it.key = append(it.key[:0], data[blockHeader:blockHeader+it.b.prefix]...)
 	return true
 }
 
-// fromCache returns a block that is in the cache, or puts it there unless the cursor shall not: then it is nil.
+// fromCache returns a block from the cache. If the block is not cached it puts it there, or returns nil with NoFill.
 func (it *Iter) fromCache(at int) ([]byte, error) {
 	g := it.r.domain.Enter()
 	defer g.Leave()
@@ -328,7 +328,7 @@ func (it *Iter) fromCache(at int) ([]byte, error) {
 	return c.Bytes(), nil
 }
 
-// fromFile returns a block in memory of the cursor, reading ahead if wanted.
+// fromFile reads a block into the cursor's memory, with read-ahead if ahead is true.
 func (it *Iter) fromFile(at int, ahead bool) ([]byte, error) {
 	offset, stored, decoded := it.x.extent(at)
 	need := uint64(stored + trailerSize) //nolint:gosec // a size

@@ -10,7 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// Meta is what the manifest knows of a table.
+// Meta holds what the manifest knows of a table.
 type Meta struct {
 	Name      string // for errors; a path is cut to its base
 	ID        uint64
@@ -18,23 +18,23 @@ type Meta struct {
 	TailLen   uint64 // from the index to the end
 	FilterLen uint64
 
-	// Seq, if not 0, is the sequence number of every version and every range delete of the table, whatever the file
-	// says: that of a table which was written outside of the store. Such a table holds one version of each key.
+	// Seq, if not 0, replaces the sequence numbers of all versions and range tombstones in the file. It is set for a
+	// table that was written outside of the store, which holds one version of each key.
 	Seq ikey.Seq
 
-	// Check, if not nil, compares what the file says of itself with what else the manifest knows. It is called when the
-	// tail was read; an error is damage.
+	// Check, if not nil, compares the file's description of itself with the rest of the manifest's facts. It is called
+	// after the tail was read; an error is damage.
 	Check func(Info) error
 }
 
-// Stats count what lookups cost. They are plain numbers on the caller's stack, to be added up by the caller.
+// Stats count the work of lookups. They are plain numbers that the caller owns and adds up.
 type Stats struct {
 	Blocks    uint64 // data blocks searched
-	CacheHits uint64 // of which in memory
+	CacheHits uint64 // data blocks among them that were in the cache
 	FileReads uint64 // reads of data blocks from the file
-	FileBytes uint64 // and their bytes
-	TailLoads uint64 // indexes that had to be loaded first
-	Present   uint64 // tables that held some version of the key, however new: a true positive of the filter
+	FileBytes uint64 // bytes of these reads
+	TailLoads uint64 // indexes that were not in memory and had to be loaded
+	Present   uint64 // tables that held any version of the key, visible or not: true positives of the filter
 }
 
 // A Reader answers lookups in one table. It is safe for concurrent use. The index, the rest of the tail and the two
