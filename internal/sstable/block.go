@@ -43,7 +43,7 @@ type blockBuilder struct {
 	values  []byte
 }
 
-// A shape is what decides how large a block is.
+// A shape determines the size of a block.
 type shape struct {
 	n       int  // entries
 	prefix  int  // bytes that all keys share
@@ -51,7 +51,7 @@ type shape struct {
 	uniform bool // all keys and values are as long as the first, and all or none have a trailer
 }
 
-// width is that of an offset.
+// width returns the width of an offset in bytes.
 func (s *shape) width() int {
 	switch {
 	case s.uniform:
@@ -63,7 +63,7 @@ func (s *shape) width() int {
 	}
 }
 
-// size is the length of the block in bytes.
+// size returns the length of the block in bytes.
 func (s *shape) size() int { return blockHeader + (s.prefix+7)&^7 + s.n*(8+s.width()) + s.bytes }
 
 type pending struct {
@@ -92,7 +92,7 @@ func (b *blockBuilder) value(i int) []byte {
 	return b.values[start:b.entries[i].valueEnd]
 }
 
-// entryLen is the length of an entry without its value.
+// entryLen returns the length of an entry without its value.
 func entryLen(key, prefix int, t ikey.Trailer) int {
 	n := uvarintLen(uint(key-prefix)<<1) + max(0, key-prefix-8)
 	if t != plainSet {
@@ -109,7 +109,7 @@ func uvarintLen(v uint) int {
 	return n
 }
 
-// with is the shape that the block has with one more entry.
+// with returns the shape of the block with one more entry.
 func (b *blockBuilder) with(k ikey.Key, value []byte) shape {
 	s := b.shape
 	if s.n == 0 {
@@ -130,7 +130,7 @@ func (b *blockBuilder) with(k ikey.Key, value []byte) shape {
 	return s
 }
 
-// add copies an entry, with which the block has shape s. The caller keeps the order.
+// add copies an entry. s is the shape of the block with it. The caller keeps the order.
 func (b *blockBuilder) add(k ikey.Key, value []byte, s shape) {
 	b.shape = s
 	b.keys = append(b.keys, k.User...)
@@ -189,10 +189,10 @@ var (
 	errBlockHeads  = errors.New("block: heads out of order")
 )
 
-// checkBlock checks a decoded block whole, so that afterwards no search and no step in it can fail, and each step of a
-// cursor makes progress: lengths, offsets, kinds, that sequence numbers are within s, and that the entries ascend
-// strictly. It reads the first bytes of each entry, more of a key only where its head is that of the entry before, and
-// no value.
+// checkBlock checks a whole decoded block, so that afterwards no search and no step in it can fail, and each step of a
+// cursor makes progress. It checks lengths, offsets, kinds, that sequence numbers are within s, and that the entries
+// ascend strictly. It reads the first bytes of each entry, more of a key only if its head is that of the entry before,
+// and no value.
 func checkBlock(data []byte, s seqSpan) error {
 	if len(data) < blockHeader || len(data) > maxPlain {
 		return errBlockLayout
@@ -265,7 +265,7 @@ var (
 	errEntryHead   = errors.New("head is longer than the key")
 )
 
-// A seqSpan is the sequence numbers that a table's properties allow.
+// A seqSpan is the range of sequence numbers in a table's properties.
 type seqSpan struct{ low, high ikey.Seq }
 
 func (s seqSpan) check(seq ikey.Seq) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A Codec says how a data block is compressed. The values are on disk.
+// A Codec is a compression of data blocks. The values are on disk.
 type Codec uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 	Zstd Codec = 2 // small
 )
 
-// String names the codec as the tools print it.
+// String returns the name of the codec for the tools.
 func (c Codec) String() string {
 	switch c {
 	case None:
@@ -35,7 +35,7 @@ func (c Codec) String() string {
 
 var errDecoded = errors.New("decoded length differs from the index")
 
-// compress appends src to dst, compressed by c if that saves an eighth, and says which codec it used. It allocates
+// compress appends src to dst, compressed by c if that saves an eighth, and returns the codec used. It allocates
 // nothing once dst is large enough.
 func compress(dst, src []byte, c Codec) ([]byte, Codec) {
 	start := len(dst)
@@ -69,7 +69,7 @@ func compress(dst, src []byte, c Codec) ([]byte, Codec) {
 	return append(dst[:start], src...), None
 }
 
-// grow makes room for n more bytes.
+// grow returns dst with capacity for n more bytes.
 func grow(dst []byte, n int) []byte {
 	if cap(dst)-len(dst) >= n {
 		return dst
@@ -77,7 +77,7 @@ func grow(dst []byte, n int) []byte {
 	return append(make([]byte, 0, max(2*cap(dst), len(dst)+n)), dst...)
 }
 
-// decodedLen returns the decoded length that the payload itself says.
+// decodedLen returns the decoded length that the payload itself states.
 func decodedLen(src []byte, c Codec) (uint64, error) {
 	switch c {
 	case None:
@@ -92,11 +92,11 @@ func decodedLen(src []byte, c Codec) (uint64, error) {
 	}
 }
 
-// checkDecoded compares the decoded length that the codec says with the one of the index, before memory is taken for
-// it.
+// checkDecoded compares the decoded length that the payload states with that of the index, before memory is allocated
+// for it.
 func checkDecoded(src []byte, c Codec, want int) error {
 	if c == None {
-		return errors.New("block is shorter than the index says")
+		return errors.New("block is shorter than in the index")
 	}
 	n, err := decodedLen(src, c)
 	if err != nil {
@@ -108,15 +108,15 @@ func checkDecoded(src []byte, c Codec, want int) error {
 	return nil
 }
 
-// contentSize is the decoded length that a zstd frame's header says (RFC 8878, 3.1.1.1), 0 where it says none, which
-// the writer does not leave out. It is read here since zstd.Header allocates.
+// contentSize returns the decoded length in a zstd frame's header (RFC 8878, 3.1.1.1), or 0 if the header has none; the
+// writer never omits it. It is read here since zstd.Header allocates.
 func contentSize(src []byte) uint64 {
 	if len(src) < 5 || binary.LittleEndian.Uint32(src) != 0xfd2fb528 {
 		return 0
 	}
 	flags := src[4]
 	single := flags >> 5 & 1
-	at := 6 - int(single) + int([...]byte{0, 1, 2, 4}[flags&3]) // behind the window, which a single segment has not, and the dictionary
+	at := 6 - int(single) + int([...]byte{0, 1, 2, 4}[flags&3]) // after the window, unless a single segment, and the dictionary
 	var b [8]byte
 	n := copy(b[:1<<(flags>>6)], src[min(at, len(src)):])
 	size := binary.LittleEndian.Uint64(b[:])
@@ -130,7 +130,7 @@ func contentSize(src []byte) uint64 {
 	}
 }
 
-// decompress fills dst exactly from what checkDecoded has accepted. Memory beyond dst is bounded, whatever src says.
+// decompress fills dst exactly from a payload that checkDecoded has accepted. Its other memory is bounded for any src.
 func decompress(dst, src []byte, c Codec) error {
 	switch c {
 	case S2:
@@ -147,12 +147,12 @@ func decompress(dst, src []byte, c Codec) error {
 			return fmt.Errorf("%w: %d, want %d", errDecoded, len(out), len(dst))
 		}
 		return nil
-	case None: // checkDecoded has refused it, and all others
+	case None: // checkDecoded has refused it and unknown codecs
 	}
 	return fmt.Errorf("unknown %v", c)
 }
 
-// Encoders and decoders hold tables worth keeping; the pools let go of them in time.
+// Encoders and decoders hold large tables, so they are pooled; the garbage collector empties the pools.
 var (
 	zstdEncoders = sync.Pool{New: func() any {
 		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),

@@ -9,8 +9,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// Dump writes the table as text: footer, properties, filter, range deletes, then each data block and, with entries,
-// each version in it.
+// Dump writes the table as text: footer, properties, filter, range tombstones, then each data block and, if entries is
+// true, each version in it.
 func (r *Reader) Dump(w io.Writer, entries bool) error {
 	x, err := r.loadIndex(new(Stats))
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 	return errors.Join(d.err, it.Close())
 }
 
-// A dumper remembers the first error of its writer.
+// A dumper keeps the first error of its writer.
 type dumper struct {
 	w   io.Writer
 	err error

@@ -51,7 +51,7 @@ func (k *keyFilter) load(f *tableFile, t *tail, maxRate float64, most int) error
 	return err
 }
 
-// loadUnits is load without the handling of damage. The caller holds mu.
+// loadUnits loads the header and units. It returns damage as an error. The caller holds mu.
 func (k *keyFilter) loadUnits(f *tableFile, t *tail, maxRate float64, most int) error {
 	offset := t.footer.filterOff
 	if !k.known {
@@ -120,7 +120,7 @@ func (k *keyFilter) keep(n int) error {
 	return k.publish(append([][]byte(nil), k.units[:max(n, 0)]...))
 }
 
-// tryKeep is keep, unless the filter is being read from the file. It reports whether it dropped the units.
+// tryKeep calls keep, unless the filter is being read from the file. It reports whether it dropped the units.
 func (k *keyFilter) tryKeep(n int) bool {
 	if !k.mu.TryLock() {
 		return false
@@ -173,7 +173,7 @@ func (k *keyFilter) FilterHeader() (h bloomblock.Header, known bool) {
 	return k.header, k.known
 }
 
-// Filter returns the units of the filter that are loaded now, or nil if none is: then every answer is maybe. The filter
+// Filter returns the loaded units of the filter, or nil if no units are loaded: then every answer is maybe. The filter
 // stays valid after it is dropped.
 func (k *keyFilter) Filter() *bloomblock.Filter { return k.filter.Load() }
 

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// A PrefixRule says which prefix of a key a prefix filter holds: so many bytes, or all up to a separator. Rules are
-// values: they may be compared with ==, and the zero value is no rule. The text of a rule is "len:8" or "sep:/:2"; a
-// separator that is no visible ASCII character is written as in "sep:0x00:1".
+// A PrefixRule defines the prefix of a key that a prefix filter holds: a number of bytes, or everything up to a
+// separator. Rules are values that may be compared with ==, and the zero value is no rule. The text of a rule is
+// "len:8" or "sep:/:2"; a separator that is no visible ASCII character is written as in "sep:0x00:1".
 //
-// A rule gives a key the same prefix as every key that begins with that prefix. So what it gives the start that keys
-// have in common is the prefix of each of them, and where it gives that start none their prefixes may differ.
+// A rule gives a key the same prefix as every key that begins with that prefix. So the prefix of the start that several
+// keys have in common is the prefix of each of them; if that start has no prefix, their prefixes may differ.
 type PrefixRule struct {
 	kind prefixKind
 	sep  byte
@@ -29,14 +29,14 @@ const (
 	prefixMax = MaxKey   // of n
 )
 
-// PrefixLen is the rule of the first n bytes, 1 to MaxKey. A shorter key has no prefix.
+// PrefixLen returns the rule of the first n bytes, 1 to MaxKey. A shorter key has no prefix.
 func PrefixLen(n int) PrefixRule { return PrefixRule{kind: firstN, n: n} }
 
-// PrefixSeparator is the rule of all bytes up to the nth separator, which is one of them; n is 1 to MaxKey. A key with
-// fewer separators has no prefix.
+// PrefixSeparator returns the rule of all bytes up to and with the nth separator; n is 1 to MaxKey. A key with fewer
+// separators has no prefix.
 func PrefixSeparator(sep byte, n int) PrefixRule { return PrefixRule{kind: upToNth, sep: sep, n: n} }
 
-// Of is the prefix of a key, a part of it, or nil if it has none. A prefix is never empty.
+// Of returns the prefix of a key as a part of it, or nil if it has no prefix. A prefix is never empty.
 func (r PrefixRule) Of(key []byte) []byte {
 	if r.n < 1 {
 		return nil
@@ -58,7 +58,7 @@ func (r PrefixRule) Of(key []byte) []byte {
 	return key[:end]
 }
 
-// Check says what is wrong with a rule, if anything is.
+// Check returns an error if the rule is not valid.
 func (r PrefixRule) Check() error {
 	if r.kind != noPrefix && (r.n < 1 || r.n > prefixMax) {
 		what := "length"
@@ -70,7 +70,7 @@ func (r PrefixRule) Check() error {
 	return nil
 }
 
-// String is the rule as text, empty if it is none.
+// String returns the rule as text, empty for the zero value.
 func (r PrefixRule) String() string {
 	switch {
 	case r.kind == firstN:
@@ -84,10 +84,10 @@ func (r PrefixRule) String() string {
 	}
 }
 
-// MarshalText is String.
+// MarshalText returns the text of String.
 func (r PrefixRule) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText reads what String returns, and nothing else.
+// UnmarshalText parses a text that String returned, and accepts no other.
 func (r *PrefixRule) UnmarshalText(text []byte) error {
 	rule, err := parsePrefixRule(string(text))
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 // A prefixFilter holds a table's second filter, of the keys' prefixes. It is loaded at its first use and not with the
 // first filter, so that it takes no memory in a store that never asks for prefixes.
 type prefixFilter struct {
-	filter atomic.Pointer[bloomblock.Filter] // nil: not loaded; without units: there is none to ask
+	filter atomic.Pointer[bloomblock.Filter] // nil: not loaded; without units: the table has none to ask
 
 	mu     sync.Mutex        // serializes loading and dropping; held while the filter is read from the file
 	header bloomblock.Header // guarded by mu
@@ -38,7 +38,7 @@ func (p *prefixFilter) load(f *tableFile, t *tail, rule PrefixRule, maxRate floa
 	return err
 }
 
-// read reads the filter. It returns a filter without units if the table has none by that rule. The caller holds mu.
+// read reads the filter, and returns one without units if the table's filter is by another rule. The caller holds mu.
 func (p *prefixFilter) read(f *tableFile, t *tail, rule PrefixRule, maxRate float64) (bloomblock.Filter, error) {
 	x := &t.props.Prefixes
 	if x.Bytes == 0 || x.Rule != rule.String() {

@@ -10,15 +10,15 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// Properties are what a table says of itself.
+// Properties describe a table. They are stored in it.
 type Properties struct {
 	Entries       uint64   // versions, point tombstones included
 	Deletes       uint64   // point tombstones among them
 	RangeDeletes  uint64   // range tombstones, each once for each fragment that it is cut into
 	RawKeyBytes   uint64   // sum of the lengths of user keys
-	RawValueBytes uint64   // and of values
+	RawValueBytes uint64   // sum of the lengths of values
 	Blocks        uint64   // data blocks
-	BlockSize     uint64   // what the writer aimed at, in bytes of memory
+	BlockSize     uint64   // the writer's target, in bytes of memory
 	FilterKeys    uint64   // distinct user keys, as the filter counts them; 0 without a filter
 	MinSeq        ikey.Seq // smallest sequence number of a version or a range tombstone
 	MaxSeq        ikey.Seq // largest
@@ -27,12 +27,12 @@ type Properties struct {
 	Prefixes      PrefixProperties
 }
 
-// PrefixProperties are those of the prefix filter; the zero value is none.
+// PrefixProperties describe the prefix filter. The zero value means that there is no such filter.
 type PrefixProperties struct {
-	Rule  string // text of the PrefixRule; of a later version it may be one that this one does not know
+	Rule  string // text of the PrefixRule; a later version may have written one that this version does not know
 	Keys  uint64 // distinct prefixes
-	Bytes uint64 // of the block, the last ones before the index
-	Sum   uint32 // as the footer's of the other filter
+	Bytes uint64 // length of the block, which ends where the index begins
+	Sum   uint32 // checksum, made as the footer's for the other filter
 }
 
 const (
@@ -63,7 +63,7 @@ func (p *Properties) append(dst []byte) []byte {
 	return dst
 }
 
-// see widens the sequence numbers by low to high, those of something that is not counted yet.
+// see widens the range of sequence numbers by low to high, before their versions or tombstones are counted.
 func (p *Properties) see(low, high ikey.Seq) {
 	if p.Entries+p.RangeDeletes == 0 {
 		p.MinSeq = low
@@ -118,7 +118,7 @@ func parseProperties(b []byte) (Properties, error) {
 	return p, nil
 }
 
-// parse reads what the properties say of the prefix filter.
+// parse parses the part of the properties that describes the prefix filter.
 func (x *PrefixProperties) parse(b []byte) error {
 	const fixed = 8 + 8 + 4
 	if n := len(b) - fixed; n < 1 || n > maxRuleText {

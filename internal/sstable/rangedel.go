@@ -45,7 +45,7 @@ func appendFragment(dst []byte, f *rangedel.Fragment) []byte {
 	return dst
 }
 
-// checkFragment checks f, which follows one that ended at last; first says that there was none.
+// checkFragment checks f, which follows a fragment that ended at last. first reports that f is the first fragment.
 func checkFragment(f *rangedel.Fragment, last []byte, first bool) error {
 	switch {
 	case len(f.Start) > maxBound || len(f.End) > maxBound:
@@ -94,8 +94,8 @@ func (b *rangeDelBuilder) append(dst []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(dst, b.n), b.encoded...)
 }
 
-// widen makes the bounds of versions those of the whole table, which has range deletes from first to last, nil for no
-// end.
+// widen extends the bounds of the versions by the table's range tombstones, which begin at first and end at last, nil
+// for no end.
 func (i *Info) widen(first, last []byte) {
 	if i.Entries == 0 || bytes.Compare(first, i.Smallest) < 0 {
 		i.Smallest = first
@@ -108,8 +108,8 @@ func (i *Info) widen(first, last []byte) {
 	}
 }
 
-// parseRangeDels checks the range deletes of a table. It keeps no reference to b, and takes memory for eight times its
-// length at most while it runs.
+// parseRangeDels parses and checks the range tombstones of a table. It keeps no reference to b, and allocates at most
+// eight times its length while it runs.
 func parseRangeDels(b []byte) (rangedel.List, error) {
 	if len(b) < rangeDelHeader {
 		return nil, fmt.Errorf("range deletes: %d bytes, want at least %d", len(b), rangeDelHeader)
@@ -141,7 +141,7 @@ func parseRangeDels(b []byte) (rangedel.List, error) {
 	return l, nil
 }
 
-// compact moves what the list refers to into keys and seqs, which have room for all of it.
+// compact moves the bytes and numbers that the list refers to into keys and seqs, which have capacity for all of them.
 func compact(l rangedel.List, keys []byte, seqs []ikey.Seq) {
 	for i := range l {
 		f := &l[i]
@@ -160,8 +160,8 @@ func compact(l rangedel.List, keys []byte, seqs []ikey.Seq) {
 
 var errCutOff = errors.New("cut off")
 
-// parseFragment reads one fragment from the front of b, to which it refers, and returns what is behind it. It takes
-// room for the sequence numbers from seqs, which has enough.
+// parseFragment parses one fragment at the front of b and returns the rest of b. The fragment refers to b. Its sequence
+// numbers are appended to seqs, which has the capacity.
 func parseFragment(f *rangedel.Fragment, b []byte, seqs *[]ikey.Seq) ([]byte, error) {
 	for i, p := range [...]*[]byte{&f.Start, &f.End} {
 		if len(b) < 4 {
@@ -196,7 +196,8 @@ func parseFragment(f *rangedel.Fragment, b []byte, seqs *[]ikey.Seq) ([]byte, er
 	return b, nil
 }
 
-// tombstones is how many range deletes are in the list, and the smallest and largest of their sequence numbers.
+// tombstones returns the number of range tombstones in the list, and the smallest and largest of their sequence
+// numbers.
 func tombstones(l rangedel.List) (n uint64, low, high ikey.Seq) {
 	for i := range l {
 		s := l[i].Seqs
@@ -209,7 +210,7 @@ func tombstones(l rangedel.List) (n uint64, low, high ikey.Seq) {
 	return n, low, high
 }
 
-// overridden is the list with seq in place of all sequence numbers.
+// overridden returns the list with seq in place of all sequence numbers.
 func overridden(l rangedel.List, seq ikey.Seq) rangedel.List {
 	one := []ikey.Seq{seq}
 	o := make(rangedel.List, len(l))

@@ -93,7 +93,7 @@ func (r *Reader) Close() {
 // damage of the filter is not, see FilterState.
 func (r *Reader) Load(maxRate float64) error { return r.LoadUnits(maxRate, bloomblock.MaxUnits) }
 
-// LoadUnits is Load, limited to the given number of units of the filter.
+// LoadUnits does the same as Load, but loads at most the given number of units of the filter.
 func (r *Reader) LoadUnits(maxRate float64, most int) error {
 	if r.Loaded() && r.keyFilter.enough(maxRate) {
 		return nil

@@ -16,17 +16,17 @@ import (
 type Loss struct {
 	Offset, Bytes uint64
 	Part          string // "data block", "index" and so on
-	Harmless      bool   // it held no version and no range delete
-	Lower, Upper  []byte // what was in it lies between these keys, both inclusive; a nil Upper is unknown or infinite
+	Harmless      bool   // it held no version and no range tombstone
+	Lower, Upper  []byte // bounds of its keys, both inclusive; a nil Upper is unknown or infinite
 	Err           error  // what is wrong
 }
 
-// Counts holds a manifest's counts of a table's versions and range deletes.
+// Counts holds a manifest's counts of a table's versions and range tombstones.
 type Counts struct{ Entries, RangeDeletes uint64 }
 
-// Remains reads a table that may be damaged. It believes blocks one by one, each by its checksum:
-// data blocks are found by the index, or else by their checksums alone, and the parts of the tail by the footer, or
-// else by what the manifest says of the table. Filters and samples are not read.
+// Remains reads a table that may be damaged. It uses each block whose checksum is right. It finds data blocks by the
+// index, or without one by their checksums alone, and the parts of the tail by the footer, or without one by the
+// manifest's facts. It does not read filters and samples.
 type Remains struct {
 	src    *corrupt.Reader
 	meta   Meta
@@ -35,17 +35,17 @@ type Remains struct {
 	index  *index
 	props  *Properties
 	dels   rangedel.List // as readers see them
-	counts *Counts       // nil: not known
+	counts *Counts       // nil: unknown
 	lost   []Loss
 }
 
-var errNoBlock = errors.New("no block is found here by its checksum")
+var errNoBlock = errors.New("no block with a right checksum found here")
 
-var errNoID = errors.New("neither its footer nor a manifest says which table this is: no checksum can be checked")
+var errNoID = errors.New("the table's id is unknown without a footer or a manifest: no checksum can be checked")
 
-// Survey reads the tail of a table of which the manifest says m and c. Where no manifest says anything, m has the
-// name only, and c is nil: then the footer must be whole, or nothing can be read. What cannot be read is no error but
-// a Loss. The only error Is ErrVersion.
+// Survey reads the tail of a table. m and c are the manifest's facts; without a manifest, m has the name only and c is
+// nil, and nothing can be read if the footer is damaged. A part that cannot be read is not an error but a Loss. The
+// only error matches ErrVersion.
 func Survey(f io.ReaderAt, size uint64, m Meta, c *Counts) (*Remains, error) {
 	known := m.ID != 0
 	r := &Remains{src: corrupt.NewReader(f, size), meta: m, seal: newSealer(m.ID), counts: c}
@@ -141,7 +141,7 @@ func (r *Remains) parseProps(b []byte) error {
 	return err
 }
 
-// searchTail finds the parts of the tail where the manifest has it, without the footer.
+// searchTail searches for the parts of the tail at the manifest's offsets, without the footer.
 func (r *Remains) searchTail() {
 	m := &r.meta
 	at, end := m.Size-m.TailLen, min(m.Size-footerSize, r.src.Size())
@@ -162,7 +162,7 @@ func (r *Remains) searchTail() {
 		})
 		offset, n, ok := q.next(at)
 		if !ok {
-			continue // there may be none; if there was one, it is in a gap
+			continue // the table may have no such part; if it had, the part is in a gap
 		}
 		if offset > at {
 			r.loseTail(at, offset)
@@ -174,7 +174,7 @@ func (r *Remains) searchTail() {
 	}
 }
 
-// loseTail notes that a part of the tail was not found.
+// loseTail records that a part of the tail was not found.
 func (r *Remains) loseTail(from, to uint64) {
 	harmless := r.dels != nil || r.counts != nil && r.counts.RangeDeletes == 0
 	r.lose(Loss{
@@ -186,7 +186,7 @@ func (r *Remains) loseTail(from, to uint64) {
 // Lost returns the parts of the tail that cannot be read.
 func (r *Remains) Lost() []Loss { return r.lost }
 
-// RangeDels are the range deletes that could be read.
+// RangeDels returns the range tombstones, nil if they cannot be read.
 func (r *Remains) RangeDels() rangedel.List { return r.dels }
 
 // Properties returns the properties of the table; false if they cannot be read.
@@ -197,10 +197,10 @@ func (r *Remains) Properties() (Properties, bool) {
 	return *r.props, true
 }
 
-// Readable reports whether blocks of the table can be told from noise.
+// Readable reports whether the table's id is known, without which no checksum can be checked.
 func (r *Remains) Readable() bool { return r.meta.ID != 0 }
 
-// upper is the largest key of a version, nil if it is not known.
+// upper returns the largest key of a version, or nil if it is unknown.
 func (r *Remains) upper() []byte {
 	switch {
 	case r.props != nil:
@@ -211,8 +211,8 @@ func (r *Remains) upper() []byte {
 	return nil
 }
 
-// dataEnd returns the offset at which the data blocks end at the latest, and whether all bytes behind the last one must
-// be zeros.
+// dataEnd returns the largest possible offset of the end of the data blocks. exact reports that only zeros may be
+// between the last block and that offset.
 func (r *Remains) dataEnd() (end uint64, exact bool) {
 	if r.footer != nil {
 		return r.footer.sampleOff(), true
@@ -220,8 +220,8 @@ func (r *Remains) dataEnd() (end uint64, exact bool) {
 	return r.meta.Size - r.meta.TailLen - r.meta.FilterLen, r.meta.FilterLen == 0
 }
 
-// unreadBehind says what of [from, end of the data) was not found to be a block, if anything was lost there. read is
-// how many versions are before it, if all of those that are were read, or 0.
+// unreadBehind returns the loss, if any, in the data after offset from, where no further block was found. read is the
+// number of versions before from, or 0 if some of those could not be read.
 func (r *Remains) unreadBehind(from, read uint64) (Loss, bool) {
 	end, exact := r.dataEnd()
 	if r.counts != nil && read > 0 && read == r.counts.Entries {

@@ -9,7 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// A RemainsIter is a cursor over the versions that can be read of a table, forward and once.
+// A RemainsIter is a cursor over the versions that can be read from a damaged table. It moves forward, once.
 type RemainsIter struct {
 	r      *Remains
 	lose   func(Loss)
@@ -31,8 +31,7 @@ type RemainsIter struct {
 	failed   error // of the last read of the file
 }
 
-// Iter makes a cursor, which stands before the first version. lose is called for each loss, when the cursor comes to
-// it.
+// Iter returns a cursor that stands before the first version. The cursor calls lose for each loss when it comes to it.
 func (r *Remains) Iter(lose func(Loss)) *RemainsIter {
 	it := &RemainsIter{r: r, lose: lose}
 	if r.index == nil && r.Readable() {
@@ -45,7 +44,7 @@ func (r *Remains) Iter(lose func(Loss)) *RemainsIter {
 	return it
 }
 
-// Next moves to the next version. What cannot be read is passed by.
+// Next moves to the next version, past blocks that cannot be read.
 func (it *RemainsIter) Next() bool {
 	for {
 		for ; it.i < it.b.n; it.i++ {
@@ -73,19 +72,19 @@ func (it *RemainsIter) Next() bool {
 	}
 }
 
-// Key is the current version, valid until Next.
+// Key returns the current version, valid until Next.
 func (it *RemainsIter) Key() ikey.Key { return ikey.Key{User: it.key, Trailer: it.trailer} }
 
-// Value is its value, valid until Next.
+// Value returns its value, valid until Next.
 func (it *RemainsIter) Value() []byte { return it.value }
 
-// Last is the largest user key that the cursor has come to, also at the end.
+// Last returns the largest user key so far, also at the end.
 func (it *RemainsIter) Last() []byte { return it.last.User }
 
 // Offset returns the cursor's position in the file, in bytes.
 func (it *RemainsIter) Offset() uint64 { return it.at }
 
-// refuse gives up the rest of a block whose checksum is right and whose keys are out of order.
+// refuse reports the rest of a block as lost, since its keys are out of order though its checksum is right.
 func (it *RemainsIter) refuse(k ikey.Key) {
 	it.lose(Loss{
 		Offset: it.at, Part: "rest of the block before", Lower: bytes.Clone(it.last.User), Upper: it.r.upper(),
@@ -93,7 +92,7 @@ func (it *RemainsIter) refuse(k ikey.Key) {
 	})
 }
 
-// load makes the next block that can be read the current one.
+// load makes the next readable block the current one.
 func (it *RemainsIter) load() bool {
 	for {
 		data, more := it.block()
@@ -107,7 +106,7 @@ func (it *RemainsIter) load() bool {
 	}
 }
 
-// block returns the next block, nil if it cannot be read, and whether there may be others behind it.
+// block returns the next block, nil if it cannot be read, and whether there may be others after it.
 func (it *RemainsIter) block() (data []byte, more bool) {
 	switch x := it.r.index; {
 	case x != nil:
@@ -156,7 +155,7 @@ func (it *RemainsIter) block() (data []byte, more bool) {
 	return data, true
 }
 
-// lower is a key that nothing behind the cursor is before.
+// lower returns a lower bound of all keys after the cursor.
 func (it *RemainsIter) lower() []byte {
 	if it.started || it.r.props == nil {
 		return bytes.Clone(it.last.User)
@@ -164,13 +163,13 @@ func (it *RemainsIter) lower() []byte {
 	return it.r.props.Smallest
 }
 
-// read returns a block decoded.
+// read reads the block at offset and returns it decoded.
 func (it *RemainsIter) read(offset uint64, stored int) ([]byte, error) {
 	need := uint64(stored + trailerSize) //nolint:gosec // a length
 	it.at = offset + need
 	if offset < it.aheadOff || offset+need > it.aheadOff+uint64(len(it.ahead)) {
 		n := max(need, min(defaultReadAhead, it.r.src.Size()-min(it.r.src.Size(), offset)))
-		if n > it.r.src.Size() { // longer than the file: an index that lies must not take memory
+		if n > it.r.src.Size() { // longer than the file: a forged index must not cost memory
 			return nil, fmt.Errorf("%w: %d bytes, want %d", errShort, it.r.src.Size(), offset+need)
 		}
 		it.ahead = slices.Grow(it.ahead[:0], int(n))[:n] //nolint:gosec // at most the file's size, or defaultReadAhead
@@ -184,7 +183,7 @@ func (it *RemainsIter) read(offset uint64, stored int) ([]byte, error) {
 	return it.decode(payload, c)
 }
 
-// decode returns what a payload holds, in memory of the cursor or in place, and checks it.
+// decode decompresses and checks a payload. The result is in the cursor's memory, or is the payload itself.
 func (it *RemainsIter) decode(payload []byte, c Codec) ([]byte, error) {
 	n, err := decodedLen(payload, c)
 	if err != nil {

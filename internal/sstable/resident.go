@@ -18,7 +18,7 @@ type resident struct {
 	mu sync.Mutex // serializes loading and dropping; held while the tail is read from the file
 }
 
-// load returns the index, and reads the tail if there is none. read reports whether it tried to.
+// load returns the index, and reads the tail if the index is not in memory. read reports whether it tried to.
 func (s *resident) load(f *tableFile) (x *index, read bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *resident) keep(t *tail, seq ikey.Seq) {
 	s.keepLocked(t, seq)
 }
 
-// keepLocked is keep for a caller that holds mu.
+// keepLocked implements keep. The caller holds mu.
 func (s *resident) keepLocked(t *tail, seq ikey.Seq) {
 	if s.tail.Load() != nil {
 		return
@@ -63,7 +63,7 @@ func (s *resident) drop(c *cache.Cache) {
 	s.dropLocked(c)
 }
 
-// tryDrop is drop, unless the tail is being read from the file. It reports whether it dropped the index.
+// tryDrop calls drop, unless the tail is being read from the file. It reports whether it dropped the index.
 func (s *resident) tryDrop(c *cache.Cache) bool {
 	if !s.mu.TryLock() {
 		return false
@@ -73,7 +73,7 @@ func (s *resident) tryDrop(c *cache.Cache) bool {
 	return true
 }
 
-// dropLocked is drop for a caller that holds mu.
+// dropLocked implements drop. The caller holds mu.
 func (s *resident) dropLocked(c *cache.Cache) {
 	if x := s.index.Swap(nil); x != nil {
 		c.Drop(x.slots)
@@ -103,7 +103,7 @@ func (s *resident) IndexBytes() int64 {
 	return 0
 }
 
-// RangeDels returns the table's range tombstones as readers see them, nil if it has none or its tail was never loaded.
+// RangeDels returns the table's range tombstones as readers see them, nil without any or before the tail was loaded.
 // Once loaded they stay in memory until Close, even if the index is dropped. It does no I/O.
 func (s *resident) RangeDels() rangedel.List {
 	if t := s.tail.Load(); t != nil {

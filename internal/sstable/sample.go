@@ -2,9 +2,9 @@ package sstable
 
 import "github.com/bloomkv/bloomkv/bloomblock"
 
-// Sample reads the sample of the hashes of the table's keys from the file, and its index before if need be. It is not
-// kept: a lookup has no use for it. Nil is no sample: the table has no filter, or no versions, or was written before
-// there were samples. Damage is an error that Is corrupt.Err, and a sample of the future one that Is
+// Sample reads the sample of the hashes of the table's keys from the file, and loads the tail before if need be. The
+// sample is not kept, as lookups do not use it. It is nil if the table has no filter or no versions, or was written
+// before there were samples. Damage is an error matching corrupt.Err; for a sample of a later version the error matches
 // bloomblock.ErrUnknownKind.
 func (r *Reader) Sample() (*bloomblock.Sample, error) {
 	t, err := r.loadTail()
@@ -33,9 +33,10 @@ func (f *tableFile) readSample(ft *footer) (*bloomblock.Sample, error) {
 	return &s, nil
 }
 
-// Overlaps is which share of each table's keys is in each other one: row i, column j is what the sample of table i says
-// when it is asked in the filter of table j. It is known where i has a sample and j a filter, so far as that is loaded:
-// who wants the best answer calls Load(0) of each before. A table is in itself. Errors are those of Sample.
+// Overlaps estimates the share of each table's keys that each other table has: row i, column j is the result of asking
+// the filter of table j for the sample of table i. It is known if i has a sample and j a loaded filter; the more units
+// of the filter are loaded, the better the estimate. The share of a table in itself is 1. The errors are those of
+// Sample.
 func Overlaps(tables []*Reader) ([][]bloomblock.Overlap, error) {
 	rows := make([][]bloomblock.Overlap, len(tables))
 	for i, r := range tables {

@@ -9,46 +9,46 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
 
-// A blockSearch finds the blocks of one kind in a stretch of a file without an index: a block is where a checksum
-// fits, since checksums cover table, kind and offset. A chance match is refused by what is in the block.
+// A blockSearch finds the blocks of one kind in a part of a file without an index. A block is found where its checksum
+// is right, since checksums include table, kind and offset. A chance match is refused by the content of the block.
 //
-// Where a block begins at a known place, its end is the first place where the checksum of all bytes so far stands:
-// one pass. Where the beginning is not known either, a CRC's linearity saves trying each pair of places. Let Z be the
-// step of the CRC over a zero byte, P(i) the CRC's state over the first i bytes of the stretch, beginning with 0, and
-// I(s) its state before a block at s. Its state after the block is then Z^(e-s)(I(s)^P(s)) ^ P(e), and the checksum
-// C(e) that stands at e fits if
+// If the start of a block is known, its end is the first position that is followed by the checksum of all bytes so far:
+// one pass. If the start is unknown too, the linearity of the CRC saves trying each pair of positions. Let Z be the
+// step of the CRC over a zero byte, P(i) the CRC's state over the first i bytes of the part, beginning with 0, and I(s)
+// its state before a block at s. Its state after the block is then Z^(e-s)(I(s)^P(s)) ^ P(e), and the checksum C(e)
+// that is stored at e fits if
 //
 //	Z^-s(I(s)^P(s)) = Z^-e(P(e) ^ ^C(e))
 //
-// so that both sides are computed once for each place and equal ones are looked up.
+// so both sides are computed once for each position, and equal ones are looked up.
 type blockSearch struct {
 	src    *corrupt.Reader
 	seal   sealer
 	kind   kind
-	end    uint64                             // of the stretch
-	accept func(payload []byte, c Codec) bool // whether the content is that of a block
+	end    uint64                             // of the part that is searched
+	accept func(payload []byte, c Codec) bool // reports whether the content is that of a block
 	buf    []byte
 
-	// What a file that was made to be slow may cost.
-	far   uint64 // bytes that may still be read in search of blocks longer than nearBlock
-	wrong int    // checksums that fitted by chance, or were made to
+	// Limits of the work for a file that was forged to be slow.
+	far   uint64 // bytes that may still be read to find blocks longer than nearBlock
+	wrong int    // checksums that fitted by chance or were forged
 }
 
 const (
-	nearBlock    = 512 << 10 // longer blocks are found only where the block before them is whole, or at the start
-	searchWindow = 512 << 10 // places where a block may begin that are looked at together
+	nearBlock    = 512 << 10 // longer blocks are found only after an intact block or at the start
+	searchWindow = 512 << 10 // possible starts of a block that are examined together
 	maxWrong     = 1 << 10   // checksums that may fit by chance before the search gives up
 )
 
-// newBlockSearch makes a search up to end.
+// newBlockSearch returns a search up to end.
 func newBlockSearch(
 	src *corrupt.Reader, seal sealer, k kind, end uint64, accept func(payload []byte, c Codec) bool,
 ) *blockSearch {
 	return &blockSearch{src: src, seal: seal, kind: k, end: end, accept: accept, far: 4 * end}
 }
 
-// next returns where the first block at or after from begins, and how long its payload is. from is the start of the
-// stretch, or the end of a block.
+// next returns the offset of the first block at or after from, and the length of its payload. from is the start of the
+// part, or the end of a block.
 func (q *blockSearch) next(from uint64) (offset uint64, stored int, ok bool) {
 	if n, ok := q.length(from, nearBlock); ok {
 		return from, n, true
@@ -68,7 +68,7 @@ func (q *blockSearch) next(from uint64) (offset uint64, stored int, ok bool) {
 	return 0, 0, false
 }
 
-// length returns the length of the payload of the block that begins at from, if that is at most limit.
+// length returns the length of the payload of the block at from, if that is at most limit.
 func (q *blockSearch) length(from, limit uint64) (int, bool) {
 	const chunk = 64 << 10
 	sum := q.start(from)
@@ -93,7 +93,7 @@ func (q *blockSearch) length(from, limit uint64) (int, bool) {
 	}
 }
 
-// believes reports whether what has a fitting checksum is a block.
+// believes reports whether a payload with a right checksum is a block.
 func (q *blockSearch) believes(payload []byte, c byte) bool {
 	if q.wrong == maxWrong {
 		return false
@@ -105,7 +105,7 @@ func (q *blockSearch) believes(payload []byte, c byte) bool {
 	return ok
 }
 
-// start is the state of the CRC before the payload of a block at offset.
+// start returns the state of the CRC before the payload of a block at offset.
 func (q *blockSearch) start(offset uint64) uint32 {
 	return crcWord(castagnoli[q.seal.id&0xff^uint32(q.kind)]^q.seal.id>>8, offset)
 }
@@ -116,17 +116,17 @@ func (q *blockSearch) anywhere(from uint64) (offset uint64, stored int, ok bool)
 	b := slices.Grow(q.buf[:0], int(n))[:n]
 	q.buf = b
 	_ = q.src.Read(b, from) // zeros fit no checksum
-	type place struct {
+	type start struct {
 		sum uint32 // the left side of the equation
 		at  uint32
 	}
-	starts := make([]place, 0, min(searchWindow, len(b)))
-	ends := make([]uint32, len(b)) // the right side, by the place of the codec
+	starts := make([]start, 0, min(searchWindow, len(b)))
+	ends := make([]uint32, len(b)) // the right side, by the offset of the codec
 	power, state := uint32(crcOne), uint32(0)
 	for i := range b {
 		if i < searchWindow {
 			sum := crcTimes(power, q.start(from+uint64(i))^state)
-			starts = append(starts, place{sum, uint32(i)})
+			starts = append(starts, start{sum, uint32(i)})
 		}
 		state = castagnoli[byte(state)^b[i]] ^ state>>8
 		power = crcBack(power)
@@ -134,7 +134,7 @@ func (q *blockSearch) anywhere(from uint64) (offset uint64, stored int, ok bool)
 			ends[i] = crcTimes(power, state^^binary.LittleEndian.Uint32(b[i+1:]))
 		}
 	}
-	slices.SortFunc(starts, func(a, b place) int { return cmp.Compare(a.sum, b.sum) })
+	slices.SortFunc(starts, func(a, b start) int { return cmp.Compare(a.sum, b.sum) })
 	for e := 1; e+trailerSize <= len(b); e++ {
 		if b[e] > byte(Zstd) {
 			continue
@@ -150,14 +150,14 @@ func (q *blockSearch) anywhere(from uint64) (offset uint64, stored int, ok bool)
 	return 0, 0, false
 }
 
-// A state of the CRC is a polynomial over GF(2) modulo that of Castagnoli, its highest bit the coefficient of 1. The
+// A state of the CRC is a polynomial over GF(2) modulo that of Castagnoli. Its highest bit is the coefficient of 1. The
 // step over a zero byte multiplies it by x^8.
 const (
 	crcOne  = 1 << 31
 	crcPoly = 0x82f63b78
 )
 
-// crcTimes is the product of two states.
+// crcTimes returns the product of two states.
 func crcTimes(a, b uint32) (p uint32) {
 	for m := uint32(crcOne); a != 0; m >>= 1 {
 		if a&m != 0 {
@@ -169,7 +169,7 @@ func crcTimes(a, b uint32) (p uint32) {
 	return p
 }
 
-// crcBack divides by x^8.
+// crcBack divides a state by x^8.
 func crcBack(c uint32) uint32 {
 	for range 8 {
 		if c&crcOne != 0 {

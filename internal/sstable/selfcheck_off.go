@@ -2,7 +2,7 @@
 
 package sstable
 
-// A selfCheck does nothing, but in tests that are built with the tag bloomkvcheck.
+// A selfCheck does nothing, except in tests with the build tag bloomkvcheck.
 type selfCheck struct{}
 
 func (selfCheck) add([]byte)                        {}

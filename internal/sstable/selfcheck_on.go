@@ -9,18 +9,18 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// A selfCheck keeps the keys of a table that is being written, to ask the filters that are written for each of them:
-// also when they have only some of their units, as a budget leaves them. It panics where a filter denies one. Tests
-// built with the tag bloomkvcheck have it, and all tables that they write are so checked.
+// A selfCheck keeps the keys of a table that is being written, and asks the finished filters for each of them, also
+// with only some of their units, as a memory budget leaves them. It panics if a filter denies a key. It is built into
+// tests with the tag bloomkvcheck, which so check all tables that they write.
 type selfCheck struct{ keys [][]byte }
 
 func (c *selfCheck) add(key []byte) { c.keys = append(c.keys, bytes.Clone(key)) }
 
-// check asks a filter of parts of the keys; nil is no part.
+// check asks a filter for the part that of returns for each key; nil means that the key has no part in it.
 func (c *selfCheck) check(block []byte, of func(key []byte) []byte) {
 	h, err := bloomblock.ParseHeader(block)
 	if err != nil {
-		broken("is none: %v", err)
+		broken("cannot be parsed: %v", err)
 	}
 	var units [][]byte
 	for i := range len(h.Units) + 1 {

@@ -8,7 +8,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// A tail is the part of a table's tail that stays in memory once it was read, beside the index.
+// A tail holds a table's tail in memory, except the index.
 type tail struct {
 	footer footer
 	props  Properties

@@ -12,12 +12,12 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// Verify reads the whole table from its file, whatever is in memory, and checks all there is to check: every checksum,
-// the order of versions and of range deletes, the index against the blocks, the properties against what was counted,
-// the bounds, that the filters say maybe for each key, and that the sample is one of these keys. Each, if not nil, is
-// called for every version in order (range deletes are no versions) and ends the check with its error; the slices are
-// valid during the call. Damage, also of the filter, is an error that Is corrupt.Err. Afterwards RangeDels has the
-// table's range deletes; the index is not kept.
+// Verify reads the whole table from its file, ignoring what is in memory, and checks everything: every checksum, the
+// order of versions and of range tombstones, the index against the blocks, the properties against the counts, the
+// bounds, that the filters deny no key, and that the sample is one of these keys. It calls each, if not nil, for every
+// version in order; range tombstones are not versions. The slices are valid during the call, and an error of each ends
+// the check. Damage is an error matching corrupt.Err, also in a filter. Afterwards RangeDels returns the table's range
+// tombstones; the index is not kept.
 func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte) error) error {
 	x, t, err := r.readTail()
 	if err != nil {
@@ -61,7 +61,7 @@ func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte)
 	return v.totals()
 }
 
-// readFilters reads both filters from the file whole, with the padding before them.
+// readFilters reads both filters whole from the file, with the padding before them.
 func (v *verifier) readFilters() (err error) {
 	f, ft, end := v.f, &v.t.footer, v.x.end
 	if ft.filterLen == 0 {
@@ -92,13 +92,13 @@ func (v *verifier) readFilters() (err error) {
 	if v.prefixes, err = v.parseFilter(kindPrefixes, v.t.prefixesOff(), prefixes, x.Sum, x.Keys); err != nil {
 		return err
 	}
-	if v.rule, err = parsePrefixRule(x.Rule); err != nil { // of a later version: what should be in it is not known
+	if v.rule, err = parsePrefixRule(x.Rule); err != nil { // of a later version: its prefixes are not known
 		v.prefixes = nil
 	}
 	return nil
 }
 
-// parseFilter reads a filter block of so many keys. It is nil if it is of a kind unknown.
+// parseFilter parses a filter block of the given number of keys. It returns nil for a filter of an unknown kind.
 func (v *verifier) parseFilter(k kind, offset uint64, b []byte, sum uint32, keys uint64) (*bloomblock.Filter, error) {
 	h, err := bloomblock.ParseHeader(b)
 	if errors.Is(err, bloomblock.ErrUnknownKind) {
@@ -120,19 +120,19 @@ func (v *verifier) parseFilter(k kind, offset uint64, b []byte, sum uint32, keys
 	return &filter, nil
 }
 
-// A verifier compares what it sees with what the table says.
+// A verifier compares the contents of a table with its properties and filters.
 type verifier struct {
 	f        *tableFile
 	x        *index
 	t        *tail              // as the file has it
-	filter   *bloomblock.Filter // nil if there is none, or one of a kind unknown; as prefixes
+	filter   *bloomblock.Filter // nil without a filter and for an unknown kind; as prefixes
 	prefixes *bloomblock.Filter // by rule
 	rule     PrefixRule
-	sample   *bloomblock.Sample // nil if there is none, or one of a version unknown
+	sample   *bloomblock.Sample // nil without a sample and for an unknown version
 	seen     Properties
 	last     ikey.Key
 
-	sampled []bool // by place in the sample: its key was seen
+	sampled []bool // by position in the sample: its key was seen
 }
 
 func (v *verifier) version(it *Iter) error {
@@ -166,8 +166,8 @@ func (v *verifier) version(it *Iter) error {
 		return v.f.damaged(v.t.footer.filterOff, fmt.Errorf("the filter denies key %q", k.User))
 	}
 	if v.sample != nil {
-		if place, found, taken := v.sample.Find(hash); found {
-			v.sampled[place] = true
+		if i, found, taken := v.sample.Find(hash); found {
+			v.sampled[i] = true
 		} else if taken {
 			return v.f.damaged(v.t.footer.sampleOff(), fmt.Errorf("the sample is without key %q", k.User))
 		}
@@ -203,7 +203,7 @@ func (v *verifier) totals() error {
 	}
 	p.Largest, p.Blocks, p.BlockSize = v.last.User, uint64(v.x.blocks()), want.BlockSize //nolint:gosec // a length
 	if f.filterLen == 0 || p.FilterKeys != want.FilterKeys {
-		// Consecutive keys of one hash count once; that the filter denies none of them has been seen.
+		// The filter counts consecutive keys of one hash once. That it denies no key was checked for each version.
 		p.FilterKeys = min(p.FilterKeys, want.FilterKeys)
 	}
 	prefixes := p.Prefixes.Keys

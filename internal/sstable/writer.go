@@ -17,11 +17,11 @@ import (
 const (
 	defaultBlockSize = 4 << 10
 	minBlockSize     = 512
-	writeSize        = 256 << 10 // bytes that go to the file at once
+	writeSize        = 256 << 10 // bytes that are written to the file at once
 	keepBuffer       = 4 << 20   // larger buffers are not kept for the next block
 )
 
-// What Add may say beside the file's errors.
+// Errors of a Writer, besides those of the file.
 var (
 	ErrOrder = errors.New("versions are not in strictly ascending order")
 	ErrSize  = errors.New("key or value too large")
@@ -29,25 +29,25 @@ var (
 	ErrEmpty = errors.New("table without versions and range deletes")
 )
 
-// WriterOptions say how a table is built.
+// WriterOptions choose how a table is built.
 type WriterOptions struct {
 	ID        uint64            // random, the table's own: part of every checksum
-	BlockSize int               // bytes of memory a cached block takes, its frame included; 0 means 4 KiB. A larger entry has a block of its own
-	Codec     Codec             // None, S2 or Zstd, where it saves an eighth of a block
+	BlockSize int               // bytes of memory of a cached block with its frame; 0: 4 KiB. A larger entry has its own block
+	Codec     Codec             // None, S2 or Zstd, used for blocks of which it saves an eighth
 	Filter    bloomblock.Params // the zero value builds no filter
-	Seed      bloomblock.Seed   // of the filters, unless its keys crowd under it
-	Prefix    PrefixRule        // of a second filter of the same Params, beside the first; the zero value builds none
+	Seed      bloomblock.Seed   // of the filters, unless their keys crowd with it
+	Prefix    PrefixRule        // of a second filter with the same Params; the zero value builds no second filter
 }
 
-// Info is what the writer of a table has to tell the manifest. The keys are copies. Bounds and sequence numbers are
-// those of versions and range deletes together.
+// Info describes a written table for the manifest. The keys are copies. Bounds and sequence numbers are those of
+// versions and range tombstones together.
 type Info struct {
 	ID, Size, TailLen    uint64
 	FilterOff, FilterLen uint64 // of both filters
-	Smallest             []byte // user key, or where the first range delete starts
+	Smallest             []byte // first user key, or the start of the first range tombstone if that is before it
 	Largest              []byte // last user key; where the last range delete ends if that is behind it; nil if it does not end
-	LargestExclusive     bool   // nothing is at Largest: it is such an end
-	LargestInfinite      bool   // there is no Largest
+	LargestExclusive     bool   // Largest is the end of a range tombstone, which does not cover it
+	LargestInfinite      bool   // the last range tombstone is infinite, and Largest nil
 	Entries, Deletes     uint64 // versions, and the point tombstones among them
 	RangeDeletes         uint64 // range tombstones, each once for each fragment that it is cut into
 	MinSeq, MaxSeq       ikey.Seq
@@ -55,7 +55,7 @@ type Info struct {
 	RawKeyBytes          uint64
 	RawValueBytes        uint64
 	FilterKeys           uint64  // distinct user keys; 0 without a filter
-	FilterRate           float64 // false positive rate that all units of the filter keep; 1 without a filter
+	FilterRate           float64 // false positive rate of all units of the filter; 1 without a filter
 }
 
 // A Writer writes one table, from front to back. The order of calls is
@@ -76,20 +76,20 @@ type Writer struct {
 	self    selfCheck
 	props   Properties
 	dels    rangeDelBuilder
-	out     []byte // not written yet
-	written uint64 // bytes that went to w
+	out     []byte // bytes to be written
+	written uint64 // bytes written to w
 	raw     []byte // the block before compression
 	sep     []byte
 	last    []byte // the last user key
 	lastT   ikey.Trailer
-	ended   struct { // the block that waits for its separator
+	ended   struct { // the last block, until its separator is known
 		is              bool
 		stored, decoded int
 		last            []byte
 	}
 }
 
-// NewWriter begins a table. The caller creates, syncs and closes the file; w sees large writes in order.
+// NewWriter begins a table. The caller creates, syncs and closes the file. w receives large writes in order.
 func NewWriter(w io.Writer, o WriterOptions) *Writer {
 	o.BlockSize = min(max(cmp.Or(o.BlockSize, defaultBlockSize), minBlockSize), maxCoded)
 	return &Writer{
@@ -98,8 +98,8 @@ func NewWriter(w io.Writer, o WriterOptions) *Writer {
 	}
 }
 
-// Add appends a version, which must be after all before it in the order of package ikey, and copies key and value. A
-// nil key is the empty key. The error Is ErrOrder, ErrSize or ErrKind for a version that cannot be added, or else w's.
+// Add appends a version, which must be after all before it in the order of package ikey. It copies key and value. A nil
+// key is the empty key. The error matches ErrOrder, ErrSize or ErrKind, or is w's.
 func (w *Writer) Add(k ikey.Key, value []byte) error {
 	if w.err == nil {
 		w.err = w.add(k, value)
@@ -109,7 +109,8 @@ func (w *Writer) Add(k ikey.Key, value []byte) error {
 
 func (w *Writer) add(k ikey.Key, value []byte) error {
 	if len(k.User) > MaxKey || len(value) > MaxValue {
-		return fmt.Errorf("%w: %d and %d bytes, want at most %d and %d", ErrSize, len(k.User), len(value), MaxKey, MaxValue)
+		return fmt.Errorf("%w: %d and %d bytes, want at most %d and %d",
+			ErrSize, len(k.User), len(value), MaxKey, MaxValue)
 	}
 	if kind := k.Trailer.Kind(); kind != ikey.Set && kind != ikey.Delete {
 		return fmt.Errorf("%w: %v", ErrKind, kind)
@@ -133,7 +134,7 @@ func (w *Writer) add(k ikey.Key, value []byte) error {
 	w.block.add(k, value, s)
 	if w.o.Filter != (bloomblock.Params{}) {
 		w.filter.Add(bloomblock.HashKey(k.User))
-		// A key that begins with a prefix has it, so that the keys of one prefix come one after the other.
+		// A key that begins with a prefix has that prefix, so the keys of one prefix are neighbours.
 		if prefix := w.o.Prefix.Of(k.User); prefix != nil && !bytes.HasPrefix(w.last, prefix) {
 			w.prefix.Add(bloomblock.HashKey(prefix))
 		}
@@ -150,8 +151,9 @@ func (w *Writer) add(k ikey.Key, value []byte) error {
 	return nil
 }
 
-// AddRangeDel appends a fragment of range deletes, which must begin where the one before it ended or behind, and copies
-// it. It does not matter how many versions were added before. The error Is ErrOrder or ErrSize, or else is w's.
+// AddRangeDel appends a fragment of range tombstones, which must begin at or after the end of the fragment before it,
+// and copies it. It may be called before, between and after calls of Add. The error matches ErrOrder or ErrSize, or is
+// w's.
 func (w *Writer) AddRangeDel(f rangedel.Fragment) error {
 	if w.err == nil {
 		if w.err = w.dels.add(&f); w.err == nil {
@@ -162,8 +164,8 @@ func (w *Writer) AddRangeDel(f rangedel.Fragment) error {
 	return w.err
 }
 
-// addSeparator gives the block that ended its place in the index; next is the first user key of the next one, or nil.
-// Equal keys on both sides make that key the separator.
+// addSeparator adds the last block to the index. next is the first user key of the next block, or nil. If the block
+// ends with that key, the key is the separator.
 func (w *Writer) addSeparator(next []byte) {
 	w.sep = appendSeparator(w.sep[:0], w.ended.last, next)
 	w.index.add(w.sep, w.ended.stored, w.ended.decoded)
@@ -193,7 +195,7 @@ func (w *Writer) endBlock() error {
 
 func (w *Writer) offset() uint64 { return w.written + uint64(len(w.out)) }
 
-// flush hands what is buffered to the file.
+// flush writes the buffered bytes to the file.
 func (w *Writer) flush() error {
 	n, err := w.w.Write(w.out)
 	if err == nil && n != len(w.out) {
@@ -207,7 +209,7 @@ func (w *Writer) flush() error {
 	return err
 }
 
-// Size is how many bytes the table would have if it were finished now, without its filter, to within a few.
+// Size estimates the size of the table if it were finished now, without its filter, in bytes.
 func (w *Writer) Size() uint64 {
 	n := w.offset() + uint64(w.index.size()+len(w.dels.encoded)) //nolint:gosec // a size
 	if w.block.n > 0 {
@@ -216,8 +218,8 @@ func (w *Writer) Size() uint64 {
 	return n
 }
 
-// Finish writes what is left and says what the table is. It does not sync. A table without versions and
-// range deletes is ErrEmpty.
+// Finish writes the rest of the table and returns its description. It does not sync. The error is ErrEmpty for a table
+// without versions and range tombstones.
 func (w *Writer) Finish() (Info, error) {
 	if w.err != nil {
 		return Info{}, w.err
@@ -240,7 +242,7 @@ func (w *Writer) finish() (Info, error) {
 		p.Largest = slices.Clone(w.last)
 	}
 	f, rate := footer{id: w.o.ID, filterOff: w.offset()}, 1.0
-	if w.o.Filter != (bloomblock.Params{}) { // a table without versions has a filter that always says no
+	if w.o.Filter != (bloomblock.Params{}) { // the filter of a table without versions denies all keys
 		w.addSample(&f)
 		if err := w.flush(); err != nil {
 			return Info{}, err
@@ -282,7 +284,7 @@ func (w *Writer) finish() (Info, error) {
 	return info, nil
 }
 
-// info returns the table's description for the manifest, without its range deletes and its filter's rate.
+// info returns the table's description for the manifest, without its range tombstones and its filter's rate.
 func (p *Properties) info(f *footer, size uint64) Info {
 	return Info{
 		ID: f.id, Size: size, TailLen: size - f.indexOff, FilterOff: f.filterOff, FilterLen: f.filterLen,
@@ -292,8 +294,8 @@ func (p *Properties) info(f *footer, size uint64) Info {
 	}
 }
 
-// addSample writes the sample of the filter's hashes, unless there are none, and before it what makes the filter begin
-// where it must.
+// addSample writes the sample of the filter's hashes, if there are hashes, and before it the padding that aligns the
+// filter.
 func (w *Writer) addSample(f *footer) {
 	w.raw = w.raw[:0]
 	if w.filter.Len() > 0 {
@@ -321,7 +323,7 @@ func (w *Writer) addPrefixes() {
 	}
 }
 
-// addPlain writes a block that is not compressed and says how long its payload is.
+// addPlain writes a block without compression and returns the length of its payload.
 func (w *Writer) addPlain(k kind, payload func(dst []byte) []byte) uint64 {
 	offset, start := w.offset(), len(w.out)
 	w.out = payload(w.out)
