@@ -7,8 +7,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// A ref is the place of a version in the arena: the chunk's number, then the offset in it in units of eight bytes. No
-// chunk has number 0, so that small refs are free for other uses: 0 is "none".
+// A ref is the position of a version in the arena: the chunk's number, then the offset in it in units of eight bytes.
+// No chunk has number 0, so that small refs are free for other uses: 0 means no version.
 type ref uint32
 
 const (
@@ -32,8 +32,8 @@ type arena struct {
 	next ref    // where free begins
 }
 
-// alloc returns n bytes, zeroed and aligned, and their place. A table that has outgrown its refs is a bug of its owner,
-// who must have frozen it before MaxBytes.
+// alloc returns n bytes, zeroed and aligned, and their ref. It panics if the table has outgrown its refs: the owner
+// must freeze the table before MaxBytes.
 func (a *arena) alloc(n int) ([]byte, ref) {
 	n = (n + unitBytes - 1) &^ (unitBytes - 1)
 	if n > len(a.free) {
@@ -74,19 +74,19 @@ func (a *arena) clone(b []byte) []byte {
 	return c[:copy(c, b):len(b)]
 }
 
-// version is what lies at r; r was handed out by alloc.
+// version returns the version at r, which alloc returned.
 func (a *arena) version(r ref) version {
 	return version((*a.chunks.Load())[r>>unitBits][(r&(firstRef-1))*unitBytes:])
 }
 
-// A version is one entry in the arena, and whatever follows it there. It never changes once it can be found.
+// A version is one entry in the arena, with all that follows it there. It does not change once readers can find it.
 //
 //	0           8         12        16            20              24
 //	+-----------+---------+---------+-------------+---------------+-----+-------+
 //	| trailer   | older   | id      | key length  | value length  | key | value |
 //	+-----------+---------+---------+-------------+---------------+-----+-------+
 //
-// Little-endian. older is the ref of the next older version of the same key, 0 if there is none; id numbers the user
+// All numbers are little-endian. older is the ref of the next older version of the same key, or 0. id numbers the user
 // keys of the table from 0 in the order of their arrival.
 type version []byte
 

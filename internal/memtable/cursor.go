@@ -8,50 +8,50 @@ import (
 )
 
 // A Cursor reads the versions of a table in order, forward and backward, as of a sequence number: exactly those at or
-// below it, all that were there when the cursor was reset, whatever is added meanwhile. It knows nothing of range
-// tombstones. It is for one goroutine.
+// below it that were in the table when the cursor was reset, even if more are added meanwhile. It does not apply range
+// tombstones. It is for one goroutine. The order of calls is
 //
-//	Reset ((First | Last | SeekGE | SeekLT) (Next | Prev)*)* Close      as often as wanted
+//	(Reset ((First | Last | SeekGE | SeekLT) (Next | Prev)*)* Close)*
 //
-// A move says whether it found a version. After one that did not, only First, Last, SeekGE and SeekLT go on. Of a
-// cursor that is used again, no move allocates, but for walking backward over more versions of one key than ever
-// before.
+// A move reports whether it found a version. After one that did not, only First, Last, SeekGE and SeekLT can move the
+// cursor on. A cursor that is used again does not allocate, except when it walks backward over more versions of one key
+// than ever before.
 //
-// The tree has no cursor of its own, and cloning it would make every later insert copy. So a Cursor takes a window of a
-// few keys at a time under the read lock (none once the table is frozen), and then looks for the place behind or before
-// it again. That is exact, since a table only grows and what grows is newer.
+// The tree has no cursor of its own, and cloning it would make every later insert copy. So a Cursor copies a window of
+// a few keys at a time under the read lock (without the lock once the table is frozen), and seeks again for the next
+// window. That is exact, since a table only grows, and only by newer versions.
 type Cursor struct {
 	t      *Table
-	limit  ikey.Trailer // the newest that the cursor may show
+	limit  ikey.Trailer // the newest trailer that the cursor may show
 	newest bool         // only one version of each key
 
-	cur version // where the cursor stands, nil if nowhere; of the key at i
+	cur version // the current version, of the key at i; nil if the cursor stands at no version
 
 	refs       [maxTake]ref // the window: the newest versions of neighbouring keys, in order
 	begin, end int          // of the window in refs
 	i          int
 	before     bool // there may be keys before the window
 	after      bool // and after it
-	take       int  // how many keys to take next: a short scan should not pay for a long one
+	take       int  // number of keys in the next window: few at first, so that short scans are cheap
 
-	// of the window that is being taken
-	back bool // downwards
-	skip bool // the key with the id edge is known already
+	// State of the window that is being filled.
+	back bool // in descending order
+	skip bool // leave out the key with the id edge, which the last window had
 	edge uint32
 	tail int // items in the tail
-	next int // of them, to be taken
+	next int // index of the tail's next item
 	full bool
 
 	// In a key with many versions, which are chained from the newest on: the refs of those from the newest visible one
 	// to the current one, and maybe further. Only going back needs them.
 	chain   []ref
-	pos     int // of the current one
+	pos     int // of the current version in chain
 	chained bool
 
-	touched ikey.Trailer // of no use: it keeps the compiler from leaving the reads out
+	touched ikey.Trailer // unused: it keeps the compiler from dropping the reads
 
 	visit func(item) bool // self.collect, made once
-	self  *Cursor         // where the cursor was then: it may have been copied since
+	self  *Cursor         // the cursor that visit belongs to, as the cursor may have been copied since
 }
 
 var _ merge.Source = (*Cursor)(nil)
@@ -62,15 +62,15 @@ const (
 	maxChain = 1 << 12 // refs that a closed cursor keeps room for
 )
 
-// Iter returns a cursor over all versions at or below seq. It stands nowhere yet.
+// Iter returns a cursor over all versions at or below seq. It stands at no version yet.
 func (t *Table) Iter(seq ikey.Seq) *Cursor {
 	c := new(Cursor)
 	c.Reset(t, seq, false)
 	return c
 }
 
-// Reset makes c, which may be the zero Cursor, or have been used, a cursor over the versions in t at or below seq: all
-// of them, or of each key the newest. It stands nowhere yet.
+// Reset makes c a new cursor over the versions in t at or below seq: all of them, or the newest of each key. It stands
+// at no version yet. The zero Cursor may be Reset.
 func (c *Cursor) Reset(t *Table, seq ikey.Seq, newest bool) {
 	c.forget()
 	c.t, c.limit, c.newest = t, ikey.Search(nil, seq).Trailer, newest
@@ -79,8 +79,8 @@ func (c *Cursor) Reset(t *Table, seq ikey.Seq, newest bool) {
 	}
 }
 
-// Close ends the use of the cursor until it is reset: it refers to no table any more, and no move finds anything. It
-// always returns nil.
+// Close ends the use of the cursor until it is reset. The cursor no longer refers to a table, and no move finds a
+// version. Close always returns nil.
 func (c *Cursor) Close() error {
 	c.forget()
 	c.t = nil
@@ -90,25 +90,25 @@ func (c *Cursor) Close() error {
 	return nil
 }
 
-// forget leaves the window and the place in it.
+// forget clears the window and the position in it.
 func (c *Cursor) forget() {
 	c.cur, c.chained = nil, false
 	c.begin, c.end, c.i, c.before, c.after = 0, 0, 0, false, false
 }
 
-// First goes to the first version.
+// First moves to the first version.
 func (c *Cursor) First() bool {
 	c.window(false, fromEnd, nil)
 	return c.forward()
 }
 
-// Last goes to the last version.
+// Last moves to the last version.
 func (c *Cursor) Last() bool {
 	c.window(true, fromEnd, nil)
 	return c.backward()
 }
 
-// SeekGE goes to the first version at or after k.
+// SeekGE moves to the first version at or after k.
 func (c *Cursor) SeekGE(k ikey.Key) bool {
 	c.window(false, fromKey, k.User)
 	if !c.forward() {
@@ -122,7 +122,7 @@ func (c *Cursor) SeekGE(k ikey.Key) bool {
 	return true
 }
 
-// SeekLT goes to the last version before k.
+// SeekLT moves to the last version before k.
 func (c *Cursor) SeekLT(k ikey.Key) bool {
 	c.window(true, fromKey, k.User)
 	if c.i >= c.begin && string(c.t.keyOf(c.refs[c.i])) == string(k.User) {
@@ -134,7 +134,7 @@ func (c *Cursor) SeekLT(k ikey.Key) bool {
 	return c.backward()
 }
 
-// Next goes to the next version: an older one of the same key, or the newest of the next key that has one.
+// Next moves to the next version: an older one of the same key, or the newest visible one of the next key.
 func (c *Cursor) Next() bool {
 	if c.cur == nil {
 		return false
@@ -152,7 +152,7 @@ func (c *Cursor) Next() bool {
 	return c.forward()
 }
 
-// Prev goes to the version before: a newer one of the same key, or the oldest of the key before that has one.
+// Prev moves to the version before: a newer one of the same key, or the oldest visible one of the key before.
 func (c *Cursor) Prev() bool {
 	if c.cur == nil {
 		return false
@@ -171,7 +171,7 @@ func (c *Cursor) Prev() bool {
 	return c.backward()
 }
 
-// forward stands on the newest visible version of the first key from i on that has one.
+// forward moves to the newest visible version of the first key from i on that has one.
 func (c *Cursor) forward() bool {
 	for {
 		if c.i == c.end {
@@ -190,7 +190,7 @@ func (c *Cursor) forward() bool {
 	}
 }
 
-// backward stands on the last visible version of the last key up to i that has one.
+// backward moves to the oldest visible version of the last key up to i that has one.
 func (c *Cursor) backward() bool {
 	for {
 		if c.i < c.begin {
@@ -208,7 +208,8 @@ func (c *Cursor) backward() bool {
 	}
 }
 
-// enter stands on the last visible version of the key at i that is not older than oldest, if there is one.
+// enter moves to the last visible version of the key at i that is not older than oldest, and reports whether there is
+// one.
 func (c *Cursor) enter(oldest ikey.Trailer) bool {
 	if !c.newest {
 		if c.gather(oldest); len(c.chain) == 0 {
@@ -229,7 +230,7 @@ func (c *Cursor) enter(oldest ikey.Trailer) bool {
 	return true
 }
 
-// gather chains the visible versions of the key at i that are not older than oldest, and goes to the last one.
+// gather collects the visible versions of the key at i that are not older than oldest, and moves to the last one.
 func (c *Cursor) gather(oldest ikey.Trailer) {
 	c.chain = c.chain[:0]
 	for r := c.visible(); r != 0; {
@@ -243,7 +244,7 @@ func (c *Cursor) gather(oldest ikey.Trailer) {
 	c.pos, c.chained = len(c.chain)-1, true
 }
 
-// visible is the newest visible version of the key at i, 0 if it has none.
+// visible returns the newest visible version of the key at i, or 0.
 func (c *Cursor) visible() ref {
 	r := c.refs[c.i]
 	for r != 0 {
@@ -256,11 +257,12 @@ func (c *Cursor) visible() ref {
 	return r
 }
 
-// Key is the version's place; the bytes are a part of the arena, and stay valid for as long as they are referred to.
+// Key returns the current version's key and trailer. The bytes are part of the arena and stay valid as long as they are
+// referenced.
 func (c *Cursor) Key() ikey.Key { return ikey.Key{User: c.cur.key(), Trailer: c.cur.trailer()} }
 
-// Value is the version's value, as long-lived as the key.
+// Value returns the current version's value, which is valid as long as the key.
 func (c *Cursor) Value() []byte { return c.cur.value() }
 
-// Err is nil: memory does not fail.
+// Err always returns nil.
 func (c *Cursor) Err() error { return nil }

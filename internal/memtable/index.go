@@ -8,22 +8,22 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// An index finds the newest version of a key by the key's hash. It has one writer and any number of readers, who take
+// An index finds the newest version of a key by the key's hash. It has one writer and any number of readers, which take
 // no lock: a slot is one atomic word, and nothing is ever removed.
 //
-// Open addressing with linear probing. A key's first slot is given by the leading bits of its tag, so that the slots
-// lie in the order of the tags, except where they collide, and growing reads and writes both arrays front to back.
+// It uses open addressing with linear probing. The leading bits of a key's tag give its first slot, so that the slots
+// are in the order of the tags, except for collisions, and growing reads and writes both arrays front to back.
 //
-// Keys whose tags crowd, or are equal, do not make probing slow: a search ends after maxProbes slots, or after maxEqual
-// keys with the tag of the key. A key that finds no slot within these bounds overflows, and is found by order instead.
+// Keys with crowded or equal tags do not make probing slow: a search ends after maxProbes slots, or after maxEqual keys
+// with the same tag. A key that finds no slot within these limits overflows, and is found by order instead.
 type index struct {
-	filter *bloom.Atomic   // says "no" to most absent keys from a twentieth of the memory
+	filter *bloom.Atomic   // denies most absent keys from a twentieth of the memory
 	slots  []atomic.Uint64 // tag << 32 | ref; 0 is empty. A power of two of them, at most three quarters full
 	shift  uint            // tag >> shift is the first slot
 
 	overflowed atomic.Bool // over is not empty
 	overBytes  atomic.Int64
-	over       []uint64 // as slots, of keys that found none; their refs may be those of older versions. The writer's
+	over       []uint64 // slots of keys that overflowed; a ref may be that of an older version. Only the writer uses it
 }
 
 const (
@@ -36,20 +36,20 @@ const (
 	goldenRatio  = 0x9e3779b97f4a7c15
 	bytesPerSlot = 8
 
-	// Of random hashes one key in a million overflows when the index is full, and its lookups take twice as long.
+	// With random hashes one key in a million overflows when the index is full, and its lookups take twice as long.
 	maxProbes = 128
 	maxEqual  = 4
 )
 
-// A tag is what the index keeps of a hash: its upper half. Growing must rebuild the filter from the slots alone, so the
-// filter is fed from tags too. At a million keys, 32 bits add 0.02 % to its errors, each of which costs a look at a
+// A tag is the upper half of a hash, which the index keeps. The filter is made of tags too, since growing rebuilds it
+// from the slots alone. At a million keys, 32 bits add 0.02 % to the filter's errors, each of which costs a look at a
 // slot and never a read.
 type tag uint32
 
 func tagOf(h bloomblock.Hash) tag { return tag(h >> 32) }
 
-// spread makes a hash of a tag. The tag stays on top, where the filter takes its block from: growing then goes through
-// the new filter front to back too.
+// spread makes a hash of a tag. The tag stays in the upper half, which selects the filter's block, so that growing
+// writes the new filter front to back too.
 func (g tag) spread() bloomblock.Hash {
 	return bloomblock.Hash(uint64(g)<<32 | uint64(g)*goldenRatio>>32)
 }
@@ -69,19 +69,19 @@ func newIndex(keys int) *index {
 
 func limit(slots int) int { return slots / 4 * maxLoadOf4 }
 
-// limit is how many keys the index may hold.
+// limit returns the number of keys that the index may hold.
 func (x *index) limit() int { return limit(len(x.slots)) }
 
 func (x *index) bytes() int64 {
 	return int64(x.filter.Bytes()) + int64(len(x.slots))*bytesPerSlot + x.overBytes.Load()
 }
 
-// touch has the processor fetch the first slot of a tag that will soon be put there, while it waits for other memory:
-// an insert misses the cache for the filter, the slot and the arena, and the lock that follows waits for all of them at
+// touch makes the processor fetch the first slot of a tag that will soon be put there, while it waits for other memory:
+// an insert has cache misses for the filter, the slot and the arena, and the lock that follows waits for all of them at
 // once.
 func (x *index) touch(g tag) { x.slots[uint(g>>x.shift)&uint(len(x.slots)-1)].Load() }
 
-// put adds a key that is not yet there.
+// put adds a key that is not in the index.
 func (x *index) put(g tag, r ref) {
 	x.filter.Add(g.spread())
 	slot := uint64(g)<<slotRefBits | uint64(r)
@@ -105,8 +105,9 @@ func (x *index) put(g tag, r ref) {
 	x.overflowed.Store(true)
 }
 
-// grown is a copy of x with room for so many keys, at least twice as many as x. Readers may go on with x: whatever they
-// may see was there when they came. newest returns the newest version of the key of an older one.
+// grown returns a copy of x with capacity for the given number of keys, and at least twice that of x. Readers may
+// continue with x: it has all keys that were added before they loaded it. newest returns the newest version of the key
+// of an older one.
 func (x *index) grown(keys int, newest func(ref) ref) *index {
 	y := newIndex(max(keys, 2*x.limit()))
 	for i := range x.slots {

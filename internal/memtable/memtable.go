@@ -1,14 +1,17 @@
-// Package memtable keeps the newest versions of a store in memory: in order, and by hash.
+// Package memtable keeps the newest versions of a store in memory, in order and by hash.
 //
-// The bytes lie in an arena. A B-tree over small items without pointers (the collector has nothing to walk) holds one
-// item for each user key and serves order alone, beside a flat list of the keys that came in order; the versions of a
-// key are chained in the arena, newest first. A hash index serves lookups, so that a Get takes no lock, and overwriting
-// a key never touches the tree. In front of the index an atomic Bloom filter answers for the absent. Range tombstones
-// are kept apart from the versions, in a tree that readers may take away as it is.
+// The bytes are in an arena. A B-tree has one item for each user key and serves order alone; its items are small and
+// have no pointers, so the garbage collector does not scan them. Keys that were added in ascending order are in a flat
+// list, the tail, instead. The versions of a key are chained in the arena, newest first. A hash index serves lookups,
+// so that a Get takes no lock and overwriting a key does not touch the tree. An atomic Bloom filter in front of the
+// index answers for most absent keys. Range tombstones are kept apart from the versions, in an immutable tree that
+// readers may keep.
 //
 // The first eight bytes of real keys are often all equal, so an item's inline head is taken after a prefix that most
-// keys share (ikey.HeadAfter). The table finds that prefix itself, from a sample of its keys, when it has grown to
-// twice its size; a good guess at the start saves it the work.
+// keys share (ikey.HeadAfter). The table finds that prefix itself, from a sample of its keys, whenever it has doubled
+// in size. A good guess at the start saves that work.
+//
+// Package memtable at the top of the module is a small face of this one for programs outside.
 package memtable
 
 import (
@@ -24,7 +27,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// MaxBytes is how large a table may become by Bytes, at any sizes of keys and values. Its owner freezes it long before.
+// MaxBytes is the size by Bytes that any table may reach, whatever the sizes of its keys and values. The owner freezes
+// a table long before.
 const MaxBytes int64 = maxChunks * maxChunk / 4
 
 // A Table is a memtable. It has one writer at a time and any number of readers.
@@ -34,38 +38,38 @@ type Table struct {
 	frozen atomic.Bool
 
 	counts   atomic.Uint64 // versions << 32 | user keys: neither can reach 2³², which is the number of refs
-	orderMem atomic.Int64  // of newest and the tail; the tree's nodes follow from their keys
+	orderMem atomic.Int64  // bytes of newest and the tail; those of the tree follow from the number of its keys
 
 	probes probes
 	ranges ranges
 
-	// the writer's
+	// Used by the writer alone.
 	size           int64 // see New
 	sample         sample
 	minSeq, maxSeq ikey.Seq
 
-	// guarded by mu until the table is frozen; the writer alone changes them, and reads them without it
+	// guarded by mu until the table is frozen; only the writer changes them, and it reads them without mu
 	mu     sync.RWMutex
 	tree   *btree.BTreeG[item]
 	tail   tail
 	prefix []byte
-	newest [][]atomic.Uint32 // by id: the ref of the key's newest version. The words themselves need no lock
+	newest [][]atomic.Uint32 // by id: the ref of the key's newest version. The words themselves are not guarded
 }
 
 const (
 	degree      = 64  // of the tree: 5 % faster than 32, 20 % than 16
 	newestChunk = 512 // ids in one part of newest
 
-	// What the tree costs for each key. Nodes have room for 64 items of 16 bytes; in a random order they are two thirds
-	// full, in ascending order half full.
+	// The tree's memory for each key. Nodes hold up to 64 items of 16 bytes; they are two thirds full after inserts in
+	// random order, half full after ascending ones.
 	treeBytesPerKey = 32
 	itemBytes       = 16
 )
 
-// New makes an empty table. Heads are taken after prefix, which should be what CommonPrefix of the last table said; nil
-// is fine, and a wrong one costs time and nothing else. The hash index starts with room for so many keys; 0 starts
-// small. size is where the owner will stop filling the table, by Bytes, or 0 if that is not known: an index that is too
-// small grows at once to what so many bytes will need. The prefix is copied.
+// New returns an empty table. Heads are taken after prefix, which should be the CommonPrefix of the last table; it may
+// be nil, and a wrong one only costs time. The prefix is copied. The hash index starts with capacity for the given
+// number of keys; 0 starts small. size is the size by Bytes at which the owner will freeze the table, or 0 if that is
+// unknown: an index that is too small then grows at once to the capacity that a table of that size will need.
 func New(prefix []byte, keys int, size int64) *Table {
 	t := &Table{prefix: bytes.Clone(prefix), size: size}
 	t.tree = t.newTree()
@@ -73,20 +77,20 @@ func New(prefix []byte, keys int, size int64) *Table {
 	return t
 }
 
-// Prepare has the processor fetch what an Add of a key with this hash will wait for. It is worth it for several keys
-// one after the other, before the first is added: their cache misses overlap.
+// Prepare makes the processor fetch the memory that an Add of a key with this hash will need. Call it for several keys
+// before the first is added, so that their cache misses overlap.
 func (t *Table) Prepare(h bloomblock.Hash) {
 	x, g := t.index.Load(), tagOf(h)
 	x.filter.MayContain(g.spread())
 	x.touch(g)
 }
 
-// Add puts a version into the table; key and value are copied. One Add runs at a time, beside any number of readers,
-// who do not find the version before Add returns, or find it whole. Sequence numbers normally rise from one Add to the
-// next; a version that comes late takes its place among those of its key, one with the sequence and kind of another
-// replaces it. h is a hash of the key, the same in all calls for it: a bloomblock.HashKey, mixed with a seed where
-// others choose the keys. Hashes that crowd or are equal cost a search of the tree. Keys have at most 64 KiB, values at
-// most 256 MiB.
+// Add adds a version to the table; key and value are copied. One Add runs at a time, concurrently with any number of
+// readers, which see the whole version once Add has returned, and before that the whole version or nothing. Sequence
+// numbers normally rise from one Add to the next. A version that comes late is inserted among those of its key; one
+// with the sequence and kind of another replaces it. h is a hash of the key, the same in all calls for it: a
+// bloomblock.HashKey, mixed with a seed if others choose the keys. Hashes that crowd or are equal cost a search of the
+// tree. Keys have at most 64 KiB, values at most 256 MiB.
 func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind, value []byte) {
 	counts := t.begin(seq)
 	trailer, g := ikey.MakeTrailer(seq, kind), tagOf(h)
@@ -118,7 +122,7 @@ func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 	t.counts.Store(counts + 1<<32 + 1)
 }
 
-// expected is how many keys the table will have, judged by the n that it has.
+// expected estimates the number of keys that the table will have, from the n that it has.
 func (t *Table) expected(n int) int {
 	if n < 1000 || t.size == 0 {
 		return 0
@@ -126,19 +130,19 @@ func (t *Table) expected(n int) int {
 	return int(float64(n) * float64(t.size) / float64(t.Bytes()))
 }
 
-// AddRange puts a range tombstone into the table: it deletes what has a smaller sequence number in [start, end), here
-// and in older tables. A nil end is infinite; any other is greater than start. Both are copied. AddRange is to readers
-// and to other writes as Add is, and like a version it counts in Len, Seqs and Bytes.
+// AddRange adds a range tombstone, which deletes the versions in [start, end) with a smaller sequence number, here and
+// in older tables. A nil end is infinite; any other is greater than start. Both are copied. To readers and other writes
+// AddRange is like Add, and the tombstone counts as a version in Len, Seqs and Bytes.
 //
-// It costs O(log n) for n range tombstones that are disjoint, equal, nested, or all begin at one key. Where many wide
-// ones overlap at random, each copies lists of sequence numbers too.
+// It costs O(log n) for n range tombstones that are disjoint, equal, nested, or all begin at one key. If many wide ones
+// overlap at random, each also copies lists of sequence numbers.
 func (t *Table) AddRange(start, end []byte, seq ikey.Seq) {
 	counts := t.begin(seq)
 	t.ranges.add(start, end, seq, t.arena.clone)
 	t.counts.Store(counts + 1<<32)
 }
 
-// begin checks that a version may be added, and takes note of its sequence number.
+// begin checks that a version may be added, and records its sequence number.
 func (t *Table) begin(seq ikey.Seq) (counts uint64) {
 	if t.frozen.Load() {
 		panic("memtable: Add after Freeze")
@@ -150,7 +154,7 @@ func (t *Table) begin(seq ikey.Seq) (counts uint64) {
 	return counts
 }
 
-// find returns the newest version of key and its slot, which is noSlot for a key that overflowed, or 0.
+// find returns the newest version of key and its slot, or 0. The slot is noSlot for a key that overflowed.
 func (t *Table) find(x *index, key []byte, g tag) (ref, uint) {
 	if !x.filter.MayContain(g.spread()) {
 		return 0, 0
@@ -179,11 +183,11 @@ func (t *Table) find(x *index, key []byte, g tag) (ref, uint) {
 	return t.findByOrder(key), noSlot
 }
 
-// noSlot is the slot of a key that has none.
+// noSlot stands for the slot of a key that overflowed.
 const noSlot = ^uint(0)
 
-// link puts a version into the chain that begins at newest, and returns where the chain begins now. Versions do not
-// change, so the newer ones, if there are any, are written again above a late one; who reads the old chain goes on.
+// link adds a version to the chain that begins at newest, and returns the new beginning of the chain. Versions are
+// immutable, so the newer ones, if any, are copied above a late one; readers of the old chain are not disturbed.
 func (t *Table) link(newest ref, trailer ikey.Trailer, id uint32, key, value []byte) ref {
 	var newer []version
 	older := newest
@@ -204,13 +208,12 @@ func (t *Table) link(newest ref, trailer ikey.Trailer, id uint32, key, value []b
 	return r
 }
 
-// Get returns the newest version of key that a reader at seq sees, and its sequence number and kind. It knows nothing
-// of range tombstones, which may have deleted the version: see RangeDels. The value is a part of the arena: it never
-// changes and stays valid for as long as it is referred to; it must not be written to. Get allocates nothing, and takes
-// no lock unless the index has overflowed where the key would be. It walks past the versions that are newer than seq,
-// one by one.
+// Get returns the newest version of key that a reader at seq sees, with its sequence number and kind. It does not apply
+// range tombstones, which may have deleted the version: see RangeDels. The value is part of the arena: it never changes
+// and stays valid as long as it is referenced; it must not be written to. Get allocates nothing. It takes no lock
+// unless keys have overflowed the index near this one. It walks one by one past the versions that are newer than seq.
 func (t *Table) Get(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, trailer ikey.Trailer, found bool) {
-	if t.counts.Load() == 0 { // the table of a store that is only read: its filter may be large, and in no cache
+	if t.counts.Load() == 0 { // as in a store that is only read: its filter may be large and not in the cache
 		return nil, 0, false
 	}
 	r, _ := t.find(t.index.Load(), key, tagOf(h))
@@ -224,32 +227,31 @@ func (t *Table) Get(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, 
 	return nil, 0, false
 }
 
-// Freeze says that no Add will come: from here on cursors need no lock. It may be called again.
+// Freeze ends the adding: Add panics from now on, and cursors need no lock. It may be called again.
 func (t *Table) Freeze() {
-	t.mu.Lock() // cursors that are inside with the lock see the table as it stays
+	t.mu.Lock() // wait for the cursors that hold the lock
 	t.frozen.Store(true)
 	t.mu.Unlock()
 }
 
-// RangeDels is the range tombstones that are in the table now, nil if there are none. It is safe for concurrent use,
-// takes no lock, and finds every tombstone whose AddRange has returned.
+// RangeDels returns the range tombstones that are in the table now, nil if there are no tombstones. It is safe for
+// concurrent use, takes no lock, and includes every tombstone whose AddRange has returned.
 func (t *Table) RangeDels() *RangeDels { return t.ranges.published.Load() }
 
-// Bytes is the memory that the table takes: the arena's chunks, the index with its filter, the range tombstones, and an
-// estimate for the tree.
-// It never falls, and is safe for concurrent use.
+// Bytes returns the memory that the table takes: the arena's chunks, the index with its filter, the range tombstones,
+// and an estimate for the tree. It never falls, and is safe for concurrent use.
 func (t *Table) Bytes() int64 {
 	return int64(unsafe.Sizeof(*t)) + t.arena.bytes.Load() + t.index.Load().bytes() + t.orderMem.Load() +
 		(int64(t.Keys())-t.tail.n.Load())*treeBytesPerKey + t.ranges.bytes.Load()
 }
 
-// Len is the number of versions, range tombstones included. It is safe for concurrent use.
+// Len returns the number of versions, range tombstones included. It is safe for concurrent use.
 func (t *Table) Len() int { return int(t.counts.Load() >> 32) }
 
-// Keys is the number of user keys, deleted ones included: a good second argument of New for the next table. It is safe
-// for concurrent use.
+// Keys returns the number of user keys, deleted ones included: a good second argument of New for the next table. It is
+// safe for concurrent use.
 func (t *Table) Keys() int { return int(uint32(t.counts.Load())) } //nolint:gosec // G115: the lower half
 
-// Seqs returns the smallest and the largest sequence number; both are 0 in an empty table. It is for the writer, and
-// for anyone once the table is frozen.
+// Seqs returns the smallest and the largest sequence number, both 0 for an empty table. Only the writer may call it
+// until the table is frozen.
 func (t *Table) Seqs() (smallest, largest ikey.Seq) { return t.minSeq, t.maxSeq }

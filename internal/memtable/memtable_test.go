@@ -58,7 +58,8 @@ func TestGet(t *testing.T) {
 			if got := get(tb, test.key, test.seq); got != test.want {
 				t.Errorf("Get(%q, %d) = %q, want %q", test.key, test.seq, got, test.want)
 			}
-			if _, trailer, _ := tb.Get([]byte(test.key), bloomblock.HashKey([]byte(test.key)), test.seq); trailer.Seq() != test.at {
+			if _, trailer, _ := tb.Get([]byte(test.key), bloomblock.HashKey([]byte(test.key)),
+				test.seq); trailer.Seq() != test.at {
 				t.Errorf("Get(%q, %d) finds sequence %d, want %d", test.key, test.seq, trailer.Seq(), test.at)
 			}
 		})
@@ -104,7 +105,8 @@ func TestLargeKeysAndValues(t *testing.T) {
 	tb := New([]byte("k"), 0, 0)
 	rng := rand.New(rand.NewPCG(1, 1))
 	want := map[string][]byte{}
-	for i, size := range []int{0, 1, 3000, 5000, 64 << 10, 300 << 10, maxChunk - versionHeader - 1, maxChunk, 5 << 20, 100} {
+	for i, size := range []int{0, 1, 3000, 5000, 64 << 10, 300 << 10, maxChunk - versionHeader - 1, maxChunk, 5 << 20,
+		100} {
 		for _, keyLen := range []int{1, 64 << 10} {
 			k, v := bytes.Repeat([]byte{byte('a' + i)}, keyLen), make([]byte, size)
 			for j := range v {
@@ -150,7 +152,8 @@ func TestTheTableFindsThePrefixOfItsKeys(t *testing.T) {
 			}
 			return fmt.Sprintf("tenant/items/0%03d/%d", i*7919%1000, i)
 		}},
-		{"a wrong guess is given up", "user/", "object", func(i int) string { return fmt.Sprint("object/", "ab"[i%2:i%2+1], i) }},
+		{"a wrong guess is given up", "user/", "object",
+			func(i int) string { return fmt.Sprint("object/", "ab"[i%2:i%2+1], i) }},
 		{"no common prefix", "", "", func(i int) string { return strconv.Itoa(i % 10) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -19,7 +19,8 @@ import (
 func visible(es []entry, seq ikey.Seq, newest bool) []entry {
 	var shown []entry
 	for _, e := range es {
-		if e.k.Trailer.Seq() > seq || newest && len(shown) > 0 && string(shown[len(shown)-1].k.User) == string(e.k.User) {
+		if e.k.Trailer.Seq() > seq ||
+			newest && len(shown) > 0 && string(shown[len(shown)-1].k.User) == string(e.k.User) {
 			continue
 		}
 		shown = append(shown, e)
@@ -140,7 +141,8 @@ func TestMovesAgainstASortedSlice(t *testing.T) {
 				if c.Next() || c.Prev() {
 					t.Fatal("a cursor that stands nowhere moves")
 				}
-				if wrong := wander(&c, rng, visible(es, seq, newest), 1500, func() []byte { return shape.key(rng) }, ikey.Seq(shape.n)); wrong != "" {
+				if wrong := wander(&c, rng, visible(es, seq, newest), 1500, func() []byte { return shape.key(rng) },
+					ikey.Seq(shape.n)); wrong != "" {
 					t.Fatalf("at %d, newest %v: %s", seq, newest, wrong)
 				}
 				if round%4 == 0 {
@@ -219,9 +221,11 @@ func TestSeekLT(t *testing.T) {
 		at, seq     ikey.Seq
 		all, newest string
 	}{
-		{"behind the last key all are seen", "zzz", after, 9, "zz@3 p/b@1 p/b@6 p/a@2 p@5 a@4", "zz@3 p/b@6 p/a@2 p@5 a@4"},
+		{"behind the last key all are seen", "zzz", after, 9, "zz@3 p/b@1 p/b@6 p/a@2 p@5 a@4",
+			"zz@3 p/b@6 p/a@2 p@5 a@4"},
 		{"a key is not before itself", "zz", after, 9, "p/b@1 p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
-		{"the newest of a key is before an older place in it", "p/b", 5, 9, "p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
+		{"the newest of a key is before an older place in it", "p/b", 5, 9, "p/b@6 p/a@2 p@5 a@4",
+			"p/b@6 p/a@2 p@5 a@4"},
 		{"behind all versions of a key", "p/b", 0, 9, "p/b@1 p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
 		{"a version is not before itself", "p/b", 1, 9, "p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
 		{"the cursor's sequence hides what is newer", "p/c", 5, 5, "p/b@1 p/a@2 p@5 a@4", "p/b@1 p/a@2 p@5 a@4"},
@@ -314,7 +318,8 @@ func TestACursorIsUsedAgain(t *testing.T) {
 	add(one, "a", 1, ikey.Set, "one")
 	add(two, "b", 1, ikey.Set, "two")
 	var c Cursor
-	if c.First() || c.Last() || c.SeekGE(ikey.Search(nil, 1)) || c.SeekLT(ikey.Search([]byte("z"), 1)) || c.Next() || c.Prev() {
+	if c.First() || c.Last() || c.SeekGE(ikey.Search(nil, 1)) || c.SeekLT(ikey.Search([]byte("z"), 1)) || c.Next() ||
+		c.Prev() {
 		t.Error("the zero Cursor stands somewhere")
 	}
 	c.Reset(one, 1, false)
@@ -325,7 +330,8 @@ func TestACursorIsUsedAgain(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if c.First() || c.Last() || c.SeekGE(ikey.Search(nil, 1)) || c.SeekLT(ikey.Search([]byte("z"), 1)) || c.Next() || c.Prev() {
+	if c.First() || c.Last() || c.SeekGE(ikey.Search(nil, 1)) || c.SeekLT(ikey.Search([]byte("z"), 1)) || c.Next() ||
+		c.Prev() {
 		t.Error("a closed cursor stands somewhere")
 	}
 	moved := c // as a slice of cursors does that grows

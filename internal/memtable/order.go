@@ -15,13 +15,14 @@ import (
 // An item stands for a user key in the tree. It has no pointers, and four of them fill a cache line.
 type item struct {
 	head  uint64 // ikey.HeadAfter the table's prefix
-	first ref    // a version of the key, for its bytes; or a probe
+	first ref    // a version of the key, for its bytes; or the index of a probe
 	id    uint32
 }
 
 // newTree makes an empty tree.
 func (t *Table) newTree() *btree.BTreeG[item] {
-	return btree.NewG(degree, func(a, b item) bool { // less, written out: the tree calls it a dozen times for each insert
+	// less, written out: the tree calls it a dozen times for each insert
+	return btree.NewG(degree, func(a, b item) bool {
 		if a.head != b.head {
 			return a.head < b.head
 		}
@@ -29,7 +30,7 @@ func (t *Table) newTree() *btree.BTreeG[item] {
 	})
 }
 
-// less orders items by user key. Equal heads decide nothing; that is the rare case, kept out of line.
+// less orders items by user key. If the heads are equal, which is rare, the bytes are compared out of line.
 func (t *Table) less(a, b item) bool {
 	if a.head != b.head {
 		return a.head < b.head
@@ -48,7 +49,7 @@ func (t *Table) keyOf(r ref) []byte {
 	return t.arena.version(r).key()
 }
 
-// insert gives a new key its place in the order; last says that it is behind all others.
+// insert adds a new key to the order. last reports that it is after all others.
 func (t *Table) insert(it item, last bool) {
 	if it.id%newestChunk == 0 {
 		t.mu.Lock()
@@ -70,12 +71,12 @@ func (t *Table) insert(it item, last bool) {
 	}
 }
 
-// search is the first of n items that is not before it.
+// search returns the index of the first of the tail's first n items that is not before it.
 func (t *Table) search(it item, n int) int {
 	return sort.Search(n, func(i int) bool { return !t.less(*t.tail.at(i), it) })
 }
 
-// isLast reports whether key, whose head is that, is behind all others of the table. It is for the writer.
+// isLast reports whether a key with this head is after all others of the table. Only the writer calls it.
 func (t *Table) isLast(key []byte, head uint64) bool {
 	n := int(t.tail.n.Load())
 	if n == 0 {
@@ -88,7 +89,7 @@ func (t *Table) isLast(key []byte, head uint64) bool {
 	return string(key) > string(t.keyOf(last.first))
 }
 
-// push adds an item behind all others. Readers find it whole, or not.
+// push appends an item to the tail. Readers see the whole item or do not see it.
 func (t *Table) push(it item) {
 	n := int(t.tail.n.Load())
 	if n == len(t.tail.chunks)*tailChunk {
@@ -101,14 +102,14 @@ func (t *Table) push(it item) {
 	t.tail.n.Store(int64(n + 1))
 }
 
-// probes let a search key, which is in no arena, stand in the tree's order: an item cannot point to it, but can hold
-// the number of a place here. A place is taken for one descent.
+// probes let a search key, which is not in the arena, take part in the tree's order: an item cannot point to it, but
+// can hold the index of a slot here. A slot is taken for one descent.
 type probes [64]struct {
 	busy atomic.Bool
-	key  []byte // of who made it busy
+	key  []byte // of the search that made it busy
 }
 
-// take returns an item that sorts as key does. It comes after all places were busy only once one is free.
+// take returns an item that sorts as key does. If all slots are busy it waits for one.
 func (t *Table) take(key []byte) item {
 	for {
 		for i := range t.probes {
@@ -128,7 +129,7 @@ func (t *Table) give(it item) {
 	p.busy.Store(false)
 }
 
-// findByOrder returns the newest version of key, or 0, without the index.
+// findByOrder returns the newest version of key, or 0, without using the index.
 func (t *Table) findByOrder(key []byte) ref {
 	if !t.frozen.Load() {
 		t.mu.RLock()
@@ -148,7 +149,7 @@ func (t *Table) findByOrder(key []byte) ref {
 	return t.newestByID(it.id)
 }
 
-// newestOf returns the newest version of the key of an older one. It is for the writer.
+// newestOf returns the newest version of the key of an older one. Only the writer calls it.
 func (t *Table) newestOf(r ref) ref { return t.newestByID(t.arena.version(r).id()) }
 
 func (t *Table) newestByID(id uint32) ref {
@@ -157,11 +158,12 @@ func (t *Table) newestByID(id uint32) ref {
 
 const sampleSize = 64
 
-// A sample is about every stride-th key of the table. The steps vary, lest they keep time with a pattern of the keys.
+// A sample holds about every stride-th key of the table. The steps vary, so that they do not match a pattern of the
+// keys.
 type sample struct {
 	items  []item
 	stride int
-	skip   int // keys to let pass
+	skip   int // keys to leave out before the next one
 }
 
 func (s *sample) add(it item) {
@@ -182,7 +184,7 @@ func (s *sample) add(it item) {
 	s.skip = int(step % uint64(2*s.stride-1)) //nolint:gosec // G115: 31 bits
 }
 
-// sorted is the sampled keys in order.
+// sorted returns the sampled keys in order.
 func (t *Table) sorted() [][]byte {
 	keys := make([][]byte, len(t.sample.items))
 	for i, it := range t.sample.items {
@@ -192,8 +194,8 @@ func (t *Table) sorted() [][]byte {
 	return keys
 }
 
-// sharedPrefix is the prefix of all sorted keys but the outermost sixteenths, less its last byte: keys that count
-// upward soon leave the longest one.
+// sharedPrefix returns the common prefix of all sorted keys except the outermost sixteenths, without its last byte:
+// keys that count upward soon leave the longest common prefix.
 func sharedPrefix(sorted [][]byte) []byte {
 	if len(sorted) < 2 {
 		return nil
@@ -202,7 +204,7 @@ func sharedPrefix(sorted [][]byte) []byte {
 	return low[:max(ikey.CommonPrefix(low, high), 1)-1]
 }
 
-// distinct is how many heads the sorted keys have after prefix.
+// distinct returns the number of different heads that the sorted keys have after prefix.
 func distinct(prefix []byte, sorted [][]byte) int {
 	n, last := 0, uint64(0)
 	for _, k := range sorted {
@@ -213,7 +215,7 @@ func distinct(prefix []byte, sorted [][]byte) int {
 	return n
 }
 
-// rehead takes all heads after another prefix if that tells more keys apart, in a new tree.
+// rehead takes all heads after another prefix if that distinguishes more keys, in a new tree.
 func (t *Table) rehead() {
 	keys := t.sorted()
 	prefix := sharedPrefix(keys)
@@ -239,6 +241,6 @@ func (t *Table) rehead() {
 
 func (t *Table) headOf(r ref) uint64 { return ikey.HeadAfter(t.prefix, t.keyOf(r)) }
 
-// CommonPrefix is what most keys of the table begin with, a good first argument of New for the next table. It is the
-// caller's. Nobody may be adding: it belongs to the writer, or to anyone once the table is frozen.
+// CommonPrefix returns a prefix of most keys of the table, a good first argument of New for the next table. The slice
+// is the caller's. Only the writer may call it until the table is frozen.
 func (t *Table) CommonPrefix() []byte { return bytes.Clone(sharedPrefix(t.sorted())) }

@@ -8,25 +8,26 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// RangeDels is the range tombstones of a table at one moment. It never changes, is safe for concurrent use, and what it
-// returns stays valid for as long as it is referred to. Nil has no tombstones.
+// RangeDels holds the range tombstones of a table at one moment. It is immutable and safe for concurrent use, and what
+// it returns stays valid as long as it is referenced. Nil has no tombstones.
 type RangeDels struct{ root *stretch }
 
 var _ rangedel.Set = (*RangeDels)(nil)
 
-// newestOf is the newest of an ascending list that a reader at seq sees, 0 if there is none.
+// newestOf returns the newest number of an ascending list that a reader at seq sees, or 0.
 func newestOf(list []ikey.Seq, seq ikey.Seq) ikey.Seq {
 	f := rangedel.Fragment{Seqs: list}
 	return f.Newest(seq)
 }
 
-// Covering is the newest tombstone over key that a reader at seq sees, 0 if there is none. It allocates nothing.
+// Covering returns the sequence number of the newest tombstone over key that a reader at seq sees, or 0. It allocates
+// nothing.
 func (r *RangeDels) Covering(key []byte, seq ikey.Seq) ikey.Seq {
 	if r == nil {
 		return 0
 	}
 	var at *stretch     // the last one that starts at or before key, on the way so far
-	var newest ikey.Seq // of what lies above n: newer than what lies below
+	var newest ikey.Seq // of the tombstones noted above n, which are newer than those below
 	for n := r.root; n != nil; {
 		if newest == 0 {
 			newest = newestOf(n.all, seq)
@@ -43,9 +44,9 @@ func (r *RangeDels) Covering(key []byte, seq ikey.Seq) ikey.Seq {
 	return newestOf(at.own, seq)
 }
 
-// Stretch is keys [lo, hi) around key for all of which Covering at seq is newest. An empty lo is where the keys begin,
-// a nil hi is infinite. It may end where the tombstones change though the newest that the reader sees does not. It
-// allocates nothing.
+// Stretch returns a range of keys [lo, hi) around key for all of which Covering at seq is newest. An empty lo is the
+// start of all keys, a nil hi is infinite. The range may end where the tombstones change though the newest visible one
+// stays the same. Stretch allocates nothing.
 func (r *RangeDels) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq) {
 	if r == nil {
 		return nil, nil, 0
@@ -71,10 +72,10 @@ func (r *RangeDels) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ike
 	return at.start, hi, newestOf(at.own, seq)
 }
 
-// List is the tombstones as fragments, for a table file. Of those over one stretch it has the newest that a reader at
-// each of the snapshots sees, and the newest of all: no reader can tell the others. The snapshots ascend; they are
-// those from before the table's last tombstone that are in use. Fragments that touch differ. The list shares the
-// table's bytes.
+// List returns the tombstones as fragments, for a table file. Over each stretch of keys it keeps the newest tombstone
+// of all and the newest that a reader at each of the snapshots sees; no reader can distinguish the result from the
+// whole. snapshots are those in use that were taken before the table's last tombstone, ascending. Neighbouring
+// fragments that touch differ. The list shares the table's bytes.
 func (r *RangeDels) List(snapshots []ikey.Seq) rangedel.List {
 	if r == nil {
 		return nil
@@ -89,7 +90,7 @@ type lister struct {
 	snapshots []ikey.Seq
 	list      rangedel.List
 	open      bool         // the last fragment has not ended yet
-	above     [][]ikey.Seq // what covers the whole subtree, from the root down: newest first
+	above     [][]ikey.Seq // tombstones over the whole subtree, from the root down: newest first
 	seqs      []ikey.Seq   // of the current stretch
 }
 
@@ -107,7 +108,7 @@ func (l *lister) visit(n *stretch) {
 	l.above = l.above[:depth]
 }
 
-// add goes on to the next stretch.
+// add appends the next stretch.
 func (l *lister) add(n *stretch) {
 	l.seqs = l.seqs[:0]
 	for seq := l.newest(n, ikey.MaxSeq); seq > 0; {
@@ -129,14 +130,14 @@ func (l *lister) add(n *stretch) {
 	if l.open = len(l.seqs) > 0; !l.open {
 		return
 	}
-	seqs := slices.Clip(n.own) // in most tables all have it so: one tombstone
+	seqs := slices.Clip(n.own) // in most tables every stretch has one tombstone, and own is the list
 	if !slices.Equal(seqs, l.seqs) {
 		seqs = slices.Clone(l.seqs)
 	}
 	l.list = append(l.list, rangedel.Fragment{Start: n.start, Seqs: seqs})
 }
 
-// newest is the newest tombstone over a stretch that a reader at seq sees.
+// newest returns the newest tombstone over a stretch that a reader at seq sees, or 0.
 func (l *lister) newest(n *stretch, seq ikey.Seq) ikey.Seq {
 	for _, list := range l.above {
 		if newest := newestOf(list, seq); newest != 0 {

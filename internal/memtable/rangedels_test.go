@@ -30,7 +30,8 @@ func covering(ts []rangedel.Tombstone, key []byte, seq ikey.Seq) (newest ikey.Se
 
 // rangeKeys are bounds and keys, in order: prefixes of each other, the empty key, and the last there may be.
 func rangeKeys() [][]byte {
-	keys := [][]byte{{}, {0}, {0, 0}, []byte("a"), []byte("a\x00"), []byte("ab"), []byte("b"), {0xff}, bytes.Repeat([]byte{0xff}, 20)}
+	keys := [][]byte{{}, {0}, {0, 0}, []byte("a"), []byte("a\x00"), []byte("ab"), []byte("b"), {0xff},
+		bytes.Repeat([]byte{0xff}, 20)}
 	for i := range 12 {
 		keys = append(keys, fmt.Appendf(nil, "key%02d", i))
 	}
@@ -53,8 +54,10 @@ func checkRanges(t *testing.T, r *RangeDels, ts []rangedel.Tombstone, largest ik
 				t.Fatalf("%v: stretch of %q at %d: got %d in [%q, %q), want %d", ts, key, seq, got, lo, hi, want)
 			}
 			for _, k := range keys {
-				if bytes.Compare(lo, k) <= 0 && (hi == nil || bytes.Compare(k, hi) < 0) && covering(ts, k, seq) != want {
-					t.Fatalf("%v: [%q, %q) around %q at %d has %d, but %q %d", ts, lo, hi, key, seq, want, k, covering(ts, k, seq))
+				if bytes.Compare(lo, k) <= 0 && (hi == nil || bytes.Compare(k, hi) < 0) &&
+					covering(ts, k, seq) != want {
+					t.Fatalf("%v: [%q, %q) around %q at %d has %d, but %q %d",
+						ts, lo, hi, key, seq, want, k, covering(ts, k, seq))
 				}
 			}
 		}
@@ -136,8 +139,10 @@ func TestManyRangeDelsAgainstEachTombstone(t *testing.T) {
 				t.Fatalf("seed %d, after %d, over %x at %d: got %d, want %d", seed, i+1, key, seq, got, want)
 			}
 			lo, hi, got := moments[i].Stretch(key, seq)
-			if got != want || covering(ts[:i+1], lo, seq) != want || bytes.Compare(lo, key) > 0 || hi != nil && bytes.Compare(key, hi) >= 0 {
-				t.Fatalf("seed %d, after %d: stretch of %x at %d: got %d in [%x, %x), want %d", seed, i+1, key, seq, got, lo, hi, want)
+			if got != want || covering(ts[:i+1], lo, seq) != want || bytes.Compare(lo, key) > 0 ||
+				hi != nil && bytes.Compare(key, hi) >= 0 {
+				t.Fatalf("seed %d, after %d: stretch of %x at %d: got %d in [%x, %x), want %d",
+					seed, i+1, key, seq, got, lo, hi, want)
 			}
 		}
 	}
@@ -254,7 +259,8 @@ func TestCoveringBesideAWriter(t *testing.T) {
 	ts := make([]rangedel.Tombstone, n)
 	for i := range ts {
 		from := rng.IntN(len(keys) - 1)
-		ts[i] = rangedel.Tombstone{Start: keys[from], End: keys[from+1+rng.IntN(len(keys)-from-1)], Seq: ikey.Seq(i + 1)}
+		ts[i] = rangedel.Tombstone{Start: keys[from], End: keys[from+1+rng.IntN(len(keys)-from-1)],
+			Seq: ikey.Seq(i + 1)}
 	}
 	tb := New(nil, 0, 0)
 	var published atomic.Int64

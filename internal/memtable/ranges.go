@@ -10,23 +10,23 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// A stretch is the keys from start up to the next stretch, all under the same range tombstones. The stretches of a
+// A stretch is a range of keys under the same range tombstones: from start up to the next stretch. The stretches of a
 // table cover all keys, gaps included, and are the nodes of a treap: a search tree by start in which no child outranks
-// its parent. Ranks are random, so that its depth is logarithmic, and it is cut in two and put together again in that
-// time.
+// its parent. Ranks are random, so its depth is logarithmic, and it is split and joined in logarithmic time.
 //
-// A tombstone over many stretches is noted once, where they are a whole subtree, and moves down only as the tree
-// changes there: a queue that deletes all before its head again and again costs O(log n) each time, not O(n).
+// A tombstone over many stretches is noted once, at the root of a subtree that it covers as a whole, and moves down
+// only as the tree changes there: a queue that deletes everything before its head again and again costs O(log n) each
+// time, not O(n).
 //
 // Published stretches never change. The writer copies those on its way (a path from the root), and appends to lists
-// behind the length that readers know of.
+// after the length that readers know of.
 type stretch struct {
 	start       []byte // in the arena
 	left, right *stretch
-	own         []ikey.Seq // the tombstones over this stretch
-	all         []ikey.Seq // those over the whole subtree, this stretch included: newer than any in the subtree
+	own         []ikey.Seq // tombstones over this stretch
+	all         []ikey.Seq // tombstones over the whole subtree and this stretch: newer than any in the subtree
 	rank        uint32
-	change      uint32 // which made this copy
+	change      uint32 // the change that made this copy
 }
 
 const (
@@ -34,19 +34,19 @@ const (
 	stretchBytes = int64(unsafe.Sizeof(stretch{}))
 )
 
-// ranges are a table's range tombstones.
+// ranges holds a table's range tombstones.
 type ranges struct {
 	published atomic.Pointer[RangeDels]
 	bytes     atomic.Int64 // of stretches and lists
 
-	// the writer's
+	// Used by the writer alone.
 	root   *stretch
 	change uint32 // the current one: its stretches are not published yet
 	newest ikey.Seq
 	ranks  rand.PCG
 }
 
-// add puts the tombstone [start, end) with seq into the tree and publishes it. The bytes of new bounds come from clone.
+// add adds the tombstone [start, end) with seq to the tree and publishes it. It copies new bounds with clone.
 func (r *ranges) add(start, end []byte, seq ikey.Seq, clone func([]byte) []byte) {
 	if r.root == nil {
 		r.root = r.newStretch(nil, nil)
@@ -54,7 +54,7 @@ func (r *ranges) add(start, end []byte, seq ikey.Seq, clone func([]byte) []byte)
 	r.change++
 	before, inside := r.split(r.root, start)
 	if inside == nil || !bytes.Equal(first(inside).start, start) {
-		// The new stretch goes on with the list, and the one before it gets no room to append to the same array.
+		// The new stretch continues the list. The stretch before it must not append to the same array, so its list is clipped.
 		cut := last(before)
 		inside = r.join(r.newStretch(clone(start), cut.own), inside)
 		cut.own = slices.Clip(cut.own)
@@ -96,7 +96,7 @@ func (r *ranges) noted(list []ikey.Seq, seq ikey.Seq) []ikey.Seq {
 	return []ikey.Seq{seq}
 }
 
-// insert puts a tombstone that comes late among those of each stretch of the tree.
+// insert adds a late tombstone to the list of each stretch of the tree.
 func (r *ranges) insert(n *stretch, seq ikey.Seq) *stretch {
 	if n == nil {
 		return nil
@@ -116,7 +116,7 @@ func (r *ranges) newStretch(start []byte, own []ikey.Seq) *stretch {
 	return &stretch{start: start, own: own, rank: uint32(r.ranks.Uint64() >> 32), change: r.change}
 }
 
-// mine is n, or a copy if readers may know it.
+// mine returns n, or a copy if readers may know n.
 func (r *ranges) mine(n *stretch) *stretch {
 	if n.change == r.change {
 		return n
@@ -126,12 +126,13 @@ func (r *ranges) mine(n *stretch) *stretch {
 	return &c
 }
 
-// push moves what is noted for n's whole subtree one step down: to n, which must be the writer's, and to its children.
+// push moves the tombstones that are noted for n's whole subtree one step down: to n, which belongs to the writer, and
+// to its children.
 func (r *ranges) push(n *stretch) {
 	if len(n.all) == 0 {
 		return
 	}
-	all := slices.Clip(n.all) // up to three lists share the array from here on
+	all := slices.Clip(n.all) // up to three lists share the array from now on
 	under := func(list []ikey.Seq) []ikey.Seq {
 		if len(list) == 0 {
 			return all
@@ -150,8 +151,8 @@ func (r *ranges) push(n *stretch) {
 	n.all = nil
 }
 
-// split cuts the tree into the stretches that start before key and the others. What was noted above the cut has moved
-// down: the lists of the last one before and of the first one behind are whole.
+// split divides the tree into the stretches that start before key and the others. It pushes down the tombstones noted
+// above the cut, so that the lists of the last stretch before and the first one after it are complete.
 func (r *ranges) split(n *stretch, key []byte) (before, behind *stretch) {
 	if n == nil {
 		return nil, nil
@@ -166,7 +167,7 @@ func (r *ranges) split(n *stretch, key []byte) (before, behind *stretch) {
 	return before, n
 }
 
-// join makes one tree of two, of which all of a lies before all of b.
+// join joins two trees, where all of a is before all of b.
 func (r *ranges) join(a, b *stretch) *stretch {
 	switch {
 	case a == nil:
@@ -200,16 +201,16 @@ func last(n *stretch) *stretch {
 	return n
 }
 
-// appended is a list, which is not empty, with newer numbers behind it. A list with room belongs to one stretch, which
-// alone appends to its array; a full one may be shared, and is copied. So that the two can be told apart, an array is
-// left before it is full.
+// appended returns a non-empty list with newer numbers after it. A list with spare capacity belongs to one stretch,
+// which alone appends to its array. A full one may be shared, and is copied. So that the two can be distinguished, an
+// array is never filled.
 func (r *ranges) appended(list []ikey.Seq, newer ...ikey.Seq) []ikey.Seq {
 	n := len(list) + len(newer)
 	if n < cap(list) {
 		return append(list, newer...)
 	}
 	if cap(list) > len(list) {
-		r.bytes.Add(-int64(cap(list)) * seqBytes) // given up
+		r.bytes.Add(-int64(cap(list)) * seqBytes) // the old array is garbage
 	}
 	grown := append(make([]ikey.Seq, 0, max(2*n, 4)), list...)
 	r.bytes.Add(int64(cap(grown)) * seqBytes)

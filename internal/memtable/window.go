@@ -1,15 +1,15 @@
 package memtable
 
-// An origin is where a window is taken from, in either direction.
+// An origin is the position that a window begins at, in either direction.
 type origin int
 
 const (
 	fromEnd  origin = iota // of the table
-	fromKey                // which belongs to the window if the table has it
-	fromEdge               // of the last window, which is not empty; its key does not belong to the new one
+	fromKey                // at a key, which belongs to the window if the table has it
+	fromEdge               // after the last window, which is not empty
 )
 
-// window takes the keys that lie forward, or back, from an origin, and goes to the first one taken.
+// window copies the refs of the next keys in one direction from an origin, and moves to the first of them.
 func (c *Cursor) window(back bool, from origin, key []byte) {
 	if c.t == nil {
 		c.i = 0
@@ -41,7 +41,7 @@ func (c *Cursor) window(back bool, from origin, key []byte) {
 		pivot = t.take(key)
 	case fromEdge:
 		v := t.arena.version(c.refs[edge])
-		pivot = item{head: t.headOf(c.refs[edge]), first: c.refs[edge], id: v.id()} // the prefix may be another by now
+		pivot = item{head: t.headOf(c.refs[edge]), first: c.refs[edge], id: v.id()} // the prefix may have changed
 		c.edge = v.id()
 	case fromEnd:
 	}
@@ -84,15 +84,15 @@ func (c *Cursor) window(back bool, from origin, key []byte) {
 	}
 }
 
-// touch has the processor fetch the versions of the window from memory all at once, rather than one for each step.
+// touch makes the processor fetch the versions of the window from memory all at once, rather than one at each step.
 func (c *Cursor) touch() {
 	for _, r := range c.refs[c.begin:c.end] {
 		c.touched += c.t.arena.version(r).trailer()
 	}
 }
 
-// collect takes one key from the tree, and before it those of the tail whose turn it is. It says whether it wants
-// another.
+// collect puts one key of the tree into the window, after the keys of the tail that come before it. It reports whether
+// it wants another.
 func (c *Cursor) collect(it item) bool {
 	for c.inTail() && c.t.less(*c.t.tail.at(c.next), it) != c.back {
 		if !c.takeTail() {
@@ -105,7 +105,7 @@ func (c *Cursor) collect(it item) bool {
 // inTail reports whether the tail has more keys in the direction of the window.
 func (c *Cursor) inTail() bool { return c.next >= 0 && c.next < c.tail }
 
-// takeTail takes the next key of the tail. It says whether the window has room for another.
+// takeTail puts the next key of the tail into the window. It reports whether the window wants another.
 func (c *Cursor) takeTail() bool {
 	it := c.t.tail.at(c.next)
 	if c.back {
@@ -116,7 +116,8 @@ func (c *Cursor) takeTail() bool {
 	return c.put(*it)
 }
 
-// put takes a key into the window, unless it is the edge of the last one, and says whether there is room for another.
+// put puts a key into the window, unless it is the edge of the last window, and reports whether the window wants
+// another.
 func (c *Cursor) put(it item) bool {
 	if c.skip && it.id == c.edge {
 		return true
@@ -133,7 +134,7 @@ func (c *Cursor) put(it item) bool {
 	return !c.full
 }
 
-// lock takes the read lock if the table still changes, and says whether it did.
+// lock takes the read lock if the table may still change, and reports whether it did.
 func (c *Cursor) lock() bool {
 	if c.t.frozen.Load() {
 		return false

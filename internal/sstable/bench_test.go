@@ -69,7 +69,8 @@ func newBenchStore(b *testing.B, shape benchShape) *benchStore {
 			if shape.value != nil {
 				n = shape.value(i)
 			}
-			if err := w.Add(ikey.Key{User: append([]byte(shape.prefix), part[i][:]...), Trailer: plainSet}, value[:n]); err != nil {
+			if err := w.Add(ikey.Key{User: append([]byte(shape.prefix), part[i][:]...), Trailer: plainSet},
+				value[:n]); err != nil {
 				b.Fatal(err)
 			}
 		}

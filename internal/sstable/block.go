@@ -149,7 +149,8 @@ func (b *blockBuilder) append(dst []byte) []byte {
 	n, width := b.n, b.width()
 	dst = slices.Grow(dst, b.size())
 	start := len(dst)
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(n))                          //nolint:gosec // bounded by the block's size
+	//nolint:gosec // bounded by the block's size
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(n))
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(b.prefix)|uint32(width)<<24) //nolint:gosec // at most MaxKey
 	dst = append(dst, b.keys[:b.prefix]...)
 	for (len(dst)-start)%8 != 0 {

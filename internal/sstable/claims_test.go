@@ -156,7 +156,8 @@ func TestATailAgreesWithTheManifest(t *testing.T) {
 	_, _, getErr := get(r, kvs[0].key, 9)
 	_, propertiesErr := r.Properties()
 	for what, err := range map[string]error{
-		"load": r.Load(0), "get": getErr, "cursor": it.Close(), "properties": propertiesErr, "verify": r.Verify(t.Context(), nil),
+		"load": r.Load(0), "get": getErr, "cursor": it.Close(), "properties": propertiesErr,
+		"verify": r.Verify(t.Context(), nil),
 	} {
 		if !errors.Is(err, corrupt.Err) || !strings.Contains(err.Error(), "the manifest has another") {
 			t.Errorf("%s: %v, want damage that says so", what, err)

@@ -116,7 +116,8 @@ func contentSize(src []byte) uint64 {
 	}
 	flags := src[4]
 	single := flags >> 5 & 1
-	at := 6 - int(single) + int([...]byte{0, 1, 2, 4}[flags&3]) // after the window, unless a single segment, and the dictionary
+	// after the window, unless a single segment, and the dictionary
+	at := 6 - int(single) + int([...]byte{0, 1, 2, 4}[flags&3])
 	var b [8]byte
 	n := copy(b[:1<<(flags>>6)], src[min(at, len(src)):])
 	size := binary.LittleEndian.Uint64(b[:])

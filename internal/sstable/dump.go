@@ -55,7 +55,8 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 	for ok := it.First(); ok && d.err == nil; ok = it.Next() {
 		if it.i == 0 {
 			offset, stored, decoded := x.extent(it.at)
-			d.printf("block %d at %d: %d bytes, %d decoded, %d entries, prefix %q, up to %q\n", it.at, offset, stored, decoded,
+			d.printf("block %d at %d: %d bytes, %d decoded, %d entries, prefix %q, up to %q\n", it.at, offset, stored,
+				decoded,
 				it.b.n, it.key[:it.b.prefix], x.separatorKey(it.at))
 		}
 		if entries {

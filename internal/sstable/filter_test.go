@@ -44,7 +44,8 @@ func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := r.FilterState()
-		if s.Units != c.units || s.Damage != nil || s.Bytes != r.FilterBytes() || c.units > 0 && s.Rate > max(c.rate, 0.0001) {
+		if s.Units != c.units || s.Damage != nil || s.Bytes != r.FilterBytes() ||
+			c.units > 0 && s.Rate > max(c.rate, 0.0001) {
 			t.Fatalf("Load(%v): %+v, want %d units", c.rate, s, c.units)
 		}
 		if _, probed := r.MayContain(1); probed != (c.units > 0) {
@@ -79,7 +80,8 @@ func TestTrimKeepsTheUnitsThatARateNeeds(t *testing.T) {
 	var file bytes.Buffer
 	w := NewWriter(&file, WriterOptions{ID: 7, Filter: params})
 	for i := range 2000 {
-		if err := w.Add(ikey.Key{User: fmt.Appendf(nil, "%06d", i), Trailer: ikey.MakeTrailer(1, ikey.Set)}, nil); err != nil {
+		if err := w.Add(ikey.Key{User: fmt.Appendf(nil, "%06d", i), Trailer: ikey.MakeTrailer(1, ikey.Set)},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -234,7 +234,8 @@ func parseFooter(b []byte, size uint64) (footer, error) {
 	case max(f.indexLen, f.rangeDelLen, f.propsLen) > maxTail: // so that their sum does not wrap
 		return f, fmt.Errorf("index of %d, range deletes of %d and properties of %d bytes, want at most %d",
 			f.indexLen, f.rangeDelLen, f.propsLen, maxTail)
-	case f.sampleLen > maxSample || f.sampleLen > 0 && (f.filterLen == 0 || f.filterOff < uint64(f.sampleLen)+trailerSize):
+	case f.sampleLen > maxSample ||
+		f.sampleLen > 0 && (f.filterLen == 0 || f.filterOff < uint64(f.sampleLen)+trailerSize):
 		return f, fmt.Errorf("sample of %d bytes before a filter of %d at %d, want at most %d",
 			f.sampleLen, f.filterLen, f.filterOff, maxSample)
 	case f.filterOff+f.filterLen != f.indexOff:

@@ -150,7 +150,8 @@ func FuzzIndex(f *testing.F) {
 			again.add(append(bytes.Clone(x.prefix), x.sep(i)...), stored, decoded)
 		}
 		// The prefix may have been shorter than the builder's.
-		if y, err := parseIndex(again.append(nil), end, filterAlign-1); err != nil || y.blocks() != x.blocks() || y.end != x.end {
+		if y, err := parseIndex(again.append(nil), end, filterAlign-1); err != nil || y.blocks() != x.blocks() ||
+			y.end != x.end {
 			t.Fatalf("built again it differs: %v", err)
 		}
 		i := x.find([]byte(key))
@@ -207,7 +208,8 @@ func TestAVersionOfTheFutureIsNotDamage(t *testing.T) {
 	file, info, _ := small(t, None)
 	file[len(file)-footerSize+68]++
 	fixFooter(file)
-	if _, err := Open(bytes.NewReader(file), int64(len(file)), "x"); !errors.Is(err, ErrVersion) || errors.Is(err, corrupt.Err) {
+	if _, err := Open(bytes.NewReader(file), int64(len(file)), "x"); !errors.Is(err, ErrVersion) ||
+		errors.Is(err, corrupt.Err) {
 		t.Errorf("Open: %v, want %v", err, ErrVersion)
 	}
 	if err := newReader(file, info, 0).Load(0); !errors.Is(err, ErrVersion) || errors.Is(err, corrupt.Err) {
@@ -305,10 +307,12 @@ func fixSums(file []byte) {
 	}
 	// The properties say where the prefix filter is, and have the checksum of its header.
 	if at := ft.propsOff(); at < size && ft.propsLen < size-at {
-		if p, err := parseProperties(file[at:][:ft.propsLen]); err == nil && p.Prefixes.Bytes > 0 && p.Prefixes.Bytes < ft.indexOff {
+		if p, err := parseProperties(file[at:][:ft.propsLen]); err == nil && p.Prefixes.Bytes > 0 &&
+			p.Prefixes.Bytes < ft.indexOff {
 			offset := ft.indexOff - p.Prefixes.Bytes
 			h := file[offset:][:bloomblock.HeaderSize]
-			binary.LittleEndian.PutUint32(h[bloomblock.HeaderSize-4:], crc32.Checksum(h[:bloomblock.HeaderSize-4], castagnoli))
+			binary.LittleEndian.PutUint32(h[bloomblock.HeaderSize-4:],
+				crc32.Checksum(h[:bloomblock.HeaderSize-4], castagnoli))
 			p.Prefixes.Sum = s.filterSum(kindPrefixes, offset, h)
 			copy(file[at:], p.append(nil))
 			fix(kindProperties, at, ft.propsLen)

@@ -70,7 +70,8 @@ func TestApproximateOffsetCountsTheBlocksBefore(t *testing.T) {
 		}
 		last = got
 		half := 0.5 / float64(info.Blocks) // to half a block
-		if middle, err := r.ShareBefore([]byte(c.key)); err != nil || middle < c.low || middle > min(c.top+2*half, 1) || middle < share || middle > share+2*half {
+		if middle, err := r.ShareBefore([]byte(c.key)); err != nil || middle < c.low || middle > min(c.top+2*half, 1) ||
+			middle < share || middle > share+2*half {
 			t.Errorf("%q: %.4f of the data in front, want %.4f and half a block: %v", c.key, middle, share, err)
 		}
 	}

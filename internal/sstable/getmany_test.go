@@ -48,7 +48,8 @@ func manyTables(tb testing.TB) []manyTable {
 		all[fmt.Sprintf("many small entries, %d", v)] = kvs
 	}
 	for name, kvs := range all {
-		for _, o := range []WriterOptions{{ID: 1, BlockSize: 1 << 10}, {ID: 2, BlockSize: 32 << 10, Codec: S2, Filter: filterParams(tb, 0.01)}} {
+		for _, o := range []WriterOptions{{ID: 1, BlockSize: 1 << 10},
+			{ID: 2, BlockSize: 32 << 10, Codec: S2, Filter: filterParams(tb, 0.01)}} {
 			file, info := buildWith(tb, o, kvs, smallDels)
 			add(file, info, 0, kvs)
 			add(file, info, 4, kvs)
@@ -145,10 +146,14 @@ func TestGetManyAnswersAsGetDoes(t *testing.T) {
 			GetMany(ls, &got)
 			for i := range ls {
 				l, r := &ls[i], &results[i]
-				if l.OK != r.OK || l.Present != r.Present || l.Hit.Trailer != r.Hit.Trailer || !bytes.Equal(l.Hit.Value, r.Hit.Value) ||
-					fmt.Sprint(l.Err) != fmt.Sprint(r.Err) || l.OK && l.Hit.block == nil || !l.OK && !reflect.DeepEqual(l.Hit, Hit{}) {
-					t.Fatalf("table %d, %.40q at %d: %v %v %.40q@%d %v, want %v %v %.40q@%d %v", chosen[i], l.Key, l.Seq,
-						l.OK, l.Present, l.Hit.Value, l.Hit.Trailer, l.Err, r.OK, r.Present, r.Hit.Value, r.Hit.Trailer, r.Err)
+				if l.OK != r.OK || l.Present != r.Present || l.Hit.Trailer != r.Hit.Trailer ||
+					!bytes.Equal(l.Hit.Value, r.Hit.Value) ||
+					fmt.Sprint(l.Err) != fmt.Sprint(r.Err) || l.OK && l.Hit.block == nil ||
+					!l.OK && !reflect.DeepEqual(l.Hit, Hit{}) {
+					t.Fatalf("table %d, %.40q at %d: %v %v %.40q@%d %v, want %v %v %.40q@%d %v",
+						chosen[i], l.Key, l.Seq,
+						l.OK, l.Present, l.Hit.Value, l.Hit.Trailer, l.Err, r.OK, r.Present, r.Hit.Value, r.Hit.Trailer,
+						r.Err)
 				}
 			}
 			g.Leave()

@@ -18,7 +18,8 @@ func TestASequenceOfTheManifestCountsAndNotTheFiles(t *testing.T) {
 				unique = append(unique, v)
 			}
 		}
-		file, info := buildWith(t, WriterOptions{ID: 1, BlockSize: 1 << 10, Filter: filterParams(t, 0.01)}, unique, smallDels)
+		file, info := buildWith(t, WriterOptions{ID: 1, BlockSize: 1 << 10, Filter: filterParams(t, 0.01)}, unique,
+			smallDels)
 		want := make([]kv, len(unique))
 		for i, v := range unique {
 			want[i] = kv{v.key, ikey.MakeTrailer(seq, v.t.Kind()), v.value}

@@ -14,7 +14,8 @@ import (
 )
 
 var prefixRules = []PrefixRule{
-	{}, PrefixLen(1), PrefixLen(2), PrefixLen(5), PrefixSeparator('/', 1), PrefixSeparator('/', 2), PrefixSeparator('/', 4), PrefixSeparator(0, 1),
+	{}, PrefixLen(1), PrefixLen(2), PrefixLen(5), PrefixSeparator('/', 1), PrefixSeparator('/', 2),
+	PrefixSeparator('/', 4), PrefixSeparator(0, 1),
 }
 
 // naivePrefix is Of, told by the parts of a key.
@@ -105,7 +106,8 @@ func TestRulesAsText(t *testing.T) {
 		{strings.Repeat("x", 1<<20), `want "len:N"`},
 	} {
 		r := PrefixLen(3)
-		if err := r.UnmarshalText([]byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) || r != PrefixLen(3) || len(err.Error()) > 300 {
+		if err := r.UnmarshalText([]byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) ||
+			r != PrefixLen(3) || len(err.Error()) > 300 {
 			t.Errorf("%.99q: %v, %.400v, want %q", tt.text, r, err, tt.want)
 		}
 	}
@@ -145,7 +147,8 @@ func TestPrefixFiltersHoldEveryPrefixAndLittleElse(t *testing.T) {
 					t.Fatalf("%s, %v: %v", name, rule, err)
 				}
 				props, err := r.Properties()
-				if x := props.Prefixes; err != nil || x.Rule != rule.String() || x.Keys != uint64(len(prefixes)) || (x.Bytes > 0) != (rule != PrefixRule{}) {
+				if x := props.Prefixes; err != nil || x.Rule != rule.String() || x.Keys != uint64(len(prefixes)) ||
+					(x.Bytes > 0) != (rule != PrefixRule{}) {
 					t.Fatalf("%s, %v: properties %+v, %v, want %d prefixes", name, rule, x, err, len(prefixes))
 				}
 				if _, _, loaded := r.MayContainPrefix(1); loaded || r.PrefixBytes() != 0 {
@@ -155,20 +158,23 @@ func TestPrefixFiltersHoldEveryPrefixAndLittleElse(t *testing.T) {
 					t.Fatal(err)
 				}
 				for p := range prefixes {
-					if maybe, probed, loaded := r.MayContainPrefix(bloomblock.HashKey([]byte(p))); !maybe || !probed || !loaded {
+					if maybe, probed, loaded := r.MayContainPrefix(bloomblock.HashKey([]byte(p))); !maybe || !probed ||
+						!loaded {
 						t.Fatalf("%s, %v: prefix %q: %v, probed %v, loaded %v", name, rule, p, maybe, probed, loaded)
 					}
 				}
 				wrong, asked := 0, 0
 				for i := range 20_000 {
-					if maybe, probed, _ := r.MayContainPrefix(bloomblock.HashKey(fmt.Appendf(nil, "absent%d/", i))); probed && maybe {
+					if maybe, probed, _ := r.MayContainPrefix(bloomblock.HashKey(fmt.Appendf(nil, "absent%d/",
+						i))); probed && maybe {
 						wrong++
 					} else if probed {
 						asked++
 					}
 				}
 				// 0.001 promised: 20 of 20,000, and five deviations.
-				if probes := rule != (PrefixRule{}); probes && (asked+wrong != 20_000 || wrong > 20+22) || !probes && asked+wrong > 0 {
+				if probes := rule != (PrefixRule{}); probes && (asked+wrong != 20_000 || wrong > 20+22) ||
+					!probes && asked+wrong > 0 {
 					t.Errorf("%s, %v: %d of %d absent prefixes pass", name, rule, wrong, asked+wrong)
 				}
 				for _, other := range prefixRules {
@@ -177,8 +183,10 @@ func TestPrefixFiltersHoldEveryPrefixAndLittleElse(t *testing.T) {
 						t.Fatal(err)
 					}
 					maybe, probed, loaded := r.MayContainPrefix(12345)
-					if own := other == rule && rule != (PrefixRule{}); probed != own || !loaded || !own && (!maybe || r.PrefixBytes() != 0) {
-						t.Fatalf("%s by %v, asked by %v: %v, probed %v, loaded %v", name, rule, other, maybe, probed, loaded)
+					if own := other == rule && rule != (PrefixRule{}); probed != own || !loaded ||
+						!own && (!maybe || r.PrefixBytes() != 0) {
+						t.Fatalf("%s by %v, asked by %v: %v, probed %v, loaded %v",
+							name, rule, other, maybe, probed, loaded)
 					}
 				}
 			}
@@ -236,7 +244,8 @@ func TestPrefixFiltersAreLoadedAsTheRateNeedsAndLetGo(t *testing.T) {
 	loaded("all units", 3)
 	r.DropIndex()
 	before = reads.n
-	if maybe, _, _ := r.MayContainPrefix(bloomblock.HashKey([]byte("00000/"))); !maybe || reads.n != before || r.Loaded() {
+	if maybe, _, _ := r.MayContainPrefix(bloomblock.HashKey([]byte("00000/"))); !maybe || reads.n != before ||
+		r.Loaded() {
 		t.Error("without the index the filter is asked all the same")
 	}
 	r.Close()

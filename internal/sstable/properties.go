@@ -78,7 +78,8 @@ func parseProperties(b []byte) (Properties, error) {
 		return p, fmt.Errorf("properties of %d bytes, want at least %d", len(b), propertyWords*8)
 	}
 	for i, v := range [...]*uint64{
-		&p.Entries, &p.Deletes, &p.RangeDeletes, &p.RawKeyBytes, &p.RawValueBytes, &p.Blocks, &p.BlockSize, &p.FilterKeys,
+		&p.Entries, &p.Deletes, &p.RangeDeletes, &p.RawKeyBytes, &p.RawValueBytes, &p.Blocks, &p.BlockSize,
+		&p.FilterKeys,
 		(*uint64)(&p.MinSeq), (*uint64)(&p.MaxSeq),
 	} {
 		*v = binary.LittleEndian.Uint64(b[8*i:])
@@ -107,9 +108,11 @@ func parseProperties(b []byte) (Properties, error) {
 	case p.Entries < p.Blocks || p.Entries > 0 && p.Blocks == 0 || p.Deletes > p.Entries || p.FilterKeys > p.Entries:
 		return p, fmt.Errorf("properties: %d entries, %d deletes, %d filter keys in %d blocks",
 			p.Entries, p.Deletes, p.FilterKeys, p.Blocks)
-	case p.Entries == 0 && (p.RangeDeletes == 0 || len(p.Smallest)+len(p.Largest) > 0 || p.RawKeyBytes|p.RawValueBytes != 0):
-		return p, fmt.Errorf("properties: no entries, %d range deletes, bounds %q and %q, %d bytes of keys and %d of values",
-			p.RangeDeletes, p.Smallest, p.Largest, p.RawKeyBytes, p.RawValueBytes)
+	case p.Entries == 0 &&
+		(p.RangeDeletes == 0 || len(p.Smallest)+len(p.Largest) > 0 || p.RawKeyBytes|p.RawValueBytes != 0):
+		return p,
+			fmt.Errorf("properties: no entries, %d range deletes, bounds %q and %q, %d bytes of keys and %d of values",
+				p.RangeDeletes, p.Smallest, p.Largest, p.RawKeyBytes, p.RawValueBytes)
 	case p.MinSeq > p.MaxSeq || p.MaxSeq > ikey.MaxSeq:
 		return p, fmt.Errorf("properties: sequence numbers %d…%d", p.MinSeq, p.MaxSeq)
 	case p.RawKeyBytes > math.MaxInt64 || p.RawValueBytes > math.MaxInt64 || p.BlockSize > maxCoded:
@@ -122,12 +125,14 @@ func parseProperties(b []byte) (Properties, error) {
 func (x *PrefixProperties) parse(b []byte) error {
 	const fixed = 8 + 8 + 4
 	if n := len(b) - fixed; n < 1 || n > maxRuleText {
-		return fmt.Errorf("properties: %d bytes for the prefix filter, want %d to %d", len(b), fixed+1, fixed+maxRuleText)
+		return fmt.Errorf("properties: %d bytes for the prefix filter, want %d to %d",
+			len(b), fixed+1, fixed+maxRuleText)
 	}
 	x.Keys, x.Bytes = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
 	x.Sum, x.Rule = binary.LittleEndian.Uint32(b[16:]), string(b[fixed:])
 	if x.Bytes < bloomblock.HeaderSize || x.Bytes%filterAlign != 0 {
-		return fmt.Errorf("properties: prefix filter of %d bytes, want a multiple of %d, at least %d", x.Bytes, filterAlign, bloomblock.HeaderSize)
+		return fmt.Errorf("properties: prefix filter of %d bytes, want a multiple of %d, at least %d",
+			x.Bytes, filterAlign, bloomblock.HeaderSize)
 	}
 	return nil
 }

@@ -35,31 +35,42 @@ func TestInfoCoversVersionsAndRangeDeletes(t *testing.T) {
 		entries, rangeDelete uint64
 	}{
 		{"versions alone", []kv{set("b", 3, ""), set("d", 2, "")}, nil, "b", "d", false, false, 2, 3, 2, 0},
-		{"ranges inside the versions", []kv{set("b", 3, ""), set("d", 2, "")}, rangedel.List{span("bb", "c", 1, 9)}, "b", "d", false, false, 1, 9, 2, 2},
-		{"a range that ends at the last key", []kv{set("b", 3, "")}, rangedel.List{span("b", "b\x00", 3)}, "b", "b\x00", true, false, 3, 3, 1, 1},
-		{"a range that ends before the last key", []kv{set("b", 3, "")}, rangedel.List{span("", "b", 5)}, "", "b", false, false, 3, 5, 1, 1},
-		{"ranges around the versions", []kv{set("b", 3, "")}, rangedel.List{span("a", "b", 5), span("x", "z", 4)}, "a", "z", true, false, 3, 5, 1, 2},
-		{"a range without an end", []kv{set("b", 3, "")}, rangedel.List{toTheEnd("c", 2)}, "b", "", false, true, 2, 3, 1, 1},
-		{"a range over everything", []kv{set("b", 3, "")}, rangedel.List{toTheEnd("", 2)}, "", "", false, true, 2, 3, 1, 1},
+		{"ranges inside the versions", []kv{set("b", 3, ""), set("d", 2, "")}, rangedel.List{span("bb", "c", 1, 9)},
+			"b", "d", false, false, 1, 9, 2, 2},
+		{"a range that ends at the last key", []kv{set("b", 3, "")}, rangedel.List{span("b", "b\x00", 3)}, "b", "b\x00",
+			true, false, 3, 3, 1, 1},
+		{"a range that ends before the last key", []kv{set("b", 3, "")}, rangedel.List{span("", "b", 5)}, "", "b",
+			false, false, 3, 5, 1, 1},
+		{"ranges around the versions", []kv{set("b", 3, "")}, rangedel.List{span("a", "b", 5), span("x", "z", 4)}, "a",
+			"z", true, false, 3, 5, 1, 2},
+		{"a range without an end", []kv{set("b", 3, "")}, rangedel.List{toTheEnd("c", 2)}, "b", "", false, true, 2, 3,
+			1, 1},
+		{"a range over everything", []kv{set("b", 3, "")}, rangedel.List{toTheEnd("", 2)}, "", "", false, true, 2, 3, 1,
+			1},
 		{"one range and nothing else", nil, rangedel.List{span("a", "c", 7, 8)}, "a", "c", true, false, 7, 8, 0, 2},
-		{"ranges without an end and nothing else", nil, rangedel.List{span("", "c", 7), toTheEnd("c", ikey.MaxSeq)}, "", "", false, true, 7, ikey.MaxSeq, 0, 2},
+		{"ranges without an end and nothing else", nil, rangedel.List{span("", "c", 7), toTheEnd("c", ikey.MaxSeq)}, "",
+			"", false, true, 7, ikey.MaxSeq, 0, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file, i := buildWith(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.01)}, c.kvs, c.dels)
-			if string(i.Smallest) != c.smallest || string(i.Largest) != c.largest || i.LargestExclusive != c.exclusive || i.LargestInfinite != c.infinite {
-				t.Errorf("bounds %q … %q, exclusive %v, infinite %v; want %q … %q, %v, %v", i.Smallest, i.Largest, i.LargestExclusive, i.LargestInfinite,
+			if string(i.Smallest) != c.smallest || string(i.Largest) != c.largest ||
+				i.LargestExclusive != c.exclusive || i.LargestInfinite != c.infinite {
+				t.Errorf("bounds %q … %q, exclusive %v, infinite %v; want %q … %q, %v, %v",
+					i.Smallest, i.Largest, i.LargestExclusive, i.LargestInfinite,
 					c.smallest, c.largest, c.exclusive, c.infinite)
 			}
 			if i.Smallest == nil || (i.Largest == nil) != c.infinite {
 				t.Errorf("bounds %#v … %#v: nil is for infinite alone", i.Smallest, i.Largest)
 			}
 			if i.MinSeq != c.low || i.MaxSeq != c.high || i.Entries != c.entries || i.RangeDeletes != c.rangeDelete {
-				t.Errorf("sequences %d … %d of %d and %d, want %d … %d of %d and %d", i.MinSeq, i.MaxSeq, i.Entries, i.RangeDeletes,
+				t.Errorf("sequences %d … %d of %d and %d, want %d … %d of %d and %d",
+					i.MinSeq, i.MaxSeq, i.Entries, i.RangeDeletes,
 					c.low, c.high, c.entries, c.rangeDelete)
 			}
 			r := newReader(file, i, 1<<20)
 			p, err := r.Properties()
-			if err != nil || p.MinSeq != c.low || p.MaxSeq != c.high || p.Entries != c.entries || p.RangeDeletes != c.rangeDelete {
+			if err != nil || p.MinSeq != c.low || p.MaxSeq != c.high || p.Entries != c.entries ||
+				p.RangeDeletes != c.rangeDelete {
 				t.Errorf("properties %+v, %v", p, err)
 			}
 			if len(c.kvs) == 0 && len(p.Smallest)+len(p.Largest) != 0 {
@@ -110,7 +121,8 @@ func TestWriterRefusesRangesThatATableCannotHold(t *testing.T) {
 			}
 		})
 	}
-	if _, info := buildWith(t, WriterOptions{}, nil, rangedel.List{span(long, long+"\x00", 1), span(long+"k", "l", 1)}); info.RangeDeletes != 2 {
+	if _, info := buildWith(t, WriterOptions{}, nil,
+		rangedel.List{span(long, long+"\x00", 1), span(long+"k", "l", 1)}); info.RangeDeletes != 2 {
 		t.Errorf("bounds just behind the longest key: %+v", info)
 	}
 }
@@ -138,7 +150,8 @@ func TestTheWriterKeepsNothingOfARange(t *testing.T) {
 	if err := r.Load(1); err != nil {
 		t.Fatal(err)
 	}
-	if want := (rangedel.List{span("aaa", "bbb", 3, 4), span("ccc", "ddd", 1, 4)}); !reflect.DeepEqual(r.RangeDels(), want) {
+	if want := (rangedel.List{span("aaa", "bbb", 3, 4), span("ccc", "ddd", 1, 4)}); !reflect.DeepEqual(r.RangeDels(),
+		want) {
 		t.Errorf("got %v, want %v", r.RangeDels(), want)
 	}
 }
@@ -251,7 +264,8 @@ func TestEachFieldOfARangeDeleteIsChecked(t *testing.T) {
 		{"a second sequence number below the first", seq(28, 0), "range delete 0 after 1"},
 		{"a sequence number too large", seq(28, ikey.MaxSeq+1), "range delete"},
 		{"a second start before the first end", func(b []byte) []byte { b[40] = 'a'; return b }, "after one to"},
-		{"a last fragment without tombstones", func(b []byte) []byte { return put(46, 0)(b[:50]) }, "without a tombstone"},
+		{"a last fragment without tombstones", func(b []byte) []byte { return put(46, 0)(b[:50]) },
+			"without a tombstone"},
 		{"a byte too many", func(b []byte) []byte { return append(b, 0) }, "too many"},
 		{"cut in the last sequence number", func(b []byte) []byte { return b[:57] }, "cut off"},
 		{"cut in the number of tombstones", func(b []byte) []byte { return b[:48] }, "cut off"},
@@ -337,7 +351,8 @@ func TestATableWithoutVersionsAnswersEveryCall(t *testing.T) {
 	dels := rangedel.List{span("a", "c", 7, 8), toTheEnd("x", 9)}
 	for _, o := range []WriterOptions{{ID: 1}, {ID: 2, Filter: filterParams(t, 0.1, 0.01), Codec: Zstd}} {
 		file, info := buildWith(t, o, nil, dels)
-		for _, m := range []Meta{metaOf(info), {Name: "x", ID: info.ID, Size: info.Size, TailLen: info.TailLen, FilterLen: info.FilterLen, Seq: 5}} {
+		for _, m := range []Meta{metaOf(info),
+			{Name: "x", ID: info.ID, Size: info.Size, TailLen: info.TailLen, FilterLen: info.FilterLen, Seq: 5}} {
 			r := newReader(file, info, 1<<20)
 			r.meta, r.seq = m, m.Seq
 			for _, load := range []float64{2, 0} {
@@ -369,7 +384,8 @@ func TestATableWithoutVersionsAnswersEveryCall(t *testing.T) {
 			if (r.Filter() != nil) != (o.Filter != bloomblock.Params{}) {
 				t.Errorf("filter %v", r.FilterState())
 			}
-			if got := r.RangeDels().Covering([]byte("b"), ikey.MaxSeq); m.Seq == 0 && got != 8 || m.Seq != 0 && got != 5 {
+			if got := r.RangeDels().Covering([]byte("b"), ikey.MaxSeq); m.Seq == 0 && got != 8 ||
+				m.Seq != 0 && got != 5 {
 				t.Errorf("b is covered by %d", got)
 			}
 			if err := r.Verify(t.Context(), func(ikey.Key, []byte) error { return errors.New("called") }); err != nil {

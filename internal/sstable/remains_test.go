@@ -86,7 +86,8 @@ func TestOneDamagedByteCostsOneBlock(t *testing.T) {
 					t.Errorf("%s: range deletes %v, and %v is lost", what, r.RangeDels(), lost)
 				}
 				for _, l := range lost {
-					if l.Err == nil || l.Bytes == 0 || l.Part == "" || l.Offset > info.Size || l.Upper != nil && bytes.Compare(l.Lower, l.Upper) > 0 {
+					if l.Err == nil || l.Bytes == 0 || l.Part == "" || l.Offset > info.Size ||
+						l.Upper != nil && bytes.Compare(l.Lower, l.Upper) > 0 {
 						t.Errorf("%s: lost %+v", what, l)
 					}
 				}
@@ -96,7 +97,8 @@ func TestOneDamagedByteCostsOneBlock(t *testing.T) {
 						continue
 					}
 					if !slices.ContainsFunc(lost, func(l Loss) bool {
-						return bytes.Compare(l.Lower, []byte(v.key)) <= 0 && (l.Upper == nil || bytes.Compare([]byte(v.key), l.Upper) <= 0)
+						return bytes.Compare(l.Lower, []byte(v.key)) <= 0 &&
+							(l.Upper == nil || bytes.Compare([]byte(v.key), l.Upper) <= 0)
 					}) {
 						t.Errorf("%s: %q is lost, and not between the keys of any of %v", what, v.key, lost)
 					}
@@ -142,7 +144,8 @@ func TestATableOfTheFutureIsRefused(t *testing.T) {
 	foot := file[len(file)-footerSize:]
 	binary.LittleEndian.PutUint32(foot[68:], version+1)
 	binary.LittleEndian.PutUint32(foot[64:], footerSum(foot))
-	if _, err := Survey(bytes.NewReader(file), uint64(len(file)), metaOf(info), nil); !errors.Is(err, ErrVersion) || errors.Is(err, corrupt.Err) {
+	if _, err := Survey(bytes.NewReader(file), uint64(len(file)), metaOf(info), nil); !errors.Is(err, ErrVersion) ||
+		errors.Is(err, corrupt.Err) {
 		t.Errorf("error is %v, want %v", err, ErrVersion)
 	}
 }

@@ -39,7 +39,8 @@ func TestATableHasASampleOfItsKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		again, err := bloomblock.ParseSample(want)
-		if err != nil || !slices.Equal(slices.Collect(s.Hashes()), slices.Collect(again.Hashes())) || s.Keys() != uint64(keys) {
+		if err != nil || !slices.Equal(slices.Collect(s.Hashes()), slices.Collect(again.Hashes())) ||
+			s.Keys() != uint64(keys) {
 			t.Errorf("%d keys: %d hashes of %d keys, want %d; %v", keys, s.Len(), s.Keys(), again.Len(), err)
 		}
 		if !bytes.Contains(file[:info.FilterOff], want) {
@@ -58,7 +59,8 @@ func TestNoSampleIsNoError(t *testing.T) {
 	}
 	plain, _ := build(t, WriterOptions{ID: 1}, numbers(0, 10))
 	empty, _ := buildWith(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.01)}, nil, smallDels)
-	for name, file := range map[string][]byte{"an old table": old, "a table without a filter": plain, "a table without versions": empty} {
+	for name, file := range map[string][]byte{"an old table": old, "a table without a filter": plain,
+		"a table without versions": empty} {
 		r, err := Open(bytes.NewReader(file), int64(len(file)), name)
 		if err != nil {
 			t.Fatal(err)
@@ -168,7 +170,8 @@ func TestOverlapsOfTables(t *testing.T) {
 	var tables []*Reader
 	bounds := [][2]int{{0, 20_000}, {10_000, 30_000}, {0, 2000}, {100_000, 120_000}}
 	for i, b := range bounds {
-		file, info := build(t, WriterOptions{ID: uint64(i + 1), Filter: filterParams(t, 0.01, 0.001)}, numbers(b[0], b[1]))
+		file, info := build(t, WriterOptions{ID: uint64(i + 1), Filter: filterParams(t, 0.01, 0.001)},
+			numbers(b[0], b[1]))
 		tables = append(tables, newReader(file, info, 0))
 	}
 	for _, rate := range []float64{0.01, 0.001} {
@@ -208,7 +211,8 @@ func TestTheChecksumOfASampleIsNotTheSameForAll(t *testing.T) {
 		var b bloomblock.Builder
 		b.Add(bloomblock.Hash(i))
 		block := b.AppendSample(nil)
-		if binary.LittleEndian.Uint32(block[12:]) != crc32.Update(crc32.Checksum(block[:12], castagnoli), castagnoli, block[16:]) {
+		if binary.LittleEndian.Uint32(block[12:]) != crc32.Update(crc32.Checksum(block[:12], castagnoli), castagnoli,
+			block[16:]) {
 			t.Fatal("the checksum of a sample is another one than this test takes it for")
 		}
 		sums[s.sum(kindSample, 64, append(block, byte(None)))] = true

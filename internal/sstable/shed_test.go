@@ -39,7 +39,8 @@ func TestShedNeverWaitsForALoad(t *testing.T) {
 	}
 	blocks := func() int { return r.cache.Stats().Blocks }
 	if !r.Shed(0, false) || r.FilterBytes() != 0 || r.IndexBytes() == 0 || blocks() != 1 {
-		t.Errorf("the filter alone: %d bytes of filter, %d of index, %d blocks", r.FilterBytes(), r.IndexBytes(), blocks())
+		t.Errorf("the filter alone: %d bytes of filter, %d of index, %d blocks",
+			r.FilterBytes(), r.IndexBytes(), blocks())
 	}
 	if !r.Shed(0, true) || r.IndexBytes() != 0 || blocks() != 0 {
 		t.Errorf("all: %d bytes of filter, %d of index, %d blocks", r.FilterBytes(), r.IndexBytes(), blocks())

@@ -109,7 +109,8 @@ func get(r *Reader, key string, seq ikey.Seq) (kv, bool, error) {
 
 // model is what get must say.
 func model(kvs []kv, key string, seq ikey.Seq) (kv, bool) {
-	i, _ := slices.BinarySearchFunc(kvs, ikey.Search([]byte(key), seq), func(v kv, k ikey.Key) int { return ikey.Compare(v.ikey(), k) })
+	i, _ := slices.BinarySearchFunc(kvs, ikey.Search([]byte(key), seq),
+		func(v kv, k ikey.Key) int { return ikey.Compare(v.ikey(), k) })
 	if i < len(kvs) && kvs[i].key == key {
 		return kvs[i], true
 	}
@@ -127,39 +128,48 @@ func random(n int) string {
 // shapes are sets of keys that have gone wrong in some store.
 func shapes() map[string][]kv {
 	m := map[string][]kv{
-		"one empty key":          {set("", 0, "v")},
-		"a single tombstone":     {del("k", 9)},
-		"no values":              {set("a", 1, ""), set("b", 1, ""), del("c", 7)},
-		"kinds and sequences":    {set("a", 9, "9"), del("a", 5), set("a", 0, "0"), set("c", ikey.MaxSeq, "m")},
-		"very long keys":         {},
-		"values of mebibytes":    {set("a", 1, "s"), set("b", 2, strings.Repeat("0123456789", 150_000)), set("c", 0, random(1<<20)), set("d", 1, "")},
+		"one empty key":       {set("", 0, "v")},
+		"a single tombstone":  {del("k", 9)},
+		"no values":           {set("a", 1, ""), set("b", 1, ""), del("c", 7)},
+		"kinds and sequences": {set("a", 9, "9"), del("a", 5), set("a", 0, "0"), set("c", ikey.MaxSeq, "m")},
+		"very long keys":      {},
+		"values of mebibytes": {set("a", 1, "s"), set("b", 2, strings.Repeat("0123456789", 150_000)),
+			set("c", 0, random(1<<20)), set("d", 1, "")},
 		"keys with zero bytes":   {},
 		"prefixes of each other": {},
 	}
 	zero := "zero-"
 	for i := range 40 {
 		m["keys with zero bytes"] = append(m["keys with zero bytes"],
-			set("p"+strings.Repeat("\x00", i), ikey.Seq(i), strconv.Itoa(i)), set(strings.Repeat("\x00", i), 0, zero+strconv.Itoa(i)),
+			set("p"+strings.Repeat("\x00", i), ikey.Seq(i), strconv.Itoa(i)),
+			set(strings.Repeat("\x00", i), 0, zero+strconv.Itoa(i)),
 			set("p"+strings.Repeat("\x00", i)+"\x01", 3, strconv.Itoa(-i)))
-		m["prefixes of each other"] = append(m["prefixes of each other"], set(strings.Repeat("ab", i), ikey.Seq(i%3), random(i)))
+		m["prefixes of each other"] = append(m["prefixes of each other"],
+			set(strings.Repeat("ab", i), ikey.Seq(i%3), random(i)))
 		m["very long keys"] = append(m["very long keys"], set(strings.Repeat("k", MaxKey-i), 1, random(9)),
 			set(strings.Repeat("k", MaxKey-9)+random(9), 1, random(9)))
 	}
 	long := strings.Repeat("tenant/0123456789/object/", 8)
 	for i := range 1500 {
 		m["random keys"] = append(m["random keys"], set(random(16), 0, random(100)))
-		m["random keys, each with a sequence number"] = append(m["random keys, each with a sequence number"], set(random(16), ikey.Seq(i), random(20)))
-		m["a long shared prefix"] = append(m["a long shared prefix"], set(fmt.Sprintf("%s%08d", long, i*7), ikey.Seq(i&1), strconv.Itoa(i)))
-		m["eight equal bytes after the prefix"] = append(m["eight equal bytes after the prefix"], set(fmt.Sprintf("%c-12345678-%05d", 'a'+i%2, i), 0, strconv.Itoa(i)))
-		m["keys and values of all lengths"] = append(m["keys and values of all lengths"], set(random(rand.IntN(40)), ikey.Seq(rand.IntN(3)), random(rand.IntN(300))))
-		m["bytes at the ends of their range"] = append(m["bytes at the ends of their range"], set(string([]byte{byte(-(i & 1)), byte(i >> 8), byte(i), 0xff})+strings.Repeat("\xff", i%12), 1, "v"))
+		m["random keys, each with a sequence number"] = append(m["random keys, each with a sequence number"],
+			set(random(16), ikey.Seq(i), random(20)))
+		m["a long shared prefix"] = append(m["a long shared prefix"],
+			set(fmt.Sprintf("%s%08d", long, i*7), ikey.Seq(i&1), strconv.Itoa(i)))
+		m["eight equal bytes after the prefix"] = append(m["eight equal bytes after the prefix"],
+			set(fmt.Sprintf("%c-12345678-%05d", 'a'+i%2, i), 0, strconv.Itoa(i)))
+		m["keys and values of all lengths"] = append(m["keys and values of all lengths"],
+			set(random(rand.IntN(40)), ikey.Seq(rand.IntN(3)), random(rand.IntN(300))))
+		m["bytes at the ends of their range"] = append(m["bytes at the ends of their range"],
+			set(string([]byte{byte(-(i & 1)), byte(i >> 8), byte(i), 0xff})+strings.Repeat("\xff", i%12), 1, "v"))
 	}
 	for i := range 1400 {
 		k := fmt.Sprintf("key%02d", i/200)
 		if i%3 == 0 {
 			m["many versions over many blocks"] = append(m["many versions over many blocks"], del(k, ikey.Seq(10+2*i)))
 		} else {
-			m["many versions over many blocks"] = append(m["many versions over many blocks"], set(k, ikey.Seq(10+2*i), random(30)))
+			m["many versions over many blocks"] = append(m["many versions over many blocks"],
+				set(k, ikey.Seq(10+2*i), random(30)))
 		}
 	}
 	for name := range m {
@@ -217,12 +227,14 @@ func checkTable(t *testing.T, file []byte, info Info, capacity int64, kvs []kv) 
 		if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
 			t.Fatalf("the filter denies %q", v.key)
 		}
-		for _, key := range []string{v.key, v.key + "\x00", v.key + "x", v.key[:len(v.key)/2], v.key[:max(0, len(v.key)-1)]} {
+		for _, key := range []string{v.key, v.key + "\x00", v.key + "x", v.key[:len(v.key)/2],
+			v.key[:max(0, len(v.key)-1)]} {
 			for _, seq := range []ikey.Seq{v.t.Seq(), ikey.MaxSeq, 0, v.t.Seq() - min(1, v.t.Seq())} {
 				got, ok, err := get(r, key, seq)
 				want, wantOK := model(kvs, key, seq)
 				if err != nil || ok != wantOK || got != want {
-					t.Fatalf("Get(%.40q, %d) = %.40q@%d, %v, %v; want %.40q@%d, %v", key, seq, got.value, got.t, ok, err, want.value, want.t, wantOK)
+					t.Fatalf("Get(%.40q, %d) = %.40q@%d, %v, %v; want %.40q@%d, %v",
+						key, seq, got.value, got.t, ok, err, want.value, want.t, wantOK)
 				}
 			}
 		}
@@ -231,7 +243,8 @@ func checkTable(t *testing.T, file []byte, info Info, capacity int64, kvs []kv) 
 		checkIter(t, r, o, kvs)
 	}
 	p, err := r.Properties()
-	if err != nil || p.Entries != uint64(len(kvs)) || string(p.Smallest) != kvs[0].key || string(p.Largest) != kvs[len(kvs)-1].key {
+	if err != nil || p.Entries != uint64(len(kvs)) || string(p.Smallest) != kvs[0].key ||
+		string(p.Largest) != kvs[len(kvs)-1].key {
 		t.Fatalf("properties %+v, %v", p, err)
 	}
 	r.Close()

@@ -153,7 +153,8 @@ func (v *verifier) version(it *Iter) error {
 	}
 	same := p.Entries > 0 && bytes.Equal(v.last.User, k.User)
 	if same && v.f.meta.Seq != 0 {
-		return v.f.damaged(offset, fmt.Errorf("%w: two versions of %q in a table where all have one sequence number", ErrOrder, k.User))
+		return v.f.damaged(offset, fmt.Errorf("%w: two versions of %q in a table where all have one sequence number",
+			ErrOrder, k.User))
 	}
 	if it.i == 0 && it.at > 0 && v.x.compareSep(it.at-1, k.User) >= 0 && !same {
 		return v.f.damaged(offset, fmt.Errorf("first key %q is not behind the separator before it", k.User))

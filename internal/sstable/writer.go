@@ -31,8 +31,9 @@ var (
 
 // WriterOptions choose how a table is built.
 type WriterOptions struct {
-	ID        uint64            // random, the table's own: part of every checksum
-	BlockSize int               // bytes of memory of a cached block with its frame; 0: 4 KiB. A larger entry has its own block
+	ID uint64 // random, the table's own: part of every checksum
+	// bytes of memory of a cached block with its frame; 0: 4 KiB. A larger entry has its own block
+	BlockSize int
 	Codec     Codec             // None, S2 or Zstd, used for blocks of which it saves an eighth
 	Filter    bloomblock.Params // the zero value builds no filter
 	Seed      bloomblock.Seed   // of the filters, unless their keys crowd with it
@@ -45,17 +46,18 @@ type Info struct {
 	ID, Size, TailLen    uint64
 	FilterOff, FilterLen uint64 // of both filters
 	Smallest             []byte // first user key, or the start of the first range tombstone if that is before it
-	Largest              []byte // last user key; where the last range delete ends if that is behind it; nil if it does not end
-	LargestExclusive     bool   // Largest is the end of a range tombstone, which does not cover it
-	LargestInfinite      bool   // the last range tombstone is infinite, and Largest nil
-	Entries, Deletes     uint64 // versions, and the point tombstones among them
-	RangeDeletes         uint64 // range tombstones, each once for each fragment that it is cut into
-	MinSeq, MaxSeq       ikey.Seq
-	Blocks               uint64
-	RawKeyBytes          uint64
-	RawValueBytes        uint64
-	FilterKeys           uint64  // distinct user keys; 0 without a filter
-	FilterRate           float64 // false positive rate of all units of the filter; 1 without a filter
+	// last user key; where the last range delete ends if that is behind it; nil if it does not end
+	Largest          []byte
+	LargestExclusive bool   // Largest is the end of a range tombstone, which does not cover it
+	LargestInfinite  bool   // the last range tombstone is infinite, and Largest nil
+	Entries, Deletes uint64 // versions, and the point tombstones among them
+	RangeDeletes     uint64 // range tombstones, each once for each fragment that it is cut into
+	MinSeq, MaxSeq   ikey.Seq
+	Blocks           uint64
+	RawKeyBytes      uint64
+	RawValueBytes    uint64
+	FilterKeys       uint64  // distinct user keys; 0 without a filter
+	FilterRate       float64 // false positive rate of all units of the filter; 1 without a filter
 }
 
 // A Writer writes one table, from front to back. The order of calls is
