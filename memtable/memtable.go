@@ -1,9 +1,9 @@
-// Package memtable keeps keys and values in memory, in order and by hash, for one writer and any number of readers. With package
-// sstable it writes a table file from keys that come in any order.
+// Package memtable keeps keys and values in memory, in order and by hash, for one writer and any number of readers.
+// With package sstable it writes a table file from keys that come in any order.
 //
-// It is a face of internal/memtable, which holds the newest writes of a bloomkv store, with what a program outside needs: that
-// package keeps every version of a key and range tombstones, and its types follow the store's needs, so that exported aliases
-// of them would have been too much to promise.
+// It is a face of internal/memtable, which holds the newest writes of a bloomkv store, with what a program outside
+// needs: that package keeps every version of a key and range tombstones, and its types follow the store's needs, so
+// that exported aliases of them would have been too much to promise.
 package memtable
 
 import (
@@ -31,8 +31,8 @@ var (
 )
 
 // A Table is a sorted map. Put and Delete may be called by one goroutine at a time, all other methods by any number of
-// goroutines at the same time. Put and Delete keep the old value until the whole table is garbage: what a table takes in memory
-// never shrinks.
+// goroutines at the same time. Put and Delete keep the old value until the whole table is garbage: what a table takes
+// in memory never shrinks.
 type Table struct {
 	t    *engine.Table
 	seed bloomblock.Seed // so that nobody can choose keys that crowd
@@ -52,7 +52,8 @@ func (t *Table) add(key []byte, kind ikey.Kind, value []byte) error {
 	n := int64(len(key)) + int64(len(value))
 	switch {
 	case len(key) > MaxKey || len(value) > MaxValue:
-		return fmt.Errorf("%w: %d and %d bytes, want at most %d and %d", ErrSize, len(key), len(value), MaxKey, MaxValue)
+		return fmt.Errorf("%w: %d and %d bytes, want at most %d and %d",
+			ErrSize, len(key), len(value), MaxKey, MaxValue)
 	case t.t.Bytes() > MaxBytes-n:
 		return fmt.Errorf("%w: %d bytes, want at most %d", ErrFull, t.t.Bytes()+n, MaxBytes)
 	}
@@ -64,8 +65,8 @@ func (t *Table) add(key []byte, kind ikey.Kind, value []byte) error {
 
 func (t *Table) hash(key []byte) bloomblock.Hash { return t.seed.Mix(bloomblock.HashKey(key)) }
 
-// Get returns the value of a key and whether the table has it. The value must not be changed; it stays valid. Get allocates
-// nothing.
+// Get returns the value of a key and whether the table has it. The value must not be changed; it stays valid. Get
+// allocates nothing.
 func (t *Table) Get(key []byte) (value []byte, found bool) {
 	value, trailer, found := t.t.Get(key, t.hash(key), ikey.Seq(t.seq.Load()))
 	if !found || trailer.Kind() == ikey.Delete {
@@ -74,8 +75,8 @@ func (t *Table) Get(key []byte) (value []byte, found bool) {
 	return value, true
 }
 
-// All returns the keys and values in ascending order, as they are when the loop begins. The slices must not be changed; they
-// stay valid.
+// All returns the keys and values in ascending order, as they are when the loop begins. The slices must not be changed;
+// they stay valid.
 func (t *Table) All() iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		var c engine.Cursor

@@ -14,23 +14,23 @@ import (
 // A Version is one entry of a table. A table of a Writer has one for each key, with the sequence number 0.
 type Version struct {
 	Key, Value []byte
-	Seq        uint64 // sequence number of the write in its store: of two versions of a key the one with the larger is newer
+	Seq        uint64 // of the write in its store; the version of a key with the largest is the newest
 	Deleted    bool   // a tombstone: the key was deleted
 }
 
-// A RangeDelete is a fragment of a table's range tombstones. It deletes the versions of keys from Start on and before End, or
-// of all keys from Start on if End is nil, whose sequence number is smaller than one of Seqs.
+// A RangeDelete is a fragment of a table's range tombstones. It deletes the versions of keys from Start on and before
+// End, or of all keys from Start on if End is nil, whose sequence number is smaller than one of Seqs.
 type RangeDelete struct {
 	Start, End []byte
 	Seqs       []uint64 // ascending, at least one
 }
 
-// A Reader reads one table. It keeps the index and the filter in memory from the first lookup on, and data blocks in a cache of
-// 2 MiB. It is safe for concurrent use.
+// A Reader reads one table. It keeps the index and the filter in memory from the first lookup on, and data blocks in a
+// cache of 2 MiB. It is safe for concurrent use.
 type Reader struct{ r *engine.Reader }
 
-// Open opens a table of size bytes and reads its footer. The name is for errors. The file must stay open as long as the reader
-// and its iterators are used; the caller closes it.
+// Open opens a table of size bytes and reads its footer. The name is for errors. The file must stay open as long as the
+// reader and its iterators are used; the caller closes it.
 func Open(f io.ReaderAt, size int64, name string) (*Reader, error) {
 	r, err := engine.Open(f, size, name)
 	if err != nil {
@@ -42,9 +42,9 @@ func Open(f io.ReaderAt, size int64, name string) (*Reader, error) {
 // Close frees the reader's memory. No other call may follow or run at the same time.
 func (r *Reader) Close() { r.r.Close() }
 
-// Get returns the newest version of key in this table, which may be a tombstone, and whether there is one. It does not apply
-// range tombstones. It asks the filter first, so that it usually reads no block for a key that the table does not have. The
-// slices are the caller's.
+// Get returns the newest version of key in this table, which may be a tombstone, and whether there is one. It does not
+// apply range tombstones. It asks the filter first, so that it usually reads no block for a key that the table does not
+// have. The slices are the caller's.
 func (r *Reader) Get(key []byte) (v Version, found bool, err error) {
 	if err := r.r.Load(0); err != nil {
 		return Version{}, false, err
@@ -66,8 +66,8 @@ func version(key, value []byte, t ikey.Trailer) Version {
 	return Version{Key: key, Value: value, Seq: uint64(t.Seq()), Deleted: t.Kind() == ikey.Delete}
 }
 
-// Filter returns the table's filter of keys, or nil if it has none. Ask it with [bloomblock.HashKey] of a key. The filter is
-// in memory and stays valid after Close.
+// Filter returns the table's filter of keys, or nil if the table has no filter. Ask it with [bloomblock.HashKey] of a
+// key. The filter is in memory and stays valid after Close.
 func (r *Reader) Filter() (*bloomblock.Filter, error) {
 	if err := r.r.Load(0); err != nil {
 		return nil, err
@@ -103,12 +103,12 @@ func (r *Reader) RangeDeletes() ([]RangeDelete, error) {
 	return all, nil
 }
 
-// Verify reads the whole table from the file and checks it: every checksum, the order of keys, index and properties against
-// what is there, and that the filter denies no key.
+// Verify reads the whole table from the file and checks it: every checksum, the order of keys, index and properties
+// against what is there, and that the filter denies no key.
 func (r *Reader) Verify(ctx context.Context) error { return r.r.Verify(ctx, nil) }
 
-// All returns the table's versions in order: by key, the newest first. The slices are valid until the next step. If the table
-// cannot be read to its end, the last pair is a zero Version and the error.
+// All returns the table's versions in order: by key, the newest first. The slices are valid until the next step. If the
+// table cannot be read to its end, the last pair is a zero Version and the error.
 func (r *Reader) All() iter.Seq2[Version, error] {
 	return func(yield func(Version, error) bool) {
 		it := r.Iter()
@@ -124,8 +124,8 @@ func (r *Reader) All() iter.Seq2[Version, error] {
 	}
 }
 
-// An Iter is a cursor over the versions of a table. The calls that move it report whether it stands at a version; after false,
-// Err tells the end from an error, and First, Last and Seek go on. It is for one goroutine at a time.
+// An Iter is a cursor over the versions of a table. The calls that move it report whether it stands at a version; after
+// false, Err distinguishes the end from an error, and First, Last and Seek go on. It is for one goroutine at a time.
 type Iter struct{ it *engine.Iter }
 
 // Iter returns a cursor that stands at no version yet.

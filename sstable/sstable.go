@@ -1,31 +1,32 @@
-// Package sstable writes and reads one table file: an immutable file of keys in order, with a filter block that knows which
-// keys are certainly not in it. It is the file format of a bloomkv store.
+// Package sstable writes and reads one table file: an immutable file of keys in order, with a filter block that knows
+// which keys are certainly not in it. It is the file format of a bloomkv store.
 //
-// A [Writer] writes a table from sorted keys. [Open] opens one, written by a Writer or found in the directory of a store; its
-// [Reader] answers Get, hands out the table's filter and makes iterators. Files of a store's tables are named 000007.sst.
+// A [Writer] writes a table from sorted keys. [Open] opens one, written by a Writer or found in the directory of a
+// store; its [Reader] answers Get, hands out the table's filter and makes iterators. Files of a store's tables are
+// named 000007.sst.
 //
 // # Tables of a store
 //
-// A store's table holds versions: several for one key, the newest first, some of which are tombstones. It may hold range
-// tombstones too. Whether a version is the newest of its key in the whole store only the store knows, as other tables and the
-// write-ahead log may have newer ones. A table that the store took in by Ingest has the sequence number 0 for all its versions;
-// the real one is in the store's manifest.
+// A store's table holds versions: there may be several for one key, the newest first, and some may be tombstones. It
+// may hold range tombstones too. Whether a version is the newest of its key in the whole store only the store knows, as
+// other tables and the write-ahead log may have newer ones. A table that the store took in by Ingest has the sequence
+// number 0 for all its versions; the real one is in the store's manifest.
 //
-// A table never changes, and a store deletes a table that it has replaced. To read the tables of a running store, make a
-// checkpoint and open those.
+// A table never changes, and a store deletes a table that it has replaced. To read the tables of a running store, make
+// a checkpoint and open those.
 //
 // # Damage
 //
-// Each byte that an answer depends on is covered by a checksum, which includes the byte's position: table, kind of block and
-// offset. Damage is an error matching [ErrCorrupt] that names file and offset, and never a wrong answer. A damaged filter is an
-// error of Filter alone; lookups then go on without it.
+// Each byte that an answer depends on is covered by a checksum, which includes the byte's position: table, kind of
+// block and offset. Damage is an error matching [ErrCorrupt] that names file and offset, and never a wrong answer. A
+// damaged filter is an error of Filter alone; lookups then go on without it.
 //
 // # Why this package is small
 //
-// A store reads its tables with a larger package, internal/sstable: with a cache that all tables share, filters that are loaded
-// and dropped in parts, filters of prefixes, and the recovery of damaged files. This package is a face of that one with what a
-// program outside needs for one file. The alternative, exported aliases of the types there, would have made all of them a
-// promise of version 1.
+// A store reads its tables with a larger package, internal/sstable: with a cache that all tables share, filters that
+// are loaded and dropped in parts, filters of prefixes, and the recovery of damaged files. This package is a face of
+// that one with what a program outside needs for one file. The alternative, exported aliases of the types there, would
+// have made all of them a promise of version 1.
 package sstable
 
 import (

@@ -10,23 +10,25 @@ import (
 	engine "github.com/bloomkv/bloomkv/internal/sstable"
 )
 
-// WriterOptions say how a table is built. The zero value builds one without compression and without a filter.
+// WriterOptions choose how a table is built. The zero value builds one without compression and without a filter.
 type WriterOptions struct {
-	// ID is a part of every checksum in the table, so that a block of another table is seen as damage. 0 means a random one.
+	// ID is a part of every checksum in the table, so that a block of another table is seen as damage. 0 means a random
+	// one.
 	ID uint64
-	// BlockSize is the size of a data block before compression, in bytes; 0 means 4 KiB. A larger entry has a block of its own.
+	// BlockSize is the size of a data block before compression, in bytes; 0 means 4 KiB. A larger entry has a block of
+	// its own.
 	BlockSize int
 	// Codec compresses data blocks where that saves an eighth of a block.
 	Codec Codec
 	// Filter is the filter to build, for example that of [bloomblock.ParamsFor]. The zero value builds none.
 	Filter bloomblock.Params
-	// Seed is mixed into the filter's hashes. It should be secret and random, see [bloomblock.NewSeed], where others choose the
-	// keys.
+	// Seed is mixed into the filter's hashes. It should be secret and random, see [bloomblock.NewSeed], where others
+	// choose the keys.
 	Seed bloomblock.Seed
 }
 
-// A Writer writes one table from front to back. The order of calls is Add+ Finish. An error is final: all later calls return
-// it. A Writer is for one goroutine at a time.
+// A Writer writes one table from front to back. The order of calls is Add+ Finish. An error is final: all later calls
+// return it. A Writer is for one goroutine at a time.
 type Writer struct{ w *engine.Writer }
 
 // NewWriter begins a table. The caller creates, syncs and closes the file. w receives large writes in order.
@@ -41,8 +43,8 @@ func NewWriter(w io.Writer, o WriterOptions) *Writer {
 	})}
 }
 
-// Add appends a key, which must be bytewise greater than the key before it, and its value. Both are copied. A nil key is the
-// empty key.
+// Add appends a key, which must be bytewise greater than the key before it, and its value. Both are copied. A nil key
+// is the empty key.
 func (w *Writer) Add(key, value []byte) error {
 	return w.w.Add(ikey.Key{User: key, Trailer: ikey.MakeTrailer(0, ikey.Set)}, value)
 }

@@ -62,7 +62,7 @@ func (a *arena) grow(size int) ([]byte, ref) {
 		panic("memtable: table is larger than MaxBytes")
 	}
 	chunk := make([]byte, size)
-	chunks = append(chunks, chunk) // behind the length that readers know of
+	chunks = append(chunks, chunk) // after the length that readers know
 	a.chunks.Store(&chunks)
 	a.bytes.Add(int64(size))
 	return chunk, ref(number) << unitBits //nolint:gosec // G115: number is below maxChunks

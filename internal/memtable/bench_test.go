@@ -12,7 +12,7 @@ import (
 
 const benchKeys = 500_000
 
-// benchOrders are 500 k keys of 16 bytes, as stores see them. All are shuffled but the one that says otherwise.
+// benchOrders holds 500 k keys of 16 bytes, as stores see them. All are shuffled, except where the name has an order.
 var benchOrders = []struct {
 	name string
 	key  func(i int) []byte

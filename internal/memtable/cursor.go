@@ -59,7 +59,7 @@ var _ merge.Source = (*Cursor)(nil)
 const (
 	minTake  = 8
 	maxTake  = 64
-	maxChain = 1 << 12 // refs that a closed cursor keeps room for
+	maxChain = 1 << 12 // capacity of chain that a closed cursor keeps
 )
 
 // Iter returns a cursor over all versions at or below seq. It stands at no version yet.

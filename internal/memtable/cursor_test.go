@@ -47,12 +47,12 @@ func TestSeek(t *testing.T) {
 		{"from the empty key all are seen", "", 9, 9, "a@4:SET= p@5:SET= p/a@2:SET= p/b@6:SET= p/b@1:SET= zz@3:SET= "},
 		{"a key between two goes to the second", "p/", 9, 9, "p/a@2:SET= p/b@6:SET= p/b@1:SET= zz@3:SET= "},
 		{"a key before the prefix", "b", 9, 9, "p@5:SET= p/a@2:SET= p/b@6:SET= p/b@1:SET= zz@3:SET= "},
-		{"an older place in a key skips its newer versions", "p/b", 5, 9, "p/b@1:SET= zz@3:SET= "},
-		{"a place behind all versions of a key is in the next", "p/b", 0, 9, "zz@3:SET= "},
+		{"an older trailer in a key skips its newer versions", "p/b", 5, 9, "p/b@1:SET= zz@3:SET= "},
+		{"a trailer after all versions of a key is in the next", "p/b", 0, 9, "zz@3:SET= "},
 		{"the cursor's sequence hides what is newer", "p/b", 9, 5, "p/b@1:SET= zz@3:SET= "},
 		{"a key without a visible version is passed over", "p", 9, 4, "p/a@2:SET= p/b@1:SET= zz@3:SET= "},
 		{"the last key", "zz", 9, 9, "zz@3:SET= "},
-		{"behind the last key there is nothing", "zzz", 9, 9, ""},
+		{"after the last key there is nothing", "zzz", 9, 9, ""},
 	} {
 		for _, frozen := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, frozen %v", test.name, frozen), func(t *testing.T) {

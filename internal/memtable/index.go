@@ -28,8 +28,8 @@ type index struct {
 
 const (
 	minSlots = 64
-	// Bits per key of a full index. A false positive costs a look at the slots, about 50 ns, and each probe of the
-	// filter 8 ns of every insert: 6 bits and their 4 probes let through 7 % at most, 3 % on average.
+	// Bits per key of a full index. A false positive costs a search of the slots, about 50 ns, and each probe of the
+	// filter 8 ns of every insert. With 6 bits and their 4 probes at most 7 % of absent keys pass, 3 % on average.
 	filterBits   = 6
 	maxLoadOf4   = 3
 	slotRefBits  = 32

@@ -29,7 +29,7 @@ func TestTheFilterOfAGrownIndex(t *testing.T) {
 			wrong++
 		}
 	}
-	// There is room for 147456 keys: 8.8 bits for each.
+	// The capacity is 147456 keys, 8.8 bits for each.
 	if rate := float64(wrong) / tries; rate > 0.03 {
 		t.Errorf("false positives: %.4f, want at most 0.03", rate)
 	}
@@ -39,7 +39,7 @@ func TestAnIndexHoldsWhatItIsMadeFor(t *testing.T) {
 	for _, keys := range []int{-1, 0, 1, 47, 48, 49, 1000, 49152, 49153} {
 		x := newIndex(keys)
 		if x.limit() < keys || len(x.slots) > minSlots && x.limit() >= 2*keys {
-			t.Errorf("an index for %d keys has room for %d", keys, x.limit())
+			t.Errorf("an index for %d keys holds %d", keys, x.limit())
 		}
 		// The last tag wraps around.
 		for i := range 3 {

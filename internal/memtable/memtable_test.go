@@ -122,7 +122,7 @@ func TestLargeKeysAndValues(t *testing.T) {
 			t.Errorf("key of %d bytes %q: got %d bytes, want %d", len(k), k[0], len(got), len(v))
 		}
 		if cap(got) != len(got) {
-			t.Errorf("a value has room for %d bytes that are not its own", cap(got)-len(got))
+			t.Errorf("a value has a capacity of %d bytes that are not its own", cap(got)-len(got))
 		}
 	}
 	n, c := 0, tb.Iter(1)
@@ -250,7 +250,7 @@ func TestGetBesideAWriter(t *testing.T) {
 	wg.Wait()
 }
 
-// numbered is the key of operation i; three in four are overwritten later.
+// numbered returns the key of operation i; three in four are overwritten later.
 func numbered(i int64) string { return fmt.Sprintf("key/%012d", i*2654435761%8000) }
 
 func TestAddAfterFreezeIsABug(t *testing.T) {
@@ -264,7 +264,7 @@ func TestAddAfterFreezeIsABug(t *testing.T) {
 	add(tb, "k", 1, ikey.Set, "")
 }
 
-// The memory budget rotates memtables by Bytes, so it must tell the truth about the heap.
+// The memory budget freezes memtables by Bytes, so Bytes must agree with the heap.
 func TestBytesIsTheMemoryTaken(t *testing.T) {
 	for _, test := range []struct {
 		name        string

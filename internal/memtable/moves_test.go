@@ -15,7 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// visible is what a cursor at seq should show of sorted entries.
+// visible returns the entries that a cursor at seq should show.
 func visible(es []entry, seq ikey.Seq, newest bool) []entry {
 	var shown []entry
 	for _, e := range es {
@@ -82,7 +82,7 @@ func wander(c *Cursor, rng *rand.Rand, es []entry, steps int, key func() []byte,
 	return ""
 }
 
-// inOrder makes n keys that ascend but for some percent, which lie anywhere, and then any of these keys.
+// inOrder makes n ascending keys, except for some percent that are anywhere, and then any of these keys.
 func inOrder(n, percent int) func(*rand.Rand) []byte {
 	i := 0
 	return func(r *rand.Rand) []byte {
@@ -158,7 +158,7 @@ func TestMovesBesideAWriter(t *testing.T) {
 	t.Run("anywhere", func(t *testing.T) {
 		movesBesideAWriter(t, func(i int64) []byte { return []byte(numbered(i)) })
 	})
-	t.Run("mostly behind all others", func(t *testing.T) {
+	t.Run("mostly after all others", func(t *testing.T) {
 		movesBesideAWriter(t, func(i int64) []byte {
 			if i%7 == 0 {
 				return []byte(numbered(i))
@@ -215,18 +215,18 @@ func TestSeekLT(t *testing.T) {
 	for i, k := range []string{"p/b", "p/a", "zz", "a", "p", "p/b"} {
 		add(tb, k, ikey.Seq(i+1), ikey.Set, "")
 	}
-	const after = ikey.MaxSeq // the place before all versions of a key
+	const after = ikey.MaxSeq // sorts before all versions of a key
 	for _, test := range []struct {
 		name, user  string
 		at, seq     ikey.Seq
 		all, newest string
 	}{
-		{"behind the last key all are seen", "zzz", after, 9, "zz@3 p/b@1 p/b@6 p/a@2 p@5 a@4",
+		{"after the last key all are seen", "zzz", after, 9, "zz@3 p/b@1 p/b@6 p/a@2 p@5 a@4",
 			"zz@3 p/b@6 p/a@2 p@5 a@4"},
 		{"a key is not before itself", "zz", after, 9, "p/b@1 p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
-		{"the newest of a key is before an older place in it", "p/b", 5, 9, "p/b@6 p/a@2 p@5 a@4",
+		{"the newest of a key is before an older trailer in it", "p/b", 5, 9, "p/b@6 p/a@2 p@5 a@4",
 			"p/b@6 p/a@2 p@5 a@4"},
-		{"behind all versions of a key", "p/b", 0, 9, "p/b@1 p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
+		{"after all versions of a key", "p/b", 0, 9, "p/b@1 p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
 		{"a version is not before itself", "p/b", 1, 9, "p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
 		{"the cursor's sequence hides what is newer", "p/c", 5, 5, "p/b@1 p/a@2 p@5 a@4", "p/b@1 p/a@2 p@5 a@4"},
 		{"a key without a visible version is passed over", "p/a", after, 4, "a@4", "a@4"},
@@ -258,7 +258,7 @@ func TestSeekLT(t *testing.T) {
 	}
 }
 
-// Whoever walks over a key with very many versions must not look at all of them again for each.
+// Walking over a key with very many versions must not look at all of them again for each.
 func TestAHotKeyBothWays(t *testing.T) {
 	const n = 100_000
 	tb := New(nil, 0, 0)
@@ -289,7 +289,7 @@ func TestAHotKeyBothWays(t *testing.T) {
 	turns := 0
 	for ok := c.SeekGE(ikey.Search([]byte("hot"), n/2)); ok; ok = c.Prev() {
 		if !c.Next() || !c.Prev() { // one step down, two up
-			t.Fatal("the cursor loses its place in turning around")
+			t.Fatal("the cursor loses its position in turning around")
 		}
 		turns++
 	}
@@ -309,7 +309,7 @@ func TestAHotKeyBothWays(t *testing.T) {
 	c.Prev()
 	c.Close()
 	if cap(c.chain) > maxChain {
-		t.Errorf("a closed cursor keeps room for %d versions", cap(c.chain))
+		t.Errorf("a closed cursor keeps a capacity of %d versions", cap(c.chain))
 	}
 }
 

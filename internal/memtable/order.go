@@ -21,7 +21,7 @@ type item struct {
 
 // newTree makes an empty tree.
 func (t *Table) newTree() *btree.BTreeG[item] {
-	// less, written out: the tree calls it a dozen times for each insert
+	// The comparison is less, written out: the tree calls it a dozen times for each insert.
 	return btree.NewG(degree, func(a, b item) bool {
 		if a.head != b.head {
 			return a.head < b.head

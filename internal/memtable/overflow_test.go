@@ -10,7 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// Hashes that somebody would choose who knows the index.
+// Hashes that an adversary who knows the index would choose.
 var crowding = []struct {
 	name string
 	hash func(i int) bloomblock.Hash
@@ -28,7 +28,7 @@ func TestKeysOfCrowdedHashesAreFound(t *testing.T) {
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%06d", i) }
 	for _, set := range crowding {
 		for _, start := range []int{0, keys} {
-			t.Run(fmt.Sprintf("%s, room for %d", set.name, start), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, capacity %d", set.name, start), func(t *testing.T) {
 				table := New(nil, start, 0)
 				want := map[int]string{}
 				random := rand.New(rand.NewPCG(1, 2))
@@ -63,7 +63,7 @@ func TestKeysOfCrowdedHashesAreFound(t *testing.T) {
 	}
 }
 
-// What a search may cost: slots looked at, and keys compared.
+// The limits of a search: slots looked at, and keys compared.
 func TestASearchOfTheIndexIsBounded(t *testing.T) {
 	for _, set := range crowding {
 		x := newIndex(0)
@@ -119,7 +119,7 @@ func TestRandomHashesHardlyOverflow(t *testing.T) {
 	}
 }
 
-// Readers look for crowded keys beside their writer: what an Add has returned for is found.
+// Readers look for crowded keys while the writer adds them: after Add has returned, the key is found.
 func TestCrowdedKeysAreFoundBesideTheirWriter(t *testing.T) {
 	const keys = 3000
 	key := func(i int) []byte { return fmt.Appendf(nil, "%05d", i*7919%keys) }
@@ -156,7 +156,7 @@ func TestCrowdedKeysAreFoundBesideTheirWriter(t *testing.T) {
 	readers.Wait()
 }
 
-// BenchmarkChosen puts and looks up 100,000 keys whose hashes were chosen, beside random ones.
+// BenchmarkChosen puts and looks up 100,000 keys whose hashes were chosen, and random ones.
 func BenchmarkChosen(b *testing.B) {
 	const keys = 100_000
 	key := func(i int) []byte { return fmt.Appendf(nil, "%016d", uint64(i)*0x9e3779b97f4a7c15%1e16) }

@@ -28,7 +28,7 @@ func covering(ts []rangedel.Tombstone, key []byte, seq ikey.Seq) (newest ikey.Se
 	return newest
 }
 
-// rangeKeys are bounds and keys, in order: prefixes of each other, the empty key, and the last there may be.
+// rangeKeys returns bounds and keys in order: prefixes of each other, the empty key, and the last possible one.
 func rangeKeys() [][]byte {
 	keys := [][]byte{{}, {0}, {0, 0}, []byte("a"), []byte("a\x00"), []byte("ab"), []byte("b"), {0xff},
 		bytes.Repeat([]byte{0xff}, 20)}
@@ -39,7 +39,7 @@ func rangeKeys() [][]byte {
 	return keys
 }
 
-// checkRanges compares what a table's tombstones say about each key, at each sequence number, with asking each one.
+// checkRanges compares the tombstones of a table for each key, at each sequence number, with asking each tombstone.
 func checkRanges(t *testing.T, r *RangeDels, ts []rangedel.Tombstone, largest ikey.Seq) {
 	t.Helper()
 	keys := rangeKeys()
@@ -109,7 +109,7 @@ func TestRangeDelsAgainstEachTombstone(t *testing.T) {
 	}
 }
 
-// Many tombstones over many keys, so that lists grow, are shared and part again; asked at random places, also as of
+// Many tombstones over many keys, so that lists grow, are shared and part again. Random keys are asked, also as of
 // older moments.
 func TestManyRangeDelsAgainstEachTombstone(t *testing.T) {
 	for seed := range uint64(30) {
@@ -327,8 +327,8 @@ func addShape(tb *Table, i, n int, shape func(i, n int) (int, int)) {
 	tb.AddRange(bounds[:8], bounds[8:], ikey.Seq(i+1))
 }
 
-// An op is one AddRange into a table that grows to n of them. A shape that is quadratic shows here; a list of all is
-// timed beside it.
+// An op is one AddRange into a table that grows to n of them. A quadratic shape shows here. The time of
+// a list of all is reported too.
 func BenchmarkAddRange(b *testing.B) {
 	for _, s := range rangeShapes {
 		b.Run(s.name, func(b *testing.B) {

@@ -54,16 +54,16 @@ func (r *ranges) add(start, end []byte, seq ikey.Seq, clone func([]byte) []byte)
 	r.change++
 	before, inside := r.split(r.root, start)
 	if inside == nil || !bytes.Equal(first(inside).start, start) {
-		// The new stretch continues the list. The stretch before it must not append to the same array, so its list is clipped.
+		// The new stretch continues the list, so the stretch before it must not append to the same array.
 		cut := last(before)
 		inside = r.join(r.newStretch(clone(start), cut.own), inside)
 		cut.own = slices.Clip(cut.own)
 	}
-	var behind *stretch
+	var after *stretch
 	if end != nil {
-		inside, behind = r.split(inside, end)
-		if behind == nil || !bytes.Equal(first(behind).start, end) {
-			behind = r.join(r.newStretch(clone(end), slices.Clip(last(inside).own)), behind)
+		inside, after = r.split(inside, end)
+		if after == nil || !bytes.Equal(first(after).start, end) {
+			after = r.join(r.newStretch(clone(end), slices.Clip(last(inside).own)), after)
 		}
 	}
 	if seq < r.newest {
@@ -72,7 +72,7 @@ func (r *ranges) add(start, end []byte, seq ikey.Seq, clone func([]byte) []byte)
 		inside = r.cover(inside, seq)
 		r.newest = seq
 	}
-	r.root = r.join(r.join(before, inside), behind)
+	r.root = r.join(r.join(before, inside), after)
 	r.published.Store(&RangeDels{r.root})
 }
 
@@ -153,15 +153,15 @@ func (r *ranges) push(n *stretch) {
 
 // split divides the tree into the stretches that start before key and the others. It pushes down the tombstones noted
 // above the cut, so that the lists of the last stretch before and the first one after it are complete.
-func (r *ranges) split(n *stretch, key []byte) (before, behind *stretch) {
+func (r *ranges) split(n *stretch, key []byte) (before, after *stretch) {
 	if n == nil {
 		return nil, nil
 	}
 	n = r.mine(n)
 	r.push(n)
 	if bytes.Compare(n.start, key) < 0 {
-		n.right, behind = r.split(n.right, key)
-		return n, behind
+		n.right, after = r.split(n.right, key)
+		return n, after
 	}
 	before, n.left = r.split(n.left, key)
 	return before, n

@@ -18,7 +18,7 @@ const (
 	benchTables = 14
 )
 
-// benchKey is random and 16 bytes long. Of i below benchKeys the present ones are in the tables.
+// benchKey returns a random key of 16 bytes. The tables have the keys of the present indexes below benchKeys.
 func benchKey(i uint64, absent bool) (k [16]byte) {
 	if absent {
 		i += benchKeys

@@ -20,8 +20,8 @@ import (
 // The prefix is the longest that all user keys share, padded to p, a multiple of 8. The head of an entry is the eight
 // key bytes after the prefix as a number that orders as they do (package ikey), padded with zeros; they stand nowhere
 // else. A search reads heads, which lie together, and compares bytes only where heads are equal. Offsets count from the
-// first entry and are w = 2 or 4 bytes wide, 4 only where needed; w = 0 if all entries are equally long and begin with
-// the same uvarint, and then there are none.
+// first entry and are w = 2 or 4 bytes wide, 4 only if needed. w = 0 means that there are no offsets, as all entries
+// are equally long and begin with the same uvarint.
 //
 //	+------------------------------+-------------------------+------------------+-------------+
 //	| suffix length·2 + t, uvarint | trailer u64, if t is 1  | suffix from 8 on | value       |

@@ -26,7 +26,7 @@ func parseBlock(data []byte) (b block) {
 	return b
 }
 
-// parse is parseBlock for a caller that already has the first eight bytes.
+// parse does the same as parseBlock, for a caller that already has the first eight bytes.
 func (b *block) parse(header uint64, data []byte) {
 	word := uint32(header >> 32)
 	b.data = data
@@ -83,8 +83,8 @@ func (b *block) entry(i int) entry {
 	return x
 }
 
-// An entryLayout holds the lengths that all entries of a block without offsets have in common. With it a cursor splits an
-// entry without reading its lengths.
+// An entryLayout holds the lengths that all entries of a block without offsets have in common. With it a cursor splits
+// an entry without reading its lengths.
 type entryLayout struct {
 	suffix  int
 	rest    int // offset in an entry of the rest of the suffix
@@ -159,9 +159,9 @@ func (b *block) lowerHead(h uint64) int {
 	return b.countHeads(base, n, h)
 }
 
-// countHeads is lowerHead if the result is known to be base or one of the n entries after it; n is at most countable.
-// It counts the groups of eight heads that end before h, and then single heads. These loads are independent of each
-// other, while those of a binary search wait for each other, and each may be a cache miss.
+// countHeads does the same as lowerHead if the result is known to be base or one of the n entries after it; n is at
+// most countable. It counts the groups of eight heads that end before h, and then single heads. These loads are
+// independent of each other, while those of a binary search wait for each other, and each may be a cache miss.
 func (b *block) countHeads(base, n int, h uint64) int {
 	rest := b.data[b.heads+8*base : b.heads+8*(base+n)]
 	skip := 0
@@ -194,7 +194,8 @@ func (b *block) seek(user []byte, t ikey.Trailer) int {
 	return i
 }
 
-// seekEqual is seek among the entries from lo on whose head is h.
+// seekEqual returns the first entry at or after (user, t) among the entries from lo on whose head is h. suffix is the
+// suffix of user.
 func (b *block) seekEqual(lo int, h uint64, suffix []byte, t ikey.Trailer) int {
 	hi := lo + 1
 	for step := 1; hi < b.n && b.before(hi, h, suffix, t); step *= 2 { // gallop: most often there is one
@@ -247,7 +248,8 @@ func (b *block) get(user []byte, t ikey.Trailer) (entry, verdict) {
 	return b.getFrom(lo, h, suffix, t)
 }
 
-// getFrom is get for the key with this suffix, whose head is h. lo is the first entry whose head is at least h.
+// getFrom does the same as get for the key with this suffix, whose head is h. lo is the first entry whose head is at
+// least h.
 func (b *block) getFrom(lo int, h uint64, suffix []byte, t ikey.Trailer) (entry, verdict) {
 	if lo == b.n || b.head(lo) != h {
 		return entry{}, absent

@@ -128,7 +128,7 @@ func TestHostileBlocksAreRefused(t *testing.T) {
 		{"a head longer than its key", func(b []byte) []byte { b[16] = 1; return b }},
 		{"a first entry not at 0", func(b []byte) []byte { b[40] = 1; return b }},
 		{"offsets that fall", func(b []byte) []byte { b[42] = 0; return b }},
-		{"an offset behind the end", func(b []byte) []byte { b[45] = 0x70; return b }},
+		{"an offset after the end", func(b []byte) []byte { b[45] = 0x70; return b }},
 		{"a suffix longer than its entry", func(b []byte) []byte { b[46] = 0x7e; return b }},
 		{"a suffix length without end", func(b []byte) []byte { b[46], b[47], b[48] = 0xff, 0xff, 0xff; return b }},
 		{"a kind that a table cannot hold", func(b []byte) []byte {
@@ -151,7 +151,7 @@ func TestHostileBlocksAreRefused(t *testing.T) {
 		var b blockBuilder
 		for _, v := range []kv{set("aa", 0, "12345678"), second} {
 			s := b.with(v.ikey(), []byte(v.value))
-			s.uniform = true // said of entries of nine bytes, whatever is in them
+			s.uniform = true // set for all entries of nine bytes, whatever is in them
 			b.add(v.ikey(), []byte(v.value), s)
 		}
 		if err := checkBlock(b.append(nil), anySeq); (err == nil) != (len(second.key) == 2 && second.value != "") {

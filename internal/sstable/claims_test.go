@@ -51,7 +51,7 @@ func TestSequencesOfABlockAreThoseOfTheProperties(t *testing.T) {
 	}
 }
 
-// TestACompressedBlockSaysHowLongItIs compares the header of each codec with what it decodes to.
+// TestACompressedBlockSaysHowLongItIs compares the length in the header of each codec with that of the decoded block.
 func TestACompressedBlockSaysHowLongItIs(t *testing.T) {
 	for _, n := range []int{1, 255, 256, 257, 65535, 65791, 65792, 1 << 20} {
 		src := bytes.Repeat([]byte("0123456789abcdef"), n/16+1)[:n]
@@ -71,7 +71,7 @@ func TestACompressedBlockSaysHowLongItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range 20 { // a frame that is cut off, or says no length
+	for n := range 20 { // a frame that is cut off, or has no length
 		b := e.EncodeAll(make([]byte, 3000), nil)
 		if n < len(b) && checkDecoded(b[:min(n, 6)], Zstd, 3000) == nil {
 			t.Errorf("%d bytes of a frame say a length", min(n, 6))

@@ -16,7 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// smallDels are the range deletes of small.
+// smallDels holds the range tombstones of small.
 var smallDels = rangedel.List{
 	{Start: []byte("key"), End: []byte("key003"), Seqs: []ikey.Seq{3}},
 	{Start: []byte("key003"), End: []byte("key0031"), Seqs: []ikey.Seq{3, 5, 1 << 40}},
@@ -27,7 +27,7 @@ var smallRule = PrefixLen(5)
 
 var anySeq = seqSpan{0, ikey.MaxSeq}
 
-// small is a table with every feature and few bytes.
+// small builds a table with every feature and few bytes.
 func small(tb testing.TB, c Codec) ([]byte, Info, []kv) {
 	tb.Helper()
 	var kvs []kv
@@ -42,7 +42,7 @@ func small(tb testing.TB, c Codec) ([]byte, Info, []kv) {
 	return file, info, kvs
 }
 
-// mustBeHonest checks that whatever a table says is true: each answer is right or an error that Is corrupt.Err.
+// mustBeHonest checks that each answer of a table is right or an error matching corrupt.Err.
 func mustBeHonest(t *testing.T, what string, file []byte, info Info, kvs []kv, dels rangedel.List) (damaged bool) {
 	t.Helper()
 	honest := func(err error) {

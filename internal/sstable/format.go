@@ -33,10 +33,10 @@ import (
 //	                at a multiple of 64
 //
 // All numbers are little-endian. The filter is a filter block of the keys, as package bloomblock describes it, and the
-// sample is a sample block of the hashes in it. If a PrefixRule was given, a filter block of the keys' prefixes follows;
-// the properties have its length. A filter has no sample if the table has no versions, or was written before there were
-// samples. Data blocks or range deletes may be missing, but not both. A data, sample, index, range delete or properties
-// block is followed by its trailer:
+// sample is a sample block of the hashes in it. If a PrefixRule was given, a filter block of the keys' prefixes
+// follows; the properties have its length. A filter has no sample if the table has no versions, or was written before
+// there were samples. Data blocks or range deletes may be missing, but not both. A data, sample, index, range delete or
+// properties block is followed by its trailer:
 //
 //	0         n        n+1         n+5
 //	+---------+--------+------------+
@@ -56,9 +56,9 @@ import (
 //	32  index length    u64    payload only, as the next two
 //	40  range deletes   u64    length; 0 without range deletes, and then they have no trailer either
 //	48  properties      u64    length
-//	56  filter checksum u32    of table id, kind, filter offset and the filter's header, which has the checksums of its
-//	                           units, without its last four bytes, which are its own checksum (with them, the CRC would
-//	                           be the same for every filter)
+//	56  filter checksum u32    of table id, kind, filter offset and the filter's header, which has the checksums of
+//	                           its units, without its last four bytes, which are its own checksum (with them, the
+//	                           CRC would be the same for every filter)
 //	60  sample          u32    length of its payload; 0 without a sample, and then it has no trailer either
 //	64  checksum        u32    CRC-32C of bytes 0…63 and 68…79
 //	68  version         u32    1

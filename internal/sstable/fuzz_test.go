@@ -162,8 +162,8 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-// FuzzTable damages a table and makes its checksums right again: whatever it says then, it must say without a panic,
-// and each error must be damage.
+// FuzzTable damages a table and makes its checksums right again. Reading it must not panic, and each error must be
+// damage.
 func FuzzTable(f *testing.F) {
 	for _, c := range []Codec{None, S2, Zstd} {
 		file, _, _ := small(f, c)
@@ -217,7 +217,7 @@ func TestAVersionOfTheFutureIsNotDamage(t *testing.T) {
 	}
 }
 
-// mustNotPanic makes every use of a table that is hostile. A key of odd length stands for a sequence from the manifest.
+// mustNotPanic makes every use of a hostile table. A key of odd length stands for a sequence number from the manifest.
 func mustNotPanic(t *testing.T, file []byte, key string) {
 	t.Helper()
 	honest := func(err error) {
@@ -305,7 +305,7 @@ func fixSums(file []byte) {
 		binary.LittleEndian.PutUint32(b[12:], crc32.Update(crc32.Checksum(b[:12], castagnoli), castagnoli, b[16:]))
 		fix(kindSample, ft.sampleOff(), uint64(ft.sampleLen))
 	}
-	// The properties say where the prefix filter is, and have the checksum of its header.
+	// The properties have the length of the prefix filter and the checksum of its header.
 	if at := ft.propsOff(); at < size && ft.propsLen < size-at {
 		if p, err := parseProperties(file[at:][:ft.propsLen]); err == nil && p.Prefixes.Bytes > 0 &&
 			p.Prefixes.Bytes < ft.indexOff {

@@ -52,7 +52,7 @@ func (r *Reader) firstVisible(seq ikey.Seq) ikey.Trailer {
 	return ikey.Search(nil, seq).Trailer
 }
 
-// search is Get, starting at block i.
+// search does the same as Get, starting at block i.
 func (r *Reader) search(x *index, i int, key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err error) {
 	newest := r.firstVisible(seq)
 	var b block

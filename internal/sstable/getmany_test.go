@@ -18,15 +18,15 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// A manyTable is a table for GetMany: its file, what the manifest says, and keys that a lookup may ask for.
+// A manyTable is a table for GetMany: its file, its facts in the manifest, and keys that a lookup may ask for.
 type manyTable struct {
 	file []byte
 	meta Meta
 	keys []string
 }
 
-// manyTables are tables of every kind a lookup can come to: all shapes, also with a sequence from the manifest, with
-// data blocks or an index damaged, with few and with many entries in a block, and without versions.
+// manyTables returns tables of every kind that a lookup can meet: all shapes, also with a sequence number from the
+// manifest, with data blocks or an index damaged, with few and with many entries in a block, and without versions.
 func manyTables(tb testing.TB) []manyTable {
 	tb.Helper()
 	var tables []manyTable
@@ -114,7 +114,7 @@ func TestGetManyAnswersAsGetDoes(t *testing.T) {
 			if round%3 == 0 {
 				ls = ls[:min(len(ls), 4)]
 			}
-			few := 1 + rng.IntN(len(tables)) // of which tables to ask
+			few := 1 + rng.IntN(len(tables)) // number of tables to ask
 			var want, got Stats
 			results := make([]Lookup, len(ls))
 			g := d1.Enter()

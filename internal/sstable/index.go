@@ -149,7 +149,7 @@ func (x *index) find(key []byte) int {
 	return x.finish(lo, h, key)
 }
 
-// finish is the end of find, with one block left to look at: lo. h is the head of key, which has the prefix.
+// finish ends find with one block left to look at: lo. h is the head of key, which has the prefix.
 func (x *index) finish(lo int, h uint64, key []byte) int {
 	heads := x.heads
 	lo += ikey.Less(heads[lo], h)
@@ -171,7 +171,7 @@ func (x *index) span(key []byte) (lo, n int) {
 	return 0, n
 }
 
-// findEqual is find among the separators from lo on, the first whose head is h. h is the head of suffix.
+// findEqual does the same as find among the separators from lo on, the first whose head is h. h is the head of suffix.
 func (x *index) findEqual(lo int, h uint64, suffix []byte) int {
 	if bytes.Compare(x.sep(lo), suffix) >= 0 {
 		return lo
@@ -236,7 +236,7 @@ func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 		x.end += uint64(stored) + trailerSize
 	}
 	if sepEnd != uint64(len(x.seps)) {
-		return nil, errors.New("index: bytes behind the last separator")
+		return nil, errors.New("index: bytes after the last separator")
 	}
 	if x.end > limit || limit-x.end > slack {
 		return nil, fmt.Errorf("index: data blocks end at %d, want %d", x.end, limit)

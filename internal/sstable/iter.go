@@ -11,8 +11,8 @@ import (
 
 // IterOptions choose how a cursor uses the cache.
 type IterOptions struct {
-	// Bypass does not use the cache. The cursor reads ReadAhead bytes at once into its own memory and checks them. It is
-	// for compaction and verification, which read every block once.
+	// Bypass does not use the cache. The cursor reads ReadAhead bytes at once into its own memory and checks them. It
+	// is for compaction and verification, which read every block once.
 	Bypass bool
 	// NoFill uses cached blocks but puts none into the cache.
 	NoFill bool
@@ -129,8 +129,8 @@ func (it *Iter) SeekLT(k ikey.Key) bool {
 	return it.err == nil && it.Last()
 }
 
-// seekOverridden is SeekGE for a table whose sequence numbers are replaced. It finds the key's first version and then
-// compares the trailers that the caller sees.
+// seekOverridden does the same as SeekGE for a table whose sequence numbers are replaced. It finds the key's first
+// version and then compares the trailers that the caller sees.
 func (it *Iter) seekOverridden(k ikey.Key) bool {
 	ok := it.seekGE(ikey.Key{User: k.User, Trailer: ^ikey.Trailer(0)})
 	for ok && ikey.Compare(it.Key(), k) < 0 {
@@ -139,7 +139,7 @@ func (it *Iter) seekOverridden(k ikey.Key) bool {
 	return ok
 }
 
-// seekGE is SeekGE by the trailers in the file.
+// seekGE moves to the first version at or after k by the trailers in the file.
 func (it *Iter) seekGE(k ikey.Key) bool {
 	if !it.start() {
 		return it.leave()
@@ -155,7 +155,7 @@ func (it *Iter) seekGE(k ikey.Key) bool {
 	return it.leave()
 }
 
-// seekLT is SeekLT by the trailers in the file.
+// seekLT moves to the last version before k by the trailers in the file.
 func (it *Iter) seekLT(k ikey.Key) bool {
 	if !it.start() || len(it.x.slots) == 0 {
 		return it.leave()

@@ -8,8 +8,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cache"
 )
 
-// TestMain has each block spoiled as soon as no reader may see it, so that a stale slice is seen; benchmarks are left
-// alone.
+// TestMain makes the cache spoil each block as soon as no reader may see it, so that the use of a stale slice is
+// detected. It leaves benchmarks alone.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() == "" {

@@ -11,9 +11,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// BenchmarkGetMany looks up present keys whose blocks are all cached and copies the values: by Get one by one, and by
-// GetMany in batches of several sizes, all taking turns. Reported are the medians of the turns, in ns for each key:
-// those of Get and of each size of batch. Keys, filters and fences come before, as in a store, and are part of it.
+// BenchmarkGetMany looks up present keys whose blocks are all cached and copies the values: one by one with Get, and
+// with GetMany in batches of several sizes, all taking turns. It reports the medians of the turns, in ns for each key,
+// for Get and for each batch size. Hashing keys and asking filters and fences come before, as in a store, and are
+// included.
 func BenchmarkGetMany(b *testing.B) {
 	for _, c := range []struct {
 		name  string

@@ -59,7 +59,7 @@ func TestASequenceOfTheManifestCountsAndNotTheFiles(t *testing.T) {
 	}
 }
 
-// A lookup whose reader may not see the table's sequence yet has found the key all the same: its filter was right.
+// A lookup whose reader may not see the table's sequence number yet counts as a true positive of the filter.
 func TestAVersionTooNewIsPresent(t *testing.T) {
 	file, info := build(t, WriterOptions{ID: 1}, []kv{set("a", 0, "v")})
 	for _, seq := range []ikey.Seq{0, 7} {

@@ -18,7 +18,7 @@ var prefixRules = []PrefixRule{
 	PrefixSeparator('/', 4), PrefixSeparator(0, 1),
 }
 
-// naivePrefix is Of, told by the parts of a key.
+// naivePrefix does the same as Of by splitting the key.
 func naivePrefix(r PrefixRule, key string) (string, bool) {
 	switch r.kind {
 	case firstN:
@@ -34,8 +34,8 @@ func naivePrefix(r PrefixRule, key string) (string, bool) {
 	}
 }
 
-// TestARuleGivesAKeyTheSamePrefixAsTheStartThatItHas goes over all pairs of short keys: what decides whether a filter
-// may be asked for all keys with a start.
+// TestARuleGivesAKeyTheSamePrefixAsTheStartThatItHas checks all pairs of short keys: the property decides whether a
+// filter may be asked for all keys with a common start.
 func TestARuleGivesAKeyTheSamePrefixAsTheStartThatItHas(t *testing.T) {
 	keys := []string{""}
 	for i := 0; len(keys[i]) < 6; i++ {
@@ -277,7 +277,7 @@ func TestErrorsOfTheFileArePassedOnByPrefixFilters(t *testing.T) {
 	}
 }
 
-// TestNoFlippedBitOfAPrefixFilterDeniesAPrefix flips each bit of the block, and of what the properties say of it.
+// TestNoFlippedBitOfAPrefixFilterDeniesAPrefix flips each bit of the block, and of its description in the properties.
 func TestNoFlippedBitOfAPrefixFilterDeniesAPrefix(t *testing.T) {
 	ribbon, err := bloomblock.ParamsRibbon(0.01, 0.001)
 	if err != nil {
@@ -337,7 +337,7 @@ func TestVerifySeesAPrefixFilterThatLacksAPrefix(t *testing.T) {
 		if i == 1 {
 			w.prefix.Reset()
 			w.prefix.Add(bloomblock.HashKey([]byte("zzz")))
-			w.self = selfCheck{} // it would say so
+			w.self = selfCheck{} // it would panic
 		}
 	}
 	info, err := w.Finish()
@@ -350,7 +350,7 @@ func TestVerifySeesAPrefixFilterThatLacksAPrefix(t *testing.T) {
 	}
 }
 
-// TestARuleOfTheFutureIsNotAsked has a table say a rule that nobody knows yet.
+// TestARuleOfTheFutureIsNotAsked builds a table with a rule that this version does not know.
 func TestARuleOfTheFutureIsNotAsked(t *testing.T) {
 	kvs := []kv{set("aaa1", 0, ""), set("bbb1", 0, "")}
 	file, info := build(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.001), Prefix: PrefixLen(3)}, kvs)

@@ -41,7 +41,7 @@ const (
 )
 
 // The properties block: ten u64 in the order of the fields, then for smallest and largest a length u32 and the bytes.
-// Of a table with a prefix filter follow keys u64, bytes u64, checksum u32, and the rule as text, 1 to 64 bytes, up to
+// For a table with a prefix filter follow keys u64, bytes u64, checksum u32, and the rule as text, 1 to 64 bytes, up to
 // the end.
 func (p *Properties) append(dst []byte) []byte {
 	for _, v := range [...]uint64{

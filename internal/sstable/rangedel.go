@@ -19,7 +19,7 @@ import (
 //	+-----------+------------------------------------------------------------------------------------+----
 //
 // There is at least one fragment, and one tombstone in each; sequence numbers ascend and none is 0. A start is before
-// its end; both are user keys or, as where a range ends just behind a key, one byte longer. An end of length 2³²−1 has
+// its end; both are user keys or, as where a range ends just after a key, one byte longer. An end of length 2³²−1 has
 // no bytes and is infinite.
 const (
 	rangeDelHeader = 4
@@ -210,7 +210,7 @@ func tombstones(l rangedel.List) (n uint64, low, high ikey.Seq) {
 	return n, low, high
 }
 
-// overridden returns the list with seq in place of all sequence numbers.
+// overridden returns the list with seq instead of all sequence numbers.
 func overridden(l rangedel.List, seq ikey.Seq) rangedel.List {
 	one := []ikey.Seq{seq}
 	o := make(rangedel.List, len(l))

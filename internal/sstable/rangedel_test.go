@@ -98,7 +98,7 @@ func TestWriterRefusesRangesThatATableCannotHold(t *testing.T) {
 		{"an end that is empty and not infinite", rangedel.List{span("", "", 1)}, ErrOrder},
 		{"ranges out of order", rangedel.List{span("c", "d", 1), span("a", "b", 1)}, ErrOrder},
 		{"ranges that overlap", rangedel.List{span("a", "c", 1), span("b", "d", 1)}, ErrOrder},
-		{"a range behind one without an end", rangedel.List{toTheEnd("a", 1), span("b", "d", 1)}, ErrOrder},
+		{"a range after one without an end", rangedel.List{toTheEnd("a", 1), span("b", "d", 1)}, ErrOrder},
 		{"a start too long", rangedel.List{span(long+"kk", "l", 1)}, ErrSize},
 		{"an end too long", rangedel.List{span("k", long+"kk", 1)}, ErrSize},
 		{"no tombstone", rangedel.List{span("a", "b")}, nil},
@@ -123,7 +123,7 @@ func TestWriterRefusesRangesThatATableCannotHold(t *testing.T) {
 	}
 	if _, info := buildWith(t, WriterOptions{}, nil,
 		rangedel.List{span(long, long+"\x00", 1), span(long+"k", "l", 1)}); info.RangeDeletes != 2 {
-		t.Errorf("bounds just behind the longest key: %+v", info)
+		t.Errorf("bounds just after the longest key: %+v", info)
 	}
 }
 
@@ -218,7 +218,8 @@ func TestVerifyReadsTheTailAgain(t *testing.T) {
 	}
 }
 
-// hostileDels is a range-delete block of two fragments: offsets of its fields are in the names of the cases below.
+// hostileDels returns a range-delete block of two fragments. The names of the cases below have the offsets of its
+// fields.
 func hostileDels() []byte {
 	var b []byte
 	b = binary.LittleEndian.AppendUint32(b, 2)
@@ -251,11 +252,11 @@ func TestEachFieldOfARangeDeleteIsChecked(t *testing.T) {
 		{"a start that is longer than a key can be", put(4, maxBound+1), "bound of"},
 		{"a start that is longer than the block", put(4, 1000), "cut off"},
 		{"a start without an end of numbers", put(4, infinite), "bound of"},
-		{"a start behind its end", func(b []byte) []byte { b[8] = 'x'; return b }, "range from"},
+		{"a start after its end", func(b []byte) []byte { b[8] = 'x'; return b }, "range from"},
 		{"a start that is its end", func(b []byte) []byte { b[8], b[9] = 'b', 'b'; return b }, "range from"},
 		{"an end that is longer than a key can be", put(10, maxBound+1), "bound of"},
 		{"an end that is longer than the block", put(10, 1000), "cut off"},
-		{"an end behind the next start", func(b []byte) []byte { b[14] = 'd'; return b }, "after one to"},
+		{"an end after the next start", func(b []byte) []byte { b[14] = 'd'; return b }, "after one to"},
 		{"no tombstones", put(16, 0), "without a tombstone"},
 		{"more tombstones than bytes", put(16, 6), "cut off"},
 		{"as many tombstones as there are numbers", put(16, infinite), "cut off"},
@@ -270,7 +271,7 @@ func TestEachFieldOfARangeDeleteIsChecked(t *testing.T) {
 		{"cut in the last sequence number", func(b []byte) []byte { return b[:57] }, "cut off"},
 		{"cut in the number of tombstones", func(b []byte) []byte { return b[:48] }, "cut off"},
 		{"cut in an end's length", func(b []byte) []byte { return b[:44] }, "cut off"},
-		{"a fragment behind one without an end", func(b []byte) []byte {
+		{"a fragment after one without an end", func(b []byte) []byte {
 			f := toTheEnd("dd", 1)
 			return put(0, 3)(appendFragment(b, &f))
 		}, "after one to"},

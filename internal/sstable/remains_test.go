@@ -16,7 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// salvaged reads what remains of a table, and what is lost of it.
+// salvaged reads what can be read of a table, and what is lost of it.
 func salvaged(t *testing.T, f io.ReaderAt, size int, m Meta) (r *Remains, got []kv, lost []Loss) {
 	t.Helper()
 	r, err := Survey(f, uint64(size), m, nil)
@@ -52,7 +52,7 @@ func extents(t *testing.T, file []byte, info Info) (starts []int, versions []int
 }
 
 // TestOneDamagedByteCostsOneBlock damages each byte of tables, cuts them off at each length, and reads them with a
-// manifest and, where the footer is whole, without.
+// manifest and, if the footer is intact, without.
 func TestOneDamagedByteCostsOneBlock(t *testing.T) {
 	for _, codec := range []Codec{None, S2, Zstd} {
 		t.Run(codec.String(), func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestOneDamagedByteCostsOneBlock(t *testing.T) {
 						t.Errorf("%s: lost %+v", what, l)
 					}
 				}
-				// What was lost lies between the keys that are told.
+				// The lost versions are within the reported bounds.
 				for _, v := range kvs {
 					if slices.Contains(got, v) {
 						continue
@@ -117,7 +117,7 @@ func TestOneDamagedByteCostsOneBlock(t *testing.T) {
 			if len(lost) > 0 || !slices.Equal(got, kvs) {
 				t.Errorf("of a whole table %v is lost", lost)
 			}
-			// Two damages: without an index and a block, the others are found all the same.
+			// Two damages: without the index and one block, the other blocks are still found.
 			for _, b := range []int{0, 1, len(starts) - 2} {
 				bad := bytes.Clone(file)
 				bad[starts[b]+9] ^= 1
@@ -150,8 +150,7 @@ func TestATableOfTheFutureIsRefused(t *testing.T) {
 	}
 }
 
-// TestBlocksAreFoundByTheirChecksums leaves a table neither index nor footer and damages blocks, small, large and
-// huge ones.
+// TestBlocksAreFoundByTheirChecksums damages index, footer and blocks: small, large and huge ones.
 func TestBlocksAreFoundByTheirChecksums(t *testing.T) {
 	var kvs []kv
 	for i := range 300 {
@@ -223,7 +222,7 @@ func TestABadSectorCostsItsBlocks(t *testing.T) {
 	}
 }
 
-// FuzzSurvey reads what remains of anything: versions in order and no panic.
+// FuzzSurvey reads any bytes as a damaged table: versions in order and no panic.
 func FuzzSurvey(f *testing.F) {
 	for _, codec := range []Codec{None, S2, Zstd} {
 		file, info, _ := small(f, codec)

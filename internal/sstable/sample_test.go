@@ -16,7 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
 
-// numbers is one version of each key from lo up to hi.
+// numbers returns one version of each key from lo up to hi.
 func numbers(lo, hi int) (kvs []kv) {
 	for i := lo; i < hi; i++ {
 		kvs = append(kvs, set(fmt.Sprintf("key%07d", i), 0, "v"))
@@ -86,7 +86,7 @@ func TestASampleOfOtherKeysIsSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var others bloomblock.Builder // without the key of hash 7: its sample has one more from behind
+	var others bloomblock.Builder // without the key of hash 7, so that its sample has one more hash at the end
 	for _, v := range kvs {
 		if h := bloomblock.HashKey([]byte(v.key)); h != slices.Collect(whole.Hashes())[7] {
 			others.Add(h)
@@ -157,7 +157,7 @@ func TestASampleBelongsToItsTableAndPlace(t *testing.T) {
 	if _, err := newReader(a, info, 0).Sample(); !errors.Is(err, corrupt.Err) {
 		t.Errorf("the sample of another table: %v, want damage", err)
 	}
-	// With the trailer that the block had: its checksum is of what is in the block.
+	// The trailer is kept: its checksum covers the content of the block.
 	a, _ = build(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.01)}, numbers(0, 100))
 	c, _ := build(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.01)}, numbers(100, 200))
 	copy(a[from:to-trailerSize], c[from:])
@@ -204,7 +204,7 @@ func TestOverlapsOfTables(t *testing.T) {
 }
 
 func TestTheChecksumOfASampleIsNotTheSameForAll(t *testing.T) {
-	// A CRC over a block and its own CRC behind it would be.
+	// A CRC over a block followed by its own CRC would be.
 	s := newSealer(1)
 	sums := map[uint32]bool{}
 	for i := range 10 {

@@ -55,7 +55,7 @@ func build(tb testing.TB, o WriterOptions, kvs []kv) ([]byte, Info) {
 	return buildWith(tb, o, kvs, nil)
 }
 
-// buildWith is build with range deletes, some of which are added before the versions.
+// buildWith writes a table with range tombstones into memory, some of which are added before the versions.
 func buildWith(tb testing.TB, o WriterOptions, kvs []kv, dels rangedel.List) ([]byte, Info) {
 	tb.Helper()
 	var buf bytes.Buffer
@@ -107,7 +107,7 @@ func get(r *Reader, key string, seq ikey.Seq) (kv, bool, error) {
 	return kv{key, hit.Trailer, string(hit.Value)}, ok, err
 }
 
-// model is what get must say.
+// model returns the expected result of get.
 func model(kvs []kv, key string, seq ikey.Seq) (kv, bool) {
 	i, _ := slices.BinarySearchFunc(kvs, ikey.Search([]byte(key), seq),
 		func(v kv, k ikey.Key) int { return ikey.Compare(v.ikey(), k) })
@@ -125,7 +125,7 @@ func random(n int) string {
 	return string(b)
 }
 
-// shapes are sets of keys that have gone wrong in some store.
+// shapes returns sets of keys that are hard for some part of the format.
 func shapes() map[string][]kv {
 	m := map[string][]kv{
 		"one empty key":       {set("", 0, "v")},
@@ -202,7 +202,7 @@ func TestTableAnswersAsAMapDoes(t *testing.T) {
 	}
 }
 
-// effortFor is how many places of a table to try: fewer where entries are large.
+// effortFor returns the number of positions of a table to try, fewer if entries are large.
 func effortFor(kvs []kv) int {
 	n := 0
 	for _, v := range kvs {

@@ -157,10 +157,10 @@ func (v *verifier) version(it *Iter) error {
 			ErrOrder, k.User))
 	}
 	if it.i == 0 && it.at > 0 && v.x.compareSep(it.at-1, k.User) >= 0 && !same {
-		return v.f.damaged(offset, fmt.Errorf("first key %q is not behind the separator before it", k.User))
+		return v.f.damaged(offset, fmt.Errorf("first key %q is not after the separator before it", k.User))
 	}
 	if it.i == it.b.n-1 && v.x.compareSep(it.at, k.User) < 0 {
-		return v.f.damaged(offset, fmt.Errorf("last key %q is behind its separator", k.User))
+		return v.f.damaged(offset, fmt.Errorf("last key %q is after its separator", k.User))
 	}
 	hash := bloomblock.HashKey(k.User)
 	if v.filter != nil && !v.filter.MayContain(hash) {

@@ -34,7 +34,7 @@ type WriterOptions struct {
 	ID uint64 // random, the table's own: part of every checksum
 	// bytes of memory of a cached block with its frame; 0: 4 KiB. A larger entry has its own block
 	BlockSize int
-	Codec     Codec             // None, S2 or Zstd, used for blocks of which it saves an eighth
+	Codec     Codec             // None, S2 or Zstd, used where it saves an eighth of a block
 	Filter    bloomblock.Params // the zero value builds no filter
 	Seed      bloomblock.Seed   // of the filters, unless their keys crowd with it
 	Prefix    PrefixRule        // of a second filter with the same Params; the zero value builds no second filter
@@ -46,7 +46,7 @@ type Info struct {
 	ID, Size, TailLen    uint64
 	FilterOff, FilterLen uint64 // of both filters
 	Smallest             []byte // first user key, or the start of the first range tombstone if that is before it
-	// last user key; where the last range delete ends if that is behind it; nil if it does not end
+	// last user key, or the end of the last range tombstone if that is after it; nil if that is infinite
 	Largest          []byte
 	LargestExclusive bool   // Largest is the end of a range tombstone, which does not cover it
 	LargestInfinite  bool   // the last range tombstone is infinite, and Largest nil
