@@ -9,8 +9,8 @@
 //
 // A store's table holds versions: there may be several for one key, the newest first, and some may be tombstones. It
 // may hold range tombstones too. Whether a version is the newest of its key in the whole store only the store knows, as
-// other tables and the write-ahead log may have newer ones. A table that the store took in by Ingest has the sequence
-// number 0 for all its versions; the real one is in the store's manifest.
+// other tables and the write-ahead log may have newer ones. The sequence numbers in a
+// table that the store took in by Ingest are not those of the store, which are in its manifest.
 //
 // A table never changes, and a store deletes a table that it has replaced. To read the tables of a running store, make
 // a checkpoint and open those.

@@ -136,19 +136,28 @@ func TestNoBlockIsDecodedToMoreThanTheLimit(t *testing.T) {
 	}
 }
 
-// TestATailAgreesWithTheManifest asks Meta.Check at every way to load a tail.
+// differing has other facts than the file, and counts its calls.
+type differing struct {
+	t     *testing.T
+	info  Info
+	calls int
+}
+
+func (d *differing) Check(i Info) error {
+	d.calls++
+	if fmt.Sprint(i) != fmt.Sprint(d.info) {
+		d.t.Errorf("the file says %+v, its writer %+v", i, d.info)
+	}
+	return errors.New("the manifest has another")
+}
+
+// TestATailAgreesWithTheManifest asks Meta.Facts at every way to load a tail.
 func TestATailAgreesWithTheManifest(t *testing.T) {
 	file, info, kvs := small(t, S2)
 	m := metaOf(info)
-	calls := 0
 	info.FilterRate = 0
-	m.Check = func(i Info) error {
-		calls++
-		if fmt.Sprint(i) != fmt.Sprint(info) {
-			t.Errorf("the file says %+v, its writer %+v", i, info)
-		}
-		return errors.New("the manifest has another")
-	}
+	facts := &differing{t: t, info: info}
+	m.Facts = facts
 	o := newReader(file, info, 1<<20)
 	r := NewReader(bytes.NewReader(file), m, o.cache, o.domain)
 	it := r.Iter(IterOptions{})
@@ -163,7 +172,7 @@ func TestATailAgreesWithTheManifest(t *testing.T) {
 			t.Errorf("%s: %v, want damage that says so", what, err)
 		}
 	}
-	if calls != 5 {
-		t.Errorf("%d calls, want 5", calls)
+	if facts.calls != 5 {
+		t.Errorf("%d calls, want 5", facts.calls)
 	}
 }

@@ -7,7 +7,30 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/ikey"
 )
+
+// Meta holds what the manifest knows of a table.
+type Meta struct {
+	Name      string // for errors; a path is cut to its base
+	ID        uint64
+	Size      uint64 // of the file
+	TailLen   uint64 // from the index to the end
+	FilterLen uint64
+
+	// Seq, if not 0, replaces the sequence numbers of all versions and range tombstones in the file. It is set for a
+	// table that was written outside of the store, which holds one version of each key.
+	Seq ikey.Seq
+
+	// Facts, if not nil, checks the file's description of itself after the tail was read; an error is damage.
+	Facts Facts
+}
+
+// Facts are the other facts that the manifest has of a table.
+type Facts interface {
+	// Check returns an error if the description differs from the facts.
+	Check(i Info) error
+}
 
 // A tableFile reads and checks the parts of one table's file. It keeps none of them in memory. Its errors name file and
 // offset.

@@ -10,23 +10,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// Meta holds what the manifest knows of a table.
-type Meta struct {
-	Name      string // for errors; a path is cut to its base
-	ID        uint64
-	Size      uint64 // of the file
-	TailLen   uint64 // from the index to the end
-	FilterLen uint64
-
-	// Seq, if not 0, replaces the sequence numbers of all versions and range tombstones in the file. It is set for a
-	// table that was written outside of the store, which holds one version of each key.
-	Seq ikey.Seq
-
-	// Check, if not nil, compares the file's description of itself with the rest of the manifest's facts. It is called
-	// after the tail was read; an error is damage.
-	Check func(Info) error
-}
-
 // Stats count the work of lookups. They are plain numbers that the caller owns and adds up.
 type Stats struct {
 	Blocks    uint64 // data blocks searched

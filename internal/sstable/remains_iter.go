@@ -12,7 +12,7 @@ import (
 // A RemainsIter is a cursor over the versions that can be read from a damaged table. It moves forward, once.
 type RemainsIter struct {
 	r      *Remains
-	lose   func(Loss)
+	lost   []Loss       // since the last TakeLosses
 	next   int          // block of the index
 	search *blockSearch // without an index
 	at     uint64       // where the next block begins, or was expected
@@ -31,9 +31,9 @@ type RemainsIter struct {
 	failed   error // of the last read of the file
 }
 
-// Iter returns a cursor that stands before the first version. The cursor calls lose for each loss when it comes to it.
-func (r *Remains) Iter(lose func(Loss)) *RemainsIter {
-	it := &RemainsIter{r: r, lose: lose}
+// Iter returns a cursor that stands before the first version.
+func (r *Remains) Iter() *RemainsIter {
+	it := &RemainsIter{r: r}
 	if r.index == nil && r.Readable() {
 		end, _ := r.dataEnd()
 		it.search = newBlockSearch(r.src, r.seal, kindData, min(end, r.src.Size()), func(payload []byte, c Codec) bool {
@@ -44,7 +44,7 @@ func (r *Remains) Iter(lose func(Loss)) *RemainsIter {
 	return it
 }
 
-// Next moves to the next version, past blocks that cannot be read.
+// Next moves to the next version, past blocks that cannot be read. TakeLosses returns what was lost on the way.
 func (it *RemainsIter) Next() bool {
 	for {
 		for ; it.i < it.b.n; it.i++ {
@@ -72,6 +72,13 @@ func (it *RemainsIter) Next() bool {
 	}
 }
 
+// TakeLosses returns the losses that the cursor has come to since the last call, valid until Next.
+func (it *RemainsIter) TakeLosses() []Loss {
+	lost := it.lost
+	it.lost = it.lost[:0]
+	return lost
+}
+
 // Key returns the current version, valid until Next.
 func (it *RemainsIter) Key() ikey.Key { return ikey.Key{User: it.key, Trailer: it.trailer} }
 
@@ -86,7 +93,7 @@ func (it *RemainsIter) Offset() uint64 { return it.at }
 
 // refuse reports the rest of a block as lost, since its keys are out of order though its checksum is right.
 func (it *RemainsIter) refuse(k ikey.Key) {
-	it.lose(Loss{
+	it.lost = append(it.lost, Loss{
 		Offset: it.at, Part: "rest of the block before", Lower: bytes.Clone(it.last.User), Upper: it.r.upper(),
 		Err: fmt.Errorf("%w: %q@%d after %q@%d",
 			ErrOrder, k.User, k.Trailer.Seq(), it.last.User, it.last.Trailer.Seq()),
@@ -125,7 +132,7 @@ func (it *RemainsIter) block() (data []byte, more bool) {
 			} else if it.r.props != nil {
 				l.Lower = it.r.props.Smallest
 			}
-			it.lose(l)
+			it.lost = append(it.lost, l)
 		}
 		return data, true
 	case it.search == nil:
@@ -135,7 +142,7 @@ func (it *RemainsIter) block() (data []byte, more bool) {
 	if !ok {
 		if l, lost := it.r.unreadBehind(it.at, it.n); lost {
 			l.Lower = it.lower()
-			it.lose(l)
+			it.lost = append(it.lost, l)
 		}
 		it.search = nil
 		return nil, false
@@ -148,7 +155,7 @@ func (it *RemainsIter) block() (data []byte, more bool) {
 	if offset > before {
 		b := parseBlock(data)
 		e := b.entry(0)
-		it.lose(Loss{
+		it.lost = append(it.lost, Loss{
 			Offset: before, Bytes: offset - before, Part: "data blocks",
 			Lower: it.lower(), Upper: b.appendKey(nil, 0, &e), Err: errNoBlock,
 		})

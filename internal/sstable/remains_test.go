@@ -24,10 +24,13 @@ func salvaged(t *testing.T, f io.ReaderAt, size int, m Meta) (r *Remains, got []
 		t.Fatal(err)
 	}
 	lost = slices.Clone(r.Lost())
-	it := r.Iter(func(l Loss) { lost = append(lost, l) })
-	for it.Next() {
-		k := it.Key()
-		got = append(got, kv{string(k.User), k.Trailer, string(it.Value())})
+	it := r.Iter()
+	for more := true; more; {
+		if more = it.Next(); more {
+			k := it.Key()
+			got = append(got, kv{string(k.User), k.Trailer, string(it.Value())})
+		}
+		lost = append(lost, it.TakeLosses()...)
 	}
 	return r, got, lost
 }
@@ -243,7 +246,7 @@ func FuzzSurvey(f *testing.F) {
 			return
 		}
 		var last *kv
-		it := r.Iter(func(Loss) {})
+		it := r.Iter()
 		for it.Next() {
 			v := kv{string(it.Key().User), it.Key().Trailer, string(it.Value())}
 			if last != nil && ikey.Compare(last.ikey(), v.ikey()) >= 0 {
