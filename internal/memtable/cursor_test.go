@@ -101,8 +101,10 @@ func TestCursorsBesideAWriter(t *testing.T) {
 	var es []entry // in order, all that will ever be there
 	for i := int64(1); i <= n; i++ {
 		es = append(es,
-			entry{ikey.Key{User: []byte(numbered(i)), Trailer: ikey.MakeTrailer(ikey.Seq(i), ikey.Set)},
-				strconv.FormatInt(i, 10)})
+			entry{
+				ikey.Key{User: []byte(numbered(i)), Trailer: ikey.MakeTrailer(ikey.Seq(i), ikey.Set)},
+				strconv.FormatInt(i, 10),
+			})
 	}
 	sortEntries(es)
 	tb := New(nil, 0, 0)
@@ -208,12 +210,18 @@ func TestAgainstASortedSlice(t *testing.T) {
 		key    func(rng *rand.Rand) []byte
 	}{
 		{"numbers without a prefix", "", func(r *rand.Rand) []byte { return fmt.Appendf(nil, "%016d", r.IntN(3000)) }},
-		{"numbers with a prefix of all", "00000000",
-			func(r *rand.Rand) []byte { return fmt.Appendf(nil, "%016d", r.IntN(3000)) }},
-		{"numbers with a prefix of none", "user/",
-			func(r *rand.Rand) []byte { return fmt.Appendf(nil, "%016d", r.IntN(3000)) }},
-		{"two tenants", "tenant/1/",
-			func(r *rand.Rand) []byte { return fmt.Appendf(nil, "tenant/%d/%d", r.IntN(2), r.IntN(1500)) }},
+		{
+			"numbers with a prefix of all", "00000000",
+			func(r *rand.Rand) []byte { return fmt.Appendf(nil, "%016d", r.IntN(3000)) },
+		},
+		{
+			"numbers with a prefix of none", "user/",
+			func(r *rand.Rand) []byte { return fmt.Appendf(nil, "%016d", r.IntN(3000)) },
+		},
+		{
+			"two tenants", "tenant/1/",
+			func(r *rand.Rand) []byte { return fmt.Appendf(nil, "tenant/%d/%d", r.IntN(2), r.IntN(1500)) },
+		},
 		{"short strings of few letters", "ab", func(r *rand.Rand) []byte {
 			k := make([]byte, r.IntN(12))
 			for i := range k {

@@ -105,8 +105,10 @@ func TestLargeKeysAndValues(t *testing.T) {
 	tb := New([]byte("k"), 0, 0)
 	rng := rand.New(rand.NewPCG(1, 1))
 	want := map[string][]byte{}
-	for i, size := range []int{0, 1, 3000, 5000, 64 << 10, 300 << 10, maxChunk - versionHeader - 1, maxChunk, 5 << 20,
-		100} {
+	for i, size := range []int{
+		0, 1, 3000, 5000, 64 << 10, 300 << 10, maxChunk - versionHeader - 1, maxChunk, 5 << 20,
+		100,
+	} {
 		for _, keyLen := range []int{1, 64 << 10} {
 			k, v := bytes.Repeat([]byte{byte('a' + i)}, keyLen), make([]byte, size)
 			for j := range v {
@@ -152,8 +154,10 @@ func TestTheTableFindsThePrefixOfItsKeys(t *testing.T) {
 			}
 			return fmt.Sprintf("tenant/items/0%03d/%d", i*7919%1000, i)
 		}},
-		{"a wrong guess is given up", "user/", "object",
-			func(i int) string { return fmt.Sprint("object/", "ab"[i%2:i%2+1], i) }},
+		{
+			"a wrong guess is given up", "user/", "object",
+			func(i int) string { return fmt.Sprint("object/", "ab"[i%2:i%2+1], i) },
+		},
 		{"no common prefix", "", "", func(i int) string { return strconv.Itoa(i % 10) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {

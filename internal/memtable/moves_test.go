@@ -221,11 +221,15 @@ func TestSeekLT(t *testing.T) {
 		at, seq     ikey.Seq
 		all, newest string
 	}{
-		{"after the last key all are seen", "zzz", after, 9, "zz@3 p/b@1 p/b@6 p/a@2 p@5 a@4",
-			"zz@3 p/b@6 p/a@2 p@5 a@4"},
+		{
+			"after the last key all are seen", "zzz", after, 9, "zz@3 p/b@1 p/b@6 p/a@2 p@5 a@4",
+			"zz@3 p/b@6 p/a@2 p@5 a@4",
+		},
 		{"a key is not before itself", "zz", after, 9, "p/b@1 p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
-		{"the newest of a key is before an older trailer in it", "p/b", 5, 9, "p/b@6 p/a@2 p@5 a@4",
-			"p/b@6 p/a@2 p@5 a@4"},
+		{
+			"the newest of a key is before an older trailer in it", "p/b", 5, 9, "p/b@6 p/a@2 p@5 a@4",
+			"p/b@6 p/a@2 p@5 a@4",
+		},
 		{"after all versions of a key", "p/b", 0, 9, "p/b@1 p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
 		{"a version is not before itself", "p/b", 1, 9, "p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
 		{"the cursor's sequence hides what is newer", "p/c", 5, 5, "p/b@1 p/a@2 p@5 a@4", "p/b@1 p/a@2 p@5 a@4"},

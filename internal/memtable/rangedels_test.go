@@ -30,8 +30,14 @@ func covering(ts []rangedel.Tombstone, key []byte, seq ikey.Seq) (newest ikey.Se
 
 // rangeKeys returns bounds and keys in order: prefixes of each other, the empty key, and the last possible one.
 func rangeKeys() [][]byte {
-	keys := [][]byte{{}, {0}, {0, 0}, []byte("a"), []byte("a\x00"), []byte("ab"), []byte("b"), {0xff},
-		bytes.Repeat([]byte{0xff}, 20)}
+	keys := [][]byte{
+		{},
+		{0},
+		{0, 0},
+		[]byte("a"), []byte("a\x00"), []byte("ab"), []byte("b"),
+		{0xff},
+		bytes.Repeat([]byte{0xff}, 20),
+	}
 	for i := range 12 {
 		keys = append(keys, fmt.Appendf(nil, "key%02d", i))
 	}
@@ -259,8 +265,10 @@ func TestCoveringBesideAWriter(t *testing.T) {
 	ts := make([]rangedel.Tombstone, n)
 	for i := range ts {
 		from := rng.IntN(len(keys) - 1)
-		ts[i] = rangedel.Tombstone{Start: keys[from], End: keys[from+1+rng.IntN(len(keys)-from-1)],
-			Seq: ikey.Seq(i + 1)}
+		ts[i] = rangedel.Tombstone{
+			Start: keys[from], End: keys[from+1+rng.IntN(len(keys)-from-1)],
+			Seq: ikey.Seq(i + 1),
+		}
 	}
 	tb := New(nil, 0, 0)
 	var published atomic.Int64

@@ -163,8 +163,12 @@ func TestHostileBlocksAreRefused(t *testing.T) {
 // The lengths of a footer add up to the size modulo 2⁶⁴ only: one part alone is longer than the file.
 func TestFooterWhoseLengthsWrapIsRefused(t *testing.T) {
 	for _, long := range []uint64{math.MaxUint64 - 1000, math.MaxInt64 - 100} {
-		for i, f := range []footer{{indexLen: long}, {rangeDelLen: long}, {rangeDelLen: 1, propsLen: long},
-			{indexLen: 1, propsLen: long}} {
+		for i, f := range []footer{
+			{indexLen: long},
+			{rangeDelLen: long},
+			{rangeDelLen: 1, propsLen: long},
+			{indexLen: 1, propsLen: long},
+		} {
 			f.filterOff, f.indexOff = math.MaxInt64-500, math.MaxInt64-500
 			missing := 500 - (f.propsOff() - f.indexOff + f.propsLen + trailerSize + footerSize)
 			if f.propsLen == 0 {
@@ -182,8 +186,10 @@ func TestFooterWhoseLengthsWrapIsRefused(t *testing.T) {
 // The bytes of a block and of a table are part of the format: a change here is a change on disk.
 func TestGoldenBytes(t *testing.T) {
 	uniform := []kv{set("user-0001", 0, "ann"), set("user-0002", 0, "bob"), set("user-0003", 0, "eve")}
-	mixed := []kv{set("k", 0, "v"), set("k\x00", 3, ""), del("k/a long key 1", 9), set("k/a long key 1", 2, "x"),
-		set("k/a long key 2", 0, "yy")}
+	mixed := []kv{
+		set("k", 0, "v"), set("k\x00", 3, ""), del("k/a long key 1", 9), set("k/a long key 1", 2, "x"),
+		set("k/a long key 2", 0, "yy"),
+	}
 	params, err := bloomblock.NewParams(bloomblock.Unit{BitsPerKey: 10, Probes: 6})
 	if err != nil {
 		t.Fatal(err)

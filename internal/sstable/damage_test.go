@@ -36,8 +36,10 @@ func small(tb testing.TB, c Codec) ([]byte, Info, []kv) {
 			del(fmt.Sprintf("key%03d", i), 7))
 	}
 	kvs = sorted(kvs)
-	o := WriterOptions{ID: 0x0123456789abcdef, BlockSize: 512, Codec: c, Filter: filterParams(tb, 0.05, 0.01),
-		Prefix: smallRule}
+	o := WriterOptions{
+		ID: 0x0123456789abcdef, BlockSize: 512, Codec: c, Filter: filterParams(tb, 0.05, 0.01),
+		Prefix: smallRule,
+	}
 	file, info := buildWith(tb, o, kvs, smallDels)
 	return file, info, kvs
 }

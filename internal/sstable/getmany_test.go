@@ -48,8 +48,10 @@ func manyTables(tb testing.TB) []manyTable {
 		all[fmt.Sprintf("many small entries, %d", v)] = kvs
 	}
 	for name, kvs := range all {
-		for _, o := range []WriterOptions{{ID: 1, BlockSize: 1 << 10},
-			{ID: 2, BlockSize: 32 << 10, Codec: S2, Filter: filterParams(tb, 0.01)}} {
+		for _, o := range []WriterOptions{
+			{ID: 1, BlockSize: 1 << 10},
+			{ID: 2, BlockSize: 32 << 10, Codec: S2, Filter: filterParams(tb, 0.01)},
+		} {
 			file, info := buildWith(tb, o, kvs, smallDels)
 			add(file, info, 0, kvs)
 			add(file, info, 4, kvs)

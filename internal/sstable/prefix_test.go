@@ -14,7 +14,8 @@ import (
 )
 
 var prefixRules = []PrefixRule{
-	{}, PrefixLen(1), PrefixLen(2), PrefixLen(5), PrefixSeparator('/', 1), PrefixSeparator('/', 2),
+	{},
+	PrefixLen(1), PrefixLen(2), PrefixLen(5), PrefixSeparator('/', 1), PrefixSeparator('/', 2),
 	PrefixSeparator('/', 4), PrefixSeparator(0, 1),
 }
 

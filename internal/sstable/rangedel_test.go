@@ -35,21 +35,54 @@ func TestInfoCoversVersionsAndRangeDeletes(t *testing.T) {
 		entries, rangeDelete uint64
 	}{
 		{"versions alone", []kv{set("b", 3, ""), set("d", 2, "")}, nil, "b", "d", false, false, 2, 3, 2, 0},
-		{"ranges inside the versions", []kv{set("b", 3, ""), set("d", 2, "")}, rangedel.List{span("bb", "c", 1, 9)},
-			"b", "d", false, false, 1, 9, 2, 2},
-		{"a range that ends at the last key", []kv{set("b", 3, "")}, rangedel.List{span("b", "b\x00", 3)}, "b", "b\x00",
-			true, false, 3, 3, 1, 1},
-		{"a range that ends before the last key", []kv{set("b", 3, "")}, rangedel.List{span("", "b", 5)}, "", "b",
-			false, false, 3, 5, 1, 1},
-		{"ranges around the versions", []kv{set("b", 3, "")}, rangedel.List{span("a", "b", 5), span("x", "z", 4)}, "a",
-			"z", true, false, 3, 5, 1, 2},
-		{"a range without an end", []kv{set("b", 3, "")}, rangedel.List{toTheEnd("c", 2)}, "b", "", false, true, 2, 3,
-			1, 1},
-		{"a range over everything", []kv{set("b", 3, "")}, rangedel.List{toTheEnd("", 2)}, "", "", false, true, 2, 3, 1,
-			1},
+		{
+			"ranges inside the versions",
+			[]kv{set("b", 3, ""), set("d", 2, "")},
+			rangedel.List{span("bb", "c", 1, 9)},
+			"b", "d", false, false, 1, 9, 2, 2,
+		},
+		{
+			"a range that ends at the last key",
+			[]kv{set("b", 3, "")},
+			rangedel.List{span("b", "b\x00", 3)},
+			"b", "b\x00",
+			true, false, 3, 3, 1, 1,
+		},
+		{
+			"a range that ends before the last key",
+			[]kv{set("b", 3, "")},
+			rangedel.List{span("", "b", 5)},
+			"", "b",
+			false, false, 3, 5, 1, 1,
+		},
+		{
+			"ranges around the versions",
+			[]kv{set("b", 3, "")},
+			rangedel.List{span("a", "b", 5), span("x", "z", 4)},
+			"a",
+			"z", true, false, 3, 5, 1, 2,
+		},
+		{
+			"a range without an end",
+			[]kv{set("b", 3, "")},
+			rangedel.List{toTheEnd("c", 2)},
+			"b", "", false, true, 2, 3,
+			1, 1,
+		},
+		{
+			"a range over everything",
+			[]kv{set("b", 3, "")},
+			rangedel.List{toTheEnd("", 2)},
+			"", "", false, true, 2, 3, 1,
+			1,
+		},
 		{"one range and nothing else", nil, rangedel.List{span("a", "c", 7, 8)}, "a", "c", true, false, 7, 8, 0, 2},
-		{"ranges without an end and nothing else", nil, rangedel.List{span("", "c", 7), toTheEnd("c", ikey.MaxSeq)}, "",
-			"", false, true, 7, ikey.MaxSeq, 0, 2},
+		{
+			"ranges without an end and nothing else", nil,
+			rangedel.List{span("", "c", 7), toTheEnd("c", ikey.MaxSeq)},
+			"",
+			"", false, true, 7, ikey.MaxSeq, 0, 2,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file, i := buildWith(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.01)}, c.kvs, c.dels)
@@ -265,8 +298,10 @@ func TestEachFieldOfARangeDeleteIsChecked(t *testing.T) {
 		{"a second sequence number below the first", seq(28, 0), "range delete 0 after 1"},
 		{"a sequence number too large", seq(28, ikey.MaxSeq+1), "range delete"},
 		{"a second start before the first end", func(b []byte) []byte { b[40] = 'a'; return b }, "after one to"},
-		{"a last fragment without tombstones", func(b []byte) []byte { return put(46, 0)(b[:50]) },
-			"without a tombstone"},
+		{
+			"a last fragment without tombstones", func(b []byte) []byte { return put(46, 0)(b[:50]) },
+			"without a tombstone",
+		},
 		{"a byte too many", func(b []byte) []byte { return append(b, 0) }, "too many"},
 		{"cut in the last sequence number", func(b []byte) []byte { return b[:57] }, "cut off"},
 		{"cut in the number of tombstones", func(b []byte) []byte { return b[:48] }, "cut off"},
@@ -352,8 +387,10 @@ func TestATableWithoutVersionsAnswersEveryCall(t *testing.T) {
 	dels := rangedel.List{span("a", "c", 7, 8), toTheEnd("x", 9)}
 	for _, o := range []WriterOptions{{ID: 1}, {ID: 2, Filter: filterParams(t, 0.1, 0.01), Codec: Zstd}} {
 		file, info := buildWith(t, o, nil, dels)
-		for _, m := range []Meta{metaOf(info),
-			{Name: "x", ID: info.ID, Size: info.Size, TailLen: info.TailLen, FilterLen: info.FilterLen, Seq: 5}} {
+		for _, m := range []Meta{
+			metaOf(info),
+			{Name: "x", ID: info.ID, Size: info.Size, TailLen: info.TailLen, FilterLen: info.FilterLen, Seq: 5},
+		} {
 			r := newReader(file, info, 1<<20)
 			r.meta, r.seq = m, m.Seq
 			for _, load := range []float64{2, 0} {

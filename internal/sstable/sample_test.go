@@ -59,8 +59,10 @@ func TestNoSampleIsNoError(t *testing.T) {
 	}
 	plain, _ := build(t, WriterOptions{ID: 1}, numbers(0, 10))
 	empty, _ := buildWith(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.01)}, nil, smallDels)
-	for name, file := range map[string][]byte{"an old table": old, "a table without a filter": plain,
-		"a table without versions": empty} {
+	for name, file := range map[string][]byte{
+		"an old table": old, "a table without a filter": plain,
+		"a table without versions": empty,
+	} {
 		r, err := Open(bytes.NewReader(file), int64(len(file)), name)
 		if err != nil {
 			t.Fatal(err)

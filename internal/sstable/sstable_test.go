@@ -133,8 +133,10 @@ func shapes() map[string][]kv {
 		"no values":           {set("a", 1, ""), set("b", 1, ""), del("c", 7)},
 		"kinds and sequences": {set("a", 9, "9"), del("a", 5), set("a", 0, "0"), set("c", ikey.MaxSeq, "m")},
 		"very long keys":      {},
-		"values of mebibytes": {set("a", 1, "s"), set("b", 2, strings.Repeat("0123456789", 150_000)),
-			set("c", 0, random(1<<20)), set("d", 1, "")},
+		"values of mebibytes": {
+			set("a", 1, "s"), set("b", 2, strings.Repeat("0123456789", 150_000)),
+			set("c", 0, random(1<<20)), set("d", 1, ""),
+		},
 		"keys with zero bytes":   {},
 		"prefixes of each other": {},
 	}
@@ -227,8 +229,10 @@ func checkTable(t *testing.T, file []byte, info Info, capacity int64, kvs []kv) 
 		if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
 			t.Fatalf("the filter denies %q", v.key)
 		}
-		for _, key := range []string{v.key, v.key + "\x00", v.key + "x", v.key[:len(v.key)/2],
-			v.key[:max(0, len(v.key)-1)]} {
+		for _, key := range []string{
+			v.key, v.key + "\x00", v.key + "x", v.key[:len(v.key)/2],
+			v.key[:max(0, len(v.key)-1)],
+		} {
 			for _, seq := range []ikey.Seq{v.t.Seq(), ikey.MaxSeq, 0, v.t.Seq() - min(1, v.t.Seq())} {
 				got, ok, err := get(r, key, seq)
 				want, wantOK := model(kvs, key, seq)
