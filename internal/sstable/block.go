@@ -18,10 +18,10 @@ import (
 //	+-----------+-----------+-------+--------+--------+-------------+---------------+---------
 //
 // The prefix is the longest that all user keys share, padded to p, a multiple of 8. The head of an entry is the eight
-// key bytes after the prefix as a number that orders as they do (package ikey), padded with zeros; they stand nowhere
-// else. A search reads heads, which lie together, and compares bytes only where heads are equal. Offsets count from the
-// first entry and are w = 2 or 4 bytes wide, 4 only if needed. w = 0 means that there are no offsets, as all entries
-// are equally long and begin with the same uvarint.
+// key bytes after the prefix as a number that orders as they do (package ikey), padded with zeros. The entry does not
+// repeat them. A search reads heads, which lie together, and compares bytes only if heads are equal. Offsets count from
+// the first entry and are w = 2 or 4 bytes wide, 4 only if needed. w = 0 means that there are no offsets, as all
+// entries are equally long and begin with the same uvarint.
 //
 //	+------------------------------+-------------------------+------------------+-------------+
 //	| suffix length·2 + t, uvarint | trailer u64, if t is 1  | suffix from 8 on | value       |
@@ -191,9 +191,9 @@ var (
 )
 
 // checkBlock checks a whole decoded block, so that afterwards no search and no step in it can fail, and each step of a
-// cursor makes progress. It checks lengths, offsets, kinds, that sequence numbers are within s, and that the entries
-// ascend strictly. It reads the first bytes of each entry, more of a key only if its head is that of the entry before,
-// and no value.
+// cursor makes progress (I34). It checks lengths, offsets, kinds, that sequence numbers are within s, and that the
+// entries ascend strictly. It reads the first bytes of each entry, more of a key only if its head is that of the entry
+// before, and no value.
 func checkBlock(data []byte, s seqSpan) error {
 	if len(data) < blockHeader || len(data) > maxPlain {
 		return errBlockLayout

@@ -73,7 +73,7 @@ type dumper struct {
 	err error
 }
 
-// fragment prints a range delete.
+// fragment prints a fragment of range tombstones.
 func (d *dumper) fragment(f *rangedel.Fragment) {
 	end := "the end"
 	if f.End != nil {

@@ -40,7 +40,7 @@ type tableFile struct {
 	seal sealer
 }
 
-// damaged returns an error for damage at offset. A format of a later version is not damage.
+// damaged returns an error for damage at offset (I25). A format of a later version is not damage.
 func (f *tableFile) damaged(offset uint64, reason error) error {
 	if errors.Is(reason, ErrVersion) || errors.Is(reason, bloomblock.ErrUnknownKind) {
 		return fmt.Errorf("%s: offset %d: %w", f.meta.Name, offset, reason)
@@ -134,7 +134,7 @@ type packed struct {
 	codec   Codec
 }
 
-// unseal checks the trailer of data block i, and its decoded length before the caller allocates memory for that.
+// unseal checks the trailer of data block i, and its decoded length before the caller allocates memory for that (I30).
 func (f *tableFile) unseal(x *index, i int, sealed []byte) (packed, error) {
 	offset, stored, decoded := x.extent(i)
 	payload, c, err := f.seal.open(kindData, offset, sealed)

@@ -118,7 +118,7 @@ type sealer struct{ id uint32 } // the state of the CRC after the table id
 
 func newSealer(id uint64) sealer { return sealer{crcWord(^uint32(0), id)} }
 
-// sum returns the checksum of a block. body is the payload and the codec byte.
+// sum returns the checksum of a block (I24). body is the payload and the codec byte.
 func (s sealer) sum(k kind, offset uint64, body []byte) uint32 {
 	c := castagnoli[s.id&0xff^uint32(k)] ^ s.id>>8
 	return crc32.Update(^crcWord(c, offset), castagnoli, body)
@@ -192,7 +192,7 @@ func (f *footer) sampleOff() uint64 {
 	return f.filterOff - uint64(f.sampleLen) - trailerSize
 }
 
-// rangeDelOff returns the offset of the range deletes, if there are any.
+// rangeDelOff returns the offset of the range deletes block, if there is one.
 func (f *footer) rangeDelOff() uint64 { return f.indexOff + f.indexLen + trailerSize }
 
 // propsOff returns the offset of the properties.
@@ -207,7 +207,7 @@ func footerSum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:64], castagnoli), castagnoli, b[68:footerSize])
 }
 
-// parseFooter checks every field of a footer in a file of size bytes.
+// parseFooter checks every field of a footer in a file of size bytes (I29, I30).
 func parseFooter(b []byte, size uint64) (footer, error) {
 	var f footer
 	if len(b) != footerSize || size < footerSize {

@@ -32,9 +32,9 @@ type index struct {
 	prefix  []byte
 	heads   []uint64 // of the separators, after the prefix
 	handles []handle
-	seps    []byte // separators after the prefix, one after the other
-	slots   []cache.Slot
-	end     uint64 // of the data blocks
+	seps    []byte       // separators after the prefix, one after the other
+	slots   []cache.Slot // of the table's cached blocks (I28)
+	end     uint64       // of the data blocks
 
 	// From the properties, for all blocks.
 	first []byte  // the smallest key
@@ -90,9 +90,9 @@ func (x *index) compareSep(i int, key []byte) int {
 }
 
 // checkBounds checks a block that checkBlock has accepted against the index, so that keys ascend from block to block
-// and a search by separators finds every key. The keys are after the separator before the block, or begin with it if
-// versions of one key continue, and none is after the block's own separator. The table's smallest and largest key are
-// those of the properties.
+// (I34) and a search by separators finds every key. The keys are after the separator before the block, or begin with it
+// if versions of one key continue, and none is after the block's own separator. The table's smallest and largest key
+// are those of the properties.
 func (x *index) checkBounds(i int, data []byte) error {
 	b := parseBlock(data)
 	var buf [128]byte // so that short keys are not allocated for each block that is read
@@ -196,7 +196,7 @@ func (x *index) findEqual(lo int, h uint64, suffix []byte) int {
 }
 
 // parseIndex parses and checks an index block. The data blocks must end at most slack bytes before limit. It keeps no
-// reference to b, and allocates at most three times its length.
+// reference to b, and allocates at most three times its length (I30).
 func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 	if len(b) < indexHeader {
 		return nil, fmt.Errorf("index of %d bytes, want at least %d", len(b), indexHeader)

@@ -191,9 +191,9 @@ func (it *Iter) lastIs(user []byte) bool {
 // leaveKey remembers the current version for follows.
 func (it *Iter) leaveKey() { it.last, it.lastTrailer = append(it.last[:0], it.key...), it.cur.trailer }
 
-// follows reports whether the current version is in order with that of leaveKey, in the block before or after.
+// follows reports whether the current version is in order with that of leaveKey, in the block before or after (I34).
 // checkBlock orders the versions within a block and checkBounds the keys from block to block; follows adds that the
-// versions of one key descend where they continue in the next block. newer and older are the two trailers.
+// versions of one key descend if they continue in the next block. newer and older are the two trailers.
 func (it *Iter) follows(newer, older ikey.Trailer) bool {
 	if newer > older || !bytes.Equal(it.key, it.last) {
 		return true

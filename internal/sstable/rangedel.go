@@ -11,7 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// The range deletes of a table, where it has any, are fragments in ascending order which do not overlap:
+// The range deletes block of a table has fragments of its range tombstones in ascending order, which do not overlap:
 //
 //	0           4
 //	+-----------+------------------------------------------------------------------------------------+----
@@ -60,14 +60,14 @@ func checkFragment(f *rangedel.Fragment, last []byte, first bool) error {
 	before := ikey.Seq(0)
 	for _, s := range f.Seqs {
 		if s <= before || s > ikey.MaxSeq {
-			return fmt.Errorf("%w: range delete %d after %d", ErrOrder, s, before)
+			return fmt.Errorf("%w: range tombstone %d after %d", ErrOrder, s, before)
 		}
 		before = s
 	}
 	return nil
 }
 
-// A rangeDelBuilder collects the range deletes of a table.
+// A rangeDelBuilder collects the range tombstones of a table.
 type rangeDelBuilder struct {
 	encoded []byte // fragments
 	n       uint32

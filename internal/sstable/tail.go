@@ -86,7 +86,7 @@ func (f *tableFile) tailIndex(b []byte, ft *footer) (*index, error) {
 	return x, nil
 }
 
-// check compares the properties with the index and the range tombstones, and all of them with the manifest.
+// check compares the properties with the index and the range tombstones, and all of them with the manifest (I34).
 func (t *tail) check(x *index, m *Meta) error {
 	p, filters := &t.props, t.footer.filterLen
 	n, low, high := tombstones(t.dels)

@@ -26,7 +26,7 @@ var (
 	ErrOrder = errors.New("versions are not in strictly ascending order")
 	ErrSize  = errors.New("key or value too large")
 	ErrKind  = errors.New("kind of version that a table cannot hold")
-	ErrEmpty = errors.New("table without versions and range deletes")
+	ErrEmpty = errors.New("table without versions and range tombstones")
 )
 
 // WriterOptions choose how a table is built.
