@@ -270,7 +270,7 @@ func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
 	release()
 	for _, name := range []string{
 		"db.commitMu", "tree.editMu", "tree.mu", "db.queue.mu", "Files.pool.mu", "pool.mu", "pool.Balancing", "Domain.mu",
-		"Loading", "Reader.mu", "Mem.", "Blocks.", "FS.",
+		"Loading", "Reader.resident.mu", "Reader.keyFilter.mu", "Reader.prefixFilter.mu", "Mem.", "Blocks.", "FS.",
 	} {
 		n := 0
 		for path, count := range w.named {

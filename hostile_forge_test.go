@@ -9,11 +9,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 )
 
-// A forgedTable is a table taken apart, to be changed and put together again with right checksums. What is drawn in sstable/format.go
-// and sstable/index.go, and has no exported encoder, is written here a second time: TestATablePutTogetherAgainIsTheSame holds the
+// A forgedTable is a table taken apart, to be changed and put together again with right checksums. What is drawn in internal/sstable/format.go
+// and internal/sstable/index.go, and has no exported encoder, is written here a second time: TestATablePutTogetherAgainIsTheSame holds the
 // two against each other.
 type forgedTable struct {
 	id      uint64

@@ -27,31 +27,34 @@ type room struct {
 
 // rooms is the drawing of ARCHITECTURE.md. The root package is ".".
 var rooms = map[string]room{
-	"cmd/bloomkv":   {7, []string{".", "bloomblock", "bloom", "sstable", "vfs", "internal/manifest", "internal/filename", "internal/inspect", "internal/outfile", "internal/words", "internal/workload", "internal/workload/own"}},
+	"cmd/bloomkv":   {7, []string{".", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest", "internal/filename", "internal/inspect", "internal/outfile", "internal/words", "internal/workload", "internal/workload/own"}},
 	"bench":         {7, []string{".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/outfile", "internal/picture", "internal/workload", "internal/workload/own"}},
 	"bench/compare": {7, []string{".", "bloomblock", "bench/machine", "internal/outfile", "internal/workload", "internal/workload/own"}},
 	"examples":      {7, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
-	".": {6, []string{"internal/read", "internal/deadkeys", "internal/budget", "internal/tree", "internal/filterplan", "internal/tablefile", "internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest", "internal/wal", "sstable", "memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
+	".": {6, []string{"internal/read", "internal/deadkeys", "internal/budget", "internal/tree", "internal/filterplan", "internal/tablefile", "internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest", "internal/wal", "internal/sstable", "internal/memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
 
-	"internal/read":   {4, []string{"internal/tree", "internal/compaction", "internal/tablefile", "internal/deadkeys", "sstable", "memtable", "bloomblock", "internal/batch", "internal/merge", "internal/rangedel", "internal/epoch", "internal/ikey", "internal/corrupt"}},
-	"internal/budget": {4, []string{"internal/tree", "internal/filterplan", "internal/tablefile", "internal/manifest", "sstable", "bloomblock", "internal/cache"}},
+	"internal/read":   {4, []string{"internal/tree", "internal/compaction", "internal/tablefile", "internal/deadkeys", "internal/sstable", "internal/memtable", "bloomblock", "internal/batch", "internal/merge", "internal/rangedel", "internal/epoch", "internal/ikey", "internal/corrupt"}},
+	"internal/budget": {4, []string{"internal/tree", "internal/filterplan", "internal/tablefile", "internal/manifest", "internal/sstable", "bloomblock", "internal/cache"}},
 
-	"internal/tree": {3, []string{"internal/tablefile", "internal/compaction", "internal/manifest", "sstable", "memtable", "bloomblock", "vfs", "internal/cache", "internal/epoch", "internal/ikey", "internal/filename"}},
+	"internal/tree": {3, []string{"internal/tablefile", "internal/compaction", "internal/manifest", "internal/sstable", "internal/memtable", "bloomblock", "vfs", "internal/cache", "internal/epoch", "internal/ikey", "internal/filename"}},
 
 	"internal/tablefile":  {2, []string{"vfs", "internal/epoch", "internal/filename"}},
 	"internal/filterplan": {2, []string{"internal/manifest", "bloomblock"}},
 
-	"internal/compaction": {2, []string{"internal/manifest", "sstable", "bloomblock", "vfs", "internal/merge", "internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt"}},
+	"sstable":  {2, []string{"internal/sstable", "bloomblock", "internal/ikey", "internal/corrupt"}},
+	"memtable": {2, []string{"internal/memtable", "bloomblock", "internal/ikey"}},
+
+	"internal/compaction": {2, []string{"internal/manifest", "internal/sstable", "bloomblock", "vfs", "internal/merge", "internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt"}},
 
 	"internal/recovery": {2, []string{"internal/manifest", "internal/wal", "vfs", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt"}},
 
-	"internal/salvage": {2, []string{"internal/compaction", "internal/recovery", "internal/manifest", "internal/wal", "sstable", "vfs", "internal/batch", "internal/rangedel", "internal/ikey", "internal/filename"}},
+	"internal/salvage": {2, []string{"internal/compaction", "internal/recovery", "internal/manifest", "internal/wal", "internal/sstable", "vfs", "internal/batch", "internal/rangedel", "internal/ikey", "internal/filename"}},
 
 	"internal/manifest": {1, []string{"internal/wal", "vfs", "internal/ikey", "internal/filename", "internal/corrupt"}},
 	"internal/wal":      {1, []string{"vfs", "internal/corrupt"}},
-	"sstable":           {1, []string{"bloomblock", "internal/cache", "internal/epoch", "internal/merge", "internal/rangedel", "internal/ikey", "internal/corrupt"}},
-	"memtable":          {1, []string{"bloom", "bloomblock", "internal/merge", "internal/rangedel", "internal/ikey"}},
+	"internal/sstable":  {1, []string{"bloomblock", "internal/cache", "internal/epoch", "internal/merge", "internal/rangedel", "internal/ikey", "internal/corrupt"}},
+	"internal/memtable": {1, []string{"bloom", "bloomblock", "internal/merge", "internal/rangedel", "internal/ikey"}},
 	"bloom":             {1, []string{"bloomblock"}},
 	"internal/outfile":  {1, []string{"internal/filename"}}, // files that a user of a program names
 	"internal/picture":  {1, []string{"internal/outfile"}},  // charts and pages, for programs alone: it measures nothing and knows no store
@@ -69,7 +72,7 @@ var rooms = map[string]room{
 	"internal/corrupt":      {0, nil},
 	"bench/machine":         {0, nil}, // where figures come from
 	"internal/words":        {0, nil}, // facts as text for people
-	"internal/inspect":      {7, []string{".", "bloomblock", "sstable", "vfs", "internal/recovery", "internal/manifest", "internal/compaction", "internal/wal", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt", "internal/words", "internal/picture"}},
+	"internal/inspect":      {7, []string{".", "bloomblock", "internal/sstable", "vfs", "internal/recovery", "internal/manifest", "internal/compaction", "internal/wal", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt", "internal/words", "internal/picture"}},
 	"internal/workload/own": {7, []string{".", "internal/workload"}}, // the DB as a workload.Store
 	"internal/workload":     {0, nil},                                // keys, choices, phases, figures: it measures any store and knows none
 }
@@ -83,7 +86,7 @@ var arrows = [][2]string{
 	{"internal/salvage", "internal/compaction"},
 	{"internal/salvage", "internal/recovery"},
 	{"internal/manifest", "internal/wal"},
-	{"memtable", "bloom"},
+	{"internal/memtable", "bloom"},
 	{"internal/picture", "internal/outfile"},
 	{"internal/merge", "internal/ikey"},
 	{"internal/rangedel", "internal/ikey"},
@@ -95,8 +98,8 @@ var arrows = [][2]string{
 // A door is a directory with all below it, or one file. A module without a door is for tests alone.
 var doors = map[string][]string{
 	"github.com/cespare/xxhash/v2":        {"bloomblock"},
-	"github.com/google/btree":             {"memtable"},
-	"github.com/klauspost/compress":       {"sstable/codec.go"},
+	"github.com/google/btree":             {"internal/memtable"},
+	"github.com/klauspost/compress":       {"internal/sstable/codec.go"},
 	"golang.org/x/sys":                    {"vfs"},
 	"golang.org/x/term":                   {"cmd", "bench"},
 	"github.com/spf13/cobra":              {"cmd", "bench"},

@@ -1,7 +1,7 @@
 package bloomkv
 
 import (
-	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 )
 
 // A PrefixRule says which prefix of a key the prefix filters hold: see [Options.FilterPrefix]. [PrefixLen] and [PrefixSeparator]

@@ -8,8 +8,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/recovery"
-	"github.com/bloomkv/bloomkv/memtable"
 )
 
 // recover checks that what the manifest names is there and brings the logs' writes into tables; where the store is opened to

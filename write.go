@@ -10,9 +10,9 @@ import (
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/internal/wal"
-	"github.com/bloomkv/bloomkv/memtable"
 )
 
 // Put stores value under key, replacing what was there. Both are copied; nil is the empty key, or the empty value. It

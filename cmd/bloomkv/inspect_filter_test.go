@@ -24,7 +24,7 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-const footerBytes = 80 // of a table; sstable/format.go has the drawing
+const footerBytes = 80 // of a table; internal/sstable/format.go has the drawing
 
 // reseal puts right the checksums of a table whose filter block was changed: of units, of the filter's header, of the filter in
 // the footer, of the footer; as far as they are there.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 )
 
 func TestAFilterBlockIsCutOutOfItsFile(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"fmt"
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/internal/words"
-	"github.com/bloomkv/bloomkv/sstable"
 )
 
 // Options say what is looked at beside what the files say of themselves.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/memtable"
 )
 
 // inMemory looks for the newest version of key that a reader at seq may see in the memtables, and for what deletes it. Where

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
-	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 )
 
 // Counts are what lookups cost. Loads of indexes and filters are apart.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/memtable"
 )
 
 // A Cursor merges all that a state holds, shows the newest visible version of each key, and steps over what is deleted. It

@@ -5,8 +5,8 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/sstable"
 )
 
 // A prefixProbe is the question that a cursor has for prefix filters: is there a key with the prefix that all the keys it may come

@@ -1,6 +1,6 @@
 package read
 
-import "github.com/bloomkv/bloomkv/sstable"
+import "github.com/bloomkv/bloomkv/internal/sstable"
 
 // A Trace is what one lookup touched.
 type Trace struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
-	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -174,7 +174,11 @@ func (c *chain) Next() bool {
 			}
 			continue
 		}
-		if !c.it.Next() {
+		more := c.it.Next()
+		for _, l := range c.it.TakeLosses() {
+			c.lose(l)
+		}
+		if !more {
 			c.leave()
 			continue
 		}
@@ -204,31 +208,34 @@ func (c *chain) open() bool {
 		c.err = err
 		return false
 	}
-	lose := func(l sstable.Loss) {
-		upper := l.Upper
-		if upper == nil {
-			upper = t.meta.Upper()
-		}
-		if len(l.Lower) == 0 {
-			l.Lower = t.meta.Smallest
-		}
-		c.s.lose(Loss{
-			File: t.name, Offset: int64(l.Offset), Bytes: int64(l.Bytes), //nolint:gosec // within a file
-			Part: l.Part, Harmless: l.Harmless, Lower: l.Lower, Upper: upper, Err: l.Err,
-		})
-	}
 	if r == nil {
-		lose(sstable.Loss{Part: "table", Err: t.failed})
+		c.lose(sstable.Loss{Part: "table", Err: t.failed})
 		c.tables = c.tables[1:]
 		return true
 	}
 	for _, l := range r.Lost() {
 		// A table without a footer that no edit of a whole manifest names was never finished.
 		l.Harmless = l.Harmless || c.s.traces.Whole && t.placed == nil && !r.Readable()
-		lose(l)
+		c.lose(l)
 	}
-	c.file, c.it, c.offset = f, r.Iter(lose), 0
+	c.file, c.it, c.offset = f, r.Iter(), 0
 	return true
+}
+
+// lose reports a loss in the first table.
+func (c *chain) lose(l sstable.Loss) {
+	t := c.tables[0]
+	upper := l.Upper
+	if upper == nil {
+		upper = t.meta.Upper()
+	}
+	if len(l.Lower) == 0 {
+		l.Lower = t.meta.Smallest
+	}
+	c.s.lose(Loss{
+		File: t.name, Offset: int64(l.Offset), Bytes: int64(l.Bytes), //nolint:gosec // within a file
+		Part: l.Part, Harmless: l.Harmless, Lower: l.Lower, Upper: upper, Err: l.Err,
+	})
 }
 
 // leave closes the open table.

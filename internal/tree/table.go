@@ -9,8 +9,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
-	"github.com/bloomkv/bloomkv/sstable"
 )
 
 // A Table is one table of the tree, for as long as any state names it. It is removed from the disk after the last state
@@ -46,7 +46,7 @@ func NewTable(meta *manifest.Table, files *tablefile.Dir, blocks *cache.Cache) *
 	if meta.Flags&manifest.SeqOverridden != 0 {
 		m.Seq = meta.MaxSeq
 	}
-	m.Check = func(i sstable.Info) error { return agrees(meta, i) }
+	m.Facts = facts{meta}
 	t.Reader = sstable.NewReader(t.File, m, blocks, files.Domain)
 	return t
 }
@@ -54,8 +54,12 @@ func NewTable(meta *manifest.Table, files *tablefile.Dir, blocks *cache.Cache) *
 // Units returns the number of units of the table's filter that fit.
 func (t *Table) Units() int { return int(min(t.Kept.Load(), t.Planned.Load())) }
 
-// agrees returns an error if the properties of a table's file differ from its entry in the manifest.
-func agrees(meta *manifest.Table, i sstable.Info) error {
+// facts holds what the manifest knows of a table.
+type facts struct{ meta *manifest.Table }
+
+// Check returns an error if the properties of a table's file differ from its entry in the manifest.
+func (f facts) Check(i sstable.Info) error {
+	meta := f.meta
 	i.FilterRate = meta.FilterRate // the tail does not have it
 	t := compaction.Table(meta.Number, i)
 	t.Flags |= meta.Flags & (manifest.SeqOverridden | manifest.Superseded)

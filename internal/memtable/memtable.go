@@ -1,0 +1,257 @@
+// Package memtable keeps the newest versions of a store in memory, in order and by hash.
+//
+// The bytes are in an arena. A B-tree has one item for each user key and serves order alone; its items are small and
+// have no pointers, so the garbage collector does not scan them. Keys that were added in ascending order are in a flat
+// list, the tail, instead. The versions of a key are chained in the arena, newest first. A hash index serves lookups,
+// so that a Get takes no lock and overwriting a key does not touch the tree. An atomic Bloom filter in front of the
+// index answers for most absent keys. Range tombstones are kept apart from the versions, in an immutable tree that
+// readers may keep.
+//
+// The first eight bytes of real keys are often all equal, so an item's inline head is taken after a prefix that most
+// keys share (ikey.HeadAfter). The table finds that prefix itself, from a sample of its keys, whenever it has doubled
+// in size. A good guess at the start saves that work.
+//
+// Package memtable at the top of the module is a small face of this one for programs outside.
+package memtable
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/google/btree"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// MaxBytes is the size by Bytes that any table may reach, whatever the sizes of its keys and values. The owner freezes
+// a table long before.
+const MaxBytes int64 = maxChunks * maxChunk / 4
+
+// A Table is a memtable. It has one writer at a time and any number of readers.
+type Table struct {
+	arena  arena
+	index  atomic.Pointer[index]
+	frozen atomic.Bool
+
+	counts   atomic.Uint64 // versions << 32 | user keys: neither can reach 2³², which is the number of refs
+	orderMem atomic.Int64  // bytes of newest and the tail; those of the tree follow from the number of its keys
+
+	probes probes
+	ranges ranges
+
+	// Used by the writer alone.
+	size           int64 // see New
+	sample         sample
+	minSeq, maxSeq ikey.Seq
+
+	// guarded by mu until the table is frozen; only the writer changes them, and it reads them without mu
+	mu     sync.RWMutex
+	tree   *btree.BTreeG[item]
+	tail   tail
+	prefix []byte
+	newest [][]atomic.Uint32 // by id: the ref of the key's newest version. The words themselves are not guarded
+}
+
+const (
+	degree      = 64  // of the tree: 5 % faster than 32, 20 % than 16
+	newestChunk = 512 // ids in one part of newest
+
+	// The tree's memory for each key. Nodes hold up to 64 items of 16 bytes; they are two thirds full after inserts in
+	// random order, half full after ascending ones.
+	treeBytesPerKey = 32
+	itemBytes       = 16
+)
+
+// New returns an empty table. Heads are taken after prefix, which should be the CommonPrefix of the last table; it may
+// be nil, and a wrong one only costs time. The prefix is copied. The hash index starts with capacity for the given
+// number of keys; 0 starts small. size is the size by Bytes at which the owner will freeze the table, or 0 if that is
+// unknown: an index that is too small then grows at once to the capacity that a table of that size will need.
+func New(prefix []byte, keys int, size int64) *Table {
+	t := &Table{prefix: bytes.Clone(prefix), size: size}
+	t.tree = t.newTree()
+	t.index.Store(newIndex(keys))
+	return t
+}
+
+// Prepare makes the processor fetch the memory that an Add of a key with this hash will need. Call it for several keys
+// before the first is added, so that their cache misses overlap.
+func (t *Table) Prepare(h bloomblock.Hash) {
+	x, g := t.index.Load(), tagOf(h)
+	x.filter.MayContain(g.spread())
+	x.touch(g)
+}
+
+// Add adds a version to the table; key and value are copied. One Add runs at a time, concurrently with any number of
+// readers, which see the whole version once Add has returned, and before that the whole version or nothing. Sequence
+// numbers normally rise from one Add to the next. A version that comes late is inserted among those of its key; one
+// with the sequence and kind of another replaces it. h is a hash of the key, the same in all calls for it: a
+// bloomblock.HashKey, mixed with a seed if others choose the keys. Hashes that crowd or are equal cost a search of the
+// tree. Keys have at most 64 KiB, values at most 256 MiB.
+func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind, value []byte) {
+	counts := t.begin(seq)
+	trailer, g := ikey.MakeTrailer(seq, kind), tagOf(h)
+	head := ikey.HeadAfter(t.prefix, key)
+	x, last := t.index.Load(), t.isLast(key, head)
+	if !last { // else it is new
+		if found, slot := t.find(x, key, g); found != 0 {
+			id := t.arena.version(found).id()
+			r := t.link(found, trailer, id, key, value)
+			t.newest[id/newestChunk][id%newestChunk].Store(uint32(r))
+			if slot != noSlot {
+				x.slots[slot].Store(uint64(g)<<slotRefBits | uint64(r))
+			}
+			t.counts.Store(counts + 1<<32)
+			return
+		}
+	}
+	x.touch(g)
+	id := uint32(counts) //nolint:gosec // G115: the lower half
+	r := t.arena.put(trailer, 0, id, key, value)
+	t.insert(item{head: head, first: r, id: id}, last)
+	if int64(id) >= int64(x.limit()) {
+		x = x.grown(t.expected(int(id)+1), t.newestOf)
+		x.put(g, r)
+		t.index.Store(x)
+	} else {
+		x.put(g, r)
+	}
+	t.counts.Store(counts + 1<<32 + 1)
+}
+
+// expected estimates the number of keys that the table will have, from the n that it has.
+func (t *Table) expected(n int) int {
+	if n < 1000 || t.size == 0 {
+		return 0
+	}
+	return int(float64(n) * float64(t.size) / float64(t.Bytes()))
+}
+
+// AddRange adds a range tombstone, which deletes the versions in [start, end) with a smaller sequence number, here and
+// in older tables. A nil end is infinite; any other is greater than start. Both are copied. To readers and other writes
+// AddRange is like Add, and the tombstone counts as a version in Len, Seqs and Bytes.
+//
+// It costs O(log n) for n range tombstones that are disjoint, equal, nested, or all begin at one key. If many wide ones
+// overlap at random, each also copies lists of sequence numbers.
+func (t *Table) AddRange(start, end []byte, seq ikey.Seq) {
+	counts := t.begin(seq)
+	t.ranges.add(start, end, seq, t.arena.clone)
+	t.counts.Store(counts + 1<<32)
+}
+
+// begin checks that a version may be added, and records its sequence number.
+func (t *Table) begin(seq ikey.Seq) (counts uint64) {
+	if t.frozen.Load() {
+		panic("memtable: Add after Freeze")
+	}
+	if counts = t.counts.Load(); counts == 0 {
+		t.minSeq, t.maxSeq = seq, seq
+	}
+	t.minSeq, t.maxSeq = min(t.minSeq, seq), max(t.maxSeq, seq)
+	return counts
+}
+
+// find returns the newest version of key and its slot, or 0. The slot is noSlot for a key that overflowed.
+func (t *Table) find(x *index, key []byte, g tag) (ref, uint) {
+	if !x.filter.MayContain(g.spread()) {
+		return 0, 0
+	}
+	mask, equal := uint(len(x.slots)-1), 0
+	i := uint(g>>x.shift) & mask
+	for range maxProbes {
+		s := x.slots[i].Load()
+		if s == 0 {
+			return 0, 0
+		}
+		if tag(s>>slotRefBits) == g {
+			r := ref(s & (1<<slotRefBits - 1))
+			if bytes.Equal(t.arena.version(r).key(), key) {
+				return r, i
+			}
+			if equal++; equal == maxEqual {
+				break
+			}
+		}
+		i = (i + 1) & mask
+	}
+	if !x.overflowed.Load() {
+		return 0, 0
+	}
+	return t.findByOrder(key), noSlot
+}
+
+// noSlot stands for the slot of a key that overflowed.
+const noSlot = ^uint(0)
+
+// link adds a version to the chain that begins at newest, and returns the new beginning of the chain. Versions are
+// immutable, so the newer ones, if any, are copied above a late one; readers of the old chain are not disturbed.
+func (t *Table) link(newest ref, trailer ikey.Trailer, id uint32, key, value []byte) ref {
+	var newer []version
+	older := newest
+	for older != 0 {
+		v := t.arena.version(older)
+		if v.trailer() < trailer {
+			break
+		}
+		if v.trailer() > trailer {
+			newer = append(newer, v)
+		}
+		older = v.older()
+	}
+	r := t.arena.put(trailer, older, id, key, value)
+	for _, n := range slices.Backward(newer) {
+		r = t.arena.put(n.trailer(), r, id, key, n.value())
+	}
+	return r
+}
+
+// Get returns the newest version of key that a reader at seq sees, with its sequence number and kind. It does not apply
+// range tombstones, which may have deleted the version: see RangeDels. The value is part of the arena: it never changes
+// and stays valid as long as it is referenced; it must not be written to. Get allocates nothing. It takes no lock
+// unless keys have overflowed the index near this one. It walks one by one past the versions that are newer than seq.
+func (t *Table) Get(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, trailer ikey.Trailer, found bool) {
+	if t.counts.Load() == 0 { // as in a store that is only read: its filter may be large and not in the cache
+		return nil, 0, false
+	}
+	r, _ := t.find(t.index.Load(), key, tagOf(h))
+	for r != 0 {
+		v := t.arena.version(r)
+		if tr := v.trailer(); tr.Seq() <= seq {
+			return v.value(), tr, true
+		}
+		r = v.older()
+	}
+	return nil, 0, false
+}
+
+// Freeze ends the adding: Add panics from now on, and cursors need no lock. It may be called again.
+func (t *Table) Freeze() {
+	t.mu.Lock() // wait for the cursors that hold the lock
+	t.frozen.Store(true)
+	t.mu.Unlock()
+}
+
+// RangeDels returns the range tombstones that are in the table now, nil if there are no tombstones. It is safe for
+// concurrent use, takes no lock, and includes every tombstone whose AddRange has returned.
+func (t *Table) RangeDels() *RangeDels { return t.ranges.published.Load() }
+
+// Bytes returns the memory that the table takes: the arena's chunks, the index with its filter, the range tombstones,
+// and an estimate for the tree. It never falls, and is safe for concurrent use.
+func (t *Table) Bytes() int64 {
+	return int64(unsafe.Sizeof(*t)) + t.arena.bytes.Load() + t.index.Load().bytes() + t.orderMem.Load() +
+		(int64(t.Keys())-t.tail.n.Load())*treeBytesPerKey + t.ranges.bytes.Load()
+}
+
+// Len returns the number of versions, range tombstones included. It is safe for concurrent use.
+func (t *Table) Len() int { return int(t.counts.Load() >> 32) }
+
+// Keys returns the number of user keys, deleted ones included: a good second argument of New for the next table. It is
+// safe for concurrent use.
+func (t *Table) Keys() int { return int(uint32(t.counts.Load())) } //nolint:gosec // G115: the lower half
+
+// Seqs returns the smallest and the largest sequence number, both 0 for an empty table. Only the writer may call it
+// until the table is frozen.
+func (t *Table) Seqs() (smallest, largest ikey.Seq) { return t.minSeq, t.maxSeq }

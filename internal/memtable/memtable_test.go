@@ -1,0 +1,314 @@
+package memtable
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+func add(t *Table, key string, seq ikey.Seq, kind ikey.Kind, value string) {
+	t.Add([]byte(key), bloomblock.HashKey([]byte(key)), seq, kind, []byte(value))
+}
+
+func get(t *Table, key string, seq ikey.Seq) string {
+	v, trailer, ok := t.Get([]byte(key), bloomblock.HashKey([]byte(key)), seq)
+	if !ok {
+		return "none"
+	}
+	return trailer.Kind().String() + " " + string(v)
+}
+
+func TestGet(t *testing.T) {
+	tb := New(nil, 0, 0)
+	add(tb, "a", 1, ikey.Set, "one")
+	add(tb, "a", 3, ikey.Delete, "")
+	add(tb, "a", 5, ikey.Set, "five")
+	add(tb, "", 6, ikey.Set, "of the empty key")
+	add(tb, "empty", 7, ikey.Set, "")
+	add(tb, "end", 8, ikey.RangeDelete, "f")
+	for _, test := range []struct {
+		name, key string
+		seq       ikey.Seq
+		want      string
+		at        ikey.Seq
+	}{
+		{"the newest version is found", "a", ikey.MaxSeq, "SET five", 5},
+		{"a version is visible at its own sequence", "a", 5, "SET five", 5},
+		{"a reader before it sees the older one", "a", 4, "DEL ", 3},
+		{"a tombstone is a hit", "a", 3, "DEL ", 3},
+		{"the oldest is at the end of the chain", "a", 2, "SET one", 1},
+		{"before the first version there is none", "a", 0, "none", 0},
+		{"the empty key is a key", "", 6, "SET of the empty key", 6},
+		{"the empty value is a value", "empty", 9, "SET ", 7},
+		{"other kinds come back as they are", "end", 9, "RANGEDEL f", 8},
+		{"a key that was never added is not there", "b", 9, "none", 0},
+		{"a prefix of a key is another key", "emp", 9, "none", 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := get(tb, test.key, test.seq); got != test.want {
+				t.Errorf("Get(%q, %d) = %q, want %q", test.key, test.seq, got, test.want)
+			}
+			if _, trailer, _ := tb.Get([]byte(test.key), bloomblock.HashKey([]byte(test.key)),
+				test.seq); trailer.Seq() != test.at {
+				t.Errorf("Get(%q, %d) finds sequence %d, want %d", test.key, test.seq, trailer.Seq(), test.at)
+			}
+		})
+	}
+	if n, k := tb.Len(), tb.Keys(); n != 6 || k != 4 {
+		t.Errorf("Len, Keys = %d, %d, want 6, 4", n, k)
+	}
+	if lo, hi := tb.Seqs(); lo != 1 || hi != 8 {
+		t.Errorf("Seqs = %d, %d, want 1, 8", lo, hi)
+	}
+}
+
+func TestNilIsTheEmptyKey(t *testing.T) {
+	tb := New(nil, 0, 0)
+	tb.Add(nil, bloomblock.HashKey(nil), 1, ikey.Set, nil)
+	if v, _, ok := tb.Get([]byte{}, bloomblock.HashKey([]byte{}), 1); !ok || len(v) != 0 {
+		t.Errorf("Get(empty) = %q, %v, want an empty value", v, ok)
+	}
+	c := tb.Iter(1)
+	if !c.SeekGE(ikey.Search(nil, 1)) || len(c.Key().User) != 0 {
+		t.Error("the cursor does not find the empty key")
+	}
+}
+
+func TestAnEmptyTable(t *testing.T) {
+	tb := New(nil, 0, 0)
+	c := tb.Iter(ikey.MaxSeq)
+	if c.First() || c.SeekGE(ikey.Search([]byte("a"), ikey.MaxSeq)) || c.Next() {
+		t.Error("a cursor of an empty table stands somewhere")
+	}
+	if lo, hi := tb.Seqs(); lo != 0 || hi != 0 {
+		t.Errorf("Seqs = %d, %d, want 0, 0", lo, hi)
+	}
+	if p := tb.CommonPrefix(); len(p) != 0 {
+		t.Errorf("CommonPrefix = %q, want none", p)
+	}
+	if n := tb.Bytes(); n > 8<<10 {
+		t.Errorf("Bytes = %d, want at most 8 KiB", n)
+	}
+}
+
+func TestLargeKeysAndValues(t *testing.T) {
+	tb := New([]byte("k"), 0, 0)
+	rng := rand.New(rand.NewPCG(1, 1))
+	want := map[string][]byte{}
+	for i, size := range []int{
+		0, 1, 3000, 5000, 64 << 10, 300 << 10, maxChunk - versionHeader - 1, maxChunk, 5 << 20,
+		100,
+	} {
+		for _, keyLen := range []int{1, 64 << 10} {
+			k, v := bytes.Repeat([]byte{byte('a' + i)}, keyLen), make([]byte, size)
+			for j := range v {
+				v[j] = byte(rng.Uint32())
+			}
+			tb.Add(k, bloomblock.HashKey(k), 1, ikey.Set, v)
+			want[string(k)] = v
+		}
+	}
+	for k, v := range want {
+		got, _, ok := tb.Get([]byte(k), bloomblock.HashKey([]byte(k)), 1)
+		if !ok || !bytes.Equal(got, v) {
+			t.Errorf("key of %d bytes %q: got %d bytes, want %d", len(k), k[0], len(got), len(v))
+		}
+		if cap(got) != len(got) {
+			t.Errorf("a value has a capacity of %d bytes that are not its own", cap(got)-len(got))
+		}
+	}
+	n, c := 0, tb.Iter(1)
+	for ok := c.First(); ok; ok = c.Next() {
+		if !bytes.Equal(c.Value(), want[string(c.Key().User)]) {
+			t.Errorf("cursor at entry %d: wrong value", n)
+		}
+		n++
+	}
+	if n != len(want) {
+		t.Errorf("the cursor saw %d entries, want %d", n, len(want))
+	}
+}
+
+func TestTheTableFindsThePrefixOfItsKeys(t *testing.T) {
+	for _, test := range []struct {
+		name, given, want string
+		key               func(i int) string
+	}{
+		{"zero-padded numbers", "", "00000000000", func(i int) string { return fmt.Sprintf("%016d", i*7919%10000) }},
+		{"a few strangers at both ends", "", "tenant/items/", func(i int) string {
+			switch i % 100 {
+			case 0:
+				return fmt.Sprint("a", i)
+			case 1:
+				return fmt.Sprint("z", i)
+			}
+			return fmt.Sprintf("tenant/items/0%03d/%d", i*7919%1000, i)
+		}},
+		{
+			"a wrong guess is given up", "user/", "object",
+			func(i int) string { return fmt.Sprint("object/", "ab"[i%2:i%2+1], i) },
+		},
+		{"no common prefix", "", "", func(i int) string { return strconv.Itoa(i % 10) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tb := New([]byte(test.given), 0, 0)
+			for i := range 10000 {
+				add(tb, test.key(i), ikey.Seq(i), ikey.Set, "")
+			}
+			// One byte less than the longest: keys move on.
+			if got := string(tb.CommonPrefix()); got != test.want {
+				t.Errorf("CommonPrefix = %q, want %q", got, test.want)
+			}
+			if got := string(tb.prefix); got != test.want {
+				t.Errorf("heads are taken after %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Without this, a lookup would wait for a flush or a scan that holds the lock.
+func TestGetReturnsWhileTheLockIsHeld(t *testing.T) {
+	tb := New(nil, 0, 0)
+	for i := range 1000 {
+		add(tb, strconv.Itoa(i), ikey.Seq(i), ikey.Set, "v")
+	}
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	done := make(chan string)
+	go func() { done <- get(tb, "500", ikey.MaxSeq) + ", " + get(tb, "absent", ikey.MaxSeq) }()
+	select {
+	case got := <-done:
+		if got != "SET v, none" {
+			t.Errorf("got %s", got)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("Get waits for the lock")
+	}
+	add := make(chan struct{})
+	go func() { // an overwrite does not touch the tree either
+		tb.Add([]byte("500"), bloomblock.HashKey([]byte("500")), 2000, ikey.Set, nil)
+		close(add)
+	}()
+	select {
+	case <-add:
+	case <-time.After(10 * time.Second):
+		t.Error("overwriting waits for the lock")
+	}
+}
+
+func TestGetAllocatesNothing(t *testing.T) {
+	tb := New(nil, 0, 0)
+	for i := range 1000 {
+		add(tb, strconv.Itoa(i), ikey.Seq(i), ikey.Set, "v")
+	}
+	for _, key := range []string{"500", "absent"} {
+		k := []byte(key)
+		h := bloomblock.HashKey(k)
+		if n := testing.AllocsPerRun(100, func() { tb.Get(k, h, ikey.MaxSeq) }); n != 0 {
+			t.Errorf("Get(%s) allocates %v times", key, n)
+		}
+	}
+}
+
+// Readers look for what the writer has published while tree, index, arena and prefix all grow under them.
+func TestGetBesideAWriter(t *testing.T) {
+	const n = 20000
+	tb := New(nil, 0, 0)
+	var published atomic.Int64
+	var wg sync.WaitGroup
+	for r := range 2 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(r), 0))
+			for p := int64(0); p < n; p = published.Load() {
+				if p == 0 {
+					runtime.Gosched()
+					continue
+				}
+				i := rng.Int64N(p) + 1
+				want := fmt.Sprint("SET ", i)
+				if got := get(tb, numbered(i), ikey.Seq(i)); got != want {
+					t.Errorf("Get(%s, %d) = %s, want %s", numbered(i), i, got, want)
+					return
+				}
+				if got := get(tb, fmt.Sprint("absent", i), ikey.MaxSeq); got != "none" {
+					t.Errorf("Get(absent) = %s", got)
+					return
+				}
+			}
+		})
+	}
+	for i := int64(1); i <= n; i++ {
+		add(tb, numbered(i), ikey.Seq(i), ikey.Set, strconv.FormatInt(i, 10))
+		published.Store(i)
+	}
+	wg.Wait()
+}
+
+// numbered returns the key of operation i; three in four are overwritten later.
+func numbered(i int64) string { return fmt.Sprintf("key/%012d", i*2654435761%8000) }
+
+func TestAddAfterFreezeIsABug(t *testing.T) {
+	tb := New(nil, 0, 0)
+	tb.Freeze()
+	defer func() {
+		if recover() == nil {
+			t.Error("Add after Freeze does not panic")
+		}
+	}()
+	add(tb, "k", 1, ikey.Set, "")
+}
+
+// The memory budget freezes memtables by Bytes, so Bytes must agree with the heap.
+func TestBytesIsTheMemoryTaken(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		keys, value int
+		ascending   bool
+	}{
+		{"many small entries, shuffled", 50_000, 20, false},
+		{"many small entries, ascending", 50_000, 20, true},
+		{"some large entries", 1000, 20_000, false},
+		{"few entries", 500, 10, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			order := rand.New(rand.NewPCG(1, 1)).Perm(test.keys)
+			value, key := make([]byte, test.value), make([]byte, 16)
+			before := heap()
+			tb := New(nil, 0, 0)
+			for i, j := range order {
+				if test.ascending {
+					j = i
+				}
+				binary.BigEndian.PutUint64(key[8:], uint64(j))
+				tb.Add(key, bloomblock.HashKey(key), ikey.Seq(i), ikey.Set, value)
+			}
+			got, want := tb.Bytes(), heap()-before
+			if d := float64(got) / float64(want); d < 0.9 || d > 1.15 {
+				t.Errorf("Bytes = %d, the heap grew by %d: %.2f of it, want 0.9 to 1.15", got, want, d)
+			}
+			if net := int64(test.keys * (16 + test.value)); test.keys > 1000 {
+				t.Logf("%d bytes per entry over %d of key and value", (got-net)/int64(test.keys), net/int64(test.keys))
+			}
+			runtime.KeepAlive(order)
+			runtime.KeepAlive(tb)
+		})
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

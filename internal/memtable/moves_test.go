@@ -1,0 +1,369 @@
+package memtable
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// visible returns the entries that a cursor at seq should show.
+func visible(es []entry, seq ikey.Seq, newest bool) []entry {
+	var shown []entry
+	for _, e := range es {
+		if e.k.Trailer.Seq() > seq ||
+			newest && len(shown) > 0 && string(shown[len(shown)-1].k.User) == string(e.k.User) {
+			continue
+		}
+		shown = append(shown, e)
+	}
+	return shown
+}
+
+// wander moves a cursor at random, compares it with the entries that it should show, and returns what is wrong.
+func wander(c *Cursor, rng *rand.Rand, es []entry, steps int, key func() []byte, largest ikey.Seq) string {
+	var story []string
+	at, on := 0, false
+	for range steps {
+		var ok bool
+		move := 4 + rng.IntN(12)
+		if !on {
+			move = rng.IntN(4)
+		} else if rng.IntN(30) == 0 {
+			move = rng.IntN(4)
+		}
+		switch target := ikey.Search(key(), ikey.Seq(rng.Uint64N(uint64(largest)+2))); {
+		case move == 0:
+			ok, at = c.First(), 0
+			story = append(story, "First")
+		case move == 1:
+			ok, at = c.Last(), len(es)-1
+			story = append(story, "Last")
+		case move <= 3:
+			if rng.IntN(4) == 0 {
+				target.Trailer = ^ikey.Trailer(0)
+			} else if len(es) > 0 && rng.IntN(2) == 0 {
+				target = es[rng.IntN(len(es))].k
+			}
+			at, _ = slices.BinarySearchFunc(es, target, func(e entry, k ikey.Key) int { return ikey.Compare(e.k, k) })
+			name := "SeekGE"
+			if move == 2 {
+				ok = c.SeekGE(target)
+			} else {
+				ok, name = c.SeekLT(target), "SeekLT"
+				at--
+			}
+			story = append(story, fmt.Sprintf("%s %q@%d", name, target.User, target.Trailer.Seq()))
+		case move < 9 || move < 14 && (at/100)%2 == 0: // now mostly this way, now mostly that
+			ok, at = c.Next(), at+1
+			story = append(story, "Next")
+		default:
+			ok, at = c.Prev(), at-1
+			story = append(story, "Prev")
+		}
+		on = at >= 0 && at < len(es)
+		switch {
+		case ok != on:
+			return fmt.Sprintf("%v after %s", ok, strings.Join(story[max(0, len(story)-20):], ", "))
+		case !on:
+		case ikey.Compare(c.Key(), es[at].k) != 0 || string(c.Value()) != es[at].v:
+			return fmt.Sprintf("on %q@%d, want %q@%d, after %s", c.Key().User, c.Key().Trailer.Seq(),
+				es[at].k.User, es[at].k.Trailer.Seq(), strings.Join(story[max(0, len(story)-20):], ", "))
+		}
+	}
+	return ""
+}
+
+// inOrder makes n ascending keys, except for some percent that are anywhere, and then any of these keys.
+func inOrder(n, percent int) func(*rand.Rand) []byte {
+	i := 0
+	return func(r *rand.Rand) []byte {
+		if i++; i > n || r.IntN(100) < percent {
+			return fmt.Appendf(nil, "key/%06d", r.IntN(2*n))
+		}
+		return fmt.Appendf(nil, "key/%06d", 2*i)
+	}
+}
+
+func TestMovesAgainstASortedSlice(t *testing.T) {
+	for _, shape := range []struct {
+		name string
+		n    int
+		key  func(rng *rand.Rand) []byte
+	}{
+		{"few keys with many versions", 600, func(r *rand.Rand) []byte { return []byte{'a' + byte(r.IntN(8))} }},
+		{"many keys", 3000, func(r *rand.Rand) []byte { return fmt.Appendf(nil, "key/%05d", r.IntN(2500)) }},
+		{"a handful", 5, func(r *rand.Rand) []byte { return []byte("\x00a\xff"[:r.IntN(4)]) }},
+		{"one hot key among others", 2000, func(r *rand.Rand) []byte {
+			if r.IntN(3) > 0 {
+				return []byte("hot")
+			}
+			return fmt.Appendf(nil, "%x", r.IntN(4000))
+		}},
+		{"in order", 3000, inOrder(3000, 0)},
+		{"nearly in order", 3000, inOrder(3000, 10)},
+		{"half of it in order", 3000, inOrder(3000, 50)},
+		{"nothing", 0, func(*rand.Rand) []byte { return []byte("a") }},
+	} {
+		t.Run(shape.name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(11, 12))
+			tb := New(nil, 0, 0)
+			var es []entry
+			for i := range shape.n {
+				seq := ikey.Seq(i + 1)
+				if rng.IntN(10) == 0 {
+					seq = ikey.Seq(rng.IntN(i + 1)) // late, and at times the same again
+				}
+				e := entry{ikey.Key{User: shape.key(rng), Trailer: ikey.MakeTrailer(seq, ikey.Set)}, strconv.Itoa(i)}
+				tb.Add(e.k.User, bloomblock.HashKey(e.k.User), seq, ikey.Set, []byte(e.v))
+				es = slices.DeleteFunc(es, func(o entry) bool { return ikey.Compare(o.k, e.k) == 0 })
+				es = append(es, e)
+			}
+			sortEntries(es)
+			var c Cursor
+			for round := range 60 {
+				if round == 40 {
+					tb.Freeze()
+				}
+				seq, newest := ikey.Seq(rng.IntN(shape.n+2)), round%2 == 0
+				if round%3 == 0 {
+					seq = ikey.MaxSeq
+				}
+				c.Reset(tb, seq, newest)
+				if c.Next() || c.Prev() {
+					t.Fatal("a cursor that stands nowhere moves")
+				}
+				if wrong := wander(&c, rng, visible(es, seq, newest), 1500, func() []byte { return shape.key(rng) },
+					ikey.Seq(shape.n)); wrong != "" {
+					t.Fatalf("at %d, newest %v: %s", seq, newest, wrong)
+				}
+				if round%4 == 0 {
+					c.Close()
+				}
+			}
+		})
+	}
+}
+
+// Cursors in both modes wander while a writer adds keys and versions around them.
+func TestMovesBesideAWriter(t *testing.T) {
+	t.Run("anywhere", func(t *testing.T) {
+		movesBesideAWriter(t, func(i int64) []byte { return []byte(numbered(i)) })
+	})
+	t.Run("mostly after all others", func(t *testing.T) {
+		movesBesideAWriter(t, func(i int64) []byte {
+			if i%7 == 0 {
+				return []byte(numbered(i))
+			}
+			return fmt.Appendf(nil, "%05d", i)
+		})
+	})
+}
+
+func movesBesideAWriter(t *testing.T, key func(i int64) []byte) {
+	t.Helper()
+	const n = 8000
+	es := make([]entry, n)
+	for i := range es {
+		seq := ikey.Seq(i + 1)
+		es[i] = entry{ikey.Key{User: key(int64(seq)), Trailer: ikey.MakeTrailer(seq, ikey.Set)}, strconv.Itoa(i)}
+	}
+	added := slices.Clone(es)
+	sortEntries(es)
+	tb := New(nil, 0, 0)
+	var published atomic.Int64
+	var wg sync.WaitGroup
+	for reader := range uint64(2) {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(reader, 3))
+			var c Cursor
+			for last := int64(0); last < n; {
+				last = published.Load()
+				newest := rng.IntN(2) == 0
+				c.Reset(tb, ikey.Seq(last), newest)
+				if wrong := wander(&c, rng, visible(es, ikey.Seq(last), newest), 2000, func() []byte {
+					return key(rng.Int64N(n) + 1)
+				}, ikey.Seq(last)); wrong != "" {
+					t.Errorf("at %d, newest %v: %s", last, newest, wrong)
+					return
+				}
+				c.Close()
+			}
+		})
+	}
+	for i, e := range added {
+		tb.Add(e.k.User, bloomblock.HashKey(e.k.User), e.k.Trailer.Seq(), ikey.Set, []byte(e.v))
+		published.Store(int64(i + 1))
+		if i%8 == 0 {
+			runtime.Gosched()
+		}
+	}
+	tb.Freeze() // under the cursors
+	wg.Wait()
+}
+
+func TestSeekLT(t *testing.T) {
+	tb := New([]byte("p/"), 0, 0)
+	for i, k := range []string{"p/b", "p/a", "zz", "a", "p", "p/b"} {
+		add(tb, k, ikey.Seq(i+1), ikey.Set, "")
+	}
+	const after = ikey.MaxSeq // sorts before all versions of a key
+	for _, test := range []struct {
+		name, user  string
+		at, seq     ikey.Seq
+		all, newest string
+	}{
+		{
+			"after the last key all are seen", "zzz", after, 9, "zz@3 p/b@1 p/b@6 p/a@2 p@5 a@4",
+			"zz@3 p/b@6 p/a@2 p@5 a@4",
+		},
+		{"a key is not before itself", "zz", after, 9, "p/b@1 p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
+		{
+			"the newest of a key is before an older trailer in it", "p/b", 5, 9, "p/b@6 p/a@2 p@5 a@4",
+			"p/b@6 p/a@2 p@5 a@4",
+		},
+		{"after all versions of a key", "p/b", 0, 9, "p/b@1 p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
+		{"a version is not before itself", "p/b", 1, 9, "p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
+		{"the cursor's sequence hides what is newer", "p/c", 5, 5, "p/b@1 p/a@2 p@5 a@4", "p/b@1 p/a@2 p@5 a@4"},
+		{"a key without a visible version is passed over", "p/a", after, 4, "a@4", "a@4"},
+		{"a key between two", "b", after, 9, "a@4", "a@4"},
+		{"nothing is before the first key", "a", after, 9, "", ""},
+		{"nothing is before the empty key", "", 0, 9, "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, newest := range []bool{false, true} {
+				var c Cursor
+				c.Reset(tb, test.seq, newest)
+				k := ikey.Search([]byte(test.user), test.at)
+				if test.at < after {
+					k.Trailer = ikey.MakeTrailer(test.at, ikey.Set)
+				}
+				var seen []string
+				for ok := c.SeekLT(k); ok; ok = c.Prev() {
+					seen = append(seen, fmt.Sprintf("%s@%d", c.Key().User, c.Key().Trailer.Seq()))
+				}
+				want := test.all
+				if newest {
+					want = test.newest
+				}
+				if got := strings.Join(seen, " "); got != want {
+					t.Errorf("newest %v: got %q, want %q", newest, got, want)
+				}
+			}
+		})
+	}
+}
+
+// Walking over a key with very many versions must not look at all of them again for each.
+func TestAHotKeyBothWays(t *testing.T) {
+	const n = 100_000
+	tb := New(nil, 0, 0)
+	add(tb, "a", 1, ikey.Set, "")
+	add(tb, "z", 2, ikey.Set, "")
+	for i := range ikey.Seq(n) {
+		add(tb, "hot", i+3, ikey.Set, "")
+	}
+	var c Cursor
+	c.Reset(tb, n-100, false)
+	down := 0
+	for ok := c.First(); ok; ok = c.Next() {
+		down++
+	}
+	up, last := 0, ikey.Seq(0)
+	for ok := c.Last(); ok; ok = c.Prev() {
+		if seq := c.Key().Trailer.Seq(); string(c.Key().User) == "hot" {
+			if seq <= last {
+				t.Fatalf("backward from %d to %d", last, seq)
+			}
+			last = seq
+		}
+		up++
+	}
+	if want := n - 100; down != want || up != want {
+		t.Errorf("%d versions forward, %d backward, want %d", down, up, want)
+	}
+	turns := 0
+	for ok := c.SeekGE(ikey.Search([]byte("hot"), n/2)); ok; ok = c.Prev() {
+		if !c.Next() || !c.Prev() { // one step down, two up
+			t.Fatal("the cursor loses its position in turning around")
+		}
+		turns++
+	}
+	if want := n/2 - 100 + 2; turns != want { // in the key, and on the one before
+		t.Errorf("%d turns, want %d", turns, want)
+	}
+	c.Reset(tb, ikey.MaxSeq, true)
+	seen := 0
+	for ok := c.Last(); ok; ok = c.Prev() {
+		seen++
+	}
+	if seen != 3 {
+		t.Errorf("%d newest versions, want 3", seen)
+	}
+	c.Reset(tb, ikey.MaxSeq, false)
+	c.Last()
+	c.Prev()
+	c.Close()
+	if cap(c.chain) > maxChain {
+		t.Errorf("a closed cursor keeps a capacity of %d versions", cap(c.chain))
+	}
+}
+
+func TestACursorIsUsedAgain(t *testing.T) {
+	one, two := New(nil, 0, 0), New(nil, 0, 0)
+	add(one, "a", 1, ikey.Set, "one")
+	add(two, "b", 1, ikey.Set, "two")
+	var c Cursor
+	if c.First() || c.Last() || c.SeekGE(ikey.Search(nil, 1)) || c.SeekLT(ikey.Search([]byte("z"), 1)) || c.Next() ||
+		c.Prev() {
+		t.Error("the zero Cursor stands somewhere")
+	}
+	c.Reset(one, 1, false)
+	if got, want := all(&c, c.First()), "a@1:SET=one "; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	c.Last()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if c.First() || c.Last() || c.SeekGE(ikey.Search(nil, 1)) || c.SeekLT(ikey.Search([]byte("z"), 1)) || c.Next() ||
+		c.Prev() {
+		t.Error("a closed cursor stands somewhere")
+	}
+	moved := c // as a slice of cursors does that grows
+	moved.Reset(two, 1, true)
+	c.Reset(one, 1, true)
+	if got, want := all(&moved, moved.First())+all(&c, c.First()), "b@1:SET=two a@1:SET=one "; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestAUsedCursorAllocatesNothing(t *testing.T) {
+	tb := New(nil, 0, 0)
+	for i := range 1000 {
+		add(tb, strconv.Itoa(i%500), ikey.Seq(i), ikey.Set, "v")
+	}
+	var c Cursor
+	k := ikey.Search([]byte("250"), ikey.MaxSeq)
+	for _, newest := range []bool{false, true} {
+		if n := testing.AllocsPerRun(100, func() {
+			c.Reset(tb, ikey.MaxSeq, newest)
+			if !c.SeekGE(k) || !c.Next() || !c.SeekLT(k) || !c.Prev() || !c.First() || !c.Last() {
+				t.Error("a move finds nothing")
+			}
+			for c.Prev() {
+			}
+			c.Close()
+		}); n != 0 {
+			t.Errorf("newest %v: %v allocations, want 0", newest, n)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package memtable
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// A stretch is a range of keys under the same range tombstones: from start up to the next stretch. The stretches of a
+// table cover all keys, gaps included, and are the nodes of a treap: a search tree by start in which no child outranks
+// its parent. Ranks are random, so its depth is logarithmic, and it is split and joined in logarithmic time.
+//
+// A tombstone over many stretches is noted once, at the root of a subtree that it covers as a whole, and moves down
+// only as the tree changes there: a queue that deletes everything before its head again and again costs O(log n) each
+// time, not O(n).
+//
+// Published stretches never change. The writer copies those on its way (a path from the root), and appends to lists
+// after the length that readers know of.
+type stretch struct {
+	start       []byte // in the arena
+	left, right *stretch
+	own         []ikey.Seq // tombstones over this stretch
+	all         []ikey.Seq // tombstones over the whole subtree and this stretch: newer than any in the subtree
+	rank        uint32
+	change      uint32 // the change that made this copy
+}
+
+const (
+	seqBytes     = 8
+	stretchBytes = int64(unsafe.Sizeof(stretch{}))
+)
+
+// ranges holds a table's range tombstones.
+type ranges struct {
+	published atomic.Pointer[RangeDels]
+	bytes     atomic.Int64 // of stretches and lists
+
+	// Used by the writer alone.
+	root   *stretch
+	change uint32 // the current one: its stretches are not published yet
+	newest ikey.Seq
+	ranks  rand.PCG
+}
+
+// add adds the tombstone [start, end) with seq to the tree and publishes it. It copies new bounds with clone.
+func (r *ranges) add(start, end []byte, seq ikey.Seq, clone func([]byte) []byte) {
+	if r.root == nil {
+		r.root = r.newStretch(nil, nil)
+	}
+	r.change++
+	before, inside := r.split(r.root, start)
+	if inside == nil || !bytes.Equal(first(inside).start, start) {
+		// The new stretch continues the list, so the stretch before it must not append to the same array.
+		cut := last(before)
+		inside = r.join(r.newStretch(clone(start), cut.own), inside)
+		cut.own = slices.Clip(cut.own)
+	}
+	var after *stretch
+	if end != nil {
+		inside, after = r.split(inside, end)
+		if after == nil || !bytes.Equal(first(after).start, end) {
+			after = r.join(r.newStretch(clone(end), slices.Clip(last(inside).own)), after)
+		}
+	}
+	if seq < r.newest {
+		inside = r.insert(inside, seq)
+	} else {
+		inside = r.cover(inside, seq)
+		r.newest = seq
+	}
+	r.root = r.join(r.join(before, inside), after)
+	r.published.Store(&RangeDels{r.root})
+}
+
+// cover notes a tombstone that is newer than all others over the whole tree.
+func (r *ranges) cover(n *stretch, seq ikey.Seq) *stretch {
+	n = r.mine(n)
+	if n.left == nil && n.right == nil {
+		r.push(n)
+		n.own = r.noted(n.own, seq)
+	} else {
+		n.all = r.noted(n.all, seq)
+	}
+	return n
+}
+
+func (r *ranges) noted(list []ikey.Seq, seq ikey.Seq) []ikey.Seq {
+	if len(list) > 0 {
+		return r.appended(list, seq)
+	}
+	r.bytes.Add(seqBytes) // most stretches will never have another
+	return []ikey.Seq{seq}
+}
+
+// insert adds a late tombstone to the list of each stretch of the tree.
+func (r *ranges) insert(n *stretch, seq ikey.Seq) *stretch {
+	if n == nil {
+		return nil
+	}
+	n = r.mine(n)
+	r.push(n)
+	n.left, n.right = r.insert(n.left, seq), r.insert(n.right, seq)
+	if i, found := slices.BinarySearch(n.own, seq); !found {
+		n.own = slices.Insert(slices.Clip(n.own), i, seq) // clipped: in another array
+		r.bytes.Add(int64(cap(n.own)) * seqBytes)
+	}
+	return n
+}
+
+func (r *ranges) newStretch(start []byte, own []ikey.Seq) *stretch {
+	r.bytes.Add(stretchBytes)
+	return &stretch{start: start, own: own, rank: uint32(r.ranks.Uint64() >> 32), change: r.change}
+}
+
+// mine returns n, or a copy if readers may know n.
+func (r *ranges) mine(n *stretch) *stretch {
+	if n.change == r.change {
+		return n
+	}
+	c := *n
+	c.change = r.change
+	return &c
+}
+
+// push moves the tombstones that are noted for n's whole subtree one step down: to n, which belongs to the writer, and
+// to its children.
+func (r *ranges) push(n *stretch) {
+	if len(n.all) == 0 {
+		return
+	}
+	all := slices.Clip(n.all) // up to three lists share the array from now on
+	under := func(list []ikey.Seq) []ikey.Seq {
+		if len(list) == 0 {
+			return all
+		}
+		return r.appended(list, all...)
+	}
+	n.own = under(n.own)
+	if n.left != nil {
+		n.left = r.mine(n.left)
+		n.left.all = under(n.left.all)
+	}
+	if n.right != nil {
+		n.right = r.mine(n.right)
+		n.right.all = under(n.right.all)
+	}
+	n.all = nil
+}
+
+// split divides the tree into the stretches that start before key and the others. It pushes down the tombstones noted
+// above the cut, so that the lists of the last stretch before and the first one after it are complete.
+func (r *ranges) split(n *stretch, key []byte) (before, after *stretch) {
+	if n == nil {
+		return nil, nil
+	}
+	n = r.mine(n)
+	r.push(n)
+	if bytes.Compare(n.start, key) < 0 {
+		n.right, after = r.split(n.right, key)
+		return n, after
+	}
+	before, n.left = r.split(n.left, key)
+	return before, n
+}
+
+// join joins two trees, where all of a is before all of b.
+func (r *ranges) join(a, b *stretch) *stretch {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	case a.rank >= b.rank:
+		a = r.mine(a)
+		r.push(a)
+		a.right = r.join(a.right, b)
+		return a
+	default:
+		b = r.mine(b)
+		r.push(b)
+		b.left = r.join(a, b.left)
+		return b
+	}
+}
+
+func first(n *stretch) *stretch {
+	for n.left != nil {
+		n = n.left
+	}
+	return n
+}
+
+func last(n *stretch) *stretch {
+	for n.right != nil {
+		n = n.right
+	}
+	return n
+}
+
+// appended returns a non-empty list with newer numbers after it. A list with spare capacity belongs to one stretch,
+// which alone appends to its array. A full one may be shared, and is copied. So that the two can be distinguished, an
+// array is never filled.
+func (r *ranges) appended(list []ikey.Seq, newer ...ikey.Seq) []ikey.Seq {
+	n := len(list) + len(newer)
+	if n < cap(list) {
+		return append(list, newer...)
+	}
+	if cap(list) > len(list) {
+		r.bytes.Add(-int64(cap(list)) * seqBytes) // the old array is garbage
+	}
+	grown := append(make([]ikey.Seq, 0, max(2*n, 4)), list...)
+	r.bytes.Add(int64(cap(grown)) * seqBytes)
+	return append(grown, newer...)
+}

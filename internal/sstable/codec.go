@@ -1,0 +1,174 @@
+package sstable
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/klauspost/compress/s2"
+	"github.com/klauspost/compress/zstd"
+)
+
+// A Codec is a compression of data blocks. The values are on disk.
+type Codec uint8
+
+const (
+	None Codec = 0
+	S2   Codec = 1 // fast
+	Zstd Codec = 2 // small
+)
+
+// String returns the name of the codec for the tools.
+func (c Codec) String() string {
+	switch c {
+	case None:
+		return "none"
+	case S2:
+		return "s2"
+	case Zstd:
+		return "zstd"
+	default:
+		return fmt.Sprintf("codec(%d)", uint8(c))
+	}
+}
+
+var errDecoded = errors.New("decoded length differs from the index")
+
+// compress appends src to dst, compressed by c if that saves an eighth, and returns the codec used. It allocates
+// nothing once dst is large enough.
+func compress(dst, src []byte, c Codec) ([]byte, Codec) {
+	start := len(dst)
+	limit := len(src) - len(src)/8
+	if len(src) > maxCoded {
+		c = None
+	}
+	switch c {
+	case S2:
+		dst = grow(dst, s2.MaxEncodedLen(len(src)))
+		n := len(s2.Encode(dst[start:cap(dst)], src))
+		if len(src) > n*maxRatio {
+			n = len(s2.EncodeSnappy(dst[start:cap(dst)], src))
+		}
+		if n < limit {
+			return dst[:start+n], S2
+		}
+	case Zstd:
+		dst = grow(dst, len(src)+len(src)>>7+64)
+		e, _ := zstdEncoders.Get().(*zstd.Encoder) // the pool has no others
+		dst = e.EncodeAll(src, dst)
+		zstdEncoders.Put(e)
+		if len(src) > (len(dst)-start)*maxRatio {
+			return compress(dst[:start], src, S2)
+		}
+		if len(dst)-start < limit {
+			return dst, Zstd
+		}
+	case None:
+	}
+	return append(dst[:start], src...), None
+}
+
+// grow returns dst with capacity for n more bytes.
+func grow(dst []byte, n int) []byte {
+	if cap(dst)-len(dst) >= n {
+		return dst
+	}
+	return append(make([]byte, 0, max(2*cap(dst), len(dst)+n)), dst...)
+}
+
+// decodedLen returns the decoded length that the payload itself states.
+func decodedLen(src []byte, c Codec) (uint64, error) {
+	switch c {
+	case None:
+		return uint64(len(src)), nil
+	case S2:
+		n, err := s2.DecodedLen(src)
+		return uint64(max(n, 0)), err
+	case Zstd:
+		return contentSize(src), nil
+	default:
+		return 0, fmt.Errorf("unknown %v", c)
+	}
+}
+
+// checkDecoded compares the decoded length that the payload states with that of the index, before memory is allocated
+// for it.
+func checkDecoded(src []byte, c Codec, want int) error {
+	if c == None {
+		return errors.New("block is shorter than in the index")
+	}
+	n, err := decodedLen(src, c)
+	if err != nil {
+		return err
+	}
+	if n != uint64(want) { //nolint:gosec // a length
+		return fmt.Errorf("%w: %d, want %d", errDecoded, n, want)
+	}
+	return nil
+}
+
+// contentSize returns the decoded length in a zstd frame's header (RFC 8878, 3.1.1.1), or 0 if the header has none; the
+// writer never omits it. It is read here since zstd.Header allocates.
+func contentSize(src []byte) uint64 {
+	if len(src) < 5 || binary.LittleEndian.Uint32(src) != 0xfd2fb528 {
+		return 0
+	}
+	flags := src[4]
+	single := flags >> 5 & 1
+	// after the window, unless a single segment, and the dictionary
+	at := 6 - int(single) + int([...]byte{0, 1, 2, 4}[flags&3])
+	var b [8]byte
+	n := copy(b[:1<<(flags>>6)], src[min(at, len(src)):])
+	size := binary.LittleEndian.Uint64(b[:])
+	switch {
+	case n < 1<<(flags>>6) || flags>>6 == 0 && single == 0:
+		return 0
+	case flags>>6 == 1:
+		return size + 256
+	default:
+		return size
+	}
+}
+
+// decompress fills dst exactly from a payload that checkDecoded has accepted. Its other memory is bounded for any src.
+func decompress(dst, src []byte, c Codec) error {
+	switch c {
+	case S2:
+		_, err := s2.Decode(dst, src)
+		return err
+	case Zstd:
+		d, _ := zstdDecoders.Get().(*zstd.Decoder)
+		out, err := d.DecodeAll(src, dst[:0:len(dst)])
+		zstdDecoders.Put(d)
+		if err != nil {
+			return err
+		}
+		if len(out) != len(dst) {
+			return fmt.Errorf("%w: %d, want %d", errDecoded, len(out), len(dst))
+		}
+		return nil
+	case None: // checkDecoded has refused it and unknown codecs
+	}
+	return fmt.Errorf("unknown %v", c)
+}
+
+// Encoders and decoders hold large tables, so they are pooled; the garbage collector empties the pools.
+var (
+	zstdEncoders = sync.Pool{New: func() any {
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
+			zstd.WithWindowSize(128<<10), zstd.WithLowerEncoderMem(true), zstd.WithSingleSegment(true))
+		if err != nil {
+			panic(err) // broken logic: constant options
+		}
+		return e
+	}}
+	zstdDecoders = sync.Pool{New: func() any {
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxMemory(maxCoded), zstd.WithDecodeAllCapLimit(true), zstd.IgnoreChecksum(true))
+		if err != nil {
+			panic(err) // broken logic: constant options
+		}
+		return d
+	}}
+)

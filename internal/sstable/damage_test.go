@@ -1,0 +1,254 @@
+package sstable
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+)
+
+// smallDels holds the range tombstones of small.
+var smallDels = rangedel.List{
+	{Start: []byte("key"), End: []byte("key003"), Seqs: []ikey.Seq{3}},
+	{Start: []byte("key003"), End: []byte("key0031"), Seqs: []ikey.Seq{3, 5, 1 << 40}},
+	{Start: []byte("key9"), Seqs: []ikey.Seq{ikey.MaxSeq}},
+}
+
+var smallRule = PrefixLen(5)
+
+var anySeq = seqSpan{0, ikey.MaxSeq}
+
+// small builds a table with every feature and few bytes.
+func small(tb testing.TB, c Codec) ([]byte, Info, []kv) {
+	tb.Helper()
+	var kvs []kv
+	for i := range 36 {
+		kvs = append(kvs, set(fmt.Sprintf("key%03d", i), ikey.Seq(i%3), strings.Repeat("value", i%7)),
+			del(fmt.Sprintf("key%03d", i), 7))
+	}
+	kvs = sorted(kvs)
+	o := WriterOptions{
+		ID: 0x0123456789abcdef, BlockSize: 512, Codec: c, Filter: filterParams(tb, 0.05, 0.01),
+		Prefix: smallRule,
+	}
+	file, info := buildWith(tb, o, kvs, smallDels)
+	return file, info, kvs
+}
+
+// mustBeHonest checks that each answer of a table is right or an error matching corrupt.Err.
+func mustBeHonest(t *testing.T, what string, file []byte, info Info, kvs []kv, dels rangedel.List) (damaged bool) {
+	t.Helper()
+	honest := func(err error) {
+		t.Helper()
+		if !errors.Is(err, corrupt.Err) {
+			t.Fatalf("%s: error is not damage: %v", what, err)
+		}
+		damaged = true
+	}
+	r := newReader(file, info, 1<<20)
+	if err := r.Load(0); err != nil {
+		honest(err)
+	}
+	if err := r.LoadPrefixes(smallRule, 0); err != nil {
+		honest(err)
+	}
+	for _, err := range []error{r.FilterState().Damage, r.PrefixState().Damage} {
+		if err != nil {
+			honest(err)
+		}
+	}
+	if got := r.RangeDels(); got != nil && !reflect.DeepEqual(got, dels) || r.Loaded() && len(got) != len(dels) {
+		t.Fatalf("%s: range deletes %v, want %v", what, got, dels)
+	}
+	for _, v := range kvs {
+		if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
+			t.Fatalf("%s: the filter denies %q", what, v.key)
+		}
+		if maybe, _, _ := r.MayContainPrefix(bloomblock.HashKey(smallRule.Of([]byte(v.key)))); !maybe {
+			t.Fatalf("%s: the prefix filter denies the prefix of %q", what, v.key)
+		}
+		if got, ok, err := get(r, v.key, v.t.Seq()); err != nil {
+			honest(err)
+		} else if !ok || got != v {
+			t.Fatalf("%s: Get(%q) = %q, %v", what, v.key, got.value, ok)
+		}
+	}
+	for _, o := range []IterOptions{{}, {Bypass: true}} {
+		it := r.Iter(o)
+		i := 0
+		for ok := it.First(); ok; ok = it.Next() {
+			if at(it) != kvs[i] {
+				t.Fatalf("%s: version %d is %q", what, i, it.Key().User)
+			}
+			i++
+		}
+		if err := it.Close(); err != nil {
+			honest(err)
+		} else if i != len(kvs) {
+			t.Fatalf("%s: %d versions, want %d", what, i, len(kvs))
+		}
+	}
+	if err := r.Verify(t.Context(), nil); err != nil {
+		honest(err)
+	} else if damaged {
+		t.Fatalf("%s: Verify does not see it", what)
+	}
+	return damaged
+}
+
+func TestEveryFlippedByteIsSeen(t *testing.T) {
+	for _, c := range []Codec{None, S2, Zstd} {
+		file, info, kvs := small(t, c)
+		if mustBeHonest(t, "undamaged", file, info, kvs, smallDels) {
+			t.Fatal("undamaged, and yet")
+		}
+		for i := range file {
+			file[i] ^= 1 << (i % 8)
+			if !mustBeHonest(t, fmt.Sprintf("%v: byte %d of %d", c, i, len(file)), file, info, kvs, smallDels) {
+				t.Fatalf("%v: byte %d of %d: not seen", c, i, len(file))
+			}
+			_, err := Open(bytes.NewReader(file), int64(len(file)), "x")
+			if err != nil && !errors.Is(err, corrupt.Err) {
+				t.Fatalf("Open: byte %d: %v", i, err)
+			}
+			file[i] ^= 1 << (i % 8)
+		}
+	}
+}
+
+func TestEveryTruncationIsSeen(t *testing.T) {
+	file, info, kvs := small(t, S2)
+	for n := range file {
+		if !mustBeHonest(t, fmt.Sprintf("%d bytes left", n), file[:n], info, kvs, smallDels) {
+			t.Fatalf("%d bytes left: not seen", n)
+		}
+		if _, err := Open(bytes.NewReader(file[:n]), int64(n), "x"); !errors.Is(err, corrupt.Err) {
+			t.Fatalf("Open of %d bytes: %v", n, err)
+		}
+	}
+}
+
+func TestSwappedBlocksAreSeen(t *testing.T) {
+	kvs := sorted(func() (kvs []kv) {
+		for i := range 200 {
+			kvs = append(kvs, set(fmt.Sprintf("key%04d", i), 0, "0123456789"))
+		}
+		return kvs
+	}())
+	file, info := build(t, WriterOptions{ID: 1, BlockSize: 512}, kvs)
+	other, _ := build(t, WriterOptions{ID: 2, BlockSize: 512}, kvs)
+	r := newReader(file, info, 0)
+	if err := r.Load(1); err != nil {
+		t.Fatal(err)
+	}
+	x := r.index.Load()
+	o1, n1, _ := x.extent(1)
+	o2, n2, _ := x.extent(2)
+	if n1 != n2 {
+		t.Fatalf("blocks of %d and %d bytes, want equal ones for this test", n1, n2)
+	}
+	swapped := slices.Clone(file)
+	copy(swapped[o1:], file[o2:o2+uint64(n2)+trailerSize])
+	copy(swapped[o2:], file[o1:o1+uint64(n1)+trailerSize])
+	if !mustBeHonest(t, "blocks swapped", swapped, info, kvs, nil) {
+		t.Fatal("swapped blocks are not seen")
+	}
+	foreign := slices.Clone(file)
+	copy(foreign[o1:], other[o1:o1+uint64(n1)+trailerSize])
+	if !mustBeHonest(t, "a block of another table", foreign, info, kvs, nil) {
+		t.Fatal("a foreign block is not seen")
+	}
+	if !mustBeHonest(t, "another table", other, info, kvs, nil) {
+		t.Fatal("a foreign table is not seen")
+	}
+}
+
+// failing is a file whose reads fail while on is set.
+type failing struct {
+	io.ReaderAt
+	on bool
+}
+
+var errDisk = errors.New("disk on fire")
+
+func (f *failing) ReadAt(b []byte, off int64) (int, error) {
+	if f.on {
+		return 0, errDisk
+	}
+	return f.ReaderAt.ReadAt(b, off)
+}
+
+func TestErrorsOfTheFileAreNotDamageAndPass(t *testing.T) {
+	file, info, kvs := small(t, None)
+	r := newReader(file, info, 1<<20)
+	f := &failing{bytes.NewReader(file), true}
+	r.file = f
+	check := func(err error) {
+		t.Helper()
+		if f.on != errors.Is(err, errDisk) || errors.Is(err, corrupt.Err) {
+			t.Fatalf("failing %v: %v", f.on, err)
+		}
+	}
+	for _, f.on = range []bool{true, false, true, false} {
+		check(r.Load(0))
+		_, _, err := get(r, kvs[0].key, kvs[0].t.Seq())
+		check(err)
+		it := r.Iter(IterOptions{Bypass: true})
+		it.Last()
+		check(it.Err())
+		check(it.Close())
+		check(r.Verify(t.Context(), nil))
+		r.DropIndex()
+		_ = r.DropFilterUnits(0)
+		if s := r.FilterState(); s.Damage != nil {
+			t.Fatal(s.Damage)
+		}
+	}
+}
+
+// TestNoFlippedBitOfAFilterDeniesAKey flips each bit of the filters' region, padding and headers included.
+func TestNoFlippedBitOfAFilterDeniesAKey(t *testing.T) {
+	ribbon, err := bloomblock.ParamsRibbon(0.01, 0.001)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kvs []kv
+	for i := range 700 {
+		kvs = append(kvs, set(fmt.Sprintf("key%05d", i), 0, "v"))
+	}
+	for _, p := range []bloomblock.Params{filterParams(t, 0.01, 0.001), ribbon} {
+		file, info := build(t, WriterOptions{ID: 1, BlockSize: 1 << 10, Filter: p}, kvs)
+		whole := newReader(file, info, 0)
+		if err := whole.Load(0); err != nil || whole.FilterState().Units != 2 {
+			t.Fatalf("%+v, %v: want two units", whole.FilterState(), err)
+		}
+		for i := info.FilterOff * 8; i < (info.FilterOff+info.FilterLen)*8; i++ {
+			file[i/8] ^= 1 << (i % 8)
+			r := newReader(file, info, 1<<20)
+			if err := r.Load(0); err != nil {
+				t.Fatalf("bit %d: %v", i, err) // a damaged filter is no error of lookups
+			}
+			if damage := r.FilterState().Damage; !errors.Is(damage, corrupt.Err) {
+				t.Fatalf("bit %d: damage %v, want one that is seen", i, damage)
+			}
+			for _, v := range kvs {
+				if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
+					t.Fatalf("bit %d: the filter denies %q", i, v.key)
+				}
+			}
+			if got, ok, err := get(r, kvs[i%700].key, 0); err != nil || !ok || got != kvs[i%700] {
+				t.Fatalf("bit %d: %q, %v, %v", i, got.value, ok, err)
+			}
+			file[i/8] ^= 1 << (i % 8)
+		}
+	}
+}

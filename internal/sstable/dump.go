@@ -1,0 +1,89 @@
+package sstable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+)
+
+// Dump writes the table as text: footer, properties, filter, range tombstones, then each data block and, if entries is
+// true, each version in it.
+func (r *Reader) Dump(w io.Writer, entries bool) error {
+	x, err := r.loadIndex(new(Stats))
+	if err != nil {
+		return err
+	}
+	if err := r.Load(0); err != nil {
+		return err
+	}
+	t, fs := r.tail.Load(), r.FilterState()
+	f, p := &t.footer, &t.props
+	d := dumper{w: w}
+	d.printf("table %016x: %d bytes, version %d\n", f.id, r.meta.Size, version)
+	d.printf("entries %d (%d deletes), user keys %q … %q, %d range deletes, sequence %d … %d\n",
+		p.Entries, p.Deletes, p.Smallest, p.Largest, p.RangeDeletes, p.MinSeq, p.MaxSeq)
+	if r.seq != 0 {
+		d.printf("sequence of all: %d\n", r.seq)
+	}
+	d.printf("raw keys %d bytes, raw values %d bytes\n", p.RawKeyBytes, p.RawValueBytes)
+	d.printf("data 0: %d bytes in %d blocks, aimed at %d\n", x.end, p.Blocks, p.BlockSize)
+	d.printf("filter %d: %d bytes, %d keys, %d units, promised rate %.3g\n",
+		f.filterOff, t.keysLen(), p.FilterKeys, fs.AllUnits, fs.Rate)
+	if fs.Damage != nil {
+		d.printf("filter not used: %v\n", fs.Damage)
+	}
+	if f.sampleLen > 0 {
+		d.printf("sample %d: %d bytes\n", f.sampleOff(), f.sampleLen)
+	}
+	if x := &p.Prefixes; x.Bytes > 0 {
+		d.printf("prefix filter %d: %d bytes, %d prefixes by %q\n", t.prefixesOff(), x.Bytes, x.Keys, x.Rule)
+	}
+	d.printf("index %d: %d bytes, prefix %q\n", f.indexOff, f.indexLen, x.prefix)
+	if f.rangeDelLen > 0 {
+		d.printf("range deletes %d: %d bytes, %d fragments\n", f.rangeDelOff(), f.rangeDelLen, len(t.dels))
+	}
+	d.printf("properties %d: %d bytes\n", f.propsOff(), f.propsLen)
+	for i := range t.dels {
+		d.fragment(&t.dels[i])
+	}
+
+	it := r.Iter(IterOptions{Bypass: true})
+	it.x = x
+	for ok := it.First(); ok && d.err == nil; ok = it.Next() {
+		if it.i == 0 {
+			offset, stored, decoded := x.extent(it.at)
+			d.printf("block %d at %d: %d bytes, %d decoded, %d entries, prefix %q, up to %q\n", it.at, offset, stored,
+				decoded,
+				it.b.n, it.key[:it.b.prefix], x.separatorKey(it.at))
+		}
+		if entries {
+			k := it.Key()
+			d.printf("  %q@%d:%v %q\n", k.User, k.Trailer.Seq(), k.Trailer.Kind(), it.Value())
+		}
+	}
+	return errors.Join(d.err, it.Close())
+}
+
+// A dumper keeps the first error of its writer.
+type dumper struct {
+	w   io.Writer
+	err error
+}
+
+// fragment prints a fragment of range tombstones.
+func (d *dumper) fragment(f *rangedel.Fragment) {
+	end := "the end"
+	if f.End != nil {
+		end = strconv.Quote(string(f.End))
+	}
+	d.printf("range delete %q … before %s at %d\n", f.Start, end, f.Seqs)
+}
+
+func (d *dumper) printf(format string, args ...any) {
+	if d.err == nil {
+		_, d.err = fmt.Fprintf(d.w, format, args...)
+	}
+}

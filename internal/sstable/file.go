@@ -1,0 +1,172 @@
+package sstable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// Meta holds what the manifest knows of a table.
+type Meta struct {
+	Name      string // for errors; a path is cut to its base
+	ID        uint64
+	Size      uint64 // of the file
+	TailLen   uint64 // from the index to the end
+	FilterLen uint64
+
+	// Seq, if not 0, replaces the sequence numbers of all versions and range tombstones in the file. It is set for a
+	// table that was written outside of the store, which holds one version of each key.
+	Seq ikey.Seq
+
+	// Facts, if not nil, checks the file's description of itself after the tail was read; an error is damage.
+	Facts Facts
+}
+
+// Facts are the other facts that the manifest has of a table.
+type Facts interface {
+	// Check returns an error if the description differs from the facts.
+	Check(i Info) error
+}
+
+// A tableFile reads and checks the parts of one table's file. It keeps none of them in memory. Its errors name file and
+// offset.
+type tableFile struct {
+	file io.ReaderAt
+	meta Meta
+	seal sealer
+}
+
+// damaged returns an error for damage at offset (I25). A format of a later version is not damage.
+func (f *tableFile) damaged(offset uint64, reason error) error {
+	if errors.Is(reason, ErrVersion) || errors.Is(reason, bloomblock.ErrUnknownKind) {
+		return fmt.Errorf("%s: offset %d: %w", f.meta.Name, offset, reason)
+	}
+	return corrupt.At(f.meta.Name, int64(offset), reason) //nolint:gosec // an offset in a file
+}
+
+// readAt fills b. A file that is too short is damage; other errors of the file are returned as they are.
+func (f *tableFile) readAt(b []byte, offset uint64) error {
+	n, err := f.file.ReadAt(b, int64(offset)) //nolint:gosec // an offset in a file
+	switch {
+	case n == len(b):
+		return nil
+	case err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return f.damaged(offset, fmt.Errorf("%w: %d bytes, want %d", errShort, n, len(b)))
+	default:
+		return fmt.Errorf("%s: offset %d: %w", f.meta.Name, offset, err)
+	}
+}
+
+// readFooter reads the footer alone. b is a buffer of its length.
+func (f *tableFile) readFooter(b []byte) (footer, error) {
+	if err := f.readAt(b, f.meta.Size-footerSize); err != nil {
+		return footer{}, err
+	}
+	return f.checkFooter(b)
+}
+
+// checkFooter parses the footer and compares it with the manifest.
+func (f *tableFile) checkFooter(b []byte) (footer, error) {
+	m := &f.meta
+	ft, err := parseFooter(b, m.Size)
+	if err == nil && (ft.id != m.ID || ft.tailLen != m.TailLen || ft.filterLen != m.FilterLen) {
+		err = fmt.Errorf("table %016x with a tail of %d and a filter of %d bytes, want %016x, %d and %d",
+			ft.id, ft.tailLen, ft.filterLen, m.ID, m.TailLen, m.FilterLen)
+	}
+	if err != nil {
+		return footer{}, f.damaged(m.Size-footerSize, err)
+	}
+	return ft, nil
+}
+
+// openPlain checks a block that is never compressed and was read with its trailer, and returns its payload.
+func (f *tableFile) openPlain(k kind, offset uint64, sealed []byte) ([]byte, error) {
+	payload, c, err := f.seal.open(k, offset, sealed)
+	if err == nil && c != None {
+		err = fmt.Errorf("%v in the tail, want %v", c, None)
+	}
+	if err != nil {
+		return nil, f.damaged(offset, err)
+	}
+	return payload, nil
+}
+
+// readFilterHeader reads the header of a filter block of size bytes.
+func (f *tableFile) readFilterHeader(k kind, offset, size uint64, sum uint32) (bloomblock.Header, error) {
+	if size < bloomblock.HeaderSize {
+		return bloomblock.Header{}, f.damaged(offset,
+			fmt.Errorf("filter of %d bytes, want at least %d", size, bloomblock.HeaderSize))
+	}
+	b := make([]byte, bloomblock.HeaderSize)
+	if err := f.readAt(b, offset); err != nil {
+		return bloomblock.Header{}, err
+	}
+	if got := f.seal.filterSum(k, offset, b); got != sum {
+		return bloomblock.Header{}, f.damaged(offset,
+			fmt.Errorf("filter header: %w: got %08x, want %08x", errChecksum, got, sum))
+	}
+	h, err := bloomblock.ParseHeader(b)
+	if err == nil && h.BlockSize() != size {
+		err = fmt.Errorf("filter of %d bytes, want %d", size, h.BlockSize())
+	}
+	if err != nil {
+		return bloomblock.Header{}, f.damaged(offset, err)
+	}
+	return h, nil
+}
+
+// openBlock checks data block i, which is not compressed and was read with its trailer, and returns it without.
+func (f *tableFile) openBlock(x *index, i int, sealed []byte) ([]byte, error) {
+	p, err := f.unseal(x, i, sealed)
+	if err != nil {
+		return nil, err
+	}
+	return p.payload, f.checkBlock(x, i, p.payload)
+}
+
+// A packed block has passed its checksum, and its codec and the index agree on the decoded length.
+type packed struct {
+	payload []byte
+	codec   Codec
+}
+
+// unseal checks the trailer of data block i, and its decoded length before the caller allocates memory for that (I30).
+func (f *tableFile) unseal(x *index, i int, sealed []byte) (packed, error) {
+	offset, stored, decoded := x.extent(i)
+	payload, c, err := f.seal.open(kindData, offset, sealed)
+	switch {
+	case err != nil:
+	case stored != decoded:
+		err = checkDecoded(payload, c, decoded)
+	case c != None:
+		err = fmt.Errorf("%v in a block of full length", c)
+	}
+	if err != nil {
+		return packed{}, f.damaged(offset, err)
+	}
+	return packed{payload, c}, nil
+}
+
+// unpack decodes data block i into dst, which has the decoded length, and checks it.
+func (f *tableFile) unpack(x *index, i int, p packed, dst []byte) error {
+	if err := decompress(dst, p.payload, p.codec); err != nil {
+		return f.damaged(x.handles[i].offset, err)
+	}
+	return f.checkBlock(x, i, dst)
+}
+
+// checkBlock checks data block i after decoding.
+func (f *tableFile) checkBlock(x *index, i int, data []byte) error {
+	err := checkBlock(data, x.seqs)
+	if err == nil {
+		err = x.checkBounds(i, data)
+	}
+	if err != nil {
+		return f.damaged(x.handles[i].offset, err)
+	}
+	return nil
+}

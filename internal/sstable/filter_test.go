@@ -1,0 +1,154 @@
+package sstable
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+func TestFilterOfAnotherTableIsNotBelieved(t *testing.T) {
+	var a, b []kv
+	for i := range 500 {
+		a, b = append(a, set(fmt.Sprintf("a%04d", i), 0, "v")), append(b, set(fmt.Sprintf("b%04d", i), 0, "v"))
+	}
+	o := WriterOptions{ID: 1, Filter: filterParams(t, 0.001)}
+	fa, ia := build(t, o, a)
+	fb, ib := build(t, o, b)
+	if ia.FilterLen != ib.FilterLen {
+		t.Fatal("filters of different size")
+	}
+	copy(fa[ia.FilterOff:ia.FilterOff+ia.FilterLen], fb[ib.FilterOff:])
+	if !mustBeHonest(t, "foreign filter", fa, ia, a, nil) {
+		t.Fatal("foreign filter is not seen")
+	}
+}
+
+func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
+	var kvs []kv
+	for i := range 2000 {
+		kvs = append(kvs, set(fmt.Sprintf("a%04d", i), 0, "v"))
+	}
+	file, info := build(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.1, 0.01, 0.0001)}, kvs)
+	r := newReader(file, info, 0)
+	for _, c := range []struct {
+		rate  float64
+		units int
+	}{{1, 0}, {2, 0}, {0.1, 1}, {0.5, 1}, {0.01, 2}, {0.05, 2}, {0.0001, 3}, {0, 3}} {
+		if err := r.Load(c.rate); err != nil {
+			t.Fatal(err)
+		}
+		s := r.FilterState()
+		if s.Units != c.units || s.Damage != nil || s.Bytes != r.FilterBytes() ||
+			c.units > 0 && s.Rate > max(c.rate, 0.0001) {
+			t.Fatalf("Load(%v): %+v, want %d units", c.rate, s, c.units)
+		}
+		if _, probed := r.MayContain(1); probed != (c.units > 0) {
+			t.Fatalf("Load(%v): probed %v", c.rate, probed)
+		}
+	}
+	for _, keep := range []int{3, 1, 0} {
+		if err := r.DropFilterUnits(keep); err != nil {
+			t.Fatal(err)
+		}
+		if s := r.FilterState(); s.Units != keep {
+			t.Fatalf("%d units after dropping to %d", s.Units, keep)
+		}
+	}
+	if err := r.Load(0.01); err != nil || r.FilterState().Units != 2 {
+		t.Fatalf("after dropping: %+v, %v", r.FilterState(), err)
+	}
+	r.DropIndex()
+	if r.Loaded() || r.IndexBytes() != 0 {
+		t.Fatal("index was not dropped")
+	}
+	if got, ok, err := get(r, kvs[7].key, 0); !ok || err != nil || got != kvs[7] {
+		t.Fatalf("after dropping the index: %v, %v, %v", got, ok, err)
+	}
+}
+
+func TestTrimKeepsTheUnitsThatARateNeeds(t *testing.T) {
+	params, err := bloomblock.ParamsNested(0.01, 0.001)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	w := NewWriter(&file, WriterOptions{ID: 7, Filter: params})
+	for i := range 2000 {
+		if err := w.Add(ikey.Key{User: fmt.Appendf(nil, "%06d", i), Trailer: ikey.MakeTrailer(1, ikey.Set)},
+			nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(bytes.NewReader(file.Bytes()), int64(file.Len()), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Load(0.001); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		rate float64
+		want int
+	}{{0.001, 2}, {0.005, 2}, {0.01, 1}, {0.001, 1}, {1, 0}} {
+		if err := r.Trim(c.rate); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.FilterState().Units; got != c.want {
+			t.Errorf("after Trim(%g): %d units, want %d", c.rate, got, c.want)
+		}
+	}
+	if err := r.Load(0.001); err != nil || r.FilterState().Units != 2 {
+		t.Errorf("loaded again: %d units, %v", r.FilterState().Units, err)
+	}
+}
+
+func TestUnitsBeforeADamagedOneAreUsed(t *testing.T) {
+	var kvs []kv
+	for i := range 2000 {
+		kvs = append(kvs, set(fmt.Sprintf("a%04d", i), 0, "v"))
+	}
+	params := filterParams(t, 0.1, 0.01, 0.0001)
+	file, info := build(t, WriterOptions{ID: 1, Filter: params}, kvs)
+	h, err := bloomblock.ParseHeader(file[info.FilterOff:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, u := range h.Units {
+		file[info.FilterOff+u.Offset+7] ^= 4
+		r := newReader(file, info, 0)
+		if err := r.Load(0); err != nil {
+			t.Fatal(err)
+		}
+		if s := r.FilterState(); s.Units != i || !errors.Is(s.Damage, corrupt.Err) {
+			t.Errorf("unit %d damaged: %+v", i, s)
+		}
+		if h, known := r.FilterHeader(); len(h.Units) != 0 || !known {
+			t.Errorf("unit %d damaged: the header is %+v, known %v", i, h, known)
+		}
+		reads := &counting{r.file, 0}
+		r.file = reads
+		if err := r.Load(0); err != nil || reads.n > 0 {
+			t.Errorf("unit %d damaged: loaded again with %d reads: %v", i, reads.n, err)
+		}
+		file[info.FilterOff+u.Offset+7] ^= 4
+	}
+}
+
+type counting struct {
+	io.ReaderAt
+	n int
+}
+
+func (c *counting) ReadAt(b []byte, off int64) (int, error) {
+	c.n++
+	return c.ReaderAt.ReadAt(b, off)
+}

@@ -1,0 +1,153 @@
+package sstable
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// A Hit is a version that a lookup found.
+type Hit struct {
+	Value   []byte // in the block; valid until the caller leaves its guard, and between Hold and Release
+	Trailer ikey.Trailer
+
+	block *cache.Block
+}
+
+// Hold keeps Value valid beyond the guard, until Release. The caller is inside the guard of the lookup, or already
+// holds the hit. Hold allocates nothing: while the block is held, the cache leaves it to the garbage collector instead
+// of reusing it.
+func (h *Hit) Hold() {
+	if h.block != nil {
+		h.block.Acquire()
+	}
+}
+
+// Release ends one Hold. A Hit may be copied between the two.
+func (h *Hit) Release() {
+	if h.block != nil {
+		h.block.Release()
+	}
+}
+
+// Get finds the newest version of key that a reader at seq may see. It does not ask the filter, and the caller applies
+// range tombstones. The caller is inside a guard of the domain. If the block is cached, Get allocates nothing.
+func (r *Reader) Get(key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err error) {
+	x := r.index.Load()
+	if x == nil {
+		if x, err = r.loadIndex(st); err != nil {
+			return Hit{}, false, err
+		}
+	}
+	return r.search(x, x.find(key), key, seq, st)
+}
+
+// firstVisible returns the newest trailer that a reader at seq may see in a block.
+func (r *Reader) firstVisible(seq ikey.Seq) ikey.Trailer {
+	if r.seq != 0 {
+		return ^ikey.Trailer(0) // all versions have sequence r.seq: find any, then hit compares r.seq with seq
+	}
+	return ikey.Search(nil, seq).Trailer
+}
+
+// search does the same as Get, starting at block i.
+func (r *Reader) search(x *index, i int, key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err error) {
+	newest := r.firstVisible(seq)
+	var b block
+	some := uint64(0) // 1 if a version was found that is too new
+	for ; i < len(x.slots); i++ {
+		st.Blocks++
+		c := r.cache.Get(&x.slots[i])
+		if c == nil {
+			if c, err = r.loadBlock(x, i, st); err != nil {
+				return Hit{}, false, err
+			}
+		} else {
+			st.CacheHits++
+		}
+		b.parse(c.Meta, c.Bytes())
+		e, v := b.get(key, newest)
+		if v == found {
+			st.Present++
+			hit, ok = r.hit(&e, c, seq)
+			return hit, ok, nil
+		}
+		if v != absent {
+			some = 1
+		}
+		if v != further { // else the next block may begin with older versions
+			break
+		}
+	}
+	st.Present += some
+	return Hit{}, false, nil
+}
+
+// hit returns what a reader at seq sees of entry e, which was found in c.
+func (r *Reader) hit(e *entry, c *cache.Block, seq ikey.Seq) (Hit, bool) {
+	if r.seq > seq {
+		return Hit{}, false
+	}
+	return Hit{e.value, r.override(e.trailer), c}, true
+}
+
+// override returns the trailer that callers see for trailer t in the file.
+func (r *Reader) override(t ikey.Trailer) ikey.Trailer {
+	if r.seq != 0 {
+		return ikey.MakeTrailer(r.seq, t.Kind())
+	}
+	return t
+}
+
+// loadBlock reads data block i into the cache. The caller is inside a guard.
+func (r *Reader) loadBlock(x *index, i int, st *Stats) (*cache.Block, error) {
+	offset, stored, decoded := x.extent(i)
+	st.FileReads++
+	st.FileBytes += uint64(stored + trailerSize) //nolint:gosec // a size
+	var c *cache.Block
+	var err error
+	if stored == decoded {
+		c = r.cache.Alloc(decoded)
+		c.Resize(stored + trailerSize)
+		if err = r.readAt(c.Bytes(), offset); err == nil {
+			_, err = r.openBlock(x, i, c.Bytes())
+		}
+		c.Resize(decoded)
+	} else {
+		s, _ := scratches.Get().(*scratch) // the pool has no others
+		b := s.bytes(stored + trailerSize)
+		if err = r.readAt(b, offset); err == nil {
+			var p packed
+			if p, err = r.unseal(x, i, b); err == nil {
+				c = r.cache.Alloc(decoded)
+				err = r.unpack(x, i, p, c.Bytes())
+			}
+		}
+		scratches.Put(s)
+	}
+	if err != nil {
+		if c != nil {
+			r.cache.Free(c)
+		}
+		return nil, err
+	}
+	c.Meta = binary.LittleEndian.Uint64(c.Bytes())
+	return r.cache.Insert(&x.slots[i], c), nil
+}
+
+// A scratch holds a compressed block while it is decompressed.
+type scratch struct{ b []byte }
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+func (s *scratch) bytes(n int) []byte {
+	if n > keepBuffer {
+		return make([]byte, n)
+	}
+	if cap(s.b) < n {
+		s.b = make([]byte, n+n/4)
+	}
+	return s.b[:n]
+}

@@ -1,0 +1,365 @@
+package sstable
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/merge"
+)
+
+// IterOptions choose how a cursor uses the cache.
+type IterOptions struct {
+	// Bypass does not use the cache. The cursor reads ReadAhead bytes at once into its own memory and checks them. It
+	// is for compaction and verification, which read every block once.
+	Bypass bool
+	// NoFill uses cached blocks but puts none into the cache.
+	NoFill bool
+	// ReadAhead is the number of bytes to read from the file at once with Bypass, and with NoFill once blocks are read
+	// one after the other. 0 means 256 KiB.
+	ReadAhead int
+	// Stats, if not nil, receives the cursor's work. The caller must not use it until Close.
+	Stats *Stats
+}
+
+const defaultReadAhead = 256 << 10
+
+// keepCursor is the largest buffer, in bytes, that a cursor keeps from one table to the next.
+const keepCursor = defaultReadAhead
+
+// An Iter is a cursor over the versions of a table and a merge.Source. It holds the block that it stands in, so it may
+// be kept for long. The calls that move it report whether it stands at a version; after false, Err distinguishes the
+// end from an error. Key and Value are valid until the next move or Close. An Iter is for one goroutine at a time. The
+// order of calls is
+//
+//	(Reset move* Close)*
+//
+// A closed cursor keeps its buffers, so that Reset of a pooled cursor allocates nothing. It must not be copied.
+type Iter struct {
+	r   *Reader
+	o   IterOptions
+	x   *index
+	seq ikey.Seq // of every version, if not 0
+	err error
+
+	at     int // data block, or -1
+	i      int // entry in it
+	b      block
+	layout entryLayout  // of b, if it has no offsets
+	held   *cache.Block // nil if the block is in the cursor's own memory
+	key    []byte
+	cur    entry
+	stats  Stats
+
+	last        []byte // the key that the cursor stood at before it moved to another block
+	lastTrailer ikey.Trailer
+
+	ahead    []byte // bytes of the file
+	aheadOff uint64
+	plain    []byte // a decoded block
+}
+
+var _ merge.Source = (*Iter)(nil)
+
+// Iter returns a cursor that stands at no version yet. The cursor must be closed before the table.
+func (r *Reader) Iter(o IterOptions) *Iter {
+	it := new(Iter)
+	it.Reset(r, o)
+	return it
+}
+
+// Reset makes it a new cursor over r that stands at no version, as Iter does. The zero value may be Reset.
+func (it *Iter) Reset(r *Reader, o IterOptions) {
+	_ = it.Close()
+	if o.ReadAhead <= 0 {
+		o.ReadAhead = defaultReadAhead
+	}
+	if o.Stats == nil {
+		it.stats = Stats{}
+		o.Stats = &it.stats
+	}
+	it.r, it.o, it.seq, it.err = r, o, r.seq, nil
+}
+
+// start loads the index if need be, and clears the error.
+func (it *Iter) start() bool {
+	it.err = nil
+	if it.x == nil {
+		it.x = it.r.index.Load()
+	}
+	if it.x == nil {
+		it.x, it.err = it.r.loadIndex(it.o.Stats)
+	}
+	return it.err == nil
+}
+
+// First moves to the first version.
+func (it *Iter) First() bool {
+	if !it.start() || len(it.x.slots) == 0 {
+		return it.leave()
+	}
+	return it.load(0) && it.stand(0)
+}
+
+// Last moves to the last version.
+func (it *Iter) Last() bool {
+	if !it.start() || len(it.x.slots) == 0 {
+		return it.leave()
+	}
+	return it.load(len(it.x.slots)-1) && it.stand(it.b.n-1)
+}
+
+// SeekGE moves to the first version at or after k.
+func (it *Iter) SeekGE(k ikey.Key) bool {
+	if it.seq != 0 {
+		return it.seekOverridden(k)
+	}
+	return it.seekGE(k)
+}
+
+// SeekLT moves to the last version before k.
+func (it *Iter) SeekLT(k ikey.Key) bool {
+	if it.seq == 0 {
+		return it.seekLT(k)
+	}
+	if it.seekOverridden(k) {
+		return it.Prev()
+	}
+	return it.err == nil && it.Last()
+}
+
+// seekOverridden does the same as SeekGE for a table whose sequence numbers are replaced. It finds the key's first
+// version and then compares the trailers that the caller sees.
+func (it *Iter) seekOverridden(k ikey.Key) bool {
+	ok := it.seekGE(ikey.Key{User: k.User, Trailer: ^ikey.Trailer(0)})
+	for ok && ikey.Compare(it.Key(), k) < 0 {
+		ok = it.Next()
+	}
+	return ok
+}
+
+// seekGE moves to the first version at or after k by the trailers in the file.
+func (it *Iter) seekGE(k ikey.Key) bool {
+	if !it.start() {
+		return it.leave()
+	}
+	for at := it.x.find(k.User); at < len(it.x.slots); at++ {
+		if !it.load(at) {
+			return false
+		}
+		if i := it.b.seek(k.User, k.Trailer); i < it.b.n {
+			return it.stand(i)
+		}
+	}
+	return it.leave()
+}
+
+// seekLT moves to the last version before k by the trailers in the file.
+func (it *Iter) seekLT(k ikey.Key) bool {
+	if !it.start() || len(it.x.slots) == 0 {
+		return it.leave()
+	}
+	at := min(it.x.find(k.User), len(it.x.slots)-1)
+	if !it.load(at) {
+		return false
+	}
+	i := it.b.seek(k.User, k.Trailer)
+	for i == it.b.n && at+1 < len(it.x.slots) && it.lastIs(k.User) { // versions of one key may fill many blocks
+		at++
+		if !it.load(at) {
+			return false
+		}
+		i = it.b.seek(k.User, k.Trailer)
+	}
+	if i > 0 {
+		return it.stand(i - 1)
+	}
+	if at > 0 {
+		return it.load(at-1) && it.stand(it.b.n-1)
+	}
+	return it.leave()
+}
+
+// lastIs reports whether the block ends with a version of user.
+func (it *Iter) lastIs(user []byte) bool {
+	e := it.b.entry(it.b.n - 1)
+	it.key = it.b.appendKey(it.key[:0], it.b.n-1, &e)
+	return string(it.key) == string(user)
+}
+
+// leaveKey remembers the current version for follows.
+func (it *Iter) leaveKey() { it.last, it.lastTrailer = append(it.last[:0], it.key...), it.cur.trailer }
+
+// follows reports whether the current version is in order with that of leaveKey, in the block before or after (I34).
+// checkBlock orders the versions within a block and checkBounds the keys from block to block; follows adds that the
+// versions of one key descend if they continue in the next block. newer and older are the two trailers.
+func (it *Iter) follows(newer, older ikey.Trailer) bool {
+	if newer > older || !bytes.Equal(it.key, it.last) {
+		return true
+	}
+	offset, user := it.x.handles[it.at].offset, bytes.Clone(it.key)
+	it.leave()
+	it.err = it.r.damaged(offset, fmt.Errorf("%w: %q@%d and %q@%d in neighbouring blocks",
+		ErrOrder, user, newer.Seq(), user, older.Seq()))
+	return false
+}
+
+// Next moves to the next version. It may follow only a call that returned true.
+func (it *Iter) Next() bool {
+	if it.i+1 < it.b.n {
+		return it.stand(it.i + 1)
+	}
+	if it.at+1 < len(it.x.slots) {
+		it.leaveKey()
+		return it.load(it.at+1) && it.stand(0) && it.follows(it.lastTrailer, it.cur.trailer)
+	}
+	return it.leave()
+}
+
+// Prev moves to the version before. It may follow only a call that returned true.
+func (it *Iter) Prev() bool {
+	if it.i > 0 {
+		return it.stand(it.i - 1)
+	}
+	if it.at > 0 {
+		it.leaveKey()
+		return it.load(it.at-1) && it.stand(it.b.n-1) && it.follows(it.cur.trailer, it.lastTrailer)
+	}
+	return it.leave()
+}
+
+// Key returns the version that the cursor stands at.
+func (it *Iter) Key() ikey.Key { return ikey.Key{User: it.key, Trailer: it.cur.trailer} }
+
+// Value returns the value of the version.
+func (it *Iter) Value() []byte { return it.cur.value }
+
+// Err returns the error of the last move, or nil.
+func (it *Iter) Err() error { return it.err }
+
+// Close releases the table and returns Err. Only Reset may follow, or another Close.
+func (it *Iter) Close() error {
+	it.leave()
+	it.r, it.x, it.o.Stats = nil, nil, nil
+	it.ahead, it.aheadOff = kept(it.ahead), 0
+	it.plain = kept(it.plain)
+	it.key, it.last = kept(it.key), kept(it.last)
+	return it.err
+}
+
+// kept returns b emptied for reuse, or nil if it is too large to be kept.
+func kept(b []byte) []byte {
+	if cap(b) > keepCursor {
+		return nil
+	}
+	return b[:0]
+}
+
+// stand moves to entry i of the block.
+func (it *Iter) stand(i int) bool {
+	it.i = i
+	if it.b.stride != 0 {
+		it.cur = it.b.entryWith(i, &it.layout)
+	} else {
+		it.cur = it.b.entry(i)
+	}
+	if it.seq != 0 {
+		it.cur.trailer = ikey.MakeTrailer(it.seq, it.cur.trailer.Kind())
+	}
+	it.key = it.b.appendSuffix(it.key[:it.b.prefix], i, &it.cur) // load put the prefix there
+	return true
+}
+
+// leave makes the cursor stand at no version, and returns false.
+func (it *Iter) leave() bool {
+	if it.held != nil {
+		it.held.Release()
+		it.held = nil
+	}
+	it.at, it.b, it.cur = -1, block{}, entry{}
+	return false
+}
+
+// load makes block number at the current one. If it cannot be read the cursor stops; it never skips a block.
+func (it *Iter) load(at int) bool {
+	if at == it.at {
+		return true
+	}
+	before := it.at
+	it.leave()
+	var data []byte
+	st := it.o.Stats
+	st.Blocks++
+	if !it.o.Bypass {
+		data, it.err = it.fromCache(at)
+	}
+	if data == nil && it.err == nil {
+		data, it.err = it.fromFile(at, it.o.Bypass || at == before+1 && before >= 0)
+	}
+	if it.err != nil {
+		return false
+	}
+	it.b, it.at = parseBlock(data), at
+	if it.b.stride != 0 {
+		it.layout = it.b.layout()
+	}
+	it.key = append(it.key[:0], data[blockHeader:blockHeader+it.b.prefix]...)
+	return true
+}
+
+// fromCache returns a block from the cache. If the block is not cached it puts it there, or returns nil with NoFill.
+func (it *Iter) fromCache(at int) ([]byte, error) {
+	g := it.r.domain.Enter()
+	defer g.Leave()
+	c := it.r.cache.Get(&it.x.slots[at])
+	if c != nil {
+		it.o.Stats.CacheHits++
+	} else if it.o.NoFill {
+		return nil, nil
+	} else {
+		var err error
+		if c, err = it.r.loadBlock(it.x, at, it.o.Stats); err != nil {
+			return nil, err
+		}
+	}
+	c.Acquire()
+	it.held = c
+	return c.Bytes(), nil
+}
+
+// fromFile reads a block into the cursor's memory, with read-ahead if ahead is true.
+func (it *Iter) fromFile(at int, ahead bool) ([]byte, error) {
+	offset, stored, decoded := it.x.extent(at)
+	need := uint64(stored + trailerSize) //nolint:gosec // a size
+	if offset < it.aheadOff || offset+need > it.aheadOff+uint64(len(it.ahead)) {
+		n := need
+		if ahead {
+			n = min(max(need, uint64(it.o.ReadAhead)), it.x.end-offset) //nolint:gosec // a size
+		}
+		if uint64(cap(it.ahead)) < n {
+			it.ahead = make([]byte, n)
+		}
+		it.ahead, it.aheadOff = it.ahead[:n], offset
+		it.o.Stats.FileReads++
+		it.o.Stats.FileBytes += n
+		if err := it.r.readAt(it.ahead, offset); err != nil {
+			it.ahead = it.ahead[:0]
+			return nil, err
+		}
+	}
+	start := offset - it.aheadOff
+	sealed := it.ahead[start : start+need]
+	if stored == decoded {
+		return it.r.openBlock(it.x, at, sealed)
+	}
+	p, err := it.r.unseal(it.x, at, sealed)
+	if err != nil {
+		return nil, err
+	}
+	if cap(it.plain) < decoded {
+		it.plain = make([]byte, decoded)
+	}
+	b := it.plain[:decoded]
+	return b, it.r.unpack(it.x, at, p, b)
+}

@@ -1,0 +1,19 @@
+package sstable
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/cache"
+)
+
+// TestMain makes the cache spoil each block as soon as no reader may see it, so that the use of a stale slice is
+// detected. It leaves benchmarks alone.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if flag.Lookup("test.bench").Value.String() == "" {
+		cache.PoisonPools(0)
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,176 @@
+package sstable
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// Stats count the work of lookups. They are plain numbers that the caller owns and adds up.
+type Stats struct {
+	Blocks    uint64 // data blocks searched
+	CacheHits uint64 // data blocks among them that were in the cache
+	FileReads uint64 // reads of data blocks from the file
+	FileBytes uint64 // bytes of these reads
+	TailLoads uint64 // indexes that were not in memory and had to be loaded
+	Present   uint64 // tables that held any version of the key, visible or not: true positives of the filter
+}
+
+// A Reader answers lookups in one table. It is safe for concurrent use. The index, the rest of the tail and the two
+// filters are loaded by Load or at their first use, and can be dropped and loaded again; each is a value with a mutex
+// of its own. Data blocks belong to the cache.
+type Reader struct {
+	// What a lookup touches comes first, in one line of memory.
+	resident
+	seq   ikey.Seq // constant: that of meta
+	cache *cache.Cache
+	keyFilter
+
+	tableFile
+	domain *epoch.Domain
+	prefixFilter
+}
+
+// NewReader makes a reader and reads nothing. Lookups are made inside guards of d, which is also the cache's domain.
+func NewReader(f io.ReaderAt, m Meta, c *cache.Cache, d *epoch.Domain) *Reader {
+	r := &Reader{tableFile: tableFile{f, m, newSealer(m.ID)}, seq: m.Seq, cache: c, domain: d}
+	r.keyFilter.init()
+	return r
+}
+
+// Open makes a reader of a table without a manifest, with a small cache of its own, and reads the footer.
+func Open(f io.ReaderAt, size int64, name string) (*Reader, error) {
+	t := tableFile{file: f, meta: Meta{Name: name}}
+	if size < footerSize {
+		return nil, t.damaged(0, fmt.Errorf("%w: %d bytes, want at least %d", errShort, size, footerSize))
+	}
+	b := make([]byte, footerSize)
+	if err := t.readAt(b, uint64(size)-footerSize); err != nil {
+		return nil, err
+	}
+	ft, err := parseFooter(b, uint64(size))
+	if err != nil {
+		return nil, t.damaged(uint64(size)-footerSize, err)
+	}
+	d := new(epoch.Domain)
+	m := Meta{Name: name, ID: ft.id, Size: uint64(size), TailLen: ft.tailLen, FilterLen: ft.filterLen}
+	return NewReader(f, m, cache.New(2<<20, d), d), nil
+}
+
+// Enter begins a guard of the reader's domain, inside which lookups are made.
+func (r *Reader) Enter() epoch.Guard { return r.domain.Enter() }
+
+// Close drops the table's blocks from the cache, its index, its range tombstones and its prefix filter. No lookup may
+// begin after it. The caller closes the file.
+func (r *Reader) Close() {
+	r.resident.release(r.cache)
+	r.prefixFilter.trim(1)
+}
+
+// Load loads the index, and units of the filter until their promised rate is at most maxRate, or all units if none
+// reach it. With maxRate ≥ 1 it loads no units. Concurrent calls wait for each other. Damage of the index is an error;
+// damage of the filter is not, see FilterState.
+func (r *Reader) Load(maxRate float64) error { return r.LoadUnits(maxRate, bloomblock.MaxUnits) }
+
+// LoadUnits does the same as Load, but loads at most the given number of units of the filter.
+func (r *Reader) LoadUnits(maxRate float64, most int) error {
+	if r.Loaded() && r.keyFilter.enough(maxRate) {
+		return nil
+	}
+	if _, err := r.loadIndex(new(Stats)); err != nil {
+		return err
+	}
+	return r.keyFilter.load(&r.tableFile, r.tail.Load(), maxRate, most)
+}
+
+// LoadPrefixes loads units of the prefix filter until their promised rate is at most maxRate, or all units if none
+// reach it. With maxRate ≥ 1 it reads nothing. If the table has no prefix filter by that rule, or a damaged one, there
+// is no filter to ask, which is no error: see PrefixState. It loads the table's tail if that was never loaded.
+func (r *Reader) LoadPrefixes(rule PrefixRule, maxRate float64) error {
+	if maxRate >= 1 {
+		return nil
+	}
+	t, err := r.loadTail()
+	if err != nil {
+		return err
+	}
+	return r.prefixFilter.load(&r.tableFile, t, rule, maxRate)
+}
+
+// loadIndex returns the index, and loads it if need be.
+func (r *Reader) loadIndex(st *Stats) (*index, error) {
+	x, read, err := r.resident.load(&r.tableFile)
+	if read {
+		st.TailLoads++
+	}
+	return x, err
+}
+
+// loadTail returns the tail, and loads it with the index if it was never loaded.
+func (r *Reader) loadTail() (*tail, error) {
+	if t := r.tail.Load(); t != nil {
+		return t, nil
+	}
+	if _, err := r.loadIndex(new(Stats)); err != nil {
+		return nil, err
+	}
+	return r.tail.Load(), nil
+}
+
+// Shed drops the prefix filter and all but the first keep units of the filter, and if index is true the index and the
+// table's cached blocks too. It never waits: a part that is being read from the file is left, and Shed returns false. A
+// later Load or lookup may load the parts again.
+func (r *Reader) Shed(keep int, index bool) bool {
+	all := r.prefixFilter.tryDrop()
+	all = r.keyFilter.tryKeep(keep) && all
+	if index {
+		all = r.resident.tryDrop(r.cache) && all
+	}
+	return all
+}
+
+// Trim drops the units of both filters that a promised rate of maxRate does not need, as after a move to a deeper
+// level.
+func (r *Reader) Trim(maxRate float64) error {
+	r.prefixFilter.trim(maxRate)
+	return r.keyFilter.trim(maxRate)
+}
+
+// DropIndex drops the index and the table's cached blocks. The next lookup loads the index again.
+func (r *Reader) DropIndex() { r.resident.drop(r.cache) }
+
+// Meta returns the Meta that the reader was made with.
+func (r *Reader) Meta() Meta { return r.meta }
+
+// Properties returns the table's properties. It loads the tail if need be.
+func (r *Reader) Properties() (Properties, error) {
+	t, err := r.loadTail()
+	if err != nil {
+		return Properties{}, err
+	}
+	return t.props, nil
+}
+
+// ApproximateOffset returns the number of bytes of data blocks before the block that key is in, or would be in. It
+// loads the index if need be.
+func (r *Reader) ApproximateOffset(key []byte) (uint64, error) {
+	x, err := r.loadIndex(new(Stats))
+	if err != nil {
+		return 0, err
+	}
+	return x.offsetOf(key), nil
+}
+
+// ShareBefore returns the share of the data in front of key, 0 to 1, by the blocks' bytes in the file. The block that
+// key is in, or would be in, counts half. It loads the index if need be.
+func (r *Reader) ShareBefore(key []byte) (float64, error) {
+	x, err := r.loadIndex(new(Stats))
+	if err != nil {
+		return 0, err
+	}
+	return x.shareBefore(key), nil
+}

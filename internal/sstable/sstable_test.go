@@ -1,0 +1,325 @@
+package sstable
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+)
+
+// A kv is one version and its value.
+type kv struct {
+	key   string
+	t     ikey.Trailer
+	value string
+}
+
+func (v kv) ikey() ikey.Key { return ikey.Key{User: []byte(v.key), Trailer: v.t} }
+
+func set(key string, seq ikey.Seq, value string) kv {
+	return kv{key, ikey.MakeTrailer(seq, ikey.Set), value}
+}
+
+func del(key string, seq ikey.Seq) kv { return kv{key, ikey.MakeTrailer(seq, ikey.Delete), ""} }
+
+func sorted(kvs []kv) []kv {
+	slices.SortFunc(kvs, func(a, b kv) int { return ikey.Compare(a.ikey(), b.ikey()) })
+	return slices.CompactFunc(kvs, func(a, b kv) bool { return a.key == b.key && a.t == b.t })
+}
+
+func filterParams(tb testing.TB, rates ...float64) bloomblock.Params {
+	tb.Helper()
+	p, err := bloomblock.ParamsNested(rates...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// build writes a table into memory.
+func build(tb testing.TB, o WriterOptions, kvs []kv) ([]byte, Info) {
+	tb.Helper()
+	return buildWith(tb, o, kvs, nil)
+}
+
+// buildWith writes a table with range tombstones into memory, some of which are added before the versions.
+func buildWith(tb testing.TB, o WriterOptions, kvs []kv, dels rangedel.List) ([]byte, Info) {
+	tb.Helper()
+	var buf bytes.Buffer
+	w := NewWriter(&buf, o)
+	before := len(dels) / 2
+	addRanges(tb, w, dels[:before])
+	for _, v := range kvs {
+		if err := w.Add(v.ikey(), []byte(v.value)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	addRanges(tb, w, dels[before:])
+	info, err := w.Finish()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if info.Size != uint64(buf.Len()) {
+		tb.Fatalf("size %d, want %d", info.Size, buf.Len())
+	}
+	return buf.Bytes(), info
+}
+
+func addRanges(tb testing.TB, w *Writer, dels rangedel.List) {
+	tb.Helper()
+	for _, f := range dels {
+		if err := w.AddRangeDel(f); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+func metaOf(i Info) Meta {
+	return Meta{Name: "000001.sst", ID: i.ID, Size: i.Size, TailLen: i.TailLen, FilterLen: i.FilterLen}
+}
+
+// A bench table: a reader with a domain and a cache.
+func newReader(file []byte, info Info, capacity int64) *Reader {
+	d := new(epoch.Domain)
+	c := cache.New(capacity, d)
+	return NewReader(bytes.NewReader(file), metaOf(info), c, d)
+}
+
+// get looks key up inside a guard and copies the value.
+func get(r *Reader, key string, seq ikey.Seq) (kv, bool, error) {
+	g := r.domain.Enter()
+	defer g.Leave()
+	var st Stats
+	hit, ok, err := r.Get([]byte(key), seq, &st)
+	return kv{key, hit.Trailer, string(hit.Value)}, ok, err
+}
+
+// model returns the expected result of get.
+func model(kvs []kv, key string, seq ikey.Seq) (kv, bool) {
+	i, _ := slices.BinarySearchFunc(kvs, ikey.Search([]byte(key), seq),
+		func(v kv, k ikey.Key) int { return ikey.Compare(v.ikey(), k) })
+	if i < len(kvs) && kvs[i].key == key {
+		return kvs[i], true
+	}
+	return kv{key: key}, false
+}
+
+func random(n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rand.Uint32())
+	}
+	return string(b)
+}
+
+// shapes returns sets of keys that are hard for some part of the format.
+func shapes() map[string][]kv {
+	m := map[string][]kv{
+		"one empty key":       {set("", 0, "v")},
+		"a single tombstone":  {del("k", 9)},
+		"no values":           {set("a", 1, ""), set("b", 1, ""), del("c", 7)},
+		"kinds and sequences": {set("a", 9, "9"), del("a", 5), set("a", 0, "0"), set("c", ikey.MaxSeq, "m")},
+		"very long keys":      {},
+		"values of mebibytes": {
+			set("a", 1, "s"), set("b", 2, strings.Repeat("0123456789", 150_000)),
+			set("c", 0, random(1<<20)), set("d", 1, ""),
+		},
+		"keys with zero bytes":   {},
+		"prefixes of each other": {},
+	}
+	zero := "zero-"
+	for i := range 40 {
+		m["keys with zero bytes"] = append(m["keys with zero bytes"],
+			set("p"+strings.Repeat("\x00", i), ikey.Seq(i), strconv.Itoa(i)),
+			set(strings.Repeat("\x00", i), 0, zero+strconv.Itoa(i)),
+			set("p"+strings.Repeat("\x00", i)+"\x01", 3, strconv.Itoa(-i)))
+		m["prefixes of each other"] = append(m["prefixes of each other"],
+			set(strings.Repeat("ab", i), ikey.Seq(i%3), random(i)))
+		m["very long keys"] = append(m["very long keys"], set(strings.Repeat("k", MaxKey-i), 1, random(9)),
+			set(strings.Repeat("k", MaxKey-9)+random(9), 1, random(9)))
+	}
+	long := strings.Repeat("tenant/0123456789/object/", 8)
+	for i := range 1500 {
+		m["random keys"] = append(m["random keys"], set(random(16), 0, random(100)))
+		m["random keys, each with a sequence number"] = append(m["random keys, each with a sequence number"],
+			set(random(16), ikey.Seq(i), random(20)))
+		m["a long shared prefix"] = append(m["a long shared prefix"],
+			set(fmt.Sprintf("%s%08d", long, i*7), ikey.Seq(i&1), strconv.Itoa(i)))
+		m["eight equal bytes after the prefix"] = append(m["eight equal bytes after the prefix"],
+			set(fmt.Sprintf("%c-12345678-%05d", 'a'+i%2, i), 0, strconv.Itoa(i)))
+		m["keys and values of all lengths"] = append(m["keys and values of all lengths"],
+			set(random(rand.IntN(40)), ikey.Seq(rand.IntN(3)), random(rand.IntN(300))))
+		m["bytes at the ends of their range"] = append(m["bytes at the ends of their range"],
+			set(string([]byte{byte(-(i & 1)), byte(i >> 8), byte(i), 0xff})+strings.Repeat("\xff", i%12), 1, "v"))
+	}
+	for i := range 1400 {
+		k := fmt.Sprintf("key%02d", i/200)
+		if i%3 == 0 {
+			m["many versions over many blocks"] = append(m["many versions over many blocks"], del(k, ikey.Seq(10+2*i)))
+		} else {
+			m["many versions over many blocks"] = append(m["many versions over many blocks"],
+				set(k, ikey.Seq(10+2*i), random(30)))
+		}
+	}
+	for name := range m {
+		m[name] = sorted(m[name])
+	}
+	return m
+}
+
+func TestTableAnswersAsAMapDoes(t *testing.T) {
+	for name, kvs := range shapes() {
+		for _, o := range []WriterOptions{
+			{ID: 1, BlockSize: 1 << 10, Filter: filterParams(t, 0.1, 0.001)},
+			{ID: 2, Codec: S2},
+			{ID: 3, BlockSize: 8 << 10, Codec: Zstd, Filter: filterParams(t, 0.01)},
+		} {
+			t.Run(fmt.Sprintf("%s/%v", name, o.Codec), func(t *testing.T) {
+				file, info := build(t, o, kvs)
+				for _, capacity := range []int64{0, 600 << 10} {
+					checkTable(t, file, info, capacity, kvs)
+				}
+				r := newReader(file, info, 0)
+				if err := r.Verify(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.Dump(io.Discard, info.RawValueBytes < 1<<20); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+// effortFor returns the number of positions of a table to try, fewer if entries are large.
+func effortFor(kvs []kv) int {
+	n := 0
+	for _, v := range kvs {
+		n += len(v.key) + len(v.value)
+	}
+	return min(max(10_000_000/n, 3), 80)
+}
+
+func checkTable(t *testing.T, file []byte, info Info, capacity int64, kvs []kv) {
+	t.Helper()
+	r := newReader(file, info, capacity)
+	if err := r.Load(0); err != nil {
+		t.Fatal(err)
+	}
+	effort := effortFor(kvs)
+	if capacity == 0 {
+		effort = max(1, effort/8) // each lookup reads its block again
+	}
+	step := max(1, len(kvs)/effort)
+	for i := 0; i < len(kvs); i += step {
+		v := kvs[i]
+		if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
+			t.Fatalf("the filter denies %q", v.key)
+		}
+		for _, key := range []string{
+			v.key, v.key + "\x00", v.key + "x", v.key[:len(v.key)/2],
+			v.key[:max(0, len(v.key)-1)],
+		} {
+			for _, seq := range []ikey.Seq{v.t.Seq(), ikey.MaxSeq, 0, v.t.Seq() - min(1, v.t.Seq())} {
+				got, ok, err := get(r, key, seq)
+				want, wantOK := model(kvs, key, seq)
+				if err != nil || ok != wantOK || got != want {
+					t.Fatalf("Get(%.40q, %d) = %.40q@%d, %v, %v; want %.40q@%d, %v",
+						key, seq, got.value, got.t, ok, err, want.value, want.t, wantOK)
+				}
+			}
+		}
+	}
+	for _, o := range []IterOptions{{}, {NoFill: true, ReadAhead: 1}, {Bypass: true}, {Bypass: true, ReadAhead: 5000}} {
+		checkIter(t, r, o, kvs)
+	}
+	p, err := r.Properties()
+	if err != nil || p.Entries != uint64(len(kvs)) || string(p.Smallest) != kvs[0].key ||
+		string(p.Largest) != kvs[len(kvs)-1].key {
+		t.Fatalf("properties %+v, %v", p, err)
+	}
+	r.Close()
+	if s := r.cache.Stats(); s.Blocks != 0 {
+		t.Fatalf("%d blocks of a closed table are cached", s.Blocks)
+	}
+}
+
+func TestWriterRefusesWhatATableCannotHold(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		kvs  []kv
+		want error
+	}{
+		{"nothing at all", nil, ErrEmpty},
+		{"the same version twice", []kv{set("a", 1, ""), set("a", 1, "")}, ErrOrder},
+		{"an older version first", []kv{set("a", 1, ""), set("a", 2, "")}, ErrOrder},
+		{"keys out of order", []kv{set("b", 1, ""), set("a", 1, "")}, ErrOrder},
+		{"a key too long", []kv{set(strings.Repeat("k", MaxKey+1), 1, "")}, ErrSize},
+		{"a range tombstone", []kv{{"a", ikey.MakeTrailer(1, ikey.RangeDelete), "b"}}, ErrKind},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := NewWriter(io.Discard, WriterOptions{})
+			var err error
+			for _, v := range c.kvs {
+				err = w.Add(v.ikey(), []byte(v.value))
+			}
+			_, errFinish := w.Finish()
+			if err = cmp.Or(err, errFinish); !errors.Is(err, c.want) || errFinish == nil {
+				t.Fatalf("got %v and %v, want %v", err, errFinish, c.want)
+			}
+		})
+	}
+}
+
+func TestReadersWhileBlocksAreEvicted(t *testing.T) {
+	var kvs []kv
+	for i := range 4000 {
+		kvs = append(kvs, set(fmt.Sprintf("key%05d", i), ikey.Seq(i%2), strings.Repeat(strconv.Itoa(i), 20)))
+	}
+	for _, c := range []Codec{None, S2} {
+		file, info := build(t, WriterOptions{ID: 1, Codec: c, BlockSize: 1 << 10, Filter: filterParams(t, 0.01)}, kvs)
+		r := newReader(file, info, 200<<10)
+		var wg sync.WaitGroup
+		for n := range 4 {
+			wg.Go(func() {
+				rng := rand.New(rand.NewPCG(1, uint64(n)))
+				it := r.Iter(IterOptions{NoFill: n == 3})
+				for range 2000 {
+					i := rng.IntN(len(kvs))
+					if err := r.Load(0.5); err != nil {
+						t.Error(err)
+					}
+					if got, ok, err := get(r, kvs[i].key, ikey.MaxSeq); err != nil || !ok || got != kvs[i] {
+						t.Errorf("Get(%q) = %v, %v, %v", kvs[i].key, got, ok, err)
+						return
+					}
+					if it.SeekGE(kvs[i].ikey()); at(it) != kvs[i] {
+						t.Errorf("SeekGE(%q) = %v", kvs[i].key, at(it))
+						return
+					}
+					if n == 0 && i%500 == 0 {
+						r.DropIndex()
+					}
+				}
+				if err := it.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		r.Close()
+	}
+}

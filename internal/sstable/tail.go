@@ -1,0 +1,124 @@
+package sstable
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+)
+
+// A tail holds a table's tail in memory, except the index.
+type tail struct {
+	footer footer
+	props  Properties
+	dels   rangedel.List // as readers see them
+	bytes  int64         // of dels, in memory
+}
+
+// trustedTail is the largest tail, in bytes, that is read in one piece by the size in the manifest. For a larger one
+// the footer is read first.
+const trustedTail = 1 << 20
+
+// readTail reads everything after the filter and checks it. The range tombstones are returned as the file has them.
+func (f *tableFile) readTail() (*index, *tail, error) {
+	m := &f.meta
+	if m.TailLen > maxTail || m.TailLen < footerSize || m.TailLen > m.Size || m.Size > math.MaxInt64 {
+		return nil, nil, f.damaged(0, fmt.Errorf("tail of %d bytes in a table of %d", m.TailLen, m.Size))
+	}
+	if m.TailLen > trustedTail {
+		if _, err := f.readFooter(make([]byte, footerSize)); err != nil {
+			return nil, nil, err
+		}
+	}
+	start := m.Size - m.TailLen
+	b := make([]byte, m.TailLen)
+	if err := f.readAt(b, start); err != nil {
+		return nil, nil, err
+	}
+	ft, err := f.checkFooter(b[len(b)-footerSize:])
+	if err != nil {
+		return nil, nil, err
+	}
+	x, err := f.tailIndex(b, &ft)
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &tail{footer: ft}
+	if ft.rangeDelLen > 0 {
+		sealed := b[ft.rangeDelOff()-start:][:ft.rangeDelLen+trailerSize]
+		payload, err := f.openPlain(kindRangeDels, ft.rangeDelOff(), sealed)
+		if err != nil {
+			return nil, nil, err
+		}
+		if t.dels, err = parseRangeDels(payload); err != nil {
+			return nil, nil, f.damaged(ft.rangeDelOff(), err)
+		}
+	}
+	payload, err := f.openPlain(kindProperties, ft.propsOff(), b[ft.propsOff()-start:][:ft.propsLen+trailerSize])
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.props, err = parseProperties(payload); err != nil {
+		return nil, nil, f.damaged(ft.propsOff(), err)
+	}
+	if err := t.check(x, m); err != nil {
+		return nil, nil, f.damaged(ft.propsOff(), err)
+	}
+	x.first, x.seqs = t.props.Smallest, seqSpan{t.props.MinSeq, t.props.MaxSeq}
+	return x, t, nil
+}
+
+// tailIndex parses the index at the front of tail b.
+func (f *tableFile) tailIndex(b []byte, ft *footer) (*index, error) {
+	payload, err := f.openPlain(kindIndex, ft.indexOff, b[:ft.indexLen+trailerSize])
+	if err != nil {
+		return nil, err
+	}
+	slack := uint64(0)
+	if ft.filterLen > 0 {
+		slack = filterAlign - 1
+	}
+	x, err := parseIndex(payload, ft.sampleOff(), slack)
+	if err != nil {
+		return nil, f.damaged(ft.indexOff, err)
+	}
+	return x, nil
+}
+
+// check compares the properties with the index and the range tombstones, and all of them with the manifest (I34).
+func (t *tail) check(x *index, m *Meta) error {
+	p, filters := &t.props, t.footer.filterLen
+	n, low, high := tombstones(t.dels)
+	switch {
+	case p.Blocks != uint64(len(x.heads)) || p.RangeDeletes != n:
+		return fmt.Errorf("properties: %d blocks and %d range deletes, the table has %d and %d",
+			p.Blocks, p.RangeDeletes, x.blocks(), n)
+	case n > 0 && (low < p.MinSeq || high > p.MaxSeq):
+		return fmt.Errorf("properties: sequence numbers %d…%d, range deletes have %d…%d", p.MinSeq, p.MaxSeq, low, high)
+	case p.Blocks > 0 && x.compareSep(x.blocks()-1, p.Largest) != 0:
+		return fmt.Errorf("properties: largest key %q, the last separator is %q",
+			p.Largest, x.separatorKey(x.blocks()-1))
+	case p.Prefixes.Bytes > 0 &&
+		(filters < bloomblock.HeaderSize || p.Prefixes.Bytes > filters-bloomblock.HeaderSize):
+		return fmt.Errorf("properties: prefix filter of %d bytes, both filters have %d", p.Prefixes.Bytes, filters)
+	case m.Facts != nil:
+		return m.Facts.Check(t.info(m.Size))
+	}
+	return nil
+}
+
+// info describes the file as its writer did, without the rate of its filter.
+func (t *tail) info(size uint64) Info {
+	i := t.props.info(&t.footer, size)
+	if n := len(t.dels); n > 0 {
+		i.widen(t.dels[0].Start, t.dels[n-1].End)
+	}
+	return i
+}
+
+// keysLen returns the length of the filter of keys alone.
+func (t *tail) keysLen() uint64 { return t.footer.filterLen - t.props.Prefixes.Bytes }
+
+// prefixesOff returns the offset of the filter of prefixes.
+func (t *tail) prefixesOff() uint64 { return t.footer.indexOff - t.props.Prefixes.Bytes }

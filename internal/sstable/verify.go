@@ -1,0 +1,226 @@
+package sstable
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// Verify reads the whole table from its file, ignoring what is in memory, and checks everything: every checksum, the
+// order of versions and of range tombstones, the index against the blocks, the properties against the counts, the
+// bounds, that the filters deny no key, and that the sample is one of these keys. It calls each, if not nil, for every
+// version in order; range tombstones are not versions. The slices are valid during the call, and an error of each ends
+// the check. Damage is an error matching corrupt.Err, also in a filter. Afterwards RangeDels returns the table's range
+// tombstones; the index is not kept.
+func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte) error) error {
+	x, t, err := r.readTail()
+	if err != nil {
+		return err
+	}
+	r.resident.keep(t, r.seq)
+	v := verifier{f: &r.tableFile, x: x, t: t}
+	if err := v.readFilters(); err != nil {
+		return err
+	}
+	sample, err := r.readSample(&t.footer)
+	if err != nil && !errors.Is(err, bloomblock.ErrUnknownKind) {
+		return err
+	}
+	if v.sample = sample; sample != nil {
+		v.sampled = make([]bool, sample.Len())
+	}
+	it := r.Iter(IterOptions{Bypass: true})
+	it.x, it.seq = x, 0 // the trailers of the file
+	for ok := it.First(); ok; ok = it.Next() {
+		if it.i == 0 {
+			if err := ctx.Err(); err != nil {
+				return errors.Join(err, it.Close())
+			}
+		}
+		if err := v.version(it); err != nil {
+			return errors.Join(err, it.Close())
+		}
+		if each == nil {
+			continue
+		}
+		k := it.Key()
+		k.Trailer = r.override(k.Trailer)
+		if err := each(k, it.Value()); err != nil {
+			return errors.Join(err, it.Close())
+		}
+	}
+	if err := it.Close(); err != nil {
+		return err
+	}
+	return v.totals()
+}
+
+// readFilters reads both filters whole from the file, with the padding before them.
+func (v *verifier) readFilters() (err error) {
+	f, ft, end := v.f, &v.t.footer, v.x.end
+	if ft.filterLen == 0 {
+		return nil
+	}
+	n := ft.indexOff - end
+	if n > math.MaxInt/2 {
+		return fmt.Errorf("%s: %w: filter of %d bytes", f.meta.Name, ErrSize, ft.filterLen)
+	}
+	b := make([]byte, n)
+	if err := f.readAt(b, end); err != nil {
+		return err
+	}
+	pad := ft.sampleOff() - end
+	for _, c := range b[:pad] {
+		if c != 0 {
+			return f.damaged(end, errors.New("padding before the filter is not zero"))
+		}
+	}
+	keys, prefixes := b[ft.filterOff-end:][:v.t.keysLen()], b[ft.filterOff-end:][v.t.keysLen():]
+	if v.filter, err = v.parseFilter(kindFilter, ft.filterOff, keys, ft.filterSum, v.t.props.FilterKeys); err != nil {
+		return err
+	}
+	x := &v.t.props.Prefixes
+	if x.Bytes == 0 {
+		return nil
+	}
+	if v.prefixes, err = v.parseFilter(kindPrefixes, v.t.prefixesOff(), prefixes, x.Sum, x.Keys); err != nil {
+		return err
+	}
+	if v.rule, err = parsePrefixRule(x.Rule); err != nil { // of a later version: its prefixes are not known
+		v.prefixes = nil
+	}
+	return nil
+}
+
+// parseFilter parses a filter block of the given number of keys. It returns nil for a filter of an unknown kind.
+func (v *verifier) parseFilter(k kind, offset uint64, b []byte, sum uint32, keys uint64) (*bloomblock.Filter, error) {
+	h, err := bloomblock.ParseHeader(b)
+	if errors.Is(err, bloomblock.ErrUnknownKind) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, v.f.damaged(offset, err)
+	}
+	if got := v.f.seal.filterSum(k, offset, b); got != sum {
+		return nil, v.f.damaged(offset, fmt.Errorf("filter header: %w: got %08x, want %08x", errChecksum, got, sum))
+	}
+	if h.Keys != keys {
+		return nil, v.f.damaged(offset, fmt.Errorf("filter of %d keys, want %d", h.Keys, keys))
+	}
+	filter, err := bloomblock.Parse(b)
+	if err != nil {
+		return nil, v.f.damaged(offset, err)
+	}
+	return &filter, nil
+}
+
+// A verifier compares the contents of a table with its properties and filters.
+type verifier struct {
+	f        *tableFile
+	x        *index
+	t        *tail              // as the file has it
+	filter   *bloomblock.Filter // nil without a filter and for an unknown kind; as prefixes
+	prefixes *bloomblock.Filter // by rule
+	rule     PrefixRule
+	sample   *bloomblock.Sample // nil without a sample and for an unknown version
+	seen     Properties
+	last     ikey.Key
+
+	sampled []bool // by position in the sample: its key was seen
+}
+
+func (v *verifier) version(it *Iter) error {
+	k, p := it.Key(), &v.seen
+	offset := v.x.handles[it.at].offset
+	switch kind := k.Trailer.Kind(); kind {
+	case ikey.Delete:
+		p.Deletes++
+	case ikey.Set:
+	default:
+		return v.f.damaged(offset, fmt.Errorf("%w: %v", ErrKind, kind))
+	}
+	if p.Entries == 0 {
+		p.Smallest = bytes.Clone(k.User)
+	} else if ikey.Compare(v.last, k) >= 0 {
+		return v.f.damaged(offset, fmt.Errorf("%w: %q@%d after %q@%d", ErrOrder,
+			k.User, k.Trailer.Seq(), v.last.User, v.last.Trailer.Seq()))
+	}
+	same := p.Entries > 0 && bytes.Equal(v.last.User, k.User)
+	if same && v.f.meta.Seq != 0 {
+		return v.f.damaged(offset, fmt.Errorf("%w: two versions of %q in a table where all have one sequence number",
+			ErrOrder, k.User))
+	}
+	if it.i == 0 && it.at > 0 && v.x.compareSep(it.at-1, k.User) >= 0 && !same {
+		return v.f.damaged(offset, fmt.Errorf("first key %q is not after the separator before it", k.User))
+	}
+	if it.i == it.b.n-1 && v.x.compareSep(it.at, k.User) < 0 {
+		return v.f.damaged(offset, fmt.Errorf("last key %q is after its separator", k.User))
+	}
+	hash := bloomblock.HashKey(k.User)
+	if v.filter != nil && !v.filter.MayContain(hash) {
+		return v.f.damaged(v.t.footer.filterOff, fmt.Errorf("the filter denies key %q", k.User))
+	}
+	if v.sample != nil {
+		if i, found, taken := v.sample.Find(hash); found {
+			v.sampled[i] = true
+		} else if taken {
+			return v.f.damaged(v.t.footer.sampleOff(), fmt.Errorf("the sample is without key %q", k.User))
+		}
+	}
+	if !same {
+		p.FilterKeys++
+	}
+	if prefix := v.rule.Of(k.User); prefix != nil && !bytes.HasPrefix(v.last.User, prefix) {
+		if v.prefixes != nil && !v.prefixes.MayContain(bloomblock.HashKey(prefix)) {
+			return v.f.damaged(v.t.prefixesOff(), fmt.Errorf("the prefix filter denies %q of key %q", prefix, k.User))
+		}
+		p.Prefixes.Keys++
+	}
+	v.last = ikey.Key{User: append(v.last.User[:0], k.User...), Trailer: k.Trailer}
+	p.see(k.Trailer.Seq(), k.Trailer.Seq())
+	p.Entries++
+	p.RawKeyBytes += uint64(len(k.User))
+	p.RawValueBytes += uint64(len(it.Value()))
+	return nil
+}
+
+func (v *verifier) totals() error {
+	p, want, f := &v.seen, &v.t.props, &v.t.footer
+	if i := slices.Index(v.sampled, false); i >= 0 {
+		return v.f.damaged(f.sampleOff(), fmt.Errorf("hash %d of the sample is that of no key", i))
+	}
+	if v.sample != nil && v.sample.Keys() != want.FilterKeys {
+		return v.f.damaged(f.sampleOff(), fmt.Errorf("sample of %d keys, want %d", v.sample.Keys(), want.FilterKeys))
+	}
+	if n, low, high := tombstones(v.t.dels); n > 0 {
+		p.see(low, high)
+		p.RangeDeletes = n
+	}
+	p.Largest, p.Blocks, p.BlockSize = v.last.User, uint64(v.x.blocks()), want.BlockSize //nolint:gosec // a length
+	if f.filterLen == 0 || p.FilterKeys != want.FilterKeys {
+		// The filter counts consecutive keys of one hash once. That it denies no key was checked for each version.
+		p.FilterKeys = min(p.FilterKeys, want.FilterKeys)
+	}
+	prefixes := p.Prefixes.Keys
+	p.Prefixes = want.Prefixes
+	if v.rule != (PrefixRule{}) {
+		p.Prefixes.Keys = min(prefixes, want.Prefixes.Keys) // as above
+	}
+	got, say := p.append(nil), want.append(nil)
+	if !bytes.Equal(got, say) {
+		return v.f.damaged(f.propsOff(), fmt.Errorf("properties differ: got %+v, want %+v", *p, *want))
+	}
+	if p.Blocks == 0 {
+		return nil
+	}
+	if last := v.x.separatorKey(int(p.Blocks) - 1); !bytes.Equal(last, p.Largest) { //nolint:gosec // a length
+		return v.f.damaged(f.indexOff, fmt.Errorf("last separator %q, want %q", last, p.Largest))
+	}
+	return nil
+}

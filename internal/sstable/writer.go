@@ -1,0 +1,335 @@
+package sstable
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+)
+
+const (
+	defaultBlockSize = 4 << 10
+	minBlockSize     = 512
+	writeSize        = 256 << 10 // bytes that are written to the file at once
+	keepBuffer       = 4 << 20   // larger buffers are not kept for the next block
+)
+
+// Errors of a Writer, besides those of the file.
+var (
+	ErrOrder = errors.New("versions are not in strictly ascending order")
+	ErrSize  = errors.New("key or value too large")
+	ErrKind  = errors.New("kind of version that a table cannot hold")
+	ErrEmpty = errors.New("table without versions and range tombstones")
+)
+
+// WriterOptions choose how a table is built.
+type WriterOptions struct {
+	ID uint64 // random, the table's own: part of every checksum
+	// bytes of memory of a cached block with its frame; 0: 4 KiB. A larger entry has its own block
+	BlockSize int
+	Codec     Codec             // None, S2 or Zstd, used where it saves an eighth of a block
+	Filter    bloomblock.Params // the zero value builds no filter
+	Seed      bloomblock.Seed   // of the filters, unless their keys crowd with it
+	Prefix    PrefixRule        // of a second filter with the same Params; the zero value builds no second filter
+}
+
+// Info describes a written table for the manifest. The keys are copies. Bounds and sequence numbers are those of
+// versions and range tombstones together.
+type Info struct {
+	ID, Size, TailLen    uint64
+	FilterOff, FilterLen uint64 // of both filters
+	Smallest             []byte // first user key, or the start of the first range tombstone if that is before it
+	// last user key, or the end of the last range tombstone if that is after it; nil if that is infinite
+	Largest          []byte
+	LargestExclusive bool   // Largest is the end of a range tombstone, which does not cover it
+	LargestInfinite  bool   // the last range tombstone is infinite, and Largest nil
+	Entries, Deletes uint64 // versions, and the point tombstones among them
+	RangeDeletes     uint64 // range tombstones, each once for each fragment that it is cut into
+	MinSeq, MaxSeq   ikey.Seq
+	Blocks           uint64
+	RawKeyBytes      uint64
+	RawValueBytes    uint64
+	FilterKeys       uint64  // distinct user keys; 0 without a filter
+	FilterRate       float64 // false positive rate of all units of the filter; 1 without a filter
+}
+
+// A Writer writes one table, from front to back. The order of calls is
+//
+//	(Add | AddRangeDel)+ Finish
+//
+// An error is final. A Writer is for one goroutine at a time.
+type Writer struct {
+	w       io.Writer
+	o       WriterOptions
+	seal    sealer
+	limit   int // of a decoded block, in bytes
+	err     error
+	block   blockBuilder
+	index   indexBuilder
+	filter  bloomblock.Builder
+	prefix  bloomblock.Builder // of prefixes
+	self    selfCheck
+	props   Properties
+	dels    rangeDelBuilder
+	out     []byte // bytes to be written
+	written uint64 // bytes written to w
+	raw     []byte // the block before compression
+	sep     []byte
+	last    []byte // the last user key
+	lastT   ikey.Trailer
+	ended   struct { // the last block, until its separator is known
+		is              bool
+		stored, decoded int
+		last            []byte
+	}
+}
+
+// NewWriter begins a table. The caller creates, syncs and closes the file. w receives large writes in order.
+func NewWriter(w io.Writer, o WriterOptions) *Writer {
+	o.BlockSize = min(max(cmp.Or(o.BlockSize, defaultBlockSize), minBlockSize), maxCoded)
+	return &Writer{
+		w: w, o: o, seal: newSealer(o.ID), limit: o.BlockSize - cache.Slack,
+		filter: bloomblock.Builder{Seed: o.Seed}, prefix: bloomblock.Builder{Seed: o.Seed},
+	}
+}
+
+// Add appends a version, which must be after all before it in the order of package ikey. It copies key and value. A nil
+// key is the empty key. The error matches ErrOrder, ErrSize or ErrKind, or is w's.
+func (w *Writer) Add(k ikey.Key, value []byte) error {
+	if w.err == nil {
+		w.err = w.add(k, value)
+	}
+	return w.err
+}
+
+func (w *Writer) add(k ikey.Key, value []byte) error {
+	if len(k.User) > MaxKey || len(value) > MaxValue {
+		return fmt.Errorf("%w: %d and %d bytes, want at most %d and %d",
+			ErrSize, len(k.User), len(value), MaxKey, MaxValue)
+	}
+	if kind := k.Trailer.Kind(); kind != ikey.Set && kind != ikey.Delete {
+		return fmt.Errorf("%w: %v", ErrKind, kind)
+	}
+	p := &w.props
+	if p.Entries == 0 {
+		p.Smallest = append([]byte{}, k.User...)
+	} else if c := ikey.Compare(ikey.Key{User: w.last, Trailer: w.lastT}, k); c >= 0 {
+		return fmt.Errorf("%w: %q@%d after %q@%d", ErrOrder, k.User, k.Trailer.Seq(), w.last, w.lastT.Seq())
+	}
+	s := w.block.with(k, value)
+	if s.n > 1 && s.size() > w.limit {
+		if err := w.endBlock(); err != nil {
+			return err
+		}
+		s = w.block.with(k, value)
+	}
+	if w.ended.is {
+		w.addSeparator(k.User)
+	}
+	w.block.add(k, value, s)
+	if w.o.Filter != (bloomblock.Params{}) {
+		w.filter.Add(bloomblock.HashKey(k.User))
+		// A key that begins with a prefix has that prefix, so the keys of one prefix are neighbours.
+		if prefix := w.o.Prefix.Of(k.User); prefix != nil && !bytes.HasPrefix(w.last, prefix) {
+			w.prefix.Add(bloomblock.HashKey(prefix))
+		}
+		w.self.add(k.User)
+	}
+	w.last, w.lastT = append(w.last[:0], k.User...), k.Trailer
+	p.see(k.Trailer.Seq(), k.Trailer.Seq())
+	p.Entries++
+	if k.Trailer.Kind() == ikey.Delete {
+		p.Deletes++
+	}
+	p.RawKeyBytes += uint64(len(k.User))
+	p.RawValueBytes += uint64(len(value))
+	return nil
+}
+
+// AddRangeDel appends a fragment of range tombstones, which must begin at or after the end of the fragment before it,
+// and copies it. It may be called before, between and after calls of Add. The error matches ErrOrder or ErrSize, or is
+// w's.
+func (w *Writer) AddRangeDel(f rangedel.Fragment) error {
+	if w.err == nil {
+		if w.err = w.dels.add(&f); w.err == nil {
+			w.props.see(f.Seqs[0], f.Seqs[len(f.Seqs)-1])
+			w.props.RangeDeletes += uint64(len(f.Seqs))
+		}
+	}
+	return w.err
+}
+
+// addSeparator adds the last block to the index. next is the first user key of the next block, or nil. If the block
+// ends with that key, the key is the separator.
+func (w *Writer) addSeparator(next []byte) {
+	w.sep = appendSeparator(w.sep[:0], w.ended.last, next)
+	w.index.add(w.sep, w.ended.stored, w.ended.decoded)
+	w.ended.is = false
+}
+
+// endBlock writes the pending block.
+func (w *Writer) endBlock() error {
+	w.raw = w.block.append(w.raw[:0])
+	w.block.reset()
+	offset := w.offset()
+	start := len(w.out)
+	var c Codec
+	w.out, c = compress(w.out, w.raw, w.o.Codec)
+	w.ended.is, w.ended.stored, w.ended.decoded = true, len(w.out)-start, len(w.raw)
+	w.ended.last = append(w.ended.last[:0], w.last...)
+	w.out = w.seal.appendTrailer(w.out, start, kindData, offset, c)
+	w.props.Blocks++
+	if cap(w.raw) > keepBuffer {
+		w.raw, w.block.values = nil, nil
+	}
+	if len(w.out) >= writeSize {
+		return w.flush()
+	}
+	return nil
+}
+
+func (w *Writer) offset() uint64 { return w.written + uint64(len(w.out)) }
+
+// flush writes the buffered bytes to the file.
+func (w *Writer) flush() error {
+	n, err := w.w.Write(w.out)
+	if err == nil && n != len(w.out) {
+		err = io.ErrShortWrite
+	}
+	w.written += uint64(len(w.out))
+	w.out = w.out[:0]
+	if cap(w.out) > keepBuffer {
+		w.out = nil
+	}
+	return err
+}
+
+// Size estimates the size of the table if it were finished now, without its filter, in bytes.
+func (w *Writer) Size() uint64 {
+	n := w.offset() + uint64(w.index.size()+len(w.dels.encoded)) //nolint:gosec // a size
+	if w.block.n > 0 {
+		n += uint64(w.block.size()) //nolint:gosec // a size
+	}
+	return n
+}
+
+// Finish writes the rest of the table and returns its description. It does not sync. The error is ErrEmpty for a table
+// without versions and range tombstones.
+func (w *Writer) Finish() (Info, error) {
+	if w.err != nil {
+		return Info{}, w.err
+	}
+	info, err := w.finish()
+	w.err = cmp.Or(err, errors.New("table is finished"))
+	return info, err
+}
+
+func (w *Writer) finish() (Info, error) {
+	p := &w.props
+	if p.Entries == 0 && p.RangeDeletes == 0 {
+		return Info{}, ErrEmpty
+	}
+	if p.Entries > 0 {
+		if err := w.endBlock(); err != nil {
+			return Info{}, err
+		}
+		w.addSeparator(nil)
+		p.Largest = slices.Clone(w.last)
+	}
+	f, rate := footer{id: w.o.ID, filterOff: w.offset()}, 1.0
+	if w.o.Filter != (bloomblock.Params{}) { // the filter of a table without versions denies all keys
+		w.addSample(&f)
+		if err := w.flush(); err != nil {
+			return Info{}, err
+		}
+		p.FilterKeys = uint64(w.filter.Len()) //nolint:gosec // a length
+		w.out = w.filter.AppendBlock(w.out, w.o.Filter)
+		h, err := bloomblock.ParseHeader(w.out)
+		if err != nil {
+			return Info{}, err
+		}
+		rate = h.Rate(len(h.Units))
+		w.self.check(w.out, func(key []byte) []byte { return key })
+		f.filterSum = w.seal.filterSum(kindFilter, f.filterOff, w.out)
+		if w.o.Prefix != (PrefixRule{}) {
+			w.addPrefixes()
+		}
+		f.filterLen = uint64(len(w.out))
+	}
+	f.indexOff = w.offset()
+	f.indexLen = w.addPlain(kindIndex, w.index.append)
+	if p.RangeDeletes > 0 {
+		f.rangeDelLen = w.addPlain(kindRangeDels, w.dels.append)
+	}
+	p.BlockSize = uint64(w.o.BlockSize) //nolint:gosec // a size
+	f.propsLen = w.addPlain(kindProperties, p.append)
+	w.out = f.append(w.out)
+	size := w.offset()
+	if tail := size - f.indexOff; tail > maxTail {
+		return Info{}, fmt.Errorf("%w: index and range deletes of %d bytes, want at most %d", ErrSize, tail, maxTail)
+	}
+	if err := w.flush(); err != nil {
+		return Info{}, err
+	}
+	info := p.info(&f, size)
+	info.FilterRate = rate
+	if w.dels.n > 0 {
+		info.widen(w.dels.first, w.dels.last)
+	}
+	return info, nil
+}
+
+// info returns the table's description for the manifest, without its range tombstones and its filter's rate.
+func (p *Properties) info(f *footer, size uint64) Info {
+	return Info{
+		ID: f.id, Size: size, TailLen: size - f.indexOff, FilterOff: f.filterOff, FilterLen: f.filterLen,
+		Smallest: p.Smallest, Largest: p.Largest, Entries: p.Entries, Deletes: p.Deletes, RangeDeletes: p.RangeDeletes,
+		MinSeq: p.MinSeq, MaxSeq: p.MaxSeq, Blocks: p.Blocks,
+		RawKeyBytes: p.RawKeyBytes, RawValueBytes: p.RawValueBytes, FilterKeys: p.FilterKeys,
+	}
+}
+
+// addSample writes the sample of the filter's hashes, if there are hashes, and before it the padding that aligns the
+// filter.
+func (w *Writer) addSample(f *footer) {
+	w.raw = w.raw[:0]
+	if w.filter.Len() > 0 {
+		w.raw = w.filter.AppendSample(w.raw)
+		f.sampleLen = uint32(len(w.raw)) //nolint:gosec // at most maxSample
+		f.filterOff += uint64(len(w.raw)) + trailerSize
+	}
+	pad := -f.filterOff % filterAlign
+	w.out = append(w.out, make([]byte, pad)...)
+	f.filterOff += pad
+	if f.sampleLen > 0 {
+		w.addPlain(kindSample, func(dst []byte) []byte { return append(dst, w.raw...) })
+	}
+}
+
+// addPrefixes writes the filter of prefixes.
+func (w *Writer) addPrefixes() {
+	offset, start := w.offset(), len(w.out)
+	w.out = w.prefix.AppendBlock(w.out, w.o.Filter)
+	block := w.out[start:]
+	w.self.check(block, w.o.Prefix.Of)
+	w.props.Prefixes = PrefixProperties{
+		Rule: w.o.Prefix.String(), Keys: uint64(w.prefix.Len()), Bytes: uint64(len(block)), //nolint:gosec // lengths
+		Sum: w.seal.filterSum(kindPrefixes, offset, block),
+	}
+}
+
+// addPlain writes a block without compression and returns the length of its payload.
+func (w *Writer) addPlain(k kind, payload func(dst []byte) []byte) uint64 {
+	offset, start := w.offset(), len(w.out)
+	w.out = payload(w.out)
+	n := uint64(len(w.out[start:]))
+	w.out = w.seal.appendTrailer(w.out, start, k, offset, None)
+	return n
+}
