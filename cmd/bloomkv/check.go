@@ -1,15 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -48,16 +46,16 @@ keys, that the tables of a run don't overlap, the counts, the manifest against t
 and that the filter of each table answers "maybe" for each of its keys.
 
 Damage is named by file and offset, each on a line of its own, and the exit status is 2.`,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := storeDir(args[0]); err != nil {
 				return err
 			}
-			bar := a.newProgress("check", -1, true)
+			bar := a.Progress("check", -1, true)
 			r, err := bloomkv.Check(c.Context(), args[0], nil, func(done, total uint64) {
-				bar.set(clampInt64(done), clampInt64(total))
+				bar.SetBytes(done, total)
 			})
-			bar.end()
+			bar.End()
 			damage := damages(err)
 			if err != nil && len(damage) == 0 {
 				return err // nothing was found out about the store
@@ -74,10 +72,10 @@ Damage is named by file and offset, each on a line of its own, and the exit stat
 					Records int            `json:"records"`
 					Damage  []damageReport `json:"damage"`
 				}{err == nil, r.Levels, r.Runs, r.Tables, r.Entries, r.Bytes, r.Logs, r.Records, append([]damageReport{}, damage...)}
-				return errors.Join(err, a.printJSON(out))
+				return errors.Join(err, a.PrintJSON(out))
 			}
 			if err == nil {
-				fmt.Fprintf(a.out, "ok: %s in %s on %s, %s, %s; %s, %s\n",
+				fmt.Fprintf(a.Out, "ok: %s in %s on %s, %s, %s; %s, %s\n",
 					words.Plural(r.Tables, "table"), words.Plural(r.Runs, "run"), words.Plural(r.Levels, "level"),
 					words.Plural(r.Entries, "entry"), words.Plural(r.Bytes, "byte"), words.Plural(r.Logs, "log"), words.Plural(r.Records, "record"))
 			}
@@ -86,31 +84,4 @@ Damage is named by file and offset, each on a line of its own, and the exit stat
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object; damage is listed in it too")
 	return c
-}
-
-// clampInt64 is n, or the largest int64: a bar counts no further.
-func clampInt64(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
-
-// printJSON prints one value, indented, with nothing in its strings that could drive a terminal.
-func (a *app) printJSON(v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = a.out.Write(append(plainJSON(b), '\n'))
-	return err
-}
-
-// plainJSON escapes the characters that encoding/json leaves in strings but that are not printable.
-func plainJSON(b []byte) []byte {
-	out := make([]byte, 0, len(b))
-	for _, r := range string(b) {
-		if unicode.IsPrint(r) || r == '\n' {
-			out = append(out, string(r)...)
-			continue
-		}
-		quoted := appendString(nil, []byte(string(r)))
-		out = append(out, quoted[1:len(quoted)-1]...)
-	}
-	return out
 }

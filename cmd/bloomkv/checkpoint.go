@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 func (a *app) checkpointCommand() *cobra.Command {
@@ -19,7 +20,7 @@ What only the logs of DIR hold, after an unclean end of its last use, is first w
 
 Nothing is left in DEST after an error or an interrupt.`,
 		Example: `  bloomkv checkpoint ./store ./store-monday`,
-		Args:    arguments,
+		Args:    cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			db, err := w.open(args[0], bloomkv.Options{ErrorIfMissing: true})
 			return with(db, err, func(db *bloomkv.DB) error { return db.Checkpoint(c.Context(), args[1]) })

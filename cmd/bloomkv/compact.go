@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -36,7 +37,7 @@ merges, at most as much again as the store has.`,
   bloomkv del ./store --prefix user/ && bloomkv compact ./store --prefix user/
   bloomkv compact ./store --fpr 0.001
   bloomkv compact ./store --compression zstd`,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			kr, err := r.keyRange(h)
 			if err != nil {
@@ -48,13 +49,13 @@ merges, at most as much again as the store has.`,
 			}
 			var before, after tableSum
 			var writes bloomkv.WriteMetrics
-			bar := a.newProgress("compact", -1, true)
-			defer bar.end()
+			bar := a.Progress("compact", -1, true)
+			defer bar.End()
 			db, err := w.open(args[0], o)
 			err = with(db, err, func(db *bloomkv.DB) error {
 				before = sumTables(db) // Open has written out what logs held
 				if !nothing(kr) {
-					stop := bar.follow(func() int64 { return clampInt64(db.Metrics().Writes.CompactedRead) })
+					stop := bar.Follow(func() uint64 { return db.Metrics().Writes.CompactedRead })
 					work := db.Compact
 					if rewrite {
 						work = db.Rewrite
@@ -68,12 +69,12 @@ merges, at most as much again as the store has.`,
 				after, writes = sumTables(db), db.Metrics().Writes
 				return nil
 			})
-			bar.end()
+			bar.End()
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return a.printJSON(struct {
+				return a.PrintJSON(struct {
 					TablesBefore   int    `json:"tables_before"`
 					BytesBefore    uint64 `json:"bytes_before"`
 					TablesAfter    int    `json:"tables_after"`
@@ -82,7 +83,7 @@ merges, at most as much again as the store has.`,
 					RewrittenBytes uint64 `json:"rewritten_bytes"`
 				}{before.tables, before.bytes, after.tables, after.bytes, writes.CompactedBytes, writes.RewrittenBytes})
 			}
-			fmt.Fprintf(a.out, "before: %s\nafter: %s\nwritten: %s, %d of them of tables that were only written anew\n", before, after,
+			fmt.Fprintf(a.Out, "before: %s\nafter: %s\nwritten: %s, %d of them of tables that were only written anew\n", before, after,
 				words.Plural(writes.CompactedBytes, "byte"), writes.RewrittenBytes)
 			return nil
 		},

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
@@ -94,9 +95,9 @@ func TestAnInterruptedCompactLeavesTheStoreWhole(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &errs, errTerm: true}
-	if code := a.run(ctx, []string{"compact", dir}); code != exitInterrupted || out.Len() > 0 {
-		t.Errorf("exit %d, want %d: %s%s", code, exitInterrupted, &out, &errs)
+	a := &app{cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, ErrTerminal: true}}
+	if code := a.run(ctx, []string{"compact", dir}); code != cli.ExitInterrupted || out.Len() > 0 {
+		t.Errorf("exit %d, want %d: %s%s", code, cli.ExitInterrupted, &out, &errs)
 	}
 	if got := (tool{}).must(t, "dump", dir); got != "a\t1\nb\t2\n" {
 		t.Errorf("the store has %q", got)
@@ -159,7 +160,7 @@ func TestCompactWritesAnewWhatTheFlagsAskFor(t *testing.T) {
 		}
 		before = after
 	}
-	if r := (tool{}).run(t, "compact", dir, "--compression=lz4"); r.code == exitOK || !strings.Contains(r.err, `--compression "lz4", want s2, zstd or none`) {
+	if r := (tool{}).run(t, "compact", dir, "--compression=lz4"); r.code == cli.ExitOK || !strings.Contains(r.err, `--compression "lz4", want s2, zstd or none`) {
 		t.Errorf("exit %d, %s", r.code, r.err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 func TestDeleteTakesKeysAway(t *testing.T) {
@@ -66,7 +68,7 @@ func TestDeleteWantsToKnowWhat(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := tool{}.run(t, append([]string{"del", dir}, c.args...)...)
-			if r.code != exitTrouble || r.out != "" || !strings.Contains(r.err, c.err) {
+			if r.code != cli.ExitTrouble || r.out != "" || !strings.Contains(r.err, c.err) {
 				t.Errorf("exit %d, %q, %q; want 2 and %q", r.code, r.out, r.err, c.err)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/internal/workload"
@@ -44,7 +45,7 @@ one filter block. Blocks are counted where they are searched, whether they were 
 Everything is chosen with a fixed seed, so that little but the times differs from run to run. The store is made in a
 temporary directory and removed, unless --keep says where to make it. With --data the pairs are lines of your own, key
 TAB value, ` + strconv.Itoa(demoFewest) + ` different keys at least; they are held in memory. The exit status is 1 if any answer was wrong.`,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			set, title, err := a.demoInput(c.Context(), data)
 			if err != nil {
@@ -62,7 +63,7 @@ TAB value, ` + strconv.Itoa(demoFewest) + ` different keys at least; they are he
 			if err == nil {
 				r.Input, r.Seed, r.Kept = title, demoSeed, keep
 				if asJSON {
-					err = a.printJSON(r)
+					err = a.PrintJSON(r)
 				} else {
 					a.printDemo(r)
 				}
@@ -93,9 +94,9 @@ func (a *app) demoInput(ctx context.Context, data string) (set *workload.Pairs, 
 			return nil, "", err
 		}
 		title = "files of " + root
-		bar := a.newProgress("reading the Go source tree", -1, false)
-		pairs, err = readTree(ctx, root, func(files int) { bar.set(int64(files), -1) })
-		bar.end()
+		bar := a.Progress("reading the Go source tree", -1, false)
+		pairs, err = readTree(ctx, root, func(files int) { bar.Set(int64(files), -1) })
+		bar.End()
 	}
 	if err == nil && len(pairs) < demoFewest {
 		err = fmt.Errorf("%s: %s, want at least %d for a tree of runs of %d", title, words.Plural(len(pairs), "key"), demoFewest, demoRun)
@@ -120,35 +121,6 @@ func demoDir(keep string) (dir string, remove func() error, err error) {
 		err = fmt.Errorf("--keep: %s is not empty", keep)
 	}
 	return keep, func() error { return nil }, err
-}
-
-// partKeys is how many keys are flushed at once.
-func partKeys(n int) int { return max(demoRun, n/demoFlushes) }
-
-// demoOptions makes everything small in proportion, so that a set of any size becomes a tree of several levels.
-func demoOptions(set *workload.Pairs) bloomkv.Options {
-	total, largest, part, inPart := int64(0), int64(0), int64(0), partKeys(set.Len())
-	var buf []byte
-	order := workload.NewPermutation(set.Len(), demoSeed)
-	for i := range set.Len() {
-		buf = set.AppendValue(set.AppendKey(buf[:0], order.At(i)), order.At(i))
-		total += int64(len(buf))
-		part += int64(len(buf))
-		if (i+1)%inPart == 0 {
-			part = 0
-		}
-		largest = max(largest, part)
-	}
-	o := bloomkv.Options{
-		Durability:    bloomkv.NoSync, // a demo may be lost in a power cut
-		TableSize:     min(max(total/32, 16<<10), 8<<20),
-		BaseLevelSize: max(total/8, 64<<10),
-		LevelRatio:    4,
-		// A part, or the five that may be flushed together, always fits: each flush makes one run.
-		MemtableSize: min(6*(largest+int64(inPart)*256)+64<<10, 1<<30),
-	}
-	o.MemoryBudget = max(64<<20, 4*o.MemtableSize)
-	return o
 }
 
 // demoResult is what the demo found out. The names are what --json prints.
@@ -212,13 +184,13 @@ type demoCosts struct {
 
 // printDemo prints the page for people.
 func (a *app) printDemo(r *demoResult) {
-	fmt.Fprintf(a.out, "%s %s (seed %d)\n", words.Count(r.Keys), words.Escaped([]byte(r.Input), 200), r.Seed)
-	fmt.Fprintf(a.out, "stored in shuffled order through %s, %s and %s, then opened again:\n\n",
+	fmt.Fprintf(a.Out, "%s %s (seed %d)\n", words.Count(r.Keys), words.Escaped([]byte(r.Input), 200), r.Seed)
+	fmt.Fprintf(a.Out, "stored in shuffled order through %s, %s and %s, then opened again:\n\n",
 		words.Plural(r.Flushes, "flush"), words.Plural(r.Compactions, "compaction"), words.Plural(r.Moves, "move"))
 	a.printLevels(r.Levels)
-	fmt.Fprintf(a.out, "\nfilters: %s bytes in memory, %.1f bits per key\n", words.Count(int(r.FilterBytes)), r.BitsPerKey)
-	fmt.Fprintf(a.out, "promised %.4f wasted reads per absent lookup over the whole tree, measured %.4f\n\n", r.FPRPromised, r.FPRMeasured)
-	w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
+	fmt.Fprintf(a.Out, "\nfilters: %s bytes in memory, %.1f bits per key\n", words.Count(int(r.FilterBytes)), r.BitsPerKey)
+	fmt.Fprintf(a.Out, "promised %.4f wasted reads per absent lookup over the whole tree, measured %.4f\n\n", r.FPRPromised, r.FPRMeasured)
+	w := tabwriter.NewWriter(a.Out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(w, "%s present and %s absent keys\twith filters\twithout\n", words.Count(r.Keys), words.Count(r.Absents))
 	for _, l := range []struct {
 		what string
@@ -249,15 +221,15 @@ func (a *app) printDemo(r *demoResult) {
 	}
 	w.Flush()
 
-	fmt.Fprintln(a.out)
+	fmt.Fprintln(a.Out)
 	name := fmt.Sprintf("the filter of table %s on level %d", r.blockTable, r.blockLevel)
 	if r.filter == nil {
-		fmt.Fprintf(a.out, "%s: none\n", name)
+		fmt.Fprintf(a.Out, "%s: none\n", name)
 	} else {
-		r.filter.WriteText(a.out, name, a.color)
+		r.filter.WriteText(a.Out, name, a.Color)
 	}
-	fmt.Fprintf(a.out, "\nof %s absent keys it let %.4f through\n", words.Count(r.Absents), r.blockAbsent)
+	fmt.Fprintf(a.Out, "\nof %s absent keys it let %.4f through\n", words.Count(r.Absents), r.blockAbsent)
 	if r.Kept != "" {
-		fmt.Fprintf(a.out, "\nkept: bloomkv inspect %s\n", words.Escaped([]byte(filepath.Clean(r.Kept)), 4096))
+		fmt.Fprintf(a.Out, "\nkept: bloomkv inspect %s\n", words.Escaped([]byte(filepath.Clean(r.Kept)), 4096))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -75,8 +76,8 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 	db, err := bloomkv.Open(d.dir, &d.options)
 	return with(db, err, func(db *bloomkv.DB) error {
 		n := d.set.Len()
-		f := filler{set: d.set, db: db, order: workload.NewPermutation(n, demoSeed), bar: d.newProgress("storing", int64(n), false)}
-		defer f.bar.end()
+		f := filler{set: d.set, db: db, order: workload.NewPermutation(n, demoSeed), bar: d.Progress("storing", int64(n), false)}
+		defer f.bar.End()
 		in := partKeys(n)
 		for n-f.done >= 5*in {
 			if err := f.part(ctx, in); err != nil {
@@ -114,12 +115,41 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 	})
 }
 
+// partKeys is how many keys are flushed at once.
+func partKeys(n int) int { return max(demoRun, n/demoFlushes) }
+
+// demoOptions makes everything small in proportion, so that a set of any size becomes a tree of several levels.
+func demoOptions(set *workload.Pairs) bloomkv.Options {
+	total, largest, part, inPart := int64(0), int64(0), int64(0), partKeys(set.Len())
+	var buf []byte
+	order := workload.NewPermutation(set.Len(), demoSeed)
+	for i := range set.Len() {
+		buf = set.AppendValue(set.AppendKey(buf[:0], order.At(i)), order.At(i))
+		total += int64(len(buf))
+		part += int64(len(buf))
+		if (i+1)%inPart == 0 {
+			part = 0
+		}
+		largest = max(largest, part)
+	}
+	o := bloomkv.Options{
+		Durability:    bloomkv.NoSync, // a demo may be lost in a power cut
+		TableSize:     min(max(total/32, 16<<10), 8<<20),
+		BaseLevelSize: max(total/8, 64<<10),
+		LevelRatio:    4,
+		// A part, or the five that may be flushed together, always fits: each flush makes one run.
+		MemtableSize: min(6*(largest+int64(inPart)*256)+64<<10, 1<<30),
+	}
+	o.MemoryBudget = max(64<<20, 4*o.MemtableSize)
+	return o
+}
+
 // filler puts a set into a store, part by part.
 type filler struct {
 	set   *workload.Pairs
 	db    *bloomkv.DB
 	order workload.Permutation
-	bar   progress
+	bar   cli.Progress
 	done  int
 }
 
@@ -139,7 +169,7 @@ func (f *filler) part(ctx context.Context, n int) error {
 			return err
 		}
 		b.Reset()
-		f.bar.set(int64(f.done), int64(f.set.Len()))
+		f.bar.Set(int64(f.done), int64(f.set.Len()))
 	}
 	return errors.Join(f.db.Apply(&b, bloomkv.NoSync), f.db.Flush(ctx))
 }
@@ -159,11 +189,11 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 	db, err := bloomkv.Open(d.dir, &o)
 	return c, with(db, err, func(db *bloomkv.DB) error {
 		look := func(kind workload.Kind, ops int) (workload.Figures, bloomkv.LookupMetrics, error) {
-			bar := d.newProgress(fmt.Sprintf("%s keys %s", kind, how), int64(ops), false)
-			defer bar.end()
+			bar := d.Progress(fmt.Sprintf("%s keys %s", kind, how), int64(ops), false)
+			defer bar.End()
 			before := db.Metrics().Lookups
 			f, err := workload.Run(ctx, &own.Store{DB: db}, d.set, workload.Phase{Kind: kind, Ops: ops, Choice: workload.Shuffled, Seed: demoSeed + 1},
-				func(done, total int) { bar.set(int64(done), int64(total)) })
+				func(done, total int) { bar.Set(int64(done), int64(total)) })
 			c.wrong += f.Wrong
 			if c.firstWrong == "" {
 				c.firstWrong = f.FirstWrong

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
@@ -89,7 +90,7 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 	if dump := (tool{}).must(t, "dump", keep); dump != strings.Join(sorted, "") {
 		t.Error("the store that was kept does not hold the input")
 	}
-	if r := (tool{}).run(t, "demo", "--data", data, "--keep", keep); r.code != exitTrouble || !strings.Contains(r.err, "is not empty") {
+	if r := (tool{}).run(t, "demo", "--data", data, "--keep", keep); r.code != cli.ExitTrouble || !strings.Contains(r.err, "is not empty") {
 		t.Errorf("a second demo there: exit %d, %q", r.code, r.err)
 	}
 }
@@ -122,7 +123,7 @@ func TestDemoRefusesInputThatProvesNothing(t *testing.T) {
 		{"no file", bad + "x", "no such file"},
 		{"a directory", t.TempDir(), "is a directory"},
 	} {
-		if r := (tool{}).run(t, "demo", "--data", c.file); r.code != exitTrouble || !strings.Contains(r.err, c.err) {
+		if r := (tool{}).run(t, "demo", "--data", c.file); r.code != cli.ExitTrouble || !strings.Contains(r.err, c.err) {
 			t.Errorf("%s: exit %d, %q; want 2 and %q", c.name, r.code, r.err, c.err)
 		}
 	}
@@ -157,7 +158,7 @@ func TestDemoSeesWrongAnswers(t *testing.T) {
 func TestDemoRefusesMoreAbsentKeysThanThereAre(t *testing.T) {
 	data := demoLines(t, demoFewest)
 	for _, n := range []string{"0", "-1", "2000000000"} {
-		if r := (tool{}).run(t, "demo", "--data", data, "--absent", n); r.code != exitTrouble || !strings.Contains(r.err, "--absent "+n) {
+		if r := (tool{}).run(t, "demo", "--data", data, "--absent", n); r.code != cli.ExitTrouble || !strings.Contains(r.err, "--absent "+n) {
 			t.Errorf("--absent %s: exit %d, %q", n, r.code, r.err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -22,14 +23,14 @@ is an error.
 On a terminal tsv is printed as scan prints it, escaped, and load would not read it: bytes as they are go into a pipe or a
 file only.
 ` + onTable,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			f, err := findFormat(formatName)
 			if err != nil {
 				return fmt.Errorf("--format: %w", err)
 			}
 			line := f.append
-			if f.name == "tsv" && a.outTerm {
+			if f.name == "tsv" && a.OutTerminal {
 				line = func(dst, key, value []byte) ([]byte, error) {
 					if _, err := f.append(dst, key, value); err != nil {
 						return dst, err

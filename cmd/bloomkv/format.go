@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -113,37 +114,21 @@ func appendJSON(dst, key, value []byte) ([]byte, error) {
 func appendMember(dst []byte, name string, b []byte) []byte {
 	dst = append(append(dst, '"'), name...)
 	if utf8.Valid(b) && len(b) <= longText {
-		return appendString(append(dst, `":`...), b)
+		return cli.AppendJSONString(append(dst, `":`...), b)
 	}
 	dst = append(dst, `_base64":"`...)
 	return append(base64.StdEncoding.AppendEncode(dst, b), '"')
 }
 
-// appendString appends a JSON string of valid UTF-8. Other than encoding/json it also escapes what no terminal should see.
-func appendString(dst, b []byte) []byte {
-	dst = append(dst, '"')
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		switch {
-		case r == '"' || r == '\\':
-			dst = append(dst, '\\', byte(r))
-		case unicode.IsPrint(r):
-			dst = append(dst, b[:n]...)
-		case r == '\t':
-			dst = append(dst, `\t`...)
-		case r == '\n':
-			dst = append(dst, `\n`...)
-		case r == '\r':
-			dst = append(dst, `\r`...)
-		case r < 1<<16:
-			dst = fmt.Appendf(dst, `\u%04x`, r)
-		default:
-			high, low := utf16.EncodeRune(r)
-			dst = fmt.Appendf(dst, `\u%04x\u%04x`, high, low)
-		}
-		b = b[n:]
+// checkSizes refuses what no store takes.
+func checkSizes(key, value []byte) error {
+	if len(key) > bloomkv.MaxKeySize {
+		return fmt.Errorf("key of %d bytes, want at most %d: %w", len(key), bloomkv.MaxKeySize, bloomkv.ErrTooLarge)
 	}
-	return append(dst, '"')
+	if len(value) > bloomkv.MaxValueSize {
+		return fmt.Errorf("value of more than %d bytes: %w", bloomkv.MaxValueSize, bloomkv.ErrTooLarge)
+	}
+	return nil
 }
 
 // parseJSON is strict where encoding/json is kind: a member that is unknown, missing or given twice, bytes that are not

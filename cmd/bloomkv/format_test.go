@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -86,7 +87,7 @@ func TestWhatTSVCannotCarryNamesTheFormatThatCan(t *testing.T) {
 			tool{in: "first\tline\n"}.must(t, "load", dir)
 			tool{in: c.value}.must(t, "put", dir, c.key)
 			r := tool{}.run(t, "dump", dir)
-			if r.code != exitTrouble || !strings.Contains(r.err, c.what) || !strings.Contains(r.err, "--format json") {
+			if r.code != cli.ExitTrouble || !strings.Contains(r.err, c.what) || !strings.Contains(r.err, "--format json") {
 				t.Errorf("exit %d, %q; want 2, %q and --format json", r.code, r.err, c.what)
 			}
 			if got := (tool{}).must(t, "dump", dir, "--format", "json"); !strings.Contains(got, "first") || strings.Count(got, "\n") != 2 {

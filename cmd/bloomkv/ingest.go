@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -39,7 +40,7 @@ range. To replace something by no lines at all is an error.
   LC_ALL=C sort pairs.tsv | bloomkv ingest ./store
   bloomkv dump ./old --format json | bloomkv ingest ./new --format json
   bloomkv ingest ./store users.tsv --replace-prefix user/`,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			l, err := lf.loader()
 			if err != nil {
@@ -48,7 +49,7 @@ range. To replace something by no lines at all is an error.
 			var o bloomkv.IngestOptions
 			switch {
 			case replace && r.given():
-				return hint(c, errors.New("--replace and a range, want only one of them"))
+				return cli.Hint(c, errors.New("--replace and a range, want only one of them"))
 			case replace:
 				o.Replace = &bloomkv.KeyRange{}
 			case r.given():
@@ -57,7 +58,7 @@ range. To replace something by no lines at all is an error.
 					return err
 				}
 				if everything(kr) {
-					return hint(c, errors.New("the range is the whole store, want --replace to replace every key"))
+					return cli.Hint(c, errors.New("the range is the whole store, want --replace to replace every key"))
 				}
 				o.Replace = &kr
 			}
@@ -66,8 +67,8 @@ range. To replace something by no lines at all is an error.
 				return err
 			}
 			defer in.close()
-			bar := a.newProgress("ingest", in.size, true)
-			defer bar.end()
+			bar := a.Progress("ingest", in.size, true)
+			defer bar.End()
 			l.note = func(text string) { a.note(bar, in.name, text) }
 			err = w.create(args[0], func(db *bloomkv.DB, _ bool) (bool, error) {
 				lines, err := l.open(in.read(c.Context(), bar))
@@ -76,7 +77,7 @@ range. To replace something by no lines at all is an error.
 				}
 				return false, in.named(db.Ingest(c.Context(), l.sorted(lines, o.Replace != nil), o))
 			})
-			bar.end()
+			bar.End()
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 func TestIngestStoresWhatLoadDoes(t *testing.T) {
@@ -100,7 +101,7 @@ func TestIngestStoresAllOrNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := tool{in: c.in}.run(t, append([]string{"ingest", dir}, c.args...)...)
-			if r.code != exitTrouble || r.out != "" || !strings.Contains(r.err, c.err) {
+			if r.code != cli.ExitTrouble || r.out != "" || !strings.Contains(r.err, c.err) {
 				t.Errorf("exit %d, %q, %q; want 2 and %q", r.code, r.out, r.err, c.err)
 			}
 			checkPrintable(t, c.args, r.err)
@@ -132,9 +133,9 @@ func TestAnInterruptedIngestStoresNothing(t *testing.T) {
 	in := &stuckReader{lines: strings.NewReader("b\t1\nc\t2\nd"), stuck: cancel, end: make(chan struct{})}
 	defer close(in.end)
 	var out, errs bytes.Buffer
-	a := &app{in: in, out: &out, err: &errs}
-	if code := a.run(ctx, []string{"ingest", dir, "--replace"}); code != exitInterrupted || !strings.HasPrefix(errs.String(), "bloomkv: interrupted: ") {
-		t.Errorf("exit %d, want %d: %s", code, exitInterrupted, &errs)
+	a := &app{cli.Streams{In: in, Out: &out, Err: &errs}}
+	if code := a.run(ctx, []string{"ingest", dir, "--replace"}); code != cli.ExitInterrupted || !strings.HasPrefix(errs.String(), "bloomkv: interrupted: ") {
+		t.Errorf("exit %d, want %d: %s", code, cli.ExitInterrupted, &errs)
 	}
 	sameTables(t, before, readDir(t, dir))
 	if got := (tool{}).must(t, "dump", dir); got != "a\t1\n" {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -69,11 +70,11 @@ type input struct {
 // openInput opens the file that the last argument of a command names, or standard input where there is none, or a dash.
 func (a *app) openInput(args []string) (*input, error) {
 	if len(args) == 0 || args[0] == "-" {
-		return &input{in: a.in, name: "standard input", size: -1, close: func() {}}, nil
+		return &input{in: a.In, name: "standard input", size: -1, close: func() {}}, nil
 	}
 	file, err := os.Open(args[0])
 	if err != nil {
-		return nil, plainPath(args[0], err)
+		return nil, cli.PathError(args[0], err)
 	}
 	i := &input{in: file, name: args[0], size: -1, close: func() { _ = file.Close() }} // only read
 	info, err := file.Stat()
@@ -92,8 +93,8 @@ func (a *app) openInput(args []string) (*input, error) {
 }
 
 // read is a reader of it, which ends with ctx and moves a bar.
-func (i *input) read(ctx context.Context, bar progress) io.Reader {
-	return io.TeeReader(untilDone(ctx, i.in), bar)
+func (i *input) read(ctx context.Context, bar cli.Progress) io.Reader {
+	return io.TeeReader(cli.UntilDone(ctx, i.in), bar)
 }
 
 // named is an error that names the input.
@@ -134,13 +135,13 @@ func (l *loader) parse(number int, line []byte) (key, value []byte, err error) {
 // printLoaded prints what was stored, on a terminal or as JSON.
 func (a *app) printLoaded(l *loader, asJSON bool) error {
 	if asJSON {
-		return a.printJSON(struct {
+		return a.PrintJSON(struct {
 			Lines int   `json:"lines"`
 			Bytes int64 `json:"bytes"`
 		}{l.lines, l.bytes})
 	}
-	if a.outTerm {
-		fmt.Fprintf(a.out, "%s, %s of keys and values\n", words.Plural(l.lines, "line"), words.Plural(l.bytes, "byte"))
+	if a.OutTerminal {
+		fmt.Fprintf(a.Out, "%s, %s of keys and values\n", words.Plural(l.lines, "line"), words.Plural(l.bytes, "byte"))
 	}
 	return nil
 }

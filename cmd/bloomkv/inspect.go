@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
@@ -62,10 +62,10 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
   bloomkv inspect --key user/0042 ./store
   bloomkv inspect ./store/000012.sst --json
   bloomkv inspect ./store --html store.html --plot pictures`,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := i.parse(whatIf, keys); err != nil {
-				return hint(c, err)
+				return cli.Hint(c, err)
 			}
 			name, isDir, err := lookAt(args[0])
 			if err != nil {
@@ -76,15 +76,15 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
 			}
 			kind, number := filename.Parse(filepath.Base(name))
 			if err := i.check(kind); err != nil {
-				return hint(c, fmt.Errorf("%s: %w", args[0], err))
+				return cli.Hint(c, fmt.Errorf("%s: %w", args[0], err))
 			}
 			switch kind {
 			case filename.Log:
 				l, err := inspect.ReadLog(c.Context(), name, number, i.options)
-				return i.showRead(c.Context(), l, err, func() { l.WriteText(a.out) })
+				return i.showRead(c.Context(), l, err, func() { l.WriteText(a.Out) })
 			case filename.Manifest:
 				m, err := inspect.ReadManifest(c.Context(), name, number)
-				return i.showRead(c.Context(), m, err, func() { m.WriteText(a.out) })
+				return i.showRead(c.Context(), m, err, func() { m.WriteText(a.Out) })
 			case filename.Current, filename.Lock, filename.Temp:
 				return fmt.Errorf("%s holds nothing to look at; want a table, a log, a manifest or a directory", args[0])
 			default: // a table may have been renamed
@@ -148,15 +148,15 @@ func (i *inspection) store(ctx context.Context, dir string) error {
 	i.options.Full = i.page.asked()
 	stop := func() {}
 	if i.options.Verify {
-		bar := i.newProgress("verify", -1, false)
-		i.options.Progress, stop = func(done, of int) { bar.set(int64(done), int64(of)) }, bar.end
+		bar := i.Progress("verify", -1, false)
+		i.options.Progress, stop = func(done, of int) { bar.Set(int64(done), int64(of)) }, bar.End
 	}
 	s, err := inspect.ReadStore(ctx, dir, i.options)
 	stop()
 	if err != nil {
 		return err
 	}
-	return i.show(ctx, s, s.Wrong(), func() page { return s.Page() }, func() { s.WriteText(i.out, inspect.Style{Color: i.color, Hex: i.hex}) })
+	return i.show(ctx, s, s.Wrong(), func() page { return s.Page() }, func() { s.WriteText(i.Out, inspect.Style{Color: i.Color, Hex: i.hex}) })
 }
 
 func (i *inspection) table(ctx context.Context, name string) error {
@@ -164,10 +164,10 @@ func (i *inspection) table(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	err = i.show(ctx, t, t.Wrong(), func() page { return t.Page() }, func() { t.WriteText(i.out, inspect.Style{Color: i.color, Hex: i.hex}) })
+	err = i.show(ctx, t, t.Wrong(), func() page { return t.Page() }, func() { t.WriteText(i.Out, inspect.Style{Color: i.Color, Hex: i.hex}) })
 	if i.options.Entries {
-		fmt.Fprintln(i.out)
-		err = errors.Join(err, inspect.WriteEntries(i.out, name))
+		fmt.Fprintln(i.Out)
+		err = errors.Join(err, inspect.WriteEntries(i.Out, name))
 	}
 	return err
 }
@@ -180,7 +180,7 @@ func (i *inspection) show(ctx context.Context, facts any, wrong error, drawn fun
 	}
 	switch {
 	case i.asJSON:
-		return errors.Join(i.printJSON(facts), wrong, written)
+		return errors.Join(i.PrintJSON(facts), wrong, written)
 	case i.page.html != toOutput:
 		text()
 	}
@@ -195,20 +195,12 @@ func (i *inspection) showRead(ctx context.Context, facts any, err error, text fu
 	return i.show(ctx, facts, err, nil, text)
 }
 
-// plainPath is an error of package os by the name that the user gave, without the operation.
-func plainPath(arg string, err error) error {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		err = path.Err
-	}
-	return fmt.Errorf("%s: %w", arg, err)
-}
-
 // lookAt follows links to a file or directory that can be looked at. Everything else is an error at once: nobody waits for a pipe.
 func lookAt(arg string) (name string, isDir bool, err error) {
 	info, err := os.Stat(arg)
 	switch {
 	case err != nil:
-		return "", false, plainPath(arg, err)
+		return "", false, cli.PathError(arg, err)
 	case info.IsDir():
 		return arg, true, nil
 	case !info.Mode().IsRegular():

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
@@ -50,7 +51,7 @@ func TestOpeningDoesWithFilesWhatInspectSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, s := readStore(t, dir)
-	if r.code != exitOK || len(s.Others) != 9 || s.Opening.Refused != nil || s.Opening.Records != 0 {
+	if r.code != cli.ExitOK || len(s.Others) != 9 || s.Opening.Refused != nil || s.Opening.Records != 0 {
 		t.Fatalf("exit %d, %q, %+v, %+v", r.code, r.err, s.Others, s.Opening)
 	}
 	for _, want := range []string{
@@ -140,7 +141,7 @@ func TestOpeningIsRefusedWhereInspectSaysSo(t *testing.T) {
 				}
 			}
 			r, s := readStore(t, left, "--verify", "--key", "key/000007")
-			if (s.Opening.Refused != nil) != (c.refused != "") || (r.code == exitTrouble) != (c.refused != "") || !strings.Contains(r.out, c.want) {
+			if (s.Opening.Refused != nil) != (c.refused != "") || (r.code == cli.ExitTrouble) != (c.refused != "") || !strings.Contains(r.out, c.want) {
 				t.Fatalf("exit %d, %q, %+v, want %q:\n%s", r.code, r.err, s.Opening, c.want, r.out)
 			}
 			if c.loose != (s.NoManifest != nil) || c.loose && (len(s.Loose) != 1 || len(s.Logs) != 1 || len(s.Key.Tables) > 1) {
@@ -159,7 +160,7 @@ func TestOpeningIsRefusedWhereInspectSaysSo(t *testing.T) {
 		})
 	}
 	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), "none")} {
-		if r := (tool{}).run(t, "inspect", dir); r.code != exitTrouble || r.out != "" || !strings.Contains(r.err, "no such file") {
+		if r := (tool{}).run(t, "inspect", dir); r.code != cli.ExitTrouble || r.out != "" || !strings.Contains(r.err, "no such file") {
 			t.Errorf("no store: exit %d, %q", r.code, r.err)
 		}
 	}
@@ -199,7 +200,7 @@ func TestAStoreThatChangesIsNotDamaged(t *testing.T) {
 	for i := 0; i < least || i < most && (len(levels) < 3 || db.Metrics().Writes.Compactions < 10); i++ {
 		looks++
 		r := tool{}.run(t, "inspect", dir, "--json", "--key", "8000000000000000", fmt.Sprintf("--verify=%v", i%3 == 0))
-		if r.code != exitOK {
+		if r.code != cli.ExitOK {
 			t.Errorf("look %d: exit %d, %s", i, r.code, r.err)
 			break
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
@@ -114,10 +115,10 @@ func TestFaultsOfAFilterAreFlaggedByName(t *testing.T) {
 		code   int      // of --verify
 		verify string
 	}{
-		{"as it was written", faulty(t, table, add(0, n, 1, asItIs)), nil, exitOK, "verify: ok, bit for bit"},
-		{"half of its keys missing", faulty(t, table, add(0, n, 2, asItIs)), []string{"keys-differ", "fill-off"}, exitTrouble, "verify: NOT "},
-		{"twice its keys", faulty(t, table, add(0, 2*n, 1, asItIs)), []string{"saturated", "keys-differ"}, exitTrouble, "verify: NOT "},
-		{"hashes of 32 bits", faulty(t, table, add(0, n, 1, low32)), []string{"positions-uneven"}, exitTrouble, "verify: NOT "},
+		{"as it was written", faulty(t, table, add(0, n, 1, asItIs)), nil, cli.ExitOK, "verify: ok, bit for bit"},
+		{"half of its keys missing", faulty(t, table, add(0, n, 2, asItIs)), []string{"keys-differ", "fill-off"}, cli.ExitTrouble, "verify: NOT "},
+		{"twice its keys", faulty(t, table, add(0, 2*n, 1, asItIs)), []string{"saturated", "keys-differ"}, cli.ExitTrouble, "verify: NOT "},
+		{"hashes of 32 bits", faulty(t, table, add(0, n, 1, low32)), []string{"positions-uneven"}, cli.ExitTrouble, "verify: NOT "},
 	} {
 		text := tool{}.must(t, "inspect", c.table)
 		object := tool{}.must(t, "inspect", c.table, "--json")
@@ -133,17 +134,17 @@ func TestFaultsOfAFilterAreFlaggedByName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v := facts.Verify; v.OK != (c.code == exitOK) || (v.Denied > 0) != (!v.OK && !slices.Contains(c.flags, "saturated")) || v.Keys != n {
+		if v := facts.Verify; v.OK != (c.code == cli.ExitOK) || (v.Denied > 0) != (!v.OK && !slices.Contains(c.flags, "saturated")) || v.Keys != n {
 			t.Errorf("%s: %+v", c.name, v)
 		}
 		r := tool{}.run(t, "inspect", "--verify", c.table)
-		if r.code != c.code || !strings.Contains(r.out, c.verify) || c.code != exitOK && !strings.Contains(r.err, filepath.Base(table)+": offset ") {
+		if r.code != c.code || !strings.Contains(r.out, c.verify) || c.code != cli.ExitOK && !strings.Contains(r.err, filepath.Base(table)+": offset ") {
 			t.Errorf("%s: --verify: exit %d, %q, want %d and %q:\n%s", c.name, r.code, r.err, c.code, c.verify, r.out)
 		}
 	}
 	half := faulty(t, table, add(n/2, n, 1, asItIs))
 	r := tool{}.run(t, "inspect", half, "--key", "key/000007")
-	if r.code != exitTrouble || !strings.Contains(r.out, "the filter says: no; the table has: value; so: false negative") || !strings.Contains(r.err, "denies key key/000007") {
+	if r.code != cli.ExitTrouble || !strings.Contains(r.out, "the filter says: no; the table has: value; so: false negative") || !strings.Contains(r.err, "denies key key/000007") {
 		t.Errorf("a key that the filter hides: exit %d, %q:\n%s", r.code, r.err, r.out)
 	}
 }
@@ -262,7 +263,7 @@ func TestATableThatIsCutOffAnywhereIsAnError(t *testing.T) {
 		if err := os.WriteFile(name, b[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if r := (tool{}).run(t, "inspect", "--verify", "--key", "x", name); r.code != exitTrouble || !strings.Contains(r.err, "cut.sst: offset ") {
+		if r := (tool{}).run(t, "inspect", "--verify", "--key", "x", name); r.code != cli.ExitTrouble || !strings.Contains(r.err, "cut.sst: offset ") {
 			t.Errorf("%d bytes: exit %d, %q", n, r.code, r.err)
 		}
 	}

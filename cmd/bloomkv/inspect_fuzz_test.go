@@ -13,6 +13,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/inspect"
@@ -158,7 +159,7 @@ func FuzzInspect(f *testing.F) {
 			{"inspect", name, "--verify", "--hex", "--entries", "--key", string(words.AppendEscaped(nil, []byte(key)))}, asJSON,
 		} {
 			r := tool{}.run(t, args...)
-			if r.code != exitOK && (r.code != exitTrouble || !strings.Contains(r.err, filepath.Base(name))) {
+			if r.code != cli.ExitOK && (r.code != cli.ExitTrouble || !strings.Contains(r.err, filepath.Base(name))) {
 				t.Fatalf("%q: exit %d, %q", args, r.code, r.err)
 			}
 			printable(t, args, r.out+r.err)
@@ -213,7 +214,7 @@ func FuzzInspectStore(f *testing.F) {
 			{"inspect", dir, "--json", "--key", string(words.AppendEscaped(nil, []byte(key)))},
 		} {
 			r := tool{}.run(t, args...)
-			if r.code != exitOK && (r.code != exitTrouble || r.err == "") || r.out == "" {
+			if r.code != cli.ExitOK && (r.code != cli.ExitTrouble || r.err == "") || r.out == "" {
 				t.Fatalf("%q: exit %d, %q", args, r.code, r.err)
 			}
 			printable(t, args, r.out+r.err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
@@ -59,7 +60,7 @@ func TestAKeyIsFollowedThroughTheTables(t *testing.T) {
 	if out := (tool{}).must(t, "inspect", tables[0], "--key", find(true)); !strings.Contains(out, "says: maybe; the table has: nothing; so: false positive") {
 		t.Errorf("a false positive:\n%s", out)
 	}
-	if r := (tool{}).run(t, "inspect", dir, "--key", `\q`); r.code != exitTrouble || !strings.Contains(r.err, `--key "\\q"`) {
+	if r := (tool{}).run(t, "inspect", dir, "--key", `\q`); r.code != cli.ExitTrouble || !strings.Contains(r.err, `--key "\\q"`) {
 		t.Errorf("a key that is not escaped: exit %d, %q", r.code, r.err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
@@ -60,7 +61,7 @@ func readLog(t *testing.T, name string, b []byte) (r result, l inspect.RecordLog
 func TestALogIsShownOperationByOperation(t *testing.T) {
 	name, b := logOf(t)
 	r, l := readLog(t, name, b)
-	if r.code != exitOK || l.Operations != 7 || l.FirstSeq != 1 || l.LastSeq != 7 || len(l.List) != 4 || l.Break != nil {
+	if r.code != cli.ExitOK || l.Operations != 7 || l.FirstSeq != 1 || l.LastSeq != 7 || len(l.List) != 4 || l.Break != nil {
 		t.Fatalf("exit %d, %q, %+v", r.code, r.err, l)
 	}
 	if rec := l.List[1]; rec.FirstSeq != 2 || rec.Operations != 4 || rec.Puts != 1 || rec.Deletes != 1 || rec.Ranges != 2 || rec.Offset != l.List[0].End || len(rec.Ops) != 4 {
@@ -107,35 +108,35 @@ func TestDamageOfALogIsLocatedAndJudged(t *testing.T) {
 		reason  string
 	}{
 		{
-			"a bit of a record that a later one promises", func(b []byte) []byte { b[at(1)+30] ^= 1; return b }, exitTrouble, 1,
+			"a bit of a record that a later one promises", func(b []byte) []byte { b[at(1)+30] ^= 1; return b }, cli.ExitTrouble, 1,
 			&inspect.Break{Offset: at(1), Behind: 2, Next: at(2), Opening: "refused"}, "payload checksum ",
 		},
 		{
-			"a header in the middle", func(b []byte) []byte { clear(b[at(1):][:24]); return b }, exitTrouble, 1,
+			"a header in the middle", func(b []byte) []byte { clear(b[at(1):][:24]); return b }, cli.ExitTrouble, 1,
 			&inspect.Break{Offset: at(1), Behind: 2, Next: at(2), Opening: "refused"}, "says it was durable up to ",
 		},
 		{
-			"a bit of the last record", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, exitOK, 3,
+			"a bit of the last record", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, cli.ExitOK, 3,
 			&inspect.Break{Offset: at(3), Opening: "cut off"}, "payload checksum ",
 		},
 		{
-			"a last record cut short", func(b []byte) []byte { return b[:len(b)-1] }, exitOK, 3,
+			"a last record cut short", func(b []byte) []byte { return b[:len(b)-1] }, cli.ExitOK, 3,
 			&inspect.Break{Offset: at(3), Opening: "cut off"}, "bytes of payload, want ",
 		},
 		{"a record that is whole and no batch", func(b []byte) []byte {
 			b[at(1)+24+12] = 9
 			fixHeader(b, number, int(at(1)), l.List[1].Bytes)
 			return b
-		}, exitTrouble, 4, &inspect.Break{Offset: at(1) + 24, Behind: 2, Next: at(2), Opening: "refused"}, "unknown kind of operation: 9"},
+		}, cli.ExitTrouble, 4, &inspect.Break{Offset: at(1) + 24, Behind: 2, Next: at(2), Opening: "refused"}, "unknown kind of operation: 9"},
 		{"a record that does not follow", func(b []byte) []byte {
 			b[at(2)+24]++
 			fixHeader(b, number, int(at(2)), l.List[2].Bytes)
 			return b
-		}, exitTrouble, 4, &inspect.Break{Offset: at(2) + 24, Behind: 1, Next: at(3), Opening: "refused"}, "sequence 7, want 6"},
-		{"nothing", func([]byte) []byte { return nil }, exitOK, 0, &inspect.Break{Opening: "cut off"}, "0 bytes, want 32"},
-		{"zeros", func([]byte) []byte { return make([]byte, 100) }, exitOK, 0, &inspect.Break{Opening: "cut off"}, "magic "},
+		}, cli.ExitTrouble, 4, &inspect.Break{Offset: at(2) + 24, Behind: 1, Next: at(3), Opening: "refused"}, "sequence 7, want 6"},
+		{"nothing", func([]byte) []byte { return nil }, cli.ExitOK, 0, &inspect.Break{Opening: "cut off"}, "0 bytes, want 32"},
+		{"zeros", func([]byte) []byte { return make([]byte, 100) }, cli.ExitOK, 0, &inspect.Break{Opening: "cut off"}, "magic "},
 		{
-			"a foreign file", func([]byte) []byte { return append([]byte("SQLite format 3\x00"), make([]byte, 100)...) }, exitTrouble, 0,
+			"a foreign file", func([]byte) []byte { return append([]byte("SQLite format 3\x00"), make([]byte, 100)...) }, cli.ExitTrouble, 0,
 			&inspect.Break{Opening: "cut off"}, "magic ",
 		},
 	} {
@@ -149,7 +150,7 @@ func TestDamageOfALogIsLocatedAndJudged(t *testing.T) {
 		if *got.Break != *c.want {
 			t.Errorf("%s: %+v, want %+v", c.what, *got.Break, *c.want)
 		}
-		if c.code != exitOK && !strings.Contains(r.err, fmt.Sprintf("%s: offset %d: ", filepath.Base(name), c.want.Offset)) {
+		if c.code != cli.ExitOK && !strings.Contains(r.err, fmt.Sprintf("%s: offset %d: ", filepath.Base(name), c.want.Offset)) {
 			t.Errorf("%s: %q lacks the address", c.what, r.err)
 		}
 		text := strings.Join(strings.Fields(r.out), " ")
@@ -177,7 +178,7 @@ func TestAForeignFileIsToldByItsBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := tool{}.run(t, "inspect", name)
-		if r.code != exitTrouble || !strings.Contains(r.err, c.want) || !strings.Contains(r.err, c.name+": offset ") {
+		if r.code != cli.ExitTrouble || !strings.Contains(r.err, c.want) || !strings.Contains(r.err, c.name+": offset ") {
 			t.Errorf("%s of %q: exit %d, %q, want %q", c.name, c.content, r.code, r.err, c.want)
 		}
 	}

@@ -44,7 +44,7 @@ func (f *pageFlags) write(ctx context.Context, a *app, p page) error {
 	switch f.html {
 	case "":
 	case toOutput:
-		errs = append(errs, p.WriteHTML(a.out))
+		errs = append(errs, p.WriteHTML(a.Out))
 	default:
 		var b bytes.Buffer
 		err := p.WriteHTML(&b)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
@@ -265,7 +266,7 @@ func TestThePageAgreesWithJSONOnEveryNumber(t *testing.T) {
 			{tables[0]}, {tables[len(tables)-1], "--verify", "--key", "key/000007"}, {dir, "--verify", "--key", "key/000007", "--what-if", "fpr=0.001", "--what-if", "kind=ribbon", "--what-if", "memory=1"},
 		} {
 			doc, code := pageOf(t, args...)
-			if code != exitOK {
+			if code != cli.ExitOK {
 				t.Errorf("%q: exit %d", args, code)
 			}
 			text, elements := textOf(t, doc)
@@ -301,7 +302,7 @@ func TestThePageFlagsWhatIsOff(t *testing.T) {
 			t.Errorf("half of the keys missing: no %q", want)
 		}
 	}
-	if strings.Contains(text, "nothing is off") || code != exitTrouble {
+	if strings.Contains(text, "nothing is off") || code != cli.ExitTrouble {
 		t.Errorf("half of the keys missing: exit %d, want 2, and no word of all being well", code)
 	}
 
@@ -315,7 +316,7 @@ func TestThePageFlagsWhatIsOff(t *testing.T) {
 	}
 	for _, of := range []string{table, filepath.Dir(table)} {
 		doc, code := pageOf(t, of)
-		if text, _ := textOf(t, doc); code != exitTrouble || !strings.Contains(text, "amaged") || !strings.Contains(text, filepath.Base(table)+": offset ") || strings.Contains(text, "nothing is off") {
+		if text, _ := textOf(t, doc); code != cli.ExitTrouble || !strings.Contains(text, "amaged") || !strings.Contains(text, filepath.Base(table)+": offset ") || strings.Contains(text, "nothing is off") {
 			t.Errorf("%s with a damaged filter: exit %d, want 2 and the damage with its address on the page", filepath.Base(of), code)
 		}
 	}
@@ -325,7 +326,7 @@ func TestThePageFlagsWhatIsOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc, code = pageOf(t, store)
-	if text, _ := textOf(t, doc); code != exitTrouble || !strings.Contains(text, "Off: no manifest.") || !strings.Contains(text, "Opening the store is refused") || !strings.Contains(text, "100") || strings.Contains(text, "nothing is off") {
+	if text, _ := textOf(t, doc); code != cli.ExitTrouble || !strings.Contains(text, "Off: no manifest.") || !strings.Contains(text, "Opening the store is refused") || !strings.Contains(text, "100") || strings.Contains(text, "nothing is off") {
 		t.Errorf("without a manifest: exit %d, want 2, and what the tables say by themselves: %s", code, text)
 	}
 
@@ -404,7 +405,7 @@ func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
 		{"both to the output", []string{dir, "--json", "--html", "-"}, "want a file for the page"},
 		{"of a manifest", []string{glob(t, dir, "MANIFEST-*"), "--html", name}, "for tables and stores"},
 	} {
-		if r := (tool{}).run(t, append([]string{"inspect"}, c.args...)...); r.code != exitTrouble || !strings.Contains(r.err, c.err) {
+		if r := (tool{}).run(t, append([]string{"inspect"}, c.args...)...); r.code != cli.ExitTrouble || !strings.Contains(r.err, c.err) {
 			t.Errorf("%s: exit %d, %q; want 2, %q", c.name, r.code, r.err, c.err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
@@ -48,7 +49,7 @@ func TestPrefixFiltersAreVerified(t *testing.T) {
 		dir, table := prefixStore(t, flags...)
 		r, facts := inspectTable(t, table, "--verify")
 		v := facts.Prefix.Verify
-		if r.code != exitOK || v == nil || !v.OK || v.Keys != 1000 || v.Recorded != 1000 || !facts.Verify.OK || facts.Verify.Keys != 3002 {
+		if r.code != cli.ExitOK || v == nil || !v.OK || v.Keys != 1000 || v.Recorded != 1000 || !facts.Verify.OK || facts.Verify.Keys != 3002 {
 			t.Errorf("%q: exit %d, %q, %+v, %+v", flags, r.code, r.err, v, facts.Verify)
 		}
 		if out := (tool{}).must(t, "inspect", dir, "--verify"); !strings.Contains(out, ": prefix filter: verify: ok, bit for bit: ") {
@@ -82,7 +83,7 @@ func TestPrefixFiltersAreVerified(t *testing.T) {
 		}
 		r, facts := inspectTable(t, name, "--verify", "--key", "user/0000/1")
 		v := facts.Prefix.Verify
-		if r.code != exitTrouble || v == nil || v.OK || (v.Denied > 0) != c.denied || (v.Missing > 0) != c.denied || (v.Extra > 0) != c.extras || !facts.Verify.OK ||
+		if r.code != cli.ExitTrouble || v == nil || v.OK || (v.Denied > 0) != c.denied || (v.Missing > 0) != c.denied || (v.Extra > 0) != c.extras || !facts.Verify.OK ||
 			!strings.Contains(r.err, "not that of the prefixes of the table's keys") || !strings.Contains(r.out, "prefix filter: verify: NOT ") {
 			t.Errorf("%s: exit %d, %q, %+v", c.name, r.code, r.err, v)
 		}
@@ -115,7 +116,7 @@ func TestARuleOfALaterVersionIsSaidNotToBeKnown(t *testing.T) {
 	}
 	r, facts := inspectTable(t, table, "--verify", "--key", "user/0000/1")
 	v, p := facts.Prefix.Verify, facts.Key.Tables[0].Prefix
-	if r.code != exitOK || v == nil || v.OK || !strings.Contains(v.Cannot, `"new:/:2"`) || p.Answer != "none" || p.Verdict != "not asked" ||
+	if r.code != cli.ExitOK || v == nil || v.OK || !strings.Contains(v.Cannot, `"new:/:2"`) || p.Answer != "none" || p.Verdict != "not asked" ||
 		!strings.Contains(r.out, `not built again: this program does not know the rule "new:/:2"`) || !strings.Contains(r.out, "prefix filter by new:/:2: not asked") {
 		t.Errorf("exit %d, %q, %+v, %+v:\n%s", r.code, r.err, v, p, r.out)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
@@ -179,7 +180,7 @@ func TestWhatIfIsOfAStore(t *testing.T) {
 		{[]string{glob(t, dir, "*.sst"), "--what-if", "fpr=0.1"}, "--what-if is of a store"},
 		{[]string{dir, "--what-if", "fpr=1e-12"}, "is out of reach"},
 	} {
-		if r := (tool{}).run(t, append([]string{"inspect"}, c.args...)...); r.code != exitTrouble || r.out != "" || !strings.Contains(r.err, c.want) {
+		if r := (tool{}).run(t, append([]string{"inspect"}, c.args...)...); r.code != cli.ExitTrouble || r.out != "" || !strings.Contains(r.err, c.want) {
 			t.Errorf("%q: exit %d, %q, %q; want %q", c.args, r.code, r.out, r.err, c.want)
 		}
 	}
@@ -189,7 +190,7 @@ func TestVerifyOfAStoreShowsHowFarItIsAndCanBeStopped(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
 	for _, terminal := range []bool{false, true} {
 		r := tool{terminal: terminal}.run(t, "inspect", dir, "--verify")
-		if drawn := strings.Contains(r.err, "verify"); r.code != exitOK || drawn != terminal {
+		if drawn := strings.Contains(r.err, "verify"); r.code != cli.ExitOK || drawn != terminal {
 			t.Errorf("terminal %v: exit %d, %q on the error stream", terminal, r.code, r.err)
 		}
 	}

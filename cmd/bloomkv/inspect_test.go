@@ -15,6 +15,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
@@ -177,7 +178,7 @@ func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := tool{}.run(t, "check", dir)
-		if r.code != exitTrouble || r.out != "" || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
+		if r.code != cli.ExitTrouble || r.out != "" || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
 			t.Errorf("byte %d damaged: exit %d, %q, %q; want 2 and the address", at, r.code, r.out, r.err)
 		}
 		r = tool{}.run(t, "check", dir, "--json")
@@ -188,14 +189,14 @@ func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
 		if err := json.Unmarshal([]byte(r.out), &report); err != nil {
 			t.Fatal(err)
 		}
-		if r.code != exitTrouble || report.OK || len(report.Damage) != 1 || report.Damage[0].File != filepath.Base(table) || report.Damage[0].Reason == "" {
+		if r.code != cli.ExitTrouble || report.OK || len(report.Damage) != 1 || report.Damage[0].File != filepath.Base(table) || report.Damage[0].Reason == "" {
 			t.Errorf("byte %d damaged: exit %d, %+v; want 2 and one damage in the table", at, r.code, report)
 		}
 	}
 	if err := os.Remove(table); err != nil {
 		t.Fatal(err)
 	}
-	if r := (tool{}).run(t, "check", dir); r.code != exitTrouble || !strings.Contains(r.err, filepath.Base(table)) {
+	if r := (tool{}).run(t, "check", dir); r.code != cli.ExitTrouble || !strings.Contains(r.err, filepath.Base(table)) {
 		t.Errorf("without its table: exit %d, %q", r.code, r.err)
 	}
 }
@@ -213,7 +214,7 @@ func TestInspectShowsADamagedFilterAndReadsGoOn(t *testing.T) {
 	}
 	for _, of := range []string{dir, table} {
 		r := tool{}.run(t, "inspect", of)
-		if r.code != exitTrouble || !strings.Contains(r.out, "3000") || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
+		if r.code != cli.ExitTrouble || !strings.Contains(r.out, "3000") || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
 			t.Errorf("inspect %s: exit %d, %q, %q; want 2, the facts, and the damage", filepath.Base(of), r.code, r.out, r.err)
 		}
 	}
@@ -243,7 +244,7 @@ func TestInspectShowsADamagedSampleBesideTheFilter(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := tool{}.run(t, "inspect", table)
-	if r.code != exitTrouble || !strings.Contains(r.out, "filter: blocked Bloom") || strings.Contains(r.out, "sample") || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
+	if r.code != cli.ExitTrouble || !strings.Contains(r.out, "filter: blocked Bloom") || strings.Contains(r.out, "sample") || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
 		t.Errorf("exit %d, %q, %q; want 2, the filter, and the damage", r.code, r.out, r.err)
 	}
 	if out := (tool{}).must(t, "get", dir, "key/000007"); out != "value 49" {
@@ -282,7 +283,7 @@ func TestInspectShowsAManifestUpToItsDamage(t *testing.T) {
 	}
 	for _, c := range []struct{ arg, want string }{{"--json=false", "edit 1: next file "}, {"--json", `"records": 1,`}} {
 		r := tool{}.run(t, "inspect", name, c.arg)
-		if r.code != exitTrouble || !strings.Contains(r.out, c.want) || strings.Contains(r.out, "edit 2") || !strings.Contains(r.err, fmt.Sprintf("offset %d: ", whole.Offsets[1])) {
+		if r.code != cli.ExitTrouble || !strings.Contains(r.out, c.want) || strings.Contains(r.out, "edit 2") || !strings.Contains(r.err, fmt.Sprintf("offset %d: ", whole.Offsets[1])) {
 			t.Errorf("%s: exit %d, %q, %q; want 2, one edit, and the damage at %d", c.arg, r.code, r.out, r.err, whole.Offsets[1])
 		}
 	}
@@ -406,7 +407,7 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 	for i := range 3000 {
 		fmt.Fprintf(&lines, "user/%04d/%d\tvalue\n", i/2, i)
 	}
-	if r := (tool{in: lines.String()}).run(t, "load", dir, "--filter-prefix", "sep:/"); r.code != exitTrouble || !strings.Contains(r.err, `prefix rule "sep:/"`) {
+	if r := (tool{in: lines.String()}).run(t, "load", dir, "--filter-prefix", "sep:/"); r.code != cli.ExitTrouble || !strings.Contains(r.err, `prefix rule "sep:/"`) {
 		t.Errorf("a rule that is none: exit %d, %q", r.code, r.err)
 	}
 	tool{in: lines.String()}.must(t, "load", dir, "--filter-prefix", "sep:/:2")
@@ -442,7 +443,7 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 		{"3000 keys", "\nprefix filter by sep:/:2: blocked Bloom, ", "1500 keys"}, {"\nprefix filter by sep:/:2: "}, {}, {},
 	} {
 		for _, want := range append(want, "3000") {
-			if got[i].code != exitOK || !strings.Contains(got[i].out, want) {
+			if got[i].code != cli.ExitOK || !strings.Contains(got[i].out, want) {
 				t.Errorf("exit %d, %q lacks %q:\n%s", got[i].code, got[i].err, want, got[i].out)
 			}
 		}
@@ -462,7 +463,7 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 	}
 	got = of()
 	for i, want := range []string{"prefix filter by sep:/:2: damaged; ", "prefix filter by sep:/:2: damaged\n", `"error": "`, `"error": "`} {
-		if got[i].code != exitTrouble || !strings.Contains(got[i].out, want) || !strings.Contains(got[i].err, filepath.Base(table)+": offset ") {
+		if got[i].code != cli.ExitTrouble || !strings.Contains(got[i].out, want) || !strings.Contains(got[i].err, filepath.Base(table)+": offset ") {
 			t.Errorf("damaged: exit %d, %q, want %q:\n%s", got[i].code, got[i].err, want, got[i].out)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -21,7 +22,7 @@ func TestAPipeIsNotWaitedFor(t *testing.T) {
 		if err := syscall.Mkfifo(name, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if r := (tool{}).run(t, "inspect", name, "--verify"); r.code != exitTrouble || !strings.Contains(r.err, base) || !strings.Contains(r.err, "not a regular file") {
+		if r := (tool{}).run(t, "inspect", name, "--verify"); r.code != cli.ExitTrouble || !strings.Contains(r.err, base) || !strings.Contains(r.err, "not a regular file") {
 			t.Errorf("%s: exit %d, %q", base, r.code, r.err)
 		}
 	}
@@ -37,7 +38,7 @@ func TestAPipeIsNotWaitedFor(t *testing.T) {
 		if err := syscall.Mkfifo(name, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if r, s := readStore(t, dir, "--verify", "--key", "k"); r.code != exitTrouble || !strings.Contains(r.err, filepath.Base(name)) || s.Opening.Refused == nil {
+		if r, s := readStore(t, dir, "--verify", "--key", "k"); r.code != cli.ExitTrouble || !strings.Contains(r.err, filepath.Base(name)) || s.Opening.Refused == nil {
 			t.Errorf("%s: exit %d, %q, %+v", pattern, r.code, r.err, s.Opening)
 		}
 	}
@@ -88,7 +89,7 @@ func TestWhatIsNoFileIsAnError(t *testing.T) {
 		{at("none\x1b[2J"), `none\x1b[2J: no such file`},
 		{strings.Repeat("x", 5000), "file name too long"},
 	} {
-		if r := (tool{}).run(t, "inspect", c.name, "--verify"); r.code != exitTrouble || !strings.Contains(r.err, c.want) || r.out != "" {
+		if r := (tool{}).run(t, "inspect", c.name, "--verify"); r.code != cli.ExitTrouble || !strings.Contains(r.err, c.want) || r.out != "" {
 			t.Errorf("%.100q: exit %d, %q, want %q", c.name, r.code, r.err, c.want)
 		}
 	}
@@ -177,7 +178,7 @@ func TestAFileThatChangesWhileItIsReadIsAnAnswerOrAnError(t *testing.T) {
 		})
 		for range 100 {
 			r := tool{}.run(t, "inspect", name, "--verify", "--key", "key/000007")
-			if r.code != exitOK && (r.code != exitTrouble || !strings.Contains(r.err, base)) {
+			if r.code != cli.ExitOK && (r.code != cli.ExitTrouble || !strings.Contains(r.err, base)) {
 				t.Errorf("%s: exit %d, %q", base, r.code, r.err)
 			}
 		}

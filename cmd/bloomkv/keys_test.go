@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
@@ -96,7 +97,7 @@ func TestKeysThatCannotBeReadAreErrors(t *testing.T) {
 	} {
 		args := strings.Fields(c.args)
 		args[1] = dir
-		if r := (tool{}).run(t, args...); r.code != exitTrouble || !strings.HasPrefix(r.err, "bloomkv: "+c.want) {
+		if r := (tool{}).run(t, args...); r.code != cli.ExitTrouble || !strings.HasPrefix(r.err, "bloomkv: "+c.want) {
 			t.Errorf("%s: exit %d, %q, want %q", c.args, r.code, r.err, c.want)
 		}
 	}

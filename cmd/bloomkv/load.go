@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -29,7 +30,7 @@ lines before it are stored, that line and those behind it are not; a store that 
 the line is put right, load may read the whole file again. After an interrupt the lines before it are stored.`,
 		Example: `  bloomkv load ./store pairs.tsv
   bloomkv dump ./old --format json | bloomkv load ./new --format json`,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			l, err := lf.loader()
 			if err != nil {
@@ -40,14 +41,14 @@ the line is put right, load may read the whole file again. After an interrupt th
 				return err
 			}
 			defer in.close()
-			bar := a.newProgress("load", in.size, true)
-			defer bar.end()
+			bar := a.Progress("load", in.size, true)
+			defer bar.End()
 			l.note = func(text string) { a.note(bar, in.name, text) }
 			err = w.create(args[0], func(db *bloomkv.DB, isNew bool) (keep bool, err error) {
 				keep, err = l.load(c.Context(), db, in.read(c.Context(), bar), isNew)
 				return keep, in.named(err)
 			})
-			bar.end()
+			bar.End()
 			if err != nil {
 				return err
 			}

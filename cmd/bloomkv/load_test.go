@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -31,7 +32,7 @@ func TestABadLineIsNamedAndAllBeforeItIsStored(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := newStore(t, "")
 			r := tool{in: c.in}.run(t, append([]string{"load", dir}, c.args...)...)
-			if r.code != exitTrouble || !strings.Contains(r.err, c.err) || r.out != "" {
+			if r.code != cli.ExitTrouble || !strings.Contains(r.err, c.err) || r.out != "" {
 				t.Errorf("exit %d, %q; want 2 and %q", r.code, r.err, c.err)
 			}
 			if got := (tool{}).must(t, "dump", dir); got != c.stored {
@@ -156,7 +157,7 @@ func TestABarIsDrawnOnATerminalOnly(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "store")
 		for _, args := range [][]string{{"load", dir, file}, {"check", dir}, {"ingest", dir, sorted}, {"compact", dir}} {
 			r := tool{terminal: terminal}.run(t, args...)
-			if r.code != exitOK {
+			if r.code != cli.ExitOK {
 				t.Fatalf("%q: exit %d: %s", args, r.code, r.err)
 			}
 			if drawn := strings.Contains(r.err, "\r"); drawn != terminal {
@@ -188,7 +189,7 @@ func TestAStoreInUseIsAnError(t *testing.T) {
 	}
 	defer db.Close()
 	for _, command := range []string{"dump", "stats", "check", "load", "ingest", "compact"} {
-		if r := (tool{}).run(t, command, dir); r.code != exitTrouble || !strings.Contains(r.err, "lock") {
+		if r := (tool{}).run(t, command, dir); r.code != cli.ExitTrouble || !strings.Contains(r.err, "lock") {
 			t.Errorf("%s: exit %d, %q; want 2 and the lock", command, r.code, r.err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -31,7 +32,7 @@ type result struct {
 func (o tool) run(t *testing.T, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
-	a := &app{in: strings.NewReader(o.in), out: &out, err: &errs, outTerm: o.terminal, errTerm: o.terminal, color: o.terminal}
+	a := &app{cli.Streams{In: strings.NewReader(o.in), Out: &out, Err: &errs, OutTerminal: o.terminal, ErrTerminal: o.terminal, Color: o.terminal}}
 	code := a.run(t.Context(), args)
 	return result{code, out.String(), errs.String()}
 }
@@ -40,7 +41,7 @@ func (o tool) run(t *testing.T, args ...string) result {
 func (o tool) must(t *testing.T, args ...string) string {
 	t.Helper()
 	r := o.run(t, args...)
-	if r.code != exitOK {
+	if r.code != cli.ExitOK {
 		t.Fatalf("bloomkv %q: exit %d, want 0: %s", args, r.code, r.err)
 	}
 	return r.out
@@ -127,9 +128,9 @@ func TestWhatCannotBePrintedIsAnErrorToldOnce(t *testing.T) {
 		{"compact", dir, "--json"},
 	} {
 		var errs bytes.Buffer
-		a := &app{in: strings.NewReader(""), out: fullDisk{}, err: &errs}
+		a := &app{cli.Streams{In: strings.NewReader(""), Out: fullDisk{}, Err: &errs}}
 		code := a.run(t.Context(), args)
-		if code != exitTrouble || strings.Count(errs.String(), errFull.Error()) != 1 {
+		if code != cli.ExitTrouble || strings.Count(errs.String(), errFull.Error()) != 1 {
 			t.Errorf("bloomkv %q: exit %d, %q; want 2, and %q once", args, code, &errs, errFull)
 		}
 	}
@@ -150,7 +151,7 @@ func TestReadingCommandsNeverCreateAStore(t *testing.T) {
 	} {
 		parent := t.TempDir()
 		args[1] = filepath.Join(parent, "store")
-		if r := (tool{}).run(t, args...); r.code != exitTrouble || args[0] != "inspect" && !strings.Contains(r.err, "no store here") {
+		if r := (tool{}).run(t, args...); r.code != cli.ExitTrouble || args[0] != "inspect" && !strings.Contains(r.err, "no store here") {
 			t.Errorf("%s of no store: exit %d, %q; want 2 and an error that says so", args[0], r.code, r.err)
 		}
 		empty := filepath.Join(parent, "empty")
@@ -158,7 +159,7 @@ func TestReadingCommandsNeverCreateAStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		args[1] = empty
-		if r := (tool{}).run(t, args...); r.code != exitTrouble || !strings.Contains(r.err, "no store here") {
+		if r := (tool{}).run(t, args...); r.code != cli.ExitTrouble || !strings.Contains(r.err, "no store here") {
 			t.Errorf("%s of an empty directory: exit %d, %q; want 2 and an error that says so", args[0], r.code, r.err)
 		}
 		for _, dir := range []string{parent, empty} {
@@ -247,7 +248,7 @@ func TestReadingCommandsChangeNothingAndSeeWhatIsInLogs(t *testing.T) {
 			}
 		}
 		if lock {
-			if r := (tool{}).run(t, "put", dir, "c", "4"); r.code != exitTrouble || !strings.Contains(r.err, "locked by another") {
+			if r := (tool{}).run(t, "put", dir, "c", "4"); r.code != cli.ExitTrouble || !strings.Contains(r.err, "locked by another") {
 				t.Errorf("put beside a reader: exit %d, %q; want 2 and an error that says so", r.code, r.err)
 			}
 		}
@@ -347,9 +348,9 @@ func TestNothingStoredDrivesATerminal(t *testing.T) {
 	}
 	// Without colors the page of a table and the text of its entries are plain too.
 	var out bytes.Buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &out, outTerm: true}
+	a := &app{cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out, OutTerminal: true}}
 	args := []string{"inspect", "--entries", tables[0]}
-	if code := a.run(t.Context(), args); code != exitOK {
+	if code := a.run(t.Context(), args); code != cli.ExitOK {
 		t.Errorf("%q: exit %d, want 0", args, code)
 	}
 	checkPrintable(t, args, out.String())
@@ -382,9 +383,9 @@ func TestAnInterruptEndsALoadThatWaits(t *testing.T) {
 	in := &stuckReader{lines: strings.NewReader("a\t1\nb\t2\nc"), stuck: cancel, end: make(chan struct{})}
 	defer close(in.end)
 	var out, errs bytes.Buffer
-	a := &app{in: in, out: &out, err: &errs}
-	if code := a.run(ctx, []string{"load", dir}); code != exitInterrupted || !strings.HasPrefix(errs.String(), "bloomkv: interrupted: ") {
-		t.Errorf("exit %d, want %d: %s", code, exitInterrupted, &errs)
+	a := &app{cli.Streams{In: in, Out: &out, Err: &errs}}
+	if code := a.run(ctx, []string{"load", dir}); code != cli.ExitInterrupted || !strings.HasPrefix(errs.String(), "bloomkv: interrupted: ") {
+		t.Errorf("exit %d, want %d: %s", code, cli.ExitInterrupted, &errs)
 	}
 	if got, want := (tool{}).must(t, "dump", dir), "a\t1\nb\t2\n"; got != want {
 		t.Errorf("the store has %q, want %q: the whole lines before the interrupt", got, want)
@@ -397,9 +398,9 @@ func TestAnInterruptedDemoLeavesNothingBehind(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
 	var out, errs bytes.Buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &errs}
-	if code := a.run(ctx, []string{"demo", "--data", data}); code != exitInterrupted || out.Len() > 0 {
-		t.Errorf("exit %d, want %d: %s%s", code, exitInterrupted, &out, &errs)
+	a := &app{cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}}
+	if code := a.run(ctx, []string{"demo", "--data", data}); code != cli.ExitInterrupted || out.Len() > 0 {
+		t.Errorf("exit %d, want %d: %s%s", code, cli.ExitInterrupted, &out, &errs)
 	}
 	left, err := os.ReadDir(os.Getenv("TMPDIR"))
 	if err != nil || len(left) > 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -75,7 +76,7 @@ func (l *loader) noteReturn(number int, line []byte) {
 }
 
 // note prints advice on the error stream that ends nothing, above a bar.
-func (a *app) note(bar progress, about, text string) {
-	bar.end()
-	fmt.Fprintf(a.err, "bloomkv: note: %s: %s\n", words.AppendPrintable(nil, []byte(about)), text)
+func (a *app) note(bar cli.Progress, about, text string) {
+	bar.End()
+	fmt.Fprintf(a.Err, "bloomkv: note: %s: %s\n", words.AppendPrintable(nil, []byte(about)), text)
 }

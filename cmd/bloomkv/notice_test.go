@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 func gzipOf(t *testing.T, text string, level int) string {
@@ -77,7 +79,7 @@ func TestWhatIsNoLinesIsNoticed(t *testing.T) {
 				if c.err != "" {
 					want = "bloomkv: " + about + ": " + c.err
 				}
-				if (r.code != exitOK) != (c.err != "") || !strings.HasPrefix(r.err, want) || strings.Count(r.err, "\n") != min(1, len(want)) {
+				if (r.code != cli.ExitOK) != (c.err != "") || !strings.HasPrefix(r.err, want) || strings.Count(r.err, "\n") != min(1, len(want)) {
 					t.Errorf("%s of %s: exit %d, %q, want %q", command, c.name, r.code, r.err, want)
 				}
 				if _, err := os.Stat(dir); c.err != "" && !os.IsNotExist(err) {
@@ -95,10 +97,10 @@ func TestWhatIsNoLinesIsNoticed(t *testing.T) {
 	if err := os.WriteFile(file, []byte(gzipOf(t, lines, gzip.DefaultCompression)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := (tool{}).run(t, "demo", "--data", file); r.code != exitTrouble || !strings.Contains(r.err, gzipped) {
+	if r := (tool{}).run(t, "demo", "--data", file); r.code != cli.ExitTrouble || !strings.Contains(r.err, gzipped) {
 		t.Errorf("demo: exit %d, %q", r.code, r.err)
 	}
-	if r := (tool{in: "a\t1\r\n"}).run(t, "load", filepath.Join(t.TempDir(), "store"), "--crlf"); r.code != exitOK || r.err != "" {
+	if r := (tool{in: "a\t1\r\n"}).run(t, "load", filepath.Join(t.TempDir(), "store"), "--crlf"); r.code != cli.ExitOK || r.err != "" {
 		t.Errorf("with --crlf: exit %d, %q", r.code, r.err)
 	}
 }

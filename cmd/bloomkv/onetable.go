@@ -94,7 +94,7 @@ func (a *app) openTable(path string) (*bloomkv.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintln(a.err, "bloomkv: this is one table by itself: what other tables and logs say of its keys is not applied")
+	fmt.Fprintln(a.Err, "bloomkv: this is one table by itself: what other tables and logs say of its keys is not applied")
 	return bloomkv.Open(oneDir, &bloomkv.Options{FS: o, ReadOnly: true})
 }
 

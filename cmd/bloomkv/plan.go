@@ -12,6 +12,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -69,8 +70,8 @@ the classic Bloom filter in one piece, whose table promises too much for a block
 		Example: `  bloomkv plan --keys 100000000 --fpr 0.01
   bloomkv plan --keys 100000000 --memory 64 --ribbon
   bloomkv plan --table`,
-		Args: arguments,
-		RunE: func(c *cobra.Command, _ []string) error { return hint(c, p.run(c)) },
+		Args: cli.Arguments,
+		RunE: func(c *cobra.Command, _ []string) error { return cli.Hint(c, p.run(c)) },
 	}
 	f := c.Flags()
 	f.Uint64Var(&p.keys, "keys", 1_000_000, "keys in the store")
@@ -116,7 +117,7 @@ func (p *planner) run(c *cobra.Command) error {
 		}
 	}
 	if p.asJSON {
-		return p.printJSON(facts)
+		return p.PrintJSON(facts)
 	}
 	p.print(facts)
 	return nil
@@ -143,20 +144,20 @@ func (p *planner) plan() (planFacts, error) {
 }
 
 func (p *planner) print(facts planFacts) {
-	fmt.Fprintf(p.out, "%s in %s, each %d times as large as the one above; %s filters\n\n", words.Plural(facts.Keys, "key"),
+	fmt.Fprintf(p.Out, "%s in %s, each %d times as large as the one above; %s filters\n\n", words.Plural(facts.Keys, "key"),
 		words.Plural(len(facts.Levels), "level"), p.ratio, facts.Kind)
-	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "level\tkeys\tpromised\tpredicted\tbits/key\tbytes\tunits\t")
 	for _, l := range facts.Levels {
 		fmt.Fprintf(w, "%d\t%d\t%.3g\t%.3g\t%.2f\t%d\t%s\t\n", l.Level, l.Keys, l.FPR, l.Predicted, l.BitsPerKey, l.Bytes, unitsInWords(l.Units, l.Ribbon))
 	}
 	w.Flush()
-	fmt.Fprintf(p.out, "\nfilters take %s, %.2f bits per key; an absent key wastes %.3g table reads, promised %.3g;\nevenly shared out the same memory would waste %.3g\n",
+	fmt.Fprintf(p.Out, "\nfilters take %s, %.2f bits per key; an absent key wastes %.3g table reads, promised %.3g;\nevenly shared out the same memory would waste %.3g\n",
 		words.Plural(facts.Bytes, "byte"), 8*float64(facts.Bytes)/float64(facts.Keys), facts.Predicted, facts.FilterFPR, facts.Even)
 	if len(facts.Table) == 0 {
 		return
 	}
-	fmt.Fprintln(p.out)
+	fmt.Fprintln(p.Out)
 	fmt.Fprintln(w, "rate\tblocked, bits/key\tprobes\tpredicted\tRibbon\tclassic\tprobes\t")
 	for _, r := range facts.Table {
 		ribbon := "-"

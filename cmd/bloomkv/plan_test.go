@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 func planned(t *testing.T, args ...string) (f planFacts) {
@@ -109,7 +111,7 @@ func TestPlanInWords(t *testing.T) {
 		{[]string{"--ratio", "101"}, "option LevelRatio: 101, want 2 to 100"},
 		{[]string{"more"}, "see bloomkv plan --help"},
 	} {
-		if r := (tool{}).run(t, append([]string{"plan"}, c.args...)...); r.code != exitTrouble || !strings.Contains(r.err, c.want) || r.out != "" {
+		if r := (tool{}).run(t, append([]string{"plan"}, c.args...)...); r.code != cli.ExitTrouble || !strings.Contains(r.err, c.want) || r.out != "" {
 			t.Errorf("%q: exit %d, %q, want 2 and %q", c.args, r.code, r.err, c.want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -35,22 +36,22 @@ The exit status is 0 if nothing was lost, 1 if something was and the rest is in 
 then nothing is left in NEW.`,
 		Example: `  bloomkv salvage ./store ./saved && bloomkv check ./saved
   bloomkv salvage --json ./store ./saved > report.json`,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			o, err := w.options(args[0], bloomkv.Options{})
 			if err != nil {
 				return err
 			}
-			bar := a.newProgress("salvage", -1, true)
+			bar := a.Progress("salvage", -1, true)
 			r, err := bloomkv.Salvage(c.Context(), args[0], args[1], &o, func(done, total uint64) {
-				bar.set(clampInt64(done), clampInt64(total))
+				bar.SetBytes(done, total)
 			})
-			bar.end()
+			bar.End()
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				err = a.printJSON(salvageJSON(&r))
+				err = a.PrintJSON(salvageJSON(&r))
 			} else {
 				a.printSalvage(args[1], &r)
 			}
@@ -68,12 +69,12 @@ then nothing is left in NEW.`,
 // printSalvage prints a report as text.
 func (a *app) printSalvage(dir string, r *bloomkv.SalvageReport) {
 	keys, size := words.Plural(r.Keys, "key"), words.Plural(r.Bytes, "byte")
-	fmt.Fprintf(a.out, "%s: %s in %s\n", words.Escaped([]byte(dir), 200), keys, size)
+	fmt.Fprintf(a.Out, "%s: %s in %s\n", words.Escaped([]byte(dir), 200), keys, size)
 	manifest := r.Manifest
 	if manifest == "" {
 		manifest = "no manifest"
 	}
-	fmt.Fprintf(a.out, "read: %s, %s with %s, %s\n", manifest,
+	fmt.Fprintf(a.Out, "read: %s, %s with %s, %s\n", manifest,
 		words.Plural(r.Logs, "log"), words.Plural(r.Records, "record"), words.Plural(r.Tables, "table"))
 	for i := range r.Lost {
 		l := &r.Lost[i]
@@ -89,11 +90,11 @@ func (a *app) printSalvage(dir string, r *bloomkv.SalvageReport) {
 			}
 			keys = fmt.Sprintf(", keys from %s to %s", words.Escaped(l.Lower, 64), to)
 		}
-		fmt.Fprintf(a.out, "%s: %s: offset %d: %s, %s%s: %s\n", lost, l.File, l.Offset, l.Part,
+		fmt.Fprintf(a.Out, "%s: %s: offset %d: %s, %s%s: %s\n", lost, l.File, l.Offset, l.Part,
 			words.Plural(l.Bytes, "byte"), keys, words.AppendPrintable(nil, []byte(l.Err.Error())))
 	}
 	for _, s := range r.Unknown {
-		words.Wrapped(a.out, "note: "+s)
+		words.Wrapped(a.Out, "note: "+s)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 // tableFilesOf are the paths of the tables of a store.
@@ -48,14 +50,14 @@ func TestSalvageTellsWhatIsLostAndSavesTheRest(t *testing.T) {
 	}
 	flip(t, tableFilesOf(t, dir)[0], 100)
 	r := tool{}.run(t, "check", dir)
-	if r.code != exitTrouble || !strings.HasSuffix(r.err, "bloomkv: "+salvageHelp+"\n") || strings.Count(r.err, salvageHelp) != 1 {
+	if r.code != cli.ExitTrouble || !strings.HasSuffix(r.err, "bloomkv: "+salvageHelp+"\n") || strings.Count(r.err, salvageHelp) != 1 {
 		t.Errorf("check: exit %d, %s", r.code, r.err)
 	}
-	if r := (tool{}).run(t, "get", dir, "key0000"); r.code != exitTrouble || !strings.Contains(r.err, salvageHelp) {
+	if r := (tool{}).run(t, "get", dir, "key0000"); r.code != cli.ExitTrouble || !strings.Contains(r.err, salvageHelp) {
 		t.Errorf("get: exit %d, %s", r.code, r.err)
 	}
 	r = tool{}.run(t, "salvage", dir, saved)
-	if r.code != exitTrouble || !strings.Contains(r.err, "not an empty directory") {
+	if r.code != cli.ExitTrouble || !strings.Contains(r.err, "not an empty directory") {
 		t.Errorf("into a store that is there: exit %d, %s", r.code, r.err)
 	}
 	rest := filepath.Join(t.TempDir(), "rest")
@@ -79,7 +81,7 @@ func TestSalvageTellsWhatIsLostAndSavesTheRest(t *testing.T) {
 		len(report.Lost) != 1 || report.Lost[0].Lower != "key0000" || report.Lost[0].Upper == "" || report.Lost[0].Bytes == 0 {
 		t.Errorf("exit %d, %v: %s", r.code, err, r.out)
 	}
-	if r := (tool{}).run(t, "salvage", t.TempDir(), filepath.Join(t.TempDir(), "x")); r.code != exitTrouble || !strings.Contains(r.err, "no store here") {
+	if r := (tool{}).run(t, "salvage", t.TempDir(), filepath.Join(t.TempDir(), "x")); r.code != cli.ExitTrouble || !strings.Contains(r.err, "no store here") {
 		t.Errorf("of nothing: exit %d, %s", r.code, r.err)
 	}
 }
@@ -101,7 +103,7 @@ func TestATableIsReadByItself(t *testing.T) {
 	tool{}.must(t, "compact", dir)
 	table := tableFilesOf(t, dir)[0]
 	r := tool{}.run(t, "scan", table)
-	if r.code != exitOK || r.out != "a\t1\nb\ttwo\nd\t4\n" || !strings.Contains(r.err, "one table by itself") {
+	if r.code != cli.ExitOK || r.out != "a\t1\nb\ttwo\nd\t4\n" || !strings.Contains(r.err, "one table by itself") {
 		t.Errorf("scan: exit %d, %q, %s", r.code, r.out, r.err)
 	}
 	if got := (tool{}).must(t, "scan", "--reverse", "--from", "b", "--limit", "1", table); got != "d\t4\n" {
@@ -124,11 +126,11 @@ func TestATableIsReadByItself(t *testing.T) {
 		t.Errorf("get by a link: %q", got)
 	}
 	flip(t, table, 3)
-	if r := (tool{}).run(t, "scan", table); r.code != exitTrouble || !strings.Contains(r.err, salvageHelp) {
+	if r := (tool{}).run(t, "scan", table); r.code != cli.ExitTrouble || !strings.Contains(r.err, salvageHelp) {
 		t.Errorf("damaged: exit %d, %s", r.code, r.err)
 	}
 	flip(t, table, -3)
-	if r := (tool{}).run(t, "scan", table); r.code != exitTrouble || !strings.Contains(r.err, filepath.Base(table)) {
+	if r := (tool{}).run(t, "scan", table); r.code != cli.ExitTrouble || !strings.Contains(r.err, filepath.Base(table)) {
 		t.Errorf("without a footer: exit %d, %s", r.code, r.err)
 	}
 }
@@ -147,7 +149,7 @@ func TestOfATableTheNewestVersionIsShown(t *testing.T) {
 		if before[p] {
 			continue
 		}
-		if r := (tool{}).run(t, "scan", p); r.code != exitOK || r.out != "" {
+		if r := (tool{}).run(t, "scan", p); r.code != cli.ExitOK || r.out != "" {
 			t.Errorf("a table of a range delete alone: exit %d, %q, %s", r.code, r.out, r.err)
 		}
 		return

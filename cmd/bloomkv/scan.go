@@ -1,13 +1,12 @@
 package main
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -26,7 +25,7 @@ and in a pipe alike. To get the bytes back use dump, or --json. --prefix, --from
 		Example: `  bloomkv scan ./store --prefix user/ --limit 10
   bloomkv scan ./store --from a --to b --keys
   bloomkv scan ./store --prefix log/ --reverse --limit 1`,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			o, err := r.options(h)
 			if err != nil {
@@ -62,41 +61,4 @@ and in a pipe alike. To get the bytes back use dump, or --json. --prefix, --from
 	c.Flags().BoolVar(&keysOnly, "keys", false, "print no values")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one a line, as dump --format json does")
 	return c
-}
-
-// printer says how pairs are printed.
-type printer struct {
-	limit   int // at most so many; 0 is all
-	reverse bool
-	line    func(dst, key, value []byte) ([]byte, error) // appends a line without its end
-}
-
-// printLines prints the pairs of a store, each on a line, and returns how many.
-func (a *app) printLines(c *cobra.Command, db *bloomkv.DB, o bloomkv.IterOptions, p printer) (n int, err error) {
-	out := bufio.NewWriterSize(a.out, 64<<10)
-	defer func() { // what came before an error is printed
-		if flush := out.Flush(); !errors.Is(err, flush) {
-			err = errors.Join(err, flush)
-		}
-	}()
-	it := db.Iter(o)
-	defer func() { err = errors.Join(err, it.Close()) }()
-	step := it.Next
-	if p.reverse {
-		step = it.Prev
-	}
-	var buf []byte
-	for (p.limit == 0 || n < p.limit) && step() {
-		if n%64 == 0 && c.Context().Err() != nil {
-			return n, c.Context().Err()
-		}
-		if buf, err = p.line(buf[:0], it.Key(), it.Value()); err != nil {
-			return n, err
-		}
-		if _, err := out.Write(append(buf, '\n')); err != nil {
-			return n, err
-		}
-		n++
-	}
-	return n, nil
 }

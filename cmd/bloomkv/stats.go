@@ -10,18 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
 )
-
-// levelStats is one level, as JSON has it.
-type levelStats struct {
-	bloomkv.LevelMetrics
-
-	BitsPerKey float64 `json:"bits_per_key"` // of filters on disk, for each entry
-}
 
 // tableStats is one table, as JSON has it.
 type tableStats struct {
@@ -69,52 +63,15 @@ func statsOf(m bloomkv.Metrics) storeStats {
 	return s
 }
 
-// levelsOf is the levels that hold tables.
-func levelsOf(m *bloomkv.Metrics) []levelStats {
-	levels := []levelStats{} // in JSON no levels are [] and not null
-	for _, l := range m.Levels {
-		if l.Tables > 0 {
-			levels = append(levels, levelStats{l, 8 * float64(l.FilterDisk) / float64(max(l.Entries, 1))})
-		}
-	}
-	return levels
-}
-
-// printLevels prints a table of levels.
-func (a *app) printLevels(levels []levelStats) {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "level\truns\ttables\tkeys\tdeletes\tbytes\tfilter bytes\tbits/key\t")
-	for _, l := range levels {
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t\n", l.Level, l.Runs, l.Tables, l.Entries-l.Deletes,
-			l.Deletes, l.Bytes, l.FilterDisk, l.BitsPerKey)
-	}
-	w.Flush()
-	fmt.Fprintln(a.out)
-	fmt.Fprintln(w, "level\tpromised\tpredicted\tmeasured\tfalse pos\tnegative\ttrue pos\tnot asked\t")
-	for _, l := range levels {
-		fmt.Fprintf(w, "%d\t%.3g\t%.3g\t%s\t%d\t%d\t\n", l.Level, l.FilterFPR, l.FPRPredicted, measured(l.FilterAnswers), l.TruePositives, l.Unfiltered)
-	}
-	w.Flush()
-}
-
 // printTables prints a table of tables.
 func (a *app) printTables(tables []tableStats) {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "table\tlevel\tunits\tpromised\tpredicted\tmeasured\tfalse pos\tnegative\t")
 	for _, t := range tables {
 		fmt.Fprintf(w, "%s\t%d\t%d/%d\t%.3g\t%.3g\t%s\t\n", strings.TrimSuffix(t.File, filepath.Ext(t.File)), t.Level, t.FilterUnits,
 			t.FilterAllUnits, t.FilterFPR, t.FPRPredicted, measured(t.FilterAnswers))
 	}
 	w.Flush()
-}
-
-// measured is the columns of a measured rate, none where nobody asked, and of what it follows from.
-func measured(f bloomkv.FilterAnswers) string {
-	rate := "-"
-	if f.FalsePositives+f.Negatives > 0 {
-		rate = fmt.Sprintf("%.3g", f.FPR())
-	}
-	return fmt.Sprintf("%s\t%d\t%d", rate, f.FalsePositives, f.Negatives)
 }
 
 // tablesOf is all tables, with bounds that can be printed.
@@ -141,7 +98,7 @@ the same of each table; then all other figures that the store keeps of itself. I
 ones; check looks at everything. What a store that was not closed has in its logs is on no level yet; then it says how
 many logs there are. Rates are those of the options for filters that the store was last written with; tables whose filters
 are not built by these are counted, with their bytes: compact writes them anew.`,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			db, err := openToRead(args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
@@ -161,31 +118,31 @@ are not built by these are counted, with their bytes: compact writes them anew.`
 					s.ByTable = tablesOf(db)
 				}
 				if asJSON {
-					return a.printJSON(s)
+					return a.PrintJSON(s)
 				}
 				a.printLevels(s.Levels)
 				if byTable {
-					fmt.Fprintln(a.out)
+					fmt.Fprintln(a.Out)
 					a.printTables(s.ByTable)
 				}
-				fmt.Fprintf(a.out, "\n%s, %s, %s (%s), %s; filters %s, %.1f bits per entry\n",
+				fmt.Fprintf(a.Out, "\n%s, %s, %s (%s), %s; filters %s, %.1f bits per entry\n",
 					words.Plural(s.Tables, "table"), words.Plural(s.Bytes, "byte"), words.Plural(s.Entries, "entry"), words.Plural(s.Deletes, "delete"),
 					words.Plural(s.RangeDeletes, "range delete"), words.Plural(s.FilterBytes, "byte"), s.BitsPerKey)
 				if s.Logs > 0 {
-					fmt.Fprintf(a.out, "%s of a use that was not closed: what they hold is on no level yet\n", words.Plural(s.Logs, "log"))
+					fmt.Fprintf(a.Out, "%s of a use that was not closed: what they hold is on no level yet\n", words.Plural(s.Logs, "log"))
 				}
 				if s.TablesOffPlan > 0 {
-					fmt.Fprintf(a.out, "%s, %s, with filters that are not what the store was last written with; compact writes them anew\n",
+					fmt.Fprintf(a.Out, "%s, %s, with filters that are not what the store was last written with; compact writes them anew\n",
 						words.Plural(s.TablesOffPlan, "table"), words.Plural(s.BytesOffPlan, "byte"))
 				}
 				if s.FiltersDamaged > 0 {
-					fmt.Fprintf(a.out, "%s with a damaged filter, of which what is whole is used; see check\n", words.Plural(s.FiltersDamaged, "table"))
+					fmt.Fprintf(a.Out, "%s with a damaged filter, of which what is whole is used; see check\n", words.Plural(s.FiltersDamaged, "table"))
 				}
 				if s.FiltersShed > 0 {
-					fmt.Fprintf(a.out, "%s whose filter, or units of it, the memory budget has no room for\n", words.Plural(s.FiltersShed, "table"))
+					fmt.Fprintf(a.Out, "%s whose filter, or units of it, the memory budget has no room for\n", words.Plural(s.FiltersShed, "table"))
 				}
 				m.Levels = nil
-				fmt.Fprint(a.out, m)
+				fmt.Fprint(a.Out, m)
 				return nil
 			})
 		},

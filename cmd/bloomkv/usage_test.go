@@ -4,6 +4,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 func TestErrorsOfUsageSayWhatIsMissingAndWhatMayBeMeant(t *testing.T) {
@@ -33,7 +35,7 @@ func TestErrorsOfUsageSayWhatIsMissingAndWhatMayBeMeant(t *testing.T) {
 		{"scan s --json=maybe", "--json maybe: want true or false; see bloomkv scan --help"},
 		{"put s a b --filter-prefix foo", `--filter-prefix foo: prefix rule "foo", want "len:N", "sep:C:N" or nothing; see bloomkv put --help`},
 	} {
-		if r := (tool{}).run(t, strings.Fields(c.args)...); r.code != exitTrouble || r.err != "bloomkv: "+c.want+"\n" || r.out != "" {
+		if r := (tool{}).run(t, strings.Fields(c.args)...); r.code != cli.ExitTrouble || r.err != "bloomkv: "+c.want+"\n" || r.out != "" {
 			t.Errorf("%s: exit %d, %q and %q, want %q", c.args, r.code, r.err, r.out, c.want)
 		}
 	}

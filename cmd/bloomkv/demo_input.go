@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
@@ -116,8 +117,8 @@ func (a *app) readPairs(ctx context.Context, name string) (pairs []workload.Pair
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	l := loader{format: formats[0], note: func(text string) { a.note(progress{}, name, text) }}
-	lines, err := l.open(untilDone(ctx, f))
+	l := loader{format: formats[0], note: func(text string) { a.note(cli.Progress{}, name, text) }}
+	lines, err := l.open(cli.UntilDone(ctx, f))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -65,7 +66,7 @@ func TestAFailureLeavesNothingOfANewStore(t *testing.T) {
 				}
 				want := treeOf(t, root)
 				r := tool{in: c.in}.run(t, append([]string{c.args[0], filepath.Join(root, "a", "b")}, c.args[1:]...)...)
-				if r.code != exitTrouble || !strings.Contains(r.err, c.err) || strings.Count(r.err, "\n") != 1 {
+				if r.code != cli.ExitTrouble || !strings.Contains(r.err, c.err) || strings.Count(r.err, "\n") != 1 {
 					t.Errorf("exit %d, %q; want 2 and %q", r.code, r.err, c.err)
 				}
 				if got := treeOf(t, root); !slices.Equal(got, want) {
@@ -85,8 +86,8 @@ func TestAnInterruptLeavesNothingOfANewStoreWithoutLines(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		in := &stuckReader{lines: strings.NewReader(c.in), stuck: cancel, end: make(chan struct{})}
 		var out, errs bytes.Buffer
-		a := &app{in: in, out: &out, err: &errs}
-		if code := a.run(ctx, []string{c.command, filepath.Join(root, "new")}); code != exitInterrupted {
+		a := &app{cli.Streams{In: in, Out: &out, Err: &errs}}
+		if code := a.run(ctx, []string{c.command, filepath.Join(root, "new")}); code != cli.ExitInterrupted {
 			t.Errorf("%s: exit %d: %s", c.command, code, &errs)
 		}
 		close(in.end)
@@ -103,7 +104,7 @@ func TestAFailureLeavesAStoreThatWasThere(t *testing.T) {
 	for _, lines := range []string{"a\t1\n", ""} {
 		dir := newStore(t, lines)
 		for _, command := range []string{"load", "ingest"} {
-			if r := (tool{in: "bad\n"}).run(t, command, dir); r.code != exitTrouble {
+			if r := (tool{in: "bad\n"}).run(t, command, dir); r.code != cli.ExitTrouble {
 				t.Errorf("%s: exit %d", command, r.code)
 			}
 			if got := (tool{}).must(t, "dump", dir); got != lines {
@@ -125,7 +126,7 @@ func TestDataOfADamagedStoreIsNotRemoved(t *testing.T) {
 		if command == "put" {
 			args = append(args, "k", "v")
 		}
-		if r := (tool{in: "bad\n"}).run(t, args...); r.code != exitTrouble || !strings.Contains(r.err, "CURRENT: offset 0: missing, but there is data") {
+		if r := (tool{in: "bad\n"}).run(t, args...); r.code != cli.ExitTrouble || !strings.Contains(r.err, "CURRENT: offset 0: missing, but there is data") {
 			t.Errorf("%s: exit %d, %q", command, r.code, r.err)
 		}
 		if after := readDir(t, dir); !maps.Equal(after, before) {
@@ -148,7 +149,7 @@ func TestAStoreThatAnotherProcessMakesIsLeftAlone(t *testing.T) {
 	if err := s.remove(); err != nil {
 		t.Error(err)
 	}
-	if r := (tool{}).run(t, "put", dir, "a", "1"); r.code != exitTrouble || !strings.Contains(r.err, "locked") {
+	if r := (tool{}).run(t, "put", dir, "a", "1"); r.code != cli.ExitTrouble || !strings.Contains(r.err, "locked") {
 		t.Errorf("exit %d, %q", r.code, r.err)
 	}
 	if got, want := treeOf(t, dir), []string{"/LOCK", "/MANIFEST-000001"}; !slices.Equal(got, want) {
@@ -173,7 +174,7 @@ func TestNoStoreIsMadeAmongOtherFiles(t *testing.T) {
 			args = slices.Clone(args)
 			args[1] = dir
 			r := tool{in: "a\t1\n"}.run(t, args...)
-			if r.code != exitTrouble || !strings.Contains(r.err, "is not a store and holds other files, such as ") || strings.Contains(r.err, "\x1b") {
+			if r.code != cli.ExitTrouble || !strings.Contains(r.err, "is not a store and holds other files, such as ") || strings.Contains(r.err, "\x1b") {
 				t.Errorf("%s beside %q: exit %d, %q", args[0], name, r.code, r.err)
 			}
 			if after := treeOf(t, dir); !slices.Equal(after, before) {
@@ -213,11 +214,11 @@ func TestWhatIsNoDirectoryIsNoStore(t *testing.T) {
 		{"checkpoint", "", "copy"},
 	} {
 		args[1] = file
-		if r := (tool{}).run(t, args...); r.code != exitTrouble || r.err != "bloomkv: "+file+" is a file, not a store\n" {
+		if r := (tool{}).run(t, args...); r.code != cli.ExitTrouble || r.err != "bloomkv: "+file+" is a file, not a store\n" {
 			t.Errorf("%s: exit %d, %q", args[0], r.code, r.err)
 		}
 		args[1] = filepath.Join(file, "store")
-		if r := (tool{}).run(t, args...); r.code != exitTrouble || strings.Contains(r.err, "CURRENT") || !strings.Contains(r.err, args[1]) {
+		if r := (tool{}).run(t, args...); r.code != cli.ExitTrouble || strings.Contains(r.err, "CURRENT") || !strings.Contains(r.err, args[1]) {
 			t.Errorf("%s below a file: exit %d, %q", args[0], r.code, r.err)
 		}
 	}
