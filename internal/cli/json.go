@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"unicode"
@@ -14,47 +15,30 @@ func (s *Streams) PrintJSON(v any) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Out.Write(append(plainJSON(b), '\n'))
+	_, err = s.Out.Write(append(appendPrintable(nil, b), '\n'))
 	return err
 }
 
-// plainJSON escapes the characters that encoding/json leaves in strings but that are not printable.
-func plainJSON(b []byte) []byte {
-	out := make([]byte, 0, len(b))
-	for _, r := range string(b) {
-		if unicode.IsPrint(r) || r == '\n' {
-			out = append(out, string(r)...)
-			continue
-		}
-		quoted := AppendJSONString(nil, []byte(string(r)))
-		out = append(out, quoted[1:len(quoted)-1]...)
-	}
-	return out
+// AppendJSONString appends a JSON string of valid UTF-8 that has only printable characters.
+func AppendJSONString(dst, text []byte) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(string(text)) // neither a string nor a Buffer fails
+	return appendPrintable(dst, bytes.TrimSuffix(b.Bytes(), []byte{'\n'}))
 }
 
-// AppendJSONString appends a JSON string of valid UTF-8 that has only printable characters.
-func AppendJSONString(dst, b []byte) []byte {
-	dst = append(dst, '"')
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		switch {
-		case r == '"' || r == '\\':
-			dst = append(dst, '\\', byte(r))
-		case unicode.IsPrint(r):
-			dst = append(dst, b[:n]...)
-		case r == '\t':
-			dst = append(dst, `\t`...)
-		case r == '\n':
-			dst = append(dst, `\n`...)
-		case r == '\r':
-			dst = append(dst, `\r`...)
-		case r < 1<<16:
-			dst = fmt.Appendf(dst, `\u%04x`, r)
-		default:
-			high, low := utf16.EncodeRune(r)
-			dst = fmt.Appendf(dst, `\u%04x\u%04x`, high, low)
+// appendPrintable appends JSON and escapes the characters that package json leaves in strings although they are not
+// printable.
+func appendPrintable(dst, encoded []byte) []byte {
+	for _, r := range string(encoded) {
+		if unicode.IsPrint(r) || r == '\n' {
+			dst = utf8.AppendRune(dst, r)
+			continue
 		}
-		b = b[n:]
+		for _, u := range utf16.Encode([]rune{r}) {
+			dst = fmt.Appendf(dst, `\u%04x`, u)
+		}
 	}
-	return append(dst, '"')
+	return dst
 }
