@@ -60,7 +60,7 @@ func agreeOnRows(t *testing.T, text string, f *inspect.Filter) {
 		}
 		_, in, _ = strings.Cut(in, "│ is where theory ends the bar\n")
 		for _, b := range u.Histogram {
-			if u.Blocks < 8 { // no picture
+			if u.Blocks < 8 { // no drawing
 				break
 			}
 			row(in, fmt.Sprintf("%d–%d", b.From, b.To), float64(b.Blocks), b.Want)

@@ -52,7 +52,7 @@ func TestPrefixFiltersAreVerified(t *testing.T) {
 		if r.code != cli.ExitOK || v == nil || !v.OK || v.Keys != 1000 || v.Recorded != 1000 || !facts.Verify.OK || facts.Verify.Keys != 3002 {
 			t.Errorf("%q: exit %d, %q, %+v, %+v", flags, r.code, r.err, v, facts.Verify)
 		}
-		if out := (tool{}).must(t, "inspect", dir, "--verify"); !strings.Contains(out, ": prefix filter: verify: ok, bit for bit: ") {
+		if out := strings.Join(strings.Fields(tool{}.must(t, "inspect", dir, "--verify")), " "); !strings.Contains(out, "; prefix filter: ok, bit for bit: ") {
 			t.Errorf("%q: the store:\n%s", flags, out)
 		}
 	}
@@ -84,7 +84,7 @@ func TestPrefixFiltersAreVerified(t *testing.T) {
 		r, facts := inspectTable(t, name, "--verify", "--key", "user/0000/1")
 		v := facts.Prefix.Verify
 		if r.code != cli.ExitTrouble || v == nil || v.OK || (v.Denied > 0) != c.denied || (v.Missing > 0) != c.denied || (v.Extra > 0) != c.extras || !facts.Verify.OK ||
-			!strings.Contains(r.err, "not that of the prefixes of the table's keys") || !strings.Contains(r.out, "prefix filter: verify: NOT ") {
+			!strings.Contains(r.err, "not that of the prefixes of the table's keys") || !strings.Contains(r.out, "! verify: Prefix filter: NOT ") {
 			t.Errorf("%s: exit %d, %q, %+v", c.name, r.code, r.err, v)
 		}
 		lie := fmt.Sprintf("000001.sst: offset %d: the filter is not that", uint64(at)+*v.First)
@@ -117,7 +117,7 @@ func TestARuleOfALaterVersionIsSaidNotToBeKnown(t *testing.T) {
 	r, facts := inspectTable(t, table, "--verify", "--key", "user/0000/1")
 	v, p := facts.Prefix.Verify, facts.Key.Tables[0].Prefix
 	if r.code != cli.ExitOK || v == nil || v.OK || !strings.Contains(v.Cannot, `"new:/:2"`) || p.Answer != "none" || p.Verdict != "not asked" ||
-		!strings.Contains(r.out, `not built again: this program does not know the rule "new:/:2"`) || !strings.Contains(r.out, "prefix filter by new:/:2: not asked") {
+		!strings.Contains(r.out, `not rebuilt: this program does not know the rule "new:/:2"`) || !strings.Contains(r.out, "prefix by: new:/:2; prefix: none, or the rule is not known") {
 		t.Errorf("exit %d, %q, %+v, %+v:\n%s", r.code, r.err, v, p, r.out)
 	}
 }
@@ -148,9 +148,9 @@ func TestThePrefixOfAKeyIsAskedToo(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ key, want string }{
-		{"user/0002/other", "prefix by sep:/:2: user/0002/"},
+		{"user/0002/other", "prefix by: sep:/:2; prefix: user/0002/; its hash: "},
 		{"user/0002/other", "the prefix filter says: maybe; the table has: a key with that prefix; so: true positive"},
-		{"user", "prefix filter by sep:/:2: not asked, as the key has no prefix"},
+		{"user", "prefix by: sep:/:2; prefix: none, or the rule is not known; the prefix filter says: none; so: not asked"},
 	} {
 		for _, of := range []string{table, dir} {
 			if out := strings.Join(strings.Fields(tool{}.must(t, "inspect", of, "--key", c.key)), " "); !strings.Contains(out, c.want) {

@@ -89,7 +89,7 @@ func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
 			text, object = tool{}.must(t, append([]string{"inspect"}, args...)...), tool{}.must(t, append([]string{"inspect", "--json"}, args...)...)
 			doc, code := pageOf(t, args...)
 			page, _ = textOf(t, doc)
-			if code != cli.ExitOK || !strings.Contains(page, "Fine: nothing is off.") {
+			if code != cli.ExitOK || !strings.Contains(page, "No problems found.") {
 				t.Errorf("%q: exit %d, and the page does not say that all is well:\n%s", args, code, text)
 			}
 			return text, object, doc, page

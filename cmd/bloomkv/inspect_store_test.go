@@ -35,7 +35,7 @@ func TestTextAndJSONOfAStoreAgree(t *testing.T) {
 		colored := treeColor.ReplaceAllString(tool{terminal: true}.must(t, args...), "")
 		for line := range strings.Lines(text + colored) {
 			line = strings.TrimSuffix(line, "\n")
-			if n := utf8.RuneCountInString(line); n > words.Width && !strings.HasPrefix(line, "keys ") || line != string(words.AppendPrintable(nil, []byte(line))) {
+			if n := utf8.RuneCountInString(line); n > words.Width || line != string(words.AppendPrintable(nil, []byte(line))) {
 				t.Errorf("a line of %d characters: %q", n, line)
 			}
 		}
@@ -85,7 +85,8 @@ func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 	}
 	figures := func(name string, f *inspect.Figures) {
 		t.Helper()
-		want("%s %d %d %d %d %d %d %.2f", name, f.Runs, f.Tables, f.Keys, f.Bytes, f.FilterDisk, f.FilterBytes, f.BitsPerKey)
+		want("%s %d %d %d %d %d %d %d %.2f",
+			name, f.Runs, f.Tables, f.Entries, f.Keys, f.Bytes, f.FilterDisk, f.FilterBytes, f.BitsPerKey)
 		want("%s %.3g %.3g %.3g %.3g ", name, f.Promised, f.Predicted, f.Optimum, f.Even)
 	}
 	for i := range s.Levels {
@@ -99,11 +100,11 @@ func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 	want("range deletes %d ", m.RangeDeletes)
 	want("bounds of tables %d ", m.Fences)
 	want("all %d ", m.Sum)
-	want("not in memory: %d units of filters that levels do not need %d samples", m.FiltersOnDisk, m.SamplesOnDisk)
+	want("only on disk %d units of filters that levels do not need only on disk %d samples", m.FiltersOnDisk, m.SamplesOnDisk)
 	for _, w := range s.WhatIf {
-		want("what if %s: %s filters, %.3g promised", w.Asked, w.Kind, w.FPR)
+		want("%s %s %.3g %d %d %+d %.3g", w.Asked, w.Kind, w.FPR, w.Memory, w.Bytes, w.More, w.Wasted)
 		for _, l := range w.Levels {
-			want("%d %d %.2f %d %.3g ", l.Level, l.Keys, l.BitsPerKey, l.Bytes, l.Wasted)
+			want("%d %d %.2f %d %.3g", l.Level, l.Keys, l.BitsPerKey, l.Bytes, l.Wasted)
 		}
 		want("waste %.3g reads, now %.3g", w.Wasted, s.Tree.Predicted)
 	}
@@ -112,9 +113,9 @@ func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 	}
 	for i := range s.Tables {
 		f := &s.Tables[i]
-		want("%s: level %d, run %d: %s, %s", f.File, *f.Level, *f.Run, words.Plural(f.Bytes, "byte"), words.Plural(f.Entries, "entry"))
+		want("%s: level: %d; run: %d; bytes: %d; blocks: %d; entries: %d;", f.File, *f.Level, *f.Run, f.Bytes, f.Blocks, f.Entries)
 		if f.FilterBytes > 0 {
-			want("%s in memory, which give %.3g", words.Plural(f.Place.Units, "unit"), f.Place.FPR)
+			want("units in memory: %d; bytes in memory: %d; rate in memory: %.3g;", f.Place.Units, f.Place.FilterBytes, f.Place.FPR)
 		}
 	}
 }
@@ -157,14 +158,14 @@ func TestAStoreOfVeryManyTablesIsCutShort(t *testing.T) {
 	s.WriteText(&out, inspect.Style{})
 	text := strings.Join(strings.Fields(out.String()), " ")
 	for _, want := range []string{
-		"1001 tables, of which these 200 are flagged or the largest; 801 are left out, --json has all", "! and 980 flags more",
-		"000003.sst: level 0", "000999.sst: level 0", "tables of further runs",
+		"1001 tables; 801 are not listed, only the flagged and the largest ones; --json has all", "! and 980 flags more",
+		"000003.sst: level: 0", "000999.sst: level: 0", "tables of further runs",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("lacks %q", want)
 		}
 	}
-	if n := strings.Count(out.String(), "\n"); strings.Contains(text, "000500.sst: level 0") || n > 1500 {
+	if n := strings.Count(out.String(), "\n"); strings.Contains(text, "000500.sst: level: 0") || n > 1500 {
 		t.Errorf("%d lines", n)
 	}
 }

@@ -183,9 +183,9 @@ func stamp(dir string) string {
 	return fmt.Sprintf("%s %d", name, info.Size())
 }
 
-// leaveOut takes the files that another process removed while they were to be read from what is wrong: those that the manifest
-// does not name any more.
-func (s *Store) leaveOut(dir string) {
+// forgive drops the errors of files that another process removed before they were read: those that the manifest no longer
+// names.
+func (s *Store) forgive(dir string) {
 	m, err := manifest.Load(vfs.OS, dir)
 	if err != nil {
 		return
@@ -201,12 +201,18 @@ func (s *Store) leaveOut(dir string) {
 		}
 		base := filepath.Base(path.Path)
 		kind, number := filename.Parse(base)
-		if live[base] || kind == filename.Log && number >= m.MinLog {
-			return false
-		}
-		if !slices.Contains(s.Vanished, base) {
-			s.Vanished = append(s.Vanished, base)
-		}
-		return true
+		return !live[base] && (kind != filename.Log || number < m.MinLog)
 	})
+}
+
+// String describes what opening would do, unless it is refused.
+func (o *Opening) String() string {
+	s := fmt.Sprintf("opening the store replays %s of logs", words.Plural(o.Records, "record"))
+	if o.CutOff != nil {
+		s += fmt.Sprintf(", and discards what follows them: %s", words.AppendPrintable(nil, []byte(o.CutOff.Error)))
+	}
+	if len(o.Discarded) > 0 {
+		s += fmt.Sprintf("; it discards %s after that", words.Plural(len(o.Discarded), "log"))
+	}
+	return s
 }

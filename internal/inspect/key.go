@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/bloomkv/bloomkv"
@@ -13,7 +12,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/internal/picture"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/sstable"
 )
@@ -42,7 +40,7 @@ type KeyTable struct {
 	Found  string                 `json:"found"`  // by reading: the newest version is a "value" or a "delete"; "nothing"
 	// RangeDeleted says that a range delete of the table covers the key: it ends a lookup, whatever the filter says.
 	RangeDeleted bool `json:"range_deleted"`
-	// Verdict is what the answer was worth: "negative" and "true positive" are right; "false positive" cost a read; "false negative"
+	// Verdict is what the answer was worth: "negative" and "true positive" are right; "false positive" cost a read; falseNegative
 	// hides data; "not asked" is without a filter, or behind a fence.
 	Verdict string     `json:"verdict"`
 	Prefix  *KeyPrefix `json:"prefix,omitempty"` // of a table with a prefix filter
@@ -92,33 +90,6 @@ func (k *Keys) damage() error {
 		errs = append(errs, key.damage())
 	}
 	return errors.Join(errs...)
-}
-
-// writeText writes what the tables have to say of each key.
-func (k *Keys) writeText(w io.Writer) {
-	for _, key := range k.all() {
-		drawKey(w, key)
-	}
-}
-
-// sections are a section of a page for each key.
-func (k *Keys) sections() (all []picture.Section) {
-	for i, key := range k.all() {
-		id := "key"
-		if i > 0 {
-			id = fmt.Sprintf("key%d", i+1)
-		}
-		all = append(all, key.section(id))
-	}
-	return all
-}
-
-// notes are those of all keys.
-func (k *Keys) notes() (notes []picture.Note) {
-	for _, key := range k.all() {
-		notes = append(notes, key.notes()...)
-	}
-	return notes
 }
 
 // ask completes what is known of the key with what the table's filter answers, and with what the table has.
@@ -218,11 +189,14 @@ func verdict(maybe, there bool) (answer, worth string) {
 	case maybe:
 		return "maybe", "false positive"
 	case there:
-		return "no", "false negative"
+		return "no", falseNegative
 	default:
 		return "no", "negative"
 	}
 }
+
+// falseNegative is the verdict on a filter that hides data.
+const falseNegative = "false negative"
 
 func hashText(h bloomblock.Hash) string { return fmt.Sprintf("%016x", uint64(h)) }
 
@@ -281,10 +255,10 @@ func (k *Key) askRun(dir string, level int, run *manifest.Run) error {
 func (k *Key) damage() error {
 	var errs []error
 	for i := range k.Tables {
-		if t := &k.Tables[i]; t.Verdict == "false negative" {
+		if t := &k.Tables[i]; t.Verdict == falseNegative {
 			errs = append(errs, corrupt.Newf(t.File, int64(t.Units[0].Offset), "the filter denies key %s, which the table holds", k.Key)) //nolint:gosec // an offset in a file
 		}
-		if p := k.Tables[i].Prefix; p != nil && p.Verdict == "false negative" {
+		if p := k.Tables[i].Prefix; p != nil && p.Verdict == falseNegative {
 			errs = append(errs, corrupt.Newf(k.Tables[i].File, int64(p.Units[0].Offset), "the prefix filter denies prefix %s, which a key of the table has", p.Prefix)) //nolint:gosec // an offset in a file
 		}
 	}

@@ -132,14 +132,6 @@ func mapOf(values []float64, name func(i int) string) *picture.Grid {
 	return g
 }
 
-// capital makes the first letter of an English sentence a capital.
-func capital(s string) string {
-	if s != "" && 'a' <= s[0] && s[0] <= 'z' {
-		return string(s[0]-'a'+'A') + s[1:]
-	}
-	return s
-}
-
 // charts are those of a filter on a page with others: all but the maps of positions, which are many bytes.
 func (r *Filter) charts(prefix string, live *Live) (all []picture.Chart) {
 	if r == nil || r.Measured == nil {
@@ -158,13 +150,4 @@ func (r *Filter) charts(prefix string, live *Live) (all []picture.Chart) {
 		}
 	}
 	return all
-}
-
-// table is a grid on a page, whose first column has a name there.
-func (g *grid) table(caption, first string) *picture.Table {
-	head := append([]string{}, g.head...)
-	if head[0] == "" {
-		head[0] = first
-	}
-	return &picture.Table{Caption: caption, Head: head, Rows: g.rows}
 }

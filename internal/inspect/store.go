@@ -30,13 +30,8 @@ type Store struct {
 	Logs     []Log    `json:"logs"`
 	Others   []File   `json:"other_files"` // that are no part of the store
 	Missing  []string `json:"missing"`     // that the manifest names, and that are not there
-	Vanished []string `json:"vanished"`    // that another process removed while they were to be read
 	Opening  Opening  `json:"opening"`
 	Keys
-	// NoManifest is why there is no manifest to go by. Then all that is known of the tables is what they say themselves, in Loose.
-	NoManifest *Damage `json:"manifest_damage,omitempty"`
-	Loose      []Table `json:"tables_in_no_level,omitempty"`
-
 	wrong []error
 }
 
@@ -54,7 +49,7 @@ func ReadStore(ctx context.Context, dir string, o Options) (s *Store, err error)
 		}
 	}
 	if err == nil {
-		s.leaveOut(dir)
+		s.forgive(dir)
 	}
 	return s, err
 }
@@ -69,7 +64,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	}
 	m, err := manifest.Load(vfs.OS, dir)
 	if err != nil {
-		return v.lookWithout(ctx, err, o)
+		return nil, v.noManifest(err)
 	}
 	s := newStore()
 	s.Manifest, s.Torn = filename.Base(filename.Manifest, m.ManifestNumber), m.Torn
@@ -107,5 +102,20 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 
 // newStore has empty lists, so that JSON has them too.
 func newStore() *Store {
-	return &Store{Levels: []Level{}, Flags: []Flag{}, Tables: []Table{}, Logs: []Log{}, Others: []File{}, Missing: []string{}, Vanished: []string{}}
+	return &Store{Levels: []Level{}, Flags: []Flag{}, Tables: []Table{}, Logs: []Log{}, Others: []File{}, Missing: []string{}}
+}
+
+// noManifest returns the error of a directory whose manifest cannot be read.
+func (v *view) noManifest(reason error) error {
+	if errors.Is(reason, fs.ErrNotExist) {
+		lost := v.found.Lost()
+		if lost == nil {
+			return fmt.Errorf("no store here: %w", reason) // it names CURRENT
+		}
+		reason = lost
+	}
+	if len(v.found[filename.Table])+len(v.found[filename.Log]) == 0 {
+		return fmt.Errorf("%s: %w", v.dir, reason)
+	}
+	return fmt.Errorf("%w; tables and logs can be inspected one by one", reason)
 }

@@ -3,10 +3,7 @@ package inspect
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -162,14 +159,6 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 	return facts, nil
 }
 
-// keys puts the bounds of a table's entries into words.
-func (t *Table) keys() string {
-	if t.Entries == 0 {
-		return "-"
-	}
-	return t.Smallest + " … " + t.Largest
-}
-
 // damage is what is damaged of the table's filters.
 func (t *Table) damage() error {
 	var errs []error
@@ -180,18 +169,4 @@ func (t *Table) damage() error {
 		errs = append(errs, t.Prefix.Damage.err)
 	}
 	return errors.Join(errs...)
-}
-
-// describe puts the parts of a table's filter into words.
-func (t *Table) describe() (units, fill string) {
-	var probes, fills []string
-	for _, u := range t.Units {
-		each := strconv.Itoa(u.Probes)
-		if u.Columns > 0 {
-			each = fmt.Sprintf("Ribbon %d", u.Columns)
-		}
-		probes = append(probes, fmt.Sprintf("%d×64 B, %s", u.Blocks, each))
-		fills = append(fills, fmt.Sprintf("%.0f %%", 100*u.Fill))
-	}
-	return strings.Join(probes, " + "), strings.Join(fills, " ")
 }

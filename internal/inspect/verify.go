@@ -120,10 +120,10 @@ func verifyFilters(ctx context.Context, name string) (keys, prefixes *Verify, er
 	})
 }
 
-// String is what was found, in words.
+// String describes what was found.
 func (v *Verify) String() string {
-	return fmt.Sprintf("built again from %s, the header says %d; %s missing, %s too many, %s denied",
-		words.Plural(v.Keys, "key"), v.Recorded, words.Plural(v.Missing, "bit"), words.Plural(v.Extra, "bit"), words.Plural(v.Denied, "version"))
+	return fmt.Sprintf("rebuilt from %s, the header says %d; %s missing, %s too many, %s", words.Plural(v.Keys, "key"), v.Recorded,
+		words.Plural(v.Missing, "bit"), words.Plural(v.Extra, "bit"), words.Plural(v.Denied, "false negative"))
 }
 
 // damage is why a filter is not that of its table's keys, or nil.
@@ -134,24 +134,16 @@ func (v *Verify) damage() error {
 	return v.err
 }
 
-// verdicts is a line about each of the table's filters.
-func (t *Table) verdicts() []string {
-	if t.Prefix == nil || t.Prefix.Verify == nil {
-		return []string{t.Verify.verdict()}
-	}
-	return []string{t.Verify.verdict(), "prefix filter: " + t.Prefix.Verify.verdict()}
-}
-
-// verdict is a line about a filter.
+// verdict describes the result for one filter.
 func (v *Verify) verdict() string {
 	switch {
 	case v == nil:
-		return "verify: there is no filter to verify"
+		return "there is no filter to verify"
 	case v.Cannot != "":
-		return "verify: not built again: " + string(words.AppendPrintable(nil, []byte(v.Cannot)))
+		return "not rebuilt: " + string(words.AppendPrintable(nil, []byte(v.Cannot)))
 	case v.OK:
-		return fmt.Sprintf("verify: ok, bit for bit: %s", v)
+		return fmt.Sprintf("ok, bit for bit: %s", v)
 	default:
-		return fmt.Sprintf("verify: NOT the filter of the table's keys: %s", v)
+		return fmt.Sprintf("NOT the filter of the table's keys: %s", v)
 	}
 }
