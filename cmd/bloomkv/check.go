@@ -11,14 +11,14 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// damageReport is one place of damage, as JSON has it.
+// damageReport is one damage in JSON.
 type damageReport struct {
 	File   string `json:"file"`
 	Offset int64  `json:"offset"`
 	Reason string `json:"reason"`
 }
 
-// damages lists all damage in a tree of errors, in the order of the tree.
+// damages returns all damage in a tree of errors, in the order of the tree.
 func damages(err error) []damageReport {
 	switch e := err.(type) { //nolint:errorlint // the tree is walked by hand: errors.As finds only the first
 	case nil:
@@ -40,12 +40,12 @@ func (a *app) checkCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "check DIR",
-		Short: "Verify a whole store; exit status 2 on damage",
-		Long: `check reads every byte of a store that no one writes and changes nothing. It verifies every checksum, the order of the
-keys, that the tables of a run don't overlap, the counts, the manifest against the directory, the logs record by record,
-and that the filter of each table answers "maybe" for each of its keys.
+		Short: "Verify a whole store; exit status 2 if it is damaged",
+		Long: `check reads every byte of a store and changes nothing. The store must not be open for writing. check verifies all
+checksums, the order of the keys, that the tables of a run do not overlap, the counts, that the manifest matches the
+directory, every record of the logs, and that the filter of each table answers "maybe" for each of its keys.
 
-Damage is named by file and offset, each on a line of its own, and the exit status is 2.`,
+Each damage is printed on a line of its own with its file and offset, and the exit status is 2.`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := storeDir(args[0]); err != nil {
@@ -58,7 +58,7 @@ Damage is named by file and offset, each on a line of its own, and the exit stat
 			bar.End()
 			damage := damages(err)
 			if err != nil && len(damage) == 0 {
-				return err // nothing was found out about the store
+				return err // the store was not checked
 			}
 			if asJSON {
 				out := struct {
@@ -82,6 +82,6 @@ Damage is named by file and offset, each on a line of its own, and the exit stat
 			return err
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object; damage is listed in it too")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object, which also lists damage")
 	return c
 }

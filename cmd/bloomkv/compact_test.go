@@ -49,7 +49,7 @@ func TestCompactMergesAndTellsTheBytes(t *testing.T) {
 	if want := fmt.Sprintf("ok: 1 table in 1 run on 1 level, 1000 entries, %d bytes; 0 logs", r.BytesAfter); !strings.HasPrefix(out, want) {
 		t.Errorf("check says %q, want %q", out, want)
 	}
-	page := fmt.Sprintf("before: 1 table, %d bytes\nafter: 1 table, %d bytes\nwritten: 0 bytes, 0 of them of tables that were only written anew\n", r.BytesAfter, r.BytesAfter)
+	page := fmt.Sprintf("before: 1 table, %d bytes\nafter: 1 table, %d bytes\nwritten: 0 bytes, of which 0 only to rewrite tables\n", r.BytesAfter, r.BytesAfter)
 	if out := (tool{}).must(t, "compact", dir); out != page {
 		t.Errorf("again: %q, want %q", out, page)
 	}
@@ -133,7 +133,7 @@ func TestCompactWritesAnewWhatTheFlagsAskFor(t *testing.T) {
 		if n, _ := off(); n == 0 {
 			t.Errorf("%s: no table is off the plan", flags)
 		}
-		if out := (tool{}).must(t, "stats", dir); !strings.Contains(out, "not what the store was last written with; compact writes them anew") {
+		if out := (tool{}).must(t, "stats", dir); !strings.Contains(out, "by other options than the store was last written with; compact rewrites them") {
 			t.Errorf("%s: stats says %q", flags, out)
 		}
 		if out := strings.Fields(tool{}.must(t, "inspect", dir)); !strings.Contains(strings.Join(out, " "), " have other filters, ") {

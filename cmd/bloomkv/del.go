@@ -16,13 +16,13 @@ func (a *app) delCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "del DIR [KEY...]",
-		Short: "Delete keys, or all keys of a range, at once",
-		Long: `del deletes all the keys given, or with --prefix, --from and --to, which all hold where several are given, all keys of
-a range, atomically, and returns when that is on stable storage. A range takes no longer than a key, however many keys it
-holds; compact then gives their space back. A key that is absent is no error, nor is a range that ends before it begins.
-What would delete every key of the store needs --all.
+		Short: "Delete keys, or all keys in a range",
+		Long: `del deletes the given keys atomically and returns when that is on stable storage. With --prefix, --from and --to it
+deletes all keys that match all given flags. Deleting a range takes no longer than deleting a key, however many keys
+match; compact frees their space. Absent keys and empty ranges are not errors. Deleting every key of the store
+requires --all.
 
-A store that does not exist is an error: del creates none.`,
+del does not create a store.`,
 		Example: `  bloomkv del ./store color photo
   bloomkv del ./store --prefix user/17/
   bloomkv del ./store --from 2024- --to 2025-`,
@@ -32,18 +32,18 @@ A store that does not exist is an error: del creates none.`,
 			keys := args[1:]
 			switch {
 			case len(keys) > 0 && (all || r.given()):
-				return cli.Hint(c, errors.New("keys and a range, want only one of them"))
+				return cli.Hint(c, errors.New("keys and a range are given, want only one of them"))
 			case all && r.given():
-				return cli.Hint(c, errors.New("--all and a range, want only one of them"))
+				return cli.Hint(c, errors.New("--all and a range are given, want only one of them"))
 			case len(keys) == 0 && !all && !r.given():
-				return cli.Hint(c, errors.New("nothing to delete, want keys, a range by --prefix, --from or --to, or --all"))
+				return cli.Hint(c, errors.New("nothing to delete: want keys, a range (--prefix, --from, --to), or --all"))
 			case len(keys) == 0:
 				kr, err := r.keyRange(h)
 				if err != nil {
 					return err
 				}
 				if !all && everything(kr) {
-					return cli.Hint(c, errors.New("the range is the whole store, want --all to delete every key"))
+					return cli.Hint(c, errors.New("the range is the whole store: use --all to delete every key"))
 				}
 				b.DeleteRange(kr.Lower, kr.Upper)
 			}

@@ -18,7 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// demo is one store on its way through the demo.
+// demo is one run of the demo.
 type demo struct {
 	*app
 	set     *workload.Pairs
@@ -70,8 +70,8 @@ func sameShape(a, b bloomkv.LevelMetrics) bool {
 	return a.Level == b.Level && a.Runs == b.Runs && a.Tables == b.Tables && a.Bytes == b.Bytes && a.Entries == b.Entries
 }
 
-// fill stores the set in shuffled order, a flush for each part, and leaves a tree that is at rest: three runs in level 0 and
-// whatever compaction made below.
+// fill stores the set in random order with a flush for each part. It leaves a settled tree with three runs in level
+// 0.
 func (d *demo) fill(ctx context.Context, r *demoResult) error {
 	db, err := bloomkv.Open(d.dir, &d.options)
 	return with(db, err, func(db *bloomkv.DB) error {
@@ -89,7 +89,8 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 				}
 			}
 		}
-		// What is left, four parts and a bit, is divided so that level 0 ends with one run less than would be compacted.
+		// The rest, between four and five parts, is divided so that level 0 ends with one run less than triggers a
+		// compaction.
 		if err := (&own.Store{DB: db}).Settle(ctx); err != nil {
 			return err
 		}
@@ -115,10 +116,10 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 	})
 }
 
-// partKeys is how many keys are flushed at once.
+// partKeys returns the number of keys that are flushed at once.
 func partKeys(n int) int { return max(demoRun, n/demoFlushes) }
 
-// demoOptions makes everything small in proportion, so that a set of any size becomes a tree of several levels.
+// demoOptions scales all sizes so that a set of any size becomes a tree of several levels.
 func demoOptions(set *workload.Pairs) bloomkv.Options {
 	total, largest, part, inPart := int64(0), int64(0), int64(0), partKeys(set.Len())
 	var buf []byte
@@ -133,18 +134,18 @@ func demoOptions(set *workload.Pairs) bloomkv.Options {
 		largest = max(largest, part)
 	}
 	o := bloomkv.Options{
-		Durability:    bloomkv.NoSync, // a demo may be lost in a power cut
+		Durability:    bloomkv.NoSync, // a power failure may lose the demo
 		TableSize:     min(max(total/32, 16<<10), 8<<20),
 		BaseLevelSize: max(total/8, 64<<10),
 		LevelRatio:    4,
-		// A part, or the five that may be flushed together, always fits: each flush makes one run.
+		// It fits a part, and also the five parts that may be flushed together: each flush makes one run.
 		MemtableSize: min(6*(largest+int64(inPart)*256)+64<<10, 1<<30),
 	}
 	o.MemoryBudget = max(64<<20, 4*o.MemtableSize)
 	return o
 }
 
-// filler puts a set into a store, part by part.
+// filler stores a set part by part.
 type filler struct {
 	set   *workload.Pairs
 	db    *bloomkv.DB
@@ -183,7 +184,7 @@ func levelZero(db *bloomkv.DB) int {
 	return 0
 }
 
-// measure opens the store, looks everything up and closes it again.
+// measure opens the store, looks up all keys, and closes it.
 func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c demoCosts, err error) {
 	o.ErrorIfMissing = true
 	db, err := bloomkv.Open(d.dir, &o)
@@ -201,7 +202,7 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 			return f, lookupsSince(before, db.Metrics().Lookups), err
 		}
 		n := d.set.Len()
-		if _, _, err := look(workload.Present, n); err != nil { // also warms the cache up
+		if _, _, err := look(workload.Present, n); err != nil { // this also warms the cache
 			return err
 		}
 		if c.absent, c.absentLookups, err = look(workload.Absent, d.absents); err != nil {
@@ -220,7 +221,7 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 	})
 }
 
-// lookupsSince is what was counted between two moments, of what the demo prints.
+// lookupsSince returns the difference of two counts in the fields that the demo prints.
 func lookupsSince(before, now bloomkv.LookupMetrics) bloomkv.LookupMetrics {
 	now.Gets -= before.Gets
 	now.TablesInRange -= before.TablesInRange
@@ -236,7 +237,7 @@ func lookupsSince(before, now bloomkv.LookupMetrics) bloomkv.LookupMetrics {
 	return now
 }
 
-// pickBlock reads the filter block of the largest table of the last level, and measures its rate alone.
+// pickBlock reads the filter block of the largest table in the last level and measures its rate.
 func (d *demo) pickBlock(r *demoResult) error {
 	s, err := manifest.Load(vfs.OS, d.dir)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// writeFlags are the options for filters that a command which writes may set. What is not set is as the store was last written with.
+// writeFlags are the options for filters that commands which write accept. The default is what the store was last
+// written with.
 type writeFlags struct {
 	of     *cobra.Command
 	rate   float64
@@ -22,11 +23,11 @@ type writeFlags struct {
 
 func (w *writeFlags) add(c *cobra.Command) {
 	w.of = c
-	c.Flags().Float64Var(&w.rate, "fpr", 0.01, "promised filter `RATE` of tables written now: wasted reads per absent lookup, over the whole tree; 1 is no filters;\nwithout it, and the next two, they are as the store was written last")
-	c.Flags().BoolVar(&w.ribbon, "ribbon", false, "build filters of tables written now as Ribbon filters: three tenths smaller, slower to build and to ask")
+	c.Flags().Float64Var(&w.rate, "fpr", 0.01, "promised filter `RATE` of new tables: wasted reads per lookup of an absent key, over the whole tree; 1 means no\nfilters. The default of this and the next two flags is what the store was last written with, else 0.01 and Bloom")
+	c.Flags().BoolVar(&w.ribbon, "ribbon", false, "build Ribbon filters in new tables: three tenths smaller, but slower to build and to query")
 	c.Flags().TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
-		"give tables written now a second filter, of keys' prefixes by `RULE`: the first N bytes, len:N, or all up to the Nth separator C, sep:C:N")
-	c.Flags().Uint64Var(&w.seed, "filter-seed", 0, "of a new store, the `SEED` of its filters, to get the same filters again; 0 is a random one,\nfor which nobody can choose keys that waste reads")
+		"add to new tables a second filter for prefixes of keys by `RULE`: len:N, the first N bytes, or sep:C:N, everything up\nto the Nth separator C")
+	c.Flags().Uint64Var(&w.seed, "filter-seed", 0, "`SEED` of the filters of a new store, for reproducible filters; 0 chooses a random one, so that\nnobody can choose keys that waste reads")
 }
 
 func (w *writeFlags) open(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
@@ -37,7 +38,7 @@ func (w *writeFlags) open(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
 	return bloomkv.Open(dir, &o)
 }
 
-// options is o with the options for filters that flags and the manifest of the store in dir say.
+// options returns o with the options for filters from the flags and from the manifest of the store in dir.
 func (w *writeFlags) options(dir string, o bloomkv.Options) (bloomkv.Options, error) {
 	if !(w.rate > 0) { // 0 in Options would mean the default
 		return o, fmt.Errorf("--fpr %v, want more than 0, at most 1", w.rate)
@@ -52,9 +53,9 @@ func (w *writeFlags) options(dir string, o bloomkv.Options) (bloomkv.Options, er
 	return w.kept(dir, o), nil
 }
 
-// kept is o with the options for filters that a store was last written with, as far as no flag says otherwise.
+// kept returns o with the options for filters that a store was last written with, unless a flag overrides them.
 func (w *writeFlags) kept(dir string, o bloomkv.Options) bloomkv.Options {
-	if s, err := manifest.Load(vfs.OS, dir); err == nil && s.Filters != nil { // else Open says what is wrong, or makes a store
+	if s, err := manifest.Load(vfs.OS, dir); err == nil && s.Filters != nil { // else Open returns the error, or creates a store
 		if kept := w.keep(s.Filters, o); canPlan(&kept) {
 			return kept
 		}
@@ -62,10 +63,10 @@ func (w *writeFlags) kept(dir string, o bloomkv.Options) bloomkv.Options {
 	return o
 }
 
-// changed says whether a flag was given; without a command none was.
+// changed reports whether a flag was given. Without a command none was.
 func (w *writeFlags) changed(name string) bool { return w.of != nil && w.of.Flags().Changed(name) }
 
-// keep is o with what a store was written with, as far as no flag says otherwise.
+// keep returns o with the options in f, unless a flag overrides them.
 func (w *writeFlags) keep(f *manifest.Filters, o bloomkv.Options) bloomkv.Options {
 	o.LevelRatio = int(f.Ratio)
 	if !w.changed("fpr") {
@@ -78,15 +79,16 @@ func (w *writeFlags) keep(f *manifest.Filters, o bloomkv.Options) bloomkv.Option
 		o.FilterKind = bloomkv.FilterKind(f.Kind)
 	}
 	if !w.changed("filter-prefix") {
-		_ = o.FilterPrefix.UnmarshalText([]byte(f.Prefix)) // a rule of a later version is not kept
+		_ = o.FilterPrefix.UnmarshalText([]byte(f.Prefix)) // a rule of a later version is ignored
 	}
 	return o
 }
 
-// usualMemory is Options.MemoryBudget by default, in bytes.
+// usualMemory is the default of Options.MemoryBudget in bytes.
 const usualMemory = 64 << 20
 
-// canPlan says whether filters can be planned by o: what a store was written with may be of a later version, or of a larger machine.
+// canPlan reports whether filters can be planned with o. The options of a store may be from a later version, or from
+// a larger machine.
 func canPlan(o *bloomkv.Options) bool {
 	_, _, err := bloomkv.PlanFilters(1, 1, o)
 	return err == nil

@@ -34,14 +34,14 @@ func TestLinesThatAreNotPairsAreErrors(t *testing.T) {
 		{"json", `{"key":["a"],"value":"b"}`, `member "key": [, want a string`},
 		{"json", `{"Key":"a","value":"b"}`, `member "Key", want key`},
 		{"json", `{"key":"a","value":"b","more":"c"}`, `member "more"`},
-		{"json", `{"key":"a","key":"c","value":"b"}`, "there is a key already"},
-		{"json", `{"key":"a","key_base64":"","value":"b"}`, "there is a key already"},
+		{"json", `{"key":"a","key":"c","value":"b"}`, "there is already a key"},
+		{"json", `{"key":"a","key_base64":"","value":"b"}`, "there is already a key"},
 		{"json", `{"key_base64":"a","value":"b"}`, `member "key_base64": illegal base64`},
 		{"json", `{"key_base64":"YR==","value":"b"}`, `member "key_base64": illegal base64`}, // bits that mean nothing
 		{"json", "{\"key\":\"\xff\",\"value\":\"b\"}", "not UTF-8"},
-		{"json", `{"key":"\ud800","value":"b"}`, `half of a surrogate pair: \ud800`},
-		{"json", `{"key":"\udc00\ud800","value":"b"}`, `half of a surrogate pair: \udc00`},
-		{"json", `{"key":"\ud800\u0041","value":"b"}`, `half of a surrogate pair: \ud800`},
+		{"json", `{"key":"\ud800","value":"b"}`, `unpaired surrogate: \ud800`},
+		{"json", `{"key":"\udc00\ud800","value":"b"}`, `unpaired surrogate: \udc00`},
+		{"json", `{"key":"\ud800\u0041","value":"b"}`, `unpaired surrogate: \ud800`},
 	} {
 		f, err := findFormat(c.format)
 		if err != nil {

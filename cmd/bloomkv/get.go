@@ -11,7 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// errAbsent is an answer rather than trouble: it has an exit code of its own.
+// errAbsent is a negative answer, which has an exit code of its own.
 var errAbsent = errors.New("not found")
 
 func (a *app) getCommand() *cobra.Command {
@@ -19,9 +19,9 @@ func (a *app) getCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "get DIR KEY",
-		Short: "Print the value of a key; exit status 1 if it is absent",
-		Long: `get prints the value of KEY. In a pipe or a file these are its bytes and nothing else. On a terminal they are escaped,
-and a line feed follows. The exit status is 0 for a key that is there, 1 for one that is absent and 2 for an error.
+		Short: "Print the value of a key; exit status 1 if it is not found",
+		Long: `get prints the value of KEY. In a pipe or a file it prints exactly the bytes of the value. On a terminal it escapes them
+and adds a line feed. The exit status is 0 if the key was found, 1 if it was not, and 2 after an error.
 ` + onTable,
 		Example: `  bloomkv get ./store color
   bloomkv get ./store photo > photo.jpg`,
@@ -55,6 +55,6 @@ and a line feed follows. The exit status is 0 for a key that is there, 1 for one
 		},
 	}
 	h.add(c, "KEY")
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with key and value, as dump --format json does")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with key and value, like dump --format json")
 	return c
 }

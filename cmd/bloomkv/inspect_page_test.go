@@ -393,7 +393,7 @@ func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
 		{"into a directory that is not there", []string{dir, "--html", filepath.Join(out, "none", "page.html")}, "no such file"},
 		{"over a directory", []string{tables[0], "--html", out}, filepath.Base(out) + ": is a directory, want a file"},
 		{"pictures into a file", []string{tables[0], "--plot", name}, "page.html"},
-		{"both to the output", []string{dir, "--json", "--html", "-"}, "want a file for the page"},
+		{"both to the output", []string{dir, "--json", "--html", "-"}, "want a file for --html"},
 		{"of a manifest", []string{glob(t, dir, "MANIFEST-*"), "--html", name}, "for tables and stores"},
 	} {
 		if r := (tool{}).run(t, append([]string{"inspect"}, c.args...)...); r.code != cli.ExitTrouble || !strings.Contains(r.err, c.err) {

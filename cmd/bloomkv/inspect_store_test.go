@@ -178,7 +178,7 @@ func TestWhatIfIsOfAStore(t *testing.T) {
 	}{
 		{[]string{dir, "--what-if", "fpr=2"}, `--what-if: fpr="2", want more than 0, at most 1`},
 		{[]string{dir, "--what-if", "fpr=0.1,memory=1"}, "--what-if: fpr and memory, want one of them"},
-		{[]string{glob(t, dir, "*.sst"), "--what-if", "fpr=0.1"}, "--what-if is of a store"},
+		{[]string{glob(t, dir, "*.sst"), "--what-if", "fpr=0.1"}, "--what-if is for stores"},
 		{[]string{dir, "--what-if", "fpr=1e-12"}, "is out of reach"},
 	} {
 		if r := (tool{}).run(t, append([]string{"inspect"}, c.args...)...); r.code != cli.ExitTrouble || r.out != "" || !strings.Contains(r.err, c.want) {

@@ -10,19 +10,19 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// byteFlags say how keys and values among the arguments are written, for bytes that a command line can't carry.
+// byteFlags define how keys and values are written as arguments, for bytes that a command line cannot carry.
 type byteFlags struct{ hex, escaped bool }
 
 func (f *byteFlags) add(c *cobra.Command, what string) {
-	c.Flags().BoolVar(&f.hex, "hex", false, what+" on the command line in hexadecimal digits, for any bytes")
-	c.Flags().BoolVar(&f.escaped, "escaped", false, what+` on the command line as scan and inspect print them, \x00 for the byte 0 and \\ for a backslash`)
+	c.Flags().BoolVar(&f.hex, "hex", false, what+" are hexadecimal digits")
+	c.Flags().BoolVar(&f.escaped, "escaped", false, what+` are escaped as scan and inspect print them: \x00 is the byte 0 and \\ a backslash`)
 }
 
-// bytes reads one argument; what names it in errors.
+// bytes decodes one argument. Errors begin with what.
 func (f byteFlags) bytes(what, arg string) ([]byte, error) {
 	switch {
 	case f.hex && f.escaped:
-		return nil, errors.New("--hex and --escaped, want only one of them")
+		return nil, errors.New("--hex and --escaped are given, want only one of them")
 	case f.hex:
 		b, err := hex.DecodeString(arg)
 		if err != nil {

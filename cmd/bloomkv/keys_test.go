@@ -92,7 +92,7 @@ func TestKeysThatCannotBeReadAreErrors(t *testing.T) {
 		{`inspect DIR --key a --key \q`, `--key "\\q": no escape such as `},
 		{`get DIR xy --hex`, `key "xy": want pairs of hexadecimal digits`},
 		{`get DIR 616 --hex`, `key "616": want pairs of hexadecimal digits`},
-		{`get DIR 61 --hex --escaped`, `--hex and --escaped, want only one of them`},
+		{`get DIR 61 --hex --escaped`, `--hex and --escaped are given, want only one of them`},
 	} {
 		args := strings.Fields(c.args)
 		args[1] = dir

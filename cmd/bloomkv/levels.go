@@ -7,14 +7,14 @@ import (
 	"github.com/bloomkv/bloomkv"
 )
 
-// levelStats is one level, as JSON has it.
+// levelStats is one level in JSON.
 type levelStats struct {
 	bloomkv.LevelMetrics
 
-	BitsPerKey float64 `json:"bits_per_key"` // of filters on disk, for each entry
+	BitsPerKey float64 `json:"bits_per_key"` // of filters on disk, per entry
 }
 
-// levelsOf is the levels that hold tables.
+// levelsOf returns the levels that have tables.
 func levelsOf(m *bloomkv.Metrics) []levelStats {
 	levels := []levelStats{} // in JSON no levels are [] and not null
 	for _, l := range m.Levels {
@@ -25,7 +25,7 @@ func levelsOf(m *bloomkv.Metrics) []levelStats {
 	return levels
 }
 
-// printLevels prints a table of levels.
+// printLevels prints a row for each level.
 func (a *app) printLevels(levels []levelStats) {
 	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "level\truns\ttables\tkeys\tdeletes\tbytes\tfilter bytes\tbits/key\t")
@@ -42,7 +42,7 @@ func (a *app) printLevels(levels []levelStats) {
 	w.Flush()
 }
 
-// measured is the columns of a measured rate, none where nobody asked, and of what it follows from.
+// measured returns the columns of a measured rate, "-" if nothing was counted, and of the counts behind it.
 func measured(f bloomkv.FilterAnswers) string {
 	rate := "-"
 	if f.FalsePositives+f.Negatives > 0 {

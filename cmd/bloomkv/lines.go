@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// lineReader splits input into lines and knows their numbers. Its memory is that of the longest line, at most longest.
+// lineReader splits input into lines and counts them. Its memory is limited by longest, the maximum length of a line.
 type lineReader struct {
 	in      *bufio.Reader
 	longest int
@@ -19,8 +19,8 @@ func newLineReader(in io.Reader, longest int) *lineReader {
 	return &lineReader{in: bufio.NewReaderSize(in, 256<<10), longest: longest}
 }
 
-// next is the next line without its line feed, valid until the next call. After the last line it is io.EOF. Other errors are
-// those of reading and of a line that is too long; they name the line.
+// next returns the next line without its line feed, valid until the next call. After the last line it returns io.EOF.
+// Other errors, of reading and of a line that is too long, include the line number.
 func (l *lineReader) next() ([]byte, error) {
 	l.number++
 	l.long = l.long[:0]

@@ -23,7 +23,7 @@ func TestABadLineIsNamedAndAllBeforeItIsStored(t *testing.T) {
 	}{
 		{"no TAB", "a\t1\nb\t2\nc\n", "standard input: line 3: no TAB", "a\t1\nb\t2\n", nil},
 		{"an empty line", "a\t1\n\nb\t2\n", "line 2: no TAB", "a\t1\n", nil},
-		{"the first line", "a\n", "line 1: no TAB, want key TAB value (stored before it: 0 lines)", "", nil},
+		{"the first line", "a\n", "line 1: no TAB, want key TAB value (0 lines stored before it)", "", nil},
 		{"a key that is too long", "a\t1\n" + long + "\t2\n", "line 2: key of 65537 bytes, want at most 65536", "a\t1\n", nil},
 		{"not JSON", `{"key":"a","value":"1"}` + "\nx\n", "line 2: invalid character 'x'", "a\t1\n", []string{"--format", "json"}},
 		{"not hexadecimal", "61\t31\n61\t3\n", "line 2: value: ", "a\t1\n", []string{"--format", "hex"}},

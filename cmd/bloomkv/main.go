@@ -15,14 +15,15 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
-// exitAbsent is the exit code of an answer, as in grep: get found no key, demo got a wrong answer, or salvage lost something.
+// exitAbsent is the exit code of a negative answer, as in grep: get found no key, demo got a wrong answer, or salvage
+// lost data.
 const exitAbsent = 1
 
 const exitHelp = `Exit status:
-  0    all is well
-  1    get: the key is absent; demo: the store gave a wrong answer; salvage: something was lost, the rest is in NEW
+  0    success
+  1    get: the key was not found; demo: the store gave a wrong answer; salvage: some data was lost, the rest is in NEW
   2    damage, wrong usage, bad input, or any other error
-  130  interrupted; the store was closed properly`
+  130  interrupted, after the store was closed cleanly`
 
 // app is one run of the tool.
 type app struct{ cli.Streams }
@@ -52,17 +53,18 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 }
 
-// command is the tree of commands.
+// command returns the tree of commands.
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bloomkv",
-		Short: "Store, read, check and explain bloomkv stores",
-		Long: `bloomkv works on stores of keys and values, each a directory.
+		Short: "Write, read, check and inspect bloomkv stores",
+		Long: `bloomkv works on stores of keys and values. A store is a directory.
 
-Only put, load, ingest and demo create a store, and checkpoint and salvage a copy of one; the others answer an error where there is
-none. Commands that read change nothing, not even in a store that was not closed, and several may read one at a time; no
-other command may have it open meanwhile. Keys and values on a terminal are escaped (\x1b for the byte 0x1b), so that
-nothing stored can drive it; in a pipe, get and dump give the bytes as they are.
+put, load, ingest and demo create the store if it does not exist, and checkpoint and salvage create a copy. The other
+commands fail if there is no store. Commands that read change nothing, not even in a store that was not closed cleanly.
+Several of them may read a store at the same time, but not while another command writes it. On a terminal, keys and
+values are escaped (\x1b for the byte 0x1b), so that stored data cannot control it. In a pipe, get and dump print the
+bytes unchanged.
 
 ` + exitHelp,
 		Version: version(),

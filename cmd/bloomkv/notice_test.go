@@ -30,7 +30,7 @@ func gzipOf(t *testing.T, text string, level int) string {
 func TestWhatIsNoLinesIsNoticed(t *testing.T) {
 	const lines = "a\t1\nb\t2\n"
 	const json = `{"key":"a","value":"1"}` + "\n" + `{"key":"b","value":"2"}` + "\n"
-	const gzipped = "compressed with gzip, want lines: unpack it first"
+	const gzipped = "compressed with gzip, want lines: decompress it first"
 	crlf := strings.NewReplacer("\n", "\r\n").Replace
 	for _, c := range []struct {
 		name, in, format string
@@ -50,9 +50,9 @@ func TestWhatIsNoLinesIsNoticed(t *testing.T) {
 		{"a byte order mark", utf8Mark + lines, "tsv", "it begins with a byte order mark (EF BB BF)", "", "b\t2\n" + utf8Mark + "a\t1\n"},
 		{"a byte order mark for json", utf8Mark + json, "json", "", "", lines},
 		{"a byte order mark for hex", utf8Mark + "61\t31\n62\t32\n", "hex", "", "", lines},
-		{"UTF-16", "\xff\xfea\x00\t\x00b\x00", "tsv", "it begins like text in UTF-16", "", "\xff\xfea\x00\t\x00b\x00\n"},
+		{"UTF-16", "\xff\xfea\x00\t\x00b\x00", "tsv", "it looks like text in UTF-16", "", "\xff\xfea\x00\t\x00b\x00\n"},
 		{"UTF-16 for json", "\xfe\xff\x00{", "json", "", "text in UTF-16, want UTF-8", ""},
-		{"carriage returns", crlf(lines), "tsv", "line 1 ends with a carriage return, which is stored as the last byte of its value", "", crlf(lines)},
+		{"carriage returns", crlf(lines), "tsv", "line 1 ends with a carriage return, which becomes the last byte of its value", "", crlf(lines)},
 		{"a carriage return later", "a\t1\nb\t2\r\nc\t3\r\n", "tsv", "line 2 ends with a carriage return", "", "a\t1\nb\t2\r\nc\t3\r\n"},
 		{"carriage returns for json", crlf(json), "json", "", "", lines},
 		{"a carriage return within a line", "a\t\r1\n", "tsv", "", "", "a\t\r1\n"},

@@ -6,7 +6,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 )
 
-// openToRead opens a store that is there, and changes nothing.
+// openToRead opens an existing store without changing it.
 func openToRead(dir string) (*bloomkv.DB, error) {
 	if err := storeDir(dir); err != nil {
 		return nil, err
@@ -15,7 +15,7 @@ func openToRead(dir string) (*bloomkv.DB, error) {
 	return bloomkv.Open(dir, &o)
 }
 
-// with opens a store, runs body on it and closes it, whatever body says.
+// with runs body on a store and closes it, even if body fails.
 func with(db *bloomkv.DB, err error, body func(db *bloomkv.DB) error) error {
 	if err != nil {
 		return err
@@ -23,8 +23,8 @@ func with(db *bloomkv.DB, err error, body func(db *bloomkv.DB) error) error {
 	return errors.Join(body(db), db.Close())
 }
 
-// create opens a store, creating it if necessary, and runs body on it. A store that was made is removed again
-// after an error, unless body wants to keep it.
+// create opens a store, creating it if necessary, and runs body on it. If body fails, a store that was created is
+// removed, unless body returns keep.
 func (w *writeFlags) create(dir string, body func(db *bloomkv.DB, isNew bool) (keep bool, err error)) error {
 	s, err := look(dir)
 	if err != nil {

@@ -38,12 +38,12 @@ func TestAFailureLeavesNothingOfANewStore(t *testing.T) {
 		name, in, err string
 		args          []string
 	}{
-		{"load of a bad first line", "bad\n", "line 1: no TAB, want key TAB value (the new store is removed again)", []string{"load"}},
+		{"load of a bad first line", "bad\n", "line 1: no TAB, want key TAB value (the new store was removed)", []string{"load"}},
 		{"load of a bad line", "a\t1\nb\t2\nbad\n", "line 3: no TAB", []string{"load"}},
 		{"load of a bad line behind many", manyAndABadOne, "line 200001: no TAB", []string{"load"}},
 		{"ingest of a bad line behind many", manyAndABadOne, "line 200001: no TAB", []string{"ingest"}},
 		{"ingest out of order", "b\t1\na\t2\n", "line 2: key a after b", []string{"ingest"}},
-		{"ingest of no lines to replace by", "", "no lines, want one at least", []string{"ingest", "--replace"}},
+		{"ingest of no lines to replace by", "", "the input is empty, want at least one line", []string{"ingest", "--replace"}},
 		{"a filter rate out of reach", "a\t1\n", "out of r", []string{"load", "--fpr", "1e-12"}},
 	} {
 		for i, before := range [][]string{{}, {"a/"}, {"a/b/"}, {"a/b/lost+found/"}, {"a/b/LOCK"}} {

@@ -9,17 +9,17 @@ import (
 	"github.com/bloomkv/bloomkv"
 )
 
-// printer says how pairs are printed.
+// A printer defines how pairs are printed.
 type printer struct {
-	limit   int // at most so many; 0 is all
+	limit   int // maximum number of pairs; 0 means all
 	reverse bool
 	line    func(dst, key, value []byte) ([]byte, error) // appends a line without its end
 }
 
-// printLines prints the pairs of a store, each on a line, and returns how many.
+// printLines prints the pairs of a store, one per line, and returns their number.
 func (a *app) printLines(c *cobra.Command, db *bloomkv.DB, o bloomkv.IterOptions, p printer) (n int, err error) {
 	out := bufio.NewWriterSize(a.Out, 64<<10)
-	defer func() { // what came before an error is printed
+	defer func() { // print the lines before an error too
 		if flush := out.Flush(); !errors.Is(err, flush) {
 			err = errors.Join(err, flush)
 		}

@@ -104,7 +104,7 @@ func TestPlanInWords(t *testing.T) {
 		{[]string{"--memory", "0.07", "--keys", "100000000"}, "option FilterMemory: 73400, and filters of 100000000 keys take "},
 		{[]string{"--memory", "-1"}, "--memory -1, want more than 0"},
 		{[]string{"--memory", "NaN"}, "--memory NaN, want more than 0"},
-		{[]string{"--memory", "1", "--fpr", "0.1"}, "--fpr and --memory, want only one of them"},
+		{[]string{"--memory", "1", "--fpr", "0.1"}, "--fpr and --memory are given, want only one of them"},
 		{[]string{"--keys", "0"}, "--keys 0, want 1 to "},
 		{[]string{"--levels", "7"}, "7 levels, want 1 to 6"},
 		{[]string{"--ratio", "1"}, "--ratio 1, want 2 to 100"},

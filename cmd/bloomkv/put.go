@@ -16,9 +16,10 @@ func (a *app) putCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "put DIR KEY [VALUE]",
 		Short: "Store a value under a key",
-		Long: `put stores VALUE under KEY and returns when it is on stable storage. The store is created where there is none, in a new or
-empty directory.
-Without VALUE the value is standard input, to the last byte. An argument that begins with a dash goes after "--".`,
+		Long: `put stores VALUE under KEY and returns when it is on stable storage. If the store does not exist, put creates it in a new
+or empty directory.
+
+Without VALUE, put reads the value from standard input. An argument that begins with a dash must follow "--".`,
 		Example: `  bloomkv put ./store color green
   bloomkv put ./store photo < photo.jpg
   bloomkv put --hex ./store 00ff 68656c6c6f`,
@@ -35,7 +36,7 @@ Without VALUE the value is standard input, to the last byte. An argument that be
 				err = fmt.Errorf("standard input: %w", err)
 			}
 			if err == nil {
-				err = checkSizes(key, value) // before a store is made for nothing
+				err = checkSizes(key, value) // before a store is created
 			}
 			if err != nil {
 				return err

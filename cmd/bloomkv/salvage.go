@@ -11,29 +11,28 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// errLost is an answer rather than trouble: the new store is there.
-var errLost = errors.New("something could not be read; what could is in the new store")
+// errLost is a negative answer: the new store was created, but it is incomplete.
+var errLost = errors.New("some data could not be read; the rest is in the new store")
 
-// salvageHelp advises what to do about damage.
-const salvageHelp = `to save what can be read run "bloomkv salvage DIR NEW", or restore a backup`
+// salvageHelp is the advice after damage.
+const salvageHelp = `to copy the readable data into a new store run "bloomkv salvage DIR NEW", or restore a backup`
 
 func (a *app) salvageCommand() *cobra.Command {
 	var w writeFlags
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "salvage DIR NEW",
-		Short: "Save what can be read of a damaged store into a new one",
-		Long: `salvage reads every table, log and manifest of DIR as far as it can be read, block by block, and makes a store of
-it in NEW, a directory that must not exist or be empty. It changes nothing in DIR, which may be on a disk that can't be
-written, and refuses while a program has the store open for writing. Without a manifest, tables and logs say by
-themselves what they hold.
+		Short: "Copy the readable data of a damaged store into a new one",
+		Long: `salvage reads all intact parts of the tables, logs and manifests in DIR, block by block, and creates a store of them in
+NEW, a directory that must be empty or not exist. It changes nothing in DIR, which may be read-only, and fails while a
+program has the store open for writing. It does not need a manifest: tables and logs describe themselves.
 
-The new store has the newest version of each key that could be read, unless a deletion that could be read is newer.
-What could not be read is listed by file and offset with the keys between which it lies, and so is what can't be known:
-where a newer value is lost an older one shows, and where a deletion is lost the key is back.
+The new store has the newest readable version of each key, unless a newer deletion was readable too. salvage lists what
+could not be read by file and offset with the range of keys, and what it cannot know: where a newer value is lost, an
+older one appears; where a deletion is lost, the key is back.
 
-The exit status is 0 if nothing was lost, 1 if something was and the rest is in NEW, and 2 if there is no new store;
-then nothing is left in NEW.`,
+The exit status is 0 if nothing was lost, 1 if something was lost and the rest is in NEW, and 2 if no new store was
+created. In that case nothing is left in NEW.`,
 		Example: `  bloomkv salvage ./store ./saved && bloomkv check ./saved
   bloomkv salvage --json ./store ./saved > report.json`,
 		Args: cli.Arguments,
@@ -80,7 +79,7 @@ func (a *app) printSalvage(dir string, r *bloomkv.SalvageReport) {
 		l := &r.Lost[i]
 		lost := "lost"
 		if l.Harmless {
-			lost = "damaged, and no data lost"
+			lost = "damaged, but no data lost"
 		}
 		keys := ""
 		if !l.Harmless && (len(l.Lower) > 0 || l.Upper != nil) {
@@ -98,7 +97,7 @@ func (a *app) printSalvage(dir string, r *bloomkv.SalvageReport) {
 	}
 }
 
-// A salvageLoss is a loss as JSON has it: keys are escaped, and absent where they are not known.
+// A salvageLoss is a loss in JSON. Keys are escaped, and absent if they are not known.
 type salvageLoss struct {
 	File     string `json:"file"`
 	Offset   int64  `json:"offset"`
@@ -110,7 +109,7 @@ type salvageLoss struct {
 	Reason   string `json:"reason"`
 }
 
-// salvageJSON is a report as JSON has it.
+// salvageJSON returns a report for JSON.
 func salvageJSON(r *bloomkv.SalvageReport) any {
 	lost := []salvageLoss{}
 	for i := range r.Lost {

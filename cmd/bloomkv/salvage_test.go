@@ -103,7 +103,7 @@ func TestATableIsReadByItself(t *testing.T) {
 	tool{}.must(t, "compact", dir)
 	table := tableFilesOf(t, dir)[0]
 	r := tool{}.run(t, "scan", table)
-	if r.code != cli.ExitOK || r.out != "a\t1\nb\ttwo\nd\t4\n" || !strings.Contains(r.err, "one table by itself") {
+	if r.code != cli.ExitOK || r.out != "a\t1\nb\ttwo\nd\t4\n" || !strings.Contains(r.err, "reading a single table") {
 		t.Errorf("scan: exit %d, %q, %s", r.code, r.out, r.err)
 	}
 	if got := (tool{}).must(t, "scan", "--reverse", "--from", "b", "--limit", "1", table); got != "d\t4\n" {

@@ -18,9 +18,10 @@ func (a *app) scanCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "scan DIR",
 		Short: "Print keys and values in order",
-		Long: `scan prints keys and values in the order of the keys, one pair a line with a TAB between, both escaped, on a terminal
-and in a pipe alike. To get the bytes back use dump, or --json. --prefix, --from and --to all hold where several are given.
---reverse begins at the last key of the range and goes down, so that with --limit it prints the last ones.
+		Long: `scan prints pairs in the order of their keys, one per line with a TAB between key and value, both escaped, on a terminal
+as well as in a pipe. For the unescaped bytes use dump or --json. With --prefix, --from and --to, only keys that match
+all given flags are printed. --reverse starts at the last key of the range and goes backwards, so --limit then selects
+the last pairs.
 ` + onTable,
 		Example: `  bloomkv scan ./store --prefix user/ --limit 10
   bloomkv scan ./store --from a --to b --keys
@@ -54,11 +55,11 @@ and in a pipe alike. To get the bytes back use dump, or --json. --prefix, --from
 			})
 		},
 	}
-	r.add(c, "", "only keys")
+	r.add(c, "", "print only keys")
 	h.add(c, "PREFIX, FROM and TO")
-	c.Flags().BoolVar(&reverse, "reverse", false, "begin at the last key and go down")
-	c.Flags().IntVar(&limit, "limit", 0, "at most `N` pairs; 0 is all")
-	c.Flags().BoolVar(&keysOnly, "keys", false, "print no values")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one a line, as dump --format json does")
+	c.Flags().BoolVar(&reverse, "reverse", false, "start at the last key and go backwards")
+	c.Flags().IntVar(&limit, "limit", 0, "print at most `N` pairs; 0 means all")
+	c.Flags().BoolVar(&keysOnly, "keys", false, "print keys without values")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line, like dump --format json")
 	return c
 }

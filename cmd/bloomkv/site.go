@@ -14,14 +14,14 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// storeDir refuses what cannot be the directory of a store. One that is not there yet is none of it.
+// storeDir returns an error if dir cannot be the directory of a store. A directory that does not exist can.
 func storeDir(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, syscall.ENOTDIR):
-		return fmt.Errorf("%s: a part of the path is a file, want a directory", dir)
+		return fmt.Errorf("%s: part of the path is a file, want a directory", dir)
 	case err == nil && !info.IsDir():
 		return fmt.Errorf("%s is a file, not a store", dir)
 	default:
@@ -29,16 +29,16 @@ func storeDir(dir string) error {
 	}
 }
 
-// A site describes a directory before a store is made in it.
+// A site describes a directory before a store is created in it.
 type site struct {
 	dir     string
-	isNew   bool     // there is no store
-	names   []string // in the directory
-	missing []string // directories that are not there, the innermost first
+	isNew   bool     // there is no store yet
+	names   []string // of the files in the directory
+	missing []string // directories that do not exist, the innermost first
 }
 
-// look says what there is in a directory. Without a store it must not hold the files of somebody else, since a store among
-// them would be a slip, such as the wrong directory. The library has no such rule: a program may keep files of its own there.
+// look describes a directory. It fails if there is no store but there are other files: the directory is probably the
+// wrong one. The library has no such rule, because a program may keep its own files there.
 func look(dir string) (site, error) {
 	s := site{dir: filepath.Clean(dir)}
 	if err := storeDir(dir); err != nil {
@@ -54,7 +54,7 @@ func look(dir string) (site, error) {
 			s.missing = append(s.missing, dir)
 		}
 	}
-	if !s.isNew || slices.ContainsFunc(s.names, isData) { // of data without CURRENT Open says what it is
+	if !s.isNew || slices.ContainsFunc(s.names, isData) { // Open describes data without a CURRENT file
 		return s, nil
 	}
 	if i := slices.IndexFunc(s.names, isForeign); i >= 0 {
@@ -69,20 +69,20 @@ func isData(name string) bool {
 	return kind == filename.Table || kind == filename.Log
 }
 
-// isForeign reports whether a name belongs to no store. An empty file system has a lost+found.
+// isForeign reports whether a name does not belong to a store. An empty file system has a lost+found.
 func isForeign(name string) bool {
 	kind, _ := filename.Parse(name)
 	return kind == filename.Unknown && name != "lost+found"
 }
 
-// remove removes what was made of the store since look, under its lock, so that nobody else has it open.
+// remove removes the files of the store that were created since look. It holds the lock of the store meanwhile.
 func (s *site) remove() error {
 	lockName := filepath.Join(s.dir, filename.LockName)
 	lock, err := vfs.OS.Lock(lockName)
 	switch {
-	case errors.Is(err, vfs.ErrLocked): // another process has a store here, or makes one
+	case errors.Is(err, vfs.ErrLocked): // another process uses or creates a store here
 		return nil
-	case errors.Is(err, fs.ErrNotExist): // not even the directory was made
+	case errors.Is(err, fs.ErrNotExist): // the directory was not created either
 		return s.removeDirs()
 	case err != nil:
 		return err
@@ -99,7 +99,7 @@ func (s *site) remove() error {
 			note(os.Remove(filepath.Join(s.dir, name)))
 		}
 	}
-	removed := slices.Contains(s.names, filename.LockName) || os.Remove(lockName) == nil // some systems remove no open file
+	removed := slices.Contains(s.names, filename.LockName) || os.Remove(lockName) == nil // some systems do not remove open files
 	note(lock.Close())
 	if !removed {
 		note(os.Remove(lockName))
@@ -107,7 +107,7 @@ func (s *site) remove() error {
 	return errors.Join(append(errs, s.removeDirs())...)
 }
 
-// removeDirs removes the directories that were made, as far as they are empty.
+// removeDirs removes the directories that were created, as far as they are empty.
 func (s *site) removeDirs() error {
 	for _, dir := range s.missing {
 		err := os.Remove(dir)

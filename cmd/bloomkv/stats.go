@@ -17,15 +17,15 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// tableStats is one table, as JSON has it.
+// tableStats is one table in JSON.
 type tableStats struct {
 	bloomkv.TableMetrics
 
 	Smallest string  `json:"smallest"`          // escaped
-	Largest  *string `json:"largest,omitempty"` // escaped; none is no end
+	Largest  *string `json:"largest,omitempty"` // escaped; absent if the table has no end
 }
 
-// storeStats is a whole store, as JSON has it: sums over the levels, and all of Metrics.
+// storeStats is a whole store in JSON: sums over the levels, and all of Metrics.
 type storeStats struct {
 	Runs           int          `json:"runs"`
 	Tables         int          `json:"tables"`
@@ -35,7 +35,7 @@ type storeStats struct {
 	RangeDeletes   uint64       `json:"range_deletes"`
 	Bytes          uint64       `json:"bytes"`
 	FilterBytes    uint64       `json:"filter_bytes"` // on disk
-	BitsPerKey     float64      `json:"bits_per_key"` // of them, for each entry
+	BitsPerKey     float64      `json:"bits_per_key"` // of filters on disk, per entry
 	FiltersShed    int          `json:"filters_shed"`
 	FiltersDamaged int          `json:"filters_damaged"`
 	Logs           int          `json:"logs"`
@@ -63,7 +63,7 @@ func statsOf(m bloomkv.Metrics) storeStats {
 	return s
 }
 
-// printTables prints a table of tables.
+// printTables prints a row for each table.
 func (a *app) printTables(tables []tableStats) {
 	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "table\tlevel\tunits\tpromised\tpredicted\tmeasured\tfalse pos\tnegative\t")
@@ -74,7 +74,7 @@ func (a *app) printTables(tables []tableStats) {
 	w.Flush()
 }
 
-// tablesOf is all tables, with bounds that can be printed.
+// tablesOf returns all tables, with printable bounds.
 func tablesOf(db *bloomkv.DB) (tables []tableStats) {
 	for _, t := range db.Tables() {
 		s := tableStats{TableMetrics: t, Smallest: words.Escaped(t.Smallest, words.KeyLimit)}
@@ -90,20 +90,22 @@ func (a *app) statsCommand() *cobra.Command {
 	var asJSON, byTable bool
 	c := &cobra.Command{
 		Use:   "stats DIR",
-		Short: "Print what a store holds, by level",
-		Long: `stats opens a store and prints its levels: runs, tables, keys (versions that are not deletes), bytes, filters, and the
-filter rate of each run of the level: as promised, as the filters in memory predict it, and as their answers since the
-tables were written measure it, as far as the store has kept them (negatives are estimated from a sample); with --tables
-the same of each table; then all other figures that the store keeps of itself. It reads the filters and counts damaged
-ones; check looks at everything. What a store that was not closed has in its logs is on no level yet; then it says how
-many logs there are. Rates are those of the options for filters that the store was last written with; tables whose filters
-are not built by these are counted, with their bytes: compact writes them anew.`,
+		Short: "Print the contents and the filter rates of a store by level",
+		Long: `stats prints the levels of a store: runs, tables, keys (versions that are not deletes), bytes, filters, and the filter
+rate of each run: the promised rate, the rate that the filters in memory predict, and the measured rate of the answers
+that the store has counted since the tables were written (negatives are estimated from a sample). With --tables it
+prints the same for each table. All other metrics of the store follow. stats reads the filters and counts damaged ones;
+check verifies everything.
+
+Data in the logs of a store that was not closed cleanly is on no level yet; stats prints the number of these logs. The
+promised rates are those of the options that the store was last written with. stats counts the tables whose filters
+were built with other options; compact rewrites them.`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			db, err := openToRead(args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
 				m := db.Metrics()
-				for ; !m.Warm; m = db.Metrics() { // before it, a filter may be damaged and nobody knows
+				for ; !m.Warm; m = db.Metrics() { // until all filters are loaded, a damaged one is not counted
 					select {
 					case <-c.Context().Done():
 						return c.Context().Err()
@@ -129,17 +131,17 @@ are not built by these are counted, with their bytes: compact writes them anew.`
 					words.Plural(s.Tables, "table"), words.Plural(s.Bytes, "byte"), words.Plural(s.Entries, "entry"), words.Plural(s.Deletes, "delete"),
 					words.Plural(s.RangeDeletes, "range delete"), words.Plural(s.FilterBytes, "byte"), s.BitsPerKey)
 				if s.Logs > 0 {
-					fmt.Fprintf(a.Out, "%s of a use that was not closed: what they hold is on no level yet\n", words.Plural(s.Logs, "log"))
+					fmt.Fprintf(a.Out, "%s of a store that was not closed cleanly: their contents are on no level yet\n", words.Plural(s.Logs, "log"))
 				}
 				if s.TablesOffPlan > 0 {
-					fmt.Fprintf(a.Out, "%s, %s, with filters that are not what the store was last written with; compact writes them anew\n",
+					fmt.Fprintf(a.Out, "%s, %s, with filters by other options than the store was last written with; compact rewrites them\n",
 						words.Plural(s.TablesOffPlan, "table"), words.Plural(s.BytesOffPlan, "byte"))
 				}
 				if s.FiltersDamaged > 0 {
-					fmt.Fprintf(a.Out, "%s with a damaged filter, of which what is whole is used; see check\n", words.Plural(s.FiltersDamaged, "table"))
+					fmt.Fprintf(a.Out, "%s with a damaged filter, whose intact units are used; see check\n", words.Plural(s.FiltersDamaged, "table"))
 				}
 				if s.FiltersShed > 0 {
-					fmt.Fprintf(a.Out, "%s whose filter, or units of it, the memory budget has no room for\n", words.Plural(s.FiltersShed, "table"))
+					fmt.Fprintf(a.Out, "%s whose filter is not or not completely in memory because of the memory budget\n", words.Plural(s.FiltersShed, "table"))
 				}
 				m.Levels = nil
 				fmt.Fprint(a.Out, m)
@@ -147,13 +149,13 @@ are not built by these are counted, with their bytes: compact writes them anew.`
 			})
 		},
 	}
-	c.Flags().BoolVar(&byTable, "tables", false, "also each table, newest data first")
+	c.Flags().BoolVar(&byTable, "tables", false, "also print each table, newest data first")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return c
 }
 
-// countLogs is the number of logs that opening the store replays: none after it was closed. Older logs are left over from a
-// process that died before it could remove them.
+// countLogs returns the number of logs that opening the store replays. After a clean close there are none. Older logs
+// are left over from a process that died before it could remove them.
 func countLogs(dir string) (n int, err error) {
 	m, err := manifest.Load(vfs.OS, dir)
 	if err != nil {
