@@ -83,7 +83,7 @@ the store takes.`,
 					RewrittenBytes uint64 `json:"rewritten_bytes"`
 				}{before.tables, before.bytes, after.tables, after.bytes, writes.CompactedBytes, writes.RewrittenBytes})
 			}
-			fmt.Fprintf(a.Out, "before: %s\nafter: %s\nwritten: %s, of which %d only to rewrite tables\n", before, after,
+			fmt.Fprintf(a.Out, "before: %s\nafter: %s\nwritten: %s, including %d to rewrite tables\n", before, after,
 				words.Plural(writes.CompactedBytes, "byte"), writes.RewrittenBytes)
 			return nil
 		},

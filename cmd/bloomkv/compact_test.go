@@ -49,7 +49,7 @@ func TestCompactMergesAndTellsTheBytes(t *testing.T) {
 	if want := fmt.Sprintf("ok: 1 table in 1 run on 1 level, 1000 entries, %d bytes; 0 logs", r.BytesAfter); !strings.HasPrefix(out, want) {
 		t.Errorf("check says %q, want %q", out, want)
 	}
-	page := fmt.Sprintf("before: 1 table, %d bytes\nafter: 1 table, %d bytes\nwritten: 0 bytes, of which 0 only to rewrite tables\n", r.BytesAfter, r.BytesAfter)
+	page := fmt.Sprintf("before: 1 table, %d bytes\nafter: 1 table, %d bytes\nwritten: 0 bytes, including 0 to rewrite tables\n", r.BytesAfter, r.BytesAfter)
 	if out := (tool{}).must(t, "compact", dir); out != page {
 		t.Errorf("again: %q, want %q", out, page)
 	}

@@ -67,7 +67,7 @@ type input struct {
 	close func()
 }
 
-// openInput opens the file that the last argument names, or standard input if there is none or it is "-".
+// openInput opens the file that the last argument names, or standard input without an argument or with "-".
 func (a *app) openInput(args []string) (*input, error) {
 	if len(args) == 0 || args[0] == "-" {
 		return &input{in: a.In, name: "standard input", size: -1, close: func() {}}, nil

@@ -57,7 +57,7 @@ func TestOpeningDoesWithFilesWhatInspectSays(t *testing.T) {
 	}
 	for _, want := range []string{
 		"000050.sst: kind: table; bytes: 4; when opened: removed; details: no level has it",
-		"notes.txt: kind: unknown; bytes: 4; when opened: kept; details: no name",
+		"notes.txt: kind: unknown; bytes: 4; when opened: kept; details: not the name",
 		"000051.sst: kind: drwx------; bytes: 0; when opened: removed",
 		`a\x1b[2J\nb: kind: unknown; bytes: 4; when opened: kept`, "opening the store replays 0 records of logs",
 	} {

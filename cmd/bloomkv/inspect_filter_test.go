@@ -116,9 +116,9 @@ func TestFaultsOfAFilterAreFlaggedByName(t *testing.T) {
 		verify string
 	}{
 		{"as it was written", faulty(t, table, add(0, n, 1, asItIs)), nil, cli.ExitOK, "Verified. Ok, bit for bit"},
-		{"half of its keys missing", faulty(t, table, add(0, n, 2, asItIs)), []string{"keys-differ", "fill-off"}, cli.ExitTrouble, "! verify: NOT "},
-		{"twice its keys", faulty(t, table, add(0, 2*n, 1, asItIs)), []string{"saturated", "keys-differ"}, cli.ExitTrouble, "! verify: NOT "},
-		{"hashes of 32 bits", faulty(t, table, add(0, n, 1, low32)), []string{"positions-uneven"}, cli.ExitTrouble, "! verify: NOT "},
+		{"half of its keys missing", faulty(t, table, add(0, n, 2, asItIs)), []string{"keys-differ", "fill-off"}, cli.ExitTrouble, "! verify: Does NOT "},
+		{"twice its keys", faulty(t, table, add(0, 2*n, 1, asItIs)), []string{"saturated", "keys-differ"}, cli.ExitTrouble, "! verify: Does NOT "},
+		{"hashes of 32 bits", faulty(t, table, add(0, n, 1, low32)), []string{"positions-uneven"}, cli.ExitTrouble, "! verify: Does NOT "},
 	} {
 		text := tool{}.must(t, "inspect", c.table)
 		object := tool{}.must(t, "inspect", c.table, "--json")

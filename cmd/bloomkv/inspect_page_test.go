@@ -200,7 +200,7 @@ func agreeOnUnits(t *testing.T, doc, object string) {
 	if err := json.Unmarshal([]byte(object), &table); err != nil {
 		t.Fatal(err)
 	}
-	rates, stats := "Rates of each unit, and of all together", "Figures of the unit, beside what they should be"
+	rates, stats := "Rates of each unit, and of all together", "Figures of the unit, and what they should be"
 	rateRows, statRows := rowsUnder(doc, rates), rowsUnder(doc, stats)
 	i, k := 0, 0
 	row := func(promised, table, bits float64, m *bloomblock.Measured) {
@@ -297,7 +297,7 @@ func TestThePageFlagsWhatIsOff(t *testing.T) {
 	})
 	doc, code := pageOf(t, half, "--verify", "--key", "key/000001")
 	text, _ := textOf(t, doc)
-	for _, want := range []string{"Problem: keys-differ. Unit 0: the bits are those of ", "Problem: fill-off.", "Problem: verify. NOT the filter of the table's keys", "Problem: false negative. The filter of", "denies key key/000001"} {
+	for _, want := range []string{"Problem: keys-differ. Unit 0: the bits are those of ", "Problem: fill-off.", "Problem: verify. Does NOT match the table's keys", "Problem: false negative. The filter of", "denies key key/000001"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("half of the keys missing: no %q", want)
 		}

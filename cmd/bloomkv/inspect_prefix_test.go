@@ -84,10 +84,10 @@ func TestPrefixFiltersAreVerified(t *testing.T) {
 		r, facts := inspectTable(t, name, "--verify", "--key", "user/0000/1")
 		v := facts.Prefix.Verify
 		if r.code != cli.ExitTrouble || v == nil || v.OK || (v.Denied > 0) != c.denied || (v.Missing > 0) != c.denied || (v.Extra > 0) != c.extras || !facts.Verify.OK ||
-			!strings.Contains(r.err, "not that of the prefixes of the table's keys") || !strings.Contains(r.out, "! verify: Prefix filter: NOT ") {
+			!strings.Contains(r.err, "does not match the prefixes of the table's keys") || !strings.Contains(r.out, "! verify: Prefix filter: does NOT ") {
 			t.Errorf("%s: exit %d, %q, %+v", c.name, r.code, r.err, v)
 		}
-		lie := fmt.Sprintf("000001.sst: offset %d: the filter is not that", uint64(at)+*v.First)
+		lie := fmt.Sprintf("000001.sst: offset %d: the filter does not match", uint64(at)+*v.First)
 		if !strings.Contains(r.err, lie) {
 			t.Errorf("%s: %q lacks %q", c.name, r.err, lie)
 		}

@@ -177,7 +177,7 @@ func TestWhatIfIsOfAStore(t *testing.T) {
 		want string
 	}{
 		{[]string{dir, "--what-if", "fpr=2"}, `--what-if: fpr="2", want more than 0, at most 1`},
-		{[]string{dir, "--what-if", "fpr=0.1,memory=1"}, "--what-if: fpr and memory, want one of them"},
+		{[]string{dir, "--what-if", "fpr=0.1,memory=1"}, "--what-if: fpr and memory are given, want one of them"},
 		{[]string{glob(t, dir, "*.sst"), "--what-if", "fpr=0.1"}, "--what-if is for stores"},
 		{[]string{dir, "--what-if", "fpr=1e-12"}, "is out of reach"},
 	} {

@@ -84,12 +84,12 @@ func TestKeysAreReadAsTheyArePrinted(t *testing.T) {
 func TestKeysThatCannotBeReadAreErrors(t *testing.T) {
 	dir := newStore(t, "a\t1\n")
 	for _, c := range []struct{ args, want string }{
-		{`get DIR \q --escaped`, `key "\\q": no escape such as \\, \n, \x00 or \u0000 after a backslash`},
-		{`get DIR \ --escaped`, `key "\\": no escape such as `},
-		{`get DIR \x1 --escaped`, `key "\\x1": no escape such as `},
-		{`scan DIR --from \q --escaped`, `--from "\\q": no escape such as `},
-		{`inspect DIR --key \q`, `--key "\\q": no escape such as `},
-		{`inspect DIR --key a --key \q`, `--key "\\q": no escape such as `},
+		{`get DIR \q --escaped`, `key "\\q": invalid escape, want one such as \\, \n, \x00 or \u0000`},
+		{`get DIR \ --escaped`, `key "\\": invalid escape, want one such as `},
+		{`get DIR \x1 --escaped`, `key "\\x1": invalid escape, want one such as `},
+		{`scan DIR --from \q --escaped`, `--from "\\q": invalid escape, want one such as `},
+		{`inspect DIR --key \q`, `--key "\\q": invalid escape, want one such as `},
+		{`inspect DIR --key a --key \q`, `--key "\\q": invalid escape, want one such as `},
 		{`get DIR xy --hex`, `key "xy": want pairs of hexadecimal digits`},
 		{`get DIR 616 --hex`, `key "616": want pairs of hexadecimal digits`},
 		{`get DIR 61 --hex --escaped`, `--hex and --escaped are given, want only one of them`},

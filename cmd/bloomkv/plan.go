@@ -34,7 +34,7 @@ type tableRow struct {
 	BitsPerKey float64           `json:"bits_per_key"`
 	Units      []bloomblock.Unit `json:"units"`
 	Predicted  float64           `json:"predicted"`
-	Ribbon     float64           `json:"ribbon_bits_per_key,omitempty"` // 0 if there is none
+	Ribbon     float64           `json:"ribbon_bits_per_key,omitempty"` // 0 if no Ribbon filter has this rate
 	Classic    bloomblock.Unit   `json:"classic"`
 }
 

@@ -66,7 +66,7 @@ func (r *rangeFlags) keyRange(h byteFlags) (bloomkv.KeyRange, error) {
 	return kr, nil
 }
 
-// afterPrefix returns the first key after all keys with the prefix, or nil if there is none.
+// afterPrefix returns the first key after all keys with the prefix, or nil if no key follows them.
 func afterPrefix(prefix []byte) []byte {
 	for n := len(prefix); n > 0; n-- {
 		if prefix[n-1] < 0xff {

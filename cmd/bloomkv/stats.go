@@ -154,8 +154,8 @@ were built with other options; compact rewrites them.`,
 	return c
 }
 
-// countLogs returns the number of logs that opening the store replays. After a clean close there are none. Older logs
-// are left over from a process that died before it could remove them.
+// countLogs returns the number of logs that opening the store replays, which is 0 after a clean close. Older logs are
+// left over from a process that died before it could remove them.
 func countLogs(dir string) (n int, err error) {
 	m, err := manifest.Load(vfs.OS, dir)
 	if err != nil {

@@ -42,7 +42,7 @@ func (p Progress) Set(done, total int64) {
 	_ = p.bar.Set64(done) // failing to draw must not stop the work
 }
 
-// SetBytes is Set for numbers of bytes that may exceed the largest int64.
+// SetBytes is like Set for numbers of bytes, which may exceed the largest int64.
 func (p Progress) SetBytes(done, total uint64) { p.Set(clamp(done), clamp(total)) }
 
 func clamp(n uint64) int64 { return int64(min(n, math.MaxInt64)) }

@@ -84,8 +84,8 @@ func (r *Filter) addSummary(t *picture.Table, name string, bytes, keys uint64, u
 	}
 }
 
-// sections returns the rates of a filter, its figures beside theory, each unit, and the header. The heading begins the
-// headings of the sections, and the prefix begins their addresses and the names of the charts.
+// sections returns the rates of a filter, its figures compared with theory, each unit, and the header. The heading
+// begins the headings of the sections, and the prefix begins their addresses and the names of the charts.
 func (r *Filter) sections(heading, prefix string, live *Live) (all []section) {
 	if r == nil {
 		return nil
@@ -107,7 +107,7 @@ func (r *Filter) sections(heading, prefix string, live *Live) (all []section) {
 			rates.charts = []picture.Chart{*c}
 		}
 		all = append(all, rates, section{
-			id: prefix + "theory", heading: title("Beside theory"), charts: []picture.Chart{*r.theoryChart(prefix)}, pageOnly: true,
+			id: prefix + "theory", heading: title("Compared with theory"), charts: []picture.Chart{*r.theoryChart(prefix)}, pageOnly: true,
 		})
 		for i := range r.Units {
 			all = append(all, r.unitSection(title, prefix, i))
@@ -175,9 +175,9 @@ func (r *Filter) rateTable() *picture.Table {
 	return t
 }
 
-// statTable returns the figures of a unit beside those of theory.
+// statTable returns the figures of a unit and those of theory.
 func statTable(u *bloomblock.UnitExam) *picture.Table {
-	t := newTable("Figures of the unit, beside what they should be", "figure", "is", "should be", "± error", "z")
+	t := newTable("Figures of the unit, and what they should be", "figure", "is", "should be", "± error", "z")
 	for _, s := range statsOf(u) {
 		t.Rows = append(t.Rows, []string{s.name, figure(s.Got), figure(s.Want), errorFigure(s.Err), deviations(s.Z)})
 	}

@@ -11,13 +11,13 @@ import (
 	"sync/atomic"
 )
 
-// fullTables is how many tables of a store are drawn in full.
+// fullTables is the number of tables of a store that are shown in full.
 const fullTables = 12
 
-// standOut are the tables that are drawn in full, by their places in the list: those with something wrong, those whose filter lets
-// more through than it promises, the most first, and of each level the largest, until there are enough.
-func (s *Store) standOut() (places []int) {
-	const above = 1.02 // times the promised rate; less is chance
+// standOut returns the indexes of the tables that are shown in full: those with problems, those whose filters exceed
+// their promise, the worst first, and the largest of each level, up to fullTables.
+func (s *Store) standOut() []int {
+	const above = 1.02 // a smaller excess over the promise may be chance
 	excess := func(i int) float64 {
 		t := &s.Tables[i]
 		switch {
@@ -29,7 +29,7 @@ func (s *Store) standOut() (places []int) {
 		return 0
 	}
 	all := make([]int, len(s.Tables))
-	rank := make([]int, len(s.Tables)) // by size among its level
+	rank := make([]int, len(s.Tables)) // rank by size within the level
 	for i := range all {
 		all[i] = i
 	}
@@ -43,22 +43,21 @@ func (s *Store) standOut() (places []int) {
 	slices.SortStableFunc(all, func(a, b int) int {
 		return cmp.Or(cmp.Compare(excess(b), excess(a)), cmp.Compare(rank[a], rank[b]), cmp.Compare(*s.Tables[a].Level, *s.Tables[b].Level))
 	})
-	places = all[:min(fullTables, len(all))]
-	slices.Sort(places)
-	return places
+	all = all[:min(fullTables, len(all))]
+	slices.Sort(all)
+	return all
 }
 
-// readFull reads the filters of the tables that stand out, as many at a time as there are processors. One that cannot be read has
-// said so before.
+// readFull reads the filters of these tables, one per processor at a time.
 func (s *Store) readFull(ctx context.Context, dir string) error {
-	places := s.standOut()
-	errs := make([]error, len(places))
+	tables := s.standOut()
+	errs := make([]error, len(tables))
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(places)) {
+	for range min(runtime.GOMAXPROCS(0), len(tables)) {
 		wg.Go(func() {
-			for n := int(next.Add(1)) - 1; n < len(places) && ctx.Err() == nil; n = int(next.Add(1)) - 1 {
-				errs[n] = s.Tables[places[n]].readFilters(dir)
+			for n := int(next.Add(1)) - 1; n < len(tables) && ctx.Err() == nil; n = int(next.Add(1)) - 1 {
+				errs[n] = s.Tables[tables[n]].readFilters(dir)
 			}
 		})
 	}
@@ -67,11 +66,11 @@ func (s *Store) readFull(ctx context.Context, dir string) error {
 	return ctx.Err()
 }
 
-// readFilters reads all of the table's filters.
+// readFilters reads the table's complete filter blocks.
 func (t *Table) readFilters(dir string) error {
 	keys, prefixes, err := ReadFilters(filepath.Join(dir, t.File))
 	if err != nil && t.Damage != nil {
-		return nil // the damage that is known
+		return nil // already reported
 	}
 	t.Filter = keys
 	if t.Prefix != nil {

@@ -46,7 +46,7 @@ func (k *Key) notes() (notes []picture.Note) {
 	return notes
 }
 
-// section returns what the tables say of a key. The id is the address of the section on the page.
+// section returns the results for a key. The id is the address of the section on the page.
 func (k *Key) section(id string) section {
 	s := section{
 		id: id, heading: "One key", notes: k.notes(), lines: []string{"key " + k.Key, "hash " + k.Hash},

@@ -100,7 +100,7 @@ func (o *Overlap) draw(w io.Writer, shares [][]float64) {
 		}
 		fmt.Fprintf(w, "%2d %-10s %s\n", i, words.Cut(name, 10), trimRight(row.String()))
 	}
-	text := "a dot is a pair whose ranges do not overlap, or of which nothing is known"
+	text := "a dot is a pair whose ranges do not overlap or whose overlap is not known"
 	if shown < n {
 		text += fmt.Sprintf("; the first %d of %d %s are shown, --json has all", shown, n, o.Of)
 	}

@@ -51,7 +51,7 @@ func (s *Store) document() *document {
 	return d
 }
 
-// notes returns the problems of the store, or a note that there are none.
+// notes returns the problems of the store, or the note that it has no problems.
 func (s *Store) notes() (notes []picture.Note) {
 	add := func(title, text string) { notes = append(notes, problem(title, text)) }
 	for i, f := range s.Flags {

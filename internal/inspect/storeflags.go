@@ -2,30 +2,30 @@ package inspect
 
 import "fmt"
 
-// wastesBy is how far above the promise predicted wasted reads may be.
+// wastesBy is the factor by which predicted wasted reads may exceed the promise.
 const wastesBy = 1.15
 
-// flag says what is not as it should be.
+// flag adds the problems of the tree to s.
 func (t *tree) flag(s *Store) {
-	say := func(name FlagName, file, format string, args ...any) {
+	add := func(name FlagName, file, format string, args ...any) {
 		s.Flags = append(s.Flags, Flag{name, file, fmt.Sprintf(format, args...)})
 	}
 	if p := s.Plan; p != nil && s.Tree.Predicted > wastesBy*s.Tree.Promised {
-		say(WastesMore, "", "lookups of absent keys waste %.3g reads by what the filters are, %.3g times as many as promised",
+		add(WastesMore, "", "with these filters a lookup of an absent key wastes %.3g reads, %.3g times as many as promised",
 			s.Tree.Predicted, s.Tree.Predicted/s.Tree.Promised)
 	}
 	for _, m := range t.members {
 		f := &m.facts
 		switch {
 		case f.unread:
-			say(TableDamaged, f.File, "it could not be read: %s", f.Damage.Error)
+			add(TableDamaged, f.File, "it could not be read: %s", f.Damage.Error)
 		case f.damage() != nil:
-			say(FilterDamaged, f.File, "%v", f.damage())
+			add(FilterDamaged, f.File, "%v", f.damage())
 		case f.FilterBytes == 0 && f.Entries > 0 && s.Tree.FilterDisk > 0:
-			say(NoFilter, f.File, "it has no filter, and is read by each lookup between its bounds")
+			add(NoFilter, f.File, "it has no filter, so every lookup between its bounds reads it")
 		}
 		if p := s.Plan; p != nil && f.FilterBytes > 0 && !f.filterDamaged && !f.unread && f.FPRPromised > p.Levels[m.level].FPR {
-			say(FilterWorse, f.File, "its filter promises %.3g, and a run on level %d may have %.3g: it was built for another promise",
+			add(FilterWorse, f.File, "its filter promises %.3g, but a run on level %d may have %.3g: it was built for another promise",
 				f.FPRPromised, m.level, p.Levels[m.level].FPR)
 		}
 	}

@@ -54,7 +54,7 @@ func (t *Table) bounds() (lines []string) {
 	return lines
 }
 
-// notes returns the problems of the table, or a note that there are none.
+// notes returns the problems of the table, or the note that it has no problems.
 func (t *Table) notes() (notes []picture.Note) {
 	damage := func(name string, d *Damage) {
 		if d != nil {
@@ -116,7 +116,7 @@ func (t *Table) filters() (all []*Filter) {
 
 // summary returns the facts of the table, one in a row.
 func (t *Table) summary() *picture.Table {
-	facts := newTable("What the table and its filter say", "what", "value")
+	facts := newTable("Facts of the table and its filter", "what", "value")
 	add := func(name, format string, args ...any) {
 		facts.Rows = append(facts.Rows, []string{name, fmt.Sprintf(format, args...)})
 	}

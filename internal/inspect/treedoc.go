@@ -23,7 +23,7 @@ const (
 func (s *Store) treeSection() section {
 	tree := section{
 		id: "tree", heading: "The tree", label: "levels, with filters in bytes",
-		explain: "A lookup goes down the rows, newest data first. In each row it asks the filter of the one table that covers its key.",
+		explain: "A lookup asks the rows from top to bottom, newest data first: in each row the filter of the table that covers its key.",
 		table:   s.levelTable(), draw: s.drawTree,
 	}
 	if c := s.treeChart(); c != nil {
@@ -350,7 +350,7 @@ func (p *Plan) off() string {
 		words.Plural(p.TablesOffPlan, "table"), words.Plural(p.BytesOffPlan, "byte"))
 }
 
-// whatIfSection shows what filters by other options would take and waste, beside the present ones.
+// whatIfSection shows what filters by other options would take and waste, and the present ones.
 func (s *Store) whatIfSection() section {
 	c := picture.Chart{
 		Name: "what-if", Title: "Memory of filters against wasted reads", X: "filters in memory", Y: "wasted reads per absent key",

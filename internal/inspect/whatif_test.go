@@ -135,11 +135,11 @@ func TestQuestionsThatMakeNoSenseAreRefused(t *testing.T) {
 		"fpr=NaN":                         "want more than 0",
 		"fpr=1.5":                         "at most 1",
 		"fpr=0.1,":                        "want fpr=RATE",
-		"fpr=0.1,fpr=0.2":                 `"fpr" is there twice`,
+		"fpr=0.1,fpr=0.2":                 `"fpr" is given twice`,
 		"memory=0":                        `memory="0", want 0.0625 to 1048576 MiB`,
 		"memory=Inf":                      "want 0.0625 to",
 		"memory=64MB":                     "want 0.0625 to",
-		"memory=64,fpr=0.1":               "fpr and memory, want one of them",
+		"memory=64,fpr=0.1":               "fpr and memory are given, want one of them",
 		"kind=cuckoo":                     `kind="cuckoo", want bloom or ribbon`,
 		"kind":                            "want bloom or ribbon",
 		"speed=1":                         `"speed=1", want fpr=RATE`,
@@ -154,7 +154,7 @@ func TestQuestionsThatMakeNoSenseAreRefused(t *testing.T) {
 		text, want string
 	}{
 		{bloomkv.Options{}, "fpr=1e-30", "--what-if fpr=1e-30: bloomkv: option FilterFPR: 1e-30 is out of reach"},
-		{bloomkv.Options{FilterMemory: 1 << 20}, "kind=ribbon", "--what-if kind=ribbon: the promise of the store can't be told from its filters, want fpr or memory"},
+		{bloomkv.Options{FilterMemory: 1 << 20}, "kind=ribbon", "--what-if kind=ribbon: the promise of the store is not known, want fpr or memory"},
 	} {
 		g := steady(t, 5000, c.o)
 		if _, err := inspect.ReadStore(t.Context(), g.dir, inspect.Options{WhatIf: []inspect.Question{question(t, c.text)}}); err == nil || !strings.Contains(err.Error(), c.want) {
