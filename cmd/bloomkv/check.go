@@ -41,9 +41,10 @@ func (a *app) checkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check DIR",
 		Short: "Verify a whole store; exit status 2 if it is damaged",
-		Long: `check reads every byte of a store and changes nothing. The store must not be open for writing. check verifies all
-checksums, the order of the keys, that the tables of a run do not overlap, the counts, that the manifest matches the
-directory, every record of the logs, and that the filter of each table answers "maybe" for each of its keys.
+		Long: `check reads every byte of a store and changes nothing. The store must not be open for writing. check
+verifies all checksums, the order of the keys, that the tables of a run do not overlap, the counts, that the manifest
+matches the directory, every record of the logs, and that the filter of each table answers "maybe" for each of its
+keys.
 
 Each damage is printed on a line of its own with its file and offset, and the exit status is 2.`,
 		Args: cli.Arguments,
@@ -71,13 +72,17 @@ Each damage is printed on a line of its own with its file and offset, and the ex
 					Logs    int            `json:"logs"`
 					Records int            `json:"records"`
 					Damage  []damageReport `json:"damage"`
-				}{err == nil, r.Levels, r.Runs, r.Tables, r.Entries, r.Bytes, r.Logs, r.Records, append([]damageReport{}, damage...)}
+				}{
+					err == nil, r.Levels, r.Runs, r.Tables, r.Entries, r.Bytes, r.Logs, r.Records,
+					append([]damageReport{}, damage...),
+				}
 				return errors.Join(err, a.PrintJSON(out))
 			}
 			if err == nil {
 				fmt.Fprintf(a.Out, "ok: %s in %s on %s, %s, %s; %s, %s\n",
 					words.Plural(r.Tables, "table"), words.Plural(r.Runs, "run"), words.Plural(r.Levels, "level"),
-					words.Plural(r.Entries, "entry"), words.Plural(r.Bytes, "byte"), words.Plural(r.Logs, "log"), words.Plural(r.Records, "record"))
+					words.Plural(r.Entries, "entry"), words.Plural(r.Bytes, "byte"),
+					words.Plural(r.Logs, "log"), words.Plural(r.Records, "record"))
 			}
 			return err
 		},

@@ -48,7 +48,8 @@ func TestACheckpointNeedsAStoreAndAPlaceForIt(t *testing.T) {
 		{"the store itself", dir, dir, "not an empty directory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if r := (tool{}).run(t, "checkpoint", c.dir, c.dest); r.code != cli.ExitTrouble || !strings.Contains(r.err, c.err) {
+			if r := (tool{}).run(t, "checkpoint", c.dir, c.dest); r.code != cli.ExitTrouble ||
+				!strings.Contains(r.err, c.err) {
 				t.Errorf("exit %d, %q; want 2 and %q", r.code, r.err, c.err)
 			}
 		})

@@ -20,10 +20,10 @@ func (a *app) compactCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compact DIR",
 		Short: "Merge a store, or a range of its keys, into the last level",
-		Long: `compact merges all tables into the last level, where reads are cheapest, and frees the space of deleted and overwritten
-data. Stores compact themselves as they are written, but not completely. compact prints the number of tables and their
-bytes before and after. If the store was not closed cleanly, the contents of its logs are first written into tables and
-are included in both.
+		Long: `compact merges all tables into the last level, where reads are cheapest, and frees the space of deleted
+and overwritten data. Stores compact themselves as they are written, but not completely. compact prints the number of
+tables and their bytes before and after. If the store was not closed cleanly, the contents of its logs are first
+written into tables and are included in both.
 
 With --prefix, --from and --to, only tables with keys that match all given flags are merged. The numbers are still those
 of the whole store. A table that needs no merging is left alone, unless its filter differs from what --fpr, --ribbon and
@@ -90,8 +90,10 @@ the store takes.`,
 	}
 	r.add(c, "", "merge only tables with keys")
 	h.add(c, "PREFIX, FROM and TO")
-	c.Flags().StringVar(&compression, "compression", "s2", "rewrite all tables in the range with `CODEC`: s2, zstd (in the last level, s2 above it) or none")
-	c.Flags().IntVar(&o.BlockSize, "block-size", 4096, "rewrite all tables in the range with blocks of `BYTES` before compression")
+	c.Flags().StringVar(&compression, "compression", "s2",
+		"rewrite all tables in the range with `CODEC`: s2, zstd (in the last level, s2 above it) or none")
+	c.Flags().IntVar(&o.BlockSize, "block-size", 4096,
+		"rewrite all tables in the range with blocks of `BYTES` before compression")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	w.add(c)
 	return c

@@ -17,10 +17,10 @@ func (a *app) delCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "del DIR [KEY...]",
 		Short: "Delete keys, or all keys in a range",
-		Long: `del deletes the given keys atomically and returns when that is on stable storage. With --prefix, --from and --to it
-deletes all keys that match all given flags. Deleting a range takes no longer than deleting a key, however many keys
-match; compact frees their space. Absent keys and empty ranges are not errors. Deleting every key of the store
-requires --all.
+		Long: `del deletes the given keys atomically and returns when that is on stable storage. With --prefix, --from
+and --to it deletes all keys that match all given flags. Deleting a range takes no longer than deleting a key, however
+many keys match; compact frees their space. Absent keys and empty ranges are not errors. Deleting every key of the
+store requires --all.
 
 del does not create a store.`,
 		Example: `  bloomkv del ./store color photo
@@ -36,7 +36,8 @@ del does not create a store.`,
 			case all && r.given():
 				return cli.Hint(c, errors.New("--all and a range are given, want only one of them"))
 			case len(keys) == 0 && !all && !r.given():
-				return cli.Hint(c, errors.New("nothing to delete: want keys, a range (--prefix, --from, --to), or --all"))
+				return cli.Hint(c, errors.New("nothing to delete: want keys, a range (--prefix, --from, --to), or "+
+					"--all"))
 			case len(keys) == 0:
 				kr, err := r.keyRange(h)
 				if err != nil {

@@ -58,7 +58,8 @@ func TestDeleteWantsToKnowWhat(t *testing.T) {
 		args []string
 		err  string
 	}{
-		{"nothing", nil, "nothing to delete: want keys, a range (--prefix, --from, --to), or --all; see bloomkv del --help"},
+		{"nothing", nil, "nothing to delete: want keys, a range (--prefix, --from, --to), or --all; see bloomkv del " +
+			"--help"},
 		{"keys and a range", []string{"a", "--from", "b"}, "keys and a range are given, want only one of them"},
 		{"keys and all", []string{"a", "--all"}, "keys and a range are given, want only one of them"},
 		{"all and a range", []string{"--all", "--prefix", "a"}, "--all and a range are given, want only one of them"},

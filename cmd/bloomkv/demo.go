@@ -37,14 +37,15 @@ func (a *app) demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the effect of the filters on real keys",
-		Long: `demo stores the files of the Go source tree (path: size, hash, first line) in random order with many flushes and
-compactions. It reopens the store and looks up every path, and many absent keys between real paths, first with filters
-and then on the same tree without them. It checks every answer, prints what the lookups cost, and draws one filter
-block. Blocks are counted whether they were in the cache or read from a file.
+		Long: `demo stores the files of the Go source tree (path: size, hash, first line) in random order with many
+flushes and compactions. It reopens the store and looks up every path, and many absent keys between real paths, first
+with filters and then on the same tree without them. It checks every answer, prints what the lookups cost, and draws
+one filter block. Blocks are counted whether they were in the cache or read from a file.
 
 All random choices have a fixed seed, so little but the times differs between runs. The store is created in a temporary
 directory and removed, unless --keep names a directory. With --data, demo reads lines of the form key TAB value, at
-least ` + strconv.Itoa(demoFewest) + ` different keys, and holds them in memory. The exit status is 1 if any answer was wrong.`,
+least ` + strconv.Itoa(demoFewest) + ` different keys, and holds them in memory. The exit status is 1 if any answer
+was wrong.`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			set, title, err := a.demoInput(c.Context(), data)
@@ -52,7 +53,8 @@ least ` + strconv.Itoa(demoFewest) + ` different keys, and holds them in memory.
 				return err
 			}
 			if absents < 1 || absents > set.Absents() {
-				return fmt.Errorf("--absent %d, want 1 to %d, the number of keys that fit between these", absents, set.Absents())
+				return fmt.Errorf("--absent %d, want 1 to %d, the number of keys that fit between these", absents,
+					set.Absents())
 			}
 			dir, remove, err := demoDir(keep)
 			if err != nil {
@@ -99,7 +101,8 @@ func (a *app) demoInput(ctx context.Context, data string) (set *workload.Pairs, 
 		bar.End()
 	}
 	if err == nil && len(pairs) < demoFewest {
-		err = fmt.Errorf("%s: %s, want at least %d for a tree of runs of %d", title, words.Plural(len(pairs), "key"), demoFewest, demoRun)
+		err = fmt.Errorf("%s: %s, want at least %d for a tree of runs of %d", title, words.Plural(len(pairs), "key"),
+			demoFewest, demoRun)
 	}
 	if err == nil {
 		set, err = workload.NewPairs(pairs)
@@ -188,10 +191,13 @@ func (a *app) printDemo(r *demoResult) {
 	fmt.Fprintf(a.Out, "stored in random order with %s, %s and %s, then reopened:\n\n",
 		words.Plural(r.Flushes, "flush"), words.Plural(r.Compactions, "compaction"), words.Plural(r.Moves, "move"))
 	a.printLevels(r.Levels)
-	fmt.Fprintf(a.Out, "\nfilters: %s bytes in memory, %.1f bits per key\n", words.Count(int(r.FilterBytes)), r.BitsPerKey)
-	fmt.Fprintf(a.Out, "promised %.4f wasted reads per absent lookup over the whole tree, measured %.4f\n\n", r.FPRPromised, r.FPRMeasured)
+	fmt.Fprintf(a.Out, "\nfilters: %s bytes in memory, %.1f bits per key\n", words.Count(int(r.FilterBytes)),
+		r.BitsPerKey)
+	fmt.Fprintf(a.Out, "promised %.4f wasted reads per absent lookup over the whole tree, measured %.4f\n\n",
+		r.FPRPromised, r.FPRMeasured)
 	w := tabwriter.NewWriter(a.Out, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(w, "%s present and %s absent keys\twith filters\twithout\n", words.Count(r.Keys), words.Count(r.Absents))
+	fmt.Fprintf(w, "%s present and %s absent keys\twith filters\twithout\n", words.Count(r.Keys),
+		words.Count(r.Absents))
 	for _, l := range []struct {
 		what string
 		form string
@@ -230,6 +236,7 @@ func (a *app) printDemo(r *demoResult) {
 	}
 	fmt.Fprintf(a.Out, "\nit let %.4f of %s absent keys through\n", r.blockAbsent, words.Count(r.Absents))
 	if r.Kept != "" {
-		fmt.Fprintf(a.Out, "\nthe store was kept; to inspect it run: bloomkv inspect %s\n", words.Escaped([]byte(filepath.Clean(r.Kept)), 4096))
+		fmt.Fprintf(a.Out, "\nthe store was kept; to inspect it run: bloomkv inspect %s\n",
+			words.Escaped([]byte(filepath.Clean(r.Kept)), 4096))
 	}
 }

@@ -26,7 +26,7 @@ func goRoot(ctx context.Context) (string, error) {
 	if out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output(); err == nil {
 		tried = append(tried, strings.TrimSpace(string(out)))
 	}
-	tried = append(tried, runtime.GOROOT()) //nolint:staticcheck // deprecated in favour of the command, which may be missing
+	tried = append(tried, runtime.GOROOT()) //nolint:staticcheck // deprecated, but the go command may be missing
 	for _, root := range tried {
 		if info, err := os.Stat(filepath.Join(root, "src")); root != "" && err == nil && info.IsDir() {
 			return root, nil

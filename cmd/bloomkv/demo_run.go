@@ -67,7 +67,8 @@ func (d *demo) run(ctx context.Context) (*demoResult, error) {
 }
 
 func sameShape(a, b bloomkv.LevelMetrics) bool {
-	return a.Level == b.Level && a.Runs == b.Runs && a.Tables == b.Tables && a.Bytes == b.Bytes && a.Entries == b.Entries
+	return a.Level == b.Level && a.Runs == b.Runs && a.Tables == b.Tables && a.Bytes == b.Bytes &&
+		a.Entries == b.Entries
 }
 
 // fill stores the set in random order with a flush for each part. It leaves a settled tree with three runs in level
@@ -76,7 +77,10 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 	db, err := bloomkv.Open(d.dir, &d.options)
 	return with(db, err, func(db *bloomkv.DB) error {
 		n := d.set.Len()
-		f := filler{set: d.set, db: db, order: workload.NewPermutation(n, demoSeed), bar: d.Progress("storing", int64(n), false)}
+		f := filler{
+			set: d.set, db: db, order: workload.NewPermutation(n, demoSeed),
+			bar: d.Progress("storing", int64(n), false),
+		}
 		defer f.bar.End()
 		in := partKeys(n)
 		for n-f.done >= 5*in {
@@ -193,7 +197,8 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 			bar := d.Progress(fmt.Sprintf("%s keys %s", kind, how), int64(ops), false)
 			defer bar.End()
 			before := db.Metrics().Lookups
-			f, err := workload.Run(ctx, &own.Store{DB: db}, d.set, workload.Phase{Kind: kind, Ops: ops, Choice: workload.Shuffled, Seed: demoSeed + 1},
+			f, err := workload.Run(ctx, &own.Store{DB: db}, d.set,
+				workload.Phase{Kind: kind, Ops: ops, Choice: workload.Shuffled, Seed: demoSeed + 1},
 				func(done, total int) { bar.Set(int64(done), int64(total)) })
 			c.wrong += f.Wrong
 			if c.firstWrong == "" {
@@ -214,8 +219,10 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 		absent, present := &c.absentLookups, &c.presentLookups
 		c.wasted = float64(absent.WastedReads) / float64(c.absent.Ops)
 		c.wastedPerRun = float64(absent.WastedReads) / float64(max(absent.TablesInRange, 1))
-		c.blocksAbsent, c.readAbsent = float64(absent.Blocks)/float64(c.absent.Ops), float64(absent.BlocksRead)/float64(c.absent.Ops)
-		c.blocksPresent, c.readPresent = float64(present.Blocks)/float64(c.present.Ops), float64(present.BlocksRead)/float64(c.present.Ops)
+		c.blocksAbsent, c.readAbsent = float64(absent.Blocks)/float64(c.absent.Ops),
+			float64(absent.BlocksRead)/float64(c.absent.Ops)
+		c.blocksPresent, c.readPresent = float64(present.Blocks)/float64(c.present.Ops),
+			float64(present.BlocksRead)/float64(c.present.Ops)
 		c.metrics = db.Metrics()
 		return nil
 	})

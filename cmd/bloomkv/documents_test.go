@@ -15,8 +15,8 @@ var (
 	seqInput = regexp.MustCompile(`^seq -f '([^']+)' (\d+) \| sed 's/\$/\\t(\w+)/' \| (.*)$`)
 )
 
-// TestADocumentShowsWhatTheToolPrints runs each command of docs/filter-block.md. What is shown must be what is printed, but for
-// lines left out where a line says "…".
+// TestADocumentShowsWhatTheToolPrints runs each command of docs/filter-block.md. What is shown must be what is printed,
+// but for lines left out where a line says "…".
 func TestADocumentShowsWhatTheToolPrints(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "filter-block.md"))
 	if err != nil {

@@ -15,8 +15,8 @@ func (a *app) dumpCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dump DIR",
 		Short: "Print every pair in a form that load reads",
-		Long: `dump prints every pair in the order of the keys, in a form that load reads back exactly. A key or value that the
-format cannot represent is an error.
+		Long: `dump prints every pair in the order of the keys, in a form that load reads back exactly. A key or value
+that the format cannot represent is an error.
 
 ` + formatHelp + `
 

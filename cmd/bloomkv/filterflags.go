@@ -23,11 +23,18 @@ type writeFlags struct {
 
 func (w *writeFlags) add(c *cobra.Command) {
 	w.of = c
-	c.Flags().Float64Var(&w.rate, "fpr", 0.01, "promised filter `RATE` of new tables: wasted reads per lookup of an absent key, over the whole tree; 1 means no\nfilters. The default of this and the next two flags is what the store was last written with, else 0.01 and Bloom")
-	c.Flags().BoolVar(&w.ribbon, "ribbon", false, "build Ribbon filters in new tables: three tenths smaller, but slower to build and to query")
+	c.Flags().Float64Var(&w.rate, "fpr", 0.01,
+		"promised filter `RATE` of new tables: wasted reads per lookup of an absent key, over the whole tree; 1 "+
+			"means no\nfilters. The default of this and the next two flags is what the store was last written with, "+
+			"else 0.01 and Bloom")
+	c.Flags().BoolVar(&w.ribbon, "ribbon", false,
+		"build Ribbon filters in new tables: three tenths smaller, but slower to build and to query")
 	c.Flags().TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
-		"add to new tables a second filter for prefixes of keys by `RULE`: len:N, the first N bytes, or sep:C:N, everything up\nto the Nth separator C")
-	c.Flags().Uint64Var(&w.seed, "filter-seed", 0, "`SEED` of the filters of a new store, for reproducible filters; 0 chooses a random one, so that\nnobody can choose keys that waste reads")
+		"add to new tables a second filter for prefixes of keys by `RULE`: len:N, the first N bytes, or sep:C:N, "+
+			"everything up\nto the Nth separator C")
+	c.Flags().Uint64Var(&w.seed, "filter-seed", 0,
+		"`SEED` of the filters of a new store, for reproducible filters; 0 chooses a random one, so that\nnobody can "+
+			"choose keys that waste reads")
 }
 
 func (w *writeFlags) open(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
@@ -55,7 +62,8 @@ func (w *writeFlags) options(dir string, o bloomkv.Options) (bloomkv.Options, er
 
 // kept returns o with the options for filters that a store was last written with, unless a flag overrides them.
 func (w *writeFlags) kept(dir string, o bloomkv.Options) bloomkv.Options {
-	if s, err := manifest.Load(vfs.OS, dir); err == nil && s.Filters != nil { // else Open returns the error, or creates a store
+	// else Open returns the error, or creates a store
+	if s, err := manifest.Load(vfs.OS, dir); err == nil && s.Filters != nil {
 		if kept := w.keep(s.Filters, o); canPlan(&kept) {
 			return kept
 		}

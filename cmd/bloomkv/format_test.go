@@ -87,10 +87,12 @@ func TestWhatTSVCannotCarryNamesTheFormatThatCan(t *testing.T) {
 			tool{in: "first\tline\n"}.must(t, "load", dir)
 			tool{in: c.value}.must(t, "put", dir, c.key)
 			r := tool{}.run(t, "dump", dir)
-			if r.code != cli.ExitTrouble || !strings.Contains(r.err, c.what) || !strings.Contains(r.err, "--format json") {
+			if r.code != cli.ExitTrouble || !strings.Contains(r.err, c.what) ||
+				!strings.Contains(r.err, "--format json") {
 				t.Errorf("exit %d, %q; want 2, %q and --format json", r.code, r.err, c.what)
 			}
-			if got := (tool{}).must(t, "dump", dir, "--format", "json"); !strings.Contains(got, "first") || strings.Count(got, "\n") != 2 {
+			if got := (tool{}).must(t, "dump", dir, "--format", "json"); !strings.Contains(got, "first") ||
+				strings.Count(got, "\n") != 2 {
 				t.Errorf("as JSON it is %q", got)
 			}
 		})
@@ -129,7 +131,8 @@ func TestTheLongestPairFitsALineOfEachFormat(t *testing.T) {
 func FuzzLine(f *testing.F) {
 	for _, seed := range []string{
 		"", "a\tb", "\t", "6b\t76", `{"key":"a","value":"b"}`, `{"key_base64":"/w==","value":"\ud83d\ude00"}`,
-		`{"value":"\u001b[2J","key":"\u202e"}`, "\xff\xfe\t\x00", hostile, "a\tb\tc\r", `{"key":"\ud800","value":""}`, "\U000e0001\u2028",
+		`{"value":"\u001b[2J","key":"\u202e"}`, "\xff\xfe\t\x00", hostile, "a\tb\tc\r", `{"key":"\ud800","value":""}`,
+		"\U000e0001\u2028",
 	} {
 		f.Add([]byte(seed), len(seed)/2)
 	}
@@ -144,7 +147,8 @@ func FuzzLine(f *testing.F) {
 			}
 			roundTrip(t, f, bytes.Clone(key), bytes.Clone(value))
 		}
-		if escaped := words.AppendEscaped(nil, data); !bytes.Equal(escaped, words.AppendPrintable(nil, escaped)) || !utf8.Valid(escaped) {
+		if escaped := words.AppendEscaped(nil, data); !bytes.Equal(escaped, words.AppendPrintable(nil, escaped)) ||
+			!utf8.Valid(escaped) {
 			t.Errorf("%q is escaped as %q, which is not printable", data, escaped)
 		}
 	})

@@ -20,8 +20,9 @@ func (a *app) getCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "get DIR KEY",
 		Short: "Print the value of a key; exit status 1 if it is not found",
-		Long: `get prints the value of KEY. In a pipe or a file it prints exactly the bytes of the value. On a terminal it escapes them
-and adds a line feed. The exit status is 0 if the key was found, 1 if it was not, and 2 after an error.
+		Long: `get prints the value of KEY. In a pipe or a file it prints exactly the bytes of the value. On a terminal
+it escapes them and adds a line feed. The exit status is 0 if the key was found, 1 if it was not, and 2 after an
+error.
 ` + onTable,
 		Example: `  bloomkv get ./store color
   bloomkv get ./store photo > photo.jpg`,

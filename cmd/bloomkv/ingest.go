@@ -23,9 +23,10 @@ func (a *app) ingestCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ingest DIR [FILE]",
 		Short: "Store many sorted pairs in one step",
-		Long: `ingest stores one pair for each line of FILE, like load, but writes tables directly and adds them in one step: readers
-and crashes see either all pairs or none. Without FILE, or with "-", it reads standard input. If the store does not
-exist, ingest creates it in a new or empty directory. When ingest returns, everything is on stable storage.
+		Long: `ingest stores one pair for each line of FILE, like load, but writes tables directly and adds them in one
+step: readers and crashes see either all pairs or none. Without FILE, or with "-", it reads standard input. If the
+store does not exist, ingest creates it in a new or empty directory. When ingest returns, everything is on stable
+storage.
 
 The keys must be unique and in ascending order of bytes: the order in which dump writes them, and "LC_ALL=C sort" sorts
 most lines of tsv and hex. At a line that is out of order or cannot be read, ingest stops, prints its number and returns

@@ -32,7 +32,8 @@ func addFormat(c *cobra.Command, name *string) {
 	for i, f := range formats {
 		names[i] = f.name
 	}
-	if err := c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	if err := c.RegisterFlagCompletionFunc("format",
+		cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag is there
 	}
 }

@@ -31,8 +31,8 @@ func (a *app) inspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect FILE|DIR",
 		Short: "Print details of a store, a table, a log or a manifest",
-		Long: `inspect reads files and changes nothing. It takes no lock, so the result may be inconsistent while another process
-writes.
+		Long: `inspect reads files and changes nothing. It takes no lock, so the result may be inconsistent while
+another process writes.
 
 For a store it prints the levels and a drawing of the tree; the memory of the filters and the reads that they waste,
 level by level, beside the promise and the optimum for that memory; how many keys the tables have in common; every
@@ -97,13 +97,17 @@ of its table. Data blocks are only read for --entries, --key and --verify: to ve
 		},
 	}
 	c.Flags().BoolVar(&i.asJSON, "json", false, "print a JSON object")
-	c.Flags().BoolVar(&i.options.Entries, "entries", false, "print every block and entry of a table, or every operation of a log")
+	c.Flags().BoolVar(&i.options.Entries, "entries", false,
+		"print every block and entry of a table, or every operation of a log")
 	c.Flags().BoolVar(&i.options.Verify, "verify", false, "rebuild filters from the keys of their tables and compare")
 	c.Flags().BoolVar(&i.hex, "hex", false, "print the bytes of the filter block of a table")
-	c.Flags().StringArrayVar(&whatIf, "what-if", nil, "print what other filters of a store would take and waste; `ITEMS`: fpr=RATE or memory=MIB, kind=bloom or ribbon")
+	c.Flags().StringArrayVar(&whatIf, "what-if", nil,
+		"print what other filters of a store would take and waste; `ITEMS`: fpr=RATE or memory=MIB, kind=bloom or "+
+			"ribbon")
 	c.Flags().StringVar(&i.page.html, "html", "", "write a page for a browser to `FILE`")
 	c.Flags().StringVar(&i.page.plot, "plot", "", "save the charts of the page in `DIR` as SVG and PNG")
-	c.Flags().StringArrayVar(&keys, "key", nil, "print how the filters answer for `KEY`, and whether that is right; may be repeated")
+	c.Flags().StringArrayVar(&keys, "key", nil,
+		"print how the filters answer for `KEY`, and whether that is right; may be repeated")
 	return c
 }
 
@@ -160,7 +164,8 @@ func (i *inspection) store(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return i.show(ctx, s, s.Wrong(), func() page { return s.Page() }, func() { s.WriteText(i.Out, inspect.Style{Color: i.Color, Hex: i.hex}) })
+	return i.show(ctx, s, s.Wrong(), func() page { return s.Page() },
+		func() { s.WriteText(i.Out, inspect.Style{Color: i.Color, Hex: i.hex}) })
 }
 
 func (i *inspection) table(ctx context.Context, name string) error {
@@ -168,7 +173,8 @@ func (i *inspection) table(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	err = i.show(ctx, t, t.Wrong(), func() page { return t.Page() }, func() { t.WriteText(i.Out, inspect.Style{Color: i.Color, Hex: i.hex}) })
+	err = i.show(ctx, t, t.Wrong(), func() page { return t.Page() },
+		func() { t.WriteText(i.Out, inspect.Style{Color: i.Color, Hex: i.hex}) })
 	if i.options.Entries {
 		fmt.Fprintln(i.Out)
 		err = errors.Join(err, inspect.WriteEntries(i.Out, name))
@@ -210,7 +216,8 @@ func lookAt(arg string) (name string, isDir bool, err error) {
 	case info.IsDir():
 		return arg, true, nil
 	case !info.Mode().IsRegular():
-		return "", false, fmt.Errorf("%s: not a regular file (mode %v), want a table, a log, a manifest or a directory", arg, info.Mode())
+		return "", false, fmt.Errorf("%s: not a regular file (mode %v), want a table, a log, a manifest or a directory",
+			arg, info.Mode())
 	}
 	name, err = filepath.EvalSymlinks(arg)
 	return name, false, err

@@ -27,7 +27,8 @@ func agreeOnRows(t *testing.T, text string, f *inspect.Filter) {
 			}
 			for i, v := range want {
 				printed, err := strconv.ParseFloat(words[i], 64)
-				if err != nil || !agrees(strings.TrimLeft(words[i], "-"), math.Abs(printed), math.Abs(v)) || printed*v < 0 {
+				if err != nil || !agrees(strings.TrimLeft(words[i], "-"), math.Abs(printed), math.Abs(v)) ||
+					printed*v < 0 {
 					t.Errorf("%s, column %d: %s, want %v", label, i, words[i], v)
 				}
 			}

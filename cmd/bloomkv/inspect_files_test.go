@@ -30,7 +30,7 @@ func readStore(t *testing.T, dir string, args ...string) (r result, s inspect.St
 	if text.code != r.code || text.err != r.err {
 		t.Errorf("text: exit %d, %q; JSON: exit %d, %q", text.code, text.err, r.code, r.err)
 	}
-	r.out = strings.Join(strings.Fields(text.out), " ")
+	r.out = oneLine(text.out)
 	return r, s
 }
 
@@ -45,10 +45,14 @@ func write(t *testing.T, dir, base, content string) {
 func TestOpeningDoesWithFilesWhatInspectSays(t *testing.T) {
 	dir := newStore(t, manyLines(300))
 	evil := "a\x1b[2J\nb"
-	for _, base := range []string{"000050.sst", "000001.log", "000007.tmp", "MANIFEST-000001", "notes.txt", "1.sst", evil} {
+	for _, base := range []string{
+		"000050.sst", "000001.log", "000007.tmp", "MANIFEST-000001", "notes.txt", "1.sst",
+		evil,
+	} {
 		write(t, dir, base, "left")
 	}
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "000051.sst"), 0o700), os.Symlink("000051.sst", filepath.Join(dir, "000052.sst"))); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "000051.sst"), 0o700),
+		os.Symlink("000051.sst", filepath.Join(dir, "000052.sst"))); err != nil {
 		t.Fatal(err)
 	}
 	r, s := readStore(t, dir)
@@ -99,23 +103,67 @@ func TestOpeningIsRefusedWhereInspectSaysSo(t *testing.T) {
 	}{
 		{"nothing is", nil, nil, "", "opening the store replays 2 records of logs"},
 		{"a table is missing", []string{"*.sst"}, remove, "missing, the manifest names it", "! missing: "},
-		{"a table is cut short", []string{"*.sst"}, func(b []byte) []byte { return b[:100] }, "100 bytes, the manifest wants ", "! opening the store is refused: "},
-		{"a table that the manifest cannot know", []string{"099999.sst"}, to(""), "the manifest is older than the data", "099999.sst: kind: table; bytes: 0; when opened: kept; details: no level has it, and opening is refused"},
-		{"the log is missing", []string{"*.log"}, remove, "missing, the manifest names it", ".log, which the manifest names"},
+		{
+			"a table is cut short",
+			[]string{"*.sst"},
+			func(b []byte) []byte { return b[:100] },
+			"100 bytes, the manifest wants ", "! opening the store is refused: ",
+		},
+		{
+			"a table that the manifest cannot know",
+			[]string{"099999.sst"},
+			to(""), "the manifest is older than the data",
+			"099999.sst: kind: table; bytes: 0; when opened: kept; details: no level has it, and opening is refused",
+		},
+		{
+			"the log is missing",
+			[]string{"*.log"},
+			remove, "missing, the manifest names it",
+			".log, which the manifest names",
+		},
 		{"the log's last record is torn", []string{"*.log"}, func(b []byte) []byte {
 			b = bytes.TrimRight(b, "\x00")
 			return b[:len(b)-1]
 		}, "", "replays 1 record of logs, and discards what follows them"},
-		{"the log's first record is damaged", []string{"*.log"}, func(b []byte) []byte { b[60] ^= 1; return b }, "payload checksum", ": At offset 32: "},
+		{
+			"the log's first record is damaged",
+			[]string{"*.log"},
+			func(b []byte) []byte { b[60] ^= 1; return b },
+			"payload checksum", ": At offset 32: ",
+		},
 		{"CURRENT is missing", []string{"CURRENT"}, remove, "missing, but there is data (", inspectOneByOne},
 		{"CURRENT is empty", []string{"CURRENT"}, to(""), `"", want the name of a manifest`, inspectOneByOne},
-		{"CURRENT is LevelDB's", []string{"CURRENT"}, func(b []byte) []byte { return append(bytes.Fields(b)[0], '\n') }, "want the name of a manifest and its checksum", inspectOneByOne},
-		{"CURRENT has a foreign name", []string{"CURRENT"}, to("../../etc/passwd 00000000\n"), "want the name of a manifest", inspectOneByOne},
-		{"CURRENT is huge", []string{"CURRENT"}, to(strings.Repeat("\x1b[2J", 1<<20)), "CURRENT: offset 0", inspectOneByOne},
+		{
+			"CURRENT is LevelDB's",
+			[]string{"CURRENT"},
+			func(b []byte) []byte { return append(bytes.Fields(b)[0], '\n') },
+			"want the name of a manifest and its checksum", inspectOneByOne,
+		},
+		{
+			"CURRENT has a foreign name",
+			[]string{"CURRENT"},
+			to("../../etc/passwd 00000000\n"),
+			"want the name of a manifest", inspectOneByOne,
+		},
+		{
+			"CURRENT is huge",
+			[]string{"CURRENT"},
+			to(strings.Repeat("\x1b[2J", 1<<20)), "CURRENT: offset 0",
+			inspectOneByOne,
+		},
 		{"CURRENT names what is not there", []string{"MANIFEST-*"}, remove, "which is not there", inspectOneByOne},
-		{"the manifest is damaged", []string{"MANIFEST-*"}, func(b []byte) []byte { b[70] ^= 1; return b }, "payload checksum", inspectOneByOne},
+		{
+			"the manifest is damaged",
+			[]string{"MANIFEST-*"},
+			func(b []byte) []byte { b[70] ^= 1; return b },
+			"payload checksum", inspectOneByOne,
+		},
 		{"the manifest is empty", []string{"MANIFEST-*"}, to(""), "file header", inspectOneByOne},
-		{"the manifest is foreign, and so is the table", []string{"MANIFEST-*", "*.sst"}, to(strings.Repeat("\x1b[2J", 1000)), "file header", inspectOneByOne},
+		{
+			"the manifest is foreign, and so is the table",
+			[]string{"MANIFEST-*", "*.sst"},
+			to(strings.Repeat("\x1b[2J", 1000)), "file header", inspectOneByOne,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := newStore(t, manyLines(300))
@@ -174,7 +222,8 @@ func TestOpeningIsRefusedWhereInspectSaysSo(t *testing.T) {
 		})
 	}
 	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), "none")} {
-		if r := (tool{}).run(t, "inspect", dir); r.code != cli.ExitTrouble || r.out != "" || !strings.Contains(r.err, "no such file") {
+		if r := (tool{}).run(t, "inspect", dir); r.code != cli.ExitTrouble || r.out != "" ||
+			!strings.Contains(r.err, "no such file") {
 			t.Errorf("no store: exit %d, %q", r.code, r.err)
 		}
 	}
@@ -232,7 +281,8 @@ func TestAStoreThatChangesIsNotDamaged(t *testing.T) {
 	m := db.Metrics().Writes
 	t.Logf("%d looks at %d levels, beside %d flushes and %d compactions", looks, len(levels), m.Flushes, m.Compactions)
 	if len(levels) < 3 || m.Compactions == 0 {
-		t.Errorf("%d looks at levels %v, beside %d compactions, want three levels and some", looks, levels, m.Compactions)
+		t.Errorf("%d looks at levels %v, beside %d compactions, want three levels and some", looks, levels,
+			m.Compactions)
 	}
 	close(stop)
 	if err := <-done; err != nil {

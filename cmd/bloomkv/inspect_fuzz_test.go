@@ -34,7 +34,8 @@ func smallTable(tb testing.TB, ribbon bool, keys ...string) []byte {
 	var b bytes.Buffer
 	w := sstable.NewWriter(&b, sstable.WriterOptions{ID: 7, Filter: params})
 	for i, key := range keys {
-		if err := w.Add(ikey.Key{User: []byte(key), Trailer: ikey.MakeTrailer(ikey.Seq(i+1), ikey.Set)}, []byte("value")); err != nil {
+		if err := w.Add(ikey.Key{User: []byte(key), Trailer: ikey.MakeTrailer(ikey.Seq(i+1), ikey.Set)},
+			[]byte("value")); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -127,7 +128,8 @@ func FuzzInspect(f *testing.F) {
 			f.Add(b, uint8(0), "a", true)
 		case filename.Log, filename.Manifest:
 			binary.LittleEndian.PutUint64(b[16:], 1) // its number, which is in the names above
-			binary.LittleEndian.PutUint32(b[12:], crc32.Update(crc32.Checksum(b[:12], castagnoli), castagnoli, b[16:32]))
+			binary.LittleEndian.PutUint32(b[12:],
+				crc32.Update(crc32.Checksum(b[:12], castagnoli), castagnoli, b[16:32]))
 			f.Add(b, uint8(1), "", true)
 			f.Add(b, uint8(2), "", true)
 		default:
@@ -151,12 +153,18 @@ func FuzzInspect(f *testing.F) {
 		if err := os.WriteFile(name, file, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		asJSON := []string{"inspect", name, "--json", "--verify", "--key", string(words.AppendEscaped(nil, []byte(key)))}
+		asJSON := []string{
+			"inspect", name, "--json", "--verify", "--key",
+			string(words.AppendEscaped(nil, []byte(key))),
+		}
 		if isLog {
 			asJSON = append(asJSON, "--entries")
 		}
 		for _, args := range [][]string{
-			{"inspect", name, "--verify", "--hex", "--entries", "--key", string(words.AppendEscaped(nil, []byte(key)))}, asJSON,
+			{
+				"inspect", name, "--verify", "--hex", "--entries", "--key",
+				string(words.AppendEscaped(nil, []byte(key))),
+			}, asJSON,
 		} {
 			r := tool{}.run(t, args...)
 			if r.code != cli.ExitOK && (r.code != cli.ExitTrouble || !strings.Contains(r.err, filepath.Base(name))) {
@@ -167,7 +175,8 @@ func FuzzInspect(f *testing.F) {
 	})
 }
 
-// FuzzInspectStore: a directory with any files in it is an answer or an error, and opening it to be read does what inspect says.
+// FuzzInspectStore: a directory with any files in it is an answer or an error, and opening it to be read does what
+// inspect says.
 func FuzzInspectStore(f *testing.F) {
 	files := killed(f)
 	var table, log, manifest string
@@ -203,7 +212,10 @@ func FuzzInspectStore(f *testing.F) {
 			t.Fatal(err)
 		}
 		_ = os.WriteFile(filepath.Join(dir, filepath.Base(other)), tableBytes, 0o600) // if that can be a name
-		for name, b := range map[string][]byte{table: tableBytes, log: logBytes, manifest: manifestBytes, "CURRENT": current} {
+		for name, b := range map[string][]byte{
+			table: tableBytes, log: logBytes, manifest: manifestBytes,
+			"CURRENT": current,
+		} {
 			if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -215,7 +227,8 @@ func FuzzInspectStore(f *testing.F) {
 			{"inspect", dir, "--json", "--key", string(words.AppendEscaped(nil, []byte(key)))},
 		} {
 			r := tool{}.run(t, args...)
-			if r.code != cli.ExitOK && (r.code != cli.ExitTrouble || r.err == "") || r.out == "" && r.code == cli.ExitOK {
+			if r.code != cli.ExitOK && (r.code != cli.ExitTrouble || r.err == "") || r.out == "" &&
+				r.code == cli.ExitOK {
 				t.Fatalf("%q: exit %d, %q", args, r.code, r.err)
 			}
 			alone = r.out == ""
@@ -236,7 +249,8 @@ func FuzzInspectStore(f *testing.F) {
 			}
 			return
 		}
-		if refused := s.Opening.Refused; (err == nil) != (refused == nil) || err != nil && !strings.HasSuffix(err.Error(), refused.Error) {
+		if refused := s.Opening.Refused; (err == nil) != (refused == nil) || err != nil &&
+			!strings.HasSuffix(err.Error(), refused.Error) {
 			t.Fatalf("opened: %v; inspect says %+v", err, refused)
 		}
 	})

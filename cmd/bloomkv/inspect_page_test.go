@@ -34,7 +34,8 @@ func treeStore(t *testing.T, o bloomkv.Options) string {
 	key := func(i int) []byte { return fmt.Appendf(nil, "key/%06d", i) }
 	for part := range 8 { // each has some keys of the one before
 		for i := range 1500 {
-			if err := db.Put(key((i+part*part%3*100)*8+part-part/3%2), fmt.Appendf(nil, "value %d of part %d", i, part)); err != nil {
+			if err := db.Put(key((i+part*part%3*100)*8+part-part/3%2),
+				fmt.Appendf(nil, "value %d of part %d", i, part)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -68,8 +69,8 @@ func pageOf(t *testing.T, args ...string) (doc string, code int) {
 	return string(b), r.code
 }
 
-// textOf reads a page as XML, which it is but for its first line and the elements that have no end. It returns the text that is not
-// in pictures, and counts the elements.
+// textOf reads a page as XML, which it is but for its first line and the elements that have no end. It returns the text
+// that is not in pictures, and counts the elements.
 func textOf(t *testing.T, doc string) (text string, elements map[string]int) {
 	t.Helper()
 	doc = regexp.MustCompile(`<meta([^>]*)>`).ReplaceAllString(strings.TrimPrefix(doc, "<!DOCTYPE html>"), "<meta$1/>")
@@ -80,7 +81,7 @@ func textOf(t *testing.T, doc string) (text string, elements map[string]int) {
 	for {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
-			return strings.Join(strings.Fields(b.String()), " "), elements
+			return oneLine(b.String()), elements
 		}
 		if err != nil {
 			t.Fatalf("not well-formed: %v", err)
@@ -92,7 +93,8 @@ func textOf(t *testing.T, doc string) (text string, elements map[string]int) {
 				hidden++
 			}
 			for _, a := range token.Attr {
-				if strings.HasPrefix(a.Name.Local, "on") || a.Name.Local == "src" || a.Name.Local == "href" && !strings.HasPrefix(a.Value, "#") {
+				if strings.HasPrefix(a.Name.Local, "on") || a.Name.Local == "src" || a.Name.Local == "href" &&
+					!strings.HasPrefix(a.Value, "#") {
 					t.Errorf("<%s> has an attribute %s=%q", token.Name.Local, a.Name.Local, a.Value)
 				}
 			}
@@ -109,8 +111,8 @@ func textOf(t *testing.T, doc string) (text string, elements map[string]int) {
 	}
 }
 
-// agreeOnPage finds every number of a JSON object on the page, as it is, as a percentage, or with the offset of the filter it
-// belongs to. Maps are colors there and no numbers.
+// agreeOnPage finds every number of a JSON object on the page, as it is, as a percentage, or with the offset of the
+// filter it belongs to. Maps are colors there and no numbers.
 func agreeOnPage(t *testing.T, what, text, encoded string) {
 	t.Helper()
 	var object map[string]any
@@ -147,7 +149,8 @@ func agreeOnPage(t *testing.T, what, text, encoded string) {
 		case float64:
 			if !slices.ContainsFunc(all, func(s shown) bool {
 				a := math.Abs(v)
-				return agrees(s.digits, s.value, a) || agrees(s.digits, s.value, 100*a) || agrees(s.digits, s.value, a+offset)
+				return agrees(s.digits, s.value, a) || agrees(s.digits, s.value, 100*a) ||
+					agrees(s.digits, s.value, a+offset)
 			}) {
 				t.Errorf("%s: %s is %v, and the page has nothing like it", what, path, v)
 			}
@@ -204,7 +207,8 @@ func agreeOnUnits(t *testing.T, doc, object string) {
 	rateRows, statRows := rowsUnder(doc, rates), rowsUnder(doc, stats)
 	i, k := 0, 0
 	row := func(promised, table, bits float64, m *bloomblock.Measured) {
-		agreeOnRow(t, rates, rateRows, i, promised, table, bits, m.Rate, m.Err, m.Z, float64(m.Maybe), float64(m.Probes))
+		agreeOnRow(t, rates, rateRows, i, promised, table, bits, m.Rate, m.Err, m.Z, float64(m.Maybe),
+			float64(m.Probes))
 		i++
 	}
 	filters := []*inspect.Filter{table.Filter}
@@ -235,12 +239,14 @@ func agreeOnLevels(t *testing.T, doc, object string) {
 	}
 	has, wastes := "What each level has; filters in bytes", "Wasted reads by a lookup of an absent key"
 	for i, f := range append(slices.Clone(s.Levels), inspect.Level{Figures: s.Tree}) {
-		agreeOnRow(t, has, rowsUnder(doc, has), i, float64(f.Runs), float64(f.Tables), float64(f.Entries), float64(f.Keys), float64(f.Bytes), float64(f.FilterDisk), float64(f.FilterBytes), f.BitsPerKey)
+		agreeOnRow(t, has, rowsUnder(doc, has), i, float64(f.Runs), float64(f.Tables), float64(f.Entries),
+			float64(f.Keys), float64(f.Bytes), float64(f.FilterDisk), float64(f.FilterBytes), f.BitsPerKey)
 		agreeOnRow(t, wastes, rowsUnder(doc, wastes), i, f.Promised, f.Predicted, f.Optimum, f.Even)
 	}
 	for i, w := range s.WhatIf {
 		const asked = "If all tables were rewritten with other filters"
-		agreeOnRow(t, asked, stringsFrom(rowsUnder(doc, asked), 1), i, w.FPR, float64(w.Memory), float64(w.Bytes), float64(w.More), w.Wasted)
+		agreeOnRow(t, asked, stringsFrom(rowsUnder(doc, asked), 1), i, w.FPR, float64(w.Memory), float64(w.Bytes),
+			float64(w.More), w.Wasted)
 	}
 }
 
@@ -256,14 +262,18 @@ func TestThePageAgreesWithJSONOnEveryNumber(t *testing.T) {
 	if testing.Short() {
 		t.Skip("millions of probes of filters, by one goroutine")
 	}
-	bloom, ribbon := treeStore(t, bloomkv.Options{}), treeStore(t, bloomkv.Options{FilterKind: bloomkv.RibbonFilter, FilterPrefix: bloomkv.PrefixLen(7)})
+	bloom, ribbon := treeStore(t, bloomkv.Options{}),
+		treeStore(t, bloomkv.Options{FilterKind: bloomkv.RibbonFilter, FilterPrefix: bloomkv.PrefixLen(7)})
 	for _, dir := range []string{bloom, ribbon} {
 		tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 		if err != nil || len(tables) < 3 {
 			t.Fatalf("%q, %v: want a few tables", tables, err)
 		}
 		for _, args := range [][]string{
-			{tables[0]}, {tables[len(tables)-1], "--verify", "--key", "key/000007"}, {dir, "--verify", "--key", "key/000007", "--what-if", "fpr=0.001", "--what-if", "kind=ribbon", "--what-if", "memory=1"},
+			{tables[0]}, {tables[len(tables)-1], "--verify", "--key", "key/000007"}, {
+				dir, "--verify", "--key",
+				"key/000007", "--what-if", "fpr=0.001", "--what-if", "kind=ribbon", "--what-if", "memory=1",
+			},
 		} {
 			doc, code := pageOf(t, args...)
 			if code != cli.ExitOK {
@@ -297,7 +307,11 @@ func TestThePageFlagsWhatIsOff(t *testing.T) {
 	})
 	doc, code := pageOf(t, half, "--verify", "--key", "key/000001")
 	text, _ := textOf(t, doc)
-	for _, want := range []string{"Problem: keys-differ. Unit 0: the bits are those of ", "Problem: fill-off.", "Problem: verify. Does NOT match the table's keys", "Problem: false negative. The filter of", "denies key key/000001"} {
+	for _, want := range []string{
+		"Problem: keys-differ. Unit 0: the bits are those of ", "Problem: fill-off.",
+		"Problem: verify. Does NOT match the table's keys", "Problem: false negative. The filter of",
+		"denies key key/000001",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("half of the keys missing: no %q", want)
 		}
@@ -316,8 +330,10 @@ func TestThePageFlagsWhatIsOff(t *testing.T) {
 	}
 	for _, of := range []string{table, filepath.Dir(table)} {
 		doc, code := pageOf(t, of)
-		if text, _ := textOf(t, doc); code != cli.ExitTrouble || !strings.Contains(text, "amaged") || !strings.Contains(text, filepath.Base(table)+": offset ") || strings.Contains(text, "No problems") {
-			t.Errorf("%s with a damaged filter: exit %d, want 2 and the damage with its address on the page", filepath.Base(of), code)
+		if text, _ := textOf(t, doc); code != cli.ExitTrouble || !strings.Contains(text, "amaged") ||
+			!strings.Contains(text, filepath.Base(table)+": offset ") || strings.Contains(text, "No problems") {
+			t.Errorf("%s with a damaged filter: exit %d, want 2 and the damage with its address on the page",
+				filepath.Base(of), code)
 		}
 	}
 
@@ -336,7 +352,8 @@ func newStoreWith(t *testing.T, flags ...string) string {
 }
 
 func TestNoKeyDrivesThePage(t *testing.T) {
-	const attack = "</p></text></svg><script>alert(1)</script>\"'><img src=x onerror=y>&amp;{{.}}\x00\x1b\xff\u202e\u2028]]>-->"
+	const attack = "</p></text></svg><script>alert(1)</script>\"'><img src=x " +
+		"onerror=y>&amp;{{.}}\x00\x1b\xff\u202e\u2028]]>-->"
 	dir := filepath.Join(t.TempDir(), "store")
 	db, err := bloomkv.Open(dir, nil)
 	if err != nil {
@@ -365,7 +382,8 @@ func TestNoKeyDrivesThePage(t *testing.T) {
 		if elements["script"] > 0 || elements["img"] > 0 || strings.ContainsAny(doc, "\x00\x1b\u202e\u2028") {
 			t.Errorf("%s: elements %v, want no script and no img", of, elements)
 		}
-		if !strings.Contains(text, "<script>alert(1)") || !strings.Contains(doc, html.EscapeString("<script>alert(1)")) {
+		if !strings.Contains(text, "<script>alert(1)") ||
+			!strings.Contains(doc, html.EscapeString("<script>alert(1)")) {
 			t.Errorf("%s: the key is not shown as it is", of)
 		}
 	}
@@ -389,19 +407,29 @@ func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
 		err  string
 	}{
 		{"over the table itself", []string{tables[0], "--html", tables[0]}, "the name of a file of a store"},
-		{"under the name of a manifest", []string{dir, "--html", filepath.Join(out, "MANIFEST-000007")}, "the name of a file of a store"},
-		{"into a directory that is not there", []string{dir, "--html", filepath.Join(out, "none", "page.html")}, "no such file"},
+		{
+			"under the name of a manifest",
+			[]string{dir, "--html", filepath.Join(out, "MANIFEST-000007")},
+			"the name of a file of a store",
+		},
+		{
+			"into a directory that is not there",
+			[]string{dir, "--html", filepath.Join(out, "none", "page.html")},
+			"no such file",
+		},
 		{"over a directory", []string{tables[0], "--html", out}, filepath.Base(out) + ": is a directory, want a file"},
 		{"pictures into a file", []string{tables[0], "--plot", name}, "page.html"},
 		{"both to the output", []string{dir, "--json", "--html", "-"}, "want a file for --html"},
 		{"of a manifest", []string{glob(t, dir, "MANIFEST-*"), "--html", name}, "for tables and stores"},
 	} {
-		if r := (tool{}).run(t, append([]string{"inspect"}, c.args...)...); r.code != cli.ExitTrouble || !strings.Contains(r.err, c.err) {
+		if r := (tool{}).run(t, append([]string{"inspect"}, c.args...)...); r.code != cli.ExitTrouble ||
+			!strings.Contains(r.err, c.err) {
 			t.Errorf("%s: exit %d, %q; want 2, %q", c.name, r.code, r.err, c.err)
 		}
 	}
 	names, err := os.ReadDir(out)
-	if b, readErr := os.ReadFile(name); err != nil || readErr != nil || string(b) != "what was there" || len(names) != 1 {
+	if b, readErr := os.ReadFile(name); err != nil || readErr != nil || string(b) != "what was there" ||
+		len(names) != 1 {
 		t.Errorf("after what could not be written there are %v, and %q in the page", names, b)
 	}
 	if after, err := os.ReadFile(tables[0]); err != nil || string(after) != string(before) {

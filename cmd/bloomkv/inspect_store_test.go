@@ -19,7 +19,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// TestTextAndJSONOfAStoreAgree reads every number of the text in the object, and every figure of the object in the text.
+// TestTextAndJSONOfAStoreAgree reads every number of the text in the object, and every figure of the object in the
+// text.
 func TestTextAndJSONOfAStoreAgree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("millions of probes of filters, by one goroutine")
@@ -35,7 +36,8 @@ func TestTextAndJSONOfAStoreAgree(t *testing.T) {
 		colored := treeColor.ReplaceAllString(tool{terminal: true}.must(t, args...), "")
 		for line := range strings.Lines(text + colored) {
 			line = strings.TrimSuffix(line, "\n")
-			if n := utf8.RuneCountInString(line); n > words.Width || line != string(words.AppendPrintable(nil, []byte(line))) {
+			if n := utf8.RuneCountInString(line); n > words.Width ||
+				line != string(words.AppendPrintable(nil, []byte(line))) {
 				t.Errorf("a line of %d characters: %q", n, line)
 			}
 		}
@@ -49,7 +51,8 @@ func TestTextAndJSONOfAStoreAgree(t *testing.T) {
 		var kept []string
 		picture := regexp.MustCompile(`^ +\d+ +\d+  [\[\]!0-9 ]+$`)
 		for line := range strings.Lines(text) {
-			if !picture.MatchString(strings.TrimSuffix(line, "\n")) && !strings.HasPrefix(line, strings.Repeat(" ", 14)) {
+			if !picture.MatchString(strings.TrimSuffix(line, "\n")) &&
+				!strings.HasPrefix(line, strings.Repeat(" ", 14)) {
 				kept = append(kept, line)
 			}
 		}
@@ -76,7 +79,7 @@ func TestTextAndJSONOfAStoreAgree(t *testing.T) {
 // agreeOnFigures looks for the rows of the tables of levels and of what-if, and for memory by part.
 func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 	t.Helper()
-	fields := strings.Join(strings.Fields(text), " ")
+	fields := oneLine(text)
 	want := func(format string, args ...any) {
 		t.Helper()
 		if row := fmt.Sprintf(format, args...); !strings.Contains(fields, row) {
@@ -100,7 +103,8 @@ func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 	want("range deletes %d ", m.RangeDeletes)
 	want("bounds of tables %d ", m.Fences)
 	want("all %d ", m.Sum)
-	want("only on disk %d units of filters that levels do not need only on disk %d samples", m.FiltersOnDisk, m.SamplesOnDisk)
+	want("only on disk %d units of filters that levels do not need only on disk %d samples", m.FiltersOnDisk,
+		m.SamplesOnDisk)
 	for _, w := range s.WhatIf {
 		want("%s %s %.3g %d %d %+d %.3g", w.Asked, w.Kind, w.FPR, w.Memory, w.Bytes, w.More, w.Wasted)
 		for _, l := range w.Levels {
@@ -113,9 +117,11 @@ func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 	}
 	for i := range s.Tables {
 		f := &s.Tables[i]
-		want("%s: level: %d; run: %d; bytes: %d; blocks: %d; entries: %d;", f.File, *f.Level, *f.Run, f.Bytes, f.Blocks, f.Entries)
+		want("%s: level: %d; run: %d; bytes: %d; blocks: %d; entries: %d;", f.File, *f.Level, *f.Run, f.Bytes, f.Blocks,
+			f.Entries)
 		if f.FilterBytes > 0 {
-			want("units in memory: %d; bytes in memory: %d; rate in memory: %.3g;", f.Place.Units, f.Place.FilterBytes, f.Place.FPR)
+			want("units in memory: %d; bytes in memory: %d; rate in memory: %.3g;", f.Place.Units, f.Place.FilterBytes,
+				f.Place.FPR)
 		}
 	}
 }
@@ -152,13 +158,15 @@ func TestAStoreOfVeryManyTablesIsCutShort(t *testing.T) {
 		run := uint64(i)
 		more.File, more.Run, more.Bytes = fmt.Sprintf("%06d.sst", i), &run, uint64(i)
 		s.Tables = append(s.Tables, more)
-		s.Flags = append(s.Flags, inspect.Flag{Name: inspect.NoFilter, File: fmt.Sprintf("%06d.sst", i%30), Meaning: "none"})
+		s.Flags = append(s.Flags,
+			inspect.Flag{Name: inspect.NoFilter, File: fmt.Sprintf("%06d.sst", i%30), Meaning: "none"})
 	}
 	var out strings.Builder
 	s.WriteText(&out, inspect.Style{})
-	text := strings.Join(strings.Fields(out.String()), " ")
+	text := oneLine(out.String())
 	for _, want := range []string{
-		"1001 tables; 801 are not listed, only the flagged and the largest ones; --json has all", "! and 980 flags more",
+		"1001 tables; 801 are not listed, only the flagged and the largest ones; --json has all",
+		"! and 980 flags more",
 		"000003.sst: level: 0", "000999.sst: level: 0", "tables of further runs",
 	} {
 		if !strings.Contains(text, want) {
@@ -181,7 +189,8 @@ func TestWhatIfIsOfAStore(t *testing.T) {
 		{[]string{glob(t, dir, "*.sst"), "--what-if", "fpr=0.1"}, "--what-if is for stores"},
 		{[]string{dir, "--what-if", "fpr=1e-12"}, "is out of reach"},
 	} {
-		if r := (tool{}).run(t, append([]string{"inspect"}, c.args...)...); r.code != cli.ExitTrouble || r.out != "" || !strings.Contains(r.err, c.want) {
+		if r := (tool{}).run(t, append([]string{"inspect"}, c.args...)...); r.code != cli.ExitTrouble || r.out != "" ||
+			!strings.Contains(r.err, c.want) {
 			t.Errorf("%q: exit %d, %q, %q; want %q", c.args, r.code, r.out, r.err, c.want)
 		}
 	}

@@ -22,7 +22,8 @@ func TestAPipeIsNotWaitedFor(t *testing.T) {
 		if err := syscall.Mkfifo(name, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if r := (tool{}).run(t, "inspect", name, "--verify"); r.code != cli.ExitTrouble || !strings.Contains(r.err, base) || !strings.Contains(r.err, "not a regular file") {
+		if r := (tool{}).run(t, "inspect", name, "--verify"); r.code != cli.ExitTrouble ||
+			!strings.Contains(r.err, base) || !strings.Contains(r.err, "not a regular file") {
 			t.Errorf("%s: exit %d, %q", base, r.code, r.err)
 		}
 	}
@@ -38,7 +39,8 @@ func TestAPipeIsNotWaitedFor(t *testing.T) {
 		if err := syscall.Mkfifo(name, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if r, s := readStore(t, dir, "--verify", "--key", "k"); r.code != cli.ExitTrouble || !strings.Contains(r.err, filepath.Base(name)) || r.out != "" && s.Opening.Refused == nil {
+		if r, s := readStore(t, dir, "--verify", "--key", "k"); r.code != cli.ExitTrouble ||
+			!strings.Contains(r.err, filepath.Base(name)) || r.out != "" && s.Opening.Refused == nil {
 			t.Errorf("%s: exit %d, %q, %+v", pattern, r.code, r.err, s.Opening)
 		}
 	}
@@ -67,7 +69,8 @@ func TestAPageGoesIntoAPipeAndThroughALink(t *testing.T) {
 		}
 	}
 	want := <-read
-	if page, err := os.ReadFile(filepath.Join(out, "page")); err != nil || string(page) != string(want) || len(page) == 0 {
+	if page, err := os.ReadFile(filepath.Join(out, "page")); err != nil || string(page) != string(want) ||
+		len(page) == 0 {
 		t.Errorf("%d bytes through the pipe, %d through the link, %v", len(want), len(page), err)
 	}
 }
@@ -75,7 +78,8 @@ func TestAPageGoesIntoAPipeAndThroughALink(t *testing.T) {
 func TestWhatIsNoFileIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	at := func(base string) string { return filepath.Join(dir, base) }
-	if err := errors.Join(os.Symlink("loop", at("loop")), os.Symlink("nowhere", at("000001.sst")), os.Mkdir(at("000002.sst"), 0o700), os.WriteFile(at("000003.sst"), nil, 0)); err != nil {
+	if err := errors.Join(os.Symlink("loop", at("loop")), os.Symlink("nowhere", at("000001.sst")),
+		os.Mkdir(at("000002.sst"), 0o700), os.WriteFile(at("000003.sst"), nil, 0)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, want string }{
@@ -89,7 +93,8 @@ func TestWhatIsNoFileIsAnError(t *testing.T) {
 		{at("none\x1b[2J"), `none\x1b[2J: no such file`},
 		{strings.Repeat("x", 5000), "file name too long"},
 	} {
-		if r := (tool{}).run(t, "inspect", c.name, "--verify"); r.code != cli.ExitTrouble || !strings.Contains(r.err, c.want) || r.out != "" {
+		if r := (tool{}).run(t, "inspect", c.name, "--verify"); r.code != cli.ExitTrouble ||
+			!strings.Contains(r.err, c.want) || r.out != "" {
 			t.Errorf("%.100q: exit %d, %q, want %q", c.name, r.code, r.err, c.want)
 		}
 	}
@@ -102,7 +107,10 @@ func TestWhatIsNoFileIsAnError(t *testing.T) {
 	if out := (tool{}).must(t, "inspect", at("link")); !strings.HasPrefix(out, "table "+filepath.Base(table)+"\n") {
 		t.Errorf("through a link:\n%s", out)
 	}
-	for _, args := range [][]string{{"--verify", "--hex", "--key", "key/000007", "--entries"}, {"--json", "--verify", "--key", "key/000007"}} {
+	for _, args := range [][]string{
+		{"--verify", "--hex", "--key", "key/000007", "--entries"},
+		{"--json", "--verify", "--key", "key/000007"},
+	} {
 		out := tool{}.must(t, append([]string{"inspect", evil}, args...)...)
 		for line := range strings.Lines(out) {
 			if line = strings.TrimSuffix(line, "\n"); line != string(words.AppendPrintable(nil, []byte(line))) {
@@ -120,7 +128,10 @@ func TestHugeFilesTakeLittleMemory(t *testing.T) {
 	const size, most = 256 << 20, 16 << 20
 	store := newStore(t, manyLines(100))
 	logName, log := logOf(t)
-	contents := map[string][]byte{filepath.Base(logName): log, "000002.log": nil, "000001.sst": nil, "MANIFEST-000001": nil}
+	contents := map[string][]byte{
+		filepath.Base(logName): log, "000002.log": nil, "000001.sst": nil,
+		"MANIFEST-000001": nil,
+	}
 	for _, pattern := range []string{"MANIFEST-*", "*.sst"} {
 		b, err := os.ReadFile(glob(t, store, pattern))
 		if err != nil {
@@ -138,7 +149,8 @@ func TestHugeFilesTakeLittleMemory(t *testing.T) {
 		r := tool{}.run(t, "inspect", name, "--verify")
 		runtime.ReadMemStats(&after)
 		if got := after.TotalAlloc - before.TotalAlloc; got > most || len(r.out)+len(r.err) > 1<<16 {
-			t.Errorf("%s: %d bytes of memory, want at most %d; exit %d, %d bytes written", base, got, most, r.code, len(r.out)+len(r.err))
+			t.Errorf("%s: %d bytes of memory, want at most %d; exit %d, %d bytes written", base, got, most, r.code,
+				len(r.out)+len(r.err))
 		}
 	}
 }

@@ -15,7 +15,8 @@ type byteFlags struct{ hex, escaped bool }
 
 func (f *byteFlags) add(c *cobra.Command, what string) {
 	c.Flags().BoolVar(&f.hex, "hex", false, what+" are hexadecimal digits")
-	c.Flags().BoolVar(&f.escaped, "escaped", false, what+` are escaped as scan and inspect print them: \x00 is the byte 0 and \\ a backslash`)
+	c.Flags().BoolVar(&f.escaped, "escaped", false,
+		what+` are escaped as scan and inspect print them: \x00 is the byte 0 and \\ a backslash`)
 }
 
 // bytes decodes one argument. Errors begin with what.

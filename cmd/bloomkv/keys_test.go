@@ -12,7 +12,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-var oddKeys = []string{"", "\x00", "a\x1b[31mred", `a\b`, `\x1b`, "tab\tand\nline", "k\xff\xfe", "é漢", "\u202e", "\u009b", "--escaped", strings.Repeat("k", 48)}
+var oddKeys = []string{
+	"", "\x00", "a\x1b[31mred", `a\b`, `\x1b`, "tab\tand\nline", "k\xff\xfe", "é漢", "\u202e",
+	"\u009b", "--escaped", strings.Repeat("k", 48),
+}
 
 // oddStore is a store of keys that a command line can't carry, or not easily.
 func oddStore(t *testing.T) string {
@@ -57,10 +60,12 @@ func TestKeysAreReadAsTheyArePrinted(t *testing.T) {
 		if got := (tool{}).must(t, "get", dir, "--escaped", "--", key); got != value {
 			t.Errorf("get of %s: %q, want %q", key, got, value)
 		}
-		if got := (tool{}).must(t, "scan", dir, "--escaped", "--from", key, "--limit", "1"); got != key+"\t"+value+"\n" {
+		if got := (tool{}).must(t, "scan", dir, "--escaped", "--from", key, "--limit", "1"); got != key+"\t"+value+
+			"\n" {
 			t.Errorf("scan from %s: %q", key, got)
 		}
-		if got := (tool{}).must(t, "inspect", table, "--key="+key); !strings.Contains(got, "the table has: value; so: true positive") {
+		if got := (tool{}).must(t, "inspect", table, "--key="+key); !strings.Contains(got,
+			"the table has: value; so: true positive") {
 			t.Errorf("inspect of %s: %s", key, got)
 		}
 	}
@@ -75,7 +80,8 @@ func TestKeysAreReadAsTheyArePrinted(t *testing.T) {
 	if got, want := strings.Count(tool{}.must(t, "scan", dir), "\n"), len(oddKeys)-3; got != want {
 		t.Errorf("%d keys are left, want %d", got, want)
 	}
-	if got := (tool{}).must(t, "scan", dir, "--escaped", "--to", ""); got != "" { // empty is a bound: nothing is before it
+	// empty is a bound: nothing is before it
+	if got := (tool{}).must(t, "scan", dir, "--escaped", "--to", ""); got != "" {
 		t.Errorf("scan to the empty key: %q", got)
 	}
 	tool{}.must(t, "compact", dir, "--escaped", "--from", `tab\tand\nline`)
@@ -116,10 +122,12 @@ func TestEachRepeatedKeyIsFollowed(t *testing.T) {
 			t.Errorf("of %s: %d true positives, want 2:\n%s", of, got, out)
 		}
 		var facts inspect.Keys
-		if err := json.Unmarshal([]byte(tool{}.run(t, "inspect", of, "--json", "--key", "a", "--key", "b", "--key", "x").out), &facts); err != nil {
+		if err := json.Unmarshal([]byte(tool{}.run(t, "inspect", of, "--json", "--key", "a", "--key", "b", "--key",
+			"x").out), &facts); err != nil {
 			t.Fatal(err)
 		}
-		if facts.Key == nil || facts.Key.Key != "a" || len(facts.More) != 2 || facts.More[0].Key != "b" || facts.More[1].Key != "x" || len(facts.More[1].Tables) != 1 {
+		if facts.Key == nil || facts.Key.Key != "a" || len(facts.More) != 2 || facts.More[0].Key != "b" ||
+			facts.More[1].Key != "x" || len(facts.More[1].Tables) != 1 {
 			t.Errorf("of %s: %+v", of, facts)
 		}
 	}

@@ -37,7 +37,8 @@ func (a *app) printLevels(levels []levelStats) {
 	fmt.Fprintln(a.Out)
 	fmt.Fprintln(w, "level\tpromised\tpredicted\tmeasured\tfalse pos\tnegative\ttrue pos\tnot asked\t")
 	for _, l := range levels {
-		fmt.Fprintf(w, "%d\t%.3g\t%.3g\t%s\t%d\t%d\t\n", l.Level, l.FilterFPR, l.FPRPredicted, measured(l.FilterAnswers), l.TruePositives, l.Unfiltered)
+		fmt.Fprintf(w, "%d\t%.3g\t%.3g\t%s\t%d\t%d\t\n", l.Level, l.FilterFPR, l.FPRPredicted,
+			measured(l.FilterAnswers), l.TruePositives, l.Unfiltered)
 	}
 	w.Flush()
 }

@@ -20,9 +20,9 @@ func (a *app) loadCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "load DIR [FILE]",
 		Short: "Store the pairs of a file or of standard input",
-		Long: `load stores one pair for each line of FILE. Without FILE, or with "-", it reads standard input. If the store does not
-exist, load creates it in a new or empty directory. The last of several lines with the same key counts. When load
-returns, everything is on stable storage.
+		Long: `load stores one pair for each line of FILE. Without FILE, or with "-", it reads standard input. If the
+store does not exist, load creates it in a new or empty directory. The last of several lines with the same key counts.
+When load returns, everything is on stable storage.
 
 ` + formatHelp + crlfHelp + `
 

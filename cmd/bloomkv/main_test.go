@@ -32,7 +32,10 @@ type result struct {
 func (o tool) run(t *testing.T, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
-	a := &app{cli.Streams{In: strings.NewReader(o.in), Out: &out, Err: &errs, OutTerminal: o.terminal, ErrTerminal: o.terminal, Color: o.terminal}}
+	a := &app{cli.Streams{
+		In: strings.NewReader(o.in), Out: &out, Err: &errs, OutTerminal: o.terminal,
+		ErrTerminal: o.terminal, Color: o.terminal,
+	}}
 	code := a.run(t.Context(), args)
 	return result{code, out.String(), errs.String()}
 }
@@ -46,6 +49,9 @@ func (o tool) must(t *testing.T, args ...string) string {
 	}
 	return r.out
 }
+
+// oneLine returns text with single spaces between its words, since messages are wrapped.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // newStore is a store of the lines, and its directory.
 func newStore(t *testing.T, lines string) string {
@@ -78,7 +84,12 @@ func TestExitCodesTellAnswersFromTrouble(t *testing.T) {
 		{"a key that is not hexadecimal", []string{"get", "--hex", dir, "xy"}, 2, `key "xy"`},
 		{"a filter rate that is none", []string{"put", dir, "a", "b", "--fpr", "0"}, 2, "--fpr 0"},
 		{"a filter rate out of reach", []string{"put", dir, "a", "b", "--fpr", "1e-12"}, 2, "out of r"},
-		{"a key that is too long", []string{"put", dir, strings.Repeat("k", 65537), "b"}, 2, "key of 65537 bytes, want at most 65536"},
+		{
+			"a key that is too long",
+			[]string{"put", dir, strings.Repeat("k", 65537), "b"},
+			2,
+			"key of 65537 bytes, want at most 65536",
+		},
 		{"a limit below 0", []string{"scan", dir, "--limit", "-1"}, 2, "--limit -1"},
 		{"a file to load that is a directory", []string{"load", dir, dir}, 2, "is a directory"},
 		{"a file to load that is not there", []string{"load", dir, plain + "x"}, 2, "no such file"},
@@ -151,7 +162,8 @@ func TestReadingCommandsNeverCreateAStore(t *testing.T) {
 	} {
 		parent := t.TempDir()
 		args[1] = filepath.Join(parent, "store")
-		if r := (tool{}).run(t, args...); r.code != cli.ExitTrouble || args[0] != "inspect" && !strings.Contains(r.err, "no store here") {
+		if r := (tool{}).run(t, args...); r.code != cli.ExitTrouble || args[0] != "inspect" &&
+			!strings.Contains(r.err, "no store here") {
 			t.Errorf("%s of no store: exit %d, %q; want 2 and an error that says so", args[0], r.code, r.err)
 		}
 		empty := filepath.Join(parent, "empty")
@@ -248,7 +260,8 @@ func TestReadingCommandsChangeNothingAndSeeWhatIsInLogs(t *testing.T) {
 			}
 		}
 		if lock {
-			if r := (tool{}).run(t, "put", dir, "c", "4"); r.code != cli.ExitTrouble || !strings.Contains(r.err, "locked by another") {
+			if r := (tool{}).run(t, "put", dir, "c", "4"); r.code != cli.ExitTrouble ||
+				!strings.Contains(r.err, "locked by another") {
 				t.Errorf("put beside a reader: exit %d, %q; want 2 and an error that says so", r.code, r.err)
 			}
 		}
@@ -272,7 +285,8 @@ func TestStatsCheckAndInspectCountTheSameLogs(t *testing.T) {
 			}
 		}
 		_, s := readStore(t, dir)
-		if len(s.Logs) != 1 || s.Logs[0].File != filepath.Base(log) || (len(s.Others) == 1) != older || older && s.Others[0].Fate != "removed" {
+		if len(s.Logs) != 1 || s.Logs[0].File != filepath.Base(log) || (len(s.Others) == 1) != older || older &&
+			s.Others[0].Fate != "removed" {
 			t.Errorf("older %v: inspect has logs %+v, others %+v", older, s.Logs, s.Others)
 		}
 		for _, c := range [][]string{{"stats", `"logs": 1,`}, {"check", `"logs": 1,`}} {
@@ -299,8 +313,8 @@ func TestHelpTellsExitCodesAndCompletionIsThere(t *testing.T) {
 	}
 }
 
-// hostile has what terminals act on: escape sequences of 7 and 8 bits, bells, carriage returns, direction marks, and bytes
-// that are not UTF-8.
+// hostile has what terminals act on: escape sequences of 7 and 8 bits, bells, carriage returns, direction marks, and
+// bytes that are not UTF-8.
 const hostile = "\x1b]0;owned\a\x1b[2J\u009b31m\r\b\x7f\u202e\u2066\xff\xc2"
 
 func TestNothingStoredDrivesATerminal(t *testing.T) {
@@ -361,7 +375,8 @@ var treeColor = regexp.MustCompile("\x1b\\[(38;5;16;48;5;[0-9]+|0)m")
 
 func checkPrintable(t *testing.T, args []string, text string) {
 	t.Helper()
-	if plain := words.AppendPrintable(nil, []byte(strings.ReplaceAll(text, "\n", ""))); string(plain) != strings.ReplaceAll(text, "\n", "") {
+	if plain := words.AppendPrintable(nil,
+		[]byte(strings.ReplaceAll(text, "\n", ""))); string(plain) != strings.ReplaceAll(text, "\n", "") {
 		t.Errorf("%q printed %q, which could drive a terminal", args, text)
 	}
 }
@@ -384,7 +399,8 @@ func TestAnInterruptEndsALoadThatWaits(t *testing.T) {
 	defer close(in.end)
 	var out, errs bytes.Buffer
 	a := &app{cli.Streams{In: in, Out: &out, Err: &errs}}
-	if code := a.run(ctx, []string{"load", dir}); code != cli.ExitInterrupted || !strings.HasPrefix(errs.String(), "bloomkv: interrupted: ") {
+	if code := a.run(ctx, []string{"load", dir}); code != cli.ExitInterrupted ||
+		!strings.HasPrefix(errs.String(), "bloomkv: interrupted: ") {
 		t.Errorf("exit %d, want %d: %s", code, cli.ExitInterrupted, &errs)
 	}
 	if got, want := (tool{}).must(t, "dump", dir), "a\t1\nb\t2\n"; got != want {

@@ -11,18 +11,21 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// The input may not consist of lines. If it cannot, that is an error. If it may, it is stored unchanged with a note, since load
-// must read everything that dump writes.
+// The input may not consist of lines. If it cannot, that is an error. If it may, it is stored unchanged with a note,
+// since load must read everything that dump writes.
 
 var (
-	utf8BOM    = []byte("\xef\xbb\xbf")
-	utf16BOMs  = [][]byte{[]byte("\xff\xfe"), []byte("\xfe\xff")}
-	gzipMagic  = []byte{0x1f, 0x8b}
-	errGzip    = errors.New("compressed with gzip, want lines: decompress it first, for example with gunzip -c")
-	errUTF16   = errors.New("text in UTF-16, want UTF-8: convert it first, for example with iconv -f UTF-16 -t UTF-8")
-	utf16Note  = "it looks like text in UTF-16, whose bytes are stored unchanged; to convert it use iconv -f UTF-16 -t UTF-8"
-	bomNote    = "it begins with a byte order mark (EF BB BF), which becomes part of the first key; to remove it use tail -c +4"
-	returnNote = "line %d ends with a carriage return, which becomes the last byte of its value; use --crlf if it is part of the line end"
+	utf8BOM   = []byte("\xef\xbb\xbf")
+	utf16BOMs = [][]byte{[]byte("\xff\xfe"), []byte("\xfe\xff")}
+	gzipMagic = []byte{0x1f, 0x8b}
+	errGzip   = errors.New("compressed with gzip, want lines: decompress it first, for example with gunzip -c")
+	errUTF16  = errors.New("text in UTF-16, want UTF-8: convert it first, for example with iconv -f UTF-16 -t UTF-8")
+	utf16Note = "it looks like text in UTF-16, whose bytes are stored unchanged; to convert it use iconv -f UTF-16 " +
+		"-t UTF-8"
+	bomNote = "it begins with a byte order mark (EF BB BF), which becomes part of the first key; to remove it use " +
+		"tail -c +4"
+	returnNote = "line %d ends with a carriage return, which becomes the last byte of its value; use --crlf if it is " +
+		"part of the line end"
 )
 
 // open starts to read lines and checks how the input begins.

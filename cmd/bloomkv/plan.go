@@ -61,10 +61,10 @@ func (a *app) planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan",
 		Short: "Print the memory and the rates of filters for a store of a given size",
-		Long: `plan prints how much memory the filters of a store with the given number of keys take for a promised rate, level by
-level. With --memory it prints the best rate that fits. The rate is the expected number of wasted table reads for a
-lookup of an absent key, over the whole tree. "Evenly" is what the same memory would waste with the same number of bits
-per key in every level, as in most stores.
+		Long: `plan prints how much memory the filters of a store with the given number of keys take for a promised
+rate, level by level. With --memory it prints the best rate that fits. The rate is the expected number of wasted table
+reads for a lookup of an absent key, over the whole tree. "Evenly" is what the same memory would waste with the same
+number of bits per key in every level, as in most stores.
 
 --table also prints the smallest filters for each rate: the blocked Bloom filters of this store, Ribbon filters, and for
 comparison the classic unblocked Bloom filter.`,
@@ -145,16 +145,20 @@ func (p *planner) plan() (planFacts, error) {
 }
 
 func (p *planner) print(facts planFacts) {
-	fmt.Fprintf(p.Out, "%s in %s, each %d times as large as the level above; %s filters\n\n", words.Plural(facts.Keys, "key"),
+	fmt.Fprintf(p.Out, "%s in %s, each %d times as large as the level above; %s filters\n\n",
+		words.Plural(facts.Keys, "key"),
 		words.Plural(len(facts.Levels), "level"), p.ratio, facts.Kind)
 	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "level\tkeys\tpromised\tpredicted\tbits/key\tbytes\tunits\t")
 	for _, l := range facts.Levels {
-		fmt.Fprintf(w, "%d\t%d\t%.3g\t%.3g\t%.2f\t%d\t%s\t\n", l.Level, l.Keys, l.FPR, l.Predicted, l.BitsPerKey, l.Bytes, unitsInWords(l.Units, l.Ribbon))
+		fmt.Fprintf(w, "%d\t%d\t%.3g\t%.3g\t%.2f\t%d\t%s\t\n", l.Level, l.Keys, l.FPR, l.Predicted, l.BitsPerKey,
+			l.Bytes, unitsInWords(l.Units, l.Ribbon))
 	}
 	w.Flush()
-	fmt.Fprintf(p.Out, "\nfilters take %s, %.2f bits per key; an absent key wastes %.3g table reads, promised %.3g;\nevenly distributed, the same memory would waste %.3g\n",
-		words.Plural(facts.Bytes, "byte"), 8*float64(facts.Bytes)/float64(facts.Keys), facts.Predicted, facts.FilterFPR, facts.Even)
+	fmt.Fprintf(p.Out, "\nfilters take %s, %.2f bits per key; an absent key wastes %.3g table reads, promised "+
+		"%.3g;\nevenly distributed, the same memory would waste %.3g\n",
+		words.Plural(facts.Bytes,
+			"byte"), 8*float64(facts.Bytes)/float64(facts.Keys), facts.Predicted, facts.FilterFPR, facts.Even)
 	if len(facts.Table) == 0 {
 		return
 	}
@@ -165,7 +169,8 @@ func (p *planner) print(facts planFacts) {
 		if r.Ribbon > 0 {
 			ribbon = fmt.Sprintf("%.2f", r.Ribbon)
 		}
-		fmt.Fprintf(w, "%g\t%.1f\t%s\t%.3g\t%s\t%.1f\t%d\t\n", r.FPR, r.BitsPerKey, probesInWords(r.Units), r.Predicted, ribbon, r.Classic.BitsPerKey, r.Classic.Probes)
+		fmt.Fprintf(w, "%g\t%.1f\t%s\t%.3g\t%s\t%.1f\t%d\t\n", r.FPR, r.BitsPerKey, probesInWords(r.Units), r.Predicted,
+			ribbon, r.Classic.BitsPerKey, r.Classic.Probes)
 	}
 	w.Flush()
 }
@@ -191,13 +196,17 @@ func probesInWords(units []bloomblock.Unit) string {
 
 // rateTable returns the smallest filters for a series of rates.
 func rateTable() (rows []tableRow, err error) {
-	for _, rate := range []float64{0.5, 0.25, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025, 0.001, 0.0005, 0.0001, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9} {
+	for _, rate := range []float64{
+		0.5, 0.25, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025, 0.001, 0.0005, 0.0001, 1e-5, 1e-6,
+		1e-7, 1e-8, 1e-9,
+	} {
 		blocked, err := bloomblock.ParamsFor(rate)
 		if err != nil {
 			return nil, err
 		}
 		row := tableRow{
-			FPR: rate, BitsPerKey: blocked.BitsPerKey(), Units: blocked.Units(), Predicted: blocked.Rate(), Classic: bloomblock.ClassicUnit(rate),
+			FPR: rate, BitsPerKey: blocked.BitsPerKey(), Units: blocked.Units(), Predicted: blocked.Rate(),
+			Classic: bloomblock.ClassicUnit(rate),
 		}
 		if ribbon, err := bloomblock.ParamsRibbon(rate); err == nil && ribbon.Ribbon() {
 			row.Ribbon = ribbon.BitsPerKey()

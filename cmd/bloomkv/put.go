@@ -16,8 +16,8 @@ func (a *app) putCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "put DIR KEY [VALUE]",
 		Short: "Store a value under a key",
-		Long: `put stores VALUE under KEY and returns when it is on stable storage. If the store does not exist, put creates it in a new
-or empty directory.
+		Long: `put stores VALUE under KEY and returns when it is on stable storage. If the store does not exist, put
+creates it in a new or empty directory.
 
 Without VALUE, put reads the value from standard input. An argument that begins with a dash must follow "--".`,
 		Example: `  bloomkv put ./store color green
@@ -32,7 +32,8 @@ Without VALUE, put reads the value from standard input. An argument that begins 
 			var value []byte
 			if len(args) == 3 {
 				value, err = h.bytes("value", args[2])
-			} else if value, err = io.ReadAll(io.LimitReader(cli.UntilDone(c.Context(), a.In), bloomkv.MaxValueSize+1)); err != nil {
+			} else if value,
+				err = io.ReadAll(io.LimitReader(cli.UntilDone(c.Context(), a.In), bloomkv.MaxValueSize+1)); err != nil {
 				err = fmt.Errorf("standard input: %w", err)
 			}
 			if err == nil {

@@ -23,9 +23,10 @@ func (a *app) salvageCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "salvage DIR NEW",
 		Short: "Copy the readable data of a damaged store into a new one",
-		Long: `salvage reads all intact parts of the tables, logs and manifests in DIR, block by block, and creates a store of them in
-NEW, a directory that must be empty or not exist. It changes nothing in DIR, which may be read-only, and fails while a
-program has the store open for writing. It does not need a manifest: tables and logs describe themselves.
+		Long: `salvage reads all intact parts of the tables, logs and manifests in DIR, block by block, and creates a
+store of them in NEW, a directory that must be empty or not exist. It changes nothing in DIR, which may be read-only,
+and fails while a program has the store open for writing. It does not need a manifest: tables and logs describe
+themselves.
 
 The new store has the newest readable version of each key, unless a newer deletion was readable too. salvage lists what
 could not be read by file and offset with the range of keys, and what it cannot know: where a newer value is lost, an

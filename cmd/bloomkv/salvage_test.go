@@ -42,7 +42,8 @@ func TestSalvageTellsWhatIsLostAndSavesTheRest(t *testing.T) {
 	dir := newStore(t, lines.String())
 	want := tool{}.must(t, "scan", dir)
 	saved := filepath.Join(t.TempDir(), "saved")
-	if out := (tool{}).must(t, "salvage", dir, saved); !strings.HasPrefix(out, saved+": 2000 keys in ") || strings.Contains(out, "lost") {
+	if out := (tool{}).must(t, "salvage", dir, saved); !strings.HasPrefix(out, saved+": 2000 keys in ") ||
+		strings.Contains(out, "lost") {
 		t.Errorf("of a whole store it printed\n%s", out)
 	}
 	if got := (tool{}).must(t, "scan", saved); got != want {
@@ -50,7 +51,8 @@ func TestSalvageTellsWhatIsLostAndSavesTheRest(t *testing.T) {
 	}
 	flip(t, tableFilesOf(t, dir)[0], 100)
 	r := tool{}.run(t, "check", dir)
-	if r.code != cli.ExitTrouble || !strings.HasSuffix(r.err, "bloomkv: "+salvageHelp+"\n") || strings.Count(r.err, salvageHelp) != 1 {
+	if r.code != cli.ExitTrouble || !strings.HasSuffix(r.err, "bloomkv: "+salvageHelp+"\n") ||
+		strings.Count(r.err, salvageHelp) != 1 {
 		t.Errorf("check: exit %d, %s", r.code, r.err)
 	}
 	if r := (tool{}).run(t, "get", dir, "key0000"); r.code != cli.ExitTrouble || !strings.Contains(r.err, salvageHelp) {
@@ -77,11 +79,14 @@ func TestSalvageTellsWhatIsLostAndSavesTheRest(t *testing.T) {
 		Keys  int
 		Lost  []salvageLoss
 	}
-	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != exitAbsent || report.Whole || report.Keys == 0 ||
-		len(report.Lost) != 1 || report.Lost[0].Lower != "key0000" || report.Lost[0].Upper == "" || report.Lost[0].Bytes == 0 {
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != exitAbsent || report.Whole ||
+		report.Keys == 0 ||
+		len(report.Lost) != 1 || report.Lost[0].Lower != "key0000" || report.Lost[0].Upper == "" ||
+		report.Lost[0].Bytes == 0 {
 		t.Errorf("exit %d, %v: %s", r.code, err, r.out)
 	}
-	if r := (tool{}).run(t, "salvage", t.TempDir(), filepath.Join(t.TempDir(), "x")); r.code != cli.ExitTrouble || !strings.Contains(r.err, "no store here") {
+	if r := (tool{}).run(t, "salvage", t.TempDir(), filepath.Join(t.TempDir(), "x")); r.code != cli.ExitTrouble ||
+		!strings.Contains(r.err, "no store here") {
 		t.Errorf("of nothing: exit %d, %s", r.code, r.err)
 	}
 }
@@ -130,7 +135,8 @@ func TestATableIsReadByItself(t *testing.T) {
 		t.Errorf("damaged: exit %d, %s", r.code, r.err)
 	}
 	flip(t, table, -3)
-	if r := (tool{}).run(t, "scan", table); r.code != cli.ExitTrouble || !strings.Contains(r.err, filepath.Base(table)) {
+	if r := (tool{}).run(t, "scan", table); r.code != cli.ExitTrouble ||
+		!strings.Contains(r.err, filepath.Base(table)) {
 		t.Errorf("without a footer: exit %d, %s", r.code, r.err)
 	}
 }

@@ -18,10 +18,10 @@ func (a *app) scanCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "scan DIR",
 		Short: "Print keys and values in order",
-		Long: `scan prints pairs in the order of their keys, one per line with a TAB between key and value, both escaped, on a terminal
-as well as in a pipe. For the unescaped bytes use dump or --json. With --prefix, --from and --to, only keys that match
-all given flags are printed. --reverse starts at the last key of the range and goes backwards, so --limit then selects
-the last pairs.
+		Long: `scan prints pairs in the order of their keys, one per line with a TAB between key and value, both
+escaped, on a terminal as well as in a pipe. For the unescaped bytes use dump or --json. With --prefix, --from and
+--to, only keys that match all given flags are printed. --reverse starts at the last key of the range and goes
+backwards, so --limit then selects the last pairs.
 ` + onTable,
 		Example: `  bloomkv scan ./store --prefix user/ --limit 10
   bloomkv scan ./store --from a --to b --keys

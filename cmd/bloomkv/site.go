@@ -58,7 +58,8 @@ func look(dir string) (site, error) {
 		return s, nil
 	}
 	if i := slices.IndexFunc(s.names, isForeign); i >= 0 {
-		return s, fmt.Errorf("%s is not a store and holds other files, such as %s; want a new or empty directory", dir, words.Escaped([]byte(s.names[i]), 64))
+		return s, fmt.Errorf("%s is not a store and holds other files, such as %s; want a new or empty directory", dir,
+			words.Escaped([]byte(s.names[i]), 64))
 	}
 	return s, nil
 }
@@ -95,11 +96,13 @@ func (s *site) remove() error {
 		}
 	}
 	for _, name := range names {
-		if kind, _ := filename.Parse(name); kind != filename.Unknown && kind != filename.Lock && !slices.Contains(s.names, name) {
+		if kind, _ := filename.Parse(name); kind != filename.Unknown && kind != filename.Lock &&
+			!slices.Contains(s.names, name) {
 			note(os.Remove(filepath.Join(s.dir, name)))
 		}
 	}
-	removed := slices.Contains(s.names, filename.LockName) || os.Remove(lockName) == nil // some systems do not remove open files
+	// some systems do not remove open files
+	removed := slices.Contains(s.names, filename.LockName) || os.Remove(lockName) == nil
 	note(lock.Close())
 	if !removed {
 		note(os.Remove(lockName))

@@ -68,7 +68,8 @@ func (a *app) printTables(tables []tableStats) {
 	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "table\tlevel\tunits\tpromised\tpredicted\tmeasured\tfalse pos\tnegative\t")
 	for _, t := range tables {
-		fmt.Fprintf(w, "%s\t%d\t%d/%d\t%.3g\t%.3g\t%s\t\n", strings.TrimSuffix(t.File, filepath.Ext(t.File)), t.Level, t.FilterUnits,
+		fmt.Fprintf(w, "%s\t%d\t%d/%d\t%.3g\t%.3g\t%s\t\n", strings.TrimSuffix(t.File, filepath.Ext(t.File)), t.Level,
+			t.FilterUnits,
 			t.FilterAllUnits, t.FilterFPR, t.FPRPredicted, measured(t.FilterAnswers))
 	}
 	w.Flush()
@@ -91,11 +92,11 @@ func (a *app) statsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stats DIR",
 		Short: "Print the contents and the filter rates of a store by level",
-		Long: `stats prints the levels of a store: runs, tables, keys (versions that are not deletes), bytes, filters, and the filter
-rate of each run: the promised rate, the rate that the filters in memory predict, and the measured rate of the answers
-that the store has counted since the tables were written (negatives are estimated from a sample). With --tables it
-prints the same for each table. All other metrics of the store follow. stats reads the filters and counts damaged ones;
-check verifies everything.
+		Long: `stats prints the levels of a store: runs, tables, keys (versions that are not deletes), bytes, filters,
+and the filter rate of each run: the promised rate, the rate that the filters in memory predict, and the measured rate
+of the answers that the store has counted since the tables were written (negatives are estimated from a sample). With
+--tables it prints the same for each table. All other metrics of the store follow. stats reads the filters and counts
+damaged ones; check verifies everything.
 
 Data in the logs of a store that was not closed cleanly is on no level yet; stats prints the number of these logs. The
 promised rates are those of the options that the store was last written with. stats counts the tables whose filters
@@ -128,20 +129,25 @@ were built with other options; compact rewrites them.`,
 					a.printTables(s.ByTable)
 				}
 				fmt.Fprintf(a.Out, "\n%s, %s, %s (%s), %s; filters %s, %.1f bits per entry\n",
-					words.Plural(s.Tables, "table"), words.Plural(s.Bytes, "byte"), words.Plural(s.Entries, "entry"), words.Plural(s.Deletes, "delete"),
+					words.Plural(s.Tables, "table"), words.Plural(s.Bytes, "byte"), words.Plural(s.Entries,
+						"entry"), words.Plural(s.Deletes, "delete"),
 					words.Plural(s.RangeDeletes, "range delete"), words.Plural(s.FilterBytes, "byte"), s.BitsPerKey)
 				if s.Logs > 0 {
-					fmt.Fprintf(a.Out, "%s of a store that was not closed cleanly: their contents are on no level yet\n", words.Plural(s.Logs, "log"))
+					fmt.Fprintf(a.Out, "%s of a store that was not closed cleanly: their contents are on no level "+
+						"yet\n", words.Plural(s.Logs, "log"))
 				}
 				if s.TablesOffPlan > 0 {
-					fmt.Fprintf(a.Out, "%s, %s, with filters by other options than the store was last written with; compact rewrites them\n",
+					fmt.Fprintf(a.Out, "%s, %s, with filters by other options than the store was last written with; "+
+						"compact rewrites them\n",
 						words.Plural(s.TablesOffPlan, "table"), words.Plural(s.BytesOffPlan, "byte"))
 				}
 				if s.FiltersDamaged > 0 {
-					fmt.Fprintf(a.Out, "%s with a damaged filter, whose intact units are used; see check\n", words.Plural(s.FiltersDamaged, "table"))
+					fmt.Fprintf(a.Out, "%s with a damaged filter, whose intact units are used; see check\n",
+						words.Plural(s.FiltersDamaged, "table"))
 				}
 				if s.FiltersShed > 0 {
-					fmt.Fprintf(a.Out, "%s whose filter is not or not completely in memory because of the memory budget\n", words.Plural(s.FiltersShed, "table"))
+					fmt.Fprintf(a.Out, "%s whose filter is not or not completely in memory because of the memory "+
+						"budget\n", words.Plural(s.FiltersShed, "table"))
 				}
 				m.Levels = nil
 				fmt.Fprint(a.Out, m)

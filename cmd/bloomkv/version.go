@@ -14,7 +14,8 @@ func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		v = moduleVersion(info)
 	}
-	return fmt.Sprintf("bloomkv %s, %s %s/%s\nformats: %s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH, inspect.Formats())
+	return fmt.Sprintf("bloomkv %s, %s %s/%s\nformats: %s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH,
+		inspect.Formats())
 }
 
 // moduleVersion returns the version of the main module, and its revision if the build has one.

@@ -1,5 +1,5 @@
-// Package cli contains what the command-line programs of this module share: an output that remembers its first error, errors
-// that name the help page to read, progress bars, and a clean end after an interrupt.
+// Package cli contains what the command-line programs of this module share: an output that remembers its first error,
+// errors that name the help page to read, progress bars, and a clean end after an interrupt.
 package cli
 
 import (
@@ -55,8 +55,8 @@ func Context() context.Context {
 	return ctx
 }
 
-// Run executes a command with its arguments. The first error of Out is an error of the command. The error of a command that
-// ended because ctx was canceled satisfies Interrupted.
+// Run executes a command with its arguments. The first error of Out is an error of the command. The error of a command
+// that ended because ctx was canceled satisfies Interrupted.
 func (s *Streams) Run(ctx context.Context, root *cobra.Command, args []string) error {
 	out := &output{to: s.Out}
 	s.Out = out
@@ -95,7 +95,8 @@ func Interrupted(err error) bool {
 	return ok
 }
 
-// interruptedError is the error of work that a signal ended. Its text names the place without the words of package context.
+// interruptedError is the error of work that a signal ended. Its text names the place without the words of package
+// context.
 type interruptedError struct{ error }
 
 func (e interruptedError) Error() string {

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// UntilDone returns a reader of in that fails with the error of ctx as soon as ctx is done, even while a Read of in waits for
-// a terminal or a pipe. That Read keeps its own buffer and goroutine until the process ends.
+// UntilDone returns a reader of in that fails with the error of ctx as soon as ctx is done, even while a Read of in
+// waits for a terminal or a pipe. That Read keeps its own buffer and goroutine until the process ends.
 func UntilDone(ctx context.Context, in io.Reader) io.Reader {
 	return &interruptible{ctx: ctx, in: in, results: make(chan chunk, 1), buf: make([]byte, 64<<10)}
 }

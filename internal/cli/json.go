@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// PrintJSON prints one value to Out, indented. The output has only printable characters, so it cannot control a terminal.
+// PrintJSON prints one value to Out, indented. The output has only printable characters, so it cannot control a
+// terminal.
 func (s *Streams) PrintJSON(v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -19,8 +19,8 @@ func Hint(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
 }
 
-// Arguments checks the number of arguments against the Use of a command, such as DIR KEY [VALUE], and names those that are
-// missing. [X] is optional, and [X...] stands for any number of arguments.
+// Arguments checks the number of arguments against the Use of a command, such as DIR KEY [VALUE], and names those that
+// are missing. [X] is optional, and [X...] stands for any number of arguments.
 func Arguments(c *cobra.Command, args []string) error {
 	names := strings.Fields(c.Use)[1:]
 	for i, name := range names {

@@ -87,7 +87,10 @@ func (m *member) spread(older []*memberRun, common func(r *memberRun) float64) {
 	keys, cuts := float64(m.keys()), []float64{0, 1}
 	for _, r := range older {
 		n := common(r)
-		c := cover{from: m.shareBefore(r.members[0].meta.Smallest), to: m.shareBefore(r.members[len(r.members)-1].meta.Upper())}
+		c := cover{
+			from: m.shareBefore(r.members[0].meta.Smallest),
+			to:   m.shareBefore(r.members[len(r.members)-1].meta.Upper()),
+		}
 		if n > 0 && c.to > c.from {
 			c.fresh = 1 - min(n/(keys*(c.to-c.from)), 1)
 			covers, cuts = append(covers, c), append(cuts, c.from, c.to)

@@ -10,8 +10,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// A document contains what is known of a file or a store, in the order in which it is shown. It is written as text or as a
-// page, from the same lines, notes and tables, so that both have the same digits.
+// A document contains what is known of a file or a store, in the order in which it is shown. It is written as text or
+// as a page, from the same lines, notes and tables, so that both have the same digits.
 type document struct {
 	title    string   // of the page
 	lines    []string // one sentence each
@@ -136,8 +136,8 @@ func newTable(caption string, head ...string) *picture.Table {
 // noCell is the cell of a table that has no value.
 const noCell = "–"
 
-// writeTable writes a table in columns, or if these do not fit, a paragraph for each row. The columns of numbers are aligned
-// to the right.
+// writeTable writes a table in columns, or if these do not fit, a paragraph for each row. The columns of numbers are
+// aligned to the right.
 func writeTable(w io.Writer, t *picture.Table) {
 	const indent = 2
 	widths, text := make([]int, len(t.Head)), make([]bool, len(t.Head))
@@ -166,17 +166,16 @@ func writeTable(w io.Writer, t *picture.Table) {
 		rows = append([][]string{t.Head}, rows...)
 	}
 	for _, row := range rows {
-		line := strings.Repeat(" ", indent)
+		cells := make([]string, len(row))
 		for i, cell := range row {
 			fill := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 			if text[i] {
-				line += cell + fill
+				cells[i] = cell + fill
 			} else {
-				line += fill + cell
+				cells[i] = fill + cell
 			}
-			line += strings.Repeat(" ", apart)
 		}
-		words.Wrapped(w, trimRight(line))
+		words.Wrapped(w, trimRight(strings.Repeat(" ", indent)+strings.Join(cells, strings.Repeat(" ", apart))))
 	}
 }
 

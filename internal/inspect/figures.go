@@ -55,7 +55,8 @@ func (t *tree) addTo(s *Store) {
 		all.Optimum += l.Optimum
 		all.Even += l.Even
 	}
-	s.Memory.Sum = s.Memory.Filters + s.Memory.PrefixFilters + s.Memory.Indexes + s.Memory.RangeDeletes + s.Memory.Fences
+	s.Memory.Sum = s.Memory.Filters + s.Memory.PrefixFilters + s.Memory.Indexes + s.Memory.RangeDeletes +
+		s.Memory.Fences
 	t.flag(s)
 }
 

@@ -109,7 +109,8 @@ func (s *Store) knows(err error) bool {
 	if damage, ok := errors.AsType[*corrupt.Error](err); ok {
 		what = damage.File
 	}
-	return slices.ContainsFunc(s.wrong, func(err error) bool { return err != nil && strings.Contains(err.Error(), what) })
+	return slices.ContainsFunc(s.wrong,
+		func(err error) bool { return err != nil && strings.Contains(err.Error(), what) })
 }
 
 // opening determines what opening would do. It reads damaged logs again, since another process may be writing them.
@@ -142,7 +143,10 @@ func (v *view) opening(ctx context.Context, m *manifest.State) Opening {
 
 // file describes a file that is not part of the store by its name. By default it is kept.
 func (v *view) file(name string) File {
-	f := File{File: words.Escaped([]byte(name), nameLimit), Kind: "unknown", Fate: fateKept, Reason: "not the name of a store file"}
+	f := File{
+		File: words.Escaped([]byte(name), nameLimit), Kind: "unknown", Fate: fateKept,
+		Reason: "not the name of a store file",
+	}
 	switch kind, _ := filename.Parse(name); kind {
 	case filename.Table:
 		f.Kind, f.Reason = "table", "no level has it"
@@ -184,8 +188,8 @@ func stamp(dir string) string {
 	return fmt.Sprintf("%s %d", name, info.Size())
 }
 
-// forgive drops the errors of files that another process removed before they were read: those that the manifest no longer
-// names.
+// forgive drops the errors of files that another process removed before they were read: those that the manifest no
+// longer names.
 func (s *Store) forgive(dir string) {
 	m, err := manifest.Load(vfs.OS, dir)
 	if err != nil {

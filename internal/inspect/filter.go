@@ -28,7 +28,8 @@ const maxFilter = 1 << 30
 // checkFilterSize returns an error if the filters would take too much memory.
 func checkFilterSize(m sstable.Meta) error {
 	if m.FilterLen > maxFilter {
-		return fmt.Errorf("%s: offset %d: filter of %d bytes, inspect reads at most %d", m.Name, m.Size-m.TailLen-m.FilterLen, m.FilterLen, maxFilter)
+		return fmt.Errorf("%s: offset %d: filter of %d bytes, inspect reads at most %d", m.Name,
+			m.Size-m.TailLen-m.FilterLen, m.FilterLen, maxFilter)
 	}
 	return nil
 }
@@ -103,7 +104,8 @@ func filterBlock(name string, f io.ReaderAt, size, tailLen, filterLen uint64) ([
 		return nil, nil
 	}
 	if tailLen > size || filterLen > size-tailLen {
-		return nil, fmt.Errorf("%s: filter of %d bytes before a tail of %d in a file of %d", filepath.Base(name), filterLen, tailLen, size)
+		return nil, fmt.Errorf("%s: filter of %d bytes before a tail of %d in a file of %d", filepath.Base(name),
+			filterLen, tailLen, size)
 	}
 	if filterLen > math.MaxInt/2 { // possible where int has 32 bits
 		return nil, fmt.Errorf("%s: filter of %d bytes is too large for this machine", filepath.Base(name), filterLen)

@@ -12,8 +12,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// WriteText writes what is known of the filter as text. The name distinguishes it from other filters. With color, problems
-// are red, and the map of a unit has two rows in each line.
+// WriteText writes what is known of the filter as text. The name distinguishes it from other filters. With color,
+// problems are red, and the map of a unit has two rows in each line.
 func (r *Filter) WriteText(w io.Writer, name string, color bool) {
 	d := document{lines: []string{name}, notes: flagNotes("", r), summary: newTable("", "what", "value")}
 	r.addSummary(d.summary, "filter", uint64(r.Bytes), r.Keys, nil) //nolint:gosec // a size
@@ -99,15 +99,18 @@ func (r *Filter) sections(heading, prefix string, live *Live) (all []section) {
 	label := func(s string) string { return strings.ToLower(title(s)) }
 	if r.Measured != nil {
 		rates := section{
-			id: prefix + "rates", heading: title("False positive rate"), label: label("False positive rate"), table: r.rateTable(),
-			explain: "How many absent keys the filter does not deny: as its header promises, by the number of keys, blocks and " +
-				"probes, exactly by the bits that are set, and as measured with random hashes.",
+			id: prefix + "rates", heading: title("False positive rate"), label: label("False positive rate"),
+			table: r.rateTable(),
+			explain: "The share of absent keys that the filter does not deny: as its header promises, by the number " +
+				"of " +
+				"keys, blocks and probes, exactly by the bits that are set, and as measured with random hashes.",
 		}
 		if c := r.ratesChart(prefix, live); c != nil {
 			rates.charts = []picture.Chart{*c}
 		}
 		all = append(all, rates, section{
-			id: prefix + "theory", heading: title("Compared with theory"), charts: []picture.Chart{*r.theoryChart(prefix)}, pageOnly: true,
+			id: prefix + "theory", heading: title("Compared with theory"),
+			charts: []picture.Chart{*r.theoryChart(prefix)}, pageOnly: true,
 		})
 		for i := range r.Units {
 			all = append(all, r.unitSection(title, prefix, i))
@@ -162,7 +165,8 @@ func (r *Filter) rateTable() *picture.Table {
 		"unit", "promised", "by table", "from bits", "measured", "± error", "z", "maybe", "of probes")
 	add := func(name string, promised, table, bits float64, m *bloomblock.Measured) {
 		t.Rows = append(t.Rows, []string{
-			name, rate(promised), rate(table), rate(bits), rate(m.Rate), errorFigure(m.Err), deviations(m.Z), count(m.Maybe),
+			name, rate(promised), rate(table), rate(bits), rate(m.Rate), errorFigure(m.Err), deviations(m.Z),
+			count(m.Maybe),
 			count(m.Probes),
 		})
 	}
@@ -188,7 +192,8 @@ func statTable(u *bloomblock.UnitExam) *picture.Table {
 func binTable(bins []bloomblock.Bin) *picture.Table {
 	t := newTable("", "set bits", "blocks", "want")
 	for _, b := range bins {
-		t.Rows = append(t.Rows, []string{fmt.Sprintf("%d–%d", b.From, b.To), count(b.Blocks), fmt.Sprintf("%.1f", b.Want)})
+		t.Rows = append(t.Rows,
+			[]string{fmt.Sprintf("%d–%d", b.From, b.To), count(b.Blocks), fmt.Sprintf("%.1f", b.Want)})
 	}
 	return t
 }

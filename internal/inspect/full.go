@@ -41,7 +41,8 @@ func (s *Store) standOut() []int {
 		seen[level]++
 	}
 	slices.SortStableFunc(all, func(a, b int) int {
-		return cmp.Or(cmp.Compare(excess(b), excess(a)), cmp.Compare(rank[a], rank[b]), cmp.Compare(*s.Tables[a].Level, *s.Tables[b].Level))
+		return cmp.Or(cmp.Compare(excess(b), excess(a)), cmp.Compare(rank[a], rank[b]),
+			cmp.Compare(*s.Tables[a].Level, *s.Tables[b].Level))
 	})
 	all = all[:min(fullTables, len(all))]
 	slices.Sort(all)

@@ -1,7 +1,7 @@
-// Package inspect reads the files of a store, in particular its filter blocks. The result is a set of facts, which JSON has under
-// names that do not change, and which are written as text or as a page. The package takes no lock and changes nothing, so the facts
-// of a store in use may be inconsistent. Keys in the facts are escaped (words.Escaped). For any file the result is a value or an
-// error with file and offset, in bounded memory.
+// Package inspect reads the files of a store, in particular its filter blocks. The result is a set of facts, which JSON
+// has under names that do not change, and which are written as text or as a page. The package takes no lock and changes
+// nothing, so the facts of a store in use may be inconsistent. Keys in the facts are escaped (words.Escaped). For any
+// file the result is a value or an error with file and offset, in bounded memory.
 package inspect
 
 import (
@@ -20,7 +20,8 @@ type Options struct {
 	Keys    [][]byte // to follow through the tables
 	Full    bool     // read the complete filter blocks of some tables of a store: those with problems, and the largest
 	WhatIf  []Question
-	// Progress, if not nil, is called with the number of tables that have been read and that of all tables, one call at a time.
+	// Progress, if not nil, is called with the number of tables that have been read and that of all tables, one call at
+	// a time.
 	Progress func(done, of int)
 }
 
@@ -38,7 +39,8 @@ func ParseKey(text string) ([]byte, error) {
 
 // Formats returns the versions of the files that this program writes and reads.
 func Formats() string {
-	return fmt.Sprintf("table %d, log %d, manifest %d", sstable.FormatVersion, wal.FormatVersion, manifest.FormatVersion)
+	return fmt.Sprintf("table %d, log %d, manifest %d", sstable.FormatVersion, wal.FormatVersion,
+		manifest.FormatVersion)
 }
 
 // A Style defines how text is written.

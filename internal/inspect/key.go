@@ -37,24 +37,28 @@ type KeyTable struct {
 
 	Answer string                 `json:"answer"` // of the filter: "no", "maybe", or "none" without a filter
 	Units  []bloomblock.UnitTrace `json:"units"`  // with offsets in the file
-	Found  string                 `json:"found"`  // by reading: "value" or "delete" for the newest version, or "nothing"
-	// RangeDeleted reports whether a range delete of the table covers the key. It ends a lookup, whatever the filter answers.
+	// by reading: "value" or "delete" for the newest version, or "nothing"
+	Found string `json:"found"`
+	// RangeDeleted reports whether a range delete of the table covers the key. It ends a lookup, whatever the filter
+	// answers.
 	RangeDeleted bool `json:"range_deleted"`
-	// Verdict judges the answer: "negative" and "true positive" are right, "false positive" costs a read, "false negative"
-	// hides data, and "not asked" means no filter or a key outside the fences.
+	// Verdict judges the answer: "negative" and "true positive" are right, "false positive" costs a read, "false
+	// negative" hides data, and "not asked" means no filter or a key outside the fences.
 	Verdict string     `json:"verdict"`
 	Prefix  *KeyPrefix `json:"prefix,omitempty"` // set if the table has a prefix filter
 }
 
 // A KeyPrefix is the result for a key's prefix in the prefix filter of a table.
 type KeyPrefix struct {
-	Rule   string                 `json:"rule"`             // escaped
-	Prefix string                 `json:"prefix,omitempty"` // escaped; empty if the key has no prefix by the rule, or the rule is not known
-	Hash   string                 `json:"hash,omitempty"`   // of the prefix
-	Answer string                 `json:"answer"`           // "no", "maybe", or "none" if it is not asked
+	Rule string `json:"rule"` // escaped
+	// escaped; empty if the key has no prefix by the rule, or the rule is not known
+	Prefix string                 `json:"prefix,omitempty"`
+	Hash   string                 `json:"hash,omitempty"` // of the prefix
+	Answer string                 `json:"answer"`         // "no", "maybe", or "none" if it is not asked
 	Units  []bloomblock.UnitTrace `json:"units"`
 	Found  bool                   `json:"found"` // by reading: the table has a key with that prefix
-	// Verdict is like that of the key: a false positive costs a scan of the prefix a read, and a false negative hides data from it.
+	// Verdict is like that of the key: a false positive costs a scan of the prefix a read, and a false negative hides
+	// data from it.
 	Verdict string `json:"verdict"`
 }
 
@@ -66,7 +70,10 @@ type Keys struct {
 
 func newKeys(keys [][]byte) (all Keys) {
 	for i, key := range keys {
-		k := &Key{Key: words.Escaped(key, words.KeyLimit), Hash: hashText(bloomblock.HashKey(key)), Tables: []KeyTable{}, key: key}
+		k := &Key{
+			Key: words.Escaped(key, words.KeyLimit), Hash: hashText(bloomblock.HashKey(key)),
+			Tables: []KeyTable{}, key: key,
+		}
 		if i == 0 {
 			all.Key = k
 		} else {
@@ -94,7 +101,8 @@ func (k *Keys) damage() error {
 
 // ask adds the answer of the filter and the contents of the table to t.
 func (t *KeyTable) ask(key []byte, name string) error {
-	t.File, t.Answer, t.Verdict, t.Units, t.Found = filepath.Base(name), "none", "not asked", []bloomblock.UnitTrace{}, "nothing"
+	t.File, t.Answer, t.Verdict, t.Units, t.Found = filepath.Base(name), "none", "not asked", []bloomblock.UnitTrace{},
+		"nothing"
 	return withTable(name, func(o *openTable) error {
 		for _, d := range o.reader.RangeDels() {
 			if bytes.Compare(d.Start, key) <= 0 && (d.End == nil || bytes.Compare(key, d.End) < 0) {
@@ -149,9 +157,13 @@ func (o *openTable) askPrefix(key []byte) (*KeyPrefix, error) {
 	if err != nil || len(o.prefixes) == 0 {
 		return nil, err
 	}
-	p := &KeyPrefix{Rule: words.Escaped([]byte(props.Prefixes.Rule), words.KeyLimit), Answer: "none", Units: []bloomblock.UnitTrace{}, Verdict: "not asked"}
+	p := &KeyPrefix{
+		Rule: words.Escaped([]byte(props.Prefixes.Rule), words.KeyLimit), Answer: "none",
+		Units: []bloomblock.UnitTrace{}, Verdict: "not asked",
+	}
 	var rule bloomkv.PrefixRule
-	_ = rule.UnmarshalText([]byte(props.Prefixes.Rule)) // a rule of a later version stays empty, which gives no key a prefix
+	// a rule of a later version stays empty, which gives no key a prefix
+	_ = rule.UnmarshalText([]byte(props.Prefixes.Rule))
 	prefix := rule.Of(key)
 	if prefix == nil {
 		return p, nil
@@ -254,11 +266,15 @@ func (k *Key) askRun(dir string, level int, run *manifest.Run) error {
 func (k *Key) damage() error {
 	var errs []error
 	for i := range k.Tables {
-		if t := &k.Tables[i]; t.Verdict == falseNegative {
-			errs = append(errs, corrupt.Newf(t.File, int64(t.Units[0].Offset), "the filter denies key %s, which the table holds", k.Key)) //nolint:gosec // an offset in a file
+		t := &k.Tables[i]
+		if t.Verdict == falseNegative {
+			offset := int64(t.Units[0].Offset) //nolint:gosec // an offset in a file
+			errs = append(errs, corrupt.Newf(t.File, offset, "the filter denies key %s, which the table holds", k.Key))
 		}
-		if p := k.Tables[i].Prefix; p != nil && p.Verdict == falseNegative {
-			errs = append(errs, corrupt.Newf(k.Tables[i].File, int64(p.Units[0].Offset), "the prefix filter denies prefix %s, which a key of the table has", p.Prefix)) //nolint:gosec // an offset in a file
+		if p := t.Prefix; p != nil && p.Verdict == falseNegative {
+			offset := int64(p.Units[0].Offset) //nolint:gosec // an offset in a file
+			const format = "the prefix filter denies prefix %s, which a key of the table has"
+			errs = append(errs, corrupt.Newf(t.File, offset, format, p.Prefix))
 		}
 	}
 	return errors.Join(errs...)

@@ -39,7 +39,8 @@ func (k *Key) notes() (notes []picture.Note) {
 			notes = append(notes, problem(falseNegative, text))
 		}
 		if p := t.Prefix; p != nil && p.Verdict == falseNegative {
-			text := fmt.Sprintf("The prefix filter of %s denies prefix %s, which a key of the table has.", name, p.Prefix)
+			text := fmt.Sprintf("The prefix filter of %s denies prefix %s, which a key of the table has.", name,
+				p.Prefix)
 			notes = append(notes, problem(falseNegative, text))
 		}
 	}
@@ -50,10 +51,11 @@ func (k *Key) notes() (notes []picture.Note) {
 func (k *Key) section(id string) section {
 	s := section{
 		id: id, heading: "One key", notes: k.notes(), lines: []string{"key " + k.Key, "hash " + k.Hash},
-		explain: "In each run the one table that covers the key is asked: what its filter says, what reading the table finds, and " +
-			"whether the filter was right.",
-		table: newTable("The tables that may hold the key, newest first", "table", "level", "run", "fences from", "to", "the key is",
-			"the filter says", "the table has", "so", "prefix by", "prefix", "its hash", "the prefix filter says", "the table has", "so"),
+		explain: "In each run the one table that covers the key is asked: what its filter says, what reading the " +
+			"table finds, and whether the filter was right.",
+		table: newTable("The tables that may hold the key, newest first",
+			"table", "level", "run", "fences from", "to", "the key is", "the filter says", "the table has", "so",
+			"prefix by", "prefix", "its hash", "the prefix filter says", "the table has", "so"),
 	}
 	for i := range k.Tables {
 		t := &k.Tables[i]
@@ -80,7 +82,8 @@ func (k *Key) section(id string) section {
 		}
 		if p := t.Prefix; p != nil {
 			for n := range p.Units {
-				s.parts = append(s.parts, traceSection(fmt.Sprintf("%s-%d-prefix-%d", id, i, n), row[0]+", prefix filter", n, &p.Units[n]))
+				s.parts = append(s.parts,
+					traceSection(fmt.Sprintf("%s-%d-prefix-%d", id, i, n), row[0]+", prefix filter", n, &p.Units[n]))
 			}
 		}
 	}
@@ -129,12 +132,14 @@ func traceSection(id, name string, n int, u *bloomblock.UnitTrace) section {
 			}
 		}
 		s.lines = []string{
-			fmt.Sprintf("%s, %s, Ribbon: hash %s, slot %d, segment at offset %d", name, unitName(n), u.Hash, u.Start, u.Offset),
+			fmt.Sprintf("%s, %s, Ribbon: hash %s, slot %d, segment at offset %d", name, unitName(n), u.Hash, u.Start,
+				u.Offset),
 			"the sums of the columns, all even for a key that was added: " + strings.Join(sums, " "),
 		}
 		return s
 	}
-	s.lines = []string{fmt.Sprintf("%s, %s: hash %s, block %d at offset %d", name, unitName(n), u.Hash, u.Block, u.Offset)}
+	s.lines = []string{fmt.Sprintf("%s, %s: hash %s, block %d at offset %d", name, unitName(n), u.Hash, u.Block,
+		u.Offset)}
 	s.explain = "A clear bit denies the key."
 	s.table = newTable("", "probe", "bit", "word", "of the word")
 	for n, p := range u.Probes {
@@ -142,7 +147,8 @@ func traceSection(id, name string, n int, u *bloomblock.UnitTrace) section {
 		if p.Set {
 			state = "set"
 		}
-		s.table.Rows = append(s.table.Rows, []string{count(n), count(p.Bit), count(p.Word), fmt.Sprintf("bit %d is %s", p.Bit%64, state)})
+		s.table.Rows = append(s.table.Rows,
+			[]string{count(n), count(p.Bit), count(p.Word), fmt.Sprintf("bit %d is %s", p.Bit%64, state)})
 	}
 	return s
 }

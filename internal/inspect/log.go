@@ -34,12 +34,13 @@ type Log struct {
 
 // A Break is the position where the records of a log end too early.
 type Break struct {
-	Offset  int64  `json:"offset"`                // of the record that is broken or does not fit
-	Reason  string `json:"reason"`                // what was found and what is wanted
-	Unread  int64  `json:"bytes_behind"`          // from there to the end of the file
-	Behind  int    `json:"records_behind"`        // intact records after it, which are lost with it
-	Next    int64  `json:"next_record,omitempty"` // where the first of them begins
-	Opening string `json:"opening"`               // what opening the store does: "refused", or "cut off" if the lost records were never acknowledged
+	Offset int64  `json:"offset"`                // of the record that is broken or does not fit
+	Reason string `json:"reason"`                // what was found and what is wanted
+	Unread int64  `json:"bytes_behind"`          // from there to the end of the file
+	Behind int    `json:"records_behind"`        // intact records after it, which are lost with it
+	Next   int64  `json:"next_record,omitempty"` // where the first of them begins
+	// what opening the store does: "refused", or "cut off" if the lost records were never acknowledged
+	Opening string `json:"opening"`
 }
 
 // What opening the store does about a break.
@@ -87,15 +88,20 @@ func replayLog(ctx context.Context, name string, read func(f vfs.File) (wal.Resu
 			break
 		}
 	}
-	facts.Bytes, facts.Records, facts.End, facts.Reserved, facts.Promise, facts.OlderDurable = r.Size, r.Records, r.End, r.Reserved, r.Promise, r.OlderDurable
+	facts.Bytes, facts.Records, facts.End, facts.Reserved, facts.Promise, facts.OlderDurable = r.Size, r.Records, r.End,
+		r.Reserved, r.Promise, r.OlderDurable
 	if r.Torn {
 		facts.Torn = cmp.Or(r.Reason, errors.New("incomplete")).Error()
 	}
 	var damage *corrupt.Error
 	if r.Torn || errors.As(err, &damage) {
-		facts.Break = &Break{Offset: r.End, Reason: facts.Torn, Behind: r.Behind, Next: r.NextAt, Opening: openingCutsOff}
+		facts.Break = &Break{
+			Offset: r.End, Reason: facts.Torn, Behind: r.Behind, Next: r.NextAt,
+			Opening: openingCutsOff,
+		}
 		if damage != nil {
-			facts.Break.Offset, facts.Break.Reason, facts.Break.Opening = damage.Offset, damage.Err.Error(), openingRefused
+			facts.Break.Offset, facts.Break.Reason, facts.Break.Opening = damage.Offset, damage.Err.Error(),
+				openingRefused
 		}
 		facts.Break.Unread = r.Size - facts.Break.Offset
 	}

@@ -11,7 +11,8 @@ import (
 
 // String describes the log in a line.
 func (f *Log) String() string {
-	s := fmt.Sprintf("%s: %s, %s up to %d, durable up to %d", words.Escaped([]byte(f.File), 64), words.Plural(f.Bytes, "byte"), words.Plural(f.Records, "record"), f.End, f.Promise)
+	s := fmt.Sprintf("%s: %s, %s up to %d, durable up to %d", words.Escaped([]byte(f.File), 64),
+		words.Plural(f.Bytes, "byte"), words.Plural(f.Records, "record"), f.End, f.Promise)
 	if f.Error != "" && f.Break == nil {
 		return fmt.Sprintf("%s: %s", f.File, words.AppendPrintable(nil, []byte(f.Error)))
 	}
@@ -32,7 +33,8 @@ func (f *Log) String() string {
 
 // String describes the break.
 func (b *Break) String() string {
-	s := fmt.Sprintf("at offset %d: %s; %s from there on", b.Offset, words.AppendPrintable(nil, []byte(b.Reason)), words.Plural(b.Unread, "byte"))
+	s := fmt.Sprintf("at offset %d: %s; %s from there on", b.Offset, words.AppendPrintable(nil, []byte(b.Reason)),
+		words.Plural(b.Unread, "byte"))
 	switch b.Behind {
 	case 0:
 		s += ", with no record after it"

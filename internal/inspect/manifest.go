@@ -102,9 +102,11 @@ func (m *Manifest) addTables(v *manifest.Version) {
 			for _, t := range run.Tables {
 				m.Tables = append(m.Tables, ManifestTable{
 					Level: level, Run: run.ID, File: filename.Base(filename.Table, t.Number),
-					Bytes: t.Size, Entries: t.Entries, Deletes: t.Deletes, RangeDels: t.RangeDeletes, FilterBytes: t.FilterLen,
+					Bytes: t.Size, Entries: t.Entries, Deletes: t.Deletes, RangeDels: t.RangeDeletes,
+					FilterBytes: t.FilterLen,
 					FPRPromised: t.FilterRate, MinSeq: t.MinSeq, MaxSeq: t.MaxSeq,
-					Smallest: words.Escaped(t.Smallest, words.KeyLimit), Largest: words.Escaped(t.Largest, words.KeyLimit),
+					Smallest:  words.Escaped(t.Smallest, words.KeyLimit),
+					Largest:   words.Escaped(t.Largest, words.KeyLimit),
 					Exclusive: t.Flags&manifest.LargestExclusive != 0, NoEnd: t.Flags&manifest.LargestInfinite != 0,
 					bounds: tableText(t),
 				})
@@ -127,7 +129,8 @@ func (m *Manifest) WriteText(w io.Writer) {
 		words.Plural(len(m.Tables), "table"), m.NextFile, m.LastUsed, m.MinLog, m.LogMark))
 	for i := range m.Tables {
 		t := &m.Tables[i]
-		fmt.Fprintf(w, "  level %d, run %d: %s, %s, %s\n", t.Level, t.Run, t.File, words.Plural(t.Bytes, "byte"), t.bounds)
+		fmt.Fprintf(w, "  level %d, run %d: %s, %s, %s\n", t.Level, t.Run, t.File, words.Plural(t.Bytes, "byte"),
+			t.bounds)
 	}
 }
 

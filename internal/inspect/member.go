@@ -110,7 +110,8 @@ func (t *tree) rateOf(level int) float64 {
 func (m *member) read(ctx context.Context, dir string, rate float64, o Options) {
 	name := filename.Make(dir, filename.Table, m.meta.Number)
 	m.place = Place{FPR: 1}
-	facts, err := readTable(name, func(r *sstable.Reader, sample *bloomblock.Sample) (kept bool) { return m.take(r, sample, rate) })
+	facts, err := readTable(name,
+		func(r *sstable.Reader, sample *bloomblock.Sample) (kept bool) { return m.take(r, sample, rate) })
 	facts.Level, facts.Run, facts.Place = &m.level, &m.run.id, &m.place
 	facts.MinSeq, facts.MaxSeq = m.meta.MinSeq, m.meta.MaxSeq // an ingested table does not contain them
 	switch {

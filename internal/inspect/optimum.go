@@ -36,7 +36,8 @@ func optimum(runs []demand, bits float64) []float64 {
 			steps = append(steps, s)
 		}
 	}
-	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.gain, a.gain) }) // the steps of a run stay in order
+	// the steps of a run stay in order
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.gain, a.gain) })
 	for _, s := range steps {
 		part := min(bits/s.bits, 1)
 		rates[s.run] -= part * s.rate

@@ -55,7 +55,8 @@ func TestNoOtherSharesAreBetterThanTheOptimum(t *testing.T) {
 				wasted += r.share * bloomblock.LadderOf(r.ribbon).Rate(b)
 			}
 			if wasted < least*(1-1e-6) {
-				t.Fatalf("%+v with %g bits: %g is wasted, and %g if %g bits move from run %d to run %d", runs, budget, least, wasted, moved, from, to)
+				t.Fatalf("%+v with %g bits: %g is wasted, and %g if %g bits move from run %d to run %d", runs, budget,
+					least, wasted, moved, from, to)
 			}
 		}
 	}

@@ -37,7 +37,8 @@ func (p pair) compare() (best common) {
 		}
 		o := of.a.sample.Overlap(of.b.filter)
 		n := float64(of.a.keys())
-		if c := (common{n * o.Share, n * o.Err * n * o.Err, o.Known}); c.known && (!best.known || c.variance < best.variance) {
+		if c := (common{n * o.Share, n * o.Err * n * o.Err, o.Known}); c.known &&
+			(!best.known || c.variance < best.variance) {
 			best = c
 		}
 	}

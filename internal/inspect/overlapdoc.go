@@ -39,10 +39,10 @@ func (o *Overlap) section() section {
 	}
 	if n > 0 && len(o.Pairs) > 0 {
 		s.charts = []picture.Chart{{
-			Name: "overlap", Title: "Share of the keys of a row that are in a column too", X: "are in", Y: "share of the keys",
-			FormatY: percent, Grid: g,
-			Caption: "Where the shares are large, a compaction writes much less than it reads, since it drops old versions. The " +
-				"shares are estimated from samples of keys and from filters.",
+			Name: "overlap", Title: "Share of the keys of a row that are in a column too",
+			X: "are in", Y: "share of the keys", FormatY: percent, Grid: g,
+			Caption: "Where the shares are large, a compaction writes much less than it reads, since it drops old " +
+				"versions. The shares are estimated from samples of keys and from filters.",
 		}}
 		s.parts = []section{o.pairSection()}
 	}
@@ -117,9 +117,11 @@ func (o *Overlap) draw(w io.Writer, shares [][]float64) {
 // line describes what a compaction of everything would write.
 func (o *Overlap) line() string {
 	if !o.Known {
-		return "what a compaction of everything would write is not known: a filter or a sample is missing, or there are range deletes"
+		return "what a compaction of everything would write is not known: a filter or a sample is missing, or there " +
+			"are range deletes"
 	}
-	return fmt.Sprintf("a compaction of everything would write about %.0f keys (standard error %.0f), and drop %.0f entries",
+	return fmt.Sprintf("a compaction of everything would write about %.0f keys (standard error %.0f), and drop %.0f "+
+		"entries",
 		o.Written, o.Err, o.Garbage)
 }
 

@@ -16,9 +16,11 @@ const mapColumns = 32
 // above zero.
 func (r *Filter) ratesChart(prefix string, live *Live) *picture.Chart {
 	c := &picture.Chart{
-		Name: prefix + "rates", Title: "Rate: promised, computed and measured", X: "where the rate is from", Y: "false positive rate", LogY: true, FormatY: rate,
+		Name: prefix + "rates", Title: "Rate: promised, computed and measured",
+		X: "source of the rate", Y: "false positive rate", LogY: true, FormatY: rate,
 		Categories: []string{"promised", "by table", "from bits", "measured"},
-		Caption:    "A flat line means that the filter keeps its promise. A rise to the right means that it lets more absent keys through, each of which costs a read. Zero is not drawn.",
+		Caption: "A flat line means that the filter keeps its promise. A rise to the right means that it lets " +
+			"more absent keys through, each of which costs a read. Zero is not drawn.",
 	}
 	add := func(name string, values ...float64) {
 		l := picture.Line{Name: name}
@@ -52,14 +54,17 @@ func (r *Filter) ratesChart(prefix string, live *Live) *picture.Chart {
 // which they are flagged.
 func (r *Filter) theoryChart(prefix string) *picture.Chart {
 	c := &picture.Chart{
-		Name: prefix + "theory", Title: "Deviation of the figures from theory", X: "figure", Y: "standard errors above or below theory",
-		Caption: fmt.Sprintf("Chance alone moves a figure by one or two standard errors, and beyond the dashed lines, at %g, only once in millions of times. Figures beyond them are flagged.", bloomblock.FarOff),
+		Name: prefix + "theory", Title: "Deviation of the figures from theory", X: "figure",
+		Y: "standard errors above or below theory",
+		Caption: fmt.Sprintf("Chance alone moves a figure by one or two standard errors, and beyond the dashed "+
+			"lines, at %g, only once in millions of times. Figures beyond them are flagged.", bloomblock.FarOff),
 	}
 	at := make(map[string]float64)
 	for i := range r.Units {
 		u := &r.Units[i]
 		l := picture.Line{Name: unitName(i), Kind: picture.Points}
-		for _, s := range append(statsOf(u), namedStat{short: "measured rate", Stat: &bloomblock.Stat{Z: u.Measured.Z}}) {
+		for _, s := range append(statsOf(u),
+			namedStat{short: "measured rate", Stat: &bloomblock.Stat{Z: u.Measured.Z}}) {
 			x, known := at[s.short]
 			if !known {
 				x = float64(len(at))
@@ -74,7 +79,8 @@ func (r *Filter) theoryChart(prefix string) *picture.Chart {
 		name string
 		y    float64
 	}{{"flagged above", bloomblock.FarOff}, {"flagged below", -bloomblock.FarOff}} {
-		c.Lines = append(c.Lines, picture.Line{Name: limit.name, X: ends, Y: []float64{limit.y, limit.y}, Kind: picture.Curve, Dashed: true})
+		c.Lines = append(c.Lines,
+			picture.Line{Name: limit.name, X: ends, Y: []float64{limit.y, limit.y}, Kind: picture.Curve, Dashed: true})
 	}
 	return c
 }
@@ -91,17 +97,25 @@ func (r *Filter) unitCharts(prefix string, i int) (all []picture.Chart) {
 	}
 	if len(u.Regions) > 0 {
 		all = append(all, picture.Chart{
-			Name: fmt.Sprintf("%sregions-%d", prefix, i), Title: "How full the blocks are, from the first to the last", X: "blocks, from left to right and then down; on the left the first of each row", Y: "share of the bits that are set",
+			Name: fmt.Sprintf("%sregions-%d", prefix, i), Title: "How full the blocks are, from the first to the last",
+			X:       "blocks, from left to right and then down; on the left the first of each row",
+			Y:       "share of the bits that are set",
 			FormatY: percent,
-			Caption: "Random hashes leave noise without stripes or patches. A patch is a part of the filter that is fuller than others. " + capital(mapScale(u, "further from the paper")) + ".",
-			Grid:    mapOf(u.Regions, func(i int) string { return strconv.FormatUint(uint64(i)*u.RegionBlocks, 10) }), //nolint:gosec // an index
+			Caption: "Random hashes leave noise without stripes or patches. A patch is a part of the filter that is " +
+				"fuller than others. " + capital(mapScale(u, "further from the paper")) + ".",
+			Grid: mapOf(u.Regions, func(i int) string {
+				return count(uint64(i) * u.RegionBlocks) //nolint:gosec // an index
+			}),
 		})
 	}
 	if len(u.Shares) > 0 {
 		all = append(all, picture.Chart{
-			Name: fmt.Sprintf("%spositions-%d", prefix, i), Title: "How often each of the 512 bit positions is set", X: "positions in a block; on the left the first of each row", Y: "share of the blocks in which it is set", FormatY: percent,
-			Caption: "All positions should be alike except for noise. A row, a column or a half that stands out shows bits of the hash that are not random.",
-			Grid:    mapOf(u.Shares, strconv.Itoa),
+			Name: fmt.Sprintf("%spositions-%d", prefix, i), Title: "How often each of the 512 bit positions is set",
+			X: "positions in a block; on the left the first of each row", Y: "share of the blocks in which it is set",
+			FormatY: percent,
+			Caption: "All positions should be alike except for noise. A row, a column or a half that stands out " +
+				"shows bits of the hash that are not random.",
+			Grid: mapOf(u.Shares, strconv.Itoa),
 		})
 	}
 	return all
@@ -110,9 +124,11 @@ func (r *Filter) unitCharts(prefix string, i int) (all []picture.Chart) {
 // occupancyChart draws a histogram with the curve of theory.
 func occupancyChart(name string, bins []bloomblock.Bin) picture.Chart {
 	c := picture.Chart{
-		Name: name, Title: "Blocks by how many of their 512 bits are set", X: "set bits of a block, of 512", Y: "blocks",
-		Caption: "If the bars follow the dashed line, the keys are distributed over the blocks at random. A bar far to the right is a block that lets too many keys through.",
-		Lines:   []picture.Line{{Name: "blocks", Kind: picture.Bars}, {Name: "by theory", Dashed: true}},
+		Name: name, Title: "Blocks by how many of their 512 bits are set", X: "set bits of a block, of 512",
+		Y: "blocks",
+		Caption: "If the bars follow the dashed line, the keys are distributed over the blocks at random. A bar far " +
+			"to the right is a block that lets too many keys through.",
+		Lines: []picture.Line{{Name: "blocks", Kind: picture.Bars}, {Name: "by theory", Dashed: true}},
 	}
 	half := float64(bins[0].To-bins[0].From) / 2 // the last may be narrower, but is drawn as wide as the others
 	for _, b := range bins {

@@ -52,8 +52,8 @@ func inspectFilter(f *bloomblock.Filter) (rate float64, units []Unit) {
 // readPrefixes reads the prefix filter of a table. Its damage is one of the facts.
 func readPrefixes(f io.ReaderAt, r *sstable.Reader, p *sstable.PrefixProperties) (*Prefix, error) {
 	facts := &Prefix{
-		Rule: words.Escaped([]byte(p.Rule), words.KeyLimit), FilterBytes: p.Bytes, FilterKeys: p.Keys, BitsPerKey: bitsPerKey(p.Bytes, p.Keys),
-		FPRPromised: 1, FPRFromBits: 1,
+		Rule: words.Escaped([]byte(p.Rule), words.KeyLimit), FilterBytes: p.Bytes, FilterKeys: p.Keys,
+		BitsPerKey: bitsPerKey(p.Bytes, p.Keys), FPRPromised: 1, FPRFromBits: 1,
 	}
 	meta := r.Meta()
 	block, err := filterBlock(meta.Name, f, meta.Size, meta.TailLen, p.Bytes)

@@ -17,7 +17,10 @@ func planOf(s *manifest.State) *Plan {
 	if f == nil || f.Memory > 0 {
 		return nil
 	}
-	p := &Plan{FPR: f.FPR, Kind: kindName(f.Kind), Ratio: int(f.Ratio), Prefix: words.Escaped([]byte(f.Prefix), words.KeyLimit)}
+	p := &Plan{
+		FPR: f.FPR, Kind: kindName(f.Kind), Ratio: int(f.Ratio),
+		Prefix: words.Escaped([]byte(f.Prefix), words.KeyLimit),
+	}
 	o := &bloomkv.Options{FilterFPR: f.FPR, FilterKind: bloomkv.FilterKind(f.Kind), LevelRatio: int(f.Ratio)}
 	_, levels, err := bloomkv.PlanTree(nil, o)
 	switch {

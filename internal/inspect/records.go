@@ -139,7 +139,10 @@ func (r *recordReader) add(payload []byte, end int64) error {
 	} else {
 		rec.Error = err.Error()
 		if r.unfit == nil {
-			r.unfit, r.before = &corrupt.Error{File: filepath.Base(r.name), Offset: rec.Offset + wal.HeaderSize, Err: err}, r.seen
+			r.unfit, r.before = &corrupt.Error{
+				File: filepath.Base(r.name), Offset: rec.Offset + wal.HeaderSize,
+				Err: err,
+			}, r.seen
 		}
 	}
 	r.seen++

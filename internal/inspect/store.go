@@ -19,18 +19,19 @@ type Store struct {
 	NextFile uint64   `json:"next_file"`
 	LastSeq  ikey.Seq `json:"last_seq"`
 	MinLog   uint64   `json:"min_log"`
-	Tree     Figures  `json:"tree"`              // all levels
-	Levels   []Level  `json:"levels"`            // levels that have tables, newest first
-	Plan     *Plan    `json:"plan,omitempty"`    // absent if it is not known, as with Options.FilterMemory
-	Memory   Memory   `json:"memory"`            // by part
-	Overlap  *Overlap `json:"overlap,omitempty"` // absent with fewer than two runs, or if the filters are too large to be compared
-	WhatIf   []WhatIf `json:"what_if,omitempty"` // with --what-if
-	Flags    []Flag   `json:"flags"`             // problems
-	Tables   []Table  `json:"tables"`            // newest data first, ascending in each run
-	Logs     []Log    `json:"logs"`
-	Others   []File   `json:"other_files"` // files that are not part of the store
-	Missing  []string `json:"missing"`     // files that the manifest names but that do not exist
-	Opening  Opening  `json:"opening"`
+	Tree     Figures  `json:"tree"`           // all levels
+	Levels   []Level  `json:"levels"`         // levels that have tables, newest first
+	Plan     *Plan    `json:"plan,omitempty"` // absent if it is not known, as with Options.FilterMemory
+	Memory   Memory   `json:"memory"`         // by part
+	// absent with fewer than two runs, or if the filters are too large to be compared
+	Overlap *Overlap `json:"overlap,omitempty"`
+	WhatIf  []WhatIf `json:"what_if,omitempty"` // with --what-if
+	Flags   []Flag   `json:"flags"`             // problems
+	Tables  []Table  `json:"tables"`            // newest data first, ascending in each run
+	Logs    []Log    `json:"logs"`
+	Others  []File   `json:"other_files"` // files that are not part of the store
+	Missing []string `json:"missing"`     // files that the manifest names but that do not exist
+	Opening Opening  `json:"opening"`
 	Keys
 	wrong []error
 }
@@ -103,7 +104,10 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 
 // newStore returns a Store with empty lists, so that JSON has them too.
 func newStore() *Store {
-	return &Store{Levels: []Level{}, Flags: []Flag{}, Tables: []Table{}, Logs: []Log{}, Others: []File{}, Missing: []string{}}
+	return &Store{
+		Levels: []Level{}, Flags: []Flag{}, Tables: []Table{}, Logs: []Log{}, Others: []File{},
+		Missing: []string{},
+	}
 }
 
 // noManifest returns the error of a directory whose manifest cannot be read.

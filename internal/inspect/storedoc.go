@@ -17,8 +17,8 @@ const (
 	mostFiles  = 100 // logs, and as many other files
 )
 
-// Page returns the store as a page: the tree, what its filters take and waste, and its tables. If Options.Full was set, some
-// tables are shown in full.
+// Page returns the store as a page: the tree, what its filters take and waste, and its tables. If Options.Full was set,
+// some tables are shown in full.
 func (s *Store) Page() *picture.Page { return s.document().page() }
 
 // WriteText writes what is known of the store.
@@ -135,8 +135,10 @@ func btoi(b bool) int {
 
 // tablesSection lists the tables, and shows some of them in full.
 func (s *Store) tablesSection() section {
-	t := newTable("All tables, newest data first", "table", "level", "run", "bytes", "blocks", "entries", "deletes", "range deletes",
-		"filter", "bits/key", "units, probes", "fill", "promised", "from the bits", "units in memory", "bytes in memory",
+	t := newTable("All tables, newest data first", "table", "level", "run", "bytes", "blocks", "entries", "deletes",
+		"range deletes",
+		"filter", "bits/key", "units, probes", "fill", "promised", "from the bits", "units in memory",
+		"bytes in memory",
 		"rate in memory", "wasted reads", "from", "to", "prefix filter", "live", "verify", "first key", "last key")
 	tables := section{id: "tables", heading: "Tables", table: t}
 	listed := s.listed()
@@ -153,7 +155,8 @@ func (s *Store) tablesSection() section {
 	}
 	tables.lines = []string{words.Plural(len(s.Tables), "table")}
 	if left := len(s.Tables) - len(t.Rows); left > 0 {
-		tables.lines[0] += fmt.Sprintf("; %d are not listed, only the flagged and the largest ones; --json has all", left)
+		tables.lines[0] += fmt.Sprintf("; %d are not listed, only the flagged and the largest ones; --json has all",
+			left)
 	}
 	tables.explain = fmt.Sprintf("%d are shown in full below: those with a problem and the largest of each level. "+
 		"bloomkv inspect TABLE --html draws any one of them.", len(tables.parts))
@@ -178,7 +181,8 @@ func (t *Table) row() []string {
 	units, fill := t.describeUnits()
 	row = append(row, filter, fmt.Sprintf("%.1f", t.BitsPerKey), units, fill, rate(t.FPRPromised), rate(t.FPRFromBits))
 	if p := t.Place; p != nil {
-		row = append(row, count(p.Units), count(p.FilterBytes), rate(p.FPR), rate(p.Wasted), percent(p.From), percent(p.To))
+		row = append(row, count(p.Units), count(p.FilterBytes), rate(p.FPR), rate(p.Wasted), percent(p.From),
+			percent(p.To))
 	} else {
 		row = append(row, noCell, noCell, noCell, noCell, noCell, noCell)
 	}
@@ -202,8 +206,10 @@ func (t *Table) row() []string {
 func (t *Table) part(id string) section {
 	name := words.Escaped([]byte(t.File), 64)
 	return section{
-		id: id, heading: fmt.Sprintf("%s, level %d: %s filter, rate %s", name, *t.Level, t.Filter.kindName(), rate(t.FPRFromBits)),
-		notes: t.notes(), charts: t.Filter.charts(strings.TrimSuffix(t.File, ".sst")+"-", t.Live), table: t.summary(), pageOnly: true,
+		id: id, notes: t.notes(), table: t.summary(), pageOnly: true,
+		heading: fmt.Sprintf("%s, level %d: %s filter, rate %s",
+			name, *t.Level, t.Filter.kindName(), rate(t.FPRFromBits)),
+		charts: t.Filter.charts(strings.TrimSuffix(t.File, ".sst")+"-", t.Live),
 	}
 }
 

@@ -40,12 +40,14 @@ type Table struct {
 	SampleKeys  float64  `json:"keys_from_sample"` // distinct keys, estimated from the sample
 	Units       []Unit   `json:"units,omitempty"`
 	Prefix      *Prefix  `json:"prefix_filter,omitempty"`
-	// Filter is the complete filter block. It is set for a single table and for the tables of a store that are shown in full.
+	// Filter is the complete filter block. It is set for a single table and for the tables of a store that are shown in
+	// full.
 	Filter *Filter `json:"filter,omitempty"`
 	Live   *Live   `json:"live,omitempty"`   // set if the store has counted lookups
 	Verify *Verify `json:"verify,omitempty"` // with --verify, if the filter can be read
 	Keys           // set for a single table
-	Damage *Damage `json:"damage,omitempty"` // of the filter or the sample, or of the whole table: then the rest is unknown
+	// of the filter or the sample, or of the whole table: then the rest is unknown
+	Damage *Damage `json:"damage,omitempty"`
 
 	unread        bool // only the name is known
 	filterDamaged bool
@@ -139,7 +141,8 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 		return facts, err
 	}
 	if dels := r.RangeDels(); len(dels) > 0 {
-		facts.RangesFrom, facts.RangesTo = words.Escaped(dels[0].Start, words.KeyLimit), words.Escaped(dels[len(dels)-1].End, words.KeyLimit)
+		facts.RangesFrom, facts.RangesTo = words.Escaped(dels[0].Start, words.KeyLimit),
+			words.Escaped(dels[len(dels)-1].End, words.KeyLimit)
 	}
 	sample, err := r.Sample()
 	if take != nil {

@@ -30,7 +30,10 @@ func (t *Table) WriteText(w io.Writer, s Style) {
 
 func (t *Table) document() *document {
 	title := "table " + words.Escaped([]byte(t.File), 64)
-	d := &document{title: "bloomkv: " + title, lines: append([]string{title}, t.bounds()...), notes: t.notes(), summary: t.summary()}
+	d := &document{
+		title: "bloomkv: " + title, lines: append([]string{title}, t.bounds()...), notes: t.notes(),
+		summary: t.summary(),
+	}
 	if t.FilterBytes == 0 {
 		d.lines = append(d.lines, "the table has no filter: every lookup of a key within its bounds searches it")
 	}
@@ -58,7 +61,8 @@ func (t *Table) bounds() (lines []string) {
 func (t *Table) notes() (notes []picture.Note) {
 	damage := func(name string, d *Damage) {
 		if d != nil {
-			notes = append(notes, problem(name+" damaged", d.Error+"; every lookup within the bounds searches the table"))
+			notes = append(notes, problem(name+" damaged", d.Error+"; every lookup within the bounds searches the "+
+				"table"))
 		}
 	}
 	if t.filterDamaged {
@@ -75,7 +79,8 @@ func (t *Table) notes() (notes []picture.Note) {
 	notes = append(append(notes, bad...), t.Keys.notes()...)
 	if len(notes) == 0 && t.Filter != nil {
 		notes = append(notes, picture.Note{
-			Title: noProblems, Text: "Every checksum is right, and every figure is as near to theory as chance leaves it.",
+			Title: noProblems, Text: "Every checksum is right, and every figure is as near to theory as chance " +
+				"leaves it.",
 		})
 	}
 	return append(notes, verified...)
@@ -150,7 +155,8 @@ func (l *Live) String() string {
 	if l == nil {
 		return noCell
 	}
-	return fmt.Sprintf("rate %s: %s, %s, about %s, %d not asked", rate(l.Rate), words.Plural(l.FalsePositives, "false positive"),
+	return fmt.Sprintf("rate %s: %s, %s, about %s, %d not asked", rate(l.Rate),
+		words.Plural(l.FalsePositives, "false positive"),
 		words.Plural(l.TruePositives, "true positive"), words.Plural(l.Negatives, "negative"), l.Unfiltered)
 }
 

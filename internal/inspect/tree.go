@@ -17,11 +17,13 @@ type Figures struct {
 	FilterDisk  uint64  `json:"filter_bytes"`           // on disk
 	FilterBytes uint64  `json:"filter_bytes_in_memory"` // the units that the levels need in memory
 	BitsPerKey  float64 `json:"bits_per_key"`           // of the filters in memory
-	Promised    float64 `json:"wasted_promised"`        // wasted reads by the plan: the share of its level for each run; 0 if not known
-	Predicted   float64 `json:"wasted_predicted"`       // wasted reads with the filters in memory, with all units if the plan is not known
-	Optimum     float64 `json:"wasted_optimum"`         // the least that filters of the same total size would waste in these runs
-	Even        float64 `json:"wasted_even"`            // the same with equally many bits for every key
-	Live        *Live   `json:"live,omitempty"`         // the answers that tables have counted
+	// wasted reads by the plan: the share of its level for each run; 0 if not known
+	Promised float64 `json:"wasted_promised"`
+	// wasted reads with the filters in memory, with all units if the plan is not known
+	Predicted float64 `json:"wasted_predicted"`
+	Optimum   float64 `json:"wasted_optimum"` // the least that filters of the same total size would waste in these runs
+	Even      float64 `json:"wasted_even"`    // the same with equally many bits for every key
+	Live      *Live   `json:"live,omitempty"` // the answers that tables have counted
 }
 
 // A Level is one level of the tree that has tables.
@@ -73,7 +75,8 @@ type Memory struct {
 	PrefixFilters uint64 `json:"prefix_filters"` // read by the first scan that asks them
 	Indexes       uint64 `json:"indexes"`        // of data blocks
 	RangeDeletes  uint64 `json:"range_deletes"`
-	Fences        uint64 `json:"fences"`         // bounds of tables with their headers: loaded by Open, not in the budget
+	// bounds of tables with their headers: loaded by Open, not in the budget
+	Fences        uint64 `json:"fences"`
 	Sum           uint64 `json:"sum"`            // the sum of all these
 	FiltersOnDisk uint64 `json:"filters_unused"` // units on disk that the levels do not need
 	SamplesOnDisk uint64 `json:"samples_unused"` // hashes of samples, which only compactions read
@@ -84,9 +87,11 @@ type Memory struct {
 type Overlap struct {
 	Of      string          `json:"of"` // "tables" or "runs"
 	Members []OverlapMember `json:"members"`
-	Pairs   []OverlapPair   `json:"pairs"` // members in different runs whose ranges overlap, each pair in both directions
-	// Written is the number of keys that compacting everything into one run would write: each once, without deleted ones. Written, Err
-	// and Garbage are 0 if Known is false: a filter or a sample is missing, or there are range deletes.
+	// members in different runs whose ranges overlap, each pair in both directions
+	Pairs []OverlapPair `json:"pairs"`
+	// Written is the number of keys that compacting everything into one run would write: each once, without deleted
+	// ones. Written, Err and Garbage are 0 if Known is false: a filter or a sample is missing, or there are range
+	// deletes.
 	Written float64 `json:"keys_written"`
 	Err     float64 `json:"keys_written_error"` // the standard error of Written
 	Garbage float64 `json:"keys_garbage"`       // entries minus Written

@@ -23,8 +23,9 @@ const (
 func (s *Store) treeSection() section {
 	tree := section{
 		id: "tree", heading: "The tree", label: "levels, with filters in bytes",
-		explain: "A lookup asks the rows from top to bottom, newest data first: in each row the filter of the table that covers its key.",
-		table:   s.levelTable(), draw: s.drawTree,
+		explain: "A lookup asks the rows from top to bottom, newest data first: in each row the filter of the table " +
+			"that covers its key.",
+		table: s.levelTable(), draw: s.drawTree,
 	}
 	if c := s.treeChart(); c != nil {
 		tree.charts = []picture.Chart{*c}
@@ -53,8 +54,8 @@ func (s *Store) eachLevel(row func(name string, f *Figures)) {
 	row("all", &s.Tree)
 }
 
-// drawTree draws a row for each run. A table lies where its keys lie among those of the store, and its digit is the rate of its
-// filter.
+// drawTree draws a row for each run. A table lies where its keys lie among those of the store, and its digit is the
+// rate of its filter.
 func (s *Store) drawTree(w io.Writer, color bool) {
 	type row struct {
 		level int
@@ -89,9 +90,12 @@ func (s *Store) drawTree(w io.Writer, color bool) {
 	if left > 0 {
 		fmt.Fprintf(w, "and %s of further runs\n", words.Plural(left, "table"))
 	}
-	words.Wrapped(w, fmt.Sprintf("a column is a %dth of the keys of the store, in their order, so a table is as wide as the share of "+
-		"absent keys for which it is asked; the digit n means that its filter lets at most one in 10ⁿ of them through (0: more than "+
-		"one in ten; !: no filter); of several tables in a column the worst counts; [ and ] are the ends of a wide table", treeWidth))
+	words.Wrapped(w, fmt.Sprintf("a column is a %dth of the keys of the store, in their order, so a table is as wide "+
+		"as the share of "+
+		"absent keys for which it is asked; the digit n means that its filter lets at most one in 10ⁿ of them "+
+		"through (0: more than "+
+		"one in ten; !: no filter); of several tables in a column the worst counts; [ and ] are the ends of a wide "+
+		"table", treeWidth))
 }
 
 // A cell is a column of a row of the drawing.
@@ -114,7 +118,8 @@ func place(row []cell, p *Place) {
 	}
 }
 
-// heat is the background of a digit in 256 colors: from red for filters that let everything through to blue for the best ones.
+// heat is the background of a digit in 256 colors: from red for filters that let everything through to blue for the
+// best ones.
 var heat = [...]int{196, 208, 220, 154, 46, 48, 51, 45, 39, 33}
 
 // draw draws the cell.
@@ -144,7 +149,10 @@ func (s *Store) treeChart() *picture.Chart {
 		flagged[f.File] = f.File != ""
 	}
 	spans := &picture.Spans{
-		Scale: picture.Scale{Low: 1e-5, High: 0.1, Log: true}, First: "the first key", Last: "the last key", Marked: "flagged, or damaged",
+		Scale: picture.Scale{
+			Low: 1e-5, High: 0.1,
+			Log: true,
+		}, First: "the first key", Last: "the last key", Marked: "flagged, or damaged",
 	}
 	type place struct {
 		level int
@@ -179,7 +187,8 @@ func (s *Store) treeChart() *picture.Chart {
 			row.Spans = append(row.Spans, box)
 		} else {
 			last := &row.Spans[len(row.Spans)-1]
-			last.To, last.Value, last.Marked, last.Name = max(last.To, box.To), max(last.Value, box.Value), last.Marked || box.Marked, ""
+			last.To, last.Value, last.Marked, last.Name = max(last.To, box.To), max(last.Value, box.Value),
+				last.Marked || box.Marked, ""
 		}
 		boxes++
 		if t.Place.From == 0 && t.Entries > 0 {
@@ -195,7 +204,8 @@ func (s *Store) treeChart() *picture.Chart {
 	c := &picture.Chart{
 		Name: "tree", Title: "Tables over the keys, a row for each run", X: "keys, each as wide as any other",
 		Y: "rate of the filter in memory", FormatY: rate, Spans: spans,
-		Caption: "A box is as wide as the share of the keys that its table spans. A lookup of an absent key asks the filters of the boxes " +
+		Caption: "A box is as wide as the share of the keys that its table spans. A lookup of an absent key asks the " +
+			"filters of the boxes " +
 			"above and below its position. Dark boxes, or bright ones in the dark, let more absent keys through.",
 	}
 	if each > 1 {
@@ -217,10 +227,17 @@ func (s *Store) wasteSection() section {
 	c := picture.Chart{
 		Name: "waste", Title: "Wasted reads of a lookup of an absent key, by level",
 		Y: "wasted reads per lookup", LogY: true, FormatY: rate,
-		Caption: "The promise is kept where predicted is at or below promised. The memory lies where it helps most where predicted is " +
+		Caption: "The promise is kept where predicted is at or below promised. The memory lies where it helps most " +
+			"where predicted is " +
 			"near the optimum. Zero is not drawn.",
 	}
-	lines := []picture.Line{{Name: "promised"}, {Name: "predicted"}, {Name: "optimum"}, {Name: "evenly"}, {Name: "live, a run"}}
+	lines := []picture.Line{
+		{Name: "promised"},
+		{Name: "predicted"},
+		{Name: "optimum"},
+		{Name: "evenly"},
+		{Name: "live, a run"},
+	}
 	add := func(name string, f *Figures) {
 		x := float64(len(c.Categories))
 		c.Categories = append(c.Categories, name)
@@ -245,8 +262,10 @@ func (s *Store) wasteSection() section {
 			c.Lines = append(c.Lines, l)
 		}
 	}
-	table := newTable("Wasted reads by a lookup of an absent key", "level", "promised", "predicted", "optimum", "evenly", "live, a run")
-	counts := newTable("Answers that lookups have counted", "level", "rate", "false positives", "true positives", "negatives", "not asked")
+	table := newTable("Wasted reads by a lookup of an absent key", "level", "promised", "predicted", "optimum",
+		"evenly", "live, a run")
+	counts := newTable("Answers that lookups have counted", "level", "rate", "false positives", "true positives",
+		"negatives", "not asked")
 	s.eachLevel(func(name string, f *Figures) {
 		live := noCell
 		if l := f.Live; l != nil {
@@ -259,19 +278,26 @@ func (s *Store) wasteSection() section {
 		table.Rows = append(table.Rows, row)
 	})
 	waste := section{
-		id: "waste", heading: "Wasted reads", label: "wasted reads by a lookup of an absent key, with the filters in memory", table: table,
-		explain: "A wasted read is a search of a table that has no version of the key, because its filter let the key through or " +
+		id: "waste", heading: "Wasted reads", label: "wasted reads by a lookup of an absent key, with the filters in " +
+			"memory", table: table,
+		explain: "A wasted read is a search of a table that has no version of the key, because its filter let the " +
+			"key through or " +
 			"because it has no filter.",
 		lines: []string{
-			"absent keys are assumed to be distributed like the present ones; optimum is the least that the same memory can waste in " +
-				"these runs, evenly what it wastes with the same number of bits for every key, and live the rate that lookups measured",
+			"absent keys are assumed to be distributed like the present ones; optimum is the least that the same " +
+				"memory can waste in " +
+				"these runs, evenly what it wastes with the same number of bits for every key, and live the rate " +
+				"that lookups measured",
 		},
 	}
 	if len(c.Lines) > 0 {
 		waste.charts = []picture.Chart{c}
 	}
 	if len(counts.Rows) > 0 {
-		waste.parts = []section{{id: "live", heading: "Answers of the filters", label: "answers of the filters", table: counts}}
+		waste.parts = []section{{
+			id: "live", heading: "Answers of the filters", label: "answers of the filters",
+			table: counts,
+		}}
 	}
 	return waste
 }
@@ -329,11 +355,13 @@ func (s *Store) planSection() section {
 func (p *Plan) String() string {
 	switch {
 	case p == nil:
-		return "the plan of the filters is not known, as with a memory limit in place of a rate: all of their units are assumed to be in memory"
+		return "the plan of the filters is not known, as with a memory limit in place of a rate: all of their units " +
+			"are assumed to be in memory"
 	case p.FPR >= 1:
 		return "the store was last written without filters, as " + words.Plural(p.Tables, "table") + p.off()
 	}
-	s := fmt.Sprintf("the store was last written with filters for %g wasted reads over the whole tree, %s, level ratio %d",
+	s := fmt.Sprintf("the store was last written with filters for %g wasted reads over the whole tree, %s, level "+
+		"ratio %d",
 		p.FPR, p.Kind, p.Ratio)
 	if p.Prefix != "" {
 		s += ", and prefix filters by the rule " + p.Prefix
@@ -353,13 +381,17 @@ func (p *Plan) off() string {
 // whatIfSection shows what filters by other options would take and waste, and the present ones.
 func (s *Store) whatIfSection() section {
 	c := picture.Chart{
-		Name: "what-if", Title: "Memory of filters against wasted reads", X: "filters in memory", Y: "wasted reads per absent key",
+		Name: "what-if", Title: "Memory of filters against wasted reads", X: "filters in memory",
+		Y:    "wasted reads per absent key",
 		LogY: true, FormatX: picture.Bytes, FormatY: rate,
 		Caption: "Lower is fewer wasted reads, and further left is less memory. All tables would have to be rewritten.",
 	}
 	add := func(name string, bytes uint64, wasted float64) {
 		if wasted > 0 {
-			c.Lines = append(c.Lines, picture.Line{Name: name, Kind: picture.Points, X: []float64{float64(bytes)}, Y: []float64{wasted}})
+			c.Lines = append(c.Lines, picture.Line{
+				Name: name, Kind: picture.Points, X: []float64{float64(bytes)},
+				Y: []float64{wasted},
+			})
 		}
 	}
 	add("now", s.Tree.FilterBytes, s.Tree.Predicted)
@@ -376,7 +408,10 @@ func (s *Store) whatIfSection() section {
 		}
 		levels := newTable("", "level", "keys", "bits/key", "filters in memory", "wasted reads")
 		for _, l := range f.Levels {
-			row := []string{count(l.Level), count(l.Keys), fmt.Sprintf("%.2f", l.BitsPerKey), count(l.Bytes), rate(l.Wasted)}
+			row := []string{
+				count(l.Level), count(l.Keys), fmt.Sprintf("%.2f", l.BitsPerKey), count(l.Bytes),
+				rate(l.Wasted),
+			}
 			levels.Rows = append(levels.Rows, row)
 		}
 		whatIf.parts = append(whatIf.parts, section{
@@ -396,6 +431,7 @@ func (f *WhatIf) line(now *Figures) string {
 	if more < 0 {
 		more, how = -more, "fewer"
 	}
-	return fmt.Sprintf("filters would take %s in memory, %d %s than now, and a lookup of an absent key would waste %.3g reads, now %.3g",
+	return fmt.Sprintf("filters would take %s in memory, %d %s than now, and a lookup of an absent key would waste "+
+		"%.3g reads, now %.3g",
 		words.Plural(f.Bytes, "byte"), more, how, f.Wasted, now.Predicted)
 }

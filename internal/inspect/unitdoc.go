@@ -39,7 +39,8 @@ func (r *Filter) unitLine(i int) string {
 	what := words.Plural(u.Probes, "probe")
 	if u.Columns > 0 {
 		what = fmt.Sprintf("Ribbon, %s, %d %% overhead, %s in %s of 64, %d with a column more",
-			words.Plural(u.Columns, "column"), u.Overhead, words.Plural(u.Slots, "slot"), words.Plural(u.Segments, "segment"), u.Wide)
+			words.Plural(u.Columns, "column"), u.Overhead, words.Plural(u.Slots, "slot"), words.Plural(u.Segments,
+				"segment"), u.Wide)
 	}
 	return fmt.Sprintf("%s: %s, %s of 64 bytes, %d bytes at offset %d, %.1f bits per key, crc32c %s",
 		unitName(i), what, words.Plural(u.Blocks, "block"), u.Bytes, r.Offset+u.Offset, u.PerKey, u.CRC)
@@ -56,7 +57,8 @@ func (r *Filter) worstLine(u *bloomblock.UnitExam) string {
 	if b == nil {
 		return ""
 	}
-	return fmt.Sprintf("worst block: %d at offset %d, rate %.3g; one so full by chance: %.2g", b.Index, r.Offset+b.Offset, b.Rate, b.Chance)
+	return fmt.Sprintf("worst block: %d at offset %d, rate %.3g; one so full by chance: %.2g", b.Index,
+		r.Offset+b.Offset, b.Rate, b.Chance)
 }
 
 // mapScale describes the cells of a unit's map.

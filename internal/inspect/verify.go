@@ -20,7 +20,8 @@ type Verify struct {
 	OK       bool   `json:"ok"`               // every bit is right, and no key is denied
 	Cannot   string `json:"cannot,omitempty"` // why it was not rebuilt; then everything else is 0
 	Recorded uint64 `json:"keys_recorded"`    // in the filter's header
-	Denied   uint64 `json:"keys_denied"`      // versions whose keys or prefixes the filter denies, so that lookups or scans miss them
+	// versions whose keys or prefixes the filter denies, so that lookups or scans miss them
+	Denied uint64 `json:"keys_denied"`
 	bloomblock.Difference
 
 	err error // unless OK, with file and offset
@@ -47,7 +48,10 @@ func newVerifier(name string, block []byte, offset uint64, of string) (*verifier
 	if err != nil {
 		return nil, fmt.Errorf("%s: offset %d: %w", filepath.Base(name), offset, err)
 	}
-	return &verifier{Verify: Verify{Recorded: filter.Keys()}, name: name, of: of, offset: offset, filter: filter, rebuild: rebuild}, nil
+	return &verifier{
+		Verify: Verify{Recorded: filter.Keys()}, name: name, of: of, offset: offset, filter: filter,
+		rebuild: rebuild,
+	}, nil
 }
 
 // see adds the hash of a version, in order. If again is true, the previous version had the same hash.
@@ -76,7 +80,8 @@ func (v *verifier) finish() *Verify {
 	if v.First != nil {
 		at += *v.First
 	}
-	v.err = corrupt.Newf(v.name, int64(at), "the filter does not match the %s: %s", v.of, &v.Verify) //nolint:gosec // an offset in a file
+	offset := int64(at) //nolint:gosec // an offset in a file
+	v.err = corrupt.Newf(v.name, offset, "the filter does not match the %s: %s", v.of, &v.Verify)
 	return &v.Verify
 }
 
@@ -122,7 +127,8 @@ func verifyFilters(ctx context.Context, name string) (keys, prefixes *Verify, er
 
 // String describes what was found.
 func (v *Verify) String() string {
-	return fmt.Sprintf("rebuilt from %s, the header says %d; %s missing, %s too many, %s", words.Plural(v.Keys, "key"), v.Recorded,
+	return fmt.Sprintf("rebuilt from %s, the header says %d; %s missing, %s too many, %s", words.Plural(v.Keys, "key"),
+		v.Recorded,
 		words.Plural(v.Missing, "bit"), words.Plural(v.Extra, "bit"), words.Plural(v.Denied, "false negative"))
 }
 

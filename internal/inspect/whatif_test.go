@@ -12,8 +12,9 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-// steady makes a store whose shape does not depend on time: n keys in the last level, then a part of them, and new ones, in runs of
-// level 0, too few to be compacted. By memory, older filters are of a plan for fewer keys: so with FilterMemory there are no such runs.
+// steady makes a store whose shape does not depend on time: n keys in the last level, then a part of them, and new
+// ones, in runs of level 0, too few to be compacted. By memory, older filters are of a plan for fewer keys: so with
+// FilterMemory there are no such runs.
 func steady(t *testing.T, n int, o bloomkv.Options) *grown {
 	t.Helper()
 	g := &grown{T: t, dir: t.TempDir(), keys: n}
@@ -57,8 +58,9 @@ func question(t *testing.T, text string) inspect.Question {
 	return q
 }
 
-// TestWhatIfIsWhatAStoreThatIsBuiltSoHas asks what another plan would take and give, and compares with a store of the same shape that
-// was built by it: bytes within 2 %, wasted reads, predicted there and counted, within 10 %, and three standard deviations of the count.
+// TestWhatIfIsWhatAStoreThatIsBuiltSoHas asks what another plan would take and give, and compares with a store of the
+// same shape that was built by it: bytes within 2 %, wasted reads, predicted there and counted, within 10 %, and three
+// standard deviations of the count.
 func TestWhatIfIsWhatAStoreThatIsBuiltSoHas(t *testing.T) {
 	const n = 100_000
 	plain := steady(t, n, bloomkv.Options{})
@@ -85,15 +87,21 @@ func TestWhatIfIsWhatAStoreThatIsBuiltSoHas(t *testing.T) {
 			s := now.inspect(inspect.Options{WhatIf: []inspect.Question{question(t, c.text)}})
 			w := s.WhatIf[0]
 			built := steady(t, n, c.o)
-			for begin := time.Now(); c.o.FilterMemory > 0 && time.Since(begin) < time.Minute; time.Sleep(time.Millisecond) {
+			for begin := time.Now(); c.o.FilterMemory > 0 &&
+				time.Since(begin) < time.Minute; time.Sleep(time.Millisecond) {
 				// Filters are loaded in the background, as what was compacted leaves room.
-				if !slices.ContainsFunc(built.db.Tables(), func(t bloomkv.TableMetrics) bool { return t.FilterUnits == 0 || t.FilterUnits < t.FilterAllUnits }) {
+				if !slices.ContainsFunc(built.db.Tables(),
+					func(t bloomkv.TableMetrics) bool {
+						return t.FilterUnits == 0 ||
+							t.FilterUnits < t.FilterAllUnits
+					}) {
 					break
 				}
 			}
 			counted := built.wasted(n)
 			m := built.db.Metrics() // all filters are loaded now
-			t.Logf("%d bytes, built %d; wastes %.3g, built predicts %.3g, counted %.3g", w.Bytes, m.Memory.Filters, w.Wasted, built.inspect(inspect.Options{}).Tree.Predicted, counted)
+			t.Logf("%d bytes, built %d; wastes %.3g, built predicts %.3g, counted %.3g", w.Bytes, m.Memory.Filters,
+				w.Wasted, built.inspect(inspect.Options{}).Tree.Predicted, counted)
 			if got, want := float64(w.Bytes), float64(m.Memory.Filters); math.Abs(got-want) > 0.02*want {
 				t.Errorf("%g bytes of filters, a store that is built so has %g", got, want)
 			}
@@ -108,7 +116,8 @@ func TestWhatIfIsWhatAStoreThatIsBuiltSoHas(t *testing.T) {
 					t.Errorf("promises %g, want %g", w.FPR, c.fpr)
 				}
 			}
-			if more := int64(w.Bytes) - int64(s.Tree.FilterBytes); w.More != more || w.Asked != c.text || int64(w.Memory) != c.o.FilterMemory {
+			if more := int64(w.Bytes) - int64(s.Tree.FilterBytes); w.More != more || w.Asked != c.text ||
+				int64(w.Memory) != c.o.FilterMemory {
 				t.Errorf("%+v, want %d bytes more than now", w, more)
 			}
 			var bytes uint64
@@ -145,7 +154,8 @@ func TestQuestionsThatMakeNoSenseAreRefused(t *testing.T) {
 		"speed=1":                         `"speed=1", want fpr=RATE`,
 		"fpr=" + strings.Repeat("9", 999): "want more than 0",
 	} {
-		if _, err := inspect.ParseWhatIf(text); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 160 {
+		if _, err := inspect.ParseWhatIf(text); err == nil || !strings.Contains(err.Error(), want) ||
+			len(err.Error()) > 160 {
 			t.Errorf("%.60q: %v, want %q", text, err, want)
 		}
 	}
@@ -154,17 +164,26 @@ func TestQuestionsThatMakeNoSenseAreRefused(t *testing.T) {
 		text, want string
 	}{
 		{bloomkv.Options{}, "fpr=1e-30", "--what-if fpr=1e-30: bloomkv: option FilterFPR: 1e-30 is out of reach"},
-		{bloomkv.Options{FilterMemory: 1 << 20}, "kind=ribbon", "--what-if kind=ribbon: the promise of the store is not known, want fpr or memory"},
+		{
+			bloomkv.Options{FilterMemory: 1 << 20},
+			"kind=ribbon",
+			"--what-if kind=ribbon: the promise of the store is not known, want fpr or memory",
+		},
 	} {
 		g := steady(t, 5000, c.o)
-		if _, err := inspect.ReadStore(t.Context(), g.dir, inspect.Options{WhatIf: []inspect.Question{question(t, c.text)}}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := inspect.ReadStore(t.Context(), g.dir,
+			inspect.Options{WhatIf: []inspect.Question{question(t, c.text)}}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.text, err, c.want)
 		}
 	}
 }
 
 func FuzzWhatIf(f *testing.F) {
-	for _, text := range []string{"", "fpr=0.001", "kind=ribbon", "kind=bloom,memory=64", "memory=1e9", "fpr=0x1p-3", "fpr=1e-400", "fpr=0.1,memory=1", "kind=,=,", "memory=-0"} {
+	for _, text := range []string{
+		"", "fpr=0.001", "kind=ribbon", "kind=bloom,memory=64", "memory=1e9", "fpr=0x1p-3",
+		"fpr=1e-400", "fpr=0.1,memory=1", "kind=,=,", "memory=-0",
+	} {
 		f.Add(text)
 	}
 	dir := f.TempDir()
@@ -187,7 +206,8 @@ func FuzzWhatIf(f *testing.F) {
 			}
 			return
 		}
-		if w := s.WhatIf[0]; !(w.FPR > 0 && w.FPR <= 1 && w.Wasted >= 0 && w.Wasted <= 1) || w.Memory > 0 && w.Bytes > w.Memory {
+		if w := s.WhatIf[0]; !(w.FPR > 0 && w.FPR <= 1 && w.Wasted >= 0 && w.Wasted <= 1) || w.Memory > 0 &&
+			w.Bytes > w.Memory {
 			t.Errorf("%q: %+v", text, w)
 		}
 	})
