@@ -108,8 +108,8 @@ func TestAnInterruptedCompactLeavesTheStoreWhole(t *testing.T) {
 	}
 }
 
-// TestCompactWritesAnewWhatTheFlagsAskFor changes filters, compression and blocks. stats and inspect count the tables
-// that are off the plan as the store does.
+// TestCompactWritesAnewWhatTheFlagsAskFor changes filters, compression and block sizes. stats and inspect must count
+// the same tables with other filters as the store.
 func TestCompactWritesAnewWhatTheFlagsAskFor(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	tool{in: manyLines(30_000)}.must(t, "load", dir, "--fpr", "0.1")

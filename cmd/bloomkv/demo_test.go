@@ -16,7 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// demoLines is a file of n lines whose keys look like paths.
+// demoLines returns a file of n lines whose keys look like paths.
 func demoLines(t *testing.T, n int) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -83,7 +83,7 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 		t.Errorf("figures out of range: %s", out)
 	}
 
-	// What was kept is a store like any other, with its filters, and the input.
+	// The kept directory is an ordinary store with its filters and the input.
 	tool{}.must(t, "check", keep)
 	lines, err := os.ReadFile(data)
 	if err != nil {
@@ -151,7 +151,7 @@ func TestDemoSeesWrongAnswers(t *testing.T) {
 	if c, err := d.measure(t.Context(), d.options, ""); err != nil || c.wrong != 0 {
 		t.Fatalf("%d wrong answers, %v; want none", c.wrong, err)
 	}
-	// The store is right, and so the set is made wrong: a key with another value, and one that is not there.
+	// The store is correct, so the set is made wrong: a key with another value, and a missing key.
 	pairs[7].Value = []byte("left")
 	if d.set, err = workload.NewPairs(append(pairs, workload.Pair{Key: []byte("key/00007/not stored")})); err != nil {
 		t.Fatal(err)

@@ -111,7 +111,7 @@ func TestLongValuesInJSONAreBase64(t *testing.T) {
 }
 
 func TestTheLongestPairFitsALineOfEachFormat(t *testing.T) {
-	// Bounds, not bytes: a line of the longest pair takes half a gigabyte.
+	// Compare the limits only: a line of the longest pair takes half a gigabyte.
 	text := 6 * (bloomkv.MaxKeySize + longText) // every byte escaped
 	coded := (bloomkv.MaxKeySize+bloomkv.MaxValueSize)/3*4 + 6*bloomkv.MaxKeySize
 	for _, f := range formats {
@@ -126,7 +126,7 @@ func TestTheLongestPairFitsALineOfEachFormat(t *testing.T) {
 	}
 }
 
-// FuzzLine takes its input as the two halves of a pair, which every format must give back, and as a line, which must be
+// FuzzLine uses its input as the two halves of a pair, which every format must restore, and as a line, which must be
 // refused or mean the same pair when it is written again.
 func FuzzLine(f *testing.F) {
 	for _, seed := range []string{

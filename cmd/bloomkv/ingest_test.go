@@ -137,7 +137,7 @@ func TestIngestStoresAllOrNothing(t *testing.T) {
 	sameTables(t, before, readDir(t, dir))
 }
 
-// sameTables wants a store to have the tables that it had before, and no logs. Numbers of files may have been taken.
+// sameTables checks that a store has the same tables as before and no logs. File numbers may have been used.
 func sameTables(t *testing.T, before, after map[string]string) {
 	t.Helper()
 	for _, files := range []map[string]string{before, after} {

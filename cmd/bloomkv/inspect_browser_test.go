@@ -24,7 +24,7 @@ import (
 
 var shots = flag.String("shots", "", "write the screenshots of the documents into this `directory`")
 
-// A browser looks at pages; it is installed or not.
+// A browser displays pages, if one is installed.
 type browser struct {
 	program, home string
 }
@@ -43,8 +43,8 @@ func newBrowser(t *testing.T) *browser {
 	return nil
 }
 
-// run opens a file; what it says itself and what its pages say to the console is in errs. A browser that does not run
-// skips the test.
+// run opens a file. The messages of the browser and of the console of its pages are in errs. The test is skipped if the
+// browser does not run.
 func (b *browser) run(t *testing.T, file string, flags ...string) (out, errs []byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -64,7 +64,7 @@ func (b *browser) run(t *testing.T, file string, flags ...string) (out, errs []b
 	return o.Bytes(), e.Bytes()
 }
 
-// lookAround runs at the end of a page in a frame, and writes what it sees beside the frame.
+// lookAround runs at the end of a page in a frame and writes its measurements outside the frame.
 const lookAround = `<script>
 for (const d of document.querySelectorAll("details")) d.open = true;
 const seen = {
@@ -140,7 +140,7 @@ func TestABrowserShowsWhatInspectDraws(t *testing.T) {
 			if err := os.WriteFile(page, []byte(doc), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			// The page forbids all loading, so that an attempt is a complaint.
+			// The page forbids all loading, so an attempt is reported.
 			dom, errs := b.run(t, page, "--dump-dom")
 			if complaints := regexp.MustCompile(`(?m)^.*CONSOLE.*$`).FindAll(errs, -1); len(complaints) > 0 ||
 				!bytes.Contains(dom, []byte("</main>")) {
@@ -151,10 +151,10 @@ func TestABrowserShowsWhatInspectDraws(t *testing.T) {
 	}
 }
 
-// look looks at a page in frames: a phone's width and a desk's, light and dark.
+// look measures a page in frames as wide as a phone and as a desk, light and dark.
 func (b *browser) look(t *testing.T, doc string, pictures int) {
 	t.Helper()
-	// it forbids the script
+	// the policy forbids the script
 	doc = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAllString(doc, "")
 	doc = html.EscapeString(strings.Replace(doc, "</body>", lookAround, 1))
 	var frames strings.Builder
@@ -198,8 +198,7 @@ func (b *browser) look(t *testing.T, doc string, pictures int) {
 	}
 }
 
-// With -shots it makes the pictures in docs/images, of the store that anybody gets from bloomkv demo, and of a larger
-// table.
+// With -shots it writes the images in docs/images, of the store that bloomkv demo creates and of a larger table.
 func TestScreenshotsForTheDocuments(t *testing.T) {
 	if *shots == "" {
 		t.Skip("without -shots")

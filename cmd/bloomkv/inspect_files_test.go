@@ -41,7 +41,7 @@ func write(t *testing.T, dir, base, content string) {
 	}
 }
 
-// TestOpeningDoesWithFilesWhatInspectSays opens the store and looks what has become of them.
+// TestOpeningDoesWithFilesWhatInspectSays opens the store and checks what has become of the files.
 func TestOpeningDoesWithFilesWhatInspectSays(t *testing.T) {
 	dir := newStore(t, manyLines(300))
 	evil := "a\x1b[2J\nb"
@@ -88,7 +88,7 @@ func TestOpeningDoesWithFilesWhatInspectSays(t *testing.T) {
 // inspectOneByOne ends the error of a store whose manifest cannot be read.
 const inspectOneByOne = "; tables and logs can be inspected one by one"
 
-// TestOpeningIsRefusedWhereInspectSaysSo damages stores, looks at them, and opens them.
+// TestOpeningIsRefusedWhereInspectSaysSo damages stores, inspects them, and opens them.
 func TestOpeningIsRefusedWhereInspectSaysSo(t *testing.T) {
 	to := func(content string) func([]byte) []byte {
 		return func([]byte) []byte { return []byte(content) }
@@ -229,7 +229,7 @@ func TestOpeningIsRefusedWhereInspectSaysSo(t *testing.T) {
 	}
 }
 
-// TestAStoreThatChangesIsNotDamaged looks at a store again and again while it is written, flushed and compacted.
+// TestAStoreThatChangesIsNotDamaged inspects a store repeatedly while it is written, flushed and compacted.
 func TestAStoreThatChangesIsNotDamaged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	db, err := bloomkv.Open(dir, &bloomkv.Options{
@@ -239,7 +239,7 @@ func TestAStoreThatChangesIsNotDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Keys are overwritten again and again: in a store that grows each look would take longer than the last.
+	// Keys are overwritten: in a growing store each inspection would take longer than the one before.
 	keys, least, most := 20_000, 100, 400
 	if testing.Short() {
 		keys, least, most = 5_000, 10, 400

@@ -27,8 +27,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const footerBytes = 80 // of a table; sstable/format.go has the drawing
 
-// reseal puts right the checksums of a table whose filter block was changed: of units, of the filter's header, of the
-// filter in the footer, of the footer; as far as they are there.
+// reseal corrects the checksums of a table whose filter block was changed: those of the units, of the filter's
+// header, of the filter in the footer, and of the footer, as far as they exist.
 func reseal(table []byte) {
 	footer := table[len(table)-footerBytes:]
 	id, at, n := binary.LittleEndian.Uint64(footer), binary.LittleEndian.Uint64(footer[8:]),
@@ -55,8 +55,8 @@ func reseal(table []byte) {
 	binary.LittleEndian.PutUint32(footer[64:], crc(footer[:64], footer[68:]))
 }
 
-// faulty copies a table into a directory of its own, with units of its filter that hold the hashes, mixed with the
-// filter's seed already, which keys adds.
+// faulty copies a table to another directory and fills its filter with the hashes that keys adds, which are already
+// mixed with the filter's seed.
 func faulty(t *testing.T, table string, keys func(seed bloomblock.Seed, add func(mixed bloomblock.Hash))) string {
 	t.Helper()
 	b, err := os.ReadFile(table)
@@ -168,7 +168,7 @@ func TestFaultsOfAFilterAreFlaggedByName(t *testing.T) {
 	}
 }
 
-// manyShapes is stores with tables of all kinds.
+// manyShapes returns stores with tables of all kinds.
 func manyShapes(t *testing.T) (dirs []string) {
 	t.Helper()
 	load := func(lines string, flags ...string) string {

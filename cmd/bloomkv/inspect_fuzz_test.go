@@ -21,7 +21,7 @@ import (
 	"github.com/bloomkv/bloomkv/sstable"
 )
 
-// smallTable is a table of a few keys.
+// smallTable returns a table of a few keys.
 func smallTable(tb testing.TB, ribbon bool, keys ...string) []byte {
 	tb.Helper()
 	params, err := bloomblock.ParamsNested(0.05, 0.001)
@@ -45,7 +45,7 @@ func smallTable(tb testing.TB, ribbon bool, keys ...string) []byte {
 	return b.Bytes()
 }
 
-// printable fails where a line of what was printed could drive a terminal.
+// printable fails if a printed line could control a terminal.
 func printable(t *testing.T, args []string, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -55,7 +55,7 @@ func printable(t *testing.T, args []string, text string) {
 	}
 }
 
-// repairLog puts right the checksums of the records of a log, as far as their lengths lead from one to the next.
+// repairLog corrects the checksums of the records of a log, as far as their lengths lead from one to the next.
 func repairLog(b []byte, number uint64) {
 	for at := 32; at+24 <= len(b); {
 		n := int(binary.LittleEndian.Uint32(b[at+8:]))
@@ -69,13 +69,13 @@ func repairLog(b []byte, number uint64) {
 	}
 }
 
-// saltOf is the salt of a log's records.
+// saltOf returns the salt of a log's records.
 func saltOf(b []byte) []byte {
 	id := binary.LittleEndian.Uint64(b[24:])
 	return binary.LittleEndian.AppendUint32(nil, uint32(id>>32)^uint32(id)|1)
 }
 
-// killed is a store of every kind of table, as a kill leaves it: its log is not written out.
+// killed returns a store with every kind of table and a log, as the death of a process leaves it.
 func killed(tb testing.TB) (files map[string][]byte) {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -110,7 +110,8 @@ func killed(tb testing.TB) (files map[string][]byte) {
 	return files
 }
 
-// FuzzInspect: any file is an answer or an error that names it; nothing that is printed can drive a terminal.
+// FuzzInspect checks that any file gives a result or an error that names it, and that no output can control a
+// terminal.
 func FuzzInspect(f *testing.F) {
 	table := smallTable(f, false, "\x1b[2J", "a", "b\x00", "\xff")
 	names := []string{"000001.sst", "000001.log", "MANIFEST-000001", "renamed"}
@@ -175,8 +176,8 @@ func FuzzInspect(f *testing.F) {
 	})
 }
 
-// FuzzInspectStore: a directory with any files in it is an answer or an error, and opening it to be read does what
-// inspect says.
+// FuzzInspectStore checks that any directory gives a result or an error, and that opening it read-only does what
+// inspect reports.
 func FuzzInspectStore(f *testing.F) {
 	files := killed(f)
 	var table, log, manifest string

@@ -17,8 +17,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-// logOf is a copy of the log of a store that a program writes, with what it reserved cut off: three synced records, and
-// one that no later one promises.
+// logOf returns a copy of the log of an open store without its reserved zeros: three synced records, and one that no
+// later record confirms.
 func logOf(t *testing.T) (name string, b []byte) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -89,7 +89,7 @@ func TestALogIsShownOperationByOperation(t *testing.T) {
 	}
 }
 
-// fixHeader puts right the checksums of a record at an offset of a log, as package wal draws it.
+// fixHeader corrects the checksums of a record at an offset of a log, as defined in package wal.
 func fixHeader(b []byte, number uint64, at, payload int) {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	binary.LittleEndian.PutUint32(b[at+4:], crc32.Checksum(b[at+24:][:payload], table))
@@ -113,7 +113,7 @@ func TestDamageOfALogIsLocatedAndJudged(t *testing.T) {
 		change  func(b []byte) []byte
 		code    int
 		records int
-		want    *inspect.Break // but for Unread
+		want    *inspect.Break // except Unread
 		reason  string
 	}{
 		{

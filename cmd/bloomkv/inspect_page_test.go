@@ -22,7 +22,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-// treeStore is a store of two levels, the upper one of a few runs, that has counted some lookups.
+// treeStore returns a store of two levels that has counted some lookups. The upper level has a few runs.
 func treeStore(t *testing.T, o bloomkv.Options) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -57,7 +57,7 @@ func treeStore(t *testing.T, o bloomkv.Options) string {
 	return dir
 }
 
-// pageOf is the page of a file or a store, with what else is asked.
+// pageOf returns the page of a file or a store.
 func pageOf(t *testing.T, args ...string) (doc string, code int) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "page.html")
@@ -69,8 +69,8 @@ func pageOf(t *testing.T, args ...string) (doc string, code int) {
 	return string(b), r.code
 }
 
-// textOf reads a page as XML, which it is but for its first line and the elements that have no end. It returns the text
-// that is not in pictures, and counts the elements.
+// textOf parses a page as XML after adding the missing end tags. It returns the text outside of charts, and counts
+// the elements.
 func textOf(t *testing.T, doc string) (text string, elements map[string]int) {
 	t.Helper()
 	doc = regexp.MustCompile(`<meta([^>]*)>`).ReplaceAllString(strings.TrimPrefix(doc, "<!DOCTYPE html>"), "<meta$1/>")
@@ -111,8 +111,8 @@ func textOf(t *testing.T, doc string) (text string, elements map[string]int) {
 	}
 }
 
-// agreeOnPage finds every number of a JSON object on the page, as it is, as a percentage, or with the offset of the
-// filter it belongs to. Maps are colors there and no numbers.
+// agreeOnPage finds every number of a JSON object on the page: unchanged, as a percentage, or with the offset of its
+// filter added. Maps are drawn in colors and have no numbers.
 func agreeOnPage(t *testing.T, what, text, encoded string) {
 	t.Helper()
 	var object map[string]any
@@ -165,7 +165,7 @@ func agreeOnPage(t *testing.T, what, text, encoded string) {
 	walk("", object, 0)
 }
 
-// rowsUnder are the cells of the tables with a caption, row by row, each without its name.
+// rowsUnder returns the cells of the tables with a caption, row by row, without the row names.
 func rowsUnder(doc, caption string) (rows [][]string) {
 	cell := regexp.MustCompile(`<td[^>]*>([^<]*)</td>`)
 	for _, part := range strings.Split(doc, "<caption>"+html.EscapeString(caption)+"</caption>")[1:] {
@@ -181,7 +181,7 @@ func rowsUnder(doc, caption string) (rows [][]string) {
 	return rows
 }
 
-// agreeOnRow compares the beginning of a row with numbers, in their order.
+// agreeOnRow compares the beginning of a row with numbers in their order.
 func agreeOnRow(t *testing.T, caption string, rows [][]string, i int, want ...float64) {
 	t.Helper()
 	if i >= len(rows) || len(rows[i]) < len(want) {
@@ -250,7 +250,7 @@ func agreeOnLevels(t *testing.T, doc, object string) {
 	}
 }
 
-// stringsFrom are rows without their first columns.
+// stringsFrom returns rows without their first columns.
 func stringsFrom(rows [][]string, column int) (cut [][]string) {
 	for _, row := range rows {
 		cut = append(cut, row[column:])
@@ -343,7 +343,7 @@ func TestThePageFlagsWhatIsOff(t *testing.T) {
 	}
 }
 
-// newStoreWith is a store of some lines made with flags.
+// newStoreWith returns a store of some lines that was created with flags.
 func newStoreWith(t *testing.T, flags ...string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")

@@ -16,7 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-// prefixStore has keys with prefixes by the second slash, and two without.
+// prefixStore returns a store of keys with prefixes up to the second slash, and two keys without.
 func prefixStore(t *testing.T, flags ...string) (dir, table string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "store")

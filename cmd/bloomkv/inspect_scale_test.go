@@ -24,8 +24,8 @@ var scaleKeys = flag.Int("keys", 8_000,
 
 func scaleKey(i int) []byte { return fmt.Appendf(nil, "user/%09d", i) }
 
-// scaleStore is a store of so many keys, put in random order, in three levels and some runs of level 0, and what a
-// lookup of as many absent keys between them has wasted.
+// scaleStore returns a store of n keys, written in random order to three levels and some runs of level 0, and the
+// reads wasted per lookup of n absent keys between them.
 func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, wasted float64) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "store")
@@ -76,8 +76,8 @@ func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, waste
 	return dir, wasted
 }
 
-// TestTextJSONAndPageAgreeOnAStore looks at the store and at each of its tables three ways. Every filter is built
-// again, and answers random hashes as its bits say.
+// TestTextJSONAndPageAgreeOnAStore compares text, JSON and page of a store and of each of its tables. Every filter is
+// rebuilt and queried with random hashes.
 func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some thirty tables, each looked at three ways")
@@ -97,8 +97,8 @@ func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
 			return text, object, doc, page
 		}
 		text, _, doc, page := ask(dir, "--verify", "--what-if", "fpr=0.001")
-		// With a page JSON has all of the tables that are on it in full. What is not has its numbers on a page of its
-		// own.
+		// With a page, JSON also has the filters of the tables that are shown in full. The other tables are checked on
+		// pages of their own.
 		object := tool{}.must(t, "inspect", "--json", dir, "--verify", "--what-if", "fpr=0.001", "--html",
 			filepath.Join(t.TempDir(), "page.html"))
 		agreeOnLevels(t, doc, object)
@@ -145,7 +145,7 @@ func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
 	}
 }
 
-// agreeWithObject finds each number of a page in the JSON of the same.
+// agreeWithObject finds each number of a page in the JSON.
 func agreeWithObject(t *testing.T, page, object string) {
 	t.Helper()
 	var all any
@@ -172,7 +172,7 @@ func agreeWithObject(t *testing.T, page, object string) {
 	}
 }
 
-// filterOffsets are where filter blocks begin in their files: what is in them is told by its place in the file.
+// filterOffsets returns the offsets of the filter blocks in their files, to which offsets on the page are relative.
 func filterOffsets(v any) (at []float64) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -190,7 +190,7 @@ func filterOffsets(v any) (at []float64) {
 	return at
 }
 
-// settle waits until a store has nothing left to do.
+// settle waits until the background work of a store is done.
 func settle(t *testing.T, db *bloomkv.DB) {
 	t.Helper()
 	for begin := time.Now(); !db.Metrics().Settled || !db.Metrics().Warm; time.Sleep(time.Millisecond) {

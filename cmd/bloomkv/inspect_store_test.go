@@ -19,7 +19,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// TestTextAndJSONOfAStoreAgree reads every number of the text in the object, and every figure of the object in the
+// TestTextAndJSONOfAStoreAgree finds every number of the text in the object, and every figure of the object in the
 // text.
 func TestTextAndJSONOfAStoreAgree(t *testing.T) {
 	if testing.Short() {
@@ -47,7 +47,7 @@ func TestTextAndJSONOfAStoreAgree(t *testing.T) {
 		}
 		have := []float64{60, 10, 64} // columns, bytes of a block
 		numbers(all, func(f float64) { have = append(have, f, 10*f, 100*f) })
-		// The picture's digits and the columns of the matrix are no figures.
+		// The digits of the drawing and the columns of the matrix are not figures.
 		var kept []string
 		picture := regexp.MustCompile(`^ +\d+ +\d+  [\[\]!0-9 ]+$`)
 		for line := range strings.Lines(text) {
@@ -76,7 +76,7 @@ func TestTextAndJSONOfAStoreAgree(t *testing.T) {
 	}
 }
 
-// agreeOnFigures looks for the rows of the tables of levels and of what-if, and for memory by part.
+// agreeOnFigures finds the rows of the tables of levels and of what-if, and memory by part.
 func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 	t.Helper()
 	fields := oneLine(text)

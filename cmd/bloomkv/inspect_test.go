@@ -20,7 +20,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-// names are the members of a JSON object, sorted.
+// names returns the members of a JSON object, sorted.
 func names(t *testing.T, text string) []string {
 	t.Helper()
 	var object map[string]any
@@ -30,7 +30,7 @@ func names(t *testing.T, text string) []string {
 	return slices.Sorted(maps.Keys(object))
 }
 
-// firstOf is the first member of a list in a JSON object.
+// firstOf returns the first member of a list in a JSON object.
 func firstOf(t *testing.T, text, list string) string {
 	t.Helper()
 	var object map[string]json.RawMessage
@@ -52,7 +52,7 @@ func manyLines(n int) string {
 	return b.String()
 }
 
-// glob is the one file of a store that matches.
+// glob returns the only file of a store that matches a pattern.
 func glob(t *testing.T, dir, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -202,7 +202,7 @@ func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A byte in the first data block, one in the filter (found by its magic), one in the footer.
+	// A byte in the first data block, one in the filter (found by its magic number), one in the footer.
 	filter := bytes.Index(whole, []byte("bloomblk"))
 	for _, at := range []int{100, filter + bloomblock.HeaderSize + 3, len(whole) - 20} {
 		broken := bytes.Clone(whole)
@@ -295,7 +295,7 @@ func TestInspectShowsAManifestUpToItsDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // an edit each; a later one says that the earlier ones were durable
+	for range 3 { // each adds an edit, which confirms that the earlier ones were durable
 		if err := errors.Join(db.Put([]byte("key"), nil), db.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
@@ -492,7 +492,7 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 		if err != nil || facts.FilterKeys != 3000 {
 			t.Fatalf("%v, %d keys: %s", err, facts.FilterKeys, object)
 		}
-		// of one table alone
+		// only for a single table
 		got := slices.DeleteFunc(names(t, string(facts.Prefix)), func(name string) bool { return name == "filter" })
 		if p.Damage == nil && !slices.Equal(got, prefixNames) {
 			t.Errorf("names %q, want %q", got, prefixNames)

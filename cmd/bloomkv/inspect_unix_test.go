@@ -88,7 +88,7 @@ func TestWhatIsNoFileIsAnError(t *testing.T) {
 		{at("loop"), "too many levels of symbolic links"},
 		{at("000001.sst"), "no such file"},
 		{at("000002.sst"), "no store here: open " + at("000002.sst")},
-		{at("000003.sst"), "000003.sst: "}, // which nobody may read, or the administrator, and it is empty
+		{at("000003.sst"), "000003.sst: "}, // unreadable, or for the administrator empty
 		{"", "no such file"},
 		{at("none\x1b[2J"), `none\x1b[2J: no such file`},
 		{strings.Repeat("x", 5000), "file name too long"},
@@ -98,7 +98,7 @@ func TestWhatIsNoFileIsAnError(t *testing.T) {
 			t.Errorf("%.100q: exit %d, %q, want %q", c.name, r.code, r.err, c.want)
 		}
 	}
-	// Links are followed, and what they lead to has its own name.
+	// Links are followed, and the output has the name of their target.
 	table := sstFiles(t, newStore(t, manyLines(100)))[0]
 	evil := at("evil\x1b[2J\n")
 	if err := errors.Join(os.Symlink(table, at("link")), os.Link(table, evil)); err != nil {
@@ -123,7 +123,7 @@ func TestWhatIsNoFileIsAnError(t *testing.T) {
 	}
 }
 
-// TestHugeFilesTakeLittleMemory looks at files of a quarter of a gibibyte with nothing in them, or little.
+// TestHugeFilesTakeLittleMemory inspects sparse files of 256 MiB with little or no content.
 func TestHugeFilesTakeLittleMemory(t *testing.T) {
 	const size, most = 256 << 20, 16 << 20
 	store := newStore(t, manyLines(100))
@@ -155,7 +155,7 @@ func TestHugeFilesTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// TestAFileThatChangesWhileItIsReadIsAnAnswerOrAnError cuts files off and restores them while they are looked at.
+// TestAFileThatChangesWhileItIsReadIsAnAnswerOrAnError truncates and restores files while they are inspected.
 func TestAFileThatChangesWhileItIsReadIsAnAnswerOrAnError(t *testing.T) {
 	store := newStore(t, manyLines(5000))
 	logName, log := logOf(t)

@@ -17,7 +17,7 @@ var oddKeys = []string{
 	"\u009b", "--escaped", strings.Repeat("k", 48),
 }
 
-// oddStore is a store of keys that a command line can't carry, or not easily.
+// oddStore returns a store of keys that are hard or impossible to write on a command line.
 func oddStore(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -80,7 +80,7 @@ func TestKeysAreReadAsTheyArePrinted(t *testing.T) {
 	if got, want := strings.Count(tool{}.must(t, "scan", dir), "\n"), len(oddKeys)-3; got != want {
 		t.Errorf("%d keys are left, want %d", got, want)
 	}
-	// empty is a bound: nothing is before it
+	// the empty key is a bound before which there is no key
 	if got := (tool{}).must(t, "scan", dir, "--escaped", "--to", ""); got != "" {
 		t.Errorf("scan to the empty key: %q", got)
 	}

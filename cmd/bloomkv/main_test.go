@@ -17,13 +17,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// tool is a run of the tool in this process.
+// A tool runs the tool in this process.
 type tool struct {
 	in       string
 	terminal bool
 }
 
-// result is what it left behind.
+// A result is the outcome of a run.
 type result struct {
 	code     int
 	out, err string
@@ -40,7 +40,7 @@ func (o tool) run(t *testing.T, args ...string) result {
 	return result{code, out.String(), errs.String()}
 }
 
-// must runs the tool and wants all to be well. It returns what was printed.
+// must runs the tool, fails unless it succeeds, and returns its output.
 func (o tool) must(t *testing.T, args ...string) string {
 	t.Helper()
 	r := o.run(t, args...)
@@ -53,7 +53,7 @@ func (o tool) must(t *testing.T, args ...string) string {
 // oneLine returns text with single spaces between its words, since messages are wrapped.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// newStore is a store of the lines, and its directory.
+// newStore creates a store of the lines and returns its directory.
 func newStore(t *testing.T, lines string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -114,7 +114,7 @@ func TestExitCodesTellAnswersFromTrouble(t *testing.T) {
 	}
 }
 
-// fullDisk takes no byte.
+// fullDisk fails to write anything.
 type fullDisk struct{}
 
 var errFull = errors.New("no space left")
@@ -188,7 +188,7 @@ func TestReadingCommandsNeverCreateAStore(t *testing.T) {
 	}
 }
 
-// readDir is the content of every file of a store.
+// readDir returns the content of every file of a store.
 func readDir(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -206,7 +206,8 @@ func readDir(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// uncleanStore is what the death of a process leaves of a store with a table and a log, with or without its lock file.
+// uncleanStore returns the directory of a store with a table and a log, as the death of a process leaves it, with or
+// without its lock file.
 func uncleanStore(t *testing.T, lock bool) string {
 	t.Helper()
 	dir := newStore(t, "a\t1\nb\t2\n")
@@ -234,7 +235,7 @@ func TestReadingCommandsChangeNothingAndSeeWhatIsInLogs(t *testing.T) {
 	for _, lock := range []bool{true, false} {
 		dir := uncleanStore(t, lock)
 		before := readDir(t, dir)
-		reader, err := openToRead(dir) // beside them
+		reader, err := openToRead(dir) // a reader does not disturb them
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -313,8 +314,8 @@ func TestHelpTellsExitCodesAndCompletionIsThere(t *testing.T) {
 	}
 }
 
-// hostile has what terminals act on: escape sequences of 7 and 8 bits, bells, carriage returns, direction marks, and
-// bytes that are not UTF-8.
+// hostile contains bytes that control terminals: escape sequences of 7 and 8 bits, bells, carriage returns, direction
+// marks, and invalid UTF-8.
 const hostile = "\x1b]0;owned\a\x1b[2J\u009b31m\r\b\x7f\u202e\u2066\xff\xc2"
 
 func TestNothingStoredDrivesATerminal(t *testing.T) {
@@ -360,7 +361,7 @@ func TestNothingStoredDrivesATerminal(t *testing.T) {
 		}
 		checkPrintable(t, args, treeColor.ReplaceAllString(r.out+r.err, ""))
 	}
-	// Without colors the page of a table and the text of its entries are plain too.
+	// Without colors the text of a table and of its entries has no escape sequences either.
 	var out bytes.Buffer
 	a := &app{cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out, OutTerminal: true}}
 	args := []string{"inspect", "--entries", tables[0]}
@@ -370,7 +371,7 @@ func TestNothingStoredDrivesATerminal(t *testing.T) {
 	checkPrintable(t, args, out.String())
 }
 
-// treeColor is what the picture of a tree has on a terminal.
+// treeColor matches the colors of the drawing of a tree.
 var treeColor = regexp.MustCompile("\x1b\\[(38;5;16;48;5;[0-9]+|0)m")
 
 func checkPrintable(t *testing.T, args []string, text string) {
@@ -424,7 +425,7 @@ func TestAnInterruptedDemoLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// stuckReader gives its lines, says that it is stuck, and waits for ever.
+// A stuckReader returns its lines, calls stuck, and then blocks.
 type stuckReader struct {
 	lines *strings.Reader
 	stuck func()

@@ -16,7 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// treeOf is the names of all that is below a directory.
+// treeOf returns the names of everything below a directory.
 func treeOf(t *testing.T, dir string) []string {
 	t.Helper()
 	var names []string
@@ -120,7 +120,7 @@ func TestAFailureLeavesAStoreThatWasThere(t *testing.T) {
 	}
 }
 
-// TestDataOfADamagedStoreIsNotRemoved looks at a store whose CURRENT is lost, which must not pass for a new one.
+// TestDataOfADamagedStoreIsNotRemoved checks a store without CURRENT, which must not be mistaken for a new one.
 func TestDataOfADamagedStoreIsNotRemoved(t *testing.T) {
 	dir := newStore(t, "a\t1\n")
 	if err := errors.Join(os.Remove(filepath.Join(dir, "CURRENT")),

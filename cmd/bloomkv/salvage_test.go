@@ -11,7 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
-// tableFilesOf are the paths of the tables of a store.
+// tableFilesOf returns the paths of the tables of a store.
 func tableFilesOf(t *testing.T, dir string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "*.sst"))
@@ -141,7 +141,7 @@ func TestATableIsReadByItself(t *testing.T) {
 	}
 }
 
-// A table that was not compacted has several versions of a key, tombstones and range deletes of its own.
+// A table that was not compacted has several versions of a key, tombstones and range deletes.
 func TestOfATableTheNewestVersionIsShown(t *testing.T) {
 	dir := newStore(t, "")
 	_ = os.RemoveAll(dir)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lastWords fails a test when something is drawn after the end, and ends the goroutine that draws.
+// A lastWords fails a test if something is drawn after the end, and ends the goroutine that draws it.
 type lastWords struct {
 	t     *testing.T
 	drawn strings.Builder

@@ -8,7 +8,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// TestNoOtherSharesAreBetterThanTheOptimum moves bits from one run to another, in many trees and by many amounts.
+// TestNoOtherSharesAreBetterThanTheOptimum moves various numbers of bits between runs in many trees.
 func TestNoOtherSharesAreBetterThanTheOptimum(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 200 {

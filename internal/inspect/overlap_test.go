@@ -10,9 +10,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestPlacesAndOverlapsAreThoseOfTheKeys looks at a store of which it is known where its keys are: n in the last level,
-// a quarter to half of them again in a run of level 0, and in a newer one a tenth in front of their end, half of it
-// new.
+// TestPlacesAndOverlapsAreThoseOfTheKeys inspects a store whose keys are known: n in the last level, the second
+// quarter of them again in a run of level 0, and the last tenth in a newer run, together with as many new keys.
 func TestPlacesAndOverlapsAreThoseOfTheKeys(t *testing.T) {
 	const n = 40_000
 	for _, tableSize := range []int64{1 << 20, 32 << 10} { // a few tables, and more than 64
@@ -22,7 +21,7 @@ func TestPlacesAndOverlapsAreThoseOfTheKeys(t *testing.T) {
 		}
 		all := n + n/50
 		g.put(each(n/4, n/2))
-		// the last 4,000 keys, and one new one behind each: in order, as the names go on
+		// the last 4,000 keys, and 4,000 new ones after them
 		g.put(func(yield func(int) bool) {
 			for i := all - n/10; i < all+n/10 && yield(i); i++ {
 			}
@@ -192,7 +191,7 @@ func TestTablesOfAnotherPromiseAreFlagged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Filters = &manifest.Filters{FPR: 0.01, Ratio: 10} // as if who wrote last had asked for that
+	m.Filters = &manifest.Filters{FPR: 0.01, Ratio: 10} // as if the last writer had used these options
 	number := m.NextFile
 	m.NextFile++
 	again, err := manifest.Create(vfs.OS, g.dir, number, m)

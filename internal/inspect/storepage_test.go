@@ -13,7 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/picture"
 )
 
-// bigStore is a store of so many tables on levels 0 and 6; level 0 has a run for each of its tables.
+// bigStore returns a store with the given numbers of tables on levels 0 and 6. Each table of level 0 is a run.
 func bigStore(upper, lower int) *Store {
 	s := &Store{Manifest: "MANIFEST-000001", Levels: []Level{{Level: 0}, {Level: 6}}}
 	add := func(level int, run uint64, from, to float64) {
@@ -104,7 +104,7 @@ func TestTablesThatStandOutAreThoseInTroubleAndTheLargest(t *testing.T) {
 	}
 }
 
-// Of a sound unit and of what is missing the pictures are what the facts allow.
+// TestChartsAreOfWhatThereIs checks the charts of intact, small, damaged and missing filters.
 func TestChartsAreOfWhatThereIs(t *testing.T) {
 	m := &bloomblock.Measured{}
 	bin := []bloomblock.Bin{{From: 200, To: 209, Blocks: 3, Want: 2.5}, {From: 210, To: 214, Blocks: 1, Want: 1.5}}

@@ -18,7 +18,7 @@ import (
 var treeKeys = flag.Int("keys", 60_000,
 	"keys of the stores whose trees are looked at; as many absent ones are looked up")
 
-// A grown is a store with several levels, runs that reach over a part of the keys, overwritten keys and ingested ones.
+// A grown is a store with several levels, runs over parts of the keys, overwritten keys and ingested ones.
 type grown struct {
 	*testing.T
 	dir  string
@@ -55,7 +55,7 @@ func (g *grown) settle() {
 	}
 }
 
-// between is n random numbers from lo on and below hi.
+// between returns n random numbers in [lo, hi).
 func between(rng *rand.Rand, n, lo, hi int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for range n {
@@ -66,7 +66,7 @@ func between(rng *rand.Rand, n, lo, hi int) iter.Seq[int] {
 	}
 }
 
-// grow makes a store. Of the keys from 0 to n, all are there; the last twentieth is ingested.
+// grow creates a store of the keys from 0 to n, of which the last twentieth is ingested.
 func grow(t *testing.T, n int, o bloomkv.Options) *grown {
 	t.Helper()
 	g := &grown{T: t, dir: t.TempDir(), keys: n}
@@ -104,7 +104,7 @@ func grow(t *testing.T, n int, o bloomkv.Options) *grown {
 	return g
 }
 
-// wasted looks absent keys up that lie as those lie that there are, and returns the wasted reads of a lookup.
+// wasted looks up absent keys that are distributed like the present ones, and returns the wasted reads per lookup.
 func (g *grown) wasted(lookups int) float64 {
 	g.Helper()
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -129,8 +129,8 @@ func (g *grown) inspect(o inspect.Options) *inspect.Store {
 	return s
 }
 
-// TestPredictedWasteIsWhatLookupsCount holds predicted wasted reads against those counted by the running store, within
-// 5 % and three standard deviations of what was counted; and memory by part against what the store says.
+// TestPredictedWasteIsWhatLookupsCount compares predicted wasted reads with those that the running store counts,
+// within 5 % and three standard deviations, and memory by part with the metrics of the store.
 func TestPredictedWasteIsWhatLookupsCount(t *testing.T) {
 	for _, kind := range []bloomkv.FilterKind{bloomkv.BloomFilter, bloomkv.RibbonFilter} {
 		for _, fpr := range []float64{0.2, 0.01} {

@@ -12,9 +12,9 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-// steady makes a store whose shape does not depend on time: n keys in the last level, then a part of them, and new
-// ones, in runs of level 0, too few to be compacted. By memory, older filters are of a plan for fewer keys: so with
-// FilterMemory there are no such runs.
+// steady creates a store whose shape does not depend on time: n keys in the last level, then some of them again and
+// some new ones in runs of level 0, too few to be compacted. With FilterMemory it has no such runs, because older
+// filters would follow a plan for fewer keys.
 func steady(t *testing.T, n int, o bloomkv.Options) *grown {
 	t.Helper()
 	g := &grown{T: t, dir: t.TempDir(), keys: n}
@@ -58,9 +58,9 @@ func question(t *testing.T, text string) inspect.Question {
 	return q
 }
 
-// TestWhatIfIsWhatAStoreThatIsBuiltSoHas asks what another plan would take and give, and compares with a store of the
-// same shape that was built by it: bytes within 2 %, wasted reads, predicted there and counted, within 10 %, and three
-// standard deviations of the count.
+// TestWhatIfIsWhatAStoreThatIsBuiltSoHas compares the answers about another plan with a store of the same shape that
+// was built by it: bytes within 2 %, and wasted reads, predicted and counted, within 10 % and three standard
+// deviations of the count.
 func TestWhatIfIsWhatAStoreThatIsBuiltSoHas(t *testing.T) {
 	const n = 100_000
 	plain := steady(t, n, bloomkv.Options{})
@@ -89,7 +89,7 @@ func TestWhatIfIsWhatAStoreThatIsBuiltSoHas(t *testing.T) {
 			built := steady(t, n, c.o)
 			for begin := time.Now(); c.o.FilterMemory > 0 &&
 				time.Since(begin) < time.Minute; time.Sleep(time.Millisecond) {
-				// Filters are loaded in the background, as what was compacted leaves room.
+				// Filters are loaded in the background, once those of compacted tables have been dropped.
 				if !slices.ContainsFunc(built.db.Tables(),
 					func(t bloomkv.TableMetrics) bool {
 						return t.FilterUnits == 0 ||
