@@ -25,8 +25,10 @@ func (w *writeFlags) add(c *cobra.Command) {
 	w.of = c
 	c.Flags().Float64Var(&w.rate, "fpr", 0.01,
 		"promised filter `RATE` of new tables: wasted reads per lookup of an absent key, over the whole tree; 1 "+
-			"means no\nfilters. The default of this and the next two flags is what the store was last written with, "+
-			"else 0.01 and Bloom")
+			"means no "+
+			"filters.\nWithout --fpr, --ribbon or --filter-prefix, new tables have the filters that the store was "+
+			"last "+
+			"written with")
 	c.Flags().BoolVar(&w.ribbon, "ribbon", false,
 		"build Ribbon filters in new tables: three tenths smaller, but slower to build and to query")
 	c.Flags().TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},

@@ -35,7 +35,7 @@ func (a *app) inspectCommand() *cobra.Command {
 another process writes.
 
 For a store it prints the levels and a drawing of the tree; the memory of the filters and the reads that they waste,
-level by level, beside the promise and the optimum for that memory; how many keys the tables have in common; every
+level by level, with the promise and the optimum for that memory; how many keys the tables have in common; every
 table with its filter; and the logs. --what-if prints what the filters of this tree would take and waste for another
 rate, a given memory in MiB, or the other kind: fpr=0.001, memory=64, kind=ribbon, or kind=ribbon,fpr=0.001.
 
