@@ -25,10 +25,8 @@ func (w *writeFlags) add(c *cobra.Command) {
 	w.of = c
 	c.Flags().Float64Var(&w.rate, "fpr", 0.01,
 		"promised filter `RATE` of new tables: wasted reads per lookup of an absent key, over the whole tree; 1 "+
-			"means no "+
-			"filters.\nWithout --fpr, --ribbon or --filter-prefix, new tables have the filters that the store was "+
-			"last "+
-			"written with")
+			"means no filters.\nWithout --fpr, --ribbon or --filter-prefix, new tables have the filters that the "+
+			"store was last written with")
 	c.Flags().BoolVar(&w.ribbon, "ribbon", false,
 		"build Ribbon filters in new tables: three tenths smaller, but slower to build and to query")
 	c.Flags().TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
