@@ -22,7 +22,7 @@ const crlfHelp = `
 
 In tsv, a carriage return before the line feed is the last byte of the value, because dump must print exactly what load
 has read. With --crlf it is part of the line end, and every line must have one. In hex and json it is ignored, and so is
-a byte order mark before the first line. Input compressed with gzip is an error. A note on standard error tells when a
+a byte order mark before the first line. Input compressed with gzip is an error. A note on standard error reports when a
 carriage return or a byte order mark becomes part of a pair.`
 
 // addFormat adds --format to a command.

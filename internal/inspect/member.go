@@ -74,16 +74,16 @@ func newTree(m *manifest.State) *tree {
 // read reads all tables, one per processor at a time. Problems of a table are among its facts.
 func (t *tree) read(ctx context.Context, dir string, s *manifest.State, o Options) error {
 	var next, done atomic.Int64
-	var told sync.Mutex
+	var calling sync.Mutex
 	var wg sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(t.members)) {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(t.members)) && ctx.Err() == nil; i = next.Add(1) - 1 {
 				t.members[i].read(ctx, dir, t.rateOf(t.members[i].level), o)
 				if o.Progress != nil {
-					told.Lock()
+					calling.Lock()
 					o.Progress(int(done.Add(1)), len(t.members))
-					told.Unlock()
+					calling.Unlock()
 				}
 			}
 		})
