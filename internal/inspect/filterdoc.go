@@ -102,8 +102,7 @@ func (r *Filter) sections(heading, prefix string, live *Live) (all []section) {
 			id: prefix + "rates", heading: title("False positive rate"), label: label("False positive rate"),
 			table: r.rateTable(),
 			explain: "The share of absent keys that the filter does not deny: as its header promises, by the number " +
-				"of " +
-				"keys, blocks and probes, exactly by the bits that are set, and as measured with random hashes.",
+				"of keys, blocks and probes, exactly by the bits that are set, and as measured with random hashes.",
 		}
 		if c := r.ratesChart(prefix, live); c != nil {
 			rates.charts = []picture.Chart{*c}

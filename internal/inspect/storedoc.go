@@ -135,11 +135,11 @@ func btoi(b bool) int {
 
 // tablesSection lists the tables, and shows some of them in full.
 func (s *Store) tablesSection() section {
-	t := newTable("All tables, newest data first", "table", "level", "run", "bytes", "blocks", "entries", "deletes",
-		"range deletes",
-		"filter", "bits/key", "units, probes", "fill", "promised", "from the bits", "units in memory",
-		"bytes in memory",
-		"rate in memory", "wasted reads", "from", "to", "prefix filter", "live", "verify", "first key", "last key")
+	t := newTable("All tables, newest data first",
+		"table", "level", "run", "bytes", "blocks", "entries", "deletes", "range deletes",
+		"filter", "bits/key", "units, probes", "fill", "promised", "from the bits",
+		"units in memory", "bytes in memory", "rate in memory", "wasted reads", "from", "to",
+		"prefix filter", "live", "verify", "first key", "last key")
 	tables := section{id: "tables", heading: "Tables", table: t}
 	listed := s.listed()
 	for i := range s.Tables {

@@ -205,8 +205,8 @@ func (s *Store) treeChart() *picture.Chart {
 		Name: "tree", Title: "Tables over the keys, a row for each run", X: "keys, each as wide as any other",
 		Y: "rate of the filter in memory", FormatY: rate, Spans: spans,
 		Caption: "A box is as wide as the share of the keys that its table spans. A lookup of an absent key asks the " +
-			"filters of the boxes " +
-			"above and below its position. Dark boxes, or bright ones in the dark, let more absent keys through.",
+			"filters of the boxes above and below its position. Dark boxes, or bright ones in the dark, let more " +
+			"absent keys through.",
 	}
 	if each > 1 {
 		c.Caption += fmt.Sprintf(" Each box is up to %s, in the color of the worst.", words.Plural(each, "table"))
@@ -228,8 +228,7 @@ func (s *Store) wasteSection() section {
 		Name: "waste", Title: "Wasted reads of a lookup of an absent key, by level",
 		Y: "wasted reads per lookup", LogY: true, FormatY: rate,
 		Caption: "The promise is kept where predicted is at or below promised. The memory lies where it helps most " +
-			"where predicted is " +
-			"near the optimum. Zero is not drawn.",
+			"where predicted is near the optimum. Zero is not drawn.",
 	}
 	lines := []picture.Line{
 		{Name: "promised"},
@@ -281,13 +280,11 @@ func (s *Store) wasteSection() section {
 		id: "waste", heading: "Wasted reads", label: "wasted reads by a lookup of an absent key, with the filters in " +
 			"memory", table: table,
 		explain: "A wasted read is a search of a table that has no version of the key, because its filter let the " +
-			"key through or " +
-			"because it has no filter.",
+			"key through or because it has no filter.",
 		lines: []string{
 			"absent keys are assumed to be distributed like the present ones; optimum is the least that the same " +
-				"memory can waste in " +
-				"these runs, evenly what it wastes with the same number of bits for every key, and live the rate " +
-				"that lookups measured",
+				"memory can waste in these runs, evenly what it wastes with the same number of bits for every key, " +
+				"and live the rate that lookups measured",
 		},
 	}
 	if len(c.Lines) > 0 {
