@@ -27,7 +27,7 @@ type room struct {
 
 // rooms is the drawing of ARCHITECTURE.md. The root package is ".".
 var rooms = map[string]room{
-	"cmd/bloomkv":   {7, []string{".", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest", "internal/filename", "internal/inspect", "internal/outfile", "internal/words", "internal/workload", "internal/workload/own"}},
+	"cmd/bloomkv":   {7, []string{".", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest", "internal/filename", "internal/cli", "internal/inspect", "internal/outfile", "internal/words", "internal/workload", "internal/workload/own"}},
 	"bench":         {7, []string{".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/outfile", "internal/picture", "internal/workload", "internal/workload/own"}},
 	"bench/compare": {7, []string{".", "bloomblock", "bench/machine", "internal/outfile", "internal/workload", "internal/workload/own"}},
 	"examples":      {7, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
@@ -56,6 +56,7 @@ var rooms = map[string]room{
 	"internal/sstable":  {1, []string{"bloomblock", "internal/cache", "internal/epoch", "internal/merge", "internal/rangedel", "internal/ikey", "internal/corrupt"}},
 	"internal/memtable": {1, []string{"bloom", "bloomblock", "internal/merge", "internal/rangedel", "internal/ikey"}},
 	"bloom":             {1, []string{"bloomblock"}},
+	"internal/cli":      {1, []string{"internal/words"}},    // what command-line programs share
 	"internal/outfile":  {1, []string{"internal/filename"}}, // files that a user of a program names
 	"internal/picture":  {1, []string{"internal/outfile"}},  // charts and pages, for programs alone: it measures nothing and knows no store
 
@@ -101,10 +102,10 @@ var doors = map[string][]string{
 	"github.com/google/btree":             {"internal/memtable"},
 	"github.com/klauspost/compress":       {"internal/sstable/codec.go"},
 	"golang.org/x/sys":                    {"vfs"},
-	"golang.org/x/term":                   {"cmd", "bench"},
-	"github.com/spf13/cobra":              {"cmd", "bench"},
-	"github.com/spf13/pflag":              {"cmd"},
-	"github.com/schollz/progressbar/v3":   {"cmd", "bench"},
+	"golang.org/x/term":                   {"cmd", "bench", "internal/cli"},
+	"github.com/spf13/cobra":              {"cmd", "bench", "internal/cli"},
+	"github.com/spf13/pflag":              {"internal/cli"},
+	"github.com/schollz/progressbar/v3":   {"bench", "internal/cli"},
 	"gonum.org/v1/plot":                   {"internal/picture"},
 	"github.com/cockroachdb/pebble":       {"bench/compare"},
 	"github.com/cockroachdb/pebble/v2":    {"bench/compare"},
@@ -112,11 +113,11 @@ var doors = map[string][]string{
 	"github.com/prometheus/client_golang": {"examples/prometheus"},
 	"github.com/dgraph-io/badger/v4":      {"bench/compare"},
 	"go.etcd.io/bbolt":                    {"bench/compare", "examples/bbolt"},
-	"syscall":                             {"vfs", "cmd", "bench"},
+	"syscall":                             {"vfs", "cmd", "bench", "internal/cli"},
 	"log":                                 {"cmd", "bench", "examples"}, // a library logs through Options.Logger (log/slog) alone
 	"flag":                                {"cmd", "bench", "examples"},
 	"os/exec":                             {"cmd", "bench"},
-	"os/signal":                           {"cmd", "bench", "examples"},
+	"os/signal":                           {"bench", "examples", "internal/cli"},
 	"io/ioutil":                           {},
 }
 
@@ -124,7 +125,7 @@ var doors = map[string][]string{
 var osNames = []string{"FileInfo", "FileMode", "ErrNotExist", "ErrExist", "ErrPermission", "ErrClosed"}
 
 // programs are the directories whose packages are not the library: they may open files, print, log and exit.
-var programs = []string{"cmd", "bench", "examples", "internal/outfile"}
+var programs = []string{"cmd", "bench", "examples", "internal/cli", "internal/outfile"}
 
 // unsafePlaces look past the type system: at the address of a local, to pick a stripe. Sizes may be asked anywhere.
 var unsafePlaces = []string{"internal/epoch"}

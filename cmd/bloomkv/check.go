@@ -1,26 +1,24 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// damageReport is one place of damage, as JSON has it.
+// damageReport is one damage in JSON.
 type damageReport struct {
 	File   string `json:"file"`
 	Offset int64  `json:"offset"`
 	Reason string `json:"reason"`
 }
 
-// damages lists all damage in a tree of errors, in the order of the tree.
+// damages returns all damage in a tree of errors, in the order of the tree.
 func damages(err error) []damageReport {
 	switch e := err.(type) { //nolint:errorlint // the tree is walked by hand: errors.As finds only the first
 	case nil:
@@ -42,25 +40,26 @@ func (a *app) checkCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "check DIR",
-		Short: "Verify a whole store; exit status 2 on damage",
-		Long: `check reads every byte of a store that no one writes and changes nothing. It verifies every checksum, the order of the
-keys, that the tables of a run don't overlap, the counts, the manifest against the directory, the logs record by record,
-and that the filter of each table answers "maybe" for each of its keys.
+		Short: "Verify a whole store; exit status 2 if it is damaged",
+		Long: `check reads every byte of a store and changes nothing. The store must not be open for writing. check
+verifies all checksums, the order of the keys, that the tables of a run do not overlap, the counts, that the manifest
+matches the directory, every record of the logs, and that the filter of each table answers "maybe" for each of its
+keys.
 
-Damage is named by file and offset, each on a line of its own, and the exit status is 2.`,
-		Args: arguments,
+Each damage is printed on a line of its own with its file and offset, and the exit status is 2.`,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := storeDir(args[0]); err != nil {
 				return err
 			}
-			bar := a.newProgress("check", -1, true)
+			bar := a.Progress("check", -1, true)
 			r, err := bloomkv.Check(c.Context(), args[0], nil, func(done, total uint64) {
-				bar.set(clampInt64(done), clampInt64(total))
+				bar.SetBytes(done, total)
 			})
-			bar.end()
+			bar.End()
 			damage := damages(err)
 			if err != nil && len(damage) == 0 {
-				return err // nothing was found out about the store
+				return err // the store was not checked
 			}
 			if asJSON {
 				out := struct {
@@ -73,44 +72,21 @@ Damage is named by file and offset, each on a line of its own, and the exit stat
 					Logs    int            `json:"logs"`
 					Records int            `json:"records"`
 					Damage  []damageReport `json:"damage"`
-				}{err == nil, r.Levels, r.Runs, r.Tables, r.Entries, r.Bytes, r.Logs, r.Records, append([]damageReport{}, damage...)}
-				return errors.Join(err, a.printJSON(out))
+				}{
+					err == nil, r.Levels, r.Runs, r.Tables, r.Entries, r.Bytes, r.Logs, r.Records,
+					append([]damageReport{}, damage...),
+				}
+				return errors.Join(err, a.PrintJSON(out))
 			}
 			if err == nil {
-				fmt.Fprintf(a.out, "ok: %s in %s on %s, %s, %s; %s, %s\n",
+				fmt.Fprintf(a.Out, "ok: %s in %s on %s, %s, %s; %s, %s\n",
 					words.Plural(r.Tables, "table"), words.Plural(r.Runs, "run"), words.Plural(r.Levels, "level"),
-					words.Plural(r.Entries, "entry"), words.Plural(r.Bytes, "byte"), words.Plural(r.Logs, "log"), words.Plural(r.Records, "record"))
+					words.Plural(r.Entries, "entry"), words.Plural(r.Bytes, "byte"),
+					words.Plural(r.Logs, "log"), words.Plural(r.Records, "record"))
 			}
 			return err
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object; damage is listed in it too")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object, which also lists damage")
 	return c
-}
-
-// clampInt64 is n, or the largest int64: a bar counts no further.
-func clampInt64(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
-
-// printJSON prints one value, indented, with nothing in its strings that could drive a terminal.
-func (a *app) printJSON(v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = a.out.Write(append(plainJSON(b), '\n'))
-	return err
-}
-
-// plainJSON escapes the characters that encoding/json leaves in strings but that are not printable.
-func plainJSON(b []byte) []byte {
-	out := make([]byte, 0, len(b))
-	for _, r := range string(b) {
-		if unicode.IsPrint(r) || r == '\n' {
-			out = append(out, string(r)...)
-			continue
-		}
-		quoted := appendString(nil, []byte(string(r)))
-		out = append(out, quoted[1:len(quoted)-1]...)
-	}
-	return out
 }

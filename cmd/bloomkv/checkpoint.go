@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 func (a *app) checkpointCommand() *cobra.Command {
@@ -11,15 +12,14 @@ func (a *app) checkpointCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "checkpoint DIR DEST",
 		Short: "Make a copy of a store that shares its tables",
-		Long: `checkpoint makes a copy of the store DIR in DEST, a directory that must not exist or be empty, and returns when it is on
-stable storage. The tables are not copied but get second names, which takes no time and no space; where DEST is on
-another file system they are copied. The copy is a store of its own: either may be written, moved or removed.
+		Long: `checkpoint copies the store DIR into DEST, a directory that must be empty or not exist, and returns when
+the copy is on stable storage. The tables are not copied but hard-linked, which takes no time and no space. If DEST is
+on another file system they are copied. The copy is an independent store: either may be written, moved or removed.
 
-What only the logs of DIR hold, after an unclean end of its last use, is first written into tables of DIR.
-
-Nothing is left in DEST after an error or an interrupt.`,
+If DIR was not closed cleanly, the contents of its logs are first written into tables of DIR. Nothing is left in DEST
+after an error or an interrupt.`,
 		Example: `  bloomkv checkpoint ./store ./store-monday`,
-		Args:    arguments,
+		Args:    cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			db, err := w.open(args[0], bloomkv.Options{ErrorIfMissing: true})
 			return with(db, err, func(db *bloomkv.DB) error { return db.Checkpoint(c.Context(), args[1]) })

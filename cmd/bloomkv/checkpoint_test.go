@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 func TestACheckpointIsAStoreOfItsOwn(t *testing.T) {
@@ -46,7 +48,8 @@ func TestACheckpointNeedsAStoreAndAPlaceForIt(t *testing.T) {
 		{"the store itself", dir, dir, "not an empty directory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if r := (tool{}).run(t, "checkpoint", c.dir, c.dest); r.code != exitTrouble || !strings.Contains(r.err, c.err) {
+			if r := (tool{}).run(t, "checkpoint", c.dir, c.dest); r.code != cli.ExitTrouble ||
+				!strings.Contains(r.err, c.err) {
 				t.Errorf("exit %d, %q; want 2 and %q", r.code, r.err, c.err)
 			}
 		})
@@ -57,9 +60,9 @@ func TestACheckpointNeedsAStoreAndAPlaceForIt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &errs}
-	if code := a.run(ctx, []string{"checkpoint", dir, filepath.Join(tmp, "copy")}); code != exitInterrupted {
-		t.Errorf("interrupted: exit %d, %q; want %d", code, &errs, exitInterrupted)
+	a := &app{cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}}
+	if code := a.run(ctx, []string{"checkpoint", dir, filepath.Join(tmp, "copy")}); code != cli.ExitInterrupted {
+		t.Errorf("interrupted: exit %d, %q; want %d", code, &errs, cli.ExitInterrupted)
 	}
 	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)

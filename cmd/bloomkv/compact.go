@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -18,25 +19,25 @@ func (a *app) compactCommand() *cobra.Command {
 	o := bloomkv.Options{ErrorIfMissing: true}
 	c := &cobra.Command{
 		Use:   "compact DIR",
-		Short: "Merge a store, or a range of it, into its last level",
-		Long: `compact merges all tables into the last level, where reads are cheapest, and gives back the space of what was deleted or
-overwritten. Stores do that by themselves as they are written, but not to the end. It prints how many tables there are,
-and their bytes, before and after; what only logs hold, after an unclean end of the last use, is written into tables
-first, and counts in both.
+		Short: "Merge a store, or a range of its keys, into the last level",
+		Long: `compact merges all tables into the last level, where reads are cheapest, and frees the space of deleted
+and overwritten data. Stores compact themselves as they are written, but not completely. compact prints the number of
+tables and their bytes before and after. If the store was not closed cleanly, the contents of its logs are first
+written into tables and are included in both.
 
-With --prefix, --from and --to, which all hold where several are given, it merges the tables that have a key in the
-range; the figures are those of the whole store. A table that nothing is merged with stays as it is, unless its filter is
-not the one that --fpr, --ribbon and --filter-prefix ask for, or that the store was last written with: then it is written
-anew. stats says how many such tables there are. With --compression or --block-size all tables of the range are written
-anew, in that way; other commands that write know nothing of these, and write blocks of 4096 bytes with s2.
+With --prefix, --from and --to, only tables with keys that match all given flags are merged. The numbers are still those
+of the whole store. A table that needs no merging is left alone, unless its filter differs from what --fpr, --ribbon and
+--filter-prefix ask for, or without them from what the store was last written with. Then the table is rewritten; stats
+prints how many such tables there are. With --compression or --block-size all tables in the range are rewritten that
+way. Other commands do not remember these two flags: they write blocks of 4096 bytes with s2.
 
-An interrupt leaves the store whole, merged as far as the work had come. While it works, compact needs space for what it
-merges, at most as much again as the store has.`,
+After an interrupt the store is intact and partly merged. compact temporarily needs at most as much disk space again as
+the store takes.`,
 		Example: `  bloomkv compact ./store
   bloomkv del ./store --prefix user/ && bloomkv compact ./store --prefix user/
   bloomkv compact ./store --fpr 0.001
   bloomkv compact ./store --compression zstd`,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			kr, err := r.keyRange(h)
 			if err != nil {
@@ -48,13 +49,13 @@ merges, at most as much again as the store has.`,
 			}
 			var before, after tableSum
 			var writes bloomkv.WriteMetrics
-			bar := a.newProgress("compact", -1, true)
-			defer bar.end()
+			bar := a.Progress("compact", -1, true)
+			defer bar.End()
 			db, err := w.open(args[0], o)
 			err = with(db, err, func(db *bloomkv.DB) error {
-				before = sumTables(db) // Open has written out what logs held
+				before = sumTables(db) // Open has written the contents of logs into tables
 				if !nothing(kr) {
-					stop := bar.follow(func() int64 { return clampInt64(db.Metrics().Writes.CompactedRead) })
+					stop := bar.Follow(func() uint64 { return db.Metrics().Writes.CompactedRead })
 					work := db.Compact
 					if rewrite {
 						work = db.Rewrite
@@ -68,12 +69,12 @@ merges, at most as much again as the store has.`,
 				after, writes = sumTables(db), db.Metrics().Writes
 				return nil
 			})
-			bar.end()
+			bar.End()
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return a.printJSON(struct {
+				return a.PrintJSON(struct {
 					TablesBefore   int    `json:"tables_before"`
 					BytesBefore    uint64 `json:"bytes_before"`
 					TablesAfter    int    `json:"tables_after"`
@@ -82,21 +83,23 @@ merges, at most as much again as the store has.`,
 					RewrittenBytes uint64 `json:"rewritten_bytes"`
 				}{before.tables, before.bytes, after.tables, after.bytes, writes.CompactedBytes, writes.RewrittenBytes})
 			}
-			fmt.Fprintf(a.out, "before: %s\nafter: %s\nwritten: %s, %d of them of tables that were only written anew\n", before, after,
+			fmt.Fprintf(a.Out, "before: %s\nafter: %s\nwritten: %s, including %d to rewrite tables\n", before, after,
 				words.Plural(writes.CompactedBytes, "byte"), writes.RewrittenBytes)
 			return nil
 		},
 	}
-	r.add(c, "", "only tables with keys")
+	r.add(c, "", "merge only tables with keys")
 	h.add(c, "PREFIX, FROM and TO")
-	c.Flags().StringVar(&compression, "compression", "s2", "write all tables of the range anew, blocks by `CODEC`: s2, zstd (in the last level, s2 above) or none")
-	c.Flags().IntVar(&o.BlockSize, "block-size", 4096, "write all tables of the range anew, in blocks of `BYTES` before compression")
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with tables and bytes, before and after, and the bytes written")
+	c.Flags().StringVar(&compression, "compression", "s2",
+		"rewrite all tables in the range with `CODEC`: s2, zstd (in the last level, s2 above it) or none")
+	c.Flags().IntVar(&o.BlockSize, "block-size", 4096,
+		"rewrite all tables in the range with blocks of `BYTES` before compression")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	w.add(c)
 	return c
 }
 
-// parseCompression is Options.Compression by its name.
+// parseCompression returns the Options.Compression of a name.
 func parseCompression(name string) (bloomkv.Compression, error) {
 	switch name {
 	case "s2":
@@ -109,7 +112,7 @@ func parseCompression(name string) (bloomkv.Compression, error) {
 	return 0, fmt.Errorf("--compression %q, want s2, zstd or none", name)
 }
 
-// tableSum is what all tables of a store are together.
+// tableSum is the number and the size of all tables of a store.
 type tableSum struct {
 	tables int
 	bytes  uint64

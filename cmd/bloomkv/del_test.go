@@ -4,6 +4,8 @@ import (
 	"maps"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 func TestDeleteTakesKeysAway(t *testing.T) {
@@ -56,17 +58,18 @@ func TestDeleteWantsToKnowWhat(t *testing.T) {
 		args []string
 		err  string
 	}{
-		{"nothing", nil, "nothing to delete, want keys, a range by --prefix, --from or --to, or --all; see bloomkv del --help"},
-		{"keys and a range", []string{"a", "--from", "b"}, "keys and a range, want only one of them"},
-		{"keys and all", []string{"a", "--all"}, "keys and a range, want only one of them"},
-		{"all and a range", []string{"--all", "--prefix", "a"}, "--all and a range, want only one of them"},
-		{"an empty prefix, which every key has", []string{"--prefix", ""}, "the range is the whole store, want --all"},
-		{"from the empty key on", []string{"--from", ""}, "the range is the whole store, want --all"},
+		{"nothing", nil, "nothing to delete: want keys, a range (--prefix, --from, --to), or --all; see bloomkv del " +
+			"--help"},
+		{"keys and a range", []string{"a", "--from", "b"}, "keys and a range are given, want only one of them"},
+		{"keys and all", []string{"a", "--all"}, "keys and a range are given, want only one of them"},
+		{"all and a range", []string{"--all", "--prefix", "a"}, "--all and a range are given, want only one of them"},
+		{"an empty prefix, which every key has", []string{"--prefix", ""}, "the range is the whole store: use --all"},
+		{"from the empty key on", []string{"--from", ""}, "the range is the whole store: use --all"},
 		{"a bound that is not hexadecimal", []string{"--hex", "--to", "xy"}, `--to "xy": `},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := tool{}.run(t, append([]string{"del", dir}, c.args...)...)
-			if r.code != exitTrouble || r.out != "" || !strings.Contains(r.err, c.err) {
+			if r.code != cli.ExitTrouble || r.out != "" || !strings.Contains(r.err, c.err) {
 				t.Errorf("exit %d, %q, %q; want 2 and %q", r.code, r.out, r.err, c.err)
 			}
 		})

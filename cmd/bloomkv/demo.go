@@ -12,20 +12,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// errWrongAnswers means that the store failed the demo.
+// errWrongAnswers means that the store gave a wrong answer.
 var errWrongAnswers = errors.New("wrong answers")
 
 const (
-	demoSeed    = 20260917    // of every choice the demo makes: it repeats itself
-	demoAbsents = 400_000     // lookups of absent keys, as many without filters
-	demoRun     = 500         // keys in a run of level 0, at least
-	demoFlushes = 24          // about so many, where there are keys enough
-	compactRuns = 4           // runs of level 0 that the store begins to compact
+	demoSeed    = 20260917    // of all random choices
+	demoAbsents = 400_000     // lookups of absent keys, with filters and again without
+	demoRun     = 500         // minimum number of keys in a run of level 0
+	demoFlushes = 24          // approximate number of flushes, given enough keys
+	compactRuns = 4           // runs of level 0 at which the store starts to compact
 	demoFewest  = 8 * demoRun // four runs to compact, and three that stay in level 0
 )
 
@@ -35,23 +36,25 @@ func (a *app) demoCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Show what the filters are worth, on real keys",
-		Long: `demo stores the files of the Go source tree (path: size, hash, first line) in shuffled order, through many flushes and
-compactions, opens the store again, and looks up every path and many absent ones that fall between real paths: with the
-filters, and again on the same tree with none loaded. Every answer is checked. It prints what the lookups cost, and draws
-one filter block. Blocks are counted where they are searched, whether they were in the cache or read from a file.
+		Short: "Show the effect of the filters on real keys",
+		Long: `demo stores the files of the Go source tree (path: size, hash, first line) in random order with many
+flushes and compactions. It reopens the store and looks up every path, and many absent keys between real paths, first
+with filters and then on the same tree without them. It checks every answer, prints what the lookups cost, and draws
+one filter block. Blocks are counted whether they were in the cache or read from a file.
 
-Everything is chosen with a fixed seed, so that little but the times differs from run to run. The store is made in a
-temporary directory and removed, unless --keep says where to make it. With --data the pairs are lines of your own, key
-TAB value, ` + strconv.Itoa(demoFewest) + ` different keys at least; they are held in memory. The exit status is 1 if any answer was wrong.`,
-		Args: arguments,
+All random choices have a fixed seed, so little but the times differs between runs. The store is created in a temporary
+directory and removed, unless --keep names a directory. With --data, demo reads lines of the form key TAB value, at
+least ` + strconv.Itoa(demoFewest) + ` different keys, and holds them in memory. The exit status is 1 if any answer
+was wrong.`,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			set, title, err := a.demoInput(c.Context(), data)
 			if err != nil {
 				return err
 			}
 			if absents < 1 || absents > set.Absents() {
-				return fmt.Errorf("--absent %d: want 1 to %d, which is how many can be made between these keys", absents, set.Absents())
+				return fmt.Errorf("--absent %d, want 1 to %d, the number of keys that fit between these", absents,
+					set.Absents())
 			}
 			dir, remove, err := demoDir(keep)
 			if err != nil {
@@ -62,7 +65,7 @@ TAB value, ` + strconv.Itoa(demoFewest) + ` different keys at least; they are he
 			if err == nil {
 				r.Input, r.Seed, r.Kept = title, demoSeed, keep
 				if asJSON {
-					err = a.printJSON(r)
+					err = a.PrintJSON(r)
 				} else {
 					a.printDemo(r)
 				}
@@ -74,14 +77,14 @@ TAB value, ` + strconv.Itoa(demoFewest) + ` different keys at least; they are he
 			return err
 		},
 	}
-	c.Flags().StringVar(&data, "data", "", "use the lines of `FILE`, key TAB value, instead of the Go source tree")
+	c.Flags().StringVar(&data, "data", "", "read lines of key TAB value from `FILE` instead of the Go source tree")
 	c.Flags().IntVar(&absents, "absent", demoAbsents, "look up `N` absent keys")
-	c.Flags().StringVar(&keep, "keep", "", "make the store in `DIR`, which is new or empty, and keep it")
+	c.Flags().StringVar(&keep, "keep", "", "create the store in `DIR`, which must be empty or not exist, and keep it")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return c
 }
 
-// demoInput reads the pairs: those of a file, or of the Go source tree without one. title says what they are.
+// demoInput reads the pairs from a file, or without one from the Go source tree. The title names the source.
 func (a *app) demoInput(ctx context.Context, data string) (set *workload.Pairs, title string, err error) {
 	var pairs []workload.Pair
 	if data != "" {
@@ -93,12 +96,13 @@ func (a *app) demoInput(ctx context.Context, data string) (set *workload.Pairs, 
 			return nil, "", err
 		}
 		title = "files of " + root
-		bar := a.newProgress("reading the Go source tree", -1, false)
-		pairs, err = readTree(ctx, root, func(files int) { bar.set(int64(files), -1) })
-		bar.end()
+		bar := a.Progress("reading the Go source tree", -1, false)
+		pairs, err = readTree(ctx, root, func(files int) { bar.Set(int64(files), -1) })
+		bar.End()
 	}
 	if err == nil && len(pairs) < demoFewest {
-		err = fmt.Errorf("%s: %s, want at least %d for a tree of runs of %d", title, words.Plural(len(pairs), "key"), demoFewest, demoRun)
+		err = fmt.Errorf("%s: %s, want at least %d for a tree of runs of %d", title, words.Plural(len(pairs), "key"),
+			demoFewest, demoRun)
 	}
 	if err == nil {
 		set, err = workload.NewPairs(pairs)
@@ -106,7 +110,7 @@ func (a *app) demoInput(ctx context.Context, data string) (set *workload.Pairs, 
 	return set, title, err
 }
 
-// demoDir is where the store is made, and what removes it.
+// demoDir returns the directory of the store and a function that removes it.
 func demoDir(keep string) (dir string, remove func() error, err error) {
 	if keep == "" {
 		dir, err = os.MkdirTemp("", "bloomkv-demo-")
@@ -122,36 +126,7 @@ func demoDir(keep string) (dir string, remove func() error, err error) {
 	return keep, func() error { return nil }, err
 }
 
-// partKeys is how many keys are flushed at once.
-func partKeys(n int) int { return max(demoRun, n/demoFlushes) }
-
-// demoOptions makes everything small in proportion, so that a set of any size becomes a tree of several levels.
-func demoOptions(set *workload.Pairs) bloomkv.Options {
-	total, largest, part, inPart := int64(0), int64(0), int64(0), partKeys(set.Len())
-	var buf []byte
-	order := workload.NewPermutation(set.Len(), demoSeed)
-	for i := range set.Len() {
-		buf = set.AppendValue(set.AppendKey(buf[:0], order.At(i)), order.At(i))
-		total += int64(len(buf))
-		part += int64(len(buf))
-		if (i+1)%inPart == 0 {
-			part = 0
-		}
-		largest = max(largest, part)
-	}
-	o := bloomkv.Options{
-		Durability:    bloomkv.NoSync, // a demo may be lost in a power cut
-		TableSize:     min(max(total/32, 16<<10), 8<<20),
-		BaseLevelSize: max(total/8, 64<<10),
-		LevelRatio:    4,
-		// A part, or the five that may be flushed together, always fits: each flush makes one run.
-		MemtableSize: min(6*(largest+int64(inPart)*256)+64<<10, 1<<30),
-	}
-	o.MemoryBudget = max(64<<20, 4*o.MemtableSize)
-	return o
-}
-
-// demoResult is what the demo found out. The names are what --json prints.
+// demoResult is the result of the demo, with the names that --json prints.
 type demoResult struct {
 	Input       string       `json:"input"`
 	Seed        uint64       `json:"seed"`
@@ -181,7 +156,7 @@ type demoResult struct {
 	blockAbsent float64 // rate measured on it alone
 }
 
-// demoFlat names the costs for JSON.
+// demoFlat names the costs in JSON.
 type demoFlat struct {
 	WastedReads        float64 `json:"wasted_reads_per_absent"`
 	WastedReadsWithout float64 `json:"wasted_reads_per_absent_without_filters"`
@@ -198,7 +173,7 @@ type demoFlat struct {
 	PresentPerSecond   float64 `json:"present_per_second"`
 }
 
-// demoCosts is what lookups cost in one way to open the store.
+// demoCosts is what lookups cost with the store opened in one way.
 type demoCosts struct {
 	wasted, wastedPerRun          float64 // per absent lookup; per run whose bounds hold the key
 	blocksPresent, blocksAbsent   float64
@@ -210,27 +185,30 @@ type demoCosts struct {
 	presentLookups, absentLookups bloomkv.LookupMetrics
 }
 
-// printDemo prints the page for people.
+// printDemo prints the result as text.
 func (a *app) printDemo(r *demoResult) {
-	fmt.Fprintf(a.out, "%s %s (seed %d)\n", words.Count(r.Keys), words.Escaped([]byte(r.Input), 200), r.Seed)
-	fmt.Fprintf(a.out, "stored in shuffled order through %s, %s and %s, then opened again:\n\n",
+	fmt.Fprintf(a.Out, "%s %s (seed %d)\n", words.Count(r.Keys), words.Escaped([]byte(r.Input), 200), r.Seed)
+	fmt.Fprintf(a.Out, "stored in random order with %s, %s and %s, then reopened:\n\n",
 		words.Plural(r.Flushes, "flush"), words.Plural(r.Compactions, "compaction"), words.Plural(r.Moves, "move"))
 	a.printLevels(r.Levels)
-	fmt.Fprintf(a.out, "\nfilters: %s bytes in memory, %.1f bits per key\n", words.Count(int(r.FilterBytes)), r.BitsPerKey)
-	fmt.Fprintf(a.out, "promised %.4f wasted reads per absent lookup over the whole tree, measured %.4f\n\n", r.FPRPromised, r.FPRMeasured)
-	w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(w, "%s present and %s absent keys\twith filters\twithout\n", words.Count(r.Keys), words.Count(r.Absents))
+	fmt.Fprintf(a.Out, "\nfilters: %s bytes in memory, %.1f bits per key\n", words.Count(int(r.FilterBytes)),
+		r.BitsPerKey)
+	fmt.Fprintf(a.Out, "promised %.4f wasted reads per absent lookup over the whole tree, measured %.4f\n\n",
+		r.FPRPromised, r.FPRMeasured)
+	w := tabwriter.NewWriter(a.Out, 0, 0, 3, ' ', 0)
+	fmt.Fprintf(w, "%s present and %s absent keys\twith filters\twithout\n", words.Count(r.Keys),
+		words.Count(r.Absents))
 	for _, l := range []struct {
 		what string
 		form string
 		of   func(c *demoCosts) float64
 	}{
 		{"wasted reads per absent lookup", "%.4f", func(c *demoCosts) float64 { return c.wasted }},
-		{"  per run that its key could be in", "%.4f", func(c *demoCosts) float64 { return c.wastedPerRun }},
+		{"  per run that may hold the key", "%.4f", func(c *demoCosts) float64 { return c.wastedPerRun }},
 		{"blocks per absent lookup", "%.4f", func(c *demoCosts) float64 { return c.blocksAbsent }},
-		{"  of these read from files", "%.4f", func(c *demoCosts) float64 { return c.readAbsent }},
+		{"  read from files", "%.4f", func(c *demoCosts) float64 { return c.readAbsent }},
 		{"blocks per present lookup", "%.4f", func(c *demoCosts) float64 { return c.blocksPresent }},
-		{"  of these read from files", "%.4f", func(c *demoCosts) float64 { return c.readPresent }},
+		{"  read from files", "%.4f", func(c *demoCosts) float64 { return c.readPresent }},
 		{"absent lookup, ns", "%.0f", func(c *demoCosts) float64 { return c.absent.MedianNs }},
 		{"present lookup, ns", "%.0f", func(c *demoCosts) float64 { return c.present.MedianNs }},
 		{"absent lookups per second", "", func(c *demoCosts) float64 { return 1e9 / c.absent.MedianNs }},
@@ -249,15 +227,16 @@ func (a *app) printDemo(r *demoResult) {
 	}
 	w.Flush()
 
-	fmt.Fprintln(a.out)
+	fmt.Fprintln(a.Out)
 	name := fmt.Sprintf("the filter of table %s on level %d", r.blockTable, r.blockLevel)
 	if r.filter == nil {
-		fmt.Fprintf(a.out, "%s: none\n", name)
+		fmt.Fprintf(a.Out, "%s: none\n", name)
 	} else {
-		r.filter.WriteText(a.out, name, a.color)
+		r.filter.WriteText(a.Out, name, a.Color)
 	}
-	fmt.Fprintf(a.out, "\nof %s absent keys it let %.4f through\n", words.Count(r.Absents), r.blockAbsent)
+	fmt.Fprintf(a.Out, "\nit let %.4f of %s absent keys through\n", r.blockAbsent, words.Count(r.Absents))
 	if r.Kept != "" {
-		fmt.Fprintf(a.out, "\nkept: bloomkv inspect %s\n", words.Escaped([]byte(filepath.Clean(r.Kept)), 4096))
+		fmt.Fprintf(a.Out, "\nthe store was kept; to inspect it run: bloomkv inspect %s\n",
+			words.Escaped([]byte(filepath.Clean(r.Kept)), 4096))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -17,7 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// demo is one store on its way through the demo.
+// demo is one run of the demo.
 type demo struct {
 	*app
 	set     *workload.Pairs
@@ -66,17 +67,21 @@ func (d *demo) run(ctx context.Context) (*demoResult, error) {
 }
 
 func sameShape(a, b bloomkv.LevelMetrics) bool {
-	return a.Level == b.Level && a.Runs == b.Runs && a.Tables == b.Tables && a.Bytes == b.Bytes && a.Entries == b.Entries
+	return a.Level == b.Level && a.Runs == b.Runs && a.Tables == b.Tables && a.Bytes == b.Bytes &&
+		a.Entries == b.Entries
 }
 
-// fill stores the set in shuffled order, a flush for each part, and leaves a tree that is at rest: three runs in level 0 and
-// whatever compaction made below.
+// fill stores the set in random order with a flush for each part. It leaves a settled tree with three runs in level
+// 0.
 func (d *demo) fill(ctx context.Context, r *demoResult) error {
 	db, err := bloomkv.Open(d.dir, &d.options)
 	return with(db, err, func(db *bloomkv.DB) error {
 		n := d.set.Len()
-		f := filler{set: d.set, db: db, order: workload.NewPermutation(n, demoSeed), bar: d.newProgress("storing", int64(n), false)}
-		defer f.bar.end()
+		f := filler{
+			set: d.set, db: db, order: workload.NewPermutation(n, demoSeed),
+			bar: d.Progress("storing", int64(n), false),
+		}
+		defer f.bar.End()
 		in := partKeys(n)
 		for n-f.done >= 5*in {
 			if err := f.part(ctx, in); err != nil {
@@ -88,7 +93,8 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 				}
 			}
 		}
-		// What is left, four parts and a bit, is divided so that level 0 ends with one run less than would be compacted.
+		// The rest, between four and five parts, is divided so that level 0 ends with one run less than triggers a
+		// compaction.
 		if err := (&own.Store{DB: db}).Settle(ctx); err != nil {
 			return err
 		}
@@ -114,12 +120,41 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 	})
 }
 
-// filler puts a set into a store, part by part.
+// partKeys returns the number of keys that are flushed at once.
+func partKeys(n int) int { return max(demoRun, n/demoFlushes) }
+
+// demoOptions scales all sizes so that a set of any size becomes a tree of several levels.
+func demoOptions(set *workload.Pairs) bloomkv.Options {
+	total, largest, part, inPart := int64(0), int64(0), int64(0), partKeys(set.Len())
+	var buf []byte
+	order := workload.NewPermutation(set.Len(), demoSeed)
+	for i := range set.Len() {
+		buf = set.AppendValue(set.AppendKey(buf[:0], order.At(i)), order.At(i))
+		total += int64(len(buf))
+		part += int64(len(buf))
+		if (i+1)%inPart == 0 {
+			part = 0
+		}
+		largest = max(largest, part)
+	}
+	o := bloomkv.Options{
+		Durability:    bloomkv.NoSync, // a power failure may lose the demo
+		TableSize:     min(max(total/32, 16<<10), 8<<20),
+		BaseLevelSize: max(total/8, 64<<10),
+		LevelRatio:    4,
+		// It fits a part, and also the five parts that may be flushed together: each flush makes one run.
+		MemtableSize: min(6*(largest+int64(inPart)*256)+64<<10, 1<<30),
+	}
+	o.MemoryBudget = max(64<<20, 4*o.MemtableSize)
+	return o
+}
+
+// filler stores a set part by part.
 type filler struct {
 	set   *workload.Pairs
 	db    *bloomkv.DB
 	order workload.Permutation
-	bar   progress
+	bar   cli.Progress
 	done  int
 }
 
@@ -139,7 +174,7 @@ func (f *filler) part(ctx context.Context, n int) error {
 			return err
 		}
 		b.Reset()
-		f.bar.set(int64(f.done), int64(f.set.Len()))
+		f.bar.Set(int64(f.done), int64(f.set.Len()))
 	}
 	return errors.Join(f.db.Apply(&b, bloomkv.NoSync), f.db.Flush(ctx))
 }
@@ -153,17 +188,18 @@ func levelZero(db *bloomkv.DB) int {
 	return 0
 }
 
-// measure opens the store, looks everything up and closes it again.
+// measure opens the store, looks up all keys, and closes it.
 func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c demoCosts, err error) {
 	o.ErrorIfMissing = true
 	db, err := bloomkv.Open(d.dir, &o)
 	return c, with(db, err, func(db *bloomkv.DB) error {
 		look := func(kind workload.Kind, ops int) (workload.Figures, bloomkv.LookupMetrics, error) {
-			bar := d.newProgress(fmt.Sprintf("%s keys %s", kind, how), int64(ops), false)
-			defer bar.end()
+			bar := d.Progress(fmt.Sprintf("%s keys %s", kind, how), int64(ops), false)
+			defer bar.End()
 			before := db.Metrics().Lookups
-			f, err := workload.Run(ctx, &own.Store{DB: db}, d.set, workload.Phase{Kind: kind, Ops: ops, Choice: workload.Shuffled, Seed: demoSeed + 1},
-				func(done, total int) { bar.set(int64(done), int64(total)) })
+			f, err := workload.Run(ctx, &own.Store{DB: db}, d.set,
+				workload.Phase{Kind: kind, Ops: ops, Choice: workload.Shuffled, Seed: demoSeed + 1},
+				func(done, total int) { bar.Set(int64(done), int64(total)) })
 			c.wrong += f.Wrong
 			if c.firstWrong == "" {
 				c.firstWrong = f.FirstWrong
@@ -171,7 +207,7 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 			return f, lookupsSince(before, db.Metrics().Lookups), err
 		}
 		n := d.set.Len()
-		if _, _, err := look(workload.Present, n); err != nil { // also warms the cache up
+		if _, _, err := look(workload.Present, n); err != nil { // this also warms the cache
 			return err
 		}
 		if c.absent, c.absentLookups, err = look(workload.Absent, d.absents); err != nil {
@@ -183,14 +219,16 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 		absent, present := &c.absentLookups, &c.presentLookups
 		c.wasted = float64(absent.WastedReads) / float64(c.absent.Ops)
 		c.wastedPerRun = float64(absent.WastedReads) / float64(max(absent.TablesInRange, 1))
-		c.blocksAbsent, c.readAbsent = float64(absent.Blocks)/float64(c.absent.Ops), float64(absent.BlocksRead)/float64(c.absent.Ops)
-		c.blocksPresent, c.readPresent = float64(present.Blocks)/float64(c.present.Ops), float64(present.BlocksRead)/float64(c.present.Ops)
+		c.blocksAbsent, c.readAbsent = float64(absent.Blocks)/float64(c.absent.Ops),
+			float64(absent.BlocksRead)/float64(c.absent.Ops)
+		c.blocksPresent, c.readPresent = float64(present.Blocks)/float64(c.present.Ops),
+			float64(present.BlocksRead)/float64(c.present.Ops)
 		c.metrics = db.Metrics()
 		return nil
 	})
 }
 
-// lookupsSince is what was counted between two moments, of what the demo prints.
+// lookupsSince returns the difference of two counts in the fields that the demo prints.
 func lookupsSince(before, now bloomkv.LookupMetrics) bloomkv.LookupMetrics {
 	now.Gets -= before.Gets
 	now.TablesInRange -= before.TablesInRange
@@ -206,7 +244,7 @@ func lookupsSince(before, now bloomkv.LookupMetrics) bloomkv.LookupMetrics {
 	return now
 }
 
-// pickBlock reads the filter block of the largest table of the last level, and measures its rate alone.
+// pickBlock reads the filter block of the largest table in the last level and measures its rate.
 func (d *demo) pickBlock(r *demoResult) error {
 	s, err := manifest.Load(vfs.OS, d.dir)
 	if err != nil {

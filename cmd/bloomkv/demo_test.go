@@ -12,10 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// demoLines is a file of n lines whose keys look like paths.
+// demoLines returns a file of n lines whose keys look like paths.
 func demoLines(t *testing.T, n int) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -41,8 +42,10 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 		"keys", "filter_bytes", "fpr_promised", "wasted_reads_per_absent", "wasted_reads_per_absent_without_filters",
 		"blocks_per_present", "blocks_per_absent", "absent_ns", "present_ns", "wrong_answers",
 		"absent_lookups", "absent_ns_without_filters", "absent_per_second", "bits_per_key",
-		"blocks_per_absent_without_filters", "blocks_per_present_without_filters", "compactions", "flushes", "fpr_measured",
-		"fpr_per_probe", "input", "kept", "levels", "moves", "present_ns_without_filters", "present_per_second", "runs", "seed",
+		"blocks_per_absent_without_filters", "blocks_per_present_without_filters", "compactions", "flushes",
+		"fpr_measured",
+		"fpr_per_probe", "input", "kept", "levels", "moves", "present_ns_without_filters", "present_per_second", "runs",
+		"seed",
 		"wasted_reads_per_overlapping_run_without_filters",
 	}
 	slices.Sort(want)
@@ -75,11 +78,12 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 	if f.WastedPerRun < 0.99 || f.WastedReadsWithout < 2 {
 		t.Errorf("without filters %v wasted reads, %v for an overlapping run", f.WastedReadsWithout, f.WastedPerRun)
 	}
-	if f.BlocksPresent < 1 || f.BlocksPresent > 1.1 || f.BlocksAbsent > 0.02 || f.AbsentNs <= 0 || f.PresentNs <= 0 || f.FilterBytes <= 0 {
+	if f.BlocksPresent < 1 || f.BlocksPresent > 1.1 || f.BlocksAbsent > 0.02 || f.AbsentNs <= 0 || f.PresentNs <= 0 ||
+		f.FilterBytes <= 0 {
 		t.Errorf("figures out of range: %s", out)
 	}
 
-	// What was kept is a store like any other, with its filters, and the input.
+	// The kept directory is an ordinary store with its filters and the input.
 	tool{}.must(t, "check", keep)
 	lines, err := os.ReadFile(data)
 	if err != nil {
@@ -89,7 +93,8 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 	if dump := (tool{}).must(t, "dump", keep); dump != strings.Join(sorted, "") {
 		t.Error("the store that was kept does not hold the input")
 	}
-	if r := (tool{}).run(t, "demo", "--data", data, "--keep", keep); r.code != exitTrouble || !strings.Contains(r.err, "is not empty") {
+	if r := (tool{}).run(t, "demo", "--data", data, "--keep", keep); r.code != cli.ExitTrouble ||
+		!strings.Contains(r.err, "is not empty") {
 		t.Errorf("a second demo there: exit %d, %q", r.code, r.err)
 	}
 }
@@ -98,7 +103,8 @@ func TestDemoPageShowsTheFiguresAndAFilter(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	out := (tool{}).must(t, "demo", "--data", demoLines(t, demoFewest), "--absent", "20000")
 	for _, want := range []string{
-		"4,000 lines of ", fmt.Sprintf("(seed %d)", demoSeed), "level  runs", "promised 0.0100 wasted reads", "with filters", "without",
+		"4,000 lines of ", fmt.Sprintf("(seed %d)", demoSeed), "level  runs", "promised 0.0100 wasted reads",
+		"with filters", "without",
 		"wasted reads per absent lookup", "blocks per present lookup", "absent lookups per second", "blocked Bloom, ",
 	} {
 		if !strings.Contains(out, want) {
@@ -122,7 +128,8 @@ func TestDemoRefusesInputThatProvesNothing(t *testing.T) {
 		{"no file", bad + "x", "no such file"},
 		{"a directory", t.TempDir(), "is a directory"},
 	} {
-		if r := (tool{}).run(t, "demo", "--data", c.file); r.code != exitTrouble || !strings.Contains(r.err, c.err) {
+		if r := (tool{}).run(t, "demo", "--data", c.file); r.code != cli.ExitTrouble ||
+			!strings.Contains(r.err, c.err) {
 			t.Errorf("%s: exit %d, %q; want 2 and %q", c.name, r.code, r.err, c.err)
 		}
 	}
@@ -144,12 +151,13 @@ func TestDemoSeesWrongAnswers(t *testing.T) {
 	if c, err := d.measure(t.Context(), d.options, ""); err != nil || c.wrong != 0 {
 		t.Fatalf("%d wrong answers, %v; want none", c.wrong, err)
 	}
-	// The store is right, and so the set is made wrong: a key with another value, and one that is not there.
+	// The store is correct, so the set is made wrong: a key with another value, and a missing key.
 	pairs[7].Value = []byte("left")
 	if d.set, err = workload.NewPairs(append(pairs, workload.Pair{Key: []byte("key/00007/not stored")})); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := d.measure(t.Context(), d.options, ""); err != nil || c.wrong != 4 || !strings.Contains(c.firstWrong, "key/00007") {
+	if c, err := d.measure(t.Context(), d.options, ""); err != nil || c.wrong != 4 ||
+		!strings.Contains(c.firstWrong, "key/00007") {
 		t.Errorf("%d wrong answers, the first %q, %v; want 2 in each of two passes", c.wrong, c.firstWrong, err)
 	}
 }
@@ -157,7 +165,8 @@ func TestDemoSeesWrongAnswers(t *testing.T) {
 func TestDemoRefusesMoreAbsentKeysThanThereAre(t *testing.T) {
 	data := demoLines(t, demoFewest)
 	for _, n := range []string{"0", "-1", "2000000000"} {
-		if r := (tool{}).run(t, "demo", "--data", data, "--absent", n); r.code != exitTrouble || !strings.Contains(r.err, "--absent "+n) {
+		if r := (tool{}).run(t, "demo", "--data", data, "--absent", n); r.code != cli.ExitTrouble ||
+			!strings.Contains(r.err, "--absent "+n) {
 			t.Errorf("--absent %s: exit %d, %q", n, r.code, r.err)
 		}
 	}
@@ -167,7 +176,8 @@ func TestTheSourceTreeIsRead(t *testing.T) {
 	root := t.TempDir()
 	deep := "test/d/d/d/x"
 	files := map[string]string{
-		"VERSION": "go1\nmore\n", "src/a/b.go": "// first\npackage b\n", "src/empty.go": "", deep: strings.Repeat("y", 200_000),
+		"VERSION": "go1\nmore\n", "src/a/b.go": "// first\npackage b\n", "src/empty.go": "",
+		deep:     strings.Repeat("y", 200_000),
 		"bin/go": "program", "pkg/x.a": "archive",
 	}
 	for name, text := range files {
@@ -192,7 +202,11 @@ func TestTheSourceTreeIsRead(t *testing.T) {
 		{"VERSION", "go1"}, {"src/a/b.go", "// first"}, {"src/empty.go", ""}, {deep, strings.Repeat("y", firstLine)},
 	} {
 		sum := sha256.Sum256([]byte(files[f.name]))
-		want = append(want, workload.Pair{Key: []byte(f.name), Value: fmt.Appendf(nil, "%d %x %s", len(files[f.name]), sum[:16], f.line)})
+		want = append(want,
+			workload.Pair{
+				Key:   []byte(f.name),
+				Value: fmt.Appendf(nil, "%d %x %s", len(files[f.name]), sum[:16], f.line),
+			})
 	}
 	slices.SortFunc(pairs, func(a, b workload.Pair) int { return bytes.Compare(a.Key, b.Key) })
 	same := func(a, b workload.Pair) bool { return bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value) }

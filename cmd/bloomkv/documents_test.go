@@ -15,8 +15,8 @@ var (
 	seqInput = regexp.MustCompile(`^seq -f '([^']+)' (\d+) \| sed 's/\$/\\t(\w+)/' \| (.*)$`)
 )
 
-// TestADocumentShowsWhatTheToolPrints runs each command of docs/filter-block.md. What is shown must be what is printed, but for
-// lines left out where a line says "…".
+// TestADocumentShowsWhatTheToolPrints runs each command of docs/filter-block.md and compares its output with the
+// document, where "…" stands for omitted lines.
 func TestADocumentShowsWhatTheToolPrints(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "filter-block.md"))
 	if err != nil {
@@ -61,7 +61,7 @@ func TestADocumentShowsWhatTheToolPrints(t *testing.T) {
 	}
 }
 
-// showsPart reports whether shown is printed, with lines left out where it has "…".
+// showsPart reports whether shown is what was printed, where "…" stands for omitted lines.
 func showsPart(printed, shown string) bool {
 	parts := strings.Split(shown, "…\n")
 	if !strings.HasPrefix(printed, parts[0]) {

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -13,23 +14,23 @@ func (a *app) dumpCommand() *cobra.Command {
 	var formatName string
 	c := &cobra.Command{
 		Use:   "dump DIR",
-		Short: "Print every pair, for load to read",
-		Long: `dump prints every pair in the order of the keys, to the byte as load reads it. A key or value that the format can't carry
-is an error.
+		Short: "Print every pair in a form that load reads",
+		Long: `dump prints every pair in the order of the keys, in a form that load reads back exactly. A key or value
+that the format cannot represent is an error.
 
 ` + formatHelp + `
 
-On a terminal tsv is printed as scan prints it, escaped, and load would not read it: bytes as they are go into a pipe or a
-file only.
+On a terminal, tsv is escaped as by scan, and load cannot read it back. Unescaped bytes are only written to a pipe or a
+file.
 ` + onTable,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			f, err := findFormat(formatName)
 			if err != nil {
 				return fmt.Errorf("--format: %w", err)
 			}
 			line := f.append
-			if f.name == "tsv" && a.outTerm {
+			if f.name == "tsv" && a.OutTerminal {
 				line = func(dst, key, value []byte) ([]byte, error) {
 					if _, err := f.append(dst, key, value); err != nil {
 						return dst, err

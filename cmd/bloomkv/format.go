@@ -14,22 +14,20 @@ import (
 	"unicode/utf8"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// A format is how a line holds one key and its value. load reads, to the byte, what dump writes. A line ends with a line
-// feed; the last may do without. A byte before the line feed belongs to the line, a carriage return too.
-//
-//	tsv   key TAB value            the key has no TAB, neither has a line feed; the value may have TABs
-//	hex   6b6579 TAB 76616c7565    any bytes, in hexadecimal digits of either case
-//	json  {"key":…,"value":…}      any bytes: a string, or under "key_base64" and "value_base64" what is not UTF-8
+// A format defines how a line holds one key and its value. load reads back exactly what dump writes. A line ends with
+// a line feed, which the last line may lack. Other bytes before the line feed belong to the line, including a
+// carriage return.
 type format struct {
 	name string
-	// append appends a line without its end. The error says what the format can't carry.
+	// append appends a line without its end. It fails if the format cannot represent the pair.
 	append func(dst, key, value []byte) ([]byte, error)
-	// parse reads a line without its end. What it returns may share memory with the line and is valid as long as that.
+	// parse parses a line without its end. Its results may share the memory of the line.
 	parse func(line []byte) (key, value []byte, err error)
-	// longest is the length of the longest line that is read, without its end.
+	// longest is the maximum length of a line without its end.
 	longest int
 }
 
@@ -50,7 +48,7 @@ func findFormat(name string) (format, error) {
 	return format{}, fmt.Errorf("format %q, want %s", name, strings.Join(names, ", "))
 }
 
-var errFormat = errors.New("tsv can't carry it; use --format json (or hex)")
+var errFormat = errors.New("tsv cannot represent it; use --format json (or hex)")
 
 func appendTSV(dst, key, value []byte) ([]byte, error) {
 	if bytes.IndexByte(key, '\t') >= 0 {
@@ -98,7 +96,8 @@ func parseHex(line []byte) (key, value []byte, err error) {
 	return out[:n:n], out[n:], nil
 }
 
-// longText bounds a JSON string that is written as text: escapes make it up to six times as long, base64 does not.
+// longText is the maximum length of a JSON string that is written as text: escapes make text up to six times as long,
+// base64 does not.
 const longText = 1 << 20
 
 func appendJSON(dst, key, value []byte) ([]byte, error) {
@@ -109,45 +108,30 @@ func appendJSON(dst, key, value []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// appendMember appends one member of an object: "name":"text", or "name_base64":"dGV4dA==" where b is not UTF-8 or long.
+// appendMember appends one member of an object: "name":"text", or "name_base64":"dGV4dA==" if b is not UTF-8 or is
+// long.
 func appendMember(dst []byte, name string, b []byte) []byte {
 	dst = append(append(dst, '"'), name...)
 	if utf8.Valid(b) && len(b) <= longText {
-		return appendString(append(dst, `":`...), b)
+		return cli.AppendJSONString(append(dst, `":`...), b)
 	}
 	dst = append(dst, `_base64":"`...)
 	return append(base64.StdEncoding.AppendEncode(dst, b), '"')
 }
 
-// appendString appends a JSON string of valid UTF-8. Other than encoding/json it also escapes what no terminal should see.
-func appendString(dst, b []byte) []byte {
-	dst = append(dst, '"')
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		switch {
-		case r == '"' || r == '\\':
-			dst = append(dst, '\\', byte(r))
-		case unicode.IsPrint(r):
-			dst = append(dst, b[:n]...)
-		case r == '\t':
-			dst = append(dst, `\t`...)
-		case r == '\n':
-			dst = append(dst, `\n`...)
-		case r == '\r':
-			dst = append(dst, `\r`...)
-		case r < 1<<16:
-			dst = fmt.Appendf(dst, `\u%04x`, r)
-		default:
-			high, low := utf16.EncodeRune(r)
-			dst = fmt.Appendf(dst, `\u%04x\u%04x`, high, low)
-		}
-		b = b[n:]
+// checkSizes returns an error if the key or the value is too large for any store.
+func checkSizes(key, value []byte) error {
+	if len(key) > bloomkv.MaxKeySize {
+		return fmt.Errorf("key of %d bytes, want at most %d: %w", len(key), bloomkv.MaxKeySize, bloomkv.ErrTooLarge)
 	}
-	return append(dst, '"')
+	if len(value) > bloomkv.MaxValueSize {
+		return fmt.Errorf("value of more than %d bytes: %w", bloomkv.MaxValueSize, bloomkv.ErrTooLarge)
+	}
+	return nil
 }
 
-// parseJSON is strict where encoding/json is kind: a member that is unknown, missing or given twice, bytes that are not
-// UTF-8 and half a surrogate pair are errors, since each would change or lose something in silence.
+// parseJSON is stricter than encoding/json: unknown, missing and repeated members, invalid UTF-8 and unpaired
+// surrogates are errors, since each of them would silently change or lose data.
 func parseJSON(line []byte) (key, value []byte, err error) {
 	if !utf8.Valid(line) {
 		return nil, nil, errors.New("not UTF-8; want other bytes under key_base64 and value_base64")
@@ -186,7 +170,7 @@ func parseJSON(line []byte) (key, value []byte, err error) {
 			return nil, nil, fmt.Errorf("member %q, want key or key_base64, and value or value_base64", member)
 		}
 		if *to != nil {
-			return nil, nil, fmt.Errorf("member %q, but there is a %s already", member, field)
+			return nil, nil, fmt.Errorf("member %q, but there is already a %s", member, field)
 		}
 		*to = append([]byte{}, b...) // not nil
 	}
@@ -205,7 +189,7 @@ func parseJSON(line []byte) (key, value []byte, err error) {
 	return key, value, nil
 }
 
-// tokenName describes what was found instead of what was wanted.
+// tokenName describes a token that was found instead of the expected one.
 func tokenName(t json.Token, err error) string {
 	switch t := t.(type) {
 	case json.Delim:
@@ -227,7 +211,7 @@ func tokenName(t json.Token, err error) string {
 	}
 }
 
-// checkSurrogates refuses a \uD800…\uDFFF that is not one half of a pair.
+// checkSurrogates returns an error if line contains an unpaired \uD800…\uDFFF.
 func checkSurrogates(line []byte) error {
 	for i := 0; i+1 < len(line); i++ {
 		if line[i] != '\\' {
@@ -240,14 +224,14 @@ func checkSurrogates(line []byte) error {
 		}
 		low, ok := hexEscape(line[i+5:])
 		if !ok || utf16.DecodeRune(r, low) == unicode.ReplacementChar {
-			return fmt.Errorf("half of a surrogate pair: \\u%04x", r)
+			return fmt.Errorf("unpaired surrogate: \\u%04x", r)
 		}
 		i += 10
 	}
 	return nil
 }
 
-// hexEscape reads the \uXXXX at the front of b.
+// hexEscape parses the \uXXXX at the front of b.
 func hexEscape(b []byte) (rune, bool) {
 	var code [2]byte
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {

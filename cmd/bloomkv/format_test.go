@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -33,14 +34,14 @@ func TestLinesThatAreNotPairsAreErrors(t *testing.T) {
 		{"json", `{"key":["a"],"value":"b"}`, `member "key": [, want a string`},
 		{"json", `{"Key":"a","value":"b"}`, `member "Key", want key`},
 		{"json", `{"key":"a","value":"b","more":"c"}`, `member "more"`},
-		{"json", `{"key":"a","key":"c","value":"b"}`, "there is a key already"},
-		{"json", `{"key":"a","key_base64":"","value":"b"}`, "there is a key already"},
+		{"json", `{"key":"a","key":"c","value":"b"}`, "there is already a key"},
+		{"json", `{"key":"a","key_base64":"","value":"b"}`, "there is already a key"},
 		{"json", `{"key_base64":"a","value":"b"}`, `member "key_base64": illegal base64`},
 		{"json", `{"key_base64":"YR==","value":"b"}`, `member "key_base64": illegal base64`}, // bits that mean nothing
 		{"json", "{\"key\":\"\xff\",\"value\":\"b\"}", "not UTF-8"},
-		{"json", `{"key":"\ud800","value":"b"}`, `half of a surrogate pair: \ud800`},
-		{"json", `{"key":"\udc00\ud800","value":"b"}`, `half of a surrogate pair: \udc00`},
-		{"json", `{"key":"\ud800\u0041","value":"b"}`, `half of a surrogate pair: \ud800`},
+		{"json", `{"key":"\ud800","value":"b"}`, `unpaired surrogate: \ud800`},
+		{"json", `{"key":"\udc00\ud800","value":"b"}`, `unpaired surrogate: \udc00`},
+		{"json", `{"key":"\ud800\u0041","value":"b"}`, `unpaired surrogate: \ud800`},
 	} {
 		f, err := findFormat(c.format)
 		if err != nil {
@@ -86,10 +87,12 @@ func TestWhatTSVCannotCarryNamesTheFormatThatCan(t *testing.T) {
 			tool{in: "first\tline\n"}.must(t, "load", dir)
 			tool{in: c.value}.must(t, "put", dir, c.key)
 			r := tool{}.run(t, "dump", dir)
-			if r.code != exitTrouble || !strings.Contains(r.err, c.what) || !strings.Contains(r.err, "--format json") {
+			if r.code != cli.ExitTrouble || !strings.Contains(r.err, c.what) ||
+				!strings.Contains(r.err, "--format json") {
 				t.Errorf("exit %d, %q; want 2, %q and --format json", r.code, r.err, c.what)
 			}
-			if got := (tool{}).must(t, "dump", dir, "--format", "json"); !strings.Contains(got, "first") || strings.Count(got, "\n") != 2 {
+			if got := (tool{}).must(t, "dump", dir, "--format", "json"); !strings.Contains(got, "first") ||
+				strings.Count(got, "\n") != 2 {
 				t.Errorf("as JSON it is %q", got)
 			}
 		})
@@ -108,7 +111,7 @@ func TestLongValuesInJSONAreBase64(t *testing.T) {
 }
 
 func TestTheLongestPairFitsALineOfEachFormat(t *testing.T) {
-	// Bounds, not bytes: a line of the longest pair takes half a gigabyte.
+	// Compare the limits only: a line of the longest pair takes half a gigabyte.
 	text := 6 * (bloomkv.MaxKeySize + longText) // every byte escaped
 	coded := (bloomkv.MaxKeySize+bloomkv.MaxValueSize)/3*4 + 6*bloomkv.MaxKeySize
 	for _, f := range formats {
@@ -123,12 +126,13 @@ func TestTheLongestPairFitsALineOfEachFormat(t *testing.T) {
 	}
 }
 
-// FuzzLine takes its input as the two halves of a pair, which every format must give back, and as a line, which must be
+// FuzzLine uses its input as the two halves of a pair, which every format must restore, and as a line, which must be
 // refused or mean the same pair when it is written again.
 func FuzzLine(f *testing.F) {
 	for _, seed := range []string{
 		"", "a\tb", "\t", "6b\t76", `{"key":"a","value":"b"}`, `{"key_base64":"/w==","value":"\ud83d\ude00"}`,
-		`{"value":"\u001b[2J","key":"\u202e"}`, "\xff\xfe\t\x00", hostile, "a\tb\tc\r", `{"key":"\ud800","value":""}`, "\U000e0001\u2028",
+		`{"value":"\u001b[2J","key":"\u202e"}`, "\xff\xfe\t\x00", hostile, "a\tb\tc\r", `{"key":"\ud800","value":""}`,
+		"\U000e0001\u2028",
 	} {
 		f.Add([]byte(seed), len(seed)/2)
 	}
@@ -143,7 +147,8 @@ func FuzzLine(f *testing.F) {
 			}
 			roundTrip(t, f, bytes.Clone(key), bytes.Clone(value))
 		}
-		if escaped := words.AppendEscaped(nil, data); !bytes.Equal(escaped, words.AppendPrintable(nil, escaped)) || !utf8.Valid(escaped) {
+		if escaped := words.AppendEscaped(nil, data); !bytes.Equal(escaped, words.AppendPrintable(nil, escaped)) ||
+			!utf8.Valid(escaped) {
 			t.Errorf("%q is escaped as %q, which is not printable", data, escaped)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -21,25 +22,26 @@ func (a *app) ingestCommand() *cobra.Command {
 	var replace, asJSON bool
 	c := &cobra.Command{
 		Use:   "ingest DIR [FILE]",
-		Short: "Store sorted pairs, all of them at once; the fast way for many",
-		Long: `ingest stores one pair for each line of FILE, or of standard input without FILE or where it is "-", as load does, but
-straight into tables and in one step: readers and crashes see all of them or none. The store is created where there is
-none, in a new or empty directory. All is on stable storage when ingest ends.
+		Short: "Store many sorted pairs in one step",
+		Long: `ingest stores one pair for each line of FILE, like load, but writes tables directly and adds them in one
+step: readers and crashes see either all pairs or none. Without FILE, or with "-", it reads standard input. If the
+store does not exist, ingest creates it in a new or empty directory. When ingest returns, everything is on stable
+storage.
 
-The keys must be in strictly ascending order, byte by byte, each of them once: as dump writes them, or for most lines of
-tsv and hex as "LC_ALL=C sort" does. At a line that is out of order, or that can't be read or stored, ingest ends with
-its number and an exit status of 2, and nothing is stored, nor is a store created.
+The keys must be unique and in ascending order of bytes: the order in which dump writes them, and "LC_ALL=C sort" sorts
+most lines of tsv and hex. At a line that is out of order or cannot be read, ingest stops, prints its number and returns
+exit status 2. Then nothing has been stored, and no store is created.
 
-With --replace every key of the store that is not among the lines is deleted in the same step; --replace-prefix,
---replace-from and --replace-to do so within a range, and all hold where several are given. Lines may be outside of the
-range. To replace something by no lines at all is an error.
+With --replace, every key of the store that is not in the input is deleted in the same step. --replace-prefix,
+--replace-from and --replace-to limit this to the keys that match all given flags. The input may have keys outside of
+that range. Replacing keys by an empty input is an error.
 
 ` + formatHelp + crlfHelp,
 		Example: `  bloomkv ingest ./store pairs.tsv
   LC_ALL=C sort pairs.tsv | bloomkv ingest ./store
   bloomkv dump ./old --format json | bloomkv ingest ./new --format json
   bloomkv ingest ./store users.tsv --replace-prefix user/`,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			l, err := lf.loader()
 			if err != nil {
@@ -48,7 +50,7 @@ range. To replace something by no lines at all is an error.
 			var o bloomkv.IngestOptions
 			switch {
 			case replace && r.given():
-				return hint(c, errors.New("--replace and a range, want only one of them"))
+				return cli.Hint(c, errors.New("--replace and a range are given, want only one of them"))
 			case replace:
 				o.Replace = &bloomkv.KeyRange{}
 			case r.given():
@@ -57,7 +59,7 @@ range. To replace something by no lines at all is an error.
 					return err
 				}
 				if everything(kr) {
-					return hint(c, errors.New("the range is the whole store, want --replace to replace every key"))
+					return cli.Hint(c, errors.New("the range is the whole store: use --replace to replace every key"))
 				}
 				o.Replace = &kr
 			}
@@ -66,8 +68,8 @@ range. To replace something by no lines at all is an error.
 				return err
 			}
 			defer in.close()
-			bar := a.newProgress("ingest", in.size, true)
-			defer bar.end()
+			bar := a.Progress("ingest", in.size, true)
+			defer bar.End()
 			l.note = func(text string) { a.note(bar, in.name, text) }
 			err = w.create(args[0], func(db *bloomkv.DB, _ bool) (bool, error) {
 				lines, err := l.open(in.read(c.Context(), bar))
@@ -76,7 +78,7 @@ range. To replace something by no lines at all is an error.
 				}
 				return false, in.named(db.Ingest(c.Context(), l.sorted(lines, o.Replace != nil), o))
 			})
-			bar.end()
+			bar.End()
 			if err != nil {
 				return err
 			}
@@ -87,20 +89,20 @@ range. To replace something by no lines at all is an error.
 	c.Flags().BoolVar(&replace, "replace", false, "delete all other keys of the store")
 	r.add(c, "replace-", "delete other keys")
 	h.add(c, "PREFIX, FROM and TO")
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with lines and bytes when done")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of lines and bytes")
 	w.add(c)
 	return c
 }
 
-// sorted is the pairs of lines, for one Ingest. A pair is valid until the next. Its errors name the line; one of them is
-// bloomkv.ErrOrder, and where some is wanted, no line at all.
+// sorted returns the pairs of lines for one Ingest. A pair is valid until the next one. Errors include the line
+// number. One of them is bloomkv.ErrOrder, and if some is true, an empty input is one.
 func (l *loader) sorted(in *lineReader, some bool) iter.Seq2[bloomkv.KV, error] {
 	return func(yield func(bloomkv.KV, error) bool) {
 		var last []byte
 		next := func() (kv bloomkv.KV, err error) {
 			line, err := in.next()
 			if err != nil {
-				return kv, err // it names the line
+				return kv, err // it includes the line number
 			}
 			if kv.Key, kv.Value, err = l.parse(in.number, line); err == nil && l.lines > 0 {
 				err = checkOrder(last, kv.Key)
@@ -118,7 +120,7 @@ func (l *loader) sorted(in *lineReader, some bool) iter.Seq2[bloomkv.KV, error] 
 			switch {
 			case !errors.Is(err, io.EOF):
 			case some && l.lines == 0:
-				err = errors.New("no lines, want one at least to replace other keys; del only deletes")
+				err = errors.New("the input is empty, want at least one line to replace keys; to delete keys use del")
 			default:
 				return
 			}
@@ -129,7 +131,7 @@ func (l *loader) sorted(in *lineReader, some bool) iter.Seq2[bloomkv.KV, error] 
 	}
 }
 
-// checkOrder refuses a key that does not come after the one before it.
+// checkOrder returns an error if key does not follow last.
 func checkOrder(last, key []byte) error {
 	switch bytes.Compare(last, key) {
 	case 0:

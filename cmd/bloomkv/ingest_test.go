@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 func TestIngestStoresWhatLoadDoes(t *testing.T) {
@@ -28,7 +29,8 @@ func TestIngestStoresWhatLoadDoes(t *testing.T) {
 		if got := (tool{}).must(t, "dump", dir); got != lines {
 			t.Errorf("%s: the store does not have the lines", format)
 		}
-		if out := (tool{}).must(t, "check", dir); !strings.HasPrefix(out, "ok: 1 table in 1 run on 1 level, 5000 entries") {
+		if out := (tool{}).must(t, "check", dir); !strings.HasPrefix(out,
+			"ok: 1 table in 1 run on 1 level, 5000 entries") {
 			t.Errorf("%s: %s", format, out)
 		}
 	}
@@ -82,25 +84,48 @@ func TestIngestStoresAllOrNothing(t *testing.T) {
 		name, in, err string
 		args          []string
 	}{
-		{"keys out of order", "b\t1\nd\t2\nc\t3\n", "standard input: line 3: key c after d: keys are not in strictly ascending order", nil},
-		{"a key twice", "b\t1\nb\t2\n", "standard input: line 2: key b again: keys are not in strictly ascending order", nil},
+		{
+			"keys out of order", "b\t1\nd\t2\nc\t3\n",
+			"standard input: line 3: key c after d: keys are not in strictly ascending order", nil,
+		},
+		{
+			"a key twice", "b\t1\nb\t2\n",
+			"standard input: line 2: key b again: keys are not in strictly ascending order", nil,
+		},
 		{"the empty key twice", "\t1\n\t2\n", "line 2: key  again: ", nil},
-		{"out of order at the end of many", many + "key/000007\t1\n", "line 20001: key key/000007 after key/019999: ", nil},
+		{
+			"out of order at the end of many", many + "key/000007\t1\n",
+			"line 20001: key key/000007 after key/019999: ",
+			nil,
+		},
 		{"a key that drives terminals", "b\x1b[2J\t1\na\x1b[2J\t2\n", `line 2: key a\x1b[2J after b\x1b[2J: `, nil},
 		{"no TAB", "b\t1\nc\n", "line 2: no TAB, want key TAB value", nil},
 		{"a key that is too long", "b\t1\n" + long + "\t2\n", "line 2: key of 65537 bytes, want at most 65536", nil},
 		{"not JSON", "x\n", "line 1: invalid character 'x'", []string{"--format", "json"}},
 		{"no carriage return", "b\t1\n", "line 1: ends without a carriage return", []string{"--crlf"}},
-		{"everything replaced by nothing", "", "standard input: no lines, want one at least", []string{"--replace"}},
-		{"a range replaced by nothing", "", "no lines, want one at least", []string{"--replace-prefix", "a"}},
-		{"a range that is everything", "b\t1\n", "the range is the whole store, want --replace", []string{"--replace-prefix", ""}},
-		{"replace, and a range of it", "b\t1\n", "--replace and a range, want only one of them; see bloomkv ingest --help", []string{"--replace", "--replace-to", "c"}},
+		{
+			"everything replaced by nothing", "", "standard input: the input is empty, want at least one line",
+			[]string{"--replace"},
+		},
+		{
+			"a range replaced by nothing", "", "the input is empty, want at least one line",
+			[]string{"--replace-prefix", "a"},
+		},
+		{
+			"a range that is everything", "b\t1\n", "the range is the whole store: use --replace",
+			[]string{"--replace-prefix", ""},
+		},
+		{
+			"replace, and a range of it", "b\t1\n",
+			"--replace and a range are given, want only one of them; see bloomkv ingest --help",
+			[]string{"--replace", "--replace-to", "c"},
+		},
 		{"a range that is not hexadecimal", "b\t1\n", `--replace-to "xy": `, []string{"--hex", "--replace-to", "xy"}},
 		{"a format that is none", "b\t1\n", `format "xml", want tsv, hex, json`, []string{"--format", "xml"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := tool{in: c.in}.run(t, append([]string{"ingest", dir}, c.args...)...)
-			if r.code != exitTrouble || r.out != "" || !strings.Contains(r.err, c.err) {
+			if r.code != cli.ExitTrouble || r.out != "" || !strings.Contains(r.err, c.err) {
 				t.Errorf("exit %d, %q, %q; want 2 and %q", r.code, r.out, r.err, c.err)
 			}
 			checkPrintable(t, c.args, r.err)
@@ -112,7 +137,7 @@ func TestIngestStoresAllOrNothing(t *testing.T) {
 	sameTables(t, before, readDir(t, dir))
 }
 
-// sameTables wants a store to have the tables that it had before, and no logs. Numbers of files may have been taken.
+// sameTables checks that a store has the same tables as before and no logs. File numbers may have been used.
 func sameTables(t *testing.T, before, after map[string]string) {
 	t.Helper()
 	for _, files := range []map[string]string{before, after} {
@@ -121,7 +146,8 @@ func sameTables(t *testing.T, before, after map[string]string) {
 		})
 	}
 	if !maps.Equal(after, before) {
-		t.Errorf("the store has the files %q, want %q as before", slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)))
+		t.Errorf("the store has the files %q, want %q as before", slices.Sorted(maps.Keys(after)),
+			slices.Sorted(maps.Keys(before)))
 	}
 }
 
@@ -132,9 +158,10 @@ func TestAnInterruptedIngestStoresNothing(t *testing.T) {
 	in := &stuckReader{lines: strings.NewReader("b\t1\nc\t2\nd"), stuck: cancel, end: make(chan struct{})}
 	defer close(in.end)
 	var out, errs bytes.Buffer
-	a := &app{in: in, out: &out, err: &errs}
-	if code := a.run(ctx, []string{"ingest", dir, "--replace"}); code != exitInterrupted || !strings.HasPrefix(errs.String(), "bloomkv: interrupted: ") {
-		t.Errorf("exit %d, want %d: %s", code, exitInterrupted, &errs)
+	a := &app{cli.Streams{In: in, Out: &out, Err: &errs}}
+	if code := a.run(ctx, []string{"ingest", dir, "--replace"}); code != cli.ExitInterrupted ||
+		!strings.HasPrefix(errs.String(), "bloomkv: interrupted: ") {
+		t.Errorf("exit %d, want %d: %s", code, cli.ExitInterrupted, &errs)
 	}
 	sameTables(t, before, readDir(t, dir))
 	if got := (tool{}).must(t, "dump", dir); got != "a\t1\n" {

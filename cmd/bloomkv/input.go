@@ -9,20 +9,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-const formatHelp = `Formats, each one pair a line, which ends with a line feed:
-  tsv   key TAB value. The key has no TAB, neither has a line feed; the value may have TABs.
-  hex   the same with key and value in hexadecimal digits: any bytes.
-  json  {"key":"…","value":"…"}, or with "key_base64" or "value_base64" where bytes are not UTF-8: any bytes.`
+const formatHelp = `Formats, one pair per line, which ends with a line feed:
+  tsv   key TAB value. The key must not contain a TAB, neither may contain a line feed; the value may contain TABs.
+  hex   the same with key and value in hexadecimal digits, for any bytes.
+  json  {"key":"…","value":"…"}, or "key_base64" and "value_base64" for bytes that are not UTF-8.`
 
 const crlfHelp = `
 
-In tsv a carriage return before the line feed is the last byte of the value, since dump must give back what load was
-given; with --crlf it belongs to the end of the line, which every line then must have. In hex and json it never counts,
-and neither does a byte order mark before the first line. What is packed by gzip is an error; a carriage return or a byte
-order mark that becomes a part of what is stored is noted on the error stream.`
+In tsv, a carriage return before the line feed is the last byte of the value, because dump must print exactly what load
+has read. With --crlf it is part of the line end, and every line must have one. In hex and json it is ignored, and so is
+a byte order mark before the first line. Input compressed with gzip is an error. A note on standard error reports when a
+carriage return or a byte order mark becomes part of a pair.`
 
 // addFormat adds --format to a command.
 func addFormat(c *cobra.Command, name *string) {
@@ -31,12 +32,13 @@ func addFormat(c *cobra.Command, name *string) {
 	for i, f := range formats {
 		names[i] = f.name
 	}
-	if err := c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	if err := c.RegisterFlagCompletionFunc("format",
+		cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag is there
 	}
 }
 
-// lineFlags say how the lines of an input are read.
+// lineFlags define how the lines of an input are read.
 type lineFlags struct {
 	format string
 	crlf   bool
@@ -44,7 +46,7 @@ type lineFlags struct {
 
 func (l *lineFlags) add(c *cobra.Command) {
 	addFormat(c, &l.format)
-	c.Flags().BoolVar(&l.crlf, "crlf", false, "lines of tsv end with carriage return and line feed")
+	c.Flags().BoolVar(&l.crlf, "crlf", false, "lines of tsv end with a carriage return and a line feed")
 }
 
 func (l *lineFlags) loader() (*loader, error) {
@@ -53,12 +55,12 @@ func (l *lineFlags) loader() (*loader, error) {
 		return nil, fmt.Errorf("--format: %w", err)
 	}
 	if l.crlf && f.name != "tsv" {
-		return nil, fmt.Errorf("--crlf is for tsv; in %s a carriage return never counts", f.name)
+		return nil, fmt.Errorf("--crlf is for tsv; in %s a carriage return is ignored", f.name)
 	}
 	return &loader{format: f, crlf: l.crlf}, nil
 }
 
-// input is where the lines of a command come from.
+// input is the source of the lines of a command.
 type input struct {
 	in    io.Reader
 	name  string // for errors
@@ -66,14 +68,14 @@ type input struct {
 	close func()
 }
 
-// openInput opens the file that the last argument of a command names, or standard input where there is none, or a dash.
+// openInput opens the file that the last argument names, or standard input without an argument or with "-".
 func (a *app) openInput(args []string) (*input, error) {
 	if len(args) == 0 || args[0] == "-" {
-		return &input{in: a.in, name: "standard input", size: -1, close: func() {}}, nil
+		return &input{in: a.In, name: "standard input", size: -1, close: func() {}}, nil
 	}
 	file, err := os.Open(args[0])
 	if err != nil {
-		return nil, plainPath(args[0], err)
+		return nil, cli.PathError(args[0], err)
 	}
 	i := &input{in: file, name: args[0], size: -1, close: func() { _ = file.Close() }} // only read
 	info, err := file.Stat()
@@ -91,12 +93,12 @@ func (a *app) openInput(args []string) (*input, error) {
 	return i, nil
 }
 
-// read is a reader of it, which ends with ctx and moves a bar.
-func (i *input) read(ctx context.Context, bar progress) io.Reader {
-	return io.TeeReader(untilDone(ctx, i.in), bar)
+// read returns a reader of the input that ends with ctx and moves a bar.
+func (i *input) read(ctx context.Context, bar cli.Progress) io.Reader {
+	return io.TeeReader(cli.UntilDone(ctx, i.in), bar)
 }
 
-// named is an error that names the input.
+// named adds the name of the input to an error.
 func (i *input) named(err error) error {
 	if err == nil {
 		return nil
@@ -104,17 +106,17 @@ func (i *input) named(err error) error {
 	return fmt.Errorf("%s: %w", i.name, err)
 }
 
-// loader turns lines into pairs, and stores them.
+// loader turns lines into pairs and stores them.
 type loader struct {
 	format  format
 	crlf    bool
-	note    func(text string) // prints what may be wrong with the input
-	returns bool              // it has said that lines end with a carriage return
+	note    func(text string) // prints advice about the input
+	returns bool              // the note about carriage returns was printed
 	lines   int               // stored
 	bytes   int64             // of their keys and values
 }
 
-// parse reads one line.
+// parse parses one line.
 func (l *loader) parse(number int, line []byte) (key, value []byte, err error) {
 	l.noteReturn(number, line)
 	if l.crlf {
@@ -131,16 +133,16 @@ func (l *loader) parse(number int, line []byte) (key, value []byte, err error) {
 	return key, value, err
 }
 
-// printLoaded prints what was stored, on a terminal or as JSON.
+// printLoaded prints the number of pairs, on a terminal or as JSON.
 func (a *app) printLoaded(l *loader, asJSON bool) error {
 	if asJSON {
-		return a.printJSON(struct {
+		return a.PrintJSON(struct {
 			Lines int   `json:"lines"`
 			Bytes int64 `json:"bytes"`
 		}{l.lines, l.bytes})
 	}
-	if a.outTerm {
-		fmt.Fprintf(a.out, "%s, %s of keys and values\n", words.Plural(l.lines, "line"), words.Plural(l.bytes, "byte"))
+	if a.OutTerminal {
+		fmt.Fprintf(a.Out, "%s, %s of keys and values\n", words.Plural(l.lines, "line"), words.Plural(l.bytes, "byte"))
 	}
 	return nil
 }

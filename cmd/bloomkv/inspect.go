@@ -4,18 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-// An inspection is one run of inspect: what is looked at beside what the files say of themselves, and how it is shown.
+// An inspection is one run of inspect: what to look at, and how to show it.
 type inspection struct {
 	*app
 
@@ -30,42 +30,46 @@ func (a *app) inspectCommand() *cobra.Command {
 	var keys, whatIf []string
 	c := &cobra.Command{
 		Use:   "inspect FILE|DIR",
-		Short: "Look inside a store, a table, a log or a manifest",
-		Long: `inspect reads files and changes nothing. It takes no lock, so that what another process is writing may look torn.
+		Short: "Print details of a store, a table, a log or a manifest",
+		Long: `inspect reads files and changes nothing. It takes no lock, so the result may be inconsistent while
+another process writes.
 
-Of a store it shows the manifest, the tree as a picture, what filters take in memory and what they waste, level by level, beside what they
-promise and the least that so much memory can waste, what tables have in common, every table with its filter, and the logs. --what-if
-tells what the filters of just this tree would take and waste if they were built for another rate, for so much memory, or of the other
-kind: fpr=0.001, memory=64 (MiB), kind=ribbon, or kind=ribbon,fpr=0.001. Of a log (NNNNNN.log) it shows the records, with
---entries also each operation; of a manifest (MANIFEST-NNNNNN) the edits, and what they add up to; of both, what is damaged, what is
-behind it, and what opening the store would do about it. Of a table (NNNNNN.sst) it shows the properties and the filter block: header,
-rates (promised, by the number of keys, bits and probes, from the bits, and measured with random hashes), and of each unit
-how full its blocks are beside what theory says. What is off by more than it should be is flagged, with "!".
-So it shows the prefix filter, if there is one, with its rule.
+For a store it prints the levels and a drawing of the tree; the memory of the filters and the reads that they waste,
+level by level, with the promise and the optimum for that memory; how many keys the tables have in common; every
+table with its filter; and the logs. --what-if prints what the filters of this tree would take and waste for another
+rate, a given memory in MiB, or the other kind: fpr=0.001, memory=64, kind=ribbon, or kind=ribbon,fpr=0.001.
 
---verify builds filters, prefix filters too, again from their tables' keys and compares bit for bit. --key K shows, table by table,
-fences, what K and its prefix probe, how the filters answer, and by reading whether that is right; K is as inspect prints keys, and --key may be repeated. --hex prints the filter
-block with what its bytes are.
+For a log (NNNNNN.log) it prints the records, with --entries also each operation. For a manifest (MANIFEST-NNNNNN) it
+prints the edits and their result. For both it prints where they are damaged, what follows the damage, and what opening
+the store would do about it.
 
---html FILE writes a page of a table or a store for a browser, light or dark, which loads nothing: the same numbers, drawn, with a
-sentence on what each picture means; "-" prints it instead of the text. --plot DIR saves its pictures as SVG and PNG. With --verify and
---key they show what these find. Of a store they show some tables in full, those with something wrong and the largest first.
+For a table (NNNNNN.sst) it prints the properties and the filter block: its header, its rates (promised, by the number
+of keys, bits and probes, from the bits, and measured with random hashes), and how full the blocks of each unit are
+compared with theory. A line that begins with "!" is a problem. A prefix filter is printed in the same way.
 
-The names in --json are documented with the types Exam, UnitTrace and Difference of package
-bloomblock, and of package internal/inspect; they do not change.
+--verify rebuilds all filters from the keys of their tables and compares them bit for bit. --key K prints for each table
+its bounds, what K and its prefix probe, the answers of the filters, and by reading the table whether they are right. K
+is escaped as inspect prints keys. --key may be repeated. --hex prints the filter block with the meaning of its bytes.
 
-Keys are escaped, in JSON too. The exit status is 2 where what it reads is damaged, or a filter is not that of its table's
-keys; it reads no data blocks but with --entries, --key and --verify, so that only check tells a store to be whole.`,
+--html FILE writes a page about a table or a store for a browser, which loads nothing from elsewhere: the same numbers
+with charts and explanations. "-" prints the page instead of the text. --plot DIR saves the charts as SVG and PNG. The
+page of a store shows some tables in full: those with problems and the largest.
+
+The names in --json are documented with the types Exam, UnitTrace and Difference of package bloomblock, and in package
+internal/inspect. They do not change.
+
+Keys are escaped, also in JSON. The exit status is 2 if what was read is damaged, or if a filter does not match the keys
+of its table. Data blocks are only read for --entries, --key and --verify: to verify a whole store use check.`,
 		Example: `  bloomkv inspect ./store
   bloomkv inspect --verify ./store
   bloomkv inspect --what-if fpr=0.001 --what-if kind=ribbon,memory=64 ./store
   bloomkv inspect --key user/0042 ./store
   bloomkv inspect ./store/000012.sst --json
   bloomkv inspect ./store --html store.html --plot pictures`,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := i.parse(whatIf, keys); err != nil {
-				return hint(c, err)
+				return cli.Hint(c, err)
 			}
 			name, isDir, err := lookAt(args[0])
 			if err != nil {
@@ -76,37 +80,41 @@ keys; it reads no data blocks but with --entries, --key and --verify, so that on
 			}
 			kind, number := filename.Parse(filepath.Base(name))
 			if err := i.check(kind); err != nil {
-				return hint(c, fmt.Errorf("%s: %w", args[0], err))
+				return cli.Hint(c, fmt.Errorf("%s: %w", args[0], err))
 			}
 			switch kind {
 			case filename.Log:
 				l, err := inspect.ReadLog(c.Context(), name, number, i.options)
-				return i.showRead(c.Context(), l, err, func() { l.WriteText(a.out) })
+				return i.showRead(c.Context(), l, err, func() { l.WriteText(a.Out) })
 			case filename.Manifest:
 				m, err := inspect.ReadManifest(c.Context(), name, number)
-				return i.showRead(c.Context(), m, err, func() { m.WriteText(a.out) })
+				return i.showRead(c.Context(), m, err, func() { m.WriteText(a.Out) })
 			case filename.Current, filename.Lock, filename.Temp:
-				return fmt.Errorf("%s holds nothing to look at; want a table, a log, a manifest or a directory", args[0])
+				return fmt.Errorf("%s cannot be inspected, want a table, a log, a manifest or a directory", args[0])
 			default: // a table may have been renamed
 				return i.table(c.Context(), name)
 			}
 		},
 	}
 	c.Flags().BoolVar(&i.asJSON, "json", false, "print a JSON object")
-	c.Flags().BoolVar(&i.options.Entries, "entries", false, "of a table also every block and entry, as text; of a log every operation")
-	c.Flags().BoolVar(&i.options.Verify, "verify", false, "build filters again from the keys of their tables, and compare")
-	c.Flags().BoolVar(&i.hex, "hex", false, "of a table also the bytes of its filter block, as text")
-	c.Flags().StringArrayVar(&whatIf, "what-if", nil, "of a store what other filters would take and give: `ITEMS` fpr=RATE or memory=MIB, kind=bloom or ribbon")
-	c.Flags().StringVar(&i.page.html, "html", "", "write a page for a browser into `FILE`")
-	c.Flags().StringVar(&i.page.plot, "plot", "", "save the pictures of the page in `DIR`, as SVG and PNG")
-	c.Flags().StringArrayVar(&keys, "key", nil, "show how the filters answer for `KEY`, and whether that is right; may be repeated")
+	c.Flags().BoolVar(&i.options.Entries, "entries", false,
+		"print every block and entry of a table, or every operation of a log")
+	c.Flags().BoolVar(&i.options.Verify, "verify", false, "rebuild filters from the keys of their tables and compare")
+	c.Flags().BoolVar(&i.hex, "hex", false, "print the bytes of the filter block of a table")
+	c.Flags().StringArrayVar(&whatIf, "what-if", nil,
+		"print what other filters of a store would take and waste; `ITEMS`: fpr=RATE or memory=MIB, kind=bloom or "+
+			"ribbon")
+	c.Flags().StringVar(&i.page.html, "html", "", "write a page for a browser to `FILE`")
+	c.Flags().StringVar(&i.page.plot, "plot", "", "save the charts of the page in `DIR` as SVG and PNG")
+	c.Flags().StringArrayVar(&keys, "key", nil,
+		"print how the filters answer for `KEY`, and whether that is right; may be repeated")
 	return c
 }
 
-// parse reads the flags that have a form, and holds them against each other.
+// parse parses the flags that have a syntax and checks which may be combined.
 func (i *inspection) parse(whatIf, keys []string) error {
 	if i.page.html == toOutput && (i.asJSON || i.hex || i.options.Entries) {
-		return errors.New("--json, --hex and --entries go to the output as --html - does, want a file for the page")
+		return errors.New("--json, --hex and --entries also print to standard output, want a file for --html")
 	}
 	if err := i.page.check(); err != nil {
 		return err
@@ -126,18 +134,18 @@ func (i *inspection) parse(whatIf, keys []string) error {
 		i.options.WhatIf = append(i.options.WhatIf, q)
 	}
 	if i.asJSON && i.hex {
-		return errors.New("--hex is text, want it without --json")
+		return errors.New("--hex prints text, use it without --json")
 	}
 	return nil
 }
 
-// check refuses what does not go with a file of a kind.
+// check returns an error if the flags do not apply to a kind of file.
 func (i *inspection) check(kind filename.Kind) error {
 	switch {
 	case len(i.options.WhatIf) > 0:
-		return errors.New("--what-if is of a store, want its directory")
+		return errors.New("--what-if is for stores, want a directory")
 	case i.asJSON && i.options.Entries && kind != filename.Log:
-		return errors.New("--entries of a table is text, want it without --json")
+		return errors.New("--entries of a table prints text, use it without --json")
 	case i.page.asked() && (kind == filename.Log || kind == filename.Manifest):
 		return errors.New("--html and --plot are for tables and stores")
 	}
@@ -148,15 +156,16 @@ func (i *inspection) store(ctx context.Context, dir string) error {
 	i.options.Full = i.page.asked()
 	stop := func() {}
 	if i.options.Verify {
-		bar := i.newProgress("verify", -1, false)
-		i.options.Progress, stop = func(done, of int) { bar.set(int64(done), int64(of)) }, bar.end
+		bar := i.Progress("verify", -1, false)
+		i.options.Progress, stop = func(done, of int) { bar.Set(int64(done), int64(of)) }, bar.End
 	}
 	s, err := inspect.ReadStore(ctx, dir, i.options)
 	stop()
 	if err != nil {
 		return err
 	}
-	return i.show(ctx, s, s.Wrong(), func() page { return s.Page() }, func() { s.WriteText(i.out, inspect.Style{Color: i.color, Hex: i.hex}) })
+	return i.show(ctx, s, s.Wrong(), func() page { return s.Page() },
+		func() { s.WriteText(i.Out, inspect.Style{Color: i.Color, Hex: i.hex}) })
 }
 
 func (i *inspection) table(ctx context.Context, name string) error {
@@ -164,15 +173,16 @@ func (i *inspection) table(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	err = i.show(ctx, t, t.Wrong(), func() page { return t.Page() }, func() { t.WriteText(i.out, inspect.Style{Color: i.color, Hex: i.hex}) })
+	err = i.show(ctx, t, t.Wrong(), func() page { return t.Page() },
+		func() { t.WriteText(i.Out, inspect.Style{Color: i.Color, Hex: i.hex}) })
 	if i.options.Entries {
-		fmt.Fprintln(i.out)
-		err = errors.Join(err, inspect.WriteEntries(i.out, name))
+		fmt.Fprintln(i.Out)
+		err = errors.Join(err, inspect.WriteEntries(i.Out, name))
 	}
 	return err
 }
 
-// show writes facts as they were asked for: a page, if there is one to be drawn, and JSON or text. wrong is what is damaged.
+// show writes facts as requested: a page if there is one, and JSON or text. wrong is the damage.
 func (i *inspection) show(ctx context.Context, facts any, wrong error, drawn func() page, text func()) error {
 	var written error
 	if i.page.asked() {
@@ -180,39 +190,34 @@ func (i *inspection) show(ctx context.Context, facts any, wrong error, drawn fun
 	}
 	switch {
 	case i.asJSON:
-		return errors.Join(i.printJSON(facts), wrong, written)
+		return errors.Join(i.PrintJSON(facts), wrong, written)
 	case i.page.html != toOutput:
 		text()
 	}
 	return errors.Join(wrong, written)
 }
 
-// showRead writes what was read of a log or a manifest: all, or what is before the damage, which is the error.
+// showRead writes what was read of a log or a manifest: everything, or the part before the damage, which is the
+// error.
 func (i *inspection) showRead(ctx context.Context, facts any, err error, text func()) error {
 	if err != nil && !errors.Is(err, bloomkv.ErrCorruption) {
-		return err // nothing was read
+		return err // the file was not read
 	}
 	return i.show(ctx, facts, err, nil, text)
 }
 
-// plainPath is an error of package os by the name that the user gave, without the operation.
-func plainPath(arg string, err error) error {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		err = path.Err
-	}
-	return fmt.Errorf("%s: %w", arg, err)
-}
-
-// lookAt follows links to a file or directory that can be looked at. Everything else is an error at once: nobody waits for a pipe.
+// lookAt resolves the links of a file or directory that can be inspected. It fails at once for anything else, such as
+// a pipe.
 func lookAt(arg string) (name string, isDir bool, err error) {
 	info, err := os.Stat(arg)
 	switch {
 	case err != nil:
-		return "", false, plainPath(arg, err)
+		return "", false, cli.PathError(arg, err)
 	case info.IsDir():
 		return arg, true, nil
 	case !info.Mode().IsRegular():
-		return "", false, fmt.Errorf("%s: not a regular file but of mode %v, want a table, a log, a manifest or a directory", arg, info.Mode())
+		return "", false, fmt.Errorf("%s: not a regular file (mode %v), want a table, a log, a manifest or a directory",
+			arg, info.Mode())
 	}
 	name, err = filepath.EvalSymlinks(arg)
 	return name, false, err

@@ -14,7 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-// agreeOnRows compares each row of text with what the object has for it.
+// agreeOnRows compares each row of the text with the object.
 func agreeOnRows(t *testing.T, text string, f *inspect.Filter) {
 	t.Helper()
 	row := func(in, label string, want ...float64) {
@@ -27,7 +27,8 @@ func agreeOnRows(t *testing.T, text string, f *inspect.Filter) {
 			}
 			for i, v := range want {
 				printed, err := strconv.ParseFloat(words[i], 64)
-				if err != nil || !agrees(strings.TrimLeft(words[i], "-"), math.Abs(printed), math.Abs(v)) || printed*v < 0 {
+				if err != nil || !agrees(strings.TrimLeft(words[i], "-"), math.Abs(printed), math.Abs(v)) ||
+					printed*v < 0 {
 					t.Errorf("%s, column %d: %s, want %v", label, i, words[i], v)
 				}
 			}
@@ -60,7 +61,7 @@ func agreeOnRows(t *testing.T, text string, f *inspect.Filter) {
 		}
 		_, in, _ = strings.Cut(in, "│ is where theory ends the bar\n")
 		for _, b := range u.Histogram {
-			if u.Blocks < 8 { // no picture
+			if u.Blocks < 8 { // no drawing
 				break
 			}
 			row(in, fmt.Sprintf("%d–%d", b.From, b.To), float64(b.Blocks), b.Want)
@@ -71,7 +72,7 @@ func agreeOnRows(t *testing.T, text string, f *inspect.Filter) {
 	}
 }
 
-// numbers are all numbers of a JSON value, and those in its strings.
+// numbers calls add for all numbers of a JSON value, and for those in its strings.
 func numbers(v any, add func(float64)) {
 	switch v := v.(type) {
 	case float64:
@@ -93,7 +94,7 @@ func numbers(v any, add func(float64)) {
 	}
 }
 
-// agreeOnAll finds every number of the text in the object, and the other way round.
+// agreeOnAll finds every number of the text in the object and vice versa.
 func agreeOnAll(t *testing.T, table, text, encoded string) {
 	t.Helper()
 	var object map[string]any
@@ -110,7 +111,7 @@ func agreeOnAll(t *testing.T, table, text, encoded string) {
 		report, _ := prefixes["filter"].(map[string]any)
 		prefixOffset, _ = report["offset"].(float64)
 	}
-	// What the text has beside: offsets in the file, percentages, the number of a row, and constants of the format.
+	// Numbers that only the text has: offsets in the file, percentages, row numbers, and constants of the format.
 	for _, f := range slices.Clone(have) {
 		add(f + offset)
 		add(f + prefixOffset)
@@ -146,7 +147,7 @@ func agreeOnAll(t *testing.T, table, text, encoded string) {
 	}
 }
 
-// each calls for all numbers of an object but those of lists, and what is told another way.
+// each calls see for the numbers of an object, except those in lists and those shown in another form.
 func each(v any, see func(name string, v float64)) {
 	object, _ := v.(map[string]any)
 	for name, v := range object {

@@ -24,7 +24,7 @@ import (
 
 var shots = flag.String("shots", "", "write the screenshots of the documents into this `directory`")
 
-// A browser looks at pages; it is installed or not.
+// A browser displays pages, if one is installed.
 type browser struct {
 	program, home string
 }
@@ -43,13 +43,15 @@ func newBrowser(t *testing.T) *browser {
 	return nil
 }
 
-// run opens a file; what it says itself and what its pages say to the console is in errs. A browser that does not run skips the test.
+// run opens a file. The messages of the browser and of the console of its pages are in errs. The test is skipped if the
+// browser does not run.
 func (b *browser) run(t *testing.T, file string, flags ...string) (out, errs []byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, b.program, append(append([]string{
-		"--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions", "--disable-background-networking",
+		"--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions",
+		"--disable-background-networking",
 		"--disable-dev-shm-usage", "--user-data-dir=" + filepath.Join(b.home, "profile"), "--enable-logging=stderr",
 	}, flags...), "file://"+filepath.ToSlash(file))...)
 	cmd.WaitDelay = time.Second
@@ -62,16 +64,28 @@ func (b *browser) run(t *testing.T, file string, flags ...string) (out, errs []b
 	return o.Bytes(), e.Bytes()
 }
 
-// lookAround runs at the end of a page in a frame, and writes what it sees beside the frame.
+// lookAround runs at the end of a page in a frame and writes its measurements outside the frame.
 const lookAround = `<script>
 for (const d of document.querySelectorAll("details")) d.open = true;
-const seen = {width: innerWidth, scroll: document.documentElement.scrollWidth, background: getComputedStyle(document.body).backgroundColor, pictures: 0, wrong: []};
+const seen = {
+	width: innerWidth, scroll: document.documentElement.scrollWidth,
+	background: getComputedStyle(document.body).backgroundColor, pictures: 0, wrong: [],
+};
 const ids = new Set();
-for (const e of document.querySelectorAll("[id]")) { if (ids.has(e.id)) seen.wrong.push("two of the address " + e.id); ids.add(e.id); }
-for (const a of document.querySelectorAll("a")) if (!ids.has(a.hash.slice(1))) seen.wrong.push("a link to nowhere: " + a.hash);
+for (const e of document.querySelectorAll("[id]")) {
+	if (ids.has(e.id)) seen.wrong.push("two of the address " + e.id);
+	ids.add(e.id);
+}
+for (const a of document.querySelectorAll("a"))
+	if (!ids.has(a.hash.slice(1))) seen.wrong.push("a link to nowhere: " + a.hash);
 let level = 1;
-for (const h of document.querySelectorAll("h1, h2, h3, h4")) { const n = Number(h.tagName[1]); if (n > level + 1) seen.wrong.push("a heading of level " + n + " below one of " + level + ": " + h.textContent); level = n; }
-for (const r of document.querySelectorAll(".scroll")) if (r.tabIndex !== 0 || !r.getAttribute("aria-label")) seen.wrong.push("a table that keys cannot scroll");
+for (const h of document.querySelectorAll("h1, h2, h3, h4")) {
+	const n = Number(h.tagName[1]);
+	if (n > level + 1) seen.wrong.push("a heading of level " + n + " below one of " + level + ": " + h.textContent);
+	level = n;
+}
+for (const r of document.querySelectorAll(".scroll"))
+	if (r.tabIndex !== 0 || !r.getAttribute("aria-label")) seen.wrong.push("a table that keys cannot scroll");
 for (const svg of document.querySelectorAll("svg")) {
 	const box = svg.getBoundingClientRect();
 	if (box.width === 0) continue;
@@ -79,11 +93,15 @@ for (const svg of document.querySelectorAll("svg")) {
 	if (!svg.getAttribute("aria-label")) seen.wrong.push("a picture that cannot be listened to");
 	const upright = [];
 	for (const text of svg.querySelectorAll("text")) {
-		const b = text.getBoundingClientRect(), size = parseFloat(getComputedStyle(text).fontSize) * box.width / svg.viewBox.baseVal.width;
+		const b = text.getBoundingClientRect();
+		const size = parseFloat(getComputedStyle(text).fontSize) * box.width / svg.viewBox.baseVal.width;
 		if (size < 11) seen.wrong.push(text.textContent + ": letters of " + size + " px");
-		if (b.left < box.left - 1 || b.right > box.right + 1 || b.top < box.top - 1 || b.bottom > box.bottom + 1) seen.wrong.push(text.textContent + ": outside its picture");
+		if (b.left < box.left - 1 || b.right > box.right + 1 || b.top < box.top - 1 || b.bottom > box.bottom + 1)
+			seen.wrong.push(text.textContent + ": outside its picture");
 		if (b.height > 1.7 * size) continue; // turned
-		for (const [other, o] of upright) if (b.left < o.right && o.left < b.right && b.top + 3 < o.bottom && o.top + 3 < b.bottom) seen.wrong.push(text.textContent + ": over " + other);
+		for (const [other, o] of upright)
+			if (b.left < o.right && o.left < b.right && b.top + 3 < o.bottom && o.top + 3 < b.bottom)
+				seen.wrong.push(text.textContent + ": over " + other);
 		upright.push([text.textContent, b]);
 	}
 }
@@ -101,16 +119,20 @@ func TestABrowserShowsWhatInspectDraws(t *testing.T) {
 	if err != nil || len(tables) == 0 {
 		t.Fatal(tables, err)
 	}
-	fault := faulty(t, glob(t, newStore(t, manyLines(5000)), "*.sst"), func(seed bloomblock.Seed, add func(bloomblock.Hash)) {
-		add(seed.Mix(lineKey(0)))
-	})
+	fault := faulty(t, glob(t, newStore(t, manyLines(5000)), "*.sst"),
+		func(seed bloomblock.Seed, add func(bloomblock.Hash)) {
+			add(seed.Mix(lineKey(0)))
+		})
 	for _, c := range []struct {
 		name string
 		args []string
 	}{
 		{"a table", []string{tables[len(tables)-1], "--verify", "--key", "key/000007"}},
 		{"a table whose filter is wrong", []string{fault, "--verify"}},
-		{"a store", []string{dir, "--verify", "--key", "key/000007", "--what-if", "fpr=0.001", "--what-if", "kind=ribbon"}},
+		{"a store", []string{
+			dir, "--verify", "--key", "key/000007", "--what-if", "fpr=0.001", "--what-if",
+			"kind=ribbon",
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			doc, _ := pageOf(t, c.args...)
@@ -118,9 +140,10 @@ func TestABrowserShowsWhatInspectDraws(t *testing.T) {
 			if err := os.WriteFile(page, []byte(doc), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			// The page forbids all loading, so that an attempt is a complaint.
+			// The page forbids all loading, so an attempt is reported.
 			dom, errs := b.run(t, page, "--dump-dom")
-			if complaints := regexp.MustCompile(`(?m)^.*CONSOLE.*$`).FindAll(errs, -1); len(complaints) > 0 || !bytes.Contains(dom, []byte("</main>")) {
+			if complaints := regexp.MustCompile(`(?m)^.*CONSOLE.*$`).FindAll(errs, -1); len(complaints) > 0 ||
+				!bytes.Contains(dom, []byte("</main>")) {
 				t.Errorf("%d bytes are shown, and the browser complains: %q", len(dom), complaints)
 			}
 			b.look(t, doc, strings.Count(doc, "<figure>"))
@@ -128,17 +151,20 @@ func TestABrowserShowsWhatInspectDraws(t *testing.T) {
 	}
 }
 
-// look looks at a page in frames: a phone's width and a desk's, light and dark.
+// look measures a page in frames as wide as a phone and as a desk, light and dark.
 func (b *browser) look(t *testing.T, doc string, pictures int) {
 	t.Helper()
-	doc = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAllString(doc, "") // it forbids the script
+	// the policy forbids the script
+	doc = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAllString(doc, "")
 	doc = html.EscapeString(strings.Replace(doc, "</body>", lookAround, 1))
 	var frames strings.Builder
 	frames.WriteString(`<!DOCTYPE html><html><head><meta charset="utf-8"></head><body>`)
 	schemes, widths := []string{"light", "dark"}, []int{360, 390, 1280}
 	for _, scheme := range schemes {
 		for _, width := range widths { // a window cannot be as narrow as a phone
-			fmt.Fprintf(&frames, `<iframe style="width: %dpx; height: 900px; border: 0; color-scheme: %s" srcdoc="%s"></iframe>`, width, scheme, doc)
+			fmt.Fprintf(&frames,
+				`<iframe style="width: %dpx; height: 900px; border: 0; color-scheme: %s" srcdoc="%s"></iframe>`, width,
+				scheme, doc)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "frames.html")
@@ -162,7 +188,8 @@ func (b *browser) look(t *testing.T, doc string, pictures int) {
 			t.Fatal(err)
 		}
 		if seen.Width != width || seen.Scroll > width || seen.Pictures != pictures || len(seen.Wrong) > 0 {
-			t.Errorf("%s, a window of %d px: %d px wide, %d pictures of %d, and %q", scheme, seen.Width, seen.Scroll, seen.Pictures, pictures, seen.Wrong)
+			t.Errorf("%s, a window of %d px: %d px wide, %d pictures of %d, and %q", scheme, seen.Width, seen.Scroll,
+				seen.Pictures, pictures, seen.Wrong)
 		}
 		backgrounds[scheme] = seen.Background
 	}
@@ -171,7 +198,7 @@ func (b *browser) look(t *testing.T, doc string, pictures int) {
 	}
 }
 
-// With -shots it makes the pictures in docs/images, of the store that anybody gets from bloomkv demo, and of a larger table.
+// With -shots it writes the images in docs/images, of the store that bloomkv demo creates and of a larger table.
 func TestScreenshotsForTheDocuments(t *testing.T) {
 	if *shots == "" {
 		t.Skip("without -shots")
@@ -192,7 +219,9 @@ func TestScreenshotsForTheDocuments(t *testing.T) {
 		doc, _ := pageOf(t, c.of)
 		page := filepath.Join(t.TempDir(), "page.html")
 		frame := filepath.Join(t.TempDir(), "frame.html")
-		text := fmt.Sprintf(`<!DOCTYPE html><body style="margin: 0"><iframe src="file://%s%s" style="width: %dpx; height: %dpx; border: 0"></iframe>`, filepath.ToSlash(page), c.part, c.width, c.height)
+		text := fmt.Sprintf(`<!DOCTYPE html><body style="margin: 0">`+
+			`<iframe src="file://%s%s" style="width: %dpx; height: %dpx; border: 0"></iframe>`,
+			filepath.ToSlash(page), c.part, c.width, c.height)
 		for name, content := range map[string]string{page: doc, frame: text} {
 			if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
@@ -203,7 +232,8 @@ func TestScreenshotsForTheDocuments(t *testing.T) {
 			scheme = 0
 		}
 		shot := filepath.Join(t.TempDir(), "shot.png")
-		b.run(t, frame, fmt.Sprintf("--blink-settings=preferredColorScheme=%d", scheme), fmt.Sprintf("--window-size=%d,%d", max(c.width, 500), c.height), "--screenshot="+shot)
+		b.run(t, frame, fmt.Sprintf("--blink-settings=preferredColorScheme=%d", scheme),
+			fmt.Sprintf("--window-size=%d,%d", max(c.width, 500), c.height), "--screenshot="+shot)
 		whole := must(png.Decode(bytes.NewReader(must(os.ReadFile(shot)))))
 		cut := image.NewNRGBA(image.Rect(0, 0, c.width, c.height))
 		draw.Draw(cut, cut.Bounds(), whole, image.Point{}, draw.Src)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
@@ -26,11 +27,12 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const footerBytes = 80 // of a table; internal/sstable/format.go has the drawing
 
-// reseal puts right the checksums of a table whose filter block was changed: of units, of the filter's header, of the filter in
-// the footer, of the footer; as far as they are there.
+// reseal corrects the checksums of a table whose filter block was changed: those of the units, of the filter's
+// header, of the filter in the footer, and of the footer, as far as they exist.
 func reseal(table []byte) {
 	footer := table[len(table)-footerBytes:]
-	id, at, n := binary.LittleEndian.Uint64(footer), binary.LittleEndian.Uint64(footer[8:]), binary.LittleEndian.Uint64(footer[16:])
+	id, at, n := binary.LittleEndian.Uint64(footer), binary.LittleEndian.Uint64(footer[8:]),
+		binary.LittleEndian.Uint64(footer[16:])
 	if at > uint64(len(table)) || n > uint64(len(table))-at || n < bloomblock.HeaderSize {
 		return
 	}
@@ -53,8 +55,8 @@ func reseal(table []byte) {
 	binary.LittleEndian.PutUint32(footer[64:], crc(footer[:64], footer[68:]))
 }
 
-// faulty copies a table into a directory of its own, with units of its filter that hold the hashes, mixed with the filter's
-// seed already, which keys adds.
+// faulty copies a table to another directory and fills its filter with the hashes that keys adds, which are already
+// mixed with the filter's seed.
 func faulty(t *testing.T, table string, keys func(seed bloomblock.Seed, add func(mixed bloomblock.Hash))) string {
 	t.Helper()
 	b, err := os.ReadFile(table)
@@ -98,7 +100,8 @@ func TestFaultsOfAFilterAreFlaggedByName(t *testing.T) {
 	}
 	const n = 20_000
 	table := glob(t, newStore(t, manyLines(n)), "*.sst")
-	add := func(first, n, step int, change func(mixed bloomblock.Hash) bloomblock.Hash) func(bloomblock.Seed, func(bloomblock.Hash)) {
+	type adder = func(bloomblock.Seed, func(bloomblock.Hash))
+	add := func(first, n, step int, change func(mixed bloomblock.Hash) bloomblock.Hash) adder {
 		return func(seed bloomblock.Seed, add func(bloomblock.Hash)) {
 			for i := first; i < n; i += step {
 				add(change(seed.Mix(lineKey(i))))
@@ -114,10 +117,23 @@ func TestFaultsOfAFilterAreFlaggedByName(t *testing.T) {
 		code   int      // of --verify
 		verify string
 	}{
-		{"as it was written", faulty(t, table, add(0, n, 1, asItIs)), nil, exitOK, "verify: ok, bit for bit"},
-		{"half of its keys missing", faulty(t, table, add(0, n, 2, asItIs)), []string{"keys-differ", "fill-off"}, exitTrouble, "verify: NOT "},
-		{"twice its keys", faulty(t, table, add(0, 2*n, 1, asItIs)), []string{"saturated", "keys-differ"}, exitTrouble, "verify: NOT "},
-		{"hashes of 32 bits", faulty(t, table, add(0, n, 1, low32)), []string{"positions-uneven"}, exitTrouble, "verify: NOT "},
+		{"as it was written", faulty(t, table, add(0, n, 1, asItIs)), nil, cli.ExitOK, "Verified. Ok, bit for bit"},
+		{
+			"half of its keys missing", faulty(t, table, add(0, n, 2, asItIs)),
+			[]string{"keys-differ", "fill-off"},
+			cli.ExitTrouble, "! verify: Does NOT ",
+		},
+		{
+			"twice its keys", faulty(t, table, add(0, 2*n, 1, asItIs)),
+			[]string{"saturated", "keys-differ"},
+			cli.ExitTrouble, "! verify: Does NOT ",
+		},
+		{
+			"hashes of 32 bits", faulty(t, table, add(0, n, 1, low32)),
+			[]string{"positions-uneven"},
+			cli.ExitTrouble,
+			"! verify: Does NOT ",
+		},
 	} {
 		text := tool{}.must(t, "inspect", c.table)
 		object := tool{}.must(t, "inspect", c.table, "--json")
@@ -133,22 +149,26 @@ func TestFaultsOfAFilterAreFlaggedByName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v := facts.Verify; v.OK != (c.code == exitOK) || (v.Denied > 0) != (!v.OK && !slices.Contains(c.flags, "saturated")) || v.Keys != n {
+		if v := facts.Verify; v.OK != (c.code == cli.ExitOK) ||
+			(v.Denied > 0) != (!v.OK && !slices.Contains(c.flags, "saturated")) || v.Keys != n {
 			t.Errorf("%s: %+v", c.name, v)
 		}
 		r := tool{}.run(t, "inspect", "--verify", c.table)
-		if r.code != c.code || !strings.Contains(r.out, c.verify) || c.code != exitOK && !strings.Contains(r.err, filepath.Base(table)+": offset ") {
+		if r.code != c.code || !strings.Contains(r.out, c.verify) || c.code != cli.ExitOK &&
+			!strings.Contains(r.err, filepath.Base(table)+": offset ") {
 			t.Errorf("%s: --verify: exit %d, %q, want %d and %q:\n%s", c.name, r.code, r.err, c.code, c.verify, r.out)
 		}
 	}
 	half := faulty(t, table, add(n/2, n, 1, asItIs))
 	r := tool{}.run(t, "inspect", half, "--key", "key/000007")
-	if r.code != exitTrouble || !strings.Contains(r.out, "the filter says: no; the table has: value; so: false negative") || !strings.Contains(r.err, "denies key key/000007") {
+	if r.code != cli.ExitTrouble ||
+		!strings.Contains(r.out, "the filter says: no; the table has: value; so: false negative") ||
+		!strings.Contains(r.err, "denies key key/000007") {
 		t.Errorf("a key that the filter hides: exit %d, %q:\n%s", r.code, r.err, r.out)
 	}
 }
 
-// manyShapes is stores with tables of all kinds.
+// manyShapes returns stores with tables of all kinds.
 func manyShapes(t *testing.T) (dirs []string) {
 	t.Helper()
 	load := func(lines string, flags ...string) string {
@@ -192,7 +212,11 @@ func TestTablesOfAllKinds(t *testing.T) {
 		all := tool{}.must(t, "inspect", "--verify", dir)
 		for _, table := range sstFiles(t, dir) {
 			seen++
-			if !strings.Contains(all, filepath.Base(table)+": verify: ok, bit for bit") && !strings.Contains(all, filepath.Base(table)+": verify: there is no filter") {
+			_, row, _ := strings.Cut(all, "\n"+filepath.Base(table)+": ")
+			row, _, _ = strings.Cut(row, ".sst: ")
+			row = oneLine(row)
+			if !strings.Contains(row, "verify: ok, bit for bit") &&
+				!strings.Contains(row, "verify: there is no filter") {
 				t.Errorf("%s is not verified:\n%s", table, all)
 			}
 			args := []string{"inspect", "--verify", "--key", strings.Repeat(`ключ`, 60), table}
@@ -204,7 +228,8 @@ func TestTablesOfAllKinds(t *testing.T) {
 			}
 			for line := range strings.Lines(text + style.ReplaceAllString(colored, "")) {
 				line = strings.TrimSuffix(line, "\n")
-				if n := utf8.RuneCountInString(line); n > words.Width || line != string(words.AppendPrintable(nil, []byte(line))) {
+				if n := utf8.RuneCountInString(line); n > words.Width ||
+					line != string(words.AppendPrintable(nil, []byte(line))) {
 					t.Errorf("%s: a line of %d characters: %q", table, n, line)
 				}
 			}
@@ -212,7 +237,8 @@ func TestTablesOfAllKinds(t *testing.T) {
 			if err := json.Unmarshal([]byte(object), &facts); err != nil {
 				t.Fatal(err)
 			}
-			if v, f := facts.Verify, facts.Filter; (v == nil) != (f == nil) || v != nil && (!v.OK || v.Missing+v.Extra+v.Denied != 0 || v.Keys != f.Keys || len(f.Flags) > 0) {
+			if v, f := facts.Verify, facts.Filter; (v == nil) != (f == nil) || v != nil &&
+				(!v.OK || v.Missing+v.Extra+v.Denied != 0 || v.Keys != f.Keys || len(f.Flags) > 0) {
 				t.Errorf("%s: %+v, filter %+v", table, facts.Verify, facts.Filter)
 			}
 			if f := facts.Filter; f != nil {
@@ -241,7 +267,7 @@ func TestAStoreInUseIsReadWithoutItsLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := tool{}.must(t, "inspect", dir, "--verify", "--key", "k")
-	for _, want := range []string{"read without the store's lock", "verify: ok", "no table reaches over the key"} {
+	for _, want := range []string{"read without the store's lock", "verify: ok", "no table covers the key"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("lacks %q:\n%s", want, out)
 		}
@@ -262,7 +288,8 @@ func TestATableThatIsCutOffAnywhereIsAnError(t *testing.T) {
 		if err := os.WriteFile(name, b[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if r := (tool{}).run(t, "inspect", "--verify", "--key", "x", name); r.code != exitTrouble || !strings.Contains(r.err, "cut.sst: offset ") {
+		if r := (tool{}).run(t, "inspect", "--verify", "--key", "x", name); r.code != cli.ExitTrouble ||
+			!strings.Contains(r.err, "cut.sst: offset ") {
 			t.Errorf("%d bytes: exit %d, %q", n, r.code, r.err)
 		}
 	}
@@ -271,7 +298,7 @@ func TestATableThatIsCutOffAnywhereIsAnError(t *testing.T) {
 func TestInspectShowsWhatTheStoreHasCounted(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
 	table := sstFiles(t, dir)[0]
-	if out := (tool{}).must(t, "inspect", table); strings.Contains(out, "live: ") {
+	if out := (tool{}).must(t, "inspect", table); strings.Contains(out, "\n  live ") {
 		t.Errorf("before anybody asked:\n%s", out)
 	}
 	db, err := bloomkv.Open(dir, nil)
@@ -297,8 +324,9 @@ func TestInspectShowsWhatTheStoreHasCounted(t *testing.T) {
 	if l == nil || l.Negatives < 3000 || l.Negatives > 7000 || l.TruePositives != 1 || l.Rate != l.FPR() {
 		t.Fatalf("%+v", l)
 	}
-	want := fmt.Sprintf("live: rate %.3g, of %s and about %s; 1 true positive", l.Rate, words.Plural(l.FalsePositives, "false positive"), words.Plural(l.Negatives, "negative"))
-	if out := strings.Join(strings.Fields(tool{}.must(t, "inspect", table)), " "); !strings.Contains(out, want) {
+	want := fmt.Sprintf("live rate %.3g: %s, 1 true positive, about %s",
+		l.Rate, words.Plural(l.FalsePositives, "false positive"), words.Plural(l.Negatives, "negative"))
+	if out := oneLine(tool{}.must(t, "inspect", table)); !strings.Contains(out, want) {
 		t.Errorf("lacks %q:\n%s", want, out)
 	}
 	if out := (tool{}).must(t, "inspect", dir, "--json"); !strings.Contains(out, `"live": {`) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/inspect"
@@ -20,7 +21,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// smallTable is a table of a few keys.
+// smallTable returns a table of a few keys.
 func smallTable(tb testing.TB, ribbon bool, keys ...string) []byte {
 	tb.Helper()
 	params, err := bloomblock.ParamsNested(0.05, 0.001)
@@ -33,7 +34,8 @@ func smallTable(tb testing.TB, ribbon bool, keys ...string) []byte {
 	var b bytes.Buffer
 	w := sstable.NewWriter(&b, sstable.WriterOptions{ID: 7, Filter: params})
 	for i, key := range keys {
-		if err := w.Add(ikey.Key{User: []byte(key), Trailer: ikey.MakeTrailer(ikey.Seq(i+1), ikey.Set)}, []byte("value")); err != nil {
+		if err := w.Add(ikey.Key{User: []byte(key), Trailer: ikey.MakeTrailer(ikey.Seq(i+1), ikey.Set)},
+			[]byte("value")); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -43,7 +45,7 @@ func smallTable(tb testing.TB, ribbon bool, keys ...string) []byte {
 	return b.Bytes()
 }
 
-// printable fails where a line of what was printed could drive a terminal.
+// printable fails if a printed line could control a terminal.
 func printable(t *testing.T, args []string, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -53,7 +55,7 @@ func printable(t *testing.T, args []string, text string) {
 	}
 }
 
-// repairLog puts right the checksums of the records of a log, as far as their lengths lead from one to the next.
+// repairLog corrects the checksums of the records of a log, as far as their lengths lead from one to the next.
 func repairLog(b []byte, number uint64) {
 	for at := 32; at+24 <= len(b); {
 		n := int(binary.LittleEndian.Uint32(b[at+8:]))
@@ -67,13 +69,13 @@ func repairLog(b []byte, number uint64) {
 	}
 }
 
-// saltOf is the salt of a log's records.
+// saltOf returns the salt of a log's records.
 func saltOf(b []byte) []byte {
 	id := binary.LittleEndian.Uint64(b[24:])
 	return binary.LittleEndian.AppendUint32(nil, uint32(id>>32)^uint32(id)|1)
 }
 
-// killed is a store of every kind of table, as a kill leaves it: its log is not written out.
+// killed returns a store with every kind of table and a log, as the death of a process leaves it.
 func killed(tb testing.TB) (files map[string][]byte) {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -108,7 +110,8 @@ func killed(tb testing.TB) (files map[string][]byte) {
 	return files
 }
 
-// FuzzInspect: any file is an answer or an error that names it; nothing that is printed can drive a terminal.
+// FuzzInspect checks that any file gives a result or an error that names it, and that no output can control a
+// terminal.
 func FuzzInspect(f *testing.F) {
 	table := smallTable(f, false, "\x1b[2J", "a", "b\x00", "\xff")
 	names := []string{"000001.sst", "000001.log", "MANIFEST-000001", "renamed"}
@@ -126,7 +129,8 @@ func FuzzInspect(f *testing.F) {
 			f.Add(b, uint8(0), "a", true)
 		case filename.Log, filename.Manifest:
 			binary.LittleEndian.PutUint64(b[16:], 1) // its number, which is in the names above
-			binary.LittleEndian.PutUint32(b[12:], crc32.Update(crc32.Checksum(b[:12], castagnoli), castagnoli, b[16:32]))
+			binary.LittleEndian.PutUint32(b[12:],
+				crc32.Update(crc32.Checksum(b[:12], castagnoli), castagnoli, b[16:32]))
 			f.Add(b, uint8(1), "", true)
 			f.Add(b, uint8(2), "", true)
 		default:
@@ -150,15 +154,21 @@ func FuzzInspect(f *testing.F) {
 		if err := os.WriteFile(name, file, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		asJSON := []string{"inspect", name, "--json", "--verify", "--key", string(words.AppendEscaped(nil, []byte(key)))}
+		asJSON := []string{
+			"inspect", name, "--json", "--verify", "--key",
+			string(words.AppendEscaped(nil, []byte(key))),
+		}
 		if isLog {
 			asJSON = append(asJSON, "--entries")
 		}
 		for _, args := range [][]string{
-			{"inspect", name, "--verify", "--hex", "--entries", "--key", string(words.AppendEscaped(nil, []byte(key)))}, asJSON,
+			{
+				"inspect", name, "--verify", "--hex", "--entries", "--key",
+				string(words.AppendEscaped(nil, []byte(key))),
+			}, asJSON,
 		} {
 			r := tool{}.run(t, args...)
-			if r.code != exitOK && (r.code != exitTrouble || !strings.Contains(r.err, filepath.Base(name))) {
+			if r.code != cli.ExitOK && (r.code != cli.ExitTrouble || !strings.Contains(r.err, filepath.Base(name))) {
 				t.Fatalf("%q: exit %d, %q", args, r.code, r.err)
 			}
 			printable(t, args, r.out+r.err)
@@ -166,7 +176,8 @@ func FuzzInspect(f *testing.F) {
 	})
 }
 
-// FuzzInspectStore: a directory with any files in it is an answer or an error, and opening it to be read does what inspect says.
+// FuzzInspectStore checks that any directory gives a result or an error, and that opening it read-only does what
+// inspect reports.
 func FuzzInspectStore(f *testing.F) {
 	files := killed(f)
 	var table, log, manifest string
@@ -202,22 +213,28 @@ func FuzzInspectStore(f *testing.F) {
 			t.Fatal(err)
 		}
 		_ = os.WriteFile(filepath.Join(dir, filepath.Base(other)), tableBytes, 0o600) // if that can be a name
-		for name, b := range map[string][]byte{table: tableBytes, log: logBytes, manifest: manifestBytes, "CURRENT": current} {
+		for name, b := range map[string][]byte{
+			table: tableBytes, log: logBytes, manifest: manifestBytes,
+			"CURRENT": current,
+		} {
 			if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		var s inspect.Store
+		alone := false // there is no manifest, and nothing but an error
 		for _, args := range [][]string{
 			{"inspect", dir, "--verify", "--key", string(words.AppendEscaped(nil, []byte(key)))},
 			{"inspect", dir, "--json", "--key", string(words.AppendEscaped(nil, []byte(key)))},
 		} {
 			r := tool{}.run(t, args...)
-			if r.code != exitOK && (r.code != exitTrouble || r.err == "") || r.out == "" {
+			if r.code != cli.ExitOK && (r.code != cli.ExitTrouble || r.err == "") || r.out == "" &&
+				r.code == cli.ExitOK {
 				t.Fatalf("%q: exit %d, %q", args, r.code, r.err)
 			}
+			alone = r.out == ""
 			printable(t, args, r.out+r.err)
-			if args[2] == "--json" {
+			if args[2] == "--json" && !alone {
 				if err := json.Unmarshal([]byte(r.out), &s); err != nil {
 					t.Fatal(err)
 				}
@@ -227,7 +244,14 @@ func FuzzInspectStore(f *testing.F) {
 		if err == nil {
 			err = db.Close()
 		}
-		if refused := s.Opening.Refused; (err == nil) != (refused == nil) || err != nil && !strings.HasSuffix(err.Error(), refused.Error) {
+		if alone {
+			if err == nil {
+				t.Fatal("opened, although inspect found no manifest")
+			}
+			return
+		}
+		if refused := s.Opening.Refused; (err == nil) != (refused == nil) || err != nil &&
+			!strings.HasSuffix(err.Error(), refused.Error) {
 			t.Fatalf("opened: %v; inspect says %+v", err, refused)
 		}
 	})

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 func TestHexHasEveryByteOfTheFilter(t *testing.T) {
@@ -43,7 +45,8 @@ func TestHexHasEveryByteOfTheFilter(t *testing.T) {
 			}
 		}
 	}
-	if r := (tool{}).run(t, "inspect", t.TempDir(), "--hex", "--json"); r.code != exitTrouble || !strings.Contains(r.err, "--hex is text, want it without --json") {
+	if r := (tool{}).run(t, "inspect", t.TempDir(), "--hex", "--json"); r.code != cli.ExitTrouble ||
+		!strings.Contains(r.err, "--hex prints text, use it without --json") {
 		t.Errorf("as JSON: exit %d, %q", r.code, r.err)
 	}
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/bloomkv/bloomkv/internal/outfile"
 )
 
-// pageFlags are where the page and the pictures of what was inspected go; "" is nowhere.
+// pageFlags name the files for the page and the charts; "" means none.
 type pageFlags struct {
 	html string // a file, or "-" for the output
 	plot string // a directory
 }
 
-// toOutput is the page instead of the text.
+// toOutput prints the page instead of the text.
 const toOutput = "-"
 
 func (f *pageFlags) asked() bool { return f.html != "" || f.plot != "" }
 
-// check refuses a page that cannot be written, before anything is looked at.
+// check returns an error if the page cannot be written, before anything is inspected.
 func (f *pageFlags) check() error {
 	if f.html == "" || f.html == toOutput {
 		return nil
@@ -32,19 +32,19 @@ func (f *pageFlags) check() error {
 	return nil
 }
 
-// A page is written, and its pictures are saved.
+// A page can be written, and its charts can be saved.
 type page interface {
 	WriteHTML(w io.Writer) error
 	Save(ctx context.Context, dir string) error
 }
 
-// write writes the page and the pictures, as far as they are asked for.
+// write writes the page and the charts that are requested.
 func (f *pageFlags) write(ctx context.Context, a *app, p page) error {
 	var errs []error
 	switch f.html {
 	case "":
 	case toOutput:
-		errs = append(errs, p.WriteHTML(a.out))
+		errs = append(errs, p.WriteHTML(a.Out))
 	default:
 		var b bytes.Buffer
 		err := p.WriteHTML(&b)

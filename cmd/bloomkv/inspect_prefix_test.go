@@ -12,10 +12,11 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-// prefixStore has keys with prefixes by the second slash, and two without.
+// prefixStore returns a store of keys with prefixes up to the second slash, and two keys without.
 func prefixStore(t *testing.T, flags ...string) (dir, table string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "store")
@@ -39,7 +40,7 @@ func inspectTable(t *testing.T, table string, args ...string) (r result, facts i
 	if text.code != r.code || text.err != r.err {
 		t.Errorf("text: exit %d, %q; JSON: exit %d, %q", text.code, text.err, r.code, r.err)
 	}
-	r.out = strings.Join(strings.Fields(text.out), " ")
+	r.out = oneLine(text.out)
 	return r, facts
 }
 
@@ -48,10 +49,12 @@ func TestPrefixFiltersAreVerified(t *testing.T) {
 		dir, table := prefixStore(t, flags...)
 		r, facts := inspectTable(t, table, "--verify")
 		v := facts.Prefix.Verify
-		if r.code != exitOK || v == nil || !v.OK || v.Keys != 1000 || v.Recorded != 1000 || !facts.Verify.OK || facts.Verify.Keys != 3002 {
+		if r.code != cli.ExitOK || v == nil || !v.OK || v.Keys != 1000 || v.Recorded != 1000 || !facts.Verify.OK ||
+			facts.Verify.Keys != 3002 {
 			t.Errorf("%q: exit %d, %q, %+v, %+v", flags, r.code, r.err, v, facts.Verify)
 		}
-		if out := (tool{}).must(t, "inspect", dir, "--verify"); !strings.Contains(out, ": prefix filter: verify: ok, bit for bit: ") {
+		if out := oneLine(tool{}.must(t, "inspect", dir, "--verify")); !strings.Contains(out,
+			"; prefix filter: ok, bit for bit: ") {
 			t.Errorf("%q: the store:\n%s", flags, out)
 		}
 	}
@@ -82,15 +85,18 @@ func TestPrefixFiltersAreVerified(t *testing.T) {
 		}
 		r, facts := inspectTable(t, name, "--verify", "--key", "user/0000/1")
 		v := facts.Prefix.Verify
-		if r.code != exitTrouble || v == nil || v.OK || (v.Denied > 0) != c.denied || (v.Missing > 0) != c.denied || (v.Extra > 0) != c.extras || !facts.Verify.OK ||
-			!strings.Contains(r.err, "not that of the prefixes of the table's keys") || !strings.Contains(r.out, "prefix filter: verify: NOT ") {
+		if r.code != cli.ExitTrouble || v == nil || v.OK || (v.Denied > 0) != c.denied || (v.Missing > 0) != c.denied ||
+			(v.Extra > 0) != c.extras || !facts.Verify.OK ||
+			!strings.Contains(r.err, "does not match the prefixes of the table's keys") ||
+			!strings.Contains(r.out, "! verify: Prefix filter: does NOT ") {
 			t.Errorf("%s: exit %d, %q, %+v", c.name, r.code, r.err, v)
 		}
-		lie := fmt.Sprintf("000001.sst: offset %d: the filter is not that", uint64(at)+*v.First)
+		lie := fmt.Sprintf("000001.sst: offset %d: the filter does not match", uint64(at)+*v.First)
 		if !strings.Contains(r.err, lie) {
 			t.Errorf("%s: %q lacks %q", c.name, r.err, lie)
 		}
-		if p := facts.Key.Tables[0].Prefix; (p.Verdict == "false negative") != strings.Contains(r.err, "denies prefix user/0000/") {
+		if p := facts.Key.Tables[0].Prefix; (p.Verdict == "false negative") != strings.Contains(r.err,
+			"denies prefix user/0000/") {
 			t.Errorf("%s: %+v, %q", c.name, p, r.err)
 		}
 	}
@@ -115,8 +121,10 @@ func TestARuleOfALaterVersionIsSaidNotToBeKnown(t *testing.T) {
 	}
 	r, facts := inspectTable(t, table, "--verify", "--key", "user/0000/1")
 	v, p := facts.Prefix.Verify, facts.Key.Tables[0].Prefix
-	if r.code != exitOK || v == nil || v.OK || !strings.Contains(v.Cannot, `"new:/:2"`) || p.Answer != "none" || p.Verdict != "not asked" ||
-		!strings.Contains(r.out, `not built again: this program does not know the rule "new:/:2"`) || !strings.Contains(r.out, "prefix filter by new:/:2: not asked") {
+	if r.code != cli.ExitOK || v == nil || v.OK || !strings.Contains(v.Cannot, `"new:/:2"`) || p.Answer != "none" ||
+		p.Verdict != "not asked" ||
+		!strings.Contains(r.out, `not rebuilt: this program does not know the rule "new:/:2"`) ||
+		!strings.Contains(r.out, "prefix by: new:/:2; prefix: none, or the rule is not known") {
 		t.Errorf("exit %d, %q, %+v, %+v:\n%s", r.code, r.err, v, p, r.out)
 	}
 }
@@ -142,17 +150,21 @@ func TestThePrefixOfAKeyIsAskedToo(t *testing.T) {
 		key := find(maybe)
 		_, facts := inspectTable(t, table, "--key", key+"more")
 		p := facts.Key.Tables[0].Prefix
-		if p.Verdict != want || (p.Answer == "maybe") != maybe || p.Found || p.Prefix != key || p.Hash != fmt.Sprintf("%016x", uint64(bloomblock.HashKey([]byte(key)))) || len(p.Units) == 0 {
+		if p.Verdict != want || (p.Answer == "maybe") != maybe || p.Found || p.Prefix != key ||
+			p.Hash != fmt.Sprintf("%016x", uint64(bloomblock.HashKey([]byte(key)))) || len(p.Units) == 0 {
 			t.Errorf("%s: %+v, want %s", key, p, want)
 		}
 	}
 	for _, c := range []struct{ key, want string }{
-		{"user/0002/other", "prefix by sep:/:2: user/0002/"},
+		{"user/0002/other", "prefix by: sep:/:2; prefix: user/0002/; its hash: "},
 		{"user/0002/other", "the prefix filter says: maybe; the table has: a key with that prefix; so: true positive"},
-		{"user", "prefix filter by sep:/:2: not asked, as the key has no prefix"},
+		{
+			"user",
+			"prefix by: sep:/:2; prefix: none, or the rule is not known; the prefix filter says: none; so: not asked",
+		},
 	} {
 		for _, of := range []string{table, dir} {
-			if out := strings.Join(strings.Fields(tool{}.must(t, "inspect", of, "--key", c.key)), " "); !strings.Contains(out, c.want) {
+			if out := oneLine(tool{}.must(t, "inspect", of, "--key", c.key)); !strings.Contains(out, c.want) {
 				t.Errorf("%s lacks %q:\n%s", c.key, c.want, out)
 			}
 		}

@@ -15,15 +15,17 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-var scaleKeys = flag.Int("keys", 8_000, "keys of the stores on which text, JSON and page must agree; as many absent ones are looked up")
+var scaleKeys = flag.Int("keys", 8_000,
+	"keys of the stores on which text, JSON and page must agree; as many absent ones are looked up")
 
 func scaleKey(i int) []byte { return fmt.Appendf(nil, "user/%09d", i) }
 
-// scaleStore is a store of so many keys, put in random order, in three levels and some runs of level 0, and what a lookup of as many
-// absent keys between them has wasted.
+// scaleStore returns a store of n keys, written in random order to three levels and some runs of level 0, and the
+// reads wasted per lookup of n absent keys between them.
 func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, wasted float64) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "store")
@@ -74,8 +76,8 @@ func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, waste
 	return dir, wasted
 }
 
-// TestTextJSONAndPageAgreeOnAStore looks at the store and at each of its tables three ways. Every filter is built again, and answers
-// random hashes as its bits say.
+// TestTextJSONAndPageAgreeOnAStore compares text, JSON and page of a store and of each of its tables. Every filter is
+// rebuilt and queried with random hashes.
 func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some thirty tables, each looked at three ways")
@@ -85,17 +87,20 @@ func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
 		dir, wasted := scaleStore(t, n, kind)
 		ask := func(args ...string) (text, object, doc, page string) {
 			t.Helper()
-			text, object = tool{}.must(t, append([]string{"inspect"}, args...)...), tool{}.must(t, append([]string{"inspect", "--json"}, args...)...)
+			text, object = tool{}.must(t, append([]string{"inspect"}, args...)...),
+				tool{}.must(t, append([]string{"inspect", "--json"}, args...)...)
 			doc, code := pageOf(t, args...)
 			page, _ = textOf(t, doc)
-			if code != exitOK || !strings.Contains(page, "Fine: nothing is off.") {
+			if code != cli.ExitOK || !strings.Contains(page, "No problems found.") {
 				t.Errorf("%q: exit %d, and the page does not say that all is well:\n%s", args, code, text)
 			}
 			return text, object, doc, page
 		}
 		text, _, doc, page := ask(dir, "--verify", "--what-if", "fpr=0.001")
-		// With a page JSON has all of the tables that are on it in full. What is not has its numbers on a page of its own.
-		object := tool{}.must(t, "inspect", "--json", dir, "--verify", "--what-if", "fpr=0.001", "--html", filepath.Join(t.TempDir(), "page.html"))
+		// With a page, JSON also has the filters of the tables that are shown in full. The other tables are checked on
+		// pages of their own.
+		object := tool{}.must(t, "inspect", "--json", dir, "--verify", "--what-if", "fpr=0.001", "--html",
+			filepath.Join(t.TempDir(), "page.html"))
 		agreeOnLevels(t, doc, object)
 		agreeWithObject(t, page, object)
 		var s inspect.Store
@@ -134,12 +139,13 @@ func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
 		if worst > 5 {
 			t.Errorf("a measured rate is %.1f standard errors from that of the bits", worst)
 		}
-		t.Logf("%d keys, %d tables, %d levels: wasted %.5f, predicted %.5f (%.3f); the measured rate that is farthest from the bits is so by %.1f standard errors",
+		t.Logf("%d keys, %d tables, %d levels: wasted %.5f, predicted %.5f (%.3f); the measured rate that is "+
+			"farthest from the bits is so by %.1f standard errors",
 			n, len(s.Tables), len(s.Levels), wasted, s.Tree.Predicted, s.Tree.Predicted/wasted, worst)
 	}
 }
 
-// agreeWithObject finds each number of a page in the JSON of the same.
+// agreeWithObject finds each number of a page in the JSON.
 func agreeWithObject(t *testing.T, page, object string) {
 	t.Helper()
 	var all any
@@ -158,14 +164,15 @@ func agreeWithObject(t *testing.T, page, object string) {
 			t.Fatal(err)
 		}
 		if !slices.ContainsFunc(have, func(f float64) bool {
-			return agrees(digits, printed, math.Abs(f)) || slices.ContainsFunc(offsets, func(at float64) bool { return f >= 0 && printed == at+f })
+			return agrees(digits, printed, math.Abs(f)) ||
+				slices.ContainsFunc(offsets, func(at float64) bool { return f >= 0 && printed == at+f })
 		}) {
 			t.Errorf("the page has %s, the object nothing like it", digits)
 		}
 	}
 }
 
-// filterOffsets are where filter blocks begin in their files: what is in them is told by its place in the file.
+// filterOffsets returns the offsets of the filter blocks in their files, to which offsets on the page are relative.
 func filterOffsets(v any) (at []float64) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -183,7 +190,7 @@ func filterOffsets(v any) (at []float64) {
 	return at
 }
 
-// settle waits until a store has nothing left to do.
+// settle waits until the background work of a store is done.
 func settle(t *testing.T, db *bloomkv.DB) {
 	t.Helper()
 	for begin := time.Now(); !db.Metrics().Settled || !db.Metrics().Warm; time.Sleep(time.Millisecond) {

@@ -14,11 +14,13 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// TestTextAndJSONOfAStoreAgree reads every number of the text in the object, and every figure of the object in the text.
+// TestTextAndJSONOfAStoreAgree finds every number of the text in the object, and every figure of the object in the
+// text.
 func TestTextAndJSONOfAStoreAgree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("millions of probes of filters, by one goroutine")
@@ -34,7 +36,8 @@ func TestTextAndJSONOfAStoreAgree(t *testing.T) {
 		colored := treeColor.ReplaceAllString(tool{terminal: true}.must(t, args...), "")
 		for line := range strings.Lines(text + colored) {
 			line = strings.TrimSuffix(line, "\n")
-			if n := utf8.RuneCountInString(line); n > words.Width && !strings.HasPrefix(line, "keys ") || line != string(words.AppendPrintable(nil, []byte(line))) {
+			if n := utf8.RuneCountInString(line); n > words.Width ||
+				line != string(words.AppendPrintable(nil, []byte(line))) {
 				t.Errorf("a line of %d characters: %q", n, line)
 			}
 		}
@@ -44,11 +47,12 @@ func TestTextAndJSONOfAStoreAgree(t *testing.T) {
 		}
 		have := []float64{60, 10, 64} // columns, bytes of a block
 		numbers(all, func(f float64) { have = append(have, f, 10*f, 100*f) })
-		// The picture's digits and the columns of the matrix are no figures.
+		// The digits of the drawing and the columns of the matrix are not figures.
 		var kept []string
 		picture := regexp.MustCompile(`^ +\d+ +\d+  [\[\]!0-9 ]+$`)
 		for line := range strings.Lines(text) {
-			if !picture.MatchString(strings.TrimSuffix(line, "\n")) && !strings.HasPrefix(line, strings.Repeat(" ", 14)) {
+			if !picture.MatchString(strings.TrimSuffix(line, "\n")) &&
+				!strings.HasPrefix(line, strings.Repeat(" ", 14)) {
 				kept = append(kept, line)
 			}
 		}
@@ -72,10 +76,10 @@ func TestTextAndJSONOfAStoreAgree(t *testing.T) {
 	}
 }
 
-// agreeOnFigures looks for the rows of the tables of levels and of what-if, and for memory by part.
+// agreeOnFigures finds the rows of the tables of levels and of what-if, and memory by part.
 func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 	t.Helper()
-	fields := strings.Join(strings.Fields(text), " ")
+	fields := oneLine(text)
 	want := func(format string, args ...any) {
 		t.Helper()
 		if row := fmt.Sprintf(format, args...); !strings.Contains(fields, row) {
@@ -84,7 +88,8 @@ func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 	}
 	figures := func(name string, f *inspect.Figures) {
 		t.Helper()
-		want("%s %d %d %d %d %d %d %.2f", name, f.Runs, f.Tables, f.Keys, f.Bytes, f.FilterDisk, f.FilterBytes, f.BitsPerKey)
+		want("%s %d %d %d %d %d %d %d %.2f",
+			name, f.Runs, f.Tables, f.Entries, f.Keys, f.Bytes, f.FilterDisk, f.FilterBytes, f.BitsPerKey)
 		want("%s %.3g %.3g %.3g %.3g ", name, f.Promised, f.Predicted, f.Optimum, f.Even)
 	}
 	for i := range s.Levels {
@@ -98,11 +103,12 @@ func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 	want("range deletes %d ", m.RangeDeletes)
 	want("bounds of tables %d ", m.Fences)
 	want("all %d ", m.Sum)
-	want("not in memory: %d units of filters that levels do not need %d samples", m.FiltersOnDisk, m.SamplesOnDisk)
+	want("only on disk %d units of filters that levels do not need only on disk %d samples", m.FiltersOnDisk,
+		m.SamplesOnDisk)
 	for _, w := range s.WhatIf {
-		want("what if %s: %s filters, %.3g promised", w.Asked, w.Kind, w.FPR)
+		want("%s %s %.3g %d %d %+d %.3g", w.Asked, w.Kind, w.FPR, w.Memory, w.Bytes, w.More, w.Wasted)
 		for _, l := range w.Levels {
-			want("%d %d %.2f %d %.3g ", l.Level, l.Keys, l.BitsPerKey, l.Bytes, l.Wasted)
+			want("%d %d %.2f %d %.3g", l.Level, l.Keys, l.BitsPerKey, l.Bytes, l.Wasted)
 		}
 		want("waste %.3g reads, now %.3g", w.Wasted, s.Tree.Predicted)
 	}
@@ -111,9 +117,11 @@ func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 	}
 	for i := range s.Tables {
 		f := &s.Tables[i]
-		want("%s: level %d, run %d: %s, %s", f.File, *f.Level, *f.Run, words.Plural(f.Bytes, "byte"), words.Plural(f.Entries, "entry"))
+		want("%s: level: %d; run: %d; bytes: %d; blocks: %d; entries: %d;", f.File, *f.Level, *f.Run, f.Bytes, f.Blocks,
+			f.Entries)
 		if f.FilterBytes > 0 {
-			want("%s in memory, which give %.3g", words.Plural(f.Place.Units, "unit"), f.Place.FPR)
+			want("units in memory: %d; bytes in memory: %d; rate in memory: %.3g;", f.Place.Units, f.Place.FilterBytes,
+				f.Place.FPR)
 		}
 	}
 }
@@ -150,20 +158,22 @@ func TestAStoreOfVeryManyTablesIsCutShort(t *testing.T) {
 		run := uint64(i)
 		more.File, more.Run, more.Bytes = fmt.Sprintf("%06d.sst", i), &run, uint64(i)
 		s.Tables = append(s.Tables, more)
-		s.Flags = append(s.Flags, inspect.Flag{Name: inspect.NoFilter, File: fmt.Sprintf("%06d.sst", i%30), Meaning: "none"})
+		s.Flags = append(s.Flags,
+			inspect.Flag{Name: inspect.NoFilter, File: fmt.Sprintf("%06d.sst", i%30), Meaning: "none"})
 	}
 	var out strings.Builder
 	s.WriteText(&out, inspect.Style{})
-	text := strings.Join(strings.Fields(out.String()), " ")
+	text := oneLine(out.String())
 	for _, want := range []string{
-		"1001 tables, of which these 200 are flagged or the largest; 801 are left out, --json has all", "! and 980 flags more",
-		"000003.sst: level 0", "000999.sst: level 0", "tables of further runs",
+		"1001 tables; 801 are not listed, only the flagged and the largest ones; --json has all",
+		"! and 980 flags more",
+		"000003.sst: level: 0", "000999.sst: level: 0", "tables of further runs",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("lacks %q", want)
 		}
 	}
-	if n := strings.Count(out.String(), "\n"); strings.Contains(text, "000500.sst: level 0") || n > 1500 {
+	if n := strings.Count(out.String(), "\n"); strings.Contains(text, "000500.sst: level: 0") || n > 1500 {
 		t.Errorf("%d lines", n)
 	}
 }
@@ -175,11 +185,12 @@ func TestWhatIfIsOfAStore(t *testing.T) {
 		want string
 	}{
 		{[]string{dir, "--what-if", "fpr=2"}, `--what-if: fpr="2", want more than 0, at most 1`},
-		{[]string{dir, "--what-if", "fpr=0.1,memory=1"}, "--what-if: fpr and memory, want one of them"},
-		{[]string{glob(t, dir, "*.sst"), "--what-if", "fpr=0.1"}, "--what-if is of a store"},
+		{[]string{dir, "--what-if", "fpr=0.1,memory=1"}, "--what-if: fpr and memory are given, want one of them"},
+		{[]string{glob(t, dir, "*.sst"), "--what-if", "fpr=0.1"}, "--what-if is for stores"},
 		{[]string{dir, "--what-if", "fpr=1e-12"}, "is out of reach"},
 	} {
-		if r := (tool{}).run(t, append([]string{"inspect"}, c.args...)...); r.code != exitTrouble || r.out != "" || !strings.Contains(r.err, c.want) {
+		if r := (tool{}).run(t, append([]string{"inspect"}, c.args...)...); r.code != cli.ExitTrouble || r.out != "" ||
+			!strings.Contains(r.err, c.want) {
 			t.Errorf("%q: exit %d, %q, %q; want %q", c.args, r.code, r.out, r.err, c.want)
 		}
 	}
@@ -189,7 +200,7 @@ func TestVerifyOfAStoreShowsHowFarItIsAndCanBeStopped(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
 	for _, terminal := range []bool{false, true} {
 		r := tool{terminal: terminal}.run(t, "inspect", dir, "--verify")
-		if drawn := strings.Contains(r.err, "verify"); r.code != exitOK || drawn != terminal {
+		if drawn := strings.Contains(r.err, "verify"); r.code != cli.ExitOK || drawn != terminal {
 			t.Errorf("terminal %v: exit %d, %q on the error stream", terminal, r.code, r.err)
 		}
 	}

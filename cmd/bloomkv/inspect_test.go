@@ -15,11 +15,12 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-// names are the members of a JSON object, sorted.
+// names returns the members of a JSON object, sorted.
 func names(t *testing.T, text string) []string {
 	t.Helper()
 	var object map[string]any
@@ -29,7 +30,7 @@ func names(t *testing.T, text string) []string {
 	return slices.Sorted(maps.Keys(object))
 }
 
-// firstOf is the first member of a list in a JSON object.
+// firstOf returns the first member of a list in a JSON object.
 func firstOf(t *testing.T, text, list string) string {
 	t.Helper()
 	var object map[string]json.RawMessage
@@ -51,7 +52,7 @@ func manyLines(n int) string {
 	return b.String()
 }
 
-// glob is the one file of a store that matches.
+// glob returns the only file of a store that matches a pattern.
 func glob(t *testing.T, dir, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -66,17 +67,23 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 	table, manifest := glob(t, dir, "*.sst"), glob(t, dir, "MANIFEST-*")
 	tableNames := []string{
 		"bits_per_key", "blocks", "bytes", "deletes", "entries", "file", "filter_bytes", "filter_keys", "fpr_from_bits",
-		"fpr_promised", "keys_from_sample", "largest", "max_seq", "min_seq", "range_deletes", "sample_hashes", "smallest", "units",
+		"fpr_promised", "keys_from_sample", "largest", "max_seq", "min_seq", "range_deletes", "sample_hashes",
+		"smallest", "units",
 	}
 	levelNames := []string{
-		"bits_per_key", "bytes", "deletes", "entries", "false_positives", "filter_bytes", "filter_bytes_in_memory", "filter_negatives",
-		"filters_damaged", "filters_shed", "fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "level", "range_deletes", "runs", "tables", "tables_off_plan", "target",
+		"bits_per_key", "bytes", "deletes", "entries", "false_positives", "filter_bytes", "filter_bytes_in_memory",
+		"filter_negatives",
+		"filters_damaged", "filters_shed", "fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "level",
+		"range_deletes", "runs", "tables", "tables_off_plan", "target",
 		"true_positives", "unfiltered",
 	}
 	tableStatsNames := []string{
-		"bytes", "deletes", "entries", "false_positives", "file", "filter_bytes", "filter_bytes_in_memory", "filter_damaged",
-		"filter_negatives", "filter_shed", "filter_units", "filter_units_in_file", "fpr_measured", "fpr_predicted", "fpr_promised",
-		"largest", "largest_exclusive", "level", "off_plan", "range_deletes", "run", "smallest", "true_positives", "unfiltered",
+		"bytes", "deletes", "entries", "false_positives", "file", "filter_bytes", "filter_bytes_in_memory",
+		"filter_damaged",
+		"filter_negatives", "filter_shed", "filter_units", "filter_units_in_file", "fpr_measured", "fpr_predicted",
+		"fpr_promised",
+		"largest", "largest_exclusive", "level", "off_plan", "range_deletes", "run", "smallest", "true_positives",
+		"unfiltered",
 	}
 	logNames := []string{"bytes", "durable_to", "end", "file", "older_logs_durable", "records"}
 	for _, c := range []struct {
@@ -87,25 +94,50 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 	}{
 		{[]string{"get", dir, "key/000007", "--json"}, []string{"key", "value"}, "", nil},
 		{[]string{"stats", dir, "--json"}, []string{
-			"backlog", "bits_per_key", "bytes", "bytes_off_plan", "cache", "deletes", "entries", "files", "filter_bytes", "filters_damaged", "filters_shed",
-			"fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory", "memtable_bytes", "prefixes", "range_deletes", "readers",
+			"backlog", "bits_per_key", "bytes", "bytes_off_plan", "cache", "deletes", "entries", "files",
+			"filter_bytes", "filters_damaged", "filters_shed",
+			"fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory",
+			"memtable_bytes", "prefixes", "range_deletes", "readers",
 			"resources", "runs", "settled", "tables", "tables_off_plan", "uptime_ns", "warm", "writes",
 		}, "levels", levelNames},
 		{[]string{"stats", dir, "--tables", "--json"}, []string{
-			"backlog", "bits_per_key", "by_table", "bytes", "bytes_off_plan", "cache", "deletes", "entries", "files", "filter_bytes", "filters_damaged",
-			"filters_shed", "fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory",
-			"memtable_bytes", "prefixes", "range_deletes", "readers", "resources", "runs", "settled", "tables", "tables_off_plan", "uptime_ns", "warm", "writes",
+			"backlog", "bits_per_key", "by_table", "bytes", "bytes_off_plan", "cache", "deletes", "entries", "files",
+			"filter_bytes", "filters_damaged",
+			"filters_shed", "fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups",
+			"memory",
+			"memtable_bytes", "prefixes", "range_deletes", "readers", "resources", "runs", "settled", "tables",
+			"tables_off_plan", "uptime_ns", "warm", "writes",
 		}, "by_table", tableStatsNames},
-		{[]string{"check", dir, "--json"}, []string{"bytes", "damage", "entries", "levels", "logs", "ok", "records", "runs", "tables"}, "", nil},
+		{
+			[]string{"check", dir, "--json"},
+			[]string{"bytes", "damage", "entries", "levels", "logs", "ok", "records", "runs", "tables"},
+			"", nil,
+		},
 		{[]string{"load", dir, "--json"}, []string{"bytes", "lines"}, "", nil},
 		{[]string{"ingest", dir, "--json"}, []string{"bytes", "lines"}, "", nil},
-		{[]string{"compact", dir, "--from", "x", "--json"}, []string{"bytes_after", "bytes_before", "compacted_bytes", "rewritten_bytes", "tables_after", "tables_before"}, "", nil},
-		{[]string{"inspect", table, "--json"}, append([]string{"filter"}, tableNames...), "units", []string{"blocks", "fill", "fpr_from_bits", "probes"}},
+		{
+			[]string{"compact", dir, "--from", "x", "--json"},
+			[]string{
+				"bytes_after", "bytes_before", "compacted_bytes", "rewritten_bytes", "tables_after",
+				"tables_before",
+			},
+			"", nil,
+		},
+		{
+			[]string{"inspect", table, "--json"},
+			append([]string{"filter"}, tableNames...), "units",
+			[]string{"blocks", "fill", "fpr_from_bits", "probes"},
+		},
 		{[]string{"inspect", dir, "--json"}, []string{
-			"flags", "last_seq", "levels", "logs", "manifest", "manifest_torn", "memory", "min_log", "missing", "next_file",
-			"opening", "other_files", "plan", "tables", "tree", "vanished",
+			"flags", "last_seq", "levels", "logs", "manifest", "manifest_torn", "memory", "min_log", "missing",
+			"next_file",
+			"opening", "other_files", "plan", "tables", "tree",
 		}, "tables", append([]string{"level", "place", "run"}, tableNames...)},
-		{[]string{"inspect", manifest, "--json"}, append([]string{"edit_offsets", "edits", "last_used_seq", "min_log", "next_file", "tables"}, logNames...), "", nil},
+		{
+			[]string{"inspect", manifest, "--json"},
+			append([]string{"edit_offsets", "edits", "last_used_seq", "min_log", "next_file", "tables"},
+				logNames...), "", nil,
+		},
 	} {
 		out := (tool{}).must(t, c.args...)
 		slices.Sort(c.want)
@@ -124,7 +156,8 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 
 func TestStatsShowWhatFiltersHaveAnswered(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
-	if out := (tool{}).must(t, "stats", dir); !regexp.MustCompile(`\n +0 +4\.17e-05 +\S+ +- +0 +0 +0 +0\n`).MatchString(out) {
+	if out := (tool{}).must(t, "stats",
+		dir); !regexp.MustCompile(`\n +0 +4\.17e-05 +\S+ +- +0 +0 +0 +0\n`).MatchString(out) {
 		t.Errorf("of a store that was never asked:\n%s", out)
 	}
 	db, err := bloomkv.Open(dir, nil)
@@ -153,7 +186,8 @@ func TestStatsShowWhatFiltersHaveAnswered(t *testing.T) {
 			t.Errorf("more than 80 columns: %s", line)
 		}
 	}
-	if out := (tool{}).must(t, "inspect", glob(t, dir, "MANIFEST-*")); !strings.Contains(out, " negative, 0 true positive, ") {
+	if out := (tool{}).must(t, "inspect", glob(t, dir, "MANIFEST-*")); !strings.Contains(out,
+		" negative, 0 true positive, ") {
 		t.Errorf("the manifest without counts:\n%s", out)
 	}
 }
@@ -168,7 +202,7 @@ func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A byte in the first data block, one in the filter (found by its magic), one in the footer.
+	// A byte in the first data block, one in the filter (found by its magic number), one in the footer.
 	filter := bytes.Index(whole, []byte("bloomblk"))
 	for _, at := range []int{100, filter + bloomblock.HeaderSize + 3, len(whole) - 20} {
 		broken := bytes.Clone(whole)
@@ -177,7 +211,7 @@ func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := tool{}.run(t, "check", dir)
-		if r.code != exitTrouble || r.out != "" || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
+		if r.code != cli.ExitTrouble || r.out != "" || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
 			t.Errorf("byte %d damaged: exit %d, %q, %q; want 2 and the address", at, r.code, r.out, r.err)
 		}
 		r = tool{}.run(t, "check", dir, "--json")
@@ -188,14 +222,15 @@ func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
 		if err := json.Unmarshal([]byte(r.out), &report); err != nil {
 			t.Fatal(err)
 		}
-		if r.code != exitTrouble || report.OK || len(report.Damage) != 1 || report.Damage[0].File != filepath.Base(table) || report.Damage[0].Reason == "" {
+		if r.code != cli.ExitTrouble || report.OK || len(report.Damage) != 1 ||
+			report.Damage[0].File != filepath.Base(table) || report.Damage[0].Reason == "" {
 			t.Errorf("byte %d damaged: exit %d, %+v; want 2 and one damage in the table", at, r.code, report)
 		}
 	}
 	if err := os.Remove(table); err != nil {
 		t.Fatal(err)
 	}
-	if r := (tool{}).run(t, "check", dir); r.code != exitTrouble || !strings.Contains(r.err, filepath.Base(table)) {
+	if r := (tool{}).run(t, "check", dir); r.code != cli.ExitTrouble || !strings.Contains(r.err, filepath.Base(table)) {
 		t.Errorf("without its table: exit %d, %q", r.code, r.err)
 	}
 }
@@ -213,8 +248,10 @@ func TestInspectShowsADamagedFilterAndReadsGoOn(t *testing.T) {
 	}
 	for _, of := range []string{dir, table} {
 		r := tool{}.run(t, "inspect", of)
-		if r.code != exitTrouble || !strings.Contains(r.out, "3000") || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
-			t.Errorf("inspect %s: exit %d, %q, %q; want 2, the facts, and the damage", filepath.Base(of), r.code, r.out, r.err)
+		if r.code != cli.ExitTrouble || !strings.Contains(r.out, "3000") ||
+			!strings.Contains(r.err, filepath.Base(table)+": offset ") {
+			t.Errorf("inspect %s: exit %d, %q, %q; want 2, the facts, and the damage", filepath.Base(of), r.code, r.out,
+				r.err)
 		}
 	}
 	if out := (tool{}).must(t, "stats", dir); !strings.Contains(out, "1 table with a damaged filter") {
@@ -243,7 +280,8 @@ func TestInspectShowsADamagedSampleBesideTheFilter(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := tool{}.run(t, "inspect", table)
-	if r.code != exitTrouble || !strings.Contains(r.out, "filter: blocked Bloom") || strings.Contains(r.out, "sample") || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
+	if r.code != cli.ExitTrouble || !strings.Contains(r.out, " blocked Bloom, ") ||
+		strings.Contains(r.out, "\n  sample ") || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
 		t.Errorf("exit %d, %q, %q; want 2, the filter, and the damage", r.code, r.out, r.err)
 	}
 	if out := (tool{}).must(t, "get", dir, "key/000007"); out != "value 49" {
@@ -257,7 +295,7 @@ func TestInspectShowsAManifestUpToItsDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // an edit each; a later one says that the earlier ones were durable
+	for range 3 { // each adds an edit, which confirms that the earlier ones were durable
 		if err := errors.Join(db.Put([]byte("key"), nil), db.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
@@ -280,10 +318,15 @@ func TestInspectShowsAManifestUpToItsDamage(t *testing.T) {
 	if err := os.WriteFile(name, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ arg, want string }{{"--json=false", "edit 1: next file "}, {"--json", `"records": 1,`}} {
+	for _, c := range []struct{ arg, want string }{
+		{"--json=false", "edit 1: next file "},
+		{"--json", `"records": 1,`},
+	} {
 		r := tool{}.run(t, "inspect", name, c.arg)
-		if r.code != exitTrouble || !strings.Contains(r.out, c.want) || strings.Contains(r.out, "edit 2") || !strings.Contains(r.err, fmt.Sprintf("offset %d: ", whole.Offsets[1])) {
-			t.Errorf("%s: exit %d, %q, %q; want 2, one edit, and the damage at %d", c.arg, r.code, r.out, r.err, whole.Offsets[1])
+		if r.code != cli.ExitTrouble || !strings.Contains(r.out, c.want) || strings.Contains(r.out, "edit 2") ||
+			!strings.Contains(r.err, fmt.Sprintf("offset %d: ", whole.Offsets[1])) {
+			t.Errorf("%s: exit %d, %q, %q; want 2, one edit, and the damage at %d", c.arg, r.code, r.out, r.err,
+				whole.Offsets[1])
 		}
 	}
 }
@@ -309,17 +352,26 @@ func TestInspectPages(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{dir, nil, []string{"MANIFEST-", "key/000000 … key/002999", "3000", filepath.Base(log) + ": ", "3 records", "other file: notes.txt"}},
+		{dir, nil, []string{
+			"MANIFEST-", "first key: key/000000; last key: key/002999", "3000", filepath.Base(log) +
+				": kind: log; ", "3 records",
+			"notes.txt: kind: unknown; bytes: 0; when opened: kept; ",
+		}},
 		{log, nil, []string{"3 records", "record 3: "}},
 		{log, []string{"--json"}, []string{`"records": 3`}},
 		{glob(t, dir, "MANIFEST-*"), nil, []string{"edit 1: ", "+ table ", "key/000000 … key/002999"}},
-		{glob(t, dir, "*.sst"), nil, []string{"3000 entries (0 deletes)", "keys from key/000000 to key/002999", "filter: blocked Bloom, ", "3000 keys", "unit 0: ", "false positive rate:", "\nsample: 187 hashes; keys estimated from it "}},
+		{glob(t, dir, "*.sst"), nil, []string{
+			"entries 3000, including 0 deletes", "keys from key/000000 to key/002999", "filter blocked Bloom, ",
+			"3000 recorded",
+			"unit 0: ", "false positive rate:", " sample 187 hashes; keys estimated from it: ",
+		}},
 		{glob(t, dir, "*.sst"), []string{"--json"}, []string{`"sample_hashes": 187`, `"keys_from_sample": `}},
 		{glob(t, dir, "*.sst"), []string{"--entries"}, []string{`"key/000007"`, `"value 49"`}},
 	} {
 		out := (tool{}).must(t, append([]string{"inspect", c.of}, c.args...)...)
+		fields := oneLine(out)
 		for _, want := range c.want {
-			if !strings.Contains(out, want) {
+			if !strings.Contains(fields, want) {
 				t.Errorf("inspect %s %q lacks %q:\n%s", filepath.Base(c.of), c.args, want, out)
 			}
 		}
@@ -329,7 +381,8 @@ func TestInspectPages(t *testing.T) {
 func TestStoresWithoutFiltersSaySo(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	tool{in: manyLines(100)}.must(t, "load", dir, "--fpr", "1")
-	if out := (tool{}).must(t, "inspect", glob(t, dir, "*.sst")); !strings.Contains(out, "filter: none") {
+	if out := (tool{}).must(t, "inspect", glob(t, dir, "*.sst")); !strings.Contains(out, "the table has no filter: ") ||
+		!strings.Contains(out, "  filter         none\n") {
 		t.Errorf("the page of the table:\n%s", out)
 	}
 	if out := (tool{}).must(t, "stats", dir, "--json"); !strings.Contains(out, `"filter_bytes": 0`) {
@@ -362,7 +415,8 @@ func TestTheLogIsShownTornWhereItEndsInARecord(t *testing.T) {
 	if err := os.WriteFile(torn, written[:len(written)-1], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := (tool{}).must(t, "inspect", torn); !strings.Contains(out, "1 record up to") || !strings.Contains(out, "torn there: ") {
+	if out := (tool{}).must(t, "inspect", torn); !strings.Contains(out, "1 record up to") ||
+		!strings.Contains(out, "torn there: ") {
 		t.Errorf("got %s", out)
 	}
 }
@@ -379,14 +433,17 @@ func TestInspectShowsRangeDeletesAndWhatWasIngested(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{tables[1]}, []string{"0 entries (0 deletes)", "\n1 range delete from key/000050 to the end\n"}},
+		{[]string{tables[1]}, []string{" entries 0, including 0 deletes ", "1 range delete from key/000050 to the " +
+			"end "}},
 		{[]string{tables[1], "--entries"}, []string{`range delete "key/000050" … before the end`}},
 		{[]string{tables[1], "--json"}, []string{`"range_deletes": 1`, `"range_deletes_from": "key/000050"`}},
-		{[]string{dir}, []string{": level 0, run ", "0 entries, 0 deletes, 1 range", "keys -\n"}},
+		{[]string{dir}, []string{": level: 0; run: ", "entries: 0; deletes: 0; range deletes: 1; "}},
 	} {
 		out := (tool{}).must(t, append([]string{"inspect"}, c.args...)...)
+		fields := oneLine(out)
 		for _, want := range c.want {
-			if !strings.Contains(out, want) || strings.Contains(out, "keys from ") || strings.Contains(out, "range_deletes_to") {
+			if !strings.Contains(fields, want) || strings.Contains(out, "keys from ") ||
+				strings.Contains(out, "range_deletes_to") {
 				t.Errorf("inspect %q lacks %q, or says more:\n%s", c.args, want, out)
 			}
 		}
@@ -406,7 +463,8 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 	for i := range 3000 {
 		fmt.Fprintf(&lines, "user/%04d/%d\tvalue\n", i/2, i)
 	}
-	if r := (tool{in: lines.String()}).run(t, "load", dir, "--filter-prefix", "sep:/"); r.code != exitTrouble || !strings.Contains(r.err, `prefix rule "sep:/"`) {
+	if r := (tool{in: lines.String()}).run(t, "load", dir, "--filter-prefix", "sep:/"); r.code != cli.ExitTrouble ||
+		!strings.Contains(r.err, `prefix rule "sep:/"`) {
 		t.Errorf("a rule that is none: exit %d, %q", r.code, r.err)
 	}
 	tool{in: lines.String()}.must(t, "load", dir, "--filter-prefix", "sep:/:2")
@@ -417,7 +475,10 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 			tool{}.run(t, "inspect", table, "--json"), tool{}.run(t, "inspect", dir, "--json"),
 		}
 	}
-	prefixNames := []string{"bits_per_key", "filter_bytes", "filter_keys", "fpr_from_bits", "fpr_promised", "rule", "units"}
+	prefixNames := []string{
+		"bits_per_key", "filter_bytes", "filter_keys", "fpr_from_bits", "fpr_promised", "rule",
+		"units",
+	}
 	prefix := func(object string) (p inspect.Prefix) {
 		t.Helper()
 		var facts struct {
@@ -431,7 +492,8 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 		if err != nil || facts.FilterKeys != 3000 {
 			t.Fatalf("%v, %d keys: %s", err, facts.FilterKeys, object)
 		}
-		got := slices.DeleteFunc(names(t, string(facts.Prefix)), func(name string) bool { return name == "filter" }) // of one table alone
+		// only for a single table
+		got := slices.DeleteFunc(names(t, string(facts.Prefix)), func(name string) bool { return name == "filter" })
 		if p.Damage == nil && !slices.Equal(got, prefixNames) {
 			t.Errorf("names %q, want %q", got, prefixNames)
 		}
@@ -439,16 +501,18 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 	}
 	got := of()
 	for i, want := range [][]string{
-		{"3000 keys", "\nprefix filter by sep:/:2: blocked Bloom, ", "1500 keys"}, {"\nprefix filter by sep:/:2: "}, {}, {},
+		{"3000 recorded", "prefix rule sep:/:2 ", "1500 recorded"}, {"prefix filter: sep:/:2: "}, {}, {},
 	} {
 		for _, want := range append(want, "3000") {
-			if got[i].code != exitOK || !strings.Contains(got[i].out, want) {
+			if fields := oneLine(got[i].out); got[i].code != cli.ExitOK ||
+				!strings.Contains(fields, want) {
 				t.Errorf("exit %d, %q lacks %q:\n%s", got[i].code, got[i].err, want, got[i].out)
 			}
 		}
 	}
 	for _, object := range []string{got[2].out, firstOf(t, got[3].out, "tables")} {
-		if p := prefix(object); p.Rule != "sep:/:2" || p.FilterKeys != 1500 || p.FPRPromised > 0.01 || p.FPRFromBits > 0.01 || len(p.Units) == 0 || p.BitsPerKey < 5 {
+		if p := prefix(object); p.Rule != "sep:/:2" || p.FilterKeys != 1500 || p.FPRPromised > 0.01 ||
+			p.FPRFromBits > 0.01 || len(p.Units) == 0 || p.BitsPerKey < 5 {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -461,15 +525,20 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 		t.Fatal(err)
 	}
 	got = of()
-	for i, want := range []string{"prefix filter by sep:/:2: damaged; ", "prefix filter by sep:/:2: damaged\n", `"error": "`, `"error": "`} {
-		if got[i].code != exitTrouble || !strings.Contains(got[i].out, want) || !strings.Contains(got[i].err, filepath.Base(table)+": offset ") {
+	for i, want := range []string{
+		"! prefix filter damaged: ", "prefix filter: sep:/:2: damaged; ", `"error": "`,
+		`"error": "`,
+	} {
+		if fields := oneLine(got[i].out); got[i].code != cli.ExitTrouble ||
+			!strings.Contains(fields, want) || !strings.Contains(got[i].err, filepath.Base(table)+": offset ") {
 			t.Errorf("damaged: exit %d, %q, want %q:\n%s", got[i].code, got[i].err, want, got[i].out)
 		}
 	}
 	if p := prefix(got[2].out); p.Damage == nil || len(p.Units) > 0 {
 		t.Errorf("damaged: %+v", p)
 	}
-	if out := (tool{}).must(t, "scan", dir, "--prefix", "user/0007/"); out != "user/0007/14\tvalue\nuser/0007/15\tvalue\n" {
+	if out := (tool{}).must(t, "scan", dir, "--prefix",
+		"user/0007/"); out != "user/0007/14\tvalue\nuser/0007/15\tvalue\n" {
 		t.Errorf("scan: %q", out)
 	}
 }

@@ -3,18 +3,21 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-var oddKeys = []string{"", "\x00", "a\x1b[31mred", `a\b`, `\x1b`, "tab\tand\nline", "k\xff\xfe", "é漢", "\u202e", "\u009b", "--escaped", strings.Repeat("k", 48)}
+var oddKeys = []string{
+	"", "\x00", "a\x1b[31mred", `a\b`, `\x1b`, "tab\tand\nline", "k\xff\xfe", "é漢", "\u202e",
+	"\u009b", "--escaped", strings.Repeat("k", 48),
+}
 
-// oddStore is a store of keys that a command line can't carry, or not easily.
+// oddStore returns a store of keys that are hard or impossible to write on a command line.
 func oddStore(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -57,10 +60,12 @@ func TestKeysAreReadAsTheyArePrinted(t *testing.T) {
 		if got := (tool{}).must(t, "get", dir, "--escaped", "--", key); got != value {
 			t.Errorf("get of %s: %q, want %q", key, got, value)
 		}
-		if got := (tool{}).must(t, "scan", dir, "--escaped", "--from", key, "--limit", "1"); got != key+"\t"+value+"\n" {
+		if got := (tool{}).must(t, "scan", dir, "--escaped", "--from", key, "--limit", "1"); got != key+"\t"+value+
+			"\n" {
 			t.Errorf("scan from %s: %q", key, got)
 		}
-		if got := (tool{}).must(t, "inspect", table, "--key="+key); !strings.Contains(got, "the table has: value; so: true positive") {
+		if got := (tool{}).must(t, "inspect", table, "--key="+key); !strings.Contains(got,
+			"the table has: value; so: true positive") {
 			t.Errorf("inspect of %s: %s", key, got)
 		}
 	}
@@ -75,7 +80,8 @@ func TestKeysAreReadAsTheyArePrinted(t *testing.T) {
 	if got, want := strings.Count(tool{}.must(t, "scan", dir), "\n"), len(oddKeys)-3; got != want {
 		t.Errorf("%d keys are left, want %d", got, want)
 	}
-	if got := (tool{}).must(t, "scan", dir, "--escaped", "--to", ""); got != "" { // empty is a bound: nothing is before it
+	// the empty key is a bound before which there is no key
+	if got := (tool{}).must(t, "scan", dir, "--escaped", "--to", ""); got != "" {
 		t.Errorf("scan to the empty key: %q", got)
 	}
 	tool{}.must(t, "compact", dir, "--escaped", "--from", `tab\tand\nline`)
@@ -84,19 +90,19 @@ func TestKeysAreReadAsTheyArePrinted(t *testing.T) {
 func TestKeysThatCannotBeReadAreErrors(t *testing.T) {
 	dir := newStore(t, "a\t1\n")
 	for _, c := range []struct{ args, want string }{
-		{`get DIR \q --escaped`, `key "\\q": no escape such as \\, \n, \x00 or \u0000 after a backslash`},
-		{`get DIR \ --escaped`, `key "\\": no escape such as `},
-		{`get DIR \x1 --escaped`, `key "\\x1": no escape such as `},
-		{`scan DIR --from \q --escaped`, `--from "\\q": no escape such as `},
-		{`inspect DIR --key \q`, `--key "\\q": no escape such as `},
-		{`inspect DIR --key a --key \q`, `--key "\\q": no escape such as `},
+		{`get DIR \q --escaped`, `key "\\q": invalid escape, want one such as \\, \n, \x00 or \u0000`},
+		{`get DIR \ --escaped`, `key "\\": invalid escape, want one such as `},
+		{`get DIR \x1 --escaped`, `key "\\x1": invalid escape, want one such as `},
+		{`scan DIR --from \q --escaped`, `--from "\\q": invalid escape, want one such as `},
+		{`inspect DIR --key \q`, `--key "\\q": invalid escape, want one such as `},
+		{`inspect DIR --key a --key \q`, `--key "\\q": invalid escape, want one such as `},
 		{`get DIR xy --hex`, `key "xy": want pairs of hexadecimal digits`},
 		{`get DIR 616 --hex`, `key "616": want pairs of hexadecimal digits`},
-		{`get DIR 61 --hex --escaped`, `--hex and --escaped, want only one of them`},
+		{`get DIR 61 --hex --escaped`, `--hex and --escaped are given, want only one of them`},
 	} {
 		args := strings.Fields(c.args)
 		args[1] = dir
-		if r := (tool{}).run(t, args...); r.code != exitTrouble || !strings.HasPrefix(r.err, "bloomkv: "+c.want) {
+		if r := (tool{}).run(t, args...); r.code != cli.ExitTrouble || !strings.HasPrefix(r.err, "bloomkv: "+c.want) {
 			t.Errorf("%s: exit %d, %q, want %q", c.args, r.code, r.err, c.want)
 		}
 	}
@@ -105,17 +111,9 @@ func TestKeysThatCannotBeReadAreErrors(t *testing.T) {
 func TestEachRepeatedKeyIsFollowed(t *testing.T) {
 	dir := newStore(t, "a\t1\nb\t2\nc\t3\n")
 	table := sstFiles(t, dir)[0]
-	loose := t.TempDir() // without a manifest
-	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(loose, filepath.Base(table)), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, of := range []string{dir, table, loose} {
+	for _, of := range []string{dir, table} {
 		out := tool{}.run(t, "inspect", of, "--key", "a", "--key", "", "--key", "b").out
-		for _, want := range []string{"\nkey a\n", "\nkey \n", "\nkey b\n"} {
+		for _, want := range []string{"\nkey a\n", "\nkey\n", "\nkey b\n"} {
 			if strings.Count(out, want) != 1 {
 				t.Errorf("of %s: no %q in\n%s", of, want, out)
 			}
@@ -124,16 +122,18 @@ func TestEachRepeatedKeyIsFollowed(t *testing.T) {
 			t.Errorf("of %s: %d true positives, want 2:\n%s", of, got, out)
 		}
 		var facts inspect.Keys
-		if err := json.Unmarshal([]byte(tool{}.run(t, "inspect", of, "--json", "--key", "a", "--key", "b", "--key", "x").out), &facts); err != nil {
+		if err := json.Unmarshal([]byte(tool{}.run(t, "inspect", of, "--json", "--key", "a", "--key", "b", "--key",
+			"x").out), &facts); err != nil {
 			t.Fatal(err)
 		}
-		if facts.Key == nil || facts.Key.Key != "a" || len(facts.More) != 2 || facts.More[0].Key != "b" || facts.More[1].Key != "x" || len(facts.More[1].Tables) != 1 {
+		if facts.Key == nil || facts.Key.Key != "a" || len(facts.More) != 2 || facts.More[0].Key != "b" ||
+			facts.More[1].Key != "x" || len(facts.More[1].Tables) != 1 {
 			t.Errorf("of %s: %+v", of, facts)
 		}
 	}
 	for _, of := range []string{dir, table} {
 		page := tool{}.must(t, "inspect", of, "--html", "-", "--key", "a", "--key", "b")
-		for _, want := range []string{`id="key"`, `id="key2"`, "Key a, hash", "Key b, hash"} {
+		for _, want := range []string{`id="key"`, `id="key2"`, "<p>Key a.</p>", "<p>Key b.</p>"} {
 			if strings.Count(page, want) != 1 {
 				t.Errorf("the page of %s has %d times %q", of, strings.Count(page, want), want)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -19,17 +20,18 @@ func (a *app) loadCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "load DIR [FILE]",
 		Short: "Store the pairs of a file or of standard input",
-		Long: `load stores one pair for each line of FILE, or of standard input without FILE or where it is "-". The store is created
-where there is none, in a new or empty directory. Of lines with equal keys the last one counts. All is on stable storage when load ends.
+		Long: `load stores one pair for each line of FILE. Without FILE, or with "-", it reads standard input. If the
+store does not exist, load creates it in a new or empty directory. The last of several lines with the same key counts.
+When load returns, everything is on stable storage.
 
 ` + formatHelp + crlfHelp + `
 
-At a line that can't be read or stored, load ends with its number and an exit status of 2. In a store that was there, the
-lines before it are stored, that line and those behind it are not; a store that load has created is removed again. When
-the line is put right, load may read the whole file again. After an interrupt the lines before it are stored.`,
+At a line that cannot be read or stored, load stops, prints its number and returns exit status 2. If the store existed
+before, the lines before that one are stored; a store that load created is removed. After correcting the line, load the
+whole file again. After an interrupt, the lines before it are stored.`,
 		Example: `  bloomkv load ./store pairs.tsv
   bloomkv dump ./old --format json | bloomkv load ./new --format json`,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			l, err := lf.loader()
 			if err != nil {
@@ -40,14 +42,14 @@ the line is put right, load may read the whole file again. After an interrupt th
 				return err
 			}
 			defer in.close()
-			bar := a.newProgress("load", in.size, true)
-			defer bar.end()
+			bar := a.Progress("load", in.size, true)
+			defer bar.End()
 			l.note = func(text string) { a.note(bar, in.name, text) }
 			err = w.create(args[0], func(db *bloomkv.DB, isNew bool) (keep bool, err error) {
 				keep, err = l.load(c.Context(), db, in.read(c.Context(), bar), isNew)
 				return keep, in.named(err)
 			})
-			bar.end()
+			bar.End()
 			if err != nil {
 				return err
 			}
@@ -55,15 +57,16 @@ the line is put right, load may read the whole file again. After an interrupt th
 		},
 	}
 	lf.add(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with lines and bytes when done")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of lines and bytes")
 	w.add(c)
 	return c
 }
 
 const batchBytes = 256 << 10
 
-// load stores every line of in. It writes without syncing, and syncs once, also after an error: what it says is stored is
-// durable. A new store is not to be kept after an error, except for the lines before an interrupt.
+// load stores every line of in. It writes without syncing and syncs once at the end, also after an error, so that the
+// lines it reports as stored are durable. After an error a new store is not to be kept, unless an interrupt followed
+// some lines.
 func (l *loader) load(ctx context.Context, db *bloomkv.DB, in io.Reader, isNew bool) (keep bool, err error) {
 	lines, err := l.open(in)
 	if err == nil {
@@ -71,13 +74,13 @@ func (l *loader) load(ctx context.Context, db *bloomkv.DB, in io.Reader, isNew b
 	}
 	keep = !isNew || l.lines > 0 && errors.Is(err, context.Canceled)
 	if err != nil && !keep {
-		return keep, fmt.Errorf("%w (the new store is removed again)", err)
+		return keep, fmt.Errorf("%w (the new store was removed)", err)
 	}
 	if sync := db.Sync(); sync != nil {
 		return keep, errors.Join(err, sync)
 	}
 	if err != nil {
-		err = fmt.Errorf("%w (stored before it: %s)", err, words.Plural(l.lines, "line"))
+		err = fmt.Errorf("%w (%s stored before it)", err, words.Plural(l.lines, "line"))
 	}
 	return keep, err
 }
@@ -104,7 +107,7 @@ func (l *loader) stream(ctx context.Context, db *bloomkv.DB, in *lineReader) (er
 		if errors.Is(err, io.EOF) {
 			return apply()
 		}
-		if err != nil { // it names the line
+		if err != nil { // it includes the line number
 			return errors.Join(err, apply())
 		}
 		key, value, err := l.parse(in.number, line)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -22,16 +23,25 @@ func TestABadLineIsNamedAndAllBeforeItIsStored(t *testing.T) {
 	}{
 		{"no TAB", "a\t1\nb\t2\nc\n", "standard input: line 3: no TAB", "a\t1\nb\t2\n", nil},
 		{"an empty line", "a\t1\n\nb\t2\n", "line 2: no TAB", "a\t1\n", nil},
-		{"the first line", "a\n", "line 1: no TAB, want key TAB value (stored before it: 0 lines)", "", nil},
-		{"a key that is too long", "a\t1\n" + long + "\t2\n", "line 2: key of 65537 bytes, want at most 65536", "a\t1\n", nil},
-		{"not JSON", `{"key":"a","value":"1"}` + "\nx\n", "line 2: invalid character 'x'", "a\t1\n", []string{"--format", "json"}},
+		{"the first line", "a\n", "line 1: no TAB, want key TAB value (0 lines stored before it)", "", nil},
+		{
+			"a key that is too long", "a\t1\n" + long + "\t2\n", "line 2: key of 65537 bytes, want at most 65536",
+			"a\t1\n", nil,
+		},
+		{
+			"not JSON", `{"key":"a","value":"1"}` + "\nx\n", "line 2: invalid character 'x'", "a\t1\n",
+			[]string{"--format", "json"},
+		},
 		{"not hexadecimal", "61\t31\n61\t3\n", "line 2: value: ", "a\t1\n", []string{"--format", "hex"}},
-		{"no carriage return", "a\t1\r\nb\t2\n", "line 2: ends without a carriage return", "a\t1\n", []string{"--crlf"}},
+		{
+			"no carriage return", "a\t1\r\nb\t2\n", "line 2: ends without a carriage return", "a\t1\n",
+			[]string{"--crlf"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := newStore(t, "")
 			r := tool{in: c.in}.run(t, append([]string{"load", dir}, c.args...)...)
-			if r.code != exitTrouble || !strings.Contains(r.err, c.err) || r.out != "" {
+			if r.code != cli.ExitTrouble || !strings.Contains(r.err, c.err) || r.out != "" {
 				t.Errorf("exit %d, %q; want 2 and %q", r.code, r.err, c.err)
 			}
 			if got := (tool{}).must(t, "dump", dir); got != c.stored {
@@ -42,7 +52,10 @@ func TestABadLineIsNamedAndAllBeforeItIsStored(t *testing.T) {
 }
 
 func TestCarriageReturnsAreValuesUnlessToldOtherwise(t *testing.T) {
-	for _, c := range []struct{ flag, want string }{{"--crlf=false", "a\t1\r\nb\t\r\r\n"}, {"--crlf", "a\t1\nb\t\r\n"}} {
+	for _, c := range []struct{ flag, want string }{
+		{"--crlf=false", "a\t1\r\nb\t\r\r\n"},
+		{"--crlf", "a\t1\nb\t\r\n"},
+	} {
 		dir := filepath.Join(t.TempDir(), "store")
 		tool{in: "a\t1\r\nb\t\r\r\n"}.must(t, "load", dir, c.flag)
 		if got := (tool{}).must(t, "dump", dir); got != c.want {
@@ -154,9 +167,14 @@ func TestABarIsDrawnOnATerminalOnly(t *testing.T) {
 	}
 	for _, terminal := range []bool{false, true} {
 		dir := filepath.Join(t.TempDir(), "store")
-		for _, args := range [][]string{{"load", dir, file}, {"check", dir}, {"ingest", dir, sorted}, {"compact", dir}} {
+		for _, args := range [][]string{
+			{"load", dir, file},
+			{"check", dir},
+			{"ingest", dir, sorted},
+			{"compact", dir},
+		} {
 			r := tool{terminal: terminal}.run(t, args...)
-			if r.code != exitOK {
+			if r.code != cli.ExitOK {
 				t.Fatalf("%q: exit %d: %s", args, r.code, r.err)
 			}
 			if drawn := strings.Contains(r.err, "\r"); drawn != terminal {
@@ -175,7 +193,8 @@ func TestPutReadsStandardInputToTheLastByte(t *testing.T) {
 		}
 	}
 	tool{}.must(t, "put", "--hex", dir, "00ff", "0a")
-	if got := (tool{}).must(t, "get", "--hex", "--json", dir, "00FF"); got != `{"key_base64":"AP8=","value":"\n"}`+"\n" {
+	if got := (tool{}).must(t, "get", "--hex", "--json", dir, "00FF"); got != `{"key_base64":"AP8=","value":"\n"}`+
+		"\n" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -188,7 +207,7 @@ func TestAStoreInUseIsAnError(t *testing.T) {
 	}
 	defer db.Close()
 	for _, command := range []string{"dump", "stats", "check", "load", "ingest", "compact"} {
-		if r := (tool{}).run(t, command, dir); r.code != exitTrouble || !strings.Contains(r.err, "lock") {
+		if r := (tool{}).run(t, command, dir); r.code != cli.ExitTrouble || !strings.Contains(r.err, "lock") {
 			t.Errorf("%s: exit %d, %q; want 2 and the lock", command, r.code, r.err)
 		}
 	}
@@ -207,7 +226,10 @@ func TestEveryCommandHasAnExampleOrALongHelp(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	want := []string{"check", "checkpoint", "compact", "del", "demo", "dump", "get", "ingest", "inspect", "load", "plan", "put", "salvage", "scan", "stats"}
+	want := []string{
+		"check", "checkpoint", "compact", "del", "demo", "dump", "get", "ingest", "inspect", "load",
+		"plan", "put", "salvage", "scan", "stats",
+	}
 	if !slices.Equal(names, want) {
 		t.Errorf("commands %q, want %q", names, want)
 	}

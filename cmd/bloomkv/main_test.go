@@ -13,16 +13,17 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// tool is a run of the tool in this process.
+// A tool runs the tool in this process.
 type tool struct {
 	in       string
 	terminal bool
 }
 
-// result is what it left behind.
+// A result is the outcome of a run.
 type result struct {
 	code     int
 	out, err string
@@ -31,22 +32,28 @@ type result struct {
 func (o tool) run(t *testing.T, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
-	a := &app{in: strings.NewReader(o.in), out: &out, err: &errs, outTerm: o.terminal, errTerm: o.terminal, color: o.terminal}
+	a := &app{cli.Streams{
+		In: strings.NewReader(o.in), Out: &out, Err: &errs, OutTerminal: o.terminal,
+		ErrTerminal: o.terminal, Color: o.terminal,
+	}}
 	code := a.run(t.Context(), args)
 	return result{code, out.String(), errs.String()}
 }
 
-// must runs the tool and wants all to be well. It returns what was printed.
+// must runs the tool, fails unless it succeeds, and returns its output.
 func (o tool) must(t *testing.T, args ...string) string {
 	t.Helper()
 	r := o.run(t, args...)
-	if r.code != exitOK {
+	if r.code != cli.ExitOK {
 		t.Fatalf("bloomkv %q: exit %d, want 0: %s", args, r.code, r.err)
 	}
 	return r.out
 }
 
-// newStore is a store of the lines, and its directory.
+// oneLine returns text with single spaces between its words, since messages are wrapped.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// newStore creates a store of the lines and returns its directory.
 func newStore(t *testing.T, lines string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -77,12 +84,17 @@ func TestExitCodesTellAnswersFromTrouble(t *testing.T) {
 		{"a key that is not hexadecimal", []string{"get", "--hex", dir, "xy"}, 2, `key "xy"`},
 		{"a filter rate that is none", []string{"put", dir, "a", "b", "--fpr", "0"}, 2, "--fpr 0"},
 		{"a filter rate out of reach", []string{"put", dir, "a", "b", "--fpr", "1e-12"}, 2, "out of r"},
-		{"a key that is too long", []string{"put", dir, strings.Repeat("k", 65537), "b"}, 2, "key of 65537 bytes, want at most 65536"},
+		{
+			"a key that is too long",
+			[]string{"put", dir, strings.Repeat("k", 65537), "b"},
+			2,
+			"key of 65537 bytes, want at most 65536",
+		},
 		{"a limit below 0", []string{"scan", dir, "--limit", "-1"}, 2, "--limit -1"},
 		{"a file to load that is a directory", []string{"load", dir, dir}, 2, "is a directory"},
 		{"a file to load that is not there", []string{"load", dir, plain + "x"}, 2, "no such file"},
 		{"a file that is not a table", []string{"inspect", plain}, 2, "plain: offset 0: file ends too early"},
-		{"a lock file", []string{"inspect", filepath.Join(dir, "LOCK")}, 2, "nothing to look at"},
+		{"a lock file", []string{"inspect", filepath.Join(dir, "LOCK")}, 2, "cannot be inspected"},
 		{"a file to ingest that is a directory", []string{"ingest", dir, dir}, 2, "is a directory"},
 		{"a file to ingest that is not there", []string{"ingest", dir, plain + "x"}, 2, "no such file"},
 		{"a file to ingest that is not lines", []string{"ingest", dir, plain}, 2, "plain: line 1: no TAB"},
@@ -102,7 +114,7 @@ func TestExitCodesTellAnswersFromTrouble(t *testing.T) {
 	}
 }
 
-// fullDisk takes no byte.
+// fullDisk fails to write anything.
 type fullDisk struct{}
 
 var errFull = errors.New("no space left")
@@ -127,9 +139,9 @@ func TestWhatCannotBePrintedIsAnErrorToldOnce(t *testing.T) {
 		{"compact", dir, "--json"},
 	} {
 		var errs bytes.Buffer
-		a := &app{in: strings.NewReader(""), out: fullDisk{}, err: &errs}
+		a := &app{cli.Streams{In: strings.NewReader(""), Out: fullDisk{}, Err: &errs}}
 		code := a.run(t.Context(), args)
-		if code != exitTrouble || strings.Count(errs.String(), errFull.Error()) != 1 {
+		if code != cli.ExitTrouble || strings.Count(errs.String(), errFull.Error()) != 1 {
 			t.Errorf("bloomkv %q: exit %d, %q; want 2, and %q once", args, code, &errs, errFull)
 		}
 	}
@@ -150,7 +162,8 @@ func TestReadingCommandsNeverCreateAStore(t *testing.T) {
 	} {
 		parent := t.TempDir()
 		args[1] = filepath.Join(parent, "store")
-		if r := (tool{}).run(t, args...); r.code != exitTrouble || args[0] != "inspect" && !strings.Contains(r.err, "no store here") {
+		if r := (tool{}).run(t, args...); r.code != cli.ExitTrouble || args[0] != "inspect" &&
+			!strings.Contains(r.err, "no store here") {
 			t.Errorf("%s of no store: exit %d, %q; want 2 and an error that says so", args[0], r.code, r.err)
 		}
 		empty := filepath.Join(parent, "empty")
@@ -158,7 +171,7 @@ func TestReadingCommandsNeverCreateAStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		args[1] = empty
-		if r := (tool{}).run(t, args...); r.code != exitTrouble || !strings.Contains(r.err, "no store here") {
+		if r := (tool{}).run(t, args...); r.code != cli.ExitTrouble || !strings.Contains(r.err, "no store here") {
 			t.Errorf("%s of an empty directory: exit %d, %q; want 2 and an error that says so", args[0], r.code, r.err)
 		}
 		for _, dir := range []string{parent, empty} {
@@ -175,7 +188,7 @@ func TestReadingCommandsNeverCreateAStore(t *testing.T) {
 	}
 }
 
-// readDir is the content of every file of a store.
+// readDir returns the content of every file of a store.
 func readDir(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -193,7 +206,8 @@ func readDir(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// uncleanStore is what the death of a process leaves of a store with a table and a log, with or without its lock file.
+// uncleanStore returns the directory of a store with a table and a log, as the death of a process leaves it, with or
+// without its lock file.
 func uncleanStore(t *testing.T, lock bool) string {
 	t.Helper()
 	dir := newStore(t, "a\t1\nb\t2\n")
@@ -221,7 +235,7 @@ func TestReadingCommandsChangeNothingAndSeeWhatIsInLogs(t *testing.T) {
 	for _, lock := range []bool{true, false} {
 		dir := uncleanStore(t, lock)
 		before := readDir(t, dir)
-		reader, err := openToRead(dir) // beside them
+		reader, err := openToRead(dir) // a reader does not disturb them
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +248,7 @@ func TestReadingCommandsChangeNothingAndSeeWhatIsInLogs(t *testing.T) {
 			{[]string{"scan", dir, "--reverse"}, "b\t3\na\t1\n"},
 			{[]string{"dump", dir}, "a\t1\nb\t3\n"},
 			{[]string{"stats", dir}, "1 table"},
-			{[]string{"stats", dir}, "1 log of a use that was not closed"},
+			{[]string{"stats", dir}, "1 log of a store that was not closed cleanly"},
 			{[]string{"stats", dir, "--json"}, `"logs": 1,`},
 			{[]string{"check", dir}, "1 log, 1 record"},
 			{[]string{"inspect", dir}, ".log"},
@@ -247,7 +261,8 @@ func TestReadingCommandsChangeNothingAndSeeWhatIsInLogs(t *testing.T) {
 			}
 		}
 		if lock {
-			if r := (tool{}).run(t, "put", dir, "c", "4"); r.code != exitTrouble || !strings.Contains(r.err, "locked by another") {
+			if r := (tool{}).run(t, "put", dir, "c", "4"); r.code != cli.ExitTrouble ||
+				!strings.Contains(r.err, "locked by another") {
 				t.Errorf("put beside a reader: exit %d, %q; want 2 and an error that says so", r.code, r.err)
 			}
 		}
@@ -271,7 +286,8 @@ func TestStatsCheckAndInspectCountTheSameLogs(t *testing.T) {
 			}
 		}
 		_, s := readStore(t, dir)
-		if len(s.Logs) != 1 || s.Logs[0].File != filepath.Base(log) || (len(s.Others) == 1) != older || older && s.Others[0].Fate != "removed" {
+		if len(s.Logs) != 1 || s.Logs[0].File != filepath.Base(log) || (len(s.Others) == 1) != older || older &&
+			s.Others[0].Fate != "removed" {
 			t.Errorf("older %v: inspect has logs %+v, others %+v", older, s.Logs, s.Others)
 		}
 		for _, c := range [][]string{{"stats", `"logs": 1,`}, {"check", `"logs": 1,`}} {
@@ -298,8 +314,8 @@ func TestHelpTellsExitCodesAndCompletionIsThere(t *testing.T) {
 	}
 }
 
-// hostile has what terminals act on: escape sequences of 7 and 8 bits, bells, carriage returns, direction marks, and bytes
-// that are not UTF-8.
+// hostile contains bytes that control terminals: escape sequences of 7 and 8 bits, bells, carriage returns, direction
+// marks, and invalid UTF-8.
 const hostile = "\x1b]0;owned\a\x1b[2J\u009b31m\r\b\x7f\u202e\u2066\xff\xc2"
 
 func TestNothingStoredDrivesATerminal(t *testing.T) {
@@ -345,22 +361,23 @@ func TestNothingStoredDrivesATerminal(t *testing.T) {
 		}
 		checkPrintable(t, args, treeColor.ReplaceAllString(r.out+r.err, ""))
 	}
-	// Without colors the page of a table and the text of its entries are plain too.
+	// Without colors the text of a table and of its entries has no escape sequences either.
 	var out bytes.Buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &out, outTerm: true}
+	a := &app{cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out, OutTerminal: true}}
 	args := []string{"inspect", "--entries", tables[0]}
-	if code := a.run(t.Context(), args); code != exitOK {
+	if code := a.run(t.Context(), args); code != cli.ExitOK {
 		t.Errorf("%q: exit %d, want 0", args, code)
 	}
 	checkPrintable(t, args, out.String())
 }
 
-// treeColor is what the picture of a tree has on a terminal.
+// treeColor matches the colors of the drawing of a tree.
 var treeColor = regexp.MustCompile("\x1b\\[(38;5;16;48;5;[0-9]+|0)m")
 
 func checkPrintable(t *testing.T, args []string, text string) {
 	t.Helper()
-	if plain := words.AppendPrintable(nil, []byte(strings.ReplaceAll(text, "\n", ""))); string(plain) != strings.ReplaceAll(text, "\n", "") {
+	if plain := words.AppendPrintable(nil,
+		[]byte(strings.ReplaceAll(text, "\n", ""))); string(plain) != strings.ReplaceAll(text, "\n", "") {
 		t.Errorf("%q printed %q, which could drive a terminal", args, text)
 	}
 }
@@ -382,9 +399,10 @@ func TestAnInterruptEndsALoadThatWaits(t *testing.T) {
 	in := &stuckReader{lines: strings.NewReader("a\t1\nb\t2\nc"), stuck: cancel, end: make(chan struct{})}
 	defer close(in.end)
 	var out, errs bytes.Buffer
-	a := &app{in: in, out: &out, err: &errs}
-	if code := a.run(ctx, []string{"load", dir}); code != exitInterrupted || !strings.HasPrefix(errs.String(), "bloomkv: interrupted: ") {
-		t.Errorf("exit %d, want %d: %s", code, exitInterrupted, &errs)
+	a := &app{cli.Streams{In: in, Out: &out, Err: &errs}}
+	if code := a.run(ctx, []string{"load", dir}); code != cli.ExitInterrupted ||
+		!strings.HasPrefix(errs.String(), "bloomkv: interrupted: ") {
+		t.Errorf("exit %d, want %d: %s", code, cli.ExitInterrupted, &errs)
 	}
 	if got, want := (tool{}).must(t, "dump", dir), "a\t1\nb\t2\n"; got != want {
 		t.Errorf("the store has %q, want %q: the whole lines before the interrupt", got, want)
@@ -397,9 +415,9 @@ func TestAnInterruptedDemoLeavesNothingBehind(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
 	var out, errs bytes.Buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &errs}
-	if code := a.run(ctx, []string{"demo", "--data", data}); code != exitInterrupted || out.Len() > 0 {
-		t.Errorf("exit %d, want %d: %s%s", code, exitInterrupted, &out, &errs)
+	a := &app{cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}}
+	if code := a.run(ctx, []string{"demo", "--data", data}); code != cli.ExitInterrupted || out.Len() > 0 {
+		t.Errorf("exit %d, want %d: %s%s", code, cli.ExitInterrupted, &out, &errs)
 	}
 	left, err := os.ReadDir(os.Getenv("TMPDIR"))
 	if err != nil || len(left) > 0 {
@@ -407,7 +425,7 @@ func TestAnInterruptedDemoLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// stuckReader gives its lines, says that it is stuck, and waits for ever.
+// A stuckReader returns its lines, calls stuck, and then blocks.
 type stuckReader struct {
 	lines *strings.Reader
 	stuck func()

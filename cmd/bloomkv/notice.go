@@ -7,29 +7,33 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// Input may be something else than the lines that it is taken for. What no line can be is an error; what a line can be, as
-// load must read all that dump writes, is stored as it is, with a note.
+// The input may not consist of lines. If it cannot, that is an error. If it may, it is stored unchanged with a note,
+// since load must read everything that dump writes.
 
 var (
-	utf8BOM    = []byte("\xef\xbb\xbf")
-	utf16BOMs  = [][]byte{[]byte("\xff\xfe"), []byte("\xfe\xff")}
-	gzipMagic  = []byte{0x1f, 0x8b}
-	errGzip    = errors.New("compressed with gzip, want lines: unpack it first, for example with gunzip -c")
-	errUTF16   = errors.New("text in UTF-16, want UTF-8: convert it first, for example with iconv -f UTF-16 -t UTF-8")
-	utf16Note  = "it begins like text in UTF-16, whose bytes are stored as they are; iconv -f UTF-16 -t UTF-8 makes lines of such text"
-	bomNote    = "it begins with a byte order mark (EF BB BF), which is stored as a part of the first key; tail -c +4 leaves it out"
-	returnNote = "line %d ends with a carriage return, which is stored as the last byte of its value; with --crlf it is a part of the line's end"
+	utf8BOM   = []byte("\xef\xbb\xbf")
+	utf16BOMs = [][]byte{[]byte("\xff\xfe"), []byte("\xfe\xff")}
+	gzipMagic = []byte{0x1f, 0x8b}
+	errGzip   = errors.New("compressed with gzip, want lines: decompress it first, for example with gunzip -c")
+	errUTF16  = errors.New("text in UTF-16, want UTF-8: convert it first, for example with iconv -f UTF-16 -t UTF-8")
+	utf16Note = "it looks like text in UTF-16, whose bytes are stored unchanged; to convert it use iconv -f UTF-16 " +
+		"-t UTF-8"
+	bomNote = "it begins with a byte order mark (EF BB BF), which becomes part of the first key; to remove it use " +
+		"tail -c +4"
+	returnNote = "line %d ends with a carriage return, which becomes the last byte of its value; use --crlf if it is " +
+		"part of the line end"
 )
 
-// open begins to read lines, and looks at how they begin.
+// open starts to read lines and checks how the input begins.
 func (l *loader) open(in io.Reader) (*lineReader, error) {
 	r := newLineReader(in, l.format.longest)
 	head, err := r.in.Peek(len(utf8BOM))
 	if err != nil && !errors.Is(err, io.EOF) {
-		return r, nil // the first line has the error
+		return r, nil // reading the first line returns the error
 	}
 	tsv := l.format.name == "tsv"
 	switch {
@@ -42,7 +46,7 @@ func (l *loader) open(in io.Reader) (*lineReader, error) {
 	case !bytes.HasPrefix(head, utf8BOM):
 	case tsv:
 		l.note(bomNote)
-	default: // no other format has it in a line
+	default: // in other formats it is not part of a line
 		_, err = r.in.Discard(len(utf8BOM))
 		return r, err
 	}
@@ -53,10 +57,10 @@ func hasUTF16BOM(head []byte) bool {
 	return bytes.HasPrefix(head, utf16BOMs[0]) || bytes.HasPrefix(head, utf16BOMs[1])
 }
 
-// gzipped reports whether the beginning of the lines can be unpacked. A key may well begin as a gzip file does, but then
-// what follows is no packed data.
+// gzipped reports whether the beginning of the input can be decompressed. A key may begin like a gzip file, but then
+// the rest is not compressed data.
 func gzipped(r *lineReader) bool {
-	head, _ := r.in.Peek(4 << 10) // what there is of it
+	head, _ := r.in.Peek(4 << 10) // as much as there is
 	z, err := gzip.NewReader(bytes.NewReader(head))
 	if err != nil {
 		return false
@@ -65,7 +69,7 @@ func gzipped(r *lineReader) bool {
 	return n > 0 || errors.Is(err, io.EOF)
 }
 
-// noteReturn notes the first line of tsv that ends with a carriage return.
+// noteReturn prints a note about the first line of tsv that ends with a carriage return.
 func (l *loader) noteReturn(number int, line []byte) {
 	if l.returns || l.crlf || l.format.name != "tsv" || !bytes.HasSuffix(line, []byte{'\r'}) {
 		return
@@ -74,8 +78,8 @@ func (l *loader) noteReturn(number int, line []byte) {
 	l.note(fmt.Sprintf(returnNote, number))
 }
 
-// note prints advice on the error stream that ends nothing, above a bar.
-func (a *app) note(bar progress, about, text string) {
-	bar.end()
-	fmt.Fprintf(a.err, "bloomkv: note: %s: %s\n", words.AppendPrintable(nil, []byte(about)), text)
+// note prints advice on the error stream, above a bar.
+func (a *app) note(bar cli.Progress, about, text string) {
+	bar.End()
+	fmt.Fprintf(a.Err, "bloomkv: note: %s: %s\n", words.AppendPrintable(nil, []byte(about)), text)
 }

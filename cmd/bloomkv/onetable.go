@@ -14,13 +14,12 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// onTable is the part of the help of commands that read a table too.
+// onTable is a part of the help of commands that also read a table.
 const onTable = `
-In place of DIR the path of a single table, FILE.sst, may be given: then the command reads what this table holds, the
-newest value of each key unless the table itself has deleted it since. What other tables and logs say of its keys is
-not applied.`
+DIR may also be the path of a single table, FILE.sst. Then the command reads the newest value of each key in this table,
+unless the table also deletes it. Values and deletions in other tables and in logs are ignored.`
 
-// openData opens a store, or a single table, to be read.
+// openData opens a store or a single table for reading.
 func (a *app) openData(path string) (*bloomkv.DB, error) {
 	if isTable(path) {
 		return a.openTable(path)
@@ -28,16 +27,16 @@ func (a *app) openData(path string) (*bloomkv.DB, error) {
 	return openToRead(path)
 }
 
-// isTable reports whether a path is that of a table.
+// isTable reports whether path names a table.
 func isTable(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && strings.HasSuffix(path, ".sst")
 }
 
-// A oneTable is a file system with a store in memory whose only table is a file of the system.
+// A oneTable is a file system with a store in memory, whose only table is a file of the operating system.
 type oneTable struct {
 	vfs.FS
-	name, path string // of the table in the store, and of the file
+	name, path string // of the table in the store and of the file
 }
 
 const (
@@ -61,15 +60,15 @@ func (o *oneTable) Stat(name string) (os.FileInfo, error) {
 	return o.FS.Stat(name)
 }
 
-// List has the table among the names of the store.
+// List returns the names of the files in memory and that of the table.
 func (o *oneTable) List(dir string) ([]string, error) {
 	names, err := o.FS.List(dir)
 	return append(names, filepath.Base(o.name)), err
 }
 
-// openTable opens a table as a store of its own, to be read.
+// openTable opens a table for reading, as a store of its own.
 func (a *app) openTable(path string) (*bloomkv.DB, error) {
-	resolved, err := filepath.EvalSymlinks(path) // package vfs follows no link
+	resolved, err := filepath.EvalSymlinks(path) // package vfs does not follow links
 	if err != nil {
 		return nil, err
 	}
@@ -94,11 +93,11 @@ func (a *app) openTable(path string) (*bloomkv.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintln(a.err, "bloomkv: this is one table by itself: what other tables and logs say of its keys is not applied")
+	fmt.Fprintln(a.Err, "bloomkv: reading a single table: values and deletions in other tables and in logs are ignored")
 	return bloomkv.Open(oneDir, &bloomkv.Options{FS: o, ReadOnly: true})
 }
 
-// tableMeta describes a table as a manifest would.
+// tableMeta describes a table as a manifest does.
 func tableMeta(path string) (meta *manifest.Table, err error) {
 	f, err := vfs.OS.Open(path)
 	if err != nil {

@@ -12,32 +12,33 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// planFacts are what a tree's filters promise and take, as JSON has it.
+// planFacts is the result of plan in JSON.
 type planFacts struct {
 	Keys      uint64                 `json:"keys"`
 	FilterFPR float64                `json:"fpr_promised"`
-	Predicted float64                `json:"fpr_predicted"` // over the levels below
+	Predicted float64                `json:"fpr_predicted"` // the sum over Levels
 	Kind      string                 `json:"kind"`
 	Levels    []bloomkv.PlannedLevel `json:"levels"`
 	Bytes     uint64                 `json:"bytes"`
-	Even      float64                `json:"fpr_even"` // the same bytes shared out evenly over all keys
+	Even      float64                `json:"fpr_even"` // with the same bytes, distributed evenly over all keys
 	Table     []tableRow             `json:"table,omitempty"`
 }
 
-// A tableRow is the least filters for a rate.
+// A tableRow has the smallest filters for a rate.
 type tableRow struct {
 	FPR        float64           `json:"fpr"`
 	BitsPerKey float64           `json:"bits_per_key"`
 	Units      []bloomblock.Unit `json:"units"`
 	Predicted  float64           `json:"predicted"`
-	Ribbon     float64           `json:"ribbon_bits_per_key,omitempty"` // 0 where there is none
+	Ribbon     float64           `json:"ribbon_bits_per_key,omitempty"` // 0 if no Ribbon filter has this rate
 	Classic    bloomblock.Unit   `json:"classic"`
 }
 
-// planner is the command.
+// planner has the flags of plan.
 type planner struct {
 	*app
 
@@ -51,35 +52,36 @@ type planner struct {
 	asJSON bool
 }
 
-// Without --levels a tree is taken to have one level more for each factor of its ratio beyond these keys: the first 64 MiB
-// of entries of some 110 bytes.
+// keysOfOneLevel is the number of keys up to which a tree has one level if --levels is not given: 64 MiB of entries of
+// about 110 bytes. Each factor of the ratio adds a level.
 const keysOfOneLevel = 600_000
 
 func (a *app) planCommand() *cobra.Command {
 	p := planner{app: a}
 	c := &cobra.Command{
 		Use:   "plan",
-		Short: "Tell what filters cost, and what they give",
-		Long: `plan tells what the filters of a store of so many keys take in memory for a promised rate, level by level, or with --memory
-the best rate that fits. The rate is the expected number of wasted table reads for a lookup of an absent key, over the
-whole tree. "Evenly" is what the same memory would waste if every level had as many bits per key, as most stores do.
+		Short: "Print the memory and the rates of filters for a store of a given size",
+		Long: `plan prints how much memory the filters of a store with the given number of keys take for a promised
+rate, level by level. With --memory it prints the best rate that fits. The rate is the expected number of wasted table
+reads for a lookup of an absent key, over the whole tree. "Evenly" is what the same memory would waste with the same
+number of bits per key in every level, as in most stores.
 
---table prints the least filters for each rate: the blocked Bloom filters of this store, Ribbon filters, and, to compare,
-the classic Bloom filter in one piece, whose table promises too much for a blocked one.`,
+--table also prints the smallest filters for each rate: the blocked Bloom filters of this store, Ribbon filters, and for
+comparison the classic unblocked Bloom filter.`,
 		Example: `  bloomkv plan --keys 100000000 --fpr 0.01
   bloomkv plan --keys 100000000 --memory 64 --ribbon
   bloomkv plan --table`,
-		Args: arguments,
-		RunE: func(c *cobra.Command, _ []string) error { return hint(c, p.run(c)) },
+		Args: cli.Arguments,
+		RunE: func(c *cobra.Command, _ []string) error { return cli.Hint(c, p.run(c)) },
 	}
 	f := c.Flags()
-	f.Uint64Var(&p.keys, "keys", 1_000_000, "keys in the store")
+	f.Uint64Var(&p.keys, "keys", 1_000_000, "number of keys in the store")
 	f.Float64Var(&p.fpr, "fpr", 0.01, "promised `RATE`")
-	f.IntVar(&p.levels, "levels", 0, "levels of the tree; 0 follows from the keys")
-	f.IntVar(&p.ratio, "ratio", 10, "how much larger each level is than the one above")
-	f.Float64Var(&p.memory, "memory", 0, "memory for filters in `MIB`, in place of --fpr")
-	f.BoolVar(&p.ribbon, "ribbon", false, "Ribbon filters")
-	f.BoolVar(&p.table, "table", false, "print the table of rates too")
+	f.IntVar(&p.levels, "levels", 0, "number of levels; 0 derives it from the keys")
+	f.IntVar(&p.ratio, "ratio", 10, "size of each level relative to the level above")
+	f.Float64Var(&p.memory, "memory", 0, "memory for filters in `MIB`, instead of --fpr")
+	f.BoolVar(&p.ribbon, "ribbon", false, "plan Ribbon filters")
+	f.BoolVar(&p.table, "table", false, "also print the table of rates")
 	f.BoolVar(&p.asJSON, "json", false, "print JSON")
 	return c
 }
@@ -87,7 +89,7 @@ the classic Bloom filter in one piece, whose table promises too much for a block
 func (p *planner) run(c *cobra.Command) error {
 	switch {
 	case c.Flags().Changed("fpr") && c.Flags().Changed("memory"):
-		return errors.New("--fpr and --memory, want only one of them")
+		return errors.New("--fpr and --memory are given, want only one of them")
 	case !(p.fpr > 0 && p.fpr <= 1): // 0 in Options would mean the default
 		return fmt.Errorf("--fpr %v, want more than 0, at most 1", p.fpr)
 	case p.keys == 0 || p.keys > 1<<48:
@@ -116,7 +118,7 @@ func (p *planner) run(c *cobra.Command) error {
 		}
 	}
 	if p.asJSON {
-		return p.printJSON(facts)
+		return p.PrintJSON(facts)
 	}
 	p.print(facts)
 	return nil
@@ -143,32 +145,37 @@ func (p *planner) plan() (planFacts, error) {
 }
 
 func (p *planner) print(facts planFacts) {
-	fmt.Fprintf(p.out, "%s in %s, each %d times as large as the one above; %s filters\n\n", words.Plural(facts.Keys, "key"),
+	fmt.Fprintf(p.Out, "%s in %s, each %d times as large as the level above; %s filters\n\n",
+		words.Plural(facts.Keys, "key"),
 		words.Plural(len(facts.Levels), "level"), p.ratio, facts.Kind)
-	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "level\tkeys\tpromised\tpredicted\tbits/key\tbytes\tunits\t")
 	for _, l := range facts.Levels {
-		fmt.Fprintf(w, "%d\t%d\t%.3g\t%.3g\t%.2f\t%d\t%s\t\n", l.Level, l.Keys, l.FPR, l.Predicted, l.BitsPerKey, l.Bytes, unitsInWords(l.Units, l.Ribbon))
+		fmt.Fprintf(w, "%d\t%d\t%.3g\t%.3g\t%.2f\t%d\t%s\t\n", l.Level, l.Keys, l.FPR, l.Predicted, l.BitsPerKey,
+			l.Bytes, unitsInWords(l.Units, l.Ribbon))
 	}
 	w.Flush()
-	fmt.Fprintf(p.out, "\nfilters take %s, %.2f bits per key; an absent key wastes %.3g table reads, promised %.3g;\nevenly shared out the same memory would waste %.3g\n",
-		words.Plural(facts.Bytes, "byte"), 8*float64(facts.Bytes)/float64(facts.Keys), facts.Predicted, facts.FilterFPR, facts.Even)
+	fmt.Fprintf(p.Out, "\nfilters take %s, %.2f bits per key; an absent key wastes %.3g table reads, promised "+
+		"%.3g;\nevenly distributed, the same memory would waste %.3g\n",
+		words.Plural(facts.Bytes,
+			"byte"), 8*float64(facts.Bytes)/float64(facts.Keys), facts.Predicted, facts.FilterFPR, facts.Even)
 	if len(facts.Table) == 0 {
 		return
 	}
-	fmt.Fprintln(p.out)
+	fmt.Fprintln(p.Out)
 	fmt.Fprintln(w, "rate\tblocked, bits/key\tprobes\tpredicted\tRibbon\tclassic\tprobes\t")
 	for _, r := range facts.Table {
 		ribbon := "-"
 		if r.Ribbon > 0 {
 			ribbon = fmt.Sprintf("%.2f", r.Ribbon)
 		}
-		fmt.Fprintf(w, "%g\t%.1f\t%s\t%.3g\t%s\t%.1f\t%d\t\n", r.FPR, r.BitsPerKey, probesInWords(r.Units), r.Predicted, ribbon, r.Classic.BitsPerKey, r.Classic.Probes)
+		fmt.Fprintf(w, "%g\t%.1f\t%s\t%.3g\t%s\t%.1f\t%d\t\n", r.FPR, r.BitsPerKey, probesInWords(r.Units), r.Predicted,
+			ribbon, r.Classic.BitsPerKey, r.Classic.Probes)
 	}
 	w.Flush()
 }
 
-// unitsInWords is each unit's bits per key and probes.
+// unitsInWords returns the bits per key and the probes of each unit.
 func unitsInWords(units []bloomblock.Unit, ribbon bool) string {
 	words := make([]string, len(units))
 	for i, u := range units {
@@ -187,15 +194,19 @@ func probesInWords(units []bloomblock.Unit) string {
 	return strings.Join(words, "+")
 }
 
-// rateTable has the least filters for round rates.
+// rateTable returns the smallest filters for a series of rates.
 func rateTable() (rows []tableRow, err error) {
-	for _, rate := range []float64{0.5, 0.25, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025, 0.001, 0.0005, 0.0001, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9} {
+	for _, rate := range []float64{
+		0.5, 0.25, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025, 0.001, 0.0005, 0.0001, 1e-5, 1e-6,
+		1e-7, 1e-8, 1e-9,
+	} {
 		blocked, err := bloomblock.ParamsFor(rate)
 		if err != nil {
 			return nil, err
 		}
 		row := tableRow{
-			FPR: rate, BitsPerKey: blocked.BitsPerKey(), Units: blocked.Units(), Predicted: blocked.Rate(), Classic: bloomblock.ClassicUnit(rate),
+			FPR: rate, BitsPerKey: blocked.BitsPerKey(), Units: blocked.Units(), Predicted: blocked.Rate(),
+			Classic: bloomblock.ClassicUnit(rate),
 		}
 		if ribbon, err := bloomblock.ParamsRibbon(rate); err == nil && ribbon.Ribbon() {
 			row.Ribbon = ribbon.BitsPerKey()

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 func planned(t *testing.T, args ...string) (f planFacts) {
@@ -33,12 +35,15 @@ func TestPlanAddsUpAndKeepsThePromise(t *testing.T) {
 			keys += l.Keys
 			bytes += l.Bytes
 			predicted += l.Predicted
-			if l.Predicted > l.FPR || (len(l.Units) == 0) != (f.FilterFPR == 1) || l.Ribbon != (f.Kind == "Ribbon" && f.FilterFPR < 0.5) {
+			if l.Predicted > l.FPR || (len(l.Units) == 0) != (f.FilterFPR == 1) ||
+				l.Ribbon != (f.Kind == "Ribbon" && f.FilterFPR < 0.5) {
 				t.Errorf("%q: %+v", args, l)
 			}
 		}
-		if f.FilterFPR < 1 && predicted > f.FilterFPR || predicted != f.Predicted || bytes != f.Bytes || math.Abs(float64(keys)-float64(f.Keys)) > 3 {
-			t.Errorf("%q: the levels have %d keys, %d bytes, and predict %g: want %d, %d, at most %g", args, keys, bytes, predicted, f.Keys, f.Bytes, f.FilterFPR)
+		if f.FilterFPR < 1 && predicted > f.FilterFPR || predicted != f.Predicted || bytes != f.Bytes ||
+			math.Abs(float64(keys)-float64(f.Keys)) > 3 {
+			t.Errorf("%q: the levels have %d keys, %d bytes, and predict %g: want %d, %d, at most %g", args, keys,
+				bytes, predicted, f.Keys, f.Bytes, f.FilterFPR)
 		}
 		if len(f.Levels) > 1 && f.FilterFPR < 0.5 && f.Kind == "Bloom" && f.Even < 1.4*f.Predicted {
 			t.Errorf("%q: evenly %g, with shares %g", args, f.Even, f.Predicted)
@@ -51,14 +56,17 @@ func TestPlanFindsTheBestRateThatFits(t *testing.T) {
 		before := 1.0
 		for _, memory := range []string{"2", "8", "12.5", "100"} {
 			f := planned(t, append([]string{"--keys", "10000000", "--memory", memory}, kind...)...)
-			better := planned(t, append([]string{"--keys", "10000000", "--fpr", jsonNumber(t, f.FilterFPR/1.2)}, kind...)...)
+			better := planned(t, append([]string{"--keys", "10000000", "--fpr", jsonNumber(t, f.FilterFPR/1.2)},
+				kind...)...)
 			var most float64
 			if err := json.Unmarshal([]byte(memory), &most); err != nil {
 				t.Fatal(err)
 			}
 			most *= 1 << 20
-			if float64(f.Bytes) > most || f.FilterFPR > before || f.FilterFPR > 1.3e-4 && float64(better.Bytes) < 0.8*most {
-				t.Errorf("%s MiB: %g with %d bytes, and %g with %d", memory, f.FilterFPR, f.Bytes, better.FilterFPR, better.Bytes)
+			if float64(f.Bytes) > most || f.FilterFPR > before || f.FilterFPR > 1.3e-4 &&
+				float64(better.Bytes) < 0.8*most {
+				t.Errorf("%s MiB: %g with %d bytes, and %g with %d", memory, f.FilterFPR, f.Bytes, better.FilterFPR,
+					better.Bytes)
 			}
 			before = f.FilterFPR
 		}
@@ -80,7 +88,7 @@ func TestPlanInWords(t *testing.T) {
 		"100000000 keys in 4 levels, each 10 times as large", "10.5/6 + 5/3", "bits per key; an absent key wastes ",
 		" 0.01 10.0 6 0.00966 7.06 10.0 5 ",
 	} {
-		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+		if !strings.Contains(oneLine(out), want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
@@ -99,17 +107,21 @@ func TestPlanInWords(t *testing.T) {
 		{[]string{"--fpr", "1.5"}, "--fpr 1.5, want more than 0"},
 		{[]string{"--fpr", "1e-12"}, "out of reach with a level ratio of 10, the best is about "},
 		{[]string{"--memory", "0.001"}, "option FilterMemory: 1048, want 65536 to "},
-		{[]string{"--memory", "0.07", "--keys", "100000000"}, "option FilterMemory: 73400, and filters of 100000000 keys take "},
+		{
+			[]string{"--memory", "0.07", "--keys", "100000000"},
+			"option FilterMemory: 73400, and filters of 100000000 keys take ",
+		},
 		{[]string{"--memory", "-1"}, "--memory -1, want more than 0"},
 		{[]string{"--memory", "NaN"}, "--memory NaN, want more than 0"},
-		{[]string{"--memory", "1", "--fpr", "0.1"}, "--fpr and --memory, want only one of them"},
+		{[]string{"--memory", "1", "--fpr", "0.1"}, "--fpr and --memory are given, want only one of them"},
 		{[]string{"--keys", "0"}, "--keys 0, want 1 to "},
 		{[]string{"--levels", "7"}, "7 levels, want 1 to 6"},
 		{[]string{"--ratio", "1"}, "--ratio 1, want 2 to 100"},
 		{[]string{"--ratio", "101"}, "option LevelRatio: 101, want 2 to 100"},
 		{[]string{"more"}, "see bloomkv plan --help"},
 	} {
-		if r := (tool{}).run(t, append([]string{"plan"}, c.args...)...); r.code != exitTrouble || !strings.Contains(r.err, c.want) || r.out != "" {
+		if r := (tool{}).run(t, append([]string{"plan"}, c.args...)...); r.code != cli.ExitTrouble ||
+			!strings.Contains(r.err, c.want) || r.out != "" {
 			t.Errorf("%q: exit %d, %q, want 2 and %q", c.args, r.code, r.err, c.want)
 		}
 	}

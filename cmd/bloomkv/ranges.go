@@ -9,8 +9,8 @@ import (
 	"github.com/bloomkv/bloomkv"
 )
 
-// rangeFlags name a range of keys: --prefix, --from and --to, which all hold where several are given. A flag that is given
-// empty is a bound as any other: every key has the empty prefix, and no key is before the empty key.
+// rangeFlags define a range of keys: --prefix, --from and --to. Several flags are combined. An empty value is a bound
+// too: every key has the empty prefix, and no key is before the empty key.
 type rangeFlags struct {
 	flags [3]rangeFlag // prefix, from, to
 	of    *cobra.Command
@@ -18,7 +18,7 @@ type rangeFlags struct {
 
 type rangeFlag struct{ name, arg string }
 
-// add adds the flags to a command. lead comes before their names, and what before their meaning.
+// add adds the flags to a command. lead begins their names, and what begins their descriptions.
 func (r *rangeFlags) add(c *cobra.Command, lead, what string) {
 	r.of = c
 	for i, f := range []struct{ name, meaning string }{
@@ -31,17 +31,17 @@ func (r *rangeFlags) add(c *cobra.Command, lead, what string) {
 	}
 }
 
-// given reports whether any of the flags was.
+// given reports whether any of the flags was given.
 func (r *rangeFlags) given() bool {
 	return slices.ContainsFunc(r.flags[:], func(f rangeFlag) bool { return r.of.Flags().Changed(f.name) })
 }
 
-// options are the flags as an iterator takes them. What was not given is nil.
+// options returns the flags as options of an iterator. Flags that were not given are nil.
 func (r *rangeFlags) options(h byteFlags) (o bloomkv.IterOptions, err error) {
 	for i, to := range []*[]byte{&o.Prefix, &o.Lower, &o.Upper} {
 		f := r.flags[i]
 		if !r.of.Flags().Changed(f.name) {
-			continue // nil is no bound, empty is one
+			continue // nil means no bound, but an empty value is one
 		}
 		if *to, err = h.bytes("--"+f.name, f.arg); err != nil {
 			return o, err
@@ -50,7 +50,7 @@ func (r *rangeFlags) options(h byteFlags) (o bloomkv.IterOptions, err error) {
 	return o, nil
 }
 
-// keyRange is the flags as one range.
+// keyRange returns the flags as one range.
 func (r *rangeFlags) keyRange(h byteFlags) (bloomkv.KeyRange, error) {
 	o, err := r.options(h)
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *rangeFlags) keyRange(h byteFlags) (bloomkv.KeyRange, error) {
 	return kr, nil
 }
 
-// afterPrefix is the first key behind all that begin with the prefix, or nil where there is none.
+// afterPrefix returns the first key after all keys with the prefix, or nil if no key follows them.
 func afterPrefix(prefix []byte) []byte {
 	for n := len(prefix); n > 0; n-- {
 		if prefix[n-1] < 0xff {

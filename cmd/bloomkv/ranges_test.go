@@ -14,13 +14,41 @@ func TestPrefixAndBoundsMakeOneRange(t *testing.T) {
 		want bloomkv.KeyRange
 	}{
 		{"no flag is the whole store", nil, bloomkv.KeyRange{}},
-		{"bounds are what they are", []string{"--from", "b", "--to", "d"}, bloomkv.KeyRange{Lower: []byte("b"), Upper: []byte("d")}},
-		{"an empty bound is one", []string{"--from", "", "--to", ""}, bloomkv.KeyRange{Lower: []byte{}, Upper: []byte{}}},
-		{"a prefix ends before the next one", []string{"--prefix", "ab"}, bloomkv.KeyRange{Lower: []byte("ab"), Upper: []byte("ac")}},
-		{"the last byte has no next one", []string{"--hex", "--prefix", "61feffff"}, bloomkv.KeyRange{Lower: []byte("a\xfe\xff\xff"), Upper: []byte("a\xff")}},
-		{"nothing comes after the last prefix", []string{"--hex", "--prefix", "ffff"}, bloomkv.KeyRange{Lower: []byte("\xff\xff")}},
-		{"bounds outside of the prefix", []string{"--prefix", "b", "--from", "a", "--to", "d"}, bloomkv.KeyRange{Lower: []byte("b"), Upper: []byte("c")}},
-		{"bounds inside of the prefix", []string{"--prefix", "b", "--from", "b3", "--to", "b5"}, bloomkv.KeyRange{Lower: []byte("b3"), Upper: []byte("b5")}},
+		{
+			"bounds are what they are",
+			[]string{"--from", "b", "--to", "d"},
+			bloomkv.KeyRange{Lower: []byte("b"), Upper: []byte("d")},
+		},
+		{
+			"an empty bound is one",
+			[]string{"--from", "", "--to", ""},
+			bloomkv.KeyRange{Lower: []byte{}, Upper: []byte{}},
+		},
+		{
+			"a prefix ends before the next one",
+			[]string{"--prefix", "ab"},
+			bloomkv.KeyRange{Lower: []byte("ab"), Upper: []byte("ac")},
+		},
+		{
+			"the last byte has no next one",
+			[]string{"--hex", "--prefix", "61feffff"},
+			bloomkv.KeyRange{Lower: []byte("a\xfe\xff\xff"), Upper: []byte("a\xff")},
+		},
+		{
+			"nothing comes after the last prefix",
+			[]string{"--hex", "--prefix", "ffff"},
+			bloomkv.KeyRange{Lower: []byte("\xff\xff")},
+		},
+		{
+			"bounds outside of the prefix",
+			[]string{"--prefix", "b", "--from", "a", "--to", "d"},
+			bloomkv.KeyRange{Lower: []byte("b"), Upper: []byte("c")},
+		},
+		{
+			"bounds inside of the prefix",
+			[]string{"--prefix", "b", "--from", "b3", "--to", "b5"},
+			bloomkv.KeyRange{Lower: []byte("b3"), Upper: []byte("b5")},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var r rangeFlags
@@ -32,7 +60,8 @@ func TestPrefixAndBoundsMakeOneRange(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := r.keyRange(h)
-			if err != nil || !sameBound(got.Lower, c.want.Lower) && len(c.want.Lower) > 0 || !sameBound(got.Upper, c.want.Upper) {
+			if err != nil || !sameBound(got.Lower, c.want.Lower) && len(c.want.Lower) > 0 ||
+				!sameBound(got.Upper, c.want.Upper) {
 				t.Errorf("got %q, %v; want %q", got, err, c.want)
 			}
 			if given := r.given(); given != (len(c.args) > 0) {
@@ -42,7 +71,9 @@ func TestPrefixAndBoundsMakeOneRange(t *testing.T) {
 			if o, err = r.options(h); err != nil {
 				t.Fatal(err)
 			}
-			dir := newStore(t, "a\t\nab\t\nabc\t\nac\t\nb\t\nb3\t\nb4\t\nb5\t\nc\t\nd\t\na\xfe\xff\xff\t\na\xfe\xff\xff0\t\na\xff\t\n\xff\xff\t\n\xff\xff1\t\n")
+			dir := newStore(t,
+				"a\t\nab\t\nabc\t\nac\t\nb\t\nb3\t\nb4\t\nb5\t\nc\t\nd\t\n"+
+					"a\xfe\xff\xff\t\na\xfe\xff\xff0\t\na\xff\t\n\xff\xff\t\n\xff\xff1\t\n")
 			one, other := keysOf(t, dir, o), keysOf(t, dir, bloomkv.IterOptions{Lower: got.Lower, Upper: got.Upper})
 			if one != other {
 				t.Errorf("the range has %q, an iterator %q", other, one)

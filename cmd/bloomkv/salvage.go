@@ -7,50 +7,51 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// errLost is an answer rather than trouble: the new store is there.
-var errLost = errors.New("something could not be read; what could is in the new store")
+// errLost is a negative answer: the new store was created, but it is incomplete.
+var errLost = errors.New("some data could not be read; the rest is in the new store")
 
-// salvageHelp advises what to do about damage.
-const salvageHelp = `to save what can be read run "bloomkv salvage DIR NEW", or restore a backup`
+// salvageHelp is the advice after damage.
+const salvageHelp = `to copy the readable data into a new store run "bloomkv salvage DIR NEW", or restore a backup`
 
 func (a *app) salvageCommand() *cobra.Command {
 	var w writeFlags
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "salvage DIR NEW",
-		Short: "Save what can be read of a damaged store into a new one",
-		Long: `salvage reads every table, log and manifest of DIR as far as it can be read, block by block, and makes a store of
-it in NEW, a directory that must not exist or be empty. It changes nothing in DIR, which may be on a disk that can't be
-written, and refuses while a program has the store open for writing. Without a manifest, tables and logs say by
-themselves what they hold.
+		Short: "Copy the readable data of a damaged store into a new one",
+		Long: `salvage reads all intact parts of the tables, logs and manifests in DIR, block by block, and creates a
+store of them in NEW, a directory that must be empty or not exist. It changes nothing in DIR, which may be read-only,
+and fails while a program has the store open for writing. It does not need a manifest: tables and logs describe
+themselves.
 
-The new store has the newest version of each key that could be read, unless a deletion that could be read is newer.
-What could not be read is listed by file and offset with the keys between which it lies, and so is what can't be known:
-where a newer value is lost an older one shows, and where a deletion is lost the key is back.
+The new store has the newest readable version of each key, unless a newer deletion was readable too. salvage lists what
+could not be read by file and offset with the range of keys, and what it cannot know: where a newer value is lost, an
+older one appears; where a deletion is lost, the key is back.
 
-The exit status is 0 if nothing was lost, 1 if something was and the rest is in NEW, and 2 if there is no new store;
-then nothing is left in NEW.`,
+The exit status is 0 if nothing was lost, 1 if something was lost and the rest is in NEW, and 2 if no new store was
+created. In that case nothing is left in NEW.`,
 		Example: `  bloomkv salvage ./store ./saved && bloomkv check ./saved
   bloomkv salvage --json ./store ./saved > report.json`,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			o, err := w.options(args[0], bloomkv.Options{})
 			if err != nil {
 				return err
 			}
-			bar := a.newProgress("salvage", -1, true)
+			bar := a.Progress("salvage", -1, true)
 			r, err := bloomkv.Salvage(c.Context(), args[0], args[1], &o, func(done, total uint64) {
-				bar.set(clampInt64(done), clampInt64(total))
+				bar.SetBytes(done, total)
 			})
-			bar.end()
+			bar.End()
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				err = a.printJSON(salvageJSON(&r))
+				err = a.PrintJSON(salvageJSON(&r))
 			} else {
 				a.printSalvage(args[1], &r)
 			}
@@ -68,18 +69,18 @@ then nothing is left in NEW.`,
 // printSalvage prints a report as text.
 func (a *app) printSalvage(dir string, r *bloomkv.SalvageReport) {
 	keys, size := words.Plural(r.Keys, "key"), words.Plural(r.Bytes, "byte")
-	fmt.Fprintf(a.out, "%s: %s in %s\n", words.Escaped([]byte(dir), 200), keys, size)
+	fmt.Fprintf(a.Out, "%s: %s in %s\n", words.Escaped([]byte(dir), 200), keys, size)
 	manifest := r.Manifest
 	if manifest == "" {
 		manifest = "no manifest"
 	}
-	fmt.Fprintf(a.out, "read: %s, %s with %s, %s\n", manifest,
+	fmt.Fprintf(a.Out, "read: %s, %s with %s, %s\n", manifest,
 		words.Plural(r.Logs, "log"), words.Plural(r.Records, "record"), words.Plural(r.Tables, "table"))
 	for i := range r.Lost {
 		l := &r.Lost[i]
 		lost := "lost"
 		if l.Harmless {
-			lost = "damaged, and no data lost"
+			lost = "damaged, but no data lost"
 		}
 		keys := ""
 		if !l.Harmless && (len(l.Lower) > 0 || l.Upper != nil) {
@@ -89,15 +90,15 @@ func (a *app) printSalvage(dir string, r *bloomkv.SalvageReport) {
 			}
 			keys = fmt.Sprintf(", keys from %s to %s", words.Escaped(l.Lower, 64), to)
 		}
-		fmt.Fprintf(a.out, "%s: %s: offset %d: %s, %s%s: %s\n", lost, l.File, l.Offset, l.Part,
+		fmt.Fprintf(a.Out, "%s: %s: offset %d: %s, %s%s: %s\n", lost, l.File, l.Offset, l.Part,
 			words.Plural(l.Bytes, "byte"), keys, words.AppendPrintable(nil, []byte(l.Err.Error())))
 	}
 	for _, s := range r.Unknown {
-		words.Wrapped(a.out, "note: "+s)
+		words.Wrapped(a.Out, "note: "+s)
 	}
 }
 
-// A salvageLoss is a loss as JSON has it: keys are escaped, and absent where they are not known.
+// A salvageLoss is a loss in JSON. Keys are escaped, and absent if they are not known.
 type salvageLoss struct {
 	File     string `json:"file"`
 	Offset   int64  `json:"offset"`
@@ -109,7 +110,7 @@ type salvageLoss struct {
 	Reason   string `json:"reason"`
 }
 
-// salvageJSON is a report as JSON has it.
+// salvageJSON returns a report for JSON.
 func salvageJSON(r *bloomkv.SalvageReport) any {
 	lost := []salvageLoss{}
 	for i := range r.Lost {

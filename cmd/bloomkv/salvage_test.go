@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
-// tableFilesOf are the paths of the tables of a store.
+// tableFilesOf returns the paths of the tables of a store.
 func tableFilesOf(t *testing.T, dir string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "*.sst"))
@@ -40,7 +42,8 @@ func TestSalvageTellsWhatIsLostAndSavesTheRest(t *testing.T) {
 	dir := newStore(t, lines.String())
 	want := tool{}.must(t, "scan", dir)
 	saved := filepath.Join(t.TempDir(), "saved")
-	if out := (tool{}).must(t, "salvage", dir, saved); !strings.HasPrefix(out, saved+": 2000 keys in ") || strings.Contains(out, "lost") {
+	if out := (tool{}).must(t, "salvage", dir, saved); !strings.HasPrefix(out, saved+": 2000 keys in ") ||
+		strings.Contains(out, "lost") {
 		t.Errorf("of a whole store it printed\n%s", out)
 	}
 	if got := (tool{}).must(t, "scan", saved); got != want {
@@ -48,14 +51,15 @@ func TestSalvageTellsWhatIsLostAndSavesTheRest(t *testing.T) {
 	}
 	flip(t, tableFilesOf(t, dir)[0], 100)
 	r := tool{}.run(t, "check", dir)
-	if r.code != exitTrouble || !strings.HasSuffix(r.err, "bloomkv: "+salvageHelp+"\n") || strings.Count(r.err, salvageHelp) != 1 {
+	if r.code != cli.ExitTrouble || !strings.HasSuffix(r.err, "bloomkv: "+salvageHelp+"\n") ||
+		strings.Count(r.err, salvageHelp) != 1 {
 		t.Errorf("check: exit %d, %s", r.code, r.err)
 	}
-	if r := (tool{}).run(t, "get", dir, "key0000"); r.code != exitTrouble || !strings.Contains(r.err, salvageHelp) {
+	if r := (tool{}).run(t, "get", dir, "key0000"); r.code != cli.ExitTrouble || !strings.Contains(r.err, salvageHelp) {
 		t.Errorf("get: exit %d, %s", r.code, r.err)
 	}
 	r = tool{}.run(t, "salvage", dir, saved)
-	if r.code != exitTrouble || !strings.Contains(r.err, "not an empty directory") {
+	if r.code != cli.ExitTrouble || !strings.Contains(r.err, "not an empty directory") {
 		t.Errorf("into a store that is there: exit %d, %s", r.code, r.err)
 	}
 	rest := filepath.Join(t.TempDir(), "rest")
@@ -75,11 +79,14 @@ func TestSalvageTellsWhatIsLostAndSavesTheRest(t *testing.T) {
 		Keys  int
 		Lost  []salvageLoss
 	}
-	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != exitAbsent || report.Whole || report.Keys == 0 ||
-		len(report.Lost) != 1 || report.Lost[0].Lower != "key0000" || report.Lost[0].Upper == "" || report.Lost[0].Bytes == 0 {
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != exitAbsent || report.Whole ||
+		report.Keys == 0 ||
+		len(report.Lost) != 1 || report.Lost[0].Lower != "key0000" || report.Lost[0].Upper == "" ||
+		report.Lost[0].Bytes == 0 {
 		t.Errorf("exit %d, %v: %s", r.code, err, r.out)
 	}
-	if r := (tool{}).run(t, "salvage", t.TempDir(), filepath.Join(t.TempDir(), "x")); r.code != exitTrouble || !strings.Contains(r.err, "no store here") {
+	if r := (tool{}).run(t, "salvage", t.TempDir(), filepath.Join(t.TempDir(), "x")); r.code != cli.ExitTrouble ||
+		!strings.Contains(r.err, "no store here") {
 		t.Errorf("of nothing: exit %d, %s", r.code, r.err)
 	}
 }
@@ -101,7 +108,7 @@ func TestATableIsReadByItself(t *testing.T) {
 	tool{}.must(t, "compact", dir)
 	table := tableFilesOf(t, dir)[0]
 	r := tool{}.run(t, "scan", table)
-	if r.code != exitOK || r.out != "a\t1\nb\ttwo\nd\t4\n" || !strings.Contains(r.err, "one table by itself") {
+	if r.code != cli.ExitOK || r.out != "a\t1\nb\ttwo\nd\t4\n" || !strings.Contains(r.err, "reading a single table") {
 		t.Errorf("scan: exit %d, %q, %s", r.code, r.out, r.err)
 	}
 	if got := (tool{}).must(t, "scan", "--reverse", "--from", "b", "--limit", "1", table); got != "d\t4\n" {
@@ -124,16 +131,17 @@ func TestATableIsReadByItself(t *testing.T) {
 		t.Errorf("get by a link: %q", got)
 	}
 	flip(t, table, 3)
-	if r := (tool{}).run(t, "scan", table); r.code != exitTrouble || !strings.Contains(r.err, salvageHelp) {
+	if r := (tool{}).run(t, "scan", table); r.code != cli.ExitTrouble || !strings.Contains(r.err, salvageHelp) {
 		t.Errorf("damaged: exit %d, %s", r.code, r.err)
 	}
 	flip(t, table, -3)
-	if r := (tool{}).run(t, "scan", table); r.code != exitTrouble || !strings.Contains(r.err, filepath.Base(table)) {
+	if r := (tool{}).run(t, "scan", table); r.code != cli.ExitTrouble ||
+		!strings.Contains(r.err, filepath.Base(table)) {
 		t.Errorf("without a footer: exit %d, %s", r.code, r.err)
 	}
 }
 
-// A table that was not compacted has several versions of a key, tombstones and range deletes of its own.
+// A table that was not compacted has several versions of a key, tombstones and range deletes.
 func TestOfATableTheNewestVersionIsShown(t *testing.T) {
 	dir := newStore(t, "")
 	_ = os.RemoveAll(dir)
@@ -147,7 +155,7 @@ func TestOfATableTheNewestVersionIsShown(t *testing.T) {
 		if before[p] {
 			continue
 		}
-		if r := (tool{}).run(t, "scan", p); r.code != exitOK || r.out != "" {
+		if r := (tool{}).run(t, "scan", p); r.code != cli.ExitOK || r.out != "" {
 			t.Errorf("a table of a range delete alone: exit %d, %q, %s", r.code, r.out, r.err)
 		}
 		return

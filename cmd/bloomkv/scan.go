@@ -1,13 +1,12 @@
 package main
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -19,14 +18,15 @@ func (a *app) scanCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "scan DIR",
 		Short: "Print keys and values in order",
-		Long: `scan prints keys and values in the order of the keys, one pair a line with a TAB between, both escaped, on a terminal
-and in a pipe alike. To get the bytes back use dump, or --json. --prefix, --from and --to all hold where several are given.
---reverse begins at the last key of the range and goes down, so that with --limit it prints the last ones.
+		Long: `scan prints pairs in the order of their keys, one per line with a TAB between key and value, both
+escaped, on a terminal as well as in a pipe. For the unescaped bytes use dump or --json. With --prefix, --from and
+--to, only keys that match all given flags are printed. --reverse starts at the last key of the range and goes
+backwards, so --limit then selects the last pairs.
 ` + onTable,
 		Example: `  bloomkv scan ./store --prefix user/ --limit 10
   bloomkv scan ./store --from a --to b --keys
   bloomkv scan ./store --prefix log/ --reverse --limit 1`,
-		Args: arguments,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			o, err := r.options(h)
 			if err != nil {
@@ -55,48 +55,11 @@ and in a pipe alike. To get the bytes back use dump, or --json. --prefix, --from
 			})
 		},
 	}
-	r.add(c, "", "only keys")
+	r.add(c, "", "print only keys")
 	h.add(c, "PREFIX, FROM and TO")
-	c.Flags().BoolVar(&reverse, "reverse", false, "begin at the last key and go down")
-	c.Flags().IntVar(&limit, "limit", 0, "at most `N` pairs; 0 is all")
-	c.Flags().BoolVar(&keysOnly, "keys", false, "print no values")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one a line, as dump --format json does")
+	c.Flags().BoolVar(&reverse, "reverse", false, "start at the last key and go backwards")
+	c.Flags().IntVar(&limit, "limit", 0, "print at most `N` pairs; 0 means all")
+	c.Flags().BoolVar(&keysOnly, "keys", false, "print keys without values")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line, like dump --format json")
 	return c
-}
-
-// printer says how pairs are printed.
-type printer struct {
-	limit   int // at most so many; 0 is all
-	reverse bool
-	line    func(dst, key, value []byte) ([]byte, error) // appends a line without its end
-}
-
-// printLines prints the pairs of a store, each on a line, and returns how many.
-func (a *app) printLines(c *cobra.Command, db *bloomkv.DB, o bloomkv.IterOptions, p printer) (n int, err error) {
-	out := bufio.NewWriterSize(a.out, 64<<10)
-	defer func() { // what came before an error is printed
-		if flush := out.Flush(); !errors.Is(err, flush) {
-			err = errors.Join(err, flush)
-		}
-	}()
-	it := db.Iter(o)
-	defer func() { err = errors.Join(err, it.Close()) }()
-	step := it.Next
-	if p.reverse {
-		step = it.Prev
-	}
-	var buf []byte
-	for (p.limit == 0 || n < p.limit) && step() {
-		if n%64 == 0 && c.Context().Err() != nil {
-			return n, c.Context().Err()
-		}
-		if buf, err = p.line(buf[:0], it.Key(), it.Value()); err != nil {
-			return n, err
-		}
-		if _, err := out.Write(append(buf, '\n')); err != nil {
-			return n, err
-		}
-		n++
-	}
-	return n, nil
 }

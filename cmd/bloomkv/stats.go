@@ -10,28 +10,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// levelStats is one level, as JSON has it.
-type levelStats struct {
-	bloomkv.LevelMetrics
-
-	BitsPerKey float64 `json:"bits_per_key"` // of filters on disk, for each entry
-}
-
-// tableStats is one table, as JSON has it.
+// tableStats is one table in JSON.
 type tableStats struct {
 	bloomkv.TableMetrics
 
 	Smallest string  `json:"smallest"`          // escaped
-	Largest  *string `json:"largest,omitempty"` // escaped; none is no end
+	Largest  *string `json:"largest,omitempty"` // escaped; absent if the table has no end
 }
 
-// storeStats is a whole store, as JSON has it: sums over the levels, and all of Metrics.
+// storeStats is a whole store in JSON: sums over the levels, and all of Metrics.
 type storeStats struct {
 	Runs           int          `json:"runs"`
 	Tables         int          `json:"tables"`
@@ -41,7 +35,7 @@ type storeStats struct {
 	RangeDeletes   uint64       `json:"range_deletes"`
 	Bytes          uint64       `json:"bytes"`
 	FilterBytes    uint64       `json:"filter_bytes"` // on disk
-	BitsPerKey     float64      `json:"bits_per_key"` // of them, for each entry
+	BitsPerKey     float64      `json:"bits_per_key"` // of filters on disk, per entry
 	FiltersShed    int          `json:"filters_shed"`
 	FiltersDamaged int          `json:"filters_damaged"`
 	Logs           int          `json:"logs"`
@@ -69,55 +63,19 @@ func statsOf(m bloomkv.Metrics) storeStats {
 	return s
 }
 
-// levelsOf is the levels that hold tables.
-func levelsOf(m *bloomkv.Metrics) []levelStats {
-	levels := []levelStats{} // in JSON no levels are [] and not null
-	for _, l := range m.Levels {
-		if l.Tables > 0 {
-			levels = append(levels, levelStats{l, 8 * float64(l.FilterDisk) / float64(max(l.Entries, 1))})
-		}
-	}
-	return levels
-}
-
-// printLevels prints a table of levels.
-func (a *app) printLevels(levels []levelStats) {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "level\truns\ttables\tkeys\tdeletes\tbytes\tfilter bytes\tbits/key\t")
-	for _, l := range levels {
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t\n", l.Level, l.Runs, l.Tables, l.Entries-l.Deletes,
-			l.Deletes, l.Bytes, l.FilterDisk, l.BitsPerKey)
-	}
-	w.Flush()
-	fmt.Fprintln(a.out)
-	fmt.Fprintln(w, "level\tpromised\tpredicted\tmeasured\tfalse pos\tnegative\ttrue pos\tnot asked\t")
-	for _, l := range levels {
-		fmt.Fprintf(w, "%d\t%.3g\t%.3g\t%s\t%d\t%d\t\n", l.Level, l.FilterFPR, l.FPRPredicted, measured(l.FilterAnswers), l.TruePositives, l.Unfiltered)
-	}
-	w.Flush()
-}
-
-// printTables prints a table of tables.
+// printTables prints a row for each table.
 func (a *app) printTables(tables []tableStats) {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "table\tlevel\tunits\tpromised\tpredicted\tmeasured\tfalse pos\tnegative\t")
 	for _, t := range tables {
-		fmt.Fprintf(w, "%s\t%d\t%d/%d\t%.3g\t%.3g\t%s\t\n", strings.TrimSuffix(t.File, filepath.Ext(t.File)), t.Level, t.FilterUnits,
+		fmt.Fprintf(w, "%s\t%d\t%d/%d\t%.3g\t%.3g\t%s\t\n", strings.TrimSuffix(t.File, filepath.Ext(t.File)), t.Level,
+			t.FilterUnits,
 			t.FilterAllUnits, t.FilterFPR, t.FPRPredicted, measured(t.FilterAnswers))
 	}
 	w.Flush()
 }
 
-// measured is the columns of a measured rate, none where nobody asked, and of what it follows from.
-func measured(f bloomkv.FilterAnswers) string {
-	rate := "-"
-	if f.FalsePositives+f.Negatives > 0 {
-		rate = fmt.Sprintf("%.3g", f.FPR())
-	}
-	return fmt.Sprintf("%s\t%d\t%d", rate, f.FalsePositives, f.Negatives)
-}
-
-// tablesOf is all tables, with bounds that can be printed.
+// tablesOf returns all tables, with printable bounds.
 func tablesOf(db *bloomkv.DB) (tables []tableStats) {
 	for _, t := range db.Tables() {
 		s := tableStats{TableMetrics: t, Smallest: words.Escaped(t.Smallest, words.KeyLimit)}
@@ -133,20 +91,22 @@ func (a *app) statsCommand() *cobra.Command {
 	var asJSON, byTable bool
 	c := &cobra.Command{
 		Use:   "stats DIR",
-		Short: "Print what a store holds, by level",
-		Long: `stats opens a store and prints its levels: runs, tables, keys (versions that are not deletes), bytes, filters, and the
-filter rate of each run of the level: as promised, as the filters in memory predict it, and as their answers since the
-tables were written measure it, as far as the store has kept them (negatives are estimated from a sample); with --tables
-the same of each table; then all other figures that the store keeps of itself. It reads the filters and counts damaged
-ones; check looks at everything. What a store that was not closed has in its logs is on no level yet; then it says how
-many logs there are. Rates are those of the options for filters that the store was last written with; tables whose filters
-are not built by these are counted, with their bytes: compact writes them anew.`,
-		Args: arguments,
+		Short: "Print the contents and the filter rates of a store by level",
+		Long: `stats prints the levels of a store: runs, tables, keys (versions that are not deletes), bytes, filters,
+and the filter rate of each run: the promised rate, the rate that the filters in memory predict, and the measured rate
+of the answers that the store has counted since the tables were written (negatives are estimated from a sample). With
+--tables it prints the same for each table. All other metrics of the store follow. stats reads the filters and counts
+damaged ones; check verifies everything.
+
+Data in the logs of a store that was not closed cleanly is on no level yet; stats prints the number of these logs. The
+promised rates are those of the options that the store was last written with. stats counts the tables whose filters
+were built with other options; compact rewrites them.`,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			db, err := openToRead(args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
 				m := db.Metrics()
-				for ; !m.Warm; m = db.Metrics() { // before it, a filter may be damaged and nobody knows
+				for ; !m.Warm; m = db.Metrics() { // until all filters are loaded, a damaged one is not counted
 					select {
 					case <-c.Context().Done():
 						return c.Context().Err()
@@ -161,42 +121,47 @@ are not built by these are counted, with their bytes: compact writes them anew.`
 					s.ByTable = tablesOf(db)
 				}
 				if asJSON {
-					return a.printJSON(s)
+					return a.PrintJSON(s)
 				}
 				a.printLevels(s.Levels)
 				if byTable {
-					fmt.Fprintln(a.out)
+					fmt.Fprintln(a.Out)
 					a.printTables(s.ByTable)
 				}
-				fmt.Fprintf(a.out, "\n%s, %s, %s (%s), %s; filters %s, %.1f bits per entry\n",
-					words.Plural(s.Tables, "table"), words.Plural(s.Bytes, "byte"), words.Plural(s.Entries, "entry"), words.Plural(s.Deletes, "delete"),
+				fmt.Fprintf(a.Out, "\n%s, %s, %s (%s), %s; filters %s, %.1f bits per entry\n",
+					words.Plural(s.Tables, "table"), words.Plural(s.Bytes, "byte"), words.Plural(s.Entries,
+						"entry"), words.Plural(s.Deletes, "delete"),
 					words.Plural(s.RangeDeletes, "range delete"), words.Plural(s.FilterBytes, "byte"), s.BitsPerKey)
 				if s.Logs > 0 {
-					fmt.Fprintf(a.out, "%s of a use that was not closed: what they hold is on no level yet\n", words.Plural(s.Logs, "log"))
+					fmt.Fprintf(a.Out, "%s of a store that was not closed cleanly: their contents are on no level "+
+						"yet\n", words.Plural(s.Logs, "log"))
 				}
 				if s.TablesOffPlan > 0 {
-					fmt.Fprintf(a.out, "%s, %s, with filters that are not what the store was last written with; compact writes them anew\n",
+					fmt.Fprintf(a.Out, "%s, %s, with filters by other options than the store was last written with; "+
+						"compact rewrites them\n",
 						words.Plural(s.TablesOffPlan, "table"), words.Plural(s.BytesOffPlan, "byte"))
 				}
 				if s.FiltersDamaged > 0 {
-					fmt.Fprintf(a.out, "%s with a damaged filter, of which what is whole is used; see check\n", words.Plural(s.FiltersDamaged, "table"))
+					fmt.Fprintf(a.Out, "%s with a damaged filter, whose intact units are used; see check\n",
+						words.Plural(s.FiltersDamaged, "table"))
 				}
 				if s.FiltersShed > 0 {
-					fmt.Fprintf(a.out, "%s whose filter, or units of it, the memory budget has no room for\n", words.Plural(s.FiltersShed, "table"))
+					fmt.Fprintf(a.Out, "%s whose filter is not or not completely in memory because of the memory "+
+						"budget\n", words.Plural(s.FiltersShed, "table"))
 				}
 				m.Levels = nil
-				fmt.Fprint(a.out, m)
+				fmt.Fprint(a.Out, m)
 				return nil
 			})
 		},
 	}
-	c.Flags().BoolVar(&byTable, "tables", false, "also each table, newest data first")
+	c.Flags().BoolVar(&byTable, "tables", false, "also print each table, newest data first")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return c
 }
 
-// countLogs is the number of logs that opening the store replays: none after it was closed. Older logs are left over from a
-// process that died before it could remove them.
+// countLogs returns the number of logs that opening the store replays, which is 0 after a clean close. Older logs are
+// left over from a process that died before it could remove them.
 func countLogs(dir string) (n int, err error) {
 	m, err := manifest.Load(vfs.OS, dir)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 func TestErrorsOfUsageSayWhatIsMissingAndWhatMayBeMeant(t *testing.T) {
@@ -27,17 +29,27 @@ func TestErrorsOfUsageSayWhatIsMissingAndWhatMayBeMeant(t *testing.T) {
 		{"scan -z s", "unknown flag -z; see bloomkv scan --help"},
 		{"scan s --limit", "--limit: its value is missing; see bloomkv scan --help"},
 		{"scan s --limit x", "--limit x: want a whole number; see bloomkv scan --help"},
-		{"scan s --limit 99999999999999999999", "--limit 99999999999999999999: the number is out of range; see bloomkv scan --help"},
+		{
+			"scan s --limit 99999999999999999999",
+			"--limit 99999999999999999999: the number is out of range; see bloomkv scan --help",
+		},
 		{"plan --keys -5", "--keys -5: want a whole number, 0 or more; see bloomkv plan --help"},
 		{"plan --fpr much", "--fpr much: want a number; see bloomkv plan --help"},
 		{"scan s --json=maybe", "--json maybe: want true or false; see bloomkv scan --help"},
-		{"put s a b --filter-prefix foo", `--filter-prefix foo: prefix rule "foo", want "len:N", "sep:C:N" or nothing; see bloomkv put --help`},
+		{
+			"put s a b --filter-prefix foo",
+			`--filter-prefix foo: prefix rule "foo", want "len:N", "sep:C:N" or nothing; see bloomkv put --help`,
+		},
 	} {
-		if r := (tool{}).run(t, strings.Fields(c.args)...); r.code != exitTrouble || r.err != "bloomkv: "+c.want+"\n" || r.out != "" {
+		if r := (tool{}).run(t, strings.Fields(c.args)...); r.code != cli.ExitTrouble || r.err != "bloomkv: "+c.want+
+			"\n" || r.out != "" {
 			t.Errorf("%s: exit %d, %q and %q, want %q", c.args, r.code, r.err, r.out, c.want)
 		}
 	}
-	for _, args := range []string{"", "help", "help get", "help completion bash", "completion", "completion zsh", "get --help"} {
+	for _, args := range []string{
+		"", "help", "help get", "help completion bash", "completion", "completion zsh",
+		"get --help",
+	} {
 		if out := (tool{}).must(t, strings.Fields(args)...); !strings.Contains(out, "bloomkv") {
 			t.Errorf("%q prints %q", args, out)
 		}
@@ -55,8 +67,18 @@ func TestTheVersionIsThatOfTheModuleAndOfTheFormats(t *testing.T) {
 	}{
 		{debug.BuildInfo{}, "(devel)"},
 		{debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, "v1.2.3"},
-		{debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "false"}}}, "(devel), revision abc"},
-		{debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.modified", Value: "true"}, {Key: "vcs.revision", Value: "abc"}}}, "(devel), revision abc, modified"},
+		{debug.BuildInfo{
+			Main: debug.Module{Version: "(devel)"},
+			Settings: []debug.BuildSetting{
+				{Key: "vcs", Value: "git"},
+				{Key: "vcs.revision", Value: "abc"},
+				{Key: "vcs.modified", Value: "false"},
+			},
+		}, "(devel), revision abc"},
+		{debug.BuildInfo{Settings: []debug.BuildSetting{
+			{Key: "vcs.modified", Value: "true"},
+			{Key: "vcs.revision", Value: "abc"},
+		}}, "(devel), revision abc, modified"},
 	} {
 		if got := moduleVersion(&c.info); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.info, got, c.want)

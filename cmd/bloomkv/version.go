@@ -8,17 +8,17 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-// version returns the text of --version: the module's version or the revision it was built from, and the versions of the
-// formats that it writes.
+// version returns the text of --version: the version of the module or its revision, and the versions of the formats.
 func version() string {
 	v := "(unknown)"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		v = moduleVersion(info)
 	}
-	return fmt.Sprintf("bloomkv %s, %s %s/%s\nformats: %s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH, inspect.Formats())
+	return fmt.Sprintf("bloomkv %s, %s %s/%s\nformats: %s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH,
+		inspect.Formats())
 }
 
-// moduleVersion is the version of the main module, and the revision where the build knows it.
+// moduleVersion returns the version of the main module, and its revision if the build has one.
 func moduleVersion(info *debug.BuildInfo) string {
 	v, revision, modified := info.Main.Version, "", ""
 	if v == "" {

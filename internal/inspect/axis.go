@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// measure finds the place of each table among the keys of the store, and what lookups of absent keys waste there.
+// measure determines the place of each table among the keys of the store, and what lookups of absent keys waste
+// there.
 func (t *tree) measure() {
 	total := 0.0
 	for _, r := range t.runs {
@@ -17,7 +18,7 @@ func (t *tree) measure() {
 		}
 		total += sum
 	}
-	if total == 0 { // nothing but range deletes
+	if total == 0 { // there are only range deletes
 		return
 	}
 	for _, m := range t.members {
@@ -32,13 +33,13 @@ func (t *tree) measure() {
 		p := &m.place
 		p.From = min(low/total, 1)
 		p.To = min(max(high/total, p.From), 1)
-		if m.meta.Entries > 0 { // else it is not searched
+		if m.meta.Entries > 0 { // else the table is not searched
 			p.Wasted = (p.To - p.From) * p.FPR
 		}
 	}
 }
 
-// rank is how many of the run's fresh keys are in front of key; nil is the end.
+// rank returns the number of the run's fresh keys before key; nil is the end.
 func (r *memberRun) rank(key []byte) float64 {
 	i, n := 0, len(r.members)
 	for i < n {
@@ -55,8 +56,9 @@ func (r *memberRun) rank(key []byte) float64 {
 	return r.before[i] + m.freshBefore(m.shareBefore(key))
 }
 
-// shareBefore is which share of the member's keys are in front of key; nil is the end. They are taken to lie as its data does, which
-// its index tells to half a block; without an index, half of them are in front of each key between its bounds.
+// shareBefore returns the share of the member's keys before key; nil is the end. The keys are assumed to lie as the
+// data does, which the index gives to half a block. Without an index, half of them lie before any key between the
+// bounds.
 func (m *member) shareBefore(key []byte) float64 {
 	switch {
 	case key == nil || m.meta.EndsBefore(key):
@@ -71,21 +73,24 @@ func (m *member) shareBefore(key []byte) float64 {
 	return 0.5
 }
 
-// A piece is a stretch of a member's keys that lie within the bounds of the same older runs.
+// A piece is an interval of a member's keys that lie within the bounds of the same older runs.
 type piece struct {
-	to    float64 // share of the keys up to its end
-	fresh float64 // of these, how many no older run has
+	to    float64 // share of the keys up to the end of the piece
+	fresh float64 // number of these that no older run has
 }
 
-// spread finds where those keys of the member lie that no older run has. What it has in common with one lies within that one's bounds,
-// evenly, and no matter what it has in common with another.
+// spread determines where the keys of the member lie that no older run has. The keys in common with an older run are
+// assumed to be evenly distributed within its bounds, and independent of those in common with other runs.
 func (m *member) spread(older []*memberRun, common func(r *memberRun) float64) {
-	type cover struct{ from, to, fresh float64 } // fresh is the share of the keys there
+	type cover struct{ from, to, fresh float64 } // fresh is the share of fresh keys there
 	var covers []cover
 	keys, cuts := float64(m.keys()), []float64{0, 1}
 	for _, r := range older {
 		n := common(r)
-		c := cover{from: m.shareBefore(r.members[0].meta.Smallest), to: m.shareBefore(r.members[len(r.members)-1].meta.Upper())}
+		c := cover{
+			from: m.shareBefore(r.members[0].meta.Smallest),
+			to:   m.shareBefore(r.members[len(r.members)-1].meta.Upper()),
+		}
 		if n > 0 && c.to > c.from {
 			c.fresh = 1 - min(n/(keys*(c.to-c.from)), 1)
 			covers, cuts = append(covers, c), append(cuts, c.from, c.to)
@@ -106,7 +111,7 @@ func (m *member) spread(older []*memberRun, common func(r *memberRun) float64) {
 	}
 }
 
-// freshBefore is how many fresh keys are among the first share of the member's keys.
+// freshBefore returns the number of fresh keys among the first share of the member's keys.
 func (m *member) freshBefore(share float64) float64 {
 	var from piece
 	for _, p := range m.pieces {

@@ -6,8 +6,8 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// tell puts all that is known of the tree together into s.
-func (t *tree) tell(s *Store) {
+// addTo adds the facts of the tree to s.
+func (t *tree) addTo(s *Store) {
 	s.Plan = t.plan
 	s.Overlap = t.overlap()
 	t.measure()
@@ -38,7 +38,7 @@ func (t *tree) tell(s *Store) {
 	for i := range s.Levels {
 		all.merge(&s.Levels[i].Figures)
 	}
-	if t.plan != nil && t.plan.FPR < 1 { // else it is a read in each run
+	if t.plan != nil && t.plan.FPR < 1 { // else each run costs a read
 		all.Promised = t.plan.FPR
 	}
 	all.BitsPerKey = bitsPerKey(all.FilterBytes, all.Keys)
@@ -55,11 +55,12 @@ func (t *tree) tell(s *Store) {
 		all.Optimum += l.Optimum
 		all.Even += l.Even
 	}
-	s.Memory.Sum = s.Memory.Filters + s.Memory.PrefixFilters + s.Memory.Indexes + s.Memory.RangeDeletes + s.Memory.Fences
+	s.Memory.Sum = s.Memory.Filters + s.Memory.PrefixFilters + s.Memory.Indexes + s.Memory.RangeDeletes +
+		s.Memory.Fences
 	t.flag(s)
 }
 
-// ribbon says whether the member's filter has a Ribbon unit.
+// ribbon reports whether the member's filter has a Ribbon unit.
 func (m *member) ribbon() bool {
 	return slices.ContainsFunc(m.facts.Units, func(u Unit) bool { return u.Columns > 0 })
 }
@@ -75,7 +76,7 @@ func (f *Figures) add(m *member) {
 	f.live(m.facts.Live)
 }
 
-// live adds what filters have answered.
+// live adds the answers of filters.
 func (f *Figures) live(l *Live) {
 	if l == nil {
 		return
@@ -90,7 +91,7 @@ func (f *Figures) live(l *Live) {
 	f.Live.Rate = f.Live.FPR()
 }
 
-// merge adds a level to the sum of all, but for what is not a sum.
+// merge adds the sums of a level.
 func (f *Figures) merge(l *Figures) {
 	f.Runs += l.Runs
 	f.Tables += l.Tables

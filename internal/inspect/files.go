@@ -17,34 +17,34 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A File is one in a store's directory that is no part of the store.
+// A File is a file in the directory of a store that is not part of the store.
 type File struct {
 	File   string `json:"file"`           // escaped
 	Kind   string `json:"kind"`           // by its name: "table", "log", "manifest", "temporary" or "unknown"
-	Bytes  int64  `json:"bytes"`          // 0 where that cannot be told
-	Mode   string `json:"mode,omitempty"` // of what is no regular file
-	Fate   string `json:"fate"`           // what opening the store does with it: "removed" or "kept"
-	Reason string `json:"reason"`         // for that
+	Bytes  int64  `json:"bytes"`          // 0 if it is not known
+	Mode   string `json:"mode,omitempty"` // of a file that is not regular
+	Fate   string `json:"fate"`           // "removed" or "kept" when the store is opened
+	Reason string `json:"reason"`         // the reason for Fate
 }
 
-// What opening does with a file.
+// The fates of a file when the store is opened.
 const (
 	fateRemoved = "removed"
 	fateKept    = "kept"
 )
 
-// An Opening is what opening the store would do, where nobody has it open.
+// An Opening describes what opening the store would do if nobody has it open.
 type Opening struct {
-	Refused   *Damage  `json:"refused,omitempty"` // then nothing else
-	Records   int      `json:"records_replayed"`  // of logs; a clean Close leaves none
-	CutOff    *Damage  `json:"cut_off,omitempty"` // where the logs end for good; what follows was promised to nobody
-	Discarded []string `json:"logs_discarded"`    // whole ones behind that
+	Refused   *Damage  `json:"refused,omitempty"` // then the other fields are zero
+	Records   int      `json:"records_replayed"`  // 0 after a clean Close
+	CutOff    *Damage  `json:"cut_off,omitempty"` // where the logs end; what follows was never acknowledged
+	Discarded []string `json:"logs_discarded"`    // complete logs after that
 }
 
-// A view is a store's directory as it was when it was looked at.
+// A view is the directory of a store as it was when it was read.
 type view struct {
 	dir   string
-	names []string // from before the manifest was read, so that it knows their numbers
+	names []string // read before the manifest, so that it knows their numbers
 	found recovery.Listing
 }
 
@@ -56,8 +56,8 @@ func newView(dir string) (*view, error) {
 	return &view{dir, names, recovery.List(names)}, nil
 }
 
-// tell completes what is known of a store with its logs, with what is beside it, and with what opening it would do.
-func (v *view) tell(ctx context.Context, s *Store, m *manifest.State, o Options) {
+// addFiles adds the logs, other files, and what opening would do to the facts of a store.
+func (v *view) addFiles(ctx context.Context, s *Store, m *manifest.State, o Options) {
 	s.Opening = v.opening(ctx, m)
 	for _, n := range v.found.LogsFrom(m.MinLog) {
 		s.readLog(ctx, filename.Make(v.dir, filename.Log, n), n, o)
@@ -91,28 +91,29 @@ func (v *view) tell(ctx context.Context, s *Store, m *manifest.State, o Options)
 		}
 		s.Others = append(s.Others, f)
 	}
-	if r := s.Opening.Refused; r != nil && !s.tells(r.err) {
+	if r := s.Opening.Refused; r != nil && !s.knows(r.err) {
 		s.wrong = append(s.wrong, r.err)
 	}
 }
 
-// readLog adds a log to what is known of the store.
+// readLog adds a log to the facts of the store.
 func (s *Store) readLog(ctx context.Context, name string, number uint64, o Options) {
 	l, err := readLog(ctx, name, number, o, 0)
 	s.wrong = append(s.wrong, err)
 	s.Logs = append(s.Logs, l.Log)
 }
 
-// tells reports whether something is known to be wrong with the same file, or just that.
-func (s *Store) tells(err error) bool {
+// knows reports whether a problem of the same file, or the same problem, is already known.
+func (s *Store) knows(err error) bool {
 	what := err.Error()
 	if damage, ok := errors.AsType[*corrupt.Error](err); ok {
 		what = damage.File
 	}
-	return slices.ContainsFunc(s.wrong, func(err error) bool { return err != nil && strings.Contains(err.Error(), what) })
+	return slices.ContainsFunc(s.wrong,
+		func(err error) bool { return err != nil && strings.Contains(err.Error(), what) })
 }
 
-// opening asks what opening believes. Damage that is another process's writing is not there when it is asked again.
+// opening determines what opening would do. It reads damaged logs again, since another process may be writing them.
 func (v *view) opening(ctx context.Context, m *manifest.State) Opening {
 	o := Opening{Discarded: []string{}}
 	if err := v.found.Check(vfs.OS, v.dir, m); err != nil {
@@ -140,18 +141,21 @@ func (v *view) opening(ctx context.Context, m *manifest.State) Opening {
 	return o
 }
 
-// file says what a file is that is no part of the store, by its name. It is kept unless somebody knows better.
+// file describes a file that is not part of the store by its name. By default it is kept.
 func (v *view) file(name string) File {
-	f := File{File: words.Escaped([]byte(name), nameLimit), Kind: "unknown", Fate: fateKept, Reason: "no name of a store's file"}
+	f := File{
+		File: words.Escaped([]byte(name), nameLimit), Kind: "unknown", Fate: fateKept,
+		Reason: "not the name of a store file",
+	}
 	switch kind, _ := filename.Parse(name); kind {
 	case filename.Table:
 		f.Kind, f.Reason = "table", "no level has it"
 	case filename.Log:
-		f.Kind, f.Reason = "log", "the tables have what is in it"
+		f.Kind, f.Reason = "log", "its contents are in tables"
 	case filename.Manifest:
 		f.Kind, f.Reason = "manifest", "CURRENT does not name it"
 	case filename.Temp:
-		f.Kind, f.Reason = "temporary", "what became of it has another name"
+		f.Kind, f.Reason = "temporary", "left over from an interrupted write"
 	case filename.Unknown, filename.Current, filename.Lock:
 	}
 	if info, err := vfs.OS.Stat(filepath.Join(v.dir, name)); err == nil {
@@ -163,10 +167,11 @@ func (v *view) file(name string) File {
 	return f
 }
 
-// nameLimit is how many bytes of a file's name are shown: all of most.
+// nameLimit is the number of bytes of a file name that are shown.
 const nameLimit = 256
 
-// stamp tells apart the states of a store: which manifest there is, and how long it is. It is empty where that cannot be told.
+// stamp returns a text that differs between states of a store: the name and the size of the manifest. It is empty if
+// they are not known.
 func stamp(dir string) string {
 	b, err := vfs.ReadFile(vfs.OS, filepath.Join(dir, filename.CurrentName), 64)
 	if err != nil {
@@ -183,9 +188,9 @@ func stamp(dir string) string {
 	return fmt.Sprintf("%s %d", name, info.Size())
 }
 
-// leaveOut takes the files that another process removed while they were to be read from what is wrong: those that the manifest
-// does not name any more.
-func (s *Store) leaveOut(dir string) {
+// forgive drops the errors of files that another process removed before they were read: those that the manifest no
+// longer names.
+func (s *Store) forgive(dir string) {
 	m, err := manifest.Load(vfs.OS, dir)
 	if err != nil {
 		return
@@ -201,12 +206,18 @@ func (s *Store) leaveOut(dir string) {
 		}
 		base := filepath.Base(path.Path)
 		kind, number := filename.Parse(base)
-		if live[base] || kind == filename.Log && number >= m.MinLog {
-			return false
-		}
-		if !slices.Contains(s.Vanished, base) {
-			s.Vanished = append(s.Vanished, base)
-		}
-		return true
+		return !live[base] && (kind != filename.Log || number < m.MinLog)
 	})
+}
+
+// String describes what opening would do, unless it is refused.
+func (o *Opening) String() string {
+	s := fmt.Sprintf("opening the store replays %s of logs", words.Plural(o.Records, "record"))
+	if o.CutOff != nil {
+		s += fmt.Sprintf(", and discards what follows them: %s", words.AppendPrintable(nil, []byte(o.CutOff.Error)))
+	}
+	if len(o.Discarded) > 0 {
+		s += fmt.Sprintf("; it discards %s after that", words.Plural(len(o.Discarded), "log"))
+	}
+	return s
 }

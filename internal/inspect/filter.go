@@ -13,7 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A Filter is a filter block in its file. Text, JSON and whatever else draws it take their numbers from here.
+// A Filter is a filter block in its file.
 type Filter struct {
 	Offset uint64 `json:"offset"` // in the file
 	bloomblock.Exam
@@ -21,28 +21,29 @@ type Filter struct {
 	block []byte
 }
 
-// maxFilter is the largest filter block that is looked at: that of some 800 million keys. It bounds the memory of inspect, whatever
-// a file says.
+// maxFilter is the maximum size of a filter block that is read: that of about 800 million keys. It bounds the memory
+// of inspect for any file.
 const maxFilter = 1 << 30
 
-// checkFilterSize refuses what would take too much memory.
+// checkFilterSize returns an error if the filters would take too much memory.
 func checkFilterSize(m sstable.Meta) error {
 	if m.FilterLen > maxFilter {
-		return fmt.Errorf("%s: offset %d: filter of %d bytes, inspect looks at %d at most", m.Name, m.Size-m.TailLen-m.FilterLen, m.FilterLen, maxFilter)
+		return fmt.Errorf("%s: offset %d: filter of %d bytes, inspect reads at most %d", m.Name,
+			m.Size-m.TailLen-m.FilterLen, m.FilterLen, maxFilter)
 	}
 	return nil
 }
 
-// An openTable is a table that is looked at.
+// An openTable is a table that is being inspected.
 type openTable struct {
 	file     vfs.File
 	reader   *sstable.Reader
-	block    []byte // the filter block as the file has it; empty if there is none
-	prefixes []byte // the prefix filter, right behind it; empty if there is none
+	block    []byte // the filter block, empty without a filter
+	prefixes []byte // the prefix filter that follows, may be empty
 	offset   uint64 // of the filter block
 }
 
-// withTable opens a table, reads what is behind its filter, which is checked, and the filter block, which is not, and closes it
+// withTable opens a table, reads its tail, which is verified, and its filter blocks, which are not, and closes it
 // after body.
 func withTable(name string, body func(t *openTable) error) (err error) {
 	t := &openTable{}
@@ -71,16 +72,16 @@ func withTable(name string, body func(t *openTable) error) (err error) {
 	if err != nil {
 		return err
 	}
-	end := m.FilterLen - p.Prefixes.Bytes // which the reader has compared
+	end := m.FilterLen - p.Prefixes.Bytes // the reader has checked this
 	t.block, t.prefixes = both[:end], both[end:]
 	return body(t)
 }
 
-// Block is the filter block as the file has it.
+// Block returns the filter block as it is in the file.
 func (r *Filter) Block() []byte { return r.block }
 
-// ReadFilters says all there is to say of the filter blocks of a table, or of what is whole of them: that of its keys, and
-// that of their prefixes. Nil is none.
+// ReadFilters examines the filter blocks of a table, even damaged ones: that of its keys and that of their prefixes.
+// Without such a block the result is nil.
 func ReadFilters(name string) (keys, prefixes *Filter, err error) {
 	err = withTable(name, func(t *openTable) error {
 		keys, prefixes = newFilter(t.block, t.offset), newFilter(t.prefixes, t.offset+uint64(len(t.block)))
@@ -93,19 +94,20 @@ func newFilter(block []byte, offset uint64) *Filter {
 	if len(block) == 0 {
 		return nil
 	}
-	exam, _ := bloomblock.Examine(block) // damage is among the flags, and the reader of the table tells it too
+	exam, _ := bloomblock.Examine(block) // damage is one of the flags
 	return &Filter{Offset: offset, Exam: exam, block: block}
 }
 
-// filterBlock cuts the filter block out of a table: it lies before the tail. nil where there is none.
+// filterBlock reads the filter block of a table, which lies before the tail, or returns nil if filterLen is 0.
 func filterBlock(name string, f io.ReaderAt, size, tailLen, filterLen uint64) ([]byte, error) {
 	if filterLen == 0 {
 		return nil, nil
 	}
 	if tailLen > size || filterLen > size-tailLen {
-		return nil, fmt.Errorf("%s: filter of %d bytes before a tail of %d in a file of %d", filepath.Base(name), filterLen, tailLen, size)
+		return nil, fmt.Errorf("%s: filter of %d bytes before a tail of %d in a file of %d", filepath.Base(name),
+			filterLen, tailLen, size)
 	}
-	if filterLen > math.MaxInt/2 { // where int has 32 bits
+	if filterLen > math.MaxInt/2 { // possible where int has 32 bits
 		return nil, fmt.Errorf("%s: filter of %d bytes is too large for this machine", filepath.Base(name), filterLen)
 	}
 	b := make([]byte, filterLen)

@@ -25,7 +25,8 @@ func TestAFilterBlockIsCutOutOfItsFile(t *testing.T) {
 
 func TestAFilterThatIsTooLargeIsRefused(t *testing.T) {
 	m := sstable.Meta{Name: "000001.sst", Size: 3 << 30, TailLen: 1 << 10, FilterLen: maxFilter + 1}
-	if err := checkFilterSize(m); err == nil || !strings.Contains(err.Error(), "000001.sst: offset 2147482623: filter of 1073741825 bytes") {
+	if err := checkFilterSize(m); err == nil ||
+		!strings.Contains(err.Error(), "000001.sst: offset 2147482623: filter of 1073741825 bytes") {
 		t.Error(err)
 	}
 	m.FilterLen--

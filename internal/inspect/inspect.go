@@ -1,7 +1,7 @@
-// Package inspect says what the files of a store hold, filter blocks above all: first as facts, which are also what JSON has, with
-// names that do not change, then the same facts as text. It takes no lock and changes nothing, so that of a store in use it may see
-// a state that was never on disk as a whole. Keys in the facts are escaped (words.Escaped). Whatever the files are, an answer is a
-// value or an error with file and offset, in bounded memory.
+// Package inspect reads the files of a store, in particular its filter blocks. The result is a set of facts, which JSON
+// has under names that do not change, and which are written as text or as a page. The package takes no lock and changes
+// nothing, so the facts of a store in use may be inconsistent. Keys in the facts are escaped (words.Escaped). For any
+// file the result is a value or an error with file and offset, in bounded memory.
 package inspect
 
 import (
@@ -13,18 +13,19 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// Options say what is looked at beside what the files say of themselves.
+// Options select what is inspected.
 type Options struct {
-	Verify  bool     // build filters again from the keys of their tables, and compare
-	Entries bool     // of a log each operation
-	Keys    [][]byte // follow them through the tables
-	Full    bool     // of a store, read all of the filter blocks of some tables: those with something wrong, and the largest
+	Verify  bool     // rebuild filters from the keys of their tables and compare
+	Entries bool     // list each operation of a log
+	Keys    [][]byte // to follow through the tables
+	Full    bool     // read the complete filter blocks of some tables of a store: those with problems, and the largest
 	WhatIf  []Question
-	// Progress, if not nil, is told of how many tables of a store how many have been read, one call at a time.
+	// Progress, if not nil, is called with the number of tables that have been read and that of all tables, one call at
+	// a time.
 	Progress func(done, of int)
 }
 
-// ParseKey reads a key as inspect prints keys.
+// ParseKey parses a key in the form in which inspect prints keys.
 func ParseKey(text string) ([]byte, error) {
 	key, err := words.Unescaped(text)
 	if err != nil {
@@ -36,18 +37,19 @@ func ParseKey(text string) ([]byte, error) {
 	return key, nil
 }
 
-// Formats is the versions of the files that this program writes and reads.
+// Formats returns the versions of the files that this program writes and reads.
 func Formats() string {
-	return fmt.Sprintf("table %d, log %d, manifest %d", sstable.FormatVersion, wal.FormatVersion, manifest.FormatVersion)
+	return fmt.Sprintf("table %d, log %d, manifest %d", sstable.FormatVersion, wal.FormatVersion,
+		manifest.FormatVersion)
 }
 
-// A Style says how text is written.
+// A Style defines how text is written.
 type Style struct {
-	Color bool // with escape sequences, for a terminal
-	Hex   bool // of a table also the bytes of its filter blocks
+	Color bool // use escape sequences of a terminal
+	Hex   bool // also write the bytes of the filter blocks of a table
 }
 
-// A Damage is what is damaged, as JSON has it.
+// A Damage describes what is damaged in JSON.
 type Damage struct {
 	Error string `json:"error"`
 	err   error

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/bloomkv/bloomkv"
@@ -13,12 +12,11 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/internal/picture"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// A Key is one key, followed through the tables that may hold it. Logs are not asked.
+// A Key is one key, followed through the tables that may hold it. Logs are not searched.
 type Key struct {
 	Key    string     `json:"key"`  // escaped
 	Hash   string     `json:"hash"` // XXH64, in hexadecimal digits
@@ -27,48 +25,55 @@ type Key struct {
 	key []byte
 }
 
-// A KeyTable is what one run of tables has to say of a key, or the one table that is looked at.
+// A KeyTable is the result for a key in one run of tables, or in a single table.
 type KeyTable struct {
 	Level    *int    `json:"level,omitempty"`
 	Run      *uint64 `json:"run,omitempty"`
-	File     string  `json:"file"`     // empty where no table of the run reaches over the key
+	File     string  `json:"file"`     // empty if no table of the run covers the key
 	Smallest string  `json:"smallest"` // the fences, escaped
 	Largest  string  `json:"largest"`
 	NoEnd    bool    `json:"no_end"` // there is no largest key
-	Within   bool    `json:"within"` // the key is between the fences: a lookup asks the filter
+	Within   bool    `json:"within"` // the key is within the fences, so a lookup asks the filter
 
-	Answer string                 `json:"answer"` // of the filter: "no", "maybe", or "none" where there is none to ask
-	Units  []bloomblock.UnitTrace `json:"units"`  // offsets are those in the file
-	Found  string                 `json:"found"`  // by reading: the newest version is a "value" or a "delete"; "nothing"
-	// RangeDeleted says that a range delete of the table covers the key: it ends a lookup, whatever the filter says.
+	Answer string                 `json:"answer"` // of the filter: "no", "maybe", or "none" without a filter
+	Units  []bloomblock.UnitTrace `json:"units"`  // with offsets in the file
+	// by reading: "value" or "delete" for the newest version, or "nothing"
+	Found string `json:"found"`
+	// RangeDeleted reports whether a range delete of the table covers the key. It ends a lookup, whatever the filter
+	// answers.
 	RangeDeleted bool `json:"range_deleted"`
-	// Verdict is what the answer was worth: "negative" and "true positive" are right; "false positive" cost a read; "false negative"
-	// hides data; "not asked" is without a filter, or behind a fence.
+	// Verdict judges the answer: "negative" and "true positive" are right, "false positive" costs a read, "false
+	// negative" hides data, and "not asked" means no filter or a key outside the fences.
 	Verdict string     `json:"verdict"`
-	Prefix  *KeyPrefix `json:"prefix,omitempty"` // of a table with a prefix filter
+	Prefix  *KeyPrefix `json:"prefix,omitempty"` // set if the table has a prefix filter
 }
 
-// A KeyPrefix is what a table's prefix filter has to say of a key's prefix.
+// A KeyPrefix is the result for a key's prefix in the prefix filter of a table.
 type KeyPrefix struct {
-	Rule   string                 `json:"rule"`             // escaped
-	Prefix string                 `json:"prefix,omitempty"` // escaped; empty where the rule gives the key none, or is not known
-	Hash   string                 `json:"hash,omitempty"`   // of the prefix, as of the key
-	Answer string                 `json:"answer"`           // "no", "maybe", or "none" where it is not asked
+	Rule string `json:"rule"` // escaped
+	// escaped; empty if the key has no prefix by the rule, or the rule is not known
+	Prefix string                 `json:"prefix,omitempty"`
+	Hash   string                 `json:"hash,omitempty"` // of the prefix
+	Answer string                 `json:"answer"`         // "no", "maybe", or "none" if it is not asked
 	Units  []bloomblock.UnitTrace `json:"units"`
 	Found  bool                   `json:"found"` // by reading: the table has a key with that prefix
-	// Verdict is as that of the key: a false positive costs a scan of that prefix a read, and a false negative hides data from it.
+	// Verdict is like that of the key: a false positive costs a scan of the prefix a read, and a false negative hides
+	// data from it.
 	Verdict string `json:"verdict"`
 }
 
 // Keys are the keys of --key.
 type Keys struct {
 	Key  *Key   `json:"key,omitempty"`       // the first
-	More []*Key `json:"more_keys,omitempty"` // the others, where the flag was repeated
+	More []*Key `json:"more_keys,omitempty"` // the others, if the flag was repeated
 }
 
 func newKeys(keys [][]byte) (all Keys) {
 	for i, key := range keys {
-		k := &Key{Key: words.Escaped(key, words.KeyLimit), Hash: hashText(bloomblock.HashKey(key)), Tables: []KeyTable{}, key: key}
+		k := &Key{
+			Key: words.Escaped(key, words.KeyLimit), Hash: hashText(bloomblock.HashKey(key)),
+			Tables: []KeyTable{}, key: key,
+		}
 		if i == 0 {
 			all.Key = k
 		} else {
@@ -85,7 +90,7 @@ func (k *Keys) all() []*Key {
 	return append([]*Key{k.Key}, k.More...)
 }
 
-// damage is the error of keys that filters hide.
+// damage returns the errors of keys that filters hide.
 func (k *Keys) damage() error {
 	var errs []error
 	for _, key := range k.all() {
@@ -94,36 +99,10 @@ func (k *Keys) damage() error {
 	return errors.Join(errs...)
 }
 
-// writeText writes what the tables have to say of each key.
-func (k *Keys) writeText(w io.Writer) {
-	for _, key := range k.all() {
-		drawKey(w, key)
-	}
-}
-
-// sections are a section of a page for each key.
-func (k *Keys) sections() (all []picture.Section) {
-	for i, key := range k.all() {
-		id := "key"
-		if i > 0 {
-			id = fmt.Sprintf("key%d", i+1)
-		}
-		all = append(all, key.section(id))
-	}
-	return all
-}
-
-// notes are those of all keys.
-func (k *Keys) notes() (notes []picture.Note) {
-	for _, key := range k.all() {
-		notes = append(notes, key.notes()...)
-	}
-	return notes
-}
-
-// ask completes what is known of the key with what the table's filter answers, and with what the table has.
+// ask adds the answer of the filter and the contents of the table to t.
 func (t *KeyTable) ask(key []byte, name string) error {
-	t.File, t.Answer, t.Verdict, t.Units, t.Found = filepath.Base(name), "none", "not asked", []bloomblock.UnitTrace{}, "nothing"
+	t.File, t.Answer, t.Verdict, t.Units, t.Found = filepath.Base(name), "none", "not asked", []bloomblock.UnitTrace{},
+		"nothing"
 	return withTable(name, func(o *openTable) error {
 		for _, d := range o.reader.RangeDels() {
 			if bytes.Compare(d.Start, key) <= 0 && (d.End == nil || bytes.Compare(key, d.End) < 0) {
@@ -154,12 +133,12 @@ func (t *KeyTable) ask(key []byte, name string) error {
 	})
 }
 
-// trace asks a filter block, and says what it looked at, by offsets in the file. Without a filter, or of a damaged one, which is told
-// with the table, it is nil.
+// trace asks a filter block and returns what it probed, with offsets in the file. It returns nil without a filter, or
+// if the filter is damaged, which is reported with the table.
 func trace(block []byte, offset uint64, hash bloomblock.Hash) (maybe bool, units []bloomblock.UnitTrace, err error) {
 	filter, err := bloomblock.Parse(block)
 	if err != nil || filter.Units() == 0 {
-		return false, nil, nil //nolint:nilerr // see above
+		return false, nil, nil //nolint:nilerr // reported with the table
 	}
 	h, err := bloomblock.ParseHeader(block)
 	if err != nil {
@@ -172,15 +151,19 @@ func trace(block []byte, offset uint64, hash bloomblock.Hash) (maybe bool, units
 	return filter.MayContain(hash), units, nil
 }
 
-// askPrefix asks the prefix filter for the prefix of a key. It is nil where there is none.
+// askPrefix asks the prefix filter for the prefix of a key. It returns nil if there is no prefix filter.
 func (o *openTable) askPrefix(key []byte) (*KeyPrefix, error) {
 	props, err := o.reader.Properties()
 	if err != nil || len(o.prefixes) == 0 {
 		return nil, err
 	}
-	p := &KeyPrefix{Rule: words.Escaped([]byte(props.Prefixes.Rule), words.KeyLimit), Answer: "none", Units: []bloomblock.UnitTrace{}, Verdict: "not asked"}
+	p := &KeyPrefix{
+		Rule: words.Escaped([]byte(props.Prefixes.Rule), words.KeyLimit), Answer: "none",
+		Units: []bloomblock.UnitTrace{}, Verdict: "not asked",
+	}
 	var rule bloomkv.PrefixRule
-	_ = rule.UnmarshalText([]byte(props.Prefixes.Rule)) // one of a later version stays none, which gives no key a prefix
+	// a rule of a later version stays empty, which gives no key a prefix
+	_ = rule.UnmarshalText([]byte(props.Prefixes.Rule))
 	prefix := rule.Of(key)
 	if prefix == nil {
 		return p, nil
@@ -200,7 +183,7 @@ func (o *openTable) askPrefix(key []byte) (*KeyPrefix, error) {
 	return p, err
 }
 
-// judge says what an answer was worth.
+// judge sets the verdict on an answer.
 func (t *KeyTable) judge(maybe bool) {
 	there := t.Found != "nothing"
 	answer, worth := verdict(maybe, there)
@@ -210,7 +193,7 @@ func (t *KeyTable) judge(maybe bool) {
 	}
 }
 
-// verdict puts an answer into words, and what it was worth.
+// verdict returns an answer and its verdict in words.
 func verdict(maybe, there bool) (answer, worth string) {
 	switch {
 	case maybe && there:
@@ -218,16 +201,18 @@ func verdict(maybe, there bool) (answer, worth string) {
 	case maybe:
 		return "maybe", "false positive"
 	case there:
-		return "no", "false negative"
+		return "no", falseNegative
 	default:
 		return "no", "negative"
 	}
 }
 
+// falseNegative is the verdict on a filter that hides data.
+const falseNegative = "false negative"
+
 func hashText(h bloomblock.Hash) string { return fmt.Sprintf("%016x", uint64(h)) }
 
-// askTable asks the one table that is looked at. Its fences are the bounds of its versions, and of its range deletes where they
-// go further.
+// askTable asks a single table. Its fences are the bounds of its versions and of its range deletes.
 func (k *Key) askTable(name string) error {
 	t := KeyTable{}
 	var low, high []byte
@@ -250,7 +235,7 @@ func (k *Key) askTable(name string) error {
 		if last == nil {
 			t.NoEnd = true
 		} else if bytes.Compare(last, high) > 0 {
-			high = last // exclusive, which makes no difference to who has nothing there
+			high = last // exclusive, but the table has no key there
 		}
 		return nil
 	})
@@ -264,7 +249,7 @@ func (k *Key) askTable(name string) error {
 	return err
 }
 
-// askRun asks the table of a run that reaches over the key, if there is one.
+// askRun asks the table of a run that covers the key, if there is one.
 func (k *Key) askRun(dir string, level int, run *manifest.Run) error {
 	t := KeyTable{Level: &level, Run: &run.ID, Units: []bloomblock.UnitTrace{}}
 	var err error
@@ -277,15 +262,19 @@ func (k *Key) askRun(dir string, level int, run *manifest.Run) error {
 	return err
 }
 
-// damage is the error of a key that a filter hides.
+// damage returns the error of a key that a filter hides.
 func (k *Key) damage() error {
 	var errs []error
 	for i := range k.Tables {
-		if t := &k.Tables[i]; t.Verdict == "false negative" {
-			errs = append(errs, corrupt.Newf(t.File, int64(t.Units[0].Offset), "the filter denies key %s, which the table holds", k.Key)) //nolint:gosec // an offset in a file
+		t := &k.Tables[i]
+		if t.Verdict == falseNegative {
+			offset := int64(t.Units[0].Offset) //nolint:gosec // an offset in a file
+			errs = append(errs, corrupt.Newf(t.File, offset, "the filter denies key %s, which the table holds", k.Key))
 		}
-		if p := k.Tables[i].Prefix; p != nil && p.Verdict == "false negative" {
-			errs = append(errs, corrupt.Newf(k.Tables[i].File, int64(p.Units[0].Offset), "the prefix filter denies prefix %s, which a key of the table has", p.Prefix)) //nolint:gosec // an offset in a file
+		if p := t.Prefix; p != nil && p.Verdict == falseNegative {
+			offset := int64(p.Units[0].Offset) //nolint:gosec // an offset in a file
+			const format = "the prefix filter denies prefix %s, which a key of the table has"
+			errs = append(errs, corrupt.Newf(t.File, offset, format, p.Prefix))
 		}
 	}
 	return errors.Join(errs...)

@@ -9,27 +9,28 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A Live is how a table's filter has answered to lookups, as the manifest has it.
+// A Live is how a table's filter has answered lookups, from the manifest.
 type Live struct {
 	bloomkv.FilterAnswers
 
-	Rate float64 `json:"fpr_measured"` // false positives among these and the negatives; 0 without any
+	Rate float64 `json:"fpr_measured"` // false positives / (false positives + negatives); 0 without any
 }
 
-// newLive is nil where nobody has counted.
+// newLive returns the counts of a table, or nil if it has no counts.
 func newLive(s *manifest.State, number uint64) *Live {
 	c, ok := s.Counts[number]
 	if !ok {
 		return nil
 	}
 	l := &Live{FilterAnswers: bloomkv.FilterAnswers{
-		Negatives: c.Negatives, TruePositives: c.TruePositives, FalsePositives: c.FalsePositives, Unfiltered: c.Unfiltered,
+		Negatives: c.Negatives, TruePositives: c.TruePositives, FalsePositives: c.FalsePositives,
+		Unfiltered: c.Unfiltered,
 	}}
 	l.Rate = l.FPR()
 	return l
 }
 
-// liveOf looks for a table's counts in the manifest beside it. A table that is in no store, or not in this one, has none.
+// liveOf returns the counts of a table from the manifest in its directory, or nil.
 func liveOf(name string) *Live {
 	kind, number := filename.Parse(filepath.Base(name))
 	if kind != filename.Table {

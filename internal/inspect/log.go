@@ -15,44 +15,46 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A Log is one log, as JSON has it.
+// A Log contains the facts of one log, with their names in JSON.
 type Log struct {
 	File         string   `json:"file"`
 	Bytes        int64    `json:"bytes"`
-	Records      int      `json:"records"` // whole ones
+	Records      int      `json:"records"` // complete records
 	Operations   uint64   `json:"operations,omitempty"`
-	FirstSeq     ikey.Seq `json:"first_seq,omitempty"` // of the operations; a manifest has none
+	FirstSeq     ikey.Seq `json:"first_seq,omitempty"` // of the operations; 0 in a manifest
 	LastSeq      ikey.Seq `json:"last_seq,omitempty"`
-	End          int64    `json:"end"`                // of the last whole record
-	Reserved     int64    `json:"reserved,omitempty"` // bytes of zeros behind it
+	End          int64    `json:"end"`                // of the last complete record
+	Reserved     int64    `json:"reserved,omitempty"` // bytes of zeros after it
 	Torn         string   `json:"torn,omitempty"`
-	Promise      int64    `json:"durable_to"` // as far as the log itself says
+	Promise      int64    `json:"durable_to"` // according to the log itself
 	OlderDurable bool     `json:"older_logs_durable"`
-	Break        *Break   `json:"break,omitempty"` // missing of a log that is whole
-	Error        string   `json:"error,omitempty"` // why the rest is not known, or not true
+	Break        *Break   `json:"break,omitempty"` // absent if the log is intact
+	Error        string   `json:"error,omitempty"` // why the rest is not known or wrong
 }
 
-// A Break is where a log stops to be one.
+// A Break is the position where the records of a log end too early.
 type Break struct {
-	Offset  int64  `json:"offset"`                // of the record that is not one, or does not fit
-	Reason  string `json:"reason"`                // with what was found, and what is wanted
-	Unread  int64  `json:"bytes_behind"`          // from there to the end of the file
-	Behind  int    `json:"records_behind"`        // that begin there, by their headers, and are lost with it
-	Next    int64  `json:"next_record,omitempty"` // where the first of them begins
-	Opening string `json:"opening"`               // what opening the store does: "refused", or "cut off" where nobody was promised what is lost
+	Offset int64  `json:"offset"`                // of the record that is broken or does not fit
+	Reason string `json:"reason"`                // what was found and what is wanted
+	Unread int64  `json:"bytes_behind"`          // from there to the end of the file
+	Behind int    `json:"records_behind"`        // intact records after it, which are lost with it
+	Next   int64  `json:"next_record,omitempty"` // where the first of them begins
+	// what opening the store does: "refused", or "cut off" if the lost records were never acknowledged
+	Opening string `json:"opening"`
 }
 
-// What opening does about a break.
+// What opening the store does about a break.
 const (
 	openingRefused = "refused"
 	openingCutsOff = "cut off"
 )
 
-// readings is how often a log is read that looks damaged. Where another process writes, what stands at its end may be half of a
-// record when it is read and promised a moment later: then the next reading comes further.
+// readings is the maximum number of times that a damaged log is read. While another process writes, the end of the
+// log may be half a record when it is read, and complete a moment later; then the next reading gets further.
 const readings = 8
 
-// until is the file system until ctx ends: a large file takes a while, and nothing of it may be a record.
+// until returns the file system of the operating system until ctx ends. Reading a large file takes a while, and may
+// find no record.
 func until(ctx context.Context) vfs.FS {
 	return vfs.NewHook(vfs.OS, func(op vfs.Op) error {
 		if op.Kind == vfs.OpClose {
@@ -62,8 +64,8 @@ func until(ctx context.Context) vfs.FS {
 	})
 }
 
-// replayLog reads a log or a manifest by read, which is wal.Replay or stands on it, and begins anew. What is torn is a fact, what is
-// damaged an error.
+// replayLog reads a log or a manifest with read, which calls wal.Replay and starts anew each time. A torn end is one
+// of the facts; damage is an error.
 func replayLog(ctx context.Context, name string, read func(f vfs.File) (wal.Result, error)) (facts Log, err error) {
 	facts.File = filepath.Base(name)
 	defer func() {
@@ -86,15 +88,20 @@ func replayLog(ctx context.Context, name string, read func(f vfs.File) (wal.Resu
 			break
 		}
 	}
-	facts.Bytes, facts.Records, facts.End, facts.Reserved, facts.Promise, facts.OlderDurable = r.Size, r.Records, r.End, r.Reserved, r.Promise, r.OlderDurable
+	facts.Bytes, facts.Records, facts.End, facts.Reserved, facts.Promise, facts.OlderDurable = r.Size, r.Records, r.End,
+		r.Reserved, r.Promise, r.OlderDurable
 	if r.Torn {
 		facts.Torn = cmp.Or(r.Reason, errors.New("incomplete")).Error()
 	}
 	var damage *corrupt.Error
 	if r.Torn || errors.As(err, &damage) {
-		facts.Break = &Break{Offset: r.End, Reason: facts.Torn, Behind: r.Behind, Next: r.NextAt, Opening: openingCutsOff}
+		facts.Break = &Break{
+			Offset: r.End, Reason: facts.Torn, Behind: r.Behind, Next: r.NextAt,
+			Opening: openingCutsOff,
+		}
 		if damage != nil {
-			facts.Break.Offset, facts.Break.Reason, facts.Break.Opening = damage.Offset, damage.Err.Error(), openingRefused
+			facts.Break.Offset, facts.Break.Reason, facts.Break.Opening = damage.Offset, damage.Err.Error(),
+				openingRefused
 		}
 		facts.Break.Unread = r.Size - facts.Break.Offset
 	}
@@ -104,7 +111,8 @@ func replayLog(ctx context.Context, name string, read func(f vfs.File) (wal.Resu
 	return facts, err
 }
 
-// foreignLog is the error of a file that never was a log. What a crash leaves of one is zeros, or the beginning of its header.
+// foreignLog returns an error if the file never was a log. A crash leaves zeros of a log, or the beginning of its
+// header.
 func foreignLog(f vfs.File, name string, size int64) error {
 	const magic = "bloomwal"
 	head := make([]byte, min(int64(len(magic)), size))
@@ -114,5 +122,5 @@ func foreignLog(f vfs.File, name string, size int64) error {
 	if len(bytes.Trim(head, "\x00")) == 0 || strings.HasPrefix(magic, string(head)) {
 		return nil
 	}
-	return corrupt.Newf(name, 0, "no log and no manifest, want it to begin with %q: %s", magic, contents(f, size))
+	return corrupt.Newf(name, 0, "not a log or manifest, want it to begin with %q: %s", magic, contents(f, size))
 }

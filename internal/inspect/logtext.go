@@ -9,9 +9,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// String is a line about the log.
+// String describes the log in a line.
 func (f *Log) String() string {
-	s := fmt.Sprintf("%s: %s, %s up to %d, says it is durable up to %d", words.Escaped([]byte(f.File), 64), words.Plural(f.Bytes, "byte"), words.Plural(f.Records, "record"), f.End, f.Promise)
+	s := fmt.Sprintf("%s: %s, %s up to %d, durable up to %d", words.Escaped([]byte(f.File), 64),
+		words.Plural(f.Bytes, "byte"), words.Plural(f.Records, "record"), f.End, f.Promise)
 	if f.Error != "" && f.Break == nil {
 		return fmt.Sprintf("%s: %s", f.File, words.AppendPrintable(nil, []byte(f.Error)))
 	}
@@ -22,7 +23,7 @@ func (f *Log) String() string {
 		s += fmt.Sprintf("; %s, sequences %d to %d", words.Plural(f.Operations, "operation"), f.FirstSeq, f.LastSeq)
 	}
 	if f.Reserved > 0 {
-		s += fmt.Sprintf("; %s of zeros behind, reserved", words.Plural(f.Reserved, "byte"))
+		s += fmt.Sprintf("; then %s of reserved zeros", words.Plural(f.Reserved, "byte"))
 	}
 	if f.Torn != "" {
 		s += "; torn there: " + string(words.AppendPrintable(nil, []byte(f.Torn)))
@@ -30,24 +31,25 @@ func (f *Log) String() string {
 	return s
 }
 
-// String is what a break means.
+// String describes the break.
 func (b *Break) String() string {
-	s := fmt.Sprintf("at offset %d: %s; %s from there on", b.Offset, words.AppendPrintable(nil, []byte(b.Reason)), words.Plural(b.Unread, "byte"))
+	s := fmt.Sprintf("at offset %d: %s; %s from there on", b.Offset, words.AppendPrintable(nil, []byte(b.Reason)),
+		words.Plural(b.Unread, "byte"))
 	switch b.Behind {
 	case 0:
-		s += ", without a record behind"
+		s += ", with no record after it"
 	case 1:
-		s += fmt.Sprintf(", with a record behind, at %d", b.Next)
+		s += fmt.Sprintf(", with a record after it, at %d", b.Next)
 	default:
-		s += fmt.Sprintf(", with %d records behind, the first at %d", b.Behind, b.Next)
+		s += fmt.Sprintf(", with %d records after it, the first at %d", b.Behind, b.Next)
 	}
 	if b.Opening == openingRefused {
-		return s + "; they would be lost, and opening the store is refused"
+		return s + "; they would be lost, so opening the store is refused"
 	}
-	return s + "; nobody was promised them, and opening the store cuts them off"
+	return s + "; they were never acknowledged, and opening the store cuts them off"
 }
 
-// writeBreak writes what is broken of a log, if anything is.
+// writeBreak writes the break, if there is one.
 func (f *Log) writeBreak(w io.Writer) {
 	if f.Break == nil {
 		return
@@ -59,7 +61,7 @@ func (f *Log) writeBreak(w io.Writer) {
 	words.Wrapped(w, fmt.Sprintf("! %s %s", what, f.Break))
 }
 
-// WriteText writes a line about the log, and one for each record; with --entries one for each operation.
+// WriteText writes a line for the log and for each record, and with Options.Entries for each operation.
 func (l *RecordLog) WriteText(w io.Writer) {
 	words.Wrapped(w, fmt.Sprintf("log %s", &l.Log))
 	l.writeBreak(w)
@@ -78,10 +80,10 @@ func (l *RecordLog) WriteText(w io.Writer) {
 	}
 }
 
-// holds puts what is in a record into words.
+// holds describes the contents of a record.
 func (r *Record) holds() string {
 	if r.Error != "" {
-		return "no batch: " + string(words.AppendPrintable(nil, []byte(r.Error)))
+		return "not a batch: " + string(words.AppendPrintable(nil, []byte(r.Error)))
 	}
 	var parts []string
 	for _, p := range []struct {
@@ -95,7 +97,7 @@ func (r *Record) holds() string {
 	return fmt.Sprintf("from sequence %d: %s", r.FirstSeq, strings.Join(parts, ", "))
 }
 
-// String is a line about an operation.
+// String describes the operation in a line.
 func (o *Op) String() string {
 	switch o.Kind {
 	case "put":

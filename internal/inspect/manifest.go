@@ -17,29 +17,29 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A Manifest is a manifest with its edits and what they add up to, as JSON has it. Of a damaged one both are what is before the
-// damage; Tables is missing where an edit does not fit those before it.
+// A Manifest contains a manifest with its edits and their result, with their names in JSON. If the manifest is
+// damaged, both are those before the damage. Tables is absent if an edit does not fit those before it.
 type Manifest struct {
 	Log
 
 	Edits   []string `json:"edits"`
-	Offsets []int64  `json:"edit_offsets"`             // of the edits' records
-	LeftOut int      `json:"edits_left_out,omitempty"` // of both, behind the first 65,536
+	Offsets []int64  `json:"edit_offsets"`             // offsets of the records of the edits
+	LeftOut int      `json:"edits_left_out,omitempty"` // edits that both lists omit after the first 65,536
 
 	NextFile uint64          `json:"next_file"`
-	LastUsed ikey.Seq        `json:"last_used_seq"` // a sequence number up to which all may have been used
+	LastUsed ikey.Seq        `json:"last_used_seq"` // all sequence numbers up to this one may have been used
 	MinLog   uint64          `json:"min_log"`
-	LogMark  *LogMark        `json:"log,omitempty"` // a log that must be there
+	LogMark  *LogMark        `json:"log,omitempty"` // a log that must exist
 	Tables   []ManifestTable `json:"tables"`        // newest data first, ascending in each run
 }
 
-// A LogMark is a log that must be there, and how long it must be at least.
+// A LogMark is a log that must exist, and its minimum size.
 type LogMark struct {
 	File   string `json:"file"`
 	Synced int64  `json:"bytes"`
 }
 
-// A ManifestTable is what a manifest knows of a table.
+// A ManifestTable is a table as described by a manifest.
 type ManifestTable struct {
 	Level       int      `json:"level"`
 	Run         uint64   `json:"run"`
@@ -60,12 +60,13 @@ type ManifestTable struct {
 	bounds string
 }
 
-// ReadManifest reads a manifest. Of a damaged one the error is the damage; any other error is one of a file that was not read.
+// ReadManifest reads a manifest. If it is damaged, the error is the damage. After any other error the file was not
+// read.
 func ReadManifest(ctx context.Context, name string, number uint64) (m Manifest, err error) {
 	var s manifest.State
 	facts, err := replayLog(ctx, name, func(f vfs.File) (r wal.Result, err error) {
 		m = Manifest{Edits: []string{}, Offsets: []int64{}, Tables: []ManifestTable{}}
-		begin := int64(-1) // of the next record, but for the first
+		begin := int64(-1) // of the next record, except the first
 		base := filepath.Base(name)
 		s, r, err = manifest.Read(f, base, number, func(e *manifest.Edit, end int64) {
 			if len(m.Edits) == maxListed {
@@ -101,9 +102,11 @@ func (m *Manifest) addTables(v *manifest.Version) {
 			for _, t := range run.Tables {
 				m.Tables = append(m.Tables, ManifestTable{
 					Level: level, Run: run.ID, File: filename.Base(filename.Table, t.Number),
-					Bytes: t.Size, Entries: t.Entries, Deletes: t.Deletes, RangeDels: t.RangeDeletes, FilterBytes: t.FilterLen,
+					Bytes: t.Size, Entries: t.Entries, Deletes: t.Deletes, RangeDels: t.RangeDeletes,
+					FilterBytes: t.FilterLen,
 					FPRPromised: t.FilterRate, MinSeq: t.MinSeq, MaxSeq: t.MaxSeq,
-					Smallest: words.Escaped(t.Smallest, words.KeyLimit), Largest: words.Escaped(t.Largest, words.KeyLimit),
+					Smallest:  words.Escaped(t.Smallest, words.KeyLimit),
+					Largest:   words.Escaped(t.Largest, words.KeyLimit),
 					Exclusive: t.Flags&manifest.LargestExclusive != 0, NoEnd: t.Flags&manifest.LargestInfinite != 0,
 					bounds: tableText(t),
 				})
@@ -112,7 +115,7 @@ func (m *Manifest) addTables(v *manifest.Version) {
 	}
 }
 
-// WriteText writes a line about the manifest, one for each edit, and what they add up to.
+// WriteText writes a line for the manifest and for each edit, and their result.
 func (m *Manifest) WriteText(w io.Writer) {
 	words.Wrapped(w, fmt.Sprintf("manifest %s", &m.Log))
 	m.writeBreak(w)
@@ -122,52 +125,53 @@ func (m *Manifest) WriteText(w io.Writer) {
 	if m.LeftOut > 0 {
 		fmt.Fprintf(w, "  and %s\n", words.Plural(m.LeftOut, "edit"))
 	}
-	words.Wrapped(w, fmt.Sprintf("adds up to %s, next file %d, sequences up to %d, logs from %d%s",
+	words.Wrapped(w, fmt.Sprintf("result: %s, next file %d, sequences up to %d, logs from %d%s",
 		words.Plural(len(m.Tables), "table"), m.NextFile, m.LastUsed, m.MinLog, m.LogMark))
 	for i := range m.Tables {
 		t := &m.Tables[i]
-		fmt.Fprintf(w, "  level %d, run %d: %s, %s, %s\n", t.Level, t.Run, t.File, words.Plural(t.Bytes, "byte"), t.bounds)
+		fmt.Fprintf(w, "  level %d, run %d: %s, %s, %s\n", t.Level, t.Run, t.File, words.Plural(t.Bytes, "byte"),
+			t.bounds)
 	}
 }
 
-// String is what must be there, if anything must.
+// String describes the log, if there is one.
 func (l *LogMark) String() string {
 	if l == nil {
 		return ""
 	}
-	return fmt.Sprintf(", %s of %s at least", l.File, words.Plural(l.Synced, "byte"))
+	return fmt.Sprintf(", %s with at least %s", l.File, words.Plural(l.Synced, "byte"))
 }
 
-// editText puts an edit into words.
+// editText describes an edit.
 func editText(e *manifest.Edit) string {
 	var parts []string
-	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	if e.NextFile != 0 {
-		say("next file %d", e.NextFile)
+		add("next file %d", e.NextFile)
 	}
 	if e.LastSeq != 0 {
-		say("sequences up to %d", e.LastSeq)
+		add("sequences up to %d", e.LastSeq)
 	}
 	if e.MinLog != 0 {
-		say("logs from %d", e.MinLog)
+		add("logs from %d", e.MinLog)
 	}
 	if e.Log != nil {
-		say("log %d durable up to %d", e.Log.Number, e.Log.Synced)
+		add("log %d durable up to %d", e.Log.Number, e.Log.Synced)
 	}
 	if e.NoLog {
-		say("no log")
+		add("no log")
 	}
 	if e.Seed != 0 {
-		say("seed %016x", e.Seed)
+		add("seed %016x", e.Seed)
 	}
 	for _, d := range e.Deleted {
-		say("- table %d from level %d", d.Number, d.Level)
+		add("- table %d from level %d", d.Number, d.Level)
 	}
 	for _, t := range e.Added {
-		say("+ table %d to level %d run %d (%s)", t.Table.Number, t.Level, t.Run, tableText(t.Table))
+		add("+ table %d to level %d run %d (%s)", t.Table.Number, t.Level, t.Run, tableText(t.Table))
 	}
 	for _, c := range e.Counts {
-		say("filter of table %d: about %d negative, %d true positive, %d false positive, %d not asked",
+		add("filter of table %d: about %d negative, %d true positive, %d false positive, %d not asked",
 			c.Number, c.Negatives, c.TruePositives, c.FalsePositives, c.Unfiltered)
 	}
 	if f := e.Filters; f != nil {
@@ -175,15 +179,15 @@ func editText(e *manifest.Edit) string {
 		if f.Memory > 0 {
 			promise = "in " + words.Plural(f.Memory, "byte")
 		}
-		say("filters %s, %s, level ratio %d", promise, kindName(f.Kind), f.Ratio)
+		add("filters %s, %s, level ratio %d", promise, kindName(f.Kind), f.Ratio)
 		if f.Prefix != "" {
-			say("prefix filters by %s", words.Escaped([]byte(f.Prefix), words.KeyLimit))
+			add("prefix filters by %s", words.Escaped([]byte(f.Prefix), words.KeyLimit))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// tableText puts what a manifest knows of a table into words.
+// tableText describes a table of a manifest.
 func tableText(t *manifest.Table) string {
 	s := words.Plural(t.Entries, "entry") + ", "
 	if t.RangeDeletes > 0 {

@@ -13,36 +13,36 @@ import (
 	"github.com/bloomkv/bloomkv/internal/sstable"
 )
 
-// A member is a table of a tree that is looked at.
+// A member is a table of a tree that is inspected.
 type member struct {
 	meta  *manifest.Table
 	level int
 	run   *memberRun
-	at    int   // among the members of its run
-	facts Table // as they will be told
+	at    int   // index in its run
+	facts Table // the facts of the table
 	place Place
 
-	keep   bool               // index, sample and filter, as there is room for them
-	reader *sstable.Reader    // with the index, and of the filter what the level needs; nil where it is not kept, or damaged
-	sample *bloomblock.Sample // nil where there is none
-	filter *bloomblock.Filter // all of it
-	index  int64              // bytes in memory, as of the two below
+	keep   bool               // keep index, sample and filter, because they fit into memory
+	reader *sstable.Reader    // with the index and the units that the level needs; nil if not kept or damaged
+	sample *bloomblock.Sample // may be nil
+	filter *bloomblock.Filter // with all units
+	index  int64              // bytes in memory, as below
 	dels   int64
-	prefix uint64  // bytes of the prefix filter that the level needs
+	prefix uint64  // bytes of the prefix filter in memory
 	unread uint64  // bytes of the sample's hashes
-	pieces []piece // where its keys lie that no older run has, ascending
+	pieces []piece // where the keys lie that no older run has, ascending
 }
 
-// A memberRun is a run of them.
+// A memberRun is a run of members.
 type memberRun struct {
 	level   int
 	id      uint64
 	run     manifest.Run
 	members []*member
-	before  []float64 // fresh keys in front of each member, and of all
+	before  []float64 // fresh keys before each member, and in all
 }
 
-// A tree is all tables of a store, newest data first.
+// A tree contains all tables of a store, newest data first.
 type tree struct {
 	version *manifest.Version
 	runs    []*memberRun
@@ -53,14 +53,14 @@ type tree struct {
 func newTree(m *manifest.State) *tree {
 	t := &tree{version: m.Version}
 	t.plan = planOf(m)
-	room := uint64(maxFilter)
+	free := uint64(maxFilter)
 	for level, runs := range m.Version.Levels {
 		for _, r := range runs {
 			run := &memberRun{level: level, id: r.ID, run: r}
 			for i, meta := range r.Tables {
 				n := &member{meta: meta, level: level, run: run, at: i}
-				if need := meta.FilterLen + meta.TailLen; need <= room {
-					n.keep, room = true, room-need
+				if need := meta.FilterLen + meta.TailLen; need <= free {
+					n.keep, free = true, free-need
 				}
 				run.members = append(run.members, n)
 			}
@@ -71,19 +71,19 @@ func newTree(m *manifest.State) *tree {
 	return t
 }
 
-// read reads all tables, as many at a time as there are processors. What is wrong with one is among its facts.
+// read reads all tables, one per processor at a time. Problems of a table are among its facts.
 func (t *tree) read(ctx context.Context, dir string, s *manifest.State, o Options) error {
 	var next, done atomic.Int64
-	var told sync.Mutex
+	var calling sync.Mutex
 	var wg sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(t.members)) {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(t.members)) && ctx.Err() == nil; i = next.Add(1) - 1 {
 				t.members[i].read(ctx, dir, t.rateOf(t.members[i].level), o)
 				if o.Progress != nil {
-					told.Lock()
+					calling.Lock()
 					o.Progress(int(done.Add(1)), len(t.members))
-					told.Unlock()
+					calling.Unlock()
 				}
 			}
 		})
@@ -98,7 +98,7 @@ func (t *tree) read(ctx context.Context, dir string, s *manifest.State, o Option
 	return nil
 }
 
-// rateOf is what a store asks of the filters of a level. Where it is not known, of all of their units.
+// rateOf returns the rate that filters on a level need, or 0, which loads all units, if the plan is not known.
 func (t *tree) rateOf(level int) float64 {
 	if t.plan == nil {
 		return 0
@@ -110,9 +110,10 @@ func (t *tree) rateOf(level int) float64 {
 func (m *member) read(ctx context.Context, dir string, rate float64, o Options) {
 	name := filename.Make(dir, filename.Table, m.meta.Number)
 	m.place = Place{FPR: 1}
-	facts, err := readTable(name, func(r *sstable.Reader, sample *bloomblock.Sample) (kept bool) { return m.take(r, sample, rate) })
+	facts, err := readTable(name,
+		func(r *sstable.Reader, sample *bloomblock.Sample) (kept bool) { return m.take(r, sample, rate) })
 	facts.Level, facts.Run, facts.Place = &m.level, &m.run.id, &m.place
-	facts.MinSeq, facts.MaxSeq = m.meta.MinSeq, m.meta.MaxSeq // an ingested table does not know its own
+	facts.MinSeq, facts.MaxSeq = m.meta.MinSeq, m.meta.MaxSeq // an ingested table does not contain them
 	switch {
 	case err != nil:
 		facts.Damage, facts.unread = damageOf(err), true
@@ -126,12 +127,13 @@ func (m *member) read(ctx context.Context, dir string, rate float64, o Options) 
 	m.facts = facts
 }
 
-// take takes of a table that has all units of its filter loaded what the tree needs, and leaves it as a store has it in memory.
+// take keeps the parts of a table that the tree needs, and trims its filter, whose units are all loaded, to those
+// that a store has in memory.
 func (m *member) take(r *sstable.Reader, sample *bloomblock.Sample, rate float64) (kept bool) {
 	if m.keep {
 		m.reader, m.sample, m.filter = r, sample, r.Filter()
 	}
-	if err := r.Trim(rate); err != nil { // broken since it was loaded: it is as if there were none
+	if err := r.Trim(rate); err != nil { // damaged since it was loaded: treated as if there were no filter
 		return m.keep
 	}
 	m.index, m.dels = r.IndexBytes(), r.RangeDelBytes()
@@ -145,12 +147,12 @@ func (m *member) take(r *sstable.Reader, sample *bloomblock.Sample, rate float64
 	return m.keep
 }
 
-// filterBytes is what a filter takes in memory where a rate is asked for.
+// filterBytes returns the size in memory of a filter for a rate.
 func filterBytes(h bloomblock.Header, rate float64) uint64 {
 	return h.PrefixSize(h.UnitsFor(rate)) - bloomblock.HeaderSize
 }
 
-// keys is the number of keys in the member's filter, or of its entries where there is none.
+// keys returns the number of keys in the member's filter, or of its entries without a filter.
 func (m *member) keys() uint64 {
 	if m.facts.FilterKeys > 0 {
 		return m.facts.FilterKeys
@@ -158,7 +160,7 @@ func (m *member) keys() uint64 {
 	return m.meta.Entries
 }
 
-// touching is the members of another run whose ranges overlap that of m.
+// touching returns the members of another run whose ranges overlap that of m.
 func (m *member) touching(r *memberRun) []*member {
 	tables := r.run.Touching(m.meta.Bounds())
 	if len(tables) == 0 {

@@ -7,22 +7,22 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// A demand is what a run wants of the memory for filters.
+// A demand is what a run asks of the memory for filters.
 type demand struct {
 	keys   float64
-	share  float64 // of absent keys, for which its tables are asked
-	ribbon bool    // its filters have Ribbon units; in tables of few keys they have none
+	share  float64 // of absent keys for which its tables are asked
+	ribbon bool    // its filters have Ribbon units, except in small tables
 }
 
-// optimum is the rate of each run's filters if the sum of shares times rates is to be the least that so many bits allow: bit by bit
-// to the run where it gains most for each key that has to have it. So rates come to be in proportion to keys (Dayan, Athanassoulis,
-// Idreos, "Monkey: Optimal Navigable Key-Value Store", SIGMOD 2017), with filters that can be built. Where the last step does not fit for
-// all of a run it is taken for a part, some of its tables.
+// optimum returns the rate of the filters of each run that minimizes the sum of shares times rates within the given
+// number of bits. It assigns each bit to the run that gains most per key. The rates become proportional to keys
+// (Dayan, Athanassoulis, Idreos, "Monkey: Optimal Navigable Key-Value Store", SIGMOD 2017), with filters that can be
+// built. If the last step does not fit for a whole run, it is applied to some of its tables.
 func optimum(runs []demand, bits float64) []float64 {
 	type step struct {
 		run        int
-		bits, rate float64 // more, and less
-		gain       float64 // for each bit
+		bits, rate float64 // additional bits, and reduction of the rate
+		gain       float64 // per bit
 	}
 	var steps []step
 	rates := make([]float64, len(runs))
@@ -36,7 +36,8 @@ func optimum(runs []demand, bits float64) []float64 {
 			steps = append(steps, s)
 		}
 	}
-	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.gain, a.gain) }) // a run's stay in order
+	// the steps of a run stay in order
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.gain, a.gain) })
 	for _, s := range steps {
 		part := min(bits/s.bits, 1)
 		rates[s.run] -= part * s.rate

@@ -8,7 +8,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// TestNoOtherSharesAreBetterThanTheOptimum moves bits from one run to another, in many trees and by many amounts.
+// TestNoOtherSharesAreBetterThanTheOptimum moves various numbers of bits between runs in many trees.
 func TestNoOtherSharesAreBetterThanTheOptimum(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
@@ -55,7 +55,8 @@ func TestNoOtherSharesAreBetterThanTheOptimum(t *testing.T) {
 				wasted += r.share * bloomblock.LadderOf(r.ribbon).Rate(b)
 			}
 			if wasted < least*(1-1e-6) {
-				t.Fatalf("%+v with %g bits: %g is wasted, and %g if %g bits move from run %d to run %d", runs, budget, least, wasted, moved, from, to)
+				t.Fatalf("%+v with %g bits: %g is wasted, and %g if %g bits move from run %d to run %d", runs, budget,
+					least, wasted, moved, from, to)
 			}
 		}
 	}

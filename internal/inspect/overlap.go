@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	mostTables = 64      // in an Overlap; of more, runs are compared
-	mostPairs  = 1 << 13 // of tables that are compared, some 20 µs each
+	mostTables = 64      // in an Overlap; above that, runs are compared
+	mostPairs  = 1 << 13 // of tables that are compared, about 20 µs each
 )
 
-// A common is how many keys two tables, or two runs, have in common.
+// A common is the number of keys that two tables or two runs have in common.
 type common struct {
 	keys, variance float64
-	known          bool // of all that went into it
+	known          bool // for everything in the sum
 }
 
 func (c *common) add(o common, times float64) {
@@ -25,11 +25,11 @@ func (c *common) add(o common, times float64) {
 	c.known = c.known && o.known
 }
 
-// A pair is two tables of different runs whose ranges overlap. a is the newer one.
+// A pair consists of two tables in different runs whose ranges overlap. a is the newer one.
 type pair struct{ a, b *member }
 
-// compare is how many keys the two have in common: the sample of each is asked in the filter of the other, and the answer with the
-// smaller error counts.
+// compare estimates the number of keys in common. It asks the sample of each table in the filter of the other, and
+// returns the answer with the smaller error.
 func (p pair) compare() (best common) {
 	for _, of := range [...]pair{p, {p.b, p.a}} {
 		if of.a.sample == nil || of.b.filter == nil {
@@ -37,7 +37,8 @@ func (p pair) compare() (best common) {
 		}
 		o := of.a.sample.Overlap(of.b.filter)
 		n := float64(of.a.keys())
-		if c := (common{n * o.Share, n * o.Err * n * o.Err, o.Known}); c.known && (!best.known || c.variance < best.variance) {
+		if c := (common{n * o.Share, n * o.Err * n * o.Err, o.Known}); c.known &&
+			(!best.known || c.variance < best.variance) {
 			best = c
 		}
 	}
@@ -45,7 +46,7 @@ func (p pair) compare() (best common) {
 	return best
 }
 
-// pairs are all of them.
+// pairs returns all pairs.
 func (t *tree) pairs() (all []pair) {
 	for i, r := range t.runs {
 		for _, a := range r.members {
@@ -59,8 +60,8 @@ func (t *tree) pairs() (all []pair) {
 	return all
 }
 
-// overlap compares the tables, and finds where those keys of each lie that no older run has. Of very many pairs only some are compared,
-// evenly spread, and each stands for as many.
+// overlap compares the tables and determines where the keys of each lie that no older run has. If there are many
+// pairs, it compares an evenly spaced selection and scales the results.
 func (t *tree) overlap() *Overlap {
 	all := t.pairs()
 	step := (len(all) + mostPairs - 1) / mostPairs
@@ -94,7 +95,7 @@ func (t *tree) overlap() *Overlap {
 		return nil
 	}
 	o := &Overlap{Of: "tables", Members: []OverlapMember{}, Pairs: []OverlapPair{}}
-	tell := func(a, b int, c common) {
+	add := func(a, b int, c common) {
 		if !c.known {
 			return
 		}
@@ -104,13 +105,13 @@ func (t *tree) overlap() *Overlap {
 		}
 	}
 	if len(t.members) <= mostTables {
-		place := map[*member]int{}
+		index := map[*member]int{}
 		for i, m := range t.members {
-			place[m] = i
+			index[m] = i
 			o.Members = append(o.Members, OverlapMember{m.level, m.run.id, m.facts.File, m.keys()})
 		}
 		for _, p := range all {
-			tell(place[p.a], place[p.b], byTable[p])
+			add(index[p.a], index[p.b], byTable[p])
 		}
 	} else {
 		o.Of = "runs"
@@ -124,7 +125,7 @@ func (t *tree) overlap() *Overlap {
 		for a, newer := range t.runs {
 			for b := a + 1; b < len(t.runs); b++ {
 				if c := byRun[runs{newer, t.runs[b]}]; c != nil {
-					tell(a, b, *c)
+					add(a, b, *c)
 				}
 			}
 		}
@@ -133,7 +134,7 @@ func (t *tree) overlap() *Overlap {
 	return o
 }
 
-// tableMembers are the members of a tree by their tables, for compaction.Predict.
+// tableMembers has the members of a tree by their tables, for compaction.Predict.
 type tableMembers map[*manifest.Table]*member
 
 // Sample returns the sample of a table's keys, or nil.
@@ -142,7 +143,7 @@ func (m tableMembers) Sample(t *manifest.Table) *bloomblock.Sample { return m[t]
 // Filter returns the filter of a table, or nil.
 func (m tableMembers) Filter(t *manifest.Table) *bloomblock.Filter { return m[t].filter }
 
-// predict tells what a compaction of all would write.
+// predict adds what a compaction of everything would write.
 func (t *tree) predict(o *Overlap) {
 	of, entries := tableMembers{}, 0.0
 	for _, m := range t.members {
@@ -155,7 +156,7 @@ func (t *tree) predict(o *Overlap) {
 	}
 }
 
-// entry is the sum that m has for a key, made where there is none.
+// entry returns the sum for a key, which it adds if necessary.
 func entry[K comparable](m map[K]*common, key K) *common {
 	c := m[key]
 	if c == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestPlacesAndOverlapsAreThoseOfTheKeys looks at a store of which it is known where its keys are: n in the last level, a quarter to half
-// of them again in a run of level 0, and in a newer one a tenth in front of their end, half of it new.
+// TestPlacesAndOverlapsAreThoseOfTheKeys inspects a store whose keys are known: n in the last level, the second
+// quarter of them again in a run of level 0, and the last tenth in a newer run, together with as many new keys.
 func TestPlacesAndOverlapsAreThoseOfTheKeys(t *testing.T) {
 	const n = 40_000
 	for _, tableSize := range []int64{1 << 20, 32 << 10} { // a few tables, and more than 64
@@ -21,7 +21,8 @@ func TestPlacesAndOverlapsAreThoseOfTheKeys(t *testing.T) {
 		}
 		all := n + n/50
 		g.put(each(n/4, n/2))
-		g.put(func(yield func(int) bool) { // the last 4,000 keys, and one new one behind each: in order, as the names go on
+		// the last 4,000 keys, and 4,000 new ones after them
+		g.put(func(yield func(int) bool) {
 			for i := all - n/10; i < all+n/10 && yield(i); i++ {
 			}
 		})
@@ -61,12 +62,14 @@ func TestPlacesAndOverlapsAreThoseOfTheKeys(t *testing.T) {
 				want = stretch{n / 4 / total, n / 2 / total}
 			}
 			if math.Abs(got.from-want.from) > 0.01 || math.Abs(got.to-want.to) > 0.01 {
-				t.Errorf("tables of %d KiB: level %d, run %d: from %.4f to %.4f, want %.4f to %.4f", tableSize>>10, key[0], key[1], got.from, got.to, want.from, want.to)
+				t.Errorf("tables of %d KiB: level %d, run %d: from %.4f to %.4f, want %.4f to %.4f", tableSize>>10,
+					key[0], key[1], got.from, got.to, want.from, want.to)
 			}
 		}
 
 		o := s.Overlap
-		if (o.Of == "tables") != (len(s.Tables) <= 64) || o.Of == "runs" && len(o.Members) != 3 || o.Of == "tables" && len(o.Members) != len(s.Tables) {
+		if (o.Of == "tables") != (len(s.Tables) <= 64) || o.Of == "runs" && len(o.Members) != 3 || o.Of == "tables" &&
+			len(o.Members) != len(s.Tables) {
 			t.Fatalf("%d tables: overlap of %d %s", len(s.Tables), len(o.Members), o.Of)
 		}
 		in := func(a, b int) (share, err float64) { // of keys of the first in the second: 0 is the newest run
@@ -99,11 +102,14 @@ func TestPlacesAndOverlapsAreThoseOfTheKeys(t *testing.T) {
 		}{{0, 1, 0}, {0, 2, 0.5}, {1, 2, 1}, {2, 0, n / 10 / float64(all)}, {2, 1, n / 4 / float64(all)}} {
 			share, err := in(c.a, c.b)
 			if math.Abs(share-c.want) > 4*err+0.001 || err > 0.05 {
-				t.Errorf("tables of %d KiB: of run %d %.4f ± %.4f are in run %d, want %.4f", tableSize>>10, c.a, share, err, c.b, c.want)
+				t.Errorf("tables of %d KiB: of run %d %.4f ± %.4f are in run %d, want %.4f", tableSize>>10, c.a, share,
+					err, c.b, c.want)
 			}
 		}
-		if entries := float64(s.Tree.Entries); !o.Known || math.Abs(o.Written-total) > 4*o.Err || math.Abs(o.Written+o.Garbage-entries) > 1 {
-			t.Errorf("%.0f ± %.0f keys would be written and %.0f entries dropped, want %.0f of %.0f", o.Written, o.Err, o.Garbage, total, entries)
+		if entries := float64(s.Tree.Entries); !o.Known || math.Abs(o.Written-total) > 4*o.Err ||
+			math.Abs(o.Written+o.Garbage-entries) > 1 {
+			t.Errorf("%.0f ± %.0f keys would be written and %.0f entries dropped, want %.0f of %.0f", o.Written, o.Err,
+				o.Garbage, total, entries)
 		}
 		if err := g.db.DeleteRange(treeKey(5), treeKey(6)); err != nil {
 			t.Fatal(err)
@@ -150,7 +156,8 @@ func TestPlansAreThoseOfTheOptions(t *testing.T) {
 			continue
 		}
 		m := g.db.Metrics()
-		if p == nil || p.FPR != want.FilterFPR || p.Kind != c.want || p.Kind != "none" && p.Ratio != want.LevelRatio || p.TablesOffPlan != 0 || p.Tables != m.Files.Tables {
+		if p == nil || p.FPR != want.FilterFPR || p.Kind != c.want || p.Kind != "none" && p.Ratio != want.LevelRatio ||
+			p.TablesOffPlan != 0 || p.Tables != m.Files.Tables {
 			t.Errorf("filters of %g, ratio %d: %+v", want.FilterFPR, want.LevelRatio, p)
 			continue
 		}
@@ -184,7 +191,7 @@ func TestTablesOfAnotherPromiseAreFlagged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Filters = &manifest.Filters{FPR: 0.01, Ratio: 10} // as if who wrote last had asked for that
+	m.Filters = &manifest.Filters{FPR: 0.01, Ratio: 10} // as if the last writer had used these options
 	number := m.NextFile
 	m.NextFile++
 	again, err := manifest.Create(vfs.OS, g.dir, number, m)
@@ -199,8 +206,10 @@ func TestTablesOfAnotherPromiseAreFlagged(t *testing.T) {
 	for _, f := range s.Flags {
 		got[f.Name]++
 	}
-	if s.Plan == nil || s.Plan.FPR != 0.01 || s.Plan.TablesOffPlan != 2 || got[inspect.NoFilter] != 1 || got[inspect.FilterWorse] != 1 || got[inspect.WastesMore] != 1 || len(s.Flags) != 3 {
-		t.Errorf("plan %+v, flags %+v, want one table without a filter, one whose filter is worse, and too many wasted reads", s.Plan, s.Flags)
+	if s.Plan == nil || s.Plan.FPR != 0.01 || s.Plan.TablesOffPlan != 2 || got[inspect.NoFilter] != 1 ||
+		got[inspect.FilterWorse] != 1 || got[inspect.WastesMore] != 1 || len(s.Flags) != 3 {
+		t.Errorf("plan %+v, flags %+v, want one table without a filter, one whose filter is worse, and too many "+
+			"wasted reads", s.Plan, s.Flags)
 	}
 	if s.Tree.Predicted < 0.5 || s.Overlap.Known {
 		t.Errorf("%+v, overlap %+v", s.Tree, s.Overlap)

@@ -9,15 +9,18 @@ import (
 	"github.com/bloomkv/bloomkv/internal/picture"
 )
 
-// mapColumns is how many cells a row of a map has: 512 regions or positions are 16 rows, which a phone shows too.
+// mapColumns is the number of cells in a row of a map: 512 regions or positions make 16 rows, which also fit a phone.
 const mapColumns = 32
 
-// ratesChart shows the rates of a filter's units and of all of them by where they are from; nil where none is above zero.
+// ratesChart shows the rates of a filter's units and of the filter by their source. It returns nil if no rate is
+// above zero.
 func (r *Filter) ratesChart(prefix string, live *Live) *picture.Chart {
 	c := &picture.Chart{
-		Name: prefix + "rates", Title: "Rate: promised, computed and measured", X: "where the rate is from", Y: "false positive rate", LogY: true, FormatY: rate,
+		Name: prefix + "rates", Title: "Rate: promised, computed and measured",
+		X: "source of the rate", Y: "false positive rate", LogY: true, FormatY: rate,
 		Categories: []string{"promised", "by table", "from bits", "measured"},
-		Caption:    "A flat line is a filter that does what it promises; a rise to the right is one that lets more absent keys through, each of which costs a read. A rate of zero is not drawn.",
+		Caption: "A flat line means that the filter keeps its promise. A rise to the right means that it lets " +
+			"more absent keys through, each of which costs a read. Zero is not drawn.",
 	}
 	add := func(name string, values ...float64) {
 		l := picture.Line{Name: name}
@@ -36,7 +39,7 @@ func (r *Filter) ratesChart(prefix string, live *Live) *picture.Chart {
 	all := []float64{r.Promised, r.ByTable, r.FromBits, r.Measured.Rate}
 	if live != nil && live.Rate > 0 {
 		c.Categories, all = append(c.Categories, "live"), append(all, live.Rate)
-		c.Caption += " Live is what the store counted, with as many units as it had in memory."
+		c.Caption += " Live is what the store counted, with the units it had in memory."
 	}
 	if len(r.Units) > 1 || len(all) > 4 {
 		add("all", all...)
@@ -47,17 +50,21 @@ func (r *Filter) ratesChart(prefix string, live *Live) *picture.Chart {
 	return c
 }
 
-// theoryChart shows by how many standard errors the figures of all units are off, between the lines beyond which they are flagged.
+// theoryChart shows by how many standard errors the figures of all units differ from theory, between the limits at
+// which they are flagged.
 func (r *Filter) theoryChart(prefix string) *picture.Chart {
 	c := &picture.Chart{
-		Name: prefix + "theory", Title: "How far figures are from what theory says", X: "figure", Y: "standard errors above or below theory",
-		Caption: fmt.Sprintf("Chance alone moves a figure by one or two standard errors, and once in millions of times beyond the dashed lines, at %g: what is there is flagged.", bloomblock.FarOff),
+		Name: prefix + "theory", Title: "Deviation of the figures from theory", X: "figure",
+		Y: "standard errors above or below theory",
+		Caption: fmt.Sprintf("Chance alone moves a figure by one or two standard errors, and beyond the dashed "+
+			"lines, at %g, only once in millions of times. Figures beyond them are flagged.", bloomblock.FarOff),
 	}
 	at := make(map[string]float64)
 	for i := range r.Units {
 		u := &r.Units[i]
 		l := picture.Line{Name: unitName(i), Kind: picture.Points}
-		for _, s := range append(statsOf(u), namedStat{short: "measured rate", Stat: &bloomblock.Stat{Z: u.Measured.Z}}) {
+		for _, s := range append(statsOf(u),
+			namedStat{short: "measured rate", Stat: &bloomblock.Stat{Z: u.Measured.Z}}) {
 			x, known := at[s.short]
 			if !known {
 				x = float64(len(at))
@@ -72,13 +79,14 @@ func (r *Filter) theoryChart(prefix string) *picture.Chart {
 		name string
 		y    float64
 	}{{"flagged above", bloomblock.FarOff}, {"flagged below", -bloomblock.FarOff}} {
-		c.Lines = append(c.Lines, picture.Line{Name: limit.name, X: ends, Y: []float64{limit.y, limit.y}, Kind: picture.Curve, Dashed: true})
+		c.Lines = append(c.Lines,
+			picture.Line{Name: limit.name, X: ends, Y: []float64{limit.y, limit.y}, Kind: picture.Curve, Dashed: true})
 	}
 	return c
 }
 
-// unitCharts are the histogram of a unit's blocks, and the maps of its regions and positions, as far as it has them. Of one block
-// there is nothing to draw.
+// unitCharts returns the histogram of a unit's blocks and the maps of its regions and positions, as far as it has
+// them. There is nothing to draw for a single block.
 func (r *Filter) unitCharts(prefix string, i int) (all []picture.Chart) {
 	u := &r.Units[i]
 	if u.Blocks < 2 {
@@ -89,30 +97,40 @@ func (r *Filter) unitCharts(prefix string, i int) (all []picture.Chart) {
 	}
 	if len(u.Regions) > 0 {
 		all = append(all, picture.Chart{
-			Name: fmt.Sprintf("%sregions-%d", prefix, i), Title: "How full the blocks are, from the first to the last", X: "blocks, from left to right and then down; on the left the first of each row", Y: "share of the bits that are set",
+			Name: fmt.Sprintf("%sregions-%d", prefix, i), Title: "How full the blocks are, from the first to the last",
+			X:       "blocks, from left to right and then down; on the left the first of each row",
+			Y:       "share of the bits that are set",
 			FormatY: percent,
-			Caption: "Noise without stripes or patches is what random hashes leave; a patch is a part of the filter that is fuller than others. " + capital(mapScale(u, "further from the paper")) + ".",
-			Grid:    mapOf(u.Regions, func(i int) string { return strconv.FormatUint(uint64(i)*u.RegionBlocks, 10) }), //nolint:gosec // an index
+			Caption: "Random hashes leave noise without stripes or patches. A patch is a part of the filter that is " +
+				"fuller than others. " + capital(mapScale(u, "further from the paper")) + ".",
+			Grid: mapOf(u.Regions, func(i int) string {
+				return count(uint64(i) * u.RegionBlocks) //nolint:gosec // an index
+			}),
 		})
 	}
 	if len(u.Shares) > 0 {
 		all = append(all, picture.Chart{
-			Name: fmt.Sprintf("%spositions-%d", prefix, i), Title: "How often each of the 512 bit positions is set", X: "positions in a block; on the left the first of each row", Y: "share of the blocks in which it is set", FormatY: percent,
-			Caption: "All positions should be alike but for noise; a row, a column or a half that stands out shows bits of the hash that are not random.",
-			Grid:    mapOf(u.Shares, strconv.Itoa),
+			Name: fmt.Sprintf("%spositions-%d", prefix, i), Title: "How often each of the 512 bit positions is set",
+			X: "positions in a block; on the left the first of each row", Y: "share of the blocks in which it is set",
+			FormatY: percent,
+			Caption: "All positions should be alike except for noise. A row, a column or a half that stands out " +
+				"shows bits of the hash that are not random.",
+			Grid: mapOf(u.Shares, strconv.Itoa),
 		})
 	}
 	return all
 }
 
-// occupancyChart draws a histogram, and over it where theory ends the bars.
+// occupancyChart draws a histogram with the curve of theory.
 func occupancyChart(name string, bins []bloomblock.Bin) picture.Chart {
 	c := picture.Chart{
-		Name: name, Title: "Blocks by how many of their 512 bits are set", X: "set bits of a block, of 512", Y: "blocks",
-		Caption: "Bars that follow the dashed line are keys that spread over the blocks as chance spreads them; a bar far off to the right is a block that lets too much through.",
-		Lines:   []picture.Line{{Name: "blocks", Kind: picture.Bars}, {Name: "by theory", Dashed: true}},
+		Name: name, Title: "Blocks by how many of their 512 bits are set", X: "set bits of a block, of 512",
+		Y: "blocks",
+		Caption: "If the bars follow the dashed line, the keys are distributed over the blocks at random. A bar far " +
+			"to the right is a block that lets too many keys through.",
+		Lines: []picture.Line{{Name: "blocks", Kind: picture.Bars}, {Name: "by theory", Dashed: true}},
 	}
-	half := float64(bins[0].To-bins[0].From) / 2 // the last may be narrower, and is drawn as wide as the others
+	half := float64(bins[0].To-bins[0].From) / 2 // the last may be narrower, but is drawn as wide as the others
 	for _, b := range bins {
 		for i, y := range []float64{float64(b.Blocks), b.Want} {
 			l := &c.Lines[i]
@@ -122,7 +140,7 @@ func occupancyChart(name string, bins []bloomblock.Bin) picture.Chart {
 	return c
 }
 
-// mapOf is a map of values, whose rows are named by the number of their first cell.
+// mapOf returns a map of values. A row is named by the number of its first cell.
 func mapOf(values []float64, name func(i int) string) *picture.Grid {
 	g := &picture.Grid{}
 	for i := 0; i < len(values); i += mapColumns {
@@ -132,15 +150,7 @@ func mapOf(values []float64, name func(i int) string) *picture.Grid {
 	return g
 }
 
-// capital makes the first letter of an English sentence a capital.
-func capital(s string) string {
-	if s != "" && 'a' <= s[0] && s[0] <= 'z' {
-		return string(s[0]-'a'+'A') + s[1:]
-	}
-	return s
-}
-
-// charts are those of a filter on a page with others: all but the maps of positions, which are many bytes.
+// charts returns the charts of a filter on a page with others: all except the maps of positions, which are large.
 func (r *Filter) charts(prefix string, live *Live) (all []picture.Chart) {
 	if r == nil || r.Measured == nil {
 		return nil
@@ -158,13 +168,4 @@ func (r *Filter) charts(prefix string, live *Live) (all []picture.Chart) {
 		}
 	}
 	return all
-}
-
-// table is a grid on a page, whose first column has a name there.
-func (g *grid) table(caption, first string) *picture.Table {
-	head := append([]string{}, g.head...)
-	if head[0] == "" {
-		head[0] = first
-	}
-	return &picture.Table{Caption: caption, Head: head, Rows: g.rows}
 }

@@ -21,19 +21,19 @@ type Prefix struct {
 	FPRFromBits float64 `json:"fpr_from_bits"`
 	Units       []Unit  `json:"units,omitempty"`
 	Verify      *Verify `json:"verify,omitempty"` // with --verify
-	Damage      *Damage `json:"damage,omitempty"` // then what is above from the rates on is unknown
-	// Filter is all of the filter block, of a table that is looked at by itself.
+	Damage      *Damage `json:"damage,omitempty"` // then the rates and units are unknown
+	// Filter is the complete filter block. It is set for a single table.
 	Filter *Filter `json:"filter,omitempty"`
 
-	header bloomblock.Header // of one that is not damaged
+	header bloomblock.Header // set if the filter is not damaged
 }
 
-// A Unit is a unit of a filter, in short.
+// A Unit summarizes a unit of a filter.
 type Unit struct {
-	Probes      int     `json:"probes"`            // 0 of a Ribbon unit
-	Columns     int     `json:"columns,omitempty"` // of a Ribbon unit
+	Probes      int     `json:"probes"`            // 0 for a Ribbon unit
+	Columns     int     `json:"columns,omitempty"` // for a Ribbon unit
 	Blocks      uint64  `json:"blocks"`
-	Fill        float64 `json:"fill"` // share of the bits that are set
+	Fill        float64 `json:"fill"` // the share of bits that are set
 	FPRFromBits float64 `json:"fpr_from_bits"`
 }
 
@@ -49,11 +49,11 @@ func inspectFilter(f *bloomblock.Filter) (rate float64, units []Unit) {
 	return rate, units
 }
 
-// readPrefixes reads a table's prefix filter. Damage of it is among the facts.
+// readPrefixes reads the prefix filter of a table. Its damage is one of the facts.
 func readPrefixes(f io.ReaderAt, r *sstable.Reader, p *sstable.PrefixProperties) (*Prefix, error) {
 	facts := &Prefix{
-		Rule: words.Escaped([]byte(p.Rule), words.KeyLimit), FilterBytes: p.Bytes, FilterKeys: p.Keys, BitsPerKey: bitsPerKey(p.Bytes, p.Keys),
-		FPRPromised: 1, FPRFromBits: 1,
+		Rule: words.Escaped([]byte(p.Rule), words.KeyLimit), FilterBytes: p.Bytes, FilterKeys: p.Keys,
+		BitsPerKey: bitsPerKey(p.Bytes, p.Keys), FPRPromised: 1, FPRFromBits: 1,
 	}
 	meta := r.Meta()
 	block, err := filterBlock(meta.Name, f, meta.Size, meta.TailLen, p.Bytes)
@@ -61,7 +61,7 @@ func readPrefixes(f io.ReaderAt, r *sstable.Reader, p *sstable.PrefixProperties)
 		return facts, err
 	}
 	var rule bloomkv.PrefixRule
-	if rule.UnmarshalText([]byte(p.Rule)) == nil { // else it is of a later version, and not asked
+	if rule.UnmarshalText([]byte(p.Rule)) == nil { // else the rule is from a later version, and not used
 		if err := r.LoadPrefixes(rule, 0); err != nil {
 			return facts, err
 		}
@@ -79,7 +79,7 @@ func readPrefixes(f io.ReaderAt, r *sstable.Reader, p *sstable.PrefixProperties)
 	return facts, nil
 }
 
-// describe puts the prefix filter into words.
+// describe describes the prefix filter in a few words.
 func (p *Prefix) describe() string {
 	if p.Damage != nil {
 		return p.Rule + ": damaged"

@@ -9,15 +9,18 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// planOf is the plan that the manifest has the options of: those that the store was last written with. Nil is no options there, as
-// in a manifest of an earlier version, or options that this version does not take; or FilterMemory, whose plan follows from what
-// the running store has loaded.
+// planOf returns the plan by the options that the store was last written with. It returns nil if the manifest has no
+// options, as in an earlier version, or options that this version does not accept, or FilterMemory, whose plan
+// depends on what the running store has loaded.
 func planOf(s *manifest.State) *Plan {
 	f := s.Filters
 	if f == nil || f.Memory > 0 {
 		return nil
 	}
-	p := &Plan{FPR: f.FPR, Kind: kindName(f.Kind), Ratio: int(f.Ratio), Prefix: words.Escaped([]byte(f.Prefix), words.KeyLimit)}
+	p := &Plan{
+		FPR: f.FPR, Kind: kindName(f.Kind), Ratio: int(f.Ratio),
+		Prefix: words.Escaped([]byte(f.Prefix), words.KeyLimit),
+	}
 	o := &bloomkv.Options{FilterFPR: f.FPR, FilterKind: bloomkv.FilterKind(f.Kind), LevelRatio: int(f.Ratio)}
 	_, levels, err := bloomkv.PlanTree(nil, o)
 	switch {
@@ -32,7 +35,8 @@ func planOf(s *manifest.State) *Plan {
 	return p
 }
 
-// count counts a table that was read, as the store itself does: one without versions has no filter that anybody asks.
+// count counts a table that was read, by the same rules as the store: a table without versions has no filter that is
+// used.
 func (p *Plan) count(m *member) {
 	rule := ""
 	if x := m.facts.Prefix; x != nil {
@@ -48,7 +52,7 @@ func (p *Plan) count(m *member) {
 	}
 }
 
-// kindName is Options.FilterKind in a word.
+// kindName returns Options.FilterKind in a word.
 func kindName(kind uint8) string {
 	switch bloomkv.FilterKind(kind) {
 	case bloomkv.BloomFilter:
@@ -56,11 +60,11 @@ func kindName(kind uint8) string {
 	case bloomkv.RibbonFilter:
 		return "ribbon"
 	}
-	return fmt.Sprintf("kind %d", kind) // of a later version
+	return fmt.Sprintf("kind %d", kind) // from a later version
 }
 
-// has says whether a table on a level whose filter promises a rate is of the plan: it was written there, or above, as tables move down
-// and never up.
+// has reports whether a table on a level whose filter promises a rate follows the plan. The table was written on that
+// level or above, since tables only move down.
 func (p *Plan) has(level int, rate float64) bool {
 	for _, l := range p.Levels[:level+1] {
 		if math.Abs(rate/l.Predicted-1) < 1e-9 { // processors round differently

@@ -15,25 +15,25 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A RecordLog is a log with its records, as JSON has it.
+// A RecordLog contains a log with its records, with their names in JSON.
 type RecordLog struct {
 	Log
 
 	List    []Record `json:"record_list"`
-	LeftOut int      `json:"records_left_out,omitempty"` // of the list, behind the first 65,536 records or operations
+	LeftOut int      `json:"records_left_out,omitempty"` // records after the first 65,536 records or operations
 }
 
-// A Record is one whole record of a log: a batch, or several that were written together.
+// A Record is one complete record of a log: a batch, or several that were written together.
 type Record struct {
-	Offset     int64    `json:"offset"` // of its header
+	Offset     int64    `json:"offset"` // of the header
 	End        int64    `json:"end"`
-	Bytes      int      `json:"bytes"` // of its payload
+	Bytes      int      `json:"bytes"` // of the payload
 	FirstSeq   ikey.Seq `json:"first_seq,omitempty"`
 	Operations uint32   `json:"operations"`
 	Puts       int      `json:"puts"`
 	Deletes    int      `json:"deletes"`
 	Ranges     int      `json:"range_deletes"`
-	Error      string   `json:"error,omitempty"` // of one that is whole, and no batch
+	Error      string   `json:"error,omitempty"` // set if the complete record is not a batch
 	Ops        []Op     `json:"ops,omitempty"`   // with --entries
 }
 
@@ -41,23 +41,23 @@ type Record struct {
 type Op struct {
 	Seq   ikey.Seq `json:"seq"`
 	Kind  string   `json:"kind"`             // "put", "delete" or "range delete"
-	Key   string   `json:"key"`              // escaped; of a range delete the first key
-	Value int      `json:"value_bytes"`      // how long the value is
-	To    string   `json:"to,omitempty"`     // of a range delete: exclusive, escaped
-	NoEnd bool     `json:"no_end,omitempty"` // of a range delete without an end
+	Key   string   `json:"key"`              // escaped; the first key of a range delete
+	Value int      `json:"value_bytes"`      // length of the value
+	To    string   `json:"to,omitempty"`     // end of a range delete, exclusive, escaped
+	NoEnd bool     `json:"no_end,omitempty"` // a range delete without an end
 }
 
-// maxListed is how many records, and how many operations, are kept of a log, whatever its size.
+// maxListed is the maximum number of records, and of operations, that are listed of a log.
 const maxListed = 1 << 16
 
-// ReadLog reads a log. Of a damaged one the error is the damage, and the records are those before it; any other error is one of a
-// file that was not read.
+// ReadLog reads a log. If it is damaged, the error is the damage and the records are those before it. After any other
+// error the file was not read.
 func ReadLog(ctx context.Context, name string, number uint64, o Options) (RecordLog, error) {
 	return readLog(ctx, name, number, o, maxListed)
 }
 
-// readLog is ReadLog with so many records and operations at most. Records that are whole but no batches do not end it: opening reads
-// no further, but who looks for what is lost does.
+// readLog is ReadLog with a limit of records and operations. Unlike opening, it continues after complete records that
+// are not batches, to show what is lost.
 func readLog(ctx context.Context, name string, number uint64, o Options, limit int) (RecordLog, error) {
 	var r recordReader
 	facts, err := replayLog(ctx, name, func(f vfs.File) (wal.Result, error) {
@@ -82,17 +82,17 @@ func readLog(ctx context.Context, name string, number uint64, o Options, limit i
 	return l, errors.Join(r.unfit, err)
 }
 
-// A recordReader looks at the records of a log, one after the other.
+// A recordReader reads the records of a log one after the other.
 type recordReader struct {
 	name    string
 	limit   int // of records, and of operations
 	entries bool
 	log     RecordLog
-	ops     int // that are listed
+	ops     int // listed so far
 
-	unfit  *corrupt.Error // the first record that is whole and does not fit
-	before int            // records in front of it
-	next   int64          // where the record behind it begins, or 0
+	unfit  *corrupt.Error // the first complete record that does not fit
+	before int            // number of records before it
+	next   int64          // offset of the record after it, or 0
 	seen   int
 }
 
@@ -139,7 +139,10 @@ func (r *recordReader) add(payload []byte, end int64) error {
 	} else {
 		rec.Error = err.Error()
 		if r.unfit == nil {
-			r.unfit, r.before = &corrupt.Error{File: filepath.Base(r.name), Offset: rec.Offset + wal.HeaderSize, Err: err}, r.seen
+			r.unfit, r.before = &corrupt.Error{
+				File: filepath.Base(r.name), Offset: rec.Offset + wal.HeaderSize,
+				Err: err,
+			}, r.seen
 		}
 	}
 	r.seen++

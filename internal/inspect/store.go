@@ -12,38 +12,35 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A Store is a whole store, as JSON has it.
+// A Store contains the facts of a whole store, with their names in JSON.
 type Store struct {
 	Manifest string   `json:"manifest"`
-	Torn     bool     `json:"manifest_torn"` // its last edit was never acknowledged
+	Torn     bool     `json:"manifest_torn"` // the last edit is incomplete and was never acknowledged
 	NextFile uint64   `json:"next_file"`
 	LastSeq  ikey.Seq `json:"last_seq"`
 	MinLog   uint64   `json:"min_log"`
-	Tree     Figures  `json:"tree"`              // all of it
-	Levels   []Level  `json:"levels"`            // those that have tables, newest first
-	Plan     *Plan    `json:"plan,omitempty"`    // missing where it is not known, as with Options.FilterMemory
-	Memory   Memory   `json:"memory"`            // by part
-	Overlap  *Overlap `json:"overlap,omitempty"` // missing where there are fewer than two runs, or filters are too large to look at all together
-	WhatIf   []WhatIf `json:"what_if,omitempty"` // with --what-if
-	Flags    []Flag   `json:"flags"`             // what is not as it should be
-	Tables   []Table  `json:"tables"`            // newest data first, ascending in each run
-	Logs     []Log    `json:"logs"`
-	Others   []File   `json:"other_files"` // that are no part of the store
-	Missing  []string `json:"missing"`     // that the manifest names, and that are not there
-	Vanished []string `json:"vanished"`    // that another process removed while they were to be read
-	Opening  Opening  `json:"opening"`
+	Tree     Figures  `json:"tree"`           // all levels
+	Levels   []Level  `json:"levels"`         // levels that have tables, newest first
+	Plan     *Plan    `json:"plan,omitempty"` // absent if it is not known, as with Options.FilterMemory
+	Memory   Memory   `json:"memory"`         // by part
+	// absent with fewer than two runs, or if the filters are too large to be compared
+	Overlap *Overlap `json:"overlap,omitempty"`
+	WhatIf  []WhatIf `json:"what_if,omitempty"` // with --what-if
+	Flags   []Flag   `json:"flags"`             // problems
+	Tables  []Table  `json:"tables"`            // newest data first, ascending in each run
+	Logs    []Log    `json:"logs"`
+	Others  []File   `json:"other_files"` // files that are not part of the store
+	Missing []string `json:"missing"`     // files that the manifest names but that do not exist
+	Opening Opening  `json:"opening"`
 	Keys
-	// NoManifest is why there is no manifest to go by. Then all that is known of the tables is what they say themselves, in Loose.
-	NoManifest *Damage `json:"manifest_damage,omitempty"`
-	Loose      []Table `json:"tables_in_no_level,omitempty"`
-
 	wrong []error
 }
 
-// looks is how often a store is looked at that changes while it is looked at: without its lock it may.
+// looks is the maximum number of times that a changing store is read. Without its lock it may change meanwhile.
 const looks = 8
 
-// ReadStore reads the manifest of a store, its tables and its logs. An error is one of a store of which nothing can be told.
+// ReadStore reads the manifest of a store, its tables and its logs. It returns an error if nothing is known of the
+// store.
 func ReadStore(ctx context.Context, dir string, o Options) (s *Store, err error) {
 	for range looks {
 		before := stamp(dir)
@@ -54,12 +51,12 @@ func ReadStore(ctx context.Context, dir string, o Options) (s *Store, err error)
 		}
 	}
 	if err == nil {
-		s.leaveOut(dir)
+		s.forgive(dir)
 	}
 	return s, err
 }
 
-// Wrong is what is damaged of the store, or its filters deny, or could not be read: nil is nothing.
+// Wrong returns the errors of damage, of keys that filters deny, and of files that could not be read, or nil.
 func (s *Store) Wrong() error { return errors.Join(s.wrong...) }
 
 func look(ctx context.Context, dir string, o Options) (*Store, error) {
@@ -69,7 +66,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	}
 	m, err := manifest.Load(vfs.OS, dir)
 	if err != nil {
-		return v.lookWithout(ctx, err, o)
+		return nil, v.noManifest(err)
 	}
 	s := newStore()
 	s.Manifest, s.Torn = filename.Base(filename.Manifest, m.ManifestNumber), m.Torn
@@ -79,7 +76,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	if err := tables.read(ctx, dir, &m, o); err != nil {
 		return nil, err
 	}
-	tables.tell(s)
+	tables.addTo(s)
 	for _, q := range o.WhatIf {
 		w, err := tables.ask(s, q)
 		if err != nil {
@@ -101,11 +98,29 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	v.tell(ctx, s, &m, o)
+	v.addFiles(ctx, s, &m, o)
 	return s, nil
 }
 
-// newStore has empty lists, so that JSON has them too.
+// newStore returns a Store with empty lists, so that JSON has them too.
 func newStore() *Store {
-	return &Store{Levels: []Level{}, Flags: []Flag{}, Tables: []Table{}, Logs: []Log{}, Others: []File{}, Missing: []string{}, Vanished: []string{}}
+	return &Store{
+		Levels: []Level{}, Flags: []Flag{}, Tables: []Table{}, Logs: []Log{}, Others: []File{},
+		Missing: []string{},
+	}
+}
+
+// noManifest returns the error of a directory whose manifest cannot be read.
+func (v *view) noManifest(reason error) error {
+	if errors.Is(reason, fs.ErrNotExist) {
+		lost := v.found.Lost()
+		if lost == nil {
+			return fmt.Errorf("no store here: %w", reason) // the error names CURRENT
+		}
+		reason = lost
+	}
+	if len(v.found[filename.Table])+len(v.found[filename.Log]) == 0 {
+		return fmt.Errorf("%s: %w", v.dir, reason)
+	}
+	return fmt.Errorf("%w; tables and logs can be inspected one by one", reason)
 }

@@ -3,10 +3,7 @@ package inspect
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -16,7 +13,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A Table is one table, as JSON has it. Level, Run and Place are known of a table that was found through a manifest.
+// A Table contains the facts of one table, with their names in JSON. Level, Run and Place are only set for a table
+// that was found through a manifest.
 type Table struct {
 	Level       *int     `json:"level,omitempty"`
 	Run         *uint64  `json:"run,omitempty"`
@@ -26,36 +24,39 @@ type Table struct {
 	Blocks      uint64   `json:"blocks"`
 	Entries     uint64   `json:"entries"`
 	Deletes     uint64   `json:"deletes"`
-	Smallest    string   `json:"smallest"` // of the entries, escaped
+	Smallest    string   `json:"smallest"` // key of an entry, escaped
 	Largest     string   `json:"largest"`
 	RangeDels   uint64   `json:"range_deletes"`
-	RangesFrom  string   `json:"range_deletes_from,omitempty"` // escaped; none is the first key
-	RangesTo    string   `json:"range_deletes_to,omitempty"`   // exclusive; none is no end
+	RangesFrom  string   `json:"range_deletes_from,omitempty"` // escaped; empty means the first key
+	RangesTo    string   `json:"range_deletes_to,omitempty"`   // exclusive; empty means no end
 	MinSeq      ikey.Seq `json:"min_seq"`
 	MaxSeq      ikey.Seq `json:"max_seq"`
-	FilterBytes uint64   `json:"filter_bytes"` // on disk; 0 is no filter
+	FilterBytes uint64   `json:"filter_bytes"` // on disk; 0 without a filter
 	FilterKeys  uint64   `json:"filter_keys"`
 	BitsPerKey  float64  `json:"bits_per_key"`
 	FPRPromised float64  `json:"fpr_promised"` // 1 without a filter
 	FPRFromBits float64  `json:"fpr_from_bits"`
-	Sample      int      `json:"sample_hashes"`    // 0 is no sample
-	SampleKeys  float64  `json:"keys_from_sample"` // distinct, estimated from the sample alone
+	Sample      int      `json:"sample_hashes"`    // 0 without a sample
+	SampleKeys  float64  `json:"keys_from_sample"` // distinct keys, estimated from the sample
 	Units       []Unit   `json:"units,omitempty"`
 	Prefix      *Prefix  `json:"prefix_filter,omitempty"`
-	// Filter is all of the filter block, of a table that is looked at by itself, or of one that stands out in a store that is drawn.
+	// Filter is the complete filter block. It is set for a single table and for the tables of a store that are shown in
+	// full.
 	Filter *Filter `json:"filter,omitempty"`
-	Live   *Live   `json:"live,omitempty"`   // of a table of a store that has counted
-	Verify *Verify `json:"verify,omitempty"` // with --verify, of a filter that can be read
-	Keys           // of a table that is looked at by itself
-	Damage *Damage `json:"damage,omitempty"` // of the filter, of the sample, or of all: then the rest is unknown
+	Live   *Live   `json:"live,omitempty"`   // set if the store has counted lookups
+	Verify *Verify `json:"verify,omitempty"` // with --verify, if the filter can be read
+	Keys           // set for a single table
+	// of the filter or the sample, or of the whole table: then the rest is unknown
+	Damage *Damage `json:"damage,omitempty"`
 
-	unread        bool // nothing is known but its name
+	unread        bool // only the name is known
 	filterDamaged bool
-	verified      bool    // as was asked for; Verify is nil where there is no filter
-	wrong         []error // beside Damage
+	verified      bool    // as requested; Verify is nil without a filter
+	wrong         []error // other errors than Damage
 }
 
-// ReadTable reads a table, all of its filter blocks, and what o asks for. An error is one of a file of which nothing can be told.
+// ReadTable reads a table, its complete filter blocks, and what o selects. It returns an error if nothing is known of
+// the file.
 func ReadTable(ctx context.Context, name string, o Options) (*Table, error) {
 	facts, err := readTable(name, nil)
 	if err != nil {
@@ -80,7 +81,7 @@ func ReadTable(ctx context.Context, name string, o Options) (*Table, error) {
 	return t, nil
 }
 
-// Wrong is what is damaged of the table, or its filter denies, or could not be read: nil is nothing.
+// Wrong returns the errors of damage, of keys that filters deny, and of parts that could not be read, or nil.
 func (t *Table) Wrong() error { return errors.Join(append([]error{t.damage()}, t.wrong...)...) }
 
 func (t *Table) verify(ctx context.Context, name string) {
@@ -93,8 +94,9 @@ func (t *Table) verify(ctx context.Context, name string) {
 	t.wrong = append(t.wrong, err, keys.damage(), prefixes.damage())
 }
 
-// readTable reads a table. Damage is among the facts where it is the filter's or the sample's alone, and an error otherwise. take, if
-// not nil, is given the reader, with index and filter, and the sample, nil if there is none, and says whether it keeps them.
+// readTable reads a table. Damage of only the filter or the sample is one of the facts; other damage is an error. If
+// take is not nil, it receives the reader with index and filter, and the sample or nil, and returns whether it keeps
+// them.
 func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept bool)) (facts Table, err error) {
 	facts = Table{File: filepath.Base(name), FPRPromised: 1, FPRFromBits: 1}
 	f, err := vfs.OS.Open(name)
@@ -139,11 +141,12 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 		return facts, err
 	}
 	if dels := r.RangeDels(); len(dels) > 0 {
-		facts.RangesFrom, facts.RangesTo = words.Escaped(dels[0].Start, words.KeyLimit), words.Escaped(dels[len(dels)-1].End, words.KeyLimit)
+		facts.RangesFrom, facts.RangesTo = words.Escaped(dels[0].Start, words.KeyLimit),
+			words.Escaped(dels[len(dels)-1].End, words.KeyLimit)
 	}
 	sample, err := r.Sample()
 	if take != nil {
-		defer func() { kept = take(r, sample) }() // last: it drops what is looked at here
+		defer func() { kept = take(r, sample) }() // deferred because it drops what is read here
 	}
 	if errors.Is(err, bloomkv.ErrCorruption) {
 		facts.Damage = &Damage{err.Error(), err}
@@ -162,15 +165,7 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 	return facts, nil
 }
 
-// keys puts the bounds of a table's entries into words.
-func (t *Table) keys() string {
-	if t.Entries == 0 {
-		return "-"
-	}
-	return t.Smallest + " … " + t.Largest
-}
-
-// damage is what is damaged of the table's filters.
+// damage returns the damage of the table's filters.
 func (t *Table) damage() error {
 	var errs []error
 	if t.Damage != nil {
@@ -180,18 +175,4 @@ func (t *Table) damage() error {
 		errs = append(errs, t.Prefix.Damage.err)
 	}
 	return errors.Join(errs...)
-}
-
-// describe puts the parts of a table's filter into words.
-func (t *Table) describe() (units, fill string) {
-	var probes, fills []string
-	for _, u := range t.Units {
-		each := strconv.Itoa(u.Probes)
-		if u.Columns > 0 {
-			each = fmt.Sprintf("Ribbon %d", u.Columns)
-		}
-		probes = append(probes, fmt.Sprintf("%d×64 B, %s", u.Blocks, each))
-		fills = append(fills, fmt.Sprintf("%.0f %%", 100*u.Fill))
-	}
-	return strings.Join(probes, " + "), strings.Join(fills, " ")
 }

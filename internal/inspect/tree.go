@@ -1,27 +1,29 @@
 package inspect
 
-// A Figures is what the filters of a part of the tree cost and give: of a level, or of all. Bytes of filters are those of key filters;
-// prefix filters are in Memory.
+// Figures are the costs and the effects of the filters of one level or of the whole tree. Sizes of filters do not
+// include prefix filters, which are in Memory.
 //
-// A wasted read is the search of a table that has no version of the key, by a lookup of an absent key. How many of them a lookup
-// costs is counted over all absent keys, where these are taken to lie as the keys lie that there are: between two neighbours of them
-// as often as between any other two. A run costs the rate of that of its tables whose bounds hold the key, and nothing where none does.
-// That range deletes end some lookups early is not taken off. Optimum and Even are by the rates of filters of many keys; those of few
-// keys, which are rounded up to whole blocks, may do better.
+// A wasted read is a search of a table that has no version of the key, by a lookup of an absent key. The number of
+// wasted reads per lookup is an average over all absent keys. They are assumed to be distributed like the present
+// keys: equally many between any two neighbors. A run costs the rate of the table whose bounds contain the key, or
+// nothing if there is none. The lookups that a range delete ends early are not subtracted. Optimum and Even use the
+// rates of filters with many keys. Filters with few keys are rounded up to whole blocks and may be better.
 type Figures struct {
-	Runs        int     `json:"runs"`                   // what a lookup may have to ask, one table of each
+	Runs        int     `json:"runs"`                   // a lookup asks at most one table of each
 	Tables      int     `json:"tables"`                 // in all runs
 	Bytes       uint64  `json:"bytes"`                  // on disk
 	Entries     uint64  `json:"entries"`                // versions, tombstones included
-	Keys        uint64  `json:"keys"`                   // those in filters, each once for each table; of a table without a filter its entries
+	Keys        uint64  `json:"keys"`                   // in filters, counted once per table; without a filter, entries
 	FilterDisk  uint64  `json:"filter_bytes"`           // on disk
-	FilterBytes uint64  `json:"filter_bytes_in_memory"` // of these, the units that a store has in memory: what the tables' levels need
+	FilterBytes uint64  `json:"filter_bytes_in_memory"` // the units that the levels need in memory
 	BitsPerKey  float64 `json:"bits_per_key"`           // of the filters in memory
-	Promised    float64 `json:"wasted_promised"`        // wasted reads by the plan: for each run the share of its level; 0 where the plan is not known
-	Predicted   float64 `json:"wasted_predicted"`       // wasted reads by the filters in memory; where the plan is not known, by all of their units
-	Optimum     float64 `json:"wasted_optimum"`         // the least that filters of no more memory would waste in the same runs, if each were sized for all
-	Even        float64 `json:"wasted_even"`            // the same if every key had as many bits, of the same kind of filter
-	Live        *Live   `json:"live,omitempty"`         // how the filters have answered, of all tables that have counted
+	// wasted reads by the plan: the share of its level for each run; 0 if not known
+	Promised float64 `json:"wasted_promised"`
+	// wasted reads with the filters in memory, with all units if the plan is not known
+	Predicted float64 `json:"wasted_predicted"`
+	Optimum   float64 `json:"wasted_optimum"` // the least that filters of the same total size would waste in these runs
+	Even      float64 `json:"wasted_even"`    // the same with equally many bits for every key
+	Live      *Live   `json:"live,omitempty"` // the answers that tables have counted
 }
 
 // A Level is one level of the tree that has tables.
@@ -30,65 +32,69 @@ type Level struct {
 	Figures
 }
 
-// A Plan is the plan of Options.FilterFPR, FilterKind and LevelRatio that the store was last written with.
+// A Plan is the plan by Options.FilterFPR, FilterKind and LevelRatio that the store was last written with.
 type Plan struct {
 	FPR    float64 `json:"fpr_promised"`
 	Kind   string  `json:"kind"` // "bloom", "ribbon" or "none"
 	Ratio  int     `json:"level_ratio"`
-	Tables int     `json:"tables"`                // whose filters are of it
-	Prefix string  `json:"prefix_rule,omitempty"` // of prefix filters
+	Tables int     `json:"tables"`                // tables whose filters follow the plan
+	Prefix string  `json:"prefix_rule,omitempty"` // the rule of prefix filters
 
-	TablesOffPlan int    `json:"tables_off_plan"` // whose filters are not: of another promise, kind or rule, or of memory; Compact writes them anew
-	BytesOffPlan  uint64 `json:"bytes_off_plan"`  // of these tables
+	TablesOffPlan int    `json:"tables_off_plan"` // other tables, which Compact rewrites
+	BytesOffPlan  uint64 `json:"bytes_off_plan"`  // the size of these tables
 
 	Levels []PlanLevel `json:"levels"` // all levels, from 0 on
 }
 
-// A PlanLevel is what a plan has for a level.
+// A PlanLevel is the plan for one level.
 type PlanLevel struct {
 	Level      int     `json:"level"`
-	FPR        float64 `json:"promised"`     // the share of the promise that each run has at most
-	Predicted  float64 `json:"predicted"`    // rate of filters that are built for it
-	BitsPerKey float64 `json:"bits_per_key"` // of these
+	FPR        float64 `json:"promised"`     // the share of the promise of each run
+	Predicted  float64 `json:"predicted"`    // the rate of filters built for it
+	BitsPerKey float64 `json:"bits_per_key"` // of these filters
 }
 
-// A Place is where a table is in the tree, and what its filter does there. From and To say it in shares of the keys of the
-// store: From is how many of these are in front of the table's first key, To how many up to its last, so that To less From is the share
-// of absent keys for which the table is asked. Each key counts once, in the oldest run that has it, as samples and filters tell; without
-// them, in each.
+// A Place describes where a table lies in the tree and what its filter does there. From and To are shares of the keys
+// of the store: From is the share before the first key of the table, To the share up to its last key, so To-From is
+// the share of absent keys for which the table is asked. Each key counts once, in the oldest run that has it, as
+// estimated by samples and filters. Without them it counts in each run.
 type Place struct {
 	From        float64 `json:"from"` // 0..1
 	To          float64 `json:"to"`
-	Units       int     `json:"units_in_memory"` // those that the table's level needs
+	Units       int     `json:"units_in_memory"` // units that the level of the table needs
 	FilterBytes uint64  `json:"filter_bytes_in_memory"`
-	FPR         float64 `json:"fpr_in_memory"`    // what these units give; 1 without any
-	Wasted      float64 `json:"wasted_predicted"` // To less From, times FPR: the table's part of Figures.Predicted
+	FPR         float64 `json:"fpr_in_memory"`    // the rate of these units; 1 without any
+	Wasted      float64 `json:"wasted_predicted"` // (To-From) · FPR: the table's part of Figures.Predicted
 }
 
-// A Memory is bytes that a store with all its tables loaded has in memory for them, by part. Nothing of it is there right after
-// Open: the tail of a table (index and range deletes) and its filter are read in the background, or by the first lookup that needs
-// them, and a memory budget may leave some out.
+// A Memory lists the bytes in memory of a store whose tables are all loaded, by part. Nothing is loaded right after
+// Open: the tail of a table (index and range deletes) and its filter are read in the background or by the first
+// lookup that needs them, and a memory budget may leave some out.
 type Memory struct {
-	Filters       uint64 `json:"filters"`        // of keys, the units that levels need
-	PrefixFilters uint64 `json:"prefix_filters"` // read by the first scan that asks them, and not before
+	Filters       uint64 `json:"filters"`        // the units of key filters that levels need
+	PrefixFilters uint64 `json:"prefix_filters"` // read by the first scan that asks them
 	Indexes       uint64 `json:"indexes"`        // of data blocks
 	RangeDeletes  uint64 `json:"range_deletes"`
-	Fences        uint64 `json:"fences"`         // bounds of tables with their heads: from Open on, and in no budget
-	Sum           uint64 `json:"sum"`            // of all these
-	FiltersOnDisk uint64 `json:"filters_unused"` // bytes of units that are in the files and in no memory, since the levels do not need them
-	SamplesOnDisk uint64 `json:"samples_unused"` // bytes of the hashes in samples, which are read for a compaction alone
+	// bounds of tables with their headers: loaded by Open, not in the budget
+	Fences        uint64 `json:"fences"`
+	Sum           uint64 `json:"sum"`            // the sum of all these
+	FiltersOnDisk uint64 `json:"filters_unused"` // units on disk that the levels do not need
+	SamplesOnDisk uint64 `json:"samples_unused"` // hashes of samples, which only compactions read
 }
 
-// An Overlap is how many keys parts of the tree have in common: its tables, or where those are more than 64 its runs.
+// An Overlap describes how many keys parts of the tree have in common: its tables, or its runs if there are more than
+// 64 tables.
 type Overlap struct {
 	Of      string          `json:"of"` // "tables" or "runs"
 	Members []OverlapMember `json:"members"`
-	Pairs   []OverlapPair   `json:"pairs"` // of members in different runs whose ranges overlap, each pair both ways
-	// Written is how many keys would be written if all were compacted into one run: each once, without the deleted ones. Written, Err and
-	// Garbage are 0 where Known is false: a filter or a sample is missing, or there are range deletes, of which nothing is predicted.
+	// members in different runs whose ranges overlap, each pair in both directions
+	Pairs []OverlapPair `json:"pairs"`
+	// Written is the number of keys that compacting everything into one run would write: each once, without deleted
+	// ones. Written, Err and Garbage are 0 if Known is false: a filter or a sample is missing, or there are range
+	// deletes.
 	Written float64 `json:"keys_written"`
-	Err     float64 `json:"keys_written_error"` // standard error of Written
-	Garbage float64 `json:"keys_garbage"`       // entries less Written
+	Err     float64 `json:"keys_written_error"` // the standard error of Written
+	Garbage float64 `json:"keys_garbage"`       // entries minus Written
 	Known   bool    `json:"known"`
 }
 
@@ -96,32 +102,32 @@ type Overlap struct {
 type OverlapMember struct {
 	Level int    `json:"level"`
 	Run   uint64 `json:"run"`
-	File  string `json:"file,omitempty"` // of a table
+	File  string `json:"file,omitempty"` // the file of a table
 	Keys  uint64 `json:"keys"`
 }
 
-// An OverlapPair is an estimate, from a sample of the keys of one and the filter of the other.
+// An OverlapPair is an estimate from a sample of the keys of one member and the filter of the other.
 type OverlapPair struct {
 	A     int     `json:"a"`     // index of a member
-	B     int     `json:"b"`     // of another
-	Share float64 `json:"share"` // of the keys of a that are in b, 0..1
+	B     int     `json:"b"`     // index of another member
+	Share float64 `json:"share"` // of the keys of A that are in B, 0..1
 	Err   float64 `json:"share_error"`
 }
 
-// A WhatIf is what the filters would take and give if all tables of the tree were written anew with other options, and stayed where
-// they are. Prefix filters are left out.
+// A WhatIf describes the filters as they would be if all tables were rewritten with other options and stayed where
+// they are. It does not include prefix filters.
 type WhatIf struct {
-	Asked  string        `json:"asked"`        // as --what-if had it
-	FPR    float64       `json:"fpr_promised"` // with memory given, the best that fits
+	Asked  string        `json:"asked"`        // the text of --what-if
+	FPR    float64       `json:"fpr_promised"` // for a given memory, the best rate that fits
 	Kind   string        `json:"kind"`         // "bloom" or "ribbon"
-	Memory uint64        `json:"memory"`       // for filters, in bytes; 0 where a rate was asked for
-	Levels []WhatIfLevel `json:"levels"`       // those that have tables
+	Memory uint64        `json:"memory"`       // for filters, in bytes; 0 if a rate was asked for
+	Levels []WhatIfLevel `json:"levels"`       // levels that have tables
 	Bytes  uint64        `json:"filter_bytes_in_memory"`
-	More   int64         `json:"filter_bytes_more"` // than now; below 0 it is less
-	Wasted float64       `json:"wasted_predicted"`  // reads by a lookup of an absent key
+	More   int64         `json:"filter_bytes_more"` // relative to now; may be negative
+	Wasted float64       `json:"wasted_predicted"`  // reads per lookup of an absent key
 }
 
-// A WhatIfLevel is one level of it.
+// A WhatIfLevel is one level of a WhatIf.
 type WhatIfLevel struct {
 	Level      int     `json:"level"`
 	Keys       uint64  `json:"keys"`
@@ -130,21 +136,21 @@ type WhatIfLevel struct {
 	Wasted     float64 `json:"wasted_predicted"`
 }
 
-// A FlagName is what a store may have against it. The names do not change.
+// A FlagName is the name of a kind of problem. The names do not change.
 type FlagName string
 
 // What is flagged.
 const (
-	WastesMore    FlagName = "wastes-more"    // wasted reads are above 1.15 times the promise
-	NoFilter      FlagName = "no-filter"      // a table has none, and others have
-	FilterDamaged FlagName = "filter-damaged" // a filter, or the sample beside it
-	FilterWorse   FlagName = "filter-worse"   // a table's filter promises less than its level should
-	TableDamaged  FlagName = "table-damaged"  // the table itself, as far as inspect reads it
+	WastesMore    FlagName = "wastes-more"    // wasted reads exceed 1.15 times the promise
+	NoFilter      FlagName = "no-filter"      // a table has no filter although others have
+	FilterDamaged FlagName = "filter-damaged" // a filter or its sample is damaged
+	FilterWorse   FlagName = "filter-worse"   // the promise of a filter is worse than its level allows
+	TableDamaged  FlagName = "table-damaged"  // the table could not be read
 )
 
-// A Flag says what is not as it should be.
+// A Flag describes a problem.
 type Flag struct {
 	Name    FlagName `json:"name"`
-	File    string   `json:"file,omitempty"` // of a table
-	Meaning string   `json:"meaning"`        // a sentence or two, with the figures
+	File    string   `json:"file,omitempty"` // the file of a table
+	Meaning string   `json:"meaning"`        // one or two sentences with the numbers
 }

@@ -15,9 +15,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-var treeKeys = flag.Int("keys", 60_000, "keys of the stores whose trees are looked at; as many absent ones are looked up")
+var treeKeys = flag.Int("keys", 60_000,
+	"keys of the stores whose trees are looked at; as many absent ones are looked up")
 
-// A grown is a store with several levels, runs that reach over a part of the keys, overwritten keys and ingested ones.
+// A grown is a store with several levels, runs over parts of the keys, overwritten keys and ingested ones.
 type grown struct {
 	*testing.T
 	dir  string
@@ -54,7 +55,7 @@ func (g *grown) settle() {
 	}
 }
 
-// between is n random numbers from lo on and below hi.
+// between returns n random numbers in [lo, hi).
 func between(rng *rand.Rand, n, lo, hi int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for range n {
@@ -65,7 +66,7 @@ func between(rng *rand.Rand, n, lo, hi int) iter.Seq[int] {
 	}
 }
 
-// grow makes a store. Of the keys from 0 to n, all are there; the last twentieth is ingested.
+// grow creates a store of the keys from 0 to n, of which the last twentieth is ingested.
 func grow(t *testing.T, n int, o bloomkv.Options) *grown {
 	t.Helper()
 	g := &grown{T: t, dir: t.TempDir(), keys: n}
@@ -103,7 +104,7 @@ func grow(t *testing.T, n int, o bloomkv.Options) *grown {
 	return g
 }
 
-// wasted looks absent keys up that lie as those lie that there are, and returns the wasted reads of a lookup.
+// wasted looks up absent keys that are distributed like the present ones, and returns the wasted reads per lookup.
 func (g *grown) wasted(lookups int) float64 {
 	g.Helper()
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -128,8 +129,8 @@ func (g *grown) inspect(o inspect.Options) *inspect.Store {
 	return s
 }
 
-// TestPredictedWasteIsWhatLookupsCount holds predicted wasted reads against those counted by the running store, within 5 % and three
-// standard deviations of what was counted; and memory by part against what the store says.
+// TestPredictedWasteIsWhatLookupsCount compares predicted wasted reads with those that the running store counts,
+// within 5 % and three standard deviations, and memory by part with the metrics of the store.
 func TestPredictedWasteIsWhatLookupsCount(t *testing.T) {
 	for _, kind := range []bloomkv.FilterKind{bloomkv.BloomFilter, bloomkv.RibbonFilter} {
 		for _, fpr := range []float64{0.2, 0.01} {
@@ -137,7 +138,8 @@ func TestPredictedWasteIsWhatLookupsCount(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%g", name, fpr), func(t *testing.T) {
 				g := grow(t, *treeKeys, bloomkv.Options{FilterFPR: fpr, FilterKind: kind})
 				s := g.inspect(inspect.Options{})
-				if s.Plan == nil || s.Plan.FPR != fpr || s.Plan.Kind != name || s.Plan.Ratio != 4 || s.Plan.TablesOffPlan != 0 {
+				if s.Plan == nil || s.Plan.FPR != fpr || s.Plan.Kind != name || s.Plan.Ratio != 4 ||
+					s.Plan.TablesOffPlan != 0 {
 					t.Errorf("plan %+v, want %s filters of %g", s.Plan, name, fpr)
 				}
 				if s.Tree.Runs < 3 {
@@ -146,28 +148,35 @@ func TestPredictedWasteIsWhatLookupsCount(t *testing.T) {
 				got := g.wasted(*treeKeys)
 				want := s.Tree.Predicted
 				off := 0.05*want + 3*math.Sqrt(want/float64(*treeKeys))
-				t.Logf("%d tables: counted %.3g, predicted %.3g (%.3f of it), optimum %.3g, evenly %.3g, promised %g", s.Tree.Tables, got, want, got/want, s.Tree.Optimum, s.Tree.Even, fpr)
+				t.Logf("%d tables: counted %.3g, predicted %.3g (%.3f of it), optimum %.3g, evenly %.3g, promised %g",
+					s.Tree.Tables, got, want, got/want, s.Tree.Optimum, s.Tree.Even, fpr)
 				if math.Abs(got-want) > off {
-					t.Errorf("counted %g wasted reads a lookup, predicted %g, want a difference of %g at most", got, want, off)
+					t.Errorf("counted %g wasted reads a lookup, predicted %g, want a difference of %g at most", got,
+						want, off)
 				}
 				if s.Tree.Optimum > want || s.Tree.Even < s.Tree.Optimum || s.Tree.Promised != fpr {
 					t.Errorf("%+v: want optimum ≤ predicted, and ≤ even", s.Tree)
 				}
 				m := g.db.Metrics()
-				if have, is := s.Memory, m.Memory; int64(have.Filters) != is.Filters || int64(have.Indexes) != is.Indexes || have.RangeDeletes != uint64(is.RangeDeletes) {
+				if have, is := s.Memory, m.Memory; int64(have.Filters) != is.Filters ||
+					int64(have.Indexes) != is.Indexes || have.RangeDeletes != uint64(is.RangeDeletes) {
 					t.Errorf("memory %+v, the store has %+v", have, is)
 				}
 				fences := uint64(0)
 				for _, f := range s.Tables {
 					fences += uint64(16 + len(f.Smallest) + len(f.Largest))
 				}
-				if have := s.Memory; have.Fences != fences || have.Sum != have.Filters+have.PrefixFilters+have.Indexes+have.RangeDeletes+have.Fences ||
+				if have := s.Memory; have.Fences != fences || have.Sum != have.Filters+have.PrefixFilters+have.Indexes+
+					have.RangeDeletes+have.Fences ||
 					have.FiltersOnDisk+have.Filters+uint64(bloomblock.HeaderSize*s.Tree.Tables) != s.Tree.FilterDisk {
-					t.Errorf("memory %+v, want fences of %d bytes, and with headers %d of filters on disk", have, fences, s.Tree.FilterDisk)
+					t.Errorf("memory %+v, want fences of %d bytes, and with headers %d of filters on disk", have,
+						fences, s.Tree.FilterDisk)
 				}
 				for _, l := range s.Levels {
-					if of := m.Levels[l.Level]; l.Runs != of.Runs || l.Tables != of.Tables || l.Bytes != of.Bytes || l.Entries != of.Entries ||
-						l.FilterDisk != of.FilterDisk || int64(l.FilterBytes) != of.FilterBytes || l.Promised != float64(l.Runs)*of.FilterFPR {
+					if of := m.Levels[l.Level]; l.Runs != of.Runs || l.Tables != of.Tables || l.Bytes != of.Bytes ||
+						l.Entries != of.Entries ||
+						l.FilterDisk != of.FilterDisk || int64(l.FilterBytes) != of.FilterBytes ||
+						l.Promised != float64(l.Runs)*of.FilterFPR {
 						t.Errorf("level %+v, the store has %+v", l, of)
 					}
 				}

@@ -15,18 +15,19 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// A Verify is what comes of building a filter of a table again from the table's keys.
+// A Verify is the result of rebuilding a filter of a table from its keys.
 type Verify struct {
-	OK       bool   `json:"ok"`               // every bit is as it was built, and no key denied
-	Cannot   string `json:"cannot,omitempty"` // why it was not built again; then all else is 0
+	OK       bool   `json:"ok"`               // every bit is right, and no key is denied
+	Cannot   string `json:"cannot,omitempty"` // why it was not rebuilt; then everything else is 0
 	Recorded uint64 `json:"keys_recorded"`    // in the filter's header
-	Denied   uint64 `json:"keys_denied"`      // versions in the table whose keys, or their prefixes, the filter denies: lookups or scans miss them
+	// versions whose keys or prefixes the filter denies, so that lookups or scans miss them
+	Denied uint64 `json:"keys_denied"`
 	bloomblock.Difference
 
-	err error // unless OK, with its address
+	err error // unless OK, with file and offset
 }
 
-// A verifier builds one filter again.
+// A verifier rebuilds one filter.
 type verifier struct {
 	Verify
 
@@ -37,20 +38,23 @@ type verifier struct {
 	rebuild *bloomblock.Rebuild
 }
 
-// newVerifier is nil where there is no filter, or one that is damaged, which is told with the table.
+// newVerifier returns nil if there is no filter, or if it is damaged, which is reported with the table.
 func newVerifier(name string, block []byte, offset uint64, of string) (*verifier, error) {
 	filter, err := bloomblock.Parse(block)
 	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // see above
+		return nil, nil //nolint:nilerr,nilnil // reported with the table
 	}
 	rebuild, err := bloomblock.NewRebuild(block)
 	if err != nil {
 		return nil, fmt.Errorf("%s: offset %d: %w", filepath.Base(name), offset, err)
 	}
-	return &verifier{Verify: Verify{Recorded: filter.Keys()}, name: name, of: of, offset: offset, filter: filter, rebuild: rebuild}, nil
+	return &verifier{
+		Verify: Verify{Recorded: filter.Keys()}, name: name, of: of, offset: offset, filter: filter,
+		rebuild: rebuild,
+	}, nil
 }
 
-// see is called for each version, in order; again says that the one before had the same hash.
+// see adds the hash of a version, in order. If again is true, the previous version had the same hash.
 func (v *verifier) see(h bloomblock.Hash, again bool) {
 	if v == nil {
 		return
@@ -63,7 +67,7 @@ func (v *verifier) see(h bloomblock.Hash, again bool) {
 	}
 }
 
-// finish compares.
+// finish compares the filters.
 func (v *verifier) finish() *Verify {
 	if v == nil {
 		return nil
@@ -76,12 +80,13 @@ func (v *verifier) finish() *Verify {
 	if v.First != nil {
 		at += *v.First
 	}
-	v.err = corrupt.Newf(v.name, int64(at), "the filter is not that of the %s: %s", v.of, &v.Verify) //nolint:gosec // an offset in a file
+	offset := int64(at) //nolint:gosec // an offset in a file
+	v.err = corrupt.Newf(v.name, offset, "the filter does not match the %s: %s", v.of, &v.Verify)
 	return &v.Verify
 }
 
-// verifyFilters builds the filters of a table again, from its keys, and compares. Nil is no filter that could be read. An error
-// is one of reading the table.
+// verifyFilters rebuilds the filters of a table from its keys and compares. The result is nil without a readable
+// filter. An error is one of reading the table.
 func verifyFilters(ctx context.Context, name string) (keys, prefixes *Verify, err error) {
 	return keys, prefixes, withTable(name, func(t *openTable) error {
 		k, err := newVerifier(name, t.block, t.offset, "table's keys")
@@ -105,7 +110,7 @@ func verifyFilters(ctx context.Context, name string) (keys, prefixes *Verify, er
 		var last []byte // prefix
 		for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
 			user := it.Key().User
-			k.see(bloomblock.HashKey(user), false) // a Rebuild leaves out what comes twice
+			k.see(bloomblock.HashKey(user), false) // a Rebuild ignores a repeated hash
 			if prefix := rule.Of(user); p != nil && prefix != nil {
 				// The keys of one prefix come one after the other.
 				p.see(bloomblock.HashKey(prefix), bytes.Equal(prefix, last))
@@ -120,13 +125,14 @@ func verifyFilters(ctx context.Context, name string) (keys, prefixes *Verify, er
 	})
 }
 
-// String is what was found, in words.
+// String describes what was found.
 func (v *Verify) String() string {
-	return fmt.Sprintf("built again from %s, the header says %d; %s missing, %s too many, %s denied",
-		words.Plural(v.Keys, "key"), v.Recorded, words.Plural(v.Missing, "bit"), words.Plural(v.Extra, "bit"), words.Plural(v.Denied, "version"))
+	return fmt.Sprintf("rebuilt from %s, the header says %d; %s missing, %s too many, %s", words.Plural(v.Keys, "key"),
+		v.Recorded,
+		words.Plural(v.Missing, "bit"), words.Plural(v.Extra, "bit"), words.Plural(v.Denied, "false negative"))
 }
 
-// damage is why a filter is not that of its table's keys, or nil.
+// damage returns an error if the filter does not match the keys of its table.
 func (v *Verify) damage() error {
 	if v == nil {
 		return nil
@@ -134,24 +140,16 @@ func (v *Verify) damage() error {
 	return v.err
 }
 
-// verdicts is a line about each of the table's filters.
-func (t *Table) verdicts() []string {
-	if t.Prefix == nil || t.Prefix.Verify == nil {
-		return []string{t.Verify.verdict()}
-	}
-	return []string{t.Verify.verdict(), "prefix filter: " + t.Prefix.Verify.verdict()}
-}
-
-// verdict is a line about a filter.
+// verdict describes the result for one filter.
 func (v *Verify) verdict() string {
 	switch {
 	case v == nil:
-		return "verify: there is no filter to verify"
+		return "there is no filter to verify"
 	case v.Cannot != "":
-		return "verify: not built again: " + string(words.AppendPrintable(nil, []byte(v.Cannot)))
+		return "not rebuilt: " + string(words.AppendPrintable(nil, []byte(v.Cannot)))
 	case v.OK:
-		return fmt.Sprintf("verify: ok, bit for bit: %s", v)
+		return fmt.Sprintf("ok, bit for bit: %s", v)
 	default:
-		return fmt.Sprintf("verify: NOT the filter of the table's keys: %s", v)
+		return fmt.Sprintf("does NOT match the table's keys: %s", v)
 	}
 }

@@ -11,27 +11,29 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
-// A Question is one of --what-if: filters of another promise or kind, or with so much memory. What it does not name is as it is.
+// A Question is one argument of --what-if: filters with another promise or kind, or within a given memory. What it
+// does not name stays as it is.
 type Question struct {
 	text   string
-	fpr    float64 // 0 is as it is
-	kind   string  // as above: empty
-	memory int64   // bytes; 0 is none
+	fpr    float64 // 0 means unchanged
+	kind   string  // empty means unchanged
+	memory int64   // bytes; 0 means no limit
 }
 
 const (
-	leastMemory = 1.0 / 16 // MiB, for filters: that of Options.FilterMemory
+	leastMemory = 1.0 / 16 // MiB for filters: the minimum of Options.FilterMemory
 	mostMemory  = 1 << 20
 )
 
-// ParseWhatIf reads items with commas between them: fpr=RATE, kind=bloom or kind=ribbon, memory=MIB; fpr or memory, not both.
+// ParseWhatIf parses items separated by commas: fpr=RATE, kind=bloom or kind=ribbon, memory=MIB. Only one of fpr and
+// memory is allowed.
 func ParseWhatIf(text string) (q Question, err error) {
 	q.text = text
 	seen := map[string]bool{}
 	for item := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(item, "=")
 		if seen[name] {
-			return q, fmt.Errorf("%q is there twice", name)
+			return q, fmt.Errorf("%q is given twice", name)
 		}
 		seen[name] = true
 		number, err := strconv.ParseFloat(value, 64)
@@ -50,11 +52,11 @@ func ParseWhatIf(text string) (q Question, err error) {
 				return q, fmt.Errorf("kind=%.40q, want bloom or ribbon", value)
 			}
 		default:
-			return q, fmt.Errorf("%.40q, want fpr=RATE, kind=bloom or ribbon, memory=MIB, with commas between", item)
+			return q, fmt.Errorf("%.40q, want fpr=RATE, kind=bloom or ribbon, memory=MIB, separated by commas", item)
 		}
 	}
 	if q.fpr > 0 && q.memory > 0 {
-		return q, errors.New("fpr and memory, want one of them: each follows from the other")
+		return q, errors.New("fpr and memory are given, want one of them: each determines the other")
 	}
 	return q, nil
 }
@@ -72,7 +74,7 @@ func (t *tree) ask(s *Store, q Question) (w WhatIf, err error) {
 			o.FilterFPR = p.FPR
 		}
 	} else if q.fpr == 0 && q.memory == 0 {
-		return w, errors.New("the promise of the store can't be told from its filters, want fpr or memory beside kind")
+		return w, errors.New("the promise of the store is not known, want fpr or memory with kind")
 	}
 	switch {
 	case w.Kind == "" && slices.ContainsFunc(t.members, (*member).ribbon):

@@ -12,8 +12,9 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
-// steady makes a store whose shape does not depend on time: n keys in the last level, then a part of them, and new ones, in runs of
-// level 0, too few to be compacted. By memory, older filters are of a plan for fewer keys: so with FilterMemory there are no such runs.
+// steady creates a store whose shape does not depend on time: n keys in the last level, then some of them again and
+// some new ones in runs of level 0, too few to be compacted. With FilterMemory it has no such runs, because older
+// filters would follow a plan for fewer keys.
 func steady(t *testing.T, n int, o bloomkv.Options) *grown {
 	t.Helper()
 	g := &grown{T: t, dir: t.TempDir(), keys: n}
@@ -57,8 +58,9 @@ func question(t *testing.T, text string) inspect.Question {
 	return q
 }
 
-// TestWhatIfIsWhatAStoreThatIsBuiltSoHas asks what another plan would take and give, and compares with a store of the same shape that
-// was built by it: bytes within 2 %, wasted reads, predicted there and counted, within 10 %, and three standard deviations of the count.
+// TestWhatIfIsWhatAStoreThatIsBuiltSoHas compares the answers about another plan with a store of the same shape that
+// was built by it: bytes within 2 %, and wasted reads, predicted and counted, within 10 % and three standard
+// deviations of the count.
 func TestWhatIfIsWhatAStoreThatIsBuiltSoHas(t *testing.T) {
 	const n = 100_000
 	plain := steady(t, n, bloomkv.Options{})
@@ -85,15 +87,21 @@ func TestWhatIfIsWhatAStoreThatIsBuiltSoHas(t *testing.T) {
 			s := now.inspect(inspect.Options{WhatIf: []inspect.Question{question(t, c.text)}})
 			w := s.WhatIf[0]
 			built := steady(t, n, c.o)
-			for begin := time.Now(); c.o.FilterMemory > 0 && time.Since(begin) < time.Minute; time.Sleep(time.Millisecond) {
-				// Filters are loaded in the background, as what was compacted leaves room.
-				if !slices.ContainsFunc(built.db.Tables(), func(t bloomkv.TableMetrics) bool { return t.FilterUnits == 0 || t.FilterUnits < t.FilterAllUnits }) {
+			for begin := time.Now(); c.o.FilterMemory > 0 &&
+				time.Since(begin) < time.Minute; time.Sleep(time.Millisecond) {
+				// Filters are loaded in the background, once those of compacted tables have been dropped.
+				if !slices.ContainsFunc(built.db.Tables(),
+					func(t bloomkv.TableMetrics) bool {
+						return t.FilterUnits == 0 ||
+							t.FilterUnits < t.FilterAllUnits
+					}) {
 					break
 				}
 			}
 			counted := built.wasted(n)
 			m := built.db.Metrics() // all filters are loaded now
-			t.Logf("%d bytes, built %d; wastes %.3g, built predicts %.3g, counted %.3g", w.Bytes, m.Memory.Filters, w.Wasted, built.inspect(inspect.Options{}).Tree.Predicted, counted)
+			t.Logf("%d bytes, built %d; wastes %.3g, built predicts %.3g, counted %.3g", w.Bytes, m.Memory.Filters,
+				w.Wasted, built.inspect(inspect.Options{}).Tree.Predicted, counted)
 			if got, want := float64(w.Bytes), float64(m.Memory.Filters); math.Abs(got-want) > 0.02*want {
 				t.Errorf("%g bytes of filters, a store that is built so has %g", got, want)
 			}
@@ -108,7 +116,8 @@ func TestWhatIfIsWhatAStoreThatIsBuiltSoHas(t *testing.T) {
 					t.Errorf("promises %g, want %g", w.FPR, c.fpr)
 				}
 			}
-			if more := int64(w.Bytes) - int64(s.Tree.FilterBytes); w.More != more || w.Asked != c.text || int64(w.Memory) != c.o.FilterMemory {
+			if more := int64(w.Bytes) - int64(s.Tree.FilterBytes); w.More != more || w.Asked != c.text ||
+				int64(w.Memory) != c.o.FilterMemory {
 				t.Errorf("%+v, want %d bytes more than now", w, more)
 			}
 			var bytes uint64
@@ -135,17 +144,18 @@ func TestQuestionsThatMakeNoSenseAreRefused(t *testing.T) {
 		"fpr=NaN":                         "want more than 0",
 		"fpr=1.5":                         "at most 1",
 		"fpr=0.1,":                        "want fpr=RATE",
-		"fpr=0.1,fpr=0.2":                 `"fpr" is there twice`,
+		"fpr=0.1,fpr=0.2":                 `"fpr" is given twice`,
 		"memory=0":                        `memory="0", want 0.0625 to 1048576 MiB`,
 		"memory=Inf":                      "want 0.0625 to",
 		"memory=64MB":                     "want 0.0625 to",
-		"memory=64,fpr=0.1":               "fpr and memory, want one of them",
+		"memory=64,fpr=0.1":               "fpr and memory are given, want one of them",
 		"kind=cuckoo":                     `kind="cuckoo", want bloom or ribbon`,
 		"kind":                            "want bloom or ribbon",
 		"speed=1":                         `"speed=1", want fpr=RATE`,
 		"fpr=" + strings.Repeat("9", 999): "want more than 0",
 	} {
-		if _, err := inspect.ParseWhatIf(text); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 160 {
+		if _, err := inspect.ParseWhatIf(text); err == nil || !strings.Contains(err.Error(), want) ||
+			len(err.Error()) > 160 {
 			t.Errorf("%.60q: %v, want %q", text, err, want)
 		}
 	}
@@ -154,17 +164,26 @@ func TestQuestionsThatMakeNoSenseAreRefused(t *testing.T) {
 		text, want string
 	}{
 		{bloomkv.Options{}, "fpr=1e-30", "--what-if fpr=1e-30: bloomkv: option FilterFPR: 1e-30 is out of reach"},
-		{bloomkv.Options{FilterMemory: 1 << 20}, "kind=ribbon", "--what-if kind=ribbon: the promise of the store can't be told from its filters, want fpr or memory"},
+		{
+			bloomkv.Options{FilterMemory: 1 << 20},
+			"kind=ribbon",
+			"--what-if kind=ribbon: the promise of the store is not known, want fpr or memory",
+		},
 	} {
 		g := steady(t, 5000, c.o)
-		if _, err := inspect.ReadStore(t.Context(), g.dir, inspect.Options{WhatIf: []inspect.Question{question(t, c.text)}}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := inspect.ReadStore(t.Context(), g.dir,
+			inspect.Options{WhatIf: []inspect.Question{question(t, c.text)}}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.text, err, c.want)
 		}
 	}
 }
 
 func FuzzWhatIf(f *testing.F) {
-	for _, text := range []string{"", "fpr=0.001", "kind=ribbon", "kind=bloom,memory=64", "memory=1e9", "fpr=0x1p-3", "fpr=1e-400", "fpr=0.1,memory=1", "kind=,=,", "memory=-0"} {
+	for _, text := range []string{
+		"", "fpr=0.001", "kind=ribbon", "kind=bloom,memory=64", "memory=1e9", "fpr=0x1p-3",
+		"fpr=1e-400", "fpr=0.1,memory=1", "kind=,=,", "memory=-0",
+	} {
 		f.Add(text)
 	}
 	dir := f.TempDir()
@@ -187,7 +206,8 @@ func FuzzWhatIf(f *testing.F) {
 			}
 			return
 		}
-		if w := s.WhatIf[0]; !(w.FPR > 0 && w.FPR <= 1 && w.Wasted >= 0 && w.Wasted <= 1) || w.Memory > 0 && w.Bytes > w.Memory {
+		if w := s.WhatIf[0]; !(w.FPR > 0 && w.FPR <= 1 && w.Wasted >= 0 && w.Wasted <= 1) || w.Memory > 0 &&
+			w.Bytes > w.Memory {
 			t.Errorf("%q: %+v", text, w)
 		}
 	})

@@ -136,9 +136,9 @@ func TestAPageIsWholeAndNeedsNothingElse(t *testing.T) {
 		`<th scope="row">1M</th><td>83</td><td>≤ 1.5</td><td class="text short">met</td><td>–</td>`,
 		`<a class="skip" href="#main">`, `<main id="main"`,
 		`<div class="note"><span class="sign" aria-hidden="true">✓</span>` +
-			`<p><strong>Fine: all is well.</strong> Nothing was found.</p></div>`,
+			`<p><strong>all is well.</strong> Nothing was found.</p></div>`,
 		`<div class="note wrong"><span class="sign" aria-hidden="true">!</span>` +
-			`<p><strong>Off: fill-off.</strong> A block has more bits set than it should.</p></div>`,
+			`<p><strong>Problem: fill-off.</strong> A block has more bits set than it should.</p></div>`,
 		`<th scope="row"><a href="#part-1">one</a></th>`, `<th scope="row">two</th>`,
 		`<summary><h3>One</h3></summary>`, `<div id="part-1">`,
 		`absent: 83 ns at 1M, 166 ns at 20M; lowest 83 ns, highest 166 ns of 3 points.`,

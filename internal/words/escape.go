@@ -1,5 +1,4 @@
-// Package words puts facts into text for people: one line each, within the width of a terminal, with nothing in it that could drive
-// one.
+// Package words formats facts as text for people: lines that fit a terminal and contain nothing that could control it.
 package words
 
 import (
@@ -12,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// AppendEscaped appends b in a form that is one line of printable text and tells every byte: printable characters stand for
-// themselves, a backslash is doubled, and anything else, bytes that are not UTF-8 included, is escaped as in a Go string.
-// No control character, direction mark or other invisible one is left, so that nothing stored can drive a terminal.
+// AppendEscaped appends b as one line of printable text from which b can be restored: printable characters are
+// unchanged, a backslash is doubled, and all other bytes, including invalid UTF-8, are escaped as in a Go string. No
+// control character, direction mark or other invisible character is left, so stored data cannot control a terminal.
 func AppendEscaped(dst, b []byte) []byte {
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)
@@ -43,10 +42,10 @@ func AppendEscaped(dst, b []byte) []byte {
 	return dst
 }
 
-// KeyLimit is how many bytes of a key are shown.
+// KeyLimit is the number of bytes of a key that are shown.
 const KeyLimit = 48
 
-// Escaped is b escaped and, where it is longer than limit bytes, cut there with its length behind it.
+// Escaped returns b escaped. If b is longer than limit bytes, it is cut there, and its length is added.
 func Escaped(b []byte, limit int) string {
 	if len(b) <= limit {
 		return string(AppendEscaped(nil, b))
@@ -58,8 +57,8 @@ func Escaped(b []byte, limit int) string {
 	return fmt.Sprintf("%s… (%d bytes)", AppendEscaped(nil, b[:cut]), len(b))
 }
 
-// AppendPrintable appends text for people, a message or a listing, with what could drive a terminal escaped; other than
-// AppendEscaped it leaves backslashes and tabs alone, since text is not told back.
+// AppendPrintable appends text, such as a message, and escapes characters that could control a terminal. Unlike
+// AppendEscaped, it leaves backslashes and tabs unchanged, since the text need not be restored.
 func AppendPrintable(dst, text []byte) []byte {
 	for len(text) > 0 {
 		r, n := utf8.DecodeRune(text)
@@ -73,12 +72,12 @@ func AppendPrintable(dst, text []byte) []byte {
 	return dst
 }
 
-var errEscape = errors.New(`no escape such as \\, \n, \x00 or \u0000 after a backslash`)
+var errEscape = errors.New(`invalid escape, want one such as \\, \n, \x00 or \u0000`)
 
-// Unescaped reads what AppendEscaped wrote.
+// Unescaped decodes the output of AppendEscaped.
 func Unescaped(text string) (key []byte, err error) {
 	for text != "" {
-		if text[0] != '\\' { // also a byte that is not UTF-8
+		if text[0] != '\\' { // including a byte that is not UTF-8
 			key, text = append(key, text[0]), text[1:]
 			continue
 		}
@@ -98,7 +97,7 @@ func Unescaped(text string) (key []byte, err error) {
 	return key, nil
 }
 
-// Printable escapes what could drive a terminal in each Write of whole lines.
+// A Printable escapes characters that could control a terminal. Each Write must consist of whole lines.
 type Printable struct {
 	To io.Writer
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Plural is a number of things, "1 table" or "2 tables", for the nouns of this tool.
+// Plural returns a number with a noun, such as "1 table" or "2 tables", for the nouns of this tool.
 func Plural[N int | int64 | uint64](n N, noun string) string {
 	switch {
 	case n == 1:
@@ -21,7 +21,7 @@ func Plural[N int | int64 | uint64](n N, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// Count prints a number, 0 or more, with its thousands apart.
+// Count formats a number, 0 or more, with commas between thousands.
 func Count(n int) string {
 	s := []byte(strconv.Itoa(n))
 	for i := len(s) - 3; i > 0; i -= 3 {

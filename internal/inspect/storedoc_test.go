@@ -13,13 +13,14 @@ import (
 	"github.com/bloomkv/bloomkv/internal/picture"
 )
 
-// bigStore is a store of so many tables on levels 0 and 6; level 0 has a run for each of its tables.
+// bigStore returns a store with the given numbers of tables on levels 0 and 6. Each table of level 0 is a run.
 func bigStore(upper, lower int) *Store {
 	s := &Store{Manifest: "MANIFEST-000001", Levels: []Level{{Level: 0}, {Level: 6}}}
 	add := func(level int, run uint64, from, to float64) {
 		s.Tables = append(s.Tables, Table{
-			Level: &level, Run: &run, File: fmt.Sprintf("%06d.sst", len(s.Tables)), Bytes: uint64(len(s.Tables)%97 + 1), Entries: 1, FilterBytes: 64,
-			FPRPromised: 0.01, FPRFromBits: 0.01, Smallest: "a", Largest: "b", Place: &Place{From: from, To: to, FPR: 0.001},
+			Level: &level, Run: &run, File: fmt.Sprintf("%06d.sst", len(s.Tables)), Bytes: uint64(len(s.Tables)%97 + 1),
+			Entries: 1, FilterBytes: 64, FPRPromised: 0.01, FPRFromBits: 0.01, Smallest: "a", Largest: "b",
+			Place: &Place{From: from, To: to, FPR: 0.001},
 		})
 	}
 	for i := range upper {
@@ -53,7 +54,11 @@ func TestThePageOfALargeStoreIsBounded(t *testing.T) {
 	if b.Len() > 2<<20 {
 		t.Errorf("%d bytes, want two million at most", b.Len())
 	}
-	for _, want := range []string{"9800 are not listed", "Each box is up to 5 tables, in the color of the worst.", "9960 tables of further runs are not drawn.", "and 280 flags more", "200 are not listed", "The largest 60 of 3660", "005000.sst"} {
+	for _, want := range []string{
+		"9800 are not listed", "Each box is up to 5 tables, in the color of the worst.",
+		"9960 tables of further runs are not drawn.", "and 280 flags more", "200 are not listed",
+		"The largest 60 of 3660", "005000.sst",
+	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -75,7 +80,8 @@ func TestTheTreeIsDrawnTableByTable(t *testing.T) {
 	}
 	want := []string{
 		"level 0, run 102", "{0 1 0.001 000000 false}", "level 0, run 101", "{0 1 0.001 000001 false}",
-		"level 6, run 1", "{0 0.25 0.001 000002 false}", "{0.25 0.5 1 000003 true}", "{0.5 0.75 0.001 000004 true}", "{0.75 1 0.001 000005 false}",
+		"level 6, run 1", "{0 0.25 0.001 000002 false}", "{0.25 0.5 1 000003 true}", "{0.5 0.75 0.001 000004 true}",
+		"{0.75 1 0.001 000005 false}",
 	}
 	if !slices.Equal(got, want) || spans.First != "a" || spans.Last != "b" {
 		t.Errorf("from %s to %s %q, want %q", spans.First, spans.Last, got, want)
@@ -98,18 +104,31 @@ func TestTablesThatStandOutAreThoseInTroubleAndTheLargest(t *testing.T) {
 	}
 }
 
-// Of a sound unit and of what is missing the pictures are what the facts allow.
+// TestChartsAreOfWhatThereIs checks the charts of intact, small, damaged and missing filters.
 func TestChartsAreOfWhatThereIs(t *testing.T) {
 	m := &bloomblock.Measured{}
 	bin := []bloomblock.Bin{{From: 200, To: 209, Blocks: 3, Want: 2.5}, {From: 210, To: 214, Blocks: 1, Want: 1.5}}
-	unit := bloomblock.UnitExam{Blocks: 4, Promised: 0.01, ByTable: 0.01, FromBits: 0.01, Measured: m, Histogram: bin, Regions: []float64{0.1, 0.2, 0.3, 0.4}, RegionBlocks: 1, SetBits: &bloomblock.Stat{Z: 7}}
+	unit := bloomblock.UnitExam{
+		Blocks: 4, Promised: 0.01, ByTable: 0.01, FromBits: 0.01, Measured: m, Histogram: bin,
+		Regions: []float64{0.1, 0.2, 0.3, 0.4}, RegionBlocks: 1, SetBits: &bloomblock.Stat{Z: 7},
+	}
 	for _, c := range []struct {
 		name string
 		r    *Filter
 		want []string
 	}{
-		{"a unit", &Filter{Exam: bloomblock.Exam{Units: []bloomblock.UnitExam{unit}, Measured: m, Promised: 0.01}}, []string{"x-rates", "x-theory", "x-occupancy-0", "x-regions-0"}},
-		{"a unit of one block", &Filter{Exam: bloomblock.Exam{Units: []bloomblock.UnitExam{{Blocks: 1, Measured: m, Histogram: bin[:1], Regions: []float64{1}}}, Measured: m}}, []string{"x-theory"}},
+		{
+			"a unit", &Filter{Exam: bloomblock.Exam{Units: []bloomblock.UnitExam{unit}, Measured: m, Promised: 0.01}},
+			[]string{"x-rates", "x-theory", "x-occupancy-0", "x-regions-0"},
+		},
+		{
+			"a unit of one block",
+			&Filter{Exam: bloomblock.Exam{Units: []bloomblock.UnitExam{{
+				Blocks: 1, Measured: m, Histogram: bin[:1],
+				Regions: []float64{1},
+			}}, Measured: m}},
+			[]string{"x-theory"},
+		},
 		{"a damaged filter", &Filter{Exam: bloomblock.Exam{Units: []bloomblock.UnitExam{{Blocks: 4}}}}, nil},
 		{"none", nil, nil},
 	} {
@@ -121,15 +140,20 @@ func TestChartsAreOfWhatThereIs(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
-		if err := (&picture.Page{Sections: []picture.Section{{ID: "s", Charts: charts}}}).WriteHTML(&bytes.Buffer{}); err != nil {
+		if err := (&picture.Page{Sections: []picture.Section{{
+			ID:     "s",
+			Charts: charts,
+		}}}).WriteHTML(&bytes.Buffer{}); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	if l := occupancyChart("o", bin).Lines; !slices.Equal(l[0].X, []float64{204.5, 214.5}) || !slices.Equal(l[0].Y, []float64{3, 1}) || !slices.Equal(l[1].Y, []float64{2.5, 1.5}) {
+	if l := occupancyChart("o", bin).Lines; !slices.Equal(l[0].X, []float64{204.5, 214.5}) ||
+		!slices.Equal(l[0].Y, []float64{3, 1}) || !slices.Equal(l[1].Y, []float64{2.5, 1.5}) {
 		t.Errorf("the histogram is %+v, want equal steps, blocks, and what there should be", l)
 	}
 	g := mapOf([]float64{31: 1, 40: 2}, strconv.Itoa)
-	if len(g.Values) != 2 || len(g.Values[0]) != mapColumns || len(g.Values[1]) != 9 || g.Values[1][8] != 2 || !slices.Equal(g.Rows, []string{"0", "32"}) {
+	if len(g.Values) != 2 || len(g.Values[0]) != mapColumns || len(g.Values[1]) != 9 || g.Values[1][8] != 2 ||
+		!slices.Equal(g.Rows, []string{"0", "32"}) {
 		t.Errorf("the map is %+v, want rows of %d, the last shorter", g, mapColumns)
 	}
 }

@@ -15,32 +15,33 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// goRoot is the directory of the Go installation: as "go env GOROOT" says, or else as this program was built with. Without
-// one the error says what to do.
+// goRoot returns the directory of the Go installation: that of "go env GOROOT", or the one this program was built
+// with.
 func goRoot(ctx context.Context) (string, error) {
 	var tried []string
 	if out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output(); err == nil {
 		tried = append(tried, strings.TrimSpace(string(out)))
 	}
-	tried = append(tried, runtime.GOROOT()) //nolint:staticcheck // deprecated in favour of the command, which may be missing
+	tried = append(tried, runtime.GOROOT()) //nolint:staticcheck // deprecated, but the go command may be missing
 	for _, root := range tried {
 		if info, err := os.Stat(filepath.Join(root, "src")); root != "" && err == nil && info.IsDir() {
 			return root, nil
 		}
 	}
-	return "", errors.New("no Go source tree on this machine; give a file of key TAB value lines with --data")
+	return "", errors.New("no Go source tree on this machine: name a file of key TAB value lines with --data")
 }
 
-// firstLine bounds the part of a file that is kept as its first line.
+// firstLine is the maximum length of the stored first line of a file.
 const firstLine = 120
 
-// readTree makes a pair of each regular file of a source tree: its path below root, with slashes, and "size hash first-line",
-// where hash is the first half of its SHA-256 in hexadecimal digits. Programs and what was built from the sources (bin and
-// pkg) are left out. Links are not followed, other than root and the directories in it, which some installations link.
-// Progress is called with the number of files read.
+// readTree returns a pair for each regular file of a source tree. The key is the path below root, with slashes. The
+// value is "size hash first-line", where hash is the first half of the SHA-256 in hexadecimal digits. The directories
+// bin and pkg are left out. Links are not followed, except for root and the directories in it, which are links in
+// some installations. readTree calls progress with the number of files read.
 func readTree(ctx context.Context, root string, progress func(files int)) ([]workload.Pair, error) {
 	tops, err := os.ReadDir(root)
 	if err != nil {
@@ -54,7 +55,7 @@ func readTree(ctx context.Context, root string, progress func(files int)) ([]wor
 		}
 		base, err := filepath.EvalSymlinks(filepath.Join(root, top.Name()))
 		if err != nil {
-			continue // a link that leads nowhere
+			continue // a dangling link
 		}
 		err = filepath.WalkDir(base, func(name string, d fs.DirEntry, err error) error {
 			if err != nil || ctx.Err() != nil || !d.Type().IsRegular() {
@@ -80,7 +81,7 @@ func readTree(ctx context.Context, root string, progress func(files int)) ([]wor
 	return pairs, nil
 }
 
-// describeFile is "size hash first-line" of a file. buf is scratch.
+// describeFile returns "size hash first-line" of a file. buf is scratch space.
 func describeFile(name string, buf []byte) (value []byte, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -109,15 +110,16 @@ func describeFile(name string, buf []byte) (value []byte, err error) {
 	return append(fmt.Appendf(nil, "%d %x ", size, sum[:len(sum)/2]), line...), nil
 }
 
-// readPairs reads the lines of a file in the format of load, tsv. Of lines with equal keys the last one counts, as there.
+// readPairs reads the lines of a file in the format tsv. The last of several lines with the same key counts, as in
+// load.
 func (a *app) readPairs(ctx context.Context, name string) (pairs []workload.Pair, err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	l := loader{format: formats[0], note: func(text string) { a.note(progress{}, name, text) }}
-	lines, err := l.open(untilDone(ctx, f))
+	l := loader{format: formats[0], note: func(text string) { a.note(cli.Progress{}, name, text) }}
+	lines, err := l.open(cli.UntilDone(ctx, f))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

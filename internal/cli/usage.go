@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -11,17 +11,17 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// hint adds to an error of usage where to read on.
-func hint(c *cobra.Command, err error) error {
+// Hint adds the help page of a command to an error of usage.
+func Hint(c *cobra.Command, err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
 }
 
-// arguments checks the number of arguments by the Use of a command, DIR KEY [VALUE], and names those that are missing. [X] is
-// optional, and behind [X...] there is no end.
-func arguments(c *cobra.Command, args []string) error {
+// Arguments checks the number of arguments against the Use of a command, such as DIR KEY [VALUE], and names those that
+// are missing. [X] is optional, and [X...] stands for any number of arguments.
+func Arguments(c *cobra.Command, args []string) error {
 	names := strings.Fields(c.Use)[1:]
 	for i, name := range names {
 		switch {
@@ -33,35 +33,36 @@ func arguments(c *cobra.Command, args []string) error {
 			if len(missing) > 1 {
 				is = "are"
 			}
-			return hint(c, fmt.Errorf("want %s; %s %s missing", strings.TrimPrefix(c.Use, c.Name()+" "), strings.Join(missing, " and "), is))
+			want := strings.TrimPrefix(c.Use, c.Name()+" ")
+			return Hint(c, fmt.Errorf("want %s; %s %s missing", want, strings.Join(missing, " and "), is))
 		}
 	}
 	switch {
 	case len(args) <= len(names):
 		return nil
 	case len(names) == 0:
-		return hint(c, fmt.Errorf("%s takes no arguments, got %q", c.Name(), args[0]))
+		return Hint(c, fmt.Errorf("%s takes no arguments, got %q", c.Name(), args[0]))
 	default:
-		return hint(c, fmt.Errorf("want %s; %q is one argument too many", strings.Join(names, " "), args[len(names)]))
+		return Hint(c, fmt.Errorf("want %s; %q is one argument too many", strings.Join(names, " "), args[len(names)]))
 	}
 }
 
-// unknownCommand is the error of a command that c does not have.
+// unknownCommand returns the error for a subcommand that c does not have.
 func unknownCommand(c *cobra.Command, name string) error {
-	return hint(c, fmt.Errorf("unknown command %q%s", name, suggest(c, name, "")))
+	return Hint(c, fmt.Errorf("unknown command %q%s", name, suggest(c, name, "")))
 }
 
-// commandsOnly runs a command that is only there for its commands.
-func commandsOnly(c *cobra.Command, args []string) error {
+// CommandsOnly runs a command that only groups subcommands.
+func CommandsOnly(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return unknownCommand(c, args[0])
 	}
 	return c.Help()
 }
 
-// suggest asks which command of c may be meant by a name. prefix comes before each.
+// suggest returns the subcommands of c whose names are similar to a name, each after prefix, as a question.
 func suggest(c *cobra.Command, name, prefix string) string {
-	c.SuggestionsMinimumDistance = min(2, len(name)/2) // in a shorter name two letters are a different one
+	c.SuggestionsMinimumDistance = min(2, len(name)/2) // two wrong letters make a short name a different one
 	found := c.SuggestionsFor(name)
 	if len(found) == 0 {
 		return ""
@@ -72,18 +73,19 @@ func suggest(c *cobra.Command, name, prefix string) string {
 	return fmt.Sprintf(" (did you mean %s?)", strings.Join(found, " or "))
 }
 
-// flagError says what is wrong with a flag, by its name and its value.
+// flagError rewrites an error of a flag so that it names the flag and its value.
 func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var bare *pflag.ValueRequiredError
 	var bad *pflag.InvalidValueError
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
-		names := new(cobra.Command) // commands are compared as flags should be
+		names := new(cobra.Command) // lets cobra compare flags as it compares commands
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
 		})
-		err = fmt.Errorf("unknown flag --%s%s", unknown.GetSpecifiedName(), suggest(names, unknown.GetSpecifiedName(), "--"))
+		name := unknown.GetSpecifiedName()
+		err = fmt.Errorf("unknown flag --%s%s", name, suggest(names, name, "--"))
 	case errors.As(err, &unknown):
 		err = fmt.Errorf("unknown flag -%s", unknown.GetSpecifiedName())
 	case errors.As(err, &bare):
@@ -91,10 +93,10 @@ func flagError(c *cobra.Command, err error) error {
 	case errors.As(err, &bad):
 		err = fmt.Errorf("--%s %s: %w", bad.GetFlag().Name, bad.GetValue(), plainNumber(bad.Unwrap()))
 	}
-	return hint(c, err)
+	return Hint(c, err)
 }
 
-// plainNumber says what is wrong with a number, without the name of a function.
+// plainNumber describes an error of package strconv without the name of a function.
 func plainNumber(err error) error {
 	var number *strconv.NumError
 	if !errors.As(err, &number) {
@@ -114,20 +116,23 @@ func plainNumber(err error) error {
 	}
 }
 
-// checkCompletion makes the completion command of cobra refuse a shell that is unknown.
-func checkCompletion(root *cobra.Command, args []string) {
+// prepareUsage gives a tree of commands the errors of this package.
+func prepareUsage(root *cobra.Command, args []string) {
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(helpCommand(root))
 	root.InitDefaultCompletionCmd(args...)
 	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
-		c.Args, c.RunE = cobra.ArbitraryArgs, commandsOnly
+		c.Args, c.RunE = cobra.ArbitraryArgs, CommandsOnly // an unknown shell is an error
 	}
 }
 
-// helpCommand is the help command of cobra, for which a command that is unknown is an error.
+// helpCommand returns the help command of cobra, changed so that an unknown command is an error.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND...]",
 		Short: "Print the help of a command",
-		Args:  arguments,
+		Args:  Arguments,
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, rest, err := root.Find(args)
 			if err == nil && len(rest) > 0 {
@@ -138,13 +143,18 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 			}
 			return c.Help()
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
-			if c, _, err := root.Find(args); err == nil {
-				for _, sub := range c.Commands() {
-					names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
-				}
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
+		ValidArgsFunction: completeCommands,
 	}
+}
+
+// completeCommands completes the names of commands.
+func completeCommands(c *cobra.Command, args []string, _ string) (
+	names []cobra.Completion, _ cobra.ShellCompDirective,
+) {
+	if c, _, err := c.Root().Find(args); err == nil {
+		for _, sub := range c.Commands() {
+			names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }

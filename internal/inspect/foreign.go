@@ -11,13 +11,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// known is what files begin with that may lie beside a store, or be taken for a part of one.
+// known are the beginnings of files that may be mistaken for store files.
 var known = []struct {
 	at    int
 	bytes string
 	what  string
 }{
-	{0, "bloomwal", "a log or a manifest of this store, which is known by its name alone: NNNNNN.log or MANIFEST-NNNNNN"},
+	{0, "bloomwal", "a log or a manifest of this store, which must be named NNNNNN.log or MANIFEST-NNNNNN"},
 	{0, "bloomblk", "a filter block by itself"},
 	{0, "SQLite format 3\x00", "an SQLite database"},
 	{16, "\xed\xda\x0c\xed", "a bbolt database"},
@@ -29,7 +29,7 @@ var known = []struct {
 	{0, "\x89PNG", "a picture"},
 }
 
-// knownEnds is what files end with.
+// knownEnds are the ends of such files.
 var knownEnds = []struct{ bytes, what string }{
 	{"bloomsst", "a table of this store"},
 	{"\x57\xfb\x80\x8b\x24\x75\x47\xdb", "a table of LevelDB or goleveldb"},
@@ -37,7 +37,7 @@ var knownEnds = []struct{ bytes, what string }{
 	{"\xf0\x9f\xaa\xb3\xf0\x9f\xaa\xb3", "a table of Pebble"},
 }
 
-// contents puts into words what a file holds that is not what was wanted: its first bytes, its last ones, and what has such ones.
+// contents describes a file of the wrong kind by its first and last bytes.
 func contents(f io.ReaderAt, size int64) string {
 	if size == 0 {
 		return "it is empty"
@@ -61,7 +61,7 @@ func contents(f io.ReaderAt, size int64) string {
 	return s.String()
 }
 
-// foreignTable adds to the error of what does not end as a table does what it is.
+// foreignTable adds a description of the file to the error of a file that does not end like a table.
 func foreignTable(f io.ReaderAt, size int64, err error) error {
 	const magic = "bloomsst"
 	tail := make([]byte, len(magic))
@@ -74,7 +74,7 @@ func foreignTable(f io.ReaderAt, size int64, err error) error {
 	return fmt.Errorf("%w; %s", err, contents(f, size))
 }
 
-// whatIs is empty where nobody knows.
+// whatIs names the kind of a file, or returns "" if it is not known.
 func whatIs(head, tail []byte) string {
 	for _, k := range known {
 		if len(head) > k.at && bytes.HasPrefix(head[k.at:], []byte(k.bytes)) {

@@ -8,11 +8,11 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// labelColumns is what is left of a line beside an offset and 16 bytes.
+// labelColumns is the width that an offset and 16 bytes leave in a line.
 const labelColumns = words.Width - 10 - 2 - 47 - 2
 
-// annotate writes the bytes of a filter block in hexadecimal digits, beside what they are: field by field of the header, then
-// block by block of each unit, 16 bytes a line. Offsets are those in the file.
+// annotate writes the bytes of a filter block in hexadecimal digits with their meaning: the fields of the header,
+// then the blocks of each unit, 16 bytes per line. Offsets are those in the file.
 func annotate(w io.Writer, r *Filter) {
 	fmt.Fprintf(w, "%10s  %-47s  %s\n", "offset", "bytes", "what they are")
 	end := 0
@@ -44,7 +44,7 @@ func annotate(w io.Writer, r *Filter) {
 	hexLines(w, r.Offset+uint64(end), r.block[end:], "not of a unit")
 }
 
-// hexLines writes bytes, 16 a line, the label behind the first.
+// hexLines writes bytes, 16 per line, with the label in the first line.
 func hexLines(w io.Writer, offset uint64, b []byte, label string) {
 	for len(b) > 0 {
 		n := min(16, len(b))

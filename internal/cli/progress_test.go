@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"runtime"
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lastWords fails a test when something is drawn after the end, and ends the goroutine that draws.
+// A lastWords fails a test if something is drawn after the end, and ends the goroutine that draws it.
 type lastWords struct {
 	t     *testing.T
 	drawn strings.Builder
@@ -27,14 +27,14 @@ func TestABarIsGoneAfterItsEnd(t *testing.T) {
 	for _, total := range []int64{-1, 100} {
 		synctest.Test(t, func(t *testing.T) {
 			screen := &lastWords{t: t}
-			bar := (&app{err: screen, errTerm: true}).newProgress("work", total, true)
+			bar := (&Streams{Err: screen, ErrTerminal: true}).Progress("work", total, true)
 			for range 3 {
 				if _, err := bar.Write(make([]byte, 10)); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Second)
 			}
-			bar.end()
+			bar.End()
 			screen.over = true
 			time.Sleep(time.Minute)
 			if s := screen.drawn.String(); !strings.Contains(s, "work") || !strings.HasSuffix(s, " \r") {
@@ -47,12 +47,12 @@ func TestABarIsGoneAfterItsEnd(t *testing.T) {
 func TestABarFollowsUntilItIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		screen := &lastWords{t: t}
-		bar := (&app{err: screen, errTerm: true}).newProgress("work", -1, true)
-		looks := int64(0)
-		stop := bar.follow(func() int64 { looks++; return 1000 * looks })
+		bar := (&Streams{Err: screen, ErrTerminal: true}).Progress("work", -1, true)
+		looks := uint64(0)
+		stop := bar.Follow(func() uint64 { looks++; return 1000 * looks })
 		time.Sleep(time.Second + time.Millisecond)
 		stop()
-		bar.end()
+		bar.End()
 		screen.over = true
 		if seen := looks; seen != 11 {
 			t.Errorf("asked %d times in a second, want 11", seen)
@@ -62,6 +62,6 @@ func TestABarFollowsUntilItIsStopped(t *testing.T) {
 			t.Errorf("asked %d times, drew %q; want 11 times and 11 kB", looks, s)
 		}
 	})
-	stop := progress{}.follow(func() int64 { t.Error("asked without a bar"); return 0 })
+	stop := Progress{}.Follow(func() uint64 { t.Error("asked without a bar"); return 0 })
 	stop()
 }

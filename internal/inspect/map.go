@@ -15,13 +15,13 @@ const (
 	pictureWidth = 64  // characters
 )
 
-// shades stand for how full a block is, from the emptiest of the unit to the fullest.
+// shades show how full a block is, from the emptiest of the unit to the fullest.
 var shades = []rune(" ░▒▓█")
 
-// drawMap draws how full the regions of a unit are, row by row, from the emptiest to the fullest of them.
+// drawMap draws how full the regions of a unit are.
 func drawMap(w io.Writer, u *bloomblock.UnitExam, color bool) {
 	low, high := slices.Min(u.Regions), slices.Max(u.Regions)
-	cells := make([]float64, len(u.Regions)) // 0 emptiest … 1 fullest
+	cells := make([]float64, len(u.Regions)) // 0 is the emptiest, 1 the fullest
 	for i, fill := range u.Regions {
 		if high > low {
 			cells[i] = (fill - low) / (high - low)
@@ -48,11 +48,11 @@ func drawMap(w io.Writer, u *bloomblock.UnitExam, color bool) {
 	fmt.Fprintf(w, "  %s\n", mapScale(u, scale))
 }
 
-// shadeOf is the step of n on which a share between 0 and 1 stands.
+// shadeOf returns the index among n shades for a share between 0 and 1.
 func shadeOf(share float64, n int) int { return min(n-1, int(share*float64(n))) }
 
-// drawColored draws two rows of cells in one of text: the upper half of each character in its foreground, the lower half in
-// its background, in the 24 grays of 256 colors.
+// drawColored draws two rows of cells in one line of text: the upper half of each character in its foreground, the
+// lower half in its background, in the 24 grays of 256 colors.
 func drawColored(w io.Writer, cells []float64) {
 	gray := func(i int) int {
 		if i >= len(cells) {
@@ -60,7 +60,7 @@ func drawColored(w io.Writer, cells []float64) {
 		}
 		return 232 + shadeOf(cells[i], 24)
 	}
-	width := min(pictureWidth, (len(cells)+1)/2) // few cells make two full rows all the same
+	width := min(pictureWidth, (len(cells)+1)/2) // so that few cells also make two full rows
 	for row := 0; row < len(cells); row += 2 * width {
 		fmt.Fprint(w, "  ")
 		for col := range min(width, len(cells)-row) {

@@ -12,10 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// treeOf is the names of all that is below a directory.
+// treeOf returns the names of everything below a directory.
 func treeOf(t *testing.T, dir string) []string {
 	t.Helper()
 	var names []string
@@ -37,12 +38,18 @@ func TestAFailureLeavesNothingOfANewStore(t *testing.T) {
 		name, in, err string
 		args          []string
 	}{
-		{"load of a bad first line", "bad\n", "line 1: no TAB, want key TAB value (the new store is removed again)", []string{"load"}},
+		{
+			"load of a bad first line", "bad\n", "line 1: no TAB, want key TAB value (the new store was removed)",
+			[]string{"load"},
+		},
 		{"load of a bad line", "a\t1\nb\t2\nbad\n", "line 3: no TAB", []string{"load"}},
 		{"load of a bad line behind many", manyAndABadOne, "line 200001: no TAB", []string{"load"}},
 		{"ingest of a bad line behind many", manyAndABadOne, "line 200001: no TAB", []string{"ingest"}},
 		{"ingest out of order", "b\t1\na\t2\n", "line 2: key a after b", []string{"ingest"}},
-		{"ingest of no lines to replace by", "", "no lines, want one at least", []string{"ingest", "--replace"}},
+		{
+			"ingest of no lines to replace by", "", "the input is empty, want at least one line",
+			[]string{"ingest", "--replace"},
+		},
 		{"a filter rate out of reach", "a\t1\n", "out of r", []string{"load", "--fpr", "1e-12"}},
 	} {
 		for i, before := range [][]string{{}, {"a/"}, {"a/b/"}, {"a/b/lost+found/"}, {"a/b/LOCK"}} {
@@ -65,7 +72,7 @@ func TestAFailureLeavesNothingOfANewStore(t *testing.T) {
 				}
 				want := treeOf(t, root)
 				r := tool{in: c.in}.run(t, append([]string{c.args[0], filepath.Join(root, "a", "b")}, c.args[1:]...)...)
-				if r.code != exitTrouble || !strings.Contains(r.err, c.err) || strings.Count(r.err, "\n") != 1 {
+				if r.code != cli.ExitTrouble || !strings.Contains(r.err, c.err) || strings.Count(r.err, "\n") != 1 {
 					t.Errorf("exit %d, %q; want 2 and %q", r.code, r.err, c.err)
 				}
 				if got := treeOf(t, root); !slices.Equal(got, want) {
@@ -85,8 +92,8 @@ func TestAnInterruptLeavesNothingOfANewStoreWithoutLines(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		in := &stuckReader{lines: strings.NewReader(c.in), stuck: cancel, end: make(chan struct{})}
 		var out, errs bytes.Buffer
-		a := &app{in: in, out: &out, err: &errs}
-		if code := a.run(ctx, []string{c.command, filepath.Join(root, "new")}); code != exitInterrupted {
+		a := &app{cli.Streams{In: in, Out: &out, Err: &errs}}
+		if code := a.run(ctx, []string{c.command, filepath.Join(root, "new")}); code != cli.ExitInterrupted {
 			t.Errorf("%s: exit %d: %s", c.command, code, &errs)
 		}
 		close(in.end)
@@ -103,7 +110,7 @@ func TestAFailureLeavesAStoreThatWasThere(t *testing.T) {
 	for _, lines := range []string{"a\t1\n", ""} {
 		dir := newStore(t, lines)
 		for _, command := range []string{"load", "ingest"} {
-			if r := (tool{in: "bad\n"}).run(t, command, dir); r.code != exitTrouble {
+			if r := (tool{in: "bad\n"}).run(t, command, dir); r.code != cli.ExitTrouble {
 				t.Errorf("%s: exit %d", command, r.code)
 			}
 			if got := (tool{}).must(t, "dump", dir); got != lines {
@@ -113,10 +120,11 @@ func TestAFailureLeavesAStoreThatWasThere(t *testing.T) {
 	}
 }
 
-// TestDataOfADamagedStoreIsNotRemoved looks at a store whose CURRENT is lost, which must not pass for a new one.
+// TestDataOfADamagedStoreIsNotRemoved checks a store without CURRENT, which must not be mistaken for a new one.
 func TestDataOfADamagedStoreIsNotRemoved(t *testing.T) {
 	dir := newStore(t, "a\t1\n")
-	if err := errors.Join(os.Remove(filepath.Join(dir, "CURRENT")), os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600)); err != nil {
+	if err := errors.Join(os.Remove(filepath.Join(dir, "CURRENT")),
+		os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	before := readDir(t, dir)
@@ -125,7 +133,8 @@ func TestDataOfADamagedStoreIsNotRemoved(t *testing.T) {
 		if command == "put" {
 			args = append(args, "k", "v")
 		}
-		if r := (tool{in: "bad\n"}).run(t, args...); r.code != exitTrouble || !strings.Contains(r.err, "CURRENT: offset 0: missing, but there is data") {
+		if r := (tool{in: "bad\n"}).run(t, args...); r.code != cli.ExitTrouble ||
+			!strings.Contains(r.err, "CURRENT: offset 0: missing, but there is data") {
 			t.Errorf("%s: exit %d, %q", command, r.code, r.err)
 		}
 		if after := readDir(t, dir); !maps.Equal(after, before) {
@@ -148,7 +157,7 @@ func TestAStoreThatAnotherProcessMakesIsLeftAlone(t *testing.T) {
 	if err := s.remove(); err != nil {
 		t.Error(err)
 	}
-	if r := (tool{}).run(t, "put", dir, "a", "1"); r.code != exitTrouble || !strings.Contains(r.err, "locked") {
+	if r := (tool{}).run(t, "put", dir, "a", "1"); r.code != cli.ExitTrouble || !strings.Contains(r.err, "locked") {
 		t.Errorf("exit %d, %q", r.code, r.err)
 	}
 	if got, want := treeOf(t, dir), []string{"/LOCK", "/MANIFEST-000001"}; !slices.Equal(got, want) {
@@ -173,7 +182,9 @@ func TestNoStoreIsMadeAmongOtherFiles(t *testing.T) {
 			args = slices.Clone(args)
 			args[1] = dir
 			r := tool{in: "a\t1\n"}.run(t, args...)
-			if r.code != exitTrouble || !strings.Contains(r.err, "is not a store and holds other files, such as ") || strings.Contains(r.err, "\x1b") {
+			if r.code != cli.ExitTrouble ||
+				!strings.Contains(r.err, "is not a store and holds other files, such as ") ||
+				strings.Contains(r.err, "\x1b") {
 				t.Errorf("%s beside %q: exit %d, %q", args[0], name, r.code, r.err)
 			}
 			if after := treeOf(t, dir); !slices.Equal(after, before) {
@@ -213,11 +224,13 @@ func TestWhatIsNoDirectoryIsNoStore(t *testing.T) {
 		{"checkpoint", "", "copy"},
 	} {
 		args[1] = file
-		if r := (tool{}).run(t, args...); r.code != exitTrouble || r.err != "bloomkv: "+file+" is a file, not a store\n" {
+		if r := (tool{}).run(t, args...); r.code != cli.ExitTrouble || r.err != "bloomkv: "+file+
+			" is a file, not a store\n" {
 			t.Errorf("%s: exit %d, %q", args[0], r.code, r.err)
 		}
 		args[1] = filepath.Join(file, "store")
-		if r := (tool{}).run(t, args...); r.code != exitTrouble || strings.Contains(r.err, "CURRENT") || !strings.Contains(r.err, args[1]) {
+		if r := (tool{}).run(t, args...); r.code != cli.ExitTrouble || strings.Contains(r.err, "CURRENT") ||
+			!strings.Contains(r.err, args[1]) {
 			t.Errorf("%s below a file: exit %d, %q", args[0], r.code, r.err)
 		}
 	}

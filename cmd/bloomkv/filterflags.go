@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// writeFlags are the options for filters that commands which write accept. The default is what the store was last
+// written with.
+type writeFlags struct {
+	of     *cobra.Command
+	rate   float64
+	ribbon bool
+	prefix bloomkv.PrefixRule
+	seed   uint64
+}
+
+func (w *writeFlags) add(c *cobra.Command) {
+	w.of = c
+	c.Flags().Float64Var(&w.rate, "fpr", 0.01,
+		"promised filter `RATE` of new tables: wasted reads per lookup of an absent key, over the whole tree; 1 "+
+			"means no filters.\nWithout --fpr, --ribbon or --filter-prefix, new tables have the filters that the "+
+			"store was last written with")
+	c.Flags().BoolVar(&w.ribbon, "ribbon", false,
+		"build Ribbon filters in new tables: three tenths smaller, but slower to build and to query")
+	c.Flags().TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
+		"add to new tables a second filter for prefixes of keys by `RULE`: len:N, the first N bytes, or sep:C:N, "+
+			"everything up\nto the Nth separator C")
+	c.Flags().Uint64Var(&w.seed, "filter-seed", 0,
+		"`SEED` of the filters of a new store, for reproducible filters; 0 chooses a random one, so that\nnobody can "+
+			"choose keys that waste reads")
+}
+
+func (w *writeFlags) open(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
+	o, err := w.options(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	return bloomkv.Open(dir, &o)
+}
+
+// options returns o with the options for filters from the flags and from the manifest of the store in dir.
+func (w *writeFlags) options(dir string, o bloomkv.Options) (bloomkv.Options, error) {
+	if !(w.rate > 0) { // 0 in Options would mean the default
+		return o, fmt.Errorf("--fpr %v, want more than 0, at most 1", w.rate)
+	}
+	if err := storeDir(dir); err != nil {
+		return o, err
+	}
+	o.FilterFPR, o.FilterPrefix, o.FilterSeed = w.rate, w.prefix, w.seed
+	if w.ribbon {
+		o.FilterKind = bloomkv.RibbonFilter
+	}
+	return w.kept(dir, o), nil
+}
+
+// kept returns o with the options for filters that a store was last written with, unless a flag overrides them.
+func (w *writeFlags) kept(dir string, o bloomkv.Options) bloomkv.Options {
+	// else Open returns the error, or creates a store
+	if s, err := manifest.Load(vfs.OS, dir); err == nil && s.Filters != nil {
+		if kept := w.keep(s.Filters, o); canPlan(&kept) {
+			return kept
+		}
+	}
+	return o
+}
+
+// changed reports whether a flag was given. Without a command none was.
+func (w *writeFlags) changed(name string) bool { return w.of != nil && w.of.Flags().Changed(name) }
+
+// keep returns o with the options in f, unless a flag overrides them.
+func (w *writeFlags) keep(f *manifest.Filters, o bloomkv.Options) bloomkv.Options {
+	o.LevelRatio = int(f.Ratio)
+	if !w.changed("fpr") {
+		o.FilterFPR, o.FilterMemory = f.FPR, int64(min(f.Memory, math.MaxInt64/2))
+	}
+	if o.FilterMemory > usualMemory/2 {
+		o.MemoryBudget = 2 * o.FilterMemory
+	}
+	if !w.changed("ribbon") {
+		o.FilterKind = bloomkv.FilterKind(f.Kind)
+	}
+	if !w.changed("filter-prefix") {
+		_ = o.FilterPrefix.UnmarshalText([]byte(f.Prefix)) // a rule of a later version is ignored
+	}
+	return o
+}
+
+// usualMemory is the default of Options.MemoryBudget in bytes.
+const usualMemory = 64 << 20
+
+// canPlan reports whether filters can be planned with o. The options of a store may be from a later version, or from
+// a larger machine.
+func canPlan(o *bloomkv.Options) bool {
+	_, _, err := bloomkv.PlanFilters(1, 1, o)
+	return err == nil
+}

@@ -1,0 +1,126 @@
+// Package cli contains what the command-line programs of this module share: an output that remembers its first error,
+// errors that name the help page to read, progress bars, and a clean end after an interrupt.
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/bloomkv/bloomkv/internal/words"
+)
+
+// Exit codes. As in grep, 1 is left for an answer such as "not found".
+const (
+	ExitOK          = 0
+	ExitTrouble     = 2   // wrong usage, bad input, damage, and every other error
+	ExitInterrupted = 130 // a signal, after everything was closed
+)
+
+// Streams are the input and the outputs of a program.
+type Streams struct {
+	In          io.Reader
+	Out, Err    io.Writer
+	OutTerminal bool // Out is a terminal: unescaped bytes must not reach it
+	ErrTerminal bool // Err is a terminal: progress bars may be drawn
+	Color       bool // Out is a terminal that accepts colors
+}
+
+// Standard returns the streams of the process.
+func Standard() Streams {
+	s := Streams{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		OutTerminal: isTerminal(os.Stdout), ErrTerminal: isTerminal(os.Stderr),
+	}
+	s.Color = s.OutTerminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return s
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// Context returns a context that the first interrupt cancels. A second interrupt ends the process at once.
+func Context() context.Context {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx
+}
+
+// Run executes a command with its arguments. The first error of Out is an error of the command. The error of a command
+// that ended because ctx was canceled satisfies Interrupted.
+func (s *Streams) Run(ctx context.Context, root *cobra.Command, args []string) error {
+	out := &output{to: s.Out}
+	s.Out = out
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the process
+	prepareUsage(root, args)
+	err := root.ExecuteContext(ctx)
+	if out.err != nil && !errors.Is(err, out.err) { // commands that print text do not check each write
+		err = errors.Join(err, out.err)
+	}
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = interruptedError{err}
+	}
+	return err
+}
+
+// output remembers its first error, since a program must not succeed without having printed everything.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.to.Write(b)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// Interrupted reports whether err is the error of a command that an interrupt ended.
+func Interrupted(err error) bool {
+	_, ok := errors.AsType[interruptedError](err)
+	return ok
+}
+
+// interruptedError is the error of work that a signal ended. Its text names the place without the words of package
+// context.
+type interruptedError struct{ error }
+
+func (e interruptedError) Error() string {
+	text := "interrupted: " + strings.TrimPrefix(e.error.Error(), libraryPrefix)
+	return strings.ReplaceAll(text, ": "+context.Canceled.Error(), "")
+}
+
+func (e interruptedError) Unwrap() error { return e.error }
+
+// libraryPrefix begins the errors of the library. A program prints its own name instead.
+const libraryPrefix = "bloomkv: "
+
+// PrintError prints an error to Err. Each line begins with the name of the program, and control characters are escaped.
+func (s *Streams) PrintError(program string, err error) {
+	for line := range bytes.SplitSeq([]byte(err.Error()), []byte{'\n'}) {
+		line = bytes.TrimPrefix(line, []byte(libraryPrefix))
+		fmt.Fprintf(s.Err, "%s: %s\n", program, words.AppendPrintable(nil, line))
+	}
+}
+
+// PathError returns an error of package os with the name that the user gave in place of the operation and its path.
+func PathError(arg string, err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		err = path.Err
+	}
+	return fmt.Errorf("%s: %w", arg, err)
+}

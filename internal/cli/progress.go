@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"math"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+)
+
+// A Progress is a bar on a terminal. Elsewhere, as the zero Progress, it draws nothing.
+type Progress struct{ bar *progressbar.ProgressBar }
+
+// Progress starts a bar on Err. A total below 0 is unknown. The bar counts bytes if inBytes is true, else items.
+func (s *Streams) Progress(what string, total int64, inBytes bool) Progress {
+	if !s.ErrTerminal {
+		return Progress{}
+	}
+	return Progress{progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(s.Err),
+		progressbar.OptionSetDescription(what),
+		progressbar.OptionShowBytes(inBytes),
+		progressbar.OptionShowCount(),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetWidth(30),
+		progressbar.OptionClearOnFinish(),
+		// Only Set and Write draw. By default a bar without a total has a goroutine that draws forever, even after End.
+		progressbar.OptionSetSpinnerChangeInterval(0),
+	)}
+}
+
+// Set sets how much is done, and the total. A total below 0 is still unknown.
+func (p Progress) Set(done, total int64) {
+	if p.bar == nil {
+		return
+	}
+	if total >= 0 {
+		if total != p.bar.GetMax64() {
+			p.bar.ChangeMax64(total)
+		}
+		done = min(done, total)
+	}
+	_ = p.bar.Set64(done) // failing to draw must not stop the work
+}
+
+// SetBytes is like Set for numbers of bytes, which may exceed the largest int64.
+func (p Progress) SetBytes(done, total uint64) { p.Set(clamp(done), clamp(total)) }
+
+func clamp(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+
+// Write adds the length of b, so that a Progress can be the writer of an io.TeeReader.
+func (p Progress) Write(b []byte) (int, error) {
+	if p.bar != nil {
+		_ = p.bar.Add(len(b)) // as above
+	}
+	return len(b), nil
+}
+
+// Follow draws the bar ten times a second with what done returns, without a total, until stop is called.
+func (p Progress) Follow(done func() uint64) (stop func()) {
+	if p.bar == nil {
+		return func() {}
+	}
+	p.Set(clamp(done()), -1)
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+				p.Set(clamp(done()), -1)
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+	}
+}
+
+// End removes the bar.
+func (p Progress) End() {
+	if p.bar != nil {
+		_ = p.bar.Clear() // as above
+	}
+}

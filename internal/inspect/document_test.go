@@ -1,0 +1,67 @@
+package inspect
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/picture"
+)
+
+func TestADocumentIsTextAndAPage(t *testing.T) {
+	numbers := newTable("Numbers", "name", "n", "share")
+	numbers.Rows = [][]string{{"a", "7", "1.5 %"}, {"long name", "1234", noCell}}
+	wide := newTable("Wide", "file", strings.Repeat("x", 50), strings.Repeat("y", 50))
+	wide.Rows = [][]string{{"1.sst", "2", "3"}, {"2.sst", noCell, "4"}}
+	d := document{
+		title: "title", lines: []string{"the first line"},
+		notes: []picture.Note{problem("bad", "it is"), {Title: noProblems}},
+		sections: []section{
+			{
+				id: "numbers", heading: "Numbers", label: "numbers", lines: []string{"a line"}, table: numbers,
+				draw: func(w io.Writer, _ bool) { _, _ = io.WriteString(w, "drawn\n") },
+			},
+			{
+				id: "wide", heading: "Wide", table: wide,
+				parts: []section{{id: "part", heading: "Part", lines: []string{"a part"}}},
+			},
+			{id: "page", heading: "Page", lines: []string{"only there"}, pageOnly: true},
+		},
+	}
+	const want = `the first line
+! bad: It is
+No problems found.
+
+numbers:
+a line
+  name          n  share
+  a             7  1.5 %
+  long name  1234      –
+drawn
+
+1.sst: XXX: 2; YYY: 3
+2.sst: YYY: 4
+
+a part
+`
+	var b strings.Builder
+	d.writeText(&b, false)
+	got := strings.NewReplacer(wide.Head[1], "XXX", "\n  "+wide.Head[2], " YYY", wide.Head[2],
+		"YYY").Replace(b.String())
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	var page bytes.Buffer
+	if err := d.page().WriteHTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"The first line.", "Problem: bad.", "It is", "No problems found.", "A line.", "1.5 %", "1234", "A part.",
+		"Only there.",
+	} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/bloomkv/bloomkv/internal/picture"
+	"github.com/bloomkv/bloomkv/internal/words"
+)
+
+const (
+	mostListed = 200 // tables
+	mostFlags  = 20
+	mostFiles  = 100 // logs, and as many other files
+)
+
+// Page returns the store as a page: the tree, what its filters take and waste, and its tables. If Options.Full was set,
+// some tables are shown in full.
+func (s *Store) Page() *picture.Page { return s.document().page() }
+
+// WriteText writes what is known of the store.
+func (s *Store) WriteText(w io.Writer, style Style) { s.document().writeText(w, style.Color) }
+
+func (s *Store) document() *document {
+	d := &document{title: "bloomkv: a store", notes: s.notes(), lines: []string{
+		"read without the store's lock, so the result may be inconsistent while another process writes",
+		fmt.Sprintf("%s: next file %d, sequences up to %d, logs from %d", s.Manifest, s.NextFile, s.LastSeq, s.MinLog),
+	}}
+	if s.Opening.Refused == nil {
+		d.lines = append(d.lines, s.Opening.String())
+	}
+	if len(s.Tables) > 0 {
+		d.sections = append(d.sections, s.treeSection(), s.wasteSection(), s.memorySection(), s.planSection())
+	}
+	if len(s.WhatIf) > 0 {
+		d.sections = append(d.sections, s.whatIfSection())
+	}
+	if s.Overlap != nil {
+		d.sections = append(d.sections, s.Overlap.section())
+	}
+	if len(s.Tables) > 0 {
+		d.sections = append(d.sections, s.tablesSection())
+	}
+	d.sections = append(d.sections, s.Keys.sections()...)
+	if len(s.Logs)+len(s.Others) > 0 {
+		d.sections = append(d.sections, s.filesSection())
+	}
+	return d
+}
+
+// notes returns the problems of the store, or the note that it has no problems.
+func (s *Store) notes() (notes []picture.Note) {
+	add := func(title, text string) { notes = append(notes, problem(title, text)) }
+	for i, f := range s.Flags {
+		if i == mostFlags {
+			add("and "+words.Plural(len(s.Flags)-i, "flag")+" more", "")
+			break
+		}
+		title := string(f.Name)
+		if f.File != "" {
+			title += ", " + words.Escaped([]byte(f.File), 64)
+		}
+		add(title, f.Meaning)
+	}
+	verified := 0
+	for i := range s.Tables {
+		t := &s.Tables[i]
+		_, bad := t.verifyNotes()
+		for _, n := range bad {
+			add(n.Title+", "+t.File, n.Text)
+		}
+		if t.verified && len(bad) == 0 {
+			verified++
+		}
+		for _, r := range t.filters() {
+			for _, f := range r.Flags {
+				add(fmt.Sprintf("%s, %s", f.Name, t.File), f.Meaning)
+			}
+		}
+	}
+	if r := s.Opening.Refused; r != nil {
+		add("opening the store is refused", r.Error)
+	}
+	for _, name := range s.Missing {
+		add("missing", name+", which the manifest names")
+	}
+	for i := range s.Logs {
+		if b := s.Logs[i].Break; b != nil && b.Opening == openingRefused {
+			add("damaged log, "+s.Logs[i].File, b.String())
+		}
+	}
+	if s.Torn {
+		add("torn manifest", "its last edit is incomplete: it was never acknowledged, and is not part of the store")
+	}
+	notes = append(notes, s.Keys.notes()...)
+	if len(notes) == 0 {
+		notes = append(notes, picture.Note{Title: noProblems})
+	}
+	if verified > 0 {
+		text := fmt.Sprintf("The filters of %s are bit for bit those of their keys.", words.Plural(verified, "table"))
+		notes = append(notes, picture.Note{Title: "Verified", Text: text})
+	}
+	return notes
+}
+
+// listed returns the tables that are shown: all, or in a large store those that are flagged and then the largest.
+func (s *Store) listed() (shown map[*Table]bool) {
+	flagged := map[string]bool{}
+	for _, f := range s.Flags {
+		flagged[f.File] = true
+	}
+	all := make([]*Table, len(s.Tables))
+	for i := range s.Tables {
+		all[i] = &s.Tables[i]
+	}
+	slices.SortStableFunc(all, func(a, b *Table) int {
+		return cmp.Or(cmp.Compare(btoi(!flagged[a.File]), btoi(!flagged[b.File])), cmp.Compare(b.Bytes, a.Bytes))
+	})
+	shown = map[*Table]bool{}
+	for _, t := range all[:min(len(all), mostListed)] {
+		shown[t] = true
+	}
+	return shown
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// tablesSection lists the tables, and shows some of them in full.
+func (s *Store) tablesSection() section {
+	t := newTable("All tables, newest data first",
+		"table", "level", "run", "bytes", "blocks", "entries", "deletes", "range deletes",
+		"filter", "bits/key", "units, probes", "fill", "promised", "from the bits",
+		"units in memory", "bytes in memory", "rate in memory", "wasted reads", "from", "to",
+		"prefix filter", "live", "verify", "first key", "last key")
+	tables := section{id: "tables", heading: "Tables", table: t}
+	listed := s.listed()
+	for i := range s.Tables {
+		id := ""
+		if s.Tables[i].Filter != nil {
+			id = fmt.Sprintf("table-%d", i)
+			tables.parts = append(tables.parts, s.Tables[i].part(id))
+		}
+		if listed[&s.Tables[i]] || id != "" {
+			t.Rows = append(t.Rows, s.Tables[i].row())
+			t.Links = append(t.Links, id)
+		}
+	}
+	tables.lines = []string{words.Plural(len(s.Tables), "table")}
+	if left := len(s.Tables) - len(t.Rows); left > 0 {
+		tables.lines[0] += fmt.Sprintf("; %d are not listed, only the flagged and the largest ones; --json has all",
+			left)
+	}
+	tables.explain = fmt.Sprintf("%d are shown in full below: those with a problem and the largest of each level. "+
+		"bloomkv inspect TABLE --html draws any one of them.", len(tables.parts))
+	return tables
+}
+
+// row returns the cells of a table among others.
+func (t *Table) row() []string {
+	row := []string{t.File, count(*t.Level), count(*t.Run)}
+	for _, n := range []uint64{t.Bytes, t.Blocks, t.Entries, t.Deletes, t.RangeDels} {
+		row = append(row, count(n))
+	}
+	filter := count(t.FilterBytes)
+	switch {
+	case t.unread:
+		filter = "not read"
+	case t.filterDamaged:
+		filter = "damaged"
+	case t.FilterBytes == 0:
+		filter = "none"
+	}
+	units, fill := t.describeUnits()
+	row = append(row, filter, fmt.Sprintf("%.1f", t.BitsPerKey), units, fill, rate(t.FPRPromised), rate(t.FPRFromBits))
+	if p := t.Place; p != nil {
+		row = append(row, count(p.Units), count(p.FilterBytes), rate(p.FPR), rate(p.Wasted), percent(p.From),
+			percent(p.To))
+	} else {
+		row = append(row, noCell, noCell, noCell, noCell, noCell, noCell)
+	}
+	prefix, verdict, first, last := noCell, noCell, noCell, noCell
+	if t.Prefix != nil {
+		prefix = t.Prefix.describe()
+	}
+	if t.verified {
+		verdict = t.Verify.verdict()
+		if t.Prefix != nil && t.Prefix.Verify != nil {
+			verdict += "; prefix filter: " + t.Prefix.Verify.verdict()
+		}
+	}
+	if t.Entries > 0 {
+		first, last = t.Smallest, t.Largest
+	}
+	return append(row, prefix, t.Live.String(), verdict, first, last)
+}
+
+// part returns the table as a part of the store's page.
+func (t *Table) part(id string) section {
+	name := words.Escaped([]byte(t.File), 64)
+	return section{
+		id: id, notes: t.notes(), table: t.summary(), pageOnly: true,
+		heading: fmt.Sprintf("%s, level %d: %s filter, rate %s",
+			name, *t.Level, t.Filter.kindName(), rate(t.FPRFromBits)),
+		charts: t.Filter.charts(strings.TrimSuffix(t.File, ".sst")+"-", t.Live),
+	}
+}
+
+// filesSection lists the logs, and the files that are not part of the store.
+func (s *Store) filesSection() section {
+	t := newTable("Logs, and files that are not part of the store", "file", "kind", "bytes", "when opened", "details")
+	for i := range s.Logs[:min(len(s.Logs), mostFiles)] {
+		l := &s.Logs[i]
+		_, text, _ := strings.Cut(l.String(), ": ")
+		if l.Break != nil {
+			text += "; broken " + l.Break.String()
+		}
+		t.Rows = append(t.Rows, []string{words.Escaped([]byte(l.File), 64), "log", count(l.Bytes), "replayed", text})
+	}
+	for _, f := range s.Others[:min(len(s.Others), mostFiles)] {
+		t.Rows = append(t.Rows, []string{f.File, cmp.Or(f.Mode, f.Kind), count(f.Bytes), f.Fate, f.Reason})
+	}
+	files := section{id: "files", heading: "Other files", label: "other files", table: t}
+	if left := max(0, len(s.Logs)-mostFiles) + max(0, len(s.Others)-mostFiles); left > 0 {
+		files.lines = []string{fmt.Sprintf("%d are not listed", left)}
+	}
+	return files
+}

@@ -1,0 +1,68 @@
+package inspect
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/words"
+)
+
+func unitName(i int) string { return fmt.Sprintf("unit %d", i) }
+
+// A namedStat is a figure of a unit with its name, and a short name for charts.
+type namedStat struct {
+	name, short string
+	*bloomblock.Stat
+}
+
+// statsOf returns the figures that a unit has.
+func statsOf(u *bloomblock.UnitExam) (all []namedStat) {
+	for _, s := range []namedStat{
+		{"set bits of a block, of 512", "fill", u.SetBits},
+		{"their standard deviation", "spread", u.Spread},
+		{"keys by the bits", "keys", u.NumKeys},
+		{"chi-square over positions", "positions", u.Positions},
+		{"chi-square over regions", "regions", u.Evenness},
+		{"share of bits set", "density", u.Density},
+	} {
+		if s.Stat != nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// unitLine describes unit i.
+func (r *Filter) unitLine(i int) string {
+	u := &r.Units[i]
+	what := words.Plural(u.Probes, "probe")
+	if u.Columns > 0 {
+		what = fmt.Sprintf("Ribbon, %s, %d %% overhead, %s in %s of 64, %d with a column more",
+			words.Plural(u.Columns, "column"), u.Overhead, words.Plural(u.Slots, "slot"), words.Plural(u.Segments,
+				"segment"), u.Wide)
+	}
+	return fmt.Sprintf("%s: %s, %s of 64 bytes, %d bytes at offset %d, %.1f bits per key, crc32c %s",
+		unitName(i), what, words.Plural(u.Blocks, "block"), u.Bytes, r.Offset+u.Offset, u.PerKey, u.CRC)
+}
+
+// extremes describes the emptiest and the fullest block of a unit.
+func extremes(u *bloomblock.UnitExam) string {
+	return fmt.Sprintf("the emptiest block has %d bits set, the fullest %d", u.Min, u.Max)
+}
+
+// worstLine describes the worst block of a unit, if it has one.
+func (r *Filter) worstLine(u *bloomblock.UnitExam) string {
+	b := u.Worst
+	if b == nil {
+		return ""
+	}
+	return fmt.Sprintf("worst block: %d at offset %d, rate %.3g; one so full by chance: %.2g", b.Index,
+		r.Offset+b.Offset, b.Rate, b.Chance)
+}
+
+// mapScale describes the cells of a unit's map.
+func mapScale(u *bloomblock.UnitExam, scale string) string {
+	return fmt.Sprintf("a cell is %s, the %s the fuller: %s to %s of the bits set",
+		words.Plural(u.RegionBlocks, "block"), scale, percent(slices.Min(u.Regions)), percent(slices.Max(u.Regions)))
+}
