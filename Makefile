@@ -1,6 +1,6 @@
 # Each target is a step of .ci/run, or a longer run of the same. Go and a shell are enough to do without make.
 
-.PHONY: check test race lint fuzz fuzz-files bench bench-compare compare compare-shapes rocksdb cross long promise salvage demo screenshots
+.PHONY: check test race lint fuzz fuzz-files bench bench-compare compare compare-shapes rocksdb cross long promise salvage demo screenshots kept
 
 check: ## all that CI runs
 	.ci/run
@@ -31,6 +31,9 @@ promise: ## the rate of filters in every state of the tree, of all key shapes, a
 	go test -count=1 -timeout 1h -run 'TestOfManyKeys' -v ./bloomblock -keys 100000000
 	go test -count=1 -timeout 1h -run 'TestPredictedWaste' -v ./internal/inspect -keys 1000000
 	go test -count=1 -timeout 1h -run 'TestTextJSONAndPageAgree' -v ./cmd/bloomkv -keys 1000000
+
+kept: ## stores that every later version must open, in a new directory: make kept DIR=v2; see testdata/README.md
+	go test -count=1 -run '^TestMakeKeptStores$$' . -keep testdata/$(DIR)
 
 screenshots: ## docs/images, by a browser: needs chromium
 	go test -count=1 -v -run 'TestScreenshots' ./cmd/bloomkv -shots $(CURDIR)/docs/images
