@@ -31,8 +31,9 @@ type manualCompaction struct {
 // the cheapest reads. lo is inclusive, hi exclusive, nil is infinite. Tables at the edges are merged whole. An empty
 // or inverted range is no error and does nothing. Reads and writes continue meanwhile. When Compact returns, the
 // result is durable. If ctx ends first, Compact returns its error; the tree is intact, and merged as far as the work
-// had come. Versions that open snapshots need stay, and so do the tombstones over them. With Options.ReadOnly,
-// Compact returns ErrReadOnly.
+// had come. A merge that is certain not to fit on the disk is not started, and Compact returns an error. Versions
+// that open snapshots need stay, and so do the tombstones over them. With Options.ReadOnly, Compact returns
+// ErrReadOnly.
 //
 // A table that needs no merging stays as it is, unless its filter is off the present plan: it was built for another
 // FilterFPR, FilterMemory, FilterKind or FilterPrefix, or it is damaged. Compact rewrites such a table, so that these
