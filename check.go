@@ -32,7 +32,7 @@ type CheckReport struct {
 // the directory; the runs against each other (no key has an older version in a newer run); in each table all
 // checksums, the order of keys, the index, the counts, and that the filter answers "maybe" for each key; and each
 // record of the logs. If progress is not nil, the goroutine that called Check calls it from time to time with the
-// bytes read so far and the bytes in total.
+// bytes of tables read so far and in total.
 //
 // The error joins all damage found, each with file and offset (errors.As finds the first *[CorruptionError]). Of
 // options, only FS and StrictWAL matter, but all must be valid. If a DB has the store open for writing, the error
