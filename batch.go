@@ -12,28 +12,32 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// Batch is a list of writes that are applied together: all of them or none, also across a crash. The zero value is an empty
-// batch. A batch has no handle to any store and needs no Close; it may be applied more than once and to several stores, and
-// MarshalBinary carries it elsewhere. A later operation of a batch covers an earlier one on the same key. It is not safe for
-// concurrent use while it is changed, and must not be copied once it was used: copies would write into each other's memory.
+// Batch is a list of writes that are applied together: all of them or none, even across a crash. The zero value is an
+// empty batch. A batch refers to no store and needs no Close. It may be applied more than once and to several stores;
+// MarshalBinary encodes it for storage or transport. A later operation of a batch overrides an earlier one on the
+// same key.
 //
-// A key, a value or a batch that is too large is reported by Apply and MarshalBinary. What was added before it is still
-// counted by Len and Size; what is added after it is ignored until Reset.
+// A batch must not be used concurrently while one goroutine changes it, and must not be copied after first use, since
+// the copies would share memory.
+//
+// Apply and MarshalBinary return an error if a key, a value or the batch is too large. Operations added before the
+// one that was too large still count in Len and Size; operations added after it are ignored until Reset.
 type Batch struct {
-	ops   []byte // as package batch has them; also the payload of a log record
+	ops   []byte // encoded by package batch; also the payload of a log record
 	count uint32
 	err   error // the first limit that an operation exceeded
 }
 
-// Put adds a write of value under key. Both are copied; nil is the empty key, or the empty value.
+// Put adds an operation that stores value under key. Both are copied. A nil key is the empty key, a nil value the
+// empty value.
 func (b *Batch) Put(key, value []byte) { b.add(ikey.Set, key, value) }
 
-// Delete adds a removal of key. The key is copied.
+// Delete adds an operation that deletes key. The key is copied.
 func (b *Batch) Delete(key []byte) { b.add(ikey.Delete, key, nil) }
 
-// DeleteRange adds a removal of every key from lo on and before hi: lo is inclusive, hi exclusive. A nil lo begins at the
-// first key, a nil hi has no end. An empty or inverted range adds nothing. Both are copied. Keys that the batch puts
-// afterwards are not removed.
+// DeleteRange adds an operation that deletes all keys in the range [lo, hi): lo is inclusive, hi exclusive. With a
+// nil lo the range begins at the first key; with a nil hi it has no end. An empty or inverted range adds nothing.
+// Both bounds are copied. Keys that the batch puts later are not deleted.
 func (b *Batch) DeleteRange(lo, hi []byte) {
 	lo, hi = cutBound(lo), cutBound(hi)
 	if hi == nil || bytes.Compare(lo, hi) < 0 {
@@ -41,11 +45,11 @@ func (b *Batch) DeleteRange(lo, hi []byte) {
 	}
 }
 
-// cutBound shortens a bound that is longer than any key can be to one that has the same keys in front of it.
+// cutBound shortens a bound that is longer than any key can be. The result has the same keys before it.
 func cutBound(b []byte) []byte { return b[:min(len(b), batch.MaxBound)] }
 
-// Append adds all operations of other, which stays as it is. other may be b itself. An error that other would report is then
-// b's.
+// Append adds all operations of other, which is not changed. other may be b itself. If other has exceeded a limit, b
+// reports the same error from then on.
 func (b *Batch) Append(other *Batch) {
 	switch {
 	case b.err != nil:
@@ -59,25 +63,25 @@ func (b *Batch) Append(other *Batch) {
 	}
 }
 
-// Len is the number of operations.
+// Len returns the number of operations.
 func (b *Batch) Len() int { return int(b.count) }
 
-// Size is the number of bytes the operations take in the log, without the header of their record.
+// Size returns the number of bytes that the operations take in the log, without the header of their record.
 func (b *Batch) Size() int { return len(b.ops) }
 
-// Reset empties the batch and keeps its memory.
+// Reset removes all operations and keeps the memory.
 func (b *Batch) Reset() { b.ops, b.count, b.err = b.ops[:0], 0, nil }
 
-// OpKind says what an operation of a batch does.
+// OpKind is the kind of an operation in a batch.
 type OpKind uint8
 
 const (
 	OpPut         OpKind = iota + 1 // stores Value under Key
-	OpDelete                        // removes Key
-	OpDeleteRange                   // removes every key from Key on and before End
+	OpDelete                        // deletes Key
+	OpDeleteRange                   // deletes every key in [Key, End)
 )
 
-// String names the kind.
+// String returns the name of the kind.
 func (k OpKind) String() string {
 	switch k {
 	case OpPut:
@@ -91,21 +95,22 @@ func (k OpKind) String() string {
 	}
 }
 
-// Op is one operation of a batch. The slices are the batch's own: they must not be changed, and are valid until the batch
+// Op is one operation of a batch. The batch owns the slices: they must not be changed, and are valid until the batch
 // changes.
 type Op struct {
 	Kind  OpKind
-	Key   []byte // for OpDeleteRange, the first key that is removed
+	Key   []byte // for OpDeleteRange, the inclusive start
 	Value []byte // for OpPut
 	End   []byte // for OpDeleteRange: exclusive, nil for no end
 }
 
-// Ops are the operations in the order in which they were added. The batch must not change meanwhile.
+// Ops returns an iterator over the operations in the order in which they were added. The batch must not change during
+// the loop.
 func (b *Batch) Ops() iter.Seq[Op] {
 	return func(yield func(Op) bool) {
 		for ops := b.ops; len(ops) > 0; {
 			kind, key, value, rest, err := batch.NextOp(ops)
-			if err != nil { // not in what add and UnmarshalBinary made
+			if err != nil { // impossible: add and UnmarshalBinary make only valid operations
 				return
 			}
 			ops = rest
@@ -129,7 +134,7 @@ func (b *Batch) Ops() iter.Seq[Op] {
 //
 //	0             4            8           12
 //	+-------------+------------+-----------+------------+-----+
-//	| "bkb1"      | CRC-32C u32| count u32 | operations | ... |     the checksum is of all that follows it
+//	| "bkb1"      | CRC-32C u32| count u32 | operations | ... |     the checksum covers all bytes after it
 //	+-------------+------------+-----------+------------+-----+
 const (
 	batchMagic  = "bkb1"
@@ -140,10 +145,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-var errBatchBytes = errors.New("batch: bytes that MarshalBinary did not make")
+var errBatchBytes = errors.New("batch: not made by MarshalBinary")
 
-// MarshalBinary returns the batch as bytes with a checksum, for another store, process or time: UnmarshalBinary makes the
-// same batch of them. The error is what Apply would say of a batch that is too large.
+// MarshalBinary returns an encoding of the batch with a checksum, to be stored or sent elsewhere. UnmarshalBinary
+// decodes it into an equal batch. The error is the one that Apply returns for a batch that is too large.
 func (b *Batch) MarshalBinary() ([]byte, error) {
 	if b.err != nil {
 		return nil, b.err
@@ -156,8 +161,9 @@ func (b *Batch) MarshalBinary() ([]byte, error) {
 	return raw, nil
 }
 
-// UnmarshalBinary replaces the operations of b by those that MarshalBinary gave; raw is copied. Bytes that are damaged,
-// cut short or of another origin are an error that Is [ErrCorruption], and leave b as it was.
+// UnmarshalBinary replaces the operations of b with those that MarshalBinary encoded in raw. raw is copied. If raw is
+// damaged, truncated or was not made by MarshalBinary, the error matches [ErrCorruption] (errors.Is) and b is not
+// changed.
 func (b *Batch) UnmarshalBinary(raw []byte) error {
 	if len(raw) < batchHeader || string(raw[:4]) != batchMagic || len(raw) > MaxBatchSize {
 		return fmt.Errorf("bloomkv: %w: %w: %d bytes", ErrCorruption, errBatchBytes, len(raw))

@@ -16,27 +16,31 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// CheckReport is what Check read. After damage it counts what the manifest names, whether it could be read or not.
+// CheckReport is what Check has read. If there is damage, it counts what the manifest names, whether or not that was
+// readable.
 type CheckReport struct {
-	Levels  int    // levels that hold tables
-	Runs    int    // on all levels
+	Levels  int    // levels with tables
+	Runs    int    // of all levels
 	Tables  int    // in all runs
 	Entries uint64 // versions in the tables, tombstones included
 	Bytes   uint64 // of the tables' files
 	Logs    int    // logs that Open would replay
-	Records int    // whole records in these logs
+	Records int    // complete records in these logs
 }
 
-// Check reads a whole store that nobody writes and verifies it: the manifest against the directory, runs against each
-// other (no key has an older version in a newer run), and of every table all checksums, the order of keys, the index, the counts, and that the filter answers "maybe"
-// for each key; logs record by record. It changes nothing. progress, if not nil, is called now and then with the bytes
-// read and the bytes in all, by the caller's goroutine.
+// Check verifies a whole store that no DB has open for writing, and changes nothing. It verifies the manifest against
+// the directory; the runs against each other (no key has an older version in a newer run); in each table all
+// checksums, the order of keys, the index, the counts, and that the filter answers "maybe" for each key; and each
+// record of the logs. If progress is not nil, the goroutine that called Check calls it from time to time with the
+// bytes of tables read so far and in total.
 //
-// The error joins all damage found, each with file and offset (errors.As finds the first [CorruptionError]); options
-// matter only for FS and StrictWAL, and must be valid. A store that is open for writing is ErrLocked, a directory without one
-// an error that Is fs.ErrNotExist, and when ctx ends so does Check, with its error. While Check runs the store can be opened
-// with Options.ReadOnly alone.
-func Check(ctx context.Context, dir string, options *Options, progress func(done, total uint64)) (report CheckReport, err error) {
+// The error joins all damage found, each with file and offset (errors.As finds the first *[CorruptionError]). Of
+// options, only FS and StrictWAL matter, but all must be valid. If a DB has the store open for writing, the error
+// matches ErrLocked; if dir holds no store, it matches fs.ErrNotExist. When ctx ends, Check stops and returns an
+// error matching that of ctx. While Check runs, the store can only be opened with Options.ReadOnly.
+func Check(
+	ctx context.Context, dir string, options *Options, progress func(done, total uint64),
+) (report CheckReport, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("bloomkv: check %s: %w", dir, err)
@@ -56,7 +60,7 @@ func Check(ctx context.Context, dir string, options *Options, progress func(done
 		return report, err
 	}
 	s, err := manifest.Load(opts.FS, dir)
-	if errors.Is(err, fs.ErrNotExist) { // gone since lockToRead looked
+	if errors.Is(err, fs.ErrNotExist) { // removed after lockToRead found it
 		err = noStore(found)
 	}
 	if err != nil {
@@ -91,7 +95,7 @@ type checker struct {
 	done, total uint64
 }
 
-// table verifies one table against itself and against the manifest, which Verify does when it has read the tail.
+// table verifies one table by itself and against the manifest. Verify does the latter once it has read the tail.
 func (c *checker) table(ctx context.Context, meta *manifest.Table) (err error) {
 	t := tree.NewTable(meta, c.files, c.blocks)
 	defer func() {
@@ -112,22 +116,23 @@ func (c *checker) table(ctx context.Context, meta *manifest.Table) (err error) {
 	return err
 }
 
-// Check reads all tables of the store as it is now, and verifies what the package's function Check does of them; logs, and
-// what is in memory, it does not. It may run beside everything else, and takes its blocks past the cache. The error joins all
-// damage found; when ctx ends so does Check, with its error.
+// Check reads all tables of the store as it is now, and verifies them as the package-level Check does. It does not
+// verify logs or what is in memory. It may run concurrently with all other calls, and reads blocks without filling
+// the cache. The error joins all damage found. When ctx ends, Check stops and returns the error of ctx.
 func (db *DB) Check(ctx context.Context) (report CheckReport, err error) {
 	ctx, end, err := db.begin(ctx)
 	if err != nil {
 		return report, err
 	}
-	s, _ := db.tree.Hold() // it is there: Close waits for end
+	s, _ := db.tree.Hold() // not nil: Close waits for end
 	c := checker{files: db.tree.Files, blocks: cache.New(minMemory, db.tree.Domain)}
 	err = c.version(ctx, s.Version, &report)
 	db.tree.Release(s)
 	return report, end(err)
 }
 
-// version verifies a version and its tables. The error joins the damage, unless it is of another kind.
+// version verifies a version and its tables. The error joins all damage; an error of another kind is returned alone,
+// at once.
 func (c *checker) version(ctx context.Context, v *manifest.Version, report *CheckReport) error {
 	damage := []error{v.Check()}
 	damaged := map[*manifest.Table]bool{}

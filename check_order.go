@@ -16,10 +16,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// A lookup ends at the newest run that holds its key, a scan at the largest sequence number. So that both answer the same, whatever
-// a run says of a key must be newer than all that older runs say of it.
+// A lookup stops at the newest run that has its key; a scan takes the largest sequence number. For both to return the
+// same, every version and range tombstone of a key in a run must be newer than all those in older runs.
 
-// A suspect is a part of a run that has to be compared with other runs, key by key.
+// A suspect is the part of a run that must be compared with other runs key by key.
 type suspect struct {
 	level  int
 	id     uint64
@@ -29,10 +29,10 @@ type suspect struct {
 
 var _ merge.Tables = (*suspect)(nil)
 
-// Len is the number of tables.
+// Len returns the number of tables.
 func (s *suspect) Len() int { return len(s.tables) }
 
-// Find is the first table that does not end before user.
+// Find returns the index of the first table that does not end before user.
 func (s *suspect) Find(user []byte) int {
 	i, _ := slices.BinarySearchFunc(s.tables, user, func(t *tree.Table, user []byte) int {
 		if t.Meta.EndsBefore(user) {
@@ -43,17 +43,17 @@ func (s *suspect) Find(user []byte) int {
 	return i
 }
 
-// Bounds are those of a table.
+// Bounds returns the bounds of a table.
 func (s *suspect) Bounds(i int) merge.Bounds { return compaction.Bounds(s.tables[i].Meta) }
 
-// Open is a cursor over a table, past the cache.
+// Open returns a cursor over a table that reads past the cache.
 func (s *suspect) Open(i int) (merge.Source, error) {
 	return s.tables[i].Reader.Iter(sstable.IterOptions{Bypass: true}), nil
 }
 
-// order verifies the runs of v against each other, without the damaged tables. Only tables are read whose bounds overlap and whose
-// sequence numbers do not tell that the newer run has the newer data; each table agrees with the manifest already. The damage is
-// the first of each table.
+// order verifies the runs of v against each other, without the damaged tables. Each other table is already known to
+// agree with the manifest. So order reads only tables whose bounds overlap and whose sequence numbers do not prove
+// that the newer run has the newer data. It reports the first damage of each table.
 func (c *checker) order(ctx context.Context, v *manifest.Version, damaged map[*manifest.Table]bool) (err error) {
 	suspects := c.suspects(v, damaged)
 	defer func() {
@@ -87,7 +87,7 @@ func (c *checker) order(ctx context.Context, v *manifest.Version, damaged map[*m
 	return errors.Join(append(w.damage, m.Err(), m.Close())...)
 }
 
-// suspects are the parts of v to be compared, newest data first.
+// suspects returns the parts of v to be compared, newest data first.
 func (c *checker) suspects(v *manifest.Version, damaged map[*manifest.Table]bool) (suspects []*suspect) {
 	var all []*suspect // with all tables that are not damaged
 	var runs []manifest.Run
@@ -122,10 +122,11 @@ func (c *checker) suspects(v *manifest.Version, damaged map[*manifest.Table]bool
 	return suspects
 }
 
-// An orderWalk compares all versions of the suspects, which it gets by key and newest first.
+// An orderWalk compares all versions of the suspects. It gets them in the order of keys, the newest version of a key
+// first.
 type orderWalk struct {
 	suspects []*suspect
-	told     map[*tree.Table]bool // tables whose damage is known
+	told     map[*tree.Table]bool // tables whose damage is recorded
 	damage   []error
 
 	key []byte // of the last version; nil before the first
@@ -159,7 +160,7 @@ func (w *orderWalk) version(k ikey.Key, of int) {
 	}
 }
 
-// tell keeps the damage that a newer run has what is older than in an older run, the first of each table.
+// tell records the damage that a newer run has data that is not newer than that of an older run, once for each table.
 func (w *orderWalk) tell(newer int, seq ikey.Seq, older int, olderSeq ikey.Seq, key []byte, what string) {
 	n, o := w.suspects[newer], w.suspects[older]
 	t := n.tables[n.Find(key)]

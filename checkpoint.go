@@ -13,16 +13,18 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
-// Checkpoint makes a copy of the store in dir. The copy holds all writes that returned before the call; of those that run
-// beside it, the first ones or none, batches whole. It is durable when Checkpoint returns, and a store of its own.
+// Checkpoint makes a copy of the store in dir. The copy contains every write that returned before the call, and of
+// the writes that run concurrently a prefix, possibly empty; a batch is in it whole or not at all. When Checkpoint
+// returns, the copy is durable. It is a store of its own.
 //
-// What is in memory is written out first, as Flush does. The tables, which no store ever changes, are not copied but get
-// second names (hard links): they take space of their own only once one of the stores has replaced them. Where names
-// cannot be given, as on another file system, the tables are copied.
+// Checkpoint first writes out what is in memory, as Flush does. Tables never change, so they are not copied but get a
+// second name (a hard link): they take additional disk space only after one of the two stores has replaced them.
+// Where links are not possible, such as on another file system, tables are copied.
 //
-// dir must not exist, or be an empty directory, else the error Is fs.ErrExist; its parent must exist. It must not lie inside
-// the directory of the store itself, by links either. After any error, that of ctx included, what was made is removed again. A crash on the way leaves no store in dir: Open refuses what there is, or
-// finds nothing. With Options.ReadOnly it is ErrReadOnly.
+// dir must not exist or must be an empty directory, otherwise the error matches fs.ErrExist; its parent must exist.
+// dir must not lie inside the directory of the store itself, not even through links. After any error, including that
+// of ctx, Checkpoint removes what it made. A crash during the call leaves no store in dir: Open refuses the directory
+// or finds nothing. With Options.ReadOnly, Checkpoint returns ErrReadOnly.
 func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	if err := db.Flush(ctx); err != nil {
 		return err
@@ -33,7 +35,7 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	}
 	c := checkpoint{newStore: newStore{fs: db.opts.FS, dir: dir, outer: db.dir}, db: db}
 	if dir != "" {
-		c.dir = filepath.Clean(dir) // as filepath.Join does, so that all names lie in the same directory
+		c.dir = filepath.Clean(dir) // as filepath.Join does, so that all names are in the same directory
 	}
 	err = c.run(ctx)
 	if err == nil {
@@ -46,7 +48,7 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	return fmt.Errorf("bloomkv: checkpoint %s: %w", dir, errors.Join(err, left))
 }
 
-// A checkpoint is one under way.
+// A checkpoint is a call of Checkpoint in progress.
 type checkpoint struct {
 	newStore
 	db     *DB
@@ -58,8 +60,8 @@ func (c *checkpoint) run(ctx context.Context) error {
 	if err := c.enter(); err != nil {
 		return err
 	}
-	recorded, s := c.db.tree.Recorded() // there is a state, since Close waits
-	defer c.db.tree.Release(s)          // its tables stay on the disk until then
+	recorded, s := c.db.tree.Recorded() // not nil, since Close waits
+	defer c.db.tree.Release(s)          // keeps its tables on the disk until then
 	tables, bytes := 0, uint64(0)
 	for _, t := range recorded.Version.Tables() {
 		if err := c.table(ctx, t); err != nil {
@@ -80,7 +82,7 @@ func (c *checkpoint) run(ctx context.Context) error {
 	return nil
 }
 
-// table gives a table a second name, or copies it.
+// table links a table into the copy, or copies it.
 func (c *checkpoint) table(ctx context.Context, t *manifest.Table) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -98,7 +100,7 @@ func (c *checkpoint) table(ctx context.Context, t *manifest.Table) error {
 	return err
 }
 
-// copyTable copies a table of that many bytes, durably but for its name.
+// copyTable copies a table of the given size in bytes. The contents are durable when it returns, the name is not yet.
 func (c *checkpoint) copyTable(ctx context.Context, from, name string, size uint64) (err error) {
 	in, err := c.fs.Open(from)
 	if err != nil {
@@ -121,7 +123,7 @@ func (c *checkpoint) copyTable(ctx context.Context, from, name string, size uint
 		n, err := in.ReadAt(buf, int64(at))
 		if n < len(buf) {
 			if errors.Is(err, io.EOF) {
-				err = corrupt.Newf(name, int64(at)+int64(n), "ends here, the manifest wants %d bytes", size)
+				err = corrupt.Newf(name, int64(at)+int64(n), "the file ends here, want %d bytes", size)
 			}
 			return err
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// A manualCompaction is a call of Compact, worked off plan by plan by the compaction goroutine.
+// A manualCompaction is a call of Compact. The compaction goroutine carries it out one plan at a time.
 type manualCompaction struct {
 	compaction.Manual
 
@@ -27,25 +27,29 @@ type manualCompaction struct {
 	err  error
 }
 
-// Compact writes out what is in memory and merges all that the tree holds from lo on and before hi into the last level: the
-// shape with the cheapest reads. lo is inclusive, hi exclusive, nil is infinite; tables at the edges are merged whole; an empty
-// or inverted range is no error and does nothing. Reads and writes go on meanwhile. It returns when that is durable. When ctx
-// ends before, it returns the error of ctx; the tree is whole, and merged as far as the work had come. What open snapshots need
-// stays, and its tombstones with it. With Options.ReadOnly it is ErrReadOnly.
+// Compact writes out what is in memory and merges all data of the range [lo, hi) into the last level, the shape with
+// the cheapest reads. lo is inclusive, hi exclusive, nil is infinite. Tables at the edges are merged whole. An empty
+// or inverted range is no error and does nothing. Reads and writes continue meanwhile. When Compact returns, the
+// result is durable. If ctx ends first, Compact returns its error; the tree is intact, and merged as far as the work
+// had come. A merge that is certain not to fit on the disk is not started, and Compact returns an error. Versions
+// that open snapshots need stay, and so do the tombstones over them. With Options.ReadOnly, Compact returns
+// ErrReadOnly.
 //
-// A table that nothing has to be merged with stays as it is, unless its filter misses the present plan: it was built for another
-// FilterFPR or FilterMemory, another FilterKind or another FilterPrefix, or it is damaged. Compact writes such a table anew, so that
-// these options hold for the whole range when it returns; Metrics.TablesOffPlan and BytesOffPlan say before how many there are, and
-// WriteMetrics.RewrittenBytes what was written for it. A second Compact writes nothing. With FilterMemory, whose plan changes with
-// the number of keys, a filter misses it where its rate is more than twice that of the plan, or where it takes more memory than the
-// plan has for it and filters do not all fit. Other options hold for tables that are written for other reasons: see Rewrite.
+// A table that needs no merging stays as it is, unless its filter is off the present plan: it was built for another
+// FilterFPR, FilterMemory, FilterKind or FilterPrefix, or it is damaged. Compact rewrites such a table, so that these
+// options hold for the whole range when it returns. Metrics.TablesOffPlan and BytesOffPlan show beforehand how much
+// there is to rewrite, and WriteMetrics.RewrittenBytes how much was written for it. A second Compact writes nothing.
+// With FilterMemory, the plan changes with the number of keys; a filter is then off the plan if its rate is more than
+// twice that of the plan, or if it takes more memory than planned and the filters do not all fit. Other options only
+// apply to tables that are written for other reasons: see Rewrite.
 func (db *DB) Compact(ctx context.Context, lo, hi []byte) error {
 	return db.compactRange(ctx, lo, hi, false)
 }
 
-// Rewrite is Compact, but writes all tables of the range anew, also those that Compact would leave as they are. It is for changes
-// of Options.Compression, BlockSize and TableSize, which Compact does not look at: they change what a store takes on the disk and how
-// it is read, not what it promises, and writing all of a store is much work that should be asked for.
+// Rewrite does what Compact does, but rewrites all tables of the range, even those that Compact would leave as they
+// are. Use it after a change of Options.Compression, BlockSize or TableSize. Compact ignores these, because they
+// change how much disk space a store takes and how it is read, not what it promises, and because rewriting a whole
+// store is much work that the user should ask for.
 func (db *DB) Rewrite(ctx context.Context, lo, hi []byte) error {
 	return db.compactRange(ctx, lo, hi, true)
 }
@@ -80,7 +84,7 @@ func (db *DB) compactRange(ctx context.Context, lo, hi []byte, rewrite bool) err
 	return cmp.Or(err, m.err)
 }
 
-// settled reports whether nothing is left to flush or compact.
+// settled reports whether there is nothing left to flush or compact.
 func (db *DB) settled() (settled bool) {
 	db.tree.Await(func(v tree.View) bool {
 		db.manualMu.Lock()
@@ -88,7 +92,7 @@ func (db *DB) settled() (settled bool) {
 		switch {
 		case v.State == nil:
 		case db.opts.ReadOnly:
-			settled = true // nothing waits that could be done
+			settled = true // a read-only store does no work
 		default:
 			settled = len(v.Flushing) == 0 && len(db.manual) == 0 && !db.compacting && db.pick(v.State) == nil
 		}
@@ -99,7 +103,8 @@ func (db *DB) settled() (settled bool) {
 
 func (db *DB) pick(s *tree.State) *compaction.Plan { return db.policy.Pick(db.shape(s, false)) }
 
-// shape returns a state as compactions are picked by; asked is true for those of a Compact.
+// shape returns the shape of a state, by which compactions are picked. asked is true for compactions that Compact
+// asked for.
 func (db *DB) shape(s *tree.State, asked bool) compaction.Shape {
 	return compaction.Shape{Version: s.Version, Snapshots: db.tree.Pinned(), Facts: db.facts(s, asked)}
 }
@@ -108,11 +113,11 @@ func (db *DB) shape(s *tree.State, asked bool) compaction.Shape {
 type job struct {
 	version *manifest.Version
 	plan    *compaction.Plan
-	manual  *manualCompaction // whose plan it is; nil if the tree needs it
+	manual  *manualCompaction // the call that the plan is for; nil if the tree needs it
 }
 
-// nextJob waits for a compaction that is due. What the tree needs and what was asked for take turns: asked says which of them the
-// last one was. It returns nil after Close, and once the store has failed.
+// nextJob waits for a compaction that is due. Compactions that the tree needs alternate with those of Compact: asked
+// reports whether the last one was of Compact. nextJob returns nil after Close and after the store has failed.
 func (db *DB) nextJob(asked bool) (next *job) {
 	for {
 		end := false
@@ -162,11 +167,11 @@ func (db *DB) nextJob(asked bool) (next *job) {
 // compactLoop runs one compaction at a time until Close.
 func (db *DB) compactLoop() {
 	defer db.workers.Done()
-	told := false // that the disk has no room
+	told := false // whether the lack of disk space was reported
 	for j := db.nextJob(false); j != nil; j = db.nextJob(j.manual != nil) {
 		err := db.retry(db.ctx, "compaction", func() error { return db.compact(j.version, j.plan) })
 		switch {
-		case !errors.Is(err, errDiskSpace): // what failed for good ends the next turn
+		case !errors.Is(err, errDiskSpace): // after a final failure, nextJob returns nil
 			told = told && err != nil
 		case j.manual != nil:
 			db.manualMu.Lock()
@@ -199,7 +204,7 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 			return err
 		}
 	}
-	newRun, err := db.tree.NewNumber() // a run is known by a number of its own
+	newRun, err := db.tree.NewNumber() // each run has a number of its own
 	if err != nil {
 		return err
 	}
@@ -223,8 +228,9 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 		}
 	}
 	info := CompactionInfo{
-		From: plan.Inputs[0].Level, To: plan.To, Moved: plan.Move, Rewritten: rewritten, Outputs: len(res.Tables), BytesWritten: written,
-		Versions: res.Read, Dropped: res.Dropped, Keys: res.Keys, Duration: time.Since(began),
+		From: plan.Inputs[0].Level, To: plan.To, Moved: plan.Move, Rewritten: rewritten,
+		Outputs: len(res.Tables), BytesWritten: written, Versions: res.Read, Dropped: res.Dropped, Keys: res.Keys,
+		Duration: time.Since(began),
 	}
 	if res.Predicted.Known {
 		info.PredictedKeys = uint64(math.Round(res.Predicted.Keys))
@@ -241,8 +247,8 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 	return nil
 }
 
-// inputs gives a compaction access to its tables. The plan's version keeps them on the disk: only a compaction removes
-// tables, and there is one at a time.
+// inputs gives a compaction access to its input tables. They stay on the disk, since only a compaction removes
+// tables, and one runs at a time.
 type inputs struct{ db *DB }
 
 // Open returns a cursor over one table.
@@ -265,8 +271,8 @@ func (in inputs) RangeDels(meta *manifest.Table) (rangedel.List, error) {
 	return t.Reader.RangeDels(), nil
 }
 
-// Sample returns a sample of the keys of one table, or nil: a compaction is as good without it. Damage is reported; the
-// compaction itself will meet other errors again.
+// Sample returns a sample of the keys of one table, or nil: a compaction needs none. It reports damage; other errors
+// it leaves to the compaction, which will meet them again.
 func (in inputs) Sample(meta *manifest.Table) *bloomblock.Sample {
 	t, err := in.load(meta)
 	if err != nil {
@@ -279,7 +285,7 @@ func (in inputs) Sample(meta *manifest.Table) *bloomblock.Sample {
 	return s
 }
 
-// Filter returns the part of one table's filter that is in memory, or nil.
+// Filter returns the part of a table's filter that is in memory, or nil.
 func (in inputs) Filter(meta *manifest.Table) *bloomblock.Filter {
 	t, err := in.load(meta)
 	if err != nil {
@@ -288,7 +294,7 @@ func (in inputs) Filter(meta *manifest.Table) *bloomblock.Filter {
 	return t.Reader.Filter()
 }
 
-// load returns the loaded table.
+// load returns a table, with its index and filter loaded.
 func (in inputs) load(meta *manifest.Table) (*tree.Table, error) {
 	t := in.db.tree.Load().Table(meta)
 	if t == nil {
@@ -297,4 +303,4 @@ func (in inputs) load(meta *manifest.Table) (*tree.Table, error) {
 	return t, in.db.share.Load(t)
 }
 
-var errGone = errors.New("compaction: an input left the tree")
+var errGone = errors.New("compaction: an input is no longer in the tree")

@@ -9,10 +9,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// PutIfAbsent stores value under key if the store holds none, and reports whether it did. The check and the write are one
-// step to every other writer and reader. For a new key the check costs what the lookup of an absent key costs: the filters
-// answer it. Durability is Options.Durability, errors are those of Put; nothing is written where it reports false, and what
-// it saw there need not be durable yet.
+// PutIfAbsent stores value under key if the store has no value for key, and reports whether it did. The check and the
+// write are one step to all other writers and readers. For a new key the check costs as much as a lookup of an absent
+// key: the filters answer it. Durability is Options.Durability, errors are those of Put. If PutIfAbsent returns
+// false, nothing was written, and the value that it found need not be durable yet.
 func (db *DB) PutIfAbsent(key, value []byte) (bool, error) {
 	b := batches.Get().(*Batch) //nolint:errcheck // the pool holds nothing else
 	defer recycle(b)
@@ -20,10 +20,10 @@ func (db *DB) PutIfAbsent(key, value []byte) (bool, error) {
 	return db.applyIf(b, key, nil)
 }
 
-// CompareAndSwap replaces the value of key by value if it is old, and reports whether it did. The comparison and the write are
-// one step to every other writer and reader. A nil old means that the store holds no value for key, and a nil value
-// deletes it; an empty value is an empty slice that is not nil. old and value are only read. Durability is
-// Options.Durability, errors are those of Put.
+// CompareAndSwap replaces the value of key with value if the present value equals old, and reports whether it did.
+// The comparison and the write are one step to all other writers and readers. A nil old means that the store has no
+// value for key; a nil value deletes the key. The empty value is an empty slice that is not nil. old and value are
+// not changed or kept. Durability is Options.Durability, errors are those of Put.
 func (db *DB) CompareAndSwap(key, old, value []byte) (bool, error) {
 	b := batches.Get().(*Batch) //nolint:errcheck // the pool holds nothing else
 	defer recycle(b)
@@ -32,28 +32,30 @@ func (db *DB) CompareAndSwap(key, old, value []byte) (bool, error) {
 	} else {
 		b.Put(key, value)
 	}
-	if old == nil && value == nil && b.err == nil { // nothing is to be written
+	if old == nil && value == nil && b.err == nil { // nothing to write
 		found, err := db.Has(key)
 		return err == nil && !found, err
 	}
 	return db.applyIf(b, key, old)
 }
 
-// A condition on one key, checked once before its writer queues up, and again when its turn comes.
+// A condition on the value of one key. It is checked before its writer queues, and again when the writer's turn
+// comes.
 type condition struct {
 	key  []byte
 	hash bloomblock.SeededHash
-	old  []byte // the value that is wanted, nil for none
-	held bool   // the last answer
+	old  []byte // the value that key must have; nil if key must be absent
+	held bool   // the result of the last check
 
 	state *tree.State // of the first check
-	seq   ikey.Seq    // and what it saw at least
+	seq   ikey.Seq    // the first check saw all writes up to this, or more
 }
 
-// maxConditional bounds the bytes of a group that conditional writes may follow: each looks through all before it.
+// maxConditional bounds the operations, in bytes, that may precede a conditional write in its group, since the write
+// searches through all of them.
 const maxConditional = 64 << 10
 
-// applyIf applies b if the value of key is old, nil for none.
+// applyIf applies b if the value of key equals old, or with a nil old if the store has no value for key.
 func (db *DB) applyIf(b *Batch, key, old []byte) (bool, error) {
 	when := &condition{key: key, hash: db.read.Hash(key), old: old, state: db.tree.Load()}
 	switch {
@@ -63,7 +65,7 @@ func (db *DB) applyIf(b *Batch, key, old []byte) (bool, error) {
 		return false, b.err
 	}
 	when.seq = db.tree.NewestSeq()
-	// The first check reads what must be read while nobody waits. What it saw is an answer if it is no.
+	// The first check reads from files while no other writer waits. If its answer is no, that is final.
 	if held, err := db.compare(when); err != nil || !held {
 		return false, err
 	}
@@ -71,7 +73,7 @@ func (db *DB) applyIf(b *Batch, key, old []byte) (bool, error) {
 	return err == nil && when.held, err
 }
 
-// compare looks the key up.
+// compare checks the condition by a lookup.
 func (db *DB) compare(when *condition) (bool, error) {
 	return db.read.Compare(when.key, when.old)
 }
@@ -80,7 +82,8 @@ func (when *condition) wants(value []byte, found bool) bool {
 	return found == (when.old != nil) && (!found || bytes.Equal(value, when.old))
 }
 
-// holds checks the condition for the commit: ops are what its group has written before it. commitMu is held.
+// holds checks the condition for the commit. ops are the operations of its group that were written before it.
+// commitMu is held.
 func (db *DB) holds(when *condition, ops []byte) (bool, error) {
 	held, decided := false, false
 	for len(ops) > 0 {
@@ -90,7 +93,8 @@ func (db *DB) holds(when *condition, ops []byte) (bool, error) {
 		}
 		ops = rest
 		switch {
-		case kind == ikey.RangeDelete && bytes.Compare(key, when.key) <= 0 && (value == nil || bytes.Compare(when.key, value) < 0):
+		case kind == ikey.RangeDelete && bytes.Compare(key, when.key) <= 0 &&
+			(value == nil || bytes.Compare(when.key, value) < 0):
 			held, decided = when.wants(nil, false), true
 		case kind != ikey.RangeDelete && bytes.Equal(key, when.key):
 			held, decided = when.wants(value, kind == ikey.Set), true
@@ -100,7 +104,7 @@ func (db *DB) holds(when *condition, ops []byte) (bool, error) {
 		return held, nil
 	}
 	if s := db.tree.Load(); s == when.state {
-		// The tables are those of the first check, and so is all that was frozen: only the memtable can know more.
+		// The tables and frozen memtables are those of the first check. Only the memtable can have newer versions.
 		last := ikey.Seq(0)
 		if d := s.Mem.RangeDels(); d != nil {
 			last = d.Covering(when.key, ikey.MaxSeq)

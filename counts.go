@@ -15,10 +15,14 @@ type writeCounts struct {
 
 func (w *writeCounts) metrics() WriteMetrics {
 	return WriteMetrics{
-		Operations: w.operations.Load(), Groups: w.groups.Load(), LogBytes: w.logBytes.Load(), LogSyncs: w.logSyncs.Load(),
-		Flushes: w.flushes.Load(), FlushBytes: w.flushBytes.Load(), Ingests: w.ingests.Load(), IngestBytes: w.ingestBytes.Load(),
-		Compactions: w.compactions.Load(), CompactedRead: w.compactedRead.Load(), CompactedBytes: w.compactedBytes.Load(),
-		RewrittenBytes: w.rewrittenBytes.Load(), Moves: w.moves.Load(), SlowedByLevel0: w.stalls[SlowedByLevel0].metrics(),
-		StoppedByLevel0: w.stalls[StoppedByLevel0].metrics(), StoppedByMemtable: w.stalls[StoppedByMemtable].metrics(),
+		Operations: w.operations.Load(), Groups: w.groups.Load(),
+		LogBytes: w.logBytes.Load(), LogSyncs: w.logSyncs.Load(),
+		Flushes: w.flushes.Load(), FlushBytes: w.flushBytes.Load(),
+		Ingests: w.ingests.Load(), IngestBytes: w.ingestBytes.Load(),
+		Compactions: w.compactions.Load(), CompactedRead: w.compactedRead.Load(),
+		CompactedBytes: w.compactedBytes.Load(), RewrittenBytes: w.rewrittenBytes.Load(), Moves: w.moves.Load(),
+		SlowedByLevel0:    w.stalls[SlowedByLevel0].metrics(),
+		StoppedByLevel0:   w.stalls[StoppedByLevel0].metrics(),
+		StoppedByMemtable: w.stalls[StoppedByMemtable].metrics(),
 	}
 }

@@ -1,17 +1,18 @@
-// Package bloomkv is an embedded, ordered key-value store: an LSM tree whose tables each carry a Bloom filter block, asked
-// before any read, so that a lookup of an absent key costs next to no disk reads: how many is Options.FilterFPR.
+// Package bloomkv is an embedded, ordered key-value store. It is an LSM tree whose tables each have a Bloom filter
+// block, which is checked before any read. So a lookup of an absent key needs almost no disk reads; Options.FilterFPR
+// sets how many.
 //
 //	db, err := bloomkv.Open("data", nil)
 //	…
 //	defer db.Close()
 //	err = db.Put([]byte("key"), []byte("value"))
-//	value, err := db.Get([]byte("key")) // bloomkv.ErrNotFound where there is none
+//	value, err := db.Get([]byte("key")) // bloomkv.ErrNotFound if the key is absent
 //
-// Keys are bytes in bytewise order, 0 to 64 KiB, values 0 to 256 MiB; the empty key is legal and nil is the empty key.
-// Writes are durable when they return, unless asked otherwise ([NoSync]). A store is open to one [DB] that writes, or to any
-// number with Options.ReadOnly, in this process and others. All methods of [DB] are safe for concurrent use. Iterators,
-// snapshots, conditional writes, bulk loads and copies have examples. The library never panics on damaged files, never exits,
-// and logs only to Options.Logger.
+// Keys are bytes in bytewise order, 0 to 64 KiB long; values are 0 to 256 MiB long. The empty key is legal, and nil
+// is the empty key. Writes are durable when they return, unless asked otherwise ([NoSync]). A store can be open in
+// one [DB] that writes, or in any number of DBs with Options.ReadOnly, in this process and in others. All methods of
+// [DB] are safe for concurrent use. There are examples of iterators, snapshots, conditional writes, bulk loads and
+// copies. The library never panics on damaged files, never exits the process, and logs only to Options.Logger.
 package bloomkv
 
 import (
@@ -30,21 +31,21 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// What is not an option. Level 0 holds one run for each flush.
+// Constants that are not options. Each flush adds one run to level 0.
 const (
 	triggerRuns = 4  // runs of level 0 that start a compaction
-	slowRuns    = 8  // above this, each further run slows writers more
-	stopRuns    = 12 // writers wait
+	slowRuns    = 8  // each run above this slows writers more
+	stopRuns    = 12 // runs of level 0 at which writers wait
 	maxFrozen   = 1  // memtables that wait to be written out
 )
 
-// DB is an open store, made by [Open] and ended by [DB.Close]. All methods are safe for concurrent use. After Close each
-// that can say so answers [ErrClosed].
+// DB is an open store. [Open] returns one and [DB.Close] ends it. All methods are safe for concurrent use. After
+// Close, all methods that can return an error return [ErrClosed].
 type DB struct {
-	// Order of locks: queue.mu alone; commitMu, then installMu, then those of the tree, then manualMu. A table's loading mutex
-	// may be taken under the first two.
-	// Resources, the reporter and the rooms below own private mutexes that are never held over a call out of them. What may
-	// belong to another store, its tables' mutexes and Resources.balancing, is only ever tried.
+	// Order of locks: queue.mu alone; commitMu, then installMu, then those of the tree, then manualMu. The mutex for
+	// loading a table may be taken while holding the first two. Resources, the reporter and the packages below have
+	// private mutexes, which they never hold while calling out. Mutexes that may belong to another store (those of
+	// its tables, and that of its pool for balancing) are only taken with TryLock.
 
 	// constant after Open
 	dir    string
@@ -52,15 +53,15 @@ type DB struct {
 	tree   *tree.Tree
 	policy compaction.Policy
 	lock   io.Closer
-	pool   *budget.Pool // of the store alone, or of Options.Resources
+	pool   *budget.Pool // of this store alone, or of Options.Resources
 	share  *budget.Share
 	read   read.Reader
 	opened time.Time
 	stop   context.CancelFunc // of the background work
 	ctx    context.Context    //nolint:containedctx // the lifetime of the background goroutines, ended by Close
 
-	warm  atomic.Bool // what Open reads ahead is in memory, and the filter plan follows from it
-	pacer pacer       // of the compaction goroutine
+	warm  atomic.Bool // indexes and filters were loaded after Open, and the filter plan made from them
+	pacer pacer       // used by the compaction goroutine
 
 	report reporter
 
@@ -72,14 +73,14 @@ type DB struct {
 
 	commitMu  sync.Mutex // the order of writes; guards the fields down to the next blank line
 	log       *logFile   // nil until the next write
-	base      *logBase   // what the next log stands on
+	base      *logBase   // what Sync writes in the next log wait for
 	lastSeq   ikey.Seq
-	framed    []byte // the record of the last group, behind room for its header; reused
+	framed    []byte // the record of the last group, after space for its header; reused
 	group     []*commit
 	slowDebt  time.Duration
-	slowSpell StallInfo // since writes are slowed
+	slowSpell StallInfo // the present spell of slowed writes
 
-	installMu sync.Mutex // held while the tree changes and the filter plan follows it
+	installMu sync.Mutex // held while the tree and then its filter plan change
 
 	manualMu   sync.Mutex
 	manual     []*manualCompaction // guarded by manualMu
@@ -88,8 +89,8 @@ type DB struct {
 	workers sync.WaitGroup
 }
 
-// begin is the start of a call that may last and uses files: Close ends its context and waits for it. end takes the call's
-// error, and makes ErrClosed of what Close was the cause of.
+// begin starts a call that may take long and uses files: Close ends the returned context and waits for end. end takes
+// the error of the call and returns it, or ErrClosed if Close caused it.
 func (db *DB) begin(ctx context.Context) (_ context.Context, end func(error) error, err error) {
 	if err := db.tree.BeginCall(); err != nil {
 		return nil, nil, err
@@ -100,7 +101,7 @@ func (db *DB) begin(ctx context.Context) (_ context.Context, end func(error) err
 	return ctx, func(err error) error {
 		stop()
 		cancel()
-		// A waiting call learns that the store closes before db.ctx ends.
+		// A waiting call learns that the store is closing before db.ctx ends.
 		if closing := db.tree.EndCall(); err != nil && closing && caller.Err() == nil {
 			err = ErrClosed
 		}
@@ -108,26 +109,27 @@ func (db *DB) begin(ctx context.Context) (_ context.Context, end func(error) err
 	}, nil
 }
 
-// Close ends the store's work: it waits for calls in flight, writes out what is in memory, so that the next Open reads no
-// log, and lets go of files, memory and the lock. It returns nil, and then all writes are durable, or what went wrong, if
-// only that a write had failed before; what was acknowledged is as durable as it was promised in either case. Iterators
-// and scans that are open stop with ErrClosed, and what View and GetMany have handed out stays readable until their function
-// returns. It may be called at any time, also from such a function. A second Close, as every other call from now on, returns ErrClosed.
+// Close closes the store. It waits for calls in progress, writes out what is in memory, so that the next Open reads
+// no log, and releases files, memory and the lock. If Close returns nil, all writes are durable. Otherwise it returns
+// what went wrong, which may only be that an earlier write failed. In either case, acknowledged writes are as durable
+// as promised. Open iterators and scans stop with ErrClosed. Values that View and GetMany have passed to a function
+// stay readable until the function returns. Close may be called at any time, even from such a function. A second
+// Close returns ErrClosed, as does every other call from then on.
 func (db *DB) Close() error {
 	failed, first := db.tree.Close()
 	if !first {
 		return ErrClosed
 	}
-	db.stop() // compaction, and calls that last; a flush goes on
+	db.stop() // ends compactions and long calls; a flush continues
 	db.tree.WaitForCalls()
 
-	db.commitMu.Lock() // a commit that was under way has ended; later ones are refused
+	db.commitMu.Lock() // a commit in progress has ended; later ones are refused
 	defer db.commitMu.Unlock()
 	var errs []error
 	switch {
 	case db.opts.ReadOnly:
 	case failed != nil:
-		errs = append(errs, failed) // what is in memory can't be written out then
+		errs = append(errs, failed) // what is in memory can't be written out
 	default:
 		errs = append(errs, db.flushAll())
 	}
@@ -137,8 +139,8 @@ func (db *DB) Close() error {
 	if db.log != nil {
 		errs = append(errs, db.log.w.Close())
 	}
-	// What is dead goes while the state still has this reference: a scan that lets go of the last one after it makes tables
-	// of the tree look dead.
+	// Dead tables are removed while the state still has this reference: a scan that released the last reference after
+	// it would make live tables look dead.
 	errs = append(errs, db.tree.CloseManifest(s), db.removeDead(), db.share.Leave(s), db.lock.Close())
 	db.report.leftOpen(db.read.Leaked())
 	db.report.closed()

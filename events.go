@@ -11,110 +11,114 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
-// Events are functions that a store calls when something has happened to it: Options.Events. Those that are nil are skipped.
+// Events are functions that a store calls when something happens to it: see Options.Events. Nil functions are
+// skipped.
 //
-// They are called on the goroutine to which it happened, which waits for them, one at a time or side by side, and some with
-// locks of the store held. So they must return soon, and must not call anything of the DB, or of one that shares its
-// Resources, but Metrics; who wants to do more sends what was told to a goroutine of his own. Open calls them before it has
-// returned. None is called after Close has returned. Options.Logger hears of the same things.
+// The goroutine in which something happens calls the function and waits for it. Calls may be concurrent, and some are
+// made while locks of the store are held. So the functions must return soon, and must call no method of the DB, or of
+// a DB that shares its Resources, except Metrics. To do more, a function can send its argument to another goroutine.
+// Some calls come before Open returns, none after Close has returned. The same events are logged to Options.Logger.
 type Events struct {
-	// Flushed is told of each memtable that was written out.
+	// Flushed is called after each memtable flush.
 	Flushed func(FlushInfo)
-	// Compacted is told when tables were merged, or moved to another level as they are.
+	// Compacted is called after tables were merged, or moved to another level unchanged.
 	Compacted func(CompactionInfo)
-	// Ingested is told of each Ingest that has stored something.
+	// Ingested is called after each Ingest that stored something.
 	Ingested func(IngestInfo)
 
-	// TableCreated is told of each table that has become part of the store, durably: by a flush, a compaction or an Ingest,
-	// just before that is told itself, or by Open, out of logs.
+	// TableCreated is called for each table that has durably become part of the store: by a flush, a compaction or an
+	// Ingest, just before the call for that event, or by Open, from logs.
 	TableCreated func(TableInfo)
-	// TableRemoved is told of each table whose file is gone: what it held was compacted, and the last reader has let go of it.
+	// TableRemoved is called for each table whose file was removed, after its contents were compacted and its last
+	// reader released it.
 	TableRemoved func(TableInfo)
 
-	// Stalled is told when writes no longer wait for background work.
+	// Stalled is called when writes no longer wait for background work.
 	Stalled func(StallInfo)
-	// WorkFailed is told of background work that failed and will be tried again. When it is given up, ReadOnly is told.
-	// It is also told, once, when a compaction is put off since the disk has no room for it.
+	// WorkFailed is called when background work has failed and will be tried again. If the work is given up, ReadOnly
+	// is called instead. WorkFailed is also called, once, when a compaction is put off because the disk has no space
+	// for it.
 	WorkFailed func(FailureInfo)
-	// Damaged is told of damage met by reads, compactions and loads of filters, once for each place. The error has a
-	// CorruptionError with file and offset. A damaged filter is told here alone, since reads go on without it, and so is one of
-	// an unknown kind, as a later version might write, with an error that is not ErrCorruption.
+	// Damaged is called for damage found by reads, compactions and loads of filters, once for each file and offset.
+	// The error has a CorruptionError. A damaged filter is reported only here, since reads continue without it. So is
+	// a filter of an unknown kind, which a later version might write; that error does not match ErrCorruption.
 	Damaged func(error)
-	// ReadOnly is told when the store has become read-only, with the cause: every later write answers ErrReadOnly.
+	// ReadOnly is called with the cause when the store has become read-only: every later write returns ErrReadOnly.
 	ReadOnly func(cause error)
 }
 
-// FlushInfo is a memtable that was written out.
+// FlushInfo describes the flush of a memtable.
 type FlushInfo struct {
-	Tables   int    // made, in level 0
-	Bytes    uint64 // of them
+	Tables   int    // new tables, in level 0
+	Bytes    uint64 // of their files
 	Versions uint64 // read from the memtable
 	Duration time.Duration
 }
 
-// CompactionInfo is tables that were merged or moved.
+// CompactionInfo describes a compaction, which merged or moved tables.
 type CompactionInfo struct {
-	From, To     int    // levels: the uppermost of the inputs, and where they went
-	Moved        bool   // the tables changed their level as they are: nothing was read or written
-	Rewritten    bool   // the tables were written anew by themselves: nothing was merged with them or dropped
+	From, To     int    // the uppermost level of the inputs, and the level of the outputs
+	Moved        bool   // the tables changed level only: nothing was read or written
+	Rewritten    bool   // the tables were rewritten alone: nothing was merged with them or dropped
 	Inputs       int    // tables
 	Outputs      int    // tables
-	BytesRead    uint64 // of inputs, but for those that range deletes dropped as a whole
+	BytesRead    uint64 // of inputs, except tables that range tombstones dropped whole
 	BytesWritten uint64 // of outputs
 	Versions     uint64 // read
-	Dropped      uint64 // of them: no longer needed
+	Dropped      uint64 // versions that were no longer needed
 	Keys         uint64 // distinct keys written
 	Duration     time.Duration
 
-	// PredictedKeys is what samples of the inputs' keys, asked in the filters of newer inputs, had said that Keys would be; a few
-	// hundredths off at most where tables have thousands of keys. It is 0 where that could not be said: of tables that are moved,
-	// or have range deletes, or no samples, as their filters are none or not in memory.
+	// PredictedKeys is an estimate of Keys made before the compaction: samples of the inputs' keys were looked up in
+	// the filters of newer inputs. It is off by a few percent at most if tables have thousands of keys. It is 0 if no
+	// estimate was possible: the tables were moved, or have range tombstones, or have no samples, or the filters did
+	// not exist or were not in memory.
 	PredictedKeys uint64
 }
 
-// IngestInfo is what an Ingest has stored.
+// IngestInfo describes an Ingest that stored something.
 type IngestInfo struct {
-	Tables   int    // made, in level 0
-	Bytes    uint64 // of them
+	Tables   int    // new tables, in level 0
+	Bytes    uint64 // of their files
 	Versions uint64 // keys
-	Sequence uint64 // of all of them
+	Sequence uint64 // the sequence number of all these versions
 	Duration time.Duration
 }
 
-// TableInfo is one table.
+// TableInfo describes a table.
 type TableInfo struct {
 	Path         string // of its file
-	Level        int    // where it was put, or was last
+	Level        int    // the present level, or the last one
 	Bytes        uint64 // of the file
 	Entries      uint64 // versions, tombstones included
 	Deletes      uint64 // tombstones among them
 	RangeDeletes uint64 // range tombstones, which are not among Entries
 }
 
-// FailureInfo is background work that failed.
+// FailureInfo describes a failure of background work.
 type FailureInfo struct {
-	Work    string // "flush", "compaction", "load": of a table's index or filter, or "trim": of a filter
+	Work    string // "flush", "compaction", "load" (of a table's index or filter) or "trim" (of a filter)
 	Attempt int    // from 1 on
 	Err     error
 }
 
-// A reporter tells logger and events what has happened: all that they hear goes through it, so that nothing is told twice.
+// A reporter passes events to the logger and to Events. It is the only path to both, so nothing is reported twice.
 type reporter struct {
 	log *slog.Logger
 	to  Events
 	dir string
 
-	mu     sync.Mutex // held over no call
+	mu     sync.Mutex // never held during a call
 	places map[damagePlace]bool
 }
 
-// A damagePlace is where damage was found.
+// A damagePlace is the file and offset of damage.
 type damagePlace struct {
 	file   string
 	offset int64
 }
 
-// maxPlaces bounds the places that are remembered. Whoever has more damage hears of some of it again.
+// maxPlaces bounds the damage that is remembered. If there is more, some of it is reported again.
 const maxPlaces = 1024
 
 func tell[T any](f func(T), what T) {
@@ -125,15 +129,16 @@ func tell[T any](f func(T), what T) {
 
 func (r *reporter) flushed(f FlushInfo, tables []TableInfo) {
 	r.created(tables)
-	r.log.Info("flushed", slog.Int("tables", f.Tables), slog.Uint64("bytes", f.Bytes), slog.Uint64("versions", f.Versions),
-		slog.Duration("duration", f.Duration))
+	r.log.Info("flushed", slog.Int("tables", f.Tables), slog.Uint64("bytes", f.Bytes),
+		slog.Uint64("versions", f.Versions), slog.Duration("duration", f.Duration))
 	tell(r.to.Flushed, f)
 }
 
 func (r *reporter) compacted(c CompactionInfo, tables []TableInfo) {
 	r.created(tables)
-	r.log.Info("compacted", slog.Int("from", c.From), slog.Int("to", c.To), slog.Bool("moved", c.Moved), slog.Bool("rewritten", c.Rewritten), slog.Int("inputs", c.Inputs),
-		slog.Int("outputs", c.Outputs), slog.Uint64("read", c.BytesRead), slog.Uint64("written", c.BytesWritten),
+	r.log.Info("compacted", slog.Int("from", c.From), slog.Int("to", c.To), slog.Bool("moved", c.Moved),
+		slog.Bool("rewritten", c.Rewritten), slog.Int("inputs", c.Inputs), slog.Int("outputs", c.Outputs),
+		slog.Uint64("read", c.BytesRead), slog.Uint64("written", c.BytesWritten),
 		slog.Uint64("versions", c.Versions), slog.Uint64("dropped", c.Dropped),
 		slog.Uint64("keys", c.Keys), slog.Uint64("predicted", c.PredictedKeys), slog.Duration("duration", c.Duration))
 	tell(r.to.Compacted, c)
@@ -141,34 +146,38 @@ func (r *reporter) compacted(c CompactionInfo, tables []TableInfo) {
 
 func (r *reporter) ingested(i IngestInfo, tables []TableInfo) {
 	r.created(tables)
-	r.log.Info("ingested", slog.Int("tables", i.Tables), slog.Uint64("bytes", i.Bytes), slog.Uint64("versions", i.Versions),
-		slog.Uint64("sequence", i.Sequence), slog.Duration("duration", i.Duration))
+	r.log.Info("ingested", slog.Int("tables", i.Tables), slog.Uint64("bytes", i.Bytes),
+		slog.Uint64("versions", i.Versions), slog.Uint64("sequence", i.Sequence), slog.Duration("duration", i.Duration))
 	tell(r.to.Ingested, i)
 }
 
 func (r *reporter) created(tables []TableInfo) {
 	for _, t := range tables {
-		r.log.Debug("table created", slog.String("file", t.Path), slog.Int("level", t.Level), slog.Uint64("bytes", t.Bytes))
+		r.log.Debug("table created", slog.String("file", t.Path), slog.Int("level", t.Level),
+			slog.Uint64("bytes", t.Bytes))
 		tell(r.to.TableCreated, t)
 	}
 }
 
 func (r *reporter) removed(t TableInfo) {
-	r.log.Debug("table removed", slog.String("file", t.Path), slog.Int("level", t.Level), slog.Uint64("bytes", t.Bytes))
+	r.log.Debug("table removed", slog.String("file", t.Path), slog.Int("level", t.Level),
+		slog.Uint64("bytes", t.Bytes))
 	tell(r.to.TableRemoved, t)
 }
 
 func (r *reporter) stalled(s StallInfo) {
-	r.log.Info("writes stalled", slog.String("reason", s.Reason.String()), slog.Uint64("writes", s.Writes), slog.Duration("duration", s.Duration))
+	r.log.Info("writes stalled", slog.String("reason", s.Reason.String()), slog.Uint64("writes", s.Writes),
+		slog.Duration("duration", s.Duration))
 	tell(r.to.Stalled, s)
 }
 
-// workFailed tells of work that will be tried again.
+// workFailed reports work that will be tried again.
 func (r *reporter) workFailed(f FailureInfo) {
 	if errors.Is(f.Err, corrupt.Err) {
 		r.Damaged(f.Err)
 	}
-	r.log.Warn("background work failed", slog.String("work", f.Work), slog.Int("attempt", f.Attempt), slog.Any("error", f.Err))
+	r.log.Warn("background work failed", slog.String("work", f.Work), slog.Int("attempt", f.Attempt),
+		slog.Any("error", f.Err))
 	tell(r.to.WorkFailed, f)
 }
 
@@ -177,7 +186,7 @@ func (r *reporter) LoadFailed(work string, err error) {
 	r.workFailed(FailureInfo{Work: work, Attempt: 1, Err: err})
 }
 
-// Damaged implements budget.Observer. It tells of damage unless it is known.
+// Damaged implements budget.Observer. It reports damage unless that was reported before.
 func (r *reporter) Damaged(err error) {
 	if c, ok := errors.AsType[*CorruptionError](err); ok {
 		p := damagePlace{c.File, c.Offset}
@@ -205,7 +214,7 @@ func (r *reporter) ReadOnly(cause error) {
 	tell(r.to.ReadOnly, cause)
 }
 
-// The rest is for the log alone: who hears events has called Open, Checkpoint and Close himself.
+// The following events are only logged: the users of Events have called Open, Checkpoint and Close themselves.
 
 func (r *reporter) opened(sequence uint64) {
 	r.log.Info("opened", slog.String("dir", r.dir), slog.Uint64("sequence", sequence))
@@ -216,7 +225,7 @@ func (r *reporter) replayed(log uint64, records int, torn bool) {
 }
 
 func (r *reporter) orphanStays(name string, err error) {
-	r.log.Warn("an orphan stays", slog.String("file", name), slog.Any("error", err))
+	r.log.Warn("an orphan was not removed", slog.String("file", name), slog.Any("error", err))
 }
 
 func (r *reporter) checkpointMade(dir string, tables, copied int, bytes uint64, took time.Duration) {
@@ -232,14 +241,15 @@ func (r *reporter) leftOpen(by []string) {
 
 func (r *reporter) closed() { r.log.Info("closed", slog.String("dir", r.dir)) }
 
-// infoOf returns the description of a table for events.
+// infoOf returns the TableInfo of a table.
 func (r *reporter) infoOf(level int, t *manifest.Table) TableInfo {
 	return TableInfo{
-		Path: filename.Make(r.dir, filename.Table, t.Number), Level: level, Bytes: t.Size, Entries: t.Entries, Deletes: t.Deletes, RangeDeletes: t.RangeDeletes,
+		Path: filename.Make(r.dir, filename.Table, t.Number), Level: level,
+		Bytes: t.Size, Entries: t.Entries, Deletes: t.Deletes, RangeDeletes: t.RangeDeletes,
 	}
 }
 
-// infosOf returns the descriptions of new tables for events.
+// infosOf returns the TableInfos of new tables.
 func (r *reporter) infosOf(level int, tables []*manifest.Table) (infos []TableInfo) {
 	for _, t := range tables {
 		infos = append(infos, r.infoOf(level, t))

@@ -15,10 +15,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// Flush writes what is in memory into tables of level 0 and returns when that is durable. When ctx ends before, it returns
-// the error of ctx; a flush that has begun goes on in the background. With Options.ReadOnly it is ErrReadOnly.
+// Flush writes what is in memory into tables of level 0 and returns when they are durable. If ctx ends first, Flush
+// returns its error; a flush that has begun continues in the background. With Options.ReadOnly, Flush returns
+// ErrReadOnly.
 func (db *DB) Flush(ctx context.Context) error {
-	// Room first, without the lock: a writer that waits for it with the lock does not heed ctx, and is gone soon after.
+	// First wait without the lock until a memtable can be frozen. A writer that waits for this holds the lock and
+	// ignores ctx, so a wait for the lock would ignore ctx too. Once this wait is over, such a writer soon releases
+	// the lock.
 	err := db.tree.Wait(ctx, func(v tree.View) bool {
 		if v.State == nil || v.State.Mem.Len() == 0 {
 			return true
@@ -41,19 +44,21 @@ func (db *DB) Flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := db.tree.Wait(ctx, func(v tree.View) bool { return len(v.Flushing) == 0 || v.Flushing[0].Last > last }); err != nil {
+	err = db.tree.Wait(ctx, func(v tree.View) bool { return len(v.Flushing) == 0 || v.Flushing[0].Last > last })
+	if err != nil {
 		return err
 	}
-	db.installMu.Lock() // the tables were seen before their filters are as planned: see install
+	db.installMu.Lock() // new tables are visible before their filters follow the plan: see install
 	defer db.installMu.Unlock()
 	return nil
 }
 
-// rotate freezes the memtable and its log; the next write begins new ones. commitMu is held; there is room.
+// rotate freezes the memtable and its log; the next write begins new ones. commitMu is held, and a memtable can be
+// frozen: see waitForRoom.
 func (db *DB) rotate() {
 	log := db.log
 	db.log = nil
-	var frozen tree.Log // nil, and not a nil *logFile
+	var frozen tree.Log // nil if log is nil, not an interface of a nil *logFile
 	if log != nil {
 		frozen = log
 		db.base = log.retire()
@@ -61,7 +66,7 @@ func (db *DB) rotate() {
 	db.tree.Freeze(frozen, db.lastSeq, db.opts.MemtableSize)
 }
 
-// flushLoop writes frozen memtables out, oldest first, until Close has frozen the last one and none is left.
+// flushLoop writes out frozen memtables, oldest first, until Close has frozen the last one and all are written.
 func (db *DB) flushLoop() {
 	defer db.workers.Done()
 	for {
@@ -78,13 +83,14 @@ func (db *DB) flushLoop() {
 			return
 		}
 		if oldest.Mem != nil {
-			_ = db.retry(context.Background(), "flush", func() error { return db.flush(oldest) }) // the tree keeps a failure
+			// The tree keeps the error.
+			_ = db.retry(context.Background(), "flush", func() error { return db.flush(oldest) })
 		}
-		_ = db.removeDead() // what could not be removed is an orphan that the next Open removes
+		_ = db.removeDead() // the next Open removes what could not be removed
 	}
 }
 
-// flushAll writes out everything in memory, for Close. commitMu is held.
+// flushAll writes out what is in memory, for Close. commitMu is held.
 func (db *DB) flushAll() (err error) {
 	if db.tree.Load().Mem.Len() > 0 {
 		db.rotate()
@@ -96,12 +102,12 @@ func (db *DB) flushAll() (err error) {
 	return err
 }
 
-// keepWarm loads indexes and filters after Open, and later those that were dropped, when there is room again.
+// keepWarm loads indexes and filters after Open, and later reloads dropped ones when there is memory for them again.
 func (db *DB) keepWarm() {
 	db.share.WarmUp(db.ctx)
 	db.installMu.Lock()
 	if s := db.tree.Load(); s != nil {
-		_ = db.share.Replan(s) // now the sizes of filters are known; what has not fit since Open is dropped
+		_ = db.share.Replan(s) // the sizes of filters are known now; drops those that do not fit
 	}
 	db.installMu.Unlock()
 	db.share.Restore(db.ctx)
@@ -116,9 +122,9 @@ func (db *DB) keepWarm() {
 	}
 }
 
-// retry runs a background job until it succeeds, a few times with growing pauses: a full disk may have room again. Each
-// attempt writes new files. After the last failure the store is read-only, and after damage at once, which no pause mends. What
-// was not begun is left to the caller.
+// retry runs a background job until it succeeds, up to five times with growing pauses, since a full disk may get
+// space again. Each attempt writes new files. After the last failure the store becomes read-only; after damage, which
+// no pause repairs, at once. A job that did not begin for lack of disk space is left to the caller.
 func (db *DB) retry(ctx context.Context, what string, job func() error) error {
 	const attempts = 5
 	pause := 10 * time.Millisecond
@@ -142,7 +148,7 @@ func (db *DB) retry(ctx context.Context, what string, job func() error) error {
 	}
 }
 
-// flush makes one frozen memtable a run of level 0.
+// flush writes one frozen memtable as a run of level 0.
 func (db *DB) flush(f tree.Frozen) error {
 	began := time.Now()
 	env := db.env(0)
@@ -172,7 +178,8 @@ func (db *DB) flush(f tree.Frozen) error {
 	return nil
 }
 
-// rangeDels are the range tombstones of a memtable that a reader of a snapshot, or of now, can tell apart.
+// rangeDels returns the range tombstones of a memtable that a reader of one of the snapshots, or of the newest data,
+// can distinguish.
 func rangeDels(m *memtable.Table, snapshots []ikey.Seq) rangedel.List {
 	if d := m.RangeDels(); d != nil {
 		return d.List(snapshots)
@@ -180,16 +187,18 @@ func rangeDels(m *memtable.Table, snapshots []ikey.Seq) rangedel.List {
 	return nil
 }
 
-// env returns all that writing tables for a level needs. Its snapshots are those that are open now, so the inputs must be
-// fixed before. Readers see a new state before the filter plan for it is made, so env waits for installMu, which the caller does
-// not hold.
+// env returns what is needed to write tables for a level. Its snapshots are those open now, so the inputs must be
+// fixed before the call. Readers see a new state before its filter plan is made, so env waits for installMu, which
+// the caller must not hold.
 func (db *DB) env(level int) compaction.Env {
 	db.installMu.Lock()
 	plan := db.share.Plans().Now
 	db.installMu.Unlock()
 	return compaction.Env{
-		FS: db.opts.FS, Dir: db.dir, Numbers: db.tree, TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
-		BlockSize: db.opts.BlockSize, Codec: db.opts.codec(level), Filter: plan.Levels[level].Params, Prefix: db.opts.FilterPrefix, Seed: db.seed,
+		FS: db.opts.FS, Dir: db.dir, Numbers: db.tree,
+		TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
+		BlockSize: db.opts.BlockSize, Codec: db.opts.codec(level),
+		Filter: plan.Levels[level].Params, Prefix: db.opts.FilterPrefix, Seed: db.seed,
 		Recodes: db.opts.codec(level) != db.opts.codec(0), Snapshots: db.tree.Pinned(),
 	}
 }

@@ -2,49 +2,53 @@ package bloomkv
 
 import "github.com/bloomkv/bloomkv/internal/read"
 
-// Get returns the value of key, a copy that the caller owns. An absent key is ErrNotFound, bare, and a nil value; an empty
-// value is not nil. A lookup sees every write that returned before it began. Damage on the way is an error that Is
-// ErrCorruption, never a wrong or missing value. A key longer than MaxKeySize is absent.
+// Get returns a copy of the value of key, which the caller owns. For an absent key it returns nil and ErrNotFound,
+// bare; an empty value is not nil. Get sees every write that returned before it began. If it meets damage, it returns
+// an error matching ErrCorruption (errors.Is), never a wrong value or ErrNotFound. A key longer than MaxKeySize is
+// absent.
 //
-// A lookup of a key that no filter lets through takes no lock, allocates nothing and reads no file.
+// If every filter excludes the key, Get takes no lock, allocates nothing and reads no file.
 func (db *DB) Get(key []byte) ([]byte, error) { return db.read.Get(key, read.Newest) }
 
-// AppendGet appends the value of key to dst and returns the longer slice: a Get that allocates nothing where dst has room.
-// On an error, ErrNotFound included, it returns dst as it was. dst may be nil; key must not lie in its spare capacity.
+// AppendGet appends the value of key to dst and returns the extended slice. It is a Get that allocates nothing if dst
+// has enough capacity. On any error, including ErrNotFound, it returns dst unchanged. dst may be nil; key must not
+// lie in its spare capacity.
 func (db *DB) AppendGet(dst, key []byte) ([]byte, error) {
 	return db.read.AppendGet(dst, key, read.Newest)
 }
 
-// Has reports whether the store holds a value for key. It is exact, as Get is, but copies no value. Its errors are those of
-// Get but for ErrNotFound.
+// Has reports whether the store has a value for key. It is exact, like Get, but copies no value. Its errors are those
+// of Get except for ErrNotFound.
 func (db *DB) Has(key []byte) (bool, error) { return db.read.Has(key, read.Newest) }
 
-// View calls f with the value of key, without copying it: the slice is valid until f returns, and must not be changed. f may
-// take its time and call any method of the DB. View returns ErrNotFound for an absent key, without calling f, else what f
-// returns, bare. Other errors are those of Get.
+// View calls f with the value of key, without copying it. The slice is valid until f returns and must not be changed.
+// f may take a long time and may call any method of the DB. For an absent key, View returns ErrNotFound and does not
+// call f; otherwise it returns the error of f, bare. Other errors are those of Get.
 func (db *DB) View(key []byte, f func(value []byte) error) error {
 	return db.read.View(key, read.Newest, f)
 }
 
-// MayContain reports whether the store may hold a value for key, from memory alone: it never reads a file, takes no lock and
-// allocates nothing. False is certain, as of the call. True is wrong for about Options.FilterFPR of absent keys, for deleted
-// keys whose tombstones are in tables, and wherever a filter is not in memory: not loaded yet, not built, or shed by the
-// memory budget. After Close it is always true. It is not counted in Metrics.
+// MayContain reports whether the store may have a value for key. It uses memory only: it never reads a file, takes no
+// lock and allocates nothing. False is certain as of the call. True is wrong for about Options.FilterFPR of absent
+// keys, and for deleted keys whose tombstones are in tables. It may also be wrong if a filter is not in memory: not
+// yet loaded, not built, or dropped for the memory budget. After Close, MayContain returns true. Metrics do not count
+// its calls.
 func (db *DB) MayContain(key []byte) bool { return db.read.MayContain(key) }
 
-// GetMany looks many keys up, all as of one moment, and calls f for each in the order of keys with its place in keys: with
-// its value, or with found false. value is valid until f returns and must not be changed; f may take its time and call any
-// method of the DB. An error of f ends the call and is returned; others are those of Get but for ErrNotFound, and come after f
-// was called for some keys, or none. keys must not change during the call.
+// GetMany looks up all keys as of one moment and calls f for each key, in the order of keys: with the index of the
+// key in keys, and with its value or with found false. value is valid until f returns and must not be changed. f may
+// take a long time and may call any method of the DB. An error of f stops the call and is returned. Other errors are
+// those of Get except for ErrNotFound; f may have been called for some keys by then, or for none. keys must not
+// change during the call.
 //
-// The keys go downstairs together, floor by floor, so that they wait for memory at the same time instead of one after the
-// other: with keys that are not in the processor's cache that is two to four times as fast a key as Get.
+// The keys are looked up together, step by step, so that their waits for memory overlap. If keys are not in the cache
+// of the processor, this is two to four times as fast per key as Get.
 func (db *DB) GetMany(keys [][]byte, f func(i int, value []byte, found bool) error) error {
 	return db.read.GetMany(keys, read.Newest, f)
 }
 
-// GetTraced is Get, and tells what it cost, of an absent key too. The value is the caller's. The figures are exact, and counted
-// in Metrics as well.
+// GetTraced returns what Get does, and what the lookup cost, even for an absent key. The caller owns the value. The
+// figures are exact, and Metrics count them as well.
 func (db *DB) GetTraced(key []byte) ([]byte, Trace, error) {
 	value, traced, err := db.read.GetTraced(key)
 	t := Trace{LookupMetrics: LookupMetrics(traced.Counts)}
@@ -54,8 +58,9 @@ func (db *DB) GetTraced(key []byte) ([]byte, Trace, error) {
 	return value, t, err
 }
 
-// ApproximateSize is how many bytes the tables take on the disk for the keys from lo on and before hi: lo is inclusive, hi
-// exclusive, nil is infinite. It counts deleted and overwritten versions that compaction has not removed yet, and nothing
-// that is only in memory. Of a table at the edge of the range it counts the blocks that the index puts inside; it reads no
-// block, but may read an index. An inverted range is 0. Errors are ErrClosed and those of reading an index.
+// ApproximateSize returns the number of bytes on disk that the tables take for the keys in [lo, hi): lo is inclusive,
+// hi exclusive, nil is infinite. It counts deleted and overwritten versions that compaction has not removed yet, and
+// nothing that is only in memory. For a table at the edge of the range, it counts the blocks that are inside
+// according to the index. It reads no block, but may read an index. For an inverted range it returns 0. Errors are
+// ErrClosed and those of reading an index.
 func (db *DB) ApproximateSize(lo, hi []byte) (uint64, error) { return db.read.ApproximateSize(lo, hi) }

@@ -17,22 +17,25 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// IngestOptions say what an Ingest does beside storing.
+// IngestOptions are options of Ingest.
 type IngestOptions struct {
-	// Replace, if not nil, is a range whose keys are deleted in the same step, except for those that are ingested, also where
-	// nothing is. A zero KeyRange is the whole store. The bounds are copied.
+	// Replace, if not nil, is a range whose present keys are deleted in the same step. Ingested keys are not deleted.
+	// The range is deleted even if nothing is ingested. A zero KeyRange is the whole store. The bounds are copied.
 	Replace *KeyRange
 }
 
-// Ingest stores a whole sequence of keys and values at once: it writes them straight into tables, without log and memtable,
-// and makes them part of the store in one step: readers and crashes see all of them or none. It is the fast way to load many
-// keys. They replace what the store holds under them. When it returns nil they are durable.
+// Ingest stores a whole sequence of keys and values at once. It writes them straight into tables, without log and
+// memtable, and makes them part of the store in one step: readers see all of them or none, even after a crash. It is
+// the fast way to load many keys. The new values replace existing ones. When Ingest returns nil, they are durable.
 //
-// The keys must be in strictly ascending bytewise order, else the error Is [ErrOrder]; an error that the sequence yields is
-// returned as it is. The slices are read before the next step, and not kept: what [DB.Scan] of another store yields may be
-// passed on. After an error, and when ctx ends before the last step, nothing has changed and nothing is left behind. Other
-// writers wait for that last step only, which is short. The sequence may read and write this store, but must not
-// close it: Close waits for it. Other errors are ErrTooLarge, ErrReadOnly, ErrClosed, those of ctx and of the file system.
+// The keys must be in strictly ascending bytewise order, otherwise the error matches [ErrOrder] (errors.Is). If the
+// sequence yields an error, Ingest returns it as it is. Slices are read before the next step of the sequence and are
+// not kept, so the results of [DB.Scan] of another store may be passed on. Other writers only wait for the last step,
+// which is short. The sequence may read and write this store, but must not close it, since Close waits for Ingest.
+//
+// After an error, or if ctx ends before the last step, the store is unchanged and no file is left. The exception is a
+// last step that fails and makes the store read-only: its files are then left for the next Open, which finds all of
+// the keys or none. Other errors are ErrTooLarge, ErrReadOnly, ErrClosed, and those of ctx and of the file system.
 func (db *DB) Ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts IngestOptions) (err error) {
 	if err := db.tree.Writable(); err != nil {
 		return err
@@ -41,7 +44,7 @@ func (db *DB) Ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts Inge
 	if err != nil {
 		return err
 	}
-	defer func() { err = end(err) }() // also where the sequence panics
+	defer func() { err = end(err) }() // even if the sequence panics
 	return db.ingest(ctx, sorted, opts)
 }
 
@@ -62,25 +65,28 @@ func (db *DB) ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts Inge
 	}
 	db.writes.ingests.Add(1)
 	db.writes.ingestBytes.Add(size)
-	db.report.ingested(IngestInfo{len(tables), size, entries, uint64(seq), time.Since(began)}, db.report.infosOf(0, tables))
+	info := IngestInfo{len(tables), size, entries, uint64(seq), time.Since(began)}
+	db.report.ingested(info, db.report.infosOf(0, tables))
 	return nil
 }
 
-// writeSorted writes a sequence into tables, and the range that it replaces. After an error no file is left.
-func (db *DB) writeSorted(ctx context.Context, sorted iter.Seq2[KV, error], opts IngestOptions) ([]*manifest.Table, error) {
-	seq := ikey.Seq(0) // of every version until takeIn gives them another; 0 costs no byte
+// writeSorted writes a sequence, and the range that it replaces, into tables. After an error no file is left.
+func (db *DB) writeSorted(
+	ctx context.Context, sorted iter.Seq2[KV, error], opts IngestOptions,
+) ([]*manifest.Table, error) {
+	seq := ikey.Seq(0) // of every version until takeIn sets another; 0 takes no bytes
 	var dels rangedel.List
 	if r := opts.Replace; r != nil {
 		lo, hi := bytes.Clone(cutBound(r.Lower)), bytes.Clone(cutBound(r.Upper))
 		if hi == nil || bytes.Compare(lo, hi) < 0 {
-			seq = 1 // what is ingested lives beside a tombstone of its own number
+			seq = 1 // a tombstone does not delete keys with its own sequence number
 			dels = rangedel.Fragmented([]rangedel.Tombstone{{Start: lo, End: hi, Seq: seq}})
 		}
 	}
 	load := compaction.NewLoader(db.env(0), dels)
 	finished := false
 	defer func() {
-		if !finished { // also where the sequence panics
+		if !finished { // even if the sequence panics
 			load.Abandon()
 		}
 	}()
@@ -91,12 +97,14 @@ func (db *DB) writeSorted(ctx context.Context, sorted iter.Seq2[KV, error], opts
 		case err != nil:
 			return nil, err
 		case len(kv.Key) > MaxKeySize:
-			return nil, fmt.Errorf("bloomkv: ingest: key of %d bytes, want at most %d: %w", len(kv.Key), MaxKeySize, ErrTooLarge)
+			return nil, fmt.Errorf("bloomkv: ingest: key of %d bytes, want at most %d: %w",
+				len(kv.Key), MaxKeySize, ErrTooLarge)
 		case len(kv.Value) > MaxValueSize:
-			return nil, fmt.Errorf("bloomkv: ingest: value of %d bytes, want at most %d: %w", len(kv.Value), MaxValueSize, ErrTooLarge)
+			return nil, fmt.Errorf("bloomkv: ingest: value of %d bytes, want at most %d: %w",
+				len(kv.Value), MaxValueSize, ErrTooLarge)
 		case n > 0 && bytes.Compare(last, kv.Key) >= 0:
 			return nil, fmt.Errorf("bloomkv: ingest: key %d, %.64q, after %.64q: %w", n+1, kv.Key, last, ErrOrder)
-		case ctx.Err() != nil: // a look at each key: the sequence may take its time
+		case ctx.Err() != nil: // checked at each key: the sequence may be slow
 			return nil, ctx.Err()
 		}
 		if err := load.Add(ikey.Key{User: kv.Key, Trailer: ikey.MakeTrailer(seq, ikey.Set)}, kv.Value); err != nil {
@@ -109,19 +117,19 @@ func (db *DB) writeSorted(ctx context.Context, sorted iter.Seq2[KV, error], opts
 	return load.Finish(ctx)
 }
 
-// takeIn makes new tables the newest run of the store, under one sequence number. They are removed if that fails.
+// takeIn makes new tables the newest run of the store, under one sequence number. It removes them if that fails.
 func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table) (seq ikey.Seq, err error) {
 	installing := false
 	defer func() {
-		if err == nil || installing { // else install has removed them, or cannot know whether the manifest names them
+		if err == nil || installing { // install has removed them, or the manifest may name them
 			return
 		}
 		for _, t := range tables {
 			err = errors.Join(err, db.opts.FS.Remove(filename.Make(db.dir, filename.Table, t.Number)))
 		}
 	}()
-	// Everything in memory is older than what comes, and its logs must end before the number that is taken. Most of it is
-	// written out before writers have to wait.
+	// Everything in memory is older than the new tables, and its logs must end before the new sequence number. Most
+	// of it is written out here, before writers have to wait.
 	if err := db.Flush(ctx); err != nil {
 		return 0, err
 	}
@@ -139,7 +147,7 @@ func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table) (seq ikey.Se
 	if err := cmp.Or(db.tree.Writable(), ctx.Err()); err != nil {
 		return 0, err
 	}
-	run, err := db.tree.NewNumber() // higher than those of all flushes before
+	run, err := db.tree.NewNumber() // higher than those of all earlier flushes
 	if err != nil {
 		return 0, err
 	}

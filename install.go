@@ -7,12 +7,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// Every change of the tree takes the same way: the tables are durable, then their names, then the edit in the manifest;
-// only then is the new state what readers see, and only after that may inputs and old logs go.
+// Every change of the tree follows one order (I13): the tables become durable, then their names, then the edit in the
+// manifest. Then readers see the new state. Only after that may inputs and old logs be removed.
 
-// install makes an edit and the tables it adds part of the tree; those it takes from another level are known. done is called
-// once that has happened. When install returns, filters are in memory as the plan of the new tree has them, as far as there is
-// room; whoever has seen the new state before can wait for that by installMu.
+// install makes an edit and the tables it adds part of the tree. Tables that the edit moves from another level are
+// already known. install calls done once the edit is in effect. When it returns, filters in memory follow the plan of
+// the new tree, as far as there is memory. A goroutine that has seen the new state earlier can wait for that by
+// locking installMu.
 func (db *DB) install(e *manifest.Edit, c tree.Change, done func()) error {
 	if len(e.Added) > 0 {
 		if err := db.opts.FS.SyncDir(db.dir); err != nil {
@@ -21,7 +22,7 @@ func (db *DB) install(e *manifest.Edit, c tree.Change, done func()) error {
 	}
 	fresh := db.tree.Fresh(e)
 	for _, t := range fresh {
-		if err := db.share.Load(t); err != nil { // it must be readable before anything relies on it
+		if err := db.share.Load(t); err != nil { // it must be readable before anything depends on it (I27)
 			return errors.Join(err, db.forget(fresh, true))
 		}
 	}
@@ -29,7 +30,7 @@ func (db *DB) install(e *manifest.Edit, c tree.Change, done func()) error {
 	defer db.installMu.Unlock()
 	old, now, uncertain, err := db.tree.Install(e, fresh, c)
 	if err != nil {
-		return errors.Join(err, db.forget(fresh, !uncertain)) // the manifest may name them, if that is uncertain
+		return errors.Join(err, db.forget(fresh, !uncertain)) // if it is uncertain, the manifest may name them
 	}
 	done()
 	db.share.Follow(old, now, e.Deleted)
@@ -37,7 +38,8 @@ func (db *DB) install(e *manifest.Edit, c tree.Change, done func()) error {
 	return nil
 }
 
-// forget lets go of tables that are in no state, and removes their files where nothing can name them.
+// forget releases tables that are in no state. If remove is true, because nothing can name them, it removes their
+// files.
 func (db *DB) forget(tables []*tree.Table, remove bool) error {
 	var errs []error
 	for _, t := range tables {
