@@ -33,7 +33,7 @@ func benchStore(b *testing.B) *DB {
 	return benchStoreOf(b, benchKeys, 100)
 }
 
-// benchStoreOf is benchStore with the given number of keys and value size.
+// benchStoreOf returns a store like benchStore's, with the given number of keys and size of values.
 func benchStoreOf(b *testing.B, keys uint64, valueBytes int) *DB {
 	b.Helper()
 	o := benchOptions()

@@ -179,7 +179,7 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 					t.Error(err)
 				}
 				if err == nil {
-					if err := holds(mem, "copy", want); err != nil { // it was over before it heard
+					if err := holds(mem, "copy", want); err != nil { // it finished before it noticed
 						t.Errorf("at operation %d: no error, and %v", at, err)
 					}
 					continue

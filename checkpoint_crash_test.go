@@ -150,7 +150,8 @@ func TestEveryFailedOperationOfACheckpointIsReportedAndLeavesNothing(t *testing.
 				t.Run(fmt.Sprintf("%s, directory exists %v, copies %v", kind.name, there, copies), func(t *testing.T) {
 					at := int64(0)
 					for ; ; at += int64(20 / atStride(20)) {
-						done, err := failedCheckpoint(source.Kill(), &faulty{fault: kind, first: at}, want, there, copies)
+						f := &faulty{fault: kind, first: at}
+						done, err := failedCheckpoint(source.Kill(), f, want, there, copies)
 						if err != nil {
 							t.Fatalf("operation %d: %v", at, err)
 						} else if done {

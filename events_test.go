@@ -173,7 +173,8 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 	}
 	for message, want := range map[string]int{
 		"flushed": len(l.flushes), "compacted": len(l.compacted), "ingested": 1, "table created": len(l.created),
-		"table removed": len(l.removed), "opened": 1, "closed": 1, "writes stalled": len(l.stalls), "damage": 0, "background work failed": 0,
+		"table removed": len(l.removed), "opened": 1, "closed": 1, "writes stalled": len(l.stalls), "damage": 0,
+		"background work failed": 0,
 	} {
 		if l.logged[message] != want {
 			t.Errorf("%q was logged %d times, events report %d", message, l.logged[message], want)

@@ -20,7 +20,7 @@ func afterSeq(db *DB, nth int, f func()) {
 	}
 }
 
-// beforeSeq is like afterSeq, for the moment just before the sequence is read.
+// beforeSeq calls f once, just before a reader reads the newest sequence for the nth time.
 func beforeSeq(db *DB, nth int, f func()) {
 	calls := 0
 	db.tree.SeqGate = func(read func() uint64) uint64 {

@@ -22,8 +22,8 @@ import (
 // long multiplies the duration of the model and crash tests, with further seeds.
 var long = flag.Int("long", 1, "how many times as many model sequences and random crashes")
 
-// scarceCache is the capacity of the block caches in most tests, in bytes. It is so small that blocks are evicted often,
-// and an evicted block is overwritten as soon as no reader may see it.
+// scarceCache is the capacity of the block caches in most tests, in bytes. It is so small that blocks are evicted
+// often, and an evicted block is overwritten as soon as no reader may see it.
 const scarceCache = 24 << 10
 
 // roomy gives the stores that the test opens from now on a block cache of normal size.
