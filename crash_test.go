@@ -355,7 +355,7 @@ func (s *crashed) verifyNested(states []map[string]string) (n, distinct int, err
 	return len(again), left.len(), nil
 }
 
-// reopen does what recoverFrom does, for a store that may contain the write of an earlier recovery.
+// reopen opens a store that may contain the write of an earlier recovery, reads it and closes it.
 func reopen(fsys *vfs.Mem, states []map[string]string) (r finding) {
 	db, err := Open("db", tiny(fsys))
 	if err != nil {
