@@ -212,8 +212,11 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 		dir string
 		o   Options
 	}{
-		{"first", Options{}}, {"first", Options{FilterSeed: 9}}, {"first", Options{ReadOnly: true}},
-		{"first copy", Options{}}, {"first copy", Options{ReadOnly: true}},
+		{"first", Options{}},
+		{"first", Options{FilterSeed: 9}},
+		{"first", Options{ReadOnly: true}},
+		{"first copy", Options{}},
+		{"first copy", Options{ReadOnly: true}},
 	} {
 		store, filters := seedOf(again.dir, again.o)
 		if store != first {
@@ -305,8 +308,10 @@ func BenchmarkChosenKeys(b *testing.B) {
 				var put, inMemory, flush, get float64
 				for b.Loop() {
 					b.StopTimer()
-					db, err := Open("db", &Options{FS: vfs.NewMem(), Durability: NoSync, FilterKind: kind,
-						MemtableSize: 32 << 20, MemoryBudget: 256 << 20})
+					db, err := Open("db", &Options{
+						FS: vfs.NewMem(), Durability: NoSync, FilterKind: kind,
+						MemtableSize: 32 << 20, MemoryBudget: 256 << 20,
+					})
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -110,7 +110,7 @@ func TestSlicesAreTheCallers(t *testing.T) {
 	delete(want, "put3")
 	must(db.Apply(&two, Sync))
 	two.Reset()
-	two.Put(b("YYYYYYYYYYY"), b("YYYYYYY")) // in the memory of what was applied
+	two.Put(b("YYYYYYYYYYY"), b("YYYYYYY")) // reuses the memory of the applied operations
 	agree("Batch")
 
 	key, value := make([]byte, 0, 16), make([]byte, 0, 16)

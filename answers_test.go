@@ -145,8 +145,8 @@ func answersOf(db *DB) map[string]FilterAnswers {
 	return all
 }
 
-// TestWhatFiltersHaveAnsweredOutlastsClose: Close writes the counts with the manifest, and only if anything was
-// written.
+// TestWhatFiltersHaveAnsweredOutlastsClose: the counts are saved with the manifest, at the first write and at a Close
+// after writes, and at no other time.
 func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 	const n = 2000
 	mem := vfs.NewMem()
@@ -226,19 +226,19 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 
 	files := logged(mem)
 	db = open(files, false)
-	check("opened again", db, want)
+	check("reopened", db, want)
 	look(db)
 	closeIt(db)
 	for _, op := range files.take() {
 		switch op.Kind {
 		case vfs.OpCreate, vfs.OpWrite, vfs.OpRename, vfs.OpRemove, vfs.OpSync:
-			t.Errorf("a read-only store performed %v", op)
+			t.Errorf("a store without writes performed %v", op)
 		default:
 		}
 	}
 
 	db = open(mem, false)
-	check("after a read-only use", db, want)
+	check("after a use without writes", db, want)
 	look(db)
 	atFirstWrite := answersOf(db)
 	write(db)

@@ -192,7 +192,7 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 		},
 	}
 	for name, read := range readers {
-		for _, replaced := range []bool{false, true} { // false: a new state with the same tables
+		for _, replaced := range []bool{false, true} { // false: a new state that keeps these tables
 			db, err := Open("db", tiny(vfs.NewMem()))
 			if err != nil {
 				t.Fatal(err)
@@ -216,7 +216,7 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 					}
 				}
 				db.tree.Domain.Collect()
-				write("x", "") // a flush removes what is dead when it is done
+				write("x", "") // each flush removes obsolete files
 				write("x", "")
 			}
 			db.tree.HoldGate.Store(&between)

@@ -238,8 +238,10 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 				var w modelWrite
 				for range 1 + rng.IntN(4) {
 					k := fmt.Sprintf("%s%02d", h.prefix, rng.IntN(20))
-					w = append(w, modelOp{key: k, del: rng.IntN(5) == 0,
-						value: strings.Repeat(string(rune('a'+rng.IntN(26))), rng.IntN(700))})
+					w = append(w, modelOp{
+						key: k, del: rng.IntN(5) == 0,
+						value: strings.Repeat(string(rune('a'+rng.IntN(26))), rng.IntN(700)),
+					})
 				}
 				if err := h.write(db, Sync+Durability(rng.IntN(2)), w); err != nil {
 					t.Error(err)

@@ -43,8 +43,10 @@ func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
 					state{mem.Crash(vfs.KeepAll), at("all kept")})
 				for i := range 6 * *long {
 					seed, percent := uint64(len(found)), (15+14*i)%100
-					found = append(found, state{mem.Crash(vfs.KeepSome(seed, percent)),
-						at(fmt.Sprintf("%d %% kept by seed %d", percent, seed))})
+					found = append(found, state{
+						mem.Crash(vfs.KeepSome(seed, percent)),
+						at(fmt.Sprintf("%d %% kept by seed %d", percent, seed)),
+					})
 				}
 			}
 			db, want := grown(t, vfs.NewHook(mem, func(op vfs.Op) error {

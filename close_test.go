@@ -267,8 +267,10 @@ func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 300 {
-			if err := db.Apply((modelWrite{{key: fmt.Sprintf("k%03d", i),
-				value: strings.Repeat(strconv.Itoa(i%10), 20)}}).batch(), NoSync); err != nil {
+			if err := db.Apply((modelWrite{{
+				key:   fmt.Sprintf("k%03d", i),
+				value: strings.Repeat(strconv.Itoa(i%10), 20),
+			}}).batch(), NoSync); err != nil {
 				t.Fatal(err)
 			}
 		}

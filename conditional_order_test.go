@@ -140,8 +140,10 @@ func TestAConditionHoldsByWhatItsGroupWroteBefore(t *testing.T) {
 				then = before
 			}
 			for _, old := range []string{"-", "v", "n", "m", ""} {
-				when := &condition{key: []byte(key), hash: db.read.Hash([]byte(key)), state: db.tree.Load(),
-					seq: db.tree.NewestSeq()}
+				when := &condition{
+					key: []byte(key), hash: db.read.Hash([]byte(key)), state: db.tree.Load(),
+					seq: db.tree.NewestSeq(),
+				}
 				if old != "-" {
 					when.old = []byte(old)
 				}

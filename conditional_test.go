@@ -19,16 +19,28 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 		then string // the value afterwards, "-" for none
 	}{
 		{"nothing for nothing", func() (bool, error) { return db.CompareAndSwap(key, nil, nil) }, true, "-"},
-		{"an empty value is not absence", func() (bool, error) { return db.CompareAndSwap(key, []byte{}, []byte("x")) },
-			false, "-"},
+		{
+			"an empty value is not absence",
+			func() (bool, error) { return db.CompareAndSwap(key, []byte{}, []byte("x")) },
+			false, "-",
+		},
 		{"an empty value for nothing", func() (bool, error) { return db.CompareAndSwap(key, nil, []byte{}) }, true, ""},
 		{"the key exists", func() (bool, error) { return db.PutIfAbsent(key, []byte("x")) }, false, ""},
-		{"nothing is not the empty value", func() (bool, error) { return db.CompareAndSwap(key, nil, []byte("x")) },
-			false, ""},
-		{"a value for the empty one", func() (bool, error) { return db.CompareAndSwap(key, []byte{}, []byte("x")) },
-			true, "x"},
-		{"a beginning is not the value", func() (bool, error) { return db.CompareAndSwap(key, []byte{}, nil) }, false,
-			"x"},
+		{
+			"nothing is not the empty value",
+			func() (bool, error) { return db.CompareAndSwap(key, nil, []byte("x")) },
+			false, "",
+		},
+		{
+			"a value for the empty one",
+			func() (bool, error) { return db.CompareAndSwap(key, []byte{}, []byte("x")) },
+			true, "x",
+		},
+		{
+			"a beginning is not the value",
+			func() (bool, error) { return db.CompareAndSwap(key, []byte{}, nil) },
+			false, "x",
+		},
 		{"a deletion", func() (bool, error) { return db.CompareAndSwap(key, []byte("x"), nil) }, true, "-"},
 		{"nil is put as the empty value", func() (bool, error) { return db.PutIfAbsent(key, nil) }, true, ""},
 		{"deleted by a range", func() (bool, error) {

@@ -105,8 +105,10 @@ func TestACrashUnderManyWriters(t *testing.T) {
 		from := len(found)
 		found = append(found,
 			state{fs: mem.Kill(), low: acked, what: fmt.Sprintf("process death before operation %d (%v)", ops, op)},
-			state{fs: mem.Crash(vfs.KeepSome(uint64(ops), 10+ops%81)), low: synced,
-				what: fmt.Sprintf("power cut before operation %d (%v)", ops, op)})
+			state{
+				fs: mem.Crash(vfs.KeepSome(uint64(ops), 10+ops%81)), low: synced,
+				what: fmt.Sprintf("power cut before operation %d (%v)", ops, op),
+			})
 		for i, h := range hs {
 			for j := range found[from:] {
 				found[from+j].high[i] = h.started.Load()
@@ -126,8 +128,10 @@ func TestACrashUnderManyWriters(t *testing.T) {
 				var w modelWrite
 				for range 1 + rng.IntN(4) {
 					k := fmt.Sprintf("%s%02d", h.prefix, rng.IntN(20))
-					w = append(w, modelOp{key: k, del: rng.IntN(5) == 0,
-						value: strings.Repeat(string(rune('a'+rng.IntN(26))), rng.IntN(700))})
+					w = append(w, modelOp{
+						key: k, del: rng.IntN(5) == 0,
+						value: strings.Repeat(string(rune('a'+rng.IntN(26))), rng.IntN(700)),
+					})
 				}
 				var err error
 				if rng.IntN(12) == 0 {

@@ -182,8 +182,10 @@ func (c *crasher) clone(op string) {
 		crashed{fs: c.mem.Crash(vfs.KeepAll), low: acked, cut: acked, what: at("all kept")})
 	for i := range c.random * *long {
 		seed, percent := c.seed<<48+uint64(c.op)<<16+uint64(i), (15+35*i)%100
-		c.found = append(c.found, crashed{fs: c.mem.Crash(vfs.KeepSome(seed, percent)), low: synced, cut: synced,
-			what: at(fmt.Sprintf("%d %% kept by seed %#x", percent, seed))})
+		c.found = append(c.found, crashed{
+			fs: c.mem.Crash(vfs.KeepSome(seed, percent)), low: synced, cut: synced,
+			what: at(fmt.Sprintf("%d %% kept by seed %#x", percent, seed)),
+		})
 	}
 	high := c.h.started.Load()
 	for i := range c.found[from:] {
@@ -332,8 +334,10 @@ func (s *crashed) verifyNested(states []map[string]string) (n, distinct int, err
 		after := written.Load()
 		durable := after || !s.unsynced
 		for i, keep := range []vfs.Keep{vfs.KeepNothing, vfs.KeepAll, vfs.KeepSome(uint64(len(again)), 50)} {
-			again = append(again, crashed{fs: s.fs.Crash(keep), low: s.cut, high: s.high, after: after,
-				what: fmt.Sprintf("then before %v, kind %d", op, i)})
+			again = append(again, crashed{
+				fs: s.fs.Crash(keep), low: s.cut, high: s.high, after: after,
+				what: fmt.Sprintf("then before %v, kind %d", op, i),
+			})
 			exact = append(exact, durable || i == 1)
 		}
 		return nil
@@ -419,8 +423,10 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 			}
 			for range n {
 				from := rng.IntN(len(payload) - 10)
-				w = append(w, modelOp{key: fmt.Sprintf("k%02d", rng.IntN(40)),
-					value: string(payload[from:min(len(payload), from+1+rng.IntN(1500))])})
+				w = append(w, modelOp{
+					key:   fmt.Sprintf("k%02d", rng.IntN(40)),
+					value: string(payload[from:min(len(payload), from+1+rng.IntN(1500))]),
+				})
 			}
 			return h.ingest(db, replace, w)
 		}
@@ -445,13 +451,19 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 	}
 	for _, steps := range [][]func(*DB) error{
 		{writes(6, Sync, 50), writes(4, NoSync, 50), sync, writes(3, NoSync, 50)},
-		{writes(25, NoSync, 4000), writes(1, Sync, 50), writes(8, DefaultDurability, 50), flush, writes(3, NoSync, 50),
-			compact},
+		{
+			writes(25, NoSync, 4000), writes(1, Sync, 50), writes(8, DefaultDurability, 50), flush,
+			writes(3, NoSync, 50), compact,
+		},
 		{},
-		{writes(40, DefaultDurability, 4000), writes(5, NoSync, 50), flush, writes(20, NoSync, 4000), sync,
-			writes(5, NoSync, 3000)},
-		{writes(2, Sync, 10), ingest(20, false), writes(3, NoSync, 50), ingest(5, true), writes(2, NoSync, 50),
-			ingest(0, true)},
+		{
+			writes(40, DefaultDurability, 4000), writes(5, NoSync, 50), flush, writes(20, NoSync, 4000), sync,
+			writes(5, NoSync, 3000),
+		},
+		{
+			writes(2, Sync, 10), ingest(20, false), writes(3, NoSync, 50), ingest(5, true), writes(2, NoSync, 50),
+			ingest(0, true),
+		},
 		{ingest(30, true), compact, writes(1, Sync, 10)},
 	} {
 		if err := session(steps...); err != nil {

@@ -368,7 +368,7 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 				t.Fatal(err)
 			}
 			settle(t, db)
-			if err := db.Put([]byte("the last"), nil); err != nil { // it is not slowed any more, which ends that
+			if err := db.Put([]byte("the last"), nil); err != nil { // an unslowed write ends the stall
 				t.Fatal(err)
 			}
 			w := db.Metrics().Writes

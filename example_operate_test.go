@@ -201,7 +201,7 @@ func ExampleSalvage() {
 	if err := errors.Join(db.Put([]byte("key"), []byte("value")), db.Close()); err != nil {
 		log.Fatal(err)
 	}
-	if err := files.Remove("data/CURRENT"); err != nil { // damage of one kind
+	if err := files.Remove("data/CURRENT"); err != nil { // one kind of damage
 		log.Fatal(err)
 	}
 	_, err = bloomkv.Open("data", &bloomkv.Options{FS: files})

@@ -180,7 +180,7 @@ func TestAFullDiskFailsWritesAndLosesNothing(t *testing.T) {
 		t.Errorf("close: %v", err)
 	}
 	before, _ := mem.List("db")
-	if db, err := Open("db", tiny(fsys)); err == nil { // it may open, if it needs no space for it
+	if db, err := Open("db", tiny(fsys)); err == nil { // Open may succeed if it needs no space
 		read(db)
 		_ = db.Close()
 	} else if !errors.Is(err, syscall.ENOSPC) {

@@ -73,8 +73,9 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 					256<<10
 			})
 			db := reopened(t, nil, o)
-			best, _, err := PlanFilters(n, 1, &Options{FilterMemory: c.memory, FilterKind: c.kind,
-				LevelRatio: o.LevelRatio})
+			best, _, err := PlanFilters(n, 1, &Options{
+				FilterMemory: c.memory, FilterKind: c.kind, LevelRatio: o.LevelRatio,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,8 +24,11 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 		name   string
 		kind   FilterKind
 		random bool
-	}{{"random order", BloomFilter, true}, {"in order, so that tables are only moved", BloomFilter, false},
-		{"Ribbon filters", RibbonFilter, true}} {
+	}{
+		{"random order", BloomFilter, true},
+		{"in order, so that tables are only moved", BloomFilter, false},
+		{"Ribbon filters", RibbonFilter, true},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := tiny(vfs.NewMem())
 			o.Durability, o.FilterMemory, o.FilterKind, o.LevelRatio = NoSync, memory, tt.kind, 4
@@ -130,12 +133,16 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 		want string
 		o    Options
 	}{
-		{"option FilterMemory: 1000000, want 0 beside FilterFPR, which is 0.1",
-			Options{FilterMemory: 1_000_000, FilterFPR: 0.1}},
+		{
+			"option FilterMemory: 1000000, want 0 beside FilterFPR, which is 0.1",
+			Options{FilterMemory: 1_000_000, FilterFPR: 0.1},
+		},
 		{"option FilterMemory: 65535, want 65536 to 33554432", Options{FilterMemory: 64<<10 - 1}},
 		{"option FilterMemory: -1, want 65536 to ", Options{FilterMemory: -1}},
-		{"option FilterMemory: 4194305, want 65536 to 4194304",
-			Options{FilterMemory: 4<<20 + 1, MemoryBudget: 8 << 20}},
+		{
+			"option FilterMemory: 4194305, want 65536 to 4194304",
+			Options{FilterMemory: 4<<20 + 1, MemoryBudget: 8 << 20},
+		},
 		{"option FilterFPR: -0.1, want more than 0", Options{FilterFPR: -0.1}},
 		{"option FilterFPR: NaN, want more than 0", Options{FilterFPR: math.NaN()}},
 		{"option FilterKind: 2, want 0 to 1", Options{FilterKind: 2}},

@@ -181,8 +181,9 @@ func (v *vandal) names() {
 		v.note("CURRENT %q", s.current)
 	case 2:
 		n := uint64(r.IntN(200))
-		name := filename.Base([]filename.Kind{filename.Table, filename.Log, filename.Manifest,
-			filename.Temp}[r.IntN(4)], n)
+		name := filename.Base([]filename.Kind{
+			filename.Table, filename.Log, filename.Manifest, filename.Temp,
+		}[r.IntN(4)], n)
 		if _, there := s.files[name]; !there {
 			s.files[name] = []byte("a stranger")
 			v.note("a file %s", name)

@@ -154,7 +154,7 @@ func (s *forgedStore) change(number uint64, change func(t *forgedTable)) {
 	})
 }
 
-// agree copies the properties and range deletes of a table to the manifest, if they can be read.
+// agree makes the manifest agree with the properties and range deletes of a table, if they can be read.
 func (s *forgedStore) agree(number uint64) {
 	name := filename.Base(filename.Table, number)
 	r, err := sstable.Open(bytes.NewReader(s.files[name]), int64(len(s.files[name])), name)
