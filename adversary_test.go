@@ -23,7 +23,7 @@ const (
 	prime5 uint64 = 0x27d4eb2f165667c5
 )
 
-// keyWithHash returns the key of 16 bytes that begins with start and has the given hash: every step of XXH64 can be undone.
+// keyWithHash returns the 16-byte key that begins with start and has the given hash; every step of XXH64 is invertible.
 func keyWithHash(start uint64, h bloomblock.Hash) []byte {
 	round := func(lane uint64) uint64 { return bits.RotateLeft64(lane*prime2, 31) * prime1 }
 	acc := bits.RotateLeft64((prime5+16)^round(start), 27)*prime1 + prime4
@@ -47,13 +47,13 @@ func inverse(x uint64) uint64 {
 	return y
 }
 
-// chosenKeys are the keys of somebody who knows the hash, but not the seed of the store.
+// chosenKeys are keys chosen by an attacker who knows the hash function but not the seed of the store.
 var chosenKeys = []struct {
 	name string
 	hash func(i uint64) bloomblock.Hash
 }{
 	{"a fifth of all hashes", func(i uint64) bloomblock.Hash { return spreadHash(i) / 5 }},
-	{"one after the other", func(i uint64) bloomblock.Hash { return 1<<40 + bloomblock.Hash(i) }},
+	{"consecutive", func(i uint64) bloomblock.Hash { return 1<<40 + bloomblock.Hash(i) }},
 	{"equal high halves", func(i uint64) bloomblock.Hash { return spreadHash(i) >> 32 }},
 	{"equal low halves", func(i uint64) bloomblock.Hash { return spreadHash(i) << 32 }},
 	{"the front half of a Ribbon", func(i uint64) bloomblock.Hash {
@@ -80,8 +80,8 @@ func TestAKeyCanBeMadeForAnyHash(t *testing.T) {
 	}
 }
 
-// TestHonestLookupsWasteNoMoreBesideChosenKeys measures what lookups of absent keys that nobody chose waste, in a store of
-// which half or all keys were chosen to crowd its filters.
+// TestHonestLookupsWasteNoMoreBesideChosenKeys measures the wasted reads of lookups for honest absent keys in a store
+// where half or all keys were chosen to crowd its filters.
 func TestHonestLookupsWasteNoMoreBesideChosenKeys(t *testing.T) {
 	keys, stride := uint64(20_000), 3
 	if *long > 1 {
@@ -147,7 +147,8 @@ func measureBesideChosen(t *testing.T, kind FilterKind, set int, share, keys uin
 		if after.FPRPredicted > 1.15*after.FilterFPR {
 			t.Errorf("%s: %g predicted, %g promised", state, after.FPRPredicted, after.FilterFPR)
 		}
-		t.Logf("%s: %.2e wasted, %.2e predicted, %g promised", state, wasted/float64(lookups), after.FPRPredicted, after.FilterFPR)
+		t.Logf("%s: %.2e wasted, %.2e predicted, %g promised", state, wasted/float64(lookups), after.FPRPredicted,
+			after.FilterFPR)
 	}
 	if err := db.Flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -211,7 +212,11 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 		dir string
 		o   Options
 	}{
-		{"first", Options{}}, {"first", Options{FilterSeed: 9}}, {"first", Options{ReadOnly: true}}, {"first copy", Options{}}, {"first copy", Options{ReadOnly: true}},
+		{"first", Options{}},
+		{"first", Options{FilterSeed: 9}},
+		{"first", Options{ReadOnly: true}},
+		{"first copy", Options{}},
+		{"first copy", Options{ReadOnly: true}},
 	} {
 		store, filters := seedOf(again.dir, again.o)
 		if store != first {
@@ -225,8 +230,8 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 	}
 }
 
-// TestTablesOfOtherSeedsAreAsked looks keys up in a store whose tables' filters have different seeds, as where keys crowded or
-// tables came from elsewhere.
+// TestTablesOfOtherSeedsAreAsked looks up keys in a store whose filters have different seeds, as after reseeding or an
+// ingest of tables from elsewhere.
 func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 	db, err := Open("db", &Options{FS: vfs.NewMem(), FilterSeed: 3})
 	if err != nil {
@@ -238,7 +243,7 @@ func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 		}
 	}()
 	var keys [][]byte
-	for run := range triggerRuns - 1 { // no compaction begins
+	for run := range triggerRuns - 1 { // too few runs for a compaction
 		db.seed = bloomblock.Seed(run + 3)
 		for i := range 200 {
 			k := fmt.Appendf(nil, "%03d/%d", i, run)
@@ -267,7 +272,7 @@ func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 			t.Fatalf("%s: %q, %v", k, v, err)
 		}
 		if !db.MayContain(k) {
-			t.Fatalf("MayContain denies %s", k)
+			t.Fatalf("MayContain(%s) = false", k)
 		}
 	}
 	err = db.GetMany(keys, func(i int, v []byte, found bool) error {
@@ -285,7 +290,7 @@ func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 	}
 }
 
-// BenchmarkChosenKeys compares stores of chosen keys with one of random keys: a put, a flush, and lookups, a key each.
+// BenchmarkChosenKeys compares stores of chosen keys with one of random keys: put, flush and lookup, per key.
 func BenchmarkChosenKeys(b *testing.B) {
 	const keys = 100_000
 	sets := len(chosenKeys)
@@ -303,7 +308,10 @@ func BenchmarkChosenKeys(b *testing.B) {
 				var put, inMemory, flush, get float64
 				for b.Loop() {
 					b.StopTimer()
-					db, err := Open("db", &Options{FS: vfs.NewMem(), Durability: NoSync, FilterKind: kind, MemtableSize: 32 << 20, MemoryBudget: 256 << 20})
+					db, err := Open("db", &Options{
+						FS: vfs.NewMem(), Durability: NoSync, FilterKind: kind,
+						MemtableSize: 32 << 20, MemoryBudget: 256 << 20,
+					})
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -9,8 +9,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestSlicesAreTheCallers changes every slice after the call that took it, and every copy that a call returned: the store
-// keeps what it was given.
+// TestSlicesAreTheCallers changes every slice after the call that took it, and every copy that a call returned: the
+// contents of the store stay the same.
 func TestSlicesAreTheCallers(t *testing.T) {
 	db, err := Open("db", tiny(vfs.NewMem()))
 	if err != nil {
@@ -110,7 +110,7 @@ func TestSlicesAreTheCallers(t *testing.T) {
 	delete(want, "put3")
 	must(db.Apply(&two, Sync))
 	two.Reset()
-	two.Put(b("YYYYYYYYYYY"), b("YYYYYYY")) // in the memory of what was applied
+	two.Put(b("YYYYYYYYYYY"), b("YYYYYYY")) // reuses the memory of the applied operations
 	agree("Batch")
 
 	key, value := make([]byte, 0, 16), make([]byte, 0, 16)
@@ -142,7 +142,7 @@ func TestSlicesAreTheCallers(t *testing.T) {
 			must(err)
 			spoil(v)
 			if ok, err := db.Has(k); ok || err != nil {
-				t.Errorf("Has of what the key became: %v, %v", ok, err)
+				t.Errorf("Has of the overwritten key: %v, %v", ok, err)
 			}
 		}
 		agree("Get, GetTraced, AppendGet")
@@ -160,7 +160,7 @@ func TestSlicesAreTheCallers(t *testing.T) {
 		}
 		spoil(target)
 		if string(it.Key()) != "ingest1" {
-			t.Errorf("SeekGE: stands at %q", it.Key())
+			t.Errorf("SeekGE: is at %q", it.Key())
 		}
 		target = b("ingest1")
 		if !it.SeekLT(target) {
@@ -168,7 +168,7 @@ func TestSlicesAreTheCallers(t *testing.T) {
 		}
 		spoil(target)
 		if string(it.Key()) != "ingest0" {
-			t.Errorf("SeekLT: stands at %q", it.Key())
+			t.Errorf("SeekLT: is at %q", it.Key())
 		}
 		must(it.Close())
 		if fmt.Sprint(got) != "[ingest0=in0 ingest1=in1]" {

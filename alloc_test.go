@@ -15,8 +15,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// lookupStore has keys "key%05d" with even numbers in tables of several levels, all loaded and cached, and "mem" and "o" in the
-// memtable, and before "o" a range that was deleted.
+// lookupStore has keys "key%05d" with even numbers in tables of several levels, all loaded and cached, "mem" and "o" in
+// the memtable, and a deleted range before "o".
 func lookupStore(t *testing.T) *DB {
 	t.Helper()
 	roomy(t)
@@ -59,7 +59,7 @@ func lookupStore(t *testing.T) *DB {
 	return db
 }
 
-// settle waits until nothing is flushed or compacted any more.
+// settle waits until no flush or compaction is left to do.
 func settle(t *testing.T, db *DB) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !db.Metrics().Settled; time.Sleep(time.Millisecond) {
@@ -69,8 +69,8 @@ func settle(t *testing.T, db *DB) {
 	}
 }
 
-// atRest waits until nothing at all goes on: a log that was begun is on record, and of the logs and tables that are not
-// needed any more the last is removed.
+// atRest waits until all background work is done: the new log is in the manifest, and all obsolete logs and tables are
+// removed.
 func atRest(t *testing.T, db *DB) {
 	t.Helper()
 	settle(t, db)
@@ -131,7 +131,7 @@ func TestLookupsAllocateNothingButTheCopy(t *testing.T) {
 	many := [][]byte{[]byte("key00000"), []byte("key00001"), mem, []byte("key04444"), []byte("nothing")}
 	seen := func(v []byte) error { _ = v; return nil }
 	each := func(_ int, v []byte, _ bool) error { _ = v; return nil }
-	roundTrip := func(it *Iterator, k []byte) error { // to a key, forth and back
+	roundTrip := func(it *Iterator, k []byte) error { // seek a key, step forward and back
 		if !it.SeekGE(k) || !it.Next() || !it.Prev() || !it.Prev() || !it.Next() || string(it.Key()) != string(k) {
 			return fmt.Errorf("at %q, want %q: %w", it.Key(), k, it.Err())
 		}
@@ -148,23 +148,32 @@ func TestLookupsAllocateNothingButTheCopy(t *testing.T) {
 		{"Get of an absent key", 0, func() error { _, err := db.Get(next(1)); return err }},
 		{"Has of an absent key", 0, func() error { _, err := db.Has(next(1)); return err }},
 		{"AppendGet of an absent key", 0, func() error { _, err := db.AppendGet(dst, next(1)); return err }},
-		{"Get of a key that is cached", 1, func() error { _, err := db.Get(next(0)); return err }},
-		{"AppendGet of a key that is cached", 0, func() error { _, err := db.AppendGet(dst, next(0)); return err }},
-		{"Has of a key that is cached", 0, func() error { _, err := db.Has(next(0)); return err }},
+		{"Get of a cached key", 1, func() error { _, err := db.Get(next(0)); return err }},
+		{"AppendGet of a cached key", 0, func() error { _, err := db.AppendGet(dst, next(0)); return err }},
+		{"Has of a cached key", 0, func() error { _, err := db.Has(next(0)); return err }},
 		{"Get of a key in the memtable", 1, func() error { _, err := db.Get(mem); return err }},
 		{"AppendGet of a key in the memtable", 0, func() error { _, err := db.AppendGet(dst, mem); return err }},
 		{"MayContain of an absent key", 0, func() error { _ = db.MayContain(next(1)); return nil }},
-		{"MayContain of a key that is cached", 0, func() error { _ = db.MayContain(next(0)); return nil }},
-		{"View of a key that is cached", 0, func() error { return db.View(next(0), seen) }},
+		{"MayContain of a cached key", 0, func() error { _ = db.MayContain(next(0)); return nil }},
+		{"View of a cached key", 0, func() error { return db.View(next(0), seen) }},
 		{"View of a key in the memtable", 0, func() error { return db.View(mem, seen) }},
 		{"GetMany", 0, func() error { return db.GetMany(many, each) }},
-		{"Get of a snapshot, of a key that is cached", 1, func() error { _, err := snap.Get(next(0)); return err }},
-		{"Has of a snapshot, of an absent key", 0, func() error { _, err := snap.Has(next(1)); return err }},
+		{"Get of a snapshot, cached key", 1, func() error { _, err := snap.Get(next(0)); return err }},
+		{"Has of a snapshot, absent key", 0, func() error { _, err := snap.Has(next(1)); return err }},
 		{"Has of a key in a deleted range", 0, func() error { _, err := db.Has(gone); return err }},
 		{"MayContain of a key in a deleted range", 0, func() error { _ = db.MayContain(gone); return nil }},
-		{"an iterator in cached tables", 0, func() error { it := db.Iter(IterOptions{}); return roundTrip(it, middle) }},
-		{"an iterator with bounds", 0, func() error { it := db.Iter(IterOptions{Lower: many[0], Upper: upper}); return roundTrip(it, middle) }},
-		{"an iterator over keys", 0, func() error { it := db.Iter(IterOptions{KeysOnly: true}); return roundTrip(it, middle) }},
+		{"an iterator in cached tables", 0, func() error {
+			it := db.Iter(IterOptions{})
+			return roundTrip(it, middle)
+		}},
+		{"an iterator with bounds", 0, func() error {
+			it := db.Iter(IterOptions{Lower: many[0], Upper: upper})
+			return roundTrip(it, middle)
+		}},
+		{"an iterator over keys", 0, func() error {
+			it := db.Iter(IterOptions{KeysOnly: true})
+			return roundTrip(it, middle)
+		}},
 		{"an iterator of a snapshot", 0, func() error { it := snap.Iter(IterOptions{}); return roundTrip(it, middle) }},
 		{"an iterator in the memtable", 0, func() error { it := db.Iter(IterOptions{}); return roundTrip(it, mem) }},
 		{"an iterator at a deleted range", 0, func() error {
@@ -194,7 +203,8 @@ func TestLookupsAllocateNothingButTheCopy(t *testing.T) {
 	}
 }
 
-// TestAScanAllocatesLittleWhateverItsLength lets the sequence and the loop's variables be made, and nothing for a step.
+// TestAScanAllocatesLittleWhateverItsLength allows the allocations of the sequence and the loop's variables, and none
+// per step.
 func TestAScanAllocatesLittleWhateverItsLength(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -223,7 +233,7 @@ func TestAScanAllocatesLittleWhateverItsLength(t *testing.T) {
 	t.Logf("%v allocations for 5 steps, %v for %d", fewAllocations, allAllocations, all)
 }
 
-// TestLookupsReturnWhileEveryMutexIsHeld finds every mutex that can be reached from the store, in whatever room, and takes it.
+// TestLookupsReturnWhileEveryMutexIsHeld finds every mutex reachable from the store, in any package, and locks it.
 func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
 	db := lookupStore(t)
 	atRest(t, db)
@@ -244,7 +254,8 @@ func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
 			k := fmt.Appendf(nil, "key%05d", i)
 			v, err := db.Get(k)
 			switch {
-			case i%2 == 1 && !errors.Is(err, ErrNotFound), i%2 == 0 && (err != nil || string(v) != "value of "+string(k)):
+			case i%2 == 1 && !errors.Is(err, ErrNotFound),
+				i%2 == 0 && (err != nil || string(v) != "value of "+string(k)):
 				done <- fmt.Errorf("get %s: %q, %w", k, v, err)
 				return
 			}
@@ -269,7 +280,8 @@ func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
 	}
 	release()
 	for _, name := range []string{
-		"db.commitMu", "tree.editMu", "tree.mu", "db.queue.mu", "Files.pool.mu", "pool.mu", "pool.Balancing", "Domain.mu",
+		"db.commitMu", "tree.editMu", "tree.mu", "db.queue.mu", "Files.pool.mu", "pool.mu", "pool.Balancing",
+		"Domain.mu",
 		"Loading", "Reader.resident.mu", "Reader.keyFilter.mu", "Reader.prefixFilter.mu", "Mem.", "Blocks.", "FS.",
 	} {
 		n := 0
@@ -285,11 +297,11 @@ func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
 	t.Logf("%d mutexes: %v", len(w.found), w.named)
 }
 
-// A mutexWalk follows pointers, also those inside atomic.Pointer, through everything of this module.
+// A mutexWalk follows pointers, including those inside atomic.Pointer, through all values of this module's types.
 type mutexWalk struct {
 	seen  map[visit]bool
 	found []sync.Locker
-	named map[string]int // by path, elements of slices together
+	named map[string]int // by path, all elements of a slice under one path
 }
 
 type visit struct {
@@ -343,7 +355,8 @@ func (w *mutexWalk) walkStruct(v reflect.Value, path string) {
 		}
 		return
 	}
-	if pkg != "" && !strings.HasPrefix(pkg, "github.com/bloomkv/") && !strings.HasPrefix(pkg, "github.com/google/btree") {
+	if pkg != "" && !strings.HasPrefix(pkg, "github.com/bloomkv/") &&
+		!strings.HasPrefix(pkg, "github.com/google/btree") {
 		return
 	}
 	for i := range v.NumField() {

@@ -17,27 +17,27 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// answersModel knows from the files what each filter has to answer, and what a lookup has to search, and counts it.
+// answersModel predicts from the files what each filter answers and what a lookup searches, and counts it.
 type answersModel struct {
 	t      *testing.T
 	db     *DB
 	memory []memoryWrite            // since the last flush
 	tables []*answersTable          // newest data first
-	counts map[string]FilterAnswers // of these, by file
-	sum    FilterAnswers            // of all, those that are gone included
+	counts map[string]FilterAnswers // of tables, by file
+	sum    FilterAnswers            // of all tables, removed ones included
 	passed struct{ memory, stopped, notSearched int }
 }
 
 // A memoryWrite is a write of one key, or of [lo, hi).
 type memoryWrite struct {
 	seq    ikey.Seq
-	lo, hi []byte // hi is nil of one key
+	lo, hi []byte // hi is nil for a write of one key
 }
 
 type answersTable struct {
 	TableMetrics
 
-	filter *bloomblock.Filter // nil: none to ask
+	filter *bloomblock.Filter // nil: the table has no filter
 	seqs   map[string][]ikey.Seq
 	dels   rangedel.List
 }
@@ -48,7 +48,7 @@ func newAnswersModel(t *testing.T, db *DB) *answersModel {
 	return &answersModel{t: t, db: db, counts: map[string]FilterAnswers{}}
 }
 
-// wrote notes a write that is in the memtable.
+// wrote records a write that is in the memtable.
 func (m *answersModel) wrote(lo, hi []byte, err error) {
 	m.t.Helper()
 	if err != nil {
@@ -57,7 +57,7 @@ func (m *answersModel) wrote(lo, hi []byte, err error) {
 	m.memory = append(m.memory, memoryWrite{m.db.tree.NewestSeq(), lo, hi})
 }
 
-// settle writes memory out, waits until the tree is at rest and reads its tables.
+// settle flushes memory, waits until the tree is at rest and reads its tables.
 func (m *answersModel) settle() {
 	m.t.Helper()
 	if err := m.db.Flush(m.t.Context()); err != nil {
@@ -80,13 +80,13 @@ func (m *answersModel) readTables() {
 	})
 	live := map[string]FilterAnswers{}
 	for _, tm := range m.db.Tables() {
-		live[tm.File] = m.counts[tm.File] // a table that was moved has what it had
+		live[tm.File] = m.counts[tm.File] // a moved table keeps its counts
 		m.tables = append(m.tables, m.read(tm, ingested[tm.File]))
 	}
 	m.counts = live
 }
 
-// read opens the file of a table and reads all of it, and as many units of its filter as the store has in memory.
+// read reads a table's file completely, and as many units of its filter as the store has in memory.
 func (m *answersModel) read(tm TableMetrics, seq ikey.Seq) *answersTable {
 	m.t.Helper()
 	f, err := m.db.opts.FS.Open(filepath.Join("db", tm.File))
@@ -135,7 +135,8 @@ func (a *answersTable) inRange(key []byte) bool {
 // looked counts a lookup of key by a reader at seq.
 func (m *answersModel) looked(key []byte, seq ikey.Seq) {
 	for _, w := range m.memory {
-		if w.seq <= seq && (bytes.Equal(w.lo, key) || w.hi != nil && bytes.Compare(w.lo, key) < 0 && bytes.Compare(key, w.hi) < 0) {
+		if w.seq <= seq && (bytes.Equal(w.lo, key) ||
+			w.hi != nil && bytes.Compare(w.lo, key) < 0 && bytes.Compare(key, w.hi) < 0) {
 			m.passed.memory++
 			return
 		}
@@ -152,7 +153,7 @@ func (m *answersModel) looked(key []byte, seq ikey.Seq) {
 		}
 	}
 	found := false
-	for _, a := range m.tables { // all filters are asked, whatever is found
+	for _, a := range m.tables { // all filters are probed, even after a hit
 		if !a.inRange(key) {
 			continue
 		}
@@ -181,7 +182,7 @@ func (m *answersModel) looked(key []byte, seq ikey.Seq) {
 	}
 }
 
-// compare holds what the store has counted against the model.
+// compare checks the counts of the store against the model.
 func (m *answersModel) compare(when string) {
 	m.t.Helper()
 	levels := make([]FilterAnswers, manifest.NumLevels)
@@ -194,26 +195,30 @@ func (m *answersModel) compare(when string) {
 		l.TruePositives += tm.TruePositives
 		l.FalsePositives += tm.FalsePositives
 		l.Unfiltered += tm.Unfiltered
-		if tm.FPRMeasured != tm.FPR() || tm.FPRMeasured > 0 && tm.FPRMeasured != ratio(tm.FalsePositives, tm.FalsePositives+tm.Negatives) {
+		if tm.FPRMeasured != tm.FPR() ||
+			tm.FPRMeasured > 0 && tm.FPRMeasured != ratio(tm.FalsePositives, tm.FalsePositives+tm.Negatives) {
 			m.t.Errorf("%s: %s: measured %g of %+v", when, tm.File, tm.FPRMeasured, tm.FilterAnswers)
 		}
 	}
 	all, measured := m.db.Metrics(), 0.0
 	for l, level := range all.Levels {
-		if level.FilterAnswers != levels[l] || level.FPRMeasured != ratio(levels[l].FalsePositives, levels[l].FalsePositives+levels[l].Negatives) {
-			m.t.Errorf("%s: level %d has %+v, and measures %g; its tables have %+v", when, l, level.FilterAnswers, level.FPRMeasured, levels[l])
+		if level.FilterAnswers != levels[l] ||
+			level.FPRMeasured != ratio(levels[l].FalsePositives, levels[l].FalsePositives+levels[l].Negatives) {
+			m.t.Errorf("%s: level %d has %+v, and measures %g; its tables have %+v", when, l, level.FilterAnswers,
+				level.FPRMeasured, levels[l])
 		}
 		measured += float64(level.Runs) * level.FPRMeasured
 	}
 	if math.Abs(all.FPRMeasured-measured) > 1e-12 {
 		m.t.Errorf("%s: the tree measures %g, the runs of its levels together %g", when, all.FPRMeasured, measured)
 	}
-	if l := all.Lookups; l.FilterNegatives != m.sum.Negatives || l.TruePositives != m.sum.TruePositives || l.FalsePositives != m.sum.FalsePositives {
+	if l := all.Lookups; l.FilterNegatives != m.sum.Negatives || l.TruePositives != m.sum.TruePositives ||
+		l.FalsePositives != m.sum.FalsePositives {
 		m.t.Errorf("%s: lookups have counted %+v, want %+v", when, l, m.sum)
 	}
 }
 
-// look looks every key up, in each of the ways there are in turn, and many at a time, as of now or in a snapshot.
+// look looks up each key, alternating between all kinds of lookup, and many keys at a time, now or in a snapshot.
 func (m *answersModel) look(keys [][]byte, snap *Snapshot) {
 	m.t.Helper()
 	seq, get, many := read.Newest.Seq, m.db.Get, m.db.GetMany

@@ -13,7 +13,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestWhatFiltersAnswerIsCountedByTable counts exactly, over memtables, level 0, moved tables, range tombstones and snapshots.
+// TestWhatFiltersAnswerIsCountedByTable compares exact counts over memtables, level 0, moved tables, range tombstones
+// and snapshots.
 func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -38,7 +39,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 			key := func(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
 			put := func(i int) { m.wrote(key(i), nil, db.Put(key(i), []byte("value"))) }
 			keys := make([][]byte, 2*n)
-			for _, i := range rng.Perm(2 * n) { // odd ones are absent
+			for _, i := range rng.Perm(2 * n) { // odd numbers are absent
 				keys[i] = key(i)
 			}
 			for _, i := range rng.Perm(n) {
@@ -68,7 +69,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if err := db.Compact(t.Context(), nil, nil); err != nil { // what it leaves no ingest beside it makes go
+			if err := db.Compact(t.Context(), nil, nil); err != nil { // the ingest below then leaves its tables alone
 				t.Fatal(err)
 			}
 			m.settle()
@@ -92,16 +93,18 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 			m.look(later, nil)
 			m.look(keys, nil)
 			m.compare("after an ingest")
-			kept := slices.ContainsFunc(m.tables, func(a *answersTable) bool { return before[a.File] != FilterAnswers{} })
+			kept := slices.ContainsFunc(m.tables, func(a *answersTable) bool {
+				return before[a.File] != FilterAnswers{}
+			})
 			if moves := db.Metrics().Writes.Moves; moves == 0 || !kept {
-				t.Errorf("%d moves, tables that were there before: %v; too few to show anything", moves, kept)
+				t.Errorf("%d moves, tables that were there before: %v; too few for a meaningful test", moves, kept)
 			}
 			if m.passed.memory == 0 || m.passed.notSearched == 0 || m.sum.TruePositives == 0 && test.fpr < 1 ||
 				test.fpr < 1 && m.sum.FalsePositives == 0 || test.fpr == 1 && m.sum.Unfiltered == 0 {
-				t.Errorf("%+v, %+v: too few to show anything", m.passed, m.sum)
+				t.Errorf("%+v, %+v: too few for a meaningful test", m.passed, m.sum)
 			}
 
-			// Range tombstones above tables that they delete from: as they were when the process died, before any compaction.
+			// Range tombstones above tables that they delete from, as left by a process death before any compaction.
 			held.Store(true)
 			m.wrote(key(300), key(350), db.DeleteRange(key(300), key(350)))
 			if err := db.Flush(t.Context()); err != nil {
@@ -133,7 +136,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 	}
 }
 
-// answersOf is what each table has counted.
+// answersOf returns the counts of each table.
 func answersOf(db *DB) map[string]FilterAnswers {
 	all := map[string]FilterAnswers{}
 	for _, tm := range db.Tables() {
@@ -142,7 +145,8 @@ func answersOf(db *DB) map[string]FilterAnswers {
 	return all
 }
 
-// TestWhatFiltersHaveAnsweredOutlastsClose: with the manifest, which is written where anything was, and at no other time.
+// TestWhatFiltersHaveAnsweredOutlastsClose: the counts are saved with the manifest, at the first write and at a Close
+// after writes, and at no other time.
 func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 	const n = 2000
 	mem := vfs.NewMem()
@@ -172,8 +176,9 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if l := db.Metrics().Lookups; l.FilterNegatives == before.FilterNegatives || l.FalsePositives == before.FalsePositives {
-			t.Fatalf("%+v: too few to show anything", l)
+		if l := db.Metrics().Lookups; l.FilterNegatives == before.FilterNegatives ||
+			l.FalsePositives == before.FalsePositives {
+			t.Fatalf("%+v: too few for a meaningful test", l)
 		}
 	}
 	sorted := func(a map[string]FilterAnswers) string {
@@ -197,7 +202,7 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 			t.Errorf("%s: no table has anything", when)
 		}
 	}
-	write := func(db *DB) { // of a key that no table has in range; Close makes a table of it
+	write := func(db *DB) { // a key outside the range of every table; Close flushes it
 		t.Helper()
 		if err := errors.Join(db.Put([]byte("zz"), nil), db.Sync()); err != nil {
 			t.Fatal(err)
@@ -205,7 +210,8 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 	}
 
 	db := open(mem, false)
-	if err := db.Compact(t.Context(), nil, nil); err != nil { // so that nothing compacts the tables that count
+	// So that no later compaction replaces the tables with counts.
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	write(db)
@@ -214,25 +220,25 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 	closeIt(db)
 
 	db = open(mem, true)
-	check("opened to be read", db, want)
+	check("opened read-only", db, want)
 	look(db)
 	closeIt(db)
 
 	files := logged(mem)
 	db = open(files, false)
-	check("opened again", db, want)
+	check("reopened", db, want)
 	look(db)
 	closeIt(db)
 	for _, op := range files.take() {
 		switch op.Kind {
 		case vfs.OpCreate, vfs.OpWrite, vfs.OpRename, vfs.OpRemove, vfs.OpSync:
-			t.Errorf("a store that was only read did %v", op)
+			t.Errorf("a store without writes performed %v", op)
 		default:
 		}
 	}
 
 	db = open(mem, false)
-	check("after it was only read", db, want)
+	check("after a use without writes", db, want)
 	look(db)
 	atFirstWrite := answersOf(db)
 	write(db)

@@ -8,9 +8,9 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A reader's state and its sequence are two loads. These tests bring between them what makes them of two moments.
+// A reader loads its state and its sequence separately. These tests change the store between the two loads.
 
-// replace overwrites key and drops the old version from the tree: no lookup that begins now needs it.
+// replace overwrites key and drops the old version from the tree: a lookup that begins later does not need it.
 func replace(t *testing.T, db *DB, key, value []byte) {
 	t.Helper()
 	if err := errors.Join(db.Put(key, value), db.Compact(t.Context(), nil, nil)); err != nil {
@@ -18,8 +18,8 @@ func replace(t *testing.T, db *DB, key, value []byte) {
 	}
 }
 
-// TestAKeyThatIsThereIsFoundWhileItIsReplaced replaces a key while a reader has one half of its moment. The reader
-// returns either value, and never ErrNotFound.
+// TestAKeyThatIsThereIsFoundWhileItIsReplaced replaces a key while a reader has loaded only one of state and sequence.
+// The reader returns either value, and never ErrNotFound.
 func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 	key := []byte("key")
 	found := func(v []byte, err error) error {
@@ -83,7 +83,7 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					// What is newer than a snapshot keeps its sequence through a compaction.
+					// Versions newer than a snapshot keep their sequence numbers through a compaction.
 					snapshot, err := db.Snapshot()
 					if err == nil {
 						err = db.Put(key, []byte("old"))
@@ -96,7 +96,7 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 					}
 					nth, left := 1, times
 					if name == "Snapshot" {
-						nth = 2 // the first is inside locks, where nothing can be replaced
+						nth = 2 // the first is read under locks, which would block the replacement
 					}
 					var again func()
 					again = func() {
@@ -120,8 +120,8 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 	}
 }
 
-// TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees takes one when a compaction has read its inputs'
-// versions and before it is installed.
+// TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees takes a snapshot after a compaction has read the
+// versions of its inputs and before it is installed.
 func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) {
 	for _, work := range []string{"(*DB).compactLoop", "(*DB).flushLoop"} {
 		g := newGate()
@@ -167,7 +167,7 @@ func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) 
 		}
 		replace(t, db, key, []byte("fourth"))
 		if got, err := s.Get(key); err != nil || string(got) != string(want) {
-			t.Errorf("%s: the snapshot says %q, %v, want %q", work, got, err, want)
+			t.Errorf("%s: the snapshot returns %q, %v, want %q", work, got, err, want)
 		}
 		if err := errors.Join(s.Close(), db.Close()); err != nil {
 			t.Error(err)
@@ -175,8 +175,8 @@ func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) 
 	}
 }
 
-// TestAStateIsHeldInsideAGuard has the tree changed, and what is dead removed, between the two steps in which a
-// reader that lasts takes its state.
+// TestAStateIsHeldInsideAGuard changes the tree and removes obsolete files between the two steps in which a long-lived
+// reader acquires its state.
 func TestAStateIsHeldInsideAGuard(t *testing.T) {
 	readers := map[string]func(db *DB) (map[string]string, error){
 		"Scan": contents,
@@ -192,7 +192,7 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 		},
 	}
 	for name, read := range readers {
-		for _, replaced := range []bool{false, true} { // or the tables stay, in another state
+		for _, replaced := range []bool{false, true} { // false: a new state that keeps these tables
 			db, err := Open("db", tiny(vfs.NewMem()))
 			if err != nil {
 				t.Fatal(err)
@@ -216,13 +216,14 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 					}
 				}
 				db.tree.Domain.Collect()
-				write("x", "") // a flush removes what is dead when it is done
+				write("x", "") // each flush removes obsolete files
 				write("x", "")
 			}
 			db.tree.HoldGate.Store(&between)
 			got, err := read(db)
 			if err != nil || got["a"] != got["b"] || got["a"] == "" {
-				t.Errorf("%s, of a store that was changed meanwhile (%v): %q, %v; want two equal values", name, replaced, got, err)
+				t.Errorf("%s, of a store that was changed meanwhile (%v): %q, %v; want two equal values", name,
+					replaced, got, err)
 			}
 			write("x", "")
 			write("x", "")
@@ -237,8 +238,7 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 	}
 }
 
-// TestAReadUnderWayKeepsItsTable stops a lookup at its read of a table, has the table replaced, and what is dead
-// removed.
+// TestAReadUnderWayKeepsItsTable stops a lookup at its read of a table, replaces the table and removes obsolete files.
 func TestAReadUnderWayKeepsItsTable(t *testing.T) {
 	g := newGate()
 	slow := false

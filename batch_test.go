@@ -52,7 +52,7 @@ func TestABatchIsWhatWasAdded(t *testing.T) {
 	if got := show(&b); !slices.Equal(got, want) || b.Len() != len(want) {
 		t.Errorf("%d operations %q, want %q", b.Len(), got, want)
 	}
-	for op := range b.Ops() { // left early
+	for op := range b.Ops() { // stopped early
 		_ = op
 		break
 	}
@@ -84,7 +84,7 @@ func TestABatchThatIsTooLargeSaysSoWhereverItGoes(t *testing.T) {
 	if c.err == nil || !errors.Is(c.err, ErrTooLarge) {
 		t.Errorf("appended: %v", c.err)
 	}
-	// A bound may be longer than any key: it is cut to what bounds the same keys.
+	// A bound may be longer than any key: it is truncated to an equivalent bound.
 	c.Reset()
 	long := bytes.Repeat([]byte{'k'}, 3*MaxKeySize)
 	c.DeleteRange(long[:MaxKeySize], long)

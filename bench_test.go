@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// benchKeys is how many keys the benchmarks' store holds.
+// benchKeys is the number of keys in the benchmarks' store.
 const benchKeys = 1_000_000
 
-// benchKey is 16 bytes that look random and are in no order; odd numbers are never stored.
+// benchKey appends 16 bytes that look random and have no order; keys of odd numbers are never stored.
 func benchKey(dst []byte, i uint64) []byte {
 	h := i * 0x9e3779b97f4a7c15
 	h ^= h >> 29
@@ -27,13 +27,13 @@ func benchOptions() *Options {
 	}
 }
 
-// benchStore is a compacted store of benchKeys pairs, all of them in memory.
+// benchStore returns a compacted store of benchKeys pairs, completely cached.
 func benchStore(b *testing.B) *DB {
 	b.Helper()
 	return benchStoreOf(b, benchKeys, 100)
 }
 
-// benchStoreOf is benchStore with so many keys and values of that many bytes.
+// benchStoreOf returns a store like benchStore's, with the given number of keys and size of values.
 func benchStoreOf(b *testing.B, keys uint64, valueBytes int) *DB {
 	b.Helper()
 	o := benchOptions()
@@ -98,8 +98,8 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
-// BenchmarkGetParallel has as many goroutines as processors look keys up. Its profile shows what they share, which for absent
-// keys is nothing that is written:
+// BenchmarkGetParallel looks up keys on as many goroutines as processors. Its profile shows what they share; for absent
+// keys that is no memory that is written to:
 //
 //	go test -run '^$' -bench GetParallel/present=false -benchtime 100000000x -cpuprofile cpu.prof .
 //	go tool pprof -top bloomkv.test cpu.prof
@@ -125,7 +125,7 @@ func BenchmarkGetParallel(b *testing.B) {
 	}
 }
 
-// BenchmarkLoad puts keys, one by one and in batches of 100, each kind into a store of its own; an op is one key.
+// BenchmarkLoad puts keys singly and in batches of 100, each variant into its own store; an op is one key.
 //
 //	go test -run '^$' -bench Load -benchtime 1000000x .
 func BenchmarkLoad(b *testing.B) {
@@ -169,7 +169,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkPutSync puts keys one by one, each durable when Put returns.
+// BenchmarkPutSync puts keys singly, each durable when Put returns.
 func BenchmarkPutSync(b *testing.B) {
 	o := benchOptions()
 	o.Durability = Sync
@@ -192,8 +192,8 @@ func BenchmarkPutSync(b *testing.B) {
 	}
 }
 
-// BenchmarkGetMany compares GetMany of 64 keys with as many calls of AppendGet, at a million cached keys and, but with -short, at
-// twenty million, whose filters and blocks no processor's own cache holds.
+// BenchmarkGetMany compares GetMany of 64 keys with 64 calls of AppendGet, at a million cached keys and, without
+// -short, at twenty million, whose filters and blocks exceed any processor cache.
 func BenchmarkGetMany(b *testing.B) {
 	const group = 64
 	for _, store := range []struct {

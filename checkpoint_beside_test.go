@@ -18,12 +18,12 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// isOfCopy picks the operations on a checkpoint.
+// isOfCopy reports whether op is on a checkpoint's files.
 func isOfCopy(op vfs.Op) bool {
 	return strings.HasPrefix(op.Name, "copy") || strings.HasPrefix(op.To, "copy")
 }
 
-// TestOfTwoWhoMakeAStoreInADirectoryOneDoes has somebody else come before each operation of a checkpoint.
+// TestOfTwoWhoMakeAStoreInADirectoryOneDoes lets a competitor act before each operation of a checkpoint.
 func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 	mem := vfs.NewMem()
 	db, want := grown(t, mem)
@@ -51,7 +51,7 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 				op := 0
 				var otherErr error
 				db, err := Open("db", tiny(vfs.NewHook(mem, func(o vfs.Op) error {
-					if isOfCopy(o) && armed && !inside { // of one goroutine
+					if isOfCopy(o) && armed && !inside { // not in the competitor's own operations
 						if op++; op == at+1 {
 							inside = true
 							otherErr = other(db, mem)
@@ -93,7 +93,7 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 				both++
 			}
 			if both < 10 {
-				t.Errorf("only %d operations", both)
+				t.Errorf("the competitor acted at only %d operations", both)
 			}
 		})
 	}
@@ -103,16 +103,16 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 	for _, c := range []struct {
 		name        string
-		copies      bool // no links
-		there       bool // the directory
+		copies      bool // the file system has no links
+		there       bool // the directory exists before
 		keepsOpen   bool // files cannot be removed while they are locked
 		interrupted error
 	}{
 		{"by its context", false, false, false, context.Canceled},
-		{"by its context, while it copies into a directory", true, true, false, context.Canceled},
-		{"by its context, where no locked file can be removed", false, true, true, context.Canceled},
+		{"by its context, while copying into an existing directory", true, true, false, context.Canceled},
+		{"by its context, where locked files cannot be removed", false, true, true, context.Canceled},
 		{"by Close", false, true, false, ErrClosed},
-		{"by Close, while it copies", true, false, false, ErrClosed},
+		{"by Close, while copying", true, false, false, ErrClosed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			interrupted := 0
@@ -125,7 +125,8 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 				op, locked := 0, false
 				db, want := grown(t, vfs.NewHook(mem, func(o vfs.Op) error {
 					if o.Name == filepath.Join("copy", filename.LockName) {
-						if locked = o.Kind == vfs.OpLock || locked && o.Kind != vfs.OpClose; locked && c.keepsOpen && o.Kind == vfs.OpRemove {
+						locked = o.Kind == vfs.OpLock || locked && o.Kind != vfs.OpClose
+						if locked && c.keepsOpen && o.Kind == vfs.OpRemove {
 							return fs.ErrPermission
 						}
 					}
@@ -168,8 +169,8 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 				ended = op < at
 				cancel()
 				if errors.Is(c.interrupted, ErrClosed) && !ended {
-					if err != nil && err != ErrClosed { //nolint:errorlint // bare is the promise
-						t.Errorf("at operation %d: %v, want ErrClosed, bare", at, err)
+					if err != nil && err != ErrClosed { //nolint:errorlint // documented as returned unwrapped
+						t.Errorf("at operation %d: %v, want ErrClosed, unwrapped", at, err)
 					}
 					if err := <-closed; err != nil {
 						t.Error(err)
@@ -178,7 +179,7 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 					t.Error(err)
 				}
 				if err == nil {
-					if err := holds(mem, "copy", want); err != nil { // it was over before it heard
+					if err := holds(mem, "copy", want); err != nil { // it finished before it noticed
 						t.Errorf("at operation %d: no error, and %v", at, err)
 					}
 					continue
@@ -192,13 +193,13 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 				}
 			}
 			if interrupted == 0 {
-				t.Error("it was never interrupted")
+				t.Error("the checkpoint was never interrupted")
 			}
 		})
 	}
 }
 
-// leftOf is what is left of a checkpoint that has failed, also after a power cut; "" for nothing.
+// leftOf describes what a failed checkpoint left, also after a power cut; "" for nothing.
 func leftOf(mem *vfs.Mem, there bool) string {
 	for _, fsys := range []*vfs.Mem{mem, mem.Crash(vfs.KeepNothing), mem.Crash(vfs.KeepAll)} {
 		names, err := fsys.List("copy")
@@ -209,7 +210,8 @@ func leftOf(mem *vfs.Mem, there bool) string {
 	return ""
 }
 
-// TestACheckpointBesideWritersAndCompactions holds what had returned before it, and of the rest the first.
+// TestACheckpointBesideWritersAndCompactions checks that a checkpoint holds all commits that returned before it began,
+// and a prefix of the others.
 func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 	const writers, checkpoints = 3, 6
 	var hs [writers]*history
@@ -236,7 +238,10 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 				var w modelWrite
 				for range 1 + rng.IntN(4) {
 					k := fmt.Sprintf("%s%02d", h.prefix, rng.IntN(20))
-					w = append(w, modelOp{key: k, del: rng.IntN(5) == 0, value: strings.Repeat(string(rune('a'+rng.IntN(26))), rng.IntN(700))})
+					w = append(w, modelOp{
+						key: k, del: rng.IntN(5) == 0,
+						value: strings.Repeat(string(rune('a'+rng.IntN(26))), rng.IntN(700)),
+					})
 				}
 				if err := h.write(db, Sync+Durability(rng.IntN(2)), w); err != nil {
 					t.Error(err)
@@ -291,7 +296,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 		if err = errors.Join(err, db.Close()); err != nil {
 			t.Fatalf("%s: %v", dir, err)
 		}
-		var last, first int64 = 0, 1 << 62 // began last of those that are there; ended first of those that are not
+		var last, first int64 = 0, 1 << 62 // latest begin of a commit that is there; earliest end of one that is not
 		for i, h := range hs {
 			own := maps.Clone(got)
 			maps.DeleteFunc(own, func(k, _ string) bool { return !strings.HasPrefix(k, h.prefix) })
@@ -307,7 +312,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 			}
 		}
 		if first < last {
-			t.Errorf("%s: a commit that began at %d is there, one that ended at %d is not", dir, last, first)
+			t.Errorf("%s: a commit that began at %d is there, but one that ended at %d is not", dir, last, first)
 		}
 	}
 }

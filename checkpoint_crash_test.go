@@ -16,12 +16,12 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestACrashDuringACheckpointLeavesTheWholeStoreOrNone cuts the power, and kills the process, before each operation.
+// TestACrashDuringACheckpointLeavesTheWholeStoreOrNone crashes by power cut and by process death before each operation.
 func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		copies bool // no links
-		there  bool // the directory
+		copies bool // the file system has no links
+		there  bool // the directory exists before
 	}{{"of links", false, false}, {"of copies into an empty directory", true, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			mem := vfs.NewMem()
@@ -35,12 +35,18 @@ func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
 			crash := func(op string) {
 				mu.Lock()
 				defer mu.Unlock()
-				at := func(kind string) string { return fmt.Sprintf("before operation %d (%s), %s", len(found), op, kind) }
-				found = append(found, state{mem.Kill(), at("process death")}, state{mem.Crash(vfs.KeepNothing), at("nothing kept")},
+				at := func(kind string) string {
+					return fmt.Sprintf("before operation %d (%s), %s", len(found), op, kind)
+				}
+				found = append(found, state{mem.Kill(), at("process death")},
+					state{mem.Crash(vfs.KeepNothing), at("nothing kept")},
 					state{mem.Crash(vfs.KeepAll), at("all kept")})
 				for i := range 6 * *long {
 					seed, percent := uint64(len(found)), (15+14*i)%100
-					found = append(found, state{mem.Crash(vfs.KeepSome(seed, percent)), at(fmt.Sprintf("%d %% kept by seed %d", percent, seed))})
+					found = append(found, state{
+						mem.Crash(vfs.KeepSome(seed, percent)),
+						at(fmt.Sprintf("%d %% kept by seed %d", percent, seed)),
+					})
 				}
 			}
 			db, want := grown(t, vfs.NewHook(mem, func(op vfs.Op) error {
@@ -61,7 +67,7 @@ func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
 			if err := db.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			soon(t, "nothing else is done", func() bool { return db.Metrics().Settled && db.Metrics().Warm })
+			soon(t, "no background work is left", func() bool { return db.Metrics().Settled && db.Metrics().Warm })
 			armed.Store(true)
 			if err := db.Checkpoint(t.Context(), "copy"); err != nil {
 				t.Fatal(err)
@@ -94,8 +100,8 @@ func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
 	}
 }
 
-// wholeOrNone opens what a crash left of a checkpoint in each of the ways: if it is there it is whole; else it is none, or
-// is refused; and it is not made by that.
+// wholeOrNone opens what a crash left of a checkpoint in each mode: the checkpoint is complete, or it is absent, or
+// Open refuses it; and opening does not complete it.
 func wholeOrNone(fsys *vfs.Mem, want map[string]string) (there bool, err error) {
 	for _, o := range []Options{{ReadOnly: true}, {ErrorIfMissing: true}} {
 		o.FS = fsys.Kill()
@@ -111,7 +117,7 @@ func wholeOrNone(fsys *vfs.Mem, want map[string]string) (there bool, err error) 
 		}
 		return true, holds(fsys, "copy", want)
 	}
-	// Who makes a store of what is there gets an empty one, or is refused.
+	// Opening for writing creates an empty store there, or is refused.
 	o := tiny(fsys)
 	db, err := Open("copy", o)
 	if errors.Is(err, ErrCorruption) {
@@ -127,8 +133,8 @@ func wholeOrNone(fsys *vfs.Mem, want map[string]string) (there bool, err error) 
 	return false, errors.Join(err, db.Close())
 }
 
-// TestEveryFailedOperationOfACheckpointIsReportedAndLeavesNothing fails one operation after the other: once, as an error of
-// the disk or a full one, or from then on.
+// TestEveryFailedOperationOfACheckpointIsReportedAndLeavesNothing fails each operation in turn, once or permanently,
+// with an I/O error or a full disk.
 func TestEveryFailedOperationOfACheckpointIsReportedAndLeavesNothing(t *testing.T) {
 	source := vfs.NewMem()
 	db, want := grown(t, source)
@@ -143,10 +149,12 @@ func TestEveryFailedOperationOfACheckpointIsReportedAndLeavesNothing(t *testing.
 	} {
 		for _, there := range []bool{false, true} {
 			for _, copies := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, directory there %v, copies %v", kind.name, there, copies), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, directory exists %v, copies %v", kind.name, there, copies), func(t *testing.T) {
 					at := int64(0)
 					for ; ; at += int64(20 / atStride(20)) {
-						if done, err := failedCheckpoint(source.Kill(), &faulty{fault: kind, first: at}, want, there, copies); err != nil {
+						f := &faulty{fault: kind, first: at}
+						done, err := failedCheckpoint(source.Kill(), f, want, there, copies)
+						if err != nil {
 							t.Fatalf("operation %d: %v", at, err)
 						} else if done {
 							break
@@ -161,7 +169,7 @@ func TestEveryFailedOperationOfACheckpointIsReportedAndLeavesNothing(t *testing.
 	}
 }
 
-// failedCheckpoint makes a checkpoint while a fault strikes; done is true if it did not.
+// failedCheckpoint makes a checkpoint under a fault; done is true if the fault did not strike.
 func failedCheckpoint(mem *vfs.Mem, f *faulty, want map[string]string, there, copies bool) (done bool, err error) {
 	if there {
 		if err := errors.Join(mem.Mkdir("copy"), mem.SyncDir(".")); err != nil {
@@ -190,7 +198,7 @@ func failedCheckpoint(mem *vfs.Mem, f *faulty, want map[string]string, there, co
 	made := db.Checkpoint(context.Background(), "copy")
 	struck := f.struck.Load()
 	armed.Store(false)
-	got, err := contents(db) // the source goes on
+	got, err := contents(db) // the source stays usable
 	if err == nil {
 		err = db.Put([]byte("more"), []byte("x"))
 	}
@@ -212,7 +220,7 @@ func failedCheckpoint(mem *vfs.Mem, f *faulty, want map[string]string, there, co
 		}
 	case !struck || !errors.Is(made, f.err) || !strings.Contains(made.Error(), "checkpoint copy: "):
 		return false, fmt.Errorf("%v: %w, which does not name the cause and the directory", f.where.Load(), made)
-	case f.last == 1 || errors.Is(f.err, syscall.ENOSPC): // what is there can be removed
+	case f.last == 1 || errors.Is(f.err, syscall.ENOSPC): // the leftovers could be removed
 		if left := leftOf(mem, there); left != "" {
 			return false, fmt.Errorf("%v: left %s", f.where.Load(), left)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestACheckpointKeepsTheTablesThatItHasYetToTake stops a checkpoint before a table and replaces everything in the
+// TestACheckpointKeepsTheTablesThatItHasYetToTake stops a checkpoint before a table and replaces all tables of the
 // store.
 func TestACheckpointKeepsTheTablesThatItHasYetToTake(t *testing.T) {
 	for _, copies := range []bool{false, true} {
@@ -44,7 +44,7 @@ func TestACheckpointKeepsTheTablesThatItHasYetToTake(t *testing.T) {
 				}
 			}
 			db.tree.Domain.Wait()
-			for range 2 { // after each flush what is dead is removed
+			for range 2 { // each flush removes obsolete files
 				if err := errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())); err != nil {
 					t.Fatal(err)
 				}
@@ -60,8 +60,9 @@ func TestACheckpointKeepsTheTablesThatItHasYetToTake(t *testing.T) {
 	}
 }
 
-// TestACheckpointTakesItsStateBetweenTwoEdits has a checkpoint begin while a compaction's edit is under way, and what the compaction
-// replaced removed before the checkpoint takes a table: what the manifest counts and the state that keeps the tables are of one moment.
+// TestACheckpointTakesItsStateBetweenTwoEdits begins a checkpoint while a compaction's edit is under way, and removes
+// the tables that the compaction replaced before the checkpoint links one. The manifest's counts and the state that
+// keeps the tables must be of one moment.
 func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 	enter, edit, take := newGate(), newGate(), newGate()
 	var editing atomic.Bool
@@ -72,7 +73,8 @@ func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 			enter.pass()
 		case op.Kind == vfs.OpLink && isOfCopy(op):
 			take.pass()
-		case op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && editing.Load() && inside("(*DB).compactLoop"):
+		case op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && editing.Load() &&
+			inside("(*DB).compactLoop"):
 			edit.pass()
 		}
 		return nil
@@ -94,9 +96,9 @@ func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 	if err := <-compacted; err != nil {
 		t.Fatal(err)
 	}
-	take.wait(t, "the first table of the checkpoint, which has its state now")
+	take.wait(t, "the first table of the checkpoint, after it took its state")
 	db.tree.Domain.Wait()
-	for range 2 { // after each flush what is dead is removed
+	for range 2 { // each flush removes obsolete files
 		if err := errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +112,7 @@ func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 	}
 }
 
-// TestAScanKeepsItsTablesOnTheDisk stops a scan in the middle and replaces all that it reads.
+// TestAScanKeepsItsTablesOnTheDisk stops a scan in the middle and replaces all tables that it reads.
 func TestAScanKeepsItsTablesOnTheDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	db, want := grown(t, mem)
@@ -145,7 +147,7 @@ func TestAScanKeepsItsTablesOnTheDisk(t *testing.T) {
 	}
 	atRest(t, db)
 	if obsolete := db.Metrics().Files.Obsolete; obsolete != 0 {
-		t.Errorf("%d files are kept for nobody", obsolete)
+		t.Errorf("%d obsolete files are kept after the scan", obsolete)
 	}
 	if err := db.Close(); err != nil {
 		t.Error(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// grown is a store with tables on several levels and writes in memory, and what it holds.
+// grown returns a store with tables on several levels and writes in memory, and its contents.
 func grown(t *testing.T, fsys vfs.FS) (*DB, map[string]string) {
 	t.Helper()
 	o := tiny(fsys)
@@ -46,7 +46,7 @@ func grown(t *testing.T, fsys vfs.FS) (*DB, map[string]string) {
 	return db, want
 }
 
-// holds opens a store, in each of the ways, and compares it. The last one writes to it.
+// holds opens a store in each mode and compares its contents; the last mode also writes.
 func holds(fsys vfs.FS, dir string, want map[string]string) error {
 	o := tiny(fsys)
 	if _, err := Check(context.Background(), dir, o, nil); err != nil {
@@ -67,7 +67,7 @@ func holds(fsys vfs.FS, dir string, want map[string]string) error {
 		}
 		if err == nil && !readOnly {
 			for i := range 50 {
-				err = errors.Join(err, db.Put(fmt.Appendf(nil, "k%03d", i), []byte("newer"))) // by their numbers, too
+				err = errors.Join(err, db.Put(fmt.Appendf(nil, "k%03d", i), []byte("newer"))) // newer by sequence, too
 			}
 			err = errors.Join(err, db.Compact(context.Background(), nil, nil))
 			if v, getErr := db.Get([]byte("k007")); string(v) != "newer" {
@@ -102,18 +102,19 @@ func TestACheckpointIsTheStoreAtTheCallAndCopiesNoTable(t *testing.T) {
 	for _, l := range db.Metrics().Levels {
 		tables += l.Tables
 	}
-	if n := linked.Load(); created.Load() != 0 || n < 2 || n > int64(tables)+10 { // a compaction may have ended since
+	if n := linked.Load(); created.Load() != 0 || n < 2 || n > int64(tables)+10 { // a compaction may have ended
 		t.Errorf("%d tables created and %d linked; the store has %d", created.Load(), n, tables)
 	}
 	lost := mem.Crash(vfs.KeepNothing)
 	names, err := lost.List("copy")
-	if err != nil || !slices.Contains(names, filename.LockName) || slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, ".log") }) {
+	if err != nil || !slices.Contains(names, filename.LockName) ||
+		slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, ".log") }) {
 		t.Errorf("after a power cut it has %q, %v; want a LOCK and no log", names, err)
 	}
 	if err := holds(lost, "copy", want); err != nil {
 		t.Errorf("after a power cut: %v", err)
 	}
-	// Both go on, each by itself.
+	// Source and copy stay usable independently of each other.
 	for i := range 400 {
 		if err := db.Put(fmt.Appendf(nil, "k%03d", i), []byte("source")); err != nil {
 			t.Fatal(err)
@@ -192,7 +193,7 @@ func TestACheckpointCopiesWhereLinksCannotBeMade(t *testing.T) {
 func TestACheckpointOfLittle(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		make func(t *testing.T, db *DB) // and then it may be opened again
+		make func(t *testing.T, db *DB) // called before the store is reopened
 		open int
 	}{
 		{"a new store", func(*testing.T, *DB) {}, 0},
@@ -210,7 +211,7 @@ func TestACheckpointOfLittle(t *testing.T) {
 				}
 			}
 		}, 0},
-		{"an empty store that was opened again", func(*testing.T, *DB) {}, 1},
+		{"an empty store that was reopened", func(*testing.T, *DB) {}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mem := vfs.NewMem()
@@ -252,13 +253,13 @@ func TestACheckpointOfLittle(t *testing.T) {
 	}
 }
 
-// TestACheckpointOfACheckpointHasItsNumbers looks at what the copy counts on from.
+// TestACheckpointOfACheckpointHasItsNumbers checks the numbers from which the copy continues.
 func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 	mem := vfs.NewMem()
 	db, want := grown(t, mem)
 	for i := range 3 {
 		dir := fmt.Sprint("copy", i)
-		if i == 1 { // no table has the newest sequence numbers then
+		if i == 1 { // then no table has the newest sequence numbers
 			if err := db.Compact(t.Context(), nil, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -276,7 +277,8 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 		}
 		got := recordedOf(db)
 		if got.LastSeq < last || got.Log != nil || got.MinLog != got.ManifestNumber {
-			t.Errorf("%s has last sequence %d, manifest %d, log %v from %d on; the source's last is %d", dir, got.LastSeq, got.ManifestNumber, got.Log, got.MinLog, last)
+			t.Errorf("%s has last sequence %d, manifest %d, log %v from %d on; the source's last is %d", dir,
+				got.LastSeq, got.ManifestNumber, got.Log, got.MinLog, last)
 		}
 		for level, runs := range got.Version.Levels {
 			for _, run := range runs {
@@ -326,7 +328,8 @@ func TestACheckpointInsideItsOwnStoreIsRefused(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				targets = append(targets, "to-db/copy", "beside/to-sub", "beside/to-sub/copy", filepath.Join(wd, "to-db", "copy"))
+				targets = append(targets, "to-db/copy", "beside/to-sub", "beside/to-sub/copy",
+					filepath.Join(wd, "to-db", "copy"))
 			}
 			if err := db.Flush(t.Context()); err != nil {
 				t.Fatal(err)
@@ -337,7 +340,9 @@ func TestACheckpointInsideItsOwnStoreIsRefused(t *testing.T) {
 			}
 			for _, dir := range targets {
 				dir = filepath.FromSlash(dir)
-				if err := db.Checkpoint(t.Context(), dir); err == nil || !strings.HasSuffix(err.Error(), "checkpoint "+dir+": lies inside the directory of the store itself") {
+				if err := db.Checkpoint(t.Context(), dir); err == nil ||
+					!strings.HasSuffix(err.Error(),
+						"checkpoint "+dir+": lies inside the directory of the store itself") {
 					t.Errorf("%s: got %v", dir, err)
 				}
 				after, err := fsys.List("db")
@@ -348,7 +353,7 @@ func TestACheckpointInsideItsOwnStoreIsRefused(t *testing.T) {
 			}
 			for _, dir := range []string{"copy", "db2", filepath.FromSlash("db/../copy2")} {
 				if err := db.Checkpoint(t.Context(), dir); err != nil {
-					t.Errorf("%s beside the store: %v", dir, err)
+					t.Errorf("%s next to the store: %v", dir, err)
 				}
 			}
 		})
@@ -383,10 +388,11 @@ func TestACheckpointOverwritesNothing(t *testing.T) {
 	}
 	before := tree()
 	for dir, want := range map[string]error{
-		"full": fs.ErrExist, "locked": fs.ErrExist, "file": fs.ErrExist, "copy": fs.ErrExist, "db": fs.ErrExist, "open": fs.ErrExist,
-		".": fs.ErrExist, filepath.Join("no", "parent"): fs.ErrNotExist,
+		"full": fs.ErrExist, "locked": fs.ErrExist, "file": fs.ErrExist, "copy": fs.ErrExist, "db": fs.ErrExist,
+		"open": fs.ErrExist, ".": fs.ErrExist, filepath.Join("no", "parent"): fs.ErrNotExist,
 	} {
-		if err := db.Checkpoint(t.Context(), dir); !errors.Is(err, want) || !strings.Contains(err.Error(), "checkpoint "+dir) {
+		if err := db.Checkpoint(t.Context(), dir); !errors.Is(err, want) ||
+			!strings.Contains(err.Error(), "checkpoint "+dir) {
 			t.Errorf("%s: got %v, want %v and the directory", dir, err, want)
 		}
 	}

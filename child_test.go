@@ -14,7 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// The test binary runs itself as another process, which childEnv tells what to do.
+// The test binary runs itself as a second process; childEnv holds its arguments.
 const childEnv = "BLOOMKV_TEST_CHILD"
 
 func child(t *testing.T, what ...string) *exec.Cmd {
@@ -29,8 +29,8 @@ func child(t *testing.T, what ...string) *exec.Cmd {
 	return cmd
 }
 
-// childMain is that process: "open DIR" says what comes of opening a store, "read DIR" of opening it to be read only, and
-// "write DIR SEED" writes until it is killed.
+// childMain is the main function of that process: "open DIR" prints the result of opening a store, "read DIR" of
+// opening it read-only, and "write DIR SEED" writes until it is killed.
 func childMain(what string) int {
 	args := strings.Split(what, "\n")
 	switch {
@@ -51,9 +51,10 @@ func childMain(what string) int {
 	return 2
 }
 
-// What the writing process reports, each with the number of a commit: one write of reportSize bytes to a pipe, which is whole.
+// The reports of the writing process, each with a number of commits: one write of reportSize bytes to a pipe, which is
+// atomic.
 const (
-	reportOpened = iota // the store holds so many commits
+	reportOpened = iota // the store holds the given number of commits
 	reportBegins
 	reportAcked
 )
@@ -78,7 +79,7 @@ func parseReport(b []byte) report {
 	return report{b[0], b[1] == 1, binary.LittleEndian.Uint64(b[2:])}
 }
 
-// numbered is the commit of a number: always the same, of several operations.
+// numbered returns the commit of a number: always the same, of several operations.
 func numbered(seed, n uint64) modelWrite {
 	rng := rand.New(rand.NewPCG(seed, n))
 	w := modelWrite{{key: counterKey, value: strconv.FormatUint(n, 10)}}
@@ -93,7 +94,7 @@ func numbered(seed, n uint64) modelWrite {
 	return w
 }
 
-// writeUntilKilled goes on after the last commit that the store holds; every fiftieth is a Sync one.
+// writeUntilKilled continues after the last commit in the store; every fiftieth commit is a Sync one.
 func writeUntilKilled(dir string, seed uint64) error {
 	db, err := Open(dir, tiny(vfs.OS))
 	if err != nil {
@@ -132,7 +133,7 @@ func writeUntilKilled(dir string, seed uint64) error {
 	}
 }
 
-// commitsIn is the number of the last commit that a store holds.
+// commitsIn returns the number of the last commit in a store.
 func commitsIn(db *DB) (uint64, error) {
 	v, err := db.Get([]byte(counterKey))
 	if errors.Is(err, ErrNotFound) {

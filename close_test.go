@@ -19,8 +19,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestCloseBesideEveryOtherCall closes a store in use: calls that are under way end well or with ErrClosed, and nothing of the
-// store outlives it.
+// TestCloseBesideEveryOtherCall closes a store in use: concurrent calls succeed or return ErrClosed, and no goroutine
+// or file of the store outlives it.
 func TestCloseBesideEveryOtherCall(t *testing.T) {
 	rounds := 16
 	if raceEnabled {
@@ -41,8 +41,8 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		var wg sync.WaitGroup
-		// In a rush a few calls keep the processors, so that Close takes long and most calls come while it waits for its turns.
-		// Else all take turns, and Close comes to a store with flushes and compactions under way.
+		// In a rush, a few callers keep the processors busy, so that Close takes long and most calls arrive while it
+		// waits. Otherwise all yield in turn, and Close meets flushes and compactions under way.
 		rush := round%4 == 1
 		var calls atomic.Int64
 		begin := make(chan struct{})
@@ -234,7 +234,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 		if left := leakedGoroutines(5 * time.Second); left != "" {
 			t.Fatalf("goroutines outlive Close:\n%s", left)
 		}
-		stores, err := fsys.List(filepath.Dir(dir)) // and its checkpoints, whole
+		stores, err := fsys.List(filepath.Dir(dir)) // and its checkpoints, which must be complete
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +244,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d rounds: %d calls, %d flushes and %d compactions before Close, %d calls beside it",
+	t.Logf("%d rounds: %d calls, %d flushes and %d compactions before Close, %d calls concurrent with it",
 		rounds, begun, flushes, compactions, during)
 	if flushes == 0 || compactions == 0 {
 		t.Errorf("%d flushes and %d compactions before Close, want some", flushes, compactions)
@@ -258,7 +258,8 @@ func closedErr(s *tree.State) error {
 	return nil
 }
 
-// TestAScanThatCloseOvertakesStopsWithErrClosed keeps its current key and value readable, wherever they lie.
+// TestAScanThatCloseOvertakesStopsWithErrClosed checks that the current key and value stay readable, wherever they are
+// stored.
 func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 	for _, where := range []string{"memtable", "tables"} {
 		db, err := Open("db", tiny(vfs.NewMem()))
@@ -266,7 +267,10 @@ func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 300 {
-			if err := db.Apply((modelWrite{{key: fmt.Sprintf("k%03d", i), value: strings.Repeat(strconv.Itoa(i%10), 20)}}).batch(), NoSync); err != nil {
+			if err := db.Apply((modelWrite{{
+				key:   fmt.Sprintf("k%03d", i),
+				value: strings.Repeat(strconv.Itoa(i%10), 20),
+			}}).batch(), NoSync); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -285,7 +289,7 @@ func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 				})
 				runtime.GC()
 				if string(kv.Key) != "k099" || string(kv.Value) != strings.Repeat("9", 20) {
-					t.Errorf("%s: after Close the scan stands at %q = %q", where, kv.Key, kv.Value)
+					t.Errorf("%s: after Close the scan is at %q = %q", where, kv.Key, kv.Value)
 				}
 			}
 			if (err != nil) != (steps == 101) || err != nil && !errors.Is(err, ErrClosed) {
@@ -301,7 +305,8 @@ func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 	}
 }
 
-// TestNoDescriptorOutlivesClose counts them, with fewer allowed than there are tables, and with scans left in the middle.
+// TestNoDescriptorOutlivesClose counts descriptors, with fewer allowed than there are tables, and with unfinished
+// scans.
 func TestNoDescriptorOutlivesClose(t *testing.T) {
 	count := func() int {
 		fds, err := os.ReadDir("/proc/self/fd")
@@ -321,7 +326,8 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 3000 {
-			if err := db.Put(fmt.Appendf(nil, "k%05d", i*7919%3000), []byte(strings.Repeat(strconv.Itoa(i), 50))); err != nil {
+			if err := db.Put(fmt.Appendf(nil, "k%05d", i*7919%3000),
+				[]byte(strings.Repeat(strconv.Itoa(i), 50))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -337,10 +343,11 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 		for _, l := range db.Metrics().Levels {
 			tables += l.Tables
 		}
-		// Besides the tables' there are the lock, the log and the manifest, and what the flush has open.
+		// Further descriptors are those of the lock, the log, the manifest, and of a running flush.
 		open := openTables(db)
 		if tables <= o.MaxOpenFiles || open > o.MaxOpenFiles || count() > before+o.MaxOpenFiles+6 {
-			t.Errorf("%d tables, %d of them open, %d descriptors more than before; want at most %d and a few", tables, open, count()-before, o.MaxOpenFiles)
+			t.Errorf("%d tables, %d of them open, %d descriptors more than before; want at most %d and a few", tables,
+				open, count()-before, o.MaxOpenFiles)
 		}
 		for _, err := range db.Scan(IterOptions{}) {
 			if err != nil {

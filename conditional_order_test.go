@@ -11,8 +11,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck stops the first check where it reads the key's old value
-// from a file, or has read its sequence, and changes the key.
+// TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck stops the first check at its read of the key's old value
+// from a file, or after its read of the sequence, and changes the key.
 func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 	key, old, other := []byte("key"), []byte("old"), []byte("other")
 	changes := map[string]func(*DB) error{
@@ -23,7 +23,9 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 		"deleted by a range, in a new table": func(db *DB) error {
 			return errors.Join(db.DeleteRange(key, nil), db.Flush(t.Context()))
 		},
-		"put and compacted": func(db *DB) error { return errors.Join(db.Put(key, other), db.Compact(t.Context(), nil, nil)) },
+		"put and compacted": func(db *DB) error {
+			return errors.Join(db.Put(key, other), db.Compact(t.Context(), nil, nil))
+		},
 	}
 	for name, change := range changes {
 		for _, place := range []string{"reading the file", "first sequence", "second sequence"} {
@@ -87,8 +89,8 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 	}
 }
 
-// TestAConditionHoldsByWhatItsGroupWroteBefore gives a condition the operations of its group that come before it, and a
-// key that is in the memtable, in a table, or nowhere.
+// TestAConditionHoldsByWhatItsGroupWroteBefore evaluates a condition after the preceding operations of its group, for a
+// key in the memtable, in a table, or absent.
 func TestAConditionHoldsByWhatItsGroupWroteBefore(t *testing.T) {
 	db := openTiny(t)
 	err := errors.Join(db.Put([]byte("table"), []byte("v")), db.Flush(t.Context()), db.Put([]byte("mem"), []byte("v")))
@@ -112,7 +114,7 @@ func TestAConditionHoldsByWhatItsGroupWroteBefore(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		ops  func(k string) []byte
-		then string // the value that the group leaves, "-" for none, "=" for that of before
+		then string // the value that the group leaves, "-" for none, "=" for the previous one
 	}{
 		{"nothing", func(string) []byte { return nil }, "="},
 		{"other keys", func(k string) []byte { return group(put(k+"x", "o"), del(k[:1]), put("", "o")) }, "="},
@@ -127,7 +129,7 @@ func TestAConditionHoldsByWhatItsGroupWroteBefore(t *testing.T) {
 		{"a range without an end", func(k string) []byte { return cut(k, "") }, "-"},
 		{"all", func(string) []byte { return cut("", "") }, "-"},
 		{"a range that ends before it", func(k string) []byte { return cut("a", k) }, "="},
-		{"a range that begins behind it", func(k string) []byte { return cut(k+"\x00", "") }, "="},
+		{"a range that begins after it", func(k string) []byte { return cut(k+"\x00", "") }, "="},
 		{"a range, then a put", func(k string) []byte { return group(cut("a", "z"), put(k, "n")) }, "n"},
 		{"a put, then a range", func(k string) []byte { return group(put(k, "n"), cut("a", "z")) }, "-"},
 		{"a put, then a range elsewhere", func(k string) []byte { return group(put(k, "n"), cut(k+"\x00", "")) }, "n"},
@@ -138,7 +140,10 @@ func TestAConditionHoldsByWhatItsGroupWroteBefore(t *testing.T) {
 				then = before
 			}
 			for _, old := range []string{"-", "v", "n", "m", ""} {
-				when := &condition{key: []byte(key), hash: db.read.Hash([]byte(key)), state: db.tree.Load(), seq: db.tree.NewestSeq()}
+				when := &condition{
+					key: []byte(key), hash: db.read.Hash([]byte(key)), state: db.tree.Load(),
+					seq: db.tree.NewestSeq(),
+				}
 				if old != "-" {
 					when.old = []byte(old)
 				}
@@ -147,27 +152,28 @@ func TestAConditionHoldsByWhatItsGroupWroteBefore(t *testing.T) {
 					t.Fatalf("key %s is %q: %v, %v", key, old, first, err)
 				}
 				if len(tt.ops(key)) == 0 && !first {
-					continue // holds is asked only where the first check said yes, or the group may have changed it
+					continue // holds is called only if the first check passed or the group may change the key
 				}
 				if then == before && !first {
 					continue
 				}
 				if got, err := db.holds(when, tt.ops(key)); err != nil || got != (old == then) {
-					t.Errorf("%s, %s which was %q: wants %q: %v, %v, want %v", tt.name, key, before, old, got, err, old == then)
+					t.Errorf("%s, %s which was %q: wants %q: %v, %v, want %v", tt.name, key, before, old, got, err,
+						old == then)
 				}
 			}
 		}
 	}
 	if _, err := db.holds(&condition{key: []byte("k")}, []byte{99}); err == nil {
-		t.Error("operations that are none were passed over")
+		t.Error("invalid operations were skipped")
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt queues a range delete and conditional writes behind a sync, in
-// this order, so that one group has them all.
+// TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt queues a range delete and then conditional writes behind a
+// sync, so that one group contains them all.
 func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 	slow, open := gated(vfs.NewMem(), func(op vfs.Op) bool { return op.Kind == vfs.OpSync && inside("(*DB).syncLog") })
 	db, err := Open("db", tiny(slow))
@@ -214,7 +220,7 @@ func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 			t.Errorf("writer %d: %v, %v, want %v", i, got.done, got.err, want)
 		}
 	}
-	if n := db.Metrics().Writes.Groups - groups; n != 1 && n != 2 { // the leader's may be counted already
+	if n := db.Metrics().Writes.Groups - groups; n != 1 && n != 2 { // the leader's group may be counted already
 		t.Errorf("%d groups, want one for those who waited", n)
 	}
 	for i, want := range []string{"", "", "", "new"} {

@@ -19,12 +19,28 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 		then string // the value afterwards, "-" for none
 	}{
 		{"nothing for nothing", func() (bool, error) { return db.CompareAndSwap(key, nil, nil) }, true, "-"},
-		{"an empty value is not absence", func() (bool, error) { return db.CompareAndSwap(key, []byte{}, []byte("x")) }, false, "-"},
+		{
+			"an empty value is not absence",
+			func() (bool, error) { return db.CompareAndSwap(key, []byte{}, []byte("x")) },
+			false, "-",
+		},
 		{"an empty value for nothing", func() (bool, error) { return db.CompareAndSwap(key, nil, []byte{}) }, true, ""},
-		{"it is there now", func() (bool, error) { return db.PutIfAbsent(key, []byte("x")) }, false, ""},
-		{"nothing is not the empty value", func() (bool, error) { return db.CompareAndSwap(key, nil, []byte("x")) }, false, ""},
-		{"a value for the empty one", func() (bool, error) { return db.CompareAndSwap(key, []byte{}, []byte("x")) }, true, "x"},
-		{"a beginning is not the value", func() (bool, error) { return db.CompareAndSwap(key, []byte{}, nil) }, false, "x"},
+		{"the key exists", func() (bool, error) { return db.PutIfAbsent(key, []byte("x")) }, false, ""},
+		{
+			"nothing is not the empty value",
+			func() (bool, error) { return db.CompareAndSwap(key, nil, []byte("x")) },
+			false, "",
+		},
+		{
+			"a value for the empty one",
+			func() (bool, error) { return db.CompareAndSwap(key, []byte{}, []byte("x")) },
+			true, "x",
+		},
+		{
+			"a beginning is not the value",
+			func() (bool, error) { return db.CompareAndSwap(key, []byte{}, nil) },
+			false, "x",
+		},
 		{"a deletion", func() (bool, error) { return db.CompareAndSwap(key, []byte("x"), nil) }, true, "-"},
 		{"nil is put as the empty value", func() (bool, error) { return db.PutIfAbsent(key, nil) }, true, ""},
 		{"deleted by a range", func() (bool, error) {
@@ -52,7 +68,7 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 		t.Errorf("a key that is too large: %v", err)
 	}
 	if done, err := db.PutIfAbsent(key, nil); done || err != nil {
-		t.Errorf("a key that is there: %v, %v", done, err)
+		t.Errorf("an existing key: %v, %v", done, err)
 	}
 	if n := db.Metrics().Writes.Operations - before; n != 0 {
 		t.Errorf("%d operations were written, want 0", n)
@@ -60,17 +76,18 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.PutIfAbsent(key, nil); err != ErrClosed { //nolint:errorlint // it is returned bare
+	if _, err := db.PutIfAbsent(key, nil); err != ErrClosed { //nolint:errorlint // returned unwrapped
 		t.Errorf("after Close: %v", err)
 	}
 	for _, k := range [][]byte{key, make([]byte, MaxKeySize+1)} {
-		if _, err := db.CompareAndSwap(k, nil, nil); err != ErrClosed { //nolint:errorlint // it is returned bare
+		if _, err := db.CompareAndSwap(k, nil, nil); err != ErrClosed { //nolint:errorlint // returned unwrapped
 			t.Errorf("after Close: %v", err)
 		}
 	}
 }
 
-// TestConditionalWritesOfOneGroupSeeEachOther makes writers wait for a slow sync, so that the next group has many of them.
+// TestConditionalWritesOfOneGroupSeeEachOther queues writers behind a slow sync, so that the next group contains many
+// of them.
 func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 	slow, open := gated(vfs.NewMem(), func(op vfs.Op) bool { return op.Kind == vfs.OpSync && inside("(*DB).syncLog") })
 	db, err := Open("db", tiny(slow))
@@ -81,7 +98,7 @@ func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { // leads, and waits at the gate
+	wg.Go(func() { // leads its group, and waits at the gate
 		if err := db.Put([]byte("first"), nil); err != nil {
 			t.Error(err)
 		}
@@ -118,10 +135,10 @@ func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 	open()
 	wg.Wait()
 	if won["absent"] != 1 || won["counter"] != 1 {
-		t.Errorf("so many writers put each key: %v, want one", won)
+		t.Errorf("successful writers by key: %v, want one each", won)
 	}
 	if n := db.Metrics().Writes.Groups - groups; n > writers {
-		t.Errorf("%d groups for %d writers: none waited together", n, writers)
+		t.Errorf("%d groups for %d writers: no two shared a group", n, writers)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)

@@ -9,38 +9,38 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// Crashes at different operations often leave the same bytes. A store with these bytes is recovered once, and each of the
-// crashes is judged by what the recovery found.
+// Crashes at different operations often leave the same bytes. A store with these bytes is recovered only once; each
+// crash is judged by the result of that recovery.
 
-// An image is a file system that crashes left.
+// An image is a file system left by one or more crashes.
 type image struct {
 	fs    *vfs.Mem
 	once  sync.Once
 	found finding
 }
 
-// A finding is what a store held after its recovery.
+// A finding is the state of a store after its recovery.
 type finding struct {
-	contents map[string]string // for tests that do not know them by the number of commits
+	contents map[string]string // for tests that do not identify them by the number of commits
 	commits  int64
-	after    bool // the write of an earlier recovery is there
+	after    bool // the write of an earlier recovery is present
 	err      error
 }
 
-// recovered calls f with the image, unless it did before, and returns what f found.
+// recovered returns the result of calling f with the image; f is called only once per image.
 func (i *image) recovered(f func(*vfs.Mem) finding) finding {
 	i.once.Do(func() { i.found, i.fs = f(i.fs), nil })
 	return i.found
 }
 
-// images are file systems by the names and bytes of the files in "db". The zero value is ready. Many goroutines may use
-// it at the same time.
+// images is a set of file systems, identified by the names and bytes of the files in "db". The zero value is ready for
+// use. It is safe for concurrent use.
 type images struct {
 	mu sync.Mutex
 	by map[uint64]*image
 }
 
-// of returns the image with these bytes. What of them is durable makes no difference.
+// of returns the image with these bytes. Which of them are durable makes no difference.
 func (m *images) of(fsys *vfs.Mem) *image {
 	d := digest(fsys)
 	m.mu.Lock()
@@ -62,7 +62,7 @@ func (m *images) len() int {
 
 var digestSeed = maphash.MakeSeed()
 
-// digest returns a hash of the names and bytes of all files in "db", and of what fails, if anything does.
+// digest returns a hash of the names and bytes of all files in "db", and of the error, if one occurs.
 func digest(fsys *vfs.Mem) uint64 {
 	var h maphash.Hash
 	h.SetSeed(digestSeed)
@@ -71,7 +71,7 @@ func digest(fsys *vfs.Mem) uint64 {
 	buf := make([]byte, 16<<10)
 	for _, name := range names {
 		f, err := fsys.Open(filepath.Join("db", name))
-		if err != nil { // it is no file
+		if err != nil { // not a regular file
 			maphash.WriteComparable(&h, err.Error())
 			continue
 		}

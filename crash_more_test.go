@@ -18,7 +18,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestACrashDuringAManifestRoll fills a manifest, by long keys, until the next one begins, and crashes around that.
+// TestACrashDuringAManifestRoll fills a manifest with long keys until the next one begins, and crashes at the
+// operations around that.
 func TestACrashDuringAManifestRoll(t *testing.T) {
 	h := &history{}
 	manifests, rolling := 0, false
@@ -70,8 +71,8 @@ func TestACrashDuringAManifestRoll(t *testing.T) {
 	c.verifyAll(t, 500/atStride(500), 29)
 }
 
-// TestACrashUnderManyWriters has several goroutines write at once. Of each of them a prefix must survive, and a commit that
-// began when another had returned never survives without that one.
+// TestACrashUnderManyWriters writes from several goroutines. A prefix of each one's commits must survive, and a commit
+// that began after another had returned never survives without that one.
 func TestACrashUnderManyWriters(t *testing.T) {
 	const writers = 4
 	var clock atomic.Int64
@@ -104,7 +105,10 @@ func TestACrashUnderManyWriters(t *testing.T) {
 		from := len(found)
 		found = append(found,
 			state{fs: mem.Kill(), low: acked, what: fmt.Sprintf("process death before operation %d (%v)", ops, op)},
-			state{fs: mem.Crash(vfs.KeepSome(uint64(ops), 10+ops%81)), low: synced, what: fmt.Sprintf("power cut before operation %d (%v)", ops, op)})
+			state{
+				fs: mem.Crash(vfs.KeepSome(uint64(ops), 10+ops%81)), low: synced,
+				what: fmt.Sprintf("power cut before operation %d (%v)", ops, op),
+			})
 		for i, h := range hs {
 			for j := range found[from:] {
 				found[from+j].high[i] = h.started.Load()
@@ -124,7 +128,10 @@ func TestACrashUnderManyWriters(t *testing.T) {
 				var w modelWrite
 				for range 1 + rng.IntN(4) {
 					k := fmt.Sprintf("%s%02d", h.prefix, rng.IntN(20))
-					w = append(w, modelOp{key: k, del: rng.IntN(5) == 0, value: strings.Repeat(string(rune('a'+rng.IntN(26))), rng.IntN(700))})
+					w = append(w, modelOp{
+						key: k, del: rng.IntN(5) == 0,
+						value: strings.Repeat(string(rune('a'+rng.IntN(26))), rng.IntN(700)),
+					})
 				}
 				var err error
 				if rng.IntN(12) == 0 {
@@ -157,7 +164,7 @@ func TestACrashUnderManyWriters(t *testing.T) {
 		if err = errors.Join(err, db.Close()); err != nil {
 			t.Fatalf("state %d, %s: %v", n, s.what, err)
 		}
-		var last, first int64 = 0, 1 << 62 // began last of those that are there; ended first of those that are not
+		var last, first int64 = 0, 1 << 62 // latest begin of a commit that is there; earliest end of one that is not
 		for i, h := range hs {
 			own := map[string]string{}
 			for k, v := range got {
@@ -177,27 +184,29 @@ func TestACrashUnderManyWriters(t *testing.T) {
 			}
 		}
 		if first < last {
-			t.Fatalf("state %d, %s: a commit that began at %d is there, one that ended at %d is not", n, s.what, last, first)
+			t.Fatalf("state %d, %s: a commit that began at %d is there, but one that ended at %d is not", n, s.what,
+				last, first)
 		}
 		s.fs = nil
 	}
 	t.Logf("%d operations, %d states", ops, len(found))
 }
 
-// TestALogAfterAGapIsDiscardedUnlessItPromisedThatThereIsNone loses the end of a log, or all of it, as a power cut may, while a
-// younger log is there. What is in that is newer than the gap. Once the younger log, or the manifest, says that the older one
-// was durable, it is damage.
+// TestALogAfterAGapIsDiscardedUnlessItPromisedThatThereIsNone loses the end of a log, or all of it, as a power cut may,
+// while a younger log survives. The younger log's records come after the gap and are discarded. But if the younger log
+// or the manifest promises that the older log was durable, the gap is corruption.
 func TestALogAfterAGapIsDiscardedUnlessItPromisedThatThereIsNone(t *testing.T) {
 	for _, promised := range []bool{false, true} {
-		// Each gets what was written, and where its last record begins; what was reserved lies behind, and is lost, too, or not.
+		// Each function gets the written bytes and the offset of the last record; the zeros reserved after them are
+		// lost or kept.
 		for name, cut := range map[string]func(b []byte, last int) []byte{
-			"its last record is lost":              func(b []byte, last int) []byte { return b[:last] },
-			"its last record is there in part":     func(b []byte, _ int) []byte { return b[:len(b)-1000] },
-			"its last sectors read as zeros":       func(b []byte, _ int) []byte { clear(b[len(b)-1000:]); return b },
-			"its last record reads as zeros":       func(b []byte, last int) []byte { clear(b[last:]); return b },
-			"it is lost with its name":             func([]byte, int) []byte { return nil },
-			"its file is there and has no content": func(b []byte, _ int) []byte { return b[:0] },
-			"its file is there and is all zeros":   func(b []byte, _ int) []byte { clear(b); return b },
+			"its last record is lost":          func(b []byte, last int) []byte { return b[:last] },
+			"its last record is partly there":  func(b []byte, _ int) []byte { return b[:len(b)-1000] },
+			"its last sectors read as zeros":   func(b []byte, _ int) []byte { clear(b[len(b)-1000:]); return b },
+			"its last record reads as zeros":   func(b []byte, last int) []byte { clear(b[last:]); return b },
+			"it is lost with its name":         func([]byte, int) []byte { return nil },
+			"its file exists and is empty":     func(b []byte, _ int) []byte { return b[:0] },
+			"its file exists and is all zeros": func(b []byte, _ int) []byte { clear(b); return b },
 		} {
 			t.Run(fmt.Sprintf("%s, promised durable: %v", name, promised), func(t *testing.T) {
 				fsys, writes := twoLogs(t, promised)
@@ -236,18 +245,18 @@ func TestALogAfterAGapIsDiscardedUnlessItPromisedThatThereIsNone(t *testing.T) {
 				n, _ := strconv.Atoi(got["last"])
 				for i := 1; i <= writes; i++ {
 					if _, ok := got[fmt.Sprint("fill", i)]; ok != (i <= n) {
-						t.Errorf("write %d: there %v, but the last one is %d", i, ok, n)
+						t.Errorf("write %d: found %v, but the last one is %d", i, ok, n)
 					}
 				}
 				if n >= writes {
-					t.Errorf("all %d writes are there", n)
+					t.Errorf("all %d writes survived", n)
 				}
 			})
 		}
 	}
 }
 
-// lastRecord is where the last record of a log begins.
+// lastRecord returns the offset of the last record of a log.
 func lastRecord(t *testing.T, fsys vfs.FS, name string) (at int) {
 	t.Helper()
 	f, err := fsys.Open(filepath.Join("db", name))
@@ -266,7 +275,7 @@ func lastRecord(t *testing.T, fsys vfs.FS, name string) (at int) {
 	return int(ends[0])
 }
 
-// twoLogs returns what the death of a process leaves with two logs, and how many writes are in them.
+// twoLogs returns the files that a process death leaves with two logs, and the number of writes in them.
 func twoLogs(t *testing.T, promised bool) (left *vfs.Mem, writes int) {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -321,7 +330,7 @@ func twoLogs(t *testing.T, promised bool) (left *vfs.Mem, writes int) {
 	return mem.Kill(), writes
 }
 
-// rewrite replaces the content of a file; nil removes it.
+// rewrite replaces the contents of a file; a nil result removes it.
 func rewrite(t *testing.T, fsys vfs.FS, name string, change func([]byte) []byte) {
 	t.Helper()
 	b, err := vfs.ReadFile(fsys, name, 64<<20)

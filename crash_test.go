@@ -18,21 +18,21 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// At every operation on files that could matter, the power fails: with nothing of what is not synced kept, with all of it, and with
-// random parts; and the process dies. Each time the store that is found must hold a prefix of the commits, whole ones, and
-// among them all that were promised to survive that.
+// At every file operation that could matter, the power fails, with none, all or random parts of the unsynced data kept;
+// and the process dies. Each time, the store must recover a prefix of the commits, each complete, including all that
+// were promised to survive.
 
-// A history is what one writer committed, in order. Every commit writes its number under prefix and counterKey.
+// A history is the sequence of one writer's commits. Every commit writes its number under prefix and counterKey.
 type history struct {
 	prefix string        // of all its keys
-	clock  *atomic.Int64 // nil, or what tells calls of several writers apart
+	clock  *atomic.Int64 // nil, or the common clock of several writers
 
 	mu      sync.Mutex
 	commits []modelWrite
-	spans   [][2]int64          // of the clock, of each commit
-	states  []map[string]string // after that many commits; filled by all
+	spans   [][2]int64          // begin and end of each commit by the clock
+	states  []map[string]string // indexed by the number of commits; filled by all
 
-	started, acked, synced atomic.Int64 // numbers of commits: begun, returned, promised to be durable
+	started, acked, synced atomic.Int64 // numbers of commits: begun, returned, promised durable
 }
 
 const counterKey = "~commits"
@@ -41,7 +41,7 @@ func (h *history) write(db *DB, d Durability, w modelWrite) error {
 	return h.commit(d, w, func(w modelWrite) error { return db.Apply(w.batch(), d) })
 }
 
-// ingest commits puts by an Ingest, in place of a range or not: w is that range first, if replace is true.
+// ingest commits puts by an Ingest. If replace is true, the Ingest replaces a range, which is the first operation of w.
 func (h *history) ingest(db *DB, replace bool, w modelWrite) error {
 	return h.commit(Sync, w, func(w modelWrite) error {
 		var o IngestOptions
@@ -58,11 +58,11 @@ func (h *history) ingest(db *DB, replace bool, w modelWrite) error {
 				}
 			}
 		}, o)
-		return h.barrier(err) // all before it is durable, too
+		return h.barrier(err) // makes all earlier commits durable, too
 	})
 }
 
-// commit does w, after it was noted.
+// commit records w and then calls do with it.
 func (h *history) commit(d Durability, w modelWrite, do func(modelWrite) error) error {
 	h.mu.Lock()
 	n := int64(len(h.commits) + 1)
@@ -91,7 +91,7 @@ func (h *history) tick() int64 {
 	return h.clock.Add(1)
 }
 
-// barrier notes the end of a call that makes all before it durable.
+// barrier records the end of a call that makes all earlier commits durable.
 func (h *history) barrier(err error) error {
 	if err == nil {
 		h.synced.Store(h.acked.Load())
@@ -99,7 +99,7 @@ func (h *history) barrier(err error) error {
 	return err
 }
 
-// all is the states after 0, 1, 2 … commits.
+// all returns the states after 0, 1, 2 … commits.
 func (h *history) all() []map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,15 +129,15 @@ func (w modelWrite) batch() *Batch {
 	return b
 }
 
-// A crashed file system, and the commits of which it must hold at least low and at most high; cut is low after a power cut
-// that follows.
+// crashed is a file system after a crash. It must hold at least low and at most high commits; cut is the lower bound
+// after a further power cut.
 type crashed struct {
 	fs             *vfs.Mem
-	image          *image // in place of fs
+	image          *image // used instead of fs
 	low, cut, high int64
-	op             int  // before which it crashed
-	unsynced       bool // what it holds may not be durable
-	after          bool // the write of the recovery before was acknowledged
+	op             int  // the crash was before this operation
+	unsynced       bool // some of its data may not be durable
+	after          bool // the write of the previous recovery was acknowledged
 	what           string
 }
 
@@ -146,8 +146,8 @@ type crasher struct {
 	mem    *vfs.Mem
 	h      *history
 	seed   uint64
-	random int               // random subsets for each operation
-	pause  func(vfs.Op)      // before the operation; nil for none
+	random int               // number of random subsets for each operation
+	pause  func(vfs.Op)      // called before the operation; may be nil
 	want   func(vfs.Op) bool // nil for every operation
 
 	mu    sync.Mutex
@@ -171,7 +171,7 @@ func (c *crasher) hook(op vfs.Op) error {
 	return nil
 }
 
-// clone crashes now. The bounds are taken so that what happens meanwhile only widens them.
+// clone simulates crashes now. Concurrent commits can only widen the bounds that it records.
 func (c *crasher) clone(op string) {
 	synced, acked := c.h.synced.Load(), c.h.acked.Load()
 	from := len(c.found)
@@ -182,7 +182,10 @@ func (c *crasher) clone(op string) {
 		crashed{fs: c.mem.Crash(vfs.KeepAll), low: acked, cut: acked, what: at("all kept")})
 	for i := range c.random * *long {
 		seed, percent := c.seed<<48+uint64(c.op)<<16+uint64(i), (15+35*i)%100
-		c.found = append(c.found, crashed{fs: c.mem.Crash(vfs.KeepSome(seed, percent)), low: synced, cut: synced, what: at(fmt.Sprintf("%d %% kept by seed %#x", percent, seed))})
+		c.found = append(c.found, crashed{
+			fs: c.mem.Crash(vfs.KeepSome(seed, percent)), low: synced, cut: synced,
+			what: at(fmt.Sprintf("%d %% kept by seed %#x", percent, seed)),
+		})
 	}
 	high := c.h.started.Load()
 	for i := range c.found[from:] {
@@ -190,15 +193,16 @@ func (c *crasher) clone(op string) {
 	}
 }
 
-// verifyAll verifies every n-th of what was found, on two goroutines; and some, more where nested is small, with crashes of
-// their own recovery: process deaths above all, as they leave what a power cut can still take.
+// verifyAll verifies every stride-th crash on two goroutines. For some, more with a small nested, it also crashes their
+// recovery: mostly for process deaths, since a later power cut can still lose their unsynced data.
 func (c *crasher) verifyAll(t *testing.T, stride, nested int) {
 	t.Helper()
 	states := c.h.all()
 	distinct := new(images)
 	for i := range c.found {
 		s := &c.found[i]
-		inside := nested > 0 && (s.unsynced && (s.op < 16 || s.op%nested == 0) || !s.unsynced && i/stride%(8*nested) == 0)
+		inside := nested > 0 && (s.unsynced && (s.op < 16 || s.op%nested == 0) ||
+			!s.unsynced && i/stride%(8*nested) == 0)
 		if i%stride > 0 || !inside {
 			if i%stride == 0 {
 				s.image = distinct.of(s.fs)
@@ -239,7 +243,7 @@ func (c *crasher) verifyAll(t *testing.T, stride, nested int) {
 		c.op, done.Load(), distinct.len(), inside.Load(), distinctInside.Load())
 }
 
-// judge holds what a recovery found against the bounds of a crash.
+// judge checks the result of a recovery against the bounds of a crash.
 func (s *crashed) judge(r finding) error {
 	switch {
 	case r.err != nil:
@@ -252,7 +256,7 @@ func (s *crashed) judge(r finding) error {
 	return nil
 }
 
-// verify opens what a crash left and says how many commits it holds. The store must then be as good as any.
+// verify opens a crashed file system and returns the number of commits in it. The store must then be fully usable.
 func verify(fsys *vfs.Mem, states []map[string]string) (r finding) {
 	if r = recoverFrom(fsys, states, func() {}); r.err != nil {
 		return r
@@ -262,12 +266,12 @@ func verify(fsys *vfs.Mem, states []map[string]string) (r finding) {
 	}
 	db, err := Open("db", tiny(fsys))
 	if err != nil {
-		r.err = fmt.Errorf("opened again: %w", err)
+		r.err = fmt.Errorf("reopened: %w", err)
 		return r
 	}
 	v, err := db.Get([]byte(afterKey))
 	if err != nil || string(v) != "x" {
-		err = fmt.Errorf("the write after it: %q, %w", v, err)
+		err = fmt.Errorf("a write after the recovery: %q, %w", v, err)
 	}
 	r.err = errors.Join(err, db.Close())
 	return r
@@ -275,7 +279,7 @@ func verify(fsys *vfs.Mem, states []map[string]string) (r finding) {
 
 const afterKey = "~after" // written by the store that recovered
 
-// recoverFrom opens the store, compares it, writes to it, says so, and closes it.
+// recoverFrom opens the store, compares it, writes to it, calls written, and closes it.
 func recoverFrom(fsys vfs.FS, states []map[string]string, written func()) (r finding) {
 	db, err := Open("db", tiny(fsys))
 	if err != nil {
@@ -297,7 +301,7 @@ func recoverFrom(fsys vfs.FS, states []map[string]string, written func()) (r fin
 	return r
 }
 
-// prefixOf says after which commit a store had these contents.
+// prefixOf returns the number of commits that produce these contents.
 func prefixOf(got map[string]string, states []map[string]string, prefix string, low, high int64) (k int64, err error) {
 	if v, ok := got[prefix+counterKey]; ok {
 		if k, err = strconv.ParseInt(v, 10, 64); err != nil {
@@ -313,13 +317,13 @@ func prefixOf(got map[string]string, states []map[string]string, prefix string, 
 	return k, nil
 }
 
-// verifyNested crashes recovery itself, and the first write and the Close after it, at each operation. What was found the
-// first time must be found again, except for what a power cut may take from a process death. It returns the number of
-// crashes, and of images that they left.
+// verifyNested crashes the recovery, the first write and the Close after it at each operation. The second recovery must
+// find the same commits as the first, except for those that a power cut may take after a process death. It returns the
+// number of crashes and of their distinct images.
 func (s *crashed) verifyNested(states []map[string]string) (n, distinct int, err error) {
 	var mu sync.Mutex
 	var again []crashed
-	var exact []bool // what the first recovery found is durable
+	var exact []bool // the result of the first recovery is durable
 	var written atomic.Bool
 	first := recoverFrom(vfs.NewHook(s.fs, func(op vfs.Op) error {
 		if !op.Kind.Changes() {
@@ -330,7 +334,10 @@ func (s *crashed) verifyNested(states []map[string]string) (n, distinct int, err
 		after := written.Load()
 		durable := after || !s.unsynced
 		for i, keep := range []vfs.Keep{vfs.KeepNothing, vfs.KeepAll, vfs.KeepSome(uint64(len(again)), 50)} {
-			again = append(again, crashed{fs: s.fs.Crash(keep), low: s.cut, high: s.high, after: after, what: fmt.Sprintf("then before %v, kind %d", op, i)})
+			again = append(again, crashed{
+				fs: s.fs.Crash(keep), low: s.cut, high: s.high, after: after,
+				what: fmt.Sprintf("then before %v, kind %d", op, i),
+			})
 			exact = append(exact, durable || i == 1)
 		}
 		return nil
@@ -352,7 +359,7 @@ func (s *crashed) verifyNested(states []map[string]string) (n, distinct int, err
 	return len(again), left.len(), nil
 }
 
-// reopen is recoverFrom where the write of an earlier recovery may be there.
+// reopen opens a store that may contain the write of an earlier recovery, reads it and closes it.
 func reopen(fsys *vfs.Mem, states []map[string]string) (r finding) {
 	db, err := Open("db", tiny(fsys))
 	if err != nil {
@@ -368,7 +375,7 @@ func reopen(fsys *vfs.Mem, states []map[string]string) (r finding) {
 	return r
 }
 
-// A script is what a writer does: all ways in which files come and go.
+// script performs the operations of a writer, with all ways in which files are created and removed.
 func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 	ctx := context.Background()
 	payload := make([]byte, 4000)
@@ -416,7 +423,10 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 			}
 			for range n {
 				from := rng.IntN(len(payload) - 10)
-				w = append(w, modelOp{key: fmt.Sprintf("k%02d", rng.IntN(40)), value: string(payload[from:min(len(payload), from+1+rng.IntN(1500))])})
+				w = append(w, modelOp{
+					key:   fmt.Sprintf("k%02d", rng.IntN(40)),
+					value: string(payload[from:min(len(payload), from+1+rng.IntN(1500))]),
+				})
 			}
 			return h.ingest(db, replace, w)
 		}
@@ -441,10 +451,19 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 	}
 	for _, steps := range [][]func(*DB) error{
 		{writes(6, Sync, 50), writes(4, NoSync, 50), sync, writes(3, NoSync, 50)},
-		{writes(25, NoSync, 4000), writes(1, Sync, 50), writes(8, DefaultDurability, 50), flush, writes(3, NoSync, 50), compact},
+		{
+			writes(25, NoSync, 4000), writes(1, Sync, 50), writes(8, DefaultDurability, 50), flush,
+			writes(3, NoSync, 50), compact,
+		},
 		{},
-		{writes(40, DefaultDurability, 4000), writes(5, NoSync, 50), flush, writes(20, NoSync, 4000), sync, writes(5, NoSync, 3000)},
-		{writes(2, Sync, 10), ingest(20, false), writes(3, NoSync, 50), ingest(5, true), writes(2, NoSync, 50), ingest(0, true)},
+		{
+			writes(40, DefaultDurability, 4000), writes(5, NoSync, 50), flush, writes(20, NoSync, 4000), sync,
+			writes(5, NoSync, 3000),
+		},
+		{
+			writes(2, Sync, 10), ingest(20, false), writes(3, NoSync, 50), ingest(5, true), writes(2, NoSync, 50),
+			ingest(0, true),
+		},
 		{ingest(30, true), compact, writes(1, Sync, 10)},
 	} {
 		if err := session(steps...); err != nil {
@@ -454,19 +473,19 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 	return nil
 }
 
-// TestEveryCrashLeavesAPrefixOfTheCommits counts its states: thousands in the ordinary run.
+// TestEveryCrashLeavesAPrefixOfTheCommits logs its number of states: thousands in an ordinary run.
 func TestEveryCrashLeavesAPrefixOfTheCommits(t *testing.T) {
 	for i, tt := range []struct {
 		name  string
 		pause func(vfs.Op)
 	}{
 		{"at every operation of a script", nil},
-		{"while syncs are slow and unsynced writes run ahead of them", func(op vfs.Op) {
+		{"while syncs are slow and unsynced writes overtake them", func(op vfs.Op) {
 			if op.Kind == vfs.OpSync || op.Kind == vfs.OpSyncDir {
 				time.Sleep(3 * time.Millisecond)
 			}
 		}},
-		{"while tables are slow to be written", func(op vfs.Op) {
+		{"while writing tables is slow", func(op vfs.Op) {
 			if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") {
 				time.Sleep(5 * time.Millisecond)
 			}

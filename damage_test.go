@@ -21,12 +21,12 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A damageStore is a small store of all kinds of files, whose bytes are then changed.
+// A damageStore is a small store with files of all kinds, to be damaged.
 type damageStore struct {
 	fs     *vfs.Mem
 	files  []string            // all but LOCK
-	want   map[string]string   // what it holds
-	states []map[string]string // what it held after each unsynced write that its logs end with; nil if it was closed
+	want   map[string]string   // its contents
+	states []map[string]string // contents after each trailing unsynced write; nil if it was closed
 }
 
 func (d *damageStore) options(fsys vfs.FS) *Options {
@@ -35,8 +35,8 @@ func (d *damageStore) options(fsys vfs.FS) *Options {
 	return o
 }
 
-// newDamageStore makes tables in several levels and, if it shall not be closed, two logs, of which the younger says that the
-// older is durable, and ends with writes that were not synced.
+// newDamageStore makes tables on several levels. Unless closed, it also leaves two logs: the younger promises that the
+// older is durable, and ends with unsynced writes.
 func newDamageStore(t *testing.T, closed bool) *damageStore {
 	t.Helper()
 	d := &damageStore{fs: vfs.NewMem(), want: map[string]string{}}
@@ -54,7 +54,10 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 	}
 	put := func(i, size int, how Durability) {
 		t.Helper()
-		w := modelWrite{{key: fmt.Sprintf("key%03d", i), value: strings.Repeat(fmt.Sprint(i, "."), size)}, {key: fmt.Sprintf("key%03d", i-7), del: true}}
+		w := modelWrite{
+			{key: fmt.Sprintf("key%03d", i), value: strings.Repeat(fmt.Sprint(i, "."), size)},
+			{key: fmt.Sprintf("key%03d", i-7), del: true},
+		}
 		if err := db.Apply(w.batch(), how); err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +85,7 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 			t.Fatal(err)
 		}
 	} else {
-		for len(logsIn(t, d.fs)) > 0 { // until those of the flushes are removed
+		for len(logsIn(t, d.fs)) > 0 { // until the flushed logs are removed
 			time.Sleep(time.Millisecond)
 		}
 		hold.Store(true)
@@ -112,17 +115,17 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 	return d
 }
 
-// An outcome is what came of reading a damaged store.
+// An outcome is the result of reading a damaged store.
 type outcome struct {
 	err   error             // of Open, Get or Scan
-	got   map[string]string // where there is no error
+	got   map[string]string // if there is no error
 	check error             // of Check
-	left  error             // what is still open after it
+	left  error             // names the files still open afterwards
 }
 
 var errWrongAnswer = errors.New("wrong answers of Get")
 
-// read opens a store and reads all of it in every way. Only lookups that fail may disagree with the scan.
+// read opens a store and reads all of it in every way. A lookup may differ from the scan only by failing.
 func (d *damageStore) read(on vfs.FS) (o outcome) {
 	fsys := trackOpen(on)
 	defer func() { o.left = fsys.left() }()
@@ -161,8 +164,8 @@ func (d *damageStore) read(on vfs.FS) (o outcome) {
 	return o
 }
 
-// judge says what is wrong with an outcome: anything but the same data, or an error that names the file and the place. Of a
-// store that was closed all damage is found.
+// judge returns an error unless the outcome is the same data, or an error that names the file and the offset. In a
+// store that was closed, all damage must be found.
 func (d *damageStore) judge(o outcome, file string, mayEndEarly bool) error {
 	if o.left != nil {
 		return o.left
@@ -182,7 +185,7 @@ func (d *damageStore) judge(o outcome, file string, mayEndEarly bool) error {
 	}
 	switch {
 	case o.err != nil:
-		return nil //nolint:nilerr // it is damage, by its name
+		return nil //nolint:nilerr // the error is the expected damage
 	case diff(o.got, d.want) == "":
 		if o.check == nil && d.states == nil {
 			return errors.New("check found nothing")
@@ -194,10 +197,10 @@ func (d *damageStore) judge(o outcome, file string, mayEndEarly bool) error {
 	return fmt.Errorf("%s: wrong contents, no error: %s", file, diff(o.got, d.want))
 }
 
-// written is a log without the zeros that are reserved behind what was written.
+// written returns a log without the reserved zeros at its end.
 func written(b []byte) []byte { return bytes.TrimRight(b, "\x00") }
 
-// damaged changes a file of a copy of the store; nil removes it.
+// damaged returns a copy of the store with one file changed; a nil result of change removes the file.
 func (d *damageStore) damaged(t *testing.T, file string, change func(b []byte) []byte) *vfs.Mem {
 	t.Helper()
 	fsys := d.fs.Kill()
@@ -230,7 +233,7 @@ func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
 				for at := range b {
 					switch {
 					case at <= 64 || at >= len(b)-10 || at%(100/atStride(100)) == 0 && at < end:
-					case at >= end-100 && at < end+100 || at%(20<<10) == 0: // of the zeros that are reserved, some
+					case at >= end-100 && at < end+100 || at%(20<<10) == 0: // a sample of the reserved zeros
 					default:
 						continue
 					}
@@ -260,12 +263,12 @@ func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			t.Logf("%d bytes of %d files, %d noticed while reading", len(places), len(d.files), noticed.Load())
+			t.Logf("%d bytes of %d files, %d detected while reading", len(places), len(d.files), noticed.Load())
 		})
 	}
 }
 
-// TestEveryLostPartIsFoundOrWasNeverPromised cuts, empties, removes and exchanges files.
+// TestEveryLostPartIsFoundOrWasNeverPromised truncates, empties, removes and exchanges files.
 func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
 	for _, closed := range []bool{true, false} {
 		d := newDamageStore(t, closed)
@@ -277,7 +280,7 @@ func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
 			}
 			if sizes[file] = len(b); strings.HasSuffix(file, ".log") {
 				if sizes[file] = len(written(b)); sizes[file] == len(b) {
-					t.Fatalf("%s has nothing reserved", file)
+					t.Fatalf("%s has no reserved space", file)
 				}
 			}
 		}
@@ -288,27 +291,29 @@ func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
 			o := d.read(fsys)
 			err := d.judge(o, file, true)
 			switch {
-			case harmless || isLast(file): // the end of the last log may be where a crash stopped its writing (I9)
+			case harmless || isLast(file): // a crash may have truncated the last log (I9)
 				if o.err != nil && !errors.Is(o.err, ErrCorruption) {
 					t.Errorf("closed %v, %s %s: %v", closed, file, how, o.err)
 				}
 			case err != nil:
 				t.Errorf("closed %v, %s %s: %v", closed, file, how, err)
 			case closed && o.err == nil && o.check == nil:
-				t.Errorf("closed %v, %s %s: not noticed", closed, file, how)
+				t.Errorf("closed %v, %s %s: not detected", closed, file, how)
 			}
 		}
 		for _, file := range d.files {
 			n := sizes[file]
 			for _, keep := range []int{n - 1, n - 7, n - 100, n / 2, n / 3, 40, 1, 0} {
 				if keep >= 0 && keep < n {
-					ask(file, fmt.Sprintf("cut to %d of %d bytes", keep, n), d.damaged(t, file, func(b []byte) []byte { return b[:keep] }), false)
+					ask(file, fmt.Sprintf("cut to %d of %d bytes", keep, n),
+						d.damaged(t, file, func(b []byte) []byte { return b[:keep] }), false)
 				}
 				if keep >= 0 && keep < n && !closed && strings.HasSuffix(file, ".log") {
-					ask(file, fmt.Sprintf("zeros after %d of %d bytes", keep, n), d.damaged(t, file, func(b []byte) []byte { clear(b[keep:]); return b }), false)
+					ask(file, fmt.Sprintf("zeros after %d of %d bytes", keep, n),
+						d.damaged(t, file, func(b []byte) []byte { clear(b[keep:]); return b }), false)
 				}
 			}
-			if strings.HasSuffix(file, ".log") { // all that was written is there
+			if strings.HasSuffix(file, ".log") { // only reserved zeros are cut off
 				for _, keep := range []int{n, n + 1, n + 30, n + 1000} {
 					o := d.read(d.damaged(t, file, func(b []byte) []byte { return b[:keep] }))
 					if o.err != nil || o.check != nil || diff(o.got, d.want) != "" {
@@ -316,8 +321,11 @@ func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
 					}
 				}
 			}
-			ask(file, "longer by a byte", d.damaged(t, file, func(b []byte) []byte { return append(b, 0) }), strings.HasPrefix(file, "MANIFEST")) // the beginning of an edit
-			ask(file, "with zeros in the middle", d.damaged(t, file, func(b []byte) []byte { clear(b[n/3 : n/2+1]); return b }), false)
+			// In a manifest, a further byte is the beginning of an edit.
+			ask(file, "longer by a byte", d.damaged(t, file, func(b []byte) []byte { return append(b, 0) }),
+				strings.HasPrefix(file, "MANIFEST"))
+			ask(file, "with zeros in the middle", d.damaged(t, file,
+				func(b []byte) []byte { clear(b[n/3 : n/2+1]); return b }), false)
 			ask(file, "removed", d.damaged(t, file, func([]byte) []byte { return nil }), false)
 			for _, other := range d.files {
 				if other != file && filepath.Ext(other) == filepath.Ext(file) {
@@ -325,7 +333,8 @@ func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					ask(file, "replaced by "+other, d.damaged(t, file, func([]byte) []byte { return bytes.Clone(b) }), false)
+					ask(file, "replaced by "+other, d.damaged(t, file, func([]byte) []byte { return bytes.Clone(b) }),
+						false)
 				}
 			}
 		}
@@ -353,13 +362,14 @@ func TestADamagedFilterAnswersMaybeAndIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := start + int(header.Units[0].Offset+header.Units[0].Bytes()) // where damage leaves the first unit in use
+	// Damage from here on leaves the first unit in use.
+	second := start + int(header.Units[0].Offset+header.Units[0].Bytes())
 	for at := start; at < start+int(meta.FilterLen); at += 5 {
 		fsys := d.damaged(t, file, func(b []byte) []byte { b[at] ^= 0x40; return b })
 		_, checkErr := Check(t.Context(), "db", d.options(fsys), nil)
 		var damage *CorruptionError
 		if !errors.As(checkErr, &damage) || damage.File != file {
-			t.Fatalf("byte %d of the filter: check says %v, want damage in %s", at-start, checkErr, file)
+			t.Fatalf("byte %d of the filter: check returned %v, want damage in %s", at-start, checkErr, file)
 		}
 		db, err := Open("db", d.options(fsys))
 		if err != nil {
@@ -374,7 +384,8 @@ func TestADamagedFilterAnswersMaybeAndIsReported(t *testing.T) {
 			unfiltered += l.Unfiltered
 		}
 		if counted != 1 || unfiltered == 0 && at < second {
-			t.Fatalf("byte %d of the filter: %d filters are counted as damaged and %d searches as unfiltered, want 1 and some unless the first unit is whole", at-start, counted, unfiltered)
+			t.Fatalf("byte %d of the filter: %d filters are counted as damaged and %d searches as unfiltered, "+
+				"want 1 and some unless the first unit is intact", at-start, counted, unfiltered)
 		}
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
@@ -382,7 +393,7 @@ func TestADamagedFilterAnswersMaybeAndIsReported(t *testing.T) {
 	}
 }
 
-// TestANewerFormatIsRefused raises the version in each kind of file, with the checksum that goes with it.
+// TestANewerFormatIsRefused raises the version in each kind of file, with a matching checksum.
 func TestANewerFormatIsRefused(t *testing.T) {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	d := newDamageStore(t, false)
@@ -403,8 +414,9 @@ func TestANewerFormatIsRefused(t *testing.T) {
 		})
 		before := dirOf(t, fsys)
 		o := d.read(fsys)
-		if !errors.Is(o.err, ErrUnsupportedVersion) || errors.Is(o.err, ErrCorruption) || !strings.Contains(o.err.Error(), file) {
-			t.Errorf("%s: %v, want an unsupported version, by name", file, o.err)
+		if !errors.Is(o.err, ErrUnsupportedVersion) || errors.Is(o.err, ErrCorruption) ||
+			!strings.Contains(o.err.Error(), file) {
+			t.Errorf("%s: %v, want an unsupported version error with the file's name", file, o.err)
 		}
 		if !strings.HasSuffix(file, ".sst") {
 			if changed := diff(dirOf(t, fsys), before); changed != "" {
@@ -414,7 +426,7 @@ func TestANewerFormatIsRefused(t *testing.T) {
 	}
 }
 
-// dirOf is all files of a store and what is in them.
+// dirOf returns the contents of all files of a store, by name.
 func dirOf(t *testing.T, fsys vfs.FS) map[string]string {
 	t.Helper()
 	names, err := fsys.List("db")

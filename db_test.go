@@ -10,11 +10,11 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// small are options with which a few thousand keys make a deep tree.
+// small returns options with which a few thousand keys make a deep tree.
 func small(fs vfs.FS) *Options {
 	return &Options{
-		FS: fs, MemoryBudget: 8 << 20, MemtableSize: 32 << 10, TableSize: 16 << 10, BaseLevelSize: 64 << 10, LevelRatio: 4,
-		BlockSize: 1 << 10,
+		FS: fs, MemoryBudget: 8 << 20, MemtableSize: 32 << 10, TableSize: 16 << 10, BaseLevelSize: 64 << 10,
+		LevelRatio: 4, BlockSize: 1 << 10,
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestStretchesOfDeadKeysHideNothing takes keys away in long rows, puts some back, and holds iterators in both directions and
-// at several moments against a map.
+// TestStretchesOfDeadKeysHideNothing deletes long ranges of keys, puts some back, and compares iterators in both
+// directions, of several ages, with a map.
 func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 	jumps := 0
 	for seed := range uint64(atStride(60)) {
@@ -72,7 +72,7 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 					}
 					return n
 				}()))
-				if i < len(want) && it.Valid() { // the seek may end at an earlier one
+				if i < len(want) && it.Valid() { // the seek may land on an earlier key
 					at, _ = slices.BinarySearch(want, int(binary.BigEndian.Uint16(it.Key())))
 				}
 			default:
@@ -86,7 +86,7 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 			for step := 0; ; step++ {
 				inside := at >= 0 && at < len(want)
 				if ok != inside || ok && int(binary.BigEndian.Uint16(it.Key())) != want[at] {
-					t.Fatalf("seed %d: stands at %v (%v), want place %d of %d", seed, it.Key(), ok, at, len(want))
+					t.Fatalf("seed %d: at %v (%v), want index %d of %d", seed, it.Key(), ok, at, len(want))
 				}
 				if !ok || step == 8 {
 					return
@@ -100,7 +100,7 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 		}
 		for range 120 {
 			switch rng.IntN(6) {
-			case 0: // a row of keys goes
+			case 0: // delete a row of keys
 				from := rng.IntN(n)
 				for i := from; i < min(n, from+rng.IntN(200)); i++ {
 					if err := db.Delete(key(i)); err != nil {
@@ -143,7 +143,7 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 	}
 }
 
-// TestAPutIntoADeadStretchIsSeenAtOnce has writers put keys where others have just learned that nothing lives.
+// TestAPutIntoADeadStretchIsSeenAtOnce puts keys where other readers have just remembered a range without live keys.
 func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
 	o := tiny(vfs.NewMem())
 	o.Durability, o.MemtableSize = NoSync, 1<<20
@@ -215,7 +215,7 @@ func errOf(errs ...error) error {
 	return nil
 }
 
-// TestLongBoundsEndWhereTheySay walks over dead keys up to bounds that are longer than any key.
+// TestLongBoundsEndWhereTheySay iterates over dead keys up to bounds that are longer than any key.
 func TestLongBoundsEndWhereTheySay(t *testing.T) {
 	for _, length := range []int{1, MaxKeySize, MaxKeySize + 1, MaxKeySize + 2, MaxKeySize + 100} {
 		for _, back := range []bool{false, true} {
@@ -230,7 +230,7 @@ func TestLongBoundsEndWhereTheySay(t *testing.T) {
 				t.Fatal(err)
 			}
 			bound := bytes.Repeat([]byte("b"), length)
-			for range 3 { // the first one turns the notes on, which need a write
+			for range 3 { // the first one enables the notes, which need a write
 				var it *Iterator
 				if back {
 					it = db.Iter(IterOptions{})

@@ -15,11 +15,11 @@ import (
 	"unicode/utf8"
 )
 
-// TestDocumentsNameWhatThereIs checks that each name of this package in docs exists. In a table only the second column is
-// about this package.
+// TestDocumentsNameWhatThereIs checks that each name of this package in docs exists. In a table, only the second column
+// is about this package.
 func TestDocumentsNameWhatThereIs(t *testing.T) {
 	exported := exportedNames(t)
-	variables := map[string]string{ // by which the documents call values of these types
+	variables := map[string]string{ // names of variables in the documents, with their types
 		"db": "DB.", "b": "Batch.", "it": "Iterator.", "snap": "Snapshot.", "bloomkv": "",
 		"Options": "Options.", "IterOptions": "IterOptions.", "IngestOptions": "IngestOptions.",
 	}
@@ -49,13 +49,13 @@ func TestDocumentsNameWhatThereIs(t *testing.T) {
 			}
 		}
 		if uses == 0 {
-			t.Errorf("%s names nothing of this package", document)
+			t.Errorf("%s mentions no name of this package", document)
 		}
 	}
 }
 
-// TestDocumentsNameFilesAndTestsThatExist checks the links of all documents, the tests and Go files that
-// they name, and the width of their lines, tables and links excepted.
+// TestDocumentsNameFilesAndTestsThatExist checks the links of all documents, the tests and Go files that they name, and
+// the width of their lines, except for tables and links.
 func TestDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 	declaration := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 	tests := make(map[string]bool)

@@ -99,7 +99,7 @@ func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
 	}
 }
 
-// asking is a handler that looks at the store whenever it hears something.
+// asking is a slog.Handler that calls methods of the store at each record.
 type asking struct {
 	slog.Handler
 
@@ -138,11 +138,11 @@ func TestALoggerMayAskForMetrics(t *testing.T) {
 		t.Errorf("got %v, want ErrReadOnly", err)
 	}
 	if handler.heard == 0 {
-		t.Error("the logger heard nothing")
+		t.Error("nothing was logged")
 	}
 	handler.db = nil
 	if err := db.Close(); !errors.Is(err, ErrReadOnly) {
-		t.Errorf("Close: %v, want what went wrong", err)
+		t.Errorf("Close: %v, want the cause", err)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	for i := range 2 { // the first flush hangs, the second has no room
+	for i := range 2 { // the first flush hangs, the second has to wait
 		if err := db.Put(fmt.Appendf(nil, "%d", i), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestABatchThatTheLogCannotTakeIsRefusedBefore(t *testing.T) {
 	}
 }
 
-// TestRunsThatDoNotChangeAreKept: a flush makes one run, however many there are.
+// TestRunsThatDoNotChangeAreKept: a flush adds one run and keeps the others.
 func TestRunsThatDoNotChangeAreKept(t *testing.T) {
 	db, err := Open("db", &Options{FS: vfs.NewMem(), Durability: NoSync})
 	if err != nil {
@@ -191,7 +191,7 @@ func TestRunsThatDoNotChangeAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if after := db.tree.Load().Runs; len(after) != i+1 || !slices.Equal(after[1:], before) {
-			t.Errorf("flush %d: the runs are not one more than before", i+1)
+			t.Errorf("flush %d: the runs are not the previous ones and a new one", i+1)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A listener keeps what events and a logger tell, and asks for Metrics each time.
+// A listener records events and log records, and calls Metrics at each.
 type listener struct {
 	mu         sync.Mutex
 	db         *DB // nil until Open has returned, and after Close
@@ -35,7 +35,7 @@ type listener struct {
 	closed     bool
 }
 
-// listen adds a listener to options.
+// listen returns a listener and installs it in the options.
 func listen(o *Options) *listener {
 	l := &listener{logged: map[string]int{}}
 	o.Logger = slog.New(l)
@@ -78,7 +78,7 @@ func (l *listener) open(t *testing.T, o *Options) *DB {
 	return db
 }
 
-// close closes the store and wants nothing to be told from then on.
+// close closes the store and fails the test at any later event.
 func (l *listener) close(t *testing.T) {
 	t.Helper()
 	l.mu.Lock()
@@ -102,7 +102,7 @@ func (l *listener) Enabled(context.Context, slog.Level) bool { return true }
 func (l *listener) WithAttrs([]slog.Attr) slog.Handler       { return l }
 func (l *listener) WithGroup(string) slog.Handler            { return l }
 
-// Handle counts records by message.
+// Handle counts log records by message.
 func (l *listener) Handle(_ context.Context, r slog.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,7 +146,7 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 			t.Errorf("ingested %+v, want 1000 versions after the 4000", i)
 		}
 	}
-	made := len(l.flushes) // a table each, and more
+	made := len(l.flushes) // at least one table each
 	for _, c := range l.compacted {
 		read += c.BytesRead
 		written += c.BytesWritten
@@ -156,28 +156,31 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 			merges++
 			made += c.Outputs
 		}
-		if c.To < c.From || c.Inputs == 0 || c.Moved && (c.Inputs != c.Outputs || c.Versions > 0) || c.Dropped > c.Versions {
+		if c.To < c.From || c.Inputs == 0 || c.Moved && (c.Inputs != c.Outputs || c.Versions > 0) ||
+			c.Dropped > c.Versions {
 			t.Errorf("compacted %+v", c)
 		}
 	}
 	w := m.Writes
 	if flushed != w.FlushBytes || uint64(len(l.flushes)) != w.Flushes || ingested != w.IngestBytes || w.Ingests != 1 ||
 		read != w.CompactedRead || written != w.CompactedBytes || merges != w.Compactions || moves != w.Moves {
-		t.Errorf("events tell of %d flushes with %d bytes, %d ingested, %d merges of %d bytes into %d, %d moves; metrics are\n%v",
+		t.Errorf("events report %d flushes with %d bytes, %d ingested, %d merges of %d bytes into %d, %d moves; "+
+			"metrics are\n%v",
 			len(l.flushes), flushed, ingested, merges, read, written, moves, m)
 	}
 	if len(l.created) < made {
 		t.Errorf("%d tables created, want at least the %d of flushes and compactions", len(l.created), made)
 	}
 	for message, want := range map[string]int{
-		"flushed": len(l.flushes), "compacted": len(l.compacted), "ingested": 1, "table created": len(l.created), "table removed": len(l.removed),
-		"opened": 1, "closed": 1, "writes stalled": len(l.stalls), "damage": 0, "background work failed": 0,
+		"flushed": len(l.flushes), "compacted": len(l.compacted), "ingested": 1, "table created": len(l.created),
+		"table removed": len(l.removed), "opened": 1, "closed": 1, "writes stalled": len(l.stalls), "damage": 0,
+		"background work failed": 0,
 	} {
 		if l.logged[message] != want {
-			t.Errorf("%q was logged %d times, events tell of %d", message, l.logged[message], want)
+			t.Errorf("%q was logged %d times, events report %d", message, l.logged[message], want)
 		}
 	}
-	// What was created and not removed is what there is.
+	// The tables created and not removed are those that exist.
 	left := map[string]uint64{}
 	for _, c := range l.created {
 		if _, twice := left[c.Path]; twice {
@@ -187,7 +190,7 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 	}
 	for _, r := range l.removed {
 		if bytes, there := left[r.Path]; !there || bytes != r.Bytes {
-			t.Errorf("%+v was removed, want one that was created, with %d bytes", r, bytes)
+			t.Errorf("%+v was removed, want a created table with %d bytes", r, bytes)
 		}
 		delete(left, r.Path)
 	}
@@ -201,12 +204,13 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 			continue
 		}
 		tables++
-		if info, err := o.FS.Stat(filepath.Join("db", name)); err != nil || left[filepath.Join("db", name)] != uint64(info.Size()) {
-			t.Errorf("%s was not told of: %v", name, err)
+		if info, err := o.FS.Stat(filepath.Join("db", name)); err != nil ||
+			left[filepath.Join("db", name)] != uint64(info.Size()) {
+			t.Errorf("%s was not reported: %v", name, err)
 		}
 	}
 	if tables == 0 || tables != len(left) {
-		t.Errorf("%d tables on the disk, events tell of %d", tables, len(left))
+		t.Errorf("%d tables on the disk, events report %d", tables, len(left))
 	}
 }
 
@@ -228,7 +232,8 @@ func TestEventsTellOfTablesThatOpenMakesOfLogs(t *testing.T) {
 	l.open(t, o)
 	l.close(t)
 	if len(l.created) != 1 || l.created[0].Level != 0 || l.created[0].Entries != 1 || l.logged["log replayed"] != 1 {
-		t.Errorf("created %+v, %d logs replayed; want one table of one key, and one log", l.created, l.logged["log replayed"])
+		t.Errorf("created %+v, %d logs replayed; want one table of one key, and one log", l.created,
+			l.logged["log replayed"])
 	}
 }
 
@@ -272,12 +277,13 @@ func TestDamageIsToldOncePerPlace(t *testing.T) {
 		}
 	}
 	if failed < 20 || len(l.damage) != 2 || l.logged["damage"] != 2 {
-		t.Errorf("%d lookups failed, %d places were told, %d logged; want many, 2 and 2: %v", failed, len(l.damage), l.logged["damage"], l.damage)
+		t.Errorf("%d lookups failed, %d offsets were reported, %d logged; want many, 2 and 2: %v", failed,
+			len(l.damage), l.logged["damage"], l.damage)
 	}
 	for _, err := range l.damage {
 		var c *CorruptionError
 		if !errors.As(err, &c) || c.File != name {
-			t.Errorf("told of %v, want a CorruptionError with file %s", err, name)
+			t.Errorf("reported %v, want a CorruptionError with file %s", err, name)
 		}
 	}
 	l.close(t)
@@ -312,22 +318,24 @@ func TestWorkThatFailsIsToldAndThenThatTheStoreIsReadOnly(t *testing.T) {
 	l.close(t)
 	for i, f := range l.failures {
 		if f.Work != "flush" || f.Attempt != i+1 || !errors.Is(f.Err, cause) {
-			t.Errorf("told of %+v, want attempt %d of a flush", f, i+1)
+			t.Errorf("reported %+v, want attempt %d of a flush", f, i+1)
 		}
 	}
-	if len(l.failures) != 4 || len(l.readOnly) != 1 || !errors.Is(l.readOnly[0], cause) || l.logged["read-only from now on"] != 1 || l.logged["background work failed"] != 4 {
-		t.Errorf("told of %d failures, and read-only %v; logged %v; want 4, and once the cause", len(l.failures), l.readOnly, l.logged)
+	if len(l.failures) != 4 || len(l.readOnly) != 1 || !errors.Is(l.readOnly[0], cause) ||
+		l.logged["read-only from now on"] != 1 || l.logged["background work failed"] != 4 {
+		t.Errorf("reported %d failures, and read-only %v; logged %v; want 4 failures, and the cause once",
+			len(l.failures), l.readOnly, l.logged)
 	}
 }
 
 func TestStallsAreToldWithTheirReason(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		gate string // the loop that stands still
+		gate string // the loop that is stopped
 		want []StallReason
 	}{
-		{"compaction stands still", "(*DB).compactLoop", []StallReason{SlowedByLevel0, StoppedByLevel0}},
-		{"flushes stand still", "(*DB).flushLoop", []StallReason{StoppedByMemtable}},
+		{"compaction is stopped", "(*DB).compactLoop", []StallReason{SlowedByLevel0, StoppedByLevel0}},
+		{"flushes are stopped", "(*DB).flushLoop", []StallReason{StoppedByMemtable}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			fsys, open := gated(vfs.NewMem(), func(op vfs.Op) bool { return createsTable(op) && inside(tt.gate) })
@@ -351,7 +359,8 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 				before := puts.Load()
 				time.Sleep(50 * time.Millisecond)
 				s := db.tree.Load()
-				full := len(s.Frozen) == maxFrozen && s.Mem.Bytes() >= db.opts.MemtableSize || len(s.Version.Levels[0]) == stopRuns
+				full := len(s.Frozen) == maxFrozen && s.Mem.Bytes() >= db.opts.MemtableSize ||
+					len(s.Version.Levels[0]) == stopRuns
 				return full && puts.Load() == before
 			})
 			open()
@@ -359,7 +368,7 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 				t.Fatal(err)
 			}
 			settle(t, db)
-			if err := db.Put([]byte("the last"), nil); err != nil { // it is not slowed any more, which ends that
+			if err := db.Put([]byte("the last"), nil); err != nil { // an unslowed write ends the stall
 				t.Fatal(err)
 			}
 			w := db.Metrics().Writes
@@ -371,27 +380,28 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 				sum.Duration += s.Duration
 				sums[s.Reason] = sum
 				if s.Writes == 0 || s.Duration <= 0 {
-					t.Errorf("told of %+v, want some writes and time", s)
+					t.Errorf("reported %+v, want some writes and time", s)
 				}
 			}
 			for reason, counted := range map[StallReason]StallMetrics{
-				SlowedByLevel0: w.SlowedByLevel0, StoppedByLevel0: w.StoppedByLevel0, StoppedByMemtable: w.StoppedByMemtable,
+				SlowedByLevel0: w.SlowedByLevel0, StoppedByLevel0: w.StoppedByLevel0,
+				StoppedByMemtable: w.StoppedByMemtable,
 			} {
 				if sums[reason] != counted {
-					t.Errorf("%v: told of %v, counted %v", reason, sums[reason], counted)
+					t.Errorf("%v: reported %v, counted %v", reason, sums[reason], counted)
 				}
 				if slices.Contains(tt.want, reason) && (counted.Count == 0 || counted.Duration < 100*time.Microsecond) {
 					t.Errorf("%v: %v, want some", reason, counted)
 				}
 			}
 			if l.logged["writes stalled"] != len(l.stalls) {
-				t.Errorf("%d stalls logged, %d told", l.logged["writes stalled"], len(l.stalls))
+				t.Errorf("%d stalls logged, %d reported", l.logged["writes stalled"], len(l.stalls))
 			}
 		})
 	}
 }
 
-// TestSyncNeedsNoRoom has the memtable full while no flush can be done: what is written can be made durable all the same.
+// TestSyncNeedsNoRoom fills the memtable while no flush can run: Sync must still make the writes durable.
 func TestSyncNeedsNoRoom(t *testing.T) {
 	mem := vfs.NewMem()
 	var opened atomic.Bool

@@ -12,7 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A copy of a store that is in use. The copy is a store of its own.
+// A checkpoint is a copy of a store in use. It is an independent store.
 func ExampleDB_Checkpoint() {
 	defer inTemp()()
 	db, err := bloomkv.Open("data", nil)
@@ -43,7 +43,7 @@ func ExampleDB_Checkpoint() {
 
 // Any number of processes may read one store at a time, from a disk that may be write-protected.
 func ExampleOptions_readOnly() {
-	files := vfs.NewMem() // stands for the disk that they share
+	files := vfs.NewMem() // stands for the shared disk
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: files})
 	if err != nil {
 		log.Fatal(err)
@@ -73,7 +73,7 @@ func ExampleOptions_readOnly() {
 	// true
 }
 
-// Is everything that was acknowledged there after a power cut? A file system in memory can have one.
+// A file system in memory can simulate a power cut, to check that all acknowledged writes survive.
 func Example_powerCut() {
 	files := vfs.NewMem()
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: files})
@@ -94,7 +94,7 @@ func Example_powerCut() {
 		what  string
 		files *vfs.Mem
 	}{
-		{"after a power cut", files.Crash(vfs.KeepNothing)}, // the worst one: nothing unsynced is left
+		{"after a power cut", files.Crash(vfs.KeepNothing)}, // the worst case: no unsynced data is left
 		{"after a kill", files.Kill()},
 	} {
 		again, err := bloomkv.Open("data", &bloomkv.Options{FS: cut.files})
@@ -117,8 +117,8 @@ func Example_powerCut() {
 	// after a kill: order true, note true
 }
 
-// A program's own promise, tested at every moment: coins move between two accounts, the power fails before each operation on
-// the disk, and each time, whatever half of the unsynced bytes is left, no coin is lost or made.
+// A program's own guarantee, tested at every moment: coins move between two accounts, and the power fails before each
+// operation on the disk. Whichever half of the unsynced bytes is left, no coin is lost or created.
 func Example_powerCutAnywhere() {
 	var (
 		mu     sync.Mutex // the store's goroutines work on files too
@@ -159,7 +159,8 @@ func Example_powerCutAnywhere() {
 		from, errFrom := db.Get([]byte("from"))
 		to, errTo := db.Get([]byte("to"))
 		switch {
-		case errors.Is(errFrom, bloomkv.ErrNotFound) && errors.Is(errTo, bloomkv.ErrNotFound): // cut before the first transfer
+		case errors.Is(errFrom, bloomkv.ErrNotFound) && errors.Is(errTo, bloomkv.ErrNotFound):
+			// cut before the first transfer
 		case errFrom != nil || errTo != nil || from[0]+to[0] != 10:
 			wrong++
 		}
@@ -171,7 +172,7 @@ func Example_powerCutAnywhere() {
 	// Output: true 0
 }
 
-// Every checksum of a store that nobody writes. Damage is named by file and offset.
+// Check verifies every checksum of a store that is not open for writing. Damage is reported by file and offset.
 func ExampleCheck() {
 	files := vfs.NewMem()
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: files})
@@ -190,7 +191,7 @@ func ExampleCheck() {
 	// Output: 1 1 <nil>
 }
 
-// A store whose manifest is lost is refused by Open. All that can be read is saved in a new one.
+// Open refuses a store whose manifest is lost. Salvage saves all readable data in a new store.
 func ExampleSalvage() {
 	files := vfs.NewMem() // stands for the disk
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: files})
@@ -200,7 +201,7 @@ func ExampleSalvage() {
 	if err := errors.Join(db.Put([]byte("key"), []byte("value")), db.Close()); err != nil {
 		log.Fatal(err)
 	}
-	if err := files.Remove("data/CURRENT"); err != nil { // damage of one kind
+	if err := files.Remove("data/CURRENT"); err != nil { // one kind of damage
 		log.Fatal(err)
 	}
 	_, err = bloomkv.Open("data", &bloomkv.Options{FS: files})
@@ -220,9 +221,10 @@ func ExampleSalvage() {
 	// 1 keys, nothing lost: true
 }
 
-// What the filters of a hundred million keys take in memory, and what they give.
+// PlanFilters returns the error rate that filters of a hundred million keys reach in the given memory.
 func ExamplePlanFilters() {
-	fpr, levels, err := bloomkv.PlanFilters(100_000_000, 4, &bloomkv.Options{FilterMemory: 64 << 20, FilterKind: bloomkv.RibbonFilter})
+	fpr, levels, err := bloomkv.PlanFilters(100_000_000, 4,
+		&bloomkv.Options{FilterMemory: 64 << 20, FilterKind: bloomkv.RibbonFilter})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// The keys with a prefix, in order. An error comes as the last element.
+// Scan yields the keys with a prefix, in order. An error comes as the last element.
 func ExampleDB_Scan() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()}) // in memory; without FS, in files
 	if err != nil {
@@ -26,14 +26,14 @@ func ExampleDB_Scan() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Printf("%s = %s\n", kv.Key, kv.Value) // valid until the next step: clone what must stay
+		fmt.Printf("%s = %s\n", kv.Key, kv.Value) // valid until the next step: clone what must outlive it
 	}
 	// Output:
 	// user/12 = Ivo
 	// user/7 = Uma
 }
 
-// An iterator goes both ways, and wherever it is sent.
+// An iterator moves in both directions and seeks any key.
 func ExampleDB_Iter() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -57,7 +57,7 @@ func ExampleDB_Iter() {
 	if it.Prev() {
 		fmt.Printf("earlier %s\n", it.Key())
 	}
-	if err := it.Err(); err != nil { // tells the end of the keys from what went wrong
+	if err := it.Err(); err != nil { // distinguishes the end of the keys from a failure
 		log.Fatal(err)
 	}
 	// Output:
@@ -67,7 +67,7 @@ func ExampleDB_Iter() {
 	// earlier 08:10
 }
 
-// The newest first: keys that end in a time, walked from the last one down.
+// Newest first: keys that end in a time, iterated from the last one backward.
 func ExampleIterator_Backward() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -84,7 +84,7 @@ func ExampleIterator_Backward() {
 	for key, value := range it.Backward() {
 		fmt.Printf("%s %s\n", key, value)
 	}
-	if err := it.Close(); err != nil { // what ended the loop, if it was not its end
+	if err := it.Close(); err != nil { // the error that ended the loop, if any
 		log.Fatal(err)
 	}
 	// Output:
@@ -93,7 +93,7 @@ func ExampleIterator_Backward() {
 	// chat/0000 hello
 }
 
-// Reads that must agree with each other are made of one snapshot.
+// Reads that must be consistent with each other use one snapshot.
 func ExampleDB_Snapshot() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -121,7 +121,7 @@ func ExampleDB_Snapshot() {
 	// 12 <nil>
 }
 
-// Many keys at once, as of one moment.
+// GetMany looks up many keys at once, as of one moment.
 func ExampleDB_GetMany() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -145,7 +145,7 @@ func ExampleDB_GetMany() {
 	// milk: "2 l" true
 }
 
-// A value is looked at where it lies, without a copy.
+// View reads a value in place, without a copy.
 func ExampleDB_View() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -161,11 +161,11 @@ func ExampleDB_View() {
 		size = len(value)
 		return nil
 	})
-	fmt.Println(size, err) // ErrNotFound where there is no such key
+	fmt.Println(size, err) // ErrNotFound if the key is absent
 	// Output: 1048576 <nil>
 }
 
-// A question that costs no disk read, ever: no is certain, yes is worth a Get.
+// MayContain never reads the disk: false is certain, true is worth a Get.
 func ExampleDB_MayContain() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -179,7 +179,7 @@ func ExampleDB_MayContain() {
 	// Output: true false
 }
 
-// What one lookup cost: which tables were searched, and which of their blocks had to be read.
+// GetTraced shows the cost of one lookup: the tables that it searched, and the blocks that it read.
 func ExampleDB_GetTraced() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -203,7 +203,7 @@ func ExampleDB_GetTraced() {
 	// level 0: filtered true, present true, 1 block
 }
 
-// A filter of prefixes: a scan for a user who has nothing is done without reading a block.
+// With a filter of prefixes, a scan for a user without keys reads no block.
 func ExamplePrefixSeparator() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{
 		FS:           vfs.NewMem(),

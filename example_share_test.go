@@ -14,7 +14,7 @@ func ExampleNewResources() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fs := vfs.NewMem() // the system's by default
+	fs := vfs.NewMem() // default: the operating system's files
 	for _, name := range []string{"users", "orders"} {
 		db, err := bloomkv.Open(name, &bloomkv.Options{FS: fs, Resources: shared})
 		if err != nil {
@@ -30,12 +30,14 @@ func ExampleNewResources() {
 	// Output: 2 stores, 2 MiB reserved for memtables of 32
 }
 
-// Events tell a program what its store does in the background.
+// Events report the background work of a store.
 func ExampleEvents() {
 	db, err := bloomkv.Open("store", &bloomkv.Options{
-		FS: vfs.NewMem(), // the system's by default
+		FS: vfs.NewMem(), // default: the operating system's files
 		Events: bloomkv.Events{
-			Flushed: func(f bloomkv.FlushInfo) { fmt.Println("flushed", f.Versions, "versions into", f.Tables, "table") },
+			Flushed: func(f bloomkv.FlushInfo) {
+				fmt.Println("flushed", f.Versions, "versions into", f.Tables, "table")
+			},
 			Damaged: func(err error) { log.Print(err) },
 		},
 	})
@@ -45,7 +47,7 @@ func ExampleEvents() {
 	if err := db.Put([]byte("key"), []byte("value")); err != nil {
 		log.Fatal(err)
 	}
-	if err := db.Close(); err != nil { // writes out what is in memory
+	if err := db.Close(); err != nil { // flushes the memtable
 		log.Fatal(err)
 	}
 	// Output: flushed 1 versions into 1 table

@@ -13,7 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// inTemp runs the rest of an example in a directory of its own.
+// inTemp runs the rest of an example in its own temporary directory.
 func inTemp() (leave func()) {
 	was, err := os.Getwd()
 	if err != nil {
@@ -34,7 +34,7 @@ func inTemp() (leave func()) {
 	}
 }
 
-// The lines of README: open, write, read, list a prefix.
+// The example of the README: open, write, read, list a prefix.
 func Example() {
 	defer inTemp()()
 
@@ -57,7 +57,8 @@ func Example() {
 	// fruit/apple = red <nil>
 }
 
-// TestReadmeShowsTheExample holds the lines of README to those of Example, in order; Example may have more.
+// TestReadmeShowsTheExample compares the lines of the README's example with those of Example, in order; Example may
+// have more.
 func TestReadmeShowsTheExample(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
@@ -79,12 +80,12 @@ func TestReadmeShowsTheExample(t *testing.T) {
 		line = strings.TrimSpace(line)
 		var found bool
 		if _, rest, found = strings.Cut(rest, "\t"+line+"\n"); !found {
-			t.Fatalf("README has %q, Example has not, or not there", line)
+			t.Fatalf("README has %q, Example lacks it or has it elsewhere", line)
 		}
 	}
 }
 
-// The options most worth knowing. A store is open to one DB that writes it, or to any number that read.
+// The most useful options. A store is open in one DB that writes it, or in any number that only read it.
 func ExampleOpen() {
 	defer inTemp()()
 	options := &bloomkv.Options{
@@ -107,7 +108,7 @@ func ExampleOpen() {
 	// true
 }
 
-// An absent key is an answer, not a failure.
+// An absent key is a result, not a failure.
 func ExampleDB_Get() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()}) // in memory; without FS, in files
 	if err != nil {
@@ -117,7 +118,7 @@ func ExampleDB_Get() {
 
 	value, err := db.Get([]byte("kiwi"))
 	switch {
-	case errors.Is(err, bloomkv.ErrNotFound): // it is returned bare, so that == does as well
+	case errors.Is(err, bloomkv.ErrNotFound): // returned unwrapped, so == works too
 		fmt.Println("no kiwi")
 	case err != nil:
 		log.Fatal(err)

@@ -11,7 +11,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// Check and insert in one step: of many who try, one is told true. For a new key the check is answered by the filters.
+// PutIfAbsent checks and inserts in one step: of many concurrent callers, one gets true. For a new key, the filters
+// answer the check.
 func ExampleDB_PutIfAbsent() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()}) // in memory; without FS, in files
 	if err != nil {
@@ -32,7 +33,8 @@ func ExampleDB_PutIfAbsent() {
 	// /home false
 }
 
-// A counter that any number of goroutines may add to: read, compute, swap, and begin again if another was faster.
+// A counter that any number of goroutines may increment: read, compute, swap, and retry if another goroutine was
+// faster.
 func ExampleDB_CompareAndSwap() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -43,7 +45,7 @@ func ExampleDB_CompareAndSwap() {
 	key := []byte("visits")
 	add := func(n uint64) error {
 		for {
-			old, err := db.Get(key) // nil where there is none, which is what CompareAndSwap takes nil for
+			old, err := db.Get(key) // nil if absent, which CompareAndSwap accepts as absent
 			if err != nil && !errors.Is(err, bloomkv.ErrNotFound) {
 				return err
 			}
@@ -67,7 +69,7 @@ func ExampleDB_CompareAndSwap() {
 	// Output: 42 <nil>
 }
 
-// Writes that belong together are applied together; NoSync leaves durability to a later Sync.
+// Apply writes related operations atomically; NoSync leaves durability to a later Sync.
 func ExampleDB_Apply() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -90,7 +92,7 @@ func ExampleDB_Apply() {
 	// Output: false <nil>
 }
 
-// A batch travels as bytes: here to a second store that follows the first.
+// A batch can be sent as bytes: here to a second store that follows the first.
 func ExampleBatch_MarshalBinary() {
 	follower, err := bloomkv.Open("follower", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -106,10 +108,10 @@ func ExampleBatch_MarshalBinary() {
 		log.Fatal(err)
 	}
 
-	// … raw goes through a pipe, a queue or a file …
+	// … send raw through a pipe, a queue or a file …
 
 	var received bloomkv.Batch
-	if err := received.UnmarshalBinary(raw); err != nil { // Is ErrCorruption where a byte was damaged
+	if err := received.UnmarshalBinary(raw); err != nil { // ErrCorruption if a byte was damaged
 		log.Fatal(err)
 	}
 	for op := range received.Ops() {
@@ -126,7 +128,7 @@ func ExampleBatch_MarshalBinary() {
 	// on <nil>
 }
 
-// Everything before a day goes, at the cost of one write.
+// DeleteRange removes everything before a day at the cost of one write.
 func ExampleDB_DeleteRange() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -150,8 +152,8 @@ func ExampleDB_DeleteRange() {
 	// user/7 <nil>
 }
 
-// A bulk load: any function that yields keys in ascending order will do. Replace makes the store what was loaded, and
-// nothing else, in one step.
+// Ingest loads keys in bulk from any function that yields them in ascending order. With Replace, the loaded keys
+// replace the whole contents of the store in one step.
 func ExampleDB_Ingest() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -163,7 +165,7 @@ func ExampleDB_Ingest() {
 	}
 
 	squares := func(yield func(bloomkv.KV, error) bool) {
-		var key, value []byte // used again: Ingest reads both before it asks for more
+		var key, value []byte // reused: Ingest reads both before the next call
 		for n := range uint64(1000) {
 			key = binary.BigEndian.AppendUint64(key[:0], n)
 			value = fmt.Append(value[:0], n*n)

@@ -15,8 +15,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestAFailedSyncIsFinal fails one sync: of a log or of the manifest it makes the store read-only at once, as a later sync that
-// succeeds proves nothing; of a table it costs the table, and another is written.
+// TestAFailedSyncIsFinal fails one sync. A failed sync of a log or of the manifest makes the store read-only at once,
+// since a later successful sync proves nothing; one of a table costs that table, and another is written.
 func TestAFailedSyncIsFinal(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -63,11 +63,13 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 					t.Errorf("write: %v, flush: %v, want success with another table", err, flushErr)
 				}
 			} else {
-				if err = errors.Join(err, flushErr); !errors.Is(err, ErrReadOnly) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "db") {
+				if err = errors.Join(err, flushErr); !errors.Is(err, ErrReadOnly) || !errors.Is(err, syscall.EIO) ||
+					!strings.Contains(err.Error(), "db") {
 					t.Errorf("write and flush: %v, want ErrReadOnly, the cause and its path", err)
 				}
 				for what, err := range map[string]error{
-					"put": put("after", NoSync), "sync": db.Sync(), "flush": db.Flush(t.Context()), "compact": db.Compact(t.Context(), nil, nil),
+					"put": put("after", NoSync), "sync": db.Sync(), "flush": db.Flush(t.Context()),
+					"compact": db.Compact(t.Context(), nil, nil),
 				} {
 					if !errors.Is(err, ErrReadOnly) || !errors.Is(err, syscall.EIO) {
 						t.Errorf("%s: %v, want ErrReadOnly and the cause", what, err)
@@ -105,11 +107,11 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 	}
 }
 
-// A smallDisk has free bytes, which files take by being written and logs by being reserved.
+// A smallDisk has a number of free bytes, consumed by writes to files and by reservations of logs.
 type smallDisk struct {
 	mu       sync.Mutex
 	free     int64            // guarded by mu
-	reserved map[string]int64 // guarded by mu; by name, what was and is not written yet
+	reserved map[string]int64 // guarded by mu; by name, bytes reserved and not written yet
 }
 
 func (d *smallDisk) take(op vfs.Op) error {
@@ -132,7 +134,7 @@ func (d *smallDisk) take(op vfs.Op) error {
 	}
 	if n > d.free || d.free == 0 {
 		if op.Kind == vfs.OpWrite {
-			d.free = 0 // what there was went into a part of it
+			d.free = 0 // a part of the data used up the rest
 		}
 		return syscall.ENOSPC
 	}
@@ -140,8 +142,8 @@ func (d *smallDisk) take(op vfs.Op) error {
 	return nil
 }
 
-// TestAFullDiskFailsWritesAndLosesNothing has a disk of a few blocks. Space that comes back in time is used; else the store is
-// read-only until it is opened again. What is left when no more can be reserved is used, too.
+// TestAFullDiskFailsWritesAndLosesNothing uses a disk of a few blocks. If space is freed in time, the store uses it;
+// otherwise it is read-only until reopened. It also uses the last space when no more can be reserved.
 func TestAFullDiskFailsWritesAndLosesNothing(t *testing.T) {
 	const free = 150 << 10
 	mem := vfs.NewMem()
@@ -160,7 +162,7 @@ func TestAFullDiskFailsWritesAndLosesNothing(t *testing.T) {
 		}
 	}
 	if !errors.Is(err, ErrReadOnly) || !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("after %d writes: %v, want ErrReadOnly for want of space", acked, err)
+		t.Fatalf("after %d writes: %v, want ErrReadOnly because the disk is full", acked, err)
 	}
 	if acked < free/600 { // each takes some 540 bytes
 		t.Errorf("full after %d writes, most of a disk of %d bytes should have been used", acked, free)
@@ -178,7 +180,7 @@ func TestAFullDiskFailsWritesAndLosesNothing(t *testing.T) {
 		t.Errorf("close: %v", err)
 	}
 	before, _ := mem.List("db")
-	if db, err := Open("db", tiny(fsys)); err == nil { // it may open, if it needs no space for it
+	if db, err := Open("db", tiny(fsys)); err == nil { // Open may succeed if it needs no space
 		read(db)
 		_ = db.Close()
 	} else if !errors.Is(err, syscall.ENOSPC) {

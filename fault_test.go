@@ -16,14 +16,15 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// Each operation on files fails, once or from then on, in each of the ways in which a disk fails. The calls that need it say so;
-// nothing panics or hangs, nothing acknowledged is lost, and what failed is whole or not there.
+// Every file operation fails, once or permanently, in each of the ways in which a disk fails. The calls that depend on
+// it must report it; nothing panics or hangs, no acknowledged commit is lost, and a failed commit is there completely
+// or not at all.
 
-// A fault is what goes wrong, and when.
+// A fault is a kind of failure and its duration.
 type fault struct {
 	name string
 	err  error
-	last int64 // operations that fail, from the first on
+	last int64 // number of consecutive operations that fail
 	hits func(vfs.OpKind) bool
 }
 
@@ -50,7 +51,7 @@ type faulty struct {
 	fault
 	first int64
 
-	count  atomic.Int64 // of operations that the fault may hit
+	count  atomic.Int64 // number of operations that the fault may hit
 	healed atomic.Bool
 	struck atomic.Bool
 	where  atomic.Value // string: the first operation that failed
@@ -70,18 +71,18 @@ func (f *faulty) hook(op vfs.Op) error {
 	return &fs.PathError{Op: op.Kind.String(), Path: op.Name, Err: f.err}
 }
 
-// An uncertain history also knows which commits failed: they may be there or not.
+// An uncertain history also records which commits failed: those may be there or not.
 type uncertain struct {
 	mu      sync.Mutex
 	commits []modelWrite
 	acked   []bool
 	durable []bool
 
-	crashed int     // how often
-	left    *images // by crashes
+	crashed int     // number of crashes
+	left    *images // distinct file systems after them
 }
 
-// write commits and says whether the error is one that the fault explains.
+// write applies w and records whether it was acknowledged.
 func (u *uncertain) write(db *DB, d Durability, w modelWrite) error {
 	u.mu.Lock()
 	n := len(u.commits)
@@ -101,10 +102,10 @@ func (u *uncertain) write(db *DB, d Durability, w modelWrite) error {
 	return nil
 }
 
-// barrier notes that all that was acknowledged is durable. mu is held.
+// barrier records that all acknowledged commits are durable. mu is held.
 func (u *uncertain) barrier() { copy(u.durable, u.acked) }
 
-// matches holds contents against the commits: all that must be there are, and those that are there are there whole.
+// matches checks contents against the commits: each commit that must be there is there, and no commit is there in part.
 func (u *uncertain) matches(got map[string]string, must []bool) error {
 	want := map[string]string{}
 	for n, w := range u.commits {
@@ -122,7 +123,7 @@ func (u *uncertain) matches(got map[string]string, must []bool) error {
 	return nil
 }
 
-// faultScript works on a store whose files fail, and returns an error only for what the fault does not excuse.
+// faultScript uses a store whose files fail, and returns an error unless the fault explains it.
 func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
 	files := trackOpen(mem)
 	fsys := vfs.NewHook(files, f.hook)
@@ -207,7 +208,7 @@ func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
 		if err := db.tree.Writable(); err != nil && !errors.Is(err, ErrReadOnly) {
 			return fmt.Errorf("writes fail for ever, but not as read-only: %w", err)
 		}
-		if f.struck.Load() { // else it is as if nothing ever failed, which many runs are until then
+		if f.struck.Load() { // otherwise this run is like one without faults, as many are
 			if err := u.crashes(mem, f); err != nil {
 				return errors.Join(err, db.Close())
 			}
@@ -224,7 +225,7 @@ func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
 	return nil
 }
 
-// TestEveryFailedFileOperationIsSurvivedAndReported lets one operation after the other fail, until a run does not reach it.
+// TestEveryFailedFileOperationIsSurvivedAndReported fails each operation in turn, up to the last one of a run.
 func TestEveryFailedFileOperationIsSurvivedAndReported(t *testing.T) {
 	for _, kind := range faults {
 		t.Run(kind.name, func(t *testing.T) {
@@ -234,7 +235,7 @@ func TestEveryFailedFileOperationIsSurvivedAndReported(t *testing.T) {
 			left := new(images)
 			var wg sync.WaitGroup
 			stride := int64(100 / atStride(100))
-			for range 24 { // most of the time a store waits between attempts
+			for range 24 { // the store mostly waits between attempts
 				wg.Go(func() {
 					for missed.Load() == 0 && !t.Failed() {
 						f := &faulty{fault: kind, first: (next.Add(1) - 1) * stride}
@@ -260,7 +261,7 @@ func TestEveryFailedFileOperationIsSurvivedAndReported(t *testing.T) {
 	}
 }
 
-// survives runs the script, heals the disk, and looks at what is there.
+// survives runs the script, repairs the disk, and checks the contents.
 func survives(u *uncertain, f *faulty, mem *vfs.Mem) error {
 	if err := faultScript(u, f, mem, 1); err != nil {
 		return err
@@ -271,7 +272,7 @@ func survives(u *uncertain, f *faulty, mem *vfs.Mem) error {
 	return nil
 }
 
-// crashes opens what a process or a power cut would leave now, on a disk that works again.
+// crashes opens the store as a process death or a power cut would leave it now, on a repaired disk.
 func (u *uncertain) crashes(mem *vfs.Mem, f *faulty) error {
 	for _, after := range []struct {
 		name string
@@ -294,7 +295,7 @@ func (u *uncertain) crashes(mem *vfs.Mem, f *faulty) error {
 	return nil
 }
 
-// heal recovers a store, reads it, and goes on.
+// heal recovers a store, reads it, and uses it further.
 func heal(mem *vfs.Mem) (f finding) {
 	db, err := Open("db", tiny(mem))
 	if err != nil {

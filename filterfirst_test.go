@@ -10,8 +10,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestABudgetHasItsFiltersBackWhenCompactReturns writes a store over whose filters take more than half of what they may: those of
-// a compaction's inputs and outputs do not fit beside each other. An open iterator keeps the inputs.
+// TestABudgetHasItsFiltersBackWhenCompactReturns overwrites a store whose filters take more than half of their memory,
+// so those of a compaction's inputs and outputs do not fit at the same time. An open iterator keeps the inputs.
 func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 	const n = 60_000
 	lookups := atStride(60_000)
@@ -19,7 +19,8 @@ func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 	db := planStore(t, o, n)
 	m := db.Metrics().Memory
 	free := db.pool.Free()
-	// As if there were room for three halves of the filters, and for indexes, which replaced tables keep while somebody reads them.
+	// As if there were memory for one and a half times the filters, and for indexes, which replaced tables keep while
+	// they are read.
 	db.pool.Reserved.Add(free - 4*(m.Filters*3/2+4*m.Indexes)/3)
 	db.pool.Rebalance()
 	for round := range 3 {
@@ -39,8 +40,10 @@ func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := db.Metrics()
-		if got := wastes(t, db, n, lookups); m.Levels[bottom].FilterShed > 0 || m.FPRPredicted > m.FilterFPR || got > most(m.FilterFPR, lookups) {
-			t.Errorf("round %d: %d filters lack units; promised %v, predicted %v, wasted %v", round, m.Levels[bottom].FilterShed, m.FilterFPR, m.FPRPredicted, got)
+		if got := wastes(t, db, n, lookups); m.Levels[bottom].FilterShed > 0 || m.FPRPredicted > m.FilterFPR ||
+			got > most(m.FilterFPR, lookups) {
+			t.Errorf("round %d: %d filters lack units; promised %v, predicted %v, wasted %v", round,
+				m.Levels[bottom].FilterShed, m.FilterFPR, m.FPRPredicted, got)
 		}
 		if err := it.Close(); err != nil {
 			t.Fatal(err)
@@ -48,8 +51,8 @@ func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 	}
 }
 
-// TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup counts the wasted reads of the lookups that come right after each kind of
-// change: what Metrics promise then is kept, and all filters have the units that the plan has room for.
+// TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup counts the wasted reads of the lookups directly after each kind
+// of change: they keep the rate that Metrics then promises, and all filters have the units that the plan allows.
 func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 	const n = 60_000
 	lookups := atStride(60_000)
@@ -66,10 +69,13 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			mem := vfs.NewMem()
 			o := planOptionsFor(mem, 0, func(o *Options) {
-				o.FilterMemory, o.FilterKind, o.BaseLevelSize, o.LevelRatio, o.TableSize = c.memory, c.kind, 1<<20, 4, 256<<10
+				o.FilterMemory, o.FilterKind, o.BaseLevelSize, o.LevelRatio, o.TableSize = c.memory, c.kind, 1<<20, 4,
+					256<<10
 			})
 			db := reopened(t, nil, o)
-			best, _, err := PlanFilters(n, 1, &Options{FilterMemory: c.memory, FilterKind: c.kind, LevelRatio: o.LevelRatio})
+			best, _, err := PlanFilters(n, 1, &Options{
+				FilterMemory: c.memory, FilterKind: c.kind, LevelRatio: o.LevelRatio,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,15 +83,17 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 				t.Helper()
 				m := db.Metrics()
 				if whole && !asPlanned(db) {
-					t.Errorf("%s: filters lack units that there is room for\n%v", change, m)
+					t.Errorf("%s: filters lack units that fit in memory\n%v", change, m)
 				}
 				got := wastes(t, db, n, lookups)
-				t.Logf("%s: promised %.4g, predicted %.4g, wasted %.4g; filters %d bytes", change, m.FilterFPR, m.FPRPredicted, got, m.Memory.Filters)
+				t.Logf("%s: promised %.4g, predicted %.4g, wasted %.4g; filters %d bytes", change, m.FilterFPR,
+					m.FPRPredicted, got, m.Memory.Filters)
 				if got > most(m.FilterFPR, lookups) {
-					t.Errorf("%s: %.4g are wasted, promised %.4g", change, got, m.FilterFPR)
+					t.Errorf("%s: %.4g wasted, promised %.4g", change, got, m.FilterFPR)
 				}
 				if whole && (m.FPRPredicted > m.FilterFPR || m.Memory.Filters > c.memory) {
-					t.Errorf("%s: promised %v, predicted %v, filters of %d bytes, want at most %d", change, m.FilterFPR, m.FPRPredicted, m.Memory.Filters, c.memory)
+					t.Errorf("%s: promised %v, predicted %v, filters of %d bytes, want at most %d", change, m.FilterFPR,
+						m.FPRPredicted, m.Memory.Filters, c.memory)
 				}
 				return m
 			}
@@ -103,14 +111,15 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 					t.Fatal(err)
 				}
 				if m := first(change, true); m.FilterFPR > 3*best || m.Levels[bottom].FilterShed > 0 {
-					t.Errorf("%s: promised %v, want at most %v; %d filters lack units\n%v", change, m.FilterFPR, 3*best, m.Levels[bottom].FilterShed, m)
+					t.Errorf("%s: promised %v, want at most %v; %d filters lack units\n%v", change, m.FilterFPR, 3*best,
+						m.Levels[bottom].FilterShed, m)
 				}
 			}
 			put(0, n*9/10)
 			settle(t, db)
 			first("load", true)
 			compact("Compact")
-			put(n*9/10, n*19/20) // a run: no compaction begins
+			put(n*9/10, n*19/20) // one run: too few for a compaction
 			if err := db.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -15,9 +15,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestFiltersKeepToTheirMemoryAsTheStoreGrows grows stores until their filters have a few bits per key, and shrinks them again:
-// filters never take more than they may when the store is at rest, and the rate that is then promised is kept, and the
-// best that fits.
+// TestFiltersKeepToTheirMemoryAsTheStoreGrows grows stores until their filters have a few bits per key, and shrinks
+// them again: at rest, filters never exceed their memory, and the promised rate is kept and is the best that fits.
 func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 	const memory, step, steps = 64 << 10, 12_000, 6
 	lookups := 2000 * atStride(20)
@@ -25,7 +24,11 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 		name   string
 		kind   FilterKind
 		random bool
-	}{{"random order", BloomFilter, true}, {"in order, so that tables only move", BloomFilter, false}, {"Ribbon filters", RibbonFilter, true}} {
+	}{
+		{"random order", BloomFilter, true},
+		{"in order, so that tables are only moved", BloomFilter, false},
+		{"Ribbon filters", RibbonFilter, true},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := tiny(vfs.NewMem())
 			o.Durability, o.FilterMemory, o.FilterKind, o.LevelRatio = NoSync, memory, tt.kind, 4
@@ -59,9 +62,10 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 				}
 				wasted := float64(db.Metrics().Lookups.WastedReads - m.Lookups.WastedReads)
 				most := 1.15 * m.FilterFPR * float64(lookups)
-				t.Logf("%s: %d keys, promised %.4g, predicted %.4g, wasted %.4g; filters %d bytes, %.2f bits a key", state, keys, m.FilterFPR,
-					m.FPRPredicted, wasted/float64(lookups), m.Memory.Filters, 8*float64(m.Memory.Filters)/float64(keys))
-				repeats := max(1, float64(lookups)/float64(keys)) // of each false positive
+				t.Logf("%s: %d keys, promised %.4g, predicted %.4g, wasted %.4g; filters %d bytes, %.2f bits a key",
+					state, keys, m.FilterFPR, m.FPRPredicted, wasted/float64(lookups), m.Memory.Filters,
+					8*float64(m.Memory.Filters)/float64(keys))
+				repeats := max(1, float64(lookups)/float64(keys)) // times that a false positive repeats
 				if limit := repeats * poissonLimit(most/repeats); wasted > limit {
 					t.Errorf("%s: %.0f wasted reads, want about %.0f, at most %.0f\n%v", state, wasted, most, limit, m)
 				}
@@ -69,7 +73,8 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 					t.Errorf("%s: filters take %d bytes, want at most %d\n%v", state, m.Memory.Filters, memory, m)
 				}
 				if m.FilterFPR > filterplan.BestFPR && m.Memory.Filters < memory*2/5 {
-					t.Errorf("%s: filters take %d bytes of %d, at a rate of %g\n%v", state, m.Memory.Filters, memory, m.FilterFPR, m)
+					t.Errorf("%s: filters take %d bytes of %d, at a rate of %g\n%v", state, m.Memory.Filters, memory,
+						m.FilterFPR, m)
 				}
 				return m.FilterFPR
 			}
@@ -86,7 +91,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 				before = fpr
 			}
 			if before < 4*filterplan.BestFPR {
-				t.Errorf("the last rate is %g: too few keys to show anything", before)
+				t.Errorf("the last rate is %g: too few keys for a meaningful test", before)
 			}
 			if err := db.Compact(t.Context(), nil, nil); err != nil {
 				t.Fatal(err)
@@ -99,9 +104,10 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 				t.Fatal(err)
 			}
 			if again := rest("opened again", steps*step); again != grown {
-				t.Errorf("opened again the rate is %g, before %g", again, grown)
+				t.Errorf("reopened, the rate is %g, before it was %g", again, grown)
 			}
-			if err := errors.Join(db.DeleteRange(nil, nil), db.Flush(t.Context()), db.Compact(t.Context(), nil, nil)); err != nil {
+			if err := errors.Join(db.DeleteRange(nil, nil), db.Flush(t.Context()),
+				db.Compact(t.Context(), nil, nil)); err != nil {
 				t.Fatal(err)
 			}
 			if m := db.Metrics(); m.FilterFPR != filterplan.BestFPR {
@@ -111,7 +117,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 	}
 }
 
-// asPlanned reports whether all filters have the units that the plan asks of them, but those that there is no room for.
+// asPlanned reports whether all filters have the units that the plan wants, except for those that do not fit.
 func asPlanned(db *DB) bool {
 	planned := true
 	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
@@ -127,10 +133,16 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 		want string
 		o    Options
 	}{
-		{"option FilterMemory: 1000000, want 0 beside FilterFPR, which is 0.1", Options{FilterMemory: 1_000_000, FilterFPR: 0.1}},
+		{
+			"option FilterMemory: 1000000, want 0 beside FilterFPR, which is 0.1",
+			Options{FilterMemory: 1_000_000, FilterFPR: 0.1},
+		},
 		{"option FilterMemory: 65535, want 65536 to 33554432", Options{FilterMemory: 64<<10 - 1}},
 		{"option FilterMemory: -1, want 65536 to ", Options{FilterMemory: -1}},
-		{"option FilterMemory: 4194305, want 65536 to 4194304", Options{FilterMemory: 4<<20 + 1, MemoryBudget: 8 << 20}},
+		{
+			"option FilterMemory: 4194305, want 65536 to 4194304",
+			Options{FilterMemory: 4<<20 + 1, MemoryBudget: 8 << 20},
+		},
 		{"option FilterFPR: -0.1, want more than 0", Options{FilterFPR: -0.1}},
 		{"option FilterFPR: NaN, want more than 0", Options{FilterFPR: math.NaN()}},
 		{"option FilterKind: 2, want 0 to 1", Options{FilterKind: 2}},
@@ -146,7 +158,7 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range uint64(600_000) { // more than there would be bits
+	for i := range uint64(600_000) { // more keys than bits
 		if err := db.Put(binary.BigEndian.AppendUint64(nil, i), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -155,8 +167,9 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.FilterMemory = 64 << 10
-	if _, err := Open("db", o); !errors.Is(err, ErrFilterRate) || !strings.Contains(err.Error(), "option FilterMemory: 65536, and filters of 600000 keys take ") {
-		t.Errorf("too little for any filters: got %v, want ErrFilterRate and what they take", err)
+	if _, err := Open("db", o); !errors.Is(err, ErrFilterRate) ||
+		!strings.Contains(err.Error(), "option FilterMemory: 65536, and filters of 600000 keys take ") {
+		t.Errorf("too little for any filters: got %v, want ErrFilterRate and the memory that they need", err)
 	}
 	o.FilterMemory = 1 << 20
 	if db, err = Open("db", o); err != nil {
@@ -167,8 +180,9 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 	}
 }
 
-// TestUnitsAreLeftOutBeforeFilters cuts the filters of a tree to less and less memory: what stays fits and a unit more would not, no
-// table loses its second unit while another has three, and nothing of an upper level goes before the same of the last.
+// TestUnitsAreLeftOutBeforeFilters reduces the memory for the filters of a tree step by step: the kept units fit and
+// one more would not, no table loses its second unit while another has three, and an upper level loses a unit only
+// after the last level has lost the same one.
 func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
 	o := tiny(vfs.NewMem())
 	o.Durability, o.FilterMemory, o.LevelRatio, o.MemoryBudget = NoSync, 1<<20, 4, 64<<20
@@ -202,11 +216,12 @@ func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
 		return sum, next, units
 	}
 	if budget.Cut(s, plan, db.opts.FilterMemory) {
-		t.Fatal("all fit, and yet some are cut")
+		t.Fatal("all filters fit, but some lack units")
 	}
 	all, _, most := kept()
 	if most[2]+most[3] == 0 || len(s.Runs) < 3 {
-		t.Fatalf("%d tables of two units, %d of three, %d runs: too few to show anything", most[2], most[3], len(s.Runs))
+		t.Fatalf("%d tables of two units, %d of three, %d runs: too few for a meaningful test", most[2], most[3],
+			len(s.Runs))
 	}
 	for memory := all - 1; memory > 0; memory -= all / 97 {
 		if !budget.Cut(s, plan, memory) {
@@ -222,7 +237,7 @@ func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
 	}
 }
 
-// poissonLimit returns the count that chance exceeds once in a thousand times where the mean is the given one: three standard
+// poissonLimit returns the count exceeded by chance once in a thousand times, for the given mean: three standard
 // deviations above a large mean, and more above a small one.
 func poissonLimit(mean float64) float64 {
 	term := math.Exp(-mean)
@@ -238,8 +253,8 @@ func poissonLimit(mean float64) float64 {
 	return count
 }
 
-// TestFiltersAreCutWhenTheStoreIsWarm reopens a store with less memory than its filters take. Once all filters were read
-// their sizes are known, and those that do not fit go, though nothing in the store changes.
+// TestFiltersAreCutWhenTheStoreIsWarm reopens a store with less memory than its filters need. Once all filters have
+// been read their sizes are known, and those that do not fit are dropped, even if the store does not change.
 func TestFiltersAreCutWhenTheStoreIsWarm(t *testing.T) {
 	mem := vfs.NewMem()
 	db := planStore(t, planOptionsFor(mem, 0, func(o *Options) { o.FilterMemory = 256 << 10 }), 80_000)
@@ -253,12 +268,13 @@ func TestFiltersAreCutWhenTheStoreIsWarm(t *testing.T) {
 	}
 }
 
-// TestFiltersOfReplacedTablesGoAtOnce has an iterator hold all tables that a compaction replaces. Their filters leave
-// memory to those of the new tables, and the iterator goes on.
+// TestFiltersOfReplacedTablesGoAtOnce holds an iterator on all tables that a compaction replaces. Their filters are
+// freed for those of the new tables, and the iterator still works.
 func TestFiltersOfReplacedTablesGoAtOnce(t *testing.T) {
 	const n = 20_000
 	db := planStore(t, planOptionsFor(vfs.NewMem(), 0.01, nil), n)
-	soon(t, "what the last compaction replaced is gone", func() bool { return db.Metrics().Files.Obsolete == 0 })
+	soon(t, "the tables that the last compaction replaced are removed",
+		func() bool { return db.Metrics().Files.Obsolete == 0 })
 	before := db.Metrics()
 	it := db.Iter(IterOptions{})
 	if !it.First() {

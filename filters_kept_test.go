@@ -19,7 +19,10 @@ func TestAManifestHasTheOptionsForFiltersOfTheLastWriter(t *testing.T) {
 	}
 	first := manifest.Filters{FPR: 0.01, Ratio: 10}
 	second := manifest.Filters{Memory: 1 << 20, Kind: uint8(RibbonFilter), Ratio: 4, Prefix: "sep:/:2"}
-	others := Options{FS: mem, FilterMemory: 1 << 20, FilterKind: RibbonFilter, LevelRatio: 4, FilterPrefix: PrefixSeparator('/', 2)}
+	others := Options{
+		FS: mem, FilterMemory: 1 << 20, FilterKind: RibbonFilter, LevelRatio: 4,
+		FilterPrefix: PrefixSeparator('/', 2),
+	}
 	for _, c := range []struct {
 		name  string
 		o     Options
@@ -28,9 +31,9 @@ func TestAManifestHasTheOptionsForFiltersOfTheLastWriter(t *testing.T) {
 	}{
 		{"a new store", Options{FS: mem}, false, first},
 		{"only read", Options{FS: mem, FilterFPR: 0.1, ReadOnly: true}, false, first},
-		{"opened with others, and written", others, true, second},
-		{"opened with the same", others, true, second},
-		{"and with the first again", Options{FS: mem}, true, first},
+		{"opened with other options, and written", others, true, second},
+		{"opened with the same options", others, true, second},
+		{"opened with the first options again", Options{FS: mem}, true, first},
 	} {
 		db, err := Open("db", &c.o)
 		if err != nil {

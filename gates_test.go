@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// afterSeq has f called once, when a reader has read the newest sequence for the nth time, counted from 1, and has done
-// nothing with it yet. f may read too.
+// afterSeq calls f once, when a reader has read the newest sequence for the nth time, counted from 1, and has not used
+// it yet. f may read too.
 func afterSeq(db *DB, nth int, f func()) {
 	calls := 0
 	db.tree.SeqGate = func(read func() uint64) uint64 {
@@ -20,7 +20,7 @@ func afterSeq(db *DB, nth int, f func()) {
 	}
 }
 
-// beforeSeq is afterSeq for the moment just before the sequence is read.
+// beforeSeq calls f once, just before a reader reads the newest sequence for the nth time.
 func beforeSeq(db *DB, nth int, f func()) {
 	calls := 0
 	db.tree.SeqGate = func(read func() uint64) uint64 {
@@ -31,7 +31,7 @@ func beforeSeq(db *DB, nth int, f func()) {
 	}
 }
 
-// waiting reports whether a goroutine inside the function of that name waits for a mutex.
+// waiting reports whether a goroutine inside the named function waits for a mutex.
 func waiting(function string) bool {
 	buf := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -42,7 +42,7 @@ func waiting(function string) bool {
 	return false
 }
 
-// A gate stops who comes to it until it is opened.
+// A gate blocks the goroutines that pass it until it is opened.
 type gate struct{ come, open chan struct{} }
 
 func newGate() *gate { return &gate{make(chan struct{}, 64), make(chan struct{})} }
@@ -55,12 +55,12 @@ func (g *gate) pass() {
 	<-g.open
 }
 
-// wait returns when somebody has come.
+// wait returns when a goroutine has reached the gate.
 func (g *gate) wait(t *testing.T, what string) {
 	t.Helper()
 	select {
 	case <-g.come:
 	case <-time.After(30 * time.Second):
-		t.Fatalf("%s: not for 30 s", what)
+		t.Fatalf("%s: not reached within 30 s", what)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// openFiles is a file system that knows what is open: files, and locks that are held.
+// openFiles is a file system that tracks open files and held locks.
 type openFiles struct {
 	vfs.FS
 
@@ -26,7 +26,7 @@ type openFiles struct {
 
 func trackOpen(fsys vfs.FS) *openFiles { return &openFiles{FS: fsys, open: map[string]int{}} }
 
-// An openFile is one of them.
+// An openFile is an open file of an openFiles.
 type openFile struct {
 	vfs.File
 
@@ -94,7 +94,7 @@ func (f *openFile) Reserve(n int64) error {
 	return errors.ErrUnsupported
 }
 
-// of counts the open files whose names end so.
+// of returns the number of open files whose names have the suffix.
 func (o *openFiles) of(suffix string) (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -106,7 +106,7 @@ func (o *openFiles) of(suffix string) (n int) {
 	return n
 }
 
-// left is an error that names what is open.
+// left returns an error that names what is open, or nil.
 func (o *openFiles) left() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -116,8 +116,8 @@ func (o *openFiles) left() error {
 	return fmt.Errorf("still open: %q", slices.Sorted(maps.Keys(o.open)))
 }
 
-// TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace counts what is open as memtables, manifests and tables come and
-// go.
+// TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace counts open files while memtables, manifests and tables are
+// replaced.
 func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
 	files := trackOpen(vfs.NewMem())
 	o := tiny(files)
@@ -126,7 +126,8 @@ func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 20 {
-		if err := errors.Join(db.Put(fmt.Appendf(nil, "key%02d", i), make([]byte, 1000)), db.Flush(t.Context())); err != nil {
+		if err := errors.Join(db.Put(fmt.Appendf(nil, "key%02d", i), make([]byte, 1000)),
+			db.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		if i%5 == 0 {
@@ -182,11 +183,11 @@ func tablesOf(db *DB) (tables []*tree.Table, keys [][]byte) {
 	return tables, keys
 }
 
-// TestAFailedOpenKeepsNoDescriptor fails to open table files, more often than there may be descriptors, and then opens
-// as many as there may be.
+// TestAFailedOpenKeepsNoDescriptor fails to open table files more often than descriptors are allowed, and then opens as
+// many as are allowed.
 func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 	failing, files := false, trackOpen(vfs.NewMem())
-	broken := errors.New("no such luck")
+	broken := errors.New("injected failure")
 	opened := 0
 	o := tiny(vfs.NewHook(files, func(op vfs.Op) error {
 		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") {
@@ -235,7 +236,7 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 		}
 	}
 	failing = false
-	for range 4 { // until only these are open
+	for range 4 { // until only these tables are open
 		opened = 0
 		for i := range o.MaxOpenFiles {
 			if err := read(i); err != nil {
@@ -251,8 +252,8 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 	}
 }
 
-// TestAnEvictedDescriptorIsClosedAfterItsReads has a table's descriptor taken away while a lookup reads it, and while a compaction
-// does, which is inside no guard of its own.
+// TestAnEvictedDescriptorIsClosedAfterItsReads evicts a table's descriptor while a lookup reads it, and while a
+// compaction does, which holds no guard of its own.
 func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 	for who, read := range map[string]func(db *DB, key []byte) error{
 		"(*lookup).search": func(db *DB, key []byte) error {
@@ -296,7 +297,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- read(db, keys[0]) }()
 		g.wait(t, "the read")
-		for range 3 { // until the clock has come by twice
+		for range 3 { // until the clock has passed twice
 			for _, key := range keys[1:] {
 				spoilAll(db)
 				if _, err := db.Get(key); err != nil {
@@ -305,7 +306,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 			}
 		}
 		if tables[0].File.IsOpen() {
-			t.Errorf("%s: the descriptor was not taken away", who)
+			t.Errorf("%s: the descriptor was not evicted", who)
 		}
 		if files.of(path) != 1 {
 			t.Errorf("%s: the descriptor was closed under the read", who)
@@ -326,7 +327,8 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 	}
 }
 
-// TestNothingStaysOpenAfterAFailedOpen fails each operation of opening what a crash left, in turn, alone or with all that follow.
+// TestNothingStaysOpenAfterAFailedOpen fails each operation of opening a store after a crash, alone or with all that
+// follow.
 func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
 	mem := vfs.NewMem()
 	fsys, open := gated(mem, createsTable)
@@ -349,7 +351,7 @@ func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	addFile(t, left, "000001.tmp", "an orphan")
-	broken := errors.New("no such luck")
+	broken := errors.New("injected failure")
 	for _, forEver := range []bool{false, true} {
 		for _, readOnly := range []bool{false, true} {
 			failures := 0
@@ -372,7 +374,7 @@ func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
 				opened.Store(true)
 				if err == nil {
 					if err := errors.Join(db.Close(), files.left()); err != nil {
-						t.Errorf("operation %d, which Open did without: %v", n, err)
+						t.Errorf("operation %d, which Open did not need: %v", n, err)
 					}
 					if at.Load() <= n {
 						break
@@ -381,11 +383,11 @@ func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
 				}
 				failures++
 				if err := files.left(); err != nil {
-					t.Errorf("operation %d failed, for ever: %v, read-only: %v: %v", n, forEver, readOnly, err)
+					t.Errorf("operation %d failed, permanently: %v, read-only: %v: %v", n, forEver, readOnly, err)
 				}
 			}
 			if failures < 5 {
-				t.Errorf("%d operations failed, want all that Open needs", failures)
+				t.Errorf("%d operations failed, want one for each operation of Open", failures)
 			}
 		}
 	}

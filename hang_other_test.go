@@ -4,5 +4,5 @@ package bloomkv
 
 import "time"
 
-// processorTime is not known: only go test's own limit ends a test that hangs.
+// processorTime is not available on this system: only the timeout of go test ends a test that hangs.
 func processorTime() (used time.Duration, ok bool) { return 0, false }

@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// A test that hangs ends the run with its name and the stacks of all goroutines, minutes before go test gives up. It
-// either waits, and the process uses no processor time, or it uses processor time and makes no progress. A machine that
-// is slow, or busy with other work, causes neither.
+// A hanging test ends the run with its name and the stacks of all goroutines, minutes before the timeout of go test. A
+// hanging test either waits, and the process uses no processor time, or it uses processor time without progress. A slow
+// or busy machine causes neither.
 
 const (
-	hangTime = time.Minute           // of processor time: a test that makes no progress in it hangs
+	hangTime = time.Minute           // of processor time: a test that makes no progress for this long hangs
 	idleTime = 60 * time.Millisecond // of processor time: a process that uses less in each of two minutes waits forever
 )
 
-// progress counts what the tests that take long have done: sequences, crashes, damaged stores.
+// progress counts the work of the long tests: sequences, crashes, damaged stores.
 var progress atomic.Int64
 
-// watchForHangs ends the process once a test hangs, until stop is closed.
+// watchForHangs ends the process if a test hangs, until stop is closed.
 func watchForHangs(stop <-chan struct{}) {
 	if flag.Lookup("test.fuzz").Value.String() != "" { // one target runs for as long as the user wants
 		return
@@ -36,8 +36,8 @@ func watchForHangs(stop <-chan struct{}) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var minuteAgo, looked time.Duration // processor time
-	var last []string                   // the tests that ran when looked was now
-	var done int64                      // the progress then
+	var last []string                   // the tests that ran at the time of looked
+	var done int64                      // the progress at that time
 	ticks, idle := 0, 0
 	for {
 		select {
@@ -63,7 +63,8 @@ func watchForHangs(stop <-chan struct{}) {
 		}
 		now := runningTests()
 		if progress.Load() == done {
-			still := slices.DeleteFunc(slices.Clone(now), func(name string) bool { return !slices.Contains(last, name) })
+			still := slices.DeleteFunc(slices.Clone(now),
+				func(name string) bool { return !slices.Contains(last, name) })
 			if len(still) > 0 {
 				hung(still, fmt.Sprintf("no progress within %v of processor time", limit))
 			}
@@ -79,7 +80,8 @@ func hung(tests []string, why string) {
 
 var testName = regexp.MustCompile(`(?m)^github\.com/bloomkv/bloomkv(?:_test)?\.((?:Test|Example|Fuzz)\w*)`)
 
-// runningTests returns the tests that run, each with the number of its goroutine, except for those that wait for a subtest.
+// runningTests returns the running tests, each with the number of its goroutine, except for those that wait for a
+// subtest.
 func runningTests() (tests []string) {
 	buf := make([]byte, 8<<20)
 	buf = buf[:runtime.Stack(buf, true)]

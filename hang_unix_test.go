@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processorTime returns what this process has used, of the system's time too.
+// processorTime returns the processor time of this process, including system time.
 func processorTime() (used time.Duration, ok bool) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

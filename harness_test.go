@@ -19,24 +19,24 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// long makes the model and crash tests as many times as long, with seeds of their own.
+// long multiplies the duration of the model and crash tests, with further seeds.
 var long = flag.Int("long", 1, "how many times as many model sequences and random crashes")
 
-// scarceCache is the capacity of the block caches in most tests, in bytes. It is so small that blocks come and go, and a block
-// that goes is overwritten as soon as no reader may see it.
+// scarceCache is the capacity of the block caches in most tests, in bytes. It is so small that blocks are evicted
+// often, and an evicted block is overwritten as soon as no reader may see it.
 const scarceCache = 24 << 10
 
-// roomy gives the stores that the test makes from now on the block cache that they should have.
+// roomy gives the stores that the test opens from now on a block cache of normal size.
 func roomy(t *testing.T) {
 	t.Helper()
 	cache.PoisonPools(0)
 	t.Cleanup(func() { cache.PoisonPools(scarceCache) })
 }
 
-// TestMain ends the run where a test hangs, and fails it where something of a store goes on after Close.
+// TestMain ends the run if a test hangs, and fails it if goroutines of a store outlive Close.
 //
-// The tests make and forget thousands of small stores. A collection after each few megabytes would take as much processor
-// time as all else, so there are fewer as long as memory is not scarce. Benchmarks collect as every program does.
+// The tests create thousands of small stores. A garbage collection after every few megabytes would double the processor
+// time, so collections are rarer while memory is not scarce. Benchmarks use the default.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if flag.Lookup("test.memprofile").Value.String() == "" {
@@ -67,8 +67,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leakedGoroutines waits until no goroutine is inside this module any more but those that run tests, and returns the stacks
-// of those that stay.
+// leakedGoroutines waits until the only goroutines inside this module are those that run tests, and returns the stacks
+// of the others that remain.
 func leakedGoroutines(patience time.Duration) string {
 	deadline := time.Now().Add(patience)
 	for {
@@ -91,7 +91,7 @@ func leakedGoroutines(patience time.Duration) string {
 	}
 }
 
-// atStride is n, or a small part of it where the race detector makes everything slow.
+// atStride returns n, or a small part of it under the race detector, which is slow.
 func atStride(n int) int {
 	if raceEnabled || testing.Short() {
 		return max(1, n/20)
@@ -99,7 +99,7 @@ func atStride(n int) int {
 	return n
 }
 
-// tiny are options with which a hundred writes flush, compact and move.
+// tiny returns options with which a hundred writes flush, compact and move tables.
 func tiny(fsys vfs.FS) *Options {
 	return &Options{
 		FS: fsys, FilterSeed: 1, MemoryBudget: 8 << 20, MemtableSize: 16 << 10, TableSize: 16 << 10,
@@ -107,7 +107,8 @@ func tiny(fsys vfs.FS) *Options {
 	}
 }
 
-// within fails the test with the stacks of all goroutines where f takes too long: a hang must not look like a slow machine.
+// within fails the test with the stacks of all goroutines if f takes too long, so that a hang does not look like a slow
+// machine.
 func within(t *testing.T, limit time.Duration, what string, f func()) {
 	t.Helper()
 	if raceEnabled {
@@ -143,7 +144,7 @@ func contents(db *DB) (map[string]string, error) {
 	return all, nil
 }
 
-// diff says how two contents differ, "" if they don't.
+// diff describes how two contents differ, or returns "".
 func diff(got, want map[string]string) string {
 	if maps.Equal(got, want) {
 		return ""
@@ -167,7 +168,7 @@ func diff(got, want map[string]string) string {
 	return fmt.Sprintf("%d of %d keys differ:\n%s", n, len(want), b.String())
 }
 
-// lookupsAgree holds Get, Has and AppendGet against what a store should hold, for the keys there and some that are absent.
+// lookupsAgree compares Get, Has and AppendGet with the expected contents, for present and some absent keys.
 func lookupsAgree(db *DB, want map[string]string) error {
 	for k, v := range want {
 		if got, err := db.Get([]byte(k)); err != nil || string(got) != v {
@@ -184,7 +185,7 @@ func lookupsAgree(db *DB, want map[string]string) error {
 	return nil
 }
 
-// recordedOf returns what the manifest of an open store has.
+// recordedOf returns the state in the manifest of an open store.
 func recordedOf(db *DB) manifest.State {
 	recorded, s := db.tree.Recorded()
 	db.tree.Release(s)

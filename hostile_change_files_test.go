@@ -12,7 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
-// manifest changes the edits.
+// manifest makes a random change to the manifest's edits.
 func (v *vandal) manifest() {
 	r, s := v.rng, v.s
 	if len(s.edits) == 0 {
@@ -29,7 +29,8 @@ func (v *vandal) manifest() {
 	switch k := r.IntN(12); {
 	case k == 0 && n > 1:
 		a, b := e.Added[r.IntN(n)].Table, e.Added[r.IntN(n)].Table
-		a.Smallest, b.Smallest, a.Largest, b.Largest, a.Flags, b.Flags = b.Smallest, a.Smallest, b.Largest, a.Largest, b.Flags, a.Flags
+		a.Smallest, b.Smallest, a.Largest, b.Largest, a.Flags, b.Flags = b.Smallest, a.Smallest, b.Largest, a.Largest,
+			b.Flags, a.Flags
 		v.note("bounds of tables %d and %d swapped", a.Number, b.Number)
 	case k == 1 && n > 0:
 		a := e.Added[r.IntN(n)].Table
@@ -45,14 +46,14 @@ func (v *vandal) manifest() {
 	case k == 2 && n > 1:
 		a, b := &e.Added[r.IntN(n)], &e.Added[r.IntN(n)]
 		a.Run, b.Run, a.Level, b.Level = b.Run, a.Run, b.Level, a.Level
-		v.note("places of tables %d and %d swapped", a.Table.Number, b.Table.Number)
+		v.note("positions of tables %d and %d swapped", a.Table.Number, b.Table.Number)
 	case k == 3 && n > 0:
 		a := &e.Added[r.IntN(n)]
 		a.Level, a.Run = r.IntN(manifest.NumLevels), a.Run+uint64(r.IntN(5))-2
 		v.note("table %d at level %d, run %d", a.Table.Number, a.Level, a.Run)
 	case k == 4 && n > 0:
 		j := r.IntN(n)
-		v.note("without table %d", e.Added[j].Table.Number)
+		v.note("table %d removed", e.Added[j].Table.Number)
 		e.Added = slices.Delete(e.Added, j, j+1)
 	case k == 5 && n > 0:
 		a := e.Added[r.IntN(n)]
@@ -60,10 +61,10 @@ func (v *vandal) manifest() {
 		a.Table = &c
 		a.Level = r.IntN(manifest.NumLevels)
 		e.Added = append(e.Added, a)
-		v.note("table %d twice", c.Number)
+		v.note("table %d duplicated", c.Number)
 	case k == 6:
 		s.edits = slices.Insert(s.edits, r.IntN(len(s.edits)+1), s.edits[i])
-		v.note("edit %d again", i)
+		v.note("edit %d duplicated", i)
 		return
 	case k == 7 && n > 1:
 		a, b := e.Added[r.IntN(n)].Table, e.Added[r.IntN(n)].Table
@@ -75,9 +76,9 @@ func (v *vandal) manifest() {
 	s.edits[i] = manifest.AppendEdit(nil, e)
 }
 
-// leaf changes one field, of the struct or of one that it leads to.
+// leaf changes one field of the struct, or of a value reachable from it.
 func (v *vandal) leaf(x reflect.Value, path string) {
-	switch x.Kind() { //nolint:exhaustive // fields of files have no other kinds
+	switch x.Kind() { //nolint:exhaustive // the fields of edits have no other kinds
 	case reflect.Pointer:
 		if x.IsNil() {
 			x.Set(reflect.New(x.Type().Elem()))
@@ -124,7 +125,7 @@ func (v *vandal) leaf(x reflect.Value, path string) {
 	}
 }
 
-// log changes a log: a record, their order, or its number.
+// log changes a log: a record, the order of records, or the log's number.
 func (v *vandal) log() {
 	r, s := v.rng, v.s
 	numbers := slices.Sorted(maps.Keys(s.logs))
@@ -139,7 +140,7 @@ func (v *vandal) log() {
 		delete(s.logs, n)
 		delete(s.files, filename.Base(filename.Log, n))
 		s.logs[to] = l
-		v.note("log %d is log %d", n, to)
+		v.note("log %d becomes log %d", n, to)
 	case len(l) == 0:
 	case r.IntN(8) == 0:
 		i, j := r.IntN(len(l)), r.IntN(len(l))
@@ -164,7 +165,7 @@ func (v *vandal) log() {
 	}
 }
 
-// names changes which files there are, and which manifest counts.
+// names changes which files exist, and which manifest is current.
 func (v *vandal) names() {
 	r, s := v.rng, v.s
 	switch r.IntN(4) {
@@ -180,7 +181,9 @@ func (v *vandal) names() {
 		v.note("CURRENT %q", s.current)
 	case 2:
 		n := uint64(r.IntN(200))
-		name := filename.Base([]filename.Kind{filename.Table, filename.Log, filename.Manifest, filename.Temp}[r.IntN(4)], n)
+		name := filename.Base([]filename.Kind{
+			filename.Table, filename.Log, filename.Manifest, filename.Temp,
+		}[r.IntN(4)], n)
 		if _, there := s.files[name]; !there {
 			s.files[name] = []byte("a stranger")
 			v.note("a file %s", name)

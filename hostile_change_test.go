@@ -20,14 +20,14 @@ type vandal struct {
 	s   *forgedStore
 	did []string // what it changed, for the report
 
-	late []func(files map[string][]byte) // changes of files as they are written, whose checksums stay
+	late []func(files map[string][]byte) // changes of the written files, which leave the checksums as they are
 }
 
 func (v *vandal) note(format string, args ...any) {
 	v.did = append(v.did, fmt.Sprintf(format, args...))
 }
 
-// number is a number in place of old: near it, at an end, or far away.
+// number returns a replacement for old: a number near it, an extreme, or a random one.
 func (v *vandal) number(old uint64) uint64 {
 	switch r := v.rng; r.IntN(10) {
 	case 0:
@@ -53,7 +53,7 @@ func (v *vandal) number(old uint64) uint64 {
 	}
 }
 
-// word changes a number of n bytes in place.
+// word changes the n-byte number at the start of b in place.
 func (v *vandal) word(b []byte, n int) {
 	var old [8]byte
 	copy(old[:], b[:n])
@@ -62,7 +62,7 @@ func (v *vandal) word(b []byte, n int) {
 	copy(b[:n], now[:n])
 }
 
-// bytes changes bytes: a bit, a byte, a word somewhere in them, or their number.
+// bytes returns a copy of b with a bit, a byte, a word or the length changed.
 func (v *vandal) bytes(b []byte) []byte {
 	b = bytes.Clone(b)
 	r := v.rng
@@ -85,14 +85,14 @@ func (v *vandal) bytes(b []byte) []byte {
 		b = slices.Insert(b, at, byte(r.Uint32()))
 	case 6:
 		b = slices.Delete(b, at, min(len(b), at+1+r.IntN(8)))
-	default: // one stretch over another
+	default: // copy one range over another
 		from, n := r.IntN(len(b)), 1+r.IntN(16)
 		copy(b[at:], bytes.Clone(b[from:min(len(b), from+n)]))
 	}
 	return b
 }
 
-// aligned changes a number of a row of them, each of n bytes.
+// aligned returns a copy of b, a sequence of n-byte numbers, with one of them changed.
 func (v *vandal) aligned(b []byte, n int) []byte {
 	b = bytes.Clone(b)
 	if len(b) >= n {
@@ -101,7 +101,7 @@ func (v *vandal) aligned(b []byte, n int) []byte {
 	return b
 }
 
-// key is a key of the store, or one near it.
+// key returns a key that bounds a table of the store, or one similar to its keys.
 func (v *vandal) key() []byte {
 	var all [][]byte
 	for _, b := range v.s.edits {
@@ -117,7 +117,7 @@ func (v *vandal) key() []byte {
 	return all[v.rng.IntN(len(all))]
 }
 
-// change makes one change.
+// change makes one random change.
 func (v *vandal) change() {
 	switch n := v.rng.IntN(100); {
 	case n < 45 && len(v.s.tables) > 0:
@@ -128,7 +128,7 @@ func (v *vandal) change() {
 			v.table(t)
 		})
 		if v.rng.IntN(2) == 0 {
-			v.note("the manifest agrees")
+			v.note("the manifest is made consistent")
 			v.s.agree(number)
 		}
 	case n < 80:
@@ -140,7 +140,7 @@ func (v *vandal) change() {
 	default:
 		names := slices.Sorted(maps.Keys(v.s.files))
 		name := names[v.rng.IntN(len(names))]
-		v.note("bytes of %s, checksums as they are", name)
+		v.note("bytes of %s, checksums unchanged", name)
 		v.late = append(v.late, func(files map[string][]byte) { files[name] = v.bytes(files[name]) })
 	}
 }
@@ -228,7 +228,7 @@ func (v *vandal) table(t *forgedTable) {
 	}
 }
 
-// block changes what is decoded of a block.
+// block changes the decoded data of a block.
 func (v *vandal) block(x *forgedBlock) {
 	data, err := x.decode()
 	if err != nil || len(data) < 8 {

@@ -19,7 +19,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// eachTable changes what the edits say of each table, with the place that it is put at.
+// eachTable calls change with each table added by an edit of the manifest, and writes the result back.
 func (s *forgedStore) eachTable(change func(a *manifest.Added)) {
 	s.edit(func(e *manifest.Edit) {
 		for i := range e.Added {
@@ -28,7 +28,7 @@ func (s *forgedStore) eachTable(change func(a *manifest.Added)) {
 	})
 }
 
-// added returns what the last edit that adds a table says of it.
+// added returns the last addition of a table in the manifest.
 func (s *forgedStore) added(number uint64) (found manifest.Added) {
 	s.eachTable(func(a *manifest.Added) {
 		if a.Table.Number == number {
@@ -38,7 +38,7 @@ func (s *forgedStore) added(number uint64) (found manifest.Added) {
 	return found
 }
 
-// bottom is the number of a table of the last level, the largest first, top that of one of the newest run.
+// bottom returns the number of the i-th largest table of the last level; top that of a table of the newest run.
 func (s *forgedStore) bottom(i int) uint64 {
 	var tables []*manifest.Table
 	s.eachTable(func(a *manifest.Added) {
@@ -60,7 +60,7 @@ func (s *forgedStore) top() (number uint64) {
 	return number
 }
 
-// swapBlocks puts two blocks in each other's place, between the separators that were there.
+// swapBlocks swaps two blocks and keeps the separators in their positions.
 func (t *forgedTable) swapBlocks(i, j int) {
 	a, b := &t.blocks[i], &t.blocks[j]
 	a.suffix, b.suffix = b.suffix, a.suffix
@@ -71,8 +71,8 @@ func (t *forgedTable) sameSeparator(i, j int) bool {
 	return bytes.Equal(t.blocks[i].suffix, t.blocks[j].suffix)
 }
 
-// raiseKey makes the first of two keys with equal heads greater than the second, where a block has offsets. It reports whether there
-// are such keys.
+// raiseKey makes the first of two keys with equal heads greater than the second, in a block with offsets. It reports
+// whether it found such keys.
 func (t *forgedTable) raiseKey() bool {
 	for i := range t.blocks {
 		b := &t.blocks[i]
@@ -84,7 +84,8 @@ func (t *forgedTable) raiseKey() bool {
 		for j := range n - 1 {
 			offset := int(binary.LittleEndian.Uint16(data[heads+8*n+2*j:]))
 			entry := data[heads+10*n+offset:]
-			if at := bytes.Index(entry, []byte("f-some-length")); at >= 0 && bytes.Equal(data[heads+8*j:][:8], data[heads+8*j+8:][:8]) {
+			if at := bytes.Index(entry, []byte("f-some-length")); at >= 0 &&
+				bytes.Equal(data[heads+8*j:][:8], data[heads+8*j+8:][:8]) {
 				entry[at] = 'z'
 				b.encode(data, b.codec)
 				return true
@@ -94,20 +95,20 @@ func (t *forgedTable) raiseKey() bool {
 	return false
 }
 
-// TestFoundByAttacks holds what was found in stores whose files were changed and given right checksums. Each is refused where said,
-// with the file's name and the reason, and harms nobody who uses the store all the same.
+// TestFoundByAttacks contains stores with changed files and correct checksums that once caused failures. Each must be
+// refused with the file's name and the reason, and must do no harm if it is used anyway.
 func TestFoundByAttacks(t *testing.T) {
 	const small, large, plain = 0, 3, 4 // kinds with range deletes
 	for _, find := range []struct {
 		name   string
 		kind   int
 		change func(s *forgedStore)
-		open   bool   // Open refuses it; else only Check and who reads the place
-		want   string // in the error
+		open   bool   // Open refuses it; otherwise only Check and reads of the changed part do
+		want   string // part of the error's text
 	}{
-		// A forward scan jumped over what the range delete covers, into the table whose bounds began too early, and back: for ever,
-		// within one Next where all that it met was deleted.
-		{"bounds that begin after the table's first keys, beside a range delete", small, func(s *forgedStore) {
+		// A forward scan skipped the keys that the range delete covers, into the table whose bounds began too early,
+		// and back. It never ended, and if all entries on the way were deleted, a single Next did not return.
+		{"bounds that begin after the table's first keys, with a range delete", small, func(s *forgedStore) {
 			n := s.bottom(0)
 			s.eachTable(func(a *manifest.Added) {
 				if a.Table.Number == n {
@@ -115,7 +116,7 @@ func TestFoundByAttacks(t *testing.T) {
 				}
 			})
 		}, false, "the manifest has"},
-		{"bounds that end before the table's last keys, beside a range delete", small, func(s *forgedStore) {
+		{"bounds that end before the table's last keys, with a range delete", small, func(s *forgedStore) {
 			n := s.bottom(0)
 			s.eachTable(func(a *manifest.Added) {
 				if a.Table.Number == n {
@@ -123,8 +124,8 @@ func TestFoundByAttacks(t *testing.T) {
 				}
 			})
 		}, false, "the manifest has"},
-		// Two tables of a run in each other's place: the way back began in the wrong one.
-		{"tables with each other's bounds", large, func(s *forgedStore) {
+		// Two tables of a run had their bounds swapped: a backward scan began in the wrong one.
+		{"tables with swapped bounds", large, func(s *forgedStore) {
 			x, y := s.added(s.bottom(0)).Table, s.added(s.bottom(1)).Table
 			s.eachTable(func(a *manifest.Added) {
 				switch a.Table.Number {
@@ -135,16 +136,17 @@ func TestFoundByAttacks(t *testing.T) {
 				}
 			})
 		}, false, "the manifest has"},
-		// The index led to blocks in another order: scans gave keys twice, and went back.
-		{"blocks in each other's place", small, func(s *forgedStore) {
+		// The index listed the blocks in the wrong order: scans returned keys twice, and went backward.
+		{"swapped blocks", small, func(s *forgedStore) {
 			s.change(s.bottom(0), func(t *forgedTable) {
 				t.swapBlocks(1, 3)
 			})
 		}, false, "key"},
-		{"separators in each other's place", small, func(s *forgedStore) {
+		{"swapped separators", small, func(s *forgedStore) {
 			s.change(s.bottom(0), func(t *forgedTable) { t.blocks[1].suffix = t.blocks[2].suffix })
 		}, false, "separator"},
-		// One key greater than all others of its table, in the middle: the heads were in order, the rest of the keys was not seen.
+		// A key in the middle was greater than all others of its table: the heads were in order, and nothing checked
+		// the rest of the keys.
 		{"a key that is greater than those after it", plain, func(s *forgedStore) {
 			done := false
 			for n := range s.tables {
@@ -153,7 +155,7 @@ func TestFoundByAttacks(t *testing.T) {
 				}
 			}
 		}, false, "order"},
-		{"an entry twice", small, func(s *forgedStore) {
+		{"a duplicated entry", small, func(s *forgedStore) {
 			s.change(s.bottom(0), func(t *forgedTable) {
 				b := &t.blocks[len(t.blocks)-1]
 				t.blocks = append(t.blocks, *b)
@@ -161,7 +163,7 @@ func TestFoundByAttacks(t *testing.T) {
 			})
 			s.agree(s.bottom(0))
 		}, false, "in neighbouring blocks"},
-		// Versions of one key over two blocks, which the separators do not tell apart.
+		// The versions of one key filled two blocks, whose separators are equal.
 		{"versions of one key in the wrong order, over two blocks", small, func(s *forgedStore) {
 			for n, t := range s.tables {
 				for i := 1; i < len(t.blocks); i++ {
@@ -172,7 +174,8 @@ func TestFoundByAttacks(t *testing.T) {
 				}
 			}
 		}, false, "in neighbouring blocks"},
-		// Sequence numbers beyond those of the table were served once others were given out, and a compaction dropped newer writes.
+		// Versions with sequence numbers above those of the table became visible later, and a compaction dropped newer
+		// writes.
 		{"a version with a sequence number that its table does not have", small, func(s *forgedStore) {
 			s.change(s.bottom(0), func(t *forgedTable) {
 				binary.LittleEndian.PutUint64(t.props[8*8:], 1)
@@ -180,11 +183,11 @@ func TestFoundByAttacks(t *testing.T) {
 			})
 			s.agree(s.bottom(0))
 		}, false, "want 1 to 1"},
-		// The first read of a block took what the index claims: 20 lookups allocated 1.3 GB.
+		// The first read of a block allocated the length in the index: 20 lookups allocated 1.3 GB.
 		{"a decoded length that no codec reaches", small, func(s *forgedStore) {
 			s.change(s.bottom(0), func(t *forgedTable) { t.blocks[0].decoded = 64 << 20 })
 		}, false, "decoded"},
-		{"a decoded length that the codec does not say", small, func(s *forgedStore) {
+		{"a decoded length that differs from the codec's", small, func(s *forgedStore) {
 			s.change(s.bottom(0), func(t *forgedTable) {
 				b := &t.blocks[0]
 				data, err := b.decode()
@@ -195,11 +198,14 @@ func TestFoundByAttacks(t *testing.T) {
 				b.decoded = uint32(len(b.payload)) * 1024
 			})
 		}, false, "decoded length differs from the index"},
-		// The length of both headers wrapped: Check ended in a panic.
+		// The length of both headers overflowed, and Check panicked.
 		{"a prefix filter of almost 2⁶⁴ bytes", 2, func(s *forgedStore) {
-			s.change(s.bottom(0), func(t *forgedTable) { binary.LittleEndian.PutUint64(t.props[secondAt(t.props):], math.MaxUint64-63) })
+			s.change(s.bottom(0), func(t *forgedTable) {
+				binary.LittleEndian.PutUint64(t.props[secondAt(t.props):], math.MaxUint64-63)
+			})
 		}, false, "prefix filter of 18446744073709551552 bytes"},
-		// Check goes on to the tables after a file of another size, and took the tail that the manifest claims.
+		// Check continues with the other tables after a file of the wrong size, and allocated the tail length of the
+		// manifest.
 		{"a size and a tail that the file does not have", small, func(s *forgedStore) {
 			n := s.bottom(0)
 			s.eachTable(func(a *manifest.Added) {
@@ -208,8 +214,9 @@ func TestFoundByAttacks(t *testing.T) {
 				}
 			})
 		}, true, "the manifest wants 943718400"},
-		// Flush and Compact went on: a later Put was acknowledged and then dropped, as its run was numbered below this one.
-		{"a run that is not given out yet", small, func(s *forgedStore) {
+		// Flush and Compact succeeded, but a later Put was acknowledged and then dropped, as its run had a lower
+		// number.
+		{"a run with a number that was never assigned", small, func(s *forgedStore) {
 			n := s.top()
 			s.eachTable(func(a *manifest.Added) {
 				if a.Table.Number == n {
@@ -233,7 +240,7 @@ func TestFoundByAttacks(t *testing.T) {
 				}
 			})
 		}, true, "want one run at most"},
-		// Lookups gave the old value, scans the new one, and Check was content.
+		// Lookups returned the old value and scans the new one, and Check found nothing.
 		{"runs of level 0 in the wrong order", plain, func(s *forgedStore) {
 			n, least := s.top(), uint64(math.MaxUint64)
 			s.eachTable(func(a *manifest.Added) {
@@ -264,7 +271,7 @@ func TestFoundByAttacks(t *testing.T) {
 				}
 			})
 		}, false, "the older run"},
-		// The first write made the store read-only, or Open failed as if the program were wrong.
+		// The first write made the store read-only, or Open reported an error of the program.
 		{"sequence numbers exhausted", small, func(s *forgedStore) {
 			s.edit(func(e *manifest.Edit) { e.LastSeq = ikey.MaxSeq })
 		}, true, "the sequence numbers are exhausted"},
@@ -279,7 +286,7 @@ func TestFoundByAttacks(t *testing.T) {
 		{"numbers of files exhausted", small, func(s *forgedStore) {
 			s.edit(func(e *manifest.Edit) { e.NextFile = manifest.MaxNumber })
 		}, true, "the numbers of files are exhausted"},
-		// The compaction failed with an error that was no damage and named no file.
+		// The compaction failed with an error that was not ErrCorruption and named no file.
 		{"entries that the table does not have", small, func(s *forgedStore) {
 			s.change(s.bottom(0), func(t *forgedTable) { binary.LittleEndian.PutUint64(t.props, 1000) })
 			s.agree(s.bottom(0))
@@ -327,7 +334,8 @@ func TestFoundByAttacks(t *testing.T) {
 	}
 }
 
-// TestWhatABlockClaimsIsNotAllocated counts what lookups allocate in a table whose index says much more than its blocks hold.
+// TestWhatABlockClaimsIsNotAllocated measures the allocations of lookups in a table whose index claims much larger
+// blocks than it has.
 func TestWhatABlockClaimsIsNotAllocated(t *testing.T) {
 	kind := hostileKinds[0]
 	for _, claim := range []uint32{64 << 20, 1 << 20} {
@@ -361,16 +369,17 @@ func TestWhatABlockClaimsIsNotAllocated(t *testing.T) {
 		before := alloc[0].Value.Uint64()
 		const gets = 20
 		for i := range gets {
-			if _, err := db.Get(kind.keys[i]); err != nil && !errors.Is(err, ErrCorruption) && !errors.Is(err, ErrNotFound) {
+			if _, err := db.Get(kind.keys[i]); err != nil && !errors.Is(err, ErrCorruption) &&
+				!errors.Is(err, ErrNotFound) {
 				t.Error(err)
 			}
 		}
 		metrics.Read(alloc)
 		got := alloc[0].Value.Uint64() - before
 		if most := uint64(1<<20) + gets*size; got > most {
-			t.Errorf("claims of %d bytes: %d lookups allocate %d bytes, want at most %d", claim, gets, got, most)
+			t.Errorf("claimed length %d: %d lookups allocate %d bytes, want at most %d", claim, gets, got, most)
 		}
-		t.Logf("claims of %d bytes in a store of %d: %d lookups allocate %d bytes", claim, size, gets, got)
+		t.Logf("claimed length %d in a store of %d bytes: %d lookups allocate %d bytes", claim, size, gets, got)
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}

@@ -17,18 +17,18 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A forgedStore is the files of a store, to be changed and written with right checksums. Its parts are made by the packages' own
-// encoders, so that a new field of an edit or of a filter is changed as the old ones are.
+// A forgedStore contains the files of a store, to be changed and written with correct checksums. It uses the packages'
+// own encoders, so that a new field of an edit or of a filter is also changed.
 type forgedStore struct {
-	files    map[string][]byte // as they are, but for those below
+	files    map[string][]byte // unchanged, except for the files below
 	tables   map[uint64]*forgedTable
 	manifest uint64
 	edits    [][]byte // payloads
-	current  []byte   // nil: as the manifest's number has it
+	current  []byte   // nil: it names the manifest above
 	logs     map[uint64][][]byte
 }
 
-// openForged takes the store in a directory apart.
+// openForged reads and decodes the store in a directory.
 func openForged(fsys vfs.FS, dir string) (*forgedStore, error) {
 	s := &forgedStore{files: map[string][]byte{}, tables: map[uint64]*forgedTable{}, logs: map[uint64][][]byte{}}
 	names, err := fsys.List(dir)
@@ -50,7 +50,7 @@ func openForged(fsys vfs.FS, dir string) (*forgedStore, error) {
 			})
 			return err
 		}
-		switch kind { //nolint:exhaustive // the others hold nothing
+		switch kind { //nolint:exhaustive // the other files have no contents to decode
 		case filename.Table:
 			s.tables[number] = takeApart(b)
 		case filename.Manifest:
@@ -67,7 +67,7 @@ func openForged(fsys vfs.FS, dir string) (*forgedStore, error) {
 	return s, nil
 }
 
-// forgedSource is bytes as a wal.Source.
+// forgedSource implements wal.Source on bytes.
 type forgedSource []byte
 
 func (f forgedSource) ReadAt(p []byte, off int64) (int, error) {
@@ -75,14 +75,15 @@ func (f forgedSource) ReadAt(p []byte, off int64) (int, error) {
 }
 func (f forgedSource) Size() (int64, error) { return int64(len(f)), nil }
 
-// forgedSink is bytes as a wal.Sink.
+// forgedSink implements wal.Sink on bytes.
 type forgedSink struct{ bytes.Buffer }
 
 func (*forgedSink) Sync() error            { return nil }
 func (*forgedSink) Close() error           { return nil }
 func (s *forgedSink) Size() (int64, error) { return int64(s.Len()), nil }
 
-// forgeLog is the bytes of a log of these records. Synced makes each record promise that those before it are durable.
+// forgeLog returns the bytes of a log with these records. If synced is true, each record promises that those before it
+// are durable.
 func forgeLog(number uint64, records [][]byte, synced bool) []byte {
 	sink := &forgedSink{}
 	w, err := wal.NewWriter(sink, number, 1)
@@ -100,7 +101,7 @@ func forgeLog(number uint64, records [][]byte, synced bool) []byte {
 	return sink.Bytes()
 }
 
-// clone is a copy of s that shares no bytes that join or a change writes to.
+// clone returns a copy of s that shares no bytes that join or a change writes to.
 func (s *forgedStore) clone() *forgedStore {
 	c := *s
 	c.files, c.tables, c.logs = map[string][]byte{}, map[uint64]*forgedTable{}, map[uint64][][]byte{}
@@ -119,7 +120,7 @@ func (s *forgedStore) clone() *forgedStore {
 	return &c
 }
 
-// edit changes every edit of the manifest.
+// edit calls change with every edit of the manifest, and writes the result back.
 func (s *forgedStore) edit(change func(e *manifest.Edit)) {
 	for i, b := range s.edits {
 		if e, err := manifest.ParseEdit(b); err == nil {
@@ -129,7 +130,7 @@ func (s *forgedStore) edit(change func(e *manifest.Edit)) {
 	}
 }
 
-// change changes a table, and what the manifest says of its file.
+// change changes a table, and adjusts its size and lengths in the manifest.
 func (s *forgedStore) change(number uint64, change func(t *forgedTable)) {
 	t := s.tables[number]
 	before := *t
@@ -153,7 +154,7 @@ func (s *forgedStore) change(number uint64, change func(t *forgedTable)) {
 	})
 }
 
-// agree makes the manifest say of a table what its properties and range deletes say, if these can be read.
+// agree makes the manifest agree with the properties and range deletes of a table, if they can be read.
 func (s *forgedStore) agree(number uint64) {
 	name := filename.Base(filename.Table, number)
 	r, err := sstable.Open(bytes.NewReader(s.files[name]), int64(len(s.files[name])), name)
@@ -171,7 +172,8 @@ func (s *forgedStore) agree(number uint64) {
 			if t.Number != number {
 				continue
 			}
-			t.Entries, t.Deletes, t.RangeDeletes, t.Smallest, t.Largest = p.Entries, p.Deletes, p.RangeDeletes, p.Smallest, p.Largest
+			t.Entries, t.Deletes, t.RangeDeletes, t.Smallest, t.Largest = p.Entries, p.Deletes, p.RangeDeletes,
+				p.Smallest, p.Largest
 			if t.Flags&manifest.SeqOverridden == 0 {
 				t.MinSeq, t.MaxSeq = p.MinSeq, p.MaxSeq
 			}
@@ -192,7 +194,7 @@ func (s *forgedStore) agree(number uint64) {
 	})
 }
 
-// join returns the files of the store.
+// join encodes the files of the store.
 func (s *forgedStore) join() map[string][]byte {
 	for n, records := range s.logs {
 		s.files[filename.Base(filename.Log, n)] = forgeLog(n, records, false)
@@ -206,7 +208,7 @@ func (s *forgedStore) join() map[string][]byte {
 	return s.files
 }
 
-// writeFiles makes a directory of these files.
+// writeFiles creates a directory with these files.
 func writeFiles(fsys vfs.FS, dir string, files map[string][]byte) error {
 	if err := fsys.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -232,7 +234,7 @@ func TestATablePutTogetherAgainIsTheSame(t *testing.T) {
 		for n, x := range s.tables {
 			name := filename.Base(filename.Table, n)
 			if got := x.join(); !bytes.Equal(got, s.files[name]) {
-				t.Errorf("%v: %s is another table when it is put together again: the drawings in sstable have changed", kind, name)
+				t.Errorf("%v: %s differs after takeApart and join: the format in sstable has changed", kind, name)
 			}
 		}
 		for _, name := range []string{filename.Base(filename.Manifest, s.manifest), filename.CurrentName} {
@@ -245,11 +247,11 @@ func TestATablePutTogetherAgainIsTheSame(t *testing.T) {
 			before := bytes.Join(s.edits, nil)
 			s.change(n, func(*forgedTable) {})
 			if !bytes.Equal(bytes.Join(s.edits, nil), before) {
-				t.Errorf("%v: table %d: no change changes the manifest", kind, n)
+				t.Errorf("%v: table %d: a change of nothing changes the manifest", kind, n)
 			}
 		}
 		if r := hostileRun(kind, s.join(), false, false, 1); r.err != nil || r.damage {
-			t.Errorf("%v: put together again: %v, damage %v", kind, r.err, r.damage)
+			t.Errorf("%v: after openForged and join: %v, damage %v", kind, r.err, r.damage)
 		}
 	}
 }

@@ -12,46 +12,47 @@ import (
 	"github.com/bloomkv/bloomkv/internal/sstable"
 )
 
-// A forgedTable is a table taken apart, to be changed and put together again with right checksums. What is drawn in internal/sstable/format.go
-// and internal/sstable/index.go, and has no exported encoder, is written here a second time: TestATablePutTogetherAgainIsTheSame holds the
-// two against each other.
+// A forgedTable is a decoded table, to be changed and encoded again with correct checksums. The parts of
+// internal/sstable/format.go and internal/sstable/index.go without an exported encoder are written here a second time:
+// TestATablePutTogetherAgainIsTheSame checks that both agree.
 type forgedTable struct {
 	id      uint64
 	blocks  []forgedBlock
-	index   []byte // payload; from blocks and separators if nil
+	index   []byte // payload; nil: made from blocks and separators
 	prefix  []byte
-	sample  []byte // payload; nil if there is none
-	keys    []byte // filter of keys; nil if there is none
-	second  []byte // filter of prefixes; nil if there is none
-	dels    []byte // payload; nil if there are none
+	sample  []byte // payload; nil if absent
+	keys    []byte // filter of keys; nil if absent
+	second  []byte // filter of prefixes; nil if absent
+	dels    []byte // payload; nil if absent
 	props   []byte // payload
 	foot    func(words []uint64, sample *uint32)
-	tailLen uint64 // of the last join
+	tailLen uint64 // result of the last join
 }
 
-// A forgedBlock is a data block as it is stored, and what the index says of it.
+// A forgedBlock is a data block as stored, with its entry in the index.
 type forgedBlock struct {
 	payload []byte
 	codec   sstable.Codec
 	decoded uint32
-	suffix  []byte // of the separator, after the prefix
+	suffix  []byte // rest of the separator, after the prefix
 }
 
 const (
-	forgeData, forgeIndex, forgeProps, forgeFilter, forgeDels, forgeSample, forgeSecond = 1, 2, 3, 4, 5, 6, 7 // kinds of blocks
+	// Kinds of blocks.
+	forgeData, forgeIndex, forgeProps, forgeFilter, forgeDels, forgeSample, forgeSecond = 1, 2, 3, 4, 5, 6, 7
 
 	forgeTrailer, forgeFooter = 5, 80
-	forgePrefixes             = 80 // of the properties: words before the bounds, in bytes
+	forgePrefixes             = 80 // offset of the bounds in the properties
 )
 
-// forgeSum is the checksum of a part of a table: of id, kind, offset and bytes.
+// forgeSum returns the checksum of a part of a table: of id, kind, offset and bytes.
 func forgeSum(id uint64, kind byte, offset int, b []byte) uint32 {
 	seed := binary.LittleEndian.AppendUint64(nil, id)
 	seed = binary.LittleEndian.AppendUint64(append(seed, kind), uint64(offset))
 	return crc32.Update(crc32.Checksum(seed, castagnoli), castagnoli, b)
 }
 
-// secondAt finds the length of the second filter in the properties and returns its offset, 0 if the table has only one.
+// secondAt returns the offset of the second filter's length in the properties, or 0 if the table has only one filter.
 func secondAt(props []byte) int {
 	at := forgePrefixes
 	for range 2 {
@@ -66,7 +67,7 @@ func secondAt(props []byte) int {
 	return at + 8
 }
 
-// takeApart reads a table that is whole.
+// takeApart decodes an undamaged table.
 func takeApart(file []byte) *forgedTable {
 	foot := file[len(file)-forgeFooter:]
 	word := func(i int) int { return int(binary.LittleEndian.Uint64(foot[8*i:])) }
@@ -110,7 +111,7 @@ func takeApart(file []byte) *forgedTable {
 	return t
 }
 
-// indexPayload is the index of the blocks as they are.
+// indexPayload returns the index of the current blocks.
 func (t *forgedTable) indexPayload() []byte {
 	if t.index != nil {
 		return t.index
@@ -128,7 +129,7 @@ func (t *forgedTable) indexPayload() []byte {
 	return b
 }
 
-// join puts the table together, with checksums that are right.
+// join encodes the table with correct checksums.
 func (t *forgedTable) join() []byte {
 	var b []byte
 	seal := func(kind byte, payload []byte, c sstable.Codec) {
@@ -154,7 +155,8 @@ func (t *forgedTable) join() []byte {
 		sum = forgeSum(t.id, forgeFilter, len(b), t.keys[:min(len(t.keys), bloomblock.HeaderSize-4)])
 		b = append(b, t.keys...)
 		if at := secondAt(t.props); t.second != nil && at > 0 {
-			binary.LittleEndian.PutUint32(t.props[at+8:], forgeSum(t.id, forgeSecond, len(b), t.second[:min(len(t.second), bloomblock.HeaderSize-4)]))
+			binary.LittleEndian.PutUint32(t.props[at+8:],
+				forgeSum(t.id, forgeSecond, len(b), t.second[:min(len(t.second), bloomblock.HeaderSize-4)]))
 		}
 		b = append(b, t.second...)
 		words[2] = uint64(len(b)) - words[1]
@@ -193,7 +195,7 @@ var (
 	forgeDecoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
 )
 
-// decode returns the block's entries as they are in memory.
+// decode returns the block's entries, uncompressed.
 func (x *forgedBlock) decode() ([]byte, error) {
 	switch x.codec {
 	case sstable.S2:
@@ -205,7 +207,7 @@ func (x *forgedBlock) decode() ([]byte, error) {
 	}
 }
 
-// encode stores data by a codec, if that makes it shorter.
+// encode stores data with a codec if that makes it shorter, and uncompressed otherwise.
 func (x *forgedBlock) encode(data []byte, c sstable.Codec) {
 	x.payload, x.codec, x.decoded = data, sstable.None, uint32(len(data))
 	var b []byte
@@ -221,8 +223,8 @@ func (x *forgedBlock) encode(data []byte, c sstable.Codec) {
 	}
 }
 
-// resumFilter makes the checksums of a filter right again after its bytes were changed: those of the units whose bytes were, and
-// that of the header, which ends in it. h is what the header said before.
+// resumFilter recomputes the checksums of a changed filter: those of the changed units, and that of the header, which
+// is its last field. h is the header before the change.
 func resumFilter(b []byte, h bloomblock.Header) {
 	if len(b) < bloomblock.HeaderSize {
 		return

@@ -11,12 +11,12 @@ import (
 )
 
 var (
-	hostileCases = flag.Int("cases", 1200, "how many stores with changed files are tried")
-	hostileSeed  = flag.Uint64("seed", 0, "number of the first of them; each is made again from its number alone")
+	hostileCases = flag.Int("cases", 1200, "number of stores with changed files to try")
+	hostileSeed  = flag.Uint64("seed", 0, "seed of the first store; a store depends only on its seed")
 )
 
-// TestChangedFilesHarmNobody changes fields of small stores, makes all checksums right again and uses the stores in every way. A
-// find is made again by its number: go test -run TestChangedFilesHarmNobody -seed N -cases 1 .
+// TestChangedFilesHarmNobody changes fields of small stores, corrects all checksums and uses the stores in every way.
+// To reproduce a failure: go test -run TestChangedFilesHarmNobody -seed N -cases 1 .
 func TestChangedFilesHarmNobody(t *testing.T) {
 	defer watch(timeLimit)()
 	defer watched.end()
@@ -36,7 +36,7 @@ func TestChangedFilesHarmNobody(t *testing.T) {
 		if r.err != nil {
 			t.Errorf("seed %d: %s\n%v", seed, did, r.err)
 			if finds++; finds == 20 {
-				t.Fatal("and so on")
+				t.Fatal("stopped after 20 failures")
 			}
 		}
 		if done := i + 1; done%20000 == 0 || done == uint64(n) {
@@ -46,7 +46,7 @@ func TestChangedFilesHarmNobody(t *testing.T) {
 	}
 }
 
-// hostileSeeded makes a case and runs it.
+// hostileSeeded builds the case of a seed and runs it.
 func hostileSeeded(t *testing.T, seed uint64) (string, hostileResult) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -68,7 +68,7 @@ func hostileSeeded(t *testing.T, seed uint64) (string, hostileResult) {
 func systemDir() string {
 	dir, err := os.MkdirTemp("", "hostile")
 	if err != nil {
-		panic(err) // no finding, and no way on
+		panic(err) // a failure of the test itself
 	}
 	return dir + "/db"
 }

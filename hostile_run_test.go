@@ -17,14 +17,14 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A hostileResult is what came of using a store whose files were changed.
+// A hostileResult is the result of using a store whose files were changed.
 type hostileResult struct {
-	err    error // what must not happen
-	damage bool  // something was refused
+	err    error // a violation of the store's promises
+	damage bool  // some call was refused
 	phase  string
 }
 
-// countedFS counts the files and locks that are open.
+// countedFS counts open files and held locks.
 type countedFS struct {
 	vfs.FS
 	open atomic.Int64
@@ -81,11 +81,11 @@ type hostileCase struct {
 	most  int    // more keys than the files can hold
 	rng   *rand.Rand
 	alloc []metrics.Sample
-	sound bool              // Check was content: then nothing is refused, and all answers agree
-	holds map[string]string // by a scan, where all is sound
+	sound bool              // Check found no damage: then no call is refused, and all answers agree
+	holds map[string]string // result of a scan, if sound
 }
 
-// What one call may allocate: a part that does not depend on the files, and a multiple of their size (I30).
+// One call may allocate a constant, and a multiple of the files' size (I30).
 const (
 	hostileBase  = 8 << 20
 	hostileTimes = 1100
@@ -96,21 +96,22 @@ func (c *hostileCase) allocated() uint64 {
 	return c.alloc[0].Value.Uint64()
 }
 
-// bad keeps what must not happen.
+// bad records the first violation.
 func (c *hostileCase) bad(format string, args ...any) {
 	if c.err == nil {
 		c.err = fmt.Errorf("%s: "+format, append([]any{c.phase}, args...)...)
 	}
 }
 
-// refused judges an error: it must be damage or a format of the future, and name a file. It reports whether there was one.
+// refused checks an error: it must be ErrCorruption or ErrUnsupportedVersion, and name a file. It reports whether err
+// is not nil.
 func (c *hostileCase) refused(err error) bool {
 	if err == nil {
 		return false
 	}
 	c.damage = true
 	if c.sound {
-		c.bad("Check was content: %w", err)
+		c.bad("Check found no damage: %w", err)
 	}
 	text := err.Error()
 	named := false
@@ -119,14 +120,14 @@ func (c *hostileCase) refused(err error) bool {
 	}
 	switch {
 	case !errors.Is(err, ErrCorruption) && !errors.Is(err, ErrUnsupportedVersion):
-		c.bad("an error that is no damage: %w", err)
+		c.bad("neither corruption nor an unsupported version: %w", err)
 	case !named:
 		c.bad("an error that names no file: %w", err)
 	}
 	return true
 }
 
-// do makes a number of calls, and holds them to what they may allocate.
+// do runs f, which makes a number of calls, and checks the limit of their allocations.
 func (c *hostileCase) do(phase string, calls int, f func()) {
 	if c.err != nil {
 		return
@@ -140,15 +141,15 @@ func (c *hostileCase) do(phase string, calls int, f func()) {
 	}
 }
 
-// A watchedCase is the case under way: a watchdog ends the program where it hangs or eats memory.
+// A watchedCase is the running case: a watchdog ends the program if it hangs or uses too much memory.
 type watchedCase struct {
-	began       atomic.Int64 // ns; 0: none
+	began       atomic.Int64 // in ns; 0 for no case
 	what, phase atomic.Pointer[string]
 }
 
 var watched watchedCase
 
-// timeLimit tells a hang from a slow machine.
+// timeLimit is long enough even for a slow machine.
 const timeLimit = 2 * time.Minute
 
 func (w *watchedCase) begin(what string) {
@@ -160,7 +161,7 @@ func (w *watchedCase) begin(what string) {
 
 func (w *watchedCase) end() { w.began.Store(0) }
 
-// watch ends the program with all stacks where a case takes longer than the limit or has 2 GiB in memory; stop ends the watch.
+// watch ends the program with all stacks if a case exceeds the time limit or 2 GiB of memory; stop ends the watch.
 func watch(limit time.Duration) (stop func()) {
 	end := make(chan struct{})
 	go func() {
@@ -178,14 +179,15 @@ func watch(limit time.Duration) (stop func()) {
 				continue
 			}
 			buf := make([]byte, 1<<20)
-			panic(fmt.Sprintf("%s: %s: %v, %d bytes in memory: it hangs, or eats memory\n%s", *watched.what.Load(), *watched.phase.Load(),
+			panic(fmt.Sprintf("%s: %s: %v, %d bytes in memory: it hangs or uses too much memory\n%s",
+				*watched.what.Load(), *watched.phase.Load(),
 				took, alloc[0].Value.Uint64(), buf[:runtime.Stack(buf, true)]))
 		}
 	}()
 	return func() { close(end) }
 }
 
-// hostileRun uses a store of these files in every way: in memory, or in the directory of the operating system.
+// hostileRun uses a store of these files in every way, in memory or in a directory of the operating system.
 func hostileRun(kind *hostileKind, files map[string][]byte, readOnly bool, system bool, seed uint64) hostileResult {
 	c := &hostileCase{
 		kind: kind, fs: &countedFS{FS: vfs.NewMem()}, dir: "db", rng: rand.New(rand.NewPCG(seed, 1)),
@@ -221,7 +223,7 @@ func hostileRun(kind *hostileKind, files map[string][]byte, readOnly bool, syste
 		c.do("Close", 1, func() {
 			c.refused(db.Close())
 		})
-		_ = db.Close() // after a find too
+		_ = db.Close() // after a violation too
 	}
 	if n := c.fs.open.Load(); n != 0 {
 		c.bad("%d files stay open", n)
@@ -252,7 +254,7 @@ func (c *hostileCase) use(db *DB, readOnly bool) {
 	c.do("Get", len(keys), func() {
 		for _, k := range keys {
 			v, err := db.Get(k)
-			if err == ErrNotFound { //nolint:errorlint // bare, it is documented
+			if err == ErrNotFound { //nolint:errorlint // documented as returned unwrapped
 				c.agrees(k, nil, false)
 			} else if !c.refused(err) {
 				c.agrees(k, v, true)
@@ -281,7 +283,7 @@ func (c *hostileCase) use(db *DB, readOnly bool) {
 		}
 	})
 	c.do("Flush", 3, func() {
-		if c.damage { // then it was told
+		if c.damage { // then a call was refused
 			_ = db.Flush(context.Background())
 		} else if !c.refused(db.Flush(context.Background())) {
 			if got, err := db.Get([]byte("ab")); err != nil || string(got) != "new" {
@@ -296,7 +298,7 @@ func (c *hostileCase) use(db *DB, readOnly bool) {
 	})
 }
 
-// scan goes over all keys one way, which must be strictly in order and end.
+// scan iterates over all keys in one direction; they must be strictly ordered and end.
 func (c *hostileCase) scan(it *Iterator, begin, step func(*Iterator) bool, order int) {
 	var last []byte
 	n := 0
@@ -320,26 +322,27 @@ func (c *hostileCase) scan(it *Iterator, begin, step func(*Iterator) bool, order
 		c.holds = seen
 	case c.sound && strings.Contains(c.phase, "prefix"):
 	case c.sound && !maps.Equal(seen, c.holds):
-		c.bad("Check was content, but a scan differs from the first one: %s", diff(seen, c.holds))
+		c.bad("Check found no damage, but a scan differs from the first one: %s", diff(seen, c.holds))
 	}
 }
 
-// agrees compares the answer for a key with that of a scan.
+// agrees compares the answer for a key with that of the scan.
 func (c *hostileCase) agrees(key, value []byte, found bool) {
 	want, there := c.holds[string(key)]
 	if c.sound && (found != there || found && string(value) != want) {
-		c.bad("Check was content, but %.40q is %.40q (there: %v), by a scan %.40q (%v)", key, value, found, want, there)
+		c.bad("Check found no damage, but %.40q is %.40q (there: %v), by a scan %.40q (%v)", key, value, found, want,
+			there)
 	}
 }
 
-// walk makes moves of all kinds, each of which must go where it says.
+// walk makes moves of all kinds and checks where each one lands.
 func (c *hostileCase) walk(db *DB) {
 	it := db.Iter(IterOptions{})
 	var last []byte
 	at := false
 	for range 24 {
 		k := c.kind.keys[c.rng.IntN(len(c.kind.keys))]
-		want := 0 // the order of where it stands and k
+		want := 0 // the expected order of the position and k
 		var ok bool
 		switch move := c.rng.IntN(8); {
 		case move == 0:

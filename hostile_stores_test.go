@@ -17,19 +17,19 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A hostileKind is a way to make a small store, and the options to open it with.
+// A hostileKind is a way to build a small store, with the options to open it.
 type hostileKind struct {
 	compression Compression
 	filter      FilterKind
-	fpr         float64 // 1: without filters
-	prefix      bool    // filters of prefixes too
-	ranges      bool    // range deletes
-	large       bool    // tables enough for runs of several
-	killed      bool    // with logs, as the death of a process leaves it
+	fpr         float64 // 1 for no filters
+	prefix      bool    // with prefix filters
+	ranges      bool    // with range deletes
+	large       bool    // with runs of several tables
+	killed      bool    // with logs, as left by a process death
 
 	once  sync.Once
 	built *forgedStore
-	keys  [][]byte // that were written, deleted ones too
+	keys  [][]byte // all keys written, deleted ones included
 }
 
 var hostileKinds = []*hostileKind{
@@ -56,8 +56,8 @@ func (k *hostileKind) options(fsys vfs.FS) *Options {
 	return o
 }
 
-// store is a store of the kind, taken apart; the caller may change it. It is the same in each process, random ids too, so that a
-// find is made again from its number, except in the rare case that background work comes first somewhere.
+// store returns a decoded store of the kind, which the caller may change. It is the same in each process, random ids
+// included, so that a seed reproduces a failure, except in the rare case of another order of background work.
 func (k *hostileKind) store(t *testing.T) *forgedStore {
 	t.Helper()
 	k.once.Do(func() {
@@ -67,7 +67,7 @@ func (k *hostileKind) store(t *testing.T) *forgedStore {
 			k.built, err = openForged(fsys, "db")
 		}
 		if err == nil {
-			k.built.edit(func(e *manifest.Edit) { // what depends on who comes first
+			k.built.edit(func(e *manifest.Edit) { // fields that depend on scheduling
 				if e.NextFile != 0 {
 					e.NextFile = 1 << 10
 				}
@@ -86,8 +86,8 @@ func (k *hostileKind) store(t *testing.T) *forgedStore {
 	return k.built.clone()
 }
 
-// nothingRuns reports whether nothing goes on in the background: the manifest has the log that is written to, if there is one, and
-// older logs and replaced tables are removed.
+// nothingRuns reports whether all background work is done: the current log, if any, is in the manifest, and older logs
+// and replaced tables are removed.
 func nothingRuns(db *DB) bool {
 	if !db.warm.Load() || !db.Metrics().Settled {
 		return false
@@ -114,7 +114,7 @@ func nothingRuns(db *DB) bool {
 	return want == 0
 }
 
-// build writes a last level, versions over it that a snapshot held, tombstones, and an ingested run on top.
+// build writes a last level, newer versions above it that a snapshot kept, tombstones, and an ingested run on top.
 func (k *hostileKind) build() (*vfs.Mem, error) {
 	mem := vfs.NewMem()
 	db, err := Open("db", k.options(mem))
@@ -138,7 +138,7 @@ func (k *hostileKind) build() (*vfs.Mem, error) {
 			err = e
 		}
 	}
-	settle := func() { // nothing goes on in the background, so that random ids are always drawn in the same order
+	settle := func() { // waits for background work, so that random ids are always drawn in the same order
 		for err == nil && !nothingRuns(db) {
 			time.Sleep(100 * time.Microsecond)
 		}

@@ -26,7 +26,7 @@ func TestALostOrWrongCurrentIsRefusedAndNothingIsTouched(t *testing.T) {
 		"the checksum of another":     []byte("MANIFEST-000001 00000000\n"),
 		"a path":                      []byte("../../../../etc/passwd 00000000\n"),
 		"a manifest with a path":      []byte("MANIFEST-000001/../../x 00000000\n"),
-		"longer than any":             bytes.Repeat([]byte("MANIFEST-000001"), 1<<16),
+		"longer than any CURRENT":     bytes.Repeat([]byte("MANIFEST-000001"), 1<<16),
 		"a number of too many digits": []byte("MANIFEST-99999999999999999999999 00000000\n"),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -37,7 +37,8 @@ func TestALostOrWrongCurrentIsRefusedAndNothingIsTouched(t *testing.T) {
 			if !errors.Is(err, ErrCorruption) || !strings.Contains(err.Error(), "CURRENT: offset 0") {
 				t.Errorf("open: %v, want corruption in CURRENT", err)
 			}
-			if _, err := Check(t.Context(), "db", d.options(fsys), nil); !errors.Is(err, ErrCorruption) || !strings.Contains(err.Error(), "CURRENT") {
+			if _, err := Check(t.Context(), "db", d.options(fsys), nil); !errors.Is(err, ErrCorruption) ||
+				!strings.Contains(err.Error(), "CURRENT") {
 				t.Errorf("check: %v, want corruption in CURRENT", err)
 			}
 			if changed := diff(dirOf(t, fsys), before); changed != "" {
@@ -50,9 +51,10 @@ func TestALostOrWrongCurrentIsRefusedAndNothingIsTouched(t *testing.T) {
 func TestFilesTheManifestDoesNotKnowAreRefusedWhereTheyAreNewer(t *testing.T) {
 	for _, name := range []string{"999999.sst", "999999.log"} {
 		d := newDamageStore(t, true)
-		addFile(t, d.fs, "db/"+name, "data of a manifest that is lost")
+		addFile(t, d.fs, "db/"+name, "data of a lost manifest")
 		before := dirOf(t, d.fs)
-		if _, err := Open("db", d.options(d.fs)); !errors.Is(err, ErrCorruption) || !strings.Contains(err.Error(), name) {
+		if _, err := Open("db", d.options(d.fs)); !errors.Is(err, ErrCorruption) ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, want corruption that names it", name, err)
 		}
 		if changed := diff(dirOf(t, d.fs), before); changed != "" {
@@ -78,8 +80,10 @@ func addFile(t *testing.T, fsys vfs.FS, name, content string) {
 func TestUnknownFilesAreLeftAloneAndOrphansAreNot(t *testing.T) {
 	d := newDamageStore(t, true)
 	strange := []string{
-		"+1.sst", "-1.log", " 000001.sst", "000001.sst ", "1.sst", "0000001.sst", "000001.SST", "000001.sst.bak", "MANIFEST-", "MANIFEST-1", "MANIFEST-000001x",
-		"CURRENT.bak", "current", "LOCK2", "0x0001.log", "99999999999999999999999.sst", "notes.txt", ".hidden", "000001", "١٢٣٤٥٦.sst",
+		"+1.sst", "-1.log", " 000001.sst", "000001.sst ", "1.sst", "0000001.sst", "000001.SST", "000001.sst.bak",
+		"MANIFEST-", "MANIFEST-1", "MANIFEST-000001x",
+		"CURRENT.bak", "current", "LOCK2", "0x0001.log", "99999999999999999999999.sst", "notes.txt", ".hidden",
+		"000001", "١٢٣٤٥٦.sst",
 	}
 	for _, name := range strange {
 		addFile(t, d.fs, "db/"+name, "mine")
@@ -106,7 +110,7 @@ func TestUnknownFilesAreLeftAloneAndOrphansAreNot(t *testing.T) {
 	left := dirOf(t, d.fs)
 	for _, name := range strange {
 		if left[name] != "mine" {
-			t.Errorf("%q: %q, want it left alone", name, left[name])
+			t.Errorf("%q: %q, want it unchanged", name, left[name])
 		}
 	}
 	for _, name := range orphans {
@@ -154,7 +158,8 @@ func TestOddOptionsAreRefusedByNameAndCreateNothing(t *testing.T) {
 	} {
 		o := &Options{FS: vfs.NewMem()}
 		tt.set(o)
-		if _, err := Open("db", o); err == nil || !strings.Contains(err.Error(), "option "+tt.option+":") || !strings.Contains(err.Error(), "db") {
+		if _, err := Open("db", o); err == nil || !strings.Contains(err.Error(), "option "+tt.option+":") ||
+			!strings.Contains(err.Error(), "db") {
 			t.Errorf("%+v: %v, want an error that names option %s", o, err, tt.option)
 		}
 		if names, err := o.FS.List("."); err != nil || len(names) > 0 {
@@ -177,13 +182,14 @@ func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
 	}
 	defer db.Close()
 	if MaxBatchSize > wal.MaxPayload {
-		t.Errorf("a batch of %d bytes is no log record, which has at most %d", MaxBatchSize, wal.MaxPayload)
+		t.Errorf("a batch of %d bytes exceeds a log record, which has at most %d", MaxBatchSize, wal.MaxPayload)
 	}
 	if MaxKeySize != batch.MaxKey || MaxValueSize != batch.MaxValue {
-		t.Errorf("keys of %d and values of %d bytes are written, of %d and %d read", MaxKeySize, MaxValueSize, batch.MaxKey, batch.MaxValue)
+		t.Errorf("keys of %d and values of %d bytes may be written, but only %d and %d can be read", MaxKeySize,
+			MaxValueSize, batch.MaxKey, batch.MaxValue)
 	}
 	tooLong, tooLarge := make([]byte, MaxKeySize+1), make([]byte, MaxValueSize+1)
-	full := Batch{ops: make([]byte, MaxBatchSize-batch.RecordHeader-batch.MaxOpHeader+1), count: 1} // of zeros that nobody has touched
+	full := Batch{ops: make([]byte, MaxBatchSize-batch.RecordHeader-batch.MaxOpHeader+1), count: 1} // of zeros
 	full.Put(nil, nil)
 	later := Batch{}
 	later.Put([]byte("fine"), nil)
@@ -232,7 +238,8 @@ func TestADirectoryThatCannotBeWrittenIsRefusedClearly(t *testing.T) {
 		})
 	}
 	mem := vfs.NewMem()
-	if _, err := Open("db", &Options{FS: readOnly(mem)}); !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "db") {
+	if _, err := Open("db", &Options{FS: readOnly(mem)}); !errors.Is(err, syscall.EROFS) ||
+		!strings.Contains(err.Error(), "db") {
 		t.Errorf("a new store: %v, want EROFS and the directory", err)
 	}
 	if names, err := mem.List("."); err != nil || len(names) > 0 {
@@ -241,7 +248,8 @@ func TestADirectoryThatCannotBeWrittenIsRefusedClearly(t *testing.T) {
 	for _, closed := range []bool{true, false} {
 		d := newDamageStore(t, closed)
 		before := dirOf(t, d.fs)
-		if _, err := Open("db", d.options(readOnly(d.fs))); !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "db") {
+		if _, err := Open("db", d.options(readOnly(d.fs))); !errors.Is(err, syscall.EROFS) ||
+			!strings.Contains(err.Error(), "db") {
 			t.Errorf("closed %v: %v, want EROFS and the directory", closed, err)
 		}
 		if changed := diff(dirOf(t, d.fs), before); changed != "" {
@@ -310,16 +318,19 @@ func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
 	}
 }
 
-// allCalls makes every call that can fail.
+// allCalls calls every method that can fail.
 func allCalls(ctx context.Context, db *DB) map[string]error {
 	k := []byte("k")
 	var b, empty, bad Batch
 	b.Put(k, k)
 	bad.Put(make([]byte, MaxKeySize+1), nil)
 	calls := map[string]error{
-		"put": db.Put(k, k), "delete": db.Delete(k), "sync": db.Sync(), "flush": db.Flush(ctx), "compact": db.Compact(ctx, nil, nil),
-		"compact of nothing": db.Compact(ctx, []byte("b"), []byte("a")), "checkpoint": db.Checkpoint(ctx, "checkpoint"), "apply sync": db.Apply(&b, Sync), "apply nosync": db.Apply(&b, NoSync),
-		"apply nothing": db.Apply(&empty, NoSync), "apply of too much": db.Apply(&bad, NoSync), "apply with an odd durability": db.Apply(&b, 77),
+		"put": db.Put(k, k), "delete": db.Delete(k), "sync": db.Sync(), "flush": db.Flush(ctx),
+		"compact":            db.Compact(ctx, nil, nil),
+		"compact of nothing": db.Compact(ctx, []byte("b"), []byte("a")), "checkpoint": db.Checkpoint(ctx, "checkpoint"),
+		"apply sync": db.Apply(&b, Sync), "apply nosync": db.Apply(&b, NoSync),
+		"apply nothing": db.Apply(&empty, NoSync), "apply of too much": db.Apply(&bad, NoSync),
+		"apply with an odd durability": db.Apply(&b, 77),
 	}
 	_, calls["get"] = db.Get(k)
 	_, calls["appendget"] = db.AppendGet(nil, k)

@@ -15,7 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestWhatIsNoRegularFileIsRefusedAndDoesNotHang puts a link, a pipe, a directory and a socket where files should be.
+// TestWhatIsNoRegularFileIsRefusedAndDoesNotHang replaces files by a link, a pipe, a directory and a socket.
 func TestWhatIsNoRegularFileIsRefusedAndDoesNotHang(t *testing.T) {
 	d := newDamageStore(t, false)
 	outside := filepath.Join(t.TempDir(), "outside")
@@ -51,7 +51,8 @@ func TestWhatIsNoRegularFileIsRefusedAndDoesNotHang(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), file) {
 					t.Errorf("%s as %s: %v, want an error that names it", file, kind, err)
 				}
-				if _, err := Check(t.Context(), dir, d.options(vfs.OS), nil); err == nil || !strings.Contains(err.Error(), file) {
+				if _, err := Check(t.Context(), dir, d.options(vfs.OS), nil); err == nil ||
+					!strings.Contains(err.Error(), file) {
 					t.Errorf("check: %s as %s: %v, want an error that names it", file, kind, err)
 				}
 			})
@@ -61,11 +62,11 @@ func TestWhatIsNoRegularFileIsRefusedAndDoesNotHang(t *testing.T) {
 		t.Errorf("outside: %q, %v", b, err)
 	}
 	if _, err := os.Lstat(outside + "3"); err == nil {
-		t.Error("a file was made where a link pointed")
+		t.Error("a file was created at the target of a link")
 	}
 }
 
-// copyTo writes the store into a directory of the system, with LOCK.
+// copyTo writes the store to a directory of the operating system, with LOCK.
 func (d *damageStore) copyTo(t *testing.T, dir string) {
 	t.Helper()
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -78,7 +79,8 @@ func (d *damageStore) copyTo(t *testing.T, dir string) {
 	}
 }
 
-// TestAStoreMayBeALinkAndIsItsOwnersAlone opens a store through a link, and looks at the permissions of what it made.
+// TestAStoreMayBeALinkAndIsItsOwnersAlone opens a store through a link, and checks the permissions of the files that it
+// creates.
 func TestAStoreMayBeALinkAndIsItsOwnersAlone(t *testing.T) {
 	tmp := t.TempDir()
 	if err := os.Symlink(filepath.Join(tmp, "real"), filepath.Join(tmp, "link")); err != nil {
@@ -103,7 +105,7 @@ func TestAStoreMayBeALinkAndIsItsOwnersAlone(t *testing.T) {
 	}
 	for _, f := range files {
 		if info, err := f.Info(); err != nil || info.Mode() != 0o600 {
-			t.Errorf("%s: %v, %v, want a file of its owner", f.Name(), info.Mode(), err)
+			t.Errorf("%s: %v, %v, want a file accessible only to its owner", f.Name(), info.Mode(), err)
 		}
 	}
 	if db, err = Open(filepath.Join(tmp, "new"), nil); err != nil {
@@ -113,12 +115,12 @@ func TestAStoreMayBeALinkAndIsItsOwnersAlone(t *testing.T) {
 		t.Error(err)
 	}
 	if info, err := os.Stat(filepath.Join(tmp, "new")); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("directory: %v, %v, want one of its owner", info.Mode(), err)
+		t.Errorf("directory: %v, %v, want one accessible only to its owner", info.Mode(), err)
 	}
 	if err := os.WriteFile(filepath.Join(tmp, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(filepath.Join(tmp, "file"), nil); err == nil || !strings.Contains(err.Error(), "file") {
-		t.Errorf("a file in the place of the directory: %v, want an error that names it", err)
+		t.Errorf("a file instead of the directory: %v, want an error that names it", err)
 	}
 }
