@@ -134,7 +134,7 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 		o    Options
 	}{
 		{
-			"option FilterMemory: 1000000, want 0 beside FilterFPR, which is 0.1",
+			"option FilterMemory: 1000000, want 0 with FilterFPR, which is 0.1",
 			Options{FilterMemory: 1_000_000, FilterFPR: 0.1},
 		},
 		{"option FilterMemory: 65535, want 65536 to 33554432", Options{FilterMemory: 64<<10 - 1}},

@@ -10,25 +10,26 @@ import (
 	"github.com/bloomkv/bloomkv/internal/wal"
 )
 
-// A logFile is the write-ahead log of one memtable. A Sync write in it may be acknowledged only when all that it stands on
-// is durable too: the log's own name, and every older log. That is made so in the background, so that a new memtable never
-// stalls writers for the sync of the old log, and NoSync writes do not wait for it.
+// A logFile is the write-ahead log of one memtable. A Sync write to it may be acknowledged only if the log's name and
+// every older log are durable too. Background goroutines make them durable, so that a new memtable never makes
+// writers wait for the sync of the old log, and NoSync writes do not wait for it.
 type logFile struct {
 	number uint64
 	db     *DB
 	w      *wal.Writer
 	*logBase
 
-	retired chan struct{} // closed once the file is
+	retired chan struct{} // closed once the file is closed
 }
 
-// A logBase is what a log stands on. basedErr is set before based is closed.
+// A logBase is what a log depends on: its own name and every older log. based is closed once they are durable or
+// could not be made so. basedErr is set before.
 type logBase struct {
 	based    chan struct{}
 	basedErr error
 }
 
-// ensureLog makes the next log where there is none. commitMu is held.
+// ensureLog creates the next log if there is none. commitMu is held.
 func (db *DB) ensureLog() error {
 	if db.log != nil {
 		return nil
@@ -38,9 +39,9 @@ func (db *DB) ensureLog() error {
 		return err
 	}
 	var id [8]byte
-	_, _ = rand.Read(id[:]) // it never fails
-	// The file itself must exist before a record that would make recovery miss it; its failure leaves nothing behind that
-	// is needed, so that a later write may try again.
+	_, _ = rand.Read(id[:]) // never fails
+	// The file must exist before the manifest requires it: recovery reports a required log that is missing. If creating
+	// the file fails, nothing depends on it, and a later write may try again.
 	path := filename.Make(db.dir, filename.Log, number)
 	file, err := db.opts.FS.Create(path)
 	if err != nil {
@@ -49,11 +50,13 @@ func (db *DB) ensureLog() error {
 	w, err := wal.NewReserving(file, number, binary.LittleEndian.Uint64(id[:]))
 	if err != nil { // the writer has closed the file
 		if removeErr := db.opts.FS.Remove(path); removeErr != nil {
-			return db.tree.Fail(errors.Join(err, removeErr)) // a log that is no log, among those that recovery must read
+			return db.tree.Fail(errors.Join(err, removeErr)) // recovery would read the invalid file as a log
 		}
 		return err
 	}
-	l := &logFile{number: number, db: db, w: w, logBase: &logBase{based: make(chan struct{})}, retired: make(chan struct{})}
+	l := &logFile{
+		number: number, db: db, w: w, logBase: &logBase{based: make(chan struct{})}, retired: make(chan struct{}),
+	}
 	older := db.base
 	db.workers.Go(func() {
 		defer close(l.based)
@@ -76,7 +79,7 @@ func (db *DB) ensureLog() error {
 // Number returns the number of the log's file.
 func (l *logFile) Number() uint64 { return l.number }
 
-// Mark returns how much of the log is durable, nil while what the log stands on is not.
+// Mark returns how much of the log is durable, or nil while its name or an older log is not durable.
 func (l *logFile) Mark() *manifest.LogMark {
 	select {
 	case <-l.based:
@@ -88,7 +91,7 @@ func (l *logFile) Mark() *manifest.LogMark {
 	return nil
 }
 
-// recordLog makes the name of a log durable and then writes into the manifest that the log must be there.
+// recordLog makes the name of a log durable, then records in the manifest that the log must exist.
 func (db *DB) recordLog(l *logFile) error {
 	if err := db.opts.FS.SyncDir(db.dir); err != nil {
 		return db.tree.Fail(err)
@@ -96,7 +99,7 @@ func (db *DB) recordLog(l *logFile) error {
 	return db.tree.RecordLog(l.number)
 }
 
-// retire makes a log durable in the background; a later log stands on what it returns.
+// retire makes a log durable in the background. The next log depends on the returned base.
 func (l *logFile) retire() *logBase {
 	b := &logBase{based: make(chan struct{})}
 	l.db.workers.Go(func() {
@@ -114,7 +117,7 @@ func (l *logFile) retire() *logBase {
 	return b
 }
 
-// Remove deletes a log whose memtable is durable in tables. What fails is left to the next Open.
+// Remove deletes a log whose memtable is durable in tables. If it fails, the next Open removes the file.
 func (l *logFile) Remove() {
 	<-l.retired
 	_ = l.db.opts.FS.Remove(filename.Make(l.db.dir, filename.Log, l.number))

@@ -7,23 +7,25 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// FilterAnswers is what the filters of tables have answered to lookups since each table was written, whatever level it was on and
-// however many units of its filter were in memory. Searches are counted exactly, negatives estimated: one lookup in 64 is a
-// sample, and stands for 64. So N of them have a standard error of √(63·N): 8 % of ten thousand, 0.8 % of a million. A measured
-// rate has, with F false positives among them, a relative standard error of √(1/F + 63/N), of which the first part, chance, is the
-// larger one below a rate of 1/63.
+// FilterAnswers count what the filters of tables have answered to lookups since each table was written, on whatever
+// level it was, and however many units of its filter were in memory. Searches are counted exactly, negatives
+// estimated: one lookup in 64 is a sample, and each negative in it counts as 64. Therefore a count of N negatives has
+// a standard error of √(63·N): 8 % of ten thousand, 0.8 % of a million. A measured rate with F false positives has a
+// relative standard error of √(1/F + 63/N); the first part, chance, is the larger one for rates below 1/63.
 //
-// They outlast Close, and are kept with the manifest: it is written anew when a store is closed that has written anything since it
-// was opened. A store that was only read forgets what it has counted since, and a crash what was counted since the
-// manifest was last begun. What a compaction writes begins with none, and so does a Checkpoint.
+// The counts outlast Close. They are kept in the manifest, which is rewritten when a store is closed that has written
+// anything since Open. A store that was opened read-only forgets what it has counted, and a crash loses what was
+// counted since the manifest was last begun. The tables written by a compaction or a Checkpoint start at zero.
 type FilterAnswers struct {
-	Negatives      uint64 `json:"filter_negatives"` // said no, and the table was skipped: an estimate
-	TruePositives  uint64 `json:"true_positives"`   // searches, let through by a filter, that found a version of the key
-	FalsePositives uint64 `json:"false_positives"`  // searches, let through by a filter, that found none
-	Unfiltered     uint64 `json:"unfiltered"`       // searches for which no filter was asked: none built, none loaded, or damaged
+	Negatives      uint64 `json:"filter_negatives"` // the table was skipped: an estimate
+	TruePositives  uint64 `json:"true_positives"`   // searches that a filter let through, and that found the key
+	FalsePositives uint64 `json:"false_positives"`  // searches that a filter let through, and that did not
+	// Unfiltered is the number of searches without a query of a filter: it was not built, not loaded, or damaged.
+	Unfiltered uint64 `json:"unfiltered"`
 }
 
-// FPR is the measured rate: false positives among these and the negatives; 0 without any.
+// FPR returns the measured rate: the share of false positives among themselves and the negatives; 0 if there are
+// neither.
 func (a FilterAnswers) FPR() float64 {
 	if a.FalsePositives == 0 {
 		return 0
@@ -38,33 +40,40 @@ func (a *FilterAnswers) add(c manifest.Counts) {
 	a.Unfiltered += c.Unfiltered
 }
 
-// TableMetrics is one table: what it holds, and what its filter promises, should do and has done. As JSON its names do not change.
+// TableMetrics are the figures of one table: what it holds, and the promised, predicted and measured rates of its
+// filter. Their JSON names do not change.
 type TableMetrics struct {
-	File           string  `json:"file"`                   // base name of its file, in the store's directory
-	Level          int     `json:"level"`                  //
-	Run            uint64  `json:"run"`                    // number of its run, in the level
-	Smallest       []byte  `json:"smallest"`               // no key is below; range tombstones count, too
-	Largest        []byte  `json:"largest"`                // no key is above; nil, and only that, is without end
-	Exclusive      bool    `json:"largest_exclusive"`      // no key is equal to Largest
-	Entries        uint64  `json:"entries"`                // versions, tombstones included
-	Deletes        uint64  `json:"deletes"`                // tombstones among them
-	RangeDeletes   uint64  `json:"range_deletes"`          // range tombstones, which are not among the entries
-	Bytes          uint64  `json:"bytes"`                  // on disk
-	FilterDisk     uint64  `json:"filter_bytes"`           // bytes of filter blocks on disk, that of prefixes too; 0 is no filter
-	FilterBytes    int64   `json:"filter_bytes_in_memory"` // bytes of them in memory
-	FilterUnits    int     `json:"filter_units"`           // of its units, those in memory
-	FilterAllUnits int     `json:"filter_units_in_file"`   // 0 where it was not looked at yet
-	FilterShed     bool    `json:"filter_shed"`            // it, or units of it, do not fit the memory budget or Options.FilterMemory
-	OffPlan        bool    `json:"off_plan"`               // it is not the one that the options ask for: Compact writes the table anew
-	FilterDamaged  bool    `json:"filter_damaged"`         // a filter block is; what is whole of it is used
-	FilterFPR      float64 `json:"fpr_promised"`           // the share of the promised rate that each run of the level has
-	FPRPredicted   float64 `json:"fpr_predicted"`          // what the units in memory give, by their bits; 1 without
-	FPRMeasured    float64 `json:"fpr_measured"`           // false positives among these and the negatives; 0 without any
+	File         string `json:"file"`              // base name of its file, in the directory of the store
+	Level        int    `json:"level"`             //
+	Run          uint64 `json:"run"`               // number of its run, in the level
+	Smallest     []byte `json:"smallest"`          // lower bound of keys and range tombstones
+	Largest      []byte `json:"largest"`           // upper bound of both; only nil is unbounded
+	Exclusive    bool   `json:"largest_exclusive"` // no key equals Largest
+	Entries      uint64 `json:"entries"`           // versions, including tombstones
+	Deletes      uint64 `json:"deletes"`           // tombstones among them
+	RangeDeletes uint64 `json:"range_deletes"`     // range tombstones, which do not count as entries
+	Bytes        uint64 `json:"bytes"`             // on disk
+	// FilterDisk is the number of bytes of filter blocks on disk, including a prefix filter; 0 means no filter.
+	FilterDisk     uint64 `json:"filter_bytes"`
+	FilterBytes    int64  `json:"filter_bytes_in_memory"` // bytes of them in memory
+	FilterUnits    int    `json:"filter_units"`           // units of the filter in memory
+	FilterAllUnits int    `json:"filter_units_in_file"`   // units in the file; 0 if it was not read yet
+	// FilterShed is true if the filter, or units of it, do not fit the memory budget or Options.FilterMemory.
+	FilterShed bool `json:"filter_shed"`
+	// OffPlan is true if the filter differs from what the options ask for: Compact rewrites the table.
+	OffPlan       bool `json:"off_plan"`
+	FilterDamaged bool `json:"filter_damaged"` // a filter block is damaged; its intact units are used
+	// FilterFPR is the share of the promised rate that each run of the level gets.
+	FilterFPR float64 `json:"fpr_promised"`
+	// FPRPredicted is the rate of the units in memory, computed from their bits; 1 if there are none.
+	FPRPredicted float64 `json:"fpr_predicted"`
+	// FPRMeasured is the share of false positives among themselves and the negatives; 0 if there are neither.
+	FPRMeasured float64 `json:"fpr_measured"`
 	FilterAnswers
 }
 
-// Tables is a snapshot of each table of the tree, newest data first, and ascending in each run; nil after Close. It takes time and
-// memory in proportion to the tables. The slices are the caller's.
+// Tables returns the figures of each table of the tree, newest data first, and in ascending key order within each
+// run; nil after Close. It takes time and memory in proportion to the number of tables. The caller owns the slices.
 func (db *DB) Tables() []TableMetrics {
 	s, release := db.tree.Acquire()
 	if s == nil {
@@ -83,14 +92,15 @@ func (db *DB) Tables() []TableMetrics {
 	return all
 }
 
-// metrics are the figures of a table but for those of its place in the tree.
+// metricsOf returns the figures of a table, except those of its position in the tree.
 func metricsOf(t *tree.Table) TableMetrics {
 	filter := t.Reader.FilterState()
 	m := TableMetrics{
 		File: t.File.Name, Smallest: bytes.Clone(t.Meta.Smallest), Largest: bytes.Clone(t.Meta.Upper()),
 		Exclusive: t.Meta.Flags&manifest.LargestExclusive != 0,
 		Entries:   t.Meta.Entries, Deletes: t.Meta.Deletes, RangeDeletes: t.Meta.RangeDeletes, Bytes: t.Meta.Size,
-		FilterDisk: t.Meta.FilterLen, FilterBytes: filter.Bytes + t.Reader.PrefixBytes(), FilterUnits: filter.Units, FilterAllUnits: filter.AllUnits,
+		FilterDisk: t.Meta.FilterLen, FilterBytes: filter.Bytes + t.Reader.PrefixBytes(),
+		FilterUnits: filter.Units, FilterAllUnits: filter.AllUnits,
 		FPRPredicted:  predictedRateOf(t),
 		FilterDamaged: filter.Damage != nil || t.Reader.PrefixState().Damage != nil,
 	}

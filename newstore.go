@@ -13,32 +13,32 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A newStore is a store that is being built in place, by Checkpoint or Salvage. CURRENT comes last, when all that it
-// leads to is durable, so that until then there is no store; and LOCK first, held, so that nobody else makes one
-// there.
+// A newStore is a store that Checkpoint or Salvage builds in place. LOCK is created and held first, so that no one
+// else creates a store there. CURRENT is created last, once everything it refers to is durable; until then there is
+// no store.
 //
 //	enter (create | abandon)
 type newStore struct {
 	fs    vfs.FS
 	dir   string
-	outer string // the directory of another store, in which dir must not lie
+	outer string // directory of another store; dir must not be inside it
 
-	made  bool      // the directory was
+	made  bool      // enter created the directory
 	lock  io.Closer // nil until it is held
-	names []string  // what was made in the directory, or may have been, other than LOCK
+	names []string  // files created in the directory, or perhaps created, other than LOCK
 }
 
-// makeDir makes a directory unless it is there, and makes its name durable.
+// makeDir creates a directory, unless it exists, and makes its name durable.
 func makeDir(fsys vfs.FS, dir string) (made bool, err error) {
 	err = fsys.Mkdir(dir)
 	made = err == nil
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return false, err
 	}
-	// A directory that is there may have been made by a process that died before it could sync the parent.
+	// An existing directory may be the work of a process that died before it could sync the parent.
 	err = fsys.SyncDir(filepath.Dir(filepath.Clean(dir)))
 	if !made && errors.Is(err, fs.ErrPermission) {
-		return false, nil // a parent that may not be opened is somebody else's, who made the directory
+		return false, nil // the parent belongs to someone else, who created the directory
 	}
 	return made, err
 }
@@ -48,13 +48,13 @@ var (
 	errInside   = errors.New("lies inside the directory of the store itself")
 )
 
-// enter makes the directory, or makes sure that it is empty, and locks it.
+// enter creates the directory, or checks that it is empty, and locks it.
 func (n *newStore) enter() (err error) {
 	if n.made, err = makeDir(n.fs, n.dir); err != nil {
 		return err
 	}
 	empty, err := n.holdsOnly("")
-	if err != nil && !n.made { // it is no directory
+	if err != nil && !n.made { // not a directory
 		return fmt.Errorf("%w: %w", errNotEmpty, err)
 	}
 	if err == nil && !empty {
@@ -74,24 +74,26 @@ func (n *newStore) enter() (err error) {
 		return err
 	}
 	empty, err = n.holdsOnly(filename.LockName)
-	if err == nil && !empty { // somebody made a store before it was locked
+	if err == nil && !empty { // another process created a store before the lock was taken
 		err = errors.Join(errNotEmpty, n.lock.Close())
-		n.made, n.lock = false, nil // what is there is the other's
+		n.made, n.lock = false, nil // the files belong to the other process
 	}
 	return err
 }
 
-// holdsOnly reports whether the directory holds nothing but that name.
+// holdsOnly reports whether the directory contains no file except the named one.
 func (n *newStore) holdsOnly(name string) (bool, error) {
 	names, err := n.fs.List(n.dir)
 	return !slices.ContainsFunc(names, func(other string) bool { return other != name }), err
 }
 
-// create makes a store of the directory, with the tables of s and no log, and releases the lock. Its first step is to
-// make the names of the tables durable, with the manifest's own, and its last one CURRENT. No file has the number, or
-// a larger one.
+// create makes the directory a store, with the tables of s and no log, and releases the lock. It first makes the
+// names of the tables durable, together with the manifest's, and creates CURRENT last. No existing file has the given
+// number or a larger one.
 func (n *newStore) create(number uint64, s manifest.State) error {
-	made := []string{filename.Base(filename.Manifest, number), filename.Base(filename.Temp, number), filename.CurrentName}
+	made := []string{
+		filename.Base(filename.Manifest, number), filename.Base(filename.Temp, number), filename.CurrentName,
+	}
 	n.names = append(n.names, made...)
 	s.NextFile, s.MinLog = number+1, number
 	m, err := manifest.Create(n.fs, n.dir, number, s)
@@ -101,11 +103,11 @@ func (n *newStore) create(number uint64, s manifest.State) error {
 	if err := m.Close(); err != nil {
 		return err
 	}
-	_ = n.lock.Close() // all is there and durable
+	_ = n.lock.Close() // everything is in place and durable
 	return nil
 }
 
-// abandon removes what was made, CURRENT first.
+// abandon removes what enter and create made, CURRENT first.
 func (n *newStore) abandon() error {
 	var errs []error
 	note := func(err error) {
@@ -117,7 +119,8 @@ func (n *newStore) abandon() error {
 		note(n.fs.Remove(filepath.Join(n.dir, name)))
 	}
 	if n.lock != nil {
-		// While it is locked, so that nobody else locks what is removed; some systems remove no open file.
+		// Remove LOCK while it is held, so that no other process locks a removed file. Some systems cannot remove an
+		// open file: then remove it after closing.
 		name := filepath.Join(n.dir, filename.LockName)
 		err := n.fs.Remove(name)
 		note(n.lock.Close())

@@ -11,14 +11,14 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// tableFacts are what compactions are picked by beside the manifest.
+// tableFacts are facts about tables that compactions are chosen by and that the manifest does not have.
 type tableFacts struct {
 	db   *DB
 	s    *tree.State
-	good []*filterplan.Plan // a filter of one of these may stay
+	good []*filterplan.Plan // filters built by one of these plans may stay
 }
 
-// facts returns the facts about the tables of a state. asked is true for the compactions of a Compact.
+// facts returns the facts about the tables of a state. asked is true for compactions requested by Compact.
 func (db *DB) facts(s *tree.State, asked bool) tableFacts {
 	plans := db.share.Plans()
 	if asked {
@@ -35,14 +35,15 @@ func (f tableFacts) RangeDels(meta *manifest.Table) rangedel.List {
 	return nil
 }
 
-// Outdated is offPlan for compactions, which repair damaged filters too.
+// Outdated reports whether the filters of a table are off the plan or damaged, so that a compaction should rewrite
+// it.
 func (f tableFacts) Outdated(level int, meta *manifest.Table) bool {
 	t := f.s.Table(meta)
 	return t != nil && (t.Damaged.Load() || f.db.share.OffPlan(level, t, f.good))
 }
 
-// readRules reads the tails of tables with a key in [lo, hi] whose rule of prefixes is not known yet, so that offPlan is right
-// for them. What is damaged stays unknown: whoever has to read the table learns of it.
+// readRules reads the tails of tables with a key in [lo, hi] whose prefix rule is not known yet, so that OffPlan is
+// right for them. The rule of a damaged table stays unknown: a reader of the table reports the damage.
 func (db *DB) readRules(ctx context.Context, lo, hi []byte) (err error) {
 	ctx, end, err := db.begin(ctx)
 	if err != nil {

@@ -23,15 +23,16 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// Open opens the store in dir, which it creates with the parents that it lacks unless told otherwise, and brings it to the state of the last
-// acknowledged write, whatever ended the last use: of a log that a crash cut short the whole records count. nil options
-// are right for most programs. With Options.ReadOnly nothing on the disk is changed. Other files in dir, which a program may
-// keep there, are left alone.
+// Open opens the store in dir. Unless options forbid it, Open creates a missing store, and missing parent
+// directories. Open brings the store to the state of the last acknowledged write, however the last use ended: if a
+// crash truncated a log, its complete records are replayed. nil options are right for most programs. With
+// Options.ReadOnly, nothing on the disk is changed. A program may keep other files in dir; Open leaves them alone.
 //
-// Errors name the directory, and the file and offset where there is one: ErrLocked while the store is open elsewhere,
-// ErrCorruption for damage and for a directory with data but no manifest, ErrUnsupportedVersion for a newer format,
-// ErrFilterRate and others for options, ErrNoRoom where shared Resources are in use up to their limit. After an error nothing
-// that holds data was removed or changed.
+// Errors name the directory, and the file and offset if there is one. They match ErrLocked while the store is open
+// elsewhere, ErrCorruption for damage and for a directory with data but no manifest, ErrUnsupportedVersion for a
+// newer format, ErrFilterRate if the filters can't reach what the options ask for, and ErrNoRoom if the memtables of
+// one more store do not fit the shared Resources; other invalid options are errors too. If Open fails, no file with
+// data has been removed or changed.
 func Open(dir string, options *Options) (*DB, error) {
 	opts := options.withDefaults()
 	if err := opts.check(); err != nil {
@@ -48,8 +49,8 @@ func Open(dir string, options *Options) (*DB, error) {
 	domain := new(epoch.Domain)
 	db.pool = opts.pool()
 	config := tree.Config{
-		FS: opts.FS, Dir: dir, Domain: domain, Files: db.pool.Files.NewDir(opts.FS, dir, domain), Blocks: db.pool.Blocks.NewCache(domain),
-		Filters: opts.filters(), Observer: &db.report,
+		FS: opts.FS, Dir: dir, Domain: domain, Filters: opts.filters(), Observer: &db.report,
+		Files: db.pool.Files.NewDir(opts.FS, dir, domain), Blocks: db.pool.Blocks.NewCache(domain),
 	}
 	if opts.ReadOnly {
 		config.ReadOnly = openedReadOnly(dir)
@@ -78,7 +79,7 @@ func Open(dir string, options *Options) (*DB, error) {
 	return db, nil
 }
 
-// open locks, recovers and begins. After an error nothing stays open.
+// open locks the directory, recovers the store and begins its tree. After an error nothing stays open.
 func (db *DB) open() (err error) {
 	if db.opts.ReadOnly {
 		db.lock, err = lockToRead(db.opts.FS, db.dir)
@@ -134,7 +135,7 @@ var (
 	errExists  = fmt.Errorf("there is a store here: %w", fs.ErrExist)
 )
 
-// makeDir makes the directory of a new store, durably, and the parents that it lacks.
+// makeDir creates the directory of a new store, durably, and missing parents.
 func (db *DB) makeDir() error {
 	_, err := db.opts.FS.Stat(filepath.Join(db.dir, filename.CurrentName))
 	switch {
@@ -148,8 +149,8 @@ func (db *DB) makeDir() error {
 	return vfs.MkdirAll(db.opts.FS, db.dir)
 }
 
-// create begins a store where there is none. A crash in an earlier attempt may have left a manifest without tables; what is
-// lost is not touched.
+// create begins a new store. An earlier attempt that crashed may have left a manifest without tables. create fails if
+// there are files of a store that lost its manifest, and leaves them alone.
 func (db *DB) create(found recovery.Listing) error {
 	if err := found.Lost(); err != nil {
 		return err
@@ -164,8 +165,8 @@ func (db *DB) create(found recovery.Listing) error {
 	return db.tree.Create(first, uint64(db.seed))
 }
 
-// removeOrphans removes what a crash left: files whose numbers the manifest knows to be out of use. What cannot be removed
-// stays for the next time.
+// removeOrphans removes what a crash left: files whose numbers are out of use according to the manifest. Files that
+// cannot be removed stay until the next Open.
 func (db *DB) removeOrphans(found recovery.Listing) error {
 	recorded, s := db.tree.Recorded()
 	db.tree.Release(s)

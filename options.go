@@ -12,7 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// Limits of a single operation. Larger ones are refused with [ErrTooLarge] and change nothing.
+// Limits of a single operation. Larger ones fail with [ErrTooLarge] and change nothing.
 const (
 	MaxKeySize   = 64 << 10                   // bytes
 	MaxValueSize = 256 << 20 >> (2 * is32bit) // bytes: 256 MiB, 64 MiB where int has 32 bits
@@ -24,131 +24,143 @@ const (
 	minFilterMemory = 64 << 10 // the smallest FilterMemory
 )
 
-// Durability says when a write is acknowledged.
+// A Durability determines when a write is acknowledged.
 type Durability uint8
 
 const (
-	// DefaultDurability is the store's own: Options.Durability.
+	// DefaultDurability is the durability set by Options.Durability.
 	DefaultDurability Durability = iota
-	// Sync acknowledges a write once it is on stable storage: it survives a power cut.
+	// Sync acknowledges a write once it is on stable storage: the write survives a power cut.
 	Sync
-	// NoSync acknowledges a write once the operating system has it: it survives the death of the process, but the newest
-	// such writes may be lost, newest first, in a power cut. [DB.Sync] makes all earlier writes durable.
+	// NoSync acknowledges a write once the operating system has it: the write survives the death of the process, but
+	// a power cut may lose the newest such writes, newest first. [DB.Sync] makes all earlier writes durable.
 	NoSync
 )
 
-// Compression says how data blocks are stored. A block that a codec does not shrink by an eighth is stored raw.
+// A Compression determines how data blocks are stored. A block that does not become at least an eighth smaller is
+// stored uncompressed.
 type Compression uint8
 
 const (
 	S2            Compression = iota // s2 (a fast relative of Snappy) everywhere: the default
 	ZstdBottom                       // zstd in the last level, which holds nine tenths of the data; s2 above
-	NoCompression                    // raw
+	NoCompression                    // uncompressed
 )
 
-// FilterKind says how filters are built. Lookups do not depend on it: a store reads filters of both kinds.
+// A FilterKind determines how filters are built. Lookups do not depend on it: a store reads filters of both kinds.
 type FilterKind uint8
 
 const (
-	// BloomFilter is a blocked Bloom filter, the fastest to ask and to build: the default.
+	// BloomFilter is a blocked Bloom filter, the fastest to query and to build. It is the default.
 	BloomFilter FilterKind = iota
-	// RibbonFilter takes three tenths less memory for the same promise. It costs some 10 ns more for a lookup of an absent key, for
-	// the last level, whose filter alone is asked before anything else has said no, and some 50 ns more for a key that is written
-	// to a table. For stores whose filters would not all fit into memory otherwise.
+	// RibbonFilter takes three tenths less memory for the same promise. It adds some 10 ns to a lookup of an absent
+	// key, for the last level, whose filter is queried only after all others have excluded the key, and some 50 ns
+	// for each key written to a table. It is meant for stores whose filters would not all fit in memory otherwise.
 	RibbonFilter
 )
 
-// Options configure a store. The zero value, or a nil pointer, is right for most programs. Every option may change between
-// two openings of the same store: tables keep what they were written with until compaction rewrites them. [DB.Compact] rewrites those
-// whose filters are not what the options ask for (Metrics.TablesOffPlan), and [DB.Rewrite] all.
+// Options configure a store. The zero value, or a nil pointer, is right for most programs. Every option may change
+// from one Open of a store to the next: tables keep what they were written with until compaction rewrites them.
+// [DB.Compact] rewrites tables whose filters differ from what the options ask for (Metrics.TablesOffPlan), and
+// [DB.Rewrite] rewrites all tables.
 type Options struct {
-	// FS is the file system; nil is the operating system's.
+	// FS is the file system. nil means the operating system's.
 	FS vfs.FS
-	// Durability of Put and Delete, and of Apply where it names none. The zero value is Sync.
+	// Durability applies to Put and Delete, and to Apply with DefaultDurability. The zero value means Sync.
 	Durability Durability
-	// StrictWAL makes Open fail on a log that ends in the middle of a record. By default that is the normal end of a log
-	// after a crash. Zeros behind the last record are room that was reserved, and nothing to fail on.
+	// StrictWAL makes Open fail if a log ends in the middle of a record. By default, Open accepts such a log, since a
+	// crash normally leaves one. Zeros after the last record are space reserved for the log, and never an error.
 	StrictWAL bool
-	// ErrorIfMissing makes Open fail with an error that Is fs.ErrNotExist, and create nothing, where there is no store.
+	// ErrorIfMissing makes Open fail if there is no store, with an error matching fs.ErrNotExist, and create nothing.
 	ErrorIfMissing bool
-	// ErrorIfExists makes Open fail with an error that Is fs.ErrExist, and change nothing, where there is a store. It excludes
-	// ErrorIfMissing and ReadOnly.
+	// ErrorIfExists makes Open fail if there is a store, with an error matching fs.ErrExist, and change nothing. It
+	// must not be combined with ErrorIfMissing or ReadOnly.
 	ErrorIfExists bool
-	// ReadOnly opens a store without changing anything on the disk, which may be one that can't be written. Any number of
-	// readers, in any processes, may have a store open so at a time; while one has, it can't be opened for writing, and while
-	// a writer has it, it can't be read: ErrLocked. Writers leave a file LOCK by which that is kept; a copy of a store without
-	// this file is read unlocked, and it is for the caller to know that no one writes it.
+	// ReadOnly opens a store without changing anything on the disk, which may be one that can't be written. Any
+	// number of readers, in any processes, may have a store open this way at the same time. While a reader has it
+	// open, it can't be opened for writing, and while a writer has it open, it can't be opened for reading: Open
+	// fails with ErrLocked. The lock is a file LOCK, which writers leave behind. A copy of a store without this file
+	// is read without a lock, and the caller must make sure that nothing writes to it.
 	//
-	// Every call that writes answers ErrReadOnly. A missing store is an error that Is fs.ErrNotExist. What the logs hold after
-	// an unclean end of the last use is read into memory, in addition to MemoryBudget, by every Open anew.
+	// Every call that writes fails with ErrReadOnly. If there is no store, Open fails with an error matching
+	// fs.ErrNotExist. If the last use did not end with Close, each Open reads the contents of the logs into memory,
+	// in addition to MemoryBudget.
 	ReadOnly bool
 
-	// FilterFPR is the promised number of wasted table reads for a lookup of an absent key, over the whole tree: tables
-	// that are searched although they hold no version of the key. 0 means 0.01. 1 means no filters: none is built, and none
-	// that is there is loaded. Otherwise it is between 0 and 1, exclusive; Open fails with ErrFilterRate on a rate that the
-	// filters can't reach.
+	// FilterFPR is the promised number of wasted table reads for a lookup of an absent key, over the whole tree. A
+	// read is wasted if the table that is searched holds no version of the key. 0 means 0.01. 1 means no filters:
+	// none are built, and existing ones are not loaded. All other values must be between 0 and 1, exclusive. Open
+	// fails with ErrFilterRate if the filters can't reach the rate.
 	FilterFPR float64
-	// FilterMemory, in place of FilterFPR, is memory for filters in bytes: the promised rate is then the best one whose filters
-	// fit, though none below 0.0001, and rises as the store grows (Metrics.FilterFPR). Filters that are there already and do not all fit
-	// any more lose units, in memory, until compaction writes smaller ones: the last of three units first, of the last level first. A
-	// Bloom filter of the last level has up to three, a Ribbon filter one, without which its table has none. What Metrics.FilterFPR
-	// says right after Flush, Compact, Ingest, or once Metrics.Warm is true after Open, holds from the next lookup on. FilterMemory is
-	// part of MemoryBudget, which must have room for it. 0 means FilterFPR. Open fails with ErrFilterRate where not even the smallest
-	// filters of what the store holds would fit.
+	// FilterMemory replaces FilterFPR by a bound on the memory for filters, in bytes. The promised rate is then the
+	// best one whose filters fit, but at least 0.0001, and it rises as the store grows (Metrics.FilterFPR). If
+	// existing filters no longer fit, units of them are dropped from memory until compaction writes smaller ones. The
+	// third unit of each filter is dropped first, and those of the last level before others. A Bloom filter of the
+	// last level has up to three units; a Ribbon filter has one, and its table has no filter without it. The value of
+	// Metrics.FilterFPR right after Flush, Compact or Ingest, or once Metrics.Warm is true after Open, holds from the
+	// next lookup on. FilterMemory is part of MemoryBudget, which must be large enough for it. 0 means that FilterFPR
+	// applies. Open fails with ErrFilterRate if not even the smallest filters for the contents of the store would
+	// fit.
 	FilterMemory int64
-	// FilterKind says how the filters of tables written from now on are built. The zero value is BloomFilter.
+	// FilterKind determines how the filters of new tables are built. The zero value means BloomFilter.
 	FilterKind FilterKind
-	// FilterPrefix, if set, gives each table written from now on a second filter: of the prefixes that the rule gives its keys.
-	// Iterators and scans whose keys must all have one prefix by the rule then skip the tables that have no key with it, before
-	// a block is read. That is so where what their bounds, IterOptions.Prefix among them, leave in common to all keys has a prefix
-	// by the rule itself: where it is at least as long as PrefixLen says, or has as many separators as PrefixSeparator. A scan for
-	// an absent prefix reads a block in no more than FilterFPR of cases, over the whole tree, as the second filter of each table
-	// is made like the first.
+	// FilterPrefix, if set, adds a second filter to each new table. It holds the prefixes that the rule gives the
+	// keys of the table. Iterators and scans whose keys must all have the same prefix by the rule then skip tables
+	// without a key with this prefix, before they read a block. This works if the bounds, including
+	// IterOptions.Prefix, give all keys a common start that itself has a prefix by the rule: it is at least as long
+	// as PrefixLen requires, or has as many separators as PrefixSeparator requires. A scan for an absent prefix reads
+	// a block in at most FilterFPR of cases, over the whole tree, since the second filter of each table is built like
+	// the first.
 	//
-	// A table's second filter is read, and takes memory, once somebody scans the table so and MemoryBudget has room for it beside
-	// the other filters; it is not part of FilterMemory. Where it is of another rule, it is not asked: the table is read as one
-	// without (Metrics.Prefixes), until compaction rewrites it. With FilterFPR of 1 there are none. The zero value is no rule.
+	// The second filter of a table is loaded, and takes memory, once such a scan needs it and MemoryBudget has space
+	// for it in addition to the other filters. It is not part of FilterMemory. A filter built by another rule is not
+	// queried: until compaction rewrites its table, the table is read like one without a filter (Metrics.Prefixes).
+	// With a FilterFPR of 1, no second filters are built. The zero value means no rule.
 	FilterPrefix PrefixRule
 
-	// FilterSeed is the seed of a new store; a store that exists keeps its own. 0 means a random one. Filters and memtables mix
-	// it into the hashes of keys, so that nobody who does not know it can choose keys that make the store slow. Set it only
-	// where two stores must have the same filters, bit for bit, as in tests.
+	// FilterSeed is the seed of a new store; an existing store keeps its own. 0 means a random seed. Filters and
+	// memtables mix it into the hashes of keys, so that an attacker who does not know it cannot choose keys that make
+	// the store slow. Set it only if two stores must have the same filters, bit for bit, as in tests.
 	FilterSeed uint64
 
-	// MemoryBudget bounds, in bytes, what the store keeps in memory: memtables (at most half of it), filters, indexes and
-	// the block cache, which gets what the others leave. An open iterator may hold one more block for each run. 0 means 64 MiB;
-	// the least is 8 MiB.
+	// MemoryBudget bounds, in bytes, what the store keeps in memory: memtables (at most half of it), filters,
+	// indexes, and the block cache, which gets what the others leave. An open iterator may hold one more block for
+	// each run. 0 means 64 MiB; the minimum is 8 MiB.
 	MemoryBudget int64
-	// Resources, if not nil, are memory and descriptors that the store shares with others, in place of MemoryBudget and
-	// MaxOpenFiles, which must be 0 then. Open fails with ErrNoRoom where the memtables of one more store do not fit.
+	// Resources, if not nil, are memory and file descriptors that the store shares with others. They replace
+	// MemoryBudget and MaxOpenFiles, which must then be 0. Open fails with ErrNoRoom if the memtables of one more
+	// store do not fit.
 	Resources *Resources
-	// MemtableSize is how many bytes of writes are gathered in memory before they become a table, between 16 KiB and a
-	// quarter of the memory there is (one memtable fills while another is written out). 0 means a quarter of MemoryBudget, or
-	// a 64th of what Resources have, so that sixteen stores fit.
+	// MemtableSize is the number of bytes of writes collected in memory before they become a table, between 16 KiB
+	// and a quarter of the available memory (one memtable fills while another is flushed). 0 means a quarter of
+	// MemoryBudget, or a 64th of the memory of Resources, so that sixteen stores fit.
 	MemtableSize int64
-	// BlockSize is the size of a data block in bytes before compression, between 256 bytes and 1 MiB. 0 means 4096. A larger
-	// entry has a block of its own.
+	// BlockSize is the size of a data block in bytes before compression, between 256 bytes and 1 MiB. 0 means 4096. A
+	// larger entry gets a block of its own.
 	BlockSize int
-	// TableSize is the size of a table that compaction writes, in bytes, between 16 KiB and 1 GiB. 0 means 8 MiB.
+	// TableSize is the size, in bytes, of the tables that compaction writes, between 16 KiB and 1 GiB. 0 means 8 MiB.
 	TableSize int64
-	// BaseLevelSize is the size up to which there is only one level below level 0, in bytes, between 64 KiB and 1 TiB.
-	// 0 means 64 MiB.
+	// BaseLevelSize is the size, in bytes, up to which there is only one level below level 0, between 64 KiB and
+	// 1 TiB. 0 means 64 MiB.
 	BaseLevelSize int64
-	// LevelRatio is how much larger each level is than the one above it, between 2 and 100. 0 means 10.
+	// LevelRatio is the factor by which each level is larger than the one above it, between 2 and 100. 0 means 10.
 	LevelRatio int
-	// Compression of data blocks. The zero value is S2.
+	// Compression is the compression of data blocks. The zero value means S2.
 	Compression Compression
-	// CompactionRate bounds what compactions write, in bytes per second, so that they leave the disk to others. 0 is no limit.
-	// Flushes are not bounded. Where compaction falls behind for it, writes are slowed, and wait at last.
+	// CompactionRate bounds the bytes per second that compactions write, which leaves disk bandwidth to others. 0
+	// means no limit. Flushes are not limited. If compaction falls behind because of it, writes are slowed down, and
+	// finally wait.
 	CompactionRate int64
-	// MaxOpenFiles bounds the descriptors held for tables, at least 8. 0 means 500. Closing a descriptor drops no filter.
+	// MaxOpenFiles bounds the file descriptors held for tables. 0 means 500; the minimum is 8. Closing a descriptor
+	// drops no filter.
 	MaxOpenFiles int
 
-	// Events are functions that are told what happens to the store.
+	// Events are functions that are called when something happens to the store.
 	Events Events
-	// Logger hears of what Events are told (tables one by one at the level Debug), and of opening, recovery, checkpoints,
-	// closing and iterators that were left open; never of single reads and writes. nil is silent. Its handler is called as Events are: it may ask for Metrics, and
-	// must not call anything else of the DB.
+	// Logger receives a record for each of these Events (for single tables at level Debug), and for opening,
+	// recovery, checkpoints, closing, and iterators left open. It receives none for single reads and writes. nil
+	// discards all records. The same rules hold for its handler as for Events: it may call Metrics, and must not call
+	// anything else of the DB.
 	Logger *slog.Logger
 }
 
@@ -181,7 +193,7 @@ func (o *Options) withDefaults() Options {
 	return d
 }
 
-// pool returns the memory and descriptors that the store shares, or its own. Options have been checked.
+// pool returns the shared memory and descriptors, or new ones for this store alone. Options have been checked.
 func (o *Options) pool() *budget.Pool {
 	if o.Resources != nil {
 		return o.Resources.pool
@@ -189,7 +201,7 @@ func (o *Options) pool() *budget.Pool {
 	return budget.NewPool(o.MemoryBudget, o.MaxOpenFiles)
 }
 
-// check refuses what makes no sense, before any file is touched. Options have their defaults.
+// check returns an error if an option is invalid, before any file is touched. Options have their defaults.
 func (o *Options) check() error {
 	memory, files := o.MemoryBudget, o.MaxOpenFiles
 	if shared := o.Resources; shared != nil {
@@ -197,9 +209,11 @@ func (o *Options) check() error {
 		case shared.pool == nil:
 			return errors.New("option Resources: not made by NewResources")
 		case memory != 0:
-			return fmt.Errorf("option MemoryBudget: %d, want 0 beside Resources, which have %d", memory, shared.pool.Memory)
+			return fmt.Errorf("option MemoryBudget: %d, want 0 with Resources, which have %d",
+				memory, shared.pool.Memory)
 		case files != 0:
-			return fmt.Errorf("option MaxOpenFiles: %d, want 0 beside Resources, which have %d", files, shared.pool.Files.Limit)
+			return fmt.Errorf("option MaxOpenFiles: %d, want 0 with Resources, which have %d",
+				files, shared.pool.Files.Limit)
 		}
 		memory, files = shared.pool.Memory, shared.pool.Files.Limit
 	}
@@ -228,10 +242,12 @@ func (o *Options) check() error {
 	}
 	if o.FilterMemory != 0 {
 		if o.FilterFPR != 0 {
-			return fmt.Errorf("option FilterMemory: %d, want 0 beside FilterFPR, which is %v", o.FilterMemory, o.FilterFPR)
+			return fmt.Errorf("option FilterMemory: %d, want 0 with FilterFPR, which is %v",
+				o.FilterMemory, o.FilterFPR)
 		}
 		if most := memory / 2; o.FilterMemory < minFilterMemory || o.FilterMemory > most {
-			return fmt.Errorf("option FilterMemory: %d, want %d to %d, half of the memory there is", o.FilterMemory, minFilterMemory, most)
+			return fmt.Errorf("option FilterMemory: %d, want %d to %d, half of the available memory",
+				o.FilterMemory, minFilterMemory, most)
 		}
 	} else if !(o.FilterFPR > 0 && o.FilterFPR <= 1) { // also NaN
 		return fmt.Errorf("option FilterFPR: %v, want more than 0, at most 1", o.FilterFPR)
@@ -242,8 +258,8 @@ func (o *Options) check() error {
 	return nil
 }
 
-// policy returns the policy by which compactions are chosen. Every part of the store that depends on the shape of the tree
-// asks it.
+// policy returns the policy that chooses compactions. Every part of the store that depends on the shape of the tree
+// uses it.
 func (o *Options) policy() compaction.Policy {
 	return compaction.Leveled{
 		Trigger: triggerRuns, Slow: slowRuns, Stop: stopRuns,
@@ -251,7 +267,7 @@ func (o *Options) policy() compaction.Policy {
 	}
 }
 
-// codec compresses the blocks of tables that are written for a level.
+// codec returns the compression of blocks of tables written to a level.
 func (o *Options) codec(level int) sstable.Codec {
 	switch {
 	case o.Compression == NoCompression:

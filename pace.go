@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// A pacer holds the writes of compaction to Options.CompactionRate. It is for one compaction at a time.
+// A pacer limits the writes of compactions to Options.CompactionRate. It serves one compaction at a time.
 type pacer struct {
-	rate int64     // bytes per second; 0 is no limit
-	next time.Time // when the next write may begin
+	rate int64     // bytes per second; 0 means no limit
+	next time.Time // earliest start of the next write
 }
 
-// Wait returns nil once the given number of bytes may be written, or the error of ctx as soon as it ends.
+// Wait returns nil once the given number of bytes may be written, or the error of ctx as soon as it is done.
 func (p *pacer) Wait(ctx context.Context, bytes int) error {
 	now := time.Now()
-	if p.next.Before(now) { // what was not used is not saved up
+	if p.next.Before(now) { // unused time is not saved up
 		p.next = now
 	}
 	pause := p.next.Sub(now)

@@ -19,7 +19,7 @@ func (o *Options) filters() manifest.Filters {
 	}
 }
 
-// planner makes the filter plans of a store.
+// planner returns the planner of the filters of a store with these options.
 func (o *Options) planner() filterplan.Planner {
 	f := filterplan.Planner{
 		Ratio: o.LevelRatio, Ribbon: o.FilterKind == RibbonFilter, Memory: o.FilterMemory,
@@ -31,23 +31,24 @@ func (o *Options) planner() filterplan.Planner {
 	return f
 }
 
-// A PlannedLevel is what the filters of a level promise, and what they take.
+// A PlannedLevel is the promise of the filters of a level, and their size.
 type PlannedLevel struct {
 	Level      int               `json:"level"`
 	Keys       uint64            `json:"keys"`
-	FPR        float64           `json:"promised"`     // the most that the plan gives each run of the level
-	Predicted  float64           `json:"predicted"`    // rate of the filters that are built for it
-	BitsPerKey float64           `json:"bits_per_key"` // of filters of many keys
+	FPR        float64           `json:"promised"`     // upper bound for each run of the level
+	Predicted  float64           `json:"predicted"`    // rate of filters built for that bound
+	BitsPerKey float64           `json:"bits_per_key"` // of filters with many keys
 	Bytes      uint64            `json:"bytes"`        // of the filters in memory
 	Units      []bloomblock.Unit `json:"units"`
-	Ribbon     bool              `json:"ribbon"` // the first unit is a Ribbon unit of its rate
+	Ribbon     bool              `json:"ribbon"` // the first unit is a Ribbon unit
 }
 
-// PlanFilters returns what filters take in a tree at rest with the given number of keys: one run on each of the given number
-// of levels, 1 to 6, each full and Options.LevelRatio times as large as the one above. Level 0, which holds what was flushed
-// last, comes on top. It uses the options FilterFPR, FilterMemory, FilterKind and LevelRatio; nil options are the defaults. fpr
-// is the rate of the whole tree; with FilterMemory it is the best that fits. The errors are those of Open for these options,
-// and one for a number of levels that is not 1 to 6. PlanFilters opens no store.
+// PlanFilters returns the size of the filters of a tree at rest with the given number of keys. Such a tree has one
+// run on each of the given number of levels, 1 to 6. Each level is full and Options.LevelRatio times as large as the
+// one above. Level 0, which holds the newest flushed data, is not among them. PlanFilters uses the options FilterFPR,
+// FilterMemory, FilterKind and LevelRatio; nil options are the defaults. fpr is the rate of the whole tree: with
+// FilterMemory, the best one that fits. Errors are those of Open for these options, and an error if the number of
+// levels is not 1 to 6. PlanFilters opens no store.
 func PlanFilters(keys uint64, levels int, o *Options) (fpr float64, plan []PlannedLevel, err error) {
 	opts, err := planOptions(o)
 	if err != nil {
@@ -56,12 +57,13 @@ func PlanFilters(keys uint64, levels int, o *Options) (fpr float64, plan []Plann
 	return plannedLevels(opts.planner().AtRest(opts.FilterFPR, keys, levels))
 }
 
-// PlanTree returns what filters take in a tree with the given numbers of keys on its levels, from level 0 on, as if all its
-// tables had been written with these options and had stayed where they are. The plan has every level of a store. With
-// FilterMemory filters are built and loaded as a store does: level 0 counts as the last level when they are built, and what
-// then does not fit is left out unit by unit, from the last level upwards; the figures of a level are means, and its Units those
-// that none of its filters goes without. The rate is at least what all levels with keys waste together. The options that count
-// are those of PlanFilters, and so are the errors; more levels than a store has are an error too.
+// PlanTree returns the size of the filters of a tree with the given numbers of keys on its levels, starting with
+// level 0, as if all its tables had been written with these options and stayed on their levels. The plan has every
+// level of a store. With FilterMemory, filters are built and loaded as a store does it: the memory is divided as if
+// the keys of level 0 were in the last level, and units that then do not fit are left out one by one, from the last
+// level upwards. In that case the figures of a level are means, and its Units are those that all its filters have.
+// The rate is at least the sum of the rates of all levels with keys. PlanTree uses the options of PlanFilters and
+// returns the same errors, and an error if there are more levels than a store has.
 func PlanTree(keys []uint64, o *Options) (fpr float64, plan []PlannedLevel, err error) {
 	opts, err := planOptions(o)
 	if err != nil {
@@ -81,7 +83,7 @@ func plannedLevels(fpr float64, levels []filterplan.Figures, err error) (float64
 	return fpr, plan, nil
 }
 
-// planOptions returns the options of o that a plan depends on, checked, with defaults.
+// planOptions returns the options of o that a plan depends on, checked, and with defaults.
 func planOptions(o *Options) (Options, error) {
 	var opts Options
 	if o != nil {

@@ -15,18 +15,20 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A store opened with Options.ReadOnly is one that has failed to write before it began: what every writer asks, writable,
-// answers ErrReadOnly, and neither flushes nor compactions run. What is left of Open changes nothing on the disk (I32).
+// A store opened with Options.ReadOnly behaves as if a write had failed before it began: Tree.Writable, which every
+// writer calls, returns ErrReadOnly, and neither flushes nor compactions run. The rest of Open changes nothing on the
+// disk (I32).
 
-// openedReadOnly is what such a store answers to writes.
+// openedReadOnly returns the error of writes to such a store.
 func openedReadOnly(dir string) error {
 	return fmt.Errorf("%s: %w: opened with Options.ReadOnly", dir, ErrReadOnly)
 }
 
-// lockToRead takes the shared lock of the store in dir, which must be there. A copy of a store that came without LOCK is
-// read unlocked, as making the file would be a change.
+// lockToRead takes the shared lock of the store in dir, which must exist. If a copy of a store has no file LOCK, it
+// is read without a lock, since creating the file would be a change.
 func lockToRead(fsys vfs.FS, dir string) (io.Closer, error) {
-	// CURRENT first: whoever makes a store makes LOCK before it, so that a LOCK missing after this look is not one to come.
+	// Look for CURRENT first. A new store has LOCK before CURRENT, so if LOCK is missing now, no one is about to
+	// create it.
 	_, err := fsys.Stat(filepath.Join(dir, filename.CurrentName))
 	if errors.Is(err, fs.ErrNotExist) {
 		found, err := recovery.Survey(fsys, dir)
@@ -45,15 +47,15 @@ func lockToRead(fsys vfs.FS, dir string) (io.Closer, error) {
 	return lock, err
 }
 
-// unlocked stands for the lock where there is nothing to lock.
+// unlocked replaces the lock of a store without a file LOCK.
 type unlocked struct{}
 
 func (unlocked) Close() error { return nil }
 
-// noStore is what a reader is told of a directory without CURRENT.
+// noStore returns the error for a directory without CURRENT, when it is opened read-only.
 func noStore(found recovery.Listing) error { return cmp.Or(found.Lost(), errMissing) }
 
-// keep puts the memtable of a replay behind those that stay in memory, since no table may be written.
+// keep keeps the memtable of a replay in memory, since no table may be written, and begins a new one.
 func (r *replay) keep() {
 	r.mem.Freeze()
 	r.frozen = slices.Insert(r.frozen, 0, r.mem)

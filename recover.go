@@ -12,9 +12,9 @@ import (
 	"github.com/bloomkv/bloomkv/internal/recovery"
 )
 
-// recover checks that what the manifest names is there and brings the logs' writes into tables; where the store is opened to
-// be read only, into memtables, which it returns, newest first. It may be cut short at any point and begun again: logs are
-// removed only after the manifest no longer needs them.
+// recover checks that the files named by the manifest exist, and writes the contents of the logs to tables. For a
+// store opened read-only, it instead returns them in memtables, newest first. If a crash interrupts it, it can start
+// again: logs are removed only after the manifest no longer needs them.
 func (db *DB) recover(found recovery.Listing, s manifest.State) ([]*memtable.Table, error) {
 	if err := found.Check(db.opts.FS, db.dir, &s); err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (db *DB) recover(found recovery.Listing, s manifest.State) ([]*memtable.Tab
 	}
 	r := replay{db: db, logs: db.logReader(&s), mem: memtable.New(nil, 0, db.opts.MemtableSize)}
 	counted, err := r.dryRun(logs)
-	if err != nil { // before anything is written
+	if err != nil { // nothing was written yet
 		return nil, err
 	}
 	if db.opts.ReadOnly {
@@ -38,9 +38,10 @@ func (db *DB) recover(found recovery.Listing, s manifest.State) ([]*memtable.Tab
 	return nil, db.writeOut(&r, logs, counted)
 }
 
-// writeOut brings what a replay reads of the logs that count into tables, and removes all logs.
+// writeOut writes what a replay reads from the counted logs to tables, and removes all logs.
 func (db *DB) writeOut(r *replay, logs, counted []uint64) error {
-	// From here on files are written, under numbers that a second recovery must know of.
+	// From here on files are written. The manifest must cover their numbers, so that a second recovery does not reuse
+	// them.
 	if err := db.tree.Record(&manifest.Edit{}); err != nil {
 		return err
 	}
@@ -61,30 +62,31 @@ func (db *DB) writeOut(r *replay, logs, counted []uint64) error {
 	}
 	db.lastSeq = e.LastSeq
 	for _, n := range logs {
-		_ = db.opts.FS.Remove(filename.Make(db.dir, filename.Log, n)) // else the next Open does
+		_ = db.opts.FS.Remove(filename.Make(db.dir, filename.Log, n)) // if it fails, the next Open does it
 	}
 	return nil
 }
 
-// seqGap is left free after an unclean stop, so that no sequence number that anybody may have seen is given out again: the
-// end of a log may be lost without a trace.
+// seqGap is the number of sequence numbers left unused after an unclean stop. The end of a log may be lost without a
+// trace, and sequence numbers that a reader may have seen must not be used again.
 const seqGap = 1 << 24
 
-// A replay reads logs in order into memtables, and these into tables unless the store is only read.
+// A replay reads logs in order into memtables, and writes these to tables unless the store is opened read-only.
 type replay struct {
 	db     *DB
 	logs   recovery.Logs
 	mem    *memtable.Table
 	added  []manifest.Added
-	frozen []*memtable.Table // where the store is only read: what would have become tables, newest first
+	frozen []*memtable.Table // read-only: full memtables, newest first
 }
 
 func (db *DB) logReader(s *manifest.State) recovery.Logs {
 	return recovery.Logs{FS: db.opts.FS, Dir: db.dir, Mark: s.Log, Last: s.LastSeq}
 }
 
-// dryRun reads all logs without keeping anything, so that damage is found before the first change, and returns those that
-// count: all, or those before the first gap. What follows a gap is newer than what was lost in it and is discarded.
+// dryRun reads all logs without keeping anything, so that damage is found before the first change. It returns the
+// logs that count: all, or those up to the first gap. Writes after a gap are newer than those lost in it, and are
+// discarded.
 func (r *replay) dryRun(logs []uint64) ([]uint64, error) {
 	counted, gap, err := r.logs.Judge(logs)
 	if gap != nil && r.db.opts.StrictWAL {
@@ -93,7 +95,7 @@ func (r *replay) dryRun(logs []uint64) ([]uint64, error) {
 	return logs[:counted], err
 }
 
-// run replays for good. The memtable is written out where it is full.
+// run replays the logs into memtables, and flushes each full one.
 func (r *replay) run(logs []uint64) error {
 	for _, n := range logs {
 		res, err := r.logs.Read(n, r.add, r.makeRoom)
@@ -116,7 +118,7 @@ func (r *replay) makeRoom() error {
 	return r.flush()
 }
 
-// flush writes the memtable into tables.
+// flush writes the memtable to tables, or keeps it if the store is opened read-only.
 func (r *replay) flush() error {
 	if r.mem.Len() == 0 {
 		return nil
@@ -135,8 +137,8 @@ func (r *replay) flush() error {
 	return nil
 }
 
-// newRunOf is the tables of one flush as a new run of level 0. Its number is that of its last table, so that it grows from
-// flush to flush.
+// newRunOf returns the tables of one flush as a new run of level 0. The run has the number of its last table, so that
+// run numbers grow from flush to flush.
 func newRunOf(tables []*manifest.Table) (added []manifest.Added) {
 	for _, t := range tables {
 		added = append(added, manifest.Added{Level: 0, Run: tables[len(tables)-1].Number, Table: t})

@@ -14,49 +14,54 @@ const (
 	maxMemory        = 1 << 50
 	maxOpenFiles     = 1 << 30
 
-	// sharedMemtables is the part of shared memory that a memtable gets by default: two of them a store and half of the memory
-	// for all, so that sixteen stores fit.
+	// A memtable gets a 64th of shared memory by default: each store has two, and all together at most half of the
+	// memory, so that sixteen stores fit.
 	sharedMemtables = 64
 )
 
-// Resources are memory and file descriptors that several stores of one process share: see [NewResources]. They hold nothing but
-// what open stores need, and need no Close. All methods are safe for concurrent use.
+// Resources are memory and file descriptors that several stores of one process share: see [NewResources]. They hold
+// only what open stores need, and need no Close. All methods are safe for concurrent use.
 //
-// Memtables are reserved, two for each open store, and never take more than half. What they leave is for filters, indexes and
-// the block cache of all stores, as they need it. The cache gets what filters and indexes do not take, and at least a quarter. If
-// filters and indexes need more than the rest, prefix filters are dropped first; then units of filters, of all stores in turn:
-// the last of three units of each table, from the last level upwards, because each of its bytes saves the fewest reads there,
-// then the second, then whole filters; and at last indexes, which are read again when they are needed.
+// Memory for memtables is reserved, two for each open store, and never exceeds half of the total. The filters,
+// indexes and the block cache of all stores share the rest. The cache gets what filters and indexes do not take, and
+// at least a quarter of the rest. If filters and indexes need more, prefix filters are dropped first; then units of
+// filters, of all stores in turn: the last of three units of each table, from the last level upwards, because each of
+// its bytes saves the fewest reads there, then the second, then whole filters; and finally indexes, which are read
+// again when needed.
 //
-// No store waits for another: neither for its locks nor for what it reads or for its readers.
+// No store waits for another: not for its locks, nor for its reads, nor for its readers.
 type Resources struct{ pool *budget.Pool }
 
-// NewResources returns memory and file descriptors for several stores to share (Options.Resources): memory in bytes, 0 for
-// 64 MiB, at least 8 MiB; openFiles bounds the descriptors held for tables, 0 for 500, at least 8. Stores may be opened and
-// closed in any order. A closed store has given everything back.
+// NewResources returns memory and file descriptors for several stores to share (Options.Resources). memory is in
+// bytes: 0 means 64 MiB, the minimum is 8 MiB. openFiles bounds the descriptors held for tables: 0 means 500, the
+// minimum is 8. Stores may be opened and closed in any order. A store returns everything when it is closed.
 func NewResources(memory int64, openFiles int) (*Resources, error) {
 	memory, openFiles = cmp.Or(memory, defaultMemory), cmp.Or(openFiles, defaultOpenFiles)
 	if memory < minMemory || memory > maxMemory {
-		return nil, fmt.Errorf("bloomkv: resources: memory of %d bytes, want %d to %d", memory, minMemory, int64(maxMemory))
+		return nil, fmt.Errorf("bloomkv: resources: memory of %d bytes, want %d to %d",
+			memory, minMemory, int64(maxMemory))
 	}
 	if openFiles < minOpenFiles || openFiles > maxOpenFiles {
-		return nil, fmt.Errorf("bloomkv: resources: %d open files, want %d to %d", openFiles, minOpenFiles, maxOpenFiles)
+		return nil, fmt.Errorf("bloomkv: resources: %d open files, want %d to %d",
+			openFiles, minOpenFiles, maxOpenFiles)
 	}
 	return &Resources{budget.NewPool(memory, openFiles)}, nil
 }
 
-// ResourcesMetrics are what all stores that share Resources hold together; for a store without shared ones, what it holds.
+// ResourcesMetrics are what all stores that share Resources hold together, or what a store without shared Resources
+// holds.
 type ResourcesMetrics struct {
 	Stores            int           `json:"stores"`             // open
-	Memory            MemoryMetrics `json:"memory"`             // of all
+	Memory            MemoryMetrics `json:"memory"`             // of all stores
 	MemtablesReserved int64         `json:"memtables_reserved"` // bytes, two memtables for each store
-	CacheSpare        int64         `json:"cache_spare"`        // bytes of buffers that wait to be used again
-	OverBudget        int64         `json:"over_budget"`        // bytes beyond the budget, as with a batch larger than a memtable
-	OpenFiles         int           `json:"open_files"`         // descriptors held for tables
-	MaxOpenFiles      int           `json:"max_open_files"`
+	CacheSpare        int64         `json:"cache_spare"`        // bytes of buffers kept for reuse
+	// OverBudget is the number of bytes above the budget, as after a batch larger than a memtable.
+	OverBudget   int64 `json:"over_budget"`
+	OpenFiles    int   `json:"open_files"` // descriptors held for tables
+	MaxOpenFiles int   `json:"max_open_files"`
 }
 
-// Metrics returns what the stores hold now.
+// Metrics returns the current figures of the stores.
 func (r *Resources) Metrics() ResourcesMetrics { return resourcesMetrics(r.pool) }
 
 func resourcesMetrics(p *budget.Pool) ResourcesMetrics {

@@ -212,8 +212,8 @@ func TestResourcesAreSetAloneAndMadeByNewResources(t *testing.T) {
 		want string
 		o    Options
 	}{
-		{"option MemoryBudget: 8388608, want 0 beside Resources", Options{Resources: r, MemoryBudget: 8 << 20}},
-		{"option MaxOpenFiles: 100, want 0 beside Resources", Options{Resources: r, MaxOpenFiles: 100}},
+		{"option MemoryBudget: 8388608, want 0 with Resources", Options{Resources: r, MemoryBudget: 8 << 20}},
+		{"option MaxOpenFiles: 100, want 0 with Resources", Options{Resources: r, MaxOpenFiles: 100}},
 		{"option MemtableSize: 16777217, want 16384 to 16777216", Options{Resources: r, MemtableSize: 16<<20 + 1}},
 		{"option Resources: not made by NewResources", Options{Resources: new(Resources)}},
 	} {
