@@ -29,7 +29,7 @@ type logBase struct {
 	basedErr error
 }
 
-// ensureLog creates the next log if there is none. commitMu is held.
+// ensureLog creates the next log unless there is one. commitMu is held.
 func (db *DB) ensureLog() error {
 	if db.log != nil {
 		return nil

@@ -28,7 +28,7 @@ type Metrics struct {
 	// prefix rule. Compact rewrites them.
 	TablesOffPlan int    `json:"tables_off_plan"`
 	BytesOffPlan  uint64 `json:"bytes_off_plan"` // of these tables
-	// Levels are all levels, empty ones too, starting with level 0. After Close there are none.
+	// Levels are all levels, empty ones too, starting with level 0. After Close it is empty.
 	Levels    []LevelMetrics   `json:"levels"`
 	Lookups   LookupMetrics    `json:"lookups"`
 	Prefixes  PrefixMetrics    `json:"prefixes"`
@@ -108,7 +108,7 @@ func (l LookupMetrics) FPR() float64 {
 	return ratio(l.FalsePositives, l.FalsePositives+l.FilterNegatives)
 }
 
-// Absent returns the number of lookups for absent keys, of which neither memtables nor tables held a version.
+// Absent returns the number of lookups for absent keys: neither memtables nor tables held a version.
 func (l LookupMetrics) Absent() uint64 { return l.Gets - min(l.MemtableHits+l.TableHits, l.Gets) }
 
 // WastedPerAbsent returns the measured value of what Options.FilterFPR promises: wasted reads per lookup of an absent

@@ -16,24 +16,25 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A SalvageReport says what Salvage read and wrote, what it could not read, and what it cannot know.
+// A SalvageReport describes what Salvage read and wrote, what it could not read, and what it cannot know.
 type SalvageReport struct {
-	Manifest string // the manifest that was read, by its base name; empty if none could be
-	Tables   int    // that count
-	Logs     int    // that count
-	Records  int    // of logs, read
-	Entries  uint64 // versions read from tables and logs, older and deleted ones included
-	Keys     uint64 // in the new store
-	Bytes    uint64 // of the new store's tables
+	Manifest string // base name of the manifest that was read; empty if none could be read
+	Tables   int    // tables that count
+	Logs     int    // logs that count
+	Records  int    // records read from logs
+	Entries  uint64 // versions read from tables and logs, including older and deleted ones
+	Keys     uint64 // keys in the new store
+	Bytes    uint64 // bytes of the new store's tables
 
-	// Lost is what could not be read, by file and offset. Filters are not among it: they are not read, and the new
-	// store has its own.
+	// Lost lists what could not be read, by file and offset. Filters are not included: Salvage does not read them,
+	// and the new store gets its own.
 	Lost []SalvageLoss
-	// Unknown says in sentences what cannot be known of the new store: which keys may have come back, or be old.
+	// Unknown lists, in sentences, what cannot be known about the new store: which keys may have reappeared, or may
+	// be out of date.
 	Unknown []string
 }
 
-// Whole reports whether nothing of the data was lost: what could not be read is in the new store all the same.
+// Whole reports whether no data was lost: all that could not be read in one place is in the new store nevertheless.
 func (r *SalvageReport) Whole() bool {
 	for i := range r.Lost {
 		if !r.Lost[i].Harmless {
@@ -47,36 +48,37 @@ func (r *SalvageReport) Whole() bool {
 type SalvageLoss struct {
 	File     string // base name
 	Offset   int64  // where the part begins, in bytes
-	Bytes    int64  // how long it is; 0 for all of a file, or where that is not known
-	Part     string // what it is: "data block", "index", "log record" and so on
+	Bytes    int64  // length of the part; 0 for a whole file, or if it is not known
+	Part     string // kind of part: "data block", "index", "log record" and so on
 	Harmless bool   // it held no key and no deletion, or they were found elsewhere
 
-	// Keys that were in it lie between these two, both inclusive. An empty Lower is where the keys begin, a nil Upper
-	// where they end: of a log nothing narrower is known.
+	// The keys in the part were between these two, both inclusive. An empty Lower means the first key, a nil Upper
+	// means no upper bound. For a log, no narrower bounds are known.
 	Lower, Upper []byte
 
 	Err error // what is wrong
 }
 
-// Salvage reads what can be read of a store that may be damaged, and makes a new store of it in newDir, which must
-// not exist or be empty, and must not lie in dir; its parent must exist. It changes nothing in dir, which may be on a
-// disk that can't be written. Every block of a table, every record of a log and every edit of a manifest that its
-// checksum proves counts: also blocks of a table whose index or footer is damaged, and records of a log behind a
-// damaged one, where Open would refuse. Without a manifest, tables and logs say by themselves what they hold.
+// Salvage reads what can be read of a store that may be damaged, and writes it to a new store in newDir. newDir must
+// not exist or must be empty, and must not be inside dir; its parent must exist. Salvage changes nothing in dir,
+// which may be on a disk that can't be written. It uses every block of a table, every record of a log and every edit
+// of a manifest with a correct checksum, even blocks of a table whose index or footer is damaged, and records of a
+// log after a damaged one, where Open would fail. Without a manifest, tables and logs describe their own contents.
 //
 // The new store has the newest version of each key that could be read, by its sequence number, unless a deletion that
-// could be read is newer. What could not be read is in the report, and so is what cannot be known: where a newer
-// version is lost an older one shows, and where a deletion is lost the key is back; a table that the store had
-// already replaced counts where no manifest says so; and how new ingested keys are, only a manifest says.
+// could be read is newer. The report lists what could not be read, and also what cannot be known. If a newer version
+// is lost, an older one is visible. If a deletion is lost, the key is back. If no manifest shows that a table was
+// already replaced, the table counts. And only a manifest knows how new ingested keys are.
 //
-// Of the options FS counts, and for the new tables those for filters, BlockSize, TableSize, Compression and
-// MemoryBudget; nil options are right. progress, if not nil, is called now and then with the bytes read and the bytes
-// in all, by the caller's goroutine. Memory is a few MiB beside MemoryBudget, however large the store.
+// Salvage uses the option FS and, for the new tables, the options for filters, BlockSize, TableSize, Compression and
+// MemoryBudget; nil options are right for most stores. progress, if not nil, is called now and then, on the caller's
+// goroutine, with the number of bytes read and the total. Salvage needs a few MiB of memory in addition to
+// MemoryBudget, however large the store.
 //
-// The error is nil if a new store was made, whatever was lost. After an error all that was made is removed. Errors
-// match ErrLocked if the store is open for writing, fs.ErrNotExist if dir has no file of a store, fs.ErrExist if newDir
-// is in use, and ErrUnsupportedVersion for a newer format; others are those of the options, of ctx and of writing. After
-// a crash newDir holds no store, and Open refuses it.
+// The error is nil if a new store was made, whatever was lost. After an error, everything that was made is removed.
+// Errors match ErrLocked if the store is open for writing, fs.ErrNotExist if dir has no file of a store, fs.ErrExist
+// if newDir is in use, and ErrUnsupportedVersion for a newer format; others are errors of options, of ctx and of
+// writing. After a crash newDir holds no store, and Open fails if it holds tables.
 func Salvage(
 	ctx context.Context, dir, newDir string, options *Options, progress func(done, total uint64),
 ) (report SalvageReport, err error) {
@@ -103,7 +105,7 @@ func Salvage(
 	}
 	n := newStore{fs: opts.FS, dir: newDir, outer: dir}
 	if newDir != "" {
-		n.dir = filepath.Clean(newDir) // as filepath.Join does, so that all names lie in the same directory
+		n.dir = filepath.Clean(newDir) // as filepath.Join does, so that all names are in the same directory
 	}
 	err = n.enter()
 	if err == nil {
@@ -115,8 +117,8 @@ func Salvage(
 	return report, nil
 }
 
-// lockToSalvage takes the shared lock of a store, whatever else there is of it. A lock that cannot be taken on this
-// system, or is no regular file, says nothing: nobody can have the store open by it.
+// lockToSalvage takes the shared lock of a store, whatever other files are missing. It takes no lock if the system
+// does not support it, or if LOCK is missing or not a regular file: then no process can have the store open with it.
 func lockToSalvage(fsys vfs.FS, dir string) (io.Closer, error) {
 	lock, err := fsys.LockShared(filepath.Join(dir, filename.LockName))
 	for _, none := range []error{fs.ErrNotExist, errors.ErrUnsupported, vfs.ErrNotRegular} {
@@ -127,7 +129,7 @@ func lockToSalvage(fsys vfs.FS, dir string) (io.Closer, error) {
 	return lock, err
 }
 
-// salvage makes a store of what s reads.
+// salvage writes what s reads to a new store.
 func (n *newStore) salvage(
 	ctx context.Context, s *salvage.Salvage, opts *Options, progress func(done, total uint64),
 ) (report SalvageReport, err error) {
@@ -145,8 +147,9 @@ func (n *newStore) salvage(
 	}
 	var numbers compaction.Counter
 	res, err := s.Write(ctx, compaction.Env{
-		FS: n.fs, Dir: n.dir, TableSize: uint64(opts.TableSize), BlockSize: opts.BlockSize, //nolint:gosec // checked: positive
-		Codec: opts.codec(bottom), Filter: plan.Levels[bottom].Params, Prefix: opts.FilterPrefix, Seed: seed,
+		FS: n.fs, Dir: n.dir, BlockSize: opts.BlockSize,
+		TableSize: uint64(opts.TableSize), //nolint:gosec // checked: positive
+		Codec:     opts.codec(bottom), Filter: plan.Levels[bottom].Params, Prefix: opts.FilterPrefix, Seed: seed,
 		Numbers: &numbers,
 	}, opts.MemoryBudget, progress)
 	if err != nil {

@@ -6,23 +6,25 @@ import (
 	"slices"
 )
 
-// IterOptions are the bounds of an iterator or a scan, and what it reads. The zero value is all keys with their values. nil
-// bounds are infinite; an inverted range is empty. The slices are copied.
+// IterOptions are the bounds of an iterator or a scan, and what it reads. The zero value means all keys with their
+// values. nil bounds are unbounded; an inverted range is empty. The slices are copied.
 type IterOptions struct {
-	Lower    []byte // inclusive
-	Upper    []byte // exclusive
-	Prefix   []byte // only keys that start with it; together with the bounds, both hold. See also Options.FilterPrefix
-	KeysOnly bool   // values are not wanted: they come as nil
+	Lower []byte // inclusive
+	Upper []byte // exclusive
+	// Prefix restricts the keys to those that start with it; the bounds apply too. See also Options.FilterPrefix.
+	Prefix   []byte
+	KeysOnly bool // do not read values: they are nil
 }
 
-// KV is a key and its value. Of a scan both are valid until its next step and must not be changed; given to [DB.Ingest] both
-// are read before the next step, and not kept.
+// KV is a key and its value. In a scan, both are valid until its next step and must not be changed. [DB.Ingest] reads
+// both before it asks for the next KV, and does not keep them.
 type KV struct{ Key, Value []byte }
 
-// Scan returns the keys of a range with their values, ascending, as of the moment the loop begins: later writes are not
-// seen. It takes no lock while it runs and may be left at any time; tables that it reads stay on the disk until then. An
-// error, such as damage or ErrClosed, comes as the last element, so that a broken scan cannot pass for a finished one. The
-// sequence may be ranged over more than once; the bounds are copied when a loop begins.
+// Scan returns the keys of a range with their values, in ascending order, as of the moment the loop begins: later
+// writes are not seen. It takes no lock while it runs, and the loop may end at any time; until then, tables that it
+// reads stay on the disk. An error, such as damage or ErrClosed, is the last element of the sequence, so that a
+// failed scan cannot be mistaken for a complete one. The sequence may be ranged over more than once. The bounds are
+// copied when a loop begins.
 //
 //	for kv, err := range db.Scan(bloomkv.IterOptions{Prefix: []byte("user/")}) {
 //		if err != nil {
@@ -34,9 +36,9 @@ func (db *DB) Scan(opts IterOptions) iter.Seq2[KV, error] {
 	return func(yield func(KV, error) bool) { scan(db.Iter(opts), yield) }
 }
 
-// scan yields all that an iterator has, and ends it.
+// scan yields all keys and values of an iterator, and closes it.
 func scan(it *Iterator, yield func(KV, error) bool) {
-	defer func() { _ = it.Close() }() // where the loop panics
+	defer func() { _ = it.Close() }() // if the loop panics
 	left := false
 	for ok := it.First(); ok && !left; ok = !left && it.Next() {
 		left = !yield(KV{it.Key(), it.Value()}, nil)
@@ -47,7 +49,7 @@ func scan(it *Iterator, yield func(KV, error) bool) {
 	}
 }
 
-// bounds brings the prefix and the bounds together: [lower, upper), upper nil for no end.
+// bounds returns the intersection of the prefix and the bounds: [lower, upper), where a nil upper means no end.
 func (o IterOptions) bounds() (lower, upper []byte) {
 	lower, upper = o.Lower, o.Upper
 	if bytes.Compare(o.Prefix, lower) > 0 {
@@ -59,14 +61,14 @@ func (o IterOptions) bounds() (lower, upper []byte) {
 	return lower, upper
 }
 
-// KeyRange is the keys from Lower on and before Upper: Lower is inclusive, Upper exclusive. nil is infinite.
+// A KeyRange is the range of keys k with Lower ≤ k < Upper. nil means unbounded.
 type KeyRange struct{ Lower, Upper []byte }
 
-// PrefixRange is the range of all keys that start with prefix, as [DB.DeleteRange], [DB.ApproximateSize] or
-// [IngestOptions] want it. It may share the memory of prefix.
+// PrefixRange returns the range of all keys that start with prefix, for [DB.DeleteRange], [DB.ApproximateSize] or
+// [IngestOptions]. The range may share the memory of prefix.
 func PrefixRange(prefix []byte) KeyRange { return KeyRange{prefix, after(prefix)} }
 
-// after is the smallest key that is greater than all keys with the prefix; nil if there is none.
+// after returns the smallest key that is greater than all keys with the prefix, or nil if none is.
 func after(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] != 0xff {

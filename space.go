@@ -8,18 +8,20 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A compaction writes before it removes. One for which the disk has no room would fill it for all others too, the store's own
-// log among them, and then fail. So it does not begin: who asked for it by Compact gets the error, and what the tree needs is put off,
-// until there is room, or until writes wait for it: then it is tried, as what is free may have been told wrong.
+// A compaction writes new tables before it removes old ones. If the disk has too little space for it, it would fill the
+// disk for everything else, including the store's own log, and then fail. Therefore it does not begin. A Compact call
+// returns the error. A compaction in the background is put off until there is space, or until writes wait for it: then
+// it is tried anyway, since the reported free space may be wrong.
 
 // errDiskSpace is the error of a compaction that did not begin.
 var errDiskSpace = compaction.ErrDiskSpace
 
-// spaceAgain is after how long a compaction that was put off is looked at again, unless the tree changes before.
+// spaceAgain is the delay after which a compaction that was put off is considered again, unless the tree changes
+// earlier.
 const spaceAgain = time.Second
 
-// freeSpace returns the disk space that a plan may use, in bytes. It is not known if the file system cannot tell, or if
-// writers wait for the plan, which is then tried in any case.
+// freeSpace returns the disk space that a plan may use, in bytes. It is unknown if the file system cannot report it,
+// or if writers wait for the plan, which is then tried in any case.
 func (db *DB) freeSpace(plan *compaction.Plan) (free uint64, known bool) {
 	fsys, ok := db.opts.FS.(vfs.FreeSpacer)
 	if !ok {
@@ -32,7 +34,7 @@ func (db *DB) freeSpace(plan *compaction.Plan) (free uint64, known bool) {
 	return free, err == nil
 }
 
-// putOff waits a while, or until the tree changes.
+// putOff returns after spaceAgain, or when the tree changes.
 func (db *DB) putOff() {
 	timer := time.AfterFunc(spaceAgain, db.tree.Wake)
 	defer timer.Stop()

@@ -5,21 +5,22 @@ import (
 	"time"
 )
 
-// StallReason says why writes had to wait for background work.
+// A StallReason is the reason why writes had to wait for background work.
 type StallReason uint8
 
 const (
-	// SlowedByLevel0 delayed each write a little: level 0 had so many runs that compaction was falling behind.
+	// SlowedByLevel0 means that each write was delayed a little, because compaction was falling behind: level 0 had
+	// too many runs.
 	SlowedByLevel0 StallReason = iota
-	// StoppedByLevel0 let no write through until level 0 had fewer runs.
+	// StoppedByLevel0 means that writes waited until level 0 had fewer runs.
 	StoppedByLevel0
-	// StoppedByMemtable let no write through until a full memtable had been written out.
+	// StoppedByMemtable means that writes waited until a full memtable had been flushed.
 	StoppedByMemtable
 
 	stallReasons = iota
 )
 
-// String names the reason.
+// String returns the reason as text, such as "slowed by level 0".
 func (r StallReason) String() string {
 	switch r {
 	case SlowedByLevel0:
@@ -32,28 +33,32 @@ func (r StallReason) String() string {
 	return "unknown"
 }
 
-// StallInfo is a time for which writes waited.
+// StallInfo describes a period during which writes waited.
 type StallInfo struct {
-	Reason   StallReason
-	Writes   uint64        // groups of writes that waited: where they are slowed, several one after the other
-	Duration time.Duration // for which they waited, in all
+	Reason StallReason
+	// Writes is the number of groups of writes that waited: one if they were stopped, several in a row if they were
+	// slowed.
+	Writes   uint64
+	Duration time.Duration // total time that they waited
 }
 
-// A stallCount is what WriteMetrics say of one reason.
+// A stallCount counts the figures of one StallReason for WriteMetrics.
 type stallCount struct{ count, nanos atomic.Int64 }
 
 func (c *stallCount) metrics() StallMetrics {
-	return StallMetrics{Count: uint64(c.count.Load()), Duration: time.Duration(c.nanos.Load())} //nolint:gosec // it only grows
+	count := uint64(c.count.Load()) //nolint:gosec // it only grows
+	return StallMetrics{Count: count, Duration: time.Duration(c.nanos.Load())}
 }
 
-// stall counts writes that waited. commitMu is held.
+// stall counts one group of writes that waited. commitMu is held.
 func (db *DB) stall(reason StallReason, waited time.Duration) {
 	c := &db.writes.stalls[reason]
 	c.count.Add(1)
 	c.nanos.Add(int64(waited))
 }
 
-// slowed notes that a group of writes was delayed, and with 0 that one was not, which ends the spell. commitMu is held.
+// slowed records that a group of writes was delayed. With 0, it was not delayed, which ends the spell. commitMu is
+// held.
 func (db *DB) slowed(by time.Duration) {
 	s := &db.slowSpell
 	if by > 0 {
@@ -66,7 +71,7 @@ func (db *DB) slowed(by time.Duration) {
 	}
 }
 
-// A stop measures for what a group of writes waits, and how long, as it goes from one reason to another.
+// A stop measures how long a group of writes waits for each reason.
 type stop struct {
 	waited  [stallReasons]time.Duration
 	since   time.Time
@@ -74,13 +79,13 @@ type stop struct {
 	waiting bool
 }
 
-// on says what the group waits for from now on; until it is called again, or end.
+// on records what the group waits for from now on, until the next call of on or end.
 func (s *stop) on(reason StallReason) {
 	s.end()
 	s.reason, s.since, s.waiting = reason, time.Now(), true
 }
 
-// end says that the group waits no longer.
+// end records that the group no longer waits.
 func (s *stop) end() {
 	if s.waiting {
 		s.waited[s.reason] += time.Since(s.since)
@@ -88,7 +93,7 @@ func (s *stop) end() {
 	}
 }
 
-// stopped notes what a group of writes has waited for. commitMu is held.
+// stopped counts and reports the time that a group of writes has waited. commitMu is held.
 func (db *DB) stopped(s *stop) {
 	s.end()
 	for reason := range StallReason(stallReasons) {

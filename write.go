@@ -15,16 +15,16 @@ import (
 	"github.com/bloomkv/bloomkv/internal/wal"
 )
 
-// Put stores value under key, replacing what was there. Both are copied; nil is the empty key, or the empty value. It
-// returns when the write is as durable as Options.Durability says, and then every later read sees it. Its errors are those
-// of [DB.Apply]; a key longer than MaxKeySize or a value longer than MaxValueSize is ErrTooLarge.
+// Put stores value under key, replacing an older value. Both are copied; nil means an empty key, or an empty value.
+// Put returns once the write is as durable as Options.Durability requires; every later read sees it. A key longer
+// than MaxKeySize, or a value longer than MaxValueSize, is ErrTooLarge. Other errors are those of [DB.Apply].
 func (db *DB) Put(key, value []byte) error {
 	b := batches.Get().(*Batch) //nolint:errcheck // the pool holds nothing else
 	b.Put(key, value)
 	return db.applyPooled(b)
 }
 
-// Delete removes key, as durably as Put stores one. Removing an absent key is no error.
+// Delete removes key, with the same durability and errors as Put. Deleting an absent key is not an error.
 func (db *DB) Delete(key []byte) error {
 	b := batches.Get().(*Batch) //nolint:errcheck // the pool holds nothing else
 	b.Delete(key)
@@ -39,6 +39,7 @@ func (db *DB) applyPooled(b *Batch) error {
 	return err
 }
 
+// recycle returns a batch to the pool, unless it has grown large.
 func recycle(b *Batch) {
 	if cap(b.ops) <= 64<<10 {
 		b.Reset()
@@ -46,25 +47,26 @@ func recycle(b *Batch) {
 	}
 }
 
-// DeleteRange removes every key from lo on and before hi: lo is inclusive, hi exclusive. A nil lo begins at the first key, a
-// nil hi has no end; an empty or inverted range is no error and does nothing. It costs the same for one key as for a
-// million: it writes one range tombstone, which lookups and iterators heed at once, and compaction removes what it covers,
-// whole tables without reading them. Both bounds are copied, and may be longer than a key. Durability and errors are those of
-// Put. [PrefixRange] has the bounds of a prefix.
+// DeleteRange removes every key k with lo ≤ k < hi. A nil lo means from the first key, a nil hi means no end. An
+// empty or inverted range is not an error and does nothing. The cost does not depend on the number of keys:
+// DeleteRange writes one range tombstone. Lookups and iterators apply it at once, and compaction removes the deleted
+// keys, whole tables without reading them. Both bounds are copied, and may be longer than a key. Durability and
+// errors are those of Put. [PrefixRange] returns the bounds of a prefix.
 func (db *DB) DeleteRange(lo, hi []byte) error {
 	b := batches.Get().(*Batch) //nolint:errcheck // the pool holds nothing else
 	b.DeleteRange(lo, hi)
 	return db.applyPooled(b)
 }
 
-// Apply applies all operations of b in order, as one: readers and crashes see all of them or none. It returns when they
-// are as durable as d says: DefaultDurability, Sync or NoSync. The batch is only read and may be applied again, by several
-// goroutines too. An empty batch with Sync is [DB.Sync].
+// Apply applies all operations of b in order, atomically: readers see all of them or none, and so does recovery after
+// a crash. Apply returns once they are as durable as d requires: DefaultDurability, Sync or NoSync. Apply only reads
+// the batch, which may be applied again, also by several goroutines. An empty batch with Sync is the same as
+// [DB.Sync].
 //
-// An error that Is ErrReadOnly means that the log or the manifest could not be written or synced, now or earlier: the batch
-// may or may not be there when the store is opened again, but never in part, and no reader of this DB sees it. With
-// Options.ReadOnly nothing was written, nor after any other error, such as ErrTooLarge or ErrClosed. While compaction is
-// behind, Apply takes longer, and at last it waits.
+// An error matching ErrReadOnly means that the log or the manifest could not be written or synced, now or earlier.
+// The batch may or may not be there when the store is opened again, but never in part, and no reader of this DB sees
+// it. With Options.ReadOnly, and after any other error, such as ErrTooLarge or ErrClosed, nothing was written. While
+// compaction is behind, Apply takes longer, and finally waits.
 func (db *DB) Apply(b *Batch, d Durability) error {
 	if d == DefaultDurability {
 		d = db.opts.Durability
@@ -84,8 +86,8 @@ func (db *DB) Apply(b *Batch, d Durability) error {
 	return db.commit(b.ops, b.count, d == Sync, nil)
 }
 
-// Sync makes every write that returned before it durable: the barrier after NoSync writes. When it fails the store takes no
-// more writes (ErrReadOnly).
+// Sync makes every write that has returned durable; it is the barrier after NoSync writes. If it fails, the store
+// takes no more writes (ErrReadOnly).
 func (db *DB) Sync() error {
 	if db.tree.Load() == nil {
 		return ErrClosed
@@ -93,21 +95,21 @@ func (db *DB) Sync() error {
 	return db.commit(nil, 0, true, nil)
 }
 
-// A commit is one writer's part in a group. Writers queue up; the first one commits for all who wait, so that they share
-// one log write, one sync and one lock (LevelDB's writer queue).
+// A commit is one writer's part of a group. Writers queue up; the first one commits for all waiting writers, so that
+// they share one log write, one sync and one lock (LevelDB's writer queue).
 type commit struct {
 	ops   []byte
 	count uint32
 	sync  bool
-	when  *condition // nil: always
+	when  *condition // nil means unconditionally
 
-	lead chan bool // true: you lead the next group; false: done, see err
+	lead chan bool // true: lead the next group; false: done, see err
 	err  error
 }
 
 var commits = sync.Pool{New: func() any { return &commit{lead: make(chan bool, 1)} }}
 
-// maxGroup bounds the bytes that a group gathers, so that a small write does not wait for too many large ones.
+// maxGroup bounds the bytes in a group, so that a small write does not wait for too many large ones.
 const maxGroup = 1 << 20
 
 type commitQueue struct {
@@ -116,8 +118,8 @@ type commitQueue struct {
 	waiting []*commit
 }
 
-// commit queues one writer's operations and returns when they are committed. Where when is not nil, they are only if it
-// holds, and when.held says whether it did.
+// commit queues the operations of one writer and returns once they are committed. If when is not nil, they are
+// committed only if it holds; then when.held is set.
 func (db *DB) commit(ops []byte, count uint32, durable bool, when *condition) error {
 	c := commits.Get().(*commit) //nolint:errcheck // the pool holds nothing else
 	c.ops, c.count, c.sync, c.when, c.err = ops, count, durable, when, nil
@@ -160,7 +162,7 @@ func (db *DB) lead(c *commit) {
 			w.err = err
 		}
 	}
-	db.group = group // kept for the next leader, which is told only after this
+	db.group = group // kept for the next leader, which is woken only after this
 	q.mu.Lock()
 	var next *commit
 	if len(q.waiting) > 0 {
@@ -186,13 +188,13 @@ func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 	if err := db.tree.Writable(); err != nil {
 		return err
 	}
-	if size > 0 { // else it is a barrier, which needs none
+	if size > 0 { // otherwise it is a barrier, which needs no space
 		if err := db.makeRoom(int64(size)); err != nil {
 			return err
 		}
 	}
 	first := db.lastSeq + 1
-	framed := append(db.framed[:0], make([]byte, wal.HeaderSize)...) // and then the record
+	framed := append(db.framed[:0], make([]byte, wal.HeaderSize)...) // the record follows
 	framed = batch.AppendRecordHeader(framed, first, 0)
 	var count uint32
 	for _, c := range group {
@@ -225,7 +227,7 @@ func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 			}
 		}
 		if err := addRecord(db.tree.Load().Mem, db.seed, record); err != nil {
-			return db.tree.Fail(fmt.Errorf("bloomkv: a record of its own making: %w", err))
+			return db.tree.Fail(fmt.Errorf("bloomkv: invalid record of its own: %w", err))
 		}
 		db.read.DeadKeys.Wrote(record)
 		db.lastSeq += ikey.Seq(count)
@@ -238,7 +240,7 @@ func (db *DB) commitGroup(group []*commit, size int, durable bool) error {
 	return nil
 }
 
-// An operation is one of a record.
+// An operation is one operation of a record.
 type operation struct {
 	seq        ikey.Seq
 	kind       ikey.Kind
@@ -246,8 +248,8 @@ type operation struct {
 	hash       bloomblock.Hash // of the key, mixed; set by addTo
 }
 
-// addRecord puts the operations of a record into a memtable. It takes a few at a time, and has what they wait for fetched
-// before the first is added, so that their cache misses overlap.
+// addRecord adds the operations of a record to a memtable, a few at a time. It prefetches the memory that all of them
+// need before it adds the first, so that their cache misses overlap.
 func addRecord(mem *memtable.Table, seed bloomblock.Seed, record []byte) error {
 	var few [16]operation
 	n := 0
@@ -263,7 +265,7 @@ func addRecord(mem *memtable.Table, seed bloomblock.Seed, record []byte) error {
 	return err
 }
 
-// addTo puts operations into a memtable, in their order.
+// addTo adds operations to a memtable, in order.
 func addTo(mem *memtable.Table, seed bloomblock.Seed, few []operation) {
 	for i := range few {
 		few[i].hash = seed.Mix(bloomblock.HashKey(few[i].key))
@@ -281,7 +283,7 @@ func addTo(mem *memtable.Table, seed bloomblock.Seed, few []operation) {
 	}
 }
 
-// syncLog makes the active log durable, and first what it stands on: its own name and every older log. commitMu is held.
+// syncLog makes the active log durable, and what it depends on: its own name and every older log. commitMu is held.
 func (db *DB) syncLog() error {
 	base := db.base
 	if db.log != nil {
@@ -301,8 +303,9 @@ func (db *DB) syncLog() error {
 	return nil
 }
 
-// makeRoom returns when a group of that many bytes may go into the memtable: it slows writers while compaction is behind,
-// starts a new memtable where the group does not fit, and waits where there is none to start. commitMu is held.
+// makeRoom returns once a group of the given number of bytes may be added to the memtable. It slows writers while
+// compaction is behind, begins a new memtable if the group does not fit, and waits if it cannot begin one. commitMu
+// is held.
 func (db *DB) makeRoom(size int64) error {
 	db.slowDown(size)
 	mem := db.tree.Load().Mem
@@ -318,7 +321,7 @@ func (db *DB) makeRoom(size int64) error {
 	return nil
 }
 
-// waitForRoom returns when no memtable waits to be written out and level 0 is below its stop limit. commitMu is held.
+// waitForRoom returns once no memtable waits for a flush and level 0 is below its stop limit. commitMu is held.
 func (db *DB) waitForRoom(ctx context.Context) error {
 	var stopped stop
 	err := db.tree.Wait(ctx, func(v tree.View) bool {
@@ -335,7 +338,7 @@ func (db *DB) waitForRoom(ctx context.Context) error {
 	return err
 }
 
-// full says whether no memtable can be frozen now, and why.
+// full reports whether no memtable can be frozen now, and why.
 func full(s *tree.State, p compaction.Policy) (StallReason, bool) {
 	switch {
 	case len(s.Frozen) >= maxFrozen:
@@ -347,8 +350,9 @@ func full(s *tree.State, p compaction.Policy) (StallReason, bool) {
 	}
 }
 
-// slowDown delays a write by the pressure of compaction: 8 µs a KiB (128 MiB/s) for its first step, twice that for each
-// further one, so that writers approach the speed of compaction instead of stopping at once. commitMu is held.
+// slowDown delays a write according to the pressure of compaction: the first step is 8 µs per KiB (128 MiB/s), and
+// each further step doubles it, so that writers approach the speed of compaction instead of stopping at once.
+// commitMu is held.
 func (db *DB) slowDown(size int64) {
 	steps := db.policy.Pressure(db.tree.Load().Version).Slow
 	if steps <= 0 {
@@ -356,13 +360,14 @@ func (db *DB) slowDown(size int64) {
 		return
 	}
 	db.slowDebt += time.Duration(size) << min(steps-1, 6) * 8 * time.Microsecond / 1024
-	if db.slowDebt < 200*time.Microsecond { // the system keeps shorter sleeps badly
+	if db.slowDebt < 200*time.Microsecond { // the system does not time shorter sleeps well
 		return
 	}
-	db.slowDebt = min(db.slowDebt, 100*time.Millisecond) // of one group: a large batch, too, sees the store closing
+	// Bound the sleep, so that a large batch notices when the store is closing.
+	db.slowDebt = min(db.slowDebt, 100*time.Millisecond)
 	began := time.Now()
 	time.Sleep(db.slowDebt)
 	slept := time.Since(began)
-	db.slowDebt = max(-10*time.Millisecond, db.slowDebt-slept) // what was slept too long counts for later
+	db.slowDebt = max(-10*time.Millisecond, db.slowDebt-slept) // later delays get shorter by what this one took too long
 	db.slowed(slept)
 }
