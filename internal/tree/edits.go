@@ -14,24 +14,24 @@ import (
 // can then only mean that the manifest was rolled back.
 const NumbersAhead = 128
 
-// minManifest is the least size in bytes at which a new manifest begins, with a snapshot. A manifest whose snapshot is
-// large may grow to twice the size of the snapshot.
+// minManifest is the smallest size in bytes at which a new manifest begins, with a snapshot. A manifest with a large
+// snapshot may grow to twice the size of the snapshot.
 const minManifest = 4 << 20
 
-// Create begins a tree without tables, whose first file has the given number.
+// Create begins a tree without tables. Its first file has the given number.
 func (t *Tree) Create(first, seed uint64) error {
 	t.next = first
 	t.recorded = manifest.State{Version: &manifest.Version{}, Seed: seed}
 	return t.appendEdit(&manifest.Edit{}, t.recorded.Version)
 }
 
-// Recover begins the tree that a manifest has recorded.
+// Recover begins the tree recorded by a manifest.
 func (t *Tree) Recover(s manifest.State) {
 	t.recorded, t.next, t.reserved = s, s.NextFile, s.NextFile
 }
 
-// FirstState returns the state of the recorded tree, for Begin, with memtables that were recovered, newest first, and a
-// new one of the given size in bytes.
+// FirstState returns the state of the recorded tree, for Begin, with recovered memtables, newest first, and a new one
+// of the given size in bytes.
 func (t *Tree) FirstState(recovered []*memtable.Table, memtableSize int64) *State {
 	tables := map[uint64]*Table{}
 	for _, meta := range t.recorded.Version.Tables() {
@@ -39,14 +39,14 @@ func (t *Tree) FirstState(recovered []*memtable.Table, memtableSize int64) *Stat
 		table.RestoreCounts(t.recorded.Counts[meta.Number])
 		tables[meta.Number] = table
 	}
-	t.recorded.Counts = nil // from now on tables have theirs
+	t.recorded.Counts = nil // from now on the tables hold the counts
 	s := &State{Mem: memtable.New(nil, 0, memtableSize), Frozen: recovered}
 	s.setVersion(t.recorded.Version, tables)
 	return s
 }
 
-// Recorded returns what the manifest has, and the state of the same tree, with a reference; the state is nil before
-// Begin and after End.
+// Recorded returns the recorded state of the manifest, and the state of the same tree, with a reference; the latter
+// is nil before Begin and after End.
 func (t *Tree) Recorded() (manifest.State, *State) {
 	t.editMu.Lock()
 	defer t.editMu.Unlock()
@@ -70,8 +70,8 @@ func (t *Tree) NewNumber() (uint64, error) {
 	return t.NewNumber()
 }
 
-// Record records an edit in the manifest, durably, and not in the state. An error makes the tree read-only, unless the
-// edit does not fit the recorded version.
+// Record durably records an edit in the manifest, but does not change the state. An error makes the tree read-only,
+// unless the edit does not fit the recorded version.
 func (t *Tree) Record(e *manifest.Edit) error {
 	t.editMu.Lock()
 	defer t.editMu.Unlock()
@@ -82,7 +82,7 @@ func (t *Tree) Record(e *manifest.Edit) error {
 	return t.appendEdit(e, v)
 }
 
-// RecordLog records that a log whose name is durable must be there, unless its memtable was written out meanwhile.
+// RecordLog records that a log, whose name is durable, must exist, unless its memtable was flushed meanwhile.
 func (t *Tree) RecordLog(number uint64) error {
 	t.editMu.Lock()
 	defer t.editMu.Unlock()
@@ -92,14 +92,14 @@ func (t *Tree) RecordLog(number uint64) error {
 	return t.appendEdit(&manifest.Edit{Log: &manifest.LogMark{Number: number}}, t.recorded.Version)
 }
 
-// SetActive makes a log the one that takes writes.
+// SetActive makes l the log that takes writes.
 func (t *Tree) SetActive(l Log) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.active = l
 }
 
-// Mark returns what the manifest may say about the log that takes writes, nil if nothing.
+// Mark returns the mark to record for the log that takes writes, or nil.
 func (t *Tree) Mark() *manifest.LogMark {
 	t.mu.Lock()
 	l := t.active
@@ -110,7 +110,7 @@ func (t *Tree) Mark() *manifest.LogMark {
 	return l.Mark()
 }
 
-// appendEdit records an edit that makes v of the recorded version. An error makes the tree read-only: nobody knows
+// appendEdit records an edit that turns the recorded version into v. An error makes the tree read-only: it is unknown
 // whether the edit is on the disk, so neither its inputs nor its outputs may be removed. editMu is held.
 func (t *Tree) appendEdit(e *manifest.Edit, v *manifest.Version) error {
 	t.mu.Lock()
@@ -144,11 +144,11 @@ func (t *Tree) appendEdit(e *manifest.Edit, v *manifest.Version) error {
 	return nil
 }
 
-// newManifest begins a manifest with a snapshot of s and removes the one before. The snapshot has what the tables of
-// counted have counted; if that is nil, in Open, the counts of s. editMu is held.
+// newManifest begins a manifest with a snapshot of s and removes the previous one. The snapshot has the counts of the
+// tables of counted, or, if that is nil, as in Open, the counts of s. editMu is held.
 func (t *Tree) newManifest(s *manifest.State, counted *State) error {
 	t.mu.Lock()
-	number := t.next // may lie beyond what is reserved: the snapshot itself reserves it
+	number := t.next // may be above the reserved numbers: the snapshot itself reserves it
 	t.next++
 	s.NextFile = max(s.NextFile, t.next+NumbersAhead)
 	t.mu.Unlock()
@@ -167,12 +167,12 @@ func (t *Tree) newManifest(s *manifest.State, counted *State) error {
 	}
 	t.manifest, t.snapshotSize = m, m.Size()
 	if old != 0 {
-		_ = t.fs.Remove(filename.Make(t.dir, filename.Manifest, old)) // else the next Open does
+		_ = t.fs.Remove(filename.Make(t.dir, filename.Manifest, old)) // if it fails, the next Open does it
 	}
 	return err
 }
 
-// RenewManifest begins a new manifest, with what the tables of counted have counted.
+// RenewManifest begins a new manifest, with the counts of the tables of counted.
 func (t *Tree) RenewManifest(counted *State) error {
 	t.editMu.Lock()
 	defer t.editMu.Unlock()
@@ -182,11 +182,11 @@ func (t *Tree) RenewManifest(counted *State) error {
 	return err
 }
 
-// OwnManifest makes sure that the manifest was begun by this use of the store.
+// OwnManifest makes sure that the manifest was begun by this use of the store, and returns its number.
 //
-// What another use has written may not be durable, if its process died just before it synced an edit: the system has
-// the edit, the disk may not, and then the files of before it are all that a power cut would leave. So nothing may be
-// removed before.
+// Edits written by an earlier use may not be durable, if its process died just before it synced them: the system has
+// the edit, but the disk may not, and a power cut would leave only the files from before the edit. Therefore no file
+// may be removed before OwnManifest returns.
 func (t *Tree) OwnManifest() (number uint64, err error) {
 	t.editMu.Lock()
 	defer t.editMu.Unlock()
@@ -196,14 +196,14 @@ func (t *Tree) OwnManifest() (number uint64, err error) {
 	return t.recorded.ManifestNumber, err
 }
 
-// CloseManifest ends the manifest, if there is one, after all work has ended. last is the last state, nil if Open
+// CloseManifest closes the manifest, if there is one, after all work has ended. last is the last state, nil if Open
 // failed.
 //
-// An incomplete edit at the end of a manifest counts as one that a crash cut short, and is ignored; and nothing shows
-// whether whole edits were cut off. To keep damage to a closed store from passing for a crash, Close leaves a manifest
-// of one record: the snapshot, without which it is no manifest. The snapshot has what the tables of the last state have
-// counted. A store that was only read is left as it is, and forgets what it has counted: that is not worth a write to
-// the disk.
+// Recovery takes an incomplete edit at the end of a manifest for the result of a crash and ignores it, and cannot
+// notice that complete edits were cut off. Therefore Close leaves a manifest with a single record, so that damage to
+// a closed store is not mistaken for a crash. The record is the snapshot, without which the manifest is invalid. The
+// snapshot has the counts of the tables of the last state. A store that was only read is left as it is, and forgets
+// its counts: they do not justify a write to the disk.
 func (t *Tree) CloseManifest(last *State) error {
 	t.editMu.Lock()
 	own := t.manifest != nil
@@ -220,7 +220,8 @@ func (t *Tree) CloseManifest(last *State) error {
 	return errors.Join(err, t.manifest.Close())
 }
 
-// Fresh returns tables for those that an edit adds and does not take from another level. They are in no state yet.
+// Fresh returns new tables for those that an edit adds and does not move from another level. They are in no state
+// yet.
 func (t *Tree) Fresh(e *manifest.Edit) []*Table {
 	moved := map[uint64]bool{}
 	for _, d := range e.Deleted {
@@ -238,15 +239,15 @@ func (t *Tree) Fresh(e *manifest.Edit) []*Table {
 	return fresh
 }
 
-// A Change is what an edit changes beside the tables.
+// A Change is what an edit changes in addition to the tables.
 type Change struct {
 	Flushed bool     // the oldest frozen memtable is in the tables
 	Seq     ikey.Seq // if not 0, the sequence of ingested tables, which becomes visible with them
 }
 
-// Install records an edit and makes its tables part of the tree: fresh ones, as Fresh has returned them, which are
-// durable with their names, and those that it takes from another level. It returns the state before and after. If the
-// edit may be recorded although there is an error, uncertain is true, and the manifest may name the fresh tables.
+// Install records an edit and adds its tables to the tree: fresh ones, which Fresh returned and which are durable,
+// with their names, and those that it moves from another level. It returns the states before and after. If uncertain
+// is true, the edit may be recorded although there is an error, so the manifest may name the fresh tables.
 func (t *Tree) Install(e *manifest.Edit, fresh []*Table, c Change) (old, now *State, uncertain bool, err error) {
 	t.editMu.Lock()
 	defer t.editMu.Unlock()
@@ -265,21 +266,21 @@ func (t *Tree) Install(e *manifest.Edit, fresh []*Table, c Change) (old, now *St
 	t.swap(func(s *State) {
 		s.setVersion(v, byNumber)
 		if c.Flushed {
-			// In new arrays: the old ones would keep the memory of the memtable until another takes its place.
+			// Copy to new arrays: the old ones would keep the memory of the memtable until it is overwritten.
 			s.Frozen = append([]*memtable.Table(nil), s.Frozen[:len(s.Frozen)-1]...)
 			t.flushing = append([]Frozen(nil), t.flushing[1:]...)
 		}
 		if c.Seq > 0 {
-			// Before the new state can be seen: a compaction that finds the tables finds them visible. A reader with
-			// the state of before sees none of them, as if it had come earlier.
+			// Publish before the new state can be loaded: a compaction that finds the tables finds them visible. A
+			// reader with the old state sees none of them, as if it had come earlier.
 			t.Publish(c.Seq)
 		}
 	})
 	return old, t.state.Load(), false, nil
 }
 
-// Freeze makes the memtable wait to be written out, and begins a new one of the given size in bytes. log is the log of
-// its writes, nil if there is none, and last its newest sequence. Nobody may write meanwhile.
+// Freeze makes the memtable wait for a flush, and begins a new one of the given size in bytes. log is the log of its
+// writes, or nil, and last its newest sequence. No goroutine may write meanwhile.
 func (t *Tree) Freeze(log Log, last ikey.Seq, memtableSize int64) {
 	mem := t.state.Load().Mem
 	mem.Freeze()

@@ -9,7 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
-// runOf makes a run whose tables have the given bounds, two by two.
+// runOf returns a run whose tables have the given bounds, taken in pairs.
 func runOf(bounds ...string) *Run {
 	var tables []*Table
 	for i := 0; i < len(bounds); i += 2 {
@@ -37,7 +37,7 @@ func TestARunFindsTheOneTableWhoseBoundsHoldAKey(t *testing.T) {
 func TestSearchingARunAgreesWithComparingAllBounds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
-		// Keys share long prefixes, are prefixes of each other, and end in zeros: all that heads cannot tell apart.
+		// Keys share long prefixes, are prefixes of each other, and end in zeros: heads cannot distinguish these cases.
 		key := func() string {
 			k := []byte("prefix/"[:rng.IntN(8)])
 			for range rng.IntN(12) {

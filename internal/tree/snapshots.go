@@ -16,7 +16,7 @@ type Pin struct {
 	Closed atomic.Bool
 }
 
-// snapshots are the open pins.
+// snapshots holds the open pins.
 type snapshots struct {
 	mu   sync.Mutex
 	open []*Pin // ascending by sequence, since they are opened in that order
@@ -27,14 +27,14 @@ func (t *Tree) Pin() (*Pin, error) {
 	if t.state.Load() == nil {
 		return nil, ErrClosed
 	}
-	// mu, since an ingest publishes its sequence under mu, and then the state: a snapshot taken between the two would
-	// show more the next time.
+	// An ingest publishes its sequence, and then the state, under mu. A snapshot taken between the two would show more
+	// at its next use.
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.snapshots.mu.Lock()
 	defer t.snapshots.mu.Unlock()
-	// The sequence is read under the lock: a compaction that does not find this pin afterwards has only versions that
-	// are not newer than it, and keeps the newest of them.
+	// Read the sequence under the lock of the list: a compaction that read the list before has only versions that are
+	// not newer than this pin, and keeps the newest of them.
 	p := &Pin{Seq: t.NewestSeq(), Opened: time.Now()}
 	t.snapshots.open = append(t.snapshots.open, p)
 	return p, nil
@@ -76,14 +76,14 @@ func (t *Tree) OldestPin() (count int, opened time.Time) {
 	return len(s.open), slices.MinFunc(s.open, func(a, b *Pin) int { return a.Opened.Compare(b.Opened) }).Opened
 }
 
-// remove takes a pin out and reports whether it was the last one of its sequence, so that something may have been kept
-// for it alone. It need not be the oldest: a younger pin too may stand between a range tombstone and the tables that it
-// deletes.
+// remove removes a pin and reports whether it was the last one at its sequence, so that data may have been kept for
+// it alone. It need not be the oldest: a newer pin, too, may lie between a range tombstone and the tables that the
+// tombstone deletes.
 func (s *snapshots) remove(p *Pin) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.Index(s.open, p)
 	s.open = slices.Delete(s.open, i, i+1)
 	same := func(other *Pin) bool { return other.Seq == p.Seq }
-	return !slices.ContainsFunc(s.open[max(0, i-1):min(i+1, len(s.open))], same) // they are in order
+	return !slices.ContainsFunc(s.open[max(0, i-1):min(i+1, len(s.open))], same) // sorted by sequence
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/bloomkv/bloomkv/internal/sstable"
 )
 
-// A State is all that a lookup needs: the memtables, and the runs of tables below. It is immutable and swapped as a
-// whole. A short reader loads it inside an epoch guard; one that lasts holds a reference.
+// A State is everything that a lookup needs: the memtables, and the runs of tables below. It is immutable and
+// replaced as a whole. A short reader loads it inside an epoch guard; a long one holds a reference.
 type State struct {
 	Mem     *memtable.Table   // takes writes
 	Frozen  []*memtable.Table // waiting to be written out, newest first
 	Version *manifest.Version
 	Runs    []*Run       // newest first
-	refs    atomic.Int64 // one for being current, one for each reader that holds it
+	refs    atomic.Int64 // one if it is the current state, one for each reader that holds it
 }
 
-// A Run is a sorted run of the tree with its fences in flat arrays: for each table, the heads of its bounds after the
-// prefix that all bounds of the run share.
+// A Run is a sorted run of the tree. Flat arrays hold its fences: for each table, the heads of its bounds after the
+// prefix shared by all bounds of the run.
 type Run struct {
 	Level  int
 	ID     uint64
@@ -30,12 +30,13 @@ type Run struct {
 	prefix []byte
 	lo, hi []uint64
 
-	of        []*manifest.Table // of the tables, in the version; versions that have the run share the array
+	// of are the tables as the version has them. Versions with the same run share the array.
+	of        []*manifest.Table
 	Readers   []*sstable.Reader // of the tables, so that a lookup finds the filter in one step
-	RangeDels bool              // a table has range tombstones
+	RangeDels bool              // at least one table has range tombstones
 }
 
-// NewRun makes a run of tables with ascending, disjoint bounds.
+// NewRun returns a run of tables with ascending, disjoint bounds.
 func NewRun(level int, id uint64, tables []*Table) *Run {
 	r := &Run{Level: level, ID: id, Tables: tables, lo: make([]uint64, len(tables)), hi: make([]uint64, len(tables))}
 	r.Readers = make([]*sstable.Reader, len(tables))
@@ -61,10 +62,10 @@ func (r *Run) is(level int, other manifest.Run) bool {
 		&r.of[0] == &other.Tables[0]
 }
 
-// Search returns the index of the first table that does not end before key, len(r.Tables) if all do.
+// Search returns the index of the first table that does not end before key, or len(r.Tables) if all do.
 func (r *Run) Search(key []byte) int { return r.index(key, ikey.HeadAfter(r.prefix, key)) }
 
-// index is Search for a key with the given head.
+// index returns the result of Search for a key with the given head.
 func (r *Run) index(key []byte, head uint64) int {
 	hi := r.hi
 	base, n := 0, len(hi)
@@ -82,7 +83,7 @@ func (r *Run) index(key []byte, head uint64) int {
 	return base
 }
 
-// Find returns the index of the table whose bounds hold key, -1 if there is none.
+// Find returns the index of the table whose bounds include key, or -1.
 func (r *Run) Find(key []byte) int {
 	head := ikey.HeadAfter(r.prefix, key)
 	i := r.index(key, head)
@@ -92,7 +93,7 @@ func (r *Run) Find(key []byte) int {
 	return i
 }
 
-// EachTable calls each with every table, newest data first.
+// EachTable calls each for every table, newest data first.
 func (s *State) EachTable(each func(level int, t *Table)) {
 	for _, r := range s.Runs {
 		for _, t := range r.Tables {
@@ -111,7 +112,7 @@ func (s *State) LevelTables(level int) (tables []*Table) {
 	return tables
 }
 
-// Table returns the table of the state that a manifest describes, nil if it is in no run.
+// Table returns the table that a manifest describes, or nil if it is in no run of the state.
 func (s *State) Table(meta *manifest.Table) *Table {
 	for _, r := range s.Runs {
 		if i := r.Find(meta.Smallest); i >= 0 && r.Tables[i].Meta.Number == meta.Number {
@@ -121,7 +122,8 @@ func (s *State) Table(meta *manifest.Table) *Table {
 	return nil
 }
 
-// setVersion makes v the version of the state. Runs and tables that s has are taken over, other tables come from fresh.
+// setVersion makes v the version of the state. Runs and tables that s already has are reused; other tables come from
+// fresh.
 func (s *State) setVersion(v *manifest.Version, fresh map[uint64]*Table) {
 	var runs []*Run
 	var old map[uint64]*Table // those of s by number; made once a run needs one
@@ -151,7 +153,7 @@ func (s *State) setVersion(v *manifest.Version, fresh map[uint64]*Table) {
 	s.Version, s.Runs = v, runs
 }
 
-// MemtableBytes returns the bytes that the memtables take.
+// MemtableBytes returns the size of the memtables in bytes.
 func (s *State) MemtableBytes() int64 {
 	sum := s.Mem.Bytes()
 	for _, m := range s.Frozen {

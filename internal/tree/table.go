@@ -13,31 +13,31 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 )
 
-// A Table is one table of the tree, for as long as any state names it. It is removed from the disk after the last state
+// A Table is one table of the tree, as long as any state names it. It is removed from the disk after the last state
 // that names it is released.
 type Table struct {
 	Meta   *manifest.Table // immutable
 	Reader *sstable.Reader
 	File   *tablefile.File
-	Level  atomic.Int32 // the level that it is on now
+	Level  atomic.Int32 // current level
 	refs   atomic.Int64 // states that name it
 
-	// The number of units of its filter that fit the memory shared by stores, and Options.FilterMemory; MaxUnits if all
-	// fit.
+	// The number of units of its filter that fit the memory shared by stores, and Options.FilterMemory; MaxUnits if
+	// all fit.
 	Kept, Planned atomic.Int32
 
-	Damaged atomic.Bool // one of its filters is damaged, as far as they were read
+	Damaged atomic.Bool // a filter of the table is known to be damaged
 
-	Loading sync.Mutex // held while parts of the table are loaded or dropped, so that each is accounted for once
-	Counted TableBytes // guarded by Loading: the bytes in memory that are accounted for
+	Loading sync.Mutex // held while parts of the table are loaded or dropped, so that each is counted once
+	Counted TableBytes // guarded by Loading: the counted bytes in memory
 
 	TableCounts
 }
 
-// TableBytes are the bytes that a table has in memory.
+// TableBytes are the bytes that a table has in memory, by part.
 type TableBytes struct{ Filter, Prefix, Index, RangeDeletes int64 }
 
-// NewTable returns the table that the manifest describes. Nothing is read.
+// NewTable returns the table described by a manifest. It reads nothing.
 func NewTable(meta *manifest.Table, files *tablefile.Dir, blocks *cache.Cache) *Table {
 	t := &Table{Meta: meta, File: files.File(meta.Number)}
 	t.Kept.Store(bloomblock.MaxUnits)
@@ -51,16 +51,16 @@ func NewTable(meta *manifest.Table, files *tablefile.Dir, blocks *cache.Cache) *
 	return t
 }
 
-// Units returns the number of units of the table's filter that fit.
+// Units returns the number of units of the table's filter that fit in memory.
 func (t *Table) Units() int { return int(min(t.Kept.Load(), t.Planned.Load())) }
 
-// facts holds what the manifest knows of a table.
+// facts holds what the manifest knows about a table.
 type facts struct{ meta *manifest.Table }
 
 // Check returns an error if the properties of a table's file differ from its entry in the manifest.
 func (f facts) Check(i sstable.Info) error {
 	meta := f.meta
-	i.FilterRate = meta.FilterRate // the tail does not have it
+	i.FilterRate = meta.FilterRate // the tail does not contain it
 	t := compaction.Table(meta.Number, i)
 	t.Flags |= meta.Flags & (manifest.SeqOverridden | manifest.Superseded)
 	if t.Flags&manifest.SeqOverridden != 0 {
@@ -72,13 +72,13 @@ func (f facts) Check(i sstable.Info) error {
 	return nil
 }
 
-// TableCounts are the counters of one table.
+// TableCounts counts the answers of the filter of one table, and the searches without a filter.
 type TableCounts struct {
 	Negatives                                 atomic.Uint64 // estimated by a sample
 	TruePositives, FalsePositives, Unfiltered atomic.Uint64
 }
 
-// LoadCounts returns the counters as the manifest keeps them.
+// LoadCounts returns the counters in the form that the manifest keeps.
 func (c *TableCounts) LoadCounts() manifest.Counts {
 	return manifest.Counts{
 		Negatives: c.Negatives.Load(), TruePositives: c.TruePositives.Load(),
@@ -86,7 +86,7 @@ func (c *TableCounts) LoadCounts() manifest.Counts {
 	}
 }
 
-// RestoreCounts sets the counters to those that the manifest has kept.
+// RestoreCounts sets the counters to those kept by the manifest.
 func (c *TableCounts) RestoreCounts(from manifest.Counts) {
 	c.Negatives.Store(from.Negatives)
 	c.TruePositives.Store(from.TruePositives)
@@ -94,7 +94,7 @@ func (c *TableCounts) RestoreCounts(from manifest.Counts) {
 	c.Unfiltered.Store(from.Unfiltered)
 }
 
-// counts returns the counters of all tables, by their numbers.
+// counts returns the counters of all tables, by table number.
 func (s *State) counts() map[uint64]manifest.Counts {
 	counts := map[uint64]manifest.Counts{}
 	s.EachTable(func(_ int, t *Table) { counts[t.Meta.Number] = t.LoadCounts() })

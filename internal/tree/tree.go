@@ -1,6 +1,6 @@
-// Package tree holds the living tree of one store: the state that readers load, the manifest, the memtables that wait
-// to be written out, the references that keep tables on the disk, and the reason why no more writes are taken. It is
-// where writers, readers and background work meet; it starts no goroutine.
+// Package tree holds the current tree of one store: the state that readers load, the manifest, the memtables that wait
+// for a flush, the references that keep tables on the disk, and the reason why no more writes are taken. Writers,
+// readers and background work meet here; the package starts no goroutine.
 package tree
 
 import (
@@ -24,10 +24,10 @@ var (
 	ErrReadOnly = errors.New("read-only")
 )
 
-// A Tree is the living tree of one store. Readers load its state, writers freeze memtables into it, and background work
-// takes these out and installs tables. It is safe for concurrent use.
+// A Tree is the current tree of one store. Readers load its state, writers freeze memtables into it, and background
+// work flushes these and installs tables. It is safe for concurrent use.
 //
-// Order of locks: editMu, mu, then that of the snapshots.
+// Locks are taken in this order: editMu, mu, then the lock of the snapshots.
 type Tree struct {
 	// constant after New
 	Domain   *epoch.Domain  // of the readers of tables and cached blocks
@@ -39,16 +39,16 @@ type Tree struct {
 	observer Observer
 
 	state   atomic.Pointer[State] // nil before Begin and after End; swapped under mu
-	visible atomic.Uint64         // the newest sequence that readers see
+	visible atomic.Uint64         // the newest sequence visible to readers
 
-	// SeqGate is set by tests alone. It stands around each reading of the visible sequence: a reader loads a state and
-	// then the sequence, with nothing between the two, and only here can a test bring something there. If it is nil, it
-	// costs a lookup one load beside that of the state, and a branch.
+	// SeqGate is set only by tests. It wraps each read of the visible sequence. A reader loads a state and then the
+	// sequence, with nothing between the two, and only here can a test intervene. If it is nil, it costs a lookup one
+	// load, next to that of the state, and a branch.
 	SeqGate func(read func() uint64) uint64
-	// HoldGate is set by tests alone too. Hold calls it between its two steps.
+	// HoldGate is set only by tests, too. Hold calls it between its two steps.
 	HoldGate atomic.Pointer[func()]
 
-	retired   chan struct{} // holds one element: a state was retired
+	retired   chan struct{} // capacity 1; holds an element after a state was retired
 	snapshots snapshots
 
 	editMu       sync.Mutex    // orders edits; guards the fields down to the next blank line
@@ -58,18 +58,18 @@ type Tree struct {
 
 	mu       sync.Mutex // guards what follows, and the swap of state
 	changed  sync.Cond  // broadcast after each change of what mu guards
-	flushing []Frozen   // what state.Frozen holds, oldest first
-	dead     []*Table   // in no state any more: to be removed from the disk
-	failed   error      // once set, no more writes
+	flushing []Frozen   // the memtables of state.Frozen, oldest first
+	dead     []*Table   // tables in no state: to be removed from the disk
+	failed   error      // once set, no more writes are taken
 	closing  bool
-	drained  bool           // after the last memtable was frozen
-	next     uint64         // the next file number
+	drained  bool           // set after the last memtable was frozen
+	next     uint64         // next file number
 	reserved uint64         // the manifest covers the numbers below
-	active   Log            // takes writes; nil if none does
-	calls    sync.WaitGroup // calls that last: see BeginCall
+	active   Log            // the log that takes writes, or nil
+	calls    sync.WaitGroup // long calls: see BeginCall
 }
 
-// A Config says what a tree is made of.
+// A Config holds the parameters of New.
 type Config struct {
 	FS       vfs.FS
 	Dir      string
@@ -78,7 +78,7 @@ type Config struct {
 	Blocks   *cache.Cache
 	Filters  manifest.Filters
 	Observer Observer
-	ReadOnly error // if not nil, the tree takes no writes from the beginning, for this reason
+	ReadOnly error // if not nil, the tree never takes writes, for this reason
 }
 
 // An Observer is called when a tree stops taking writes.
@@ -90,10 +90,10 @@ type Observer interface {
 type Log interface {
 	Number() uint64
 	Mark() *manifest.LogMark // how much of the log is durable; nil while its name, or an older log, is not
-	Remove()                 // once its memtable is durable in tables
+	Remove()                 // called once its memtable is durable in tables
 }
 
-// A Frozen memtable waits to become tables of level 0.
+// A Frozen is a frozen memtable that waits to be flushed to level 0.
 type Frozen struct {
 	Mem  *memtable.Table
 	Log  Log      // nil if its writes are in no log
@@ -110,12 +110,12 @@ func New(c Config) *Tree {
 	return t
 }
 
-// Load returns the current state, nil after End. A reader that touches files or cached blocks must be inside a guard of
-// t.Domain when it loads the state, or hold a reference: see Hold.
+// Load returns the current state, nil before Begin and after End. A reader that uses files or cached blocks must be
+// inside a guard of t.Domain when it loads the state, or hold a reference: see Hold.
 func (t *Tree) Load() *State { return t.state.Load() }
 
-// NewestSeq returns the newest sequence that readers see. A reader loads its state first. A state older than the
-// sequence misses only what is newer than the call; the other way round, a compaction could have dropped the version
+// NewestSeq returns the newest sequence visible to readers. A reader loads its state first: a state older than the
+// sequence lacks only what is newer than the call. In the other order, a compaction could have dropped the version
 // that an older sequence needs.
 func (t *Tree) NewestSeq() ikey.Seq {
 	if t.SeqGate != nil {
@@ -127,8 +127,8 @@ func (t *Tree) NewestSeq() ikey.Seq {
 // Publish makes all writes up to seq visible to readers.
 func (t *Tree) Publish(seq ikey.Seq) { t.visible.Store(uint64(seq)) }
 
-// Hold takes a reference to the current state, for readers that last. Release gives it back. It returns false after
-// End.
+// Hold returns the current state with a reference, for long readers. Release drops the reference. Hold returns false
+// before Begin and after End.
 func (t *Tree) Hold() (*State, bool) {
 	g := t.Domain.Enter()
 	defer g.Leave()
@@ -142,10 +142,10 @@ func (t *Tree) Hold() (*State, bool) {
 	return s, s != nil
 }
 
-// HoldNow is Hold, and returns the newest sequence that readers of that state see: the state has all writes up to it,
-// and no later ones that such a reader would see. A reader that lasts must not take the two apart, as a lookup may:
-// between them a rotation can have sent writes into a memtable that the state does not know, and an ingest can have
-// passed it by.
+// HoldNow returns the current state with a reference, like Hold, and the newest sequence visible in it: the state has
+// all writes up to it, and no later ones visible at it. A long reader must not load the two separately, as a lookup
+// may: between the loads, a rotation may have sent writes to a memtable that the state does not have, and an ingest
+// may have added tables that it does not have.
 func (t *Tree) HoldNow() (*State, ikey.Seq, bool) {
 	for {
 		s, ok := t.Hold()
@@ -160,7 +160,8 @@ func (t *Tree) HoldNow() (*State, ikey.Seq, bool) {
 	}
 }
 
-// Acquire is Hold, and returns the function that releases the state. s is nil after End.
+// Acquire returns the current state with a reference, like Hold, and the function that releases it. s is nil after
+// End.
 func (t *Tree) Acquire() (s *State, release func()) {
 	s, ok := t.Hold()
 	if !ok {
@@ -169,7 +170,7 @@ func (t *Tree) Acquire() (s *State, release func()) {
 	return s, func() { t.Release(s) }
 }
 
-// Release gives a reference to a state back. With the last one the state's tables lose a reference each. A table that
+// Release drops a reference to a state. The last one also drops a reference to each table of the state. A table that
 // no state names any more is dead: see TakeDead.
 func (t *Tree) Release(s *State) {
 	if s.refs.Add(-1) > 0 {
@@ -194,7 +195,7 @@ func (t *Tree) TakeDead() []*Table {
 	return dead
 }
 
-// swap installs a changed copy of the state and retires the old one. change runs under mu.
+// swap installs a changed copy of the state and retires the old one. It calls change with mu held.
 func (t *Tree) swap(change func(*State)) {
 	t.mu.Lock()
 	old := t.state.Load()
@@ -206,20 +207,20 @@ func (t *Tree) swap(change func(*State)) {
 	t.Domain.Retire(func() { t.Release(old) })
 	select {
 	case t.retired <- struct{}{}:
-	default: // the next turn of ReleaseStates is for this one too
+	default: // the pending turn of ReleaseStates releases this state too
 	}
 }
 
-// set makes s the current state, which holds a reference to it, and it to each of its tables.
+// set makes s the current state, which adds a reference to s and to each of its tables.
 func (t *Tree) set(s *State) {
 	s.refs.Store(1)
 	s.EachTable(func(_ int, table *Table) { table.refs.Add(1) })
 	t.state.Store(s)
 }
 
-// ReleaseStates releases replaced states until stop is closed. A state is retired while readers may be inside. They do
-// not say when they leave, so that it costs them nothing, and nothing else may happen once they have left: so this
-// waits for them.
+// ReleaseStates releases replaced states until stop is closed. A state is retired while readers may still use it.
+// Readers do not signal when they leave, which would cost them time, and if the store is idle, nothing else would
+// release the state. Therefore ReleaseStates waits for them.
 func (t *Tree) ReleaseStates(stop <-chan struct{}) {
 	for {
 		select {
@@ -237,8 +238,8 @@ func (t *Tree) Begin(s *State, seq ikey.Seq) {
 	t.Publish(seq)
 }
 
-// End takes the state away and returns it, nil if there was none. When it returns, all lookups that had loaded it have
-// left, and later ones find none.
+// End removes the state and returns it, or nil if there was no state. When it returns, all lookups that had loaded
+// the state have left, and later ones load nil.
 func (t *Tree) End() *State {
 	s := t.state.Swap(nil)
 	t.Domain.Wait()

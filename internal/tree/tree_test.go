@@ -17,7 +17,7 @@ type observer struct{ causes []error }
 
 func (o *observer) ReadOnly(cause error) { o.causes = append(o.causes, cause) }
 
-// newTree returns an empty tree that was begun in a directory of fsys.
+// newTree returns an empty tree, already begun, in a directory of fsys.
 func newTree(t *testing.T, fsys vfs.FS) (*Tree, *observer) {
 	t.Helper()
 	if err := fsys.Mkdir("db"); err != nil {
@@ -47,7 +47,7 @@ func locked(mu interface {
 	return !ok
 }
 
-// A reader of the list that does not find a pin has no version newer than it.
+// A reader of the list that does not find a pin has no version newer than the pin.
 func TestAPinTakesItsSequenceUnderTheLockOfTheList(t *testing.T) {
 	tree, _ := newTree(t, vfs.NewMem())
 	tree.Publish(3)
@@ -68,7 +68,7 @@ func TestAPinTakesItsSequenceUnderTheLockOfTheList(t *testing.T) {
 	}
 	tree.SeqGate = nil
 
-	// What becomes visible while the list is locked is in a pin that waits for the list.
+	// A pin that waits for the list includes what becomes visible while the list is locked.
 	tree.snapshots.mu.Lock()
 	taken := make(chan *Pin)
 	go func() {
@@ -121,13 +121,13 @@ func TestAFailureIsKeptAndToldOnce(t *testing.T) {
 		t.Errorf("record: %v, want the first cause", err)
 	}
 	if _, ok := tree.Close(); !ok {
-		t.Error("the first Close says that it is not the first")
+		t.Error("the first Close returns false")
 	}
 	if err := tree.Writable(); err != ErrClosed {
 		t.Errorf("after Close: %v, want ErrClosed", err)
 	}
 	if _, ok := tree.Close(); ok {
-		t.Error("the second Close says that it is the first")
+		t.Error("the second Close returns true")
 	}
 }
 
@@ -148,7 +148,8 @@ func TestConditionsAreLookedAtAgainAfterEachChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := tree.View(); len(v.Flushing) != 0 || len(now.Frozen) != 0 || len(old.Frozen) != 1 || tree.NewestSeq() != ikey.Seq(6) {
+	v := tree.View()
+	if len(v.Flushing) != 0 || len(now.Frozen) != 0 || len(old.Frozen) != 1 || tree.NewestSeq() != ikey.Seq(6) {
 		t.Errorf("after the flush: %d memtables wait, %d and before %d are in the state, the newest sequence is %d",
 			len(v.Flushing), len(now.Frozen), len(old.Frozen), tree.NewestSeq())
 	}

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// A View is what a tree holds at one moment, for conditions to wait for.
+// A View is what a tree holds at one moment. Wait conditions depend on it.
 type View struct {
 	State    *State
-	Flushing []Frozen // memtables that wait to be written out, oldest first
+	Flushing []Frozen // memtables that wait for a flush, oldest first
 	Dead     int      // tables that TakeDead would return
-	Failed   error    // why no more writes are taken; nil while they are
+	Failed   error    // why no more writes are taken, or nil
 	Closing  bool     // after Close
 	Drained  bool     // no more memtables will be frozen
 	Next     uint64   // the next file number
@@ -27,8 +27,8 @@ func (t *Tree) View() View {
 	return t.view()
 }
 
-// Wait returns nil once done returns true, else the reason why it will not: the error of ctx, or that of Writable. done
-// is called with the tree locked, after each change; it must not call the tree.
+// Wait returns nil once done returns true. If the tree takes no writes or ctx is done, Wait returns that error. It
+// calls done with the tree locked, after each change; done must not call the tree.
 func (t *Tree) Wait(ctx context.Context, done func(View) bool) error {
 	defer context.AfterFunc(ctx, t.Wake)()
 	t.mu.Lock()
@@ -45,7 +45,7 @@ func (t *Tree) Wait(ctx context.Context, done func(View) bool) error {
 	return nil
 }
 
-// Await returns once done, called as in Wait, returns true.
+// Await returns once done returns true. It calls done as Wait does.
 func (t *Tree) Await(done func(View) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -54,7 +54,7 @@ func (t *Tree) Await(done func(View) bool) {
 	}
 }
 
-// Wake has all conditions that are waited for looked at again, since something changed that they depend on.
+// Wake makes Wait and Await check their conditions again, after a change outside the tree that they depend on.
 func (t *Tree) Wake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,8 +78,8 @@ func (t *Tree) writableLocked() error {
 	return nil
 }
 
-// Fail makes the tree read-only and returns the error for writers. What the log or the manifest holds is unknown after
-// a failed write or sync, and a sync that succeeds later proves nothing. Only the first cause counts.
+// Fail makes the tree read-only and returns the error for writers. After a failed write or sync, the contents of the
+// log or the manifest are unknown, and a later successful sync proves nothing. Only the first cause is kept.
 func (t *Tree) Fail(cause error) error {
 	t.mu.Lock()
 	first := t.failed == nil
@@ -95,7 +95,7 @@ func (t *Tree) Fail(cause error) error {
 	return failed
 }
 
-// Close refuses writes from now on, and returns the reason why they were refused before, if they were. closed is false
+// Close makes the tree refuse writes, and returns the reason why it refused them before, if it did. closed is false
 // if Close was called before.
 func (t *Tree) Close() (failed error, closed bool) {
 	t.mu.Lock()
@@ -108,7 +108,7 @@ func (t *Tree) Close() (failed error, closed bool) {
 	return t.failed, true
 }
 
-// Drain says that no more memtables will be frozen.
+// Drain records that no more memtables will be frozen.
 func (t *Tree) Drain() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +116,7 @@ func (t *Tree) Drain() {
 	t.changed.Broadcast()
 }
 
-// BeginCall begins a call that may last and uses files. It returns ErrClosed after Close. EndCall ends it.
+// BeginCall begins a long call that uses files. EndCall ends it. After Close, BeginCall returns ErrClosed.
 func (t *Tree) BeginCall() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,7 +127,7 @@ func (t *Tree) BeginCall() error {
 	return nil
 }
 
-// EndCall ends a call that BeginCall began, and reports whether Close was called meanwhile.
+// EndCall ends a call begun by BeginCall, and reports whether Close was called meanwhile.
 func (t *Tree) EndCall() (closing bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,5 +135,5 @@ func (t *Tree) EndCall() (closing bool) {
 	return t.closing
 }
 
-// WaitForCalls returns when all calls have ended, after Close.
+// WaitForCalls returns once all calls have ended, after Close.
 func (t *Tree) WaitForCalls() { t.calls.Wait() }
