@@ -179,7 +179,8 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 	fs := vfs.NewMem()
 	late := &Options{FS: fs, Resources: r, MemtableSize: 16 << 10}
 	_, err := Open("late", late)
-	if !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), "late") || !strings.Contains(err.Error(), "option MemtableSize: two of 16384 bytes beside the 8388608 of other stores") {
+	if !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), "late") ||
+		!strings.Contains(err.Error(), "option MemtableSize: two of 16384 bytes and the 8388608 of other stores") {
 		t.Errorf("a seventeenth store: %v, want ErrNoRoom and the figures", err)
 	}
 	if names, err := fs.List("."); err != nil || len(names) > 0 {

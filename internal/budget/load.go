@@ -5,15 +5,15 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// Load reads what lookups in a table need: the index, and as much of the filter as the plan asks for and there is room
-// for. The background loads tables early; otherwise the first lookup does.
+// Load loads what lookups in a table need: the index, and as much of the filter as the plan asks for and memory
+// allows. Background work loads tables early; otherwise the first lookup does.
 func (b *Share) Load(t *tree.Table) error {
 	_, _, err := b.LoadTail(t)
 	return err
 }
 
-// LoadTail is Load, and returns the number of indexes that it read, 0 or 1, and the bytes read of the index and the
-// filter.
+// LoadTail loads the same as Load. It returns the number of indexes read, 0 or 1, and the number of bytes read of the
+// index and the filter.
 func (b *Share) LoadTail(t *tree.Table) (loads, bytes uint64, err error) {
 	t.Loading.Lock()
 	before, loaded := t.Reader.FilterState(), t.Reader.Loaded()
@@ -40,13 +40,13 @@ func (b *Share) LoadTail(t *tree.Table) (loads, bytes uint64, err error) {
 		b.pool.Rebalance()
 	}
 	if loads > 0 && t.Meta.RangeDeletes > 0 {
-		b.Tree.Wake() // what they delete may be worth a compaction, which is known only now
+		b.Tree.Wake() // the range tombstones, known only now, may justify a compaction
 	}
 	return loads, bytes, err
 }
 
-// LoadPrefixes reads the prefix filter of a table, if it is one by the store's rule and there is room for it beside all
-// else: a filter of keys saves more reads, and is not dropped for it.
+// LoadPrefixes loads the prefix filter of a table, if it was built by the store's rule and memory has space for it
+// next to everything else: filters of keys save more reads, and are not dropped for it.
 func (b *Share) LoadPrefixes(t *tree.Table) error {
 	rate := b.RateOf(t)
 	if rate >= 1 || b.Short(t) {
@@ -58,8 +58,12 @@ func (b *Share) LoadPrefixes(t *tree.Table) error {
 		}
 	}
 	p, err := t.Reader.Properties()
-	if err != nil || b.pool.Resident()+int64(p.Prefixes.Bytes) > b.pool.Allowance() { //nolint:gosec // below the size of a file
+	if err != nil {
 		return err
+	}
+	//nolint:gosec // below the size of a file
+	if b.pool.Resident()+int64(p.Prefixes.Bytes) > b.pool.Allowance() {
+		return nil
 	}
 	t.Loading.Lock()
 	before := t.Reader.PrefixState()
@@ -83,8 +87,8 @@ func (b *Share) LoadPrefixes(t *tree.Table) error {
 // RateOf returns the rate that the plan asks of a table's filter.
 func (b *Share) RateOf(t *tree.Table) float64 { return b.plans.Load().Now.Levels[t.Level.Load()].Rate }
 
-// Short reports whether there is no room for a unit that the plan asks of the table's filter, or for a unit of a filter
-// that was not read yet.
+// Short reports whether memory has no space for a unit that the plan asks of the table's filter, or for a unit of a
+// filter that was not read yet.
 func (b *Share) Short(t *tree.Table) bool {
 	fit := t.Units()
 	if fit == bloomblock.MaxUnits || t.Meta.FilterLen == 0 {

@@ -9,12 +9,12 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// Plans returns the plans by which filters are built, loaded and kept now.
+// Plans returns the current plans for building, loading and keeping filters.
 func (b *Share) Plans() *filterplan.Plans { return b.plans.Load() }
 
-// Replan makes the plan that fits the memory for filters, if that is bounded, for a state that is or becomes the
-// current one, and drops the units of filters that have no room by it: see Cut. Calls are made one at a time. The error
-// says that no filters of so many keys fit; then the plan is the cheapest.
+// Replan computes the plan that fits the memory for filters, if that is bounded, for a state that is or becomes the
+// current one, and drops the units of filters that do not fit: see Cut. It must not be called concurrently. It
+// returns an error if not even the cheapest filters for the keys fit; then it uses the cheapest plan.
 func (b *Share) Replan(s *tree.State) error {
 	if b.planner.Memory == 0 {
 		return nil
@@ -41,14 +41,15 @@ func (b *Share) Replan(s *tree.State) error {
 	return nil
 }
 
-// Cut keeps filters within memory, in bytes, when they were built for fewer keys than there are, or when level 0,
-// whose filters are larger, has many: it leaves out the last of three units first, of one table after the other, from
-// the last level upwards and of the oldest run first, then the second of all, and at last whole filters. The choice
-// follows from the state alone, and changes little from one to the next. Cut reports whether it left out anything.
+// Cut keeps filters within memory, in bytes, if they were built for fewer keys than there are now, or if level 0,
+// whose filters are larger, has many keys. It first leaves out the last of three units, of one table after the other,
+// from the last level upwards and starting with the oldest run, then the second units, and finally whole filters. The
+// choice depends only on the state, and changes little from one state to the next. Cut reports whether it left out
+// anything.
 func Cut(s *tree.State, p *filterplan.Plan, memory int64) bool {
 	type planned struct {
 		table *tree.Table
-		units []bloomblock.UnitHeader // that its level needs, and that have room so far
+		units []bloomblock.UnitHeader // those that its level needs and that fit so far
 	}
 	var tables []planned
 	sum := int64(0)
@@ -59,7 +60,8 @@ func Cut(s *tree.State, p *filterplan.Plan, memory int64) bool {
 			t.Planned.Store(bloomblock.MaxUnits)
 			switch {
 			case !known: // counted as if it were built for the level
-				sum += min(at.Bytes(t.Meta.Entries, 1), int64(t.Meta.FilterLen)) //nolint:gosec // below the size of a file
+				filterLen := int64(t.Meta.FilterLen) //nolint:gosec // below the size of a file
+				sum += min(at.Bytes(t.Meta.Entries, 1), filterLen)
 			case len(h.Units) == 0: // no filter, or a damaged one
 				sum += t.Reader.FilterBytes()
 			default:
@@ -88,10 +90,10 @@ func Cut(s *tree.State, p *filterplan.Plan, memory int64) bool {
 	return some
 }
 
-// Follow makes memory follow a change of the tree from old to now by an edit that deleted tables: their filters are
-// dropped, so that they need no room beside those that take their place, the plan is made anew, and the filters of
-// moved tables are trimmed. Readers of the old state search replaced tables as if their filters said maybe. Calls are
-// made one at a time.
+// Follow adjusts memory to an edit that changed the tree from old to now and deleted tables. It drops the filters of
+// deleted tables, so that they take no space from their replacements, computes the plan again, and trims the filters
+// of moved tables. Readers of the old state search deleted tables as if their filters had not excluded the key.
+// Follow must not be called concurrently.
 func (b *Share) Follow(old, now *tree.State, deleted []manifest.Deleted) {
 	moved, gone := map[uint64]bool{}, map[uint64]bool{}
 	for _, d := range deleted {
@@ -114,18 +116,19 @@ func (b *Share) Follow(old, now *tree.State, deleted []manifest.Deleted) {
 			}
 		})
 	}
-	_ = b.Replan(now) // if there are too many keys, tables have no filter
+	_ = b.Replan(now) // with too many keys, tables have no filter
 	now.EachTable(func(_ int, t *tree.Table) {
 		if moved[t.Meta.Number] {
 			b.Trim(t)
 		}
 	})
-	b.pool.Rebalance() // of the tables that stay: until now those of the old state stood for them
+	b.pool.Rebalance() // with the tables of now; earlier calls used those of old
 }
 
-// OffPlan reports whether a table on a level has another filter than a table written there or above would get now: for
-// another rate, of another kind, or with prefixes by another rule. good are the plans whose filters may stay. It reads
-// no file: the rule of prefixes counts once the tail of the table was read.
+// OffPlan reports whether the filter of a table on a level differs from the one that the table would get if it were
+// written now, there or above: for another rate, of another kind, or with prefixes by another rule. good are the
+// plans whose filters may stay. OffPlan reads no file: the prefix rule counts only once the tail of the table has
+// been read.
 func (b *Share) OffPlan(level int, t *tree.Table, good []*filterplan.Plan) bool {
 	if t.Meta.Entries == 0 {
 		return false // its filter is never asked

@@ -19,18 +19,17 @@ import (
 // ErrNoRoom means that the memtables of one more store do not fit.
 var ErrNoRoom = errors.New("no room for another store's memtables")
 
-// A Pool is the memory and the file descriptors that several stores share, or that one has for itself. It is safe for
+// A Pool is the memory and the file descriptors that several stores share, or that a single store has. It is safe for
 // concurrent use.
 //
-// Memtables are reserved, two for each open store, and never take more than half. What they leave is for filters,
-// indexes and cached blocks of all stores. The cache gets what filters and indexes do not take, and at least a quarter.
-// If filters and indexes need more than the rest, the pool drops prefix filters first; then units of filters, of all
-// stores in turn: the last of three units of each table, from the last level upwards, because each of its bytes saves
-// the fewest reads there, then the second, then whole filters; and at last indexes, which are read again when they are
-// needed.
+// Memory for memtables is reserved, two for each open store, and never exceeds half of the total. Filters, indexes
+// and cached blocks of all stores share the rest. The cache gets what filters and indexes do not take, and at least a
+// quarter of the rest. If filters and indexes need more, the pool drops prefix filters first; then units of filters,
+// of all stores in turn: the last of three units of each table, from the last level upwards, because each of its
+// bytes saves the fewest reads there, then the second, then whole filters; and finally indexes, which are read again
+// when needed.
 //
-// No store waits for another, neither for its locks nor for its file system: what belongs to another store is only
-// tried.
+// No store waits for another, neither for its locks nor for its file system: locks of other stores are only tried.
 type Pool struct {
 	// constant
 	Memory int64           // bytes
@@ -40,19 +39,20 @@ type Pool struct {
 	Held     Residents    // of all stores
 	Reserved atomic.Int64 // bytes for memtables; changed under mu
 
-	mu     sync.Mutex // held over no call out of here; guards changes of the above, and what follows
-	shares []*Share   // of stores that are open, or about to be
+	mu     sync.Mutex // no calls out of this package while held; guards changes of the fields above, and shares
+	shares []*Share   // stores that are open, or being opened
 
-	Balancing  sync.Mutex  // held while shedding and setting the bound of the cache; it is tried and never waited for
+	// Balancing is held while the pool sheds and sets the capacity of the cache. It is tried, never waited for.
+	Balancing  sync.Mutex
 	unbalanced atomic.Bool // something has changed since balancing began
 }
 
-// NewPool returns a pool of the given bytes of memory and number of descriptors.
+// NewPool returns a pool with the given bytes of memory and number of descriptors.
 func NewPool(memory int64, openFiles int) *Pool {
 	return &Pool{Memory: memory, Blocks: cache.NewPool(memory), Files: tablefile.NewPool(openFiles)}
 }
 
-// Residents are the bytes that tables have in memory, by part; changed under Pool.mu.
+// Residents are the bytes that tables have in memory, by part. Changes are made under Pool.mu.
 type Residents struct{ filters, prefixes, indexes, rangeDeletes atomic.Int64 }
 
 // Add adds bytes, which may be negative.
@@ -63,10 +63,11 @@ func (r *Residents) Add(b tree.TableBytes) {
 	r.rangeDeletes.Add(b.RangeDeletes)
 }
 
-// Bytes returns the bytes now.
+// Bytes returns the current bytes.
 func (r *Residents) Bytes() tree.TableBytes {
 	return tree.TableBytes{
-		Filter: r.filters.Load(), Prefix: r.prefixes.Load(), Index: r.indexes.Load(), RangeDeletes: r.rangeDeletes.Load(),
+		Filter: r.filters.Load(), Prefix: r.prefixes.Load(),
+		Index: r.indexes.Load(), RangeDeletes: r.rangeDeletes.Load(),
 	}
 }
 
@@ -75,14 +76,14 @@ func (r *Residents) Sum() int64 {
 	return r.filters.Load() + r.prefixes.Load() + r.indexes.Load() + r.rangeDeletes.Load()
 }
 
-// join reserves the memtables of a store.
+// join reserves memory for the memtables of a store.
 func (p *Pool) join(b *Share, memtableSize int64) error {
 	b.reserved = 2 * memtableSize
 	p.mu.Lock()
 	if others := p.Reserved.Load(); others+b.reserved > p.Memory/2 {
 		p.mu.Unlock()
-		return fmt.Errorf("option MemtableSize: two of %d bytes beside the %d of other stores, want at most %d for all, "+
-			"half of what Resources have: %w", memtableSize, others, p.Memory/2, ErrNoRoom)
+		return fmt.Errorf("option MemtableSize: two of %d bytes and the %d of other stores, want at most %d for all, "+
+			"half of the memory of Resources: %w", memtableSize, others, p.Memory/2, ErrNoRoom)
 	}
 	p.Reserved.Add(b.reserved)
 	p.shares = append(p.shares, b)
@@ -91,13 +92,14 @@ func (p *Pool) join(b *Share, memtableSize int64) error {
 	return nil
 }
 
-// leave takes back all that a store had.
+// leave takes back everything that a store had.
 func (p *Pool) leave(b *Share) {
 	p.mu.Lock()
 	b.left = true
 	h := &b.held
 	p.Held.Add(tree.TableBytes{
-		Filter: -h.filters.Swap(0), Prefix: -h.prefixes.Swap(0), Index: -h.indexes.Swap(0), RangeDeletes: -h.rangeDeletes.Swap(0),
+		Filter: -h.filters.Swap(0), Prefix: -h.prefixes.Swap(0),
+		Index: -h.indexes.Swap(0), RangeDeletes: -h.rangeDeletes.Swap(0),
 	})
 	p.Reserved.Add(-b.reserved)
 	p.shares = slices.DeleteFunc(p.shares, func(o *Share) bool { return o == b })
@@ -106,28 +108,28 @@ func (p *Pool) leave(b *Share) {
 	p.Offer()
 }
 
-// Shares returns those of the stores that are open, or about to be.
+// Shares returns the shares of stores that are open, or being opened.
 func (p *Pool) Shares() []*Share {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.shares)
 }
 
-// Resident returns the bytes that the tables of all stores take. Range tombstones are among them, and stay: no read is
-// right without them.
+// Resident returns the bytes that the tables of all stores have in memory. This includes range tombstones, which are
+// never dropped: every read needs them.
 func (p *Pool) Resident() int64 { return p.Held.Sum() }
 
-// Free returns the bytes that memtables leave for filters, indexes and cache.
+// Free returns the bytes that memtables leave for filters, indexes and the cache.
 func (p *Pool) Free() int64 { return p.Memory - p.Reserved.Load() }
 
-// Allowance returns how many of the free bytes filters and indexes may take.
+// Allowance returns the number of free bytes that filters and indexes may take.
 func (p *Pool) Allowance() int64 {
 	free := p.Free()
 	return free - free/4
 }
 
-// Rebalance drops what does not fit and gives the cache the rest, or leaves that to another goroutine that is doing it.
-// No Table.Loading is held.
+// Rebalance drops what does not fit and gives the cache the rest. If another goroutine is already doing so, Rebalance
+// leaves the work to it. No Table.Loading may be held.
 func (p *Pool) Rebalance() {
 	p.unbalanced.Store(true)
 	for p.unbalanced.Load() && p.Balancing.TryLock() {
@@ -141,9 +143,9 @@ func (p *Pool) Rebalance() {
 	}
 }
 
-// shed drops prefix filters, then units of the other filters, then indexes, from the last levels upwards and of the
-// stores in turn, until the rest fits. It leaves out tables that are being loaded: their loader rebalances afterwards.
-// balancing is held.
+// shed drops prefix filters, then units of the other filters, then indexes, from the last level upwards and of all
+// stores in turn, until the rest fits. It skips tables that are being loaded: their loader calls Rebalance
+// afterwards. Balancing is held.
 func (p *Pool) shed() {
 	type pinned struct {
 		share *Share
@@ -156,9 +158,9 @@ func (p *Pool) shed() {
 			stores = append(stores, pinned{b, s})
 		}
 	}
-	for keep := bloomblock.MaxUnits; keep >= -1; keep-- { // units of each filter; with -1, indexes are dropped too
+	for keep := bloomblock.MaxUnits; keep >= -1; keep-- { // units of each filter to keep; -1 drops indexes too
 		for level := manifest.NumLevels - 1; level >= 0; level-- {
-			var tables [][]*tree.Table // of the level, of each store
+			var tables [][]*tree.Table // tables of the level, for each store
 			for _, s := range stores {
 				tables = append(tables, s.state.LevelTables(level))
 			}
@@ -178,14 +180,14 @@ func (p *Pool) shed() {
 	}
 }
 
-// Offer lets all stores look whether there is room for filters that were dropped.
+// Offer makes all stores check whether dropped filters fit again.
 func (p *Pool) Offer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, b := range p.shares {
 		select {
 		case b.room <- struct{}{}:
-		default: // it has not looked since the last time
+		default: // a check is already pending
 		}
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// A Share is what one store has of a pool. It decides which parts of the store's tables are in memory: those that the
-// filter plan asks for, as far as there is room. It is safe for concurrent use, except as said.
+// A Share is the part of a pool that one store uses. It decides which parts of the store's tables are in memory:
+// those that the filter plan asks for, as far as memory allows. It is safe for concurrent use, with the exceptions
+// noted.
 type Share struct {
 	// constant
 	Tree     *tree.Tree
@@ -23,20 +24,20 @@ type Share struct {
 	reserved int64 // bytes for memtables
 
 	held Residents
-	left bool          // guarded by pool.mu: what late readers load is not counted
-	room chan struct{} // holds one element: there may be room for filters that were dropped
+	left bool          // guarded by pool.mu: the store left; later loads are not counted
+	room chan struct{} // capacity 1; holds an element if dropped filters may fit again
 
 	plans atomic.Pointer[filterplan.Plans]
 
 	tailLoads, tailBytes atomic.Uint64 // loads of indexes; bytes of indexes and filters read
 }
 
-// A Config says what the share of a store is for.
+// A Config holds the parameters of Join.
 type Config struct {
 	Tree         *tree.Tree
 	MemtableSize int64 // bytes
 	Planner      filterplan.Planner
-	Plan         *filterplan.Plan // the first one; it stays unless Planner.Memory is set
+	Plan         *filterplan.Plan // the first plan; permanent unless Planner.Memory is set
 	Prefix       sstable.PrefixRule
 	Observer     Observer
 }
@@ -44,7 +45,7 @@ type Config struct {
 // An Observer is called when something happens to a table.
 type Observer interface {
 	Damaged(err error)                 // a filter is damaged; reads go on without it
-	LoadFailed(work string, err error) // "load" or "trim": it will be tried again
+	LoadFailed(work string, err error) // work is "load" or "trim"; it will be tried again
 }
 
 // Join returns the share of a new store. The error matches ErrNoRoom if its memtables do not fit.
@@ -56,8 +57,8 @@ func (p *Pool) Join(c Config) (*Share, error) {
 	return b, p.join(b, c.MemtableSize)
 }
 
-// Leave gives everything back. s is the last state of the store's tree, nil if there never was one. A scan that
-// outlives it finds its tables closed, and the garbage collector gets what the scan still holds.
+// Leave returns everything to the pool. s is the last state of the store's tree, or nil. A scan that is still running
+// finds its tables closed; the garbage collector frees what it still holds.
 func (b *Share) Leave(s *tree.State) error {
 	err := b.Tree.Files.Close()
 	if s != nil {
@@ -68,10 +69,10 @@ func (b *Share) Leave(s *tree.State) error {
 	return err
 }
 
-// Offer lets all stores of the pool look whether there is room for filters that were dropped.
+// Offer makes all stores of the pool check whether dropped filters fit again.
 func (b *Share) Offer() { b.pool.Offer() }
 
-// Room returns a channel that receives when there may be room for filters that were dropped: see Restore.
+// Room returns a channel that receives when dropped filters may fit again: see Restore.
 func (b *Share) Room() <-chan struct{} { return b.room }
 
 // Bytes returns the bytes that the store's tables have in memory.
@@ -80,8 +81,7 @@ func (b *Share) Bytes() tree.TableBytes { return b.held.Bytes() }
 // TailLoads returns the number of indexes read, and the bytes read of indexes and filters.
 func (b *Share) TailLoads() (loads, bytes uint64) { return b.tailLoads.Load(), b.tailBytes.Load() }
 
-// count brings the accounts up to date with what the table has in memory, and reports whether they changed. t.Loading
-// is held.
+// count updates the accounts to what the table has in memory, and reports whether they changed. t.Loading is held.
 func (b *Share) count(t *tree.Table) (changed bool) {
 	r, was := t.Reader, t.Counted
 	t.Counted = tree.TableBytes{
@@ -104,8 +104,7 @@ func (b *Share) count(t *tree.Table) (changed bool) {
 	return true
 }
 
-// Trim drops the units of a filter that its table does not need any more at a deeper level, or that there is no room
-// for.
+// Trim drops the units of a filter that its table no longer needs at a deeper level, or that do not fit.
 func (b *Share) Trim(t *tree.Table) {
 	if t.Reader.FilterBytes()+t.Reader.PrefixBytes() == 0 {
 		return
@@ -118,7 +117,8 @@ func (b *Share) Trim(t *tree.Table) {
 	b.count(t)
 }
 
-// Drop drops what a table has in memory beyond keep units of its filter, and its index if index is true.
+// Drop drops the prefix filter of a table and all but the first keep units of its filter, and its index if index is
+// true. It does nothing if parts of the table are being loaded or dropped.
 func (b *Share) Drop(t *tree.Table, keep int, index bool) {
 	if !index && keep > 0 && t.Reader.FilterUnits() <= keep && t.Reader.PrefixBytes() == 0 || !t.Loading.TryLock() {
 		return
@@ -131,7 +131,7 @@ func (b *Share) Drop(t *tree.Table, keep int, index bool) {
 	b.count(t)
 }
 
-// ReleaseTable drops what the table holds in memory, and its descriptor. No reader can see the table any more.
+// ReleaseTable drops everything that a table has in memory, and its descriptor. No reader can see the table any more.
 func (b *Share) ReleaseTable(t *tree.Table) error {
 	t.Loading.Lock()
 	_ = t.Reader.DropFilterUnits(0) // with no unit left, nothing can be damaged
@@ -144,7 +144,7 @@ func (b *Share) ReleaseTable(t *tree.Table) error {
 	return t.File.Close()
 }
 
-// Recount counts a table again whose index a lookup had to load, because it had been dropped.
+// Recount counts a table again after a lookup had to load its index, which had been dropped.
 func (b *Share) Recount(t *tree.Table) {
 	t.Loading.Lock()
 	b.count(t)
@@ -152,8 +152,8 @@ func (b *Share) Recount(t *tree.Table) {
 	b.pool.Rebalance()
 }
 
-// Restore loads units of filters that had been dropped, and those that a new plan asks for, while there is room: the
-// first unit of all tables, newest data first, then the second ones, then the third. It stops when ctx ends.
+// Restore loads units of filters that had been dropped, and those that a new plan asks for, while they fit: the first
+// unit of all tables, newest data first, then the second units, then the third. It stops when ctx is done.
 func (b *Share) Restore(ctx context.Context) {
 	s, release := b.Tree.Acquire()
 	if s == nil {
@@ -171,8 +171,8 @@ func (b *Share) Restore(ctx context.Context) {
 	}
 }
 
-// lacks reports whether the table should have n units of its filter in memory, does not have them, and now has room for
-// them. If the filter was not read yet, all its units count as the first.
+// lacks reports whether the table should have n units of its filter in memory, does not have them, and they fit now.
+// If the filter was not read yet, all its units count as the first.
 func (b *Share) lacks(t *tree.Table, n int) bool {
 	have, shed := t.Reader.FilterUnits(), int(t.Kept.Load()) < n
 	if !shed && (b.planner.Memory == 0 || !t.Reader.Loaded()) || have >= n || int(t.Planned.Load()) < n {
@@ -195,7 +195,8 @@ func (b *Share) lacks(t *tree.Table, n int) bool {
 	return true
 }
 
-// WarmUp loads indexes and filters after Open, newest data first, so that few lookups have to. It stops when ctx ends.
+// WarmUp loads indexes and filters after Open, newest data first, so that few lookups have to. It stops when ctx is
+// done.
 func (b *Share) WarmUp(ctx context.Context) {
 	s, release := b.Tree.Acquire()
 	if s == nil {
