@@ -28,7 +28,7 @@ type Metrics struct {
 	// prefix rule. Compact rewrites them.
 	TablesOffPlan int    `json:"tables_off_plan"`
 	BytesOffPlan  uint64 `json:"bytes_off_plan"` // of these tables
-	// Levels are all levels, empty ones too, starting with level 0. After Close it is empty.
+	// Levels are all levels, including empty ones, starting with level 0; nil after Close.
 	Levels    []LevelMetrics   `json:"levels"`
 	Lookups   LookupMetrics    `json:"lookups"`
 	Prefixes  PrefixMetrics    `json:"prefixes"`

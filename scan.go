@@ -68,7 +68,7 @@ type KeyRange struct{ Lower, Upper []byte }
 // [IngestOptions]. The range may share the memory of prefix.
 func PrefixRange(prefix []byte) KeyRange { return KeyRange{prefix, after(prefix)} }
 
-// after returns the smallest key that is greater than all keys with the prefix, or nil if none is.
+// after returns the smallest key that is greater than all keys with the prefix, or nil.
 func after(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] != 0xff {

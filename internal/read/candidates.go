@@ -9,8 +9,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// inMemory looks for the newest version of key that a reader at seq may see in the memtables, and for what deletes it. Where
-// decided is true it is the answer: no older data counts. h is mixed with the store's seed.
+// inMemory looks up the newest version of key that a reader at seq may see in the memtables, and their range
+// tombstones. If decided is true, the answer is final: no older data counts. h is mixed with the store's seed.
 func inMemory(s *tree.State, key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, live, decided bool) {
 	if value, live, decided = inTable(s.Mem, key, h, seq); decided {
 		return value, live, true
@@ -24,7 +24,7 @@ func inMemory(s *tree.State, key []byte, h bloomblock.Hash, seq ikey.Seq) (value
 }
 
 func inTable(m *memtable.Table, key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, live, decided bool) {
-	var deleted ikey.Seq // by a range
+	var deleted ikey.Seq // newest range tombstone over the key
 	if d := m.RangeDels(); d != nil {
 		deleted = d.Covering(key, seq)
 	}
@@ -38,26 +38,29 @@ func inTable(m *memtable.Table, key []byte, h bloomblock.Hash, seq ikey.Seq) (va
 // A candidate is a table that a lookup has to search.
 type candidate struct {
 	table   *tree.Table
-	probed  bool     // its filter said maybe; else no filter was asked
-	deleted ikey.Seq // the newest of its range tombstones that covers the key: nothing older counts
-	unknown bool     // it has range tombstones that were not in memory: deleted says nothing yet
+	probed  bool     // its filter was queried and did not exclude the key
+	deleted ikey.Seq // its newest range tombstone over the key: nothing older counts
+	unknown bool     // its range tombstones were not in memory: deleted is not known yet
 }
 
-// partRuns is how many runs are asked at once: more than there are, nearly always.
+// partRuns is the number of runs whose filters are queried together. There are rarely more.
 const partRuns = 16
 
-// A partAnswer is what the fences and filters of at most partRuns runs say of one key: a bit for each run.
+// A partAnswer is the answer of the fences and filters of at most partRuns runs for one key, with one bit for each
+// run.
 type partAnswer struct {
-	at            [partRuns]int32 // the place of the table whose bounds hold the key
-	there         uint32          // there is one
-	maybe, probed uint32          // its filter does not exclude the key; it was asked
+	at            [partRuns]int32 // index of the table whose bounds include the key
+	there         uint32          // there is such a table
+	maybe, probed uint32          // its filter does not exclude the key; its filter was queried
 	dels          uint32          // the run has range tombstones
 }
 
-// candidates appends the tables that may hold the version of key which a reader at seq sees, newest data first: by their
-// bounds, then by their filters. All filters are asked before an answer is acted upon, so that the cache misses of
-// independent filters overlap. A range tombstone ends the search, whatever the filters say.
-func candidatesIn(s *tree.State, dst []candidate, key []byte, h bloomblock.SeededHash, seq ikey.Seq, cost *lookupCost) []candidate {
+// candidatesIn appends the tables that may hold the version of key seen by a reader at seq, newest data first,
+// according to their bounds, then their filters. It queries all filters before it uses an answer, so that the cache
+// misses of independent filters overlap. A range tombstone ends the search, whatever the filters answer.
+func candidatesIn(
+	s *tree.State, dst []candidate, key []byte, h bloomblock.SeededHash, seq ikey.Seq, cost *lookupCost,
+) []candidate {
 	for runs, over := s.Runs, false; len(runs) > 0 && !over; {
 		part := runs[:min(len(runs), partRuns)]
 		runs = runs[len(part):]
@@ -80,14 +83,16 @@ func candidatesIn(s *tree.State, dst []candidate, key []byte, h bloomblock.Seede
 	return dst
 }
 
-// choose appends the candidates of one key among the runs of a part. Where over is true, nothing older counts.
-func (a *partAnswer) choose(dst []candidate, part []*tree.Run, key []byte, seq ikey.Seq, cost *lookupCost) (_ []candidate, over bool) {
+// choose appends the candidates for one key among the runs of a part. If over is true, nothing older counts.
+func (a *partAnswer) choose(
+	dst []candidate, part []*tree.Run, key []byte, seq ikey.Seq, cost *lookupCost,
+) (_ []candidate, over bool) {
 	for look := a.there & (a.maybe | a.dels); look != 0; look &= look - 1 {
 		k := bits.TrailingZeros32(look)
 		c := candidate{table: part[k].Tables[a.at[k]], probed: a.probed>>k&1 != 0}
 		search := a.maybe>>k&1 != 0
 		if c.table.Meta.RangeDeletes > 0 {
-			tombstones := c.table.Reader.RangeDels() // nil before the table's tail is loaded: then the search asks again
+			tombstones := c.table.Reader.RangeDels() // nil if the tail is not loaded yet: then ready checks again
 			c.deleted, c.unknown = tombstones.Covering(key, seq), tombstones == nil
 			search = search && (c.table.Meta.Entries > 0 || c.unknown)
 		}

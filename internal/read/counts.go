@@ -8,55 +8,60 @@ import (
 	"github.com/bloomkv/bloomkv/internal/sstable"
 )
 
-// Counts are what lookups cost. Loads of indexes and filters are apart.
+// Counts are the costs of lookups. Loads of indexes and filters are counted separately.
 type Counts struct {
 	Gets            uint64 // lookups
 	MemtableHits    uint64 // answered by a memtable
-	TableHits       uint64 // for which a table held a version of the key, if only a tombstone
-	TablesInRange   uint64 // runs that have a table whose bounds hold the key
-	FilterProbes    uint64 // filters asked
-	FilterNegatives uint64 // of these, said no
-	TruePositives   uint64 // said maybe, and the table held a version of the key
-	FalsePositives  uint64 // said maybe, and the table held none
-	TableSearches   uint64 // tables searched, with or without a filter
-	WastedReads     uint64 // searches that found no version of the key
-	AbsentWasted    uint64 // of these, those by lookups of absent keys
-	Blocks          uint64 // data blocks touched
-	BlocksRead      uint64 // of these, read from files
-	BytesRead       uint64 // bytes of these reads
-	TailLoads       uint64 // indexes and filters read
-	TailBytes       uint64 // bytes of these reads
+	TableHits       uint64 // a table held a version of the key, or a tombstone
+	TablesInRange   uint64 // runs with a table whose bounds include the key
+	FilterProbes    uint64 // filters queried
+	FilterNegatives uint64 // filters that excluded the key
+	// TruePositives are filters that did not exclude the key, and the table held a version of it.
+	TruePositives uint64
+	// FalsePositives are filters that did not exclude the key, but the table held no version of it.
+	FalsePositives uint64
+	TableSearches  uint64 // tables searched, with or without a filter
+	WastedReads    uint64 // searches that found no version of the key
+	AbsentWasted   uint64 // wasted reads by lookups of absent keys
+	Blocks         uint64 // data blocks used
+	BlocksRead     uint64 // data blocks read from files
+	BytesRead      uint64 // bytes of these reads
+	TailLoads      uint64 // indexes read
+	TailBytes      uint64 // bytes of indexes and filters read
 }
 
-// Lookups returns what all lookups have cost; TailLoads and TailBytes are 0.
+// Lookups returns the cost of all lookups; TailLoads and TailBytes are 0.
 func (r *Reader) Lookups() Counts { return r.lookups.sum() }
 
-// lookupCounts are the counters of lookups, striped so that goroutines on different processors do not share a cache line.
+// lookupCounts are the counters of lookups, striped so that goroutines on different processors do not share a cache
+// line.
 type lookupCounts [lookupStripes]lookupStripe
 
 type lookupStripe struct {
-	// What nearly all lookups are, in one counter each, by the number of filters that were asked, all there were in range:
-	// those that no filter let through, and those that one did, to the key, in a block in memory. A locked addition takes 5 ns.
+	// The two common kinds of lookup have one counter each, indexed by the number of tables in range, all of whose
+	// filters were queried. absent: no filter let the lookup through. present: one did, the table held the key, and
+	// its block was in memory. A locked addition takes 5 ns.
 	absent, present [usualProbes]atomic.Uint64
 
-	// All others.
+	// All other lookups.
 	gets, memtableHits, inRange, probes, passed, searches, wasted, falsePositives, truePositives atomic.Uint64
 
 	tableHits, absentWasted, blocks, blocksRead, bytesRead atomic.Uint64
 
-	_ [16]byte // up to a multiple of two cache lines of 64 bytes
+	_ [16]byte // padding to a multiple of two cache lines of 64 bytes
 }
 
 const (
-	lookupStripes = 256 // two goroutines on one take twice as long for an absent key
+	lookupStripes = 256 // two goroutines on one stripe take twice as long for an absent key
 	usualProbes   = 8
 )
 
-// lookupCost is what one lookup touched, kept by its caller.
+// lookupCost is the cost of one lookup. Its caller keeps it.
 type lookupCost struct {
 	inRange, probes, passed, searches, found, falsePositives, truePositives uint64
 
-	tableHits, absentWasted uint64 // see part
+	// See part.
+	tableHits, absentWasted uint64
 
 	tailLoads, tailBytes uint64 // of tables that were not loaded yet
 
@@ -64,13 +69,14 @@ type lookupCost struct {
 	reads       sstable.Stats
 }
 
-// ask counts tables in range, and those of them whose filter was asked, a bit for each.
+// ask counts tables in range, and those whose filter was queried, with one bit for each.
 func (l *lookupCost) ask(inRange, probed uint32) {
 	l.inRange += uint64(bits.OnesCount32(inRange)) //nolint:gosec // at most 32
 	l.probes += uint64(bits.OnesCount32(probed))   //nolint:gosec // at most 32
 }
 
-// part ends the part of one key in the cost, which searched that many tables, and found a version of it in that many.
+// part counts the lookup of one key, which searched the given number of tables and found a version of it in found of
+// them.
 func (l *lookupCost) part(searches, found uint64) {
 	if found > 0 {
 		l.tableHits++
@@ -79,7 +85,7 @@ func (l *lookupCost) part(searches, found uint64) {
 	}
 }
 
-// add counts a lookup and returns its place among those of its counter, for sampled.
+// add counts a lookup. It returns the lookup's number in its counter, for sampled.
 func (c *lookupCounts) add(l *lookupCost) (place uint64) {
 	i := epoch.Stripe(lookupStripes)
 	s, first := &c[i], placesOf(i)
@@ -100,11 +106,12 @@ func (c *lookupCounts) add(l *lookupCost) (place uint64) {
 	return place
 }
 
-// placesOf is where the places of a stripe begin: its counters shall not have the same places as those of the others.
+// placesOf returns the first lookup number of a stripe, so that the counters of different stripes use different
+// numbers.
 func placesOf(stripe int) uint64 { return uint64(stripe) << 32 } //nolint:gosec // below lookupStripes
 
-// addMany counts n lookups whose cost is one sum, and returns the place of the last one; so many of them were answered by
-// memtables.
+// addMany counts n lookups by their total cost; memtables answered memtableHits of them. It returns the number of the
+// last one.
 func (c *lookupCounts) addMany(l *lookupCost, n, memtableHits int) (place uint64) {
 	i := epoch.Stripe(lookupStripes)
 	s := &c[i]
@@ -140,7 +147,7 @@ func (s *lookupStripe) add(l *lookupCost) {
 	s.bytesRead.Add(l.reads.FileBytes)
 }
 
-// sum adds the stripes up.
+// sum returns the sums over all stripes.
 func (c *lookupCounts) sum() (l Counts) {
 	var passed uint64
 	for i := range c {
@@ -171,6 +178,7 @@ func (c *lookupCounts) sum() (l Counts) {
 		l.BlocksRead += s.blocksRead.Load()
 		l.BytesRead += s.bytesRead.Load()
 	}
-	l.FilterNegatives = l.FilterProbes - min(l.FilterProbes, passed) // counters are read one after the other
+	// min, since the counters are read one after the other.
+	l.FilterNegatives = l.FilterProbes - min(l.FilterProbes, passed)
 	return l
 }

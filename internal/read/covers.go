@@ -8,17 +8,17 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// A cover is what the range tombstones of one source say around a key. It is asked for key after key, so it keeps its last
-// answer for as long as it holds.
+// A cover returns the newest range tombstone of one source over a key. It is called for one key after another, so it
+// keeps its last answer as long as that applies.
 type cover struct {
-	set    rangedel.Set // nil: the source has no range tombstones
-	seq    ikey.Seq     // what the reader sees
-	known  bool         // lo, hi and newest are an answer
-	lo, hi []byte       // the stretch that it is for; hi nil is infinite
-	newest ikey.Seq     // of the tombstones over it, 0 if none
+	set    rangedel.Set // nil if the source has no range tombstones
+	seq    ikey.Seq     // sequence of the reader
+	known  bool         // lo, hi and newest are valid
+	lo, hi []byte       // the answer applies to keys in [lo, hi); a nil hi is unbounded
+	newest ikey.Seq     // newest tombstone over [lo, hi), or 0
 }
 
-// at is the newest tombstone over key that the reader sees, 0 if there is none.
+// at returns the sequence of the newest tombstone over key that the reader sees, or 0.
 func (v *cover) at(key []byte) ikey.Seq {
 	if v.set == nil {
 		return 0
@@ -30,7 +30,7 @@ func (v *cover) at(key []byte) ikey.Seq {
 	return v.newest
 }
 
-// end is the upper end of the stretch.
+// end returns the upper end of the keys to which the last answer applies.
 func (v *cover) end() []byte {
 	if v.hi == nil {
 		return deadkeys.Beyond
@@ -38,7 +38,8 @@ func (v *cover) end() []byte {
 	return v.hi
 }
 
-// deletedBy is the newest source whose range tombstones delete a version of c.key that source order has, -1 if none does.
+// deletedBy returns the newest source whose range tombstones delete the given version of c.key, which source order
+// holds, or -1.
 func (c *Cursor) deletedBy(version ikey.Trailer, order int) int {
 	if len(c.covers) == 0 {
 		return -1

@@ -13,49 +13,49 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// A Cursor merges all that a state holds, shows the newest visible version of each key, and steps over what is deleted. It
-// keeps what it may read from being removed, until Close. It is for one goroutine at a time. Cursors are pooled, with the
-// memory that they have grown.
+// A Cursor merges the memtables and runs of a state, shows the newest visible version of each key, and skips deleted
+// keys. Until Close, it keeps the tables that it may read from being removed. It must not be used by several
+// goroutines at once. Cursors are pooled, with the memory that they have grown.
 type Cursor struct {
 	reader   *Reader
-	state    *tree.State // a reference is held
+	state    *tree.State // holds a reference
 	seq      ikey.Seq
 	keysOnly bool
 	lower    []byte
-	upper    []byte // deadkeys.Beyond if there is no bound
+	upper    []byte // deadkeys.Beyond if there is no upper bound
 	bounded  bool   // there is an upper bound
 	opened   opened
 	prefix   prefixProbe
 
 	at    position
-	key   []byte // where it stands, or stood
+	key   []byte // current key, or the last one
 	value []byte
 	err   error
 
-	merge    merge.Iter // stands at the version of key, or after a backward move at the key before it
-	back     bool       // the last move went backward
-	more     bool       // with back: the merge stands at a key
+	merge    merge.Iter // at a version of key, or, after a backward move, at a version before key
+	back     bool       // the last move was backward
+	more     bool       // if back: the merge is at a version
 	sources  []merge.Source
 	mems     []*memtable.Cursor
 	runs     []*runCursor
-	covers   []cover  // range tombstones around the position of each source, in their order; empty if there are none
-	target   ikey.Key // of a seek under way, moved on by each source's range tombstones
+	covers   []cover  // of each source, in the order of sources; empty if no source has range tombstones
+	target   ikey.Key // of the current seek; range tombstones of each source move it for the older ones
 	eachGE   func(i int) ikey.Key
 	eachLT   func(i int) ikey.Key
-	kept     []byte  // a value, on the way back
-	dead     deadRun // what this move stepped over
+	kept     []byte  // copy of a value, for backward moves
+	dead     deadRun // dead keys skipped by this move
 	boundary []byte  // memory of upper
 }
 
-// A position says where a cursor stands.
+// A position is the state of a cursor.
 type position uint8
 
 const (
-	fresh       position = iota // nowhere yet
+	fresh       position = iota // not moved yet
 	standing                    // at a key
 	beforeFirst                 // past the lower end
 	afterLast                   // past the upper end
-	broken                      // an error stopped it
+	broken                      // stopped by an error
 	stopped                     // the store was closed; the key stays readable
 )
 
@@ -65,8 +65,8 @@ var cursors = sync.Pool{New: func() any {
 	return c
 }}
 
-// Open returns a cursor over the keys of [lower, upper) as of a moment; upper nil is no end. With keysOnly values are nil. The
-// bounds are copied. The error is ErrClosed.
+// Open returns a cursor over the keys in [lower, upper) as of the given moment; a nil upper means no end. With
+// keysOnly, values are nil. The bounds are copied. The error is ErrClosed.
 func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf) (*Cursor, error) {
 	s, seq, ok := r.tree.HoldNow()
 	if !ok || at.over() {
@@ -97,22 +97,22 @@ func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf) (*Cursor, err
 	return c, nil
 }
 
-// Standing reports whether the cursor stands at a key.
+// Standing reports whether the cursor is at a key.
 func (c *Cursor) Standing() bool { return c.at == standing }
 
-// Readable reports whether Key and Value are valid: the cursor stands at a key, or did when the store was closed.
+// Readable reports whether Key and Value are valid: the cursor is at a key, or was when the store was closed.
 func (c *Cursor) Readable() bool { return c.at == standing || c.at == stopped }
 
-// Key returns the key, valid until the next move.
+// Key returns the current key, valid until the next move.
 func (c *Cursor) Key() []byte { return c.key }
 
-// Value returns the value, valid until the next move.
+// Value returns the current value, valid until the next move.
 func (c *Cursor) Value() []byte { return c.value }
 
-// Err returns why the last move failed, nil if it did not.
+// Err returns the error of the last move, or nil.
 func (c *Cursor) Err() error { return c.err }
 
-// open sets the sources up. Nothing is read.
+// open sets up the sources. It reads nothing.
 func (c *Cursor) open() {
 	s := c.state
 	c.sources, c.covers = c.sources[:0], c.covers[:0]
@@ -150,7 +150,7 @@ func (c *Cursor) open() {
 	c.merge.Reset(c.sources)
 }
 
-// Close releases everything and puts the cursor into the pool.
+// Close releases the state and returns the cursor to the pool.
 func (c *Cursor) Close() error {
 	c.reader.open.remove(c)
 	c.reader.prefixes.add(&c.prefix)
@@ -177,7 +177,7 @@ func (c *Cursor) First() bool { return !c.closed() && c.seekFrom(c.lower) }
 // Last moves to the last key.
 func (c *Cursor) Last() bool { return !c.closed() && c.seekBefore(c.upper) }
 
-// SeekGE moves to the first key that is key or greater.
+// SeekGE moves to the first key greater than or equal to key.
 func (c *Cursor) SeekGE(key []byte) bool {
 	if bytes.Compare(key, c.lower) < 0 {
 		key = c.lower
@@ -185,7 +185,7 @@ func (c *Cursor) SeekGE(key []byte) bool {
 	return !c.closed() && c.seekFrom(key)
 }
 
-// SeekLT moves to the last key that is less than key.
+// SeekLT moves to the last key less than key.
 func (c *Cursor) SeekLT(key []byte) bool {
 	if bytes.Compare(key, c.upper) > 0 {
 		key = c.upper
@@ -193,7 +193,7 @@ func (c *Cursor) SeekLT(key []byte) bool {
 	return !c.closed() && c.seekBefore(key)
 }
 
-// Next moves to the next key; on a fresh cursor to the first.
+// Next moves to the next key, or to the first one if the cursor is fresh.
 func (c *Cursor) Next() bool {
 	switch {
 	case c.closed():
@@ -202,13 +202,13 @@ func (c *Cursor) Next() bool {
 		return c.seekFrom(c.lower)
 	case c.at != standing:
 		return false
-	case c.back: // the merge stands before the key
+	case c.back: // the merge is before the key
 		return c.forward(c.merge.SeekGE(ikey.Key{User: c.key}), true)
 	}
 	return c.forward(c.merge.Next(), true)
 }
 
-// Prev moves to the key before; on a fresh cursor to the last.
+// Prev moves to the previous key, or to the last one if the cursor is fresh.
 func (c *Cursor) Prev() bool {
 	switch {
 	case c.closed():
@@ -224,7 +224,7 @@ func (c *Cursor) Prev() bool {
 	return c.backward(c.merge.SeekLT(ikey.Search(c.key, ikey.MaxSeq)))
 }
 
-// closed stops the cursor if the store was closed. The key and value that it stands at stay readable.
+// closed reports whether the store was closed, and stops the cursor if so. The current key and value stay readable.
 func (c *Cursor) closed() bool {
 	if c.reader.tree.Load() != nil {
 		return false
@@ -238,7 +238,7 @@ func (c *Cursor) closed() bool {
 	return true
 }
 
-// seekFrom goes to the first living key from key on.
+// seekFrom moves to the first live key greater than or equal to key.
 func (c *Cursor) seekFrom(key []byte) bool {
 	c.err = nil
 	if bytes.Compare(key, c.upper) >= 0 {
@@ -256,7 +256,8 @@ func (c *Cursor) seekFrom(key []byte) bool {
 	return c.forward(c.merge.SeekGEEach(c.eachGE), false)
 }
 
-// nextGE is where source i begins, and moves on over what its range tombstones delete in the older ones.
+// nextGE returns the position at which source i starts a forward seek. If range tombstones of source i cover it,
+// nextGE moves the target of the older sources to the end of what they delete.
 func (c *Cursor) nextGE(i int) ikey.Key {
 	k := c.target
 	if v := &c.covers[i]; v.at(k.User) > 0 {
@@ -265,7 +266,7 @@ func (c *Cursor) nextGE(i int) ikey.Key {
 	return k
 }
 
-// seekBefore goes to the last living key before key.
+// seekBefore moves to the last live key less than key.
 func (c *Cursor) seekBefore(key []byte) bool {
 	c.err = nil
 	if bytes.Compare(key, c.lower) <= 0 {
@@ -283,7 +284,7 @@ func (c *Cursor) seekBefore(key []byte) bool {
 	return c.backward(c.merge.SeekLTEach(c.eachLT))
 }
 
-// nextLT is nextGE on the way back.
+// nextLT returns the position at which source i starts a backward seek: see nextGE.
 func (c *Cursor) nextLT(i int) ikey.Key {
 	k := c.target
 	if v := &c.covers[i]; v.at(k.User) > 0 && bytes.Compare(v.lo, k.User) < 0 {
@@ -292,10 +293,11 @@ func (c *Cursor) nextLT(i int) ikey.Key {
 	return k
 }
 
-const patience = 8 // steps over one key's older versions before the rest is sought over
+const patience = 8 // versions of one key to step over before a seek skips the rest
 
-// forward goes on from where the merge stands, if it does, to the first key that lives. Where again is true the older
-// versions of c.key come first.
+// forward moves from the current version of the merge, if ok, to the first live key. The merge returns the versions
+// of a key newest first, so the first visible one decides whether the key is live. If again is true, the versions of
+// c.key are skipped first.
 func (c *Cursor) forward(ok, again bool) bool {
 	steps := 0
 	for ok {
@@ -308,7 +310,10 @@ func (c *Cursor) forward(ok, again bool) bool {
 			ok = c.merge.Next()
 			continue
 		case again && bytes.Equal(k.User, c.key):
-			if steps++; steps < patience || k.Trailer == 0 { // which only a damaged store has
+			// An older version of a key that is already decided. Most keys have few, so step over them, and seek only
+			// if there are many. The seek's target sorts after all valid versions of the key. A trailer of 0, which
+			// only a damaged store has, equals the target: the seek would not move past it.
+			if steps++; steps < patience || k.Trailer == 0 {
 				ok = c.merge.Next()
 			} else {
 				ok = c.merge.SeekGE(ikey.Key{User: c.key})
@@ -319,6 +324,9 @@ func (c *Cursor) forward(ok, again bool) bool {
 		c.key = append(c.key[:0], k.User...)
 		if i := c.deletedBy(k.Trailer, c.merge.Order()); i >= 0 {
 			c.dead.note(c.key)
+			// All data of older sources up to the end of the stretch is older than the tombstone: skip it. Source i
+			// itself may have newer versions there, so it stays, and if the deleted version is its own, one step
+			// leads past that version.
 			own := c.merge.Order() <= i
 			if ok = c.merge.SkipGE(i, ikey.Search(c.covers[i].end(), c.seq)); ok && own {
 				ok = c.merge.Next()
@@ -327,6 +335,7 @@ func (c *Cursor) forward(ok, again bool) bool {
 		}
 		if k.Trailer.Kind() == ikey.Delete {
 			c.dead.note(c.key)
+			// An earlier cursor may have found that no key around this one is alive: skip them all.
 			if d, known := c.reader.DeadKeys.At(c.key, c.seq); known {
 				c.dead.from(d.Lo)
 				ok = c.merge.SeekGE(ikey.Search(d.Hi, c.seq))
@@ -335,6 +344,7 @@ func (c *Cursor) forward(ok, again bool) bool {
 			}
 			continue
 		}
+		// A source that failed may have hidden a newer version or a tombstone of this key, so check before showing it.
 		if c.failed() {
 			return false
 		}
@@ -352,8 +362,9 @@ func (c *Cursor) forward(ok, again bool) bool {
 	return c.leave(afterLast)
 }
 
-// backward goes on from where the merge stands, if it does, down to the next key that lives. A key's versions come oldest
-// first, so that the merge stands before the key once the newest visible one is known.
+// backward moves from the current version of the merge, if ok, back to the next live key. On the way back, the merge
+// returns the versions of a key oldest first, so the newest visible one is known only once the merge has left the
+// key. Therefore the merge ends up before the key, and c.back and c.more record that for the next move.
 func (c *Cursor) backward(ok bool) bool {
 	for ok {
 		k := c.merge.Key()
@@ -365,6 +376,8 @@ func (c *Cursor) backward(ok bool) bool {
 			continue
 		}
 		c.key = append(c.key[:0], k.User...)
+		// Walk over all visible versions of the key. The last one, the newest, counts. Its value is copied, since it is
+		// invalid once the merge moves on, and only then is it known whether a newer version follows.
 		var visible ikey.Trailer
 		order := 0
 		for ok && k.Trailer.Seq() <= c.seq && bytes.Equal(k.User, c.key) {
@@ -377,6 +390,7 @@ func (c *Cursor) backward(ok bool) bool {
 			}
 		}
 		if i := c.deletedBy(visible, order); i >= 0 {
+			// As in forward, only older sources skip the stretch. The merge has already left the deleted version.
 			c.dead.note(c.key)
 			ok = ok && c.merge.SkipLT(i, ikey.Search(c.covers[i].lo, ikey.MaxSeq))
 			continue
@@ -392,7 +406,7 @@ func (c *Cursor) backward(ok bool) bool {
 		if c.failed() {
 			return false
 		}
-		c.bury(c.afterKey(), c.dead.edge)
+		c.bury(c.afterKey(), c.dead.edge) // the edge is the upper end on the way back
 		if c.value = nil; !c.keysOnly {
 			c.value = c.kept
 		}
@@ -406,7 +420,7 @@ func (c *Cursor) backward(ok bool) bool {
 	return c.leave(beforeFirst)
 }
 
-// failed stops the cursor if a source did.
+// failed stops the cursor if a source failed, and reports whether one did.
 func (c *Cursor) failed() bool {
 	err := c.merge.Err()
 	for _, r := range c.runs[:len(c.state.Runs)] {
@@ -418,12 +432,13 @@ func (c *Cursor) failed() bool {
 		return false
 	}
 	for i := range c.covers {
-		c.covers[i].known = false
+		c.covers[i].known = false // the answer may be that of a failed load
 	}
 	c.at, c.err = broken, c.reader.failed(err)
 	return true
 }
 
+// leave ends a move without a key.
 func (c *Cursor) leave(at position) bool {
 	c.at, c.value = at, nil
 	return false

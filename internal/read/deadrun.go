@@ -7,16 +7,16 @@ import (
 	"github.com/bloomkv/bloomkv/internal/deadkeys"
 )
 
-// A deadRun is what one move of a cursor stepped over: dead keys in a row, from where it began. What lies between that place
-// and the first of them is empty.
+// A deadRun is the run of dead keys that one move of a cursor stepped over. No key lies between edge, where the run
+// begins, and the first of them.
 type deadRun struct {
-	edge  []byte // where the run begins: in buf, or beyond
+	edge  []byte // where the run begins: buf, or deadkeys.Beyond
 	known bool   // edge is set: by a seek, or by the first dead key
-	n     int    // dead keys that no stretch knew
+	n     int    // dead keys found one by one, without a range of DeadKeys
 	buf   []byte
 }
 
-// reset begins a run at a place that was sought, nil for none.
+// reset begins a run at the target of a seek, or without an edge if edge is nil.
 func (r *deadRun) reset(edge []byte) {
 	r.n, r.known = 0, false
 	if edge != nil {
@@ -30,7 +30,7 @@ func (r *deadRun) note(key []byte) {
 	r.n++
 }
 
-// from says that the run goes over a stretch which begins there.
+// from makes edge the beginning of the run, unless it has one.
 func (r *deadRun) from(edge []byte) {
 	switch {
 	case r.known:
@@ -44,7 +44,7 @@ func (r *deadRun) from(edge []byte) {
 	r.known = true
 }
 
-// bury ends the run, which was over [lo, hi), and leaves word of it if it was long.
+// bury ends the run over [lo, hi), and reports it to DeadKeys if it was long, so that later moves skip it.
 func (c *Cursor) bury(lo, hi []byte) {
 	if c.dead.n >= deadkeys.Worth {
 		c.reader.DeadKeys.Report(lo, hi, c.seq)
@@ -52,7 +52,7 @@ func (c *Cursor) bury(lo, hi []byte) {
 	c.dead.n, c.dead.known = 0, false
 }
 
-// afterKey is the smallest key greater than the one that the cursor stands at; it is only made where bury needs it.
+// afterKey returns the smallest key greater than c.key, or nil if the run is too short for bury to need it.
 func (c *Cursor) afterKey() []byte {
 	if c.dead.n < deadkeys.Worth {
 		return nil

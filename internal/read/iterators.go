@@ -10,8 +10,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/epoch"
 )
 
-// iterators are the open ones, in stripes so that goroutines on different processors do not meet: Close names those that
-// were left open, and Metrics counts them.
+// iterators are the open cursors, in stripes so that goroutines on different processors do not share memory. Close
+// lists those left open, and Metrics counts them.
 type iterators [iteratorStripes]struct {
 	mu    sync.Mutex
 	first *Cursor // guarded by mu; a list
@@ -21,12 +21,14 @@ type iterators [iteratorStripes]struct {
 
 const iteratorStripes = 64
 
-// opened is a cursor's place among the open ones.
+// opened is the position of a cursor in the list of open ones, and its origin.
 type opened struct {
 	stripe       int
 	newer, older *Cursor
-	by           [4]uintptr // program counters of who asked for it; only where somebody hears of leaks, as they cost 0.2 µs
-	byN          int
+	// by has the program counters of the callers that opened the cursor. It is set only if leaks are reported, as it
+	// costs 0.2 µs.
+	by  [4]uintptr
+	byN int
 }
 
 func (l *iterators) add(c *Cursor) {
@@ -69,7 +71,7 @@ func (l *iterators) count() (n int) {
 	return n
 }
 
-// leaked are the iterators that are open, by who opened them: "file.go:12 (package.function)".
+// leaked returns the callers that opened the cursors which are still open: "file.go:12 (package.function)".
 func (l *iterators) leaked() (by []string) {
 	for i := range l {
 		s := &l[i]
@@ -82,8 +84,8 @@ func (l *iterators) leaked() (by []string) {
 	return by
 }
 
-// String is the first caller outside the methods that make iterators. They are told by their files: where the compiler puts
-// their bodies into a caller, as it does with Scan's, it names them after the caller.
+// String returns the first caller outside the methods that open iterators. Those are recognized by their file: if the
+// compiler inlines their bodies, as it does with Scan's, it gives them the function name of the caller.
 func (o *opened) String() string {
 	frames := runtime.CallersFrames(o.by[:o.byN])
 	for {
@@ -100,7 +102,7 @@ func ours(file string) bool {
 	return dir == home || dir == filepath.Dir(filepath.Dir(home))
 }
 
-// home is the directory of this package's files, as the compiler knows them.
+// home is the directory of this package's files, as recorded by the compiler.
 var home = func() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(file)

@@ -11,6 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
+// Get returns a copy of the value of key. The error is ErrNotFound if key has no value.
 func (r *Reader) Get(key []byte, at AsOf) ([]byte, error) {
 	value, err := r.AppendGet(nil, key, at)
 	if err == nil && value == nil {
@@ -19,6 +20,8 @@ func (r *Reader) Get(key []byte, at AsOf) ([]byte, error) {
 	return value, err
 }
 
+// AppendGet appends the value of key to dst and returns the result. The error is ErrNotFound if there is no value;
+// then dst is returned unchanged.
 func (r *Reader) AppendGet(dst, key []byte, at AsOf) ([]byte, error) {
 	var l lookup
 	found, err := l.find(r, key, at)
@@ -32,6 +35,7 @@ func (r *Reader) AppendGet(dst, key []byte, at AsOf) ([]byte, error) {
 	return dst, err
 }
 
+// Has reports whether key has a value.
 func (r *Reader) Has(key []byte, at AsOf) (bool, error) {
 	var l lookup
 	found, err := l.find(r, key, at)
@@ -39,11 +43,13 @@ func (r *Reader) Has(key []byte, at AsOf) (bool, error) {
 	return found, err
 }
 
+// View calls f with the value of key, which is valid only until f returns. The error is ErrNotFound if there is no
+// value, or that of f.
 func (r *Reader) View(key []byte, at AsOf, f func(value []byte) error) error {
 	var l lookup
 	found, err := l.find(r, key, at)
 	if found && l.inside {
-		l.hit.Hold() // the guard must not last as long as f
+		l.hit.Hold() // the guard must not be held while f runs
 		defer l.hit.Release()
 	}
 	l.end(r, key, at)
@@ -56,28 +62,29 @@ func (r *Reader) View(key []byte, at AsOf, f func(value []byte) error) error {
 	return f(l.value)
 }
 
-// An AsOf is the moment that a reader wants to see.
+// An AsOf is the moment at which a reader reads.
 type AsOf struct {
 	Seq    ikey.Seq     // newer versions are not visible
-	Closed *atomic.Bool // of the snapshot that keeps the moment; nil for Newest
+	Closed *atomic.Bool // set once the snapshot of the moment is closed; nil for Newest
 }
 
+// Newest is the moment of a read without a snapshot.
 var Newest = AsOf{Seq: ikey.MaxSeq}
 
-// over reports whether the snapshot was closed, so that what was read since may lack versions.
+// over reports whether the snapshot was closed, so that what was read since then may lack versions.
 func (at AsOf) over() bool { return at.Closed != nil && at.Closed.Load() }
 
-// A lookup follows one key downstairs. It lives on its caller's stack.
+// A lookup follows one key through memtables and tables. It lives on its caller's stack.
 type lookup struct {
-	value  []byte      // valid until end, if it is of a table; a memtable's stays valid
-	hit    sstable.Hit // where the value is, if it is of a table
+	value  []byte      // valid until end if it is from a table, and longer if from a memtable
+	hit    sstable.Hit // holds the value if it is from a table
 	guard  epoch.Guard
-	inside bool // the guard is entered
+	inside bool // the guard was entered
 	cost   lookupCost
-	trace  *Trace // nil: nobody asks
+	trace  *Trace // nil if the lookup is not traced
 }
 
-// end leaves the guard and counts what the lookup of key cost.
+// end leaves the guard and counts the cost of the lookup of key.
 func (l *lookup) end(r *Reader, key []byte, at AsOf) {
 	if l.inside {
 		l.guard.Leave()
@@ -88,7 +95,7 @@ func (l *lookup) end(r *Reader, key []byte, at AsOf) {
 	}
 }
 
-// find looks for the newest version of key. It reports false for an absent or deleted key. end must follow.
+// find looks up the newest version of key. It returns false for an absent or deleted key. end must follow.
 func (l *lookup) find(r *Reader, key []byte, at AsOf) (bool, error) {
 	found, err := l.follow(r, key, at.Seq)
 	if at.over() {
@@ -99,9 +106,9 @@ func (l *lookup) find(r *Reader, key []byte, at AsOf) (bool, error) {
 
 func (l *lookup) follow(r *Reader, key []byte, at ikey.Seq) (bool, error) {
 	h := r.Hash(key)
-	// The state first, then the sequence: a state that is older than the sequence misses only what is newer than the call;
-	// the other way round a compaction could have dropped the version that an older sequence needs. What a snapshot needs
-	// stays for as long as it is open.
+	// Load the state first, then the sequence: a state older than the sequence lacks only what is newer than the call.
+	// In the other order, a compaction could have dropped the version that an older sequence needs. What a snapshot
+	// needs is kept while it is open.
 	s := r.tree.Load()
 	if s == nil {
 		return false, tree.ErrClosed
@@ -118,8 +125,8 @@ func (l *lookup) follow(r *Reader, key []byte, at ikey.Seq) (bool, error) {
 	if len(candidates) == 0 {
 		return false, nil
 	}
-	// From here on files and cached blocks are touched, which are released once no reader inside can see them. The state
-	// that this reader works on must be one that was current while it was inside.
+	// From here on, files and cached blocks are used. They are released once no reader inside a guard can see them. So
+	// the state must be one that was current while this reader was inside: load it again.
 	l.guard, l.inside = r.tree.Domain.Enter(), true
 	for {
 		now := r.tree.Load()
@@ -148,8 +155,10 @@ func (l *lookup) follow(r *Reader, key []byte, at ikey.Seq) (bool, error) {
 	return false, nil
 }
 
-// search looks into one table. Where decided is true, older data does not count.
-func (l *lookup) search(r *Reader, c *candidate, key []byte, h bloomblock.SeededHash, seq ikey.Seq) (found, decided bool, err error) {
+// search searches one table. If decided is true, older data does not count.
+func (l *lookup) search(
+	r *Reader, c *candidate, key []byte, h bloomblock.SeededHash, seq ikey.Seq,
+) (found, decided bool, err error) {
 	if search, err := c.ready(r, key, h.Hash, seq, &l.cost); err != nil || !search {
 		return false, c.deleted > 0, err
 	}
@@ -161,7 +170,7 @@ func (l *lookup) search(r *Reader, c *candidate, key []byte, h bloomblock.Seeded
 	if l.cost.reads.TailLoads > before.TailLoads {
 		r.tables.Recount(c.table)
 	}
-	present := l.cost.reads.Present > before.Present // some version of the key, if only one that is too new
+	present := l.cost.reads.Present > before.Present // some version of the key, even one that is too new
 	c.count(present, &l.cost)
 	if l.trace != nil {
 		l.trace.add(c, present, before, l.cost.reads)
@@ -173,8 +182,11 @@ func (l *lookup) search(r *Reader, c *candidate, key []byte, h bloomblock.Seeded
 	return hit.Trailer.Kind() == ikey.Set, true, nil
 }
 
-// ready makes sure that a table can be searched. One that was not loaded yet is, and says again whether it must be.
-func (c *candidate) ready(rd *Reader, key []byte, h bloomblock.Hash, seq ikey.Seq, cost *lookupCost) (search bool, err error) {
+// ready prepares the search of a table. If the table was not loaded yet, ready loads it and decides again whether the
+// search is necessary.
+func (c *candidate) ready(
+	rd *Reader, key []byte, h bloomblock.Hash, seq ikey.Seq, cost *lookupCost,
+) (search bool, err error) {
 	r := c.table.Reader
 	if r.Loaded() && !c.unknown {
 		return true, nil
@@ -205,7 +217,7 @@ func (c *candidate) ready(rd *Reader, key []byte, h bloomblock.Hash, seq ikey.Se
 	return true, nil
 }
 
-// count notes a search, and what the filter's answer was worth.
+// count counts a search, and whether the answer of the filter was right.
 func (c *candidate) count(present bool, cost *lookupCost) {
 	cost.searches++
 	if present {
@@ -223,8 +235,8 @@ func (c *candidate) count(present bool, cost *lookupCost) {
 	}
 }
 
-// MayContain reports whether the store may hold a value for key, from memory alone. It takes no lock, reads no file and counts
-// nothing. After Close it returns true.
+// MayContain reports whether the store may hold a value for key, using only memory. It takes no lock, reads no file
+// and counts nothing. After Close it returns true.
 func (r *Reader) MayContain(key []byte) bool {
 	s := r.tree.Load()
 	if s == nil {
@@ -234,12 +246,12 @@ func (r *Reader) MayContain(key []byte) bool {
 	if _, live, decided := inMemory(s, key, h.Mixed, seq); decided {
 		return live
 	}
-	var cost lookupCost // of no lookup: it is not counted
+	var cost lookupCost // discarded: this is not counted as a lookup
 	var room [8]candidate
 	return len(candidatesIn(s, room[:0], key, h, seq, &cost)) > 0
 }
 
-// Compare reports whether the value of key is old; with old nil, whether there is none.
+// Compare reports whether the value of key equals old; if old is nil, whether there is no value.
 func (r *Reader) Compare(key, old []byte) (bool, error) {
 	var l lookup
 	found, err := l.find(r, key, Newest)

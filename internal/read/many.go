@@ -11,13 +11,15 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
+// GetMany looks up keys and calls f for each, in order: i is its index in keys, and value is valid only until f
+// returns. It stops at the first error, also of f, and returns it.
 func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, found bool) error) (err error) {
-	s, seq, ok := r.tree.HoldNow() // f may last, so no guard can
+	s, seq, ok := r.tree.HoldNow() // f may run long, so a guard is not possible
 	if !ok {
 		return tree.ErrClosed
 	}
 	defer r.tree.Release(s)
-	if at.over() { // if it is closed later, the state still has what it needs
+	if at.over() { // if the snapshot is closed later, the state still has what it needs
 		return tree.ErrClosed
 	}
 	seq = min(seq, at.Seq)
@@ -37,49 +39,49 @@ func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, fou
 		}
 		m.end(len(group))
 	}
-	manyLookups.Put(m) // not deferred: after a panic of f the next user would find what was found here
+	manyLookups.Put(m) // not deferred: after a panic of f it still holds results
 	return err
 }
 
-// manyKeys is how many keys go downstairs together: enough that their misses overlap, few enough that what they have found
-// stays in the cache.
+// manyKeys is the number of keys looked up together: enough for their cache misses to overlap, and few enough for
+// their results to stay in the cache.
 const manyKeys = 64
 
-// A manyLookup is a group of lookups.
+// A manyLookup looks up a group of keys.
 type manyLookup struct {
 	hashes [manyKeys]bloomblock.SeededHash
 	values [manyKeys][]byte
 	found  [manyKeys]bool
 	hits   [manyKeys]sstable.Hit
 
-	runs       []manyAnswer     // what fences and filters say
+	runs       []manyAnswer     // answers of fences and filters
 	candidates []candidate      // of all keys, one after the other
-	next, last [manyKeys]int    // of a key: its next candidate, and the end of them
+	next, last [manyKeys]int    // for each key: its next candidate, and the end of its candidates
 	searches   []sstable.Lookup // of one round
-	of         [manyKeys]int    // which key a search is for
+	of         [manyKeys]int    // index of the key of each search
 
-	searched, present [manyKeys]uint64 // of a key: tables searched, and those that held a version of it
+	searched, present [manyKeys]uint64 // for each key: tables searched, and those that held a version of it
 
-	cost     lookupCost // of all
-	inMemory int        // decided by memtables
+	cost     lookupCost // of all keys
+	inMemory int        // number of keys decided by memtables
 }
 
-// A manyAnswer is what the fences and filters of one run say of all keys: a bit for each key.
+// A manyAnswer is the answer of the fences and filters of one run, with one bit for each key.
 type manyAnswer struct {
-	at            [manyKeys]int32 // the place of the table whose bounds hold the key
-	there         uint64          // there is one
-	maybe, probed uint64          // its filter does not exclude the key; it was asked
+	at            [manyKeys]int32 // index of the table whose bounds include the key
+	there         uint64          // there is such a table
+	maybe, probed uint64          // its filter does not exclude the key; its filter was queried
 }
 
 var manyLookups = sync.Pool{New: func() any { return new(manyLookup) }}
 
-// find looks the keys of a group up. After it, values, found and hits are theirs; end must follow.
+// find looks up the keys of a group and sets values, found and hits. end must follow.
 func (m *manyLookup) find(r *Reader, s *tree.State, keys [][]byte, seq ikey.Seq) error {
 	m.cost, m.inMemory, m.candidates = lookupCost{}, 0, m.candidates[:0]
 	for i, key := range keys {
 		m.hashes[i] = r.Hash(key)
 	}
-	below := uint64(0) // the keys that memtables do not decide
+	below := uint64(0) // keys not decided by memtables
 	for i, key := range keys {
 		m.next[i], m.last[i], m.searched[i], m.present[i] = 0, 0, 0, 0
 		value, live, decided := inMemory(s, key, m.hashes[i].Mixed, seq)
@@ -127,10 +129,11 @@ func (m *manyLookup) find(r *Reader, s *tree.State, keys [][]byte, seq ikey.Seq)
 	}
 }
 
-// choose finds the candidates of the keys that have a bit in below: state.candidates for many keys, run by run.
+// choose finds the candidates of the keys with a bit in below. It does the same as candidatesIn, but for many keys,
+// run by run.
 func (m *manyLookup) choose(s *tree.State, keys [][]byte, seq ikey.Seq, below uint64) {
 	m.runs = slices.Grow(m.runs[:0], len(s.Runs))[:len(s.Runs)]
-	look := uint64(0) // the keys that have candidates, or may be deleted by a range
+	look := uint64(0) // keys that have candidates, or may be deleted by a range tombstone
 	for k, r := range s.Runs {
 		a := &m.runs[k]
 		a.there, a.probed = 0, 0
@@ -178,7 +181,7 @@ func (m *manyLookup) choose(s *tree.State, keys [][]byte, seq ikey.Seq, below ui
 	}
 }
 
-// take acts on the outcome of one search.
+// take processes the result of one search.
 func (m *manyLookup) take(r *Reader, i int, l *sstable.Lookup) error {
 	if l.Err != nil {
 		return r.failed(l.Err)
@@ -200,7 +203,7 @@ func (m *manyLookup) take(r *Reader, i int, l *sstable.Lookup) error {
 	return nil
 }
 
-// pass goes on to the next candidate of key i, unless a range tombstone ends its search.
+// pass moves to the next candidate of key i, unless a range tombstone ends its search.
 func (m *manyLookup) pass(i int) {
 	if m.candidates[m.next[i]].deleted > 0 {
 		m.next[i] = m.last[i]
@@ -209,7 +212,7 @@ func (m *manyLookup) pass(i int) {
 	}
 }
 
-// pending reports whether a key has a candidate left.
+// pending reports whether one of the first n keys has a candidate left.
 func (m *manyLookup) pending(n int) bool {
 	for i := range n {
 		if m.next[i] < m.last[i] {
@@ -219,12 +222,12 @@ func (m *manyLookup) pending(n int) bool {
 	return false
 }
 
-// end lets go of what the first n keys found.
+// end releases the results of the first n keys.
 func (m *manyLookup) end(n int) {
 	for i := range n {
 		m.hits[i].Release()
 		m.hits[i], m.values[i], m.found[i] = sstable.Hit{}, nil, false
 	}
 	clear(m.candidates)
-	clear(m.searches[:min(n, cap(m.searches))]) // of all rounds
+	clear(m.searches[:min(n, cap(m.searches))]) // those of all rounds
 }

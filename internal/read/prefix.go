@@ -9,8 +9,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// A prefixProbe is the question that a cursor has for prefix filters: is there a key with the prefix that all the keys it may come
-// to have? It counts the answers.
+// A prefixProbe queries prefix filters for a cursor: is there a key with the prefix shared by all keys within the
+// cursor's bounds? It counts the answers.
 type prefixProbe struct {
 	asking bool // there is such a prefix
 	hash   bloomblock.Hash
@@ -18,7 +18,7 @@ type prefixProbe struct {
 	probes, negatives, unasked uint64
 }
 
-// ask makes it the question for the keys of [lower, upper), upper nil for no end.
+// ask sets the prefix shared by all keys of [lower, upper), by the rule; a nil upper means no end.
 func (p *prefixProbe) ask(rule sstable.PrefixRule, lower, upper []byte) {
 	*p = prefixProbe{}
 	if prefix := rule.Of(stem(lower, upper)); prefix != nil {
@@ -26,8 +26,8 @@ func (p *prefixProbe) ask(rule sstable.PrefixRule, lower, upper []byte) {
 	}
 }
 
-// stem is a start that all keys of [lower, upper) have, the longest there is where that is what all keys with a prefix lie in;
-// upper nil is no end. It is a part of lower.
+// stem returns a common start of all keys in [lower, upper), as a part of lower; a nil upper means no end. If the
+// bounds are those of all keys with a prefix, it is the longest such start.
 func stem(lower, upper []byte) []byte {
 	n := 0
 	if upper != nil {
@@ -35,7 +35,7 @@ func stem(lower, upper []byte) []byte {
 		if n == len(lower) || len(upper) != n+1 || upper[n] != lower[n]+1 {
 			return lower[:n]
 		}
-		n++ // what is less than upper has no greater byte here than lower, and what is not less than lower has no lesser one
+		n++ // a key below upper has at most the byte of lower here, and a key from lower on at least that
 	}
 	for n < len(lower) && lower[n] == 0xff { // no byte is greater
 		n++
@@ -43,20 +43,20 @@ func stem(lower, upper []byte) []byte {
 	return lower[:n]
 }
 
-// PrefixCounts are what prefix filters did for cursors that were closed.
+// PrefixCounts count what prefix filters did for closed cursors.
 type PrefixCounts struct {
-	Probes    uint64 // prefix filters asked
-	Negatives uint64 // of these, said no
-	Unasked   uint64 // tables opened without a prefix filter that could be asked
+	Probes    uint64 // prefix filters queried
+	Negatives uint64 // prefix filters that excluded the prefix
+	Unasked   uint64 // tables opened without a usable prefix filter
 }
 
-// Prefixes returns what prefix filters did.
+// Prefixes returns the counts for all closed cursors.
 func (r *Reader) Prefixes() PrefixCounts { return r.prefixes.load() }
 
-// prefixCounts are the counters behind PrefixCounts.
+// prefixCounts are the counters of PrefixCounts.
 type prefixCounts struct{ probes, negatives, unasked atomic.Uint64 }
 
-// add counts what a cursor has asked, once.
+// add adds the counts of a cursor.
 func (c *prefixCounts) add(p *prefixProbe) {
 	if p.probes+p.unasked > 0 {
 		c.probes.Add(p.probes)
@@ -69,8 +69,8 @@ func (c *prefixCounts) load() PrefixCounts {
 	return PrefixCounts{Probes: c.probes.Load(), Negatives: c.negatives.Load(), Unasked: c.unasked.Load()}
 }
 
-// without reports whether the prefix filter of a table says that it has no key that the cursor may come to. The first to ask
-// has to load the filter.
+// without reports whether the prefix filter of a table excludes all keys within the cursor's bounds. It loads the
+// filter if that is not loaded yet.
 func (r *runCursor) without(t *tree.Table) (bool, error) {
 	p := r.prefix
 	maybe, probed, loaded := t.Reader.MayContainPrefix(p.hash)

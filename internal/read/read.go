@@ -1,5 +1,5 @@
-// Package read answers lookups of one key and of many, and moves cursors: it follows a key through the memtables and the runs
-// of a tree's state, and counts what that costs. A read schedules nothing.
+// Package read looks up keys, one or many, and moves cursors: it follows a key through the memtables and the runs of a
+// tree's state, and counts what that costs. A read schedules nothing.
 package read
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// ErrNotFound is returned bare for a key without a value.
+// ErrNotFound is the error for a key without a value. It is not wrapped.
 var ErrNotFound = errors.New("bloomkv: not found")
 
 // A Reader reads one store. It is safe for concurrent use.
@@ -24,9 +24,9 @@ type Reader struct {
 	seed     bloomblock.Seed
 	prefix   sstable.PrefixRule
 	observer Observer
-	naming   bool // cursors remember who opened them, so that Leaked can name it
+	naming   bool // cursors record who opened them, for Leaked
 
-	// SamplingBits says how many lookups are samples: one in two to the power of it. Tests that count exactly set it to 0.
+	// SamplingBits determines the sample of lookups: one in 1<<SamplingBits. Tests that count exactly set it to 0.
 	SamplingBits uint
 
 	DeadKeys deadkeys.Ranges
@@ -38,37 +38,38 @@ type Reader struct {
 
 // Tables loads what lookups and cursors need of tables.
 type Tables interface {
-	Load(t *tree.Table) error                                // the index and the filter
-	LoadTail(t *tree.Table) (loads, bytes uint64, err error) // Load, and what it read
-	LoadPrefixes(t *tree.Table) error                        // the prefix filter
-	Recount(t *tree.Table)                                   // after a lookup has loaded an index by itself
+	Load(t *tree.Table) error                                // loads the index and the filter
+	LoadTail(t *tree.Table) (loads, bytes uint64, err error) // is Load, and returns what it read
+	LoadPrefixes(t *tree.Table) error                        // loads the prefix filter
+	Recount(t *tree.Table)                                   // is called after a lookup has loaded an index itself
 }
 
-// An Observer is called when a read meets damage.
+// An Observer is called when a read finds damage.
 type Observer interface {
 	Damaged(err error)
 }
 
-// A Config says what a reader reads.
+// A Config holds the parameters of Init.
 type Config struct {
 	Tree     *tree.Tree
 	Tables   Tables
 	Seed     bloomblock.Seed    // mixed into the hashes of keys
-	Prefix   sstable.PrefixRule // of prefix filters
+	Prefix   sstable.PrefixRule // rule of prefix filters
 	Observer Observer
-	Naming   bool // cursors remember who opened them: it costs 0.2 µs each
+	Naming   bool // cursors record who opened them, which costs 0.2 µs each
 }
 
-// Init makes r a reader. It is a method so that a reader need not be allocated by itself.
+// Init initializes r. It is a method, so that r can be part of another struct.
 func (r *Reader) Init(c Config) {
 	r.tree, r.tables, r.seed, r.prefix, r.observer, r.naming = c.Tree, c.Tables, c.Seed, c.Prefix, c.Observer, c.Naming
 	r.SamplingBits = samplingBits
 }
 
-// Hash hashes a key, once for all memtables and tables of the store.
+// Hash returns the hash of a key, computed once for all memtables and tables of the store.
 func (r *Reader) Hash(key []byte) bloomblock.SeededHash { return r.seed.Hash(bloomblock.HashKey(key)) }
 
-// failed returns the error of a read that failed with err: ErrClosed after Close. Damage is reported.
+// failed returns the error of a read that failed with err, which after Close is ErrClosed. It reports damage to the
+// observer.
 func (r *Reader) failed(err error) error {
 	if errors.Is(err, tablefile.ErrClosed) || r.tree.Load() == nil {
 		return tree.ErrClosed
@@ -82,5 +83,5 @@ func (r *Reader) failed(err error) error {
 // Cursors returns the number of open cursors.
 func (r *Reader) Cursors() int { return r.open.count() }
 
-// Leaked returns who opened the cursors that are open: "file.go:12 (package.function)".
+// Leaked returns the callers that opened the cursors which are still open: "file.go:12 (package.function)".
 func (r *Reader) Leaked() []string { return r.open.leaked() }

@@ -35,7 +35,7 @@ func newReader(t *testing.T) *Reader {
 	return r
 }
 
-// newReaderIn returns a reader of an empty tree in a directory of a file system in memory.
+// newReaderIn returns a reader of an empty tree in a directory of an in-memory file system.
 func newReaderIn(t *testing.T) (*Reader, vfs.FS) {
 	t.Helper()
 	mem, domain := vfs.NewMem(), new(epoch.Domain)
@@ -55,15 +55,15 @@ func newReaderIn(t *testing.T) (*Reader, vfs.FS) {
 	return r, mem
 }
 
-// put writes a key into the memtable, and makes it visible.
+// put writes a key to the memtable and makes it visible.
 func put(r *Reader, key string) {
 	seq := r.tree.NewestSeq() + 1
 	r.tree.Load().Mem.Add([]byte(key), r.Hash([]byte(key)).Mixed, seq, ikey.Set, nil)
 	r.tree.Publish(seq)
 }
 
-// Memtables are exchanged while a cursor begins. What was written before the sequence at which it reads is in the state that it
-// reads.
+// Memtables are replaced while a cursor begins. The state that the cursor reads has everything written up to its
+// sequence.
 func TestACursorHasAllWritesUpToItsMoment(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		r := newReader(t)
@@ -105,7 +105,7 @@ func TestACursorHasAllWritesUpToItsMoment(t *testing.T) {
 	}
 }
 
-// A seek past one of the ends after a move that failed is not an error.
+// A seek past one end of the range, after a move that failed, is not an error.
 func TestASeekBehindTheRangeForgetsAnError(t *testing.T) {
 	r := newReader(t)
 	c, err := r.Open([]byte("k"), []byte("m"), false, Newest)
@@ -126,7 +126,7 @@ func TestASeekBehindTheRangeForgetsAnError(t *testing.T) {
 	}
 }
 
-// TestAStemIsTheStartOfAllKeysWithinItsBounds goes over all bounds of few bytes, and over all keys of few bytes between them.
+// TestAStemIsTheStartOfAllKeysWithinItsBounds checks all bounds of few bytes, and all keys of few bytes between them.
 func TestAStemIsTheStartOfAllKeysWithinItsBounds(t *testing.T) {
 	keys := [][]byte{{}}
 	for i := 0; len(keys[i]) < 4; i++ {
@@ -168,7 +168,7 @@ func TestAStemIsTheStartOfAllKeysWithinItsBounds(t *testing.T) {
 	}
 }
 
-// afterPrefix returns the smallest key that is greater than all keys with the prefix, nil if there is none.
+// afterPrefix returns the smallest key that is greater than all keys with the prefix, or nil.
 func afterPrefix(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] != 0xff {
@@ -180,7 +180,8 @@ func afterPrefix(prefix []byte) []byte {
 	return nil
 }
 
-// TestFirstLookupsOfACounterAreInTheSampleToo: there are thousands of counters, and goroutines that look up little each have one.
+// TestFirstLookupsOfACounterAreInTheSampleToo checks the first lookups of each counter: there are thousands of
+// counters, and goroutines with few lookups each use different ones.
 func TestFirstLookupsOfACounterAreInTheSampleToo(t *testing.T) {
 	r := &Reader{SamplingBits: samplingBits}
 	sampled, places := 0, 0
@@ -197,7 +198,7 @@ func TestFirstLookupsOfACounterAreInTheSampleToo(t *testing.T) {
 	}
 }
 
-// writeRun writes keys, and a range delete of [from, to) if it is not empty, into tables of a new run of level 0.
+// writeRun writes keys, and a range delete of [from, to) if it is not empty, to tables of a new run of level 0.
 func writeRun(t *testing.T, r *Reader, fsys vfs.FS, keys []int, from, to int) *tree.Run {
 	t.Helper()
 	m := memtable.New(nil, 0, 1<<20)
@@ -234,8 +235,8 @@ func writeRun(t *testing.T, r *Reader, fsys vfs.FS, keys []int, from, to int) *t
 
 func key(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
 
-// TestManyKeysHaveTheCandidatesOfEachAlone asks the fences and filters of trees of one run to dozens, with and without range
-// tombstones, for keys together and one by one: the tables to be searched and the counts are the same.
+// TestManyKeysHaveTheCandidatesOfEachAlone queries the fences and filters of trees of one run to dozens, with and
+// without range tombstones, for keys together and one by one: the tables to be searched and the counts are the same.
 func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
 	for _, ranges := range []bool{false, true} {
 		r, fsys := newReaderIn(t)
@@ -251,7 +252,7 @@ func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
 			}
 			whole = append([]*tree.Run{writeRun(t, r, fsys, keys, from, to)}, whole...)
 		}
-		// One table is not loaded: its filter cannot be asked, nor its range tombstones.
+		// One table is not loaded: neither its filter nor its range tombstones can be queried.
 		last := whole[len(whole)-1]
 		tables := slices.Clone(last.Tables)
 		tables[len(tables)/2] = tree.NewTable(tables[len(tables)/2].Meta, r.tree.Files, r.tree.Blocks)
@@ -282,7 +283,8 @@ func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
 					}
 				}
 				if !reflect.DeepEqual(m.cost, cost) {
-					t.Fatalf("%d runs, %d keys from %d on: cost %+v, one by one %+v", len(s.Runs), n, first, m.cost, cost)
+					t.Fatalf("%d runs, %d keys from %d on: cost %+v, one by one %+v",
+						len(s.Runs), n, first, m.cost, cost)
 				}
 			}
 		}

@@ -11,16 +11,17 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// A runCursor reads one run for a cursor: its tables as one source, and its range tombstones. It is pooled with the cursor.
+// A runCursor reads one run for a cursor: its tables, as one source, and its range tombstones. It is pooled with the
+// cursor.
 type runCursor struct {
 	reader   *Reader
 	run      *tree.Run
 	from, to int          // the tables within the cursor's bounds
 	prefix   *prefixProbe // the cursor's
 	concat   merge.Concat
-	table    sstable.Iter // of the table that is open
-	none     merge.Iter   // of one that has nothing for the cursor
-	err      error        // of loading range tombstones
+	table    sstable.Iter // of the open table
+	none     merge.Iter   // of a table without keys for the cursor
+	err      error        // from loading range tombstones
 }
 
 var (
@@ -28,7 +29,7 @@ var (
 	_ merge.Tables = (*runCursor)(nil)
 )
 
-// begin makes r read what of a run lies within a cursor's bounds.
+// begin makes r read the part of a run within the bounds of c.
 func (r *runCursor) begin(c *Cursor, run *tree.Run) *merge.Concat {
 	r.reader, r.run, r.err = c.reader, run, nil
 	r.prefix = &c.prefix
@@ -47,24 +48,24 @@ func (r *runCursor) begin(c *Cursor, run *tree.Run) *merge.Concat {
 	return &r.concat
 }
 
-// end lets go of the run. The merge has closed what was open.
+// end releases the run. The merge has already closed what was open.
 func (r *runCursor) end() { r.reader, r.run = nil, nil }
 
-// Len is the number of tables.
+// Len returns the number of tables.
 func (r *runCursor) Len() int { return r.to - r.from }
 
-// Find is the first table that does not end before user.
+// Find returns the index of the first table that does not end before user.
 func (r *runCursor) Find(user []byte) int {
 	return min(max(r.run.Search(user), r.from), r.to) - r.from
 }
 
-// Bounds are those of a table.
+// Bounds returns the bounds of a table.
 func (r *runCursor) Bounds(i int) merge.Bounds {
 	return compaction.Bounds(r.run.Tables[r.from+i].Meta)
 }
 
-// Open is a cursor over a table, always the same one; over nothing if the table's prefix filter says that it would come to none
-// of the table's keys. What range tombstones of the table say is asked of Stretch.
+// Open returns a cursor over a table, always the same one. If the prefix filter excludes all keys within the cursor's
+// bounds, it returns an empty cursor. The range tombstones of the table are not part of either: see Stretch.
 func (r *runCursor) Open(i int) (merge.Source, error) {
 	t := r.run.Tables[r.from+i]
 	if r.prefix.asking {
@@ -81,12 +82,12 @@ func (r *runCursor) Open(i int) (merge.Source, error) {
 	return &r.table, nil
 }
 
-// Stretch is keys [lo, hi) around key for all of which Covering at seq is newest. A table whose tombstones are not known
-// yet is loaded; if that fails err says so, and the answer is not to be used.
+// Stretch returns keys [lo, hi) around key for which newest is the result of Covering at seq. It loads a table whose
+// tombstones are not in memory. If that fails, r.err is set and the result must not be used.
 func (r *runCursor) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq) {
 	i := r.run.Search(key)
 	if i > 0 {
-		lo = r.run.Tables[i-1].Meta.Upper() // no tombstone is over that key itself, if it is in the table before
+		lo = r.run.Tables[i-1].Meta.Upper() // if the table includes that key, none of its tombstones covers it
 	}
 	if i == len(r.run.Tables) {
 		return lo, nil, 0
@@ -116,7 +117,7 @@ func (r *runCursor) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ike
 	return from, to, newest
 }
 
-// Covering is the newest tombstone over key at or below seq.
+// Covering returns the sequence of the newest tombstone over key at or below seq, or 0.
 func (r *runCursor) Covering(key []byte, seq ikey.Seq) ikey.Seq {
 	_, _, newest := r.Stretch(key, seq)
 	return newest

@@ -6,29 +6,30 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// Searches are counted where they happen, exactly, by the table. Filters that say no must cost nothing but the question, so
-// their tables are counted by a sample of the lookups: after one in 64, filters are asked once more, and each that says no stands
-// for 64. Of N answers no the estimate has a standard deviation of √(63·N): the number of samples among them is binomial.
+// Searches are counted exactly, by the table that is searched. A negative answer of a filter must cost nothing but
+// the query, so negatives are counted by a sample: after one lookup in 64, its filters are queried once more, and
+// each negative counts as 64. For N negatives, the estimate has a standard deviation of √(63·N): the number of
+// sampled ones is binomial.
 const samplingBits = 6
 
-// sampled tells whether a lookup is one of the sample, by its place in the order in which its counter counted. Lookups that
-// come round with any period must not be in it more often than others, so it is not simply each 64th; multiples of an
-// irrational number would do for one goroutine, but not for lookups that come in turns from many. The place is hashed.
+// sampled reports whether a lookup is in the sample, given its number in its counter. Lookups that repeat with any
+// period must not be sampled more often than others, so it does not choose every 64th. Multiples of an irrational
+// number would work for one goroutine, but not for lookups from many in turn. It hashes the number.
 func (r *Reader) sampled(place uint64) bool { return r.firstSampled(place) == 0 }
 
-// firstSampled returns which lookup of a group is the first in the sample, by the group's place. Further ones follow in
-// steps of sampleOf.
+// firstSampled returns the index of the first sampled lookup of a group, given the group's number. Further ones
+// follow in steps of sampleOf.
 func (r *Reader) firstSampled(place uint64) uint64 {
 	place *= 0x9e3779b97f4a7c15
 	place ^= place >> 32
 	return place * 0xd6e8feb86659fd93 >> (64 - r.SamplingBits)
 }
 
-// sampleOf is how many lookups one of the sample stands for.
+// sampleOf returns the number of lookups that one sampled lookup counts for.
 func (r *Reader) sampleOf() uint64 { return 1 << r.SamplingBits }
 
-// sample counts the negatives of a lookup that has ended, as of the state that is now the current one. Inlined it would make
-// every lookup slower by a nanosecond.
+// sample counts the negatives of a lookup that has ended, using the current state. If it were inlined, every lookup
+// would take a nanosecond longer.
 //
 //go:noinline
 func (r *Reader) sample(key []byte, at ikey.Seq) {
@@ -37,8 +38,8 @@ func (r *Reader) sample(key []byte, at ikey.Seq) {
 	}
 }
 
-// countNegatives asks the filters that a lookup of key has asked, and counts n for each that says no. Filters that were loaded
-// or dropped since may answer otherwise than they did.
+// countNegatives queries the filters that a lookup of key has queried, and counts n for each negative. Filters that
+// were loaded or dropped since then may answer differently.
 func countNegatives(s *tree.State, key []byte, h bloomblock.SeededHash, seq ikey.Seq, n uint64) {
 	if _, _, decided := inMemory(s, key, h.Mixed, seq); decided {
 		return

@@ -6,10 +6,11 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// ApproximateSize is how many bytes the tables take on the disk for the keys from lo on and before hi: lo is inclusive, hi
-// exclusive, nil is infinite. It counts deleted and overwritten versions that compaction has not removed yet, and nothing
-// that is only in memory. Of a table at the edge of the range it counts the blocks that the index puts inside; it reads no
-// block, but may read an index. An inverted range is 0. Errors are tree.ErrClosed and those of reading an index.
+// ApproximateSize returns the number of bytes that keys k with lo ≤ k < hi take in tables on the disk; nil bounds are
+// unbounded. It counts deleted and overwritten versions that compaction has not removed yet, and nothing that is only
+// in memory. For a table at the edge of the range, it counts the blocks inside the range according to the index; it
+// reads no block, but may read an index. An inverted range is 0. Errors are tree.ErrClosed and those of reading an
+// index.
 func (rd *Reader) ApproximateSize(lo, hi []byte) (uint64, error) {
 	s, ok := rd.tree.Hold()
 	if !ok {
@@ -39,13 +40,13 @@ func (rd *Reader) ApproximateSize(lo, hi []byte) (uint64, error) {
 	return total, nil
 }
 
-// approximate is the part of a table between lo and hi, one of which is inside its bounds.
+// approximate returns the size of the part of a table between lo and hi, one of which is within its bounds.
 func (r *Reader) approximate(t *tree.Table, lo, hi []byte) (uint64, error) {
 	if err := r.tables.Load(t); err != nil {
 		return 0, err
 	}
 	from, err := t.Reader.ApproximateOffset(lo)
-	if err != nil || hi == nil || t.Meta.EndsBefore(hi) { // to the end, with the filter and the index
+	if err != nil || hi == nil || t.Meta.EndsBefore(hi) { // to the end, including the filter and the index
 		return t.Meta.Size - min(from, t.Meta.Size), err
 	}
 	to, err := t.Reader.ApproximateOffset(hi)

@@ -2,25 +2,25 @@ package read
 
 import "github.com/bloomkv/bloomkv/internal/sstable"
 
-// A Trace is what one lookup touched.
+// A Trace is what one lookup used.
 type Trace struct {
 	Counts
 
-	Tables []TableTrace // that were searched, in that order: newest data first
+	Tables []TableTrace // in the order of the search: newest data first
 }
 
 // A TableTrace is the search of one table.
 type TableTrace struct {
 	Level      int
 	File       string // base name
-	Filtered   bool   // a filter was asked, and said maybe
+	Filtered   bool   // a filter was queried and did not exclude the key
 	Present    bool   // the table holds a version of the key
-	Blocks     uint64 // data blocks touched
-	BlocksRead uint64 // of these, read from the file
-	BytesRead  uint64 // of these reads
+	Blocks     uint64 // data blocks used
+	BlocksRead uint64 // data blocks read from the file
+	BytesRead  uint64 // bytes of these reads
 }
 
-// GetTraced is Get, and returns what it cost, for an absent key too.
+// GetTraced returns the value of key like Get, and the cost of the lookup, even for an absent key.
 func (r *Reader) GetTraced(key []byte) ([]byte, Trace, error) {
 	var t Trace
 	l := lookup{trace: &t}
@@ -40,7 +40,8 @@ func (r *Reader) GetTraced(key []byte) ([]byte, Trace, error) {
 func (t *Trace) add(c *candidate, present bool, before, after sstable.Stats) {
 	t.Tables = append(t.Tables, TableTrace{
 		Level: int(c.table.Level.Load()), File: c.table.File.Name, Filtered: c.probed, Present: present,
-		Blocks: after.Blocks - before.Blocks, BlocksRead: after.FileReads - before.FileReads, BytesRead: after.FileBytes - before.FileBytes,
+		Blocks: after.Blocks - before.Blocks, BlocksRead: after.FileReads - before.FileReads,
+		BytesRead: after.FileBytes - before.FileBytes,
 	})
 }
 
