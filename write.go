@@ -368,6 +368,6 @@ func (db *DB) slowDown(size int64) {
 	began := time.Now()
 	time.Sleep(db.slowDebt)
 	slept := time.Since(began)
-	db.slowDebt = max(-10*time.Millisecond, db.slowDebt-slept) // later delays get shorter by what this one took too long
+	db.slowDebt = max(-10*time.Millisecond, db.slowDebt-slept) // too long a sleep shortens later ones
 	db.slowed(slept)
 }
