@@ -76,7 +76,8 @@ func (f Planner) Plan(fpr float64) (*Plan, error) {
 	return p, nil
 }
 
-// divide divides the share of a level among its runs. It returns how much more they get because filters can't do better.
+// divide divides the share of a level among its runs. It returns how much more they get because filters can't do
+// better.
 func (p *Plan) divide(level int, share float64, runs int) (more float64) {
 	perRun := share / float64(runs)
 	rate := max(perRun, bloomblock.BestRate)

@@ -11,18 +11,18 @@ import (
 // in memory. For a table at the edge of the range, it counts the blocks inside the range according to the index; it
 // reads no block, but may read an index. An inverted range is 0. Errors are tree.ErrClosed and those of reading an
 // index.
-func (rd *Reader) ApproximateSize(lo, hi []byte) (uint64, error) {
-	s, ok := rd.tree.Hold()
+func (r *Reader) ApproximateSize(lo, hi []byte) (uint64, error) {
+	s, ok := r.tree.Hold()
 	if !ok {
 		return 0, tree.ErrClosed
 	}
-	defer rd.tree.Release(s)
+	defer r.tree.Release(s)
 	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return 0, nil
 	}
 	var total uint64
-	for _, r := range s.Runs {
-		for _, t := range r.Tables[r.Search(lo):] {
+	for _, run := range s.Runs {
+		for _, t := range run.Tables[run.Search(lo):] {
 			if hi != nil && bytes.Compare(t.Meta.Smallest, hi) >= 0 {
 				break
 			}
@@ -30,9 +30,9 @@ func (rd *Reader) ApproximateSize(lo, hi []byte) (uint64, error) {
 				total += t.Meta.Size
 				continue
 			}
-			n, err := rd.approximate(t, lo, hi)
+			n, err := r.approximate(t, lo, hi)
 			if err != nil {
-				return 0, rd.failed(err)
+				return 0, r.failed(err)
 			}
 			total += n
 		}

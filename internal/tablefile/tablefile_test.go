@@ -47,6 +47,7 @@ func TestAFileThatWasBeingOpenedWhenItsStoreClosedIsClosedToo(t *testing.T) {
 	}
 	open, opening := pool.Usage()
 	if _, n := files.Count(); n != 0 || closed != 1 || open != 0 || opening != 0 {
-		t.Errorf("%d files stay open, %d were closed; the pool has %d, %d more are being opened", n, closed, open, opening)
+		t.Errorf("%d files stay open, %d were closed; the pool has %d, %d more are being opened",
+			n, closed, open, opening)
 	}
 }

@@ -123,7 +123,7 @@ func TestAFailureIsKeptAndToldOnce(t *testing.T) {
 	if _, ok := tree.Close(); !ok {
 		t.Error("the first Close returns false")
 	}
-	if err := tree.Writable(); err != ErrClosed {
+	if err := tree.Writable(); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v, want ErrClosed", err)
 	}
 	if _, ok := tree.Close(); ok {
