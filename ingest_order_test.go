@@ -21,14 +21,14 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// An ingestRun holds a store, what it must show, and snapshots.
+// An ingestRun holds a store, its expected contents, and snapshots.
 type ingestRun struct {
 	*snapshotRun
 
 	rng *rand.Rand
 }
 
-// ingest brings pairs in, in place of a range or not.
+// ingest ingests pairs, replacing a range if replace is not nil.
 func (r *ingestRun) ingest(ctx context.Context, pairs map[string]string, replace *KeyRange) error {
 	err := r.db.Ingest(ctx, pairsOf(pairs), IngestOptions{Replace: replace})
 	if err == nil {
@@ -40,7 +40,7 @@ func (r *ingestRun) ingest(ctx context.Context, pairs map[string]string, replace
 	return err
 }
 
-// some is keys of the store with new values, on average one in n, and with some that are large.
+// some returns new values for keys of the store, on average for one key in n; a few values are large.
 func (r *ingestRun) some(n int) map[string]string {
 	pairs := map[string]string{}
 	for _, k := range r.keys {
@@ -52,8 +52,8 @@ func (r *ingestRun) some(n int) map[string]string {
 	return pairs
 }
 
-// TestIngestedKeysLieOverOlderAndUnderNewerOnes ingests between writes of all kinds, with snapshots before and after, into
-// memory, tables and what was ingested before, and follows all to the last level and into a store opened again.
+// TestIngestedKeysLieOverOlderAndUnderNewerOnes ingests between writes of all kinds, with snapshots before and after,
+// into memory, over tables and over earlier ingests, and follows the keys to the last level and into a reopened store.
 func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
 	tables := 0
 	for seed := range uint64(atStride(20)) {
@@ -82,7 +82,7 @@ func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
 			case 0:
 				replace = &KeyRange{}
 			case 1, 2:
-				replace = &KeyRange{bound(), bound()} // inverted ones are empty
+				replace = &KeyRange{bound(), bound()} // inverted ranges are empty
 			}
 			must("ingest", r.ingest(t.Context(), r.some(1+r.rng.IntN(30)), replace))
 			for _, run := range r.db.tree.Load().Runs {
@@ -116,7 +116,7 @@ func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
 		must("compact", r.db.Compact(t.Context(), nil, nil))
 		must("compacted", r.agree())
 		if values, _ := r.held(); values != r.needed() {
-			t.Errorf("seed %d: %d values are kept, want %d", seed, values, r.needed())
+			t.Errorf("seed %d: tables hold %d values, want %d", seed, values, r.needed())
 		}
 		for _, s := range r.snaps {
 			must("close", s.snap.Close())
@@ -132,7 +132,8 @@ func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
 		must("compact", r.db.Compact(t.Context(), nil, nil))
 		must("compacted again", r.agree())
 		if values, tombstones := r.held(); values != len(r.now) || tombstones > 0 {
-			t.Errorf("seed %d: %d values and %d tombstones are left, want %d and none", seed, values, tombstones, len(r.now))
+			t.Errorf("seed %d: %d values and %d tombstones are left, want %d and 0", seed, values, tombstones,
+				len(r.now))
 		}
 		must("close", r.db.Close())
 	}
@@ -141,7 +142,7 @@ func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
 	}
 }
 
-// TestWhatAnIngestReplaces tries ranges around the keys that are ingested and those that are there.
+// TestWhatAnIngestReplaces tries ranges around the ingested keys and the stored ones.
 func TestWhatAnIngestReplaces(t *testing.T) {
 	old := map[string]string{"a": "1", "b": "1", "c": "1", "d": "1", "": "1"}
 	r := func(lo, hi string) *KeyRange {
@@ -156,9 +157,9 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name    string
-		in      string // keys
+		in      string // ingested keys
 		replace *KeyRange
-		want    string // old ones that are left
+		want    string // stored keys that remain
 	}{
 		{"keys alone", "bx", nil, " acd"},
 		{"nothing at all", "", nil, " abcd"},
@@ -179,7 +180,7 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 		{"nothing, in an inverted range", "", r("d", "a"), " abcd"},
 	} {
 		for _, where := range []string{"memory", "a table", "the last level", "an ingested table"} {
-			t.Run(tt.name+", of "+where, func(t *testing.T) {
+			t.Run(tt.name+", over "+where, func(t *testing.T) {
 				mem := vfs.NewMem()
 				db, err := Open("db", tiny(mem))
 				if err != nil {
@@ -213,14 +214,16 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 				if err := db.Ingest(t.Context(), pairsOf(in), IngestOptions{Replace: tt.replace}); err != nil {
 					t.Fatal(err)
 				}
-				if strings.HasPrefix(tt.name, "nothing") && where != "memory" && !slices.Equal(lastingFiles(t, mem), files) && tt.replace == nil {
-					t.Errorf("an ingest of nothing left %q, before it %q", lastingFiles(t, mem), files)
+				if strings.HasPrefix(tt.name, "nothing") && where != "memory" &&
+					!slices.Equal(lastingFiles(t, mem), files) && tt.replace == nil {
+					t.Errorf("an empty ingest left files %q, want %q", lastingFiles(t, mem), files)
 				}
 				keys := []string{"", "a", "b", "c", "d", "x", "y"}
 				if err := errors.Join(shows(db, want, keys), shows(snap, old, keys)); err != nil {
 					t.Error(err)
 				}
-				if err := errors.Join(db.Put([]byte("b"), []byte("3")), db.Delete([]byte("x"))); err != nil { // over it
+				if err := errors.Join(db.Put([]byte("b"), []byte("3")),
+					db.Delete([]byte("x"))); err != nil { // written after the ingest
 					t.Fatal(err)
 				}
 				want["b"] = "3"
@@ -233,7 +236,8 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if err := errors.Join(snap.Close(), db.Compact(t.Context(), nil, nil), shows(db, want, keys), db.Close()); err != nil {
+				if err := errors.Join(snap.Close(), db.Compact(t.Context(), nil, nil), shows(db, want, keys),
+					db.Close()); err != nil {
 					t.Fatal(err)
 				}
 			})
@@ -243,7 +247,8 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 
 var errSequence2 = errors.New("the sequence's own")
 
-// TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing has sequences that are wrong at some place, and calls that end.
+// TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing ingests sequences with an error at some position, and cancels
+// contexts.
 func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -251,8 +256,8 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		bad  KV
-		err  error // of the sequence
-		stop int   // the context is cancelled in front of that element (1), or behind it (2)
+		err  error // returned by the sequence
+		stop int   // the context is canceled before that element (1) or after it (2)
 		ctx  context.Context
 		want error
 	}{
@@ -260,7 +265,8 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 		{name: "a smaller key", bad: KV{Key: []byte("key")}, want: ErrOrder},
 		{name: "the empty key", bad: KV{}, want: ErrOrder},
 		{name: "a key too large", bad: KV{Key: make([]byte, MaxKeySize+1)}, want: ErrTooLarge},
-		{name: "a value too large", bad: KV{Key: []byte("kez"), Value: make([]byte, MaxValueSize+1)}, want: ErrTooLarge},
+		{name: "a value too large", bad: KV{Key: []byte("kez"), Value: make([]byte, MaxValueSize+1)},
+			want: ErrTooLarge},
 		{name: "an error", err: errSequence2, want: errSequence2},
 		{name: "an error beside a key", bad: KV{Key: []byte("kez")}, err: errSequence2, want: errSequence2},
 		{name: "the context's end", bad: KV{Key: []byte("kez")}, stop: 1, want: context.Canceled},
@@ -269,9 +275,9 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 	} {
 		for _, at := range []int{0, 1, 2, 700, 3000} {
 			if at == 0 && (errors.Is(tt.want, ErrOrder) || tt.name == "a value too large") {
-				continue // there is nothing before it, or it is the same as at 1 and dear
+				continue // there is no element before it, or the case equals position 1 and is slow
 			}
-			t.Run(fmt.Sprintf("%s at place %d", tt.name, at), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s at position %d", tt.name, at), func(t *testing.T) {
 				mem := vfs.NewMem()
 				db, err := Open("db", tiny(mem))
 				if err != nil {
@@ -314,35 +320,37 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 						cancel()
 					}
 					if yield(bad, tt.err) && tt.stop != 2 && tt.ctx == nil {
-						t.Error("the sequence was asked for more")
+						t.Error("the sequence was read past its error")
 					}
 					if tt.stop == 2 {
 						cancel()
 					}
 				}, IngestOptions{Replace: replace})
 				if !errors.Is(err, tt.want) || !ended && tt.ctx == nil {
-					t.Errorf("%v, the sequence ended: %v, want %v", err, ended, tt.want)
+					t.Errorf("%v, sequence ended %v, want %v", err, ended, tt.want)
 				}
-				if tt.err != nil && err != tt.err { //nolint:errorlint // it is returned as it is
-					t.Errorf("%v, want the sequence's error as it is", err)
+				if tt.err != nil && err != tt.err { // it must be returned unwrapped
+					t.Errorf("%v, want the sequence's own error, unwrapped", err)
 				}
 				if after := lastingFiles(t, mem); !slices.Equal(after, files) {
-					t.Errorf("left %q, before it %q", after, files)
+					t.Errorf("left files %q, want %q", after, files)
 				}
 				if err := shows(db, want, []string{"key00000", "key00001", "z"}); err != nil {
 					t.Error(err)
 				}
 				if after := db.tree.Load().Version.String(); after != before || logged(db) != writes {
-					t.Errorf("the store has changed:\n%v\nbefore it\n%v", after, before)
+					t.Errorf("the store has changed:\n%v\nwant\n%v", after, before)
 				}
-				if err := db.Ingest(t.Context(), pairsOf(map[string]string{"z": "new"}), IngestOptions{}); err != nil { // and it goes on
+				if err := db.Ingest(t.Context(), pairsOf(map[string]string{"z": "new"}),
+					IngestOptions{}); err != nil { // and it still works
 					t.Fatal(err)
 				}
 				want["z"] = "new"
 				if err := errors.Join(shows(db, want, []string{"z"}), db.Close()); err != nil {
 					t.Error(err)
 				}
-				if err := db.Ingest(t.Context(), pairsOf(want), IngestOptions{}); err != ErrClosed { //nolint:errorlint // bare
+				if err := db.Ingest(t.Context(), pairsOf(want),
+					IngestOptions{}); err != ErrClosed { //nolint:errorlint // bare
 					t.Errorf("after Close: %v", err)
 				}
 				orphans(t, mem)
@@ -351,7 +359,7 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 	}
 }
 
-// lastingFiles is the names in a store's directory, but for logs, which go in the background.
+// lastingFiles returns the names of the files in a store's directory except logs, which are removed in the background.
 func lastingFiles(t *testing.T, fsys vfs.FS) (names []string) {
 	t.Helper()
 	all, err := fsys.List("db")
@@ -367,7 +375,7 @@ func lastingFiles(t *testing.T, fsys vfs.FS) (names []string) {
 	return names
 }
 
-// orphans fails the test if there are tables in a closed store's directory that its manifest does not name.
+// orphans fails the test if a closed store's directory has tables that its manifest does not name.
 func orphans(t *testing.T, fsys vfs.FS) {
 	t.Helper()
 	left, err := orphansOf(fsys)
@@ -379,7 +387,7 @@ func orphans(t *testing.T, fsys vfs.FS) {
 	}
 }
 
-// orphansOf is the tables and logs in a directory that the manifest does not need, seen by opening to read only.
+// orphansOf returns the tables and logs in a directory that the manifest does not need, found by opening it read-only.
 func orphansOf(fsys vfs.FS) (left []string, err error) {
 	o := tiny(fsys)
 	o.ReadOnly = true
@@ -401,7 +409,8 @@ func orphansOf(fsys vfs.FS) (left []string, err error) {
 	return left, err
 }
 
-// TestIngestOfOddSequences takes a store's own scan, one that panics, and one that uses the store it is ingested into.
+// TestIngestOfOddSequences ingests a store's own scan, a sequence that panics, and one that uses the store during the
+// ingest.
 func TestIngestOfOddSequences(t *testing.T) {
 	mem := vfs.NewMem()
 	db, err := Open("db", tiny(mem))
@@ -418,22 +427,23 @@ func TestIngestOfOddSequences(t *testing.T) {
 	}
 	keys := []string{"key000", "key499", "absent"}
 	if err := db.Ingest(t.Context(), db.Scan(IterOptions{}), IngestOptions{Replace: &KeyRange{}}); err != nil {
-		t.Fatalf("of its own scan: %v", err)
+		t.Fatalf("ingest of its own scan: %v", err)
 	}
 	if err := shows(db, want, keys); err != nil {
-		t.Errorf("of its own scan: %v", err)
+		t.Errorf("after an ingest of its own scan: %v", err)
 	}
 	if err := db.Ingest(t.Context(), func(yield func(KV, error) bool) {
 		for kv, err := range db.Scan(IterOptions{Prefix: []byte("key0")}) {
 			if !yield(KV{append([]byte("z"), kv.Key...), kv.Value}, err) {
 				return
 			}
-			if err := errors.Join(db.Put([]byte("counter"), kv.Key), db.Flush(t.Context())); err != nil && string(kv.Key) > "key090" {
+			if err := errors.Join(db.Put([]byte("counter"), kv.Key), db.Flush(t.Context())); err != nil &&
+				string(kv.Key) > "key090" {
 				t.Error(err)
 			}
 		}
 	}, IngestOptions{}); err != nil {
-		t.Fatalf("of a sequence that writes: %v", err)
+		t.Fatalf("ingest of a sequence that writes: %v", err)
 	}
 	want["counter"] = "key099"
 	for i := range 100 {
@@ -441,7 +451,7 @@ func TestIngestOfOddSequences(t *testing.T) {
 		want["z"+k] = want[k]
 	}
 	if err := shows(db, want, keys); err != nil {
-		t.Errorf("of a sequence that writes: %v", err)
+		t.Errorf("after an ingest of a sequence that writes: %v", err)
 	}
 	settle(t, db)
 
@@ -459,7 +469,7 @@ func TestIngestOfOddSequences(t *testing.T) {
 		}, IngestOptions{})
 	}()
 	if err := shows(db, want, keys); err != nil {
-		t.Errorf("of a sequence that panics: %v", err)
+		t.Errorf("after an ingest of a sequence that panics: %v", err)
 	}
 	within(t, 20*time.Second, "Close after a sequence panicked", func() {
 		if err := db.Close(); err != nil {
@@ -476,7 +486,7 @@ func TestIngestOfOddSequences(t *testing.T) {
 	asked := false
 	var odd iter.Seq2[KV, error] = func(func(KV, error) bool) { asked = true }
 	if err := db.Ingest(t.Context(), odd, IngestOptions{}); !errors.Is(err, ErrReadOnly) || asked {
-		t.Errorf("read only: %v, asked for elements: %v", err, asked)
+		t.Errorf("read-only: %v, sequence was read: %v", err, asked)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -486,8 +496,8 @@ func TestIngestOfOddSequences(t *testing.T) {
 	}
 }
 
-// TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce has iterators leave word that nothing lives in a stretch, and then ingests
-// into it.
+// TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce has iterators record a range of dead keys, and then ingests into
+// it.
 func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
 	db, err := Open("db", tiny(vfs.NewMem()))
 	if err != nil {
@@ -503,18 +513,18 @@ func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
 		keys = append(keys, key(i))
 	}
 	for round := range 10 {
-		for i := range 3 * deadkeys.Worth { // again: compaction drops them
+		for i := range 3 * deadkeys.Worth { // repeatedly, because compaction drops them
 			if err := db.Delete([]byte(key(i))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for _, k := range []string{"a", "z"} { // what iterators say is heard once a write was noted
+		for _, k := range []string{"a", "z"} { // what iterators record takes effect after a write was counted
 			if err := errors.Join(db.Put([]byte(k), nil), shows(db, want, keys)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if db.read.DeadKeys.Len() == 0 {
-			t.Fatalf("round %d: no word of the dead keys: the test tests nothing", round)
+			t.Fatalf("round %d: the dead keys were not recorded: the test tests nothing", round)
 		}
 		k := key(deadkeys.Worth/2 + round*deadkeys.Worth/5)
 		want[k] = "in"

@@ -31,8 +31,8 @@ func tableFilesIn(t *testing.T, fsys vfs.FS, dir string) (n int) {
 	return n
 }
 
-// TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing fails one operation on files after the other: the ingest is
-// there as a whole or not at all, now and after reopening, and no file is left of one that failed.
+// TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing makes each file operation fail in turn: the ingest is
+// visible as a whole or not at all, now and after reopening, and a failed one leaves no file.
 func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) {
 	pairs := map[string]string{}
 	for i := range 120 {
@@ -50,7 +50,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 			return nil
 		})
 		o := tiny(fsys)
-		o.Compression = NoCompression // several tables
+		o.Compression = NoCompression // so that there are several tables
 		db, err := Open("db", o)
 		if err != nil {
 			t.Fatal(err)
@@ -66,7 +66,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 		if err := db.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		atRest(t, db) // what fails below is the ingest's
+		atRest(t, db) // so that only operations of the ingest fail below
 		tables := tableFilesIn(t, mem, "db")
 		after := maps.Clone(before)
 		maps.DeleteFunc(after, func(k, _ string) bool { return k >= "key1" && k < "key2" })
@@ -87,7 +87,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 		if d := diff(got, want); readErr != nil || d != "" {
 			t.Fatalf("operation %d, %v: %v, %s", fail, err, readErr, d)
 		}
-		uncertain := errors.Is(err, ErrReadOnly) // the manifest may name the tables, or not
+		uncertain := errors.Is(err, ErrReadOnly) // the manifest may name the tables or not
 		if n := tableFilesIn(t, mem, "db"); err != nil && !uncertain && n != tables {
 			t.Fatalf("operation %d, %v: %d tables, want %d", fail, err, n, tables)
 		}
@@ -107,14 +107,14 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 		}
 		if done {
 			if fail < 10 {
-				t.Errorf("only %d operations: the test tests little", fail)
+				t.Errorf("only %d operations failed: the test tests little", fail)
 			}
 			return
 		}
 	}
 }
 
-// TestAnIngestThatIsRefusedLeavesNothing hands in what must not be stored.
+// TestAnIngestThatIsRefusedLeavesNothing ingests keys and values that must be refused.
 func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 	mem := vfs.NewMem()
 	db, err := Open("db", tiny(mem))
@@ -146,7 +146,8 @@ func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 		{"a key before the last", t.Context(), many(KV{Key: []byte("a00001")}, nil), ErrOrder},
 		{"the last key again", t.Context(), many(KV{Key: []byte("a00399")}, nil), ErrOrder},
 		{"the empty key at the end", t.Context(), many(KV{}, nil), ErrOrder},
-		{"a key that is too large", t.Context(), many(KV{Key: []byte("b" + strings.Repeat("b", MaxKeySize))}, nil), ErrTooLarge},
+		{"a key that is too large", t.Context(), many(KV{Key: []byte("b" + strings.Repeat("b", MaxKeySize))}, nil),
+			ErrTooLarge},
 		{"an error of the source", t.Context(), many(KV{}, source), source},
 		{"a context that has ended", cancelled, many(KV{Key: []byte("b")}, nil), context.Canceled},
 	} {
@@ -157,27 +158,28 @@ func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 			t.Errorf("%s: %d tables are left", tt.name, n)
 		}
 		if got, err := contents(db); err != nil || diff(got, map[string]string{"k": "v"}) != "" {
-			t.Errorf("%s: %v, %v", tt.name, got, err)
+			t.Errorf("%s: got %v, %v", tt.name, got, err)
 		}
 	}
 	if err := db.Ingest(t.Context(), pairsOf(nil), IngestOptions{}); err != nil {
-		t.Errorf("nothing: %v", err)
+		t.Errorf("ingest of nothing: %v", err)
 	}
 	if err := db.Ingest(t.Context(), pairsOf(nil), IngestOptions{Replace: &KeyRange{}}); err != nil {
-		t.Errorf("nothing in place of everything: %v", err)
+		t.Errorf("replacing everything by nothing: %v", err)
 	}
 	if got, err := contents(db); err != nil || len(got) > 0 {
-		t.Errorf("everything was replaced by nothing: %v, %v", got, err)
+		t.Errorf("after replacing everything by nothing: got %v, %v", got, err)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Ingest(t.Context(), pairsOf(nil), IngestOptions{}); err != ErrClosed { //nolint:errorlint // it is returned bare
+	if err := db.Ingest(t.Context(), pairsOf(nil),
+		IngestOptions{}); err != ErrClosed { //nolint:errorlint // it is returned bare
 		t.Errorf("after Close: %v", err)
 	}
 }
 
-// TestAnIngestIsSeenWholeOrNotAtAll has readers of every kind beside ingests that write one number under all keys.
+// TestAnIngestIsSeenWholeOrNotAtAll runs readers of every kind during ingests that write one number under all keys.
 func TestAnIngestIsSeenWholeOrNotAtAll(t *testing.T) {
 	db, err := Open("db", tiny(vfs.NewMem()))
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestIteratorsThatEndLeaveNothingToOthers ends iterators beside each other: what one has learned is read before its cursor
-// may be another's. The race detector is the judge.
+// TestIteratorsThatEndLeaveNothingToOthers closes iterators concurrently: an iterator must read what it recorded before
+// another one may reuse its cursor. It is a test for the race detector.
 func TestIteratorsThatEndLeaveNothingToOthers(t *testing.T) {
 	db, err := Open("db", tiny(vfs.NewMem()))
 	if err != nil {
@@ -33,7 +33,7 @@ func TestIteratorsThatEndLeaveNothingToOthers(t *testing.T) {
 	readers.Wait()
 }
 
-// TestTheEmptyKeyIsNotNil tells it from the key of an iterator that stands at none.
+// TestTheEmptyKeyIsNotNil checks that Key distinguishes the empty key from no key.
 func TestTheEmptyKeyIsNotNil(t *testing.T) {
 	db, err := Open("db", &Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -66,7 +66,8 @@ func TestTheEmptyKeyIsNotNil(t *testing.T) {
 	}
 }
 
-// TestAnEmptyValueIsNeverNil holds iterators to what Get promises, whatever their cursors have seen before.
+// TestAnEmptyValueIsNeverNil checks that Value keeps the promise of Get, whatever values the iterator's cursor has read
+// before.
 func TestAnEmptyValueIsNeverNil(t *testing.T) {
 	db, err := Open("db", &Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -81,7 +82,7 @@ func TestAnEmptyValueIsNeverNil(t *testing.T) {
 	for round := range 2 {
 		for range 4 {
 			it := db.Iter(IterOptions{})
-			it.Last() // the large one grows a buffer that is not kept
+			it.Last() // the large value grows a buffer that is not reused
 			it.Close()
 			it = db.Iter(IterOptions{Upper: []byte("large")})
 			if !it.Last() || it.Value() == nil {

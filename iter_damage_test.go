@@ -18,12 +18,12 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A brittleStore has several runs of many blocks, with tombstones of both kinds, and what it holds.
+// A brittleStore has several runs of many blocks with tombstones of both kinds, and the expected contents.
 type brittleStore struct {
 	mem  *vfs.Mem
 	o    *Options
 	want map[string]string
-	keys []string // of want
+	keys []string // the keys of want
 }
 
 func newBrittleStore(t *testing.T) *brittleStore {
@@ -48,7 +48,8 @@ func newBrittleStore(t *testing.T) *brittleStore {
 			}
 		}
 		if layer > 0 {
-			w = append(w, modelOp{key: key(60 * layer), ranged: true, end: []byte(key(60*layer + 15))}, modelOp{key: key(60*layer + 7), value: "back"})
+			w = append(w, modelOp{key: key(60 * layer), ranged: true, end: []byte(key(60*layer + 15))},
+				modelOp{key: key(60*layer + 7), value: "back"})
 		}
 		if err := errors.Join(db.Apply(w.batch(), NoSync), db.Flush(t.Context())); err != nil {
 			t.Fatal(err)
@@ -71,7 +72,8 @@ func newBrittleStore(t *testing.T) *brittleStore {
 	return s
 }
 
-// goes moves an iterator from one end to the other, and returns how many keys it came over. They must be the right ones.
+// goes moves an iterator from one end to the other, and returns the number of keys it visited. They must be the right
+// ones.
 func (s *brittleStore) goes(it *Iterator, back bool) (n int, err error) {
 	first, next := it.First, it.Next
 	if back {
@@ -83,14 +85,14 @@ func (s *brittleStore) goes(it *Iterator, back bool) (n int, err error) {
 			at = len(s.keys) - 1 - n
 		}
 		if n == len(s.keys) || string(it.Key()) != s.keys[at] || string(it.Value()) != s.want[s.keys[at]] {
-			return n, fmt.Errorf("key %d of %d, backward %v: %q = %.40q", n, len(s.keys), back, it.Key(), it.Value())
+			return n, fmt.Errorf("at key %d of %d, backward %v: %q = %.40q", n, len(s.keys), back, it.Key(), it.Value())
 		}
 		n++
 	}
 	return n, nil
 }
 
-// stops holds an iterator that an error has stopped to its promises.
+// stops checks the promises of an iterator that was stopped by an error.
 func stops(it *Iterator, cause error) error {
 	err := it.Err()
 	if !errors.Is(err, cause) {
@@ -98,13 +100,13 @@ func stops(it *Iterator, cause error) error {
 	}
 	for range 2 {
 		if it.Next() || it.Prev() || it.Valid() || it.Key() != nil || it.Value() != nil || !errors.Is(it.Err(), cause) {
-			return fmt.Errorf("it went on to %q, %v, %w", it.Key(), it.Valid(), it.Err())
+			return fmt.Errorf("it moved on to %q, valid %v, %w", it.Key(), it.Valid(), it.Err())
 		}
 	}
 	return nil
 }
 
-// seeks looks for keys all over the store, in an order that comes to every place first in some way, and returns how many were
+// seeks seeks keys all over the store, in an order that reaches every position in several ways, and returns how many it
 // found before an error.
 func (s *brittleStore) seeks(it *Iterator, back bool) (n int, err error) {
 	for i := range 60 {
@@ -119,17 +121,18 @@ func (s *brittleStore) seeks(it *Iterator, back bool) (n int, err error) {
 		}
 		switch inside := at >= 0 && at < len(s.keys); {
 		case it.Err() != nil:
-			return n, nil //nolint:nilerr // the caller asks for it
+			return n, nil // the caller checks it.Err
 		case ok != inside || ok && (string(it.Key()) != s.keys[at] || string(it.Value()) != s.want[s.keys[at]]):
-			return n, fmt.Errorf("seek %s, backward %v: %v at %q, want place %d of %d", k, back, ok, it.Key(), at, len(s.keys))
+			return n, fmt.Errorf("seek %s, backward %v: %v at %q, want position %d of %d", k, back, ok, it.Key(), at,
+				len(s.keys))
 		}
 		n++
 	}
 	return n, nil
 }
 
-// TestAnIteratorStopsAtAReadThatFailsAndSkipsNothing lets one read after the other fail, once or for good, in a store of which
-// nothing is loaded, until an iterator comes to the end of its way.
+// TestAnIteratorStopsAtAReadThatFailsAndSkipsNothing makes one read after the other fail, once or permanently, in a
+// store whose tables are not loaded, until an iterator reaches the end.
 func TestAnIteratorStopsAtAReadThatFailsAndSkipsNothing(t *testing.T) {
 	s := newBrittleStore(t)
 	type way struct {
@@ -150,7 +153,8 @@ func TestAnIteratorStopsAtAReadThatFailsAndSkipsNothing(t *testing.T) {
 				var count, armed atomic.Int64
 				o := *s.o
 				o.FS = vfs.NewHook(s.mem.Kill(), func(op vfs.Op) error {
-					if armed.Load() == 0 || op.Kind != vfs.OpReadAt && op.Kind != vfs.OpOpen || !strings.HasSuffix(op.Name, ".sst") {
+					if armed.Load() == 0 || op.Kind != vfs.OpReadAt && op.Kind != vfs.OpOpen ||
+						!strings.HasSuffix(op.Name, ".sst") {
 						return nil
 					}
 					if i := count.Add(1) - 1; i == n || i > n && !once {
@@ -164,24 +168,27 @@ func TestAnIteratorStopsAtAReadThatFailsAndSkipsNothing(t *testing.T) {
 				it := db.Iter(IterOptions{})
 				got, err := w.move(it, w.back)
 				if err != nil {
-					t.Fatalf("%s, read %d fails: %v", w.name, n, err)
+					t.Fatalf("%s, failing read %d: %v", w.name, n, err)
 				}
 				broken := it.Err() != nil
 				if broken != (count.Load() > n) || !broken && got != w.all {
-					t.Fatalf("%s, read %d of %d fails: the iterator ended after %d of %d keys with %v", w.name, n, count.Load(), got, w.all, it.Err())
+					t.Fatalf("%s, failing read %d of %d: the iterator ended after %d of %d keys with %v", w.name, n,
+						count.Load(), got, w.all, it.Err())
 				}
 				if broken {
 					failed++
 					if err := stops(it, syscall.EIO); err != nil {
-						t.Fatalf("%s, read %d fails: %v", w.name, n, err)
+						t.Fatalf("%s, failing read %d: %v", w.name, n, err)
 					}
-					armed.Store(0) // and all is well again
-					if got, err := s.goes(it, w.back != (n%2 == 0)); err != nil || got != len(s.keys) || it.Err() != nil {
-						t.Fatalf("%s, read %d failed: then %d of %d keys, %v, %v", w.name, n, got, len(s.keys), err, it.Err())
+					armed.Store(0) // reads succeed again
+					if got, err := s.goes(it, w.back != (n%2 == 0)); err != nil || got != len(s.keys) ||
+						it.Err() != nil {
+						t.Fatalf("%s, after failing read %d: %d of %d keys, %v, %v", w.name, n, got, len(s.keys), err,
+							it.Err())
 					}
 				}
 				if err := errors.Join(it.Close(), db.Close()); err != nil {
-					t.Fatalf("%s, read %d fails: close: %v", w.name, n, err)
+					t.Fatalf("%s, failing read %d: close: %v", w.name, n, err)
 				}
 				if !broken {
 					break
@@ -195,8 +202,8 @@ func TestAnIteratorStopsAtAReadThatFailsAndSkipsNothing(t *testing.T) {
 	}
 }
 
-// TestMovesAfterAReadThatFailed goes on after errors with moves in any order: an absolute one tries again, and the others stay
-// where the error was.
+// TestMovesAfterAReadThatFailed moves in any order after errors: an absolute move tries again, and the others stay at
+// the error.
 func TestMovesAfterAReadThatFailed(t *testing.T) {
 	s := newBrittleStore(t)
 	stopped := 0
@@ -247,16 +254,17 @@ func TestMovesAfterAReadThatFailed(t *testing.T) {
 			switch inside := at >= 0 && at < len(s.keys); {
 			case broken && !absolute: // stays broken
 				if err := stops(it, syscall.EIO); err != nil || ok {
-					t.Fatalf("seed %d, step %d: %v, %v", seed, step, ok, err)
+					t.Fatalf("seed %d, step %d: got %v, %v", seed, step, ok, err)
 				}
 			case it.Err() != nil:
 				if err := stops(it, syscall.EIO); err != nil || ok || !failing.Load() {
-					t.Fatalf("seed %d, step %d: %v, failing %v, %v", seed, step, ok, failing.Load(), err)
+					t.Fatalf("seed %d, step %d: got %v, failing %v, %v", seed, step, ok, failing.Load(), err)
 				}
 				broken = true
 				stopped++
 			case ok != inside || ok && (string(it.Key()) != s.keys[at] || string(it.Value()) != s.want[s.keys[at]]):
-				t.Fatalf("seed %d, step %d: %v at %q, want place %d of %d", seed, step, ok, it.Key(), at, len(s.keys))
+				t.Fatalf("seed %d, step %d: %v at %q, want position %d of %d", seed, step, ok, it.Key(), at,
+					len(s.keys))
 			default:
 				broken = false
 			}
@@ -282,7 +290,7 @@ func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := map[string]int{} // bytes of data blocks
+	data := map[string]int{} // sizes of the data blocks
 	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
 		end, err := table.Reader.ApproximateOffset(deadkeys.Beyond)
 		if err != nil {
@@ -312,7 +320,7 @@ func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 			for i, back := range []bool{false, true} {
 				it := db.Iter(IterOptions{})
 				n, err := s.goes(it, back)
-				if err == nil && n == len(s.keys) && it.Err() == nil { // nobody needs what a range tombstone hides
+				if err == nil && n == len(s.keys) && it.Err() == nil { // no one needs keys hidden by a range tombstone
 					hidden = true
 					if err := it.Close(); err != nil {
 						t.Fatal(err)
@@ -323,8 +331,10 @@ func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 					err = stops(it, ErrCorruption)
 				}
 				var damage *CorruptionError
-				if closeErr := it.Close(); err != nil || n == len(s.keys) || !errors.As(closeErr, &damage) || damage.File != name || damage.Offset > int64(at) {
-					t.Fatalf("%s, byte %d, backward %v: after %d of %d keys %v, closed with %v", name, at, back, n, len(s.keys), err, closeErr)
+				if closeErr := it.Close(); err != nil || n == len(s.keys) || !errors.As(closeErr, &damage) ||
+					damage.File != name || damage.Offset > int64(at) {
+					t.Fatalf("%s, byte %d, backward %v: after %d of %d keys %v, closed with %v", name, at, back, n,
+						len(s.keys), err, closeErr)
 				}
 				after[i] = n
 			}
@@ -335,18 +345,19 @@ func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 				}
 				continue
 			}
-			// What lies on the other side is there for who seeks it.
+			// The keys behind the damage can still be reached by seeking.
 			if after[1] > 0 {
 				it, n := db.Iter(IterOptions{}), 0
 				for ok := it.SeekGE([]byte(s.keys[len(s.keys)-after[1]])); ok; ok = it.Next() {
 					n++
 				}
 				if err := it.Close(); n < after[1]-8 || err != nil && !errors.Is(err, ErrCorruption) {
-					t.Errorf("%s, byte %d: %d of %d keys behind it, %v", name, at, n, after[1], err)
+					t.Errorf("%s, byte %d: %d of %d keys after the damage, %v", name, at, n, after[1], err)
 				}
 			}
 			if after[0]+after[1] > len(s.keys) {
-				t.Errorf("%s, byte %d: %d keys forward and %d backward of %d", name, at, after[0], after[1], len(s.keys))
+				t.Errorf("%s, byte %d: %d keys forward and %d backward, of %d", name, at, after[0], after[1],
+					len(s.keys))
 			}
 			blocks++
 			if err := db.Close(); err != nil {
@@ -355,7 +366,7 @@ func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 		}
 	}
 	if blocks < atStride(20) || unread > max(1, blocks/8) {
-		t.Errorf("%d places were read, and %d not: the test tests little", blocks, unread)
+		t.Errorf("%d damaged bytes were read, and %d were not: the test tests little", blocks, unread)
 	}
-	t.Logf("%d places were read, and %d not", blocks, unread)
+	t.Logf("%d damaged bytes were read, and %d were not", blocks, unread)
 }

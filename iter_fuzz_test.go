@@ -14,15 +14,17 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// readersOf is a store with versions of few keys in a memtable and in several runs of several tables, with tombstones of both
-// kinds and what was ingested, and snapshots of several moments. What it must show is in the model.
+// readersOf returns a store with versions of a small number of keys in a memtable and in several runs of several
+// tables, with tombstones of both kinds, ingested keys and snapshots. The model holds the expected contents.
 func readersOf(tb testing.TB, seed uint64) *modelRun {
 	tb.Helper()
 	rng := rand.New(rand.NewPCG(seed, 71))
-	m := &modelRun{next: func(n int) int { return rng.IntN(n) }, fs: vfs.NewMem(), now: map[string]string{}, durable: map[string]string{}}
+	m := &modelRun{next: func(n int) int { return rng.IntN(n) }, fs: vfs.NewMem(), now: map[string]string{},
+		durable: map[string]string{}}
 	m.opts = tiny(m.fs)
 	m.opts.FilterPrefix = modelRules[seed%uint64(len(modelRules))]
-	m.opts.Durability, m.opts.Compression, m.opts.MemtableSize, m.opts.BlockSize = NoSync, NoCompression, 256<<10, 256<<(seed%3)
+	m.opts.Durability, m.opts.Compression, m.opts.MemtableSize, m.opts.BlockSize = NoSync, NoCompression, 256<<10,
+		256<<(seed%3)
 	var err error
 	if m.db, err = Open("db", m.opts); err != nil {
 		tb.Fatal(err)
@@ -45,7 +47,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 				w = modelWrite{{key: string(m.key()), value: strings.Repeat(fmt.Sprint(layer, "."), rng.IntN(300))}}
 			case n < 94:
 				w = modelWrite{deleteOp(m.key())}
-			case n < 99: // a few neighbours
+			case n < 99: // a few adjacent keys
 				k := m.key()
 				end := append([]byte{}, k...)
 				if len(end) > 0 && end[len(end)-1] < 0xf8 {
@@ -80,7 +82,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 			time.Sleep(100 * time.Microsecond)
 		}
 	}
-	// A row of dead keys that iterators have come over: they have left word of it, and a write has come since.
+	// Iterators have visited a row of dead keys: they have recorded it, and a write followed.
 	for i := range 100 {
 		k := fmt.Appendf(nil, "key%03d", 100+i)
 		must("delete", m.wrote(m.db.Delete(k), NoSync, modelWrite{deleteOp(k)}))
@@ -91,13 +93,13 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 		must("write", m.wrote(m.db.Put(k, nil), NoSync, modelWrite{putOp(k, nil)}))
 	}
 	if m.db.read.DeadKeys.Len() == 0 {
-		tb.Fatalf("seed %d: no word of dead keys", seed)
+		tb.Fatalf("seed %d: the dead keys were not recorded", seed)
 	}
 	return m
 }
 
-// FuzzIterators takes bytes as a program that opens iterators on a store and its snapshots, moves them in every order, and
-// closes them: see modelRun.iterate.
+// FuzzIterators interprets bytes as a program that opens iterators on a store and its snapshots, moves them in every
+// order, and closes them: see modelRun.iterate.
 func FuzzIterators(f *testing.F) {
 	var stores []*modelRun
 	f.Cleanup(func() {

@@ -12,7 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// tablesBetween is the tables that share a key with [lo, hi], nil for no bound.
+// tablesBetween returns the tables that share a key with [lo, hi], nil for no bound.
 func tablesBetween(db *DB, lo, hi []byte) map[uint64]bool {
 	between := map[uint64]bool{}
 	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
@@ -23,8 +23,8 @@ func tablesBetween(db *DB, lo, hi []byte) map[uint64]bool {
 	return between
 }
 
-// TestIteratorsOpenATableOnlyWhenTheyComeToIt moves iterators about in stores that are not loaded, and counts which files are
-// opened and read.
+// TestIteratorsOpenATableOnlyWhenTheyComeToIt moves iterators in stores whose tables are not loaded, and checks which
+// files are opened and read.
 func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 	for _, runs := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d runs", runs), func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 			if err := db.Compact(t.Context(), nil, nil); err != nil {
 				t.Fatal(err)
 			}
-			for r := range runs - 1 { // each with some tables of its own
+			for r := range runs - 1 { // each with some tables of its own range
 				for i := r; i < n; i += 10 {
 					if err := db.Put(key(i), bytes.Repeat([]byte{byte(r)}, 100)); err != nil {
 						t.Fatal(err)
@@ -86,11 +86,11 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 				between, touched := tablesBetween(db, lo, hi), files.touched()
 				for number := range touched {
 					if !between[number] {
-						t.Errorf("%s: table %d was touched, which has no key from %q to %q", what, number, lo, hi)
+						t.Errorf("%s: table %d was read, but has no key from %q to %q", what, number, lo, hi)
 					}
 				}
 				if most >= 0 && len(touched) > most || most > 0 && len(touched) == 0 {
-					t.Errorf("%s: %d tables were touched, want at most %d, and some", what, len(touched), most)
+					t.Errorf("%s: %d tables were read, want 1 to %d", what, len(touched), most)
 				}
 			}
 
@@ -110,7 +110,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 			only("closing", nil, nil, 0)
 
 			rng := rand.New(rand.NewPCG(41, 42))
-			ends := map[int]bool{} // keys at the ends of tables, where a step leads to another one
+			ends := map[int]bool{} // keys at the ends of tables, where a step leads to the next table
 			db.tree.Load().EachTable(func(_ int, table *tree.Table) {
 				for _, k := range [][]byte{table.Meta.Smallest, table.Meta.Largest} {
 					var i int
@@ -156,7 +156,8 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 				if !it.SeekLT(key(i)) || string(it.Key()) != string(key(i-1)) {
 					t.Fatalf("seek before %d: %q, %v", i, it.Key(), it.Err())
 				}
-				// Backward a key's oldest version comes first: that there is no newer one the key before tells.
+				// Backward, a key's oldest version comes first: only the preceding key shows that there is no newer
+				// version.
 				only(fmt.Sprintf("seeking < %d", i), key(max(0, i-2)), key(i-1), 2*runs)
 				for range min(4, i-1) {
 					if !it.Prev() {
@@ -176,7 +177,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 					got++
 				}
 				if want := min(20, n-i); got != want || it.Err() != nil {
-					t.Fatalf("%d keys from %d on, want %d; %v", got, i, want, it.Err())
+					t.Fatalf("%d keys from key %d, want %d; %v", got, i, want, it.Err())
 				}
 				only(fmt.Sprintf("20 keys from %d on", i), lo, hi, -1)
 				if err := it.Close(); err != nil {

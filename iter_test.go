@@ -18,16 +18,18 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// walks holds all that an iterator shows, in both directions and from the middle, against a map.
+// walks compares all that an iterator shows, in both directions and from the middle, with a map.
 func walks(it *Iterator, want map[string]string) error {
 	keys := slices.Sorted(maps.Keys(want))
 	at := func(what string, ok bool, i int) error {
 		inside := i >= 0 && i < len(keys)
 		switch {
 		case ok != inside || it.Valid() != inside || it.Err() != nil:
-			return fmt.Errorf("%s, place %d of %d: %v, valid %v, at %q, %w", what, i, len(keys), ok, it.Valid(), it.Key(), it.Err())
+			return fmt.Errorf("%s, position %d of %d: %v, valid %v, at %q, %w", what, i, len(keys), ok, it.Valid(),
+				it.Key(), it.Err())
 		case inside && (string(it.Key()) != keys[i] || string(it.Value()) != want[keys[i]]):
-			return fmt.Errorf("%s, place %d of %d: %q = %.40q, want %q = %.40q", what, i, len(keys), it.Key(), it.Value(), keys[i], want[keys[i]])
+			return fmt.Errorf("%s, position %d of %d: %q = %.40q, want %q = %.40q", what, i, len(keys), it.Key(),
+				it.Value(), keys[i], want[keys[i]])
 		}
 		return nil
 	}
@@ -64,8 +66,8 @@ func walks(it *Iterator, want map[string]string) error {
 	return nil
 }
 
-// TestIteratorsShowTheMomentTheyWereMade has iterators stay open while the store is written to in every way, flushed, compacted
-// and at last closed.
+// TestIteratorsShowTheMomentTheyWereMade keeps iterators open while the store is written to in every way, flushed,
+// compacted and at last closed.
 func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 	mem := vfs.NewMem()
 	o := tiny(mem)
@@ -80,14 +82,14 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 	type kept struct {
 		it   *Iterator
 		want map[string]string
-		at   string // where it was put
+		at   string // its position
 		what string
 	}
 	var open []kept
 	leave := func(what string) {
 		t.Helper()
 		k := kept{it: db.Iter(IterOptions{}), want: maps.Clone(now), what: what}
-		switch len(open) % 3 { // the third has not moved at all
+		switch len(open) % 3 { // the third has not been moved
 		case 0:
 			k.it.SeekGE([]byte(key()))
 		case 1:
@@ -124,7 +126,8 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 			for range 30 {
 				sorted[key()] = fmt.Sprint("ingested ", step)
 			}
-			err = db.Ingest(t.Context(), pairsOf(sorted), IngestOptions{Replace: &KeyRange{[]byte("key20"), []byte("key23")}})
+			err = db.Ingest(t.Context(), pairsOf(sorted), IngestOptions{Replace: &KeyRange{[]byte("key20"),
+				[]byte("key23")}})
 			modelWrite{{key: "key20", ranged: true, end: []byte("key23")}}.apply(now)
 			maps.Copy(now, sorted)
 		case 7:
@@ -138,7 +141,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 	before := bytesOfTables(t, mem)
 	for range 3 {
 		if got, err := contents(db); err != nil || diff(got, now) != "" {
-			t.Fatalf("%v, %s", err, diff(got, now))
+			t.Fatalf("scan: %v, %s", err, diff(got, now))
 		}
 	}
 	for i, k := range open {
@@ -154,7 +157,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 			}
 		}
 	}
-	// What no state needs any more is removed, once the last iterator on it is closed.
+	// Files that no state needs are removed when the last iterator on it is closed.
 	for i, k := range open {
 		if i%4 == 0 && i > 0 {
 			if err := k.it.Close(); err != nil {
@@ -180,7 +183,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 	}
 }
 
-// pairsOf is a map as a sorted sequence, in slices that do not last.
+// pairsOf returns a map as a sorted sequence, in slices that are valid for one step only.
 func pairsOf(m map[string]string) func(yield func(KV, error) bool) {
 	return func(yield func(KV, error) bool) {
 		var k, v []byte
@@ -193,7 +196,7 @@ func pairsOf(m map[string]string) func(yield func(KV, error) bool) {
 	}
 }
 
-// TestAClosedStoreLeavesIteratorsWhereTheyStand closes a store under iterators that stand in every place.
+// TestAClosedStoreLeavesIteratorsWhereTheyStand closes a store under iterators in every position.
 func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
 	db, err := Open("db", tiny(vfs.NewMem()))
 	if err != nil {
@@ -246,30 +249,32 @@ func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
 			value = ""
 		}
 		for name, move := range map[string]func() bool{
-			"nothing": func() bool { return false }, "next": it.Next, "prev": it.Prev, "first": it.First, "last": it.Last,
+			"nothing": func() bool { return false }, "next": it.Next, "prev": it.Prev, "first": it.First,
+			"last":   it.Last,
 			"seek ≥": func() bool { return it.SeekGE(nil) }, "seek <": func() bool { return it.SeekLT([]byte("z")) },
 		} {
 			if move() || string(it.Key()) != key || string(it.Value()) != value {
 				t.Errorf("%s, %s: stands at %q = %q, want %q = %q", what, name, it.Key(), it.Value(), key, value)
 			}
 			if name != "nothing" && (!errors.Is(it.Err(), ErrClosed) || it.Valid()) {
-				t.Errorf("%s, %s: %v, valid %v, want ErrClosed", what, name, it.Err(), it.Valid())
+				t.Errorf("%s, %s: %v, valid %v, want ErrClosed and false", what, name, it.Err(), it.Valid())
 			}
 		}
 		if err := it.Close(); err != ErrClosed { //nolint:errorlint // it is returned bare
 			t.Errorf("%s: close: %v, want ErrClosed", what, err)
 		}
 		if it.Key() != nil || it.Value() != nil || !errors.Is(it.Close(), ErrClosed) {
-			t.Errorf("%s: closed, and at %q = %q", what, it.Key(), it.Value())
+			t.Errorf("%s: closed iterator is at %q = %q", what, it.Key(), it.Value())
 		}
 	}
 	it := db.Iter(IterOptions{})
-	if it == nil || it.First() || it.Last() || it.Next() || it.Prev() || it.Valid() || !errors.Is(it.Err(), ErrClosed) || !errors.Is(it.Close(), ErrClosed) {
+	if it == nil || it.First() || it.Last() || it.Next() || it.Prev() || it.Valid() ||
+		!errors.Is(it.Err(), ErrClosed) || !errors.Is(it.Close(), ErrClosed) {
 		t.Errorf("an iterator of a closed store: %+v", it)
 	}
 }
 
-// A records handler keeps what is logged.
+// A records handler keeps the log records.
 type records struct {
 	mu   sync.Mutex
 	said []string
@@ -291,7 +296,7 @@ func (r *records) Handle(_ context.Context, rec slog.Record) error {
 	return nil
 }
 
-// TestIteratorsLeftOpenAreNamedAtClose asks for the file and line of who made them.
+// TestIteratorsLeftOpenAreNamedAtClose checks that Close logs the file and line that opened each iterator.
 func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 	var log records
 	o := tiny(vfs.NewMem())
@@ -313,18 +318,19 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 	}
 	var want []string
 	opened := func(line int) {
-		want = append(want, fmt.Sprintf("an iterator was left open opened=iter_test.go:%d (bloomkv.TestIteratorsLeftOpenAreNamedAtClose", line))
+		want = append(want, fmt.Sprintf("an iterator was left open opened=iter_test.go:%d "+
+			"(bloomkv.TestIteratorsLeftOpenAreNamedAtClose", line))
 	}
 	left := []*Iterator{db.Iter(IterOptions{})}
 	opened(line() - 1)
 	left = append(left, snap.Iter(IterOptions{KeysOnly: true}))
 	opened(line() - 1)
-	left[1].First() // moving changes nothing
+	left[1].First() // a move must not change the logged line
 	func() {
 		left = append(left, db.Iter(IterOptions{Prefix: []byte("a")}))
 		opened(line() - 1)
 	}()
-	for range 3 { // closed ones are not named, though what they were made of is used again
+	for range 3 { // closed iterators are not named, although their memory is reused
 		if err := errors.Join(db.Iter(IterOptions{}).Close(), snap.Iter(IterOptions{}).Close()); err != nil {
 			t.Error(err)
 		}
@@ -337,7 +343,7 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(53, 54))
 	var more []*Iterator
-	for range 500 { // in any order, they take their places and leave them
+	for range 500 { // iterators are opened and closed in any order
 		if i := rng.IntN(10); i < len(more) {
 			if err := more[i].Close(); err != nil {
 				t.Error(err)
@@ -347,7 +353,7 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 			more = append(more, db.Iter(IterOptions{}))
 		}
 		if n, named := db.read.Cursors(), len(db.read.Leaked()); n != len(left)+len(more) || named != n {
-			t.Fatalf("%d iterators are open and %d are named, want %d", n, named, len(left)+len(more))
+			t.Fatalf("%d iterators are open and %d can be named, want %d", n, named, len(left)+len(more))
 		}
 	}
 	for _, it := range more {
@@ -382,7 +388,7 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 	}
 	for _, it := range left {
 		if it.Next() || !errors.Is(it.Close(), ErrClosed) {
-			t.Errorf("it goes on: %q", it.Key())
+			t.Errorf("it still moves: %q", it.Key())
 		}
 	}
 	if err := snap.Close(); err != nil {
@@ -390,8 +396,8 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 	}
 }
 
-// TestManyIteratorsBesideWritersAndClose moves iterators on several goroutines while others write, flush and compact: an
-// iterator shows what one moment had. Each commit writes the same number under all keys.
+// TestManyIteratorsBesideWritersAndClose moves iterators on several goroutines while others write, flush and compact:
+// an iterator shows one state. Each commit writes the same number under all keys.
 func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 	for round := range atStride(6) {
 		o := tiny(vfs.NewMem())
@@ -460,7 +466,7 @@ func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 					}
 					if !ok {
 						if it.Err() == nil {
-							return fmt.Errorf("key %d is not there", at)
+							return fmt.Errorf("key %d is missing", at)
 						}
 						break
 					}

@@ -19,20 +19,20 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestFiftyKillsOfAWritingProcessLoseNothingAcknowledged also counts how many of them hit while a flush or a compaction ran.
-// After every second one the next process recovers the store by itself, and is killed again.
+// TestFiftyKillsOfAWritingProcessLoseNothingAcknowledged also counts the kills during a flush or a compaction. After
+// every second kill, the next process recovers the store by itself, and is killed again.
 func TestFiftyKillsOfAWritingProcessLoseNothingAcknowledged(t *testing.T) {
 	const seed = 11
 	dir := filepath.Join(t.TempDir(), "db")
 	rng := rand.New(rand.NewPCG(seed, 0))
 	kills, whileBusy := max(4, atStride(50)), 0
 	reports, busyReports := 0, 0
-	want, applied := map[string]string{}, uint64(0) // the state after so many commits
-	var low, high uint64                            // what the store must hold: acknowledged, begun
+	want, applied := map[string]string{}, uint64(0) // want is the state after applied commits
+	var low, high uint64                            // the store must hold at least low and at most high commits
 	holds := func(who string, n uint64) {
 		t.Helper()
 		if n < low || n > high {
-			t.Fatalf("%s finds %d commits, want %d to %d", who, n, low, high)
+			t.Fatalf("%s found %d commits, want %d to %d", who, n, low, high)
 		}
 		low, high = n, n
 	}
@@ -76,7 +76,7 @@ func TestFiftyKillsOfAWritingProcessLoseNothingAcknowledged(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := diff(got, want); d != "" {
-			t.Fatalf("after kill %d, of %d commits: %s", kill, n, d)
+			t.Fatalf("after kill %d and %d commits: %s", kill, n, d)
 		}
 		if err := lookupsAgree(db, want); err != nil {
 			t.Fatal(err)
@@ -88,13 +88,14 @@ func TestFiftyKillsOfAWritingProcessLoseNothingAcknowledged(t *testing.T) {
 	if _, err := Check(t.Context(), dir, tiny(vfs.OS), nil); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d kills, %d of them while a flush or a compaction ran, as one did for %d of %d reports; %d commits", kills, whileBusy, busyReports, reports, applied)
+	t.Logf("%d kills, %d of them while a flush or a compaction ran, as one did for %d of %d reports; %d commits",
+		kills, whileBusy, busyReports, reports, applied)
 	if whileBusy*5 < kills*2 {
 		t.Errorf("%d of %d kills hit while a flush or a compaction ran, want two fifths", whileBusy, kills)
 	}
 }
 
-// killed starts a process, kills it some time after its first report, and returns all that it reported.
+// killed starts a process, kills it some time after its first report, and returns all its reports.
 func killed(t *testing.T, process *exec.Cmd, after time.Duration) (reports []report) {
 	t.Helper()
 	out, err := process.StdoutPipe()
@@ -122,13 +123,13 @@ func killed(t *testing.T, process *exec.Cmd, after time.Duration) (reports []rep
 	case <-first:
 	case <-all:
 	case <-time.After(time.Minute):
-		t.Error("a process says nothing for a minute")
+		t.Error("a process reported nothing for a minute")
 	}
 	time.Sleep(after)
 	if err := process.Process.Kill(); err != nil {
 		t.Error(err)
 	}
-	<-all // what it wrote is in the pipe still
+	<-all // its last reports may still be in the pipe
 	_ = process.Wait()
 	if len(reports) == 0 {
 		t.Fatal("a process ended without a report")
@@ -136,7 +137,8 @@ func killed(t *testing.T, process *exec.Cmd, after time.Duration) (reports []rep
 	return reports
 }
 
-// TestASecondProcessIsRefusedAtOnce as long as the first one lives, also while it is stopped, and no longer.
+// TestASecondProcessIsRefusedAtOnce checks that a store is locked while the first process lives, even stopped, and no
+// longer.
 func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "db")
 	db, err := Open(dir, tiny(vfs.OS))
@@ -144,13 +146,14 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, 20*time.Second, "another process", func() {
-		if out, err := child(t, "open", dir).Output(); err != nil || !strings.HasPrefix(string(out), "locked true") || !strings.Contains(string(out), dir) {
-			t.Errorf("another process: %s, %v, want ErrLocked and the directory", out, err)
+		if out, err := child(t, "open", dir).Output(); err != nil || !strings.HasPrefix(string(out), "locked true") ||
+			!strings.Contains(string(out), dir) {
+			t.Errorf("second process: %s, %v, want ErrLocked and the directory", out, err)
 		}
 	})
 	within(t, 20*time.Second, "another process that would read", func() {
 		if out, err := child(t, "read", dir).Output(); err != nil || !strings.HasPrefix(string(out), "locked true") {
-			t.Errorf("another process that would read: %s, %v, want ErrLocked", out, err)
+			t.Errorf("second process, read-only: %s, %v, want ErrLocked", out, err)
 		}
 	})
 	if err := db.Close(); err != nil {
@@ -163,7 +166,7 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 	}
 	for how, want := range map[string]string{"open": "locked true", "read": "locked false: <nil>"} {
 		if out, err := child(t, how, dir).Output(); err != nil || !strings.HasPrefix(string(out), want) {
-			t.Errorf("%s beside a reader: %s, %v, want %s", how, out, err, want)
+			t.Errorf("%s while a reader has the store open: %s, %v, want %s", how, out, err, want)
 		}
 	}
 	if err := db.Close(); err != nil {
@@ -185,7 +188,7 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 	}
 	within(t, 20*time.Second, "Open beside a stopped process", func() {
 		if _, err := Open(dir, tiny(vfs.OS)); !errors.Is(err, ErrLocked) {
-			t.Errorf("beside a stopped process: %v, want ErrLocked", err)
+			t.Errorf("while the first process is stopped: %v, want ErrLocked", err)
 		}
 	})
 	if err := writer.Process.Kill(); err != nil {
@@ -193,7 +196,7 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 	}
 	_ = writer.Wait()
 	if db, err = Open(dir, tiny(vfs.OS)); err != nil {
-		t.Fatalf("after its death: %v", err)
+		t.Fatalf("after the first process was killed: %v", err)
 	}
 	if err := db.Close(); err != nil {
 		t.Error(err)

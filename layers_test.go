@@ -18,8 +18,8 @@ import (
 
 const modulePath = "github.com/bloomkv/bloomkv"
 
-// A room is a directory with Go files. It may import the rooms it knows: those are on a lower floor, or on its own where
-// the drawing has an arrow, and never above.
+// A room is a directory with Go files. It may import only the rooms that it lists: those on a lower floor, or on its
+// own floor where the drawing has an arrow, never above.
 type room struct {
 	floor int
 	knows []string
@@ -27,17 +27,30 @@ type room struct {
 
 // rooms is the drawing of ARCHITECTURE.md. The root package is ".".
 var rooms = map[string]room{
-	"cmd/bloomkv":   {7, []string{".", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest", "internal/filename", "internal/cli", "internal/inspect", "internal/outfile", "internal/words", "internal/workload", "internal/workload/own"}},
-	"bench":         {7, []string{".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/outfile", "internal/picture", "internal/workload", "internal/workload/own"}},
-	"bench/compare": {7, []string{".", "bloomblock", "bench/machine", "internal/outfile", "internal/workload", "internal/workload/own"}},
-	"examples":      {7, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
+	"cmd/bloomkv": {7, []string{".", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest",
+		"internal/filename", "internal/cli", "internal/inspect", "internal/outfile", "internal/words",
+		"internal/workload", "internal/workload/own"}},
+	"bench": {7, []string{".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/outfile",
+		"internal/picture", "internal/workload", "internal/workload/own"}},
+	"bench/compare": {7, []string{".", "bloomblock", "bench/machine", "internal/outfile", "internal/workload",
+		"internal/workload/own"}},
+	"examples": {7, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
-	".": {6, []string{"internal/read", "internal/deadkeys", "internal/budget", "internal/tree", "internal/filterplan", "internal/tablefile", "internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest", "internal/wal", "internal/sstable", "internal/memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt"}},
+	".": {6, []string{"internal/read", "internal/deadkeys", "internal/budget", "internal/tree", "internal/filterplan",
+		"internal/tablefile", "internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest",
+		"internal/wal", "internal/sstable", "internal/memtable", "bloom", "bloomblock", "vfs", "internal/batch",
+		"internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch",
+		"internal/filename", "internal/corrupt"}},
 
-	"internal/read":   {4, []string{"internal/tree", "internal/compaction", "internal/tablefile", "internal/deadkeys", "internal/sstable", "internal/memtable", "bloomblock", "internal/batch", "internal/merge", "internal/rangedel", "internal/epoch", "internal/ikey", "internal/corrupt"}},
-	"internal/budget": {4, []string{"internal/tree", "internal/filterplan", "internal/tablefile", "internal/manifest", "internal/sstable", "bloomblock", "internal/cache"}},
+	"internal/read": {4, []string{"internal/tree", "internal/compaction", "internal/tablefile", "internal/deadkeys",
+		"internal/sstable", "internal/memtable", "bloomblock", "internal/batch", "internal/merge",
+		"internal/rangedel", "internal/epoch", "internal/ikey", "internal/corrupt"}},
+	"internal/budget": {4, []string{"internal/tree", "internal/filterplan", "internal/tablefile", "internal/manifest",
+		"internal/sstable", "bloomblock", "internal/cache"}},
 
-	"internal/tree": {3, []string{"internal/tablefile", "internal/compaction", "internal/manifest", "internal/sstable", "internal/memtable", "bloomblock", "vfs", "internal/cache", "internal/epoch", "internal/ikey", "internal/filename"}},
+	"internal/tree": {3, []string{"internal/tablefile", "internal/compaction", "internal/manifest",
+		"internal/sstable", "internal/memtable", "bloomblock", "vfs", "internal/cache", "internal/epoch",
+		"internal/ikey", "internal/filename"}},
 
 	"internal/tablefile":  {2, []string{"vfs", "internal/epoch", "internal/filename"}},
 	"internal/filterplan": {2, []string{"internal/manifest", "bloomblock"}},
@@ -45,37 +58,45 @@ var rooms = map[string]room{
 	"sstable":  {2, []string{"internal/sstable", "bloomblock", "internal/ikey", "internal/corrupt"}},
 	"memtable": {2, []string{"internal/memtable", "bloomblock", "internal/ikey"}},
 
-	"internal/compaction": {2, []string{"internal/manifest", "internal/sstable", "bloomblock", "vfs", "internal/merge", "internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt"}},
+	"internal/compaction": {2, []string{"internal/manifest", "internal/sstable", "bloomblock", "vfs",
+		"internal/merge", "internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt"}},
 
-	"internal/recovery": {2, []string{"internal/manifest", "internal/wal", "vfs", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt"}},
+	"internal/recovery": {2, []string{"internal/manifest", "internal/wal", "vfs", "internal/batch", "internal/ikey",
+		"internal/filename", "internal/corrupt"}},
 
-	"internal/salvage": {2, []string{"internal/compaction", "internal/recovery", "internal/manifest", "internal/wal", "internal/sstable", "vfs", "internal/batch", "internal/rangedel", "internal/ikey", "internal/filename"}},
+	"internal/salvage": {2, []string{"internal/compaction", "internal/recovery", "internal/manifest", "internal/wal",
+		"internal/sstable", "vfs", "internal/batch", "internal/rangedel", "internal/ikey", "internal/filename"}},
 
 	"internal/manifest": {1, []string{"internal/wal", "vfs", "internal/ikey", "internal/filename", "internal/corrupt"}},
 	"internal/wal":      {1, []string{"vfs", "internal/corrupt"}},
-	"internal/sstable":  {1, []string{"bloomblock", "internal/cache", "internal/epoch", "internal/merge", "internal/rangedel", "internal/ikey", "internal/corrupt"}},
+	"internal/sstable": {1, []string{"bloomblock", "internal/cache", "internal/epoch", "internal/merge",
+		"internal/rangedel", "internal/ikey", "internal/corrupt"}},
 	"internal/memtable": {1, []string{"bloom", "bloomblock", "internal/merge", "internal/rangedel", "internal/ikey"}},
 	"bloom":             {1, []string{"bloomblock"}},
-	"internal/cli":      {1, []string{"internal/words"}},    // what command-line programs share
-	"internal/outfile":  {1, []string{"internal/filename"}}, // files that a user of a program names
-	"internal/picture":  {1, []string{"internal/outfile"}},  // charts and pages, for programs alone: it measures nothing and knows no store
+	"internal/cli":      {1, []string{"internal/words"}},    // shared by the command-line programs
+	"internal/outfile":  {1, []string{"internal/filename"}}, // output files named by the user of a program
+	"internal/picture":  {1, []string{"internal/outfile"}},
+	// charts and pages, for programs only: it measures nothing and knows no store
 
-	"bloomblock":            {0, nil},
-	"vfs":                   {0, nil},
-	"internal/deadkeys":     {1, []string{"internal/batch", "internal/ikey"}},
-	"internal/merge":        {0, []string{"internal/ikey"}},
-	"internal/batch":        {0, []string{"internal/ikey"}},
-	"internal/rangedel":     {0, []string{"internal/ikey"}},
-	"internal/cache":        {0, []string{"internal/epoch"}},
-	"internal/ikey":         {0, nil},
-	"internal/epoch":        {0, nil},
-	"internal/filename":     {0, nil},
-	"internal/corrupt":      {0, nil},
-	"bench/machine":         {0, nil}, // where figures come from
-	"internal/words":        {0, nil}, // facts as text for people
-	"internal/inspect":      {7, []string{".", "bloomblock", "internal/sstable", "vfs", "internal/recovery", "internal/manifest", "internal/compaction", "internal/wal", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt", "internal/words", "internal/picture"}},
+	"bloomblock":        {0, nil},
+	"vfs":               {0, nil},
+	"internal/deadkeys": {1, []string{"internal/batch", "internal/ikey"}},
+	"internal/merge":    {0, []string{"internal/ikey"}},
+	"internal/batch":    {0, []string{"internal/ikey"}},
+	"internal/rangedel": {0, []string{"internal/ikey"}},
+	"internal/cache":    {0, []string{"internal/epoch"}},
+	"internal/ikey":     {0, nil},
+	"internal/epoch":    {0, nil},
+	"internal/filename": {0, nil},
+	"internal/corrupt":  {0, nil},
+	"bench/machine":     {0, nil}, // a description of the machine
+	"internal/words":    {0, nil}, // facts as readable text
+	"internal/inspect": {7, []string{".", "bloomblock", "internal/sstable", "vfs", "internal/recovery",
+		"internal/manifest", "internal/compaction", "internal/wal", "internal/batch", "internal/ikey",
+		"internal/filename", "internal/corrupt", "internal/words", "internal/picture"}},
 	"internal/workload/own": {7, []string{".", "internal/workload"}}, // the DB as a workload.Store
-	"internal/workload":     {0, nil},                                // keys, choices, phases, figures: it measures any store and knows none
+	"internal/workload":     {0, nil},
+	// keys, choices, phases, figures: it measures any store and knows none
 }
 
 // arrows are the imports between two rooms of one floor.
@@ -95,8 +116,9 @@ var arrows = [][2]string{
 	{"internal/cache", "internal/epoch"},
 }
 
-// doors say where something from outside may come in: a module with its packages, or one package of the standard library.
-// A door is a directory with all below it, or one file. A module without a door is for tests alone.
+// doors lists where imports from outside the module are allowed: for a module with its packages, or for one package of
+// the standard library. A door is a directory with all below it, or one file. A module without a door is for tests
+// only.
 var doors = map[string][]string{
 	"github.com/cespare/xxhash/v2":        {"bloomblock"},
 	"github.com/google/btree":             {"internal/memtable"},
@@ -114,27 +136,29 @@ var doors = map[string][]string{
 	"github.com/dgraph-io/badger/v4":      {"bench/compare"},
 	"go.etcd.io/bbolt":                    {"bench/compare", "examples/bbolt"},
 	"syscall":                             {"vfs", "cmd", "bench", "internal/cli"},
-	"log":                                 {"cmd", "bench", "examples"}, // a library logs through Options.Logger (log/slog) alone
-	"flag":                                {"cmd", "bench", "examples"},
-	"os/exec":                             {"cmd", "bench"},
-	"os/signal":                           {"bench", "examples", "internal/cli"},
-	"io/ioutil":                           {},
+	"log":                                 {"cmd", "bench", "examples"},
+	// a library logs only through Options.Logger (log/slog)
+	"flag":      {"cmd", "bench", "examples"},
+	"os/exec":   {"cmd", "bench"},
+	"os/signal": {"bench", "examples", "internal/cli"},
+	"io/ioutil": {},
 }
 
-// osNames are the parts of package os that touch no file. The rest has its door in vfs.
+// osNames are the names of package os that touch no file. The others may be used only in vfs.
 var osNames = []string{"FileInfo", "FileMode", "ErrNotExist", "ErrExist", "ErrPermission", "ErrClosed"}
 
 // programs are the directories whose packages are not the library: they may open files, print, log and exit.
 var programs = []string{"cmd", "bench", "examples", "internal/cli", "internal/outfile"}
 
-// unsafePlaces look past the type system: at the address of a local, to pick a stripe. Sizes may be asked anywhere.
+// unsafePlaces may use package unsafe beyond sizes: to choose a stripe by the address of a local. Sizes are allowed
+// anywhere.
 var unsafePlaces = []string{"internal/epoch"}
 
-// source is one parsed file that is not a test.
+// source is one parsed file other than a test.
 type source struct {
 	name      string // from the root, with slashes
 	room      string // its directory
-	generator bool   // built by nobody ("//go:build ignore"): it runs by hand and writes a generated file
+	generator bool   // "//go:build ignore": run by hand to write a generated file
 	file      *ast.File
 }
 
@@ -154,7 +178,8 @@ func parseSources(t *testing.T, fset *token.FileSet) []source {
 		}
 		base := d.Name()
 		if d.IsDir() {
-			if name != "." && (base == "testdata" || base == "vendor" || base == "bin" || base[0] == '.' || base[0] == '_') {
+			if name != "." && (base == "testdata" || base == "vendor" || base == "bin" || base[0] == '.' ||
+				base[0] == '_') {
 				return filepath.SkipDir
 			}
 			return nil
@@ -202,28 +227,28 @@ func TestTheDrawingIsADrawing(t *testing.T) {
 			case !ok:
 				t.Errorf("%s knows %s, which is not a room", name, below)
 			case to.floor > r.floor:
-				t.Errorf("%s on floor %d looks up to %s on floor %d", name, r.floor, below, to.floor)
+				t.Errorf("%s on floor %d may not import %s on floor %d above it", name, r.floor, below, to.floor)
 			case to.floor == r.floor && !sideways[[2]string{name, below}]:
-				t.Errorf("%s knows %s beside it, and no arrow says so", name, below)
+				t.Errorf("%s knows %s on the same floor, and there is no arrow", name, below)
 			}
 			delete(sideways, [2]string{name, below})
 		}
 	}
 	for a := range sideways {
-		t.Errorf("the arrow from %s to %s stands for nothing", a[0], a[1])
+		t.Errorf("the arrow from %s to %s is not needed: the room does not list it", a[0], a[1])
 	}
-	// With every import pointing down, only arrows could close a circle.
+	// If every other import points down, only arrows could form a cycle.
 	for _, a := range arrows {
 		for _, b := range arrows {
 			if a[1] == b[0] {
-				t.Errorf("arrows in a chain, which could close a circle: %s, %s, %s", a[0], a[1], b[1])
+				t.Errorf("consecutive arrows could form a cycle: %s, %s, %s", a[0], a[1], b[1])
 			}
 		}
 	}
 	for _, bad := range []string{"common", "base", "util", "types"} {
 		for name := range rooms {
 			if path.Base(name) == bad {
-				t.Errorf("a room called %s has no subject", name)
+				t.Errorf("a room must not be called %s: the name says nothing", name)
 			}
 		}
 	}
@@ -250,18 +275,18 @@ func TestImportsFollowTheDrawing(t *testing.T) {
 				}
 				used[[2]string{s.room, below}] = true
 				if !slices.Contains(r.knows, below) && !(s.generator && below == s.room) {
-					t.Errorf("%s: %s must not know %s", fset.Position(spec.Pos()), s.room, below)
+					t.Errorf("%s: %s must not import %s", fset.Position(spec.Pos()), s.room, below)
 				}
 				continue
 			}
 			if !mayEnter(s, imported) {
-				t.Errorf("%s: %s has no door here", fset.Position(spec.Pos()), imported)
+				t.Errorf("%s: %s must not be imported here", fset.Position(spec.Pos()), imported)
 			}
 		}
 	}
 	for _, a := range arrows {
 		if !used[a] {
-			t.Logf("no import goes along the arrow from %s to %s", a[0], a[1])
+			t.Logf("no import needs the arrow from %s to %s", a[0], a[1])
 		}
 	}
 }
@@ -278,7 +303,7 @@ func mayEnter(s source, imported string) bool {
 		return within(s.name, at...)
 	}
 	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
-		return true // the standard library has no dot in its first element
+		return true // the first element of a standard library path has no dot
 	}
 	for module, at := range doors {
 		if within(imported, module) {
@@ -298,15 +323,16 @@ func TestFilesAreTouchedInVFSOnly(t *testing.T) {
 			switch {
 			case pkg == "os" && !slices.Contains(osNames, sel.Sel.Name):
 				t.Errorf("%s: os.%s outside vfs", fset.Position(sel.Pos()), sel.Sel.Name)
-			case pkg == "path/filepath" && slices.Contains([]string{"Walk", "WalkDir", "Glob", "EvalSymlinks", "Abs"}, sel.Sel.Name):
-				t.Errorf("%s: filepath.%s reads the disk past vfs", fset.Position(sel.Pos()), sel.Sel.Name)
+			case pkg == "path/filepath" && slices.Contains([]string{"Walk", "WalkDir", "Glob", "EvalSymlinks", "Abs"},
+				sel.Sel.Name):
+				t.Errorf("%s: filepath.%s reads the disk without vfs", fset.Position(sel.Pos()), sel.Sel.Name)
 			}
 		})
 	}
 }
 
-// A panic is for broken logic, never for data, and says whose logic: its argument begins with a literal "room: ", or the
-// comment on its line or the line above says "broken logic". panic(err) and the like are refused.
+// A panic is for broken logic, never for data, and names the room that is at fault: its argument begins with a literal
+// "room: ", or the comment on its line or the line above contains "broken logic". panic(err) and the like are refused.
 func TestTheLibraryIsCalm(t *testing.T) {
 	fset := token.NewFileSet()
 	for _, s := range parseSources(t, fset) {
@@ -344,7 +370,7 @@ func TestTheLibraryIsCalm(t *testing.T) {
 				t.Errorf("%s: %s in the library", fset.Position(call.Pos()), fun.Name)
 			case "panic":
 				if !annotated[fset.Position(call.Pos()).Line] && !namesItsRoom(s.file.Name.Name, call) {
-					t.Errorf("%s: a panic that does not say whose logic is broken", fset.Position(call.Pos()))
+					t.Errorf("%s: a panic must name its room or be marked as broken logic", fset.Position(call.Pos()))
 				}
 			}
 			return true
@@ -378,7 +404,7 @@ func eachSelector(f *ast.File, each func(pkg string, sel *ast.SelectorExpr)) {
 	for _, spec := range f.Imports {
 		p, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
-			continue // the parser has refused it before
+			continue // the parser has already refused it
 		}
 		name := path.Base(p)
 		if spec.Name != nil {

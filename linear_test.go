@@ -14,7 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A register is one key of the store to the checker: its state is a value, nil for none.
+// A register is one key of the store, as the checker sees it: its state is a value, or nil.
 type registerOp struct {
 	kind     int // 0 get, 1 put, 2 delete, 3 put if absent, 4 compare and swap, 5 delete of a range, 6 ingest
 	key      int
@@ -30,7 +30,7 @@ var registers = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byKey := map[int][]porcupine.Operation{}
 		for _, op := range history {
-			k := op.Input.(registerOp).key //nolint:errcheck // the history holds nothing else
+			k := op.Input.(registerOp).key // the history holds only registerOps
 			byKey[k] = append(byKey[k], op)
 		}
 		var parts [][]porcupine.Operation
@@ -41,9 +41,9 @@ var registers = porcupine.Model{
 	},
 	Init: func() any { return []byte(nil) },
 	Step: func(state, input, output any) (bool, any) {
-		is := state.([]byte)              //nolint:errcheck // the model has nothing else
-		op := input.(registerOp)          //nolint:errcheck // nor here
-		result := output.(registerResult) //nolint:errcheck // nor here
+		is := state.([]byte)              // the states are slices
+		op := input.(registerOp)          // the history holds only registerOps
+		result := output.(registerResult) // and registerResults
 		same := (is == nil) == (op.old == nil) && bytes.Equal(is, op.old)
 		switch op.kind {
 		case 0:
@@ -61,14 +61,14 @@ var registers = porcupine.Model{
 		}
 	},
 	Equal: func(a, b any) bool {
-		x, y := a.([]byte), b.([]byte) //nolint:errcheck // the model has nothing else
+		x, y := a.([]byte), b.([]byte) // the states are slices
 		return (x == nil) == (y == nil) && bytes.Equal(x, y)
 	},
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v → %+v", input, output) },
 }
 
-// TestConditionalWritesAreLinearizable has eight goroutines use few keys in every way, while the store flushes and compacts,
-// and gives the history to a checker.
+// TestConditionalWritesAreLinearizable has eight goroutines use a small number of keys in every way while the store
+// flushes and compacts, and passes the history to a checker.
 func TestConditionalWritesAreLinearizable(t *testing.T) {
 	for round := range atStride(60) {
 		o := tiny(vfs.NewMem())
@@ -117,7 +117,7 @@ func TestConditionalWritesAreLinearizable(t *testing.T) {
 					call := time.Since(began)
 					switch op.kind {
 					case 0:
-						if result.value, err = db.Get(key); err == ErrNotFound { //nolint:errorlint // it is returned bare
+						if result.value, err = db.Get(key); err == ErrNotFound { //nolint:errorlint // returned bare
 							err = nil
 						}
 						last[op.key] = result.value
@@ -134,7 +134,8 @@ func TestConditionalWritesAreLinearizable(t *testing.T) {
 						err = db.DeleteRange(key, fmt.Appendf(nil, "key%02d\x00", op.key+others))
 					case 6:
 						op.new = fresh
-						err = db.Ingest(t.Context(), pairsOf(map[string]string{string(key): string(fresh)}), IngestOptions{})
+						err = db.Ingest(t.Context(), pairsOf(map[string]string{string(key): string(fresh)}),
+							IngestOptions{})
 					default:
 						op.old, op.new = last[op.key], fresh
 						if rng.IntN(3) == 0 {
@@ -147,7 +148,7 @@ func TestConditionalWritesAreLinearizable(t *testing.T) {
 						return
 					}
 					returned := time.Since(began)
-					for i := range 1 + others { // to each key a range is a call of its own
+					for i := range 1 + others { // a range is a separate call for each key
 						op := op
 						op.key += i
 						histories[w] = append(histories[w], porcupine.Operation{
@@ -168,7 +169,8 @@ func TestConditionalWritesAreLinearizable(t *testing.T) {
 		for _, h := range histories {
 			history = append(history, h...)
 			for _, op := range h {
-				if k := op.Input.(registerOp).kind; (k == 3 || k == 4) && op.Output.(registerResult).done { //nolint:errcheck // nothing else is in it
+				if k := op.Input.(registerOp).kind; (k == 3 || k == 4) &&
+					op.Output.(registerResult).done { //nolint:errcheck // nothing else is in it
 					swaps++
 				}
 			}
