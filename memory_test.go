@@ -11,7 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// memoryKey is 8 bytes; odd numbers are never stored.
+// memoryKey returns a key of 8 bytes; odd numbers are never stored.
 func memoryKey(dst []byte, i uint64) []byte {
 	return binary.BigEndian.AppendUint64(dst[:0], i*0x9e3779b97f4a7c15)
 }
@@ -22,7 +22,8 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 	}
 	const n = 900_000
 	opts := &Options{
-		FS: vfs.NewMem(), Durability: NoSync, MemoryBudget: 8 << 20, MemtableSize: 2 << 20, BlockSize: 256, FilterFPR: 1e-6,
+		FS: vfs.NewMem(), Durability: NoSync, MemoryBudget: 8 << 20, MemtableSize: 2 << 20, BlockSize: 256,
+		FilterFPR: 1e-6,
 		TableSize: 1 << 20,
 	}
 	db, err := Open("db", opts)
@@ -68,22 +69,25 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 				t.Fatalf("%d bytes in memory, the budget is %d: %+v", sum, m.Budget, m)
 			}
 			if m.Filters+m.Indexes != db.pool.Resident() {
-				t.Fatalf("accounted for %d bytes, there are %d", db.pool.Resident(), m.Filters+m.Indexes)
+				t.Fatalf("the pool counts %d bytes, there are %d", db.pool.Resident(), m.Filters+m.Indexes)
 			}
 		}
 	}
 	lookups()
 	m := db.Metrics()
 	if disk := m.Levels[bottom].FilterDisk; uint64(m.Memory.Filters) >= disk || m.Memory.Filters == 0 {
-		t.Errorf("%d of %d filter bytes in memory, want some and not all: the test is to need more than there is", m.Memory.Filters, disk)
+		t.Errorf("%d of %d filter bytes in memory, want some and not all: the test must need more than the budget",
+			m.Memory.Filters, disk)
 	}
 	if m.Levels[bottom].Unfiltered > 0 || m.Levels[bottom].FilterShed == 0 {
-		t.Errorf("%d searches without a filter, %d tables that lack units; want units dropped, and no filter", m.Levels[bottom].Unfiltered, m.Levels[bottom].FilterShed)
+		t.Errorf("%d searches without a filter, %d tables that lack units; want units dropped, and no filter",
+			m.Levels[bottom].Unfiltered, m.Levels[bottom].FilterShed)
 	}
 	if m.FPRPredicted > 2e-4 {
-		t.Errorf("%v wasted reads predicted, want what two of three units give\n%v", m.FPRPredicted, m)
+		t.Errorf("%v wasted reads predicted, want the rate of two of three units\n%v", m.FPRPredicted, m)
 	}
-	t.Logf("predicted %.2g; %d of %d filter bytes in memory, %d of indexes, %d of cache", m.FPRPredicted, m.Memory.Filters, m.Levels[bottom].FilterDisk, m.Memory.Indexes, m.Memory.Cache)
+	t.Logf("predicted %.2g; %d of %d filter bytes in memory, %d index bytes, %d cache bytes", m.FPRPredicted,
+		m.Memory.Filters, m.Levels[bottom].FilterDisk, m.Memory.Indexes, m.Memory.Cache)
 }
 
 func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
@@ -126,7 +130,7 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 	}
 }
 
-// TestAMemtableThatWasWrittenOutIsLeftToTheCollector: no slice of the store may keep a trace of it.
+// TestAMemtableThatWasWrittenOutIsLeftToTheCollector checks that the store does not keep a flushed memtable in memory.
 func TestAMemtableThatWasWrittenOutIsLeftToTheCollector(t *testing.T) {
 	db, err := Open("db", &Options{FS: vfs.NewMem()})
 	if err != nil {

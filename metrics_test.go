@@ -14,7 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// metricNames are what programs read. They only ever become more.
+// metricNames are the names that programs read. Names may be added, but never removed.
 const metricNames = `
 backlog.base backlog.bytes backlog.runs
 bytes_off_plan
@@ -22,20 +22,26 @@ cache.blocks cache.capacity cache.evictions cache.hits cache.inserts cache.misse
 files.max_open files.obsolete files.open files.tables
 fpr_measured fpr_predicted fpr_promised
 levels.bytes levels.deletes levels.entries levels.false_positives levels.filter_bytes levels.filter_bytes_in_memory
-levels.filter_negatives levels.filters_damaged levels.filters_shed levels.fpr_measured levels.fpr_predicted levels.fpr_promised levels.ingested levels.level
-levels.range_deletes levels.runs levels.tables levels.tables_off_plan levels.target levels.true_positives levels.unfiltered
-lookups.absent_wasted lookups.blocks lookups.blocks_read lookups.bytes_read lookups.false_positives lookups.filter_negatives
-lookups.filter_probes lookups.gets lookups.memtable_hits lookups.table_hits lookups.table_searches lookups.tables_in_range
+levels.filter_negatives levels.filters_damaged levels.filters_shed levels.fpr_measured levels.fpr_predicted
+levels.fpr_promised levels.ingested levels.level
+levels.range_deletes levels.runs levels.tables levels.tables_off_plan levels.target levels.true_positives
+levels.unfiltered
+lookups.absent_wasted lookups.blocks lookups.blocks_read lookups.bytes_read lookups.false_positives
+lookups.filter_negatives
+lookups.filter_probes lookups.gets lookups.memtable_hits lookups.table_hits lookups.table_searches
+lookups.tables_in_range
 lookups.tail_bytes lookups.tail_loads lookups.true_positives lookups.wasted_reads
 memory.budget memory.cache memory.filters memory.indexes memory.memtables memory.prefix_filters memory.range_deletes
 prefixes.negatives prefixes.probes prefixes.unasked
 readers.iterators readers.oldest_snapshot_ns readers.snapshots
 resources.cache_spare resources.max_open_files resources.memory.budget resources.memory.cache resources.memory.filters
-resources.memory.indexes resources.memory.memtables resources.memory.prefix_filters resources.memory.range_deletes resources.memtables_reserved
+resources.memory.indexes resources.memory.memtables resources.memory.prefix_filters resources.memory.range_deletes
+resources.memtables_reserved
 resources.open_files resources.over_budget resources.stores
 settled tables_off_plan uptime_ns warm
 writes.compacted_bytes writes.compacted_read writes.compactions writes.flush_bytes writes.flushes writes.groups
-writes.ingest_bytes writes.ingests writes.log_bytes writes.log_syncs writes.moves writes.operations writes.rewritten_bytes
+writes.ingest_bytes writes.ingests writes.log_bytes writes.log_syncs writes.moves writes.operations
+writes.rewritten_bytes
 writes.slowed_by_level0.count writes.slowed_by_level0.duration_ns writes.stopped_by_level0.count
 writes.stopped_by_level0.duration_ns writes.stopped_by_memtable.count writes.stopped_by_memtable.duration_ns
 `
@@ -70,7 +76,7 @@ func TestMetricsKeepTheirNamesInJSON(t *testing.T) {
 	}
 }
 
-// number sets every number in v to what next returns.
+// number sets every number in v to the next result of next.
 func number(v reflect.Value, next func() int64) {
 	for _, f := range v.Fields() {
 		switch f.Kind() {
@@ -93,7 +99,7 @@ func TestSinceTakesTheDifferenceOfCountersOnly(t *testing.T) {
 	before, after := earlier, now
 	d := now.Since(earlier)
 	if !reflect.DeepEqual(earlier, before) || !reflect.DeepEqual(now, after) {
-		t.Error("Since changed what it was given")
+		t.Error("Since changed its operands")
 	}
 	want := now
 	want.Uptime = now.Uptime - earlier.Uptime
@@ -102,17 +108,20 @@ func TestSinceTakesTheDifferenceOfCountersOnly(t *testing.T) {
 		for i := range d.NumField() {
 			name := path + "." + d.Type().Field(i).Name
 			f := d.Field(i)
-			counter := strings.HasPrefix(name, ".Lookups.") || strings.HasPrefix(name, ".Prefixes.") || strings.HasPrefix(name, ".Writes.") || f.Kind() == reflect.Uint64 && strings.HasPrefix(name, ".Cache.")
+			counter := strings.HasPrefix(name, ".Lookups.") || strings.HasPrefix(name, ".Prefixes.") ||
+				strings.HasPrefix(name, ".Writes.") || f.Kind() == reflect.Uint64 && strings.HasPrefix(name, ".Cache.")
 			switch {
 			case f.Kind() == reflect.Struct:
 				fields(f, want.Field(i), now.Field(i), earlier.Field(i), name)
 			case counter && f.Kind() == reflect.Uint64:
 				if f.Uint() != now.Field(i).Uint()-earlier.Field(i).Uint() {
-					t.Errorf("%s: %d, want the difference of %d and %d", name, f.Uint(), now.Field(i).Uint(), earlier.Field(i).Uint())
+					t.Errorf("%s: %d, want the difference of %d and %d", name, f.Uint(), now.Field(i).Uint(),
+						earlier.Field(i).Uint())
 				}
 			case counter:
 				if f.Int() != now.Field(i).Int()-earlier.Field(i).Int() {
-					t.Errorf("%s: %d, want the difference of %d and %d", name, f.Int(), now.Field(i).Int(), earlier.Field(i).Int())
+					t.Errorf("%s: %d, want the difference of %d and %d", name, f.Int(), now.Field(i).Int(),
+						earlier.Field(i).Int())
 				}
 			case !reflect.DeepEqual(f.Interface(), want.Field(i).Interface()):
 				t.Errorf("%s: %v, want %v", name, f, want.Field(i))
@@ -166,24 +175,28 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	m := look()
 	l := m.Lookups
 	if l.Gets != 8*n || l.TableHits != 2*n || l.Absent() != 6*n || l.MemtableHits != 0 {
-		t.Errorf("%d lookups, %d of keys in tables, %d of absent ones; want %d, %d, %d", l.Gets, l.TableHits, l.Absent(), 8*n, 2*n, 6*n)
+		t.Errorf("%d lookups, %d of keys in tables, %d of absent keys; want %d, %d, %d", l.Gets, l.TableHits,
+			l.Absent(), 8*n, 2*n, 6*n)
 	}
 	if m.FilterFPR != 0.05 || m.FPRPredicted <= 0 || m.FPRPredicted > m.FilterFPR {
 		t.Errorf("predicted %v, want at most the %v promised", m.FPRPredicted, m.FilterFPR)
 	}
-	// All keys are in one run, and two of the three absent ones in four lie beyond its range.
+	// All keys are in one run, and two of every three lookups of absent keys are outside its key range.
 	inRange := float64(l.TablesInRange-l.TableHits) / float64(l.Absent())
 	if got, want := l.WastedPerAbsent(), m.FPRPredicted*inRange; math.Abs(got/want-1) > 0.2 {
-		t.Errorf("measured %v a lookup, of which %v were in range: want about %v", got, inRange, want)
+		t.Errorf("measured %v wasted reads per absent key, %v of the lookups in range: want about %v", got, inRange,
+			want)
 	}
 	if l.WastedReads != l.AbsentWasted {
-		t.Errorf("%d wasted reads, %d by lookups of absent keys: in one run they are the same", l.WastedReads, l.AbsentWasted)
+		t.Errorf("%d wasted reads, %d by lookups of absent keys: want the same in one run", l.WastedReads,
+			l.AbsentWasted)
 	}
 	last := m.Levels[bottom]
 	if last.Runs != 1 || math.Abs(last.FPRPredicted-m.FPRPredicted) > 1e-12 || last.FilterShed != 0 {
-		t.Errorf("level %d: %+v, want one run, with all of the prediction %v", bottom, last, m.FPRPredicted)
+		t.Errorf("level %d: %+v, want one run with the whole prediction %v", bottom, last, m.FPRPredicted)
 	}
-	if m.Cache.Hits != l.Blocks-l.BlocksRead || m.Cache.Misses != l.BlocksRead || m.Cache.Used == 0 || m.Cache.Used > m.Cache.Capacity || m.Cache.HitRate() <= 0 {
+	if m.Cache.Hits != l.Blocks-l.BlocksRead || m.Cache.Misses != l.BlocksRead || m.Cache.Used == 0 ||
+		m.Cache.Used > m.Cache.Capacity || m.Cache.HitRate() <= 0 {
 		t.Errorf("cache %+v; %d blocks, %d read", m.Cache, l.Blocks, l.BlocksRead)
 	}
 
@@ -197,7 +210,8 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	m = look()
 	part := float64(shed) / float64(m.Levels[bottom].Tables)
 	if m.Levels[bottom].FilterShed != shed || math.Abs(m.FPRPredicted-part) > 0.1 {
-		t.Errorf("%d of %d filters are shed, and %v predicted, want about %v", m.Levels[bottom].FilterShed, m.Levels[bottom].Tables, m.FPRPredicted, part)
+		t.Errorf("%d of %d filters are shed, %v predicted, want about %v", m.Levels[bottom].FilterShed,
+			m.Levels[bottom].Tables, m.FPRPredicted, part)
 	}
 	if got, want := m.Lookups.WastedPerAbsent(), m.FPRPredicted*inRange; math.Abs(got/want-1) > 0.1 {
 		t.Errorf("measured %v, want about %v", got, want)
@@ -222,14 +236,15 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	}
 	atRest(t, db)
 	m := db.Metrics()
-	if !m.Settled || m.Backlog.Bytes != 0 || m.Backlog.Runs != 0 || m.Backlog.Base < 1 || m.Files.Obsolete != 0 || m.Files.Open == 0 || m.Files.MaxOpen != 500 {
-		t.Errorf("of a tree at rest: settled %v, backlog %+v, files %+v", m.Settled, m.Backlog, m.Files)
+	if !m.Settled || m.Backlog.Bytes != 0 || m.Backlog.Runs != 0 || m.Backlog.Base < 1 || m.Files.Obsolete != 0 ||
+		m.Files.Open == 0 || m.Files.MaxOpen != 500 {
+		t.Errorf("of an idle tree: settled %v, backlog %+v, files %+v", m.Settled, m.Backlog, m.Files)
 	}
 	if m.Readers != (ReaderMetrics{}) || m.Resources.Stores != 1 || m.Resources.OverBudget != 0 || m.Uptime <= 0 {
 		t.Errorf("readers %+v, resources %+v, up %v", m.Readers, m.Resources, m.Uptime)
 	}
 	if y := m.Memory; y.Sum() != y.Memtables+y.Filters+y.Indexes+y.Cache || y != m.Resources.Memory {
-		t.Errorf("memory %+v, of the resources, which are its own, %+v", y, m.Resources.Memory)
+		t.Errorf("memory of the store %+v, of its private resources %+v", y, m.Resources.Memory)
 	}
 
 	snapshot, err := db.Snapshot()
@@ -246,7 +261,8 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	if err := db.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Ingest(t.Context(), func(yield func(KV, error) bool) { yield(KV{[]byte("key01500"), value}, nil) }, IngestOptions{}); err != nil {
+	if err := db.Ingest(t.Context(), func(yield func(KV, error) bool) { yield(KV{[]byte("key01500"), value}, nil) },
+		IngestOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	ingested := 0
@@ -262,15 +278,19 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	for _, l := range m.Levels {
 		rangeDeletes += l.RangeDeletes
 	}
-	if m.Readers.Iterators != 1 || m.Readers.Snapshots != 1 || m.Readers.OldestSnapshot <= 0 || m.Readers.OldestSnapshot > m.Uptime {
+	if m.Readers.Iterators != 1 || m.Readers.Snapshots != 1 || m.Readers.OldestSnapshot <= 0 ||
+		m.Readers.OldestSnapshot > m.Uptime {
 		t.Errorf("readers %+v, want an iterator and a snapshot", m.Readers)
 	}
-	if ingested != 1 || m.Files.Obsolete == 0 || rangeDeletes == 0 || m.Memory.RangeDeletes == 0 || m.Writes.Ingests != 1 || m.Writes.IngestBytes == 0 {
-		t.Errorf("%d ingested tables, %+v, %d range deletes of %d bytes, %d ingests; want one, tables that the iterator keeps, and some",
+	if ingested != 1 || m.Files.Obsolete == 0 || rangeDeletes == 0 || m.Memory.RangeDeletes == 0 ||
+		m.Writes.Ingests != 1 || m.Writes.IngestBytes == 0 {
+		t.Errorf("%d ingested tables, %+v, %d range deletes of %d bytes, %d ingests; "+
+			"want 1, tables kept by the iterator, and some",
 			ingested, m.Files, rangeDeletes, m.Memory.RangeDeletes, m.Writes.Ingests)
 	}
 	page := m.String()
-	for _, want := range []string{"readers: 1 iterators, 1 snapshots", fmt.Sprintf("%d obsolete", m.Files.Obsolete), "write amplification", "promised 0.01 wasted", "stalls: level 0 slowed writes "} {
+	for _, want := range []string{"readers: 1 iterators, 1 snapshots", fmt.Sprintf("%d obsolete", m.Files.Obsolete),
+		"write amplification", "promised 0.01 wasted", "stalls: level 0 slowed writes "} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}
@@ -286,20 +306,21 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 		t.Errorf("readers %+v, files %+v; want none left", m.Readers, m.Files)
 	}
 
-	// A batch larger than all there is has a memtable of its own.
+	// A batch larger than the budget gets a memtable of its own.
 	var b Batch
 	b.Put([]byte("large"), make([]byte, 9<<20))
 	if err := db.Apply(&b, NoSync); err != nil {
 		t.Fatal(err)
 	}
 	if m = db.Metrics(); m.Resources.OverBudget < 1<<20 || !strings.Contains(m.String(), "over budget: ") {
-		t.Errorf("%d bytes over budget, want a mebibyte at least:\n%v", m.Resources.OverBudget, m)
+		t.Errorf("%d bytes over budget, want at least a mebibyte:\n%v", m.Resources.OverBudget, m)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	after := db.Metrics()
-	if after.Levels != nil || after.Resources.Stores != 0 || after.Memory.Sum() != 0 || after.Writes.Operations != m.Writes.Operations || after.Writes.Flushes <= m.Writes.Flushes {
+	if after.Levels != nil || after.Resources.Stores != 0 || after.Memory.Sum() != 0 ||
+		after.Writes.Operations != m.Writes.Operations || after.Writes.Flushes <= m.Writes.Flushes {
 		t.Errorf("after Close:\n%v", after)
 	}
 }
@@ -314,32 +335,35 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	value := make([]byte, 1000)
-	for i := range 250 { // more than seven memtables, the same keys again and again
+	for i := range 250 { // more than seven memtables, with the same keys each time
 		if err := db.Put(fmt.Appendf(nil, "key%03d", i%50), value); err != nil {
 			t.Fatal(err)
 		}
 	}
 	soon(t, "memtables are written out", func() bool { return db.Metrics().Levels[0].Runs >= triggerRuns+1 })
 	m := db.Metrics()
-	if m.Settled || m.Backlog.Runs != m.Levels[0].Runs-triggerRuns+1 || m.Backlog.Bytes < m.Levels[0].Bytes || m.Backlog.Bytes == 0 {
-		t.Errorf("settled %v, backlog %+v, level 0 %+v; want all of it to be done", m.Settled, m.Backlog, m.Levels[0])
+	if m.Settled || m.Backlog.Runs != m.Levels[0].Runs-triggerRuns+1 || m.Backlog.Bytes < m.Levels[0].Bytes ||
+		m.Backlog.Bytes == 0 {
+		t.Errorf("settled %v, backlog %+v, level 0 %+v; want all of it as backlog", m.Settled, m.Backlog, m.Levels[0])
 	}
-	if page := m.String(); !strings.Contains(page, fmt.Sprintf("compaction: %d bytes to do, %d runs too many", m.Backlog.Bytes, m.Backlog.Runs)) {
-		t.Errorf("the page does not say so:\n%s", page)
+	if page := m.String(); !strings.Contains(page, fmt.Sprintf("compaction: %d bytes to do, %d runs too many",
+		m.Backlog.Bytes, m.Backlog.Runs)) {
+		t.Errorf("the page does not show the backlog:\n%s", page)
 	}
 	reader, err := Open("db", &Options{FS: mem.Kill(), ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if page := reader.Metrics().String(); !strings.Contains(page, " bytes to do, ") {
-		t.Errorf("the page of a reader does not say what there is to do:\n%s", page)
+		t.Errorf("the page of a read-only store does not show the backlog:\n%s", page)
 	}
 	if err := reader.Close(); err != nil {
 		t.Fatal(err)
 	}
 	open()
 	settle(t, db)
-	if m = db.Metrics(); m.Backlog.Bytes != 0 || m.Backlog.Runs != 0 || !strings.Contains(m.String(), "compaction: settled") {
+	if m = db.Metrics(); m.Backlog.Bytes != 0 || m.Backlog.Runs != 0 ||
+		!strings.Contains(m.String(), "compaction: settled") {
 		t.Errorf("backlog %+v after compaction", m.Backlog)
 	}
 	if m.Uptime <= 0 || m.Uptime > time.Hour {
@@ -350,7 +374,7 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 	}
 }
 
-// TestAFlushIsCountedWhenItReturns: who asks right after it finds it in Metrics.
+// TestAFlushIsCountedWhenItReturns checks that Metrics includes a flush as soon as Flush returns.
 func TestAFlushIsCountedWhenItReturns(t *testing.T) {
 	db, err := Open("db", tiny(vfs.NewMem()))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// A reader is what DB and Snapshot have in common.
+// A reader has the methods that DB and Snapshot share.
 type reader interface {
 	Get(key []byte) ([]byte, error)
 	AppendGet(dst, key []byte) ([]byte, error)
@@ -21,7 +21,7 @@ type reader interface {
 
 var errViewed = errors.New("viewed")
 
-// lookup holds every kind of lookup of one key against the map.
+// lookup compares every kind of lookup of one key with the map.
 func (m *modelRun) lookup(db reader, now map[string]string, k []byte) error {
 	want, there := now[string(k)]
 	m.note("get %q", k)
@@ -35,18 +35,20 @@ func (m *modelRun) lookup(db reader, now map[string]string, k []byte) error {
 	})
 	switch {
 	case !there:
-		if !errors.Is(err, ErrNotFound) || got != nil || has || hasErr != nil || !errors.Is(appendErr, ErrNotFound) || string(appended) != "x" || !errors.Is(viewErr, ErrNotFound) {
-			return fmt.Errorf("absent %q: got %q, %w; has %v, %w; appended %q, %w; viewed %w", k, got, err, has, hasErr, appended, appendErr, viewErr)
+		if !errors.Is(err, ErrNotFound) || got != nil || has || hasErr != nil || !errors.Is(appendErr, ErrNotFound) ||
+			string(appended) != "x" || !errors.Is(viewErr, ErrNotFound) {
+			return fmt.Errorf("absent %q: got %q, %w; has %v, %w; appended %q, %w; viewed %w", k, got, err, has,
+				hasErr, appended, appendErr, viewErr)
 		}
-	case err != nil || got == nil || string(got) != want || !has || hasErr != nil || appendErr != nil || string(appended) != "x"+want ||
-		!errors.Is(viewErr, errViewed) || string(viewed) != want:
+	case err != nil || got == nil || string(got) != want || !has || hasErr != nil || appendErr != nil ||
+		string(appended) != "x"+want || !errors.Is(viewErr, errViewed) || string(viewed) != want:
 		return fmt.Errorf("present %q: got %q, %w; has %v, %w; appended %q, %w; viewed %q, %w; want %q",
 			k, got, err, has, hasErr, appended, appendErr, viewed, viewErr, want)
 	}
 	return nil
 }
 
-// lookups asks for many keys, in every other way.
+// lookups looks up many keys in every other way.
 func (m *modelRun) lookups() error {
 	var keys [][]byte
 	for range m.next(70) {
@@ -68,23 +70,24 @@ func (m *modelRun) lookups() error {
 	for _, k := range keys {
 		want, there := m.now[string(k)]
 		if there && !m.db.MayContain(k) {
-			return fmt.Errorf("%q is there, but MayContain says no", k)
+			return fmt.Errorf("%q is stored, but MayContain returned false", k)
 		}
 		v, trace, err := m.db.GetTraced(k)
-		if there != (err == nil) || string(v) != want || trace.Gets != 1 || uint64(len(trace.Tables)) != trace.TableSearches {
+		if there != (err == nil) || string(v) != want || trace.Gets != 1 ||
+			uint64(len(trace.Tables)) != trace.TableSearches {
 			return fmt.Errorf("traced %q: %q, %w, %+v, want %q", k, v, err, trace, want)
 		}
 	}
 	return nil
 }
 
-// A modelSnap is an open snapshot, and what it must show.
+// A modelSnap is an open snapshot with its expected contents.
 type modelSnap struct {
 	snap *Snapshot
 	want map[string]string
 }
 
-// snapshot opens one, or reads one, or closes one.
+// snapshot opens a snapshot, reads one, or closes one.
 func (m *modelRun) snapshot() error {
 	n := m.next(8)
 	if len(m.snaps) == 0 || n == 0 && len(m.snaps) < 4 {
@@ -128,14 +131,14 @@ func (m *modelRun) snapshot() error {
 	}
 }
 
-// A modelIter is an open iterator, and what it must show.
+// A modelIter is an open iterator with its expected contents.
 type modelIter struct {
 	it     *Iterator
 	keys   []string
 	values map[string]string
-	at     int // -1 is before the first, len(keys) past the last
+	at     int // -1 is before the first key, len(keys) after the last
 	fresh  bool
-	only   bool // keys
+	only   bool // only keys, without values
 }
 
 func (m *modelRun) iterOptions() (o IterOptions) {
@@ -157,7 +160,7 @@ func inRange(o IterOptions, k string) bool {
 	return k >= string(o.Lower) && (o.Upper == nil || k < string(o.Upper)) && bytes.HasPrefix([]byte(k), o.Prefix)
 }
 
-// iterate opens an iterator, or moves one a few times, or closes one.
+// iterate opens an iterator, moves one a few times, or closes one.
 func (m *modelRun) iterate() error {
 	n := m.next(10)
 	if len(m.iters) == 0 || n == 0 && len(m.iters) < 4 {
@@ -176,7 +179,7 @@ func (m *modelRun) iterate() error {
 			}
 		}
 		slices.Sort(i.keys)
-		for _, b := range [][]byte{o.Lower, o.Upper, o.Prefix} { // they were copied
+		for _, b := range [][]byte{o.Lower, o.Upper, o.Prefix} { // Iter must have copied them
 			clear(b)
 		}
 		m.iters = append(m.iters, i)
@@ -190,7 +193,8 @@ func (m *modelRun) iterate() error {
 		if err := i.it.Close(); err != nil {
 			return fmt.Errorf("iterator: close: %w", err)
 		}
-		if i.it.Err() != nil || i.it.Key() != nil || i.it.First() || !errors.Is(i.it.Err(), ErrClosed) || !errors.Is(i.it.Close(), ErrClosed) {
+		if i.it.Err() != nil || i.it.Key() != nil || i.it.First() || !errors.Is(i.it.Err(), ErrClosed) ||
+			!errors.Is(i.it.Close(), ErrClosed) {
 			return fmt.Errorf("closed iterator: %w", i.it.Err())
 		}
 		return nil
@@ -203,7 +207,7 @@ func (m *modelRun) iterate() error {
 	return nil
 }
 
-// move makes one move and compares.
+// move makes one move and compares the result.
 func (m *modelRun) move(i *modelIter) error {
 	var ok bool
 	var what string
@@ -247,9 +251,10 @@ func (i *modelIter) compare(what string, ok bool) error {
 	want := i.at >= 0 && i.at < len(i.keys)
 	switch {
 	case ok != want || i.it.Valid() != want || i.it.Err() != nil:
-		return fmt.Errorf("%s: got %v, valid %v at %q, %w, want %v at %d", what, ok, i.it.Valid(), i.it.Key(), i.it.Err(), want, i.at)
+		return fmt.Errorf("%s: got %v, valid %v at %q, %w, want %v at %d", what, ok, i.it.Valid(), i.it.Key(),
+			i.it.Err(), want, i.at)
 	case !ok && (i.it.Key() != nil || i.it.Value() != nil):
-		return fmt.Errorf("%s: got %q = %q at no key", what, i.it.Key(), i.it.Value())
+		return fmt.Errorf("%s: got %q = %q, want no key", what, i.it.Key(), i.it.Value())
 	case !ok:
 		return nil
 	}
@@ -264,7 +269,7 @@ func (i *modelIter) compare(what string, ok bool) error {
 	return nil
 }
 
-// dropReaders ends the iterators and snapshots of a store that was closed: they keep what they show, and go no further.
+// dropReaders closes the iterators and snapshots of a closed store: they keep their contents, but cannot move.
 func (m *modelRun) dropReaders() error {
 	for _, i := range m.iters {
 		stood := i.at >= 0 && i.at < len(i.keys) && !i.fresh
@@ -272,8 +277,10 @@ func (m *modelRun) dropReaders() error {
 			if i.it.Next() || i.it.SeekGE(nil) || !errors.Is(i.it.Err(), ErrClosed) || i.it.Valid() {
 				return fmt.Errorf("iterator of a closed store: valid %v, %w", i.it.Valid(), i.it.Err())
 			}
-			if stood && string(i.it.Key()) != i.keys[i.at] || stood && !i.only && string(i.it.Value()) != i.values[i.keys[i.at]] {
-				return fmt.Errorf("iterator of a closed store: %q = %q, want %q", i.it.Key(), i.it.Value(), i.keys[i.at])
+			if stood && string(i.it.Key()) != i.keys[i.at] || stood && !i.only &&
+				string(i.it.Value()) != i.values[i.keys[i.at]] {
+				return fmt.Errorf("iterator of a closed store: %q = %q, want %q", i.it.Key(), i.it.Value(),
+					i.keys[i.at])
 			}
 		}
 		if err := i.it.Close(); !errors.Is(err, ErrClosed) {
@@ -292,7 +299,7 @@ func (m *modelRun) dropReaders() error {
 	return nil
 }
 
-// verify has the open store read all its tables.
+// verify has the open store check all its tables.
 func (m *modelRun) verify() error {
 	m.note("check")
 	if _, err := m.db.Check(context.Background()); err != nil {

@@ -33,9 +33,11 @@ func TestTheStoreBehavesLikeAMap(t *testing.T) {
 					}
 				}
 				rng := rand.New(rand.NewPCG(seed, 0))
-				m := &modelRun{next: func(n int) int { return rng.IntN(n) }, more: func(done int) bool { return done < operations }}
+				m := &modelRun{next: func(n int) int { return rng.IntN(n) },
+					more: func(done int) bool { return done < operations }}
 				if err := m.run(); err != nil {
-					t.Fatalf("%v\nafter: %s\nreplay with: go test -run %s -model.seed=%d", err, m.tail(), "TestTheStoreBehavesLikeAMap", seed)
+					t.Fatalf("%v\nafter: %s\nreplay with: go test -run %s -model.seed=%d", err, m.tail(),
+						"TestTheStoreBehavesLikeAMap", seed)
 				}
 				progress.Add(1)
 			}
@@ -43,7 +45,7 @@ func TestTheStoreBehavesLikeAMap(t *testing.T) {
 	}
 }
 
-// FuzzModel takes bytes as a program: each choice is one byte, or two where there are more than 256 to choose from.
+// FuzzModel interprets bytes as a program: a choice is one byte, or two if there are more than 256 alternatives.
 func FuzzModel(f *testing.F) {
 	for seed := range uint64(4) {
 		program := make([]byte, 600)
@@ -74,15 +76,15 @@ func FuzzModel(f *testing.F) {
 	})
 }
 
-// A modelRun is one program on a store and its model. What a crash may leave is every state from the last durable one on.
+// A modelRun is one program run on a store and its model. A crash may leave any state from the last durable one on.
 type modelRun struct {
-	next func(n int) int     // a choice below n
-	more func(done int) bool // another operation?
+	next func(n int) int     // returns a choice below n
+	more func(done int) bool // reports whether to do another operation
 
 	fs   *vfs.Mem
 	opts *Options
 	db   *DB
-	log  []string // what was done
+	log  []string // the operations so far
 
 	now     map[string]string
 	durable map[string]string // a crash leaves at least this
@@ -90,13 +92,13 @@ type modelRun struct {
 	commits int
 	copies  int
 
-	snaps []*modelSnap // open ones
-	iters []*modelIter // open ones
+	snaps []*modelSnap
+	iters []*modelIter
 }
 
 type modelWrite []modelOp
 
-// A modelOp puts value under key, or deletes key, or the range from key to end, nil for none.
+// A modelOp puts value under key, deletes key, or deletes the range from key to end, nil for no end.
 type modelOp struct {
 	key, value  string
 	del, ranged bool
@@ -163,10 +165,11 @@ func (m *modelRun) run() (err error) {
 	return err
 }
 
-// modelRules give prefixes to some of the model's keys, to all, or to those with a zero in them.
-var modelRules = []PrefixRule{{}, PrefixLen(1), PrefixLen(4), PrefixSeparator('/', 1), PrefixSeparator('/', 2), PrefixSeparator(0, 2)}
+// modelRules give prefixes to all of the model's keys, to some, or to those that contain a zero.
+var modelRules = []PrefixRule{{}, PrefixLen(1), PrefixLen(4), PrefixSeparator('/', 1), PrefixSeparator('/', 2),
+	PrefixSeparator(0, 2)}
 
-// open opens the store with options of its own choice.
+// open opens the store with randomly chosen options.
 func (m *modelRun) open() (err error) {
 	pick := func(from ...int) int { return from[m.next(len(from))] }
 	o := tiny(m.fs)
@@ -193,7 +196,7 @@ func (m *modelRun) note(format string, args ...any) {
 	m.log = append(m.log, fmt.Sprintf(format, args...))
 }
 
-// key is one of a few hundred, of shapes that share prefixes, hold zeros and 0xff, or are empty.
+// key returns one of a few hundred keys: some share prefixes, contain zeros or 0xff, or are empty.
 func (m *modelRun) key() []byte {
 	n := m.next(300)
 	switch m.next(8) {
@@ -289,7 +292,7 @@ func (m *modelRun) step() error {
 	}
 }
 
-// rangeOp is a range delete: small ones mostly, of all shapes.
+// rangeOp returns a range delete. Most are small, and all shapes occur.
 func (m *modelRun) rangeOp() modelOp {
 	lo, hi := m.key(), m.key()
 	switch m.next(12) {
@@ -307,7 +310,7 @@ func (m *modelRun) rangeOp() modelOp {
 	return modelOp{key: string(lo), ranged: true, end: hi}
 }
 
-// wrote notes the outcome of a write.
+// wrote records a write in the model.
 func (m *modelRun) wrote(err error, d Durability, w modelWrite) error {
 	if err != nil {
 		return fmt.Errorf("write: %w", err)
@@ -323,7 +326,7 @@ func (m *modelRun) wrote(err error, d Durability, w modelWrite) error {
 	return nil
 }
 
-// barrier notes that all is durable.
+// barrier records that all writes are durable.
 func (m *modelRun) barrier(err error) error {
 	if err != nil {
 		return fmt.Errorf("barrier: %w", err)
@@ -340,7 +343,7 @@ func (m *modelRun) batch() error {
 	var w modelWrite
 	n := m.next(12)
 	if m.next(40) == 0 {
-		n = 60 // more than a memtable
+		n = 60 // more than fits into a memtable
 	}
 	for range n {
 		switch m.next(8) {
@@ -374,7 +377,7 @@ func (m *modelRun) batch() error {
 	return m.wrote(m.db.Apply(&b, d), d, w)
 }
 
-// conditional is PutIfAbsent or CompareAndSwap, with what is there or not.
+// conditional calls PutIfAbsent or CompareAndSwap, with the stored value or another one.
 func (m *modelRun) conditional() error {
 	k, v := m.key(), m.value()
 	if v == nil {
@@ -413,7 +416,7 @@ func (m *modelRun) conditional() error {
 	return m.wrote(nil, DefaultDurability, modelWrite{op})
 }
 
-// ingest brings a sorted sequence in, sometimes in place of a range.
+// ingest ingests a sorted sequence, sometimes replacing a range.
 func (m *modelRun) ingest() error {
 	pairs := map[string]string{}
 	for range m.next(60) {
@@ -424,7 +427,7 @@ func (m *modelRun) ingest() error {
 	if m.next(2) == 0 {
 		op := m.rangeOp()
 		o.Replace = &KeyRange{[]byte(op.key), op.end}
-		if op.end == nil || op.key < string(op.end) { // else it is nothing to write, and no barrier
+		if op.end == nil || op.key < string(op.end) { // otherwise there is nothing to write, and no barrier
 			w = append(w, op)
 		}
 	}
@@ -440,7 +443,7 @@ func (m *modelRun) ingest() error {
 			if broken && i == len(keys)-1 {
 				k = keys[0]
 			}
-			buf, val = append(buf[:0], k...), append(val[:0], pairs[k]...) // as short-lived as may be
+			buf, val = append(buf[:0], k...), append(val[:0], pairs[k]...) // valid for one step only
 			if !yield(KV{buf, val}, nil) {
 				return
 			}
@@ -463,7 +466,7 @@ func (m *modelRun) ingest() error {
 	return m.barrier(nil)
 }
 
-// scan walks a range, often not to its end, and writes meanwhile, which the scan must not see.
+// scan iterates over a range, often not to its end, and writes meanwhile: the scan must not see these writes.
 func (m *modelRun) scan() error {
 	o := m.iterOptions()
 	o.KeysOnly = false
@@ -522,7 +525,8 @@ func (m *modelRun) compact() error {
 	return m.barrier(err)
 }
 
-// crash loses power, or just the process, and opens what is left: it must be one of the states since the last durable one.
+// crash simulates a power failure or the death of the process, and opens the store again. Its contents must be one of
+// the states since the last durable one.
 func (m *modelRun) crash() error {
 	old := m.db
 	kind := m.next(5)
@@ -532,19 +536,19 @@ func (m *modelRun) crash() error {
 		m.fs = m.fs.Crash(vfs.KeepNothing)
 	case 1, 2:
 		m.fs = m.fs.Crash(vfs.KeepSome(uint64(m.next(256)), 10+m.next(81)))
-	default: // all that was acknowledged has reached the system
+	default: // all acknowledged writes have reached the operating system
 		m.fs = m.fs.Kill()
 		if err := m.barrier(nil); err != nil {
 			return err
 		}
 	}
-	if err := old.Close(); err != nil { // of what is lost: it only ends its goroutines
+	if err := old.Close(); err != nil { // only ends the goroutines of the lost store
 		return fmt.Errorf("close of the lost store: %w", err)
 	}
 	if err := m.dropReaders(); err != nil {
 		return err
 	}
-	var read map[string]string // what a reader finds before anybody recovers the store
+	var read map[string]string // the contents seen read-only, before the store is recovered
 	if m.next(2) == 0 {
 		var err error
 		if read, err = m.readOnly("db"); err != nil {
@@ -560,7 +564,7 @@ func (m *modelRun) crash() error {
 	}
 	if read != nil {
 		if d := diff(read, got); d != "" {
-			return fmt.Errorf("after a crash, read only against recovered: %s", d)
+			return fmt.Errorf("after a crash, read-only compared with recovered: %s", d)
 		}
 	}
 	found := fingerprint(got)
@@ -570,7 +574,8 @@ func (m *modelRun) crash() error {
 			return nil
 		}
 		if i == len(m.pending) {
-			return fmt.Errorf("after a crash: no prefix of the %d writes since the last durable one: against all of them %s", len(m.pending), diff(got, m.now))
+			return fmt.Errorf("after a crash: no prefix of the %d unsynced writes matches; compared with all: %s",
+				len(m.pending), diff(got, m.now))
 		}
 		m.pending[i].apply(m.durable)
 	}
@@ -589,12 +594,12 @@ func (m *modelRun) readOnly(dir string) (map[string]string, error) {
 		err = lookupsAgree(db, got)
 	}
 	if putErr := db.Put(nil, nil); !errors.Is(putErr, ErrReadOnly) {
-		err = errors.Join(err, fmt.Errorf("put into a store that is only read: %w", putErr))
+		err = errors.Join(err, fmt.Errorf("put into a read-only store: %w", putErr))
 	}
 	return got, errors.Join(err, db.Close())
 }
 
-// checkpoint makes a copy, which must hold what the store holds, also after the store has changed.
+// checkpoint makes a checkpoint, which must keep its contents after the store has changed.
 func (m *modelRun) checkpoint() error {
 	m.copies++
 	dir := fmt.Sprintf("copy%d", m.copies)
@@ -633,7 +638,7 @@ func fingerprint(m map[string]string) (sum uint64) {
 	return sum
 }
 
-// agree compares everything.
+// agree compares the contents and all lookups of the store with the model.
 func (m *modelRun) agree() error {
 	m.note("compare all")
 	got, err := contents(m.db)

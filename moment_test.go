@@ -8,8 +8,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// TestWhatIsIngestedIsNotTakenForDead stops an ingest between its sequence and its state, where an iterator finds a long row
-// of dead keys, and a snapshot has to wait.
+// TestWhatIsIngestedIsNotTakenForDead stops an ingest after it was assigned its sequence number and before its state is
+// installed. Meanwhile an iterator finds a long row of dead keys, and a snapshot has to wait.
 func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 	db := openTiny(t)
 	for i := range 3 * deadkeys.Worth {
@@ -24,7 +24,7 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	walk() // turns the notes on, which need a write
+	walk() // enables the recording of dead keys, which takes effect with a write
 	if err := db.Put([]byte("z"), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 	db.commitMu.Lock()
 	seq := db.lastSeq + 1
 	db.read.DeadKeys.Ingested(seq)
-	db.tree.Await(func(tree.View) bool { // the tree is locked, as while it installs what was ingested
+	db.tree.Await(func(tree.View) bool { // the tree is locked, as during the installation of ingested tables
 		db.lastSeq = seq
 		db.tree.Publish(seq)
 		walk()
@@ -45,13 +45,13 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 		}()
 		soon(t, "the snapshot waits", func() bool { return len(taken) > 0 || waiting("(*DB).Snapshot") })
 		if len(taken) > 0 {
-			t.Error("a snapshot has the sequence of an ingest, before there is a state with it")
+			t.Error("a snapshot has the sequence number of an ingest before its state is installed")
 		}
 		return true
 	})
 	db.commitMu.Unlock()
 	if n := db.read.DeadKeys.Len(); n > 0 {
-		t.Errorf("%d ranges are dead that an ingest may have put keys into", n)
+		t.Errorf("%d ranges are recorded as dead, but an ingest may have put keys into them", n)
 	}
 	if err := (<-taken).Close(); err != nil {
 		t.Error(err)

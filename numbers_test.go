@@ -16,17 +16,16 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A numberWatch is a file system that holds each new table and log against the manifest that is on the disk at that
-// moment: a number that it has not given out would pass, after a crash, for that of a file that the manifest is too old
-// to know.
+// A numberWatch is a file system that compares each new table and log with the manifest on the disk at that moment. The
+// manifest must already reserve the file's number: otherwise, after a crash, the number could be assigned again.
 type numberWatch struct {
 	mem *vfs.Mem
 	t   *testing.T
 
 	mu     sync.Mutex
 	made   map[uint64]bool
-	first  uint64         // the numbers below may have been given out by an earlier DB
-	since  int            // tables made since somebody counts
+	first  uint64         // lower numbers may have been assigned by an earlier DB
+	since  int            // tables made since the test last reset it
 	atEdit func(*vfs.Mem) // called once, when more tables are made than an edit reserves, before their names are durable
 }
 
@@ -48,21 +47,22 @@ func (n *numberWatch) fs() vfs.FS {
 		case op.Kind != vfs.OpCreate || kind != filename.Table && kind != filename.Log:
 		default:
 			if n.made[number] || number < n.first {
-				n.t.Errorf("%s may have been made before: numbers below %d were, and %v", op.Name, n.first, n.made[number])
+				n.t.Errorf("%s may have been made before: numbers below %d were assigned, and %v", op.Name, n.first,
+					n.made[number])
 			}
 			n.made[number] = true
 			if kind == filename.Table {
 				n.since++
 			}
 			if s, err := manifest.Load(n.mem, "db"); err != nil || number >= s.NextFile {
-				n.t.Errorf("%s is made where the manifest knows numbers below %d: %v", op.Name, s.NextFile, err)
+				n.t.Errorf("%s is made while the manifest reserves numbers below %d: %v", op.Name, s.NextFile, err)
 			}
 		}
 		return nil
 	})
 }
 
-// wideContents are keys and values that fill more tables than an edit reserves numbers.
+// wideContents returns keys and values that fill more tables than an edit reserves numbers.
 func wideContents(value string) map[string]string {
 	want := map[string]string{}
 	for i := range 5 * (tree.NumbersAhead + 20) {
@@ -71,7 +71,7 @@ func wideContents(value string) map[string]string {
 	return want
 }
 
-// ascending yields what all holds in the order of keys.
+// ascending yields the pairs of all in the order of keys.
 func ascending(all map[string]string) iter.Seq2[KV, error] {
 	return func(yield func(KV, error) bool) {
 		for _, k := range slices.Sorted(maps.Keys(all)) {
@@ -89,8 +89,8 @@ func numberedOptions(fsys vfs.FS) *Options {
 }
 
 // TestACrashLeavesMoreFilesThanAnEditReserves stops an ingest, a compaction and a recovery when they have written more
-// tables than that, and before an edit names one. What a crash leaves is opened: nothing is lost, and what was left
-// over is removed.
+// tables than an edit reserves numbers, and before an edit names one. The store is opened as after a crash: nothing is
+// lost, and the unnamed files are removed.
 func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 	crash := func(t *testing.T, name string, n *numberWatch, want map[string]string, work func() error) {
 		t.Helper()
@@ -121,7 +121,7 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 			if err := errors.Join(db.Put([]byte("later"), nil), db.Flush(t.Context())); err != nil {
 				t.Errorf("%s, crash %d: %v", name, i, err)
 			}
-			atRest(t, db) // counts the files
+			atRest(t, db) // checks the files
 			if err := db.Close(); err != nil {
 				t.Error(err)
 			}
@@ -158,7 +158,7 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// One log that is written out into small tables by the next Open.
+	// The next Open writes one log out into small tables.
 	mem := vfs.NewMem()
 	o := numberedOptions(mem)
 	o.MemoryBudget, o.MemtableSize = 64<<20, 16<<20
@@ -186,7 +186,8 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 	})
 }
 
-// TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves takes some hundred, beside a manifest that is begun anew.
+// TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves allocates a few hundred numbers while the manifest is
+// rewritten.
 func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
 	mem := vfs.NewMem()
 	db, err := Open("db", tiny(mem))
@@ -206,7 +207,7 @@ func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
 		}
 		s, err := manifest.Load(mem.Crash(vfs.KeepNothing), "db")
 		if err != nil || n >= s.NextFile || n <= last || s.NextFile > n+2*tree.NumbersAhead+2 {
-			t.Fatalf("number %d after %d, where a crash leaves a manifest that knows those below %d: %v",
+			t.Fatalf("number %d after %d, but a crash leaves a manifest that reserves those below %d: %v",
 				n, last, s.NextFile, err)
 		}
 		last = n
@@ -219,7 +220,7 @@ func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
 	if err := db.Close(); err != nil { // its manifest has a number that it reserves itself
 		t.Fatal(err)
 	}
-	// After a clean Close the manifest is read and not written, until the first file needs a number.
+	// After a clean Close, the manifest is read but not written until the first file needs a number.
 	for range 2 {
 		n := &numberWatch{mem: mem, t: t}
 		if db, err = Open("db", tiny(n.fs())); err != nil {
@@ -230,7 +231,7 @@ func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(n.made) == 0 {
-			t.Error("nothing was made")
+			t.Error("no file was made")
 		}
 	}
 }

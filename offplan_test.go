@@ -14,12 +14,12 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// planKey has a prefix of 6 bytes of its own for each 16 numbers; odd numbers are never stored, nor numbers from 1<<40 on.
+// planKey has a 6-byte prefix for each 16 numbers; odd numbers are never stored, nor numbers from 1<<40 on.
 func planKey(n uint64) []byte {
 	return binary.BigEndian.AppendUint64(nil, n>>4*0x9e3779b97f4a<<16|n&15)
 }
 
-// planStore holds the even ones of 2n numbers, in several tables.
+// planStore returns a store of the even ones of 2n numbers, in several tables.
 func planStore(t *testing.T, o *Options, n int) *DB {
 	t.Helper()
 	db := reopened(t, nil, o)
@@ -34,7 +34,7 @@ func planStore(t *testing.T, o *Options, n int) *DB {
 	return db
 }
 
-// reopened closes db, if there is one, and opens it with other options; all of it is read when it returns.
+// reopened closes db, if it is not nil, and opens it with other options; all tables are loaded when it returns.
 func reopened(t *testing.T, db *DB, o *Options) *DB {
 	t.Helper()
 	if db != nil {
@@ -51,7 +51,7 @@ func reopened(t *testing.T, db *DB, o *Options) *DB {
 	return db
 }
 
-// planOptionsFor are options with which a few thousand keys are some tables in two levels.
+// planOptionsFor returns options with which a few thousand keys are some tables in two levels.
 func planOptionsFor(fs vfs.FS, fpr float64, change func(o *Options)) *Options {
 	o := &Options{
 		FS: fs, FilterSeed: 1, Durability: NoSync, FilterFPR: fpr, MemoryBudget: 64 << 20, MemtableSize: 256 << 10,
@@ -63,7 +63,7 @@ func planOptionsFor(fs vfs.FS, fpr float64, change func(o *Options)) *Options {
 	return o
 }
 
-// wastes is the wasted reads of one lookup of an absent key, counted over many.
+// wastes returns the average number of wasted reads in a lookup of an absent key.
 func wastes(t *testing.T, db *DB, n, lookups int) float64 {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -90,8 +90,9 @@ func tableFileNames(db *DB) (names []string) {
 	return names
 }
 
-// TestCompactWritesTablesAnewWhoseFiltersMissThePlan changes the options of filters between two openings. Until Compact, Metrics say
-// how many tables are off the plan; then the promise holds from the first lookup on, and a second Compact writes nothing.
+// TestCompactWritesTablesAnewWhoseFiltersMissThePlan changes the options of filters between two openings. Until
+// Compact, Metrics shows how many tables are off the plan; afterwards the promise holds from the first lookup on, and a
+// second Compact writes nothing.
 func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 	const n = 40_000
 	lookups := atStride(200_000)
@@ -107,7 +108,7 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 		with     func(*Options)
 		then     float64
 		thenWith func(*Options)
-		worse    bool // until Compact more is wasted than promised
+		worse    bool // more reads are wasted than promised until Compact
 	}{
 		{"a lower rate", 0.1, nil, 0.001, nil, true},
 		{"a lower rate of Ribbon filters", 0.1, ribbon, 0.001, ribbon, true},
@@ -123,7 +124,8 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 		{"prefixes no more", 0.01, prefix(6), 0.01, nil, false},
 		{"memory in place of a rate", 0.1, nil, 0, memory(64<<10, BloomFilter), true},
 		{"memory in place of a rate, and another kind", 0.1, nil, 0, memory(64<<10, RibbonFilter), true},
-		{"less memory than Ribbon filters take", 0, memory(128<<10, RibbonFilter), 0, memory(64<<10, RibbonFilter), false},
+		{"less memory than Ribbon filters take", 0, memory(128<<10, RibbonFilter), 0, memory(64<<10, RibbonFilter),
+			false},
 		{"more memory", 0, memory(64<<10, BloomFilter), 0, memory(128<<10, BloomFilter), false},
 	} {
 		if raceEnabled && i%4 > 0 {
@@ -133,7 +135,7 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 			mem := vfs.NewMem()
 			db := planStore(t, planOptionsFor(mem, c.fpr, c.with), n)
 			if m := db.Metrics(); m.TablesOffPlan != 0 || m.BytesOffPlan != 0 {
-				t.Errorf("before the change %d tables are off the plan\n%v", m.TablesOffPlan, m)
+				t.Errorf("before the change, %d tables are off the plan\n%v", m.TablesOffPlan, m)
 			}
 			o := planOptionsFor(mem, c.then, c.thenWith)
 			db = reopened(t, db, o)
@@ -146,11 +148,16 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 					t.Errorf("%s is not off the plan", table.File)
 				}
 			}
-			if m.TablesOffPlan != m.Files.Tables || m.TablesOffPlan < 10 || m.TablesOffPlan != m.Levels[bottom].TablesOffPlan || m.BytesOffPlan != size || m.Writes.CompactedBytes != 0 {
-				t.Errorf("%d of %d tables off the plan, %d of %d bytes, and %d written; want all, and nothing", m.TablesOffPlan, m.Files.Tables, m.BytesOffPlan, size, m.Writes.CompactedBytes)
+			if m.TablesOffPlan != m.Files.Tables || m.TablesOffPlan < 10 ||
+				m.TablesOffPlan != m.Levels[bottom].TablesOffPlan || m.BytesOffPlan != size ||
+				m.Writes.CompactedBytes != 0 {
+				t.Errorf("%d of %d tables off the plan, %d of %d bytes, and %d written; want all, and 0 written",
+					m.TablesOffPlan, m.Files.Tables, m.BytesOffPlan, size, m.Writes.CompactedBytes)
 			}
-			if got := wastes(t, db, n, lookups); c.worse && o.FilterMemory == 0 && got < 10*m.FilterFPR || got > most(max(m.FilterFPR, m.FPRPredicted), lookups) {
-				t.Errorf("before Compact %.4g are wasted, promised %.4g and predicted %.4g", got, m.FilterFPR, m.FPRPredicted)
+			if got := wastes(t, db, n, lookups); c.worse && o.FilterMemory == 0 && got < 10*m.FilterFPR ||
+				got > most(max(m.FilterFPR, m.FPRPredicted), lookups) {
+				t.Errorf("before Compact, %.4g are wasted, promised %.4g and predicted %.4g", got, m.FilterFPR,
+					m.FPRPredicted)
 			}
 
 			if err := db.Compact(t.Context(), nil, nil); err != nil {
@@ -158,16 +165,19 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 			}
 			m = db.Metrics()
 			got := wastes(t, db, n, lookups)
-			t.Logf("promised %.4g, predicted %.4g, wasted %.4g; %d bytes written; filters take %d", m.FilterFPR, m.FPRPredicted, got, m.Writes.RewrittenBytes, m.Memory.Filters)
+			t.Logf("promised %.4g, predicted %.4g, wasted %.4g; %d bytes written; filters take %d", m.FilterFPR,
+				m.FPRPredicted, got, m.Writes.RewrittenBytes, m.Memory.Filters)
 			if got > most(m.FilterFPR, lookups) {
-				t.Errorf("after Compact %.4g are wasted, promised %.4g", got, m.FilterFPR)
+				t.Errorf("after Compact, %.4g are wasted, promised %.4g", got, m.FilterFPR)
 			}
 			size = m.Levels[bottom].Bytes
-			if m.TablesOffPlan != 0 || m.BytesOffPlan != 0 || m.Writes.RewrittenBytes != size || m.Writes.CompactedBytes != size {
-				t.Errorf("after Compact %d tables are off the plan, %d bytes written, %d of them only anew, want those of the tables, %d", m.TablesOffPlan, m.Writes.CompactedBytes,
-					m.Writes.RewrittenBytes, size)
+			if m.TablesOffPlan != 0 || m.BytesOffPlan != 0 || m.Writes.RewrittenBytes != size ||
+				m.Writes.CompactedBytes != size {
+				t.Errorf("after Compact, %d tables are off the plan, %d bytes written, %d of them rewritten, want %d",
+					m.TablesOffPlan, m.Writes.CompactedBytes, m.Writes.RewrittenBytes, size)
 			}
-			if o.FilterMemory > 0 && (m.FilterFPR > 0.2 || m.Memory.Filters > o.FilterMemory || m.Memory.Filters < o.FilterMemory*3/4) {
+			if o.FilterMemory > 0 && (m.FilterFPR > 0.2 || m.Memory.Filters > o.FilterMemory ||
+				m.Memory.Filters < o.FilterMemory*3/4) {
 				t.Errorf("promised %v, filters take %d bytes of %d", m.FilterFPR, m.Memory.Filters, o.FilterMemory)
 			}
 			scanAbsentPrefixes(t, db, o.FilterPrefix, atStride(20_000))
@@ -177,8 +187,9 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 				if err := db.Compact(t.Context(), nil, nil); err != nil {
 					t.Fatal(err)
 				}
-				if again := db.Metrics(); again.Writes.CompactedBytes+again.Writes.Moves > 0 && again.Writes.CompactedBytes != m.Writes.CompactedBytes || !slices.Equal(tableFileNames(db), names) {
-					t.Errorf("a further Compact writes %d bytes", again.Writes.CompactedBytes-m.Writes.CompactedBytes)
+				if again := db.Metrics(); again.Writes.CompactedBytes+again.Writes.Moves > 0 &&
+					again.Writes.CompactedBytes != m.Writes.CompactedBytes || !slices.Equal(tableFileNames(db), names) {
+					t.Errorf("another Compact wrote %d bytes", again.Writes.CompactedBytes-m.Writes.CompactedBytes)
 				}
 				m.Writes.CompactedBytes = 0
 				db = reopened(t, db, o)
@@ -187,28 +198,29 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 	}
 }
 
-// scanAbsentPrefixes scans for prefixes that no key has: with the rule all tables have filters to ask, which keep the promise.
+// scanAbsentPrefixes scans for absent prefixes: with a rule, all tables have prefix filters, which keep the promise.
 func scanAbsentPrefixes(t *testing.T, db *DB, rule PrefixRule, scans int) {
 	t.Helper()
 	for i := range uint64(scans) {
 		for kv, err := range db.Scan(IterOptions{Prefix: planKey(1<<40 + i<<4)[:6]}) {
-			t.Fatalf("%x is there, %v", kv.Key, err)
+			t.Fatalf("scan found %x, %v", kv.Key, err)
 		}
 	}
 	m := db.Metrics()
 	passed := m.Prefixes.Probes - m.Prefixes.Negatives
 	if rule == (PrefixRule{}) {
 		if m.Prefixes.Probes > 0 {
-			t.Errorf("filters of prefixes were asked without a rule: %+v", m.Prefixes)
+			t.Errorf("prefix filters were probed without a rule: %+v", m.Prefixes)
 		}
 		return
 	}
-	if limit := most(m.FilterFPR, scans) * float64(scans); m.Prefixes.Unasked > 0 || m.Prefixes.Probes == 0 || float64(passed) > limit {
-		t.Errorf("of %d scans %.0f may read a block: %+v", scans, limit, m.Prefixes)
+	if limit := most(m.FilterFPR, scans) * float64(scans); m.Prefixes.Unasked > 0 || m.Prefixes.Probes == 0 ||
+		float64(passed) > limit {
+		t.Errorf("%d scans, of which at most %.0f may read a block: %+v", scans, limit, m.Prefixes)
 	}
 }
 
-// TestCompactLeavesFiltersWhoseUnitsFitLessMemory: two of three units keep the promise of the new plan, and fit.
+// TestCompactLeavesFiltersWhoseUnitsFitLessMemory: two of three units keep the new plan's promise and fit in memory.
 func TestCompactLeavesFiltersWhoseUnitsFitLessMemory(t *testing.T) {
 	mem := vfs.NewMem()
 	options := func(memory int64) *Options {
@@ -221,8 +233,10 @@ func TestCompactLeavesFiltersWhoseUnitsFitLessMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := db.Metrics()
-	if got := wastes(t, db, n, 50_000); m.TablesOffPlan != 0 || m.Writes.CompactedBytes != 0 || got > most(m.FilterFPR, 50_000) || m.FilterFPR > 0.01 {
-		t.Errorf("%d tables off the plan, %d bytes written, %v wasted, %v promised", m.TablesOffPlan, m.Writes.CompactedBytes, got, m.FilterFPR)
+	if got := wastes(t, db, n, 50_000); m.TablesOffPlan != 0 || m.Writes.CompactedBytes != 0 ||
+		got > most(m.FilterFPR, 50_000) || m.FilterFPR > 0.01 {
+		t.Errorf("%d tables off the plan, %d bytes written, %v wasted, %v promised", m.TablesOffPlan,
+			m.Writes.CompactedBytes, got, m.FilterFPR)
 	}
 }
 
@@ -242,7 +256,8 @@ func TestCompactLeavesTablesThatAreUpToPlan(t *testing.T) {
 	for _, table := range half {
 		was := slices.ContainsFunc(before, func(b TableMetrics) bool { return b.File == table.File })
 		if inside := string(table.Smallest) >= string(middle); was == inside || table.OffPlan != was {
-			t.Errorf("%s, in the range: %v, was there before: %v, off the plan: %v", table.File, inside, was, table.OffPlan)
+			t.Errorf("%s, in the range: %v, existed before: %v, off the plan: %v", table.File, inside, was,
+				table.OffPlan)
 		}
 		if was {
 			old++
@@ -251,7 +266,8 @@ func TestCompactLeavesTablesThatAreUpToPlan(t *testing.T) {
 		}
 	}
 	if old < 3 || m.TablesOffPlan != old || m.Writes.RewrittenBytes != anew || anew == 0 {
-		t.Fatalf("%d old tables, %d off the plan, %d bytes written, want %d", old, m.TablesOffPlan, m.Writes.RewrittenBytes, anew)
+		t.Fatalf("%d old tables, %d off the plan, %d bytes written, want %d", old, m.TablesOffPlan,
+			m.Writes.RewrittenBytes, anew)
 	}
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
@@ -259,19 +275,19 @@ func TestCompactLeavesTablesThatAreUpToPlan(t *testing.T) {
 	kept := 0
 	for _, table := range db.Tables() {
 		if slices.ContainsFunc(before, func(b TableMetrics) bool { return b.File == table.File }) {
-			t.Errorf("%s was not written anew", table.File)
+			t.Errorf("%s was not rewritten", table.File)
 		}
 		if slices.ContainsFunc(half, func(b TableMetrics) bool { return b.File == table.File }) {
 			kept++
 		}
 	}
 	if kept != len(half)-old {
-		t.Errorf("of %d tables that were up to the plan %d are left", len(half)-old, kept)
+		t.Errorf("of %d tables that matched the plan, %d are left", len(half)-old, kept)
 	}
 }
 
-// TestBackgroundCompactionBringsOldTablesAlong loads keys in order, so that tables only move, with a low rate on top of a high one:
-// what comes to another level has a filter of the plan then, what stays where it is stays.
+// TestBackgroundCompactionBringsOldTablesAlong loads keys in order, so that tables only move, first with a high rate,
+// then with a low one: tables that reach another level get a filter of the new plan, and the others stay as they are.
 func TestBackgroundCompactionBringsOldTablesAlong(t *testing.T) {
 	mem := vfs.NewMem()
 	options := func(fpr float64) *Options {
@@ -302,7 +318,8 @@ func TestBackgroundCompactionBringsOldTablesAlong(t *testing.T) {
 		there[place(m)], files[m.File] = true, m.Level
 	}
 	if m := db.Metrics(); m.TablesOffPlan != m.Files.Tables || m.Writes.CompactedBytes != 0 {
-		t.Fatalf("%d of %d tables are off the plan, %d bytes written by a store at rest", m.TablesOffPlan, m.Files.Tables, m.Writes.CompactedBytes)
+		t.Fatalf("%d of %d tables are off the plan, %d bytes written by an idle store", m.TablesOffPlan,
+			m.Files.Tables, m.Writes.CompactedBytes)
 	}
 	put(db, n, 2*n)
 	off := 0
@@ -316,17 +333,19 @@ func TestBackgroundCompactionBringsOldTablesAlong(t *testing.T) {
 		delete(files, m.File)
 	}
 	m := db.Metrics()
-	t.Logf("%d tables were written anew, %d bytes; %d moves; %d are off the plan", len(files), m.Writes.RewrittenBytes, m.Writes.Moves, off)
+	t.Logf("%d tables were rewritten, %d bytes; %d moves; %d are off the plan", len(files), m.Writes.RewrittenBytes,
+		m.Writes.Moves, off)
 	if len(files) == 0 || m.Writes.Moves == 0 || off == 0 || m.TablesOffPlan != off {
-		t.Errorf("%d old tables are gone, %d moves, %d and by Metrics %d off the plan: want some of each", len(files), m.Writes.Moves, off, m.TablesOffPlan)
+		t.Errorf("%d old tables were removed, %d moves, %d off the plan and %d in Metrics: want some of each",
+			len(files), m.Writes.Moves, off, m.TablesOffPlan)
 	}
 	written := m.Writes.CompactedBytes
 	if put(db, 2*n, 2*n); db.Metrics().Writes.CompactedBytes != written {
-		t.Error("a store at rest writes on")
+		t.Error("an idle store keeps writing")
 	}
 }
 
-// TestCompactReadsTheRulesOfTablesThatWereNotLoaded: a budget may have no room for them when the store is opened.
+// TestCompactReadsTheRulesOfTablesThatWereNotLoaded opens a store whose budget has no memory left for its tables.
 func TestCompactReadsTheRulesOfTablesThatWereNotLoaded(t *testing.T) {
 	mem := vfs.NewMem()
 	const n = 5_000
@@ -337,7 +356,7 @@ func TestCompactReadsTheRulesOfTablesThatWereNotLoaded(t *testing.T) {
 	}
 	db := planStore(t, shared(PrefixLen(7)), n)
 	o := shared(PrefixLen(6))
-	others := tree.TableBytes{Index: o.Resources.pool.Memory} // of somebody else
+	others := tree.TableBytes{Index: o.Resources.pool.Memory} // held by other stores
 	o.Resources.pool.Held.Add(others)
 	db = reopened(t, db, o)
 	o.Resources.pool.Held.Add(tree.TableBytes{Index: -others.Index})
@@ -350,12 +369,13 @@ func TestCompactReadsTheRulesOfTablesThatWereNotLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m := db.Metrics(); m.TablesOffPlan != 0 || m.Writes.RewrittenBytes != m.Levels[bottom].Bytes {
-		t.Errorf("%d tables are off the plan, %d bytes written, want all %d", m.TablesOffPlan, m.Writes.RewrittenBytes, m.Levels[bottom].Bytes)
+		t.Errorf("%d tables are off the plan, %d bytes written, want all %d", m.TablesOffPlan,
+			m.Writes.RewrittenBytes, m.Levels[bottom].Bytes)
 	}
 	scanAbsentPrefixes(t, db, o.FilterPrefix, 1000)
 }
 
-// TestCompactMendsADamagedFilter: a table whose filter can't be read whole is one without.
+// TestCompactMendsADamagedFilter checks that a table with a damaged filter counts as one without a filter.
 func TestCompactMendsADamagedFilter(t *testing.T) {
 	mem := vfs.NewMem()
 	o := planOptionsFor(mem, 0.01, nil)
@@ -374,17 +394,20 @@ func TestCompactMendsADamagedFilter(t *testing.T) {
 	rewrite(t, mem, filepath.Join("db", victim.File), func(b []byte) []byte { b[offset] ^= 1; return b })
 	db = reopened(t, nil, o)
 	if m := db.Metrics(); m.Levels[bottom].FilterDamaged != 1 {
-		t.Fatalf("%d filters are damaged, want one", m.Levels[bottom].FilterDamaged)
+		t.Fatalf("%d filters are damaged, want 1", m.Levels[bottom].FilterDamaged)
 	}
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if m := db.Metrics(); m.Levels[bottom].FilterDamaged != 0 || m.Writes.RewrittenBytes == 0 || m.Writes.RewrittenBytes > 2*victim.Bytes {
-		t.Errorf("%d filters are damaged, %d bytes written, want about %d", m.Levels[bottom].FilterDamaged, m.Writes.RewrittenBytes, victim.Bytes)
+	if m := db.Metrics(); m.Levels[bottom].FilterDamaged != 0 || m.Writes.RewrittenBytes == 0 ||
+		m.Writes.RewrittenBytes > 2*victim.Bytes {
+		t.Errorf("%d filters are damaged, %d bytes written, want about %d", m.Levels[bottom].FilterDamaged,
+			m.Writes.RewrittenBytes, victim.Bytes)
 	}
 }
 
-// TestRewriteIsForWhatNoFilterTells changes compression and the size of blocks: Compact leaves all as it is, and Rewrite nothing.
+// TestRewriteIsForWhatNoFilterTells changes compression and block size: Compact rewrites no table, and Rewrite all of
+// them.
 func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
 	mem := vfs.NewMem()
 	const n = 20_000
@@ -395,21 +418,24 @@ func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m := db.Metrics(); m.Writes.CompactedBytes != 0 || m.TablesOffPlan != 0 {
-		t.Errorf("Compact writes %d bytes, %d tables are off the plan, want none", m.Writes.CompactedBytes, m.TablesOffPlan)
+		t.Errorf("Compact writes %d bytes, %d tables are off the plan, want none", m.Writes.CompactedBytes,
+			m.TablesOffPlan)
 	}
 	if err := db.Rewrite(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	m := db.Metrics()
 	if m.Levels[bottom].Bytes > before.Levels[bottom].Bytes*3/4 || m.Writes.RewrittenBytes != m.Levels[bottom].Bytes {
-		t.Errorf("%d bytes before, %d after, %d written", before.Levels[bottom].Bytes, m.Levels[bottom].Bytes, m.Writes.RewrittenBytes)
+		t.Errorf("%d bytes before, %d after, %d written", before.Levels[bottom].Bytes, m.Levels[bottom].Bytes,
+			m.Writes.RewrittenBytes)
 	}
 	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
 		if p, err := table.Reader.Properties(); err != nil || p.BlockSize != 4<<10 {
 			t.Errorf("%s: blocks of %d bytes, %v", table.File.Name, p.BlockSize, err)
 		}
 	})
-	if err := lookupsAgree(db, map[string]string{string(planKey(0)): string(make([]byte, 30)), string(planKey(2*n - 2)): string(make([]byte, 30))}); err != nil {
+	if err := lookupsAgree(db, map[string]string{string(planKey(0)): string(make([]byte, 30)),
+		string(planKey(2*n - 2)): string(make([]byte, 30))}); err != nil {
 		t.Error(err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// refuseChanges is fsys on which every operation that could change something fails the test, and fails.
+// refuseChanges returns fsys with a hook: every operation that could change a file fails, and fails the test.
 func refuseChanges(t *testing.T, fsys vfs.FS) vfs.FS {
 	t.Helper()
 	return vfs.NewHook(fsys, func(op vfs.Op) error {
@@ -39,18 +39,18 @@ func TestErrorIfExistsChangesNothingAndElseMakesAStore(t *testing.T) {
 	again := tiny(refuseChanges(t, mem))
 	again.ErrorIfExists = true
 	if _, err := Open("db", again); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "db") {
-		t.Errorf("where there is a store: %v, want fs.ErrExist and the directory", err)
+		t.Errorf("for an existing store: %v, want fs.ErrExist and the directory", err)
 	}
 	if after := dirOf(t, mem); !maps.Equal(after, before) {
 		t.Error("the store was changed")
 	}
 	again.ErrorIfMissing = true
 	if _, err := Open("db", again); err == nil || !strings.Contains(err.Error(), "ErrorIfExists") {
-		t.Errorf("with ErrorIfMissing: %v, want an error that names the option", err)
+		t.Errorf("with ErrorIfMissing: %v, want an error naming the option", err)
 	}
 }
 
-// TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile makes one between the first look and the lock.
+// TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile creates a store between Open's first look and its lock.
 func TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile(t *testing.T) {
 	mem := vfs.NewMem()
 	made := false
@@ -70,7 +70,7 @@ func TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile(t *testing.T) {
 		t.Errorf("got %v, want fs.ErrExist", err)
 	}
 	if got := dirOf(t, mem); got[filename.CurrentName] == "" {
-		t.Error("the other's store is gone")
+		t.Error("the store created meanwhile is lost")
 	}
 	db, err := Open("db", tiny(mem))
 	if err != nil {
@@ -91,7 +91,7 @@ func TestOpenMakesTheParentsThatAreMissing(t *testing.T) {
 	if err := db.Put([]byte("key"), []byte("value")); err != nil {
 		t.Fatal(err)
 	}
-	after := fsys.Crash(vfs.KeepNothing) // every name was made durable
+	after := fsys.Crash(vfs.KeepNothing) // every name must be durable
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -105,10 +105,11 @@ func TestOpenMakesTheParentsThatAreMissing(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(filepath.Join("d", "e"), &Options{FS: fsys, ErrorIfMissing: true}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Open(filepath.Join("d", "e"), &Options{FS: fsys, ErrorIfMissing: true}); !errors.Is(err,
+		fs.ErrNotExist) {
 		t.Errorf("a missing store: %v", err)
 	}
 	if _, err := fsys.Stat("d"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("its parent was made: %v", err)
+		t.Errorf("its parent directory was created: %v", err)
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestASyncWriterBehindANoSyncWriterIsDurable queues both behind a sync, so that the NoSync writer leads the next group.
+// TestASyncWriterBehindANoSyncWriterIsDurable queues both during a sync, so that the NoSync writer leads the next
+// group.
 func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 	g := newGate()
 	var gated atomic.Bool
@@ -63,7 +64,7 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 	}
 	for i := range done {
 		if ok, err := db.Has(fmt.Append(nil, "writer ", i)); !ok || err != nil {
-			t.Errorf("writer %d, which a Sync writer came with or after: %v, %v", i, ok, err)
+			t.Errorf("writer %d, queued with or before a Sync writer: %v, %v", i, ok, err)
 		}
 	}
 	if err := db.Close(); err != nil {
@@ -71,7 +72,7 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 	}
 }
 
-// TestALogPromisesThatOlderOnesAreDurableOnceTheyAre reads what a younger log says before the older one is durable, and after.
+// TestALogPromisesThatOlderOnesAreDurableOnceTheyAre reads a younger log before and after the older one is durable.
 func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 	g, flush := newGate(), make(chan struct{})
 	var gated atomic.Bool
@@ -119,7 +120,7 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 	put("younger still")
 	younger := db.log
 	if promises(younger.number) {
-		t.Error("the younger log says that the older one is durable, and it is not yet")
+		t.Error("the younger log records the older one as durable, but it is not")
 	}
 	close(g.open)
 	<-younger.based
@@ -128,7 +129,7 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 		t.Fatal("there is a third log")
 	}
 	if !promises(younger.number) {
-		t.Error("the younger log does not say that the older one is durable")
+		t.Error("the younger log does not record that the older one is durable")
 	}
 	close(flush)
 	if err := db.Close(); err != nil {
@@ -136,15 +137,16 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 	}
 }
 
-// TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo has a process die when the system has an edit and the disk has not, and
-// the power fail at each operation of the next Open, which removes what the edit had replaced, and after it.
+// TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo kills a process when an edit has reached the operating system
+// but not the disk. Then the power fails at each operation of the next Open, which removes the files replaced by the
+// edit, and after it.
 func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 	mem := vfs.NewMem()
 	var left *vfs.Mem
 	editing := false
 	db, err := Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
 		if editing && op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && inside("(*DB).install") {
-			left = mem.Kill() // the last is of the edit that merges; before it tables may only move
+			left = mem.Kill() // the last copy has the edit that merges; earlier edits may only move tables
 		}
 		return nil
 	})))
@@ -178,7 +180,7 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 	fail := func(before string) {
 		mu.Lock()
 		defer mu.Unlock()
-		// What was removed is gone.
+		// Removed files are lost for good.
 		left := left.Crash(func(u vfs.Unsynced) bool { return u.What == vfs.UnsyncedName })
 		cuts = append(cuts, cut{before, left})
 	}
@@ -215,8 +217,8 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 	}
 }
 
-// TestAnIngestIsVisibleWithItsState looks, just after the state is swapped, whether readers of it see its tables: a compaction
-// that found them before could drop what readers still need.
+// TestAnIngestIsVisibleWithItsState checks, just after the state is swapped, whether readers of it see its tables: a
+// compaction that found them before readers do could drop keys that readers still need.
 func TestAnIngestIsVisibleWithItsState(t *testing.T) {
 	var db *DB
 	var leave func()
@@ -235,14 +237,16 @@ func TestAnIngestIsVisibleWithItsState(t *testing.T) {
 		t.Fatal(err)
 	}
 	atRest(t, db)
-	// What is retired while a reader is inside is called by the first retirement after it left, which is that of the old state.
+	// A callback retired while a reader is inside runs at the first retirement after it left, which is that of the old
+	// state.
 	looked := false
 	g := db.tree.Domain.Enter()
 	db.tree.Domain.Retire(func() {
 		looked = true
 		db.tree.Load().EachTable(func(_ int, table *tree.Table) {
 			if visible := db.tree.NewestSeq(); table.Meta.MaxSeq > visible {
-				t.Errorf("the state has a table of sequence %d, and readers see up to %d", table.Meta.MaxSeq, visible)
+				t.Errorf("the state has a table of sequence number %d, but readers see up to %d", table.Meta.MaxSeq,
+					visible)
 			}
 		})
 	})
@@ -251,7 +255,7 @@ func TestAnIngestIsVisibleWithItsState(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !looked {
-		t.Error("nobody looked")
+		t.Error("the check did not run")
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
