@@ -26,7 +26,7 @@ type numberWatch struct {
 	made   map[uint64]bool
 	first  uint64         // lower numbers may have been assigned by an earlier DB
 	since  int            // tables made since the test last reset it
-	atEdit func(*vfs.Mem) // called once, when more tables are made than an edit reserves, before their names are durable
+	atEdit func(*vfs.Mem) // called once, when more tables are made than an edit reserves, before the names are durable
 }
 
 func (n *numberWatch) fs() vfs.FS {

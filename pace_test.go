@@ -12,12 +12,14 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestCompactionsKeepTheirRate measures in the time of a bubble, which passes only while everybody waits.
+// TestCompactionsKeepTheirRate uses the clock of a synctest bubble, which advances only while all goroutines are
+// blocked.
 func TestCompactionsKeepTheirRate(t *testing.T) {
 	const rate = 100 << 10
 	synctest.Test(t, func(t *testing.T) {
 		o := tiny(vfs.NewMem())
-		o.Durability, o.MemtableSize, o.TableSize, o.Compression, o.CompactionRate = NoSync, 1<<20, 1<<20, NoCompression, rate
+		o.Durability, o.MemtableSize, o.TableSize, o.Compression, o.CompactionRate = NoSync, 1<<20, 1<<20,
+			NoCompression, rate
 		db, err := Open("db", o)
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +39,7 @@ func TestCompactionsKeepTheirRate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("writes and flushes took %v: they are not to be held back", took)
+			t.Errorf("writes and flushes took %v: they must not be slowed", took)
 		}
 		before := db.Metrics().Writes.CompactedBytes
 		began = time.Now()
@@ -47,9 +49,9 @@ func TestCompactionsKeepTheirRate(t *testing.T) {
 		written := db.Metrics().Writes.CompactedBytes - before
 		want := time.Duration(written) * time.Second / rate
 		if took := time.Since(began); written < 1<<20 || took < want*8/10 || took > want*11/10 {
-			t.Errorf("%d bytes in %v, want about %v", written, took, want)
+			t.Errorf("wrote %d bytes in %v, want about %v", written, took, want)
 		}
-		// Close does not wait for a pause to end.
+		// Close does not wait for the end of a pause.
 		for i := range 2000 {
 			if err := db.Put(fmt.Appendf(nil, "key%d", i), value); err != nil {
 				t.Fatal(err)

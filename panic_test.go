@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// recovered calls f and says what it panicked with.
+// recovered calls f and returns the value it panicked with.
 func recovered(f func()) (with any) {
 	defer func() { with = recover() }()
 	f()
 	return nil
 }
 
-// TestAPanicOfTheCallersLeavesNothingBehind has what a caller hands in panic, and the caller go on.
+// TestAPanicOfTheCallersLeavesNothingBehind has functions of the caller panic, and then keeps using the store.
 func TestAPanicOfTheCallersLeavesNothingBehind(t *testing.T) {
 	db := openTiny(t)
 	keys := [][]byte{[]byte("a"), []byte("b")}
@@ -55,7 +55,7 @@ func TestAPanicOfTheCallersLeavesNothingBehind(t *testing.T) {
 		}
 	}
 	if n := db.read.Cursors(); n != 0 {
-		t.Errorf("%d iterators are open", n)
+		t.Errorf("%d cursors are in use", n)
 	}
 	within(t, 10*time.Second, "Close", func() {
 		if err := db.Close(); err != nil {
@@ -64,7 +64,7 @@ func TestAPanicOfTheCallersLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// TestAppendingToAValueChangesNoOther appends to what a View shows.
+// TestAppendingToAValueChangesNoOther appends to a value passed to the function of View.
 func TestAppendingToAValueChangesNoOther(t *testing.T) {
 	db := openTiny(t)
 	for _, k := range []string{"a", "b", "c"} {
@@ -77,8 +77,8 @@ func TestAppendingToAValueChangesNoOther(t *testing.T) {
 	}
 	if err := db.View([]byte("a"), func(v []byte) error {
 		if longer := append(v, "XXXXXXXX"...); len(longer) == len(v) || cap(v) != len(v) {
-			t.Errorf("a value of %d bytes has room for %d", len(v), cap(v))
-			return context.Canceled // its neighbour is damaged
+			t.Errorf("a value of %d bytes has capacity %d", len(v), cap(v))
+			return context.Canceled // the append damaged an adjacent value
 		}
 		return nil
 	}); err != nil {

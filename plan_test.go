@@ -12,7 +12,8 @@ import (
 func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 	for _, kind := range []FilterKind{BloomFilter, RibbonFilter} {
 		o := tiny(vfs.NewMem())
-		o.Durability, o.FilterKind, o.MemtableSize, o.TableSize, o.LevelRatio, o.BaseLevelSize = NoSync, kind, 1<<20, 1<<20, 10, 1<<20
+		o.Durability, o.FilterKind, o.MemtableSize, o.TableSize, o.LevelRatio, o.BaseLevelSize = NoSync, kind, 1<<20,
+			1<<20, 10, 1<<20
 		db, err := Open("db", o)
 		if err != nil {
 			t.Fatal(err)
@@ -48,10 +49,12 @@ func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 	}
 }
 
-// TestAPlanOfATreeIsThatOfItsLevels compares PlanTree with PlanFilters, for trees at rest, and with what the plan has for level 0.
+// TestAPlanOfATreeIsThatOfItsLevels compares PlanTree with PlanFilters for trees at rest, and checks plans with keys in
+// level 0.
 func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 	for _, o := range []*Options{
-		nil, {FilterFPR: 0.3}, {FilterFPR: 1}, {FilterFPR: 0.001, FilterKind: RibbonFilter, LevelRatio: 4}, {FilterMemory: 2 << 20}, {FilterMemory: 8 << 20, FilterKind: RibbonFilter},
+		nil, {FilterFPR: 0.3}, {FilterFPR: 1}, {FilterFPR: 0.001, FilterKind: RibbonFilter, LevelRatio: 4},
+		{FilterMemory: 2 << 20}, {FilterMemory: 8 << 20, FilterKind: RibbonFilter},
 	} {
 		fpr, rest, err := PlanFilters(3_000_000, 3, o)
 		if err != nil {
@@ -67,7 +70,8 @@ func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 		}
 		for _, want := range rest {
 			got := tree[want.Level]
-			if got.Bytes-want.Bytes+1 > 2 || got.Predicted != want.Predicted || got.Keys != want.Keys || got.Ribbon != want.Ribbon {
+			if got.Bytes-want.Bytes+1 > 2 || got.Predicted != want.Predicted || got.Keys != want.Keys ||
+				got.Ribbon != want.Ribbon {
 				t.Errorf("%+v: %+v, want %+v", o, got, want)
 			}
 		}
@@ -76,23 +80,26 @@ func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 		}
 		keys[0] = 100_000
 		_, with, err := PlanTree(keys, o)
-		if err != nil || with[6].Predicted != tree[6].Predicted || with[0].Bytes != uint64(100_000*with[0].BitsPerKey/8+0.5) {
-			t.Errorf("%+v: with keys in level 0 %+v, %v", o, with, err)
+		if err != nil || with[6].Predicted != tree[6].Predicted ||
+			with[0].Bytes != uint64(100_000*with[0].BitsPerKey/8+0.5) {
+			t.Errorf("%+v: with keys in level 0: %+v, %v", o, with, err)
 		}
 	}
-	// What level 0 has soon lies in the last level: memory for it is shared out as if it did, and units that do not fit are left out.
+	// The keys of level 0 soon move to the last level: memory is divided as if they were there, and units that do not
+	// fit are left out.
 	for _, few := range []uint64{1_000, 50_000, 1_000_000} {
 		memory := int64(few+1_000_000) * 6 / 8
 		fpr, tree, err := PlanTree([]uint64{few, 0, 0, 0, 0, 0, 1_000_000}, &Options{FilterMemory: memory})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sum := int64(tree[0].Bytes + tree[6].Bytes); sum > memory || sum < memory/2 || tree[0].BitsPerKey < tree[6].BitsPerKey {
-			t.Errorf("rate %g: level 0 %+v, the last %+v; want at most %d bytes", fpr, tree[0], tree[6], memory)
+		if sum := int64(tree[0].Bytes + tree[6].Bytes); sum > memory || sum < memory/2 ||
+			tree[0].BitsPerKey < tree[6].BitsPerKey {
+			t.Errorf("rate %g: level 0 %+v, last level %+v; want at most %d bytes", fpr, tree[0], tree[6], memory)
 		}
 		t.Logf("%d keys in level 0: rate %g, %.4g predicted", few, fpr, tree[0].Predicted+tree[6].Predicted)
 		if tree[0].Predicted+tree[6].Predicted > fpr || fpr > 0.3 {
-			t.Errorf("rate %g: level 0 %+v, the last %+v", fpr, tree[0], tree[6])
+			t.Errorf("rate %g: level 0 %+v, last level %+v", fpr, tree[0], tree[6])
 		}
 	}
 	for _, bad := range []struct {

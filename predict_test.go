@@ -11,7 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// putNumbers puts keys from 0 on and below hi, each step, and flushes.
+// putNumbers puts the keys 0, step, 2*step and so on below hi, and flushes.
 func putNumbers(t *testing.T, db *DB, hi, step int) {
 	t.Helper()
 	var b Batch
@@ -26,7 +26,7 @@ func putNumbers(t *testing.T, db *DB, hi, step int) {
 	}
 }
 
-// merged is the only compaction heard of that was no move.
+// merged returns the only reported compaction that did not just move tables.
 func (l *listener) merged(t *testing.T) (merge CompactionInfo) {
 	t.Helper()
 	l.mu.Lock()
@@ -37,7 +37,7 @@ func (l *listener) merged(t *testing.T) (merge CompactionInfo) {
 			merge = c
 			n++
 		} else if c.Keys+c.PredictedKeys != 0 {
-			t.Errorf("a move tells of %d keys, and predicted %d", c.Keys, c.PredictedKeys)
+			t.Errorf("a move reports %d keys and a prediction of %d", c.Keys, c.PredictedKeys)
 		}
 	}
 	if n != 1 {
@@ -46,7 +46,7 @@ func (l *listener) merged(t *testing.T) (merge CompactionInfo) {
 	return merge
 }
 
-// TestACompactionTellsWhatItHadPredicted has 20,000 keys, and 20,000 newer ones of which half are the same.
+// TestACompactionTellsWhatItHadPredicted has 20,000 keys and 20,000 newer ones, half of which are the same.
 func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
 	for _, kind := range []FilterKind{BloomFilter, RibbonFilter} {
 		o := &Options{FS: vfs.NewMem(), FilterKind: kind}
@@ -60,12 +60,13 @@ func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
 		l.close(t)
 		c := l.merged(t)
 		if off := float64(c.PredictedKeys)/float64(c.Keys) - 1; c.Keys != 30_000 || math.Abs(off) > 0.03 {
-			t.Errorf("%v: %d keys were written, want 30,000; predicted %d, want within 3 %%", kind, c.Keys, c.PredictedKeys)
+			t.Errorf("%v: %d keys were written, want 30,000; predicted %d, want within 3 %%", kind, c.Keys,
+				c.PredictedKeys)
 		}
 	}
 }
 
-// TestADamagedSampleIsReportedAndNotMissed: the compaction needs none, and leaves the damage behind.
+// TestADamagedSampleIsReportedAndNotMissed checks that a compaction works without a sample and reports the damaged one.
 func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 	fsys := vfs.NewMem()
 	db, err := Open("db", &Options{FS: fsys})
@@ -83,7 +84,7 @@ func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole[meta.Size-meta.TailLen-meta.FilterLen-100] ^= 1 // the sample is in front of the filter
+	whole[meta.Size-meta.TailLen-meta.FilterLen-100] ^= 1 // the sample precedes the filter
 	if err := vfs.WriteFileAtomic(fsys, "db", "copy", file, whole); err != nil {
 		t.Fatal(err)
 	}
@@ -101,10 +102,10 @@ func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 	}
 	l.close(t)
 	if c := l.merged(t); c.Keys != 30_000 || c.PredictedKeys != 0 {
-		t.Errorf("%d keys were written, want 30,000; predicted %d, want nothing", c.Keys, c.PredictedKeys)
+		t.Errorf("%d keys were written, want 30,000; predicted %d, want 0", c.Keys, c.PredictedKeys)
 	}
 	if len(l.damage) != 1 || !errors.Is(l.damage[0], ErrCorruption) {
-		t.Errorf("damage heard of: %v, want one", l.damage)
+		t.Errorf("reported damage %v, want one report", l.damage)
 	}
 	if _, err := Check(t.Context(), "db", &Options{FS: fsys}, nil); err != nil {
 		t.Errorf("Check after the compaction: %v", err)

@@ -17,7 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// places puts an iterator to where it finds that there is nothing, from each side and from within.
+// places are moves of an iterator that finds nothing: from each side and from within its range.
 var places = []struct {
 	name string
 	move func(it *Iterator, prefix []byte) bool
@@ -29,8 +29,8 @@ var places = []struct {
 	{"First and back", func(it *Iterator, _ []byte) bool { return it.First() || it.Prev() }},
 }
 
-// TestScansOfAbsentPrefixesReadNoBlock counts, by the reads of files, for how many absent prefixes any data block is touched: for no
-// more than 1.15 × FilterFPR of them, and three standard deviations for as many as are tried. In every state of the tree.
+// TestScansOfAbsentPrefixesReadNoBlock counts the scans of absent prefixes that read a data block, in every state of
+// the tree. They may be at most 1.15 × FilterFPR of all scans, plus three standard deviations.
 func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 	const prefixes = 20_000
 	scans := 20_000
@@ -68,7 +68,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 			}
 			prefix := func(n int) []byte { return fmt.Appendf(nil, "%07d/", n) }
 			rng := rand.New(rand.NewPCG(81, 82))
-			write := func(n int) { // of even numbers
+			write := func(n int) { // n is even
 				for i := range 1 + rng.IntN(5) {
 					k := fmt.Appendf(prefix(2*n), "%d", i)
 					err := db.Put(k, make([]byte, 40))
@@ -83,7 +83,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 			measure := func(state string, leastRuns int) {
 				t.Helper()
 				atRest(t, db)
-				db.tree.Load().EachTable(func(_ int, table *tree.Table) { // else the first scans do so
+				db.tree.Load().EachTable(func(_ int, table *tree.Table) { // otherwise the first scans load them
 					if err := db.share.LoadPrefixes(table); err != nil {
 						t.Fatal(err)
 					}
@@ -104,7 +104,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 					}
 					it := from.Iter(IterOptions{Prefix: p})
 					if place := places[i%len(places)]; place.move(it, p) || it.Err() != nil {
-						t.Fatalf("%s: %s: %q is there, or %v", state, place.name, it.Key(), it.Err())
+						t.Fatalf("%s: %s: found %q, %v", state, place.name, it.Key(), it.Err())
 					}
 					if err := it.Close(); err != nil {
 						t.Fatal(err)
@@ -114,7 +114,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 				}
 				m := db.Metrics()
 				if m.Cache.Capacity != before.Cache.Capacity {
-					t.Fatalf("%s: the cache came back", state)
+					t.Fatalf("%s: the block cache is in use again", state)
 				}
 				asked := m.Since(before).Prefixes
 				runs := 0
@@ -124,26 +124,30 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 				if runs < leastRuns {
 					t.Fatalf("%s: %d runs, want %d\n%v", state, runs, leastRuns, m)
 				}
-				t.Logf("%s: %d runs; of %d scans %d read a block, %.4g; %+v", state, runs, scans, touched, float64(touched)/float64(scans), asked)
+				t.Logf("%s: %d runs; of %d scans %d read a block, %.4g; %+v", state, runs, scans, touched,
+					float64(touched)/float64(scans), asked)
 				if tt.rule == (PrefixRule{}) {
 					if touched < scans*99/100 || asked != (PrefixMetrics{}) {
-						t.Errorf("%s: without a rule %d of %d scans read a block: this test shows nothing; %+v", state, touched, scans, asked)
+						t.Errorf("%s: without a rule %d of %d scans read a block: the test tests nothing; %+v", state,
+							touched, scans, asked)
 					}
 					return
 				}
 				most := 1.15 * tt.fpr * float64(scans)
 				if float64(touched) > most+3*math.Sqrt(most) {
-					t.Errorf("%s: %d of %d scans read a block, want at most %.0f and three deviations\n%v", state, touched, scans, most, m)
+					t.Errorf("%s: %d of %d scans read a block, want at most %.0f plus three deviations\n%v", state,
+						touched, scans, most, m)
 				}
-				asking := uint64(scans) * 99 / 100 // a prefix between the bounds of two tables is absent without a question
-				if asked.Unasked > 0 || asked.Probes < asking || asked.Negatives > asked.Probes || asked.Probes-asked.Negatives < uint64(touched) {
+				asking := uint64(scans) * 99 / 100 // a prefix between the bounds of two tables needs no filter
+				if asked.Unasked > 0 || asked.Probes < asking || asked.Negatives > asked.Probes ||
+					asked.Probes-asked.Negatives < uint64(touched) {
 					t.Errorf("%s: %+v for %d scans", state, asked, scans)
 				}
 			}
 			for _, n := range rng.Perm(prefixes) {
 				write(n)
 			}
-			write(0) // all absent prefixes lie between those of a run
+			write(0) // all absent prefixes lie within the key range of a run
 			write(prefixes - 1)
 			if err := db.Flush(t.Context()); err != nil {
 				t.Fatal(err)
@@ -168,7 +172,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 	}
 }
 
-// TestAFilterOfAnotherRuleIsNotAsked opens one store by one rule after the other.
+// TestAFilterOfAnotherRuleIsNotAsked opens a store with one rule after the other.
 func TestAFilterOfAnotherRuleIsNotAsked(t *testing.T) {
 	mem := vfs.NewMem()
 	want := map[string]string{}
@@ -176,10 +180,10 @@ func TestAFilterOfAnotherRuleIsNotAsked(t *testing.T) {
 	first := PrefixSeparator('/', 1)
 	for step, tt := range []struct {
 		rule       PrefixRule
-		asks, lack bool // after opening; filters of its rule, tables without
+		asks, lack bool // after opening: tables with filters of its rule, and without
 		compact    bool
 	}{
-		{first, false, false, true}, // empty as yet
+		{first, false, false, true}, // empty so far
 		{first, true, false, false},
 		{PrefixLen(4), false, true, false},
 		{PrefixRule{}, false, false, false},
@@ -207,14 +211,16 @@ func TestAFilterOfAnotherRuleIsNotAsked(t *testing.T) {
 			}
 		}
 		scans()
-		if m := db.Metrics().Prefixes; (m.Probes > 0) != tt.asks || (m.Unasked > 0) != tt.lack || tt.asks && m.Negatives == 0 {
-			t.Errorf("step %d, by %v: %+v, want some asked %v, some not %v", step, tt.rule, m, tt.asks, tt.lack)
+		if m := db.Metrics().Prefixes; (m.Probes > 0) != tt.asks || (m.Unasked > 0) != tt.lack ||
+			tt.asks && m.Negatives == 0 {
+			t.Errorf("step %d, by %v: %+v, want some probed %v, some without a filter %v", step, tt.rule, m, tt.asks,
+				tt.lack)
 		}
 		for i := range 400 {
 			if !tt.compact {
 				break
 			}
-			// Twice, so that no table is just moved.
+			// Compact twice, so that no table is just moved.
 			k, v := fmt.Sprintf("%d/%d/%d", 3*rng.IntN(20), 2*rng.IntN(30), i%2), fmt.Sprint(step, ".", i)
 			want[k] = v
 			if err := db.Put([]byte(k), []byte(v)); err != nil {
@@ -241,19 +247,23 @@ func TestAFilterOfAnotherRuleIsNotAsked(t *testing.T) {
 	}
 }
 
-// TestWhatASkippedTableDeletesStaysDeleted has tombstones in tables whose prefix filter knows nothing of what they delete, and in
-// those that do.
+// TestWhatASkippedTableDeletesStaysDeleted has tombstones in tables whose prefix filter does not contain the deleted
+// prefix, and in tables whose filter does.
 func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		delete  func(db *DB) error
-		skipped bool // the newer table
+		skipped bool // whether the newer table is skipped
 	}{
-		{"a point tombstone is a key with its prefix", func(db *DB) error { return db.Delete([]byte("user/17/a")) }, false},
-		{"a range tombstone is no key", func(db *DB) error { return db.DeleteRange([]byte("user/1"), []byte("user/2")) }, true},
+		{"a point tombstone is a key with its prefix", func(db *DB) error { return db.Delete([]byte("user/17/a")) },
+			false},
+		{"a range tombstone is no key", func(db *DB) error {
+			return db.DeleteRange([]byte("user/1"), []byte("user/2"))
+		}, true},
 		{"a range tombstone to the end", func(db *DB) error { return db.DeleteRange([]byte("user/17/a"), nil) }, true},
 		{"an ingest in place of a range", func(db *DB) error {
-			return db.Ingest(t.Context(), pairsOf(map[string]string{"user/10/x": "", "user/30/x": ""}), IngestOptions{Replace: &KeyRange{Lower: []byte("user/1")}})
+			return db.Ingest(t.Context(), pairsOf(map[string]string{"user/10/x": "", "user/30/x": ""}),
+				IngestOptions{Replace: &KeyRange{Lower: []byte("user/1")}})
 		}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -270,22 +280,24 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			must(errors.Join(db.Put([]byte("user/17/a"), nil), db.Put([]byte("user/90/a"), nil), db.Compact(t.Context(), nil, nil)))
-			snap, err := db.Snapshot() // so that what is deleted stays below
+			must(errors.Join(db.Put([]byte("user/17/a"), nil), db.Put([]byte("user/90/a"), nil),
+				db.Compact(t.Context(), nil, nil)))
+			snap, err := db.Snapshot() // so that the deleted keys stay in the tables below
 			must(err)
 			defer snap.Close()
-			must(errors.Join(db.Put([]byte("user/10/a"), nil), db.Put([]byte("user/30/a"), nil), tt.delete(db), db.Flush(t.Context())))
+			must(errors.Join(db.Put([]byte("user/10/a"), nil), db.Put([]byte("user/30/a"), nil), tt.delete(db),
+				db.Flush(t.Context())))
 			settle(t, db)
 			for range 2 {
 				for _, place := range places {
 					it := db.Iter(IterOptions{Prefix: []byte("user/17/")})
 					if place.move(it, []byte("user/17/")) || it.Close() != nil {
-						t.Errorf("%s finds %q, which is deleted; %v", place.name, it.Key(), it.Err())
+						t.Errorf("%s finds deleted key %q; %v", place.name, it.Key(), it.Err())
 					}
 				}
 			}
 			if m := db.Metrics().Prefixes; (m.Negatives > 0) != tt.skipped || m.Probes == 0 || m.Unasked > 0 {
-				t.Errorf("%+v, want the newer table skipped %v\n%v", m, tt.skipped, db.Metrics())
+				t.Errorf("%+v, want newer table skipped: %v\n%v", m, tt.skipped, db.Metrics())
 			}
 			then := snap.Iter(IterOptions{Lower: []byte("user/17/"), Upper: []byte("user/17/z")})
 			if !then.Last() || string(then.Key()) != "user/17/a" || then.Close() != nil {
@@ -295,7 +307,8 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 	}
 }
 
-// TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom scans a store with room, without, and with room again.
+// TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom scans a store with enough memory, without, and with enough
+// again.
 func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	o := tiny(vfs.NewMem())
 	o.Durability, o.FilterPrefix, o.MemtableSize, o.TableSize = NoSync, PrefixSeparator('/', 1), 64<<10, 64<<10
@@ -314,7 +327,7 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	}
 	settle(t, db)
 	unasked := uint64(0)
-	// scan asks for all prefixes, and is told how many tables had no filter.
+	// scan scans for all prefixes, and checks whether filters were loaded and whether tables lacked them.
 	scan := func(what string, loaded bool) {
 		t.Helper()
 		for i := range 8000 {
@@ -328,21 +341,23 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 		for _, l := range m.Levels {
 			levels += l.FilterBytes
 		}
-		if (m.Memory.PrefixFilters > 0) != loaded || levels != m.Memory.Filters || m.Memory.PrefixFilters > m.Memory.Filters {
+		if (m.Memory.PrefixFilters > 0) != loaded || levels != m.Memory.Filters ||
+			m.Memory.PrefixFilters > m.Memory.Filters {
 			t.Errorf("%s: want filters loaded %v; levels have %d bytes\n%v", what, loaded, levels, m)
 		}
 		if (m.Prefixes.Unasked > unasked) == loaded {
-			t.Errorf("%s: %d tables not asked, before %d", what, m.Prefixes.Unasked, unasked)
+			t.Errorf("%s: %d tables without a filter, before %d", what, m.Prefixes.Unasked, unasked)
 		}
 		unasked = m.Prefixes.Unasked
 	}
-	if it := db.Iter(IterOptions{Lower: []byte("00"), Upper: []byte("9")}); !it.First() || it.Close() != nil { // no prefix
+	if it := db.Iter(IterOptions{Lower: []byte("00"), Upper: []byte("9")}); !it.First() ||
+		it.Close() != nil { // a range without a common prefix
 		t.Fatal(it.Err())
 	}
 	if m := db.Metrics(); m.Memory.PrefixFilters != 0 || m.Prefixes != (PrefixMetrics{}) {
-		t.Errorf("nobody asked, and yet\n%v", m)
+		t.Errorf("no prefix was scanned, but\n%v", m)
 	}
-	else0 := tree.TableBytes{Index: db.pool.Allowance() - db.pool.Resident()} // of somebody else
+	else0 := tree.TableBytes{Index: db.pool.Allowance() - db.pool.Resident()} // held by other stores
 	db.pool.Held.Add(else0)
 	scan("no room", false)
 	db.pool.Held.Add(tree.TableBytes{Index: -else0.Index})
@@ -358,11 +373,12 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	})
 	scan("restored", true)
 	if after := db.Metrics().Memory.PrefixFilters; after != before {
-		t.Errorf("restored %d bytes, before %d", after, before)
+		t.Errorf("restored %d bytes, want %d", after, before)
 	}
 	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
 		p, err := table.Reader.Properties()
-		if err != nil || table.Meta.FilterLen <= p.Prefixes.Bytes || p.Prefixes.Keys == 0 || p.Prefixes.Rule != "sep:/:1" {
+		if err != nil || table.Meta.FilterLen <= p.Prefixes.Bytes || p.Prefixes.Keys == 0 ||
+			p.Prefixes.Rule != "sep:/:1" {
 			t.Errorf("%s: %+v, %v", table.File.Name, p, err)
 		}
 	})
@@ -370,7 +386,7 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if held := db.pool.Held.Sum(); held != 0 {
-		t.Errorf("after Close %d bytes are held", held)
+		t.Errorf("after Close, %d bytes are held", held)
 	}
 }
 
@@ -413,7 +429,7 @@ func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
 		o.Events.Damaged = func(error) { reported++ }
 		var damage *CorruptionError
 		if _, err := Check(t.Context(), "db", o, nil); !errors.As(err, &damage) || damage.File != file {
-			t.Fatalf("byte %d: check says %v, want damage in %s", at, err, file)
+			t.Fatalf("byte %d: Check returned %v, want damage in %s", at, err, file)
 		}
 		db, err := Open("db", o)
 		if err != nil {
@@ -430,10 +446,11 @@ func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
 		}
 		m := db.Metrics()
 		want := 1
-		if at >= start+bloomblock.HeaderSize+loaded { // in units that nobody needs
+		if at >= start+bloomblock.HeaderSize+loaded { // in units that are not loaded
 			want = 0
 		}
-		if (m.Prefixes.Probes == 0) != (want == 1) || (m.Prefixes.Unasked > 0) != (want == 1) || m.Levels[bottom].FilterDamaged != want {
+		if (m.Prefixes.Probes == 0) != (want == 1) || (m.Prefixes.Unasked > 0) != (want == 1) ||
+			m.Levels[bottom].FilterDamaged != want {
 			t.Fatalf("byte %d, want damaged %d:\n%v", at, want, m)
 		}
 		if err := db.Close(); err != nil || reported != want {
@@ -453,7 +470,8 @@ func TestRulesThatMakeNoSense(t *testing.T) {
 		{PrefixSeparator('/', 0), "option FilterPrefix: prefix up to separator number 0, want 1 to 65536"},
 	} {
 		mem := vfs.NewMem()
-		if _, err := Open("db", &Options{FS: mem, FilterPrefix: tt.rule}); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := Open("db", &Options{FS: mem, FilterPrefix: tt.rule}); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v: got %v, want %q", tt.rule, err, tt.want)
 		}
 		if names, err := mem.List("db"); err == nil {
@@ -462,7 +480,7 @@ func TestRulesThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// TestBoundedIteratorsTouchNoTableBeyondTheirBounds walks from end to end of ranges that end between two tables.
+// TestBoundedIteratorsTouchNoTableBeyondTheirBounds iterates over ranges that end between two tables.
 func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
 	mem := vfs.NewMem()
 	o := tiny(mem)
@@ -485,7 +503,7 @@ func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
 	defer db.Close()
 	r := db.tree.Load().Runs[0]
 	if len(r.Tables) < 10 {
-		t.Fatalf("%d tables", len(r.Tables))
+		t.Fatalf("only %d tables", len(r.Tables))
 	}
 	for i := 1; i < len(r.Tables)-1; i++ {
 		table := r.Tables[i].Meta
@@ -504,11 +522,11 @@ func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
 			t.Fatalf("table %d: %d keys more forward than back, %v", i, n, err)
 		}
 		if touched := files.touched(); len(touched) != 1 || touched[table.Number] == 0 {
-			t.Errorf("table %d: touched %v, want only %d", i, touched, table.Number)
+			t.Errorf("table %d: read %v, want only %d", i, touched, table.Number)
 		}
 		between := db.Iter(IterOptions{Lower: upper, Upper: r.Tables[i+1].Meta.Smallest})
 		if between.First() || between.Last() || between.Close() != nil || len(files.touched()) > 0 {
-			t.Errorf("between table %d and the next: %q, %v, or a table was touched", i, between.Key(), between.Err())
+			t.Errorf("between table %d and the next: %q, %v, or a table was read", i, between.Key(), between.Err())
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // BenchmarkQueue pushes n items at the tail and then pops them all from the head, each by an iterator and a Delete. It
-// reports the pops' median, and by how much the last tenth of them takes longer than the first.
+// reports the median of the pops, and how much longer the last tenth of them takes than the first.
 //
 //	go test -run '^$' -bench Queue -benchtime 1x .
 func BenchmarkQueue(b *testing.B) {

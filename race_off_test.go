@@ -2,4 +2,4 @@
 
 package bloomkv
 
-const raceEnabled = false // every test runs whole
+const raceEnabled = false // tests run in full

@@ -2,4 +2,4 @@
 
 package bloomkv
 
-const raceEnabled = true // heavy tests run at a stride
+const raceEnabled = true // slow tests run a part of their cases

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// loaded is a store of n keys of 8 bytes, ascending, with values of 100 bytes, settled.
+// loaded returns a settled store of n ascending keys of 8 bytes, with values of 100 bytes.
 func loaded(b *testing.B, n int, o *Options) *DB {
 	b.Helper()
 	db, err := Open(b.TempDir(), o)
@@ -38,8 +38,7 @@ func loaded(b *testing.B, n int, o *Options) *DB {
 	return db
 }
 
-// BenchmarkDeleteRange deletes ranges of so many keys, one after the other: the cost is that of one small write, however
-// many they are.
+// BenchmarkDeleteRange deletes ranges of n keys, one after the other. Each costs one small write, independent of n.
 func BenchmarkDeleteRange(b *testing.B) {
 	const keys = 1_000_000
 	for _, n := range []int{1_000, 1_000_000} {
@@ -60,8 +59,8 @@ func BenchmarkDeleteRange(b *testing.B) {
 	}
 }
 
-// BenchmarkIngest compares the ways to load a million keys: ingested in order, and put at random in batches of 100 and then
-// flushed. Both are durable at the end.
+// BenchmarkIngest compares two ways to load a million keys: ingested in order, and put in random order in batches of 100
+// and then flushed. Both are durable at the end.
 //
 //	go test -run '^$' -bench Ingest -benchtime 3x .
 func BenchmarkIngest(b *testing.B) {
@@ -129,8 +128,8 @@ func BenchmarkIngest(b *testing.B) {
 	})
 }
 
-// BenchmarkPutBesideIterators measures what an iterator that is opened, moved and closed after every Put costs the Put
-// itself: its own time is not counted. Stretches of puts with and without take turns on one store.
+// BenchmarkPutBesideIterators measures how much slower Put gets if an iterator is opened, moved and closed after each
+// one: the time of the iterator is not counted. Series of puts with and without iterators alternate on one store.
 //
 //	go test -run '^$' -bench PutBesideIterators -benchtime 1000000x .
 func BenchmarkPutBesideIterators(b *testing.B) {
@@ -145,7 +144,7 @@ func BenchmarkPutBesideIterators(b *testing.B) {
 	}()
 	rng := rand.New(rand.NewPCG(1, 1))
 	key, value := make([]byte, 8), make([]byte, 100)
-	var took [2][]time.Duration // without, with
+	var took [2][]time.Duration // without and with iterators
 	for i := 0; b.Loop(); i++ {
 		binary.BigEndian.PutUint64(key, rng.Uint64())
 		began := time.Now()

@@ -8,8 +8,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack: after Open compaction looks at the tree before it knows them, and finds
-// nothing to do; nothing is written after.
+// TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack opens a store whose range tombstones are not loaded yet when
+// compaction looks at the tree and finds nothing to do. No write follows.
 func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 	w := newWideStore(t)
 	o := *w.o
@@ -18,7 +18,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, err := db.Snapshot() // so that nothing is compacted yet
+	snap, err := db.Snapshot() // so that nothing is compacted at first
 	if err == nil {
 		err = errors.Join(db.DeleteRange(nil, w.key(w.keys/2)), db.Flush(t.Context()))
 	}
@@ -31,7 +31,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := bytesOfTables(t, deleted)
-	for _, byLookup := range []bool{false, true} { // or by the warm-up
+	for _, byLookup := range []bool{false, true} { // otherwise by the warm-up
 		t.Run(fmt.Sprintf("by a lookup: %v", byLookup), func(t *testing.T) {
 			mem := deleted.Kill()
 			cold := vfs.NewHook(mem, func(op vfs.Op) error {
@@ -47,7 +47,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Once this is done, which is nothing, compaction has looked at the tree and waits.
+			// This Compact has nothing to do. When it returns, compaction has looked at the tree and waits.
 			if err := db.Compact(t.Context(), w.key(w.keys), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +58,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 			if byLookup {
 				soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
 				if db.writes.compactions.Load() > 0 {
-					t.Fatal("they were loaded before: the test tests nothing")
+					t.Fatal("the tombstones were already loaded: the test tests nothing")
 				}
 				if _, err := db.Get(w.key(0)); !errors.Is(err, ErrNotFound) {
 					t.Errorf("got %v, want ErrNotFound", err)

@@ -16,7 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// bytesOfTables is the size of all tables in a store's directory.
+// bytesOfTables returns the size of all tables in a store's directory.
 func bytesOfTables(t *testing.T, fsys vfs.FS) (size int64) {
 	t.Helper()
 	names, err := fsys.List("db")
@@ -30,14 +30,14 @@ func bytesOfTables(t *testing.T, fsys vfs.FS) (size int64) {
 		switch info, err := fsys.Stat(filepath.Join("db", name)); {
 		case err == nil:
 			size += info.Size()
-		case !errors.Is(err, fs.ErrNotExist): // it was removed meanwhile
+		case !errors.Is(err, fs.ErrNotExist): // otherwise it was removed after the directory was listed
 			t.Fatal(err)
 		}
 	}
 	return size
 }
 
-// A wide store has keys from 0 on, in several levels, and will lose those in [lo, hi).
+// A wideStore has keys from 0 on, in several levels. Its test deletes those in [lo, hi).
 type wideStore struct {
 	keys, lo, hi int
 	mem          *vfs.Mem
@@ -61,7 +61,8 @@ func newWideStore(t *testing.T) *wideStore {
 			t.Fatal(err)
 		}
 	}
-	for flushes := 0; flushes == 0 || db.Metrics().Levels[0].Runs > 1; flushes++ { // one more is no reason to compact
+	for flushes := 0; flushes == 0 ||
+		db.Metrics().Levels[0].Runs > 1; flushes++ { // a single run does not trigger compaction
 		if err := errors.Join(db.Put(w.key(0), make([]byte, 100)), db.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
@@ -82,8 +83,8 @@ func newWideStore(t *testing.T) *wideStore {
 	return w
 }
 
-// readsNothing looks up keys that were deleted, in all ways. tails says whether those of tables have to be read for it. Where
-// only filters know of the keys what they say wrongly is allowed.
+// readsNothing looks up deleted keys in all ways. tails is true if this must read tails of tables. If only filters show
+// that the keys are absent, false positives are allowed.
 func (w *wideStore) readsNothing(db *DB, files *fileLog, tails, filters bool) error {
 	files.take()
 	before, maybe := db.Metrics().Lookups, 0
@@ -112,22 +113,28 @@ func (w *wideStore) readsNothing(db *DB, files *fileLog, tails, filters bool) er
 	if filters {
 		limit = (after.Gets - before.Gets) / 30
 	}
-	if n := after.Blocks - before.Blocks; max(n, uint64(blocks), after.TableSearches-before.TableSearches, uint64(maybe)) > limit || tailBytes > 0 != tails {
-		return fmt.Errorf("%d lookups of deleted keys touched %d blocks and read %d, and %d bytes of tails (want some %v), and %d may be there; want at most %d",
+	if n := after.Blocks - before.Blocks; max(n, uint64(blocks), after.TableSearches-before.TableSearches,
+		uint64(maybe)) > limit || tailBytes > 0 != tails {
+		return fmt.Errorf("%d lookups of deleted keys touched %d blocks, read %d and %d bytes of tails (want some %v), "+
+			"with %d maybes; want at most %d",
 			after.Gets-before.Gets, n, blocks, tailBytes, tails, maybe, limit)
 	}
 	return nil
 }
 
-// jumps has iterators come to the range from outside, and be put into it.
+// jumps moves iterators to the range from outside, and seeks keys inside it.
 func (w *wideStore) jumps(db *DB, files *fileLog) error {
 	lo, hi := w.key(w.lo), w.key(w.hi)
 	last := w.key(w.lo - 1)
 	for what, move := range map[string]func(it *Iterator) bool{
-		"seek ≥ inside": func(it *Iterator) bool { return it.SeekGE(w.key((w.lo+w.hi)/2)) && bytes.Equal(it.Key(), hi) },
-		"seek < inside": func(it *Iterator) bool { return it.SeekLT(w.key((w.lo+w.hi)/2)) && bytes.Equal(it.Key(), last) },
-		"over it":       func(it *Iterator) bool { return it.SeekGE(last) && it.Next() && bytes.Equal(it.Key(), hi) },
-		"back over it":  func(it *Iterator) bool { return it.SeekGE(hi) && it.Prev() && bytes.Equal(it.Key(), last) },
+		"seek ≥ inside": func(it *Iterator) bool {
+			return it.SeekGE(w.key((w.lo+w.hi)/2)) && bytes.Equal(it.Key(), hi)
+		},
+		"seek < inside": func(it *Iterator) bool {
+			return it.SeekLT(w.key((w.lo+w.hi)/2)) && bytes.Equal(it.Key(), last)
+		},
+		"over it":      func(it *Iterator) bool { return it.SeekGE(last) && it.Next() && bytes.Equal(it.Key(), hi) },
+		"back over it": func(it *Iterator) bool { return it.SeekGE(hi) && it.Prev() && bytes.Equal(it.Key(), last) },
 		"bounded by it": func(it *Iterator) bool {
 			b := db.Iter(IterOptions{Lower: lo, Upper: hi})
 			return !b.First() && !b.Last() && b.Close() == nil && it.First()
@@ -140,7 +147,7 @@ func (w *wideStore) jumps(db *DB, files *fileLog) error {
 		if !ok || err != nil {
 			return fmt.Errorf("%s: %v, %w", what, ok, err)
 		}
-		// The walk reaches the first table at the edge before it can know that all of it is deleted.
+		// The iterator reaches the first table at the edge before it can know that all of the table is deleted.
 		var opened []uint64
 		for number := range files.touched() {
 			if inside[number] {
@@ -148,13 +155,13 @@ func (w *wideStore) jumps(db *DB, files *fileLog) error {
 			}
 		}
 		if len(opened) > 1 {
-			return fmt.Errorf("%s: tables %d were touched, which lie inside", what, opened)
+			return fmt.Errorf("%s: tables %d inside the range were read", what, opened)
 		}
 	}
 	return nil
 }
 
-// inside is the tables all of whose keys are in the range.
+// inside returns the tables whose keys are all in the range.
 func (w *wideStore) inside(db *DB) map[uint64]bool {
 	inside := map[uint64]bool{}
 	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
@@ -165,16 +172,18 @@ func (w *wideStore) inside(db *DB) map[uint64]bool {
 	return inside
 }
 
-// TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack follows a large range delete from memory to the last level, which
-// compaction finds to do on its own, or is asked to.
+// TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack follows a large range delete from memory to the last level, with
+// automatic compaction and with Compact.
 func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 	wide := newWideStore(t)
 	for _, asked := range []bool{false, true} {
-		t.Run(fmt.Sprintf("compaction was asked for: %v", asked), func(t *testing.T) {
+		t.Run(fmt.Sprintf("compaction requested: %v", asked), func(t *testing.T) {
 			w := *wide
 			w.mem = wide.mem.Kill()
 			files := logged(w.mem)
-			compacting, open := gated(files, func(op vfs.Op) bool { return op.Kind == vfs.OpCreate && inside("(*DB).compactLoop") })
+			compacting, open := gated(files, func(op vfs.Op) bool {
+				return op.Kind == vfs.OpCreate && inside("(*DB).compactLoop")
+			})
 			o := *w.o
 			o.FS = compacting
 			db, err := Open("db", &o)
@@ -191,7 +200,8 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 			full := bytesOfTables(t, w.mem)
 			deleted := int64(w.hi-w.lo) * full / int64(w.keys)
-			if err := db.Apply((modelWrite{{key: string(w.key(w.lo)), ranged: true, end: w.key(w.hi)}}).batch(), Sync); err != nil {
+			if err := db.Apply((modelWrite{{key: string(w.key(w.lo)), ranged: true, end: w.key(w.hi)}}).batch(),
+				Sync); err != nil {
 				t.Fatal(err)
 			}
 			if err := errors.Join(w.readsNothing(db, files, false, false), w.jumps(db, files)); err != nil {
@@ -199,7 +209,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			}
 			gone := w.inside(db)
 			if len(gone) < 20 {
-				t.Fatalf("%d tables inside, want more", len(gone))
+				t.Fatalf("only %d tables inside the range", len(gone))
 			}
 			files.take()
 			if err := db.Flush(t.Context()); err != nil {
@@ -210,7 +220,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			}
 			for number := range files.touched() {
 				if gone[number] {
-					t.Errorf("the flush has read table %d, which lies inside", number)
+					t.Errorf("the flush has read table %d inside the range", number)
 				}
 			}
 			if err := errors.Join(w.readsNothing(db, files, false, false), w.jumps(db, files)); err != nil {
@@ -220,7 +230,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 				t.Errorf("%d bytes of %d before any compaction: the test tests nothing", now, full)
 			}
 
-			coldFiles := logged(w.mem.Kill()) // as it is now, opened again
+			coldFiles := logged(w.mem.Kill()) // the current files, to be opened again
 			cold := o
 			cold.FS, cold.ReadOnly = coldFiles, true // so that nothing is compacted
 			again := openCold(t, &cold)
@@ -242,7 +252,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			soon(t, "what is dead is removed", func() bool { return db.tree.View().Dead == 0 })
 			for number := range files.touched() {
 				if gone[number] {
-					t.Errorf("compaction has read table %d, which lies inside", number)
+					t.Errorf("compaction has read table %d inside the range", number)
 				}
 			}
 			soon(t, "the space is free", func() bool { return bytesOfTables(t, w.mem) <= full-deleted*95/100 })
@@ -254,29 +264,31 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if string(kv.Key) >= string(w.key(w.lo)) && string(kv.Key) < string(w.key(w.hi)) || len(kv.Value) != 100 {
-					t.Fatalf("%q = %q", kv.Key, kv.Value)
+				if string(kv.Key) >= string(w.key(w.lo)) && string(kv.Key) < string(w.key(w.hi)) ||
+					len(kv.Value) != 100 {
+					t.Fatalf("unexpected %q = %q", kv.Key, kv.Value)
 				}
 				left++
 			}
 			if want := w.keys - (w.hi - w.lo); left != want {
 				t.Errorf("%d keys are left, want %d", left, want)
 			}
-			t.Logf("%d bytes, %d of them deleted; %d left; %d tables inside were never read", full, deleted, bytesOfTables(t, w.mem), len(gone))
+			t.Logf("%d bytes, %d of them deleted; %d left; %d tables inside the range were never read", full, deleted,
+				bytesOfTables(t, w.mem), len(gone))
 		})
 	}
 }
 
-// TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack has ranges that are open at an end, several at once, one range
-// deleted piece by piece, and a snapshot that keeps it all until it is closed.
+// TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack has ranges without a bound, several ranges, a range deleted
+// piece by piece, and a snapshot that keeps all keys until it is closed.
 func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 	wide := newWideStore(t)
 	for _, tt := range []struct {
 		name   string
-		ranges [][2]int // -1 is nil
-		apart  bool     // a flush after each
+		ranges [][2]int // -1 for nil
+		apart  bool     // whether to flush after each
 		snap   bool
-		least  int64 // per cent that come back; a rest that is smaller than what has to be read to drop it may stay
+		least  int64 // percentage to be reclaimed; a rest smaller than what must be read to drop it may stay
 	}{
 		{name: "all", ranges: [][2]int{{-1, -1}}, least: 100},
 		{name: "from the beginning", ranges: [][2]int{{-1, 12000}}},
@@ -285,7 +297,8 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 		{name: "one between", ranges: [][2]int{{4000, 12000}}},
 		{name: "several", ranges: [][2]int{{800, 7600}, {8800, 15600}, {16800, 23600}}, least: 80},
 		{name: "several that overlap", ranges: [][2]int{{2000, 6000}, {2800, 10000}, {4800, 16000}, {2000, 20000}}},
-		{name: "pieces, one flush each", ranges: [][2]int{{2000, 6000}, {6000, 10000}, {10000, 14000}, {14000, 18000}, {18000, 22000}}, apart: true, least: 80},
+		{name: "pieces, one flush each", ranges: [][2]int{{2000, 6000}, {6000, 10000}, {10000, 14000}, {14000, 18000},
+			{18000, 22000}}, apart: true, least: 80},
 		{name: "one that a snapshot still needs", ranges: [][2]int{{4000, 20000}}, snap: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -298,7 +311,7 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 			}
 			defer func() {
 				if t.Failed() {
-					t.Logf("before Close:\n%v", db.Metrics()) // obsolete files among it
+					t.Logf("before Close:\n%v", db.Metrics()) // including obsolete files
 				}
 				if err := db.Close(); err != nil {
 					t.Error(err)
@@ -360,7 +373,8 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 				settle(t, db)
 			}
 			limit := full - int64(len(gone))*full/int64(wide.keys)*cmp.Or(tt.least, 95)/100
-			soon(t, fmt.Sprintf("of %d bytes at most %d are left", full, limit), func() bool { return bytesOfTables(t, mem) <= limit })
+			soon(t, fmt.Sprintf("of %d bytes at most %d are left", full, limit),
+				func() bool { return bytesOfTables(t, mem) <= limit })
 			left := 0
 			for kv, err := range db.Scan(IterOptions{}) {
 				if err != nil {

@@ -10,31 +10,32 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// shows holds all that a reader has, in both directions, and what it says of each key, against a map.
+// shows compares all keys of a reader, in both directions, and its lookups of the given keys with a map.
 func shows(r reader, want map[string]string, keys []string) error {
 	it := r.Iter(IterOptions{})
 	sorted := slices.Sorted(maps.Keys(want))
 	i := 0
 	for k, v := range it.All() {
 		if i == len(sorted) || string(k) != sorted[i] || string(v) != want[sorted[i]] {
-			return fmt.Errorf("forward, key %d: %q = %q, want of %q", i, k, v, sorted)
+			return fmt.Errorf("forward, key %d: %q = %q, want the keys %q", i, k, v, sorted)
 		}
 		i++
 	}
 	j := len(sorted)
 	for k, v := range it.Backward() {
 		if j--; j < 0 || string(k) != sorted[j] || string(v) != want[sorted[j]] {
-			return fmt.Errorf("backward, key %d: %q = %q, want of %q", j, k, v, sorted)
+			return fmt.Errorf("backward, key %d: %q = %q, want the keys %q", j, k, v, sorted)
 		}
 	}
 	if err := it.Close(); err != nil || i < len(sorted) || j > 0 {
-		return fmt.Errorf("%d keys forward, %d left backward, want of %q: %w", i, j, sorted, err)
+		return fmt.Errorf("%d keys forward, %d left backward, want the keys %q: %w", i, j, sorted, err)
 	}
 	for _, k := range keys {
 		w, there := want[k]
 		v, err := r.Get([]byte(k))
 		has, hasErr := r.Has([]byte(k))
-		if string(v) != w || there != (err == nil) || !there && !errors.Is(err, ErrNotFound) || has != there || hasErr != nil {
+		if string(v) != w || there != (err == nil) || !there && !errors.Is(err, ErrNotFound) || has != there ||
+			hasErr != nil {
 			return fmt.Errorf("get %q: %q, %w; has %v, %w; want %q, %v", k, v, err, has, hasErr, w, there)
 		}
 	}
@@ -50,12 +51,12 @@ func shows(r reader, want map[string]string, keys []string) error {
 	})
 }
 
-// edgeKeys are those at which bounds may be mistaken.
+// edgeKeys are keys at which bounds are easily wrong.
 var edgeKeys = []string{"", "\x00", "a", "a\x00", "a\x00\x00", "b", "ba", "c", "\xff", "\xff\xff"}
 
-// TestDeleteRangeRemovesWhatIsFromItsFirstKeyOnAndBeforeItsLast takes every pair of bounds, in front of writes, behind them and
-// between them, by calls and by batches, and looks at the store, and at snapshots of before and after, in each place that the
-// writes come to.
+// TestDeleteRangeRemovesWhatIsFromItsFirstKeyOnAndBeforeItsLast tries every pair of bounds, before, after and between
+// writes, in separate calls and in batches. It checks the store, and snapshots taken before and after, in each state
+// that the writes pass through.
 func TestDeleteRangeRemovesWhatIsFromItsFirstKeyOnAndBeforeItsLast(t *testing.T) {
 	bound := func(i int) []byte {
 		if i < len(edgeKeys) {
@@ -106,7 +107,8 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 	before, snapErr := db.Snapshot()
 	old := maps.Clone(want)
 	del := modelOp{key: string(lo), ranged: true, end: hi}
-	w := modelWrite{{key: "a\x00", value: "gone again"}, {key: "aa", value: "gone"}, del, {key: "b", value: "new"}, {key: "bb", value: "new"}, {key: "c", del: true}}
+	w := modelWrite{{key: "a\x00", value: "gone again"}, {key: "aa", value: "gone"}, del, {key: "b", value: "new"},
+		{key: "bb", value: "new"}, {key: "c", del: true}}
 	if n%2 == 0 {
 		if err := db.Apply(w.batch(), Sync); err != nil {
 			return err
@@ -116,7 +118,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 			var err error
 			switch {
 			case op.ranged:
-				err = db.DeleteRange(lo, hi) // nil stays nil
+				err = db.DeleteRange(lo, hi) // keeps nil bounds nil
 			case op.del:
 				err = db.Delete([]byte(op.key))
 			default:
@@ -138,10 +140,10 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 			return fmt.Errorf("%s: %w", where, err)
 		}
 		if err := shows(before, old, keys); err != nil {
-			return fmt.Errorf("%s, snapshot of before: %w", where, err)
+			return fmt.Errorf("%s, snapshot from before: %w", where, err)
 		}
 		if err := shows(after, want, keys); err != nil {
-			return fmt.Errorf("%s, snapshot of after: %w", where, err)
+			return fmt.Errorf("%s, snapshot from after: %w", where, err)
 		}
 		var many [][]byte
 		for _, k := range keys {
@@ -149,7 +151,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 		}
 		return db.GetMany(many, func(i int, v []byte, found bool) error {
 			if w, there := want[keys[i]]; found != there || string(v) != w || there && !db.MayContain(many[i]) {
-				return fmt.Errorf("%s: of many, %q: %q, %v, want %q, %v", where, keys[i], v, found, w, there)
+				return fmt.Errorf("%s: get many, %q: %q, %v, want %q, %v", where, keys[i], v, found, w, there)
 			}
 			return nil
 		})
@@ -173,18 +175,21 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 			return err
 		}
 	}
-	if err := errors.Join(before.Close(), after.Close(), db.Compact(t.Context(), nil, nil), shows(db, want, keys)); err != nil {
+	if err := errors.Join(before.Close(), after.Close(), db.Compact(t.Context(), nil, nil),
+		shows(db, want, keys)); err != nil {
 		return fmt.Errorf("compacted without snapshots: %w", err)
 	}
 	for i, l := range db.Metrics().Levels {
 		if l.Deletes > 0 || i == bottom && l.Entries != uint64(len(want)) {
-			return fmt.Errorf("compacted without snapshots: level %d has %d versions and %d tombstones, want %d and 0", i, l.Entries, l.Deletes, len(want))
+			return fmt.Errorf("compacted without snapshots: level %d has %d versions and %d tombstones, want %d and 0",
+				i, l.Entries, l.Deletes, len(want))
 		}
 	}
 	if err := db.Close(); err != nil {
 		return err
 	}
-	for where, left := range map[string]*vfs.Mem{"reopened": mem, "after the death of the process": killed, "after a power cut": cut} {
+	for where, left := range map[string]*vfs.Mem{"reopened": mem, "after the death of the process": killed,
+		"after a power cut": cut} {
 		for _, readOnly := range []bool{true, false} {
 			o := tiny(left)
 			o.ReadOnly = readOnly
@@ -203,11 +208,12 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 	return nil
 }
 
-// TestNoFilterHidesATombstone asks for keys that a range was deleted over, as the first lookup of a store that was just opened:
-// no tail is loaded, and the filters of the tables with the tombstones, which may be all that they hold, know nothing of the keys.
+// TestNoFilterHidesATombstone looks up keys of a deleted range in a store that was just opened: no tail is loaded, and
+// the filters of the tables with the tombstones, which may hold nothing else, do not contain the keys.
 func TestNoFilterHidesATombstone(t *testing.T) {
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%04d", i) }
-	for _, beside := range []string{"alone in their table", "beside other keys", "in the run of other tables", "over what is left of a merge"} {
+	for _, beside := range []string{"alone in their table", "beside other keys", "in the run of other tables",
+		"over what is left of a merge"} {
 		mem := vfs.NewMem()
 		o := tiny(mem)
 		o.Durability, o.Compression = NoSync, NoCompression
@@ -292,7 +298,7 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 				db := openCold(t, &cold)
 				there, err := lookup(db, key(i))
 				if want := i < 100 || i >= 110 && i != 200; there != want || err != nil {
-					t.Errorf("tombstones %s, %s of %s: there %v, %v, want %v", beside, what, key(i), there, err, want)
+					t.Errorf("tombstones %s, %s of %s: found %v, %v, want %v", beside, what, key(i), there, err, want)
 				}
 				if err := db.Close(); err != nil {
 					t.Fatal(err)
@@ -302,7 +308,7 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 	}
 }
 
-// errNot is whether a lookup found something, and its error unless that says no.
+// errNot reports whether a lookup found a key, and returns its error unless it is ErrNotFound.
 func errNot(_ []byte, err error) (bool, error) {
 	if errors.Is(err, ErrNotFound) {
 		return false, nil

@@ -13,7 +13,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// ratedShapes are the keys for which the promise is measured; even numbers are stored, odd ones lie between them.
+// ratedShapes are the kinds of keys for which the promise is measured; even numbers are stored, odd ones lie between
+// them.
 var ratedShapes = []struct {
 	name string
 	key  func(dst []byte, n uint64) []byte
@@ -21,7 +22,8 @@ var ratedShapes = []struct {
 	{"integers", binary.BigEndian.AppendUint64},
 	{"decimal", func(dst []byte, n uint64) []byte { return fmt.Appendf(dst, "%016d", n) }},
 	{"random bytes", func(dst []byte, n uint64) []byte {
-		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, n*0x9e3779b97f4a7c15), n*0xbf58476d1ce4e5b9)
+		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, n*0x9e3779b97f4a7c15),
+			n*0xbf58476d1ce4e5b9)
 	}},
 	{"long shared prefixes", func(dst []byte, n uint64) []byte {
 		return fmt.Appendf(dst, "/tenants/0000000%d/collections/documents/%012d", n%4>>1, n)
@@ -31,9 +33,9 @@ var ratedShapes = []struct {
 	}},
 }
 
-// TestThePromiseIsKeptInEveryStateOfTheTree measures the wasted reads of lookups of absent keys: after a load in random order,
-// after overwrites, while a compaction runs, and when all is compacted. With -long above 1 it measures all shapes at all
-// rates with both kinds of filters, a million keys each; else three of them with fewer keys.
+// TestThePromiseIsKeptInEveryStateOfTheTree measures the wasted reads of lookups of absent keys: after a load in random
+// order, after overwrites, during a compaction, and after Compact. With -long above 1 it measures all shapes at all
+// rates with both kinds of filters and a million keys each; otherwise it measures three combinations with fewer keys.
 func TestThePromiseIsKeptInEveryStateOfTheTree(t *testing.T) {
 	keys, stride := 150_000, 11
 	if *long > 1 {
@@ -44,7 +46,8 @@ func TestThePromiseIsKeptInEveryStateOfTheTree(t *testing.T) {
 		for _, shape := range ratedShapes {
 			for _, fpr := range []float64{0.1, 0.01, 0.001} {
 				if cell++; cell%stride == 0 || stride == 1 {
-					name := fmt.Sprintf("%s/%s/%g", map[FilterKind]string{BloomFilter: "Bloom", RibbonFilter: "Ribbon"}[kind], shape.name, fpr)
+					name := fmt.Sprintf("%s/%s/%g", map[FilterKind]string{BloomFilter: "Bloom",
+						RibbonFilter: "Ribbon"}[kind], shape.name, fpr)
 					t.Run(name, func(t *testing.T) { measurePromise(t, kind, shape.key, fpr, keys) })
 				}
 			}
@@ -58,11 +61,12 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 	if !raceEnabled {
 		lookups = keys
 	}
-	// A compaction that has ended waits at the gate while it is shut, and so do all that would follow, but when the store closes.
+	// While the gate is shut, a finished compaction waits at it, and so do all that would follow, until the store
+	// closes.
 	var waiting atomic.Bool
 	gate := make(chan struct{}, 1)
 	gate <- struct{}{}
-	// Between arming and hold's end a compaction waits before it writes.
+	// After armed is set, a compaction waits for hold to be closed before it writes.
 	var armed atomic.Bool
 	waits, hold := make(chan struct{}, 1), make(chan struct{})
 	files := vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
@@ -77,7 +81,8 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 	})
 	o := &Options{
 		FS: files, FilterSeed: 1, Durability: NoSync, Compression: NoCompression, FilterFPR: fpr, FilterKind: kind,
-		MemoryBudget: 512 << 20, MemtableSize: 1 << 20, BaseLevelSize: 4 << 20, LevelRatio: 10, BlockSize: 4 << 10, TableSize: 1 << 20,
+		MemoryBudget: 512 << 20, MemtableSize: 1 << 20, BaseLevelSize: 4 << 20, LevelRatio: 10, BlockSize: 4 << 10,
+		TableSize: 1 << 20,
 		Events: Events{Compacted: func(CompactionInfo) {
 			waiting.Store(true)
 			<-gate
@@ -114,13 +119,13 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 			t.Fatal(err)
 		}
 	}
-	// pile puts keys with the gate shut until level 0 has four runs, and a compaction waits, so that they stay.
+	// pile shuts the gate and puts keys until level 0 has four runs and a compaction waits, so that the runs stay.
 	pile := func(next func() int) {
 		t.Helper()
 		<-gate
 		shut = true
 		soon(t, "level 0 has four runs", func() bool {
-			held := waiting.Load() // before runs are counted: a compaction that ends in between takes some away
+			held := waiting.Load() // before the runs are counted: a compaction that ends in between removes some
 			if db.Metrics().Levels[0].Runs >= 4 {
 				return held
 			}
@@ -143,7 +148,8 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 			}
 		}
 		if before.Levels[0].Runs < leastRuns || levels < leastLevels {
-			t.Fatalf("%s: %d runs in level 0, %d levels, want at least %d and %d", state, before.Levels[0].Runs, levels, leastRuns, leastLevels)
+			t.Fatalf("%s: %d runs in level 0, %d levels, want at least %d and %d", state, before.Levels[0].Runs,
+				levels, leastRuns, leastLevels)
 		}
 		for range lookups {
 			k = key(k[:0], 2*rng.Uint64N(uint64(keys))+1)
@@ -154,10 +160,13 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 		after := db.Metrics()
 		wasted, most := float64(after.Lookups.WastedReads-before.Lookups.WastedReads), 1.15*fpr*float64(lookups)
 		most += 3 * math.Sqrt(most)
-		t.Logf("%s: %d levels, %d runs in level 0: wasted %.2e, predicted %.2e, promised %g; %.2f bits of filters a key in memory, %.2f on disk", state, levels,
-			before.Levels[0].Runs, wasted/float64(lookups), after.FPRPredicted, fpr, 8*float64(after.Memory.Filters)/float64(keys), bitsOnDisk(after, keys))
+		t.Logf("%s: %d levels, %d runs in level 0: wasted %.2e, predicted %.2e, promised %g; "+
+			"%.2f filter bits per key in memory, %.2f on disk", state, levels,
+			before.Levels[0].Runs, wasted/float64(lookups), after.FPRPredicted, fpr,
+			8*float64(after.Memory.Filters)/float64(keys), bitsOnDisk(after, keys))
 		if wasted > most {
-			t.Errorf("%s: %.0f wasted reads in %d lookups, want at most %.0f: 1.15 × %g and three deviations", state, wasted, lookups, most, fpr)
+			t.Errorf("%s: %.0f wasted reads in %d lookups, want at most %.0f: 1.15 × %g plus three deviations", state,
+				wasted, lookups, most, fpr)
 		}
 	}
 
@@ -196,7 +205,7 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 	measure("compacted", 0, 1)
 }
 
-// bitsOnDisk are the bits of filter blocks for each key of the store.
+// bitsOnDisk returns the size of the filter blocks in bits per key of the store.
 func bitsOnDisk(m Metrics, keys int) float64 {
 	sum := uint64(0)
 	for _, l := range m.Levels {

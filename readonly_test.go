@@ -16,7 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// openToRead opens db on a file system that lets nothing be changed.
+// openToRead opens db read-only on a file system that allows no change.
 func openToRead(t *testing.T, fsys vfs.FS) (*DB, error) {
 	t.Helper()
 	o := tiny(refuseChanges(t, fsys))
@@ -29,7 +29,7 @@ func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 		d := newDamageStore(t, closed)
 		before := dirOf(t, d.fs)
 		var dbs []*DB
-		for range 3 { // beside each other
+		for range 3 { // at the same time
 			db, err := openToRead(t, d.fs)
 			if err != nil {
 				t.Fatalf("closed %v: %v", closed, err)
@@ -37,7 +37,7 @@ func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 			dbs = append(dbs, db)
 		}
 		if _, err := Open("db", tiny(d.fs)); !errors.Is(err, ErrLocked) {
-			t.Errorf("closed %v: a writer beside readers: %v, want ErrLocked", closed, err)
+			t.Errorf("closed %v: a writer while readers are open: %v, want ErrLocked", closed, err)
 		}
 		for i, db := range dbs {
 			got, err := contents(db)
@@ -50,9 +50,10 @@ func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 			soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 			replayed := len(db.tree.Load().Frozen)
 			if m := db.Metrics(); !m.Settled || m.Memory.Filters == 0 || (replayed > 0) == closed {
-				t.Errorf("closed %v, reader %d: settled %v, memory %+v, %d memtables of logs", closed, i, m.Settled, m.Memory, replayed)
+				t.Errorf("closed %v, reader %d: settled %v, memory %+v, %d memtables of logs", closed, i, m.Settled,
+					m.Memory, replayed)
 			}
-			for what, err := range allCalls(t.Context(), db) { // Close, too
+			for what, err := range allCalls(t.Context(), db) { // including Close
 				var want error
 				switch what {
 				case "get", "appendget":
@@ -65,7 +66,8 @@ func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 				default:
 					want = ErrReadOnly
 				}
-				if !errors.Is(err, want) || errors.Is(want, ErrReadOnly) && !strings.Contains(err.Error(), "db: read-only") {
+				if !errors.Is(err, want) || errors.Is(want, ErrReadOnly) &&
+					!strings.Contains(err.Error(), "db: read-only") {
 					t.Errorf("closed %v, %s: got %v, want %v", closed, what, err, want)
 				}
 			}
@@ -78,7 +80,7 @@ func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 		if after := dirOf(t, d.fs); !maps.Equal(after, before) {
 			t.Errorf("closed %v: the store was changed: %s", closed, diff(after, before))
 		}
-		db, err := Open("db", d.options(d.fs)) // and it is free again
+		db, err := Open("db", d.options(d.fs)) // the store can be opened for writing again
 		if err != nil {
 			t.Fatalf("closed %v: %v", closed, err)
 		}
@@ -88,7 +90,7 @@ func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 	}
 }
 
-// TestReadOnlyShowsWhatRecoveryFinds opens what every kind of crash leaves, first to be read only, then for good.
+// TestReadOnlyShowsWhatRecoveryFinds opens the store after every kind of crash, first read-only and then for writing.
 func TestReadOnlyShowsWhatRecoveryFinds(t *testing.T) {
 	h := &history{}
 	c := &crasher{mem: vfs.NewMem(), h: h, seed: 32, random: 1}
@@ -155,7 +157,7 @@ func TestReadOnlyFindsTheDamageThatOpenFinds(t *testing.T) {
 					err = db.Close()
 				}
 				if o.ReadOnly = false; fmt.Sprint(err) != fmt.Sprint(want) {
-					t.Errorf("%s, strict %v: got %v, want %v as of Open", file, strict, err, want)
+					t.Errorf("%s, strict %v: got %v, want %v as from Open", file, strict, err, want)
 				}
 				if err != nil {
 					damaged++
@@ -182,8 +184,11 @@ func TestReadOnlyOfNoStoreMakesNone(t *testing.T) {
 		{"a manifest that is not current yet", func(mem *vfs.Mem) error {
 			return errors.Join(mem.Mkdir("db"), replaceNone(mem, "db/MANIFEST-000001"))
 		}, fs.ErrNotExist},
-		{"a log", func(mem *vfs.Mem) error { return errors.Join(mem.Mkdir("db"), replaceNone(mem, "db/000001.log")) }, ErrCorruption},
-		{"a table", func(mem *vfs.Mem) error { return errors.Join(mem.Mkdir("db"), replaceNone(mem, "db/000001.sst")) }, ErrCorruption},
+		{"a log", func(mem *vfs.Mem) error { return errors.Join(mem.Mkdir("db"), replaceNone(mem, "db/000001.log")) },
+			ErrCorruption},
+		{"a table", func(mem *vfs.Mem) error {
+			return errors.Join(mem.Mkdir("db"), replaceNone(mem, "db/000001.sst"))
+		}, ErrCorruption},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mem := vfs.NewMem()
@@ -198,11 +203,11 @@ func TestReadOnlyOfNoStoreMakesNone(t *testing.T) {
 	o := tiny(vfs.NewMem())
 	o.ReadOnly, o.ErrorIfExists = true, true
 	if _, err := Open("db", o); err == nil || !strings.Contains(err.Error(), "ErrorIfExists") {
-		t.Errorf("with ErrorIfExists: %v, want an error that names the option", err)
+		t.Errorf("with ErrorIfExists: %v, want an error naming the option", err)
 	}
 }
 
-// replaceNone makes an empty file.
+// replaceNone replaces a file by an empty one.
 func replaceNone(fsys vfs.FS, name string) error {
 	f, err := fsys.Create(name)
 	if err != nil {
@@ -233,7 +238,7 @@ func TestReadOnlyNeedsNoLockFile(t *testing.T) {
 	}
 }
 
-// TestAReaderNeverRunsBesideAWriter has a writer make the store, and keep it open, before each of a reader's operations.
+// TestAReaderNeverRunsBesideAWriter has a writer make the store and keep it open, before each operation of a reader.
 func TestAReaderNeverRunsBesideAWriter(t *testing.T) {
 	for at := 0; ; at++ {
 		mem := vfs.NewMem()
@@ -254,7 +259,7 @@ func TestAReaderNeverRunsBesideAWriter(t *testing.T) {
 			return
 		}
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrLocked) {
-			t.Errorf("a writer came before operation %d: got %v, want no store or ErrLocked", at, err)
+			t.Errorf("writer before operation %d: got %v, want no store or ErrLocked", at, err)
 		}
 		if err := writer.Close(); err != nil {
 			t.Error(err)
@@ -262,7 +267,7 @@ func TestAReaderNeverRunsBesideAWriter(t *testing.T) {
 	}
 }
 
-// TestLogsLargerThanTheMemtablesStayInMemory reads logs back with much smaller memtables than they were written with.
+// TestLogsLargerThanTheMemtablesStayInMemory reads logs with much smaller memtables than they were written with.
 func TestLogsLargerThanTheMemtablesStayInMemory(t *testing.T) {
 	mem := vfs.NewMem()
 	o := tiny(mem)
@@ -293,7 +298,7 @@ func TestLogsLargerThanTheMemtablesStayInMemory(t *testing.T) {
 	}
 	defer reader.Close()
 	if n := len(reader.tree.Load().Frozen); n < 10 {
-		t.Errorf("%d memtables, want some dozens", n)
+		t.Errorf("%d memtables, want at least some dozens", n)
 	}
 	got, err := contents(reader)
 	if err == nil {
@@ -304,7 +309,7 @@ func TestLogsLargerThanTheMemtablesStayInMemory(t *testing.T) {
 	}
 }
 
-// TestAScanOfAReaderThatCloseOvertakesRemovesNothing ends the last reference to the tables after Close.
+// TestAScanOfAReaderThatCloseOvertakesRemovesNothing releases the last reference to the tables after Close.
 func TestAScanOfAReaderThatCloseOvertakesRemovesNothing(t *testing.T) {
 	d := newDamageStore(t, true)
 	db, err := openToRead(t, d.fs)
@@ -325,7 +330,8 @@ func TestAScanOfAReaderThatCloseOvertakesRemovesNothing(t *testing.T) {
 		t.Errorf("the scan ended with %v, want ErrClosed", last)
 	}
 	names, err := d.fs.List("db")
-	if err != nil || !slices.Equal(slices.DeleteFunc(names, func(n string) bool { return n == filename.LockName }), d.files) {
+	if err != nil || !slices.Equal(slices.DeleteFunc(names, func(n string) bool { return n == filename.LockName }),
+		d.files) {
 		t.Errorf("left: %q, %v, want %q", names, err, d.files)
 	}
 }

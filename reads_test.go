@@ -12,7 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A fileLog is a file system that keeps what is done to it.
+// A fileLog is a file system that records the operations on it.
 type fileLog struct {
 	vfs.FS
 
@@ -20,7 +20,7 @@ type fileLog struct {
 	ops []loggedOp
 }
 
-// A loggedOp is an operation, and whether compaction did it, which goes on beside what a test does.
+// A loggedOp is an operation. Compaction runs in the background of a test: its operations are marked.
 type loggedOp struct {
 	vfs.Op
 
@@ -39,7 +39,7 @@ func logged(fsys vfs.FS) *fileLog {
 	return l
 }
 
-// take is what was done since the last call.
+// take returns the operations since the last call.
 func (l *fileLog) take() []loggedOp {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,15 +48,17 @@ func (l *fileLog) take() []loggedOp {
 	return ops
 }
 
-// reads is take, and counts the reads of tables: of data blocks, and the bytes of filters and tails; by the files that db has
-// now, and without those of compaction.
+// reads takes the recorded operations and returns the number of data blocks read and the bytes of filters and tails
+// read, in the current tables of db and without the reads of compactions.
 func (l *fileLog) reads(db *DB) (blocks, tails int) {
 	ops := l.take()
 	if len(ops) == 0 {
 		return 0, 0
 	}
-	data := map[string]int64{} // bytes of data blocks
-	db.tree.Load().EachTable(func(_ int, t *tree.Table) { data[t.File.Path] = int64(t.Meta.Size - t.Meta.TailLen - t.Meta.FilterLen) })
+	data := map[string]int64{} // the size of the data blocks
+	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
+		data[t.File.Path] = int64(t.Meta.Size - t.Meta.TailLen - t.Meta.FilterLen)
+	})
 	for _, op := range ops {
 		switch end, ok := data[op.Name]; {
 		case op.Kind != vfs.OpReadAt || !ok || op.compacting:
@@ -69,11 +71,12 @@ func (l *fileLog) reads(db *DB) (blocks, tails int) {
 	return blocks, tails
 }
 
-// touched is take, and counts opening and reading by the number of the table.
+// touched takes the recorded operations and counts those that opened or read tables, by table number.
 func (l *fileLog) touched() map[uint64]int {
 	n := map[uint64]int{}
 	for _, op := range l.take() {
-		if kind, number := filename.Parse(strings.TrimPrefix(op.Name, "db/")); kind == filename.Table && (op.Kind == vfs.OpOpen || op.Kind == vfs.OpReadAt) {
+		if kind, number := filename.Parse(strings.TrimPrefix(op.Name, "db/")); kind == filename.Table &&
+			(op.Kind == vfs.OpOpen || op.Kind == vfs.OpReadAt) {
 			n[number]++
 		}
 	}
@@ -82,7 +85,7 @@ func (l *fileLog) touched() map[uint64]int {
 
 var errCold = errors.New("no reading ahead")
 
-// openCold opens a store whose tables are not loaded: who needs one first has to load it.
+// openCold opens a store without loading its tables: the first operation that needs a table has to load it.
 func openCold(t *testing.T, o *Options) *DB {
 	t.Helper()
 	cold := *o
@@ -99,16 +102,16 @@ func openCold(t *testing.T, o *Options) *DB {
 	soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
 	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
 		if table.Reader.Loaded() {
-			t.Fatalf("%s is loaded: the store is not cold", table.File.Name)
+			t.Fatalf("%s is loaded", table.File.Name)
 		}
 	})
 	return db
 }
 
-// uncached takes the block cache away, so that each block that is touched is read.
+// uncached disables the block cache, so that each use of a block is a read.
 func uncached(db *DB) { db.pool.Blocks.SetCapacity(0) }
 
-// shapedStore fills a store with n keys of a shape, those of even numbers, and rewrites some, so that there are several runs
+// shapedStore fills a store with the even ones of n keys of a shape, and rewrites some, so that there are several runs
 // that overlap. It returns the options to open it again with.
 func shapedStore(t *testing.T, fsys vfs.FS, key func(uint64) []byte, n int) *Options {
 	t.Helper()
@@ -130,7 +133,7 @@ func shapedStore(t *testing.T, fsys vfs.FS, key func(uint64) []byte, n int) *Opt
 	}
 	for runs, rewritten := 0, 0; runs < 3; rewritten++ {
 		if rewritten > 20 {
-			t.Fatalf("no three runs:\n%v", db.Metrics())
+			t.Fatalf("fewer than three runs:\n%v", db.Metrics())
 		}
 		for range n / 20 {
 			put(rng.IntN(n))
@@ -159,7 +162,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.DeleteRange(key(1000), key(1400)); err != nil { // a table of tombstones
+	if err := db.DeleteRange(key(1000), key(1400)); err != nil { // a table of range tombstones
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
@@ -169,7 +172,8 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	o.FS = files
 	db = openCold(t, o)
 	defer db.Close()
-	if err := errors.Join(db.Put(key(5), nil), db.Sync()); err != nil { // no log is recorded in the background after this
+	if err := errors.Join(db.Put(key(5), nil),
+		db.Sync()); err != nil { // from here on, no log is written in the background
 		t.Fatal(err)
 	}
 	ask := func(state string, leastNo, mostNo float64) {
@@ -180,7 +184,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 			there := i%2 == 0 && (i < 1000 || i >= 1400) || i == 5
 			maybe := db.MayContain(key(i))
 			if there && !maybe {
-				t.Fatalf("%s: key %d is there, and MayContain says no", state, i)
+				t.Fatalf("%s: key %d is stored, but MayContain returned false", state, i)
 			}
 			if i%2 == 1 && !there {
 				absent++
@@ -193,10 +197,11 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 			t.Errorf("%s: %d operations on files, the first: %v", state, len(ops), ops[0])
 		}
 		if share := no / absent; share < leastNo || share > mostNo {
-			t.Errorf("%s: no for %.3f of the absent keys, want %g to %g", state, share, leastNo, mostNo)
+			t.Errorf("%s: MayContain returned false for %.3f of the absent keys, want %g to %g", state, share,
+				leastNo, mostNo)
 		}
 	}
-	ask("nothing is loaded", 0, 0.02) // but what lies outside of every table
+	ask("nothing is loaded", 0, 0.02) // false only for keys outside of every table
 	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
 		if err := db.share.Load(table); err != nil {
 			t.Fatal(err)
@@ -215,18 +220,18 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		ask(shed.what, 0.06, 0.1) // the tombstones stay: 200 of 3000
+		ask(shed.what, 0.06, 0.1) // the tombstones stay loaded: 200 of 3000
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if files.take(); !db.MayContain(key(1)) || len(files.take()) > 0 {
-		t.Error("after Close: want true, and no file touched")
+		t.Error("after Close: want true, and no file read")
 	}
 }
 
-// TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe counts reads of files where TestAbsentKeysWasteNoMoreReadsThanPromised
-// believes the store's own figures.
+// TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe counts reads of files, while
+// TestAbsentKeysWasteNoMoreReadsThanPromised uses the store's own metrics.
 func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 	const n = 12000
 	lookups := atStride(100) * 1500
@@ -236,7 +241,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 			o := shapedStore(t, mem, shape.key, n)
 			files := logged(mem)
 			o.FS = files
-			o.MemoryBudget, o.MemtableSize = 64<<20, 16<<20 // nothing is flushed from here on
+			o.MemoryBudget, o.MemtableSize = 64<<20, 16<<20 // so that nothing is flushed from here on
 			db, err := Open("db", o)
 			if err != nil {
 				t.Fatal(err)
@@ -268,11 +273,12 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 					read++
 				}
 				if blocks > 0 && !maybe || tails > 0 {
-					t.Fatalf("lookup %d: %d blocks read where the filters say maybe: %v; and %d bytes of tails", i, blocks, maybe, tails)
+					t.Fatalf("lookup %d: %d blocks read, a filter said maybe: %v; %d bytes of tails read", i, blocks,
+						maybe, tails)
 				}
 			}
 			if limit := 1.15 * promise * float64(lookups); float64(read) > limit || read == 0 && !raceEnabled {
-				t.Errorf("%d of %d lookups read a file, want at most %.0f, and some", read, lookups, limit)
+				t.Errorf("%d of %d lookups read a file, want at least one and at most %.0f", read, lookups, limit)
 			}
 
 			puts := 0
@@ -287,18 +293,19 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 			}
 			blocks, tails := files.reads(db)
 			if limit := 1.15 * promise * float64(puts); float64(blocks) > limit || tails > 0 {
-				t.Errorf("%d puts of new keys read %d blocks and %d bytes of tails, want at most %.0f", puts, blocks, tails, limit)
+				t.Errorf("%d puts of new keys read %d blocks and %d bytes of tails, want at most %.0f", puts, blocks,
+					tails, limit)
 			}
-			t.Logf("%.5f of the lookups read a file, and a put of a new key %.5f blocks; promised %g",
+			t.Logf("%.5f of the lookups read a file, a put of a new key read %.5f blocks; promised %g",
 				float64(read)/float64(lookups), float64(blocks)/float64(puts), promise)
 			if got := files.take(); len(got) > 0 {
-				t.Errorf("something else goes on: %v", got[0])
+				t.Errorf("unexpected operation: %v", got[0])
 			}
 			if ok, err := db.PutIfAbsent(shape.key(0), nil); ok || err != nil {
-				t.Errorf("put of a key that is there: %v, %v", ok, err)
+				t.Errorf("put of a stored key: %v, %v", ok, err)
 			}
 			if b, _ := files.reads(db); b == 0 {
-				t.Error("a key that is there was found without a read: the counting is wrong")
+				t.Error("a stored key was found without a read: the counting is wrong")
 			}
 		})
 	}
