@@ -222,8 +222,8 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 				if err := errors.Join(shows(db, want, keys), shows(snap, old, keys)); err != nil {
 					t.Error(err)
 				}
-				if err := errors.Join(db.Put([]byte("b"), []byte("3")),
-					db.Delete([]byte("x"))); err != nil { // written after the ingest
+				// These are written after the ingest.
+				if err := errors.Join(db.Put([]byte("b"), []byte("3")), db.Delete([]byte("x"))); err != nil {
 					t.Fatal(err)
 				}
 				want["b"] = "3"
@@ -341,8 +341,8 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 				if after := db.tree.Load().Version.String(); after != before || logged(db) != writes {
 					t.Errorf("the store has changed:\n%v\nwant\n%v", after, before)
 				}
-				if err := db.Ingest(t.Context(), pairsOf(map[string]string{"z": "new"}),
-					IngestOptions{}); err != nil { // and it still works
+				// The store still works.
+				if err := db.Ingest(t.Context(), pairsOf(map[string]string{"z": "new"}), IngestOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				want["z"] = "new"

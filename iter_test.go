@@ -146,7 +146,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 	}
 	for i, k := range open {
 		if k.at != "" && (string(k.it.Key()) != k.at || string(k.it.Value()) != k.want[k.at]) {
-			t.Errorf("%s: stands at %q = %.40q, want %q = %.40q", k.what, k.it.Key(), k.it.Value(), k.at, k.want[k.at])
+			t.Errorf("%s: is at %q = %.40q, want %q = %.40q", k.what, k.it.Key(), k.it.Value(), k.at, k.want[k.at])
 		}
 		if err := walks(k.it, k.want); err != nil {
 			t.Errorf("%s: %v", k.what, err)
@@ -254,7 +254,7 @@ func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
 			"seek ≥": func() bool { return it.SeekGE(nil) }, "seek <": func() bool { return it.SeekLT([]byte("z")) },
 		} {
 			if move() || string(it.Key()) != key || string(it.Value()) != value {
-				t.Errorf("%s, %s: stands at %q = %q, want %q = %q", what, name, it.Key(), it.Value(), key, value)
+				t.Errorf("%s, %s: is at %q = %q, want %q = %q", what, name, it.Key(), it.Value(), key, value)
 			}
 			if name != "nothing" && (!errors.Is(it.Err(), ErrClosed) || it.Valid()) {
 				t.Errorf("%s, %s: %v, valid %v, want ErrClosed and false", what, name, it.Err(), it.Valid())

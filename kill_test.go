@@ -186,7 +186,7 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 	if err := writer.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 20*time.Second, "Open beside a stopped process", func() {
+	within(t, 20*time.Second, "Open while another process is stopped", func() {
 		if _, err := Open(dir, tiny(vfs.OS)); !errors.Is(err, ErrLocked) {
 			t.Errorf("while the first process is stopped: %v, want ErrLocked", err)
 		}

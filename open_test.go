@@ -105,8 +105,8 @@ func TestOpenMakesTheParentsThatAreMissing(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(filepath.Join("d", "e"), &Options{FS: fsys, ErrorIfMissing: true}); !errors.Is(err,
-		fs.ErrNotExist) {
+	if _, err := Open(filepath.Join("d", "e"),
+		&Options{FS: fsys, ErrorIfMissing: true}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing store: %v", err)
 	}
 	if _, err := fsys.Stat("d"); !errors.Is(err, fs.ErrNotExist) {

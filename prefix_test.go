@@ -350,8 +350,8 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 		}
 		unasked = m.Prefixes.Unasked
 	}
-	if it := db.Iter(IterOptions{Lower: []byte("00"), Upper: []byte("9")}); !it.First() ||
-		it.Close() != nil { // a range without a common prefix
+	// This range has no common prefix.
+	if it := db.Iter(IterOptions{Lower: []byte("00"), Upper: []byte("9")}); !it.First() || it.Close() != nil {
 		t.Fatal(it.Err())
 	}
 	if m := db.Metrics(); m.Memory.PrefixFilters != 0 || m.Prefixes != (PrefixMetrics{}) {

@@ -59,8 +59,8 @@ func BenchmarkDeleteRange(b *testing.B) {
 	}
 }
 
-// BenchmarkIngest compares two ways to load a million keys: ingested in order, and put in random order in batches of 100
-// and then flushed. Both are durable at the end.
+// BenchmarkIngest compares two ways to load a million keys: ingested in order, and put in random order in batches of
+// 100 and then flushed. Both are durable at the end.
 //
 //	go test -run '^$' -bench Ingest -benchtime 3x .
 func BenchmarkIngest(b *testing.B) {

@@ -61,8 +61,8 @@ func newWideStore(t *testing.T) *wideStore {
 			t.Fatal(err)
 		}
 	}
-	for flushes := 0; flushes == 0 ||
-		db.Metrics().Levels[0].Runs > 1; flushes++ { // a single run does not trigger compaction
+	// A single run does not trigger compaction.
+	for flushes := 0; flushes == 0 || db.Metrics().Levels[0].Runs > 1; flushes++ {
 		if err := errors.Join(db.Put(w.key(0), make([]byte, 100)), db.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
@@ -115,8 +115,8 @@ func (w *wideStore) readsNothing(db *DB, files *fileLog, tails, filters bool) er
 	}
 	if n := after.Blocks - before.Blocks; max(n, uint64(blocks), after.TableSearches-before.TableSearches,
 		uint64(maybe)) > limit || tailBytes > 0 != tails {
-		return fmt.Errorf("%d lookups of deleted keys touched %d blocks, read %d and %d bytes of tails (want some %v), "+
-			"with %d maybes; want at most %d",
+		return fmt.Errorf("%d lookups of deleted keys touched %d blocks, read %d and %d bytes of tails "+
+			"(want some %v), with %d maybes; want at most %d",
 			after.Gets-before.Gets, n, blocks, tailBytes, tails, maybe, limit)
 	}
 	return nil

@@ -172,8 +172,8 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	o.FS = files
 	db = openCold(t, o)
 	defer db.Close()
-	if err := errors.Join(db.Put(key(5), nil),
-		db.Sync()); err != nil { // from here on, no log is written in the background
+	// From here on, no log is written in the background.
+	if err := errors.Join(db.Put(key(5), nil), db.Sync()); err != nil {
 		t.Fatal(err)
 	}
 	ask := func(state string, leastNo, mostNo float64) {

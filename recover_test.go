@@ -11,8 +11,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestALogCutShortBelowWhatTheManifestKnowsIsDamage cuts whole records off a log, or has them read as zeros, so that the file
-// is as long as it was: nothing in the log itself tells.
+// TestALogCutShortBelowWhatTheManifestKnowsIsDamage truncates a log by complete records, or replaces them by zeros so
+// that the file keeps its size: the log itself shows no damage.
 func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 	mem := vfs.NewMem()
 	fs, open := gated(mem, createsTable)
@@ -25,7 +25,7 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.commitMu.Lock()
-	db.rotate() // its flush hangs until the next log has grown
+	db.rotate() // the flush of the old log waits until the next log has grown
 	db.commitMu.Unlock()
 	var ends []int64
 	for _, key := range []string{"second", "third"} {
@@ -90,8 +90,9 @@ func TestATableOfAnotherSizeIsNamedWithBothSizes(t *testing.T) {
 	table := d.files[slices.IndexFunc(d.files, func(name string) bool { return strings.HasSuffix(name, ".sst") })]
 	o := d.read(d.damaged(t, table, func(b []byte) []byte { return b[:100] }))
 	for how, err := range map[string]error{"Open": o.err, "Check": o.check} {
-		if !errors.Is(err, ErrCorruption) || !strings.Contains(err.Error(), table+": offset 100: 100 bytes, the manifest wants ") {
-			t.Errorf("%s: %v, want damage that names %s and both sizes", how, err, table)
+		if !errors.Is(err, ErrCorruption) ||
+			!strings.Contains(err.Error(), table+": offset 100: 100 bytes, the manifest wants ") {
+			t.Errorf("%s: %v, want damage naming %s and both sizes", how, err, table)
 		}
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// blockStore is a store of n keys, compacted, whose entries fill a block or two each, so that no two keys that are not
-// neighbours have a block in common.
+// blockStore returns a compacted store of n keys. Each entry fills a block or two, so that only adjacent keys share a
+// block.
 func blockStore(t *testing.T, n int) (db *DB, key, value func(int) []byte) {
 	t.Helper()
-	roomy(t) // so that blocks are cached until spoilAll
+	roomy(t) // so that blocks stay cached until spoilAll
 	o := tiny(vfs.NewMem())
 	o.Durability, o.Compression = NoSync, NoCompression
 	db, err := Open("db", o)
@@ -41,15 +41,15 @@ func blockStore(t *testing.T, n int) (db *DB, key, value func(int) []byte) {
 	return db, key, value
 }
 
-// spoilAll evicts all blocks, and has each spoiled that no guard and no holder keeps.
+// spoilAll evicts all blocks, and has every block spoiled that no guard and no holder protects.
 func spoilAll(db *DB) {
 	db.pool.Blocks.SetCapacity(0)
 	db.tree.Domain.Collect()
 	db.pool.Rebalance()
 }
 
-// TestWhatReadersHandOutStaysWhileBlocksAreRecycled has all blocks recycled while a function looks at a value, and
-// while an iterator stands.
+// TestWhatReadersHandOutStaysWhileBlocksAreRecycled recycles all blocks while the function of View uses a value, and
+// while an iterator is at a key.
 func TestWhatReadersHandOutStaysWhileBlocksAreRecycled(t *testing.T) {
 	const n = 300
 	db, key, value := blockStore(t, n)
@@ -59,7 +59,7 @@ func TestWhatReadersHandOutStaysWhileBlocksAreRecycled(t *testing.T) {
 	}
 	look := func(what string, i int, got []byte) {
 		t.Helper()
-		db.tree.Domain.Wait() // which would never end if the caller were inside a guard
+		db.tree.Domain.Wait() // it would never return if the caller were inside a guard
 		spoilAll(db)
 		if !bytes.Equal(got, value(i)) {
 			t.Errorf("%s: the value of key %d became %.12q", what, i, got)
@@ -81,10 +81,10 @@ func TestWhatReadersHandOutStaysWhileBlocksAreRecycled(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			for range 2 { // also where blocks are cached
+			for range 2 { // with and without cached blocks
 				if err := r.GetMany(keys[:150], func(i int, v []byte, found bool) error {
 					if !found {
-						t.Errorf("%s.GetMany: no key %d", name, i)
+						t.Errorf("%s.GetMany: key %d not found", name, i)
 					}
 					if i%10 == 0 {
 						look(name+".GetMany", i, v)
@@ -119,8 +119,8 @@ func TestWhatReadersHandOutStaysWhileBlocksAreRecycled(t *testing.T) {
 	}
 }
 
-// TestABlockIsHeldInsideTheGuard has all blocks recycled at the very moment in which a reader is about to hold its own.
-// Only one goroutine reads, so that its guard is all that keeps the block.
+// TestABlockIsHeldInsideTheGuard recycles all blocks at the moment at which a reader is about to hold its own. Only one
+// goroutine reads, so that only its guard protects the block.
 func TestABlockIsHeldInsideTheGuard(t *testing.T) {
 	const n = 100
 	db, key, value := blockStore(t, n)
@@ -136,7 +136,7 @@ func TestABlockIsHeldInsideTheGuard(t *testing.T) {
 	var keys [][]byte
 	for i := range n {
 		keys = append(keys, key(i))
-		if _, err := db.Get(key(i)); err != nil { // it is in the cache now
+		if _, err := db.Get(key(i)); err != nil { // so that the block is cached
 			t.Fatal(err)
 		}
 	}
@@ -171,15 +171,15 @@ func TestABlockIsHeldInsideTheGuard(t *testing.T) {
 			t.Error(err)
 		}
 		cache.OnAcquire(nil)
-		if _, err := contents(db); err != nil { // cached again
+		if _, err := contents(db); err != nil { // so that the blocks are cached again
 			t.Fatal(err)
 		}
 		cache.OnAcquire(func() { held++; spoilAll(db) })
 	}
 }
 
-// TestABlockIsLetGo holds every block once by each reader, and wants none to stay held: what is held is lost for the
-// cache.
+// TestABlockIsLetGo has every kind of reader hold every block once, and checks that none stays held: the cache can't
+// reuse a held block.
 func TestABlockIsLetGo(t *testing.T) {
 	const n = 100
 	db, key, _ := blockStore(t, n)
@@ -211,6 +211,6 @@ func TestABlockIsLetGo(t *testing.T) {
 		}
 	}
 	if blocks, held := db.tree.Blocks.Held(); blocks == 0 || held > 0 {
-		t.Errorf("%d of %d blocks are held, and nobody reads", held, blocks)
+		t.Errorf("%d of %d blocks are still held without a reader", held, blocks)
 	}
 }

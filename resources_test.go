@@ -16,7 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// sharing are options like those of tiny with which a store shares r.
+// sharing returns options like those of tiny, for a store that shares r.
 func sharing(r *Resources) *Options {
 	o := tiny(vfs.NewMem())
 	o.MemoryBudget, o.Resources, o.Durability = 0, r, NoSync
@@ -33,8 +33,8 @@ func newTestResources(t *testing.T, memory int64, files int) *Resources {
 	return r
 }
 
-// fillStore puts the even ones of 2n numbers, compacts, and looks all up, so that blocks are cached. A table of range deletes
-// comes and goes.
+// fillStore puts the even ones of 2n numbers, compacts, and looks up all numbers, so that blocks are cached. A table of
+// range tombstones is written and dropped.
 func fillStore(t *testing.T, db *DB, n uint64) {
 	t.Helper()
 	var key []byte
@@ -53,7 +53,7 @@ func fillStore(t *testing.T, db *DB, n uint64) {
 	lookUp(t, db, n)
 }
 
-// lookUp wants the even ones of 2n numbers, and not the odd ones.
+// lookUp checks that the even ones of 2n numbers are found, and the odd ones are not.
 func lookUp(t *testing.T, db *DB, n uint64) {
 	t.Helper()
 	var key []byte
@@ -65,7 +65,7 @@ func lookUp(t *testing.T, db *DB, n uint64) {
 	}
 }
 
-// accounts holds what Resources know against what the open stores have.
+// accounts compares the totals of Resources with the sums over the open stores.
 func accounts(t *testing.T, r *Resources, open ...*DB) {
 	t.Helper()
 	for _, db := range open {
@@ -88,22 +88,25 @@ func accounts(t *testing.T, r *Resources, open ...*DB) {
 	held := r.pool.Held.Bytes()
 	descriptors, opening := r.pool.Files.Usage()
 	if opening != 0 {
-		t.Errorf("%d descriptors are reserved, and nobody opens a file", opening)
+		t.Errorf("%d descriptors are reserved, but no file is being opened", opening)
 	}
 	if got := held.RangeDeletes; got != rangeDeletes {
-		t.Errorf("Resources know of %d bytes of range deletes; the stores have %d", got, rangeDeletes)
+		t.Errorf("Resources count %d bytes of range tombstones; the stores have %d", got, rangeDeletes)
 	}
-	if held.Filter+held.Prefix != filters || held.Index != indexes || r.pool.Reserved.Load() != reserved || pool.Used != blocks || descriptors != files {
-		t.Errorf("Resources know of %d bytes of filters, %d of indexes, %d for memtables, %d of blocks, %d files; the stores have %d, %d, %d, %d, %d",
-			held.Filter+held.Prefix, held.Index, r.pool.Reserved.Load(), pool.Used, descriptors, filters, indexes, reserved, blocks, files)
+	if held.Filter+held.Prefix != filters || held.Index != indexes || r.pool.Reserved.Load() != reserved ||
+		pool.Used != blocks || descriptors != files {
+		t.Errorf("Resources count %d bytes of filters, %d of indexes, %d for memtables, %d of blocks, %d files; "+
+			"the stores have %d, %d, %d, %d, %d",
+			held.Filter+held.Prefix, held.Index, r.pool.Reserved.Load(), pool.Used, descriptors, filters, indexes,
+			reserved, blocks, files)
 	}
 	if sum := reserved + filters + indexes + pool.Used + pool.Spare; sum > r.pool.Memory {
 		t.Errorf("%d bytes in memory, want at most %d", sum, r.pool.Memory)
 	}
-	// The cache may have what is left, rounded down to whole bytes of each shard.
+	// The cache may use the remaining memory, rounded down to whole bytes for each shard.
 	free := r.pool.Memory - reserved
 	if want := max(free/4, free-filters-indexes-rangeDeletes); pool.Capacity > want || pool.Capacity < want-64 {
-		t.Errorf("the cache may have %d bytes, want %d", pool.Capacity, want)
+		t.Errorf("the cache may use %d bytes, want %d", pool.Capacity, want)
 	}
 	if descriptors > r.pool.Files.Limit {
 		t.Errorf("%d descriptors, want at most %d", descriptors, r.pool.Files.Limit)
@@ -128,12 +131,12 @@ func TestStoresGiveBackWhatTheyHadOfResourcesInWhateverOrderTheyClose(t *testing
 		}
 		for _, db := range all {
 			if m := db.Metrics().Memory; m.Filters == 0 || m.Indexes == 0 || m.Cache == 0 || m.Budget != 8<<20 {
-				t.Errorf("want something of everything in memory, and the whole as the budget: %+v", m)
+				t.Errorf("want filters, indexes and blocks in memory, and the whole budget: %+v", m)
 			}
 		}
 		for _, i := range order {
 			left := 0
-			for _, err := range all[i].Scan(IterOptions{}) { // a scan that Close overtakes holds a state with tables
+			for _, err := range all[i].Scan(IterOptions{}) { // the scan holds a state with tables while Close runs
 				if err == nil {
 					if err := all[i].Close(); err != nil {
 						t.Fatal(err)
@@ -154,10 +157,11 @@ func TestStoresGiveBackWhatTheyHadOfResourcesInWhateverOrderTheyClose(t *testing
 			accounts(t, r, open...)
 		}
 		if len(r.pool.Shares()) > 0 || r.pool.Reserved.Load() != 0 || r.pool.Resident() != 0 {
-			t.Errorf("all are closed: %d stores, %d bytes for memtables, %d of filters and indexes", len(r.pool.Shares()), r.pool.Reserved.Load(), r.pool.Resident())
+			t.Errorf("all stores are closed: %d stores, %d bytes for memtables, %d of filters and indexes",
+				len(r.pool.Shares()), r.pool.Reserved.Load(), r.pool.Resident())
 		}
 		if s := r.pool.Blocks.Stats(); s.Used != 0 || s.Blocks != 0 || s.Capacity != capacity {
-			t.Errorf("all are closed: %+v, want a capacity of %d again", s, capacity)
+			t.Errorf("all stores are closed: %+v, want capacity %d", s, capacity)
 		}
 	}
 }
@@ -165,7 +169,7 @@ func TestStoresGiveBackWhatTheyHadOfResourcesInWhateverOrderTheyClose(t *testing
 func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 	r := newTestResources(t, 16<<20, 0)
 	var open []*DB
-	for i := range 16 { // by default
+	for i := range 16 { // the default number of stores
 		db, err := Open(fmt.Sprintf("db%d", i), &Options{FS: vfs.NewMem(), Resources: r})
 		if err != nil {
 			t.Fatal(err)
@@ -181,10 +185,10 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 	_, err := Open("late", late)
 	if !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), "late") ||
 		!strings.Contains(err.Error(), "option MemtableSize: two of 16384 bytes and the 8388608 of other stores") {
-		t.Errorf("a seventeenth store: %v, want ErrNoRoom and the figures", err)
+		t.Errorf("a seventeenth store: %v, want ErrNoRoom and the numbers", err)
 	}
 	if names, err := fs.List("."); err != nil || len(names) > 0 {
-		t.Errorf("it left %q, %v", names, err)
+		t.Errorf("it left files %q, %v", names, err)
 	}
 	if err := open[7].Close(); err != nil {
 		t.Fatal(err)
@@ -200,7 +204,8 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 	}
 	late.ErrorIfMissing = true
 	if _, err := Open("none", late); err == nil || r.pool.Reserved.Load() != 0 || len(r.pool.Shares()) != 0 {
-		t.Errorf("%v; %d bytes stay reserved for %d stores after a failed Open", err, r.pool.Reserved.Load(), len(r.pool.Shares()))
+		t.Errorf("%v; %d bytes stay reserved for %d stores after a failed Open", err, r.pool.Reserved.Load(),
+			len(r.pool.Shares()))
 	}
 }
 
@@ -228,13 +233,13 @@ func TestResourcesAreSetAloneAndMadeByNewResources(t *testing.T) {
 		files  int
 	}{{1, 0}, {-1, 0}, {1 << 51, 0}, {0, 7}, {0, -1}} {
 		if _, err := NewResources(bad.memory, bad.files); err == nil {
-			t.Errorf("%+v was taken", bad)
+			t.Errorf("%+v was accepted", bad)
 		}
 	}
 }
 
-// TestSheddingTakesFiltersFromAllStoresLastLevelsFirst needs more filters than there may be, and gets all back when one store
-// closes.
+// TestSheddingTakesFiltersFromAllStoresLastLevelsFirst needs more filter memory than is allowed, and checks that all
+// filters are loaded again when one store closes.
 func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 	r := newTestResources(t, 8<<20, 0)
 	const n = 30_000
@@ -248,7 +253,7 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 		}
 		fillStore(t, stores[i], n)
 		var key []byte
-		for k := range uint64(500) { // and something on other levels
+		for k := range uint64(500) { // so that other levels have keys, too
 			key = memoryKey(key, 2*(n+k))
 			if err := stores[i].Put(key, nil); err != nil {
 				t.Fatal(err)
@@ -261,25 +266,27 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 	}
 	accounts(t, r, stores[:]...)
 	all := r.pool.Resident()
-	r.pool.Reserved.Add(r.pool.Memory - all*4/3 + all/2) // as if there were less for all
+	r.pool.Reserved.Add(r.pool.Memory - all*4/3 + all/2) // simulates a smaller budget
 	r.pool.Rebalance()
 	if got := r.pool.Resident(); got > r.pool.Allowance() || got < r.pool.Allowance()*2/3 {
-		t.Errorf("%d bytes stay, want at most %d, and not many fewer", got, r.pool.Allowance())
+		t.Errorf("%d bytes stay loaded, want at most %d and not much less", got, r.pool.Allowance())
 	}
 	for i, db := range stores {
 		m := db.Metrics()
 		lost := int64(m.Levels[bottom].FilterDisk) - m.Levels[bottom].FilterBytes
 		if lost < int64(m.Levels[bottom].FilterDisk)/4 || m.Levels[bottom].FilterShed == 0 {
-			t.Errorf("store %d: the last level lost %d bytes of filters of %d tables; want more", i, lost, m.Levels[bottom].FilterShed)
+			t.Errorf("store %d: the last level shed only %d bytes of filters of %d tables", i, lost,
+				m.Levels[bottom].FilterShed)
 		}
-		var units, upper [bloomblock.MaxUnits + 1]int // tables that have so many
+		var units, upper [bloomblock.MaxUnits + 1]int // number of tables by loaded filter units
 		for _, table := range db.Tables() {
 			if units[table.FilterUnits]++; table.Level < bottom {
 				upper[table.FilterUnits]++
 			}
 		}
 		if units[0] > 0 && units[2]+units[3] > 0 || units[1] > 0 && units[3] > 0 || upper[0] > 0 {
-			t.Errorf("store %d: tables by units %v, those above the last level %v; want units dropped before filters", i, units, upper)
+			t.Errorf("store %d: tables by units %v, those above the last level %v; want units dropped before filters",
+				i, units, upper)
 		}
 		if m.FPRPredicted > 0.1 {
 			t.Errorf("store %d: %v wasted reads predicted, want at most 0.1\n%v", i, m.FPRPredicted, m)
@@ -292,7 +299,7 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if shed := 0; time.Now().After(deadline) {
-			t.Fatalf("filters of the other store are not loaded again:\n%v", stores[1].Metrics())
+			t.Fatalf("the filters of the other store were not loaded again:\n%v", stores[1].Metrics())
 		} else {
 			s, release := stores[1].tree.Acquire()
 			s.EachTable(func(_ int, table *tree.Table) {
@@ -312,11 +319,11 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 	}
 }
 
-// TestAStoreThatHangsStopsNoOther blocks the reads of one store in its file system, inside lookups and with its tables' locks
-// held, and then takes every lock of it that there is.
+// TestAStoreThatHangsStopsNoOther blocks the reads of one store in its file system, while lookups run that hold locks
+// of its tables. Then it acquires all other locks of that store.
 func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 	r := newTestResources(t, 8<<20, 8)
-	var gate sync.Mutex // held: reads of the hanging store wait
+	var gate sync.Mutex // while it is locked, reads of the hanging store wait
 	o := sharing(r)
 	o.FS = vfs.NewHook(o.FS, func(op vfs.Op) error {
 		if (op.Kind == vfs.OpReadAt || op.Kind == vfs.OpOpen) && strings.HasSuffix(op.Name, ".sst") {
@@ -336,26 +343,26 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, release := hanging.tree.Acquire()
-	s.EachTable(func(_ int, t *tree.Table) { t.Reader.Shed(0, true) }) // so that lookups load
+	s.EachTable(func(_ int, t *tree.Table) { t.Reader.Shed(0, true) }) // so that lookups have to load
 	release()
 	gate.Lock()
 	var wg sync.WaitGroup
-	for i := range uint64(12) { // more than there are descriptors
+	for i := range uint64(12) { // more lookups than descriptors
 		key := memoryKey(nil, 2*i*1500)
 		wg.Go(func() {
 			if ok, err := hanging.Has(key); !ok || err != nil {
-				t.Errorf("the lookup that hung: %v, %v", ok, err)
+				t.Errorf("lookup in the hanging store: %v, %v", ok, err)
 			}
 		})
 	}
 	time.Sleep(10 * time.Millisecond)
-	within(t, 30*time.Second, "work beside a store that hangs", func() {
+	within(t, 30*time.Second, "work while another store hangs", func() {
 		fillStore(t, other, 2000)
 		atRest(t, other)
 	})
 	free := r.pool.Free()
-	r.pool.Reserved.Add(free) // nothing is left for filters and indexes
-	within(t, 30*time.Second, "shedding beside a store that hangs", r.pool.Rebalance)
+	r.pool.Reserved.Add(free) // leaves no memory for filters and indexes
+	within(t, 30*time.Second, "shedding while a store hangs", r.pool.Rebalance)
 	soon(t, "all of the other store is shed", func() bool {
 		m := other.Metrics().Memory
 		return m.Filters == 0 && m.Indexes == 0
@@ -363,26 +370,28 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 	r.pool.Reserved.Add(-free)
 
 	w := mutexWalk{seen: map[visit]bool{}, named: map[string]int{}}
-	for _, shared := range []any{r.pool, r.pool.Files, r.pool.Blocks, hanging.tree.Domain} { // these are taken for moments only, and by all
+	// All stores share these, and lock them only briefly.
+	for _, shared := range []any{r.pool, r.pool.Files, r.pool.Blocks, hanging.tree.Domain} {
 		v := reflect.ValueOf(shared)
 		w.seen[visit{v.UnsafePointer(), v.Type().Elem()}] = true
 	}
 	w.walk(reflect.ValueOf(hanging), "db")
-	r.pool.Balancing.Lock() // as somebody would who is stuck in what an eviction has released
+	r.pool.Balancing.Lock() // as if a goroutine hung while it releases what an eviction freed
 	var held []sync.Locker
 	for _, m := range w.found {
-		if l, ok := m.(interface{ TryLock() bool }); ok && l.TryLock() { // the lookups have the others
+		if l, ok := m.(interface{ TryLock() bool }); ok && l.TryLock() { // the other mutexes are held by the lookups
 			held = append(held, m)
 		}
 	}
-	within(t, 30*time.Second, "Close beside a store that hangs", func() {
+	within(t, 30*time.Second, "Close while another store hangs", func() {
 		if err := other.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	r.pool.Balancing.Unlock()
 	if len(held) < 50 || len(held) > len(w.found)-10 {
-		t.Errorf("the test took %d mutexes and the lookups %d, want 50 and 10 at least", len(held), len(w.found)-len(held))
+		t.Errorf("the test locked %d mutexes and the lookups %d, want at least 50 and 10", len(held),
+			len(w.found)-len(held))
 	}
 	for _, m := range held {
 		m.Unlock()

@@ -25,8 +25,8 @@ func tablesOnDisk(t *testing.T, fsys vfs.FS) (n int) {
 	return n
 }
 
-// TestTablesGoWhenTheLastLookupInThemEnds: a lookup is inside while compaction replaces what it reads, and after it nobody uses
-// the store.
+// TestTablesGoWhenTheLastLookupInThemEnds has a lookup read tables while a compaction replaces them. Nothing uses the
+// store afterwards.
 func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
 	mem := vfs.NewMem()
 	var reading atomic.Bool
@@ -54,7 +54,7 @@ func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
 	fillTables(t, db)
 	want := db.Metrics().Files.Tables
 	if n := tablesOnDisk(t, mem); n == want {
-		t.Fatalf("%d tables on the disk, want some that the lookup keeps there", n)
+		t.Fatalf("%d tables on the disk, want some more, kept by the lookup", n)
 	}
 	open()
 	if err := <-done; err != nil {
@@ -66,7 +66,7 @@ func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
 	}
 }
 
-// fillTables writes the same keys each time, into new tables of the last level.
+// fillTables writes the same keys at each call, into new tables of the last level.
 func fillTables(t *testing.T, db *DB) {
 	t.Helper()
 	for i := range 1000 {

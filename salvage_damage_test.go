@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// everywhere salvages a store with each byte damaged, and cut off at each length, instead of some: minutes.
+// everywhere makes the test damage each byte and truncate files at each length, instead of a selection: it takes
+// minutes.
 var everywhere = flag.Bool("everywhere", false, "salvage a store with damage at every byte of every file")
 
-// TestSalvageLosesOnlyWhatDamagedBlocksHeld flips a bit of bytes of every file of a store, cuts files off and removes
-// them. What no damaged block held is in the new store.
+// TestSalvageLosesOnlyWhatDamagedBlocksHeld flips a bit in bytes of every file of a store, truncates files and removes
+// them. Everything outside of damaged blocks must be in the new store.
 func TestSalvageLosesOnlyWhatDamagedBlocksHeld(t *testing.T) {
 	for _, closed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("closed %v", closed), func(t *testing.T) {
@@ -24,7 +25,7 @@ func TestSalvageLosesOnlyWhatDamagedBlocksHeld(t *testing.T) {
 			case raceEnabled || testing.Short():
 				stride *= 10
 			}
-			edges := map[string]map[int]bool{} // where parts begin and end
+			edges := map[string]map[int]bool{} // offsets at which parts of a file begin or end
 			for _, i := range d.items {
 				if edges[i.file] == nil {
 					edges[i.file] = map[int]bool{}

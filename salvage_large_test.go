@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestSalvageOfAGigabyte damages ten blocks of a store of 1 GB, half of which is in levels that overlap, and tells
-// time and memory.
+// TestSalvageOfAGigabyte damages ten blocks of a store of 1 GB, half of which is in overlapping levels, and logs time
+// and memory.
 func TestSalvageOfAGigabyte(t *testing.T) {
 	if !*everywhere {
 		t.Skip("writes 2 GB: run it with -everywhere")
@@ -96,5 +96,6 @@ func TestSalvageOfAGigabyte(t *testing.T) {
 	if err != nil || len(report.Lost) != 10 || report.Keys < keys-200 || report.Keys > keys {
 		t.Errorf("%d keys, want about %d; lost %v, %v", report.Keys, keys, report.Lost, err)
 	}
-	t.Logf("%d MB in %d tables: %v, at most %d MB of heap in use; %d keys of %d", size>>20, len(tables), time.Since(began).Round(time.Millisecond), most>>20, report.Keys, keys)
+	t.Logf("%d MB in %d tables: %v, at most %d MB of heap in use; %d keys of %d", size>>20, len(tables),
+		time.Since(began).Round(time.Millisecond), most>>20, report.Keys, keys)
 }

@@ -25,25 +25,25 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A salvageStore is a small store with all there can be in one, of which it is known what each block and each record
-// holds.
+// A salvageStore is a small store with all features that occur in a store. The contents of each block and record are
+// known.
 type salvageStore struct {
 	fs    *vfs.Mem
-	files []string                   // all but LOCK
-	sizes map[string]int             // without the zeros that are reserved in logs
-	ever  map[string]map[string]bool // key to every value that was ever written
-	full  map[string]string          // what the store holds
+	files []string                   // except LOCK
+	sizes map[string]int             // without the zeros reserved at the end of logs
+	ever  map[string]map[string]bool // all values ever written, by key
+	full  map[string]string          // the contents of the store
 	items []salvageItem
 }
 
-// A salvageItem is a block of a table or a record of a log: it is read, or lost, as a whole.
+// A salvageItem is a block of a table or a record of a log. It is read or lost as a whole.
 type salvageItem struct {
 	file     string
 	from, to int
-	age      int // of two versions of sequence 0 that of the lower age counts, where there is no manifest
+	age      int // without a manifest, the version with the lower age counts if both have sequence number 0
 	versions []salvageVersion
 	dels     []rangedel.Tombstone
-	ingested ikey.Seq // of all of it, by the manifest, or 0
+	ingested ikey.Seq // the sequence number of an ingested table in the manifest, or 0
 }
 
 type salvageVersion struct {
@@ -57,7 +57,7 @@ func salvageOptions(fsys vfs.FS) *Options {
 	return o
 }
 
-// newSalvageStore makes the store, of some 60 KB, closed properly or killed, when it has two logs.
+// newSalvageStore makes a store of about 60 KB. It is closed cleanly, or killed while it has two logs.
 func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 	t.Helper()
 	d := &salvageStore{fs: vfs.NewMem(), sizes: map[string]int{}, ever: map[string]map[string]bool{}}
@@ -81,7 +81,7 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 	}
 	rng, n := rand.New(rand.NewPCG(7, 7)), 0
 	key := func(i int) string { return fmt.Sprintf("key%04d", i) }
-	value := func(i int) string { // half of it shrinks
+	value := func(i int) string { // half of it is compressible
 		n++
 		v := fmt.Sprintf("%s=%d;%x%s", key(i), n, rng.Uint64(), strings.Repeat("abc", i%13))
 		if d.ever[key(i)] == nil {
@@ -96,7 +96,7 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 	for i := range 450 {
 		put(i * 7 % 450)
 	}
-	do(db.Compact(t.Context(), nil, nil)) // sequence 0, in the last level
+	do(db.Compact(t.Context(), nil, nil)) // moves all keys to the last level, with sequence number 0
 	snap, err := db.Snapshot()
 	do(err)
 	for i := range 120 {
@@ -106,10 +106,10 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 		}
 	}
 	delRange(200, 215)
-	do(db.Compact(t.Context(), []byte(key(100)), []byte(key(260)))) // old versions stay for the snapshot
+	do(db.Compact(t.Context(), []byte(key(100)), []byte(key(260)))) // the snapshot keeps old versions
 	do(db.Close())
-	do(snap.Close())     // not before: a compaction could drop them
-	o.CompactionRate = 1 // so that what comes stays where it is
+	do(snap.Close())     // after Close: otherwise a compaction could drop them
+	o.CompactionRate = 1 // so that new tables stay in their level
 	db, err = Open("db", o)
 	do(err)
 	for i := range 60 {
@@ -128,7 +128,8 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 		}
 	}
 	do(db.Ingest(t.Context(), sorted(0, 500, 9), IngestOptions{}))
-	do(db.Ingest(t.Context(), sorted(300, 330, 4), IngestOptions{Replace: &KeyRange{Lower: []byte(key(298)), Upper: []byte(key(335))}}))
+	do(db.Ingest(t.Context(), sorted(300, 330, 4), IngestOptions{Replace: &KeyRange{Lower: []byte(key(298)),
+		Upper: []byte(key(335))}}))
 	for i := range 40 {
 		put(i * 9)
 	}
@@ -173,17 +174,17 @@ func logsIn(t *testing.T, fsys vfs.FS) []string {
 	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, ".log") })
 }
 
-// waitUntil polls until a thing that the background does is done.
+// waitUntil polls until the background work has reached a condition.
 func waitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("still not: %s", what)
+			t.Fatalf("timed out waiting until %s", what)
 		}
 	}
 }
 
-// take reads what each part of the store holds, and holds it against what the store says.
+// take reads the contents of each part of the store, and compares the whole with the store.
 func (d *salvageStore) take(t *testing.T) {
 	t.Helper()
 	names, err := d.fs.List("db")
@@ -206,9 +207,9 @@ func (d *salvageStore) take(t *testing.T) {
 		b := d.read(t, name)
 		d.files = append(d.files, name)
 		d.sizes[name] = len(b)
-		switch kind { //nolint:exhaustive // the others hold no versions
+		switch kind { // other files hold no versions
 		case filename.Table:
-			if placed[number] == nil { // a compaction was under way: see TestWhatIsLeftOverDoesNotCount
+			if placed[number] == nil { // left by a compaction: see TestWhatIsLeftOverDoesNotCount
 				if err := d.fs.Remove(filepath.Join("db", name)); err != nil {
 					t.Fatal(err)
 				}
@@ -222,13 +223,14 @@ func (d *salvageStore) take(t *testing.T) {
 		}
 	}
 	if got := d.expect(func(*salvageItem) bool { return false }, true); diff(got, d.full) != "" {
-		t.Fatalf("the parts together are not the store: %s", diff(got, d.full))
+		t.Fatalf("the parts together differ from the store: %s", diff(got, d.full))
 	}
 	has := map[string]bool{}
 	for _, i := range d.items {
 		has["range deletes in tables"] = has["range deletes in tables"] || len(i.dels) > 0 && len(i.versions) == 0
 		has["ingested"] = has["ingested"] || i.ingested != 0
-		has["range deletes in logs"] = has["range deletes in logs"] || len(i.dels) > 0 && strings.HasSuffix(i.file, ".log")
+		has["range deletes in logs"] = has["range deletes in logs"] ||
+			len(i.dels) > 0 && strings.HasSuffix(i.file, ".log")
 		seen := map[string]bool{}
 		for _, v := range i.versions {
 			has["tombstones"] = has["tombstones"] || v.trailer.Kind() == ikey.Delete
@@ -313,15 +315,16 @@ func (d *salvageStore) takeTable(t *testing.T, name string, b []byte, meta *mani
 			at++
 		case strings.HasPrefix(line, "  \""):
 			if !ok {
-				t.Fatalf("%s: more versions printed than there are", name)
+				t.Fatalf("%s: the dump has more versions than the table", name)
 			}
 			k := it.Key()
-			blocks[at].versions = append(blocks[at].versions, salvageVersion{string(k.User), string(it.Value()), k.Trailer})
+			blocks[at].versions = append(blocks[at].versions,
+				salvageVersion{string(k.User), string(it.Value()), k.Trailer})
 			ok = it.Next()
 		}
 	}
 	if err := it.Close(); err != nil || ok {
-		t.Fatalf("%s: fewer versions printed than there are: %v", name, err)
+		t.Fatalf("%s: the dump has fewer versions than the table: %v", name, err)
 	}
 	d.items = append(d.items, blocks...)
 }
@@ -352,8 +355,8 @@ func (d *salvageStore) takeLog(t *testing.T, name string, number uint64) {
 	}
 }
 
-// expect returns the pairs that the parts which are not lost hold together, with or without the sequence numbers that only
-// the manifest has.
+// expect returns the pairs in all parts except the lost ones, with or without the sequence numbers that only the
+// manifest has.
 func (d *salvageStore) expect(lost func(*salvageItem) bool, withManifest bool) map[string]string {
 	type newest struct {
 		salvageVersion
@@ -375,7 +378,8 @@ func (d *salvageStore) expect(lost func(*salvageItem) bool, withManifest bool) m
 		}
 		for _, v := range i.versions {
 			this := newest{v, over(v.trailer.Seq()), i.age}
-			if old, ok := all[v.key]; !ok || cmp.Or(cmp.Compare(old.seq, this.seq), cmp.Compare(this.age, old.age)) < 0 {
+			if old, ok := all[v.key]; !ok ||
+				cmp.Or(cmp.Compare(old.seq, this.seq), cmp.Compare(this.age, old.age)) < 0 {
 				all[v.key] = this
 			}
 		}
@@ -388,7 +392,8 @@ func (d *salvageStore) expect(lost func(*salvageItem) bool, withManifest bool) m
 	for k, v := range all {
 		deleted := v.trailer.Kind() == ikey.Delete
 		for _, del := range dels {
-			covers := bytes.Compare(del.Start, []byte(k)) <= 0 && (del.End == nil || bytes.Compare([]byte(k), del.End) < 0)
+			covers := bytes.Compare(del.Start, []byte(k)) <= 0 &&
+				(del.End == nil || bytes.Compare([]byte(k), del.End) < 0)
 			deleted = deleted || covers && del.Seq > v.seq
 		}
 		if !deleted {
@@ -398,16 +403,17 @@ func (d *salvageStore) expect(lost func(*salvageItem) bool, withManifest bool) m
 	return got
 }
 
-// A salvageDamage is what is done to one file.
+// A salvageDamage is one change to one file.
 type salvageDamage struct {
 	file     string
 	what     string
-	from, to int                   // the bytes that are lost; to is the end of the file where it was cut
+	from, to int                   // the damaged bytes; to is past the end if the file is truncated
 	change   func(b []byte) []byte // nil removes the file
 }
 
 func flipped(file string, at int, bit int) salvageDamage {
-	return salvageDamage{file, fmt.Sprintf("bit %d of byte %d", bit, at), at, at + 1, func(b []byte) []byte { b[at] ^= 1 << bit; return b }}
+	return salvageDamage{file, fmt.Sprintf("bit %d of byte %d", bit, at), at, at + 1,
+		func(b []byte) []byte { b[at] ^= 1 << bit; return b }}
 }
 
 func cutTo(file string, n int) salvageDamage {
@@ -418,7 +424,7 @@ func removed(file string) salvageDamage {
 	return salvageDamage{file, "removed", 0, 1 << 30, func([]byte) []byte { return nil }}
 }
 
-// filesIn returns the content of all files of the store.
+// filesIn returns the contents of all files of the store.
 func filesIn(t *testing.T, fsys vfs.FS) map[string]string {
 	t.Helper()
 	names, err := fsys.List("db")
@@ -436,7 +442,7 @@ func filesIn(t *testing.T, fsys vfs.FS) map[string]string {
 	return all
 }
 
-// try damages the store, salvages it and judges what came of it.
+// try damages the store, salvages it and checks the result.
 func (d *salvageStore) try(t *testing.T, damage salvageDamage) {
 	t.Helper()
 	fsys := d.fs.Kill()
@@ -448,7 +454,8 @@ func (d *salvageStore) try(t *testing.T, damage salvageDamage) {
 		t.Errorf("%s, %s: %s\nlost %+v", damage.file, damage.what, fmt.Sprintf(format, args...), report.Lost)
 	}
 	if after := filesIn(t, fsys); !maps.Equal(before, after) {
-		fail("the old directory was changed: %v before, %v after", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
+		fail("the old directory was changed: %v before, %v after", slices.Sorted(maps.Keys(before)),
+			slices.Sorted(maps.Keys(after)))
 	}
 	if err != nil {
 		fail("%v", err)
@@ -479,7 +486,7 @@ func (d *salvageStore) try(t *testing.T, damage salvageDamage) {
 		}
 	}
 	if strings.HasPrefix(damage.file, "MANIFEST") {
-		// Of each key either what the store held, or, where that was ingested, what it held before.
+		// For each key, accept the value in the store or, for an ingested key, the value before the ingest.
 		without := d.expect(lost, false)
 		for _, k := range slices.Sorted(maps.Keys(d.ever)) {
 			if got[k] != want[k] && got[k] != without[k] {
@@ -489,16 +496,18 @@ func (d *salvageStore) try(t *testing.T, damage salvageDamage) {
 	} else if diff(got, want) != "" {
 		fail("%s", diff(got, want))
 	}
-	missing, seen := false, d.leavesATrace(damage) // something that the store had
+	missing, seen := false, d.leavesATrace(damage) // whether something of the store is missing
 	for i := range d.items {
 		missing = missing || lost(&d.items[i])
 	}
-	// Of a file that a damaged manifest names nobody knows whether it should be there.
+	// Without the damaged manifest, it is unknown whether a file named there should exist.
 	if report.Whole() == missing && seen && !strings.HasPrefix(damage.file, "MANIFEST") {
 		fail("reported whole: %v, want %v", report.Whole(), !missing)
 	}
 	for _, l := range report.Lost {
-		if l.File != damage.file && filepath.Ext(damage.file) != ".log" && !(l.File == filename.CurrentName) && !strings.HasPrefix(damage.file, "MANIFEST") && !strings.HasPrefix(l.File, "MANIFEST") || l.Err == nil || l.Part == "" {
+		if l.File != damage.file && filepath.Ext(damage.file) != ".log" && !(l.File == filename.CurrentName) &&
+			!strings.HasPrefix(damage.file, "MANIFEST") && !strings.HasPrefix(l.File, "MANIFEST") || l.Err == nil ||
+			l.Part == "" {
 			fail("%+v", l)
 		}
 	}
@@ -507,18 +516,20 @@ func (d *salvageStore) try(t *testing.T, damage salvageDamage) {
 	}
 }
 
-// leavesATrace reports whether a damage can be seen: not if it takes whole records from the end of the last log.
+// leavesATrace reports whether a damage can be detected: truncating the last log between records can't.
 func (d *salvageStore) leavesATrace(damage salvageDamage) bool {
 	logs := slices.DeleteFunc(slices.Clone(d.files), func(f string) bool { return !strings.HasSuffix(f, ".log") })
 	if len(logs) == 0 || damage.file != logs[len(logs)-1] || damage.to < 1<<30 {
 		return true
 	}
-	return damage.from != 0 && !slices.ContainsFunc(d.items, func(i salvageItem) bool { return i.file == damage.file && i.from == damage.from })
+	return damage.from != 0 && !slices.ContainsFunc(d.items, func(i salvageItem) bool {
+		return i.file == damage.file && i.from == damage.from
+	})
 }
 
-// placesAreRight checks that every key that was lost lies between the keys of a loss of its file, which lies at its
-// offset.
-func (d *salvageStore) placesAreRight(report SalvageReport, cut bool, lost func(*salvageItem) bool, fail func(format string, args ...any)) {
+// placesAreRight checks that every lost key lies in the key range and the byte range of a reported loss of its file.
+func (d *salvageStore) placesAreRight(report SalvageReport, cut bool, lost func(*salvageItem) bool,
+	fail func(format string, args ...any)) {
 	for n := range d.items {
 		i := &d.items[n]
 		if !lost(i) {
@@ -526,10 +537,12 @@ func (d *salvageStore) placesAreRight(report SalvageReport, cut bool, lost func(
 		}
 		for _, v := range i.versions {
 			if !slices.ContainsFunc(report.Lost, func(l SalvageLoss) bool {
-				if cut && filepath.Ext(l.File) == ".log" && filepath.Ext(i.file) == ".log" { // a log is missing, or its end
+				// A log is missing or truncated.
+				if cut && filepath.Ext(l.File) == ".log" && filepath.Ext(i.file) == ".log" {
 					return true
 				}
-				return l.File == i.file && !l.Harmless && (l.Bytes == 0 || l.Offset < int64(i.to) && int64(i.from) < l.Offset+l.Bytes) &&
+				return l.File == i.file && !l.Harmless && (l.Bytes == 0 ||
+					l.Offset < int64(i.to) && int64(i.from) < l.Offset+l.Bytes) &&
 					string(l.Lower) <= v.key && (l.Upper == nil || v.key <= string(l.Upper))
 			}) {
 				fail("%q of bytes %d to %d is lost, and no loss says so", v.key, i.from, i.to)

@@ -37,7 +37,7 @@ func writeStore(t *testing.T, fsys vfs.FS, n int, value string) {
 	}
 }
 
-// readAll is the content of a store that nobody has open.
+// readAll returns the contents of a store that is not open.
 func readAll(t *testing.T, fsys vfs.FS, dir string) map[string]string {
 	t.Helper()
 	db, err := Open(dir, &Options{FS: fsys, ReadOnly: true, MemoryBudget: 8 << 20})
@@ -60,7 +60,7 @@ func TestSalvageLeavesAStoreThatIsOpenAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Salvage(t.Context(), "db", "new", o, nil); !errors.Is(err, ErrLocked) {
-		t.Errorf("while it is open for writing: %v, want ErrLocked", err)
+		t.Errorf("while the store is open for writing: %v, want ErrLocked", err)
 	}
 	if _, err := fsys.Stat("new"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a directory was made: %v", err)
@@ -75,7 +75,7 @@ func TestSalvageLeavesAStoreThatIsOpenAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Salvage(t.Context(), "db", "new", o, nil); err != nil {
-		t.Errorf("beside a reader: %v", err)
+		t.Errorf("while a reader has the store open: %v", err)
 	}
 	if err := reader.Close(); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestSalvageLeavesAStoreThatIsOpenAlone(t *testing.T) {
 	}
 }
 
-// TestSalvageChangesNothingOfTheOldDirectory refuses every operation there that changes something.
+// TestSalvageChangesNothingOfTheOldDirectory fails the test at every operation that changes something there.
 func TestSalvageChangesNothingOfTheOldDirectory(t *testing.T) {
 	for _, closed := range []bool{true, false} {
 		d := newSalvageStore(t, closed)
@@ -151,8 +151,8 @@ func TestSalvageRefusesADirectoryThatIsNotForIt(t *testing.T) {
 	}
 }
 
-// TestSalvageThatFailsLeavesNothing fails each operation that changes something, once, and ends the context at each
-// step.
+// TestSalvageThatFailsLeavesNothing makes each operation that changes something fail in turn, and cancels the context
+// at each step.
 func TestSalvageThatFailsLeavesNothing(t *testing.T) {
 	d := newSalvageStore(t, false)
 	failed, errFails := 0, errors.New("it fails")
@@ -170,8 +170,8 @@ func TestSalvageThatFailsLeavesNothing(t *testing.T) {
 		if n < at {
 			break
 		}
-		if failed++; err == nil { // what comes when all is there and durable
-			t.Fatalf("operation %d of %d failed, and nothing was said", at, n)
+		if failed++; err == nil { // operations after the new store is complete and durable
+			t.Fatalf("operation %d of %d failed, but Salvage returned no error", at, n)
 		}
 		if _, e := mem.Stat("new"); !errors.Is(err, errFails) || !errors.Is(e, fs.ErrNotExist) {
 			names, _ := mem.List("new")
@@ -179,7 +179,7 @@ func TestSalvageThatFailsLeavesNothing(t *testing.T) {
 		}
 	}
 	if failed < 10 {
-		t.Errorf("%d operations, want more", failed)
+		t.Errorf("only %d operations failed", failed)
 	}
 	for at := 0; ; at++ {
 		mem := d.fs.Kill()
@@ -215,21 +215,21 @@ func TestSalvageThatIsCutShortLeavesNoStore(t *testing.T) {
 	}
 	for i, c := range crashed {
 		db, err := Open("new", &Options{FS: c, ReadOnly: true, MemoryBudget: 8 << 20})
-		if err == nil { // CURRENT is there: then so is all else
+		if err == nil { // if CURRENT exists, all the rest must, too
 			got, err := contents(db)
 			if err = errors.Join(err, db.Close()); err != nil || diff(got, d.full) != "" {
-				t.Errorf("cut short before operation %d: %v, %s", i, err, diff(got, d.full))
+				t.Errorf("crash before operation %d: %v, %s", i, err, diff(got, d.full))
 			}
 		}
 	}
 }
 
-// says reports whether a report has a part of a sentence among what is unknown.
+// says reports whether one of the report's Unknown texts contains a part.
 func says(r SalvageReport, part string) bool {
 	return slices.ContainsFunc(r.Unknown, func(s string) bool { return strings.Contains(s, part) })
 }
 
-// TestWhatIsLeftOverDoesNotCount puts tables back that a compaction has replaced, as a crash may leave them.
+// TestWhatIsLeftOverDoesNotCount restores tables that a compaction has replaced, as a crash may leave them.
 func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 	fsys := vfs.NewMem()
 	writeStore(t, fsys, 100, "old")
@@ -266,7 +266,8 @@ func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 				continue
 			}
 			back++
-			if _, err := mem.Stat(filepath.Join("db", name)); errors.Is(err, fs.ErrNotExist) { // else it is still there
+			// Restore the tables that were removed.
+			if _, err := mem.Stat(filepath.Join("db", name)); errors.Is(err, fs.ErrNotExist) {
 				f, err := mem.Create(filepath.Join("db", name))
 				if err == nil {
 					_, err = f.Write([]byte(b))
@@ -283,7 +284,7 @@ func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 		if got := readAll(t, mem, "new"); diff(got, want) != "" {
 			t.Errorf("tables %s: %s", name, diff(got, want))
 		}
-		// Without a manifest nobody knows, and that is said.
+		// Without a manifest, Salvage can't know this and must report it.
 		for name := range filesIn(t, mem) {
 			if kind, _ := filename.Parse(name); kind == filename.Manifest || kind == filename.Current {
 				if err := mem.Remove(filepath.Join("db", name)); err != nil {
@@ -297,7 +298,7 @@ func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 		}
 		for k, v := range readAll(t, mem, "without") {
 			if v != "old" && v != "new" {
-				t.Errorf("%q has %q", k, v)
+				t.Errorf("unexpected %q = %q", k, v)
 			}
 		}
 	}
@@ -313,7 +314,8 @@ func TestSalvageRefusesAFormatOfTheFuture(t *testing.T) {
 	for _, m := range s.Version.Tables() {
 		rewrite(t, fsys, filename.Make("db", filename.Table, m.Number), futureFooter)
 	}
-	if _, err := Salvage(t.Context(), "db", "new", salvageOptions(fsys), nil); !errors.Is(err, ErrUnsupportedVersion) || errors.Is(err, ErrCorruption) {
+	if _, err := Salvage(t.Context(), "db", "new",
+		salvageOptions(fsys), nil); !errors.Is(err, ErrUnsupportedVersion) || errors.Is(err, ErrCorruption) {
 		t.Errorf("%v, want ErrUnsupportedVersion", err)
 	}
 	if _, err := fsys.Stat("new"); !errors.Is(err, fs.ErrNotExist) {
@@ -321,8 +323,8 @@ func TestSalvageRefusesAFormatOfTheFuture(t *testing.T) {
 	}
 }
 
-// TestSalvageOfManyDamages damages tables at random places, many of each, and asks for nothing but what was ever
-// written.
+// TestSalvageOfManyDamages damages tables at several random offsets each, and checks only that the new store has no
+// values that were never written.
 func TestSalvageOfManyDamages(t *testing.T) {
 	d := newSalvageStore(t, false)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -355,7 +357,7 @@ func TestSalvageOfManyDamages(t *testing.T) {
 	}
 }
 
-// futureFooter makes the version of a table one that is not known yet.
+// futureFooter changes the version of a table to an unknown one.
 func futureFooter(b []byte) []byte {
 	f := b[len(b)-80:]
 	f[68] = 200

@@ -12,17 +12,17 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestNegativesAreEstimatedWithinTheirStandardError holds the estimate, by table, against what is exact: all lookups are of absent
-// keys, and what a table has not let through it has said no to.
+// TestNegativesAreEstimatedWithinTheirStandardError compares the estimate for each table with the exact number. All
+// lookups are of absent keys, so each is a false positive or a negative.
 func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 	o := tiny(vfs.NewMem())
-	o.Durability, o.FilterFPR = NoSync, 0.001 // those let through shift what is counted behind them
+	o.Durability, o.FilterFPR = NoSync, 0.001 // false positives shift the counts of the tables below
 	const n = 4096
 	lookups := atStride(1 << 17)
 	key := func(i uint64) []byte { return fmt.Appendf(nil, "key%05d", i) }
 	for _, test := range []struct {
 		name string
-		nth  func(i uint64) uint64 // below n
+		nth  func(i uint64) uint64 // less than n
 	}{
 		{"in order", func(i uint64) uint64 { return i % n }},
 		{"round a few keys", func(i uint64) uint64 { return i % 64 * (n / 64) }},
@@ -40,7 +40,8 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 				}
 				defer db.Close()
 				for i := range uint64(n + 1) {
-					if err := db.Put(key(2*i), []byte("value of a key that makes the table a little larger")); err != nil {
+					if err := db.Put(key(2*i),
+						[]byte("value of a key that makes the table a little larger")); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -51,7 +52,7 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 				if len(tables) < 8 {
 					t.Fatalf("%d tables are too few to show anything", len(tables))
 				}
-				asked := make([]uint64, len(tables)) // by the lookups
+				asked := make([]uint64, len(tables)) // lookups in the range of each table
 				group := make([][]byte, 0, 100)
 				var running sync.WaitGroup
 				for i := range uint64(lookups) {
@@ -78,7 +79,7 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 						}
 						continue
 					}
-					running.Go(func() { // stacks lie anywhere, and counters with them
+					running.Go(func() { // goroutine stacks have different addresses, and so use different counters
 						for _, k := range keys {
 							if ok, err := db.Has(k); err != nil || ok {
 								t.Error(ok, err)
@@ -91,7 +92,8 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 					negatives := float64(asked[at] - tm.FalsePositives)
 					off, sigma := float64(tm.Negatives)-negatives, math.Sqrt(63*negatives)
 					if math.Abs(off) > 5*sigma+64 {
-						t.Errorf("%s: %d negatives, off by %.0f of %.0f, which is %.1f standard errors", tm.File, tm.Negatives, off, negatives, off/sigma)
+						t.Errorf("%s: %d negatives, off by %.0f of %.0f, or %.1f standard errors", tm.File,
+							tm.Negatives, off, negatives, off/sigma)
 					}
 				}
 			})

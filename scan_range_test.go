@@ -6,7 +6,9 @@ import (
 )
 
 func TestTheEndOfAPrefix(t *testing.T) {
-	for _, c := range []struct{ prefix, want string }{{"", "nil"}, {"a", "b"}, {"a\xff", "b"}, {"\xff\xff", "nil"}, {"a\x00", "a\x01"}} {
+	for _, c := range []struct{ prefix, want string }{
+		{"", "nil"}, {"a", "b"}, {"a\xff", "b"}, {"\xff\xff", "nil"}, {"a\x00", "a\x01"},
+	} {
 		got := "nil"
 		if end := after([]byte(c.prefix)); end != nil {
 			got = string(end)

@@ -46,7 +46,7 @@ func TestApproximateSizesAddUp(t *testing.T) {
 	}
 	whole := size(nil, nil)
 	if whole != tree {
-		t.Errorf("the whole is %d bytes, the tables have %d", whole, tree)
+		t.Errorf("the whole store has %d bytes, the tables have %d", whole, tree)
 	}
 	if s := size(key(10), key(10)); s != 0 {
 		t.Errorf("an empty range has %d bytes", s)
@@ -58,7 +58,7 @@ func TestApproximateSizesAddUp(t *testing.T) {
 	for i := 0; i <= n; i += 100 {
 		up, down := size(nil, key(i)), size(key(i), nil)
 		if up < last || up+down > whole+whole/50 || up+down < whole-whole/10 {
-			t.Errorf("at %d: %d and %d of %d bytes, before it %d", i, up, down, whole, last)
+			t.Errorf("at %d: %d and %d of %d bytes, previous %d", i, up, down, whole, last)
 		}
 		if want := whole * int64(i) / n; up < want-whole/20 || up > want+whole/20 {
 			t.Errorf("at %d: %d bytes, want about %d", i, up, want)
@@ -73,8 +73,8 @@ func TestApproximateSizesAddUp(t *testing.T) {
 	}
 }
 
-// TestApproximateSizesOfPartsAreThatOfTheWhole cuts a tree of several levels, with tombstones of both kinds, at random keys: what
-// lies between the cuts adds up, to the byte, whatever bounds the ends have, and no range is smaller than a part of it.
+// TestApproximateSizesOfPartsAreThatOfTheWhole cuts a tree of several levels, with tombstones of both kinds, at random
+// keys. The parts add up to the byte, whatever bounds the ends have, and no range is smaller than a part of it.
 func TestApproximateSizesOfPartsAreThatOfTheWhole(t *testing.T) {
 	o, _ := layered(t, vfs.NewMem())
 	db, err := Open("db", o)
@@ -114,7 +114,7 @@ func TestApproximateSizesOfPartsAreThatOfTheWhole(t *testing.T) {
 				t.Fatalf("cuts %q: %d bytes in parts %d and %d, %d together", cuts, parts, i-1, i, size(cuts[i-1], hi))
 			}
 			if beyond := size(cuts[i], []byte("z")); hi == nil && beyond > parts[i] {
-				t.Fatalf("cuts %q: %d bytes up to z, %d without an end", cuts, beyond, parts[i])
+				t.Fatalf("cuts %q: %d bytes up to z, %d without an upper bound", cuts, beyond, parts[i])
 			}
 		}
 		if sum != whole {
@@ -126,12 +126,12 @@ func TestApproximateSizesOfPartsAreThatOfTheWhole(t *testing.T) {
 		tree += l.Bytes
 	}
 	if whole != tree {
-		t.Errorf("the whole is %d bytes, the tables have %d", whole, tree)
+		t.Errorf("the whole store has %d bytes, the tables have %d", whole, tree)
 	}
 }
 
-// TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen flips one byte after the other of tables that are loaded and cached, and
-// flips it back.
+// TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen flips bytes of loaded and cached tables, one at a time, and restores
+// them.
 func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
 	mem := vfs.NewMem()
 	o, want := layered(t, mem)
@@ -155,18 +155,18 @@ func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
 			_, err := db.Check(t.Context())
 			var damage *CorruptionError
 			if !errors.As(err, &damage) || damage.File != name {
-				t.Errorf("%s, place %d: %v, want damage in it", name, at, err)
+				t.Errorf("%s, position %d: %v, want damage in this file", name, at, err)
 			}
 			rewrite(t, mem, filepath.Join("db", name), flip)
 		}
 	}
 	report, err := db.Check(t.Context())
 	if err != nil || report.Tables != len(names) {
-		t.Errorf("all as it was: %+v, %v, want %d tables", report, err, len(names))
+		t.Errorf("all bytes restored: %+v, %v, want %d tables", report, err, len(names))
 	}
 }
 
-// TestCheckFindsDamageInAnOpenStore damages one table of a store that is in use.
+// TestCheckFindsDamageInAnOpenStore damages one table of an open store.
 func TestCheckFindsDamageInAnOpenStore(t *testing.T) {
 	d := newDamageStore(t, true)
 	db, err := Open("db", d.options(d.fs))
@@ -175,7 +175,7 @@ func TestCheckFindsDamageInAnOpenStore(t *testing.T) {
 	}
 	report, err := db.Check(t.Context())
 	if err != nil || report.Tables == 0 || report.Entries == 0 {
-		t.Errorf("a whole store: %+v, %v", report, err)
+		t.Errorf("an intact store: %+v, %v", report, err)
 	}
 	file := filepath.Base(db.tree.Load().Runs[0].Tables[0].File.Name)
 	if err := db.Close(); err != nil {

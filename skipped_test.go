@@ -10,8 +10,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestBytesReadByCompactionsAreThoseOfTablesThatWereRead deletes a range that holds whole tables, which compactions
-// drop without opening them. What events and Metrics tell is held against what was read of each file.
+// TestBytesReadByCompactionsAreThoseOfTablesThatWereRead deletes a range that covers whole tables, which compactions
+// drop without reading them. The numbers in events and Metrics are compared with the reads of each file.
 func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 	files := logged(vfs.NewMem())
 	o := tiny(files)
@@ -40,14 +40,14 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 		}
 		return read, append(removed, l.removed...)
 	}
-	dataEnd := map[string]int64{} // of tables that there are now
+	dataEnd := map[string]int64{} // of the current tables
 	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
 		dataEnd[t.File.Path] = int64(t.Meta.Size - t.Meta.TailLen - t.Meta.FilterLen)
 	})
 	before := db.Metrics().Writes
 	beforeRead, beforeRemoved := heard()
 	if beforeRead != before.CompactedRead {
-		t.Errorf("compactions tell of %d bytes read, Metrics of %d", beforeRead, before.CompactedRead)
+		t.Errorf("compactions report %d bytes read, Metrics %d", beforeRead, before.CompactedRead)
 	}
 	files.take()
 	if err := errors.Join(
@@ -58,7 +58,7 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	atRest(t, db)
-	opened := map[string]bool{} // by compaction, for their data
+	opened := map[string]bool{} // tables whose data compaction has read
 	for _, op := range files.take() {
 		if end, known := dataEnd[op.Name]; op.Kind == vfs.OpReadAt && op.compacting && (!known || op.Offset < end) {
 			opened[op.Name] = true
@@ -74,11 +74,12 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 		}
 	}
 	if got := read - beforeRead; got != want || want == 0 || skipped == 0 {
-		t.Errorf("compactions tell of %d bytes read, files of %d were, of %d were dropped unread; want some of both",
+		t.Errorf("compactions report %d bytes read, files of %d bytes were read, of %d bytes dropped unread; "+
+			"want some of both",
 			got, want, skipped)
 	}
 	if got := db.Metrics().Writes.CompactedRead - before.CompactedRead; got != want {
-		t.Errorf("Metrics tell of %d bytes read, want %d", got, want)
+		t.Errorf("Metrics reports %d bytes read, want %d", got, want)
 	}
 	l.close(t)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A snapshotRun writes to a store and takes snapshots on the way. All values are different.
+// A snapshotRun writes to a store and takes snapshots in between. All values are different.
 type snapshotRun struct {
 	rng   *rand.Rand
 	db    *DB
@@ -26,7 +26,7 @@ type snapshotRun struct {
 	keys  []string
 	snaps []*modelSnap
 	n     int
-	puts  bool // nothing else
+	puts  bool // no deletes
 }
 
 func newSnapshotRun(t *testing.T, seed uint64) *snapshotRun {
@@ -35,7 +35,7 @@ func newSnapshotRun(t *testing.T, seed uint64) *snapshotRun {
 	o := tiny(vfs.NewMem())
 	o.Durability, o.Compression = NoSync, NoCompression
 	if seed%2 == 0 {
-		o.MemtableSize = 1 << 20 // nothing is flushed but by the test
+		o.MemtableSize = 1 << 20 // only the test flushes
 	}
 	var err error
 	if r.db, err = Open("db", o); err != nil {
@@ -77,7 +77,7 @@ func (r *snapshotRun) take() error {
 	return err
 }
 
-// agree holds the store and all snapshots against what they must show.
+// agree compares the store and all snapshots with their expected contents.
 func (r *snapshotRun) agree() error {
 	if err := shows(r.db, r.now, r.keys); err != nil {
 		return fmt.Errorf("now: %w", err)
@@ -90,7 +90,7 @@ func (r *snapshotRun) agree() error {
 	return nil
 }
 
-// needed is how many values somebody sees.
+// needed returns the number of values visible in the store or a snapshot.
 func (r *snapshotRun) needed() int {
 	seen := map[[2]string]bool{}
 	for _, view := range append([]*modelSnap{{want: r.now}}, r.snaps...) {
@@ -101,7 +101,7 @@ func (r *snapshotRun) needed() int {
 	return len(seen)
 }
 
-// held is how many versions with values, and tombstones of both kinds, tables hold.
+// held returns the number of versions with values, and of tombstones of both kinds, in the tables.
 func (r *snapshotRun) held() (values int, tombstones uint64) {
 	r.db.tree.Load().EachTable(func(_ int, t *tree.Table) {
 		values += int(t.Meta.Entries - t.Meta.Deletes)
@@ -110,8 +110,8 @@ func (r *snapshotRun) held() (values int, tombstones uint64) {
 	return values, tombstones
 }
 
-// TestSnapshotsStayExactAndKeepNothingElse takes many, has everything flushed and compacted to the last level under them, and
-// closes them in any order: compaction keeps exactly the values that somebody sees.
+// TestSnapshotsStayExactAndKeepNothingElse takes many snapshots, flushes and compacts everything to the last level, and
+// closes the snapshots in any order: compaction keeps exactly the values that are still visible.
 func TestSnapshotsStayExactAndKeepNothingElse(t *testing.T) {
 	for seed := range uint64(atStride(20)) {
 		r := newSnapshotRun(t, seed)
@@ -123,7 +123,8 @@ func TestSnapshotsStayExactAndKeepNothingElse(t *testing.T) {
 		}
 		compact := func(what string) {
 			t.Helper()
-			within(t, 20*time.Second, "Compact while snapshots keep tombstones", func() { must(what, r.db.Compact(t.Context(), nil, nil)) })
+			within(t, 20*time.Second, "Compact while snapshots keep tombstones",
+				func() { must(what, r.db.Compact(t.Context(), nil, nil)) })
 			levels := r.db.Metrics().Levels
 			for _, l := range levels[:bottom] {
 				if l.Tables > 0 {
@@ -149,13 +150,14 @@ func TestSnapshotsStayExactAndKeepNothingElse(t *testing.T) {
 			}
 		}
 		if len(r.snaps) < 8 {
-			t.Fatalf("seed %d: %d snapshots: the test tests little", seed, len(r.snaps))
+			t.Fatalf("seed %d: only %d snapshots: the test tests little", seed, len(r.snaps))
 		}
 		compact("all snapshots open")
 		must("compacted", r.agree())
 		values, tombstones := r.held()
 		if want := r.needed(); values != want || tombstones == 0 {
-			t.Errorf("seed %d: %d snapshots keep %d values and %d tombstones, want %d values and some tombstones", seed, len(r.snaps), values, tombstones, want)
+			t.Errorf("seed %d: %d snapshots keep %d values and %d tombstones, want %d values and some tombstones",
+				seed, len(r.snaps), values, tombstones, want)
 		}
 		for len(r.snaps) > 0 {
 			for range 1 + r.rng.IntN(3) {
@@ -166,7 +168,7 @@ func TestSnapshotsStayExactAndKeepNothingElse(t *testing.T) {
 						t.Errorf("closed: %v", err)
 					}
 					if it := r.snaps[i].snap.Iter(IterOptions{}); it.First() || !errors.Is(it.Close(), ErrClosed) {
-						t.Error("a closed snapshot was iterated")
+						t.Error("a closed snapshot could be iterated")
 					}
 					r.snaps = slices.Delete(r.snaps, i, i+1)
 				}
@@ -188,7 +190,7 @@ func TestSnapshotsStayExactAndKeepNothingElse(t *testing.T) {
 	}
 }
 
-// TestWhatOnlyASnapshotNeededGoesOnItsOwn closes the last snapshot and asks for nothing.
+// TestWhatOnlyASnapshotNeededGoesOnItsOwn closes the last snapshot and calls nothing else.
 func TestWhatOnlyASnapshotNeededGoesOnItsOwn(t *testing.T) {
 	for _, puts := range []bool{false, true} {
 		r := newSnapshotRun(t, 4)
@@ -227,8 +229,8 @@ func TestWhatOnlyASnapshotNeededGoesOnItsOwn(t *testing.T) {
 	}
 }
 
-// TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot closes a snapshot under its readers, and has compaction drop at once
-// what only it needed. Every commit writes its number under all keys, or deletes all.
+// TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot closes a snapshot while readers use it, and has compaction
+// drop at once what only it needed. Every commit writes its number under all keys, or deletes all.
 func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 	for round := range atStride(40) {
 		o := tiny(vfs.NewMem())
@@ -264,7 +266,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 				t.Fatal(err)
 			}
 			want, there := strconv.Itoa(n), n%4 != 3
-			if err := commit(n + 1); err != nil { // hides it
+			if err := commit(n + 1); err != nil { // hides the snapshot's keys
 				t.Fatal(err)
 			}
 			var wg sync.WaitGroup
@@ -285,7 +287,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 				wg.Go(func() {
 					rng := rand.New(rand.NewPCG(uint64(round), uint64(g)))
 					for first := true; ; first = false {
-						runtime.Gosched() // Close and Compact would wait long for a processor
+						runtime.Gosched() // otherwise Close and Compact would wait long for a processor
 						k := fmt.Appendf(nil, "key%02d", rng.IntN(keys))
 						var ok bool
 						switch rng.IntN(5) {
@@ -316,7 +318,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 								n++
 							}
 							if err == nil && n != 0 && n != keys {
-								t.Errorf("a scan of %d keys, want 0 or %d", n, keys)
+								t.Errorf("a scan found %d keys, want 0 or %d", n, keys)
 							}
 							ok = answer("scan", v, n > 0, err)
 						}
@@ -332,7 +334,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 			for range 4 {
 				<-started
 			}
-			beside := snap.Iter(IterOptions{}) // it outlives the snapshot
+			beside := snap.Iter(IterOptions{}) // the iterator outlives the snapshot
 			if err := errors.Join(snap.Close(), db.Compact(t.Context(), nil, nil)); err != nil {
 				t.Fatal(err)
 			}
@@ -354,12 +356,12 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 			t.Fatal(err)
 		}
 		if closed.Load() == 0 || right.Load() == 0 {
-			t.Errorf("%d right answers and %d times closed: the test tests little", right.Load(), closed.Load())
+			t.Errorf("%d right answers and %d times ErrClosed: the test tests little", right.Load(), closed.Load())
 		}
 	}
 }
 
-// TestSnapshotsOfAStoreThatIsReadOnlyOrClosed go the way of the store.
+// TestSnapshotsOfAStoreThatIsReadOnlyOrClosed checks that snapshots work in a read-only store, and end with it.
 func TestSnapshotsOfAStoreThatIsReadOnlyOrClosed(t *testing.T) {
 	mem := vfs.NewMem()
 	db, err := Open("db", tiny(mem))
@@ -392,7 +394,8 @@ func TestSnapshotsOfAStoreThatIsReadOnlyOrClosed(t *testing.T) {
 	var scanErr error
 	for _, scanErr = range snap.Scan(IterOptions{}) {
 	}
-	for what, err := range map[string]error{"get": getErr, "has": hasErr, "append": appendErr, "view": viewErr, "iterate": iterErr, "scan": scanErr} {
+	for what, err := range map[string]error{"get": getErr, "has": hasErr, "append": appendErr, "view": viewErr,
+		"iterate": iterErr, "scan": scanErr} {
 		if err != ErrClosed { //nolint:errorlint // it is returned bare
 			t.Errorf("%s: %v, want ErrClosed", what, err)
 		}
@@ -408,8 +411,8 @@ func TestSnapshotsOfAStoreThatIsReadOnlyOrClosed(t *testing.T) {
 	}
 }
 
-// TestClosingASnapshotBetweenOthersWakesCompaction keeps an old snapshot open, which needs nothing, and closes those that stand
-// between a range delete and what it deletes.
+// TestClosingASnapshotBetweenOthersWakesCompaction keeps an old snapshot open that needs no deleted keys, and closes
+// the snapshots taken between the puts and the range delete.
 func TestClosingASnapshotBetweenOthersWakesCompaction(t *testing.T) {
 	r := newSnapshotRun(t, 2)
 	mem := r.db.opts.FS
@@ -427,7 +430,7 @@ func TestClosingASnapshotBetweenOthersWakesCompaction(t *testing.T) {
 	}
 	must("compact", r.db.Compact(t.Context(), nil, nil))
 	full := bytesOfTables(t, mem)
-	var between []*Snapshot // several of one moment
+	var between []*Snapshot // several of one state
 	for range 3 {
 		snap, err := r.db.Snapshot()
 		must("snapshot", err)

@@ -9,7 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A spaciousFS says what one likes of its free space, which has no end.
+// A spaciousFS reports any amount of free space that a test sets. It never runs out of space.
 type spaciousFS struct {
 	vfs.FS
 	free atomic.Uint64
@@ -26,7 +26,8 @@ func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
 	putNumbers(t, db, 10_000, 1)
 	putNumbers(t, db, 10_000, 2)
 	fsys.free.Store(100)
-	if err := db.Compact(t.Context(), nil, nil); !errors.Is(err, errDiskSpace) || !strings.Contains(err.Error(), "100 bytes are free") {
+	if err := db.Compact(t.Context(), nil, nil); !errors.Is(err, errDiskSpace) ||
+		!strings.Contains(err.Error(), "100 bytes are free") {
 		t.Errorf("Compact: %v, want %v", err, errDiskSpace)
 	}
 	if err := db.Put([]byte("key"), nil); err != nil {
@@ -38,7 +39,7 @@ func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
 	}
 	l.close(t)
 	if len(l.failures)+len(l.readOnly) > 0 || l.merged(t).Keys != 10_001 {
-		t.Errorf("heard of %v and %v, want one compaction and nothing else", l.failures, l.readOnly)
+		t.Errorf("failures %v, read-only %v, want one compaction and no reports", l.failures, l.readOnly)
 	}
 }
 
@@ -54,7 +55,8 @@ func TestWhoCannotTellWhatIsFreeStopsNoCompaction(t *testing.T) {
 	}
 }
 
-// TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt: it is told once, done when there is room, and tried when level 0 is full.
+// TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt checks that a compaction without disk space is reported once,
+// done when there is space, and tried anyway when level 0 is full.
 func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
 	fsys := &spaciousFS{FS: vfs.NewMem()}
 	o := tiny(fsys)
@@ -82,10 +84,10 @@ func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
 	fill(stopRuns - 1)
 	putOff(1)
 	if m := db.Metrics(); m.Settled || m.Writes.Compactions > 0 {
-		t.Errorf("%d compactions without room, settled %v", m.Writes.Compactions, m.Settled)
+		t.Errorf("%d compactions without disk space, settled %v", m.Writes.Compactions, m.Settled)
 	}
 	fsys.free.Store(1 << 40)
-	putNumbers(t, db, 100, 1) // the tree changes
+	putNumbers(t, db, 100, 1) // changes the tree
 	soon(t, "the compaction is done where there is room", func() bool { return db.Metrics().Settled })
 
 	fsys.free.Store(0)
@@ -93,14 +95,15 @@ func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
 	fill(stopRuns - 1)
 	putOff(2)
 	putNumbers(t, db, 100, 1)
-	soon(t, "the compaction is tried where writes wait for it", func() bool { return db.Metrics().Writes.Compactions > before })
+	soon(t, "the compaction is tried where writes wait for it",
+		func() bool { return db.Metrics().Writes.Compactions > before })
 	l.close(t)
-	for _, f := range l.failures { // what is left to do after the one that was tried may be put off too
+	for _, f := range l.failures { // the remaining work after the one that was tried may be postponed too
 		if !errors.Is(f.Err, errDiskSpace) {
-			t.Errorf("heard of %v", f)
+			t.Errorf("unexpected failure %v", f)
 		}
 	}
 	if len(l.failures) < 2 || len(l.readOnly) > 0 {
-		t.Errorf("heard of failures %v, read-only %v; want one for each time", l.failures, l.readOnly)
+		t.Errorf("failures %v, read-only %v; want at least two failures and no read-only", l.failures, l.readOnly)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// manyTables is a closed store of so many tables, as small as there are, in the last level.
+// manyTables returns a closed store of the given number of tables, as small as possible, in the last level.
 func manyTables(b *testing.B, fsys vfs.FS, dir string, tables int) *Options {
 	b.Helper()
 	o := &Options{FS: fsys, Durability: NoSync, Compression: NoCompression, TableSize: 16 << 10}
@@ -21,7 +21,8 @@ func manyTables(b *testing.B, fsys vfs.FS, dir string, tables int) *Options {
 	value := make([]byte, 16<<10)
 	err = db.Ingest(b.Context(), func(yield func(KV, error) bool) {
 		for i := range uint64(tables) {
-			if !yield(KV{binary.BigEndian.AppendUint64(nil, 2*i), nil}, nil) || !yield(KV{binary.BigEndian.AppendUint64(nil, 2*i+1), value}, nil) {
+			if !yield(KV{binary.BigEndian.AppendUint64(nil, 2*i), nil}, nil) ||
+				!yield(KV{binary.BigEndian.AppendUint64(nil, 2*i+1), value}, nil) {
 				return
 			}
 		}
@@ -45,7 +46,7 @@ func manyTables(b *testing.B, fsys vfs.FS, dir string, tables int) *Options {
 
 const tablesForOpen = 10_000
 
-// BenchmarkOpenManyTables opens a store of many tables: what is read is the manifest, and the directory.
+// BenchmarkOpenManyTables opens a store of many tables: it reads only the manifest and the directory.
 func BenchmarkOpenManyTables(b *testing.B) {
 	for _, place := range []string{"memory", "disk"} {
 		b.Run(place, func(b *testing.B) {
@@ -71,8 +72,8 @@ func BenchmarkOpenManyTables(b *testing.B) {
 	}
 }
 
-// BenchmarkFlushManyTables is a flush of one key where there are many tables, and with memory for filters the part of it that
-// makes the plans.
+// BenchmarkFlushManyTables flushes one key in a store of many tables and, with memory for filters, measures its part
+// that makes the plans.
 func BenchmarkFlushManyTables(b *testing.B) {
 	for _, memory := range []int64{0, 1 << 20} {
 		mem := vfs.NewMem()

@@ -18,7 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// sumOfLookups is a + sign·b, figure by figure.
+// sumOfLookups returns a + sign·b, field by field.
 func sumOfLookups(a LookupMetrics, sign uint64, b LookupMetrics) LookupMetrics {
 	to, from := reflect.ValueOf(&a).Elem(), reflect.ValueOf(b)
 	for i := range to.NumField() {
@@ -27,12 +27,14 @@ func sumOfLookups(a LookupMetrics, sign uint64, b LookupMetrics) LookupMetrics {
 	return a
 }
 
-// layered is a store in which keys are in every kind of place: in several levels, rewritten, deleted one by one and by ranges,
-// in tables and in memory. Keys are "key%05d" with n below 3000, and odd ones are absent. It is left in mem, as the options say.
+// layered returns a store with keys in all kinds of positions: in several levels, rewritten, deleted one by one and by
+// ranges, in tables and in memory. Keys are "key%05d" with n below 3000; odd ones are absent. The store is left in mem,
+// as the options say.
 func layered(t *testing.T, mem *vfs.Mem) (o *Options, want map[string]string) {
 	t.Helper()
 	o = tiny(mem)
-	o.Durability, o.Compression, o.MemtableSize, o.FilterFPR = NoSync, NoCompression, 1<<20, 0.5 // filters that are often wrong
+	// A rate of 0.5 makes filters often wrong.
+	o.Durability, o.Compression, o.MemtableSize, o.FilterFPR = NoSync, NoCompression, 1<<20, 0.5
 	db, err := Open("db", o)
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +72,7 @@ func layered(t *testing.T, mem *vfs.Mem) (o *Options, want map[string]string) {
 		}
 		write(modelOp{key: key(2), value: what}, modelOp{key: key(2998), value: what})
 	}
-	for merged := false; !merged; { // into a level between
+	for merged := false; !merged; { // into a level in between
 		over("second")
 		merged = flush() == 2 && db.Metrics().Levels[0].Runs == 0
 	}
@@ -78,7 +80,8 @@ func layered(t *testing.T, mem *vfs.Mem) (o *Options, want map[string]string) {
 	write(modelOp{key: key(400), ranged: true, end: []byte(key(440))})
 	flush()
 	over("fourth")
-	write(modelOp{key: key(410), value: "back"}, modelOp{key: key(2990), ranged: true}, modelOp{key: key(2994), value: "back"})
+	write(modelOp{key: key(410), value: "back"}, modelOp{key: key(2990), ranged: true},
+		modelOp{key: key(2994), value: "back"})
 	flush()
 	write(modelOp{key: key(1200), ranged: true, end: []byte(key(1210))}) // a table of tombstones
 	if runs := flush(); runs != 5 {
@@ -90,7 +93,8 @@ func layered(t *testing.T, mem *vfs.Mem) (o *Options, want map[string]string) {
 	return o, want
 }
 
-// touchedTables is what a lookup should search, found without the fences, the order of probes and the loads of tails.
+// touchedTables returns the tables that a lookup should search. The result does not depend on fences, the order of
+// probes or the loading of tails.
 func touchedTables(db *DB, key []byte) (tables []TableTrace) {
 	s, h := db.tree.Load(), db.read.Hash(key)
 	for _, m := range append([]*memtable.Table{s.Mem}, s.Frozen...) {
@@ -99,7 +103,9 @@ func touchedTables(db *DB, key []byte) (tables []TableTrace) {
 		}
 	}
 	for _, r := range s.Runs {
-		i := slices.IndexFunc(r.Tables, func(t *tree.Table) bool { return bytes.Compare(t.Meta.Smallest, key) <= 0 && !t.Meta.EndsBefore(key) })
+		i := slices.IndexFunc(r.Tables, func(t *tree.Table) bool {
+			return bytes.Compare(t.Meta.Smallest, key) <= 0 && !t.Meta.EndsBefore(key)
+		})
 		if i < 0 {
 			continue
 		}
@@ -125,7 +131,7 @@ func touchedTables(db *DB, key []byte) (tables []TableTrace) {
 	return tables
 }
 
-// A traced sums up what lookups say they cost, and what they read.
+// A traced adds up the traces of lookups and their actual reads.
 type traced struct {
 	db    *DB
 	files *fileLog
@@ -136,12 +142,13 @@ type traced struct {
 	memory, present, deleted, absent, mostTables int
 }
 
-// get looks one key up and holds the trace against the files and the tables.
+// get looks up one key and compares the trace with the files and the tables.
 func (s *traced) get(k []byte) error {
 	s.files.take()
 	v, trace, err := s.db.GetTraced(k)
 	blocks, tails := s.files.reads(s.db)
-	if w, there := s.want[string(k)]; there != (err == nil) || string(v) != w || !there && !errors.Is(err, ErrNotFound) {
+	if w, there := s.want[string(k)]; there != (err == nil) || string(v) != w ||
+		!there && !errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("%q, %w, want %q, %v", v, err, w, there)
 	}
 	tables := slices.Clone(trace.Tables)
@@ -166,10 +173,10 @@ func (s *traced) get(k []byte) error {
 		return fmt.Errorf("searched %+v, want %+v", tables, want)
 	}
 	if trace.Gets != 1 || trace.BlocksRead != uint64(blocks) || trace.TailBytes != uint64(tails) {
-		return fmt.Errorf("%+v, want one lookup, and the %d blocks and %d bytes of tails that were read", trace, blocks, tails)
+		return fmt.Errorf("%+v, want one lookup, %d blocks and %d bytes of tails read", trace, blocks, tails)
 	}
 	if trace.FilterNegatives+filtered > trace.FilterProbes || trace.TruePositives+trace.FalsePositives != filtered {
-		return fmt.Errorf("%+v, want each answer of a filter once", trace)
+		return fmt.Errorf("%+v, want each filter answer counted once", trace)
 	}
 	s.sum = sumOfLookups(s.sum, 1, trace.LookupMetrics)
 	s.mostTables = max(s.mostTables, len(tables))
@@ -186,16 +193,17 @@ func (s *traced) get(k []byte) error {
 	return nil
 }
 
-// TestTracesAddUpToTheMetrics looks keys of all kinds up, in stores that were just opened, or loaded, without a cache, and
-// without filters.
+// TestTracesAddUpToTheMetrics looks up keys of all kinds in stores that were just opened, in loaded stores, without a
+// cache, and without filters.
 func TestTracesAddUpToTheMetrics(t *testing.T) {
 	mem := vfs.NewMem()
 	options, want := layered(t, mem)
-	memory := modelWrite{{key: "key00100", value: "sixth"}, {key: "key00102", del: true}, {key: "key01600", ranged: true, end: []byte("key01620")}, {key: "key01604", value: "kept"}}
+	memory := modelWrite{{key: "key00100", value: "sixth"}, {key: "key00102", del: true},
+		{key: "key01600", ranged: true, end: []byte("key01620")}, {key: "key01604", value: "kept"}}
 	memory.apply(want)
 	for _, how := range []struct {
 		name           string
-		opened, each   int // stores, and lookups in each
+		opened, each   int // number of stores, and lookups in each
 		cold           bool
 		noCache        bool
 		filters        float64
@@ -234,7 +242,7 @@ func TestTracesAddUpToTheMetrics(t *testing.T) {
 				for i := range how.each {
 					k := fmt.Appendf(nil, "key%05d", rng.IntN(3000))
 					switch i % 8 {
-					case 0: // where ranges were deleted
+					case 0: // in the deleted ranges
 						k = fmt.Appendf(nil, "key%05d", []int{390, 1198, 2980, 1598}[rng.IntN(4)]+rng.IntN(30))
 					case 1:
 						k = fmt.Append(k, "absent")
@@ -243,11 +251,13 @@ func TestTracesAddUpToTheMetrics(t *testing.T) {
 						t.Fatalf("get %q: %v", k, err)
 					}
 				}
-				got, sum := sumOfLookups(s.db.Metrics().Lookups, ^uint64(0), before), sumOfLookups(s.sum, ^uint64(0), sum)
+				got, sum := sumOfLookups(s.db.Metrics().Lookups, ^uint64(0), before),
+					sumOfLookups(s.sum, ^uint64(0), sum)
 				if got != sum {
 					t.Fatalf("the metrics have counted %+v\nthe traces              %+v", got, sum)
 				}
-				if !how.cold && sum.TailLoads > 0 || how.cold && sum.TailLoads == 0 || how.tailsAreLoaded && sum.TailLoads != tables {
+				if !how.cold && sum.TailLoads > 0 || how.cold && sum.TailLoads == 0 ||
+					how.tailsAreLoaded && sum.TailLoads != tables {
 					t.Errorf("%d tails of %d tables were loaded", sum.TailLoads, tables)
 				}
 				if err := s.db.Close(); err != nil {
@@ -255,17 +265,20 @@ func TestTracesAddUpToTheMetrics(t *testing.T) {
 				}
 			}
 			sum := s.sum
-			if sum.TableSearches != s.searched || sum.WastedReads != s.wasted || sum.BlocksRead != s.reads || sum.BytesRead != s.readBytes {
-				t.Errorf("the tables' figures do not add up to %+v: %+v", sum, s)
+			if sum.TableSearches != s.searched || sum.WastedReads != s.wasted || sum.BlocksRead != s.reads ||
+				sum.BytesRead != s.readBytes {
+				t.Errorf("the numbers of the tables do not add up to %+v: %+v", sum, s)
 			}
 			if how.filters == 1 && (sum.FilterProbes > 0 || sum.TruePositives > 0) ||
-				how.filters == 0 && (sum.FilterNegatives == 0 || sum.FalsePositives+sum.TruePositives != sum.TableSearches) {
-				t.Errorf("%+v, want each search let through by a filter, if there are any", sum)
+				how.filters == 0 && (sum.FilterNegatives == 0 ||
+					sum.FalsePositives+sum.TruePositives != sum.TableSearches) {
+				t.Errorf("%+v, want each search preceded by a filter's maybe, if there are filters", sum)
 			}
 			if min(s.memory, s.present, s.deleted, s.absent) < 10 || s.mostTables < 2 || sum.WastedReads == 0 {
 				t.Errorf("%+v: the test tests little", s)
 			}
-			t.Logf("%d in memory, %d in tables, %d deleted, %d absent, up to %d tables: %+v", s.memory, s.present, s.deleted, s.absent, s.mostTables, sum)
+			t.Logf("%d in memory, %d in tables, %d deleted, %d absent, up to %d tables: %+v", s.memory, s.present,
+				s.deleted, s.absent, s.mostTables, sum)
 		})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// keyShapes make keys by number; even numbers are stored and odd ones, which lie between, are absent.
+// keyShapes make keys from numbers; even numbers are stored and odd ones, which lie between, are absent.
 var keyShapes = []struct {
 	name string
 	key  func(n uint64) []byte
@@ -26,8 +26,8 @@ var keyShapes = []struct {
 	}},
 }
 
-// TestAbsentKeysWasteNoMoreReadsThanPromised counts the searches of tables that did not hold the key: on a tree as writing left
-// it, and after Compact.
+// TestAbsentKeysWasteNoMoreReadsThanPromised counts the searches of tables that did not hold the key, before and after
+// Compact.
 func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 	const keys = 40000
 	lookups := atStride(100) * 2500
@@ -53,7 +53,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 				}
 				return n
 			}
-			for rewritten := 0; rewritten == 0 || runs() < 3; rewritten++ { // some more runs that overlap
+			for rewritten := 0; rewritten == 0 || runs() < 3; rewritten++ { // more overlapping runs
 				for range 2000 {
 					if err := db.Put(shape.key(rng.Uint64N(keys)*2), []byte("again")); err != nil {
 						t.Fatal(err)
@@ -63,7 +63,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 					t.Fatal(err)
 				}
 				if rewritten > 10 {
-					t.Fatalf("no three runs:\n%v", db.Metrics())
+					t.Fatalf("fewer than three runs:\n%v", db.Metrics())
 				}
 			}
 			measure := func(tree string) (before, after LookupMetrics) {
@@ -89,12 +89,15 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 				wasted := float64(after.WastedReads-before.WastedReads) / n
 				blocks := float64(after.Blocks-before.Blocks) / n
 				inRange := float64(after.TablesInRange-before.TablesInRange) / n
-				t.Logf("%s: %d runs, %.2f tables in range, %.5f wasted reads and %.5f blocks a lookup, promised %g", tree, runs, inRange, wasted, blocks, promise)
+				t.Logf("%s: %d runs, %.2f tables in range, %.5f wasted reads and %.5f blocks per lookup, promised %g",
+					tree, runs, inRange, wasted, blocks, promise)
 				if wasted > 1.15*promise || blocks > 1.15*promise*1.01 {
-					t.Errorf("%s: %.5f wasted reads and %.5f blocks a lookup, want at most 1.15 × %g", tree, wasted, blocks, promise)
+					t.Errorf("%s: %.5f wasted reads and %.5f blocks a lookup, want at most 1.15 × %g", tree, wasted,
+						blocks, promise)
 				}
 				if inRange < 0.9 || tree == "as written" && inRange < 1.3 {
-					t.Errorf("%s: %d runs and %.2f tables in range a lookup: too few to show anything", tree, runs, inRange)
+					t.Errorf("%s: %d runs and %.2f tables in range per lookup: the test tests little", tree, runs,
+						inRange)
 				}
 				if got := after.Gets - before.Gets; got != uint64(lookups) {
 					t.Errorf("%s: %d lookups counted, want %d", tree, got, lookups)
@@ -104,7 +107,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 	}
 }
 
-// TestWithoutFiltersEveryRunInRangeIsSearched is what filters are measured against.
+// TestWithoutFiltersEveryRunInRangeIsSearched shows the cost that filters avoid.
 func TestWithoutFiltersEveryRunInRangeIsSearched(t *testing.T) {
 	o := tiny(vfs.NewMem())
 	o.Durability, o.FilterFPR = NoSync, 1
@@ -130,6 +133,7 @@ func TestWithoutFiltersEveryRunInRangeIsSearched(t *testing.T) {
 	m := db.Metrics()
 	l := m.Lookups
 	if l.WastedReads != l.TablesInRange || l.WastedReads < 2990 || l.FilterProbes != 0 || m.Memory.Filters != 0 {
-		t.Errorf("%d wasted reads of %d tables in range, %d probes, %d bytes of filters; want all, and no filter", l.WastedReads, l.TablesInRange, l.FilterProbes, m.Memory.Filters)
+		t.Errorf("%d wasted reads of %d tables in range, %d probes, %d bytes of filters; want all searched unfiltered",
+			l.WastedReads, l.TablesInRange, l.FilterProbes, m.Memory.Filters)
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// inside reports whether the caller was called, however far down, by a function of that name.
+// inside reports whether a function of that name is among the caller's callers.
 func inside(name string) bool {
 	var pc [64]uintptr
 	for _, at := range pc[:runtime.Callers(2, pc[:])] {
 		known, _ := functionsAt.Load(at)
 		functions, ok := known.([]string)
-		if !ok { // more than one where calls were inlined
+		if !ok { // more than one frame if calls were inlined
 			frames := runtime.CallersFrames([]uintptr{at})
 			for more := true; more; {
 				var f runtime.Frame
@@ -35,20 +35,21 @@ func inside(name string) bool {
 	return false
 }
 
-// functionsAt has the names of functions by program counter: the file operations of a test come from few places.
+// functionsAt caches the names of functions by program counter: tests perform file operations at a small number of
+// them.
 var functionsAt sync.Map
 
-// soon waits until a condition holds, and fails the test if it does not for very long.
+// soon waits until a condition holds, and fails the test if it takes more than 30 seconds.
 func soon(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for begin := time.Now(); !holds(); time.Sleep(time.Millisecond) {
 		if time.Since(begin) > 30*time.Second {
-			t.Fatalf("%s: not for 30 s", what)
+			t.Fatalf("%s: not within 30 s", what)
 		}
 	}
 }
 
-// gated is a file system on which the operations that waits picks wait until open is called, once.
+// gated returns a file system on which the operations selected by waits block until open is called, once.
 func gated(fsys vfs.FS, waits func(vfs.Op) bool) (gatedFS vfs.FS, open func()) {
 	gate := make(chan struct{})
 	return vfs.NewHook(fsys, func(op vfs.Op) error {
@@ -59,7 +60,7 @@ func gated(fsys vfs.FS, waits func(vfs.Op) bool) (gatedFS vfs.FS, open func()) {
 	}), func() { close(gate) }
 }
 
-// createsTable picks the first operation of a flush or compaction on a new table.
+// createsTable selects the first operation of a flush or compaction on a new table.
 func createsTable(op vfs.Op) bool {
 	return op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst")
 }
@@ -67,7 +68,7 @@ func createsTable(op vfs.Op) bool {
 func TestWritersThatWaitShareOneSync(t *testing.T) {
 	fs := vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
 		if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, ".log") {
-			time.Sleep(time.Millisecond) // as a disk would
+			time.Sleep(time.Millisecond) // like a disk
 		}
 		return nil
 	})
@@ -89,7 +90,8 @@ func TestWritersThatWaitShareOneSync(t *testing.T) {
 	wg.Wait()
 	m := db.Metrics().Writes
 	if m.Operations != writers*each || m.LogSyncs > writers*each/4 || m.Groups != m.LogSyncs {
-		t.Errorf("%d writes in %d groups with %d syncs, want %d in at most %d, a sync each", m.Operations, m.Groups, m.LogSyncs, writers*each, writers*each/4)
+		t.Errorf("%d writes in %d groups with %d syncs, want %d in at most %d groups, one sync per group",
+			m.Operations, m.Groups, m.LogSyncs, writers*each, writers*each/4)
 	}
 	if err := db.Close(); err != nil {
 		t.Error(err)
@@ -114,7 +116,7 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The old log's sync hangs. NoSync writes go on in the new log; a Sync write there waits, as it stands on the old one.
+	// The old log's sync blocks. NoSync writes continue in the new log; a Sync write there waits for the old one.
 	if err := db.Put([]byte("after"), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -167,11 +169,11 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 	level0 := func() int { return len(db.tree.Load().Version.Levels[0]) }
 	soon(t, "level 0 is full", func() bool { return level0() >= stopRuns })
 	if db.writes.stalls[SlowedByLevel0].nanos.Load() == 0 {
-		t.Error("writers came to the stop without having been slowed")
+		t.Error("writers were stopped without being slowed first")
 	}
 	select {
 	case err := <-done:
-		t.Fatalf("all was written (%v) with compaction standing still", err)
+		t.Fatalf("all keys were written (%v) although compaction is blocked", err)
 	case <-time.After(20 * time.Millisecond):
 	}
 	if got := level0(); got > stopRuns {
@@ -182,7 +184,8 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := db.Metrics()
-	if w := m.Writes; w.StoppedByLevel0.Count == 0 || w.StoppedByLevel0.Duration == 0 || w.SlowedByLevel0.Count == 0 || w.SlowedByLevel0.Duration == 0 {
+	if w := m.Writes; w.StoppedByLevel0.Count == 0 || w.StoppedByLevel0.Duration == 0 ||
+		w.SlowedByLevel0.Count == 0 || w.SlowedByLevel0.Duration == 0 {
 		t.Errorf("slowed %v, stopped %v, want both to be counted", w.SlowedByLevel0, w.StoppedByLevel0)
 	}
 	for i := range n {
@@ -214,7 +217,7 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 		t.Error(err)
 	}
 	if got := db.tree.Load().Mem.Len(); got != 1000 {
-		t.Errorf("%d versions in the memtable, want the batch alone", got)
+		t.Errorf("%d versions in the memtable, want only the batch", got)
 	}
 	b.Reset()
 	b.Put([]byte("after"), nil)
@@ -222,7 +225,7 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := db.tree.Load().Mem.Len(); got != 1 {
-		t.Errorf("%d versions in the memtable after it, want 1", got)
+		t.Errorf("%d versions in the next memtable, want 1", got)
 	}
 	if err := db.Close(); err != nil {
 		t.Error(err)
