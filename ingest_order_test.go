@@ -167,7 +167,7 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 		{"all by keys", "bx", &KeyRange{}, ""},
 		{"a range by nothing", "", r("b", "d"), " ad"},
 		{"a range by keys in it", "bc", r("b", "d"), " ad"},
-		{"a range by keys in front of it", "a", r("b", "d"), " d"},
+		{"a range by keys before it", "a", r("b", "d"), " d"},
 		{"a range by keys at its end", "d", r("b", "d"), " a"},
 		{"a range by keys around it", "ax", r("b", "d"), " d"},
 		{"one key by itself", "b", r("b", "b\x00"), " acd"},
@@ -261,17 +261,17 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 		ctx  context.Context
 		want error
 	}{
-		{name: "the key of before", bad: KV{Key: key(-1)}, want: ErrOrder},
+		{name: "the previous key again", bad: KV{Key: key(-1)}, want: ErrOrder},
 		{name: "a smaller key", bad: KV{Key: []byte("key")}, want: ErrOrder},
 		{name: "the empty key", bad: KV{}, want: ErrOrder},
 		{name: "a key too large", bad: KV{Key: make([]byte, MaxKeySize+1)}, want: ErrTooLarge},
 		{name: "a value too large", bad: KV{Key: []byte("kez"), Value: make([]byte, MaxValueSize+1)},
 			want: ErrTooLarge},
 		{name: "an error", err: errSequence2, want: errSequence2},
-		{name: "an error beside a key", bad: KV{Key: []byte("kez")}, err: errSequence2, want: errSequence2},
-		{name: "the context's end", bad: KV{Key: []byte("kez")}, stop: 1, want: context.Canceled},
-		{name: "the context's end behind the last key", bad: KV{Key: []byte("kez")}, stop: 2, want: context.Canceled},
-		{name: "a context that has ended", bad: KV{Key: []byte("kez")}, ctx: cancelled, want: context.Canceled},
+		{name: "an error with a key", bad: KV{Key: []byte("kez")}, err: errSequence2, want: errSequence2},
+		{name: "canceled before a key", bad: KV{Key: []byte("kez")}, stop: 1, want: context.Canceled},
+		{name: "canceled after the last key", bad: KV{Key: []byte("kez")}, stop: 2, want: context.Canceled},
+		{name: "a canceled context", bad: KV{Key: []byte("kez")}, ctx: cancelled, want: context.Canceled},
 	} {
 		for _, at := range []int{0, 1, 2, 700, 3000} {
 			if at == 0 && (errors.Is(tt.want, ErrOrder) || tt.name == "a value too large") {

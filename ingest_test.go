@@ -149,7 +149,7 @@ func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 		{"a key that is too large", t.Context(), many(KV{Key: []byte("b" + strings.Repeat("b", MaxKeySize))}, nil),
 			ErrTooLarge},
 		{"an error of the source", t.Context(), many(KV{}, source), source},
-		{"a context that has ended", cancelled, many(KV{Key: []byte("b")}, nil), context.Canceled},
+		{"a canceled context", cancelled, many(KV{Key: []byte("b")}, nil), context.Canceled},
 	} {
 		if err := db.Ingest(tt.ctx, tt.sorted, IngestOptions{Replace: &KeyRange{}}); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)

@@ -142,7 +142,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 				if end := min(i+4, n-1); string(it.Key()) != string(key(end)) {
 					t.Fatalf("%q, want key %d", it.Key(), end)
 				} else {
-					only(fmt.Sprintf("going on from %d to %d", i, end), key(i), key(end), -1)
+					only(fmt.Sprintf("stepping from %d to %d", i, end), key(i), key(end), -1)
 				}
 				if err := it.Close(); err != nil {
 					t.Fatal(err)
@@ -164,7 +164,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 						t.Fatal(it.Err())
 					}
 				}
-				only(fmt.Sprintf("going back from %d", i), key(max(0, i-6)), key(i), -1)
+				only(fmt.Sprintf("stepping back from %d", i), key(max(0, i-6)), key(i), -1)
 				if err := it.Close(); err != nil {
 					t.Fatal(err)
 				}

@@ -151,7 +151,7 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 			t.Errorf("second process: %s, %v, want ErrLocked and the directory", out, err)
 		}
 	})
-	within(t, 20*time.Second, "another process that would read", func() {
+	within(t, 20*time.Second, "Open of a second process to read", func() {
 		if out, err := child(t, "read", dir).Output(); err != nil || !strings.HasPrefix(string(out), "locked true") {
 			t.Errorf("second process, read-only: %s, %v, want ErrLocked", out, err)
 		}

@@ -400,11 +400,11 @@ func (m *modelRun) conditional() error {
 		if m.next(3) == 0 {
 			v, op = nil, deleteOp(k)
 		}
-		m.note("swap %q from what it is, there %v, to nil %v", k, there, v == nil)
+		m.note("swap %q from its value, stored %v, to nil %v", k, there, v == nil)
 		want = true
 		got, err = m.db.CompareAndSwap(k, old, v)
 	default:
-		m.note("swap %q from what it is not", k)
+		m.note("swap %q from another value", k)
 		got, err = m.db.CompareAndSwap(k, append([]byte(is), 'x'), v)
 	}
 	if err != nil || got != want {

@@ -198,7 +198,7 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 	if removed == 0 {
 		t.Error("no table was removed")
 	}
-	fail("nothing: it is open")
+	fail("Close")
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}

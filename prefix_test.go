@@ -261,7 +261,7 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 			return db.DeleteRange([]byte("user/1"), []byte("user/2"))
 		}, true},
 		{"a range tombstone to the end", func(db *DB) error { return db.DeleteRange([]byte("user/17/a"), nil) }, true},
-		{"an ingest in place of a range", func(db *DB) error {
+		{"an ingest that replaces a range", func(db *DB) error {
 			return db.Ingest(t.Context(), pairsOf(map[string]string{"user/10/x": "", "user/30/x": ""}),
 				IngestOptions{Replace: &KeyRange{Lower: []byte("user/1")}})
 		}, true},

@@ -249,7 +249,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 				}
 			}
 			settle(t, db)
-			soon(t, "what is dead is removed", func() bool { return db.tree.View().Dead == 0 })
+			soon(t, "dead tables are removed", func() bool { return db.tree.View().Dead == 0 })
 			for number := range files.touched() {
 				if gone[number] {
 					t.Errorf("compaction has read table %d inside the range", number)

@@ -49,9 +49,9 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 		damaged bool
 	}{
 		{"whole", ends[1], false, false},
-		{"whole, with what is reserved", ends[1], true, false},
+		{"whole, with its reserved space", ends[1], true, false},
 		{"without its last record", ends[0], false, true},
-		{"without its last record, in whose place there are zeros", ends[0], true, true},
+		{"with zeros in place of its last record", ends[0], true, true},
 		{"empty", 0, false, true},
 		{"all zeros", 0, true, true},
 	} {

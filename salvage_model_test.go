@@ -545,7 +545,7 @@ func (d *salvageStore) placesAreRight(report SalvageReport, cut bool, lost func(
 					l.Offset < int64(i.to) && int64(i.from) < l.Offset+l.Bytes) &&
 					string(l.Lower) <= v.key && (l.Upper == nil || v.key <= string(l.Upper))
 			}) {
-				fail("%q of bytes %d to %d is lost, and no loss says so", v.key, i.from, i.to)
+				fail("%q of bytes %d to %d is lost but not reported", v.key, i.from, i.to)
 			}
 		}
 	}

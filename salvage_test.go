@@ -132,7 +132,7 @@ func TestSalvageRefusesADirectoryThatIsNotForIt(t *testing.T) {
 		{"one in the store", "db", filepath.Join("db", "new"), errInside},
 		{"one without a parent", "db", filepath.Join("none", "new"), fs.ErrNotExist},
 		{"of a directory without a store", "empty", "new", fs.ErrNotExist},
-		{"of a directory that is not there", "none", "new", fs.ErrNotExist},
+		{"of a directory that does not exist", "none", "new", fs.ErrNotExist},
 		{"of foreign files", "full", "new", fs.ErrNotExist},
 	} {
 		before := filesIn(t, fsys)

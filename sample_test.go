@@ -25,8 +25,8 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 		nth  func(i uint64) uint64 // less than n
 	}{
 		{"in order", func(i uint64) uint64 { return i % n }},
-		{"round a few keys", func(i uint64) uint64 { return i % 64 * (n / 64) }},
-		{"round some keys", func(i uint64) uint64 { return i % 1000 * 4 }},
+		{"cycling through a few keys", func(i uint64) uint64 { return i % 64 * (n / 64) }},
+		{"cycling through more keys", func(i uint64) uint64 { return i % 1000 * 4 }},
 		{"shuffled by the golden ratio", func(i uint64) uint64 { return i * 0x9e3779b97f4a7c15 >> 52 }},
 		{"one key", func(uint64) uint64 { return n / 2 }},
 		{"at random", func(uint64) uint64 { return rand.Uint64N(n) }},

@@ -216,7 +216,7 @@ func TestWhatOnlyASnapshotNeededGoesOnItsOwn(t *testing.T) {
 			}
 		}
 		r.snaps = nil
-		soon(t, "what they kept is gone", func() bool {
+		soon(t, "the versions kept by snapshots are removed", func() bool {
 			values, tombstones := r.held()
 			return values == len(r.now) && tombstones == 0
 		})

@@ -88,14 +88,14 @@ func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
 	}
 	fsys.free.Store(1 << 40)
 	putNumbers(t, db, 100, 1) // changes the tree
-	soon(t, "the compaction is done where there is room", func() bool { return db.Metrics().Settled })
+	soon(t, "the compaction is done when there is disk space", func() bool { return db.Metrics().Settled })
 
 	fsys.free.Store(0)
 	before := db.Metrics().Writes.Compactions
 	fill(stopRuns - 1)
 	putOff(2)
 	putNumbers(t, db, 100, 1)
-	soon(t, "the compaction is tried where writes wait for it",
+	soon(t, "the compaction is tried when writes wait for it",
 		func() bool { return db.Metrics().Writes.Compactions > before })
 	l.close(t)
 	for _, f := range l.failures { // the remaining work after the one that was tried may be postponed too
