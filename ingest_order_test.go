@@ -265,8 +265,10 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 		{name: "a smaller key", bad: KV{Key: []byte("key")}, want: ErrOrder},
 		{name: "the empty key", bad: KV{}, want: ErrOrder},
 		{name: "a key too large", bad: KV{Key: make([]byte, MaxKeySize+1)}, want: ErrTooLarge},
-		{name: "a value too large", bad: KV{Key: []byte("kez"), Value: make([]byte, MaxValueSize+1)},
-			want: ErrTooLarge},
+		{
+			name: "a value too large", bad: KV{Key: []byte("kez"), Value: make([]byte, MaxValueSize+1)},
+			want: ErrTooLarge,
+		},
 		{name: "an error", err: errSequence2, want: errSequence2},
 		{name: "an error with a key", bad: KV{Key: []byte("kez")}, err: errSequence2, want: errSequence2},
 		{name: "canceled before a key", bad: KV{Key: []byte("kez")}, stop: 1, want: context.Canceled},
@@ -329,7 +331,7 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 				if !errors.Is(err, tt.want) || !ended && tt.ctx == nil {
 					t.Errorf("%v, sequence ended %v, want %v", err, ended, tt.want)
 				}
-				if tt.err != nil && err != tt.err { // it must be returned unwrapped
+				if tt.err != nil && err != tt.err { //nolint:errorlint // it must be returned unwrapped
 					t.Errorf("%v, want the sequence's own error, unwrapped", err)
 				}
 				if after := lastingFiles(t, mem); !slices.Equal(after, files) {

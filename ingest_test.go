@@ -146,8 +146,10 @@ func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 		{"a key before the last", t.Context(), many(KV{Key: []byte("a00001")}, nil), ErrOrder},
 		{"the last key again", t.Context(), many(KV{Key: []byte("a00399")}, nil), ErrOrder},
 		{"the empty key at the end", t.Context(), many(KV{}, nil), ErrOrder},
-		{"a key that is too large", t.Context(), many(KV{Key: []byte("b" + strings.Repeat("b", MaxKeySize))}, nil),
-			ErrTooLarge},
+		{
+			"a key that is too large", t.Context(), many(KV{Key: []byte("b" + strings.Repeat("b", MaxKeySize))}, nil),
+			ErrTooLarge,
+		},
 		{"an error of the source", t.Context(), many(KV{}, source), source},
 		{"a canceled context", cancelled, many(KV{Key: []byte("b")}, nil), context.Canceled},
 	} {

@@ -121,7 +121,7 @@ func (s *brittleStore) seeks(it *Iterator, back bool) (n int, err error) {
 		}
 		switch inside := at >= 0 && at < len(s.keys); {
 		case it.Err() != nil:
-			return n, nil // the caller checks it.Err
+			return n, nil //nolint:nilerr // the caller checks it.Err
 		case ok != inside || ok && (string(it.Key()) != s.keys[at] || string(it.Value()) != s.want[s.keys[at]]):
 			return n, fmt.Errorf("seek %s, backward %v: %v at %q, want position %d of %d", k, back, ok, it.Key(), at,
 				len(s.keys))

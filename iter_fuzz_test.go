@@ -19,8 +19,10 @@ import (
 func readersOf(tb testing.TB, seed uint64) *modelRun {
 	tb.Helper()
 	rng := rand.New(rand.NewPCG(seed, 71))
-	m := &modelRun{next: func(n int) int { return rng.IntN(n) }, fs: vfs.NewMem(), now: map[string]string{},
-		durable: map[string]string{}}
+	m := &modelRun{
+		next: func(n int) int { return rng.IntN(n) }, fs: vfs.NewMem(), now: map[string]string{},
+		durable: map[string]string{},
+	}
 	m.opts = tiny(m.fs)
 	m.opts.FilterPrefix = modelRules[seed%uint64(len(modelRules))]
 	m.opts.Durability, m.opts.Compression, m.opts.MemtableSize, m.opts.BlockSize = NoSync, NoCompression, 256<<10,

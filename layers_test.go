@@ -27,30 +27,44 @@ type room struct {
 
 // rooms is the drawing of ARCHITECTURE.md. The root package is ".".
 var rooms = map[string]room{
-	"cmd/bloomkv": {7, []string{".", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest",
+	"cmd/bloomkv": {7, []string{
+		".", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest",
 		"internal/filename", "internal/cli", "internal/inspect", "internal/outfile", "internal/words",
-		"internal/workload", "internal/workload/own"}},
-	"bench": {7, []string{".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/outfile",
-		"internal/picture", "internal/workload", "internal/workload/own"}},
-	"bench/compare": {7, []string{".", "bloomblock", "bench/machine", "internal/outfile", "internal/workload",
-		"internal/workload/own"}},
+		"internal/workload", "internal/workload/own",
+	}},
+	"bench": {7, []string{
+		".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/outfile",
+		"internal/picture", "internal/workload", "internal/workload/own",
+	}},
+	"bench/compare": {7, []string{
+		".", "bloomblock", "bench/machine", "internal/outfile", "internal/workload",
+		"internal/workload/own",
+	}},
 	"examples": {7, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
-	".": {6, []string{"internal/read", "internal/deadkeys", "internal/budget", "internal/tree", "internal/filterplan",
+	".": {6, []string{
+		"internal/read", "internal/deadkeys", "internal/budget", "internal/tree", "internal/filterplan",
 		"internal/tablefile", "internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest",
 		"internal/wal", "internal/sstable", "internal/memtable", "bloom", "bloomblock", "vfs", "internal/batch",
 		"internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch",
-		"internal/filename", "internal/corrupt"}},
+		"internal/filename", "internal/corrupt",
+	}},
 
-	"internal/read": {4, []string{"internal/tree", "internal/compaction", "internal/tablefile", "internal/deadkeys",
+	"internal/read": {4, []string{
+		"internal/tree", "internal/compaction", "internal/tablefile", "internal/deadkeys",
 		"internal/sstable", "internal/memtable", "bloomblock", "internal/batch", "internal/merge",
-		"internal/rangedel", "internal/epoch", "internal/ikey", "internal/corrupt"}},
-	"internal/budget": {4, []string{"internal/tree", "internal/filterplan", "internal/tablefile", "internal/manifest",
-		"internal/sstable", "bloomblock", "internal/cache"}},
+		"internal/rangedel", "internal/epoch", "internal/ikey", "internal/corrupt",
+	}},
+	"internal/budget": {4, []string{
+		"internal/tree", "internal/filterplan", "internal/tablefile", "internal/manifest",
+		"internal/sstable", "bloomblock", "internal/cache",
+	}},
 
-	"internal/tree": {3, []string{"internal/tablefile", "internal/compaction", "internal/manifest",
+	"internal/tree": {3, []string{
+		"internal/tablefile", "internal/compaction", "internal/manifest",
 		"internal/sstable", "internal/memtable", "bloomblock", "vfs", "internal/cache", "internal/epoch",
-		"internal/ikey", "internal/filename"}},
+		"internal/ikey", "internal/filename",
+	}},
 
 	"internal/tablefile":  {2, []string{"vfs", "internal/epoch", "internal/filename"}},
 	"internal/filterplan": {2, []string{"internal/manifest", "bloomblock"}},
@@ -58,19 +72,27 @@ var rooms = map[string]room{
 	"sstable":  {2, []string{"internal/sstable", "bloomblock", "internal/ikey", "internal/corrupt"}},
 	"memtable": {2, []string{"internal/memtable", "bloomblock", "internal/ikey"}},
 
-	"internal/compaction": {2, []string{"internal/manifest", "internal/sstable", "bloomblock", "vfs",
-		"internal/merge", "internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt"}},
+	"internal/compaction": {2, []string{
+		"internal/manifest", "internal/sstable", "bloomblock", "vfs",
+		"internal/merge", "internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt",
+	}},
 
-	"internal/recovery": {2, []string{"internal/manifest", "internal/wal", "vfs", "internal/batch", "internal/ikey",
-		"internal/filename", "internal/corrupt"}},
+	"internal/recovery": {2, []string{
+		"internal/manifest", "internal/wal", "vfs", "internal/batch", "internal/ikey",
+		"internal/filename", "internal/corrupt",
+	}},
 
-	"internal/salvage": {2, []string{"internal/compaction", "internal/recovery", "internal/manifest", "internal/wal",
-		"internal/sstable", "vfs", "internal/batch", "internal/rangedel", "internal/ikey", "internal/filename"}},
+	"internal/salvage": {2, []string{
+		"internal/compaction", "internal/recovery", "internal/manifest", "internal/wal",
+		"internal/sstable", "vfs", "internal/batch", "internal/rangedel", "internal/ikey", "internal/filename",
+	}},
 
 	"internal/manifest": {1, []string{"internal/wal", "vfs", "internal/ikey", "internal/filename", "internal/corrupt"}},
 	"internal/wal":      {1, []string{"vfs", "internal/corrupt"}},
-	"internal/sstable": {1, []string{"bloomblock", "internal/cache", "internal/epoch", "internal/merge",
-		"internal/rangedel", "internal/ikey", "internal/corrupt"}},
+	"internal/sstable": {1, []string{
+		"bloomblock", "internal/cache", "internal/epoch", "internal/merge",
+		"internal/rangedel", "internal/ikey", "internal/corrupt",
+	}},
 	"internal/memtable": {1, []string{"bloom", "bloomblock", "internal/merge", "internal/rangedel", "internal/ikey"}},
 	"bloom":             {1, []string{"bloomblock"}},
 	"internal/cli":      {1, []string{"internal/words"}},    // shared by the command-line programs
@@ -91,9 +113,11 @@ var rooms = map[string]room{
 	"internal/corrupt":  {0, nil},
 	"bench/machine":     {0, nil}, // a description of the machine
 	"internal/words":    {0, nil}, // facts as readable text
-	"internal/inspect": {7, []string{".", "bloomblock", "internal/sstable", "vfs", "internal/recovery",
+	"internal/inspect": {7, []string{
+		".", "bloomblock", "internal/sstable", "vfs", "internal/recovery",
 		"internal/manifest", "internal/compaction", "internal/wal", "internal/batch", "internal/ikey",
-		"internal/filename", "internal/corrupt", "internal/words", "internal/picture"}},
+		"internal/filename", "internal/corrupt", "internal/words", "internal/picture",
+	}},
 	"internal/workload/own": {7, []string{".", "internal/workload"}}, // the DB as a workload.Store
 	"internal/workload":     {0, nil},
 	// keys, choices, phases, figures: it measures any store and knows none

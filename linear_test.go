@@ -30,7 +30,7 @@ var registers = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byKey := map[int][]porcupine.Operation{}
 		for _, op := range history {
-			k := op.Input.(registerOp).key // the history holds only registerOps
+			k := op.Input.(registerOp).key //nolint:errcheck // the history holds only registerOps
 			byKey[k] = append(byKey[k], op)
 		}
 		var parts [][]porcupine.Operation
@@ -41,9 +41,9 @@ var registers = porcupine.Model{
 	},
 	Init: func() any { return []byte(nil) },
 	Step: func(state, input, output any) (bool, any) {
-		is := state.([]byte)              // the states are slices
-		op := input.(registerOp)          // the history holds only registerOps
-		result := output.(registerResult) // and registerResults
+		is := state.([]byte)              //nolint:errcheck // the states are slices
+		op := input.(registerOp)          //nolint:errcheck // the history holds only registerOps
+		result := output.(registerResult) //nolint:errcheck // and registerResults
 		same := (is == nil) == (op.old == nil) && bytes.Equal(is, op.old)
 		switch op.kind {
 		case 0:
@@ -61,7 +61,7 @@ var registers = porcupine.Model{
 		}
 	},
 	Equal: func(a, b any) bool {
-		x, y := a.([]byte), b.([]byte) // the states are slices
+		x, y := a.([]byte), b.([]byte) //nolint:errcheck // the states are slices
 		return (x == nil) == (y == nil) && bytes.Equal(x, y)
 	},
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v → %+v", input, output) },
@@ -169,8 +169,8 @@ func TestConditionalWritesAreLinearizable(t *testing.T) {
 		for _, h := range histories {
 			history = append(history, h...)
 			for _, op := range h {
-				if k := op.Input.(registerOp).kind; (k == 3 || k == 4) &&
-					op.Output.(registerResult).done { //nolint:errcheck // nothing else is in it
+				if k := op.Input.(registerOp).kind; (k == 3 || k == 4) && //nolint:errcheck // all are registerOps
+					op.Output.(registerResult).done { //nolint:errcheck // and registerResults
 					swaps++
 				}
 			}

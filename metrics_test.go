@@ -289,8 +289,10 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 			ingested, m.Files, rangeDeletes, m.Memory.RangeDeletes, m.Writes.Ingests)
 	}
 	page := m.String()
-	for _, want := range []string{"readers: 1 iterators, 1 snapshots", fmt.Sprintf("%d obsolete", m.Files.Obsolete),
-		"write amplification", "promised 0.01 wasted", "stalls: level 0 slowed writes "} {
+	for _, want := range []string{
+		"readers: 1 iterators, 1 snapshots", fmt.Sprintf("%d obsolete", m.Files.Obsolete),
+		"write amplification", "promised 0.01 wasted", "stalls: level 0 slowed writes ",
+	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}

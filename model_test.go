@@ -33,8 +33,10 @@ func TestTheStoreBehavesLikeAMap(t *testing.T) {
 					}
 				}
 				rng := rand.New(rand.NewPCG(seed, 0))
-				m := &modelRun{next: func(n int) int { return rng.IntN(n) },
-					more: func(done int) bool { return done < operations }}
+				m := &modelRun{
+					next: func(n int) int { return rng.IntN(n) },
+					more: func(done int) bool { return done < operations },
+				}
 				if err := m.run(); err != nil {
 					t.Fatalf("%v\nafter: %s\nreplay with: go test -run %s -model.seed=%d", err, m.tail(),
 						"TestTheStoreBehavesLikeAMap", seed)
@@ -166,8 +168,11 @@ func (m *modelRun) run() (err error) {
 }
 
 // modelRules give prefixes to all of the model's keys, to some, or to those that contain a zero.
-var modelRules = []PrefixRule{{}, PrefixLen(1), PrefixLen(4), PrefixSeparator('/', 1), PrefixSeparator('/', 2),
-	PrefixSeparator(0, 2)}
+var modelRules = []PrefixRule{
+	{},
+	PrefixLen(1), PrefixLen(4), PrefixSeparator('/', 1), PrefixSeparator('/', 2),
+	PrefixSeparator(0, 2),
+}
 
 // open opens the store with randomly chosen options.
 func (m *modelRun) open() (err error) {

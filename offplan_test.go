@@ -124,8 +124,10 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 		{"no prefixes afterwards", 0.01, prefix(6), 0.01, nil, false},
 		{"memory in place of a rate", 0.1, nil, 0, memory(64<<10, BloomFilter), true},
 		{"memory in place of a rate, and another kind", 0.1, nil, 0, memory(64<<10, RibbonFilter), true},
-		{"less memory than Ribbon filters take", 0, memory(128<<10, RibbonFilter), 0, memory(64<<10, RibbonFilter),
-			false},
+		{
+			"less memory than Ribbon filters take", 0, memory(128<<10, RibbonFilter), 0, memory(64<<10, RibbonFilter),
+			false,
+		},
 		{"more memory", 0, memory(64<<10, BloomFilter), 0, memory(128<<10, BloomFilter), false},
 	} {
 		if raceEnabled && i%4 > 0 {
@@ -434,8 +436,10 @@ func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
 			t.Errorf("%s: blocks of %d bytes, %v", table.File.Name, p.BlockSize, err)
 		}
 	})
-	if err := lookupsAgree(db, map[string]string{string(planKey(0)): string(make([]byte, 30)),
-		string(planKey(2*n - 2)): string(make([]byte, 30))}); err != nil {
+	if err := lookupsAgree(db, map[string]string{
+		string(planKey(0)):       string(make([]byte, 30)),
+		string(planKey(2*n - 2)): string(make([]byte, 30)),
+	}); err != nil {
 		t.Error(err)
 	}
 }

@@ -53,8 +53,12 @@ func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 // level 0.
 func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 	for _, o := range []*Options{
-		nil, {FilterFPR: 0.3}, {FilterFPR: 1}, {FilterFPR: 0.001, FilterKind: RibbonFilter, LevelRatio: 4},
-		{FilterMemory: 2 << 20}, {FilterMemory: 8 << 20, FilterKind: RibbonFilter},
+		nil,
+		{FilterFPR: 0.3},
+		{FilterFPR: 1},
+		{FilterFPR: 0.001, FilterKind: RibbonFilter, LevelRatio: 4},
+		{FilterMemory: 2 << 20},
+		{FilterMemory: 8 << 20, FilterKind: RibbonFilter},
 	} {
 		fpr, rest, err := PlanFilters(3_000_000, 3, o)
 		if err != nil {

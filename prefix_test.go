@@ -255,8 +255,10 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 		delete  func(db *DB) error
 		skipped bool // whether the newer table is skipped
 	}{
-		{"a point tombstone is a key with its prefix", func(db *DB) error { return db.Delete([]byte("user/17/a")) },
-			false},
+		{
+			"a point tombstone is a key with its prefix", func(db *DB) error { return db.Delete([]byte("user/17/a")) },
+			false,
+		},
 		{"a range tombstone is no key", func(db *DB) error {
 			return db.DeleteRange([]byte("user/1"), []byte("user/2"))
 		}, true},

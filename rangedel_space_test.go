@@ -297,8 +297,13 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 		{name: "one between", ranges: [][2]int{{4000, 12000}}},
 		{name: "several", ranges: [][2]int{{800, 7600}, {8800, 15600}, {16800, 23600}}, least: 80},
 		{name: "several that overlap", ranges: [][2]int{{2000, 6000}, {2800, 10000}, {4800, 16000}, {2000, 20000}}},
-		{name: "pieces, one flush each", ranges: [][2]int{{2000, 6000}, {6000, 10000}, {10000, 14000}, {14000, 18000},
-			{18000, 22000}}, apart: true, least: 80},
+		{name: "pieces, one flush each", ranges: [][2]int{
+			{2000, 6000},
+			{6000, 10000},
+			{10000, 14000},
+			{14000, 18000},
+			{18000, 22000},
+		}, apart: true, least: 80},
 		{name: "one that a snapshot still needs", ranges: [][2]int{{4000, 20000}}, snap: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -107,8 +107,14 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 	before, snapErr := db.Snapshot()
 	old := maps.Clone(want)
 	del := modelOp{key: string(lo), ranged: true, end: hi}
-	w := modelWrite{{key: "a\x00", value: "gone again"}, {key: "aa", value: "gone"}, del, {key: "b", value: "new"},
-		{key: "bb", value: "new"}, {key: "c", del: true}}
+	w := modelWrite{
+		{key: "a\x00", value: "gone again"},
+		{key: "aa", value: "gone"},
+		del,
+		{key: "b", value: "new"},
+		{key: "bb", value: "new"},
+		{key: "c", del: true},
+	}
 	if n%2 == 0 {
 		if err := db.Apply(w.batch(), Sync); err != nil {
 			return err
@@ -188,8 +194,10 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 	if err := db.Close(); err != nil {
 		return err
 	}
-	for where, left := range map[string]*vfs.Mem{"reopened": mem, "after the death of the process": killed,
-		"after a power cut": cut} {
+	for where, left := range map[string]*vfs.Mem{
+		"reopened": mem, "after the death of the process": killed,
+		"after a power cut": cut,
+	} {
 		for _, readOnly := range []bool{true, false} {
 			o := tiny(left)
 			o.ReadOnly = readOnly
@@ -212,8 +220,10 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 // the filters of the tables with the tombstones, which may hold nothing else, do not contain the keys.
 func TestNoFilterHidesATombstone(t *testing.T) {
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%04d", i) }
-	for _, beside := range []string{"alone in their table", "beside other keys", "in the run of other tables",
-		"over what is left of a merge"} {
+	for _, beside := range []string{
+		"alone in their table", "beside other keys", "in the run of other tables",
+		"over what is left of a merge",
+	} {
 		mem := vfs.NewMem()
 		o := tiny(mem)
 		o.Durability, o.Compression = NoSync, NoCompression

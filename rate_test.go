@@ -46,8 +46,10 @@ func TestThePromiseIsKeptInEveryStateOfTheTree(t *testing.T) {
 		for _, shape := range ratedShapes {
 			for _, fpr := range []float64{0.1, 0.01, 0.001} {
 				if cell++; cell%stride == 0 || stride == 1 {
-					name := fmt.Sprintf("%s/%s/%g", map[FilterKind]string{BloomFilter: "Bloom",
-						RibbonFilter: "Ribbon"}[kind], shape.name, fpr)
+					name := fmt.Sprintf("%s/%s/%g", map[FilterKind]string{
+						BloomFilter:  "Bloom",
+						RibbonFilter: "Ribbon",
+					}[kind], shape.name, fpr)
 					t.Run(name, func(t *testing.T) { measurePromise(t, kind, shape.key, fpr, keys) })
 				}
 			}

@@ -184,8 +184,9 @@ func TestReadOnlyOfNoStoreMakesNone(t *testing.T) {
 		{"a manifest that is not current yet", func(mem *vfs.Mem) error {
 			return errors.Join(mem.Mkdir("db"), replaceNone(mem, "db/MANIFEST-000001"))
 		}, fs.ErrNotExist},
-		{"a log", func(mem *vfs.Mem) error { return errors.Join(mem.Mkdir("db"), replaceNone(mem, "db/000001.log")) },
-			ErrCorruption},
+		{"a log", func(mem *vfs.Mem) error {
+			return errors.Join(mem.Mkdir("db"), replaceNone(mem, "db/000001.log"))
+		}, ErrCorruption},
 		{"a table", func(mem *vfs.Mem) error {
 			return errors.Join(mem.Mkdir("db"), replaceNone(mem, "db/000001.sst"))
 		}, ErrCorruption},

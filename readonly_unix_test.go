@@ -28,7 +28,7 @@ func TestReadOnlyOfADirectoryThatMayNotBeWritten(t *testing.T) {
 	if err := os.Chmod(dir, 0o500); err != nil {
 		t.Fatal(err)
 	}
-	defer os.Chmod(dir, 0o700) // so that the directory can be removed
+	defer os.Chmod(dir, 0o700) //nolint:errcheck // so that the directory can be removed
 	o := d.options(vfs.OS)
 	if os.Getuid() != 0 { // root may write anyway
 		if _, err := Open(dir, o); !errors.Is(err, fs.ErrPermission) {

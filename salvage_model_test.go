@@ -128,8 +128,10 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 		}
 	}
 	do(db.Ingest(t.Context(), sorted(0, 500, 9), IngestOptions{}))
-	do(db.Ingest(t.Context(), sorted(300, 330, 4), IngestOptions{Replace: &KeyRange{Lower: []byte(key(298)),
-		Upper: []byte(key(335))}}))
+	do(db.Ingest(t.Context(), sorted(300, 330, 4), IngestOptions{Replace: &KeyRange{
+		Lower: []byte(key(298)),
+		Upper: []byte(key(335)),
+	}}))
 	for i := range 40 {
 		put(i * 9)
 	}
@@ -207,7 +209,7 @@ func (d *salvageStore) take(t *testing.T) {
 		b := d.read(t, name)
 		d.files = append(d.files, name)
 		d.sizes[name] = len(b)
-		switch kind { // other files hold no versions
+		switch kind { //nolint:exhaustive // other files hold no versions
 		case filename.Table:
 			if placed[number] == nil { // left by a compaction: see TestWhatIsLeftOverDoesNotCount
 				if err := d.fs.Remove(filepath.Join("db", name)); err != nil {
@@ -412,8 +414,10 @@ type salvageDamage struct {
 }
 
 func flipped(file string, at int, bit int) salvageDamage {
-	return salvageDamage{file, fmt.Sprintf("bit %d of byte %d", bit, at), at, at + 1,
-		func(b []byte) []byte { b[at] ^= 1 << bit; return b }}
+	return salvageDamage{
+		file, fmt.Sprintf("bit %d of byte %d", bit, at), at, at + 1,
+		func(b []byte) []byte { b[at] ^= 1 << bit; return b },
+	}
 }
 
 func cutTo(file string, n int) salvageDamage {
@@ -529,7 +533,8 @@ func (d *salvageStore) leavesATrace(damage salvageDamage) bool {
 
 // placesAreRight checks that every lost key lies in the key range and the byte range of a reported loss of its file.
 func (d *salvageStore) placesAreRight(report SalvageReport, cut bool, lost func(*salvageItem) bool,
-	fail func(format string, args ...any)) {
+	fail func(format string, args ...any),
+) {
 	for n := range d.items {
 		i := &d.items[n]
 		if !lost(i) {

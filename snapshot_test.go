@@ -394,8 +394,10 @@ func TestSnapshotsOfAStoreThatIsReadOnlyOrClosed(t *testing.T) {
 	var scanErr error
 	for _, scanErr = range snap.Scan(IterOptions{}) {
 	}
-	for what, err := range map[string]error{"get": getErr, "has": hasErr, "append": appendErr, "view": viewErr,
-		"iterate": iterErr, "scan": scanErr} {
+	for what, err := range map[string]error{
+		"get": getErr, "has": hasErr, "append": appendErr, "view": viewErr,
+		"iterate": iterErr, "scan": scanErr,
+	} {
 		if err != ErrClosed { //nolint:errorlint // it is returned bare
 			t.Errorf("%s: %v, want ErrClosed", what, err)
 		}

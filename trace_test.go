@@ -198,8 +198,12 @@ func (s *traced) get(k []byte) error {
 func TestTracesAddUpToTheMetrics(t *testing.T) {
 	mem := vfs.NewMem()
 	options, want := layered(t, mem)
-	memory := modelWrite{{key: "key00100", value: "sixth"}, {key: "key00102", del: true},
-		{key: "key01600", ranged: true, end: []byte("key01620")}, {key: "key01604", value: "kept"}}
+	memory := modelWrite{
+		{key: "key00100", value: "sixth"},
+		{key: "key00102", del: true},
+		{key: "key01600", ranged: true, end: []byte("key01620")},
+		{key: "key01604", value: "kept"},
+	}
 	memory.apply(want)
 	for _, how := range []struct {
 		name           string
