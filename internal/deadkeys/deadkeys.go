@@ -8,10 +8,10 @@
 // Nothing here changes an answer. A range [lo, hi) with sequence s means: no key in it is alive for a reader at s or
 // later. It is believed only if no key was put into it between s and now:
 //
-//   - A cursor at sequence q looks for ranges after it knew q. Every put into a range with a sequence up to q was noted,
-//     and the range removed, before q was published.
-//   - A cursor at s that reports a range has a state with all puts up to s (tree.HoldNow). Its report counts only if the
-//     notes of all puts after s are there, and none of them lies in the range.
+//   - A cursor at sequence q looks for ranges after it knew q. Every put into a range with a sequence up to q was
+//     noted, and the range removed, before q was published.
+//   - A cursor at s that reports a range has a state with all puts up to s (tree.HoldNow). Its report counts only if
+//     the notes of all puts after s are there, and none of them lies in the range.
 //
 // Puts are noted only while cursors report ranges or use them.
 package deadkeys
