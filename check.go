@@ -120,7 +120,7 @@ func (c *checker) table(ctx context.Context, meta *manifest.Table) (err error) {
 // verify logs or what is in memory. It may run concurrently with all other calls, and reads blocks without filling
 // the cache. The error joins all damage found. When ctx ends, Check stops and returns the error of ctx.
 func (db *DB) Check(ctx context.Context) (report CheckReport, err error) {
-	ctx, end, err := db.begin(ctx)
+	ctx, end, err := db.tree.BeginCall(ctx)
 	if err != nil {
 		return report, err
 	}

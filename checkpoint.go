@@ -29,7 +29,7 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	if err := db.Flush(ctx); err != nil {
 		return err
 	}
-	ctx, end, err := db.begin(ctx)
+	ctx, end, err := db.tree.BeginCall(ctx)
 	if err != nil {
 		return err
 	}

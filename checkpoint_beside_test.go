@@ -139,7 +139,7 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 									over.Store(true)
 									closed <- err
 								}()
-								<-db.ctx.Done()
+								<-db.tree.Life().Done()
 								time.Sleep(time.Millisecond)
 							}
 						}

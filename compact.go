@@ -169,7 +169,7 @@ func (db *DB) compactLoop() {
 	defer db.workers.Done()
 	told := false // whether the lack of disk space was reported
 	for j := db.nextJob(false); j != nil; j = db.nextJob(j.manual != nil) {
-		err := db.retry(db.ctx, "compaction", func() error { return db.compact(j.version, j.plan) })
+		err := db.retry(db.tree.Life(), "compaction", func() error { return db.compact(j.version, j.plan) })
 		switch {
 		case !errors.Is(err, errDiskSpace): // after a final failure, nextJob returns nil
 			told = told && err != nil
@@ -200,7 +200,7 @@ func (db *DB) compact(v *manifest.Version, plan *compaction.Plan) error {
 		if db.pacer.rate > 0 {
 			env.Limiter = &db.pacer
 		}
-		if res, err = compaction.Run(db.ctx, v, plan, inputs{db}, env); err != nil {
+		if res, err = compaction.Run(db.tree.Life(), v, plan, inputs{db}, env); err != nil {
 			return err
 		}
 	}

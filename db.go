@@ -16,7 +16,6 @@
 package bloomkv
 
 import (
-	"context"
 	"errors"
 	"io"
 	"sync"
@@ -57,8 +56,6 @@ type DB struct {
 	share  *budget.Share
 	read   read.Reader
 	opened time.Time
-	stop   context.CancelFunc // of the background work
-	ctx    context.Context    //nolint:containedctx // the lifetime of the background goroutines, ended by Close
 
 	warm  atomic.Bool // indexes and filters were loaded after Open, and the filter plan made from them
 	pacer pacer       // used by the compaction goroutine
@@ -89,26 +86,6 @@ type DB struct {
 	workers sync.WaitGroup
 }
 
-// begin starts a call that may take long and uses files: Close ends the returned context and waits for end. end takes
-// the error of the call and returns it, or ErrClosed if Close caused it.
-func (db *DB) begin(ctx context.Context) (_ context.Context, end func(error) error, err error) {
-	if err := db.tree.BeginCall(); err != nil {
-		return nil, nil, err
-	}
-	caller := ctx
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(db.ctx, cancel)
-	return ctx, func(err error) error {
-		stop()
-		cancel()
-		// A waiting call learns that the store is closing before db.ctx ends.
-		if closing := db.tree.EndCall(); err != nil && closing && caller.Err() == nil {
-			err = ErrClosed
-		}
-		return err
-	}, nil
-}
-
 // Close closes the store. It waits for calls in progress, writes out what is in memory, so that the next Open reads
 // no log, and releases files, memory and the lock. If Close returns nil, all writes are durable. Otherwise it returns
 // what went wrong, which may only be that an earlier write failed. In either case, acknowledged writes are as durable
@@ -116,11 +93,10 @@ func (db *DB) begin(ctx context.Context) (_ context.Context, end func(error) err
 // stay readable until the function returns. Close may be called at any time, even from such a function. A second
 // Close returns ErrClosed, as does every other call from then on.
 func (db *DB) Close() error {
-	failed, first := db.tree.Close()
+	failed, first := db.tree.Close() // ends compactions and long calls; a flush continues
 	if !first {
 		return ErrClosed
 	}
-	db.stop() // ends compactions and long calls; a flush continues
 	db.tree.WaitForCalls()
 
 	db.commitMu.Lock() // a commit in progress has ended; later ones are refused

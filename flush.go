@@ -104,20 +104,20 @@ func (db *DB) flushAll() (err error) {
 
 // keepWarm loads indexes and filters after Open, and later reloads dropped ones when there is memory for them again.
 func (db *DB) keepWarm() {
-	db.share.WarmUp(db.ctx)
+	db.share.WarmUp(db.tree.Life())
 	db.installMu.Lock()
 	if s := db.tree.Load(); s != nil {
 		_ = db.share.Replan(s) // the sizes of filters are known now; drops those that do not fit
 	}
 	db.installMu.Unlock()
-	db.share.Restore(db.ctx)
+	db.share.Restore(db.tree.Life())
 	db.warm.Store(true)
 	for {
 		select {
-		case <-db.ctx.Done():
+		case <-db.tree.Life().Done():
 			return
 		case <-db.share.Room():
-			db.share.Restore(db.ctx)
+			db.share.Restore(db.tree.Life())
 		}
 	}
 }

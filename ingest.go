@@ -40,7 +40,7 @@ func (db *DB) Ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts Inge
 	if err := db.tree.Writable(); err != nil {
 		return err
 	}
-	ctx, end, err := db.begin(ctx)
+	ctx, end, err := db.tree.BeginCall(ctx)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (db *DB) install(e *manifest.Edit, c tree.Change, done func()) error {
 	}
 	done()
 	db.share.Follow(old, now, e.Deleted)
-	db.share.Restore(db.ctx)
+	db.share.Restore(db.tree.Life())
 	return nil
 }
 

@@ -45,7 +45,7 @@ func (f tableFacts) Outdated(level int, meta *manifest.Table) bool {
 // readRules reads the tails of tables with a key in [lo, hi] whose prefix rule is not known yet, so that OffPlan is
 // right for them. The rule of a damaged table stays unknown: a reader of the table reports the damage.
 func (db *DB) readRules(ctx context.Context, lo, hi []byte) (err error) {
-	ctx, end, err := db.begin(ctx)
+	ctx, end, err := db.tree.BeginCall(ctx)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,6 @@ func Open(dir string, options *Options) (*DB, error) {
 	db := &DB{dir: dir, opts: opts, policy: opts.policy(), opened: time.Now()}
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
 	db.pacer.rate = opts.CompactionRate
-	db.ctx, db.stop = context.WithCancel(context.Background())
 	domain := new(epoch.Domain)
 	db.pool = opts.pool()
 	config := tree.Config{
@@ -65,14 +64,14 @@ func Open(dir string, options *Options) (*DB, error) {
 		}
 	}
 	if err != nil {
-		db.stop()
+		db.tree.Close()
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
 	if !opts.ReadOnly {
 		db.workers.Add(2)
 		go db.flushLoop()
 		go db.compactLoop()
-		db.workers.Go(func() { db.tree.ReleaseStates(db.ctx.Done()) })
+		db.workers.Go(db.tree.ReleaseStates)
 	}
 	db.workers.Go(db.keepWarm)
 	db.report.opened(uint64(db.lastSeq))

@@ -4,6 +4,7 @@
 package tree
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,8 @@ type Tree struct {
 	dir      string
 	filters  manifest.Filters // of the options
 	observer Observer
+	life     context.Context //nolint:containedctx // of background work; ended by Close
+	stop     context.CancelFunc
 
 	state   atomic.Pointer[State] // nil before Begin and after End; swapped under mu
 	visible atomic.Uint64         // the newest sequence visible to readers
@@ -62,11 +65,11 @@ type Tree struct {
 	dead     []*Table   // tables in no state: to be removed from the disk
 	failed   error      // once set, no more writes are taken
 	closing  bool
-	drained  bool           // set after the last memtable was frozen
-	next     uint64         // next file number
-	reserved uint64         // the manifest covers the numbers below
-	active   Log            // the log that takes writes, or nil
-	calls    sync.WaitGroup // long calls: see BeginCall
+	drained  bool   // set after the last memtable was frozen
+	next     uint64 // next file number
+	reserved uint64 // the manifest covers the numbers below
+	active   Log    // the log that takes writes, or nil
+	calls    sync.WaitGroup
 }
 
 // A Config holds the parameters of New.
@@ -107,6 +110,7 @@ func New(c Config) *Tree {
 		observer: c.Observer, retired: make(chan struct{}, 1), failed: c.ReadOnly,
 	}
 	t.changed.L = &t.mu
+	t.life, t.stop = context.WithCancel(context.Background())
 	return t
 }
 
@@ -218,13 +222,13 @@ func (t *Tree) set(s *State) {
 	t.state.Store(s)
 }
 
-// ReleaseStates releases replaced states until stop is closed. A state is retired while readers may still use it.
+// ReleaseStates releases replaced states until Close. A state is retired while readers may still use it.
 // Readers do not signal when they leave, which would cost them time, and if the store is idle, nothing else would
 // release the state. Therefore ReleaseStates waits for them.
-func (t *Tree) ReleaseStates(stop <-chan struct{}) {
+func (t *Tree) ReleaseStates() {
 	for {
 		select {
-		case <-stop:
+		case <-t.life.Done():
 			return
 		case <-t.retired:
 			t.Domain.Wait()

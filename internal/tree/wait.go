@@ -95,19 +95,6 @@ func (t *Tree) Fail(cause error) error {
 	return failed
 }
 
-// Close makes the tree refuse writes, and returns the reason why it refused them before, if it did. closed is false
-// if Close was called before.
-func (t *Tree) Close() (failed error, closed bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closing {
-		return nil, false
-	}
-	t.closing = true
-	t.changed.Broadcast()
-	return t.failed, true
-}
-
 // Drain records that no more memtables will be frozen.
 func (t *Tree) Drain() {
 	t.mu.Lock()
@@ -115,25 +102,3 @@ func (t *Tree) Drain() {
 	t.drained = true
 	t.changed.Broadcast()
 }
-
-// BeginCall begins a long call that uses files. EndCall ends it. After Close, BeginCall returns ErrClosed.
-func (t *Tree) BeginCall() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closing {
-		return ErrClosed
-	}
-	t.calls.Add(1)
-	return nil
-}
-
-// EndCall ends a call begun by BeginCall, and reports whether Close was called meanwhile.
-func (t *Tree) EndCall() (closing bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.calls.Done()
-	return t.closing
-}
-
-// WaitForCalls returns once all calls have ended, after Close.
-func (t *Tree) WaitForCalls() { t.calls.Wait() }
