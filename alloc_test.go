@@ -82,11 +82,9 @@ func atRest(t *testing.T, db *DB) {
 		want := 0
 		s.EachTable(func(int, *tree.Table) { want++ })
 		release()
-		db.commitMu.Lock()
-		if db.log != nil {
+		if db.tree.View().Log != nil {
 			want++
 		}
-		db.commitMu.Unlock()
 		names, err := db.opts.FS.List(db.dir)
 		if err != nil {
 			t.Fatal(err)
@@ -280,7 +278,7 @@ func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
 	}
 	release()
 	for _, name := range []string{
-		"db.commitMu", "tree.editMu", "tree.mu", "db.queue.mu", "Files.pool.mu", "pool.mu", "pool.Balancing",
+		"writer.mu", "tree.editMu", "tree.mu", "queue.mu", "Files.pool.mu", "pool.mu", "pool.Balancing",
 		"Domain.mu",
 		"Loading", "Reader.resident.mu", "Reader.keyFilter.mu", "Reader.prefixFilter.mu", "Mem.", "Blocks.", "FS.",
 	} {

@@ -267,7 +267,7 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 		if err := db.Checkpoint(t.Context(), dir); err != nil {
 			t.Fatal(err)
 		}
-		last := db.lastSeq
+		last := db.tree.NewestSeq()
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}

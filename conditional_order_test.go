@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/internal/batch"
-	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -32,7 +30,8 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 			g := newGate()
 			gated := false
 			db, err := Open("db", tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-				if gated && op.Kind == vfs.OpReadAt && strings.HasSuffix(op.Name, ".sst") && inside("(*DB).compare") {
+				if gated && op.Kind == vfs.OpReadAt && strings.HasSuffix(op.Name, ".sst") &&
+					inside("(*Reader).Compare") {
 					g.pass()
 				}
 				return nil
@@ -89,93 +88,12 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 	}
 }
 
-// TestAConditionHoldsByWhatItsGroupWroteBefore evaluates a condition after the preceding operations of its group, for a
-// key in the memtable, in a table, or absent.
-func TestAConditionHoldsByWhatItsGroupWroteBefore(t *testing.T) {
-	db := openTiny(t)
-	err := errors.Join(db.Put([]byte("table"), []byte("v")), db.Flush(t.Context()), db.Put([]byte("mem"), []byte("v")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	put := func(k, v string) []byte { return batch.AppendOp(nil, ikey.Set, []byte(k), []byte(v)) }
-	del := func(k string) []byte { return batch.AppendOp(nil, ikey.Delete, []byte(k), nil) }
-	cut := func(lo, hi string) []byte {
-		if hi == "" {
-			return batch.AppendOp(nil, ikey.RangeDelete, []byte(lo), nil)
-		}
-		return batch.AppendOp(nil, ikey.RangeDelete, []byte(lo), []byte(hi))
-	}
-	group := func(ops ...[]byte) (all []byte) {
-		for _, o := range ops {
-			all = append(all, o...)
-		}
-		return all
-	}
-	for _, tt := range []struct {
-		name string
-		ops  func(k string) []byte
-		then string // the value that the group leaves, "-" for none, "=" for the previous one
-	}{
-		{"nothing", func(string) []byte { return nil }, "="},
-		{"other keys", func(k string) []byte { return group(put(k+"x", "o"), del(k[:1]), put("", "o")) }, "="},
-		{"a put", func(k string) []byte { return put(k, "n") }, "n"},
-		{"two puts", func(k string) []byte { return group(put(k, "m"), put(k, "n")) }, "n"},
-		{"an empty value", func(k string) []byte { return put(k, "") }, ""},
-		{"a deletion", func(k string) []byte { return del(k) }, "-"},
-		{"a deletion, then a put", func(k string) []byte { return group(del(k), put(k, "n")) }, "n"},
-		{"a put, then a deletion", func(k string) []byte { return group(put(k, "n"), del(k)) }, "-"},
-		{"a range around it", func(string) []byte { return cut("a", "z") }, "-"},
-		{"a range from it on", func(k string) []byte { return cut(k, k+"\x00") }, "-"},
-		{"a range without an end", func(k string) []byte { return cut(k, "") }, "-"},
-		{"all", func(string) []byte { return cut("", "") }, "-"},
-		{"a range that ends before it", func(k string) []byte { return cut("a", k) }, "="},
-		{"a range that begins after it", func(k string) []byte { return cut(k+"\x00", "") }, "="},
-		{"a range, then a put", func(k string) []byte { return group(cut("a", "z"), put(k, "n")) }, "n"},
-		{"a put, then a range", func(k string) []byte { return group(put(k, "n"), cut("a", "z")) }, "-"},
-		{"a put, then a range elsewhere", func(k string) []byte { return group(put(k, "n"), cut(k+"\x00", "")) }, "n"},
-	} {
-		for key, before := range map[string]string{"mem": "v", "table": "v", "nowhere": "-"} {
-			then := tt.then
-			if then == "=" {
-				then = before
-			}
-			for _, old := range []string{"-", "v", "n", "m", ""} {
-				when := &condition{
-					key: []byte(key), hash: db.read.Hash([]byte(key)), state: db.tree.Load(),
-					seq: db.tree.NewestSeq(),
-				}
-				if old != "-" {
-					when.old = []byte(old)
-				}
-				first, err := db.compare(when)
-				if err != nil || first != (old == before) {
-					t.Fatalf("key %s is %q: %v, %v", key, old, first, err)
-				}
-				if len(tt.ops(key)) == 0 && !first {
-					continue // holds is called only if the first check passed or the group may change the key
-				}
-				if then == before && !first {
-					continue
-				}
-				if got, err := db.holds(when, tt.ops(key)); err != nil || got != (old == then) {
-					t.Errorf("%s, %s which was %q: wants %q: %v, %v, want %v", tt.name, key, before, old, got, err,
-						old == then)
-				}
-			}
-		}
-	}
-	if _, err := db.holds(&condition{key: []byte("k")}, []byte{99}); err == nil {
-		t.Error("invalid operations were skipped")
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt queues a range delete and then conditional writes behind a
 // sync, so that one group contains them all.
 func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
-	slow, open := gated(vfs.NewMem(), func(op vfs.Op) bool { return op.Kind == vfs.OpSync && inside("(*DB).syncLog") })
+	slow, open := gated(vfs.NewMem(), func(op vfs.Op) bool {
+		return op.Kind == vfs.OpSync && inside("(*Writer).syncLog")
+	})
 	db, err := Open("db", tiny(slow))
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +110,7 @@ func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 		err  error
 	}
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%d", i) }
-	writers := []func() (bool, error){
+	calls := []func() (bool, error){
 		func() (bool, error) { return true, db.Put([]byte("leader"), nil) }, // waits at the gate
 		func() (bool, error) { return true, db.DeleteRange(key(0), key(3)) },
 		func() (bool, error) { return db.CompareAndSwap(key(0), []byte("old"), []byte("new")) },
@@ -200,7 +118,7 @@ func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 		func() (bool, error) { return db.CompareAndSwap(key(2), []byte("old"), nil) },
 	}
 	var outcomes []chan outcome
-	for i, write := range writers {
+	for i, write := range calls {
 		out := make(chan outcome, 1)
 		outcomes = append(outcomes, out)
 		go func() {
@@ -208,9 +126,8 @@ func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 			out <- outcome{done, err}
 		}()
 		soon(t, fmt.Sprintf("writer %d waits", i), func() bool {
-			db.queue.mu.Lock()
-			defer db.queue.mu.Unlock()
-			return db.queue.leading && len(db.queue.waiting) == i
+			leading, waiting := writers()
+			return leading && waiting == i
 		})
 	}
 	groups := db.Metrics().Writes.Groups

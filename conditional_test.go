@@ -89,7 +89,9 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 // TestConditionalWritesOfOneGroupSeeEachOther queues writers behind a slow sync, so that the next group contains many
 // of them.
 func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
-	slow, open := gated(vfs.NewMem(), func(op vfs.Op) bool { return op.Kind == vfs.OpSync && inside("(*DB).syncLog") })
+	slow, open := gated(vfs.NewMem(), func(op vfs.Op) bool {
+		return op.Kind == vfs.OpSync && inside("(*Writer).syncLog")
+	})
 	db, err := Open("db", tiny(slow))
 	if err != nil {
 		t.Fatal(err)
@@ -104,14 +106,13 @@ func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 		}
 	})
 	soon(t, "the leader is at work", func() bool {
-		db.queue.mu.Lock()
-		defer db.queue.mu.Unlock()
-		return db.queue.leading
+		leading, _ := writers()
+		return leading
 	})
-	const writers = 12
+	const n = 12
 	var mu sync.Mutex
 	won := map[string]int{}
-	for i := range writers {
+	for i := range n {
 		wg.Go(func() {
 			for _, key := range []string{"absent", "counter"} {
 				done, err := db.PutIfAbsent([]byte(key), fmt.Appendf(nil, "writer %d", i))
@@ -127,18 +128,17 @@ func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 		})
 	}
 	soon(t, "all wait for their turn", func() bool {
-		db.queue.mu.Lock()
-		defer db.queue.mu.Unlock()
-		return len(db.queue.waiting) == writers
+		_, waiting := writers()
+		return waiting == n
 	})
-	groups := db.Metrics().Writes.Groups
+	before := db.Metrics().Writes.Groups
 	open()
 	wg.Wait()
 	if won["absent"] != 1 || won["counter"] != 1 {
 		t.Errorf("successful writers by key: %v, want one each", won)
 	}
-	if n := db.Metrics().Writes.Groups - groups; n > writers {
-		t.Errorf("%d groups for %d writers: no two shared a group", n, writers)
+	if groups := db.Metrics().Writes.Groups - before; groups > n {
+		t.Errorf("%d groups for %d writers: no two shared a group", groups, n)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)

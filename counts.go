@@ -2,27 +2,26 @@ package bloomkv
 
 import (
 	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/internal/commit"
 )
 
 // writeCounts are the counters behind WriteMetrics.
 type writeCounts struct {
-	operations, groups, logBytes, logSyncs, flushes, flushBytes, ingests, ingestBytes atomic.Uint64
+	flushes, flushBytes, ingests, ingestBytes atomic.Uint64
 
 	compactions, compactedRead, compactedBytes, rewrittenBytes, moves atomic.Uint64
-
-	stalls [stallReasons]stallCount
 }
 
-func (w *writeCounts) metrics() WriteMetrics {
+func (w *writeCounts) metrics(c commit.Counts) WriteMetrics {
 	return WriteMetrics{
-		Operations: w.operations.Load(), Groups: w.groups.Load(),
-		LogBytes: w.logBytes.Load(), LogSyncs: w.logSyncs.Load(),
+		Operations: c.Operations, Groups: c.Groups, LogBytes: c.LogBytes, LogSyncs: c.LogSyncs,
 		Flushes: w.flushes.Load(), FlushBytes: w.flushBytes.Load(),
 		Ingests: w.ingests.Load(), IngestBytes: w.ingestBytes.Load(),
 		Compactions: w.compactions.Load(), CompactedRead: w.compactedRead.Load(),
 		CompactedBytes: w.compactedBytes.Load(), RewrittenBytes: w.rewrittenBytes.Load(), Moves: w.moves.Load(),
-		SlowedByLevel0:    w.stalls[SlowedByLevel0].metrics(),
-		StoppedByLevel0:   w.stalls[StoppedByLevel0].metrics(),
-		StoppedByMemtable: w.stalls[StoppedByMemtable].metrics(),
+		SlowedByLevel0:    StallMetrics(c.Stalls[commit.SlowedByLevel0]),
+		StoppedByLevel0:   StallMetrics(c.Stalls[commit.StoppedByLevel0]),
+		StoppedByMemtable: StallMetrics(c.Stalls[commit.StoppedByMemtable]),
 	}
 }

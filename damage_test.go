@@ -92,9 +92,9 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 		for i := range 20 {
 			put(300+i, 5, Sync)
 		}
-		db.commitMu.Lock()
-		db.rotate()
-		db.commitMu.Unlock()
+		if _, err := db.writer.Freeze(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		for i := range 5 {
 			put(320+i, 3, Sync)
 		}

@@ -24,8 +24,8 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/budget"
+	"github.com/bloomkv/bloomkv/internal/commit"
 	"github.com/bloomkv/bloomkv/internal/compaction"
-	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/read"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
@@ -35,13 +35,12 @@ const (
 	triggerRuns = 4  // runs of level 0 that start a compaction
 	slowRuns    = 8  // each run above this slows writers more
 	stopRuns    = 12 // runs of level 0 at which writers wait
-	maxFrozen   = 1  // memtables that wait to be written out
 )
 
 // DB is an open store. [Open] returns one and [DB.Close] ends it. All methods are safe for concurrent use. After
 // Close, all methods that can return an error return [ErrClosed].
 type DB struct {
-	// Order of locks: queue.mu alone; commitMu, then installMu, then those of the tree, then manualMu. The mutex for
+	// Order of locks: those of the writer, then installMu, then those of the tree, then manualMu. The mutex for
 	// loading a table may be taken while holding the first two. Resources, the reporter and the packages below have
 	// private mutexes, which they never hold while calling out. Mutexes that may belong to another store (those of
 	// its tables, and that of its pool for balancing) are only taken with TryLock.
@@ -64,18 +63,9 @@ type DB struct {
 
 	writes writeCounts
 
-	queue commitQueue
-
 	seed bloomblock.Seed // of memtables and new filters; constant after Open
 
-	commitMu  sync.Mutex // the order of writes; guards the fields down to the next blank line
-	log       *logFile   // nil until the next write
-	base      *logBase   // what Sync writes in the next log wait for
-	lastSeq   ikey.Seq
-	framed    []byte // the record of the last group, after space for its header; reused
-	group     []*commit
-	slowDebt  time.Duration
-	slowSpell StallInfo // the present spell of slowed writes
+	writer commit.Writer
 
 	installMu sync.Mutex // held while the tree and then its filter plan change
 
@@ -99,22 +89,18 @@ func (db *DB) Close() error {
 	}
 	db.tree.WaitForCalls()
 
-	db.commitMu.Lock() // a commit in progress has ended; later ones are refused
-	defer db.commitMu.Unlock()
 	var errs []error
 	switch {
 	case db.opts.ReadOnly:
 	case failed != nil:
 		errs = append(errs, failed) // what is in memory can't be written out
 	default:
-		errs = append(errs, db.flushAll())
+		errs = append(errs, db.writer.Drain())
 	}
 	db.tree.Drain()
 	db.workers.Wait()
 	s := db.tree.End()
-	if db.log != nil {
-		errs = append(errs, db.log.w.Close())
-	}
+	errs = append(errs, db.writer.Close())
 	// Dead tables are removed while the state still has this reference: a scan that released the last reference after
 	// it would make live tables look dead.
 	errs = append(errs, db.tree.CloseManifest(s), db.removeDead(), db.share.Leave(s), db.lock.Close())

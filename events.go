@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/commit"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -165,7 +166,9 @@ func (r *reporter) removed(t TableInfo) {
 	tell(r.to.TableRemoved, t)
 }
 
-func (r *reporter) stalled(s StallInfo) {
+// Stalled implements commit.Observer.
+func (r *reporter) Stalled(stall commit.Stall) {
+	s := StallInfo{StallReason(stall.Reason), stall.Writes, stall.Duration}
 	r.log.Info("writes stalled", slog.String("reason", s.Reason.String()), slog.Uint64("writes", s.Writes),
 		slog.Duration("duration", s.Duration))
 	tell(r.to.Stalled, s)

@@ -19,28 +19,7 @@ import (
 // returns its error; a flush that has begun continues in the background. With Options.ReadOnly, Flush returns
 // ErrReadOnly.
 func (db *DB) Flush(ctx context.Context) error {
-	// First wait without the lock until a memtable can be frozen. A writer that waits for this holds the lock and
-	// ignores ctx, so a wait for the lock would ignore ctx too. Once this wait is over, such a writer soon releases
-	// the lock.
-	err := db.tree.Wait(ctx, func(v tree.View) bool {
-		if v.State == nil || v.State.Mem.Len() == 0 {
-			return true
-		}
-		_, full := full(v.State, db.policy)
-		return !full
-	})
-	if err != nil {
-		return err
-	}
-	db.commitMu.Lock()
-	err = db.tree.Writable()
-	if err == nil && db.tree.Load().Mem.Len() > 0 {
-		if err = db.waitForRoom(ctx); err == nil {
-			db.rotate()
-		}
-	}
-	last := db.lastSeq
-	db.commitMu.Unlock()
+	last, err := db.writer.Freeze(ctx)
 	if err != nil {
 		return err
 	}
@@ -51,19 +30,6 @@ func (db *DB) Flush(ctx context.Context) error {
 	db.installMu.Lock() // new tables are visible before their filters follow the plan: see install
 	defer db.installMu.Unlock()
 	return nil
-}
-
-// rotate freezes the memtable and its log; the next write begins new ones. commitMu is held, and a memtable can be
-// frozen: see waitForRoom.
-func (db *DB) rotate() {
-	log := db.log
-	db.log = nil
-	var frozen tree.Log // nil if log is nil, not an interface of a nil *logFile
-	if log != nil {
-		frozen = log
-		db.base = log.retire()
-	}
-	db.tree.Freeze(frozen, db.lastSeq, db.opts.MemtableSize)
 }
 
 // flushLoop writes out frozen memtables, oldest first, until Close has frozen the last one and all are written.
@@ -88,18 +54,6 @@ func (db *DB) flushLoop() {
 		}
 		_ = db.removeDead() // the next Open removes what could not be removed
 	}
-}
-
-// flushAll writes out what is in memory, for Close. commitMu is held.
-func (db *DB) flushAll() (err error) {
-	if db.tree.Load().Mem.Len() > 0 {
-		db.rotate()
-	}
-	db.tree.Await(func(v tree.View) bool {
-		err = v.Failed
-		return err != nil || len(v.Flushing) == 0
-	})
-	return err
 }
 
 // keepWarm loads indexes and filters after Open, and later reloads dropped ones when there is memory for them again.
@@ -159,7 +113,9 @@ func (db *DB) flush(f tree.Frozen) error {
 	e := &manifest.Edit{LastSeq: f.Last, Added: newRunOf(res.Tables)}
 	if f.Log != nil {
 		e.MinLog = f.Log.Number() + 1
-		e.Log = db.tree.Mark()
+		if active := db.tree.View().Log; active != nil {
+			e.Log = active.Mark()
+		}
 	}
 	var bytes uint64
 	for _, t := range res.Tables {

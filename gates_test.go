@@ -42,6 +42,20 @@ func waiting(function string) bool {
 	return false
 }
 
+// writers reports whether a writer leads a group, and how many wait in the queue, of all open stores.
+func writers() (leading bool, waiting int) {
+	buf := make([]byte, 1<<20)
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		switch {
+		case strings.Contains(stack, "commit.(*Writer).lead("):
+			leading = true
+		case strings.Contains(stack, "commit.(*Writer).commit(") && strings.Contains(stack, "[chan receive"):
+			waiting++
+		}
+	}
+	return leading, waiting
+}
+
 // A gate blocks the goroutines that pass it until it is opened.
 type gate struct{ come, open chan struct{} }
 

@@ -339,9 +339,9 @@ func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
 	if err := db.Put([]byte("first"), nil); err != nil {
 		t.Fatal(err)
 	}
-	db.commitMu.Lock()
-	db.rotate() // its flush waits, so that there are two logs
-	db.commitMu.Unlock()
+	if _, err := db.writer.Freeze(t.Context()); err != nil { // its flush waits, so that there are two logs
+		t.Fatal(err)
+	}
 	if err := db.Put([]byte("second"), nil); err != nil {
 		t.Fatal(err)
 	}

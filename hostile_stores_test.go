@@ -92,13 +92,11 @@ func nothingRuns(db *DB) bool {
 	if !db.warm.Load() || !db.Metrics().Settled {
 		return false
 	}
-	db.commitMu.Lock()
-	defer db.commitMu.Unlock()
 	recorded := recordedOf(db)
 	want := 0
-	if db.log != nil {
+	if log := db.tree.View().Log; log != nil {
 		want++
-		if recorded.Log == nil || recorded.Log.Number != db.log.number {
+		if recorded.Log == nil || recorded.Log.Number != log.Number() {
 			return false
 		}
 	}

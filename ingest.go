@@ -2,7 +2,6 @@ package bloomkv
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,33 +132,22 @@ func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table) (seq ikey.Se
 	if err := db.Flush(ctx); err != nil {
 		return 0, err
 	}
-	db.commitMu.Lock()
-	defer db.commitMu.Unlock()
-	if err := db.waitForRoom(ctx); err != nil {
+	seq, err = db.writer.Halt(ctx)
+	if err != nil {
 		return 0, err
 	}
-	if db.tree.Load().Mem.Len() > 0 {
-		db.rotate()
-	}
-	if err := db.tree.Wait(ctx, func(v tree.View) bool { return len(v.Flushing) == 0 }); err != nil {
-		return 0, err
-	}
-	if err := cmp.Or(db.tree.Writable(), ctx.Err()); err != nil {
-		return 0, err
-	}
+	defer func() { db.writer.Resume(err == nil) }()
 	run, err := db.tree.NewNumber() // higher than those of all earlier flushes
 	if err != nil {
 		return 0, err
 	}
-	seq = db.lastSeq + 1
 	e := &manifest.Edit{LastSeq: seq}
 	for _, t := range tables {
 		t.Flags |= manifest.SeqOverridden
 		t.MinSeq, t.MaxSeq = seq, seq
 		e.Added = append(e.Added, manifest.Added{Level: 0, Run: run, Table: t})
 	}
-	db.read.DeadKeys.Ingested(seq)
 	installing = true
-	err = db.install(e, tree.Change{Seq: seq}, func() { db.lastSeq = seq })
+	err = db.install(e, tree.Change{Seq: seq}, func() {})
 	return seq, err
 }

@@ -43,8 +43,8 @@ var rooms = map[string]room{
 	"examples": {7, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
 	".": {6, []string{
-		"internal/read", "internal/deadkeys", "internal/budget", "internal/tree", "internal/filterplan",
-		"internal/tablefile", "internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest",
+		"internal/commit", "internal/read", "internal/deadkeys", "internal/budget", "internal/tree",
+		"internal/filterplan", "internal/tablefile", "internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest",
 		"internal/wal", "internal/sstable", "internal/memtable", "bloom", "bloomblock", "vfs", "internal/batch",
 		"internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch",
 		"internal/filename", "internal/corrupt",
@@ -54,6 +54,10 @@ var rooms = map[string]room{
 		"internal/tree", "internal/compaction", "internal/tablefile", "internal/deadkeys",
 		"internal/sstable", "internal/memtable", "bloomblock", "internal/batch", "internal/merge",
 		"internal/rangedel", "internal/epoch", "internal/ikey", "internal/corrupt",
+	}},
+	"internal/commit": {4, []string{
+		"internal/tree", "internal/compaction", "internal/manifest", "internal/wal", "internal/memtable", "bloomblock",
+		"vfs", "internal/batch", "internal/ikey", "internal/filename",
 	}},
 	"internal/budget": {4, []string{
 		"internal/tree", "internal/filterplan", "internal/tablefile", "internal/manifest",

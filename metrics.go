@@ -236,7 +236,7 @@ func ratio(part, of uint64) float64 {
 func (db *DB) Metrics() Metrics {
 	m := Metrics{
 		FilterFPR: db.share.Plans().Now.FPR, Lookups: LookupMetrics(db.read.Lookups()),
-		Prefixes: PrefixMetrics(db.read.Prefixes()), Writes: db.writes.metrics(),
+		Prefixes: PrefixMetrics(db.read.Prefixes()), Writes: db.writes.metrics(db.writer.Counts()),
 		Resources: resourcesMetrics(db.pool), Uptime: time.Since(db.opened),
 	}
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.share.TailLoads()

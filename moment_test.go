@@ -29,11 +29,11 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	taken := make(chan *Snapshot, 1)
-	db.commitMu.Lock()
-	seq := db.lastSeq + 1
-	db.read.DeadKeys.Ingested(seq)
+	seq, err := db.writer.Halt(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	db.tree.Await(func(tree.View) bool { // the tree is locked, as during the installation of ingested tables
-		db.lastSeq = seq
 		db.tree.Publish(seq)
 		walk()
 		go func() {
@@ -49,7 +49,7 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 		}
 		return true
 	})
-	db.commitMu.Unlock()
+	db.writer.Resume(true)
 	if n := db.read.DeadKeys.Len(); n > 0 {
 		t.Errorf("%d ranges are recorded as dead, but an ingest may have put keys into them", n)
 	}

@@ -39,7 +39,7 @@ func (n *numberWatch) fs() vfs.FS {
 		defer n.mu.Unlock()
 		kind, number := filename.Parse(strings.TrimPrefix(op.Name, "db/"))
 		switch {
-		case op.Kind == vfs.OpSyncDir && op.Name == "db" && n.since > tree.NumbersAhead && !inside("(*DB).recordLog"):
+		case op.Kind == vfs.OpSyncDir && op.Name == "db" && n.since > tree.NumbersAhead && !inside("(*logFile).record"):
 			if n.atEdit != nil {
 				n.atEdit(n.mem)
 				n.atEdit = nil

@@ -12,9 +12,11 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/budget"
+	"github.com/bloomkv/bloomkv/internal/commit"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/read"
@@ -64,7 +66,7 @@ func Open(dir string, options *Options) (*DB, error) {
 		}
 	}
 	if err != nil {
-		db.tree.Close()
+		_, _ = db.tree.Close() // ends its context
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
 	if !opts.ReadOnly {
@@ -74,7 +76,7 @@ func Open(dir string, options *Options) (*DB, error) {
 		db.workers.Go(db.tree.ReleaseStates)
 	}
 	db.workers.Go(db.keepWarm)
-	db.report.opened(uint64(db.lastSeq))
+	db.report.opened(uint64(db.tree.NewestSeq()))
 	return db, nil
 }
 
@@ -100,6 +102,7 @@ func (db *DB) open() (err error) {
 	}
 	recorded, err := manifest.Load(db.opts.FS, db.dir)
 	var replayed []*memtable.Table
+	var last ikey.Seq
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && db.opts.ReadOnly: // gone since lockToRead looked
 		err = noStore(found)
@@ -109,7 +112,7 @@ func (db *DB) open() (err error) {
 		err = errExists
 	case err == nil:
 		db.seed = bloomblock.Seed(recorded.Seed)
-		replayed, err = db.recover(found, recorded)
+		replayed, last, err = db.recover(found, recorded)
 	}
 	if err != nil {
 		return err
@@ -122,7 +125,11 @@ func (db *DB) open() (err error) {
 	if err := db.share.Replan(s); err != nil {
 		return err
 	}
-	db.tree.Begin(s, db.lastSeq)
+	db.writer.Init(commit.Config{
+		FS: db.opts.FS, Dir: db.dir, Tree: db.tree, Policy: db.policy, MemtableSize: db.opts.MemtableSize,
+		Seed: db.seed, Values: &db.read, Records: &db.read.DeadKeys, Observer: &db.report,
+	}, last)
+	db.tree.Begin(s, last)
 	if db.opts.ReadOnly {
 		return nil
 	}

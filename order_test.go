@@ -21,7 +21,7 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 	var gated atomic.Bool
 	mem := vfs.NewMem()
 	db, err := Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-		if gated.Load() && op.Kind == vfs.OpSync && inside("(*DB).syncLog") {
+		if gated.Load() && op.Kind == vfs.OpSync && inside("(*Writer).syncLog") {
 			gated.Store(false)
 			g.pass()
 		}
@@ -44,9 +44,8 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 			out <- db.Apply(&b, d)
 		}()
 		soon(t, fmt.Sprintf("writer %d waits", i), func() bool {
-			db.queue.mu.Lock()
-			defer db.queue.mu.Unlock()
-			return db.queue.leading && len(db.queue.waiting) == i
+			leading, waiting := writers()
+			return leading && waiting == i
 		})
 	}
 	close(g.open)
@@ -112,23 +111,23 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 	}
 	put("older")
 	gated.Store(true)
-	db.commitMu.Lock()
-	db.rotate()
-	db.commitMu.Unlock()
+	if _, err := db.writer.Freeze(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	g.wait(t, "the older log is synced")
 	put("younger")
 	put("younger still")
-	younger := db.log
-	if promises(younger.number) {
+	younger := db.tree.View().Log
+	if promises(younger.Number()) {
 		t.Error("the younger log records the older one as durable, but it is not")
 	}
 	close(g.open)
-	<-younger.based
+	soon(t, "the older log is durable", func() bool { return younger.Mark() != nil })
 	put("after")
-	if db.log != younger {
+	if db.tree.View().Log != younger {
 		t.Fatal("there is a third log")
 	}
-	if !promises(younger.number) {
+	if !promises(younger.Number()) {
 		t.Error("the younger log does not record that the older one is durable")
 	}
 	close(flush)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -13,58 +14,57 @@ import (
 )
 
 // recover checks that the files named by the manifest exist, and writes the contents of the logs to tables. For a
-// store opened read-only, it instead returns them in memtables, newest first. If a crash interrupts it, it can start
-// again: logs are removed only after the manifest no longer needs them.
-func (db *DB) recover(found recovery.Listing, s manifest.State) ([]*memtable.Table, error) {
+// store opened read-only, it instead returns them in memtables, newest first. It returns the newest sequence number.
+// If a crash interrupts it, it can start again: logs are removed only after the manifest no longer needs them.
+func (db *DB) recover(found recovery.Listing, s manifest.State) ([]*memtable.Table, ikey.Seq, error) {
 	if err := found.Check(db.opts.FS, db.dir, &s); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	db.tree.Recover(s)
-	db.lastSeq = s.LastSeq
 	logs := found.LogsFrom(s.MinLog)
 	if len(logs) == 0 {
-		return nil, nil
+		return nil, s.LastSeq, nil
 	}
 	r := replay{db: db, logs: db.logReader(&s), mem: memtable.New(nil, 0, db.opts.MemtableSize)}
 	counted, err := r.dryRun(logs)
 	if err != nil { // nothing was written yet
-		return nil, err
+		return nil, 0, err
 	}
 	if db.opts.ReadOnly {
 		err := r.run(counted)
-		db.lastSeq = r.logs.Last
-		return r.frozen, err
+		return r.frozen, r.logs.Last, err
 	}
-	return nil, db.writeOut(&r, logs, counted)
+	last, err := db.writeOut(&r, logs, counted)
+	return nil, last, err
 }
 
-// writeOut writes what a replay reads from the counted logs to tables, and removes all logs.
-func (db *DB) writeOut(r *replay, logs, counted []uint64) error {
+// writeOut writes what a replay reads from the counted logs to tables, and removes all logs. It returns the newest
+// sequence number in use.
+func (db *DB) writeOut(r *replay, logs, counted []uint64) (ikey.Seq, error) {
 	// From here on files are written. The manifest must cover their numbers, so that a second recovery does not reuse
 	// them.
 	if err := db.tree.Record(&manifest.Edit{}); err != nil {
-		return err
+		return 0, err
 	}
 	if err := r.run(counted); err != nil {
-		return err
+		return 0, err
 	}
 	e := &manifest.Edit{MinLog: logs[len(logs)-1] + 1, LastSeq: r.logs.Last + seqGap, NoLog: true, Added: r.added}
 	if len(r.added) > 0 {
 		if err := db.opts.FS.SyncDir(db.dir); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if err := db.tree.Record(e); err != nil {
-		return err
+		return 0, err
 	}
 	for _, a := range r.added {
 		db.report.created(db.report.infosOf(a.Level, []*manifest.Table{a.Table}))
 	}
-	db.lastSeq = e.LastSeq
 	for _, n := range logs {
 		_ = db.opts.FS.Remove(filename.Make(db.dir, filename.Log, n)) // if it fails, the next Open does it
 	}
-	return nil
+	return e.LastSeq, nil
 }
 
 // seqGap is the number of sequence numbers left unused after an unclean stop. The end of a log may be lost without a
@@ -108,7 +108,8 @@ func (r *replay) run(logs []uint64) error {
 }
 
 func (r *replay) add(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
-	addTo(r.mem, r.db.seed, []operation{{seq: seq, kind: kind, key: key, value: value}})
+	h := r.db.seed.Mix(bloomblock.HashKey(key))
+	r.mem.AddOps([]memtable.Op{{Seq: seq, Kind: kind, Key: key, Value: value, Hash: h}})
 }
 
 func (r *replay) makeRoom() error {

@@ -24,17 +24,20 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 	if err := db.Put([]byte("first"), nil); err != nil {
 		t.Fatal(err)
 	}
-	db.commitMu.Lock()
-	db.rotate() // the flush of the old log waits until the next log has grown
-	db.commitMu.Unlock()
+	// The flush of the old log waits until the next log has grown.
+	if _, err := db.writer.Freeze(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	var ends []int64
 	for _, key := range []string{"second", "third"} {
 		if err := db.Put([]byte(key), nil); err != nil {
 			t.Fatal(err)
 		}
-		ends = append(ends, db.log.w.Size())
+		log := db.tree.View().Log
+		soon(t, "the log has a name", func() bool { return log.Mark() != nil })
+		ends = append(ends, log.Mark().Synced)
 	}
-	number := db.log.number
+	number := db.tree.View().Log.Number()
 	open()
 	soon(t, "the flush is done", func() bool { return db.Metrics().Writes.Flushes == 1 })
 	left := mem.Kill()

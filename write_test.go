@@ -109,7 +109,9 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	value := make([]byte, 1000)
-	rotated := func() bool { return db.base != nil }
+	rotated := func() bool {
+		return db.Metrics().Writes.Flushes > 0 || len(db.tree.View().Flushing) > 0
+	}
 	n := 0
 	for ; !rotated(); n++ {
 		if err := db.Put(fmt.Appendf(nil, "%06d", n), value); err != nil {
@@ -126,7 +128,7 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 		b.Put([]byte("durable"), nil)
 		done <- db.Apply(&b, Sync)
 	}()
-	soon(t, "the Sync write has its own log synced", func() bool { return db.writes.logSyncs.Load() > 0 })
+	soon(t, "the Sync write has its own log synced", func() bool { return db.writer.Counts().LogSyncs > 0 })
 	select {
 	case err := <-done:
 		t.Fatalf("a Sync write was acknowledged (%v) before the older log was durable", err)
@@ -168,7 +170,7 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 	}()
 	level0 := func() int { return len(db.tree.Load().Version.Levels[0]) }
 	soon(t, "level 0 is full", func() bool { return level0() >= stopRuns })
-	if db.writes.stalls[SlowedByLevel0].nanos.Load() == 0 {
+	if db.Metrics().Writes.SlowedByLevel0.Duration == 0 {
 		t.Error("writers were stopped without being slowed first")
 	}
 	select {

@@ -130,6 +130,32 @@ func (t *Table) expected(n int) int {
 	return int(float64(n) * float64(t.size) / float64(t.Bytes()))
 }
 
+// An Op is one operation of a batch.
+type Op struct {
+	Seq        ikey.Seq
+	Kind       ikey.Kind
+	Key, Value []byte          // of a range delete, its start and its end
+	Hash       bloomblock.Hash // of Key: see Add
+}
+
+// AddOps adds operations in order, as Add and AddRange do. It prefetches the memory that all of them need before it
+// adds the first, so that their cache misses overlap.
+func (t *Table) AddOps(ops []Op) {
+	if len(ops) > 1 {
+		for i := range ops {
+			t.Prepare(ops[i].Hash)
+		}
+	}
+	for i := range ops {
+		o := &ops[i]
+		if o.Kind == ikey.RangeDelete {
+			t.AddRange(o.Key, o.Value, o.Seq)
+		} else {
+			t.Add(o.Key, o.Hash, o.Seq, o.Kind, o.Value)
+		}
+	}
+}
+
 // AddRange adds a range tombstone, which deletes the versions in [start, end) with a smaller sequence number, here and
 // in older tables. A nil end is infinite; any other is greater than start. Both are copied. To readers and other writes
 // AddRange is like Add, and the tombstone counts as a version in Len, Seqs and Bytes.

@@ -99,17 +99,6 @@ func (t *Tree) SetActive(l Log) {
 	t.active = l
 }
 
-// Mark returns the mark to record for the log that takes writes, or nil.
-func (t *Tree) Mark() *manifest.LogMark {
-	t.mu.Lock()
-	l := t.active
-	t.mu.Unlock()
-	if l == nil {
-		return nil
-	}
-	return l.Mark()
-}
-
 // appendEdit records an edit that turns the recorded version into v. An error makes the tree read-only: it is unknown
 // whether the edit is on the disk, so neither its inputs nor its outputs may be removed. editMu is held.
 func (t *Tree) appendEdit(e *manifest.Edit, v *manifest.Version) error {

@@ -9,6 +9,7 @@ import (
 type View struct {
 	State    *State
 	Flushing []Frozen // memtables that wait for a flush, oldest first
+	Log      Log      // of the memtable that takes writes; nil if there is none
 	Dead     int      // tables that TakeDead would return
 	Failed   error    // why no more writes are taken, or nil
 	Closing  bool     // after Close
@@ -17,7 +18,7 @@ type View struct {
 }
 
 func (t *Tree) view() View {
-	return View{t.state.Load(), t.flushing, len(t.dead), t.failed, t.closing, t.drained, t.next}
+	return View{t.state.Load(), t.flushing, t.active, len(t.dead), t.failed, t.closing, t.drained, t.next}
 }
 
 // View returns what the tree holds now.

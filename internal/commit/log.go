@@ -1,4 +1,4 @@
-package bloomkv
+package commit
 
 import (
 	"crypto/rand"
@@ -10,12 +10,12 @@ import (
 	"github.com/bloomkv/bloomkv/internal/wal"
 )
 
-// A logFile is the write-ahead log of one memtable. A Sync write to it may be acknowledged only if the log's name and
-// every older log are durable too. Background goroutines make them durable, so that a new memtable never makes
-// writers wait for the sync of the old log, and NoSync writes do not wait for it.
+// A logFile is the write-ahead log of one memtable. A synced write to it may be acknowledged only if the log's name
+// and every older log are durable too. Background goroutines make them durable, so that a new memtable never makes
+// writers wait for the sync of the old log, and writes without a sync do not wait for it.
 type logFile struct {
 	number uint64
-	db     *DB
+	writer *Writer
 	w      *wal.Writer
 	*logBase
 
@@ -29,12 +29,12 @@ type logBase struct {
 	basedErr error
 }
 
-// ensureLog creates the next log unless there is one. commitMu is held.
-func (db *DB) ensureLog() error {
-	if db.log != nil {
+// ensureLog creates the next log unless there is one. mu is held.
+func (w *Writer) ensureLog() error {
+	if w.log != nil {
 		return nil
 	}
-	number, err := db.tree.NewNumber()
+	number, err := w.Tree.NewNumber()
 	if err != nil {
 		return err
 	}
@@ -42,37 +42,58 @@ func (db *DB) ensureLog() error {
 	_, _ = rand.Read(id[:]) // never fails
 	// The file must exist before the manifest requires it: recovery reports a required log that is missing. If creating
 	// the file fails, nothing depends on it, and a later write may try again.
-	path := filename.Make(db.dir, filename.Log, number)
-	file, err := db.opts.FS.Create(path)
+	path := filename.Make(w.Dir, filename.Log, number)
+	file, err := w.FS.Create(path)
 	if err != nil {
 		return err
 	}
-	w, err := wal.NewReserving(file, number, binary.LittleEndian.Uint64(id[:]))
-	if err != nil { // the writer has closed the file
-		if removeErr := db.opts.FS.Remove(path); removeErr != nil {
-			return db.tree.Fail(errors.Join(err, removeErr)) // recovery would read the invalid file as a log
+	log, err := wal.NewReserving(file, number, binary.LittleEndian.Uint64(id[:]))
+	if err != nil { // the log has closed the file
+		if removeErr := w.FS.Remove(path); removeErr != nil {
+			return w.Tree.Fail(errors.Join(err, removeErr)) // recovery would read the invalid file as a log
 		}
 		return err
 	}
 	l := &logFile{
-		number: number, db: db, w: w, logBase: &logBase{based: make(chan struct{})}, retired: make(chan struct{}),
+		number: number, writer: w, w: log,
+		logBase: &logBase{based: make(chan struct{})}, retired: make(chan struct{}),
 	}
-	older := db.base
-	db.workers.Go(func() {
+	older := w.base
+	w.logs.Go(func() {
 		defer close(l.based)
 		if older != nil {
 			<-older.based
 			l.basedErr = older.basedErr
 		}
 		if l.basedErr == nil {
-			l.basedErr = db.recordLog(l)
+			l.basedErr = l.record()
 		}
 		if l.basedErr == nil {
-			w.SetOlderDurable()
+			log.SetOlderDurable()
 		}
 	})
-	db.log = l
-	db.tree.SetActive(l)
+	w.log = l
+	w.Tree.SetActive(l)
+	return nil
+}
+
+// syncLog makes the active log durable, and what it depends on: its own name and every older log. mu is held.
+func (w *Writer) syncLog() error {
+	base := w.base
+	if w.log != nil {
+		base = w.log.logBase
+		w.counts.logSyncs.Add(1)
+		if err := w.log.w.Sync(); err != nil {
+			return w.Tree.Fail(err)
+		}
+	}
+	if base == nil {
+		return nil
+	}
+	<-base.based
+	if base.basedErr != nil {
+		return w.Tree.Fail(base.basedErr)
+	}
 	return nil
 }
 
@@ -91,26 +112,27 @@ func (l *logFile) Mark() *manifest.LogMark {
 	return nil
 }
 
-// recordLog makes the name of a log durable, then records in the manifest that the log must exist.
-func (db *DB) recordLog(l *logFile) error {
-	if err := db.opts.FS.SyncDir(db.dir); err != nil {
-		return db.tree.Fail(err)
+// record makes the name of a log durable, then records in the manifest that the log must exist.
+func (l *logFile) record() error {
+	w := l.writer
+	if err := w.FS.SyncDir(w.Dir); err != nil {
+		return w.Tree.Fail(err)
 	}
-	return db.tree.RecordLog(l.number)
+	return w.Tree.RecordLog(l.number)
 }
 
 // retire makes a log durable in the background. The next log depends on the returned base.
 func (l *logFile) retire() *logBase {
 	b := &logBase{based: make(chan struct{})}
-	l.db.workers.Go(func() {
+	l.writer.logs.Go(func() {
 		defer close(b.based)
 		<-l.based
 		b.basedErr = l.basedErr
 		if err := l.w.Sync(); err != nil && b.basedErr == nil {
-			b.basedErr = l.db.tree.Fail(err)
+			b.basedErr = l.writer.Tree.Fail(err)
 		}
 		if err := l.w.Close(); err != nil && b.basedErr == nil {
-			b.basedErr = l.db.tree.Fail(err)
+			b.basedErr = l.writer.Tree.Fail(err)
 		}
 		close(l.retired)
 	})
@@ -120,5 +142,5 @@ func (l *logFile) retire() *logBase {
 // Remove deletes a log whose memtable is durable in tables. If it fails, the next Open removes the file.
 func (l *logFile) Remove() {
 	<-l.retired
-	_ = l.db.opts.FS.Remove(filename.Make(l.db.dir, filename.Log, l.number))
+	_ = l.writer.FS.Remove(filename.Make(l.writer.Dir, filename.Log, l.number))
 }

@@ -1,0 +1,102 @@
+// Package commit takes batches into a store: one group of writers at a time writes its batches to the log, then to
+// the memtable, then makes them visible. It freezes full memtables into the tree, and delays writers while background
+// work is behind.
+package commit
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A Writer commits the writes of one store. It is safe for concurrent use after Init.
+//
+// Locks are taken in this order: queue.mu alone; mu, then those of the tree.
+type Writer struct {
+	Config // constant after Init
+
+	queue  queue
+	counts counts
+	logs   sync.WaitGroup // goroutines that make logs durable
+
+	mu       sync.Mutex // the order of writes; guards what follows
+	log      *logFile   // nil until the next write
+	base     *logBase   // what synced writes in the next log wait for
+	lastSeq  ikey.Seq
+	framed   []byte // the record of the last group, after space for its header; reused
+	group    []*commit
+	slowDebt time.Duration
+	spell    Stall // the present spell of slowed writes
+}
+
+// A Config holds the parameters of Init.
+type Config struct {
+	FS           vfs.FS
+	Dir          string
+	Tree         *tree.Tree
+	Policy       compaction.Policy
+	MemtableSize int64           // bytes
+	Seed         bloomblock.Seed // of memtables
+	Values       Values
+	Records      Records
+	Observer     Observer
+}
+
+// Values looks up the present values that conditional writes depend on.
+type Values interface {
+	// Compare reports whether the newest value of key equals old, or with a nil old whether key is absent.
+	Compare(key, old []byte) (bool, error)
+	// Hash returns the hash of key by which memtables find it.
+	Hash(key []byte) bloomblock.SeededHash
+}
+
+// Records follows what is written. Calls come one at a time, in the order of sequence numbers.
+type Records interface {
+	// Wrote is called for each record, after it is in the memtable and before it is visible.
+	Wrote(record []byte)
+	// Ingested is called before tables of the given sequence number become visible.
+	Ingested(seq ikey.Seq)
+}
+
+// An Observer is called when writes no longer wait for background work.
+type Observer interface {
+	Stalled(s Stall)
+}
+
+// Init begins a writer whose first write follows the sequence number last.
+func (w *Writer) Init(c Config, last ikey.Seq) {
+	w.Config, w.lastSeq = c, last
+	w.spell.Reason = SlowedByLevel0
+}
+
+// Counts are figures of all writes so far.
+type Counts struct {
+	Operations, Groups uint64
+	LogBytes, LogSyncs uint64
+	Stalls             [Reasons]StallCount
+}
+
+type counts struct {
+	operations, groups, logBytes, logSyncs atomic.Uint64
+
+	stalls [Reasons]stallCount
+}
+
+// Counts returns the present figures.
+func (w *Writer) Counts() Counts {
+	c := &w.counts
+	now := Counts{
+		Operations: c.operations.Load(), Groups: c.groups.Load(),
+		LogBytes: c.logBytes.Load(), LogSyncs: c.logSyncs.Load(),
+	}
+	for i := range c.stalls {
+		now.Stalls[i] = c.stalls[i].load()
+	}
+	return now
+}

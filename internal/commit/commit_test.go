@@ -1,0 +1,277 @@
+package commit
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A store is a writer on a tree without tables. tables has values of keys that would be in tables.
+type store struct {
+	Writer
+
+	tables  map[string]string
+	written int // records
+	stalls  []Stall
+	steps   int // pressure
+}
+
+func (s *store) Stalled(stall Stall)                    { s.stalls = append(s.stalls, stall) }
+func (s *store) ReadOnly(error)                         {}
+func (s *store) Wrote([]byte)                           { s.written++ }
+func (s *store) Ingested(ikey.Seq)                      {}
+func (s *store) Hash(key []byte) bloomblock.SeededHash  { return s.Seed.Hash(bloomblock.HashKey(key)) }
+func (s *store) Pick(compaction.Shape) *compaction.Plan { return nil }
+func (s *store) MaxRuns(int) int                        { return 1 }
+func (s *store) Pressure(*manifest.Version) compaction.Pressure {
+	return compaction.Pressure{Slow: s.steps}
+}
+func (s *store) Backlog(v *manifest.Version) (b compaction.Backlog) { return b }
+
+func (s *store) Compare(key, old []byte) (bool, error) {
+	var value []byte
+	if v, ok := s.tables[string(key)]; ok {
+		value = []byte(v)
+	}
+	mem := s.Tree.Load().Mem
+	last := ikey.Seq(0)
+	if d := mem.RangeDels(); d != nil {
+		if last = d.Covering(key, ikey.MaxSeq); last > 0 {
+			value = nil
+		}
+	}
+	if v, trailer, ok := mem.Get(key, s.Hash(key).Mixed, ikey.MaxSeq); ok && trailer.Seq() > last {
+		value = nil
+		if trailer.Kind() == ikey.Set {
+			value = append([]byte{}, v...)
+		}
+	}
+	return (value == nil) == (old == nil) && bytes.Equal(value, old), nil
+}
+
+func newStore(t *testing.T) *store {
+	t.Helper()
+	fsys := vfs.NewMem()
+	if err := fsys.Mkdir("db"); err != nil {
+		t.Fatal(err)
+	}
+	s, domain := &store{tables: map[string]string{}}, new(epoch.Domain)
+	s.Tree = tree.New(tree.Config{
+		FS: fsys, Dir: "db", Domain: domain, Observer: s, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
+		Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
+	})
+	if err := s.Tree.Create(1, 7); err != nil {
+		t.Fatal(err)
+	}
+	s.Tree.Begin(s.Tree.FirstState(nil, 1<<16), 0)
+	s.Init(Config{
+		FS: fsys, Dir: "db", Tree: s.Tree, Policy: s, MemtableSize: 1 << 16, Seed: 7,
+		Values: s, Records: s, Observer: s,
+	}, 0)
+	return s
+}
+
+func (s *store) close(t *testing.T) {
+	t.Helper()
+	s.Tree.Close()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Tree.CloseManifest(s.Tree.End()); err != nil {
+		t.Error(err)
+	}
+}
+
+func put(k, v string) []byte { return batch.AppendOp(nil, ikey.Set, []byte(k), []byte(v)) }
+
+// TestAConditionHoldsByWhatItsGroupWroteBefore evaluates a condition after the preceding operations of its group, for a
+// key in the memtable, in a table, or absent.
+func TestAConditionHoldsByWhatItsGroupWroteBefore(t *testing.T) {
+	s := newStore(t)
+	s.tables["table"] = "v"
+	if err := s.Commit(put("mem", "v"), 1, true); err != nil {
+		t.Fatal(err)
+	}
+	del := func(k string) []byte { return batch.AppendOp(nil, ikey.Delete, []byte(k), nil) }
+	cut := func(lo, hi string) []byte {
+		if hi == "" {
+			return batch.AppendOp(nil, ikey.RangeDelete, []byte(lo), nil)
+		}
+		return batch.AppendOp(nil, ikey.RangeDelete, []byte(lo), []byte(hi))
+	}
+	group := func(ops ...[]byte) []byte { return bytes.Join(ops, nil) }
+	for _, tt := range []struct {
+		name string
+		ops  func(k string) []byte
+		then string // the value that the group leaves, "-" for none, "=" for the previous one
+	}{
+		{"nothing", func(string) []byte { return nil }, "="},
+		{"other keys", func(k string) []byte { return group(put(k+"x", "o"), del(k[:1]), put("", "o")) }, "="},
+		{"a put", func(k string) []byte { return put(k, "n") }, "n"},
+		{"two puts", func(k string) []byte { return group(put(k, "m"), put(k, "n")) }, "n"},
+		{"an empty value", func(k string) []byte { return put(k, "") }, ""},
+		{"a deletion", del, "-"},
+		{"a deletion, then a put", func(k string) []byte { return group(del(k), put(k, "n")) }, "n"},
+		{"a put, then a deletion", func(k string) []byte { return group(put(k, "n"), del(k)) }, "-"},
+		{"a range around it", func(string) []byte { return cut("a", "z") }, "-"},
+		{"a range from it on", func(k string) []byte { return cut(k, k+"\x00") }, "-"},
+		{"a range without an end", func(k string) []byte { return cut(k, "") }, "-"},
+		{"all", func(string) []byte { return cut("", "") }, "-"},
+		{"a range that ends before it", func(k string) []byte { return cut("a", k) }, "="},
+		{"a range that begins after it", func(k string) []byte { return cut(k+"\x00", "") }, "="},
+		{"a range, then a put", func(k string) []byte { return group(cut("a", "z"), put(k, "n")) }, "n"},
+		{"a put, then a range", func(k string) []byte { return group(put(k, "n"), cut("a", "z")) }, "-"},
+		{"a put, then a range elsewhere", func(k string) []byte { return group(put(k, "n"), cut(k+"\x00", "")) }, "n"},
+	} {
+		for key, before := range map[string]string{"mem": "v", "table": "v", "nowhere": "-"} {
+			then := tt.then
+			if then == "=" {
+				then = before
+			}
+			for _, old := range []string{"-", "v", "n", "m", ""} {
+				when := &condition{
+					key: []byte(key), hash: s.Hash([]byte(key)), state: s.Tree.Load(), seq: s.Tree.NewestSeq(),
+				}
+				if old != "-" {
+					when.old = []byte(old)
+				}
+				first, err := s.Compare(when.key, when.old)
+				if err != nil || first != (old == before) {
+					t.Fatalf("key %s is %q: %v, %v", key, old, first, err)
+				}
+				if !first && (len(tt.ops(key)) == 0 || then == before) {
+					continue // holds is called only if the first check passed or the group may change the key
+				}
+				if got, err := s.holds(when, tt.ops(key)); err != nil || got != (old == then) {
+					t.Errorf("%s, %s which was %q: wants %q: %v, %v, want %v", tt.name, key, before, old, got, err,
+						old == then)
+				}
+			}
+		}
+	}
+	if _, err := s.holds(&condition{key: []byte("k")}, []byte{99}); err == nil {
+		t.Error("invalid operations were skipped")
+	}
+	s.close(t)
+}
+
+// TestAWriteIsSlowedByItsSizeUpToItsCap delays groups of writes under growing pressure, in a synctest bubble.
+func TestAWriteIsSlowedByItsSizeUpToItsCap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		took := func(size int64) time.Duration {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			began := time.Now()
+			s.slowDown(size)
+			return time.Since(began)
+		}
+		if d := took(100 << 20); d != 0 || len(s.stalls) != 0 {
+			t.Errorf("without pressure, a write waits %v, want 0; stalls: %v", d, s.stalls)
+		}
+		for s.steps = 1; s.steps < 4; s.steps++ {
+			per := 8 * time.Microsecond << (s.steps - 1) // per KiB
+			const kib = 100
+			began := time.Now()
+			if err := s.Commit(put("key", string(make([]byte, kib<<10))), 1, false); err != nil {
+				t.Fatal(err)
+			}
+			if d, want := time.Since(began), kib*per; d < want || d > want+want/20 {
+				t.Errorf("at step %d, 100 KiB take %v, want %v", s.steps, d, want)
+			}
+			synctest.Wait()
+			s.flush(t)
+			sum, want := time.Duration(0), 100*per
+			for range 200 { // delays too short for a sleep add up
+				sum += took(512)
+			}
+			if short := 200 * time.Microsecond; sum < want-2*short || sum > want+want/5+2*short {
+				t.Errorf("at step %d, 200 times 512 bytes take %v, want %v", s.steps, sum, want)
+			}
+			if d := took(40 << 20); d != 100*time.Millisecond {
+				t.Errorf("at step %d, 40 MiB take %v, want the cap of 100ms", s.steps, d)
+			}
+			if d := took(1 << 10); d > time.Millisecond {
+				t.Errorf("at step %d, the next KiB takes %v: it must not pay for the write before", s.steps, d)
+			}
+		}
+		s.steps = 0
+		took(1)
+		counted := s.Counts().Stalls[SlowedByLevel0]
+		if len(s.stalls) != 1 || s.stalls[0] != (Stall{SlowedByLevel0, counted.Count, counted.Duration}) {
+			t.Errorf("reported %v, want one spell with all that was counted: %v", s.stalls, counted)
+		}
+		s.close(t)
+	})
+}
+
+// flush drops frozen memtables, as if they were in tables.
+func (s *store) flush(t *testing.T) {
+	t.Helper()
+	for range s.Tree.View().Flushing {
+		if _, _, _, err := s.Tree.Install(&manifest.Edit{}, nil, tree.Change{Flushed: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFreezeAndHaltWaitForTheFlushOfTheOldMemtable has one frozen memtable, which is as many as may wait.
+func TestFreezeAndHaltWaitForTheFlushOfTheOldMemtable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		freeze := func() error { _, err := s.Freeze(t.Context()); return err }
+		halt := func() error {
+			next, err := s.Halt(t.Context())
+			if err == nil && next != s.Tree.NewestSeq()+1 {
+				err = fmt.Errorf("the next sequence is %d, want %d", next, s.Tree.NewestSeq()+1)
+			}
+			if err == nil {
+				s.Resume(true)
+			}
+			return err
+		}
+		for i, call := range []func() error{freeze, halt} {
+			if err := s.Commit(put("key", "v"), 1, false); err != nil {
+				t.Fatal(err)
+			}
+			if err := freeze(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Commit(put("key", "w"), 1, false); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() { done <- call() }()
+			synctest.Wait()
+			if n := len(s.Tree.View().Flushing); n != 1 || len(done) != 0 {
+				t.Fatalf("call %d: %d memtables wait for a flush, want 1", i, n)
+			}
+			s.flush(t)
+			synctest.Wait()
+			if n := len(s.Tree.View().Flushing); n != 1 {
+				t.Errorf("call %d: %d memtables wait for a flush, want the second", i, n)
+			}
+			s.flush(t)
+			if err := <-done; err != nil {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+		if s.lastSeq != 5 {
+			t.Errorf("after four writes and a halt, the newest sequence is %d, want 5", s.lastSeq)
+		}
+		s.close(t)
+	})
+}

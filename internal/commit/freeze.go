@@ -1,0 +1,111 @@
+package commit
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/tree"
+)
+
+// Freeze freezes the memtable, unless it is empty, so that background work flushes it, and returns the newest
+// sequence number. It waits until a memtable can be frozen, or until ctx ends.
+func (w *Writer) Freeze(ctx context.Context) (ikey.Seq, error) {
+	// First wait without the lock until a memtable can be frozen. A writer that waits for this holds the lock and
+	// ignores ctx, so a wait for the lock would ignore ctx too. Once this wait is over, such a writer soon releases
+	// the lock.
+	err := w.Tree.Wait(ctx, func(v tree.View) bool {
+		if v.State == nil || v.State.Mem.Len() == 0 {
+			return true
+		}
+		_, full := full(v.State, w.Policy)
+		return !full
+	})
+	if err != nil {
+		return 0, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.Tree.Writable(); err != nil {
+		return 0, err
+	}
+	if w.Tree.Load().Mem.Len() > 0 {
+		if err := w.waitToFreeze(ctx); err != nil {
+			return 0, err
+		}
+		w.rotate()
+	}
+	return w.lastSeq, nil
+}
+
+// rotate freezes the memtable and its log; the next write begins new ones. mu is held, and a memtable can be frozen:
+// see waitToFreeze.
+func (w *Writer) rotate() {
+	log := w.log
+	w.log = nil
+	var frozen tree.Log // nil if log is nil, not an interface of a nil *logFile
+	if log != nil {
+		frozen = log
+		w.base = log.retire()
+	}
+	w.Tree.Freeze(frozen, w.lastSeq, w.MemtableSize)
+}
+
+// Halt stops all writers, once everything that they wrote is in tables, and returns the next sequence number, for
+// tables that the caller adds to the tree. After nil the caller must call Resume.
+func (w *Writer) Halt(ctx context.Context) (next ikey.Seq, err error) {
+	w.mu.Lock()
+	defer func() {
+		if err != nil {
+			w.mu.Unlock()
+		}
+	}()
+	if err := w.waitToFreeze(ctx); err != nil {
+		return 0, err
+	}
+	if w.Tree.Load().Mem.Len() > 0 {
+		w.rotate()
+	}
+	if err := w.Tree.Wait(ctx, func(v tree.View) bool { return len(v.Flushing) == 0 }); err != nil {
+		return 0, err
+	}
+	if err := cmp.Or(w.Tree.Writable(), ctx.Err()); err != nil {
+		return 0, err
+	}
+	w.Records.Ingested(w.lastSeq + 1)
+	return w.lastSeq + 1, nil
+}
+
+// Resume lets writers continue after Halt. used reports whether the sequence number that Halt returned is in use.
+func (w *Writer) Resume(used bool) {
+	if used {
+		w.lastSeq++
+	}
+	w.mu.Unlock()
+}
+
+// Drain freezes what is in memory and returns once it is in tables, or with the reason why it can't be. The tree must
+// be closed, so that no more writes come.
+func (w *Writer) Drain() (err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.Tree.Load().Mem.Len() > 0 {
+		w.rotate()
+	}
+	w.Tree.Await(func(v tree.View) bool {
+		err = v.Failed
+		return err != nil || len(v.Flushing) == 0
+	})
+	return err
+}
+
+// Close waits for the work on logs and closes the last one. The tree must be closed.
+func (w *Writer) Close() error {
+	w.mu.Lock() // a commit in progress has ended; later ones are refused
+	defer w.mu.Unlock()
+	w.logs.Wait()
+	if w.log == nil {
+		return nil
+	}
+	return w.log.w.Close()
+}

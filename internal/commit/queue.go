@@ -1,0 +1,180 @@
+package commit
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/memtable"
+	"github.com/bloomkv/bloomkv/internal/wal"
+)
+
+// A commit is one writer's part of a group. Writers queue up; the first one commits for all waiting writers, so that
+// they share one log write, one sync and one lock (LevelDB's writer queue).
+type commit struct {
+	ops   []byte
+	count uint32
+	sync  bool
+	when  *condition // nil means unconditionally
+
+	lead chan bool // true: lead the next group; false: done, see err
+	err  error
+}
+
+var commits = sync.Pool{New: func() any { return &commit{lead: make(chan bool, 1)} }}
+
+// maxGroup bounds the bytes in a group, so that a small write does not wait for too many large ones.
+const maxGroup = 1 << 20
+
+type queue struct {
+	mu      sync.Mutex
+	leading bool
+	waiting []*commit
+}
+
+// Commit commits count operations, encoded in ops, and returns once they are visible, and durable if durable is true.
+// Without operations it only makes earlier writes durable. An error matching tree.ErrReadOnly means that they may or
+// may not be there when the store is opened again; after any other error nothing was written.
+func (w *Writer) Commit(ops []byte, count uint32, durable bool) error {
+	return w.commit(ops, count, durable, nil)
+}
+
+// commit queues the operations of one writer and returns once they are committed. If when is not nil, they are
+// committed only if it holds; then when.held is set.
+func (w *Writer) commit(ops []byte, count uint32, durable bool, when *condition) error {
+	c := commits.Get().(*commit) //nolint:errcheck // the pool holds nothing else
+	c.ops, c.count, c.sync, c.when, c.err = ops, count, durable, when, nil
+	q := &w.queue
+	q.mu.Lock()
+	lead := !q.leading
+	if lead {
+		q.leading = true
+	} else {
+		q.waiting = append(q.waiting, c)
+	}
+	q.mu.Unlock()
+	if lead || <-c.lead {
+		w.lead(c)
+	}
+	err := c.err
+	c.ops, c.when = nil, nil
+	commits.Put(c)
+	return err
+}
+
+// lead commits a group that starts with c and hands the lead to the next waiter.
+func (w *Writer) lead(c *commit) {
+	q := &w.queue
+	group := append(w.group[:0], c)
+	q.mu.Lock()
+	size, n := len(c.ops), 0
+	for n < len(q.waiting) && (c.sync || !q.waiting[n].sync) && size+len(q.waiting[n].ops) <= maxGroup &&
+		(q.waiting[n].when == nil || size < maxConditional) {
+		size += len(q.waiting[n].ops)
+		n++
+	}
+	group = append(group, q.waiting[:n]...)
+	q.waiting = append(q.waiting[:0], q.waiting[n:]...)
+	q.mu.Unlock()
+
+	err := w.commitGroup(group, size, c.sync)
+	if err != nil {
+		for _, c := range group {
+			c.err = err
+		}
+	}
+	w.group = group // kept for the next leader, which is woken only after this
+	q.mu.Lock()
+	var next *commit
+	if len(q.waiting) > 0 {
+		next = q.waiting[0]
+		q.waiting = append(q.waiting[:0], q.waiting[1:]...)
+	} else {
+		q.leading = false
+	}
+	followers := append([]*commit(nil), group[1:]...)
+	q.mu.Unlock()
+	if next != nil {
+		next.lead <- true
+	}
+	for _, c := range followers {
+		c.lead <- false
+	}
+}
+
+// commitGroup makes a group durable, then visible.
+func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.Tree.Writable(); err != nil {
+		return err
+	}
+	if size > 0 { // otherwise it is a barrier, which needs no space
+		if err := w.makeSpace(int64(size)); err != nil {
+			return err
+		}
+	}
+	first := w.lastSeq + 1
+	framed := append(w.framed[:0], make([]byte, wal.HeaderSize)...) // the record follows
+	framed = batch.AppendRecordHeader(framed, first, 0)
+	var count uint32
+	for _, c := range group {
+		if c.when != nil {
+			if c.when.held, c.err = w.holds(c.when, framed[wal.HeaderSize+batch.RecordHeader:]); !c.when.held {
+				continue
+			}
+		}
+		framed = append(framed, c.ops...)
+		count += c.count
+	}
+	if count == 0 {
+		if durable {
+			return w.syncLog()
+		}
+		return nil
+	}
+	if err := w.ensureLog(); err != nil {
+		return err
+	}
+	record := framed[wal.HeaderSize:]
+	batch.SetRecordCount(record, count)
+	if cap(framed) <= 4*maxGroup {
+		w.framed = framed
+	}
+	if err := w.log.w.Append(framed); err != nil {
+		return w.Tree.Fail(err)
+	}
+	w.counts.groups.Add(1)
+	w.counts.operations.Add(uint64(count))
+	w.counts.logBytes.Add(uint64(len(record)))
+	if durable {
+		if err := w.syncLog(); err != nil {
+			return err
+		}
+	}
+	if err := addRecord(w.Tree.Load().Mem, w.Seed, record); err != nil {
+		return w.Tree.Fail(fmt.Errorf("bloomkv: invalid record of its own: %w", err))
+	}
+	w.Records.Wrote(record)
+	w.lastSeq += ikey.Seq(count)
+	w.Tree.Publish(w.lastSeq)
+	return nil
+}
+
+// addRecord adds the operations of a record to a memtable, a few at a time, so that their cache misses overlap.
+func addRecord(mem *memtable.Table, seed bloomblock.Seed, record []byte) error {
+	var few [16]memtable.Op
+	n := 0
+	_, _, err := batch.ReadRecord(record, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
+		if n == len(few) {
+			mem.AddOps(few[:n])
+			n = 0
+		}
+		few[n] = memtable.Op{Seq: seq, Kind: kind, Key: key, Value: value, Hash: seed.Mix(bloomblock.HashKey(key))}
+		n++
+	})
+	mem.AddOps(few[:n])
+	return err
+}

@@ -1,0 +1,168 @@
+package commit
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/tree"
+)
+
+// A Reason is the reason why writes had to wait for background work.
+type Reason uint8
+
+// The reasons.
+const (
+	SlowedByLevel0    Reason = iota // each write was delayed a little: level 0 had too many runs
+	StoppedByLevel0                 // writes waited until level 0 had fewer runs
+	StoppedByMemtable               // writes waited until a memtable had been flushed
+
+	Reasons = iota // number of reasons
+)
+
+// maxFrozen is the number of memtables that may wait for a flush.
+const maxFrozen = 1
+
+// A Stall is a period during which writes waited.
+type Stall struct {
+	Reason   Reason
+	Writes   uint64        // groups of writes that waited: one if they were stopped, several in a row if slowed
+	Duration time.Duration // total time that they waited
+}
+
+// A StallCount counts the groups of writes that waited for one reason, and the total time.
+type StallCount struct {
+	Count    uint64
+	Duration time.Duration
+}
+
+type stallCount struct {
+	count atomic.Uint64
+	nanos atomic.Int64
+}
+
+func (c *stallCount) load() StallCount {
+	return StallCount{c.count.Load(), time.Duration(c.nanos.Load())}
+}
+
+// makeSpace returns once a group of the given number of bytes may be added to the memtable. It slows writers while
+// compaction is behind, begins a new memtable if the group does not fit, and waits if it cannot begin one. mu is held.
+func (w *Writer) makeSpace(size int64) error {
+	w.slowDown(size)
+	mem := w.Tree.Load().Mem
+	limit := w.MemtableSize
+	used := mem.Bytes()
+	if mem.Len() == 0 || used < limit && (size <= limit/2 || used+size <= limit) {
+		return nil
+	}
+	if err := w.waitToFreeze(context.Background()); err != nil {
+		return err
+	}
+	w.rotate()
+	return nil
+}
+
+// waitToFreeze returns once no memtable waits for a flush and level 0 is below its stop limit. mu is held.
+func (w *Writer) waitToFreeze(ctx context.Context) error {
+	var stopped stop
+	err := w.Tree.Wait(ctx, func(v tree.View) bool {
+		if v.State == nil {
+			return true
+		}
+		reason, full := full(v.State, w.Policy)
+		if full {
+			stopped.on(reason)
+		}
+		return !full
+	})
+	w.stopped(&stopped)
+	return err
+}
+
+// full reports whether no memtable can be frozen now, and why.
+func full(s *tree.State, p compaction.Policy) (Reason, bool) {
+	switch {
+	case len(s.Frozen) >= maxFrozen:
+		return StoppedByMemtable, true
+	case p.Pressure(s.Version).Stop:
+		return StoppedByLevel0, true
+	default:
+		return 0, false
+	}
+}
+
+// slowDown delays a write according to the pressure of compaction: the first step is 8 µs per KiB (128 MiB/s), and
+// each further step doubles it, so that writers approach the speed of compaction instead of stopping at once. mu is
+// held.
+func (w *Writer) slowDown(size int64) {
+	steps := w.Policy.Pressure(w.Tree.Load().Version).Slow
+	if steps <= 0 {
+		w.slowed(0)
+		return
+	}
+	w.slowDebt += time.Duration(size) << min(steps-1, 6) * 8 * time.Microsecond / 1024
+	if w.slowDebt < 200*time.Microsecond { // the system does not time shorter sleeps well
+		return
+	}
+	// Bound the sleep, so that a large batch notices when the store is closing.
+	w.slowDebt = min(w.slowDebt, 100*time.Millisecond)
+	began := time.Now()
+	time.Sleep(w.slowDebt)
+	slept := time.Since(began)
+	w.slowDebt = max(-10*time.Millisecond, w.slowDebt-slept) // too long a sleep shortens later ones
+	w.slowed(slept)
+}
+
+// stall counts one group of writes that waited. mu is held.
+func (w *Writer) stall(reason Reason, waited time.Duration) {
+	c := &w.counts.stalls[reason]
+	c.count.Add(1)
+	c.nanos.Add(int64(waited))
+}
+
+// slowed records that a group of writes was delayed. With 0, it was not delayed, which ends the spell. mu is held.
+func (w *Writer) slowed(by time.Duration) {
+	s := &w.spell
+	if by > 0 {
+		w.stall(SlowedByLevel0, by)
+		s.Writes++
+		s.Duration += by
+	} else if s.Writes > 0 {
+		w.Observer.Stalled(*s)
+		*s = Stall{Reason: SlowedByLevel0}
+	}
+}
+
+// stopped counts and reports the time that a group of writes has waited. mu is held.
+func (w *Writer) stopped(s *stop) {
+	s.end()
+	for reason := range Reason(Reasons) {
+		if waited := s.waited[reason]; waited > 0 {
+			w.stall(reason, waited)
+			w.Observer.Stalled(Stall{Reason: reason, Writes: 1, Duration: waited})
+		}
+	}
+}
+
+// A stop measures how long a group of writes waits for each reason.
+type stop struct {
+	waited  [Reasons]time.Duration
+	since   time.Time
+	reason  Reason
+	waiting bool
+}
+
+// on records what the group waits for from now on, until the next call of on or end.
+func (s *stop) on(reason Reason) {
+	s.end()
+	s.reason, s.since, s.waiting = reason, time.Now(), true
+}
+
+// end records that the group no longer waits.
+func (s *stop) end() {
+	if s.waiting {
+		s.waited[s.reason] += time.Since(s.since)
+		s.waiting = false
+	}
+}
