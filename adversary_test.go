@@ -191,7 +191,7 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 			}
 			filters = append(filters, tab.Reader.Filter().Seed())
 		})
-		store = db.seed
+		store = bloomblock.Seed(recordedOf(db).Seed)
 		if o.ErrorIfExists {
 			if err := db.Checkpoint(t.Context(), dir+" copy"); err != nil {
 				t.Fatal(err)
@@ -244,7 +244,7 @@ func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 	}()
 	var keys [][]byte
 	for run := range triggerRuns - 1 { // too few runs for a compaction
-		db.seed = bloomblock.Seed(run + 3)
+		db.work.Tables.Seed = bloomblock.Seed(run + 3)
 		for i := range 200 {
 			k := fmt.Appendf(nil, "%03d/%d", i, run)
 			keys = append(keys, k)

@@ -23,7 +23,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			mem, held, gate := vfs.NewMem(), new(atomic.Bool), make(chan struct{})
 			o := tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-				if held.Load() && createsTable(op) && inside("(*DB).compactLoop") {
+				if held.Load() && createsTable(op) && inside("(*Scheduler).compactLoop") {
 					<-gate
 				}
 				return nil

@@ -123,7 +123,7 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 // TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees takes a snapshot after a compaction has read the
 // versions of its inputs and before it is installed.
 func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) {
-	for _, work := range []string{"(*DB).compactLoop", "(*DB).flushLoop"} {
+	for _, work := range []string{"(*Scheduler).compactLoop", "(*Scheduler).flushLoop"} {
 		g := newGate()
 		db, err := Open("db", tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
 			if createsTable(op) && inside(work) {
@@ -142,7 +142,7 @@ func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) 
 		}
 		done := make(chan error, 1)
 		put("first")
-		if work == "(*DB).flushLoop" {
+		if work == "(*Scheduler).flushLoop" {
 			go func() { done <- db.Flush(t.Context()) }()
 		} else {
 			if err := db.Flush(t.Context()); err != nil {

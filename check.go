@@ -50,23 +50,17 @@ func Check(
 	if err := opts.check(); err != nil {
 		return report, err
 	}
-	lock, err := lockToRead(opts.FS, dir)
+	mode := recovery.Mode{ReadOnly: true}
+	lock, err := recovery.Enter(opts.FS, dir, mode)
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	found, err := recovery.Survey(opts.FS, dir)
+	found, s, err := recovery.Load(opts.FS, dir, mode)
 	if err != nil {
 		return report, err
 	}
-	s, err := manifest.Load(opts.FS, dir)
-	if errors.Is(err, fs.ErrNotExist) { // removed after lockToRead found it
-		err = noStore(found)
-	}
-	if err != nil {
-		return report, err
-	}
-	damage := []error{found.Check(opts.FS, dir, &s)}
+	damage := []error{found.Check(opts.FS, dir, s)}
 	d := new(epoch.Domain)
 	c := checker{
 		files:  tablefile.NewPool(minOpenFiles).NewDir(opts.FS, dir, d),
@@ -78,12 +72,11 @@ func Check(
 		return report, err
 	}
 	damage = append(damage, err)
-	db := &DB{dir: dir, opts: opts}
-	r := replay{db: db, logs: db.logReader(&s)}
+	r := recovery.Logs{FS: opts.FS, Dir: dir, Mark: s.Log, Last: s.LastSeq}
 	logs := found.LogsFrom(s.MinLog)
-	_, err = r.dryRun(logs)
+	_, err = r.Check(logs, opts.StrictWAL)
 	damage = append(damage, err)
-	report.Logs, report.Records = len(logs), r.logs.Records
+	report.Logs, report.Records = len(logs), r.Records
 	return report, errors.Join(damage...)
 }
 

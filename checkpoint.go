@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"path/filepath"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/corrupt"
-	"github.com/bloomkv/bloomkv/internal/filename"
-	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/newstore"
 )
 
 // Checkpoint makes a copy of the store in dir. The copy contains every write that returned before the call, and of
@@ -33,103 +29,28 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	c := checkpoint{newStore: newStore{fs: db.opts.FS, dir: dir, outer: db.dir}, db: db}
-	if dir != "" {
-		c.dir = filepath.Clean(dir) // as filepath.Join does, so that all names are in the same directory
+	n := newstore.New(db.opts.FS, dir, db.dir)
+	err = n.Enter()
+	if err == nil {
+		err = db.copyTo(ctx, n)
 	}
-	err = c.run(ctx)
 	if err == nil {
 		return end(nil)
 	}
-	left := c.abandon()
+	left := n.Abandon()
 	if err = end(err); left == nil && errors.Is(err, ErrClosed) {
 		return ErrClosed
 	}
 	return fmt.Errorf("bloomkv: checkpoint %s: %w", dir, errors.Join(err, left))
 }
 
-// A checkpoint is a call of Checkpoint in progress.
-type checkpoint struct {
-	newStore
-	db     *DB
-	copied int // tables that could not be linked
-}
-
-func (c *checkpoint) run(ctx context.Context) error {
+func (db *DB) copyTo(ctx context.Context, n *newstore.Store) error {
 	began := time.Now()
-	if err := c.enter(); err != nil {
-		return err
-	}
-	recorded, s := c.db.tree.Recorded() // not nil, since Close waits
-	defer c.db.tree.Release(s)          // keeps its tables on the disk until then
-	tables, bytes := 0, uint64(0)
-	for _, t := range recorded.Version.Tables() {
-		if err := c.table(ctx, t); err != nil {
-			return err
-		}
-		tables++
-		bytes += t.Size
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := c.create(recorded.NextFile, manifest.State{
-		Version: recorded.Version, LastSeq: recorded.LastSeq, Seed: recorded.Seed, Filters: recorded.Filters,
-	}); err != nil {
-		return err
-	}
-	c.db.report.checkpointMade(c.dir, tables, c.copied, bytes, time.Since(began))
-	return nil
-}
-
-// table links a table into the copy, or copies it.
-func (c *checkpoint) table(ctx context.Context, t *manifest.Table) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	name := filename.Base(filename.Table, t.Number)
-	from, to := filepath.Join(c.db.dir, name), filepath.Join(c.dir, name)
-	err := c.fs.Link(from, to)
-	switch {
-	case err == nil:
-		c.names = append(c.names, name)
-	case errors.Is(err, errors.ErrUnsupported):
-		c.copied++
-		err = c.copyTable(ctx, from, name, t.Size)
+	recorded, s := db.tree.Recorded() // not nil, since Close waits
+	defer db.tree.Release(s)          // keeps its tables on the disk until then
+	f, err := n.Copy(ctx, recorded)
+	if err == nil {
+		db.report.checkpointMade(n.Dir(), f.Tables, f.Copied, f.Bytes, time.Since(began))
 	}
 	return err
-}
-
-// copyTable copies a table of the given size in bytes. The contents are durable when it returns, the name is not yet.
-func (c *checkpoint) copyTable(ctx context.Context, from, name string, size uint64) (err error) {
-	in, err := c.fs.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, in.Close()) }()
-	out, err := c.fs.Create(filepath.Join(c.dir, name))
-	if err != nil {
-		return err
-	}
-	c.names = append(c.names, name)
-	defer func() { err = errors.Join(err, out.Close()) }()
-	const chunk = 1 << 20
-	buf := make([]byte, min(size, chunk))
-	for at := uint64(0); at < size; at += uint64(len(buf)) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		buf = buf[:min(size-at, chunk)]
-		n, err := in.ReadAt(buf, int64(at))
-		if n < len(buf) {
-			if errors.Is(err, io.EOF) {
-				err = corrupt.Newf(name, int64(at)+int64(n), "the file ends here, want %d bytes", size)
-			}
-			return err
-		}
-		if _, err := out.Write(buf); err != nil {
-			return err
-		}
-	}
-	return out.Sync()
 }

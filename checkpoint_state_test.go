@@ -86,7 +86,7 @@ func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 		case op.Kind == vfs.OpLink && isOfCopy(op):
 			take.pass()
 		case op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && editing.Load() &&
-			inside("(*DB).compactLoop"):
+			inside("(*Scheduler).compactLoop"):
 			edit.pass()
 		}
 		return nil

@@ -101,11 +101,7 @@ func writeUntilKilled(dir string, seed uint64) error {
 		return err
 	}
 	tell := func(what byte, n uint64) error {
-		flushing := len(db.tree.View().Flushing) > 0
-		db.manualMu.Lock()
-		busy := db.compacting || flushing
-		db.manualMu.Unlock()
-		_, err := os.Stdout.Write(report{what, busy, n}.bytes())
+		_, err := os.Stdout.Write(report{what, !db.work.Settled(), n}.bytes())
 		return err
 	}
 	n, err := commitsIn(db)

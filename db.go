@@ -18,15 +18,12 @@ package bloomkv
 import (
 	"errors"
 	"io"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/commit"
-	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/read"
+	"github.com/bloomkv/bloomkv/internal/scheduler"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -40,40 +37,23 @@ const (
 // DB is an open store. [Open] returns one and [DB.Close] ends it. All methods are safe for concurrent use. After
 // Close, all methods that can return an error return [ErrClosed].
 type DB struct {
-	// Order of locks: those of the writer, then installMu, then those of the tree, then manualMu. The mutex for
-	// loading a table may be taken while holding the first two. Resources, the reporter and the packages below have
-	// private mutexes, which they never hold while calling out. Mutexes that may belong to another store (those of
-	// its tables, and that of its pool for balancing) are only taken with TryLock.
+	// Order of locks: those of the writer, then of the scheduler, then of the tree. The mutex for loading a table may
+	// be taken while holding the first two. Resources, the reporter and the packages below have private mutexes, which
+	// they never hold while calling out. Mutexes that may belong to another store (those of its tables, and that of its
+	// pool for balancing) are only taken with TryLock.
 
 	// constant after Open
 	dir    string
 	opts   Options
-	tree   *tree.Tree
-	policy compaction.Policy
-	lock   io.Closer
-	pool   *budget.Pool // of this store alone, or of Options.Resources
-	share  *budget.Share
-	read   read.Reader
 	opened time.Time
-
-	warm  atomic.Bool // indexes and filters were loaded after Open, and the filter plan made from them
-	pacer pacer       // used by the compaction goroutine
-
+	lock   io.Closer
 	report reporter
-
-	writes writeCounts
-
-	seed bloomblock.Seed // of memtables and new filters; constant after Open
-
-	writer commit.Writer
-
-	installMu sync.Mutex // held while the tree and then its filter plan change
-
-	manualMu   sync.Mutex
-	manual     []*manualCompaction // guarded by manualMu
-	compacting bool                // guarded by manualMu: a compaction runs
-
-	workers sync.WaitGroup
+	pool   *budget.Pool         // of this store alone, or of Options.Resources
+	share  *budget.Share        // of pool
+	tree   *tree.Tree           // the state; readers, writers and background work meet here
+	read   read.Reader          // reads from tree
+	writer commit.Writer        // writes into tree
+	work   *scheduler.Scheduler // flushes and compacts tree
 }
 
 // Close closes the store. It waits for calls in progress, writes out what is in memory, so that the next Open reads
@@ -98,12 +78,12 @@ func (db *DB) Close() error {
 		errs = append(errs, db.writer.Drain())
 	}
 	db.tree.Drain()
-	db.workers.Wait()
+	db.work.Wait()
 	s := db.tree.End()
 	errs = append(errs, db.writer.Close())
 	// Dead tables are removed while the state still has this reference: a scan that released the last reference after
 	// it would make live tables look dead.
-	errs = append(errs, db.tree.CloseManifest(s), db.removeDead(), db.share.Leave(s), db.lock.Close())
+	errs = append(errs, db.tree.CloseManifest(s), db.work.RemoveDead(), db.share.Leave(s), db.lock.Close())
 	db.report.leftOpen(db.read.Leaked())
 	db.report.closed()
 	return errors.Join(errs...)

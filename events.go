@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/scheduler"
 )
 
 // Events are functions that a store calls when something happens to it: see Options.Events. Nil functions are
@@ -128,39 +129,47 @@ func tell[T any](f func(T), what T) {
 	}
 }
 
-func (r *reporter) flushed(f FlushInfo, tables []TableInfo) {
-	r.created(tables)
+// Flushed implements scheduler.Observer.
+func (r *reporter) Flushed(f scheduler.Flush, tables []*manifest.Table) {
+	r.created(0, tables)
 	r.log.Info("flushed", slog.Int("tables", f.Tables), slog.Uint64("bytes", f.Bytes),
 		slog.Uint64("versions", f.Versions), slog.Duration("duration", f.Duration))
-	tell(r.to.Flushed, f)
+	tell(r.to.Flushed, FlushInfo(f))
 }
 
-func (r *reporter) compacted(c CompactionInfo, tables []TableInfo) {
-	r.created(tables)
+// Compacted implements scheduler.Observer.
+func (r *reporter) Compacted(c scheduler.Compaction, tables []*manifest.Table) {
+	r.created(c.To, tables)
 	r.log.Info("compacted", slog.Int("from", c.From), slog.Int("to", c.To), slog.Bool("moved", c.Moved),
 		slog.Bool("rewritten", c.Rewritten), slog.Int("inputs", c.Inputs), slog.Int("outputs", c.Outputs),
 		slog.Uint64("read", c.BytesRead), slog.Uint64("written", c.BytesWritten),
 		slog.Uint64("versions", c.Versions), slog.Uint64("dropped", c.Dropped),
 		slog.Uint64("keys", c.Keys), slog.Uint64("predicted", c.PredictedKeys), slog.Duration("duration", c.Duration))
-	tell(r.to.Compacted, c)
+	tell(r.to.Compacted, CompactionInfo(c))
 }
 
-func (r *reporter) ingested(i IngestInfo, tables []TableInfo) {
-	r.created(tables)
+func (r *reporter) ingested(i IngestInfo, tables []*manifest.Table) {
+	r.created(0, tables)
 	r.log.Info("ingested", slog.Int("tables", i.Tables), slog.Uint64("bytes", i.Bytes),
 		slog.Uint64("versions", i.Versions), slog.Uint64("sequence", i.Sequence), slog.Duration("duration", i.Duration))
 	tell(r.to.Ingested, i)
 }
 
-func (r *reporter) created(tables []TableInfo) {
-	for _, t := range tables {
+// Recovered implements recovery.Observer.
+func (r *reporter) Recovered(tables []*manifest.Table) { r.created(0, tables) }
+
+func (r *reporter) created(level int, tables []*manifest.Table) {
+	for _, table := range tables {
+		t := r.infoOf(level, table)
 		r.log.Debug("table created", slog.String("file", t.Path), slog.Int("level", t.Level),
 			slog.Uint64("bytes", t.Bytes))
 		tell(r.to.TableCreated, t)
 	}
 }
 
-func (r *reporter) removed(t TableInfo) {
+// Removed implements scheduler.Observer.
+func (r *reporter) Removed(level int, table *manifest.Table) {
+	t := r.infoOf(level, table)
 	r.log.Debug("table removed", slog.String("file", t.Path), slog.Int("level", t.Level),
 		slog.Uint64("bytes", t.Bytes))
 	tell(r.to.TableRemoved, t)
@@ -174,8 +183,9 @@ func (r *reporter) Stalled(stall commit.Stall) {
 	tell(r.to.Stalled, s)
 }
 
-// workFailed reports work that will be tried again.
-func (r *reporter) workFailed(f FailureInfo) {
+// WorkFailed implements scheduler.Observer.
+func (r *reporter) WorkFailed(work string, attempt int, err error) {
+	f := FailureInfo{work, attempt, err}
 	if errors.Is(f.Err, corrupt.Err) {
 		r.Damaged(f.Err)
 	}
@@ -186,7 +196,7 @@ func (r *reporter) workFailed(f FailureInfo) {
 
 // LoadFailed implements budget.Observer.
 func (r *reporter) LoadFailed(work string, err error) {
-	r.workFailed(FailureInfo{Work: work, Attempt: 1, Err: err})
+	r.WorkFailed(work, 1, err)
 }
 
 // Damaged implements budget.Observer. It reports damage unless that was reported before.
@@ -223,7 +233,8 @@ func (r *reporter) opened(sequence uint64) {
 	r.log.Info("opened", slog.String("dir", r.dir), slog.Uint64("sequence", sequence))
 }
 
-func (r *reporter) replayed(log uint64, records int, torn bool) {
+// Replayed implements recovery.Observer.
+func (r *reporter) Replayed(log uint64, records int, torn bool) {
 	r.log.Info("log replayed", slog.Uint64("log", log), slog.Int("records", records), slog.Bool("torn", torn))
 }
 
@@ -250,12 +261,4 @@ func (r *reporter) infoOf(level int, t *manifest.Table) TableInfo {
 		Path: filename.Make(r.dir, filename.Table, t.Number), Level: level,
 		Bytes: t.Size, Entries: t.Entries, Deletes: t.Deletes, RangeDeletes: t.RangeDeletes,
 	}
-}
-
-// infosOf returns the TableInfos of new tables.
-func (r *reporter) infosOf(level int, tables []*manifest.Table) (infos []TableInfo) {
-	for _, t := range tables {
-		infos = append(infos, r.infoOf(level, t))
-	}
-	return infos
 }

@@ -334,8 +334,8 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 		gate string // the loop that is stopped
 		want []StallReason
 	}{
-		{"compaction is stopped", "(*DB).compactLoop", []StallReason{SlowedByLevel0, StoppedByLevel0}},
-		{"flushes are stopped", "(*DB).flushLoop", []StallReason{StoppedByMemtable}},
+		{"compaction is stopped", "(*Scheduler).compactLoop", []StallReason{SlowedByLevel0, StoppedByLevel0}},
+		{"flushes are stopped", "(*Scheduler).flushLoop", []StallReason{StoppedByMemtable}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			fsys, open := gated(vfs.NewMem(), func(op vfs.Op) bool { return createsTable(op) && inside(tt.gate) })

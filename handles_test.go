@@ -263,7 +263,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 			}
 			return err
 		},
-		"(*DB).compactLoop": func(db *DB, key []byte) error {
+		"(*Scheduler).compactLoop": func(db *DB, key []byte) error {
 			return errors.Join(db.Put(key, nil), db.Compact(t.Context(), nil, nil))
 		},
 	} {

@@ -89,7 +89,7 @@ func (k *hostileKind) store(t *testing.T) *forgedStore {
 // nothingRuns reports whether all background work is done: the current log, if any, is in the manifest, and older logs
 // and replaced tables are removed.
 func nothingRuns(db *DB) bool {
-	if !db.warm.Load() || !db.Metrics().Settled {
+	if !db.work.Warm() || !db.work.Settled() {
 		return false
 	}
 	recorded := recordedOf(db)

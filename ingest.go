@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
-	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
-	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // IngestOptions are options of Ingest.
@@ -57,15 +55,12 @@ func (db *DB) ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts Inge
 	if err != nil {
 		return err
 	}
-	var size, entries uint64
+	info := IngestInfo{Tables: len(tables), Sequence: uint64(seq), Duration: time.Since(began)}
 	for _, t := range tables {
-		size += t.Size
-		entries += t.Entries
+		info.Bytes += t.Size
+		info.Versions += t.Entries
 	}
-	db.writes.ingests.Add(1)
-	db.writes.ingestBytes.Add(size)
-	info := IngestInfo{len(tables), size, entries, uint64(seq), time.Since(began)}
-	db.report.ingested(info, db.report.infosOf(0, tables))
+	db.report.ingested(info, tables)
 	return nil
 }
 
@@ -82,7 +77,7 @@ func (db *DB) writeSorted(
 			dels = rangedel.Fragmented([]rangedel.Tombstone{{Start: lo, End: hi, Seq: seq}})
 		}
 	}
-	load := compaction.NewLoader(db.env(0), dels)
+	load := compaction.NewLoader(db.work.Env(0), dels)
 	finished := false
 	defer func() {
 		if !finished { // even if the sequence panics
@@ -117,37 +112,18 @@ func (db *DB) writeSorted(
 }
 
 // takeIn makes new tables the newest run of the store, under one sequence number. It removes them if that fails.
-func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table) (seq ikey.Seq, err error) {
-	installing := false
-	defer func() {
-		if err == nil || installing { // install has removed them, or the manifest may name them
-			return
-		}
-		for _, t := range tables {
-			err = errors.Join(err, db.opts.FS.Remove(filename.Make(db.dir, filename.Table, t.Number)))
-		}
-	}()
+func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table) (ikey.Seq, error) {
 	// Everything in memory is older than the new tables, and its logs must end before the new sequence number. Most
 	// of it is written out here, before writers have to wait.
-	if err := db.Flush(ctx); err != nil {
-		return 0, err
+	err := db.Flush(ctx)
+	var seq ikey.Seq
+	if err == nil {
+		seq, err = db.writer.Halt(ctx)
 	}
-	seq, err = db.writer.Halt(ctx)
 	if err != nil {
-		return 0, err
+		return 0, errors.Join(err, db.work.Discard(tables))
 	}
-	defer func() { db.writer.Resume(err == nil) }()
-	run, err := db.tree.NewNumber() // higher than those of all earlier flushes
-	if err != nil {
-		return 0, err
-	}
-	e := &manifest.Edit{LastSeq: seq}
-	for _, t := range tables {
-		t.Flags |= manifest.SeqOverridden
-		t.MinSeq, t.MaxSeq = seq, seq
-		e.Added = append(e.Added, manifest.Added{Level: 0, Run: run, Table: t})
-	}
-	installing = true
-	err = db.install(e, tree.Change{Seq: seq}, func() {})
+	err = db.work.Ingest(tables, seq)
+	db.writer.Resume(err == nil)
 	return seq, err
 }

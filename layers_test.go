@@ -43,17 +43,22 @@ var rooms = map[string]room{
 	"examples": {7, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
 	".": {6, []string{
-		"internal/commit", "internal/read", "internal/deadkeys", "internal/budget", "internal/tree",
-		"internal/filterplan", "internal/tablefile", "internal/compaction", "internal/recovery", "internal/salvage", "internal/manifest",
-		"internal/wal", "internal/sstable", "internal/memtable", "bloom", "bloomblock", "vfs", "internal/batch",
-		"internal/ikey", "internal/rangedel", "internal/merge", "internal/cache", "internal/epoch",
-		"internal/filename", "internal/corrupt",
+		"internal/scheduler", "internal/commit", "internal/newstore", "internal/read", "internal/deadkeys",
+		"internal/budget", "internal/tree", "internal/filterplan", "internal/tablefile", "internal/compaction",
+		"internal/recovery", "internal/salvage", "internal/manifest", "internal/wal", "internal/sstable",
+		"internal/memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel",
+		"internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt",
 	}},
 
 	"internal/read": {4, []string{
 		"internal/tree", "internal/compaction", "internal/tablefile", "internal/deadkeys",
 		"internal/sstable", "internal/memtable", "bloomblock", "internal/batch", "internal/merge",
 		"internal/rangedel", "internal/epoch", "internal/ikey", "internal/corrupt",
+	}},
+	"internal/scheduler": {5, []string{
+		"internal/budget", "internal/tree", "internal/filterplan", "internal/compaction", "internal/manifest",
+		"internal/sstable", "bloomblock", "vfs", "internal/merge", "internal/rangedel", "internal/ikey",
+		"internal/filename", "internal/corrupt",
 	}},
 	"internal/commit": {4, []string{
 		"internal/tree", "internal/compaction", "internal/manifest", "internal/wal", "internal/memtable", "bloomblock",
@@ -81,12 +86,14 @@ var rooms = map[string]room{
 		"internal/merge", "internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt",
 	}},
 
+	"internal/newstore": {2, []string{"internal/manifest", "vfs", "internal/filename", "internal/corrupt"}},
 	"internal/recovery": {2, []string{
+		"internal/compaction", "internal/memtable", "bloomblock",
 		"internal/manifest", "internal/wal", "vfs", "internal/batch", "internal/ikey",
 		"internal/filename", "internal/corrupt",
 	}},
 
-	"internal/salvage": {2, []string{
+	"internal/salvage": {3, []string{
 		"internal/compaction", "internal/recovery", "internal/manifest", "internal/wal",
 		"internal/sstable", "vfs", "internal/batch", "internal/rangedel", "internal/ikey", "internal/filename",
 	}},
@@ -133,8 +140,7 @@ var arrows = [][2]string{
 	{"cmd/bloomkv", "internal/workload/own"},
 	{"bench", "internal/workload/own"},
 	{"bench/compare", "internal/workload/own"},
-	{"internal/salvage", "internal/compaction"},
-	{"internal/salvage", "internal/recovery"},
+	{"internal/recovery", "internal/compaction"},
 	{"internal/manifest", "internal/wal"},
 	{"internal/memtable", "bloom"},
 	{"internal/picture", "internal/outfile"},

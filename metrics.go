@@ -4,7 +4,9 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/commit"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/scheduler"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -202,6 +204,19 @@ type StallMetrics struct {
 	Duration time.Duration `json:"duration_ns"`
 }
 
+// writeMetrics returns the figures of writers and of background work.
+func writeMetrics(c commit.Counts, w scheduler.Counts) WriteMetrics {
+	return WriteMetrics{
+		Operations: c.Operations, Groups: c.Groups, LogBytes: c.LogBytes, LogSyncs: c.LogSyncs,
+		Flushes: w.Flushes, FlushBytes: w.FlushBytes, Ingests: w.Ingests, IngestBytes: w.IngestBytes,
+		Compactions: w.Compactions, CompactedRead: w.CompactedRead, CompactedBytes: w.CompactedBytes,
+		RewrittenBytes: w.RewrittenBytes, Moves: w.Moves,
+		SlowedByLevel0:    StallMetrics(c.Stalls[commit.SlowedByLevel0]),
+		StoppedByLevel0:   StallMetrics(c.Stalls[commit.StoppedByLevel0]),
+		StoppedByMemtable: StallMetrics(c.Stalls[commit.StoppedByMemtable]),
+	}
+}
+
 // WriteAmplification returns the bytes written to logs and tables per byte that writes and ingests stored; 0 if they
 // stored nothing.
 func (w WriteMetrics) WriteAmplification() float64 {
@@ -236,7 +251,7 @@ func ratio(part, of uint64) float64 {
 func (db *DB) Metrics() Metrics {
 	m := Metrics{
 		FilterFPR: db.share.Plans().Now.FPR, Lookups: LookupMetrics(db.read.Lookups()),
-		Prefixes: PrefixMetrics(db.read.Prefixes()), Writes: db.writes.metrics(db.writer.Counts()),
+		Prefixes: PrefixMetrics(db.read.Prefixes()), Writes: writeMetrics(db.writer.Counts(), db.work.Counts()),
 		Resources: resourcesMetrics(db.pool), Uptime: time.Since(db.opened),
 	}
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.share.TailLoads()
@@ -252,8 +267,8 @@ func (db *DB) Metrics() Metrics {
 		return m
 	}
 	defer release()
-	m.Warm = db.warm.Load() // first, so that the figures below include what was loaded
-	m.Settled = db.settled()
+	m.Warm = db.work.Warm() // first, so that the figures below include what was loaded
+	m.Settled = db.work.Settled()
 	m.Readers = db.readers()
 	m.Memory.Memtables, m.Memory.Cache = s.MemtableBytes(), c.Used
 	m.Levels, m.BytesOffPlan = db.levels(s)
@@ -343,7 +358,7 @@ func predictedRateOf(t *tree.Table) float64 {
 
 // backlog returns the work left for compaction, and sets the targets of levels.
 func (db *DB) backlog(s *tree.State, levels []LevelMetrics) BacklogMetrics {
-	b := db.policy.Backlog(s.Version)
+	b := db.work.Policy.Backlog(s.Version)
 	for l := range levels {
 		levels[l].Target = b.Targets[l]
 	}

@@ -329,7 +329,7 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 
 func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 	mem := vfs.NewMem()
-	fsys, open := gated(mem, func(op vfs.Op) bool { return createsTable(op) && inside("(*DB).compactLoop") })
+	fsys, open := gated(mem, func(op vfs.Op) bool { return createsTable(op) && inside("(*Scheduler).compactLoop") })
 	o := small(fsys)
 	o.Durability, o.Compression = NoSync, NoCompression
 	db, err := Open("db", o)

@@ -13,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/commit"
+	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
@@ -21,8 +22,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/read"
 	"github.com/bloomkv/bloomkv/internal/recovery"
+	"github.com/bloomkv/bloomkv/internal/scheduler"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // Open opens the store in dir. Unless options forbid it, Open creates a missing store, and missing parent
@@ -44,17 +45,16 @@ func Open(dir string, options *Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	db := &DB{dir: dir, opts: opts, policy: opts.policy(), opened: time.Now()}
+	db := &DB{dir: dir, opts: opts, opened: time.Now()}
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
-	db.pacer.rate = opts.CompactionRate
 	domain := new(epoch.Domain)
 	db.pool = opts.pool()
 	config := tree.Config{
 		FS: opts.FS, Dir: dir, Domain: domain, Filters: opts.filters(), Observer: &db.report,
 		Files: db.pool.Files.NewDir(opts.FS, dir, domain), Blocks: db.pool.Blocks.NewCache(domain),
 	}
-	if opts.ReadOnly {
-		config.ReadOnly = openedReadOnly(dir)
+	if opts.ReadOnly { // as if a write had failed before: every writer gets this error
+		config.ReadOnly = fmt.Errorf("%s: %w: opened with Options.ReadOnly", dir, ErrReadOnly)
 	}
 	db.tree = tree.New(config)
 	if db.share, err = db.pool.Join(budget.Config{
@@ -69,66 +69,57 @@ func Open(dir string, options *Options) (*DB, error) {
 		_, _ = db.tree.Close() // ends its context
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	if !opts.ReadOnly {
-		db.workers.Add(2)
-		go db.flushLoop()
-		go db.compactLoop()
-		db.workers.Go(db.tree.ReleaseStates)
-	}
-	db.workers.Go(db.keepWarm)
+	db.work.Start()
 	db.report.opened(uint64(db.tree.NewestSeq()))
 	return db, nil
 }
 
 // open locks the directory, recovers the store and begins its tree. After an error nothing stays open.
 func (db *DB) open() (err error) {
-	if db.opts.ReadOnly {
-		db.lock, err = lockToRead(db.opts.FS, db.dir)
-	} else if err = db.makeDir(); err == nil {
-		db.lock, err = db.opts.FS.Lock(filepath.Join(db.dir, filename.LockName))
+	mode := recovery.Mode{
+		ReadOnly: db.opts.ReadOnly, ErrorIfMissing: db.opts.ErrorIfMissing, ErrorIfExists: db.opts.ErrorIfExists,
 	}
-	if err != nil {
+	if db.lock, err = recovery.Enter(db.opts.FS, db.dir, mode); err != nil {
 		return err
 	}
 	defer func() {
-		if err == nil {
-			return
+		if err != nil {
+			err = errors.Join(err, db.tree.CloseManifest(nil), db.lock.Close())
 		}
-		err = errors.Join(err, db.tree.CloseManifest(nil), db.lock.Close())
 	}()
-	found, err := recovery.Survey(db.opts.FS, db.dir)
+	found, recorded, err := recovery.Load(db.opts.FS, db.dir, mode)
 	if err != nil {
 		return err
 	}
-	recorded, err := manifest.Load(db.opts.FS, db.dir)
+	seed := bloomblock.Seed(db.opts.FilterSeed)
+	switch {
+	case recorded != nil:
+		seed = bloomblock.Seed(recorded.Seed)
+		if err = found.Check(db.opts.FS, db.dir, recorded); err == nil {
+			db.tree.Recover(*recorded)
+		}
+	case seed == 0:
+		seed = bloomblock.NewSeed()
+		fallthrough
+	default:
+		err = db.tree.Create(found.NextManifest(), uint64(seed))
+	}
+	if err != nil {
+		return err
+	}
+	db.assemble(seed)
 	var replayed []*memtable.Table
 	var last ikey.Seq
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && db.opts.ReadOnly: // gone since lockToRead looked
-		err = noStore(found)
-	case errors.Is(err, fs.ErrNotExist):
-		err = db.create(found)
-	case err == nil && db.opts.ErrorIfExists: // made since makeDir looked
-		err = errExists
-	case err == nil:
-		db.seed = bloomblock.Seed(recorded.Seed)
-		replayed, last, err = db.recover(found, recorded)
+	if recorded != nil {
+		if replayed, last, err = db.replay(found, recorded, seed); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	db.read.Init(read.Config{
-		Tree: db.tree, Tables: db.share, Seed: db.seed, Prefix: db.opts.FilterPrefix, Observer: &db.report,
-		Naming: db.opts.Logger.Enabled(context.Background(), slog.LevelWarn),
-	})
 	s := db.tree.FirstState(replayed, db.opts.MemtableSize)
 	if err := db.share.Replan(s); err != nil {
 		return err
 	}
-	db.writer.Init(commit.Config{
-		FS: db.opts.FS, Dir: db.dir, Tree: db.tree, Policy: db.policy, MemtableSize: db.opts.MemtableSize,
-		Seed: db.seed, Values: &db.read, Records: &db.read.DeadKeys, Observer: &db.report,
-	}, last)
+	db.writer.Start(last)
 	db.tree.Begin(s, last)
 	if db.opts.ReadOnly {
 		return nil
@@ -136,39 +127,46 @@ func (db *DB) open() (err error) {
 	return db.removeOrphans(found)
 }
 
-var (
-	errMissing = fmt.Errorf("no store here: %w", fs.ErrNotExist)
-	errExists  = fmt.Errorf("there is a store here: %w", fs.ErrExist)
-)
-
-// makeDir creates the directory of a new store, durably, and missing parents.
-func (db *DB) makeDir() error {
-	_, err := db.opts.FS.Stat(filepath.Join(db.dir, filename.CurrentName))
-	switch {
-	case err == nil && db.opts.ErrorIfExists:
-		return errExists
-	case err == nil || !errors.Is(err, fs.ErrNotExist):
-		return err
-	case db.opts.ErrorIfMissing:
-		return errMissing
+// assemble prepares readers, writers and background work.
+func (db *DB) assemble(seed bloomblock.Seed) {
+	db.read.Init(read.Config{
+		Tree: db.tree, Tables: db.share, Seed: seed, Prefix: db.opts.FilterPrefix, Observer: &db.report,
+		Naming: db.opts.Logger.Enabled(context.Background(), slog.LevelWarn),
+	})
+	policy := db.opts.policy()
+	db.writer.Init(commit.Config{
+		FS: db.opts.FS, Dir: db.dir, Tree: db.tree, Policy: policy, MemtableSize: db.opts.MemtableSize,
+		Seed: seed, Values: &db.read, Records: &db.read.DeadKeys, Observer: &db.report,
+	})
+	work := scheduler.Config{
+		Tree: db.tree, Share: db.share, Policy: policy, Rate: db.opts.CompactionRate, ReadOnly: db.opts.ReadOnly,
+		Observer: &db.report,
+		Tables: compaction.Env{
+			FS: db.opts.FS, Dir: db.dir, Numbers: db.tree,
+			TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
+			BlockSize: db.opts.BlockSize, Prefix: db.opts.FilterPrefix, Seed: seed,
+		},
 	}
-	return vfs.MkdirAll(db.opts.FS, db.dir)
+	for level := range work.Codecs {
+		work.Codecs[level] = db.opts.codec(level)
+	}
+	db.work = scheduler.New(work)
 }
 
-// create begins a new store. An earlier attempt that crashed may have left a manifest without tables. create fails if
-// there are files of a store that lost its manifest, and leaves them alone.
-func (db *DB) create(found recovery.Listing) error {
-	if err := found.Lost(); err != nil {
-		return err
+// replay brings what the logs hold into tables, or into memtables, which it returns, newest first. It also returns the
+// newest sequence number in use.
+func (db *DB) replay(
+	found recovery.Listing, s *manifest.State, seed bloomblock.Seed,
+) ([]*memtable.Table, ikey.Seq, error) {
+	r := recovery.Replay{
+		Logs:   recovery.Logs{FS: db.opts.FS, Dir: db.dir, Mark: s.Log, Last: s.LastSeq},
+		Strict: db.opts.StrictWAL, Seed: seed, MemtableSize: db.opts.MemtableSize,
+		Env: db.work.Env(0), Observer: &db.report,
 	}
-	first := uint64(1)
-	if m := found[filename.Manifest]; len(m) > 0 {
-		first = m[len(m)-1] + 1
+	if !db.opts.ReadOnly {
+		r.Manifest = db.tree
 	}
-	if db.seed = bloomblock.Seed(db.opts.FilterSeed); db.seed == 0 {
-		db.seed = bloomblock.NewSeed()
-	}
-	return db.tree.Create(first, uint64(db.seed))
+	return r.Run(found.LogsFrom(s.MinLog))
 }
 
 // removeOrphans removes what a crash left: files whose numbers are out of use according to the manifest. Files that

@@ -144,7 +144,7 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 	var left *vfs.Mem
 	editing := false
 	db, err := Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-		if editing && op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && inside("(*DB).install") {
+		if editing && op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && inside("(*Scheduler).install") {
 			left = mem.Kill() // the last copy has the edit that merges; earlier edits may only move tables
 		}
 		return nil
@@ -223,7 +223,8 @@ func TestAnIngestIsVisibleWithItsState(t *testing.T) {
 	var leave func()
 	var err error
 	db, err = Open("db", tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-		if op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && inside("(*DB).takeIn") && leave != nil {
+		if op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && leave != nil &&
+			inside("(*Scheduler).Ingest") {
 			leave()
 			leave = nil
 		}

@@ -57,7 +57,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 			warm()
 			if byLookup {
 				soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
-				if db.writes.compactions.Load() > 0 {
+				if db.work.Counts().Compactions > 0 {
 					t.Fatal("the tombstones were already loaded: the test tests nothing")
 				}
 				if _, err := db.Get(w.key(0)); !errors.Is(err, ErrNotFound) {

@@ -182,7 +182,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			w.mem = wide.mem.Kill()
 			files := logged(w.mem)
 			compacting, open := gated(files, func(op vfs.Op) bool {
-				return op.Kind == vfs.OpCreate && inside("(*DB).compactLoop")
+				return op.Kind == vfs.OpCreate && inside("(*Scheduler).compactLoop")
 			})
 			o := *w.o
 			o.FS = compacting

@@ -30,7 +30,7 @@ type loggedOp struct {
 func logged(fsys vfs.FS) *fileLog {
 	l := new(fileLog)
 	l.FS = vfs.NewHook(fsys, func(op vfs.Op) error {
-		compacting := inside("(*DB).compactLoop")
+		compacting := inside("(*Scheduler).compactLoop")
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.ops = append(l.ops, loggedOp{op, compacting})

@@ -12,6 +12,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/newstore"
+	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/internal/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -98,21 +100,18 @@ func Salvage(
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	s, err := salvage.Survey(ctx, opts.FS, dir)
 	if errors.Is(err, salvage.ErrNothing) {
-		err = errMissing
+		err = recovery.ErrMissing
 	}
 	if err != nil {
 		return report, err
 	}
-	n := newStore{fs: opts.FS, dir: newDir, outer: dir}
-	if newDir != "" {
-		n.dir = filepath.Clean(newDir) // as filepath.Join does, so that all names are in the same directory
-	}
-	err = n.enter()
+	n := newstore.New(opts.FS, newDir, dir)
+	err = n.Enter()
 	if err == nil {
-		report, err = n.salvage(ctx, s, &opts, progress)
+		report, err = salvageTo(ctx, n, s, &opts, progress)
 	}
 	if err != nil {
-		return SalvageReport{}, errors.Join(err, n.abandon())
+		return SalvageReport{}, errors.Join(err, n.Abandon())
 	}
 	return report, nil
 }
@@ -123,15 +122,15 @@ func lockToSalvage(fsys vfs.FS, dir string) (io.Closer, error) {
 	lock, err := fsys.LockShared(filepath.Join(dir, filename.LockName))
 	for _, none := range []error{fs.ErrNotExist, errors.ErrUnsupported, vfs.ErrNotRegular} {
 		if errors.Is(err, none) {
-			return unlocked{}, nil
+			return recovery.Unlocked{}, nil
 		}
 	}
 	return lock, err
 }
 
-// salvage writes what s reads to a new store.
-func (n *newStore) salvage(
-	ctx context.Context, s *salvage.Salvage, opts *Options, progress func(done, total uint64),
+// salvageTo writes what s reads to a new store.
+func salvageTo(
+	ctx context.Context, n *newstore.Store, s *salvage.Salvage, opts *Options, progress func(done, total uint64),
 ) (report SalvageReport, err error) {
 	fpr, _, err := PlanTree([]uint64{bottom: s.Entries()}, opts)
 	if err != nil {
@@ -147,7 +146,7 @@ func (n *newStore) salvage(
 	}
 	var numbers compaction.Counter
 	res, err := s.Write(ctx, compaction.Env{
-		FS: n.fs, Dir: n.dir, BlockSize: opts.BlockSize,
+		FS: opts.FS, Dir: n.Dir(), BlockSize: opts.BlockSize,
 		TableSize: uint64(opts.TableSize), //nolint:gosec // checked: positive
 		Codec:     opts.codec(bottom), Filter: plan.Levels[bottom].Params, Prefix: opts.FilterPrefix, Seed: seed,
 		Numbers: &numbers,
@@ -157,7 +156,7 @@ func (n *newStore) salvage(
 	}
 	e := &manifest.Edit{}
 	for _, t := range res.Tables {
-		n.names = append(n.names, filename.Base(filename.Table, t.Number))
+		n.Add(t.Number)
 		e.Added = append(e.Added, manifest.Added{Level: bottom, Run: 1, Table: t})
 		report.Bytes += t.Size
 	}
@@ -167,7 +166,7 @@ func (n *newStore) salvage(
 	}
 	filters := opts.filters()
 	state := manifest.State{Version: v, LastSeq: res.LastSeq, Seed: uint64(seed), Filters: &filters}
-	if err := n.create(uint64(numbers)+1, state); err != nil {
+	if err := n.Create(uint64(numbers)+1, state); err != nil {
 		return report, err
 	}
 	report.Manifest, report.Tables, report.Logs, report.Records = res.Manifest, res.Read, res.Logs, res.Records

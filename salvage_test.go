@@ -16,6 +16,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/newstore"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -129,7 +130,7 @@ func TestSalvageRefusesADirectoryThatIsNotForIt(t *testing.T) {
 	}{
 		{"one that is not empty", "db", "full", fs.ErrExist},
 		{"the store itself", "db", "db", fs.ErrExist},
-		{"one in the store", "db", filepath.Join("db", "new"), errInside},
+		{"one in the store", "db", filepath.Join("db", "new"), newstore.ErrInside},
 		{"one without a parent", "db", filepath.Join("none", "new"), fs.ErrNotExist},
 		{"of a directory without a store", "empty", "new", fs.ErrNotExist},
 		{"of a directory that does not exist", "none", "new", fs.ErrNotExist},

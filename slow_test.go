@@ -13,6 +13,7 @@ import (
 func TestACompactionThatWasPutOffIsLookedAtAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := &spaciousFS{FS: vfs.NewMem()}
+		const spaceAgain = time.Second // after which a compaction that was put off is considered again
 		o := tiny(fsys)
 		o.Durability = NoSync
 		l := listen(o)

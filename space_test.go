@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -26,9 +27,9 @@ func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
 	putNumbers(t, db, 10_000, 1)
 	putNumbers(t, db, 10_000, 2)
 	fsys.free.Store(100)
-	if err := db.Compact(t.Context(), nil, nil); !errors.Is(err, errDiskSpace) ||
+	if err := db.Compact(t.Context(), nil, nil); !errors.Is(err, compaction.ErrDiskSpace) ||
 		!strings.Contains(err.Error(), "100 bytes are free") {
-		t.Errorf("Compact: %v, want %v", err, errDiskSpace)
+		t.Errorf("Compact: %v, want %v", err, compaction.ErrDiskSpace)
 	}
 	if err := db.Put([]byte("key"), nil); err != nil {
 		t.Errorf("a write after it: %v", err)
@@ -99,7 +100,7 @@ func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
 		func() bool { return db.Metrics().Writes.Compactions > before })
 	l.close(t)
 	for _, f := range l.failures { // the remaining work after the one that was tried may be postponed too
-		if !errors.Is(f.Err, errDiskSpace) {
+		if !errors.Is(f.Err, compaction.ErrDiskSpace) {
 			t.Errorf("unexpected failure %v", f)
 		}
 	}

@@ -102,9 +102,7 @@ func BenchmarkFlushManyTables(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("replan, FilterMemory %d", memory), func(b *testing.B) {
 			for b.Loop() {
-				db.installMu.Lock()
 				err := db.share.Replan(db.tree.Load())
-				db.installMu.Unlock()
 				if err != nil {
 					b.Fatal(err)
 				}

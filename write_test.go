@@ -148,7 +148,7 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 
 func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 	fs, open := gated(vfs.NewMem(), func(op vfs.Op) bool {
-		return op.Kind == vfs.OpCreate && inside("(*DB).compactLoop")
+		return op.Kind == vfs.OpCreate && inside("(*Scheduler).compactLoop")
 	})
 	opts := small(fs)
 	opts.Durability = NoSync

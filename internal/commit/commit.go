@@ -69,11 +69,14 @@ type Observer interface {
 	Stalled(s Stall)
 }
 
-// Init begins a writer whose first write follows the sequence number last.
-func (w *Writer) Init(c Config, last ikey.Seq) {
-	w.Config, w.lastSeq = c, last
+// Init prepares the writer. Before its first use, Start must be called.
+func (w *Writer) Init(c Config) {
+	w.Config = c
 	w.spell.Reason = SlowedByLevel0
 }
+
+// Start sets the newest sequence number in use.
+func (w *Writer) Start(last ikey.Seq) { w.lastSeq = last }
 
 // Counts are figures of all writes so far.
 type Counts struct {

@@ -80,7 +80,7 @@ func newStore(t *testing.T) *store {
 	s.Init(Config{
 		FS: fsys, Dir: "db", Tree: s.Tree, Policy: s, MemtableSize: 1 << 16, Seed: 7,
 		Values: s, Records: s, Observer: s,
-	}, 0)
+	})
 	return s
 }
 

@@ -81,3 +81,12 @@ func boundsOf(inputs []Input) manifest.Bounds {
 	}
 	return b
 }
+
+// NewRun returns the tables of one flush as a new run of level 0. The run has the number of its last table, so that
+// run numbers grow from flush to flush.
+func NewRun(tables []*manifest.Table) (added []manifest.Added) {
+	for _, t := range tables {
+		added = append(added, manifest.Added{Level: 0, Run: tables[len(tables)-1].Number, Table: t})
+	}
+	return added
+}

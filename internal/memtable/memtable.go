@@ -25,6 +25,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
 // MaxBytes is the size by Bytes that any table may reach, whatever the sizes of its keys and values. The owner freezes
@@ -263,6 +264,15 @@ func (t *Table) Freeze() {
 // RangeDels returns the range tombstones that are in the table now, nil if there are no tombstones. It is safe for
 // concurrent use, takes no lock, and includes every tombstone whose AddRange has returned.
 func (t *Table) RangeDels() *RangeDels { return t.ranges.published.Load() }
+
+// RangeDelsFor returns the range tombstones that a reader of one of the snapshots, ascending, or of the newest data can
+// distinguish.
+func (t *Table) RangeDelsFor(snapshots []ikey.Seq) rangedel.List {
+	if d := t.RangeDels(); d != nil {
+		return d.List(snapshots)
+	}
+	return nil
+}
 
 // Bytes returns the memory that the table takes: the arena's chunks, the index with its filter, the range tombstones,
 // and an estimate for the tree. It never falls, and is safe for concurrent use.

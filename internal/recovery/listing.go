@@ -1,5 +1,5 @@
-// Package recovery decides what opening a store believes: which files must exist, which logs count, and which files are
-// left over. It reads and judges, and changes nothing.
+// Package recovery opens a store: it locks the directory and decides which files must exist, which logs count, and
+// which files are left over. It brings what the logs hold into tables.
 package recovery
 
 import (

@@ -63,10 +63,20 @@ func (l *Logs) replay(number uint64, each func(payload []byte, end int64) error)
 	return res, errors.Join(err, f.Close())
 }
 
-// Judge reads all logs, ascending by number, without keeping their operations, so that damage is found before the first
-// change. It returns how many of them count: all, or those before the first gap, which it also returns. The logs behind
-// a gap are newer than what was lost in it, and are to be discarded (I8). If err is not nil, the logs are damaged or
-// unreadable, and the store must not be opened.
+// Check reads all logs, ascending by number, without keeping their operations, so that damage is found before the first
+// change. It returns the logs that count: all, or those before the first gap. The logs behind a gap are newer than what
+// was lost in it, and are to be discarded (I8). After an error the store must not be opened: the logs are damaged or
+// unreadable, or there is a gap and strict is true.
+func (l *Logs) Check(logs []uint64, strict bool) (counted []uint64, err error) {
+	n, gap, err := l.Judge(logs)
+	if gap != nil && strict {
+		return nil, fmt.Errorf("%w (StrictWAL)", gap)
+	}
+	return logs[:n], err
+}
+
+// Judge does what Check does, and returns how many logs count, and the first gap. If err is not nil, the logs are
+// damaged or unreadable.
 func (l *Logs) Judge(logs []uint64) (counted int, gap, err error) {
 	last := l.Last
 	defer func() { l.Last = last }()

@@ -1,4 +1,6 @@
-package bloomkv
+// Package newstore builds a store in a new directory, in place: from the tables of another one, or from tables that the
+// caller writes.
+package newstore
 
 import (
 	"errors"
@@ -13,20 +15,33 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A newStore is a store that Checkpoint or Salvage builds in place. LOCK is created and held first, so that no one
-// else creates a store there. CURRENT is created last, once everything it refers to is durable; until then there is
-// no store.
+// A Store is a store that is being built. LOCK is created and held first, so that no one else creates a store there.
+// CURRENT is created last, once everything it refers to is durable; until then there is no store.
 //
-//	enter (create | abandon)
-type newStore struct {
+//	New Enter (Create | Abandon)
+type Store struct {
 	fs    vfs.FS
 	dir   string
 	outer string // directory of another store; dir must not be inside it
 
-	made  bool      // enter created the directory
+	made  bool      // Enter created the directory
 	lock  io.Closer // nil until it is held
 	names []string  // files created in the directory, or perhaps created, other than LOCK
 }
+
+// New returns a store to be built in dir, which must not be inside outer.
+func New(fsys vfs.FS, dir, outer string) *Store {
+	if dir != "" {
+		dir = filepath.Clean(dir) // as filepath.Join does, so that all names are in the same directory
+	}
+	return &Store{fs: fsys, dir: dir, outer: outer}
+}
+
+// Dir returns the directory.
+func (n *Store) Dir() string { return n.dir }
+
+// Add records that the caller has created a table, or perhaps created it, so that Abandon removes it.
+func (n *Store) Add(table uint64) { n.names = append(n.names, filename.Base(filename.Table, table)) }
 
 // makeDir creates a directory, unless it exists, and makes its name durable.
 func makeDir(fsys vfs.FS, dir string) (made bool, err error) {
@@ -43,13 +58,13 @@ func makeDir(fsys vfs.FS, dir string) (made bool, err error) {
 	return made, err
 }
 
-var (
-	errNotEmpty = fmt.Errorf("not an empty directory: %w", fs.ErrExist)
-	errInside   = errors.New("lies inside the directory of the store itself")
-)
+// ErrInside is the error for a directory inside that of the other store.
+var ErrInside = errors.New("lies inside the directory of the store itself")
 
-// enter creates the directory, or checks that it is empty, and locks it.
-func (n *newStore) enter() (err error) {
+var errNotEmpty = fmt.Errorf("not an empty directory: %w", fs.ErrExist)
+
+// Enter creates the directory, or checks that it is empty, and locks it.
+func (n *Store) Enter() (err error) {
 	if n.made, err = makeDir(n.fs, n.dir); err != nil {
 		return err
 	}
@@ -65,7 +80,7 @@ func (n *newStore) enter() (err error) {
 	}
 	inside, err := vfs.Inside(n.fs, n.dir, n.outer)
 	if err == nil && inside {
-		err = errInside
+		err = ErrInside
 	}
 	if err != nil {
 		return err
@@ -82,15 +97,15 @@ func (n *newStore) enter() (err error) {
 }
 
 // holdsOnly reports whether the directory contains no file except the named one.
-func (n *newStore) holdsOnly(name string) (bool, error) {
+func (n *Store) holdsOnly(name string) (bool, error) {
 	names, err := n.fs.List(n.dir)
 	return !slices.ContainsFunc(names, func(other string) bool { return other != name }), err
 }
 
-// create makes the directory a store, with the tables of s and no log, and releases the lock. It first makes the
+// Create makes the directory a store, with the tables of s and no log, and releases the lock. It first makes the
 // names of the tables durable, together with the manifest's, and creates CURRENT last. No existing file has the given
 // number or a larger one.
-func (n *newStore) create(number uint64, s manifest.State) error {
+func (n *Store) Create(number uint64, s manifest.State) error {
 	made := []string{
 		filename.Base(filename.Manifest, number), filename.Base(filename.Temp, number), filename.CurrentName,
 	}
@@ -107,8 +122,8 @@ func (n *newStore) create(number uint64, s manifest.State) error {
 	return nil
 }
 
-// abandon removes what enter and create made, CURRENT first.
-func (n *newStore) abandon() error {
+// Abandon removes what Enter, Create and the caller made, CURRENT first.
+func (n *Store) Abandon() error {
 	var errs []error
 	note := func(err error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

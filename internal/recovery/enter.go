@@ -1,0 +1,109 @@
+package recovery
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A Mode says what opening a store may do.
+type Mode struct {
+	ReadOnly       bool // nothing on the disk is changed
+	ErrorIfMissing bool // no store is created
+	ErrorIfExists  bool // no existing store is opened
+}
+
+var (
+	// ErrMissing is the error for a directory without a store. It matches fs.ErrNotExist.
+	ErrMissing = fmt.Errorf("no store here: %w", fs.ErrNotExist)
+
+	errExists = fmt.Errorf("there is a store here: %w", fs.ErrExist)
+)
+
+// Enter locks the directory of a store. For a new store, it creates the directory, durably, and missing parents.
+func Enter(fsys vfs.FS, dir string, mode Mode) (lock io.Closer, err error) {
+	if mode.ReadOnly {
+		return lockToRead(fsys, dir)
+	}
+	_, err = fsys.Stat(filepath.Join(dir, filename.CurrentName))
+	switch {
+	case err == nil && mode.ErrorIfExists:
+		return nil, errExists
+	case err == nil:
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case mode.ErrorIfMissing:
+		return nil, ErrMissing
+	default:
+		if err := vfs.MkdirAll(fsys, dir); err != nil {
+			return nil, err
+		}
+	}
+	return fsys.Lock(filepath.Join(dir, filename.LockName))
+}
+
+// lockToRead takes the shared lock of the store in dir, which must exist. If a copy of a store has no file LOCK, it
+// is read without a lock, since creating the file would be a change.
+func lockToRead(fsys vfs.FS, dir string) (io.Closer, error) {
+	// Look for CURRENT first. A new store has LOCK before CURRENT, so if LOCK is missing now, no one is about to
+	// create it.
+	_, err := fsys.Stat(filepath.Join(dir, filename.CurrentName))
+	if errors.Is(err, fs.ErrNotExist) {
+		found, err := Survey(fsys, dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		return nil, cmp.Or(found.Lost(), ErrMissing)
+	}
+	if err != nil {
+		return nil, err
+	}
+	lock, err := fsys.LockShared(filepath.Join(dir, filename.LockName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Unlocked{}, nil
+	}
+	return lock, err
+}
+
+// Unlocked replaces the lock of a store without a file LOCK.
+type Unlocked struct{}
+
+// Close does nothing.
+func (Unlocked) Close() error { return nil }
+
+// Load lists the directory that Enter has locked and loads what its manifest records: nil if a store is to be created.
+// A store without a manifest that has data is damaged.
+func Load(fsys vfs.FS, dir string, mode Mode) (Listing, *manifest.State, error) {
+	found, err := Survey(fsys, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := manifest.Load(fsys, dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = found.Lost()
+		if err == nil && mode.ReadOnly { // gone since Enter looked
+			err = ErrMissing
+		}
+		return found, nil, err
+	case err == nil && mode.ErrorIfExists: // created since Enter looked
+		err = errExists
+	}
+	return found, &s, err
+}
+
+// NextManifest returns the number of the first manifest of a new store. An earlier attempt to create it that crashed
+// may have left a manifest.
+func (l Listing) NextManifest() uint64 {
+	if m := l[filename.Manifest]; len(m) > 0 {
+		return m[len(m)-1] + 1
+	}
+	return 1
+}

@@ -1,0 +1,137 @@
+package recovery
+
+import (
+	"context"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/memtable"
+)
+
+// A Replay brings what the logs of a store hold into tables, or into memtables if the store must not be changed. If a
+// crash interrupts it, it can start again: logs are removed only after the manifest no longer needs them.
+type Replay struct {
+	Logs         Logs
+	Strict       bool            // a gap in the logs is an error
+	Seed         bloomblock.Seed // of memtables
+	MemtableSize int64           // bytes
+	Env          compaction.Env  // of new tables
+	Manifest     Manifest        // nil if nothing may be changed
+	Observer     Observer
+
+	mem    *memtable.Table
+	added  []manifest.Added
+	frozen []*memtable.Table // without a manifest: full memtables, newest first
+}
+
+// A Manifest records edits durably.
+type Manifest interface {
+	Record(e *manifest.Edit) error
+}
+
+// An Observer is called for what a Replay does.
+type Observer interface {
+	Replayed(log uint64, records int, torn bool)
+	Recovered(tables []*manifest.Table) // new tables, durable, in level 0
+}
+
+// seqGap is the number of sequence numbers left unused after an unclean stop. The end of a log may be lost without a
+// trace, and sequence numbers that a reader may have seen must not be used again.
+const seqGap = 1 << 24
+
+// Run replays the given logs, ascending by number. It returns the memtables, newest first, if there is no manifest, and
+// the newest sequence number in use.
+func (r *Replay) Run(logs []uint64) ([]*memtable.Table, ikey.Seq, error) {
+	if len(logs) == 0 {
+		return nil, r.Logs.Last, nil
+	}
+	// Damage is found before the first change. Writes after a gap are newer than those lost in it, and are discarded.
+	counted, err := r.Logs.Check(logs, r.Strict)
+	if err != nil {
+		return nil, 0, err
+	}
+	r.mem = memtable.New(nil, 0, r.MemtableSize)
+	if r.Manifest == nil {
+		err := r.read(counted)
+		return r.frozen, r.Logs.Last, err
+	}
+	// From here on files are written. The manifest must cover their numbers, so that a second recovery does not reuse
+	// them.
+	if err := r.Manifest.Record(&manifest.Edit{}); err != nil {
+		return nil, 0, err
+	}
+	if err := r.read(counted); err != nil {
+		return nil, 0, err
+	}
+	last, err := r.install(logs)
+	return nil, last, err
+}
+
+// install makes the new tables part of the store, in place of the logs, which it removes.
+func (r *Replay) install(logs []uint64) (ikey.Seq, error) {
+	if len(r.added) > 0 {
+		if err := r.Env.FS.SyncDir(r.Env.Dir); err != nil {
+			return 0, err
+		}
+	}
+	e := &manifest.Edit{MinLog: logs[len(logs)-1] + 1, LastSeq: r.Logs.Last + seqGap, NoLog: true, Added: r.added}
+	if err := r.Manifest.Record(e); err != nil {
+		return 0, err
+	}
+	var tables []*manifest.Table
+	for _, a := range r.added {
+		tables = append(tables, a.Table)
+	}
+	r.Observer.Recovered(tables)
+	for _, n := range logs {
+		_ = r.Env.FS.Remove(filename.Make(r.Env.Dir, filename.Log, n)) // if it fails, the next Open does it
+	}
+	return e.LastSeq, nil
+}
+
+// read reads logs into memtables, and flushes each full one.
+func (r *Replay) read(logs []uint64) error {
+	for _, n := range logs {
+		res, err := r.Logs.Read(n, r.add, r.makeSpace)
+		if err != nil {
+			return err
+		}
+		r.Observer.Replayed(n, res.Records, res.Torn)
+	}
+	return r.flush()
+}
+
+func (r *Replay) add(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
+	h := r.Seed.Mix(bloomblock.HashKey(key))
+	r.mem.AddOps([]memtable.Op{{Seq: seq, Kind: kind, Key: key, Value: value, Hash: h}})
+}
+
+func (r *Replay) makeSpace() error {
+	if r.mem.Bytes() < r.MemtableSize {
+		return nil
+	}
+	return r.flush()
+}
+
+// flush writes the memtable to tables, or without a manifest keeps it, and begins another.
+func (r *Replay) flush() error {
+	if r.mem.Len() == 0 {
+		return nil
+	}
+	r.mem.Freeze()
+	if r.Manifest == nil {
+		r.frozen = slices.Insert(r.frozen, 0, r.mem)
+	} else {
+		res, err := compaction.Flush(context.Background(), r.mem.Iter(ikey.MaxSeq), r.mem.RangeDelsFor(nil), r.Env)
+		if err != nil {
+			return err
+		}
+		r.added = append(r.added, compaction.NewRun(res.Tables)...)
+	}
+	r.mem = memtable.New(r.mem.CommonPrefix(), r.mem.Keys(), r.MemtableSize)
+	return nil
+}

@@ -1,0 +1,76 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tree"
+)
+
+// A Flush describes the flush of a memtable.
+type Flush struct {
+	Tables   int    // new tables, in level 0
+	Bytes    uint64 // of their files
+	Versions uint64 // read from the memtable
+	Duration time.Duration
+}
+
+// flushLoop flushes frozen memtables, oldest first, until Close has frozen the last one and all are flushed.
+func (s *Scheduler) flushLoop() {
+	for {
+		var oldest tree.Frozen
+		end := false
+		s.Tree.Await(func(v tree.View) bool {
+			if len(v.Flushing) > 0 {
+				oldest = v.Flushing[0]
+			}
+			end = v.Failed != nil || v.Drained && len(v.Flushing) == 0
+			return end || len(v.Flushing) > 0 || v.Dead > 0
+		})
+		if end {
+			return
+		}
+		if oldest.Mem != nil {
+			// The tree keeps the error.
+			_ = s.retry(context.Background(), "flush", func() error { return s.flush(oldest) })
+		}
+		_ = s.RemoveDead() // the next Open removes what could not be removed
+	}
+}
+
+// flush writes one frozen memtable as a run of level 0.
+func (s *Scheduler) flush(f tree.Frozen) error {
+	began := time.Now()
+	env := s.Env(0)
+	dels := f.Mem.RangeDelsFor(env.Snapshots)
+	res, err := compaction.Flush(context.Background(), f.Mem.Iter(ikey.MaxSeq), dels, env)
+	if err != nil {
+		return err
+	}
+	e := &manifest.Edit{LastSeq: f.Last, Added: compaction.NewRun(res.Tables)}
+	if f.Log != nil {
+		e.MinLog = f.Log.Number() + 1
+		if active := s.Tree.View().Log; active != nil {
+			e.Log = active.Mark()
+		}
+	}
+	bytes := sizeOf(res.Tables)
+	if err := s.install(e, tree.Change{Flushed: true}, Counts{Flushes: 1, FlushBytes: bytes}); err != nil {
+		return err
+	}
+	s.Observer.Flushed(Flush{len(res.Tables), bytes, res.Read, time.Since(began)}, res.Tables)
+	if f.Log != nil {
+		f.Log.Remove()
+	}
+	return nil
+}
+
+func sizeOf(tables []*manifest.Table) (size uint64) {
+	for _, t := range tables {
+		size += t.Size
+	}
+	return size
+}

@@ -1,0 +1,131 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/tree"
+)
+
+// inputs gives a compaction access to its input tables. They stay in the tree and on the disk, since only compactions
+// remove tables, and no other running one has the same inputs.
+type inputs struct{ s *Scheduler }
+
+// Open returns a cursor over one table.
+func (in inputs) Open(meta *manifest.Table) (merge.Source, error) {
+	t, err := in.load(meta)
+	if err != nil {
+		return nil, err
+	}
+	it := new(sstable.Iter)
+	it.Reset(t.Reader, sstable.IterOptions{Bypass: true})
+	return it, nil
+}
+
+// RangeDels returns the range tombstones of one table.
+func (in inputs) RangeDels(meta *manifest.Table) (rangedel.List, error) {
+	t, err := in.load(meta)
+	if err != nil {
+		return nil, err
+	}
+	return t.Reader.RangeDels(), nil
+}
+
+// Sample returns a sample of the keys of one table, or nil: a compaction needs none. It reports damage; other errors
+// it leaves to the compaction, which will meet them again.
+func (in inputs) Sample(meta *manifest.Table) *bloomblock.Sample {
+	t, err := in.load(meta)
+	if err != nil {
+		return nil
+	}
+	s, err := t.Reader.Sample()
+	if errors.Is(err, corrupt.Err) || errors.Is(err, bloomblock.ErrUnknownKind) {
+		in.s.Observer.Damaged(err)
+	}
+	return s
+}
+
+// Filter returns the part of a table's filter that is in memory, or nil.
+func (in inputs) Filter(meta *manifest.Table) *bloomblock.Filter {
+	t, err := in.load(meta)
+	if err != nil {
+		return nil
+	}
+	return t.Reader.Filter()
+}
+
+// load returns a table, with its index and filter loaded.
+func (in inputs) load(meta *manifest.Table) (*tree.Table, error) {
+	t := in.s.Tree.Load().Table(meta)
+	if t == nil {
+		return nil, errGone
+	}
+	return t, in.s.Share.Load(t)
+}
+
+var errGone = errors.New("compaction: an input is no longer in the tree")
+
+// facts are facts about tables that compactions are picked by and that the manifest does not have.
+type facts struct {
+	s    *Scheduler
+	now  *tree.State
+	good []*filterplan.Plan // filters built by one of these plans may stay
+}
+
+// facts returns the facts about the tables of a state. asked is true for compactions requested by Compact.
+func (s *Scheduler) facts(now *tree.State, asked bool) facts {
+	plans := s.Share.Plans()
+	if asked {
+		return facts{s, now, plans.Good}
+	}
+	return facts{s, now, plans.Fine}
+}
+
+// RangeDels returns the range tombstones of a table, or nil if they are not in memory.
+func (f facts) RangeDels(meta *manifest.Table) rangedel.List {
+	if t := f.now.Table(meta); t != nil {
+		return t.Reader.RangeDels()
+	}
+	return nil
+}
+
+// Outdated reports whether the filters of a table are off the plan or damaged, so that a compaction should rewrite
+// it.
+func (f facts) Outdated(level int, meta *manifest.Table) bool {
+	t := f.now.Table(meta)
+	return t != nil && (t.Damaged.Load() || f.s.Share.OffPlan(level, t, f.good))
+}
+
+// readRules reads the tails of tables with a key in [lo, hi] whose prefix rule is not known yet, so that OffPlan is
+// right for them. The rule of a damaged table stays unknown: a reader of the table reports the damage.
+func (s *Scheduler) readRules(ctx context.Context, lo, hi []byte) (err error) {
+	ctx, end, err := s.Tree.BeginCall(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = end(err) }()
+	now, release := s.Tree.Acquire()
+	if now == nil {
+		return tree.ErrClosed
+	}
+	defer release()
+	now.EachTable(func(_ int, t *tree.Table) {
+		if _, known := t.Reader.PrefixRule(); known || err != nil || !t.Meta.Overlaps(lo, hi) {
+			return
+		}
+		if err = ctx.Err(); err == nil {
+			err = s.Share.Load(t)
+		}
+		if errors.Is(err, corrupt.Err) {
+			err = nil
+		}
+	})
+	return err
+}

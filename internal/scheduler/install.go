@@ -1,0 +1,100 @@
+package scheduler
+
+import (
+	"errors"
+
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tree"
+)
+
+// Every change of the tree follows one order (I13): the tables become durable, then their names, then the edit in the
+// manifest. Then readers see the new state. Only after that may inputs and old logs be removed.
+
+// install makes an edit and the tables it adds part of the tree, and counts the work. Tables that the edit moves from
+// another level are already known. When it returns, filters in memory follow the plan of the new tree, as far as
+// there is memory. A goroutine that has seen the new state earlier can wait for that by locking installMu.
+//
+// After an error no file is left, unless the edit may be in the manifest: then the store has failed.
+func (s *Scheduler) install(e *manifest.Edit, c tree.Change, work Counts) error {
+	if len(e.Added) > 0 {
+		if err := s.Tables.FS.SyncDir(s.Tables.Dir); err != nil {
+			return s.Tree.Fail(err)
+		}
+	}
+	fresh := s.Tree.Fresh(e)
+	for _, t := range fresh {
+		if err := s.Share.Load(t); err != nil { // it must be readable before anything depends on it (I27)
+			return errors.Join(err, s.forget(fresh, true))
+		}
+	}
+	s.installMu.Lock()
+	defer s.installMu.Unlock()
+	old, now, uncertain, err := s.Tree.Install(e, fresh, c)
+	if err != nil {
+		return errors.Join(err, s.forget(fresh, !uncertain)) // if it is uncertain, the manifest may name them
+	}
+	s.mu.Lock()
+	s.counts.add(work)
+	s.mu.Unlock()
+	s.Share.Follow(old, now, e.Deleted)
+	s.Share.Restore(s.Tree.Life())
+	return nil
+}
+
+// forget releases tables that are in no state. If remove is true, because nothing can name them, it removes their
+// files.
+func (s *Scheduler) forget(tables []*tree.Table, remove bool) error {
+	var errs []error
+	for _, t := range tables {
+		errs = append(errs, s.Share.ReleaseTable(t))
+		if remove {
+			errs = append(errs, s.Tables.FS.Remove(t.File.Path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// RemoveDead removes the tables that no state names any more.
+func (s *Scheduler) RemoveDead() error {
+	var errs []error
+	dead := s.Tree.TakeDead()
+	for _, t := range dead {
+		closeErr, err := s.Share.ReleaseTable(t), s.Tables.FS.Remove(t.File.Path)
+		if err == nil {
+			s.Observer.Removed(int(t.Level.Load()), t.Meta)
+		}
+		errs = append(errs, closeErr, err)
+	}
+	if len(dead) > 0 {
+		s.Share.Offer()
+	}
+	return errors.Join(errs...)
+}
+
+// Ingest makes tables, which are in no state, the newest run of the store, under the sequence number seq, which is
+// above all others in use. No memtable may have anything, and no writer may write, until Ingest returns. After an error
+// no file is left, unless the edit may be in the manifest: then the store has failed.
+func (s *Scheduler) Ingest(tables []*manifest.Table, seq ikey.Seq) error {
+	run, err := s.Tree.NewNumber() // higher than those of all earlier flushes
+	if err != nil {
+		return errors.Join(err, s.Discard(tables))
+	}
+	e := &manifest.Edit{LastSeq: seq}
+	for _, t := range tables {
+		t.Flags |= manifest.SeqOverridden
+		t.MinSeq, t.MaxSeq = seq, seq
+		e.Added = append(e.Added, manifest.Added{Level: 0, Run: run, Table: t})
+	}
+	return s.install(e, tree.Change{Seq: seq}, Counts{Ingests: 1, IngestBytes: sizeOf(tables)})
+}
+
+// Discard removes the files of tables that are in no state.
+func (s *Scheduler) Discard(tables []*manifest.Table) error {
+	var errs []error
+	for _, t := range tables {
+		errs = append(errs, s.Tables.FS.Remove(filename.Make(s.Tables.Dir, filename.Table, t.Number)))
+	}
+	return errors.Join(errs...)
+}

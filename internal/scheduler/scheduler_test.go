@@ -1,0 +1,212 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bloomkv/bloomkv/internal/budget"
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A policy picks the first of its plans that was not taken yet.
+type policy struct{ plans []*compaction.Plan }
+
+func (p *policy) Pick(compaction.Shape) *compaction.Plan {
+	if len(p.plans) == 0 {
+		return nil
+	}
+	return p.plans[0]
+}
+func (*policy) MaxRuns(int) int                                    { return 1 }
+func (*policy) Pressure(*manifest.Version) (_ compaction.Pressure) { return }
+func (*policy) Backlog(*manifest.Version) (b compaction.Backlog)   { b.Base = 6; return b }
+
+// An observer records failures.
+type observer struct{ failures []string }
+
+func (o *observer) Flushed(Flush, []*manifest.Table)        {}
+func (o *observer) Compacted(Compaction, []*manifest.Table) {}
+func (o *observer) Removed(int, *manifest.Table)            {}
+func (o *observer) Damaged(error)                           {}
+func (o *observer) ReadOnly(error)                          { o.failures = append(o.failures, "read-only") }
+func (o *observer) LoadFailed(string, error)                {}
+func (o *observer) WorkFailed(work string, _ int, _ error)  { o.failures = append(o.failures, work) }
+
+// newScheduler returns a scheduler of an empty tree, which does no work.
+func newScheduler(t *testing.T, p compaction.Policy) (*Scheduler, *observer) {
+	t.Helper()
+	fsys, domain, o := vfs.NewMem(), new(epoch.Domain), new(observer)
+	if err := fsys.Mkdir("db"); err != nil {
+		t.Fatal(err)
+	}
+	planner := filterplan.Planner{Ratio: 10}
+	for level := range planner.Runs {
+		planner.Runs[level] = p.MaxRuns(level)
+	}
+	plan, err := planner.Plan(0.01)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := tree.New(tree.Config{
+		FS: fsys, Dir: "db", Domain: domain, Observer: o, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
+		Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
+	})
+	share, err := budget.NewPool(8<<20, 8).Join(budget.Config{
+		Tree: state, MemtableSize: 1 << 16, Planner: planner, Plan: plan, Observer: o,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := state.Create(1, 7); err != nil {
+		t.Fatal(err)
+	}
+	state.Begin(state.FirstState(nil, 1<<16), 0)
+	return New(Config{
+		Tree: state, Share: share, Policy: p, Observer: o,
+		Tables: compaction.Env{FS: fsys, Dir: "db", Numbers: state},
+	}), o
+}
+
+func planOf(from, to int) *compaction.Plan {
+	return &compaction.Plan{To: to, Inputs: []compaction.Input{{Level: from}}}
+}
+
+// TestCompactionsRunTogetherIfTheyShareNoLevel takes jobs as several goroutines would.
+func TestCompactionsRunTogetherIfTheyShareNoLevel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &policy{[]*compaction.Plan{planOf(0, 3)}}
+		s, _ := newScheduler(t, p)
+		first := s.nextJob(nil)
+		p.plans = []*compaction.Plan{planOf(4, 5)}
+		second := s.nextJob(nil)
+		if first.plan.To != 3 || second.plan.To != 5 {
+			t.Fatalf("jobs to levels %d and %d, want 3 and 5", first.plan.To, second.plan.To)
+		}
+		for _, conflicting := range []*compaction.Plan{planOf(3, 4), planOf(0, 0), planOf(2, 2), planOf(5, 6)} {
+			p.plans = []*compaction.Plan{conflicting}
+			s.mu.Lock()
+			if j := s.due(s.Tree.Load(), false); j != nil {
+				t.Errorf("a plan from level %d to %d begins beside 0 to 3 and 4 to 5", conflicting.Inputs[0].Level,
+					conflicting.To)
+			}
+			s.mu.Unlock()
+		}
+		p.plans = []*compaction.Plan{planOf(0, 3)}
+		third := make(chan *job, 1)
+		go func() { third <- s.nextJob(nil) }()
+		synctest.Wait()
+		if len(third) > 0 || s.Settled() {
+			t.Error("a plan begins beside another one of its levels")
+		}
+		if j := s.nextJob(first); j == nil || j.plan.To != 3 || len(third) > 0 {
+			t.Errorf("got %v after the first job ended, want its successor, once", j)
+		}
+		if _, first := s.Tree.Close(); !first {
+			t.Error("closed twice")
+		}
+		if late, j := <-third, s.nextJob(second); late != nil || j != nil {
+			t.Errorf("got %v and %v after Close", late, j)
+		}
+	})
+}
+
+// TestCompactReturnsWithoutWork asks for a compaction of an empty tree, before and after it failed.
+func TestCompactReturnsWithoutWork(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	s.workers.Go(s.compactLoop)
+	if err := s.Compact(t.Context(), nil, nil, true); err != nil {
+		t.Error(err)
+	}
+	cause := errors.New("cause")
+	if err := s.Tree.Fail(cause); !errors.Is(err, cause) {
+		t.Error(err)
+	}
+	s.Wait() // the loop has ended, and ended all calls
+	if err := s.Compact(t.Context(), nil, nil, true); !errors.Is(err, cause) {
+		t.Errorf("after a failure: %v, want its cause", err)
+	}
+}
+
+func TestWorkIsRetriedUnlessItCannotSucceed(t *testing.T) {
+	full := errors.New("disk full")
+	for _, tt := range []struct {
+		name     string
+		errs     []error // of one attempt after the other, then nil
+		attempts int
+		reports  int
+		want     error
+		failed   bool
+	}{
+		{"at once", nil, 1, 0, nil, false},
+		{"at the third attempt", []error{full, full}, 3, 2, nil, false},
+		{"never", []error{full, full, full, full, full, full}, 5, 5, full, true},
+		{"damage", []error{corrupt.Newf("f", 0, "damaged")}, 1, 1, corrupt.Err, true},
+		{"no disk space to begin", []error{compaction.ErrDiskSpace}, 1, 0, compaction.ErrDiskSpace, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, o := newScheduler(t, new(policy))
+			attempts := 0
+			began := time.Now()
+			err := s.retry(t.Context(), "work", func() error {
+				attempts++
+				if attempts > len(tt.errs) {
+					return nil
+				}
+				return tt.errs[attempts-1]
+			})
+			if !errors.Is(err, tt.want) || attempts != tt.attempts || len(o.failures) != tt.reports ||
+				(s.Tree.View().Failed != nil) != tt.failed {
+				t.Errorf("%s: %d attempts, reports %q, %v; want %d, %d, %v", tt.name, attempts, o.failures, err,
+					tt.attempts, tt.reports, tt.want)
+			}
+			pauses := []int{0, 0, 10, 40, 130, 400}[attempts]
+			if took := time.Since(began); took != time.Duration(pauses)*time.Millisecond {
+				t.Errorf("%s: took %v, want %d ms", tt.name, took, pauses)
+			}
+		})
+	}
+}
+
+// TestThePacerKeepsItsRateForAllWhoWrite has two writers share the rate.
+func TestThePacerKeepsItsRateForAllWhoWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pacer{rate: 1000}
+		began := time.Now()
+		done := make(chan error)
+		for range 2 {
+			go func() {
+				for range 10 {
+					if err := p.Wait(t.Context(), 100); err != nil {
+						done <- err
+						return
+					}
+				}
+				done <- nil
+			}()
+		}
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took != 1900*time.Millisecond { // the first write does not wait
+			t.Errorf("2,000 bytes took %v, want 1.9 s", took)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := p.Wait(ctx, 100); !errors.Is(err, context.Canceled) {
+			t.Errorf("after cancel: %v", err)
+		}
+	})
+}
