@@ -154,7 +154,7 @@ func (db *DB) env(level int) compaction.Env {
 		FS: db.opts.FS, Dir: db.dir, Numbers: db.tree,
 		TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
 		BlockSize: db.opts.BlockSize, Codec: db.opts.codec(level),
-		Filter: plan.Levels[level].Params, Prefix: db.opts.FilterPrefix, Seed: db.seed,
+		Filter: plan.Levels[level].Params, Prefix: db.opts.FilterPrefix.rule, Seed: db.seed,
 		Recodes: db.opts.codec(level) != db.opts.codec(0), Snapshots: db.tree.Pinned(),
 	}
 }

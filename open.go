@@ -58,7 +58,7 @@ func Open(dir string, options *Options) (*DB, error) {
 	}
 	db.tree = tree.New(config)
 	if db.share, err = db.pool.Join(budget.Config{
-		Tree: db.tree, MemtableSize: opts.MemtableSize, Planner: opts.planner(), Plan: plan, Prefix: opts.FilterPrefix,
+		Tree: db.tree, MemtableSize: opts.MemtableSize, Planner: opts.planner(), Plan: plan, Prefix: opts.FilterPrefix.rule,
 		Observer: &db.report,
 	}); err == nil {
 		if err = db.open(); err != nil {
@@ -118,7 +118,7 @@ func (db *DB) open() (err error) {
 		return err
 	}
 	db.read.Init(read.Config{
-		Tree: db.tree, Tables: db.share, Seed: db.seed, Prefix: db.opts.FilterPrefix, Observer: &db.report,
+		Tree: db.tree, Tables: db.share, Seed: db.seed, Prefix: db.opts.FilterPrefix.rule, Observer: &db.report,
 		Naming: db.opts.Logger.Enabled(context.Background(), slog.LevelWarn),
 	})
 	s := db.tree.FirstState(replayed, db.opts.MemtableSize)

@@ -164,6 +164,36 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// A PrefixRule determines which prefix of a key the prefix filters hold: see [Options.FilterPrefix]. [PrefixLen] and
+// [PrefixSeparator] return one; the zero value means no rule. Rules may be compared with ==.
+type PrefixRule struct{ rule sstable.PrefixRule }
+
+// PrefixLen returns the rule whose prefix is the first n bytes of a key, 1 to MaxKeySize. A shorter key has no
+// prefix.
+func PrefixLen(n int) PrefixRule { return PrefixRule{sstable.PrefixLen(n)} }
+
+// PrefixSeparator returns the rule whose prefix is all bytes of a key up to and including the nth separator; n is 1
+// to MaxKeySize. A key with fewer separators has no prefix. With the second '/', the key "user/17/name" has the
+// prefix "user/17/".
+func PrefixSeparator(separator byte, n int) PrefixRule {
+	return PrefixRule{sstable.PrefixSeparator(separator, n)}
+}
+
+// Of returns the prefix of key by the rule, which shares the memory of key, or nil if it has none. A prefix is never
+// empty.
+func (r PrefixRule) Of(key []byte) []byte { return r.rule.Of(key) }
+
+// String returns the rule as text, as in JSON and in flags: "len:8" or "sep:/:2". A separator that is not a visible
+// ASCII character is written as in "sep:0x00:1". The text of the zero value is empty.
+func (r PrefixRule) String() string { return r.rule.String() }
+
+// MarshalText returns the text of String. It never fails.
+func (r PrefixRule) MarshalText() ([]byte, error) { return r.rule.MarshalText() }
+
+// UnmarshalText sets the rule to that of a text of String. For any other text it returns an error and leaves the rule
+// unchanged.
+func (r *PrefixRule) UnmarshalText(text []byte) error { return r.rule.UnmarshalText(text) }
+
 func (o *Options) withDefaults() Options {
 	var d Options
 	if o != nil {
@@ -237,7 +267,7 @@ func (o *Options) check() error {
 			return fmt.Errorf("option %s: %d, want %d to %d", r.name, r.got, r.low, r.high)
 		}
 	}
-	if err := o.FilterPrefix.Check(); err != nil {
+	if err := o.FilterPrefix.rule.Check(); err != nil {
 		return fmt.Errorf("option FilterPrefix: %w", err)
 	}
 	if o.FilterMemory != 0 {
