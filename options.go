@@ -93,11 +93,11 @@ type Options struct {
 	// fails with ErrFilterRate if the filters can't reach the rate.
 	FilterFPR float64
 	// FilterMemory replaces FilterFPR by a bound on the memory for filters, in bytes. The promised rate is then the
-	// best one whose filters fit, but at least 0.0001, and it rises as the store grows (Metrics.FilterFPR). If
+	// best one whose filters fit, but at least 0.0001, and it rises as the store grows (Metrics.FPRPromised). If
 	// existing filters no longer fit, units of them are dropped from memory until compaction writes smaller ones. The
 	// third unit of each filter is dropped first, and those of the last level before others. A Bloom filter of the
 	// last level has up to three units; a Ribbon filter has one, and its table has no filter without it. The value of
-	// Metrics.FilterFPR right after Flush, Compact or Ingest, or once Metrics.Warm is true after Open, holds from the
+	// Metrics.FPRPromised right after Flush, Compact or Ingest, or once Metrics.Warm is true after Open, holds from the
 	// next lookup on. FilterMemory is part of MemoryBudget, which must be large enough for it. 0 means that FilterFPR
 	// applies. Open fails with ErrFilterRate if not even the smallest filters for the contents of the store would
 	// fit.

@@ -341,7 +341,7 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 		m := db.Metrics()
 		var levels int64
 		for _, l := range m.Levels {
-			levels += l.FilterBytes
+			levels += l.FilterBytesInMemory
 		}
 		if (m.Memory.PrefixFilters > 0) != loaded || levels != m.Memory.Filters ||
 			m.Memory.PrefixFilters > m.Memory.Filters {
@@ -452,7 +452,7 @@ func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
 			want = 0
 		}
 		if (m.Prefixes.Probes == 0) != (want == 1) || (m.Prefixes.Unasked > 0) != (want == 1) ||
-			m.Levels[bottom].FilterDamaged != want {
+			m.Levels[bottom].FiltersDamaged != want {
 			t.Fatalf("byte %d, want damaged %d:\n%v", at, want, m)
 		}
 		if err := db.Close(); err != nil || reported != want {

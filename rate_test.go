@@ -211,7 +211,7 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 func bitsOnDisk(m Metrics, keys int) float64 {
 	sum := uint64(0)
 	for _, l := range m.Levels {
-		sum += l.FilterDisk
+		sum += l.FilterBytes
 	}
 	return 8 * float64(sum) / float64(keys)
 }

@@ -162,8 +162,8 @@ func TestPlansAreThoseOfTheOptions(t *testing.T) {
 			continue
 		}
 		for l, level := range p.Levels {
-			if level.FPR != m.Levels[l].FilterFPR {
-				t.Errorf("%+v, the store has %g", level, m.Levels[l].FilterFPR)
+			if level.FPR != m.Levels[l].FPRPromised {
+				t.Errorf("%+v, the store has %g", level, m.Levels[l].FPRPromised)
 			}
 		}
 	}

@@ -175,8 +175,8 @@ func TestPredictedWasteIsWhatLookupsCount(t *testing.T) {
 				for _, l := range s.Levels {
 					if of := m.Levels[l.Level]; l.Runs != of.Runs || l.Tables != of.Tables || l.Bytes != of.Bytes ||
 						l.Entries != of.Entries ||
-						l.FilterDisk != of.FilterDisk || int64(l.FilterBytes) != of.FilterBytes ||
-						l.Promised != float64(l.Runs)*of.FilterFPR {
+						l.FilterDisk != of.FilterBytes || int64(l.FilterBytes) != of.FilterBytesInMemory ||
+						l.Promised != float64(l.Runs)*of.FPRPromised {
 						t.Errorf("level %+v, the store has %+v", l, of)
 					}
 				}

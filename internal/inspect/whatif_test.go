@@ -93,7 +93,7 @@ func TestWhatIfIsWhatAStoreThatIsBuiltSoHas(t *testing.T) {
 				if !slices.ContainsFunc(built.db.Tables(),
 					func(t bloomkv.TableMetrics) bool {
 						return t.FilterUnits == 0 ||
-							t.FilterUnits < t.FilterAllUnits
+							t.FilterUnits < t.FilterUnitsInFile
 					}) {
 					break
 				}
