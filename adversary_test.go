@@ -88,7 +88,7 @@ func TestHonestLookupsWasteNoMoreBesideChosenKeys(t *testing.T) {
 		keys, stride = 100_000, 1
 	}
 	cell := 0
-	for _, kind := range []FilterKind{BloomFilter, RibbonFilter} {
+	for _, kind := range []FilterKind{FilterBloom, FilterRibbon} {
 		for set := range chosenKeys {
 			for _, share := range []uint64{1, 2} {
 				if cell++; cell%stride == 1%stride {
@@ -294,7 +294,7 @@ func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 func BenchmarkChosenKeys(b *testing.B) {
 	const keys = 100_000
 	sets := len(chosenKeys)
-	for _, kind := range []FilterKind{BloomFilter, RibbonFilter} {
+	for _, kind := range []FilterKind{FilterBloom, FilterRibbon} {
 		for set := range sets + 1 {
 			name, key := "random", func(i uint64) []byte { return keyWithHash(uint64(spreadHash(^i)), spreadHash(i)) }
 			if set < sets {

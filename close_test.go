@@ -318,7 +318,7 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 	before := count()
 	o := tiny(vfs.OS)
 	o.MaxOpenFiles = 8
-	o.Durability, o.Compression = NoSync, NoCompression
+	o.Durability, o.Compression = NoSync, CompressionNone
 	dir := filepath.Join(t.TempDir(), "db")
 	for range 3 {
 		db, err := Open(dir, o)

@@ -61,10 +61,10 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 		kind   FilterKind
 		memory int64
 	}{
-		{"Bloom filters of eight bits a key", BloomFilter, 64 << 10},
-		{"Bloom filters of twelve bits a key", BloomFilter, 92 << 10},
-		{"Ribbon filters of eight bits a key", RibbonFilter, 64 << 10},
-		{"Ribbon filters of twelve bits a key", RibbonFilter, 92 << 10},
+		{"Bloom filters of eight bits a key", FilterBloom, 64 << 10},
+		{"Bloom filters of twelve bits a key", FilterBloom, 92 << 10},
+		{"Ribbon filters of eight bits a key", FilterRibbon, 64 << 10},
+		{"Ribbon filters of twelve bits a key", FilterRibbon, 92 << 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mem := vfs.NewMem()

@@ -25,9 +25,9 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 		kind   FilterKind
 		random bool
 	}{
-		{"random order", BloomFilter, true},
-		{"in order, so that tables are only moved", BloomFilter, false},
-		{"Ribbon filters", RibbonFilter, true},
+		{"random order", FilterBloom, true},
+		{"in order, so that tables are only moved", FilterBloom, false},
+		{"Ribbon filters", FilterRibbon, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := tiny(vfs.NewMem())

@@ -283,7 +283,7 @@ func fruit(i int) string {
 // filters above, and versions that snapshots held.
 func (s *keptStore) makeClosed() *vfs.Mem {
 	s.open(func(o *bloomkv.Options) {
-		o.Compression, o.FilterKind = bloomkv.ZstdBottom, bloomkv.RibbonFilter
+		o.Compression, o.FilterKind = bloomkv.CompressionZstdBottom, bloomkv.FilterRibbon
 		o.FilterPrefix = bloomkv.PrefixSeparator('/', 1)
 		o.TableSize = 0 // so that the key of maximal length is no bound of a table, whose manifest would have it, too
 	})
@@ -339,14 +339,14 @@ func (s *keptStore) makeClosed() *vfs.Mem {
 
 // makeMemory makes a store with FilterMemory over tables without filters.
 func (s *keptStore) makeMemory() *vfs.Mem {
-	s.open(func(o *bloomkv.Options) { o.FilterFPR, o.Compression, o.TableSize = 1, bloomkv.NoCompression, 16<<10 })
+	s.open(func(o *bloomkv.Options) { o.FilterFPR, o.Compression, o.TableSize = 1, bloomkv.CompressionNone, 16<<10 })
 	for i := range 40 {
 		s.put(fruit(i), s.noise(500))
 	}
 	s.compact()
 	s.lookUp()
 	s.close()
-	s.open(func(o *bloomkv.Options) { o.FilterMemory, o.FilterKind = 64<<10, bloomkv.RibbonFilter })
+	s.open(func(o *bloomkv.Options) { o.FilterMemory, o.FilterKind = 64<<10, bloomkv.FilterRibbon })
 	for i := range 30 {
 		s.put(fruit(i), text(i+1, 60))
 	}

@@ -92,7 +92,7 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 
 func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 	opts := small(vfs.NewMem())
-	opts.Durability, opts.MaxOpenFiles, opts.Compression = NoSync, 8, NoCompression
+	opts.Durability, opts.MaxOpenFiles, opts.Compression = NoSync, 8, CompressionNone
 	db, err := Open("db", opts)
 	if err != nil {
 		t.Fatal(err)

@@ -368,7 +368,7 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 	mem := vfs.NewMem()
 	fsys, open := gated(mem, func(op vfs.Op) bool { return createsTable(op) && inside("(*DB).compactLoop") })
 	o := small(fsys)
-	o.Durability, o.Compression = NoSync, NoCompression
+	o.Durability, o.Compression = NoSync, CompressionNone
 	db, err := Open("db", o)
 	if err != nil {
 		t.Fatal(err)

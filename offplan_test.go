@@ -55,7 +55,7 @@ func reopened(t *testing.T, db *DB, o *Options) *DB {
 func planOptionsFor(fs vfs.FS, fpr float64, change func(o *Options)) *Options {
 	o := &Options{
 		FS: fs, FilterSeed: 1, Durability: NoSync, FilterFPR: fpr, MemoryBudget: 64 << 20, MemtableSize: 256 << 10,
-		TableSize: 64 << 10, BaseLevelSize: 4 << 20, BlockSize: 1 << 10, Compression: NoCompression,
+		TableSize: 64 << 10, BaseLevelSize: 4 << 20, BlockSize: 1 << 10, Compression: CompressionNone,
 	}
 	if change != nil {
 		change(o)
@@ -96,7 +96,7 @@ func tableFileNames(db *DB) (names []string) {
 func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 	const n = 40_000
 	lookups := atStride(200_000)
-	ribbon := func(o *Options) { o.FilterKind = RibbonFilter }
+	ribbon := func(o *Options) { o.FilterKind = FilterRibbon }
 	prefix := func(n int) func(*Options) { return func(o *Options) { o.FilterPrefix = PrefixLen(n) } }
 	both := func(o *Options) { ribbon(o); prefix(6)(o) }
 	memory := func(bytes int64, kind FilterKind) func(*Options) {
@@ -122,13 +122,13 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 		{"prefixes", 0.01, nil, 0.01, prefix(6), false},
 		{"prefixes by another rule", 0.01, prefix(7), 0.01, prefix(6), false},
 		{"no prefixes afterwards", 0.01, prefix(6), 0.01, nil, false},
-		{"memory in place of a rate", 0.1, nil, 0, memory(64<<10, BloomFilter), true},
-		{"memory in place of a rate, and another kind", 0.1, nil, 0, memory(64<<10, RibbonFilter), true},
+		{"memory in place of a rate", 0.1, nil, 0, memory(64<<10, FilterBloom), true},
+		{"memory in place of a rate, and another kind", 0.1, nil, 0, memory(64<<10, FilterRibbon), true},
 		{
-			"less memory than Ribbon filters take", 0, memory(128<<10, RibbonFilter), 0, memory(64<<10, RibbonFilter),
+			"less memory than Ribbon filters take", 0, memory(128<<10, FilterRibbon), 0, memory(64<<10, FilterRibbon),
 			false,
 		},
-		{"more memory", 0, memory(64<<10, BloomFilter), 0, memory(128<<10, BloomFilter), false},
+		{"more memory", 0, memory(64<<10, FilterBloom), 0, memory(128<<10, FilterBloom), false},
 	} {
 		if raceEnabled && i%4 > 0 {
 			continue
@@ -414,7 +414,9 @@ func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
 	mem := vfs.NewMem()
 	const n = 20_000
 	db := planStore(t, planOptionsFor(mem, 0.01, nil), n)
-	db = reopened(t, db, planOptionsFor(mem, 0.01, func(o *Options) { o.Compression, o.BlockSize = ZstdBottom, 4<<10 }))
+	db = reopened(t, db, planOptionsFor(mem, 0.01, func(o *Options) {
+		o.Compression, o.BlockSize = CompressionZstdBottom, 4<<10
+	}))
 	before := db.Metrics()
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)

@@ -42,21 +42,21 @@ const (
 type Compression uint8
 
 const (
-	S2            Compression = iota // s2 (a fast relative of Snappy) everywhere: the default
-	ZstdBottom                       // zstd in the last level, which holds nine tenths of the data; s2 above
-	NoCompression                    // uncompressed
+	CompressionS2         Compression = iota // s2 (a fast relative of Snappy) everywhere: the default
+	CompressionZstdBottom                    // zstd in the last level, which holds nine tenths of the data; s2 above
+	CompressionNone                          // uncompressed
 )
 
 // A FilterKind determines how filters are built. Lookups do not depend on it: a store reads filters of both kinds.
 type FilterKind uint8
 
 const (
-	// BloomFilter is a blocked Bloom filter, the fastest to query and to build. It is the default.
-	BloomFilter FilterKind = iota
-	// RibbonFilter takes three tenths less memory for the same promise. It adds some 10 ns to a lookup of an absent
+	// FilterBloom is a blocked Bloom filter, the fastest to query and to build. It is the default.
+	FilterBloom FilterKind = iota
+	// FilterRibbon takes three tenths less memory for the same promise. It adds some 10 ns to a lookup of an absent
 	// key, for the last level, whose filter is queried only after all others have excluded the key, and some 50 ns
 	// for each key written to a table. It is meant for stores whose filters would not all fit in memory otherwise.
-	RibbonFilter
+	FilterRibbon
 )
 
 // Options configure a store. The zero value, or a nil pointer, is right for most programs. Every option may change
@@ -102,7 +102,7 @@ type Options struct {
 	// applies. Open fails with ErrFilterRate if not even the smallest filters for the contents of the store would
 	// fit.
 	FilterMemory int64
-	// FilterKind determines how the filters of new tables are built. The zero value means BloomFilter.
+	// FilterKind determines how the filters of new tables are built. The zero value means FilterBloom.
 	FilterKind FilterKind
 	// FilterPrefix, if set, adds a second filter to each new table. It holds the prefixes that the rule gives the
 	// keys of the table. Iterators and scans whose keys must all have the same prefix by the rule then skip tables
@@ -145,7 +145,7 @@ type Options struct {
 	BaseLevelSize int64
 	// LevelRatio is the factor by which each level is larger than the one above it, between 2 and 100. 0 means 10.
 	LevelRatio int
-	// Compression is the compression of data blocks. The zero value means S2.
+	// Compression is the compression of data blocks. The zero value means CompressionS2.
 	Compression Compression
 	// CompactionRate bounds the bytes per second that compactions write, which leaves disk bandwidth to others. 0
 	// means no limit. Flushes are not limited. If compaction falls behind because of it, writes are slowed down, and
@@ -252,14 +252,14 @@ func (o *Options) check() error {
 		got, low, high int64
 	}{
 		{"Durability", int64(o.Durability), int64(Sync), int64(NoSync)},
-		{"FilterKind", int64(o.FilterKind), int64(BloomFilter), int64(RibbonFilter)},
+		{"FilterKind", int64(o.FilterKind), int64(FilterBloom), int64(FilterRibbon)},
 		{"MemoryBudget", memory, minMemory, maxMemory},
 		{"MemtableSize", o.MemtableSize, minMemtable, min(memory/4, 1<<30)},
 		{"BlockSize", int64(o.BlockSize), 256, 1 << 20},
 		{"TableSize", o.TableSize, 16 << 10, 1 << 30},
 		{"BaseLevelSize", o.BaseLevelSize, 64 << 10, 1 << 40},
 		{"LevelRatio", int64(o.LevelRatio), 2, 100},
-		{"Compression", int64(o.Compression), int64(S2), int64(NoCompression)},
+		{"Compression", int64(o.Compression), int64(CompressionS2), int64(CompressionNone)},
 		{"CompactionRate", o.CompactionRate, 0, 1 << 40},
 		{"MaxOpenFiles", int64(files), minOpenFiles, maxOpenFiles},
 	} {
@@ -300,9 +300,9 @@ func (o *Options) policy() compaction.Policy {
 // codec returns the compression of blocks of tables written to a level.
 func (o *Options) codec(level int) sstable.Codec {
 	switch {
-	case o.Compression == NoCompression:
+	case o.Compression == CompressionNone:
 		return sstable.None
-	case o.Compression == ZstdBottom && level == bottom:
+	case o.Compression == CompressionZstdBottom && level == bottom:
 		return sstable.Zstd
 	default:
 		return sstable.S2
