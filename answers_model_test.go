@@ -228,7 +228,7 @@ func (m *answersModel) look(keys [][]byte, snap *Snapshot) {
 		func(key []byte) error { _, err := m.db.Has(key); return err },
 		func(key []byte) error { return m.db.View(key, func([]byte) error { return nil }) },
 		func(key []byte) error { _, _, err := m.db.GetTraced(key); return err },
-		func(key []byte) error { _, err := m.db.CompareAndSwap(key, []byte("nobody has this"), nil); return err },
+		func(key []byte) error { _, err := m.db.CompareAndDelete(key, []byte("nobody has this")); return err },
 	}
 	if m.db.opts.ReadOnly {
 		ways = ways[:5]

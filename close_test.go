@@ -109,7 +109,10 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			if _, err := db.PutIfAbsent(k, k); err != nil {
 				return err
 			}
-			_, err := db.CompareAndSwap(k, k, nil)
+			if _, err := db.CompareAndSwap(k, nil, k); err != nil {
+				return err
+			}
+			_, err := db.CompareAndDelete(k, k)
 			return err
 		})
 		call("view and trace", func(rng *rand.Rand) error {

@@ -55,8 +55,8 @@ func (db *DB) Rewrite(ctx context.Context, lo, hi []byte) error {
 }
 
 func (db *DB) compactRange(ctx context.Context, lo, hi []byte, rewrite bool) error {
-	if db.tree.Load() == nil {
-		return ErrClosed
+	if err := db.tree.Writable(); err != nil {
+		return err
 	}
 	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return nil

@@ -3,7 +3,6 @@ package bloomkv_test
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log"
 
@@ -33,8 +32,8 @@ func ExampleDB_PutIfAbsent() {
 	// /home false
 }
 
-// A counter that any number of goroutines may increment: read, compute, swap, and retry if another goroutine was
-// faster.
+// A counter that any number of goroutines may increment: create it, or read, compute and swap; and retry if another
+// goroutine was faster.
 func ExampleDB_CompareAndSwap() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -45,15 +44,14 @@ func ExampleDB_CompareAndSwap() {
 	key := []byte("visits")
 	add := func(n uint64) error {
 		for {
-			old, err := db.Get(key) // nil if absent, which CompareAndSwap accepts as absent
-			if err != nil && !errors.Is(err, bloomkv.ErrNotFound) {
+			if done, err := db.PutIfAbsent(key, binary.BigEndian.AppendUint64(nil, n)); done || err != nil {
 				return err
 			}
-			var count uint64
-			if old != nil {
-				count = binary.BigEndian.Uint64(old)
+			old, err := db.Get(key)
+			if err != nil { // ErrNotFound too: nobody deletes the counter
+				return err
 			}
-			done, err := db.CompareAndSwap(key, old, binary.BigEndian.AppendUint64(nil, count+n))
+			done, err := db.CompareAndSwap(key, old, binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64(old)+n))
 			if done || err != nil {
 				return err
 			}
