@@ -112,18 +112,41 @@ func ExampleBatch_MarshalBinary() {
 	if err := received.UnmarshalBinary(raw); err != nil { // ErrCorruption if a byte was damaged
 		log.Fatal(err)
 	}
-	for op := range received.Ops() {
-		fmt.Printf("%s %s\n", op.Kind, op.Key)
-	}
 	if err := follower.Apply(&received, bloomkv.Sync); err != nil {
 		log.Fatal(err)
 	}
 	value, err := follower.Get([]byte("lamp"))
 	fmt.Printf("%s %v\n", value, err)
+	// Output: on <nil>
+}
+
+// A printer is a Writer that prints.
+type printer struct{}
+
+func (printer) Put(key, value []byte) error {
+	_, err := fmt.Printf("put %s = %s\n", key, value)
+	return err
+}
+func (printer) Delete(key []byte) error { _, err := fmt.Printf("delete %s\n", key); return err }
+
+func (printer) DeleteRange(lo, hi []byte) error {
+	_, err := fmt.Printf("delete from %s to %s\n", lo, hi)
+	return err
+}
+
+// Replay passes the operations of a batch to a Writer, which may be a DB, a log, or another index over the same data.
+func ExampleBatch_Replay() {
+	var b bloomkv.Batch
+	b.Put([]byte("lamp"), []byte("on"))
+	b.Delete([]byte("radio"))
+	b.DeleteRange([]byte("room/1"), []byte("room/5"))
+	if err := b.Replay(printer{}); err != nil {
+		log.Fatal(err)
+	}
 	// Output:
-	// put lamp
+	// put lamp = on
 	// delete radio
-	// on <nil>
+	// delete from room/1 to room/5
 }
 
 // DeleteRange removes everything before a day at the cost of one write.
