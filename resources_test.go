@@ -26,7 +26,7 @@ func sharing(r *Resources) *Options {
 func newTestResources(t *testing.T, memory int64, files int) *Resources {
 	t.Helper()
 	roomy(t)
-	r, err := NewResources(memory, files)
+	r, err := NewResources(ResourcesOptions{memory, files})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestResourcesAreSetAloneAndMadeByNewResources(t *testing.T) {
 		memory int64
 		files  int
 	}{{1, 0}, {-1, 0}, {1 << 51, 0}, {0, 7}, {0, -1}} {
-		if _, err := NewResources(bad.memory, bad.files); err == nil {
+		if _, err := NewResources(ResourcesOptions{bad.memory, bad.files}); err == nil {
 			t.Errorf("%+v was accepted", bad)
 		}
 	}
