@@ -88,7 +88,7 @@ func TestHonestLookupsWasteNoMoreBesideChosenKeys(t *testing.T) {
 		keys, stride = 100_000, 1
 	}
 	cell := 0
-	for _, kind := range []FilterKind{BloomFilter, RibbonFilter} {
+	for _, kind := range []FilterKind{FilterBloom, FilterRibbon} {
 		for set := range chosenKeys {
 			for _, share := range []uint64{1, 2} {
 				if cell++; cell%stride == 1%stride {
@@ -139,16 +139,16 @@ func measureBesideChosen(t *testing.T, kind FilterKind, set int, share, keys uin
 		}
 		after := db.Metrics()
 		wasted := float64(after.Lookups.WastedReads - before.Lookups.WastedReads)
-		most := 1.15 * after.FilterFPR * float64(lookups)
+		most := 1.15 * after.FPRPromised * float64(lookups)
 		most += 3 * math.Sqrt(most)
 		if wasted > most {
 			t.Errorf("%s: %.0f wasted reads in %d lookups, want at most %.0f", state, wasted, lookups, most)
 		}
-		if after.FPRPredicted > 1.15*after.FilterFPR {
-			t.Errorf("%s: %g predicted, %g promised", state, after.FPRPredicted, after.FilterFPR)
+		if after.FPRPredicted > 1.15*after.FPRPromised {
+			t.Errorf("%s: %g predicted, %g promised", state, after.FPRPredicted, after.FPRPromised)
 		}
 		t.Logf("%s: %.2e wasted, %.2e predicted, %g promised", state, wasted/float64(lookups), after.FPRPredicted,
-			after.FilterFPR)
+			after.FPRPromised)
 	}
 	if err := db.Flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -294,7 +294,7 @@ func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 func BenchmarkChosenKeys(b *testing.B) {
 	const keys = 100_000
 	sets := len(chosenKeys)
-	for _, kind := range []FilterKind{BloomFilter, RibbonFilter} {
+	for _, kind := range []FilterKind{FilterBloom, FilterRibbon} {
 		for set := range sets + 1 {
 			name, key := "random", func(i uint64) []byte { return keyWithHash(uint64(spreadHash(^i)), spreadHash(i)) }
 			if set < sets {

@@ -89,6 +89,16 @@ func TestSlicesAreTheCallers(t *testing.T) {
 	}
 	agree("CompareAndSwap")
 
+	must(db.Put(b("gone"), b("soon")))
+	k, old = b("gone"), b("soon")
+	ok, err = db.CompareAndDelete(k, old)
+	must(err)
+	spoil(k, old)
+	if !ok {
+		t.Error("CompareAndDelete: false")
+	}
+	agree("CompareAndDelete")
+
 	var one, two Batch
 	k, v, lo, hi = b("batch"), b("ed"), b("put3"), b("put4")
 	one.Put(k, v)

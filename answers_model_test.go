@@ -129,7 +129,7 @@ func (a *answersTable) inRange(key []byte) bool {
 		return false
 	}
 	c := bytes.Compare(key, a.Largest)
-	return a.Largest == nil || c < 0 || c == 0 && !a.Exclusive
+	return a.Largest == nil || c < 0 || c == 0 && !a.LargestExclusive
 }
 
 // looked counts a lookup of key by a reader at seq.
@@ -143,7 +143,7 @@ func (m *answersModel) looked(key []byte, seq ikey.Seq) {
 	}
 	count := func(a *answersTable, add FilterAnswers) {
 		for _, c := range []*FilterAnswers{new(m.counts[a.File]), &m.sum} {
-			c.Negatives += add.Negatives
+			c.FilterNegatives += add.FilterNegatives
 			c.TruePositives += add.TruePositives
 			c.FalsePositives += add.FalsePositives
 			c.Unfiltered += add.Unfiltered
@@ -161,7 +161,7 @@ func (m *answersModel) looked(key []byte, seq ikey.Seq) {
 		maybe := a.filter == nil || a.filter.MayContain(bloomblock.HashKey(key))
 		switch {
 		case !maybe:
-			count(a, FilterAnswers{Negatives: 1})
+			count(a, FilterAnswers{FilterNegatives: 1})
 		case found:
 			m.passed.notSearched++
 		case a.Entries == 0:
@@ -191,19 +191,19 @@ func (m *answersModel) compare(when string) {
 			m.t.Errorf("%s: %s on level %d has counted %+v, want %+v", when, tm.File, tm.Level, got, want)
 		}
 		l := &levels[tm.Level]
-		l.Negatives += tm.Negatives
+		l.FilterNegatives += tm.FilterNegatives
 		l.TruePositives += tm.TruePositives
 		l.FalsePositives += tm.FalsePositives
 		l.Unfiltered += tm.Unfiltered
 		if tm.FPRMeasured != tm.FPR() ||
-			tm.FPRMeasured > 0 && tm.FPRMeasured != ratio(tm.FalsePositives, tm.FalsePositives+tm.Negatives) {
+			tm.FPRMeasured > 0 && tm.FPRMeasured != ratio(tm.FalsePositives, tm.FalsePositives+tm.FilterNegatives) {
 			m.t.Errorf("%s: %s: measured %g of %+v", when, tm.File, tm.FPRMeasured, tm.FilterAnswers)
 		}
 	}
 	all, measured := m.db.Metrics(), 0.0
 	for l, level := range all.Levels {
 		if level.FilterAnswers != levels[l] ||
-			level.FPRMeasured != ratio(levels[l].FalsePositives, levels[l].FalsePositives+levels[l].Negatives) {
+			level.FPRMeasured != ratio(levels[l].FalsePositives, levels[l].FalsePositives+levels[l].FilterNegatives) {
 			m.t.Errorf("%s: level %d has %+v, and measures %g; its tables have %+v", when, l, level.FilterAnswers,
 				level.FPRMeasured, levels[l])
 		}
@@ -212,7 +212,7 @@ func (m *answersModel) compare(when string) {
 	if math.Abs(all.FPRMeasured-measured) > 1e-12 {
 		m.t.Errorf("%s: the tree measures %g, the runs of its levels together %g", when, all.FPRMeasured, measured)
 	}
-	if l := all.Lookups; l.FilterNegatives != m.sum.Negatives || l.TruePositives != m.sum.TruePositives ||
+	if l := all.Lookups; l.FilterNegatives != m.sum.FilterNegatives || l.TruePositives != m.sum.TruePositives ||
 		l.FalsePositives != m.sum.FalsePositives {
 		m.t.Errorf("%s: lookups have counted %+v, want %+v", when, l, m.sum)
 	}
@@ -228,7 +228,7 @@ func (m *answersModel) look(keys [][]byte, snap *Snapshot) {
 		func(key []byte) error { _, err := m.db.Has(key); return err },
 		func(key []byte) error { return m.db.View(key, func([]byte) error { return nil }) },
 		func(key []byte) error { _, _, err := m.db.GetTraced(key); return err },
-		func(key []byte) error { _, err := m.db.CompareAndSwap(key, []byte("nobody has this"), nil); return err },
+		func(key []byte) error { _, err := m.db.CompareAndDelete(key, []byte("nobody has this")); return err },
 	}
 	if m.db.opts.ReadOnly {
 		ways = ways[:5]

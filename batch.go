@@ -2,11 +2,11 @@ package bloomkv
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"iter"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -72,62 +72,39 @@ func (b *Batch) Size() int { return len(b.ops) }
 // Reset removes all operations and keeps the memory.
 func (b *Batch) Reset() { b.ops, b.count, b.err = b.ops[:0], 0, nil }
 
-// OpKind is the kind of an operation in a batch.
-type OpKind uint8
-
-const (
-	OpPut         OpKind = iota + 1 // stores Value under Key
-	OpDelete                        // deletes Key
-	OpDeleteRange                   // deletes every key in [Key, End)
-)
-
-// String returns the name of the kind.
-func (k OpKind) String() string {
-	switch k {
-	case OpPut:
-		return "put"
-	case OpDelete:
-		return "delete"
-	case OpDeleteRange:
-		return "delete range"
-	default:
-		return fmt.Sprintf("operation %d", uint8(k))
-	}
+// A Writer receives single writes. [DB] is one, and [Batch.Replay] passes the operations of a batch to any.
+type Writer interface {
+	Put(key, value []byte) error
+	Delete(key []byte) error
+	DeleteRange(lo, hi []byte) error // nil bounds are unbounded
 }
 
-// Op is one operation of a batch. The batch owns the slices: they must not be changed, and are valid until the batch
-// changes.
-type Op struct {
-	Kind  OpKind
-	Key   []byte // for OpDeleteRange, the inclusive start
-	Value []byte // for OpPut
-	End   []byte // for OpDeleteRange: exclusive, nil for no end
-}
+var _ Writer = (*DB)(nil)
 
-// Ops returns an iterator over the operations in the order in which they were added. The batch must not change during
-// the loop.
-func (b *Batch) Ops() iter.Seq[Op] {
-	return func(yield func(Op) bool) {
-		for ops := b.ops; len(ops) > 0; {
-			kind, key, value, rest, err := batch.NextOp(ops)
-			if err != nil { // impossible: add and UnmarshalBinary make only valid operations
-				return
-			}
-			ops = rest
-			var op Op
-			switch kind {
-			case ikey.Delete:
-				op = Op{Kind: OpDelete, Key: key}
-			case ikey.RangeDelete:
-				op = Op{Kind: OpDeleteRange, Key: key, End: value}
-			default:
-				op = Op{Kind: OpPut, Key: key, Value: value}
-			}
-			if !yield(op) {
-				return
-			}
+// Replay calls w with each operation of the batch, in the order in which they were added, until a call returns an
+// error, which Replay returns. The slices belong to the batch: they must not be changed, and are valid until the
+// batch changes, which it must not during Replay. The
+// empty lo and a nil hi mean that the range has no bound.
+func (b *Batch) Replay(w Writer) error {
+	for ops := b.ops; len(ops) > 0; {
+		kind, key, value, rest, err := batch.NextOp(ops)
+		if err != nil { // impossible: add and UnmarshalBinary make only valid operations
+			return err
+		}
+		ops = rest
+		switch kind {
+		case ikey.Delete:
+			err = w.Delete(key)
+		case ikey.RangeDelete:
+			err = w.DeleteRange(key, value)
+		default:
+			err = w.Put(key, value)
+		}
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // A marshaled batch, all numbers little-endian:
@@ -150,16 +127,28 @@ var errBatchBytes = errors.New("batch: not made by MarshalBinary")
 // MarshalBinary returns an encoding of the batch with a checksum, to be stored or sent elsewhere. UnmarshalBinary
 // decodes it into an equal batch. The error is the one that Apply returns for a batch that is too large.
 func (b *Batch) MarshalBinary() ([]byte, error) {
-	if b.err != nil {
-		return nil, b.err
-	}
-	raw := make([]byte, batchHeader, batchHeader+len(b.ops))
-	copy(raw, batchMagic)
-	binary.LittleEndian.PutUint32(raw[8:], b.count)
-	raw = append(raw, b.ops...)
-	binary.LittleEndian.PutUint32(raw[4:], checksum(raw[8:]))
-	return raw, nil
+	return b.AppendBinary(make([]byte, 0, batchHeader+len(b.ops)))
 }
+
+// AppendBinary appends what MarshalBinary returns to dst, and returns the extended slice. With an error, it returns
+// dst unchanged.
+func (b *Batch) AppendBinary(dst []byte) ([]byte, error) {
+	if b.err != nil {
+		return dst, b.err
+	}
+	start := len(dst)
+	dst = append(dst, batchMagic...)
+	dst = append(dst, 0, 0, 0, 0) // the checksum
+	dst = binary.LittleEndian.AppendUint32(dst, b.count)
+	dst = append(dst, b.ops...)
+	binary.LittleEndian.PutUint32(dst[start+4:], checksum(dst[start+8:]))
+	return dst, nil
+}
+
+var (
+	_ encoding.BinaryAppender    = (*Batch)(nil)
+	_ encoding.BinaryUnmarshaler = (*Batch)(nil)
+)
 
 // UnmarshalBinary replaces the operations of b with those that MarshalBinary encoded in raw. raw is copied. If raw is
 // damaged, truncated or was not made by MarshalBinary, the error matches [ErrCorruption] (errors.Is) and b is not

@@ -11,6 +11,38 @@ import (
 	"github.com/bloomkv/bloomkv/internal/batch"
 )
 
+// writes records the writes that it receives, and fails at the limit.
+type writes struct {
+	all     []string
+	limit   int // fail instead of the write with this number, from 1; 0 is never
+	longest int // bytes of a bound
+}
+
+var errLimit = errors.New("no more writes")
+
+func (w *writes) add(format string, args ...any) error {
+	if len(w.all)+1 == w.limit {
+		return errLimit
+	}
+	w.all = append(w.all, fmt.Sprintf(format, args...))
+	return nil
+}
+
+func (w *writes) Put(key, value []byte) error { return w.add("put %q=%q", key, value) }
+func (w *writes) Delete(key []byte) error     { return w.add("delete %q", key) }
+
+func (w *writes) DeleteRange(lo, hi []byte) error {
+	w.longest = max(w.longest, len(lo), len(hi))
+	return w.add("delete range %q to %q, unbounded %v", lo, hi, hi == nil)
+}
+
+// batchWriter adds writes to a batch.
+type batchWriter struct{ *Batch }
+
+func (w batchWriter) Put(key, value []byte) error     { w.Batch.Put(key, value); return nil }
+func (w batchWriter) Delete(key []byte) error         { w.Batch.Delete(key); return nil }
+func (w batchWriter) DeleteRange(lo, hi []byte) error { w.Batch.DeleteRange(lo, hi); return nil }
+
 func TestABatchSaysWhatItHolds(t *testing.T) {
 	var b Batch
 	b.Put([]byte("key"), []byte("value"))
@@ -39,22 +71,25 @@ func TestABatchIsWhatWasAdded(t *testing.T) {
 	b.DeleteRange([]byte("d"), []byte("c")) // inverted
 	b.DeleteRange([]byte("d"), []byte("d")) // empty
 	b.DeleteRange(nil, []byte{})            // empty
-	show := func(b *Batch) (all []string) {
-		for op := range b.Ops() {
-			all = append(all, fmt.Sprintf("%v %q=%q to %q, %v", op.Kind, op.Key, op.Value, op.End, op.End == nil))
+	show := func(b *Batch) []string {
+		var w writes
+		if err := b.Replay(&w); err != nil {
+			t.Fatal(err)
 		}
-		return all
+		return w.all
 	}
 	want := []string{
-		`put "a"="1" to "", true`, `put ""="" to "", true`, `delete "b"="" to "", true`,
-		`delete range "c"="" to "d", false`, `delete range ""="" to "", true`,
+		`put "a"="1"`, `put ""=""`, `delete "b"`, `delete range "c" to "d", unbounded false`,
+		`delete range "" to "", unbounded true`,
 	}
 	if got := show(&b); !slices.Equal(got, want) || b.Len() != len(want) {
 		t.Errorf("%d operations %q, want %q", b.Len(), got, want)
 	}
-	for op := range b.Ops() { // stopped early
-		_ = op
-		break
+	for n := range want {
+		w := writes{limit: n + 1}
+		if err := b.Replay(&w); !errors.Is(err, errLimit) || !slices.Equal(w.all, want[:n]) {
+			t.Errorf("a writer that fails after %d operations: %v, %q", n, err, w.all)
+		}
 	}
 	b.Append(&b)
 	if got := show(&b); !slices.Equal(got, append(want, want...)) || b.Len() != 2*len(want) {
@@ -63,6 +98,9 @@ func TestABatchIsWhatWasAdded(t *testing.T) {
 	raw, err := b.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if got, err := b.AppendBinary([]byte("before")); err != nil || string(got) != "before"+string(raw) {
+		t.Errorf("AppendBinary returned %q, %v, want before and %q", got, err, raw)
 	}
 	var other Batch
 	other.Put([]byte("gone"), nil)
@@ -80,6 +118,9 @@ func TestABatchThatIsTooLargeSaysSoWhereverItGoes(t *testing.T) {
 	if _, err := b.MarshalBinary(); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("MarshalBinary: %v", err)
 	}
+	if got, err := b.AppendBinary([]byte("kept")); string(got) != "kept" || !errors.Is(err, ErrTooLarge) {
+		t.Errorf("AppendBinary: %q, %v", got, err)
+	}
 	c.Append(&b)
 	if c.err == nil || !errors.Is(c.err, ErrTooLarge) {
 		t.Errorf("appended: %v", c.err)
@@ -89,14 +130,9 @@ func TestABatchThatIsTooLargeSaysSoWhereverItGoes(t *testing.T) {
 	long := bytes.Repeat([]byte{'k'}, 3*MaxKeySize)
 	c.DeleteRange(long[:MaxKeySize], long)
 	c.DeleteRange(long, nil)
-	n := 0
-	for op := range c.Ops() {
-		if n++; len(op.Key) > batch.MaxBound || len(op.End) > batch.MaxBound {
-			t.Errorf("bounds of %d and %d bytes", len(op.Key), len(op.End))
-		}
-	}
-	if n != 2 || c.err != nil {
-		t.Errorf("%d ranges, %v", n, c.err)
+	var w writes
+	if err := c.Replay(&w); err != nil || len(w.all) != 2 || w.longest > batch.MaxBound || c.err != nil {
+		t.Errorf("%d ranges with bounds of up to %d bytes, %v, %v", len(w.all), w.longest, err, c.err)
 	}
 	c.Reset()
 	c.DeleteRange(long, append(bytes.Clone(long), 'x')) // no key lies between
@@ -150,18 +186,8 @@ func FuzzBatch(f *testing.F) {
 			}
 			return
 		}
-		for op := range b.Ops() {
-			switch op.Kind {
-			case OpPut:
-				again.Put(op.Key, op.Value)
-			case OpDelete:
-				again.Delete(op.Key)
-			default:
-				again.DeleteRange(op.Key, op.End)
-			}
-		}
-		if again.Len() != b.Len() || again.err != nil {
-			t.Fatalf("%d operations, %v, want %d", again.Len(), again.err, b.Len())
+		if err := b.Replay(batchWriter{&again}); err != nil || again.Len() != b.Len() || again.err != nil {
+			t.Fatalf("%v, %d operations, %v, want %d", err, again.Len(), again.err, b.Len())
 		}
 	})
 }

@@ -23,7 +23,7 @@ func benchKey(dst []byte, i uint64) []byte {
 
 func benchOptions() *Options {
 	return &Options{
-		Durability: NoSync, MemoryBudget: 512 << 20, MemtableSize: 64 << 20, Compression: NoCompression,
+		Durability: NoSync, MemoryBudget: 512 << 20, MemtableSize: 64 << 20, Compression: CompressionNone,
 	}
 }
 

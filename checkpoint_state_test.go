@@ -99,7 +99,7 @@ func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 	edit.wait(t, "the compaction's edit")
 	close(enter.open)
 	soon(t, "the checkpoint waits for the edit, or takes a table", func() bool {
-		return len(take.come) > 0 || waiting("(*checkpoint).run")
+		return len(take.come) > 0 || waiting("(*DB).copyTo")
 	})
 	if len(take.come) > 0 {
 		t.Error("a table is taken while an edit is under way")

@@ -109,7 +109,10 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			if _, err := db.PutIfAbsent(k, k); err != nil {
 				return err
 			}
-			_, err := db.CompareAndSwap(k, k, nil)
+			if _, err := db.CompareAndSwap(k, nil, k); err != nil {
+				return err
+			}
+			_, err := db.CompareAndDelete(k, k)
 			return err
 		})
 		call("view and trace", func(rng *rand.Rand) error {
@@ -318,7 +321,7 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 	before := count()
 	o := tiny(vfs.OS)
 	o.MaxOpenFiles = 8
-	o.Durability, o.Compression = NoSync, NoCompression
+	o.Durability, o.Compression = NoSync, CompressionNone
 	dir := filepath.Join(t.TempDir(), "db")
 	for range 3 {
 		db, err := Open(dir, o)

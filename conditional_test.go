@@ -18,19 +18,20 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 		done bool
 		then string // the value afterwards, "-" for none
 	}{
-		{"nothing for nothing", func() (bool, error) { return db.CompareAndSwap(key, nil, nil) }, true, "-"},
+		{"nil is not absence", func() (bool, error) { return db.CompareAndSwap(key, nil, []byte("x")) }, false, "-"},
 		{
 			"an empty value is not absence",
 			func() (bool, error) { return db.CompareAndSwap(key, []byte{}, []byte("x")) },
 			false, "-",
 		},
-		{"an empty value for nothing", func() (bool, error) { return db.CompareAndSwap(key, nil, []byte{}) }, true, ""},
+		{"nothing to delete", func() (bool, error) { return db.CompareAndDelete(key, nil) }, false, "-"},
+		{"an empty value for nothing", func() (bool, error) { return db.PutIfAbsent(key, []byte{}) }, true, ""},
 		{"the key exists", func() (bool, error) { return db.PutIfAbsent(key, []byte("x")) }, false, ""},
-		{
-			"nothing is not the empty value",
-			func() (bool, error) { return db.CompareAndSwap(key, nil, []byte("x")) },
-			false, "",
-		},
+		{"a value for nil", func() (bool, error) { return db.CompareAndSwap(key, nil, []byte("z")) }, true, "z"},
+		{"nil for a value", func() (bool, error) { return db.CompareAndSwap(key, []byte("z"), nil) }, true, ""},
+		{"nil for nil", func() (bool, error) { return db.CompareAndSwap(key, nil, nil) }, true, ""},
+		{"nil is the empty value", func() (bool, error) { return db.CompareAndDelete(key, nil) }, true, "-"},
+		{"nil for nothing", func() (bool, error) { return db.PutIfAbsent(key, nil) }, true, ""},
 		{
 			"a value for the empty one",
 			func() (bool, error) { return db.CompareAndSwap(key, []byte{}, []byte("x")) },
@@ -41,7 +42,12 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 			func() (bool, error) { return db.CompareAndSwap(key, []byte{}, nil) },
 			false, "x",
 		},
-		{"a deletion", func() (bool, error) { return db.CompareAndSwap(key, []byte("x"), nil) }, true, "-"},
+		{
+			"a beginning is not the value to delete",
+			func() (bool, error) { return db.CompareAndDelete(key, nil) },
+			false, "x",
+		},
+		{"a deletion", func() (bool, error) { return db.CompareAndDelete(key, []byte("x")) }, true, "-"},
 		{"nil is put as the empty value", func() (bool, error) { return db.PutIfAbsent(key, nil) }, true, ""},
 		{"deleted by a range", func() (bool, error) {
 			if err := db.DeleteRange(nil, nil); err != nil {
@@ -64,6 +70,9 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 	if _, err := db.CompareAndSwap(make([]byte, MaxKeySize+1), nil, nil); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("nothing for nothing under a key that is too large: %v", err)
 	}
+	if _, err := db.CompareAndDelete(make([]byte, MaxKeySize+1), nil); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("deleting a key that is too large: %v", err)
+	}
 	if _, err := db.PutIfAbsent(make([]byte, MaxKeySize+1), nil); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a key that is too large: %v", err)
 	}
@@ -82,6 +91,59 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 	for _, k := range [][]byte{key, make([]byte, MaxKeySize+1)} {
 		if _, err := db.CompareAndSwap(k, nil, nil); err != ErrClosed { //nolint:errorlint // returned unwrapped
 			t.Errorf("after Close: %v", err)
+		}
+		if _, err := db.CompareAndDelete(k, nil); err != ErrClosed { //nolint:errorlint // returned unwrapped
+			t.Errorf("after Close: %v", err)
+		}
+	}
+}
+
+// TestAReadOnlyStoreRefusesEveryWriteAlike compares the error of each write with that of Put, whatever a condition
+// would decide, and even if there is nothing to write.
+func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
+	o := tiny(vfs.NewMem())
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []Durability{Sync, NoSync} {
+		o.ReadOnly, o.Durability = true, d
+		if db, err = Open("db", o); err != nil {
+			t.Fatal(err)
+		}
+		want := db.Put([]byte("k"), nil)
+		if !errors.Is(want, ErrReadOnly) {
+			t.Fatalf("Put returned %v, want ErrReadOnly", want)
+		}
+		calls := map[string]error{
+			"Delete":                       db.Delete([]byte("k")),
+			"DeleteRange":                  db.DeleteRange(nil, nil),
+			"DeleteRange, inverted":        db.DeleteRange([]byte("b"), []byte("a")),
+			"Apply of an empty batch":      db.Apply(new(Batch), d),
+			"Sync":                         db.Sync(),
+			"Flush":                        db.Flush(t.Context()),
+			"Compact":                      db.Compact(t.Context(), nil, nil),
+			"Compact of an inverted range": db.Compact(t.Context(), []byte("b"), []byte("a")),
+			"Rewrite":                      db.Rewrite(t.Context(), nil, nil),
+			"Rewrite of an inverted range": db.Rewrite(t.Context(), []byte("b"), []byte("a")),
+			"Ingest":                       db.Ingest(t.Context(), pairsOf(nil), IngestOptions{}),
+		}
+		_, calls["PutIfAbsent"] = db.PutIfAbsent([]byte("a"), nil)
+		_, calls["PutIfAbsent of a present key"] = db.PutIfAbsent([]byte("k"), nil)
+		_, calls["CompareAndSwap"] = db.CompareAndSwap([]byte("k"), []byte("v"), nil)
+		_, calls["CompareAndSwap of another value"] = db.CompareAndSwap([]byte("k"), nil, nil)
+		_, calls["CompareAndDelete"] = db.CompareAndDelete([]byte("k"), []byte("v"))
+		_, calls["CompareAndDelete of another value"] = db.CompareAndDelete([]byte("k"), nil)
+		for name, err := range calls {
+			if err == nil || err.Error() != want.Error() {
+				t.Errorf("%v: %s returned %v, want %v", d, name, err, want)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -380,7 +380,7 @@ func TestADamagedFilterAnswersMaybeAndIsReported(t *testing.T) {
 		}
 		counted, unfiltered := 0, uint64(0)
 		for _, l := range db.Metrics().Levels {
-			counted += l.FilterDamaged
+			counted += l.FiltersDamaged
 			unfiltered += l.Unfiltered
 		}
 		if counted != 1 || unfiltered == 0 && at < second {

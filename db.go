@@ -61,7 +61,7 @@ type DB struct {
 // what went wrong, which may only be that an earlier write failed. In either case, acknowledged writes are as durable
 // as promised. Open iterators and scans stop with ErrClosed. Values that View and GetMany have passed to a function
 // stay readable until the function returns. Close may be called at any time, even from such a function. A second
-// Close returns ErrClosed, as does every other call from then on.
+// Close returns ErrClosed and does nothing. Every other call returns ErrClosed from then on.
 func (db *DB) Close() error {
 	failed, first := db.tree.Close() // ends compactions and long calls; a flush continues
 	if !first {

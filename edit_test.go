@@ -26,7 +26,7 @@ func TestAnInstallThatFailsLeavesNoTable(t *testing.T) {
 		return nil
 	}))
 	opts.TableSize = 16 << 10
-	opts.Compression = NoCompression
+	opts.Compression = CompressionNone
 	db, err := Open("db", opts)
 	if err != nil {
 		t.Fatal(err)

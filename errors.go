@@ -41,7 +41,19 @@ var (
 	ErrFilterRate = bloomblock.ErrRate
 )
 
-// A CorruptionError is damage with its position: File is the base name of the file; Offset is where the damaged part
-// begins, in bytes; Err is the reason, with what was found and what was wanted. It matches ErrCorruption, whose
-// comment lists the remedies.
-type CorruptionError = corrupt.Error
+// A CorruptionError is damage in a file, with its position. errors.As and errors.AsType find it in every error that
+// matches [ErrCorruption], except in those of a damaged [Batch]. A type assertion does not find it.
+type CorruptionError struct {
+	File   string // base name
+	Offset int64  // start of the damaged part, in bytes
+	Err    error  // the reason: what was found and what was expected
+}
+
+// The packages below return a corrupt.Error, whose method As converts it.
+var _ = CorruptionError(corrupt.Error{})
+
+// Error returns text like "000007.sst: offset 8192: checksum 5d1f0c2a, want 09b7e6c1".
+func (e *CorruptionError) Error() string { return (*corrupt.Error)(e).Error() }
+
+// Unwrap returns ErrCorruption and Err, for errors.Is.
+func (e *CorruptionError) Unwrap() []error { return (*corrupt.Error)(e).Unwrap() }

@@ -240,7 +240,7 @@ func TestEventsTellOfTablesThatOpenMakesOfLogs(t *testing.T) {
 func TestDamageIsToldOncePerPlace(t *testing.T) {
 	mem := vfs.NewMem()
 	o := tiny(mem)
-	o.Compression, o.TableSize, o.MemtableSize = NoCompression, 1<<20, 1<<20
+	o.Compression, o.TableSize, o.MemtableSize = CompressionNone, 1<<20, 1<<20
 	db, err := Open("db", o)
 	if err != nil {
 		t.Fatal(err)

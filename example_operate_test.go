@@ -224,7 +224,7 @@ func ExampleSalvage() {
 // PlanFilters returns the error rate that filters of a hundred million keys reach in the given memory.
 func ExamplePlanFilters() {
 	fpr, levels, err := bloomkv.PlanFilters(100_000_000, 4,
-		&bloomkv.Options{FilterMemory: 64 << 20, FilterKind: bloomkv.RibbonFilter})
+		&bloomkv.Options{FilterMemory: 64 << 20, FilterKind: bloomkv.FilterRibbon})
 	if err != nil {
 		log.Fatal(err)
 	}

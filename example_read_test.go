@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"strconv"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -238,4 +239,45 @@ func ExamplePrefixSeparator() {
 	// user/16/ has 1
 	// user/17/ has 0
 	// 2 filters asked, 1 said no
+}
+
+// balance adds the values of all accounts. It takes a Reader, so that it can read a store or a snapshot.
+func balance(r bloomkv.Reader) (total int, err error) {
+	for kv, err := range r.Scan(bloomkv.IterOptions{Prefix: []byte("account/")}) {
+		if err != nil {
+			return 0, err
+		}
+		n, err := strconv.Atoi(string(kv.Value))
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// A function that takes a Reader works on the current state of a store and on a snapshot.
+func ExampleReader() {
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Put([]byte("account/1"), []byte("40")); err != nil {
+		log.Fatal(err)
+	}
+	before, err := db.Snapshot()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer before.Close()
+	if err := db.Put([]byte("account/2"), []byte("2")); err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(balance(db))
+	fmt.Println(balance(before))
+	// Output:
+	// 42 <nil>
+	// 40 <nil>
 }

@@ -10,7 +10,7 @@ import (
 
 // Stores of one process share one budget of memory and descriptors, here 32 MiB.
 func ExampleNewResources() {
-	shared, err := bloomkv.NewResources(32<<20, 200)
+	shared, err := bloomkv.NewResources(bloomkv.ResourcesOptions{MemoryBudget: 32 << 20, MaxOpenFiles: 200})
 	if err != nil {
 		log.Fatal(err)
 	}

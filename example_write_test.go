@@ -3,7 +3,6 @@ package bloomkv_test
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log"
 
@@ -33,8 +32,8 @@ func ExampleDB_PutIfAbsent() {
 	// /home false
 }
 
-// A counter that any number of goroutines may increment: read, compute, swap, and retry if another goroutine was
-// faster.
+// A counter that any number of goroutines may increment: create it, or read, compute and swap; and retry if another
+// goroutine was faster.
 func ExampleDB_CompareAndSwap() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -45,15 +44,14 @@ func ExampleDB_CompareAndSwap() {
 	key := []byte("visits")
 	add := func(n uint64) error {
 		for {
-			old, err := db.Get(key) // nil if absent, which CompareAndSwap accepts as absent
-			if err != nil && !errors.Is(err, bloomkv.ErrNotFound) {
+			if done, err := db.PutIfAbsent(key, binary.BigEndian.AppendUint64(nil, n)); done || err != nil {
 				return err
 			}
-			var count uint64
-			if old != nil {
-				count = binary.BigEndian.Uint64(old)
+			old, err := db.Get(key)
+			if err != nil { // ErrNotFound too: nobody deletes the counter
+				return err
 			}
-			done, err := db.CompareAndSwap(key, old, binary.BigEndian.AppendUint64(nil, count+n))
+			done, err := db.CompareAndSwap(key, old, binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64(old)+n))
 			if done || err != nil {
 				return err
 			}
@@ -114,18 +112,41 @@ func ExampleBatch_MarshalBinary() {
 	if err := received.UnmarshalBinary(raw); err != nil { // ErrCorruption if a byte was damaged
 		log.Fatal(err)
 	}
-	for op := range received.Ops() {
-		fmt.Printf("%s %s\n", op.Kind, op.Key)
-	}
 	if err := follower.Apply(&received, bloomkv.Sync); err != nil {
 		log.Fatal(err)
 	}
 	value, err := follower.Get([]byte("lamp"))
 	fmt.Printf("%s %v\n", value, err)
+	// Output: on <nil>
+}
+
+// A printer is a Writer that prints.
+type printer struct{}
+
+func (printer) Put(key, value []byte) error {
+	_, err := fmt.Printf("put %s = %s\n", key, value)
+	return err
+}
+func (printer) Delete(key []byte) error { _, err := fmt.Printf("delete %s\n", key); return err }
+
+func (printer) DeleteRange(lo, hi []byte) error {
+	_, err := fmt.Printf("delete from %s to %s\n", lo, hi)
+	return err
+}
+
+// Replay passes the operations of a batch to a Writer, which may be a DB, a log, or another index over the same data.
+func ExampleBatch_Replay() {
+	var b bloomkv.Batch
+	b.Put([]byte("lamp"), []byte("on"))
+	b.Delete([]byte("radio"))
+	b.DeleteRange([]byte("room/1"), []byte("room/5"))
+	if err := b.Replay(printer{}); err != nil {
+		log.Fatal(err)
+	}
 	// Output:
-	// put lamp
+	// put lamp = on
 	// delete radio
-	// on <nil>
+	// delete from room/1 to room/5
 }
 
 // DeleteRange removes everything before a day at the cost of one write.

@@ -24,7 +24,7 @@ func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 	db.pool.Reserved.Add(free - 4*(m.Filters*3/2+4*m.Indexes)/3)
 	db.pool.Rebalance()
 	for round := range 3 {
-		if m := db.Metrics(); m.Levels[bottom].FilterShed > 0 {
+		if m := db.Metrics(); m.Levels[bottom].FiltersShed > 0 {
 			t.Fatalf("round %d: filters lack units before anything happens\n%v", round, m)
 		}
 		it := db.Iter(IterOptions{})
@@ -40,10 +40,10 @@ func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := db.Metrics()
-		if got := wastes(t, db, n, lookups); m.Levels[bottom].FilterShed > 0 || m.FPRPredicted > m.FilterFPR ||
-			got > most(m.FilterFPR, lookups) {
+		if got := wastes(t, db, n, lookups); m.Levels[bottom].FiltersShed > 0 || m.FPRPredicted > m.FPRPromised ||
+			got > most(m.FPRPromised, lookups) {
 			t.Errorf("round %d: %d filters lack units; promised %v, predicted %v, wasted %v", round,
-				m.Levels[bottom].FilterShed, m.FilterFPR, m.FPRPredicted, got)
+				m.Levels[bottom].FiltersShed, m.FPRPromised, m.FPRPredicted, got)
 		}
 		if err := it.Close(); err != nil {
 			t.Fatal(err)
@@ -61,10 +61,10 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 		kind   FilterKind
 		memory int64
 	}{
-		{"Bloom filters of eight bits a key", BloomFilter, 64 << 10},
-		{"Bloom filters of twelve bits a key", BloomFilter, 92 << 10},
-		{"Ribbon filters of eight bits a key", RibbonFilter, 64 << 10},
-		{"Ribbon filters of twelve bits a key", RibbonFilter, 92 << 10},
+		{"Bloom filters of eight bits a key", FilterBloom, 64 << 10},
+		{"Bloom filters of twelve bits a key", FilterBloom, 92 << 10},
+		{"Ribbon filters of eight bits a key", FilterRibbon, 64 << 10},
+		{"Ribbon filters of twelve bits a key", FilterRibbon, 92 << 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mem := vfs.NewMem()
@@ -86,13 +86,13 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 					t.Errorf("%s: filters lack units that fit in memory\n%v", change, m)
 				}
 				got := wastes(t, db, n, lookups)
-				t.Logf("%s: promised %.4g, predicted %.4g, wasted %.4g; filters %d bytes", change, m.FilterFPR,
+				t.Logf("%s: promised %.4g, predicted %.4g, wasted %.4g; filters %d bytes", change, m.FPRPromised,
 					m.FPRPredicted, got, m.Memory.Filters)
-				if got > most(m.FilterFPR, lookups) {
-					t.Errorf("%s: %.4g wasted, promised %.4g", change, got, m.FilterFPR)
+				if got > most(m.FPRPromised, lookups) {
+					t.Errorf("%s: %.4g wasted, promised %.4g", change, got, m.FPRPromised)
 				}
-				if whole && (m.FPRPredicted > m.FilterFPR || m.Memory.Filters > c.memory) {
-					t.Errorf("%s: promised %v, predicted %v, filters of %d bytes, want at most %d", change, m.FilterFPR,
+				if whole && (m.FPRPredicted > m.FPRPromised || m.Memory.Filters > c.memory) {
+					t.Errorf("%s: promised %v, predicted %v, filters of %d bytes, want at most %d", change, m.FPRPromised,
 						m.FPRPredicted, m.Memory.Filters, c.memory)
 				}
 				return m
@@ -110,9 +110,9 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 				if err := db.Compact(t.Context(), nil, nil); err != nil {
 					t.Fatal(err)
 				}
-				if m := first(change, true); m.FilterFPR > 3*best || m.Levels[bottom].FilterShed > 0 {
-					t.Errorf("%s: promised %v, want at most %v; %d filters lack units\n%v", change, m.FilterFPR, 3*best,
-						m.Levels[bottom].FilterShed, m)
+				if m := first(change, true); m.FPRPromised > 3*best || m.Levels[bottom].FiltersShed > 0 {
+					t.Errorf("%s: promised %v, want at most %v; %d filters lack units\n%v", change, m.FPRPromised, 3*best,
+						m.Levels[bottom].FiltersShed, m)
 				}
 			}
 			put(0, n*9/10)
@@ -142,7 +142,7 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 			first("Ingest", true)
 			compact("Compact again")
 
-			before := db.Metrics().FilterFPR
+			before := db.Metrics().FPRPromised
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -152,8 +152,8 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 			defer func() { _ = db.Close() }()
 			first("reopening", false)
 			soon(t, "it is warm", func() bool { return db.Metrics().Warm })
-			if m := first("warm", true); m.FilterFPR != before {
-				t.Errorf("promised %v, before reopening %v", m.FilterFPR, before)
+			if m := first("warm", true); m.FPRPromised != before {
+				t.Errorf("promised %v, before reopening %v", m.FPRPromised, before)
 			}
 		})
 	}

@@ -25,9 +25,9 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 		kind   FilterKind
 		random bool
 	}{
-		{"random order", BloomFilter, true},
-		{"in order, so that tables are only moved", BloomFilter, false},
-		{"Ribbon filters", RibbonFilter, true},
+		{"random order", FilterBloom, true},
+		{"in order, so that tables are only moved", FilterBloom, false},
+		{"Ribbon filters", FilterRibbon, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := tiny(vfs.NewMem())
@@ -61,9 +61,9 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 					}
 				}
 				wasted := float64(db.Metrics().Lookups.WastedReads - m.Lookups.WastedReads)
-				most := 1.15 * m.FilterFPR * float64(lookups)
+				most := 1.15 * m.FPRPromised * float64(lookups)
 				t.Logf("%s: %d keys, promised %.4g, predicted %.4g, wasted %.4g; filters %d bytes, %.2f bits a key",
-					state, keys, m.FilterFPR, m.FPRPredicted, wasted/float64(lookups), m.Memory.Filters,
+					state, keys, m.FPRPromised, m.FPRPredicted, wasted/float64(lookups), m.Memory.Filters,
 					8*float64(m.Memory.Filters)/float64(keys))
 				repeats := max(1, float64(lookups)/float64(keys)) // times that a false positive repeats
 				if limit := repeats * poissonLimit(most/repeats); wasted > limit {
@@ -72,11 +72,11 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 				if m.Memory.Filters > memory {
 					t.Errorf("%s: filters take %d bytes, want at most %d\n%v", state, m.Memory.Filters, memory, m)
 				}
-				if m.FilterFPR > filterplan.BestFPR && m.Memory.Filters < memory*2/5 {
+				if m.FPRPromised > filterplan.BestFPR && m.Memory.Filters < memory*2/5 {
 					t.Errorf("%s: filters take %d bytes of %d, at a rate of %g\n%v", state, m.Memory.Filters, memory,
-						m.FilterFPR, m)
+						m.FPRPromised, m)
 				}
-				return m.FilterFPR
+				return m.FPRPromised
 			}
 			for i := range uint64(steps) {
 				for n := i * step; n < (i+1)*step; n++ {
@@ -110,8 +110,8 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 				db.Compact(t.Context(), nil, nil)); err != nil {
 				t.Fatal(err)
 			}
-			if m := db.Metrics(); m.FilterFPR != filterplan.BestFPR {
-				t.Errorf("when all is deleted a rate of %g is promised, want %g", m.FilterFPR, filterplan.BestFPR)
+			if m := db.Metrics(); m.FPRPromised != filterplan.BestFPR {
+				t.Errorf("when all is deleted a rate of %g is promised, want %g", m.FPRPromised, filterplan.BestFPR)
 			}
 		})
 	}
@@ -258,13 +258,13 @@ func poissonLimit(mean float64) float64 {
 func TestFiltersAreCutWhenTheStoreIsWarm(t *testing.T) {
 	mem := vfs.NewMem()
 	db := planStore(t, planOptionsFor(mem, 0, func(o *Options) { o.FilterMemory = 256 << 10 }), 80_000)
-	if m := db.Metrics(); m.Memory.Filters < 160<<10 || m.Levels[bottom].FilterShed > 0 {
-		t.Fatalf("filters take %d bytes of %d, %d were shed", m.Memory.Filters, 256<<10, m.Levels[bottom].FilterShed)
+	if m := db.Metrics(); m.Memory.Filters < 160<<10 || m.Levels[bottom].FiltersShed > 0 {
+		t.Fatalf("filters take %d bytes of %d, %d were shed", m.Memory.Filters, 256<<10, m.Levels[bottom].FiltersShed)
 	}
 	const less = 64 << 10
 	db = reopened(t, db, planOptionsFor(mem, 0, func(o *Options) { o.FilterMemory = less }))
-	if m := db.Metrics(); m.Memory.Filters > less || m.Memory.Filters < less/2 || m.Levels[bottom].FilterShed == 0 {
-		t.Errorf("filters take %d bytes of %d, %d were shed", m.Memory.Filters, less, m.Levels[bottom].FilterShed)
+	if m := db.Metrics(); m.Memory.Filters > less || m.Memory.Filters < less/2 || m.Levels[bottom].FiltersShed == 0 {
+		t.Errorf("filters take %d bytes of %d, %d were shed", m.Memory.Filters, less, m.Levels[bottom].FiltersShed)
 	}
 }
 

@@ -18,9 +18,9 @@ func TestAManifestHasTheOptionsForFiltersOfTheLastWriter(t *testing.T) {
 		return *s.Filters
 	}
 	first := manifest.Filters{FPR: 0.01, Ratio: 10}
-	second := manifest.Filters{Memory: 1 << 20, Kind: uint8(RibbonFilter), Ratio: 4, Prefix: "sep:/:2"}
+	second := manifest.Filters{Memory: 1 << 20, Kind: uint8(FilterRibbon), Ratio: 4, Prefix: "sep:/:2"}
 	others := Options{
-		FS: mem, FilterMemory: 1 << 20, FilterKind: RibbonFilter, LevelRatio: 4,
+		FS: mem, FilterMemory: 1 << 20, FilterKind: FilterRibbon, LevelRatio: 4,
 		FilterPrefix: PrefixSeparator('/', 2),
 	}
 	for _, c := range []struct {

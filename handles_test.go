@@ -198,7 +198,7 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 		}
 		return nil
 	}))
-	o.MaxOpenFiles, o.Compression = 8, NoCompression
+	o.MaxOpenFiles, o.Compression = 8, CompressionNone
 	db, err := Open("db", o)
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 			}
 			return nil
 		}))
-		o.MaxOpenFiles, o.Compression = 8, NoCompression
+		o.MaxOpenFiles, o.Compression = 8, CompressionNone
 		db, err := Open("db", o)
 		if err != nil {
 			t.Fatal(err)

@@ -33,12 +33,12 @@ type hostileKind struct {
 }
 
 var hostileKinds = []*hostileKind{
-	{compression: S2, filter: BloomFilter, fpr: 0.05, ranges: true},
-	{compression: ZstdBottom, filter: RibbonFilter, fpr: 0.05, prefix: true, ranges: true, killed: true},
-	{compression: NoCompression, filter: BloomFilter, fpr: 0.05, prefix: true, large: true},
-	{compression: S2, filter: RibbonFilter, fpr: 0.05, large: true, ranges: true, killed: true},
-	{compression: ZstdBottom, filter: BloomFilter, fpr: 1, ranges: true},
-	{compression: NoCompression, filter: RibbonFilter, fpr: 0.3, prefix: true, killed: true},
+	{compression: CompressionS2, filter: FilterBloom, fpr: 0.05, ranges: true},
+	{compression: CompressionZstdBottom, filter: FilterRibbon, fpr: 0.05, prefix: true, ranges: true, killed: true},
+	{compression: CompressionNone, filter: FilterBloom, fpr: 0.05, prefix: true, large: true},
+	{compression: CompressionS2, filter: FilterRibbon, fpr: 0.05, large: true, ranges: true, killed: true},
+	{compression: CompressionZstdBottom, filter: FilterBloom, fpr: 1, ranges: true},
+	{compression: CompressionNone, filter: FilterRibbon, fpr: 0.3, prefix: true, killed: true},
 }
 
 func (k *hostileKind) String() string {

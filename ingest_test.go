@@ -50,7 +50,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 			return nil
 		})
 		o := tiny(fsys)
-		o.Compression = NoCompression // so that there are several tables
+		o.Compression = CompressionNone // so that there are several tables
 		db, err := Open("db", o)
 		if err != nil {
 			t.Fatal(err)

@@ -19,8 +19,8 @@ import (
 //
 // Key and Value are valid until the next move or Close, and must not be changed. An iterator takes no lock while it
 // reads. It opens tables when it reaches them, and keeps all files that it may still read from being removed, so it
-// should be closed soon. If the store is closed first, the iterator keeps its key and value; its moves return false
-// and Err returns ErrClosed. An iterator must not be used by several goroutines at a time.
+// should be closed soon. If the store is closed first, the iterator keeps its key and value until the next move, which
+// returns false; Err then returns ErrClosed. An iterator must not be used by several goroutines at a time.
 type Iterator struct {
 	c   *read.Cursor // nil after Close, or if begin failed
 	err error        // returned by Err if c is nil
@@ -74,7 +74,7 @@ func (it *Iterator) Valid() bool { return it.c != nil && it.c.Standing() }
 
 // Key returns the key that the iterator is at, or nil if it is at no key. The empty key is not nil.
 func (it *Iterator) Key() []byte {
-	if !it.readable() {
+	if !it.Valid() {
 		return nil
 	}
 	return it.c.Key()
@@ -82,14 +82,10 @@ func (it *Iterator) Key() []byte {
 
 // Value returns the value of Key, or nil if Key is nil or with IterOptions.KeysOnly. The empty value is not nil.
 func (it *Iterator) Value() []byte {
-	if !it.readable() {
+	if !it.Valid() {
 		return nil
 	}
 	return it.c.Value()
-}
-
-func (it *Iterator) readable() bool {
-	return it.c != nil && it.c.Readable()
 }
 
 // Err returns the error for which the last move returned false, or nil. After Close it returns what Close returned,
@@ -102,10 +98,9 @@ func (it *Iterator) Err() error {
 }
 
 // Close closes the iterator and releases what it holds. It returns what Err returns; a second Close returns
-// ErrClosed.
+// ErrClosed and does nothing.
 func (it *Iterator) Close() error {
 	if it.c == nil {
-		it.err = ErrClosed
 		return ErrClosed
 	}
 	err := it.c.Err() // before Close: afterwards the cursor may be in use by another iterator

@@ -33,6 +33,45 @@ func TestIteratorsThatEndLeaveNothingToOthers(t *testing.T) {
 	readers.Wait()
 }
 
+// TestASecondCloseIsErrClosed closes everything twice, before and after the store is closed.
+func TestASecondCloseIsErrClosed(t *testing.T) {
+	db, err := Open("db", tiny(vfs.NewMem()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := db.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := db.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	its := []*Iterator{db.Iter(IterOptions{}), db.Iter(IterOptions{})}
+	for _, c := range []struct {
+		what  string
+		close func() error
+	}{
+		{"a snapshot", first.Close},
+		{"an iterator", its[0].Close},
+		{"the store", db.Close},
+		{"a snapshot of a closed store", second.Close},
+		{"an iterator of a closed store", its[1].Close},
+	} {
+		if err := c.close(); err != nil {
+			t.Errorf("%s: the first Close returned %v", c.what, err)
+		}
+		if err := c.close(); err != ErrClosed { //nolint:errorlint // returned bare
+			t.Errorf("%s: a second Close returned %v, want ErrClosed", c.what, err)
+		}
+	}
+	for _, it := range its {
+		if err := it.Err(); err != nil {
+			t.Errorf("Err returned %v after a second Close, want what the first returned", err)
+		}
+	}
+}
+
 // TestTheEmptyKeyIsNotNil checks that Key distinguishes the empty key from no key.
 func TestTheEmptyKeyIsNotNil(t *testing.T) {
 	db, err := Open("db", &Options{FS: vfs.NewMem()})

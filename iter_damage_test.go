@@ -30,7 +30,7 @@ func newBrittleStore(t *testing.T) *brittleStore {
 	t.Helper()
 	s := &brittleStore{mem: vfs.NewMem(), want: map[string]string{}}
 	s.o = tiny(s.mem)
-	s.o.Durability, s.o.BlockSize, s.o.Compression, s.o.MemtableSize = NoSync, 256, NoCompression, 1<<20
+	s.o.Durability, s.o.BlockSize, s.o.Compression, s.o.MemtableSize = NoSync, 256, CompressionNone, 1<<20
 	db, err := Open("db", s.o)
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 	}
 	m.opts = tiny(m.fs)
 	m.opts.FilterPrefix = modelRules[seed%uint64(len(modelRules))]
-	m.opts.Durability, m.opts.Compression, m.opts.MemtableSize, m.opts.BlockSize = NoSync, NoCompression, 256<<10,
+	m.opts.Durability, m.opts.Compression, m.opts.MemtableSize, m.opts.BlockSize = NoSync, CompressionNone, 256<<10,
 		256<<(seed%3)
 	var err error
 	if m.db, err = Open("db", m.opts); err != nil {

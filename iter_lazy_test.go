@@ -32,7 +32,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 			key := func(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
 			mem := vfs.NewMem()
 			o := tiny(mem)
-			o.Durability, o.Compression, o.MemtableSize = NoSync, NoCompression, 1<<20
+			o.Durability, o.Compression, o.MemtableSize = NoSync, CompressionNone, 1<<20
 			db, err := Open("db", o)
 			if err != nil {
 				t.Fatal(err)

@@ -250,16 +250,17 @@ func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
 		if strings.Contains(what, "without") {
 			value = ""
 		}
+		if string(it.Key()) != key || string(it.Value()) != value || (it.Key() != nil) != it.Valid() || it.Err() != nil {
+			t.Errorf("%s, before a move: is at %q = %q, valid %v, %v, want %q = %q", what, it.Key(), it.Value(),
+				it.Valid(), it.Err(), key, value)
+		}
 		for name, move := range map[string]func() bool{
-			"nothing": func() bool { return false }, "next": it.Next, "prev": it.Prev, "first": it.First,
-			"last":   it.Last,
+			"next": it.Next, "prev": it.Prev, "first": it.First, "last": it.Last,
 			"seek ≥": func() bool { return it.SeekGE(nil) }, "seek <": func() bool { return it.SeekLT([]byte("z")) },
 		} {
-			if move() || string(it.Key()) != key || string(it.Value()) != value {
-				t.Errorf("%s, %s: is at %q = %q, want %q = %q", what, name, it.Key(), it.Value(), key, value)
-			}
-			if name != "nothing" && (!errors.Is(it.Err(), ErrClosed) || it.Valid()) {
-				t.Errorf("%s, %s: %v, valid %v, want ErrClosed and false", what, name, it.Err(), it.Valid())
+			if move() || it.Key() != nil || it.Value() != nil || it.Valid() || !errors.Is(it.Err(), ErrClosed) {
+				t.Errorf("%s, %s: is at %q = %q, valid %v, %v, want ErrClosed and no key", what, name, it.Key(),
+					it.Value(), it.Valid(), it.Err())
 			}
 		}
 		if err := it.Close(); err != ErrClosed { //nolint:errorlint // it is returned bare

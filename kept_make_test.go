@@ -68,18 +68,28 @@ func keptBatch(t *testing.T) (raw, list []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return raw, listOps(&b)
+	return raw, listOps(t, &b)
 }
 
-func listOps(b *bloomkv.Batch) []byte {
-	kinds := map[bloomkv.OpKind]string{
-		bloomkv.OpPut: "put", bloomkv.OpDelete: "delete", bloomkv.OpDeleteRange: "delete range",
-	}
-	var out bytes.Buffer
-	for op := range b.Ops() {
-		fmt.Fprintf(&out, "%s %q %q %q\n", kinds[op.Kind], op.Key, op.Value, op.End)
+// listOps returns the operations of a batch, one a line.
+func listOps(t *testing.T, b *bloomkv.Batch) []byte {
+	t.Helper()
+	var out opLister
+	if err := b.Replay(&out); err != nil {
+		t.Fatal(err)
 	}
 	return out.Bytes()
+}
+
+type opLister struct{ bytes.Buffer }
+
+func (l *opLister) Put(key, value []byte) error     { return l.line("put", key, value, nil) }
+func (l *opLister) Delete(key []byte) error         { return l.line("delete", key, nil, nil) }
+func (l *opLister) DeleteRange(lo, hi []byte) error { return l.line("delete range", lo, nil, hi) }
+
+func (l *opLister) line(op string, key, value, end []byte) error {
+	_, err := fmt.Fprintf(l, "%s %q %q %q\n", op, key, value, end)
+	return err
 }
 
 // shown returns bytes as the lists show them: quoted, or, if they are long, as their number and eight bytes of their
@@ -283,7 +293,7 @@ func fruit(i int) string {
 // filters above, and versions that snapshots held.
 func (s *keptStore) makeClosed() *vfs.Mem {
 	s.open(func(o *bloomkv.Options) {
-		o.Compression, o.FilterKind = bloomkv.ZstdBottom, bloomkv.RibbonFilter
+		o.Compression, o.FilterKind = bloomkv.CompressionZstdBottom, bloomkv.FilterRibbon
 		o.FilterPrefix = bloomkv.PrefixSeparator('/', 1)
 		o.TableSize = 0 // so that the key of maximal length is no bound of a table, whose manifest would have it, too
 	})
@@ -339,14 +349,14 @@ func (s *keptStore) makeClosed() *vfs.Mem {
 
 // makeMemory makes a store with FilterMemory over tables without filters.
 func (s *keptStore) makeMemory() *vfs.Mem {
-	s.open(func(o *bloomkv.Options) { o.FilterFPR, o.Compression, o.TableSize = 1, bloomkv.NoCompression, 16<<10 })
+	s.open(func(o *bloomkv.Options) { o.FilterFPR, o.Compression, o.TableSize = 1, bloomkv.CompressionNone, 16<<10 })
 	for i := range 40 {
 		s.put(fruit(i), s.noise(500))
 	}
 	s.compact()
 	s.lookUp()
 	s.close()
-	s.open(func(o *bloomkv.Options) { o.FilterMemory, o.FilterKind = 64<<10, bloomkv.RibbonFilter })
+	s.open(func(o *bloomkv.Options) { o.FilterMemory, o.FilterKind = 64<<10, bloomkv.FilterRibbon })
 	for i := range 30 {
 		s.put(fruit(i), text(i+1, 60))
 	}

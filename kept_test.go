@@ -241,7 +241,7 @@ func TestKeptStoresOpen(t *testing.T) {
 			if err := b.UnmarshalBinary(files["batch"]); err != nil {
 				t.Fatalf("%v%s", err, whatToDo)
 			}
-			if got, want := string(listOps(&b)), string(files["batch.txt"]); got != want {
+			if got, want := string(listOps(t, &b)), string(files["batch.txt"]); got != want {
 				t.Errorf("the batch has\n%s\nwant\n%s%s", got, want, whatToDo)
 			}
 		})
@@ -380,7 +380,7 @@ func filtersAnswer(t *testing.T, db *bloomkv.DB) {
 	}
 	m := db.Metrics().Since(before)
 	for _, table := range db.Tables() {
-		if table.FilterDamaged || table.FilterDisk > 0 && table.FilterUnits == 0 {
+		if table.FilterDamaged || table.FilterBytes > 0 && table.FilterUnits == 0 {
 			t.Errorf("%s: %d units of its filter are in memory, damaged %v",
 				table.File, table.FilterUnits, table.FilterDamaged)
 		}

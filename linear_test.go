@@ -138,10 +138,15 @@ func TestConditionalWritesAreLinearizable(t *testing.T) {
 							IngestOptions{})
 					default:
 						op.old, op.new = last[op.key], fresh
-						if rng.IntN(3) == 0 {
+						switch {
+						case op.old == nil:
+							result.done, err = db.PutIfAbsent(key, op.new)
+						case rng.IntN(3) == 0:
 							op.new = nil
+							result.done, err = db.CompareAndDelete(key, op.old)
+						default:
+							result.done, err = db.CompareAndSwap(key, op.old, op.new)
 						}
-						result.done, err = db.CompareAndSwap(key, op.old, op.new)
 					}
 					if err != nil {
 						t.Errorf("%+v: %v", op, err)

@@ -75,24 +75,24 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 	}
 	lookups()
 	m := db.Metrics()
-	if disk := m.Levels[bottom].FilterDisk; uint64(m.Memory.Filters) >= disk || m.Memory.Filters == 0 {
+	if disk := m.Levels[bottom].FilterBytes; uint64(m.Memory.Filters) >= disk || m.Memory.Filters == 0 {
 		t.Errorf("%d of %d filter bytes in memory, want some and not all: the test must need more than the budget",
 			m.Memory.Filters, disk)
 	}
-	if m.Levels[bottom].Unfiltered > 0 || m.Levels[bottom].FilterShed == 0 {
+	if m.Levels[bottom].Unfiltered > 0 || m.Levels[bottom].FiltersShed == 0 {
 		t.Errorf("%d searches without a filter, %d tables that lack units; want units dropped, and no filter",
-			m.Levels[bottom].Unfiltered, m.Levels[bottom].FilterShed)
+			m.Levels[bottom].Unfiltered, m.Levels[bottom].FiltersShed)
 	}
 	if m.FPRPredicted > 2e-4 {
 		t.Errorf("%v wasted reads predicted, want the rate of two of three units\n%v", m.FPRPredicted, m)
 	}
 	t.Logf("predicted %.2g; %d of %d filter bytes in memory, %d index bytes, %d cache bytes", m.FPRPredicted,
-		m.Memory.Filters, m.Levels[bottom].FilterDisk, m.Memory.Indexes, m.Memory.Cache)
+		m.Memory.Filters, m.Levels[bottom].FilterBytes, m.Memory.Indexes, m.Memory.Cache)
 }
 
 func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 	opts := small(vfs.NewMem())
-	opts.Durability, opts.MaxOpenFiles, opts.Compression = NoSync, 8, NoCompression
+	opts.Durability, opts.MaxOpenFiles, opts.Compression = NoSync, 8, CompressionNone
 	db, err := Open("db", opts)
 	if err != nil {
 		t.Fatal(err)

@@ -10,17 +10,17 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// Metrics are the figures of a store: counters since Open, and what it holds now. Their JSON names do not change;
-// times are in nanoseconds. Lookups are calls of Get, AppendGet, View, Has, PutIfAbsent and the like, and each key of
-// GetMany.
+// Metrics are the figures of a store: counters since Open, and what it holds now. Their JSON names are
+// their Go names in lower case with underscores, and do not change; times are in nanoseconds and end in _ns. Lookups
+// are calls of Get, AppendGet, View, Has, PutIfAbsent and the like, and each key of GetMany.
 //
 // The answer of a filter is a negative (the table is skipped), a true positive (the table holds some version of the
 // key) or a false positive (it does not). A wasted read is a search of a table that holds no version of the key,
 // because of a false positive or a missing filter.
 type Metrics struct {
-	// FilterFPR is the promise: wasted reads per lookup of an absent key, over the whole tree. With
+	// FPRPromised is the promise: wasted reads per lookup of an absent key, over the whole tree. With
 	// Options.FilterMemory, it is the best rate whose filters fit now.
-	FilterFPR float64 `json:"fpr_promised"`
+	FPRPromised float64 `json:"fpr_promised"`
 	// FPRPredicted is the same, computed from the filters in memory, for a key within the bounds of every run.
 	FPRPredicted float64 `json:"fpr_predicted"`
 	// FPRMeasured is the same, from what the filters of the current tables have answered, also before the last Open:
@@ -61,26 +61,26 @@ type LevelMetrics struct {
 	Bytes    uint64 `json:"bytes"`    // on disk
 	// Target is the number of bytes above which the level is compacted. It is 0 for level 0, for the last level, and
 	// for a level that should be empty.
-	Target       uint64 `json:"target"`
-	Entries      uint64 `json:"entries"`                // versions, including tombstones
-	Deletes      uint64 `json:"deletes"`                // tombstones among them
-	RangeDeletes uint64 `json:"range_deletes"`          // range tombstones, which do not count as entries
-	FilterDisk   uint64 `json:"filter_bytes"`           // bytes of filter blocks on disk, including prefix filters
-	FilterBytes  int64  `json:"filter_bytes_in_memory"` // bytes of filters in memory, including prefix filters
-	// FilterFPR is the share of the promised rate that each run of this level gets.
-	FilterFPR float64 `json:"fpr_promised"`
+	Target              uint64 `json:"target"`
+	Entries             uint64 `json:"entries"`                // versions, including tombstones
+	Deletes             uint64 `json:"deletes"`                // tombstones among them
+	RangeDeletes        uint64 `json:"range_deletes"`          // range tombstones, which do not count as entries
+	FilterBytes         uint64 `json:"filter_bytes"`           // on disk, including prefix filters
+	FilterBytesInMemory int64  `json:"filter_bytes_in_memory"` // including prefix filters
+	// FPRPromised is the share of the promised rate that each run of this level gets.
+	FPRPromised float64 `json:"fpr_promised"`
 	// FPRPredicted is the rate of the filters in memory, averaged over the runs; 0 if there are no runs.
 	FPRPredicted float64 `json:"fpr_predicted"`
 	// FPRMeasured is the share of false positives among themselves and the negatives; 0 if there are neither.
 	FPRMeasured float64 `json:"fpr_measured"`
 	FilterAnswers
-	// FilterShed is the number of tables whose filter, or units of it, do not fit the memory budget or
+	// FiltersShed is the number of tables whose filter, or units of it, do not fit the memory budget or
 	// Options.FilterMemory.
-	FilterShed int `json:"filters_shed"`
+	FiltersShed int `json:"filters_shed"`
 	// TablesOffPlan is the part of Metrics.TablesOffPlan in this level.
 	TablesOffPlan int `json:"tables_off_plan"`
-	// FilterDamaged is the number of tables with a damaged filter block; its intact units are used.
-	FilterDamaged int `json:"filters_damaged"`
+	// FiltersDamaged is the number of tables with a damaged filter block; its intact units are used.
+	FiltersDamaged int `json:"filters_damaged"`
 }
 
 // LookupMetrics count what lookups cost. Loads of indexes and filters are counted separately: they happen once for
@@ -250,7 +250,7 @@ func ratio(part, of uint64) float64 {
 // writes had cost, but no figures of levels or memory.
 func (db *DB) Metrics() Metrics {
 	m := Metrics{
-		FilterFPR: db.share.Plans().Now.FPR, Lookups: LookupMetrics(db.read.Lookups()),
+		FPRPromised: db.share.Plans().Now.FPR, Lookups: LookupMetrics(db.read.Lookups()),
 		Prefixes: PrefixMetrics(db.read.Prefixes()), Writes: writeMetrics(db.writer.Counts(), db.work.Counts()),
 		Resources: resourcesMetrics(db.pool), Uptime: time.Since(db.opened),
 	}
@@ -280,7 +280,7 @@ func (db *DB) Metrics() Metrics {
 		m.TablesOffPlan += level.TablesOffPlan
 	}
 	if db.opts.FilterMemory > 0 { // older filters may have been built for more keys than there are now
-		m.FilterFPR = max(m.FilterFPR, m.FPRPredicted)
+		m.FPRPromised = max(m.FPRPromised, m.FPRPredicted)
 	}
 	m.Memory.setTables(db.share.Bytes())
 	there, open := db.tree.Files.Count()
@@ -303,7 +303,7 @@ func (db *DB) levels(s *tree.State) (levels []LevelMetrics, off uint64) {
 	levels = make([]LevelMetrics, manifest.NumLevels)
 	plans := db.share.Plans()
 	for l := range levels {
-		levels[l].Level, levels[l].FilterFPR = l, plans.Now.Levels[l].Rate
+		levels[l].Level, levels[l].FPRPromised = l, plans.Now.Levels[l].Rate
 	}
 	for _, r := range s.Runs {
 		l := &levels[r.Level]
@@ -311,7 +311,7 @@ func (db *DB) levels(s *tree.State) (levels []LevelMetrics, off uint64) {
 		for _, t := range r.Tables {
 			l.add(t)
 			if db.share.Short(t) {
-				l.FilterShed++
+				l.FiltersShed++
 			}
 			if db.share.OffPlan(r.Level, t, plans.Good) {
 				l.TablesOffPlan++
@@ -340,11 +340,11 @@ func (l *LevelMetrics) add(t *tree.Table) {
 	l.Entries += t.Meta.Entries
 	l.Deletes += t.Meta.Deletes
 	l.RangeDeletes += t.Meta.RangeDeletes
-	l.FilterDisk += t.Meta.FilterLen
-	l.FilterBytes += t.Reader.FilterBytes() + t.Reader.PrefixBytes()
+	l.FilterBytes += t.Meta.FilterLen
+	l.FilterBytesInMemory += t.Reader.FilterBytes() + t.Reader.PrefixBytes()
 	l.FilterAnswers.add(t.LoadCounts())
 	if t.Reader.FilterState().Damage != nil || t.Reader.PrefixState().Damage != nil {
-		l.FilterDamaged++
+		l.FiltersDamaged++
 	}
 }
 

@@ -17,9 +17,9 @@ import (
 // anything since Open. A store that was opened read-only forgets what it has counted, and a crash loses what was
 // counted since the manifest was last begun. The tables written by a compaction or a Checkpoint start at zero.
 type FilterAnswers struct {
-	Negatives      uint64 `json:"filter_negatives"` // the table was skipped: an estimate
-	TruePositives  uint64 `json:"true_positives"`   // searches that a filter let through, and that found the key
-	FalsePositives uint64 `json:"false_positives"`  // searches that a filter let through, and that did not
+	FilterNegatives uint64 `json:"filter_negatives"` // the table was skipped: an estimate
+	TruePositives   uint64 `json:"true_positives"`   // searches that a filter let through, and that found the key
+	FalsePositives  uint64 `json:"false_positives"`  // searches that a filter let through, and that did not
 	// Unfiltered is the number of searches without a query of a filter: it was not built, not loaded, or damaged.
 	Unfiltered uint64 `json:"unfiltered"`
 }
@@ -30,11 +30,11 @@ func (a FilterAnswers) FPR() float64 {
 	if a.FalsePositives == 0 {
 		return 0
 	}
-	return float64(a.FalsePositives) / (float64(a.FalsePositives) + float64(a.Negatives))
+	return float64(a.FalsePositives) / (float64(a.FalsePositives) + float64(a.FilterNegatives))
 }
 
 func (a *FilterAnswers) add(c manifest.Counts) {
-	a.Negatives += c.Negatives
+	a.FilterNegatives += c.Negatives
 	a.TruePositives += c.TruePositives
 	a.FalsePositives += c.FalsePositives
 	a.Unfiltered += c.Unfiltered
@@ -43,28 +43,28 @@ func (a *FilterAnswers) add(c manifest.Counts) {
 // TableMetrics are the figures of one table: what it holds, and the promised, predicted and measured rates of its
 // filter. Their JSON names do not change.
 type TableMetrics struct {
-	File         string `json:"file"`              // base name of its file, in the directory of the store
-	Level        int    `json:"level"`             //
-	Run          uint64 `json:"run"`               // number of its run, in the level
-	Smallest     []byte `json:"smallest"`          // lower bound of keys and range tombstones
-	Largest      []byte `json:"largest"`           // upper bound of both; only nil is unbounded
-	Exclusive    bool   `json:"largest_exclusive"` // no key equals Largest
-	Entries      uint64 `json:"entries"`           // versions, including tombstones
-	Deletes      uint64 `json:"deletes"`           // tombstones among them
-	RangeDeletes uint64 `json:"range_deletes"`     // range tombstones, which do not count as entries
-	Bytes        uint64 `json:"bytes"`             // on disk
-	// FilterDisk is the number of bytes of filter blocks on disk, including a prefix filter; 0 means no filter.
-	FilterDisk     uint64 `json:"filter_bytes"`
-	FilterBytes    int64  `json:"filter_bytes_in_memory"` // bytes of them in memory
-	FilterUnits    int    `json:"filter_units"`           // units of the filter in memory
-	FilterAllUnits int    `json:"filter_units_in_file"`   // units in the file; 0 if it was not read yet
+	File             string `json:"file"`              // base name of its file, in the directory of the store
+	Level            int    `json:"level"`             //
+	Run              uint64 `json:"run"`               // number of its run, in the level
+	Smallest         []byte `json:"smallest"`          // lower bound of keys and range tombstones
+	Largest          []byte `json:"largest"`           // upper bound of both; only nil is unbounded
+	LargestExclusive bool   `json:"largest_exclusive"` // no key equals Largest
+	Entries          uint64 `json:"entries"`           // versions, including tombstones
+	Deletes          uint64 `json:"deletes"`           // tombstones among them
+	RangeDeletes     uint64 `json:"range_deletes"`     // range tombstones, which do not count as entries
+	Bytes            uint64 `json:"bytes"`             // on disk
+	// FilterBytes is the number of bytes of filter blocks on disk, including a prefix filter; 0 means no filter.
+	FilterBytes         uint64 `json:"filter_bytes"`
+	FilterBytesInMemory int64  `json:"filter_bytes_in_memory"` // bytes of them in memory
+	FilterUnits         int    `json:"filter_units"`           // units of the filter in memory
+	FilterUnitsInFile   int    `json:"filter_units_in_file"`   // units in the file; 0 if it was not read yet
 	// FilterShed is true if the filter, or units of it, do not fit the memory budget or Options.FilterMemory.
 	FilterShed bool `json:"filter_shed"`
 	// OffPlan is true if the filter differs from what the options ask for: Compact rewrites the table.
 	OffPlan       bool `json:"off_plan"`
 	FilterDamaged bool `json:"filter_damaged"` // a filter block is damaged; its intact units are used
-	// FilterFPR is the share of the promised rate that each run of the level gets.
-	FilterFPR float64 `json:"fpr_promised"`
+	// FPRPromised is the share of the promised rate that each run of the level gets.
+	FPRPromised float64 `json:"fpr_promised"`
 	// FPRPredicted is the rate of the units in memory, computed from their bits; 1 if there are none.
 	FPRPredicted float64 `json:"fpr_predicted"`
 	// FPRMeasured is the share of false positives among themselves and the negatives; 0 if there are neither.
@@ -84,7 +84,7 @@ func (db *DB) Tables() []TableMetrics {
 	for _, r := range s.Runs {
 		for _, t := range r.Tables {
 			m := metricsOf(t)
-			m.Level, m.Run, m.FilterFPR = r.Level, r.ID, plans.Now.Levels[r.Level].Rate
+			m.Level, m.Run, m.FPRPromised = r.Level, r.ID, plans.Now.Levels[r.Level].Rate
 			m.FilterShed, m.OffPlan = db.share.Short(t), db.share.OffPlan(r.Level, t, plans.Good)
 			all = append(all, m)
 		}
@@ -97,10 +97,10 @@ func metricsOf(t *tree.Table) TableMetrics {
 	filter := t.Reader.FilterState()
 	m := TableMetrics{
 		File: t.File.Name, Smallest: bytes.Clone(t.Meta.Smallest), Largest: bytes.Clone(t.Meta.Upper()),
-		Exclusive: t.Meta.Flags&manifest.LargestExclusive != 0,
-		Entries:   t.Meta.Entries, Deletes: t.Meta.Deletes, RangeDeletes: t.Meta.RangeDeletes, Bytes: t.Meta.Size,
-		FilterDisk: t.Meta.FilterLen, FilterBytes: filter.Bytes + t.Reader.PrefixBytes(),
-		FilterUnits: filter.Units, FilterAllUnits: filter.AllUnits,
+		LargestExclusive: t.Meta.Flags&manifest.LargestExclusive != 0,
+		Entries:          t.Meta.Entries, Deletes: t.Meta.Deletes, RangeDeletes: t.Meta.RangeDeletes, Bytes: t.Meta.Size,
+		FilterBytes: t.Meta.FilterLen, FilterBytesInMemory: filter.Bytes + t.Reader.PrefixBytes(),
+		FilterUnits: filter.Units, FilterUnitsInFile: filter.AllUnits,
 		FPRPredicted:  predictedRateOf(t),
 		FilterDamaged: filter.Damage != nil || t.Reader.PrefixState().Damage != nil,
 	}

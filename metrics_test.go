@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +46,42 @@ writes.rewritten_bytes
 writes.slowed_by_level0.count writes.slowed_by_level0.duration_ns writes.stopped_by_level0.count
 writes.stopped_by_level0.duration_ns writes.stopped_by_memtable.count writes.stopped_by_memtable.duration_ns
 `
+
+// TestNamesOfMetricsInJSONAreTheirNamesInGo walks the figures by reflection. The name in JSON is that in Go with
+// underscores between its words; a time ends in _ns.
+func TestNamesOfMetricsInJSONAreTheirNamesInGo(t *testing.T) {
+	var walk func(of reflect.Type)
+	walk = func(of reflect.Type) {
+		for i := range of.NumField() {
+			f := of.Field(i)
+			elem := f.Type
+			if elem.Kind() == reflect.Slice {
+				elem = elem.Elem()
+			}
+			if elem.Kind() == reflect.Struct {
+				walk(elem)
+			}
+			if f.Anonymous {
+				continue
+			}
+			want := snakeCase(f.Name)
+			if f.Type == reflect.TypeFor[time.Duration]() {
+				want += "_ns"
+			}
+			if got := f.Tag.Get("json"); got != want {
+				t.Errorf("%v.%s is %q in JSON, want %q", of, f.Name, got, want)
+			}
+		}
+	}
+	walk(reflect.TypeFor[Metrics]())
+	walk(reflect.TypeFor[TableMetrics]())
+}
+
+// snakeCase puts an underscore before each word of a Go name; several capitals, as in FPR, are one word.
+func snakeCase(name string) string {
+	return strings.ToLower(regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`).
+		ReplaceAllString(name, "${1}${3}_${2}${4}"))
+}
 
 func TestMetricsKeepTheirNamesInJSON(t *testing.T) {
 	b, err := json.Marshal(Metrics{Levels: make([]LevelMetrics, 1)})
@@ -178,8 +215,8 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 		t.Errorf("%d lookups, %d of keys in tables, %d of absent keys; want %d, %d, %d", l.Gets, l.TableHits,
 			l.Absent(), 8*n, 2*n, 6*n)
 	}
-	if m.FilterFPR != 0.05 || m.FPRPredicted <= 0 || m.FPRPredicted > m.FilterFPR {
-		t.Errorf("predicted %v, want at most the %v promised", m.FPRPredicted, m.FilterFPR)
+	if m.FPRPromised != 0.05 || m.FPRPredicted <= 0 || m.FPRPredicted > m.FPRPromised {
+		t.Errorf("predicted %v, want at most the %v promised", m.FPRPredicted, m.FPRPromised)
 	}
 	// All keys are in one run, and two of every three lookups of absent keys are outside its key range.
 	inRange := float64(l.TablesInRange-l.TableHits) / float64(l.Absent())
@@ -192,7 +229,7 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 			l.AbsentWasted)
 	}
 	last := m.Levels[bottom]
-	if last.Runs != 1 || math.Abs(last.FPRPredicted-m.FPRPredicted) > 1e-12 || last.FilterShed != 0 {
+	if last.Runs != 1 || math.Abs(last.FPRPredicted-m.FPRPredicted) > 1e-12 || last.FiltersShed != 0 {
 		t.Errorf("level %d: %+v, want one run with the whole prediction %v", bottom, last, m.FPRPredicted)
 	}
 	if m.Cache.Hits != l.Blocks-l.BlocksRead || m.Cache.Misses != l.BlocksRead || m.Cache.Used == 0 ||
@@ -209,8 +246,8 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	}
 	m = look()
 	part := float64(shed) / float64(m.Levels[bottom].Tables)
-	if m.Levels[bottom].FilterShed != shed || math.Abs(m.FPRPredicted-part) > 0.1 {
-		t.Errorf("%d of %d filters are shed, %v predicted, want about %v", m.Levels[bottom].FilterShed,
+	if m.Levels[bottom].FiltersShed != shed || math.Abs(m.FPRPredicted-part) > 0.1 {
+		t.Errorf("%d of %d filters are shed, %v predicted, want about %v", m.Levels[bottom].FiltersShed,
 			m.Levels[bottom].Tables, m.FPRPredicted, part)
 	}
 	if got, want := m.Lookups.WastedPerAbsent(), m.FPRPredicted*inRange; math.Abs(got/want-1) > 0.1 {
@@ -331,7 +368,7 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 	mem := vfs.NewMem()
 	fsys, open := gated(mem, func(op vfs.Op) bool { return createsTable(op) && inside("(*Scheduler).compactLoop") })
 	o := small(fsys)
-	o.Durability, o.Compression = NoSync, NoCompression
+	o.Durability, o.Compression = NoSync, CompressionNone
 	db, err := Open("db", o)
 	if err != nil {
 		t.Fatal(err)

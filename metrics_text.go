@@ -17,8 +17,8 @@ func (m Metrics) String() string {
 		for _, l := range m.Levels {
 			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.3g\t%.3g\t%.3g\t%d\t%d\t%d\t\n",
 				l.Level, l.Runs, l.Tables, l.Ingested, l.Bytes, l.Target, l.Entries, l.Deletes, l.RangeDeletes,
-				l.FilterDisk, l.FilterBytes, l.FilterFPR, l.FPRPredicted, l.FPRMeasured,
-				l.Negatives, l.TruePositives, l.FalsePositives)
+				l.FilterBytes, l.FilterBytesInMemory, l.FPRPromised, l.FPRPredicted, l.FPRMeasured,
+				l.FilterNegatives, l.TruePositives, l.FalsePositives)
 		}
 		_ = t.Flush() // into memory
 	}
@@ -26,7 +26,7 @@ func (m Metrics) String() string {
 
 	l := m.Lookups
 	line("filters: promised %.4g wasted reads for an absent key, predicted %.4g, by the tables' counts %.4g, "+
-		"measured %.4g of %d", m.FilterFPR, m.FPRPredicted, m.FPRMeasured, l.WastedPerAbsent(), l.Absent())
+		"measured %.4g of %d", m.FPRPromised, m.FPRPredicted, m.FPRMeasured, l.WastedPerAbsent(), l.Absent())
 	line("probes: %d, %d negative, %d true positive, %d false positive: %.4g a probe",
 		l.FilterProbes, l.FilterNegatives, l.TruePositives, l.FalsePositives, l.FPR())
 	if m.TablesOffPlan > 0 {
@@ -35,8 +35,8 @@ func (m Metrics) String() string {
 	}
 	shed, damaged := 0, 0
 	for _, level := range m.Levels {
-		shed += level.FilterShed
-		damaged += level.FilterDamaged
+		shed += level.FiltersShed
+		damaged += level.FiltersDamaged
 	}
 	if shed > 0 || damaged > 0 {
 		line("filters not wholly in use: %d do not fit the memory budget, %d damaged", shed, damaged)

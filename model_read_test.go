@@ -269,18 +269,21 @@ func (i *modelIter) compare(what string, ok bool) error {
 	return nil
 }
 
-// dropReaders closes the iterators and snapshots of a closed store: they keep their contents, but cannot move.
+// dropReaders closes the iterators and snapshots of a closed store: iterators keep their key and value until they are
+// moved, which fails.
 func (m *modelRun) dropReaders() error {
 	for _, i := range m.iters {
 		stood := i.at >= 0 && i.at < len(i.keys) && !i.fresh
+		if stood && string(i.it.Key()) != i.keys[i.at] || stood && !i.only &&
+			string(i.it.Value()) != i.values[i.keys[i.at]] {
+			return fmt.Errorf("iterator of a closed store: %q = %q, want %q", i.it.Key(), i.it.Value(), i.keys[i.at])
+		}
 		for range 2 {
 			if i.it.Next() || i.it.SeekGE(nil) || !errors.Is(i.it.Err(), ErrClosed) || i.it.Valid() {
 				return fmt.Errorf("iterator of a closed store: valid %v, %w", i.it.Valid(), i.it.Err())
 			}
-			if stood && string(i.it.Key()) != i.keys[i.at] || stood && !i.only &&
-				string(i.it.Value()) != i.values[i.keys[i.at]] {
-				return fmt.Errorf("iterator of a closed store: %q = %q, want %q", i.it.Key(), i.it.Value(),
-					i.keys[i.at])
+			if i.it.Key() != nil || i.it.Value() != nil {
+				return fmt.Errorf("iterator of a closed store: %q = %q, want nil", i.it.Key(), i.it.Value())
 			}
 		}
 		if err := i.it.Close(); !errors.Is(err, ErrClosed) {

@@ -398,16 +398,19 @@ func (m *modelRun) conditional() error {
 		want = !there
 		got, err = m.db.PutIfAbsent(k, v)
 	case 2:
+		want = there
 		old := []byte(is)
-		if !there {
+		if len(old) == 0 && m.next(2) == 0 {
 			old = nil
 		}
 		if m.next(3) == 0 {
-			v, op = nil, deleteOp(k)
+			op = deleteOp(k)
+			m.note("delete %q if it has its value, stored %v", k, there)
+			got, err = m.db.CompareAndDelete(k, old)
+		} else {
+			m.note("swap %q from its value, stored %v", k, there)
+			got, err = m.db.CompareAndSwap(k, old, v)
 		}
-		m.note("swap %q from its value, stored %v, to nil %v", k, there, v == nil)
-		want = true
-		got, err = m.db.CompareAndSwap(k, old, v)
 	default:
 		m.note("swap %q from another value", k)
 		got, err = m.db.CompareAndSwap(k, append([]byte(is), 'x'), v)
@@ -415,7 +418,7 @@ func (m *modelRun) conditional() error {
 	if err != nil || got != want {
 		return fmt.Errorf("conditional write of %q: %v, %w, want %v", k, got, err, want)
 	}
-	if !got || op.del && !there { // nothing was written
+	if !got { // nothing was written
 		return nil
 	}
 	return m.wrote(nil, DefaultDurability, modelWrite{op})

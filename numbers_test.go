@@ -84,7 +84,7 @@ func ascending(all map[string]string) iter.Seq2[KV, error] {
 
 func numberedOptions(fsys vfs.FS) *Options {
 	o := tiny(fsys)
-	o.Durability, o.Compression = NoSync, NoCompression
+	o.Durability, o.Compression = NoSync, CompressionNone
 	return o
 }
 

@@ -55,7 +55,7 @@ func reopened(t *testing.T, db *DB, o *Options) *DB {
 func planOptionsFor(fs vfs.FS, fpr float64, change func(o *Options)) *Options {
 	o := &Options{
 		FS: fs, FilterSeed: 1, Durability: NoSync, FilterFPR: fpr, MemoryBudget: 64 << 20, MemtableSize: 256 << 10,
-		TableSize: 64 << 10, BaseLevelSize: 4 << 20, BlockSize: 1 << 10, Compression: NoCompression,
+		TableSize: 64 << 10, BaseLevelSize: 4 << 20, BlockSize: 1 << 10, Compression: CompressionNone,
 	}
 	if change != nil {
 		change(o)
@@ -96,7 +96,7 @@ func tableFileNames(db *DB) (names []string) {
 func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 	const n = 40_000
 	lookups := atStride(200_000)
-	ribbon := func(o *Options) { o.FilterKind = RibbonFilter }
+	ribbon := func(o *Options) { o.FilterKind = FilterRibbon }
 	prefix := func(n int) func(*Options) { return func(o *Options) { o.FilterPrefix = PrefixLen(n) } }
 	both := func(o *Options) { ribbon(o); prefix(6)(o) }
 	memory := func(bytes int64, kind FilterKind) func(*Options) {
@@ -122,13 +122,13 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 		{"prefixes", 0.01, nil, 0.01, prefix(6), false},
 		{"prefixes by another rule", 0.01, prefix(7), 0.01, prefix(6), false},
 		{"no prefixes afterwards", 0.01, prefix(6), 0.01, nil, false},
-		{"memory in place of a rate", 0.1, nil, 0, memory(64<<10, BloomFilter), true},
-		{"memory in place of a rate, and another kind", 0.1, nil, 0, memory(64<<10, RibbonFilter), true},
+		{"memory in place of a rate", 0.1, nil, 0, memory(64<<10, FilterBloom), true},
+		{"memory in place of a rate, and another kind", 0.1, nil, 0, memory(64<<10, FilterRibbon), true},
 		{
-			"less memory than Ribbon filters take", 0, memory(128<<10, RibbonFilter), 0, memory(64<<10, RibbonFilter),
+			"less memory than Ribbon filters take", 0, memory(128<<10, FilterRibbon), 0, memory(64<<10, FilterRibbon),
 			false,
 		},
-		{"more memory", 0, memory(64<<10, BloomFilter), 0, memory(128<<10, BloomFilter), false},
+		{"more memory", 0, memory(64<<10, FilterBloom), 0, memory(128<<10, FilterBloom), false},
 	} {
 		if raceEnabled && i%4 > 0 {
 			continue
@@ -156,9 +156,9 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 				t.Errorf("%d of %d tables off the plan, %d of %d bytes, and %d written; want all, and 0 written",
 					m.TablesOffPlan, m.Files.Tables, m.BytesOffPlan, size, m.Writes.CompactedBytes)
 			}
-			if got := wastes(t, db, n, lookups); c.worse && o.FilterMemory == 0 && got < 10*m.FilterFPR ||
-				got > most(max(m.FilterFPR, m.FPRPredicted), lookups) {
-				t.Errorf("before Compact, %.4g are wasted, promised %.4g and predicted %.4g", got, m.FilterFPR,
+			if got := wastes(t, db, n, lookups); c.worse && o.FilterMemory == 0 && got < 10*m.FPRPromised ||
+				got > most(max(m.FPRPromised, m.FPRPredicted), lookups) {
+				t.Errorf("before Compact, %.4g are wasted, promised %.4g and predicted %.4g", got, m.FPRPromised,
 					m.FPRPredicted)
 			}
 
@@ -167,10 +167,10 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 			}
 			m = db.Metrics()
 			got := wastes(t, db, n, lookups)
-			t.Logf("promised %.4g, predicted %.4g, wasted %.4g; %d bytes written; filters take %d", m.FilterFPR,
+			t.Logf("promised %.4g, predicted %.4g, wasted %.4g; %d bytes written; filters take %d", m.FPRPromised,
 				m.FPRPredicted, got, m.Writes.RewrittenBytes, m.Memory.Filters)
-			if got > most(m.FilterFPR, lookups) {
-				t.Errorf("after Compact, %.4g are wasted, promised %.4g", got, m.FilterFPR)
+			if got > most(m.FPRPromised, lookups) {
+				t.Errorf("after Compact, %.4g are wasted, promised %.4g", got, m.FPRPromised)
 			}
 			size = m.Levels[bottom].Bytes
 			if m.TablesOffPlan != 0 || m.BytesOffPlan != 0 || m.Writes.RewrittenBytes != size ||
@@ -178,9 +178,9 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 				t.Errorf("after Compact, %d tables are off the plan, %d bytes written, %d of them rewritten, want %d",
 					m.TablesOffPlan, m.Writes.CompactedBytes, m.Writes.RewrittenBytes, size)
 			}
-			if o.FilterMemory > 0 && (m.FilterFPR > 0.2 || m.Memory.Filters > o.FilterMemory ||
+			if o.FilterMemory > 0 && (m.FPRPromised > 0.2 || m.Memory.Filters > o.FilterMemory ||
 				m.Memory.Filters < o.FilterMemory*3/4) {
-				t.Errorf("promised %v, filters take %d bytes of %d", m.FilterFPR, m.Memory.Filters, o.FilterMemory)
+				t.Errorf("promised %v, filters take %d bytes of %d", m.FPRPromised, m.Memory.Filters, o.FilterMemory)
 			}
 			scanAbsentPrefixes(t, db, o.FilterPrefix, atStride(20_000))
 
@@ -216,7 +216,7 @@ func scanAbsentPrefixes(t *testing.T, db *DB, rule PrefixRule, scans int) {
 		}
 		return
 	}
-	if limit := most(m.FilterFPR, scans) * float64(scans); m.Prefixes.Unasked > 0 || m.Prefixes.Probes == 0 ||
+	if limit := most(m.FPRPromised, scans) * float64(scans); m.Prefixes.Unasked > 0 || m.Prefixes.Probes == 0 ||
 		float64(passed) > limit {
 		t.Errorf("%d scans, of which at most %.0f may read a block: %+v", scans, limit, m.Prefixes)
 	}
@@ -236,9 +236,9 @@ func TestCompactLeavesFiltersWhoseUnitsFitLessMemory(t *testing.T) {
 	}
 	m := db.Metrics()
 	if got := wastes(t, db, n, 50_000); m.TablesOffPlan != 0 || m.Writes.CompactedBytes != 0 ||
-		got > most(m.FilterFPR, 50_000) || m.FilterFPR > 0.01 {
+		got > most(m.FPRPromised, 50_000) || m.FPRPromised > 0.01 {
 		t.Errorf("%d tables off the plan, %d bytes written, %v wasted, %v promised", m.TablesOffPlan,
-			m.Writes.CompactedBytes, got, m.FilterFPR)
+			m.Writes.CompactedBytes, got, m.FPRPromised)
 	}
 }
 
@@ -395,15 +395,15 @@ func TestCompactMendsADamagedFilter(t *testing.T) {
 	}
 	rewrite(t, mem, filepath.Join("db", victim.File), func(b []byte) []byte { b[offset] ^= 1; return b })
 	db = reopened(t, nil, o)
-	if m := db.Metrics(); m.Levels[bottom].FilterDamaged != 1 {
-		t.Fatalf("%d filters are damaged, want 1", m.Levels[bottom].FilterDamaged)
+	if m := db.Metrics(); m.Levels[bottom].FiltersDamaged != 1 {
+		t.Fatalf("%d filters are damaged, want 1", m.Levels[bottom].FiltersDamaged)
 	}
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if m := db.Metrics(); m.Levels[bottom].FilterDamaged != 0 || m.Writes.RewrittenBytes == 0 ||
+	if m := db.Metrics(); m.Levels[bottom].FiltersDamaged != 0 || m.Writes.RewrittenBytes == 0 ||
 		m.Writes.RewrittenBytes > 2*victim.Bytes {
-		t.Errorf("%d filters are damaged, %d bytes written, want about %d", m.Levels[bottom].FilterDamaged,
+		t.Errorf("%d filters are damaged, %d bytes written, want about %d", m.Levels[bottom].FiltersDamaged,
 			m.Writes.RewrittenBytes, victim.Bytes)
 	}
 }
@@ -414,7 +414,9 @@ func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
 	mem := vfs.NewMem()
 	const n = 20_000
 	db := planStore(t, planOptionsFor(mem, 0.01, nil), n)
-	db = reopened(t, db, planOptionsFor(mem, 0.01, func(o *Options) { o.Compression, o.BlockSize = ZstdBottom, 4<<10 }))
+	db = reopened(t, db, planOptionsFor(mem, 0.01, func(o *Options) {
+		o.Compression, o.BlockSize = CompressionZstdBottom, 4<<10
+	}))
 	before := db.Metrics()
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)

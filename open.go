@@ -58,7 +58,7 @@ func Open(dir string, options *Options) (*DB, error) {
 	}
 	db.tree = tree.New(config)
 	if db.share, err = db.pool.Join(budget.Config{
-		Tree: db.tree, MemtableSize: opts.MemtableSize, Planner: opts.planner(), Plan: plan, Prefix: opts.FilterPrefix,
+		Tree: db.tree, MemtableSize: opts.MemtableSize, Planner: opts.planner(), Plan: plan, Prefix: opts.FilterPrefix.rule,
 		Observer: &db.report,
 	}); err == nil {
 		if err = db.open(); err != nil {
@@ -130,7 +130,7 @@ func (db *DB) open() (err error) {
 // assemble prepares readers, writers and background work.
 func (db *DB) assemble(seed bloomblock.Seed) {
 	db.read.Init(read.Config{
-		Tree: db.tree, Tables: db.share, Seed: seed, Prefix: db.opts.FilterPrefix, Observer: &db.report,
+		Tree: db.tree, Tables: db.share, Seed: seed, Prefix: db.opts.FilterPrefix.rule, Observer: &db.report,
 		Naming: db.opts.Logger.Enabled(context.Background(), slog.LevelWarn),
 	})
 	policy := db.opts.policy()
@@ -144,7 +144,7 @@ func (db *DB) assemble(seed bloomblock.Seed) {
 		Tables: compaction.Env{
 			FS: db.opts.FS, Dir: db.dir, Numbers: db.tree,
 			TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
-			BlockSize: db.opts.BlockSize, Prefix: db.opts.FilterPrefix, Seed: seed,
+			BlockSize: db.opts.BlockSize, Prefix: db.opts.FilterPrefix.rule, Seed: seed,
 		},
 	}
 	for level := range work.Codecs {

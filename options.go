@@ -42,21 +42,21 @@ const (
 type Compression uint8
 
 const (
-	S2            Compression = iota // s2 (a fast relative of Snappy) everywhere: the default
-	ZstdBottom                       // zstd in the last level, which holds nine tenths of the data; s2 above
-	NoCompression                    // uncompressed
+	CompressionS2         Compression = iota // s2 (a fast relative of Snappy) everywhere: the default
+	CompressionZstdBottom                    // zstd in the last level, which holds nine tenths of the data; s2 above
+	CompressionNone                          // uncompressed
 )
 
 // A FilterKind determines how filters are built. Lookups do not depend on it: a store reads filters of both kinds.
 type FilterKind uint8
 
 const (
-	// BloomFilter is a blocked Bloom filter, the fastest to query and to build. It is the default.
-	BloomFilter FilterKind = iota
-	// RibbonFilter takes three tenths less memory for the same promise. It adds some 10 ns to a lookup of an absent
+	// FilterBloom is a blocked Bloom filter, the fastest to query and to build. It is the default.
+	FilterBloom FilterKind = iota
+	// FilterRibbon takes three tenths less memory for the same promise. It adds some 10 ns to a lookup of an absent
 	// key, for the last level, whose filter is queried only after all others have excluded the key, and some 50 ns
 	// for each key written to a table. It is meant for stores whose filters would not all fit in memory otherwise.
-	RibbonFilter
+	FilterRibbon
 )
 
 // Options configure a store. The zero value, or a nil pointer, is right for most programs. Every option may change
@@ -93,16 +93,16 @@ type Options struct {
 	// fails with ErrFilterRate if the filters can't reach the rate.
 	FilterFPR float64
 	// FilterMemory replaces FilterFPR by a bound on the memory for filters, in bytes. The promised rate is then the
-	// best one whose filters fit, but at least 0.0001, and it rises as the store grows (Metrics.FilterFPR). If
+	// best one whose filters fit, but at least 0.0001, and it rises as the store grows (Metrics.FPRPromised). If
 	// existing filters no longer fit, units of them are dropped from memory until compaction writes smaller ones. The
 	// third unit of each filter is dropped first, and those of the last level before others. A Bloom filter of the
 	// last level has up to three units; a Ribbon filter has one, and its table has no filter without it. The value of
-	// Metrics.FilterFPR right after Flush, Compact or Ingest, or once Metrics.Warm is true after Open, holds from the
+	// Metrics.FPRPromised right after Flush, Compact or Ingest, or once Metrics.Warm is true after Open, holds from the
 	// next lookup on. FilterMemory is part of MemoryBudget, which must be large enough for it. 0 means that FilterFPR
 	// applies. Open fails with ErrFilterRate if not even the smallest filters for the contents of the store would
 	// fit.
 	FilterMemory int64
-	// FilterKind determines how the filters of new tables are built. The zero value means BloomFilter.
+	// FilterKind determines how the filters of new tables are built. The zero value means FilterBloom.
 	FilterKind FilterKind
 	// FilterPrefix, if set, adds a second filter to each new table. It holds the prefixes that the rule gives the
 	// keys of the table. Iterators and scans whose keys must all have the same prefix by the rule then skip tables
@@ -145,7 +145,7 @@ type Options struct {
 	BaseLevelSize int64
 	// LevelRatio is the factor by which each level is larger than the one above it, between 2 and 100. 0 means 10.
 	LevelRatio int
-	// Compression is the compression of data blocks. The zero value means S2.
+	// Compression is the compression of data blocks. The zero value means CompressionS2.
 	Compression Compression
 	// CompactionRate bounds the bytes per second that compactions write, which leaves disk bandwidth to others. 0
 	// means no limit. Flushes are not limited. If compaction falls behind because of it, writes are slowed down, and
@@ -163,6 +163,36 @@ type Options struct {
 	// anything else of the DB.
 	Logger *slog.Logger
 }
+
+// A PrefixRule determines which prefix of a key the prefix filters hold: see [Options.FilterPrefix]. [PrefixLen] and
+// [PrefixSeparator] return one; the zero value means no rule. Rules may be compared with ==.
+type PrefixRule struct{ rule sstable.PrefixRule }
+
+// PrefixLen returns the rule whose prefix is the first n bytes of a key, 1 to MaxKeySize. A shorter key has no
+// prefix.
+func PrefixLen(n int) PrefixRule { return PrefixRule{sstable.PrefixLen(n)} }
+
+// PrefixSeparator returns the rule whose prefix is all bytes of a key up to and including the nth separator; n is 1
+// to MaxKeySize. A key with fewer separators has no prefix. With the second '/', the key "user/17/name" has the
+// prefix "user/17/".
+func PrefixSeparator(separator byte, n int) PrefixRule {
+	return PrefixRule{sstable.PrefixSeparator(separator, n)}
+}
+
+// Of returns the prefix of key by the rule, which shares the memory of key, or nil if it has none. A prefix is never
+// empty.
+func (r PrefixRule) Of(key []byte) []byte { return r.rule.Of(key) }
+
+// String returns the rule as text, as in JSON and in flags: "len:8" or "sep:/:2". A separator that is not a visible
+// ASCII character is written as in "sep:0x00:1". The text of the zero value is empty.
+func (r PrefixRule) String() string { return r.rule.String() }
+
+// MarshalText returns the text of String. It never fails.
+func (r PrefixRule) MarshalText() ([]byte, error) { return r.rule.MarshalText() }
+
+// UnmarshalText sets the rule to that of a text of String. For any other text it returns an error and leaves the rule
+// unchanged.
+func (r *PrefixRule) UnmarshalText(text []byte) error { return r.rule.UnmarshalText(text) }
 
 func (o *Options) withDefaults() Options {
 	var d Options
@@ -222,14 +252,14 @@ func (o *Options) check() error {
 		got, low, high int64
 	}{
 		{"Durability", int64(o.Durability), int64(Sync), int64(NoSync)},
-		{"FilterKind", int64(o.FilterKind), int64(BloomFilter), int64(RibbonFilter)},
+		{"FilterKind", int64(o.FilterKind), int64(FilterBloom), int64(FilterRibbon)},
 		{"MemoryBudget", memory, minMemory, maxMemory},
 		{"MemtableSize", o.MemtableSize, minMemtable, min(memory/4, 1<<30)},
 		{"BlockSize", int64(o.BlockSize), 256, 1 << 20},
 		{"TableSize", o.TableSize, 16 << 10, 1 << 30},
 		{"BaseLevelSize", o.BaseLevelSize, 64 << 10, 1 << 40},
 		{"LevelRatio", int64(o.LevelRatio), 2, 100},
-		{"Compression", int64(o.Compression), int64(S2), int64(NoCompression)},
+		{"Compression", int64(o.Compression), int64(CompressionS2), int64(CompressionNone)},
 		{"CompactionRate", o.CompactionRate, 0, 1 << 40},
 		{"MaxOpenFiles", int64(files), minOpenFiles, maxOpenFiles},
 	} {
@@ -237,7 +267,7 @@ func (o *Options) check() error {
 			return fmt.Errorf("option %s: %d, want %d to %d", r.name, r.got, r.low, r.high)
 		}
 	}
-	if err := o.FilterPrefix.Check(); err != nil {
+	if err := o.FilterPrefix.rule.Check(); err != nil {
 		return fmt.Errorf("option FilterPrefix: %w", err)
 	}
 	if o.FilterMemory != 0 {
@@ -270,9 +300,9 @@ func (o *Options) policy() compaction.Policy {
 // codec returns the compression of blocks of tables written to a level.
 func (o *Options) codec(level int) sstable.Codec {
 	switch {
-	case o.Compression == NoCompression:
+	case o.Compression == CompressionNone:
 		return sstable.None
-	case o.Compression == ZstdBottom && level == bottom:
+	case o.Compression == CompressionZstdBottom && level == bottom:
 		return sstable.Zstd
 	default:
 		return sstable.S2

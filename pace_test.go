@@ -19,7 +19,7 @@ func TestCompactionsKeepTheirRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := tiny(vfs.NewMem())
 		o.Durability, o.MemtableSize, o.TableSize, o.Compression, o.CompactionRate = NoSync, 1<<20, 1<<20,
-			NoCompression, rate
+			CompressionNone, rate
 		db, err := Open("db", o)
 		if err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ func (o *Options) filters() manifest.Filters {
 // planner returns the planner of the filters of a store with these options.
 func (o *Options) planner() filterplan.Planner {
 	f := filterplan.Planner{
-		Ratio: o.LevelRatio, Ribbon: o.FilterKind == RibbonFilter, Memory: o.FilterMemory,
+		Ratio: o.LevelRatio, Ribbon: o.FilterKind == FilterRibbon, Memory: o.FilterMemory,
 	}
 	policy := o.policy()
 	for l := range f.Runs {

@@ -10,7 +10,7 @@ import (
 
 // TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds loads keys in order, so that no table is ever rewritten.
 func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
-	for _, kind := range []FilterKind{BloomFilter, RibbonFilter} {
+	for _, kind := range []FilterKind{FilterBloom, FilterRibbon} {
 		o := tiny(vfs.NewMem())
 		o.Durability, o.FilterKind, o.MemtableSize, o.TableSize, o.LevelRatio, o.BaseLevelSize = NoSync, kind, 1<<20,
 			1<<20, 10, 1<<20
@@ -56,9 +56,9 @@ func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 		nil,
 		{FilterFPR: 0.3},
 		{FilterFPR: 1},
-		{FilterFPR: 0.001, FilterKind: RibbonFilter, LevelRatio: 4},
+		{FilterFPR: 0.001, FilterKind: FilterRibbon, LevelRatio: 4},
 		{FilterMemory: 2 << 20},
-		{FilterMemory: 8 << 20, FilterKind: RibbonFilter},
+		{FilterMemory: 8 << 20, FilterKind: FilterRibbon},
 	} {
 		fpr, rest, err := PlanFilters(3_000_000, 3, o)
 		if err != nil {

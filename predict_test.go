@@ -48,7 +48,7 @@ func (l *listener) merged(t *testing.T) (merge CompactionInfo) {
 
 // TestACompactionTellsWhatItHadPredicted has 20,000 keys and 20,000 newer ones, half of which are the same.
 func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
-	for _, kind := range []FilterKind{BloomFilter, RibbonFilter} {
+	for _, kind := range []FilterKind{FilterBloom, FilterRibbon} {
 		o := &Options{FS: vfs.NewMem(), FilterKind: kind}
 		l := listen(o)
 		db := l.open(t, o)

@@ -42,15 +42,15 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 		fpr  float64
 		kind FilterKind
 	}{
-		{PrefixSeparator('/', 1), 0.1, BloomFilter},
-		{PrefixSeparator('/', 1), 0.01, BloomFilter},
-		{PrefixLen(8), 0.01, RibbonFilter},
-		{PrefixRule{}, 0.01, BloomFilter},
+		{PrefixSeparator('/', 1), 0.1, FilterBloom},
+		{PrefixSeparator('/', 1), 0.01, FilterBloom},
+		{PrefixLen(8), 0.01, FilterRibbon},
+		{PrefixRule{}, 0.01, FilterBloom},
 	} {
 		t.Run(fmt.Sprintf("rule %v, rate %g, kind %d", tt.rule, tt.fpr, tt.kind), func(t *testing.T) {
 			files := logged(vfs.NewMem())
 			db, err := Open("db", &Options{
-				FS: files, FilterSeed: 1, Durability: NoSync, Compression: NoCompression,
+				FS: files, FilterSeed: 1, Durability: NoSync, Compression: CompressionNone,
 				FilterFPR: tt.fpr, FilterKind: tt.kind, FilterPrefix: tt.rule,
 				MemtableSize: 512 << 10, BaseLevelSize: 1 << 20, LevelRatio: 4, TableSize: 256 << 10,
 			})
@@ -341,7 +341,7 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 		m := db.Metrics()
 		var levels int64
 		for _, l := range m.Levels {
-			levels += l.FilterBytes
+			levels += l.FilterBytesInMemory
 		}
 		if (m.Memory.PrefixFilters > 0) != loaded || levels != m.Memory.Filters ||
 			m.Memory.PrefixFilters > m.Memory.Filters {
@@ -452,7 +452,7 @@ func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
 			want = 0
 		}
 		if (m.Prefixes.Probes == 0) != (want == 1) || (m.Prefixes.Unasked > 0) != (want == 1) ||
-			m.Levels[bottom].FilterDamaged != want {
+			m.Levels[bottom].FiltersDamaged != want {
 			t.Fatalf("byte %d, want damaged %d:\n%v", at, want, m)
 		}
 		if err := db.Close(); err != nil || reported != want {
@@ -486,7 +486,7 @@ func TestRulesThatMakeNoSense(t *testing.T) {
 func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
 	mem := vfs.NewMem()
 	o := tiny(mem)
-	o.Durability, o.Compression = NoSync, NoCompression
+	o.Durability, o.Compression = NoSync, CompressionNone
 	db, err := Open("db", o)
 	if err != nil {
 		t.Fatal(err)

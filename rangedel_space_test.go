@@ -50,7 +50,7 @@ func newWideStore(t *testing.T) *wideStore {
 	t.Helper()
 	w := &wideStore{keys: 24000, lo: 2800, hi: 21200, mem: vfs.NewMem()}
 	w.o = tiny(w.mem)
-	w.o.Durability, w.o.Compression, w.o.MemtableSize = NoSync, NoCompression, 64<<10
+	w.o.Durability, w.o.Compression, w.o.MemtableSize = NoSync, CompressionNone, 64<<10
 	db, err := Open("db", w.o)
 	if err != nil {
 		t.Fatal(err)

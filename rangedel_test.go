@@ -226,7 +226,7 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 	} {
 		mem := vfs.NewMem()
 		o := tiny(mem)
-		o.Durability, o.Compression = NoSync, NoCompression
+		o.Durability, o.Compression = NoSync, CompressionNone
 		db, err := Open("db", o)
 		if err != nil {
 			t.Fatal(err)

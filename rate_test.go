@@ -42,13 +42,13 @@ func TestThePromiseIsKeptInEveryStateOfTheTree(t *testing.T) {
 		keys, stride = 1_000_000, 1
 	}
 	cell := 0
-	for _, kind := range []FilterKind{BloomFilter, RibbonFilter} {
+	for _, kind := range []FilterKind{FilterBloom, FilterRibbon} {
 		for _, shape := range ratedShapes {
 			for _, fpr := range []float64{0.1, 0.01, 0.001} {
 				if cell++; cell%stride == 0 || stride == 1 {
 					name := fmt.Sprintf("%s/%s/%g", map[FilterKind]string{
-						BloomFilter:  "Bloom",
-						RibbonFilter: "Ribbon",
+						FilterBloom:  "Bloom",
+						FilterRibbon: "Ribbon",
 					}[kind], shape.name, fpr)
 					t.Run(name, func(t *testing.T) { measurePromise(t, kind, shape.key, fpr, keys) })
 				}
@@ -82,7 +82,7 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 		return nil
 	})
 	o := &Options{
-		FS: files, FilterSeed: 1, Durability: NoSync, Compression: NoCompression, FilterFPR: fpr, FilterKind: kind,
+		FS: files, FilterSeed: 1, Durability: NoSync, Compression: CompressionNone, FilterFPR: fpr, FilterKind: kind,
 		MemoryBudget: 512 << 20, MemtableSize: 1 << 20, BaseLevelSize: 4 << 20, LevelRatio: 10, BlockSize: 4 << 10,
 		TableSize: 1 << 20,
 		Events: Events{Compacted: func(CompactionInfo) {
@@ -211,7 +211,7 @@ func measurePromise(t *testing.T, kind FilterKind, key func([]byte, uint64) []by
 func bitsOnDisk(m Metrics, keys int) float64 {
 	sum := uint64(0)
 	for _, l := range m.Levels {
-		sum += l.FilterDisk
+		sum += l.FilterBytes
 	}
 	return 8 * float64(sum) / float64(keys)
 }

@@ -253,7 +253,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 			}()
 			soon(t, "it is warm and settled", func() bool { m := db.Metrics(); return m.Warm && m.Settled })
 			uncached(db)
-			promise := db.Metrics().FilterFPR
+			promise := db.Metrics().FPRPromised
 			rng := rand.New(rand.NewPCG(13, 14))
 			files.take()
 

@@ -17,7 +17,7 @@ func blockStore(t *testing.T, n int) (db *DB, key, value func(int) []byte) {
 	t.Helper()
 	roomy(t) // so that blocks stay cached until spoilAll
 	o := tiny(vfs.NewMem())
-	o.Durability, o.Compression = NoSync, NoCompression
+	o.Durability, o.Compression = NoSync, CompressionNone
 	db, err := Open("db", o)
 	if err != nil {
 		t.Fatal(err)

@@ -32,20 +32,25 @@ const (
 // No store waits for another: not for its locks, nor for its reads, nor for its readers.
 type Resources struct{ pool *budget.Pool }
 
-// NewResources returns memory and file descriptors for several stores to share (Options.Resources). memory is in
-// bytes: 0 means 64 MiB, the minimum is 8 MiB. openFiles bounds the descriptors held for tables: 0 means 500, the
-// minimum is 8. Stores may be opened and closed in any order. A store returns everything when it is closed.
-func NewResources(memory int64, openFiles int) (*Resources, error) {
-	memory, openFiles = cmp.Or(memory, defaultMemory), cmp.Or(openFiles, defaultOpenFiles)
+// ResourcesOptions are the limits of Resources. The zero value is right for many programs.
+type ResourcesOptions struct {
+	MemoryBudget int64 // bytes for all stores together: 0 means 64 MiB, the minimum is 8 MiB
+	MaxOpenFiles int   // file descriptors held for tables: 0 means 500, the minimum is 8
+}
+
+// NewResources returns memory and file descriptors for several stores to share (Options.Resources). Stores may be
+// opened and closed in any order. A store returns everything when it is closed.
+func NewResources(o ResourcesOptions) (*Resources, error) {
+	memory, files := cmp.Or(o.MemoryBudget, defaultMemory), cmp.Or(o.MaxOpenFiles, defaultOpenFiles)
 	if memory < minMemory || memory > maxMemory {
-		return nil, fmt.Errorf("bloomkv: resources: memory of %d bytes, want %d to %d",
+		return nil, fmt.Errorf("bloomkv: resources: option MemoryBudget: %d, want %d to %d",
 			memory, minMemory, int64(maxMemory))
 	}
-	if openFiles < minOpenFiles || openFiles > maxOpenFiles {
-		return nil, fmt.Errorf("bloomkv: resources: %d open files, want %d to %d",
-			openFiles, minOpenFiles, maxOpenFiles)
+	if files < minOpenFiles || files > maxOpenFiles {
+		return nil, fmt.Errorf("bloomkv: resources: option MaxOpenFiles: %d, want %d to %d",
+			files, minOpenFiles, maxOpenFiles)
 	}
-	return &Resources{budget.NewPool(memory, openFiles)}, nil
+	return &Resources{budget.NewPool(memory, files)}, nil
 }
 
 // ResourcesMetrics are what all stores that share Resources hold together, or what a store without shared Resources

@@ -26,7 +26,7 @@ func sharing(r *Resources) *Options {
 func newTestResources(t *testing.T, memory int64, files int) *Resources {
 	t.Helper()
 	roomy(t)
-	r, err := NewResources(memory, files)
+	r, err := NewResources(ResourcesOptions{memory, files})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestResourcesAreSetAloneAndMadeByNewResources(t *testing.T) {
 		memory int64
 		files  int
 	}{{1, 0}, {-1, 0}, {1 << 51, 0}, {0, 7}, {0, -1}} {
-		if _, err := NewResources(bad.memory, bad.files); err == nil {
+		if _, err := NewResources(ResourcesOptions{bad.memory, bad.files}); err == nil {
 			t.Errorf("%+v was accepted", bad)
 		}
 	}
@@ -273,10 +273,10 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 	}
 	for i, db := range stores {
 		m := db.Metrics()
-		lost := int64(m.Levels[bottom].FilterDisk) - m.Levels[bottom].FilterBytes
-		if lost < int64(m.Levels[bottom].FilterDisk)/4 || m.Levels[bottom].FilterShed == 0 {
+		lost := int64(m.Levels[bottom].FilterBytes) - m.Levels[bottom].FilterBytesInMemory
+		if lost < int64(m.Levels[bottom].FilterBytes)/4 || m.Levels[bottom].FiltersShed == 0 {
 			t.Errorf("store %d: the last level shed only %d bytes of filters of %d tables", i, lost,
-				m.Levels[bottom].FilterShed)
+				m.Levels[bottom].FiltersShed)
 		}
 		var units, upper [bloomblock.MaxUnits + 1]int // number of tables by loaded filter units
 		for _, table := range db.Tables() {

@@ -38,7 +38,7 @@ func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
 		return waits
 	})
 	opts := tiny(slow)
-	opts.Durability, opts.Compression = NoSync, NoCompression
+	opts.Durability, opts.Compression = NoSync, CompressionNone
 	db, err := Open("db", opts)
 	if err != nil {
 		t.Fatal(err)

@@ -148,7 +148,7 @@ func salvageTo(
 	res, err := s.Write(ctx, compaction.Env{
 		FS: opts.FS, Dir: n.Dir(), BlockSize: opts.BlockSize,
 		TableSize: uint64(opts.TableSize), //nolint:gosec // checked: positive
-		Codec:     opts.codec(bottom), Filter: plan.Levels[bottom].Params, Prefix: opts.FilterPrefix, Seed: seed,
+		Codec:     opts.codec(bottom), Filter: plan.Levels[bottom].Params, Prefix: opts.FilterPrefix.rule, Seed: seed,
 		Numbers: &numbers,
 	}, opts.MemoryBudget, progress)
 	if err != nil {

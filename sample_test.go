@@ -90,10 +90,10 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 				running.Wait()
 				for at, tm := range db.Tables() {
 					negatives := float64(asked[at] - tm.FalsePositives)
-					off, sigma := float64(tm.Negatives)-negatives, math.Sqrt(63*negatives)
+					off, sigma := float64(tm.FilterNegatives)-negatives, math.Sqrt(63*negatives)
 					if math.Abs(off) > 5*sigma+64 {
 						t.Errorf("%s: %d negatives, off by %.0f of %.0f, or %.1f standard errors", tm.File,
-							tm.Negatives, off, negatives, off/sigma)
+							tm.FilterNegatives, off, negatives, off/sigma)
 					}
 				}
 			})

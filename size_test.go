@@ -17,7 +17,7 @@ import (
 func TestApproximateSizesAddUp(t *testing.T) {
 	mem := vfs.NewMem()
 	o := tiny(mem)
-	o.Compression, o.Durability = NoCompression, NoSync
+	o.Compression, o.Durability = CompressionNone, NoSync
 	db, err := Open("db", o)
 	if err != nil {
 		t.Fatal(err)

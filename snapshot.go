@@ -7,9 +7,26 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
+// A Reader reads a store: its current state, if it is a [DB], or that of one moment, if it is a [Snapshot]. The
+// methods are described there. A function that takes a Reader works on both.
+type Reader interface {
+	Get(key []byte) ([]byte, error)
+	AppendGet(dst, key []byte) ([]byte, error)
+	Has(key []byte) (bool, error)
+	View(key []byte, f func(value []byte) error) error
+	GetMany(keys [][]byte, f func(i int, value []byte, found bool) error) error
+	Iter(opts IterOptions) *Iterator
+	Scan(opts IterOptions) iter.Seq2[KV, error]
+}
+
+var (
+	_ Reader = (*DB)(nil)
+	_ Reader = (*Snapshot)(nil)
+)
+
 // A Snapshot is the store as it was at one moment: later writes, range deletes and compactions do not change what it
 // shows. It copies nothing, but while it is open, compaction keeps the versions that it needs, and the disk space
-// they take. It is safe for concurrent use. It ends with Close, or when the store is closed; after that, every call
+// they take. It is safe for concurrent use. It ends with Close, or when the store is closed; after that, every read
 // returns ErrClosed.
 type Snapshot struct {
 	db  *DB
@@ -65,5 +82,6 @@ func (s *Snapshot) Scan(opts IterOptions) iter.Seq2[KV, error] {
 	return func(yield func(KV, error) bool) { scan(s.Iter(opts), yield) }
 }
 
-// Close ends the snapshot. Compaction may then drop what only it needed. A second Close returns ErrClosed.
+// Close ends the snapshot. Compaction may then drop what only it needed. A second Close returns ErrClosed
+// and does nothing; the first returns nil, also after that of the store.
 func (s *Snapshot) Close() error { return s.db.tree.Unpin(s.pin) }

@@ -33,7 +33,7 @@ func newSnapshotRun(t *testing.T, seed uint64) *snapshotRun {
 	t.Helper()
 	r := &snapshotRun{rng: rand.New(rand.NewPCG(seed, 81)), now: map[string]string{}}
 	o := tiny(vfs.NewMem())
-	o.Durability, o.Compression = NoSync, NoCompression
+	o.Durability, o.Compression = NoSync, CompressionNone
 	if seed%2 == 0 {
 		o.MemtableSize = 1 << 20 // only the test flushes
 	}

@@ -13,7 +13,7 @@ import (
 // manyTables returns a closed store of the given number of tables, as small as possible, in the last level.
 func manyTables(b *testing.B, fsys vfs.FS, dir string, tables int) *Options {
 	b.Helper()
-	o := &Options{FS: fsys, Durability: NoSync, Compression: NoCompression, TableSize: 16 << 10}
+	o := &Options{FS: fsys, Durability: NoSync, Compression: CompressionNone, TableSize: 16 << 10}
 	db, err := Open(dir, o)
 	if err != nil {
 		b.Fatal(err)

@@ -34,7 +34,7 @@ func layered(t *testing.T, mem *vfs.Mem) (o *Options, want map[string]string) {
 	t.Helper()
 	o = tiny(mem)
 	// A rate of 0.5 makes filters often wrong.
-	o.Durability, o.Compression, o.MemtableSize, o.FilterFPR = NoSync, NoCompression, 1<<20, 0.5
+	o.Durability, o.Compression, o.MemtableSize, o.FilterFPR = NoSync, CompressionNone, 1<<20, 0.5
 	db, err := Open("db", o)
 	if err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 				}
 				return before, db.Metrics().Lookups
 			}
-			promise := db.Metrics().FilterFPR
+			promise := db.Metrics().FPRPromised
 			for _, tree := range []string{"as written", "compacted"} {
 				if tree == "compacted" {
 					if err := db.Compact(t.Context(), nil, nil); err != nil {

@@ -71,7 +71,7 @@ func (db *DB) Apply(b *Batch, d Durability) error {
 	case b.count == 0 && d == Sync:
 		return db.Sync()
 	case b.count == 0:
-		return nil
+		return db.tree.Writable()
 	}
 	return db.writer.Commit(b.ops, b.count, d == Sync)
 }
@@ -96,23 +96,32 @@ func (db *DB) PutIfAbsent(key, value []byte) (bool, error) {
 	return db.applyIf(b, key, nil)
 }
 
-// CompareAndSwap replaces the value of key with value if the present value equals old, and reports whether it did.
-// The comparison and the write are one step to all other writers and readers. A nil old means that the store has no
-// value for key; a nil value deletes the key. The empty value is an empty slice that is not nil. old and value are
-// not changed or kept. Durability is Options.Durability, errors are those of Put.
+// CompareAndSwap replaces the value of key with value if the present value equals old, and reports whether it did. It
+// returns false if the store has no value for key. The comparison and the write are one step to all other writers and
+// readers. A nil old or value is the empty value; both are copied or only read. Durability is Options.Durability,
+// errors are those of Put. See [DB.PutIfAbsent] for a key without a value, and [DB.CompareAndDelete].
 func (db *DB) CompareAndSwap(key, old, value []byte) (bool, error) {
 	b := batches.Get().(*Batch) //nolint:errcheck // the pool holds nothing else
 	defer recycle(b)
+	b.Put(key, value)
+	return db.applyIf(b, key, present(old))
+}
+
+// CompareAndDelete deletes key if its present value equals old, and reports whether it did. It is otherwise like
+// [DB.CompareAndSwap].
+func (db *DB) CompareAndDelete(key, old []byte) (bool, error) {
+	b := batches.Get().(*Batch) //nolint:errcheck // the pool holds nothing else
+	defer recycle(b)
+	b.Delete(key)
+	return db.applyIf(b, key, present(old))
+}
+
+// present returns value, or for nil an empty value that is not nil.
+func present(value []byte) []byte {
 	if value == nil {
-		b.Delete(key)
-	} else {
-		b.Put(key, value)
+		return []byte{}
 	}
-	if old == nil && value == nil && b.err == nil { // nothing to write
-		found, err := db.Has(key)
-		return err == nil && !found, err
-	}
-	return db.applyIf(b, key, old)
+	return value
 }
 
 // applyIf applies b if the value of key equals old, or with a nil old if the store has no value for key.

@@ -43,7 +43,7 @@ func layers(m bloomkv.Metrics) []layer {
 	var all []layer
 	for _, l := range m.Levels {
 		if l.Tables > 0 {
-			all = append(all, layer{l.Runs, l.Tables, l.FilterBytes, l.Entries})
+			all = append(all, layer{l.Runs, l.Tables, l.FilterBytesInMemory, l.Entries})
 		}
 	}
 	return all

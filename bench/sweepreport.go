@@ -50,7 +50,7 @@ func (p *point) fill(m bloomkv.Metrics, keys int) {
 	for _, l := range m.Levels {
 		p.Tables += l.Tables
 		p.TableBytes += l.Bytes
-		p.FiltersShed += l.FilterShed
+		p.FiltersShed += l.FiltersShed
 	}
 	p.FilterBitsPerKey = 8 * float64(m.Memory.Filters) / float64(p.Keys)
 	p.IndexBitsPerKey = 8 * float64(m.Memory.Indexes) / float64(p.Keys)

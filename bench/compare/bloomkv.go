@@ -22,7 +22,7 @@ func openBloomkv(dir string, s settings) (engine, error) {
 		TableSize:     tableBytes,
 		BaseLevelSize: baseLevelBytes,
 		LevelRatio:    levelRatio,
-		Compression:   bloomkv.NoCompression,
+		Compression:   bloomkv.CompressionNone,
 	})
 	if err != nil {
 		return nil, err

@@ -20,11 +20,15 @@ type damageReport struct {
 
 // damages returns all damage in a tree of errors, in the order of the tree.
 func damages(err error) []damageReport {
+	var damage *bloomkv.CorruptionError
 	switch e := err.(type) { //nolint:errorlint // the tree is walked by hand: errors.As finds only the first
 	case nil:
 		return nil
-	case *bloomkv.CorruptionError:
-		return []damageReport{{e.File, e.Offset, e.Err.Error()}}
+	case interface{ As(target any) bool }:
+		if !e.As(&damage) {
+			return damages(errors.Unwrap(err))
+		}
+		return []damageReport{{damage.File, damage.Offset, damage.Err.Error()}}
 	case interface{ Unwrap() []error }:
 		var all []damageReport
 		for _, branch := range e.Unwrap() {

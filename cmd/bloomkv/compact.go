@@ -103,11 +103,11 @@ the store takes.`,
 func parseCompression(name string) (bloomkv.Compression, error) {
 	switch name {
 	case "s2":
-		return bloomkv.S2, nil
+		return bloomkv.CompressionS2, nil
 	case "zstd":
-		return bloomkv.ZstdBottom, nil
+		return bloomkv.CompressionZstdBottom, nil
 	case "none":
-		return bloomkv.NoCompression, nil
+		return bloomkv.CompressionNone, nil
 	}
 	return 0, fmt.Errorf("--compression %q, want s2, zstd or none", name)
 }

@@ -124,11 +124,11 @@ func TestCompactWritesAnewWhatTheFlagsAskFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p := i.Plan; p.TablesOffPlan != s.TablesOffPlan || p.BytesOffPlan != s.BytesOffPlan ||
-			p.Tables+p.TablesOffPlan != s.Tables || p.FPR != s.FilterFPR {
+			p.Tables+p.TablesOffPlan != s.Tables || p.FPR != s.FPRPromised {
 			t.Errorf("inspect %+v, stats %d tables, %d bytes, promised %v", p, s.TablesOffPlan, s.BytesOffPlan,
-				s.FilterFPR)
+				s.FPRPromised)
 		}
-		return s.TablesOffPlan, s.FilterFPR
+		return s.TablesOffPlan, s.FPRPromised
 	}
 	compacted(t, dir)
 	if n, fpr := off(); n != 0 || fpr != 0.1 {

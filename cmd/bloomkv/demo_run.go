@@ -48,10 +48,10 @@ func (d *demo) run(ctx context.Context) (*demoResult, error) {
 	r.Levels = levelsOf(&with.metrics)
 	for _, l := range r.Levels {
 		r.Runs += l.Runs
-		r.FilterBytes += l.LevelMetrics.FilterBytes
+		r.FilterBytes += l.FilterBytesInMemory
 	}
 	r.BitsPerKey = 8 * float64(r.FilterBytes) / float64(r.Keys)
-	r.FPRPromised, r.FPRMeasured, r.FPRPerProbe = with.metrics.FilterFPR, with.wasted, with.absentLookups.FPR()
+	r.FPRPromised, r.FPRMeasured, r.FPRPerProbe = with.metrics.FPRPromised, with.wasted, with.absentLookups.FPR()
 	r.demoFlat = demoFlat{
 		with.wasted, without.wasted, without.wastedPerRun,
 		with.blocksPresent, with.blocksAbsent, without.blocksPresent, without.blocksAbsent,

@@ -55,7 +55,7 @@ func (w *writeFlags) options(dir string, o bloomkv.Options) (bloomkv.Options, er
 	}
 	o.FilterFPR, o.FilterPrefix, o.FilterSeed = w.rate, w.prefix, w.seed
 	if w.ribbon {
-		o.FilterKind = bloomkv.RibbonFilter
+		o.FilterKind = bloomkv.FilterRibbon
 	}
 	return w.kept(dir, o), nil
 }

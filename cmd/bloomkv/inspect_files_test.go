@@ -234,7 +234,7 @@ func TestAStoreThatChangesIsNotDamaged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	db, err := bloomkv.Open(dir, &bloomkv.Options{
 		MemtableSize: 64 << 10, TableSize: 64 << 10, BaseLevelSize: 128 << 10, LevelRatio: 4,
-		Compression: bloomkv.NoCompression, Durability: bloomkv.NoSync,
+		Compression: bloomkv.CompressionNone, Durability: bloomkv.NoSync,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -321,11 +321,11 @@ func TestInspectShowsWhatTheStoreHasCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := facts.Live
-	if l == nil || l.Negatives < 3000 || l.Negatives > 7000 || l.TruePositives != 1 || l.Rate != l.FPR() {
+	if l == nil || l.FilterNegatives < 3000 || l.FilterNegatives > 7000 || l.TruePositives != 1 || l.Rate != l.FPR() {
 		t.Fatalf("%+v", l)
 	}
 	want := fmt.Sprintf("live rate %.3g: %s, 1 true positive, about %s",
-		l.Rate, words.Plural(l.FalsePositives, "false positive"), words.Plural(l.Negatives, "negative"))
+		l.Rate, words.Plural(l.FalsePositives, "false positive"), words.Plural(l.FilterNegatives, "negative"))
 	if out := oneLine(tool{}.must(t, "inspect", table)); !strings.Contains(out, want) {
 		t.Errorf("lacks %q:\n%s", want, out)
 	}

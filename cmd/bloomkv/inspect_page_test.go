@@ -263,7 +263,7 @@ func TestThePageAgreesWithJSONOnEveryNumber(t *testing.T) {
 		t.Skip("millions of probes of filters, by one goroutine")
 	}
 	bloom, ribbon := treeStore(t, bloomkv.Options{}),
-		treeStore(t, bloomkv.Options{FilterKind: bloomkv.RibbonFilter, FilterPrefix: bloomkv.PrefixLen(7)})
+		treeStore(t, bloomkv.Options{FilterKind: bloomkv.FilterRibbon, FilterPrefix: bloomkv.PrefixLen(7)})
 	for _, dir := range []string{bloom, ribbon} {
 		tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 		if err != nil || len(tables) < 3 {

@@ -32,7 +32,7 @@ func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, waste
 	size := max(2*int64(n), 64<<10)
 	db, err := bloomkv.Open(dir, &bloomkv.Options{
 		FilterSeed: 1,
-		FilterKind: kind, Durability: bloomkv.NoSync, Compression: bloomkv.NoCompression,
+		FilterKind: kind, Durability: bloomkv.NoSync, Compression: bloomkv.CompressionNone,
 		MemoryBudget: 256 << 20, MemtableSize: size, TableSize: size, BaseLevelSize: 2 * size, LevelRatio: 4,
 	})
 	if err != nil {
@@ -83,7 +83,7 @@ func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
 		t.Skip("some thirty tables, each looked at three ways")
 	}
 	n := *scaleKeys
-	for _, kind := range []bloomkv.FilterKind{bloomkv.BloomFilter, bloomkv.RibbonFilter} {
+	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
 		dir, wasted := scaleStore(t, n, kind)
 		ask := func(args ...string) (text, object, doc, page string) {
 			t.Helper()
@@ -133,7 +133,7 @@ func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
 				}
 			}
 		}
-		if len(s.Levels) < 3 || s.Levels[0].Runs < 3 || (ribbons > 0) != (kind == bloomkv.RibbonFilter) {
+		if len(s.Levels) < 3 || s.Levels[0].Runs < 3 || (ribbons > 0) != (kind == bloomkv.FilterRibbon) {
 			t.Errorf("%d levels, %d runs on level 0, %d Ribbon units", len(s.Levels), s.Levels[0].Runs, ribbons)
 		}
 		if worst > 5 {

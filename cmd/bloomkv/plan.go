@@ -131,7 +131,7 @@ func (p *planner) plan() (planFacts, error) {
 		o.FilterFPR, o.FilterMemory = 0, int64(p.memory*(1<<20))
 	}
 	if p.ribbon {
-		facts.Kind, o.FilterKind = "Ribbon", bloomkv.RibbonFilter
+		facts.Kind, o.FilterKind = "Ribbon", bloomkv.FilterRibbon
 	}
 	var err error
 	if facts.FilterFPR, facts.Levels, err = bloomkv.PlanFilters(p.keys, p.levels, o); err != nil {

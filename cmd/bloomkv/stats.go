@@ -55,9 +55,9 @@ func statsOf(m bloomkv.Metrics) storeStats {
 		s.Deletes += l.Deletes
 		s.RangeDeletes += l.RangeDeletes
 		s.Bytes += l.Bytes
-		s.FilterBytes += l.FilterDisk
-		s.FiltersShed += l.FilterShed
-		s.FiltersDamaged += l.FilterDamaged
+		s.FilterBytes += l.FilterBytes
+		s.FiltersShed += l.FiltersShed
+		s.FiltersDamaged += l.FiltersDamaged
 	}
 	s.BitsPerKey = 8 * float64(s.FilterBytes) / float64(max(s.Entries, 1))
 	return s
@@ -70,7 +70,7 @@ func (a *app) printTables(tables []tableStats) {
 	for _, t := range tables {
 		fmt.Fprintf(w, "%s\t%d\t%d/%d\t%.3g\t%.3g\t%s\t\n", strings.TrimSuffix(t.File, filepath.Ext(t.File)), t.Level,
 			t.FilterUnits,
-			t.FilterAllUnits, t.FilterFPR, t.FPRPredicted, measured(t.FilterAnswers))
+			t.FilterUnitsInFile, t.FPRPromised, t.FPRPredicted, measured(t.FilterAnswers))
 	}
 	w.Flush()
 }

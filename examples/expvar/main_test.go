@@ -29,7 +29,7 @@ func TestTheVariableIsTheMetrics(t *testing.T) {
 	if err := json.Unmarshal([]byte(expvar.Get("store").String()), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Lookups.Gets != 3 || got.FilterFPR != 0.01 {
-		t.Errorf("published %d lookups and a rate of %v, want 3 and 0.01", got.Lookups.Gets, got.FilterFPR)
+	if got.Lookups.Gets != 3 || got.FPRPromised != 0.01 {
+		t.Errorf("published %d lookups and a rate of %v, want 3 and 0.01", got.Lookups.Gets, got.FPRPromised)
 	}
 }

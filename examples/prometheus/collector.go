@@ -90,7 +90,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 		count(stalls, float64(s.Count), reason)
 		count(stalled, s.Duration.Seconds(), reason)
 	}
-	gauge(promised, m.FilterFPR)
+	gauge(promised, m.FPRPromised)
 	gauge(predicted, m.FPRPredicted)
 	gauge(backlog, float64(m.Backlog.Bytes))
 	gauge(iterators, float64(m.Readers.Iterators))
@@ -111,7 +111,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 		gauge(levelBytes, float64(level.Bytes), name)
 		gauge(levelRuns, float64(level.Runs), name)
 		gauge(levelTables, float64(level.Tables), name)
-		broken += level.FilterDamaged
+		broken += level.FiltersDamaged
 	}
 	gauge(damaged, float64(broken))
 }

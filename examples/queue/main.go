@@ -89,7 +89,7 @@ func (q queue) pop() ([]byte, error) {
 		if !found {
 			return nil, errEmpty
 		}
-		done, err := q.db.CompareAndSwap(key, item, nil)
+		done, err := q.db.CompareAndDelete(key, item)
 		if done || err != nil {
 			return item, err
 		}

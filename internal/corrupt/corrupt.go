@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
+	"strings"
 )
 
 // Err is matched by every error that reports damage.
@@ -25,6 +27,20 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: offset %d: %v", e.File,
 
 // Unwrap returns Err and the reason, for errors.Is.
 func (e *Error) Unwrap() []error { return []error{Err, e.Err} }
+
+// As lets errors.As find an Error as the public type of the root package, which this package cannot import. The root
+// declares that type with the fields of Error, so that a pointer to one converts to a pointer to the other.
+func (e *Error) As(target any) bool {
+	want, from := reflect.TypeOf(target).Elem(), reflect.ValueOf(e)
+	if want.Kind() != reflect.Pointer || want.Elem().PkgPath() != root || !from.CanConvert(want) {
+		return false
+	}
+	reflect.ValueOf(target).Elem().Set(from.Convert(want))
+	return true
+}
+
+// root is the import path of the root package.
+var root = strings.TrimSuffix(reflect.TypeFor[Error]().PkgPath(), "/internal/corrupt")
 
 // At returns an Error for a reason. If file is a path, only its base is kept.
 func At(file string, offset int64, reason error) error {

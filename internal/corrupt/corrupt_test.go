@@ -7,6 +7,11 @@ import (
 	"testing"
 )
 
+// other has the fields of Error, but is not of the root package.
+type other Error
+
+func (*other) Error() string { return "other" }
+
 var errReason = errors.New("0 probes, want 1..30")
 
 func TestDamageHasAnAddressAndAReason(t *testing.T) {
@@ -38,5 +43,8 @@ func TestDamageHasAnAddressAndAReason(t *testing.T) {
 	}
 	if errors.Is(errReason, Err) {
 		t.Error("a reason alone is damage")
+	}
+	if found, ok := errors.AsType[*other](At("x", 5, errReason)); ok {
+		t.Errorf("an unrelated type is found as %v", found)
 	}
 }

@@ -84,7 +84,7 @@ func (f *Figures) live(l *Live) {
 	if f.Live == nil {
 		f.Live = &Live{}
 	}
-	f.Live.Negatives += l.Negatives
+	f.Live.FilterNegatives += l.FilterNegatives
 	f.Live.TruePositives += l.TruePositives
 	f.Live.FalsePositives += l.FalsePositives
 	f.Live.Unfiltered += l.Unfiltered

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
@@ -161,7 +160,7 @@ func (o *openTable) askPrefix(key []byte) (*KeyPrefix, error) {
 		Rule: words.Escaped([]byte(props.Prefixes.Rule), words.KeyLimit), Answer: "none",
 		Units: []bloomblock.UnitTrace{}, Verdict: "not asked",
 	}
-	var rule bloomkv.PrefixRule
+	var rule sstable.PrefixRule
 	// a rule of a later version stays empty, which gives no key a prefix
 	_ = rule.UnmarshalText([]byte(props.Prefixes.Rule))
 	prefix := rule.Of(key)

@@ -23,7 +23,7 @@ func newLive(s *manifest.State, number uint64) *Live {
 		return nil
 	}
 	l := &Live{FilterAnswers: bloomkv.FilterAnswers{
-		Negatives: c.Negatives, TruePositives: c.TruePositives, FalsePositives: c.FalsePositives,
+		FilterNegatives: c.Negatives, TruePositives: c.TruePositives, FalsePositives: c.FalsePositives,
 		Unfiltered: c.Unfiltered,
 	}}
 	l.Rate = l.FPR()

@@ -131,11 +131,11 @@ func TestPlansAreThoseOfTheOptions(t *testing.T) {
 		{bloomkv.Options{FilterFPR: 0.3}, "bloom"},
 		{bloomkv.Options{FilterFPR: 0.0001}, "bloom"},
 		{bloomkv.Options{FilterFPR: 0.05, LevelRatio: 4}, "bloom"},
-		{bloomkv.Options{FilterFPR: 0.037, FilterKind: bloomkv.RibbonFilter}, "ribbon"},
-		{bloomkv.Options{FilterFPR: 0.002, LevelRatio: 16, FilterKind: bloomkv.RibbonFilter}, "ribbon"},
+		{bloomkv.Options{FilterFPR: 0.037, FilterKind: bloomkv.FilterRibbon}, "ribbon"},
+		{bloomkv.Options{FilterFPR: 0.002, LevelRatio: 16, FilterKind: bloomkv.FilterRibbon}, "ribbon"},
 		{bloomkv.Options{FilterFPR: 1}, "none"},
 		{bloomkv.Options{FilterMemory: 1 << 20}, ""},
-		{bloomkv.Options{FilterMemory: 256 << 10, FilterKind: bloomkv.RibbonFilter}, ""},
+		{bloomkv.Options{FilterMemory: 256 << 10, FilterKind: bloomkv.FilterRibbon}, ""},
 	} {
 		g := steady(t, 5000, c.o)
 		if c.o.FilterMemory == 0 {
@@ -162,8 +162,8 @@ func TestPlansAreThoseOfTheOptions(t *testing.T) {
 			continue
 		}
 		for l, level := range p.Levels {
-			if level.FPR != m.Levels[l].FilterFPR {
-				t.Errorf("%+v, the store has %g", level, m.Levels[l].FilterFPR)
+			if level.FPR != m.Levels[l].FPRPromised {
+				t.Errorf("%+v, the store has %g", level, m.Levels[l].FPRPromised)
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/words"
@@ -60,7 +59,7 @@ func readPrefixes(f io.ReaderAt, r *sstable.Reader, p *sstable.PrefixProperties)
 	if err != nil {
 		return facts, err
 	}
-	var rule bloomkv.PrefixRule
+	var rule sstable.PrefixRule
 	if rule.UnmarshalText([]byte(p.Rule)) == nil { // else the rule is from a later version, and not used
 		if err := r.LoadPrefixes(rule, 0); err != nil {
 			return facts, err

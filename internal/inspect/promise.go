@@ -55,9 +55,9 @@ func (p *Plan) count(m *member) {
 // kindName returns Options.FilterKind in a word.
 func kindName(kind uint8) string {
 	switch bloomkv.FilterKind(kind) {
-	case bloomkv.BloomFilter:
+	case bloomkv.FilterBloom:
 		return "bloom"
-	case bloomkv.RibbonFilter:
+	case bloomkv.FilterRibbon:
 		return "ribbon"
 	}
 	return fmt.Sprintf("kind %d", kind) // from a later version

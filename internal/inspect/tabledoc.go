@@ -157,7 +157,7 @@ func (l *Live) String() string {
 	}
 	return fmt.Sprintf("rate %s: %s, %s, about %s, %d not asked", rate(l.Rate),
 		words.Plural(l.FalsePositives, "false positive"),
-		words.Plural(l.TruePositives, "true positive"), words.Plural(l.Negatives, "negative"), l.Unfiltered)
+		words.Plural(l.TruePositives, "true positive"), words.Plural(l.FilterNegatives, "negative"), l.Unfiltered)
 }
 
 // describeUnits describes the units of the table's filter: their blocks and probes, and their bits.

@@ -72,7 +72,7 @@ func grow(t *testing.T, n int, o bloomkv.Options) *grown {
 	g := &grown{T: t, dir: t.TempDir(), keys: n}
 	size := 4 * int64(n)
 	o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize, o.LevelRatio = 512<<20, size, size, 2*size, 4
-	o.Compression, o.FilterSeed = bloomkv.NoCompression, 1
+	o.Compression, o.FilterSeed = bloomkv.CompressionNone, 1
 	var err error
 	if g.db, err = bloomkv.Open(g.dir, &o); err != nil {
 		t.Fatal(err)
@@ -132,9 +132,9 @@ func (g *grown) inspect(o inspect.Options) *inspect.Store {
 // TestPredictedWasteIsWhatLookupsCount compares predicted wasted reads with those that the running store counts,
 // within 5 % and three standard deviations, and memory by part with the metrics of the store.
 func TestPredictedWasteIsWhatLookupsCount(t *testing.T) {
-	for _, kind := range []bloomkv.FilterKind{bloomkv.BloomFilter, bloomkv.RibbonFilter} {
+	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
 		for _, fpr := range []float64{0.2, 0.01} {
-			name := map[bloomkv.FilterKind]string{bloomkv.BloomFilter: "bloom", bloomkv.RibbonFilter: "ribbon"}[kind]
+			name := map[bloomkv.FilterKind]string{bloomkv.FilterBloom: "bloom", bloomkv.FilterRibbon: "ribbon"}[kind]
 			t.Run(fmt.Sprintf("%s/%g", name, fpr), func(t *testing.T) {
 				g := grow(t, *treeKeys, bloomkv.Options{FilterFPR: fpr, FilterKind: kind})
 				s := g.inspect(inspect.Options{})
@@ -175,8 +175,8 @@ func TestPredictedWasteIsWhatLookupsCount(t *testing.T) {
 				for _, l := range s.Levels {
 					if of := m.Levels[l.Level]; l.Runs != of.Runs || l.Tables != of.Tables || l.Bytes != of.Bytes ||
 						l.Entries != of.Entries ||
-						l.FilterDisk != of.FilterDisk || int64(l.FilterBytes) != of.FilterBytes ||
-						l.Promised != float64(l.Runs)*of.FilterFPR {
+						l.FilterDisk != of.FilterBytes || int64(l.FilterBytes) != of.FilterBytesInMemory ||
+						l.Promised != float64(l.Runs)*of.FPRPromised {
 						t.Errorf("level %+v, the store has %+v", l, of)
 					}
 				}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/sstable"
@@ -101,7 +100,7 @@ func verifyFilters(ctx context.Context, name string) (keys, prefixes *Verify, er
 		if err != nil {
 			return err
 		}
-		var rule bloomkv.PrefixRule
+		var rule sstable.PrefixRule
 		var cannot *Verify
 		if p != nil && rule.UnmarshalText([]byte(props.Prefixes.Rule)) != nil {
 			p, cannot = nil, &Verify{Cannot: fmt.Sprintf("this program does not know the rule %q", props.Prefixes.Rule)}

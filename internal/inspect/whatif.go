@@ -83,7 +83,7 @@ func (t *tree) ask(s *Store, q Question) (w WhatIf, err error) {
 		w.Kind = "bloom"
 	}
 	if w.Kind == "ribbon" {
-		o.FilterKind = bloomkv.RibbonFilter
+		o.FilterKind = bloomkv.FilterRibbon
 	}
 	var keys [manifest.NumLevels]uint64
 	var shares [manifest.NumLevels]float64

@@ -18,7 +18,7 @@ import (
 func steady(t *testing.T, n int, o bloomkv.Options) *grown {
 	t.Helper()
 	g := &grown{T: t, dir: t.TempDir(), keys: n}
-	o.Compression, o.FilterSeed = bloomkv.NoCompression, 1
+	o.Compression, o.FilterSeed = bloomkv.CompressionNone, 1
 	var err error
 	if g.db, err = bloomkv.Open(g.dir, &o); err != nil {
 		t.Fatal(err)
@@ -72,12 +72,12 @@ func TestWhatIfIsWhatAStoreThatIsBuiltSoHas(t *testing.T) {
 	}{
 		{"fpr=0.001", 0.001, bloomkv.Options{FilterFPR: 0.001}},
 		{"fpr=0.1", 0.1, bloomkv.Options{FilterFPR: 0.1}},
-		{"kind=ribbon", 0.01, bloomkv.Options{FilterKind: bloomkv.RibbonFilter}},
-		{"kind=ribbon,fpr=0.05", 0.05, bloomkv.Options{FilterKind: bloomkv.RibbonFilter, FilterFPR: 0.05}},
+		{"kind=ribbon", 0.01, bloomkv.Options{FilterKind: bloomkv.FilterRibbon}},
+		{"kind=ribbon,fpr=0.05", 0.05, bloomkv.Options{FilterKind: bloomkv.FilterRibbon, FilterFPR: 0.05}},
 		{"kind=bloom", 0.01, bloomkv.Options{}},
 		{"fpr=1", 1, bloomkv.Options{FilterFPR: 1}},
 		{"memory=0.125", 0, bloomkv.Options{FilterMemory: 128 << 10}},
-		{"memory=0.25,kind=ribbon", 0, bloomkv.Options{FilterMemory: 256 << 10, FilterKind: bloomkv.RibbonFilter}},
+		{"memory=0.25,kind=ribbon", 0, bloomkv.Options{FilterMemory: 256 << 10, FilterKind: bloomkv.FilterRibbon}},
 	} {
 		t.Run(c.text, func(t *testing.T) {
 			now := plain
@@ -93,7 +93,7 @@ func TestWhatIfIsWhatAStoreThatIsBuiltSoHas(t *testing.T) {
 				if !slices.ContainsFunc(built.db.Tables(),
 					func(t bloomkv.TableMetrics) bool {
 						return t.FilterUnits == 0 ||
-							t.FilterUnits < t.FilterAllUnits
+							t.FilterUnits < t.FilterUnitsInFile
 					}) {
 					break
 				}

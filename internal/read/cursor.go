@@ -55,8 +55,7 @@ const (
 	standing                    // at a key
 	beforeFirst                 // past the lower end
 	afterLast                   // past the upper end
-	broken                      // stopped by an error
-	stopped                     // the store was closed; the key stays readable
+	broken                      // at no key: stopped by an error
 )
 
 var cursors = sync.Pool{New: func() any {
@@ -99,9 +98,6 @@ func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf) (*Cursor, err
 
 // Standing reports whether the cursor is at a key.
 func (c *Cursor) Standing() bool { return c.at == standing }
-
-// Readable reports whether Key and Value are valid: the cursor is at a key, or was when the store was closed.
-func (c *Cursor) Readable() bool { return c.at == standing || c.at == stopped }
 
 // Key returns the current key, valid until the next move.
 func (c *Cursor) Key() []byte { return c.key }
@@ -224,17 +220,12 @@ func (c *Cursor) Prev() bool {
 	return c.backward(c.merge.SeekLT(ikey.Search(c.key, ikey.MaxSeq)))
 }
 
-// closed reports whether the store was closed, and stops the cursor if so. The current key and value stay readable.
+// closed reports whether the store was closed. If so, the cursor is at no key afterwards.
 func (c *Cursor) closed() bool {
 	if c.reader.tree.Load() != nil {
 		return false
 	}
-	if c.at == standing {
-		c.at = stopped
-	} else if c.at != stopped {
-		c.at = broken
-	}
-	c.err = tree.ErrClosed
+	c.at, c.err = broken, tree.ErrClosed
 	return true
 }
 

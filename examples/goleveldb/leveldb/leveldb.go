@@ -13,11 +13,7 @@ import (
 
 // A Writer receives the writes of a replayed batch. Deleting an absent key is no error. A range is [start, end); nil
 // is no bound.
-type Writer interface {
-	Put(key, value []byte) error
-	Delete(key []byte) error
-	DeleteRange(start, end []byte) error
-}
+type Writer = bloomkv.Writer
 
 // A Batch collects writes, which Write applies together. It is for one goroutine at a time.
 type Batch interface {
@@ -80,22 +76,6 @@ func (b *batch) Delete(key []byte) error             { b.Batch.Delete(key); retu
 func (b *batch) DeleteRange(start, end []byte) error { b.Batch.DeleteRange(start, end); return nil }
 func (b *batch) ValueSize() int                      { return b.Size() }
 func (b *batch) Write() error                        { return b.db.Apply(&b.Batch, bloomkv.DefaultDurability) }
-
-func (b *batch) Replay(w Writer) (err error) {
-	for op := range b.Ops() {
-		switch {
-		case err != nil:
-			return err
-		case op.Kind == bloomkv.OpPut:
-			err = w.Put(op.Key, op.Value)
-		case op.Kind == bloomkv.OpDelete:
-			err = w.Delete(op.Key)
-		case op.Kind == bloomkv.OpDeleteRange:
-			err = w.DeleteRange(op.Key, op.End)
-		}
-	}
-	return err
-}
 
 type iterator struct {
 	*bloomkv.Iterator
