@@ -40,6 +40,9 @@ func (s *side) phase(t *testing.T, name string) *phase {
 func TestARunOfEachShapeIsRightAndCounted(t *testing.T) {
 	for _, shape := range []string{"random", "prefixed", "decimal", "bigendian"} {
 		t.Run(shape, func(t *testing.T) {
+			if testing.Short() && shape != "prefixed" {
+				t.Skip("one shape is enough")
+			}
 			args := []string{
 				"--keys", "2000", "--shape", shape, "--json", "--memory", "64", "--load",
 				"random,sequential,batched,sequential-batched", "--phases", strings.Join(phaseNames(), ","),
@@ -215,6 +218,9 @@ func TestPicturesAndPageAreWritten(t *testing.T) {
 			"keys-ns-present",
 		}, []string{"the number of keys"}},
 	} {
+		if testing.Short() && !strings.HasPrefix(test.args, "sweep runs") {
+			continue // one sweep is enough
+		}
 		plots, page := filepath.Join(dir, "plots"), filepath.Join(dir, "page.html")
 		var out, errs bytes.Buffer
 		if code := run(t.Context(), append(strings.Fields(test.args), "--plot", plots, "--html", page),
