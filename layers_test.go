@@ -33,7 +33,7 @@ var rooms = map[string]room{
 		"internal/workload", "internal/workload/own",
 	}},
 	"bench": {7, []string{
-		".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/outfile",
+		".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/cli", "internal/outfile",
 		"internal/picture", "internal/workload", "internal/workload/own",
 	}},
 	"bench/compare": {7, []string{
@@ -158,10 +158,10 @@ var doors = map[string][]string{
 	"github.com/google/btree":             {"internal/memtable"},
 	"github.com/klauspost/compress":       {"internal/sstable/codec.go"},
 	"golang.org/x/sys":                    {"vfs"},
-	"golang.org/x/term":                   {"cmd", "bench", "internal/cli"},
+	"golang.org/x/term":                   {"bench/compare", "internal/cli"},
 	"github.com/spf13/cobra":              {"cmd", "bench", "internal/cli"},
 	"github.com/spf13/pflag":              {"internal/cli"},
-	"github.com/schollz/progressbar/v3":   {"bench", "internal/cli"},
+	"github.com/schollz/progressbar/v3":   {"bench/compare", "internal/cli"},
 	"gonum.org/v1/plot":                   {"internal/picture"},
 	"github.com/cockroachdb/pebble":       {"bench/compare"},
 	"github.com/cockroachdb/pebble/v2":    {"bench/compare"},

@@ -76,9 +76,9 @@ func resourcesMetrics(p *budget.Pool) ResourcesMetrics {
 	m.Memory.setTables(p.Held.Bytes())
 	blocks := p.Blocks.Stats()
 	m.Memory.Cache, m.CacheSpare = blocks.Used, blocks.Spare
-	for _, b := range p.Shares() {
+	for _, t := range p.Trees() {
 		m.Stores++
-		if s, release := b.Tree.Acquire(); s != nil {
+		if s, release := t.Acquire(); s != nil {
 			m.Memory.Memtables += s.MemtableBytes()
 			release()
 		}

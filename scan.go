@@ -3,7 +3,8 @@ package bloomkv
 import (
 	"bytes"
 	"iter"
-	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
 // IterOptions are the bounds of an iterator or a scan, and what it reads. The zero value means all keys with their
@@ -55,7 +56,7 @@ func (o IterOptions) bounds() (lower, upper []byte) {
 	if bytes.Compare(o.Prefix, lower) > 0 {
 		lower = o.Prefix
 	}
-	if end := after(o.Prefix); end != nil && (upper == nil || bytes.Compare(end, upper) < 0) {
+	if end := ikey.AfterPrefix(o.Prefix); end != nil && (upper == nil || bytes.Compare(end, upper) < 0) {
 		upper = end
 	}
 	return lower, upper
@@ -66,16 +67,4 @@ type KeyRange struct{ Lower, Upper []byte }
 
 // PrefixRange returns the range of all keys that start with prefix, for [DB.DeleteRange], [DB.ApproximateSize] or
 // [IngestOptions]. The range may share the memory of prefix.
-func PrefixRange(prefix []byte) KeyRange { return KeyRange{prefix, after(prefix)} }
-
-// after returns the smallest key that is greater than all keys with the prefix, or nil.
-func after(prefix []byte) []byte {
-	for i := len(prefix) - 1; i >= 0; i-- {
-		if prefix[i] != 0xff {
-			end := slices.Clone(prefix[:i+1])
-			end[i]++
-			return end
-		}
-	}
-	return nil
-}
+func PrefixRange(prefix []byte) KeyRange { return KeyRange{prefix, ikey.AfterPrefix(prefix)} }

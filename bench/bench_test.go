@@ -12,13 +12,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 // runJSON runs the program and parses the JSON that it prints. It must not print anything else.
 func runJSON(t *testing.T, into any, args ...string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if code := run(t.Context(), args, streams{out: &out, err: &errs}); code != exitOK || errs.Len() > 0 {
+	if code := run(t.Context(), args, &cli.Streams{Out: &out, Err: &errs}); code != cli.ExitOK || errs.Len() > 0 {
 		t.Fatalf("%q: exit code %d, %s", args, code, errs.String())
 	}
 	if err := json.Unmarshal(out.Bytes(), into); err != nil {
@@ -38,6 +40,9 @@ func (s *side) phase(t *testing.T, name string) *phase {
 func TestARunOfEachShapeIsRightAndCounted(t *testing.T) {
 	for _, shape := range []string{"random", "prefixed", "decimal", "bigendian"} {
 		t.Run(shape, func(t *testing.T) {
+			if testing.Short() && shape != "prefixed" {
+				t.Skip("one shape is enough")
+			}
 			args := []string{
 				"--keys", "2000", "--shape", shape, "--json", "--memory", "64", "--load",
 				"random,sequential,batched,sequential-batched", "--phases", strings.Join(phaseNames(), ","),
@@ -177,7 +182,7 @@ func TestKeysAreFewerWhereValuesAreLarge(t *testing.T) {
 func TestThePageHasTablesAndLinesForBenchstat(t *testing.T) {
 	var out, errs bytes.Buffer
 	if code := run(t.Context(), strings.Fields("--keys 500 --memory 64 --phases absent,put-seek,seek-10"),
-		streams{out: &out, err: &errs}); code != exitOK {
+		&cli.Streams{Out: &out, Err: &errs}); code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
 	for _, want := range []string{
@@ -213,10 +218,13 @@ func TestPicturesAndPageAreWritten(t *testing.T) {
 			"keys-ns-present",
 		}, []string{"the number of keys"}},
 	} {
+		if testing.Short() && !strings.HasPrefix(test.args, "sweep runs") {
+			continue // one sweep is enough
+		}
 		plots, page := filepath.Join(dir, "plots"), filepath.Join(dir, "page.html")
 		var out, errs bytes.Buffer
 		if code := run(t.Context(), append(strings.Fields(test.args), "--plot", plots, "--html", page),
-			streams{out: &out, err: &errs}); code != exitOK {
+			&cli.Streams{Out: &out, Err: &errs}); code != cli.ExitOK {
 			t.Errorf("%s: exit code %d: %s", test.args, code, errs.String())
 			continue
 		}
@@ -242,7 +250,7 @@ func TestPicturesAndPageAreWritten(t *testing.T) {
 func TestStoresAreKeptWhereTheyAreAskedForAndNowhereElse(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	kept := filepath.Join(t.TempDir(), "kept")
-	s := streams{out: &bytes.Buffer{}, err: &bytes.Buffer{}}
+	s := &cli.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}
 	args := strings.Fields("--keys 100 --phases absent --dir " + kept)
 	if err := execute(t.Context(), args, s); err != nil {
 		t.Fatal(err)
@@ -274,8 +282,8 @@ func TestAnInterruptionRemovesTheStoresAndIsNamed(t *testing.T) {
 		var out bytes.Buffer
 		// The first drawing of a progress bar shows that a phase is running.
 		if code := run(ctx, strings.Fields(args),
-			streams{out: &out, err: errs, terminal: true}); code != exitInterrupted {
-			t.Errorf("%s: exit code %d, want %d: %s", args, code, exitInterrupted, &errs.printed)
+			&cli.Streams{Out: &out, Err: errs, ErrTerminal: true}); code != cli.ExitInterrupted {
+			t.Errorf("%s: exit code %d, want %d: %s", args, code, cli.ExitInterrupted, &errs.printed)
 		}
 		if !strings.Contains(errs.printed.String(), "bench: interrupted: ") || out.Len() > 0 {
 			t.Errorf("%s: printed %q and %q", args, &errs.printed, out.String())
@@ -325,8 +333,9 @@ func TestWrongUsageIsNamed(t *testing.T) {
 		{"sweep keys --keys 5", "--keys"},
 	} {
 		var out, errs bytes.Buffer
-		if code := run(t.Context(), strings.Fields(test.args), streams{out: &out, err: &errs}); code != exitTrouble {
-			t.Errorf("%s: exit code %d, want %d", test.args, code, exitTrouble)
+		code := run(t.Context(), strings.Fields(test.args), &cli.Streams{Out: &out, Err: &errs})
+		if code != cli.ExitTrouble {
+			t.Errorf("%s: exit code %d, want %d", test.args, code, cli.ExitTrouble)
 		}
 		if printed := errs.String(); !strings.Contains(printed, test.want) || !strings.Contains(printed, "--help") ||
 			strings.Count(printed, "\n") != 1 {
@@ -338,7 +347,7 @@ func TestWrongUsageIsNamed(t *testing.T) {
 	}
 	for _, args := range []string{"--help", "sweep", "sweep fpr --help"} {
 		var out, errs bytes.Buffer
-		if code := run(t.Context(), strings.Fields(args), streams{out: &out, err: &errs}); code != exitOK ||
+		if code := run(t.Context(), strings.Fields(args), &cli.Streams{Out: &out, Err: &errs}); code != cli.ExitOK ||
 			!strings.Contains(out.String(), "Usage:") || errs.Len() > 0 {
 			t.Errorf("%s: exit code %d\n%s%s", args, code, out.String(), errs.String())
 		}
@@ -349,8 +358,8 @@ func TestWrongAnswersAreTrouble(t *testing.T) {
 	r := report{Sides: []side{{Phases: make([]phase, 3)}, {Phases: make([]phase, 3)}}}
 	s := sweepReport{Points: make([]point, 2)}
 	for _, asJSON := range []bool{false, true} {
-		out := streams{out: &bytes.Buffer{}, err: &bytes.Buffer{}}
-		if err := errors.Join(out.show(asJSON, &r), out.show(asJSON, &s)); err != nil {
+		out := &cli.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}
+		if err := errors.Join(show(out, asJSON, &r), show(out, asJSON, &s)); err != nil {
 			t.Errorf("all is right: %v", err)
 		}
 	}
@@ -359,14 +368,14 @@ func TestWrongAnswersAreTrouble(t *testing.T) {
 	s.Points[1].Present.Wrong, s.Points[1].Present.FirstWrong = 1, "key c"
 	for _, asJSON := range []bool{false, true} {
 		var out bytes.Buffer
-		if err := (streams{out: &out}).show(asJSON, &r); !errors.Is(err, errWrong) ||
+		if err := show(&cli.Streams{Out: &out}, asJSON, &r); !errors.Is(err, errWrong) ||
 			err.Error() != "3 wrong answers; the first: key a" {
 			t.Errorf("%v", err)
 		}
 		if out.Len() == 0 {
 			t.Error("nothing is printed beside the error")
 		}
-		if err := (streams{out: &out}).show(asJSON, &s); !errors.Is(err, errWrong) ||
+		if err := show(&cli.Streams{Out: &out}, asJSON, &s); !errors.Is(err, errWrong) ||
 			err.Error() != "1 wrong answers; the first: key c" {
 			t.Errorf("%v", err)
 		}
@@ -376,7 +385,7 @@ func TestWrongAnswersAreTrouble(t *testing.T) {
 func TestWhatCannotBePrintedIsAnError(t *testing.T) {
 	full := errors.New("no space")
 	err := execute(t.Context(), strings.Fields("--keys 100 --phases absent"),
-		streams{out: failWriter{full}, err: &bytes.Buffer{}})
+		&cli.Streams{Out: failWriter{full}, Err: &bytes.Buffer{}})
 	if !errors.Is(err, full) {
 		t.Errorf("%v, want %v", err, full)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bench/machine"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/workload"
 	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
@@ -122,7 +123,7 @@ func (r *growthReport) wrong() (n int, first string) {
 	return n, first
 }
 
-func growthCommand(s streams, command string) *cobra.Command {
+func growthCommand(s *cli.Streams, command string) *cobra.Command {
 	g := growth{terms: newTerms(s), keys: counts{1_000_000, 5_000_000, 20_000_000}}
 	c := &cobra.Command{
 		Use:   "growth",
@@ -137,13 +138,13 @@ large as the store's but of a single unit. The store and the floor take turns wi
 the cost of asking is subtracted from both. Everything is read once before, to fill the cache. In a
 chained series the next key depends on the last answer, so that lookups cannot overlap; in a free series
 they can.`,
-		Args: usage(cobra.NoArgs),
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("tables") && !c.Flags().Changed("keys") {
 				g.keys = nil
 			}
 			if err := g.check(); err != nil {
-				return hint(c, err)
+				return cli.Hint(c, err)
 			}
 			return g.run(c.Context(), command)
 		},
@@ -189,7 +190,7 @@ func (g *growth) run(ctx context.Context, command string) error {
 			return err
 		}
 	}
-	return g.show(g.json, &r)
+	return show(g.Streams, g.json, &r)
 }
 
 // measure creates one store, measures it and removes it.
@@ -282,10 +283,10 @@ func (g *growth) absent(ctx context.Context, store *own.Store, set *workload.Gen
 	}
 	a.FloorFences, a.FloorBytes = len(f.fences), f.filterBytes
 	bar := g.bar(set, "absent keys and the floor")
-	defer bar.end()
+	defer bar.End()
 	for i, c := range []chain{{}, {free: true}} {
 		figures, err := compareAbsent(ctx, store.DB, f, set, c, g.rounds, g.seed+2+uint64(i),
-			func(rounds int) { bar.set(i*g.rounds+rounds, 2*g.rounds) })
+			func(rounds int) { bar.Set(i*g.rounds+rounds, 2*g.rounds) })
 		if err != nil {
 			return a, err
 		}

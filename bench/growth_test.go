@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
@@ -80,7 +81,7 @@ func TestGrowthPrintsAPage(t *testing.T) {
 	var out bytes.Buffer
 	dir := t.TempDir()
 	args := []string{"growth", "--tables=10", "--shape=decimal", "--memory=64", "--rounds=1", "--dir=" + dir}
-	if err := execute(t.Context(), args, streams{out: &out, err: &out}); err != nil {
+	if err := execute(t.Context(), args, &cli.Streams{Out: &out, Err: &out}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -141,7 +142,7 @@ func TestWrongAnswersAreCounted(t *testing.T) {
 		if n, first := r.wrong(); n != c.n || n > 0 && !strings.Contains(first, c.first) {
 			t.Errorf("%d wrong, first %q; want %d, %q", n, first, c.n, c.first)
 		}
-		if err := (streams{out: io.Discard}).show(false, &r); errors.Is(err, errWrong) != (c.n > 0) {
+		if err := show(&cli.Streams{Out: io.Discard}, false, &r); errors.Is(err, errWrong) != (c.n > 0) {
 			t.Errorf("%d wrong: %v", c.n, err)
 		}
 	}
@@ -184,9 +185,9 @@ func TestWrongFlagsOfGrowthAndScaleAreNamed(t *testing.T) {
 		{"scale --dir /dev/null/none", "/dev/null/none"},
 	} {
 		var out, errs bytes.Buffer
-		if code := run(t.Context(), strings.Fields(c.args), streams{out: &out, err: &errs}); code != exitTrouble ||
-			!strings.Contains(errs.String(), c.want) {
-			t.Errorf("%s: exit code %d, %q; want %d and %q", c.args, code, errs.String(), exitTrouble, c.want)
+		code := run(t.Context(), strings.Fields(c.args), &cli.Streams{Out: &out, Err: &errs})
+		if code != cli.ExitTrouble || !strings.Contains(errs.String(), c.want) {
+			t.Errorf("%s: exit code %d, %q; want %d and %q", c.args, code, errs.String(), cli.ExitTrouble, c.want)
 		}
 		if out.Len() > 0 {
 			t.Errorf("%s: printed %q beside the error", c.args, out.String())
@@ -201,7 +202,7 @@ func TestAnInterruptRemovesTheStores(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, cancel)
 		var out, errs bytes.Buffer
 		if code := run(ctx, []string{command, "--keys=1000000", "--dir=" + dir},
-			streams{out: &out, err: &errs}); code != exitInterrupted {
+			&cli.Streams{Out: &out, Err: &errs}); code != cli.ExitInterrupted {
 			t.Errorf("%s: exit code %d, %s", command, code, errs.String())
 		}
 		leftNothing(t, dir)

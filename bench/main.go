@@ -10,70 +10,41 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
-)
 
-// Exit codes.
-const (
-	exitOK          = 0
-	exitTrouble     = 2   // a store gave a wrong answer, the usage was wrong, or there was any other error
-	exitInterrupted = 130 // after a signal; the stores were closed and removed
+	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	s := streams{out: os.Stdout, err: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd()))}
-	os.Exit(run(ctx, os.Args[1:], s))
+	s := cli.Standard()
+	os.Exit(run(cli.Context(), os.Args[1:], &s))
 }
 
 // run runs the program and returns its exit code. It prints errors, one per line.
-func run(ctx context.Context, args []string, s streams) int {
+func run(ctx context.Context, args []string, s *cli.Streams) int {
 	err := execute(ctx, args, s)
 	if err == nil {
-		return exitOK
+		return cli.ExitOK
 	}
-	interrupted := errors.Is(err, context.Canceled) && ctx.Err() != nil
-	if interrupted {
-		err = fmt.Errorf("interrupted: %w", err)
+	s.PrintError("bench", err)
+	if cli.Interrupted(err) && !errors.Is(err, errWrong) {
+		return cli.ExitInterrupted
 	}
-	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintf(s.err, "bench: %s\n", strings.TrimSuffix(line, "\n"))
-	}
-	if interrupted && !errors.Is(err, errWrong) {
-		return exitInterrupted
-	}
-	return exitTrouble
+	return cli.ExitTrouble // a store gave a wrong answer, the usage was wrong, or there was any other error
 }
 
 // execute runs the program and returns its error.
-func execute(ctx context.Context, args []string, s streams) error {
-	out := &output{to: s.out}
-	s.out = out
-	root := rootCommand(s, args)
-	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	if out.err != nil && !errors.Is(err, out.err) { // code that prints text does not check errors
-		err = errors.Join(err, out.err)
-	}
-	return err
+func execute(ctx context.Context, args []string, s *cli.Streams) error {
+	return s.Run(ctx, rootCommand(s, args), args)
 }
 
 // rootCommand returns the tree of commands. The reports quote the arguments.
-func rootCommand(s streams, args []string) *cobra.Command {
+func rootCommand(s *cli.Streams, args []string) *cobra.Command {
 	command := strings.Join(append([]string{"go run ./bench"}, args...), " ")
 	root := mainCommand(s, command)
-	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetOut(s.out)
-	root.SetErr(s.err)
-	root.SetFlagErrorFunc(hint)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(sweepCommand(s, command), growthCommand(s, command), scaleCommand(s, command))
 	return root

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bench/machine"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/workload"
 	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
@@ -38,7 +39,7 @@ const (
 	maxWorkers = 16
 )
 
-func mainCommand(s streams, command string) *cobra.Command {
+func mainCommand(s *cli.Streams, command string) *cobra.Command {
 	var c config
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -60,10 +61,10 @@ Exit status:
   0    success
   2    a wrong answer, wrong usage, or any other error
   130  interrupted; the stores were closed and the temporary ones removed`,
-		Args: usage(cobra.NoArgs),
+		Args: cli.Arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.check(); err != nil {
-				return hint(cmd, err)
+				return cli.Hint(cmd, err)
 			}
 			return c.run(cmd.Context(), s, command)
 		},
@@ -144,7 +145,7 @@ func checkNames(flag string, given, names []string) error {
 
 // run runs each part in both kinds of store, one after the other and never at once, so that the memory of the process
 // is the memory of one store.
-func (c *config) run(ctx context.Context, s streams, command string) (err error) {
+func (c *config) run(ctx context.Context, s *cli.Streams, command string) (err error) {
 	parts, err := c.parts()
 	if err != nil {
 		return err
@@ -173,7 +174,7 @@ func (c *config) run(ctx context.Context, s streams, command string) (err error)
 			}
 		}
 	}
-	return s.show(c.json, r)
+	return show(s, c.json, r)
 }
 
 func (c *config) report(command string) *report {
@@ -188,7 +189,7 @@ func (c *config) report(command string) *report {
 
 // measurePart creates a store, runs the phases of a part in it, and adds their figures to the side. A temporary store
 // is removed at once, so that the next one has the disk to itself.
-func (c *config) measurePart(ctx context.Context, s streams, kind *side, p part, dir string) (err error) {
+func (c *config) measurePart(ctx context.Context, s *cli.Streams, kind *side, p part, dir string) (err error) {
 	debug.FreeOSMemory() // memory left over from the previous store must not be counted here
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -220,11 +221,11 @@ type use struct {
 }
 
 // use runs the phases of a part.
-func (c *config) use(ctx context.Context, s streams, kind *side, p part, store *own.Store) (u use, err error) {
+func (c *config) use(ctx context.Context, s *cli.Streams, kind *side, p part, store *own.Store) (u use, err error) {
 	for _, phase := range p.steps {
-		bar := s.progress("filters " + kind.Filters + ": " + phase.Name)
+		bar := s.Progress("filters "+kind.Filters+": "+phase.Name, -1, false)
 		row, err := measure(ctx, store, p.set, phase, &u.writes, bar)
-		bar.end()
+		bar.End()
 		if err != nil {
 			return u, err
 		}

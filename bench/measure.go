@@ -7,6 +7,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bench/machine"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/workload"
 	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
@@ -26,12 +27,12 @@ func (w *writeSums) add(m bloomkv.WriteMetrics) {
 
 // measure runs one phase and returns its costs by the counters of the store and of the operating system.
 func measure(ctx context.Context, store *own.Store, set workload.Set, p workload.Phase, writes *writeSums,
-	bar progress,
+	bar cli.Progress,
 ) (phase, error) {
 	before := store.Metrics()
 	machine.ResetPeak()
 	system, counted := machine.Read()
-	f, err := workload.Run(ctx, store, set, p, bar.set)
+	f, err := workload.Run(ctx, store, set, p, bar.Set)
 	if err != nil {
 		return phase{}, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/workload"
 	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
@@ -83,7 +84,7 @@ type scalePoint struct {
 	Wrong int `json:"wrong"`
 }
 
-func scaleCommand(s streams, command string) *cobra.Command {
+func scaleCommand(s *cli.Streams, command string) *cobra.Command {
 	w := scale{terms: newTerms(s), goroutines: oneTwoFour(runtime.GOMAXPROCS(0))}
 	w.keys = scaleKeys
 	c := &cobra.Command{
@@ -95,10 +96,10 @@ of its own, as much as the store's lookups use, and as many cache lines per key.
 rounds, because both depend on the machine: the result is the ratio of their scaling. In a chained
 series a goroutine's next key depends on its last answer, so that its lookups cannot overlap; in a free
 series they can.`,
-		Args: usage(cobra.NoArgs),
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := w.check(); err != nil {
-				return hint(c, err)
+				return cli.Hint(c, err)
 			}
 			return w.run(c.Context(), command)
 		},
@@ -162,7 +163,7 @@ func (w *scale) run(ctx context.Context, command string) (err error) {
 	if err := w.measure(ctx, filepath.Join(dir, "store"), set, r); err != nil {
 		return err
 	}
-	return w.show(w.json, r)
+	return show(w.Streams, w.json, r)
 }
 
 // measure creates the store and measures all points.
@@ -232,7 +233,7 @@ func (w *scale) measureSeries(ctx context.Context, db *bloomkv.DB, set *workload
 	[]scalePoint, error,
 ) {
 	bar := w.bar(set, b.lookup()+", "+b.chain.String())
-	defer bar.end()
+	defer bar.End()
 	all := w.newTeam(db, set, b)
 	runtime.GC()
 	sides := [2]func(*worker) question{
@@ -260,7 +261,7 @@ func (w *scale) measureSeries(ctx context.Context, db *bloomkv.DB, set *workload
 				}
 			}
 		}
-		bar.set(round+1, w.rounds)
+		bar.Set(round+1, w.rounds)
 	}
 	points := make([]scalePoint, len(w.goroutines))
 	for i, n := range w.goroutines {

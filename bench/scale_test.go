@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
@@ -68,7 +69,7 @@ func threeProcessors(t *testing.T) {
 func TestScalePrintsAPage(t *testing.T) {
 	var out bytes.Buffer
 	args := []string{"scale", "--keys=2000", "--ops=1000", "--rounds=1", "--workers=1", "--memory=64"}
-	if err := execute(t.Context(), args, streams{out: &out, err: &out}); err != nil {
+	if err := execute(t.Context(), args, &cli.Streams{Out: &out, Err: &out}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -115,7 +116,7 @@ func TestABusyMachineIsNotJudged(t *testing.T) {
 func TestEachWorkerOfATeamAsksForOtherKeys(t *testing.T) {
 	set := testSet(t, workload.Random, 3000)
 	store := testStore(t, set)
-	w := scale{terms: newTerms(streams{}), goroutines: counts{1, 3}}
+	w := scale{terms: newTerms(&cli.Streams{}), goroutines: counts{1, 3}}
 	all := w.newTeam(store.DB, set, series{bytes: 64 * 100, reads: 2, chain: chain{want: true}})
 	gets := store.Metrics().Lookups.Gets
 	got, err := all.together(0, 1000, func(h *worker) question { return h.store.ask })
@@ -144,7 +145,7 @@ func TestEachWorkerOfATeamAsksForOtherKeys(t *testing.T) {
 
 func TestTimeOnSeveralGoroutinesIsThatOfAllTheirLookups(t *testing.T) {
 	set := testSet(t, workload.Random, 3000)
-	w := scale{terms: newTerms(streams{}), goroutines: counts{1, 3}}
+	w := scale{terms: newTerms(&cli.Streams{}), goroutines: counts{1, 3}}
 	all := w.newTeam(nil, set, series{chain: chain{free: true, want: true}})
 	const nap, ops = 50 * time.Millisecond, 1000
 	got, err := all.together(0, ops, func(*worker) question {
@@ -179,7 +180,7 @@ func TestAWrongAnswerOfAPointIsSeen(t *testing.T) {
 	if err := store.Put(set.AppendAbsent(nil, 17), []byte("here")); err != nil {
 		t.Fatal(err)
 	}
-	w := scale{terms: newTerms(streams{}), goroutines: counts{1, 2}, ops: set.Absents()}
+	w := scale{terms: newTerms(&cli.Streams{}), goroutines: counts{1, 2}, ops: set.Absents()}
 	w.rounds = 2
 	points, err := w.measureSeries(t.Context(), store.DB, set, series{absent: true, bytes: 6400, reads: 1})
 	if err != nil {

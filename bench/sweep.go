@@ -14,6 +14,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bench/machine"
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/outfile"
 	"github.com/bloomkv/bloomkv/internal/picture"
 	"github.com/bloomkv/bloomkv/internal/workload"
@@ -70,7 +71,7 @@ size.`,
 // sweep makes the same lookups in several stores that differ in one thing.
 type sweep struct {
 	data
-	streams
+	*cli.Streams
 
 	kind   string
 	fpr    float64 // of the stores with filters, except in a sweep of rates
@@ -86,25 +87,25 @@ type sweep struct {
 // A span is the range of a sweep.
 type span[T any] struct{ from, to T }
 
-func sweepCommand(s streams, command string) *cobra.Command {
+func sweepCommand(s *cli.Streams, command string) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "sweep",
 		Short: "Show how the costs of lookups change with one setting",
 		Long: `sweep creates several stores that differ in one thing and looks up absent and present keys in each.
 Every answer is checked.`,
-		Args: usage(cobra.NoArgs),
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	for _, kind := range sweepKinds {
 		w := &sweep{
-			streams: s, kind: kind.name, fpr: 0.01, rate: span[float64]{0.5, 0.0001}, count: span[int]{1, mostRuns},
+			Streams: s, kind: kind.name, fpr: 0.01, rate: span[float64]{0.5, 0.0001}, count: span[int]{1, mostRuns},
 			data: data{keys: sweepKeys, value: 100, shape: workload.Random, memory: kind.memory, seed: 1},
 		}
 		c := &cobra.Command{
-			Use: kind.name, Short: kind.short, Long: kind.long, Args: usage(cobra.NoArgs),
+			Use: kind.name, Short: kind.short, Long: kind.long, Args: cli.Arguments,
 			RunE: func(c *cobra.Command, _ []string) error {
 				if err := w.check(); err != nil {
-					return hint(c, err)
+					return cli.Hint(c, err)
 				}
 				return w.run(c.Context(), command)
 			},
@@ -179,7 +180,7 @@ func (w *sweep) run(ctx context.Context, command string) (err error) {
 			return err
 		}
 	}
-	return errors.Join(w.draw(ctx, r.page()), w.show(w.json, r))
+	return errors.Join(w.draw(ctx, r.page()), show(w.Streams, w.json, r))
 }
 
 // draw writes the page and the charts that the flags ask for.
@@ -250,8 +251,8 @@ func (w *sweep) store(options *bloomkv.Options, body func(store *own.Store) erro
 
 // loaded measures a store that is loaded in random order: right after the load, and after a compaction.
 func (w *sweep) loaded(ctx context.Context, set workload.Set, rate float64) error {
-	bar := w.progress(fmt.Sprintf("%d keys, rate %g", set.Len(), rate))
-	defer bar.end()
+	bar := w.Progress(fmt.Sprintf("%d keys, rate %g", set.Len(), rate), -1, false)
+	defer bar.End()
 	return w.store(w.options(rate), func(store *own.Store) error {
 		for _, tree := range []struct {
 			state   string
@@ -263,7 +264,7 @@ func (w *sweep) loaded(ctx context.Context, set workload.Set, rate float64) erro
 			{"compacted", []workload.Phase{{Kind: workload.Compact}, {Kind: workload.Settle}}},
 		} {
 			for _, p := range tree.prepare {
-				if _, err := workload.Run(ctx, store, set, p, bar.set); err != nil {
+				if _, err := workload.Run(ctx, store, set, p, bar.Set); err != nil {
 					return err
 				}
 			}
@@ -279,14 +280,17 @@ func (w *sweep) loaded(ctx context.Context, set workload.Set, rate float64) erro
 // run is compacted into the last level; the others are flushed to level 0 while compaction is throttled to a
 // standstill. Then the store is opened read-only, so that nothing is compacted during lookups.
 func (w *sweep) runs(ctx context.Context, set workload.Set, rate float64, n int) error {
-	bar := w.progress(fmt.Sprintf("%d runs, filters %s", n, onOff(rate)))
-	defer bar.end()
+	bar := w.Progress(fmt.Sprintf("%d runs, filters %s", n, onOff(rate)), -1, false)
+	defer bar.End()
 	build := w.data
 	build.memory = max(build.memory, buildMemory)
 	options := build.options(rate)
 	options.MemtableSize = options.MemoryBudget / 4
 	err := w.store(options, func(store *own.Store) error {
-		return errors.Join(fillRuns(ctx, store, set, 0, 1, n, w.seed, bar), store.Compact(ctx))
+		if err := fillRuns(ctx, store, set, 0, 1, n, w.seed, bar); err != nil {
+			return err
+		}
+		return store.Compact(ctx)
 	})
 	if err != nil {
 		return err
@@ -314,7 +318,7 @@ func (w *sweep) runs(ctx context.Context, set workload.Set, rate float64, n int)
 
 // fillRuns divides a set, in random order, into n parts and puts the parts from..to-1 into a store, each as a run.
 func fillRuns(ctx context.Context, store *own.Store, set workload.Set, from, to, n int, seed uint64,
-	bar progress,
+	bar cli.Progress,
 ) error {
 	order := workload.NewPermutation(set.Len(), seed)
 	var batch bloomkv.Batch
@@ -329,10 +333,10 @@ func fillRuns(ctx context.Context, store *own.Store, set workload.Set, from, to,
 				continue
 			}
 			if err := errors.Join(ctx.Err(), store.DB.Apply(&batch, bloomkv.NoSync)); err != nil {
-				return err
+				return fmt.Errorf("run %d of %d: %w", run+1, n, err)
 			}
 			batch.Reset()
-			bar.set(done+1, set.Len())
+			bar.Set(done+1, set.Len())
 		}
 		if err := store.Flush(ctx); err != nil {
 			return err
@@ -343,9 +347,9 @@ func fillRuns(ctx context.Context, store *own.Store, set workload.Set, from, to,
 
 // measure looks up the keys of a store and adds the results to the report. All keys are looked up once before, to fill
 // the cache.
-func (w *sweep) measure(ctx context.Context, store *own.Store, set workload.Set, p point, bar progress) error {
+func (w *sweep) measure(ctx context.Context, store *own.Store, set workload.Set, p point, bar cli.Progress) error {
 	warm := workload.Phase{Kind: workload.Present, Seed: w.seed + 1}
-	if _, err := workload.Run(ctx, store, set, warm, bar.set); err != nil {
+	if _, err := workload.Run(ctx, store, set, warm, bar.Set); err != nil {
 		return err
 	}
 	for _, look := range []struct {

@@ -7,6 +7,9 @@ import (
 )
 
 func TestMoreBitsWasteFewerReads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("counts lookups of one goroutine")
+	}
 	var r sweepReport
 	runJSON(t, &r, "sweep", "fpr", "--keys", "20000", "--from", "0.5", "--to", "0.05", "--json")
 	var rates []float64
@@ -37,6 +40,9 @@ func TestMoreBitsWasteFewerReads(t *testing.T) {
 }
 
 func TestWithoutFiltersEachRunIsOneMoreBlock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("counts lookups of one goroutine")
+	}
 	var r sweepReport
 	runJSON(t, &r, "sweep", "runs", "--keys", "6000", "--from", "4", "--to", "6", "--json")
 	if len(r.Points) != 6 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/workload"
 	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
@@ -20,7 +21,7 @@ const (
 // terms are the flags that growth and scale share.
 type terms struct {
 	data
-	streams
+	*cli.Streams
 
 	rounds int
 	dir    string // "" is the system's directory for temporary files
@@ -28,8 +29,8 @@ type terms struct {
 }
 
 // newTerms returns the terms with their defaults.
-func newTerms(s streams) terms {
-	return terms{streams: s, data: data{value: 100, shape: workload.Random, memory: 1024, seed: 1}}
+func newTerms(s *cli.Streams) terms {
+	return terms{Streams: s, data: data{value: 100, shape: workload.Random, memory: 1024, seed: 1}}
 }
 
 // flags adds the flags beyond those of the data.
@@ -49,8 +50,8 @@ func (t *terms) check() error {
 }
 
 // bar returns a progress bar for an action on a store.
-func (t *terms) bar(set workload.Set, what string) progress {
-	return t.progress(countName(set.Len()) + " keys: " + what)
+func (t *terms) bar(set workload.Set, what string) cli.Progress {
+	return t.Progress(countName(set.Len())+" keys: "+what, -1, false)
 }
 
 // phase runs one phase with a progress bar.
@@ -58,8 +59,8 @@ func (t *terms) phase(ctx context.Context, store *own.Store, set workload.Set, p
 	workload.Figures, error,
 ) {
 	bar := t.bar(set, cmp.Or(p.Name, p.Kind.String()))
-	defer bar.end()
-	return workload.Run(ctx, store, set, p, bar.set)
+	defer bar.End()
+	return workload.Run(ctx, store, set, p, bar.Set)
 }
 
 // newDir creates a directory and returns it with a function that removes it.

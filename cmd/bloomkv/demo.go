@@ -97,7 +97,7 @@ func (a *app) demoInput(ctx context.Context, data string) (set *workload.Pairs, 
 		}
 		title = "files of " + root
 		bar := a.Progress("reading the Go source tree", -1, false)
-		pairs, err = readTree(ctx, root, func(files int) { bar.Set(int64(files), -1) })
+		pairs, err = readTree(ctx, root, func(files int) { bar.Set(files, -1) })
 		bar.End()
 	}
 	if err == nil && len(pairs) < demoFewest {

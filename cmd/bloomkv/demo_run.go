@@ -174,7 +174,7 @@ func (f *filler) part(ctx context.Context, n int) error {
 			return err
 		}
 		b.Reset()
-		f.bar.Set(int64(f.done), int64(f.set.Len()))
+		f.bar.Set(f.done, f.set.Len())
 	}
 	return errors.Join(f.db.Apply(&b, bloomkv.NoSync), f.db.Flush(ctx))
 }
@@ -199,7 +199,7 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 			before := db.Metrics().Lookups
 			f, err := workload.Run(ctx, &own.Store{DB: db}, d.set,
 				workload.Phase{Kind: kind, Ops: ops, Choice: workload.Shuffled, Seed: demoSeed + 1},
-				func(done, total int) { bar.Set(int64(done), int64(total)) })
+				bar.Set)
 			c.wrong += f.Wrong
 			if c.firstWrong == "" {
 				c.firstWrong = f.FirstWrong

@@ -157,7 +157,7 @@ func (i *inspection) store(ctx context.Context, dir string) error {
 	stop := func() {}
 	if i.options.Verify {
 		bar := i.Progress("verify", -1, false)
-		i.options.Progress, stop = func(done, of int) { bar.Set(int64(done), int64(of)) }, bar.End
+		i.options.Progress, stop = bar.Set, bar.End
 	}
 	s, err := inspect.ReadStore(ctx, dir, i.options)
 	stop()

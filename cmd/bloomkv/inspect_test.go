@@ -504,8 +504,7 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 		{"3000 recorded", "prefix rule sep:/:2 ", "1500 recorded"}, {"prefix filter: sep:/:2: "}, {}, {},
 	} {
 		for _, want := range append(want, "3000") {
-			if fields := oneLine(got[i].out); got[i].code != cli.ExitOK ||
-				!strings.Contains(fields, want) {
+			if fields := oneLine(got[i].out); got[i].code != cli.ExitOK || !strings.Contains(fields, want) {
 				t.Errorf("exit %d, %q lacks %q:\n%s", got[i].code, got[i].err, want, got[i].out)
 			}
 		}

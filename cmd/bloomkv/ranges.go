@@ -60,22 +60,10 @@ func (r *rangeFlags) keyRange(h byteFlags) (bloomkv.KeyRange, error) {
 	if bytes.Compare(o.Prefix, kr.Lower) > 0 {
 		kr.Lower = o.Prefix
 	}
-	if end := afterPrefix(o.Prefix); end != nil && (kr.Upper == nil || bytes.Compare(end, kr.Upper) < 0) {
+	if end := bloomkv.PrefixRange(o.Prefix).Upper; end != nil && (kr.Upper == nil || bytes.Compare(end, kr.Upper) < 0) {
 		kr.Upper = end
 	}
 	return kr, nil
-}
-
-// afterPrefix returns the first key after all keys with the prefix, or nil if no key follows them.
-func afterPrefix(prefix []byte) []byte {
-	for n := len(prefix); n > 0; n-- {
-		if prefix[n-1] < 0xff {
-			end := bytes.Clone(prefix[:n])
-			end[n-1]++
-			return end
-		}
-	}
-	return nil
 }
 
 // everything reports whether a range is the whole store.

@@ -2,8 +2,15 @@ package budget
 
 import (
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
+
+// An Observer is called when something happens to a table.
+type Observer interface {
+	Damaged(err error)                 // a filter is damaged; reads go on without it
+	LoadFailed(work string, err error) // work is "load" or "trim"; it will be tried again
+}
 
 // Load loads what lookups in a table need: the index, and as much of the filter as the plan asks for and memory
 // allows. Background work loads tables early; otherwise the first lookup does.
@@ -30,17 +37,9 @@ func (b *Share) LoadTail(t *tree.Table) (loads, bytes uint64, err error) {
 	}
 	b.tailLoads.Add(loads)
 	b.tailBytes.Add(bytes)
-	if damage := after.Damage; damage != nil && before.Damage == nil {
-		t.Damaged.Store(true)
-		b.observer.Damaged(damage)
-	}
-	changed := b.count(t)
-	t.Loading.Unlock()
-	if changed {
-		b.pool.Rebalance()
-	}
+	b.loaded(t, before, after)
 	if loads > 0 && t.Meta.RangeDeletes > 0 {
-		b.Tree.Wake() // the range tombstones, known only now, may justify a compaction
+		b.tree.Wake() // the range tombstones, known only now, may justify a compaction
 	}
 	return loads, bytes, err
 }
@@ -72,16 +71,26 @@ func (b *Share) LoadPrefixes(t *tree.Table) error {
 	if more := after.Bytes - before.Bytes; more > 0 {
 		b.tailBytes.Add(uint64(more) + bloomblock.HeaderSize)
 	}
+	b.loaded(t, before, after)
+	return err
+}
+
+// loaded ends a load of a filter: it reports damage that the load found, and calls settle.
+func (b *Share) loaded(t *tree.Table, before, after sstable.FilterState) {
 	if after.Damage != nil && before.Damage == nil {
 		t.Damaged.Store(true)
 		b.observer.Damaged(after.Damage)
 	}
+	b.settle(t)
+}
+
+// settle counts a table after parts of it were loaded or dropped, and unlocks t.Loading.
+func (b *Share) settle(t *tree.Table) {
 	changed := b.count(t)
 	t.Loading.Unlock()
 	if changed {
 		b.pool.Rebalance()
 	}
-	return err
 }
 
 // RateOf returns the rate that the plan asks of a table's filter.

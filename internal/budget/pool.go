@@ -39,8 +39,8 @@ type Pool struct {
 	Held     Residents    // of all stores
 	Reserved atomic.Int64 // bytes for memtables; changed under mu
 
-	mu     sync.Mutex // no calls out of this package while held; guards changes of the fields above, and shares
-	shares []*Share   // stores that are open, or being opened
+	mu       sync.Mutex // no calls out of this package while held; guards changes of the fields above, and accounts
+	accounts []*account // of the stores that are open, or being opened
 
 	// Balancing is held while the pool sheds and sets the capacity of the cache. It is tried, never waited for.
 	Balancing  sync.Mutex
@@ -52,67 +52,49 @@ func NewPool(memory int64, openFiles int) *Pool {
 	return &Pool{Memory: memory, Blocks: cache.NewPool(memory), Files: tablefile.NewPool(openFiles)}
 }
 
-// Residents are the bytes that tables have in memory, by part. Changes are made under Pool.mu.
-type Residents struct{ filters, prefixes, indexes, rangeDeletes atomic.Int64 }
-
-// Add adds bytes, which may be negative.
-func (r *Residents) Add(b tree.TableBytes) {
-	r.filters.Add(b.Filter)
-	r.prefixes.Add(b.Prefix)
-	r.indexes.Add(b.Index)
-	r.rangeDeletes.Add(b.RangeDeletes)
-}
-
-// Bytes returns the current bytes.
-func (r *Residents) Bytes() tree.TableBytes {
-	return tree.TableBytes{
-		Filter: r.filters.Load(), Prefix: r.prefixes.Load(),
-		Index: r.indexes.Load(), RangeDeletes: r.rangeDeletes.Load(),
-	}
-}
-
-// Sum returns the bytes of all parts.
-func (r *Residents) Sum() int64 {
-	return r.filters.Load() + r.prefixes.Load() + r.indexes.Load() + r.rangeDeletes.Load()
-}
-
 // join reserves memory for the memtables of a store.
-func (p *Pool) join(b *Share, memtableSize int64) error {
-	b.reserved = 2 * memtableSize
+func (p *Pool) join(a *account) error {
 	p.mu.Lock()
-	if others := p.Reserved.Load(); others+b.reserved > p.Memory/2 {
+	if others := p.Reserved.Load(); others+a.reserved > p.Memory/2 {
 		p.mu.Unlock()
 		return fmt.Errorf("option MemtableSize: two of %d bytes and the %d of other stores, want at most %d for all, "+
-			"half of the memory of Resources: %w", memtableSize, others, p.Memory/2, ErrNoRoom)
+			"half of the memory of Resources: %w", a.reserved/2, others, p.Memory/2, ErrNoRoom)
 	}
-	p.Reserved.Add(b.reserved)
-	p.shares = append(p.shares, b)
+	p.Reserved.Add(a.reserved)
+	p.accounts = append(p.accounts, a)
 	p.mu.Unlock()
 	p.Rebalance()
 	return nil
 }
 
 // leave takes back everything that a store had.
-func (p *Pool) leave(b *Share) {
+func (p *Pool) leave(a *account) {
 	p.mu.Lock()
-	b.left = true
-	h := &b.held
+	a.left = true
+	h := &a.held
 	p.Held.Add(tree.TableBytes{
 		Filter: -h.filters.Swap(0), Prefix: -h.prefixes.Swap(0),
 		Index: -h.indexes.Swap(0), RangeDeletes: -h.rangeDeletes.Swap(0),
 	})
-	p.Reserved.Add(-b.reserved)
-	p.shares = slices.DeleteFunc(p.shares, func(o *Share) bool { return o == b })
+	p.Reserved.Add(-a.reserved)
+	p.accounts = slices.DeleteFunc(p.accounts, func(o *account) bool { return o == a })
 	p.mu.Unlock()
 	p.Rebalance()
 	p.Offer()
 }
 
-// Shares returns the shares of stores that are open, or being opened.
-func (p *Pool) Shares() []*Share {
+// Trees returns the trees of the stores that are open, or being opened.
+func (p *Pool) Trees() (trees []*tree.Tree) {
+	for _, a := range p.members() {
+		trees = append(trees, a.tree)
+	}
+	return trees
+}
+
+func (p *Pool) members() []*account {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.shares)
+	return slices.Clone(p.accounts)
 }
 
 // Resident returns the bytes that the tables of all stores have in memory. This includes range tombstones, which are
@@ -148,14 +130,15 @@ func (p *Pool) Rebalance() {
 // afterwards. Balancing is held.
 func (p *Pool) shed() {
 	type pinned struct {
-		share *Share
+		*account
+
 		state *tree.State
 	}
 	var stores []pinned
-	for _, b := range p.Shares() {
-		if s, release := b.Tree.Acquire(); s != nil {
+	for _, a := range p.members() {
+		if s, release := a.tree.Acquire(); s != nil {
 			defer release()
-			stores = append(stores, pinned{b, s})
+			stores = append(stores, pinned{a, s})
 		}
 	}
 	for keep := bloomblock.MaxUnits; keep >= -1; keep-- { // units of each filter to keep; -1 drops indexes too
@@ -172,7 +155,7 @@ func (p *Pool) shed() {
 					}
 					if i < len(tables[k]) {
 						more = true
-						s.share.Drop(tables[k][i], max(keep, 0), keep < 0)
+						s.Drop(tables[k][i], max(keep, 0), keep < 0)
 					}
 				}
 			}
@@ -184,9 +167,9 @@ func (p *Pool) shed() {
 func (p *Pool) Offer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, b := range p.shares {
+	for _, a := range p.accounts {
 		select {
-		case b.room <- struct{}{}:
+		case a.room <- struct{}{}:
 		default: // a check is already pending
 		}
 	}

@@ -15,17 +15,12 @@ import (
 // those that the filter plan asks for, as far as memory allows. It is safe for concurrent use, with the exceptions
 // noted.
 type Share struct {
+	account
+
 	// constant
-	Tree     *tree.Tree
-	pool     *Pool
 	planner  filterplan.Planner
 	prefix   sstable.PrefixRule
 	observer Observer
-	reserved int64 // bytes for memtables
-
-	held Residents
-	left bool          // guarded by pool.mu: the store left; later loads are not counted
-	room chan struct{} // capacity 1; holds an element if dropped filters may fit again
 
 	plans atomic.Pointer[filterplan.Plans]
 
@@ -42,30 +37,25 @@ type Config struct {
 	Observer     Observer
 }
 
-// An Observer is called when something happens to a table.
-type Observer interface {
-	Damaged(err error)                 // a filter is damaged; reads go on without it
-	LoadFailed(work string, err error) // work is "load" or "trim"; it will be tried again
-}
-
 // Join returns the share of a new store. The error matches ErrNoRoom if its memtables do not fit.
 func (p *Pool) Join(c Config) (*Share, error) {
 	b := &Share{
-		pool: p, Tree: c.Tree, planner: c.Planner, prefix: c.Prefix, observer: c.Observer, room: make(chan struct{}, 1),
+		account: account{tree: c.Tree, pool: p, reserved: 2 * c.MemtableSize, room: make(chan struct{}, 1)},
+		planner: c.Planner, prefix: c.Prefix, observer: c.Observer,
 	}
 	b.plans.Store(filterplan.One(c.Plan))
-	return b, p.join(b, c.MemtableSize)
+	return b, p.join(&b.account)
 }
 
 // Leave returns everything to the pool. s is the last state of the store's tree, or nil. A scan that is still running
 // finds its tables closed; the garbage collector frees what it still holds.
 func (b *Share) Leave(s *tree.State) error {
-	err := b.Tree.Files.Close()
+	err := b.tree.Files.Close()
 	if s != nil {
 		s.EachTable(func(_ int, t *tree.Table) { t.Reader.Shed(0, true) })
 	}
-	b.Tree.Blocks.Close()
-	b.pool.leave(b)
+	b.tree.Blocks.Close()
+	b.pool.leave(&b.account)
 	return err
 }
 
@@ -81,29 +71,6 @@ func (b *Share) Bytes() tree.TableBytes { return b.held.Bytes() }
 // TailLoads returns the number of indexes read, and the bytes read of indexes and filters.
 func (b *Share) TailLoads() (loads, bytes uint64) { return b.tailLoads.Load(), b.tailBytes.Load() }
 
-// count updates the accounts to what the table has in memory, and reports whether they changed. t.Loading is held.
-func (b *Share) count(t *tree.Table) (changed bool) {
-	r, was := t.Reader, t.Counted
-	t.Counted = tree.TableBytes{
-		Filter: r.FilterBytes(), Prefix: r.PrefixBytes(), Index: r.IndexBytes(), RangeDeletes: r.RangeDelBytes(),
-	}
-	if t.Counted == was {
-		return false
-	}
-	more := tree.TableBytes{
-		Filter: t.Counted.Filter - was.Filter, Prefix: t.Counted.Prefix - was.Prefix,
-		Index: t.Counted.Index - was.Index, RangeDeletes: t.Counted.RangeDeletes - was.RangeDeletes,
-	}
-	b.pool.mu.Lock()
-	defer b.pool.mu.Unlock()
-	if b.left {
-		return false
-	}
-	b.pool.Held.Add(more)
-	b.held.Add(more)
-	return true
-}
-
 // Trim drops the units of a filter that its table no longer needs at a deeper level, or that do not fit.
 func (b *Share) Trim(t *tree.Table) {
 	if t.Reader.FilterBytes()+t.Reader.PrefixBytes() == 0 {
@@ -117,45 +84,25 @@ func (b *Share) Trim(t *tree.Table) {
 	b.count(t)
 }
 
-// Drop drops the prefix filter of a table and all but the first keep units of its filter, and its index if index is
-// true. It does nothing if parts of the table are being loaded or dropped.
-func (b *Share) Drop(t *tree.Table, keep int, index bool) {
-	if !index && keep > 0 && t.Reader.FilterUnits() <= keep && t.Reader.PrefixBytes() == 0 || !t.Loading.TryLock() {
-		return
-	}
-	defer t.Loading.Unlock()
-	if keep == 0 || t.Reader.FilterUnits() > keep {
-		t.Kept.Store(int32(keep)) //nolint:gosec // at most MaxUnits
-	}
-	t.Reader.Shed(keep, index)
-	b.count(t)
-}
-
 // ReleaseTable drops everything that a table has in memory, and its descriptor. No reader can see the table any more.
 func (b *Share) ReleaseTable(t *tree.Table) error {
 	t.Loading.Lock()
 	_ = t.Reader.DropFilterUnits(0) // with no unit left, nothing can be damaged
 	t.Reader.Close()
-	changed := b.count(t)
-	t.Loading.Unlock()
-	if changed {
-		b.pool.Rebalance()
-	}
+	b.settle(t)
 	return t.File.Close()
 }
 
 // Recount counts a table again after a lookup had to load its index, which had been dropped.
 func (b *Share) Recount(t *tree.Table) {
 	t.Loading.Lock()
-	b.count(t)
-	t.Loading.Unlock()
-	b.pool.Rebalance()
+	b.settle(t)
 }
 
 // Restore loads units of filters that had been dropped, and those that a new plan asks for, while they fit: the first
 // unit of all tables, newest data first, then the second units, then the third. It stops when ctx is done.
 func (b *Share) Restore(ctx context.Context) {
-	s, release := b.Tree.Acquire()
+	s, release := b.tree.Acquire()
 	if s == nil {
 		return
 	}
@@ -198,7 +145,7 @@ func (b *Share) lacks(t *tree.Table, n int) bool {
 // WarmUp loads indexes and filters after Open, newest data first, so that few lookups have to. It stops when ctx is
 // done.
 func (b *Share) WarmUp(ctx context.Context) {
-	s, release := b.Tree.Acquire()
+	s, release := b.tree.Acquire()
 	if s == nil {
 		return
 	}

@@ -101,6 +101,7 @@ type interruptedError struct{ error }
 
 func (e interruptedError) Error() string {
 	text := "interrupted: " + strings.TrimPrefix(e.error.Error(), libraryPrefix)
+	text = strings.ReplaceAll(text, "\n"+context.Canceled.Error(), "") // of a joined error
 	return strings.ReplaceAll(text, ": "+context.Canceled.Error(), "")
 }
 

@@ -29,7 +29,12 @@ func (s *Streams) Progress(what string, total int64, inBytes bool) Progress {
 }
 
 // Set sets how much is done, and the total. A total below 0 is still unknown.
-func (p Progress) Set(done, total int64) {
+func (p Progress) Set(done, total int) { p.set(int64(done), int64(total)) }
+
+// SetBytes is like Set for numbers of bytes, which may exceed the largest int64.
+func (p Progress) SetBytes(done, total uint64) { p.set(clamp(done), clamp(total)) }
+
+func (p Progress) set(done, total int64) {
 	if p.bar == nil {
 		return
 	}
@@ -41,9 +46,6 @@ func (p Progress) Set(done, total int64) {
 	}
 	_ = p.bar.Set64(done) // failing to draw must not stop the work
 }
-
-// SetBytes is like Set for numbers of bytes, which may exceed the largest int64.
-func (p Progress) SetBytes(done, total uint64) { p.Set(clamp(done), clamp(total)) }
 
 func clamp(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
@@ -60,7 +62,7 @@ func (p Progress) Follow(done func() uint64) (stop func()) {
 	if p.bar == nil {
 		return func() {}
 	}
-	p.Set(clamp(done()), -1)
+	p.set(clamp(done()), -1)
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -71,7 +73,7 @@ func (p Progress) Follow(done func() uint64) (stop func()) {
 			case <-end:
 				return
 			case <-tick.C:
-				p.Set(clamp(done()), -1)
+				p.set(clamp(done()), -1)
 			}
 		}
 	}()

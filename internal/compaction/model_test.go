@@ -241,6 +241,9 @@ func TestEveryReaderSeesTheHistory(t *testing.T) {
 
 func testHistories(t *testing.T, n int, policies func(trigger int) Policy) {
 	t.Helper()
+	if testing.Short() {
+		n /= 5
+	}
 	for seed := range n {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
 			w := &world{

@@ -9,7 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
-// Figures are what the filters of one level promise, and what they take.
+// Figures are the rates and the size of the filters of one level.
 type Figures struct {
 	Level      int
 	Keys       uint64
@@ -51,23 +51,10 @@ func (f Planner) AtRest(fpr float64, keys uint64, levels int) (float64, []Figure
 		slices.Reverse(all)
 		return all
 	}
-	if f.Memory == 0 {
-		p, err := f.Plan(fpr)
-		if err != nil {
-			return 0, nil, err
-		}
-		return p.FPR, of(p), nil
+	p, err := f.choose(fpr, keys, func(p *Plan) int64 { return total(of(p)) })
+	if err != nil {
+		return 0, nil, err
 	}
-	step, fits := f.Within(func(p *Plan) (sum int64) {
-		for _, l := range of(p) {
-			sum += int64(l.Bytes) //nolint:gosec // far below 2⁶³
-		}
-		return sum
-	})
-	if !fits {
-		return 0, nil, f.TooLittle(keys)
-	}
-	p := f.At(step)
 	return p.FPR, of(p), nil
 }
 
@@ -75,8 +62,8 @@ func (f Planner) AtRest(fpr float64, keys uint64, levels int) (float64, []Figure
 // levels of a store, as if all tables had been written by this planner and had stayed on their level. With f.Memory
 // filters are built and loaded as a store does it: level 0 counts as the last level when they are built, and what then
 // does not fit is left out unit by unit, from the last level upwards. Then the figures of a level are means, and its
-// Units those that none of its filters goes without. The rate is at least what all levels with keys waste together. fpr
-// is the promised rate, unused if f.Memory is set.
+// Units are those that all its filters have. The rate is at least what all levels with keys waste together. fpr is the
+// promised rate, unused if f.Memory is set.
 func (f Planner) Tree(fpr float64, keys []uint64) (float64, []Figures, error) {
 	if len(keys) > manifest.NumLevels {
 		return 0, nil, fmt.Errorf("%d levels, a store has %d", len(keys), manifest.NumLevels)
@@ -87,34 +74,23 @@ func (f Planner) Tree(fpr float64, keys []uint64) (float64, []Figures, error) {
 		tree[l] = float64(n)
 		whole += n
 	}
-	of := func(p *Plan) (all []Figures) {
-		for l := range tree {
-			all = append(all, p.figures(l, tree[l], p.Levels[l].Params))
-		}
-		return all
-	}
-	if f.Memory == 0 {
-		p, err := f.Plan(fpr)
-		if err != nil {
-			return 0, nil, err
-		}
-		return p.FPR, of(p), nil
-	}
-	step, fits := f.Within(func(p *Plan) (sum int64) {
+	p, err := f.choose(fpr, whole, func(p *Plan) (sum int64) {
 		for l, n := range keys {
 			sum += p.Levels[BuildLevel(l)].Bytes(n, 0)
 		}
 		return sum
 	})
-	if !fits {
-		return 0, nil, f.TooLittle(whole)
+	if err != nil {
+		return 0, nil, err
 	}
-	p := f.At(step)
-	all := of(p)
-	over := -f.Memory
-	for _, l := range all {
-		over += int64(l.Bytes) //nolint:gosec // far below 2⁶³
+	var all []Figures
+	for l := range tree {
+		all = append(all, p.figures(l, tree[l], p.Levels[l].Params))
 	}
+	if f.Memory == 0 {
+		return p.FPR, all, nil
+	}
+	over := total(all) - f.Memory
 	for keep := bloomblock.MaxUnits - 1; keep >= 0; keep-- {
 		for l := bottom; l >= 0; l-- {
 			if at := &all[l]; over > 0 && len(at.Units) > keep {
@@ -129,6 +105,27 @@ func (f Planner) Tree(fpr float64, keys []uint64) (float64, []Figures, error) {
 		}
 	}
 	return max(p.FPR, wasted), all, nil
+}
+
+// choose returns the plan for a promised rate, or, if f.Memory is set, the best plan whose filters of the given number
+// of keys fit in it. bytes returns what the filters of a plan take.
+func (f Planner) choose(fpr float64, keys uint64, bytes func(*Plan) int64) (*Plan, error) {
+	if f.Memory == 0 {
+		return f.Plan(fpr)
+	}
+	step, fits := f.Within(bytes)
+	if !fits {
+		return nil, f.TooLittle(keys)
+	}
+	return f.At(step), nil
+}
+
+// total returns the bytes of all levels.
+func total(levels []Figures) (sum int64) {
+	for _, l := range levels {
+		sum += int64(l.Bytes) //nolint:gosec // far below 2⁶³
+	}
+	return sum
 }
 
 // cut leaves all units except those of left out of as many of the level's filters as it takes to give over bytes back,

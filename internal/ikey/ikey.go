@@ -103,6 +103,18 @@ func HeadAfter(prefix, key []byte) uint64 {
 	return ^uint64(0)
 }
 
+// AfterPrefix returns the smallest key that is greater than all keys with the prefix, or nil if no key is.
+func AfterPrefix(prefix []byte) []byte {
+	for n := len(prefix); n > 0; n-- {
+		if prefix[n-1] < 0xff {
+			after := bytes.Clone(prefix[:n])
+			after[n-1]++
+			return after
+		}
+	}
+	return nil
+}
+
 // CommonPrefix returns the length of the longest common prefix of a and b.
 func CommonPrefix(a, b []byte) int {
 	n := min(len(a), len(b))

@@ -75,3 +75,17 @@ func TestNewerVersionsOfAKeyComeFirst(t *testing.T) {
 		}
 	}
 }
+
+func TestAfterPrefix(t *testing.T) {
+	for _, c := range []struct{ prefix, want string }{
+		{"", "nil"}, {"a", "b"}, {"a\xff", "b"}, {"\xff\xff", "nil"}, {"a\x00", "a\x01"},
+	} {
+		got := "nil"
+		if after := AfterPrefix([]byte(c.prefix)); after != nil {
+			got = string(after)
+		}
+		if got != c.want {
+			t.Errorf("AfterPrefix(%q) = %q, want %q", c.prefix, got, c.want)
+		}
+	}
+}

@@ -91,11 +91,9 @@ func (s *Store) drawTree(w io.Writer, color bool) {
 		fmt.Fprintf(w, "and %s of further runs\n", words.Plural(left, "table"))
 	}
 	words.Wrapped(w, fmt.Sprintf("a column is a %dth of the keys of the store, in their order, so a table is as wide "+
-		"as the share of "+
-		"absent keys for which it is asked; the digit n means that its filter lets at most one in 10ⁿ of them "+
-		"through (0: more than "+
-		"one in ten; !: no filter); of several tables in a column the worst counts; [ and ] are the ends of a wide "+
-		"table", treeWidth))
+		"as the share of absent keys for which it is asked; the digit n means that its filter lets at most one in "+
+		"10ⁿ of them through (0: more than one in ten; !: no filter); of several tables in a column the worst "+
+		"counts; [ and ] are the ends of a wide table", treeWidth))
 }
 
 // A cell is a column of a row of the drawing.

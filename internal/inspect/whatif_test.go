@@ -80,6 +80,9 @@ func TestWhatIfIsWhatAStoreThatIsBuiltSoHas(t *testing.T) {
 		{"memory=0.25,kind=ribbon", 0, bloomkv.Options{FilterMemory: 256 << 10, FilterKind: bloomkv.FilterRibbon}},
 	} {
 		t.Run(c.text, func(t *testing.T) {
+			if testing.Short() && c.text != "kind=ribbon,fpr=0.05" && c.text != "memory=0.125" {
+				t.Skip("one rate and one bound are enough")
+			}
 			now := plain
 			if c.o.FilterMemory > 0 {
 				now = memory

@@ -129,8 +129,12 @@ func TestMovesAgainstASortedSlice(t *testing.T) {
 			}
 			sortEntries(es)
 			var c Cursor
-			for round := range 60 {
-				if round == 40 {
+			rounds := 60
+			if testing.Short() {
+				rounds = 15
+			}
+			for round := range rounds {
+				if round == rounds*2/3 {
 					tb.Freeze()
 				}
 				seq, newest := ikey.Seq(rng.IntN(shape.n+2)), round%2 == 0
@@ -170,7 +174,10 @@ func TestMovesBesideAWriter(t *testing.T) {
 
 func movesBesideAWriter(t *testing.T, key func(i int64) []byte) {
 	t.Helper()
-	const n = 8000
+	n := int64(8000)
+	if testing.Short() {
+		n /= 4
+	}
 	es := make([]entry, n)
 	for i := range es {
 		seq := ikey.Seq(i + 1)

@@ -24,7 +24,10 @@ var crowding = []struct {
 }
 
 func TestKeysOfCrowdedHashesAreFound(t *testing.T) {
-	const keys = 5000
+	keys := 5000
+	if testing.Short() {
+		keys /= 4
+	}
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%06d", i) }
 	for _, set := range crowding {
 		for _, start := range []int{0, keys} {
@@ -108,7 +111,11 @@ func TestASearchOfTheIndexIsBounded(t *testing.T) {
 
 // How often random hashes overflow, at the fullest.
 func TestRandomHashesHardlyOverflow(t *testing.T) {
-	x := newIndex(700_000)
+	keys := 700_000
+	if testing.Short() {
+		keys /= 4
+	}
+	x := newIndex(keys)
 	random := rand.New(rand.NewPCG(3, 4))
 	for i := range x.limit() {
 		x.put(tag(random.Uint32()), ref(i+1))

@@ -118,7 +118,11 @@ func TestRangeDelsAgainstEachTombstone(t *testing.T) {
 // Many tombstones over many keys, so that lists grow, are shared and part again. Random keys are asked, also as of
 // older moments.
 func TestManyRangeDelsAgainstEachTombstone(t *testing.T) {
-	for seed := range uint64(30) {
+	seeds := uint64(30)
+	if testing.Short() {
+		seeds = 10
+	}
+	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		tb := New(nil, 0, 0)
 		var ts []rangedel.Tombstone

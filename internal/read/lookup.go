@@ -62,6 +62,23 @@ func (r *Reader) View(key []byte, at AsOf, f func(value []byte) error) error {
 	return f(l.value)
 }
 
+// GetTraced returns the value of key like Get, and the cost of the lookup, even for an absent key.
+func (r *Reader) GetTraced(key []byte) ([]byte, Trace, error) {
+	var t Trace
+	l := lookup{trace: &t}
+	found, err := l.find(r, key, Newest)
+	var value []byte
+	if found {
+		value = append([]byte{}, l.value...)
+	}
+	l.end(r, key, Newest)
+	t.Counts = l.cost.counts()
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	return value, t, err
+}
+
 // An AsOf is the moment at which a reader reads.
 type AsOf struct {
 	Seq    ikey.Seq     // newer versions are not visible

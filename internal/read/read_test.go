@@ -149,7 +149,7 @@ func TestAStemIsTheStartOfAllKeysWithinItsBounds(t *testing.T) {
 				}
 			}
 		}
-		if s := stem(lower, afterPrefix(lower)); !bytes.Equal(s, lower) {
+		if s := stem(lower, ikey.AfterPrefix(lower)); !bytes.Equal(s, lower) {
 			t.Errorf("all keys that start with %x: stem %x", lower, s)
 		}
 	}
@@ -166,18 +166,6 @@ func TestAStemIsTheStartOfAllKeysWithinItsBounds(t *testing.T) {
 			t.Errorf("keys from %q to %q: stem %q, want %q", tt.lower, tt.upper, s, tt.want)
 		}
 	}
-}
-
-// afterPrefix returns the smallest key that is greater than all keys with the prefix, or nil.
-func afterPrefix(prefix []byte) []byte {
-	for i := len(prefix) - 1; i >= 0; i-- {
-		if prefix[i] != 0xff {
-			end := slices.Clone(prefix[:i+1])
-			end[i]++
-			return end
-		}
-	}
-	return nil
 }
 
 // TestFirstLookupsOfACounterAreInTheSampleToo checks the first lookups of each counter: there are thousands of

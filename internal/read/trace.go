@@ -20,23 +20,6 @@ type TableTrace struct {
 	BytesRead  uint64 // bytes of these reads
 }
 
-// GetTraced returns the value of key like Get, and the cost of the lookup, even for an absent key.
-func (r *Reader) GetTraced(key []byte) ([]byte, Trace, error) {
-	var t Trace
-	l := lookup{trace: &t}
-	found, err := l.find(r, key, Newest)
-	var value []byte
-	if found {
-		value = append([]byte{}, l.value...)
-	}
-	l.end(r, key, Newest)
-	t.Counts = l.cost.counts()
-	if err == nil && !found {
-		err = ErrNotFound
-	}
-	return value, t, err
-}
-
 func (t *Trace) add(c *candidate, present bool, before, after sstable.Stats) {
 	t.Tables = append(t.Tables, TableTrace{
 		Level: int(c.table.Level.Load()), File: c.table.File.Name, Filtered: c.probed, Present: present,

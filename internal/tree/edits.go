@@ -161,13 +161,18 @@ func (t *Tree) newManifest(s *manifest.State, counted *State) error {
 	return err
 }
 
-// RenewManifest begins a new manifest, with the counts of the tables of counted.
+// RenewManifest replaces the manifest, if there is one, by a new one with the counts of the tables of counted.
 func (t *Tree) RenewManifest(counted *State) error {
 	t.editMu.Lock()
 	defer t.editMu.Unlock()
+	if t.manifest == nil {
+		return nil
+	}
 	next := t.recorded
 	err := t.newManifest(&next, counted)
-	t.recorded = next
+	if err == nil {
+		t.recorded = next
+	}
 	return err
 }
 
@@ -193,19 +198,15 @@ func (t *Tree) OwnManifest() (number uint64, err error) {
 // a closed store is not mistaken for a crash. The record is the snapshot, without which the manifest is invalid. The
 // snapshot has the counts of the tables of the last state. A store that was only read is left as it is, and forgets
 // its counts: they do not justify a write to the disk.
-func (t *Tree) CloseManifest(last *State) error {
-	t.editMu.Lock()
-	own := t.manifest != nil
-	t.editMu.Unlock()
-	if !own {
-		return nil
-	}
-	var err error
+func (t *Tree) CloseManifest(last *State) (err error) {
 	if last != nil && t.View().Failed == nil {
 		err = t.RenewManifest(last)
 	}
 	t.editMu.Lock()
 	defer t.editMu.Unlock()
+	if t.manifest == nil {
+		return err
+	}
 	return errors.Join(err, t.manifest.Close())
 }
 
