@@ -278,8 +278,8 @@ func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
 	}
 	release()
 	for _, name := range []string{
-		"writer.mu", "tree.editMu", "tree.mu", "queue.mu", "Files.pool.mu", "pool.mu", "pool.Balancing",
-		"Domain.mu",
+		"writer.mu", "tree.editMu", "tree.mu", "queue.mu", "Files.mu", "pool.mu", "pool.Balancing",
+		"domain.mu",
 		"Loading", "Reader.resident.mu", "Reader.keyFilter.mu", "Reader.prefixFilter.mu", "Mem.", "Blocks.", "FS.",
 	} {
 		n := 0

@@ -224,12 +224,12 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 	look(db)
 	closeIt(db)
 
-	files := logged(mem)
+	files := logFiles(mem)
 	db = open(files, false)
 	check("reopened", db, want)
 	look(db)
 	closeIt(db)
-	for _, op := range files.take() {
+	for _, op := range files.Take() {
 		switch op.Kind {
 		case vfs.OpCreate, vfs.OpWrite, vfs.OpRename, vfs.OpRemove, vfs.OpSync:
 			t.Errorf("a store without writes performed %v", op)

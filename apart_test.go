@@ -127,7 +127,7 @@ func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) 
 		g := newGate()
 		db, err := Open("db", tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
 			if createsTable(op) && inside(work) {
-				g.pass()
+				g.Pass()
 			}
 			return nil
 		})))
@@ -151,7 +151,7 @@ func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) 
 			put("second")
 			go func() { done <- db.Compact(t.Context(), nil, nil) }()
 		}
-		g.wait(t, work+" writes a table")
+		g.Wait(t, work+" writes a table")
 		s, err := db.Snapshot()
 		if err != nil {
 			t.Fatal(err)
@@ -161,7 +161,7 @@ func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) 
 			t.Fatal(err)
 		}
 		put("third")
-		close(g.open)
+		close(g.Open)
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
@@ -245,7 +245,7 @@ func TestAReadUnderWayKeepsItsTable(t *testing.T) {
 	files := trackOpen(vfs.NewMem())
 	db, err := Open("db", tiny(vfs.NewHook(files, func(op vfs.Op) error {
 		if slow && op.Kind == vfs.OpReadAt && inside("(*lookup).search") {
-			g.pass()
+			g.Pass()
 		}
 		return nil
 	})))
@@ -268,25 +268,25 @@ func TestAReadUnderWayKeepsItsTable(t *testing.T) {
 		}
 		done <- err
 	}()
-	g.wait(t, "the lookup reads")
+	g.Wait(t, "the lookup reads")
 	replace(t, db, key, []byte("new"))
 	for range 2 {
 		if err := errors.Join(db.Put([]byte("x"), nil), db.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if files.of(old[0].File.Path) != 1 {
+	if files.Of(old[0].File.Path) != 1 {
 		t.Error("the table was closed under a read")
 	}
-	close(g.open)
+	close(g.Open)
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	atRest(t, db)
-	if files.of(old[0].File.Path) != 0 {
+	if files.Of(old[0].File.Path) != 0 {
 		t.Error("the table stays open")
 	}
-	if err := errors.Join(db.Close(), files.left()); err != nil {
+	if err := errors.Join(db.Close(), files.Left()); err != nil {
 		t.Error(err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/wal"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // writes records the writes that it receives, and fails at the limit.
@@ -190,4 +192,57 @@ func FuzzBatch(f *testing.F) {
 			t.Fatalf("%v, %d operations, %v, want %d", err, again.Len(), again.err, b.Len())
 		}
 	})
+}
+
+func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
+	db, err := Open("db", &Options{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if MaxBatchSize > wal.MaxPayload {
+		t.Errorf("a batch of %d bytes exceeds a log record, which has at most %d", MaxBatchSize, wal.MaxPayload)
+	}
+	if MaxKeySize != batch.MaxKey || MaxValueSize != batch.MaxValue {
+		t.Errorf("keys of %d and values of %d bytes may be written, but only %d and %d can be read", MaxKeySize,
+			MaxValueSize, batch.MaxKey, batch.MaxValue)
+	}
+	tooLong, tooLarge := make([]byte, MaxKeySize+1), make([]byte, MaxValueSize+1)
+	full := Batch{ops: make([]byte, MaxBatchSize-batch.RecordHeader-batch.MaxOpHeader+1), count: 1} // of zeros
+	full.Put(nil, nil)
+	later := Batch{}
+	later.Put([]byte("fine"), nil)
+	later.Put(tooLong, nil)
+	later.Put([]byte("fine too"), nil)
+	for what, err := range map[string]error{
+		"a key": db.Put(tooLong, nil), "a key to delete": db.Delete(tooLong), "a value": db.Put([]byte("k"), tooLarge),
+		"a batch": db.Apply(&full, NoSync), "a key in a batch": db.Apply(&later, Sync),
+	} {
+		if !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: %v, want ErrTooLarge", what, err)
+		}
+	}
+	for _, k := range [][]byte{tooLong, []byte("k"), []byte("fine"), []byte("fine too")} {
+		if v, err := db.Get(k); !errors.Is(err, ErrNotFound) {
+			t.Errorf("key of %d bytes: %d bytes, %v, want none", len(k), len(v), err)
+		}
+	}
+	later.Reset()
+	largest := tooLong[:MaxKeySize]
+	later.Put(largest, tooLarge[:9<<20]) // more than a memtable
+	later.Put(nil, nil)
+	if err := db.Apply(&later, Sync); err != nil {
+		t.Fatalf("the largest key: %v", err)
+	}
+	for range 2 {
+		if v, err := db.Get(largest); err != nil || len(v) != 9<<20 {
+			t.Errorf("the largest key: %d bytes, %v", len(v), err)
+		}
+		if v, err := db.Get(nil); err != nil || v == nil || len(v) > 0 {
+			t.Errorf("the empty key: %v, %v", v, err)
+		}
+		if err := db.Compact(t.Context(), nil, nil); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -32,7 +32,7 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 			db, err := Open("db", tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
 				if gated && op.Kind == vfs.OpReadAt && strings.HasSuffix(op.Name, ".sst") &&
 					inside("(*Reader).Compare") {
-					g.pass()
+					g.Pass()
 				}
 				return nil
 			})))
@@ -56,11 +56,11 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 			case "reading the file":
 				gated = true
 				go swap()
-				g.wait(t, "the check reads the file")
+				g.Wait(t, "the check reads the file")
 				if err := change(db); err != nil {
 					t.Fatal(err)
 				}
-				close(g.open)
+				close(g.Open)
 			default:
 				nth := map[string]int{"first sequence": 1, "second sequence": 2}[place]
 				beforeSeq(db, nth, func() {

@@ -129,7 +129,7 @@ func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
 			"Compact of an inverted range": db.Compact(t.Context(), []byte("b"), []byte("a")),
 			"Rewrite":                      db.Rewrite(t.Context(), nil, nil),
 			"Rewrite of an inverted range": db.Rewrite(t.Context(), []byte("b"), []byte("a")),
-			"Ingest":                       db.Ingest(t.Context(), pairsOf(nil), IngestOptions{}),
+			"Ingest":                       db.Ingest(t.Context(), func(func(KV, error) bool) {}, IngestOptions{}),
 		}
 		_, calls["PutIfAbsent"] = db.PutIfAbsent([]byte("a"), nil)
 		_, calls["PutIfAbsent of a present key"] = db.PutIfAbsent([]byte("k"), nil)

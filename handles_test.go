@@ -3,118 +3,15 @@ package bloomkv
 import (
 	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
-
-// openFiles is a file system that tracks open files and held locks.
-type openFiles struct {
-	vfs.FS
-
-	mu   sync.Mutex
-	open map[string]int // by name
-}
-
-func trackOpen(fsys vfs.FS) *openFiles { return &openFiles{FS: fsys, open: map[string]int{}} }
-
-// An openFile is an open file of an openFiles.
-type openFile struct {
-	vfs.File
-
-	closed func()
-}
-
-func (o *openFiles) opened(name string) (closed func()) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.open[name]++
-	return sync.OnceFunc(func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if o.open[name]--; o.open[name] == 0 {
-			delete(o.open, name)
-		}
-	})
-}
-
-func (o *openFiles) file(f vfs.File, err error, name string) (vfs.File, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &openFile{f, o.opened(name)}, nil
-}
-
-func (o *openFiles) Create(name string) (vfs.File, error) {
-	f, err := o.FS.Create(name)
-	return o.file(f, err, name)
-}
-
-func (o *openFiles) Open(name string) (vfs.File, error) {
-	f, err := o.FS.Open(name)
-	return o.file(f, err, name)
-}
-
-func (o *openFiles) Lock(name string) (io.Closer, error) {
-	l, err := o.FS.Lock(name)
-	return o.lock(l, err, name)
-}
-
-func (o *openFiles) LockShared(name string) (io.Closer, error) {
-	l, err := o.FS.LockShared(name)
-	return o.lock(l, err, name)
-}
-
-func (o *openFiles) lock(l io.Closer, err error, name string) (io.Closer, error) {
-	if err != nil {
-		return nil, err
-	}
-	closed := o.opened(name)
-	return closerFunc(func() error { closed(); return l.Close() }), nil
-}
-
-type closerFunc func() error
-
-func (f closerFunc) Close() error { return f() }
-
-func (f *openFile) Close() error { f.closed(); return f.File.Close() }
-
-func (f *openFile) Reserve(n int64) error {
-	if r, ok := f.File.(vfs.Reserver); ok {
-		return r.Reserve(n)
-	}
-	return errors.ErrUnsupported
-}
-
-// of returns the number of open files whose names have the suffix.
-func (o *openFiles) of(suffix string) (n int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for name, count := range o.open {
-		if strings.HasSuffix(name, suffix) {
-			n += count
-		}
-	}
-	return n
-}
-
-// left returns an error that names what is open, or nil.
-func (o *openFiles) left() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.open) == 0 {
-		return nil
-	}
-	return fmt.Errorf("still open: %q", slices.Sorted(maps.Keys(o.open)))
-}
 
 // TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace counts open files while memtables, manifests and tables are
 // replaced.
@@ -139,19 +36,19 @@ func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
 		if err := db.Put([]byte("in the log"), nil); err != nil {
 			t.Fatal(err)
 		}
-		if logs, locks := files.of(".log"), files.of(filename.LockName); logs != 1 || locks != 1 {
+		if logs, locks := files.Of(".log"), files.Of(filename.LockName); logs != 1 || locks != 1 {
 			t.Fatalf("after %d flushes %d logs and %d locks are open, want 1 and 1", i+1, logs, locks)
 		}
 		manifests := 0
 		for n := range uint64(1000) {
-			manifests += files.of(filename.Base(filename.Manifest, n))
+			manifests += files.Of(filename.Base(filename.Manifest, n))
 		}
-		if tables := files.of(".sst"); manifests != 1 || tables != openTables(db) {
+		if tables := files.Of(".sst"); manifests != 1 || tables != db.Metrics().Files.Open {
 			t.Fatalf("after %d flushes %d manifests and %d tables are open, want 1 and the %d in use",
-				i+1, manifests, tables, openTables(db))
+				i+1, manifests, tables, db.Metrics().Files.Open)
 		}
 	}
-	if err := errors.Join(db.Close(), files.left()); err != nil {
+	if err := errors.Join(db.Close(), files.Left()); err != nil {
 		t.Error(err)
 	}
 	o.ReadOnly = true
@@ -162,16 +59,10 @@ func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
 		if _, err := contents(db); err != nil {
 			t.Error(err)
 		}
-		if err := errors.Join(db.Close(), files.left()); err != nil {
+		if err := errors.Join(db.Close(), files.Left()); err != nil {
 			t.Error(err)
 		}
 	}
-}
-
-// openTables returns the number of tables of a store that have a descriptor.
-func openTables(db *DB) int {
-	_, open := db.tree.Files.Count()
-	return open
 }
 
 // tablesOf returns the tables of the last level, and a key of each.
@@ -230,9 +121,9 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 				}
 			}
 		}
-		if open, opening := db.pool.Files.Usage(); opening != 0 || open != files.of(".sst") {
+		if open, opening := db.pool.Files.Usage(); opening != 0 || open != files.Of(".sst") {
 			t.Errorf("round %d: %d descriptors stay reserved after failures; %d in the clock, %d files are open",
-				round, opening, open, files.of(".sst"))
+				round, opening, open, files.Of(".sst"))
 		}
 	}
 	failing = false
@@ -244,10 +135,10 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 			}
 		}
 	}
-	if opened != 0 || files.of(".sst") != o.MaxOpenFiles {
-		t.Errorf("%d tables were opened again, %d are open, want none and %d", opened, files.of(".sst"), o.MaxOpenFiles)
+	if opened != 0 || files.Of(".sst") != o.MaxOpenFiles {
+		t.Errorf("%d tables were opened again, %d are open, want none and %d", opened, files.Of(".sst"), o.MaxOpenFiles)
 	}
-	if err := errors.Join(db.Close(), files.left()); err != nil {
+	if err := errors.Join(db.Close(), files.Left()); err != nil {
 		t.Error(err)
 	}
 }
@@ -272,7 +163,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 		files := trackOpen(vfs.NewMem())
 		o := tiny(vfs.NewHook(files, func(op vfs.Op) error {
 			if name := slow.Load(); name != nil && op.Kind == vfs.OpReadAt && op.Name == *name && inside(who) {
-				g.pass()
+				g.Pass()
 			}
 			return nil
 		}))
@@ -296,7 +187,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 		slow.Store(&path)
 		done := make(chan error, 1)
 		go func() { done <- read(db, keys[0]) }()
-		g.wait(t, "the read")
+		g.Wait(t, "the read")
 		for range 3 { // until the clock has passed twice
 			for _, key := range keys[1:] {
 				spoilAll(db)
@@ -308,20 +199,20 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 		if tables[0].File.IsOpen() {
 			t.Errorf("%s: the descriptor was not evicted", who)
 		}
-		if files.of(path) != 1 {
+		if files.Of(path) != 1 {
 			t.Errorf("%s: the descriptor was closed under the read", who)
 		}
 		slow.Store(nil)
-		close(g.open)
+		close(g.Open)
 		if err := <-done; err != nil {
 			t.Errorf("%s: %v", who, err)
 		}
 		// Replaced tables may be closed and removed meanwhile.
 		soon(t, who+": no more tables are open than in use", func() bool {
 			db.tree.Domain.Wait()
-			return files.of(".sst") == openTables(db)
+			return files.Of(".sst") == db.Metrics().Files.Open
 		})
-		if err := errors.Join(db.Close(), files.left()); err != nil {
+		if err := errors.Join(db.Close(), files.Left()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -350,7 +241,7 @@ func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	addFile(t, left, "000001.tmp", "an orphan")
+	storetest.AddFile(t, left, "000001.tmp", "an orphan")
 	broken := errors.New("injected failure")
 	for _, forEver := range []bool{false, true} {
 		for _, readOnly := range []bool{false, true} {
@@ -373,7 +264,7 @@ func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
 				db, err := Open("db", o)
 				opened.Store(true)
 				if err == nil {
-					if err := errors.Join(db.Close(), files.left()); err != nil {
+					if err := errors.Join(db.Close(), files.Left()); err != nil {
 						t.Errorf("operation %d, which Open did not need: %v", n, err)
 					}
 					if at.Load() <= n {
@@ -382,7 +273,7 @@ func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
 					continue
 				}
 				failures++
-				if err := files.left(); err != nil {
+				if err := files.Left(); err != nil {
 					t.Errorf("operation %d failed, permanently: %v, read-only: %v: %v", n, forEver, readOnly, err)
 				}
 			}

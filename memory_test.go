@@ -119,7 +119,7 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 		if ok, err := db.Has(key); !ok || err != nil {
 			t.Fatalf("key %d: %v, %v", i, ok, err)
 		}
-		if open := openTables(db); open > 8 {
+		if open := db.Metrics().Files.Open; open > 8 {
 			t.Fatalf("%d descriptors, want at most 8", open)
 		}
 	}

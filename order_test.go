@@ -23,7 +23,7 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 	db, err := Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
 		if gated.Load() && op.Kind == vfs.OpSync && inside("(*Writer).syncLog") {
 			gated.Store(false)
-			g.pass()
+			g.Pass()
 		}
 		return nil
 	})))
@@ -48,7 +48,7 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 			return leading && waiting == i
 		})
 	}
-	close(g.open)
+	close(g.Open)
 	for _, out := range done {
 		if err := <-out; err != nil {
 			t.Fatal(err)
@@ -78,7 +78,7 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 	mem := vfs.NewMem()
 	db, err := Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
 		if gated.Load() && op.Kind == vfs.OpSync && inside("(*logFile).retire.func1") {
-			g.pass()
+			g.Pass()
 		}
 		if createsTable(op) {
 			<-flush // so that both logs stay
@@ -114,14 +114,14 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 	if _, err := db.writer.Freeze(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	g.wait(t, "the older log is synced")
+	g.Wait(t, "the older log is synced")
 	put("younger")
 	put("younger still")
 	younger := db.tree.View().Log
 	if promises(younger.Number()) {
 		t.Error("the younger log records the older one as durable, but it is not")
 	}
-	close(g.open)
+	close(g.Open)
 	soon(t, "the older log is durable", func() bool { return younger.Mark() != nil })
 	put("after")
 	if db.tree.View().Log != younger {

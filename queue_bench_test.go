@@ -1,6 +1,7 @@
 package bloomkv
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"testing"
@@ -35,7 +36,7 @@ func BenchmarkQueue(b *testing.B) {
 						b.Fatalf("pop %d: %x, %v", i, it.Key(), it.Err())
 					}
 					err := db.Delete(it.Key())
-					if err = errOf(err, it.Close()); err != nil {
+					if err = cmp.Or(err, it.Close()); err != nil {
 						b.Fatal(err)
 					}
 					pops[i] = time.Since(began)

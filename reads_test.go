@@ -4,86 +4,12 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
-
-// A fileLog is a file system that records the operations on it.
-type fileLog struct {
-	vfs.FS
-
-	mu  sync.Mutex
-	ops []loggedOp
-}
-
-// A loggedOp is an operation. Compaction runs in the background of a test: its operations are marked.
-type loggedOp struct {
-	vfs.Op
-
-	compacting bool
-}
-
-func logged(fsys vfs.FS) *fileLog {
-	l := new(fileLog)
-	l.FS = vfs.NewHook(fsys, func(op vfs.Op) error {
-		compacting := inside("(*Scheduler).compactLoop")
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.ops = append(l.ops, loggedOp{op, compacting})
-		return nil
-	})
-	return l
-}
-
-// take returns the operations since the last call.
-func (l *fileLog) take() []loggedOp {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ops := l.ops
-	l.ops = nil
-	return ops
-}
-
-// reads takes the recorded operations and returns the number of data blocks read and the bytes of filters and tails
-// read, in the current tables of db and without the reads of compactions.
-func (l *fileLog) reads(db *DB) (blocks, tails int) {
-	ops := l.take()
-	if len(ops) == 0 {
-		return 0, 0
-	}
-	data := map[string]int64{} // the size of the data blocks
-	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
-		data[t.File.Path] = int64(t.Meta.Size - t.Meta.TailLen - t.Meta.FilterLen)
-	})
-	for _, op := range ops {
-		switch end, ok := data[op.Name]; {
-		case op.Kind != vfs.OpReadAt || !ok || op.compacting:
-		case op.Offset < end:
-			blocks++
-		default:
-			tails += op.Size
-		}
-	}
-	return blocks, tails
-}
-
-// touched takes the recorded operations and counts those that opened or read tables, by table number.
-func (l *fileLog) touched() map[uint64]int {
-	n := map[uint64]int{}
-	for _, op := range l.take() {
-		if kind, number := filename.Parse(strings.TrimPrefix(op.Name, "db/")); kind == filename.Table &&
-			(op.Kind == vfs.OpOpen || op.Kind == vfs.OpReadAt) {
-			n[number]++
-		}
-	}
-	return n
-}
-
-var errCold = errors.New("no reading ahead")
 
 // openCold opens a store without loading its tables: the first operation that needs a table has to load it.
 func openCold(t *testing.T, o *Options) *DB {
@@ -91,7 +17,7 @@ func openCold(t *testing.T, o *Options) *DB {
 	cold := *o
 	cold.FS = vfs.NewHook(o.FS, func(op vfs.Op) error {
 		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") && inside("(*Share).WarmUp") {
-			return errCold
+			return storetest.ErrCold
 		}
 		return nil
 	})
@@ -168,7 +94,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	files := logged(mem)
+	files := logFiles(mem)
 	o.FS = files
 	db = openCold(t, o)
 	defer db.Close()
@@ -178,7 +104,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	}
 	ask := func(state string, leastNo, mostNo float64) {
 		t.Helper()
-		files.take()
+		files.Take()
 		no, absent := 0.0, 0.0
 		for i := range uint64(2 * n) {
 			there := i%2 == 0 && (i < 1000 || i >= 1400) || i == 5
@@ -193,7 +119,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 				}
 			}
 		}
-		if ops := files.take(); len(ops) > 0 {
+		if ops := files.Take(); len(ops) > 0 {
 			t.Errorf("%s: %d operations on files, the first: %v", state, len(ops), ops[0])
 		}
 		if share := no / absent; share < leastNo || share > mostNo {
@@ -225,7 +151,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if files.take(); !db.MayContain(key(1)) || len(files.take()) > 0 {
+	if files.Take(); !db.MayContain(key(1)) || len(files.Take()) > 0 {
 		t.Error("after Close: want true, and no file read")
 	}
 }
@@ -239,7 +165,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 		t.Run(shape.name, func(t *testing.T) {
 			mem := vfs.NewMem()
 			o := shapedStore(t, mem, shape.key, n)
-			files := logged(mem)
+			files := logFiles(mem)
 			o.FS = files
 			o.MemoryBudget, o.MemtableSize = 64<<20, 16<<20 // so that nothing is flushed from here on
 			db, err := Open("db", o)
@@ -255,7 +181,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 			uncached(db)
 			promise := db.Metrics().FPRPromised
 			rng := rand.New(rand.NewPCG(13, 14))
-			files.take()
+			files.Take()
 
 			read := 0
 			for i := range lookups {
@@ -268,7 +194,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 				} else if v, err := db.Get(k); !errors.Is(err, ErrNotFound) {
 					t.Fatalf("get %q: %q, %v", k, v, err)
 				}
-				blocks, tails := files.reads(db)
+				blocks, tails := files.Reads()
 				if blocks > 0 {
 					read++
 				}
@@ -291,20 +217,20 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 				}
 				puts++
 			}
-			blocks, tails := files.reads(db)
+			blocks, tails := files.Reads()
 			if limit := 1.15 * promise * float64(puts); float64(blocks) > limit || tails > 0 {
 				t.Errorf("%d puts of new keys read %d blocks and %d bytes of tails, want at most %.0f", puts, blocks,
 					tails, limit)
 			}
 			t.Logf("%.5f of the lookups read a file, a put of a new key read %.5f blocks; promised %g",
 				float64(read)/float64(lookups), float64(blocks)/float64(puts), promise)
-			if got := files.take(); len(got) > 0 {
+			if got := files.Take(); len(got) > 0 {
 				t.Errorf("unexpected operation: %v", got[0])
 			}
 			if ok, err := db.PutIfAbsent(shape.key(0), nil); ok || err != nil {
 				t.Errorf("put of a stored key: %v, %v", ok, err)
 			}
-			if b, _ := files.reads(db); b == 0 {
+			if b, _ := files.Reads(); b == 0 {
 				t.Error("a stored key was found without a read: the counting is wrong")
 			}
 		})

@@ -3,8 +3,6 @@ package bloomkv
 import (
 	"errors"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
@@ -84,18 +82,6 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 			if err := db.Close(); err != nil {
 				t.Error(err)
 			}
-		}
-	}
-}
-
-func TestATableOfAnotherSizeIsNamedWithBothSizes(t *testing.T) {
-	d := newDamageStore(t, true)
-	table := d.files[slices.IndexFunc(d.files, func(name string) bool { return strings.HasSuffix(name, ".sst") })]
-	o := d.read(d.damaged(t, table, func(b []byte) []byte { return b[:100] }))
-	for how, err := range map[string]error{"Open": o.err, "Check": o.check} {
-		if !errors.Is(err, ErrCorruption) ||
-			!strings.Contains(err.Error(), table+": offset 100: 100 bytes, the manifest wants ") {
-			t.Errorf("%s: %v, want damage naming %s and both sizes", how, err, table)
 		}
 	}
 }

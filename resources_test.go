@@ -82,7 +82,7 @@ func accounts(t *testing.T, r *Resources, open ...*DB) {
 		indexes += m.Indexes
 		blocks += m.Cache
 		reserved += 2 * db.opts.MemtableSize
-		files += openTables(db)
+		files += db.Metrics().Files.Open
 	}
 	pool := r.pool.Blocks.Stats()
 	held := r.pool.Held.Bytes()

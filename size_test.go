@@ -165,35 +165,3 @@ func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
 		t.Errorf("all bytes restored: %+v, %v, want %d tables", report, err, len(names))
 	}
 }
-
-// TestCheckFindsDamageInAnOpenStore damages one table of an open store.
-func TestCheckFindsDamageInAnOpenStore(t *testing.T) {
-	d := newDamageStore(t, true)
-	db, err := Open("db", d.options(d.fs))
-	if err != nil {
-		t.Fatal(err)
-	}
-	report, err := db.Check(t.Context())
-	if err != nil || report.Tables == 0 || report.Entries == 0 {
-		t.Errorf("an intact store: %+v, %v", report, err)
-	}
-	file := filepath.Base(db.tree.Load().Runs[0].Tables[0].File.Name)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	db, err = Open("db", d.options(d.damaged(t, file, func(b []byte) []byte { b[len(b)/3] ^= 1; return b })))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = db.Check(t.Context())
-	var c *CorruptionError
-	if !errors.As(err, &c) || c.File != file {
-		t.Errorf("a damaged store: %v, want damage in %s", err, file)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Check(t.Context()); err != ErrClosed { //nolint:errorlint // it is returned bare
-		t.Errorf("after Close: %v", err)
-	}
-}

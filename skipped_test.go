@@ -13,7 +13,7 @@ import (
 // TestBytesReadByCompactionsAreThoseOfTablesThatWereRead deletes a range that covers whole tables, which compactions
 // drop without reading them. The numbers in events and Metrics are compared with the reads of each file.
 func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
-	files := logged(vfs.NewMem())
+	files := logFiles(vfs.NewMem())
 	o := tiny(files)
 	o.Durability = NoSync
 	l := listen(o)
@@ -49,7 +49,7 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 	if beforeRead != before.CompactedRead {
 		t.Errorf("compactions report %d bytes read, Metrics %d", beforeRead, before.CompactedRead)
 	}
-	files.take()
+	files.Take()
 	if err := errors.Join(
 		db.DeleteRange([]byte("key00200"), []byte("key01200")),
 		db.Put([]byte("key00100"), nil), db.Put([]byte("key01300"), nil),
@@ -59,8 +59,8 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 	}
 	atRest(t, db)
 	opened := map[string]bool{} // tables whose data compaction has read
-	for _, op := range files.take() {
-		if end, known := dataEnd[op.Name]; op.Kind == vfs.OpReadAt && op.compacting && (!known || op.Offset < end) {
+	for _, op := range files.Take() {
+		if end, known := dataEnd[op.Name]; op.Kind == vfs.OpReadAt && op.Compacting && (!known || op.Offset < end) {
 			opened[op.Name] = true
 		}
 	}

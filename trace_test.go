@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -41,12 +43,25 @@ func layered(t *testing.T, mem *vfs.Mem) (o *Options, want map[string]string) {
 	}
 	want = map[string]string{}
 	rng := rand.New(rand.NewPCG(21, 22))
-	write := func(w ...modelOp) {
+	must := func(err error) {
 		t.Helper()
-		if err := db.Apply(modelWrite(w).batch(), NoSync); err != nil {
+		if err != nil {
 			t.Fatal(err)
 		}
-		modelWrite(w).apply(want)
+	}
+	put := func(k, v string) {
+		t.Helper()
+		must(db.Put([]byte(k), []byte(v)))
+		want[k] = v
+	}
+	deleteRange := func(lo, hi string) {
+		t.Helper()
+		var end []byte
+		if hi != "" {
+			end = []byte(hi)
+		}
+		must(db.DeleteRange([]byte(lo), end))
+		maps.DeleteFunc(want, func(k, _ string) bool { return k >= lo && (hi == "" || k < hi) })
 	}
 	key := func(n int) string { return fmt.Sprintf("key%05d", n) }
 	flush := func() (runs int) {
@@ -61,29 +76,34 @@ func layered(t *testing.T, mem *vfs.Mem) (o *Options, want map[string]string) {
 		return runs
 	}
 	for _, i := range rng.Perm(1500) {
-		write(modelOp{key: key(2 * i), value: strings.Repeat(fmt.Sprint("first ", i), 10)})
+		put(key(2*i), strings.Repeat(fmt.Sprint("first ", i), 10))
 	}
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	over := func(what string) {
 		for range 60 {
-			write(modelOp{key: key(2 * rng.IntN(1500)), value: what}, modelOp{key: key(2 * rng.IntN(1500)), del: true})
+			put(key(2*rng.IntN(1500)), what)
+			gone := key(2 * rng.IntN(1500))
+			must(db.Delete([]byte(gone)))
+			delete(want, gone)
 		}
-		write(modelOp{key: key(2), value: what}, modelOp{key: key(2998), value: what})
+		put(key(2), what)
+		put(key(2998), what)
 	}
 	for merged := false; !merged; { // into a level in between
 		over("second")
 		merged = flush() == 2 && db.Metrics().Levels[0].Runs == 0
 	}
 	over("third")
-	write(modelOp{key: key(400), ranged: true, end: []byte(key(440))})
+	deleteRange(key(400), key(440))
 	flush()
 	over("fourth")
-	write(modelOp{key: key(410), value: "back"}, modelOp{key: key(2990), ranged: true},
-		modelOp{key: key(2994), value: "back"})
+	put(key(410), "back")
+	deleteRange(key(2990), "")
+	put(key(2994), "back")
 	flush()
-	write(modelOp{key: key(1200), ranged: true, end: []byte(key(1210))}) // a table of tombstones
+	deleteRange(key(1200), key(1210)) // a table of tombstones
 	if runs := flush(); runs != 5 {
 		t.Fatalf("%d runs, want 5:\n%v", runs, db.Metrics())
 	}
@@ -134,7 +154,7 @@ func touchedTables(db *DB, key []byte) (tables []TableTrace) {
 // A traced adds up the traces of lookups and their actual reads.
 type traced struct {
 	db    *DB
-	files *fileLog
+	files *storetest.FileLog
 	want  map[string]string
 
 	sum                                          LookupMetrics
@@ -144,9 +164,9 @@ type traced struct {
 
 // get looks up one key and compares the trace with the files and the tables.
 func (s *traced) get(k []byte) error {
-	s.files.take()
+	s.files.Take()
 	v, trace, err := s.db.GetTraced(k)
-	blocks, tails := s.files.reads(s.db)
+	blocks, tails := s.files.Reads()
 	if w, there := s.want[string(k)]; there != (err == nil) || string(v) != w ||
 		!there && !errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("%q, %w, want %q, %v", v, err, w, there)
@@ -198,13 +218,15 @@ func (s *traced) get(k []byte) error {
 func TestTracesAddUpToTheMetrics(t *testing.T) {
 	mem := vfs.NewMem()
 	options, want := layered(t, mem)
-	memory := modelWrite{
-		{key: "key00100", value: "sixth"},
-		{key: "key00102", del: true},
-		{key: "key01600", ranged: true, end: []byte("key01620")},
-		{key: "key01604", value: "kept"},
-	}
-	memory.apply(want)
+	var memory Batch
+	memory.Put([]byte("key00100"), []byte("sixth"))
+	memory.Delete([]byte("key00102"))
+	memory.DeleteRange([]byte("key01600"), []byte("key01620"))
+	memory.Put([]byte("key01604"), []byte("kept"))
+	want["key00100"] = "sixth"
+	delete(want, "key00102")
+	maps.DeleteFunc(want, func(k, _ string) bool { return k >= "key01600" && k < "key01620" })
+	want["key01604"] = "kept"
 	for _, how := range []struct {
 		name           string
 		opened, each   int // number of stores, and lookups in each
@@ -224,10 +246,10 @@ func TestTracesAddUpToTheMetrics(t *testing.T) {
 			rng := rand.New(rand.NewPCG(23, 24))
 			for range how.opened {
 				o := *options
-				s.want, s.files = want, logged(mem.Kill())
+				s.want, s.files = want, logFiles(mem.Kill())
 				o.FS, o.FilterFPR = s.files, cmp.Or(how.filters, o.FilterFPR)
 				s.db = openCold(t, &o)
-				if err := s.db.Apply(memory.batch(), Sync); err != nil {
+				if err := s.db.Apply(&memory, Sync); err != nil {
 					t.Fatal(err)
 				}
 				tables := uint64(0)

@@ -2,7 +2,6 @@ package bloomkv
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -10,60 +9,6 @@ import (
 
 	"github.com/bloomkv/bloomkv/vfs"
 )
-
-// inside reports whether a function of that name is among the caller's callers.
-func inside(name string) bool {
-	var pc [64]uintptr
-	for _, at := range pc[:runtime.Callers(2, pc[:])] {
-		known, _ := functionsAt.Load(at)
-		functions, ok := known.([]string)
-		if !ok { // more than one frame if calls were inlined
-			frames := runtime.CallersFrames([]uintptr{at})
-			for more := true; more; {
-				var f runtime.Frame
-				f, more = frames.Next()
-				functions = append(functions, f.Function)
-			}
-			functionsAt.Store(at, functions)
-		}
-		for _, f := range functions {
-			if strings.HasSuffix(f, name) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// functionsAt caches the names of functions by program counter: tests perform file operations at a small number of
-// them.
-var functionsAt sync.Map
-
-// soon waits until a condition holds, and fails the test if it takes more than 30 seconds.
-func soon(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for begin := time.Now(); !holds(); time.Sleep(time.Millisecond) {
-		if time.Since(begin) > 30*time.Second {
-			t.Fatalf("%s: not within 30 s", what)
-		}
-	}
-}
-
-// gated returns a file system on which the operations selected by waits block until open is called, once.
-func gated(fsys vfs.FS, waits func(vfs.Op) bool) (gatedFS vfs.FS, open func()) {
-	gate := make(chan struct{})
-	return vfs.NewHook(fsys, func(op vfs.Op) error {
-		if waits(op) {
-			<-gate
-		}
-		return nil
-	}), func() { close(gate) }
-}
-
-// createsTable selects the first operation of a flush or compaction on a new table.
-func createsTable(op vfs.Op) bool {
-	return op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst")
-}
 
 func TestWritersThatWaitShareOneSync(t *testing.T) {
 	fs := vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {

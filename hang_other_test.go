@@ -1,8 +1,0 @@
-//go:build !unix
-
-package bloomkv
-
-import "time"
-
-// processorTime is not available on this system: only the timeout of go test ends a test that hangs.
-func processorTime() (used time.Duration, ok bool) { return 0, false }

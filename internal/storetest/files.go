@@ -1,0 +1,65 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// Rewrite replaces the contents of a file; a nil result removes it.
+func Rewrite(t *testing.T, fsys vfs.FS, name string, change func([]byte) []byte) {
+	t.Helper()
+	b, err := vfs.ReadFile(fsys, name, 64<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b = change(bytes.Clone(b)); b == nil {
+		err = fsys.Remove(name)
+	} else {
+		err = ReplaceFile(fsys, name, b)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ReplaceFile replaces the contents of a file.
+func ReplaceFile(fsys vfs.FS, name string, b []byte) error {
+	if err := fsys.Remove(name); err != nil {
+		return err
+	}
+	f, err := fsys.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Close())
+}
+
+// AddFile creates a file.
+func AddFile(t *testing.T, fsys vfs.FS, name, content string) {
+	t.Helper()
+	f, err := fsys.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte(content)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Recorded returns the state in the manifest of a store, which may be open.
+func Recorded(t *testing.T, fsys vfs.FS, dir string) manifest.State {
+	t.Helper()
+	s, err := manifest.Load(fsys, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

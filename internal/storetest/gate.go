@@ -1,0 +1,34 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+)
+
+// A Gate blocks the goroutines that pass it until it is opened.
+type Gate struct {
+	Come chan struct{} // receives a value for each goroutine that reaches the gate
+	Open chan struct{} // closing it opens the gate
+}
+
+// NewGate returns a closed gate.
+func NewGate() *Gate { return &Gate{make(chan struct{}, 64), make(chan struct{})} }
+
+// Pass waits until the gate is open.
+func (g *Gate) Pass() {
+	select {
+	case g.Come <- struct{}{}:
+	default:
+	}
+	<-g.Open
+}
+
+// Wait returns when a goroutine has reached the gate.
+func (g *Gate) Wait(t *testing.T, what string) {
+	t.Helper()
+	select {
+	case <-g.Come:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s: not reached within 30 s", what)
+	}
+}

@@ -1,0 +1,88 @@
+package storetest
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// Inside reports whether a function of that name is among the caller's callers.
+func Inside(name string) bool {
+	var pc [64]uintptr
+	for _, at := range pc[:runtime.Callers(2, pc[:])] {
+		known, _ := functionsAt.Load(at)
+		functions, ok := known.([]string)
+		if !ok { // more than one frame if calls were inlined
+			frames := runtime.CallersFrames([]uintptr{at})
+			for more := true; more; {
+				var f runtime.Frame
+				f, more = frames.Next()
+				functions = append(functions, f.Function)
+			}
+			functionsAt.Store(at, functions)
+		}
+		for _, f := range functions {
+			if strings.HasSuffix(f, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// functionsAt caches the names of functions by program counter: tests perform file operations at a small number of
+// them.
+var functionsAt sync.Map
+
+// Running reports whether a goroutine is inside a function of that name.
+func Running(name string) bool { return anyStack(name+"(", "") }
+
+// Blocked reports whether a goroutine inside the named function is blocked in the given way, as stacks name it, for
+// example "select".
+func Blocked(name, how string) bool { return anyStack(name, "["+how) }
+
+// Waiting reports whether a goroutine inside the named function waits for a mutex.
+func Waiting(name string) bool { return Blocked(name, "sync.Mutex.Lock") }
+
+// anyStack reports whether the stack of some goroutine contains both strings.
+func anyStack(a, b string) bool {
+	buf := make([]byte, 1<<20)
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(stack, a) && strings.Contains(stack, b) {
+			return true
+		}
+	}
+	return false
+}
+
+// Gated returns a file system on which the operations selected by waits block until open is called, once.
+func Gated(fsys vfs.FS, waits func(vfs.Op) bool) (gatedFS vfs.FS, open func()) {
+	gate := make(chan struct{})
+	return vfs.NewHook(fsys, func(op vfs.Op) error {
+		if waits(op) {
+			<-gate
+		}
+		return nil
+	}), func() { close(gate) }
+}
+
+// CreatesTable selects the first operation of a flush or compaction on a new table.
+func CreatesTable(op vfs.Op) bool {
+	return op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst")
+}
+
+// ErrCold is the error of a read on a file system of Cold.
+var ErrCold = errors.New("no reading ahead")
+
+// Cold returns a file system on which Open loads no table: the first operation that needs a table has to load it.
+func Cold(fsys vfs.FS) vfs.FS {
+	return vfs.NewHook(fsys, func(op vfs.Op) error {
+		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") && Inside("(*Share).WarmUp") {
+			return ErrCold
+		}
+		return nil
+	})
+}

@@ -1,0 +1,113 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// OpenFiles is a file system that tracks open files and held locks.
+type OpenFiles struct {
+	vfs.FS
+
+	mu   sync.Mutex
+	open map[string]int // by name
+}
+
+func TrackOpen(fsys vfs.FS) *OpenFiles { return &OpenFiles{FS: fsys, open: map[string]int{}} }
+
+// An openFile is an open file of an OpenFiles.
+type openFile struct {
+	vfs.File
+
+	closed func()
+}
+
+func (o *OpenFiles) opened(name string) (closed func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open[name]++
+	return sync.OnceFunc(func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.open[name]--; o.open[name] == 0 {
+			delete(o.open, name)
+		}
+	})
+}
+
+func (o *OpenFiles) file(f vfs.File, err error, name string) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &openFile{f, o.opened(name)}, nil
+}
+
+func (o *OpenFiles) Create(name string) (vfs.File, error) {
+	f, err := o.FS.Create(name)
+	return o.file(f, err, name)
+}
+
+func (o *OpenFiles) Open(name string) (vfs.File, error) {
+	f, err := o.FS.Open(name)
+	return o.file(f, err, name)
+}
+
+func (o *OpenFiles) Lock(name string) (io.Closer, error) {
+	l, err := o.FS.Lock(name)
+	return o.lock(l, err, name)
+}
+
+func (o *OpenFiles) LockShared(name string) (io.Closer, error) {
+	l, err := o.FS.LockShared(name)
+	return o.lock(l, err, name)
+}
+
+func (o *OpenFiles) lock(l io.Closer, err error, name string) (io.Closer, error) {
+	if err != nil {
+		return nil, err
+	}
+	closed := o.opened(name)
+	return closerFunc(func() error { closed(); return l.Close() }), nil
+}
+
+type closerFunc func() error
+
+func (f closerFunc) Close() error { return f() }
+
+func (f *openFile) Close() error { f.closed(); return f.File.Close() }
+
+func (f *openFile) Reserve(n int64) error {
+	if r, ok := f.File.(vfs.Reserver); ok {
+		return r.Reserve(n)
+	}
+	return errors.ErrUnsupported
+}
+
+// Of returns the number of open files whose names have the suffix.
+func (o *OpenFiles) Of(suffix string) (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for name, count := range o.open {
+		if strings.HasSuffix(name, suffix) {
+			n += count
+		}
+	}
+	return n
+}
+
+// Left returns an error that names what is open, or nil.
+func (o *OpenFiles) Left() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.open) == 0 {
+		return nil
+	}
+	return fmt.Errorf("still open: %q", slices.Sorted(maps.Keys(o.open)))
+}

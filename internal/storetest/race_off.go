@@ -1,0 +1,6 @@
+//go:build !race
+
+package storetest
+
+// RaceEnabled is true under the race detector, where slow tests run a part of their cases.
+const RaceEnabled = false

@@ -1,0 +1,168 @@
+package tests
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestACheckpointKeepsTheTablesThatItHasYetToTake stops a checkpoint before a table and replaces all tables of the
+// store.
+func TestACheckpointKeepsTheTablesThatItHasYetToTake(t *testing.T) {
+	stopped := 0
+	for _, copies := range []bool{false, true} {
+		for stop := range 3 {
+			g := storetest.NewGate()
+			n := 0
+			mem := vfs.NewMem()
+			db, want := grown(t, vfs.NewHook(mem, func(op vfs.Op) error {
+				if op.Kind == vfs.OpLink && isOfCopy(op) {
+					if n++; n == stop+1 {
+						g.Pass()
+					}
+					if copies {
+						return errors.ErrUnsupported
+					}
+				}
+				return nil
+			}))
+			done := make(chan error, 1)
+			go func() { done <- db.Checkpoint(t.Context(), "copy") }()
+			select {
+			case <-g.Come:
+				stopped++
+			case err := <-done: // compaction has left fewer tables
+				if err := errors.Join(err, db.Close()); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			for round := range 3 {
+				for i := range 400 {
+					if err := db.Put(fmt.Appendf(nil, "k%03d", i), fmt.Append(nil, round)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := db.Compact(t.Context(), nil, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			removeObsolete(t, db)
+			close(g.Open)
+			if err := <-done; err != nil {
+				t.Fatalf("stopped at table %d, copies: %v: %v", stop, copies, err)
+			}
+			if err := errors.Join(holds(mem, "copy", want), db.Close()); err != nil {
+				t.Errorf("stopped at table %d, copies: %v: %v", stop, copies, err)
+			}
+		}
+	}
+	if stopped < 4 {
+		t.Errorf("%d checkpoints were stopped at a table, want at least 4 of 6", stopped)
+	}
+}
+
+// TestACheckpointTakesItsStateBetweenTwoEdits begins a checkpoint while a compaction's edit is under way, and removes
+// the tables that the compaction replaced before the checkpoint links one. The manifest's counts and the state that
+// keeps the tables must be of one moment.
+func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
+	enter, edit, take := storetest.NewGate(), storetest.NewGate(), storetest.NewGate()
+	var editing atomic.Bool
+	mem := vfs.NewMem()
+	db, want := grown(t, vfs.NewHook(mem, func(op vfs.Op) error {
+		switch {
+		case op.Kind == vfs.OpLock && op.Name == "copy/"+filename.LockName:
+			enter.Pass()
+		case op.Kind == vfs.OpLink && isOfCopy(op):
+			take.Pass()
+		case op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && editing.Load() &&
+			storetest.Inside("(*Scheduler).compactLoop"):
+			edit.Pass()
+		}
+		return nil
+	}))
+	made, compacted := make(chan error, 1), make(chan error, 1)
+	go func() { made <- db.Checkpoint(t.Context(), "copy") }()
+	enter.Wait(t, "the checkpoint's directory")
+	editing.Store(true)
+	go func() { compacted <- db.Compact(t.Context(), nil, nil) }()
+	edit.Wait(t, "the compaction's edit")
+	close(enter.Open)
+	storetest.Soon(t, "the checkpoint waits for the edit, or takes a table", func() bool {
+		return len(take.Come) > 0 || storetest.Waiting("(*DB).copyTo")
+	})
+	if len(take.Come) > 0 {
+		t.Error("a table is taken while an edit is under way")
+	}
+	close(edit.Open)
+	if err := <-compacted; err != nil {
+		t.Fatal(err)
+	}
+	take.Wait(t, "the first table of the checkpoint, after it took its state")
+	removeObsolete(t, db)
+	close(take.Open)
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(holds(mem, "copy", want), db.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// removeObsolete waits until the store has released the states that were replaced, and flushes, which removes the files
+// that no state needs.
+func removeObsolete(t *testing.T, db *bloomkv.DB) {
+	t.Helper()
+	storetest.Soon(t, "replaced states are released", func() bool {
+		return storetest.Blocked("(*Tree).ReleaseStates", "select")
+	})
+	for range 2 {
+		if err := errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAScanKeepsItsTablesOnTheDisk stops a scan in the middle and replaces all tables that it reads.
+func TestAScanKeepsItsTablesOnTheDisk(t *testing.T) {
+	mem := vfs.NewMem()
+	db, want := grown(t, mem)
+	got := map[string]string{}
+	for kv, err := range db.Scan(bloomkv.IterOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) == 3 {
+			for i := range 400 {
+				if err := db.Put(fmt.Appendf(nil, "k%03d", i), []byte(strings.Repeat("n", 50))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := db.Compact(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			removeObsolete(t, db)
+			if obsolete := db.Metrics().Files.Obsolete; obsolete == 0 {
+				t.Error("no file is kept for the scan")
+			}
+		}
+		got[string(kv.Key)] = string(kv.Value)
+	}
+	if d := storetest.Diff(got, want); d != "" {
+		t.Errorf("the scan: %s", d)
+	}
+	atRest(t, db, mem)
+	if obsolete := db.Metrics().Files.Obsolete; obsolete != 0 {
+		t.Errorf("%d obsolete files are kept after the scan", obsolete)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}

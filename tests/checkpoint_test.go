@@ -1,0 +1,406 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// grown returns a store with tables on several levels and writes in memory, and its contents.
+func grown(t *testing.T, fsys vfs.FS) (*bloomkv.DB, map[string]string) {
+	t.Helper()
+	o := tiny(fsys)
+	o.Durability = bloomkv.NoSync
+	db, err := bloomkv.Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(35, 0))
+	want := map[string]string{}
+	for i := range 600 {
+		w := modelWrite{
+			{key: fmt.Sprintf("k%03d", rng.IntN(400)), value: strings.Repeat(fmt.Sprint(i, "."), rng.IntN(80))},
+			{key: fmt.Sprintf("k%03d", rng.IntN(400)), del: true},
+		}
+		if err := db.Apply(w.batch(), bloomkv.NoSync); err != nil {
+			t.Fatal(err)
+		}
+		w.apply(want)
+		if i == 400 {
+			if err := db.Compact(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return db, want
+}
+
+// holds opens a store in each mode and compares its contents; the last mode also writes.
+func holds(fsys vfs.FS, dir string, want map[string]string) error {
+	o := tiny(fsys)
+	if _, err := bloomkv.Check(context.Background(), dir, o, nil); err != nil {
+		return err
+	}
+	for _, readOnly := range []bool{true, false} {
+		o.ReadOnly, o.ErrorIfMissing = readOnly, true
+		db, err := bloomkv.Open(dir, o)
+		if err != nil {
+			return err
+		}
+		got, err := contents(db)
+		if d := storetest.Diff(got, want); err == nil && d != "" {
+			err = errors.New(d)
+		}
+		if err == nil {
+			err = lookupsAgree(db, want)
+		}
+		if err == nil && !readOnly {
+			for i := range 50 {
+				err = errors.Join(err, db.Put(fmt.Appendf(nil, "k%03d", i), []byte("newer"))) // newer by sequence, too
+			}
+			err = errors.Join(err, db.Compact(context.Background(), nil, nil))
+			if v, getErr := db.Get([]byte("k007")); string(v) != "newer" {
+				err = errors.Join(err, getErr, fmt.Errorf("a write after it: %.40q, want newer", v))
+			}
+		}
+		if err = errors.Join(err, db.Close()); err != nil {
+			return err
+		}
+	}
+	_, err := bloomkv.Check(context.Background(), dir, o, nil)
+	return err
+}
+
+func TestACheckpointIsTheStoreAtTheCallAndCopiesNoTable(t *testing.T) {
+	mem := vfs.NewMem()
+	var created, linked atomic.Int64
+	db, want := grown(t, vfs.NewHook(mem, func(op vfs.Op) error {
+		switch {
+		case op.Kind == vfs.OpCreate && strings.HasPrefix(op.Name, "copy") && strings.HasSuffix(op.Name, ".sst"):
+			created.Add(1)
+		case op.Kind == vfs.OpLink:
+			linked.Add(1)
+		}
+		return nil
+	}))
+	defer db.Close()
+	if err := db.Checkpoint(t.Context(), "copy"); err != nil {
+		t.Fatal(err)
+	}
+	tables := 0
+	for _, l := range db.Metrics().Levels {
+		tables += l.Tables
+	}
+	if n := linked.Load(); created.Load() != 0 || n < 2 || n > int64(tables)+10 { // a compaction may have ended
+		t.Errorf("%d tables created and %d linked; the store has %d", created.Load(), n, tables)
+	}
+	lost := mem.Crash(vfs.KeepNothing)
+	names, err := lost.List("copy")
+	if err != nil || !slices.Contains(names, filename.LockName) ||
+		slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, ".log") }) {
+		t.Errorf("after a power cut it has %q, %v; want a LOCK and no log", names, err)
+	}
+	if err := holds(lost, "copy", want); err != nil {
+		t.Errorf("after a power cut: %v", err)
+	}
+	// Source and copy stay usable independently of each other.
+	for i := range 400 {
+		if err := db.Put(fmt.Appendf(nil, "k%03d", i), []byte("source")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := holds(mem, "copy", want); err != nil {
+		t.Error(err)
+	}
+	for i := range 400 {
+		if v, err := db.Get(fmt.Appendf(nil, "k%03d", i)); string(v) != "source" {
+			t.Fatalf("the source's key %d: %q, %v", i, v, err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := bloomkv.Check(t.Context(), "db", tiny(mem), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestACheckpointOnDiskSharesFilesWithItsSource(t *testing.T) {
+	tmp := t.TempDir()
+	source, dir := filepath.Join(tmp, "db"), filepath.Join(tmp, "copy")
+	db, err := bloomkv.Open(source, tiny(vfs.OS))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := errors.Join(db.Put([]byte("k"), []byte("v")), db.Checkpoint(t.Context(), dir)); err != nil {
+		t.Fatal(err)
+	}
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) != 1 {
+		t.Fatalf("tables %q, %v, want one", tables, err)
+	}
+	a, errA := os.Stat(tables[0])
+	b, errB := os.Stat(filepath.Join(source, filepath.Base(tables[0])))
+	if errA != nil || errB != nil || !os.SameFile(a, b) {
+		t.Errorf("%s is not the source's file: %v, %v", tables[0], errA, errB)
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Error(err)
+	}
+	if err := holds(vfs.OS, dir, map[string]string{"k": "v"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestACheckpointCopiesWhereLinksCannotBeMade(t *testing.T) {
+	mem := vfs.NewMem()
+	db, want := grown(t, vfs.NewHook(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpLink {
+			return fmt.Errorf("another device: %w", errors.ErrUnsupported)
+		}
+		return nil
+	}))
+	defer db.Close()
+	if err := db.Checkpoint(t.Context(), "copy"); err != nil {
+		t.Fatal(err)
+	}
+	if err := holds(mem.Crash(vfs.KeepNothing), "copy", want); err != nil {
+		t.Errorf("after a power cut: %v", err)
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := holds(mem, "copy", want); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestACheckpointOfLittle(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		make func(t *testing.T, db *bloomkv.DB) // called before the store is reopened
+		open int
+	}{
+		{"a new store", func(*testing.T, *bloomkv.DB) {}, 0},
+		{"a store just opened", func(t *testing.T, db *bloomkv.DB) {
+			t.Helper()
+			if err := db.Put([]byte("k"), []byte("v")); err != nil {
+				t.Fatal(err)
+			}
+		}, 2},
+		{"a store of deletes", func(t *testing.T, db *bloomkv.DB) {
+			t.Helper()
+			for range 3 {
+				if err := errors.Join(db.Delete([]byte("k")), db.Flush(t.Context())); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, 0},
+		{"an empty store that was reopened", func(*testing.T, *bloomkv.DB) {}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			db, err := bloomkv.Open("db", tiny(mem))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.make(t, db)
+			for range c.open {
+				if err := db.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if db, err = bloomkv.Open("db", tiny(mem)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := contents(db)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := mem.Mkdir("empty"); err != nil {
+				t.Fatal(err)
+			}
+			for _, dir := range []string{"copy", "empty", filepath.Join("a-db", "..", "beside")} {
+				if err := db.Checkpoint(t.Context(), dir); err != nil {
+					t.Errorf("%s: %v", dir, err)
+				}
+				if err := holds(mem.Crash(vfs.KeepNothing), dir, want); err != nil {
+					t.Errorf("%s: %v", dir, err)
+				}
+			}
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := holds(mem, "db", want); err != nil {
+				t.Errorf("the source: %v", err)
+			}
+		})
+	}
+}
+
+// TestACheckpointOfACheckpointHasItsNumbers checks the numbers from which the copy continues.
+func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
+	mem := vfs.NewMem()
+	db, want := grown(t, mem)
+	source := "db"
+	for i := range 3 {
+		dir := fmt.Sprint("copy", i)
+		if i == 1 { // then no table has the newest sequence numbers
+			if err := db.Compact(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Checkpoint(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		last := storetest.Recorded(t, mem, source).LastSeq
+		source = dir
+		var err error
+		if db, err = bloomkv.Open(dir, tiny(mem)); err != nil {
+			t.Fatal(err)
+		}
+		got := storetest.Recorded(t, mem, dir)
+		if got.LastSeq < last || got.Log != nil || got.MinLog != got.ManifestNumber {
+			t.Errorf("%s has last sequence %d, manifest %d, log %v from %d on; the source's last is %d", dir,
+				got.LastSeq, got.ManifestNumber, got.Log, got.MinLog, last)
+		}
+		for level, runs := range got.Version.Levels {
+			for _, run := range runs {
+				for _, table := range run.Tables {
+					if run.ID >= got.NextFile || table.Number >= got.NextFile || table.MaxSeq > got.LastSeq {
+						t.Errorf("%s has run %d, table %v on level %d", dir, run.ID, table, level)
+					}
+				}
+			}
+		}
+		w := modelWrite{{key: fmt.Sprintf("k%03d", i), value: "newer"}, {key: fmt.Sprintf("k%03d", i+5), del: true}}
+		if err := db.Apply(w.batch(), bloomkv.Sync); err != nil {
+			t.Fatal(err)
+		}
+		w.apply(want)
+		all, err := contents(db)
+		if err != nil || storetest.Diff(all, want) != "" {
+			t.Errorf("%s: %v, %s", dir, err, storetest.Diff(all, want))
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestACheckpointInsideItsOwnStoreIsRefused(t *testing.T) {
+	for _, fsys := range []vfs.FS{vfs.OS, vfs.NewMem()} {
+		t.Run(fmt.Sprintf("%T", fsys), func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			o := tiny(fsys)
+			db, err := bloomkv.Open("db", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			targets := []string{"db/copy", "db/../db/copy", "beside/../db/copy", "db/sub", "db/sub/copy"}
+			if err := errors.Join(fsys.Mkdir(filepath.FromSlash("db/sub")), fsys.Mkdir("beside")); err != nil {
+				t.Fatal(err)
+			}
+			if fsys == vfs.OS {
+				for link, to := range map[string]string{"to-db": "db", "beside/to-sub": "../db/sub"} {
+					if err := os.Symlink(filepath.FromSlash(to), filepath.FromSlash(link)); err != nil {
+						t.Skip("no links here: ", err)
+					}
+				}
+				wd, err := os.Getwd()
+				if err != nil {
+					t.Fatal(err)
+				}
+				targets = append(targets, "to-db/copy", "beside/to-sub", "beside/to-sub/copy",
+					filepath.Join(wd, "to-db", "copy"))
+			}
+			if err := db.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			before, err := fsys.List("db")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, dir := range targets {
+				dir = filepath.FromSlash(dir)
+				if err := db.Checkpoint(t.Context(), dir); err == nil ||
+					!strings.HasSuffix(err.Error(),
+						"checkpoint "+dir+": lies inside the directory of the store itself") {
+					t.Errorf("%s: got %v", dir, err)
+				}
+				after, err := fsys.List("db")
+				sub, errSub := fsys.List(filepath.FromSlash("db/sub"))
+				if err != nil || errSub != nil || !slices.Equal(before, after) || len(sub) > 0 {
+					t.Errorf("%s: the store holds %q and %q, %v, %v, want %q", dir, after, sub, err, errSub, before)
+				}
+			}
+			for _, dir := range []string{"copy", "db2", filepath.FromSlash("db/../copy2")} {
+				if err := db.Checkpoint(t.Context(), dir); err != nil {
+					t.Errorf("%s next to the store: %v", dir, err)
+				}
+			}
+		})
+	}
+}
+
+func TestACheckpointOverwritesNothing(t *testing.T) {
+	mem := vfs.NewMem()
+	db, _ := grown(t, mem)
+	defer db.Close()
+	other, err := bloomkv.Open("open", tiny(mem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for _, make := range []func() error{
+		func() error { return mem.Mkdir("full") }, func() error { return replaceNone(mem, "full/x") },
+		func() error { return mem.Mkdir("locked") }, func() error { return replaceNone(mem, "locked/LOCK") },
+		func() error { return replaceNone(mem, "file") }, func() error { return db.Checkpoint(t.Context(), "copy") },
+	} {
+		if err := make(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tree := func() string {
+		var all []string
+		for _, dir := range []string{".", "full", "locked", "copy", "open"} {
+			names, err := mem.List(dir)
+			all = append(all, fmt.Sprint(dir, names, err))
+		}
+		return strings.Join(all, "; ")
+	}
+	before := tree()
+	for dir, want := range map[string]error{
+		"full": fs.ErrExist, "locked": fs.ErrExist, "file": fs.ErrExist, "copy": fs.ErrExist, "db": fs.ErrExist,
+		"open": fs.ErrExist, ".": fs.ErrExist, filepath.Join("no", "parent"): fs.ErrNotExist,
+	} {
+		if err := db.Checkpoint(t.Context(), dir); !errors.Is(err, want) ||
+			!strings.Contains(err.Error(), "checkpoint "+dir) {
+			t.Errorf("%s: got %v, want %v and the directory", dir, err, want)
+		}
+	}
+	if after := tree(); after != before {
+		t.Errorf("left %s, want %s", after, before)
+	}
+}

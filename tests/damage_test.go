@@ -1,0 +1,492 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A damageStore is a small store with files of all kinds, to be damaged.
+type damageStore struct {
+	fs     *vfs.Mem
+	files  []string            // all but LOCK
+	want   map[string]string   // its contents
+	states []map[string]string // contents after each trailing unsynced write; nil if it was closed
+}
+
+func (d *damageStore) options(fsys vfs.FS) *bloomkv.Options {
+	o := tiny(fsys)
+	o.BlockSize = 256
+	return o
+}
+
+// newDamageStore makes tables on several levels. Unless closed, it also leaves two logs: the younger promises that the
+// older is durable, and ends with unsynced writes.
+func newDamageStore(t *testing.T, closed bool) *damageStore {
+	t.Helper()
+	d := &damageStore{fs: vfs.NewMem(), want: map[string]string{}}
+	var hold atomic.Bool
+	release := make(chan struct{})
+	defer close(release)
+	db, err := bloomkv.Open("db", d.options(vfs.NewHook(d.fs, func(op vfs.Op) error {
+		if hold.Load() && op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") {
+			<-release
+		}
+		return nil
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(i, size int, how bloomkv.Durability) {
+		t.Helper()
+		w := modelWrite{
+			{key: fmt.Sprintf("key%03d", i), value: strings.Repeat(fmt.Sprint(i, "."), size)},
+			{key: fmt.Sprintf("key%03d", i-7), del: true},
+		}
+		if err := db.Apply(w.batch(), how); err != nil {
+			t.Fatal(err)
+		}
+		w.apply(d.want)
+	}
+	for i := range 200 {
+		put(i*37%211, 5, bloomkv.NoSync)
+		if i%50 == 20 {
+			if err := db.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i == 120 {
+			if err := db.Compact(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left := d.fs
+	if closed {
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		settle(t, db)
+		for len(logsIn(t, d.fs)) > 0 { // until the flushed logs are removed
+			time.Sleep(time.Millisecond)
+		}
+		hold.Store(true)
+		for i := range 20 {
+			put(300+i, 5, bloomkv.Sync)
+		}
+		flushed := make(chan error, 1)
+		go func() { flushed <- db.Flush(context.Background()) }()
+		storetest.Soon(t, "the memtable and its log are frozen", func() bool { return !db.Metrics().Settled })
+		for i := range 5 {
+			put(320+i, 3, bloomkv.Sync)
+		}
+		d.states = []map[string]string{maps.Clone(d.want)}
+		for i := range 5 {
+			put(340+i, 3, bloomkv.NoSync)
+			d.states = append(d.states, maps.Clone(d.want))
+		}
+		left = d.fs.Kill()
+		go func() { <-release; <-flushed; _ = db.Close() }()
+	}
+	d.fs = left
+	names, err := d.fs.List("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.files = slices.DeleteFunc(names, func(n string) bool { return n == filename.LockName })
+	return d
+}
+
+// An outcome is the result of reading a damaged store.
+type outcome struct {
+	err   error             // of Open, Get or Scan
+	got   map[string]string // if there is no error
+	check error             // of Check
+	left  error             // names the files still open afterwards
+}
+
+var errWrongAnswer = errors.New("wrong answers of Get")
+
+// read opens a store and reads all of it in every way. A lookup may differ from the scan only by failing.
+func (d *damageStore) read(on vfs.FS) (o outcome) {
+	fsys := storetest.TrackOpen(on)
+	defer func() { o.left = fsys.Left() }()
+	_, o.check = bloomkv.Check(context.Background(), "db", d.options(fsys), nil)
+	db, err := bloomkv.Open("db", d.options(fsys))
+	if err != nil {
+		o.err = err
+		return o
+	}
+	var errs []error
+	wrong := 0
+	if o.got, err = contents(db); err != nil {
+		errs = append(errs, err)
+	}
+	for k, v := range d.want {
+		got, err := db.Get([]byte(k))
+		switch {
+		case err != nil && !errors.Is(err, bloomkv.ErrNotFound):
+			errs = append(errs, err)
+		case d.states != nil || err == nil && string(got) == v:
+		default:
+			wrong++
+		}
+		if _, err := db.Get([]byte(k + "x")); !errors.Is(err, bloomkv.ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 0 {
+		errs = append(errs, db.Compact(context.Background(), nil, nil))
+	}
+	_ = db.Close() // it may have met the damage too
+	if wrong > 0 {
+		errs = append(errs, fmt.Errorf("%d %w", wrong, errWrongAnswer))
+	}
+	o.err = errors.Join(errs...)
+	return o
+}
+
+// judge returns an error unless the outcome is the same data, or an error that names the file and the offset. In a
+// store that was closed, all damage must be found.
+func (d *damageStore) judge(o outcome, file string, mayEndEarly bool) error {
+	if o.left != nil {
+		return o.left
+	}
+	for what, err := range map[string]error{"reading": o.err, "check": o.check} {
+		var damage *bloomkv.CorruptionError
+		switch {
+		case err == nil:
+		case errors.Is(err, errWrongAnswer):
+			return err
+		case errors.Is(err, bloomkv.ErrUnsupportedVersion):
+		case !errors.Is(err, bloomkv.ErrCorruption):
+			return fmt.Errorf("%s: %w, which is not damage", what, err)
+		case !errors.As(err, &damage) || damage.File == "" || !strings.Contains(err.Error(), "offset"):
+			return fmt.Errorf("%s: %w, which names no file and offset", what, err)
+		}
+	}
+	switch {
+	case o.err != nil:
+		return nil //nolint:nilerr // the error is the expected damage
+	case storetest.Diff(o.got, d.want) == "":
+		if o.check == nil && d.states == nil {
+			return errors.New("check found nothing")
+		}
+		return nil
+	case mayEndEarly && slices.ContainsFunc(d.states, func(s map[string]string) bool { return maps.Equal(s, o.got) }):
+		return nil
+	}
+	return fmt.Errorf("%s: wrong contents, no error: %s", file, storetest.Diff(o.got, d.want))
+}
+
+// written returns a log without the reserved zeros at its end.
+func written(b []byte) []byte { return bytes.TrimRight(b, "\x00") }
+
+// damaged returns a copy of the store with one file changed; a nil result of change removes the file.
+func (d *damageStore) damaged(t *testing.T, file string, change func(b []byte) []byte) *vfs.Mem {
+	t.Helper()
+	fsys := d.fs.Kill()
+	storetest.Rewrite(t, fsys, filepath.Join("db", file), change)
+	return fsys
+}
+
+// TestEveryDamagedByteIsFoundOrDoesNotMatter flips bytes of every file of a store.
+func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
+	for _, closed := range []bool{true, false} {
+		t.Run(fmt.Sprintf("closed %v", closed), func(t *testing.T) {
+			d := newDamageStore(t, closed)
+			if o := d.read(d.fs.Kill()); o.err != nil || o.check != nil || storetest.Diff(o.got, d.want) != "" {
+				t.Fatalf("undamaged: %v, %v, %s", o.err, o.check, storetest.Diff(o.got, d.want))
+			}
+			type place struct {
+				file string
+				at   int
+			}
+			var places []place
+			for _, file := range d.files {
+				b, err := vfs.ReadFile(d.fs, filepath.Join("db", file), 1<<20)
+				if err != nil {
+					t.Fatal(err)
+				}
+				end := len(b)
+				if strings.HasSuffix(file, ".log") {
+					end = len(written(b))
+				}
+				for at := range b {
+					switch {
+					case at <= 64 || at >= len(b)-10 || at%(100/storetest.AtStride(100)) == 0 && at < end:
+					case at >= end-100 && at < end+100 || at%(20<<10) == 0: // a sample of the reserved zeros
+					default:
+						continue
+					}
+					places = append(places, place{file, at})
+				}
+			}
+			var next atomic.Int64
+			var wg sync.WaitGroup
+			var noticed atomic.Int64
+			for range 2 {
+				wg.Go(func() {
+					for !t.Failed() {
+						i := int(next.Add(1) - 1)
+						if i >= len(places) {
+							return
+						}
+						p := places[i]
+						o := d.read(d.damaged(t, p.file, func(b []byte) []byte { b[p.at] ^= 1 << (i % 8); return b }))
+						if err := d.judge(o, p.file, strings.HasSuffix(p.file, ".log")); err != nil {
+							t.Errorf("%s, bit %d of byte %d: %v", p.file, i%8, p.at, err)
+						}
+						if o.err != nil {
+							noticed.Add(1)
+						}
+						storetest.Progress.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			t.Logf("%d bytes of %d files, %d detected while reading", len(places), len(d.files), noticed.Load())
+		})
+	}
+}
+
+// TestEveryLostPartIsFoundOrWasNeverPromised truncates, empties, removes and exchanges files.
+func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
+	for _, closed := range []bool{true, false} {
+		d := newDamageStore(t, closed)
+		sizes := map[string]int{}
+		for _, file := range d.files {
+			b, err := vfs.ReadFile(d.fs, filepath.Join("db", file), 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sizes[file] = len(b); strings.HasSuffix(file, ".log") {
+				if sizes[file] = len(written(b)); sizes[file] == len(b) {
+					t.Fatalf("%s has no reserved space", file)
+				}
+			}
+		}
+		logs := slices.DeleteFunc(slices.Clone(d.files), func(f string) bool { return !strings.HasSuffix(f, ".log") })
+		isLast := func(file string) bool { return len(logs) > 0 && file == logs[len(logs)-1] }
+		ask := func(file, how string, fsys vfs.FS, harmless bool) {
+			t.Helper()
+			o := d.read(fsys)
+			err := d.judge(o, file, true)
+			switch {
+			case harmless || isLast(file): // a crash may have truncated the last log (I9)
+				if o.err != nil && !errors.Is(o.err, bloomkv.ErrCorruption) {
+					t.Errorf("closed %v, %s %s: %v", closed, file, how, o.err)
+				}
+			case err != nil:
+				t.Errorf("closed %v, %s %s: %v", closed, file, how, err)
+			case closed && o.err == nil && o.check == nil:
+				t.Errorf("closed %v, %s %s: not detected", closed, file, how)
+			}
+		}
+		for _, file := range d.files {
+			n := sizes[file]
+			for _, keep := range []int{n - 1, n - 7, n - 100, n / 2, n / 3, 40, 1, 0} {
+				if keep >= 0 && keep < n {
+					ask(file, fmt.Sprintf("cut to %d of %d bytes", keep, n),
+						d.damaged(t, file, func(b []byte) []byte { return b[:keep] }), false)
+				}
+				if keep >= 0 && keep < n && !closed && strings.HasSuffix(file, ".log") {
+					ask(file, fmt.Sprintf("zeros after %d of %d bytes", keep, n),
+						d.damaged(t, file, func(b []byte) []byte { clear(b[keep:]); return b }), false)
+				}
+			}
+			if strings.HasSuffix(file, ".log") { // only reserved zeros are cut off
+				for _, keep := range []int{n, n + 1, n + 30, n + 1000} {
+					o := d.read(d.damaged(t, file, func(b []byte) []byte { return b[:keep] }))
+					if o.err != nil || o.check != nil || storetest.Diff(o.got, d.want) != "" {
+						t.Errorf("%s without its last zeros: %v, %v, %s", file, o.err, o.check, storetest.Diff(o.got, d.want))
+					}
+				}
+			}
+			// In a manifest, a further byte is the beginning of an edit.
+			ask(file, "longer by a byte", d.damaged(t, file, func(b []byte) []byte { return append(b, 0) }),
+				strings.HasPrefix(file, "MANIFEST"))
+			ask(file, "with zeros in the middle", d.damaged(t, file,
+				func(b []byte) []byte { clear(b[n/3 : n/2+1]); return b }), false)
+			ask(file, "removed", d.damaged(t, file, func([]byte) []byte { return nil }), false)
+			for _, other := range d.files {
+				if other != file && filepath.Ext(other) == filepath.Ext(file) {
+					b, err := vfs.ReadFile(d.fs, filepath.Join("db", other), 1<<20)
+					if err != nil {
+						t.Fatal(err)
+					}
+					ask(file, "replaced by "+other, d.damaged(t, file, func([]byte) []byte { return bytes.Clone(b) }),
+						false)
+				}
+			}
+		}
+	}
+}
+
+// TestADamagedFilterAnswersMaybeAndIsReported damages every part of a filter block.
+func TestADamagedFilterAnswersMaybeAndIsReported(t *testing.T) {
+	d := newDamageStore(t, true)
+	db, err := bloomkv.Open("db", d.options(d.fs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := newestTable(t, d.fs)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := filename.Base(filename.Table, meta.Number)
+	start := int(meta.Size - meta.TailLen - meta.FilterLen)
+	whole, err := vfs.ReadFile(d.fs, filepath.Join("db", file), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, err := bloomblock.ParseHeader(whole[start : start+bloomblock.HeaderSize])
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Damage from here on leaves the first unit in use.
+	second := start + int(header.Units[0].Offset+header.Units[0].Bytes())
+	for at := start; at < start+int(meta.FilterLen); at += 5 {
+		fsys := d.damaged(t, file, func(b []byte) []byte { b[at] ^= 0x40; return b })
+		_, checkErr := bloomkv.Check(t.Context(), "db", d.options(fsys), nil)
+		var damage *bloomkv.CorruptionError
+		if !errors.As(checkErr, &damage) || damage.File != file {
+			t.Fatalf("byte %d of the filter: check returned %v, want damage in %s", at-start, checkErr, file)
+		}
+		db, err := bloomkv.Open("db", d.options(fsys))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lookupsAgree(db, d.want); err != nil {
+			t.Fatalf("byte %d of the filter: %v", at-start, err)
+		}
+		counted, unfiltered := 0, uint64(0)
+		for _, l := range db.Metrics().Levels {
+			counted += l.FiltersDamaged
+			unfiltered += l.Unfiltered
+		}
+		if counted != 1 || unfiltered == 0 && at < second {
+			t.Fatalf("byte %d of the filter: %d filters are counted as damaged and %d searches as unfiltered, "+
+				"want 1 and some unless the first unit is intact", at-start, counted, unfiltered)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestANewerFormatIsRefused raises the version in each kind of file, with a matching checksum.
+func TestANewerFormatIsRefused(t *testing.T) {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	d := newDamageStore(t, false)
+	for _, file := range d.files {
+		if file == filename.CurrentName {
+			continue
+		}
+		fsys := d.damaged(t, file, func(b []byte) []byte {
+			if strings.HasSuffix(file, ".sst") {
+				f := b[len(b)-80:]
+				binary.LittleEndian.PutUint32(f[68:], 99)
+				binary.LittleEndian.PutUint32(f[64:], crc32.Update(crc32.Checksum(f[:64], table), table, f[68:]))
+				return b
+			}
+			binary.LittleEndian.PutUint32(b[8:], 99)
+			binary.LittleEndian.PutUint32(b[12:], crc32.Update(crc32.Checksum(b[:12], table), table, b[16:32]))
+			return b
+		})
+		before := dirOf(t, fsys)
+		o := d.read(fsys)
+		if !errors.Is(o.err, bloomkv.ErrUnsupportedVersion) || errors.Is(o.err, bloomkv.ErrCorruption) ||
+			!strings.Contains(o.err.Error(), file) {
+			t.Errorf("%s: %v, want an unsupported version error with the file's name", file, o.err)
+		}
+		if !strings.HasSuffix(file, ".sst") {
+			if changed := storetest.Diff(dirOf(t, fsys), before); changed != "" {
+				t.Errorf("%s: the directory was changed: %s", file, changed)
+			}
+		}
+	}
+}
+
+// dirOf returns the contents of all files of a store, by name.
+func dirOf(t *testing.T, fsys vfs.FS) map[string]string {
+	t.Helper()
+	names, err := fsys.List("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, name := range names {
+		b, err := vfs.ReadFile(fsys, filepath.Join("db", name), 64<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = string(b)
+	}
+	return all
+}
+
+// TestCheckFindsDamageInAnOpenStore damages one table of an open store.
+func TestCheckFindsDamageInAnOpenStore(t *testing.T) {
+	d := newDamageStore(t, true)
+	db, err := bloomkv.Open("db", d.options(d.fs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := db.Check(t.Context())
+	if err != nil || report.Tables == 0 || report.Entries == 0 {
+		t.Errorf("an intact store: %+v, %v", report, err)
+	}
+	file := db.Tables()[0].File
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err = bloomkv.Open("db", d.options(d.damaged(t, file, func(b []byte) []byte { b[len(b)/3] ^= 1; return b })))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.Check(t.Context())
+	var c *bloomkv.CorruptionError
+	if !errors.As(err, &c) || c.File != file {
+		t.Errorf("a damaged store: %v, want damage in %s", err, file)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Check(t.Context()); err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestATableOfAnotherSizeIsNamedWithBothSizes(t *testing.T) {
+	d := newDamageStore(t, true)
+	table := d.files[slices.IndexFunc(d.files, func(name string) bool { return strings.HasSuffix(name, ".sst") })]
+	o := d.read(d.damaged(t, table, func(b []byte) []byte { return b[:100] }))
+	for how, err := range map[string]error{"Open": o.err, "Check": o.check} {
+		if !errors.Is(err, bloomkv.ErrCorruption) ||
+			!strings.Contains(err.Error(), table+": offset 100: 100 bytes, the manifest wants ") {
+			t.Errorf("%s: %v, want damage naming %s and both sizes", how, err, table)
+		}
+	}
+}

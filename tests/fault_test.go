@@ -1,0 +1,314 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// Every file operation fails, once or permanently, in each of the ways in which a disk fails. The calls that depend on
+// it must report it; nothing panics or hangs, no acknowledged commit is lost, and a failed commit is there completely
+// or not at all.
+
+// A fault is a kind of failure and its duration.
+type fault struct {
+	name string
+	err  error
+	last int64 // number of consecutive operations that fail
+	hits func(vfs.OpKind) bool
+}
+
+func anyOp(vfs.OpKind) bool { return true }
+
+func needsSpace(k vfs.OpKind) bool {
+	return k == vfs.OpCreate || k == vfs.OpWrite || k == vfs.OpReserve || k == vfs.OpMkdir || k == vfs.OpSync
+}
+
+const forEver = int64(1) << 60
+
+var faults = []fault{
+	{"EIO once", syscall.EIO, 1, anyOp},
+	{"EIO five times", syscall.EIO, 5, anyOp},
+	{"EIO from then on", syscall.EIO, forEver, anyOp},
+	{"a short write", vfs.ErrShortWrite, 1, func(k vfs.OpKind) bool { return k == vfs.OpWrite }},
+	{"a short write, and then EIO", vfs.ErrShortWrite, forEver, vfs.OpKind.Changes},
+	{"a full disk from then on", syscall.ENOSPC, forEver, needsSpace},
+	{"a full disk for a while", syscall.ENOSPC, 4, needsSpace},
+}
+
+// A faulty file system fails operations first, first+1 … of those that the fault hits.
+type faulty struct {
+	fault
+	first int64
+
+	count  atomic.Int64 // number of operations that the fault may hit
+	healed atomic.Bool
+	struck atomic.Bool
+	where  atomic.Value // string: the first operation that failed
+}
+
+func (f *faulty) hook(op vfs.Op) error {
+	if f.hits == nil || !f.hits(op.Kind) {
+		return nil
+	}
+	n := f.count.Add(1) - 1
+	if f.healed.Load() || n < f.first || n >= f.first+f.last {
+		return nil
+	}
+	if f.struck.CompareAndSwap(false, true) {
+		f.where.Store(op.String())
+	}
+	return &fs.PathError{Op: op.Kind.String(), Path: op.Name, Err: f.err}
+}
+
+// An uncertain history also records which commits failed: those may be there or not.
+type uncertain struct {
+	mu      sync.Mutex
+	commits []modelWrite
+	acked   []bool
+	durable []bool
+
+	crashed int     // number of crashes
+	left    *images // distinct file systems after them
+}
+
+// write applies w and records whether it was acknowledged.
+func (u *uncertain) write(db *bloomkv.DB, d bloomkv.Durability, w modelWrite) error {
+	u.mu.Lock()
+	n := len(u.commits)
+	w = append(w, modelOp{key: fmt.Sprintf("c%03d", n), value: "there"})
+	u.commits = append(u.commits, w)
+	u.acked, u.durable = append(u.acked, false), append(u.durable, false)
+	u.mu.Unlock()
+	if err := db.Apply(w.batch(), d); err != nil {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.acked[n] = true
+	if d == bloomkv.Sync {
+		u.barrier()
+	}
+	return nil
+}
+
+// barrier records that all acknowledged commits are durable. mu is held.
+func (u *uncertain) barrier() { copy(u.durable, u.acked) }
+
+// matches checks contents against the commits: each commit that must be there is there, and no commit is there in part.
+func (u *uncertain) matches(got map[string]string, must []bool) error {
+	want := map[string]string{}
+	for n, w := range u.commits {
+		_, there := got[fmt.Sprintf("c%03d", n)]
+		if must[n] && !there {
+			return fmt.Errorf("commit %d of %d was acknowledged and is lost", n, len(u.commits))
+		}
+		if there {
+			w.apply(want)
+		}
+	}
+	if d := storetest.Diff(got, want); d != "" {
+		return errors.New(d)
+	}
+	return nil
+}
+
+// faultScript uses a store whose files fail, and returns an error unless the fault explains it.
+func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
+	files := storetest.TrackOpen(mem)
+	fsys := vfs.NewHook(files, f.hook)
+	rng := rand.New(rand.NewPCG(seed, 3))
+	ctx := context.Background()
+	excused := func(what string, err error) error {
+		switch {
+		case err == nil:
+			return nil
+		case !f.struck.Load():
+			return fmt.Errorf("%s: %w, before any fault", what, err)
+		case !errors.Is(err, f.err):
+			return fmt.Errorf("%s: %w, which does not name the cause", what, err)
+		}
+		return nil
+	}
+	for range 2 {
+		db, err := bloomkv.Open("db", tiny(fsys))
+		if err != nil {
+			if err := errors.Join(excused("open", err), files.Left()); err != nil {
+				return err
+			}
+			continue
+		}
+		var bad error // the first finding
+		note := func(what string, err error) {
+			if bad == nil {
+				bad = excused(what, err)
+			}
+		}
+		now, err := contents(db) // what readers must see
+		if err != nil {
+			note("scan", err)
+			note("close", db.Close())
+			if bad != nil {
+				return bad
+			}
+			continue
+		}
+		for i := range 46 {
+			d := bloomkv.Sync + bloomkv.Durability(rng.IntN(2))
+			w := modelWrite{
+				{key: fmt.Sprintf("k%02d", rng.IntN(20)), value: strings.Repeat("v", rng.IntN(1500))},
+				{key: fmt.Sprintf("k%02d", rng.IntN(20)), del: true},
+			}
+			err := u.write(db, d, w)
+			note("write", err)
+			if err == nil {
+				u.commits[len(u.commits)-1].apply(now)
+			} else if v, err := db.Get(fmt.Appendf(nil, "c%03d", len(u.commits)-1)); err == nil {
+				return fmt.Errorf("a failed write is visible: %q", v)
+			}
+			k := fmt.Sprintf("k%02d", rng.IntN(20))
+			want, there := now[k]
+			switch v, err := db.Get([]byte(k)); {
+			case err == nil && (!there || string(v) != want):
+				return fmt.Errorf("get %s: %.20q, want %.20q (there: %v)", k, v, want, there)
+			case errors.Is(err, bloomkv.ErrNotFound):
+				if there {
+					return fmt.Errorf("get %s: not found, want %.20q", k, want)
+				}
+			default:
+				note("get", err)
+			}
+			switch i {
+			case 15, 35:
+				err := db.Flush(ctx)
+				note("flush", err)
+				if err == nil {
+					u.barrier()
+				}
+			case 38:
+				note("compact", db.Compact(ctx, nil, nil))
+			case 20, 44:
+				got, err := contents(db)
+				note("scan", err)
+				if d := storetest.Diff(got, now); err == nil && d != "" {
+					return fmt.Errorf("scan: %s", d)
+				}
+			}
+		}
+		_ = db.Sync() // if it fails, the store takes no more writes
+		if err := db.Sync(); err != nil && !errors.Is(err, bloomkv.ErrReadOnly) {
+			return fmt.Errorf("writes fail for ever, but not as read-only: %w", err)
+		}
+		if f.struck.Load() { // otherwise this run is like one without faults, as many are
+			if err := u.crashes(mem, f); err != nil {
+				return errors.Join(err, db.Close())
+			}
+		}
+		if err := db.Close(); err == nil {
+			u.barrier()
+		} else {
+			note("close", err)
+		}
+		if err := errors.Join(bad, files.Left()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestEveryFailedFileOperationIsSurvivedAndReported fails each operation in turn, up to the last one of a run.
+func TestEveryFailedFileOperationIsSurvivedAndReported(t *testing.T) {
+	for _, kind := range faults {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			var next atomic.Int64
+			var missed, runs, crashes atomic.Int64
+			left := new(images)
+			var wg sync.WaitGroup
+			stride := int64(100 / storetest.AtStride(100))
+			for range 24 { // the store mostly waits between attempts
+				wg.Go(func() {
+					for missed.Load() == 0 && !t.Failed() {
+						f := &faulty{fault: kind, first: (next.Add(1) - 1) * stride}
+						u := &uncertain{left: left}
+						mem := vfs.NewMem()
+						storetest.Within(t, 60*time.Second, fmt.Sprintf("%s at operation %d", kind.name, f.first), func() {
+							if err := survives(u, f, mem); err != nil {
+								t.Errorf("%s at operation %d (%v): %v", kind.name, f.first, f.where.Load(), err)
+							}
+						})
+						if !f.struck.Load() {
+							missed.Add(1)
+						}
+						runs.Add(1)
+						crashes.Add(int64(u.crashed))
+						storetest.Progress.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			t.Logf("%d runs, %d crashes, which left %d images", runs.Load(), crashes.Load(), left.len())
+		})
+	}
+}
+
+// survives runs the script, repairs the disk, and checks the contents.
+func survives(u *uncertain, f *faulty, mem *vfs.Mem) error {
+	if err := faultScript(u, f, mem, 1); err != nil {
+		return err
+	}
+	if err := u.crashes(mem, f); err != nil {
+		return fmt.Errorf("closed: %w", err)
+	}
+	return nil
+}
+
+// crashes opens the store as a process death or a power cut would leave it now, on a repaired disk.
+func (u *uncertain) crashes(mem *vfs.Mem, f *faulty) error {
+	for _, after := range []struct {
+		name string
+		fs   *vfs.Mem
+		must []bool
+	}{
+		{"a power cut", mem.Crash(vfs.KeepNothing), u.durable},
+		{"a power cut that kept half", mem.Crash(vfs.KeepSome(uint64(f.first), 50)), u.durable},
+		{"the process's death", mem.Kill(), u.acked},
+	} {
+		u.crashed++
+		found := u.left.of(after.fs).recovered(heal)
+		if found.err == nil {
+			found.err = u.matches(found.contents, after.must)
+		}
+		if found.err != nil {
+			return fmt.Errorf("after %s: %w", after.name, found.err)
+		}
+	}
+	return nil
+}
+
+// heal recovers a store, reads it, and uses it further.
+func heal(mem *vfs.Mem) (f finding) {
+	db, err := bloomkv.Open("db", tiny(mem))
+	if err != nil {
+		return finding{err: err}
+	}
+	if f.contents, err = contents(db); err == nil {
+		err = db.Put([]byte("healed"), nil)
+	}
+	if f.err = errors.Join(err, db.Close()); f.err == nil {
+		_, f.err = bloomkv.Check(context.Background(), "db", tiny(mem), nil)
+	}
+	return f
+}

@@ -1,0 +1,283 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/sstable"
+)
+
+// A vandal changes fields of a store at random.
+type vandal struct {
+	rng *rand.Rand
+	s   *forgedStore
+	did []string // what it changed, for the report
+
+	late []func(files map[string][]byte) // changes of the written files, which leave the checksums as they are
+}
+
+func (v *vandal) note(format string, args ...any) {
+	v.did = append(v.did, fmt.Sprintf(format, args...))
+}
+
+// number returns a replacement for old: a number near it, an extreme, or a random one.
+func (v *vandal) number(old uint64) uint64 {
+	switch r := v.rng; r.IntN(10) {
+	case 0:
+		return 0
+	case 1:
+		return old + 1
+	case 2:
+		return old - 1
+	case 3:
+		return math.MaxUint64
+	case 4:
+		return old ^ 1<<r.IntN(64)
+	case 5:
+		return 1 << r.IntN(64)
+	case 6:
+		return r.Uint64N(64)
+	case 7:
+		return old + uint64(r.IntN(256)) - 128
+	case 8:
+		return r.Uint64() >> r.IntN(64)
+	default:
+		return 1<<r.IntN(64) - 1
+	}
+}
+
+// word changes the n-byte number at the start of b in place.
+func (v *vandal) word(b []byte, n int) {
+	var old [8]byte
+	copy(old[:], b[:n])
+	var now [8]byte
+	binary.LittleEndian.PutUint64(now[:], v.number(binary.LittleEndian.Uint64(old[:])))
+	copy(b[:n], now[:n])
+}
+
+// bytes returns a copy of b with a bit, a byte, a word or the length changed.
+func (v *vandal) bytes(b []byte) []byte {
+	b = bytes.Clone(b)
+	r := v.rng
+	if len(b) == 0 {
+		return append(b, byte(r.Uint32()))
+	}
+	at := r.IntN(len(b))
+	switch r.IntN(8) {
+	case 0:
+		b[at] ^= 1 << r.IntN(8)
+	case 1:
+		b[at] = byte(r.Uint32())
+	case 2:
+		v.word(b[at:], min(4, len(b)-at))
+	case 3:
+		v.word(b[at:], min(8, len(b)-at))
+	case 4:
+		b = b[:at]
+	case 5:
+		b = slices.Insert(b, at, byte(r.Uint32()))
+	case 6:
+		b = slices.Delete(b, at, min(len(b), at+1+r.IntN(8)))
+	default: // copy one range over another
+		from, n := r.IntN(len(b)), 1+r.IntN(16)
+		copy(b[at:], bytes.Clone(b[from:min(len(b), from+n)]))
+	}
+	return b
+}
+
+// aligned returns a copy of b, a sequence of n-byte numbers, with one of them changed.
+func (v *vandal) aligned(b []byte, n int) []byte {
+	b = bytes.Clone(b)
+	if len(b) >= n {
+		v.word(b[v.rng.IntN(len(b)/n)*n:], n)
+	}
+	return b
+}
+
+// key returns a key that bounds a table of the store, or one similar to its keys.
+func (v *vandal) key() []byte {
+	var all [][]byte
+	for _, b := range v.s.edits {
+		if e, err := manifest.ParseEdit(b); err == nil {
+			for _, a := range e.Added {
+				all = append(all, a.Table.Smallest, a.Table.Largest)
+			}
+		}
+	}
+	if len(all) == 0 || v.rng.IntN(4) == 0 {
+		return fmt.Appendf(nil, "%c%c/%02d-key-of-some-length", 'a'+v.rng.IntN(3), 'a'+v.rng.IntN(2), v.rng.IntN(40))
+	}
+	return all[v.rng.IntN(len(all))]
+}
+
+// change makes one random change.
+func (v *vandal) change() {
+	switch n := v.rng.IntN(100); {
+	case n < 45 && len(v.s.tables) > 0:
+		numbers := slices.Sorted(maps.Keys(v.s.tables))
+		number := numbers[v.rng.IntN(len(numbers))]
+		v.s.change(number, func(t *forgedTable) {
+			v.note("table %d", number)
+			v.table(t)
+		})
+		if v.rng.IntN(2) == 0 {
+			v.note("the manifest is made consistent")
+			v.s.agree(number)
+		}
+	case n < 80:
+		v.manifest()
+	case n < 90 && len(v.s.logs) > 0:
+		v.log()
+	case n < 94:
+		v.names()
+	default:
+		names := slices.Sorted(maps.Keys(v.s.files))
+		name := names[v.rng.IntN(len(names))]
+		v.note("bytes of %s, checksums unchanged", name)
+		v.late = append(v.late, func(files map[string][]byte) { files[name] = v.bytes(files[name]) })
+	}
+}
+
+// table changes a part of a table.
+func (v *vandal) table(t *forgedTable) {
+	r := v.rng
+	block := func() *forgedBlock { return &t.blocks[r.IntN(len(t.blocks))] }
+	n := r.IntN(16)
+	if n < 7 && len(t.blocks) == 0 {
+		n = 7 + r.IntN(9)
+	}
+	switch n {
+	case 0, 1, 2:
+		v.block(block())
+	case 3:
+		i, j := r.IntN(len(t.blocks)), r.IntN(len(t.blocks))
+		a, b := &t.blocks[i], &t.blocks[j]
+		v.note("blocks %d and %d swapped", i, j)
+		a.payload, b.payload, a.codec, b.codec = b.payload, a.payload, b.codec, a.codec
+		if r.IntN(4) > 0 {
+			a.decoded, b.decoded = b.decoded, a.decoded
+		}
+		if r.IntN(4) == 0 {
+			a.suffix, b.suffix = b.suffix, a.suffix
+		}
+	case 4:
+		b := block()
+		b.suffix = v.bytes(b.suffix)
+		v.note("separator %q", b.suffix)
+	case 5:
+		b := block()
+		b.decoded = uint32(v.number(uint64(b.decoded)))
+		v.note("decoded length %d", b.decoded)
+	case 6:
+		b := block()
+		b.payload = v.bytes(b.payload)
+		v.note("stored bytes of a block")
+		if r.IntN(4) == 0 {
+			b.codec = sstable.Codec(r.IntN(4))
+		}
+	case 7, 8:
+		t.props = v.aligned(t.props, 8)
+		v.note("properties, a word")
+	case 9:
+		t.props = v.bytes(t.props)
+		v.note("properties, bytes")
+	case 10:
+		t.index = v.bytes(t.indexPayload())
+		v.note("index, bytes")
+	case 11:
+		t.index = v.aligned(t.indexPayload(), 4)
+		v.note("index, a word")
+	case 12:
+		if t.dels != nil {
+			if t.dels = v.bytes(t.dels); len(t.dels) == 0 {
+				t.dels = nil
+			}
+			v.note("range deletes")
+		}
+	case 13:
+		if t.keys != nil {
+			which := &t.keys
+			if t.second != nil && r.IntN(2) == 0 {
+				which = &t.second
+			}
+			v.filter(*which)
+		}
+	case 14:
+		if t.sample != nil {
+			t.sample = v.bytes(t.sample)
+			v.note("sample")
+		}
+	default:
+		at, with := r.IntN(8), r.Uint64()
+		t.foot = func(words []uint64, sample *uint32) {
+			v := &vandal{rng: rand.New(rand.NewPCG(with, 0))}
+			if at == len(words) {
+				*sample = uint32(v.number(uint64(*sample)))
+			} else {
+				words[at] = v.number(words[at])
+			}
+		}
+		v.note("footer, word %d", at)
+	}
+}
+
+// block changes the decoded data of a block.
+func (v *vandal) block(x *forgedBlock) {
+	data, err := x.decode()
+	if err != nil || len(data) < 8 {
+		return
+	}
+	decoded := x.decoded
+	r := v.rng
+	prefix := (int(binary.LittleEndian.Uint32(data[4:])&0xffffff) + 7) &^ 7
+	count := int(binary.LittleEndian.Uint32(data))
+	switch heads := 8 + prefix; {
+	case r.IntN(4) == 0 && count > 0 && heads+8*count <= len(data):
+		i, j := heads+8*r.IntN(count), heads+8*r.IntN(count)
+		a, b := bytes.Clone(data[i:i+8]), bytes.Clone(data[j:j+8])
+		copy(data[i:], b)
+		if r.IntN(2) == 0 {
+			copy(data[j:], a)
+		}
+		v.note("heads of a block")
+	case r.IntN(3) == 0:
+		data = v.aligned(data, 8)
+		v.note("a word of a block")
+	default:
+		data = v.bytes(data)
+		v.note("bytes of a block")
+	}
+	x.encode(data, sstable.Codec(r.IntN(3)))
+	if r.IntN(8) == 0 {
+		x.decoded = decoded
+	}
+}
+
+// filter changes a filter in place: its header or its bits.
+func (v *vandal) filter(b []byte) {
+	h, err := bloomblock.ParseHeader(b)
+	if err != nil {
+		return
+	}
+	r := v.rng
+	switch {
+	case r.IntN(3) == 0 && len(b) > bloomblock.HeaderSize:
+		at := bloomblock.HeaderSize + r.IntN(len(b)-bloomblock.HeaderSize)
+		b[at] ^= 1 << r.IntN(8)
+		v.note("bits of a filter")
+	case r.IntN(2) == 0:
+		b[8+r.IntN(bloomblock.HeaderSize-12)] ^= 1 << r.IntN(8)
+		v.note("header of a filter, a bit")
+	default:
+		v.word(b[8+8*r.IntN((bloomblock.HeaderSize-16)/8):], 8)
+		v.note("header of a filter, a word")
+	}
+	resumFilter(b, h)
+}

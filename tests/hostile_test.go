@@ -1,0 +1,276 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+func TestALostOrWrongCurrentIsRefusedAndNothingIsTouched(t *testing.T) {
+	for name, content := range map[string][]byte{
+		"lost":                        nil,
+		"empty":                       {},
+		"zeros":                       make([]byte, 25),
+		"a name without a checksum":   []byte("MANIFEST-000001\n"),
+		"the checksum of another":     []byte("MANIFEST-000001 00000000\n"),
+		"a path":                      []byte("../../../../etc/passwd 00000000\n"),
+		"a manifest with a path":      []byte("MANIFEST-000001/../../x 00000000\n"),
+		"longer than any CURRENT":     bytes.Repeat([]byte("MANIFEST-000001"), 1<<16),
+		"a number of too many digits": []byte("MANIFEST-99999999999999999999999 00000000\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDamageStore(t, true)
+			fsys := d.damaged(t, "CURRENT", func([]byte) []byte { return content })
+			before := dirOf(t, fsys)
+			_, err := bloomkv.Open("db", d.options(fsys))
+			if !errors.Is(err, bloomkv.ErrCorruption) || !strings.Contains(err.Error(), "CURRENT: offset 0") {
+				t.Errorf("open: %v, want corruption in CURRENT", err)
+			}
+			if _, err := bloomkv.Check(t.Context(), "db", d.options(fsys), nil); !errors.Is(err, bloomkv.ErrCorruption) ||
+				!strings.Contains(err.Error(), "CURRENT") {
+				t.Errorf("check: %v, want corruption in CURRENT", err)
+			}
+			if changed := storetest.Diff(dirOf(t, fsys), before); changed != "" {
+				t.Errorf("the directory was changed: %s", changed)
+			}
+		})
+	}
+}
+
+func TestFilesTheManifestDoesNotKnowAreRefusedWhereTheyAreNewer(t *testing.T) {
+	for _, name := range []string{"999999.sst", "999999.log"} {
+		d := newDamageStore(t, true)
+		storetest.AddFile(t, d.fs, "db/"+name, "data of a lost manifest")
+		before := dirOf(t, d.fs)
+		if _, err := bloomkv.Open("db", d.options(d.fs)); !errors.Is(err, bloomkv.ErrCorruption) ||
+			!strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v, want corruption that names it", name, err)
+		}
+		if changed := storetest.Diff(dirOf(t, d.fs), before); changed != "" {
+			t.Errorf("%s: the directory was changed: %s", name, changed)
+		}
+	}
+}
+
+func TestUnknownFilesAreLeftAloneAndOrphansAreNot(t *testing.T) {
+	d := newDamageStore(t, true)
+	strange := []string{
+		"+1.sst", "-1.log", " 000001.sst", "000001.sst ", "1.sst", "0000001.sst", "000001.SST", "000001.sst.bak",
+		"MANIFEST-", "MANIFEST-1", "MANIFEST-000001x",
+		"CURRENT.bak", "current", "LOCK2", "0x0001.log", "99999999999999999999999.sst", "notes.txt", ".hidden",
+		"000001", "١٢٣٤٥٦.sst",
+	}
+	for _, name := range strange {
+		storetest.AddFile(t, d.fs, "db/"+name, "mine")
+	}
+	orphans := []string{"000000.sst", "000000.log", "MANIFEST-000000", "000000.tmp"}
+	for _, name := range orphans {
+		storetest.AddFile(t, d.fs, "db/"+name, "left by a crash")
+	}
+	for range 2 {
+		db, err := bloomkv.Open("db", d.options(d.fs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Put([]byte("key000"), []byte("0.0.0.0.0.")); err != nil {
+			t.Error(err)
+		}
+		if err := db.Compact(t.Context(), nil, nil); err != nil {
+			t.Error(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	left := dirOf(t, d.fs)
+	for _, name := range strange {
+		if left[name] != "mine" {
+			t.Errorf("%q: %q, want it unchanged", name, left[name])
+		}
+	}
+	for _, name := range orphans {
+		if _, ok := left[name]; ok {
+			t.Errorf("%q is still there", name)
+		}
+	}
+}
+
+func TestOddOptionsAreRefusedByNameAndCreateNothing(t *testing.T) {
+	for _, tt := range []struct {
+		option string
+		set    func(o *bloomkv.Options)
+	}{
+		{"Durability", func(o *bloomkv.Options) { o.Durability = 3 }},
+		{"Durability", func(o *bloomkv.Options) { o.Durability = 255 }},
+		{"FilterFPR", func(o *bloomkv.Options) { o.FilterFPR = -0.01 }},
+		{"FilterFPR", func(o *bloomkv.Options) { o.FilterFPR = 1.01 }},
+		{"FilterFPR", func(o *bloomkv.Options) { o.FilterFPR = math.NaN() }},
+		{"FilterFPR", func(o *bloomkv.Options) { o.FilterFPR = math.Inf(1) }},
+		{"FilterFPR", func(o *bloomkv.Options) { o.FilterFPR = math.Inf(-1) }},
+		{"FilterFPR", func(o *bloomkv.Options) { o.FilterFPR = 1e-30 }},
+		{"FilterFPR", func(o *bloomkv.Options) { o.FilterFPR = math.SmallestNonzeroFloat64 }},
+		{"MemoryBudget", func(o *bloomkv.Options) { o.MemoryBudget = -1 }},
+		{"MemoryBudget", func(o *bloomkv.Options) { o.MemoryBudget = 1 << 20 }},
+		{"MemoryBudget", func(o *bloomkv.Options) { o.MemoryBudget = math.MaxInt64 }},
+		{"MemtableSize", func(o *bloomkv.Options) { o.MemtableSize = -1 }},
+		{"MemtableSize", func(o *bloomkv.Options) { o.MemtableSize = 1 }},
+		{"MemtableSize", func(o *bloomkv.Options) { o.MemoryBudget, o.MemtableSize = 8<<20, 2<<20+1 }},
+		{"MemtableSize", func(o *bloomkv.Options) { o.MemtableSize = math.MaxInt64 }},
+		{"BlockSize", func(o *bloomkv.Options) { o.BlockSize = -4096 }},
+		{"BlockSize", func(o *bloomkv.Options) { o.BlockSize = 1 }},
+		{"BlockSize", func(o *bloomkv.Options) { o.BlockSize = 1 << 30 }},
+		{"TableSize", func(o *bloomkv.Options) { o.TableSize = 1 }},
+		{"TableSize", func(o *bloomkv.Options) { o.TableSize = math.MinInt64 }},
+		{"TableSize", func(o *bloomkv.Options) { o.TableSize = math.MaxInt64 }},
+		{"BaseLevelSize", func(o *bloomkv.Options) { o.BaseLevelSize = 1 }},
+		{"BaseLevelSize", func(o *bloomkv.Options) { o.BaseLevelSize = math.MaxInt64 }},
+		{"LevelRatio", func(o *bloomkv.Options) { o.LevelRatio = 1 }},
+		{"LevelRatio", func(o *bloomkv.Options) { o.LevelRatio = -10 }},
+		{"LevelRatio", func(o *bloomkv.Options) { o.LevelRatio = math.MaxInt32 }},
+		{"Compression", func(o *bloomkv.Options) { o.Compression = 3 }},
+		{"MaxOpenFiles", func(o *bloomkv.Options) { o.MaxOpenFiles = 1 }},
+		{"MaxOpenFiles", func(o *bloomkv.Options) { o.MaxOpenFiles = -1 }},
+	} {
+		o := &bloomkv.Options{FS: vfs.NewMem()}
+		tt.set(o)
+		if _, err := bloomkv.Open("db", o); err == nil || !strings.Contains(err.Error(), "option "+tt.option+":") ||
+			!strings.Contains(err.Error(), "db") {
+			t.Errorf("%+v: %v, want an error that names option %s", o, err, tt.option)
+		}
+		if names, err := o.FS.List("."); err != nil || len(names) > 0 {
+			t.Errorf("%+v: left %q, %v", o, names, err)
+		}
+	}
+	fsys := vfs.NewMem()
+	if _, err := bloomkv.Open("db", &bloomkv.Options{FS: fsys, ErrorIfMissing: true}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("ErrorIfMissing: %v", err)
+	}
+	if names, err := fsys.List("."); err != nil || len(names) > 0 {
+		t.Errorf("ErrorIfMissing: left %q, %v", names, err)
+	}
+}
+
+func TestADirectoryThatCannotBeWrittenIsRefusedClearly(t *testing.T) {
+	readOnly := func(fsys vfs.FS) vfs.FS {
+		return vfs.NewHook(fsys, func(op vfs.Op) error {
+			if op.Kind.Changes() {
+				return &fs.PathError{Op: op.Kind.String(), Path: op.Name, Err: syscall.EROFS}
+			}
+			return nil
+		})
+	}
+	mem := vfs.NewMem()
+	if _, err := bloomkv.Open("db", &bloomkv.Options{FS: readOnly(mem)}); !errors.Is(err, syscall.EROFS) ||
+		!strings.Contains(err.Error(), "db") {
+		t.Errorf("a new store: %v, want EROFS and the directory", err)
+	}
+	if names, err := mem.List("."); err != nil || len(names) > 0 {
+		t.Errorf("a new store: left %q, %v", names, err)
+	}
+	for _, closed := range []bool{true, false} {
+		d := newDamageStore(t, closed)
+		before := dirOf(t, d.fs)
+		if _, err := bloomkv.Open("db", d.options(readOnly(d.fs))); !errors.Is(err, syscall.EROFS) ||
+			!strings.Contains(err.Error(), "db") {
+			t.Errorf("closed %v: %v, want EROFS and the directory", closed, err)
+		}
+		if changed := storetest.Diff(dirOf(t, d.fs), before); changed != "" {
+			t.Errorf("closed %v: the directory was changed: %s", closed, changed)
+		}
+	}
+}
+
+func TestASecondOpenerInTheProcessIsRefusedAtOnce(t *testing.T) {
+	for name, fsys := range map[string]vfs.FS{"memory": vfs.NewMem(), "system": vfs.OS} {
+		dir := filepath.Join(t.TempDir(), "db")
+		if name == "memory" {
+			dir = "db"
+		}
+		db, err := bloomkv.Open(dir, tiny(fsys))
+		if err != nil {
+			t.Fatal(err)
+		}
+		storetest.Within(t, 10*time.Second, "a second Open", func() {
+			if _, err := bloomkv.Open(dir, tiny(fsys)); !errors.Is(err, bloomkv.ErrLocked) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("%s: second open: %v, want ErrLocked and the directory", name, err)
+			}
+			if _, err := bloomkv.Check(context.Background(), dir, tiny(fsys), nil); !errors.Is(err, bloomkv.ErrLocked) {
+				t.Errorf("%s: check of an open store: %v, want ErrLocked", name, err)
+			}
+		})
+		if err := db.Put([]byte("k"), nil); err != nil {
+			t.Errorf("%s: the first opener: %v", name, err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+		if db, err = bloomkv.Open(dir, tiny(fsys)); err != nil {
+			t.Fatalf("%s: after Close: %v", name, err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Put([]byte("k"), []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	scan := db.Scan(bloomkv.IterOptions{})
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range allCalls(t.Context(), db) {
+		if !errors.Is(err, bloomkv.ErrClosed) {
+			t.Errorf("%s: %v, want ErrClosed", what, err)
+		}
+	}
+	for _, err := range scan {
+		if !errors.Is(err, bloomkv.ErrClosed) {
+			t.Errorf("a scan made before: %v, want ErrClosed", err)
+		}
+	}
+	if m := db.Metrics(); m.Settled || len(m.Levels) > 0 {
+		t.Errorf("metrics: %+v, want none of the tree", m)
+	}
+}
+
+// allCalls calls every method that can fail.
+func allCalls(ctx context.Context, db *bloomkv.DB) map[string]error {
+	k := []byte("k")
+	var b, empty, bad bloomkv.Batch
+	b.Put(k, k)
+	bad.Put(make([]byte, bloomkv.MaxKeySize+1), nil)
+	calls := map[string]error{
+		"put": db.Put(k, k), "delete": db.Delete(k), "sync": db.Sync(), "flush": db.Flush(ctx),
+		"compact":            db.Compact(ctx, nil, nil),
+		"compact of nothing": db.Compact(ctx, []byte("b"), []byte("a")), "checkpoint": db.Checkpoint(ctx, "checkpoint"),
+		"apply sync": db.Apply(&b, bloomkv.Sync), "apply nosync": db.Apply(&b, bloomkv.NoSync),
+		"apply nothing": db.Apply(&empty, bloomkv.NoSync), "apply of too much": db.Apply(&bad, bloomkv.NoSync),
+		"apply with an odd durability": db.Apply(&b, 77),
+	}
+	_, calls["get"] = db.Get(k)
+	_, calls["appendget"] = db.AppendGet(nil, k)
+	_, calls["has"] = db.Has(k)
+	for _, err := range db.Scan(bloomkv.IterOptions{}) {
+		calls["scan"] = err
+	}
+	calls["close"] = db.Close()
+	return calls
+}

@@ -1,0 +1,128 @@
+//go:build unix
+
+package tests
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestWhatIsNoRegularFileIsRefusedAndDoesNotHang replaces files by a link, a pipe, a directory and a socket.
+func TestWhatIsNoRegularFileIsRefusedAndDoesNotHang(t *testing.T) {
+	d := newDamageStore(t, false)
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, []byte("not yours"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(slices.Clone(d.files), "LOCK") {
+		for kind, place := range map[string]func(name string) error{
+			"a link to a file outside": func(name string) error { return os.Symlink(outside, name) },
+			"a link to the same file": func(name string) error {
+				return errors.Join(os.Rename(name, outside+"2"), os.Symlink(outside+"2", name))
+			},
+			"a link to nothing": func(name string) error { return os.Symlink(outside+"3", name) },
+			"a pipe":            func(name string) error { return syscall.Mkfifo(name, 0o600) },
+			"a directory":       func(name string) error { return os.Mkdir(name, 0o700) },
+		} {
+			dir := filepath.Join(t.TempDir(), "db")
+			d.copyTo(t, dir)
+			name := filepath.Join(dir, file)
+			if kind != "a link to the same file" {
+				if err := os.Remove(name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := place(name); err != nil {
+				t.Fatal(err)
+			}
+			storetest.Within(t, 20*time.Second, file+" as "+kind, func() {
+				db, err := bloomkv.Open(dir, d.options(vfs.OS))
+				if err == nil {
+					_ = db.Close()
+				}
+				if err == nil || !strings.Contains(err.Error(), file) {
+					t.Errorf("%s as %s: %v, want an error that names it", file, kind, err)
+				}
+				if _, err := bloomkv.Check(t.Context(), dir, d.options(vfs.OS), nil); err == nil ||
+					!strings.Contains(err.Error(), file) {
+					t.Errorf("check: %s as %s: %v, want an error that names it", file, kind, err)
+				}
+			})
+		}
+	}
+	if b, err := os.ReadFile(outside); err != nil || string(b) != "not yours" {
+		t.Errorf("outside: %q, %v", b, err)
+	}
+	if _, err := os.Lstat(outside + "3"); err == nil {
+		t.Error("a file was created at the target of a link")
+	}
+}
+
+// copyTo writes the store to a directory of the operating system, with LOCK.
+func (d *damageStore) copyTo(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range dirOf(t, d.fs) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAStoreMayBeALinkAndIsItsOwnersAlone opens a store through a link, and checks the permissions of the files that it
+// creates.
+func TestAStoreMayBeALinkAndIsItsOwnersAlone(t *testing.T) {
+	tmp := t.TempDir()
+	if err := os.Symlink(filepath.Join(tmp, "real"), filepath.Join(tmp, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(tmp, "real"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bloomkv.Open(filepath.Join(tmp, "link"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Put([]byte("k"), []byte("v")); err != nil {
+		t.Error(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	files, err := os.ReadDir(filepath.Join(tmp, "real"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s: %v, %v, want a file accessible only to its owner", f.Name(), info.Mode(), err)
+		}
+	}
+	if db, err = bloomkv.Open(filepath.Join(tmp, "new"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(filepath.Join(tmp, "new")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("directory: %v, %v, want one accessible only to its owner", info.Mode(), err)
+	}
+	if err := os.WriteFile(filepath.Join(tmp, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bloomkv.Open(filepath.Join(tmp, "file"), nil); err == nil || !strings.Contains(err.Error(), "file") {
+		t.Errorf("a file instead of the directory: %v, want an error that names it", err)
+	}
+}

@@ -1,0 +1,206 @@
+//go:build unix
+
+package tests
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestFiftyKillsOfAWritingProcessLoseNothingAcknowledged also counts the kills during a flush or a compaction. After
+// every second kill, the next process recovers the store by itself, and is killed again.
+func TestFiftyKillsOfAWritingProcessLoseNothingAcknowledged(t *testing.T) {
+	const seed = 11
+	dir := filepath.Join(t.TempDir(), "db")
+	rng := rand.New(rand.NewPCG(seed, 0))
+	kills, whileBusy := max(4, storetest.AtStride(50)), 0
+	reports, busyReports := 0, 0
+	want, applied := map[string]string{}, uint64(0) // want is the state after applied commits
+	var low, high uint64                            // the store must hold at least low and at most high commits
+	holds := func(who string, n uint64) {
+		t.Helper()
+		if n < low || n > high {
+			t.Fatalf("%s found %d commits, want %d to %d", who, n, low, high)
+		}
+		low, high = n, n
+	}
+	for kill := range kills {
+		busy := false
+		writer := child(t, "write", dir, strconv.Itoa(seed))
+		for _, r := range killed(t, writer, time.Duration(20+rng.IntN(100))*time.Millisecond) {
+			busy = r.busy
+			if reports++; busy {
+				busyReports++
+			}
+			switch r.what {
+			case reportOpened:
+				holds(fmt.Sprintf("process %d", kill), r.commit)
+			case reportBegins:
+				high = r.commit
+			case reportAcked:
+				low = r.commit
+			}
+		}
+		if busy {
+			whileBusy++
+		}
+		if kill%2 == 0 && kill < kills-1 {
+			continue
+		}
+		db, err := bloomkv.Open(dir, tiny(vfs.OS))
+		if err != nil {
+			t.Fatalf("after kill %d: %v", kill, err)
+		}
+		n, err := commitsIn(db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		holds("the test", n)
+		for ; applied < n; applied++ {
+			numbered(seed, applied+1).apply(want)
+		}
+		got, err := contents(db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := storetest.Diff(got, want); d != "" {
+			t.Fatalf("after kill %d and %d commits: %s", kill, n, d)
+		}
+		if err := lookupsAgree(db, want); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := bloomkv.Check(t.Context(), dir, tiny(vfs.OS), nil); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d kills, %d of them while a flush or a compaction ran, as one did for %d of %d reports; %d commits",
+		kills, whileBusy, busyReports, reports, applied)
+	if whileBusy*5 < kills*2 {
+		t.Errorf("%d of %d kills hit while a flush or a compaction ran, want two fifths", whileBusy, kills)
+	}
+}
+
+// killed starts a process, kills it some time after its first report, and returns all its reports.
+func killed(t *testing.T, process *exec.Cmd, after time.Duration) (reports []report) {
+	t.Helper()
+	out, err := process.StdoutPipe()
+	if err == nil {
+		err = process.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, all := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(all)
+		in := bufio.NewReader(out)
+		var b [reportSize]byte
+		for {
+			if _, err := io.ReadFull(in, b[:]); err != nil {
+				return
+			}
+			if reports = append(reports, parseReport(b[:])); len(reports) == 1 {
+				close(first)
+			}
+		}
+	}()
+	select {
+	case <-first:
+	case <-all:
+	case <-time.After(time.Minute):
+		t.Error("a process reported nothing for a minute")
+	}
+	time.Sleep(after)
+	if err := process.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	<-all // its last reports may still be in the pipe
+	_ = process.Wait()
+	if len(reports) == 0 {
+		t.Fatal("a process ended without a report")
+	}
+	return reports
+}
+
+// TestASecondProcessIsRefusedAtOnce checks that a store is locked while the first process lives, even stopped, and no
+// longer.
+func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "db")
+	db, err := bloomkv.Open(dir, tiny(vfs.OS))
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.Within(t, 20*time.Second, "another process", func() {
+		if out, err := child(t, "open", dir).Output(); err != nil || !strings.HasPrefix(string(out), "locked true") ||
+			!strings.Contains(string(out), dir) {
+			t.Errorf("second process: %s, %v, want ErrLocked and the directory", out, err)
+		}
+	})
+	storetest.Within(t, 20*time.Second, "Open of a second process to read", func() {
+		if out, err := child(t, "read", dir).Output(); err != nil || !strings.HasPrefix(string(out), "locked true") {
+			t.Errorf("second process, read-only: %s, %v, want ErrLocked", out, err)
+		}
+	})
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := tiny(vfs.OS)
+	o.ReadOnly = true
+	if db, err = bloomkv.Open(dir, o); err != nil {
+		t.Fatal(err)
+	}
+	for how, want := range map[string]string{"open": "locked true", "read": "locked false: <nil>"} {
+		if out, err := child(t, how, dir).Output(); err != nil || !strings.HasPrefix(string(out), want) {
+			t.Errorf("%s while a reader has the store open: %s, %v, want %s", how, out, err, want)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	writer := child(t, "write", dir, "1")
+	out, err := writer.StdoutPipe()
+	if err == nil {
+		err = writer.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 3*reportSize)); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Within(t, 20*time.Second, "Open while another process is stopped", func() {
+		if _, err := bloomkv.Open(dir, tiny(vfs.OS)); !errors.Is(err, bloomkv.ErrLocked) {
+			t.Errorf("while the first process is stopped: %v, want ErrLocked", err)
+		}
+	})
+	if err := writer.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = writer.Wait()
+	if db, err = bloomkv.Open(dir, tiny(vfs.OS)); err != nil {
+		t.Fatalf("after the first process was killed: %v", err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}

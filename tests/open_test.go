@@ -1,0 +1,116 @@
+package tests
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// refuseChanges returns fsys with a hook: every operation that could change a file fails, and fails the test.
+func refuseChanges(t *testing.T, fsys vfs.FS) vfs.FS {
+	t.Helper()
+	return vfs.NewHook(fsys, func(op vfs.Op) error {
+		if op.Kind.Changes() {
+			t.Errorf("%v, want no change", op)
+			return fs.ErrPermission
+		}
+		return nil
+	})
+}
+
+func TestErrorIfExistsChangesNothingAndElseMakesAStore(t *testing.T) {
+	mem := vfs.NewMem()
+	o := tiny(mem)
+	o.ErrorIfExists = true
+	db, err := bloomkv.Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	before := dirOf(t, mem)
+	again := tiny(refuseChanges(t, mem))
+	again.ErrorIfExists = true
+	if _, err := bloomkv.Open("db", again); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "db") {
+		t.Errorf("for an existing store: %v, want fs.ErrExist and the directory", err)
+	}
+	if after := dirOf(t, mem); !maps.Equal(after, before) {
+		t.Error("the store was changed")
+	}
+	again.ErrorIfMissing = true
+	if _, err := bloomkv.Open("db", again); err == nil || !strings.Contains(err.Error(), "ErrorIfExists") {
+		t.Errorf("with ErrorIfMissing: %v, want an error naming the option", err)
+	}
+}
+
+// TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile creates a store between Open's first look and its lock.
+func TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile(t *testing.T) {
+	mem := vfs.NewMem()
+	made := false
+	o := tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+		if op.Kind != vfs.OpLock || made {
+			return nil
+		}
+		made = true
+		db, err := bloomkv.Open("db", tiny(mem))
+		if err == nil {
+			err = errors.Join(db.Put([]byte("k"), []byte("v")), db.Close())
+		}
+		return err
+	}))
+	o.ErrorIfExists = true
+	if _, err := bloomkv.Open("db", o); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("got %v, want fs.ErrExist", err)
+	}
+	if got := dirOf(t, mem); got[filename.CurrentName] == "" {
+		t.Error("the store created meanwhile is lost")
+	}
+	db, err := bloomkv.Open("db", tiny(mem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if v, err := db.Get([]byte("k")); string(v) != "v" {
+		t.Errorf("got %q, %v, want v", v, err)
+	}
+}
+
+func TestOpenMakesTheParentsThatAreMissing(t *testing.T) {
+	fsys := vfs.NewMem()
+	db, err := bloomkv.Open(filepath.Join("a", "b", "c"), &bloomkv.Options{FS: fsys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Put([]byte("key"), []byte("value")); err != nil {
+		t.Fatal(err)
+	}
+	after := fsys.Crash(vfs.KeepNothing) // every name must be durable
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err = bloomkv.Open(filepath.Join("a", "b", "c"), &bloomkv.Options{FS: after, ErrorIfMissing: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := db.Get([]byte("key")); string(v) != "value" {
+		t.Errorf("%q, %v", v, err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bloomkv.Open(filepath.Join("d", "e"),
+		&bloomkv.Options{FS: fsys, ErrorIfMissing: true}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing store: %v", err)
+	}
+	if _, err := fsys.Stat("d"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its parent directory was created: %v", err)
+	}
+}

@@ -1,0 +1,103 @@
+package tests
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+)
+
+// TestSalvageOfAGigabyte damages ten blocks of a store of 1 GB, half of which is in overlapping levels, and logs time
+// and memory.
+func TestSalvageOfAGigabyte(t *testing.T) {
+	if !*everywhere {
+		t.Skip("writes 2 GB: run it with -everywhere")
+	}
+	dir := filepath.Join(t.TempDir(), "db")
+	const keys = 700_000
+	rng := rand.NewChaCha8([32]byte{1})
+	value := make([]byte, 1000)
+	db, err := bloomkv.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := func(i int) []byte { return binary.BigEndian.AppendUint64([]byte("key"), uint64(i)) }
+	if err := db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
+		for i := range keys {
+			_, _ = rng.Read(value)
+			if !yield(bloomkv.KV{Key: key(i), Value: value}, nil) {
+				return
+			}
+		}
+	}, bloomkv.IngestOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var b bloomkv.Batch
+	for i := range keys / 2 {
+		_, _ = rng.Read(value)
+		b.Put(key(i*7919%keys), value)
+		if b.Len() == 100 || i == keys/2-1 {
+			if err := db.Apply(&b, bloomkv.NoSync); err != nil {
+				t.Fatal(err)
+			}
+			b.Reset()
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) < 10 {
+		t.Fatal(tables, err)
+	}
+	var size int64
+	for _, name := range tables {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += info.Size()
+	}
+	places := rand.New(rng)
+	for i := range 10 {
+		f, err := os.OpenFile(tables[i*len(tables)/10], os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, one := places.Int64N(info.Size()*9/10), []byte{0}
+		if _, err := f.ReadAt(one, at); err != nil {
+			t.Fatal(err)
+		}
+		one[0] ^= 0xff
+		if _, err := f.WriteAt(one, at); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.GC()
+	var peak runtime.MemStats
+	most, calls := uint64(0), 0
+	began := time.Now()
+	report, err := bloomkv.Salvage(t.Context(), dir, filepath.Join(t.TempDir(), "new"), nil, func(done, total uint64) {
+		if calls++; calls%256 == 0 {
+			runtime.ReadMemStats(&peak)
+			most = max(most, peak.HeapInuse)
+		}
+	})
+	if err != nil || len(report.Lost) != 10 || report.Keys < keys-200 || report.Keys > keys {
+		t.Errorf("%d keys, want about %d; lost %v, %v", report.Keys, keys, report.Lost, err)
+	}
+	t.Logf("%d MB in %d tables: %v, at most %d MB of heap in use; %d keys of %d", size>>20, len(tables),
+		time.Since(began).Round(time.Millisecond), most>>20, report.Keys, keys)
+}

@@ -1,0 +1,371 @@
+package tests
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/newstore"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// writeStore makes a closed store of n keys with a value.
+func writeStore(t *testing.T, fsys vfs.FS, n int, value string) {
+	t.Helper()
+	o := salvageOptions(fsys)
+	db, err := bloomkv.Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if err := db.Put(fmt.Appendf(nil, "key%04d", i), []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readAll returns the contents of a store that is not open.
+func readAll(t *testing.T, fsys vfs.FS, dir string) map[string]string {
+	t.Helper()
+	db, err := bloomkv.Open(dir, &bloomkv.Options{FS: fsys, ReadOnly: true, MemoryBudget: 8 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := contents(db)
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestSalvageLeavesAStoreThatIsOpenAlone(t *testing.T) {
+	fsys := vfs.NewMem()
+	writeStore(t, fsys, 10, "v")
+	o := salvageOptions(fsys)
+	writer, err := bloomkv.Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bloomkv.Salvage(t.Context(), "db", "new", o, nil); !errors.Is(err, bloomkv.ErrLocked) {
+		t.Errorf("while the store is open for writing: %v, want ErrLocked", err)
+	}
+	if _, err := fsys.Stat("new"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a directory was made: %v", err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	readOnly := *o
+	readOnly.ReadOnly = true
+	reader, err := bloomkv.Open("db", &readOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bloomkv.Salvage(t.Context(), "db", "new", o, nil); err != nil {
+		t.Errorf("while a reader has the store open: %v", err)
+	}
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := fsys.Remove(filepath.Join("db", "LOCK")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bloomkv.Salvage(t.Context(), "db", "other", o, nil); err != nil {
+		t.Errorf("without a file LOCK: %v", err)
+	}
+	if _, err := fsys.Stat(filepath.Join("db", "LOCK")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file LOCK was made: %v", err)
+	}
+}
+
+// TestSalvageChangesNothingOfTheOldDirectory fails the test at every operation that changes something there.
+func TestSalvageChangesNothingOfTheOldDirectory(t *testing.T) {
+	for _, closed := range []bool{true, false} {
+		d := newSalvageStore(t, closed)
+		fsys := vfs.NewHook(d.fs, func(op vfs.Op) error {
+			if op.Kind.Changes() && (filepath.Dir(op.Name) == "db" || op.Name == "db") {
+				t.Errorf("%v", op)
+				return fs.ErrPermission
+			}
+			return nil
+		})
+		report, err := bloomkv.Salvage(t.Context(), "db", "new", salvageOptions(fsys), nil)
+		if err != nil || len(report.Lost) > 0 || report.Keys != uint64(len(d.full)) {
+			t.Errorf("%+v, %v", report, err)
+		}
+		if got := readAll(t, d.fs, "new"); storetest.Diff(got, d.full) != "" {
+			t.Error(storetest.Diff(got, d.full))
+		}
+	}
+}
+
+func TestSalvageRefusesADirectoryThatIsNotForIt(t *testing.T) {
+	fsys := vfs.NewMem()
+	writeStore(t, fsys, 10, "v")
+	for _, dir := range []string{"empty", "full"} {
+		if err := fsys.Mkdir(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := fsys.Create(filepath.Join("full", "something")); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, dir, new string
+		is             error
+	}{
+		{"one that is not empty", "db", "full", fs.ErrExist},
+		{"the store itself", "db", "db", fs.ErrExist},
+		{"one in the store", "db", filepath.Join("db", "new"), newstore.ErrInside},
+		{"one without a parent", "db", filepath.Join("none", "new"), fs.ErrNotExist},
+		{"of a directory without a store", "empty", "new", fs.ErrNotExist},
+		{"of a directory that does not exist", "none", "new", fs.ErrNotExist},
+		{"of foreign files", "full", "new", fs.ErrNotExist},
+	} {
+		before := filesIn(t, fsys)
+		_, err := bloomkv.Salvage(t.Context(), test.dir, test.new, salvageOptions(fsys), nil)
+		if !errors.Is(err, test.is) {
+			t.Errorf("%s: %v, want %v", test.name, err, test.is)
+		}
+		if !maps.Equal(before, filesIn(t, fsys)) {
+			t.Errorf("%s: the store was changed", test.name)
+		}
+		if _, err := fsys.Stat("new"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: a directory was left: %v", test.name, err)
+		}
+	}
+	if _, err := bloomkv.Salvage(t.Context(), "db", "empty", salvageOptions(fsys), nil); err != nil {
+		t.Errorf("an empty directory: %v", err)
+	}
+}
+
+// TestSalvageThatFailsLeavesNothing makes each operation that changes something fail in turn, and cancels the context
+// at each step.
+func TestSalvageThatFailsLeavesNothing(t *testing.T) {
+	d := newSalvageStore(t, false)
+	failed, errFails := 0, errors.New("it fails")
+	for at := 1; ; at++ {
+		mem := d.fs.Kill()
+		n := 0
+		_, err := bloomkv.Salvage(t.Context(), "db", "new", salvageOptions(vfs.NewHook(mem, func(op vfs.Op) error {
+			if op.Kind.Changes() && op.Kind != vfs.OpRemove {
+				if n++; n == at {
+					return errFails
+				}
+			}
+			return nil
+		})), nil)
+		if n < at {
+			break
+		}
+		if failed++; err == nil { // operations after the new store is complete and durable
+			t.Fatalf("operation %d of %d failed, but Salvage returned no error", at, n)
+		}
+		if _, e := mem.Stat("new"); !errors.Is(err, errFails) || !errors.Is(e, fs.ErrNotExist) {
+			names, _ := mem.List("new")
+			t.Fatalf("operation %d failed: %v; left %v", at, err, names)
+		}
+	}
+	if failed < 10 {
+		t.Errorf("only %d operations failed", failed)
+	}
+	for at := 0; ; at++ {
+		mem := d.fs.Kill()
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		_, err := bloomkv.Salvage(ctx, "db", "new", salvageOptions(mem), func(done, total uint64) {
+			if n++; n > at || done > total {
+				cancel()
+			}
+		})
+		cancel()
+		if err == nil {
+			break
+		}
+		if names, e := mem.List("new"); !errors.Is(err, context.Canceled) || e == nil {
+			t.Fatalf("ended after %d steps: %v, left %v", at, err, names)
+		}
+	}
+}
+
+// TestSalvageThatIsCutShortLeavesNoStore crashes at each operation.
+func TestSalvageThatIsCutShortLeavesNoStore(t *testing.T) {
+	d := newSalvageStore(t, true)
+	mem := d.fs.Kill()
+	var crashed []*vfs.Mem
+	if _, err := bloomkv.Salvage(t.Context(), "db", "new", salvageOptions(vfs.NewHook(mem, func(op vfs.Op) error {
+		if op.Kind.Changes() {
+			crashed = append(crashed, mem.Kill())
+		}
+		return nil
+	})), nil); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range crashed {
+		db, err := bloomkv.Open("new", &bloomkv.Options{FS: c, ReadOnly: true, MemoryBudget: 8 << 20})
+		if err == nil { // if CURRENT exists, all the rest must, too
+			got, err := contents(db)
+			if err = errors.Join(err, db.Close()); err != nil || storetest.Diff(got, d.full) != "" {
+				t.Errorf("crash before operation %d: %v, %s", i, err, storetest.Diff(got, d.full))
+			}
+		}
+	}
+}
+
+// says reports whether one of the report's Unknown texts contains a part.
+func says(r bloomkv.SalvageReport, part string) bool {
+	return slices.ContainsFunc(r.Unknown, func(s string) bool { return strings.Contains(s, part) })
+}
+
+// TestWhatIsLeftOverDoesNotCount restores tables that a compaction has replaced, as a crash may leave them.
+func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
+	fsys := vfs.NewMem()
+	writeStore(t, fsys, 100, "old")
+	old := filesIn(t, fsys)
+	db, err := bloomkv.Open("db", salvageOptions(fsys))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		if i%2 == 0 {
+			err = db.Delete(fmt.Appendf(nil, "key%04d", i))
+		} else {
+			err = db.Put(fmt.Appendf(nil, "key%04d", i), []byte("new"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	want, err := contents(db)
+	if err != nil || len(want) != 50 {
+		t.Fatal(err, len(want))
+	}
+	running := fsys.Kill() // the manifest has an edit that deletes the table
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, mem := range map[string]*vfs.Mem{"which an edit deletes": running, "from before the manifest": fsys} {
+		back := 0
+		for name, b := range old {
+			if filepath.Ext(name) != ".sst" {
+				continue
+			}
+			back++
+			// Restore the tables that were removed.
+			if _, err := mem.Stat(filepath.Join("db", name)); errors.Is(err, fs.ErrNotExist) {
+				f, err := mem.Create(filepath.Join("db", name))
+				if err == nil {
+					_, err = f.Write([]byte(b))
+				}
+				if err = errors.Join(err, f.Close()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		report, err := bloomkv.Salvage(t.Context(), "db", "new", salvageOptions(mem), nil)
+		if err != nil || back == 0 || !says(report, "these tables were replaced") {
+			t.Errorf("tables %s: %d, %v, %q", name, back, err, report.Unknown)
+		}
+		if got := readAll(t, mem, "new"); storetest.Diff(got, want) != "" {
+			t.Errorf("tables %s: %s", name, storetest.Diff(got, want))
+		}
+		// Without a manifest, Salvage can't know this and must report it.
+		for name := range filesIn(t, mem) {
+			if kind, _ := filename.Parse(name); kind == filename.Manifest || kind == filename.Current {
+				if err := mem.Remove(filepath.Join("db", name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		report, err = bloomkv.Salvage(t.Context(), "db", "without", salvageOptions(mem), nil)
+		if err != nil || report.Manifest != "" || !says(report, "No manifest could be read") {
+			t.Errorf("without a manifest: %v, %q", err, report.Unknown)
+		}
+		for k, v := range readAll(t, mem, "without") {
+			if v != "old" && v != "new" {
+				t.Errorf("unexpected %q = %q", k, v)
+			}
+		}
+	}
+}
+
+func TestSalvageRefusesAFormatOfTheFuture(t *testing.T) {
+	fsys := vfs.NewMem()
+	writeStore(t, fsys, 10, "v")
+	s, err := manifest.Load(fsys, "db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range s.Version.Tables() {
+		storetest.Rewrite(t, fsys, filename.Make("db", filename.Table, m.Number), futureFooter)
+	}
+	if _, err := bloomkv.Salvage(t.Context(), "db", "new",
+		salvageOptions(fsys), nil); !errors.Is(err, bloomkv.ErrUnsupportedVersion) || errors.Is(err, bloomkv.ErrCorruption) {
+		t.Errorf("%v, want ErrUnsupportedVersion", err)
+	}
+	if _, err := fsys.Stat("new"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a directory was made: %v", err)
+	}
+}
+
+// TestSalvageOfManyDamages damages tables at several random offsets each, and checks only that the new store has no
+// values that were never written.
+func TestSalvageOfManyDamages(t *testing.T) {
+	d := newSalvageStore(t, false)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for round := range 40 {
+		mem := d.fs.Kill()
+		for _, file := range d.files {
+			if rng.IntN(3) > 0 {
+				storetest.Rewrite(t, mem, filepath.Join("db", file), func(b []byte) []byte {
+					for range rng.IntN(4) {
+						b[rng.IntN(d.sizes[file])] ^= byte(1 + rng.IntN(255))
+					}
+					if rng.IntN(8) == 0 {
+						b = b[:rng.IntN(len(b))]
+					}
+					return b
+				})
+			}
+		}
+		if _, err := bloomkv.Salvage(t.Context(), "db", "new", salvageOptions(mem), nil); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if _, err := bloomkv.Check(t.Context(), "new", salvageOptions(mem), nil); err != nil {
+			t.Errorf("round %d: %v", round, err)
+		}
+		for k, v := range readAll(t, mem, "new") {
+			if !d.ever[k][v] {
+				t.Errorf("round %d: %q has %q, which was never written", round, k, v)
+			}
+		}
+	}
+}
+
+// futureFooter changes the version of a table to an unknown one.
+func futureFooter(b []byte) []byte {
+	f := b[len(b)-80:]
+	f[68] = 200
+	table := crc32.MakeTable(crc32.Castagnoli)
+	binary.LittleEndian.PutUint32(f[64:], crc32.Update(crc32.Checksum(f[:64], table), table, f[68:]))
+	return b
+}
