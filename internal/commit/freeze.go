@@ -4,9 +4,13 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
+
+// maxFrozen is the number of memtables that may wait for a flush.
+const maxFrozen = 1
 
 // Freeze freezes the memtable, unless it is empty, so that background work flushes it, and returns the newest
 // sequence number. It waits until a memtable can be frozen, or until ctx ends.
@@ -36,6 +40,35 @@ func (w *Writer) Freeze(ctx context.Context) (ikey.Seq, error) {
 		w.rotate()
 	}
 	return w.lastSeq, nil
+}
+
+// waitToFreeze returns once no memtable waits for a flush and level 0 is below its stop limit. mu is held.
+func (w *Writer) waitToFreeze(ctx context.Context) error {
+	var stopped stop
+	err := w.Tree.Wait(ctx, func(v tree.View) bool {
+		if v.State == nil {
+			return true
+		}
+		reason, full := full(v.State, w.Policy)
+		if full {
+			stopped.on(reason)
+		}
+		return !full
+	})
+	w.stopped(&stopped)
+	return err
+}
+
+// full reports whether no memtable can be frozen now, and why.
+func full(s *tree.State, p compaction.Policy) (Reason, bool) {
+	switch {
+	case len(s.Frozen) >= maxFrozen:
+		return StoppedByMemtable, true
+	case p.Pressure(s.Version).Stop:
+		return StoppedByLevel0, true
+	default:
+		return 0, false
+	}
 }
 
 // rotate freezes the memtable and its log; the next write begins new ones. mu is held, and a memtable can be frozen:

@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -39,6 +40,22 @@ type queue struct {
 // may not be there when the store is opened again; after any other error nothing was written.
 func (w *Writer) Commit(ops []byte, count uint32, durable bool) error {
 	return w.commit(ops, count, durable, nil)
+}
+
+// CommitIf does what Commit does if the value of key equals old, or with a nil old if the store has no value for key,
+// and reports whether it did. The check and the commit are one step to all other writers and readers.
+func (w *Writer) CommitIf(ops []byte, count uint32, durable bool, key, old []byte) (bool, error) {
+	if err := w.Tree.Writable(); err != nil {
+		return false, err
+	}
+	when := &condition{key: key, hash: w.Values.Hash(key), old: old, state: w.Tree.Load()}
+	when.seq = w.Tree.NewestSeq()
+	// The first check reads from files while no other writer waits. If its answer is no, that is final.
+	if held, err := w.Values.Compare(key, old); err != nil || !held {
+		return false, err
+	}
+	err := w.commit(ops, count, durable, when)
+	return err == nil && when.held, err
 }
 
 // commit queues the operations of one writer and returns once they are committed. If when is not nil, they are
@@ -160,6 +177,23 @@ func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 	w.Records.Wrote(record)
 	w.lastSeq += ikey.Seq(count)
 	w.Tree.Publish(w.lastSeq)
+	return nil
+}
+
+// makeSpace returns once a group of the given number of bytes may be added to the memtable. It slows writers while
+// compaction is behind, begins a new memtable if the group does not fit, and waits if it cannot begin one. mu is held.
+func (w *Writer) makeSpace(size int64) error {
+	w.slowDown(size)
+	mem := w.Tree.Load().Mem
+	limit := w.MemtableSize
+	used := mem.Bytes()
+	if mem.Len() == 0 || used < limit && (size <= limit/2 || used+size <= limit) {
+		return nil
+	}
+	if err := w.waitToFreeze(context.Background()); err != nil {
+		return err
+	}
+	w.rotate()
 	return nil
 }
 

@@ -1,12 +1,8 @@
 package commit
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
-
-	"github.com/bloomkv/bloomkv/internal/compaction"
-	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // A Reason is the reason why writes had to wait for background work.
@@ -20,9 +16,6 @@ const (
 
 	Reasons = iota // number of reasons
 )
-
-// maxFrozen is the number of memtables that may wait for a flush.
-const maxFrozen = 1
 
 // A Stall is a period during which writes waited.
 type Stall struct {
@@ -44,52 +37,6 @@ type stallCount struct {
 
 func (c *stallCount) load() StallCount {
 	return StallCount{c.count.Load(), time.Duration(c.nanos.Load())}
-}
-
-// makeSpace returns once a group of the given number of bytes may be added to the memtable. It slows writers while
-// compaction is behind, begins a new memtable if the group does not fit, and waits if it cannot begin one. mu is held.
-func (w *Writer) makeSpace(size int64) error {
-	w.slowDown(size)
-	mem := w.Tree.Load().Mem
-	limit := w.MemtableSize
-	used := mem.Bytes()
-	if mem.Len() == 0 || used < limit && (size <= limit/2 || used+size <= limit) {
-		return nil
-	}
-	if err := w.waitToFreeze(context.Background()); err != nil {
-		return err
-	}
-	w.rotate()
-	return nil
-}
-
-// waitToFreeze returns once no memtable waits for a flush and level 0 is below its stop limit. mu is held.
-func (w *Writer) waitToFreeze(ctx context.Context) error {
-	var stopped stop
-	err := w.Tree.Wait(ctx, func(v tree.View) bool {
-		if v.State == nil {
-			return true
-		}
-		reason, full := full(v.State, w.Policy)
-		if full {
-			stopped.on(reason)
-		}
-		return !full
-	})
-	w.stopped(&stopped)
-	return err
-}
-
-// full reports whether no memtable can be frozen now, and why.
-func full(s *tree.State, p compaction.Policy) (Reason, bool) {
-	switch {
-	case len(s.Frozen) >= maxFrozen:
-		return StoppedByMemtable, true
-	case p.Pressure(s.Version).Stop:
-		return StoppedByLevel0, true
-	default:
-		return 0, false
-	}
 }
 
 // slowDown delays a write according to the pressure of compaction: the first step is 8 µs per KiB (128 MiB/s), and

@@ -67,10 +67,3 @@ func (s *Scheduler) flush(f tree.Frozen) error {
 	}
 	return nil
 }
-
-func sizeOf(tables []*manifest.Table) (size uint64) {
-	for _, t := range tables {
-		size += t.Size
-	}
-	return size
-}

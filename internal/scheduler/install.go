@@ -3,11 +3,25 @@ package scheduler
 import (
 	"errors"
 
+	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
+
+// Env returns what is needed to write tables for a level. Its snapshots are those open now, so the inputs must be
+// fixed before the call. Readers see a new state before its filter plan is made, so Env waits for the plan.
+func (s *Scheduler) Env(level int) compaction.Env {
+	s.installMu.Lock()
+	plan := s.Share.Plans().Now
+	s.installMu.Unlock()
+	env := s.Tables
+	env.Codec, env.Filter = s.Codecs[level], plan.Levels[level].Params
+	env.Recodes = s.Codecs[level] != s.Codecs[0]
+	env.Snapshots = s.Tree.Pinned()
+	return env
+}
 
 // Every change of the tree follows one order (I13): the tables become durable, then their names, then the edit in the
 // manifest. Then readers see the new state. Only after that may inputs and old logs be removed.
@@ -97,4 +111,11 @@ func (s *Scheduler) Discard(tables []*manifest.Table) error {
 		errs = append(errs, s.Tables.FS.Remove(filename.Make(s.Tables.Dir, filename.Table, t.Number)))
 	}
 	return errors.Join(errs...)
+}
+
+func sizeOf(tables []*manifest.Table) (size uint64) {
+	for _, t := range tables {
+		size += t.Size
+	}
+	return size
 }

@@ -8,11 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/bloomkv/bloomkv/internal/budget"
-	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/ikey"
-	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -35,49 +31,6 @@ type Scheduler struct {
 	calls   []*call    // calls of Compact, in their order
 	running []*job
 	counts  Counts
-}
-
-// A Config holds the parameters of New.
-type Config struct {
-	Tree     *tree.Tree
-	Share    *budget.Share // memory of the tables
-	Policy   compaction.Policy
-	Tables   compaction.Env                    // what all new tables have in common
-	Codecs   [manifest.NumLevels]sstable.Codec // of tables written to each level
-	Rate     int64                             // bytes per second that compactions write; 0 means no limit
-	ReadOnly bool                              // no work is done except loading filters
-	Observer Observer
-}
-
-// An Observer is called for what background work does. The tables are new, and durable.
-type Observer interface {
-	Flushed(f Flush, tables []*manifest.Table)
-	Compacted(c Compaction, tables []*manifest.Table)
-	Removed(level int, t *manifest.Table)           // the file of a table
-	WorkFailed(work string, attempt int, err error) // work that will be tried again
-	Damaged(err error)
-}
-
-// Counts are figures of all work so far, in numbers and bytes.
-type Counts struct {
-	Flushes, FlushBytes           uint64
-	Ingests, IngestBytes          uint64
-	Compactions                   uint64 // that rewrote tables
-	CompactedRead, CompactedBytes uint64
-	RewrittenBytes                uint64 // part of CompactedBytes: tables rewritten alone
-	Moves                         uint64 // tables that changed their level
-}
-
-func (c *Counts) add(d Counts) {
-	c.Flushes += d.Flushes
-	c.FlushBytes += d.FlushBytes
-	c.Ingests += d.Ingests
-	c.IngestBytes += d.IngestBytes
-	c.Compactions += d.Compactions
-	c.CompactedRead += d.CompactedRead
-	c.CompactedBytes += d.CompactedBytes
-	c.RewrittenBytes += d.RewrittenBytes
-	c.Moves += d.Moves
 }
 
 // New returns a scheduler that does no work yet.
@@ -104,13 +57,6 @@ func (s *Scheduler) Wait() { s.workers.Wait() }
 // Warm reports whether indexes and filters were loaded after Open.
 func (s *Scheduler) Warm() bool { return s.warm.Load() }
 
-// Counts returns the present figures.
-func (s *Scheduler) Counts() Counts {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.counts
-}
-
 // Settled reports whether there is nothing left to flush or compact. It is false after Close.
 func (s *Scheduler) Settled() (settled bool) {
 	s.Tree.Await(func(v tree.View) bool {
@@ -121,19 +67,6 @@ func (s *Scheduler) Settled() (settled bool) {
 		return true
 	})
 	return settled
-}
-
-// Env returns what is needed to write tables for a level. Its snapshots are those open now, so the inputs must be
-// fixed before the call. Readers see a new state before its filter plan is made, so Env waits for the plan.
-func (s *Scheduler) Env(level int) compaction.Env {
-	s.installMu.Lock()
-	plan := s.Share.Plans().Now
-	s.installMu.Unlock()
-	env := s.Tables
-	env.Codec, env.Filter = s.Codecs[level], plan.Levels[level].Params
-	env.Recodes = s.Codecs[level] != s.Codecs[0]
-	env.Snapshots = s.Tree.Pinned()
-	return env
 }
 
 // keepWarm loads indexes and filters after Open, and later reloads dropped ones when there is memory for them again.
