@@ -73,9 +73,7 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 					256<<10
 			})
 			db := reopened(t, nil, o)
-			best, _, err := PlanFilters(n, 1, &Options{
-				FilterMemory: c.memory, FilterKind: c.kind, LevelRatio: o.LevelRatio,
-			})
+			best, _, err := o.planner().AtRest(0, n, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
