@@ -42,8 +42,9 @@ type Events struct {
 	// for it.
 	WorkFailed func(FailureInfo)
 	// Damaged is called for damage found by reads, compactions and loads of filters, once for each file and offset.
-	// The error has a CorruptionError. A damaged filter is reported only here, since reads continue without it. So is
-	// a filter of an unknown kind, which a later version might write; that error does not match ErrCorruption.
+	// After 1,024 of these, further damage is reported each time that it is met. The error has a CorruptionError. A
+	// damaged filter is reported only here, since reads continue without it. So is a filter of an unknown kind, which
+	// a later version might write; that error does not match ErrCorruption.
 	Damaged func(error)
 	// ReadOnly is called with the cause when the store has become read-only: every later write returns ErrReadOnly.
 	ReadOnly func(cause error)
@@ -120,7 +121,7 @@ type damagePlace struct {
 	offset int64
 }
 
-// maxPlaces bounds the damage that is remembered. If there is more, some of it is reported again.
+// maxPlaces bounds the damage that is remembered.
 const maxPlaces = 1024
 
 func tell[T any](f func(T), what T) {
@@ -205,13 +206,12 @@ func (r *reporter) Damaged(err error) {
 		p := damagePlace{c.File, c.Offset}
 		r.mu.Lock()
 		known := r.places[p]
-		if len(r.places) == maxPlaces {
-			clear(r.places)
-		}
 		if r.places == nil {
 			r.places = map[damagePlace]bool{}
 		}
-		r.places[p] = true
+		if len(r.places) < maxPlaces {
+			r.places[p] = true
+		}
 		r.mu.Unlock()
 		if known {
 			return

@@ -220,22 +220,3 @@ func ExampleSalvage() {
 	// CURRENT: missing; harmless: true
 	// 1 keys, nothing lost: true
 }
-
-// PlanFilters returns the error rate that filters of a hundred million keys reach in the given memory.
-func ExamplePlanFilters() {
-	fpr, levels, err := bloomkv.PlanFilters(100_000_000, 4,
-		&bloomkv.Options{FilterMemory: 64 << 20, FilterKind: bloomkv.FilterRibbon})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Printf("%.2g wasted reads for an absent key\n", fpr)
-	for _, l := range levels {
-		fmt.Printf("level %d: %d keys, %.1f bits each\n", l.Level, l.Keys, l.BitsPerKey)
-	}
-	// Output:
-	// 0.053 wasted reads for an absent key
-	// level 3: 90009 keys, 19.8 bits each
-	// level 4: 900090 keys, 14.8 bits each
-	// level 5: 9000900 keys, 9.8 bits each
-	// level 6: 90009001 keys, 4.8 bits each
-}

@@ -73,9 +73,7 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 					256<<10
 			})
 			db := reopened(t, nil, o)
-			best, _, err := PlanFilters(n, 1, &Options{
-				FilterMemory: c.memory, FilterKind: c.kind, LevelRatio: o.LevelRatio,
-			})
+			best, _, err := o.planner().AtRest(0, n, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,8 +90,8 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 					t.Errorf("%s: %.4g wasted, promised %.4g", change, got, m.FPRPromised)
 				}
 				if whole && (m.FPRPredicted > m.FPRPromised || m.Memory.Filters > c.memory) {
-					t.Errorf("%s: promised %v, predicted %v, filters of %d bytes, want at most %d", change, m.FPRPromised,
-						m.FPRPredicted, m.Memory.Filters, c.memory)
+					t.Errorf("%s: promised %v, predicted %v, filters of %d bytes, want at most %d", change,
+						m.FPRPromised, m.FPRPredicted, m.Memory.Filters, c.memory)
 				}
 				return m
 			}
@@ -111,8 +109,8 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 					t.Fatal(err)
 				}
 				if m := first(change, true); m.FPRPromised > 3*best || m.Levels[bottom].FiltersShed > 0 {
-					t.Errorf("%s: promised %v, want at most %v; %d filters lack units\n%v", change, m.FPRPromised, 3*best,
-						m.Levels[bottom].FiltersShed, m)
+					t.Errorf("%s: promised %v, want at most %v; %d filters lack units\n%v", change, m.FPRPromised,
+						3*best, m.Levels[bottom].FiltersShed, m)
 				}
 			}
 			put(0, n*9/10)

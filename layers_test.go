@@ -28,7 +28,7 @@ type room struct {
 // rooms is the drawing of ARCHITECTURE.md. The root package is ".".
 var rooms = map[string]room{
 	"cmd/bloomkv": {7, []string{
-		".", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest",
+		".", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest", "internal/filterplan",
 		"internal/filename", "internal/cli", "internal/inspect", "internal/outfile", "internal/words",
 		"internal/workload", "internal/workload/own",
 	}},
@@ -126,8 +126,8 @@ var rooms = map[string]room{
 	"internal/words":    {0, nil}, // facts as readable text
 	"internal/inspect": {7, []string{
 		".", "bloomblock", "internal/sstable", "vfs", "internal/recovery",
-		"internal/manifest", "internal/compaction", "internal/wal", "internal/batch", "internal/ikey",
-		"internal/filename", "internal/corrupt", "internal/words", "internal/picture",
+		"internal/manifest", "internal/compaction", "internal/filterplan", "internal/wal", "internal/batch",
+		"internal/ikey", "internal/filename", "internal/corrupt", "internal/words", "internal/picture",
 	}},
 	"internal/workload/own": {7, []string{".", "internal/workload"}}, // the DB as a workload.Store
 	"internal/workload":     {0, nil},

@@ -98,7 +98,8 @@ func metricsOf(t *tree.Table) TableMetrics {
 	m := TableMetrics{
 		File: t.File.Name, Smallest: bytes.Clone(t.Meta.Smallest), Largest: bytes.Clone(t.Meta.Upper()),
 		LargestExclusive: t.Meta.Flags&manifest.LargestExclusive != 0,
-		Entries:          t.Meta.Entries, Deletes: t.Meta.Deletes, RangeDeletes: t.Meta.RangeDeletes, Bytes: t.Meta.Size,
+		Entries:          t.Meta.Entries, Deletes: t.Meta.Deletes, RangeDeletes: t.Meta.RangeDeletes,
+		Bytes:       t.Meta.Size,
 		FilterBytes: t.Meta.FilterLen, FilterBytesInMemory: filter.Bytes + t.Reader.PrefixBytes(),
 		FilterUnits: filter.Units, FilterUnitsInFile: filter.AllUnits,
 		FPRPredicted:  predictedRateOf(t),

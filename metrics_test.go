@@ -52,8 +52,7 @@ writes.stopped_by_level0.duration_ns writes.stopped_by_memtable.count writes.sto
 func TestNamesOfMetricsInJSONAreTheirNamesInGo(t *testing.T) {
 	var walk func(of reflect.Type)
 	walk = func(of reflect.Type) {
-		for i := range of.NumField() {
-			f := of.Field(i)
+		for f := range of.Fields() {
 			elem := f.Type
 			if elem.Kind() == reflect.Slice {
 				elem = elem.Elem()

@@ -58,7 +58,8 @@ func Open(dir string, options *Options) (*DB, error) {
 	}
 	db.tree = tree.New(config)
 	if db.share, err = db.pool.Join(budget.Config{
-		Tree: db.tree, MemtableSize: opts.MemtableSize, Planner: opts.planner(), Plan: plan, Prefix: opts.FilterPrefix.rule,
+		Tree: db.tree, MemtableSize: opts.MemtableSize, Planner: opts.planner(), Plan: plan,
+		Prefix:   opts.FilterPrefix.rule,
 		Observer: &db.report,
 	}); err == nil {
 		if err = db.open(); err != nil {

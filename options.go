@@ -8,9 +8,14 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
 )
+
+// bottom is the number of the last level.
+const bottom = manifest.NumLevels - 1
 
 // Limits of a single operation. Larger ones fail with [ErrTooLarge] and change nothing.
 const (
@@ -20,8 +25,6 @@ const (
 	is32bit      = 1 - (^uint(0) >> 32 & 1)   // 1 where int has 32 bits
 	minMemory    = 8 << 20                    // the smallest MemoryBudget
 	minMemtable  = 16 << 10                   // the smallest MemtableSize
-
-	minFilterMemory = 64 << 10 // the smallest FilterMemory
 )
 
 // A Durability determines when a write is acknowledged.
@@ -203,9 +206,8 @@ func (o *Options) withDefaults() Options {
 		d.FS = vfs.OS
 	}
 	d.Durability = cmp.Or(d.Durability, Sync)
-	if d.FilterMemory == 0 {
-		d.FilterFPR = cmp.Or(d.FilterFPR, 0.01)
-	}
+	plan := d.planOptions().WithDefaults()
+	d.FilterFPR, d.LevelRatio = plan.FPR, plan.Ratio
 	if d.Resources != nil && d.Resources.pool != nil { // else check refuses it
 		d.MemtableSize = cmp.Or(d.MemtableSize, max(d.Resources.pool.Memory/sharedMemtables, minMemtable))
 	} else if d.Resources == nil {
@@ -216,7 +218,6 @@ func (o *Options) withDefaults() Options {
 	d.BlockSize = cmp.Or(d.BlockSize, 4096)
 	d.TableSize = cmp.Or(d.TableSize, 8<<20)
 	d.BaseLevelSize = cmp.Or(d.BaseLevelSize, 64<<20)
-	d.LevelRatio = cmp.Or(d.LevelRatio, 10)
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -258,7 +259,6 @@ func (o *Options) check() error {
 		{"BlockSize", int64(o.BlockSize), 256, 1 << 20},
 		{"TableSize", o.TableSize, 16 << 10, 1 << 30},
 		{"BaseLevelSize", o.BaseLevelSize, 64 << 10, 1 << 40},
-		{"LevelRatio", int64(o.LevelRatio), 2, 100},
 		{"Compression", int64(o.Compression), int64(CompressionS2), int64(CompressionNone)},
 		{"CompactionRate", o.CompactionRate, 0, 1 << 40},
 		{"MaxOpenFiles", int64(files), minOpenFiles, maxOpenFiles},
@@ -270,17 +270,8 @@ func (o *Options) check() error {
 	if err := o.FilterPrefix.rule.Check(); err != nil {
 		return fmt.Errorf("option FilterPrefix: %w", err)
 	}
-	if o.FilterMemory != 0 {
-		if o.FilterFPR != 0 {
-			return fmt.Errorf("option FilterMemory: %d, want 0 with FilterFPR, which is %v",
-				o.FilterMemory, o.FilterFPR)
-		}
-		if most := memory / 2; o.FilterMemory < minFilterMemory || o.FilterMemory > most {
-			return fmt.Errorf("option FilterMemory: %d, want %d to %d, half of the available memory",
-				o.FilterMemory, minFilterMemory, most)
-		}
-	} else if !(o.FilterFPR > 0 && o.FilterFPR <= 1) { // also NaN
-		return fmt.Errorf("option FilterFPR: %v, want more than 0, at most 1", o.FilterFPR)
+	if err := o.planOptions().Check(memory); err != nil {
+		return err
 	}
 	if o.ErrorIfExists && (o.ErrorIfMissing || o.ReadOnly) {
 		return errors.New("option ErrorIfExists: not together with ErrorIfMissing or ReadOnly")
@@ -294,6 +285,30 @@ func (o *Options) policy() compaction.Policy {
 	return compaction.Leveled{
 		Trigger: triggerRuns, Slow: slowRuns, Stop: stopRuns,
 		Ratio: o.LevelRatio, BaseLevelSize: uint64(o.BaseLevelSize), //nolint:gosec // checked: positive
+	}
+}
+
+// planOptions returns the options that plans of filters depend on.
+func (o *Options) planOptions() filterplan.Options {
+	return filterplan.Options{
+		FPR: o.FilterFPR, Memory: o.FilterMemory, Ribbon: o.FilterKind == FilterRibbon, Ratio: o.LevelRatio,
+	}
+}
+
+// planner returns the planner of the filters of a store with these options.
+func (o *Options) planner() filterplan.Planner {
+	f, policy := o.planOptions().Planner(), o.policy()
+	for l := range f.Runs {
+		f.Runs[l] = policy.MaxRuns(l)
+	}
+	return f
+}
+
+// filters returns the options that filters depend on, as the manifest keeps them.
+func (o *Options) filters() manifest.Filters {
+	return manifest.Filters{
+		FPR: o.FilterFPR, Memory: uint64(o.FilterMemory), Kind: uint8(o.FilterKind), //nolint:gosec // not negative
+		Ratio: uint32(o.LevelRatio), Prefix: o.FilterPrefix.String(), //nolint:gosec // at most 100
 	}
 }
 

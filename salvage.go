@@ -132,7 +132,7 @@ func lockToSalvage(fsys vfs.FS, dir string) (io.Closer, error) {
 func salvageTo(
 	ctx context.Context, n *newstore.Store, s *salvage.Salvage, opts *Options, progress func(done, total uint64),
 ) (report SalvageReport, err error) {
-	fpr, _, err := PlanTree([]uint64{bottom: s.Entries()}, opts)
+	fpr, _, err := opts.planner().Tree(opts.FilterFPR, []uint64{bottom: s.Entries()})
 	if err != nil {
 		return report, err
 	}

@@ -247,7 +247,8 @@ func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
 		if strings.Contains(what, "without") {
 			value = ""
 		}
-		if string(it.Key()) != key || string(it.Value()) != value || (it.Key() != nil) != it.Valid() || it.Err() != nil {
+		if string(it.Key()) != key || string(it.Value()) != value || (it.Key() != nil) != it.Valid() ||
+			it.Err() != nil {
 			t.Errorf("%s, before a move: is at %q = %q, valid %v, %v, want %q = %q", what, it.Key(), it.Value(),
 				it.Valid(), it.Err(), key, value)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -98,6 +99,9 @@ const usualMemory = 64 << 20
 // canPlan reports whether filters can be planned with o. The options of a store may be from a later version, or from
 // a larger machine.
 func canPlan(o *bloomkv.Options) bool {
-	_, _, err := bloomkv.PlanFilters(1, 1, o)
-	return err == nil
+	f := filterplan.Options{
+		FPR: o.FilterFPR, Memory: o.FilterMemory, Ribbon: o.FilterKind == bloomkv.FilterRibbon, Ratio: o.LevelRatio,
+	}
+	_, _, err := f.PlanAtRest(1, 1)
+	return err == nil && o.FilterKind <= bloomkv.FilterRibbon
 }

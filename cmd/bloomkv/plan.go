@@ -10,22 +10,22 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cli"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // planFacts is the result of plan in JSON.
 type planFacts struct {
-	Keys      uint64                 `json:"keys"`
-	FilterFPR float64                `json:"fpr_promised"`
-	Predicted float64                `json:"fpr_predicted"` // the sum over Levels
-	Kind      string                 `json:"kind"`
-	Levels    []bloomkv.PlannedLevel `json:"levels"`
-	Bytes     uint64                 `json:"bytes"`
-	Even      float64                `json:"fpr_even"` // with the same bytes, distributed evenly over all keys
-	Table     []tableRow             `json:"table,omitempty"`
+	Keys      uint64               `json:"keys"`
+	FilterFPR float64              `json:"fpr_promised"`
+	Predicted float64              `json:"fpr_predicted"` // the sum over Levels
+	Kind      string               `json:"kind"`
+	Levels    []filterplan.Figures `json:"levels"`
+	Bytes     uint64               `json:"bytes"`
+	Even      float64              `json:"fpr_even"` // with the same bytes, distributed evenly over all keys
+	Table     []tableRow           `json:"table,omitempty"`
 }
 
 // A tableRow has the smallest filters for a rate.
@@ -126,15 +126,15 @@ func (p *planner) run(c *cobra.Command) error {
 
 func (p *planner) plan() (planFacts, error) {
 	facts := planFacts{Keys: p.keys, Kind: "Bloom"}
-	o := &bloomkv.Options{FilterFPR: p.fpr, LevelRatio: p.ratio}
+	o := filterplan.Options{FPR: p.fpr, Ribbon: p.ribbon, Ratio: p.ratio}
 	if p.memory > 0 {
-		o.FilterFPR, o.FilterMemory = 0, int64(p.memory*(1<<20))
+		o.FPR, o.Memory = 0, int64(p.memory*(1<<20))
 	}
 	if p.ribbon {
-		facts.Kind, o.FilterKind = "Ribbon", bloomkv.FilterRibbon
+		facts.Kind = "Ribbon"
 	}
 	var err error
-	if facts.FilterFPR, facts.Levels, err = bloomkv.PlanFilters(p.keys, p.levels, o); err != nil {
+	if facts.FilterFPR, facts.Levels, err = o.PlanAtRest(p.keys, p.levels); err != nil {
 		return facts, err
 	}
 	for _, l := range facts.Levels {

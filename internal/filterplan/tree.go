@@ -11,14 +11,14 @@ import (
 
 // Figures are the rates and the size of the filters of one level.
 type Figures struct {
-	Level      int
-	Keys       uint64
-	FPR        float64 // the most that the plan gives each run of the level
-	Predicted  float64 // rate of the filters that are built for it
-	BitsPerKey float64 // of filters of many keys
-	Bytes      uint64  // of the filters in memory
-	Units      []bloomblock.Unit
-	Ribbon     bool // the first unit is a Ribbon unit of its rate
+	Level      int               `json:"level"`
+	Keys       uint64            `json:"keys"`
+	FPR        float64           `json:"promised"`     // upper bound for each run of the level
+	Predicted  float64           `json:"predicted"`    // rate of the filters built for that bound
+	BitsPerKey float64           `json:"bits_per_key"` // of filters with many keys
+	Bytes      uint64            `json:"bytes"`        // of the filters in memory
+	Units      []bloomblock.Unit `json:"units"`
+	Ribbon     bool              `json:"ribbon"` // the first unit is a Ribbon unit of its rate
 }
 
 // figures returns the figures of a level with the given number of keys whose filters have these units in memory.

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
@@ -21,10 +22,11 @@ func planOf(s *manifest.State) *Plan {
 		FPR: f.FPR, Kind: kindName(f.Kind), Ratio: int(f.Ratio),
 		Prefix: words.Escaped([]byte(f.Prefix), words.KeyLimit),
 	}
-	o := &bloomkv.Options{FilterFPR: f.FPR, FilterKind: bloomkv.FilterKind(f.Kind), LevelRatio: int(f.Ratio)}
-	_, levels, err := bloomkv.PlanTree(nil, o)
+	kind := bloomkv.FilterKind(f.Kind)
+	o := filterplan.Options{FPR: f.FPR, Ribbon: kind == bloomkv.FilterRibbon, Ratio: int(f.Ratio)}
+	_, levels, err := o.PlanTree(nil)
 	switch {
-	case err != nil:
+	case err != nil || kind > bloomkv.FilterRibbon:
 		return nil
 	case f.FPR == 1:
 		p.Kind, p.Prefix = "none", ""

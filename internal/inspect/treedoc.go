@@ -268,7 +268,8 @@ func (s *Store) wasteSection() section {
 		if l := f.Live; l != nil {
 			live = rate(l.Rate)
 			counts.Rows = append(counts.Rows, []string{
-				name, live, count(l.FalsePositives), count(l.TruePositives), count(l.FilterNegatives), count(l.Unfiltered),
+				name, live, count(l.FalsePositives), count(l.TruePositives), count(l.FilterNegatives),
+				count(l.Unfiltered),
 			})
 		}
 		row := []string{name, rate(f.Promised), rate(f.Predicted), rate(f.Optimum), rate(f.Even), live}

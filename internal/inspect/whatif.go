@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
@@ -64,14 +64,14 @@ func ParseWhatIf(text string) (q Question, err error) {
 // ask answers a question about the tree.
 func (t *tree) ask(s *Store, q Question) (w WhatIf, err error) {
 	w = WhatIf{Asked: q.text, Kind: q.kind, Memory: uint64(q.memory), Levels: []WhatIfLevel{}} //nolint:gosec // above 0
-	o := &bloomkv.Options{FilterFPR: q.fpr, FilterMemory: q.memory}
+	o := filterplan.Options{FPR: q.fpr, Memory: q.memory}
 	if p := t.plan; p != nil {
-		o.LevelRatio = p.Ratio
+		o.Ratio = p.Ratio
 		if w.Kind == "" && p.Kind != "none" {
 			w.Kind = p.Kind
 		}
 		if q.fpr == 0 && q.memory == 0 {
-			o.FilterFPR = p.FPR
+			o.FPR = p.FPR
 		}
 	} else if q.fpr == 0 && q.memory == 0 {
 		return w, errors.New("the promise of the store is not known, want fpr or memory with kind")
@@ -82,16 +82,14 @@ func (t *tree) ask(s *Store, q Question) (w WhatIf, err error) {
 	case w.Kind == "":
 		w.Kind = "bloom"
 	}
-	if w.Kind == "ribbon" {
-		o.FilterKind = bloomkv.FilterRibbon
-	}
+	o.Ribbon = w.Kind == "ribbon"
 	var keys [manifest.NumLevels]uint64
 	var shares [manifest.NumLevels]float64
 	for _, m := range t.members {
 		keys[m.level] += m.keys()
 		shares[m.level] += m.place.To - m.place.From
 	}
-	fpr, levels, err := bloomkv.PlanTree(keys[:], o)
+	fpr, levels, err := o.PlanTree(keys[:])
 	if err != nil {
 		return w, err
 	}

@@ -166,7 +166,7 @@ func TestQuestionsThatMakeNoSenseAreRefused(t *testing.T) {
 		o          bloomkv.Options
 		text, want string
 	}{
-		{bloomkv.Options{}, "fpr=1e-30", "--what-if fpr=1e-30: bloomkv: option FilterFPR: 1e-30 is out of reach"},
+		{bloomkv.Options{}, "fpr=1e-30", "--what-if fpr=1e-30: option FilterFPR: 1e-30 is out of reach"},
 		{
 			bloomkv.Options{FilterMemory: 1 << 20},
 			"kind=ribbon",

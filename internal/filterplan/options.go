@@ -1,0 +1,77 @@
+package filterplan
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// Options are the options of a store that its filters depend on. The zero value means the defaults.
+type Options struct {
+	FPR    float64 // Options.FilterFPR of the root package
+	Memory int64   // FilterMemory
+	Ribbon bool    // FilterKind is FilterRibbon
+	Ratio  int     // LevelRatio
+}
+
+const (
+	// Level0Runs is the largest number of runs that level 0 of a store may have.
+	Level0Runs = 12
+
+	minMemory = 64 << 10 // the smallest Memory
+	maxMemory = 1 << 49  // the largest: half of the largest memory of a store
+)
+
+// WithDefaults returns the options with their defaults.
+func (o Options) WithDefaults() Options {
+	if o.Memory == 0 {
+		o.FPR = cmp.Or(o.FPR, 0.01)
+	}
+	o.Ratio = cmp.Or(o.Ratio, 10)
+	return o
+}
+
+// Check returns an error if an option is invalid for a store with the given memory. The options have their defaults.
+func (o Options) Check(memory int64) error {
+	switch most := memory / 2; {
+	case o.Ratio < 2 || o.Ratio > 100:
+		return fmt.Errorf("option LevelRatio: %d, want 2 to 100", o.Ratio)
+	case o.Memory != 0 && o.FPR != 0:
+		return fmt.Errorf("option FilterMemory: %d, want 0 with FilterFPR, which is %v", o.Memory, o.FPR)
+	case o.Memory != 0 && (o.Memory < minMemory || o.Memory > most):
+		return fmt.Errorf("option FilterMemory: %d, want %d to %d, half of the available memory",
+			o.Memory, minMemory, most)
+	case o.Memory == 0 && !(o.FPR > 0 && o.FPR <= 1): // also NaN
+		return fmt.Errorf("option FilterFPR: %v, want more than 0, at most 1", o.FPR)
+	}
+	return nil
+}
+
+// Planner returns the planner of a store with these options.
+func (o Options) Planner() Planner {
+	f := Planner{Ratio: o.Ratio, Ribbon: o.Ribbon, Memory: o.Memory}
+	for l := range f.Runs {
+		f.Runs[l] = 1
+	}
+	f.Runs[0] = Level0Runs
+	return f
+}
+
+// PlanAtRest returns the promised rate of a tree at rest, and the figures of its levels: see Planner.AtRest. Options
+// with 0 get their defaults. It returns an error if an option is invalid, or if the filters cannot be built.
+func (o Options) PlanAtRest(keys uint64, levels int) (float64, []Figures, error) {
+	o = o.WithDefaults()
+	if err := o.Check(2 * maxMemory); err != nil {
+		return 0, nil, err
+	}
+	return o.Planner().AtRest(o.FPR, keys, levels)
+}
+
+// PlanTree returns the rate of a tree and the figures of its levels: see Planner.Tree. Options and errors are those of
+// PlanAtRest.
+func (o Options) PlanTree(keys []uint64) (float64, []Figures, error) {
+	o = o.WithDefaults()
+	if err := o.Check(2 * maxMemory); err != nil {
+		return 0, nil, err
+	}
+	return o.Planner().Tree(o.FPR, keys)
+}
