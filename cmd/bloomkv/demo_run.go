@@ -196,7 +196,7 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 		look := func(kind workload.Kind, ops int) (workload.Figures, bloomkv.LookupMetrics, error) {
 			bar := d.Progress(fmt.Sprintf("%s keys %s", kind, how), int64(ops), false)
 			defer bar.End()
-			before := db.Metrics().Lookups
+			before := db.Metrics()
 			f, err := workload.Run(ctx, &own.Store{DB: db}, d.set,
 				workload.Phase{Kind: kind, Ops: ops, Choice: workload.Shuffled, Seed: demoSeed + 1},
 				bar.Set)
@@ -204,7 +204,7 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 			if c.firstWrong == "" {
 				c.firstWrong = f.FirstWrong
 			}
-			return f, lookupsSince(before, db.Metrics().Lookups), err
+			return f, db.Metrics().Since(before).Lookups, err
 		}
 		n := d.set.Len()
 		if _, _, err := look(workload.Present, n); err != nil { // this also warms the cache
@@ -226,22 +226,6 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 		c.metrics = db.Metrics()
 		return nil
 	})
-}
-
-// lookupsSince returns the difference of two counts in the fields that the demo prints.
-func lookupsSince(before, now bloomkv.LookupMetrics) bloomkv.LookupMetrics {
-	now.Gets -= before.Gets
-	now.TablesInRange -= before.TablesInRange
-	now.FilterProbes -= before.FilterProbes
-	now.FilterNegatives -= before.FilterNegatives
-	now.TruePositives -= before.TruePositives
-	now.FalsePositives -= before.FalsePositives
-	now.TableSearches -= before.TableSearches
-	now.WastedReads -= before.WastedReads
-	now.Blocks -= before.Blocks
-	now.BlocksRead -= before.BlocksRead
-	now.BytesRead -= before.BytesRead
-	return now
 }
 
 // pickBlock reads the filter block of the largest table in the last level and measures its rate.

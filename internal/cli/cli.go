@@ -125,3 +125,20 @@ func PathError(arg string, err error) error {
 	}
 	return fmt.Errorf("%s: %w", arg, err)
 }
+
+// Directory returns a directory and a function that removes it. Without a name it is a temporary one whose name begins
+// with pattern. A directory that the user names with a flag must be empty or not exist, and stays.
+func Directory(flag, name, pattern string) (dir string, remove func() error, err error) {
+	if name == "" {
+		dir, err = os.MkdirTemp("", pattern)
+		return dir, func() error { return os.RemoveAll(dir) }, err
+	}
+	entries, err := os.ReadDir(name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		err = nil
+	case err == nil && len(entries) > 0:
+		err = fmt.Errorf("%s: %s is not empty", flag, name)
+	}
+	return name, func() error { return nil }, err
+}
