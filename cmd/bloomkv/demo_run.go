@@ -76,7 +76,7 @@ func sameShape(a, b bloomkv.LevelMetrics) bool {
 func (d *demo) fill(ctx context.Context, r *demoResult) error {
 	db, err := bloomkv.Open(d.dir, &d.options)
 	return with(db, err, func(db *bloomkv.DB) error {
-		n := d.set.Len()
+		n, settle := d.set.Len(), (&own.Store{DB: db}).Settle
 		f := filler{
 			set: d.set, db: db, order: workload.NewPermutation(n, demoSeed),
 			bar: d.Progress("storing", int64(n), false),
@@ -88,21 +88,21 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 				return err
 			}
 			if levelZero(db) >= compactRuns {
-				if err := (&own.Store{DB: db}).Settle(ctx); err != nil {
+				if err := settle(ctx); err != nil {
 					return err
 				}
 			}
 		}
 		// The rest, between four and five parts, is divided so that level 0 ends with one run less than triggers a
 		// compaction.
-		if err := (&own.Store{DB: db}).Settle(ctx); err != nil {
+		if err := settle(ctx); err != nil {
 			return err
 		}
 		if levelZero(db) == compactRuns-1 {
 			if err := f.part(ctx, in); err != nil {
 				return err
 			}
-			if err := (&own.Store{DB: db}).Settle(ctx); err != nil {
+			if err := settle(ctx); err != nil {
 				return err
 			}
 		}
@@ -111,7 +111,7 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 				return err
 			}
 		}
-		if err := (&own.Store{DB: db}).Settle(ctx); err != nil {
+		if err := settle(ctx); err != nil {
 			return err
 		}
 		m := db.Metrics()
