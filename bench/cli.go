@@ -4,30 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
 // errWrong means that a store gave a wrong answer.
 var errWrong = errors.New("wrong answers")
-
-// tempDir creates a directory and returns it with a function that removes it. A named directory must be new or empty,
-// and remove leaves it alone.
-func tempDir(name string) (dir string, remove func() error, err error) {
-	if name == "" {
-		dir, err = os.MkdirTemp("", "bloomkv-bench-")
-		return dir, func() error { return os.RemoveAll(dir) }, err
-	}
-	entries, err := os.ReadDir(name)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", nil, err
-	}
-	if len(entries) > 0 {
-		return "", nil, fmt.Errorf("--dir: %s is not empty", name)
-	}
-	return name, func() error { return nil }, os.MkdirAll(name, 0o755)
-}
 
 // figures are the results of a command.
 type figures interface {
@@ -48,5 +30,7 @@ func show(s *cli.Streams, asJSON bool, f figures) error {
 	}
 	return err
 }
+
+const tempPattern = "bloomkv-bench-" // begins the names of temporary directories
 
 const jsonHelp = "print the results as a JSON object"

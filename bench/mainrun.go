@@ -150,7 +150,7 @@ func (c *config) run(ctx context.Context, s *cli.Streams, command string) (err e
 	if err != nil {
 		return err
 	}
-	dir, remove, err := tempDir(c.dir)
+	dir, remove, err := cli.Directory("--dir", c.dir, tempPattern)
 	if err != nil {
 		return err
 	}

@@ -154,7 +154,7 @@ func (w *sweep) check() error {
 
 // run measures all points and prints the report.
 func (w *sweep) run(ctx context.Context, command string) (err error) {
-	dir, remove, err := tempDir("")
+	dir, remove, err := cli.Directory("", "", tempPattern)
 	if err != nil {
 		return err
 	}

@@ -65,6 +65,6 @@ func (t *terms) phase(ctx context.Context, store *own.Store, set workload.Set, p
 
 // newDir creates a directory and returns it with a function that removes it.
 func (t *terms) newDir() (dir string, remove func() error, err error) {
-	dir, err = os.MkdirTemp(t.dir, "bloomkv-bench-")
+	dir, err = os.MkdirTemp(t.dir, tempPattern)
 	return dir, func() error { return os.RemoveAll(dir) }, err
 }

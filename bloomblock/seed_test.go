@@ -23,8 +23,8 @@ func seededFilter(tb testing.TB, seed Seed, p Params, hashes iter.Seq[Hash]) *Fi
 	return &f
 }
 
-// chosen are sets of hashes that an adversary would choose who knows where a filter without a seed places them. XXH64
-// of eight-byte keys can be inverted, so every hash has a key.
+// chosen are sets of hashes that an adversary would choose if the filter has no seed, so that their bits are known.
+// XXH64 of eight-byte keys can be inverted, so every hash has a key.
 var chosen = []struct {
 	name string
 	hash func(i uint64) Hash

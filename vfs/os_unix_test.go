@@ -318,7 +318,7 @@ func takeTurns(name string, remove bool, until time.Time) error {
 	return nil
 }
 
-// TestALockOfARemovedFileDoesNotCount locks a file in two processes, one of which removes it while it holds the lock.
+// TestALockOfARemovedFileDoesNotCount locks a file in two processes. One removes the file while it holds the lock.
 func TestALockOfARemovedFileDoesNotCount(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "LOCK")
 	cmd := exec.CommandContext(t.Context(), os.Args[0])

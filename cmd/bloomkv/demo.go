@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"text/tabwriter"
@@ -56,7 +55,7 @@ was wrong.`,
 				return fmt.Errorf("--absent %d, want 1 to %d, the number of keys that fit between these", absents,
 					set.Absents())
 			}
-			dir, remove, err := demoDir(keep)
+			dir, remove, err := cli.Directory("--keep", keep, "bloomkv-demo-")
 			if err != nil {
 				return err
 			}
@@ -108,22 +107,6 @@ func (a *app) demoInput(ctx context.Context, data string) (set *workload.Pairs, 
 		set, err = workload.NewPairs(pairs)
 	}
 	return set, title, err
-}
-
-// demoDir returns the directory of the store and a function that removes it.
-func demoDir(keep string) (dir string, remove func() error, err error) {
-	if keep == "" {
-		dir, err = os.MkdirTemp("", "bloomkv-demo-")
-		return dir, func() error { return os.RemoveAll(dir) }, err
-	}
-	entries, err := os.ReadDir(keep)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		err = nil
-	case err == nil && len(entries) > 0:
-		err = fmt.Errorf("--keep: %s is not empty", keep)
-	}
-	return keep, func() error { return nil }, err
 }
 
 // demoResult is the result of the demo, with the names that --json prints.

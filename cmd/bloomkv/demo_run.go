@@ -76,7 +76,7 @@ func sameShape(a, b bloomkv.LevelMetrics) bool {
 func (d *demo) fill(ctx context.Context, r *demoResult) error {
 	db, err := bloomkv.Open(d.dir, &d.options)
 	return with(db, err, func(db *bloomkv.DB) error {
-		n := d.set.Len()
+		n, settle := d.set.Len(), (&own.Store{DB: db}).Settle
 		f := filler{
 			set: d.set, db: db, order: workload.NewPermutation(n, demoSeed),
 			bar: d.Progress("storing", int64(n), false),
@@ -88,21 +88,21 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 				return err
 			}
 			if levelZero(db) >= compactRuns {
-				if err := (&own.Store{DB: db}).Settle(ctx); err != nil {
+				if err := settle(ctx); err != nil {
 					return err
 				}
 			}
 		}
 		// The rest, between four and five parts, is divided so that level 0 ends with one run less than triggers a
 		// compaction.
-		if err := (&own.Store{DB: db}).Settle(ctx); err != nil {
+		if err := settle(ctx); err != nil {
 			return err
 		}
 		if levelZero(db) == compactRuns-1 {
 			if err := f.part(ctx, in); err != nil {
 				return err
 			}
-			if err := (&own.Store{DB: db}).Settle(ctx); err != nil {
+			if err := settle(ctx); err != nil {
 				return err
 			}
 		}
@@ -111,7 +111,7 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 				return err
 			}
 		}
-		if err := (&own.Store{DB: db}).Settle(ctx); err != nil {
+		if err := settle(ctx); err != nil {
 			return err
 		}
 		m := db.Metrics()
@@ -196,7 +196,7 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 		look := func(kind workload.Kind, ops int) (workload.Figures, bloomkv.LookupMetrics, error) {
 			bar := d.Progress(fmt.Sprintf("%s keys %s", kind, how), int64(ops), false)
 			defer bar.End()
-			before := db.Metrics().Lookups
+			before := db.Metrics()
 			f, err := workload.Run(ctx, &own.Store{DB: db}, d.set,
 				workload.Phase{Kind: kind, Ops: ops, Choice: workload.Shuffled, Seed: demoSeed + 1},
 				bar.Set)
@@ -204,7 +204,7 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 			if c.firstWrong == "" {
 				c.firstWrong = f.FirstWrong
 			}
-			return f, lookupsSince(before, db.Metrics().Lookups), err
+			return f, db.Metrics().Since(before).Lookups, err
 		}
 		n := d.set.Len()
 		if _, _, err := look(workload.Present, n); err != nil { // this also warms the cache
@@ -226,22 +226,6 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 		c.metrics = db.Metrics()
 		return nil
 	})
-}
-
-// lookupsSince returns the difference of two counts in the fields that the demo prints.
-func lookupsSince(before, now bloomkv.LookupMetrics) bloomkv.LookupMetrics {
-	now.Gets -= before.Gets
-	now.TablesInRange -= before.TablesInRange
-	now.FilterProbes -= before.FilterProbes
-	now.FilterNegatives -= before.FilterNegatives
-	now.TruePositives -= before.TruePositives
-	now.FalsePositives -= before.FalsePositives
-	now.TableSearches -= before.TableSearches
-	now.WastedReads -= before.WastedReads
-	now.Blocks -= before.Blocks
-	now.BlocksRead -= before.BlocksRead
-	now.BytesRead -= before.BytesRead
-	return now
 }
 
 // pickBlock reads the filter block of the largest table in the last level and measures its rate.

@@ -63,26 +63,13 @@ that range. Replacing keys by an empty input is an error.
 				}
 				o.Replace = &kr
 			}
-			in, err := a.openInput(args[1:])
-			if err != nil {
-				return err
-			}
-			defer in.close()
-			bar := a.Progress("ingest", in.size, true)
-			defer bar.End()
-			l.note = func(text string) { a.note(bar, in.name, text) }
-			err = w.create(args[0], func(db *bloomkv.DB, _ bool) (bool, error) {
-				lines, err := l.open(in.read(c.Context(), bar))
+			return a.store(c, args, &w, l, asJSON, func(db *bloomkv.DB, in io.Reader, _ bool) (bool, error) {
+				lines, err := l.open(in)
 				if err != nil {
-					return false, in.named(err)
+					return false, err
 				}
-				return false, in.named(db.Ingest(c.Context(), l.sorted(lines, o.Replace != nil), o))
+				return false, db.Ingest(c.Context(), l.sorted(lines, o.Replace != nil), o)
 			})
-			bar.End()
-			if err != nil {
-				return err
-			}
-			return a.printLoaded(l, asJSON)
 		},
 	}
 	lf.add(c)

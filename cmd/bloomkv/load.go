@@ -37,29 +37,39 @@ whole file again. After an interrupt, the lines before it are stored.`,
 			if err != nil {
 				return err
 			}
-			in, err := a.openInput(args[1:])
-			if err != nil {
-				return err
-			}
-			defer in.close()
-			bar := a.Progress("load", in.size, true)
-			defer bar.End()
-			l.note = func(text string) { a.note(bar, in.name, text) }
-			err = w.create(args[0], func(db *bloomkv.DB, isNew bool) (keep bool, err error) {
-				keep, err = l.load(c.Context(), db, in.read(c.Context(), bar), isNew)
-				return keep, in.named(err)
+			return a.store(c, args, &w, l, asJSON, func(db *bloomkv.DB, in io.Reader, isNew bool) (bool, error) {
+				return l.load(c.Context(), db, in, isNew)
 			})
-			bar.End()
-			if err != nil {
-				return err
-			}
-			return a.printLoaded(l, asJSON)
 		},
 	}
 	lf.add(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of lines and bytes")
 	w.add(c)
 	return c
+}
+
+// store runs body on the input and the store that the arguments name, and prints what l has read. As in create, body
+// returns whether to keep a new store after an error.
+func (a *app) store(c *cobra.Command, args []string, w *writeFlags, l *loader, asJSON bool,
+	body func(db *bloomkv.DB, in io.Reader, isNew bool) (keep bool, err error),
+) error {
+	in, err := a.openInput(args[1:])
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	bar := a.Progress(c.Name(), in.size, true)
+	defer bar.End()
+	l.note = func(text string) { a.note(bar, in.name, text) }
+	err = w.create(args[0], func(db *bloomkv.DB, isNew bool) (keep bool, err error) {
+		keep, err = body(db, in.read(c.Context(), bar), isNew)
+		return keep, in.named(err)
+	})
+	bar.End()
+	if err != nil {
+		return err
+	}
+	return a.printLoaded(l, asJSON)
 }
 
 const batchBytes = 256 << 10

@@ -95,8 +95,8 @@ func Interrupted(err error) bool {
 	return ok
 }
 
-// interruptedError is the error of work that a signal ended. Its text names the place without the words of package
-// context.
+// interruptedError is the error of work that a signal ended. Its text says what was interrupted, without the
+// words of package context.
 type interruptedError struct{ error }
 
 func (e interruptedError) Error() string {
@@ -124,4 +124,21 @@ func PathError(arg string, err error) error {
 		err = path.Err
 	}
 	return fmt.Errorf("%s: %w", arg, err)
+}
+
+// Directory returns a directory and a function that removes it. Without a name it is a temporary one whose name begins
+// with pattern. A directory that the user names with a flag must be empty or not exist, and stays.
+func Directory(flag, name, pattern string) (dir string, remove func() error, err error) {
+	if name == "" {
+		dir, err = os.MkdirTemp("", pattern)
+		return dir, func() error { return os.RemoveAll(dir) }, err
+	}
+	entries, err := os.ReadDir(name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		err = nil
+	case err == nil && len(entries) > 0:
+		err = fmt.Errorf("%s: %s is not empty", flag, name)
+	}
+	return name, func() error { return nil }, err
 }

@@ -48,8 +48,7 @@ func (v *Shape) pickDrop() *Plan {
 	return v.rewriteLast(manifest.Bounds{}, func(t *manifest.Table) bool { return leftover(t) && v.settled(t) })
 }
 
-// dense reports whether a table between the first and the last level has so many tombstones that it should be
-// merged down.
+// dense reports whether a table between the first and the last level has enough tombstones to be merged down.
 //
 // Point tombstones count if they are more than half of its versions and at least half as many as the versions below
 // it: until then iterators have to step over them. Range tombstones count if there is one for every two tables

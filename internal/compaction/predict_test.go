@@ -253,7 +253,7 @@ func TestACompactionThatDoesNotFitIsNotBegun(t *testing.T) {
 	}
 }
 
-// TestOutputsAreEquallyLarge merges inputs of which a small table would be left if all others were as large as allowed.
+// TestOutputsAreEquallyLarge merges inputs that would leave a small last table if all others had the largest size.
 func TestOutputsAreEquallyLarge(t *testing.T) {
 	d := newDisk(t)
 	env := d.predicting(1 << 20)

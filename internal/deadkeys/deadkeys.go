@@ -1,4 +1,4 @@
-// Package deadkeys remembers ranges of keys of which none is alive, so that cursors jump over them.
+// Package deadkeys remembers ranges that contain no live key, so that cursors jump over them.
 //
 // A workload that takes keys from one end of a range, as a queue does, leaves tombstones there. Each cursor would step
 // over all of them again, and over more and more until compaction removes them. So a cursor that has stepped over many
@@ -42,7 +42,7 @@ var Beyond = bytes.Repeat([]byte{0xff}, batch.MaxBound)
 
 // Ranges are the ranges of one store. The zero value is ready. It is safe for concurrent use.
 type Ranges struct {
-	ranges atomic.Pointer[[]Range] // ascending and disjoint; nil if there are none
+	ranges atomic.Pointer[[]Range] // ascending and disjoint; nil if empty
 	on     atomic.Bool             // puts are noted
 	used   atomic.Bool             // since the last look
 

@@ -42,10 +42,10 @@ type Plans struct {
 // One returns the plans of a store that promises a rate: the filters of p alone are good.
 func One(p *Plan) *Plans { return &Plans{p, []*Plan{p}, []*Plan{p}} }
 
-// Near returns the plans beside the one of a step: filters of up to twice its rate are good enough, and so are those of
-// all lower rates, which take more memory. For a Compact, those of lower rates are good only while all filters fit,
-// that is, while cut is false. The plan changes by less than a factor of two while a Compact brings levels together, so
-// a Compact does not write its own tables anew.
+// Near returns the plan of a step, and those whose filters are near enough to stay: filters of up to twice its rate,
+// and of all lower rates, which take more memory. For a Compact, those of lower rates are good only while all filters
+// fit, that is, while cut is false. The plan changes by less than a factor of two while a Compact brings levels
+// together, so a Compact does not write its own tables anew.
 func (f Planner) Near(step int, cut bool) *Plans {
 	plans := &Plans{Now: f.At(step)}
 	for i := max(step-Steps, 0); i < allSteps; i++ {

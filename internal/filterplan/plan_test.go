@@ -82,7 +82,7 @@ func TestAPromiseOfOneBuildsNoFilterAndOneOutOfReachIsRefused(t *testing.T) {
 	}
 }
 
-// A layer is one run of a tree: how many keys it holds beside the others.
+// A layer is one run of a tree, with its number of keys in relation to the other runs.
 type layer struct {
 	level int
 	keys  float64

@@ -56,8 +56,8 @@ func ReadLog(ctx context.Context, name string, number uint64, o Options) (Record
 	return readLog(ctx, name, number, o, maxListed)
 }
 
-// readLog is ReadLog with a limit of records and operations. Unlike opening, it continues after complete records that
-// are not batches, to show what is lost.
+// readLog is like ReadLog, with a limit of records and operations. Unlike opening, it continues after complete records
+// that are not batches, to show what is lost.
 func readLog(ctx context.Context, name string, number uint64, o Options, limit int) (RecordLog, error) {
 	var r recordReader
 	facts, err := replayLog(ctx, name, func(f vfs.File) (wal.Result, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// Hashes that an adversary who knows the index would choose.
+// crowding are sets of hashes that an adversary would choose.
 var crowding = []struct {
 	name string
 	hash func(i int) bloomblock.Hash

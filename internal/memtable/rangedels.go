@@ -44,9 +44,9 @@ func (r *RangeDels) Covering(key []byte, seq ikey.Seq) ikey.Seq {
 	return newestOf(at.own, seq)
 }
 
-// Stretch returns a range of keys [lo, hi) around key for all of which Covering at seq is newest. An empty lo is the
-// start of all keys, a nil hi is infinite. The range may end where the tombstones change though the newest visible one
-// stays the same. Stretch allocates nothing.
+// Stretch returns a range of keys [lo, hi) around key in which Covering returns newest for each key at seq. An empty lo
+// is the start of all keys, a nil hi is infinite. The range may end where the tombstones change though the newest
+// visible one stays the same. Stretch allocates nothing.
 func (r *RangeDels) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq) {
 	if r == nil {
 		return nil, nil, 0

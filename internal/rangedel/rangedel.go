@@ -53,8 +53,8 @@ func last(seqs []ikey.Seq) ikey.Seq {
 type Set interface {
 	// Covering returns the newest tombstone over key that a reader at seq sees, or 0.
 	Covering(key []byte, seq ikey.Seq) ikey.Seq
-	// Stretch returns a range of keys [lo, hi) around key for all of which Covering at seq returns newest. An empty lo
-	// is the least key, a nil hi is infinite. Both belong to the set.
+	// Stretch returns a range of keys [lo, hi) around key in which Covering returns newest for each key at seq. An
+	// empty lo is the least key, a nil hi is infinite. Both belong to the set.
 	Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq)
 }
 
@@ -108,8 +108,8 @@ func (l List) Around(key []byte) (lo, hi []byte, seqs []ikey.Seq) {
 	return lo, hi, nil
 }
 
-// Stretch returns a range of keys [lo, hi) around key for all of which Covering at seq returns newest; see Around. It
-// allocates nothing.
+// Stretch returns a range of keys [lo, hi) around key in which Covering returns newest for each key at seq; see Around.
+// It allocates nothing.
 func (l List) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq) {
 	lo, hi, seqs := l.Around(key)
 	f := Fragment{Seqs: seqs}

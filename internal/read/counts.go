@@ -86,9 +86,9 @@ func (l *lookupCost) part(searches, found uint64) {
 }
 
 // add counts a lookup. It returns the lookup's number in its counter, for sampled.
-func (c *lookupCounts) add(l *lookupCost) (place uint64) {
+func (c *lookupCounts) add(l *lookupCost) (number uint64) {
 	i := epoch.Stripe(lookupStripes)
-	s, first := &c[i], placesOf(i)
+	s, first := &c[i], firstNumber(i)
 	if !l.memtableHit && l.probes == l.inRange && l.probes < usualProbes {
 		if l.passed == 0 && l.searches == 0 {
 			return first + s.absent[l.probes].Add(1)
@@ -97,28 +97,28 @@ func (c *lookupCounts) add(l *lookupCost) (place uint64) {
 			return first + s.present[l.probes].Add(1)
 		}
 	}
-	place = first + s.gets.Add(1)
+	number = first + s.gets.Add(1)
 	if l.memtableHit {
 		s.memtableHits.Add(1)
-		return place
+		return number
 	}
 	s.add(l)
-	return place
+	return number
 }
 
-// placesOf returns the first lookup number of a stripe, so that the counters of different stripes use different
+// firstNumber returns the first lookup number of a stripe, so that the counters of different stripes use different
 // numbers.
-func placesOf(stripe int) uint64 { return uint64(stripe) << 32 } //nolint:gosec // below lookupStripes
+func firstNumber(stripe int) uint64 { return uint64(stripe) << 32 } //nolint:gosec // below lookupStripes
 
 // addMany counts n lookups by their total cost; memtables answered memtableHits of them. It returns the number of the
 // last one.
-func (c *lookupCounts) addMany(l *lookupCost, n, memtableHits int) (place uint64) {
+func (c *lookupCounts) addMany(l *lookupCost, n, memtableHits int) (number uint64) {
 	i := epoch.Stripe(lookupStripes)
 	s := &c[i]
-	place = placesOf(i) + s.gets.Add(uint64(n)) //nolint:gosec // a length
-	s.memtableHits.Add(uint64(memtableHits))    //nolint:gosec // a length
+	number = firstNumber(i) + s.gets.Add(uint64(n)) //nolint:gosec // a length
+	s.memtableHits.Add(uint64(memtableHits))        //nolint:gosec // a length
 	s.add(l)
-	return place
+	return number
 }
 
 func (s *lookupStripe) add(l *lookupCost) {

@@ -129,8 +129,8 @@ func (m *manyLookup) find(r *Reader, s *tree.State, keys [][]byte, seq ikey.Seq)
 	}
 }
 
-// choose finds the candidates of the keys with a bit in below. It does the same as candidatesIn, but for many keys,
-// run by run.
+// choose finds the candidates of the keys with a bit in below. It does for many keys, run by run, what candidatesIn
+// does for one.
 func (m *manyLookup) choose(s *tree.State, keys [][]byte, seq ikey.Seq, below uint64) {
 	m.runs = slices.Grow(m.runs[:0], len(s.Runs))[:len(s.Runs)]
 	look := uint64(0) // keys that have candidates, or may be deleted by a range tombstone

@@ -172,15 +172,15 @@ func TestAStemIsTheStartOfAllKeysWithinItsBounds(t *testing.T) {
 // counters, and goroutines with few lookups each use different ones.
 func TestFirstLookupsOfACounterAreInTheSampleToo(t *testing.T) {
 	r := &Reader{SamplingBits: samplingBits}
-	sampled, places := 0, 0
+	sampled, lookups := 0, 0
 	for n := range uint64(200) {
 		for stripe := range lookupStripes {
-			places++
-			if r.sampled(placesOf(stripe) + n + 1) {
+			lookups++
+			if r.sampled(firstNumber(stripe) + n + 1) {
 				sampled++
 			}
 		}
-		if want := float64(places) / 64; n >= 9 && math.Abs(float64(sampled)-want) > 3*math.Sqrt(want) {
+		if want := float64(lookups) / 64; n >= 9 && math.Abs(float64(sampled)-want) > 3*math.Sqrt(want) {
 			t.Fatalf("of the first %d lookups of each counter %d are in the sample, want %.0f", n+1, sampled, want)
 		}
 	}

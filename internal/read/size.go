@@ -40,7 +40,7 @@ func (r *Reader) ApproximateSize(lo, hi []byte) (uint64, error) {
 	return total, nil
 }
 
-// approximate returns the size of the part of a table between lo and hi, one of which is within its bounds.
+// approximate returns the size of the part of a table between lo and hi. At least one of the two is within its bounds.
 func (r *Reader) approximate(t *tree.Table, lo, hi []byte) (uint64, error) {
 	if err := r.tables.Load(t); err != nil {
 		return 0, err

@@ -253,8 +253,11 @@ func mustNotPanic(t *testing.T, file []byte, key string) {
 	_, err = r.ApproximateOffset([]byte(key))
 	honest(err)
 	_ = r.RangeDels().Covering([]byte(key), 5)
-	if _, err := Overlaps([]*Reader{r, r}); !errors.Is(err, bloomblock.ErrUnknownKind) {
+	if s, err := r.Sample(); !errors.Is(err, bloomblock.ErrUnknownKind) {
 		honest(err)
+		if s != nil {
+			s.Overlap(r.Filter())
+		}
 	}
 	if err := r.Dump(io.Discard, true); err != nil {
 		honest(err)

@@ -32,29 +32,3 @@ func (f *tableFile) readSample(ft *footer) (*bloomblock.Sample, error) {
 	}
 	return &s, nil
 }
-
-// Overlaps estimates the share of each table's keys that each other table has: row i, column j is the result of asking
-// the filter of table j for the sample of table i. It is known if i has a sample and j a loaded filter; the more units
-// of the filter are loaded, the better the estimate. The share of a table in itself is 1. The errors are those of
-// Sample.
-func Overlaps(tables []*Reader) ([][]bloomblock.Overlap, error) {
-	rows := make([][]bloomblock.Overlap, len(tables))
-	for i, r := range tables {
-		s, err := r.Sample()
-		if err != nil {
-			return nil, err
-		}
-		rows[i] = make([]bloomblock.Overlap, len(tables))
-		for j, other := range tables {
-			switch {
-			case i == j:
-				rows[i][j] = bloomblock.Overlap{Share: 1, Known: true}
-			case s == nil:
-				rows[i][j] = bloomblock.Overlap{Err: 1}
-			default:
-				rows[i][j] = s.Overlap(other.Filter())
-			}
-		}
-	}
-	return rows, nil
-}

@@ -73,9 +73,6 @@ func TestNoSampleIsNoError(t *testing.T) {
 		if err := r.Verify(t.Context(), nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if rows, err := Overlaps([]*Reader{r, r}); err != nil || rows[0][1].Known || !rows[0][0].Known {
-			t.Errorf("%s: overlaps %+v, %v; want an unknown one", name, rows, err)
-		}
 	}
 }
 
@@ -182,14 +179,14 @@ func TestOverlapsOfTables(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		rows, err := Overlaps(tables)
-		if err != nil {
-			t.Fatal(err)
-		}
 		for i, a := range bounds {
+			s, err := tables[i].Sample()
+			if err != nil {
+				t.Fatal(err)
+			}
 			for j, b := range bounds {
 				want := float64(max(min(a[1], b[1])-max(a[0], b[0]), 0)) / float64(a[1]-a[0])
-				got := rows[i][j]
+				got := s.Overlap(tables[j].Filter())
 				if !got.Known || math.Abs(got.Share-want) > 4*got.Err+1e-9 || got.Err > 0.05 {
 					t.Errorf("share of table %d in table %d: %+v, want %.3f", i, j, got, want)
 				}
@@ -199,9 +196,12 @@ func TestOverlapsOfTables(t *testing.T) {
 	if err := tables[1].DropFilterUnits(0); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := Overlaps(tables)
-	if err != nil || rows[0][1].Known || !rows[1][0].Known {
-		t.Errorf("without the filter of table 1: %+v, %v", rows, err)
+	s, err := tables[0].Sample()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := s.Overlap(tables[1].Filter()); o.Known {
+		t.Errorf("without the filter of table 1: %+v", o)
 	}
 }
 

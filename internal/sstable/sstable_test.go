@@ -55,7 +55,7 @@ func build(tb testing.TB, o WriterOptions, kvs []kv) ([]byte, Info) {
 	return buildWith(tb, o, kvs, nil)
 }
 
-// buildWith writes a table with range tombstones into memory, some of which are added before the versions.
+// buildWith writes a table with range tombstones into memory. Some of them are added before the versions.
 func buildWith(tb testing.TB, o WriterOptions, kvs []kv, dels rangedel.List) ([]byte, Info) {
 	tb.Helper()
 	var buf bytes.Buffer

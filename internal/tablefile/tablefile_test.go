@@ -8,7 +8,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestAFileThatWasBeingOpenedWhenItsStoreClosedIsClosedToo has a late reader, such as a scan, hang in the file system.
+// TestAFileThatWasBeingOpenedWhenItsStoreClosedIsClosedToo makes a late reader, such as a scan, hang in the file
+// system.
 func TestAFileThatWasBeingOpenedWhenItsStoreClosedIsClosedToo(t *testing.T) {
 	entered, gate, closed := make(chan struct{}), make(chan struct{}), 0
 	mem := vfs.NewMem()
