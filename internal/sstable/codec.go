@@ -17,6 +17,8 @@ const (
 	None Codec = 0
 	S2   Codec = 1 // fast
 	Zstd Codec = 2 // small
+
+	lastCodec = Zstd
 )
 
 // String returns the name of the codec for the tools.

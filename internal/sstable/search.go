@@ -87,7 +87,7 @@ func (q *blockSearch) length(from, limit uint64) (int, bool) {
 			}
 		}
 		sum = castagnoli[byte(sum&0xff)^b[i]] ^ sum>>8
-		if i > 0 && b[i] <= byte(Zstd) && ^sum == binary.LittleEndian.Uint32(b[i+1:]) && q.believes(b[:i], b[i]) {
+		if i > 0 && b[i] <= byte(lastCodec) && ^sum == binary.LittleEndian.Uint32(b[i+1:]) && q.believes(b[:i], b[i]) {
 			return i, true
 		}
 	}
@@ -130,13 +130,13 @@ func (q *blockSearch) anywhere(from uint64) (offset uint64, stored int, ok bool)
 		}
 		state = castagnoli[byte(state)^b[i]] ^ state>>8
 		power = crcBack(power)
-		if i+trailerSize <= len(b) && b[i] <= byte(Zstd) {
+		if i+trailerSize <= len(b) && b[i] <= byte(lastCodec) {
 			ends[i] = crcTimes(power, state^^binary.LittleEndian.Uint32(b[i+1:]))
 		}
 	}
 	slices.SortFunc(starts, func(a, b start) int { return cmp.Compare(a.sum, b.sum) })
 	for e := 1; e+trailerSize <= len(b); e++ {
-		if b[e] > byte(Zstd) {
+		if b[e] > byte(lastCodec) {
 			continue
 		}
 		sum := ends[e]
