@@ -1,4 +1,4 @@
-# Each target is a step of .ci/run, or a longer run of the same. Go and a shell are enough to do without make.
+# Each target is a step of .ci/run, or a longer run of the same. Without make, run .ci/run.
 
 .PHONY: check test race lint fuzz fuzz-files bench bench-compare compare compare-shapes rocksdb cross long promise salvage demo screenshots kept
 
@@ -41,7 +41,7 @@ screenshots: ## docs/images, by a browser: needs chromium
 bench: ## the store's own figures
 	go run ./bench
 
-# RocksDB is among the others where its library has been built.
+# RocksDB takes part if its library was built.
 ROCKSDB = $(if $(wildcard bin/rocksdb/lib/librocksdb.a),-tags rocksdb)
 compare: ## side by side with other stores, taking turns: an hour, on a machine that does nothing else
 	go -C bench/compare run $(ROCKSDB) . --ycsb --out ../results/compare-decimal.txt
@@ -52,7 +52,7 @@ compare-shapes: ## some of the rows with other keys, one round
 			--rows absent,absent-unc,absent-small,present,present-small,reads-absent,seek10,scan,load,disk || exit 1; \
 	done
 
-rocksdb: bin/rocksdb/lib/librocksdb.a ## the library for go -C bench/compare run -tags rocksdb .; the better part of an hour
+rocksdb: bin/rocksdb/lib/librocksdb.a ## the library for go -C bench/compare run -tags rocksdb .; most of an hour
 bin/rocksdb/lib/librocksdb.a:
 	bench/compare/rocksdb.sh bin/rocksdb
 

@@ -9,8 +9,8 @@
 
 #include <built.h>
 
-// Each function is what would be several calls from Go, because each call from Go into C costs some tens of nanoseconds:
-// a lookup, a batch, a short scan or a part of a long one is one call. Memory of Go is not kept.
+// Each function replaces several calls from Go, because a call from Go into C costs some tens of nanoseconds: a lookup,
+// a batch, a short scan or a part of a long one is one call. No function keeps memory of Go.
 
 static void kv_nothing(void) {}
 
@@ -22,8 +22,9 @@ typedef struct {
 	size_t size;
 } kv_value;
 
-// kv_get copies the value to dst if there is room for it. If not, the caller copies and destroys the slice.
-static kv_value kv_get(rocksdb_t *db, const rocksdb_readoptions_t *o, const char *key, size_t key_size, char *dst, size_t room)
+// kv_get copies the value to dst if it fits. If not, the caller copies and destroys the slice.
+static kv_value kv_get(rocksdb_t *db, const rocksdb_readoptions_t *o, const char *key, size_t key_size,
+	char *dst, size_t room)
 {
 	kv_value v = {0};
 	v.slice = rocksdb_get_pinned(db, o, key, key_size, &v.err);
@@ -41,14 +42,15 @@ static kv_value kv_get(rocksdb_t *db, const rocksdb_readoptions_t *o, const char
 	return v;
 }
 
-static char *kv_put(rocksdb_t *db, const rocksdb_writeoptions_t *o, const char *key, size_t key_size, const char *value, size_t size)
+static char *kv_put(rocksdb_t *db, const rocksdb_writeoptions_t *o, const char *key, size_t key_size,
+	const char *value, size_t size)
 {
 	char *err = NULL;
 	rocksdb_put(db, o, key, key_size, value, size, &err);
 	return err;
 }
 
-// kv_put_if_absent looks up, then puts. In the result found tells what the lookup said.
+// kv_put_if_absent looks up the key and puts it if there is none. In the result found is 1 if there was one.
 static kv_value kv_put_if_absent(rocksdb_t *db, const rocksdb_readoptions_t *r, const rocksdb_writeoptions_t *w,
 	const char *key, size_t key_size, const char *value, size_t size)
 {
@@ -70,11 +72,12 @@ static char *kv_delete(rocksdb_t *db, const rocksdb_writeoptions_t *o, const cha
 	return err;
 }
 
-// Pairs are packed as the size of the key and that of the value, four bytes each in the machine's order, and their bytes.
+// A packed pair is the size of the key and that of the value, four bytes each in the machine's order, and their bytes.
 enum { kv_head = 8 };
 
 // kv_apply writes n packed pairs as one batch.
-static char *kv_apply(rocksdb_t *db, const rocksdb_writeoptions_t *o, rocksdb_writebatch_t *b, const char *packed, size_t n)
+static char *kv_apply(rocksdb_t *db, const rocksdb_writeoptions_t *o, rocksdb_writebatch_t *b,
+	const char *packed, size_t n)
 {
 	char *err = NULL;
 	rocksdb_writebatch_clear(b);
@@ -98,8 +101,8 @@ typedef struct {
 	size_t *sizes;
 } kv_answers;
 
-// kv_get_many asks for n > 0 keys, whose bytes follow each other. The caller reads the answers where they are, and frees
-// them with kv_free_answers. Without memory for them keys is NULL.
+// kv_get_many looks up n > 0 keys, whose bytes follow each other. The caller reads the answers in place and frees them
+// with kv_free_answers. If there is no memory for them, keys is NULL.
 static kv_answers kv_get_many(rocksdb_t *db, const rocksdb_readoptions_t *o, rocksdb_column_family_handle_t *f,
 	const char *keys, const size_t *key_sizes, size_t n)
 {
@@ -141,16 +144,16 @@ typedef struct {
 	int own;     // 1 if the iterator is the scan's own and destroyed at its end
 	int ended;   // 1 if there is no more
 	size_t n;    // pairs
-	size_t want; // room that the next pair takes, if it didn't fit
+	size_t want; // bytes that the next pair takes, if it did not fit
 } kv_part;
 
-// kv_scan_on packs pairs from where p stands, up to limit, into dst.
+// kv_scan_on packs pairs from the position of p on, up to limit, into dst.
 static kv_part kv_scan_on(kv_part p, char *dst, size_t room, size_t limit)
 {
 	p.n = p.want = 0;
 	while (p.n < limit) {
 		if (p.n > 0)
-			rocksdb_iter_next(p.it); // not before the next one is wanted
+			rocksdb_iter_next(p.it); // not before the next pair is needed
 		if (!rocksdb_iter_valid(p.it)) {
 			rocksdb_iter_get_error(p.it, &p.err);
 			break;
@@ -177,9 +180,9 @@ static kv_part kv_scan_on(kv_part p, char *dst, size_t room, size_t limit)
 	return p;
 }
 
-// kv_scan begins a scan at the first key that is not below from, with the iterator it or, if that is NULL, with a new one.
-static kv_part kv_scan(rocksdb_t *db, const rocksdb_readoptions_t *o, rocksdb_iterator_t *it, const char *from, size_t from_size,
-	char *dst, size_t room, size_t limit)
+// kv_scan begins a scan at the first key that is not below from, with the iterator it, or with a new one if it is NULL.
+static kv_part kv_scan(rocksdb_t *db, const rocksdb_readoptions_t *o, rocksdb_iterator_t *it,
+	const char *from, size_t from_size, char *dst, size_t room, size_t limit)
 {
 	kv_part p = {0};
 	p.own = it == NULL;
@@ -188,7 +191,7 @@ static kv_part kv_scan(rocksdb_t *db, const rocksdb_readoptions_t *o, rocksdb_it
 	return kv_scan_on(p, dst, room, limit);
 }
 
-// kv_work is the work in the background: flushes and compactions that run, whether more are due, and failures.
+// kv_work reads the figures of background work: running flushes and compactions, whether more are due, and failures.
 enum { kv_work_figures = 5, kv_failures = 4 };
 
 static int kv_work(rocksdb_t *db, uint64_t *figures)

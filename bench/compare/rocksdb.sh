@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Builds RocksDB's library from the source package of Debian, or of a system like it, for the column "rocksdb" of this
-# comparison: rocksdb.sh DIR leaves DIR/lib/librocksdb.a and DIR/include. Debian's own library has assertions on.
+# comparison: rocksdb.sh DIR creates DIR/lib/librocksdb.a and DIR/include. Debian's own library has assertions on.
 #
-# The sources come from where the system gets its packages, through lists of their own below DIR: the system's own lists
-# stay as they are. JOBS compilers run at once, default one for each processor. An interrupted build goes on where it was.
+# The sources come from the package servers of the system, through package lists below DIR: the system's own lists are
+# not changed. JOBS compilers run at once, by default one for each processor. An interrupted build can be continued.
 set -euo pipefail
 
 readonly dir=${1:?usage: rocksdb.sh DIR}
 if [[ -e $dir/lib/librocksdb.a ]]; then
-	echo "$dir/lib/librocksdb.a is there"
+	echo "$dir/lib/librocksdb.a exists"
 	exit
 fi
 
@@ -22,7 +22,7 @@ if ! command -v apt-get >/dev/null; then
 fi
 if ((${#missing[@]} > 0)); then
 	if ((EUID != 0)); then
-		echo "building RocksDB takes more; first, as root: apt-get install ${missing[*]}" >&2
+		echo "building RocksDB needs more packages; first, as root: apt-get install ${missing[*]}" >&2
 		exit 1
 	fi
 	echo "installing ${missing[*]}"
@@ -34,10 +34,10 @@ mkdir -p "$dir/making/sources" "$dir/making/lists/partial" "$dir/making/cache/ar
 making=$(cd "$dir/making" && pwd)
 readonly making
 
-# apt with the private lists. Sources are trusted as packages are: by the keys of the system.
+# apt runs apt-get with the lists below DIR. Sources are verified like packages, with the keys of the system.
 apt() {
-	apt-get -o "Dir::Etc::sourcelist=/dev/null" -o "Dir::Etc::sourceparts=$making/sources" -o "Dir::State::lists=$making/lists" \
-		-o "Dir::Cache=$making/cache" -o "APT::Sandbox::User=root" "$@"
+	apt-get -o "Dir::Etc::sourcelist=/dev/null" -o "Dir::Etc::sourceparts=$making/sources" \
+		-o "Dir::State::lists=$making/lists" -o "Dir::Cache=$making/cache" -o "APT::Sandbox::User=root" "$@"
 }
 
 if [[ ! -e $making/source/CMakeLists.txt ]]; then
@@ -47,15 +47,15 @@ if [[ ! -e $making/source/CMakeLists.txt ]]; then
 		*.list) [[ ! -e $list ]] || sed -n 's/^deb[[:space:]]/deb-src /p' "$list" >"$making/sources/${list##*/}" ;;
 		esac
 	done
-	apt -q update || echo "(not all of the lists have sources)"
+	apt -q update || echo "(some of the lists have no sources)"
 	(cd "$making" && apt -q source --download-only rocksdb)
 	rm -rf "$making/unpacked"
 	dpkg-source --no-check -x "$making"/rocksdb_*.dsc "$making/unpacked" # apt-get has checked the sums
 	mv "$making/unpacked" "$making/source"
 fi
 
-# For this machine's processor. The library's Makefile would use the vector instructions in filters; its CMake file has to
-# be told.
+# Filters with vector instructions, if this machine's processor has them. The library's Makefile selects them by itself,
+# its CMake file does not.
 flags=
 if [[ $(c++ -march=native -dM -E -x c++ /dev/null) == *__AVX2__* ]]; then
 	flags=-DHAVE_AVX2
@@ -66,7 +66,7 @@ cmake -S "$making/source" -B "$making/build" -DCMAKE_BUILD_TYPE=Release "-DCMAKE
 	-DWITH_TRACE_TOOLS=OFF -DWITH_GFLAGS=OFF -DWITH_LIBURING=OFF -DFAIL_ON_WARNINGS=OFF
 cmake --build "$making/build" --target rocksdb --parallel "${JOBS:-$(nproc)}"
 
-# The library last: it says that all is there.
+# The library comes last: it marks a complete build.
 mkdir -p "$dir/include/rocksdb" "$dir/lib"
 cp "$making/source/include/rocksdb/c.h" "$dir/include/rocksdb/"
 version=$(sed -n 's/^Version: //p' "$making"/rocksdb_*.dsc)

@@ -149,36 +149,38 @@ func (s *lookupStripe) add(l *lookupCost) {
 
 // sum returns the sums over all stripes.
 func (c *lookupCounts) sum() (l Counts) {
-	var passed uint64
 	for i := range c {
-		s := &c[i]
-		for n := range uint64(usualProbes) {
-			absent, present := s.absent[n].Load(), s.present[n].Load()
-			l.Gets += absent + present
-			l.TablesInRange += n * (absent + present)
-			l.FilterProbes += n * (absent + present)
-			l.TableHits += present
-			l.TableSearches += present
-			l.TruePositives += present
-			l.Blocks += present
-			passed += present
-		}
-		l.Gets += s.gets.Load()
-		l.MemtableHits += s.memtableHits.Load()
-		l.TableHits += s.tableHits.Load()
-		l.AbsentWasted += s.absentWasted.Load()
-		l.TablesInRange += s.inRange.Load()
-		l.FilterProbes += s.probes.Load()
-		passed += s.passed.Load()
-		l.TableSearches += s.searches.Load()
-		l.WastedReads += s.wasted.Load()
-		l.FalsePositives += s.falsePositives.Load()
-		l.TruePositives += s.truePositives.Load()
-		l.Blocks += s.blocks.Load()
-		l.BlocksRead += s.blocksRead.Load()
-		l.BytesRead += s.bytesRead.Load()
+		c[i].addTo(&l)
 	}
-	// min, since the counters are read one after the other.
-	l.FilterNegatives = l.FilterProbes - min(l.FilterProbes, passed)
 	return l
+}
+
+// addTo adds the counters to l.
+func (s *lookupStripe) addTo(l *Counts) {
+	probes, passed := s.probes.Load(), s.passed.Load()
+	for n := range uint64(usualProbes) {
+		absent, present := s.absent[n].Load(), s.present[n].Load()
+		l.Gets += absent + present
+		l.TablesInRange += n * (absent + present)
+		l.TableHits += present
+		l.TableSearches += present
+		l.TruePositives += present
+		l.Blocks += present
+		probes += n * (absent + present)
+		passed += present
+	}
+	l.Gets += s.gets.Load()
+	l.MemtableHits += s.memtableHits.Load()
+	l.TableHits += s.tableHits.Load()
+	l.AbsentWasted += s.absentWasted.Load()
+	l.TablesInRange += s.inRange.Load()
+	l.FilterProbes += probes
+	l.FilterNegatives += probes - min(probes, passed) // min, since the counters are read one after the other
+	l.TableSearches += s.searches.Load()
+	l.WastedReads += s.wasted.Load()
+	l.FalsePositives += s.falsePositives.Load()
+	l.TruePositives += s.truePositives.Load()
+	l.Blocks += s.blocks.Load()
+	l.BlocksRead += s.blocksRead.Load()
+	l.BytesRead += s.bytesRead.Load()
 }

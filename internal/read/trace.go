@@ -29,17 +29,15 @@ func (t *Trace) add(c *candidate, present bool, before, after sstable.Stats) {
 }
 
 // counts returns the figures of one lookup.
-func (c *lookupCost) counts() Counts {
-	l := Counts{Gets: 1}
+func (c *lookupCost) counts() (l Counts) {
+	var s lookupStripe
+	s.gets.Add(1)
 	if c.memtableHit {
-		l.MemtableHits = 1
-		return l
+		s.memtableHits.Add(1)
+	} else {
+		s.add(c)
 	}
-	l.TablesInRange, l.FilterProbes, l.FilterNegatives = c.inRange, c.probes, c.probes-c.passed
-	l.TruePositives, l.FalsePositives = c.truePositives, c.falsePositives
-	l.TableHits, l.AbsentWasted = c.tableHits, c.absentWasted
-	l.TableSearches, l.WastedReads = c.searches, c.searches-c.found
-	l.Blocks, l.BlocksRead, l.BytesRead = c.reads.Blocks, c.reads.FileReads, c.reads.FileBytes
+	s.addTo(&l)
 	l.TailLoads, l.TailBytes = c.tailLoads, c.tailBytes
 	return l
 }
