@@ -215,8 +215,8 @@ func parseSources(t *testing.T, fset *token.FileSet) []source {
 		}
 		base := d.Name()
 		if d.IsDir() {
-			if name == testOnly || name != "." && (base == "testdata" || base == "vendor" || base == "bin" || base[0] == '.' ||
-				base[0] == '_') {
+			if name == testOnly || name != "." && (base == "testdata" || base == "vendor" || base == "bin" ||
+				base[0] == '.' || base[0] == '_') {
 				return filepath.SkipDir
 			}
 			return nil

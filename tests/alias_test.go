@@ -137,7 +137,8 @@ func TestSlicesAreTheCallers(t *testing.T) {
 		}
 	}, bloomkv.IngestOptions{}))
 	lo, hi = b("put"), b("puu")
-	must(db.Ingest(ctx, func(func(bloomkv.KV, error) bool) { spoil(lo, hi) }, bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: lo, Upper: hi}}))
+	must(db.Ingest(ctx, func(func(bloomkv.KV, error) bool) { spoil(lo, hi) },
+		bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: lo, Upper: hi}}))
 	delete(want, "put2")
 	agree("Ingest")
 

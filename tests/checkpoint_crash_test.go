@@ -69,7 +69,9 @@ func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
 			if err := db.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			storetest.Soon(t, "no background work is left", func() bool { return db.Metrics().Settled && db.Metrics().Warm })
+			storetest.Soon(t, "no background work is left", func() bool {
+				return db.Metrics().Settled && db.Metrics().Warm
+			})
 			armed.Store(true)
 			if err := db.Checkpoint(t.Context(), "copy"); err != nil {
 				t.Fatal(err)
@@ -109,7 +111,8 @@ func wholeOrNone(fsys *vfs.Mem, want map[string]string) (there bool, err error) 
 		o.FS = fsys.Kill()
 		db, err := bloomkv.Open("copy", &o)
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, bloomkv.ErrCorruption) && strings.Contains(err.Error(), "CURRENT"):
+		case errors.Is(err, fs.ErrNotExist),
+			errors.Is(err, bloomkv.ErrCorruption) && strings.Contains(err.Error(), "CURRENT"):
 			continue
 		case err != nil:
 			return false, err

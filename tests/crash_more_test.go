@@ -45,7 +45,8 @@ func TestACrashDuringAManifestRoll(t *testing.T) {
 	}
 	long := strings.Repeat("k", bloomkv.MaxKeySize-8)
 	for i := 0; ; i++ {
-		if err := h.write(db, bloomkv.NoSync, modelWrite{{key: fmt.Sprintf("%s%03d", long, i%8), value: "v"}}); err != nil {
+		w := modelWrite{{key: fmt.Sprintf("%s%03d", long, i%8), value: "v"}}
+		if err := h.write(db, bloomkv.NoSync, w); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.barrier(db.Flush(t.Context())); err != nil {

@@ -454,16 +454,19 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 	for _, steps := range [][]func(*bloomkv.DB) error{
 		{writes(6, bloomkv.Sync, 50), writes(4, bloomkv.NoSync, 50), sync, writes(3, bloomkv.NoSync, 50)},
 		{
-			writes(25, bloomkv.NoSync, 4000), writes(1, bloomkv.Sync, 50), writes(8, bloomkv.DefaultDurability, 50), flush,
+			writes(25, bloomkv.NoSync, 4000), writes(1, bloomkv.Sync, 50), writes(8, bloomkv.DefaultDurability, 50),
+			flush,
 			writes(3, bloomkv.NoSync, 50), compact,
 		},
 		{},
 		{
-			writes(40, bloomkv.DefaultDurability, 4000), writes(5, bloomkv.NoSync, 50), flush, writes(20, bloomkv.NoSync, 4000), sync,
+			writes(40, bloomkv.DefaultDurability, 4000), writes(5, bloomkv.NoSync, 50), flush,
+			writes(20, bloomkv.NoSync, 4000), sync,
 			writes(5, bloomkv.NoSync, 3000),
 		},
 		{
-			writes(2, bloomkv.Sync, 10), ingest(20, false), writes(3, bloomkv.NoSync, 50), ingest(5, true), writes(2, bloomkv.NoSync, 50),
+			writes(2, bloomkv.Sync, 10), ingest(20, false), writes(3, bloomkv.NoSync, 50), ingest(5, true),
+			writes(2, bloomkv.NoSync, 50),
 			ingest(0, true),
 		},
 		{ingest(30, true), compact, writes(1, bloomkv.Sync, 10)},

@@ -95,8 +95,11 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 		for i := range 20 {
 			put(300+i, 5, bloomkv.Sync)
 		}
-		flushed := make(chan error, 1)
-		go func() { flushed <- db.Flush(context.Background()) }()
+		flushed := make(chan struct{})
+		go func() {
+			defer close(flushed)
+			_ = db.Flush(context.Background()) // returns after the store has been left
+		}()
 		storetest.Soon(t, "the memtable and its log are frozen", func() bool { return !db.Metrics().Settled })
 		for i := range 5 {
 			put(320+i, 3, bloomkv.Sync)
@@ -320,7 +323,8 @@ func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
 				for _, keep := range []int{n, n + 1, n + 30, n + 1000} {
 					o := d.read(d.damaged(t, file, func(b []byte) []byte { return b[:keep] }))
 					if o.err != nil || o.check != nil || storetest.Diff(o.got, d.want) != "" {
-						t.Errorf("%s without its last zeros: %v, %v, %s", file, o.err, o.check, storetest.Diff(o.got, d.want))
+						t.Errorf("%s without its last zeros: %v, %v, %s", file, o.err, o.check,
+							storetest.Diff(o.got, d.want))
 					}
 				}
 			}

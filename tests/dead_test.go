@@ -206,7 +206,9 @@ func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
 
 // TestLongBoundsEndWhereTheySay iterates over dead keys up to bounds that are longer than any key.
 func TestLongBoundsEndWhereTheySay(t *testing.T) {
-	for _, length := range []int{1, bloomkv.MaxKeySize, bloomkv.MaxKeySize + 1, bloomkv.MaxKeySize + 2, bloomkv.MaxKeySize + 100} {
+	for _, length := range []int{
+		1, bloomkv.MaxKeySize, bloomkv.MaxKeySize + 1, bloomkv.MaxKeySize + 2, bloomkv.MaxKeySize + 100,
+	} {
 		for _, back := range []bool{false, true} {
 			db := openTiny(t)
 			for i := range 3 * deadkeys.Worth {

@@ -64,8 +64,8 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 					t.Errorf("write: %v, flush: %v, want success with another table", err, flushErr)
 				}
 			} else {
-				if err = errors.Join(err, flushErr); !errors.Is(err, bloomkv.ErrReadOnly) || !errors.Is(err, syscall.EIO) ||
-					!strings.Contains(err.Error(), "db") {
+				if err = errors.Join(err, flushErr); !errors.Is(err, bloomkv.ErrReadOnly) ||
+					!errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "db") {
 					t.Errorf("write and flush: %v, want ErrReadOnly, the cause and its path", err)
 				}
 				for what, err := range map[string]error{

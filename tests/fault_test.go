@@ -244,7 +244,8 @@ func TestEveryFailedFileOperationIsSurvivedAndReported(t *testing.T) {
 						f := &faulty{fault: kind, first: (next.Add(1) - 1) * stride}
 						u := &uncertain{left: left}
 						mem := vfs.NewMem()
-						storetest.Within(t, 60*time.Second, fmt.Sprintf("%s at operation %d", kind.name, f.first), func() {
+						what := fmt.Sprintf("%s at operation %d", kind.name, f.first)
+						storetest.Within(t, 60*time.Second, what, func() {
 							if err := survives(u, f, mem); err != nil {
 								t.Errorf("%s at operation %d (%v): %v", kind.name, f.first, f.where.Load(), err)
 							}

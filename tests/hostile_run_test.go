@@ -245,8 +245,12 @@ func hostileRun(kind *hostileKind, files map[string][]byte, readOnly bool, syste
 
 func (c *hostileCase) use(db *bloomkv.DB, readOnly bool) {
 	keys := c.kind.keys
-	c.do("scan forward", 1, func() { c.scan(db.Iter(bloomkv.IterOptions{}), (*bloomkv.Iterator).First, (*bloomkv.Iterator).Next, 1) })
-	c.do("scan backward", 1, func() { c.scan(db.Iter(bloomkv.IterOptions{}), (*bloomkv.Iterator).Last, (*bloomkv.Iterator).Prev, -1) })
+	c.do("scan forward", 1, func() {
+		c.scan(db.Iter(bloomkv.IterOptions{}), (*bloomkv.Iterator).First, (*bloomkv.Iterator).Next, 1)
+	})
+	c.do("scan backward", 1, func() {
+		c.scan(db.Iter(bloomkv.IterOptions{}), (*bloomkv.Iterator).Last, (*bloomkv.Iterator).Prev, -1)
+	})
 	c.do("scan of a prefix", 2, func() {
 		opts := bloomkv.IterOptions{Prefix: keys[0][:2], KeysOnly: true}
 		c.scan(db.Iter(opts), (*bloomkv.Iterator).First, (*bloomkv.Iterator).Next, 1)

@@ -34,9 +34,15 @@ type hostileKind struct {
 
 var hostileKinds = []*hostileKind{
 	{compression: bloomkv.CompressionS2, filter: bloomkv.FilterBloom, fpr: 0.05, ranges: true},
-	{compression: bloomkv.CompressionZstdBottom, filter: bloomkv.FilterRibbon, fpr: 0.05, prefix: true, ranges: true, killed: true},
+	{
+		compression: bloomkv.CompressionZstdBottom, filter: bloomkv.FilterRibbon, fpr: 0.05, prefix: true, ranges: true,
+		killed: true,
+	},
 	{compression: bloomkv.CompressionNone, filter: bloomkv.FilterBloom, fpr: 0.05, prefix: true, large: true},
-	{compression: bloomkv.CompressionS2, filter: bloomkv.FilterRibbon, fpr: 0.05, large: true, ranges: true, killed: true},
+	{
+		compression: bloomkv.CompressionS2, filter: bloomkv.FilterRibbon, fpr: 0.05, large: true, ranges: true,
+		killed: true,
+	},
 	{compression: bloomkv.CompressionZstdBottom, filter: bloomkv.FilterBloom, fpr: 1, ranges: true},
 	{compression: bloomkv.CompressionNone, filter: bloomkv.FilterRibbon, fpr: 0.3, prefix: true, killed: true},
 }

@@ -37,7 +37,8 @@ func TestALostOrWrongCurrentIsRefusedAndNothingIsTouched(t *testing.T) {
 			if !errors.Is(err, bloomkv.ErrCorruption) || !strings.Contains(err.Error(), "CURRENT: offset 0") {
 				t.Errorf("open: %v, want corruption in CURRENT", err)
 			}
-			if _, err := bloomkv.Check(t.Context(), "db", d.options(fsys), nil); !errors.Is(err, bloomkv.ErrCorruption) ||
+			_, err = bloomkv.Check(t.Context(), "db", d.options(fsys), nil)
+			if !errors.Is(err, bloomkv.ErrCorruption) ||
 				!strings.Contains(err.Error(), "CURRENT") {
 				t.Errorf("check: %v, want corruption in CURRENT", err)
 			}
@@ -202,7 +203,8 @@ func TestASecondOpenerInTheProcessIsRefusedAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		storetest.Within(t, 10*time.Second, "a second Open", func() {
-			if _, err := bloomkv.Open(dir, tiny(fsys)); !errors.Is(err, bloomkv.ErrLocked) || !strings.Contains(err.Error(), dir) {
+			if _, err := bloomkv.Open(dir, tiny(fsys)); !errors.Is(err, bloomkv.ErrLocked) ||
+				!strings.Contains(err.Error(), dir) {
 				t.Errorf("%s: second open: %v, want ErrLocked and the directory", name, err)
 			}
 			if _, err := bloomkv.Check(context.Background(), dir, tiny(fsys), nil); !errors.Is(err, bloomkv.ErrLocked) {

@@ -298,7 +298,8 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				atRest(t, db, mem)
-				files, logged := lastingFiles(t, mem), func(db *bloomkv.DB) uint64 { return db.Metrics().Writes.LogBytes }
+				files := lastingFiles(t, mem)
+				logged := func(db *bloomkv.DB) uint64 { return db.Metrics().Writes.LogBytes }
 				before, writes := storetest.Recorded(t, mem, "db").Version.String(), logged(db)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -347,7 +348,8 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 					t.Errorf("the store has changed:\n%v\nwant\n%v", after, before)
 				}
 				// The store still works.
-				if err := db.Ingest(t.Context(), pairsOf(map[string]string{"z": "new"}), bloomkv.IngestOptions{}); err != nil {
+				if err := db.Ingest(t.Context(), pairsOf(map[string]string{"z": "new"}),
+					bloomkv.IngestOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				want["z"] = "new"
@@ -433,7 +435,8 @@ func TestIngestOfOddSequences(t *testing.T) {
 		}
 	}
 	keys := []string{"key000", "key499", "absent"}
-	if err := db.Ingest(t.Context(), db.Scan(bloomkv.IterOptions{}), bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}}); err != nil {
+	if err := db.Ingest(t.Context(), db.Scan(bloomkv.IterOptions{}),
+		bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}}); err != nil {
 		t.Fatalf("ingest of its own scan: %v", err)
 	}
 	if err := shows(db, want, keys); err != nil {

@@ -75,7 +75,8 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 		maps.Copy(after, pairs)
 
 		armed.Store(true)
-		err = db.Ingest(t.Context(), pairsOf(pairs), bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: []byte("key1"), Upper: []byte("key2")}})
+		err = db.Ingest(t.Context(), pairsOf(pairs),
+			bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: []byte("key1"), Upper: []byte("key2")}})
 		armed.Store(false)
 		done := ops.Load() <= int64(fail)
 		if done != (err == nil) || err != nil && !errors.Is(err, boom) {
@@ -101,7 +102,8 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 			t.Fatalf("operation %d, %v: reopened: %v", fail, err, openErr)
 		}
 		got, readErr = contents(db)
-		if d := storetest.Diff(got, want); readErr != nil || d != "" && (!uncertain || storetest.Diff(got, after) != "") {
+		if d := storetest.Diff(got, want); readErr != nil || d != "" &&
+			(!uncertain || storetest.Diff(got, after) != "") {
 			t.Fatalf("operation %d, %v: reopened: %v, %s", fail, err, readErr, d)
 		}
 		if err := db.Close(); err != nil {
@@ -127,10 +129,12 @@ func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	source := errors.New("of the source")
-	many := func(last bloomkv.KV, err error) iter.Seq2[bloomkv.KV, error] { // enough for several tables before the bad one
+	// many is enough for several tables before the bad one.
+	many := func(last bloomkv.KV, err error) iter.Seq2[bloomkv.KV, error] {
 		return func(yield func(bloomkv.KV, error) bool) {
 			for i := range 400 {
-				if !yield(bloomkv.KV{Key: fmt.Appendf(nil, "a%05d", i), Value: []byte(strings.Repeat(strconv.Itoa(i), 100))}, nil) {
+				k, v := fmt.Appendf(nil, "a%05d", i), []byte(strings.Repeat(strconv.Itoa(i), 100))
+				if !yield(bloomkv.KV{Key: k, Value: v}, nil) {
 					return
 				}
 			}
@@ -149,13 +153,15 @@ func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 		{"the last key again", t.Context(), many(bloomkv.KV{Key: []byte("a00399")}, nil), bloomkv.ErrOrder},
 		{"the empty key at the end", t.Context(), many(bloomkv.KV{}, nil), bloomkv.ErrOrder},
 		{
-			"a key that is too large", t.Context(), many(bloomkv.KV{Key: []byte("b" + strings.Repeat("b", bloomkv.MaxKeySize))}, nil),
+			"a key that is too large", t.Context(),
+			many(bloomkv.KV{Key: []byte("b" + strings.Repeat("b", bloomkv.MaxKeySize))}, nil),
 			bloomkv.ErrTooLarge,
 		},
 		{"an error of the source", t.Context(), many(bloomkv.KV{}, source), source},
 		{"a canceled context", cancelled, many(bloomkv.KV{Key: []byte("b")}, nil), context.Canceled},
 	} {
-		if err := db.Ingest(tt.ctx, tt.sorted, bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}}); !errors.Is(err, tt.want) {
+		err := db.Ingest(tt.ctx, tt.sorted, bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}})
+		if !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
 		}
 		if n := tableFilesIn(t, mem, "db"); n != 0 {

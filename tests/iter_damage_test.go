@@ -31,7 +31,8 @@ func newBrittleStore(t *testing.T) *brittleStore {
 	t.Helper()
 	s := &brittleStore{mem: vfs.NewMem(), want: map[string]string{}}
 	s.o = tiny(s.mem)
-	s.o.Durability, s.o.BlockSize, s.o.Compression, s.o.MemtableSize = bloomkv.NoSync, 256, bloomkv.CompressionNone, 1<<20
+	s.o.Durability, s.o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	s.o.BlockSize, s.o.MemtableSize = 256, 1<<20
 	db, err := bloomkv.Open("db", s.o)
 	if err != nil {
 		t.Fatal(err)

@@ -27,8 +27,8 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 	}
 	m.opts = tiny(m.fs)
 	m.opts.FilterPrefix = modelRules[seed%uint64(len(modelRules))]
-	m.opts.Durability, m.opts.Compression, m.opts.MemtableSize, m.opts.BlockSize = bloomkv.NoSync, bloomkv.CompressionNone, 256<<10,
-		256<<(seed%3)
+	m.opts.Durability, m.opts.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	m.opts.MemtableSize, m.opts.BlockSize = 256<<10, 256<<(seed%3)
 	var err error
 	if m.db, err = bloomkv.Open("db", m.opts); err != nil {
 		tb.Fatal(err)

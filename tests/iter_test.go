@@ -126,7 +126,8 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 			for range 30 {
 				sorted[key()] = fmt.Sprint("ingested ", step)
 			}
-			err = db.Ingest(t.Context(), pairsOf(sorted), bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: []byte("key20"), Upper: []byte("key23")}})
+			err = db.Ingest(t.Context(), pairsOf(sorted),
+				bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: []byte("key20"), Upper: []byte("key23")}})
 			modelWrite{{key: "key20", ranged: true, end: []byte("key23")}}.apply(now)
 			maps.Copy(now, sorted)
 		case 7:

@@ -119,7 +119,8 @@ func TestConditionalWritesAreLinearizable(t *testing.T) {
 					call := time.Since(began)
 					switch op.kind {
 					case 0:
-						if result.value, err = db.Get(key); err == bloomkv.ErrNotFound { //nolint:errorlint // returned bare
+						result.value, err = db.Get(key)
+						if err == bloomkv.ErrNotFound { //nolint:errorlint // returned bare
 							err = nil
 						}
 						last[op.key] = result.value

@@ -38,7 +38,8 @@ func (m *modelRun) lookup(db reader, now map[string]string, k []byte) error {
 	})
 	switch {
 	case !there:
-		if !errors.Is(err, bloomkv.ErrNotFound) || got != nil || has || hasErr != nil || !errors.Is(appendErr, bloomkv.ErrNotFound) ||
+		if !errors.Is(err, bloomkv.ErrNotFound) || got != nil || has || hasErr != nil ||
+			!errors.Is(appendErr, bloomkv.ErrNotFound) ||
 			string(appended) != "x" || !errors.Is(viewErr, bloomkv.ErrNotFound) {
 			return fmt.Errorf("absent %q: got %q, %w; has %v, %w; appended %q, %w; viewed %w", k, got, err, has,
 				hasErr, appended, appendErr, viewErr)

@@ -39,7 +39,8 @@ func TestAPanicOfTheCallersLeavesNothingBehind(t *testing.T) {
 			}
 		}},
 		{"Ingest", func() {
-			_ = db.Ingest(context.Background(), func(func(bloomkv.KV, error) bool) { panic("here") }, bloomkv.IngestOptions{})
+			_ = db.Ingest(context.Background(), func(func(bloomkv.KV, error) bool) { panic("here") },
+				bloomkv.IngestOptions{})
 		}},
 	}
 	for _, test := range tests {

@@ -261,13 +261,16 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 		skipped bool // whether the newer table is skipped
 	}{
 		{
-			"a point tombstone is a key with its prefix", func(db *bloomkv.DB) error { return db.Delete([]byte("user/17/a")) },
+			"a point tombstone is a key with its prefix",
+			func(db *bloomkv.DB) error { return db.Delete([]byte("user/17/a")) },
 			false,
 		},
 		{"a range tombstone is no key", func(db *bloomkv.DB) error {
 			return db.DeleteRange([]byte("user/1"), []byte("user/2"))
 		}, true},
-		{"a range tombstone to the end", func(db *bloomkv.DB) error { return db.DeleteRange([]byte("user/17/a"), nil) }, true},
+		{"a range tombstone to the end", func(db *bloomkv.DB) error {
+			return db.DeleteRange([]byte("user/17/a"), nil)
+		}, true},
 		{"an ingest that replaces a range", func(db *bloomkv.DB) error {
 			return db.Ingest(t.Context(), pairsOf(map[string]string{"user/10/x": "", "user/30/x": ""}),
 				bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: []byte("user/1")}})

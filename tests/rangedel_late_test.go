@@ -44,7 +44,9 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 			})
 			o := *w.o
 			var warm func()
-			o.FS, warm = storetest.Gated(cold, func(op vfs.Op) bool { return op.Kind == vfs.OpOpen && storetest.Inside("(*Share).WarmUp") })
+			o.FS, warm = storetest.Gated(cold, func(op vfs.Op) bool {
+				return op.Kind == vfs.OpOpen && storetest.Inside("(*Share).WarmUp")
+			})
 			db, err := bloomkv.Open("db", &o)
 			if err != nil {
 				t.Fatal(err)

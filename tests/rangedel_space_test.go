@@ -134,8 +134,12 @@ func (w *wideStore) jumps(db *bloomkv.DB, files *storetest.FileLog) error {
 		"seek < inside": func(it *bloomkv.Iterator) bool {
 			return it.SeekLT(w.key((w.lo+w.hi)/2)) && bytes.Equal(it.Key(), last)
 		},
-		"over it":      func(it *bloomkv.Iterator) bool { return it.SeekGE(last) && it.Next() && bytes.Equal(it.Key(), hi) },
-		"back over it": func(it *bloomkv.Iterator) bool { return it.SeekGE(hi) && it.Prev() && bytes.Equal(it.Key(), last) },
+		"over it": func(it *bloomkv.Iterator) bool {
+			return it.SeekGE(last) && it.Next() && bytes.Equal(it.Key(), hi)
+		},
+		"back over it": func(it *bloomkv.Iterator) bool {
+			return it.SeekGE(hi) && it.Prev() && bytes.Equal(it.Key(), last)
+		},
 		"bounded by it": func(it *bloomkv.Iterator) bool {
 			b := db.Iter(bloomkv.IterOptions{Lower: lo, Upper: hi})
 			return !b.First() && !b.Last() && b.Close() == nil && it.First()
@@ -256,7 +260,9 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 					t.Errorf("compaction has read table %d inside the range", number)
 				}
 			}
-			storetest.Soon(t, "the space is free", func() bool { return bytesOfTables(t, w.mem) <= full-deleted*95/100 })
+			storetest.Soon(t, "the space is free", func() bool {
+				return bytesOfTables(t, w.mem) <= full-deleted*95/100
+			})
 			if err := errors.Join(w.readsNothing(db, files, false, true), w.jumps(db, files)); err != nil {
 				t.Errorf("compacted: %v", err)
 			}

@@ -319,7 +319,8 @@ func TestSalvageRefusesAFormatOfTheFuture(t *testing.T) {
 		storetest.Rewrite(t, fsys, filename.Make("db", filename.Table, m.Number), futureFooter)
 	}
 	if _, err := bloomkv.Salvage(t.Context(), "db", "new",
-		salvageOptions(fsys), nil); !errors.Is(err, bloomkv.ErrUnsupportedVersion) || errors.Is(err, bloomkv.ErrCorruption) {
+		salvageOptions(fsys), nil); !errors.Is(err, bloomkv.ErrUnsupportedVersion) ||
+		errors.Is(err, bloomkv.ErrCorruption) {
 		t.Errorf("%v, want ErrUnsupportedVersion", err)
 	}
 	if _, err := fsys.Stat("new"); !errors.Is(err, fs.ErrNotExist) {

@@ -169,7 +169,8 @@ func TestSnapshotsStayExactAndKeepNothingElse(t *testing.T) {
 					if _, err := r.snaps[i].snap.Get(nil); !errors.Is(err, bloomkv.ErrClosed) {
 						t.Errorf("closed: %v", err)
 					}
-					if it := r.snaps[i].snap.Iter(bloomkv.IterOptions{}); it.First() || !errors.Is(it.Close(), bloomkv.ErrClosed) {
+					if it := r.snaps[i].snap.Iter(bloomkv.IterOptions{}); it.First() ||
+						!errors.Is(it.Close(), bloomkv.ErrClosed) {
 						t.Error("a closed snapshot could be iterated")
 					}
 					r.snaps = slices.Delete(r.snaps, i, i+1)

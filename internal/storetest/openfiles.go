@@ -20,6 +20,7 @@ type OpenFiles struct {
 	open map[string]int // by name
 }
 
+// TrackOpen returns a file system that tracks the open files and held locks of fsys.
 func TrackOpen(fsys vfs.FS) *OpenFiles { return &OpenFiles{FS: fsys, open: map[string]int{}} }
 
 // An openFile is an open file of an OpenFiles.
@@ -49,21 +50,25 @@ func (o *OpenFiles) file(f vfs.File, err error, name string) (vfs.File, error) {
 	return &openFile{f, o.opened(name)}, nil
 }
 
+// Create implements [vfs.FS].
 func (o *OpenFiles) Create(name string) (vfs.File, error) {
 	f, err := o.FS.Create(name)
 	return o.file(f, err, name)
 }
 
+// Open implements [vfs.FS].
 func (o *OpenFiles) Open(name string) (vfs.File, error) {
 	f, err := o.FS.Open(name)
 	return o.file(f, err, name)
 }
 
+// Lock implements [vfs.FS].
 func (o *OpenFiles) Lock(name string) (io.Closer, error) {
 	l, err := o.FS.Lock(name)
 	return o.lock(l, err, name)
 }
 
+// LockShared implements [vfs.FS].
 func (o *OpenFiles) LockShared(name string) (io.Closer, error) {
 	l, err := o.FS.LockShared(name)
 	return o.lock(l, err, name)
