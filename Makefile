@@ -1,6 +1,7 @@
 # Each target is a step of .ci/run, or a longer run of the same. Without make, run .ci/run.
 
-.PHONY: check test race lint fuzz fuzz-files bench bench-compare compare compare-shapes rocksdb cross long promise salvage demo screenshots kept
+.PHONY: check test race lint fuzz fuzz-files bench bench-compare compare compare-shapes rocksdb cross long promise
+.PHONY: salvage demo screenshots kept
 
 check: ## all that CI runs
 	.ci/run
@@ -8,25 +9,27 @@ check: ## all that CI runs
 test race lint fuzz cross demo:
 	.ci/run $@
 
-# Two processes, each with half of CASES stores, from number SEED on. go test -run TestChangedFilesHarmNobody -seed N -cases 1 ./tests makes case N again.
+# Two processes, each with half of CASES stores, from number SEED on. To make case N again:
+# go test -run TestChangedFilesHarmNobody -seed N -cases 1 ./tests
 CASES ?= 1000000
 SEED ?= 0
 fuzz-files: export TMPDIR = $(or $(wildcard /dev/shm),/tmp)
 fuzz-files: ## stores with changed fields and right checksums, used in every way
 	go test -c -o bin/files.test ./tests
 	half=$$(($(CASES) / 2)); \
-	bin/files.test -test.run TestChangedFilesHarmNobody -test.v -test.timeout 0 -cases $$half -seed $(SEED) & first=$$!; \
-	bin/files.test -test.run TestChangedFilesHarmNobody -test.v -test.timeout 0 -cases $$half -seed $$(($(SEED) + half)) && wait $$first
+	run="bin/files.test -test.run TestChangedFilesHarmNobody -test.v -test.timeout 0 -cases $$half"; \
+	$$run -seed $(SEED) & first=$$!; \
+	$$run -seed $$(($(SEED) + half)) && wait $$first
 
 long: ## the model, crash and fuzz tests for hours instead of seconds
 	go test -count=1 -timeout 6h . ./tests -long 50
 	go test -count=1 -timeout 6h ./internal/compaction -long 50
 	FUZZTIME=5m .ci/run fuzz
 
-salvage: ## a store with damage at every byte and cut off at every length, and one of 1 GB with ten damaged blocks: two minutes
+salvage: ## a store damaged at every byte, cut off at every length, and one of 1 GB with damaged blocks: two minutes
 	go test -count=1 -timeout 3h -run 'TestSalvageLoses|TestSalvageOfAGigabyte' -v ./tests -everywhere
 
-promise: ## the rate of filters in every state of the tree, of all key shapes, a million keys each; 10⁸ keys of which none is denied; what inspect predicts
+promise: ## the rate of filters in every state of the tree, of all key shapes; 10⁸ keys of which none is denied
 	go test -count=1 -timeout 1h -run 'TestThePromise' -v . ./tests -long 2
 	go test -count=1 -timeout 1h -run 'TestOfManyKeys' -v ./bloomblock -keys 100000000
 	go test -count=1 -timeout 1h -run 'TestPredictedWaste' -v ./internal/inspect -keys 1000000
