@@ -63,22 +63,16 @@ type DB struct {
 // stay readable until the function returns. Close may be called at any time, even from such a function. A second
 // Close returns ErrClosed and does nothing. Every other call returns ErrClosed from then on.
 func (db *DB) Close() error {
-	failed, first := db.tree.Close() // ends compactions and long calls; a flush continues
-	if !first {
+	if !db.tree.Close() { // ends compactions and long calls; a flush continues
 		return ErrClosed
 	}
 	db.tree.WaitForCalls()
-
-	var errs []error
-	switch {
-	case db.opts.ReadOnly:
-	case failed != nil:
-		errs = append(errs, failed) // what is in memory can't be written out
-	default:
-		errs = append(errs, db.writer.Drain())
-	}
-	db.tree.Drain()
+	db.writer.Drain()
 	db.work.Wait()
+	var errs []error
+	if !db.opts.ReadOnly {
+		errs = append(errs, db.tree.View().Failed) // then what is in memory was not written out
+	}
 	s := db.tree.End()
 	errs = append(errs, db.writer.Close())
 	// Dead tables are removed while the state still has this reference: a scan that released the last reference after

@@ -67,7 +67,7 @@ func Open(dir string, options *Options) (*DB, error) {
 		}
 	}
 	if err != nil {
-		_, _ = db.tree.Close() // ends its context
+		db.tree.Close() // ends its context
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
 	db.work.Start()

@@ -117,24 +117,20 @@ func (w *Writer) Resume(used bool) {
 	w.mu.Unlock()
 }
 
-// Drain freezes what is in memory and returns once it is in tables, or with the reason why it can't be. The tree must
-// be closed, so that no more writes come.
-func (w *Writer) Drain() (err error) {
-	w.mu.Lock()
+// Drain freezes what is in memory and lets background work end once that is flushed. The tree must be closed, so that
+// no more writes come. If the tree has failed, what is in memory cannot be flushed, and stays there.
+func (w *Writer) Drain() {
+	w.mu.Lock() // a commit in progress has ended; later ones are refused
 	defer w.mu.Unlock()
-	if w.Tree.Load().Mem.Len() > 0 {
+	if w.Tree.View().Failed == nil && w.Tree.Load().Mem.Len() > 0 {
 		w.rotate()
 	}
-	w.Tree.Await(func(v tree.View) bool {
-		err = v.Failed
-		return err != nil || len(v.Flushing) == 0
-	})
-	return err
+	w.Tree.Drain()
 }
 
-// Close waits for the work on logs and closes the last one. The tree must be closed.
+// Close waits for the work on logs and closes the last one. No more commits may come.
 func (w *Writer) Close() error {
-	w.mu.Lock() // a commit in progress has ended; later ones are refused
+	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.logs.Wait()
 	if w.log == nil {

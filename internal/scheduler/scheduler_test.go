@@ -112,7 +112,7 @@ func TestCompactionsRunTogetherIfTheyShareNoLevel(t *testing.T) {
 		if j := s.nextJob(first); j == nil || j.plan.To != 3 || len(third) > 0 {
 			t.Errorf("got %v after the first job ended, want its successor, once", j)
 		}
-		if _, first := s.Tree.Close(); !first {
+		if !s.Tree.Close() {
 			t.Error("closed twice")
 		}
 		if late, j := <-third, s.nextJob(second); late != nil || j != nil {

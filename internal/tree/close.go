@@ -2,18 +2,15 @@ package tree
 
 import "context"
 
-// Close makes the tree refuse writes, and returns the reason why it refused them before, if it did. It ends the
-// context of Life. closed is false if Close was called before.
-func (t *Tree) Close() (failed error, closed bool) {
+// Close makes the tree refuse writes and ends the context of Life. It reports whether this was the first call.
+func (t *Tree) Close() (first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closing {
-		return nil, false
-	}
+	first = !t.closing
 	t.closing = true
 	t.changed.Broadcast()
 	t.stop()
-	return t.failed, true
+	return first
 }
 
 // Life returns the context of background work, which Close ends.

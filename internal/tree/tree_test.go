@@ -120,13 +120,13 @@ func TestAFailureIsKeptAndToldOnce(t *testing.T) {
 	if err := tree.Record(&manifest.Edit{}); !errors.Is(err, first) {
 		t.Errorf("record: %v, want the first cause", err)
 	}
-	if _, ok := tree.Close(); !ok {
+	if !tree.Close() {
 		t.Error("the first Close returns false")
 	}
 	if err := tree.Writable(); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v, want ErrClosed", err)
 	}
-	if _, ok := tree.Close(); ok {
+	if tree.Close() {
 		t.Error("the second Close returns true")
 	}
 }
