@@ -509,3 +509,43 @@ func TestEveryCrashLeavesAPrefixOfTheCommits(t *testing.T) {
 		})
 	}
 }
+
+// TestSequenceNumbersOfLostWritesAreNotUsedAgain loses the end of a log. Readers have seen its writes, so what comes later
+// must be newer than they were.
+func TestSequenceNumbersOfLostWritesAreNotUsedAgain(t *testing.T) {
+	mem := vfs.NewMem()
+	ingested := func(fsys *vfs.Mem, lost int) (sequence uint64) {
+		t.Helper()
+		o := tiny(fsys)
+		o.Events.Ingested = func(i bloomkv.IngestInfo) { sequence = i.Sequence }
+		db, err := bloomkv.Open("db", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Ingest(t.Context(), pairsOf(map[string]string{"a": "b"}), bloomkv.IngestOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if lost > 0 {
+			if err := db.Put([]byte("kept"), nil); err != nil {
+				t.Fatal(err)
+			}
+			for range lost {
+				var b bloomkv.Batch
+				b.Put([]byte("lost"), nil)
+				if err := db.Apply(&b, bloomkv.NoSync); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mem = fsys.Crash(vfs.KeepNothing)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return sequence
+	}
+	const lost = 1000
+	before := ingested(mem, lost)
+	if after := ingested(mem, 0); after <= before+1+lost {
+		t.Errorf("sequence %d after the crash, want more than %d, which readers had seen", after, before+1+lost)
+	}
+}

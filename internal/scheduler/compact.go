@@ -99,18 +99,13 @@ func (s *Scheduler) nextJob(last *job) (next *job) {
 			defer s.mu.Unlock()
 			s.running = slices.DeleteFunc(s.running, func(j *job) bool { return j == last })
 			waiting := len(s.calls)
-			if end = v.Closing || v.Failed != nil; end {
-				err := v.Failed
-				if v.Closing {
-					err = tree.ErrClosed
-				}
-				for len(s.calls) > 0 {
-					s.end(s.calls[0], err)
-				}
-			} else if next = s.due(v.State, asked); next != nil {
+			if end = v.Closing || v.Failed != nil; end { // then Compact returns by itself
+				return true
+			}
+			if next = s.due(v.State, asked); next != nil {
 				s.running = append(s.running, next)
 			}
-			return end || next != nil || len(s.calls) < waiting
+			return next != nil || len(s.calls) < waiting
 		})
 		s.Tree.Wake() // calls have ended, or a job that others wait for
 	}

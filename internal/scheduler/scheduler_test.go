@@ -121,6 +121,26 @@ func TestCompactionsRunTogetherIfTheyShareNoLevel(t *testing.T) {
 	})
 }
 
+// TestCallsTakeTurnsWithCompactionsThatTheTreeNeeds has a tree that always needs one, and a table at level 1 that Compact
+// moves down.
+func TestCallsTakeTurnsWithCompactionsThatTheTreeNeeds(t *testing.T) {
+	s, _ := newScheduler(t, &policy{[]*compaction.Plan{planOf(5, 6)}})
+	table := &manifest.Table{Number: 50, Size: 100, Entries: 1, Smallest: []byte("a"), Largest: []byte("b")}
+	v, err := new(manifest.Version).Apply(&manifest.Edit{
+		Added: []manifest.Added{{Level: 1, Run: 50, Table: table}}, NextFile: 51,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.calls = []*call{{Manual: compaction.Manual{Rewrite: true, UpTo: 100}}}
+	now := &tree.State{Version: v}
+	for _, asked := range []bool{true, false} {
+		if j := s.due(now, asked); j == nil || (j.call != nil) == asked {
+			t.Errorf("after a compaction for a call (%v) comes %+v, want the other kind", asked, j)
+		}
+	}
+}
+
 // TestCompactReturnsWithoutWork asks for a compaction of an empty tree, before and after it failed.
 func TestCompactReturnsWithoutWork(t *testing.T) {
 	s, _ := newScheduler(t, new(policy))
@@ -132,7 +152,7 @@ func TestCompactReturnsWithoutWork(t *testing.T) {
 	if err := s.Tree.Fail(cause); !errors.Is(err, cause) {
 		t.Error(err)
 	}
-	s.Wait() // the loop has ended, and ended all calls
+	s.Wait()
 	if err := s.Compact(t.Context(), nil, nil, true); !errors.Is(err, cause) {
 		t.Errorf("after a failure: %v, want its cause", err)
 	}
