@@ -18,7 +18,7 @@ func putNumbers(t *testing.T, db *DB, hi, step int) {
 	for i := 0; i < hi; i += step {
 		b.Put(fmt.Appendf(nil, "key%08d", i), []byte("value"))
 	}
-	if err := db.Apply(&b, NoSync); err != nil {
+	if err := db.With(NoSync).Apply(&b); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Flush(t.Context()); err != nil {

@@ -35,7 +35,7 @@ func grown(t *testing.T, fsys vfs.FS) (*bloomkv.DB, map[string]string) {
 			{key: fmt.Sprintf("k%03d", rng.IntN(400)), value: strings.Repeat(fmt.Sprint(i, "."), rng.IntN(80))},
 			{key: fmt.Sprintf("k%03d", rng.IntN(400)), del: true},
 		}
-		if err := db.Apply(w.batch(), bloomkv.NoSync); err != nil {
+		if err := db.With(bloomkv.NoSync).Apply(w.batch()); err != nil {
 			t.Fatal(err)
 		}
 		w.apply(want)
@@ -294,7 +294,7 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 			}
 		}
 		w := modelWrite{{key: fmt.Sprintf("k%03d", i), value: "newer"}, {key: fmt.Sprintf("k%03d", i+5), del: true}}
-		if err := db.Apply(w.batch(), bloomkv.Sync); err != nil {
+		if err := db.With(bloomkv.Sync).Apply(w.batch()); err != nil {
 			t.Fatal(err)
 		}
 		w.apply(want)

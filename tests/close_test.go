@@ -80,7 +80,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 				b.Put(key(rng), make([]byte, rng.IntN(200)))
 				b.Delete(key(rng))
 			}
-			return db.Apply(&b, bloomkv.NoSync)
+			return db.With(bloomkv.NoSync).Apply(&b)
 		})
 		call("get", func(rng *rand.Rand) error {
 			if _, err := db.Get(key(rng)); err != nil && !errors.Is(err, bloomkv.ErrNotFound) {
@@ -271,10 +271,8 @@ func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 300 {
-			if err := db.Apply((modelWrite{{
-				key:   fmt.Sprintf("k%03d", i),
-				value: strings.Repeat(strconv.Itoa(i%10), 20),
-			}}).batch(), bloomkv.NoSync); err != nil {
+			key, value := fmt.Sprintf("k%03d", i), strings.Repeat(strconv.Itoa(i%10), 20)
+			if err := db.With(bloomkv.NoSync).Put([]byte(key), []byte(value)); err != nil {
 				t.Fatal(err)
 			}
 		}

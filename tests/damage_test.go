@@ -60,7 +60,7 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 			{key: fmt.Sprintf("key%03d", i), value: strings.Repeat(fmt.Sprint(i, "."), size)},
 			{key: fmt.Sprintf("key%03d", i-7), del: true},
 		}
-		if err := db.Apply(w.batch(), how); err != nil {
+		if err := db.With(how).Apply(w.batch()); err != nil {
 			t.Fatal(err)
 		}
 		w.apply(d.want)
