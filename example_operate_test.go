@@ -183,7 +183,7 @@ func ExampleCheck() {
 		log.Fatal(err)
 	}
 
-	report, err := bloomkv.Check(context.Background(), "data", &bloomkv.Options{FS: files}, nil)
+	report, err := bloomkv.Check(context.Background(), "data", bloomkv.CheckOptions{FS: files})
 	if damage, ok := errors.AsType[*bloomkv.CorruptionError](err); ok {
 		fmt.Println("damaged:", damage.File, damage.Offset)
 	}

@@ -185,7 +185,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			if _, err := db.ApproximateSize(key(rng), nil); err != nil {
 				return err
 			}
-			_, err := db.Check(ctx)
+			_, err := db.Check(ctx, nil)
 			return err
 		})
 		call("sync", func(*rand.Rand) error { time.Sleep(time.Millisecond); return db.Sync() })
@@ -243,7 +243,8 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range stores {
-			if _, err := bloomkv.Check(ctx, filepath.Join(filepath.Dir(dir), name), o, nil); err != nil {
+			copied := filepath.Join(filepath.Dir(dir), name)
+			if _, err := bloomkv.Check(ctx, copied, bloomkv.CheckOptions{FS: o.FS}); err != nil {
 				t.Fatalf("check: %v", err)
 			}
 		}

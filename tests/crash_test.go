@@ -263,7 +263,7 @@ func verify(fsys *vfs.Mem, states []map[string]string) (r finding) {
 	if r = recoverFrom(fsys, states, func() {}); r.err != nil {
 		return r
 	}
-	if _, r.err = bloomkv.Check(context.Background(), "db", tiny(fsys), nil); r.err != nil {
+	if _, r.err = bloomkv.Check(context.Background(), "db", bloomkv.CheckOptions{FS: fsys}); r.err != nil {
 		return r
 	}
 	db, err := bloomkv.Open("db", tiny(fsys))

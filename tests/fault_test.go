@@ -309,7 +309,7 @@ func heal(mem *vfs.Mem) (f finding) {
 		err = db.Put([]byte("healed"), nil)
 	}
 	if f.err = errors.Join(err, db.Close()); f.err == nil {
-		_, f.err = bloomkv.Check(context.Background(), "db", tiny(mem), nil)
+		_, f.err = bloomkv.Check(context.Background(), "db", bloomkv.CheckOptions{FS: mem})
 	}
 	return f
 }

@@ -37,7 +37,7 @@ func TestALostOrWrongCurrentIsRefusedAndNothingIsTouched(t *testing.T) {
 			if !errors.Is(err, bloomkv.ErrCorruption) || !strings.Contains(err.Error(), "CURRENT: offset 0") {
 				t.Errorf("open: %v, want corruption in CURRENT", err)
 			}
-			_, err = bloomkv.Check(t.Context(), "db", d.options(fsys), nil)
+			_, err = bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: fsys})
 			if !errors.Is(err, bloomkv.ErrCorruption) ||
 				!strings.Contains(err.Error(), "CURRENT") {
 				t.Errorf("check: %v, want corruption in CURRENT", err)
@@ -207,7 +207,8 @@ func TestASecondOpenerInTheProcessIsRefusedAtOnce(t *testing.T) {
 				!strings.Contains(err.Error(), dir) {
 				t.Errorf("%s: second open: %v, want ErrLocked and the directory", name, err)
 			}
-			if _, err := bloomkv.Check(context.Background(), dir, tiny(fsys), nil); !errors.Is(err, bloomkv.ErrLocked) {
+			_, err = bloomkv.Check(context.Background(), dir, bloomkv.CheckOptions{FS: fsys})
+			if !errors.Is(err, bloomkv.ErrLocked) {
 				t.Errorf("%s: check of an open store: %v, want ErrLocked", name, err)
 			}
 		})

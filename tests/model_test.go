@@ -162,7 +162,7 @@ func (m *modelRun) run() (err error) {
 	if err := m.dropReaders(); err != nil {
 		return err
 	}
-	report, err := bloomkv.Check(context.Background(), "db", m.opts, nil)
+	report, err := bloomkv.Check(context.Background(), "db", bloomkv.CheckOptions{FS: m.opts.FS})
 	if err == nil && report.Records > 0 {
 		err = fmt.Errorf("check: %d records in logs after a clean Close", report.Records)
 	}

@@ -226,7 +226,7 @@ func TestReadOnlyNeedsNoLockFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := dirOf(t, d.fs)
-	if _, err := bloomkv.Check(t.Context(), "db", d.options(refuseChanges(t, d.fs)), nil); err != nil {
+	if _, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: refuseChanges(t, d.fs)}); err != nil {
 		t.Errorf("check: %v", err)
 	}
 	db, err := openToRead(t, d.fs)
