@@ -44,7 +44,7 @@ func Check(ctx context.Context, dir string, opts CheckOptions) (CheckReport, err
 	if opts.FS == nil {
 		opts.FS = vfs.OS
 	}
-	report, err := check.Store(ctx, dir, check.Options(opts))
+	report, err := check.Store(ctx, opts.FS, dir, opts.StrictWAL, opts.Progress)
 	if err != nil {
 		err = fmt.Errorf("bloomkv: check %s: %w", dir, err)
 	}

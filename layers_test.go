@@ -99,8 +99,9 @@ var rooms = map[string]room{
 	}},
 
 	"internal/salvage": {3, []string{
-		"internal/compaction", "internal/recovery", "internal/manifest", "internal/wal",
-		"internal/sstable", "vfs", "internal/batch", "internal/rangedel", "internal/ikey", "internal/filename",
+		"internal/compaction", "internal/recovery", "internal/newstore", "internal/filterplan", "internal/manifest",
+		"internal/wal", "internal/sstable", "bloomblock", "vfs", "internal/batch", "internal/rangedel", "internal/ikey",
+		"internal/filename",
 	}},
 
 	"internal/manifest": {1, []string{"internal/wal", "vfs", "internal/ikey", "internal/filename", "internal/corrupt"}},

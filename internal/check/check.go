@@ -29,22 +29,18 @@ type Report struct {
 	Records int    // complete records in these logs
 }
 
-// Options are options of Store. FS must not be nil.
-type Options struct {
-	FS        vfs.FS
-	StrictWAL bool                     // a log that ends within a record is damage
-	Progress  func(done, total uint64) // nil, or called with the bytes of tables read
-}
-
 const (
 	openFiles = 8       // descriptors that Store holds at most
 	cacheSize = 8 << 20 // bytes of a cache that stays almost empty, since Verify reads past it
 )
 
-// Store verifies the store in dir, which it locks as a reader does. The error joins all damage. When ctx ends, it is
+// Store verifies the store in dir, which it locks as a reader does. With strictWAL, a log that ends within a record is
+// damage. progress is nil or is called with the bytes of tables read. The error joins all damage. When ctx ends, it is
 // the error of ctx alone.
-func Store(ctx context.Context, dir string, o Options) (report Report, err error) {
-	fsys := until(ctx, o.FS)
+func Store(
+	ctx context.Context, fsys vfs.FS, dir string, strictWAL bool, progress func(done, total uint64),
+) (report Report, err error) {
+	fsys = until(ctx, fsys)
 	mode := recovery.Mode{ReadOnly: true}
 	lock, err := recovery.Enter(fsys, dir, mode)
 	if err != nil {
@@ -62,14 +58,14 @@ func Store(ctx context.Context, dir string, o Options) (report Report, err error
 	d := new(epoch.Domain)
 	files := tablefile.NewPool(openFiles).NewDir(fsys, dir, d)
 	defer func() { err = errors.Join(err, files.Close()) }()
-	report, err = Tables(ctx, s.Version, files, d, o.Progress)
+	report, err = Tables(ctx, s.Version, files, d, progress)
 	if stops(err) {
 		return report, err
 	}
 	damage = append(damage, err)
 	r := recovery.Logs{FS: fsys, Dir: dir, Mark: s.Log, Last: s.LastSeq}
 	logs := found.LogsFrom(s.MinLog)
-	_, err = r.Check(logs, o.StrictWAL)
+	_, err = r.Check(logs, strictWAL)
 	if err != nil && ctx.Err() != nil {
 		return report, ctx.Err()
 	}
