@@ -103,6 +103,44 @@ func atRest(t *testing.T, db *DB) {
 	}
 }
 
+// TestWritesAllocateNothing calls the writes of a DB, with its own durability and with another. What the memtable
+// allocates comes to less than one allocation for a write. A conditional write allocates its condition.
+func TestWritesAllocateNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	db, err := Open("db", &Options{FS: vfs.NewMem(), Durability: NoSync, FilterSeed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	key, value := []byte("key"), []byte("value")
+	var b Batch
+	b.Put(key, value)
+	for _, tt := range []struct {
+		name string
+		want float64
+		call func() error
+	}{
+		{"Put", 0, func() error { return db.Put(key, value) }},
+		{"Put with Sync", 0, func() error { return db.With(Sync).Put(key, value) }},
+		{"Delete", 0, func() error { return db.Delete(key) }},
+		{"Apply", 0, func() error { return db.Apply(&b) }},
+		{"Apply with Sync", 0, func() error { return db.With(Sync).Apply(&b) }},
+		{"PutIfAbsent", 1, func() error { _, err := db.PutIfAbsent(key, value); return err }},
+		{"CompareAndSwap with Sync", 1, func() error {
+			_, err := db.With(Sync).CompareAndSwap(key, value, value)
+			return err
+		}},
+	} {
+		var bad error
+		got := testing.AllocsPerRun(1000, func() { bad = errors.Join(bad, tt.call()) })
+		if got != tt.want || bad != nil {
+			t.Errorf("%s: %v allocations, %v, want %v", tt.name, got, bad, tt.want)
+		}
+	}
+}
+
 func TestLookupsAllocateNothingButTheCopy(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -72,19 +72,23 @@ func (b *Batch) Size() int { return len(b.ops) }
 // Reset removes all operations and keeps the memory.
 func (b *Batch) Reset() { b.ops, b.count, b.err = b.ops[:0], 0, nil }
 
-// A Writer receives single writes. [DB] is one, and [Batch.Replay] passes the operations of a batch to any.
+// A Writer receives single writes. [DB] and [Writes] are Writers, and [Batch.Replay] passes the operations of a batch
+// to any.
 type Writer interface {
 	Put(key, value []byte) error
 	Delete(key []byte) error
 	DeleteRange(lo, hi []byte) error // nil bounds are unbounded
 }
 
-var _ Writer = (*DB)(nil)
+var (
+	_ Writer = (*DB)(nil)
+	_ Writer = Writes{}
+)
 
 // Replay calls w with each operation of the batch, in the order in which they were added, until a call returns an
 // error, which Replay returns. The slices belong to the batch: they must not be changed, and are valid until the
-// batch changes, which it must not during Replay. The
-// empty lo and a nil hi mean that the range has no bound.
+// batch changes, which it must not during Replay. An empty lo and a nil hi mean that the range has no bound on that
+// side.
 func (b *Batch) Replay(w Writer) error {
 	for ops := b.ops; len(ops) > 0; {
 		kind, key, value, rest, err := batch.NextOp(ops)

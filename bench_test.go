@@ -154,7 +154,7 @@ func BenchmarkLoad(b *testing.B) {
 					if size == 1 {
 						err = db.Put(key, value)
 					} else if batch.Put(key, value); batch.Len() == size {
-						err = db.Apply(&batch, NoSync)
+						err = db.With(NoSync).Apply(&batch)
 						batch.Reset()
 					}
 					if err != nil {

@@ -102,7 +102,7 @@ func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 	for i := range 4 {
 		b.Put(fmt.Appendf(nil, "key%d", i), []byte("old"))
 	}
-	if err := db.Apply(&b, NoSync); err != nil {
+	if err := db.With(NoSync).Apply(&b); err != nil {
 		t.Fatal(err)
 	}
 	type outcome struct {

@@ -122,7 +122,7 @@ func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
 			"Delete":                       db.Delete([]byte("k")),
 			"DeleteRange":                  db.DeleteRange(nil, nil),
 			"DeleteRange, inverted":        db.DeleteRange([]byte("b"), []byte("a")),
-			"Apply of an empty batch":      db.Apply(new(Batch), d),
+			"Apply of an empty batch":      db.With(d).Apply(new(Batch)),
 			"Sync":                         db.Sync(),
 			"Flush":                        db.Flush(t.Context()),
 			"Compact":                      db.Compact(t.Context(), nil, nil),
@@ -158,7 +158,7 @@ func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Apply(new(Batch), NoSync); err != nil {
+	if err := db.With(NoSync).Apply(new(Batch)); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup

@@ -87,7 +87,7 @@ func TestWhatWasPutIsFoundThroughFlushCompactionAndReopen(t *testing.T) {
 	if err := db.Close(); !errors.Is(err, ErrClosed) {
 		t.Fatal(err)
 	}
-	report, err := Check(t.Context(), "db", opts, nil)
+	report, err := Check(t.Context(), "db", CheckOptions{FS: opts.FS})
 	t.Logf("%+v", report)
 	if err != nil {
 		t.Fatal(err)

@@ -425,7 +425,7 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 		}
 		var b Batch
 		b.Put(fmt.Append(nil, i), value)
-		if err := db.Apply(&b, NoSync); err != nil {
+		if err := db.With(NoSync).Apply(&b); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -86,7 +86,7 @@ func Example_powerCut() {
 	if err := db.Put([]byte("an order"), nil); err != nil { // Sync, as by default
 		log.Fatal(err)
 	}
-	if err := db.Apply(&b, bloomkv.NoSync); err != nil {
+	if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
 		log.Fatal(err)
 	}
 
@@ -142,7 +142,7 @@ func Example_powerCutAnywhere() {
 		var b bloomkv.Batch
 		b.Put([]byte("from"), []byte{10 - coins})
 		b.Put([]byte("to"), []byte{coins})
-		if err := db.Apply(&b, bloomkv.NoSync); err != nil {
+		if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -183,7 +183,7 @@ func ExampleCheck() {
 		log.Fatal(err)
 	}
 
-	report, err := bloomkv.Check(context.Background(), "data", &bloomkv.Options{FS: files}, nil)
+	report, err := bloomkv.Check(context.Background(), "data", bloomkv.CheckOptions{FS: files})
 	if damage, ok := errors.AsType[*bloomkv.CorruptionError](err); ok {
 		fmt.Println("damaged:", damage.File, damage.Offset)
 	}

@@ -67,7 +67,7 @@ func ExampleDB_CompareAndSwap() {
 	// Output: 42 <nil>
 }
 
-// Apply writes related operations atomically; NoSync leaves durability to a later Sync.
+// Apply writes related operations atomically.
 func ExampleDB_Apply() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -79,15 +79,46 @@ func ExampleDB_Apply() {
 	b.Put([]byte("from"), []byte("9 coins"))
 	b.Put([]byte("to"), []byte("1 coin"))
 	b.Delete([]byte("pending"))
-	if err := db.Apply(&b, bloomkv.NoSync); err != nil {
-		log.Fatal(err)
-	}
-	if err := db.Sync(); err != nil {
+	if err := db.Apply(&b); err != nil {
 		log.Fatal(err)
 	}
 	ok, err := db.Has([]byte("pending"))
 	fmt.Println(ok, err)
 	// Output: false <nil>
+}
+
+// One write is durable when it returns, in a store whose writes otherwise need not be. The writes before it are
+// durable then, too.
+func ExampleDB_With() {
+	disk := vfs.NewMem()
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: disk, Durability: bloomkv.NoSync})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	for _, line := range []string{"reading 1", "reading 2"} {
+		if err := db.Put([]byte(line), nil); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := db.With(bloomkv.Sync).Put([]byte("invoice"), nil); err != nil {
+		log.Fatal(err)
+	}
+
+	disk = disk.Crash(vfs.KeepNothing) // a power cut
+	after, err := bloomkv.Open("data", &bloomkv.Options{FS: disk})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer after.Close()
+	for kv, err := range after.Scan(bloomkv.IterOptions{}) {
+		fmt.Printf("%s %v\n", kv.Key, err)
+	}
+	// Output:
+	// invoice <nil>
+	// reading 1 <nil>
+	// reading 2 <nil>
 }
 
 // A batch can be sent as bytes: here to a second store that follows the first.
@@ -112,7 +143,7 @@ func ExampleBatch_MarshalBinary() {
 	if err := received.UnmarshalBinary(raw); err != nil { // ErrCorruption if a byte was damaged
 		log.Fatal(err)
 	}
-	if err := follower.Apply(&received, bloomkv.Sync); err != nil {
+	if err := follower.Apply(&received); err != nil {
 		log.Fatal(err)
 	}
 	value, err := follower.Get([]byte("lamp"))

@@ -43,11 +43,11 @@ var rooms = map[string]room{
 	"examples": {7, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
 	".": {6, []string{
-		"internal/scheduler", "internal/commit", "internal/newstore", "internal/read", "internal/deadkeys",
-		"internal/budget", "internal/tree", "internal/filterplan", "internal/tablefile", "internal/compaction",
-		"internal/recovery", "internal/salvage", "internal/manifest", "internal/wal", "internal/sstable",
-		"internal/memtable", "bloom", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel",
-		"internal/merge", "internal/cache", "internal/epoch", "internal/filename", "internal/corrupt",
+		"internal/scheduler", "internal/commit", "internal/check", "internal/newstore", "internal/read",
+		"internal/budget", "internal/tree", "internal/filterplan", "internal/compaction", "internal/recovery",
+		"internal/salvage", "internal/manifest", "internal/sstable", "internal/memtable", "bloomblock", "vfs",
+		"internal/batch", "internal/ikey", "internal/rangedel", "internal/epoch", "internal/filename",
+		"internal/corrupt",
 	}},
 
 	"internal/read": {4, []string{
@@ -63,6 +63,11 @@ var rooms = map[string]room{
 	"internal/commit": {4, []string{
 		"internal/tree", "internal/compaction", "internal/manifest", "internal/wal", "internal/memtable", "bloomblock",
 		"vfs", "internal/batch", "internal/ikey", "internal/filename",
+	}},
+	"internal/check": {4, []string{
+		"internal/tree", "internal/recovery", "internal/tablefile", "internal/compaction", "internal/manifest",
+		"internal/sstable", "vfs", "internal/merge", "internal/rangedel", "internal/cache", "internal/epoch",
+		"internal/ikey", "internal/corrupt",
 	}},
 	"internal/budget": {4, []string{
 		"internal/tree", "internal/filterplan", "internal/tablefile", "internal/manifest",
@@ -94,8 +99,9 @@ var rooms = map[string]room{
 	}},
 
 	"internal/salvage": {3, []string{
-		"internal/compaction", "internal/recovery", "internal/manifest", "internal/wal",
-		"internal/sstable", "vfs", "internal/batch", "internal/rangedel", "internal/ikey", "internal/filename",
+		"internal/compaction", "internal/recovery", "internal/newstore", "internal/filterplan", "internal/manifest",
+		"internal/wal", "internal/sstable", "bloomblock", "vfs", "internal/batch", "internal/rangedel", "internal/ikey",
+		"internal/filename",
 	}},
 
 	"internal/manifest": {1, []string{"internal/wal", "vfs", "internal/ikey", "internal/filename", "internal/corrupt"}},

@@ -41,7 +41,7 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 		key = memoryKey(key, 2*i)
 		b.Put(key, nil)
 		if b.Len() == 1000 {
-			if err := db.Apply(&b, NoSync); err != nil {
+			if err := db.With(NoSync).Apply(&b); err != nil {
 				t.Fatal(err)
 			}
 			b.Reset()

@@ -4,9 +4,6 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/commit"
-	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/internal/scheduler"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -83,6 +80,61 @@ type LevelMetrics struct {
 	FiltersDamaged int `json:"filters_damaged"`
 }
 
+// FilterAnswers count what the filters of tables have answered to lookups since each table was written, on whatever
+// level it was, and however many units of its filter were in memory. Searches are counted exactly, negatives
+// estimated: one lookup in 64 is a sample, and each negative in it counts as 64. Therefore a count of N negatives has
+// a standard error of √(63·N): 8 % of ten thousand, 0.8 % of a million. A measured rate with F false positives has a
+// relative standard error of √(1/F + 63/N); the first part, chance, is the larger one for rates below 1/63.
+//
+// The counts outlast Close. They are kept in the manifest, which is rewritten when a store is closed that has written
+// anything since Open. A store that was opened read-only forgets what it has counted, and a crash loses what was
+// counted since the manifest was last begun. The tables written by a compaction or a Checkpoint start at zero.
+type FilterAnswers struct {
+	FilterNegatives uint64 `json:"filter_negatives"` // the table was skipped: an estimate
+	TruePositives   uint64 `json:"true_positives"`   // searches that a filter let through, and that found the key
+	FalsePositives  uint64 `json:"false_positives"`  // searches that a filter let through, and that did not
+	// Unfiltered is the number of searches without a query of a filter: it was not built, not loaded, or damaged.
+	Unfiltered uint64 `json:"unfiltered"`
+}
+
+// FPR returns the measured rate: the share of false positives among themselves and the negatives; 0 if there are
+// neither.
+func (a FilterAnswers) FPR() float64 {
+	return ratio(a.FalsePositives, a.FalsePositives+a.FilterNegatives)
+}
+
+// TableMetrics are the figures of one table: what it holds, and the promised, predicted and measured rates of its
+// filter. Their JSON names do not change.
+type TableMetrics struct {
+	File             string `json:"file"`              // base name of its file, in the directory of the store
+	Level            int    `json:"level"`             //
+	Run              uint64 `json:"run"`               // number of its run, in the level
+	Smallest         []byte `json:"smallest"`          // lower bound of keys and range tombstones
+	Largest          []byte `json:"largest"`           // upper bound of both; only nil is unbounded
+	LargestExclusive bool   `json:"largest_exclusive"` // no key equals Largest
+	Entries          uint64 `json:"entries"`           // versions, including tombstones
+	Deletes          uint64 `json:"deletes"`           // tombstones among them
+	RangeDeletes     uint64 `json:"range_deletes"`     // range tombstones, which do not count as entries
+	Bytes            uint64 `json:"bytes"`             // on disk
+	// FilterBytes is the number of bytes of filter blocks on disk, including a prefix filter; 0 means no filter.
+	FilterBytes         uint64 `json:"filter_bytes"`
+	FilterBytesInMemory int64  `json:"filter_bytes_in_memory"` // bytes of them in memory
+	FilterUnits         int    `json:"filter_units"`           // units of the filter in memory
+	FilterUnitsInFile   int    `json:"filter_units_in_file"`   // units in the file; 0 if it was not read yet
+	// FilterShed is true if the filter, or units of it, do not fit the memory budget or Options.FilterMemory.
+	FilterShed bool `json:"filter_shed"`
+	// OffPlan is true if the filter differs from what the options ask for: Compact rewrites the table.
+	OffPlan       bool `json:"off_plan"`
+	FilterDamaged bool `json:"filter_damaged"` // a filter block is damaged; its intact units are used
+	// FPRPromised is the share of the promised rate that each run of the level gets.
+	FPRPromised float64 `json:"fpr_promised"`
+	// FPRPredicted is the rate of the units in memory, computed from their bits; 1 if there are none.
+	FPRPredicted float64 `json:"fpr_predicted"`
+	// FPRMeasured is the share of false positives among themselves and the negatives; 0 if there are neither.
+	FPRMeasured float64 `json:"fpr_measured"`
+	FilterAnswers
+}
+
 // LookupMetrics count what lookups cost. Loads of indexes and filters are counted separately: they happen once for
 // each table, and again after the memory budget has dropped an index or a filter.
 type LookupMetrics struct {
@@ -156,8 +208,12 @@ type MemoryMetrics struct {
 	PrefixFilters int64 `json:"prefix_filters"` // of tables; included in Filters
 }
 
-func (m *MemoryMetrics) setTables(b tree.TableBytes) {
-	m.Filters, m.PrefixFilters, m.Indexes, m.RangeDeletes = b.Filter+b.Prefix, b.Prefix, b.Index, b.RangeDeletes
+// memoryMetrics returns bytes in memory, by part.
+func memoryMetrics(budget, memtables int64, tables tree.TableBytes, cache int64) MemoryMetrics {
+	return MemoryMetrics{
+		Budget: budget, Memtables: memtables, Cache: cache, Indexes: tables.Index, RangeDeletes: tables.RangeDeletes,
+		Filters: tables.Filter + tables.Prefix, PrefixFilters: tables.Prefix,
+	}
 }
 
 // Sum returns the bytes of all parts.
@@ -204,19 +260,6 @@ type StallMetrics struct {
 	Duration time.Duration `json:"duration_ns"`
 }
 
-// writeMetrics returns the figures of writers and of background work.
-func writeMetrics(c commit.Counts, w scheduler.Counts) WriteMetrics {
-	return WriteMetrics{
-		Operations: c.Operations, Groups: c.Groups, LogBytes: c.LogBytes, LogSyncs: c.LogSyncs,
-		Flushes: w.Flushes, FlushBytes: w.FlushBytes, Ingests: w.Ingests, IngestBytes: w.IngestBytes,
-		Compactions: w.Compactions, CompactedRead: w.CompactedRead, CompactedBytes: w.CompactedBytes,
-		RewrittenBytes: w.RewrittenBytes, Moves: w.Moves,
-		SlowedByLevel0:    StallMetrics(c.Stalls[commit.SlowedByLevel0]),
-		StoppedByLevel0:   StallMetrics(c.Stalls[commit.StoppedByLevel0]),
-		StoppedByMemtable: StallMetrics(c.Stalls[commit.StoppedByMemtable]),
-	}
-}
-
 // WriteAmplification returns the bytes written to logs and tables per byte that writes and ingests stored; 0 if they
 // stored nothing.
 func (w WriteMetrics) WriteAmplification() float64 {
@@ -243,126 +286,6 @@ func ratio(part, of uint64) float64 {
 		return 0
 	}
 	return float64(part) / float64(of)
-}
-
-// Metrics returns the current figures of the store. Each is exact, except for the negatives in FilterAnswers, but
-// they are not all of the same moment. After Close, Metrics returns the promise, the budget and what lookups and
-// writes had cost, but no figures of levels or memory.
-func (db *DB) Metrics() Metrics {
-	m := Metrics{
-		FPRPromised: db.share.Plans().Now.FPR, Lookups: LookupMetrics(db.read.Lookups()),
-		Prefixes: PrefixMetrics(db.read.Prefixes()), Writes: writeMetrics(db.writer.Counts(), db.work.Counts()),
-		Resources: resourcesMetrics(db.pool), Uptime: time.Since(db.opened),
-	}
-	m.Lookups.TailLoads, m.Lookups.TailBytes = db.share.TailLoads()
-	m.Memory.Budget, m.Files.MaxOpen = db.pool.Memory, db.pool.Files.Limit
-	c := db.tree.Blocks.Stats()
-	m.Cache = CacheMetrics{
-		Capacity: c.Capacity, Used: c.Used, Blocks: c.Blocks, Inserts: c.Inserts, Evictions: c.Evictions,
-		// min, since the two counters are read one after the other.
-		Hits: m.Lookups.Blocks - min(m.Lookups.BlocksRead, m.Lookups.Blocks), Misses: m.Lookups.BlocksRead,
-	}
-	s, release := db.tree.Acquire()
-	if s == nil {
-		return m
-	}
-	defer release()
-	m.Warm = db.work.Warm() // first, so that the figures below include what was loaded
-	m.Settled = db.work.Settled()
-	m.Readers = db.readers()
-	m.Memory.Memtables, m.Memory.Cache = s.MemtableBytes(), c.Used
-	m.Levels, m.BytesOffPlan = db.levels(s)
-	for l := range m.Levels {
-		level := &m.Levels[l]
-		m.FPRPredicted += float64(level.Runs) * level.FPRPredicted
-		m.FPRMeasured += float64(level.Runs) * level.FPRMeasured
-		m.Files.Tables += level.Tables
-		m.TablesOffPlan += level.TablesOffPlan
-	}
-	if db.opts.FilterMemory > 0 { // older filters may have been built for more keys than there are now
-		m.FPRPromised = max(m.FPRPromised, m.FPRPredicted)
-	}
-	m.Memory.setTables(db.share.Bytes())
-	there, open := db.tree.Files.Count()
-	m.Files.Open, m.Files.Obsolete = open, max(there-m.Files.Tables, 0)
-	m.Backlog = db.backlog(s, m.Levels)
-	return m
-}
-
-func (db *DB) readers() ReaderMetrics {
-	r := ReaderMetrics{Iterators: db.read.Cursors()}
-	var since time.Time
-	if r.Snapshots, since = db.tree.OldestPin(); r.Snapshots > 0 {
-		r.OldestSnapshot = time.Since(since)
-	}
-	return r
-}
-
-// levels returns the figures of each level except its target, and the bytes of tables that are off the plan.
-func (db *DB) levels(s *tree.State) (levels []LevelMetrics, off uint64) {
-	levels = make([]LevelMetrics, manifest.NumLevels)
-	plans := db.share.Plans()
-	for l := range levels {
-		levels[l].Level, levels[l].FPRPromised = l, plans.Now.Levels[l].Rate
-	}
-	for _, r := range s.Runs {
-		l := &levels[r.Level]
-		var entries, passed float64
-		for _, t := range r.Tables {
-			l.add(t)
-			if db.share.Short(t) {
-				l.FiltersShed++
-			}
-			if db.share.OffPlan(r.Level, t, plans.Good) {
-				l.TablesOffPlan++
-				off += t.Meta.Size
-			}
-			entries += float64(t.Meta.Entries)
-			passed += float64(t.Meta.Entries) * predictedRateOf(t)
-		}
-		l.Runs++
-		if entries > 0 {
-			l.FPRPredicted += (passed/entries - l.FPRPredicted) / float64(l.Runs) // the mean so far
-		}
-	}
-	for l := range levels {
-		levels[l].FPRMeasured = levels[l].FPR()
-	}
-	return levels, off
-}
-
-func (l *LevelMetrics) add(t *tree.Table) {
-	l.Tables++
-	if t.Meta.Flags&manifest.SeqOverridden != 0 {
-		l.Ingested++
-	}
-	l.Bytes += t.Meta.Size
-	l.Entries += t.Meta.Entries
-	l.Deletes += t.Meta.Deletes
-	l.RangeDeletes += t.Meta.RangeDeletes
-	l.FilterBytes += t.Meta.FilterLen
-	l.FilterBytesInMemory += t.Reader.FilterBytes() + t.Reader.PrefixBytes()
-	l.FilterAnswers.add(t.LoadCounts())
-	if t.Reader.FilterState().Damage != nil || t.Reader.PrefixState().Damage != nil {
-		l.FiltersDamaged++
-	}
-}
-
-// predictedRateOf returns the share of absent keys within the bounds of the table for which it will be searched.
-func predictedRateOf(t *tree.Table) float64 {
-	if f := t.Reader.Filter(); f != nil {
-		return f.FalsePositiveRate()
-	}
-	return 1
-}
-
-// backlog returns the work left for compaction, and sets the targets of levels.
-func (db *DB) backlog(s *tree.State, levels []LevelMetrics) BacklogMetrics {
-	b := db.work.Policy.Backlog(s.Version)
-	for l := range levels {
-		levels[l].Target = b.Targets[l]
-	}
-	return BacklogMetrics{Base: b.Base, Runs: b.Runs, Bytes: b.Bytes}
 }
 
 // Since returns what happened between earlier, an older Metrics of the same DB, and m. Counters are differences, and

@@ -347,7 +347,7 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	// A batch larger than the budget gets a memtable of its own.
 	var b Batch
 	b.Put([]byte("large"), make([]byte, 9<<20))
-	if err := db.Apply(&b, NoSync); err != nil {
+	if err := db.With(NoSync).Apply(&b); err != nil {
 		t.Fatal(err)
 	}
 	if m = db.Metrics(); m.Resources.OverBudget < 1<<20 || !strings.Contains(m.String(), "over budget: ") {

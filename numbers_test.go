@@ -125,7 +125,7 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 			if err := db.Close(); err != nil {
 				t.Error(err)
 			}
-			if _, err := Check(t.Context(), "db", numberedOptions(mem), nil); err != nil {
+			if _, err := Check(t.Context(), "db", CheckOptions{FS: mem}); err != nil {
 				t.Errorf("%s, crash %d: %v", name, i, err)
 			}
 		}

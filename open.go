@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -15,7 +13,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/commit"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/epoch"
-	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -125,7 +122,9 @@ func (db *DB) open() (err error) {
 	if db.opts.ReadOnly {
 		return nil
 	}
-	return db.removeOrphans(found)
+	now, held := db.tree.Recorded()
+	defer db.tree.Release(held)
+	return found.RemoveOrphans(db.opts.FS, db.dir, &now, db.tree, &db.report)
 }
 
 // assemble prepares readers, writers and background work.
@@ -168,29 +167,4 @@ func (db *DB) replay(
 		r.Manifest = db.tree
 	}
 	return r.Run(found.LogsFrom(s.MinLog))
-}
-
-// removeOrphans removes what a crash left: files whose numbers are out of use according to the manifest. Files that
-// cannot be removed stay until the next Open.
-func (db *DB) removeOrphans(found recovery.Listing) error {
-	recorded, s := db.tree.Recorded()
-	db.tree.Release(s)
-	orphans := found.Orphans(&recorded)
-	if len(orphans) == 0 {
-		return nil
-	}
-	number, err := db.tree.OwnManifest()
-	if err != nil {
-		return err
-	}
-	current := filename.Base(filename.Manifest, number) // it may have replaced an orphan of its number
-	for _, name := range orphans {
-		if name == current {
-			continue
-		}
-		if err := db.opts.FS.Remove(filepath.Join(db.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			db.report.orphanStays(name, err)
-		}
-	}
-	return nil
 }

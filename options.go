@@ -31,10 +31,8 @@ const (
 type Durability uint8
 
 const (
-	// DefaultDurability is the durability set by Options.Durability.
-	DefaultDurability Durability = iota
-	// Sync acknowledges a write once it is on stable storage: the write survives a power cut.
-	Sync
+	// Sync acknowledges a write once it is on stable storage: the write survives a power cut. It is the default.
+	Sync Durability = iota
 	// NoSync acknowledges a write once the operating system has it: the write survives the death of the process, but
 	// a power cut may lose the newest such writes, newest first. [DB.Sync] makes all earlier writes durable.
 	NoSync
@@ -69,7 +67,7 @@ const (
 type Options struct {
 	// FS is the file system. nil means the operating system's.
 	FS vfs.FS
-	// Durability applies to Put and Delete, and to Apply with DefaultDurability. The zero value means Sync.
+	// Durability applies to all writes except those by [DB.With]. The zero value means Sync.
 	Durability Durability
 	// StrictWAL makes Open fail if a log ends in the middle of a record. By default, Open accepts such a log, since a
 	// crash normally leaves one. Zeros after the last record are space reserved for the log, and never an error.
@@ -205,7 +203,6 @@ func (o *Options) withDefaults() Options {
 	if d.FS == nil {
 		d.FS = vfs.OS
 	}
-	d.Durability = cmp.Or(d.Durability, Sync)
 	plan := d.planOptions().WithDefaults()
 	d.FilterFPR, d.LevelRatio = plan.FPR, plan.Ratio
 	if d.Resources != nil && d.Resources.pool != nil { // else check refuses it

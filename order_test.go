@@ -41,7 +41,7 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 		go func() {
 			var b Batch
 			b.Put(fmt.Append(nil, "writer ", i), nil)
-			out <- db.Apply(&b, d)
+			out <- db.With(d).Apply(&b)
 		}()
 		soon(t, fmt.Sprintf("writer %d waits", i), func() bool {
 			leading, waiting := writers()
@@ -92,7 +92,7 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 		t.Helper()
 		var b Batch
 		b.Put([]byte(key), nil)
-		if err := db.Apply(&b, NoSync); err != nil {
+		if err := db.With(NoSync).Apply(&b); err != nil {
 			t.Fatal(err)
 		}
 	}

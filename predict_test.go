@@ -18,7 +18,7 @@ func putNumbers(t *testing.T, db *DB, hi, step int) {
 	for i := 0; i < hi; i += step {
 		b.Put(fmt.Appendf(nil, "key%08d", i), []byte("value"))
 	}
-	if err := db.Apply(&b, NoSync); err != nil {
+	if err := db.With(NoSync).Apply(&b); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Flush(t.Context()); err != nil {
@@ -89,7 +89,7 @@ func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := &Options{FS: fsys}
-	if _, err := Check(t.Context(), "db", o, nil); !errors.Is(err, ErrCorruption) {
+	if _, err := Check(t.Context(), "db", CheckOptions{FS: o.FS}); !errors.Is(err, ErrCorruption) {
 		t.Errorf("Check: %v, want damage", err)
 	}
 	l := listen(o)
@@ -107,7 +107,7 @@ func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 	if len(l.damage) != 1 || !errors.Is(l.damage[0], ErrCorruption) {
 		t.Errorf("reported damage %v, want one report", l.damage)
 	}
-	if _, err := Check(t.Context(), "db", &Options{FS: fsys}, nil); err != nil {
+	if _, err := Check(t.Context(), "db", CheckOptions{FS: fsys}); err != nil {
 		t.Errorf("Check after the compaction: %v", err)
 	}
 }

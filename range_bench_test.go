@@ -109,7 +109,7 @@ func BenchmarkIngest(b *testing.B) {
 				binary.LittleEndian.PutUint64(value, uint64(k)*0x9e3779b97f4a7c15)
 				batch.Put(key, value)
 				if i%100 == 99 {
-					if err := db.Apply(&batch, NoSync); err != nil {
+					if err := db.With(NoSync).Apply(&batch); err != nil {
 						b.Fatal(err)
 					}
 					batch.Reset()

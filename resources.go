@@ -70,18 +70,10 @@ type ResourcesMetrics struct {
 func (r *Resources) Metrics() ResourcesMetrics { return resourcesMetrics(r.pool) }
 
 func resourcesMetrics(p *budget.Pool) ResourcesMetrics {
-	m := ResourcesMetrics{MaxOpenFiles: p.Files.Limit, MemtablesReserved: p.Reserved.Load()}
-	m.OpenFiles, _ = p.Files.Usage()
-	m.Memory.Budget = p.Memory
-	m.Memory.setTables(p.Held.Bytes())
-	blocks := p.Blocks.Stats()
-	m.Memory.Cache, m.CacheSpare = blocks.Used, blocks.Spare
-	for _, t := range p.Trees() {
-		m.Stores++
-		if s, release := t.Acquire(); s != nil {
-			m.Memory.Memtables += s.MemtableBytes()
-			release()
-		}
+	u := p.Usage()
+	m := ResourcesMetrics{
+		Stores: u.Stores, Memory: memoryMetrics(p.Memory, u.Memtables, u.Tables, u.Cached), CacheSpare: u.Spare,
+		MemtablesReserved: p.Reserved.Load(), OpenFiles: u.OpenFiles, MaxOpenFiles: p.Files.Limit,
 	}
 	m.OverBudget = max(m.Memory.Sum()+m.CacheSpare-p.Memory, 0)
 	return m

@@ -156,9 +156,9 @@ func TestStoresGiveBackWhatTheyHadOfResourcesInWhateverOrderTheyClose(t *testing
 			}
 			accounts(t, r, open...)
 		}
-		if len(r.pool.Trees()) > 0 || r.pool.Reserved.Load() != 0 || r.pool.Resident() != 0 {
+		if r.pool.Usage().Stores > 0 || r.pool.Reserved.Load() != 0 || r.pool.Resident() != 0 {
 			t.Errorf("all stores are closed: %d stores, %d bytes for memtables, %d of filters and indexes",
-				len(r.pool.Trees()), r.pool.Reserved.Load(), r.pool.Resident())
+				r.pool.Usage().Stores, r.pool.Reserved.Load(), r.pool.Resident())
 		}
 		if s := r.pool.Blocks.Stats(); s.Used != 0 || s.Blocks != 0 || s.Capacity != capacity {
 			t.Errorf("all stores are closed: %+v, want capacity %d", s, capacity)
@@ -203,9 +203,9 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 		}
 	}
 	late.ErrorIfMissing = true
-	if _, err := Open("none", late); err == nil || r.pool.Reserved.Load() != 0 || len(r.pool.Trees()) != 0 {
+	if _, err := Open("none", late); err == nil || r.pool.Reserved.Load() != 0 || r.pool.Usage().Stores != 0 {
 		t.Errorf("%v; %d bytes stay reserved for %d stores after a failed Open", err, r.pool.Reserved.Load(),
-			len(r.pool.Trees()))
+			r.pool.Usage().Stores)
 	}
 }
 

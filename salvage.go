@@ -2,20 +2,11 @@ package bloomkv
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"path/filepath"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/compaction"
-	"github.com/bloomkv/bloomkv/internal/filename"
-	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/internal/newstore"
-	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/internal/salvage"
-	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // A SalvageReport describes what Salvage read and wrote, what it could not read, and what it cannot know.
@@ -93,84 +84,21 @@ func Salvage(
 	if err := opts.check(); err != nil {
 		return report, err
 	}
-	lock, err := lockToSalvage(opts.FS, dir)
+	res, err := salvage.Into(ctx, dir, newDir, salvage.Config{
+		Env: compaction.Env{
+			FS: opts.FS, BlockSize: opts.BlockSize, Codec: opts.codec(bottom),
+			TableSize: uint64(opts.TableSize), //nolint:gosec // checked: positive
+			Prefix:    opts.FilterPrefix.rule, Seed: bloomblock.Seed(opts.FilterSeed),
+		},
+		Planner: opts.planner(), Filters: opts.filters(), Memory: opts.MemoryBudget,
+	}, progress)
 	if err != nil {
 		return report, err
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	s, err := salvage.Survey(ctx, opts.FS, dir)
-	if errors.Is(err, salvage.ErrNothing) {
-		err = recovery.ErrMissing
+	report = SalvageReport{
+		Manifest: res.Manifest, Tables: res.Read, Logs: res.Logs, Records: res.Records,
+		Entries: res.Entries, Keys: res.Keys, Bytes: res.Bytes, Unknown: res.Doubts,
 	}
-	if err != nil {
-		return report, err
-	}
-	n := newstore.New(opts.FS, newDir, dir)
-	err = n.Enter()
-	if err == nil {
-		report, err = salvageTo(ctx, n, s, &opts, progress)
-	}
-	if err != nil {
-		return SalvageReport{}, errors.Join(err, n.Abandon())
-	}
-	return report, nil
-}
-
-// lockToSalvage takes the shared lock of a store, whatever other files are missing. It takes no lock if the system
-// does not support it, or if LOCK is missing or not a regular file: then no process can have the store open with it.
-func lockToSalvage(fsys vfs.FS, dir string) (io.Closer, error) {
-	lock, err := fsys.LockShared(filepath.Join(dir, filename.LockName))
-	for _, none := range []error{fs.ErrNotExist, errors.ErrUnsupported, vfs.ErrNotRegular} {
-		if errors.Is(err, none) {
-			return recovery.Unlocked{}, nil
-		}
-	}
-	return lock, err
-}
-
-// salvageTo writes what s reads to a new store.
-func salvageTo(
-	ctx context.Context, n *newstore.Store, s *salvage.Salvage, opts *Options, progress func(done, total uint64),
-) (report SalvageReport, err error) {
-	fpr, _, err := opts.planner().Tree(opts.FilterFPR, []uint64{bottom: s.Entries()})
-	if err != nil {
-		return report, err
-	}
-	plan, err := opts.planner().Plan(fpr)
-	if err != nil {
-		return report, err
-	}
-	seed := bloomblock.Seed(opts.FilterSeed)
-	if seed == 0 {
-		seed = bloomblock.NewSeed()
-	}
-	var numbers compaction.Counter
-	res, err := s.Write(ctx, compaction.Env{
-		FS: opts.FS, Dir: n.Dir(), BlockSize: opts.BlockSize,
-		TableSize: uint64(opts.TableSize), //nolint:gosec // checked: positive
-		Codec:     opts.codec(bottom), Filter: plan.Levels[bottom].Params, Prefix: opts.FilterPrefix.rule, Seed: seed,
-		Numbers: &numbers,
-	}, opts.MemoryBudget, progress)
-	if err != nil {
-		return report, err
-	}
-	e := &manifest.Edit{}
-	for _, t := range res.Tables {
-		n.Add(t.Number)
-		e.Added = append(e.Added, manifest.Added{Level: bottom, Run: 1, Table: t})
-		report.Bytes += t.Size
-	}
-	v, err := new(manifest.Version).Apply(e)
-	if err != nil {
-		return report, err
-	}
-	filters := opts.filters()
-	state := manifest.State{Version: v, LastSeq: res.LastSeq, Seed: uint64(seed), Filters: &filters}
-	if err := n.Create(uint64(numbers)+1, state); err != nil {
-		return report, err
-	}
-	report.Manifest, report.Tables, report.Logs, report.Records = res.Manifest, res.Read, res.Logs, res.Records
-	report.Entries, report.Keys, report.Unknown = res.Entries, res.Keys, res.Doubts
 	for _, l := range res.Losses {
 		report.Lost = append(report.Lost, SalvageLoss(l))
 	}

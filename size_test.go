@@ -152,7 +152,7 @@ func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
 				return b
 			}
 			rewrite(t, mem, filepath.Join("db", name), flip)
-			_, err := db.Check(t.Context())
+			_, err := db.Check(t.Context(), nil)
 			var damage *CorruptionError
 			if !errors.As(err, &damage) || damage.File != name {
 				t.Errorf("%s, position %d: %v, want damage in this file", name, at, err)
@@ -160,7 +160,7 @@ func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
 			rewrite(t, mem, filepath.Join("db", name), flip)
 		}
 	}
-	report, err := db.Check(t.Context())
+	report, err := db.Check(t.Context(), nil)
 	if err != nil || report.Tables != len(names) {
 		t.Errorf("all bytes restored: %+v, %v, want %d tables", report, err, len(names))
 	}

@@ -249,7 +249,7 @@ func TestTracesAddUpToTheMetrics(t *testing.T) {
 				s.want, s.files = want, logFiles(mem.Kill())
 				o.FS, o.FilterFPR = s.files, cmp.Or(how.filters, o.FilterFPR)
 				s.db = openCold(t, &o)
-				if err := s.db.Apply(&memory, Sync); err != nil {
+				if err := s.db.With(Sync).Apply(&memory); err != nil {
 					t.Fatal(err)
 				}
 				tables := uint64(0)

@@ -71,7 +71,7 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 	go func() {
 		var b Batch
 		b.Put([]byte("durable"), nil)
-		done <- db.Apply(&b, Sync)
+		done <- db.With(Sync).Apply(&b)
 	}()
 	soon(t, "the Sync write has its own log synced", func() bool { return db.writer.Counts().LogSyncs > 0 })
 	select {
@@ -157,7 +157,7 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 	for i := range 1000 {
 		b.Put(fmt.Appendf(nil, "%06d", i), make([]byte, 1000))
 	}
-	if err := db.Apply(&b, Sync); err != nil {
+	if err := db.With(Sync).Apply(&b); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.Get([]byte("before")); err != nil {
@@ -168,7 +168,7 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 	}
 	b.Reset()
 	b.Put([]byte("after"), nil)
-	if err := db.Apply(&b, Sync); err != nil {
+	if err := db.With(Sync).Apply(&b); err != nil {
 		t.Fatal(err)
 	}
 	if got := db.tree.Load().Mem.Len(); got != 1 {

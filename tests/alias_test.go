@@ -117,10 +117,10 @@ func TestSlicesAreTheCallers(t *testing.T) {
 	raw, err = three.MarshalBinary()
 	must(err)
 	spoil(raw)
-	must(db.Apply(&three, bloomkv.Sync))
+	must(db.With(bloomkv.Sync).Apply(&three))
 	want["batch"] = "ed"
 	delete(want, "put3")
-	must(db.Apply(&two, bloomkv.Sync))
+	must(db.With(bloomkv.Sync).Apply(&two))
 	two.Reset()
 	two.Put(b("YYYYYYYYYYY"), b("YYYYYYY")) // reuses the memory of the applied operations
 	agree("Batch")

@@ -286,7 +286,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 	lost := mem.Crash(vfs.KeepNothing)
 	for n := range checkpoints {
 		dir := fmt.Sprint("copy", n)
-		if _, err := bloomkv.Check(t.Context(), dir, tiny(lost), nil); err != nil {
+		if _, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{FS: lost}); err != nil {
 			t.Errorf("%s: %v", dir, err)
 		}
 		o := tiny(lost)

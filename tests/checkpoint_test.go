@@ -35,7 +35,7 @@ func grown(t *testing.T, fsys vfs.FS) (*bloomkv.DB, map[string]string) {
 			{key: fmt.Sprintf("k%03d", rng.IntN(400)), value: strings.Repeat(fmt.Sprint(i, "."), rng.IntN(80))},
 			{key: fmt.Sprintf("k%03d", rng.IntN(400)), del: true},
 		}
-		if err := db.Apply(w.batch(), bloomkv.NoSync); err != nil {
+		if err := db.With(bloomkv.NoSync).Apply(w.batch()); err != nil {
 			t.Fatal(err)
 		}
 		w.apply(want)
@@ -51,7 +51,7 @@ func grown(t *testing.T, fsys vfs.FS) (*bloomkv.DB, map[string]string) {
 // holds opens a store in each mode and compares its contents; the last mode also writes.
 func holds(fsys vfs.FS, dir string, want map[string]string) error {
 	o := tiny(fsys)
-	if _, err := bloomkv.Check(context.Background(), dir, o, nil); err != nil {
+	if _, err := bloomkv.Check(context.Background(), dir, bloomkv.CheckOptions{FS: o.FS}); err != nil {
 		return err
 	}
 	for _, readOnly := range []bool{true, false} {
@@ -80,7 +80,7 @@ func holds(fsys vfs.FS, dir string, want map[string]string) error {
 			return err
 		}
 	}
-	_, err := bloomkv.Check(context.Background(), dir, o, nil)
+	_, err := bloomkv.Check(context.Background(), dir, bloomkv.CheckOptions{FS: o.FS})
 	return err
 }
 
@@ -136,7 +136,7 @@ func TestACheckpointIsTheStoreAtTheCallAndCopiesNoTable(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := bloomkv.Check(t.Context(), "db", tiny(mem), nil); err != nil {
+	if _, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: mem}); err != nil {
 		t.Error(err)
 	}
 }
@@ -294,7 +294,7 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 			}
 		}
 		w := modelWrite{{key: fmt.Sprintf("k%03d", i), value: "newer"}, {key: fmt.Sprintf("k%03d", i+5), del: true}}
-		if err := db.Apply(w.batch(), bloomkv.Sync); err != nil {
+		if err := db.With(bloomkv.Sync).Apply(w.batch()); err != nil {
 			t.Fatal(err)
 		}
 		w.apply(want)

@@ -121,7 +121,7 @@ func writeUntilKilled(dir string, seed uint64) error {
 		if n%50 == 0 {
 			d = bloomkv.Sync
 		}
-		if err := db.Apply(numbered(seed, n).batch(), d); err != nil {
+		if err := db.With(d).Apply(numbered(seed, n).batch()); err != nil {
 			return err
 		}
 		if err := tell(reportAcked, n); err != nil {

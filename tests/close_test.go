@@ -80,7 +80,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 				b.Put(key(rng), make([]byte, rng.IntN(200)))
 				b.Delete(key(rng))
 			}
-			return db.Apply(&b, bloomkv.NoSync)
+			return db.With(bloomkv.NoSync).Apply(&b)
 		})
 		call("get", func(rng *rand.Rand) error {
 			if _, err := db.Get(key(rng)); err != nil && !errors.Is(err, bloomkv.ErrNotFound) {
@@ -185,7 +185,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			if _, err := db.ApproximateSize(key(rng), nil); err != nil {
 				return err
 			}
-			_, err := db.Check(ctx)
+			_, err := db.Check(ctx, nil)
 			return err
 		})
 		call("sync", func(*rand.Rand) error { time.Sleep(time.Millisecond); return db.Sync() })
@@ -243,7 +243,8 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range stores {
-			if _, err := bloomkv.Check(ctx, filepath.Join(filepath.Dir(dir), name), o, nil); err != nil {
+			copied := filepath.Join(filepath.Dir(dir), name)
+			if _, err := bloomkv.Check(ctx, copied, bloomkv.CheckOptions{FS: o.FS}); err != nil {
 				t.Fatalf("check: %v", err)
 			}
 		}
@@ -271,10 +272,8 @@ func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 300 {
-			if err := db.Apply((modelWrite{{
-				key:   fmt.Sprintf("k%03d", i),
-				value: strings.Repeat(strconv.Itoa(i%10), 20),
-			}}).batch(), bloomkv.NoSync); err != nil {
+			key, value := fmt.Sprintf("k%03d", i), strings.Repeat(strconv.Itoa(i%10), 20)
+			if err := db.With(bloomkv.NoSync).Put([]byte(key), []byte(value)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -307,7 +307,7 @@ func twoLogs(t *testing.T, promised bool) (left *vfs.Mem, writes int) {
 		var b bloomkv.Batch
 		b.Put([]byte("last"), fmt.Append(nil, writes))
 		b.Put(fmt.Append(nil, "fill", writes), bytes.Repeat([]byte{byte(writes)}, 3000))
-		if err := db.Apply(&b, bloomkv.NoSync); err != nil {
+		if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -40,7 +40,7 @@ type history struct {
 const counterKey = "~commits"
 
 func (h *history) write(db *bloomkv.DB, d bloomkv.Durability, w modelWrite) error {
-	return h.commit(d, w, func(w modelWrite) error { return db.Apply(w.batch(), d) })
+	return h.commit(d, w, func(w modelWrite) error { return db.With(d).Apply(w.batch()) })
 }
 
 // ingest commits puts by an Ingest. If replace is true, the Ingest replaces a range, which is the first operation of w.
@@ -263,7 +263,7 @@ func verify(fsys *vfs.Mem, states []map[string]string) (r finding) {
 	if r = recoverFrom(fsys, states, func() {}); r.err != nil {
 		return r
 	}
-	if _, r.err = bloomkv.Check(context.Background(), "db", tiny(fsys), nil); r.err != nil {
+	if _, r.err = bloomkv.Check(context.Background(), "db", bloomkv.CheckOptions{FS: fsys}); r.err != nil {
 		return r
 	}
 	db, err := bloomkv.Open("db", tiny(fsys))
@@ -295,7 +295,7 @@ func recoverFrom(fsys vfs.FS, states []map[string]string, written func()) (r fin
 		err = lookupsAgree(db, got)
 	}
 	if err == nil {
-		if err = db.Apply((modelWrite{{key: afterKey, value: "x"}}).batch(), bloomkv.Sync); err == nil {
+		if err = db.With(bloomkv.Sync).Apply((modelWrite{{key: afterKey, value: "x"}}).batch()); err == nil {
 			written()
 		}
 	}
@@ -405,10 +405,11 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 		}
 		return h.write(db, d, w)
 	}
+	const mixed = bloomkv.NoSync + 1
 	several := func(db *bloomkv.DB, n int, d bloomkv.Durability, size int) error {
 		for range n {
 			way := d
-			if d == bloomkv.DefaultDurability { // mixed
+			if d == mixed {
 				way = bloomkv.Sync + bloomkv.Durability(rng.IntN(2))
 			}
 			if err := write(db, way, size); err != nil {
@@ -454,20 +455,17 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 	for _, steps := range [][]func(*bloomkv.DB) error{
 		{writes(6, bloomkv.Sync, 50), writes(4, bloomkv.NoSync, 50), sync, writes(3, bloomkv.NoSync, 50)},
 		{
-			writes(25, bloomkv.NoSync, 4000), writes(1, bloomkv.Sync, 50), writes(8, bloomkv.DefaultDurability, 50),
-			flush,
+			writes(25, bloomkv.NoSync, 4000), writes(1, bloomkv.Sync, 50), writes(8, mixed, 50), flush,
 			writes(3, bloomkv.NoSync, 50), compact,
 		},
 		{},
 		{
-			writes(40, bloomkv.DefaultDurability, 4000), writes(5, bloomkv.NoSync, 50), flush,
-			writes(20, bloomkv.NoSync, 4000), sync,
+			writes(40, mixed, 4000), writes(5, bloomkv.NoSync, 50), flush, writes(20, bloomkv.NoSync, 4000), sync,
 			writes(5, bloomkv.NoSync, 3000),
 		},
 		{
 			writes(2, bloomkv.Sync, 10), ingest(20, false), writes(3, bloomkv.NoSync, 50), ingest(5, true),
-			writes(2, bloomkv.NoSync, 50),
-			ingest(0, true),
+			writes(2, bloomkv.NoSync, 50), ingest(0, true),
 		},
 		{ingest(30, true), compact, writes(1, bloomkv.Sync, 10)},
 	} {

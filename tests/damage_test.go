@@ -60,7 +60,7 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 			{key: fmt.Sprintf("key%03d", i), value: strings.Repeat(fmt.Sprint(i, "."), size)},
 			{key: fmt.Sprintf("key%03d", i-7), del: true},
 		}
-		if err := db.Apply(w.batch(), how); err != nil {
+		if err := db.With(how).Apply(w.batch()); err != nil {
 			t.Fatal(err)
 		}
 		w.apply(d.want)
@@ -135,7 +135,7 @@ var errWrongAnswer = errors.New("wrong answers of Get")
 func (d *damageStore) read(on vfs.FS) (o outcome) {
 	fsys := storetest.TrackOpen(on)
 	defer func() { o.left = fsys.Left() }()
-	_, o.check = bloomkv.Check(context.Background(), "db", d.options(fsys), nil)
+	_, o.check = bloomkv.Check(context.Background(), "db", bloomkv.CheckOptions{FS: fsys})
 	db, err := bloomkv.Open("db", d.options(fsys))
 	if err != nil {
 		o.err = err
@@ -373,7 +373,7 @@ func TestADamagedFilterAnswersMaybeAndIsReported(t *testing.T) {
 	second := start + int(header.Units[0].Offset+header.Units[0].Bytes())
 	for at := start; at < start+int(meta.FilterLen); at += 5 {
 		fsys := d.damaged(t, file, func(b []byte) []byte { b[at] ^= 0x40; return b })
-		_, checkErr := bloomkv.Check(t.Context(), "db", d.options(fsys), nil)
+		_, checkErr := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: fsys})
 		var damage *bloomkv.CorruptionError
 		if !errors.As(checkErr, &damage) || damage.File != file {
 			t.Fatalf("byte %d of the filter: check returned %v, want damage in %s", at-start, checkErr, file)
@@ -458,7 +458,7 @@ func TestCheckFindsDamageInAnOpenStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := db.Check(t.Context())
+	report, err := db.Check(t.Context(), nil)
 	if err != nil || report.Tables == 0 || report.Entries == 0 {
 		t.Errorf("an intact store: %+v, %v", report, err)
 	}
@@ -470,7 +470,7 @@ func TestCheckFindsDamageInAnOpenStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = db.Check(t.Context())
+	_, err = db.Check(t.Context(), nil)
 	var c *bloomkv.CorruptionError
 	if !errors.As(err, &c) || c.File != file {
 		t.Errorf("a damaged store: %v, want damage in %s", err, file)
@@ -478,7 +478,7 @@ func TestCheckFindsDamageInAnOpenStore(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Check(t.Context()); err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
+	if _, err := db.Check(t.Context(), nil); err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
 		t.Errorf("after Close: %v", err)
 	}
 }

@@ -51,7 +51,7 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 				t.Fatal(err)
 			}
 			put := func(k string, d bloomkv.Durability) error {
-				return db.Apply(modelWrite{{key: k, value: strings.Repeat(k, 1000)}}.batch(), d)
+				return db.With(d).Apply(modelWrite{{key: k, value: strings.Repeat(k, 1000)}}.batch())
 			}
 			if err := put("before", bloomkv.Sync); err != nil {
 				t.Fatal(err)

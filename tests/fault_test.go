@@ -92,7 +92,7 @@ func (u *uncertain) write(db *bloomkv.DB, d bloomkv.Durability, w modelWrite) er
 	u.commits = append(u.commits, w)
 	u.acked, u.durable = append(u.acked, false), append(u.durable, false)
 	u.mu.Unlock()
-	if err := db.Apply(w.batch(), d); err != nil {
+	if err := db.With(d).Apply(w.batch()); err != nil {
 		return err
 	}
 	u.mu.Lock()
@@ -309,7 +309,7 @@ func heal(mem *vfs.Mem) (f finding) {
 		err = db.Put([]byte("healed"), nil)
 	}
 	if f.err = errors.Join(err, db.Close()); f.err == nil {
-		_, f.err = bloomkv.Check(context.Background(), "db", tiny(mem), nil)
+		_, f.err = bloomkv.Check(context.Background(), "db", bloomkv.CheckOptions{FS: mem})
 	}
 	return f
 }

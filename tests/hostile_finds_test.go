@@ -315,7 +315,7 @@ func TestFoundByAttacks(t *testing.T) {
 					t.Errorf("%s: %v, want damage with %q", call, err, find.want)
 				}
 			}
-			_, err := bloomkv.Check(t.Context(), "db", kind.options(fsys), nil)
+			_, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: fsys})
 			damage("Check", err)
 			db, err := bloomkv.Open("db", kind.options(fsys))
 			if err == nil {

@@ -211,7 +211,7 @@ func hostileRun(kind *hostileKind, files map[string][]byte, readOnly bool, syste
 	opts.ReadOnly = readOnly
 	goroutines := runtime.NumGoroutine()
 	c.do("Check", 1, func() {
-		_, err := bloomkv.Check(context.Background(), c.dir, opts, nil)
+		_, err := bloomkv.Check(context.Background(), c.dir, bloomkv.CheckOptions{FS: opts.FS})
 		c.sound = !c.refused(err)
 	})
 	var db *bloomkv.DB
@@ -274,7 +274,7 @@ func (c *hostileCase) use(db *bloomkv.DB, readOnly bool) {
 		}))
 	})
 	c.do("DB.Check", 1, func() {
-		_, err := db.Check(context.Background())
+		_, err := db.Check(context.Background(), nil)
 		c.refused(err)
 	})
 	if readOnly {

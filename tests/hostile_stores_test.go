@@ -133,18 +133,18 @@ func (k *hostileKind) build() (*vfs.Mem, error) {
 			b.Put(key(i), value(i))
 			k.keys = append(k.keys, key(i))
 			if b.Size() > 8<<10 { // half a memtable
-				must(db.Apply(&b, bloomkv.NoSync))
+				must(db.With(bloomkv.NoSync).Apply(&b))
 				b.Reset()
 				flush()
 			}
 		}
-		must(db.Apply(&b, bloomkv.NoSync))
+		must(db.With(bloomkv.NoSync).Apply(&b))
 	}
 	settle()
 	put(0, 60, 1)
 	b.Reset()
 	b.Put(nil, []byte("the empty key"))
-	must(db.Apply(&b, bloomkv.NoSync))
+	must(db.With(bloomkv.NoSync).Apply(&b))
 	k.keys = append(k.keys, []byte{})
 	settle()
 	must(db.Compact(context.Background(), nil, nil))

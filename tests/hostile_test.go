@@ -37,7 +37,7 @@ func TestALostOrWrongCurrentIsRefusedAndNothingIsTouched(t *testing.T) {
 			if !errors.Is(err, bloomkv.ErrCorruption) || !strings.Contains(err.Error(), "CURRENT: offset 0") {
 				t.Errorf("open: %v, want corruption in CURRENT", err)
 			}
-			_, err = bloomkv.Check(t.Context(), "db", d.options(fsys), nil)
+			_, err = bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: fsys})
 			if !errors.Is(err, bloomkv.ErrCorruption) ||
 				!strings.Contains(err.Error(), "CURRENT") {
 				t.Errorf("check: %v, want corruption in CURRENT", err)
@@ -112,7 +112,7 @@ func TestOddOptionsAreRefusedByNameAndCreateNothing(t *testing.T) {
 		option string
 		set    func(o *bloomkv.Options)
 	}{
-		{"Durability", func(o *bloomkv.Options) { o.Durability = 3 }},
+		{"Durability", func(o *bloomkv.Options) { o.Durability = 2 }},
 		{"Durability", func(o *bloomkv.Options) { o.Durability = 255 }},
 		{"FilterFPR", func(o *bloomkv.Options) { o.FilterFPR = -0.01 }},
 		{"FilterFPR", func(o *bloomkv.Options) { o.FilterFPR = 1.01 }},
@@ -207,7 +207,8 @@ func TestASecondOpenerInTheProcessIsRefusedAtOnce(t *testing.T) {
 				!strings.Contains(err.Error(), dir) {
 				t.Errorf("%s: second open: %v, want ErrLocked and the directory", name, err)
 			}
-			if _, err := bloomkv.Check(context.Background(), dir, tiny(fsys), nil); !errors.Is(err, bloomkv.ErrLocked) {
+			_, err = bloomkv.Check(context.Background(), dir, bloomkv.CheckOptions{FS: fsys})
+			if !errors.Is(err, bloomkv.ErrLocked) {
 				t.Errorf("%s: check of an open store: %v, want ErrLocked", name, err)
 			}
 		})
@@ -263,9 +264,10 @@ func allCalls(ctx context.Context, db *bloomkv.DB) map[string]error {
 		"put": db.Put(k, k), "delete": db.Delete(k), "sync": db.Sync(), "flush": db.Flush(ctx),
 		"compact":            db.Compact(ctx, nil, nil),
 		"compact of nothing": db.Compact(ctx, []byte("b"), []byte("a")), "checkpoint": db.Checkpoint(ctx, "checkpoint"),
-		"apply sync": db.Apply(&b, bloomkv.Sync), "apply nosync": db.Apply(&b, bloomkv.NoSync),
-		"apply nothing": db.Apply(&empty, bloomkv.NoSync), "apply of too much": db.Apply(&bad, bloomkv.NoSync),
-		"apply with an odd durability": db.Apply(&b, 77),
+		"apply sync": db.With(bloomkv.Sync).Apply(&b), "apply nosync": db.With(bloomkv.NoSync).Apply(&b),
+		"apply nothing":                db.With(bloomkv.NoSync).Apply(&empty),
+		"apply of too much":            db.With(bloomkv.NoSync).Apply(&bad),
+		"apply with an odd durability": db.With(2).Apply(&b), "put with an odd durability": db.With(77).Put(k, k),
 	}
 	_, calls["get"] = db.Get(k)
 	_, calls["appendget"] = db.AppendGet(nil, k)

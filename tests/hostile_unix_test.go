@@ -53,7 +53,7 @@ func TestWhatIsNoRegularFileIsRefusedAndDoesNotHang(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), file) {
 					t.Errorf("%s as %s: %v, want an error that names it", file, kind, err)
 				}
-				if _, err := bloomkv.Check(t.Context(), dir, d.options(vfs.OS), nil); err == nil ||
+				if _, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{FS: vfs.OS}); err == nil ||
 					!strings.Contains(err.Error(), file) {
 					t.Errorf("check: %s as %s: %v, want an error that names it", file, kind, err)
 				}

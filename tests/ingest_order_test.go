@@ -126,7 +126,7 @@ func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
 		}
 		mem := r.mem
 		must("close", r.db.Close())
-		_, err := bloomkv.Check(t.Context(), "db", tiny(mem), nil)
+		_, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: mem})
 		must("check", err)
 		r.snaps = nil
 		r.db, err = bloomkv.Open("db", tiny(mem))

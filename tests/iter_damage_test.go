@@ -53,7 +53,7 @@ func newBrittleStore(t *testing.T) *brittleStore {
 			w = append(w, modelOp{key: key(60 * layer), ranged: true, end: []byte(key(60*layer + 15))},
 				modelOp{key: key(60*layer + 7), value: "back"})
 		}
-		if err := errors.Join(db.Apply(w.batch(), bloomkv.NoSync), db.Flush(t.Context())); err != nil {
+		if err := errors.Join(db.With(bloomkv.NoSync).Apply(w.batch()), db.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		w.apply(s.want)

@@ -295,7 +295,7 @@ func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 			for i := range keys {
 				b.Put(fmt.Appendf(nil, "key%02d", i), fmt.Appendf(nil, "%08d%0*d", n, n%100, 0))
 			}
-			return db.Apply(&b, bloomkv.NoSync)
+			return db.With(bloomkv.NoSync).Apply(&b)
 		}
 		if err := commit(0); err != nil {
 			t.Fatal(err)

@@ -402,7 +402,7 @@ func (s *keptStore) makeKilled() *vfs.Mem {
 	b.Put([]byte("empty value"), nil)
 	b.Delete([]byte(fruit(9)))
 	b.DeleteRange([]byte("z"), nil)
-	s.must(s.db.Apply(&b, bloomkv.Sync))
+	s.must(s.db.With(bloomkv.Sync).Apply(&b))
 	s.want["third log"], s.want[""], s.want["empty value"] = value, "the empty key", ""
 	s.forget(fruit(9))
 	s.until(func() bool { // a record has the promise once the older log is durable

@@ -264,7 +264,7 @@ func keptReads(t *testing.T, dir, list string, features map[string]int) {
 			t.Error(err)
 		}
 	}
-	if _, err := bloomkv.Check(t.Context(), dir, nil, nil); err != nil {
+	if _, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{}); err != nil {
 		t.Errorf("Check: %v%s", err, whatToDo)
 	}
 }
@@ -279,7 +279,7 @@ func keptWrites(t *testing.T, dir, list string) {
 		}
 	}
 	for _, work := range []func(db *bloomkv.DB) error{
-		func(db *bloomkv.DB) error { _, err := db.Check(t.Context()); return err },
+		func(db *bloomkv.DB) error { _, err := db.Check(t.Context(), nil); return err },
 		func(db *bloomkv.DB) error { return errors.Join(db.Put([]byte("new"), nil), db.Delete([]byte("new"))) },
 		func(db *bloomkv.DB) error { return db.Compact(t.Context(), nil, nil) },
 		func(db *bloomkv.DB) error { return db.Rewrite(t.Context(), nil, nil) },
@@ -289,7 +289,7 @@ func keptWrites(t *testing.T, dir, list string) {
 		must(work(db))
 		compareKept(t, db, list)
 		must(db.Close())
-		_, err := bloomkv.Check(t.Context(), dir, nil, nil)
+		_, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{})
 		must(err)
 	}
 	db := openKept(t, dir, &bloomkv.Options{ErrorIfMissing: true})

@@ -87,7 +87,7 @@ func TestFiftyKillsOfAWritingProcessLoseNothingAcknowledged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := bloomkv.Check(t.Context(), dir, tiny(vfs.OS), nil); err != nil {
+	if _, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{FS: vfs.OS}); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%d kills, %d of them while a flush or a compaction ran, as one did for %d of %d reports; %d commits",

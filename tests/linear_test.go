@@ -74,7 +74,7 @@ var registers = porcupine.Model{
 func TestConditionalWritesAreLinearizable(t *testing.T) {
 	for round := range storetest.AtStride(60) {
 		o := tiny(vfs.NewMem())
-		o.Durability = bloomkv.Durability(1 + round%2)
+		o.Durability = bloomkv.Durability(round % 2)
 		db, err := bloomkv.Open("db", o)
 		if err != nil {
 			t.Fatal(err)

@@ -162,7 +162,7 @@ func (m *modelRun) run() (err error) {
 	if err := m.dropReaders(); err != nil {
 		return err
 	}
-	report, err := bloomkv.Check(context.Background(), "db", m.opts, nil)
+	report, err := bloomkv.Check(context.Background(), "db", bloomkv.CheckOptions{FS: m.opts.FS})
 	if err == nil && report.Records > 0 {
 		err = fmt.Errorf("check: %d records in logs after a clean Close", report.Records)
 	}
@@ -190,7 +190,7 @@ func (m *modelRun) open() (err error) {
 	o.FilterPrefix = modelRules[m.next(len(modelRules))]
 	o.Compression = bloomkv.Compression(m.next(3))
 	o.MaxOpenFiles = pick(8, 500)
-	o.Durability = bloomkv.Durability(m.next(3))
+	o.Durability = bloomkv.Durability(m.next(3) / 2)
 	m.opts = o
 	m.note("open")
 	if m.db, err = bloomkv.Open("db", o); err != nil {
@@ -246,15 +246,15 @@ func (m *modelRun) step() error {
 	case n < 70:
 		k, v := m.key(), m.value()
 		m.note("put %q %d", k, len(v))
-		return m.wrote(m.db.Put(k, v), bloomkv.DefaultDurability, modelWrite{putOp(k, v)})
+		return m.wrote(m.db.Put(k, v), m.opts.Durability, modelWrite{putOp(k, v)})
 	case n < 90:
 		k := m.key()
 		m.note("delete %q", k)
-		return m.wrote(m.db.Delete(k), bloomkv.DefaultDurability, modelWrite{deleteOp(k)})
+		return m.wrote(m.db.Delete(k), m.opts.Durability, modelWrite{deleteOp(k)})
 	case n < 95:
 		op := m.rangeOp()
 		m.note("delete range %q to %q", op.key, op.end)
-		return m.wrote(m.db.DeleteRange([]byte(op.key), op.end), bloomkv.DefaultDurability, modelWrite{op})
+		return m.wrote(m.db.DeleteRange([]byte(op.key), op.end), m.opts.Durability, modelWrite{op})
 	case n < 115:
 		return m.batch()
 	case n < 125:
@@ -324,9 +324,6 @@ func (m *modelRun) wrote(err error, d bloomkv.Durability, w modelWrite) error {
 	}
 	w.apply(m.now)
 	m.pending = append(m.pending, w)
-	if d == bloomkv.DefaultDurability {
-		d = m.opts.Durability
-	}
 	if d != bloomkv.NoSync {
 		return m.barrier(nil)
 	}
@@ -379,9 +376,13 @@ func (m *modelRun) batch() error {
 		w = append(w, w...)
 		b = twice
 	}
-	d := bloomkv.Durability(m.next(3))
+	apply, d := m.db.Apply, m.opts.Durability
+	if n := m.next(3); n > 0 {
+		d = bloomkv.Durability(n - 1)
+		apply = m.db.With(d).Apply
+	}
 	m.note("batch of %d, %d bytes, durability %d", b.Len(), b.Size(), d)
-	return m.wrote(m.db.Apply(&b, d), d, w)
+	return m.wrote(apply(&b), d, w)
 }
 
 // conditional calls PutIfAbsent or CompareAndSwap, with the stored value or another one.
@@ -423,7 +424,7 @@ func (m *modelRun) conditional() error {
 	if !got { // nothing was written
 		return nil
 	}
-	return m.wrote(nil, bloomkv.DefaultDurability, modelWrite{op})
+	return m.wrote(nil, m.opts.Durability, modelWrite{op})
 }
 
 // ingest ingests a sorted sequence, sometimes replacing a range.
@@ -508,7 +509,7 @@ func (m *modelRun) scan() error {
 		}
 		if writes && i%3 == 0 {
 			k, v := m.key(), m.value()
-			if err := m.wrote(m.db.Put(k, v), bloomkv.DefaultDurability, modelWrite{putOp(k, v)}); err != nil {
+			if err := m.wrote(m.db.Put(k, v), m.opts.Durability, modelWrite{putOp(k, v)}); err != nil {
 				return err
 			}
 		}
@@ -621,7 +622,7 @@ func (m *modelRun) checkpoint() error {
 	if m.next(2) == 0 {
 		for range 5 {
 			k, v := m.key(), m.value()
-			if err := m.wrote(m.db.Put(k, v), bloomkv.DefaultDurability, modelWrite{putOp(k, v)}); err != nil {
+			if err := m.wrote(m.db.Put(k, v), m.opts.Durability, modelWrite{putOp(k, v)}); err != nil {
 				return err
 			}
 		}

@@ -242,7 +242,7 @@ func TestAFilterOfAnotherRuleIsNotAsked(t *testing.T) {
 				t.Fatal(err)
 			}
 			scans()
-			if _, err := db.Check(t.Context()); err != nil {
+			if _, err := db.Check(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -355,7 +355,8 @@ func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
 		reported := 0
 		o.Events.Damaged = func(error) { reported++ }
 		var damage *bloomkv.CorruptionError
-		if _, err := bloomkv.Check(t.Context(), "db", o, nil); !errors.As(err, &damage) || damage.File != file {
+		_, err = bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: o.FS})
+		if !errors.As(err, &damage) || damage.File != file {
 			t.Fatalf("byte %d: Check returned %v, want damage in %s", at, err, file)
 		}
 		db, err := bloomkv.Open("db", o)

@@ -205,8 +205,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 			full := bytesOfTables(t, w.mem)
 			deleted := int64(w.hi-w.lo) * full / int64(w.keys)
-			if err := db.Apply((modelWrite{{key: string(w.key(w.lo)), ranged: true, end: w.key(w.hi)}}).batch(),
-				bloomkv.Sync); err != nil {
+			if err := db.With(bloomkv.Sync).DeleteRange(w.key(w.lo), w.key(w.hi)); err != nil {
 				t.Fatal(err)
 			}
 			if err := errors.Join(w.readsNothing(db, files, false, false), w.jumps(db, files)); err != nil {

@@ -118,7 +118,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 		{key: "c", del: true},
 	}
 	if n%2 == 0 {
-		if err := db.Apply(w.batch(), bloomkv.Sync); err != nil {
+		if err := db.With(bloomkv.Sync).Apply(w.batch()); err != nil {
 			return err
 		}
 	} else {
@@ -212,7 +212,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 				return fmt.Errorf("%s, read only %v: %w", where, readOnly, err)
 			}
 		}
-		if _, err := bloomkv.Check(t.Context(), "db", tiny(left), nil); err != nil {
+		if _, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: left}); err != nil {
 			return fmt.Errorf("%s: %w", where, err)
 		}
 	}

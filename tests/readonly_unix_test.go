@@ -38,7 +38,7 @@ func TestReadOnlyOfADirectoryThatMayNotBeWritten(t *testing.T) {
 		}
 	}
 	o.ReadOnly = true
-	if _, err := bloomkv.Check(t.Context(), dir, o, nil); err != nil {
+	if _, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{FS: o.FS}); err != nil {
 		t.Errorf("check: %v", err)
 	}
 	db, err := bloomkv.Open(dir, o)

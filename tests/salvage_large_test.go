@@ -42,7 +42,7 @@ func TestSalvageOfAGigabyte(t *testing.T) {
 		_, _ = rng.Read(value)
 		b.Put(key(i*7919%keys), value)
 		if b.Len() == 100 || i == keys/2-1 {
-			if err := db.Apply(&b, bloomkv.NoSync); err != nil {
+			if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
 				t.Fatal(err)
 			}
 			b.Reset()

@@ -469,7 +469,7 @@ func (d *salvageStore) try(t *testing.T, damage salvageDamage) {
 	}
 	lost := func(i *salvageItem) bool { return i.file == damage.file && i.from < damage.to && damage.from < i.to }
 	want := d.expect(lost, true)
-	if _, err := bloomkv.Check(context.Background(), "new", salvageOptions(fsys), nil); err != nil {
+	if _, err := bloomkv.Check(context.Background(), "new", bloomkv.CheckOptions{FS: fsys}); err != nil {
 		fail("check of the new store: %v", err)
 		return
 	}

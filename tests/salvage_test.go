@@ -351,7 +351,7 @@ func TestSalvageOfManyDamages(t *testing.T) {
 		if _, err := bloomkv.Salvage(t.Context(), "db", "new", salvageOptions(mem), nil); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		if _, err := bloomkv.Check(t.Context(), "new", salvageOptions(mem), nil); err != nil {
+		if _, err := bloomkv.Check(t.Context(), "new", bloomkv.CheckOptions{FS: mem}); err != nil {
 			t.Errorf("round %d: %v", round, err)
 		}
 		for k, v := range readAll(t, mem, "new") {

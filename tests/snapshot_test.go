@@ -70,7 +70,7 @@ func (r *snapshotRun) write() error {
 		}
 	}
 	w.apply(r.now)
-	return r.db.Apply(w.batch(), bloomkv.NoSync)
+	return r.db.With(bloomkv.NoSync).Apply(w.batch())
 }
 
 func (r *snapshotRun) take() error {
@@ -252,7 +252,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 					b.Put(fmt.Appendf(nil, "key%02d", i), fmt.Append(nil, n))
 				}
 			}
-			return db.Apply(&b, bloomkv.NoSync)
+			return db.With(bloomkv.NoSync).Apply(&b)
 		}
 		var closed, right atomic.Int64
 		for n := range 12 {

@@ -57,9 +57,7 @@ Each damage is printed on a line of its own with its file and offset, and the ex
 				return err
 			}
 			bar := a.Progress("check", -1, true)
-			r, err := bloomkv.Check(c.Context(), args[0], nil, func(done, total uint64) {
-				bar.SetBytes(done, total)
-			})
+			r, err := bloomkv.Check(c.Context(), args[0], bloomkv.CheckOptions{Progress: bar.SetBytes})
 			bar.End()
 			damage := damages(err)
 			if err != nil && len(damage) == 0 {

@@ -56,7 +56,7 @@ del does not create a store.`,
 				b.Delete(key)
 			}
 			db, err := w.open(args[0], bloomkv.Options{ErrorIfMissing: true})
-			return with(db, err, func(db *bloomkv.DB) error { return db.Apply(&b, bloomkv.Sync) })
+			return with(db, err, func(db *bloomkv.DB) error { return db.Apply(&b) })
 		},
 	}
 	r.add(c, "", "delete all keys")

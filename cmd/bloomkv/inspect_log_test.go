@@ -32,7 +32,7 @@ func logOf(t *testing.T) (name string, b []byte) {
 	batch.Delete([]byte("c\x1b[2J"))
 	batch.DeleteRange([]byte("d"), []byte("e"))
 	batch.DeleteRange(nil, nil)
-	if err := errors.Join(db.Put([]byte("a"), []byte("1")), db.Apply(&batch, bloomkv.Sync), db.Put([]byte("f"), nil),
+	if err := errors.Join(db.Put([]byte("a"), []byte("1")), db.Apply(&batch), db.Put([]byte("f"), nil),
 		db.Delete([]byte("f"))); err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, waste
 			for _, i := range part {
 				b.Put(scaleKey(i), fmt.Appendf(nil, "%064d", i))
 			}
-			if err := db.Apply(&b, bloomkv.NoSync); err != nil {
+			if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -103,7 +103,7 @@ func (l *loader) stream(ctx context.Context, db *bloomkv.DB, in *lineReader) (er
 			return nil
 		}
 		first := l.lines + 1
-		if err := db.Apply(&batch, bloomkv.NoSync); err != nil {
+		if err := db.With(bloomkv.NoSync).Apply(&batch); err != nil {
 			return fmt.Errorf("lines %d to %d: %w", first, l.lines+batch.Len(), err)
 		}
 		l.lines += batch.Len()

@@ -61,7 +61,7 @@ func backup(ctx context.Context, db *bloomkv.DB, backups string, now time.Time, 
 	if err := db.Checkpoint(ctx, unfinished); err != nil {
 		return "", err
 	}
-	if _, err := bloomkv.Check(ctx, unfinished, nil, nil); err != nil {
+	if _, err := bloomkv.Check(ctx, unfinished, bloomkv.CheckOptions{}); err != nil {
 		return "", err
 	}
 	if err := os.Rename(unfinished, name); err != nil {

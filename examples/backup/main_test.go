@@ -86,7 +86,7 @@ func TestABackupThatIsInterruptedRemovesNothing(t *testing.T) {
 	if _, err := backup(ctx, db, backups, time.Unix(2, 0), 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
-	if _, err := bloomkv.Check(t.Context(), first, nil, nil); err != nil {
+	if _, err := bloomkv.Check(t.Context(), first, bloomkv.CheckOptions{}); err != nil {
 		t.Error(err)
 	}
 }

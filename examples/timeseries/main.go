@@ -94,5 +94,5 @@ func keep(db *bloomkv.DB, from time.Time) error {
 	if err := it.Close(); err != nil {
 		return err
 	}
-	return db.Apply(&old, bloomkv.Sync)
+	return db.Apply(&old)
 }

@@ -83,12 +83,30 @@ func (p *Pool) leave(a *account) {
 	p.Offer()
 }
 
-// Trees returns the trees of the stores that are open, or being opened.
-func (p *Pool) Trees() (trees []*tree.Tree) {
+// A Usage is what the stores of a pool hold together.
+type Usage struct {
+	Stores    int // open, or being opened
+	Memtables int64
+	Tables    tree.TableBytes
+	Cached    int64 // bytes of cached blocks
+	Spare     int64 // bytes of buffers kept for reuse
+	OpenFiles int
+}
+
+// Usage returns what the stores hold now.
+func (p *Pool) Usage() Usage {
+	u := Usage{Tables: p.Held.Bytes()}
+	u.OpenFiles, _ = p.Files.Usage()
+	blocks := p.Blocks.Stats()
+	u.Cached, u.Spare = blocks.Used, blocks.Spare
 	for _, a := range p.members() {
-		trees = append(trees, a.tree)
+		u.Stores++
+		if s, release := a.tree.Acquire(); s != nil {
+			u.Memtables += s.MemtableBytes()
+			release()
+		}
 	}
-	return trees
+	return u
 }
 
 func (p *Pool) members() []*account {

@@ -3,6 +3,9 @@
 package recovery
 
 import (
+	"errors"
+	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
@@ -116,4 +119,31 @@ func (l Listing) Orphans(s *manifest.State) (names []string) {
 		}
 	}
 	return names
+}
+
+// An Owner of a manifest makes sure that it was begun by this use of the store, and returns its number.
+type Owner interface {
+	OwnManifest() (number uint64, err error)
+}
+
+// RemoveOrphans removes the orphans. Those that cannot be removed stay until the store is opened again.
+func (l Listing) RemoveOrphans(fsys vfs.FS, dir string, s *manifest.State, m Owner, o Observer) error {
+	orphans := l.Orphans(s)
+	if len(orphans) == 0 {
+		return nil
+	}
+	number, err := m.OwnManifest()
+	if err != nil {
+		return err
+	}
+	current := filename.Base(filename.Manifest, number) // it may have replaced an orphan of its number
+	for _, name := range orphans {
+		if name == current {
+			continue
+		}
+		if err := fsys.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			o.OrphanStays(name, err)
+		}
+	}
+	return nil
 }

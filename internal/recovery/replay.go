@@ -33,10 +33,11 @@ type Manifest interface {
 	Record(e *manifest.Edit) error
 }
 
-// An Observer is called for what a Replay does.
+// An Observer is called for what recovery does.
 type Observer interface {
 	Replayed(log uint64, records int, torn bool)
 	Recovered(tables []*manifest.Table) // new tables, durable, in level 0
+	OrphanStays(name string, err error) // RemoveOrphans failed to remove a file
 }
 
 // seqGap is the number of sequence numbers left unused after an unclean stop. The end of a log may be lost without a

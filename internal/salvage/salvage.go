@@ -62,15 +62,14 @@ type Result struct {
 	Records  int    // of logs
 	Entries  uint64 // versions read
 	Keys     uint64 // keys in the new tables
+	Bytes    uint64 // of the new tables
 	Losses   []Loss
 	Doubts   []string // sentences about what cannot be known
 }
 
-// ErrNothing means that a directory contains no file of a store.
-var ErrNothing = errors.New("the directory contains no file of a store")
-
-// Survey reads the manifest in dir and the tail of each table. Damage is no error. The errors are ErrNothing, those of
-// unknown formats, those of listing the directory, and that of ctx.
+// Survey reads the manifest in dir and the tail of each table. Damage is no error. The errors are recovery.ErrMissing
+// for a directory without any file of a store, those of unknown formats, those of listing the directory, and that of
+// ctx.
 func Survey(ctx context.Context, fsys vfs.FS, dir string) (*Salvage, error) {
 	s := &Salvage{fs: fsys, dir: dir}
 	var err error
@@ -79,7 +78,7 @@ func Survey(ctx context.Context, fsys vfs.FS, dir string) (*Salvage, error) {
 	}
 	f := s.found
 	if len(f[filename.Table])+len(f[filename.Log])+len(f[filename.Manifest])+len(f[filename.Current]) == 0 {
-		return nil, ErrNothing
+		return nil, recovery.ErrMissing
 	}
 	s.traces, err = manifest.Trace(fsys, dir, f[filename.Manifest], func(name string, from, to int64, reason error) {
 		s.lose(Loss{File: name, Offset: from, Bytes: to - from, Part: "manifest", Harmless: true, Err: reason})
@@ -131,6 +130,7 @@ func (s *Salvage) Write(
 	s.advance(s.total - s.done)
 	for _, t := range res.Tables {
 		res.Keys += t.Entries
+		res.Bytes += t.Size
 	}
 	if s.traces.Number != 0 {
 		res.Manifest = filename.Base(filename.Manifest, s.traces.Number)

@@ -75,7 +75,7 @@ func (b *batch) Put(key, value []byte) error         { b.Batch.Put(key, value); 
 func (b *batch) Delete(key []byte) error             { b.Batch.Delete(key); return nil }
 func (b *batch) DeleteRange(start, end []byte) error { b.Batch.DeleteRange(start, end); return nil }
 func (b *batch) ValueSize() int                      { return b.Size() }
-func (b *batch) Write() error                        { return b.db.Apply(&b.Batch, bloomkv.DefaultDurability) }
+func (b *batch) Write() error                        { return b.db.Apply(&b.Batch) }
 
 type iterator struct {
 	*bloomkv.Iterator

@@ -74,9 +74,7 @@ var batches = sync.Pool{New: func() any { return new(bloomkv.Batch) }}
 
 // PutSync syncs the log, whatever the options are.
 func (s *Store) PutSync(key, value []byte) error {
-	b := batches.Get().(*bloomkv.Batch) //nolint:errcheck // the pool holds nothing else
-	b.Put(key, value)
-	return s.apply(b, bloomkv.Sync)
+	return s.DB.With(bloomkv.Sync).Put(key, value)
 }
 
 // Apply copies the pairs into a batch of the DB, as an application would do.
@@ -85,11 +83,7 @@ func (s *Store) Apply(pairs workload.Batch) error {
 	for key, value := range pairs.All() {
 		b.Put(key, value)
 	}
-	return s.apply(b, bloomkv.DefaultDurability)
-}
-
-func (s *Store) apply(b *bloomkv.Batch, d bloomkv.Durability) error {
-	err := s.DB.Apply(b, d)
+	err := s.DB.Apply(b)
 	b.Reset()
 	batches.Put(b)
 	return err

@@ -90,15 +90,19 @@ func TestBatchesOfSeveralGoroutinesStayApart(t *testing.T) {
 		})
 	}
 	group.Wait()
+	// Each batch is empty when it is used again.
+	if n := s.Metrics().Writes.Operations; n != 2*20_000 {
+		t.Errorf("%d operations, want those of two loads of 20,000 pairs", n)
+	}
 	f, err := workload.Run(t.Context(), s, set, workload.Phase{Kind: workload.Present}, nil)
 	if err != nil || f.Wrong > 0 {
 		t.Errorf("%d wrong: %s, %v", f.Wrong, f.FirstWrong, err)
 	}
 }
 
-func TestABatchIsEmptyWhenItIsUsedAgain(t *testing.T) {
+func TestADeletedKeyStaysDeleted(t *testing.T) {
 	s := open(t, nil)
-	for range 20 { // the pool may drop a batch
+	for range 20 { // the pool of the DB may drop a batch
 		err := errors.Join(s.PutSync([]byte("first"), nil), s.Delete([]byte("first")), s.PutSync([]byte("second"), nil))
 		if err != nil {
 			t.Fatal(err)

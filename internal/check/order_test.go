@@ -1,10 +1,11 @@
-package bloomkv
+package check
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
@@ -73,7 +74,7 @@ func TestANewerRunMustBeNewerInAllThatItSays(t *testing.T) {
 			}
 			err := errors.Join(w.damage...)
 			if tt.want == "" && err != nil ||
-				tt.want != "" && (!errors.Is(err, ErrCorruption) || !strings.Contains(err.Error(), tt.want) ||
+				tt.want != "" && (!errors.Is(err, corrupt.Err) || !strings.Contains(err.Error(), tt.want) ||
 					!strings.Contains(err.Error(), "000008.sst")) {
 				t.Errorf("%v, want damage of 000008.sst with %q", err, tt.want)
 			}

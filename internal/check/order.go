@@ -1,4 +1,4 @@
-package bloomkv
+package check
 
 import (
 	"bytes"
@@ -51,27 +51,46 @@ func (s *suspect) Open(i int) (merge.Source, error) {
 	return s.tables[i].Reader.Iter(sstable.IterOptions{Bypass: true}), nil
 }
 
+// load loads the tables' indexes and range tombstones.
+func (s *suspect) load(ctx context.Context) error {
+	for _, t := range s.tables {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := t.Reader.Load(1); err != nil {
+			return err
+		}
+		s.dels = append(s.dels, t.Reader.RangeDels()...)
+	}
+	return nil
+}
+
+func (s *suspect) close() (err error) {
+	for _, t := range s.tables {
+		t.Reader.Close()
+		err = errors.Join(err, t.File.Close())
+	}
+	return err
+}
+
 // order verifies the runs of v against each other, without the damaged tables. Each other table is already known to
 // agree with the manifest. So order reads only tables whose bounds overlap and whose sequence numbers do not prove
 // that the newer run has the newer data. It reports the first damage of each table.
 func (c *checker) order(ctx context.Context, v *manifest.Version, damaged map[*manifest.Table]bool) (err error) {
-	suspects := c.suspects(v, damaged)
+	suspects, err := c.suspects(ctx, v, damaged)
+	if err != nil {
+		return err
+	}
 	defer func() {
 		for _, s := range suspects {
-			for _, t := range s.tables {
-				t.Reader.Close()
-				err = errors.Join(err, t.File.Close())
-			}
+			err = errors.Join(err, s.close())
 		}
 	}()
 	var m merge.Iter
 	sources := make([]merge.Source, len(suspects))
 	for i, s := range suspects {
-		for _, t := range s.tables {
-			if err := t.Reader.Load(1); err != nil {
-				return err
-			}
-			s.dels = append(s.dels, t.Reader.RangeDels()...)
+		if err := s.load(ctx); err != nil {
+			return err
 		}
 		sources[i] = merge.NewConcat(s)
 	}
@@ -79,7 +98,7 @@ func (c *checker) order(ctx context.Context, v *manifest.Version, damaged map[*m
 	w := orderWalk{suspects: suspects, told: map[*tree.Table]bool{}}
 	n := 0
 	for ok := m.First(); ok; ok = m.Next() {
-		if n++; n&1023 == 0 && ctx.Err() != nil {
+		if n++; n&63 == 0 && ctx.Err() != nil {
 			return errors.Join(ctx.Err(), m.Close())
 		}
 		w.version(m.Key(), m.Order())
@@ -88,7 +107,9 @@ func (c *checker) order(ctx context.Context, v *manifest.Version, damaged map[*m
 }
 
 // suspects returns the parts of v to be compared, newest data first.
-func (c *checker) suspects(v *manifest.Version, damaged map[*manifest.Table]bool) (suspects []*suspect) {
+func (c *checker) suspects(
+	ctx context.Context, v *manifest.Version, damaged map[*manifest.Table]bool,
+) (suspects []*suspect, err error) {
 	var all []*suspect // with all tables that are not damaged
 	var runs []manifest.Run
 	for level, rs := range v.Levels {
@@ -100,6 +121,9 @@ func (c *checker) suspects(v *manifest.Version, damaged map[*manifest.Table]bool
 	marked := map[*manifest.Table]bool{}
 	for i, r := range runs {
 		for _, older := range runs[i+1:] {
+			if err := ctx.Err(); err != nil { // there may be many tables and many runs
+				return nil, err
+			}
 			for _, a := range r.Tables {
 				for _, b := range older.Touching(a.Bounds()) {
 					if a.MinSeq <= b.MaxSeq && !damaged[a] && !damaged[b] {
@@ -119,7 +143,7 @@ func (c *checker) suspects(v *manifest.Version, damaged map[*manifest.Table]bool
 			suspects = append(suspects, s)
 		}
 	}
-	return suspects
+	return suspects, nil
 }
 
 // An orderWalk compares all versions of the suspects. It gets them in the order of keys, the newest version of a key

@@ -1,0 +1,155 @@
+// Package check verifies whole stores: each file by itself, the manifest against the directory, and runs of tables
+// against each other.
+package check
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/recovery"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A Report is what was read. If there is damage, it counts what the manifest names, whether or not that was readable.
+type Report struct {
+	Levels  int    // levels with tables
+	Runs    int    // of all levels
+	Tables  int    // in all runs
+	Entries uint64 // versions in the tables, tombstones included
+	Bytes   uint64 // of the tables' files
+	Logs    int    // logs that opening the store would replay
+	Records int    // complete records in these logs
+}
+
+const (
+	openFiles = 8       // descriptors that Store holds at most
+	cacheSize = 8 << 20 // bytes of a cache that stays almost empty, since Verify reads past it
+)
+
+// Store verifies the store in dir, which it locks as a reader does. With strictWAL, a log that ends within a record is
+// damage. progress is nil or is called with the bytes of tables read. The error joins all damage. When ctx ends, it is
+// the error of ctx alone.
+func Store(
+	ctx context.Context, fsys vfs.FS, dir string, strictWAL bool, progress func(done, total uint64),
+) (report Report, err error) {
+	fsys = until(ctx, fsys)
+	mode := recovery.Mode{ReadOnly: true}
+	lock, err := recovery.Enter(fsys, dir, mode)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	found, s, err := recovery.Load(fsys, dir, mode)
+	if err != nil {
+		return report, err
+	}
+	damage := []error{found.Check(fsys, dir, s)}
+	if err := ctx.Err(); err != nil {
+		return report, err
+	}
+	d := new(epoch.Domain)
+	files := tablefile.NewPool(openFiles).NewDir(fsys, dir, d)
+	defer func() { err = errors.Join(err, files.Close()) }()
+	report, err = Tables(ctx, s.Version, files, d, progress)
+	if stops(err) {
+		return report, err
+	}
+	damage = append(damage, err)
+	r := recovery.Logs{FS: fsys, Dir: dir, Mark: s.Log, Last: s.LastSeq}
+	logs := found.LogsFrom(s.MinLog)
+	_, err = r.Check(logs, strictWAL)
+	if err != nil && ctx.Err() != nil {
+		return report, ctx.Err()
+	}
+	report.Logs, report.Records = len(logs), r.Records
+	return report, errors.Join(append(damage, err)...)
+}
+
+// until returns an FS whose operations fail with the error of ctx once ctx has ended, so that all that reads files
+// stops soon. Files and locks can still be closed.
+func until(ctx context.Context, fsys vfs.FS) vfs.FS {
+	return vfs.NewHook(fsys, func(op vfs.Op) error {
+		if op.Kind == vfs.OpClose {
+			return nil
+		}
+		return ctx.Err()
+	})
+}
+
+// stops reports whether an error ends the check: it is no damage, but a failure to read, or the end of the context.
+func stops(err error) bool {
+	return err != nil && !errors.Is(err, corrupt.Err) && !errors.Is(err, fs.ErrNotExist)
+}
+
+// A checker reads tables one by one.
+type checker struct {
+	files       *tablefile.Dir
+	blocks      *cache.Cache
+	progress    func(done, total uint64)
+	done, total uint64
+}
+
+// Tables verifies a version and its tables. The error joins all damage; an error of another kind, such as that of ctx,
+// is returned alone, at once.
+func Tables(
+	ctx context.Context, v *manifest.Version, files *tablefile.Dir, d *epoch.Domain, progress func(done, total uint64),
+) (report Report, err error) {
+	c := checker{files: files, blocks: cache.New(cacheSize, d), progress: progress}
+	damage := []error{v.Check()}
+	if err := ctx.Err(); err != nil { // there may be many tables
+		return report, err
+	}
+	damaged := map[*manifest.Table]bool{}
+	for level, runs := range v.Levels {
+		if len(runs) > 0 {
+			report.Levels++
+			report.Runs += len(runs)
+		}
+		c.total += v.Bytes(level)
+	}
+	for _, meta := range v.Tables() {
+		if err := c.table(ctx, meta); err != nil {
+			if stops(err) {
+				return report, err
+			}
+			damage = append(damage, err)
+			damaged[meta] = true
+		}
+		report.Tables++
+		report.Entries += meta.Entries
+		report.Bytes += meta.Size
+	}
+	if err = c.order(ctx, v, damaged); err != nil && !errors.Is(err, corrupt.Err) {
+		return report, err
+	}
+	return report, errors.Join(append(damage, err)...)
+}
+
+// table verifies one table by itself and against the manifest. Verify does the latter once it has read the tail.
+func (c *checker) table(ctx context.Context, meta *manifest.Table) (err error) {
+	t := tree.NewTable(meta, c.files, c.blocks)
+	defer func() {
+		t.Reader.Close()
+		err = errors.Join(err, t.File.Close())
+	}()
+	var entries uint64
+	err = t.Reader.Verify(ctx, func(ikey.Key, []byte) error {
+		if entries++; c.progress != nil && entries&0xfff == 0 {
+			c.progress(c.done+meta.Size*min(entries, meta.Entries)/max(meta.Entries, 1), c.total)
+		}
+		return nil
+	})
+	c.done += meta.Size
+	if c.progress != nil && !stops(err) {
+		c.progress(c.done, c.total)
+	}
+	return err
+}

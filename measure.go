@@ -1,0 +1,175 @@
+package bloomkv
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/bloomkv/bloomkv/internal/commit"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/scheduler"
+	"github.com/bloomkv/bloomkv/internal/tree"
+)
+
+// Metrics returns the current figures of the store. Each is exact, except for the negatives in FilterAnswers, but
+// they are not all of the same moment. After Close, Metrics returns the promise, the budget and what lookups and
+// writes had cost, but no figures of levels or memory.
+func (db *DB) Metrics() Metrics {
+	m := Metrics{
+		FPRPromised: db.share.Plans().Now.FPR, Lookups: LookupMetrics(db.read.Lookups()),
+		Prefixes: PrefixMetrics(db.read.Prefixes()), Writes: writeMetrics(db.writer.Counts(), db.work.Counts()),
+		Resources: resourcesMetrics(db.pool), Uptime: time.Since(db.opened),
+	}
+	m.Lookups.TailLoads, m.Lookups.TailBytes = db.share.TailLoads()
+	m.Memory.Budget, m.Files.MaxOpen = db.pool.Memory, db.pool.Files.Limit
+	c := db.tree.Blocks.Stats()
+	m.Cache = CacheMetrics{
+		Capacity: c.Capacity, Used: c.Used, Blocks: c.Blocks, Inserts: c.Inserts, Evictions: c.Evictions,
+		// min, since the two counters are read one after the other.
+		Hits: m.Lookups.Blocks - min(m.Lookups.BlocksRead, m.Lookups.Blocks), Misses: m.Lookups.BlocksRead,
+	}
+	s, release := db.tree.Acquire()
+	if s == nil {
+		return m
+	}
+	defer release()
+	m.Warm = db.work.Warm() // first, so that the figures below include what was loaded
+	m.Settled = db.work.Settled()
+	m.Readers.Iterators = db.read.Cursors()
+	var opened time.Time
+	if m.Readers.Snapshots, opened = db.tree.OldestPin(); m.Readers.Snapshots > 0 {
+		m.Readers.OldestSnapshot = time.Since(opened)
+	}
+	m.Memory = memoryMetrics(m.Memory.Budget, s.MemtableBytes(), db.share.Bytes(), c.Used)
+	m.Levels, m.BytesOffPlan = db.levels(s)
+	b := db.work.Policy.Backlog(s.Version)
+	m.Backlog = BacklogMetrics{Base: b.Base, Runs: b.Runs, Bytes: b.Bytes}
+	for l := range m.Levels {
+		level := &m.Levels[l]
+		level.Target = b.Targets[l]
+		m.FPRPredicted += float64(level.Runs) * level.FPRPredicted
+		m.FPRMeasured += float64(level.Runs) * level.FPRMeasured
+		m.Files.Tables += level.Tables
+		m.TablesOffPlan += level.TablesOffPlan
+	}
+	if db.opts.FilterMemory > 0 { // older filters may have been built for more keys than there are now
+		m.FPRPromised = max(m.FPRPromised, m.FPRPredicted)
+	}
+	there, open := db.tree.Files.Count()
+	m.Files.Open, m.Files.Obsolete = open, max(there-m.Files.Tables, 0)
+	return m
+}
+
+// writeMetrics returns the figures of writers and of background work.
+func writeMetrics(c commit.Counts, w scheduler.Counts) WriteMetrics {
+	return WriteMetrics{
+		Operations: c.Operations, Groups: c.Groups, LogBytes: c.LogBytes, LogSyncs: c.LogSyncs,
+		Flushes: w.Flushes, FlushBytes: w.FlushBytes, Ingests: w.Ingests, IngestBytes: w.IngestBytes,
+		Compactions: w.Compactions, CompactedRead: w.CompactedRead, CompactedBytes: w.CompactedBytes,
+		RewrittenBytes: w.RewrittenBytes, Moves: w.Moves,
+		SlowedByLevel0:    StallMetrics(c.Stalls[commit.SlowedByLevel0]),
+		StoppedByLevel0:   StallMetrics(c.Stalls[commit.StoppedByLevel0]),
+		StoppedByMemtable: StallMetrics(c.Stalls[commit.StoppedByMemtable]),
+	}
+}
+
+// levels returns the figures of each level except its target, and the bytes of tables that are off the plan.
+func (db *DB) levels(s *tree.State) (levels []LevelMetrics, off uint64) {
+	levels = make([]LevelMetrics, manifest.NumLevels)
+	plans := db.share.Plans()
+	for l := range levels {
+		levels[l].Level, levels[l].FPRPromised = l, plans.Now.Levels[l].Rate
+	}
+	for _, r := range s.Runs {
+		l := &levels[r.Level]
+		var entries, passed float64
+		for _, t := range r.Tables {
+			m := db.measure(r.Level, t, plans)
+			l.add(&m)
+			if t.Meta.Flags&manifest.SeqOverridden != 0 {
+				l.Ingested++
+			}
+			if m.OffPlan {
+				off += m.Bytes
+			}
+			entries += float64(m.Entries)
+			passed += float64(m.Entries) * m.FPRPredicted
+		}
+		l.Runs++
+		if entries > 0 {
+			l.FPRPredicted += (passed/entries - l.FPRPredicted) / float64(l.Runs) // the mean so far
+		}
+	}
+	for l := range levels {
+		levels[l].FPRMeasured = levels[l].FPR()
+	}
+	return levels, off
+}
+
+// add adds a table to its level.
+func (l *LevelMetrics) add(t *TableMetrics) {
+	one := func(is bool) int {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	l.Tables++
+	l.Bytes += t.Bytes
+	l.Entries += t.Entries
+	l.Deletes += t.Deletes
+	l.RangeDeletes += t.RangeDeletes
+	l.FilterBytes += t.FilterBytes
+	l.FilterBytesInMemory += t.FilterBytesInMemory
+	l.FilterNegatives += t.FilterNegatives
+	l.TruePositives += t.TruePositives
+	l.FalsePositives += t.FalsePositives
+	l.Unfiltered += t.Unfiltered
+	l.FiltersShed += one(t.FilterShed)
+	l.TablesOffPlan += one(t.OffPlan)
+	l.FiltersDamaged += one(t.FilterDamaged)
+}
+
+// Tables returns the figures of each table of the tree, newest data first, and in ascending key order within each
+// run; nil after Close. It takes time and memory in proportion to the number of tables. The caller owns the slices.
+func (db *DB) Tables() []TableMetrics {
+	s, release := db.tree.Acquire()
+	if s == nil {
+		return nil
+	}
+	defer release()
+	plans, all := db.share.Plans(), []TableMetrics{}
+	for _, r := range s.Runs {
+		for _, t := range r.Tables {
+			m := db.measure(r.Level, t, plans)
+			m.Run, m.Smallest, m.Largest = r.ID, bytes.Clone(m.Smallest), bytes.Clone(m.Largest)
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// measure returns the figures of a table except its run. The bounds are not copied.
+func (db *DB) measure(level int, t *tree.Table, plans *filterplan.Plans) TableMetrics {
+	filter, counts := t.Reader.FilterState(), t.LoadCounts()
+	m := TableMetrics{
+		File: t.File.Name, Level: level, Smallest: t.Meta.Smallest, Largest: t.Meta.Upper(),
+		LargestExclusive: t.Meta.Flags&manifest.LargestExclusive != 0,
+		Entries:          t.Meta.Entries, Deletes: t.Meta.Deletes, RangeDeletes: t.Meta.RangeDeletes,
+		Bytes:       t.Meta.Size,
+		FilterBytes: t.Meta.FilterLen, FilterBytesInMemory: filter.Bytes + t.Reader.PrefixBytes(),
+		FilterUnits: filter.Units, FilterUnitsInFile: filter.AllUnits,
+		FilterShed: db.share.Short(t), OffPlan: db.share.OffPlan(level, t, plans.Good),
+		FilterDamaged: filter.Damage != nil || t.Reader.PrefixState().Damage != nil,
+		FPRPromised:   plans.Now.Levels[level].Rate, FPRPredicted: 1,
+		FilterAnswers: FilterAnswers{
+			FilterNegatives: counts.Negatives, TruePositives: counts.TruePositives,
+			FalsePositives: counts.FalsePositives, Unfiltered: counts.Unfiltered,
+		},
+	}
+	if f := t.Reader.Filter(); f != nil {
+		m.FPRPredicted = f.FalsePositiveRate()
+	}
+	m.FPRMeasured = m.FPR()
+	return m
+}

@@ -1,0 +1,141 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A countdown is a context whose end comes when its Err is called for the nth time; never if n is 0.
+type countdown struct {
+	context.Context
+	n, calls int
+	each     func(call int) // nil, or called by Err
+}
+
+func (c *countdown) Err() error {
+	c.calls++
+	if c.each != nil {
+		c.each(c.calls)
+	}
+	if c.n > 0 && c.calls >= c.n {
+		return context.Canceled
+	}
+	return nil
+}
+
+// newCheckStore makes a store that was not closed: with tables on several levels, of which some must be compared key by
+// key, if the background work came in an order that leads to this, and with a log. It returns options to open it.
+func newCheckStore(t *testing.T) *bloomkv.Options {
+	t.Helper()
+	mem := vfs.NewMem()
+	o := tiny(mem)
+	o.Durability = bloomkv.NoSync
+	db, err := bloomkv.Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for i := range 12_000 {
+		if err := db.Put(fmt.Appendf(nil, "key%05d", rand.IntN(6000)), fmt.Appendf(nil, "%090d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	o.FS = mem.Crash(vfs.KeepNothing)
+	return o
+}
+
+// TestCheckLooksAtItsContextWhereverItTakesLong ends the context in each function in which Check looks at it: at the
+// first look and at the last.
+func TestCheckLooksAtItsContextWhereverItTakesLong(t *testing.T) {
+	var o *bloomkv.Options
+	check := func(ctx context.Context) error {
+		_, err := bloomkv.Check(ctx, "db", bloomkv.CheckOptions{FS: o.FS})
+		return err
+	}
+	first, last := map[string]int{}, map[string]int{} // by function
+	look := func(call int) {
+		pcs := make([]uintptr, 30)
+		frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+		for more := true; more; {
+			var f runtime.Frame
+			f, more = frames.Next()
+			name := f.Function[strings.LastIndexByte(f.Function, '/')+1:]
+			if last[name] = call; first[name] == 0 {
+				first[name] = call
+			}
+		}
+	}
+	for try := 0; try < 50 && first["check.(*suspect).load"] == 0; try++ {
+		o = newCheckStore(t)
+		clear(first)
+		clear(last)
+		if err := check(&countdown{Context: t.Context(), each: look}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{
+		"recovery.Enter", "recovery.Load", "recovery.Listing.Check", "check.Tables", "sstable.(*Reader).Verify",
+		"sstable.(*tableFile).readTail", "check.(*checker).suspects", "check.(*suspect).load", "check.(*checker).order",
+		"recovery.(*Logs).Check",
+	} {
+		if first[name] == 0 {
+			t.Errorf("never looked in %s", name)
+			continue
+		}
+		for _, n := range []int{first[name], last[name]} {
+			ctx := &countdown{Context: t.Context(), n: n}
+			err := check(ctx)
+			if !errors.Is(err, context.Canceled) || errors.Is(err, bloomkv.ErrCorruption) {
+				t.Errorf("ended at look %d, in %s: %v", n, name, err)
+			}
+			if more := ctx.calls - n; more > 3 {
+				t.Errorf("ended at look %d, in %s: looked %d more times", n, name, more)
+			}
+		}
+	}
+}
+
+// TestCheckOfAnOpenStoreStopsSoon ends the context at each call of progress by DB.Check.
+func TestCheckOfAnOpenStoreStopsSoon(t *testing.T) {
+	o := newCheckStore(t)
+	o.ReadOnly = true // its tables stay the same
+	db, err := bloomkv.Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var done []uint64
+	report, err := db.Check(t.Context(), func(n, total uint64) {
+		if n > total || len(done) > 0 && n < done[len(done)-1] {
+			t.Errorf("progress: %d of %d after %d", n, total, done)
+		}
+		done = append(done, n)
+	})
+	if err != nil || len(done) < report.Tables || done[len(done)-1] != report.Bytes {
+		t.Errorf("%+v, %v, progress %d", report, err, done)
+	}
+	for n := range done {
+		ctx, cancel := context.WithCancel(t.Context())
+		calls := 0
+		_, err := db.Check(ctx, func(uint64, uint64) {
+			if calls++; calls == n+1 {
+				cancel()
+			}
+		})
+		cancel()
+		if !errors.Is(err, context.Canceled) || calls != n+1 {
+			t.Errorf("ended at call %d of progress: %v, %d calls", n+1, err, calls)
+		}
+	}
+}
