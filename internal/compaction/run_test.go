@@ -294,6 +294,16 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 		_, err := Flush(context.Background(), src, dels, env)
 		return err
 	}
+	failing := func(d *disk, fails func(op vfs.Op) bool) Env { // an env in whose file system some operations fail
+		env := d.env(4 << 10)
+		env.FS = vfs.NewHook(d.fs, func(op vfs.Op) error {
+			if fails(op) {
+				return boom
+			}
+			return nil
+		})
+		return env
+	}
 	for name, run := range map[string]func(d *disk) error{
 		"the source fails": func(d *disk) error {
 			src, dels := source(text)
@@ -313,37 +323,23 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 			return flush(env, text)
 		},
 		"a write fails": func(d *disk) error {
-			env := d.env(4 << 10)
 			writes := 0
-			env.FS = vfs.NewHook(d.fs, func(op vfs.Op) error {
+			return flush(failing(d, func(op vfs.Op) bool {
 				if op.Kind == vfs.OpWrite {
-					if writes++; writes > 2 {
-						return boom
-					}
+					writes++
 				}
-				return nil
-			})
-			return flush(env, text)
+				return op.Kind == vfs.OpWrite && writes > 2
+			}), text)
 		},
 		"a sync fails": func(d *disk) error {
-			env := d.env(4 << 10)
-			env.FS = vfs.NewHook(d.fs, func(op vfs.Op) error {
-				if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, "2.sst") {
-					return boom
-				}
-				return nil
-			})
-			return flush(env, text)
+			return flush(failing(d, func(op vfs.Op) bool {
+				return op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, "2.sst")
+			}), text)
 		},
 		"the last sync fails": func(d *disk) error {
-			env := d.env(4 << 10)
-			env.FS = vfs.NewHook(d.fs, func(op vfs.Op) error {
-				if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, "4.sst") {
-					return boom
-				}
-				return nil
-			})
-			return flush(env, text)
+			return flush(failing(d, func(op vfs.Op) bool {
+				return op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, "4.sst")
+			}), text)
 		},
 		"keys out of order": func(d *disk) error {
 			err := flush(d.env(4<<10), "b@1=x a@2=y")
