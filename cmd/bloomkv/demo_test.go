@@ -24,9 +24,7 @@ func demoLines(t *testing.T, n int) string {
 		fmt.Fprintf(&b, "src/%03d/%02x/file_%d.go\t%d first line of the file\n", i%71, i%13, i, i*i)
 	}
 	name := filepath.Join(t.TempDir(), "lines.tsv")
-	if err := os.WriteFile(name, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, name, b.Bytes())
 	return name
 }
 
@@ -85,10 +83,7 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 
 	// The kept directory is an ordinary store with its filters and the input.
 	tool{}.must(t, "check", keep)
-	lines, err := os.ReadFile(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := readFile(t, data)
 	sorted := slices.Sorted(strings.Lines(string(lines)))
 	if dump := (tool{}).must(t, "dump", keep); dump != strings.Join(sorted, "") {
 		t.Error("the store that was kept does not hold the input")
@@ -119,9 +114,7 @@ func TestDemoPageShowsTheFiguresAndAFilter(t *testing.T) {
 
 func TestDemoRefusesInputThatProvesNothing(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad")
-	if err := os.WriteFile(bad, []byte("a\t1\nb\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, bad, []byte("a\t1\nb\n"))
 	for _, c := range []struct{ name, file, err string }{
 		{"too few keys", demoLines(t, demoFewest-1), "3999 keys, want at least 4000"},
 		{"a line that is none", bad, "line 2: no TAB"},
@@ -185,9 +178,7 @@ func TestTheSourceTreeIsRead(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, file, []byte(text))
 	}
 	if err := os.Symlink(filepath.Join(root, "VERSION"), filepath.Join(root, "src", "link")); err != nil {
 		t.Logf("no links here: %v", err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -18,10 +17,7 @@ var (
 // TestADocumentShowsWhatTheToolPrints runs each command of docs/filter-block.md and compares its output with the
 // document, where "…" stands for omitted lines.
 func TestADocumentShowsWhatTheToolPrints(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "filter-block.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, filepath.Join("..", "..", "docs", "filter-block.md"))
 	t.Chdir(t.TempDir())
 	commands := 0
 	for _, block := range console.FindAllStringSubmatch(string(text), -1) {

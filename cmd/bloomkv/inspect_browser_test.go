@@ -137,9 +137,7 @@ func TestABrowserShowsWhatInspectDraws(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			doc, _ := pageOf(t, c.args...)
 			page := filepath.Join(t.TempDir(), "page.html")
-			if err := os.WriteFile(page, []byte(doc), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, page, []byte(doc))
 			// The page forbids all loading, so an attempt is reported.
 			dom, errs := b.run(t, page, "--dump-dom")
 			if complaints := regexp.MustCompile(`(?m)^.*CONSOLE.*$`).FindAll(errs, -1); len(complaints) > 0 ||
@@ -168,9 +166,7 @@ func (b *browser) look(t *testing.T, doc string, pictures int) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "frames.html")
-	if err := os.WriteFile(file, []byte(frames.String()+"</body></html>"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, []byte(frames.String()+"</body></html>"))
 	out, _ := b.run(t, file, "--window-size=1400,900", "--dump-dom")
 	found := regexp.MustCompile(`data-seen="([^"]*)"`).FindAllSubmatch(out, -1)
 	if len(found) != len(schemes)*len(widths) {
@@ -223,9 +219,7 @@ func TestScreenshotsForTheDocuments(t *testing.T) {
 			`<iframe src="file://%s%s" style="width: %dpx; height: %dpx; border: 0"></iframe>`,
 			filepath.ToSlash(page), c.part, c.width, c.height)
 		for name, content := range map[string]string{page: doc, frame: text} {
-			if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, name, []byte(content))
 		}
 		scheme := 1 // of Blink: light
 		if c.dark {

@@ -36,9 +36,7 @@ func readStore(t *testing.T, dir string, args ...string) (r result, s inspect.St
 
 func write(t *testing.T, dir, base, content string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, base), []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, filepath.Join(dir, base), []byte(content))
 }
 
 // TestOpeningDoesWithFilesWhatInspectSays opens the store and checks what has become of the files.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -59,10 +58,7 @@ func reseal(table []byte) {
 // mixed with the filter's seed.
 func faulty(t *testing.T, table string, keys func(seed bloomblock.Seed, add func(mixed bloomblock.Hash))) string {
 	t.Helper()
-	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, table)
 	footer := b[len(b)-footerBytes:]
 	block := b[binary.LittleEndian.Uint64(footer[8:]):][:binary.LittleEndian.Uint64(footer[16:])]
 	h, err := bloomblock.ParseHeader(block)
@@ -86,9 +82,7 @@ func faulty(t *testing.T, table string, keys func(seed bloomblock.Seed, add func
 	})
 	reseal(b)
 	name := filepath.Join(t.TempDir(), filepath.Base(table))
-	if err := os.WriteFile(name, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, name, b)
 	return name
 }
 
@@ -279,15 +273,10 @@ func TestAStoreInUseIsReadWithoutItsLock(t *testing.T) {
 
 func TestATableThatIsCutOffAnywhereIsAnError(t *testing.T) {
 	table := sstFiles(t, newStore(t, manyLines(300)))[0]
-	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, table)
 	name := filepath.Join(t.TempDir(), "cut.sst")
 	for n := 0; n < len(b); n += 1 + n/50 {
-		if err := os.WriteFile(name, b[:n], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, name, b[:n])
 		if r := (tool{}).run(t, "inspect", "--verify", "--key", "x", name); r.code != cli.ExitTrouble ||
 			!strings.Contains(r.err, "cut.sst: offset ") {
 			t.Errorf("%d bytes: exit %d, %q", n, r.code, r.err)

@@ -151,9 +151,7 @@ func FuzzInspect(f *testing.F) {
 			}
 		}
 		name = filepath.Join(dir, name)
-		if err := os.WriteFile(name, file, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, name, file)
 		asJSON := []string{
 			"inspect", name, "--json", "--verify", "--key",
 			string(words.AppendEscaped(nil, []byte(key))),
@@ -217,9 +215,7 @@ func FuzzInspectStore(f *testing.F) {
 			table: tableBytes, log: logBytes, manifest: manifestBytes,
 			"CURRENT": current,
 		} {
-			if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, filepath.Join(dir, name), b)
 		}
 		var s inspect.Store
 		alone := false // there is no manifest, and nothing but an error

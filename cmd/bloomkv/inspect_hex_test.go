@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/hex"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -18,10 +17,7 @@ func TestHexHasEveryByteOfTheFilter(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "store")
 		tool{in: manyLines(2000)}.must(t, append([]string{"load", dir}, flags...)...)
 		table := sstFiles(t, dir)[0]
-		b, err := os.ReadFile(table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := readFile(t, table)
 		_, out, _ := strings.Cut(tool{}.must(t, "inspect", table, "--hex"), "what they are\n")
 		var got []byte
 		row := regexp.MustCompile(`(?m)^ *([0-9]+)  ((?:[0-9a-f]{2} ?)+)`)

@@ -320,14 +320,9 @@ func TestThePageFlagsWhatIsOff(t *testing.T) {
 		t.Errorf("half of the keys missing: exit %d, want 2, and no word of all being well", code)
 	}
 
-	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, table)
 	b[strings.Index(string(b), "bloomblk")+bloomblock.HeaderSize+3] ^= 1
-	if err := os.WriteFile(table, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, table, b)
 	for _, of := range []string{table, filepath.Dir(table)} {
 		doc, code := pageOf(t, of)
 		if text, _ := textOf(t, doc); code != cli.ExitTrouble || !strings.Contains(text, "amaged") ||
@@ -366,16 +361,11 @@ func TestNoKeyDrivesThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := filepath.Join(t.TempDir(), "<script>alert(2)<"+"&\".sst")
-	b, err := os.ReadFile(glob(t, dir, "*.sst"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, glob(t, dir, "*.sst"))
 	if err := os.WriteFile(table, b, 0o600); err != nil {
 		t.Skip("no such name here: ", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "<img src=z>"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, filepath.Join(dir, "<img src=z>"), nil)
 	for _, of := range []string{dir, table} {
 		doc, _ := pageOf(t, of, "--key", `</p><script>alert(1)</script>\x00`)
 		text, elements := textOf(t, doc)
@@ -394,13 +384,8 @@ func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
 	tables, _ := filepath.Glob(filepath.Join(dir, "*.sst"))
 	out := t.TempDir()
 	name := filepath.Join(out, "page.html")
-	if err := os.WriteFile(name, []byte("what was there"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	before, err := os.ReadFile(tables[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, name, []byte("what was there"))
+	before := readFile(t, tables[0])
 	for _, c := range []struct {
 		name string
 		args []string
@@ -441,10 +426,7 @@ func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
 		shown = tables[0] // has fewer pictures
 	}
 	(tool{}).must(t, "inspect", shown, "--html", name, "--plot", filepath.Join(out, "pictures"))
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, name)
 	got := (tool{}).must(t, "inspect", shown, "--html", "-")
 	if got != strings.TrimSpace(string(b)) && got != string(b) {
 		t.Errorf("as output the page has %d bytes, as a file %d", len(got), len(b))

@@ -198,18 +198,13 @@ func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
 		t.Errorf("of a whole store: %q", out)
 	}
 	table := glob(t, dir, "*.sst")
-	whole, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := readFile(t, table)
 	// A byte in the first data block, one in the filter (found by its magic number), one in the footer.
 	filter := bytes.Index(whole, []byte("bloomblk"))
 	for _, at := range []int{100, filter + bloomblock.HeaderSize + 3, len(whole) - 20} {
 		broken := bytes.Clone(whole)
 		broken[at] ^= 0x10
-		if err := os.WriteFile(table, broken, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, table, broken)
 		r := tool{}.run(t, "check", dir)
 		if r.code != cli.ExitTrouble || r.out != "" || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
 			t.Errorf("byte %d damaged: exit %d, %q, %q; want 2 and the address", at, r.code, r.out, r.err)
@@ -238,14 +233,9 @@ func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
 func TestInspectShowsADamagedFilterAndReadsGoOn(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
 	table := glob(t, dir, "*.sst")
-	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, table)
 	b[bytes.Index(b, []byte("bloomblk"))+bloomblock.HeaderSize+3] ^= 1
-	if err := os.WriteFile(table, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, table, b)
 	for _, of := range []string{dir, table} {
 		r := tool{}.run(t, "inspect", of)
 		if r.code != cli.ExitTrouble || !strings.Contains(r.out, "3000") ||
@@ -271,14 +261,9 @@ func TestInspectShowsADamagedFilterAndReadsGoOn(t *testing.T) {
 func TestInspectShowsADamagedSampleBesideTheFilter(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
 	table := glob(t, dir, "*.sst")
-	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, table)
 	b[bytes.Index(b, []byte("bloomsmp"))+30] ^= 1
-	if err := os.WriteFile(table, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, table, b)
 	r := tool{}.run(t, "inspect", table)
 	if r.code != cli.ExitTrouble || !strings.Contains(r.out, " blocked Bloom, ") ||
 		strings.Contains(r.out, "\n  sample ") || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
@@ -306,18 +291,14 @@ func TestInspectShowsAManifestUpToItsDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	name = filepath.Join(t.TempDir(), filepath.Base(name))
-	if err := os.WriteFile(name, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, name, b)
 	_, number := filename.Parse(filepath.Base(name))
 	whole, err := inspect.ReadManifest(t.Context(), name, number)
 	if err != nil || len(whole.Offsets) < 4 {
 		t.Fatal(err, whole.Offsets)
 	}
 	b[whole.Offsets[2]-1] ^= 1
-	if err := os.WriteFile(name, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, name, b)
 	for _, c := range []struct{ arg, want string }{
 		{"--json=false", "edit 1: next file "},
 		{"--json", `"records": 1,`},
@@ -344,9 +325,7 @@ func TestInspectPages(t *testing.T) {
 		}
 	}
 	log := glob(t, dir, "*.log")
-	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, filepath.Join(dir, "notes.txt"), nil)
 	for _, c := range []struct {
 		of   string
 		args []string
@@ -403,18 +382,13 @@ func TestTheLogIsShownTornWhereItEndsInARecord(t *testing.T) {
 		}
 	}
 	name := glob(t, dir, "*.log")
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, name)
 	if out := (tool{}).must(t, "inspect", name); strings.Contains(out, "torn") {
 		t.Errorf("a log that is in use: %s", out)
 	}
 	torn := filepath.Join(t.TempDir(), filepath.Base(name))
 	written := bytes.TrimRight(b, "\x00")
-	if err := os.WriteFile(torn, written[:len(written)-1], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, torn, written[:len(written)-1])
 	if out := (tool{}).must(t, "inspect", torn); !strings.Contains(out, "1 record up to") ||
 		!strings.Contains(out, "torn there: ") {
 		t.Errorf("got %s", out)
@@ -515,14 +489,9 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, table)
 	b[bytes.LastIndex(b, []byte("bloomblk"))+bloomblock.HeaderSize+3] ^= 1
-	if err := os.WriteFile(table, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, table, b)
 	got = of()
 	for i, want := range []string{
 		"! prefix filter damaged: ", "prefix filter: sep:/:2: damaged; ", `"error": "`,

@@ -133,10 +133,7 @@ func TestHugeFilesTakeLittleMemory(t *testing.T) {
 		"MANIFEST-000001": nil,
 	}
 	for _, pattern := range []string{"MANIFEST-*", "*.sst"} {
-		b, err := os.ReadFile(glob(t, store, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := readFile(t, glob(t, store, pattern))
 		contents[filepath.Base(glob(t, store, pattern))] = b
 	}
 	for base, b := range contents {
@@ -159,15 +156,10 @@ func TestHugeFilesTakeLittleMemory(t *testing.T) {
 func TestAFileThatChangesWhileItIsReadIsAnAnswerOrAnError(t *testing.T) {
 	store := newStore(t, manyLines(5000))
 	logName, log := logOf(t)
-	table, err := os.ReadFile(glob(t, store, "*.sst"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := readFile(t, glob(t, store, "*.sst"))
 	for base, b := range map[string][]byte{"000001.sst": table, filepath.Base(logName): log} {
 		name := filepath.Join(t.TempDir(), base)
-		if err := os.WriteFile(name, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, name, b)
 		stop := make(chan struct{})
 		var changing sync.WaitGroup
 		changing.Go(func() {

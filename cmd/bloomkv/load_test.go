@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -103,9 +102,7 @@ func TestLoadReadsWhatDumpWrote(t *testing.T) {
 	for _, format := range []string{"hex", "json"} {
 		dump := (tool{}).must(t, "dump", first, "--format", format)
 		file := filepath.Join(t.TempDir(), "dump")
-		if err := os.WriteFile(file, []byte(dump), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, file, []byte(dump))
 		second := filepath.Join(t.TempDir(), "store")
 		summary := (tool{}).must(t, "load", second, file, "--format", format, "--json")
 		if !strings.Contains(summary, fmt.Sprintf(`"lines": %d`, len(want))) {
@@ -158,13 +155,9 @@ func TestScanBoundsAndForms(t *testing.T) {
 
 func TestABarIsDrawnOnATerminalOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lines")
-	if err := os.WriteFile(file, bytes.Repeat([]byte("key\tvalue\n"), 100_000), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, bytes.Repeat([]byte("key\tvalue\n"), 100_000))
 	sorted := filepath.Join(t.TempDir(), "sorted")
-	if err := os.WriteFile(sorted, []byte(manyLines(50_000)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, sorted, []byte(manyLines(50_000)))
 	for _, terminal := range []bool{false, true} {
 		dir := filepath.Join(t.TempDir(), "store")
 		for _, args := range [][]string{

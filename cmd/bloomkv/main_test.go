@@ -53,6 +53,22 @@ func (o tool) must(t *testing.T, args ...string) string {
 // oneLine returns text with single spaces between its words, since messages are wrapped.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
+func readFile(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func writeFile(t *testing.T, name string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // newStore creates a store of the lines and returns its directory.
 func newStore(t *testing.T, lines string) string {
 	t.Helper()
@@ -64,9 +80,7 @@ func newStore(t *testing.T, lines string) string {
 func TestExitCodesTellAnswersFromTrouble(t *testing.T) {
 	dir := newStore(t, "a\t1\nb\t2\n")
 	plain := filepath.Join(t.TempDir(), "plain")
-	if err := os.WriteFile(plain, []byte("not a table"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, plain, []byte("not a table"))
 	for _, c := range []struct {
 		name string
 		args []string
@@ -197,10 +211,7 @@ func readDir(t *testing.T, dir string) map[string]string {
 	}
 	files := make(map[string]string)
 	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := readFile(t, filepath.Join(dir, e.Name()))
 		files[e.Name()] = string(b)
 	}
 	return files
@@ -224,9 +235,7 @@ func uncleanStore(t *testing.T, lock bool) string {
 		if name == "LOCK" && !lock {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(left, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, filepath.Join(left, name), []byte(content))
 	}
 	return left
 }

@@ -150,9 +150,7 @@ func TestAStoreThatAnotherProcessMakesIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	if err := os.WriteFile(filepath.Join(dir, "MANIFEST-000001"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, filepath.Join(dir, "MANIFEST-000001"), nil)
 	s := site{dir: dir, isNew: true} // as it was before the other came
 	if err := s.remove(); err != nil {
 		t.Error(err)
@@ -207,9 +205,7 @@ func TestNoStoreIsMadeAmongOtherFiles(t *testing.T) {
 
 func TestWhatIsNoDirectoryIsNoStore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte("x\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, []byte("x\n"))
 	for _, args := range [][]string{
 		{"get", "", "a"},
 		{"scan", ""},
