@@ -51,9 +51,7 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 		t.Errorf("names %q, want %q", got, want)
 	}
 	var f demoResult
-	if err := json.Unmarshal([]byte(out), &f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(out), &f))
 	if f.Keys != 6000 || f.WrongAnswers != 0 || f.Absents != absents {
 		t.Errorf("%d keys, %d absent lookups, %d wrong answers", f.Keys, f.Absents, f.WrongAnswers)
 	}
@@ -134,13 +132,9 @@ func TestDemoSeesWrongAnswers(t *testing.T) {
 		pairs = append(pairs, workload.Pair{Key: fmt.Appendf(nil, "key/%05d", i), Value: []byte("right")})
 	}
 	set, err := workload.NewPairs(pairs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := demo{app: &app{}, set: set, dir: filepath.Join(t.TempDir(), "store"), options: demoOptions(set), absents: 1000}
-	if err := d.fill(t.Context(), new(demoResult)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.fill(t.Context(), new(demoResult)))
 	if c, err := d.measure(t.Context(), d.options, ""); err != nil || c.wrong != 0 {
 		t.Fatalf("%d wrong answers, %v; want none", c.wrong, err)
 	}
@@ -175,9 +169,7 @@ func TestTheSourceTreeIsRead(t *testing.T) {
 	}
 	for name, text := range files {
 		file := filepath.Join(root, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(file), 0o700))
 		writeFile(t, file, []byte(text))
 	}
 	if err := os.Symlink(filepath.Join(root, "VERSION"), filepath.Join(root, "src", "link")); err != nil {
@@ -185,9 +177,7 @@ func TestTheSourceTreeIsRead(t *testing.T) {
 	}
 	seen := 0
 	pairs, err := readTree(t.Context(), root, func(files int) { seen = files })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var want []workload.Pair // not bin, not pkg, and not the link
 	for _, f := range []struct{ name, line string }{
 		{"VERSION", "go1"}, {"src/a/b.go", "// first"}, {"src/empty.go", ""}, {deep, strings.Repeat("y", firstLine)},

@@ -30,9 +30,7 @@ func TestADocumentShowsWhatTheToolPrints(t *testing.T) {
 			var run tool
 			if m := seqInput.FindStringSubmatch(command); m != nil {
 				n, err := strconv.Atoi(m[2])
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				form := strings.Replace(m[1], "g", "d", 1) // of seq, whose numbers are not whole
 				for i := range n {
 					run.in += fmt.Sprintf(form+"\t%s\n", i+1, m[3])

@@ -180,9 +180,7 @@ func (b *browser) look(t *testing.T, doc string, pictures int) {
 			Background              string
 			Wrong                   []string
 		}
-		if err := json.Unmarshal([]byte(html.UnescapeString(string(match[1]))), &seen); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(html.UnescapeString(string(match[1]))), &seen))
 		if seen.Width != width || seen.Scroll > width || seen.Pictures != pictures || len(seen.Wrong) > 0 {
 			t.Errorf("%s, a window of %d px: %d px wide, %d pictures of %d, and %q", scheme, seen.Width, seen.Scroll,
 				seen.Pictures, pictures, seen.Wrong)
@@ -228,25 +226,15 @@ func TestScreenshotsForTheDocuments(t *testing.T) {
 		shot := filepath.Join(t.TempDir(), "shot.png")
 		b.run(t, frame, fmt.Sprintf("--blink-settings=preferredColorScheme=%d", scheme),
 			fmt.Sprintf("--window-size=%d,%d", max(c.width, 500), c.height), "--screenshot="+shot)
-		whole := must(png.Decode(bytes.NewReader(must(os.ReadFile(shot)))))
+		whole, err := png.Decode(bytes.NewReader(readFile(t, shot)))
+		must(t, err)
 		cut := image.NewNRGBA(image.Rect(0, 0, c.width, c.height))
 		draw.Draw(cut, cut.Bounds(), whole, image.Point{}, draw.Src)
 		var out bytes.Buffer
-		if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, cut); err != nil {
-			t.Fatal(err)
-		}
+		must(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, cut))
 		if out.Len() > 150_000 {
 			t.Errorf("%s has %d bytes, want 150000 at most", c.name, out.Len())
 		}
-		if err := os.WriteFile(filepath.Join(*shots, c.name+".png"), out.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(*shots, c.name+".png"), out.Bytes(), 0o644))
 	}
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err) // a test's
-	}
-	return v
 }

@@ -28,9 +28,7 @@ func smallTable(tb testing.TB, ribbon bool, keys ...string) []byte {
 	if ribbon {
 		params, err = bloomblock.ParamsRibbon(0.05)
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	var b bytes.Buffer
 	w := sstable.NewWriter(&b, sstable.WriterOptions{ID: 7, Filter: params})
 	for i, key := range keys {
@@ -80,14 +78,10 @@ func killed(tb testing.TB) (files map[string][]byte) {
 	tb.Helper()
 	dir := tb.TempDir()
 	db, err := bloomkv.Open(dir, &bloomkv.Options{FilterPrefix: bloomkv.PrefixLen(1)})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	put := func(keys ...string) {
 		for _, key := range keys {
-			if err := db.Put([]byte(key), []byte("value")); err != nil {
-				tb.Fatal(err)
-			}
+			must(tb, db.Put([]byte(key), []byte("value")))
 		}
 	}
 	put("\x1b[2J", "a", "b\x00", "\xff")
@@ -104,9 +98,7 @@ func killed(tb testing.TB) (files map[string][]byte) {
 		files[name.Name()] = b
 		err = errors.Join(err, readErr)
 	}
-	if err := errors.Join(err, listErr, db.Close()); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, errors.Join(err, listErr, db.Close()))
 	return files
 }
 
@@ -207,9 +199,7 @@ func FuzzInspectStore(f *testing.F) {
 				repairLog(manifestBytes, manifestNumber)
 			}
 		}
-		if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)))
 		_ = os.WriteFile(filepath.Join(dir, filepath.Base(other)), tableBytes, 0o600) // if that can be a name
 		for name, b := range map[string][]byte{
 			table: tableBytes, log: logBytes, manifest: manifestBytes,
@@ -231,9 +221,7 @@ func FuzzInspectStore(f *testing.F) {
 			alone = r.out == ""
 			printable(t, args, r.out+r.err)
 			if args[2] == "--json" && !alone {
-				if err := json.Unmarshal([]byte(r.out), &s); err != nil {
-					t.Fatal(err)
-				}
+				must(t, json.Unmarshal([]byte(r.out), &s))
 			}
 		}
 		db, err := bloomkv.Open(dir, &bloomkv.Options{ReadOnly: true})

@@ -23,9 +23,7 @@ func TestHexHasEveryByteOfTheFilter(t *testing.T) {
 		row := regexp.MustCompile(`(?m)^ *([0-9]+)  ((?:[0-9a-f]{2} ?)+)`)
 		for _, m := range row.FindAllStringSubmatch(out, -1) {
 			line, err := hex.DecodeString(strings.ReplaceAll(m[2], " ", ""))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			at, err := strconv.Atoi(m[1])
 			if err != nil || !bytes.Equal(b[at:][:len(line)], line) {
 				t.Fatalf("%v, %q is not at %d", err, m[0], at)

@@ -23,9 +23,7 @@ func logOf(t *testing.T) (name string, b []byte) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
 	db, err := bloomkv.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	var batch bloomkv.Batch
 	batch.Put([]byte("b"), []byte("some value"))

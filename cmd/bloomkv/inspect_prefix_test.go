@@ -121,13 +121,9 @@ func TestARuleOfALaterVersionIsSaidNotToBeKnown(t *testing.T) {
 func TestThePrefixOfAKeyIsAskedToo(t *testing.T) {
 	dir, table := prefixStore(t)
 	_, prefixes, err := inspect.ReadFilters(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	filter, err := bloomblock.Parse(prefixes.Block())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	find := func(maybe bool) string { // an absent prefix
 		for i := 0; ; i++ {
 			if key := fmt.Sprintf("user/-%d/", i); filter.MayContain(bloomblock.HashKey([]byte(key))) == maybe {

@@ -20,6 +20,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 // names returns the members of a JSON object, sorted.
 func names(t *testing.T, text string) []string {
 	t.Helper()
@@ -34,9 +41,7 @@ func names(t *testing.T, text string) []string {
 func firstOf(t *testing.T, text, list string) string {
 	t.Helper()
 	var object map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(text), &object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text), &object))
 	var members []json.RawMessage
 	if err := json.Unmarshal(object[list], &members); err != nil || len(members) == 0 {
 		t.Fatalf("%s: %v, want members: %s", list, err, text)
@@ -161,12 +166,8 @@ func TestStatsShowWhatFiltersHaveAnswered(t *testing.T) {
 		t.Errorf("of a store that was never asked:\n%s", out)
 	}
 	db, err := bloomkv.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, db.Compact(t.Context(), nil, nil))
 	for i := range 30000 {
 		if _, err := db.Get(fmt.Appendf(nil, "key/%06d.%d", i%2999, i)); !errors.Is(err, bloomkv.ErrNotFound) {
 			t.Fatal(err)
@@ -214,17 +215,13 @@ func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
 			OK     bool
 			Damage []damageReport
 		}
-		if err := json.Unmarshal([]byte(r.out), &report); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(r.out), &report))
 		if r.code != cli.ExitTrouble || report.OK || len(report.Damage) != 1 ||
 			report.Damage[0].File != filepath.Base(table) || report.Damage[0].Reason == "" {
 			t.Errorf("byte %d damaged: exit %d, %+v; want 2 and one damage in the table", at, r.code, report)
 		}
 	}
-	if err := os.Remove(table); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(table))
 	if r := (tool{}).run(t, "check", dir); r.code != cli.ExitTrouble || !strings.Contains(r.err, filepath.Base(table)) {
 		t.Errorf("without its table: exit %d, %q", r.code, r.err)
 	}
@@ -277,19 +274,13 @@ func TestInspectShowsADamagedSampleBesideTheFilter(t *testing.T) {
 func TestInspectShowsAManifestUpToItsDamage(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
 	db, err := bloomkv.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 3 { // each adds an edit, which confirms that the earlier ones were durable
-		if err := errors.Join(db.Put([]byte("key"), nil), db.Flush(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(db.Put([]byte("key"), nil), db.Flush(t.Context())))
 	}
 	name := glob(t, dir, "MANIFEST-*")
 	b, err := os.ReadFile(name)
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, db.Close()))
 	name = filepath.Join(t.TempDir(), filepath.Base(name))
 	writeFile(t, name, b)
 	_, number := filename.Parse(filepath.Base(name))
@@ -315,14 +306,10 @@ func TestInspectShowsAManifestUpToItsDamage(t *testing.T) {
 func TestInspectPages(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
 	db, err := bloomkv.Open(dir, nil) // and a log, while it is open
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	for i := range 3 {
-		if err := db.Put([]byte("late"), make([]byte, i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte("late"), make([]byte, i)))
 	}
 	log := glob(t, dir, "*.log")
 	writeFile(t, filepath.Join(dir, "notes.txt"), nil)
@@ -372,14 +359,10 @@ func TestStoresWithoutFiltersSaySo(t *testing.T) {
 func TestTheLogIsShownTornWhereItEndsInARecord(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.NoSync})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	for range 2 {
-		if err := db.Put([]byte("k"), []byte("value")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte("k"), []byte("value")))
 	}
 	name := glob(t, dir, "*.log")
 	b := readFile(t, name)

@@ -74,9 +74,7 @@ func TestLoadReadsWhatDumpWrote(t *testing.T) {
 	want := make(map[string]string)
 	first := filepath.Join(t.TempDir(), "store")
 	db, err := bloomkv.Open(first, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	random := func(n int) string {
 		b := make([]byte, n)
 		for i := range b {
@@ -92,13 +90,9 @@ func TestLoadReadsWhatDumpWrote(t *testing.T) {
 	want["zeros"] = string(make([]byte, 1<<21))
 	want[strings.Repeat("\xff", bloomkv.MaxKeySize)] = "the longest key"
 	for k, v := range want {
-		if err := db.Put([]byte(k), []byte(v)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte(k), []byte(v)))
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	for _, format := range []string{"hex", "json"} {
 		dump := (tool{}).must(t, "dump", first, "--format", format)
 		file := filepath.Join(t.TempDir(), "dump")
@@ -195,9 +189,7 @@ func TestPutReadsStandardInputToTheLastByte(t *testing.T) {
 func TestAStoreInUseIsAnError(t *testing.T) {
 	dir := newStore(t, "a\t1\n")
 	db, err := bloomkv.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	for _, command := range []string{"dump", "stats", "check", "load", "ingest", "compact"} {
 		if r := (tool{}).run(t, command, dir); r.code != cli.ExitTrouble || !strings.Contains(r.err, "lock") {

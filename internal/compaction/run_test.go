@@ -16,13 +16,18 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 func TestAFlushKeepsTheNewestOfEachKeyAndEveryTombstone(t *testing.T) {
 	d := newDisk(t)
 	src, dels := source("a@9=x a@3=y b@7- b@2=z c@1=w e~g@6,8")
 	res, err := Flush(t.Context(), src, dels, d.env(1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := d.text(res.Tables), "a@9=x b@7- c@1=w e~g@8"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -40,9 +45,7 @@ func TestAFlushOfRangeTombstonesAlone(t *testing.T) {
 	d := newDisk(t)
 	src, dels := source("^~c@5 d~∞@6,7")
 	res, err := Flush(t.Context(), src, dels, d.env(1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := d.text(res.Tables), "^~c@5 d~∞@7"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -123,16 +126,12 @@ func TestRun(t *testing.T) {
 				v = d.level(v, 6, 9, c.below)
 			}
 			res, err := Run(t.Context(), v, p, d, d.env(1<<20, c.snapshots...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := d.text(res.Tables); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 			after, err := v.Apply(withNext(Edit(v, p, res.Tables, 99)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if len(after.Levels[0]) != 0 || len(after.Levels[5]) > 1 {
 				t.Errorf("after: %v", after)
 			}
@@ -209,9 +208,7 @@ func TestTablesThatAreDeletedAsAWholeAreNotRead(t *testing.T) {
 				}
 			}
 			res, err := Run(t.Context(), v, p, d, d.env(1<<20, c.snapshots...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := d.text(res.Tables); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
@@ -240,9 +237,7 @@ func TestAnIngestedTableHasItsSequence(t *testing.T) {
 	v := d.level(&manifest.Version{}, 6, 10, "a@3=a b@2=b c@1=c")
 	src, dels := source("b@1=new a~d@1")
 	res, err := Flush(t.Context(), src, dels, d.env(1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m := res.Tables[0]
 	m.Flags |= manifest.SeqOverridden
 	m.MinSeq, m.MaxSeq = 7, 7

@@ -147,9 +147,7 @@ func TestSwappedBlocksAreSeen(t *testing.T) {
 	file, info := build(t, WriterOptions{ID: 1, BlockSize: 512}, kvs)
 	other, _ := build(t, WriterOptions{ID: 2, BlockSize: 512}, kvs)
 	r := newReader(file, info, 0)
-	if err := r.Load(1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Load(1))
 	x := r.index.Load()
 	o1, n1, _ := x.extent(1)
 	o2, n2, _ := x.extent(2)
@@ -218,9 +216,7 @@ func TestErrorsOfTheFileAreNotDamageAndPass(t *testing.T) {
 // TestNoFlippedBitOfAFilterDeniesAKey flips each bit of the filters' region, padding and headers included.
 func TestNoFlippedBitOfAFilterDeniesAKey(t *testing.T) {
 	ribbon, err := bloomblock.ParamsRibbon(0.01, 0.001)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var kvs []kv
 	for i := range 700 {
 		kvs = append(kvs, set(fmt.Sprintf("key%05d", i), 0, "v"))

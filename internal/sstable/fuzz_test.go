@@ -270,9 +270,7 @@ type parts struct{ sample, filter, index, dels, props uint64 }
 func partsOf(tb testing.TB, file []byte) parts {
 	tb.Helper()
 	ft, err := parseFooter(file[len(file)-footerSize:], uint64(len(file)))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return parts{ft.sampleOff(), ft.filterOff, ft.indexOff, ft.rangeDelOff(), ft.propsOff()}
 }
 
