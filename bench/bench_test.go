@@ -16,6 +16,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 // runJSON runs the program and parses the JSON that it prints. It must not print anything else.
 func runJSON(t *testing.T, into any, args ...string) {
 	t.Helper()
@@ -252,15 +259,9 @@ func TestStoresAreKeptWhereTheyAreAskedForAndNowhereElse(t *testing.T) {
 	kept := filepath.Join(t.TempDir(), "kept")
 	s := &cli.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}
 	args := strings.Fields("--keys 100 --phases absent --dir " + kept)
-	if err := execute(t.Context(), args, s); err != nil {
-		t.Fatal(err)
-	}
-	if err := execute(t.Context(), strings.Fields("--keys 100 --phases scan"), s); err != nil {
-		t.Fatal(err)
-	}
-	if err := execute(t.Context(), strings.Fields("sweep runs --keys 100 --to 1"), s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, execute(t.Context(), args, s))
+	must(t, execute(t.Context(), strings.Fields("--keys 100 --phases scan"), s))
+	must(t, execute(t.Context(), strings.Fields("sweep runs --keys 100 --to 1"), s))
 	for _, name := range []string{"filters-on/main/CURRENT", "filters-off/main/CURRENT"} {
 		if _, err := os.Stat(filepath.Join(kept, filepath.FromSlash(name))); err != nil {
 			t.Error(err)

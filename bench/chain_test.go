@@ -97,9 +97,7 @@ func TestATurnAsksForTheKeysOfItsRound(t *testing.T) {
 func testStore(t *testing.T, set workload.Set) *own.Store {
 	t.Helper()
 	store, err := own.Open("store", &bloomkv.Options{FS: vfs.NewMem()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil && !errors.Is(err, bloomkv.ErrClosed) {
 			t.Error(err)
@@ -117,9 +115,7 @@ func TestAStoreIsComparedWithItsFloor(t *testing.T) {
 	set := testSet(t, workload.Random, 20_000)
 	store := testStore(t, set)
 	f, err := newFloor(layers(store.Metrics()), set, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if m := store.Metrics(); f.filterBytes != m.Memory.Filters || len(f.fences) != m.Files.Tables {
 		t.Errorf("a floor of %d fences and %d bytes of filters, want %d and %d",
 			len(f.fences), f.filterBytes, m.Files.Tables, m.Memory.Filters)
@@ -129,9 +125,7 @@ func TestAStoreIsComparedWithItsFloor(t *testing.T) {
 		var rounds []int
 		a, err := compareAbsent(t.Context(), store.DB, f, set, c, 3, 1,
 			func(round int) { rounds = append(rounds, round) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if a.StoreNs < 1 || a.FloorNs < 1 || !(a.Least <= a.Ratio && a.Ratio <= a.Most) ||
 			a.AskNs <= 0 || a.Chain != c.String() {
 			t.Errorf("%+v", a)
@@ -147,18 +141,14 @@ func TestAStoreIsComparedWithItsFloor(t *testing.T) {
 		t.Errorf("%d lookups in six rounds, want %d", asked, 6*19_999)
 	}
 
-	if err := store.Put(set.AppendAbsent(nil, 17), []byte("here")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Put(set.AppendAbsent(nil, 17), []byte("here")))
 	for _, c := range []chain{{}, {free: true}} {
 		a, err := compareAbsent(t.Context(), store.DB, f, set, c, 2, 1, func(int) {})
 		if err != nil || a.Wrong != 2 {
 			t.Errorf("%v: with one absent key stored, %d wrong answers in two rounds, %v", c, a.Wrong, err)
 		}
 	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Close())
 	if _, err := compareAbsent(t.Context(), store.DB, f, set, chain{}, 1, 1,
 		func(int) {}); !errors.Is(err, bloomkv.ErrClosed) {
 		t.Errorf("a closed store: %v", err)
@@ -168,18 +158,12 @@ func TestAStoreIsComparedWithItsFloor(t *testing.T) {
 func TestTheFloorOfSeveralRunsProbesEach(t *testing.T) {
 	set := testSet(t, workload.Random, 6000)
 	store, err := own.Open("store", &bloomkv.Options{FS: vfs.NewMem()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer store.Close()
 	for i := range set.Len() { // three runs in level 0 are too few for a compaction
-		if err := store.Put(set.AppendKey(nil, i), set.AppendValue(nil, i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Put(set.AppendKey(nil, i), set.AppendValue(nil, i)))
 		if i%2000 == 1999 {
-			if err := store.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.Flush(t.Context()))
 		}
 	}
 	var key []byte
@@ -191,9 +175,7 @@ func TestTheFloorOfSeveralRunsProbesEach(t *testing.T) {
 	}
 	m := store.Metrics()
 	f, err := newFloor(layers(m), set, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if perKey := m.Lookups.FilterProbes / m.Lookups.Gets; f.runs != 3 || perKey != 3 || len(f.fences) != 1 ||
 		f.filterBytes != m.Memory.Filters {
 		t.Errorf("%d filters beside %d fences, of %d bytes; the store probes %d of %d bytes for a key",

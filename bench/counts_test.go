@@ -19,9 +19,7 @@ func TestCountsAreReadAndWritten(t *testing.T) {
 		{"2000k,7", []int{2_000_000, 7}, "2M,7"},
 	} {
 		got := counts{99}
-		if err := got.Set(c.list); err != nil {
-			t.Fatal(err)
-		}
+		must(t, got.Set(c.list))
 		if !slices.Equal(got, c.want) || got.String() != c.name {
 			t.Errorf("%q: %v, as %q; want %v, as %q", c.list, []int(got), got.String(), c.want, c.name)
 		}

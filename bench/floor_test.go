@@ -12,9 +12,7 @@ import (
 func testSet(t *testing.T, shape workload.Shape, n int) *workload.Generated {
 	t.Helper()
 	set, err := workload.NewGenerated(shape, n, 7, workload.Values{Bytes: 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return set
 }
 
@@ -33,9 +31,7 @@ func TestAFloorIsAsLargeAsTheTree(t *testing.T) {
 		{runs: 1, tables: 10, filterBytes: atBits(10, keys, 10), entries: keys},
 	}
 	f, err := newFloor(tree, set, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(f.fences) != 10 || f.runs != 5 || len(f.probes) != 10*5 {
 		t.Fatalf("%d fences, %d runs, %d probes, want 10, 5 and 50", len(f.fences), f.runs, len(f.probes))
 	}
@@ -79,9 +75,7 @@ func TestAFloorAnswersAsOftenAsItsFiltersPromise(t *testing.T) {
 	const keys = 40_000
 	set := testSet(t, workload.Random, keys)
 	f, err := newFloor([]layer{{runs: 1, tables: 4, filterBytes: atBits(10, keys, 4), entries: keys}}, set, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	maybe := 0
 	var key []byte
 	for i := range set.Absents() {
@@ -101,9 +95,7 @@ func TestFencesPartTheKeys(t *testing.T) {
 			set := testSet(t, shape, keys)
 			f, err := newFloor([]layer{{runs: 1, tables: tables, filterBytes: atBits(10, keys, tables), entries: keys}},
 				set, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if len(f.fences) != tables || !slices.IsSorted(f.fences) {
 				t.Fatalf("%v: %d fences, want %d in order", shape, len(f.fences), tables)
 			}
@@ -156,13 +148,9 @@ func TestAFloorOfNothingIsAnError(t *testing.T) {
 func BenchmarkFloor(b *testing.B) {
 	const keys = 100_000
 	set, err := workload.NewGenerated(workload.Random, keys, 1, workload.Values{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	f, err := newFloor([]layer{{runs: 1, tables: 8, filterBytes: atBits(10, keys, 8), entries: keys}}, set, 1)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	var list keyList
 	list.fill(set, true, workload.NewPermutation(set.Absents(), 1), 0, 1024)
 	for i := 0; b.Loop(); i++ {

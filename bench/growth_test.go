@@ -81,9 +81,7 @@ func TestGrowthPrintsAPage(t *testing.T) {
 	var out bytes.Buffer
 	dir := t.TempDir()
 	args := []string{"growth", "--tables=10", "--shape=decimal", "--memory=64", "--rounds=1", "--dir=" + dir}
-	if err := execute(t.Context(), args, &cli.Streams{Out: &out, Err: &out}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, execute(t.Context(), args, &cli.Streams{Out: &out, Err: &out}))
 	for _, want := range []string{
 		"command: go run ./bench " + strings.Join(args, " ") + "\n",
 		"decimal keys, values of 100 bytes, promised 0.01", "1320 as loaded", "1320 compacted",
@@ -107,9 +105,7 @@ func TestARatioIsJudgedWhereItIsPromised(t *testing.T) {
 	}
 	r.Stores[1].Compacted.Chained = comparison{StoreNs: 160, FloorNs: 100, Ratio: 1.6, Least: 1.5, Most: 1.7}
 	var b bytes.Buffer
-	if err := r.print(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.print(&b))
 	page := strings.Join(strings.Fields(b.String()), " ")
 	for _, want := range []string{"≤ 1.5: met", "160.0 100.0 1.60 1.50 1.70 ≤ 1.5: not met"} {
 		if !strings.Contains(page, want) {

@@ -69,9 +69,7 @@ func threeProcessors(t *testing.T) {
 func TestScalePrintsAPage(t *testing.T) {
 	var out bytes.Buffer
 	args := []string{"scale", "--keys=2000", "--ops=1000", "--rounds=1", "--workers=1", "--memory=64"}
-	if err := execute(t.Context(), args, &cli.Streams{Out: &out, Err: &out}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, execute(t.Context(), args, &cli.Streams{Out: &out, Err: &out}))
 	for _, want := range []string{
 		"2000 random keys, values of 100 bytes, in 1 tables", "absent, chained", "present, free",
 		"\nBenchmarkabsent/chained/goroutines=1 1 ",
@@ -177,15 +175,11 @@ func TestTimeOnSeveralGoroutinesIsThatOfAllTheirLookups(t *testing.T) {
 func TestAWrongAnswerOfAPointIsSeen(t *testing.T) {
 	set := testSet(t, workload.Random, 3000)
 	store := testStore(t, set)
-	if err := store.Put(set.AppendAbsent(nil, 17), []byte("here")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Put(set.AppendAbsent(nil, 17), []byte("here")))
 	w := scale{terms: newTerms(&cli.Streams{}), goroutines: counts{1, 2}, ops: set.Absents()}
 	w.rounds = 2
 	points, err := w.measureSeries(t.Context(), store.DB, set, series{absent: true, bytes: 6400, reads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, want := range []int{2, 4} {
 		if points[i].Wrong != want {
 			t.Errorf("%d goroutines: %d wrong answers in two rounds, want %d",

@@ -11,9 +11,7 @@ const benchQueries = 1 << 20
 func benchParams(b *testing.B, units ...Unit) Params {
 	b.Helper()
 	p, err := NewParams(units...)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return p
 }
 

@@ -14,6 +14,13 @@ import (
 	"testing"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // numbered returns the key of 8 big-endian bytes for i.
@@ -51,18 +58,14 @@ func filterOf(tb testing.TB, p Params, hashes iter.Seq[Hash]) *Filter {
 func paramsOf(tb testing.TB, units ...Unit) Params {
 	tb.Helper()
 	p, err := NewParams(units...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return p
 }
 
 func paramsFor(tb testing.TB, rate float64) Params {
 	tb.Helper()
 	p, err := ParamsFor(rate)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return p
 }
 
@@ -275,18 +278,14 @@ func TestUnitsMultiply(t *testing.T) {
 	p := paramsOf(t, Unit{4, 3}, Unit{4, 3}, Unit{4, 3})
 	block := blockOf(p, hashesOf(numbered, 0, 100_000))
 	h, err := ParseHeader(block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var units [][]byte
 	for _, u := range h.Units {
 		units = append(units, block[u.Offset:u.Offset+u.Bytes()])
 	}
 	for n := range len(units) + 1 {
 		f, err := h.Filter(units[:n])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, want := measure(&f, numbered, 1<<40, 300_000), h.Rate(n)
 		if got > 1.05*want || got < want/1.05 {
 			t.Errorf("%d units: measured rate %v, promised %v", n, got, want)
@@ -311,16 +310,12 @@ func TestManyFiltersAnswerAsEachAloneDoes(t *testing.T) {
 		{{7, 5}, {3, 2}, {4, 3}},
 	} {
 		p, err := NewParams(units...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		filters = append(filters, filterOf(t, p, hashesOf(numbered, 0, keys)))
 	}
 	for _, rates := range [][]float64{{0.01}, {0.1, 0.001}} {
 		p, err := ParamsRibbon(rates...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		filters = append(filters, filterOf(t, p, hashesOf(numbered, 0, keys)))
 	}
 	seeds := [...]Seed{0, 1, 0x9e3779b97f4a7c15}
@@ -445,9 +440,7 @@ func TestBuilderKnowsEqualNeighboursInDifferentChunks(t *testing.T) {
 		t.Error("the same hashes gave different blocks")
 	}
 	f, err := Parse(blocks[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for h := range hashesOf(numbered, 0, n) {
 		if !f.MayContain(h) {
 			t.Fatalf("%x is denied", h)
@@ -495,14 +488,10 @@ func TestGoldenBytes(t *testing.T) {
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got != string(want) {
 		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
 	}

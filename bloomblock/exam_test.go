@@ -25,9 +25,7 @@ func seededHashes(seed, n uint64) func(yield func(Hash) bool) {
 func examOf(tb testing.TB, block []byte) Exam {
 	tb.Helper()
 	e, err := Examine(block)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return e
 }
 
@@ -65,9 +63,7 @@ func TestTheFiguresOfSoundFiltersScatterAsTheirErrorsSay(t *testing.T) {
 		for seed := range uint64(100) {
 			for _, keys := range []uint64{2000, 20000} {
 				h, err := ParseHeader(blockOf(p, seededHashes(seed, keys)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				f := filterOf(t, p, seededHashes(seed, keys))
 				for i, u := range h.Units {
 					x := UnitExam{Probes: u.Probes, Blocks: u.Blocks, Offset: u.Offset, Bytes: u.Bytes()}
@@ -92,9 +88,7 @@ func TestTheFiguresOfSoundFiltersScatterAsTheirErrorsSay(t *testing.T) {
 
 func TestSoundFiltersAreNotFlagged(t *testing.T) {
 	nested, err := ParamsNested(0.01, 0.001, 0.00004)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range []Params{
 		paramsFor(t, 0.5), paramsFor(t, 0.1), paramsFor(t, 0.01), paramsFor(t, 0.001), nested,
 		ribbonOf(t, 0.01), ribbonOf(t, 0.06, 0.002),
@@ -123,9 +117,7 @@ func doubleHashedBlock(t *testing.T, p Params, n uint64) []byte {
 	t.Helper()
 	block := blockOf(p, seededHashes(1, n))
 	h, err := ParseHeader(block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u := h.Units[0]
 	payload := block[HeaderSize:]
 	clear(payload)
@@ -144,9 +136,7 @@ func doubleHashedBlock(t *testing.T, p Params, n uint64) []byte {
 func recount(t *testing.T, block []byte, keys uint64) []byte {
 	t.Helper()
 	h, err := ParseHeader(block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h.Keys = keys
 	h.put(block)
 	return block
@@ -159,9 +149,7 @@ func TestFaultsAreFlaggedByName(t *testing.T) {
 		small := paramsOf(t, Unit{8, 9})
 		block := blockOf(small, seededHashes(1, 2*keys))
 		h, err := ParseHeader(block)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		h.Units[0].Rate = p.Rate()
 		h.put(block)
 		return block

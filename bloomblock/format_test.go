@@ -121,9 +121,7 @@ func TestHeaderTellsWhereUnitsAre(t *testing.T) {
 	p := paramsOf(t, Unit{10, 6}, Unit{5, 3}, Unit{2, 1})
 	block := blockOf(p, hashesOf(numbered, 0, 1000))
 	h, err := ParseHeader(block[:HeaderSize])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if h.Keys != 1000 || h.BlockSize() != uint64(len(block)) || h.PrefixSize(0) != HeaderSize {
 		t.Errorf("%d keys, %d bytes, prefix %d; want 1000, %d, %d",
 			h.Keys, h.BlockSize(), h.PrefixSize(0), len(block), HeaderSize)

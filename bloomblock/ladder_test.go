@@ -29,9 +29,7 @@ func TestALadderHasTheFiltersThatAreWorthTheirBits(t *testing.T) {
 			if ribbon && rate > BestRibbonRate {
 				p, err = ParamsRibbon(rate)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if on := l.Rate(p.BitsPerKey()); on > p.Rate()*1.005 {
 				t.Errorf("ribbon %t: %g bits give %g, and by the ladder %g", ribbon, p.BitsPerKey(), p.Rate(), on)
 			}
@@ -48,9 +46,7 @@ func TestALadderHasTheFiltersThatAreWorthTheirBits(t *testing.T) {
 func TestLeadingUnitsAreAFilterOfTheirOwn(t *testing.T) {
 	for _, of := range []func(...float64) (Params, error){ParamsNested, ParamsRibbon} {
 		p, err := of(0.01, 0.001, 0.0001)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if p.Leading(3) != p || p.Leading(0) != (Params{}) {
 			t.Errorf("%+v: all of it %+v, none %+v", p, p.Leading(3), p.Leading(0))
 		}

@@ -13,9 +13,7 @@ import (
 func TestOverlapIsWithinTwoHundredths(t *testing.T) {
 	const pairs, n = 20, 20_000
 	ribbon, err := ParamsRibbon(0.01, 0.001)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rng := rand.New(rand.NewPCG(7, 7))
 	for _, c := range []struct {
 		name  string
@@ -42,9 +40,7 @@ func TestOverlapIsWithinTwoHundredths(t *testing.T) {
 					a.Add(h)
 				}
 				s, err := ParseSample(a.AppendSample(nil))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				o := s.Overlap(&f)
 				if !o.Known || o.Share < 0 || o.Share > 1 {
 					t.Fatalf("%s, 1:%d: %+v", c.name, ratio, o)
@@ -77,17 +73,13 @@ func partOf(tb testing.TB, hashes []Hash, p Params, units int) Filter {
 	tb.Helper()
 	block := blockOf(p, slices.Values(hashes))
 	h, err := ParseHeader(block)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	var parts [][]byte
 	for _, u := range h.Units[:units] {
 		parts = append(parts, block[u.Offset:][:u.Bytes()])
 	}
 	f, err := h.Filter(parts)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return f
 }
 

@@ -100,9 +100,7 @@ func TestParamsForKeepsEveryRate(t *testing.T) {
 	bits := 0.0
 	for rate := 0.9999; rate > BestRate; rate *= 0.9 {
 		p, err := ParamsFor(rate)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if p.Rate() > rate || p.Rate() <= 0 || len(p.Units()) == 0 {
 			t.Errorf("%v: promised %v by %v", rate, p.Rate(), p.Units())
 		}
@@ -197,9 +195,7 @@ func TestNestedUnitsKeepEachRate(t *testing.T) {
 			continue
 		}
 		h, err := ParseHeader(blockOf(p, hashesOf(numbered, 0, 10)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i, rate := range rates {
 			n := p.UnitsFor(rate)
 			if n > i+1 || p.prefixRate(n) > rate {
@@ -239,9 +235,7 @@ func TestDocumentedTable(t *testing.T) {
 			rate, p.BitsPerKey(), len(probes), strings.Join(probes, " "), p.Rate())
 	}
 	src, err := os.ReadFile("params.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.Contains(string(src), want.String()) {
 		t.Errorf("the comment of ParamsFor should have\n%s", want.String())
 	}

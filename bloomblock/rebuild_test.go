@@ -9,9 +9,7 @@ import (
 func rebuilt(t *testing.T, block []byte, hashes func(yield func(Hash) bool)) Difference {
 	t.Helper()
 	r, err := NewRebuild(block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for x := range hashes {
 		r.Add(x)
 		r.Add(x) // as a second version of a key
@@ -21,9 +19,7 @@ func rebuilt(t *testing.T, block []byte, hashes func(yield func(Hash) bool)) Dif
 
 func TestAFilterIsBuiltAgainBitForBit(t *testing.T) {
 	nested, err := ParamsNested(0.01, 0.001, 0.00004)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range []Params{
 		{},
 		paramsFor(t, 0.5), paramsFor(t, 0.01), paramsFor(t, 1e-6), nested,
@@ -79,9 +75,7 @@ func TestOnlyABlockIsBuiltAgain(t *testing.T) {
 
 func TestATraceIsTheAnswer(t *testing.T) {
 	nested, err := ParamsNested(0.1, 0.03, 0.00004)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range []Params{
 		{}, paramsFor(t, 0.2), paramsOf(t, Unit{20, 14}), nested, ribbonOf(t, 0.2), ribbonOf(t, 0.3, 0.1),
 	} {

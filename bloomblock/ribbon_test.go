@@ -12,9 +12,7 @@ import (
 func ribbonOf(tb testing.TB, rates ...float64) Params {
 	tb.Helper()
 	p, err := ParamsRibbon(rates...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return p
 }
 
@@ -59,9 +57,7 @@ func TestARibbonKeepsItsRateAndDeniesNoKey(t *testing.T) {
 func TestARibbonIsSmallerThanABloomFilterOrIsOne(t *testing.T) {
 	for _, rate := range []float64{0.3, 0.1, 0.05, 0.00855, 0.001, 0.0001, BestRibbonRate} {
 		bloom, err := ParamsNested(rate)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, n := range []uint64{0, 1, 10, 100, 1000, 10_000, 100_000} {
 			hashes := hashesOf(numbered, 0, n)
 			ribbon, other := blockOf(ribbonOf(t, rate), hashes), blockOf(bloom, hashes)
@@ -93,9 +89,7 @@ func TestARibbonIsTheFirstOfNestedUnits(t *testing.T) {
 	const n = 20_000
 	block := blockOf(p, hashesOf(numbered, 0, n))
 	h, err := ParseHeader(block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var units [][]byte
 	for i, rate := range rates {
 		if got := h.UnitsFor(rate); got != i+1 {
@@ -103,9 +97,7 @@ func TestARibbonIsTheFirstOfNestedUnits(t *testing.T) {
 		}
 		units = append(units, block[h.Units[i].Offset:][:h.Units[i].Bytes()])
 		f, err := h.Filter(units)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if f.Units() != i+1 || uint64(f.Bytes()) != h.PrefixSize(i+1)-HeaderSize {
 			t.Errorf("%d units of %d bytes, want %d of %d", f.Units(), f.Bytes(), i+1, h.PrefixSize(i+1)-HeaderSize)
 		}
@@ -172,9 +164,7 @@ func TestRatesOfARibbonOutOfRange(t *testing.T) {
 	}
 	for _, rate := range []float64{0.5, 0.7, 1, 2} {
 		want, err := ParamsNested(rate)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := ribbonOf(t, rate); got != want {
 			t.Errorf("%v: %+v, want %+v", rate, got, want)
 		}
@@ -254,9 +244,7 @@ func TestAHostileRibbonHeaderIsRefused(t *testing.T) {
 		}
 	}
 	h, err := ParseHeader(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	unit := whole[h.Units[0].Offset:][:h.Units[0].Bytes()]
 	h.Keys = 5000 // more keys than the unit has slots for
 	if _, err := h.Filter([][]byte{unit}); !errors.Is(err, ErrParams) {
@@ -313,9 +301,7 @@ func TestRandomKeysAlwaysHaveTheirRibbon(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, rate := range []float64{0.01, 0.0003, 0.0002} {
 		p, err := ParamsRibbon(rate)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, keys := range []int{3000, 5272, 6091} {
 			_, planned := planRibbon(uint64(keys), rate*ribbonMargin, usualOverhead)
 			blooms, blocks, sets := 0, uint64(0), uint64(200)
@@ -328,9 +314,7 @@ func TestRandomKeysAlwaysHaveTheirRibbon(t *testing.T) {
 					b.Add(Hash(rng.Uint64()))
 				}
 				h, err := ParseHeader(b.AppendBlock(nil, p))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if h.Units[0].Columns == 0 {
 					blooms++
 				}

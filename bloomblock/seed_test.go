@@ -17,9 +17,7 @@ func seededFilter(tb testing.TB, seed Seed, p Params, hashes iter.Seq[Hash]) *Fi
 		b.Add(h)
 	}
 	f, err := Parse(b.AppendBlock(nil, p))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return &f
 }
 
@@ -83,9 +81,7 @@ func TestChosenHashesDoNotCrowdAFilterWithASeed(t *testing.T) {
 						b.Add(set.hash(i))
 					}
 					f, err := Parse(b.AppendBlock(nil, p))
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if f.Seed() != b.Seed {
 						t.Errorf("seed %x, want %x: the hashes crowd", f.Seed(), b.Seed)
 					}
@@ -164,9 +160,7 @@ func TestARibbonGivesUpWithinItsBound(t *testing.T) {
 	}
 	p := ribbonOf(t, 0.01)
 	f, err := Parse(b.AppendBlock(nil, p))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if f.ribbon != nil {
 		t.Error("a Ribbon was built, want a Bloom unit")
 	}

@@ -530,7 +530,7 @@ func TestSequenceNumbersOfLostWritesAreNotUsedAgain(t *testing.T) {
 			for range lost {
 				var b bloomkv.Batch
 				b.Put([]byte("lost"), nil)
-				if err := db.Apply(&b, bloomkv.NoSync); err != nil {
+				if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
 					t.Fatal(err)
 				}
 			}

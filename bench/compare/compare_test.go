@@ -17,6 +17,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 // TestMain runs the program instead of the tests if the program has started the test binary as a worker.
 func TestMain(m *testing.M) {
 	stillness = 100 * time.Millisecond
@@ -31,9 +38,7 @@ func TestMain(m *testing.M) {
 func testConfig(t *testing.T, args ...string) config {
 	t.Helper()
 	c, err := parse(append([]string{"--keys", "3000"}, args...), &bytes.Buffer{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -93,28 +98,20 @@ func TestKeptIteratorsSeeWhatWasPut(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
 			s, err := e.open(filepath.Join(t.TempDir(), "store"), settings{cache: 16 << 20})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for i, v := range s.lookups() {
 				if frozen(e.columns[i]) {
-					if err := v.end(); err != nil {
-						t.Fatal(err)
-					}
+					must(t, v.end())
 					continue
 				}
 				for _, value := range []string{"one", "two", "three"} {
-					if err := v.Put([]byte("key"), []byte(value)); err != nil {
-						t.Fatal(err)
-					}
+					must(t, v.Put([]byte("key"), []byte(value)))
 					if got, found, err := v.AppendGet([]byte("+"), []byte("key")); string(got) != "+"+value || !found ||
 						err != nil {
 						t.Errorf("got %q, %v, %v, want +%s", got, found, err, value)
 					}
 				}
-				if err := v.end(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, v.end())
 			}
 			if stored, err := s.PutIfAbsent([]byte("key"), nil); stored || err != nil {
 				t.Errorf("put if absent of a key that is there: %v, %v", stored, err)
@@ -122,15 +119,11 @@ func TestKeptIteratorsSeeWhatWasPut(t *testing.T) {
 			if stored, err := s.PutIfAbsent([]byte("new"), []byte("four")); !stored || err != nil {
 				t.Errorf("put if absent of one that is not: %v, %v", stored, err)
 			}
-			if err := s.PutSync([]byte("synced"), []byte("five")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.PutSync([]byte("synced"), []byte("five")))
 			if opening, err := s.Reopen(); opening <= 0 || err != nil {
 				t.Fatalf("reopened in %v, %v", opening, err)
 			}
-			if err := s.Delete([]byte("key")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Delete([]byte("key")))
 			var got []string
 			err = s.GetMany([][]byte{[]byte("key"), []byte("new"), []byte("synced")},
 				func(_ int, value []byte, found bool) error {
@@ -161,9 +154,7 @@ func TestEnginesTakeTurnsInProcessesOfTheirOwn(t *testing.T) {
 		"--keys", "1000", "--rounds", "2", "--engines", "bloomkv,goleveldb", "--rows", "load,absent,load-batched",
 		"--dir", dir, "--out", file, "--json",
 	}
-	if err := run(t.Context(), args, &out, &errs); err != nil {
-		t.Fatal(err)
-	}
+	must(t, run(t.Context(), args, &out, &errs))
 	var r report
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		t.Fatalf("%v in %s", err, out.String())
@@ -323,17 +314,11 @@ func TestThePageSaysWhatStandsIn(t *testing.T) {
 func TestDiskBytesAreThoseThatTheDiskHas(t *testing.T) {
 	dir := t.TempDir()
 	f, err := os.Create(filepath.Join(dir, "sparse"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stop := watchDisk(dir)
 	_, err = f.WriteAt(make([]byte, 100_000), 50<<20)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if err := syncFiles(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, f.Close()))
+	must(t, syncFiles(dir))
 	got, err := diskBytes(dir)
 	if err != nil || got < 100_000 {
 		t.Errorf("%d bytes, %v, want 100000 and what the end of a block adds", got, err)
@@ -415,13 +400,9 @@ func TestReadsOfFilesAreCounted(t *testing.T) {
 		t.Skip("this system counts none")
 	}
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("x"), 0o600))
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	for _, mapped := range []bool{false, true} {
 		w := &worker{ctx: t.Context(), config: testConfig(t), entry: engineEntry{mapped: mapped}}

@@ -10,9 +10,7 @@ import (
 // rate is near the one in its table.
 func TestFiltersOfAllEnginesAreMeasured(t *testing.T) {
 	var out strings.Builder
-	if err := compareFilters(&out, 20_000); err != nil {
-		t.Fatal(err)
-	}
+	must(t, compareFilters(&out, 20_000))
 	rows := 0
 	for line := range strings.Lines(out.String()) {
 		cells := strings.Fields(line)

@@ -20,9 +20,7 @@ import (
 func openNative(t *testing.T) *rocksdbStore {
 	t.Helper()
 	e, err := openRocksdb(filepath.Join(t.TempDir(), "store"), settings{cache: 8 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
@@ -46,9 +44,7 @@ func sizedKey(i int) string { return fmt.Sprintf("k%02d", i) }
 func putSizes(t *testing.T, s *rocksdbStore) {
 	t.Helper()
 	for i, n := range sizes {
-		if err := s.Put([]byte(sizedKey(i)), sized(sizedKey(i), n)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Put([]byte(sizedKey(i)), sized(sizedKey(i), n)))
 	}
 }
 
@@ -59,9 +55,7 @@ func TestRocksdbSettingsAreThoseOfAll(t *testing.T) {
 		t.Fatalf("%d files of options, %v", len(files), err)
 	}
 	page, err := os.ReadFile(files[len(files)-1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	set := make(map[string]string)
 	for line := range strings.Lines(string(page)) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
@@ -94,13 +88,9 @@ func TestRocksdbSettingsAreThoseOfAll(t *testing.T) {
 	// varint.
 	const keys = 10_000
 	for i := range keys {
-		if err := s.Put(fmt.Appendf(nil, "%05d", i), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Put(fmt.Appendf(nil, "%05d", i), nil))
 	}
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Flush(t.Context()))
 	_, page = onlyTable(t, s)
 	_, property, found := bytes.Cut(page, []byte("policybloomfilter\x0f\x04\x02size"))
 	filter, n := binary.Uvarint(property)
@@ -117,9 +107,7 @@ func onlyTable(t *testing.T, s *rocksdbStore) (file string, page []byte) {
 		t.Fatalf("%d tables, want 1; %v", len(tables), err)
 	}
 	page, err = os.ReadFile(tables[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tables[0], page
 }
 
@@ -191,9 +179,7 @@ func TestRocksdbScansGoOverTheEndsOfParts(t *testing.T) {
 	putSizes(t, s)
 	const small = 2000 // pairs, which take some parts
 	for i := range small {
-		if err := s.Put(fmt.Appendf(nil, "m%05d", i), sized("m", 100)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Put(fmt.Appendf(nil, "m%05d", i), sized("m", 100)))
 	}
 	all := small + len(sizes)
 	name := func(i int) string {
@@ -203,9 +189,7 @@ func TestRocksdbScansGoOverTheEndsOfParts(t *testing.T) {
 		return fmt.Sprintf("m%05d", i-len(sizes))
 	}
 	kept, err := s.kept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := s.Put([]byte("n"), nil); err != nil { // not seen by what is kept
 		t.Fatal(err)
 	}
@@ -257,9 +241,7 @@ func TestRocksdbWritesAreThereAfterReopen(t *testing.T) {
 	s := openNative(t)
 	var wait sync.WaitGroup
 	set, err := workload.NewGenerated(workload.Random, 4000, 1, workload.Values{Bytes: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, batch := range []int{0, 300} { // one by one, and in batches
 		wait.Go(func() {
 			if _, err := workload.Run(t.Context(), s, set,
@@ -303,9 +285,7 @@ func TestRocksdbBatchesHoldWhatIsTheirOwn(t *testing.T) {
 	s := openNative(t)
 	for seed := range uint64(2) {
 		set, err := workload.NewGenerated(workload.Random, 30, seed, workload.Values{Bytes: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := workload.Run(t.Context(), s, set, workload.Phase{Kind: workload.Load, Batch: 10},
 			nil); err != nil {
 			t.Fatal(err)
@@ -325,9 +305,7 @@ func TestRocksdbCompactsIntoOneTable(t *testing.T) {
 	s := openNative(t)
 	for range 3 {
 		putSizes(t, s)
-		if err := s.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Flush(t.Context()))
 	}
 	if tables, err := filepath.Glob(filepath.Join(s.dir, "*.sst")); err != nil || len(tables) != 3 {
 		t.Errorf("%d tables, want 3; %v", len(tables), err)
@@ -340,9 +318,7 @@ func TestRocksdbCompactsIntoOneTable(t *testing.T) {
 
 func TestRocksdbErrorsAreReturned(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	if _, err := openRocksdb(file, settings{cache: 1 << 20}); err == nil ||
 		!strings.Contains(err.Error(), "rocksdb: ") {
 		t.Errorf("a file where the directory should be: %v", err)
@@ -355,20 +331,12 @@ func TestRocksdbErrorsAreReturned(t *testing.T) {
 
 	// A block that was changed on disk.
 	putSizes(t, s)
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Flush(t.Context()))
 	table, page := onlyTable(t, s)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	page[10] ^= 1
-	if err := os.WriteFile(table, page, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.open(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(table, page, 0o600))
+	must(t, s.open())
 	key := []byte(sizedKey(0))
 	each := func([]byte, []byte) error { return nil }
 	_, _, got := s.AppendGet(nil, key)

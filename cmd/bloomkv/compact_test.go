@@ -26,9 +26,7 @@ type compactReport struct {
 func compacted(t *testing.T, args ...string) (r compactReport) {
 	t.Helper()
 	out := (tool{}).must(t, append([]string{"compact", "--json"}, args...)...)
-	if err := json.Unmarshal([]byte(out), &r); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(out), &r))
 	return r
 }
 
@@ -117,12 +115,8 @@ func TestCompactWritesAnewWhatTheFlagsAskFor(t *testing.T) {
 		t.Helper()
 		var s storeStats
 		var i inspect.Store
-		if err := json.Unmarshal([]byte((tool{}).must(t, "stats", dir, "--json")), &s); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal([]byte((tool{}).must(t, "inspect", dir, "--json")), &i); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte((tool{}).must(t, "stats", dir, "--json")), &s))
+		must(t, json.Unmarshal([]byte((tool{}).must(t, "inspect", dir, "--json")), &i))
 		if p := i.Plan; p.TablesOffPlan != s.TablesOffPlan || p.BytesOffPlan != s.BytesOffPlan ||
 			p.Tables+p.TablesOffPlan != s.Tables || p.FPR != s.FPRPromised {
 			t.Errorf("inspect %+v, stats %d tables, %d bytes, promised %v", p, s.TablesOffPlan, s.BytesOffPlan,
@@ -181,9 +175,7 @@ func TestFiltersStayAsTheStoreWasLastWrittenWith(t *testing.T) {
 	kinds := func() (found []string) {
 		t.Helper()
 		var s inspect.Store
-		if err := json.Unmarshal([]byte((tool{}).must(t, "inspect", dir, "--json")), &s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte((tool{}).must(t, "inspect", dir, "--json")), &s))
 		for _, f := range s.Tables {
 			kind := fmt.Sprintf("Bloom, %v", f.FPRPromised <= 0.001)
 			if len(f.Units) > 0 && f.Units[0].Columns > 0 {

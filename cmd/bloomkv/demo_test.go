@@ -24,9 +24,7 @@ func demoLines(t *testing.T, n int) string {
 		fmt.Fprintf(&b, "src/%03d/%02x/file_%d.go\t%d first line of the file\n", i%71, i%13, i, i*i)
 	}
 	name := filepath.Join(t.TempDir(), "lines.tsv")
-	if err := os.WriteFile(name, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, name, b.Bytes())
 	return name
 }
 
@@ -53,9 +51,7 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 		t.Errorf("names %q, want %q", got, want)
 	}
 	var f demoResult
-	if err := json.Unmarshal([]byte(out), &f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(out), &f))
 	if f.Keys != 6000 || f.WrongAnswers != 0 || f.Absents != absents {
 		t.Errorf("%d keys, %d absent lookups, %d wrong answers", f.Keys, f.Absents, f.WrongAnswers)
 	}
@@ -85,10 +81,7 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 
 	// The kept directory is an ordinary store with its filters and the input.
 	tool{}.must(t, "check", keep)
-	lines, err := os.ReadFile(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := readFile(t, data)
 	sorted := slices.Sorted(strings.Lines(string(lines)))
 	if dump := (tool{}).must(t, "dump", keep); dump != strings.Join(sorted, "") {
 		t.Error("the store that was kept does not hold the input")
@@ -119,9 +112,7 @@ func TestDemoPageShowsTheFiguresAndAFilter(t *testing.T) {
 
 func TestDemoRefusesInputThatProvesNothing(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad")
-	if err := os.WriteFile(bad, []byte("a\t1\nb\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, bad, []byte("a\t1\nb\n"))
 	for _, c := range []struct{ name, file, err string }{
 		{"too few keys", demoLines(t, demoFewest-1), "3999 keys, want at least 4000"},
 		{"a line that is none", bad, "line 2: no TAB"},
@@ -141,13 +132,9 @@ func TestDemoSeesWrongAnswers(t *testing.T) {
 		pairs = append(pairs, workload.Pair{Key: fmt.Appendf(nil, "key/%05d", i), Value: []byte("right")})
 	}
 	set, err := workload.NewPairs(pairs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := demo{app: &app{}, set: set, dir: filepath.Join(t.TempDir(), "store"), options: demoOptions(set), absents: 1000}
-	if err := d.fill(t.Context(), new(demoResult)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.fill(t.Context(), new(demoResult)))
 	if c, err := d.measure(t.Context(), d.options, ""); err != nil || c.wrong != 0 {
 		t.Fatalf("%d wrong answers, %v; want none", c.wrong, err)
 	}
@@ -182,21 +169,15 @@ func TestTheSourceTreeIsRead(t *testing.T) {
 	}
 	for name, text := range files {
 		file := filepath.Join(root, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		writeFile(t, file, []byte(text))
 	}
 	if err := os.Symlink(filepath.Join(root, "VERSION"), filepath.Join(root, "src", "link")); err != nil {
 		t.Logf("no links here: %v", err)
 	}
 	seen := 0
 	pairs, err := readTree(t.Context(), root, func(files int) { seen = files })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var want []workload.Pair // not bin, not pkg, and not the link
 	for _, f := range []struct{ name, line string }{
 		{"VERSION", "go1"}, {"src/a/b.go", "// first"}, {"src/empty.go", ""}, {deep, strings.Repeat("y", firstLine)},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -18,10 +17,7 @@ var (
 // TestADocumentShowsWhatTheToolPrints runs each command of docs/filter-block.md and compares its output with the
 // document, where "…" stands for omitted lines.
 func TestADocumentShowsWhatTheToolPrints(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "filter-block.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, filepath.Join("..", "..", "docs", "filter-block.md"))
 	t.Chdir(t.TempDir())
 	commands := 0
 	for _, block := range console.FindAllStringSubmatch(string(text), -1) {
@@ -34,9 +30,7 @@ func TestADocumentShowsWhatTheToolPrints(t *testing.T) {
 			var run tool
 			if m := seqInput.FindStringSubmatch(command); m != nil {
 				n, err := strconv.Atoi(m[2])
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				form := strings.Replace(m[1], "g", "d", 1) // of seq, whose numbers are not whole
 				for i := range n {
 					run.in += fmt.Sprintf(form+"\t%s\n", i+1, m[3])

@@ -44,9 +44,7 @@ func TestLinesThatAreNotPairsAreErrors(t *testing.T) {
 		{"json", `{"key":"\ud800\u0041","value":"b"}`, `unpaired surrogate: \ud800`},
 	} {
 		f, err := findFormat(c.format)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		k, v, err := f.parse([]byte(c.line))
 		if err == nil || !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s %q: %q, %q, %v; want an error with %q", c.format, c.line, k, v, err, c.err)
@@ -66,9 +64,7 @@ func TestLinesInTheirFormats(t *testing.T) {
 		{"json", `{"key_base64":"/w==","value_base64":""}`, "\xff", ""},
 	} {
 		f, err := findFormat(c.format)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		k, v, err := f.parse([]byte(c.line))
 		if err != nil || string(k) != c.key || string(v) != c.value {
 			t.Errorf("%s %q: %q, %q, %v; want %q, %q", c.format, c.line, k, v, err, c.key, c.value)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,9 +18,7 @@ func TestIngestStoresWhatLoadDoes(t *testing.T) {
 	for _, format := range []string{"tsv", "hex", "json"} {
 		dump := (tool{}).must(t, "dump", newStore(t, lines), "--format", format)
 		file := filepath.Join(t.TempDir(), "lines")
-		if err := os.WriteFile(file, []byte(dump), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, file, []byte(dump))
 		dir := filepath.Join(t.TempDir(), "store")
 		if out := (tool{}).must(t, "ingest", dir, file, "--format", format); out != "" {
 			t.Errorf("%s: printed %q in a pipe, want nothing", format, out)

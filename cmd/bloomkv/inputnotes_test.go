@@ -15,15 +15,11 @@ func gzipOf(t *testing.T, text string, level int) string {
 	t.Helper()
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, level)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := z.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, z.Close())
 	return b.String()
 }
 
@@ -70,9 +66,7 @@ func TestWhatIsNoLinesIsNoticed(t *testing.T) {
 		{"a carriage return within a line", "a\t\r1\n", "tsv", "", "", "a\t\r1\n"},
 	} {
 		file := filepath.Join(t.TempDir(), "file")
-		if err := os.WriteFile(file, []byte(c.in), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, file, []byte(c.in))
 		for _, command := range []string{"load", "ingest"} {
 			if command == "ingest" && strings.HasPrefix(c.in, utf8Mark) && c.format == "tsv" {
 				continue // with the mark it is out of order
@@ -107,9 +101,7 @@ func TestWhatIsNoLinesIsNoticed(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte(gzipOf(t, lines, gzip.DefaultCompression)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, []byte(gzipOf(t, lines, gzip.DefaultCompression)))
 	if r := (tool{}).run(t, "demo", "--data", file); r.code != cli.ExitTrouble || !strings.Contains(r.err, gzipped) {
 		t.Errorf("demo: exit %d, %q", r.code, r.err)
 	}

@@ -98,9 +98,7 @@ func numbers(v any, add func(float64)) {
 func agreeOnAll(t *testing.T, table, text, encoded string) {
 	t.Helper()
 	var object map[string]any
-	if err := json.Unmarshal([]byte(encoded), &object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(encoded), &object))
 	var have []float64
 	add := func(f float64) { have = append(have, f) }
 	numbers(object, add)

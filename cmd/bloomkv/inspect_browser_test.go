@@ -137,9 +137,7 @@ func TestABrowserShowsWhatInspectDraws(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			doc, _ := pageOf(t, c.args...)
 			page := filepath.Join(t.TempDir(), "page.html")
-			if err := os.WriteFile(page, []byte(doc), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, page, []byte(doc))
 			// The page forbids all loading, so an attempt is reported.
 			dom, errs := b.run(t, page, "--dump-dom")
 			if complaints := regexp.MustCompile(`(?m)^.*CONSOLE.*$`).FindAll(errs, -1); len(complaints) > 0 ||
@@ -168,9 +166,7 @@ func (b *browser) look(t *testing.T, doc string, pictures int) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "frames.html")
-	if err := os.WriteFile(file, []byte(frames.String()+"</body></html>"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, []byte(frames.String()+"</body></html>"))
 	out, _ := b.run(t, file, "--window-size=1400,900", "--dump-dom")
 	found := regexp.MustCompile(`data-seen="([^"]*)"`).FindAllSubmatch(out, -1)
 	if len(found) != len(schemes)*len(widths) {
@@ -184,9 +180,7 @@ func (b *browser) look(t *testing.T, doc string, pictures int) {
 			Background              string
 			Wrong                   []string
 		}
-		if err := json.Unmarshal([]byte(html.UnescapeString(string(match[1]))), &seen); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(html.UnescapeString(string(match[1]))), &seen))
 		if seen.Width != width || seen.Scroll > width || seen.Pictures != pictures || len(seen.Wrong) > 0 {
 			t.Errorf("%s, a window of %d px: %d px wide, %d pictures of %d, and %q", scheme, seen.Width, seen.Scroll,
 				seen.Pictures, pictures, seen.Wrong)
@@ -223,9 +217,7 @@ func TestScreenshotsForTheDocuments(t *testing.T) {
 			`<iframe src="file://%s%s" style="width: %dpx; height: %dpx; border: 0"></iframe>`,
 			filepath.ToSlash(page), c.part, c.width, c.height)
 		for name, content := range map[string]string{page: doc, frame: text} {
-			if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, name, []byte(content))
 		}
 		scheme := 1 // of Blink: light
 		if c.dark {
@@ -234,25 +226,15 @@ func TestScreenshotsForTheDocuments(t *testing.T) {
 		shot := filepath.Join(t.TempDir(), "shot.png")
 		b.run(t, frame, fmt.Sprintf("--blink-settings=preferredColorScheme=%d", scheme),
 			fmt.Sprintf("--window-size=%d,%d", max(c.width, 500), c.height), "--screenshot="+shot)
-		whole := must(png.Decode(bytes.NewReader(must(os.ReadFile(shot)))))
+		whole, err := png.Decode(bytes.NewReader(readFile(t, shot)))
+		must(t, err)
 		cut := image.NewNRGBA(image.Rect(0, 0, c.width, c.height))
 		draw.Draw(cut, cut.Bounds(), whole, image.Point{}, draw.Src)
 		var out bytes.Buffer
-		if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, cut); err != nil {
-			t.Fatal(err)
-		}
+		must(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, cut))
 		if out.Len() > 150_000 {
 			t.Errorf("%s has %d bytes, want 150000 at most", c.name, out.Len())
 		}
-		if err := os.WriteFile(filepath.Join(*shots, c.name+".png"), out.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(*shots, c.name+".png"), out.Bytes(), 0o644))
 	}
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err) // a test's
-	}
-	return v
 }

@@ -22,9 +22,7 @@ func readStore(t *testing.T, dir string, args ...string) (r result, s inspect.St
 	args = append([]string{"inspect", dir}, args...)
 	r = tool{}.run(t, append(args, "--json")...)
 	if r.out != "" {
-		if err := json.Unmarshal([]byte(r.out), &s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(r.out), &s))
 	}
 	text := tool{}.run(t, args...)
 	if text.code != r.code || text.err != r.err {
@@ -36,9 +34,7 @@ func readStore(t *testing.T, dir string, args ...string) (r result, s inspect.St
 
 func write(t *testing.T, dir, base, content string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, base), []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, filepath.Join(dir, base), []byte(content))
 }
 
 // TestOpeningDoesWithFilesWhatInspectSays opens the store and checks what has become of the files.
@@ -70,14 +66,10 @@ func TestOpeningDoesWithFilesWhatInspectSays(t *testing.T) {
 		}
 	}
 	db, err := bloomkv.Open(dir, nil)
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, db.Close()))
 	for _, f := range s.Others {
 		name, err := inspect.ParseKey(f.File)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = os.Lstat(filepath.Join(dir, string(name)))
 		if gone := errors.Is(err, fs.ErrNotExist); gone != (f.Fate == "removed") {
 			t.Errorf("%+v: gone %v", f, gone)
@@ -168,19 +160,11 @@ func TestOpeningIsRefusedWhereInspectSaysSo(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := newStore(t, manyLines(300))
 			db, err := bloomkv.Open(dir, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(db.Put([]byte("k"), nil), db.Put([]byte("l"), nil)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, errors.Join(db.Put([]byte("k"), nil), db.Put([]byte("l"), nil)))
 			left := filepath.Join(t.TempDir(), "left") // as a kill would leave it
-			if err := os.CopyFS(left, os.DirFS(dir)); err != nil {
-				t.Fatal(err)
-			}
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.CopyFS(left, os.DirFS(dir)))
+			must(t, db.Close())
 			for _, pattern := range c.files {
 				name := filepath.Join(left, pattern)
 				if found, _ := filepath.Glob(name); len(found) == 1 {
@@ -236,9 +220,7 @@ func TestAStoreThatChangesIsNotDamaged(t *testing.T) {
 		MemtableSize: 64 << 10, TableSize: 64 << 10, BaseLevelSize: 128 << 10, LevelRatio: 4,
 		Compression: bloomkv.CompressionNone, Durability: bloomkv.NoSync,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Keys are overwritten: in a growing store each inspection would take longer than the one before.
 	keys, least, most := 20_000, 100, 400
 	if testing.Short() {
@@ -268,9 +250,7 @@ func TestAStoreThatChangesIsNotDamaged(t *testing.T) {
 			break
 		}
 		var s inspect.Store
-		if err := json.Unmarshal([]byte(r.out), &s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(r.out), &s))
 		for _, table := range s.Tables {
 			levels[*table.Level] = true
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -59,16 +58,11 @@ func reseal(table []byte) {
 // mixed with the filter's seed.
 func faulty(t *testing.T, table string, keys func(seed bloomblock.Seed, add func(mixed bloomblock.Hash))) string {
 	t.Helper()
-	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, table)
 	footer := b[len(b)-footerBytes:]
 	block := b[binary.LittleEndian.Uint64(footer[8:]):][:binary.LittleEndian.Uint64(footer[16:])]
 	h, err := bloomblock.ParseHeader(block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	clear(block[bloomblock.HeaderSize:])
 	keys(h.Seed, func(x bloomblock.Hash) {
 		for _, u := range h.Units {
@@ -86,9 +80,7 @@ func faulty(t *testing.T, table string, keys func(seed bloomblock.Seed, add func
 	})
 	reseal(b)
 	name := filepath.Join(t.TempDir(), filepath.Base(table))
-	if err := os.WriteFile(name, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, name, b)
 	return name
 }
 
@@ -146,9 +138,7 @@ func TestFaultsOfAFilterAreFlaggedByName(t *testing.T) {
 			t.Errorf("%s: flagged:\n%s", c.name, text)
 		}
 		facts, err := inspect.ReadTable(t.Context(), c.table, inspect.Options{Verify: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if v := facts.Verify; v.OK != (c.code == cli.ExitOK) ||
 			(v.Denied > 0) != (!v.OK && !slices.Contains(c.flags, "saturated")) || v.Keys != n {
 			t.Errorf("%s: %+v", c.name, v)
@@ -234,9 +224,7 @@ func TestTablesOfAllKinds(t *testing.T) {
 				}
 			}
 			var facts inspect.Table
-			if err := json.Unmarshal([]byte(object), &facts); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(object), &facts))
 			if v, f := facts.Verify, facts.Filter; (v == nil) != (f == nil) || v != nil &&
 				(!v.OK || v.Missing+v.Extra+v.Denied != 0 || v.Keys != f.Keys || len(f.Flags) > 0) {
 				t.Errorf("%s: %+v, filter %+v", table, facts.Verify, facts.Filter)
@@ -259,13 +247,9 @@ func TestTablesOfAllKinds(t *testing.T) {
 func TestAStoreInUseIsReadWithoutItsLock(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
 	db, err := bloomkv.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
-	if err := db.Put([]byte("k"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Put([]byte("k"), nil))
 	out := tool{}.must(t, "inspect", dir, "--verify", "--key", "k")
 	for _, want := range []string{"read without the store's lock", "verify: ok", "no table covers the key"} {
 		if !strings.Contains(out, want) {
@@ -279,15 +263,10 @@ func TestAStoreInUseIsReadWithoutItsLock(t *testing.T) {
 
 func TestATableThatIsCutOffAnywhereIsAnError(t *testing.T) {
 	table := sstFiles(t, newStore(t, manyLines(300)))[0]
-	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, table)
 	name := filepath.Join(t.TempDir(), "cut.sst")
 	for n := 0; n < len(b); n += 1 + n/50 {
-		if err := os.WriteFile(name, b[:n], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, name, b[:n])
 		if r := (tool{}).run(t, "inspect", "--verify", "--key", "x", name); r.code != cli.ExitTrouble ||
 			!strings.Contains(r.err, "cut.sst: offset ") {
 			t.Errorf("%d bytes: exit %d, %q", n, r.code, r.err)
@@ -302,9 +281,7 @@ func TestInspectShowsWhatTheStoreHasCounted(t *testing.T) {
 		t.Errorf("before anybody asked:\n%s", out)
 	}
 	db, err := bloomkv.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 5000 {
 		if _, err := db.Get(fmt.Appendf(nil, "key/%06d!", i%3000)); !errors.Is(err, bloomkv.ErrNotFound) {
 			t.Fatal(err)
@@ -313,13 +290,9 @@ func TestInspectShowsWhatTheStoreHasCounted(t *testing.T) {
 	if _, err := db.Get([]byte("key/000007")); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(db.Put([]byte("z"), nil), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(db.Put([]byte("z"), nil), db.Close()))
 	var facts inspect.Table
-	if err := json.Unmarshal([]byte(tool{}.must(t, "inspect", table, "--json")), &facts); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(tool{}.must(t, "inspect", table, "--json")), &facts))
 	l := facts.Live
 	if l == nil || l.FilterNegatives < 3000 || l.FilterNegatives > 7000 || l.TruePositives != 1 || l.Rate != l.FPR() {
 		t.Fatalf("%+v", l)

@@ -28,9 +28,7 @@ func smallTable(tb testing.TB, ribbon bool, keys ...string) []byte {
 	if ribbon {
 		params, err = bloomblock.ParamsRibbon(0.05)
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	var b bytes.Buffer
 	w := sstable.NewWriter(&b, sstable.WriterOptions{ID: 7, Filter: params})
 	for i, key := range keys {
@@ -80,14 +78,10 @@ func killed(tb testing.TB) (files map[string][]byte) {
 	tb.Helper()
 	dir := tb.TempDir()
 	db, err := bloomkv.Open(dir, &bloomkv.Options{FilterPrefix: bloomkv.PrefixLen(1)})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	put := func(keys ...string) {
 		for _, key := range keys {
-			if err := db.Put([]byte(key), []byte("value")); err != nil {
-				tb.Fatal(err)
-			}
+			must(tb, db.Put([]byte(key), []byte("value")))
 		}
 	}
 	put("\x1b[2J", "a", "b\x00", "\xff")
@@ -104,9 +98,7 @@ func killed(tb testing.TB) (files map[string][]byte) {
 		files[name.Name()] = b
 		err = errors.Join(err, readErr)
 	}
-	if err := errors.Join(err, listErr, db.Close()); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, errors.Join(err, listErr, db.Close()))
 	return files
 }
 
@@ -151,9 +143,7 @@ func FuzzInspect(f *testing.F) {
 			}
 		}
 		name = filepath.Join(dir, name)
-		if err := os.WriteFile(name, file, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, name, file)
 		asJSON := []string{
 			"inspect", name, "--json", "--verify", "--key",
 			string(words.AppendEscaped(nil, []byte(key))),
@@ -209,17 +199,13 @@ func FuzzInspectStore(f *testing.F) {
 				repairLog(manifestBytes, manifestNumber)
 			}
 		}
-		if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)))
 		_ = os.WriteFile(filepath.Join(dir, filepath.Base(other)), tableBytes, 0o600) // if that can be a name
 		for name, b := range map[string][]byte{
 			table: tableBytes, log: logBytes, manifest: manifestBytes,
 			"CURRENT": current,
 		} {
-			if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, filepath.Join(dir, name), b)
 		}
 		var s inspect.Store
 		alone := false // there is no manifest, and nothing but an error
@@ -235,9 +221,7 @@ func FuzzInspectStore(f *testing.F) {
 			alone = r.out == ""
 			printable(t, args, r.out+r.err)
 			if args[2] == "--json" && !alone {
-				if err := json.Unmarshal([]byte(r.out), &s); err != nil {
-					t.Fatal(err)
-				}
+				must(t, json.Unmarshal([]byte(r.out), &s))
 			}
 		}
 		db, err := bloomkv.Open(dir, &bloomkv.Options{ReadOnly: true})

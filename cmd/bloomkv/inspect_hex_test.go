@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/hex"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -18,18 +17,13 @@ func TestHexHasEveryByteOfTheFilter(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "store")
 		tool{in: manyLines(2000)}.must(t, append([]string{"load", dir}, flags...)...)
 		table := sstFiles(t, dir)[0]
-		b, err := os.ReadFile(table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := readFile(t, table)
 		_, out, _ := strings.Cut(tool{}.must(t, "inspect", table, "--hex"), "what they are\n")
 		var got []byte
 		row := regexp.MustCompile(`(?m)^ *([0-9]+)  ((?:[0-9a-f]{2} ?)+)`)
 		for _, m := range row.FindAllStringSubmatch(out, -1) {
 			line, err := hex.DecodeString(strings.ReplaceAll(m[2], " ", ""))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			at, err := strconv.Atoi(m[1])
 			if err != nil || !bytes.Equal(b[at:][:len(line)], line) {
 				t.Fatalf("%v, %q is not at %d", err, m[0], at)

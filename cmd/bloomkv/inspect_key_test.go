@@ -23,9 +23,7 @@ func TestAKeyIsFollowedThroughTheTables(t *testing.T) {
 		for i := 0; ; i++ {
 			key := fmt.Sprintf("key/000500/%d", i)
 			table, err := inspect.ReadTable(t.Context(), tables[0], inspect.Options{Keys: [][]byte{[]byte(key)}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if (table.Key.Tables[0].Answer == "maybe") == maybe {
 				return key
 			}

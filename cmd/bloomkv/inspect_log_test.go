@@ -23,9 +23,7 @@ func logOf(t *testing.T) (name string, b []byte) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
 	db, err := bloomkv.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	var batch bloomkv.Batch
 	batch.Put([]byte("b"), []byte("some value"))
@@ -44,9 +42,7 @@ func logOf(t *testing.T) (name string, b []byte) {
 
 func readLog(t *testing.T, name string, b []byte) (r result, l inspect.RecordLog) {
 	t.Helper()
-	if err := os.WriteFile(name, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, name, b)
 	r = tool{}.run(t, "inspect", name, "--json", "--entries")
 	if err := json.Unmarshal([]byte(r.out), &l); err != nil && r.out != "" {
 		t.Fatal(err)
@@ -213,9 +209,7 @@ func TestAForeignFileIsToldByItsBytes(t *testing.T) {
 		{"short", "hello\x1b", `it begins with "hello\x1b"`},
 	} {
 		name := filepath.Join(dir, c.name)
-		if err := os.WriteFile(name, []byte(c.content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, name, []byte(c.content))
 		r := tool{}.run(t, "inspect", name)
 		if r.code != cli.ExitTrouble || !strings.Contains(r.err, c.want) ||
 			!strings.Contains(r.err, c.name+": offset ") {

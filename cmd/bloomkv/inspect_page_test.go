@@ -28,9 +28,7 @@ func treeStore(t *testing.T, o bloomkv.Options) string {
 	dir := filepath.Join(t.TempDir(), "store")
 	o.Durability, o.TableSize, o.BaseLevelSize, o.FilterSeed = bloomkv.NoSync, 64<<10, 128<<10, 1
 	db, err := bloomkv.Open(dir, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key := func(i int) []byte { return fmt.Appendf(nil, "key/%06d", i) }
 	for part := range 8 { // each has some keys of the one before
 		for i := range 1500 {
@@ -39,9 +37,7 @@ func treeStore(t *testing.T, o bloomkv.Options) string {
 				t.Fatal(err)
 			}
 		}
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Flush(t.Context()))
 		if part == 5 {
 			err = db.Compact(t.Context(), nil, nil)
 		}
@@ -51,9 +47,7 @@ func treeStore(t *testing.T, o bloomkv.Options) string {
 			err = errors.Join(err, getErr)
 		}
 	}
-	if err := errors.Join(err, db.Put(key(0), nil), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, db.Put(key(0), nil), db.Close()))
 	return dir
 }
 
@@ -116,9 +110,7 @@ func textOf(t *testing.T, doc string) (text string, elements map[string]int) {
 func agreeOnPage(t *testing.T, what, text, encoded string) {
 	t.Helper()
 	var object map[string]any
-	if err := json.Unmarshal([]byte(encoded), &object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(encoded), &object))
 	text = strings.NewReplacer("–", " ", "…", " ", "−", "-").Replace(text)
 	type shown struct {
 		digits string
@@ -200,9 +192,7 @@ func agreeOnRow(t *testing.T, caption string, rows [][]string, i int, want ...fl
 func agreeOnUnits(t *testing.T, doc, object string) {
 	t.Helper()
 	var table inspect.Table
-	if err := json.Unmarshal([]byte(object), &table); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(object), &table))
 	rates, stats := "Rates of each unit, and of all together", "Figures of the unit, and what they should be"
 	rateRows, statRows := rowsUnder(doc, rates), rowsUnder(doc, stats)
 	i, k := 0, 0
@@ -234,9 +224,7 @@ func agreeOnUnits(t *testing.T, doc, object string) {
 func agreeOnLevels(t *testing.T, doc, object string) {
 	t.Helper()
 	var s inspect.Store
-	if err := json.Unmarshal([]byte(object), &s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(object), &s))
 	has, wastes := "What each level has; filters in bytes", "Wasted reads by a lookup of an absent key"
 	for i, f := range append(slices.Clone(s.Levels), inspect.Level{Figures: s.Tree}) {
 		agreeOnRow(t, has, rowsUnder(doc, has), i, float64(f.Runs), float64(f.Tables), float64(f.Entries),
@@ -320,14 +308,9 @@ func TestThePageFlagsWhatIsOff(t *testing.T) {
 		t.Errorf("half of the keys missing: exit %d, want 2, and no word of all being well", code)
 	}
 
-	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, table)
 	b[strings.Index(string(b), "bloomblk")+bloomblock.HeaderSize+3] ^= 1
-	if err := os.WriteFile(table, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, table, b)
 	for _, of := range []string{table, filepath.Dir(table)} {
 		doc, code := pageOf(t, of)
 		if text, _ := textOf(t, doc); code != cli.ExitTrouble || !strings.Contains(text, "amaged") ||
@@ -356,26 +339,17 @@ func TestNoKeyDrivesThePage(t *testing.T) {
 		"onerror=y>&amp;{{.}}\x00\x1b\xff\u202e\u2028]]>-->"
 	dir := filepath.Join(t.TempDir(), "store")
 	db, err := bloomkv.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, k := range []string{attack[:40], attack, "\x00" + attack} {
 		err = errors.Join(err, db.Put([]byte(k), []byte(attack)))
 	}
-	if err := errors.Join(err, db.DeleteRange([]byte(attack+"a"), []byte(attack+"b")), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, db.DeleteRange([]byte(attack+"a"), []byte(attack+"b")), db.Close()))
 	table := filepath.Join(t.TempDir(), "<script>alert(2)<"+"&\".sst")
-	b, err := os.ReadFile(glob(t, dir, "*.sst"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, glob(t, dir, "*.sst"))
 	if err := os.WriteFile(table, b, 0o600); err != nil {
 		t.Skip("no such name here: ", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "<img src=z>"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, filepath.Join(dir, "<img src=z>"), nil)
 	for _, of := range []string{dir, table} {
 		doc, _ := pageOf(t, of, "--key", `</p><script>alert(1)</script>\x00`)
 		text, elements := textOf(t, doc)
@@ -394,13 +368,8 @@ func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
 	tables, _ := filepath.Glob(filepath.Join(dir, "*.sst"))
 	out := t.TempDir()
 	name := filepath.Join(out, "page.html")
-	if err := os.WriteFile(name, []byte("what was there"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	before, err := os.ReadFile(tables[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, name, []byte("what was there"))
+	before := readFile(t, tables[0])
 	for _, c := range []struct {
 		name string
 		args []string
@@ -436,12 +405,14 @@ func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
 		t.Errorf("the table was changed, %v", err)
 	}
 
-	(tool{}).must(t, "inspect", dir, "--html", name, "--plot", filepath.Join(out, "pictures"))
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
+	shown := dir
+	if testing.Short() {
+		shown = tables[0] // has fewer pictures
 	}
-	if got := (tool{}).must(t, "inspect", dir, "--html", "-"); got != strings.TrimSpace(string(b)) && got != string(b) {
+	(tool{}).must(t, "inspect", shown, "--html", name, "--plot", filepath.Join(out, "pictures"))
+	b := readFile(t, name)
+	got := (tool{}).must(t, "inspect", shown, "--html", "-")
+	if got != strings.TrimSpace(string(b)) && got != string(b) {
 		t.Errorf("as output the page has %d bytes, as a file %d", len(got), len(b))
 	}
 	pictures, err := os.ReadDir(filepath.Join(out, "pictures"))

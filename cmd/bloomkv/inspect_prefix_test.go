@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -59,10 +58,7 @@ func TestPrefixFiltersAreVerified(t *testing.T) {
 		}
 	}
 	_, table := prefixStore(t)
-	whole, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := readFile(t, table)
 	at := bytes.LastIndex(whole, []byte("bloomblk"))
 	for _, c := range []struct {
 		name           string
@@ -80,9 +76,7 @@ func TestPrefixFiltersAreVerified(t *testing.T) {
 		binary.LittleEndian.PutUint32(block[32+16:], crc32.Checksum(unit, table))
 		binary.LittleEndian.PutUint32(block[124:], crc32.Checksum(block[:124], table))
 		name := filepath.Join(t.TempDir(), "000001.sst")
-		if err := os.WriteFile(name, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, name, b)
 		r, facts := inspectTable(t, name, "--verify", "--key", "user/0000/1")
 		v := facts.Prefix.Verify
 		if r.code != cli.ExitTrouble || v == nil || v.OK || (v.Denied > 0) != c.denied || (v.Missing > 0) != c.denied ||
@@ -104,10 +98,7 @@ func TestPrefixFiltersAreVerified(t *testing.T) {
 
 func TestARuleOfALaterVersionIsSaidNotToBeKnown(t *testing.T) {
 	_, table := prefixStore(t)
-	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, table)
 	footer := b[len(b)-footerBytes:]
 	end := len(b) - footerBytes - 5
 	props := b[end-int(binary.LittleEndian.Uint64(footer[48:])) : end]
@@ -116,9 +107,7 @@ func TestARuleOfALaterVersionIsSaidNotToBeKnown(t *testing.T) {
 	seal = binary.LittleEndian.AppendUint64(seal, uint64(end-len(props)))
 	seal = append(append(seal, props...), b[end])
 	binary.LittleEndian.PutUint32(b[end+1:], crc32.Checksum(seal, crc32.MakeTable(crc32.Castagnoli)))
-	if err := os.WriteFile(table, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, table, b)
 	r, facts := inspectTable(t, table, "--verify", "--key", "user/0000/1")
 	v, p := facts.Prefix.Verify, facts.Key.Tables[0].Prefix
 	if r.code != cli.ExitOK || v == nil || v.OK || !strings.Contains(v.Cannot, `"new:/:2"`) || p.Answer != "none" ||
@@ -132,13 +121,9 @@ func TestARuleOfALaterVersionIsSaidNotToBeKnown(t *testing.T) {
 func TestThePrefixOfAKeyIsAskedToo(t *testing.T) {
 	dir, table := prefixStore(t)
 	_, prefixes, err := inspect.ReadFilters(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	filter, err := bloomblock.Parse(prefixes.Block())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	find := func(maybe bool) string { // an absent prefix
 		for i := 0; ; i++ {
 			if key := fmt.Sprintf("user/-%d/", i); filter.MayContain(bloomblock.HashKey([]byte(key))) == maybe {

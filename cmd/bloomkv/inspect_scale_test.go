@@ -35,9 +35,7 @@ func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, waste
 		FilterKind: kind, Durability: bloomkv.NoSync, Compression: bloomkv.CompressionNone,
 		MemoryBudget: 256 << 20, MemtableSize: size, TableSize: size, BaseLevelSize: 2 * size, LevelRatio: 4,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	put := func(keys []int) {
 		t.Helper()
 		var b bloomkv.Batch
@@ -46,13 +44,9 @@ func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, waste
 			for _, i := range part {
 				b.Put(scaleKey(i), fmt.Appendf(nil, "%064d", i))
 			}
-			if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.With(bloomkv.NoSync).Apply(&b))
 		}
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Flush(t.Context()))
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	put(rng.Perm(n))
@@ -70,9 +64,7 @@ func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, waste
 		}
 	}
 	wasted = float64(db.Metrics().Lookups.WastedReads-before.WastedReads) / float64(n)
-	if err := errors.Join(db.Put(scaleKey(0), nil), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(db.Put(scaleKey(0), nil), db.Close()))
 	return dir, wasted
 }
 
@@ -104,9 +96,7 @@ func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
 		agreeOnLevels(t, doc, object)
 		agreeWithObject(t, page, object)
 		var s inspect.Store
-		if err := json.Unmarshal([]byte(object), &s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(object), &s))
 		agreeOnFigures(t, text, &s)
 		if off := 0.05*wasted + 3*math.Sqrt(wasted/float64(n)); math.Abs(s.Tree.Predicted-wasted) > off {
 			t.Errorf("%d absent keys wasted %.5f reads each, predicted %.5f", n, wasted, s.Tree.Predicted)
@@ -119,9 +109,7 @@ func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
 			agreeOnUnits(t, doc, object)
 			agreeOnAll(t, name, text, object)
 			var f inspect.Table
-			if err := json.Unmarshal([]byte(object), &f); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(object), &f))
 			agreeOnRows(t, text, f.Filter)
 			if f.Verify == nil || !f.Verify.OK || s.Tables[i].Verify == nil || !s.Tables[i].Verify.OK {
 				t.Errorf("%s: %+v", f.File, f.Verify)
@@ -149,9 +137,7 @@ func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
 func agreeWithObject(t *testing.T, page, object string) {
 	t.Helper()
 	var all any
-	if err := json.Unmarshal([]byte(object), &all); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(object), &all))
 	var have []float64
 	numbers(all, func(f float64) { have = append(have, f, 100*f) })
 	for i := range 513 { // numbers of units and of rows, bits of a block
@@ -160,9 +146,7 @@ func agreeWithObject(t *testing.T, page, object string) {
 	offsets := filterOffsets(all)
 	for _, digits := range number.FindAllString(strings.NewReplacer("–", " ", "…", " ", "−", "-").Replace(page), -1) {
 		printed, err := strconv.ParseFloat(digits, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !slices.ContainsFunc(have, func(f float64) bool {
 			return agrees(digits, printed, math.Abs(f)) ||
 				slices.ContainsFunc(offsets, func(at float64) bool { return f >= 0 && printed == at+f })

@@ -42,9 +42,7 @@ func TestTextAndJSONOfAStoreAgree(t *testing.T) {
 			}
 		}
 		var all any
-		if err := json.Unmarshal([]byte(object), &all); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(object), &all))
 		have := []float64{60, 10, 64} // columns, bytes of a block
 		numbers(all, func(f float64) { have = append(have, f, 10*f, 100*f) })
 		// The digits of the drawing and the columns of the matrix are not figures.
@@ -61,17 +59,13 @@ func TestTextAndJSONOfAStoreAgree(t *testing.T) {
 		}
 		for _, digits := range number.FindAllString(strings.Join(kept, ""), -1) {
 			printed, err := strconv.ParseFloat(digits, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if !slices.ContainsFunc(have, func(f float64) bool { return agrees(digits, printed, math.Abs(f)) }) {
 				t.Errorf("%s: the text has %s, the object nothing like it:\n%s", filepath.Base(dir), digits, text)
 			}
 		}
 		var s inspect.Store
-		if err := json.Unmarshal([]byte(object), &s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(object), &s))
 		agreeOnFigures(t, text, &s)
 	}
 }
@@ -149,9 +143,7 @@ func TestAStoreOfVeryManyTablesIsCutShort(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	tool{in: manyLines(10)}.must(t, "load", dir)
 	s, err := inspect.ReadStore(t.Context(), dir, inspect.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	one := s.Tables[0]
 	for i := range 1000 {
 		more := one

@@ -20,6 +20,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 // names returns the members of a JSON object, sorted.
 func names(t *testing.T, text string) []string {
 	t.Helper()
@@ -34,9 +41,7 @@ func names(t *testing.T, text string) []string {
 func firstOf(t *testing.T, text, list string) string {
 	t.Helper()
 	var object map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(text), &object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text), &object))
 	var members []json.RawMessage
 	if err := json.Unmarshal(object[list], &members); err != nil || len(members) == 0 {
 		t.Fatalf("%s: %v, want members: %s", list, err, text)
@@ -161,12 +166,8 @@ func TestStatsShowWhatFiltersHaveAnswered(t *testing.T) {
 		t.Errorf("of a store that was never asked:\n%s", out)
 	}
 	db, err := bloomkv.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, db.Compact(t.Context(), nil, nil))
 	for i := range 30000 {
 		if _, err := db.Get(fmt.Appendf(nil, "key/%06d.%d", i%2999, i)); !errors.Is(err, bloomkv.ErrNotFound) {
 			t.Fatal(err)
@@ -198,18 +199,13 @@ func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
 		t.Errorf("of a whole store: %q", out)
 	}
 	table := glob(t, dir, "*.sst")
-	whole, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := readFile(t, table)
 	// A byte in the first data block, one in the filter (found by its magic number), one in the footer.
 	filter := bytes.Index(whole, []byte("bloomblk"))
 	for _, at := range []int{100, filter + bloomblock.HeaderSize + 3, len(whole) - 20} {
 		broken := bytes.Clone(whole)
 		broken[at] ^= 0x10
-		if err := os.WriteFile(table, broken, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, table, broken)
 		r := tool{}.run(t, "check", dir)
 		if r.code != cli.ExitTrouble || r.out != "" || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
 			t.Errorf("byte %d damaged: exit %d, %q, %q; want 2 and the address", at, r.code, r.out, r.err)
@@ -219,17 +215,13 @@ func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
 			OK     bool
 			Damage []damageReport
 		}
-		if err := json.Unmarshal([]byte(r.out), &report); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(r.out), &report))
 		if r.code != cli.ExitTrouble || report.OK || len(report.Damage) != 1 ||
 			report.Damage[0].File != filepath.Base(table) || report.Damage[0].Reason == "" {
 			t.Errorf("byte %d damaged: exit %d, %+v; want 2 and one damage in the table", at, r.code, report)
 		}
 	}
-	if err := os.Remove(table); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(table))
 	if r := (tool{}).run(t, "check", dir); r.code != cli.ExitTrouble || !strings.Contains(r.err, filepath.Base(table)) {
 		t.Errorf("without its table: exit %d, %q", r.code, r.err)
 	}
@@ -238,14 +230,9 @@ func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
 func TestInspectShowsADamagedFilterAndReadsGoOn(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
 	table := glob(t, dir, "*.sst")
-	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, table)
 	b[bytes.Index(b, []byte("bloomblk"))+bloomblock.HeaderSize+3] ^= 1
-	if err := os.WriteFile(table, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, table, b)
 	for _, of := range []string{dir, table} {
 		r := tool{}.run(t, "inspect", of)
 		if r.code != cli.ExitTrouble || !strings.Contains(r.out, "3000") ||
@@ -271,14 +258,9 @@ func TestInspectShowsADamagedFilterAndReadsGoOn(t *testing.T) {
 func TestInspectShowsADamagedSampleBesideTheFilter(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
 	table := glob(t, dir, "*.sst")
-	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, table)
 	b[bytes.Index(b, []byte("bloomsmp"))+30] ^= 1
-	if err := os.WriteFile(table, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, table, b)
 	r := tool{}.run(t, "inspect", table)
 	if r.code != cli.ExitTrouble || !strings.Contains(r.out, " blocked Bloom, ") ||
 		strings.Contains(r.out, "\n  sample ") || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
@@ -292,32 +274,22 @@ func TestInspectShowsADamagedSampleBesideTheFilter(t *testing.T) {
 func TestInspectShowsAManifestUpToItsDamage(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
 	db, err := bloomkv.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 3 { // each adds an edit, which confirms that the earlier ones were durable
-		if err := errors.Join(db.Put([]byte("key"), nil), db.Flush(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(db.Put([]byte("key"), nil), db.Flush(t.Context())))
 	}
 	name := glob(t, dir, "MANIFEST-*")
 	b, err := os.ReadFile(name)
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, db.Close()))
 	name = filepath.Join(t.TempDir(), filepath.Base(name))
-	if err := os.WriteFile(name, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, name, b)
 	_, number := filename.Parse(filepath.Base(name))
 	whole, err := inspect.ReadManifest(t.Context(), name, number)
 	if err != nil || len(whole.Offsets) < 4 {
 		t.Fatal(err, whole.Offsets)
 	}
 	b[whole.Offsets[2]-1] ^= 1
-	if err := os.WriteFile(name, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, name, b)
 	for _, c := range []struct{ arg, want string }{
 		{"--json=false", "edit 1: next file "},
 		{"--json", `"records": 1,`},
@@ -334,19 +306,13 @@ func TestInspectShowsAManifestUpToItsDamage(t *testing.T) {
 func TestInspectPages(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
 	db, err := bloomkv.Open(dir, nil) // and a log, while it is open
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	for i := range 3 {
-		if err := db.Put([]byte("late"), make([]byte, i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte("late"), make([]byte, i)))
 	}
 	log := glob(t, dir, "*.log")
-	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, filepath.Join(dir, "notes.txt"), nil)
 	for _, c := range []struct {
 		of   string
 		args []string
@@ -393,28 +359,19 @@ func TestStoresWithoutFiltersSaySo(t *testing.T) {
 func TestTheLogIsShownTornWhereItEndsInARecord(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.NoSync})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	for range 2 {
-		if err := db.Put([]byte("k"), []byte("value")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte("k"), []byte("value")))
 	}
 	name := glob(t, dir, "*.log")
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, name)
 	if out := (tool{}).must(t, "inspect", name); strings.Contains(out, "torn") {
 		t.Errorf("a log that is in use: %s", out)
 	}
 	torn := filepath.Join(t.TempDir(), filepath.Base(name))
 	written := bytes.TrimRight(b, "\x00")
-	if err := os.WriteFile(torn, written[:len(written)-1], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, torn, written[:len(written)-1])
 	if out := (tool{}).must(t, "inspect", torn); !strings.Contains(out, "1 record up to") ||
 		!strings.Contains(out, "torn there: ") {
 		t.Errorf("got %s", out)
@@ -515,14 +472,9 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, table)
 	b[bytes.LastIndex(b, []byte("bloomblk"))+bloomblock.HeaderSize+3] ^= 1
-	if err := os.WriteFile(table, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, table, b)
 	got = of()
 	for i, want := range []string{
 		"! prefix filter damaged: ", "prefix filter: sep:/:2: damaged; ", `"error": "`,

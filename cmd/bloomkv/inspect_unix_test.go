@@ -19,9 +19,7 @@ import (
 func TestAPipeIsNotWaitedFor(t *testing.T) {
 	for _, base := range []string{"000001.sst", "000001.log", "MANIFEST-000001", "pipe"} {
 		name := filepath.Join(t.TempDir(), base)
-		if err := syscall.Mkfifo(name, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Mkfifo(name, 0o600))
 		if r := (tool{}).run(t, "inspect", name, "--verify"); r.code != cli.ExitTrouble ||
 			!strings.Contains(r.err, base) || !strings.Contains(r.err, "not a regular file") {
 			t.Errorf("%s: exit %d, %q", base, r.code, r.err)
@@ -36,9 +34,7 @@ func TestAPipeIsNotWaitedFor(t *testing.T) {
 		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		if err := syscall.Mkfifo(name, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Mkfifo(name, 0o600))
 		if r, s := readStore(t, dir, "--verify", "--key", "k"); r.code != cli.ExitTrouble ||
 			!strings.Contains(r.err, filepath.Base(name)) || r.out != "" && s.Opening.Refused == nil {
 			t.Errorf("%s: exit %d, %q, %+v", pattern, r.code, r.err, s.Opening)
@@ -50,9 +46,7 @@ func TestAPageGoesIntoAPipeAndThroughALink(t *testing.T) {
 	table := sstFiles(t, newStore(t, manyLines(100)))[0]
 	out := t.TempDir()
 	pipe, link := filepath.Join(out, "pipe"), filepath.Join(out, "link")
-	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink("page", link)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink("page", link)))
 	read := make(chan []byte)
 	go func() {
 		b, err := os.ReadFile(pipe)
@@ -101,9 +95,7 @@ func TestWhatIsNoFileIsAnError(t *testing.T) {
 	// Links are followed, and the output has the name of their target.
 	table := sstFiles(t, newStore(t, manyLines(100)))[0]
 	evil := at("evil\x1b[2J\n")
-	if err := errors.Join(os.Symlink(table, at("link")), os.Link(table, evil)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Symlink(table, at("link")), os.Link(table, evil)))
 	if out := (tool{}).must(t, "inspect", at("link")); !strings.HasPrefix(out, "table "+filepath.Base(table)+"\n") {
 		t.Errorf("through a link:\n%s", out)
 	}
@@ -133,17 +125,12 @@ func TestHugeFilesTakeLittleMemory(t *testing.T) {
 		"MANIFEST-000001": nil,
 	}
 	for _, pattern := range []string{"MANIFEST-*", "*.sst"} {
-		b, err := os.ReadFile(glob(t, store, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := readFile(t, glob(t, store, pattern))
 		contents[filepath.Base(glob(t, store, pattern))] = b
 	}
 	for base, b := range contents {
 		name := filepath.Join(t.TempDir(), base)
-		if err := errors.Join(os.WriteFile(name, b, 0o600), os.Truncate(name, size)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.WriteFile(name, b, 0o600), os.Truncate(name, size)))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		r := tool{}.run(t, "inspect", name, "--verify")
@@ -159,15 +146,10 @@ func TestHugeFilesTakeLittleMemory(t *testing.T) {
 func TestAFileThatChangesWhileItIsReadIsAnAnswerOrAnError(t *testing.T) {
 	store := newStore(t, manyLines(5000))
 	logName, log := logOf(t)
-	table, err := os.ReadFile(glob(t, store, "*.sst"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := readFile(t, glob(t, store, "*.sst"))
 	for base, b := range map[string][]byte{"000001.sst": table, filepath.Base(logName): log} {
 		name := filepath.Join(t.TempDir(), base)
-		if err := os.WriteFile(name, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, name, b)
 		stop := make(chan struct{})
 		var changing sync.WaitGroup
 		changing.Go(func() {

@@ -33,9 +33,7 @@ func TestTheToolReadsKeptStores(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal([]byte(tool{}.must(t, "inspect", dir, "--verify", "--json")), &got); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(tool{}.must(t, "inspect", dir, "--verify", "--json")), &got))
 		// Options for filters are kept in the manifest. With FilterMemory there is no plan.
 		if memory := strings.HasSuffix(dir, "memory"); (got.Plan == nil) != memory {
 			t.Errorf("%s: plan of filters: %v", dir, got.Plan)

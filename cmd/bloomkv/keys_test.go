@@ -22,17 +22,11 @@ func oddStore(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
 	db, err := bloomkv.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, key := range oddKeys {
-		if err := db.Put([]byte(key), fmt.Append(nil, i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte(key), fmt.Append(nil, i)))
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	return dir
 }
 
@@ -48,9 +42,7 @@ func TestKeysAreReadAsTheyArePrinted(t *testing.T) {
 		t.Fatalf("scan prints %d keys, want %d", len(printed), len(oddKeys))
 	}
 	var facts inspect.Table
-	if err := json.Unmarshal([]byte((tool{}).must(t, "inspect", table, "--json")), &facts); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte((tool{}).must(t, "inspect", table, "--json")), &facts))
 	for _, bound := range []string{facts.Smallest, facts.Largest} {
 		if _, ok := printed[bound]; !ok {
 			t.Errorf("inspect prints %q, scan does not", bound)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -75,9 +74,7 @@ func TestLoadReadsWhatDumpWrote(t *testing.T) {
 	want := make(map[string]string)
 	first := filepath.Join(t.TempDir(), "store")
 	db, err := bloomkv.Open(first, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	random := func(n int) string {
 		b := make([]byte, n)
 		for i := range b {
@@ -93,19 +90,13 @@ func TestLoadReadsWhatDumpWrote(t *testing.T) {
 	want["zeros"] = string(make([]byte, 1<<21))
 	want[strings.Repeat("\xff", bloomkv.MaxKeySize)] = "the longest key"
 	for k, v := range want {
-		if err := db.Put([]byte(k), []byte(v)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte(k), []byte(v)))
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	for _, format := range []string{"hex", "json"} {
 		dump := (tool{}).must(t, "dump", first, "--format", format)
 		file := filepath.Join(t.TempDir(), "dump")
-		if err := os.WriteFile(file, []byte(dump), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, file, []byte(dump))
 		second := filepath.Join(t.TempDir(), "store")
 		summary := (tool{}).must(t, "load", second, file, "--format", format, "--json")
 		if !strings.Contains(summary, fmt.Sprintf(`"lines": %d`, len(want))) {
@@ -158,13 +149,9 @@ func TestScanBoundsAndForms(t *testing.T) {
 
 func TestABarIsDrawnOnATerminalOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lines")
-	if err := os.WriteFile(file, bytes.Repeat([]byte("key\tvalue\n"), 100_000), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, bytes.Repeat([]byte("key\tvalue\n"), 100_000))
 	sorted := filepath.Join(t.TempDir(), "sorted")
-	if err := os.WriteFile(sorted, []byte(manyLines(50_000)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, sorted, []byte(manyLines(50_000)))
 	for _, terminal := range []bool{false, true} {
 		dir := filepath.Join(t.TempDir(), "store")
 		for _, args := range [][]string{
@@ -202,9 +189,7 @@ func TestPutReadsStandardInputToTheLastByte(t *testing.T) {
 func TestAStoreInUseIsAnError(t *testing.T) {
 	dir := newStore(t, "a\t1\n")
 	db, err := bloomkv.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	for _, command := range []string{"dump", "stats", "check", "load", "ingest", "compact"} {
 		if r := (tool{}).run(t, command, dir); r.code != cli.ExitTrouble || !strings.Contains(r.err, "lock") {

@@ -53,6 +53,18 @@ func (o tool) must(t *testing.T, args ...string) string {
 // oneLine returns text with single spaces between its words, since messages are wrapped.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
+func readFile(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	must(t, err)
+	return b
+}
+
+func writeFile(t *testing.T, name string, b []byte) {
+	t.Helper()
+	must(t, os.WriteFile(name, b, 0o600))
+}
+
 // newStore creates a store of the lines and returns its directory.
 func newStore(t *testing.T, lines string) string {
 	t.Helper()
@@ -64,9 +76,7 @@ func newStore(t *testing.T, lines string) string {
 func TestExitCodesTellAnswersFromTrouble(t *testing.T) {
 	dir := newStore(t, "a\t1\nb\t2\n")
 	plain := filepath.Join(t.TempDir(), "plain")
-	if err := os.WriteFile(plain, []byte("not a table"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, plain, []byte("not a table"))
 	for _, c := range []struct {
 		name string
 		args []string
@@ -167,18 +177,14 @@ func TestReadingCommandsNeverCreateAStore(t *testing.T) {
 			t.Errorf("%s of no store: exit %d, %q; want 2 and an error that says so", args[0], r.code, r.err)
 		}
 		empty := filepath.Join(parent, "empty")
-		if err := os.Mkdir(empty, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(empty, 0o700))
 		args[1] = empty
 		if r := (tool{}).run(t, args...); r.code != cli.ExitTrouble || !strings.Contains(r.err, "no store here") {
 			t.Errorf("%s of an empty directory: exit %d, %q; want 2 and an error that says so", args[0], r.code, r.err)
 		}
 		for _, dir := range []string{parent, empty} {
 			entries, err := os.ReadDir(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, e := range entries {
 				if e.Name() != "empty" {
 					t.Errorf("%s made %s", args[0], e.Name())
@@ -192,15 +198,10 @@ func TestReadingCommandsNeverCreateAStore(t *testing.T) {
 func readDir(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files := make(map[string]string)
 	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := readFile(t, filepath.Join(dir, e.Name()))
 		files[e.Name()] = string(b)
 	}
 	return files
@@ -212,21 +213,15 @@ func uncleanStore(t *testing.T, lock bool) string {
 	t.Helper()
 	dir := newStore(t, "a\t1\nb\t2\n")
 	db, err := bloomkv.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
-	if err := db.Put([]byte("b"), []byte("3")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Put([]byte("b"), []byte("3")))
 	left := t.TempDir()
 	for name, content := range readDir(t, dir) {
 		if name == "LOCK" && !lock {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(left, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, filepath.Join(left, name), []byte(content))
 	}
 	return left
 }
@@ -236,9 +231,7 @@ func TestReadingCommandsChangeNothingAndSeeWhatIsInLogs(t *testing.T) {
 		dir := uncleanStore(t, lock)
 		before := readDir(t, dir)
 		reader, err := openToRead(dir) // a reader does not disturb them
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, c := range []struct {
 			args []string
 			out  string // in it
@@ -281,9 +274,7 @@ func TestStatsCheckAndInspectCountTheSameLogs(t *testing.T) {
 			if err == nil {
 				err = os.WriteFile(filepath.Join(dir, "000001.log"), b, 0o600)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		_, s := readStore(t, dir)
 		if len(s.Logs) != 1 || s.Logs[0].File != filepath.Base(log) || (len(s.Others) == 1) != older || older &&

@@ -26,9 +26,7 @@ func treeOf(t *testing.T, dir string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return names
 }
 
@@ -66,9 +64,7 @@ func TestAFailureLeavesNothingOfANewStore(t *testing.T) {
 					} else if err == nil {
 						err = os.WriteFile(path, nil, 0o600)
 					}
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 				}
 				want := treeOf(t, root)
 				r := tool{in: c.in}.run(t, append([]string{c.args[0], filepath.Join(root, "a", "b")}, c.args[1:]...)...)
@@ -146,13 +142,9 @@ func TestDataOfADamagedStoreIsNotRemoved(t *testing.T) {
 func TestAStoreThatAnotherProcessMakesIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	lock, err := vfs.OS.Lock(filepath.Join(dir, "LOCK"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer lock.Close()
-	if err := os.WriteFile(filepath.Join(dir, "MANIFEST-000001"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, filepath.Join(dir, "MANIFEST-000001"), nil)
 	s := site{dir: dir, isNew: true} // as it was before the other came
 	if err := s.remove(); err != nil {
 		t.Error(err)
@@ -194,9 +186,7 @@ func TestNoStoreIsMadeAmongOtherFiles(t *testing.T) {
 	}
 	for _, name := range []string{"lost+found", ""} { // what a new file system has, and nothing
 		dir := t.TempDir()
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(dir, name), 0o700))
 		tool{}.must(t, "put", dir, "k", "v")
 		if err := os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600); err != nil { // later it is a store
 			t.Fatal(err)
@@ -207,9 +197,7 @@ func TestNoStoreIsMadeAmongOtherFiles(t *testing.T) {
 
 func TestWhatIsNoDirectoryIsNoStore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte("x\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, []byte("x\n"))
 	for _, args := range [][]string{
 		{"get", "", "a"},
 		{"scan", ""},

@@ -12,9 +12,7 @@ import (
 func planned(t *testing.T, args ...string) (f planFacts) {
 	t.Helper()
 	out := (tool{}).must(t, append([]string{"plan", "--json"}, args...)...)
-	if err := json.Unmarshal([]byte(out), &f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(out), &f))
 	return f
 }
 
@@ -59,9 +57,7 @@ func TestPlanFindsTheBestRateThatFits(t *testing.T) {
 			better := planned(t, append([]string{"--keys", "10000000", "--fpr", jsonNumber(t, f.FilterFPR/1.2)},
 				kind...)...)
 			var most float64
-			if err := json.Unmarshal([]byte(memory), &most); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(memory), &most))
 			most *= 1 << 20
 			if float64(f.Bytes) > most || f.FilterFPR > before || f.FilterFPR > 1.3e-4 &&
 				float64(better.Bytes) < 0.8*most {
@@ -76,9 +72,7 @@ func TestPlanFindsTheBestRateThatFits(t *testing.T) {
 func jsonNumber(t *testing.T, x float64) string {
 	t.Helper()
 	b, err := json.Marshal(x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(b)
 }
 

@@ -56,9 +56,7 @@ func TestPrefixAndBoundsMakeOneRange(t *testing.T) {
 			cmd := new(app).command()
 			r.add(cmd, "", "keys")
 			h.add(cmd, "all")
-			if err := cmd.ParseFlags(c.args); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.ParseFlags(c.args))
 			got, err := r.keyRange(h)
 			if err != nil || !sameBound(got.Lower, c.want.Lower) && len(c.want.Lower) > 0 ||
 				!sameBound(got.Upper, c.want.Upper) {
@@ -97,9 +95,7 @@ func keysOf(t *testing.T, dir string, o bloomkv.IterOptions) string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return keys.String()
 }
 

@@ -11,27 +11,12 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cli"
 )
 
-// tableFilesOf returns the paths of the tables of a store.
-func tableFilesOf(t *testing.T, dir string) []string {
-	t.Helper()
-	found, err := filepath.Glob(filepath.Join(dir, "*.sst"))
-	if err != nil || len(found) == 0 {
-		t.Fatalf("tables %v: %v", found, err)
-	}
-	return found
-}
-
 // flip damages a byte of a file.
 func flip(t *testing.T, path string, at int) {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, path)
 	b[(at+len(b))%len(b)] ^= 0x20
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, path, b)
 }
 
 func TestSalvageTellsWhatIsLostAndSavesTheRest(t *testing.T) {
@@ -49,7 +34,7 @@ func TestSalvageTellsWhatIsLostAndSavesTheRest(t *testing.T) {
 	if got := (tool{}).must(t, "scan", saved); got != want {
 		t.Error("the salvaged store holds something else")
 	}
-	flip(t, tableFilesOf(t, dir)[0], 100)
+	flip(t, sstFiles(t, dir)[0], 100)
 	r := tool{}.run(t, "check", dir)
 	if r.code != cli.ExitTrouble || !strings.HasSuffix(r.err, "bloomkv: "+salvageHelp+"\n") ||
 		strings.Count(r.err, salvageHelp) != 1 {
@@ -65,7 +50,7 @@ func TestSalvageTellsWhatIsLostAndSavesTheRest(t *testing.T) {
 	rest := filepath.Join(t.TempDir(), "rest")
 	r = tool{}.run(t, "salvage", dir, rest)
 	if r.code != exitAbsent || !strings.Contains(r.err, errLost.Error()) || strings.Contains(r.err, salvageHelp) ||
-		!strings.Contains(r.out, "\nlost: "+filepath.Base(tableFilesOf(t, dir)[0])+": offset 0: data block, ") ||
+		!strings.Contains(r.out, "\nlost: "+filepath.Base(sstFiles(t, dir)[0])+": offset 0: data block, ") ||
 		!strings.Contains(r.out, "keys from key0000 to key0") || !strings.Contains(r.out, "note: ") {
 		t.Errorf("exit %d, %s%s", r.code, r.out, r.err)
 	}
@@ -96,7 +81,7 @@ func TestSalvageKeepsTheOptionsForFilters(t *testing.T) {
 	tool{in: "a/1\tx\na/2\ty\n"}.must(t, "load", dir, "--fpr", "0.05", "--filter-prefix", "sep:/:1")
 	saved := filepath.Join(t.TempDir(), "saved")
 	tool{}.must(t, "salvage", dir, saved)
-	if out := (tool{}).must(t, "inspect", tableFilesOf(t, saved)[0]); !strings.Contains(out, "sep:/:1") {
+	if out := (tool{}).must(t, "inspect", sstFiles(t, saved)[0]); !strings.Contains(out, "sep:/:1") {
 		t.Errorf("the new table has no prefix filter:\n%s", out)
 	}
 }
@@ -106,7 +91,7 @@ func TestATableIsReadByItself(t *testing.T) {
 	tool{}.must(t, "put", dir, "b", "two")
 	tool{}.must(t, "del", dir, "c")
 	tool{}.must(t, "compact", dir)
-	table := tableFilesOf(t, dir)[0]
+	table := sstFiles(t, dir)[0]
 	r := tool{}.run(t, "scan", table)
 	if r.code != cli.ExitOK || r.out != "a\t1\nb\ttwo\nd\t4\n" || !strings.Contains(r.err, "reading a single table") {
 		t.Errorf("scan: exit %d, %q, %s", r.code, r.out, r.err)
@@ -147,11 +132,11 @@ func TestOfATableTheNewestVersionIsShown(t *testing.T) {
 	_ = os.RemoveAll(dir)
 	tool{in: "a\told\nb\t2\nc\t3\nd\t4\n"}.must(t, "load", dir)
 	before := map[string]bool{}
-	for _, p := range tableFilesOf(t, dir) {
+	for _, p := range sstFiles(t, dir) {
 		before[p] = true
 	}
 	tool{}.must(t, "del", dir, "--from", "b", "--to", "d")
-	for _, p := range tableFilesOf(t, dir) {
+	for _, p := range sstFiles(t, dir) {
 		if before[p] {
 			continue
 		}

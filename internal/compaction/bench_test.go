@@ -32,9 +32,7 @@ func benchRun(b *testing.B, d *disk, v *manifest.Version, level int, run uint64,
 	env := d.env(8 << 20)
 	env.BlockSize = 4096
 	res, err := Flush(b.Context(), s, l, env)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	e := &manifest.Edit{NextFile: 1 << 20}
 	for _, m := range res.Tables {
 		e.Added = append(e.Added, manifest.Added{Level: level, Run: run, Table: m})
@@ -70,9 +68,7 @@ func BenchmarkRun(b *testing.B) {
 			var read uint64
 			for b.Loop() {
 				res, err := Run(b.Context(), v, p, d, env)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				read += res.Read
 				remove(env, res.Tables)
 			}
@@ -106,9 +102,7 @@ func BenchmarkPick(b *testing.B) {
 		e.Added = append(e.Added, manifest.Added{Level: last - 1, Run: 1, Table: m})
 	}
 	v, err := new(manifest.Version).Apply(e)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	policy := leveled
 	policy.BaseLevelSize = 64 << 20
 	shape := Shape{Version: v, Facts: &forest{dels: dels}}

@@ -47,9 +47,7 @@ func tree(t *testing.T, text string) forest {
 	}
 	e.NextFile = max(number+1, 1001)
 	v, err := new(manifest.Version).Apply(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.Version = v
 	return f
 }

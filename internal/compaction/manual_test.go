@@ -31,9 +31,7 @@ func carry(t *testing.T, v *manifest.Version, p *Plan, next *uint64) *manifest.V
 		e.NextFile = 1 << 20
 	}
 	v, err := v.Apply(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v
 }
 

@@ -73,9 +73,7 @@ func TestANewRunIsNewerThanItsLevel(t *testing.T) {
 	v = d.level(v, 0, 11, "a@3- b@4=new c@5=c")
 	p := &Plan{To: 1, NewRun: true, Inputs: []Input{{0, 11, v.Levels[0][0].Tables}}}
 	res, err := Run(t.Context(), v, p, d, d.env(1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := d.text(res.Tables), "a@3- b@4=new c@0=c"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -170,9 +170,7 @@ func TestTombstonesArePredicted(t *testing.T) {
 			v = d.run(v, 0, 2, 9, env, part{0, 160_000, 4, 8})
 			p := &Plan{To: last, Inputs: []Input{{0, 2, v.Levels[0][0].Tables}, {last, 1, v.Levels[last][0].Tables}}}
 			res, err := Run(t.Context(), v, p, d, env)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if off := res.Predicted.Keys/float64(c.want) - 1; res.Keys != c.want || math.Abs(off) > 0.03 {
 				t.Errorf("predicted %.0f of %d keys, want %d", res.Predicted.Keys, res.Keys, c.want)
 			}
@@ -231,9 +229,7 @@ func TestACompactionThatDoesNotFitIsNotBegun(t *testing.T) {
 	}
 	env.FreeKnown = false
 	res, err = Run(t.Context(), v, p, d, env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var written uint64
 	for _, m := range res.Tables {
 		written += m.Size

@@ -16,13 +16,18 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 func TestAFlushKeepsTheNewestOfEachKeyAndEveryTombstone(t *testing.T) {
 	d := newDisk(t)
 	src, dels := source("a@9=x a@3=y b@7- b@2=z c@1=w e~g@6,8")
 	res, err := Flush(t.Context(), src, dels, d.env(1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := d.text(res.Tables), "a@9=x b@7- c@1=w e~g@8"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -40,9 +45,7 @@ func TestAFlushOfRangeTombstonesAlone(t *testing.T) {
 	d := newDisk(t)
 	src, dels := source("^~c@5 d~∞@6,7")
 	res, err := Flush(t.Context(), src, dels, d.env(1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := d.text(res.Tables), "^~c@5 d~∞@7"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -123,16 +126,12 @@ func TestRun(t *testing.T) {
 				v = d.level(v, 6, 9, c.below)
 			}
 			res, err := Run(t.Context(), v, p, d, d.env(1<<20, c.snapshots...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := d.text(res.Tables); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 			after, err := v.Apply(withNext(Edit(v, p, res.Tables, 99)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if len(after.Levels[0]) != 0 || len(after.Levels[5]) > 1 {
 				t.Errorf("after: %v", after)
 			}
@@ -209,9 +208,7 @@ func TestTablesThatAreDeletedAsAWholeAreNotRead(t *testing.T) {
 				}
 			}
 			res, err := Run(t.Context(), v, p, d, d.env(1<<20, c.snapshots...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := d.text(res.Tables); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
@@ -240,9 +237,7 @@ func TestAnIngestedTableHasItsSequence(t *testing.T) {
 	v := d.level(&manifest.Version{}, 6, 10, "a@3=a b@2=b c@1=c")
 	src, dels := source("b@1=new a~d@1")
 	res, err := Flush(t.Context(), src, dels, d.env(1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m := res.Tables[0]
 	m.Flags |= manifest.SeqOverridden
 	m.MinSeq, m.MaxSeq = 7, 7
@@ -294,6 +289,16 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 		_, err := Flush(context.Background(), src, dels, env)
 		return err
 	}
+	failing := func(d *disk, fails func(op vfs.Op) bool) Env { // an env in whose file system some operations fail
+		env := d.env(4 << 10)
+		env.FS = vfs.NewHook(d.fs, func(op vfs.Op) error {
+			if fails(op) {
+				return boom
+			}
+			return nil
+		})
+		return env
+	}
 	for name, run := range map[string]func(d *disk) error{
 		"the source fails": func(d *disk) error {
 			src, dels := source(text)
@@ -313,37 +318,23 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 			return flush(env, text)
 		},
 		"a write fails": func(d *disk) error {
-			env := d.env(4 << 10)
 			writes := 0
-			env.FS = vfs.NewHook(d.fs, func(op vfs.Op) error {
+			return flush(failing(d, func(op vfs.Op) bool {
 				if op.Kind == vfs.OpWrite {
-					if writes++; writes > 2 {
-						return boom
-					}
+					writes++
 				}
-				return nil
-			})
-			return flush(env, text)
+				return op.Kind == vfs.OpWrite && writes > 2
+			}), text)
 		},
 		"a sync fails": func(d *disk) error {
-			env := d.env(4 << 10)
-			env.FS = vfs.NewHook(d.fs, func(op vfs.Op) error {
-				if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, "2.sst") {
-					return boom
-				}
-				return nil
-			})
-			return flush(env, text)
+			return flush(failing(d, func(op vfs.Op) bool {
+				return op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, "2.sst")
+			}), text)
 		},
 		"the last sync fails": func(d *disk) error {
-			env := d.env(4 << 10)
-			env.FS = vfs.NewHook(d.fs, func(op vfs.Op) error {
-				if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, "4.sst") {
-					return boom
-				}
-				return nil
-			})
-			return flush(env, text)
+			return flush(failing(d, func(op vfs.Op) bool {
+				return op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, "4.sst")
+			}), text)
 		},
 		"keys out of order": func(d *disk) error {
 			err := flush(d.env(4<<10), "b@1=x a@2=y")

@@ -95,9 +95,7 @@ type disk struct {
 func newDisk(tb testing.TB) *disk {
 	tb.Helper()
 	fs := vfs.NewMem()
-	if err := fs.Mkdir("db"); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, fs.Mkdir("db"))
 	return &disk{t: tb, fs: fs}
 }
 

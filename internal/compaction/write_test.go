@@ -47,9 +47,7 @@ func TestTablesAreCutBetweenKeys(t *testing.T) {
 			d := newDisk(t)
 			src, dels := source(strings.ReplaceAll(c.input, "V", long))
 			res, err := Flush(t.Context(), src, dels, d.env(1100, c.snapshots...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := strings.ReplaceAll(d.text(res.Tables), long, "V"); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
@@ -65,9 +63,7 @@ func TestManyRangeTombstonesAreDividedAmongTables(t *testing.T) {
 	}
 	src, dels := source(b.String())
 	res, err := Flush(t.Context(), src, dels, d.env(16<<10))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n := len(res.Tables); n < 4 || n > 8 {
 		t.Errorf("%d tables of %d bytes each, want several", n, res.Tables[0].Size)
 	}
@@ -94,9 +90,7 @@ func TestOutputsOverlapLittleOfTheNextLevel(t *testing.T) {
 	v = d.level(v, 6, 10, strings.Join(below, "|"))
 	r := v.Levels[0][0]
 	res, err := Run(t.Context(), v, &Plan{To: 5, Inputs: []Input{{0, r.ID, r.Tables}}}, d, d.env(800))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := d.text(res.Tables), "a@9=a | c@9=c b~bx@8 | d@9=d e@0=e"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -107,9 +101,7 @@ func TestATableWithMoreThanTheNewestVersionSaysSo(t *testing.T) {
 	full := strings.Repeat("v", 3000)
 	src, _ := source("a@9=" + full + " b@8=" + full + " c@7=x c@3=" + full + " d@2=" + full)
 	res, err := Flush(t.Context(), src, nil, d.env(4<<10, 5))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []bool
 	for _, m := range res.Tables {
 		got = append(got, m.Flags&manifest.Superseded != 0)

@@ -53,9 +53,7 @@ a part
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	var page bytes.Buffer
-	if err := d.page().WriteHTML(&page); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.page().WriteHTML(&page))
 	for _, want := range []string{
 		"The first line.", "Problem: bad.", "It is", "No problems found.", "A line.", "1.5 %", "1234", "A part.",
 		"Only there.",

@@ -16,9 +16,7 @@ func TestPlacesAndOverlapsAreThoseOfTheKeys(t *testing.T) {
 	const n = 40_000
 	for _, tableSize := range []int64{1 << 20, 32 << 10} { // a few tables, and more than 64
 		g := steady(t, n, bloomkv.Options{TableSize: tableSize})
-		if err := g.db.Compact(t.Context(), nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.db.Compact(t.Context(), nil, nil))
 		all := n + n/50
 		g.put(each(n/4, n/2))
 		// the last 4,000 keys, and 4,000 new ones after them
@@ -111,9 +109,7 @@ func TestPlacesAndOverlapsAreThoseOfTheKeys(t *testing.T) {
 			t.Errorf("%.0f ± %.0f keys would be written and %.0f entries dropped, want %.0f of %.0f", o.Written, o.Err,
 				o.Garbage, total, entries)
 		}
-		if err := g.db.DeleteRange(treeKey(5), treeKey(6)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.db.DeleteRange(treeKey(5), treeKey(6)))
 		g.put(each(0, 1))
 		if o := g.inspect(inspect.Options{}).Overlap; o.Known || o.Written != 0 {
 			t.Errorf("with range deletes: %+v, want nothing known", o)
@@ -174,33 +170,23 @@ func TestTablesOfAnotherPromiseAreFlagged(t *testing.T) {
 	if s := g.inspect(inspect.Options{}); len(s.Flags) != 0 {
 		t.Errorf("flags %+v, want none", s.Flags)
 	}
-	if err := g.db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.db.Close())
 	for _, fpr := range []float64{0.2, 1} {
 		var err error
 		if g.db, err = bloomkv.Open(g.dir, &bloomkv.Options{FilterFPR: fpr}); err != nil {
 			t.Fatal(err)
 		}
 		g.put(each(0, 20_000))
-		if err := g.db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.db.Close())
 	}
 	m, err := manifest.Load(vfs.OS, g.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m.Filters = &manifest.Filters{FPR: 0.01, Ratio: 10} // as if the last writer had used these options
 	number := m.NextFile
 	m.NextFile++
 	again, err := manifest.Create(vfs.OS, g.dir, number, m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := again.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, again.Close())
 	s := g.inspect(inspect.Options{})
 	got := map[inspect.FlagName]int{}
 	for _, f := range s.Flags {

@@ -13,6 +13,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/picture"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 // bigStore returns a store with the given numbers of tables on levels 0 and 6. Each table of level 0 is a run.
 func bigStore(upper, lower int) *Store {
 	s := &Store{Manifest: "MANIFEST-000001", Levels: []Level{{Level: 0}, {Level: 6}}}
@@ -48,9 +55,7 @@ func TestThePageOfALargeStoreIsBounded(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	if err := s.Page().WriteHTML(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Page().WriteHTML(&b))
 	if b.Len() > 2<<20 {
 		t.Errorf("%d bytes, want two million at most", b.Len())
 	}

@@ -94,9 +94,7 @@ func grow(t *testing.T, n int, o bloomkv.Options) *grown {
 		for i := old; i < n && yield(bloomkv.KV{Key: treeKey(i), Value: []byte("ingested")}, nil); i++ {
 		}
 	}, bloomkv.IngestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g.settle()
 	g.put(between(rng, n/100, n/2, n*6/10)) // a tenth of the keys, in the middle
 	g.put(between(rng, n/200, 0, n))

@@ -12,6 +12,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 // steady creates a store whose shape does not depend on time: n keys in the last level, then some of them again and
 // some new ones in runs of level 0, too few to be compacted. With FilterMemory it has no such runs, because older
 // filters would follow a plan for fewer keys.
@@ -30,9 +37,7 @@ func steady(t *testing.T, n int, o bloomkv.Options) *grown {
 			}
 		}, bloomkv.IngestOptions{}))
 	}
-	if err = errors.Join(err, g.db.Compact(t.Context(), nil, nil)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, g.db.Compact(t.Context(), nil, nil)))
 	if o.FilterMemory == 0 {
 		g.put(each(n/4, n/4+n/25)) // again
 		g.put(each(n, n+n/50))
@@ -52,9 +57,7 @@ func each(lo, hi int) func(yield func(int) bool) {
 func question(t *testing.T, text string) inspect.Question {
 	t.Helper()
 	q, err := inspect.ParseWhatIf(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return q
 }
 

@@ -54,17 +54,13 @@ func TestCrashAtEveryOperation(t *testing.T) {
 						e = &Edit{LastSeq: ikey.Seq(1000 + i)}
 					}
 					trying = acked
-					if err := trying.Note(e); err != nil {
-						t.Fatal(err)
-					}
+					must(t, trying.Note(e))
 					trying.Version = mustApply(t, acked.Version, e)
 					appendEdits(t, l, e)
 					acked = trying
 				}
 				check(vfs.Op{})
-				if err := l.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, l.Close())
 			}
 			if crashes < 40 {
 				t.Errorf("only %d crashes", crashes)
@@ -86,9 +82,7 @@ func TestWhatWasLoadedStaysOnceWrittenAnew(t *testing.T) {
 		number := found.NextFile
 		found.NextFile++
 		create(t, next, number, found)
-		if err := next.Remove(filename.Make(dir, filename.Manifest, found.ManifestNumber)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, next.Remove(filename.Make(dir, filename.Manifest, found.ManifestNumber)))
 		for seed := range uint64(10) {
 			if got := load(t, next.Crash(vfs.KeepSome(seed, int(10*seed)))); !same(got, found) {
 				t.Fatalf("before %v: loaded %+v, want %+v", op, got, found)
@@ -132,9 +126,7 @@ func TestErrorAtEveryOperation(t *testing.T) {
 						return err
 					}
 					for _, e := range edits {
-						if err := trying.Note(e); err != nil {
-							t.Fatal(err)
-						}
+						must(t, trying.Note(e))
 						trying.Version = mustApply(t, acked.Version, e)
 						if err := l.Append(e); err != nil {
 							size := l.Size()

@@ -206,21 +206,13 @@ func TestHostileManifests(t *testing.T) {
 func putManifest(tb testing.TB, fsys vfs.FS, payloads ...[]byte) {
 	tb.Helper()
 	f, err := fsys.Create(filename.Make(dir, filename.Manifest, 3))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	w, err := wal.NewWriter(f, 3, 4)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	for _, p := range payloads {
-		if err := w.Append(append(make([]byte, wal.HeaderSize), p...)); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, w.Append(append(make([]byte, wal.HeaderSize), p...)))
 	}
-	if err := w.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, w.Close())
 	put(tb, fsys, "CURRENT", string(currentFor(3)))
 }
 
@@ -255,9 +247,7 @@ func FuzzLoad(f *testing.F) {
 			}
 			return
 		}
-		if err := s.Version.Check(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Version.Check())
 		if s.NextFile <= 4 {
 			return
 		}

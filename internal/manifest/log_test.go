@@ -24,39 +24,29 @@ var errDisk = errors.New("disk on fire")
 func newFS(tb testing.TB) *vfs.Mem {
 	tb.Helper()
 	m := vfs.NewMem()
-	if err := vfs.MkdirAll(m, dir); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, vfs.MkdirAll(m, dir))
 	return m
 }
 
 func create(tb testing.TB, fsys vfs.FS, number uint64, s State) *Log {
 	tb.Helper()
 	l, err := Create(fsys, dir, number, s)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return l
 }
 
 func load(tb testing.TB, fsys vfs.FS) State {
 	tb.Helper()
 	s, err := Load(fsys, dir)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := s.Version.Check(); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
+	must(tb, s.Version.Check())
 	return s
 }
 
 func appendEdits(tb testing.TB, l *Log, edits ...*Edit) {
 	tb.Helper()
 	for _, e := range edits {
-		if err := l.Append(e); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, l.Append(e))
 	}
 }
 
@@ -86,9 +76,7 @@ func TestLoadAddsUpTheEdits(t *testing.T) {
 	for i, e := range edits {
 		size := l.Size()
 		appendEdits(t, l, e)
-		if err := want.Note(e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, want.Note(e))
 		want.Version = mustApply(t, want.Version, e)
 		if got := load(t, m); !reflect.DeepEqual(got, want) {
 			t.Errorf("after edit %d the state is %+v\n%s, want %+v\n%s", i, got, got.Version, want, want.Version)
@@ -284,17 +272,13 @@ func put(tb testing.TB, fsys vfs.FS, name, content string) {
 	if err == nil {
 		_, err = f.Write([]byte(content))
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, errors.Join(err, f.Close()))
 }
 
 func contentOf(tb testing.TB, fsys vfs.FS, name string) string {
 	tb.Helper()
 	b, err := vfs.ReadFile(fsys, filepath.Join(dir, name), 1<<20)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return string(b)
 }
 

@@ -22,9 +22,7 @@ func traced(t *testing.T, fsys vfs.FS, numbers ...uint64) (Traces, []string) {
 		}
 		lost = append(lost, name)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return got, lost
 }
 
@@ -33,12 +31,8 @@ func change(t *testing.T, fsys vfs.FS, name string, how func(b []byte) []byte) {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	b, err := vfs.ReadFile(fsys, path, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := fsys.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, fsys.Remove(path))
 	if b = how(b); b == nil {
 		return
 	}
@@ -46,9 +40,7 @@ func change(t *testing.T, fsys vfs.FS, name string, how func(b []byte) []byte) {
 	if err == nil {
 		_, err = f.Write(b)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func TestATraceOfAnIntactManifestIsItsState(t *testing.T) {
@@ -167,9 +159,7 @@ func TestATraceRefusesAnEditOfTheFuture(t *testing.T) {
 	m := newFS(t)
 	s, _ := history(t)
 	l := create(t, m, 9, s)
-	if err := l.w.Append(append(make([]byte, wal.HeaderSize), editVersion+1)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.w.Append(append(make([]byte, wal.HeaderSize), editVersion+1)))
 	if _, err := Trace(m, dir, []uint64{9}, nil); !errors.Is(err, ErrUnsupportedVersion) {
 		t.Errorf("error is %v, want %v", err, ErrUnsupportedVersion)
 	}

@@ -12,15 +12,18 @@ import (
 	"time"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 func mustApply(tb testing.TB, v *Version, e *Edit) *Version {
 	tb.Helper()
 	next, err := v.Apply(e)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := next.Check(); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
+	must(tb, next.Check())
 	return next
 }
 
@@ -330,9 +333,7 @@ func TestHistories(t *testing.T) {
 				}
 				continue
 			}
-			if err := next.Check(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, next.Check())
 			for _, d := range e.Deleted {
 				delete(model, d.Number)
 			}

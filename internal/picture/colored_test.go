@@ -78,9 +78,7 @@ func shapesOf(t *testing.T, c *Chart) map[string][]shape {
 			Style string `xml:"style,attr"`
 		} `xml:"g>path"`
 	}
-	if err := xml.Unmarshal(svgOf(t, c), &doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, xml.Unmarshal(svgOf(t, c), &doc))
 	found := make(map[string][]shape)
 	for _, p := range doc.Paths {
 		_, fill, ok := strings.Cut(p.Style, "fill:#")
@@ -323,9 +321,7 @@ func TestOddGridsAndSpansAreDrawn(t *testing.T) {
 		c.Name, c.Title, c.Caption, c.X, c.Y = "c", long, long, long, long
 		doc := string(svgOf(t, &c))
 		var b bytes.Buffer
-		if err := (&Page{Sections: []Section{{ID: "s", Charts: []Chart{c}}}}).WriteHTML(&b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, (&Page{Sections: []Section{{ID: "s", Charts: []Chart{c}}}}).WriteHTML(&b))
 		if doc += b.String(); strings.Contains(doc, "NaN") || strings.Contains(doc, "Inf") {
 			t.Errorf("%+v: coordinates that are no numbers", c)
 		}

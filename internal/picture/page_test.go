@@ -65,9 +65,7 @@ func page() *Page {
 func htmlOf(t *testing.T, p *Page) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := p.WriteHTML(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.WriteHTML(&b))
 	return b.String()
 }
 
@@ -311,9 +309,7 @@ func TestABrowserShowsThePageOnAPhoneAndOnADesk(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "frames.html")
-	if err := os.WriteFile(file, []byte(frames.String()+"</body></html>"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(frames.String()+"</body></html>"), 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
@@ -337,9 +333,7 @@ func TestABrowserShowsThePageOnAPhoneAndOnADesk(t *testing.T) {
 			Background, Ink     string
 			Wrong               []string
 		}
-		if err := json.Unmarshal([]byte(html.UnescapeString(string(match[1]))), &seen); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(html.UnescapeString(string(match[1]))), &seen))
 		if seen.Width != width || seen.Scroll > width || seen.SVGs != 10 || len(seen.Wrong) > 0 {
 			t.Errorf("dark %t, a window of %d px: %d px wide, %d pictures, %q; "+
 				"want %d px at most, 10 and nothing wrong", dark, seen.Width, seen.Scroll, seen.SVGs, seen.Wrong, width)

@@ -20,6 +20,13 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 // hostile tries to break out of a document: it ends elements and attributes, starts others, and has invalid and
 // direction-changing characters.
 const hostile = "</text></svg><script>alert(1)</script>\"'><img src=x onerror=y>&amp;{{.}}" +
@@ -131,9 +138,7 @@ func texts(t *testing.T, doc []byte) (all []string, elements map[string]int) {
 func svgOf(t *testing.T, c *Chart) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := c.SVG(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SVG(&b))
 	return b.Bytes()
 }
 
@@ -179,9 +184,7 @@ func corners(t *testing.T, c *Chart, count int) (paths [][][2]float64) {
 			Style string `xml:"style,attr"`
 		} `xml:"g>path"`
 	}
-	if err := xml.Unmarshal(svgOf(t, c), &doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, xml.Unmarshal(svgOf(t, c), &doc))
 	for _, p := range doc.Paths {
 		if !strings.Contains(p.Style, strings.ToUpper(cssHex(palette[series0].light))) {
 			continue
@@ -412,9 +415,7 @@ func TestSaveWritesBothFilesOfEachChart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	all := charts()[3:5]
 	for range 2 { // the second time over the files of the first
-		if err := Save(t.Context(), dir, all); err != nil {
-			t.Fatal(err)
-		}
+		must(t, Save(t.Context(), dir, all))
 	}
 	names, err := vfs.OS.List(dir)
 	if err != nil || len(names) != 2*len(all) {
@@ -423,13 +424,9 @@ func TestSaveWritesBothFilesOfEachChart(t *testing.T) {
 	for _, c := range all {
 		for ext, write := range map[string]func(io.Writer) error{".svg": c.SVG, ".png": c.PNG} {
 			var want bytes.Buffer
-			if err := write(&want); err != nil {
-				t.Fatal(err)
-			}
+			must(t, write(&want))
 			f, err := vfs.OS.Open(filepath.Join(dir, c.Name+ext))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			size, _ := f.Size()
 			got := make([]byte, size)
 			if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, want.Bytes()) {
@@ -464,13 +461,9 @@ func TestSaveReportsWhatTheFilesSay(t *testing.T) {
 func TestAPNGIsThePictureInPixels(t *testing.T) {
 	c := charts()[0]
 	var b bytes.Buffer
-	if err := c.PNG(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.PNG(&b))
 	img, err := png.Decode(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := c.layOut(wide, true)
 	if got := img.Bounds().Size(); got.X != 1440 || got.Y != 2*int(d.height) {
 		t.Errorf("%v pixels, want 1440 × %d", got, 2*int(d.height))

@@ -18,22 +18,16 @@ import (
 func put(t *testing.T, fsys vfs.FS, name, content string) {
 	t.Helper()
 	f, err := fsys.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = f.Write([]byte(content))
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, f.Close()))
 }
 
 // storeOf returns a directory db with empty files of those names.
 func storeOf(t *testing.T, names ...string) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
-	if err := mem.Mkdir("db"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mem.Mkdir("db"))
 	for _, name := range names {
 		put(t, mem, "db/"+name, "")
 	}
@@ -58,9 +52,7 @@ func TestAListingHasFilesByKindAndOrder(t *testing.T) {
 	mem := storeOf(t, "000010.log", "000009.log", "000002.sst", "1000000.sst", "999999.sst", "CURRENT", "LOCK",
 		"MANIFEST-000003", "000004.tmp", "notes.txt", "x.sst")
 	got, err := Survey(mem, "db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for kind, want := range map[filename.Kind][]uint64{
 		filename.Log: {9, 10}, filename.Table: {2, 999999, 1000000}, filename.Manifest: {3}, filename.Temp: {4},
 		filename.Unknown: nil,
@@ -146,17 +138,13 @@ func TestTheManifestIsComparedWithTheDirectory(t *testing.T) {
 func surveyed(t *testing.T, fsys vfs.FS) Listing {
 	t.Helper()
 	found, err := Survey(fsys, "db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
 func TestATableMustBeAFileThatCanBeRead(t *testing.T) {
 	mem := storeOf(t)
-	if err := mem.Mkdir("db/000007.sst"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mem.Mkdir("db/000007.sst"))
 	found := surveyed(t, mem)
 	want := "000007.sst: offset 0: not a regular file but of mode d"
 	if err := found.Check(mem, "db", stateOf(table(7, 0))); !isDamage(err, want) {

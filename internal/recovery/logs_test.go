@@ -17,6 +17,13 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 const (
 	lastSeq    = ikey.Seq(100)   // of the manifest
 	headerSize = wal.FirstRecord // of a log
@@ -52,13 +59,9 @@ func newStore(t *testing.T, logs string) *store {
 			continue
 		}
 		number, err := strconv.ParseUint(words[0], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		records, err := strconv.Atoi(words[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		is := func(word string) bool { return slices.Contains(words[2:], word) }
 		if is("jump") {
 			s.seq++
@@ -81,9 +84,7 @@ func newStore(t *testing.T, logs string) *store {
 			return raw
 		})
 		if is("absent") {
-			if err := s.mem.Remove(filename.Make("db", filename.Log, number)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.mem.Remove(filename.Make("db", filename.Log, number)))
 			continue
 		}
 		s.logs = append(s.logs, number)
@@ -354,21 +355,13 @@ func TestRecordsThatDoNotContinueAreDamage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStore(t, "")
 			f, err := s.mem.Create(filename.Make("db", filename.Log, 5))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			w, err := wal.NewWriter(f, 5, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, r := range tt.records {
-				if err := w.Append(r); err != nil {
-					t.Fatal(err)
-				}
+				must(t, w.Append(r))
 			}
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Close())
 			l := s.reader(nil)
 			l.Last = tt.last
 			if _, _, err := l.Judge([]uint64{5}); !isDamage(err, tt.want) {

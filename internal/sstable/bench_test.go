@@ -54,9 +54,7 @@ func newBenchStore(b *testing.B, shape benchShape) *benchStore {
 	}
 	slices.SortFunc(keys, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
 	params, err := bloomblock.ParamsFor(0.01)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	s := &benchStore{d: new(epoch.Domain)}
 	c := cache.New(shape.capacity, s.d)
 	value := make([]byte, 4096)
@@ -75,13 +73,9 @@ func newBenchStore(b *testing.B, shape benchShape) *benchStore {
 			}
 		}
 		info, err := w.Finish()
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		r := NewReader(bytes.NewReader(buf.Bytes()), metaOf(info), c, s.d)
-		if err := r.Load(0); err != nil {
-			b.Fatal(err)
-		}
+		must(b, r.Load(0))
 		s.tables, s.fences = append(s.tables, r), append(s.fences, part[0])
 	}
 	return s
@@ -208,23 +202,17 @@ func BenchmarkWrite(b *testing.B) {
 			}
 			slices.SortFunc(keys, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
 			params, err := bloomblock.ParamsFor(0.01)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			value := bytes.Repeat([]byte("0123456789"), 10)
 			var size uint64
 			b.ReportAllocs()
 			for b.Loop() {
 				w := NewWriter(discard{}, WriterOptions{Filter: params, Codec: c})
 				for i := range keys {
-					if err := w.Add(ikey.Key{User: keys[i][:], Trailer: ikey.Trailer(i)<<8 | 1}, value); err != nil {
-						b.Fatal(err)
-					}
+					must(b, w.Add(ikey.Key{User: keys[i][:], Trailer: ikey.Trailer(i)<<8 | 1}, value))
 				}
 				info, err := w.Finish()
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				size = info.Size
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(keys)), "ns/entry")

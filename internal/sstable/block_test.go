@@ -144,9 +144,7 @@ func TestHostileBlocksAreRefused(t *testing.T) {
 			}
 		})
 	}
-	if err := checkBlock(good(), anySeq); err != nil {
-		t.Fatal(err)
-	}
+	must(t, checkBlock(good(), anySeq))
 	for _, second := range []kv{set("abc", 0, "34567890"), set("ab", 7, ""), set("ab", 0, "34567890")} {
 		var b blockBuilder
 		for _, v := range []kv{set("aa", 0, "12345678"), second} {
@@ -191,9 +189,7 @@ func TestGoldenBytes(t *testing.T) {
 		set("k/a long key 2", 0, "yy"),
 	}
 	params, err := bloomblock.NewParams(bloomblock.Unit{BitsPerKey: 10, Probes: 6})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dels := rangedel.List{span("a", "k", 3), span("k", "k/b", 1, 6), toTheEnd("x", 8)}
 	table, _ := buildWith(t, WriterOptions{ID: 0x1122334455667788, BlockSize: 512, Filter: params}, mixed, dels)
 	var b strings.Builder
@@ -204,22 +200,14 @@ func TestGoldenBytes(t *testing.T) {
 		fmt.Fprintf(&b, "%s\n%s\n", part.name, hex.Dump(part.data))
 	}
 	r, err := Open(bytes.NewReader(table), int64(len(table)), "golden")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Dump(&b, true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, r.Dump(&b, true))
 	name := filepath.Join("testdata", "golden.txt")
 	if *update {
-		if err := os.WriteFile(name, []byte(b.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(b.String()), 0o600))
 	}
 	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := b.String(); got != string(want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

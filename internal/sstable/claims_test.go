@@ -68,9 +68,7 @@ func TestACompressedBlockSaysHowLongItIs(t *testing.T) {
 		}
 	}
 	e, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for n := range 20 { // a frame that is cut off, or has no length
 		b := e.EncodeAll(make([]byte, 3000), nil)
 		if n < len(b) && checkDecoded(b[:min(n, 6)], Zstd, 3000) == nil {
@@ -82,20 +80,14 @@ func TestACompressedBlockSaysHowLongItIs(t *testing.T) {
 	}
 	var stream bytes.Buffer
 	w, err := zstd.NewWriter(&stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 3 {
 		if _, err := w.Write(make([]byte, 1000)); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Flush())
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	if err := checkDecoded(stream.Bytes(), Zstd, 3000); !errors.Is(err, errDecoded) {
 		t.Errorf("a frame that says no length: %v, want %v", err, errDecoded)
 	}

@@ -40,9 +40,7 @@ func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
 		rate  float64
 		units int
 	}{{1, 0}, {2, 0}, {0.1, 1}, {0.5, 1}, {0.01, 2}, {0.05, 2}, {0.0001, 3}, {0, 3}} {
-		if err := r.Load(c.rate); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Load(c.rate))
 		s := r.FilterState()
 		if s.Units != c.units || s.Damage != nil || s.Bytes != r.FilterBytes() ||
 			c.units > 0 && s.Rate > max(c.rate, 0.0001) {
@@ -53,9 +51,7 @@ func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
 		}
 	}
 	for _, keep := range []int{3, 1, 0} {
-		if err := r.DropFilterUnits(keep); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.DropFilterUnits(keep))
 		if s := r.FilterState(); s.Units != keep {
 			t.Fatalf("%d units after dropping to %d", s.Units, keep)
 		}
@@ -74,9 +70,7 @@ func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
 
 func TestTrimKeepsTheUnitsThatARateNeeds(t *testing.T) {
 	params, err := bloomblock.ParamsNested(0.01, 0.001)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var file bytes.Buffer
 	w := NewWriter(&file, WriterOptions{ID: 7, Filter: params})
 	for i := range 2000 {
@@ -89,19 +83,13 @@ func TestTrimKeepsTheUnitsThatARateNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := Open(bytes.NewReader(file.Bytes()), int64(file.Len()), "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Load(0.001); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, r.Load(0.001))
 	for _, c := range []struct {
 		rate float64
 		want int
 	}{{0.001, 2}, {0.005, 2}, {0.01, 1}, {0.001, 1}, {1, 0}} {
-		if err := r.Trim(c.rate); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Trim(c.rate))
 		if got := r.FilterState().Units; got != c.want {
 			t.Errorf("after Trim(%g): %d units, want %d", c.rate, got, c.want)
 		}
@@ -119,15 +107,11 @@ func TestUnitsBeforeADamagedOneAreUsed(t *testing.T) {
 	params := filterParams(t, 0.1, 0.01, 0.0001)
 	file, info := build(t, WriterOptions{ID: 1, Filter: params}, kvs)
 	h, err := bloomblock.ParseHeader(file[info.FilterOff:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, u := range h.Units {
 		file[info.FilterOff+u.Offset+7] ^= 4
 		r := newReader(file, info, 0)
-		if err := r.Load(0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Load(0))
 		if s := r.FilterState(); s.Units != i || !errors.Is(s.Damage, corrupt.Err) {
 			t.Errorf("unit %d damaged: %+v", i, s)
 		}

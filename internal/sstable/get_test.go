@@ -92,9 +92,7 @@ func TestACachedLookupAllocatesNothing(t *testing.T) {
 			max      float64
 		}{{"cached", 1 << 20, 0}, {"evicted each time", 160 << 10, 0.6}} {
 			r := NewReader(bytes.NewReader(file), metaOf(info), cache.New(x.capacity, d), d)
-			if err := r.Load(0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.Load(0))
 			n := 0
 			lookup := func() {
 				if x.max > 0 {

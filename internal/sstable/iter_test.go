@@ -61,9 +61,7 @@ func checkIter(t *testing.T, r *Reader, o IterOptions, kvs []kv) {
 			}
 		}
 	}
-	if err := it.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, it.Close())
 }
 
 func TestAPooledCursorAllocatesNothing(t *testing.T) {
@@ -88,9 +86,7 @@ func TestAPooledCursorAllocatesNothing(t *testing.T) {
 						break
 					}
 				}
-				if err := it.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, it.Close())
 			}
 		}
 		for range 20 {
@@ -134,11 +130,7 @@ func TestACursorCanBeUsedAgain(t *testing.T) {
 			it.Last()
 		}
 	}
-	if err := errors.Join(it.Close(), it.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(it.Close(), it.Close()))
 	var zero Iter
-	if err := zero.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, zero.Close())
 }

@@ -80,9 +80,7 @@ func TestAVersionTooNewIsPresent(t *testing.T) {
 func TestVerifyRefusesTwoVersionsAtOneSequence(t *testing.T) {
 	file, info := build(t, WriterOptions{ID: 1}, []kv{set("a", 2, "v"), set("a", 1, "w")})
 	r := newReader(file, info, 1<<20)
-	if err := r.Verify(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Verify(t.Context(), nil))
 	r.seq, r.meta.Seq = 7, 7
 	if err := r.Verify(t.Context(), nil); !errors.Is(err, corrupt.Err) || !errors.Is(err, ErrOrder) {
 		t.Fatalf("got %v, want %v", err, ErrOrder)

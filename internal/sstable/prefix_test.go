@@ -125,15 +125,16 @@ func TestRulesAsText(t *testing.T) {
 // TestPrefixFiltersHoldEveryPrefixAndLittleElse builds tables of all shapes by all rules.
 func TestPrefixFiltersHoldEveryPrefixAndLittleElse(t *testing.T) {
 	ribbon, err := bloomblock.ParamsRibbon(0.01, 0.001)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := shapes()
 	for i := range 3000 {
 		all["users"] = append(all["users"], set(fmt.Sprintf("user/%d/%d", i*7919%1500, i), 0, ""))
 	}
 	all["users"] = sorted(all["users"])
 	for name, kvs := range all {
+		if testing.Short() && name != "users" {
+			continue
+		}
 		for _, params := range []bloomblock.Params{filterParams(t, 0.01, 0.001), ribbon} {
 			for _, rule := range prefixRules {
 				file, info := build(t, WriterOptions{ID: 3, Filter: params, Prefix: rule}, kvs)
@@ -155,9 +156,7 @@ func TestPrefixFiltersHoldEveryPrefixAndLittleElse(t *testing.T) {
 				if _, _, loaded := r.MayContainPrefix(1); loaded || r.PrefixBytes() != 0 {
 					t.Fatalf("%s, %v: loaded before anybody asked", name, rule)
 				}
-				if err := r.LoadPrefixes(rule, 0); err != nil {
-					t.Fatal(err)
-				}
+				must(t, r.LoadPrefixes(rule, 0))
 				for p := range prefixes {
 					if maybe, probed, loaded := r.MayContainPrefix(bloomblock.HashKey([]byte(p))); !maybe || !probed ||
 						!loaded {
@@ -180,9 +179,7 @@ func TestPrefixFiltersHoldEveryPrefixAndLittleElse(t *testing.T) {
 				}
 				for _, other := range prefixRules {
 					r := newReader(file, info, 0)
-					if err := r.LoadPrefixes(other, 0); err != nil {
-						t.Fatal(err)
-					}
+					must(t, r.LoadPrefixes(other, 0))
 					maybe, probed, loaded := r.MayContainPrefix(12345)
 					if own := other == rule && rule != (PrefixRule{}); probed != own || !loaded ||
 						!own && (!maybe || r.PrefixBytes() != 0) {
@@ -217,9 +214,7 @@ func TestPrefixFiltersAreLoadedAsTheRateNeedsAndLetGo(t *testing.T) {
 	}
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	must(r.LoadPrefixes(rule, 1))
 	loaded("no rate is asked for", 0)
@@ -262,17 +257,13 @@ func TestErrorsOfTheFileArePassedOnByPrefixFilters(t *testing.T) {
 		t.Fatalf("tail: %v", err)
 	}
 	f.on = false
-	if err := r.Load(1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Load(1))
 	f.on = true
 	if err := r.LoadPrefixes(smallRule, 0); !errors.Is(err, errDisk) {
 		t.Fatalf("filter: %v", err)
 	}
 	f.on = false
-	if err := r.LoadPrefixes(smallRule, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.LoadPrefixes(smallRule, 0))
 	if s := r.PrefixState(); s.Units != 2 || s.Damage != nil {
 		t.Errorf("tried again: %+v", s)
 	}
@@ -281,9 +272,7 @@ func TestErrorsOfTheFileArePassedOnByPrefixFilters(t *testing.T) {
 // TestNoFlippedBitOfAPrefixFilterDeniesAPrefix flips each bit of the block, and of its description in the properties.
 func TestNoFlippedBitOfAPrefixFilterDeniesAPrefix(t *testing.T) {
 	ribbon, err := bloomblock.ParamsRibbon(0.01, 0.001)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rule := PrefixLen(6)
 	var kvs []kv
 	for i := range 1400 {
@@ -296,9 +285,7 @@ func TestNoFlippedBitOfAPrefixFilterDeniesAPrefix(t *testing.T) {
 			t.Fatalf("%+v, %v: want two units", whole.PrefixState(), err)
 		}
 		props, err := whole.Properties()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		at := info.Size - info.TailLen
 		for i := (at - props.Prefixes.Bytes) * 8; i < at*8; i++ {
 			file[i/8] ^= 1 << (i % 8)
@@ -332,9 +319,7 @@ func TestVerifySeesAPrefixFilterThatLacksAPrefix(t *testing.T) {
 	var buf bytes.Buffer
 	w := NewWriter(&buf, o)
 	for i, v := range kvs {
-		if err := w.Add(v.ikey(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Add(v.ikey(), nil))
 		if i == 1 {
 			w.prefix.Reset()
 			w.prefix.Add(bloomblock.HashKey([]byte("zzz")))
@@ -342,9 +327,7 @@ func TestVerifySeesAPrefixFilterThatLacksAPrefix(t *testing.T) {
 		}
 	}
 	info, err := w.Finish()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = newReader(buf.Bytes(), info, 0).Verify(t.Context(), nil)
 	if !errors.Is(err, corrupt.Err) || !strings.Contains(err.Error(), `the prefix filter denies "aaa" of key "aaa1"`) {
 		t.Errorf("got %v, want the prefix that is denied", err)
@@ -360,9 +343,7 @@ func TestARuleOfTheFutureIsNotAsked(t *testing.T) {
 	fixSums(file)
 	r := newReader(file, info, 0)
 	for _, rule := range slices.Concat(prefixRules, []PrefixRule{PrefixLen(3)}) {
-		if err := r.LoadPrefixes(rule, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.LoadPrefixes(rule, 0))
 		if maybe, probed, _ := r.MayContainPrefix(7); !maybe || probed {
 			t.Errorf("%v: %v, probed %v", rule, maybe, probed)
 		}

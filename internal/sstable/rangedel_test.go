@@ -16,6 +16,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 func span(start, end string, seqs ...ikey.Seq) rangedel.Fragment {
 	return rangedel.Fragment{Start: []byte(start), End: []byte(end), Seqs: seqs}
 }
@@ -165,24 +172,18 @@ func TestTheWriterKeepsNothingOfARange(t *testing.T) {
 	w := NewWriter(&buf, WriterOptions{ID: 1})
 	f := span("aaa", "bbb", 3, 4)
 	for range 2 {
-		if err := w.AddRangeDel(f); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.AddRangeDel(f))
 		copy(f.Start, "ccc")
 		copy(f.End, "ddd")
 		f.Seqs[0] = 1
 	}
 	info, err := w.Finish()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if string(info.Smallest) != "aaa" || string(info.Largest) != "ddd" {
 		t.Errorf("bounds %q … %q", info.Smallest, info.Largest)
 	}
 	r := newReader(buf.Bytes(), info, 0)
-	if err := r.Load(1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Load(1))
 	if want := (rangedel.List{span("aaa", "bbb", 3, 4), span("ccc", "ddd", 1, 4)}); !reflect.DeepEqual(r.RangeDels(),
 		want) {
 		t.Errorf("got %v, want %v", r.RangeDels(), want)
@@ -195,9 +196,7 @@ func TestRangeDelsStayUntilClose(t *testing.T) {
 	if r.RangeDels() != nil || r.RangeDelBytes() != 0 {
 		t.Error("range deletes before anything was read")
 	}
-	if err := r.Load(1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Load(1))
 	l := r.RangeDels()
 	if !reflect.DeepEqual(l, smallDels) || r.RangeDelBytes() != l.Bytes() || l.Bytes() == 0 {
 		t.Errorf("got %v of %d bytes, want %v", l, r.RangeDelBytes(), smallDels)
@@ -206,9 +205,7 @@ func TestRangeDelsStayUntilClose(t *testing.T) {
 	if got := r.RangeDels(); len(got) != len(l) || &got[0] != &l[0] {
 		t.Error("dropping the index changed the range deletes")
 	}
-	if err := r.Load(1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Load(1))
 	if got := r.RangeDels(); &got[0] != &l[0] {
 		t.Error("loading the index again changed the range deletes")
 	}
@@ -227,9 +224,7 @@ func TestRangeDelsStayUntilClose(t *testing.T) {
 func TestVerifyLeavesRangeDelsAndNoIndex(t *testing.T) {
 	file, info, _ := small(t, None)
 	r := newReader(file, info, 1<<20)
-	if err := r.Verify(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Verify(t.Context(), nil))
 	if r.Loaded() || !reflect.DeepEqual(r.RangeDels(), smallDels) {
 		t.Errorf("loaded %v, range deletes %v", r.Loaded(), r.RangeDels())
 	}
@@ -240,9 +235,7 @@ func TestVerifyReadsTheTailAgain(t *testing.T) {
 	p := partsOf(t, file)
 	for _, at := range []uint64{p.index, p.dels, p.props, uint64(len(file)) - footerSize} {
 		r := newReader(file, info, 1<<20)
-		if err := r.Load(0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Load(0))
 		file[at] ^= 1
 		if err := r.Verify(t.Context(), nil); !errors.Is(err, corrupt.Err) {
 			t.Errorf("byte %d damaged after it was loaded: %v", at, err)
@@ -394,9 +387,7 @@ func TestATableWithoutVersionsAnswersEveryCall(t *testing.T) {
 			r := newReader(file, info, 1<<20)
 			r.meta, r.seq = m, m.Seq
 			for _, load := range []float64{2, 0} {
-				if err := r.Load(load); err != nil {
-					t.Fatal(err)
-				}
+				must(t, r.Load(load))
 				for _, key := range []string{"", "a", "b", "c", "zzzzzzzzzzzz"} {
 					if _, ok, err := get(r, key, ikey.MaxSeq); ok || err != nil {
 						t.Errorf("Get(%q) = %v, %v", key, ok, err)

@@ -20,9 +20,7 @@ import (
 func salvaged(t *testing.T, f io.ReaderAt, size int, m Meta) (r *Remains, got []kv, lost []Loss) {
 	t.Helper()
 	r, err := Survey(f, uint64(size), m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lost = slices.Clone(r.Lost())
 	it := r.Iter()
 	for more := true; more; {
@@ -48,9 +46,7 @@ func extents(t *testing.T, file []byte, info Info) (starts []int, versions []int
 		n++
 	}
 	starts, versions = append(starts, int(it.r.index.Load().end)), append(versions, n)
-	if err := it.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, it.Close())
 	return starts, versions
 }
 
@@ -107,7 +103,7 @@ func TestOneDamagedByteCostsOneBlock(t *testing.T) {
 					}
 				}
 			}
-			for i := range file {
+			for i := 0; i < len(file); i += stride() {
 				bad := bytes.Clone(file)
 				bad[i] ^= 0x41
 				check(fmt.Sprintf("byte %d", i), bad, metaOf(info), i, i+1)

@@ -35,9 +35,7 @@ func TestATableHasASampleOfItsKeys(t *testing.T) {
 		file, info := build(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.01)}, kvs)
 		r := newReader(file, info, 0)
 		s, err := r.Sample()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		again, err := bloomblock.ParseSample(want)
 		if err != nil || !slices.Equal(slices.Collect(s.Hashes()), slices.Collect(again.Hashes())) ||
 			s.Keys() != uint64(keys) {
@@ -54,9 +52,7 @@ func TestATableHasASampleOfItsKeys(t *testing.T) {
 
 func TestNoSampleIsNoError(t *testing.T) {
 	old, err := os.ReadFile("testdata/unsampled.sst") // from before there were samples
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	plain, _ := build(t, WriterOptions{ID: 1}, numbers(0, 10))
 	empty, _ := buildWith(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.01)}, nil, smallDels)
 	for name, file := range map[string][]byte{
@@ -64,9 +60,7 @@ func TestNoSampleIsNoError(t *testing.T) {
 		"a table without versions": empty,
 	} {
 		r, err := Open(bytes.NewReader(file), int64(len(file)), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if s, err := r.Sample(); err != nil || s != nil {
 			t.Errorf("%s: sample %v, %v; want none", name, s, err)
 		}
@@ -82,9 +76,7 @@ func TestASampleOfOtherKeysIsSeen(t *testing.T) {
 	file, info := build(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.01)}, kvs)
 	p := partsOf(t, file)
 	whole, err := newReader(file, info, 0).Sample()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var others bloomblock.Builder // without the key of hash 7, so that its sample has one more hash at the end
 	for _, v := range kvs {
 		if h := bloomblock.HashKey([]byte(v.key)); h != slices.Collect(whole.Hashes())[7] {
@@ -175,15 +167,11 @@ func TestOverlapsOfTables(t *testing.T) {
 	}
 	for _, rate := range []float64{0.01, 0.001} {
 		for _, r := range tables {
-			if err := r.Load(rate); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.Load(rate))
 		}
 		for i, a := range bounds {
 			s, err := tables[i].Sample()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for j, b := range bounds {
 				want := float64(max(min(a[1], b[1])-max(a[0], b[0]), 0)) / float64(a[1]-a[0])
 				got := s.Overlap(tables[j].Filter())
@@ -193,13 +181,9 @@ func TestOverlapsOfTables(t *testing.T) {
 			}
 		}
 	}
-	if err := tables[1].DropFilterUnits(0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables[1].DropFilterUnits(0))
 	s, err := tables[0].Sample()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if o := s.Overlap(tables[1].Filter()); o.Known {
 		t.Errorf("without the filter of table 1: %+v", o)
 	}

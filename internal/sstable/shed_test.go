@@ -31,9 +31,7 @@ func TestShedNeverWaitsForALoad(t *testing.T) {
 	d := new(epoch.Domain)
 	f := &gate{ReaderAt: bytes.NewReader(file)}
 	r := NewReader(f, metaOf(info), cache.New(1<<20, d), d)
-	if err := r.Load(0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Load(0))
 	if _, ok, err := get(r, "b", 9); !ok || err != nil {
 		t.Fatalf("get: %v, %v", ok, err)
 	}

@@ -43,9 +43,7 @@ func sorted(kvs []kv) []kv {
 func filterParams(tb testing.TB, rates ...float64) bloomblock.Params {
 	tb.Helper()
 	p, err := bloomblock.ParamsNested(rates...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return p
 }
 
@@ -63,15 +61,11 @@ func buildWith(tb testing.TB, o WriterOptions, kvs []kv, dels rangedel.List) ([]
 	before := len(dels) / 2
 	addRanges(tb, w, dels[:before])
 	for _, v := range kvs {
-		if err := w.Add(v.ikey(), []byte(v.value)); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, w.Add(v.ikey(), []byte(v.value)))
 	}
 	addRanges(tb, w, dels[before:])
 	info, err := w.Finish()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	if info.Size != uint64(buf.Len()) {
 		tb.Fatalf("size %d, want %d", info.Size, buf.Len())
 	}
@@ -81,9 +75,7 @@ func buildWith(tb testing.TB, o WriterOptions, kvs []kv, dels rangedel.List) ([]
 func addRanges(tb testing.TB, w *Writer, dels rangedel.List) {
 	tb.Helper()
 	for _, f := range dels {
-		if err := w.AddRangeDel(f); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, w.AddRangeDel(f))
 	}
 }
 
@@ -193,12 +185,8 @@ func TestTableAnswersAsAMapDoes(t *testing.T) {
 					checkTable(t, file, info, capacity, kvs)
 				}
 				r := newReader(file, info, 0)
-				if err := r.Verify(t.Context(), nil); err != nil {
-					t.Fatal(err)
-				}
-				if err := r.Dump(io.Discard, info.RawValueBytes < 1<<20); err != nil {
-					t.Fatal(err)
-				}
+				must(t, r.Verify(t.Context(), nil))
+				must(t, r.Dump(io.Discard, info.RawValueBytes < 1<<20))
 			})
 		}
 	}
@@ -210,15 +198,22 @@ func effortFor(kvs []kv) int {
 	for _, v := range kvs {
 		n += len(v.key) + len(v.value)
 	}
-	return min(max(10_000_000/n, 3), 80)
+	return min(max(10_000_000/n, 3), 80/stride())
+}
+
+// stride returns the distance between the positions that exhaustive tests of one goroutine visit. It is odd, so that
+// all bits of a byte get their turn.
+func stride() int {
+	if testing.Short() {
+		return 7
+	}
+	return 1
 }
 
 func checkTable(t *testing.T, file []byte, info Info, capacity int64, kvs []kv) {
 	t.Helper()
 	r := newReader(file, info, capacity)
-	if err := r.Load(0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Load(0))
 	effort := effortFor(kvs)
 	if capacity == 0 {
 		effort = max(1, effort/8) // each lookup reads its block again

@@ -84,9 +84,7 @@ const (
 func newWriter(tb testing.TB, f *file) *Writer {
 	tb.Helper()
 	w, err := NewWriter(f, testNumber, testID)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return w
 }
 
@@ -96,17 +94,13 @@ func framed[T string | []byte](payload T) []byte { return append(make([]byte, He
 func appendAll(tb testing.TB, w *Writer, payloads ...string) {
 	tb.Helper()
 	for _, p := range payloads {
-		if err := w.Append(framed(p)); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, w.Append(framed(p)))
 	}
 }
 
 func syncLog(tb testing.TB, w *Writer) {
 	tb.Helper()
-	if err := w.Sync(); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, w.Sync())
 }
 
 // build writes a log: the step "sync" is a Sync, "older" a SetOlderDurable, any other a payload. It returns the log's

@@ -23,13 +23,9 @@ func TestRecordsOfAnotherFileAreNotThisLogs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := new(file)
 			w, err := NewWriter(f, test.number, test.id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			own, _ := build(t, "own")
-			if err := w.Append(make([]byte, HeaderSize+len(own)-2*fileHeaderSize+8+test.shift)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Append(make([]byte, HeaderSize+len(own)-2*fileHeaderSize+8+test.shift)))
 			from := int(w.Size())
 			w.SetOlderDurable()
 			for range 20 {

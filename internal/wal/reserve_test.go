@@ -40,9 +40,7 @@ func (f *reservingFile) Write(b []byte) (int, error) {
 func newReserving(tb testing.TB, f Sink) *Writer {
 	tb.Helper()
 	w, err := NewReserving(f, testNumber, testID)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return w
 }
 

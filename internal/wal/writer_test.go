@@ -12,6 +12,13 @@ import (
 	"testing"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 func TestLogByteForByte(t *testing.T) {
 	data, _ := build(t, "hi", "sync", "older", "", "you")
 	// magic, version, crc, number, id; then per record: crc, payload crc, length, salt, promise, flags, kind, payload
@@ -178,9 +185,7 @@ func TestALogBeginsInAnEmptyFile(t *testing.T) {
 func TestAfterCloseEverythingIsErrClosed(t *testing.T) {
 	f := new(file)
 	w := newWriter(t, f)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	for name, err := range map[string]error{"Append": w.Append(framed("a")), "Sync": w.Sync(), "Close": w.Close()} {
 		if !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s returns %v, want %v", name, err, os.ErrClosed)
@@ -216,9 +221,7 @@ func TestSyncRunsWhileAppendRuns(t *testing.T) {
 		if i == n/2 {
 			w.SetOlderDurable()
 		}
-		if err := w.Append(make([]byte, HeaderSize+rng.IntN(300))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Append(make([]byte, HeaderSize+rng.IntN(300))))
 	}
 	close(stop)
 	done.Wait()
@@ -243,8 +246,6 @@ func BenchmarkAppend(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		f.data = f.data[:0]
-		if err := w.Append(record); err != nil {
-			b.Fatal(err)
-		}
+		must(b, w.Append(record))
 	}
 }

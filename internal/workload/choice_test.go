@@ -59,9 +59,7 @@ func TestZipfFollowsItsDistribution(t *testing.T) {
 	for _, skew := range []float64{0.5, 0.99, 1, 1.5} {
 		const n, draws = 1000, 400_000
 		z, err := NewZipf(n, skew)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r := rand.New(rand.NewPCG(1, 2))
 		counts := make([]float64, n)
 		for range draws {
@@ -93,9 +91,7 @@ func TestChoicesPick(t *testing.T) {
 	const n = 1000
 	picks := func(c Choice, seed uint64) []int {
 		ch, err := newChooser(c, n, 0.99, seed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all := make([]int, 2*n)
 		for first := 0; first < len(all); first += 100 {
 			ch.fill(all[first:first+100], first, newDice())
@@ -134,9 +130,7 @@ func TestChoicesPick(t *testing.T) {
 
 func TestTheLatestAreChosenMostOften(t *testing.T) {
 	ch, err := newChooser(Latest, 1000, 0.99, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	picks := make([]int, 10_000)
 	ch.fill(picks, 0, newDice())
 	counts := make([]int, 1000)
@@ -184,9 +178,7 @@ func BenchmarkKeyAndValue(b *testing.B) {
 	for _, shape := range Shapes {
 		b.Run(shape.String(), func(b *testing.B) {
 			g, err := NewGenerated(shape, 1_000_000, 1, Values{Bytes: 100})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			p := NewPermutation(g.Len(), 1)
 			var buf []byte
 			for i := 0; b.Loop(); i++ {

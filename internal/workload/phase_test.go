@@ -16,6 +16,13 @@ import (
 	"time"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 // mapStore is a store in a map. Its functions, if set, replace correct answers with wrong ones.
 type mapStore struct {
 	mu      sync.RWMutex
@@ -169,9 +176,7 @@ func TestEveryPhaseOfAGoodStoreIsRight(t *testing.T) {
 		{[]byte("b"), []byte("1")},
 		{[]byte("c"), bytes.Repeat([]byte("x"), 100_000)},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sets := map[string]Set{
 		"random":    generated(t, Random, 1500, Values{Bytes: 100}),
 		"decimal":   generated(t, Decimal, 1500, Values{Bytes: 100, Compressible: true}),
@@ -338,9 +343,7 @@ func TestEveryWrongAnswerIsFound(t *testing.T) {
 				tt.phase.Ops = 10
 			}
 			f, err := Run(t.Context(), s, set, tt.phase, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if f.Wrong == 0 || tt.count > 0 && f.Wrong != tt.count || !strings.Contains(f.FirstWrong, tt.want) {
 				t.Errorf("%d wrong, the first %q, want %d and %q", f.Wrong, f.FirstWrong, tt.count, tt.want)
 			}
@@ -594,9 +597,7 @@ func TestAQueueIsPoppedFromItsHead(t *testing.T) {
 	}
 	t.Run("another pair comes first", func(t *testing.T) {
 		s := load(t, set)
-		if err := s.Delete(set.AppendKey(nil, 500)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Delete(set.AppendKey(nil, 500)))
 		f, err := Run(t.Context(), s, set, Phase{Kind: Pop}, nil)
 		if err != nil || f.Wrong != 500 || !strings.Contains(f.FirstWrong, "has number 501, want 500") {
 			t.Errorf("%d wrong, the first %q, %v", f.Wrong, f.FirstWrong, err)
@@ -698,9 +699,7 @@ func TestReopenTakesTheTimeOfTheOpeningAlone(t *testing.T) {
 func TestEveryCallTimedAloneIsInTheHistogram(t *testing.T) {
 	set := generated(t, Random, 256*16, Values{Bytes: 10})
 	f, err := Run(t.Context(), load(t, set), set, Phase{Kind: Present}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	count := uint64(0)
 	for i, b := range f.Latencies {
 		count += b.Count

@@ -11,9 +11,7 @@ import (
 func generated(t *testing.T, shape Shape, n int, values Values) *Generated {
 	t.Helper()
 	g, err := NewGenerated(shape, n, 7, values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return g
 }
 
@@ -90,9 +88,7 @@ func TestGeneratedSetsKeepTheirPromises(t *testing.T) {
 				t.Errorf("a key has %d bytes, want %d", got, shape.KeyBytes())
 			}
 			name, err := shape.MarshalText()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			read := Shape(100)
 			if err := read.UnmarshalText(name); err != nil || read != shape {
 				t.Errorf("%q is read as %v, %v", name, read, err)
@@ -184,15 +180,11 @@ func TestValuesAreAsLongAndAsCompressibleAsAskedFor(t *testing.T) {
 			}
 			var packed bytes.Buffer
 			w, err := flate.NewWriter(&packed, flate.BestSpeed)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if _, err := w.Write(value); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Close())
 			share := float64(packed.Len()) / float64(n)
 			if compressible && (share < 0.45 || share > 0.6) || !compressible && share < 0.99 {
 				t.Errorf("%+v: compresses to %.2f", v, share)
@@ -225,9 +217,7 @@ func TestGivenPairsKeepTheirPromises(t *testing.T) {
 				pairs = append(pairs, Pair{[]byte(k), fmt.Append(nil, "value ", i)})
 			}
 			set, err := NewPairs(pairs)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if set.Len() != len(tt.keys) {
 				t.Errorf("%d keys, want %d", set.Len(), len(tt.keys))
 			}
@@ -235,9 +225,7 @@ func TestGivenPairsKeepTheirPromises(t *testing.T) {
 		})
 	}
 	set, err := NewPairs([]Pair{{Key: []byte("x/y"), Value: []byte("1")}, {Key: []byte("x/z"), Value: []byte("2")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := string(set.AppendAbsent(nil, 1)); got != "x/y!1" || set.Absents() != absentPerBase {
 		t.Errorf("absent key 1 of %d is %q, want x/y!1 of %d", set.Absents(), got, absentPerBase)
 	}
@@ -256,9 +244,7 @@ func FuzzPairs(f *testing.F) {
 			seen[string(line)] = true
 		}
 		set, err := NewPairs(pairs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		checkSet(t, set, min(set.Absents(), 200))
 	})
 }
@@ -274,9 +260,7 @@ func FuzzGeneratedIndex(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, shape uint8, key []byte) {
 		g, err := NewGenerated(Shapes[int(shape)%len(Shapes)], 1000, 7, Values{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if i, ok := g.Index(key); ok && !bytes.Equal(g.AppendKey(nil, i), key) {
 			t.Errorf("Index(%q) = %d, whose key is %q", key, i, g.AppendKey(nil, i))
 		}

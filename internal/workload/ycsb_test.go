@@ -13,9 +13,7 @@ import (
 func ycsb(t *testing.T, letter byte) Mix {
 	t.Helper()
 	m, err := YCSB(letter)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m
 }
 

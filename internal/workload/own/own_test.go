@@ -11,12 +11,17 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 func open(t *testing.T, options *bloomkv.Options) *own.Store {
 	t.Helper()
 	s, err := own.Open(t.TempDir(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil && !errors.Is(err, bloomkv.ErrClosed) {
 			t.Error(err)
@@ -28,9 +33,7 @@ func open(t *testing.T, options *bloomkv.Options) *own.Store {
 func TestEveryPhaseIsRight(t *testing.T) {
 	const records, ops = 3000, 2000
 	set, err := workload.NewGenerated(workload.Decimal, records+2*ops*5/100, 1, workload.Values{Bytes: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := open(t, &bloomkv.Options{MemtableSize: 1 << 20, MemoryBudget: 16 << 20})
 	run := func(set workload.Set, p workload.Phase) {
 		t.Helper()
@@ -43,9 +46,7 @@ func TestEveryPhaseIsRight(t *testing.T) {
 	ledger := workload.NewLedger(set, records)
 	for i, letter := range []byte("abcfde") {
 		mix, err := workload.YCSB(letter)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		run(set, workload.Phase{Kind: workload.Serve, Mix: mix, Ledger: ledger, Ops: ops, Workers: 1 + i%2})
 		run(set, workload.Phase{Kind: workload.Reopen})
 	}
@@ -76,9 +77,7 @@ func TestEveryPhaseIsRight(t *testing.T) {
 // Several goroutines may apply batches at once, and none gets pairs of another.
 func TestBatchesOfSeveralGoroutinesStayApart(t *testing.T) {
 	set, err := workload.NewGenerated(workload.Random, 20_000, 1, workload.Values{Bytes: 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := open(t, nil)
 	var group sync.WaitGroup
 	for range 2 {
@@ -104,9 +103,7 @@ func TestADeletedKeyStaysDeleted(t *testing.T) {
 	s := open(t, nil)
 	for range 20 { // the pool of the DB may drop a batch
 		err := errors.Join(s.PutSync([]byte("first"), nil), s.Delete([]byte("first")), s.PutSync([]byte("second"), nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, found, err := s.AppendGet(nil, []byte("first")); err != nil || found {
 			t.Fatalf("a deleted key: %v, %v; the batch before put it again", found, err)
 		}
@@ -117,16 +114,10 @@ func TestPutSyncIsDurableAndPutIsNot(t *testing.T) {
 	disk := vfs.NewMem()
 	// The options ask for durable writes, but Put must not wait for the disk.
 	s, err := own.Open("store", &bloomkv.Options{FS: disk, Durability: bloomkv.Sync})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(s.PutSync([]byte("synced"), []byte("1")), s.Put([]byte("not"), []byte("2"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(s.PutSync([]byte("synced"), []byte("1")), s.Put([]byte("not"), []byte("2"))))
 	left, err := own.Open("store", &bloomkv.Options{FS: disk.Crash(vfs.KeepNothing)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for key, want := range map[string]bool{"synced": true, "not": false} {
 		if value, found, err := left.AppendGet(nil, []byte(key)); err != nil || found != want {
 			t.Errorf("after a crash, key %q: %q, %v, %v; want %v", key, value, found, err, want)
@@ -139,17 +130,13 @@ func TestPutSyncIsDurableAndPutIsNot(t *testing.T) {
 
 func TestReopenNeedsTheOptions(t *testing.T) {
 	db, err := bloomkv.Open(t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	if _, err := (&own.Store{DB: db}).Reopen(); err == nil {
 		t.Error("a DB that Open has not opened is opened again")
 	}
 	s := open(t, nil)
-	if err := s.Put([]byte("key"), []byte("value")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Put([]byte("key"), []byte("value")))
 	took, err := s.Reopen()
 	if err != nil || took <= 0 {
 		t.Fatalf("%v, %v", took, err)
@@ -157,9 +144,7 @@ func TestReopenNeedsTheOptions(t *testing.T) {
 	if _, found, err := s.AppendGet(nil, []byte("key")); err != nil || !found {
 		t.Errorf("what was put before is found: %v, %v", found, err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	if _, err := s.Reopen(); !errors.Is(err, bloomkv.ErrClosed) {
 		t.Errorf("a closed store: %v, want %v", err, bloomkv.ErrClosed)
 	}
