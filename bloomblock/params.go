@@ -266,8 +266,8 @@ func ParamsSplit(units int, rate float64) (Params, error) {
 func ParamsNested(rates ...float64) (Params, error) { return nested(Params{}, rates) }
 
 // ParamsRibbon returns a filter like ParamsNested whose first unit takes the least memory: a Ribbon unit of exactly
-// that rate, or a Bloom unit if a table has so few keys, fewer than about a thousand, that it is smaller. A Ribbon
-// takes some 50 ns a key to build, where a Bloom unit takes 10, and some 10 ns more to probe; other units are probed
+// that rate, or a Bloom unit in a table of fewer than about a thousand keys, where that is smaller. A Ribbon takes
+// about 50 ns a key to build, where a Bloom unit takes 10, and about 10 ns more to probe; other units are probed
 // before it. For a first rate of 0.5 or more, where a Bloom unit is smaller, the result is that of ParamsNested. A
 // rate below BestRibbonRate is ErrRate.
 func ParamsRibbon(rates ...float64) (Params, error) {

@@ -5,7 +5,7 @@ import "math"
 // A theory describes the bits of a Bloom unit with the given keys, blocks and probes if hashes are random: the
 // distribution of the number of set bits in a block, and the variance of the figures that an Exam computes from all
 // blocks. The number of keys in a block is binomial, and blocks depend on each other a little; no approximation for
-// large numbers is made except where a comment says so.
+// large numbers is made except where noted.
 //
 // One key leaves a given bit of its block clear with probability (1-1/512)^probes, and two given bits with
 // (1-2/512)^probes. With all keys, each in this block with probability 1/blocks, a bit stays clear with probability

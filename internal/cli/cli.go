@@ -95,8 +95,8 @@ func Interrupted(err error) bool {
 	return ok
 }
 
-// interruptedError is the error of work that a signal ended. Its text says what was interrupted, without the
-// words of package context.
+// interruptedError is the error of work that a signal ended. Its text names what was interrupted, without
+// the words of package context.
 type interruptedError struct{ error }
 
 func (e interruptedError) Error() string {

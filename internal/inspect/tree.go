@@ -5,8 +5,8 @@ package inspect
 //
 // A wasted read is a search of a table that has no version of the key, by a lookup of an absent key. The number of
 // wasted reads per lookup is an average over all absent keys. They are assumed to be distributed like the present
-// keys: equally many between any two neighbors. A run costs the rate of the table whose bounds contain the key, or
-// nothing if there is none. The lookups that a range delete ends early are not subtracted. Optimum and Even use the
+// keys: equally many between any two neighbors. A run costs the rate of the table whose bounds contain the key, if
+// there is such a table. The lookups that a range delete ends early are not subtracted. Optimum and Even use the
 // rates of filters with many keys. Filters with few keys are rounded up to whole blocks and may be better.
 type Figures struct {
 	Runs        int     `json:"runs"`                   // a lookup asks at most one table of each

@@ -66,7 +66,7 @@ func between(rng *rand.Rand, n, lo, hi int) iter.Seq[int] {
 	}
 }
 
-// grow creates a store of the keys from 0 to n, of which the last twentieth is ingested.
+// grow creates a store of the keys from 0 to n, and ingests the last twentieth of them.
 func grow(t *testing.T, n int, o bloomkv.Options) *grown {
 	t.Helper()
 	g := &grown{T: t, dir: t.TempDir(), keys: n}

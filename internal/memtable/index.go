@@ -42,8 +42,8 @@ const (
 )
 
 // A tag is the upper half of a hash, which the index keeps. The filter is made of tags too, since growing rebuilds it
-// from the slots alone. At a million keys, 32 bits add 0.02 % to the filter's errors, each of which costs a look at a
-// slot and never a read.
+// from the slots alone. At a million keys, 32 bits add 0.02 % to the filter's errors. An error costs a look at a slot
+// and never a read.
 type tag uint32
 
 func tagOf(h bloomblock.Hash) tag { return tag(h >> 32) }
