@@ -170,13 +170,13 @@ func (f *filler) part(ctx context.Context, n int) error {
 		if b.Len() < 64 && b.Size() < batchBytes {
 			continue
 		}
-		if err := errors.Join(ctx.Err(), f.db.With(bloomkv.NoSync).Apply(&b)); err != nil {
+		if err := errors.Join(ctx.Err(), f.db.Apply(&b)); err != nil {
 			return err
 		}
 		b.Reset()
 		f.bar.Set(f.done, f.set.Len())
 	}
-	return errors.Join(f.db.With(bloomkv.NoSync).Apply(&b), f.db.Flush(ctx))
+	return errors.Join(f.db.Apply(&b), f.db.Flush(ctx))
 }
 
 func levelZero(db *bloomkv.DB) int {
