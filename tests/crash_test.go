@@ -508,8 +508,8 @@ func TestEveryCrashLeavesAPrefixOfTheCommits(t *testing.T) {
 	}
 }
 
-// TestSequenceNumbersOfLostWritesAreNotUsedAgain loses the end of a log. Readers have seen its writes, so what comes later
-// must be newer than they were.
+// TestSequenceNumbersOfLostWritesAreNotUsedAgain loses the end of a log. Readers have seen its writes, so what comes
+// later must be newer than they were.
 func TestSequenceNumbersOfLostWritesAreNotUsedAgain(t *testing.T) {
 	mem := vfs.NewMem()
 	ingested := func(fsys *vfs.Mem, lost int) (sequence uint64) {

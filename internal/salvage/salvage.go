@@ -29,7 +29,7 @@ import (
 
 // A Salvage reads one store.
 //
-//	Survey Write
+//	survey write
 type Salvage struct {
 	fs     vfs.FS
 	dir    string
@@ -67,10 +67,10 @@ type Result struct {
 	Doubts   []string // sentences about what cannot be known
 }
 
-// Survey reads the manifest in dir and the tail of each table. Damage is no error. The errors are recovery.ErrMissing
+// survey reads the manifest in dir and the tail of each table. Damage is no error. The errors are recovery.ErrMissing
 // for a directory without any file of a store, those of unknown formats, those of listing the directory, and that of
 // ctx.
-func Survey(ctx context.Context, fsys vfs.FS, dir string) (*Salvage, error) {
+func survey(ctx context.Context, fsys vfs.FS, dir string) (*Salvage, error) {
 	s := &Salvage{fs: fsys, dir: dir}
 	var err error
 	if s.found, err = recovery.Survey(fsys, dir); err != nil {
@@ -90,17 +90,17 @@ func Survey(ctx context.Context, fsys vfs.FS, dir string) (*Salvage, error) {
 	return s, s.findTables(ctx)
 }
 
-// Entries returns the number of versions in the tables that count, as far as it is known.
-func (s *Salvage) Entries() (n uint64) {
+// recordedEntries returns the number of versions in the tables that count, as far as it is known.
+func (s *Salvage) recordedEntries() (n uint64) {
 	for _, t := range s.tables {
 		n += t.meta.Entries
 	}
 	return n
 }
 
-// Write reads all files that count and writes the new tables. It sorts up to memory bytes of the logs' operations at
+// write reads all files that count and writes the new tables. It sorts up to memory bytes of the logs' operations at
 // once; the others are kept in temporary files in env.Dir. progress may be nil. After an error no file is left.
-func (s *Salvage) Write(
+func (s *Salvage) write(
 	ctx context.Context, env compaction.Env, memory int64, progress func(done, total uint64),
 ) (res Result, err error) {
 	s.progress = progress

@@ -35,7 +35,7 @@ func Into(
 		return res, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	s, err := Survey(ctx, c.Env.FS, dir)
+	s, err := survey(ctx, c.Env.FS, dir)
 	if err != nil {
 		return res, err
 	}
@@ -67,7 +67,7 @@ func (s *Salvage) into(
 	ctx context.Context, n *newstore.Store, c Config, progress func(done, total uint64),
 ) (res Result, err error) {
 	const bottom = manifest.NumLevels - 1
-	fpr, _, err := c.Planner.Tree(c.Filters.FPR, []uint64{bottom: s.Entries()})
+	fpr, _, err := c.Planner.Tree(c.Filters.FPR, []uint64{bottom: s.recordedEntries()})
 	if err != nil {
 		return res, err
 	}
@@ -81,7 +81,7 @@ func (s *Salvage) into(
 	if env.Seed == 0 {
 		env.Seed = bloomblock.NewSeed()
 	}
-	if res, err = s.Write(ctx, env, c.Memory, progress); err != nil {
+	if res, err = s.write(ctx, env, c.Memory, progress); err != nil {
 		return res, err
 	}
 	e := &manifest.Edit{}

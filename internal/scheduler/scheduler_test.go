@@ -121,8 +121,8 @@ func TestCompactionsRunTogetherIfTheyShareNoLevel(t *testing.T) {
 	})
 }
 
-// TestCallsTakeTurnsWithCompactionsThatTheTreeNeeds has a tree that always needs one, and a table at level 1 that Compact
-// moves down.
+// TestCallsTakeTurnsWithCompactionsThatTheTreeNeeds has a tree that always needs one, and a table at level 1 that
+// Compact moves down.
 func TestCallsTakeTurnsWithCompactionsThatTheTreeNeeds(t *testing.T) {
 	s, _ := newScheduler(t, &policy{[]*compaction.Plan{planOf(5, 6)}})
 	table := &manifest.Table{Number: 50, Size: 100, Entries: 1, Smallest: []byte("a"), Largest: []byte("b")}
