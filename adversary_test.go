@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"encoding/binary"
@@ -9,7 +9,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -84,11 +86,11 @@ func TestAKeyCanBeMadeForAnyHash(t *testing.T) {
 // where half or all keys were chosen to crowd its filters.
 func TestHonestLookupsWasteNoMoreBesideChosenKeys(t *testing.T) {
 	keys, stride := uint64(20_000), 3
-	if *long > 1 {
+	if *storetest.Long > 1 {
 		keys, stride = 100_000, 1
 	}
 	cell := 0
-	for _, kind := range []FilterKind{FilterBloom, FilterRibbon} {
+	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
 		for set := range chosenKeys {
 			for _, share := range []uint64{1, 2} {
 				if cell++; cell%stride == 1%stride {
@@ -101,13 +103,13 @@ func TestHonestLookupsWasteNoMoreBesideChosenKeys(t *testing.T) {
 	}
 }
 
-func measureBesideChosen(t *testing.T, kind FilterKind, set int, share, keys uint64) {
+func measureBesideChosen(t *testing.T, kind bloomkv.FilterKind, set int, share, keys uint64) {
 	t.Helper()
-	o := &Options{
-		FS: vfs.NewMem(), Durability: NoSync, FilterKind: kind, FilterSeed: 0x5eed + uint64(set),
+	o := &bloomkv.Options{
+		FS: vfs.NewMem(), Durability: bloomkv.NoSync, FilterKind: kind, FilterSeed: 0x5eed + uint64(set),
 		MemtableSize: 256 << 10, BaseLevelSize: 1 << 20, TableSize: 256 << 10,
 	}
-	db, err := Open("db", o)
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +135,7 @@ func measureBesideChosen(t *testing.T, kind FilterKind, set int, share, keys uin
 		t.Helper()
 		before, lookups := db.Metrics(), int(2*keys)
 		for range lookups {
-			if _, err := db.Get(honest()); !errors.Is(err, ErrNotFound) {
+			if _, err := db.Get(honest()); !errors.Is(err, bloomkv.ErrNotFound) {
 				t.Fatalf("%s: %v, want ErrNotFound", state, err)
 			}
 		}
@@ -168,10 +170,10 @@ func measureBesideChosen(t *testing.T, kind FilterKind, set int, share, keys uin
 // TestAStoreKeepsItsSeed follows the seed from the first Open to the filters of tables, over a reopen and a checkpoint.
 func TestAStoreKeepsItsSeed(t *testing.T) {
 	files := vfs.NewMem()
-	seedOf := func(dir string, o Options) (store bloomblock.Seed, filters []bloomblock.Seed) {
+	seedOf := func(dir string, o bloomkv.Options) (store bloomblock.Seed, filters []bloomblock.Seed) {
 		t.Helper()
 		o.FS = files
-		db, err := Open(dir, &o)
+		db, err := bloomkv.Open(dir, &o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,13 +187,13 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 				}
 			}
 		}
-		db.tree.Load().EachTable(func(_ int, tab *tree.Table) {
+		db.Tree().Load().EachTable(func(_ int, tab *tree.Table) {
 			if err := tab.Reader.Load(0); err != nil {
 				t.Fatal(err)
 			}
 			filters = append(filters, tab.Reader.Filter().Seed())
 		})
-		store = bloomblock.Seed(recordedOf(db).Seed)
+		store = bloomblock.Seed(db.Recorded().Seed)
 		if o.ErrorIfExists {
 			if err := db.Checkpoint(t.Context(), dir+" copy"); err != nil {
 				t.Fatal(err)
@@ -202,21 +204,21 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 		}
 		return store, filters
 	}
-	first, _ := seedOf("first", Options{ErrorIfExists: true})
-	second, _ := seedOf("second", Options{})
-	given, _ := seedOf("given", Options{FilterSeed: 7})
+	first, _ := seedOf("first", bloomkv.Options{ErrorIfExists: true})
+	second, _ := seedOf("second", bloomkv.Options{})
+	given, _ := seedOf("given", bloomkv.Options{FilterSeed: 7})
 	if first == 0 || first == second || given != 7 {
 		t.Errorf("seeds %x, %x and %x, want two random ones and 7", first, second, given)
 	}
 	for _, again := range []struct {
 		dir string
-		o   Options
+		o   bloomkv.Options
 	}{
-		{"first", Options{}},
-		{"first", Options{FilterSeed: 9}},
-		{"first", Options{ReadOnly: true}},
-		{"first copy", Options{}},
-		{"first copy", Options{ReadOnly: true}},
+		{"first", bloomkv.Options{}},
+		{"first", bloomkv.Options{FilterSeed: 9}},
+		{"first", bloomkv.Options{ReadOnly: true}},
+		{"first copy", bloomkv.Options{}},
+		{"first copy", bloomkv.Options{ReadOnly: true}},
 	} {
 		store, filters := seedOf(again.dir, again.o)
 		if store != first {
@@ -233,7 +235,7 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 // TestTablesOfOtherSeedsAreAsked looks up keys in a store whose filters have different seeds, as after reseeding or an
 // ingest of tables from elsewhere.
 func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
-	db, err := Open("db", &Options{FS: vfs.NewMem(), FilterSeed: 3})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), FilterSeed: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,8 +245,8 @@ func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 		}
 	}()
 	var keys [][]byte
-	for run := range triggerRuns - 1 { // too few runs for a compaction
-		db.work.Tables.Seed = bloomblock.Seed(run + 3)
+	for run := range bloomkv.TriggerRuns - 1 { // too few runs for a compaction
+		db.Work().Tables.Seed = bloomblock.Seed(run + 3)
 		for i := range 200 {
 			k := fmt.Appendf(nil, "%03d/%d", i, run)
 			keys = append(keys, k)
@@ -257,14 +259,14 @@ func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 		}
 	}
 	seeds := map[bloomblock.Seed]bool{}
-	db.tree.Load().EachTable(func(_ int, tab *tree.Table) {
+	db.Tree().Load().EachTable(func(_ int, tab *tree.Table) {
 		if err := tab.Reader.Load(0); err != nil {
 			t.Fatal(err)
 		}
 		seeds[tab.Reader.Filter().Seed()] = true
 	})
-	if len(seeds) != triggerRuns-1 {
-		t.Fatalf("filters with %d seeds, want %d", len(seeds), triggerRuns-1)
+	if len(seeds) != bloomkv.TriggerRuns-1 {
+		t.Fatalf("filters with %d seeds, want %d", len(seeds), bloomkv.TriggerRuns-1)
 	}
 	before := db.Metrics().Lookups
 	for _, k := range keys {
@@ -294,7 +296,7 @@ func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 func BenchmarkChosenKeys(b *testing.B) {
 	const keys = 100_000
 	sets := len(chosenKeys)
-	for _, kind := range []FilterKind{FilterBloom, FilterRibbon} {
+	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
 		for set := range sets + 1 {
 			name, key := "random", func(i uint64) []byte { return keyWithHash(uint64(spreadHash(^i)), spreadHash(i)) }
 			if set < sets {
@@ -308,8 +310,8 @@ func BenchmarkChosenKeys(b *testing.B) {
 				var put, inMemory, flush, get float64
 				for b.Loop() {
 					b.StopTimer()
-					db, err := Open("db", &Options{
-						FS: vfs.NewMem(), Durability: NoSync, FilterKind: kind,
+					db, err := bloomkv.Open("db", &bloomkv.Options{
+						FS: vfs.NewMem(), Durability: bloomkv.NoSync, FilterKind: kind,
 						MemtableSize: 32 << 20, MemoryBudget: 256 << 20,
 					})
 					if err != nil {

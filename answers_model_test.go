@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"bytes"
@@ -8,23 +8,25 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/read"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // answersModel predicts from the files what each filter answers and what a lookup searches, and counts it.
 type answersModel struct {
 	t      *testing.T
-	db     *DB
-	memory []memoryWrite            // since the last flush
-	tables []*answersTable          // newest data first
-	counts map[string]FilterAnswers // of tables, by file
-	sum    FilterAnswers            // of all tables, removed ones included
+	db     *bloomkv.DB
+	memory []memoryWrite                    // since the last flush
+	tables []*answersTable                  // newest data first
+	counts map[string]bloomkv.FilterAnswers // of tables, by file
+	sum    bloomkv.FilterAnswers            // of all tables, removed ones included
 	passed struct{ memory, stopped, notSearched int }
 }
 
@@ -35,17 +37,17 @@ type memoryWrite struct {
 }
 
 type answersTable struct {
-	TableMetrics
+	bloomkv.TableMetrics
 
 	filter *bloomblock.Filter // nil: the table has no filter
 	seqs   map[string][]ikey.Seq
 	dels   rangedel.List
 }
 
-func newAnswersModel(t *testing.T, db *DB) *answersModel {
+func newAnswersModel(t *testing.T, db *bloomkv.DB) *answersModel {
 	t.Helper()
-	db.read.SamplingBits = 0
-	return &answersModel{t: t, db: db, counts: map[string]FilterAnswers{}}
+	db.Reads().SamplingBits = 0
+	return &answersModel{t: t, db: db, counts: map[string]bloomkv.FilterAnswers{}}
 }
 
 // wrote records a write that is in the memtable.
@@ -54,7 +56,7 @@ func (m *answersModel) wrote(lo, hi []byte, err error) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	m.memory = append(m.memory, memoryWrite{m.db.tree.NewestSeq(), lo, hi})
+	m.memory = append(m.memory, memoryWrite{m.db.Tree().NewestSeq(), lo, hi})
 }
 
 // settle flushes memory, waits until the tree is at rest and reads its tables.
@@ -63,22 +65,22 @@ func (m *answersModel) settle() {
 	if err := m.db.Flush(m.t.Context()); err != nil {
 		m.t.Fatal(err)
 	}
-	settle(m.t, m.db)
+	storetest.Settle(m.t, m.db)
 	m.memory = nil
 	m.readTables()
 }
 
 func (m *answersModel) readTables() {
 	m.t.Helper()
-	soon(m.t, "the store is warm", func() bool { return m.db.Metrics().Warm })
+	storetest.Soon(m.t, "the store is warm", func() bool { return m.db.Metrics().Warm })
 	m.tables = nil
 	ingested := map[string]ikey.Seq{}
-	m.db.tree.Load().EachTable(func(_ int, t *tree.Table) {
+	m.db.Tree().Load().EachTable(func(_ int, t *tree.Table) {
 		if t.Meta.Flags&manifest.SeqOverridden != 0 {
 			ingested[t.File.Name] = t.Meta.MaxSeq
 		}
 	})
-	live := map[string]FilterAnswers{}
+	live := map[string]bloomkv.FilterAnswers{}
 	for _, tm := range m.db.Tables() {
 		live[tm.File] = m.counts[tm.File] // a moved table keeps its counts
 		m.tables = append(m.tables, m.read(tm, ingested[tm.File]))
@@ -87,9 +89,9 @@ func (m *answersModel) readTables() {
 }
 
 // read reads a table's file completely, and as many units of its filter as the store has in memory.
-func (m *answersModel) read(tm TableMetrics, seq ikey.Seq) *answersTable {
+func (m *answersModel) read(tm bloomkv.TableMetrics, seq ikey.Seq) *answersTable {
 	m.t.Helper()
-	f, err := m.db.opts.FS.Open(filepath.Join("db", tm.File))
+	f, err := m.db.Options().FS.Open(filepath.Join("db", tm.File))
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -141,8 +143,8 @@ func (m *answersModel) looked(key []byte, seq ikey.Seq) {
 			return
 		}
 	}
-	count := func(a *answersTable, add FilterAnswers) {
-		for _, c := range []*FilterAnswers{new(m.counts[a.File]), &m.sum} {
+	count := func(a *answersTable, add bloomkv.FilterAnswers) {
+		for _, c := range []*bloomkv.FilterAnswers{new(m.counts[a.File]), &m.sum} {
 			c.FilterNegatives += add.FilterNegatives
 			c.TruePositives += add.TruePositives
 			c.FalsePositives += add.FalsePositives
@@ -161,20 +163,20 @@ func (m *answersModel) looked(key []byte, seq ikey.Seq) {
 		maybe := a.filter == nil || a.filter.MayContain(bloomblock.HashKey(key))
 		switch {
 		case !maybe:
-			count(a, FilterAnswers{FilterNegatives: 1})
+			count(a, bloomkv.FilterAnswers{FilterNegatives: 1})
 		case found:
 			m.passed.notSearched++
 		case a.Entries == 0:
 		case a.filter == nil:
-			count(a, FilterAnswers{Unfiltered: 1})
+			count(a, bloomkv.FilterAnswers{Unfiltered: 1})
 		case present:
-			count(a, FilterAnswers{TruePositives: 1})
+			count(a, bloomkv.FilterAnswers{TruePositives: 1})
 		default:
-			count(a, FilterAnswers{FalsePositives: 1})
+			count(a, bloomkv.FilterAnswers{FalsePositives: 1})
 		}
 		found = found || slices.ContainsFunc(seqs, func(s ikey.Seq) bool { return s <= seq })
 		if a.deletes(key, seq) {
-			if a.Level < bottom {
+			if a.Level < bloomkv.Bottom {
 				m.passed.stopped++
 			}
 			return
@@ -185,7 +187,7 @@ func (m *answersModel) looked(key []byte, seq ikey.Seq) {
 // compare checks the counts of the store against the model.
 func (m *answersModel) compare(when string) {
 	m.t.Helper()
-	levels := make([]FilterAnswers, manifest.NumLevels)
+	levels := make([]bloomkv.FilterAnswers, manifest.NumLevels)
 	for _, tm := range m.db.Tables() {
 		if got, want := tm.FilterAnswers, m.counts[tm.File]; got != want {
 			m.t.Errorf("%s: %s on level %d has counted %+v, want %+v", when, tm.File, tm.Level, got, want)
@@ -196,14 +198,16 @@ func (m *answersModel) compare(when string) {
 		l.FalsePositives += tm.FalsePositives
 		l.Unfiltered += tm.Unfiltered
 		if tm.FPRMeasured != tm.FPR() ||
-			tm.FPRMeasured > 0 && tm.FPRMeasured != ratio(tm.FalsePositives, tm.FalsePositives+tm.FilterNegatives) {
+			tm.FPRMeasured > 0 && tm.FPRMeasured != bloomkv.Ratio(tm.FalsePositives,
+				tm.FalsePositives+tm.FilterNegatives) {
 			m.t.Errorf("%s: %s: measured %g of %+v", when, tm.File, tm.FPRMeasured, tm.FilterAnswers)
 		}
 	}
 	all, measured := m.db.Metrics(), 0.0
 	for l, level := range all.Levels {
 		if level.FilterAnswers != levels[l] ||
-			level.FPRMeasured != ratio(levels[l].FalsePositives, levels[l].FalsePositives+levels[l].FilterNegatives) {
+			level.FPRMeasured != bloomkv.Ratio(levels[l].FalsePositives,
+				levels[l].FalsePositives+levels[l].FilterNegatives) {
 			m.t.Errorf("%s: level %d has %+v, and measures %g; its tables have %+v", when, l, level.FilterAnswers,
 				level.FPRMeasured, levels[l])
 		}
@@ -219,7 +223,7 @@ func (m *answersModel) compare(when string) {
 }
 
 // look looks up each key, alternating between all kinds of lookup, and many keys at a time, now or in a snapshot.
-func (m *answersModel) look(keys [][]byte, snap *Snapshot) {
+func (m *answersModel) look(keys [][]byte, snap *bloomkv.Snapshot) {
 	m.t.Helper()
 	seq, get, many := read.Newest.Seq, m.db.Get, m.db.GetMany
 	ways := []func(key []byte) error{
@@ -230,15 +234,15 @@ func (m *answersModel) look(keys [][]byte, snap *Snapshot) {
 		func(key []byte) error { _, _, err := m.db.GetTraced(key); return err },
 		func(key []byte) error { _, err := m.db.CompareAndDelete(key, []byte("nobody has this")); return err },
 	}
-	if m.db.opts.ReadOnly {
+	if m.db.Options().ReadOnly {
 		ways = ways[:5]
 	}
 	if snap != nil {
-		seq, get, many = snap.pin.Seq, snap.Get, snap.GetMany
+		seq, get, many = snap.Pin().Seq, snap.Get, snap.GetMany
 		ways = ways[:1]
 	}
 	for i, key := range keys {
-		if err := ways[i%len(ways)](key); err != nil && !errors.Is(err, ErrNotFound) {
+		if err := ways[i%len(ways)](key); err != nil && !errors.Is(err, bloomkv.ErrNotFound) {
 			m.t.Fatal(err)
 		}
 		m.looked(key, seq)

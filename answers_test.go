@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -22,14 +24,14 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 	}{{"with filters", 0.3}, {"without", 1}} {
 		t.Run(test.name, func(t *testing.T) {
 			mem, held, gate := vfs.NewMem(), new(atomic.Bool), make(chan struct{})
-			o := tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-				if held.Load() && createsTable(op) && inside("(*Scheduler).compactLoop") {
+			o := storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+				if held.Load() && storetest.CreatesTable(op) && storetest.Inside("(*Scheduler).compactLoop") {
 					<-gate
 				}
 				return nil
 			}))
-			o.Durability, o.FilterFPR = NoSync, test.fpr
-			db, err := Open("db", o)
+			o.Durability, o.FilterFPR = bloomkv.NoSync, test.fpr
+			db, err := bloomkv.Open("db", o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,14 +77,14 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 			m.settle()
 			m.look(keys, nil)
 			before := maps.Clone(m.counts)
-			ingested := func(yield func(KV, error) bool) {
+			ingested := func(yield func(bloomkv.KV, error) bool) {
 				for i := range 500 {
-					if !yield(KV{fmt.Appendf(nil, "later%05d", 2*i), []byte("value")}, nil) {
+					if !yield(bloomkv.KV{fmt.Appendf(nil, "later%05d", 2*i), []byte("value")}, nil) {
 						return
 					}
 				}
 			}
-			if err := db.Ingest(t.Context(), ingested, IngestOptions{}); err != nil {
+			if err := db.Ingest(t.Context(), ingested, bloomkv.IngestOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			var later [][]byte
@@ -94,7 +96,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 			m.look(keys, nil)
 			m.compare("after an ingest")
 			kept := slices.ContainsFunc(m.tables, func(a *answersTable) bool {
-				return before[a.File] != FilterAnswers{}
+				return before[a.File] != bloomkv.FilterAnswers{}
 			})
 			if moves := db.Metrics().Writes.Moves; moves == 0 || !kept {
 				t.Errorf("%d moves, tables that were there before: %v; too few for a meaningful test", moves, kept)
@@ -119,7 +121,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 				t.Error("tables after Close")
 			}
 			o.FS, o.ReadOnly = killed, true
-			if db, err = Open("db", o); err != nil {
+			if db, err = bloomkv.Open("db", o); err != nil {
 				t.Fatal(err)
 			}
 			m = newAnswersModel(t, db)
@@ -137,8 +139,8 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 }
 
 // answersOf returns the counts of each table.
-func answersOf(db *DB) map[string]FilterAnswers {
-	all := map[string]FilterAnswers{}
+func answersOf(db *bloomkv.DB) map[string]bloomkv.FilterAnswers {
+	all := map[string]bloomkv.FilterAnswers{}
 	for _, tm := range db.Tables() {
 		all[tm.File] = tm.FilterAnswers
 	}
@@ -151,24 +153,24 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 	const n = 2000
 	mem := vfs.NewMem()
 	o := shapedStore(t, mem, keyShapes[0].key, n)
-	open := func(fsys vfs.FS, readOnly bool) *DB {
+	open := func(fsys vfs.FS, readOnly bool) *bloomkv.DB {
 		t.Helper()
 		opts := *o
 		opts.FS, opts.ReadOnly, opts.FilterFPR = fsys, readOnly, 0.2
-		db, err := Open("db", &opts)
+		db, err := bloomkv.Open("db", &opts)
 		if err != nil {
 			t.Fatal(err)
 		}
-		db.read.SamplingBits = 0
+		db.Reads().SamplingBits = 0
 		return db
 	}
-	closeIt := func(db *DB) {
+	closeIt := func(db *bloomkv.DB) {
 		t.Helper()
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	look := func(db *DB) {
+	look := func(db *bloomkv.DB) {
 		t.Helper()
 		before := db.Metrics().Lookups
 		for i := range uint64(2 * n) {
@@ -181,18 +183,18 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 			t.Fatalf("%+v: too few for a meaningful test", l)
 		}
 	}
-	sorted := func(a map[string]FilterAnswers) string {
+	sorted := func(a map[string]bloomkv.FilterAnswers) string {
 		var lines []string
 		for _, file := range slices.Sorted(maps.Keys(a)) {
 			lines = append(lines, fmt.Sprintf("%s %+v", file, a[file]))
 		}
 		return strings.Join(lines, "\n")
 	}
-	check := func(when string, db *DB, want map[string]FilterAnswers) {
+	check := func(when string, db *bloomkv.DB, want map[string]bloomkv.FilterAnswers) {
 		t.Helper()
 		got, kept := answersOf(db), false
 		for file, a := range got {
-			kept = kept || a != FilterAnswers{}
+			kept = kept || a != bloomkv.FilterAnswers{}
 			if a != want[file] {
 				t.Errorf("%s: tables have\n%s, want\n%s", when, sorted(got), sorted(want))
 				break
@@ -202,7 +204,7 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 			t.Errorf("%s: no table has anything", when)
 		}
 	}
-	write := func(db *DB) { // a key outside the range of every table; Close flushes it
+	write := func(db *bloomkv.DB) { // a key outside the range of every table; Close flushes it
 		t.Helper()
 		if err := errors.Join(db.Put([]byte("zz"), nil), db.Sync()); err != nil {
 			t.Fatal(err)
@@ -224,7 +226,7 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 	look(db)
 	closeIt(db)
 
-	files := logFiles(mem)
+	files := storetest.LogFiles(mem)
 	db = open(files, false)
 	check("reopened", db, want)
 	look(db)

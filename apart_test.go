@@ -1,17 +1,19 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"errors"
 	"fmt"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // A reader loads its state and its sequence separately. These tests change the store between the two loads.
 
 // replace overwrites key and drops the old version from the tree: a lookup that begins later does not need it.
-func replace(t *testing.T, db *DB, key, value []byte) {
+func replace(t *testing.T, db *bloomkv.DB, key, value []byte) {
 	t.Helper()
 	if err := errors.Join(db.Put(key, value), db.Compact(t.Context(), nil, nil)); err != nil {
 		t.Error(err)
@@ -28,45 +30,45 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 		}
 		return err
 	}
-	readers := map[string]func(db *DB) error{
-		"Get":       func(db *DB) error { return found(db.Get(key)) },
-		"AppendGet": func(db *DB) error { return found(db.AppendGet(nil, key)) },
-		"GetTraced": func(db *DB) error {
+	readers := map[string]func(db *bloomkv.DB) error{
+		"Get":       func(db *bloomkv.DB) error { return found(db.Get(key)) },
+		"AppendGet": func(db *bloomkv.DB) error { return found(db.AppendGet(nil, key)) },
+		"GetTraced": func(db *bloomkv.DB) error {
 			v, _, err := db.GetTraced(key)
 			return found(v, err)
 		},
-		"View": func(db *DB) error { return db.View(key, func(v []byte) error { return found(v, nil) }) },
-		"Has": func(db *DB) error {
+		"View": func(db *bloomkv.DB) error { return db.View(key, func(v []byte) error { return found(v, nil) }) },
+		"Has": func(db *bloomkv.DB) error {
 			ok, err := db.Has(key)
 			if err == nil && !ok {
-				err = ErrNotFound
+				err = bloomkv.ErrNotFound
 			}
 			return err
 		},
-		"MayContain": func(db *DB) error {
+		"MayContain": func(db *bloomkv.DB) error {
 			if !db.MayContain(key) {
-				return ErrNotFound
+				return bloomkv.ErrNotFound
 			}
 			return nil
 		},
-		"GetMany": func(db *DB) error {
+		"GetMany": func(db *bloomkv.DB) error {
 			return db.GetMany([][]byte{key}, func(_ int, v []byte, ok bool) error {
 				if !ok {
-					return ErrNotFound
+					return bloomkv.ErrNotFound
 				}
 				return found(v, nil)
 			})
 		},
-		"Iter": func(db *DB) error {
-			it := db.Iter(IterOptions{})
+		"Iter": func(db *bloomkv.DB) error {
+			it := db.Iter(bloomkv.IterOptions{})
 			ok := it.First()
 			v := append([]byte{}, it.Value()...)
 			if err := it.Close(); err != nil || !ok {
-				return errors.Join(err, ErrNotFound)
+				return errors.Join(err, bloomkv.ErrNotFound)
 			}
 			return found(v, nil)
 		},
-		"Snapshot": func(db *DB) error {
+		"Snapshot": func(db *bloomkv.DB) error {
 			s, err := db.Snapshot()
 			if err != nil {
 				return err
@@ -77,9 +79,9 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 	}
 	for name, read := range readers {
 		for _, place := range []string{"a memtable", "a table"} {
-			for side, gate := range map[string]func(*DB, int, func()){"before": beforeSeq, "after": afterSeq} {
+			for side, gate := range map[string]func(*bloomkv.DB, int, func()){"before": beforeSeq, "after": afterSeq} {
 				for times := 1; times <= 3; times++ { // a reader that finds another state reads the sequence again
-					db, err := Open("db", tiny(vfs.NewMem()))
+					db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -110,7 +112,7 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 						t.Errorf("%s of a key in %s that is replaced %s each of %d readings of the sequence: %v",
 							name, place, side, times, err)
 					}
-					db.tree.SeqGate = nil
+					db.Tree().SeqGate = nil
 					if err := errors.Join(snapshot.Close(), db.Close()); err != nil {
 						t.Fatal(err)
 					}
@@ -124,9 +126,9 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 // versions of its inputs and before it is installed.
 func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) {
 	for _, work := range []string{"(*Scheduler).compactLoop", "(*Scheduler).flushLoop"} {
-		g := newGate()
-		db, err := Open("db", tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-			if createsTable(op) && inside(work) {
+		g := storetest.NewGate()
+		db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+			if storetest.CreatesTable(op) && storetest.Inside(work) {
 				g.Pass()
 			}
 			return nil
@@ -178,9 +180,9 @@ func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) 
 // TestAStateIsHeldInsideAGuard changes the tree and removes obsolete files between the two steps in which a long-lived
 // reader acquires its state.
 func TestAStateIsHeldInsideAGuard(t *testing.T) {
-	readers := map[string]func(db *DB) (map[string]string, error){
-		"Scan": contents,
-		"GetMany": func(db *DB) (map[string]string, error) {
+	readers := map[string]func(db *bloomkv.DB) (map[string]string, error){
+		"Scan": storetest.Contents,
+		"GetMany": func(db *bloomkv.DB) (map[string]string, error) {
 			all := map[string]string{}
 			keys := [][]byte{[]byte("a"), []byte("b")}
 			return all, db.GetMany(keys, func(i int, v []byte, found bool) error {
@@ -193,7 +195,7 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 	}
 	for name, read := range readers {
 		for _, replaced := range []bool{false, true} { // false: a new state that keeps these tables
-			db, err := Open("db", tiny(vfs.NewMem()))
+			db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,7 +209,7 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 			atRest(t, db)
 			spoilAll(db)
 			between := func() {
-				db.tree.HoldGate.Store(nil)
+				db.Tree().HoldGate.Store(nil)
 				if replaced {
 					write("a", "new")
 					write("b", "new")
@@ -215,11 +217,11 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				db.tree.Domain.Collect()
+				db.Tree().Domain.Collect()
 				write("x", "") // each flush removes obsolete files
 				write("x", "")
 			}
-			db.tree.HoldGate.Store(&between)
+			db.Tree().HoldGate.Store(&between)
 			got, err := read(db)
 			if err != nil || got["a"] != got["b"] || got["a"] == "" {
 				t.Errorf("%s, of a store that was changed meanwhile (%v): %q, %v; want two equal values", name,
@@ -228,7 +230,7 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 			write("x", "")
 			write("x", "")
 			spoilAll(db)
-			if got, err = contents(db); err != nil || len(got) != 3 {
+			if got, err = storetest.Contents(db); err != nil || len(got) != 3 {
 				t.Errorf("after %s: %q, %v; want three keys", name, got, err)
 			}
 			if err := db.Close(); err != nil {
@@ -240,11 +242,11 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 
 // TestAReadUnderWayKeepsItsTable stops a lookup at its read of a table, replaces the table and removes obsolete files.
 func TestAReadUnderWayKeepsItsTable(t *testing.T) {
-	g := newGate()
+	g := storetest.NewGate()
 	slow := false
-	files := trackOpen(vfs.NewMem())
-	db, err := Open("db", tiny(vfs.NewHook(files, func(op vfs.Op) error {
-		if slow && op.Kind == vfs.OpReadAt && inside("(*lookup).search") {
+	files := storetest.TrackOpen(vfs.NewMem())
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(files, func(op vfs.Op) error {
+		if slow && op.Kind == vfs.OpReadAt && storetest.Inside("(*lookup).search") {
 			g.Pass()
 		}
 		return nil

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"errors"
@@ -6,11 +6,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
-	db := openTiny(t)
+	db := storetest.OpenTiny(t)
 	key := []byte("key")
 	for _, tt := range []struct {
 		name string
@@ -59,7 +61,7 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 		done, err := tt.call()
 		v, getErr := db.Get(key)
 		got := string(v)
-		if errors.Is(getErr, ErrNotFound) {
+		if errors.Is(getErr, bloomkv.ErrNotFound) {
 			got, getErr = "-", nil
 		}
 		if done != tt.done || err != nil || got != tt.then || getErr != nil {
@@ -67,13 +69,13 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 		}
 	}
 	before := db.Metrics().Writes.Operations
-	if _, err := db.CompareAndSwap(make([]byte, MaxKeySize+1), nil, nil); !errors.Is(err, ErrTooLarge) {
+	if _, err := db.CompareAndSwap(make([]byte, bloomkv.MaxKeySize+1), nil, nil); !errors.Is(err, bloomkv.ErrTooLarge) {
 		t.Errorf("nothing for nothing under a key that is too large: %v", err)
 	}
-	if _, err := db.CompareAndDelete(make([]byte, MaxKeySize+1), nil); !errors.Is(err, ErrTooLarge) {
+	if _, err := db.CompareAndDelete(make([]byte, bloomkv.MaxKeySize+1), nil); !errors.Is(err, bloomkv.ErrTooLarge) {
 		t.Errorf("deleting a key that is too large: %v", err)
 	}
-	if _, err := db.PutIfAbsent(make([]byte, MaxKeySize+1), nil); !errors.Is(err, ErrTooLarge) {
+	if _, err := db.PutIfAbsent(make([]byte, bloomkv.MaxKeySize+1), nil); !errors.Is(err, bloomkv.ErrTooLarge) {
 		t.Errorf("a key that is too large: %v", err)
 	}
 	if done, err := db.PutIfAbsent(key, nil); done || err != nil {
@@ -85,14 +87,14 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.PutIfAbsent(key, nil); err != ErrClosed { //nolint:errorlint // returned unwrapped
+	if _, err := db.PutIfAbsent(key, nil); err != bloomkv.ErrClosed { //nolint:errorlint // returned unwrapped
 		t.Errorf("after Close: %v", err)
 	}
-	for _, k := range [][]byte{key, make([]byte, MaxKeySize+1)} {
-		if _, err := db.CompareAndSwap(k, nil, nil); err != ErrClosed { //nolint:errorlint // returned unwrapped
+	for _, k := range [][]byte{key, make([]byte, bloomkv.MaxKeySize+1)} {
+		if _, err := db.CompareAndSwap(k, nil, nil); err != bloomkv.ErrClosed { //nolint:errorlint // returned unwrapped
 			t.Errorf("after Close: %v", err)
 		}
-		if _, err := db.CompareAndDelete(k, nil); err != ErrClosed { //nolint:errorlint // returned unwrapped
+		if _, err := db.CompareAndDelete(k, nil); err != bloomkv.ErrClosed { //nolint:errorlint // returned unwrapped
 			t.Errorf("after Close: %v", err)
 		}
 	}
@@ -101,35 +103,36 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 // TestAReadOnlyStoreRefusesEveryWriteAlike compares the error of each write with that of Put, whatever a condition
 // would decide, and even if there is nothing to write.
 func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
-	o := tiny(vfs.NewMem())
-	db, err := Open("db", o)
+	o := storetest.Tiny(vfs.NewMem())
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range []Durability{Sync, NoSync} {
+	for _, d := range []bloomkv.Durability{bloomkv.Sync, bloomkv.NoSync} {
 		o.ReadOnly, o.Durability = true, d
-		if db, err = Open("db", o); err != nil {
+		if db, err = bloomkv.Open("db", o); err != nil {
 			t.Fatal(err)
 		}
 		want := db.Put([]byte("k"), nil)
-		if !errors.Is(want, ErrReadOnly) {
+		if !errors.Is(want, bloomkv.ErrReadOnly) {
 			t.Fatalf("Put returned %v, want ErrReadOnly", want)
 		}
 		calls := map[string]error{
 			"Delete":                       db.Delete([]byte("k")),
 			"DeleteRange":                  db.DeleteRange(nil, nil),
 			"DeleteRange, inverted":        db.DeleteRange([]byte("b"), []byte("a")),
-			"Apply of an empty batch":      db.With(d).Apply(new(Batch)),
+			"Apply of an empty batch":      db.With(d).Apply(new(bloomkv.Batch)),
 			"Sync":                         db.Sync(),
 			"Flush":                        db.Flush(t.Context()),
 			"Compact":                      db.Compact(t.Context(), nil, nil),
 			"Compact of an inverted range": db.Compact(t.Context(), []byte("b"), []byte("a")),
 			"Rewrite":                      db.Rewrite(t.Context(), nil, nil),
 			"Rewrite of an inverted range": db.Rewrite(t.Context(), []byte("b"), []byte("a")),
-			"Ingest":                       db.Ingest(t.Context(), func(func(KV, error) bool) {}, IngestOptions{}),
+			"Ingest": db.Ingest(t.Context(), func(func(bloomkv.KV, error) bool) {},
+				bloomkv.IngestOptions{}),
 		}
 		_, calls["PutIfAbsent"] = db.PutIfAbsent([]byte("a"), nil)
 		_, calls["PutIfAbsent of a present key"] = db.PutIfAbsent([]byte("k"), nil)
@@ -151,14 +154,14 @@ func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
 // TestConditionalWritesOfOneGroupSeeEachOther queues writers behind a slow sync, so that the next group contains many
 // of them.
 func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
-	slow, open := gated(vfs.NewMem(), func(op vfs.Op) bool {
-		return op.Kind == vfs.OpSync && inside("(*Writer).syncLog")
+	slow, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
+		return op.Kind == vfs.OpSync && storetest.Inside("(*Writer).syncLog")
 	})
-	db, err := Open("db", tiny(slow))
+	db, err := bloomkv.Open("db", storetest.Tiny(slow))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.With(NoSync).Apply(new(Batch)); err != nil {
+	if err := db.With(bloomkv.NoSync).Apply(new(bloomkv.Batch)); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -167,8 +170,8 @@ func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	soon(t, "the leader is at work", func() bool {
-		leading, _ := writers()
+	storetest.Soon(t, "the leader is at work", func() bool {
+		leading, _ := storetest.Writers()
 		return leading
 	})
 	const n = 12
@@ -189,8 +192,8 @@ func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 			}
 		})
 	}
-	soon(t, "all wait for their turn", func() bool {
-		_, waiting := writers()
+	storetest.Soon(t, "all wait for their turn", func() bool {
+		_, waiting := storetest.Writers()
 		return waiting == n
 	})
 	before := db.Metrics().Writes.Groups

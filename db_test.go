@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"context"
@@ -7,22 +7,16 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// small returns options with which a few thousand keys make a deep tree.
-func small(fs vfs.FS) *Options {
-	return &Options{
-		FS: fs, MemoryBudget: 8 << 20, MemtableSize: 32 << 10, TableSize: 16 << 10, BaseLevelSize: 64 << 10,
-		LevelRatio: 4, BlockSize: 1 << 10,
-	}
-}
-
 func TestWhatWasPutIsFoundThroughFlushCompactionAndReopen(t *testing.T) {
 	fs := vfs.NewMem()
-	opts := small(fs)
-	opts.Durability = NoSync
-	db, err := Open("db", opts)
+	opts := storetest.Small(fs)
+	opts.Durability = bloomkv.NoSync
+	db, err := bloomkv.Open("db", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +37,7 @@ func TestWhatWasPutIsFoundThroughFlushCompactionAndReopen(t *testing.T) {
 		for i := range n {
 			v, err := db.Get(key(i))
 			if i < 700 && i%7 == 0 {
-				if !errors.Is(err, ErrNotFound) {
+				if !errors.Is(err, bloomkv.ErrNotFound) {
 					t.Fatalf("key %d: got %q, %v, want ErrNotFound", i, v, err)
 				}
 				continue
@@ -51,12 +45,12 @@ func TestWhatWasPutIsFoundThroughFlushCompactionAndReopen(t *testing.T) {
 			if want := fmt.Sprintf("value %d", i); err != nil || string(v) != want {
 				t.Fatalf("key %d: got %q, %v, want %q", i, v, err, want)
 			}
-			if _, err := db.Get(fmt.Appendf(nil, "key%08d", i*2+1)); !errors.Is(err, ErrNotFound) {
+			if _, err := db.Get(fmt.Appendf(nil, "key%08d", i*2+1)); !errors.Is(err, bloomkv.ErrNotFound) {
 				t.Fatalf("absent key: %v", err)
 			}
 		}
 		seen := 0
-		for kv, err := range db.Scan(IterOptions{}) {
+		for kv, err := range db.Scan(bloomkv.IterOptions{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,17 +71,17 @@ func TestWhatWasPutIsFoundThroughFlushCompactionAndReopen(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if db, err = Open("db", opts); err != nil {
+	if db, err = bloomkv.Open("db", opts); err != nil {
 		t.Fatal(err)
 	}
 	check()
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Close(); !errors.Is(err, ErrClosed) {
+	if err := db.Close(); !errors.Is(err, bloomkv.ErrClosed) {
 		t.Fatal(err)
 	}
-	report, err := Check(t.Context(), "db", CheckOptions{FS: opts.FS})
+	report, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: opts.FS})
 	t.Logf("%+v", report)
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"bytes"
@@ -11,14 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 func TestAnInstallThatFailsLeavesNoTable(t *testing.T) {
 	mem := vfs.NewMem()
 	fails := 3
-	opts := small(vfs.NewHook(mem, func(op vfs.Op) error {
+	opts := storetest.Small(vfs.NewHook(mem, func(op vfs.Op) error {
 		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") && fails > 0 {
 			fails--
 			return errors.New("no descriptor is left")
@@ -26,8 +27,8 @@ func TestAnInstallThatFailsLeavesNoTable(t *testing.T) {
 		return nil
 	}))
 	opts.TableSize = 16 << 10
-	opts.Compression = CompressionNone
-	db, err := Open("db", opts)
+	opts.Compression = bloomkv.CompressionNone
+	db, err := bloomkv.Open("db", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,14 +60,14 @@ func TestAnInstallThatFailsLeavesNoTable(t *testing.T) {
 
 func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
 	manifests := 0
-	opts := small(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+	opts := storetest.Small(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
 		if op.Kind == vfs.OpCreate && strings.Contains(op.Name, "MANIFEST-") {
 			manifests++
 		}
 		return nil
 	}))
-	opts.MemtableSize, opts.Durability = 2<<20, NoSync
-	db, err := Open("db", opts)
+	opts.MemtableSize, opts.Durability = 2<<20, bloomkv.NoSync
+	db, err := bloomkv.Open("db", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +80,9 @@ func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if size := recordedOf(db).Version.Bytes(bottom); len(recordedOf(db).Version.Levels[bottom][0].Tables) < 40 {
-		t.Fatalf("%d bytes in %d tables, want 40", size, len(recordedOf(db).Version.Levels[bottom][0].Tables))
+	version := db.Recorded().Version
+	if tables := len(version.Levels[bloomkv.Bottom][0].Tables); tables < 40 {
+		t.Fatalf("%d bytes in %d tables, want 40", version.Bytes(bloomkv.Bottom), tables)
 	}
 	before := manifests
 	for i := range 20 {
@@ -103,7 +105,7 @@ func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
 type asking struct {
 	slog.Handler
 
-	db    *DB
+	db    *bloomkv.DB
 	heard int
 }
 
@@ -118,7 +120,7 @@ func (a *asking) Handle(context.Context, slog.Record) error {
 
 func TestALoggerMayAskForMetrics(t *testing.T) {
 	broken := false
-	opts := small(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+	opts := storetest.Small(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
 		if broken && op.Kind == vfs.OpSync {
 			return errors.New("the disk is gone")
 		}
@@ -126,7 +128,7 @@ func TestALoggerMayAskForMetrics(t *testing.T) {
 	}))
 	handler := &asking{Handler: slog.DiscardHandler}
 	opts.Logger = slog.New(handler)
-	db, err := Open("db", opts)
+	db, err := bloomkv.Open("db", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,23 +136,23 @@ func TestALoggerMayAskForMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	handler.db, broken = db, true
-	if err := db.Put([]byte("key"), nil); !errors.Is(err, ErrReadOnly) {
+	if err := db.Put([]byte("key"), nil); !errors.Is(err, bloomkv.ErrReadOnly) {
 		t.Errorf("got %v, want ErrReadOnly", err)
 	}
 	if handler.heard == 0 {
 		t.Error("nothing was logged")
 	}
 	handler.db = nil
-	if err := db.Close(); !errors.Is(err, ErrReadOnly) {
+	if err := db.Close(); !errors.Is(err, bloomkv.ErrReadOnly) {
 		t.Errorf("Close: %v, want the cause", err)
 	}
 }
 
 func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
-	fs, open := gated(vfs.NewMem(), createsTable)
-	opts := small(fs)
-	opts.Durability = NoSync
-	db, err := Open("db", opts)
+	fs, open := storetest.Gated(vfs.NewMem(), storetest.CreatesTable)
+	opts := storetest.Small(fs)
+	opts.Durability = bloomkv.NoSync
+	db, err := bloomkv.Open("db", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,27 +172,19 @@ func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
 	}
 }
 
-func TestABatchThatTheLogCannotTakeIsRefusedBefore(t *testing.T) {
-	b := Batch{ops: make([]byte, MaxBatchSize-batch.RecordHeader-batch.MaxOpHeader), count: 1}
-	b.Delete([]byte("k"))
-	if !errors.Is(b.err, ErrTooLarge) {
-		t.Errorf("got %v, want ErrTooLarge", b.err)
-	}
-}
-
 // TestRunsThatDoNotChangeAreKept: a flush adds one run and keeps the others.
 func TestRunsThatDoNotChangeAreKept(t *testing.T) {
-	db, err := Open("db", &Options{FS: vfs.NewMem(), Durability: NoSync})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
 	for i := range 3 {
-		before := db.tree.Load().Runs
+		before := db.Tree().Load().Runs
 		if err := errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		if after := db.tree.Load().Runs; len(after) != i+1 || !slices.Equal(after[1:], before) {
+		if after := db.Tree().Load().Runs; len(after) != i+1 || !slices.Equal(after[1:], before) {
 			t.Errorf("flush %d: the runs are not the previous ones and a new one", i+1)
 		}
 	}

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -14,20 +16,20 @@ import (
 // so those of a compaction's inputs and outputs do not fit at the same time. An open iterator keeps the inputs.
 func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 	const n = 60_000
-	lookups := atStride(60_000)
+	lookups := storetest.AtStride(60_000)
 	o := planOptionsFor(vfs.NewMem(), 1e-4, nil)
 	db := planStore(t, o, n)
 	m := db.Metrics().Memory
-	free := db.pool.Free()
+	free := db.Pool().Free()
 	// As if there were memory for one and a half times the filters, and for indexes, which replaced tables keep while
 	// they are read.
-	db.pool.Reserved.Add(free - 4*(m.Filters*3/2+4*m.Indexes)/3)
-	db.pool.Rebalance()
+	db.Pool().Reserved.Add(free - 4*(m.Filters*3/2+4*m.Indexes)/3)
+	db.Pool().Rebalance()
 	for round := range 3 {
-		if m := db.Metrics(); m.Levels[bottom].FiltersShed > 0 {
+		if m := db.Metrics(); m.Levels[bloomkv.Bottom].FiltersShed > 0 {
 			t.Fatalf("round %d: filters lack units before anything happens\n%v", round, m)
 		}
-		it := db.Iter(IterOptions{})
+		it := db.Iter(bloomkv.IterOptions{})
 		if !it.First() {
 			t.Fatal(it.Err())
 		}
@@ -40,10 +42,11 @@ func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := db.Metrics()
-		if got := wastes(t, db, n, lookups); m.Levels[bottom].FiltersShed > 0 || m.FPRPredicted > m.FPRPromised ||
+		if got := wastes(t, db, n, lookups); m.Levels[bloomkv.Bottom].FiltersShed > 0 ||
+			m.FPRPredicted > m.FPRPromised ||
 			got > most(m.FPRPromised, lookups) {
 			t.Errorf("round %d: %d filters lack units; promised %v, predicted %v, wasted %v", round,
-				m.Levels[bottom].FiltersShed, m.FPRPromised, m.FPRPredicted, got)
+				m.Levels[bloomkv.Bottom].FiltersShed, m.FPRPromised, m.FPRPredicted, got)
 		}
 		if err := it.Close(); err != nil {
 			t.Fatal(err)
@@ -55,29 +58,29 @@ func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 // of change: they keep the rate that Metrics then promises, and all filters have the units that the plan allows.
 func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 	const n = 60_000
-	lookups := atStride(60_000)
+	lookups := storetest.AtStride(60_000)
 	for _, c := range []struct {
 		name   string
-		kind   FilterKind
+		kind   bloomkv.FilterKind
 		memory int64
 	}{
-		{"Bloom filters of eight bits a key", FilterBloom, 64 << 10},
-		{"Bloom filters of twelve bits a key", FilterBloom, 92 << 10},
-		{"Ribbon filters of eight bits a key", FilterRibbon, 64 << 10},
-		{"Ribbon filters of twelve bits a key", FilterRibbon, 92 << 10},
+		{"Bloom filters of eight bits a key", bloomkv.FilterBloom, 64 << 10},
+		{"Bloom filters of twelve bits a key", bloomkv.FilterBloom, 92 << 10},
+		{"Ribbon filters of eight bits a key", bloomkv.FilterRibbon, 64 << 10},
+		{"Ribbon filters of twelve bits a key", bloomkv.FilterRibbon, 92 << 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mem := vfs.NewMem()
-			o := planOptionsFor(mem, 0, func(o *Options) {
+			o := planOptionsFor(mem, 0, func(o *bloomkv.Options) {
 				o.FilterMemory, o.FilterKind, o.BaseLevelSize, o.LevelRatio, o.TableSize = c.memory, c.kind, 1<<20, 4,
 					256<<10
 			})
 			db := reopened(t, nil, o)
-			best, _, err := o.planner().AtRest(0, n, 1)
+			best, _, err := o.Planner().AtRest(0, n, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			first := func(change string, whole bool) Metrics {
+			first := func(change string, whole bool) bloomkv.Metrics {
 				t.Helper()
 				m := db.Metrics()
 				if whole && !asPlanned(db) {
@@ -108,13 +111,13 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 				if err := db.Compact(t.Context(), nil, nil); err != nil {
 					t.Fatal(err)
 				}
-				if m := first(change, true); m.FPRPromised > 3*best || m.Levels[bottom].FiltersShed > 0 {
+				if m := first(change, true); m.FPRPromised > 3*best || m.Levels[bloomkv.Bottom].FiltersShed > 0 {
 					t.Errorf("%s: promised %v, want at most %v; %d filters lack units\n%v", change, m.FPRPromised,
-						3*best, m.Levels[bottom].FiltersShed, m)
+						3*best, m.Levels[bloomkv.Bottom].FiltersShed, m)
 				}
 			}
 			put(0, n*9/10)
-			settle(t, db)
+			storetest.Settle(t, db)
 			first("load", true)
 			compact("Compact")
 			put(n*9/10, n*19/20) // one run: too few for a compaction
@@ -122,19 +125,19 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 				t.Fatal(err)
 			}
 			first("Flush", true)
-			var sorted iter.Seq2[KV, error] = func(yield func(KV, error) bool) {
+			var sorted iter.Seq2[bloomkv.KV, error] = func(yield func(bloomkv.KV, error) bool) {
 				var keys [][]byte
 				for i := n * 19 / 20; i < n; i++ {
 					keys = append(keys, planKey(2*uint64(i)))
 				}
 				slices.SortFunc(keys, bytes.Compare)
 				for _, key := range keys {
-					if !yield(KV{Key: key, Value: make([]byte, 30)}, nil) {
+					if !yield(bloomkv.KV{Key: key, Value: make([]byte, 30)}, nil) {
 						return
 					}
 				}
 			}
-			if err := db.Ingest(t.Context(), sorted, IngestOptions{}); err != nil {
+			if err := db.Ingest(t.Context(), sorted, bloomkv.IngestOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			first("Ingest", true)
@@ -144,12 +147,12 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if db, err = Open("db", o); err != nil {
+			if db, err = bloomkv.Open("db", o); err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = db.Close() }()
 			first("reopening", false)
-			soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 			if m := first("warm", true); m.FPRPromised != before {
 				t.Errorf("promised %v, before reopening %v", m.FPRPromised, before)
 			}

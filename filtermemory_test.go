@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"encoding/binary"
@@ -8,9 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -19,22 +21,22 @@ import (
 // them again: at rest, filters never exceed their memory, and the promised rate is kept and is the best that fits.
 func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 	const memory, step, steps = 64 << 10, 12_000, 6
-	lookups := 2000 * atStride(20)
+	lookups := 2000 * storetest.AtStride(20)
 	for _, tt := range []struct {
 		name   string
-		kind   FilterKind
+		kind   bloomkv.FilterKind
 		random bool
 	}{
-		{"random order", FilterBloom, true},
-		{"in order, so that tables are only moved", FilterBloom, false},
-		{"Ribbon filters", FilterRibbon, true},
+		{"random order", bloomkv.FilterBloom, true},
+		{"in order, so that tables are only moved", bloomkv.FilterBloom, false},
+		{"Ribbon filters", bloomkv.FilterRibbon, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := tiny(vfs.NewMem())
-			o.Durability, o.FilterMemory, o.FilterKind, o.LevelRatio = NoSync, memory, tt.kind, 4
+			o := storetest.Tiny(vfs.NewMem())
+			o.Durability, o.FilterMemory, o.FilterKind, o.LevelRatio = bloomkv.NoSync, memory, tt.kind, 4
 			o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize = 64<<20, 128<<10, 128<<10, 256<<10
 			o.FilterSeed = 5
-			db, err := Open("db", o)
+			db, err := bloomkv.Open("db", o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,14 +51,14 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 			before := 0.0
 			rest := func(state string, keys uint64) (fpr float64) {
 				t.Helper()
-				settle(t, db)
-				soon(t, "filters are loaded", func() bool {
+				storetest.Settle(t, db)
+				storetest.Soon(t, "filters are loaded", func() bool {
 					m := db.Metrics()
 					return m.Warm && m.Files.Obsolete == 0 && asPlanned(db)
 				})
 				m := db.Metrics()
 				for range lookups {
-					if _, err := db.Get(key(2*rng.Uint64N(keys) + 1)); !errors.Is(err, ErrNotFound) {
+					if _, err := db.Get(key(2*rng.Uint64N(keys) + 1)); !errors.Is(err, bloomkv.ErrNotFound) {
 						t.Fatalf("%s: %v, want ErrNotFound", state, err)
 					}
 				}
@@ -100,7 +102,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if db, err = Open("db", o); err != nil {
+			if db, err = bloomkv.Open("db", o); err != nil {
 				t.Fatal(err)
 			}
 			if again := rest("opened again", steps*step); again != grown {
@@ -118,11 +120,11 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 }
 
 // asPlanned reports whether all filters have the units that the plan wants, except for those that do not fit.
-func asPlanned(db *DB) bool {
+func asPlanned(db *bloomkv.DB) bool {
 	planned := true
-	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
+	db.Tree().Load().EachTable(func(_ int, t *tree.Table) {
 		h, known := t.Reader.FilterHeader()
-		planned = planned && known && t.Reader.FilterUnits() == min(h.UnitsFor(db.share.RateOf(t)), t.Units())
+		planned = planned && known && t.Reader.FilterUnits() == min(h.UnitsFor(db.Share().RateOf(t)), t.Units())
 	})
 	return planned
 }
@@ -131,30 +133,31 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 	mem := vfs.NewMem()
 	for _, tt := range []struct {
 		want string
-		o    Options
+		o    bloomkv.Options
 	}{
 		{
 			"option FilterMemory: 1000000, want 0 with FilterFPR, which is 0.1",
-			Options{FilterMemory: 1_000_000, FilterFPR: 0.1},
+			bloomkv.Options{FilterMemory: 1_000_000, FilterFPR: 0.1},
 		},
-		{"option FilterMemory: 65535, want 65536 to 33554432", Options{FilterMemory: 64<<10 - 1}},
-		{"option FilterMemory: -1, want 65536 to ", Options{FilterMemory: -1}},
+		{"option FilterMemory: 65535, want 65536 to 33554432", bloomkv.Options{FilterMemory: 64<<10 - 1}},
+		{"option FilterMemory: -1, want 65536 to ", bloomkv.Options{FilterMemory: -1}},
 		{
 			"option FilterMemory: 4194305, want 65536 to 4194304",
-			Options{FilterMemory: 4<<20 + 1, MemoryBudget: 8 << 20},
+			bloomkv.Options{FilterMemory: 4<<20 + 1, MemoryBudget: 8 << 20},
 		},
-		{"option FilterFPR: -0.1, want more than 0", Options{FilterFPR: -0.1}},
-		{"option FilterFPR: NaN, want more than 0", Options{FilterFPR: math.NaN()}},
-		{"option FilterKind: 2, want 0 to 1", Options{FilterKind: 2}},
+		{"option FilterFPR: -0.1, want more than 0", bloomkv.Options{FilterFPR: -0.1}},
+		{"option FilterFPR: NaN, want more than 0", bloomkv.Options{FilterFPR: math.NaN()}},
+		{"option FilterKind: 2, want 0 to 1", bloomkv.Options{FilterKind: 2}},
 	} {
 		tt.o.FS = mem
-		if _, err := Open("db", &tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := bloomkv.Open("db", &tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("got %v, want %q", err, tt.want)
 		}
 	}
-	o := tiny(mem)
-	o.Durability, o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize = NoSync, 64<<20, 4<<20, 4<<20, 64<<20
-	db, err := Open("db", o)
+	o := storetest.Tiny(mem)
+	o.Durability, o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize = bloomkv.NoSync, 64<<20, 4<<20, 4<<20,
+		64<<20
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,12 +170,12 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.FilterMemory = 64 << 10
-	if _, err := Open("db", o); !errors.Is(err, ErrFilterRate) ||
+	if _, err := bloomkv.Open("db", o); !errors.Is(err, bloomkv.ErrFilterRate) ||
 		!strings.Contains(err.Error(), "option FilterMemory: 65536, and filters of 600000 keys take ") {
 		t.Errorf("too little for any filters: got %v, want ErrFilterRate and the memory that they need", err)
 	}
 	o.FilterMemory = 1 << 20
-	if db, err = Open("db", o); err != nil {
+	if db, err = bloomkv.Open("db", o); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
@@ -184,9 +187,9 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 // one more would not, no table loses its second unit while another has three, and an upper level loses a unit only
 // after the last level has lost the same one.
 func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
-	o := tiny(vfs.NewMem())
-	o.Durability, o.FilterMemory, o.LevelRatio, o.MemoryBudget = NoSync, 1<<20, 4, 64<<20
-	db, err := Open("db", o)
+	o := storetest.Tiny(vfs.NewMem())
+	o.Durability, o.FilterMemory, o.LevelRatio, o.MemoryBudget = bloomkv.NoSync, 1<<20, 4, 64<<20
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,9 +203,9 @@ func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
 	if err := db.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, db)
-	soon(t, "it is warm", func() bool { return db.Metrics().Warm })
-	s, plan := db.tree.Load(), db.share.Plans().Now
+	storetest.Settle(t, db)
+	storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+	s, plan := db.Tree().Load(), db.Share().Plans().Now
 	kept := func() (sum, next int64, units [bloomblock.MaxUnits + 1]int) {
 		s.EachTable(func(level int, table *tree.Table) {
 			h, _ := table.Reader.FilterHeader()
@@ -215,7 +218,7 @@ func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
 		})
 		return sum, next, units
 	}
-	if budget.Cut(s, plan, db.opts.FilterMemory) {
+	if budget.Cut(s, plan, db.Options().FilterMemory) {
 		t.Fatal("all filters fit, but some lack units")
 	}
 	all, _, most := kept()
@@ -257,14 +260,17 @@ func poissonLimit(mean float64) float64 {
 // been read their sizes are known, and those that do not fit are dropped, even if the store does not change.
 func TestFiltersAreCutWhenTheStoreIsWarm(t *testing.T) {
 	mem := vfs.NewMem()
-	db := planStore(t, planOptionsFor(mem, 0, func(o *Options) { o.FilterMemory = 256 << 10 }), 80_000)
-	if m := db.Metrics(); m.Memory.Filters < 160<<10 || m.Levels[bottom].FiltersShed > 0 {
-		t.Fatalf("filters take %d bytes of %d, %d were shed", m.Memory.Filters, 256<<10, m.Levels[bottom].FiltersShed)
+	db := planStore(t, planOptionsFor(mem, 0, func(o *bloomkv.Options) { o.FilterMemory = 256 << 10 }), 80_000)
+	if m := db.Metrics(); m.Memory.Filters < 160<<10 || m.Levels[bloomkv.Bottom].FiltersShed > 0 {
+		t.Fatalf("filters take %d bytes of %d, %d were shed", m.Memory.Filters, 256<<10,
+			m.Levels[bloomkv.Bottom].FiltersShed)
 	}
 	const less = 64 << 10
-	db = reopened(t, db, planOptionsFor(mem, 0, func(o *Options) { o.FilterMemory = less }))
-	if m := db.Metrics(); m.Memory.Filters > less || m.Memory.Filters < less/2 || m.Levels[bottom].FiltersShed == 0 {
-		t.Errorf("filters take %d bytes of %d, %d were shed", m.Memory.Filters, less, m.Levels[bottom].FiltersShed)
+	db = reopened(t, db, planOptionsFor(mem, 0, func(o *bloomkv.Options) { o.FilterMemory = less }))
+	if m := db.Metrics(); m.Memory.Filters > less || m.Memory.Filters < less/2 ||
+		m.Levels[bloomkv.Bottom].FiltersShed == 0 {
+		t.Errorf("filters take %d bytes of %d, %d were shed", m.Memory.Filters, less,
+			m.Levels[bloomkv.Bottom].FiltersShed)
 	}
 }
 
@@ -273,10 +279,10 @@ func TestFiltersAreCutWhenTheStoreIsWarm(t *testing.T) {
 func TestFiltersOfReplacedTablesGoAtOnce(t *testing.T) {
 	const n = 20_000
 	db := planStore(t, planOptionsFor(vfs.NewMem(), 0.01, nil), n)
-	soon(t, "the tables that the last compaction replaced are removed",
+	storetest.Soon(t, "the tables that the last compaction replaced are removed",
 		func() bool { return db.Metrics().Files.Obsolete == 0 })
 	before := db.Metrics()
-	it := db.Iter(IterOptions{})
+	it := db.Iter(bloomkv.IterOptions{})
 	if !it.First() {
 		t.Fatal(it.Close())
 	}

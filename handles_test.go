@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
@@ -16,9 +17,9 @@ import (
 // TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace counts open files while memtables, manifests and tables are
 // replaced.
 func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
-	files := trackOpen(vfs.NewMem())
-	o := tiny(files)
-	db, err := Open("db", o)
+	files := storetest.TrackOpen(vfs.NewMem())
+	o := storetest.Tiny(files)
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +29,7 @@ func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%5 == 0 {
-			if err := db.tree.RenewManifest(db.tree.Load()); err != nil {
+			if err := db.Tree().RenewManifest(db.Tree().Load()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -53,10 +54,10 @@ func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
 	}
 	o.ReadOnly = true
 	for range 2 {
-		if db, err = Open("db", o); err != nil {
+		if db, err = bloomkv.Open("db", o); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := contents(db); err != nil {
+		if _, err := storetest.Contents(db); err != nil {
 			t.Error(err)
 		}
 		if err := errors.Join(db.Close(), files.Left()); err != nil {
@@ -66,8 +67,8 @@ func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
 }
 
 // tablesOf returns the tables of the last level, and a key of each.
-func tablesOf(db *DB) (tables []*tree.Table, keys [][]byte) {
-	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
+func tablesOf(db *bloomkv.DB) (tables []*tree.Table, keys [][]byte) {
+	db.Tree().Load().EachTable(func(_ int, t *tree.Table) {
 		tables = append(tables, t)
 		keys = append(keys, t.Meta.Smallest)
 	})
@@ -77,10 +78,10 @@ func tablesOf(db *DB) (tables []*tree.Table, keys [][]byte) {
 // TestAFailedOpenKeepsNoDescriptor fails to open table files more often than descriptors are allowed, and then opens as
 // many as are allowed.
 func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
-	failing, files := false, trackOpen(vfs.NewMem())
+	failing, files := false, storetest.TrackOpen(vfs.NewMem())
 	broken := errors.New("injected failure")
 	opened := 0
-	o := tiny(vfs.NewHook(files, func(op vfs.Op) error {
+	o := storetest.Tiny(vfs.NewHook(files, func(op vfs.Op) error {
 		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") {
 			if failing {
 				return broken
@@ -89,8 +90,8 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 		}
 		return nil
 	}))
-	o.MaxOpenFiles, o.Compression = 8, CompressionNone
-	db, err := Open("db", o)
+	o.MaxOpenFiles, o.Compression = 8, bloomkv.CompressionNone
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 				}
 			}
 		}
-		if open, opening := db.pool.Files.Usage(); opening != 0 || open != files.Of(".sst") {
+		if open, opening := db.Pool().Files.Usage(); opening != 0 || open != files.Of(".sst") {
 			t.Errorf("round %d: %d descriptors stay reserved after failures; %d in the clock, %d files are open",
 				round, opening, open, files.Of(".sst"))
 		}
@@ -146,29 +147,30 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 // TestAnEvictedDescriptorIsClosedAfterItsReads evicts a table's descriptor while a lookup reads it, and while a
 // compaction does, which holds no guard of its own.
 func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
-	for who, read := range map[string]func(db *DB, key []byte) error{
-		"(*lookup).search": func(db *DB, key []byte) error {
+	for who, read := range map[string]func(db *bloomkv.DB, key []byte) error{
+		"(*lookup).search": func(db *bloomkv.DB, key []byte) error {
 			v, err := db.Get(key)
 			if err == nil && len(v) != 700 {
 				err = fmt.Errorf("%d bytes, want 700", len(v))
 			}
 			return err
 		},
-		"(*Scheduler).compactLoop": func(db *DB, key []byte) error {
+		"(*Scheduler).compactLoop": func(db *bloomkv.DB, key []byte) error {
 			return errors.Join(db.Put(key, nil), db.Compact(t.Context(), nil, nil))
 		},
 	} {
-		g := newGate()
+		g := storetest.NewGate()
 		var slow atomic.Pointer[string] // the table whose reads wait
-		files := trackOpen(vfs.NewMem())
-		o := tiny(vfs.NewHook(files, func(op vfs.Op) error {
-			if name := slow.Load(); name != nil && op.Kind == vfs.OpReadAt && op.Name == *name && inside(who) {
+		files := storetest.TrackOpen(vfs.NewMem())
+		o := storetest.Tiny(vfs.NewHook(files, func(op vfs.Op) error {
+			if name := slow.Load(); name != nil && op.Kind == vfs.OpReadAt && op.Name == *name &&
+				storetest.Inside(who) {
 				g.Pass()
 			}
 			return nil
 		}))
-		o.MaxOpenFiles, o.Compression = 8, CompressionNone
-		db, err := Open("db", o)
+		o.MaxOpenFiles, o.Compression = 8, bloomkv.CompressionNone
+		db, err := bloomkv.Open("db", o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,8 +210,8 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 			t.Errorf("%s: %v", who, err)
 		}
 		// Replaced tables may be closed and removed meanwhile.
-		soon(t, who+": no more tables are open than in use", func() bool {
-			db.tree.Domain.Wait()
+		storetest.Soon(t, who+": no more tables are open than in use", func() bool {
+			db.Tree().Domain.Wait()
 			return files.Of(".sst") == db.Metrics().Files.Open
 		})
 		if err := errors.Join(db.Close(), files.Left()); err != nil {
@@ -222,15 +224,15 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 // follow.
 func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
 	mem := vfs.NewMem()
-	fsys, open := gated(mem, createsTable)
-	db, err := Open("db", tiny(fsys))
+	fsys, open := storetest.Gated(mem, storetest.CreatesTable)
+	db, err := bloomkv.Open("db", storetest.Tiny(fsys))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Put([]byte("first"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.writer.Freeze(t.Context()); err != nil { // its flush waits, so that there are two logs
+	if _, err := db.Writer().Freeze(t.Context()); err != nil { // its flush waits, so that there are two logs
 		t.Fatal(err)
 	}
 	if err := db.Put([]byte("second"), nil); err != nil {
@@ -248,10 +250,10 @@ func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
 			failures := 0
 			for n := int64(0); ; n++ {
 				again := left.Kill()
-				files := trackOpen(again)
+				files := storetest.TrackOpen(again)
 				var at atomic.Int64
 				var opened atomic.Bool
-				o := tiny(vfs.NewHook(files, func(vfs.Op) error {
+				o := storetest.Tiny(vfs.NewHook(files, func(vfs.Op) error {
 					if opened.Load() {
 						return nil
 					}
@@ -261,7 +263,7 @@ func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
 					return nil
 				}))
 				o.ReadOnly = readOnly
-				db, err := Open("db", o)
+				db, err := bloomkv.Open("db", o)
 				opened.Store(true)
 				if err == nil {
 					if err := errors.Join(db.Close(), files.Left()); err != nil {

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"time"
 	"weak"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -17,16 +19,16 @@ func memoryKey(dst []byte, i uint64) []byte {
 }
 
 func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
-	if raceEnabled {
+	if storetest.RaceEnabled {
 		t.Skip("900,000 keys in one goroutine: nothing to race")
 	}
 	const n = 900_000
-	opts := &Options{
-		FS: vfs.NewMem(), Durability: NoSync, MemoryBudget: 8 << 20, MemtableSize: 2 << 20, BlockSize: 256,
+	opts := &bloomkv.Options{
+		FS: vfs.NewMem(), Durability: bloomkv.NoSync, MemoryBudget: 8 << 20, MemtableSize: 2 << 20, BlockSize: 256,
 		FilterFPR: 1e-6,
 		TableSize: 1 << 20,
 	}
-	db, err := Open("db", opts)
+	db, err := bloomkv.Open("db", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,13 +37,13 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	var b Batch
+	var b bloomkv.Batch
 	var key []byte
 	for i := range uint64(n) {
 		key = memoryKey(key, 2*i)
 		b.Put(key, nil)
 		if b.Len() == 1000 {
-			if err := db.With(NoSync).Apply(&b); err != nil {
+			if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
 				t.Fatal(err)
 			}
 			b.Reset()
@@ -68,32 +70,32 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 			if sum := m.Memtables + m.Filters + m.Indexes + m.Cache; sum > m.Budget {
 				t.Fatalf("%d bytes in memory, the budget is %d: %+v", sum, m.Budget, m)
 			}
-			if m.Filters+m.Indexes != db.pool.Resident() {
-				t.Fatalf("the pool counts %d bytes, there are %d", db.pool.Resident(), m.Filters+m.Indexes)
+			if m.Filters+m.Indexes != db.Pool().Resident() {
+				t.Fatalf("the pool counts %d bytes, there are %d", db.Pool().Resident(), m.Filters+m.Indexes)
 			}
 		}
 	}
 	lookups()
 	m := db.Metrics()
-	if disk := m.Levels[bottom].FilterBytes; uint64(m.Memory.Filters) >= disk || m.Memory.Filters == 0 {
+	if disk := m.Levels[bloomkv.Bottom].FilterBytes; uint64(m.Memory.Filters) >= disk || m.Memory.Filters == 0 {
 		t.Errorf("%d of %d filter bytes in memory, want some and not all: the test must need more than the budget",
 			m.Memory.Filters, disk)
 	}
-	if m.Levels[bottom].Unfiltered > 0 || m.Levels[bottom].FiltersShed == 0 {
+	if m.Levels[bloomkv.Bottom].Unfiltered > 0 || m.Levels[bloomkv.Bottom].FiltersShed == 0 {
 		t.Errorf("%d searches without a filter, %d tables that lack units; want units dropped, and no filter",
-			m.Levels[bottom].Unfiltered, m.Levels[bottom].FiltersShed)
+			m.Levels[bloomkv.Bottom].Unfiltered, m.Levels[bloomkv.Bottom].FiltersShed)
 	}
 	if m.FPRPredicted > 2e-4 {
 		t.Errorf("%v wasted reads predicted, want the rate of two of three units\n%v", m.FPRPredicted, m)
 	}
 	t.Logf("predicted %.2g; %d of %d filter bytes in memory, %d index bytes, %d cache bytes", m.FPRPredicted,
-		m.Memory.Filters, m.Levels[bottom].FilterBytes, m.Memory.Indexes, m.Memory.Cache)
+		m.Memory.Filters, m.Levels[bloomkv.Bottom].FilterBytes, m.Memory.Indexes, m.Memory.Cache)
 }
 
 func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
-	opts := small(vfs.NewMem())
-	opts.Durability, opts.MaxOpenFiles, opts.Compression = NoSync, 8, CompressionNone
-	db, err := Open("db", opts)
+	opts := storetest.Small(vfs.NewMem())
+	opts.Durability, opts.MaxOpenFiles, opts.Compression = bloomkv.NoSync, 8, bloomkv.CompressionNone
+	db, err := bloomkv.Open("db", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +115,7 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 	if err := db.Compact(context.Background(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	db.pool.Blocks.SetCapacity(0) // every lookup reads its file
+	db.Pool().Blocks.SetCapacity(0) // every lookup reads its file
 	for i := range uint64(10_000) {
 		key = memoryKey(key, 2*i)
 		if ok, err := db.Has(key); !ok || err != nil {
@@ -124,15 +126,15 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 		}
 	}
 	m := db.Metrics()
-	if m.Levels[bottom].Tables <= 16 || m.Memory.Filters == 0 || m.Levels[bottom].Unfiltered > 0 {
+	if m.Levels[bloomkv.Bottom].Tables <= 16 || m.Memory.Filters == 0 || m.Levels[bloomkv.Bottom].Unfiltered > 0 {
 		t.Errorf("%d tables, want more than 16; %d filter bytes; %d searches without a filter, want 0",
-			m.Levels[bottom].Tables, m.Memory.Filters, m.Levels[bottom].Unfiltered)
+			m.Levels[bloomkv.Bottom].Tables, m.Memory.Filters, m.Levels[bloomkv.Bottom].Unfiltered)
 	}
 }
 
 // TestAMemtableThatWasWrittenOutIsLeftToTheCollector checks that the store does not keep a flushed memtable in memory.
 func TestAMemtableThatWasWrittenOutIsLeftToTheCollector(t *testing.T) {
-	db, err := Open("db", &Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +142,7 @@ func TestAMemtableThatWasWrittenOutIsLeftToTheCollector(t *testing.T) {
 		if err := db.Put([]byte("key"), []byte("value")); err != nil {
 			t.Fatal(err)
 		}
-		mem := weak.Make(db.tree.Load().Mem)
+		mem := weak.Make(db.Tree().Load().Mem)
 		if err := db.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}

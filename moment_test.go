@@ -1,24 +1,26 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"fmt"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/deadkeys"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // TestWhatIsIngestedIsNotTakenForDead stops an ingest after it was assigned its sequence number and before its state is
 // installed. Meanwhile an iterator finds a long row of dead keys, and a snapshot has to wait.
 func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
-	db := openTiny(t)
+	db := storetest.OpenTiny(t)
 	for i := range 3 * deadkeys.Worth {
 		if err := db.Delete(fmt.Appendf(nil, "a%03d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	walk := func() {
-		it := db.Iter(IterOptions{})
+		it := db.Iter(bloomkv.IterOptions{})
 		it.First()
 		if err := it.Close(); err != nil {
 			t.Error(err)
@@ -28,13 +30,13 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 	if err := db.Put([]byte("z"), nil); err != nil {
 		t.Fatal(err)
 	}
-	taken := make(chan *Snapshot, 1)
-	seq, err := db.writer.Halt(t.Context())
+	taken := make(chan *bloomkv.Snapshot, 1)
+	seq, err := db.Writer().Halt(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.tree.Await(func(tree.View) bool { // the tree is locked, as during the installation of ingested tables
-		db.tree.Publish(seq)
+	db.Tree().Await(func(tree.View) bool { // the tree is locked, as during the installation of ingested tables
+		db.Tree().Publish(seq)
 		walk()
 		go func() {
 			s, err := db.Snapshot()
@@ -43,14 +45,16 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 			}
 			taken <- s
 		}()
-		soon(t, "the snapshot waits", func() bool { return len(taken) > 0 || waiting("(*DB).Snapshot") })
+		storetest.Soon(t, "the snapshot waits", func() bool {
+			return len(taken) > 0 || storetest.Waiting("(*DB).Snapshot")
+		})
 		if len(taken) > 0 {
 			t.Error("a snapshot has the sequence number of an ingest before its state is installed")
 		}
 		return true
 	})
-	db.writer.Resume(true)
-	if n := db.read.DeadKeys.Len(); n > 0 {
+	db.Writer().Resume(true)
+	if n := db.Reads().DeadKeys.Len(); n > 0 {
 		t.Errorf("%d ranges are recorded as dead, but an ingest may have put keys into them", n)
 	}
 	if err := (<-taken).Close(); err != nil {

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"errors"
@@ -10,8 +10,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -39,7 +41,8 @@ func (n *numberWatch) fs() vfs.FS {
 		defer n.mu.Unlock()
 		kind, number := filename.Parse(strings.TrimPrefix(op.Name, "db/"))
 		switch {
-		case op.Kind == vfs.OpSyncDir && op.Name == "db" && n.since > tree.NumbersAhead && !inside("(*logFile).record"):
+		case op.Kind == vfs.OpSyncDir && op.Name == "db" && n.since > tree.NumbersAhead &&
+			!storetest.Inside("(*logFile).record"):
 			if n.atEdit != nil {
 				n.atEdit(n.mem)
 				n.atEdit = nil
@@ -72,19 +75,19 @@ func wideContents(value string) map[string]string {
 }
 
 // ascending yields the pairs of all in the order of keys.
-func ascending(all map[string]string) iter.Seq2[KV, error] {
-	return func(yield func(KV, error) bool) {
+func ascending(all map[string]string) iter.Seq2[bloomkv.KV, error] {
+	return func(yield func(bloomkv.KV, error) bool) {
 		for _, k := range slices.Sorted(maps.Keys(all)) {
-			if !yield(KV{[]byte(k), []byte(all[k])}, nil) {
+			if !yield(bloomkv.KV{[]byte(k), []byte(all[k])}, nil) {
 				return
 			}
 		}
 	}
 }
 
-func numberedOptions(fsys vfs.FS) *Options {
-	o := tiny(fsys)
-	o.Durability, o.Compression = NoSync, CompressionNone
+func numberedOptions(fsys vfs.FS) *bloomkv.Options {
+	o := storetest.Tiny(fsys)
+	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 	return o
 }
 
@@ -109,13 +112,13 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 		}
 		for i, mem := range left {
 			again := &numberWatch{mem: mem, t: t}
-			db, err := Open("db", numberedOptions(again.fs()))
+			db, err := bloomkv.Open("db", numberedOptions(again.fs()))
 			if err != nil {
 				t.Errorf("%s, crash %d: %v", name, i, err)
 				continue
 			}
-			got, err := contents(db)
-			if d := diff(got, want); err != nil || d != "" {
+			got, err := storetest.Contents(db)
+			if d := storetest.Diff(got, want); err != nil || d != "" {
 				t.Errorf("%s, crash %d: %v, %s", name, i, err, d)
 			}
 			if err := errors.Join(db.Put([]byte("later"), nil), db.Flush(t.Context())); err != nil {
@@ -125,13 +128,13 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 			if err := db.Close(); err != nil {
 				t.Error(err)
 			}
-			if _, err := Check(t.Context(), "db", CheckOptions{FS: mem}); err != nil {
+			if _, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: mem}); err != nil {
 				t.Errorf("%s, crash %d: %v", name, i, err)
 			}
 		}
 	}
 	n := &numberWatch{mem: vfs.NewMem(), t: t}
-	db, err := Open("db", numberedOptions(n.fs()))
+	db, err := bloomkv.Open("db", numberedOptions(n.fs()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +142,9 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 		t.Fatal(err)
 	}
 	atRest(t, db)
-	ingest := func(all map[string]string) error { return db.Ingest(t.Context(), ascending(all), IngestOptions{}) }
+	ingest := func(all map[string]string) error {
+		return db.Ingest(t.Context(), ascending(all), bloomkv.IngestOptions{})
+	}
 	want := map[string]string{"first": "x"}
 	all := wideContents("a")
 	crash(t, "ingest", n, maps.Clone(want), func() error { return ingest(all) })
@@ -162,7 +167,7 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 	mem := vfs.NewMem()
 	o := numberedOptions(mem)
 	o.MemoryBudget, o.MemtableSize = 64<<20, 16<<20
-	if db, err = Open("db", o); err != nil {
+	if db, err = bloomkv.Open("db", o); err != nil {
 		t.Fatal(err)
 	}
 	all = wideContents("c")
@@ -179,7 +184,7 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 		t.Fatal(err)
 	}
 	crash(t, "recovery", n, all, func() error {
-		if db, err = Open("db", numberedOptions(n.fs())); err != nil {
+		if db, err = bloomkv.Open("db", numberedOptions(n.fs())); err != nil {
 			return err
 		}
 		return db.Close()
@@ -190,18 +195,18 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 // rewritten.
 func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
 	mem := vfs.NewMem()
-	db, err := Open("db", tiny(mem))
+	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := uint64(0)
 	for i := range 3*tree.NumbersAhead + 5 {
 		if i%100 == 50 {
-			if err := db.tree.RenewManifest(db.tree.Load()); err != nil {
+			if err := db.Tree().RenewManifest(db.Tree().Load()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		n, err := db.tree.NewNumber()
+		n, err := db.Tree().NewNumber()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,8 +217,8 @@ func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
 		}
 		last = n
 	}
-	for db.tree.View().Next < recordedOf(db).NextFile {
-		if _, err := db.tree.NewNumber(); err != nil {
+	for db.Tree().View().Next < db.Recorded().NextFile {
+		if _, err := db.Tree().NewNumber(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -223,7 +228,7 @@ func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
 	// After a clean Close, the manifest is read but not written until the first file needs a number.
 	for range 2 {
 		n := &numberWatch{mem: mem, t: t}
-		if db, err = Open("db", tiny(n.fs())); err != nil {
+		if db, err = bloomkv.Open("db", storetest.Tiny(n.fs())); err != nil {
 			t.Fatal(err)
 		}
 		key := []byte("key")

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"encoding/binary"
@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -20,7 +22,7 @@ func planKey(n uint64) []byte {
 }
 
 // planStore returns a store of the even ones of 2n numbers, in several tables.
-func planStore(t *testing.T, o *Options, n int) *DB {
+func planStore(t *testing.T, o *bloomkv.Options, n int) *bloomkv.DB {
 	t.Helper()
 	db := reopened(t, nil, o)
 	for _, i := range rand.New(rand.NewPCG(3, 4)).Perm(n) {
@@ -35,27 +37,28 @@ func planStore(t *testing.T, o *Options, n int) *DB {
 }
 
 // reopened closes db, if it is not nil, and opens it with other options; all tables are loaded when it returns.
-func reopened(t *testing.T, db *DB, o *Options) *DB {
+func reopened(t *testing.T, db *bloomkv.DB, o *bloomkv.Options) *bloomkv.DB {
 	t.Helper()
 	if db != nil {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	db, err := Open("db", o)
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+	storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 	return db
 }
 
 // planOptionsFor returns options with which a few thousand keys are some tables in two levels.
-func planOptionsFor(fs vfs.FS, fpr float64, change func(o *Options)) *Options {
-	o := &Options{
-		FS: fs, FilterSeed: 1, Durability: NoSync, FilterFPR: fpr, MemoryBudget: 64 << 20, MemtableSize: 256 << 10,
-		TableSize: 64 << 10, BaseLevelSize: 4 << 20, BlockSize: 1 << 10, Compression: CompressionNone,
+func planOptionsFor(fs vfs.FS, fpr float64, change func(o *bloomkv.Options)) *bloomkv.Options {
+	o := &bloomkv.Options{
+		FS: fs, FilterSeed: 1, Durability: bloomkv.NoSync, FilterFPR: fpr, MemoryBudget: 64 << 20,
+		MemtableSize: 256 << 10,
+		TableSize:    64 << 10, BaseLevelSize: 4 << 20, BlockSize: 1 << 10, Compression: bloomkv.CompressionNone,
 	}
 	if change != nil {
 		change(o)
@@ -64,12 +67,12 @@ func planOptionsFor(fs vfs.FS, fpr float64, change func(o *Options)) *Options {
 }
 
 // wastes returns the average number of wasted reads in a lookup of an absent key.
-func wastes(t *testing.T, db *DB, n, lookups int) float64 {
+func wastes(t *testing.T, db *bloomkv.DB, n, lookups int) float64 {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(7, 8))
 	before := db.Metrics().Lookups.WastedReads
 	for range lookups {
-		if _, err := db.Get(planKey(2*rng.Uint64N(uint64(n)) + 1)); !errors.Is(err, ErrNotFound) {
+		if _, err := db.Get(planKey(2*rng.Uint64N(uint64(n)) + 1)); !errors.Is(err, bloomkv.ErrNotFound) {
 			t.Fatalf("%v, want ErrNotFound", err)
 		}
 	}
@@ -82,7 +85,7 @@ func most(promise float64, lookups int) float64 {
 	return (want + 3*math.Sqrt(want)) / float64(lookups)
 }
 
-func tableFileNames(db *DB) (names []string) {
+func tableFileNames(db *bloomkv.DB) (names []string) {
 	for _, m := range db.Tables() {
 		names = append(names, m.File)
 	}
@@ -95,19 +98,21 @@ func tableFileNames(db *DB) (names []string) {
 // second Compact writes nothing.
 func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 	const n = 40_000
-	lookups := atStride(200_000)
-	ribbon := func(o *Options) { o.FilterKind = FilterRibbon }
-	prefix := func(n int) func(*Options) { return func(o *Options) { o.FilterPrefix = PrefixLen(n) } }
-	both := func(o *Options) { ribbon(o); prefix(6)(o) }
-	memory := func(bytes int64, kind FilterKind) func(*Options) {
-		return func(o *Options) { o.FilterFPR, o.FilterMemory, o.FilterKind = 0, bytes, kind }
+	lookups := storetest.AtStride(200_000)
+	ribbon := func(o *bloomkv.Options) { o.FilterKind = bloomkv.FilterRibbon }
+	prefix := func(n int) func(*bloomkv.Options) {
+		return func(o *bloomkv.Options) { o.FilterPrefix = bloomkv.PrefixLen(n) }
+	}
+	both := func(o *bloomkv.Options) { ribbon(o); prefix(6)(o) }
+	memory := func(bytes int64, kind bloomkv.FilterKind) func(*bloomkv.Options) {
+		return func(o *bloomkv.Options) { o.FilterFPR, o.FilterMemory, o.FilterKind = 0, bytes, kind }
 	}
 	for i, c := range []struct {
 		name     string
 		fpr      float64
-		with     func(*Options)
+		with     func(*bloomkv.Options)
 		then     float64
-		thenWith func(*Options)
+		thenWith func(*bloomkv.Options)
 		worse    bool // more reads are wasted than promised until Compact
 	}{
 		{"a lower rate", 0.1, nil, 0.001, nil, true},
@@ -122,15 +127,16 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 		{"prefixes", 0.01, nil, 0.01, prefix(6), false},
 		{"prefixes by another rule", 0.01, prefix(7), 0.01, prefix(6), false},
 		{"no prefixes afterwards", 0.01, prefix(6), 0.01, nil, false},
-		{"memory in place of a rate", 0.1, nil, 0, memory(64<<10, FilterBloom), true},
-		{"memory in place of a rate, and another kind", 0.1, nil, 0, memory(64<<10, FilterRibbon), true},
+		{"memory in place of a rate", 0.1, nil, 0, memory(64<<10, bloomkv.FilterBloom), true},
+		{"memory in place of a rate, and another kind", 0.1, nil, 0, memory(64<<10, bloomkv.FilterRibbon), true},
 		{
-			"less memory than Ribbon filters take", 0, memory(128<<10, FilterRibbon), 0, memory(64<<10, FilterRibbon),
+			"less memory than Ribbon filters take", 0, memory(128<<10, bloomkv.FilterRibbon), 0,
+			memory(64<<10, bloomkv.FilterRibbon),
 			false,
 		},
-		{"more memory", 0, memory(64<<10, FilterBloom), 0, memory(128<<10, FilterBloom), false},
+		{"more memory", 0, memory(64<<10, bloomkv.FilterBloom), 0, memory(128<<10, bloomkv.FilterBloom), false},
 	} {
-		if raceEnabled && i%4 > 0 {
+		if storetest.RaceEnabled && i%4 > 0 {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -141,7 +147,7 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 			}
 			o := planOptionsFor(mem, c.then, c.thenWith)
 			db = reopened(t, db, o)
-			settle(t, db)
+			storetest.Settle(t, db)
 			m := db.Metrics()
 			var size uint64
 			for _, table := range db.Tables() {
@@ -151,7 +157,7 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 				}
 			}
 			if m.TablesOffPlan != m.Files.Tables || m.TablesOffPlan < 10 ||
-				m.TablesOffPlan != m.Levels[bottom].TablesOffPlan || m.BytesOffPlan != size ||
+				m.TablesOffPlan != m.Levels[bloomkv.Bottom].TablesOffPlan || m.BytesOffPlan != size ||
 				m.Writes.CompactedBytes != 0 {
 				t.Errorf("%d of %d tables off the plan, %d of %d bytes, and %d written; want all, and 0 written",
 					m.TablesOffPlan, m.Files.Tables, m.BytesOffPlan, size, m.Writes.CompactedBytes)
@@ -172,7 +178,7 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 			if got > most(m.FPRPromised, lookups) {
 				t.Errorf("after Compact, %.4g are wasted, promised %.4g", got, m.FPRPromised)
 			}
-			size = m.Levels[bottom].Bytes
+			size = m.Levels[bloomkv.Bottom].Bytes
 			if m.TablesOffPlan != 0 || m.BytesOffPlan != 0 || m.Writes.RewrittenBytes != size ||
 				m.Writes.CompactedBytes != size {
 				t.Errorf("after Compact, %d tables are off the plan, %d bytes written, %d of them rewritten, want %d",
@@ -182,7 +188,7 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 				m.Memory.Filters < o.FilterMemory*3/4) {
 				t.Errorf("promised %v, filters take %d bytes of %d", m.FPRPromised, m.Memory.Filters, o.FilterMemory)
 			}
-			scanAbsentPrefixes(t, db, o.FilterPrefix, atStride(20_000))
+			scanAbsentPrefixes(t, db, o.FilterPrefix, storetest.AtStride(20_000))
 
 			names := tableFileNames(db)
 			for range 2 {
@@ -201,16 +207,16 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 }
 
 // scanAbsentPrefixes scans for absent prefixes: with a rule, all tables have prefix filters, which keep the promise.
-func scanAbsentPrefixes(t *testing.T, db *DB, rule PrefixRule, scans int) {
+func scanAbsentPrefixes(t *testing.T, db *bloomkv.DB, rule bloomkv.PrefixRule, scans int) {
 	t.Helper()
 	for i := range uint64(scans) {
-		for kv, err := range db.Scan(IterOptions{Prefix: planKey(1<<40 + i<<4)[:6]}) {
+		for kv, err := range db.Scan(bloomkv.IterOptions{Prefix: planKey(1<<40 + i<<4)[:6]}) {
 			t.Fatalf("scan found %x, %v", kv.Key, err)
 		}
 	}
 	m := db.Metrics()
 	passed := m.Prefixes.Probes - m.Prefixes.Negatives
-	if rule == (PrefixRule{}) {
+	if rule == (bloomkv.PrefixRule{}) {
 		if m.Prefixes.Probes > 0 {
 			t.Errorf("prefix filters were probed without a rule: %+v", m.Prefixes)
 		}
@@ -225,8 +231,8 @@ func scanAbsentPrefixes(t *testing.T, db *DB, rule PrefixRule, scans int) {
 // TestCompactLeavesFiltersWhoseUnitsFitLessMemory: two of three units keep the new plan's promise and fit in memory.
 func TestCompactLeavesFiltersWhoseUnitsFitLessMemory(t *testing.T) {
 	mem := vfs.NewMem()
-	options := func(memory int64) *Options {
-		return planOptionsFor(mem, 0, func(o *Options) { o.FilterMemory = memory })
+	options := func(memory int64) *bloomkv.Options {
+		return planOptionsFor(mem, 0, func(o *bloomkv.Options) { o.FilterMemory = memory })
 	}
 	const n = 40_000
 	db := planStore(t, options(128<<10), n)
@@ -256,7 +262,7 @@ func TestCompactLeavesTablesThatAreUpToPlan(t *testing.T) {
 	half, m := db.Tables(), db.Metrics()
 	old, anew := 0, uint64(0)
 	for _, table := range half {
-		was := slices.ContainsFunc(before, func(b TableMetrics) bool { return b.File == table.File })
+		was := slices.ContainsFunc(before, func(b bloomkv.TableMetrics) bool { return b.File == table.File })
 		if inside := string(table.Smallest) >= string(middle); was == inside || table.OffPlan != was {
 			t.Errorf("%s, in the range: %v, existed before: %v, off the plan: %v", table.File, inside, was,
 				table.OffPlan)
@@ -276,10 +282,10 @@ func TestCompactLeavesTablesThatAreUpToPlan(t *testing.T) {
 	}
 	kept := 0
 	for _, table := range db.Tables() {
-		if slices.ContainsFunc(before, func(b TableMetrics) bool { return b.File == table.File }) {
+		if slices.ContainsFunc(before, func(b bloomkv.TableMetrics) bool { return b.File == table.File }) {
 			t.Errorf("%s was not rewritten", table.File)
 		}
-		if slices.ContainsFunc(half, func(b TableMetrics) bool { return b.File == table.File }) {
+		if slices.ContainsFunc(half, func(b bloomkv.TableMetrics) bool { return b.File == table.File }) {
 			kept++
 		}
 	}
@@ -292,12 +298,12 @@ func TestCompactLeavesTablesThatAreUpToPlan(t *testing.T) {
 // then with a low one: tables that reach another level get a filter of the new plan, and the others stay as they are.
 func TestBackgroundCompactionBringsOldTablesAlong(t *testing.T) {
 	mem := vfs.NewMem()
-	options := func(fpr float64) *Options {
-		o := tiny(mem)
-		o.Durability, o.FilterFPR, o.LevelRatio = NoSync, fpr, 4
+	options := func(fpr float64) *bloomkv.Options {
+		o := storetest.Tiny(mem)
+		o.Durability, o.FilterFPR, o.LevelRatio = bloomkv.NoSync, fpr, 4
 		return o
 	}
-	put := func(db *DB, from, to uint64) {
+	put := func(db *bloomkv.DB, from, to uint64) {
 		t.Helper()
 		for i := from; i < to; i++ {
 			if err := db.Put(binary.BigEndian.AppendUint64(nil, i), make([]byte, 30)); err != nil {
@@ -307,14 +313,14 @@ func TestBackgroundCompactionBringsOldTablesAlong(t *testing.T) {
 		if err := db.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		settle(t, db)
+		storetest.Settle(t, db)
 	}
 	db := reopened(t, nil, options(0.1))
 	const n = 20_000
 	put(db, 0, n)
 	db = reopened(t, db, options(0.001))
-	settle(t, db)
-	place := func(m TableMetrics) string { return fmt.Sprintf("%s on level %d", m.File, m.Level) }
+	storetest.Settle(t, db)
+	place := func(m bloomkv.TableMetrics) string { return fmt.Sprintf("%s on level %d", m.File, m.Level) }
 	there, files := map[string]bool{}, map[string]int{}
 	for _, m := range db.Tables() {
 		there[place(m)], files[m.File] = true, m.Level
@@ -351,18 +357,18 @@ func TestBackgroundCompactionBringsOldTablesAlong(t *testing.T) {
 func TestCompactReadsTheRulesOfTablesThatWereNotLoaded(t *testing.T) {
 	mem := vfs.NewMem()
 	const n = 5_000
-	shared := func(rule PrefixRule) *Options {
-		return planOptionsFor(mem, 0.01, func(o *Options) {
+	shared := func(rule bloomkv.PrefixRule) *bloomkv.Options {
+		return planOptionsFor(mem, 0.01, func(o *bloomkv.Options) {
 			o.MemoryBudget, o.Resources, o.FilterPrefix = 0, newTestResources(t, 8<<20, 0), rule
 		})
 	}
-	db := planStore(t, shared(PrefixLen(7)), n)
-	o := shared(PrefixLen(6))
-	others := tree.TableBytes{Index: o.Resources.pool.Memory} // held by other stores
-	o.Resources.pool.Held.Add(others)
+	db := planStore(t, shared(bloomkv.PrefixLen(7)), n)
+	o := shared(bloomkv.PrefixLen(6))
+	others := tree.TableBytes{Index: o.Resources.Pool().Memory} // held by other stores
+	o.Resources.Pool().Held.Add(others)
 	db = reopened(t, db, o)
-	o.Resources.pool.Held.Add(tree.TableBytes{Index: -others.Index})
-	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
+	o.Resources.Pool().Held.Add(tree.TableBytes{Index: -others.Index})
+	db.Tree().Load().EachTable(func(_ int, table *tree.Table) {
 		if _, known := table.Reader.PrefixRule(); known {
 			t.Fatalf("%s was read when the store was opened", table.File.Name)
 		}
@@ -370,9 +376,9 @@ func TestCompactReadsTheRulesOfTablesThatWereNotLoaded(t *testing.T) {
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if m := db.Metrics(); m.TablesOffPlan != 0 || m.Writes.RewrittenBytes != m.Levels[bottom].Bytes {
+	if m := db.Metrics(); m.TablesOffPlan != 0 || m.Writes.RewrittenBytes != m.Levels[bloomkv.Bottom].Bytes {
 		t.Errorf("%d tables are off the plan, %d bytes written, want all %d", m.TablesOffPlan,
-			m.Writes.RewrittenBytes, m.Levels[bottom].Bytes)
+			m.Writes.RewrittenBytes, m.Levels[bloomkv.Bottom].Bytes)
 	}
 	scanAbsentPrefixes(t, db, o.FilterPrefix, 1000)
 }
@@ -385,7 +391,7 @@ func TestCompactMendsADamagedFilter(t *testing.T) {
 	db := planStore(t, o, n)
 	victim := db.Tables()[3]
 	var offset int64
-	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
+	db.Tree().Load().EachTable(func(_ int, t *tree.Table) {
 		if t.File.Name == victim.File {
 			offset = int64(t.Meta.Size - t.Meta.TailLen - t.Meta.FilterLen/2)
 		}
@@ -393,17 +399,17 @@ func TestCompactMendsADamagedFilter(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rewrite(t, mem, filepath.Join("db", victim.File), func(b []byte) []byte { b[offset] ^= 1; return b })
+	storetest.Rewrite(t, mem, filepath.Join("db", victim.File), func(b []byte) []byte { b[offset] ^= 1; return b })
 	db = reopened(t, nil, o)
-	if m := db.Metrics(); m.Levels[bottom].FiltersDamaged != 1 {
-		t.Fatalf("%d filters are damaged, want 1", m.Levels[bottom].FiltersDamaged)
+	if m := db.Metrics(); m.Levels[bloomkv.Bottom].FiltersDamaged != 1 {
+		t.Fatalf("%d filters are damaged, want 1", m.Levels[bloomkv.Bottom].FiltersDamaged)
 	}
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if m := db.Metrics(); m.Levels[bottom].FiltersDamaged != 0 || m.Writes.RewrittenBytes == 0 ||
+	if m := db.Metrics(); m.Levels[bloomkv.Bottom].FiltersDamaged != 0 || m.Writes.RewrittenBytes == 0 ||
 		m.Writes.RewrittenBytes > 2*victim.Bytes {
-		t.Errorf("%d filters are damaged, %d bytes written, want about %d", m.Levels[bottom].FiltersDamaged,
+		t.Errorf("%d filters are damaged, %d bytes written, want about %d", m.Levels[bloomkv.Bottom].FiltersDamaged,
 			m.Writes.RewrittenBytes, victim.Bytes)
 	}
 }
@@ -414,8 +420,8 @@ func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
 	mem := vfs.NewMem()
 	const n = 20_000
 	db := planStore(t, planOptionsFor(mem, 0.01, nil), n)
-	db = reopened(t, db, planOptionsFor(mem, 0.01, func(o *Options) {
-		o.Compression, o.BlockSize = CompressionZstdBottom, 4<<10
+	db = reopened(t, db, planOptionsFor(mem, 0.01, func(o *bloomkv.Options) {
+		o.Compression, o.BlockSize = bloomkv.CompressionZstdBottom, 4<<10
 	}))
 	before := db.Metrics()
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
@@ -429,16 +435,18 @@ func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := db.Metrics()
-	if m.Levels[bottom].Bytes > before.Levels[bottom].Bytes*3/4 || m.Writes.RewrittenBytes != m.Levels[bottom].Bytes {
-		t.Errorf("%d bytes before, %d after, %d written", before.Levels[bottom].Bytes, m.Levels[bottom].Bytes,
+	if m.Levels[bloomkv.Bottom].Bytes > before.Levels[bloomkv.Bottom].Bytes*3/4 ||
+		m.Writes.RewrittenBytes != m.Levels[bloomkv.Bottom].Bytes {
+		t.Errorf("%d bytes before, %d after, %d written", before.Levels[bloomkv.Bottom].Bytes,
+			m.Levels[bloomkv.Bottom].Bytes,
 			m.Writes.RewrittenBytes)
 	}
-	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
+	db.Tree().Load().EachTable(func(_ int, table *tree.Table) {
 		if p, err := table.Reader.Properties(); err != nil || p.BlockSize != 4<<10 {
 			t.Errorf("%s: blocks of %d bytes, %v", table.File.Name, p.BlockSize, err)
 		}
 	})
-	if err := lookupsAgree(db, map[string]string{
+	if err := storetest.LookupsAgree(db, map[string]string{
 		string(planKey(0)):       string(make([]byte, 30)),
 		string(planKey(2*n - 2)): string(make([]byte, 30)),
 	}); err != nil {

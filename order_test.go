@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"errors"
@@ -8,7 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -17,11 +19,11 @@ import (
 // TestASyncWriterBehindANoSyncWriterIsDurable queues both during a sync, so that the NoSync writer leads the next
 // group.
 func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
-	g := newGate()
+	g := storetest.NewGate()
 	var gated atomic.Bool
 	mem := vfs.NewMem()
-	db, err := Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-		if gated.Load() && op.Kind == vfs.OpSync && inside("(*Writer).syncLog") {
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+		if gated.Load() && op.Kind == vfs.OpSync && storetest.Inside("(*Writer).syncLog") {
 			gated.Store(false)
 			g.Pass()
 		}
@@ -35,16 +37,16 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 	}
 	gated.Store(true)
 	var done []chan error
-	for i, d := range []Durability{Sync, NoSync, Sync} {
+	for i, d := range []bloomkv.Durability{bloomkv.Sync, bloomkv.NoSync, bloomkv.Sync} {
 		out := make(chan error, 1)
 		done = append(done, out)
 		go func() {
-			var b Batch
+			var b bloomkv.Batch
 			b.Put(fmt.Append(nil, "writer ", i), nil)
 			out <- db.With(d).Apply(&b)
 		}()
-		soon(t, fmt.Sprintf("writer %d waits", i), func() bool {
-			leading, waiting := writers()
+		storetest.Soon(t, fmt.Sprintf("writer %d waits", i), func() bool {
+			leading, waiting := storetest.Writers()
 			return leading && waiting == i
 		})
 	}
@@ -58,7 +60,7 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if db, err = Open("db", tiny(lost)); err != nil {
+	if db, err = bloomkv.Open("db", storetest.Tiny(lost)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range done {
@@ -73,14 +75,14 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 
 // TestALogPromisesThatOlderOnesAreDurableOnceTheyAre reads a younger log before and after the older one is durable.
 func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
-	g, flush := newGate(), make(chan struct{})
+	g, flush := storetest.NewGate(), make(chan struct{})
 	var gated atomic.Bool
 	mem := vfs.NewMem()
-	db, err := Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-		if gated.Load() && op.Kind == vfs.OpSync && inside("(*logFile).retire.func1") {
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+		if gated.Load() && op.Kind == vfs.OpSync && storetest.Inside("(*logFile).retire.func1") {
 			g.Pass()
 		}
-		if createsTable(op) {
+		if storetest.CreatesTable(op) {
 			<-flush // so that both logs stay
 		}
 		return nil
@@ -90,9 +92,9 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 	}
 	put := func(key string) {
 		t.Helper()
-		var b Batch
+		var b bloomkv.Batch
 		b.Put([]byte(key), nil)
-		if err := db.With(NoSync).Apply(&b); err != nil {
+		if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,20 +113,20 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 	}
 	put("older")
 	gated.Store(true)
-	if _, err := db.writer.Freeze(t.Context()); err != nil {
+	if _, err := db.Writer().Freeze(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	g.Wait(t, "the older log is synced")
 	put("younger")
 	put("younger still")
-	younger := db.tree.View().Log
+	younger := db.Tree().View().Log
 	if promises(younger.Number()) {
 		t.Error("the younger log records the older one as durable, but it is not")
 	}
 	close(g.Open)
-	soon(t, "the older log is durable", func() bool { return younger.Mark() != nil })
+	storetest.Soon(t, "the older log is durable", func() bool { return younger.Mark() != nil })
 	put("after")
-	if db.tree.View().Log != younger {
+	if db.Tree().View().Log != younger {
 		t.Fatal("there is a third log")
 	}
 	if !promises(younger.Number()) {
@@ -143,8 +145,9 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 	mem := vfs.NewMem()
 	var left *vfs.Mem
 	editing := false
-	db, err := Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-		if editing && op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && inside("(*Scheduler).install") {
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+		if editing && op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") &&
+			storetest.Inside("(*Scheduler).install") {
 			left = mem.Kill() // the last copy has the edit that merges; earlier edits may only move tables
 		}
 		return nil
@@ -184,7 +187,7 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 		cuts = append(cuts, cut{before, left})
 	}
 	removed := 0
-	db, err = Open("db", tiny(vfs.NewHook(left, func(op vfs.Op) error {
+	db, err = bloomkv.Open("db", storetest.Tiny(vfs.NewHook(left, func(op vfs.Op) error {
 		if op.Kind == vfs.OpRemove && strings.HasSuffix(op.Name, ".sst") {
 			removed++
 		}
@@ -202,12 +205,12 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range cuts {
-		db, err := Open("db", tiny(c.left))
+		db, err := bloomkv.Open("db", storetest.Tiny(c.left))
 		if err != nil {
 			t.Fatalf("before %s: %v", c.before, err)
 		}
-		got, err := contents(db)
-		if d := diff(got, want); err != nil || d != "" {
+		got, err := storetest.Contents(db)
+		if d := storetest.Diff(got, want); err != nil || d != "" {
 			t.Errorf("before %s: %v, %s", c.before, err, d)
 		}
 		if err := db.Close(); err != nil {
@@ -219,12 +222,12 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 // TestAnIngestIsVisibleWithItsState checks, just after the state is swapped, whether readers of it see its tables: a
 // compaction that found them before readers do could drop keys that readers still need.
 func TestAnIngestIsVisibleWithItsState(t *testing.T) {
-	var db *DB
+	var db *bloomkv.DB
 	var leave func()
 	var err error
-	db, err = Open("db", tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+	db, err = bloomkv.Open("db", storetest.Tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
 		if op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && leave != nil &&
-			inside("(*Scheduler).Ingest") {
+			storetest.Inside("(*Scheduler).Ingest") {
 			leave()
 			leave = nil
 		}
@@ -240,18 +243,18 @@ func TestAnIngestIsVisibleWithItsState(t *testing.T) {
 	// A callback retired while a reader is inside runs at the first retirement after it left, which is that of the old
 	// state.
 	looked := false
-	g := db.tree.Domain.Enter()
-	db.tree.Domain.Retire(func() {
+	g := db.Tree().Domain.Enter()
+	db.Tree().Domain.Retire(func() {
 		looked = true
-		db.tree.Load().EachTable(func(_ int, table *tree.Table) {
-			if visible := db.tree.NewestSeq(); table.Meta.MaxSeq > visible {
+		db.Tree().Load().EachTable(func(_ int, table *tree.Table) {
+			if visible := db.Tree().NewestSeq(); table.Meta.MaxSeq > visible {
 				t.Errorf("the state has a table of sequence number %d, but readers see up to %d", table.Meta.MaxSeq,
 					visible)
 			}
 		})
 	})
 	leave = g.Leave
-	if err := db.Ingest(t.Context(), ascending(map[string]string{"key": "new"}), IngestOptions{}); err != nil {
+	if err := db.Ingest(t.Context(), ascending(map[string]string{"key": "new"}), bloomkv.IngestOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if !looked {

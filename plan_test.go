@@ -1,19 +1,22 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds loads keys in order, so that no table is ever rewritten.
 func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
-	for _, kind := range []FilterKind{FilterBloom, FilterRibbon} {
-		o := tiny(vfs.NewMem())
-		o.Durability, o.FilterKind, o.MemtableSize, o.TableSize, o.LevelRatio, o.BaseLevelSize = NoSync, kind, 1<<20,
+	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
+		o := storetest.Tiny(vfs.NewMem())
+		o.Durability, o.FilterKind, o.MemtableSize, o.TableSize, o.LevelRatio, o.BaseLevelSize = bloomkv.NoSync, kind,
+			1<<20,
 			1<<20, 10, 1<<20
-		db, err := Open("db", o)
+		db, err := bloomkv.Open("db", o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,15 +30,15 @@ func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 		if err := db.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		settle(t, db)
-		soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+		storetest.Settle(t, db)
+		storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 		m := db.Metrics()
 		if m.Writes.Moves == 0 || m.Writes.CompactedBytes > 0 {
 			t.Fatalf("%d tables moved, %d bytes rewritten: want only moves", m.Writes.Moves, m.Writes.CompactedBytes)
 		}
 		want := 0.0
 		for l, level := range m.Levels {
-			want += float64(level.Entries) * db.share.Plans().Now.Levels[l].Params.BitsPerKey() / 8
+			want += float64(level.Entries) * db.Share().Plans().Now.Levels[l].Params.BitsPerKey() / 8
 		}
 		got := float64(m.Memory.Filters)
 		t.Logf("kind %d: %.2f bits a key in memory, by the plan %.2f", kind, 8*got/keys, 8*want/keys)
@@ -44,18 +47,6 @@ func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 		}
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
-		}
-	}
-}
-
-// TestPlansOfTheToolAreThoseOfAStore compares the planner of filterplan.Options with that of a store.
-func TestPlansOfTheToolAreThoseOfAStore(t *testing.T) {
-	for _, o := range []*Options{
-		nil, {FilterFPR: 1}, {FilterFPR: 0.001, FilterKind: FilterRibbon, LevelRatio: 4}, {FilterMemory: 8 << 20},
-	} {
-		opts := o.withDefaults()
-		if got, want := opts.planOptions().Planner(), opts.planner(); got != want {
-			t.Errorf("%+v: %+v, want %+v", o, got, want)
 		}
 	}
 }

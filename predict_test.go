@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"errors"
@@ -7,18 +7,19 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // putNumbers puts the keys 0, step, 2*step and so on below hi, and flushes.
-func putNumbers(t *testing.T, db *DB, hi, step int) {
+func putNumbers(t *testing.T, db *bloomkv.DB, hi, step int) {
 	t.Helper()
-	var b Batch
+	var b bloomkv.Batch
 	for i := 0; i < hi; i += step {
 		b.Put(fmt.Appendf(nil, "key%08d", i), []byte("value"))
 	}
-	if err := db.With(NoSync).Apply(&b); err != nil {
+	if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Flush(t.Context()); err != nil {
@@ -27,7 +28,7 @@ func putNumbers(t *testing.T, db *DB, hi, step int) {
 }
 
 // merged returns the only reported compaction that did not just move tables.
-func (l *listener) merged(t *testing.T) (merge CompactionInfo) {
+func (l *listener) merged(t *testing.T) (merge bloomkv.CompactionInfo) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,8 +49,8 @@ func (l *listener) merged(t *testing.T) (merge CompactionInfo) {
 
 // TestACompactionTellsWhatItHadPredicted has 20,000 keys and 20,000 newer ones, half of which are the same.
 func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
-	for _, kind := range []FilterKind{FilterBloom, FilterRibbon} {
-		o := &Options{FS: vfs.NewMem(), FilterKind: kind}
+	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
+		o := &bloomkv.Options{FS: vfs.NewMem(), FilterKind: kind}
 		l := listen(o)
 		db := l.open(t, o)
 		putNumbers(t, db, 40_000, 2)
@@ -69,12 +70,12 @@ func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
 // TestADamagedSampleIsReportedAndNotMissed checks that a compaction works without a sample and reports the damaged one.
 func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 	fsys := vfs.NewMem()
-	db, err := Open("db", &Options{FS: fsys})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: fsys})
 	if err != nil {
 		t.Fatal(err)
 	}
 	putNumbers(t, db, 40_000, 2)
-	meta := db.tree.Load().Runs[0].Tables[0].Meta
+	meta := db.Tree().Load().Runs[0].Tables[0].Meta
 	putNumbers(t, db, 80_000, 4)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -88,8 +89,9 @@ func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 	if err := vfs.WriteFileAtomic(fsys, "db", "copy", file, whole); err != nil {
 		t.Fatal(err)
 	}
-	o := &Options{FS: fsys}
-	if _, err := Check(t.Context(), "db", CheckOptions{FS: o.FS}); !errors.Is(err, ErrCorruption) {
+	o := &bloomkv.Options{FS: fsys}
+	if _, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: o.FS}); !errors.Is(err,
+		bloomkv.ErrCorruption) {
 		t.Errorf("Check: %v, want damage", err)
 	}
 	l := listen(o)
@@ -104,10 +106,10 @@ func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 	if c := l.merged(t); c.Keys != 30_000 || c.PredictedKeys != 0 {
 		t.Errorf("%d keys were written, want 30,000; predicted %d, want 0", c.Keys, c.PredictedKeys)
 	}
-	if len(l.damage) != 1 || !errors.Is(l.damage[0], ErrCorruption) {
+	if len(l.damage) != 1 || !errors.Is(l.damage[0], bloomkv.ErrCorruption) {
 		t.Errorf("reported damage %v, want one report", l.damage)
 	}
-	if _, err := Check(t.Context(), "db", CheckOptions{FS: fsys}); err != nil {
+	if _, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: fsys}); err != nil {
 		t.Errorf("Check after the compaction: %v", err)
 	}
 }

@@ -1,49 +1,26 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// openCold opens a store without loading its tables: the first operation that needs a table has to load it.
-func openCold(t *testing.T, o *Options) *DB {
-	t.Helper()
-	cold := *o
-	cold.FS = vfs.NewHook(o.FS, func(op vfs.Op) error {
-		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") && inside("(*Share).WarmUp") {
-			return storetest.ErrCold
-		}
-		return nil
-	})
-	db, err := Open("db", &cold)
-	if err != nil {
-		t.Fatal(err)
-	}
-	soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
-	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
-		if table.Reader.Loaded() {
-			t.Fatalf("%s is loaded", table.File.Name)
-		}
-	})
-	return db
-}
-
 // uncached disables the block cache, so that each use of a block is a read.
-func uncached(db *DB) { db.pool.Blocks.SetCapacity(0) }
+func uncached(db *bloomkv.DB) { db.Pool().Blocks.SetCapacity(0) }
 
 // shapedStore fills a store with the even ones of n keys of a shape, and rewrites some, so that there are several runs
 // that overlap. It returns the options to open it again with.
-func shapedStore(t *testing.T, fsys vfs.FS, key func(uint64) []byte, n int) *Options {
+func shapedStore(t *testing.T, fsys vfs.FS, key func(uint64) []byte, n int) *bloomkv.Options {
 	t.Helper()
-	o := tiny(fsys)
-	o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = NoSync, 1024, 64<<10, 32<<10, 4
-	db, err := Open("db", o)
+	o := storetest.Tiny(fsys)
+	o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.NoSync, 1024, 64<<10, 32<<10, 4
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +44,7 @@ func shapedStore(t *testing.T, fsys vfs.FS, key func(uint64) []byte, n int) *Opt
 		if err := db.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		settle(t, db)
+		storetest.Settle(t, db)
 		runs = 0
 		for _, l := range db.Metrics().Levels {
 			runs += l.Runs
@@ -84,7 +61,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	key := keyShapes[0].key
 	mem := vfs.NewMem()
 	o := shapedStore(t, mem, key, n)
-	db, err := Open("db", o)
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,9 +71,9 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	files := logFiles(mem)
+	files := storetest.LogFiles(mem)
 	o.FS = files
-	db = openCold(t, o)
+	db = storetest.OpenCold(t, o)
 	defer db.Close()
 	// From here on, no log is written in the background.
 	if err := errors.Join(db.Put(key(5), nil), db.Sync()); err != nil {
@@ -128,8 +105,8 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 		}
 	}
 	ask("nothing is loaded", 0, 0.02) // false only for keys outside of every table
-	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
-		if err := db.share.Load(table); err != nil {
+	db.Tree().Load().EachTable(func(_ int, table *tree.Table) {
+		if err := db.Share().Load(table); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -141,7 +118,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 		{"filters are shed", func(t *tree.Table) error { return t.Reader.DropFilterUnits(0) }},
 		{"indexes too", func(t *tree.Table) error { t.Reader.DropIndex(); return nil }},
 	} {
-		db.tree.Load().EachTable(func(_ int, table *tree.Table) {
+		db.Tree().Load().EachTable(func(_ int, table *tree.Table) {
 			if err := shed.drop(table); err != nil {
 				t.Fatal(err)
 			}
@@ -160,15 +137,15 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 // TestAbsentKeysWasteNoMoreReadsThanPromised uses the store's own metrics.
 func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 	const n = 12000
-	lookups := atStride(100) * 1500
+	lookups := storetest.AtStride(100) * 1500
 	for _, shape := range keyShapes {
 		t.Run(shape.name, func(t *testing.T) {
 			mem := vfs.NewMem()
 			o := shapedStore(t, mem, shape.key, n)
-			files := logFiles(mem)
+			files := storetest.LogFiles(mem)
 			o.FS = files
 			o.MemoryBudget, o.MemtableSize = 64<<20, 16<<20 // so that nothing is flushed from here on
-			db, err := Open("db", o)
+			db, err := bloomkv.Open("db", o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +154,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			soon(t, "it is warm and settled", func() bool { m := db.Metrics(); return m.Warm && m.Settled })
+			storetest.Soon(t, "it is warm and settled", func() bool { m := db.Metrics(); return m.Warm && m.Settled })
 			uncached(db)
 			promise := db.Metrics().FPRPromised
 			rng := rand.New(rand.NewPCG(13, 14))
@@ -191,7 +168,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 					if ok, err := db.Has(k); ok || err != nil {
 						t.Fatalf("has %q: %v, %v", k, ok, err)
 					}
-				} else if v, err := db.Get(k); !errors.Is(err, ErrNotFound) {
+				} else if v, err := db.Get(k); !errors.Is(err, bloomkv.ErrNotFound) {
 					t.Fatalf("get %q: %q, %v", k, v, err)
 				}
 				blocks, tails := files.Reads()
@@ -203,13 +180,14 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 						maybe, tails)
 				}
 			}
-			if limit := 1.15 * promise * float64(lookups); float64(read) > limit || read == 0 && !raceEnabled {
+			if limit := 1.15 * promise * float64(lookups); float64(read) > limit || read == 0 &&
+				!storetest.RaceEnabled {
 				t.Errorf("%d of %d lookups read a file, want at least one and at most %.0f", read, lookups, limit)
 			}
 
 			puts := 0
 			for i := range uint64(n) {
-				if i%8 == 0 && raceEnabled {
+				if i%8 == 0 && storetest.RaceEnabled {
 					continue
 				}
 				if ok, err := db.PutIfAbsent(shape.key(i*2+1), []byte("new")); !ok || err != nil {

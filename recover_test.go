@@ -1,11 +1,13 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"errors"
 	"path/filepath"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -13,9 +15,9 @@ import (
 // that the file keeps its size: the log itself shows no damage.
 func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 	mem := vfs.NewMem()
-	fs, open := gated(mem, createsTable)
-	opts := small(fs)
-	db, err := Open("db", opts)
+	fs, open := storetest.Gated(mem, storetest.CreatesTable)
+	opts := storetest.Small(fs)
+	db, err := bloomkv.Open("db", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +25,7 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The flush of the old log waits until the next log has grown.
-	if _, err := db.writer.Freeze(t.Context()); err != nil {
+	if _, err := db.Writer().Freeze(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var ends []int64
@@ -31,13 +33,13 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 		if err := db.Put([]byte(key), nil); err != nil {
 			t.Fatal(err)
 		}
-		log := db.tree.View().Log
-		soon(t, "the log has a name", func() bool { return log.Mark() != nil })
+		log := db.Tree().View().Log
+		storetest.Soon(t, "the log has a name", func() bool { return log.Mark() != nil })
 		ends = append(ends, log.Mark().Synced)
 	}
-	number := db.tree.View().Log.Number()
+	number := db.Tree().View().Log.Number()
 	open()
-	soon(t, "the flush is done", func() bool { return db.Metrics().Writes.Flushes == 1 })
+	storetest.Soon(t, "the flush is done", func() bool { return db.Metrics().Writes.Flushes == 1 })
 	left := mem.Kill()
 	if err := db.Close(); err != nil {
 		t.Error(err)
@@ -69,8 +71,8 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 		if err := vfs.WriteFileAtomic(fs, "db", "cut", filepath.Base(path), b); err != nil {
 			t.Fatal(err)
 		}
-		db, err := Open("db", small(fs))
-		if errors.Is(err, ErrCorruption) != c.damaged || err != nil && !c.damaged {
+		db, err := bloomkv.Open("db", storetest.Small(fs))
+		if errors.Is(err, bloomkv.ErrCorruption) != c.damaged || err != nil && !c.damaged {
 			t.Errorf("%s: got %v, want damage: %v", c.name, err, c.damaged)
 		}
 		if err == nil {

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"bytes"
@@ -7,23 +7,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // blockStore returns a compacted store of n keys. Each entry fills a block or two, so that only adjacent keys share a
 // block.
-func blockStore(t *testing.T, n int) (db *DB, key, value func(int) []byte) {
+func blockStore(t *testing.T, n int) (db *bloomkv.DB, key, value func(int) []byte) {
 	t.Helper()
-	roomy(t) // so that blocks stay cached until spoilAll
-	o := tiny(vfs.NewMem())
-	o.Durability, o.Compression = NoSync, CompressionNone
-	db, err := Open("db", o)
+	storetest.Roomy(t) // so that blocks stay cached until spoilAll
+	o := storetest.Tiny(vfs.NewMem())
+	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := db.Close(); err != nil && !errors.Is(err, ErrClosed) {
+		if err := db.Close(); err != nil && !errors.Is(err, bloomkv.ErrClosed) {
 			t.Error(err)
 		}
 	})
@@ -42,10 +44,10 @@ func blockStore(t *testing.T, n int) (db *DB, key, value func(int) []byte) {
 }
 
 // spoilAll evicts all blocks, and has every block spoiled that no guard and no holder protects.
-func spoilAll(db *DB) {
-	db.pool.Blocks.SetCapacity(0)
-	db.tree.Domain.Collect()
-	db.pool.Rebalance()
+func spoilAll(db *bloomkv.DB) {
+	db.Pool().Blocks.SetCapacity(0)
+	db.Tree().Domain.Collect()
+	db.Pool().Rebalance()
 }
 
 // TestWhatReadersHandOutStaysWhileBlocksAreRecycled recycles all blocks while the function of View uses a value, and
@@ -59,7 +61,7 @@ func TestWhatReadersHandOutStaysWhileBlocksAreRecycled(t *testing.T) {
 	}
 	look := func(what string, i int, got []byte) {
 		t.Helper()
-		db.tree.Domain.Wait() // it would never return if the caller were inside a guard
+		db.Tree().Domain.Wait() // it would never return if the caller were inside a guard
 		spoilAll(db)
 		if !bytes.Equal(got, value(i)) {
 			t.Errorf("%s: the value of key %d became %.12q", what, i, got)
@@ -72,9 +74,9 @@ func TestWhatReadersHandOutStaysWhileBlocksAreRecycled(t *testing.T) {
 	type reader interface {
 		View(key []byte, f func([]byte) error) error
 		GetMany(keys [][]byte, f func(i int, value []byte, found bool) error) error
-		Iter(o IterOptions) *Iterator
+		Iter(o bloomkv.IterOptions) *bloomkv.Iterator
 	}
-	within(t, 20*time.Second, "the readers", func() {
+	storetest.Within(t, 20*time.Second, "the readers", func() {
 		for name, r := range map[string]reader{"store": db, "snapshot": snap} {
 			for i := range 20 {
 				if err := r.View(key(i), func(v []byte) error { look(name+".View", i, v); return nil }); err != nil {
@@ -96,7 +98,7 @@ func TestWhatReadersHandOutStaysWhileBlocksAreRecycled(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			it := r.Iter(IterOptions{})
+			it := r.Iter(bloomkv.IterOptions{})
 			for i, ok := 0, it.First(); i < 20; i, ok = i+1, it.Next() {
 				if !ok || !bytes.Equal(it.Key(), key(i)) {
 					t.Fatalf("%s: %v, at %q, want %q", name, it.Err(), it.Key(), key(i))
@@ -160,7 +162,7 @@ func TestABlockIsHeldInsideTheGuard(t *testing.T) {
 		t.Errorf("GetMany held %d blocks for %d keys", held-before, n)
 	}
 	for range 2 { // from the file, then from the cache
-		it := db.Iter(IterOptions{})
+		it := db.Iter(bloomkv.IterOptions{})
 		for i, ok := 0, it.First(); i < n; i, ok = i+1, it.Next() {
 			if !ok || !bytes.Equal(it.Key(), key(i)) {
 				t.Fatalf("%v, at %q, want %q", it.Err(), it.Key(), key(i))
@@ -171,7 +173,7 @@ func TestABlockIsHeldInsideTheGuard(t *testing.T) {
 			t.Error(err)
 		}
 		cache.OnAcquire(nil)
-		if _, err := contents(db); err != nil { // so that the blocks are cached again
+		if _, err := storetest.Contents(db); err != nil { // so that the blocks are cached again
 			t.Fatal(err)
 		}
 		cache.OnAcquire(func() { held++; spoilAll(db) })
@@ -200,17 +202,17 @@ func TestABlockIsLetGo(t *testing.T) {
 		}); !errors.Is(err, stop) {
 			t.Error(err)
 		}
-		it := db.Iter(IterOptions{})
+		it := db.Iter(bloomkv.IterOptions{})
 		for it.First(); it.Valid() && string(it.Key()) < string(key(n/2)); it.Next() {
 		}
 		if err := it.Close(); err != nil {
 			t.Error(err)
 		}
-		if _, err := contents(db); err != nil {
+		if _, err := storetest.Contents(db); err != nil {
 			t.Error(err)
 		}
 	}
-	if blocks, held := db.tree.Blocks.Held(); blocks == 0 || held > 0 {
+	if blocks, held := db.Tree().Blocks.Held(); blocks == 0 || held > 0 {
 		t.Errorf("%d of %d blocks are still held without a reader", held, blocks)
 	}
 }

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"bytes"
@@ -10,15 +10,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 func TestApproximateSizesAddUp(t *testing.T) {
 	mem := vfs.NewMem()
-	o := tiny(mem)
-	o.Compression, o.Durability = CompressionNone, NoSync
-	db, err := Open("db", o)
+	o := storetest.Tiny(mem)
+	o.Compression, o.Durability = bloomkv.CompressionNone, bloomkv.NoSync
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +70,7 @@ func TestApproximateSizesAddUp(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.ApproximateSize(nil, nil); err != ErrClosed { //nolint:errorlint // it is returned bare
+	if _, err := db.ApproximateSize(nil, nil); err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -77,7 +79,7 @@ func TestApproximateSizesAddUp(t *testing.T) {
 // keys. The parts add up to the byte, whatever bounds the ends have, and no range is smaller than a part of it.
 func TestApproximateSizesOfPartsAreThatOfTheWhole(t *testing.T) {
 	o, _ := layered(t, vfs.NewMem())
-	db, err := Open("db", o)
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,29 +137,29 @@ func TestApproximateSizesOfPartsAreThatOfTheWhole(t *testing.T) {
 func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
 	mem := vfs.NewMem()
 	o, want := layered(t, mem)
-	db, err := Open("db", o)
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if got, err := contents(db); err != nil || diff(got, want) != "" {
-		t.Fatal(err, diff(got, want))
+	if got, err := storetest.Contents(db); err != nil || storetest.Diff(got, want) != "" {
+		t.Fatal(err, storetest.Diff(got, want))
 	}
 	var names []string
-	db.tree.Load().EachTable(func(_ int, table *tree.Table) { names = append(names, table.File.Name) })
+	db.Tree().Load().EachTable(func(_ int, table *tree.Table) { names = append(names, table.File.Name) })
 	for i, name := range names {
 		for _, at := range []int{0, 1, 2, 3} { // beginning, middle, filter and tail
 			flip := func(b []byte) []byte {
 				b[[]int{3, len(b) / 3, len(b) * 2 / 3, len(b) - 90}[at]] ^= 1 << (i % 8)
 				return b
 			}
-			rewrite(t, mem, filepath.Join("db", name), flip)
+			storetest.Rewrite(t, mem, filepath.Join("db", name), flip)
 			_, err := db.Check(t.Context(), nil)
-			var damage *CorruptionError
+			var damage *bloomkv.CorruptionError
 			if !errors.As(err, &damage) || damage.File != name {
 				t.Errorf("%s, position %d: %v, want damage in this file", name, at, err)
 			}
-			rewrite(t, mem, filepath.Join("db", name), flip)
+			storetest.Rewrite(t, mem, filepath.Join("db", name), flip)
 		}
 	}
 	report, err := db.Check(t.Context(), nil)

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -13,9 +15,9 @@ import (
 // TestBytesReadByCompactionsAreThoseOfTablesThatWereRead deletes a range that covers whole tables, which compactions
 // drop without reading them. The numbers in events and Metrics are compared with the reads of each file.
 func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
-	files := logFiles(vfs.NewMem())
-	o := tiny(files)
-	o.Durability = NoSync
+	files := storetest.LogFiles(vfs.NewMem())
+	o := storetest.Tiny(files)
+	o.Durability = bloomkv.NoSync
 	l := listen(o)
 	db := l.open(t, o)
 	rng := rand.New(rand.NewPCG(41, 0))
@@ -32,7 +34,7 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	atRest(t, db)
-	heard := func() (read uint64, removed []TableInfo) {
+	heard := func() (read uint64, removed []bloomkv.TableInfo) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, c := range l.compacted {
@@ -41,7 +43,7 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 		return read, append(removed, l.removed...)
 	}
 	dataEnd := map[string]int64{} // of the current tables
-	db.tree.Load().EachTable(func(_ int, t *tree.Table) {
+	db.Tree().Load().EachTable(func(_ int, t *tree.Table) {
 		dataEnd[t.File.Path] = int64(t.Meta.Size - t.Meta.TailLen - t.Meta.FilterLen)
 	})
 	before := db.Metrics().Writes

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -14,11 +16,11 @@ func TestACompactionThatWasPutOffIsLookedAtAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := &spaciousFS{FS: vfs.NewMem()}
 		const spaceAgain = time.Second // after which a compaction that was put off is considered again
-		o := tiny(fsys)
-		o.Durability = NoSync
+		o := storetest.Tiny(fsys)
+		o.Durability = bloomkv.NoSync
 		l := listen(o)
 		db := l.open(t, o)
-		for i := range triggerRuns + 1 {
+		for i := range bloomkv.TriggerRuns + 1 {
 			if err := db.Put([]byte("key"), fmt.Append(nil, i)); err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"errors"
@@ -6,7 +6,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -21,7 +23,7 @@ func (s *spaciousFS) FreeSpace(string) (uint64, error) { return s.free.Load(), s
 
 func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
 	fsys := &spaciousFS{FS: vfs.NewMem()}
-	o := &Options{FS: fsys}
+	o := &bloomkv.Options{FS: fsys}
 	l := listen(o)
 	db := l.open(t, o)
 	putNumbers(t, db, 10_000, 1)
@@ -45,7 +47,7 @@ func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
 }
 
 func TestWhoCannotTellWhatIsFreeStopsNoCompaction(t *testing.T) {
-	db, err := Open("db", &Options{FS: &spaciousFS{FS: vfs.NewMem(), err: errors.ErrUnsupported}})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: &spaciousFS{FS: vfs.NewMem(), err: errors.ErrUnsupported}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,10 +62,10 @@ func TestWhoCannotTellWhatIsFreeStopsNoCompaction(t *testing.T) {
 // done when there is space, and tried anyway when level 0 is full.
 func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
 	fsys := &spaciousFS{FS: vfs.NewMem()}
-	o := tiny(fsys)
+	o := storetest.Tiny(fsys)
 	l := listen(o)
 	db := l.open(t, o)
-	runs := func() int { return len(db.tree.Load().Version.Levels[0]) }
+	runs := func() int { return len(db.Tree().Load().Version.Levels[0]) }
 	fill := func(want int) {
 		t.Helper()
 		for runs() < want {
@@ -72,7 +74,7 @@ func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
 	}
 	putOff := func(times int) {
 		t.Helper()
-		soon(t, "the compaction is put off", func() bool {
+		storetest.Soon(t, "the compaction is put off", func() bool {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			return len(l.failures) == times
@@ -82,21 +84,21 @@ func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	fill(stopRuns - 1)
+	fill(bloomkv.StopRuns - 1)
 	putOff(1)
 	if m := db.Metrics(); m.Settled || m.Writes.Compactions > 0 {
 		t.Errorf("%d compactions without disk space, settled %v", m.Writes.Compactions, m.Settled)
 	}
 	fsys.free.Store(1 << 40)
 	putNumbers(t, db, 100, 1) // changes the tree
-	soon(t, "the compaction is done when there is disk space", func() bool { return db.Metrics().Settled })
+	storetest.Soon(t, "the compaction is done when there is disk space", func() bool { return db.Metrics().Settled })
 
 	fsys.free.Store(0)
 	before := db.Metrics().Writes.Compactions
-	fill(stopRuns - 1)
+	fill(bloomkv.StopRuns - 1)
 	putOff(2)
 	putNumbers(t, db, 100, 1)
-	soon(t, "the compaction is tried when writes wait for it",
+	storetest.Soon(t, "the compaction is tried when writes wait for it",
 		func() bool { return db.Metrics().Writes.Compactions > before })
 	l.close(t)
 	for _, f := range l.failures { // the remaining work after the one that was tried may be postponed too

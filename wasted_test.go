@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"encoding/binary"
@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -30,12 +32,13 @@ var keyShapes = []struct {
 // Compact.
 func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 	const keys = 40000
-	lookups := atStride(100) * 2500
+	lookups := storetest.AtStride(100) * 2500
 	for _, shape := range keyShapes {
 		t.Run(shape.name, func(t *testing.T) {
-			o := tiny(vfs.NewMem())
-			o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = NoSync, 4096, 128<<10, 64<<10, 4
-			db, err := Open("db", o)
+			o := storetest.Tiny(vfs.NewMem())
+			o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.NoSync, 4096, 128<<10,
+				64<<10, 4
+			db, err := bloomkv.Open("db", o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +50,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 				}
 			}
 			runs := func() (n int) {
-				settle(t, db)
+				storetest.Settle(t, db)
 				for _, l := range db.Metrics().Levels {
 					n += l.Runs
 				}
@@ -66,11 +69,11 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 					t.Fatalf("fewer than three runs:\n%v", db.Metrics())
 				}
 			}
-			measure := func(tree string) (before, after LookupMetrics) {
+			measure := func(tree string) (before, after bloomkv.LookupMetrics) {
 				t.Helper()
 				before = db.Metrics().Lookups
 				for range lookups {
-					if _, err := db.Get(shape.key(rng.Uint64N(keys)*2 + 1)); !errors.Is(err, ErrNotFound) {
+					if _, err := db.Get(shape.key(rng.Uint64N(keys)*2 + 1)); !errors.Is(err, bloomkv.ErrNotFound) {
 						t.Fatalf("%s: %v, want ErrNotFound", tree, err)
 					}
 				}
@@ -109,9 +112,9 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 
 // TestWithoutFiltersEveryRunInRangeIsSearched shows the cost that filters avoid.
 func TestWithoutFiltersEveryRunInRangeIsSearched(t *testing.T) {
-	o := tiny(vfs.NewMem())
-	o.Durability, o.FilterFPR = NoSync, 1
-	db, err := Open("db", o)
+	o := storetest.Tiny(vfs.NewMem())
+	o.Durability, o.FilterFPR = bloomkv.NoSync, 1
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +127,9 @@ func TestWithoutFiltersEveryRunInRangeIsSearched(t *testing.T) {
 	if err := db.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, db)
+	storetest.Settle(t, db)
 	for i := range 3000 {
-		if _, err := db.Get(fmt.Appendf(nil, "k%05d", i*2+1)); !errors.Is(err, ErrNotFound) {
+		if _, err := db.Get(fmt.Appendf(nil, "k%05d", i*2+1)); !errors.Is(err, bloomkv.ErrNotFound) {
 			t.Fatal(err)
 		}
 	}

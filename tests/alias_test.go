@@ -14,7 +14,7 @@ import (
 // TestSlicesAreTheCallers changes every slice after the call that took it, and every copy that a call returned: the
 // contents of the store stay the same.
 func TestSlicesAreTheCallers(t *testing.T) {
-	db, err := bloomkv.Open("db", tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestSlicesAreTheCallers(t *testing.T) {
 	}
 	agree := func(what string) {
 		t.Helper()
-		got, err := contents(db)
+		got, err := storetest.Contents(db)
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}

@@ -34,7 +34,7 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 	}
 	for name, other := range map[string]func(db *bloomkv.DB, mem *vfs.Mem) error{
 		"Open": func(_ *bloomkv.DB, mem *vfs.Mem) error {
-			o := tiny(mem)
+			o := storetest.Tiny(mem)
 			o.ErrorIfExists = true
 			other, err := bloomkv.Open("copy", o)
 			if err == nil {
@@ -52,7 +52,7 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 				var db *bloomkv.DB
 				op := 0
 				var otherErr error
-				db, err := bloomkv.Open("db", tiny(vfs.NewHook(mem, func(o vfs.Op) error {
+				db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(o vfs.Op) error {
 					if isOfCopy(o) && armed && !inside { // not in the competitor's own operations
 						if op++; op == at+1 {
 							inside = true
@@ -223,7 +223,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 		hs[i] = &history{prefix: fmt.Sprintf("w%d/", i), clock: &clock}
 	}
 	mem := vfs.NewMem()
-	db, err := bloomkv.Open("db", tiny(mem))
+	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,13 +289,13 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 		if _, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{FS: lost}); err != nil {
 			t.Errorf("%s: %v", dir, err)
 		}
-		o := tiny(lost)
+		o := storetest.Tiny(lost)
 		o.ErrorIfMissing = true
 		db, err := bloomkv.Open(dir, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := contents(db)
+		got, err := storetest.Contents(db)
 		if err = errors.Join(err, db.Close()); err != nil {
 			t.Fatalf("%s: %v", dir, err)
 		}

@@ -158,7 +158,7 @@ func TestAScanKeepsItsTablesOnTheDisk(t *testing.T) {
 	if d := storetest.Diff(got, want); d != "" {
 		t.Errorf("the scan: %s", d)
 	}
-	atRest(t, db, mem)
+	storetest.AtRest(t, db, mem, "db")
 	if obsolete := db.Metrics().Files.Obsolete; obsolete != 0 {
 		t.Errorf("%d obsolete files are kept after the scan", obsolete)
 	}

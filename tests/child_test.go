@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -36,7 +37,7 @@ func childMain(what string) int {
 	args := strings.Split(what, "\n")
 	switch {
 	case len(args) == 2 && (args[0] == "open" || args[0] == "read"):
-		o := tiny(vfs.OS)
+		o := storetest.Tiny(vfs.OS)
 		o.ReadOnly = args[0] == "read"
 		_, err := bloomkv.Open(args[1], o)
 		fmt.Printf("locked %v: %v\n", errors.Is(err, bloomkv.ErrLocked), err)
@@ -97,7 +98,7 @@ func numbered(seed, n uint64) modelWrite {
 
 // writeUntilKilled continues after the last commit in the store; every fiftieth commit is a Sync one.
 func writeUntilKilled(dir string, seed uint64) error {
-	db, err := bloomkv.Open(dir, tiny(vfs.OS))
+	db, err := bloomkv.Open(dir, storetest.Tiny(vfs.OS))
 	if err != nil {
 		return err
 	}

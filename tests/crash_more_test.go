@@ -39,7 +39,7 @@ func TestACrashDuringAManifestRoll(t *testing.T) {
 		}
 		return rolling && manifests > 1
 	}}
-	db, err := bloomkv.Open("db", tiny(vfs.NewHook(c.mem, c.hook)))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(c.mem, c.hook)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestACrashUnderManyWriters(t *testing.T) {
 		}
 		return nil
 	})
-	db, err := bloomkv.Open("db", tiny(fsys))
+	db, err := bloomkv.Open("db", storetest.Tiny(fsys))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,11 +159,11 @@ func TestACrashUnderManyWriters(t *testing.T) {
 		if n%(1000/storetest.AtStride(1000)) > 0 {
 			continue
 		}
-		db, err := bloomkv.Open("db", tiny(s.fs))
+		db, err := bloomkv.Open("db", storetest.Tiny(s.fs))
 		if err != nil {
 			t.Fatalf("state %d, %s: %v", n, s.what, err)
 		}
-		got, err := contents(db)
+		got, err := storetest.Contents(db)
 		if err = errors.Join(err, db.Close()); err != nil {
 			t.Fatalf("state %d, %s: %v", n, s.what, err)
 		}
@@ -225,12 +225,12 @@ func TestALogAfterAGapIsDiscardedUnlessItPromisedThatThereIsNone(t *testing.T) {
 					}
 					return b
 				})
-				strict := tiny(fsys.Kill())
+				strict := storetest.Tiny(fsys.Kill())
 				strict.StrictWAL = true
 				if _, err := bloomkv.Open("db", strict); !errors.Is(err, bloomkv.ErrCorruption) {
 					t.Errorf("StrictWAL: %v, want corruption", err)
 				}
-				db, err := bloomkv.Open("db", tiny(fsys))
+				db, err := bloomkv.Open("db", storetest.Tiny(fsys))
 				if promised {
 					if !errors.Is(err, bloomkv.ErrCorruption) || !strings.Contains(err.Error(), ".log: offset") {
 						t.Fatalf("got %v, want corruption in a log", err)
@@ -241,7 +241,7 @@ func TestALogAfterAGapIsDiscardedUnlessItPromisedThatThereIsNone(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer db.Close()
-				got, err := contents(db)
+				got, err := storetest.Contents(db)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -284,7 +284,7 @@ func twoLogs(t *testing.T, promised bool) (left *vfs.Mem, writes int) {
 	mem := vfs.NewMem()
 	var opened atomic.Bool
 	release := make(chan struct{})
-	db, err := bloomkv.Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
 		if opened.Load() && (op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") ||
 			!promised && (op.Kind == vfs.OpSyncDir || op.Kind == vfs.OpSync)) {
 			<-release

@@ -23,7 +23,7 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 	before := deadkeys.Recorded()
 	for seed := range uint64(storetest.AtStride(60)) {
 		rng := rand.New(rand.NewPCG(seed, 7))
-		o := tiny(vfs.NewMem())
+		o := storetest.Tiny(vfs.NewMem())
 		o.Durability = bloomkv.NoSync
 		if seed%2 == 0 {
 			o.MemtableSize = 1 << 20
@@ -146,7 +146,7 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 
 // TestAPutIntoADeadStretchIsSeenAtOnce puts keys where other readers have just remembered a range without live keys.
 func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
-	o := tiny(vfs.NewMem())
+	o := storetest.Tiny(vfs.NewMem())
 	o.Durability, o.MemtableSize = bloomkv.NoSync, 1<<20
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
@@ -210,7 +210,7 @@ func TestLongBoundsEndWhereTheySay(t *testing.T) {
 		1, bloomkv.MaxKeySize, bloomkv.MaxKeySize + 1, bloomkv.MaxKeySize + 2, bloomkv.MaxKeySize + 100,
 	} {
 		for _, back := range []bool{false, true} {
-			db := openTiny(t)
+			db := storetest.OpenTiny(t)
 			for i := range 3 * deadkeys.Worth {
 				k := fmt.Appendf(nil, "a%03d", i)
 				if err := db.Delete(k); err != nil {

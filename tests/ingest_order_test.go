@@ -129,7 +129,7 @@ func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
 		_, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: mem})
 		must("check", err)
 		r.snaps = nil
-		r.db, err = bloomkv.Open("db", tiny(mem))
+		r.db, err = bloomkv.Open("db", storetest.Tiny(mem))
 		must("open", err)
 		must("opened again", r.agree())
 		must("compact", r.db.Compact(t.Context(), nil, nil))
@@ -185,7 +185,7 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 		for _, where := range []string{"memory", "a table", "the last level", "an ingested table"} {
 			t.Run(tt.name+", over "+where, func(t *testing.T) {
 				mem := vfs.NewMem()
-				db, err := bloomkv.Open("db", tiny(mem))
+				db, err := bloomkv.Open("db", storetest.Tiny(mem))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -284,7 +284,7 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s at position %d", tt.name, at), func(t *testing.T) {
 				mem := vfs.NewMem()
-				db, err := bloomkv.Open("db", tiny(mem))
+				db, err := bloomkv.Open("db", storetest.Tiny(mem))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -297,7 +297,7 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 				if err := db.Flush(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				atRest(t, db, mem)
+				storetest.AtRest(t, db, mem, "db")
 				files := lastingFiles(t, mem)
 				logged := func(db *bloomkv.DB) uint64 { return db.Metrics().Writes.LogBytes }
 				before, writes := storetest.Recorded(t, mem, "db").Version.String(), logged(db)
@@ -396,7 +396,7 @@ func orphans(t *testing.T, fsys vfs.FS) {
 
 // orphansOf returns the tables and logs in a directory that the manifest does not need, found by opening it read-only.
 func orphansOf(fsys vfs.FS) (left []string, err error) {
-	o := tiny(fsys)
+	o := storetest.Tiny(fsys)
 	o.ReadOnly = true
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
@@ -422,7 +422,7 @@ func orphansOf(fsys vfs.FS) (left []string, err error) {
 // ingest.
 func TestIngestOfOddSequences(t *testing.T) {
 	mem := vfs.NewMem()
-	db, err := bloomkv.Open("db", tiny(mem))
+	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -463,7 +463,7 @@ func TestIngestOfOddSequences(t *testing.T) {
 	if err := shows(db, want, keys); err != nil {
 		t.Errorf("after an ingest of a sequence that writes: %v", err)
 	}
-	settle(t, db)
+	storetest.Settle(t, db)
 
 	func() {
 		defer func() {
@@ -488,7 +488,7 @@ func TestIngestOfOddSequences(t *testing.T) {
 	})
 	orphans(t, mem)
 
-	o := tiny(mem)
+	o := storetest.Tiny(mem)
 	o.ReadOnly = true
 	if db, err = bloomkv.Open("db", o); err != nil {
 		t.Fatal(err)
@@ -509,7 +509,7 @@ func TestIngestOfOddSequences(t *testing.T) {
 // TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce has iterators record a range of dead keys, and then ingests into
 // it.
 func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
-	db, err := bloomkv.Open("db", tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/deadkeys"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -25,7 +26,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 		next: func(n int) int { return rng.IntN(n) }, fs: vfs.NewMem(), now: map[string]string{},
 		durable: map[string]string{},
 	}
-	m.opts = tiny(m.fs)
+	m.opts = storetest.Tiny(m.fs)
 	m.opts.FilterPrefix = modelRules[seed%uint64(len(modelRules))]
 	m.opts.Durability, m.opts.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 	m.opts.MemtableSize, m.opts.BlockSize = 256<<10, 256<<(seed%3)

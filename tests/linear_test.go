@@ -73,7 +73,7 @@ var registers = porcupine.Model{
 // flushes and compacts, and passes the history to a checker.
 func TestConditionalWritesAreLinearizable(t *testing.T) {
 	for round := range storetest.AtStride(60) {
-		o := tiny(vfs.NewMem())
+		o := storetest.Tiny(vfs.NewMem())
 		o.Durability = bloomkv.Durability(round % 2)
 		db, err := bloomkv.Open("db", o)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestCompactionsKeepTheirRate(t *testing.T) {
 	const rate = 100 << 10
 	synctest.Test(t, func(t *testing.T) {
-		o := tiny(vfs.NewMem())
+		o := storetest.Tiny(vfs.NewMem())
 		o.Durability, o.MemtableSize, o.TableSize, o.Compression, o.CompactionRate = bloomkv.NoSync, 1<<20, 1<<20,
 			bloomkv.CompressionNone, rate
 		db, err := bloomkv.Open("db", o)

@@ -18,7 +18,7 @@ func recovered(f func()) (with any) {
 
 // TestAPanicOfTheCallersLeavesNothingBehind has functions of the caller panic, and then keeps using the store.
 func TestAPanicOfTheCallersLeavesNothingBehind(t *testing.T) {
-	db := openTiny(t)
+	db := storetest.OpenTiny(t)
 	keys := [][]byte{[]byte("a"), []byte("b")}
 	for _, k := range keys {
 		if err := db.Put(k, []byte("v")); err != nil {
@@ -70,7 +70,7 @@ func TestAPanicOfTheCallersLeavesNothingBehind(t *testing.T) {
 
 // TestAppendingToAValueChangesNoOther appends to a value passed to the function of View.
 func TestAppendingToAValueChangesNoOther(t *testing.T) {
-	db := openTiny(t)
+	db := storetest.OpenTiny(t)
 	for _, k := range []string{"a", "b", "c"} {
 		if err := db.Put([]byte(k), []byte("value of "+k)); err != nil {
 			t.Fatal(err)

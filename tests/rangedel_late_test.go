@@ -27,7 +27,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settle(t, db)
+	storetest.Settle(t, db)
 	deleted := w.mem.Kill()
 	if err := errors.Join(snap.Close(), db.Close()); err != nil {
 		t.Fatal(err)

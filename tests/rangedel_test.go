@@ -85,7 +85,7 @@ func TestDeleteRangeRemovesWhatIsFromItsFirstKeyOnAndBeforeItsLast(t *testing.T)
 func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 	t.Helper()
 	mem := vfs.NewMem()
-	db, err := bloomkv.Open("db", tiny(mem))
+	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 		"after a power cut": cut,
 	} {
 		for _, readOnly := range []bool{true, false} {
-			o := tiny(left)
+			o := storetest.Tiny(left)
 			o.ReadOnly = readOnly
 			again, err := bloomkv.Open("db", o)
 			if err != nil {
@@ -228,7 +228,7 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 		"over what is left of a merge",
 	} {
 		mem := vfs.NewMem()
-		o := tiny(mem)
+		o := storetest.Tiny(mem)
 		o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 		db, err := bloomkv.Open("db", o)
 		if err != nil {
@@ -308,7 +308,7 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 			for _, i := range []int{99, 100, 102, 104, 105, 109, 110, 200, 201} {
 				cold := *o
 				cold.FS = mem.Kill()
-				db := openCold(t, &cold)
+				db := storetest.OpenCold(t, &cold)
 				there, err := lookup(db, key(i))
 				if want := i < 100 || i >= 110 && i != 200; there != want || err != nil {
 					t.Errorf("tombstones %s, %s of %s: found %v, %v, want %v", beside, what, key(i), there, err, want)

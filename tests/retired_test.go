@@ -39,7 +39,7 @@ func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
 		}
 		return waits
 	})
-	opts := tiny(slow)
+	opts := storetest.Tiny(slow)
 	opts.Durability, opts.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", opts)
 	if err != nil {
@@ -79,5 +79,5 @@ func fillTables(t *testing.T, db *bloomkv.DB) {
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, db)
+	storetest.Settle(t, db)
 }

@@ -17,7 +17,7 @@ import (
 // TestNegativesAreEstimatedWithinTheirStandardError compares the estimate for each table with the exact number. All
 // lookups are of absent keys, so each is a false positive or a negative.
 func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
-	o := tiny(vfs.NewMem())
+	o := storetest.Tiny(vfs.NewMem())
 	o.Durability, o.FilterFPR = bloomkv.NoSync, 0.001 // false positives shift the counts of the tables below
 	const n = 4096
 	lookups := storetest.AtStride(1 << 17)

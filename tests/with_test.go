@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -70,7 +71,7 @@ func check(
 ) {
 	t.Helper()
 	disk := vfs.NewMem()
-	o := tiny(disk)
+	o := storetest.Tiny(disk)
 	o.Durability = option
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
@@ -107,7 +108,7 @@ func check(
 
 // TestWithReturnsTheErrorsOfTheDB compares errors after Close, and of a durability that does not exist.
 func TestWithReturnsTheErrorsOfTheDB(t *testing.T) {
-	db, err := bloomkv.Open("db", tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,21 +3,21 @@ package storetest
 import (
 	"bytes"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/bloomkv/bloomkv"
 )
 
 // Contents reads a whole store by one scan.
-func Contents[KV ~struct{ Key, Value []byte }](scan iter.Seq2[KV, error]) (map[string]string, error) {
+func Contents(db *bloomkv.DB) (map[string]string, error) {
 	all := map[string]string{}
 	var last []byte
-	for pair, err := range scan {
+	for kv, err := range db.Scan(bloomkv.IterOptions{}) {
 		if err != nil {
 			return nil, err
 		}
-		kv := struct{ Key, Value []byte }(pair)
 		if len(all) > 0 && bytes.Compare(last, kv.Key) >= 0 {
 			return nil, fmt.Errorf("scan: %q after %q", kv.Key, last)
 		}

@@ -86,3 +86,17 @@ func Cold(fsys vfs.FS) vfs.FS {
 		return nil
 	})
 }
+
+// Writers reports whether a writer leads a group, and how many wait in the queue, of all open stores.
+func Writers() (leading bool, waiting int) {
+	buf := make([]byte, 1<<20)
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		switch {
+		case strings.Contains(stack, "commit.(*Writer).lead("):
+			leading = true
+		case strings.Contains(stack, "commit.(*Writer).commit(") && strings.Contains(stack, "[chan receive"):
+			waiting++
+		}
+	}
+	return leading, waiting
+}
