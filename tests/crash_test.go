@@ -520,7 +520,8 @@ func TestSequenceNumbersOfLostWritesAreNotUsedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := db.Ingest(t.Context(), pairsOf(map[string]string{"a": "b"}), bloomkv.IngestOptions{}); err != nil {
+		if err := db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"a": "b"}),
+			bloomkv.IngestOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if lost > 0 {

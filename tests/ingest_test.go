@@ -75,7 +75,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 		maps.Copy(after, pairs)
 
 		armed.Store(true)
-		err = db.Ingest(t.Context(), pairsOf(pairs),
+		err = db.Ingest(t.Context(), storetest.PairsOf(pairs),
 			bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: []byte("key1"), Upper: []byte("key2")}})
 		armed.Store(false)
 		done := ops.Load() <= int64(fail)
@@ -171,10 +171,11 @@ func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 			t.Errorf("%s: got %v, %v", tt.name, got, err)
 		}
 	}
-	if err := db.Ingest(t.Context(), pairsOf(nil), bloomkv.IngestOptions{}); err != nil {
+	if err := db.Ingest(t.Context(), storetest.PairsOf(nil), bloomkv.IngestOptions{}); err != nil {
 		t.Errorf("ingest of nothing: %v", err)
 	}
-	if err := db.Ingest(t.Context(), pairsOf(nil), bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}}); err != nil {
+	if err := db.Ingest(t.Context(), storetest.PairsOf(nil),
+		bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}}); err != nil {
 		t.Errorf("replacing everything by nothing: %v", err)
 	}
 	if got, err := storetest.Contents(db); err != nil || len(got) > 0 {
@@ -183,7 +184,7 @@ func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Ingest(t.Context(), pairsOf(nil),
+	if err := db.Ingest(t.Context(), storetest.PairsOf(nil),
 		bloomkv.IngestOptions{}); err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
 		t.Errorf("after Close: %v", err)
 	}
@@ -201,7 +202,7 @@ func TestAnIngestIsSeenWholeOrNotAtAll(t *testing.T) {
 		for i := range keys {
 			pairs[fmt.Sprintf("key%02d", i)] = strconv.Itoa(n)
 		}
-		return db.Ingest(t.Context(), pairsOf(pairs), bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}})
+		return db.Ingest(t.Context(), storetest.PairsOf(pairs), bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}})
 	}
 	if err := write(0); err != nil {
 		t.Fatal(err)

@@ -126,7 +126,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 			for range 30 {
 				sorted[key()] = fmt.Sprint("ingested ", step)
 			}
-			err = db.Ingest(t.Context(), pairsOf(sorted),
+			err = db.Ingest(t.Context(), storetest.PairsOf(sorted),
 				bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: []byte("key20"), Upper: []byte("key23")}})
 			modelWrite{{key: "key20", ranged: true, end: []byte("key23")}}.apply(now)
 			maps.Copy(now, sorted)
@@ -180,19 +180,6 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// pairsOf returns a map as a sorted sequence, in slices that are valid for one step only.
-func pairsOf(m map[string]string) func(yield func(bloomkv.KV, error) bool) {
-	return func(yield func(bloomkv.KV, error) bool) {
-		var k, v []byte
-		for _, key := range slices.Sorted(maps.Keys(m)) {
-			k, v = append(k[:0], key...), append(v[:0], m[key]...)
-			if !yield(bloomkv.KV{Key: k, Value: v}, nil) {
-				return
-			}
-		}
 	}
 }
 

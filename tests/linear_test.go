@@ -137,7 +137,7 @@ func TestConditionalWritesAreLinearizable(t *testing.T) {
 						err = db.DeleteRange(key, fmt.Appendf(nil, "key%02d\x00", op.key+others))
 					case 6:
 						op.new = fresh
-						err = db.Ingest(t.Context(), pairsOf(map[string]string{string(key): string(fresh)}),
+						err = db.Ingest(t.Context(), storetest.PairsOf(map[string]string{string(key): string(fresh)}),
 							bloomkv.IngestOptions{})
 					default:
 						op.old, op.new = last[op.key], fresh

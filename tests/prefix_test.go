@@ -272,7 +272,7 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 			return db.DeleteRange([]byte("user/17/a"), nil)
 		}, true},
 		{"an ingest that replaces a range", func(db *bloomkv.DB) error {
-			return db.Ingest(t.Context(), pairsOf(map[string]string{"user/10/x": "", "user/30/x": ""}),
+			return db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"user/10/x": "", "user/30/x": ""}),
 				bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: []byte("user/1")}})
 		}, true},
 	} {

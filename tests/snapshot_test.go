@@ -81,11 +81,11 @@ func (r *snapshotRun) take() error {
 
 // agree compares the store and all snapshots with their expected contents.
 func (r *snapshotRun) agree() error {
-	if err := shows(r.db, r.now, r.keys); err != nil {
+	if err := storetest.Shows(r.db, r.now, r.keys); err != nil {
 		return fmt.Errorf("now: %w", err)
 	}
 	for i, s := range r.snaps {
-		if err := shows(s.snap, s.want, r.keys); err != nil {
+		if err := storetest.Shows(s.snap, s.want, r.keys); err != nil {
 			return fmt.Errorf("snapshot %d of %d: %w", i, len(r.snaps), err)
 		}
 	}
@@ -383,7 +383,7 @@ func TestSnapshotsOfAStoreThatIsReadOnlyOrClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := shows(snap, map[string]string{"k": "v"}, []string{"k", "l"}); err != nil {
+	if err := storetest.Shows(snap, map[string]string{"k": "v"}, []string{"k", "l"}); err != nil {
 		t.Error(err)
 	}
 	if err := db.Close(); err != nil {

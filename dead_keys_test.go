@@ -1,4 +1,4 @@
-package tests
+package bloomkv_test
 
 import (
 	"bytes"
@@ -9,18 +9,20 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // TestStretchesOfDeadKeysHideNothing deletes long ranges of keys, puts some back, and compares iterators in both
 // directions, of several ages, with a map.
 func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
-	before := deadkeys.Recorded()
+	recorded := 0 // steps after which a range was recorded
 	for seed := range uint64(storetest.AtStride(60)) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		o := storetest.Tiny(vfs.NewMem())
@@ -128,6 +130,7 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			recorded += min(1, db.Reads().DeadKeys.Len())
 		}
 		for _, k := range old {
 			check(k.it, k.want)
@@ -139,8 +142,8 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if deadkeys.Recorded() == before {
-		t.Error("no stretch was ever remembered")
+	if recorded == 0 {
+		t.Error("no range was ever recorded")
 	}
 }
 
@@ -160,7 +163,7 @@ func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
 	const workers, rows = 4, 100
 	key := func(w, i int) []byte { return fmt.Appendf(nil, "%04d/%d", i, w) }
 	var wg sync.WaitGroup
-	before := deadkeys.Recorded()
+	var recorded atomic.Bool
 	for w := range workers {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(w), 9))
@@ -187,6 +190,9 @@ func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
 						seen = seen || string(k) == string(mine)
 					}
 				}
+				if db.Reads().DeadKeys.Len() > 0 {
+					recorded.Store(true)
+				}
 				if err := it.Close(); err != nil || !seen {
 					t.Errorf("worker %d: its put of %q was not seen, %v", w, mine, err)
 					return
@@ -199,8 +205,8 @@ func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if deadkeys.Recorded() == before {
-		t.Error("no range was ever remembered")
+	if !recorded.Load() {
+		t.Error("no range was ever recorded")
 	}
 }
 
@@ -249,5 +255,106 @@ func TestLongBoundsEndWhereTheySay(t *testing.T) {
 				t.Errorf("bound of %d bytes, back %v: %d keys, want 2", length, back, n)
 			}
 		}
+	}
+}
+
+// TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce has iterators record a range of dead keys, and then ingests into
+// it.
+func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := func(i int) string { return fmt.Sprintf("key%03d", i) }
+	want := map[string]string{"a": "", "z": ""}
+	keys := []string{"a", "z"}
+	if err := errors.Join(db.Put([]byte("a"), nil), db.Put([]byte("z"), nil)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 * deadkeys.Worth {
+		keys = append(keys, key(i))
+	}
+	for round := range 10 {
+		for i := range 3 * deadkeys.Worth { // repeatedly, because compaction drops them
+			if err := db.Delete([]byte(key(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, k := range []string{"a", "z"} { // what iterators record takes effect after a write was counted
+			if err := errors.Join(db.Put([]byte(k), nil), storetest.Shows(db, want, keys)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if db.Reads().DeadKeys.Len() == 0 {
+			t.Fatalf("round %d: the dead keys were not recorded: the test tests nothing", round)
+		}
+		k := key(deadkeys.Worth/2 + round*deadkeys.Worth/5)
+		want[k] = "in"
+		if err := db.Ingest(t.Context(), storetest.PairsOf(map[string]string{k: "in"}),
+			bloomkv.IngestOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := storetest.Shows(db, want, keys); err != nil {
+			t.Errorf("round %d: %v", round, err)
+		}
+		delete(want, k)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWhatIsIngestedIsNotTakenForDead stops an ingest after it was assigned its sequence number and before its state is
+// installed. Meanwhile an iterator finds a long row of dead keys, and a snapshot has to wait.
+func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
+	db := storetest.OpenTiny(t)
+	for i := range 3 * deadkeys.Worth {
+		if err := db.Delete(fmt.Appendf(nil, "a%03d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	walk := func() {
+		it := db.Iter(bloomkv.IterOptions{})
+		it.First()
+		if err := it.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	walk() // enables the recording of dead keys, which takes effect with a write
+	if err := db.Put([]byte("z"), nil); err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan *bloomkv.Snapshot, 1)
+	seq, err := db.Writer().Halt(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Tree().Await(func(tree.View) bool { // the tree is locked, as during the installation of ingested tables
+		db.Tree().Publish(seq)
+		walk()
+		go func() {
+			s, err := db.Snapshot()
+			if err != nil {
+				t.Error(err)
+			}
+			taken <- s
+		}()
+		storetest.Soon(t, "the snapshot waits", func() bool {
+			return len(taken) > 0 || storetest.Waiting("(*DB).Snapshot")
+		})
+		if len(taken) > 0 {
+			t.Error("a snapshot has the sequence number of an ingest before its state is installed")
+		}
+		return true
+	})
+	db.Writer().Resume(true)
+	if n := db.Reads().DeadKeys.Len(); n > 0 {
+		t.Errorf("%d ranges are recorded as dead, but an ingest may have put keys into them", n)
+	}
+	if err := (<-taken).Close(); err != nil {
+		t.Error(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
 	}
 }
