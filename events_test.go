@@ -445,3 +445,33 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestALoggerMayAskForMetrics(t *testing.T) {
+	broken := false
+	opts := storetest.Small(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+		if broken && op.Kind == vfs.OpSync {
+			return errors.New("the disk is gone")
+		}
+		return nil
+	}))
+	handler := &asking{Handler: slog.DiscardHandler}
+	opts.Logger = slog.New(handler)
+	db, err := bloomkv.Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Put([]byte("key"), nil); err != nil {
+		t.Fatal(err)
+	}
+	handler.db, broken = db, true
+	if err := db.Put([]byte("key"), nil); !errors.Is(err, bloomkv.ErrReadOnly) {
+		t.Errorf("got %v, want ErrReadOnly", err)
+	}
+	if handler.heard == 0 {
+		t.Error("nothing was logged")
+	}
+	handler.db = nil
+	if err := db.Close(); !errors.Is(err, bloomkv.ErrReadOnly) {
+		t.Errorf("Close: %v, want the cause", err)
+	}
+}

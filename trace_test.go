@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
@@ -28,90 +27,6 @@ func sumOfLookups(a bloomkv.LookupMetrics, sign uint64, b bloomkv.LookupMetrics)
 		to.Field(i).SetUint(to.Field(i).Uint() + sign*from.Field(i).Uint())
 	}
 	return a
-}
-
-// layered returns a store with keys in all kinds of positions: in several levels, rewritten, deleted one by one and by
-// ranges, in tables and in memory. Keys are "key%05d" with n below 3000; odd ones are absent. The store is left in mem,
-// as the options say.
-func layered(t *testing.T, mem *vfs.Mem) (o *bloomkv.Options, want map[string]string) {
-	t.Helper()
-	o = storetest.Tiny(mem)
-	// A rate of 0.5 makes filters often wrong.
-	o.Durability, o.Compression, o.MemtableSize, o.FilterFPR = bloomkv.NoSync, bloomkv.CompressionNone, 1<<20, 0.5
-	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want = map[string]string{}
-	rng := rand.New(rand.NewPCG(21, 22))
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	put := func(k, v string) {
-		t.Helper()
-		must(db.Put([]byte(k), []byte(v)))
-		want[k] = v
-	}
-	deleteRange := func(lo, hi string) {
-		t.Helper()
-		var end []byte
-		if hi != "" {
-			end = []byte(hi)
-		}
-		must(db.DeleteRange([]byte(lo), end))
-		maps.DeleteFunc(want, func(k, _ string) bool { return k >= lo && (hi == "" || k < hi) })
-	}
-	key := func(n int) string { return fmt.Sprintf("key%05d", n) }
-	flush := func() (runs int) {
-		t.Helper()
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		storetest.Settle(t, db)
-		for _, l := range db.Metrics().Levels {
-			runs += l.Runs
-		}
-		return runs
-	}
-	for _, i := range rng.Perm(1500) {
-		put(key(2*i), strings.Repeat(fmt.Sprint("first ", i), 10))
-	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	over := func(what string) {
-		for range 60 {
-			put(key(2*rng.IntN(1500)), what)
-			gone := key(2 * rng.IntN(1500))
-			must(db.Delete([]byte(gone)))
-			delete(want, gone)
-		}
-		put(key(2), what)
-		put(key(2998), what)
-	}
-	for merged := false; !merged; { // into a level in between
-		over("second")
-		merged = flush() == 2 && db.Metrics().Levels[0].Runs == 0
-	}
-	over("third")
-	deleteRange(key(400), key(440))
-	flush()
-	over("fourth")
-	put(key(410), "back")
-	deleteRange(key(2990), "")
-	put(key(2994), "back")
-	flush()
-	deleteRange(key(1200), key(1210)) // a table of tombstones
-	if runs := flush(); runs != 5 {
-		t.Fatalf("%d runs, want 5:\n%v", runs, db.Metrics())
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return o, want
 }
 
 // touchedTables returns the tables that a lookup should search. The result does not depend on fences, the order of
@@ -220,7 +135,7 @@ func (s *traced) get(k []byte) error {
 // cache, and without filters.
 func TestTracesAddUpToTheMetrics(t *testing.T) {
 	mem := vfs.NewMem()
-	options, want := layered(t, mem)
+	options, want := storetest.Layered(t, mem)
 	var memory bloomkv.Batch
 	memory.Put([]byte("key00100"), []byte("sixth"))
 	memory.Delete([]byte("key00102"))

@@ -1,6 +1,8 @@
 package bloomkv_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -176,6 +178,30 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 	if got := db.Tree().Load().Mem.Len(); got != 1 {
 		t.Errorf("%d versions in the next memtable, want 1", got)
 	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
+	fs, open := storetest.Gated(vfs.NewMem(), storetest.CreatesTable)
+	opts := storetest.Small(fs)
+	opts.Durability = bloomkv.NoSync
+	db, err := bloomkv.Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	for i := range 2 { // the first flush hangs, the second has to wait
+		if err := db.Put(fmt.Appendf(nil, "%d", i), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("flush %d: %v, want the deadline", i, err)
+		}
+	}
+	open()
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}

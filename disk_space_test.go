@@ -2,9 +2,12 @@ package bloomkv_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/compaction"
@@ -108,5 +111,57 @@ func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
 	}
 	if len(l.failures) < 2 || len(l.readOnly) > 0 {
 		t.Errorf("failures %v, read-only %v; want at least two failures and no read-only", l.failures, l.readOnly)
+	}
+}
+
+// TestACompactionThatWasPutOffIsLookedAtAgain has too little disk space, and later enough, without any other change.
+func TestACompactionThatWasPutOffIsLookedAtAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := &spaciousFS{FS: vfs.NewMem()}
+		const spaceAgain = time.Second // after which a compaction that was put off is considered again
+		o := storetest.Tiny(fsys)
+		o.Durability = bloomkv.NoSync
+		l := listen(o)
+		db := l.open(t, o)
+		for i := range bloomkv.TriggerRuns + 1 {
+			if err := db.Put([]byte("key"), fmt.Append(nil, i)); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if w := db.Metrics().Writes; w.Compactions != 0 || len(l.failures) != 1 {
+			t.Fatalf("%d compactions, failures %v; want one postponed", w.Compactions, l.failures)
+		}
+		time.Sleep(3 * spaceAgain)
+		synctest.Wait()
+		if w := db.Metrics().Writes; w.Compactions != 0 || len(l.failures) != 1 {
+			t.Fatalf("%d compactions without disk space, failures %v; want one report", w.Compactions, l.failures)
+		}
+		fsys.free.Store(1 << 40)
+		began := time.Now()
+		time.Sleep(spaceAgain)
+		synctest.Wait()
+		if m := db.Metrics(); m.Writes.Compactions == 0 || !m.Settled {
+			t.Errorf("%v after there was enough disk space, the compaction is not done", time.Since(began))
+		}
+		l.close(t)
+	})
+}
+
+// putNumbers puts the keys 0, step, 2*step and so on below hi, and flushes.
+func putNumbers(t *testing.T, db *bloomkv.DB, hi, step int) {
+	t.Helper()
+	var b bloomkv.Batch
+	for i := 0; i < hi; i += step {
+		b.Put(fmt.Appendf(nil, "key%08d", i), []byte("value"))
+	}
+	if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -152,7 +152,7 @@ func answersOf(db *bloomkv.DB) map[string]bloomkv.FilterAnswers {
 func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 	const n = 2000
 	mem := vfs.NewMem()
-	o := shapedStore(t, mem, keyShapes[0].key, n)
+	o := shapedStore(t, mem, storetest.KeyShapes[0].Key, n)
 	open := func(fsys vfs.FS, readOnly bool) *bloomkv.DB {
 		t.Helper()
 		opts := *o
@@ -174,7 +174,7 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 		t.Helper()
 		before := db.Metrics().Lookups
 		for i := range uint64(2 * n) {
-			if _, err := db.Has(keyShapes[0].key(i)); err != nil {
+			if _, err := db.Has(storetest.KeyShapes[0].Key(i)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -58,7 +58,7 @@ func shapedStore(t *testing.T, fsys vfs.FS, key func(uint64) []byte, n int) *blo
 
 func TestMayContainTouchesNoFile(t *testing.T) {
 	const n = 3000
-	key := keyShapes[0].key
+	key := storetest.KeyShapes[0].Key
 	mem := vfs.NewMem()
 	o := shapedStore(t, mem, key, n)
 	db, err := bloomkv.Open("db", o)
@@ -138,10 +138,10 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 	const n = 12000
 	lookups := storetest.AtStride(100) * 1500
-	for _, shape := range keyShapes {
-		t.Run(shape.name, func(t *testing.T) {
+	for _, shape := range storetest.KeyShapes {
+		t.Run(shape.Name, func(t *testing.T) {
 			mem := vfs.NewMem()
-			o := shapedStore(t, mem, shape.key, n)
+			o := shapedStore(t, mem, shape.Key, n)
 			files := storetest.LogFiles(mem)
 			o.FS = files
 			o.MemoryBudget, o.MemtableSize = 64<<20, 16<<20 // so that nothing is flushed from here on
@@ -162,7 +162,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 
 			read := 0
 			for i := range lookups {
-				k := shape.key(rng.Uint64N(n)*2 + 1)
+				k := shape.Key(rng.Uint64N(n)*2 + 1)
 				maybe := db.MayContain(k)
 				if i%2 == 0 {
 					if ok, err := db.Has(k); ok || err != nil {
@@ -190,7 +190,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 				if i%8 == 0 && storetest.RaceEnabled {
 					continue
 				}
-				if ok, err := db.PutIfAbsent(shape.key(i*2+1), []byte("new")); !ok || err != nil {
+				if ok, err := db.PutIfAbsent(shape.Key(i*2+1), []byte("new")); !ok || err != nil {
 					t.Fatalf("put %d if absent: %v, %v", i, ok, err)
 				}
 				puts++
@@ -205,7 +205,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 			if got := files.Take(); len(got) > 0 {
 				t.Errorf("unexpected operation: %v", got[0])
 			}
-			if ok, err := db.PutIfAbsent(shape.key(0), nil); ok || err != nil {
+			if ok, err := db.PutIfAbsent(shape.Key(0), nil); ok || err != nil {
 				t.Errorf("put of a stored key: %v, %v", ok, err)
 			}
 			if b, _ := files.Reads(); b == 0 {

@@ -1,7 +1,6 @@
-package bloomkv_test
+package tests
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,29 +11,13 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// keyShapes make keys from numbers; even numbers are stored and odd ones, which lie between, are absent.
-var keyShapes = []struct {
-	name string
-	key  func(n uint64) []byte
-}{
-	{"decimal", func(n uint64) []byte { return fmt.Appendf(nil, "key%010d", n) }},
-	{"integers", func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }},
-	{"little-endian integers", func(n uint64) []byte { return binary.LittleEndian.AppendUint32(nil, uint32(n)) }},
-	{"random with a shared prefix", func(n uint64) []byte {
-		return fmt.Appendf(nil, "tenant-0001/objects/%016x", n*0x9e3779b97f4a7c15)
-	}},
-	{"paths of any length", func(n uint64) []byte {
-		return fmt.Appendf(nil, "/usr/share/%d/%x/%s%d", n%7, n/64, "abcdefghijklmnopqrstuvwxyz"[:n%26], n)
-	}},
-}
-
 // TestAbsentKeysWasteNoMoreReadsThanPromised counts the searches of tables that did not hold the key, before and after
 // Compact.
 func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 	const keys = 40000
 	lookups := storetest.AtStride(100) * 2500
-	for _, shape := range keyShapes {
-		t.Run(shape.name, func(t *testing.T) {
+	for _, shape := range storetest.KeyShapes {
+		t.Run(shape.Name, func(t *testing.T) {
 			o := storetest.Tiny(vfs.NewMem())
 			o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.NoSync, 4096, 128<<10,
 				64<<10, 4
@@ -45,7 +28,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 			defer db.Close()
 			rng := rand.New(rand.NewPCG(1, 2))
 			for _, i := range rng.Perm(keys) {
-				if err := db.Put(shape.key(uint64(i)*2), []byte("0123456789abcdef")); err != nil {
+				if err := db.Put(shape.Key(uint64(i)*2), []byte("0123456789abcdef")); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -58,7 +41,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 			}
 			for rewritten := 0; rewritten == 0 || runs() < 3; rewritten++ { // more overlapping runs
 				for range 2000 {
-					if err := db.Put(shape.key(rng.Uint64N(keys)*2), []byte("again")); err != nil {
+					if err := db.Put(shape.Key(rng.Uint64N(keys)*2), []byte("again")); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -73,7 +56,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 				t.Helper()
 				before = db.Metrics().Lookups
 				for range lookups {
-					if _, err := db.Get(shape.key(rng.Uint64N(keys)*2 + 1)); !errors.Is(err, bloomkv.ErrNotFound) {
+					if _, err := db.Get(shape.Key(rng.Uint64N(keys)*2 + 1)); !errors.Is(err, bloomkv.ErrNotFound) {
 						t.Fatalf("%s: %v, want ErrNotFound", tree, err)
 					}
 				}

@@ -1,18 +1,15 @@
-package bloomkv_test
+package tests
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -78,7 +75,7 @@ func TestApproximateSizesAddUp(t *testing.T) {
 // TestApproximateSizesOfPartsAreThatOfTheWhole cuts a tree of several levels, with tombstones of both kinds, at random
 // keys. The parts add up to the byte, whatever bounds the ends have, and no range is smaller than a part of it.
 func TestApproximateSizesOfPartsAreThatOfTheWhole(t *testing.T) {
-	o, _ := layered(t, vfs.NewMem())
+	o, _ := storetest.Layered(t, vfs.NewMem())
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
@@ -129,41 +126,5 @@ func TestApproximateSizesOfPartsAreThatOfTheWhole(t *testing.T) {
 	}
 	if whole != tree {
 		t.Errorf("the whole store has %d bytes, the tables have %d", whole, tree)
-	}
-}
-
-// TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen flips bytes of loaded and cached tables, one at a time, and restores
-// them.
-func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
-	mem := vfs.NewMem()
-	o, want := layered(t, mem)
-	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if got, err := storetest.Contents(db); err != nil || storetest.Diff(got, want) != "" {
-		t.Fatal(err, storetest.Diff(got, want))
-	}
-	var names []string
-	db.Tree().Load().EachTable(func(_ int, table *tree.Table) { names = append(names, table.File.Name) })
-	for i, name := range names {
-		for _, at := range []int{0, 1, 2, 3} { // beginning, middle, filter and tail
-			flip := func(b []byte) []byte {
-				b[[]int{3, len(b) / 3, len(b) * 2 / 3, len(b) - 90}[at]] ^= 1 << (i % 8)
-				return b
-			}
-			storetest.Rewrite(t, mem, filepath.Join("db", name), flip)
-			_, err := db.Check(t.Context(), nil)
-			var damage *bloomkv.CorruptionError
-			if !errors.As(err, &damage) || damage.File != name {
-				t.Errorf("%s, position %d: %v, want damage in this file", name, at, err)
-			}
-			storetest.Rewrite(t, mem, filepath.Join("db", name), flip)
-		}
-	}
-	report, err := db.Check(t.Context(), nil)
-	if err != nil || report.Tables != len(names) {
-		t.Errorf("all bytes restored: %+v, %v, want %d tables", report, err, len(names))
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
@@ -116,60 +115,6 @@ func (a *asking) Handle(context.Context, slog.Record) error {
 		_ = a.db.Metrics()
 	}
 	return nil
-}
-
-func TestALoggerMayAskForMetrics(t *testing.T) {
-	broken := false
-	opts := storetest.Small(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-		if broken && op.Kind == vfs.OpSync {
-			return errors.New("the disk is gone")
-		}
-		return nil
-	}))
-	handler := &asking{Handler: slog.DiscardHandler}
-	opts.Logger = slog.New(handler)
-	db, err := bloomkv.Open("db", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Put([]byte("key"), nil); err != nil {
-		t.Fatal(err)
-	}
-	handler.db, broken = db, true
-	if err := db.Put([]byte("key"), nil); !errors.Is(err, bloomkv.ErrReadOnly) {
-		t.Errorf("got %v, want ErrReadOnly", err)
-	}
-	if handler.heard == 0 {
-		t.Error("nothing was logged")
-	}
-	handler.db = nil
-	if err := db.Close(); !errors.Is(err, bloomkv.ErrReadOnly) {
-		t.Errorf("Close: %v, want the cause", err)
-	}
-}
-
-func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
-	fs, open := storetest.Gated(vfs.NewMem(), storetest.CreatesTable)
-	opts := storetest.Small(fs)
-	opts.Durability = bloomkv.NoSync
-	db, err := bloomkv.Open("db", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	for i := range 2 { // the first flush hangs, the second has to wait
-		if err := db.Put(fmt.Appendf(nil, "%d", i), nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("flush %d: %v, want the deadline", i, err)
-		}
-	}
-	open()
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestRunsThatDoNotChangeAreKept: a flush adds one run and keeps the others.

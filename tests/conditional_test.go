@@ -1,4 +1,4 @@
-package bloomkv_test
+package tests
 
 import (
 	"errors"
