@@ -35,7 +35,7 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 			gated := false
 			db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
 				if gated && op.Kind == vfs.OpReadAt && strings.HasSuffix(op.Name, ".sst") &&
-					storetest.Inside("(*Reader).Compare") {
+					storetest.Inside(storetest.Compare) {
 					g.Pass()
 				}
 				return nil
@@ -96,7 +96,7 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 // sync, so that one group contains them all.
 func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 	slow, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
-		return op.Kind == vfs.OpSync && storetest.Inside("(*Writer).syncLog")
+		return op.Kind == vfs.OpSync && storetest.Inside(storetest.SyncLog)
 	})
 	db, err := bloomkv.Open("db", storetest.Tiny(slow))
 	if err != nil {

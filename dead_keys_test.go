@@ -340,7 +340,7 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 			taken <- s
 		}()
 		storetest.Soon(t, "the snapshot waits", func() bool {
-			return len(taken) > 0 || storetest.Waiting("(*DB).Snapshot")
+			return len(taken) > 0 || storetest.Waiting(storetest.DBSnapshot)
 		})
 		if len(taken) > 0 {
 			t.Error("a snapshot has the sequence number of an ingest before its state is installed")

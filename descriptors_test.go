@@ -147,15 +147,15 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 // TestAnEvictedDescriptorIsClosedAfterItsReads evicts a table's descriptor while a lookup reads it, and while a
 // compaction does, which holds no guard of its own.
 func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
-	for who, read := range map[string]func(db *bloomkv.DB, key []byte) error{
-		"(*lookup).search": func(db *bloomkv.DB, key []byte) error {
+	for who, read := range map[storetest.Function]func(db *bloomkv.DB, key []byte) error{
+		storetest.Search: func(db *bloomkv.DB, key []byte) error {
 			v, err := db.Get(key)
 			if err == nil && len(v) != 700 {
 				err = fmt.Errorf("%d bytes, want 700", len(v))
 			}
 			return err
 		},
-		"(*Scheduler).compactLoop": func(db *bloomkv.DB, key []byte) error {
+		storetest.CompactLoop: func(db *bloomkv.DB, key []byte) error {
 			return errors.Join(db.Put(key, nil), db.Compact(t.Context(), nil, nil))
 		},
 	} {
@@ -210,7 +210,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 			t.Errorf("%s: %v", who, err)
 		}
 		// Replaced tables may be closed and removed meanwhile.
-		storetest.Soon(t, who+": no more tables are open than in use", func() bool {
+		storetest.Soon(t, string(who)+": no more tables are open than in use", func() bool {
 			db.Tree().Domain.Wait()
 			return files.Of(".sst") == db.Metrics().Files.Open
 		})

@@ -333,14 +333,14 @@ func TestWorkThatFailsIsToldAndThenThatTheStoreIsReadOnly(t *testing.T) {
 func TestStallsAreToldWithTheirReason(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		gate string // the loop that is stopped
+		gate storetest.Function // the loop that is stopped
 		want []bloomkv.StallReason
 	}{
 		{
-			"compaction is stopped", "(*Scheduler).compactLoop",
+			"compaction is stopped", storetest.CompactLoop,
 			[]bloomkv.StallReason{bloomkv.SlowedByLevel0, bloomkv.StoppedByLevel0},
 		},
-		{"flushes are stopped", "(*Scheduler).flushLoop", []bloomkv.StallReason{bloomkv.StoppedByMemtable}},
+		{"flushes are stopped", storetest.FlushLoop, []bloomkv.StallReason{bloomkv.StoppedByMemtable}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			fsys, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {

@@ -42,7 +42,7 @@ func (n *numberWatch) fs() vfs.FS {
 		kind, number := filename.Parse(strings.TrimPrefix(op.Name, "db/"))
 		switch {
 		case op.Kind == vfs.OpSyncDir && op.Name == "db" && n.since > tree.NumbersAhead &&
-			!storetest.Inside("(*logFile).record"):
+			!storetest.Inside(storetest.NameLog):
 			if n.atEdit != nil {
 				n.atEdit(n.mem)
 				n.atEdit = nil

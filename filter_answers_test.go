@@ -25,7 +25,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			mem, held, gate := vfs.NewMem(), new(atomic.Bool), make(chan struct{})
 			o := storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-				if held.Load() && storetest.CreatesTable(op) && storetest.Inside("(*Scheduler).compactLoop") {
+				if held.Load() && storetest.CreatesTable(op) && storetest.Inside(storetest.CompactLoop) {
 					<-gate
 				}
 				return nil

@@ -369,7 +369,7 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 	mem := vfs.NewMem()
 	fsys, open := storetest.Gated(mem, func(op vfs.Op) bool {
-		return storetest.CreatesTable(op) && storetest.Inside("(*Scheduler).compactLoop")
+		return storetest.CreatesTable(op) && storetest.Inside(storetest.CompactLoop)
 	})
 	o := storetest.Small(fsys)
 	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone

@@ -125,7 +125,7 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 // TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees takes a snapshot after a compaction has read the
 // versions of its inputs and before it is installed.
 func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) {
-	for _, work := range []string{"(*Scheduler).compactLoop", "(*Scheduler).flushLoop"} {
+	for _, work := range []storetest.Function{storetest.CompactLoop, storetest.FlushLoop} {
 		g := storetest.NewGate()
 		db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
 			if storetest.CreatesTable(op) && storetest.Inside(work) {
@@ -144,7 +144,7 @@ func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) 
 		}
 		done := make(chan error, 1)
 		put("first")
-		if work == "(*Scheduler).flushLoop" {
+		if work == storetest.FlushLoop {
 			go func() { done <- db.Flush(t.Context()) }()
 		} else {
 			if err := db.Flush(t.Context()); err != nil {
@@ -153,7 +153,7 @@ func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) 
 			put("second")
 			go func() { done <- db.Compact(t.Context(), nil, nil) }()
 		}
-		g.Wait(t, work+" writes a table")
+		g.Wait(t, string(work)+" writes a table")
 		s, err := db.Snapshot()
 		if err != nil {
 			t.Fatal(err)
@@ -246,7 +246,7 @@ func TestAReadUnderWayKeepsItsTable(t *testing.T) {
 	slow := false
 	files := storetest.TrackOpen(vfs.NewMem())
 	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(files, func(op vfs.Op) error {
-		if slow && op.Kind == vfs.OpReadAt && storetest.Inside("(*lookup).search") {
+		if slow && op.Kind == vfs.OpReadAt && storetest.Inside(storetest.Search) {
 			g.Pass()
 		}
 		return nil

@@ -23,7 +23,7 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 	var gated atomic.Bool
 	mem := vfs.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-		if gated.Load() && op.Kind == vfs.OpSync && storetest.Inside("(*Writer).syncLog") {
+		if gated.Load() && op.Kind == vfs.OpSync && storetest.Inside(storetest.SyncLog) {
 			gated.Store(false)
 			g.Pass()
 		}
@@ -79,7 +79,7 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 	var gated atomic.Bool
 	mem := vfs.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-		if gated.Load() && op.Kind == vfs.OpSync && storetest.Inside("(*logFile).retire.func1") {
+		if gated.Load() && op.Kind == vfs.OpSync && storetest.Inside(storetest.SyncOldLog) {
 			g.Pass()
 		}
 		if storetest.CreatesTable(op) {
@@ -147,7 +147,7 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 	editing := false
 	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
 		if editing && op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") &&
-			storetest.Inside("(*Scheduler).install") {
+			storetest.Inside(storetest.Install) {
 			left = mem.Kill() // the last copy has the edit that merges; earlier edits may only move tables
 		}
 		return nil
@@ -227,7 +227,7 @@ func TestAnIngestIsVisibleWithItsState(t *testing.T) {
 	var err error
 	db, err = bloomkv.Open("db", storetest.Tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
 		if op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && leave != nil &&
-			storetest.Inside("(*Scheduler).Ingest") {
+			storetest.Inside(storetest.InstallIngest) {
 			leave()
 			leave = nil
 		}

@@ -49,7 +49,7 @@ func TestWritersThatWaitShareOneSync(t *testing.T) {
 
 func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 	fs, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
-		return op.Kind == vfs.OpSync && storetest.Inside("(*logFile).retire.func1")
+		return op.Kind == vfs.OpSync && storetest.Inside(storetest.SyncOldLog)
 	})
 	opts := storetest.Small(fs)
 	opts.Durability = bloomkv.NoSync
@@ -97,7 +97,7 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 
 func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 	fs, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
-		return op.Kind == vfs.OpCreate && storetest.Inside("(*Scheduler).compactLoop")
+		return op.Kind == vfs.OpCreate && storetest.Inside(storetest.CompactLoop)
 	})
 	opts := storetest.Small(fs)
 	opts.Durability = bloomkv.NoSync

@@ -141,7 +141,7 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 									over.Store(true)
 									closed <- err
 								}()
-								for !storetest.Running("(*Tree).WaitForCalls") {
+								for !storetest.Running(storetest.WaitForCalls) {
 									time.Sleep(time.Millisecond)
 								}
 							}

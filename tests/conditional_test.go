@@ -155,7 +155,7 @@ func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
 // of them.
 func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 	slow, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
-		return op.Kind == vfs.OpSync && storetest.Inside("(*Writer).syncLog")
+		return op.Kind == vfs.OpSync && storetest.Inside(storetest.SyncLog)
 	})
 	db, err := bloomkv.Open("db", storetest.Tiny(slow))
 	if err != nil {

@@ -37,7 +37,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 		t.Run(fmt.Sprintf("by a lookup: %v", byLookup), func(t *testing.T) {
 			mem := deleted.Kill()
 			cold := vfs.NewHook(mem, func(op vfs.Op) error {
-				if byLookup && op.Kind == vfs.OpReadAt && storetest.Inside("(*Share).WarmUp") {
+				if byLookup && op.Kind == vfs.OpReadAt && storetest.Inside(storetest.WarmUp) {
 					return storetest.ErrCold
 				}
 				return nil
@@ -45,7 +45,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 			o := *w.o
 			var warm func()
 			o.FS, warm = storetest.Gated(cold, func(op vfs.Op) bool {
-				return op.Kind == vfs.OpOpen && storetest.Inside("(*Share).WarmUp")
+				return op.Kind == vfs.OpOpen && storetest.Inside(storetest.WarmUp)
 			})
 			db, err := bloomkv.Open("db", &o)
 			if err != nil {

@@ -187,7 +187,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			w.mem = wide.mem.Kill()
 			files := storetest.LogFiles(w.mem)
 			compacting, open := storetest.Gated(files, func(op vfs.Op) bool {
-				return op.Kind == vfs.OpCreate && storetest.Inside("(*Scheduler).compactLoop")
+				return op.Kind == vfs.OpCreate && storetest.Inside(storetest.CompactLoop)
 			})
 			o := *w.o
 			o.FS = compacting

@@ -33,7 +33,7 @@ func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
 	mem := vfs.NewMem()
 	var reading atomic.Bool
 	slow, open := storetest.Gated(mem, func(op vfs.Op) bool {
-		waits := op.Kind == vfs.OpReadAt && storetest.Inside("(*DB).Get")
+		waits := op.Kind == vfs.OpReadAt && storetest.Inside(storetest.DBGet)
 		if waits {
 			reading.Store(true)
 		}
