@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"errors"
@@ -10,19 +10,19 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/bloomkv/bloomkv/internal/filename"
-	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // lookupStore has keys "key%05d" with even numbers in tables of several levels, all loaded and cached, "mem" and "o" in
 // the memtable, and a deleted range before "o".
-func lookupStore(t *testing.T) *DB {
+func lookupStore(t *testing.T) *bloomkv.DB {
 	t.Helper()
-	roomy(t)
-	o := tiny(vfs.NewMem())
-	o.Durability = NoSync
-	db, err := Open("db", o)
+	storetest.Roomy(t)
+	o := storetest.Tiny(vfs.NewMem())
+	o.Durability = bloomkv.NoSync
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func lookupStore(t *testing.T) *DB {
 	if err := db.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, db)
+	storetest.Settle(t, db)
 	put("mem")
 	put("n")
 	put("nz")
@@ -59,63 +59,19 @@ func lookupStore(t *testing.T) *DB {
 	return db
 }
 
-// settle waits until no flush or compaction is left to do.
-func settle(t *testing.T, db *DB) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !db.Metrics().Settled; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not settled after a minute:\n%v", db.Metrics())
-		}
-	}
-}
-
-// atRest waits until all background work is done: the new log is in the manifest, and all obsolete logs and tables are
-// removed.
-func atRest(t *testing.T, db *DB) {
-	t.Helper()
-	settle(t, db)
-	if err := db.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		s, release := db.tree.Acquire()
-		want := 0
-		s.EachTable(func(int, *tree.Table) { want++ })
-		release()
-		if db.tree.View().Log != nil {
-			want++
-		}
-		names, err := db.opts.FS.List(db.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		there := 0
-		for _, name := range names {
-			if kind, _ := filename.Parse(name); kind == filename.Table || kind == filename.Log {
-				there++
-			}
-		}
-		if there == want {
-			return
-		} else if time.Now().After(deadline) {
-			t.Fatalf("%d tables and logs after a minute, want %d: %q", there, want, names)
-		}
-	}
-}
-
 // TestWritesAllocateNothing calls the writes of a DB, with its own durability and with another. What the memtable
 // allocates comes to less than one allocation for a write. A conditional write allocates its condition.
 func TestWritesAllocateNothing(t *testing.T) {
-	if raceEnabled {
+	if storetest.RaceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	db, err := Open("db", &Options{FS: vfs.NewMem(), Durability: NoSync, FilterSeed: 1})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync, FilterSeed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
 	key, value := []byte("key"), []byte("value")
-	var b Batch
+	var b bloomkv.Batch
 	b.Put(key, value)
 	for _, tt := range []struct {
 		name string
@@ -123,13 +79,13 @@ func TestWritesAllocateNothing(t *testing.T) {
 		call func() error
 	}{
 		{"Put", 0, func() error { return db.Put(key, value) }},
-		{"Put with Sync", 0, func() error { return db.With(Sync).Put(key, value) }},
+		{"Put with Sync", 0, func() error { return db.With(bloomkv.Sync).Put(key, value) }},
 		{"Delete", 0, func() error { return db.Delete(key) }},
 		{"Apply", 0, func() error { return db.Apply(&b) }},
-		{"Apply with Sync", 0, func() error { return db.With(Sync).Apply(&b) }},
+		{"Apply with Sync", 0, func() error { return db.With(bloomkv.Sync).Apply(&b) }},
 		{"PutIfAbsent", 1, func() error { _, err := db.PutIfAbsent(key, value); return err }},
 		{"CompareAndSwap with Sync", 1, func() error {
-			_, err := db.With(Sync).CompareAndSwap(key, value, value)
+			_, err := db.With(bloomkv.Sync).CompareAndSwap(key, value, value)
 			return err
 		}},
 	} {
@@ -142,7 +98,7 @@ func TestWritesAllocateNothing(t *testing.T) {
 }
 
 func TestLookupsAllocateNothingButTheCopy(t *testing.T) {
-	if raceEnabled {
+	if storetest.RaceEnabled {
 		t.Skip("the race detector allocates")
 	}
 	db := lookupStore(t)
@@ -167,7 +123,7 @@ func TestLookupsAllocateNothingButTheCopy(t *testing.T) {
 	many := [][]byte{[]byte("key00000"), []byte("key00001"), mem, []byte("key04444"), []byte("nothing")}
 	seen := func(v []byte) error { _ = v; return nil }
 	each := func(_ int, v []byte, _ bool) error { _ = v; return nil }
-	roundTrip := func(it *Iterator, k []byte) error { // seek a key, step forward and back
+	roundTrip := func(it *bloomkv.Iterator, k []byte) error { // seek a key, step forward and back
 		if !it.SeekGE(k) || !it.Next() || !it.Prev() || !it.Prev() || !it.Next() || string(it.Key()) != string(k) {
 			return fmt.Errorf("at %q, want %q: %w", it.Key(), k, it.Err())
 		}
@@ -199,28 +155,34 @@ func TestLookupsAllocateNothingButTheCopy(t *testing.T) {
 		{"Has of a key in a deleted range", 0, func() error { _, err := db.Has(gone); return err }},
 		{"MayContain of a key in a deleted range", 0, func() error { _ = db.MayContain(gone); return nil }},
 		{"an iterator in cached tables", 0, func() error {
-			it := db.Iter(IterOptions{})
+			it := db.Iter(bloomkv.IterOptions{})
 			return roundTrip(it, middle)
 		}},
 		{"an iterator with bounds", 0, func() error {
-			it := db.Iter(IterOptions{Lower: many[0], Upper: upper})
+			it := db.Iter(bloomkv.IterOptions{Lower: many[0], Upper: upper})
 			return roundTrip(it, middle)
 		}},
 		{"an iterator over keys", 0, func() error {
-			it := db.Iter(IterOptions{KeysOnly: true})
+			it := db.Iter(bloomkv.IterOptions{KeysOnly: true})
 			return roundTrip(it, middle)
 		}},
-		{"an iterator of a snapshot", 0, func() error { it := snap.Iter(IterOptions{}); return roundTrip(it, middle) }},
-		{"an iterator in the memtable", 0, func() error { it := db.Iter(IterOptions{}); return roundTrip(it, mem) }},
+		{"an iterator of a snapshot", 0, func() error {
+			it := snap.Iter(bloomkv.IterOptions{})
+			return roundTrip(it, middle)
+		}},
+		{"an iterator in the memtable", 0, func() error {
+			it := db.Iter(bloomkv.IterOptions{})
+			return roundTrip(it, mem)
+		}},
 		{"an iterator at a deleted range", 0, func() error {
-			it := db.Iter(IterOptions{})
+			it := db.Iter(bloomkv.IterOptions{})
 			if !it.SeekGE(gone) || !it.Prev() || !it.Next() || string(it.Key()) != "o" {
 				return fmt.Errorf("at %q", it.Key())
 			}
 			return it.Close()
 		}},
 		{"an iterator from end to end", 0, func() error {
-			it := db.Iter(IterOptions{})
+			it := db.Iter(bloomkv.IterOptions{})
 			if !it.First() || !it.Last() || it.Next() || !it.Prev() {
 				return fmt.Errorf("at %q", it.Key())
 			}
@@ -229,7 +191,7 @@ func TestLookupsAllocateNothingButTheCopy(t *testing.T) {
 	} {
 		var bad error
 		got := testing.AllocsPerRun(4000, func() {
-			if err := tt.call(); err != nil && !errors.Is(err, ErrNotFound) {
+			if err := tt.call(); err != nil && !errors.Is(err, bloomkv.ErrNotFound) {
 				bad = err
 			}
 		})
@@ -242,11 +204,11 @@ func TestLookupsAllocateNothingButTheCopy(t *testing.T) {
 // TestAScanAllocatesLittleWhateverItsLength allows the allocations of the sequence and the loop's variables, and none
 // per step.
 func TestAScanAllocatesLittleWhateverItsLength(t *testing.T) {
-	if raceEnabled {
+	if storetest.RaceEnabled {
 		t.Skip("the race detector allocates")
 	}
 	db := lookupStore(t)
-	scan := func(o IterOptions) (steps int, allocations float64) {
+	scan := func(o bloomkv.IterOptions) (steps int, allocations float64) {
 		allocations = testing.AllocsPerRun(50, func() {
 			steps = 0
 			for kv, err := range db.Scan(o) {
@@ -258,8 +220,8 @@ func TestAScanAllocatesLittleWhateverItsLength(t *testing.T) {
 		})
 		return steps, allocations
 	}
-	few, fewAllocations := scan(IterOptions{Lower: []byte("key00100"), Upper: []byte("key00110")})
-	all, allAllocations := scan(IterOptions{})
+	few, fewAllocations := scan(bloomkv.IterOptions{Lower: []byte("key00100"), Upper: []byte("key00110")})
+	all, allAllocations := scan(bloomkv.IterOptions{})
 	if few != 5 || all < 4000 {
 		t.Errorf("scans of %d and %d steps, want 5 and more than 4000", few, all)
 	}
@@ -290,7 +252,7 @@ func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
 			k := fmt.Appendf(nil, "key%05d", i)
 			v, err := db.Get(k)
 			switch {
-			case i%2 == 1 && !errors.Is(err, ErrNotFound),
+			case i%2 == 1 && !errors.Is(err, bloomkv.ErrNotFound),
 				i%2 == 0 && (err != nil || string(v) != "value of "+string(k)):
 				done <- fmt.Errorf("get %s: %q, %w", k, v, err)
 				return

@@ -246,3 +246,11 @@ func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
 		}
 	}
 }
+
+func TestABatchThatTheLogCannotTakeIsRefusedBefore(t *testing.T) {
+	b := Batch{ops: make([]byte, MaxBatchSize-batch.RecordHeader-batch.MaxOpHeader), count: 1}
+	b.Delete([]byte("k"))
+	if !errors.Is(b.err, ErrTooLarge) {
+		t.Errorf("got %v, want ErrTooLarge", b.err)
+	}
+}

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"testing"
+
+	"github.com/bloomkv/bloomkv"
 )
 
 // benchKeys is the number of keys in the benchmarks' store.
@@ -21,24 +23,25 @@ func benchKey(dst []byte, i uint64) []byte {
 	return binary.BigEndian.AppendUint64(dst, i)
 }
 
-func benchOptions() *Options {
-	return &Options{
-		Durability: NoSync, MemoryBudget: 512 << 20, MemtableSize: 64 << 20, Compression: CompressionNone,
+func benchOptions() *bloomkv.Options {
+	return &bloomkv.Options{
+		Durability: bloomkv.NoSync, MemoryBudget: 512 << 20, MemtableSize: 64 << 20,
+		Compression: bloomkv.CompressionNone,
 	}
 }
 
 // benchStore returns a compacted store of benchKeys pairs, completely cached.
-func benchStore(b *testing.B) *DB {
+func benchStore(b *testing.B) *bloomkv.DB {
 	b.Helper()
 	return benchStoreOf(b, benchKeys, 100)
 }
 
 // benchStoreOf returns a store like benchStore's, with the given number of keys and size of values.
-func benchStoreOf(b *testing.B, keys uint64, valueBytes int) *DB {
+func benchStoreOf(b *testing.B, keys uint64, valueBytes int) *bloomkv.DB {
 	b.Helper()
 	o := benchOptions()
 	o.MemoryBudget = max(o.MemoryBudget, 64*int64(keys))
-	db, err := Open(b.TempDir(), o)
+	db, err := bloomkv.Open(b.TempDir(), o)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -54,7 +57,7 @@ func benchStoreOf(b *testing.B, keys uint64, valueBytes int) *DB {
 	if err := db.Compact(context.Background(), nil, nil); err != nil {
 		b.Fatal(err)
 	}
-	for _, err := range db.Scan(IterOptions{}) {
+	for _, err := range db.Scan(bloomkv.IterOptions{}) {
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -87,7 +90,7 @@ func BenchmarkGet(b *testing.B) {
 	b.Run("scan", func(b *testing.B) {
 		n := 0
 		for b.Loop() {
-			for kv, err := range db.Scan(IterOptions{}) {
+			for kv, err := range db.Scan(bloomkv.IterOptions{}) {
 				if _ = kv; err != nil {
 					b.Fatal(err)
 				}
@@ -140,12 +143,12 @@ func BenchmarkLoad(b *testing.B) {
 	} {
 		for _, size := range []int{1, 100} {
 			b.Run(fmt.Sprintf("%s/batch=%d", order.name, size), func(b *testing.B) {
-				db, err := Open(b.TempDir(), benchOptions())
+				db, err := bloomkv.Open(b.TempDir(), benchOptions())
 				if err != nil {
 					b.Fatal(err)
 				}
 				var key []byte
-				var batch Batch
+				var batch bloomkv.Batch
 				value := make([]byte, 100)
 				i := uint64(0)
 				for b.Loop() {
@@ -154,7 +157,7 @@ func BenchmarkLoad(b *testing.B) {
 					if size == 1 {
 						err = db.Put(key, value)
 					} else if batch.Put(key, value); batch.Len() == size {
-						err = db.With(NoSync).Apply(&batch)
+						err = db.With(bloomkv.NoSync).Apply(&batch)
 						batch.Reset()
 					}
 					if err != nil {
@@ -172,8 +175,8 @@ func BenchmarkLoad(b *testing.B) {
 // BenchmarkPutSync puts keys singly, each durable when Put returns.
 func BenchmarkPutSync(b *testing.B) {
 	o := benchOptions()
-	o.Durability = Sync
-	db, err := Open(b.TempDir(), o)
+	o.Durability = bloomkv.Sync
+	db, err := bloomkv.Open(b.TempDir(), o)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -237,7 +240,7 @@ func BenchmarkGetMany(b *testing.B) {
 					pick()
 					if err := db.GetMany(keys[:], func(_ int, v []byte, found bool) error {
 						if found == (absent == 1) {
-							return ErrNotFound
+							return bloomkv.ErrNotFound
 						}
 						dst = append(dst[:0], v...)
 						return nil
@@ -263,7 +266,7 @@ func BenchmarkSeek(b *testing.B) {
 				for b.Loop() {
 					i += 7919
 					key = benchKey(key, i*0x9e3779b97f4a7c15%benchKeys*2)
-					it := db.Iter(IterOptions{})
+					it := db.Iter(bloomkv.IterOptions{})
 					if back {
 						it.SeekLT(key)
 					} else {

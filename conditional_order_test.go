@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -13,25 +15,27 @@ import (
 // from a file, or after its read of the sequence, and changes the key.
 func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 	key, old, other := []byte("key"), []byte("old"), []byte("other")
-	changes := map[string]func(*DB) error{
-		"put":                 func(db *DB) error { return db.Put(key, other) },
-		"deleted":             func(db *DB) error { return db.Delete(key) },
-		"deleted by a range":  func(db *DB) error { return db.DeleteRange([]byte("a"), []byte("z")) },
-		"put, in a new table": func(db *DB) error { return errors.Join(db.Put(key, other), db.Flush(t.Context())) },
-		"deleted by a range, in a new table": func(db *DB) error {
+	changes := map[string]func(*bloomkv.DB) error{
+		"put":                func(db *bloomkv.DB) error { return db.Put(key, other) },
+		"deleted":            func(db *bloomkv.DB) error { return db.Delete(key) },
+		"deleted by a range": func(db *bloomkv.DB) error { return db.DeleteRange([]byte("a"), []byte("z")) },
+		"put, in a new table": func(db *bloomkv.DB) error {
+			return errors.Join(db.Put(key, other), db.Flush(t.Context()))
+		},
+		"deleted by a range, in a new table": func(db *bloomkv.DB) error {
 			return errors.Join(db.DeleteRange(key, nil), db.Flush(t.Context()))
 		},
-		"put and compacted": func(db *DB) error {
+		"put and compacted": func(db *bloomkv.DB) error {
 			return errors.Join(db.Put(key, other), db.Compact(t.Context(), nil, nil))
 		},
 	}
 	for name, change := range changes {
 		for _, place := range []string{"reading the file", "first sequence", "second sequence"} {
-			g := newGate()
+			g := storetest.NewGate()
 			gated := false
-			db, err := Open("db", tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+			db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
 				if gated && op.Kind == vfs.OpReadAt && strings.HasSuffix(op.Name, ".sst") &&
-					inside("(*Reader).Compare") {
+					storetest.Inside(storetest.Compare) {
 					g.Pass()
 				}
 				return nil
@@ -73,12 +77,12 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 			if <-done {
 				t.Errorf("%s while the check was at %s: the value was taken for the old one", name, place)
 			}
-			db.tree.SeqGate = nil
+			db.Tree().SeqGate = nil
 			want := "other"
 			if strings.HasPrefix(name, "deleted") {
 				want = ""
 			}
-			if got, err := db.Get(key); string(got) != want || err != nil && !errors.Is(err, ErrNotFound) {
+			if got, err := db.Get(key); string(got) != want || err != nil && !errors.Is(err, bloomkv.ErrNotFound) {
 				t.Errorf("%s while the check was at %s: then %q, %v, want %q", name, place, got, err, want)
 			}
 			if err := db.Close(); err != nil {
@@ -91,18 +95,18 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 // TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt queues a range delete and then conditional writes behind a
 // sync, so that one group contains them all.
 func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
-	slow, open := gated(vfs.NewMem(), func(op vfs.Op) bool {
-		return op.Kind == vfs.OpSync && inside("(*Writer).syncLog")
+	slow, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
+		return op.Kind == vfs.OpSync && storetest.Inside(storetest.SyncLog)
 	})
-	db, err := Open("db", tiny(slow))
+	db, err := bloomkv.Open("db", storetest.Tiny(slow))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b Batch
+	var b bloomkv.Batch
 	for i := range 4 {
 		b.Put(fmt.Appendf(nil, "key%d", i), []byte("old"))
 	}
-	if err := db.With(NoSync).Apply(&b); err != nil {
+	if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
 		t.Fatal(err)
 	}
 	type outcome struct {
@@ -125,8 +129,8 @@ func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 			done, err := write()
 			out <- outcome{done, err}
 		}()
-		soon(t, fmt.Sprintf("writer %d waits", i), func() bool {
-			leading, waiting := writers()
+		storetest.Soon(t, fmt.Sprintf("writer %d waits", i), func() bool {
+			leading, waiting := storetest.Writers()
 			return leading && waiting == i
 		})
 	}
@@ -141,7 +145,7 @@ func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 		t.Errorf("%d groups, want one for those who waited", n)
 	}
 	for i, want := range []string{"", "", "", "new"} {
-		if got, err := db.Get(key(i)); string(got) != want || (want == "") != errors.Is(err, ErrNotFound) {
+		if got, err := db.Get(key(i)); string(got) != want || (want == "") != errors.Is(err, bloomkv.ErrNotFound) {
 			t.Errorf("key %d: %q, %v, want %q", i, got, err, want)
 		}
 	}

@@ -1,95 +1,125 @@
-package bloomkv
+package bloomkv_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// small returns options with which a few thousand keys make a deep tree.
-func small(fs vfs.FS) *Options {
-	return &Options{
-		FS: fs, MemoryBudget: 8 << 20, MemtableSize: 32 << 10, TableSize: 16 << 10, BaseLevelSize: 64 << 10,
-		LevelRatio: 4, BlockSize: 1 << 10,
+// TestTheStoreInOneReading leads a store through its life: it is written, read, compacted, copied, closed and opened
+// again. A map holds the expected contents. Even keys are put; the odd ones between them are absent, and only filters
+// can exclude them.
+func TestTheStoreInOneReading(t *testing.T) {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fsys := vfs.NewMem() // a file system in memory
+	options := &bloomkv.Options{
+		FS: fsys, Durability: bloomkv.NoSync,
+		// So small that 20,000 keys make a tree of several levels.
+		MemtableSize: 32 << 10, TableSize: 16 << 10, BaseLevelSize: 64 << 10, LevelRatio: 4, BlockSize: 1 << 10,
+	}
+	db, err := bloomkv.Open("db", options)
+	must(err)
+
+	// Single writes.
+	const n = 20_000
+	key := func(i int) string { return fmt.Sprintf("key%08d", i) }
+	want := map[string]string{}
+	for _, i := range rand.Perm(n) {
+		k, v := key(2*i), fmt.Sprint("value ", i)
+		must(db.Put([]byte(k), []byte(v)))
+		want[k] = v
+	}
+	for i := range 100 {
+		k := key(14 * i)
+		must(db.Delete([]byte(k)))
+		delete(want, k)
+	}
+	// A batch is visible, and durable, as a whole or not at all. With sets the durability of one call.
+	var batch bloomkv.Batch
+	batch.Put([]byte(key(0)), []byte("from a batch"))
+	batch.DeleteRange([]byte(key(5000)), []byte(key(6000))) // the end is exclusive
+	must(db.With(bloomkv.Sync).Apply(&batch))
+	want[key(0)] = "from a batch"
+	maps.DeleteFunc(want, func(k, _ string) bool { return key(5000) <= k && k < key(6000) })
+	// A conditional write.
+	swapped, err := db.CompareAndSwap([]byte(key(0)), []byte("from a batch"), []byte("swapped"))
+	if err != nil || !swapped {
+		t.Fatalf("CompareAndSwap: %v, %v, want true", swapped, err)
+	}
+	want[key(0)] = "swapped"
+
+	// A snapshot keeps the state of this moment.
+	snap, err := db.Snapshot()
+	must(err)
+	then := maps.Clone(want)
+	must(db.Put([]byte(key(0)), nil))
+	want[key(0)] = ""
+	shows(t, snap, key, n, then)
+	shows(t, db, key, n, want)
+
+	// Compact merges all levels into one. Overwritten and deleted values stay only for the snapshot.
+	must(db.Compact(t.Context(), nil, nil))
+	shows(t, snap, key, n, then)
+	shows(t, db, key, n, want)
+	must(snap.Close())
+
+	// Lookups of absent keys have read no more tables in vain than the filters promise.
+	m := db.Metrics()
+	t.Logf("\n%v", m)
+	if m.FPRMeasured > 1.5*m.FPRPromised {
+		t.Errorf("%g wasted reads for each lookup of an absent key, want about %g", m.FPRMeasured, m.FPRPromised)
+	}
+
+	// A checkpoint is a second store with the same contents.
+	must(db.Checkpoint(t.Context(), "copy"))
+	must(db.Close())
+	if _, err := db.Get([]byte(key(0))); !errors.Is(err, bloomkv.ErrClosed) {
+		t.Errorf("Get after Close: %v, want ErrClosed", err)
+	}
+	if err := db.Close(); !errors.Is(err, bloomkv.ErrClosed) {
+		t.Errorf("a second Close: %v, want ErrClosed", err)
+	}
+	for _, dir := range []string{"db", "copy"} {
+		again, err := bloomkv.Open(dir, options)
+		must(err)
+		shows(t, again, key, n, want)
+		must(again.Close())
+		report, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{FS: fsys}) // reads every byte
+		must(err)
+		t.Logf("%s: %+v", dir, report)
 	}
 }
 
-func TestWhatWasPutIsFoundThroughFlushCompactionAndReopen(t *testing.T) {
-	fs := vfs.NewMem()
-	opts := small(fs)
-	opts.Durability = NoSync
-	db, err := Open("db", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := func(i int) []byte { return fmt.Appendf(nil, "key%08d", i*2) }
-	const n = 20000
-	for _, i := range rand.Perm(n) {
-		if err := db.Put(key(i), fmt.Appendf(nil, "value %d", i)); err != nil {
-			t.Fatal(err)
+// shows compares lookups of all keys below 2n, and a scan, with a map.
+func shows(t *testing.T, r bloomkv.Reader, key func(int) string, n int, want map[string]string) {
+	t.Helper()
+	for i := range 2 * n {
+		k := key(i)
+		w, there := want[k]
+		v, err := r.Get([]byte(k))
+		if there && (err != nil || string(v) != w) || !there && !errors.Is(err, bloomkv.ErrNotFound) {
+			t.Fatalf("%s: got %q, %v, want %q, there: %v", k, v, err, w, there)
 		}
 	}
-	for i := range 100 {
-		if err := db.Delete(key(i * 7)); err != nil {
-			t.Fatal(err)
+	var keys []string
+	for kv, err := range r.Scan(bloomkv.IterOptions{}) {
+		if err != nil || string(kv.Value) != want[string(kv.Key)] {
+			t.Fatalf("scan: %s = %q, %v, want %q", kv.Key, kv.Value, err, want[string(kv.Key)])
 		}
+		keys = append(keys, string(kv.Key))
 	}
-	check := func() {
-		t.Helper()
-		for i := range n {
-			v, err := db.Get(key(i))
-			if i < 700 && i%7 == 0 {
-				if !errors.Is(err, ErrNotFound) {
-					t.Fatalf("key %d: got %q, %v, want ErrNotFound", i, v, err)
-				}
-				continue
-			}
-			if want := fmt.Sprintf("value %d", i); err != nil || string(v) != want {
-				t.Fatalf("key %d: got %q, %v, want %q", i, v, err, want)
-			}
-			if _, err := db.Get(fmt.Appendf(nil, "key%08d", i*2+1)); !errors.Is(err, ErrNotFound) {
-				t.Fatalf("absent key: %v", err)
-			}
-		}
-		seen := 0
-		for kv, err := range db.Scan(IterOptions{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = kv
-			seen++
-		}
-		if seen != n-100 {
-			t.Fatalf("scan saw %d keys, want %d", seen, n-100)
-		}
-	}
-	check()
-	t.Log("\n" + db.Metrics().String())
-	if err := db.Compact(context.Background(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	check()
-	t.Log("\n" + db.Metrics().String())
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if db, err = Open("db", opts); err != nil {
-		t.Fatal(err)
-	}
-	check()
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); !errors.Is(err, ErrClosed) {
-		t.Fatal(err)
-	}
-	report, err := Check(t.Context(), "db", CheckOptions{FS: opts.FS})
-	t.Logf("%+v", report)
-	if err != nil {
-		t.Fatal(err)
+	if sorted := slices.Sorted(maps.Keys(want)); !slices.Equal(keys, sorted) {
+		t.Fatalf("scan: %d keys, want %d in order", len(keys), len(sorted))
 	}
 }

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"bytes"
@@ -14,21 +14,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // A listener records events and log records, and calls Metrics at each.
 type listener struct {
 	mu         sync.Mutex
-	db         *DB // nil until Open has returned, and after Close
-	flushes    []FlushInfo
-	compacted  []CompactionInfo
-	ingested   []IngestInfo
-	created    []TableInfo
-	removed    []TableInfo
-	stalls     []StallInfo
-	failures   []FailureInfo
+	db         *bloomkv.DB // nil until Open has returned, and after Close
+	flushes    []bloomkv.FlushInfo
+	compacted  []bloomkv.CompactionInfo
+	ingested   []bloomkv.IngestInfo
+	created    []bloomkv.TableInfo
+	removed    []bloomkv.TableInfo
+	stalls     []bloomkv.StallInfo
+	failures   []bloomkv.FailureInfo
 	damage     []error
 	readOnly   []error
 	logged     map[string]int
@@ -37,17 +38,17 @@ type listener struct {
 }
 
 // listen returns a listener and installs it in the options.
-func listen(o *Options) *listener {
+func listen(o *bloomkv.Options) *listener {
 	l := &listener{logged: map[string]int{}}
 	o.Logger = slog.New(l)
-	o.Events = Events{
-		Flushed:      func(i FlushInfo) { l.hear(func() { l.flushes = append(l.flushes, i) }) },
-		Compacted:    func(i CompactionInfo) { l.hear(func() { l.compacted = append(l.compacted, i) }) },
-		Ingested:     func(i IngestInfo) { l.hear(func() { l.ingested = append(l.ingested, i) }) },
-		TableCreated: func(i TableInfo) { l.hear(func() { l.created = append(l.created, i) }) },
-		TableRemoved: func(i TableInfo) { l.hear(func() { l.removed = append(l.removed, i) }) },
-		Stalled:      func(i StallInfo) { l.hear(func() { l.stalls = append(l.stalls, i) }) },
-		WorkFailed:   func(i FailureInfo) { l.hear(func() { l.failures = append(l.failures, i) }) },
+	o.Events = bloomkv.Events{
+		Flushed:      func(i bloomkv.FlushInfo) { l.hear(func() { l.flushes = append(l.flushes, i) }) },
+		Compacted:    func(i bloomkv.CompactionInfo) { l.hear(func() { l.compacted = append(l.compacted, i) }) },
+		Ingested:     func(i bloomkv.IngestInfo) { l.hear(func() { l.ingested = append(l.ingested, i) }) },
+		TableCreated: func(i bloomkv.TableInfo) { l.hear(func() { l.created = append(l.created, i) }) },
+		TableRemoved: func(i bloomkv.TableInfo) { l.hear(func() { l.removed = append(l.removed, i) }) },
+		Stalled:      func(i bloomkv.StallInfo) { l.hear(func() { l.stalls = append(l.stalls, i) }) },
+		WorkFailed:   func(i bloomkv.FailureInfo) { l.hear(func() { l.failures = append(l.failures, i) }) },
 		Damaged:      func(err error) { l.hear(func() { l.damage = append(l.damage, err) }) },
 		ReadOnly:     func(err error) { l.hear(func() { l.readOnly = append(l.readOnly, err) }) },
 	}
@@ -67,9 +68,9 @@ func (l *listener) hear(keep func()) {
 	}
 }
 
-func (l *listener) open(t *testing.T, o *Options) *DB {
+func (l *listener) open(t *testing.T, o *bloomkv.Options) *bloomkv.DB {
 	t.Helper()
-	db, err := Open("db", o)
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func (l *listener) close(t *testing.T) {
 	err := db.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err != nil && !errors.Is(err, ErrReadOnly) {
+	if err != nil && !errors.Is(err, bloomkv.ErrReadOnly) {
 		t.Error(err)
 	}
 	l.db, l.closed = nil, true
@@ -112,8 +113,8 @@ func (l *listener) Handle(_ context.Context, r slog.Record) error {
 }
 
 func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
-	o := tiny(vfs.NewMem())
-	o.Durability = NoSync
+	o := storetest.Tiny(vfs.NewMem())
+	o.Durability = bloomkv.NoSync
 	l := listen(o)
 	db := l.open(t, o)
 	for i := range 4000 {
@@ -121,13 +122,13 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := db.Ingest(t.Context(), func(yield func(KV, error) bool) {
+	if err := db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
 		for i := range 1000 {
-			if !yield(KV{fmt.Appendf(nil, "kez%05d", i), []byte("value")}, nil) {
+			if !yield(bloomkv.KV{fmt.Appendf(nil, "kez%05d", i), []byte("value")}, nil) {
 				return
 			}
 		}
-	}, IngestOptions{}); err != nil {
+	}, bloomkv.IngestOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
@@ -217,7 +218,7 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 
 func TestEventsTellOfTablesThatOpenMakesOfLogs(t *testing.T) {
 	mem := vfs.NewMem()
-	db, err := Open("db", tiny(mem))
+	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +229,7 @@ func TestEventsTellOfTablesThatOpenMakesOfLogs(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	o := tiny(killed)
+	o := storetest.Tiny(killed)
 	l := listen(o)
 	l.open(t, o)
 	l.close(t)
@@ -240,9 +241,9 @@ func TestEventsTellOfTablesThatOpenMakesOfLogs(t *testing.T) {
 
 func TestDamageIsToldOncePerPlace(t *testing.T) {
 	mem := vfs.NewMem()
-	o := tiny(mem)
-	o.Compression, o.TableSize, o.MemtableSize = CompressionNone, 1<<20, 1<<20
-	db, err := Open("db", o)
+	o := storetest.Tiny(mem)
+	o.Compression, o.TableSize, o.MemtableSize = bloomkv.CompressionNone, 1<<20, 1<<20
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +261,7 @@ func TestDamageIsToldOncePerPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := names[slices.IndexFunc(names, func(n string) bool { return filepath.Ext(n) == ".sst" })]
-	rewrite(t, mem, filepath.Join("db", name), func(b []byte) []byte {
+	storetest.Rewrite(t, mem, filepath.Join("db", name), func(b []byte) []byte {
 		b[50] ^= 0x40
 		b[10_000] ^= 0x40 // in another block
 		return b
@@ -270,7 +271,7 @@ func TestDamageIsToldOncePerPlace(t *testing.T) {
 	failed := 0
 	for range 3 {
 		for i := range 1000 {
-			if _, err := db.Get(key(i)); errors.Is(err, ErrCorruption) {
+			if _, err := db.Get(key(i)); errors.Is(err, bloomkv.ErrCorruption) {
 				failed++
 			} else if err != nil {
 				t.Fatal(err)
@@ -282,7 +283,7 @@ func TestDamageIsToldOncePerPlace(t *testing.T) {
 			len(l.damage), l.logged["damage"], l.damage)
 	}
 	for _, err := range l.damage {
-		var c *CorruptionError
+		var c *bloomkv.CorruptionError
 		if !errors.As(err, &c) || c.File != name {
 			t.Errorf("reported %v, want a CorruptionError with file %s", err, name)
 		}
@@ -294,10 +295,10 @@ func TestWorkThatFailsIsToldAndThenThatTheStoreIsReadOnly(t *testing.T) {
 	cause := errors.New("the disk is full")
 	var full bool
 	var mu sync.Mutex
-	o := tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+	o := storetest.Tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if full && createsTable(op) {
+		if full && storetest.CreatesTable(op) {
 			return cause
 		}
 		return nil
@@ -310,10 +311,10 @@ func TestWorkThatFailsIsToldAndThenThatTheStoreIsReadOnly(t *testing.T) {
 	mu.Lock()
 	full = true
 	mu.Unlock()
-	if err := db.Flush(t.Context()); !errors.Is(err, ErrReadOnly) || !errors.Is(err, cause) {
+	if err := db.Flush(t.Context()); !errors.Is(err, bloomkv.ErrReadOnly) || !errors.Is(err, cause) {
 		t.Errorf("flush: %v, want ErrReadOnly and the cause", err)
 	}
-	if err := db.Put([]byte("key"), nil); !errors.Is(err, ErrReadOnly) {
+	if err := db.Put([]byte("key"), nil); !errors.Is(err, bloomkv.ErrReadOnly) {
 		t.Errorf("put: %v, want ErrReadOnly", err)
 	}
 	l.close(t)
@@ -332,16 +333,21 @@ func TestWorkThatFailsIsToldAndThenThatTheStoreIsReadOnly(t *testing.T) {
 func TestStallsAreToldWithTheirReason(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		gate string // the loop that is stopped
-		want []StallReason
+		gate storetest.Function // the loop that is stopped
+		want []bloomkv.StallReason
 	}{
-		{"compaction is stopped", "(*Scheduler).compactLoop", []StallReason{SlowedByLevel0, StoppedByLevel0}},
-		{"flushes are stopped", "(*Scheduler).flushLoop", []StallReason{StoppedByMemtable}},
+		{
+			"compaction is stopped", storetest.CompactLoop,
+			[]bloomkv.StallReason{bloomkv.SlowedByLevel0, bloomkv.StoppedByLevel0},
+		},
+		{"flushes are stopped", storetest.FlushLoop, []bloomkv.StallReason{bloomkv.StoppedByMemtable}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			fsys, open := gated(vfs.NewMem(), func(op vfs.Op) bool { return createsTable(op) && inside(tt.gate) })
-			o := small(fsys)
-			o.Durability = NoSync
+			fsys, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
+				return storetest.CreatesTable(op) && storetest.Inside(tt.gate)
+			})
+			o := storetest.Small(fsys)
+			o.Durability = bloomkv.NoSync
 			l := listen(o)
 			db := l.open(t, o)
 			done := make(chan error, 1)
@@ -356,25 +362,25 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 				}
 				done <- nil
 			}()
-			soon(t, "writes stop", func() bool {
+			storetest.Soon(t, "writes stop", func() bool {
 				before := puts.Load()
 				time.Sleep(50 * time.Millisecond)
-				s := db.tree.Load()
-				full := len(s.Frozen) == 1 && s.Mem.Bytes() >= db.opts.MemtableSize ||
-					len(s.Version.Levels[0]) == stopRuns
+				s := db.Tree().Load()
+				full := len(s.Frozen) == 1 && s.Mem.Bytes() >= db.Options().MemtableSize ||
+					len(s.Version.Levels[0]) == bloomkv.StopRuns
 				return full && puts.Load() == before
 			})
 			open()
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			settle(t, db)
+			storetest.Settle(t, db)
 			if err := db.Put([]byte("the last"), nil); err != nil { // an unslowed write ends the stall
 				t.Fatal(err)
 			}
 			w := db.Metrics().Writes
 			l.close(t)
-			sums := map[StallReason]StallMetrics{}
+			sums := map[bloomkv.StallReason]bloomkv.StallMetrics{}
 			for _, s := range l.stalls {
 				sum := sums[s.Reason]
 				sum.Count += s.Writes
@@ -384,9 +390,9 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 					t.Errorf("reported %+v, want some writes and time", s)
 				}
 			}
-			for reason, counted := range map[StallReason]StallMetrics{
-				SlowedByLevel0: w.SlowedByLevel0, StoppedByLevel0: w.StoppedByLevel0,
-				StoppedByMemtable: w.StoppedByMemtable,
+			for reason, counted := range map[bloomkv.StallReason]bloomkv.StallMetrics{
+				bloomkv.SlowedByLevel0: w.SlowedByLevel0, bloomkv.StoppedByLevel0: w.StoppedByLevel0,
+				bloomkv.StoppedByMemtable: w.StoppedByMemtable,
 			} {
 				if sums[reason] != counted {
 					t.Errorf("%v: reported %v, counted %v", reason, sums[reason], counted)
@@ -407,7 +413,7 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 	mem := vfs.NewMem()
 	var opened atomic.Bool
 	release := make(chan struct{})
-	db, err := Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
 		if opened.Load() && op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") {
 			<-release
 		}
@@ -419,17 +425,17 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 	opened.Store(true)
 	value := make([]byte, 3000)
 	for i := 0; ; i++ {
-		s := db.tree.Load()
-		if len(s.Frozen) == 1 && s.Mem.Bytes() >= db.opts.MemtableSize {
+		s := db.Tree().Load()
+		if len(s.Frozen) == 1 && s.Mem.Bytes() >= db.Options().MemtableSize {
 			break // the next write would wait
 		}
-		var b Batch
+		var b bloomkv.Batch
 		b.Put(fmt.Append(nil, i), value)
-		if err := db.With(NoSync).Apply(&b); err != nil {
+		if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
 			t.Fatal(err)
 		}
 	}
-	within(t, 20*time.Second, "Sync of a full store", func() {
+	storetest.Within(t, 20*time.Second, "Sync of a full store", func() {
 		if err := db.Sync(); err != nil {
 			t.Error(err)
 		}
@@ -440,26 +446,32 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 	}
 }
 
-// TestDamageIsReportedOncePerOffsetUpToALimit reports more damage than is remembered, three times.
-func TestDamageIsReportedOncePerOffsetUpToALimit(t *testing.T) {
-	calls := map[int64]int{}
-	r := reporter{log: slog.New(slog.DiscardHandler), to: Events{Damaged: func(err error) {
-		if c, ok := errors.AsType[*CorruptionError](err); ok {
-			calls[c.Offset]++
+func TestALoggerMayAskForMetrics(t *testing.T) {
+	broken := false
+	opts := storetest.Small(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+		if broken && op.Kind == vfs.OpSync {
+			return errors.New("the disk is gone")
 		}
-	}}}
-	const more = 10
-	for range 3 {
-		for offset := range int64(maxPlaces + more) {
-			r.Damaged(corrupt.At("000007.sst", offset, errors.New("damaged")))
-		}
+		return nil
+	}))
+	handler := &asking{Handler: slog.DiscardHandler}
+	opts.Logger = slog.New(handler)
+	db, err := bloomkv.Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for offset, n := range calls {
-		if want := 1 + 2*min(1, int(offset)/maxPlaces); n != want {
-			t.Errorf("offset %d was reported %d times, want %d", offset, n, want)
-		}
+	if err := db.Put([]byte("key"), nil); err != nil {
+		t.Fatal(err)
 	}
-	if len(calls) != maxPlaces+more || len(r.places) != maxPlaces {
-		t.Errorf("%d offsets were reported, %d are remembered", len(calls), len(r.places))
+	handler.db, broken = db, true
+	if err := db.Put([]byte("key"), nil); !errors.Is(err, bloomkv.ErrReadOnly) {
+		t.Errorf("got %v, want ErrReadOnly", err)
+	}
+	if handler.heard == 0 {
+		t.Error("nothing was logged")
+	}
+	handler.db = nil
+	if err := db.Close(); !errors.Is(err, bloomkv.ErrReadOnly) {
+		t.Errorf("Close: %v, want the cause", err)
 	}
 }

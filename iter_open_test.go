@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -40,9 +42,9 @@ func (r *records) Handle(_ context.Context, rec slog.Record) error {
 // TestIteratorsLeftOpenAreNamedAtClose checks that Close logs the file and line that opened each iterator.
 func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 	var log records
-	o := tiny(vfs.NewMem())
+	o := storetest.Tiny(vfs.NewMem())
 	o.Logger = slog.New(&log)
-	db, err := Open("db", o)
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,22 +62,23 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 	var want []string
 	opened := func(line int) {
 		want = append(want, fmt.Sprintf("an iterator was left open opened=iter_open_test.go:%d "+
-			"(bloomkv.TestIteratorsLeftOpenAreNamedAtClose", line))
+			"(bloomkv_test.TestIteratorsLeftOpenAreNamedAtClose", line))
 	}
-	left := []*Iterator{db.Iter(IterOptions{})}
+	left := []*bloomkv.Iterator{db.Iter(bloomkv.IterOptions{})}
 	opened(line() - 1)
-	left = append(left, snap.Iter(IterOptions{KeysOnly: true}))
+	left = append(left, snap.Iter(bloomkv.IterOptions{KeysOnly: true}))
 	opened(line() - 1)
 	left[1].First() // a move must not change the logged line
 	func() {
-		left = append(left, db.Iter(IterOptions{Prefix: []byte("a")}))
+		left = append(left, db.Iter(bloomkv.IterOptions{Prefix: []byte("a")}))
 		opened(line() - 1)
 	}()
 	for range 3 { // closed iterators are not named, although their memory is reused
-		if err := errors.Join(db.Iter(IterOptions{}).Close(), snap.Iter(IterOptions{}).Close()); err != nil {
+		if err := errors.Join(db.Iter(bloomkv.IterOptions{}).Close(),
+			snap.Iter(bloomkv.IterOptions{}).Close()); err != nil {
 			t.Error(err)
 		}
-		for _, err := range db.Scan(IterOptions{}) {
+		for _, err := range db.Scan(bloomkv.IterOptions{}) {
 			if err != nil {
 				t.Error(err)
 			}
@@ -83,7 +86,7 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 		}
 	}
 	rng := rand.New(rand.NewPCG(53, 54))
-	var more []*Iterator
+	var more []*bloomkv.Iterator
 	for range 500 { // iterators are opened and closed in any order
 		if i := rng.IntN(10); i < len(more) {
 			if err := more[i].Close(); err != nil {
@@ -91,9 +94,9 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 			}
 			more = slices.Delete(more, i, i+1)
 		} else {
-			more = append(more, db.Iter(IterOptions{}))
+			more = append(more, db.Iter(bloomkv.IterOptions{}))
 		}
-		if n, named := db.read.Cursors(), len(db.read.Leaked()); n != len(left)+len(more) || named != n {
+		if n, named := db.Reads().Cursors(), len(db.Reads().Leaked()); n != len(left)+len(more) || named != n {
 			t.Fatalf("%d iterators are open and %d can be named, want %d", n, named, len(left)+len(more))
 		}
 	}
@@ -104,8 +107,8 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 	}
 	opened(line() + 2)
 	opened(line() + 2)
-	for _, err := range db.Scan(IterOptions{}) {
-		for _, snapErr := range snap.Scan(IterOptions{}) {
+	for _, err := range db.Scan(bloomkv.IterOptions{}) {
+		for _, snapErr := range snap.Scan(bloomkv.IterOptions{}) {
 			if err != nil || snapErr != nil {
 				t.Fatal(err, snapErr)
 			}
@@ -128,18 +131,11 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 		t.Errorf("logged\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for _, it := range left {
-		if it.Next() || !errors.Is(it.Close(), ErrClosed) {
+		if it.Next() || !errors.Is(it.Close(), bloomkv.ErrClosed) {
 			t.Errorf("it still moves: %q", it.Key())
 		}
 	}
 	if err := snap.Close(); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestBoundsAreWithinThePrefix(t *testing.T) {
-	o := IterOptions{Lower: []byte("b"), Upper: []byte("z"), Prefix: []byte("c")}
-	if lo, hi := o.bounds(); fmt.Sprintf("%s %s", lo, hi) != "c d" {
-		t.Errorf("bounds = %s %s, want c d", lo, hi)
 	}
 }

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"encoding/json"
@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -72,8 +74,8 @@ func TestNamesOfMetricsInJSONAreTheirNamesInGo(t *testing.T) {
 			}
 		}
 	}
-	walk(reflect.TypeFor[Metrics]())
-	walk(reflect.TypeFor[TableMetrics]())
+	walk(reflect.TypeFor[bloomkv.Metrics]())
+	walk(reflect.TypeFor[bloomkv.TableMetrics]())
 }
 
 // snakeCase puts an underscore before each word of a Go name; several capitals, as in FPR, are one word.
@@ -83,7 +85,7 @@ func snakeCase(name string) string {
 }
 
 func TestMetricsKeepTheirNamesInJSON(t *testing.T) {
-	b, err := json.Marshal(Metrics{Levels: make([]LevelMetrics, 1)})
+	b, err := json.Marshal(bloomkv.Metrics{Levels: make([]bloomkv.LevelMetrics, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +130,7 @@ func number(v reflect.Value, next func() int64) {
 }
 
 func TestSinceTakesTheDifferenceOfCountersOnly(t *testing.T) {
-	var earlier, now Metrics
+	var earlier, now bloomkv.Metrics
 	n := int64(0)
 	number(reflect.ValueOf(&earlier).Elem(), func() int64 { n++; return n })
 	number(reflect.ValueOf(&now).Elem(), func() int64 { n++; return 10 * n })
@@ -170,9 +172,9 @@ func TestSinceTakesTheDifferenceOfCountersOnly(t *testing.T) {
 // TestWhatIsPromisedPredictedAndMeasuredAgrees compares the three rates, with all filters and with some.
 func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	const n = 20_000
-	o := small(vfs.NewMem())
-	o.Durability, o.FilterFPR = NoSync, 0.05
-	db, err := Open("db", o)
+	o := storetest.Small(vfs.NewMem())
+	o.Durability, o.FilterFPR = bloomkv.NoSync, 0.05
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +188,7 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	look := func() Metrics {
+	look := func() bloomkv.Metrics {
 		t.Helper()
 		before := db.Metrics()
 		for i := range 4 * n {
@@ -227,9 +229,9 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 		t.Errorf("%d wasted reads, %d by lookups of absent keys: want the same in one run", l.WastedReads,
 			l.AbsentWasted)
 	}
-	last := m.Levels[bottom]
+	last := m.Levels[bloomkv.Bottom]
 	if last.Runs != 1 || math.Abs(last.FPRPredicted-m.FPRPredicted) > 1e-12 || last.FiltersShed != 0 {
-		t.Errorf("level %d: %+v, want one run with the whole prediction %v", bottom, last, m.FPRPredicted)
+		t.Errorf("level %d: %+v, want one run with the whole prediction %v", bloomkv.Bottom, last, m.FPRPredicted)
 	}
 	if m.Cache.Hits != l.Blocks-l.BlocksRead || m.Cache.Misses != l.BlocksRead || m.Cache.Used == 0 ||
 		m.Cache.Used > m.Cache.Capacity || m.Cache.HitRate() <= 0 {
@@ -237,17 +239,17 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	}
 
 	shed := 0
-	for i, table := range db.tree.Load().LevelTables(bottom) {
+	for i, table := range db.Tree().Load().LevelTables(bloomkv.Bottom) {
 		if i%2 == 0 {
-			db.share.Drop(table, 0, false)
+			db.Share().Drop(table, 0, false)
 			shed++
 		}
 	}
 	m = look()
-	part := float64(shed) / float64(m.Levels[bottom].Tables)
-	if m.Levels[bottom].FiltersShed != shed || math.Abs(m.FPRPredicted-part) > 0.1 {
-		t.Errorf("%d of %d filters are shed, %v predicted, want about %v", m.Levels[bottom].FiltersShed,
-			m.Levels[bottom].Tables, m.FPRPredicted, part)
+	part := float64(shed) / float64(m.Levels[bloomkv.Bottom].Tables)
+	if m.Levels[bloomkv.Bottom].FiltersShed != shed || math.Abs(m.FPRPredicted-part) > 0.1 {
+		t.Errorf("%d of %d filters are shed, %v predicted, want about %v", m.Levels[bloomkv.Bottom].FiltersShed,
+			m.Levels[bloomkv.Bottom].Tables, m.FPRPredicted, part)
 	}
 	if got, want := m.Lookups.WastedPerAbsent(), m.FPRPredicted*inRange; math.Abs(got/want-1) > 0.1 {
 		t.Errorf("measured %v, want about %v", got, want)
@@ -255,9 +257,9 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 }
 
 func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
-	o := small(vfs.NewMem())
-	o.Durability = NoSync
-	db, err := Open("db", o)
+	o := storetest.Small(vfs.NewMem())
+	o.Durability = bloomkv.NoSync
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +278,8 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 		m.Files.Open == 0 || m.Files.MaxOpen != 500 {
 		t.Errorf("of an idle tree: settled %v, backlog %+v, files %+v", m.Settled, m.Backlog, m.Files)
 	}
-	if m.Readers != (ReaderMetrics{}) || m.Resources.Stores != 1 || m.Resources.OverBudget != 0 || m.Uptime <= 0 {
+	if m.Readers != (bloomkv.ReaderMetrics{}) || m.Resources.Stores != 1 || m.Resources.OverBudget != 0 ||
+		m.Uptime <= 0 {
 		t.Errorf("readers %+v, resources %+v, up %v", m.Readers, m.Resources, m.Uptime)
 	}
 	if y := m.Memory; y.Sum() != y.Memtables+y.Filters+y.Indexes+y.Cache || y != m.Resources.Memory {
@@ -287,7 +290,7 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	it := db.Iter(IterOptions{})
+	it := db.Iter(bloomkv.IterOptions{})
 	if !it.First() {
 		t.Fatal(it.Err())
 	}
@@ -297,8 +300,8 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	if err := db.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Ingest(t.Context(), func(yield func(KV, error) bool) { yield(KV{[]byte("key01500"), value}, nil) },
-		IngestOptions{}); err != nil {
+	pair := func(yield func(bloomkv.KV, error) bool) { yield(bloomkv.KV{[]byte("key01500"), value}, nil) }
+	if err := db.Ingest(t.Context(), pair, bloomkv.IngestOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	ingested := 0
@@ -308,7 +311,7 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, db)
+	storetest.Settle(t, db)
 	m = db.Metrics()
 	rangeDeletes := uint64(0)
 	for _, l := range m.Levels {
@@ -340,14 +343,14 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 		t.Error(err)
 	}
 	atRest(t, db)
-	if m = db.Metrics(); m.Readers != (ReaderMetrics{}) || m.Files.Obsolete != 0 {
+	if m = db.Metrics(); m.Readers != (bloomkv.ReaderMetrics{}) || m.Files.Obsolete != 0 {
 		t.Errorf("readers %+v, files %+v; want none left", m.Readers, m.Files)
 	}
 
 	// A batch larger than the budget gets a memtable of its own.
-	var b Batch
+	var b bloomkv.Batch
 	b.Put([]byte("large"), make([]byte, 9<<20))
-	if err := db.With(NoSync).Apply(&b); err != nil {
+	if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
 		t.Fatal(err)
 	}
 	if m = db.Metrics(); m.Resources.OverBudget < 1<<20 || !strings.Contains(m.String(), "over budget: ") {
@@ -365,10 +368,12 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 
 func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 	mem := vfs.NewMem()
-	fsys, open := gated(mem, func(op vfs.Op) bool { return createsTable(op) && inside("(*Scheduler).compactLoop") })
-	o := small(fsys)
-	o.Durability, o.Compression = NoSync, CompressionNone
-	db, err := Open("db", o)
+	fsys, open := storetest.Gated(mem, func(op vfs.Op) bool {
+		return storetest.CreatesTable(op) && storetest.Inside(storetest.CompactLoop)
+	})
+	o := storetest.Small(fsys)
+	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -378,9 +383,10 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	soon(t, "memtables are written out", func() bool { return db.Metrics().Levels[0].Runs >= triggerRuns+1 })
+	storetest.Soon(t, "memtables are written out",
+		func() bool { return db.Metrics().Levels[0].Runs >= bloomkv.TriggerRuns+1 })
 	m := db.Metrics()
-	if m.Settled || m.Backlog.Runs != m.Levels[0].Runs-triggerRuns+1 || m.Backlog.Bytes < m.Levels[0].Bytes ||
+	if m.Settled || m.Backlog.Runs != m.Levels[0].Runs-bloomkv.TriggerRuns+1 || m.Backlog.Bytes < m.Levels[0].Bytes ||
 		m.Backlog.Bytes == 0 {
 		t.Errorf("settled %v, backlog %+v, level 0 %+v; want all of it as backlog", m.Settled, m.Backlog, m.Levels[0])
 	}
@@ -388,7 +394,7 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 		m.Backlog.Bytes, m.Backlog.Runs)) {
 		t.Errorf("the page does not show the backlog:\n%s", page)
 	}
-	reader, err := Open("db", &Options{FS: mem.Kill(), ReadOnly: true})
+	reader, err := bloomkv.Open("db", &bloomkv.Options{FS: mem.Kill(), ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +405,7 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	open()
-	settle(t, db)
+	storetest.Settle(t, db)
 	if m = db.Metrics(); m.Backlog.Bytes != 0 || m.Backlog.Runs != 0 ||
 		!strings.Contains(m.String(), "compaction: settled") {
 		t.Errorf("backlog %+v after compaction", m.Backlog)
@@ -414,7 +420,7 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 
 // TestAFlushIsCountedWhenItReturns checks that Metrics includes a flush as soon as Flush returns.
 func TestAFlushIsCountedWhenItReturns(t *testing.T) {
-	db, err := Open("db", tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
 	if err != nil {
 		t.Fatal(err)
 	}

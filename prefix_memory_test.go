@@ -1,10 +1,12 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"errors"
 	"fmt"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -12,9 +14,10 @@ import (
 // TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom scans a store with enough memory, without, and with enough
 // again.
 func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
-	o := tiny(vfs.NewMem())
-	o.Durability, o.FilterPrefix, o.MemtableSize, o.TableSize = NoSync, PrefixSeparator('/', 1), 64<<10, 64<<10
-	db, err := Open("db", o)
+	o := storetest.Tiny(vfs.NewMem())
+	o.Durability, o.FilterPrefix, o.MemtableSize, o.TableSize = bloomkv.NoSync, bloomkv.PrefixSeparator('/', 1), 64<<10,
+		64<<10
+	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,13 +30,13 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	if err := errors.Join(db.Flush(t.Context()), db.Compact(t.Context(), nil, nil)); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, db)
+	storetest.Settle(t, db)
 	unasked := uint64(0)
 	// scan scans for all prefixes, and checks whether filters were loaded and whether tables lacked them.
 	scan := func(what string, loaded bool) {
 		t.Helper()
 		for i := range 8000 {
-			it := db.Iter(IterOptions{Prefix: fmt.Appendf(nil, "%05d/", i)})
+			it := db.Iter(bloomkv.IterOptions{Prefix: fmt.Appendf(nil, "%05d/", i)})
 			if !it.First() || it.Next() || it.Close() != nil {
 				t.Fatalf("%s: prefix %d: %v", what, i, it.Err())
 			}
@@ -53,31 +56,31 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 		unasked = m.Prefixes.Unasked
 	}
 	// This range has no common prefix.
-	if it := db.Iter(IterOptions{Lower: []byte("00"), Upper: []byte("9")}); !it.First() || it.Close() != nil {
+	if it := db.Iter(bloomkv.IterOptions{Lower: []byte("00"), Upper: []byte("9")}); !it.First() || it.Close() != nil {
 		t.Fatal(it.Err())
 	}
-	if m := db.Metrics(); m.Memory.PrefixFilters != 0 || m.Prefixes != (PrefixMetrics{}) {
+	if m := db.Metrics(); m.Memory.PrefixFilters != 0 || m.Prefixes != (bloomkv.PrefixMetrics{}) {
 		t.Errorf("no prefix was scanned, but\n%v", m)
 	}
-	else0 := tree.TableBytes{Index: db.pool.Allowance() - db.pool.Resident()} // held by other stores
-	db.pool.Held.Add(else0)
+	else0 := tree.TableBytes{Index: db.Pool().Allowance() - db.Pool().Resident()} // held by other stores
+	db.Pool().Held.Add(else0)
 	scan("no room", false)
-	db.pool.Held.Add(tree.TableBytes{Index: -else0.Index})
+	db.Pool().Held.Add(tree.TableBytes{Index: -else0.Index})
 	scan("room", true)
 	before := db.Metrics().Memory.PrefixFilters
-	db.tree.Load().EachTable(func(_ int, t *tree.Table) { db.share.Drop(t, 0, false) })
+	db.Tree().Load().EachTable(func(_ int, t *tree.Table) { db.Share().Drop(t, 0, false) })
 	scan("shed", false)
-	db.share.Offer()
-	soon(t, "filters are restored", func() bool {
+	db.Share().Offer()
+	storetest.Soon(t, "filters are restored", func() bool {
 		all := true
-		db.tree.Load().EachTable(func(_ int, t *tree.Table) { all = all && !db.share.Short(t) })
+		db.Tree().Load().EachTable(func(_ int, t *tree.Table) { all = all && !db.Share().Short(t) })
 		return all
 	})
 	scan("restored", true)
 	if after := db.Metrics().Memory.PrefixFilters; after != before {
 		t.Errorf("restored %d bytes, want %d", after, before)
 	}
-	db.tree.Load().EachTable(func(_ int, table *tree.Table) {
+	db.Tree().Load().EachTable(func(_ int, table *tree.Table) {
 		p, err := table.Reader.Properties()
 		if err != nil || table.Meta.FilterLen <= p.Prefixes.Bytes || p.Prefixes.Keys == 0 ||
 			p.Prefixes.Rule != "sep:/:1" {
@@ -87,7 +90,7 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if held := db.pool.Held.Sum(); held != 0 {
+	if held := db.Pool().Held.Sum(); held != 0 {
 		t.Errorf("after Close, %d bytes are held", held)
 	}
 }

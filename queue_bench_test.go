@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/bloomkv/bloomkv"
 )
 
 // BenchmarkQueue pushes n items at the tail and then pops them all from the head, each by an iterator and a Delete. It
@@ -16,7 +18,7 @@ func BenchmarkQueue(b *testing.B) {
 	for _, n := range []int{1_000, 1_000_000} {
 		b.Run(map[int]string{1_000: "1k", 1_000_000: "1M"}[n], func(b *testing.B) {
 			for b.Loop() {
-				db, err := Open(b.TempDir(), &Options{Durability: NoSync})
+				db, err := bloomkv.Open(b.TempDir(), &bloomkv.Options{Durability: bloomkv.NoSync})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -31,7 +33,7 @@ func BenchmarkQueue(b *testing.B) {
 				pops := make([]time.Duration, n)
 				for i := range pops {
 					began := time.Now()
-					it := db.Iter(IterOptions{KeysOnly: true})
+					it := db.Iter(bloomkv.IterOptions{KeysOnly: true})
 					if !it.First() || binary.BigEndian.Uint64(it.Key()) != uint64(i) {
 						b.Fatalf("pop %d: %x, %v", i, it.Key(), it.Err())
 					}

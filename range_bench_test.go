@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"context"
@@ -7,12 +7,14 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/bloomkv/bloomkv"
 )
 
 // loaded returns a settled store of n ascending keys of 8 bytes, with values of 100 bytes.
-func loaded(b *testing.B, n int, o *Options) *DB {
+func loaded(b *testing.B, n int, o *bloomkv.Options) *bloomkv.DB {
 	b.Helper()
-	db, err := Open(b.TempDir(), o)
+	db, err := bloomkv.Open(b.TempDir(), o)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -22,17 +24,17 @@ func loaded(b *testing.B, n int, o *Options) *DB {
 		}
 	})
 	value := make([]byte, 100)
-	if err := db.Ingest(context.Background(), func(yield func(KV, error) bool) {
+	if err := db.Ingest(context.Background(), func(yield func(bloomkv.KV, error) bool) {
 		key := make([]byte, 8)
 		rng := rand.New(rand.NewPCG(1, 1))
 		for i := range n {
 			binary.BigEndian.PutUint64(key, uint64(i))
 			binary.LittleEndian.PutUint64(value, rng.Uint64())
-			if !yield(KV{key, value}, nil) {
+			if !yield(bloomkv.KV{key, value}, nil) {
 				return
 			}
 		}
-	}, IngestOptions{}); err != nil {
+	}, bloomkv.IngestOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	return db
@@ -43,7 +45,7 @@ func BenchmarkDeleteRange(b *testing.B) {
 	const keys = 1_000_000
 	for _, n := range []int{1_000, 1_000_000} {
 		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
-			db := loaded(b, keys, &Options{Durability: NoSync})
+			db := loaded(b, keys, &bloomkv.Options{Durability: bloomkv.NoSync})
 			lo, hi := make([]byte, 8), make([]byte, 8)
 			i := 0
 			for b.Loop() {
@@ -68,21 +70,21 @@ func BenchmarkIngest(b *testing.B) {
 	b.Run("ingest", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
-			db, err := Open(b.TempDir(), nil)
+			db, err := bloomkv.Open(b.TempDir(), nil)
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.StartTimer()
 			value, key := make([]byte, 100), make([]byte, 8)
-			if err := db.Ingest(context.Background(), func(yield func(KV, error) bool) {
+			if err := db.Ingest(context.Background(), func(yield func(bloomkv.KV, error) bool) {
 				for i := range n {
 					binary.BigEndian.PutUint64(key, uint64(i))
 					binary.LittleEndian.PutUint64(value, uint64(i)*0x9e3779b97f4a7c15)
-					if !yield(KV{key, value}, nil) {
+					if !yield(bloomkv.KV{key, value}, nil) {
 						return
 					}
 				}
-			}, IngestOptions{}); err != nil {
+			}, bloomkv.IngestOptions{}); err != nil {
 				b.Fatal(err)
 			}
 			b.StopTimer()
@@ -97,19 +99,19 @@ func BenchmarkIngest(b *testing.B) {
 		order := rand.New(rand.NewPCG(1, 1)).Perm(n)
 		for b.Loop() {
 			b.StopTimer()
-			db, err := Open(b.TempDir(), nil)
+			db, err := bloomkv.Open(b.TempDir(), nil)
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.StartTimer()
 			value, key := make([]byte, 100), make([]byte, 8)
-			var batch Batch
+			var batch bloomkv.Batch
 			for i, k := range order {
 				binary.BigEndian.PutUint64(key, uint64(k))
 				binary.LittleEndian.PutUint64(value, uint64(k)*0x9e3779b97f4a7c15)
 				batch.Put(key, value)
 				if i%100 == 99 {
-					if err := db.With(NoSync).Apply(&batch); err != nil {
+					if err := db.With(bloomkv.NoSync).Apply(&batch); err != nil {
 						b.Fatal(err)
 					}
 					batch.Reset()
@@ -133,7 +135,7 @@ func BenchmarkIngest(b *testing.B) {
 //
 //	go test -run '^$' -bench PutBesideIterators -benchtime 1000000x .
 func BenchmarkPutBesideIterators(b *testing.B) {
-	db, err := Open(b.TempDir(), &Options{Durability: NoSync})
+	db, err := bloomkv.Open(b.TempDir(), &bloomkv.Options{Durability: bloomkv.NoSync})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -155,7 +157,7 @@ func BenchmarkPutBesideIterators(b *testing.B) {
 			b.Fatal(err)
 		}
 		if with == 1 {
-			it := db.Iter(IterOptions{})
+			it := db.Iter(bloomkv.IterOptions{})
 			it.SeekGE(key)
 			if err := it.Close(); err != nil {
 				b.Fatal(err)

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"bytes"
@@ -11,22 +11,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // sharing returns options like those of tiny, for a store that shares r.
-func sharing(r *Resources) *Options {
-	o := tiny(vfs.NewMem())
-	o.MemoryBudget, o.Resources, o.Durability = 0, r, NoSync
+func sharing(r *bloomkv.Resources) *bloomkv.Options {
+	o := storetest.Tiny(vfs.NewMem())
+	o.MemoryBudget, o.Resources, o.Durability = 0, r, bloomkv.NoSync
 	return o
 }
 
-func newTestResources(t *testing.T, memory int64, files int) *Resources {
+func newTestResources(t *testing.T, memory int64, files int) *bloomkv.Resources {
 	t.Helper()
-	roomy(t)
-	r, err := NewResources(ResourcesOptions{memory, files})
+	storetest.Roomy(t)
+	r, err := bloomkv.NewResources(bloomkv.ResourcesOptions{memory, files})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +37,7 @@ func newTestResources(t *testing.T, memory int64, files int) *Resources {
 
 // fillStore puts the even ones of 2n numbers, compacts, and looks up all numbers, so that blocks are cached. A table of
 // range tombstones is written and dropped.
-func fillStore(t *testing.T, db *DB, n uint64) {
+func fillStore(t *testing.T, db *bloomkv.DB, n uint64) {
 	t.Helper()
 	var key []byte
 	for i := range n {
@@ -54,7 +56,7 @@ func fillStore(t *testing.T, db *DB, n uint64) {
 }
 
 // lookUp checks that the even ones of 2n numbers are found, and the odd ones are not.
-func lookUp(t *testing.T, db *DB, n uint64) {
+func lookUp(t *testing.T, db *bloomkv.DB, n uint64) {
 	t.Helper()
 	var key []byte
 	for i := range 2 * n {
@@ -66,7 +68,7 @@ func lookUp(t *testing.T, db *DB, n uint64) {
 }
 
 // accounts compares the totals of Resources with the sums over the open stores.
-func accounts(t *testing.T, r *Resources, open ...*DB) {
+func accounts(t *testing.T, r *bloomkv.Resources, open ...*bloomkv.DB) {
 	t.Helper()
 	for _, db := range open {
 		atRest(t, db)
@@ -75,41 +77,41 @@ func accounts(t *testing.T, r *Resources, open ...*DB) {
 	files := 0
 	for _, db := range open {
 		m := db.Metrics().Memory
-		s, release := db.tree.Acquire()
+		s, release := db.Tree().Acquire()
 		s.EachTable(func(_ int, t *tree.Table) { rangeDeletes += t.Reader.RangeDelBytes() })
 		release()
 		filters += m.Filters
 		indexes += m.Indexes
 		blocks += m.Cache
-		reserved += 2 * db.opts.MemtableSize
+		reserved += 2 * db.Options().MemtableSize
 		files += db.Metrics().Files.Open
 	}
-	pool := r.pool.Blocks.Stats()
-	held := r.pool.Held.Bytes()
-	descriptors, opening := r.pool.Files.Usage()
+	pool := r.Pool().Blocks.Stats()
+	held := r.Pool().Held.Bytes()
+	descriptors, opening := r.Pool().Files.Usage()
 	if opening != 0 {
 		t.Errorf("%d descriptors are reserved, but no file is being opened", opening)
 	}
 	if got := held.RangeDeletes; got != rangeDeletes {
 		t.Errorf("Resources count %d bytes of range tombstones; the stores have %d", got, rangeDeletes)
 	}
-	if held.Filter+held.Prefix != filters || held.Index != indexes || r.pool.Reserved.Load() != reserved ||
+	if held.Filter+held.Prefix != filters || held.Index != indexes || r.Pool().Reserved.Load() != reserved ||
 		pool.Used != blocks || descriptors != files {
 		t.Errorf("Resources count %d bytes of filters, %d of indexes, %d for memtables, %d of blocks, %d files; "+
 			"the stores have %d, %d, %d, %d, %d",
-			held.Filter+held.Prefix, held.Index, r.pool.Reserved.Load(), pool.Used, descriptors, filters, indexes,
+			held.Filter+held.Prefix, held.Index, r.Pool().Reserved.Load(), pool.Used, descriptors, filters, indexes,
 			reserved, blocks, files)
 	}
-	if sum := reserved + filters + indexes + pool.Used + pool.Spare; sum > r.pool.Memory {
-		t.Errorf("%d bytes in memory, want at most %d", sum, r.pool.Memory)
+	if sum := reserved + filters + indexes + pool.Used + pool.Spare; sum > r.Pool().Memory {
+		t.Errorf("%d bytes in memory, want at most %d", sum, r.Pool().Memory)
 	}
 	// The cache may use the remaining memory, rounded down to whole bytes for each shard.
-	free := r.pool.Memory - reserved
+	free := r.Pool().Memory - reserved
 	if want := max(free/4, free-filters-indexes-rangeDeletes); pool.Capacity > want || pool.Capacity < want-64 {
 		t.Errorf("the cache may use %d bytes, want %d", pool.Capacity, want)
 	}
-	if descriptors > r.pool.Files.Limit {
-		t.Errorf("%d descriptors, want at most %d", descriptors, r.pool.Files.Limit)
+	if descriptors > r.Pool().Files.Limit {
+		t.Errorf("%d descriptors, want at most %d", descriptors, r.Pool().Files.Limit)
 	}
 }
 
@@ -117,16 +119,16 @@ func TestStoresGiveBackWhatTheyHadOfResourcesInWhateverOrderTheyClose(t *testing
 	const n = 3000
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
 		r := newTestResources(t, 8<<20, 8)
-		capacity := r.pool.Blocks.Stats().Capacity
-		var all, open []*DB
+		capacity := r.Pool().Blocks.Stats().Capacity
+		var all, open []*bloomkv.DB
 		for i := range 3 {
-			db, err := Open(fmt.Sprintf("db%d", i), sharing(r))
+			db, err := bloomkv.Open(fmt.Sprintf("db%d", i), sharing(r))
 			if err != nil {
 				t.Fatal(err)
 			}
 			all, open = append(all, db), append(open, db)
 			fillStore(t, db, n)
-			settle(t, db)
+			storetest.Settle(t, db)
 			accounts(t, r, open...)
 		}
 		for _, db := range all {
@@ -136,31 +138,31 @@ func TestStoresGiveBackWhatTheyHadOfResourcesInWhateverOrderTheyClose(t *testing
 		}
 		for _, i := range order {
 			left := 0
-			for _, err := range all[i].Scan(IterOptions{}) { // the scan holds a state with tables while Close runs
+			for _, err := range all[i].Scan(bloomkv.IterOptions{}) { // holds a state with tables while Close runs
 				if err == nil {
 					if err := all[i].Close(); err != nil {
 						t.Fatal(err)
 					}
 					continue
 				}
-				if left++; !errors.Is(err, ErrClosed) {
+				if left++; !errors.Is(err, bloomkv.ErrClosed) {
 					t.Error(err)
 				}
 			}
 			open = nil
 			for _, db := range all {
-				if db.tree.Load() != nil {
+				if db.Tree().Load() != nil {
 					open = append(open, db)
 					lookUp(t, db, n)
 				}
 			}
 			accounts(t, r, open...)
 		}
-		if r.pool.Usage().Stores > 0 || r.pool.Reserved.Load() != 0 || r.pool.Resident() != 0 {
+		if r.Pool().Usage().Stores > 0 || r.Pool().Reserved.Load() != 0 || r.Pool().Resident() != 0 {
 			t.Errorf("all stores are closed: %d stores, %d bytes for memtables, %d of filters and indexes",
-				r.pool.Usage().Stores, r.pool.Reserved.Load(), r.pool.Resident())
+				r.Pool().Usage().Stores, r.Pool().Reserved.Load(), r.Pool().Resident())
 		}
-		if s := r.pool.Blocks.Stats(); s.Used != 0 || s.Blocks != 0 || s.Capacity != capacity {
+		if s := r.Pool().Blocks.Stats(); s.Used != 0 || s.Blocks != 0 || s.Capacity != capacity {
 			t.Errorf("all stores are closed: %+v, want capacity %d", s, capacity)
 		}
 	}
@@ -168,22 +170,22 @@ func TestStoresGiveBackWhatTheyHadOfResourcesInWhateverOrderTheyClose(t *testing
 
 func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 	r := newTestResources(t, 16<<20, 0)
-	var open []*DB
+	var open []*bloomkv.DB
 	for i := range 16 { // the default number of stores
-		db, err := Open(fmt.Sprintf("db%d", i), &Options{FS: vfs.NewMem(), Resources: r})
+		db, err := bloomkv.Open(fmt.Sprintf("db%d", i), &bloomkv.Options{FS: vfs.NewMem(), Resources: r})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if db.opts.MemtableSize != 256<<10 {
-			t.Fatalf("a memtable of %d bytes, want 256 KiB", db.opts.MemtableSize)
+		if db.Options().MemtableSize != 256<<10 {
+			t.Fatalf("a memtable of %d bytes, want 256 KiB", db.Options().MemtableSize)
 		}
 		open = append(open, db)
 	}
 	accounts(t, r, open...)
 	fs := vfs.NewMem()
-	late := &Options{FS: fs, Resources: r, MemtableSize: 16 << 10}
-	_, err := Open("late", late)
-	if !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), "late") ||
+	late := &bloomkv.Options{FS: fs, Resources: r, MemtableSize: 16 << 10}
+	_, err := bloomkv.Open("late", late)
+	if !errors.Is(err, bloomkv.ErrNoRoom) || !strings.Contains(err.Error(), "late") ||
 		!strings.Contains(err.Error(), "option MemtableSize: two of 16384 bytes and the 8388608 of other stores") {
 		t.Errorf("a seventeenth store: %v, want ErrNoRoom and the numbers", err)
 	}
@@ -193,7 +195,7 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 	if err := open[7].Close(); err != nil {
 		t.Fatal(err)
 	}
-	if open[7], err = Open("late", late); err != nil {
+	if open[7], err = bloomkv.Open("late", late); err != nil {
 		t.Fatalf("where there is room again: %v", err)
 	}
 	accounts(t, r, open...)
@@ -203,28 +205,32 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 		}
 	}
 	late.ErrorIfMissing = true
-	if _, err := Open("none", late); err == nil || r.pool.Reserved.Load() != 0 || r.pool.Usage().Stores != 0 {
-		t.Errorf("%v; %d bytes stay reserved for %d stores after a failed Open", err, r.pool.Reserved.Load(),
-			r.pool.Usage().Stores)
+	if _, err := bloomkv.Open("none", late); err == nil || r.Pool().Reserved.Load() != 0 ||
+		r.Pool().Usage().Stores != 0 {
+		t.Errorf("%v; %d bytes stay reserved for %d stores after a failed Open", err, r.Pool().Reserved.Load(),
+			r.Pool().Usage().Stores)
 	}
 }
 
 func TestResourcesAreSetAloneAndMadeByNewResources(t *testing.T) {
 	r := newTestResources(t, 0, 0)
-	if r.pool.Memory != 64<<20 || r.pool.Files.Limit != 500 {
-		t.Errorf("by default %d bytes and %d files, want 64 MiB and 500", r.pool.Memory, r.pool.Files.Limit)
+	if r.Pool().Memory != 64<<20 || r.Pool().Files.Limit != 500 {
+		t.Errorf("by default %d bytes and %d files, want 64 MiB and 500", r.Pool().Memory, r.Pool().Files.Limit)
 	}
 	for _, tt := range []struct {
 		want string
-		o    Options
+		o    bloomkv.Options
 	}{
-		{"option MemoryBudget: 8388608, want 0 with Resources", Options{Resources: r, MemoryBudget: 8 << 20}},
-		{"option MaxOpenFiles: 100, want 0 with Resources", Options{Resources: r, MaxOpenFiles: 100}},
-		{"option MemtableSize: 16777217, want 16384 to 16777216", Options{Resources: r, MemtableSize: 16<<20 + 1}},
-		{"option Resources: not made by NewResources", Options{Resources: new(Resources)}},
+		{"option MemoryBudget: 8388608, want 0 with Resources", bloomkv.Options{Resources: r, MemoryBudget: 8 << 20}},
+		{"option MaxOpenFiles: 100, want 0 with Resources", bloomkv.Options{Resources: r, MaxOpenFiles: 100}},
+		{
+			"option MemtableSize: 16777217, want 16384 to 16777216",
+			bloomkv.Options{Resources: r, MemtableSize: 16<<20 + 1},
+		},
+		{"option Resources: not made by NewResources", bloomkv.Options{Resources: new(bloomkv.Resources)}},
 	} {
 		tt.o.FS = vfs.NewMem()
-		if _, err := Open("db", &tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := bloomkv.Open("db", &tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("got %v, want %q", err, tt.want)
 		}
 	}
@@ -232,7 +238,7 @@ func TestResourcesAreSetAloneAndMadeByNewResources(t *testing.T) {
 		memory int64
 		files  int
 	}{{1, 0}, {-1, 0}, {1 << 51, 0}, {0, 7}, {0, -1}} {
-		if _, err := NewResources(ResourcesOptions{bad.memory, bad.files}); err == nil {
+		if _, err := bloomkv.NewResources(bloomkv.ResourcesOptions{bad.memory, bad.files}); err == nil {
 			t.Errorf("%+v was accepted", bad)
 		}
 	}
@@ -243,12 +249,12 @@ func TestResourcesAreSetAloneAndMadeByNewResources(t *testing.T) {
 func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 	r := newTestResources(t, 8<<20, 0)
 	const n = 30_000
-	var stores [2]*DB
+	var stores [2]*bloomkv.DB
 	for i := range stores {
 		o := sharing(r)
 		o.FilterFPR = 1e-6
 		var err error
-		if stores[i], err = Open(fmt.Sprintf("db%d", i), o); err != nil {
+		if stores[i], err = bloomkv.Open(fmt.Sprintf("db%d", i), o); err != nil {
 			t.Fatal(err)
 		}
 		fillStore(t, stores[i], n)
@@ -262,25 +268,25 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 		if err := stores[i].Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		settle(t, stores[i])
+		storetest.Settle(t, stores[i])
 	}
 	accounts(t, r, stores[:]...)
-	all := r.pool.Resident()
-	r.pool.Reserved.Add(r.pool.Memory - all*4/3 + all/2) // simulates a smaller budget
-	r.pool.Rebalance()
-	if got := r.pool.Resident(); got > r.pool.Allowance() || got < r.pool.Allowance()*2/3 {
-		t.Errorf("%d bytes stay loaded, want at most %d and not much less", got, r.pool.Allowance())
+	all := r.Pool().Resident()
+	r.Pool().Reserved.Add(r.Pool().Memory - all*4/3 + all/2) // simulates a smaller budget
+	r.Pool().Rebalance()
+	if got := r.Pool().Resident(); got > r.Pool().Allowance() || got < r.Pool().Allowance()*2/3 {
+		t.Errorf("%d bytes stay loaded, want at most %d and not much less", got, r.Pool().Allowance())
 	}
 	for i, db := range stores {
 		m := db.Metrics()
-		lost := int64(m.Levels[bottom].FilterBytes) - m.Levels[bottom].FilterBytesInMemory
-		if lost < int64(m.Levels[bottom].FilterBytes)/4 || m.Levels[bottom].FiltersShed == 0 {
+		lost := int64(m.Levels[bloomkv.Bottom].FilterBytes) - m.Levels[bloomkv.Bottom].FilterBytesInMemory
+		if lost < int64(m.Levels[bloomkv.Bottom].FilterBytes)/4 || m.Levels[bloomkv.Bottom].FiltersShed == 0 {
 			t.Errorf("store %d: the last level shed only %d bytes of filters of %d tables", i, lost,
-				m.Levels[bottom].FiltersShed)
+				m.Levels[bloomkv.Bottom].FiltersShed)
 		}
 		var units, upper [bloomblock.MaxUnits + 1]int // number of tables by loaded filter units
 		for _, table := range db.Tables() {
-			if units[table.FilterUnits]++; table.Level < bottom {
+			if units[table.FilterUnits]++; table.Level < bloomkv.Bottom {
 				upper[table.FilterUnits]++
 			}
 		}
@@ -293,7 +299,7 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 		}
 		lookUp(t, db, n)
 	}
-	r.pool.Reserved.Add(-(r.pool.Memory - all*4/3 + all/2))
+	r.Pool().Reserved.Add(-(r.Pool().Memory - all*4/3 + all/2))
 	if err := stores[0].Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -301,9 +307,9 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 		if shed := 0; time.Now().After(deadline) {
 			t.Fatalf("the filters of the other store were not loaded again:\n%v", stores[1].Metrics())
 		} else {
-			s, release := stores[1].tree.Acquire()
+			s, release := stores[1].Tree().Acquire()
 			s.EachTable(func(_ int, table *tree.Table) {
-				if stores[1].share.Short(table) || table.Reader.FilterUnits() == 0 {
+				if stores[1].Share().Short(table) || table.Reader.FilterUnits() == 0 {
 					shed++
 				}
 			})
@@ -332,17 +338,17 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 		}
 		return nil
 	})
-	hanging, err := Open("hanging", o)
+	hanging, err := bloomkv.Open("hanging", o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fillStore(t, hanging, 20_000)
-	settle(t, hanging)
-	other, err := Open("other", sharing(r))
+	storetest.Settle(t, hanging)
+	other, err := bloomkv.Open("other", sharing(r))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, release := hanging.tree.Acquire()
+	s, release := hanging.Tree().Acquire()
 	s.EachTable(func(_ int, t *tree.Table) { t.Reader.Shed(0, true) }) // so that lookups have to load
 	release()
 	gate.Lock()
@@ -356,39 +362,39 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 		})
 	}
 	time.Sleep(10 * time.Millisecond)
-	within(t, 30*time.Second, "work while another store hangs", func() {
+	storetest.Within(t, 30*time.Second, "work while another store hangs", func() {
 		fillStore(t, other, 2000)
 		atRest(t, other)
 	})
-	free := r.pool.Free()
-	r.pool.Reserved.Add(free) // leaves no memory for filters and indexes
-	within(t, 30*time.Second, "shedding while a store hangs", r.pool.Rebalance)
-	soon(t, "all of the other store is shed", func() bool {
+	free := r.Pool().Free()
+	r.Pool().Reserved.Add(free) // leaves no memory for filters and indexes
+	storetest.Within(t, 30*time.Second, "shedding while a store hangs", r.Pool().Rebalance)
+	storetest.Soon(t, "all of the other store is shed", func() bool {
 		m := other.Metrics().Memory
 		return m.Filters == 0 && m.Indexes == 0
 	})
-	r.pool.Reserved.Add(-free)
+	r.Pool().Reserved.Add(-free)
 
 	w := mutexWalk{seen: map[visit]bool{}, named: map[string]int{}}
 	// All stores share these, and lock them only briefly.
-	for _, shared := range []any{r.pool, r.pool.Files, r.pool.Blocks, hanging.tree.Domain} {
+	for _, shared := range []any{r.Pool(), r.Pool().Files, r.Pool().Blocks, hanging.Tree().Domain} {
 		v := reflect.ValueOf(shared)
 		w.seen[visit{v.UnsafePointer(), v.Type().Elem()}] = true
 	}
 	w.walk(reflect.ValueOf(hanging), "db")
-	r.pool.Balancing.Lock() // as if a goroutine hung while it releases what an eviction freed
+	r.Pool().Balancing.Lock() // as if a goroutine hung while it releases what an eviction freed
 	var held []sync.Locker
 	for _, m := range w.found {
 		if l, ok := m.(interface{ TryLock() bool }); ok && l.TryLock() { // the other mutexes are held by the lookups
 			held = append(held, m)
 		}
 	}
-	within(t, 30*time.Second, "Close while another store hangs", func() {
+	storetest.Within(t, 30*time.Second, "Close while another store hangs", func() {
 		if err := other.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	r.pool.Balancing.Unlock()
+	r.Pool().Balancing.Unlock()
 	if len(held) < 50 || len(held) > len(w.found)-10 {
 		t.Errorf("the test locked %d mutexes and the lookups %d, want at least 50 and 10", len(held),
 			len(w.found)-len(held))
@@ -411,8 +417,8 @@ func TestStoresOpenWorkAndCloseSideBySide(t *testing.T) {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(g)))
 			o := sharing(r)
-			for range atStride(20) {
-				db, err := Open("db", o)
+			for range storetest.AtStride(20) {
+				db, err := bloomkv.Open("db", o)
 				if err != nil {
 					t.Error(err)
 					return
@@ -423,7 +429,7 @@ func TestStoresOpenWorkAndCloseSideBySide(t *testing.T) {
 						var key []byte
 						for i := range uint64(2000) {
 							key = memoryKey(key, i)
-							if _, err := db.Has(key); err != nil && !errors.Is(err, ErrClosed) {
+							if _, err := db.Has(key); err != nil && !errors.Is(err, bloomkv.ErrClosed) {
 								t.Error(err)
 							}
 						}
@@ -443,6 +449,6 @@ func TestStoresOpenWorkAndCloseSideBySide(t *testing.T) {
 			}
 		})
 	}
-	within(t, 2*time.Minute, "opening and closing", wg.Wait)
+	storetest.Within(t, 2*time.Minute, "opening and closing", wg.Wait)
 	accounts(t, r)
 }

@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"encoding/binary"
@@ -7,26 +7,29 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // manyTables returns a closed store of the given number of tables, as small as possible, in the last level.
-func manyTables(b *testing.B, fsys vfs.FS, dir string, tables int) *Options {
+func manyTables(b *testing.B, fsys vfs.FS, dir string, tables int) *bloomkv.Options {
 	b.Helper()
-	o := &Options{FS: fsys, Durability: NoSync, Compression: CompressionNone, TableSize: 16 << 10}
-	db, err := Open(dir, o)
+	o := &bloomkv.Options{
+		FS: fsys, Durability: bloomkv.NoSync, Compression: bloomkv.CompressionNone, TableSize: 16 << 10,
+	}
+	db, err := bloomkv.Open(dir, o)
 	if err != nil {
 		b.Fatal(err)
 	}
 	value := make([]byte, 16<<10)
-	err = db.Ingest(b.Context(), func(yield func(KV, error) bool) {
+	err = db.Ingest(b.Context(), func(yield func(bloomkv.KV, error) bool) {
 		for i := range uint64(tables) {
-			if !yield(KV{binary.BigEndian.AppendUint64(nil, 2*i), nil}, nil) ||
-				!yield(KV{binary.BigEndian.AppendUint64(nil, 2*i+1), value}, nil) {
+			if !yield(bloomkv.KV{binary.BigEndian.AppendUint64(nil, 2*i), nil}, nil) ||
+				!yield(bloomkv.KV{binary.BigEndian.AppendUint64(nil, 2*i+1), value}, nil) {
 				return
 			}
 		}
-	}, IngestOptions{})
+	}, bloomkv.IngestOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -57,7 +60,7 @@ func BenchmarkOpenManyTables(b *testing.B) {
 			o := manyTables(b, fsys, dir, tablesForOpen)
 			b.ReportAllocs()
 			for b.Loop() {
-				db, err := Open(dir, o)
+				db, err := bloomkv.Open(dir, o)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -79,12 +82,12 @@ func BenchmarkFlushManyTables(b *testing.B) {
 		mem := vfs.NewMem()
 		o := manyTables(b, mem, "db", tablesForOpen)
 		o.FilterMemory, o.MemoryBudget = memory, 256<<20
-		db, err := Open("db", o)
+		db, err := bloomkv.Open("db", o)
 		if err != nil {
 			b.Fatal(err)
 		}
 		for !db.Metrics().Warm {
-			if _, err := db.Get(nil); !errors.Is(err, ErrNotFound) {
+			if _, err := db.Get(nil); !errors.Is(err, bloomkv.ErrNotFound) {
 				b.Fatal(err)
 			}
 		}
@@ -102,7 +105,7 @@ func BenchmarkFlushManyTables(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("replan, FilterMemory %d", memory), func(b *testing.B) {
 			for b.Loop() {
-				err := db.share.Replan(db.tree.Load())
+				err := db.Share().Replan(db.Tree().Load())
 				if err != nil {
 					b.Fatal(err)
 				}

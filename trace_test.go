@@ -1,4 +1,4 @@
-package bloomkv
+package bloomkv_test
 
 import (
 	"bytes"
@@ -9,9 +9,9 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/sstable"
@@ -21,7 +21,7 @@ import (
 )
 
 // sumOfLookups returns a + sign·b, field by field.
-func sumOfLookups(a LookupMetrics, sign uint64, b LookupMetrics) LookupMetrics {
+func sumOfLookups(a bloomkv.LookupMetrics, sign uint64, b bloomkv.LookupMetrics) bloomkv.LookupMetrics {
 	to, from := reflect.ValueOf(&a).Elem(), reflect.ValueOf(b)
 	for i := range to.NumField() {
 		to.Field(i).SetUint(to.Field(i).Uint() + sign*from.Field(i).Uint())
@@ -29,94 +29,10 @@ func sumOfLookups(a LookupMetrics, sign uint64, b LookupMetrics) LookupMetrics {
 	return a
 }
 
-// layered returns a store with keys in all kinds of positions: in several levels, rewritten, deleted one by one and by
-// ranges, in tables and in memory. Keys are "key%05d" with n below 3000; odd ones are absent. The store is left in mem,
-// as the options say.
-func layered(t *testing.T, mem *vfs.Mem) (o *Options, want map[string]string) {
-	t.Helper()
-	o = tiny(mem)
-	// A rate of 0.5 makes filters often wrong.
-	o.Durability, o.Compression, o.MemtableSize, o.FilterFPR = NoSync, CompressionNone, 1<<20, 0.5
-	db, err := Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want = map[string]string{}
-	rng := rand.New(rand.NewPCG(21, 22))
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	put := func(k, v string) {
-		t.Helper()
-		must(db.Put([]byte(k), []byte(v)))
-		want[k] = v
-	}
-	deleteRange := func(lo, hi string) {
-		t.Helper()
-		var end []byte
-		if hi != "" {
-			end = []byte(hi)
-		}
-		must(db.DeleteRange([]byte(lo), end))
-		maps.DeleteFunc(want, func(k, _ string) bool { return k >= lo && (hi == "" || k < hi) })
-	}
-	key := func(n int) string { return fmt.Sprintf("key%05d", n) }
-	flush := func() (runs int) {
-		t.Helper()
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		settle(t, db)
-		for _, l := range db.Metrics().Levels {
-			runs += l.Runs
-		}
-		return runs
-	}
-	for _, i := range rng.Perm(1500) {
-		put(key(2*i), strings.Repeat(fmt.Sprint("first ", i), 10))
-	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	over := func(what string) {
-		for range 60 {
-			put(key(2*rng.IntN(1500)), what)
-			gone := key(2 * rng.IntN(1500))
-			must(db.Delete([]byte(gone)))
-			delete(want, gone)
-		}
-		put(key(2), what)
-		put(key(2998), what)
-	}
-	for merged := false; !merged; { // into a level in between
-		over("second")
-		merged = flush() == 2 && db.Metrics().Levels[0].Runs == 0
-	}
-	over("third")
-	deleteRange(key(400), key(440))
-	flush()
-	over("fourth")
-	put(key(410), "back")
-	deleteRange(key(2990), "")
-	put(key(2994), "back")
-	flush()
-	deleteRange(key(1200), key(1210)) // a table of tombstones
-	if runs := flush(); runs != 5 {
-		t.Fatalf("%d runs, want 5:\n%v", runs, db.Metrics())
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return o, want
-}
-
 // touchedTables returns the tables that a lookup should search. The result does not depend on fences, the order of
 // probes or the loading of tails.
-func touchedTables(db *DB, key []byte) (tables []TableTrace) {
-	s, h := db.tree.Load(), db.read.Hash(key)
+func touchedTables(db *bloomkv.DB, key []byte) (tables []bloomkv.TableTrace) {
+	s, h := db.Tree().Load(), db.Reads().Hash(key)
 	for _, m := range append([]*memtable.Table{s.Mem}, s.Frozen...) {
 		if _, _, found := m.Get(key, h.Mixed, ikey.MaxSeq); found || m.RangeDels().Covering(key, ikey.MaxSeq) > 0 {
 			return nil
@@ -133,13 +49,15 @@ func touchedTables(db *DB, key []byte) (tables []TableTrace) {
 		deleted := t.Reader.RangeDels().Covering(key, ikey.MaxSeq)
 		if maybe, filtered := t.Reader.MayContain(h.Hash); maybe && t.Meta.Entries > 0 {
 			var st sstable.Stats
-			g := db.tree.Domain.Enter()
+			g := db.Tree().Domain.Enter()
 			hit, ok, err := t.Reader.Get(key, ikey.MaxSeq, &st)
 			g.Leave()
 			if err != nil {
 				return nil
 			}
-			tables = append(tables, TableTrace{Level: r.Level, File: t.File.Name, Filtered: filtered, Present: ok})
+			tables = append(tables, bloomkv.TableTrace{
+				Level: r.Level, File: t.File.Name, Filtered: filtered, Present: ok,
+			})
 			if ok && hit.Trailer.Seq() >= deleted {
 				return tables
 			}
@@ -153,11 +71,11 @@ func touchedTables(db *DB, key []byte) (tables []TableTrace) {
 
 // A traced adds up the traces of lookups and their actual reads.
 type traced struct {
-	db    *DB
+	db    *bloomkv.DB
 	files *storetest.FileLog
 	want  map[string]string
 
-	sum                                          LookupMetrics
+	sum                                          bloomkv.LookupMetrics
 	searched, wasted, reads, readBytes           uint64
 	memory, present, deleted, absent, mostTables int
 }
@@ -168,7 +86,7 @@ func (s *traced) get(k []byte) error {
 	v, trace, err := s.db.GetTraced(k)
 	blocks, tails := s.files.Reads()
 	if w, there := s.want[string(k)]; there != (err == nil) || string(v) != w ||
-		!there && !errors.Is(err, ErrNotFound) {
+		!there && !errors.Is(err, bloomkv.ErrNotFound) {
 		return fmt.Errorf("%q, %w, want %q, %v", v, err, w, there)
 	}
 	tables := slices.Clone(trace.Tables)
@@ -217,8 +135,8 @@ func (s *traced) get(k []byte) error {
 // cache, and without filters.
 func TestTracesAddUpToTheMetrics(t *testing.T) {
 	mem := vfs.NewMem()
-	options, want := layered(t, mem)
-	var memory Batch
+	options, want := storetest.Layered(t, mem)
+	var memory bloomkv.Batch
 	memory.Put([]byte("key00100"), []byte("sixth"))
 	memory.Delete([]byte("key00102"))
 	memory.DeleteRange([]byte("key01600"), []byte("key01620"))
@@ -246,17 +164,17 @@ func TestTracesAddUpToTheMetrics(t *testing.T) {
 			rng := rand.New(rand.NewPCG(23, 24))
 			for range how.opened {
 				o := *options
-				s.want, s.files = want, logFiles(mem.Kill())
+				s.want, s.files = want, storetest.LogFiles(mem.Kill())
 				o.FS, o.FilterFPR = s.files, cmp.Or(how.filters, o.FilterFPR)
-				s.db = openCold(t, &o)
-				if err := s.db.With(Sync).Apply(&memory); err != nil {
+				s.db = storetest.OpenCold(t, &o)
+				if err := s.db.With(bloomkv.Sync).Apply(&memory); err != nil {
 					t.Fatal(err)
 				}
 				tables := uint64(0)
-				s.db.tree.Load().EachTable(func(_ int, table *tree.Table) {
+				s.db.Tree().Load().EachTable(func(_ int, table *tree.Table) {
 					tables++
 					if !how.cold {
-						if err := s.db.share.Load(table); err != nil {
+						if err := s.db.Share().Load(table); err != nil {
 							t.Fatal(err)
 						}
 					}

@@ -1,12 +1,16 @@
-package bloomkv
+package bloomkv_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -17,7 +21,7 @@ func TestWritersThatWaitShareOneSync(t *testing.T) {
 		}
 		return nil
 	})
-	db, err := Open("db", &Options{FS: fs})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: fs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,18 +48,18 @@ func TestWritersThatWaitShareOneSync(t *testing.T) {
 }
 
 func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
-	fs, open := gated(vfs.NewMem(), func(op vfs.Op) bool {
-		return op.Kind == vfs.OpSync && inside("(*logFile).retire.func1")
+	fs, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
+		return op.Kind == vfs.OpSync && storetest.Inside(storetest.SyncOldLog)
 	})
-	opts := small(fs)
-	opts.Durability = NoSync
-	db, err := Open("db", opts)
+	opts := storetest.Small(fs)
+	opts.Durability = bloomkv.NoSync
+	db, err := bloomkv.Open("db", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	value := make([]byte, 1000)
 	rotated := func() bool {
-		return db.Metrics().Writes.Flushes > 0 || len(db.tree.View().Flushing) > 0
+		return db.Metrics().Writes.Flushes > 0 || len(db.Tree().View().Flushing) > 0
 	}
 	n := 0
 	for ; !rotated(); n++ {
@@ -69,11 +73,11 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		var b Batch
+		var b bloomkv.Batch
 		b.Put([]byte("durable"), nil)
-		done <- db.With(Sync).Apply(&b)
+		done <- db.With(bloomkv.Sync).Apply(&b)
 	}()
-	soon(t, "the Sync write has its own log synced", func() bool { return db.writer.Counts().LogSyncs > 0 })
+	storetest.Soon(t, "the Sync write has its own log synced", func() bool { return db.Writer().Counts().LogSyncs > 0 })
 	select {
 	case err := <-done:
 		t.Fatalf("a Sync write was acknowledged (%v) before the older log was durable", err)
@@ -92,12 +96,12 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 }
 
 func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
-	fs, open := gated(vfs.NewMem(), func(op vfs.Op) bool {
-		return op.Kind == vfs.OpCreate && inside("(*Scheduler).compactLoop")
+	fs, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
+		return op.Kind == vfs.OpCreate && storetest.Inside(storetest.CompactLoop)
 	})
-	opts := small(fs)
-	opts.Durability = NoSync
-	db, err := Open("db", opts)
+	opts := storetest.Small(fs)
+	opts.Durability = bloomkv.NoSync
+	db, err := bloomkv.Open("db", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,8 +117,8 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 		}
 		done <- nil
 	}()
-	level0 := func() int { return len(db.tree.Load().Version.Levels[0]) }
-	soon(t, "level 0 is full", func() bool { return level0() >= stopRuns })
+	level0 := func() int { return len(db.Tree().Load().Version.Levels[0]) }
+	storetest.Soon(t, "level 0 is full", func() bool { return level0() >= bloomkv.StopRuns })
 	if db.Metrics().Writes.SlowedByLevel0.Duration == 0 {
 		t.Error("writers were stopped without being slowed first")
 	}
@@ -123,8 +127,8 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 		t.Fatalf("all keys were written (%v) although compaction is blocked", err)
 	case <-time.After(20 * time.Millisecond):
 	}
-	if got := level0(); got > stopRuns {
-		t.Errorf("%d runs in level 0, want at most %d", got, stopRuns)
+	if got := level0(); got > bloomkv.StopRuns {
+		t.Errorf("%d runs in level 0, want at most %d", got, bloomkv.StopRuns)
 	}
 	open()
 	if err := <-done; err != nil {
@@ -146,34 +150,58 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 }
 
 func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
-	db, err := Open("db", small(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Small(vfs.NewMem()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Put([]byte("before"), nil); err != nil {
 		t.Fatal(err)
 	}
-	var b Batch
+	var b bloomkv.Batch
 	for i := range 1000 {
 		b.Put(fmt.Appendf(nil, "%06d", i), make([]byte, 1000))
 	}
-	if err := db.With(Sync).Apply(&b); err != nil {
+	if err := db.With(bloomkv.Sync).Apply(&b); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.Get([]byte("before")); err != nil {
 		t.Error(err)
 	}
-	if got := db.tree.Load().Mem.Len(); got != 1000 {
+	if got := db.Tree().Load().Mem.Len(); got != 1000 {
 		t.Errorf("%d versions in the memtable, want only the batch", got)
 	}
 	b.Reset()
 	b.Put([]byte("after"), nil)
-	if err := db.With(Sync).Apply(&b); err != nil {
+	if err := db.With(bloomkv.Sync).Apply(&b); err != nil {
 		t.Fatal(err)
 	}
-	if got := db.tree.Load().Mem.Len(); got != 1 {
+	if got := db.Tree().Load().Mem.Len(); got != 1 {
 		t.Errorf("%d versions in the next memtable, want 1", got)
 	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
+	fs, open := storetest.Gated(vfs.NewMem(), storetest.CreatesTable)
+	opts := storetest.Small(fs)
+	opts.Durability = bloomkv.NoSync
+	db, err := bloomkv.Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	for i := range 2 { // the first flush hangs, the second has to wait
+		if err := db.Put(fmt.Appendf(nil, "%d", i), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("flush %d: %v, want the deadline", i, err)
+		}
+	}
+	open()
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -36,7 +38,7 @@ func (c *countdown) Err() error {
 func newCheckStore(t *testing.T) *bloomkv.Options {
 	t.Helper()
 	mem := vfs.NewMem()
-	o := tiny(mem)
+	o := storetest.Tiny(mem)
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
@@ -137,5 +139,43 @@ func TestCheckOfAnOpenStoreStopsSoon(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || calls != n+1 {
 			t.Errorf("ended at call %d of progress: %v, %d calls", n+1, err, calls)
 		}
+	}
+}
+
+// TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen flips bytes of loaded and cached tables, one at a time, and restores
+// them.
+func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
+	mem := vfs.NewMem()
+	o, want := storetest.Layered(t, mem)
+	db, err := bloomkv.Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if got, err := storetest.Contents(db); err != nil || storetest.Diff(got, want) != "" {
+		t.Fatal(err, storetest.Diff(got, want))
+	}
+	var names []string
+	for _, table := range db.Tables() {
+		names = append(names, table.File)
+	}
+	for i, name := range names {
+		for _, at := range []int{0, 1, 2, 3} { // beginning, middle, filter and tail
+			flip := func(b []byte) []byte {
+				b[[]int{3, len(b) / 3, len(b) * 2 / 3, len(b) - 90}[at]] ^= 1 << (i % 8)
+				return b
+			}
+			storetest.Rewrite(t, mem, filepath.Join("db", name), flip)
+			_, err := db.Check(t.Context(), nil)
+			var damage *bloomkv.CorruptionError
+			if !errors.As(err, &damage) || damage.File != name {
+				t.Errorf("%s, position %d: %v, want damage in this file", name, at, err)
+			}
+			storetest.Rewrite(t, mem, filepath.Join("db", name), flip)
+		}
+	}
+	report, err := db.Check(t.Context(), nil)
+	if err != nil || report.Tables != len(names) {
+		t.Errorf("all bytes restored: %+v, %v, want %d tables", report, err, len(names))
 	}
 }

@@ -123,7 +123,7 @@ func wholeOrNone(fsys *vfs.Mem, want map[string]string) (there bool, err error) 
 		return true, holds(fsys, "copy", want)
 	}
 	// Opening for writing creates an empty store there, or is refused.
-	o := tiny(fsys)
+	o := storetest.Tiny(fsys)
 	db, err := bloomkv.Open("copy", o)
 	if errors.Is(err, bloomkv.ErrCorruption) {
 		return false, nil
@@ -131,7 +131,7 @@ func wholeOrNone(fsys *vfs.Mem, want map[string]string) (there bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	got, err := contents(db)
+	got, err := storetest.Contents(db)
 	if d := storetest.Diff(got, map[string]string{}); err == nil && d != "" {
 		err = errors.New(d)
 	}
@@ -182,7 +182,7 @@ func failedCheckpoint(mem *vfs.Mem, f *faulty, want map[string]string, there, co
 		}
 	}
 	var armed atomic.Bool
-	db, err := bloomkv.Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
 		if armed.Load() {
 			if err := f.hook(op); err != nil {
 				return err
@@ -203,7 +203,7 @@ func failedCheckpoint(mem *vfs.Mem, f *faulty, want map[string]string, there, co
 	made := db.Checkpoint(context.Background(), "copy")
 	struck := f.struck.Load()
 	armed.Store(false)
-	got, err := contents(db) // the source stays usable
+	got, err := storetest.Contents(db) // the source stays usable
 	if err == nil {
 		err = db.Put([]byte("more"), []byte("x"))
 	}

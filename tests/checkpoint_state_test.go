@@ -83,7 +83,7 @@ func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 		case op.Kind == vfs.OpLink && isOfCopy(op):
 			take.Pass()
 		case op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && editing.Load() &&
-			storetest.Inside("(*Scheduler).compactLoop"):
+			storetest.Inside(storetest.CompactLoop):
 			edit.Pass()
 		}
 		return nil
@@ -96,7 +96,7 @@ func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 	edit.Wait(t, "the compaction's edit")
 	close(enter.Open)
 	storetest.Soon(t, "the checkpoint waits for the edit, or takes a table", func() bool {
-		return len(take.Come) > 0 || storetest.Waiting("(*DB).copyTo")
+		return len(take.Come) > 0 || storetest.Waiting(storetest.CopyTo)
 	})
 	if len(take.Come) > 0 {
 		t.Error("a table is taken while an edit is under way")
@@ -121,7 +121,7 @@ func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 func removeObsolete(t *testing.T, db *bloomkv.DB) {
 	t.Helper()
 	storetest.Soon(t, "replaced states are released", func() bool {
-		return storetest.Blocked("(*Tree).ReleaseStates", "select")
+		return storetest.Blocked(storetest.ReleaseStates, "select")
 	})
 	for range 2 {
 		if err := errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())); err != nil {
@@ -158,7 +158,7 @@ func TestAScanKeepsItsTablesOnTheDisk(t *testing.T) {
 	if d := storetest.Diff(got, want); d != "" {
 		t.Errorf("the scan: %s", d)
 	}
-	atRest(t, db, mem)
+	storetest.AtRest(t, db, mem, "db")
 	if obsolete := db.Metrics().Files.Obsolete; obsolete != 0 {
 		t.Errorf("%d obsolete files are kept after the scan", obsolete)
 	}

@@ -22,7 +22,7 @@ import (
 // grown returns a store with tables on several levels and writes in memory, and its contents.
 func grown(t *testing.T, fsys vfs.FS) (*bloomkv.DB, map[string]string) {
 	t.Helper()
-	o := tiny(fsys)
+	o := storetest.Tiny(fsys)
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
@@ -50,7 +50,7 @@ func grown(t *testing.T, fsys vfs.FS) (*bloomkv.DB, map[string]string) {
 
 // holds opens a store in each mode and compares its contents; the last mode also writes.
 func holds(fsys vfs.FS, dir string, want map[string]string) error {
-	o := tiny(fsys)
+	o := storetest.Tiny(fsys)
 	if _, err := bloomkv.Check(context.Background(), dir, bloomkv.CheckOptions{FS: o.FS}); err != nil {
 		return err
 	}
@@ -60,12 +60,12 @@ func holds(fsys vfs.FS, dir string, want map[string]string) error {
 		if err != nil {
 			return err
 		}
-		got, err := contents(db)
+		got, err := storetest.Contents(db)
 		if d := storetest.Diff(got, want); err == nil && d != "" {
 			err = errors.New(d)
 		}
 		if err == nil {
-			err = lookupsAgree(db, want)
+			err = storetest.LookupsAgree(db, want)
 		}
 		if err == nil && !readOnly {
 			for i := range 50 {
@@ -144,7 +144,7 @@ func TestACheckpointIsTheStoreAtTheCallAndCopiesNoTable(t *testing.T) {
 func TestACheckpointOnDiskSharesFilesWithItsSource(t *testing.T) {
 	tmp := t.TempDir()
 	source, dir := filepath.Join(tmp, "db"), filepath.Join(tmp, "copy")
-	db, err := bloomkv.Open(source, tiny(vfs.OS))
+	db, err := bloomkv.Open(source, storetest.Tiny(vfs.OS))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestACheckpointOfLittle(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mem := vfs.NewMem()
-			db, err := bloomkv.Open("db", tiny(mem))
+			db, err := bloomkv.Open("db", storetest.Tiny(mem))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -226,11 +226,11 @@ func TestACheckpointOfLittle(t *testing.T) {
 				if err := db.Close(); err != nil {
 					t.Fatal(err)
 				}
-				if db, err = bloomkv.Open("db", tiny(mem)); err != nil {
+				if db, err = bloomkv.Open("db", storetest.Tiny(mem)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			want, err := contents(db)
+			want, err := storetest.Contents(db)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -276,7 +276,7 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 		last := storetest.Recorded(t, mem, source).LastSeq
 		source = dir
 		var err error
-		if db, err = bloomkv.Open(dir, tiny(mem)); err != nil {
+		if db, err = bloomkv.Open(dir, storetest.Tiny(mem)); err != nil {
 			t.Fatal(err)
 		}
 		got := storetest.Recorded(t, mem, dir)
@@ -298,7 +298,7 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.apply(want)
-		all, err := contents(db)
+		all, err := storetest.Contents(db)
 		if err != nil || storetest.Diff(all, want) != "" {
 			t.Errorf("%s: %v, %s", dir, err, storetest.Diff(all, want))
 		}
@@ -312,7 +312,7 @@ func TestACheckpointInsideItsOwnStoreIsRefused(t *testing.T) {
 	for _, fsys := range []vfs.FS{vfs.OS, vfs.NewMem()} {
 		t.Run(fmt.Sprintf("%T", fsys), func(t *testing.T) {
 			t.Chdir(t.TempDir())
-			o := tiny(fsys)
+			o := storetest.Tiny(fsys)
 			db, err := bloomkv.Open("db", o)
 			if err != nil {
 				t.Fatal(err)
@@ -368,7 +368,7 @@ func TestACheckpointOverwritesNothing(t *testing.T) {
 	mem := vfs.NewMem()
 	db, _ := grown(t, mem)
 	defer db.Close()
-	other, err := bloomkv.Open("open", tiny(mem))
+	other, err := bloomkv.Open("open", storetest.Tiny(mem))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 		if round%8 == 0 {
 			fsys, dir = vfs.OS, filepath.Join(t.TempDir(), "db")
 		}
-		o := tiny(fsys)
+		o := storetest.Tiny(fsys)
 		o.MaxOpenFiles = 8
 		db, err := bloomkv.Open(dir, o)
 		if err != nil {
@@ -267,7 +267,7 @@ func closedErr(db *bloomkv.DB) error {
 // stored.
 func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 	for _, where := range []string{"memtable", "tables"} {
-		db, err := bloomkv.Open("db", tiny(vfs.NewMem()))
+		db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -319,7 +319,7 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 		return len(fds)
 	}
 	before := count()
-	o := tiny(vfs.OS)
+	o := storetest.Tiny(vfs.OS)
 	o.MaxOpenFiles = 8
 	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 	dir := filepath.Join(t.TempDir(), "db")
@@ -364,7 +364,7 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 		if _, err := bloomkv.Open(filepath.Join(dir, "CURRENT", "store"), o); err == nil {
 			t.Error("a store below a file was opened")
 		}
-		bad := tiny(vfs.OS)
+		bad := storetest.Tiny(vfs.OS)
 		bad.ErrorIfMissing = true
 		if _, err := bloomkv.Open(t.TempDir(), bad); err == nil {
 			t.Error("ErrorIfMissing made a store")

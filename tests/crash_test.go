@@ -266,7 +266,7 @@ func verify(fsys *vfs.Mem, states []map[string]string) (r finding) {
 	if _, r.err = bloomkv.Check(context.Background(), "db", bloomkv.CheckOptions{FS: fsys}); r.err != nil {
 		return r
 	}
-	db, err := bloomkv.Open("db", tiny(fsys))
+	db, err := bloomkv.Open("db", storetest.Tiny(fsys))
 	if err != nil {
 		r.err = fmt.Errorf("reopened: %w", err)
 		return r
@@ -283,16 +283,16 @@ const afterKey = "~after" // written by the store that recovered
 
 // recoverFrom opens the store, compares it, writes to it, calls written, and closes it.
 func recoverFrom(fsys vfs.FS, states []map[string]string, written func()) (r finding) {
-	db, err := bloomkv.Open("db", tiny(fsys))
+	db, err := bloomkv.Open("db", storetest.Tiny(fsys))
 	if err != nil {
 		return finding{err: err}
 	}
-	got, err := contents(db)
+	got, err := storetest.Contents(db)
 	if err == nil {
 		r.commits, err = prefixOf(got, states, "", 0, int64(len(states)-1))
 	}
 	if err == nil {
-		err = lookupsAgree(db, got)
+		err = storetest.LookupsAgree(db, got)
 	}
 	if err == nil {
 		if err = db.With(bloomkv.Sync).Apply((modelWrite{{key: afterKey, value: "x"}}).batch()); err == nil {
@@ -363,11 +363,11 @@ func (s *crashed) verifyNested(states []map[string]string) (n, distinct int, err
 
 // reopen opens a store that may contain the write of an earlier recovery, reads it and closes it.
 func reopen(fsys *vfs.Mem, states []map[string]string) (r finding) {
-	db, err := bloomkv.Open("db", tiny(fsys))
+	db, err := bloomkv.Open("db", storetest.Tiny(fsys))
 	if err != nil {
 		return finding{err: err}
 	}
-	got, err := contents(db)
+	got, err := storetest.Contents(db)
 	if err == nil {
 		_, r.after = got[afterKey]
 		delete(got, afterKey)
@@ -435,7 +435,7 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 		}
 	}
 	session := func(steps ...func(db *bloomkv.DB) error) error {
-		db, err := bloomkv.Open("db", tiny(fsys))
+		db, err := bloomkv.Open("db", storetest.Tiny(fsys))
 		if err != nil {
 			return err
 		}
@@ -514,13 +514,14 @@ func TestSequenceNumbersOfLostWritesAreNotUsedAgain(t *testing.T) {
 	mem := vfs.NewMem()
 	ingested := func(fsys *vfs.Mem, lost int) (sequence uint64) {
 		t.Helper()
-		o := tiny(fsys)
+		o := storetest.Tiny(fsys)
 		o.Events.Ingested = func(i bloomkv.IngestInfo) { sequence = i.Sequence }
 		db, err := bloomkv.Open("db", o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := db.Ingest(t.Context(), pairsOf(map[string]string{"a": "b"}), bloomkv.IngestOptions{}); err != nil {
+		if err := db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"a": "b"}),
+			bloomkv.IngestOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if lost > 0 {

@@ -32,7 +32,7 @@ type damageStore struct {
 }
 
 func (d *damageStore) options(fsys vfs.FS) *bloomkv.Options {
-	o := tiny(fsys)
+	o := storetest.Tiny(fsys)
 	o.BlockSize = 256
 	return o
 }
@@ -87,7 +87,7 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 			t.Fatal(err)
 		}
 	} else {
-		settle(t, db)
+		storetest.Settle(t, db)
 		for len(logsIn(t, d.fs)) > 0 { // until the flushed logs are removed
 			time.Sleep(time.Millisecond)
 		}
@@ -143,7 +143,7 @@ func (d *damageStore) read(on vfs.FS) (o outcome) {
 	}
 	var errs []error
 	wrong := 0
-	if o.got, err = contents(db); err != nil {
+	if o.got, err = storetest.Contents(db); err != nil {
 		errs = append(errs, err)
 	}
 	for k, v := range d.want {
@@ -382,7 +382,7 @@ func TestADamagedFilterAnswersMaybeAndIsReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := lookupsAgree(db, d.want); err != nil {
+		if err := storetest.LookupsAgree(db, d.want); err != nil {
 			t.Fatalf("byte %d of the filter: %v", at-start, err)
 		}
 		counted, unfiltered := 0, uint64(0)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -35,7 +36,7 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 			var armed atomic.Bool
 			var mu sync.Mutex
 			failed := "" // the file
-			db, err := bloomkv.Open("db", tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+			db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if failed != "" && op.Name == failed && (op.Kind == vfs.OpSync || op.Kind == vfs.OpWrite) {
@@ -83,7 +84,7 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 			if v, err := db.Get([]byte("before")); err != nil || len(v) != 6000 {
 				t.Errorf("reads: %d bytes, %v", len(v), err)
 			}
-			if got, err := contents(db); err != nil || len(got) == 0 {
+			if got, err := storetest.Contents(db); err != nil || len(got) == 0 {
 				t.Errorf("scan: %d keys, %v", len(got), err)
 			}
 			mu.Lock()
@@ -94,7 +95,7 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 			if err := db.Close(); errors.Is(err, bloomkv.ErrReadOnly) != tt.readOnly {
 				t.Errorf("close: %v", err)
 			}
-			if db, err = bloomkv.Open("db", tiny(mem.Crash(vfs.KeepNothing))); err != nil {
+			if db, err = bloomkv.Open("db", storetest.Tiny(mem.Crash(vfs.KeepNothing))); err != nil {
 				t.Fatal(err)
 			}
 			defer db.Close()
@@ -150,7 +151,7 @@ func TestAFullDiskFailsWritesAndLosesNothing(t *testing.T) {
 	mem := vfs.NewMem()
 	disk := &smallDisk{free: free, reserved: map[string]int64{}}
 	fsys := vfs.NewHook(mem, disk.take)
-	o := tiny(fsys)
+	o := storetest.Tiny(fsys)
 	o.MemtableSize = 1 << 20 // so that a log reserves more than once
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
@@ -181,7 +182,7 @@ func TestAFullDiskFailsWritesAndLosesNothing(t *testing.T) {
 		t.Errorf("close: %v", err)
 	}
 	before, _ := mem.List("db")
-	if db, err := bloomkv.Open("db", tiny(fsys)); err == nil { // Open may succeed if it needs no space
+	if db, err := bloomkv.Open("db", storetest.Tiny(fsys)); err == nil { // Open may succeed if it needs no space
 		read(db)
 		_ = db.Close()
 	} else if !errors.Is(err, syscall.ENOSPC) {
@@ -197,7 +198,7 @@ func TestAFullDiskFailsWritesAndLosesNothing(t *testing.T) {
 	disk.mu.Lock()
 	disk.free = 1 << 30
 	disk.mu.Unlock()
-	if db, err = bloomkv.Open("db", tiny(fsys)); err != nil {
+	if db, err = bloomkv.Open("db", storetest.Tiny(fsys)); err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()

@@ -143,7 +143,7 @@ func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
 		return nil
 	}
 	for range 2 {
-		db, err := bloomkv.Open("db", tiny(fsys))
+		db, err := bloomkv.Open("db", storetest.Tiny(fsys))
 		if err != nil {
 			if err := errors.Join(excused("open", err), files.Left()); err != nil {
 				return err
@@ -156,7 +156,7 @@ func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
 				bad = excused(what, err)
 			}
 		}
-		now, err := contents(db) // what readers must see
+		now, err := storetest.Contents(db) // what readers must see
 		if err != nil {
 			note("scan", err)
 			note("close", db.Close())
@@ -200,7 +200,7 @@ func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
 			case 38:
 				note("compact", db.Compact(ctx, nil, nil))
 			case 20, 44:
-				got, err := contents(db)
+				got, err := storetest.Contents(db)
 				note("scan", err)
 				if d := storetest.Diff(got, now); err == nil && d != "" {
 					return fmt.Errorf("scan: %s", d)
@@ -301,11 +301,11 @@ func (u *uncertain) crashes(mem *vfs.Mem, f *faulty) error {
 
 // heal recovers a store, reads it, and uses it further.
 func heal(mem *vfs.Mem) (f finding) {
-	db, err := bloomkv.Open("db", tiny(mem))
+	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	if err != nil {
 		return finding{err: err}
 	}
-	if f.contents, err = contents(db); err == nil {
+	if f.contents, err = storetest.Contents(db); err == nil {
 		err = db.Put([]byte("healed"), nil)
 	}
 	if f.err = errors.Join(err, db.Close()); f.err == nil {

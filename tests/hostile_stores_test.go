@@ -13,6 +13,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -53,7 +54,7 @@ func (k *hostileKind) String() string {
 }
 
 func (k *hostileKind) options(fsys vfs.FS) *bloomkv.Options {
-	o := tiny(fsys)
+	o := storetest.Tiny(fsys)
 	o.BlockSize = 256
 	o.Compression, o.FilterKind, o.FilterFPR = k.compression, k.filter, k.fpr
 	if k.prefix {
@@ -117,7 +118,7 @@ func (k *hostileKind) build() (*vfs.Mem, error) {
 		}
 	}
 	settle := func() { // waits for background work, so that random ids are always drawn in the same order
-		for err == nil && (!db.Metrics().Warm || !rests(db, mem)) {
+		for err == nil && (!db.Metrics().Warm || !storetest.Rests(db, mem, "db")) {
 			time.Sleep(100 * time.Microsecond)
 		}
 	}

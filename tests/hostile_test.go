@@ -198,12 +198,12 @@ func TestASecondOpenerInTheProcessIsRefusedAtOnce(t *testing.T) {
 		if name == "memory" {
 			dir = "db"
 		}
-		db, err := bloomkv.Open(dir, tiny(fsys))
+		db, err := bloomkv.Open(dir, storetest.Tiny(fsys))
 		if err != nil {
 			t.Fatal(err)
 		}
 		storetest.Within(t, 10*time.Second, "a second Open", func() {
-			if _, err := bloomkv.Open(dir, tiny(fsys)); !errors.Is(err, bloomkv.ErrLocked) ||
+			if _, err := bloomkv.Open(dir, storetest.Tiny(fsys)); !errors.Is(err, bloomkv.ErrLocked) ||
 				!strings.Contains(err.Error(), dir) {
 				t.Errorf("%s: second open: %v, want ErrLocked and the directory", name, err)
 			}
@@ -218,7 +218,7 @@ func TestASecondOpenerInTheProcessIsRefusedAtOnce(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
-		if db, err = bloomkv.Open(dir, tiny(fsys)); err != nil {
+		if db, err = bloomkv.Open(dir, storetest.Tiny(fsys)); err != nil {
 			t.Fatalf("%s: after Close: %v", name, err)
 		}
 		if err := db.Close(); err != nil {

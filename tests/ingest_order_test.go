@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
@@ -31,7 +30,7 @@ type ingestRun struct {
 
 // ingest ingests pairs, replacing a range if replace is not nil.
 func (r *ingestRun) ingest(ctx context.Context, pairs map[string]string, replace *bloomkv.KeyRange) error {
-	err := r.db.Ingest(ctx, pairsOf(pairs), bloomkv.IngestOptions{Replace: replace})
+	err := r.db.Ingest(ctx, storetest.PairsOf(pairs), bloomkv.IngestOptions{Replace: replace})
 	if err == nil {
 		if replace != nil {
 			modelWrite{{key: string(replace.Lower), ranged: true, end: replace.Upper}}.apply(r.now)
@@ -129,7 +128,7 @@ func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
 		_, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: mem})
 		must("check", err)
 		r.snaps = nil
-		r.db, err = bloomkv.Open("db", tiny(mem))
+		r.db, err = bloomkv.Open("db", storetest.Tiny(mem))
 		must("open", err)
 		must("opened again", r.agree())
 		must("compact", r.db.Compact(t.Context(), nil, nil))
@@ -185,7 +184,7 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 		for _, where := range []string{"memory", "a table", "the last level", "an ingested table"} {
 			t.Run(tt.name+", over "+where, func(t *testing.T) {
 				mem := vfs.NewMem()
-				db, err := bloomkv.Open("db", tiny(mem))
+				db, err := bloomkv.Open("db", storetest.Tiny(mem))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -200,7 +199,7 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 				case "the last level":
 					err = errors.Join(err, db.Compact(t.Context(), nil, nil))
 				case "an ingested table":
-					err = db.Ingest(t.Context(), pairsOf(old), bloomkv.IngestOptions{})
+					err = db.Ingest(t.Context(), storetest.PairsOf(old), bloomkv.IngestOptions{})
 				}
 				snap, snapErr := db.Snapshot()
 				if err := errors.Join(err, snapErr); err != nil {
@@ -214,7 +213,8 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 					in[string(k)], want[string(k)] = "2", "2"
 				}
 				files := lastingFiles(t, mem)
-				if err := db.Ingest(t.Context(), pairsOf(in), bloomkv.IngestOptions{Replace: tt.replace}); err != nil {
+				if err := db.Ingest(t.Context(), storetest.PairsOf(in),
+					bloomkv.IngestOptions{Replace: tt.replace}); err != nil {
 					t.Fatal(err)
 				}
 				if strings.HasPrefix(tt.name, "nothing") && where != "memory" &&
@@ -222,7 +222,7 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 					t.Errorf("an empty ingest left files %q, want %q", lastingFiles(t, mem), files)
 				}
 				keys := []string{"", "a", "b", "c", "d", "x", "y"}
-				if err := errors.Join(shows(db, want, keys), shows(snap, old, keys)); err != nil {
+				if err := errors.Join(storetest.Shows(db, want, keys), storetest.Shows(snap, old, keys)); err != nil {
 					t.Error(err)
 				}
 				// These are written after the ingest.
@@ -232,14 +232,15 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 				want["b"] = "3"
 				delete(want, "x")
 				for range 2 {
-					if err := errors.Join(shows(db, want, keys), shows(snap, old, keys)); err != nil {
+					if err := errors.Join(storetest.Shows(db, want, keys),
+						storetest.Shows(snap, old, keys)); err != nil {
 						t.Error(err)
 					}
 					if err := db.Compact(t.Context(), nil, nil); err != nil {
 						t.Fatal(err)
 					}
 				}
-				if err := errors.Join(snap.Close(), db.Compact(t.Context(), nil, nil), shows(db, want, keys),
+				if err := errors.Join(snap.Close(), db.Compact(t.Context(), nil, nil), storetest.Shows(db, want, keys),
 					db.Close()); err != nil {
 					t.Fatal(err)
 				}
@@ -284,7 +285,7 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s at position %d", tt.name, at), func(t *testing.T) {
 				mem := vfs.NewMem()
-				db, err := bloomkv.Open("db", tiny(mem))
+				db, err := bloomkv.Open("db", storetest.Tiny(mem))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -297,7 +298,7 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 				if err := db.Flush(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				atRest(t, db, mem)
+				storetest.AtRest(t, db, mem, "db")
 				files := lastingFiles(t, mem)
 				logged := func(db *bloomkv.DB) uint64 { return db.Metrics().Writes.LogBytes }
 				before, writes := storetest.Recorded(t, mem, "db").Version.String(), logged(db)
@@ -341,22 +342,22 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 				if after := lastingFiles(t, mem); !slices.Equal(after, files) {
 					t.Errorf("left files %q, want %q", after, files)
 				}
-				if err := shows(db, want, []string{"key00000", "key00001", "z"}); err != nil {
+				if err := storetest.Shows(db, want, []string{"key00000", "key00001", "z"}); err != nil {
 					t.Error(err)
 				}
 				if after := storetest.Recorded(t, mem, "db").Version.String(); after != before || logged(db) != writes {
 					t.Errorf("the store has changed:\n%v\nwant\n%v", after, before)
 				}
 				// The store still works.
-				if err := db.Ingest(t.Context(), pairsOf(map[string]string{"z": "new"}),
+				if err := db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"z": "new"}),
 					bloomkv.IngestOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				want["z"] = "new"
-				if err := errors.Join(shows(db, want, []string{"z"}), db.Close()); err != nil {
+				if err := errors.Join(storetest.Shows(db, want, []string{"z"}), db.Close()); err != nil {
 					t.Error(err)
 				}
-				if err := db.Ingest(t.Context(), pairsOf(want),
+				if err := db.Ingest(t.Context(), storetest.PairsOf(want),
 					bloomkv.IngestOptions{}); err != bloomkv.ErrClosed { //nolint:errorlint // bare
 					t.Errorf("after Close: %v", err)
 				}
@@ -396,7 +397,7 @@ func orphans(t *testing.T, fsys vfs.FS) {
 
 // orphansOf returns the tables and logs in a directory that the manifest does not need, found by opening it read-only.
 func orphansOf(fsys vfs.FS) (left []string, err error) {
-	o := tiny(fsys)
+	o := storetest.Tiny(fsys)
 	o.ReadOnly = true
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
@@ -422,7 +423,7 @@ func orphansOf(fsys vfs.FS) (left []string, err error) {
 // ingest.
 func TestIngestOfOddSequences(t *testing.T) {
 	mem := vfs.NewMem()
-	db, err := bloomkv.Open("db", tiny(mem))
+	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -439,7 +440,7 @@ func TestIngestOfOddSequences(t *testing.T) {
 		bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}}); err != nil {
 		t.Fatalf("ingest of its own scan: %v", err)
 	}
-	if err := shows(db, want, keys); err != nil {
+	if err := storetest.Shows(db, want, keys); err != nil {
 		t.Errorf("after an ingest of its own scan: %v", err)
 	}
 	if err := db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
@@ -460,10 +461,10 @@ func TestIngestOfOddSequences(t *testing.T) {
 		k := fmt.Sprintf("key%03d", i)
 		want["z"+k] = want[k]
 	}
-	if err := shows(db, want, keys); err != nil {
+	if err := storetest.Shows(db, want, keys); err != nil {
 		t.Errorf("after an ingest of a sequence that writes: %v", err)
 	}
-	settle(t, db)
+	storetest.Settle(t, db)
 
 	func() {
 		defer func() {
@@ -478,7 +479,7 @@ func TestIngestOfOddSequences(t *testing.T) {
 			panic("boom")
 		}, bloomkv.IngestOptions{})
 	}()
-	if err := shows(db, want, keys); err != nil {
+	if err := storetest.Shows(db, want, keys); err != nil {
 		t.Errorf("after an ingest of a sequence that panics: %v", err)
 	}
 	storetest.Within(t, 20*time.Second, "Close after a sequence panicked", func() {
@@ -488,7 +489,7 @@ func TestIngestOfOddSequences(t *testing.T) {
 	})
 	orphans(t, mem)
 
-	o := tiny(mem)
+	o := storetest.Tiny(mem)
 	o.ReadOnly = true
 	if db, err = bloomkv.Open("db", o); err != nil {
 		t.Fatal(err)
@@ -503,51 +504,5 @@ func TestIngestOfOddSequences(t *testing.T) {
 	}
 	if _, err := mem.Stat(filepath.Join("db", "nothing")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
-	}
-}
-
-// TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce has iterators record a range of dead keys, and then ingests into
-// it.
-func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
-	db, err := bloomkv.Open("db", tiny(vfs.NewMem()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := func(i int) string { return fmt.Sprintf("key%03d", i) }
-	want := map[string]string{"a": "", "z": ""}
-	keys := []string{"a", "z"}
-	if err := errors.Join(db.Put([]byte("a"), nil), db.Put([]byte("z"), nil)); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 3 * deadkeys.Worth {
-		keys = append(keys, key(i))
-	}
-	for round := range 10 {
-		recorded := deadkeys.Recorded()
-		for i := range 3 * deadkeys.Worth { // repeatedly, because compaction drops them
-			if err := db.Delete([]byte(key(i))); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, k := range []string{"a", "z"} { // what iterators record takes effect after a write was counted
-			if err := errors.Join(db.Put([]byte(k), nil), shows(db, want, keys)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if deadkeys.Recorded() == recorded {
-			t.Fatalf("round %d: the dead keys were not recorded: the test tests nothing", round)
-		}
-		k := key(deadkeys.Worth/2 + round*deadkeys.Worth/5)
-		want[k] = "in"
-		if err := db.Ingest(t.Context(), pairsOf(map[string]string{k: "in"}), bloomkv.IngestOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := shows(db, want, keys); err != nil {
-			t.Errorf("round %d: %v", round, err)
-		}
-		delete(want, k)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -51,7 +51,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 			}
 			return nil
 		})
-		o := tiny(fsys)
+		o := storetest.Tiny(fsys)
 		o.Compression = bloomkv.CompressionNone // so that there are several tables
 		db, err := bloomkv.Open("db", o)
 		if err != nil {
@@ -68,14 +68,14 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 		if err := db.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		atRest(t, db, mem) // so that only operations of the ingest fail below
+		storetest.AtRest(t, db, mem, "db") // so that only operations of the ingest fail below
 		tables := tableFilesIn(t, mem, "db")
 		after := maps.Clone(before)
 		maps.DeleteFunc(after, func(k, _ string) bool { return k >= "key1" && k < "key2" })
 		maps.Copy(after, pairs)
 
 		armed.Store(true)
-		err = db.Ingest(t.Context(), pairsOf(pairs),
+		err = db.Ingest(t.Context(), storetest.PairsOf(pairs),
 			bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: []byte("key1"), Upper: []byte("key2")}})
 		armed.Store(false)
 		done := ops.Load() <= int64(fail)
@@ -86,7 +86,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 		if err == nil {
 			want = after
 		}
-		got, readErr := contents(db)
+		got, readErr := storetest.Contents(db)
 		if d := storetest.Diff(got, want); readErr != nil || d != "" {
 			t.Fatalf("operation %d, %v: %v, %s", fail, err, readErr, d)
 		}
@@ -97,11 +97,11 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 		if closeErr := db.Close(); closeErr != nil && !uncertain {
 			t.Fatalf("operation %d: close: %v", fail, closeErr)
 		}
-		db, openErr := bloomkv.Open("db", tiny(mem))
+		db, openErr := bloomkv.Open("db", storetest.Tiny(mem))
 		if openErr != nil {
 			t.Fatalf("operation %d, %v: reopened: %v", fail, err, openErr)
 		}
-		got, readErr = contents(db)
+		got, readErr = storetest.Contents(db)
 		if d := storetest.Diff(got, want); readErr != nil || d != "" &&
 			(!uncertain || storetest.Diff(got, after) != "") {
 			t.Fatalf("operation %d, %v: reopened: %v, %s", fail, err, readErr, d)
@@ -121,7 +121,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 // TestAnIngestThatIsRefusedLeavesNothing ingests keys and values that must be refused.
 func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 	mem := vfs.NewMem()
-	db, err := bloomkv.Open("db", tiny(mem))
+	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,23 +167,24 @@ func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 		if n := tableFilesIn(t, mem, "db"); n != 0 {
 			t.Errorf("%s: %d tables are left", tt.name, n)
 		}
-		if got, err := contents(db); err != nil || storetest.Diff(got, map[string]string{"k": "v"}) != "" {
+		if got, err := storetest.Contents(db); err != nil || storetest.Diff(got, map[string]string{"k": "v"}) != "" {
 			t.Errorf("%s: got %v, %v", tt.name, got, err)
 		}
 	}
-	if err := db.Ingest(t.Context(), pairsOf(nil), bloomkv.IngestOptions{}); err != nil {
+	if err := db.Ingest(t.Context(), storetest.PairsOf(nil), bloomkv.IngestOptions{}); err != nil {
 		t.Errorf("ingest of nothing: %v", err)
 	}
-	if err := db.Ingest(t.Context(), pairsOf(nil), bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}}); err != nil {
+	if err := db.Ingest(t.Context(), storetest.PairsOf(nil),
+		bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}}); err != nil {
 		t.Errorf("replacing everything by nothing: %v", err)
 	}
-	if got, err := contents(db); err != nil || len(got) > 0 {
+	if got, err := storetest.Contents(db); err != nil || len(got) > 0 {
 		t.Errorf("after replacing everything by nothing: got %v, %v", got, err)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Ingest(t.Context(), pairsOf(nil),
+	if err := db.Ingest(t.Context(), storetest.PairsOf(nil),
 		bloomkv.IngestOptions{}); err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
 		t.Errorf("after Close: %v", err)
 	}
@@ -191,7 +192,7 @@ func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 
 // TestAnIngestIsSeenWholeOrNotAtAll runs readers of every kind during ingests that write one number under all keys.
 func TestAnIngestIsSeenWholeOrNotAtAll(t *testing.T) {
-	db, err := bloomkv.Open("db", tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +202,7 @@ func TestAnIngestIsSeenWholeOrNotAtAll(t *testing.T) {
 		for i := range keys {
 			pairs[fmt.Sprintf("key%02d", i)] = strconv.Itoa(n)
 		}
-		return db.Ingest(t.Context(), pairsOf(pairs), bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}})
+		return db.Ingest(t.Context(), storetest.PairsOf(pairs), bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}})
 	}
 	if err := write(0); err != nil {
 		t.Fatal(err)

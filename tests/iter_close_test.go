@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // TestIteratorsThatEndLeaveNothingToOthers closes iterators concurrently: an iterator must read what it recorded before
 // another one may reuse its cursor. It is a test for the race detector.
 func TestIteratorsThatEndLeaveNothingToOthers(t *testing.T) {
-	db, err := bloomkv.Open("db", tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func TestIteratorsThatEndLeaveNothingToOthers(t *testing.T) {
 
 // TestASecondCloseIsErrClosed closes everything twice, before and after the store is closed.
 func TestASecondCloseIsErrClosed(t *testing.T) {
-	db, err := bloomkv.Open("db", tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
 	if err != nil {
 		t.Fatal(err)
 	}

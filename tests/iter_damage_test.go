@@ -30,7 +30,7 @@ type brittleStore struct {
 func newBrittleStore(t *testing.T) *brittleStore {
 	t.Helper()
 	s := &brittleStore{mem: vfs.NewMem(), want: map[string]string{}}
-	s.o = tiny(s.mem)
+	s.o = storetest.Tiny(s.mem)
 	s.o.Durability, s.o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 	s.o.BlockSize, s.o.MemtableSize = 256, 1<<20
 	db, err := bloomkv.Open("db", s.o)
@@ -62,7 +62,7 @@ func newBrittleStore(t *testing.T) *brittleStore {
 				t.Fatal(err)
 			}
 		}
-		settle(t, db)
+		storetest.Settle(t, db)
 	}
 	if runs := runsOf(db); runs != 4 {
 		t.Fatalf("%d runs, want 4:\n%v", runs, db.Metrics())
@@ -165,7 +165,7 @@ func TestAnIteratorStopsAtAReadThatFailsAndSkipsNothing(t *testing.T) {
 					return nil
 				})
 				o.ReadOnly = true
-				db := openCold(t, &o)
+				db := storetest.OpenCold(t, &o)
 				armed.Store(1)
 				it := db.Iter(bloomkv.IterOptions{})
 				got, err := w.move(it, w.back)
@@ -221,7 +221,7 @@ func TestMovesAfterAReadThatFailed(t *testing.T) {
 			return nil
 		})
 		o.ReadOnly = true
-		db := openCold(t, &o)
+		db := storetest.OpenCold(t, &o)
 		it := db.Iter(bloomkv.IterOptions{})
 		at, fresh, broken := -1, true, false
 		for step := range 150 {

@@ -32,7 +32,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 			const n = 6000
 			key := func(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
 			mem := vfs.NewMem()
-			o := tiny(mem)
+			o := storetest.Tiny(mem)
 			o.Durability, o.Compression, o.MemtableSize = bloomkv.NoSync, bloomkv.CompressionNone, 1<<20
 			db, err := bloomkv.Open("db", o)
 			if err != nil {
@@ -56,14 +56,14 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			settle(t, db)
+			storetest.Settle(t, db)
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}
 			files := storetest.LogFiles(mem)
 			o.FS = files
 			open := func() *bloomkv.DB {
-				db := openCold(t, o)
+				db := storetest.OpenCold(t, o)
 				levels := db.Metrics().Levels
 				if got := runsOf(db); got != runs || levels[len(levels)-1].Tables < 30 {
 					t.Fatalf("%d runs, want %d, and many tables in the last:\n%v", got, runs, db.Metrics())

@@ -70,7 +70,7 @@ func walks(it *bloomkv.Iterator, want map[string]string) error {
 // compacted and at last closed.
 func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 	mem := vfs.NewMem()
-	o := tiny(mem)
+	o := storetest.Tiny(mem)
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
@@ -126,7 +126,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 			for range 30 {
 				sorted[key()] = fmt.Sprint("ingested ", step)
 			}
-			err = db.Ingest(t.Context(), pairsOf(sorted),
+			err = db.Ingest(t.Context(), storetest.PairsOf(sorted),
 				bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: []byte("key20"), Upper: []byte("key23")}})
 			modelWrite{{key: "key20", ranged: true, end: []byte("key23")}}.apply(now)
 			maps.Copy(now, sorted)
@@ -137,10 +137,10 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 			t.Fatalf("step %d: %v", step, err)
 		}
 	}
-	settle(t, db)
+	storetest.Settle(t, db)
 	before := bytesOfTables(t, mem)
 	for range 3 {
-		if got, err := contents(db); err != nil || storetest.Diff(got, now) != "" {
+		if got, err := storetest.Contents(db); err != nil || storetest.Diff(got, now) != "" {
 			t.Fatalf("scan: %v, %s", err, storetest.Diff(got, now))
 		}
 	}
@@ -183,22 +183,9 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 	}
 }
 
-// pairsOf returns a map as a sorted sequence, in slices that are valid for one step only.
-func pairsOf(m map[string]string) func(yield func(bloomkv.KV, error) bool) {
-	return func(yield func(bloomkv.KV, error) bool) {
-		var k, v []byte
-		for _, key := range slices.Sorted(maps.Keys(m)) {
-			k, v = append(k[:0], key...), append(v[:0], m[key]...)
-			if !yield(bloomkv.KV{Key: k, Value: v}, nil) {
-				return
-			}
-		}
-	}
-}
-
 // TestAClosedStoreLeavesIteratorsWhereTheyStand closes a store under iterators in every position.
 func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
-	db, err := bloomkv.Open("db", tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +267,7 @@ func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
 // an iterator shows one state. Each commit writes the same number under all keys.
 func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 	for round := range storetest.AtStride(6) {
-		o := tiny(vfs.NewMem())
+		o := storetest.Tiny(vfs.NewMem())
 		o.Durability = bloomkv.NoSync
 		db, err := bloomkv.Open("db", o)
 		if err != nil {

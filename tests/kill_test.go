@@ -61,7 +61,7 @@ func TestFiftyKillsOfAWritingProcessLoseNothingAcknowledged(t *testing.T) {
 		if kill%2 == 0 && kill < kills-1 {
 			continue
 		}
-		db, err := bloomkv.Open(dir, tiny(vfs.OS))
+		db, err := bloomkv.Open(dir, storetest.Tiny(vfs.OS))
 		if err != nil {
 			t.Fatalf("after kill %d: %v", kill, err)
 		}
@@ -73,14 +73,14 @@ func TestFiftyKillsOfAWritingProcessLoseNothingAcknowledged(t *testing.T) {
 		for ; applied < n; applied++ {
 			numbered(seed, applied+1).apply(want)
 		}
-		got, err := contents(db)
+		got, err := storetest.Contents(db)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if d := storetest.Diff(got, want); d != "" {
 			t.Fatalf("after kill %d and %d commits: %s", kill, n, d)
 		}
-		if err := lookupsAgree(db, want); err != nil {
+		if err := storetest.LookupsAgree(db, want); err != nil {
 			t.Fatal(err)
 		}
 		if err := db.Close(); err != nil {
@@ -143,7 +143,7 @@ func killed(t *testing.T, process *exec.Cmd, after time.Duration) (reports []rep
 // longer.
 func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "db")
-	db, err := bloomkv.Open(dir, tiny(vfs.OS))
+	db, err := bloomkv.Open(dir, storetest.Tiny(vfs.OS))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	o := tiny(vfs.OS)
+	o := storetest.Tiny(vfs.OS)
 	o.ReadOnly = true
 	if db, err = bloomkv.Open(dir, o); err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	storetest.Within(t, 20*time.Second, "Open while another process is stopped", func() {
-		if _, err := bloomkv.Open(dir, tiny(vfs.OS)); !errors.Is(err, bloomkv.ErrLocked) {
+		if _, err := bloomkv.Open(dir, storetest.Tiny(vfs.OS)); !errors.Is(err, bloomkv.ErrLocked) {
 			t.Errorf("while the first process is stopped: %v, want ErrLocked", err)
 		}
 	})
@@ -197,7 +197,7 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = writer.Wait()
-	if db, err = bloomkv.Open(dir, tiny(vfs.OS)); err != nil {
+	if db, err = bloomkv.Open(dir, storetest.Tiny(vfs.OS)); err != nil {
 		t.Fatalf("after the first process was killed: %v", err)
 	}
 	if err := db.Close(); err != nil {

@@ -12,20 +12,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 )
 
-// A reader has the methods that DB and Snapshot share.
-type reader interface {
-	Get(key []byte) ([]byte, error)
-	AppendGet(dst, key []byte) ([]byte, error)
-	Has(key []byte) (bool, error)
-	View(key []byte, f func([]byte) error) error
-	GetMany(keys [][]byte, f func(i int, value []byte, found bool) error) error
-	Iter(opts bloomkv.IterOptions) *bloomkv.Iterator
-}
-
 var errViewed = errors.New("viewed")
 
 // lookup compares every kind of lookup of one key with the map.
-func (m *modelRun) lookup(db reader, now map[string]string, k []byte) error {
+func (m *modelRun) lookup(db bloomkv.Reader, now map[string]string, k []byte) error {
 	want, there := now[string(k)]
 	m.note("get %q", k)
 	got, err := db.Get(k)
@@ -169,7 +159,7 @@ func (m *modelRun) iterate() error {
 	n := m.next(10)
 	if len(m.iters) == 0 || n == 0 && len(m.iters) < 4 {
 		o := m.iterOptions()
-		var from reader = m.db
+		var from bloomkv.Reader = m.db
 		i := &modelIter{values: maps.Clone(m.now), fresh: true, only: o.KeysOnly}
 		if len(m.snaps) > 0 && m.next(3) == 0 {
 			s := m.snaps[m.next(len(m.snaps))]

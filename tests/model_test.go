@@ -179,7 +179,7 @@ var modelRules = []bloomkv.PrefixRule{
 // open opens the store with randomly chosen options.
 func (m *modelRun) open() (err error) {
 	pick := func(from ...int) int { return from[m.next(len(from))] }
-	o := tiny(m.fs)
+	o := storetest.Tiny(m.fs)
 	o.MemtableSize = int64(pick(16, 16, 24, 64)) << 10
 	o.TableSize = int64(pick(16, 16, 32, 256)) << 10
 	o.BaseLevelSize = int64(pick(64, 64, 128)) << 10
@@ -569,7 +569,7 @@ func (m *modelRun) crash() error {
 	if err := m.open(); err != nil {
 		return err
 	}
-	got, err := contents(m.db)
+	got, err := storetest.Contents(m.db)
 	if err != nil {
 		return fmt.Errorf("after a crash: %w", err)
 	}
@@ -600,9 +600,9 @@ func (m *modelRun) readOnly(dir string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, err := contents(db)
+	got, err := storetest.Contents(db)
 	if err == nil {
-		err = lookupsAgree(db, got)
+		err = storetest.LookupsAgree(db, got)
 	}
 	if putErr := db.Put(nil, nil); !errors.Is(putErr, bloomkv.ErrReadOnly) {
 		err = errors.Join(err, fmt.Errorf("put into a read-only store: %w", putErr))
@@ -652,7 +652,7 @@ func fingerprint(m map[string]string) (sum uint64) {
 // agree compares the contents and all lookups of the store with the model.
 func (m *modelRun) agree() error {
 	m.note("compare all")
-	got, err := contents(m.db)
+	got, err := storetest.Contents(m.db)
 	if err != nil {
 		return err
 	}
@@ -662,5 +662,5 @@ func (m *modelRun) agree() error {
 	if err := m.verify(); err != nil {
 		return err
 	}
-	return lookupsAgree(m.db, m.now)
+	return storetest.LookupsAgree(m.db, m.now)
 }

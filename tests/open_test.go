@@ -10,6 +10,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -27,7 +28,7 @@ func refuseChanges(t *testing.T, fsys vfs.FS) vfs.FS {
 
 func TestErrorIfExistsChangesNothingAndElseMakesAStore(t *testing.T) {
 	mem := vfs.NewMem()
-	o := tiny(mem)
+	o := storetest.Tiny(mem)
 	o.ErrorIfExists = true
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
@@ -37,7 +38,7 @@ func TestErrorIfExistsChangesNothingAndElseMakesAStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := dirOf(t, mem)
-	again := tiny(refuseChanges(t, mem))
+	again := storetest.Tiny(refuseChanges(t, mem))
 	again.ErrorIfExists = true
 	if _, err := bloomkv.Open("db", again); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "db") {
 		t.Errorf("for an existing store: %v, want fs.ErrExist and the directory", err)
@@ -55,12 +56,12 @@ func TestErrorIfExistsChangesNothingAndElseMakesAStore(t *testing.T) {
 func TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile(t *testing.T) {
 	mem := vfs.NewMem()
 	made := false
-	o := tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+	o := storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
 		if op.Kind != vfs.OpLock || made {
 			return nil
 		}
 		made = true
-		db, err := bloomkv.Open("db", tiny(mem))
+		db, err := bloomkv.Open("db", storetest.Tiny(mem))
 		if err == nil {
 			err = errors.Join(db.Put([]byte("k"), []byte("v")), db.Close())
 		}
@@ -73,7 +74,7 @@ func TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile(t *testing.T) {
 	if got := dirOf(t, mem); got[filename.CurrentName] == "" {
 		t.Error("the store created meanwhile is lost")
 	}
-	db, err := bloomkv.Open("db", tiny(mem))
+	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 			}
 			measure := func(state string, leastRuns int) {
 				t.Helper()
-				atRest(t, db, files)
+				storetest.AtRest(t, db, files, "db")
 				for unasked := ^uint64(0); db.Metrics().Prefixes.Unasked != unasked; { // scans load the filters
 					unasked = db.Metrics().Prefixes.Unasked
 					for range 1000 {
@@ -197,7 +197,7 @@ func TestAFilterOfAnotherRuleIsNotAsked(t *testing.T) {
 		{bloomkv.PrefixSeparator('/', 2), true, false, false},
 		{first, false, true, false},
 	} {
-		o := tiny(mem)
+		o := storetest.Tiny(mem)
 		o.Durability, o.FilterPrefix = bloomkv.NoSync, tt.rule
 		db, err := bloomkv.Open("db", o)
 		if err != nil {
@@ -272,12 +272,12 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 			return db.DeleteRange([]byte("user/17/a"), nil)
 		}, true},
 		{"an ingest that replaces a range", func(db *bloomkv.DB) error {
-			return db.Ingest(t.Context(), pairsOf(map[string]string{"user/10/x": "", "user/30/x": ""}),
+			return db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"user/10/x": "", "user/30/x": ""}),
 				bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: []byte("user/1")}})
 		}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := tiny(vfs.NewMem())
+			o := storetest.Tiny(vfs.NewMem())
 			o.FilterPrefix, o.FilterFPR = bloomkv.PrefixSeparator('/', 2), 0.0001
 			db, err := bloomkv.Open("db", o)
 			if err != nil {
@@ -297,7 +297,7 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 			defer snap.Close()
 			must(errors.Join(db.Put([]byte("user/10/a"), nil), db.Put([]byte("user/30/a"), nil), tt.delete(db),
 				db.Flush(t.Context())))
-			settle(t, db)
+			storetest.Settle(t, db)
 			for range 2 {
 				for _, place := range places {
 					it := db.Iter(bloomkv.IterOptions{Prefix: []byte("user/17/")})
@@ -320,7 +320,7 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 // TestADamagedPrefixFilterAnswersMaybeAndIsReported damages every part of the block.
 func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
 	mem := vfs.NewMem()
-	o := tiny(mem)
+	o := storetest.Tiny(mem)
 	o.FilterPrefix = bloomkv.PrefixSeparator('/', 1)
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
@@ -411,7 +411,7 @@ func TestRulesThatMakeNoSense(t *testing.T) {
 // TestBoundedIteratorsTouchNoTableBeyondTheirBounds iterates over ranges that end between two tables.
 func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
 	mem := vfs.NewMem()
-	o := tiny(mem)
+	o := storetest.Tiny(mem)
 	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
@@ -427,7 +427,7 @@ func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
 	}
 	files := storetest.LogFiles(mem)
 	o.FS = files
-	db = openCold(t, o)
+	db = storetest.OpenCold(t, o)
 	defer db.Close()
 	tables := db.Tables()
 	if len(tables) < 10 {

@@ -50,7 +50,7 @@ func (w *wideStore) key(i int) []byte { return fmt.Appendf(nil, "key%06d", i) }
 func newWideStore(t *testing.T) *wideStore {
 	t.Helper()
 	w := &wideStore{keys: 24000, lo: 2800, hi: 21200, mem: vfs.NewMem()}
-	w.o = tiny(w.mem)
+	w.o = storetest.Tiny(w.mem)
 	w.o.Durability, w.o.Compression, w.o.MemtableSize = bloomkv.NoSync, bloomkv.CompressionNone, 64<<10
 	db, err := bloomkv.Open("db", w.o)
 	if err != nil {
@@ -67,7 +67,7 @@ func newWideStore(t *testing.T) *wideStore {
 		if err := errors.Join(db.Put(w.key(0), make([]byte, 100)), db.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		settle(t, db)
+		storetest.Settle(t, db)
 	}
 	levels := 0
 	for _, l := range db.Metrics().Levels {
@@ -187,7 +187,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			w.mem = wide.mem.Kill()
 			files := storetest.LogFiles(w.mem)
 			compacting, open := storetest.Gated(files, func(op vfs.Op) bool {
-				return op.Kind == vfs.OpCreate && storetest.Inside("(*Scheduler).compactLoop")
+				return op.Kind == vfs.OpCreate && storetest.Inside(storetest.CompactLoop)
 			})
 			o := *w.o
 			o.FS = compacting
@@ -237,7 +237,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			coldFiles := storetest.LogFiles(w.mem.Kill()) // the current files, to be opened again
 			cold := o
 			cold.FS, cold.ReadOnly = coldFiles, true // so that nothing is compacted
-			again := openCold(t, &cold)
+			again := storetest.OpenCold(t, &cold)
 			if err := w.readsNothing(again, coldFiles, true, false); err != nil {
 				t.Errorf("opened again: %v", err)
 			}
@@ -252,7 +252,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			settle(t, db)
+			storetest.Settle(t, db)
 			storetest.Soon(t, "dead tables are removed", func() bool { return db.Metrics().Files.Obsolete == 0 })
 			for number := range files.Touched() {
 				if gone[number] {
@@ -363,7 +363,7 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 			if err := db.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			settle(t, db)
+			storetest.Settle(t, db)
 			if tt.snap {
 				if now := bytesOfTables(t, mem); now < full {
 					t.Errorf("%d bytes of %d are left, but a snapshot needs all", now, full)
@@ -381,7 +381,7 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 				if err := snap.Close(); err != nil {
 					t.Fatal(err)
 				}
-				settle(t, db)
+				storetest.Settle(t, db)
 			}
 			limit := full - int64(len(gone))*full/int64(wide.keys)*cmp.Or(tt.least, 95)/100
 			storetest.Soon(t, fmt.Sprintf("of %d bytes at most %d are left", full, limit),

@@ -12,47 +12,6 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// shows compares all keys of a reader, in both directions, and its lookups of the given keys with a map.
-func shows(r reader, want map[string]string, keys []string) error {
-	it := r.Iter(bloomkv.IterOptions{})
-	sorted := slices.Sorted(maps.Keys(want))
-	i := 0
-	for k, v := range it.All() {
-		if i == len(sorted) || string(k) != sorted[i] || string(v) != want[sorted[i]] {
-			return fmt.Errorf("forward, key %d: %q = %q, want the keys %q", i, k, v, sorted)
-		}
-		i++
-	}
-	j := len(sorted)
-	for k, v := range it.Backward() {
-		if j--; j < 0 || string(k) != sorted[j] || string(v) != want[sorted[j]] {
-			return fmt.Errorf("backward, key %d: %q = %q, want the keys %q", j, k, v, sorted)
-		}
-	}
-	if err := it.Close(); err != nil || i < len(sorted) || j > 0 {
-		return fmt.Errorf("%d keys forward, %d left backward, want the keys %q: %w", i, j, sorted, err)
-	}
-	for _, k := range keys {
-		w, there := want[k]
-		v, err := r.Get([]byte(k))
-		has, hasErr := r.Has([]byte(k))
-		if string(v) != w || there != (err == nil) || !there && !errors.Is(err, bloomkv.ErrNotFound) || has != there ||
-			hasErr != nil {
-			return fmt.Errorf("get %q: %q, %w; has %v, %w; want %q, %v", k, v, err, has, hasErr, w, there)
-		}
-	}
-	many := make([][]byte, len(keys))
-	for i, k := range keys {
-		many[i] = []byte(k)
-	}
-	return r.GetMany(many, func(i int, v []byte, found bool) error {
-		if w, there := want[keys[i]]; found != there || string(v) != w {
-			return fmt.Errorf("get many, %q: %q, %v, want %q, %v", keys[i], v, found, w, there)
-		}
-		return nil
-	})
-}
-
 // edgeKeys are keys at which bounds are easily wrong.
 var edgeKeys = []string{"", "\x00", "a", "a\x00", "a\x00\x00", "b", "ba", "c", "\xff", "\xff\xff"}
 
@@ -85,7 +44,7 @@ func TestDeleteRangeRemovesWhatIsFromItsFirstKeyOnAndBeforeItsLast(t *testing.T)
 func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 	t.Helper()
 	mem := vfs.NewMem()
-	db, err := bloomkv.Open("db", tiny(mem))
+	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	if err != nil {
 		return err
 	}
@@ -144,13 +103,13 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 	}
 	keys := append(slices.Clone(edgeKeys), "aa", "bb", "z")
 	agree := func(where string) error {
-		if err := shows(db, want, keys); err != nil {
+		if err := storetest.Shows(db, want, keys); err != nil {
 			return fmt.Errorf("%s: %w", where, err)
 		}
-		if err := shows(before, old, keys); err != nil {
+		if err := storetest.Shows(before, old, keys); err != nil {
 			return fmt.Errorf("%s, snapshot from before: %w", where, err)
 		}
-		if err := shows(after, want, keys); err != nil {
+		if err := storetest.Shows(after, want, keys); err != nil {
 			return fmt.Errorf("%s, snapshot from after: %w", where, err)
 		}
 		var many [][]byte
@@ -184,7 +143,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 		}
 	}
 	if err := errors.Join(before.Close(), after.Close(), db.Compact(t.Context(), nil, nil),
-		shows(db, want, keys)); err != nil {
+		storetest.Shows(db, want, keys)); err != nil {
 		return fmt.Errorf("compacted without snapshots: %w", err)
 	}
 	levels := db.Metrics().Levels
@@ -202,13 +161,13 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 		"after a power cut": cut,
 	} {
 		for _, readOnly := range []bool{true, false} {
-			o := tiny(left)
+			o := storetest.Tiny(left)
 			o.ReadOnly = readOnly
 			again, err := bloomkv.Open("db", o)
 			if err != nil {
 				return fmt.Errorf("%s: %w", where, err)
 			}
-			if err := errors.Join(shows(again, want, keys), again.Close()); err != nil {
+			if err := errors.Join(storetest.Shows(again, want, keys), again.Close()); err != nil {
 				return fmt.Errorf("%s, read only %v: %w", where, readOnly, err)
 			}
 		}
@@ -228,7 +187,7 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 		"over what is left of a merge",
 	} {
 		mem := vfs.NewMem()
-		o := tiny(mem)
+		o := storetest.Tiny(mem)
 		o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 		db, err := bloomkv.Open("db", o)
 		if err != nil {
@@ -308,7 +267,7 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 			for _, i := range []int{99, 100, 102, 104, 105, 109, 110, 200, 201} {
 				cold := *o
 				cold.FS = mem.Kill()
-				db := openCold(t, &cold)
+				db := storetest.OpenCold(t, &cold)
 				there, err := lookup(db, key(i))
 				if want := i < 100 || i >= 110 && i != 200; there != want || err != nil {
 					t.Errorf("tombstones %s, %s of %s: found %v, %v, want %v", beside, what, key(i), there, err, want)

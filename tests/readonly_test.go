@@ -21,7 +21,7 @@ import (
 // openToRead opens db read-only on a file system that allows no change.
 func openToRead(t *testing.T, fsys vfs.FS) (*bloomkv.DB, error) {
 	t.Helper()
-	o := tiny(refuseChanges(t, fsys))
+	o := storetest.Tiny(refuseChanges(t, fsys))
 	o.ReadOnly = true
 	return bloomkv.Open("db", o)
 }
@@ -38,15 +38,15 @@ func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 			}
 			dbs = append(dbs, db)
 		}
-		if _, err := bloomkv.Open("db", tiny(d.fs)); !errors.Is(err, bloomkv.ErrLocked) {
+		if _, err := bloomkv.Open("db", storetest.Tiny(d.fs)); !errors.Is(err, bloomkv.ErrLocked) {
 			t.Errorf("closed %v: a writer while readers are open: %v, want ErrLocked", closed, err)
 		}
 		for i, db := range dbs {
-			got, err := contents(db)
+			got, err := storetest.Contents(db)
 			if err != nil || storetest.Diff(got, d.want) != "" {
 				t.Errorf("closed %v, reader %d: %v, %s", closed, i, err, storetest.Diff(got, d.want))
 			}
-			if err := lookupsAgree(db, d.want); err != nil {
+			if err := storetest.LookupsAgree(db, d.want); err != nil {
 				t.Errorf("closed %v, reader %d: %v", closed, i, err)
 			}
 			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
@@ -107,8 +107,8 @@ func TestReadOnlyShowsWhatRecoveryFinds(t *testing.T) {
 		var got map[string]string
 		db, readErr := openToRead(t, s.fs)
 		if readErr == nil {
-			if got, readErr = contents(db); readErr == nil {
-				readErr = lookupsAgree(db, got)
+			if got, readErr = storetest.Contents(db); readErr == nil {
+				readErr = storetest.LookupsAgree(db, got)
 			}
 			readErr = errors.Join(readErr, db.Close())
 		}
@@ -124,11 +124,11 @@ func TestReadOnlyShowsWhatRecoveryFinds(t *testing.T) {
 		if readErr != nil {
 			t.Fatalf("state %d, %s: %v", i, s.what, readErr)
 		}
-		db, err := bloomkv.Open("db", tiny(s.fs))
+		db, err := bloomkv.Open("db", storetest.Tiny(s.fs))
 		if err != nil {
 			t.Fatalf("state %d, %s: %v", i, s.what, err)
 		}
-		want, err := contents(db)
+		want, err := storetest.Contents(db)
 		if err = errors.Join(err, db.Close()); err != nil || storetest.Diff(got, want) != "" {
 			t.Fatalf("state %d, %s: %v, %s", i, s.what, err, storetest.Diff(got, want))
 		}
@@ -204,7 +204,7 @@ func TestReadOnlyOfNoStoreMakesNone(t *testing.T) {
 			}
 		})
 	}
-	o := tiny(vfs.NewMem())
+	o := storetest.Tiny(vfs.NewMem())
 	o.ReadOnly, o.ErrorIfExists = true, true
 	if _, err := bloomkv.Open("db", o); err == nil || !strings.Contains(err.Error(), "ErrorIfExists") {
 		t.Errorf("with ErrorIfExists: %v, want an error naming the option", err)
@@ -233,7 +233,7 @@ func TestReadOnlyNeedsNoLockFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := contents(db)
+	got, err := storetest.Contents(db)
 	if err = errors.Join(err, db.Close()); err != nil || storetest.Diff(got, d.want) != "" {
 		t.Errorf("%v, %s", err, storetest.Diff(got, d.want))
 	}
@@ -248,9 +248,9 @@ func TestAReaderNeverRunsBesideAWriter(t *testing.T) {
 		mem := vfs.NewMem()
 		var writer *bloomkv.DB
 		op := 0
-		o := tiny(vfs.NewHook(mem, func(vfs.Op) (err error) {
+		o := storetest.Tiny(vfs.NewHook(mem, func(vfs.Op) (err error) {
 			if op++; op == at+1 {
-				writer, err = bloomkv.Open("db", tiny(mem))
+				writer, err = bloomkv.Open("db", storetest.Tiny(mem))
 			}
 			return err
 		}))
@@ -274,7 +274,7 @@ func TestAReaderNeverRunsBesideAWriter(t *testing.T) {
 // TestLogsLargerThanTheMemtablesStayInMemory reads logs with much smaller memtables than they were written with.
 func TestLogsLargerThanTheMemtablesStayInMemory(t *testing.T) {
 	mem := vfs.NewMem()
-	o := tiny(mem)
+	o := storetest.Tiny(mem)
 	o.MemtableSize, o.Durability = 2<<20, bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
@@ -301,12 +301,12 @@ func TestLogsLargerThanTheMemtablesStayInMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	if n := reader.Metrics().Memory.Memtables; n < 10*tiny(mem).MemtableSize {
-		t.Errorf("%d bytes of logs in memory, want many memtables of %d bytes", n, tiny(mem).MemtableSize)
+	if n := reader.Metrics().Memory.Memtables; n < 10*storetest.Tiny(mem).MemtableSize {
+		t.Errorf("%d bytes of logs in memory, want many memtables of %d bytes", n, storetest.Tiny(mem).MemtableSize)
 	}
-	got, err := contents(reader)
+	got, err := storetest.Contents(reader)
 	if err == nil {
-		err = lookupsAgree(reader, want)
+		err = storetest.LookupsAgree(reader, want)
 	}
 	if err != nil || storetest.Diff(got, want) != "" {
 		t.Errorf("%v, %s", err, storetest.Diff(got, want))

@@ -45,7 +45,7 @@ func TestReadOnlyOfADirectoryThatMayNotBeWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := contents(db)
+	got, err := storetest.Contents(db)
 	if err = errors.Join(err, db.Close()); err != nil || storetest.Diff(got, d.want) != "" {
 		t.Errorf("%v, %s", err, storetest.Diff(got, d.want))
 	}

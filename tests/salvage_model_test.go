@@ -54,7 +54,7 @@ type salvageVersion struct {
 }
 
 func salvageOptions(fsys vfs.FS) *bloomkv.Options {
-	o := tiny(fsys)
+	o := storetest.Tiny(fsys)
 	o.BlockSize, o.FilterSeed = 512, 5
 	return o
 }
@@ -140,7 +140,7 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 	delRange(120, 131)
 	do(db.Flush(t.Context()))
 	if closed {
-		d.full, err = contents(db)
+		d.full, err = storetest.Contents(db)
 		do(err)
 		close(release)
 		do(db.Close())
@@ -158,7 +158,7 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 			put(430 + 2*i)
 			del(431 + 3*i)
 		}
-		d.full, err = contents(db)
+		d.full, err = storetest.Contents(db)
 		do(err)
 		killed := d.fs.Kill()
 		close(release)
@@ -478,7 +478,7 @@ func (d *salvageStore) try(t *testing.T, damage salvageDamage) {
 		fail("%v", err)
 		return
 	}
-	got, err := contents(db)
+	got, err := storetest.Contents(db)
 	if err = errors.Join(err, db.Close()); err != nil {
 		fail("%v", err)
 		return

@@ -47,7 +47,7 @@ func readAll(t *testing.T, fsys vfs.FS, dir string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := contents(db)
+	got, err := storetest.Contents(db)
 	if err = errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestSalvageThatIsCutShortLeavesNoStore(t *testing.T) {
 	for i, c := range crashed {
 		db, err := bloomkv.Open("new", &bloomkv.Options{FS: c, ReadOnly: true, MemoryBudget: 8 << 20})
 		if err == nil { // if CURRENT exists, all the rest must, too
-			got, err := contents(db)
+			got, err := storetest.Contents(db)
 			if err = errors.Join(err, db.Close()); err != nil || storetest.Diff(got, d.full) != "" {
 				t.Errorf("crash before operation %d: %v, %s", i, err, storetest.Diff(got, d.full))
 			}
@@ -255,7 +255,7 @@ func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 	if err := db.Compact(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	want, err := contents(db)
+	want, err := storetest.Contents(db)
 	if err != nil || len(want) != 50 {
 		t.Fatal(err, len(want))
 	}

@@ -34,7 +34,7 @@ type snapshotRun struct {
 func newSnapshotRun(t *testing.T, seed uint64) *snapshotRun {
 	t.Helper()
 	r := &snapshotRun{mem: vfs.NewMem(), rng: rand.New(rand.NewPCG(seed, 81)), now: map[string]string{}}
-	o := tiny(r.mem)
+	o := storetest.Tiny(r.mem)
 	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 	if seed%2 == 0 {
 		o.MemtableSize = 1 << 20 // only the test flushes
@@ -81,11 +81,11 @@ func (r *snapshotRun) take() error {
 
 // agree compares the store and all snapshots with their expected contents.
 func (r *snapshotRun) agree() error {
-	if err := shows(r.db, r.now, r.keys); err != nil {
+	if err := storetest.Shows(r.db, r.now, r.keys); err != nil {
 		return fmt.Errorf("now: %w", err)
 	}
 	for i, s := range r.snaps {
-		if err := shows(s.snap, s.want, r.keys); err != nil {
+		if err := storetest.Shows(s.snap, s.want, r.keys); err != nil {
 			return fmt.Errorf("snapshot %d of %d: %w", i, len(r.snaps), err)
 		}
 	}
@@ -211,7 +211,7 @@ func TestWhatOnlyASnapshotNeededGoesOnItsOwn(t *testing.T) {
 		if err := r.db.Compact(t.Context(), nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		settle(t, r.db)
+		storetest.Settle(t, r.db)
 		before, tombstones := r.held()
 		for _, s := range r.snaps {
 			if err := s.snap.Close(); err != nil {
@@ -236,7 +236,7 @@ func TestWhatOnlyASnapshotNeededGoesOnItsOwn(t *testing.T) {
 // drop at once what only it needed. Every commit writes its number under all keys, or deletes all.
 func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 	for round := range storetest.AtStride(40) {
-		o := tiny(vfs.NewMem())
+		o := storetest.Tiny(vfs.NewMem())
 		o.Durability = bloomkv.NoSync
 		db, err := bloomkv.Open("db", o)
 		if err != nil {
@@ -367,14 +367,14 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 // TestSnapshotsOfAStoreThatIsReadOnlyOrClosed checks that snapshots work in a read-only store, and end with it.
 func TestSnapshotsOfAStoreThatIsReadOnlyOrClosed(t *testing.T) {
 	mem := vfs.NewMem()
-	db, err := bloomkv.Open("db", tiny(mem))
+	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	o := tiny(mem)
+	o := storetest.Tiny(mem)
 	o.ReadOnly = true
 	if db, err = bloomkv.Open("db", o); err != nil {
 		t.Fatal(err)
@@ -383,7 +383,7 @@ func TestSnapshotsOfAStoreThatIsReadOnlyOrClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := shows(snap, map[string]string{"k": "v"}, []string{"k", "l"}); err != nil {
+	if err := storetest.Shows(snap, map[string]string{"k": "v"}, []string{"k", "l"}); err != nil {
 		t.Error(err)
 	}
 	if err := db.Close(); err != nil {
@@ -445,7 +445,7 @@ func TestClosingASnapshotBetweenOthersWakesCompaction(t *testing.T) {
 	must("flush", r.db.Flush(t.Context()))
 	must("new snapshot", r.take())
 	for i, snap := range between {
-		settle(t, r.db)
+		storetest.Settle(t, r.db)
 		if now := bytesOfTables(t, mem); now < full {
 			t.Fatalf("%d of %d bytes are left, but %d snapshots need all", now, full, len(between)-i)
 		}
@@ -459,7 +459,7 @@ func TestClosingASnapshotBetweenOthersWakesCompaction(t *testing.T) {
 		}
 		must("close", snap.Close())
 	}
-	settle(t, r.db)
+	storetest.Settle(t, r.db)
 	storetest.Soon(t, "the space is free", func() bool { return bytesOfTables(t, mem) < full/10 })
 	must("the others", r.agree())
 	for _, s := range r.snaps {

@@ -135,15 +135,7 @@ func (d *Ranges) Report(lo, hi []byte, seq ikey.Seq) {
 		r.Hi = bytes.Clone(hi)
 	}
 	d.add(r)
-	recorded.Add(1)
 }
-
-// recorded counts the ranges that all stores have recorded.
-var recorded atomic.Int64
-
-// Recorded returns the number of ranges that all stores of the process have recorded so far: a test of whole stores
-// needs it to know that cursors jump.
-func Recorded() int64 { return recorded.Load() }
 
 // add adds a range, merged with those that it touches. mu is held.
 func (d *Ranges) add(r Range) {

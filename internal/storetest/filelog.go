@@ -30,7 +30,7 @@ type LoggedOp struct {
 func LogFiles(fsys vfs.FS) *FileLog {
 	l := &FileLog{silent: fsys}
 	l.FS = vfs.NewHook(fsys, func(op vfs.Op) error {
-		compacting := Inside("(*Scheduler).compactLoop")
+		compacting := Inside(CompactLoop)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.ops = append(l.ops, LoggedOp{op, compacting})

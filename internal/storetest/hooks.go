@@ -9,23 +9,23 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// Inside reports whether a function of that name is among the caller's callers.
-func Inside(name string) bool {
+// Inside reports whether f is among the caller's callers.
+func Inside(f Function) bool {
 	var pc [64]uintptr
 	for _, at := range pc[:runtime.Callers(2, pc[:])] {
 		known, _ := functionsAt.Load(at)
-		functions, ok := known.([]string)
+		names, ok := known.([]string)
 		if !ok { // more than one frame if calls were inlined
 			frames := runtime.CallersFrames([]uintptr{at})
 			for more := true; more; {
-				var f runtime.Frame
-				f, more = frames.Next()
-				functions = append(functions, f.Function)
+				var frame runtime.Frame
+				frame, more = frames.Next()
+				names = append(names, frame.Function)
 			}
-			functionsAt.Store(at, functions)
+			functionsAt.Store(at, names)
 		}
-		for _, f := range functions {
-			if strings.HasSuffix(f, name) {
+		for _, name := range names {
+			if strings.HasSuffix(name, string(f)) {
 				return true
 			}
 		}
@@ -37,15 +37,14 @@ func Inside(name string) bool {
 // them.
 var functionsAt sync.Map
 
-// Running reports whether a goroutine is inside a function of that name.
-func Running(name string) bool { return anyStack(name+"(", "") }
+// Running reports whether a goroutine is inside f.
+func Running(f Function) bool { return anyStack(string(f)+"(", "") }
 
-// Blocked reports whether a goroutine inside the named function is blocked in the given way, as stacks name it, for
-// example "select".
-func Blocked(name, how string) bool { return anyStack(name, "["+how) }
+// Blocked reports whether a goroutine inside f is blocked in the given way, as stacks name it, for example "select".
+func Blocked(f Function, how string) bool { return anyStack(string(f), "["+how) }
 
-// Waiting reports whether a goroutine inside the named function waits for a mutex.
-func Waiting(name string) bool { return Blocked(name, "sync.Mutex.Lock") }
+// Waiting reports whether a goroutine inside f waits for a mutex.
+func Waiting(f Function) bool { return Blocked(f, "sync.Mutex.Lock") }
 
 // anyStack reports whether the stack of some goroutine contains both strings.
 func anyStack(a, b string) bool {
@@ -80,9 +79,23 @@ var ErrCold = errors.New("no reading ahead")
 // Cold returns a file system on which Open loads no table: the first operation that needs a table has to load it.
 func Cold(fsys vfs.FS) vfs.FS {
 	return vfs.NewHook(fsys, func(op vfs.Op) error {
-		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") && Inside("(*Share).WarmUp") {
+		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") && Inside(WarmUp) {
 			return ErrCold
 		}
 		return nil
 	})
+}
+
+// Writers reports whether a writer leads a group, and how many wait in the queue, of all open stores.
+func Writers() (leading bool, waiting int) {
+	buf := make([]byte, 1<<20)
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		switch {
+		case strings.Contains(stack, string(lead)+"("):
+			leading = true
+		case strings.Contains(stack, string(commitOps)+"(") && strings.Contains(stack, "[chan receive"):
+			waiting++
+		}
+	}
+	return leading, waiting
 }

@@ -1,5 +1,5 @@
-// Package storetest holds what tests of whole stores share: the main function of a test binary, waiting, and file
-// systems that record or block operations. It does not import the root package, whose own tests use it too.
+// Package storetest holds what tests of whole stores share: the main function of a test binary, stores, waiting, and
+// file systems that record or block operations. It imports the root package, so tests inside that cannot use it.
 package storetest
 
 import (

@@ -1,0 +1,218 @@
+package bloomkv_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// blockStore returns a compacted store of n keys. Each entry fills a block or two, so that only adjacent keys share a
+// block.
+func blockStore(t *testing.T, n int) (db *bloomkv.DB, key, value func(int) []byte) {
+	t.Helper()
+	storetest.Roomy(t) // so that blocks stay cached until spoilAll
+	o := storetest.Tiny(vfs.NewMem())
+	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	db, err := bloomkv.Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil && !errors.Is(err, bloomkv.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	key = func(i int) []byte { return fmt.Appendf(nil, "key%04d", i) }
+	value = func(i int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%04d", i), 100) }
+	for i := range n {
+		if err := db.Put(key(i), value(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	atRest(t, db)
+	return db, key, value
+}
+
+// spoilAll evicts all blocks, and has every block spoiled that no guard and no holder protects.
+func spoilAll(db *bloomkv.DB) {
+	db.Pool().Blocks.SetCapacity(0)
+	db.Tree().Domain.Collect()
+	db.Pool().Rebalance()
+}
+
+// TestWhatReadersHandOutStaysWhileBlocksAreRecycled recycles all blocks while the function of View uses a value, and
+// while an iterator is at a key.
+func TestWhatReadersHandOutStaysWhileBlocksAreRecycled(t *testing.T) {
+	const n = 300
+	db, key, value := blockStore(t, n)
+	snap, err := db.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(what string, i int, got []byte) {
+		t.Helper()
+		db.Tree().Domain.Wait() // it would never return if the caller were inside a guard
+		spoilAll(db)
+		if !bytes.Equal(got, value(i)) {
+			t.Errorf("%s: the value of key %d became %.12q", what, i, got)
+		}
+	}
+	var keys [][]byte
+	for i := range n {
+		keys = append(keys, key(i))
+	}
+	type reader interface {
+		View(key []byte, f func([]byte) error) error
+		GetMany(keys [][]byte, f func(i int, value []byte, found bool) error) error
+		Iter(o bloomkv.IterOptions) *bloomkv.Iterator
+	}
+	storetest.Within(t, 20*time.Second, "the readers", func() {
+		for name, r := range map[string]reader{"store": db, "snapshot": snap} {
+			for i := range 20 {
+				if err := r.View(key(i), func(v []byte) error { look(name+".View", i, v); return nil }); err != nil {
+					t.Error(err)
+				}
+			}
+			for range 2 { // with and without cached blocks
+				if err := r.GetMany(keys[:150], func(i int, v []byte, found bool) error {
+					if !found {
+						t.Errorf("%s.GetMany: key %d not found", name, i)
+					}
+					if i%10 == 0 {
+						look(name+".GetMany", i, v)
+					} else if !bytes.Equal(v, value(i)) {
+						t.Errorf("%s.GetMany: the value of key %d became %.12q", name, i, v)
+					}
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+			it := r.Iter(bloomkv.IterOptions{})
+			for i, ok := 0, it.First(); i < 20; i, ok = i+1, it.Next() {
+				if !ok || !bytes.Equal(it.Key(), key(i)) {
+					t.Fatalf("%s: %v, at %q, want %q", name, it.Err(), it.Key(), key(i))
+				}
+				look(name+" forward", i, it.Value())
+			}
+			for i := 19; i > 0; i-- {
+				if !it.Prev() || !bytes.Equal(it.Key(), key(i)) {
+					t.Fatalf("%s: %v, at %q, want %q", name, it.Err(), it.Key(), key(i))
+				}
+				look(name+" backward", i, it.Value())
+			}
+			if err := it.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err := snap.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestABlockIsHeldInsideTheGuard recycles all blocks at the moment at which a reader is about to hold its own. Only one
+// goroutine reads, so that only its guard protects the block.
+func TestABlockIsHeldInsideTheGuard(t *testing.T) {
+	const n = 100
+	db, key, value := blockStore(t, n)
+	held := 0
+	cache.OnAcquire(func() { held++; spoilAll(db) })
+	defer cache.OnAcquire(nil)
+	check := func(what string, i int, got []byte) {
+		t.Helper()
+		if !bytes.Equal(got, value(i)) {
+			t.Errorf("%s: the value of key %d became %.12q", what, i, got)
+		}
+	}
+	var keys [][]byte
+	for i := range n {
+		keys = append(keys, key(i))
+		if _, err := db.Get(key(i)); err != nil { // so that the block is cached
+			t.Fatal(err)
+		}
+	}
+	for i := range n / 2 {
+		before := held
+		if err := db.View(key(i), func(v []byte) error { check("View", i, v); return nil }); err != nil {
+			t.Error(err)
+		}
+		if held == before {
+			t.Fatal("View held no block")
+		}
+	}
+	before := held
+	if err := db.GetMany(keys, func(i int, v []byte, _ bool) error {
+		check("GetMany", i, v)
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if held < before+n {
+		t.Errorf("GetMany held %d blocks for %d keys", held-before, n)
+	}
+	for range 2 { // from the file, then from the cache
+		it := db.Iter(bloomkv.IterOptions{})
+		for i, ok := 0, it.First(); i < n; i, ok = i+1, it.Next() {
+			if !ok || !bytes.Equal(it.Key(), key(i)) {
+				t.Fatalf("%v, at %q, want %q", it.Err(), it.Key(), key(i))
+			}
+			check("an iterator", i, it.Value())
+		}
+		if err := it.Close(); err != nil {
+			t.Error(err)
+		}
+		cache.OnAcquire(nil)
+		if _, err := storetest.Contents(db); err != nil { // so that the blocks are cached again
+			t.Fatal(err)
+		}
+		cache.OnAcquire(func() { held++; spoilAll(db) })
+	}
+}
+
+// TestABlockIsLetGo has every kind of reader hold every block once, and checks that none stays held: the cache can't
+// reuse a held block.
+func TestABlockIsLetGo(t *testing.T) {
+	const n = 100
+	db, key, _ := blockStore(t, n)
+	var keys [][]byte
+	for i := range n {
+		keys = append(keys, key(i))
+	}
+	stop := errors.New("stop")
+	for range 3 {
+		if err := db.View(key(7), func([]byte) error { return stop }); !errors.Is(err, stop) {
+			t.Error(err)
+		}
+		if err := db.GetMany(keys, func(i int, _ []byte, _ bool) error {
+			if i == 70 {
+				return stop
+			}
+			return nil
+		}); !errors.Is(err, stop) {
+			t.Error(err)
+		}
+		it := db.Iter(bloomkv.IterOptions{})
+		for it.First(); it.Valid() && string(it.Key()) < string(key(n/2)); it.Next() {
+		}
+		if err := it.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := storetest.Contents(db); err != nil {
+			t.Error(err)
+		}
+	}
+	if blocks, held := db.Tree().Blocks.Held(); blocks == 0 || held > 0 {
+		t.Errorf("%d of %d blocks are still held without a reader", held, blocks)
+	}
+}

@@ -1,0 +1,161 @@
+package bloomkv_test
+
+import (
+	"bytes"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestABudgetHasItsFiltersBackWhenCompactReturns overwrites a store whose filters take more than half of their memory,
+// so those of a compaction's inputs and outputs do not fit at the same time. An open iterator keeps the inputs.
+func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
+	const n = 60_000
+	lookups := storetest.AtStride(60_000)
+	o := planOptionsFor(vfs.NewMem(), 1e-4, nil)
+	db := planStore(t, o, n)
+	m := db.Metrics().Memory
+	free := db.Pool().Free()
+	// As if there were memory for one and a half times the filters, and for indexes, which replaced tables keep while
+	// they are read.
+	db.Pool().Reserved.Add(free - 4*(m.Filters*3/2+4*m.Indexes)/3)
+	db.Pool().Rebalance()
+	for round := range 3 {
+		if m := db.Metrics(); m.Levels[bloomkv.Bottom].FiltersShed > 0 {
+			t.Fatalf("round %d: filters lack units before anything happens\n%v", round, m)
+		}
+		it := db.Iter(bloomkv.IterOptions{})
+		if !it.First() {
+			t.Fatal(it.Err())
+		}
+		for i := range uint64(n) {
+			if err := db.Put(planKey(2*i), make([]byte, 30)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Compact(t.Context(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		m := db.Metrics()
+		if got := wastes(t, db, n, lookups); m.Levels[bloomkv.Bottom].FiltersShed > 0 ||
+			m.FPRPredicted > m.FPRPromised ||
+			got > most(m.FPRPromised, lookups) {
+			t.Errorf("round %d: %d filters lack units; promised %v, predicted %v, wasted %v", round,
+				m.Levels[bloomkv.Bottom].FiltersShed, m.FPRPromised, m.FPRPredicted, got)
+		}
+		if err := it.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup counts the wasted reads of the lookups directly after each kind
+// of change: they keep the rate that Metrics then promises, and all filters have the units that the plan allows.
+func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
+	const n = 60_000
+	lookups := storetest.AtStride(60_000)
+	for _, c := range []struct {
+		name   string
+		kind   bloomkv.FilterKind
+		memory int64
+	}{
+		{"Bloom filters of eight bits a key", bloomkv.FilterBloom, 64 << 10},
+		{"Bloom filters of twelve bits a key", bloomkv.FilterBloom, 92 << 10},
+		{"Ribbon filters of eight bits a key", bloomkv.FilterRibbon, 64 << 10},
+		{"Ribbon filters of twelve bits a key", bloomkv.FilterRibbon, 92 << 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			o := planOptionsFor(mem, 0, func(o *bloomkv.Options) {
+				o.FilterMemory, o.FilterKind, o.BaseLevelSize, o.LevelRatio, o.TableSize = c.memory, c.kind, 1<<20, 4,
+					256<<10
+			})
+			db := reopened(t, nil, o)
+			best, _, err := o.Planner().AtRest(0, n, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := func(change string, whole bool) bloomkv.Metrics {
+				t.Helper()
+				m := db.Metrics()
+				if whole && !asPlanned(db) {
+					t.Errorf("%s: filters lack units that fit in memory\n%v", change, m)
+				}
+				got := wastes(t, db, n, lookups)
+				t.Logf("%s: promised %.4g, predicted %.4g, wasted %.4g; filters %d bytes", change, m.FPRPromised,
+					m.FPRPredicted, got, m.Memory.Filters)
+				if got > most(m.FPRPromised, lookups) {
+					t.Errorf("%s: %.4g wasted, promised %.4g", change, got, m.FPRPromised)
+				}
+				if whole && (m.FPRPredicted > m.FPRPromised || m.Memory.Filters > c.memory) {
+					t.Errorf("%s: promised %v, predicted %v, filters of %d bytes, want at most %d", change,
+						m.FPRPromised, m.FPRPredicted, m.Memory.Filters, c.memory)
+				}
+				return m
+			}
+			put := func(from, to int) {
+				t.Helper()
+				for _, i := range rand.New(rand.NewPCG(3, uint64(from))).Perm(to - from) {
+					if err := db.Put(planKey(2*uint64(from+i)), make([]byte, 30)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			compact := func(change string) {
+				t.Helper()
+				if err := db.Compact(t.Context(), nil, nil); err != nil {
+					t.Fatal(err)
+				}
+				if m := first(change, true); m.FPRPromised > 3*best || m.Levels[bloomkv.Bottom].FiltersShed > 0 {
+					t.Errorf("%s: promised %v, want at most %v; %d filters lack units\n%v", change, m.FPRPromised,
+						3*best, m.Levels[bloomkv.Bottom].FiltersShed, m)
+				}
+			}
+			put(0, n*9/10)
+			storetest.Settle(t, db)
+			first("load", true)
+			compact("Compact")
+			put(n*9/10, n*19/20) // one run: too few for a compaction
+			if err := db.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			first("Flush", true)
+			var sorted iter.Seq2[bloomkv.KV, error] = func(yield func(bloomkv.KV, error) bool) {
+				var keys [][]byte
+				for i := n * 19 / 20; i < n; i++ {
+					keys = append(keys, planKey(2*uint64(i)))
+				}
+				slices.SortFunc(keys, bytes.Compare)
+				for _, key := range keys {
+					if !yield(bloomkv.KV{Key: key, Value: make([]byte, 30)}, nil) {
+						return
+					}
+				}
+			}
+			if err := db.Ingest(t.Context(), sorted, bloomkv.IngestOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			first("Ingest", true)
+			compact("Compact again")
+
+			before := db.Metrics().FPRPromised
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if db, err = bloomkv.Open("db", o); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = db.Close() }()
+			first("reopening", false)
+			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+			if m := first("warm", true); m.FPRPromised != before {
+				t.Errorf("promised %v, before reopening %v", m.FPRPromised, before)
+			}
+		})
+	}
+}

@@ -1,0 +1,348 @@
+package bloomkv_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/budget"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestFiltersKeepToTheirMemoryAsTheStoreGrows grows stores until their filters have a few bits per key, and shrinks
+// them again: at rest, filters never exceed their memory, and the promised rate is kept and is the best that fits.
+func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
+	const memory, step, steps = 64 << 10, 12_000, 6
+	lookups := 2000 * storetest.AtStride(20)
+	for _, tt := range []struct {
+		name   string
+		kind   bloomkv.FilterKind
+		random bool
+	}{
+		{"random order", bloomkv.FilterBloom, true},
+		{"in order, so that tables are only moved", bloomkv.FilterBloom, false},
+		{"Ribbon filters", bloomkv.FilterRibbon, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := storetest.Tiny(vfs.NewMem())
+			o.Durability, o.FilterMemory, o.FilterKind, o.LevelRatio = bloomkv.NoSync, memory, tt.kind, 4
+			o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize = 64<<20, 128<<10, 128<<10, 256<<10
+			o.FilterSeed = 5
+			db, err := bloomkv.Open("db", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = db.Close() }()
+			key := func(n uint64) []byte {
+				if tt.random {
+					n *= 0x9e3779b97f4a7c15
+				}
+				return binary.BigEndian.AppendUint64(nil, n)
+			}
+			rng := rand.New(rand.NewPCG(5, 6))
+			before := 0.0
+			rest := func(state string, keys uint64) (fpr float64) {
+				t.Helper()
+				storetest.Settle(t, db)
+				storetest.Soon(t, "filters are loaded", func() bool {
+					m := db.Metrics()
+					return m.Warm && m.Files.Obsolete == 0 && asPlanned(db)
+				})
+				m := db.Metrics()
+				for range lookups {
+					if _, err := db.Get(key(2*rng.Uint64N(keys) + 1)); !errors.Is(err, bloomkv.ErrNotFound) {
+						t.Fatalf("%s: %v, want ErrNotFound", state, err)
+					}
+				}
+				wasted := float64(db.Metrics().Lookups.WastedReads - m.Lookups.WastedReads)
+				most := 1.15 * m.FPRPromised * float64(lookups)
+				t.Logf("%s: %d keys, promised %.4g, predicted %.4g, wasted %.4g; filters %d bytes, %.2f bits a key",
+					state, keys, m.FPRPromised, m.FPRPredicted, wasted/float64(lookups), m.Memory.Filters,
+					8*float64(m.Memory.Filters)/float64(keys))
+				repeats := max(1, float64(lookups)/float64(keys)) // times that a false positive repeats
+				if limit := repeats * poissonLimit(most/repeats); wasted > limit {
+					t.Errorf("%s: %.0f wasted reads, want about %.0f, at most %.0f\n%v", state, wasted, most, limit, m)
+				}
+				if m.Memory.Filters > memory {
+					t.Errorf("%s: filters take %d bytes, want at most %d\n%v", state, m.Memory.Filters, memory, m)
+				}
+				if m.FPRPromised > filterplan.BestFPR && m.Memory.Filters < memory*2/5 {
+					t.Errorf("%s: filters take %d bytes of %d, at a rate of %g\n%v", state, m.Memory.Filters, memory,
+						m.FPRPromised, m)
+				}
+				return m.FPRPromised
+			}
+			for i := range uint64(steps) {
+				for n := i * step; n < (i+1)*step; n++ {
+					if err := db.Put(key(2*n), make([]byte, 20)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := db.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				fpr := rest("grown", (i+1)*step)
+				before = fpr
+			}
+			if before < 4*filterplan.BestFPR {
+				t.Errorf("the last rate is %g: too few keys for a meaningful test", before)
+			}
+			if err := db.Compact(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			grown := rest("compacted", steps*step)
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if db, err = bloomkv.Open("db", o); err != nil {
+				t.Fatal(err)
+			}
+			if again := rest("opened again", steps*step); again != grown {
+				t.Errorf("reopened, the rate is %g, before it was %g", again, grown)
+			}
+			if err := errors.Join(db.DeleteRange(nil, nil), db.Flush(t.Context()),
+				db.Compact(t.Context(), nil, nil)); err != nil {
+				t.Fatal(err)
+			}
+			if m := db.Metrics(); m.FPRPromised != filterplan.BestFPR {
+				t.Errorf("when all is deleted a rate of %g is promised, want %g", m.FPRPromised, filterplan.BestFPR)
+			}
+		})
+	}
+}
+
+// asPlanned reports whether all filters have the units that the plan wants, except for those that do not fit.
+func asPlanned(db *bloomkv.DB) bool {
+	planned := true
+	db.Tree().Load().EachTable(func(_ int, t *tree.Table) {
+		h, known := t.Reader.FilterHeader()
+		planned = planned && known && t.Reader.FilterUnits() == min(h.UnitsFor(db.Share().RateOf(t)), t.Units())
+	})
+	return planned
+}
+
+func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
+	mem := vfs.NewMem()
+	for _, tt := range []struct {
+		want string
+		o    bloomkv.Options
+	}{
+		{
+			"option FilterMemory: 1000000, want 0 with FilterFPR, which is 0.1",
+			bloomkv.Options{FilterMemory: 1_000_000, FilterFPR: 0.1},
+		},
+		{"option FilterMemory: 65535, want 65536 to 33554432", bloomkv.Options{FilterMemory: 64<<10 - 1}},
+		{"option FilterMemory: -1, want 65536 to ", bloomkv.Options{FilterMemory: -1}},
+		{
+			"option FilterMemory: 4194305, want 65536 to 4194304",
+			bloomkv.Options{FilterMemory: 4<<20 + 1, MemoryBudget: 8 << 20},
+		},
+		{"option FilterFPR: -0.1, want more than 0", bloomkv.Options{FilterFPR: -0.1}},
+		{"option FilterFPR: NaN, want more than 0", bloomkv.Options{FilterFPR: math.NaN()}},
+		{"option FilterKind: 2, want 0 to 1", bloomkv.Options{FilterKind: 2}},
+	} {
+		tt.o.FS = mem
+		if _, err := bloomkv.Open("db", &tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("got %v, want %q", err, tt.want)
+		}
+	}
+	o := storetest.Tiny(mem)
+	o.Durability, o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize = bloomkv.NoSync, 64<<20, 4<<20, 4<<20,
+		64<<20
+	db, err := bloomkv.Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(600_000) { // more keys than bits
+		if err := db.Put(binary.BigEndian.AppendUint64(nil, i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.FilterMemory = 64 << 10
+	if _, err := bloomkv.Open("db", o); !errors.Is(err, bloomkv.ErrFilterRate) ||
+		!strings.Contains(err.Error(), "option FilterMemory: 65536, and filters of 600000 keys take ") {
+		t.Errorf("too little for any filters: got %v, want ErrFilterRate and the memory that they need", err)
+	}
+	o.FilterMemory = 1 << 20
+	if db, err = bloomkv.Open("db", o); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestUnitsAreLeftOutBeforeFilters reduces the memory for the filters of a tree step by step: the kept units fit and
+// one more would not, no table loses its second unit while another has three, and an upper level loses a unit only
+// after the last level has lost the same one.
+func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
+	o := storetest.Tiny(vfs.NewMem())
+	o.Durability, o.FilterMemory, o.LevelRatio, o.MemoryBudget = bloomkv.NoSync, 1<<20, 4, 64<<20
+	db, err := bloomkv.Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	rng := rand.New(rand.NewPCG(1, 9))
+	for range 40_000 {
+		if err := db.Put(binary.BigEndian.AppendUint64(nil, rng.Uint64()), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Settle(t, db)
+	storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+	s, plan := db.Tree().Load(), db.Share().Plans().Now
+	kept := func() (sum, next int64, units [bloomblock.MaxUnits + 1]int) {
+		s.EachTable(func(level int, table *tree.Table) {
+			h, _ := table.Reader.FilterHeader()
+			n := table.Units()
+			if want := h.UnitsFor(plan.Levels[level].Rate); n < want {
+				next = max(next, int64(h.Units[n].Bytes()))
+			}
+			units[n]++
+			sum += int64(h.PrefixSize(n) - bloomblock.HeaderSize)
+		})
+		return sum, next, units
+	}
+	if budget.Cut(s, plan, db.Options().FilterMemory) {
+		t.Fatal("all filters fit, but some lack units")
+	}
+	all, _, most := kept()
+	if most[2]+most[3] == 0 || len(s.Runs) < 3 {
+		t.Fatalf("%d tables of two units, %d of three, %d runs: too few for a meaningful test", most[2], most[3],
+			len(s.Runs))
+	}
+	for memory := all - 1; memory > 0; memory -= all / 97 {
+		if !budget.Cut(s, plan, memory) {
+			t.Fatalf("%d bytes: nothing is cut of %d", memory, all)
+		}
+		sum, next, units := kept()
+		if sum > memory || sum+next <= memory {
+			t.Errorf("%d bytes: %d stay, a unit more takes %d at the most", memory, sum, next)
+		}
+		if units[0] > 0 && units[2]+units[3] > 0 || units[1] > most[1] && units[3] > 0 {
+			t.Errorf("%d bytes: tables by units %v, of all %v: want units before filters", memory, units, most)
+		}
+	}
+}
+
+// poissonLimit returns the count exceeded by chance once in a thousand times, for the given mean: three standard
+// deviations above a large mean, and more above a small one.
+func poissonLimit(mean float64) float64 {
+	term := math.Exp(-mean)
+	if term == 0 {
+		return mean + 3.1*math.Sqrt(mean)
+	}
+	count, sum := 0.0, term
+	for sum < 0.999 {
+		count++
+		term *= mean / count
+		sum += term
+	}
+	return count
+}
+
+// TestFiltersAreCutWhenTheStoreIsWarm reopens a store with less memory than its filters need. Once all filters have
+// been read their sizes are known, and those that do not fit are dropped, even if the store does not change.
+func TestFiltersAreCutWhenTheStoreIsWarm(t *testing.T) {
+	mem := vfs.NewMem()
+	db := planStore(t, planOptionsFor(mem, 0, func(o *bloomkv.Options) { o.FilterMemory = 256 << 10 }), 80_000)
+	if m := db.Metrics(); m.Memory.Filters < 160<<10 || m.Levels[bloomkv.Bottom].FiltersShed > 0 {
+		t.Fatalf("filters take %d bytes of %d, %d were shed", m.Memory.Filters, 256<<10,
+			m.Levels[bloomkv.Bottom].FiltersShed)
+	}
+	const less = 64 << 10
+	db = reopened(t, db, planOptionsFor(mem, 0, func(o *bloomkv.Options) { o.FilterMemory = less }))
+	if m := db.Metrics(); m.Memory.Filters > less || m.Memory.Filters < less/2 ||
+		m.Levels[bloomkv.Bottom].FiltersShed == 0 {
+		t.Errorf("filters take %d bytes of %d, %d were shed", m.Memory.Filters, less,
+			m.Levels[bloomkv.Bottom].FiltersShed)
+	}
+}
+
+// TestFiltersOfReplacedTablesGoAtOnce holds an iterator on all tables that a compaction replaces. Their filters are
+// freed for those of the new tables, and the iterator still works.
+func TestFiltersOfReplacedTablesGoAtOnce(t *testing.T) {
+	const n = 20_000
+	db := planStore(t, planOptionsFor(vfs.NewMem(), 0.01, nil), n)
+	storetest.Soon(t, "the tables that the last compaction replaced are removed",
+		func() bool { return db.Metrics().Files.Obsolete == 0 })
+	before := db.Metrics()
+	it := db.Iter(bloomkv.IterOptions{})
+	if !it.First() {
+		t.Fatal(it.Close())
+	}
+	if err := db.Rewrite(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	m := db.Metrics()
+	if m.Files.Obsolete != before.Files.Tables {
+		t.Errorf("the iterator holds %d tables, want %d", m.Files.Obsolete, before.Files.Tables)
+	}
+	if m.Memory.Filters > before.Memory.Filters*11/10 {
+		t.Errorf("filters take %d bytes, want about %d, as before", m.Memory.Filters, before.Memory.Filters)
+	}
+	keys := 1
+	for it.Next() {
+		keys++
+	}
+	if err := it.Close(); err != nil || keys != n {
+		t.Errorf("%d keys, %v, want %d", keys, err, n)
+	}
+}
+
+// TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds loads keys in order, so that no table is ever rewritten.
+func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
+	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
+		o := storetest.Tiny(vfs.NewMem())
+		o.Durability, o.FilterKind, o.MemtableSize, o.TableSize, o.LevelRatio, o.BaseLevelSize = bloomkv.NoSync, kind,
+			1<<20,
+			1<<20, 10, 1<<20
+		db, err := bloomkv.Open("db", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const keys = 300_000
+		value := make([]byte, 60)
+		for i := range uint64(keys) {
+			if err := db.Put(binary.BigEndian.AppendUint64(nil, i), value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		storetest.Settle(t, db)
+		storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+		m := db.Metrics()
+		if m.Writes.Moves == 0 || m.Writes.CompactedBytes > 0 {
+			t.Fatalf("%d tables moved, %d bytes rewritten: want only moves", m.Writes.Moves, m.Writes.CompactedBytes)
+		}
+		want := 0.0
+		for l, level := range m.Levels {
+			want += float64(level.Entries) * db.Share().Plans().Now.Levels[l].Params.BitsPerKey() / 8
+		}
+		got := float64(m.Memory.Filters)
+		t.Logf("kind %d: %.2f bits a key in memory, by the plan %.2f", kind, 8*got/keys, 8*want/keys)
+		if got > 1.15*want {
+			t.Errorf("kind %d: filters take %.0f bytes, want at most 1.15 × %.0f\n%v", kind, got, want, m)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package bloomkv_test
+
+import (
+	"context"
+	"encoding/binary"
+	"runtime"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// memoryKey returns a key of 8 bytes; odd numbers are never stored.
+func memoryKey(dst []byte, i uint64) []byte {
+	return binary.BigEndian.AppendUint64(dst[:0], i*0x9e3779b97f4a7c15)
+}
+
+func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
+	if storetest.RaceEnabled {
+		t.Skip("900,000 keys in one goroutine: nothing to race")
+	}
+	const n = 900_000
+	opts := &bloomkv.Options{
+		FS: vfs.NewMem(), Durability: bloomkv.NoSync, MemoryBudget: 8 << 20, MemtableSize: 2 << 20, BlockSize: 256,
+		FilterFPR: 1e-6,
+		TableSize: 1 << 20,
+	}
+	db, err := bloomkv.Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	var b bloomkv.Batch
+	var key []byte
+	for i := range uint64(n) {
+		key = memoryKey(key, 2*i)
+		b.Put(key, nil)
+		if b.Len() == 1000 {
+			if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
+				t.Fatal(err)
+			}
+			b.Reset()
+		}
+	}
+	if err := db.Compact(context.Background(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	lookups := func() {
+		t.Helper()
+		for i := uint64(0); i < n; i += 7 {
+			key = memoryKey(key, 2*i)
+			if ok, err := db.Has(key); !ok || err != nil {
+				t.Fatalf("present key %d: %v, %v", i, ok, err)
+			}
+			key = memoryKey(key, 2*i+1)
+			if ok, err := db.Has(key); ok || err != nil {
+				t.Fatalf("absent key %d: %v, %v", i, ok, err)
+			}
+			if i%(7*1000) != 0 {
+				continue
+			}
+			m := db.Metrics().Memory
+			if sum := m.Memtables + m.Filters + m.Indexes + m.Cache; sum > m.Budget {
+				t.Fatalf("%d bytes in memory, the budget is %d: %+v", sum, m.Budget, m)
+			}
+			if m.Filters+m.Indexes != db.Pool().Resident() {
+				t.Fatalf("the pool counts %d bytes, there are %d", db.Pool().Resident(), m.Filters+m.Indexes)
+			}
+		}
+	}
+	lookups()
+	m := db.Metrics()
+	if disk := m.Levels[bloomkv.Bottom].FilterBytes; uint64(m.Memory.Filters) >= disk || m.Memory.Filters == 0 {
+		t.Errorf("%d of %d filter bytes in memory, want some and not all: the test must need more than the budget",
+			m.Memory.Filters, disk)
+	}
+	if m.Levels[bloomkv.Bottom].Unfiltered > 0 || m.Levels[bloomkv.Bottom].FiltersShed == 0 {
+		t.Errorf("%d searches without a filter, %d tables that lack units; want units dropped, and no filter",
+			m.Levels[bloomkv.Bottom].Unfiltered, m.Levels[bloomkv.Bottom].FiltersShed)
+	}
+	if m.FPRPredicted > 2e-4 {
+		t.Errorf("%v wasted reads predicted, want the rate of two of three units\n%v", m.FPRPredicted, m)
+	}
+	t.Logf("predicted %.2g; %d of %d filter bytes in memory, %d index bytes, %d cache bytes", m.FPRPredicted,
+		m.Memory.Filters, m.Levels[bloomkv.Bottom].FilterBytes, m.Memory.Indexes, m.Memory.Cache)
+}
+
+func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
+	opts := storetest.Small(vfs.NewMem())
+	opts.Durability, opts.MaxOpenFiles, opts.Compression = bloomkv.NoSync, 8, bloomkv.CompressionNone
+	db, err := bloomkv.Open("db", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	var key []byte
+	value := make([]byte, 100)
+	for i := range uint64(10_000) {
+		key = memoryKey(key, 2*i)
+		if err := db.Put(key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Compact(context.Background(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	db.Pool().Blocks.SetCapacity(0) // every lookup reads its file
+	for i := range uint64(10_000) {
+		key = memoryKey(key, 2*i)
+		if ok, err := db.Has(key); !ok || err != nil {
+			t.Fatalf("key %d: %v, %v", i, ok, err)
+		}
+		if open := db.Metrics().Files.Open; open > 8 {
+			t.Fatalf("%d descriptors, want at most 8", open)
+		}
+	}
+	m := db.Metrics()
+	if m.Levels[bloomkv.Bottom].Tables <= 16 || m.Memory.Filters == 0 || m.Levels[bloomkv.Bottom].Unfiltered > 0 {
+		t.Errorf("%d tables, want more than 16; %d filter bytes; %d searches without a filter, want 0",
+			m.Levels[bloomkv.Bottom].Tables, m.Memory.Filters, m.Levels[bloomkv.Bottom].Unfiltered)
+	}
+}
+
+// TestAMemtableThatWasWrittenOutIsLeftToTheCollector checks that the store does not keep a flushed memtable in memory.
+func TestAMemtableThatWasWrittenOutIsLeftToTheCollector(t *testing.T) {
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := db.Put([]byte("key"), []byte("value")); err != nil {
+			t.Fatal(err)
+		}
+		mem := weak.Make(db.Tree().Load().Mem)
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		atRest(t, db)
+		for deadline := time.Now().Add(20 * time.Second); mem.Value() != nil; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the memtable is still held")
+			}
+			runtime.GC()
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

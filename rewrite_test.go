@@ -1,0 +1,455 @@
+package bloomkv_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// planKey has a 6-byte prefix for each 16 numbers; odd numbers are never stored, nor numbers from 1<<40 on.
+func planKey(n uint64) []byte {
+	return binary.BigEndian.AppendUint64(nil, n>>4*0x9e3779b97f4a<<16|n&15)
+}
+
+// planStore returns a store of the even ones of 2n numbers, in several tables.
+func planStore(t *testing.T, o *bloomkv.Options, n int) *bloomkv.DB {
+	t.Helper()
+	db := reopened(t, nil, o)
+	for _, i := range rand.New(rand.NewPCG(3, 4)).Perm(n) {
+		if err := db.Put(planKey(2*uint64(i)), make([]byte, 30)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// reopened closes db, if it is not nil, and opens it with other options; all tables are loaded when it returns.
+func reopened(t *testing.T, db *bloomkv.DB, o *bloomkv.Options) *bloomkv.DB {
+	t.Helper()
+	if db != nil {
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := bloomkv.Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+	return db
+}
+
+// planOptionsFor returns options with which a few thousand keys are some tables in two levels.
+func planOptionsFor(fs vfs.FS, fpr float64, change func(o *bloomkv.Options)) *bloomkv.Options {
+	o := &bloomkv.Options{
+		FS: fs, FilterSeed: 1, Durability: bloomkv.NoSync, FilterFPR: fpr, MemoryBudget: 64 << 20,
+		MemtableSize: 256 << 10,
+		TableSize:    64 << 10, BaseLevelSize: 4 << 20, BlockSize: 1 << 10, Compression: bloomkv.CompressionNone,
+	}
+	if change != nil {
+		change(o)
+	}
+	return o
+}
+
+// wastes returns the average number of wasted reads in a lookup of an absent key.
+func wastes(t *testing.T, db *bloomkv.DB, n, lookups int) float64 {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(7, 8))
+	before := db.Metrics().Lookups.WastedReads
+	for range lookups {
+		if _, err := db.Get(planKey(2*rng.Uint64N(uint64(n)) + 1)); !errors.Is(err, bloomkv.ErrNotFound) {
+			t.Fatalf("%v, want ErrNotFound", err)
+		}
+	}
+	return float64(db.Metrics().Lookups.WastedReads-before) / float64(lookups)
+}
+
+// most returns 1.15 times a promise, plus three standard deviations of the count in the given number of lookups.
+func most(promise float64, lookups int) float64 {
+	want := 1.15 * promise * float64(lookups)
+	return (want + 3*math.Sqrt(want)) / float64(lookups)
+}
+
+func tableFileNames(db *bloomkv.DB) (names []string) {
+	for _, m := range db.Tables() {
+		names = append(names, m.File)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestCompactWritesTablesAnewWhoseFiltersMissThePlan changes the options of filters between two openings. Until
+// Compact, Metrics shows how many tables are off the plan; afterwards the promise holds from the first lookup on, and a
+// second Compact writes nothing.
+func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
+	const n = 40_000
+	lookups := storetest.AtStride(200_000)
+	ribbon := func(o *bloomkv.Options) { o.FilterKind = bloomkv.FilterRibbon }
+	prefix := func(n int) func(*bloomkv.Options) {
+		return func(o *bloomkv.Options) { o.FilterPrefix = bloomkv.PrefixLen(n) }
+	}
+	both := func(o *bloomkv.Options) { ribbon(o); prefix(6)(o) }
+	memory := func(bytes int64, kind bloomkv.FilterKind) func(*bloomkv.Options) {
+		return func(o *bloomkv.Options) { o.FilterFPR, o.FilterMemory, o.FilterKind = 0, bytes, kind }
+	}
+	for i, c := range []struct {
+		name     string
+		fpr      float64
+		with     func(*bloomkv.Options)
+		then     float64
+		thenWith func(*bloomkv.Options)
+		worse    bool // more reads are wasted than promised until Compact
+	}{
+		{"a lower rate", 0.1, nil, 0.001, nil, true},
+		{"a lower rate of Ribbon filters", 0.1, ribbon, 0.001, ribbon, true},
+		{"a lower rate of prefixes too", 0.1, prefix(6), 0.001, prefix(6), true},
+		{"a lower rate of prefixes too, of Ribbon filters", 0.1, both, 0.001, both, true},
+		{"a higher rate", 0.001, nil, 0.1, nil, false},
+		{"no filters before", 1, nil, 0.01, nil, true},
+		{"no filters afterwards", 0.01, nil, 1, nil, false},
+		{"another kind", 0.01, nil, 0.01, ribbon, false},
+		{"the first kind", 0.01, ribbon, 0.01, nil, false},
+		{"prefixes", 0.01, nil, 0.01, prefix(6), false},
+		{"prefixes by another rule", 0.01, prefix(7), 0.01, prefix(6), false},
+		{"no prefixes afterwards", 0.01, prefix(6), 0.01, nil, false},
+		{"memory in place of a rate", 0.1, nil, 0, memory(64<<10, bloomkv.FilterBloom), true},
+		{"memory in place of a rate, and another kind", 0.1, nil, 0, memory(64<<10, bloomkv.FilterRibbon), true},
+		{
+			"less memory than Ribbon filters take", 0, memory(128<<10, bloomkv.FilterRibbon), 0,
+			memory(64<<10, bloomkv.FilterRibbon),
+			false,
+		},
+		{"more memory", 0, memory(64<<10, bloomkv.FilterBloom), 0, memory(128<<10, bloomkv.FilterBloom), false},
+	} {
+		if storetest.RaceEnabled && i%4 > 0 {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			db := planStore(t, planOptionsFor(mem, c.fpr, c.with), n)
+			if m := db.Metrics(); m.TablesOffPlan != 0 || m.BytesOffPlan != 0 {
+				t.Errorf("before the change, %d tables are off the plan\n%v", m.TablesOffPlan, m)
+			}
+			o := planOptionsFor(mem, c.then, c.thenWith)
+			db = reopened(t, db, o)
+			storetest.Settle(t, db)
+			m := db.Metrics()
+			var size uint64
+			for _, table := range db.Tables() {
+				size += table.Bytes
+				if !table.OffPlan {
+					t.Errorf("%s is not off the plan", table.File)
+				}
+			}
+			if m.TablesOffPlan != m.Files.Tables || m.TablesOffPlan < 10 ||
+				m.TablesOffPlan != m.Levels[bloomkv.Bottom].TablesOffPlan || m.BytesOffPlan != size ||
+				m.Writes.CompactedBytes != 0 {
+				t.Errorf("%d of %d tables off the plan, %d of %d bytes, and %d written; want all, and 0 written",
+					m.TablesOffPlan, m.Files.Tables, m.BytesOffPlan, size, m.Writes.CompactedBytes)
+			}
+			if got := wastes(t, db, n, lookups); c.worse && o.FilterMemory == 0 && got < 10*m.FPRPromised ||
+				got > most(max(m.FPRPromised, m.FPRPredicted), lookups) {
+				t.Errorf("before Compact, %.4g are wasted, promised %.4g and predicted %.4g", got, m.FPRPromised,
+					m.FPRPredicted)
+			}
+
+			if err := db.Compact(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			m = db.Metrics()
+			got := wastes(t, db, n, lookups)
+			t.Logf("promised %.4g, predicted %.4g, wasted %.4g; %d bytes written; filters take %d", m.FPRPromised,
+				m.FPRPredicted, got, m.Writes.RewrittenBytes, m.Memory.Filters)
+			if got > most(m.FPRPromised, lookups) {
+				t.Errorf("after Compact, %.4g are wasted, promised %.4g", got, m.FPRPromised)
+			}
+			size = m.Levels[bloomkv.Bottom].Bytes
+			if m.TablesOffPlan != 0 || m.BytesOffPlan != 0 || m.Writes.RewrittenBytes != size ||
+				m.Writes.CompactedBytes != size {
+				t.Errorf("after Compact, %d tables are off the plan, %d bytes written, %d of them rewritten, want %d",
+					m.TablesOffPlan, m.Writes.CompactedBytes, m.Writes.RewrittenBytes, size)
+			}
+			if o.FilterMemory > 0 && (m.FPRPromised > 0.2 || m.Memory.Filters > o.FilterMemory ||
+				m.Memory.Filters < o.FilterMemory*3/4) {
+				t.Errorf("promised %v, filters take %d bytes of %d", m.FPRPromised, m.Memory.Filters, o.FilterMemory)
+			}
+			scanAbsentPrefixes(t, db, o.FilterPrefix, storetest.AtStride(20_000))
+
+			names := tableFileNames(db)
+			for range 2 {
+				if err := db.Compact(t.Context(), nil, nil); err != nil {
+					t.Fatal(err)
+				}
+				if again := db.Metrics(); again.Writes.CompactedBytes+again.Writes.Moves > 0 &&
+					again.Writes.CompactedBytes != m.Writes.CompactedBytes || !slices.Equal(tableFileNames(db), names) {
+					t.Errorf("another Compact wrote %d bytes", again.Writes.CompactedBytes-m.Writes.CompactedBytes)
+				}
+				m.Writes.CompactedBytes = 0
+				db = reopened(t, db, o)
+			}
+		})
+	}
+}
+
+// scanAbsentPrefixes scans for absent prefixes: with a rule, all tables have prefix filters, which keep the promise.
+func scanAbsentPrefixes(t *testing.T, db *bloomkv.DB, rule bloomkv.PrefixRule, scans int) {
+	t.Helper()
+	for i := range uint64(scans) {
+		for kv, err := range db.Scan(bloomkv.IterOptions{Prefix: planKey(1<<40 + i<<4)[:6]}) {
+			t.Fatalf("scan found %x, %v", kv.Key, err)
+		}
+	}
+	m := db.Metrics()
+	passed := m.Prefixes.Probes - m.Prefixes.Negatives
+	if rule == (bloomkv.PrefixRule{}) {
+		if m.Prefixes.Probes > 0 {
+			t.Errorf("prefix filters were probed without a rule: %+v", m.Prefixes)
+		}
+		return
+	}
+	if limit := most(m.FPRPromised, scans) * float64(scans); m.Prefixes.Unasked > 0 || m.Prefixes.Probes == 0 ||
+		float64(passed) > limit {
+		t.Errorf("%d scans, of which at most %.0f may read a block: %+v", scans, limit, m.Prefixes)
+	}
+}
+
+// TestCompactLeavesFiltersWhoseUnitsFitLessMemory: two of three units keep the new plan's promise and fit in memory.
+func TestCompactLeavesFiltersWhoseUnitsFitLessMemory(t *testing.T) {
+	mem := vfs.NewMem()
+	options := func(memory int64) *bloomkv.Options {
+		return planOptionsFor(mem, 0, func(o *bloomkv.Options) { o.FilterMemory = memory })
+	}
+	const n = 40_000
+	db := planStore(t, options(128<<10), n)
+	db = reopened(t, db, options(64<<10))
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	m := db.Metrics()
+	if got := wastes(t, db, n, 50_000); m.TablesOffPlan != 0 || m.Writes.CompactedBytes != 0 ||
+		got > most(m.FPRPromised, 50_000) || m.FPRPromised > 0.01 {
+		t.Errorf("%d tables off the plan, %d bytes written, %v wasted, %v promised", m.TablesOffPlan,
+			m.Writes.CompactedBytes, got, m.FPRPromised)
+	}
+}
+
+// TestCompactLeavesTablesThatAreUpToPlan compacts one half of a store, and then all of it.
+func TestCompactLeavesTablesThatAreUpToPlan(t *testing.T) {
+	mem := vfs.NewMem()
+	const n = 20_000
+	db := planStore(t, planOptionsFor(mem, 0.1, nil), n)
+	before := db.Tables()
+	db = reopened(t, db, planOptionsFor(mem, 0.001, nil))
+	middle := before[len(before)/2].Smallest
+	if err := db.Compact(t.Context(), middle, nil); err != nil {
+		t.Fatal(err)
+	}
+	half, m := db.Tables(), db.Metrics()
+	old, anew := 0, uint64(0)
+	for _, table := range half {
+		was := slices.ContainsFunc(before, func(b bloomkv.TableMetrics) bool { return b.File == table.File })
+		if inside := string(table.Smallest) >= string(middle); was == inside || table.OffPlan != was {
+			t.Errorf("%s, in the range: %v, existed before: %v, off the plan: %v", table.File, inside, was,
+				table.OffPlan)
+		}
+		if was {
+			old++
+		} else {
+			anew += table.Bytes
+		}
+	}
+	if old < 3 || m.TablesOffPlan != old || m.Writes.RewrittenBytes != anew || anew == 0 {
+		t.Fatalf("%d old tables, %d off the plan, %d bytes written, want %d", old, m.TablesOffPlan,
+			m.Writes.RewrittenBytes, anew)
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	for _, table := range db.Tables() {
+		if slices.ContainsFunc(before, func(b bloomkv.TableMetrics) bool { return b.File == table.File }) {
+			t.Errorf("%s was not rewritten", table.File)
+		}
+		if slices.ContainsFunc(half, func(b bloomkv.TableMetrics) bool { return b.File == table.File }) {
+			kept++
+		}
+	}
+	if kept != len(half)-old {
+		t.Errorf("of %d tables that matched the plan, %d are left", len(half)-old, kept)
+	}
+}
+
+// TestBackgroundCompactionBringsOldTablesAlong loads keys in order, so that tables only move, first with a high rate,
+// then with a low one: tables that reach another level get a filter of the new plan, and the others stay as they are.
+func TestBackgroundCompactionBringsOldTablesAlong(t *testing.T) {
+	mem := vfs.NewMem()
+	options := func(fpr float64) *bloomkv.Options {
+		o := storetest.Tiny(mem)
+		o.Durability, o.FilterFPR, o.LevelRatio = bloomkv.NoSync, fpr, 4
+		return o
+	}
+	put := func(db *bloomkv.DB, from, to uint64) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			if err := db.Put(binary.BigEndian.AppendUint64(nil, i), make([]byte, 30)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		storetest.Settle(t, db)
+	}
+	db := reopened(t, nil, options(0.1))
+	const n = 20_000
+	put(db, 0, n)
+	db = reopened(t, db, options(0.001))
+	storetest.Settle(t, db)
+	place := func(m bloomkv.TableMetrics) string { return fmt.Sprintf("%s on level %d", m.File, m.Level) }
+	there, files := map[string]bool{}, map[string]int{}
+	for _, m := range db.Tables() {
+		there[place(m)], files[m.File] = true, m.Level
+	}
+	if m := db.Metrics(); m.TablesOffPlan != m.Files.Tables || m.Writes.CompactedBytes != 0 {
+		t.Fatalf("%d of %d tables are off the plan, %d bytes written by an idle store", m.TablesOffPlan,
+			m.Files.Tables, m.Writes.CompactedBytes)
+	}
+	put(db, n, 2*n)
+	off := 0
+	for _, m := range db.Tables() {
+		if m.OffPlan {
+			off++
+		}
+		if m.OffPlan && !there[place(m)] {
+			t.Errorf("%s is off the plan", place(m))
+		}
+		delete(files, m.File)
+	}
+	m := db.Metrics()
+	t.Logf("%d tables were rewritten, %d bytes; %d moves; %d are off the plan", len(files), m.Writes.RewrittenBytes,
+		m.Writes.Moves, off)
+	if len(files) == 0 || m.Writes.Moves == 0 || off == 0 || m.TablesOffPlan != off {
+		t.Errorf("%d old tables were removed, %d moves, %d off the plan and %d in Metrics: want some of each",
+			len(files), m.Writes.Moves, off, m.TablesOffPlan)
+	}
+	written := m.Writes.CompactedBytes
+	if put(db, 2*n, 2*n); db.Metrics().Writes.CompactedBytes != written {
+		t.Error("an idle store keeps writing")
+	}
+}
+
+// TestCompactReadsTheRulesOfTablesThatWereNotLoaded opens a store whose budget has no memory left for its tables.
+func TestCompactReadsTheRulesOfTablesThatWereNotLoaded(t *testing.T) {
+	mem := vfs.NewMem()
+	const n = 5_000
+	shared := func(rule bloomkv.PrefixRule) *bloomkv.Options {
+		return planOptionsFor(mem, 0.01, func(o *bloomkv.Options) {
+			o.MemoryBudget, o.Resources, o.FilterPrefix = 0, newTestResources(t, 8<<20, 0), rule
+		})
+	}
+	db := planStore(t, shared(bloomkv.PrefixLen(7)), n)
+	o := shared(bloomkv.PrefixLen(6))
+	others := tree.TableBytes{Index: o.Resources.Pool().Memory} // held by other stores
+	o.Resources.Pool().Held.Add(others)
+	db = reopened(t, db, o)
+	o.Resources.Pool().Held.Add(tree.TableBytes{Index: -others.Index})
+	db.Tree().Load().EachTable(func(_ int, table *tree.Table) {
+		if _, known := table.Reader.PrefixRule(); known {
+			t.Fatalf("%s was read when the store was opened", table.File.Name)
+		}
+	})
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if m := db.Metrics(); m.TablesOffPlan != 0 || m.Writes.RewrittenBytes != m.Levels[bloomkv.Bottom].Bytes {
+		t.Errorf("%d tables are off the plan, %d bytes written, want all %d", m.TablesOffPlan,
+			m.Writes.RewrittenBytes, m.Levels[bloomkv.Bottom].Bytes)
+	}
+	scanAbsentPrefixes(t, db, o.FilterPrefix, 1000)
+}
+
+// TestCompactMendsADamagedFilter checks that a table with a damaged filter counts as one without a filter.
+func TestCompactMendsADamagedFilter(t *testing.T) {
+	mem := vfs.NewMem()
+	o := planOptionsFor(mem, 0.01, nil)
+	const n = 20_000
+	db := planStore(t, o, n)
+	victim := db.Tables()[3]
+	var offset int64
+	db.Tree().Load().EachTable(func(_ int, t *tree.Table) {
+		if t.File.Name == victim.File {
+			offset = int64(t.Meta.Size - t.Meta.TailLen - t.Meta.FilterLen/2)
+		}
+	})
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Rewrite(t, mem, filepath.Join("db", victim.File), func(b []byte) []byte { b[offset] ^= 1; return b })
+	db = reopened(t, nil, o)
+	if m := db.Metrics(); m.Levels[bloomkv.Bottom].FiltersDamaged != 1 {
+		t.Fatalf("%d filters are damaged, want 1", m.Levels[bloomkv.Bottom].FiltersDamaged)
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if m := db.Metrics(); m.Levels[bloomkv.Bottom].FiltersDamaged != 0 || m.Writes.RewrittenBytes == 0 ||
+		m.Writes.RewrittenBytes > 2*victim.Bytes {
+		t.Errorf("%d filters are damaged, %d bytes written, want about %d", m.Levels[bloomkv.Bottom].FiltersDamaged,
+			m.Writes.RewrittenBytes, victim.Bytes)
+	}
+}
+
+// TestRewriteIsForWhatNoFilterTells changes compression and block size: Compact rewrites no table, and Rewrite all of
+// them.
+func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
+	mem := vfs.NewMem()
+	const n = 20_000
+	db := planStore(t, planOptionsFor(mem, 0.01, nil), n)
+	db = reopened(t, db, planOptionsFor(mem, 0.01, func(o *bloomkv.Options) {
+		o.Compression, o.BlockSize = bloomkv.CompressionZstdBottom, 4<<10
+	}))
+	before := db.Metrics()
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if m := db.Metrics(); m.Writes.CompactedBytes != 0 || m.TablesOffPlan != 0 {
+		t.Errorf("Compact writes %d bytes, %d tables are off the plan, want none", m.Writes.CompactedBytes,
+			m.TablesOffPlan)
+	}
+	if err := db.Rewrite(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	m := db.Metrics()
+	if m.Levels[bloomkv.Bottom].Bytes > before.Levels[bloomkv.Bottom].Bytes*3/4 ||
+		m.Writes.RewrittenBytes != m.Levels[bloomkv.Bottom].Bytes {
+		t.Errorf("%d bytes before, %d after, %d written", before.Levels[bloomkv.Bottom].Bytes,
+			m.Levels[bloomkv.Bottom].Bytes,
+			m.Writes.RewrittenBytes)
+	}
+	db.Tree().Load().EachTable(func(_ int, table *tree.Table) {
+		if p, err := table.Reader.Properties(); err != nil || p.BlockSize != 4<<10 {
+			t.Errorf("%s: blocks of %d bytes, %v", table.File.Name, p.BlockSize, err)
+		}
+	})
+	if err := storetest.LookupsAgree(db, map[string]string{
+		string(planKey(0)):       string(make([]byte, 30)),
+		string(planKey(2*n - 2)): string(make([]byte, 30)),
+	}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,75 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestCompactionsKeepTheirRate uses the clock of a synctest bubble, which advances only while all goroutines are
+// blocked.
+func TestCompactionsKeepTheirRate(t *testing.T) {
+	const rate = 100 << 10
+	synctest.Test(t, func(t *testing.T) {
+		o := storetest.Tiny(vfs.NewMem())
+		o.Durability, o.MemtableSize, o.TableSize, o.Compression, o.CompactionRate = bloomkv.NoSync, 1<<20, 1<<20,
+			bloomkv.CompressionNone, rate
+		db, err := bloomkv.Open("db", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(1, 2))
+		value := make([]byte, 1000)
+		began := time.Now()
+		for i := range 2000 {
+			for j := range value {
+				value[j] = byte(rng.Uint32())
+			}
+			if err := db.Put(fmt.Appendf(nil, "key%d", i*7919%2000), value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("writes and flushes took %v: they must not be slowed", took)
+		}
+		before := db.Metrics().Writes.CompactedBytes
+		began = time.Now()
+		if err := db.Compact(t.Context(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		written := db.Metrics().Writes.CompactedBytes - before
+		want := time.Duration(written) * time.Second / rate
+		if took := time.Since(began); written < 1<<20 || took < want*8/10 || took > want*11/10 {
+			t.Errorf("wrote %d bytes in %v, want about %v", written, took, want)
+		}
+		// Close does not wait for the end of a pause.
+		for i := range 2000 {
+			if err := db.Put(fmt.Appendf(nil, "key%d", i), value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		short, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := db.Compact(short, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("compact for three seconds: %v", err)
+		}
+		began = time.Now()
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Close took %v", took)
+		}
+	})
+}

@@ -1,0 +1,211 @@
+package tests
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
+	db := storetest.OpenTiny(t)
+	key := []byte("key")
+	for _, tt := range []struct {
+		name string
+		call func() (bool, error)
+		done bool
+		then string // the value afterwards, "-" for none
+	}{
+		{"nil is not absence", func() (bool, error) { return db.CompareAndSwap(key, nil, []byte("x")) }, false, "-"},
+		{
+			"an empty value is not absence",
+			func() (bool, error) { return db.CompareAndSwap(key, []byte{}, []byte("x")) },
+			false, "-",
+		},
+		{"nothing to delete", func() (bool, error) { return db.CompareAndDelete(key, nil) }, false, "-"},
+		{"an empty value for nothing", func() (bool, error) { return db.PutIfAbsent(key, []byte{}) }, true, ""},
+		{"the key exists", func() (bool, error) { return db.PutIfAbsent(key, []byte("x")) }, false, ""},
+		{"a value for nil", func() (bool, error) { return db.CompareAndSwap(key, nil, []byte("z")) }, true, "z"},
+		{"nil for a value", func() (bool, error) { return db.CompareAndSwap(key, []byte("z"), nil) }, true, ""},
+		{"nil for nil", func() (bool, error) { return db.CompareAndSwap(key, nil, nil) }, true, ""},
+		{"nil is the empty value", func() (bool, error) { return db.CompareAndDelete(key, nil) }, true, "-"},
+		{"nil for nothing", func() (bool, error) { return db.PutIfAbsent(key, nil) }, true, ""},
+		{
+			"a value for the empty one",
+			func() (bool, error) { return db.CompareAndSwap(key, []byte{}, []byte("x")) },
+			true, "x",
+		},
+		{
+			"a beginning is not the value",
+			func() (bool, error) { return db.CompareAndSwap(key, []byte{}, nil) },
+			false, "x",
+		},
+		{
+			"a beginning is not the value to delete",
+			func() (bool, error) { return db.CompareAndDelete(key, nil) },
+			false, "x",
+		},
+		{"a deletion", func() (bool, error) { return db.CompareAndDelete(key, []byte("x")) }, true, "-"},
+		{"nil is put as the empty value", func() (bool, error) { return db.PutIfAbsent(key, nil) }, true, ""},
+		{"deleted by a range", func() (bool, error) {
+			if err := db.DeleteRange(nil, nil); err != nil {
+				return false, err
+			}
+			return db.PutIfAbsent(key, []byte("y"))
+		}, true, "y"},
+	} {
+		done, err := tt.call()
+		v, getErr := db.Get(key)
+		got := string(v)
+		if errors.Is(getErr, bloomkv.ErrNotFound) {
+			got, getErr = "-", nil
+		}
+		if done != tt.done || err != nil || got != tt.then || getErr != nil {
+			t.Errorf("%s: %v, %v, then %q, %v; want %v and %q", tt.name, done, err, got, getErr, tt.done, tt.then)
+		}
+	}
+	before := db.Metrics().Writes.Operations
+	if _, err := db.CompareAndSwap(make([]byte, bloomkv.MaxKeySize+1), nil, nil); !errors.Is(err, bloomkv.ErrTooLarge) {
+		t.Errorf("nothing for nothing under a key that is too large: %v", err)
+	}
+	if _, err := db.CompareAndDelete(make([]byte, bloomkv.MaxKeySize+1), nil); !errors.Is(err, bloomkv.ErrTooLarge) {
+		t.Errorf("deleting a key that is too large: %v", err)
+	}
+	if _, err := db.PutIfAbsent(make([]byte, bloomkv.MaxKeySize+1), nil); !errors.Is(err, bloomkv.ErrTooLarge) {
+		t.Errorf("a key that is too large: %v", err)
+	}
+	if done, err := db.PutIfAbsent(key, nil); done || err != nil {
+		t.Errorf("an existing key: %v, %v", done, err)
+	}
+	if n := db.Metrics().Writes.Operations - before; n != 0 {
+		t.Errorf("%d operations were written, want 0", n)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.PutIfAbsent(key, nil); err != bloomkv.ErrClosed { //nolint:errorlint // returned unwrapped
+		t.Errorf("after Close: %v", err)
+	}
+	for _, k := range [][]byte{key, make([]byte, bloomkv.MaxKeySize+1)} {
+		if _, err := db.CompareAndSwap(k, nil, nil); err != bloomkv.ErrClosed { //nolint:errorlint // returned unwrapped
+			t.Errorf("after Close: %v", err)
+		}
+		if _, err := db.CompareAndDelete(k, nil); err != bloomkv.ErrClosed { //nolint:errorlint // returned unwrapped
+			t.Errorf("after Close: %v", err)
+		}
+	}
+}
+
+// TestAReadOnlyStoreRefusesEveryWriteAlike compares the error of each write with that of Put, whatever a condition
+// would decide, and even if there is nothing to write.
+func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
+	o := storetest.Tiny(vfs.NewMem())
+	db, err := bloomkv.Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []bloomkv.Durability{bloomkv.Sync, bloomkv.NoSync} {
+		o.ReadOnly, o.Durability = true, d
+		if db, err = bloomkv.Open("db", o); err != nil {
+			t.Fatal(err)
+		}
+		want := db.Put([]byte("k"), nil)
+		if !errors.Is(want, bloomkv.ErrReadOnly) {
+			t.Fatalf("Put returned %v, want ErrReadOnly", want)
+		}
+		calls := map[string]error{
+			"Delete":                       db.Delete([]byte("k")),
+			"DeleteRange":                  db.DeleteRange(nil, nil),
+			"DeleteRange, inverted":        db.DeleteRange([]byte("b"), []byte("a")),
+			"Apply of an empty batch":      db.With(d).Apply(new(bloomkv.Batch)),
+			"Sync":                         db.Sync(),
+			"Flush":                        db.Flush(t.Context()),
+			"Compact":                      db.Compact(t.Context(), nil, nil),
+			"Compact of an inverted range": db.Compact(t.Context(), []byte("b"), []byte("a")),
+			"Rewrite":                      db.Rewrite(t.Context(), nil, nil),
+			"Rewrite of an inverted range": db.Rewrite(t.Context(), []byte("b"), []byte("a")),
+			"Ingest": db.Ingest(t.Context(), func(func(bloomkv.KV, error) bool) {},
+				bloomkv.IngestOptions{}),
+		}
+		_, calls["PutIfAbsent"] = db.PutIfAbsent([]byte("a"), nil)
+		_, calls["PutIfAbsent of a present key"] = db.PutIfAbsent([]byte("k"), nil)
+		_, calls["CompareAndSwap"] = db.CompareAndSwap([]byte("k"), []byte("v"), nil)
+		_, calls["CompareAndSwap of another value"] = db.CompareAndSwap([]byte("k"), nil, nil)
+		_, calls["CompareAndDelete"] = db.CompareAndDelete([]byte("k"), []byte("v"))
+		_, calls["CompareAndDelete of another value"] = db.CompareAndDelete([]byte("k"), nil)
+		for name, err := range calls {
+			if err == nil || err.Error() != want.Error() {
+				t.Errorf("%v: %s returned %v, want %v", d, name, err, want)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestConditionalWritesOfOneGroupSeeEachOther queues writers behind a slow sync, so that the next group contains many
+// of them.
+func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
+	slow, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
+		return op.Kind == vfs.OpSync && storetest.Inside(storetest.SyncLog)
+	})
+	db, err := bloomkv.Open("db", storetest.Tiny(slow))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.With(bloomkv.NoSync).Apply(new(bloomkv.Batch)); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { // leads its group, and waits at the gate
+		if err := db.Put([]byte("first"), nil); err != nil {
+			t.Error(err)
+		}
+	})
+	storetest.Soon(t, "the leader is at work", func() bool {
+		leading, _ := storetest.Writers()
+		return leading
+	})
+	const n = 12
+	var mu sync.Mutex
+	won := map[string]int{}
+	for i := range n {
+		wg.Go(func() {
+			for _, key := range []string{"absent", "counter"} {
+				done, err := db.PutIfAbsent([]byte(key), fmt.Appendf(nil, "writer %d", i))
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				if done {
+					won[key]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	storetest.Soon(t, "all wait for their turn", func() bool {
+		_, waiting := storetest.Writers()
+		return waiting == n
+	})
+	before := db.Metrics().Writes.Groups
+	open()
+	wg.Wait()
+	if won["absent"] != 1 || won["counter"] != 1 {
+		t.Errorf("successful writers by key: %v, want one each", won)
+	}
+	if groups := db.Metrics().Writes.Groups - before; groups > n {
+		t.Errorf("%d groups for %d writers: no two shared a group", groups, n)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

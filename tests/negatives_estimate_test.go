@@ -1,0 +1,104 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestNegativesAreEstimatedWithinTheirStandardError compares the estimate for each table with the exact number. All
+// lookups are of absent keys, so each is a false positive or a negative.
+func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
+	o := storetest.Tiny(vfs.NewMem())
+	o.Durability, o.FilterFPR = bloomkv.NoSync, 0.001 // false positives shift the counts of the tables below
+	const n = 4096
+	lookups := storetest.AtStride(1 << 17)
+	key := func(i uint64) []byte { return fmt.Appendf(nil, "key%05d", i) }
+	for _, test := range []struct {
+		name string
+		nth  func(i uint64) uint64 // less than n
+	}{
+		{"in order", func(i uint64) uint64 { return i % n }},
+		{"cycling through a few keys", func(i uint64) uint64 { return i % 64 * (n / 64) }},
+		{"cycling through more keys", func(i uint64) uint64 { return i % 1000 * 4 }},
+		{"shuffled by the golden ratio", func(i uint64) uint64 { return i * 0x9e3779b97f4a7c15 >> 52 }},
+		{"one key", func(uint64) uint64 { return n / 2 }},
+		{"at random", func(uint64) uint64 { return rand.Uint64N(n) }},
+	} {
+		for _, way := range []string{"one by one", "many at a time", "by many goroutines"} {
+			t.Run(test.name+", "+way, func(t *testing.T) {
+				o.FS = vfs.NewMem()
+				db, err := bloomkv.Open("db", o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer db.Close()
+				for i := range uint64(n + 1) {
+					if err := db.Put(key(2*i),
+						[]byte("value of a key that makes the table a little larger")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := db.Compact(t.Context(), nil, nil); err != nil {
+					t.Fatal(err)
+				}
+				tables := db.Tables()
+				if len(tables) < 8 {
+					t.Fatalf("%d tables are too few to show anything", len(tables))
+				}
+				asked := make([]uint64, len(tables)) // lookups in the range of each table
+				group := make([][]byte, 0, 100)
+				var running sync.WaitGroup
+				for i := range uint64(lookups) {
+					k := key(2*test.nth(i) + 1)
+					for at, tm := range tables {
+						if bytes.Compare(tm.Smallest, k) < 0 && bytes.Compare(k, tm.Largest) < 0 {
+							asked[at]++
+						}
+					}
+					if way == "one by one" {
+						if ok, err := db.Has(k); err != nil || ok {
+							t.Fatal(ok, err)
+						}
+						continue
+					}
+					if group = append(group, k); len(group) < cap(group) && i < uint64(lookups)-1 {
+						continue
+					}
+					keys := slices.Clone(group)
+					group = group[:0]
+					if way == "many at a time" {
+						if err := db.GetMany(keys, func(int, []byte, bool) error { return nil }); err != nil {
+							t.Fatal(err)
+						}
+						continue
+					}
+					running.Go(func() { // goroutine stacks have different addresses, and so use different counters
+						for _, k := range keys {
+							if ok, err := db.Has(k); err != nil || ok {
+								t.Error(ok, err)
+							}
+						}
+					})
+				}
+				running.Wait()
+				for at, tm := range db.Tables() {
+					negatives := float64(asked[at] - tm.FalsePositives)
+					off, sigma := float64(tm.FilterNegatives)-negatives, math.Sqrt(63*negatives)
+					if math.Abs(off) > 5*sigma+64 {
+						t.Errorf("%s: %d negatives, off by %.0f of %.0f, or %.1f standard errors", tm.File,
+							tm.FilterNegatives, off, negatives, off/sigma)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestSlicesAreTheCallers changes every slice after the call that took it, and every copy that a call returned: the
+// contents of the store stay the same.
+func TestSlicesAreTheCallers(t *testing.T) {
+	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx := context.Background()
+	want := map[string]string{}
+	b := func(s string) []byte { return []byte(s) }
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	spoil := func(slices ...[]byte) {
+		for _, s := range slices {
+			for i := range s[:cap(s)] {
+				s[:cap(s)][i] = 'X'
+			}
+		}
+	}
+	agree := func(what string) {
+		t.Helper()
+		got, err := storetest.Contents(db)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if d := storetest.Diff(got, want); d != "" {
+			t.Fatalf("%s: %s", what, d)
+		}
+	}
+
+	for i := range 4 {
+		k, v := fmt.Appendf(nil, "put%d", i), fmt.Appendf(nil, "value%d", i)
+		want[string(k)] = string(v)
+		must(db.Put(k, v))
+		spoil(k, v)
+	}
+	agree("Put")
+
+	k := b("put0")
+	must(db.Delete(k))
+	delete(want, "put0")
+	spoil(k)
+	agree("Delete")
+
+	lo, hi := b("put1"), b("put2")
+	must(db.DeleteRange(lo, hi))
+	delete(want, "put1")
+	spoil(lo, hi)
+	agree("DeleteRange")
+
+	k, v := b("new"), b("born")
+	ok, err := db.PutIfAbsent(k, v)
+	must(err)
+	spoil(k, v)
+	want["new"] = "born"
+	if !ok {
+		t.Error("PutIfAbsent: false")
+	}
+	agree("PutIfAbsent")
+
+	k, v = b("new"), b("grown")
+	old := b("born")
+	ok, err = db.CompareAndSwap(k, old, v)
+	must(err)
+	spoil(k, v, old)
+	want["new"] = "grown"
+	if !ok {
+		t.Error("CompareAndSwap: false")
+	}
+	agree("CompareAndSwap")
+
+	must(db.Put(b("gone"), b("soon")))
+	k, old = b("gone"), b("soon")
+	ok, err = db.CompareAndDelete(k, old)
+	must(err)
+	spoil(k, old)
+	if !ok {
+		t.Error("CompareAndDelete: false")
+	}
+	agree("CompareAndDelete")
+
+	var one, two bloomkv.Batch
+	k, v, lo, hi = b("batch"), b("ed"), b("put3"), b("put4")
+	one.Put(k, v)
+	one.DeleteRange(lo, hi)
+	spoil(k, v, lo, hi)
+	two.Append(&one)
+	one.Reset()
+	one.Put(b("XXXXX"), b("XX"))
+	raw, err := two.MarshalBinary()
+	must(err)
+	var three bloomkv.Batch
+	must(three.UnmarshalBinary(raw))
+	spoil(raw)
+	raw, err = three.MarshalBinary()
+	must(err)
+	spoil(raw)
+	must(db.With(bloomkv.Sync).Apply(&three))
+	want["batch"] = "ed"
+	delete(want, "put3")
+	must(db.With(bloomkv.Sync).Apply(&two))
+	two.Reset()
+	two.Put(b("YYYYYYYYYYY"), b("YYYYYYY")) // reuses the memory of the applied operations
+	agree("Batch")
+
+	key, value := make([]byte, 0, 16), make([]byte, 0, 16)
+	must(db.Ingest(ctx, func(yield func(bloomkv.KV, error) bool) {
+		for i := range 3 {
+			key, value = fmt.Appendf(key[:0], "ingest%d", i), fmt.Appendf(value[:0], "in%d", i)
+			want[string(key)] = string(value)
+			if !yield(bloomkv.KV{Key: key, Value: value}, nil) {
+				return
+			}
+			spoil(key, value)
+		}
+	}, bloomkv.IngestOptions{}))
+	lo, hi = b("put"), b("puu")
+	must(db.Ingest(ctx, func(func(bloomkv.KV, error) bool) { spoil(lo, hi) },
+		bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: lo, Upper: hi}}))
+	delete(want, "put2")
+	agree("Ingest")
+
+	for range 2 { // from the memtable, then from tables
+		for _, name := range []string{"new", "batch", "ingest1"} {
+			k := b(name)
+			v, err := db.Get(k)
+			must(err)
+			spoil(k, v)
+			v, _, err = db.GetTraced(b(name))
+			must(err)
+			spoil(v)
+			v, err = db.AppendGet(nil, b(name))
+			must(err)
+			spoil(v)
+			if ok, err := db.Has(k); ok || err != nil {
+				t.Errorf("Has of the overwritten key: %v, %v", ok, err)
+			}
+		}
+		agree("Get, GetTraced, AppendGet")
+
+		lower, upper, prefix := b("ingest0"), b("ingest2"), b("ing")
+		it := db.Iter(bloomkv.IterOptions{Lower: lower, Upper: upper, Prefix: prefix})
+		spoil(lower, upper, prefix)
+		var got []string
+		for k, v := range it.All() {
+			got = append(got, string(k)+"="+string(v))
+		}
+		target := b("ingest1")
+		if !it.SeekGE(target) {
+			t.Errorf("SeekGE: %v", it.Err())
+		}
+		spoil(target)
+		if string(it.Key()) != "ingest1" {
+			t.Errorf("SeekGE: is at %q", it.Key())
+		}
+		target = b("ingest1")
+		if !it.SeekLT(target) {
+			t.Errorf("SeekLT: %v", it.Err())
+		}
+		spoil(target)
+		if string(it.Key()) != "ingest0" {
+			t.Errorf("SeekLT: is at %q", it.Key())
+		}
+		must(it.Close())
+		if fmt.Sprint(got) != "[ingest0=in0 ingest1=in1]" {
+			t.Errorf("iterator: %v", got)
+		}
+
+		keys := [][]byte{b("new"), b("absent"), b("batch")}
+		must(db.GetMany(keys, func(i int, v []byte, found bool) error {
+			if w, there := want[string(keys[i])]; there != found || string(v) != w {
+				t.Errorf("GetMany %q: %q, %v", keys[i], v, found)
+			}
+			return nil
+		}))
+		for _, k := range keys {
+			spoil(k)
+		}
+		lo, hi := bytes.Repeat([]byte("a"), 3), bytes.Repeat([]byte("z"), 3)
+		if _, err := db.ApproximateSize(lo, hi); err != nil {
+			t.Error(err)
+		}
+		must(db.Compact(ctx, lo, hi))
+		spoil(lo, hi)
+		agree("Compact")
+	}
+}
