@@ -12,9 +12,14 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
+// pairs is the number of pairs that TestTheStoreInOneReading puts.
+const pairs = 20_000
+
+// key returns a key. Keys of even numbers are put; those between are absent, and only filters can exclude them.
+func key(i int) []byte { return fmt.Appendf(nil, "key%08d", i) }
+
 // TestTheStoreInOneReading leads a store through its life: it is written, read, compacted, copied, closed and opened
-// again. A map holds the expected contents. Even keys are put; the odd ones between them are absent, and only filters
-// can exclude them.
+// again. A map holds the expected contents.
 func TestTheStoreInOneReading(t *testing.T) {
 	must := func(err error) {
 		t.Helper()
@@ -32,46 +37,44 @@ func TestTheStoreInOneReading(t *testing.T) {
 	must(err)
 
 	// Single writes.
-	const n = 20_000
-	key := func(i int) string { return fmt.Sprintf("key%08d", i) }
 	want := map[string]string{}
-	for _, i := range rand.Perm(n) {
+	for _, i := range rand.Perm(pairs) {
 		k, v := key(2*i), fmt.Sprint("value ", i)
-		must(db.Put([]byte(k), []byte(v)))
-		want[k] = v
+		must(db.Put(k, []byte(v)))
+		want[string(k)] = v
 	}
 	for i := range 100 {
 		k := key(14 * i)
-		must(db.Delete([]byte(k)))
-		delete(want, k)
+		must(db.Delete(k))
+		delete(want, string(k))
 	}
 	// A batch is visible, and durable, as a whole or not at all. With sets the durability of one call.
 	var batch bloomkv.Batch
-	batch.Put([]byte(key(0)), []byte("from a batch"))
-	batch.DeleteRange([]byte(key(5000)), []byte(key(6000))) // the end is exclusive
+	batch.Put(key(0), []byte("from a batch"))
+	batch.DeleteRange(key(5000), key(6000)) // the end is exclusive
 	must(db.With(bloomkv.Sync).Apply(&batch))
-	want[key(0)] = "from a batch"
-	maps.DeleteFunc(want, func(k, _ string) bool { return key(5000) <= k && k < key(6000) })
+	want[string(key(0))] = "from a batch"
+	maps.DeleteFunc(want, func(k, _ string) bool { return string(key(5000)) <= k && k < string(key(6000)) })
 	// A conditional write.
-	swapped, err := db.CompareAndSwap([]byte(key(0)), []byte("from a batch"), []byte("swapped"))
+	swapped, err := db.CompareAndSwap(key(0), []byte("from a batch"), []byte("swapped"))
 	if err != nil || !swapped {
 		t.Fatalf("CompareAndSwap: %v, %v, want true", swapped, err)
 	}
-	want[key(0)] = "swapped"
+	want[string(key(0))] = "swapped"
 
 	// A snapshot keeps the state of this moment.
 	snap, err := db.Snapshot()
 	must(err)
 	then := maps.Clone(want)
-	must(db.Put([]byte(key(0)), nil))
-	want[key(0)] = ""
-	shows(t, snap, key, n, then)
-	shows(t, db, key, n, want)
+	must(db.Put(key(0), nil))
+	want[string(key(0))] = ""
+	shows(t, snap, then)
+	shows(t, db, want)
 
 	// Compact merges all levels into one. Overwritten and deleted values stay only for the snapshot.
 	must(db.Compact(t.Context(), nil, nil))
-	shows(t, snap, key, n, then)
-	shows(t, db, key, n, want)
+	shows(t, snap, then)
+	shows(t, db, want)
 	must(snap.Close())
 
 	// Lookups of absent keys have read no more tables in vain than the filters promise.
@@ -84,7 +87,7 @@ func TestTheStoreInOneReading(t *testing.T) {
 	// A checkpoint is a second store with the same contents.
 	must(db.Checkpoint(t.Context(), "copy"))
 	must(db.Close())
-	if _, err := db.Get([]byte(key(0))); !errors.Is(err, bloomkv.ErrClosed) {
+	if _, err := db.Get(key(0)); !errors.Is(err, bloomkv.ErrClosed) {
 		t.Errorf("Get after Close: %v, want ErrClosed", err)
 	}
 	if err := db.Close(); !errors.Is(err, bloomkv.ErrClosed) {
@@ -93,7 +96,7 @@ func TestTheStoreInOneReading(t *testing.T) {
 	for _, dir := range []string{"db", "copy"} {
 		again, err := bloomkv.Open(dir, options)
 		must(err)
-		shows(t, again, key, n, want)
+		shows(t, again, want)
 		must(again.Close())
 		report, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{FS: fsys}) // reads every byte
 		must(err)
@@ -101,13 +104,13 @@ func TestTheStoreInOneReading(t *testing.T) {
 	}
 }
 
-// shows compares lookups of all keys below 2n, and a scan, with a map.
-func shows(t *testing.T, r bloomkv.Reader, key func(int) string, n int, want map[string]string) {
+// shows compares lookups of all keys, present and absent, and a scan with a map.
+func shows(t *testing.T, r bloomkv.Reader, want map[string]string) {
 	t.Helper()
-	for i := range 2 * n {
+	for i := range 2 * pairs {
 		k := key(i)
-		w, there := want[k]
-		v, err := r.Get([]byte(k))
+		w, there := want[string(k)]
+		v, err := r.Get(k)
 		if there && (err != nil || string(v) != w) || !there && !errors.Is(err, bloomkv.ErrNotFound) {
 			t.Fatalf("%s: got %q, %v, want %q, there: %v", k, v, err, w, there)
 		}

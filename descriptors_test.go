@@ -75,6 +75,30 @@ func tablesOf(db *bloomkv.DB) (tables []*tree.Table, keys [][]byte) {
 	return tables, keys
 }
 
+// openManyTables opens a store that has at least twice as many tables as descriptors, and is at rest. Values are 700
+// bytes long.
+func openManyTables(t *testing.T, o *bloomkv.Options) *bloomkv.DB {
+	t.Helper()
+	o.MaxOpenFiles, o.Compression = 8, bloomkv.CompressionNone
+	db, err := bloomkv.Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 400 {
+		if err := db.Put(fmt.Appendf(nil, "key%03d", i), make([]byte, 700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Compact(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	atRest(t, db)
+	if tables := db.Metrics().Files.Tables; tables < 2*o.MaxOpenFiles {
+		t.Fatalf("%d tables, want twice the %d descriptors", tables, o.MaxOpenFiles)
+	}
+	return db
+}
+
 // TestAFailedOpenKeepsNoDescriptor fails to open table files more often than descriptors are allowed, and then opens as
 // many as are allowed.
 func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
@@ -90,24 +114,8 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 		}
 		return nil
 	}))
-	o.MaxOpenFiles, o.Compression = 8, bloomkv.CompressionNone
-	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 400 {
-		if err := db.Put(fmt.Appendf(nil, "key%03d", i), make([]byte, 700)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	atRest(t, db)
+	db := openManyTables(t, o)
 	tables, keys := tablesOf(db)
-	if len(tables) < 2*o.MaxOpenFiles {
-		t.Fatalf("%d tables, want twice the %d descriptors", len(tables), o.MaxOpenFiles)
-	}
 	read := func(i int) error {
 		spoilAll(db)
 		_, err := db.Get(keys[i])
@@ -169,20 +177,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 			}
 			return nil
 		}))
-		o.MaxOpenFiles, o.Compression = 8, bloomkv.CompressionNone
-		db, err := bloomkv.Open("db", o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range 400 {
-			if err := db.Put(fmt.Appendf(nil, "key%03d", i), make([]byte, 700)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := db.Compact(t.Context(), nil, nil); err != nil {
-			t.Fatal(err)
-		}
-		atRest(t, db)
+		db := openManyTables(t, o)
 		tables, keys := tablesOf(db)
 		spoilAll(db)
 		path := tables[0].File.Path

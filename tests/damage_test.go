@@ -419,36 +419,18 @@ func TestANewerFormatIsRefused(t *testing.T) {
 			binary.LittleEndian.PutUint32(b[12:], crc32.Update(crc32.Checksum(b[:12], table), table, b[16:32]))
 			return b
 		})
-		before := dirOf(t, fsys)
+		before := filesIn(t, fsys)
 		o := d.read(fsys)
 		if !errors.Is(o.err, bloomkv.ErrUnsupportedVersion) || errors.Is(o.err, bloomkv.ErrCorruption) ||
 			!strings.Contains(o.err.Error(), file) {
 			t.Errorf("%s: %v, want an unsupported version error with the file's name", file, o.err)
 		}
 		if !strings.HasSuffix(file, ".sst") {
-			if changed := storetest.Diff(dirOf(t, fsys), before); changed != "" {
+			if changed := storetest.Diff(filesIn(t, fsys), before); changed != "" {
 				t.Errorf("%s: the directory was changed: %s", file, changed)
 			}
 		}
 	}
-}
-
-// dirOf returns the contents of all files of a store, by name.
-func dirOf(t *testing.T, fsys vfs.FS) map[string]string {
-	t.Helper()
-	names, err := fsys.List("db")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]string{}
-	for _, name := range names {
-		b, err := vfs.ReadFile(fsys, filepath.Join("db", name), 64<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[name] = string(b)
-	}
-	return all
 }
 
 // TestCheckFindsDamageInAnOpenStore damages one table of an open store.

@@ -32,7 +32,7 @@ func TestALostOrWrongCurrentIsRefusedAndNothingIsTouched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDamageStore(t, true)
 			fsys := d.damaged(t, "CURRENT", func([]byte) []byte { return content })
-			before := dirOf(t, fsys)
+			before := filesIn(t, fsys)
 			_, err := bloomkv.Open("db", d.options(fsys))
 			if !errors.Is(err, bloomkv.ErrCorruption) || !strings.Contains(err.Error(), "CURRENT: offset 0") {
 				t.Errorf("open: %v, want corruption in CURRENT", err)
@@ -42,7 +42,7 @@ func TestALostOrWrongCurrentIsRefusedAndNothingIsTouched(t *testing.T) {
 				!strings.Contains(err.Error(), "CURRENT") {
 				t.Errorf("check: %v, want corruption in CURRENT", err)
 			}
-			if changed := storetest.Diff(dirOf(t, fsys), before); changed != "" {
+			if changed := storetest.Diff(filesIn(t, fsys), before); changed != "" {
 				t.Errorf("the directory was changed: %s", changed)
 			}
 		})
@@ -53,12 +53,12 @@ func TestFilesTheManifestDoesNotKnowAreRefusedWhereTheyAreNewer(t *testing.T) {
 	for _, name := range []string{"999999.sst", "999999.log"} {
 		d := newDamageStore(t, true)
 		storetest.AddFile(t, d.fs, "db/"+name, "data of a lost manifest")
-		before := dirOf(t, d.fs)
+		before := filesIn(t, d.fs)
 		if _, err := bloomkv.Open("db", d.options(d.fs)); !errors.Is(err, bloomkv.ErrCorruption) ||
 			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, want corruption that names it", name, err)
 		}
-		if changed := storetest.Diff(dirOf(t, d.fs), before); changed != "" {
+		if changed := storetest.Diff(filesIn(t, d.fs), before); changed != "" {
 			t.Errorf("%s: the directory was changed: %s", name, changed)
 		}
 	}
@@ -94,7 +94,7 @@ func TestUnknownFilesAreLeftAloneAndOrphansAreNot(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	left := dirOf(t, d.fs)
+	left := filesIn(t, d.fs)
 	for _, name := range strange {
 		if left[name] != "mine" {
 			t.Errorf("%q: %q, want it unchanged", name, left[name])
@@ -181,12 +181,12 @@ func TestADirectoryThatCannotBeWrittenIsRefusedClearly(t *testing.T) {
 	}
 	for _, closed := range []bool{true, false} {
 		d := newDamageStore(t, closed)
-		before := dirOf(t, d.fs)
+		before := filesIn(t, d.fs)
 		if _, err := bloomkv.Open("db", d.options(readOnly(d.fs))); !errors.Is(err, syscall.EROFS) ||
 			!strings.Contains(err.Error(), "db") {
 			t.Errorf("closed %v: %v, want EROFS and the directory", closed, err)
 		}
-		if changed := storetest.Diff(dirOf(t, d.fs), before); changed != "" {
+		if changed := storetest.Diff(filesIn(t, d.fs), before); changed != "" {
 			t.Errorf("closed %v: the directory was changed: %s", closed, changed)
 		}
 	}

@@ -74,7 +74,7 @@ func (d *damageStore) copyTo(t *testing.T, dir string) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range dirOf(t, d.fs) {
+	for name, content := range filesIn(t, d.fs) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -37,13 +37,13 @@ func TestErrorIfExistsChangesNothingAndElseMakesAStore(t *testing.T) {
 	if err := errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	before := dirOf(t, mem)
+	before := filesIn(t, mem)
 	again := storetest.Tiny(refuseChanges(t, mem))
 	again.ErrorIfExists = true
 	if _, err := bloomkv.Open("db", again); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "db") {
 		t.Errorf("for an existing store: %v, want fs.ErrExist and the directory", err)
 	}
-	if after := dirOf(t, mem); !maps.Equal(after, before) {
+	if after := filesIn(t, mem); !maps.Equal(after, before) {
 		t.Error("the store was changed")
 	}
 	again.ErrorIfMissing = true
@@ -71,7 +71,7 @@ func TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile(t *testing.T) {
 	if _, err := bloomkv.Open("db", o); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("got %v, want fs.ErrExist", err)
 	}
-	if got := dirOf(t, mem); got[filename.CurrentName] == "" {
+	if got := filesIn(t, mem); got[filename.CurrentName] == "" {
 		t.Error("the store created meanwhile is lost")
 	}
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))

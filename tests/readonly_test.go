@@ -29,7 +29,7 @@ func openToRead(t *testing.T, fsys vfs.FS) (*bloomkv.DB, error) {
 func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 	for _, closed := range []bool{true, false} {
 		d := newDamageStore(t, closed)
-		before := dirOf(t, d.fs)
+		before := filesIn(t, d.fs)
 		var dbs []*bloomkv.DB
 		for range 3 { // at the same time
 			db, err := openToRead(t, d.fs)
@@ -80,7 +80,7 @@ func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 				}
 			}
 		}
-		if after := dirOf(t, d.fs); !maps.Equal(after, before) {
+		if after := filesIn(t, d.fs); !maps.Equal(after, before) {
 			t.Errorf("closed %v: the store was changed: %s", closed, storetest.Diff(after, before))
 		}
 		db, err := bloomkv.Open("db", d.options(d.fs)) // the store can be opened for writing again
@@ -225,7 +225,7 @@ func TestReadOnlyNeedsNoLockFile(t *testing.T) {
 	if err := d.fs.Remove(filepath.Join("db", filename.LockName)); err != nil {
 		t.Fatal(err)
 	}
-	before := dirOf(t, d.fs)
+	before := filesIn(t, d.fs)
 	if _, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: refuseChanges(t, d.fs)}); err != nil {
 		t.Errorf("check: %v", err)
 	}
@@ -237,7 +237,7 @@ func TestReadOnlyNeedsNoLockFile(t *testing.T) {
 	if err = errors.Join(err, db.Close()); err != nil || storetest.Diff(got, d.want) != "" {
 		t.Errorf("%v, %s", err, storetest.Diff(got, d.want))
 	}
-	if after := dirOf(t, d.fs); !maps.Equal(after, before) {
+	if after := filesIn(t, d.fs); !maps.Equal(after, before) {
 		t.Error("the store was changed")
 	}
 }

@@ -1,7 +1,7 @@
 package storetest
 
-// A Function is the name of a function of this module, as it ends in stacks. Tests stop a store inside it, or wait until
-// it runs. A test checks that all of them exist.
+// A Function is the name of a function of this module, as stacks end it. Tests stop a store inside it, or wait until it
+// runs. A test checks that all of them exist.
 type Function string
 
 // Functions of the API.

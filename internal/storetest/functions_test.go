@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -59,7 +60,7 @@ func hasMethod(t *testing.T, dir, receiver, method string, literal bool) (has bo
 				continue
 			}
 			pointer, ok := f.Recv.List[0].Type.(*ast.StarExpr)
-			if !ok || pointer.X.(*ast.Ident).Name != receiver {
+			if !ok || types.ExprString(pointer.X) != receiver {
 				continue
 			}
 			has = !literal
