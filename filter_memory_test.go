@@ -68,7 +68,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 					state, keys, m.FPRPromised, m.FPRPredicted, wasted/float64(lookups), m.Memory.Filters,
 					8*float64(m.Memory.Filters)/float64(keys))
 				repeats := max(1, float64(lookups)/float64(keys)) // times that a false positive repeats
-				if limit := repeats * poissonLimit(most/repeats); wasted > limit {
+				if limit := repeats * poissonLimit(most/repeats, 1e-3); wasted > limit {
 					t.Errorf("%s: %.0f wasted reads, want about %.0f, at most %.0f\n%v", state, wasted, most, limit, m)
 				}
 				if m.Memory.Filters > memory {
@@ -240,15 +240,15 @@ func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
 	}
 }
 
-// poissonLimit returns the count exceeded by chance once in a thousand times, for the given mean: three standard
-// deviations above a large mean, and more above a small one.
-func poissonLimit(mean float64) float64 {
+// poissonLimit returns the count that is exceeded with at most the given chance, for the given mean: with a chance of
+// 0.001, three standard deviations above a large mean, and more above a small one.
+func poissonLimit(mean, chance float64) float64 {
 	term := math.Exp(-mean)
 	if term == 0 {
-		return mean + 3.1*math.Sqrt(mean)
+		return mean + math.Sqrt(2*mean)*math.Erfinv(1-2*chance)
 	}
 	count, sum := 0.0, term
-	for sum < 0.999 {
+	for sum < 1-chance {
 		count++
 		term *= mean / count
 		sum += term

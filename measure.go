@@ -28,13 +28,14 @@ func (db *DB) Metrics() Metrics {
 		// min, since the two counters are read one after the other.
 		Hits: m.Lookups.Blocks - min(m.Lookups.BlocksRead, m.Lookups.Blocks), Misses: m.Lookups.BlocksRead,
 	}
+	// First, so that the figures below include what was loaded, and are those of the settled tree.
+	warm, settled := db.work.Warm(), db.work.Settled()
 	s, release := db.tree.Acquire()
 	if s == nil {
 		return m
 	}
 	defer release()
-	m.Warm = db.work.Warm() // first, so that the figures below include what was loaded
-	m.Settled = db.work.Settled()
+	m.Warm, m.Settled = warm, settled
 	m.Readers.Iterators = db.read.Cursors()
 	var opened time.Time
 	if m.Readers.Snapshots, opened = db.tree.OldestPin(); m.Readers.Snapshots > 0 {
@@ -53,7 +54,7 @@ func (db *DB) Metrics() Metrics {
 		m.TablesOffPlan += level.TablesOffPlan
 	}
 	if db.opts.FilterMemory > 0 { // older filters may have been built for more keys than there are now
-		m.FPRPromised = max(m.FPRPromised, m.FPRPredicted)
+		m.FPRPromised = max(db.share.Plans().Now.FPR, m.FPRPredicted)
 	}
 	there, open := db.tree.Files.Count()
 	m.Files.Open, m.Files.Obsolete = open, max(there-m.Files.Tables, 0)

@@ -16,9 +16,10 @@ import (
 // because of a false positive or a missing filter.
 type Metrics struct {
 	// FPRPromised is the promise: wasted reads per lookup of an absent key, over the whole tree. With
-	// Options.FilterMemory, it is the best rate whose filters fit now.
+	// Options.FilterMemory, it is the best rate whose filters fit now, or FPRPredicted while that is higher.
 	FPRPromised float64 `json:"fpr_promised"`
-	// FPRPredicted is the same, computed from the filters in memory, for a key within the bounds of every run.
+	// FPRPredicted is the same, computed from the filters in memory, for a key within the bounds of every run. Each
+	// table counts by its share of the entries of its run.
 	FPRPredicted float64 `json:"fpr_predicted"`
 	// FPRMeasured is the same, from what the filters of the current tables have answered, also before the last Open:
 	// see FilterAnswers.
@@ -38,8 +39,8 @@ type Metrics struct {
 	Writes    WriteMetrics     `json:"writes"`
 	Backlog   BacklogMetrics   `json:"backlog"`
 	Readers   ReaderMetrics    `json:"readers"`
-	// Settled is true if nothing waits for a flush or compaction. With Options.ReadOnly it is always true, whatever
-	// Backlog is.
+	// Settled is true if nothing waits for a flush or compaction, and the filters in memory follow the plan of the
+	// current tree. With Options.ReadOnly it is always true, whatever Backlog is.
 	Settled bool `json:"settled"`
 	// Warm is true once the loading that Open starts has ended: indexes and filters are in memory as far as the
 	// budget allows.

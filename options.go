@@ -98,10 +98,11 @@ type Options struct {
 	// existing filters no longer fit, units of them are dropped from memory until compaction writes smaller ones. The
 	// third unit of each filter is dropped first, and those of the last level before others. A Bloom filter of the
 	// last level has up to three units; a Ribbon filter has one, and its table has no filter without it. The value of
-	// Metrics.FPRPromised right after Flush, Compact or Ingest, or once Metrics.Warm is true after Open, holds from the
-	// next lookup on. FilterMemory is part of MemoryBudget, which must be large enough for it. 0 means that FilterFPR
-	// applies. Open fails with ErrFilterRate if not even the smallest filters for the contents of the store would
-	// fit.
+	// Metrics.FPRPromised holds from the next lookup on, if Metrics.Settled and Warm are true, until the tree changes
+	// again or another store that shares Resources takes the memory. While units are dropped, it is an average for
+	// lookups that are spread in each run like its keys: a table that lacks units causes more wasted reads.
+	// FilterMemory is part of MemoryBudget, which must be large enough for it. 0 means that FilterFPR applies. Open
+	// fails with ErrFilterRate if not even the smallest filters for the contents of the store would fit.
 	FilterMemory int64
 	// FilterKind determines how the filters of new tables are built. The zero value means FilterBloom.
 	FilterKind FilterKind

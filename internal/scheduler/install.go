@@ -28,7 +28,8 @@ func (s *Scheduler) Env(level int) compaction.Env {
 
 // install makes an edit and the tables it adds part of the tree, and counts the work. Tables that the edit moves from
 // another level are already known. When it returns, filters in memory follow the plan of the new tree, as far as
-// there is memory. A goroutine that has seen the new state earlier can wait for that by locking installMu.
+// there is memory. A goroutine that has seen the new state earlier can wait for that by locking installMu. Until then,
+// Settled returns false.
 //
 // After an error no file is left, unless the edit may be in the manifest: then the store has failed.
 func (s *Scheduler) install(e *manifest.Edit, c tree.Change, work Counts) error {
@@ -45,6 +46,8 @@ func (s *Scheduler) install(e *manifest.Edit, c tree.Change, work Counts) error 
 	}
 	s.installMu.Lock()
 	defer s.installMu.Unlock()
+	s.setInstalling(true) // before readers see the new state
+	defer s.setInstalling(false)
 	old, now, uncertain, err := s.Tree.Install(e, fresh, c)
 	if err != nil {
 		return errors.Join(err, s.forget(fresh, !uncertain)) // if it is uncertain, the manifest may name them
@@ -55,6 +58,12 @@ func (s *Scheduler) install(e *manifest.Edit, c tree.Change, work Counts) error 
 	s.Share.Follow(old, now, e.Deleted)
 	s.Share.Restore(s.Tree.Life())
 	return nil
+}
+
+func (s *Scheduler) setInstalling(installing bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.installing = installing
 }
 
 // forget releases tables that are in no state. If remove is true, because nothing can name them, it removes their

@@ -31,6 +31,8 @@ type Scheduler struct {
 	calls   []*call    // calls of Compact, in their order
 	running []*job
 	counts  Counts
+
+	installing bool // installMu is held by install
 }
 
 // New returns a scheduler that does no work yet.
@@ -57,13 +59,14 @@ func (s *Scheduler) Wait() { s.workers.Wait() }
 // Warm reports whether indexes and filters were loaded after Open.
 func (s *Scheduler) Warm() bool { return s.warm.Load() }
 
-// Settled reports whether there is nothing left to flush or compact. It is false after Close.
+// Settled reports whether there is nothing left to flush or compact, and the filters in memory follow the plan of the
+// current tree. It is false after Close.
 func (s *Scheduler) Settled() (settled bool) {
 	s.Tree.Await(func(v tree.View) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		settled = v.State != nil && (s.ReadOnly ||
-			len(v.Flushing) == 0 && len(s.calls) == 0 && len(s.running) == 0 && s.pick(v.State) == nil)
+		settled = v.State != nil && (s.ReadOnly || len(v.Flushing) == 0 && len(s.calls) == 0 && len(s.running) == 0 &&
+			!s.installing && s.pick(v.State) == nil)
 		return true
 	})
 	return settled
