@@ -20,9 +20,10 @@ import (
 type Writer struct {
 	Config // constant after Init
 
-	queue  queue
-	counts counts
-	logs   sync.WaitGroup // goroutines that make logs durable
+	queue   queue
+	commits sync.Pool // of *commit; not shared with other stores, since channels must not leave a synctest bubble
+	counts  counts
+	logs    sync.WaitGroup // goroutines that make logs durable
 
 	mu       sync.Mutex // the order of writes; guards what follows
 	log      *logFile   // nil until the next write
@@ -71,6 +72,7 @@ type Observer interface {
 // Init prepares the writer. Before its first use, Start must be called.
 func (w *Writer) Init(c Config) {
 	w.Config = c
+	w.commits.New = func() any { return &commit{lead: make(chan bool, 1)} }
 	w.spell.Reason = SlowedByLevel0
 }
 

@@ -275,3 +275,29 @@ func TestFreezeAndHaltWaitForTheFlushOfTheOldMemtable(t *testing.T) {
 		s.close(t)
 	})
 }
+
+// TestStoresInAndOutsideOfABubbleShareNoChannel writes to a store in a synctest bubble and then, concurrently, to one
+// outside: a channel of the first would end the program.
+func TestStoresInAndOutsideOfABubbleShareNoChannel(t *testing.T) {
+	write := func(s *store, writers int) {
+		done := make(chan error)
+		for i := range writers {
+			go func() { done <- s.Commit(put(fmt.Sprint("key", i), "v"), 1, true) }()
+		}
+		for range writers {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStore(t)
+			write(s, 20)
+			s.close(t)
+		})
+		s := newStore(t)
+		write(s, 20)
+		s.close(t)
+	}
+}

@@ -24,8 +24,6 @@ type commit struct {
 	err  error
 }
 
-var commits = sync.Pool{New: func() any { return &commit{lead: make(chan bool, 1)} }}
-
 // maxGroup bounds the bytes in a group, so that a small write does not wait for too many large ones.
 const maxGroup = 1 << 20
 
@@ -61,7 +59,7 @@ func (w *Writer) CommitIf(ops []byte, count uint32, durable bool, key, old []byt
 // commit queues the operations of one writer and returns once they are committed. If when is not nil, they are
 // committed only if it holds; then when.held is set.
 func (w *Writer) commit(ops []byte, count uint32, durable bool, when *condition) error {
-	c := commits.Get().(*commit) //nolint:errcheck // the pool holds nothing else
+	c := w.commits.Get().(*commit) //nolint:errcheck // the pool holds nothing else
 	c.ops, c.count, c.sync, c.when, c.err = ops, count, durable, when, nil
 	q := &w.queue
 	q.mu.Lock()
@@ -77,7 +75,7 @@ func (w *Writer) commit(ops []byte, count uint32, durable bool, when *condition)
 	}
 	err := c.err
 	c.ops, c.when = nil, nil
-	commits.Put(c)
+	w.commits.Put(c)
 	return err
 }
 
