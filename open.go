@@ -89,27 +89,21 @@ func (db *DB) open() (err error) {
 	if err != nil {
 		return err
 	}
-	seed := bloomblock.Seed(db.opts.FilterSeed)
-	switch {
-	case recorded != nil:
-		seed = bloomblock.Seed(recorded.Seed)
-		if err = found.Check(db.opts.FS, db.dir, recorded); err == nil {
-			db.tree.Recover(*recorded)
-		}
-	case seed == 0:
-		seed = bloomblock.NewSeed()
-		fallthrough
-	default:
-		err = db.tree.Create(found.NextManifest(), uint64(seed))
-	}
-	if err != nil {
-		return err
-	}
-	db.assemble(seed)
 	var replayed []*memtable.Table
 	var last ikey.Seq
-	if recorded != nil {
-		if replayed, last, err = db.replay(found, recorded, seed); err != nil {
+	if recorded == nil {
+		seed := cmp.Or(bloomblock.Seed(db.opts.FilterSeed), bloomblock.NewSeed())
+		if err := db.tree.Create(found.NextManifest(), uint64(seed)); err != nil {
+			return err
+		}
+		db.assemble(seed)
+	} else {
+		if err := found.Check(db.opts.FS, db.dir, recorded); err != nil {
+			return err
+		}
+		db.tree.Recover(*recorded)
+		db.assemble(bloomblock.Seed(recorded.Seed))
+		if replayed, last, err = db.replay(found, recorded); err != nil {
 			return err
 		}
 	}
@@ -155,12 +149,10 @@ func (db *DB) assemble(seed bloomblock.Seed) {
 
 // replay brings what the logs hold into tables, or into memtables, which it returns, newest first. It also returns the
 // newest sequence number in use.
-func (db *DB) replay(
-	found recovery.Listing, s *manifest.State, seed bloomblock.Seed,
-) ([]*memtable.Table, ikey.Seq, error) {
+func (db *DB) replay(found recovery.Listing, s *manifest.State) ([]*memtable.Table, ikey.Seq, error) {
 	r := recovery.Replay{
 		Logs:   recovery.Logs{FS: db.opts.FS, Dir: db.dir, Mark: s.Log, Last: s.LastSeq},
-		Strict: db.opts.StrictWAL, Seed: seed, MemtableSize: db.opts.MemtableSize,
+		Strict: db.opts.StrictWAL, Seed: bloomblock.Seed(s.Seed), MemtableSize: db.opts.MemtableSize,
 		Env: db.work.Env(0), Observer: &db.report,
 	}
 	if !db.opts.ReadOnly {

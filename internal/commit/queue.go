@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -43,14 +44,11 @@ func (w *Writer) Commit(ops []byte, count uint32, durable bool) error {
 // CommitIf does what Commit does if the value of key equals old, or with a nil old if the store has no value for key,
 // and reports whether it did. The check and the commit are one step to all other writers and readers.
 func (w *Writer) CommitIf(ops []byte, count uint32, durable bool, key, old []byte) (bool, error) {
-	if err := w.Tree.Writable(); err != nil {
-		return false, err
-	}
 	when := &condition{key: key, hash: w.Values.Hash(key), old: old, state: w.Tree.Load()}
 	when.seq = w.Tree.NewestSeq()
 	// The first check reads from files while no other writer waits. If its answer is no, that is final.
 	if held, err := w.Values.Compare(key, old); err != nil || !held {
-		return false, err
+		return false, cmp.Or(w.Tree.Writable(), err) // if it is yes, the commit asks
 	}
 	err := w.commit(ops, count, durable, when)
 	return err == nil && when.held, err
