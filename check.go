@@ -19,8 +19,8 @@ type CheckOptions struct {
 	Progress func(done, total uint64)
 }
 
-// CheckReport is what Check has read. If there is damage, it counts what the manifest names, whether or not that was
-// readable.
+// A CheckReport counts what Check has read. If there is damage, it counts what the manifest names, whether or not that
+// was readable.
 type CheckReport struct {
 	Levels  int    // levels with tables
 	Runs    int    // of all levels

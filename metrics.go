@@ -129,7 +129,7 @@ type TableMetrics struct {
 	FilterDamaged bool `json:"filter_damaged"` // a filter block is damaged; its intact units are used
 	// FPRPromised is the share of the promised rate that each run of the level gets.
 	FPRPromised float64 `json:"fpr_promised"`
-	// FPRPredicted is the rate of the units in memory, computed from their bits; 1 if there are none.
+	// FPRPredicted is the rate of the units in memory, computed from their bits; 1 without units.
 	FPRPredicted float64 `json:"fpr_predicted"`
 	// FPRMeasured is the share of false positives among themselves and the negatives; 0 if there are neither.
 	FPRMeasured float64 `json:"fpr_measured"`
@@ -158,7 +158,7 @@ type LookupMetrics struct {
 }
 
 // FPR returns the measured rate of the filters: the share of false positives among the probes of tables that hold no
-// version of the key; 0 if there are none.
+// version of the key; 0 without answers.
 func (l LookupMetrics) FPR() float64 {
 	return ratio(l.FalsePositives, l.FalsePositives+l.FilterNegatives)
 }

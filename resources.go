@@ -53,8 +53,8 @@ func NewResources(o ResourcesOptions) (*Resources, error) {
 	return &Resources{budget.NewPool(memory, files)}, nil
 }
 
-// ResourcesMetrics are what all stores that share Resources hold together, or what a store without shared Resources
-// holds.
+// ResourcesMetrics describe the memory and files that all stores with the same Resources hold together, or that a
+// store without shared Resources holds.
 type ResourcesMetrics struct {
 	Stores            int           `json:"stores"`             // open
 	Memory            MemoryMetrics `json:"memory"`             // of all stores

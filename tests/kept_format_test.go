@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// keptContents are what the files of a store contain, read by the drawings of the formats and without the packages that
-// write them: versions by the name of the format, and how often each feature of the format is used.
+// keptContents describe the files of a store: versions by the name of the format, and how often each feature of the
+// format is used. They are read by the drawings of the formats, without the packages that write them.
 type keptContents struct {
 	versions map[string]int
 	features map[string]int
