@@ -92,12 +92,14 @@ func TestFiftyKillsOfAWritingProcessLoseNothingAcknowledged(t *testing.T) {
 	}
 	t.Logf("%d kills, %d of them while a flush or a compaction ran, as one did for %d of %d reports; %d commits",
 		kills, whileBusy, busyReports, reports, applied)
-	if whileBusy*5 < kills*2 {
+	// A few kills say nothing about the share.
+	if kills >= 50 && whileBusy*5 < kills*2 {
 		t.Errorf("%d of %d kills hit while a flush or a compaction ran, want two fifths", whileBusy, kills)
 	}
 }
 
-// killed starts a process, kills it some time after its first report, and returns all its reports.
+// killed starts a process, kills it some time after its first report of work in the background, and returns all its
+// reports.
 func killed(t *testing.T, process *exec.Cmd, after time.Duration) (reports []report) {
 	t.Helper()
 	out, err := process.StdoutPipe()
@@ -107,25 +109,28 @@ func killed(t *testing.T, process *exec.Cmd, after time.Duration) (reports []rep
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, all := make(chan struct{}), make(chan struct{})
+	works, all := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(all)
-		in := bufio.NewReader(out)
+		in, busy := bufio.NewReader(out), false
 		var b [reportSize]byte
 		for {
 			if _, err := io.ReadFull(in, b[:]); err != nil {
 				return
 			}
-			if reports = append(reports, parseReport(b[:])); len(reports) == 1 {
-				close(first)
+			r := parseReport(b[:])
+			reports = append(reports, r)
+			if r.busy && !busy {
+				busy = true
+				close(works)
 			}
 		}
 	}()
 	select {
-	case <-first:
+	case <-works:
 	case <-all:
 	case <-time.After(time.Minute):
-		t.Error("a process reported nothing for a minute")
+		t.Error("a process flushed nothing in a minute")
 	}
 	time.Sleep(after)
 	if err := process.Process.Kill(); err != nil {
