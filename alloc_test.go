@@ -23,9 +23,7 @@ func lookupStore(t *testing.T) *bloomkv.DB {
 	o := storetest.Tiny(vfs.NewMem())
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -33,24 +31,18 @@ func lookupStore(t *testing.T) *bloomkv.DB {
 	})
 	put := func(k string) {
 		t.Helper()
-		if err := db.Put([]byte(k), []byte("value of "+k)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte(k), []byte("value of "+k)))
 	}
 	for i := range 4000 {
 		put(fmt.Sprintf("key%05d", i*7919%4000*2))
 	}
-	if err := db.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Flush(t.Context()))
 	storetest.Settle(t, db)
 	put("mem")
 	put("n")
 	put("nz")
 	put("o")
-	if err := db.DeleteRange([]byte("n"), []byte("nzz")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.DeleteRange([]byte("n"), []byte("nzz")))
 	for i := range 8000 { // loads indexes and filters, fills the cache
 		if _, err := db.Has(fmt.Appendf(nil, "key%05d", i)); err != nil {
 			t.Fatal(err)
@@ -66,9 +58,7 @@ func TestWritesAllocateNothing(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync, FilterSeed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	key, value := []byte("key"), []byte("value")
 	var b bloomkv.Batch
@@ -116,9 +106,7 @@ func TestLookupsAllocateNothingButTheCopy(t *testing.T) {
 	}
 	mem := []byte("mem")
 	snap, err := db.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer snap.Close()
 	many := [][]byte{[]byte("key00000"), []byte("key00001"), mem, []byte("key04444"), []byte("nothing")}
 	seen := func(v []byte) error { _ = v; return nil }

@@ -42,25 +42,17 @@ func benchStoreOf(b *testing.B, keys uint64, valueBytes int) *bloomkv.DB {
 	o := benchOptions()
 	o.MemoryBudget = max(o.MemoryBudget, 64*int64(keys))
 	db, err := bloomkv.Open(b.TempDir(), o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(func() { _ = db.Close() })
 	var key []byte
 	value := make([]byte, valueBytes)
 	for i := range keys {
 		key = benchKey(key, 2*(i*7919%keys))
-		if err := db.Put(key, value); err != nil {
-			b.Fatal(err)
-		}
+		must(b, db.Put(key, value))
 	}
-	if err := db.Compact(context.Background(), nil, nil); err != nil {
-		b.Fatal(err)
-	}
+	must(b, db.Compact(context.Background(), nil, nil))
 	for _, err := range db.Scan(bloomkv.IterOptions{}) {
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 	}
 	return db
 }
@@ -144,9 +136,7 @@ func BenchmarkLoad(b *testing.B) {
 		for _, size := range []int{1, 100} {
 			b.Run(fmt.Sprintf("%s/batch=%d", order.name, size), func(b *testing.B) {
 				db, err := bloomkv.Open(b.TempDir(), benchOptions())
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				var key []byte
 				var batch bloomkv.Batch
 				value := make([]byte, 100)
@@ -160,13 +150,9 @@ func BenchmarkLoad(b *testing.B) {
 						err = db.With(bloomkv.NoSync).Apply(&batch)
 						batch.Reset()
 					}
-					if err != nil {
-						b.Fatal(err)
-					}
+					must(b, err)
 				}
-				if err := db.Close(); err != nil {
-					b.Fatal(err)
-				}
+				must(b, db.Close())
 			})
 		}
 	}
@@ -177,22 +163,16 @@ func BenchmarkPutSync(b *testing.B) {
 	o := benchOptions()
 	o.Durability = bloomkv.Sync
 	db, err := bloomkv.Open(b.TempDir(), o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	var key []byte
 	value := make([]byte, 100)
 	i := uint64(0)
 	for b.Loop() {
 		i++
 		key = benchKey(key, i)
-		if err := db.Put(key, value); err != nil {
-			b.Fatal(err)
-		}
+		must(b, db.Put(key, value))
 	}
-	if err := db.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, db.Close())
 }
 
 // BenchmarkGetMany compares GetMany of 64 keys with 64 calls of AppendGet, at a million cached keys and, without
@@ -279,9 +259,7 @@ func BenchmarkSeek(b *testing.B) {
 							it.Next()
 						}
 					}
-					if err := it.Close(); err != nil {
-						b.Fatal(err)
-					}
+					must(b, it.Close())
 				}
 			})
 		}

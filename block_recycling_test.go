@@ -21,9 +21,7 @@ func blockStore(t *testing.T, n int) (db *bloomkv.DB, key, value func(int) []byt
 	o := storetest.Tiny(vfs.NewMem())
 	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil && !errors.Is(err, bloomkv.ErrClosed) {
 			t.Error(err)
@@ -32,13 +30,9 @@ func blockStore(t *testing.T, n int) (db *bloomkv.DB, key, value func(int) []byt
 	key = func(i int) []byte { return fmt.Appendf(nil, "key%04d", i) }
 	value = func(i int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%04d", i), 100) }
 	for i := range n {
-		if err := db.Put(key(i), value(i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(key(i), value(i)))
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	atRest(t, db)
 	return db, key, value
 }
@@ -56,9 +50,7 @@ func TestWhatReadersHandOutStaysWhileBlocksAreRecycled(t *testing.T) {
 	const n = 300
 	db, key, value := blockStore(t, n)
 	snap, err := db.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	look := func(what string, i int, got []byte) {
 		t.Helper()
 		db.Tree().Domain.Wait() // it would never return if the caller were inside a guard

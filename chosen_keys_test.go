@@ -110,9 +110,7 @@ func measureBesideChosen(t *testing.T, kind bloomkv.FilterKind, set int, share, 
 		MemtableSize: 256 << 10, BaseLevelSize: 1 << 20, TableSize: 256 << 10,
 	}
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -127,9 +125,7 @@ func measureBesideChosen(t *testing.T, kind bloomkv.FilterKind, set int, share, 
 		if i%share == 0 {
 			k = chosenKey(set, i)
 		}
-		if err := db.Put(k, k[:4]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(k, k[:4]))
 	}
 	measure := func(state string) {
 		t.Helper()
@@ -152,13 +148,9 @@ func measureBesideChosen(t *testing.T, kind bloomkv.FilterKind, set int, share, 
 		t.Logf("%s: %.2e wasted, %.2e predicted, %g promised", state, wasted/float64(lookups), after.FPRPredicted,
 			after.FPRPromised)
 	}
-	if err := db.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Flush(t.Context()))
 	measure("flushed")
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	measure("compacted")
 	for i := uint64(0); i < keys; i += share {
 		if v, err := db.Get(chosenKey(set, i)); err != nil || string(v) != string(chosenKey(set, i)[:4]) {
@@ -174,34 +166,22 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 		t.Helper()
 		o.FS = files
 		db, err := bloomkv.Open(dir, &o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !o.ReadOnly {
 			for i := range 3 {
-				if err := db.Put(fmt.Append(nil, i), nil); err != nil {
-					t.Fatal(err)
-				}
-				if err := db.Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Put(fmt.Append(nil, i), nil))
+				must(t, db.Flush(t.Context()))
 			}
 		}
 		db.Tree().Load().EachTable(func(_ int, tab *tree.Table) {
-			if err := tab.Reader.Load(0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tab.Reader.Load(0))
 			filters = append(filters, tab.Reader.Filter().Seed())
 		})
 		store = bloomblock.Seed(db.Recorded().Seed)
 		if o.ErrorIfExists {
-			if err := db.Checkpoint(t.Context(), dir+" copy"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Checkpoint(t.Context(), dir+" copy"))
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 		return store, filters
 	}
 	first, _ := seedOf("first", bloomkv.Options{ErrorIfExists: true})
@@ -236,9 +216,7 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 // ingest of tables from elsewhere.
 func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), FilterSeed: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -250,19 +228,13 @@ func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 		for i := range 200 {
 			k := fmt.Appendf(nil, "%03d/%d", i, run)
 			keys = append(keys, k)
-			if err := db.Put(k, k); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put(k, k))
 		}
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Flush(t.Context()))
 	}
 	seeds := map[bloomblock.Seed]bool{}
 	db.Tree().Load().EachTable(func(_ int, tab *tree.Table) {
-		if err := tab.Reader.Load(0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tab.Reader.Load(0))
 		seeds[tab.Reader.Filter().Seed()] = true
 	})
 	if len(seeds) != bloomkv.TriggerRuns-1 {
@@ -314,9 +286,7 @@ func BenchmarkChosenKeys(b *testing.B) {
 						FS: vfs.NewMem(), Durability: bloomkv.NoSync, FilterKind: kind,
 						MemtableSize: 32 << 20, MemoryBudget: 256 << 20,
 					})
-					if err != nil {
-						b.Fatal(err)
-					}
+					must(b, err)
 					step := func(sum *float64, f func()) {
 						start := b.Elapsed()
 						b.StartTimer()
@@ -333,21 +303,15 @@ func BenchmarkChosenKeys(b *testing.B) {
 					}
 					step(&put, func() {
 						for _, k := range all {
-							if err := db.Put(k, nil); err != nil {
-								b.Fatal(err)
-							}
+							must(b, db.Put(k, nil))
 						}
 					})
 					step(&inMemory, getAll)
 					step(&flush, func() {
-						if err := db.Flush(b.Context()); err != nil {
-							b.Fatal(err)
-						}
+						must(b, db.Flush(b.Context()))
 					})
 					step(&get, getAll)
-					if err := db.Close(); err != nil {
-						b.Fatal(err)
-					}
+					must(b, db.Close())
 					b.StartTimer()
 				}
 				n := float64(b.N)

@@ -29,13 +29,9 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 		for j := range value {
 			value[j] = byte(rng.Uint32())
 		}
-		if err := db.Put(fmt.Appendf(nil, "key%05d", i*7919%1500), value); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "key%05d", i*7919%1500), value))
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	atRest(t, db)
 	heard := func() (read uint64, removed []bloomkv.TableInfo) {
 		l.mu.Lock()
@@ -117,9 +113,7 @@ func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
 		db := l.open(t, o)
 		putNumbers(t, db, 40_000, 2)
 		putNumbers(t, db, 80_000, 4)
-		if err := db.Compact(t.Context(), nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Compact(t.Context(), nil, nil))
 		l.close(t)
 		c := l.merged(t)
 		if off := float64(c.PredictedKeys)/float64(c.Keys) - 1; c.Keys != 30_000 || math.Abs(off) > 0.03 {
@@ -133,24 +127,16 @@ func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
 func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 	fsys := vfs.NewMem()
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: fsys})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	putNumbers(t, db, 40_000, 2)
 	meta := db.Tree().Load().Runs[0].Tables[0].Meta
 	putNumbers(t, db, 80_000, 4)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	file := filename.Base(filename.Table, meta.Number)
 	whole, err := vfs.ReadFile(fsys, filepath.Join("db", file), 1<<24)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	whole[meta.Size-meta.TailLen-meta.FilterLen-100] ^= 1 // the sample precedes the filter
-	if err := vfs.WriteFileAtomic(fsys, "db", "copy", file, whole); err != nil {
-		t.Fatal(err)
-	}
+	must(t, vfs.WriteFileAtomic(fsys, "db", "copy", file, whole))
 	o := &bloomkv.Options{FS: fsys}
 	if _, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: o.FS}); !errors.Is(err,
 		bloomkv.ErrCorruption) {
@@ -161,9 +147,7 @@ func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 	if _, err := db.Get([]byte("key00000002")); err != nil {
 		t.Error(err)
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	l.close(t)
 	if c := l.merged(t); c.Keys != 30_000 || c.PredictedKeys != 0 {
 		t.Errorf("%d keys were written, want 30,000; predicted %d, want 0", c.Keys, c.PredictedKeys)

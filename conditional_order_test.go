@@ -40,12 +40,8 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 				}
 				return nil
 			})))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(db.Put(key, old), db.Flush(t.Context())); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, errors.Join(db.Put(key, old), db.Flush(t.Context())))
 			atRest(t, db)
 			spoilAll(db)
 			done := make(chan bool, 1)
@@ -61,9 +57,7 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 				gated = true
 				go swap()
 				g.Wait(t, "the check reads the file")
-				if err := change(db); err != nil {
-					t.Fatal(err)
-				}
+				must(t, change(db))
 				close(g.Open)
 			default:
 				nth := map[string]int{"first sequence": 1, "second sequence": 2}[place]
@@ -85,9 +79,7 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 			if got, err := db.Get(key); string(got) != want || err != nil && !errors.Is(err, bloomkv.ErrNotFound) {
 				t.Errorf("%s while the check was at %s: then %q, %v, want %q", name, place, got, err, want)
 			}
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Close())
 		}
 	}
 }
@@ -99,16 +91,12 @@ func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 		return op.Kind == vfs.OpSync && storetest.Inside(storetest.SyncLog)
 	})
 	db, err := bloomkv.Open("db", storetest.Tiny(slow))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var b bloomkv.Batch
 	for i := range 4 {
 		b.Put(fmt.Appendf(nil, "key%d", i), []byte("old"))
 	}
-	if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.With(bloomkv.NoSync).Apply(&b))
 	type outcome struct {
 		done bool
 		err  error
@@ -149,7 +137,5 @@ func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 			t.Errorf("key %d: %q, %v, want %q", i, got, err, want)
 		}
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 }

@@ -31,16 +31,12 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 			o.MemtableSize = 1 << 20
 		}
 		db, err := bloomkv.Open("db", o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		const n = 600
 		key := func(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
 		alive := map[int]bool{}
 		put := func(i int) {
-			if err := db.Put(key(i), []byte("v")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put(key(i), []byte("v")))
 			alive[i] = true
 		}
 		for i := range n {
@@ -107,9 +103,7 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 			case 0: // delete a row of keys
 				from := rng.IntN(n)
 				for i := from; i < min(n, from+rng.IntN(200)); i++ {
-					if err := db.Delete(key(i)); err != nil {
-						t.Fatal(err)
-					}
+					must(t, db.Delete(key(i)))
 					delete(alive, i)
 				}
 			case 1:
@@ -126,21 +120,15 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 			default:
 				it := db.Iter(bloomkv.IterOptions{})
 				check(it, sorted())
-				if err := it.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, it.Close())
 			}
 			recorded += min(1, db.Reads().DeadKeys.Len())
 		}
 		for _, k := range old {
 			check(k.it, k.want)
-			if err := k.it.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, k.it.Close())
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 	}
 	if recorded == 0 {
 		t.Error("no range was ever recorded")
@@ -152,9 +140,7 @@ func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
 	o := storetest.Tiny(vfs.NewMem())
 	o.Durability, o.MemtableSize = bloomkv.NoSync, 1<<20
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -219,13 +205,9 @@ func TestLongBoundsEndWhereTheySay(t *testing.T) {
 			db := storetest.OpenTiny(t)
 			for i := range 3 * deadkeys.Worth {
 				k := fmt.Appendf(nil, "a%03d", i)
-				if err := db.Delete(k); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Delete(k))
 			}
-			if err := db.Put([]byte("z"), nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put([]byte("z"), nil))
 			bound := bytes.Repeat([]byte("b"), length)
 			for range 3 { // the first one enables the notes, which need a write
 				var it *bloomkv.Iterator
@@ -236,21 +218,15 @@ func TestLongBoundsEndWhereTheySay(t *testing.T) {
 					it = db.Iter(bloomkv.IterOptions{Upper: bound})
 					it.SeekGE([]byte("a"))
 				}
-				if err := it.Close(); err != nil {
-					t.Fatal(err)
-				}
-				if err := db.Put([]byte("0"), nil); err != nil {
-					t.Fatal(err)
-				}
+				must(t, it.Close())
+				must(t, db.Put([]byte("0"), nil))
 			}
 			it := db.Iter(bloomkv.IterOptions{})
 			n := 0
 			for range it.All() {
 				n++
 			}
-			if err := errors.Join(it.Close(), db.Close()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(it.Close(), db.Close()))
 			if n != 2 {
 				t.Errorf("bound of %d bytes, back %v: %d keys, want 2", length, back, n)
 			}
@@ -262,28 +238,20 @@ func TestLongBoundsEndWhereTheySay(t *testing.T) {
 // it.
 func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
 	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key := func(i int) string { return fmt.Sprintf("key%03d", i) }
 	want := map[string]string{"a": "", "z": ""}
 	keys := []string{"a", "z"}
-	if err := errors.Join(db.Put([]byte("a"), nil), db.Put([]byte("z"), nil)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(db.Put([]byte("a"), nil), db.Put([]byte("z"), nil)))
 	for i := range 3 * deadkeys.Worth {
 		keys = append(keys, key(i))
 	}
 	for round := range 10 {
 		for i := range 3 * deadkeys.Worth { // repeatedly, because compaction drops them
-			if err := db.Delete([]byte(key(i))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Delete([]byte(key(i))))
 		}
 		for _, k := range []string{"a", "z"} { // what iterators record takes effect after a write was counted
-			if err := errors.Join(db.Put([]byte(k), nil), storetest.Shows(db, want, keys)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(db.Put([]byte(k), nil), storetest.Shows(db, want, keys)))
 		}
 		if db.Reads().DeadKeys.Len() == 0 {
 			t.Fatalf("round %d: the dead keys were not recorded: the test tests nothing", round)
@@ -299,9 +267,7 @@ func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
 		}
 		delete(want, k)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 }
 
 // TestWhatIsIngestedIsNotTakenForDead stops an ingest after it was assigned its sequence number and before its state is
@@ -309,9 +275,7 @@ func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
 func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 	db := storetest.OpenTiny(t)
 	for i := range 3 * deadkeys.Worth {
-		if err := db.Delete(fmt.Appendf(nil, "a%03d", i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Delete(fmt.Appendf(nil, "a%03d", i)))
 	}
 	walk := func() {
 		it := db.Iter(bloomkv.IterOptions{})
@@ -321,14 +285,10 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 		}
 	}
 	walk() // enables the recording of dead keys, which takes effect with a write
-	if err := db.Put([]byte("z"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Put([]byte("z"), nil))
 	taken := make(chan *bloomkv.Snapshot, 1)
 	seq, err := db.Writer().Halt(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	db.Tree().Await(func(tree.View) bool { // the tree is locked, as during the installation of ingested tables
 		db.Tree().Publish(seq)
 		walk()

@@ -20,23 +20,17 @@ func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
 	files := storetest.TrackOpen(vfs.NewMem())
 	o := storetest.Tiny(files)
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 20 {
 		if err := errors.Join(db.Put(fmt.Appendf(nil, "key%02d", i), make([]byte, 1000)),
 			db.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		if i%5 == 0 {
-			if err := db.Tree().RenewManifest(db.Tree().Load()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Tree().RenewManifest(db.Tree().Load()))
 		}
 		atRest(t, db)
-		if err := db.Put([]byte("in the log"), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte("in the log"), nil))
 		if logs, locks := files.Of(".log"), files.Of(filename.LockName); logs != 1 || locks != 1 {
 			t.Fatalf("after %d flushes %d logs and %d locks are open, want 1 and 1", i+1, logs, locks)
 		}
@@ -81,17 +75,11 @@ func openManyTables(t *testing.T, o *bloomkv.Options) *bloomkv.DB {
 	t.Helper()
 	o.MaxOpenFiles, o.Compression = 8, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 400 {
-		if err := db.Put(fmt.Appendf(nil, "key%03d", i), make([]byte, 700)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "key%03d", i), make([]byte, 700)))
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	atRest(t, db)
 	if tables := db.Metrics().Files.Tables; tables < 2*o.MaxOpenFiles {
 		t.Fatalf("%d tables, want twice the %d descriptors", tables, o.MaxOpenFiles)
@@ -139,9 +127,7 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 	for range 4 { // until only these tables are open
 		opened = 0
 		for i := range o.MaxOpenFiles {
-			if err := read(i); err != nil {
-				t.Fatal(err)
-			}
+			must(t, read(i))
 		}
 	}
 	if opened != 0 || files.Of(".sst") != o.MaxOpenFiles {
@@ -221,23 +207,15 @@ func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
 	mem := vfs.NewMem()
 	fsys, open := storetest.Gated(mem, storetest.CreatesTable)
 	db, err := bloomkv.Open("db", storetest.Tiny(fsys))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Put([]byte("first"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, db.Put([]byte("first"), nil))
 	if _, err := db.Writer().Freeze(t.Context()); err != nil { // its flush waits, so that there are two logs
 		t.Fatal(err)
 	}
-	if err := db.Put([]byte("second"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Put([]byte("second"), nil))
 	left := mem.Kill()
 	open()
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	storetest.AddFile(t, left, "000001.tmp", "an orphan")
 	broken := errors.New("injected failure")
 	for _, forEver := range []bool{false, true} {

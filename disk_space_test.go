@@ -51,9 +51,7 @@ func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
 
 func TestWhoCannotTellWhatIsFreeStopsNoCompaction(t *testing.T) {
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: &spaciousFS{FS: vfs.NewMem(), err: errors.ErrUnsupported}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	putNumbers(t, db, 10_000, 1)
 	putNumbers(t, db, 10_000, 2)
 	if err := errors.Join(db.Compact(t.Context(), nil, nil), db.Close()); err != nil {
@@ -84,9 +82,7 @@ func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
 		})
 	}
 	putNumbers(t, db, 100, 1)
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	fill(bloomkv.StopRuns - 1)
 	putOff(1)
 	if m := db.Metrics(); m.Settled || m.Writes.Compactions > 0 {
@@ -124,12 +120,8 @@ func TestACompactionThatWasPutOffIsLookedAtAgain(t *testing.T) {
 		l := listen(o)
 		db := l.open(t, o)
 		for i := range bloomkv.TriggerRuns + 1 {
-			if err := db.Put([]byte("key"), fmt.Append(nil, i)); err != nil {
-				t.Fatal(err)
-			}
-			if err := db.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put([]byte("key"), fmt.Append(nil, i)))
+			must(t, db.Flush(t.Context()))
 		}
 		synctest.Wait()
 		if w := db.Metrics().Writes; w.Compactions != 0 || len(l.failures) != 1 {
@@ -158,10 +150,6 @@ func putNumbers(t *testing.T, db *bloomkv.DB, hi, step int) {
 	for i := 0; i < hi; i += step {
 		b.Put(fmt.Appendf(nil, "key%08d", i), []byte("value"))
 	}
-	if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.With(bloomkv.NoSync).Apply(&b))
+	must(t, db.Flush(t.Context()))
 }

@@ -31,9 +31,7 @@ func TestDocumentsNameWhatThereIs(t *testing.T) {
 	}
 	for _, document := range documents {
 		text, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		uses := 0
 		for line := range strings.Lines(string(text)) {
 			if columns := strings.Split(line, "|"); len(columns) > 3 {
@@ -79,17 +77,13 @@ func TestDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	link := regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
 	test := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w+`)
 	file := regexp.MustCompile("`([a-z]+/[a-z_/]+\\.go)`")
 	for _, document := range documents {
 		text, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
 			_, err := os.Stat(filepath.Join(filepath.Dir(document), m[1]))
 			if err != nil && !strings.Contains(m[1], "://") {
@@ -119,18 +113,14 @@ func exportedNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := make(map[string]bool)
 	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fset := token.NewFileSet()
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, decl := range f.Decls {
 			switch d := decl.(type) {
 			case *ast.FuncDecl:

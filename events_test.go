@@ -71,9 +71,7 @@ func (l *listener) hear(keep func()) {
 func (l *listener) open(t *testing.T, o *bloomkv.Options) *bloomkv.DB {
 	t.Helper()
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.db, l.closed = db, false
@@ -118,9 +116,7 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 	l := listen(o)
 	db := l.open(t, o)
 	for i := range 4000 {
-		if err := db.Put(fmt.Appendf(nil, "key%05d", i*7919%4000), []byte(strings.Repeat("v", i%100))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "key%05d", i*7919%4000), []byte(strings.Repeat("v", i%100))))
 	}
 	if err := db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
 		for i := range 1000 {
@@ -131,9 +127,7 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 	}, bloomkv.IngestOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	atRest(t, db)
 	m := db.Metrics()
 	l.close(t)
@@ -197,9 +191,7 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 		delete(left, r.Path)
 	}
 	names, err := o.FS.List("db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tables := 0
 	for _, name := range names {
 		if filepath.Ext(name) != ".sst" {
@@ -219,16 +211,10 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 func TestEventsTellOfTablesThatOpenMakesOfLogs(t *testing.T) {
 	mem := vfs.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Put([]byte("key"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, db.Put([]byte("key"), nil))
 	killed := mem.Kill()
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	o := storetest.Tiny(killed)
 	l := listen(o)
 	l.open(t, o)
@@ -244,22 +230,14 @@ func TestDamageIsToldOncePerPlace(t *testing.T) {
 	o := storetest.Tiny(mem)
 	o.Compression, o.TableSize, o.MemtableSize = bloomkv.CompressionNone, 1<<20, 1<<20
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
 	for i := range 1000 {
-		if err := db.Put(key(i), bytes.Repeat(key(i), 4)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(key(i), bytes.Repeat(key(i), 4)))
 	}
-	if err := errors.Join(db.Compact(t.Context(), nil, nil), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(db.Compact(t.Context(), nil, nil), db.Close()))
 	names, err := mem.List("db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	name := names[slices.IndexFunc(names, func(n string) bool { return filepath.Ext(n) == ".sst" })]
 	storetest.Rewrite(t, mem, filepath.Join("db", name), func(b []byte) []byte {
 		b[50] ^= 0x40
@@ -305,9 +283,7 @@ func TestWorkThatFailsIsToldAndThenThatTheStoreIsReadOnly(t *testing.T) {
 	}))
 	l := listen(o)
 	db := l.open(t, o)
-	if err := db.Put([]byte("key"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Put([]byte("key"), nil))
 	mu.Lock()
 	full = true
 	mu.Unlock()
@@ -371,9 +347,7 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 				return full && puts.Load() == before
 			})
 			open()
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			must(t, <-done)
 			storetest.Settle(t, db)
 			if err := db.Put([]byte("the last"), nil); err != nil { // an unslowed write ends the stall
 				t.Fatal(err)
@@ -419,9 +393,7 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 		}
 		return nil
 	})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	opened.Store(true)
 	value := make([]byte, 3000)
 	for i := 0; ; i++ {
@@ -431,9 +403,7 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 		}
 		var b bloomkv.Batch
 		b.Put(fmt.Append(nil, i), value)
-		if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.With(bloomkv.NoSync).Apply(&b))
 	}
 	storetest.Within(t, 20*time.Second, "Sync of a full store", func() {
 		if err := db.Sync(); err != nil {
@@ -441,9 +411,7 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 		}
 	})
 	close(release)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 }
 
 func TestALoggerMayAskForMetrics(t *testing.T) {
@@ -457,12 +425,8 @@ func TestALoggerMayAskForMetrics(t *testing.T) {
 	handler := &asking{Handler: slog.DiscardHandler}
 	opts.Logger = slog.New(handler)
 	db, err := bloomkv.Open("db", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Put([]byte("key"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, db.Put([]byte("key"), nil))
 	handler.db, broken = db, true
 	if err := db.Put([]byte("key"), nil); !errors.Is(err, bloomkv.ErrReadOnly) {
 		t.Errorf("got %v, want ErrReadOnly", err)

@@ -61,13 +61,9 @@ func Example() {
 // have more.
 func TestReadmeShowsTheExample(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	source, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, code, _ := strings.Cut(string(readme), "```go\n")
 	code, _, ok := strings.Cut(code, "```\n")
 	if !ok {

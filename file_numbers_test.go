@@ -135,12 +135,8 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 	}
 	n := &numberWatch{mem: vfs.NewMem(), t: t}
 	db, err := bloomkv.Open("db", numberedOptions(n.fs()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(db.Put([]byte("first"), []byte("x")), db.Sync(), db.Flush(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(db.Put([]byte("first"), []byte("x")), db.Sync(), db.Flush(t.Context())))
 	atRest(t, db)
 	ingest := func(all map[string]string) error {
 		return db.Ingest(t.Context(), ascending(all), bloomkv.IngestOptions{})
@@ -154,14 +150,10 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 			all[k] = strings.Repeat("b", 4000)
 		}
 	}
-	if err := ingest(all); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ingest(all))
 	maps.Copy(want, all)
 	crash(t, "compaction", n, want, func() error { return db.Compact(t.Context(), nil, nil) })
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 
 	// The next Open writes one log out into small tables.
 	mem := vfs.NewMem()
@@ -172,17 +164,11 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 	}
 	all = wideContents("c")
 	for k, v := range all {
-		if err := db.Put([]byte(k), []byte(v)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte(k), []byte(v)))
 	}
-	if err := db.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Sync())
 	n = &numberWatch{mem: mem.Kill(), t: t}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	crash(t, "recovery", n, all, func() error {
 		if db, err = bloomkv.Open("db", numberedOptions(n.fs())); err != nil {
 			return err
@@ -196,20 +182,14 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
 	mem := vfs.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	last := uint64(0)
 	for i := range 3*tree.NumbersAhead + 5 {
 		if i%100 == 50 {
-			if err := db.Tree().RenewManifest(db.Tree().Load()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Tree().RenewManifest(db.Tree().Load()))
 		}
 		n, err := db.Tree().NewNumber()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s, err := manifest.Load(mem.Crash(vfs.KeepNothing), "db")
 		if err != nil || n >= s.NextFile || n <= last || s.NextFile > n+2*tree.NumbersAhead+2 {
 			t.Fatalf("number %d after %d, but a crash leaves a manifest that reserves those below %d: %v",
@@ -232,9 +212,7 @@ func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := []byte("key")
-		if err := errors.Join(db.Put(key, nil), db.Flush(t.Context()), db.Put(key, nil), db.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(db.Put(key, nil), db.Flush(t.Context()), db.Put(key, nil), db.Close()))
 		if len(n.made) == 0 {
 			t.Error("no file was made")
 		}

@@ -21,15 +21,11 @@ func shapedStore(t *testing.T, fsys vfs.FS, key func(uint64) []byte, n int) *blo
 	o := storetest.Tiny(fsys)
 	o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.NoSync, 1024, 64<<10, 32<<10, 4
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rng := rand.New(rand.NewPCG(11, 12))
 	put := func(i int) {
 		t.Helper()
-		if err := db.Put(key(uint64(i)*2), []byte("0123456789abcdef")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(key(uint64(i)*2), []byte("0123456789abcdef")))
 	}
 	for _, i := range rng.Perm(n) {
 		put(i)
@@ -41,18 +37,14 @@ func shapedStore(t *testing.T, fsys vfs.FS, key func(uint64) []byte, n int) *blo
 		for range n / 20 {
 			put(rng.IntN(n))
 		}
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Flush(t.Context()))
 		storetest.Settle(t, db)
 		runs = 0
 		for _, l := range db.Metrics().Levels {
 			runs += l.Runs
 		}
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	return o
 }
 
@@ -62,23 +54,17 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	mem := vfs.NewMem()
 	o := shapedStore(t, mem, key, n)
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := db.DeleteRange(key(1000), key(1400)); err != nil { // a table of range tombstones
 		t.Fatal(err)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	files := storetest.LogFiles(mem)
 	o.FS = files
 	db = storetest.OpenCold(t, o)
 	defer db.Close()
 	// From here on, no log is written in the background.
-	if err := errors.Join(db.Put(key(5), nil), db.Sync()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(db.Put(key(5), nil), db.Sync()))
 	ask := func(state string, leastNo, mostNo float64) {
 		t.Helper()
 		files.Take()
@@ -106,9 +92,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	}
 	ask("nothing is loaded", 0, 0.02) // false only for keys outside of every table
 	db.Tree().Load().EachTable(func(_ int, table *tree.Table) {
-		if err := db.Share().Load(table); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Share().Load(table))
 	})
 	ask("all is loaded", 0.97, 1)
 	for _, shed := range []struct {
@@ -119,15 +103,11 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 		{"indexes too", func(t *tree.Table) error { t.Reader.DropIndex(); return nil }},
 	} {
 		db.Tree().Load().EachTable(func(_ int, table *tree.Table) {
-			if err := shed.drop(table); err != nil {
-				t.Fatal(err)
-			}
+			must(t, shed.drop(table))
 		})
 		ask(shed.what, 0.06, 0.1) // the tombstones stay loaded: 200 of 3000
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	if files.Take(); !db.MayContain(key(1)) || len(files.Take()) > 0 {
 		t.Error("after Close: want true, and no file read")
 	}
@@ -146,9 +126,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 			o.FS = files
 			o.MemoryBudget, o.MemtableSize = 64<<20, 16<<20 // so that nothing is flushed from here on
 			db, err := bloomkv.Open("db", o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer func() {
 				if err := db.Close(); err != nil {
 					t.Error(err)

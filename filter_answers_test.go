@@ -32,9 +32,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 			}))
 			o.Durability, o.FilterFPR = bloomkv.NoSync, test.fpr
 			db, err := bloomkv.Open("db", o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			m := newAnswersModel(t, db)
 			rng := rand.New(rand.NewPCG(5, 6))
 			const n = 2000
@@ -52,9 +50,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 			m.compare("after loading")
 
 			snap, err := db.Snapshot()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for range 50 {
 				put(2 * rng.IntN(n))
 			}
@@ -67,9 +63,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 			m.look(keys, nil)
 			m.look(keys, snap)
 			m.compare("with tables of level 0")
-			if err := snap.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, snap.Close())
 
 			if err := db.Compact(t.Context(), nil, nil); err != nil { // the ingest below then leaves its tables alone
 				t.Fatal(err)
@@ -84,9 +78,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 					}
 				}
 			}
-			if err := db.Ingest(t.Context(), ingested, bloomkv.IngestOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Ingest(t.Context(), ingested, bloomkv.IngestOptions{}))
 			var later [][]byte
 			for i := range 1000 {
 				later = append(later, fmt.Appendf(nil, "later%05d", i))
@@ -109,14 +101,10 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 			// Range tombstones above tables that they delete from, as left by a process death before any compaction.
 			held.Store(true)
 			m.wrote(key(300), key(350), db.DeleteRange(key(300), key(350)))
-			if err := db.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Flush(t.Context()))
 			killed := mem.Kill()
 			close(gate)
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Close())
 			if db.Tables() != nil {
 				t.Error("tables after Close")
 			}
@@ -131,9 +119,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 			if m.passed.stopped == 0 {
 				t.Error("no range tombstone stopped a lookup")
 			}
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Close())
 		})
 	}
 }
@@ -158,17 +144,13 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 		opts := *o
 		opts.FS, opts.ReadOnly, opts.FilterFPR = fsys, readOnly, 0.2
 		db, err := bloomkv.Open("db", &opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		db.Reads().SamplingBits = 0
 		return db
 	}
 	closeIt := func(db *bloomkv.DB) {
 		t.Helper()
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 	}
 	look := func(db *bloomkv.DB) {
 		t.Helper()
@@ -206,16 +188,12 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 	}
 	write := func(db *bloomkv.DB) { // a key outside the range of every table; Close flushes it
 		t.Helper()
-		if err := errors.Join(db.Put([]byte("zz"), nil), db.Sync()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(db.Put([]byte("zz"), nil), db.Sync()))
 	}
 
 	db := open(mem, false)
 	// So that no later compaction replaces the tables with counts.
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	write(db)
 	look(db)
 	want := answersOf(db)

@@ -36,13 +36,9 @@ func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 			t.Fatal(it.Err())
 		}
 		for i := range uint64(n) {
-			if err := db.Put(planKey(2*i), make([]byte, 30)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put(planKey(2*i), make([]byte, 30)))
 		}
-		if err := db.Compact(t.Context(), nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Compact(t.Context(), nil, nil))
 		m := db.Metrics()
 		if got := wastes(t, db, n, lookups); m.Levels[bloomkv.Bottom].FiltersShed > 0 ||
 			m.FPRPredicted > m.FPRPromised ||
@@ -50,9 +46,7 @@ func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 			t.Errorf("round %d: %d filters lack units; promised %v, predicted %v, wasted %v", round,
 				m.Levels[bloomkv.Bottom].FiltersShed, m.FPRPromised, m.FPRPredicted, got)
 		}
-		if err := it.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, it.Close())
 	}
 }
 
@@ -79,9 +73,7 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 			})
 			db := reopened(t, nil, o)
 			best, _, err := o.Planner().AtRest(0, n, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			first := func(change string, whole bool) bloomkv.Metrics {
 				t.Helper()
 				m := db.Metrics()
@@ -106,16 +98,12 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 			put := func(from, to int) {
 				t.Helper()
 				for _, i := range rand.New(rand.NewPCG(3, uint64(from))).Perm(to - from) {
-					if err := db.Put(planKey(2*uint64(from+i)), make([]byte, 30)); err != nil {
-						t.Fatal(err)
-					}
+					must(t, db.Put(planKey(2*uint64(from+i)), make([]byte, 30)))
 				}
 			}
 			compact := func(change string) {
 				t.Helper()
-				if err := db.Compact(t.Context(), nil, nil); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Compact(t.Context(), nil, nil))
 				if m := first(change, true); m.FPRPromised > 3*best || m.Levels[bloomkv.Bottom].FiltersShed > 0 {
 					t.Errorf("%s: promised %v, want at most %v; %d filters lack units\n%v", change, m.FPRPromised,
 						3*best, m.Levels[bloomkv.Bottom].FiltersShed, m)
@@ -126,9 +114,7 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 			first("load", true)
 			compact("Compact")
 			put(n*9/10, n*19/20) // one run: too few for a compaction
-			if err := db.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Flush(t.Context()))
 			first("Flush", true)
 			var sorted iter.Seq2[bloomkv.KV, error] = func(yield func(bloomkv.KV, error) bool) {
 				var keys [][]byte
@@ -142,16 +128,12 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 					}
 				}
 			}
-			if err := db.Ingest(t.Context(), sorted, bloomkv.IngestOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Ingest(t.Context(), sorted, bloomkv.IngestOptions{}))
 			first("Ingest", true)
 			compact("Compact again")
 
 			before := db.Metrics().FPRPromised
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Close())
 			if db, err = bloomkv.Open("db", o); err != nil {
 				t.Fatal(err)
 			}
@@ -207,9 +189,7 @@ func TestAStoreIsNotSettledBeforeItsFiltersFollowThePlan(t *testing.T) {
 	const n = 60_000
 	db := planStore(t, planOptionsFor(vfs.NewMem(), 0, func(o *bloomkv.Options) { o.FilterMemory = 64 << 10 }), n)
 	for i := range uint64(2000) {
-		if err := db.Put(planKey(2*(n+i)), make([]byte, 30)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(planKey(2*(n+i)), make([]byte, 30)))
 	}
 	trimmed := db.Tree().Load().Runs[0].Tables[0]
 	trimmed.Loading.Lock()
@@ -220,9 +200,7 @@ func TestAStoreIsNotSettledBeforeItsFiltersFollowThePlan(t *testing.T) {
 		t.Error("settled, but the filters do not follow the plan yet")
 	}
 	trimmed.Loading.Unlock()
-	if err := <-flushed; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-flushed)
 	if m := db.Metrics(); !m.Settled || !asPlanned(db) {
 		t.Errorf("settled %v after Flush, filters as planned %v\n%v", m.Settled, asPlanned(db), m)
 	}

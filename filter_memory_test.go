@@ -37,9 +37,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 			o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize = 64<<20, 128<<10, 128<<10, 256<<10
 			o.FilterSeed = 5
 			db, err := bloomkv.Open("db", o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer func() { _ = db.Close() }()
 			key := func(n uint64) []byte {
 				if tt.random {
@@ -82,26 +80,18 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 			}
 			for i := range uint64(steps) {
 				for n := i * step; n < (i+1)*step; n++ {
-					if err := db.Put(key(2*n), make([]byte, 20)); err != nil {
-						t.Fatal(err)
-					}
+					must(t, db.Put(key(2*n), make([]byte, 20)))
 				}
-				if err := db.Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Flush(t.Context()))
 				fpr := rest("grown", (i+1)*step)
 				before = fpr
 			}
 			if before < 4*filterplan.BestFPR {
 				t.Errorf("the last rate is %g: too few keys for a meaningful test", before)
 			}
-			if err := db.Compact(t.Context(), nil, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Compact(t.Context(), nil, nil))
 			grown := rest("compacted", steps*step)
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Close())
 			if db, err = bloomkv.Open("db", o); err != nil {
 				t.Fatal(err)
 			}
@@ -158,17 +148,11 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 	o.Durability, o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize = bloomkv.NoSync, 64<<20, 4<<20, 4<<20,
 		64<<20
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range uint64(600_000) { // more keys than bits
-		if err := db.Put(binary.BigEndian.AppendUint64(nil, i), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(binary.BigEndian.AppendUint64(nil, i), nil))
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	o.FilterMemory = 64 << 10
 	if _, err := bloomkv.Open("db", o); !errors.Is(err, bloomkv.ErrFilterRate) ||
 		!strings.Contains(err.Error(), "option FilterMemory: 65536, and filters of 600000 keys take ") {
@@ -178,9 +162,7 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 	if db, err = bloomkv.Open("db", o); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 }
 
 // TestUnitsAreLeftOutBeforeFilters reduces the memory for the filters of a tree step by step: the kept units fit and
@@ -190,19 +172,13 @@ func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
 	o := storetest.Tiny(vfs.NewMem())
 	o.Durability, o.FilterMemory, o.LevelRatio, o.MemoryBudget = bloomkv.NoSync, 1<<20, 4, 64<<20
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = db.Close() }()
 	rng := rand.New(rand.NewPCG(1, 9))
 	for range 40_000 {
-		if err := db.Put(binary.BigEndian.AppendUint64(nil, rng.Uint64()), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(binary.BigEndian.AppendUint64(nil, rng.Uint64()), nil))
 	}
-	if err := db.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Flush(t.Context()))
 	storetest.Settle(t, db)
 	storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 	s, plan := db.Tree().Load(), db.Share().Plans().Now
@@ -286,9 +262,7 @@ func TestFiltersOfReplacedTablesGoAtOnce(t *testing.T) {
 	if !it.First() {
 		t.Fatal(it.Close())
 	}
-	if err := db.Rewrite(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Rewrite(t.Context(), nil, nil))
 	m := db.Metrics()
 	if m.Files.Obsolete != before.Files.Tables {
 		t.Errorf("the iterator holds %d tables, want %d", m.Files.Obsolete, before.Files.Tables)
@@ -313,19 +287,13 @@ func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 			1<<20,
 			1<<20, 10, 1<<20
 		db, err := bloomkv.Open("db", o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		const keys = 300_000
 		value := make([]byte, 60)
 		for i := range uint64(keys) {
-			if err := db.Put(binary.BigEndian.AppendUint64(nil, i), value); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put(binary.BigEndian.AppendUint64(nil, i), value))
 		}
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Flush(t.Context()))
 		storetest.Settle(t, db)
 		storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 		m := db.Metrics()
@@ -341,8 +309,6 @@ func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 		if got > 1.15*want {
 			t.Errorf("kind %d: filters take %.0f bytes, want at most 1.15 × %.0f\n%v", kind, got, want, m)
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 	}
 }

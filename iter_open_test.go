@@ -45,16 +45,10 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 	o := storetest.Tiny(vfs.NewMem())
 	o.Logger = slog.New(&log)
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(db.Put([]byte("a"), nil), db.Put([]byte("b"), nil)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(db.Put([]byte("a"), nil), db.Put([]byte("b"), nil)))
 	snap, err := db.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	line := func() int {
 		_, _, line, _ := runtime.Caller(1)
 		return line

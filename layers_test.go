@@ -249,9 +249,7 @@ func parseSources(t *testing.T, fset *token.FileSet) []source {
 		sources = append(sources, s)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(sources) == 0 {
 		t.Fatal("no Go files found: the test must run in the module's root")
 	}

@@ -28,21 +28,13 @@ func TestAnInstallThatFailsLeavesNoTable(t *testing.T) {
 	opts.TableSize = 16 << 10
 	opts.Compression = bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 20 {
-		if err := db.Put(fmt.Appendf(nil, "%04d", i), make([]byte, 1000)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "%04d", i), make([]byte, 1000)))
 	}
-	if err := db.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Flush(t.Context()))
 	names, err := mem.List("db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tables := 0
 	for _, name := range names {
 		if strings.HasSuffix(name, ".sst") {
@@ -67,30 +59,20 @@ func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
 	}))
 	opts.MemtableSize, opts.Durability = 2<<20, bloomkv.NoSync
 	db, err := bloomkv.Open("db", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key := bytes.Repeat([]byte("k"), 60_000) // bounds that fill a manifest
 	for i := range 80 {
-		if err := db.Put(fmt.Appendf(key, "%04d", i), make([]byte, 20_000)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(key, "%04d", i), make([]byte, 20_000)))
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	version := db.Recorded().Version
 	if tables := len(version.Levels[bloomkv.Bottom][0].Tables); tables < 40 {
 		t.Fatalf("%d bytes in %d tables, want 40", version.Bytes(bloomkv.Bottom), tables)
 	}
 	before := manifests
 	for i := range 20 {
-		if err := db.Put(fmt.Appendf(nil, "%04d", i), nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "%04d", i), nil))
+		must(t, db.Flush(t.Context()))
 	}
 	if manifests-before > 3 {
 		t.Errorf("%d manifests for some 25 small edits", manifests-before)
@@ -120,15 +102,11 @@ func (a *asking) Handle(context.Context, slog.Record) error {
 // TestRunsThatDoNotChangeAreKept: a flush adds one run and keeps the others.
 func TestRunsThatDoNotChangeAreKept(t *testing.T) {
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = db.Close() }()
 	for i := range 3 {
 		before := db.Tree().Load().Runs
-		if err := errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())))
 		if after := db.Tree().Load().Runs; len(after) != i+1 || !slices.Equal(after[1:], before) {
 			t.Errorf("flush %d: the runs are not the previous ones and a new one", i+1)
 		}

@@ -29,9 +29,7 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 		TableSize: 1 << 20,
 	}
 	db, err := bloomkv.Open("db", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -43,15 +41,11 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 		key = memoryKey(key, 2*i)
 		b.Put(key, nil)
 		if b.Len() == 1000 {
-			if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.With(bloomkv.NoSync).Apply(&b))
 			b.Reset()
 		}
 	}
-	if err := db.Compact(context.Background(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(context.Background(), nil, nil))
 	lookups := func() {
 		t.Helper()
 		for i := uint64(0); i < n; i += 7 {
@@ -96,9 +90,7 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 	opts := storetest.Small(vfs.NewMem())
 	opts.Durability, opts.MaxOpenFiles, opts.Compression = bloomkv.NoSync, 8, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -108,13 +100,9 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 	value := make([]byte, 100)
 	for i := range uint64(10_000) {
 		key = memoryKey(key, 2*i)
-		if err := db.Put(key, value); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(key, value))
 	}
-	if err := db.Compact(context.Background(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(context.Background(), nil, nil))
 	db.Pool().Blocks.SetCapacity(0) // every lookup reads its file
 	for i := range uint64(10_000) {
 		key = memoryKey(key, 2*i)
@@ -135,17 +123,11 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 // TestAMemtableThatWasWrittenOutIsLeftToTheCollector checks that the store does not keep a flushed memtable in memory.
 func TestAMemtableThatWasWrittenOutIsLeftToTheCollector(t *testing.T) {
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 2 {
-		if err := db.Put([]byte("key"), []byte("value")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte("key"), []byte("value")))
 		mem := weak.Make(db.Tree().Load().Mem)
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Flush(t.Context()))
 		atRest(t, db)
 		for deadline := time.Now().Add(20 * time.Second); mem.Value() != nil; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
@@ -154,7 +136,5 @@ func TestAMemtableThatWasWrittenOutIsLeftToTheCollector(t *testing.T) {
 			runtime.GC()
 		}
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 }

@@ -86,13 +86,9 @@ func snakeCase(name string) string {
 
 func TestMetricsKeepTheirNamesInJSON(t *testing.T) {
 	b, err := json.Marshal(bloomkv.Metrics{Levels: make([]bloomkv.LevelMetrics, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var tree map[string]any
-	if err := json.Unmarshal(b, &tree); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(b, &tree))
 	var got []string
 	var walk func(prefix string, v any)
 	walk = func(prefix string, v any) {
@@ -175,19 +171,13 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	o := storetest.Small(vfs.NewMem())
 	o.Durability, o.FilterFPR = bloomkv.NoSync, 0.05
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%08d", i) }
 	for i := range n {
-		if err := db.Put(key(i*7919%n*2), []byte("0123456789abcdef")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(key(i*7919%n*2), []byte("0123456789abcdef")))
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	look := func() bloomkv.Metrics {
 		t.Helper()
 		before := db.Metrics()
@@ -260,18 +250,12 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	o := storetest.Small(vfs.NewMem())
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	value := make([]byte, 200)
 	for i := range 3000 {
-		if err := db.Put(fmt.Appendf(nil, "key%05d", i*7919%3000), value); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "key%05d", i*7919%3000), value))
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	atRest(t, db)
 	m := db.Metrics()
 	if !m.Settled || m.Backlog.Bytes != 0 || m.Backlog.Runs != 0 || m.Backlog.Base < 1 || m.Files.Obsolete != 0 ||
@@ -287,30 +271,20 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	}
 
 	snapshot, err := db.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	it := db.Iter(bloomkv.IterOptions{})
 	if !it.First() {
 		t.Fatal(it.Err())
 	}
-	if err := db.DeleteRange([]byte("key01000"), []byte("key02000")); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.DeleteRange([]byte("key01000"), []byte("key02000")))
+	must(t, db.Flush(t.Context()))
 	pair := func(yield func(bloomkv.KV, error) bool) { yield(bloomkv.KV{[]byte("key01500"), value}, nil) }
-	if err := db.Ingest(t.Context(), pair, bloomkv.IngestOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Ingest(t.Context(), pair, bloomkv.IngestOptions{}))
 	ingested := 0
 	for _, l := range db.Metrics().Levels {
 		ingested += l.Ingested
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	storetest.Settle(t, db)
 	m = db.Metrics()
 	rangeDeletes := uint64(0)
@@ -350,15 +324,11 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	// A batch larger than the budget gets a memtable of its own.
 	var b bloomkv.Batch
 	b.Put([]byte("large"), make([]byte, 9<<20))
-	if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.With(bloomkv.NoSync).Apply(&b))
 	if m = db.Metrics(); m.Resources.OverBudget < 1<<20 || !strings.Contains(m.String(), "over budget: ") {
 		t.Errorf("%d bytes over budget, want at least a mebibyte:\n%v", m.Resources.OverBudget, m)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	after := db.Metrics()
 	if after.Levels != nil || after.Resources.Stores != 0 || after.Memory.Sum() != 0 ||
 		after.Writes.Operations != m.Writes.Operations || after.Writes.Flushes <= m.Writes.Flushes {
@@ -374,14 +344,10 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 	o := storetest.Small(fsys)
 	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	value := make([]byte, 1000)
 	for i := range 250 { // more than seven memtables, with the same keys each time
-		if err := db.Put(fmt.Appendf(nil, "key%03d", i%50), value); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "key%03d", i%50), value))
 	}
 	storetest.Soon(t, "memtables are written out",
 		func() bool { return db.Metrics().Levels[0].Runs >= bloomkv.TriggerRuns+1 })
@@ -395,15 +361,11 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 		t.Errorf("the page does not show the backlog:\n%s", page)
 	}
 	reader, err := bloomkv.Open("db", &bloomkv.Options{FS: mem.Kill(), ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if page := reader.Metrics().String(); !strings.Contains(page, " bytes to do, ") {
 		t.Errorf("the page of a read-only store does not show the backlog:\n%s", page)
 	}
-	if err := reader.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, reader.Close())
 	open()
 	storetest.Settle(t, db)
 	if m = db.Metrics(); m.Backlog.Bytes != 0 || m.Backlog.Runs != 0 ||
@@ -413,26 +375,18 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 	if m.Uptime <= 0 || m.Uptime > time.Hour {
 		t.Errorf("up for %v", m.Uptime)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 }
 
 // TestAFlushIsCountedWhenItReturns checks that Metrics includes a flush as soon as Flush returns.
 func TestAFlushIsCountedWhenItReturns(t *testing.T) {
 	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range uint64(100) {
-		if err := errors.Join(db.Put([]byte("key"), []byte("value")), db.Flush(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(db.Put([]byte("key"), []byte("value")), db.Flush(t.Context())))
 		if w := db.Metrics().Writes; w.Flushes != i+1 || w.FlushBytes == 0 {
 			t.Fatalf("%d flushes of %d bytes, want %d", w.Flushes, w.FlushBytes, i+1)
 		}
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 }

@@ -18,18 +18,12 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	o.Durability, o.FilterPrefix, o.MemtableSize, o.TableSize = bloomkv.NoSync, bloomkv.PrefixSeparator('/', 1), 64<<10,
 		64<<10
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	for i := range 8000 {
-		if err := db.Put(fmt.Appendf(nil, "%05d/key", i), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "%05d/key", i), nil))
 	}
-	if err := errors.Join(db.Flush(t.Context()), db.Compact(t.Context(), nil, nil)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(db.Flush(t.Context()), db.Compact(t.Context(), nil, nil)))
 	storetest.Settle(t, db)
 	unasked := uint64(0)
 	// scan scans for all prefixes, and checks whether filters were loaded and whether tables lacked them.
@@ -87,9 +81,7 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 			t.Errorf("%s: %+v, %v", table.File.Name, p, err)
 		}
 	})
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	if held := db.Pool().Held.Sum(); held != 0 {
 		t.Errorf("after Close, %d bytes are held", held)
 	}

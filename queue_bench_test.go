@@ -19,16 +19,12 @@ func BenchmarkQueue(b *testing.B) {
 		b.Run(map[int]string{1_000: "1k", 1_000_000: "1M"}[n], func(b *testing.B) {
 			for b.Loop() {
 				db, err := bloomkv.Open(b.TempDir(), &bloomkv.Options{Durability: bloomkv.NoSync})
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				value := make([]byte, 100)
 				key := make([]byte, 8)
 				for i := range n {
 					binary.BigEndian.PutUint64(key, uint64(i))
-					if err := db.Put(key, value); err != nil {
-						b.Fatal(err)
-					}
+					must(b, db.Put(key, value))
 				}
 				pops := make([]time.Duration, n)
 				for i := range pops {
@@ -38,9 +34,7 @@ func BenchmarkQueue(b *testing.B) {
 						b.Fatalf("pop %d: %x, %v", i, it.Key(), it.Err())
 					}
 					err := db.Delete(it.Key())
-					if err = cmp.Or(err, it.Close()); err != nil {
-						b.Fatal(err)
-					}
+					must(b, cmp.Or(err, it.Close()))
 					pops[i] = time.Since(began)
 				}
 				first, last := medianOf(pops[:n/10]), medianOf(pops[n-n/10:])
@@ -48,9 +42,7 @@ func BenchmarkQueue(b *testing.B) {
 				b.ReportMetric(float64(sumOf(pops).Nanoseconds())/float64(n), "mean-ns/pop")
 				b.ReportMetric(float64(last)/float64(first), "last/first")
 				b.ReportMetric(float64(sumOf(pops[n-n/10:]))/float64(sumOf(pops[:n/10])), "mean-last/first")
-				if err := db.Close(); err != nil {
-					b.Fatal(err)
-				}
+				must(b, db.Close())
 			}
 		})
 	}

@@ -15,9 +15,7 @@ import (
 func loaded(b *testing.B, n int, o *bloomkv.Options) *bloomkv.DB {
 	b.Helper()
 	db, err := bloomkv.Open(b.TempDir(), o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			b.Error(err)
@@ -53,9 +51,7 @@ func BenchmarkDeleteRange(b *testing.B) {
 				i++
 				binary.BigEndian.PutUint64(lo, uint64(from))
 				binary.BigEndian.PutUint64(hi, uint64(from+n))
-				if err := db.DeleteRange(lo, hi); err != nil {
-					b.Fatal(err)
-				}
+				must(b, db.DeleteRange(lo, hi))
 			}
 		})
 	}
@@ -71,9 +67,7 @@ func BenchmarkIngest(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
 			db, err := bloomkv.Open(b.TempDir(), nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			b.StartTimer()
 			value, key := make([]byte, 100), make([]byte, 8)
 			if err := db.Ingest(context.Background(), func(yield func(bloomkv.KV, error) bool) {
@@ -88,9 +82,7 @@ func BenchmarkIngest(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.StopTimer()
-			if err := db.Close(); err != nil {
-				b.Fatal(err)
-			}
+			must(b, db.Close())
 			b.StartTimer()
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/key")
@@ -100,9 +92,7 @@ func BenchmarkIngest(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
 			db, err := bloomkv.Open(b.TempDir(), nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			b.StartTimer()
 			value, key := make([]byte, 100), make([]byte, 8)
 			var batch bloomkv.Batch
@@ -111,19 +101,13 @@ func BenchmarkIngest(b *testing.B) {
 				binary.LittleEndian.PutUint64(value, uint64(k)*0x9e3779b97f4a7c15)
 				batch.Put(key, value)
 				if i%100 == 99 {
-					if err := db.With(bloomkv.NoSync).Apply(&batch); err != nil {
-						b.Fatal(err)
-					}
+					must(b, db.With(bloomkv.NoSync).Apply(&batch))
 					batch.Reset()
 				}
 			}
-			if err := db.Flush(context.Background()); err != nil {
-				b.Fatal(err)
-			}
+			must(b, db.Flush(context.Background()))
 			b.StopTimer()
-			if err := db.Close(); err != nil {
-				b.Fatal(err)
-			}
+			must(b, db.Close())
 			b.StartTimer()
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/key")
@@ -136,9 +120,7 @@ func BenchmarkIngest(b *testing.B) {
 //	go test -run '^$' -bench PutBesideIterators -benchtime 1000000x .
 func BenchmarkPutBesideIterators(b *testing.B) {
 	db, err := bloomkv.Open(b.TempDir(), &bloomkv.Options{Durability: bloomkv.NoSync})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer func() {
 		if err := db.Close(); err != nil {
 			b.Error(err)
@@ -153,15 +135,11 @@ func BenchmarkPutBesideIterators(b *testing.B) {
 		err := db.Put(key, value)
 		with := i >> 12 & 1
 		took[with] = append(took[with], time.Since(began))
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		if with == 1 {
 			it := db.Iter(bloomkv.IterOptions{})
 			it.SeekGE(key)
-			if err := it.Close(); err != nil {
-				b.Fatal(err)
-			}
+			must(b, it.Close())
 		}
 	}
 	if len(took[1]) > 0 {

@@ -82,9 +82,7 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 			for side, gate := range map[string]func(*bloomkv.DB, int, func()){"before": beforeSeq, "after": afterSeq} {
 				for times := 1; times <= 3; times++ { // a reader that finds another state reads the sequence again
 					db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					// Versions newer than a snapshot keep their sequence numbers through a compaction.
 					snapshot, err := db.Snapshot()
 					if err == nil {
@@ -93,9 +91,7 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 					if err == nil && place == "a table" {
 						err = db.Flush(t.Context())
 					}
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					nth, left := 1, times
 					if name == "Snapshot" {
 						nth = 2 // the first is read under locks, which would block the replacement
@@ -113,9 +109,7 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 							name, place, side, times, err)
 					}
 					db.Tree().SeqGate = nil
-					if err := errors.Join(snapshot.Close(), db.Close()); err != nil {
-						t.Fatal(err)
-					}
+					must(t, errors.Join(snapshot.Close(), db.Close()))
 				}
 			}
 		}
@@ -133,9 +127,7 @@ func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) 
 			}
 			return nil
 		})))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		key := []byte("key")
 		put := func(v string) {
 			if err := db.Put(key, []byte(v)); err != nil {
@@ -147,26 +139,18 @@ func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) 
 		if work == storetest.FlushLoop {
 			go func() { done <- db.Flush(t.Context()) }()
 		} else {
-			if err := db.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Flush(t.Context()))
 			put("second")
 			go func() { done <- db.Compact(t.Context(), nil, nil) }()
 		}
 		g.Wait(t, string(work)+" writes a table")
 		s, err := db.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want, err := s.Get(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		put("third")
 		close(g.Open)
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-done)
 		replace(t, db, key, []byte("fourth"))
 		if got, err := s.Get(key); err != nil || string(got) != string(want) {
 			t.Errorf("%s: the snapshot returns %q, %v, want %q", work, got, err, want)
@@ -196,9 +180,7 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 	for name, read := range readers {
 		for _, replaced := range []bool{false, true} { // false: a new state that keeps these tables
 			db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			write := func(key, value string) {
 				if err := errors.Join(db.Put([]byte(key), []byte(value)), db.Flush(t.Context())); err != nil {
 					t.Error(err)
@@ -233,9 +215,7 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 			if got, err = storetest.Contents(db); err != nil || len(got) != 3 {
 				t.Errorf("after %s: %q, %v; want three keys", name, got, err)
 			}
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Close())
 		}
 	}
 }
@@ -251,13 +231,9 @@ func TestAReadUnderWayKeepsItsTable(t *testing.T) {
 		}
 		return nil
 	})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key := []byte("key")
-	if err := errors.Join(db.Put(key, []byte("old")), db.Flush(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(db.Put(key, []byte("old")), db.Flush(t.Context())))
 	atRest(t, db)
 	spoilAll(db)
 	old, _ := tablesOf(db)
@@ -273,9 +249,7 @@ func TestAReadUnderWayKeepsItsTable(t *testing.T) {
 	g.Wait(t, "the lookup reads")
 	replace(t, db, key, []byte("new"))
 	for range 2 {
-		if err := errors.Join(db.Put([]byte("x"), nil), db.Flush(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(db.Put([]byte("x"), nil), db.Flush(t.Context())))
 	}
 	if files.Of(old[0].File.Path) != 1 {
 		t.Error("the table was closed under a read")

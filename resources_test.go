@@ -29,9 +29,7 @@ func newTestResources(t *testing.T, memory int64, files int) *bloomkv.Resources 
 	t.Helper()
 	storetest.Roomy(t)
 	r, err := bloomkv.NewResources(bloomkv.ResourcesOptions{memory, files})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -42,16 +40,10 @@ func fillStore(t *testing.T, db *bloomkv.DB, n uint64) {
 	var key []byte
 	for i := range n {
 		key = memoryKey(key, 2*i)
-		if err := db.Put(key, key); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(key, key))
 	}
-	if err := errors.Join(db.DeleteRange(bytes.Repeat([]byte{0xff}, 9), nil), db.Flush(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(db.DeleteRange(bytes.Repeat([]byte{0xff}, 9), nil), db.Flush(t.Context())))
+	must(t, db.Compact(t.Context(), nil, nil))
 	lookUp(t, db, n)
 }
 
@@ -123,9 +115,7 @@ func TestStoresGiveBackWhatTheyHadOfResourcesInWhateverOrderTheyClose(t *testing
 		var all, open []*bloomkv.DB
 		for i := range 3 {
 			db, err := bloomkv.Open(fmt.Sprintf("db%d", i), sharing(r))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			all, open = append(all, db), append(open, db)
 			fillStore(t, db, n)
 			storetest.Settle(t, db)
@@ -140,9 +130,7 @@ func TestStoresGiveBackWhatTheyHadOfResourcesInWhateverOrderTheyClose(t *testing
 			left := 0
 			for _, err := range all[i].Scan(bloomkv.IterOptions{}) { // holds a state with tables while Close runs
 				if err == nil {
-					if err := all[i].Close(); err != nil {
-						t.Fatal(err)
-					}
+					must(t, all[i].Close())
 					continue
 				}
 				if left++; !errors.Is(err, bloomkv.ErrClosed) {
@@ -173,9 +161,7 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 	var open []*bloomkv.DB
 	for i := range 16 { // the default number of stores
 		db, err := bloomkv.Open(fmt.Sprintf("db%d", i), &bloomkv.Options{FS: vfs.NewMem(), Resources: r})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if db.Options().MemtableSize != 256<<10 {
 			t.Fatalf("a memtable of %d bytes, want 256 KiB", db.Options().MemtableSize)
 		}
@@ -192,9 +178,7 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 	if names, err := fs.List("."); err != nil || len(names) > 0 {
 		t.Errorf("it left files %q, %v", names, err)
 	}
-	if err := open[7].Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, open[7].Close())
 	if open[7], err = bloomkv.Open("late", late); err != nil {
 		t.Fatalf("where there is room again: %v", err)
 	}
@@ -261,13 +245,9 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 		var key []byte
 		for k := range uint64(500) { // so that other levels have keys, too
 			key = memoryKey(key, 2*(n+k))
-			if err := stores[i].Put(key, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, stores[i].Put(key, nil))
 		}
-		if err := stores[i].Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, stores[i].Flush(t.Context()))
 		storetest.Settle(t, stores[i])
 	}
 	accounts(t, r, stores[:]...)
@@ -300,9 +280,7 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 		lookUp(t, db, n)
 	}
 	r.Pool().Reserved.Add(-(r.Pool().Memory - all*4/3 + all/2))
-	if err := stores[0].Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stores[0].Close())
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if shed := 0; time.Now().After(deadline) {
 			t.Fatalf("the filters of the other store were not loaded again:\n%v", stores[1].Metrics())
@@ -320,9 +298,7 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 		}
 	}
 	accounts(t, r, stores[1])
-	if err := stores[1].Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stores[1].Close())
 }
 
 // TestAStoreThatHangsStopsNoOther blocks the reads of one store in its file system, while lookups run that hold locks
@@ -339,15 +315,11 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 		return nil
 	})
 	hanging, err := bloomkv.Open("hanging", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fillStore(t, hanging, 20_000)
 	storetest.Settle(t, hanging)
 	other, err := bloomkv.Open("other", sharing(r))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, release := hanging.Tree().Acquire()
 	s.EachTable(func(_ int, t *tree.Table) { t.Reader.Shed(0, true) }) // so that lookups have to load
 	release()
@@ -404,9 +376,7 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 	}
 	gate.Unlock()
 	wg.Wait()
-	if err := hanging.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, hanging.Close())
 	accounts(t, r)
 }
 

@@ -26,13 +26,9 @@ func planStore(t *testing.T, o *bloomkv.Options, n int) *bloomkv.DB {
 	t.Helper()
 	db := reopened(t, nil, o)
 	for _, i := range rand.New(rand.NewPCG(3, 4)).Perm(n) {
-		if err := db.Put(planKey(2*uint64(i)), make([]byte, 30)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(planKey(2*uint64(i)), make([]byte, 30)))
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	return db
 }
 
@@ -40,14 +36,10 @@ func planStore(t *testing.T, o *bloomkv.Options, n int) *bloomkv.DB {
 func reopened(t *testing.T, db *bloomkv.DB, o *bloomkv.Options) *bloomkv.DB {
 	t.Helper()
 	if db != nil {
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 	}
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 	return db
@@ -168,9 +160,7 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 					m.FPRPredicted)
 			}
 
-			if err := db.Compact(t.Context(), nil, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Compact(t.Context(), nil, nil))
 			m = db.Metrics()
 			got := wastes(t, db, n, lookups)
 			t.Logf("promised %.4g, predicted %.4g, wasted %.4g; %d bytes written; filters take %d", m.FPRPromised,
@@ -192,9 +182,7 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 
 			names := tableFileNames(db)
 			for range 2 {
-				if err := db.Compact(t.Context(), nil, nil); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Compact(t.Context(), nil, nil))
 				if again := db.Metrics(); again.Writes.CompactedBytes+again.Writes.Moves > 0 &&
 					again.Writes.CompactedBytes != m.Writes.CompactedBytes || !slices.Equal(tableFileNames(db), names) {
 					t.Errorf("another Compact wrote %d bytes", again.Writes.CompactedBytes-m.Writes.CompactedBytes)
@@ -237,9 +225,7 @@ func TestCompactLeavesFiltersWhoseUnitsFitLessMemory(t *testing.T) {
 	const n = 40_000
 	db := planStore(t, options(128<<10), n)
 	db = reopened(t, db, options(64<<10))
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	m := db.Metrics()
 	if got := wastes(t, db, n, 50_000); m.TablesOffPlan != 0 || m.Writes.CompactedBytes != 0 ||
 		got > most(m.FPRPromised, 50_000) || m.FPRPromised > 0.01 {
@@ -256,9 +242,7 @@ func TestCompactLeavesTablesThatAreUpToPlan(t *testing.T) {
 	before := db.Tables()
 	db = reopened(t, db, planOptionsFor(mem, 0.001, nil))
 	middle := before[len(before)/2].Smallest
-	if err := db.Compact(t.Context(), middle, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), middle, nil))
 	half, m := db.Tables(), db.Metrics()
 	old, anew := 0, uint64(0)
 	for _, table := range half {
@@ -277,9 +261,7 @@ func TestCompactLeavesTablesThatAreUpToPlan(t *testing.T) {
 		t.Fatalf("%d old tables, %d off the plan, %d bytes written, want %d", old, m.TablesOffPlan,
 			m.Writes.RewrittenBytes, anew)
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	kept := 0
 	for _, table := range db.Tables() {
 		if slices.ContainsFunc(before, func(b bloomkv.TableMetrics) bool { return b.File == table.File }) {
@@ -306,13 +288,9 @@ func TestBackgroundCompactionBringsOldTablesAlong(t *testing.T) {
 	put := func(db *bloomkv.DB, from, to uint64) {
 		t.Helper()
 		for i := from; i < to; i++ {
-			if err := db.Put(binary.BigEndian.AppendUint64(nil, i), make([]byte, 30)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put(binary.BigEndian.AppendUint64(nil, i), make([]byte, 30)))
 		}
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Flush(t.Context()))
 		storetest.Settle(t, db)
 	}
 	db := reopened(t, nil, options(0.1))
@@ -373,9 +351,7 @@ func TestCompactReadsTheRulesOfTablesThatWereNotLoaded(t *testing.T) {
 			t.Fatalf("%s was read when the store was opened", table.File.Name)
 		}
 	})
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	if m := db.Metrics(); m.TablesOffPlan != 0 || m.Writes.RewrittenBytes != m.Levels[bloomkv.Bottom].Bytes {
 		t.Errorf("%d tables are off the plan, %d bytes written, want all %d", m.TablesOffPlan,
 			m.Writes.RewrittenBytes, m.Levels[bloomkv.Bottom].Bytes)
@@ -396,17 +372,13 @@ func TestCompactMendsADamagedFilter(t *testing.T) {
 			offset = int64(t.Meta.Size - t.Meta.TailLen - t.Meta.FilterLen/2)
 		}
 	})
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	storetest.Rewrite(t, mem, filepath.Join("db", victim.File), func(b []byte) []byte { b[offset] ^= 1; return b })
 	db = reopened(t, nil, o)
 	if m := db.Metrics(); m.Levels[bloomkv.Bottom].FiltersDamaged != 1 {
 		t.Fatalf("%d filters are damaged, want 1", m.Levels[bloomkv.Bottom].FiltersDamaged)
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	if m := db.Metrics(); m.Levels[bloomkv.Bottom].FiltersDamaged != 0 || m.Writes.RewrittenBytes == 0 ||
 		m.Writes.RewrittenBytes > 2*victim.Bytes {
 		t.Errorf("%d filters are damaged, %d bytes written, want about %d", m.Levels[bloomkv.Bottom].FiltersDamaged,
@@ -424,16 +396,12 @@ func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
 		o.Compression, o.BlockSize = bloomkv.CompressionZstdBottom, 4<<10
 	}))
 	before := db.Metrics()
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	if m := db.Metrics(); m.Writes.CompactedBytes != 0 || m.TablesOffPlan != 0 {
 		t.Errorf("Compact writes %d bytes, %d tables are off the plan, want none", m.Writes.CompactedBytes,
 			m.TablesOffPlan)
 	}
-	if err := db.Rewrite(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Rewrite(t.Context(), nil, nil))
 	m := db.Metrics()
 	if m.Levels[bloomkv.Bottom].Bytes > before.Levels[bloomkv.Bottom].Bytes*3/4 ||
 		m.Writes.RewrittenBytes != m.Levels[bloomkv.Bottom].Bytes {

@@ -29,12 +29,8 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 		}
 		return nil
 	})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Put([]byte("begin"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, db.Put([]byte("begin"), nil))
 	gated.Store(true)
 	var done []chan error
 	for i, d := range []bloomkv.Durability{bloomkv.Sync, bloomkv.NoSync, bloomkv.Sync} {
@@ -52,14 +48,10 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 	}
 	close(g.Open)
 	for _, out := range done {
-		if err := <-out; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-out)
 	}
 	lost := mem.Crash(vfs.KeepNothing)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	if db, err = bloomkv.Open("db", storetest.Tiny(lost)); err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +60,7 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 			t.Errorf("writer %d, queued with or before a Sync writer: %v, %v", i, ok, err)
 		}
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 }
 
 // TestALogPromisesThatOlderOnesAreDurableOnceTheyAre reads a younger log before and after the older one is durable.
@@ -87,28 +77,20 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 		}
 		return nil
 	})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	put := func(key string) {
 		t.Helper()
 		var b bloomkv.Batch
 		b.Put([]byte(key), nil)
-		if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.With(bloomkv.NoSync).Apply(&b))
 	}
 	promises := func(number uint64) bool {
 		t.Helper()
 		base := filename.Base(filename.Log, number)
 		f, err := mem.Open(filename.Make("db", filename.Log, number))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		res, err := wal.Replay(f, base, number, nil)
-		if err := errors.Join(err, f.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, f.Close()))
 		return res.OlderDurable
 	}
 	put("older")
@@ -133,9 +115,7 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 		t.Error("the younger log does not record that the older one is durable")
 	}
 	close(flush)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 }
 
 // TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo kills a process when an edit has reached the operating system
@@ -152,21 +132,15 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 		}
 		return nil
 	})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := map[string]string{}
 	for i := range 3 {
 		for j := range 20 {
 			k, v := fmt.Sprint("key", j), fmt.Sprint("value", i)
 			want[k] = v
-			if err := db.Put([]byte(k), []byte(v)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put([]byte(k), []byte(v)))
 		}
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Flush(t.Context()))
 	}
 	atRest(t, db)
 	editing = true
@@ -194,16 +168,12 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 		fail(op.String())
 		return nil
 	})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if removed == 0 {
 		t.Error("no table was removed")
 	}
 	fail("Close")
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	for _, c := range cuts {
 		db, err := bloomkv.Open("db", storetest.Tiny(c.left))
 		if err != nil {
@@ -213,9 +183,7 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 		if d := storetest.Diff(got, want); err != nil || d != "" {
 			t.Errorf("before %s: %v, %s", c.before, err, d)
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 	}
 }
 
@@ -233,12 +201,8 @@ func TestAnIngestIsVisibleWithItsState(t *testing.T) {
 		}
 		return nil
 	})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Put([]byte("key"), []byte("old")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, db.Put([]byte("key"), []byte("old")))
 	atRest(t, db)
 	// A callback retired while a reader is inside runs at the first retirement after it left, which is that of the old
 	// state.
@@ -254,13 +218,9 @@ func TestAnIngestIsVisibleWithItsState(t *testing.T) {
 		})
 	})
 	leave = g.Leave
-	if err := db.Ingest(t.Context(), ascending(map[string]string{"key": "new"}), bloomkv.IngestOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Ingest(t.Context(), ascending(map[string]string{"key": "new"}), bloomkv.IngestOptions{}))
 	if !looked {
 		t.Error("the check did not run")
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 }

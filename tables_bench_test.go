@@ -18,9 +18,7 @@ func manyTables(b *testing.B, fsys vfs.FS, dir string, tables int) *bloomkv.Opti
 		FS: fsys, Durability: bloomkv.NoSync, Compression: bloomkv.CompressionNone, TableSize: 16 << 10,
 	}
 	db, err := bloomkv.Open(dir, o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	value := make([]byte, 16<<10)
 	err = db.Ingest(b.Context(), func(yield func(bloomkv.KV, error) bool) {
 		for i := range uint64(tables) {
@@ -30,20 +28,14 @@ func manyTables(b *testing.B, fsys vfs.FS, dir string, tables int) *bloomkv.Opti
 			}
 		}
 	}, bloomkv.IngestOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	for !db.Metrics().Settled {
-		if err := db.Compact(b.Context(), nil, nil); err != nil {
-			b.Fatal(err)
-		}
+		must(b, db.Compact(b.Context(), nil, nil))
 	}
 	if got := db.Metrics().Files.Tables; got < tables*9/10 || got > tables*11/10 {
 		b.Fatalf("%d tables, want about %d", got, tables)
 	}
-	if err := db.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, db.Close())
 	return o
 }
 
@@ -61,13 +53,9 @@ func BenchmarkOpenManyTables(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				db, err := bloomkv.Open(dir, o)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				b.StopTimer()
-				if err := db.Close(); err != nil {
-					b.Fatal(err)
-				}
+				must(b, db.Close())
 				b.StartTimer()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/tablesForOpen, "ns/table")
@@ -83,9 +71,7 @@ func BenchmarkFlushManyTables(b *testing.B) {
 		o := manyTables(b, mem, "db", tablesForOpen)
 		o.FilterMemory, o.MemoryBudget = memory, 256<<20
 		db, err := bloomkv.Open("db", o)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		for !db.Metrics().Warm {
 			if _, err := db.Get(nil); !errors.Is(err, bloomkv.ErrNotFound) {
 				b.Fatal(err)
@@ -95,24 +81,16 @@ func BenchmarkFlushManyTables(b *testing.B) {
 		b.Run(fmt.Sprintf("flush, FilterMemory %d", memory), func(b *testing.B) {
 			for b.Loop() {
 				n++
-				if err := db.Put(binary.BigEndian.AppendUint64(nil, n), nil); err != nil {
-					b.Fatal(err)
-				}
-				if err := db.Flush(b.Context()); err != nil {
-					b.Fatal(err)
-				}
+				must(b, db.Put(binary.BigEndian.AppendUint64(nil, n), nil))
+				must(b, db.Flush(b.Context()))
 			}
 		})
 		b.Run(fmt.Sprintf("replan, FilterMemory %d", memory), func(b *testing.B) {
 			for b.Loop() {
 				err := db.Share().Replan(db.Tree().Load())
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 			}
 		})
-		if err := db.Close(); err != nil {
-			b.Fatal(err)
-		}
+		must(b, db.Close())
 	}
 }

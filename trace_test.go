@@ -167,16 +167,12 @@ func TestTracesAddUpToTheMetrics(t *testing.T) {
 				s.want, s.files = want, storetest.LogFiles(mem.Kill())
 				o.FS, o.FilterFPR = s.files, cmp.Or(how.filters, o.FilterFPR)
 				s.db = storetest.OpenCold(t, &o)
-				if err := s.db.With(bloomkv.Sync).Apply(&memory); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.db.With(bloomkv.Sync).Apply(&memory))
 				tables := uint64(0)
 				s.db.Tree().Load().EachTable(func(_ int, table *tree.Table) {
 					tables++
 					if !how.cold {
-						if err := s.db.Share().Load(table); err != nil {
-							t.Fatal(err)
-						}
+						must(t, s.db.Share().Load(table))
 					}
 				})
 				if how.noCache {
@@ -204,9 +200,7 @@ func TestTracesAddUpToTheMetrics(t *testing.T) {
 					how.tailsAreLoaded && sum.TailLoads != tables {
 					t.Errorf("%d tails of %d tables were loaded", sum.TailLoads, tables)
 				}
-				if err := s.db.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.db.Close())
 			}
 			sum := s.sum
 			if sum.TableSearches != s.searched || sum.WastedReads != s.wasted || sum.BlocksRead != s.reads ||

@@ -18,21 +18,15 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 	fs, open := storetest.Gated(mem, storetest.CreatesTable)
 	opts := storetest.Small(fs)
 	db, err := bloomkv.Open("db", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Put([]byte("first"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, db.Put([]byte("first"), nil))
 	// The flush of the old log waits until the next log has grown.
 	if _, err := db.Writer().Freeze(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var ends []int64
 	for _, key := range []string{"second", "third"} {
-		if err := db.Put([]byte(key), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte(key), nil))
 		log := db.Tree().View().Log
 		storetest.Soon(t, "the log has a name", func() bool { return log.Mark() != nil })
 		ends = append(ends, log.Mark().Synced)
@@ -61,16 +55,12 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 		fs := left.Kill()
 		path := filename.Make("db", filename.Log, number)
 		b, err := vfs.ReadFile(fs, path, 1<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		clear(b[c.end:])
 		if !c.zeros {
 			b = b[:c.end]
 		}
-		if err := vfs.WriteFileAtomic(fs, "db", "cut", filepath.Base(path), b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, vfs.WriteFileAtomic(fs, "db", "cut", filepath.Base(path), b))
 		db, err := bloomkv.Open("db", storetest.Small(fs))
 		if errors.Is(err, bloomkv.ErrCorruption) != c.damaged || err != nil && !c.damaged {
 			t.Errorf("%s: got %v, want damage: %v", c.name, err, c.damaged)

@@ -22,9 +22,7 @@ func TestWritersThatWaitShareOneSync(t *testing.T) {
 		return nil
 	})
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: fs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const writers, each = 16, 25
 	var wg sync.WaitGroup
 	for w := range writers {
@@ -54,23 +52,17 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 	opts := storetest.Small(fs)
 	opts.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	value := make([]byte, 1000)
 	rotated := func() bool {
 		return db.Metrics().Writes.Flushes > 0 || len(db.Tree().View().Flushing) > 0
 	}
 	n := 0
 	for ; !rotated(); n++ {
-		if err := db.Put(fmt.Appendf(nil, "%06d", n), value); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "%06d", n), value))
 	}
 	// The old log's sync blocks. NoSync writes continue in the new log; a Sync write there waits for the old one.
-	if err := db.Put([]byte("after"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Put([]byte("after"), nil))
 	done := make(chan error, 1)
 	go func() {
 		var b bloomkv.Batch
@@ -102,9 +94,7 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 	opts := storetest.Small(fs)
 	opts.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done := make(chan error, 1)
 	const n = 1500
 	go func() {
@@ -131,9 +121,7 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 		t.Errorf("%d runs in level 0, want at most %d", got, bloomkv.StopRuns)
 	}
 	open()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-done)
 	m := db.Metrics()
 	if w := m.Writes; w.StoppedByLevel0.Count == 0 || w.StoppedByLevel0.Duration == 0 ||
 		w.SlowedByLevel0.Count == 0 || w.SlowedByLevel0.Duration == 0 {
@@ -151,19 +139,13 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 
 func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 	db, err := bloomkv.Open("db", storetest.Small(vfs.NewMem()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Put([]byte("before"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, db.Put([]byte("before"), nil))
 	var b bloomkv.Batch
 	for i := range 1000 {
 		b.Put(fmt.Appendf(nil, "%06d", i), make([]byte, 1000))
 	}
-	if err := db.With(bloomkv.Sync).Apply(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.With(bloomkv.Sync).Apply(&b))
 	if _, err := db.Get([]byte("before")); err != nil {
 		t.Error(err)
 	}
@@ -172,9 +154,7 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 	}
 	b.Reset()
 	b.Put([]byte("after"), nil)
-	if err := db.With(bloomkv.Sync).Apply(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.With(bloomkv.Sync).Apply(&b))
 	if got := db.Tree().Load().Mem.Len(); got != 1 {
 		t.Errorf("%d versions in the next memtable, want 1", got)
 	}
@@ -188,15 +168,11 @@ func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
 	opts := storetest.Small(fs)
 	opts.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	for i := range 2 { // the first flush hangs, the second has to wait
-		if err := db.Put(fmt.Appendf(nil, "%d", i), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "%d", i), nil))
 		if err := db.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("flush %d: %v, want the deadline", i, err)
 		}

@@ -18,25 +18,17 @@ func TestApproximateSizesAddUp(t *testing.T) {
 	o := storetest.Tiny(mem)
 	o.Compression, o.Durability = bloomkv.CompressionNone, bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
 	const n = 3000
 	for i := range n {
-		if err := db.Put(key(i*7919%n), []byte(strings.Repeat("v", 100))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(key(i*7919%n), []byte(strings.Repeat("v", 100))))
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	size := func(lo, hi []byte) int64 {
 		t.Helper()
 		s, err := db.ApproximateSize(lo, hi)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return int64(s)
 	}
 	tree := int64(0)
@@ -64,9 +56,7 @@ func TestApproximateSizesAddUp(t *testing.T) {
 		}
 		last = up
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	if _, err := db.ApproximateSize(nil, nil); err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
 		t.Errorf("after Close: %v", err)
 	}
@@ -77,16 +67,12 @@ func TestApproximateSizesAddUp(t *testing.T) {
 func TestApproximateSizesOfPartsAreThatOfTheWhole(t *testing.T) {
 	o, _ := storetest.Layered(t, vfs.NewMem())
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	size := func(lo, hi []byte) uint64 {
 		t.Helper()
 		n, err := db.ApproximateSize(lo, hi)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return n
 	}
 	rng := rand.New(rand.NewPCG(111, 112))

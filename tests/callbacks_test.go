@@ -21,9 +21,7 @@ func TestAPanicOfTheCallersLeavesNothingBehind(t *testing.T) {
 	db := storetest.OpenTiny(t)
 	keys := [][]byte{[]byte("a"), []byte("b")}
 	for _, k := range keys {
-		if err := db.Put(k, []byte("v")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(k, []byte("v")))
 	}
 	tests := []struct {
 		name string
@@ -72,13 +70,9 @@ func TestAPanicOfTheCallersLeavesNothingBehind(t *testing.T) {
 func TestAppendingToAValueChangesNoOther(t *testing.T) {
 	db := storetest.OpenTiny(t)
 	for _, k := range []string{"a", "b", "c"} {
-		if err := db.Put([]byte(k), []byte("value of "+k)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte(k), []byte("value of "+k)))
 	}
-	if err := db.Flush(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Flush(context.Background()))
 	if err := db.View([]byte("a"), func(v []byte) error {
 		if longer := append(v, "XXXXXXXX"...); len(longer) == len(v) || cap(v) != len(v) {
 			t.Errorf("a value of %d bytes has capacity %d", len(v), cap(v))
@@ -91,7 +85,5 @@ func TestAppendingToAValueChangesNoOther(t *testing.T) {
 	if got, err := db.Get([]byte("b")); err != nil || string(got) != "value of b" {
 		t.Errorf("Get: %q, %v", got, err)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 }

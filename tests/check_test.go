@@ -41,18 +41,12 @@ func newCheckStore(t *testing.T) *bloomkv.Options {
 	o := storetest.Tiny(mem)
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	for i := range 12_000 {
-		if err := db.Put(fmt.Appendf(nil, "key%05d", rand.IntN(6000)), fmt.Appendf(nil, "%090d", i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "key%05d", rand.IntN(6000)), fmt.Appendf(nil, "%090d", i)))
 	}
-	if err := db.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Sync())
 	o.FS = mem.Crash(vfs.KeepNothing)
 	return o
 }
@@ -82,9 +76,7 @@ func TestCheckLooksAtItsContextWhereverItTakesLong(t *testing.T) {
 		o = newCheckStore(t)
 		clear(first)
 		clear(last)
-		if err := check(&countdown{Context: t.Context(), each: look}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, check(&countdown{Context: t.Context(), each: look}))
 	}
 	for _, name := range []string{
 		"recovery.Enter", "recovery.Load", "recovery.Listing.Check", "check.Tables", "sstable.(*Reader).Verify",
@@ -113,9 +105,7 @@ func TestCheckOfAnOpenStoreStopsSoon(t *testing.T) {
 	o := newCheckStore(t)
 	o.ReadOnly = true // its tables stay the same
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	var done []uint64
 	report, err := db.Check(t.Context(), func(n, total uint64) {
@@ -148,9 +138,7 @@ func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
 	mem := vfs.NewMem()
 	o, want := storetest.Layered(t, mem)
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	if got, err := storetest.Contents(db); err != nil || storetest.Diff(got, want) != "" {
 		t.Fatal(err, storetest.Diff(got, want))

@@ -62,20 +62,14 @@ func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
 			}))
 			defer db.Close()
 			if c.there {
-				if err := errors.Join(mem.Mkdir("copy"), mem.SyncDir(".")); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errors.Join(mem.Mkdir("copy"), mem.SyncDir(".")))
 			}
-			if err := db.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Flush(t.Context()))
 			storetest.Soon(t, "no background work is left", func() bool {
 				return db.Metrics().Settled && db.Metrics().Warm
 			})
 			armed.Store(true)
-			if err := db.Checkpoint(t.Context(), "copy"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Checkpoint(t.Context(), "copy"))
 			armed.Store(false)
 			if err := holds(mem.Crash(vfs.KeepNothing), "copy", want); err != nil {
 				t.Errorf("after it: %v", err)
@@ -143,9 +137,7 @@ func wholeOrNone(fsys *vfs.Mem, want map[string]string) (there bool, err error) 
 func TestEveryFailedOperationOfACheckpointIsReportedAndLeavesNothing(t *testing.T) {
 	source := vfs.NewMem()
 	db, want := grown(t, source)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	for _, kind := range []fault{
 		{"EIO once", syscall.EIO, 1, anyOp},
 		{"EIO from then on", syscall.EIO, forEver, anyOp},

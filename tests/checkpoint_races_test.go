@@ -29,9 +29,7 @@ func isOfCopy(op vfs.Op) bool {
 func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 	mem := vfs.NewMem()
 	db, want := grown(t, mem)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	for name, other := range map[string]func(db *bloomkv.DB, mem *vfs.Mem) error{
 		"Open": func(_ *bloomkv.DB, mem *vfs.Mem) error {
 			o := storetest.Tiny(mem)
@@ -61,9 +59,7 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 					}
 					return nil
 				})))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm && db.Metrics().Settled })
 				armed = true
 				err = db.Checkpoint(t.Context(), "copy")
@@ -157,9 +153,7 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 					return nil
 				}))
 				if c.there {
-					if err := mem.Mkdir("copy"); err != nil {
-						t.Fatal(err)
-					}
+					must(t, mem.Mkdir("copy"))
 				}
 				armed.Store(true)
 				var err error
@@ -225,9 +219,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 	}
 	mem := vfs.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	for i, h := range hs {
@@ -293,9 +285,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 		o := storetest.Tiny(lost)
 		o.ErrorIfMissing = true
 		db, err := bloomkv.Open(dir, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := storetest.Contents(db)
 		if err = errors.Join(err, db.Close()); err != nil {
 			t.Fatalf("%s: %v", dir, err)

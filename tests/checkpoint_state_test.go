@@ -39,20 +39,14 @@ func TestACheckpointKeepsTheTablesThatItHasYetToTake(t *testing.T) {
 			case <-g.Come:
 				stopped++
 			case err := <-done: // compaction has left fewer tables
-				if err := errors.Join(err, db.Close()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errors.Join(err, db.Close()))
 				continue
 			}
 			for round := range 3 {
 				for i := range 400 {
-					if err := db.Put(fmt.Appendf(nil, "k%03d", i), fmt.Append(nil, round)); err != nil {
-						t.Fatal(err)
-					}
+					must(t, db.Put(fmt.Appendf(nil, "k%03d", i), fmt.Append(nil, round)))
 				}
-				if err := db.Compact(t.Context(), nil, nil); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Compact(t.Context(), nil, nil))
 			}
 			removeObsolete(t, db)
 			close(g.Open)
@@ -102,15 +96,11 @@ func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 		t.Error("a table is taken while an edit is under way")
 	}
 	close(edit.Open)
-	if err := <-compacted; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-compacted)
 	take.Wait(t, "the first table of the checkpoint, after it took its state")
 	removeObsolete(t, db)
 	close(take.Open)
-	if err := <-made; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-made)
 	if err := errors.Join(holds(mem, "copy", want), db.Close()); err != nil {
 		t.Error(err)
 	}
@@ -124,9 +114,7 @@ func removeObsolete(t *testing.T, db *bloomkv.DB) {
 		return storetest.Blocked(storetest.ReleaseStates, "select")
 	})
 	for range 2 {
-		if err := errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())))
 	}
 }
 
@@ -136,18 +124,12 @@ func TestAScanKeepsItsTablesOnTheDisk(t *testing.T) {
 	db, want := grown(t, mem)
 	got := map[string]string{}
 	for kv, err := range db.Scan(bloomkv.IterOptions{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(got) == 3 {
 			for i := range 400 {
-				if err := db.Put(fmt.Appendf(nil, "k%03d", i), []byte(strings.Repeat("n", 50))); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Put(fmt.Appendf(nil, "k%03d", i), []byte(strings.Repeat("n", 50))))
 			}
-			if err := db.Compact(t.Context(), nil, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Compact(t.Context(), nil, nil))
 			removeObsolete(t, db)
 			if obsolete := db.Metrics().Files.Obsolete; obsolete == 0 {
 				t.Error("no file is kept for the scan")

@@ -25,9 +25,7 @@ func grown(t *testing.T, fsys vfs.FS) (*bloomkv.DB, map[string]string) {
 	o := storetest.Tiny(fsys)
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rng := rand.New(rand.NewPCG(35, 0))
 	want := map[string]string{}
 	for i := range 600 {
@@ -35,14 +33,10 @@ func grown(t *testing.T, fsys vfs.FS) (*bloomkv.DB, map[string]string) {
 			{key: fmt.Sprintf("k%03d", rng.IntN(400)), value: strings.Repeat(fmt.Sprint(i, "."), rng.IntN(80))},
 			{key: fmt.Sprintf("k%03d", rng.IntN(400)), del: true},
 		}
-		if err := db.With(bloomkv.NoSync).Apply(w.batch()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.With(bloomkv.NoSync).Apply(w.batch()))
 		w.apply(want)
 		if i == 400 {
-			if err := db.Compact(t.Context(), nil, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Compact(t.Context(), nil, nil))
 		}
 	}
 	return db, want
@@ -97,9 +91,7 @@ func TestACheckpointIsTheStoreAtTheCallAndCopiesNoTable(t *testing.T) {
 		return nil
 	}))
 	defer db.Close()
-	if err := db.Checkpoint(t.Context(), "copy"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Checkpoint(t.Context(), "copy"))
 	tables := 0
 	for _, l := range db.Metrics().Levels {
 		tables += l.Tables
@@ -118,13 +110,9 @@ func TestACheckpointIsTheStoreAtTheCallAndCopiesNoTable(t *testing.T) {
 	}
 	// Source and copy stay usable independently of each other.
 	for i := range 400 {
-		if err := db.Put(fmt.Appendf(nil, "k%03d", i), []byte("source")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "k%03d", i), []byte("source")))
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	if err := holds(mem, "copy", want); err != nil {
 		t.Error(err)
 	}
@@ -145,13 +133,9 @@ func TestACheckpointOnDiskSharesFilesWithItsSource(t *testing.T) {
 	tmp := t.TempDir()
 	source, dir := filepath.Join(tmp, "db"), filepath.Join(tmp, "copy")
 	db, err := bloomkv.Open(source, storetest.Tiny(vfs.OS))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
-	if err := errors.Join(db.Put([]byte("k"), []byte("v")), db.Checkpoint(t.Context(), dir)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(db.Put([]byte("k"), []byte("v")), db.Checkpoint(t.Context(), dir)))
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 	if err != nil || len(tables) != 1 {
 		t.Fatalf("tables %q, %v, want one", tables, err)
@@ -178,15 +162,11 @@ func TestACheckpointCopiesWhereLinksCannotBeMade(t *testing.T) {
 		return nil
 	}))
 	defer db.Close()
-	if err := db.Checkpoint(t.Context(), "copy"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Checkpoint(t.Context(), "copy"))
 	if err := holds(mem.Crash(vfs.KeepNothing), "copy", want); err != nil {
 		t.Errorf("after a power cut: %v", err)
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	if err := holds(mem, "copy", want); err != nil {
 		t.Error(err)
 	}
@@ -201,16 +181,12 @@ func TestACheckpointOfLittle(t *testing.T) {
 		{"a new store", func(*testing.T, *bloomkv.DB) {}, 0},
 		{"a store just opened", func(t *testing.T, db *bloomkv.DB) {
 			t.Helper()
-			if err := db.Put([]byte("k"), []byte("v")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put([]byte("k"), []byte("v")))
 		}, 2},
 		{"a store of deletes", func(t *testing.T, db *bloomkv.DB) {
 			t.Helper()
 			for range 3 {
-				if err := errors.Join(db.Delete([]byte("k")), db.Flush(t.Context())); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errors.Join(db.Delete([]byte("k")), db.Flush(t.Context())))
 			}
 		}, 0},
 		{"an empty store that was reopened", func(*testing.T, *bloomkv.DB) {}, 1},
@@ -218,25 +194,17 @@ func TestACheckpointOfLittle(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			mem := vfs.NewMem()
 			db, err := bloomkv.Open("db", storetest.Tiny(mem))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			c.make(t, db)
 			for range c.open {
-				if err := db.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Close())
 				if db, err = bloomkv.Open("db", storetest.Tiny(mem)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			want, err := storetest.Contents(db)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := mem.Mkdir("empty"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, mem.Mkdir("empty"))
 			for _, dir := range []string{"copy", "empty", filepath.Join("a-db", "..", "beside")} {
 				if err := db.Checkpoint(t.Context(), dir); err != nil {
 					t.Errorf("%s: %v", dir, err)
@@ -263,16 +231,10 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 	for i := range 3 {
 		dir := fmt.Sprint("copy", i)
 		if i == 1 { // then no table has the newest sequence numbers
-			if err := db.Compact(t.Context(), nil, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Compact(t.Context(), nil, nil))
 		}
-		if err := db.Checkpoint(t.Context(), dir); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Checkpoint(t.Context(), dir))
+		must(t, db.Close())
 		last := storetest.Recorded(t, mem, source).LastSeq
 		source = dir
 		var err error
@@ -294,9 +256,7 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 			}
 		}
 		w := modelWrite{{key: fmt.Sprintf("k%03d", i), value: "newer"}, {key: fmt.Sprintf("k%03d", i+5), del: true}}
-		if err := db.With(bloomkv.Sync).Apply(w.batch()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.With(bloomkv.Sync).Apply(w.batch()))
 		w.apply(want)
 		all, err := storetest.Contents(db)
 		if err != nil || storetest.Diff(all, want) != "" {
@@ -314,14 +274,10 @@ func TestACheckpointInsideItsOwnStoreIsRefused(t *testing.T) {
 			t.Chdir(t.TempDir())
 			o := storetest.Tiny(fsys)
 			db, err := bloomkv.Open("db", o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer db.Close()
 			targets := []string{"db/copy", "db/../db/copy", "beside/../db/copy", "db/sub", "db/sub/copy"}
-			if err := errors.Join(fsys.Mkdir(filepath.FromSlash("db/sub")), fsys.Mkdir("beside")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(fsys.Mkdir(filepath.FromSlash("db/sub")), fsys.Mkdir("beside")))
 			if fsys == vfs.OS {
 				for link, to := range map[string]string{"to-db": "db", "beside/to-sub": "../db/sub"} {
 					if err := os.Symlink(filepath.FromSlash(to), filepath.FromSlash(link)); err != nil {
@@ -329,19 +285,13 @@ func TestACheckpointInsideItsOwnStoreIsRefused(t *testing.T) {
 					}
 				}
 				wd, err := os.Getwd()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				targets = append(targets, "to-db/copy", "beside/to-sub", "beside/to-sub/copy",
 					filepath.Join(wd, "to-db", "copy"))
 			}
-			if err := db.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Flush(t.Context()))
 			before, err := fsys.List("db")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, dir := range targets {
 				dir = filepath.FromSlash(dir)
 				if err := db.Checkpoint(t.Context(), dir); err == nil ||
@@ -369,18 +319,14 @@ func TestACheckpointOverwritesNothing(t *testing.T) {
 	db, _ := grown(t, mem)
 	defer db.Close()
 	other, err := bloomkv.Open("open", storetest.Tiny(mem))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer other.Close()
 	for _, make := range []func() error{
 		func() error { return mem.Mkdir("full") }, func() error { return replaceNone(mem, "full/x") },
 		func() error { return mem.Mkdir("locked") }, func() error { return replaceNone(mem, "locked/LOCK") },
 		func() error { return replaceNone(mem, "file") }, func() error { return db.Checkpoint(t.Context(), "copy") },
 	} {
-		if err := make(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, make())
 	}
 	tree := func() string {
 		var all []string

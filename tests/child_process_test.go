@@ -22,9 +22,7 @@ const childEnv = "BLOOMKV_TEST_CHILD"
 func child(t *testing.T, what ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), childEnv+"="+strings.Join(what, "\n"))
 	cmd.Stderr = os.Stderr

@@ -38,9 +38,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 		o := storetest.Tiny(fsys)
 		o.MaxOpenFiles = 8
 		db, err := bloomkv.Open(dir, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var wg sync.WaitGroup
 		// In a rush, a few callers keep the processors busy, so that Close takes long and most calls arrive while it
 		// waits. Otherwise all yield in turn, and Close meets flushes and compactions under way.
@@ -239,9 +237,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			t.Fatalf("goroutines outlive Close:\n%s", left)
 		}
 		stores, err := fsys.List(filepath.Dir(dir)) // and its checkpoints, which must be complete
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range stores {
 			copied := filepath.Join(filepath.Dir(dir), name)
 			if _, err := bloomkv.Check(ctx, copied, bloomkv.CheckOptions{FS: o.FS}); err != nil {
@@ -268,19 +264,13 @@ func closedErr(db *bloomkv.DB) error {
 func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 	for _, where := range []string{"memtable", "tables"} {
 		db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range 300 {
 			key, value := fmt.Sprintf("k%03d", i), strings.Repeat(strconv.Itoa(i%10), 20)
-			if err := db.With(bloomkv.NoSync).Put([]byte(key), []byte(value)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.With(bloomkv.NoSync).Put([]byte(key), []byte(value)))
 		}
 		if where == "tables" {
-			if err := db.Compact(t.Context(), nil, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Compact(t.Context(), nil, nil))
 		}
 		steps := 0
 		for kv, err := range db.Scan(bloomkv.IterOptions{}) {
@@ -325,18 +315,14 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "db")
 	for range 3 {
 		db, err := bloomkv.Open(dir, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range 3000 {
 			if err := db.Put(fmt.Appendf(nil, "k%05d", i*7919%3000),
 				[]byte(strings.Repeat(strconv.Itoa(i), 50))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := db.Compact(t.Context(), nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Compact(t.Context(), nil, nil))
 		for i := range 3000 {
 			if _, err := db.Get(fmt.Appendf(nil, "k%05d", i)); err != nil {
 				t.Fatal(err)
@@ -358,9 +344,7 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 			}
 			break
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 		if _, err := bloomkv.Open(filepath.Join(dir, "CURRENT", "store"), o); err == nil {
 			t.Error("a store below a file was opened")
 		}

@@ -23,9 +23,7 @@ func TestCompactionsKeepTheirRate(t *testing.T) {
 		o.Durability, o.MemtableSize, o.TableSize, o.Compression, o.CompactionRate = bloomkv.NoSync, 1<<20, 1<<20,
 			bloomkv.CompressionNone, rate
 		db, err := bloomkv.Open("db", o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rng := rand.New(rand.NewPCG(1, 2))
 		value := make([]byte, 1000)
 		began := time.Now()
@@ -33,21 +31,15 @@ func TestCompactionsKeepTheirRate(t *testing.T) {
 			for j := range value {
 				value[j] = byte(rng.Uint32())
 			}
-			if err := db.Put(fmt.Appendf(nil, "key%d", i*7919%2000), value); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put(fmt.Appendf(nil, "key%d", i*7919%2000), value))
 		}
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Flush(t.Context()))
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("writes and flushes took %v: they must not be slowed", took)
 		}
 		before := db.Metrics().Writes.CompactedBytes
 		began = time.Now()
-		if err := db.Compact(t.Context(), nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Compact(t.Context(), nil, nil))
 		written := db.Metrics().Writes.CompactedBytes - before
 		want := time.Duration(written) * time.Second / rate
 		if took := time.Since(began); written < 1<<20 || took < want*8/10 || took > want*11/10 {
@@ -55,9 +47,7 @@ func TestCompactionsKeepTheirRate(t *testing.T) {
 		}
 		// Close does not wait for the end of a pause.
 		for i := range 2000 {
-			if err := db.Put(fmt.Appendf(nil, "key%d", i), value); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put(fmt.Appendf(nil, "key%d", i), value))
 		}
 		short, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
@@ -65,9 +55,7 @@ func TestCompactionsKeepTheirRate(t *testing.T) {
 			t.Errorf("compact for three seconds: %v", err)
 		}
 		began = time.Now()
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("Close took %v", took)
 		}

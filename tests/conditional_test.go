@@ -84,9 +84,7 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 	if n := db.Metrics().Writes.Operations - before; n != 0 {
 		t.Errorf("%d operations were written, want 0", n)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	if _, err := db.PutIfAbsent(key, nil); err != bloomkv.ErrClosed { //nolint:errorlint // returned unwrapped
 		t.Errorf("after Close: %v", err)
 	}
@@ -105,12 +103,8 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
 	o := storetest.Tiny(vfs.NewMem())
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()))
 	for _, d := range []bloomkv.Durability{bloomkv.Sync, bloomkv.NoSync} {
 		o.ReadOnly, o.Durability = true, d
 		if db, err = bloomkv.Open("db", o); err != nil {
@@ -145,9 +139,7 @@ func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
 				t.Errorf("%v: %s returned %v, want %v", d, name, err, want)
 			}
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 	}
 }
 
@@ -158,12 +150,8 @@ func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 		return op.Kind == vfs.OpSync && storetest.Inside(storetest.SyncLog)
 	})
 	db, err := bloomkv.Open("db", storetest.Tiny(slow))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.With(bloomkv.NoSync).Apply(new(bloomkv.Batch)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, db.With(bloomkv.NoSync).Apply(new(bloomkv.Batch)))
 	var wg sync.WaitGroup
 	wg.Go(func() { // leads its group, and waits at the gate
 		if err := db.Put([]byte("first"), nil); err != nil {
@@ -205,7 +193,5 @@ func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 	if groups := db.Metrics().Writes.Groups - before; groups > n {
 		t.Errorf("%d groups for %d writers: no two shared a group", groups, n)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 }

@@ -40,18 +40,12 @@ func TestACrashDuringAManifestRoll(t *testing.T) {
 		return rolling && manifests > 1
 	}}
 	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(c.mem, c.hook)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	long := strings.Repeat("k", bloomkv.MaxKeySize-8)
 	for i := 0; ; i++ {
 		w := modelWrite{{key: fmt.Sprintf("%s%03d", long, i%8), value: "v"}}
-		if err := h.write(db, bloomkv.NoSync, w); err != nil {
-			t.Fatal(err)
-		}
-		if err := h.barrier(db.Flush(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.write(db, bloomkv.NoSync, w))
+		must(t, h.barrier(db.Flush(t.Context())))
 		c.mu.Lock()
 		rolled := manifests > 1 && !rolling
 		c.mu.Unlock()
@@ -62,15 +56,11 @@ func TestACrashDuringAManifestRoll(t *testing.T) {
 			t.Fatalf("%d flushes and no second manifest", i)
 		}
 	}
-	if err := h.write(db, bloomkv.Sync, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.write(db, bloomkv.Sync, nil))
 	c.mu.Lock()
 	c.clone("the end")
 	c.mu.Unlock()
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	c.verifyAll(t, 500/storetest.AtStride(500), 29)
 }
 
@@ -120,9 +110,7 @@ func TestACrashUnderManyWriters(t *testing.T) {
 		return nil
 	})
 	db, err := bloomkv.Open("db", storetest.Tiny(fsys))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var wg sync.WaitGroup
 	for i, h := range hs {
 		wg.Go(func() {
@@ -151,9 +139,7 @@ func TestACrashUnderManyWriters(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	for n := range len(found) {
 		s := &found[n]
 		if n%(1000/storetest.AtStride(1000)) > 0 {
@@ -214,9 +200,7 @@ func TestALogAfterAGapIsDiscardedUnlessItPromisedThatThereIsNone(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, promised durable: %v", name, promised), func(t *testing.T) {
 				fsys, writes := twoLogs(t, promised)
 				names, err := fsys.List("db")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				older := names[slices.IndexFunc(names, func(n string) bool { return strings.HasSuffix(n, ".log") })]
 				storetest.Rewrite(t, fsys, "db/"+older, func(b []byte) []byte {
 					left := cut(written(b), lastRecord(t, fsys, older))
@@ -237,14 +221,10 @@ func TestALogAfterAGapIsDiscardedUnlessItPromisedThatThereIsNone(t *testing.T) {
 					}
 					return
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer db.Close()
 				got, err := storetest.Contents(db)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				n, _ := strconv.Atoi(got["last"])
 				for i := 1; i <= writes; i++ {
 					if _, ok := got[fmt.Sprint("fill", i)]; ok != (i <= n) {
@@ -263,9 +243,7 @@ func TestALogAfterAGapIsDiscardedUnlessItPromisedThatThereIsNone(t *testing.T) {
 func lastRecord(t *testing.T, fsys vfs.FS, name string) (at int) {
 	t.Helper()
 	f, err := fsys.Open(filepath.Join("db", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, number := filename.Parse(name)
 	var ends [2]int64
 	_, err = wal.Replay(f, name, number, func(_ []byte, end int64) error {
@@ -291,9 +269,7 @@ func twoLogs(t *testing.T, promised bool) (left *vfs.Mem, writes int) {
 		}
 		return nil
 	})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	opened.Store(true)
 	defer func() {
 		close(release)
@@ -307,17 +283,13 @@ func twoLogs(t *testing.T, promised bool) (left *vfs.Mem, writes int) {
 		var b bloomkv.Batch
 		b.Put([]byte("last"), fmt.Append(nil, writes))
 		b.Put(fmt.Append(nil, "fill", writes), bytes.Repeat([]byte{byte(writes)}, 3000))
-		if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.With(bloomkv.NoSync).Apply(&b))
 	}
 	for logs := 0; logs < 2; {
 		put()
 		logs = 0
 		names, err := mem.List("db")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, n := range names {
 			if strings.HasSuffix(n, ".log") {
 				logs++
@@ -325,9 +297,7 @@ func twoLogs(t *testing.T, promised bool) (left *vfs.Mem, writes int) {
 		}
 	}
 	if promised {
-		if err := db.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Sync())
 		put()
 	}
 	return mem.Kill(), writes

@@ -497,9 +497,7 @@ func TestEveryCrashLeavesAPrefixOfTheCommits(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := &history{}
 			c := &crasher{mem: vfs.NewMem(), h: h, seed: uint64(i + 1), random: 3, pause: tt.pause}
-			if err := h.script(vfs.NewHook(c.mem, c.hook), rand.New(rand.NewPCG(uint64(i), 7))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, h.script(vfs.NewHook(c.mem, c.hook), rand.New(rand.NewPCG(uint64(i), 7))))
 			c.mu.Lock()
 			c.clone("the end")
 			c.mu.Unlock()
@@ -517,29 +515,21 @@ func TestSequenceNumbersOfLostWritesAreNotUsedAgain(t *testing.T) {
 		o := storetest.Tiny(fsys)
 		o.Events.Ingested = func(i bloomkv.IngestInfo) { sequence = i.Sequence }
 		db, err := bloomkv.Open("db", o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"a": "b"}),
 			bloomkv.IngestOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if lost > 0 {
-			if err := db.Put([]byte("kept"), nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put([]byte("kept"), nil))
 			for range lost {
 				var b bloomkv.Batch
 				b.Put([]byte("lost"), nil)
-				if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.With(bloomkv.NoSync).Apply(&b))
 			}
 			mem = fsys.Crash(vfs.KeepNothing)
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 		return sequence
 	}
 	const lost = 1000

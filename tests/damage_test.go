@@ -51,41 +51,29 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 		}
 		return nil
 	})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	put := func(i, size int, how bloomkv.Durability) {
 		t.Helper()
 		w := modelWrite{
 			{key: fmt.Sprintf("key%03d", i), value: strings.Repeat(fmt.Sprint(i, "."), size)},
 			{key: fmt.Sprintf("key%03d", i-7), del: true},
 		}
-		if err := db.With(how).Apply(w.batch()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.With(how).Apply(w.batch()))
 		w.apply(d.want)
 	}
 	for i := range 200 {
 		put(i*37%211, 5, bloomkv.NoSync)
 		if i%50 == 20 {
-			if err := db.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Flush(t.Context()))
 		}
 		if i == 120 {
-			if err := db.Compact(t.Context(), nil, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Compact(t.Context(), nil, nil))
 		}
 	}
-	if err := db.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Flush(t.Context()))
 	left := d.fs
 	if closed {
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 	} else {
 		storetest.Settle(t, db)
 		for len(logsIn(t, d.fs)) > 0 { // until the flushed logs are removed
@@ -114,9 +102,7 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 	}
 	d.fs = left
 	names, err := d.fs.List("db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d.files = slices.DeleteFunc(names, func(n string) bool { return n == filename.LockName })
 	return d
 }
@@ -229,9 +215,7 @@ func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
 			var places []place
 			for _, file := range d.files {
 				b, err := vfs.ReadFile(d.fs, filepath.Join("db", file), 1<<20)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				end := len(b)
 				if strings.HasSuffix(file, ".log") {
 					end = len(written(b))
@@ -281,9 +265,7 @@ func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
 		sizes := map[string]int{}
 		for _, file := range d.files {
 			b, err := vfs.ReadFile(d.fs, filepath.Join("db", file), 1<<20)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if sizes[file] = len(b); strings.HasSuffix(file, ".log") {
 				if sizes[file] = len(written(b)); sizes[file] == len(b) {
 					t.Fatalf("%s has no reserved space", file)
@@ -337,9 +319,7 @@ func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
 			for _, other := range d.files {
 				if other != file && filepath.Ext(other) == filepath.Ext(file) {
 					b, err := vfs.ReadFile(d.fs, filepath.Join("db", other), 1<<20)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					ask(file, "replaced by "+other, d.damaged(t, file, func([]byte) []byte { return bytes.Clone(b) }),
 						false)
 				}
@@ -352,23 +332,15 @@ func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
 func TestADamagedFilterAnswersMaybeAndIsReported(t *testing.T) {
 	d := newDamageStore(t, true)
 	db, err := bloomkv.Open("db", d.options(d.fs))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	meta := newestTable(t, d.fs)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	file := filename.Base(filename.Table, meta.Number)
 	start := int(meta.Size - meta.TailLen - meta.FilterLen)
 	whole, err := vfs.ReadFile(d.fs, filepath.Join("db", file), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	header, err := bloomblock.ParseHeader(whole[start : start+bloomblock.HeaderSize])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Damage from here on leaves the first unit in use.
 	second := start + int(header.Units[0].Offset+header.Units[0].Bytes())
 	for at := start; at < start+int(meta.FilterLen); at += 5 {
@@ -379,9 +351,7 @@ func TestADamagedFilterAnswersMaybeAndIsReported(t *testing.T) {
 			t.Fatalf("byte %d of the filter: check returned %v, want damage in %s", at-start, checkErr, file)
 		}
 		db, err := bloomkv.Open("db", d.options(fsys))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := storetest.LookupsAgree(db, d.want); err != nil {
 			t.Fatalf("byte %d of the filter: %v", at-start, err)
 		}
@@ -394,9 +364,7 @@ func TestADamagedFilterAnswersMaybeAndIsReported(t *testing.T) {
 			t.Fatalf("byte %d of the filter: %d filters are counted as damaged and %d searches as unfiltered, "+
 				"want 1 and some unless the first unit is intact", at-start, counted, unfiltered)
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 	}
 }
 
@@ -437,29 +405,21 @@ func TestANewerFormatIsRefused(t *testing.T) {
 func TestCheckFindsDamageInAnOpenStore(t *testing.T) {
 	d := newDamageStore(t, true)
 	db, err := bloomkv.Open("db", d.options(d.fs))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	report, err := db.Check(t.Context(), nil)
 	if err != nil || report.Tables == 0 || report.Entries == 0 {
 		t.Errorf("an intact store: %+v, %v", report, err)
 	}
 	file := db.Tables()[0].File
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	db, err = bloomkv.Open("db", d.options(d.damaged(t, file, func(b []byte) []byte { b[len(b)/3] ^= 1; return b })))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = db.Check(t.Context(), nil)
 	var c *bloomkv.CorruptionError
 	if !errors.As(err, &c) || c.File != file {
 		t.Errorf("a damaged store: %v, want damage in %s", err, file)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	if _, err := db.Check(t.Context(), nil); err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
 		t.Errorf("after Close: %v", err)
 	}

@@ -48,15 +48,11 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 				}
 				return nil
 			})))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			put := func(k string, d bloomkv.Durability) error {
 				return db.With(d).Apply(modelWrite{{key: k, value: strings.Repeat(k, 1000)}}.batch())
 			}
-			if err := put("before", bloomkv.Sync); err != nil {
-				t.Fatal(err)
-			}
+			must(t, put("before", bloomkv.Sync))
 			armed.Store(true)
 			err = put("during", bloomkv.Sync)
 			flushErr := db.Flush(t.Context())
@@ -154,9 +150,7 @@ func TestAFullDiskFailsWritesAndLosesNothing(t *testing.T) {
 	o := storetest.Tiny(fsys)
 	o.MemtableSize = 1 << 20 // so that a log reserves more than once
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	acked := 0
 	for ; acked < 1000; acked++ {
 		if err = db.Put(fmt.Appendf(nil, "k%04d", acked), bytes.Repeat([]byte{byte(acked)}, 500)); err != nil {

@@ -37,23 +37,15 @@ func TestAManifestHasTheOptionsForFiltersOfTheLastWriter(t *testing.T) {
 		{"opened with the first options again", bloomkv.Options{FS: mem}, true, first},
 	} {
 		db, err := bloomkv.Open("db", &c.o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if c.write {
-			if err := db.Put([]byte("key"), nil); err != nil {
-				t.Fatal(err)
-			}
-			if err := db.Checkpoint(t.Context(), "copy "+c.name); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put([]byte("key"), nil))
+			must(t, db.Checkpoint(t.Context(), "copy "+c.name))
 			if got := recorded("copy " + c.name); got != c.want {
 				t.Errorf("%s: a checkpoint has %+v, want %+v", c.name, got, c.want)
 			}
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 		if got := recorded("db"); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}

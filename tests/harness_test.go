@@ -23,6 +23,14 @@ func TestMain(m *testing.M) {
 	storetest.Main(m)
 }
 
+// must ends the test with an error that is not nil.
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 // runsOf returns the number of runs of the tree.
 func runsOf(db *bloomkv.DB) (n int) {
 	for _, level := range db.Metrics().Levels {
@@ -60,17 +68,11 @@ func readerOf(t *testing.T, fsys vfs.FS, file string) *sstable.Reader {
 	t.Helper()
 	name := filepath.Join("db", file)
 	info, err := fsys.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f, err := fsys.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	r, err := sstable.Open(f, info.Size(), file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }

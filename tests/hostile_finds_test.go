@@ -307,9 +307,7 @@ func TestFoundByAttacks(t *testing.T) {
 			find.change(s)
 			files := s.join()
 			fsys := vfs.NewMem()
-			if err := writeFiles(fsys, "db", files); err != nil {
-				t.Fatal(err)
-			}
+			must(t, writeFiles(fsys, "db", files))
 			damage := func(call string, err error) {
 				if !errors.Is(err, bloomkv.ErrCorruption) || !strings.Contains(err.Error(), find.want) {
 					t.Errorf("%s: %v, want damage with %q", call, err, find.want)
@@ -356,15 +354,11 @@ func TestWhatABlockClaimsIsNotAllocated(t *testing.T) {
 		for _, b := range files {
 			size += uint64(len(b))
 		}
-		if err := writeFiles(fsys, "db", files); err != nil {
-			t.Fatal(err)
-		}
+		must(t, writeFiles(fsys, "db", files))
 		opts := kind.options(fsys)
 		opts.ReadOnly = true
 		db, err := bloomkv.Open("db", opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		alloc := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 		metrics.Read(alloc)
 		before := alloc[0].Value.Uint64()

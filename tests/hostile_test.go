@@ -81,9 +81,7 @@ func TestUnknownFilesAreLeftAloneAndOrphansAreNot(t *testing.T) {
 	}
 	for range 2 {
 		db, err := bloomkv.Open("db", d.options(d.fs))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := db.Put([]byte("key000"), []byte("0.0.0.0.0.")); err != nil {
 			t.Error(err)
 		}
@@ -199,9 +197,7 @@ func TestASecondOpenerInTheProcessIsRefusedAtOnce(t *testing.T) {
 			dir = "db"
 		}
 		db, err := bloomkv.Open(dir, storetest.Tiny(fsys))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		storetest.Within(t, 10*time.Second, "a second Open", func() {
 			if _, err := bloomkv.Open(dir, storetest.Tiny(fsys)); !errors.Is(err, bloomkv.ErrLocked) ||
 				!strings.Contains(err.Error(), dir) {
@@ -229,16 +225,10 @@ func TestASecondOpenerInTheProcessIsRefusedAtOnce(t *testing.T) {
 
 func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Put([]byte("k"), []byte("v")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, db.Put([]byte("k"), []byte("v")))
 	scan := db.Scan(bloomkv.IterOptions{})
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	for what, err := range allCalls(t.Context(), db) {
 		if !errors.Is(err, bloomkv.ErrClosed) {
 			t.Errorf("%s: %v, want ErrClosed", what, err)

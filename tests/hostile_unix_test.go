@@ -21,9 +21,7 @@ import (
 func TestWhatIsNoRegularFileIsRefusedAndDoesNotHang(t *testing.T) {
 	d := newDamageStore(t, false)
 	outside := filepath.Join(t.TempDir(), "outside")
-	if err := os.WriteFile(outside, []byte("not yours"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(outside, []byte("not yours"), 0o600))
 	for _, file := range append(slices.Clone(d.files), "LOCK") {
 		for kind, place := range map[string]func(name string) error{
 			"a link to a file outside": func(name string) error { return os.Symlink(outside, name) },
@@ -38,13 +36,9 @@ func TestWhatIsNoRegularFileIsRefusedAndDoesNotHang(t *testing.T) {
 			d.copyTo(t, dir)
 			name := filepath.Join(dir, file)
 			if kind != "a link to the same file" {
-				if err := os.Remove(name); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.Remove(name))
 			}
-			if err := place(name); err != nil {
-				t.Fatal(err)
-			}
+			must(t, place(name))
 			storetest.Within(t, 20*time.Second, file+" as "+kind, func() {
 				db, err := bloomkv.Open(dir, d.options(vfs.OS))
 				if err == nil {
@@ -71,13 +65,9 @@ func TestWhatIsNoRegularFileIsRefusedAndDoesNotHang(t *testing.T) {
 // copyTo writes the store to a directory of the operating system, with LOCK.
 func (d *damageStore) copyTo(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o700))
 	for name, content := range filesIn(t, d.fs) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 }
 
@@ -85,16 +75,10 @@ func (d *damageStore) copyTo(t *testing.T, dir string) {
 // creates.
 func TestAStoreMayBeALinkAndIsItsOwnersAlone(t *testing.T) {
 	tmp := t.TempDir()
-	if err := os.Symlink(filepath.Join(tmp, "real"), filepath.Join(tmp, "link")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(tmp, "real"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(filepath.Join(tmp, "real"), filepath.Join(tmp, "link")))
+	must(t, os.Mkdir(filepath.Join(tmp, "real"), 0o700))
 	db, err := bloomkv.Open(filepath.Join(tmp, "link"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := db.Put([]byte("k"), []byte("v")); err != nil {
 		t.Error(err)
 	}
@@ -102,9 +86,7 @@ func TestAStoreMayBeALinkAndIsItsOwnersAlone(t *testing.T) {
 		t.Error(err)
 	}
 	files, err := os.ReadDir(filepath.Join(tmp, "real"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range files {
 		if info, err := f.Info(); err != nil || info.Mode() != 0o600 {
 			t.Errorf("%s: %v, %v, want a file accessible only to its owner", f.Name(), info.Mode(), err)
@@ -119,9 +101,7 @@ func TestAStoreMayBeALinkAndIsItsOwnersAlone(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(tmp, "new")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("directory: %v, %v, want one accessible only to its owner", info.Mode(), err)
 	}
-	if err := os.WriteFile(filepath.Join(tmp, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(tmp, "file"), nil, 0o600))
 	if _, err := bloomkv.Open(filepath.Join(tmp, "file"), nil); err == nil || !strings.Contains(err.Error(), "file") {
 		t.Errorf("a file instead of the directory: %v, want an error that names it", err)
 	}

@@ -22,9 +22,7 @@ import (
 func tableFilesIn(t *testing.T, fsys vfs.FS, dir string) (n int) {
 	t.Helper()
 	names, err := fsys.List(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range names {
 		if filepath.Ext(name) == ".sst" {
 			n++
@@ -54,20 +52,14 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 		o := storetest.Tiny(fsys)
 		o.Compression = bloomkv.CompressionNone // so that there are several tables
 		db, err := bloomkv.Open("db", o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		before := map[string]string{}
 		for i := range 40 {
 			k := fmt.Sprintf("key%03d", i*7)
-			if err := db.Put([]byte(k), []byte("old")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put([]byte(k), []byte("old")))
 			before[k] = "old"
 		}
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Flush(t.Context()))
 		storetest.AtRest(t, db, mem, "db") // so that only operations of the ingest fail below
 		tables := tableFilesIn(t, mem, "db")
 		after := maps.Clone(before)
@@ -106,9 +98,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 			(!uncertain || storetest.Diff(got, after) != "") {
 			t.Fatalf("operation %d, %v: reopened: %v, %s", fail, err, readErr, d)
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 		if done {
 			if fail < 10 {
 				t.Errorf("only %d operations failed: the test tests little", fail)
@@ -122,12 +112,8 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 	mem := vfs.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Put([]byte("k"), []byte("v")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, db.Put([]byte("k"), []byte("v")))
 	source := errors.New("of the source")
 	// many is enough for several tables before the bad one.
 	many := func(last bloomkv.KV, err error) iter.Seq2[bloomkv.KV, error] {
@@ -181,9 +167,7 @@ func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 	if got, err := storetest.Contents(db); err != nil || len(got) > 0 {
 		t.Errorf("after replacing everything by nothing: got %v, %v", got, err)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	if err := db.Ingest(t.Context(), storetest.PairsOf(nil),
 		bloomkv.IngestOptions{}); err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
 		t.Errorf("after Close: %v", err)
@@ -193,9 +177,7 @@ func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 // TestAnIngestIsSeenWholeOrNotAtAll runs readers of every kind during ingests that write one number under all keys.
 func TestAnIngestIsSeenWholeOrNotAtAll(t *testing.T) {
 	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const keys = 60
 	write := func(n int) error {
 		pairs := map[string]string{}
@@ -204,9 +186,7 @@ func TestAnIngestIsSeenWholeOrNotAtAll(t *testing.T) {
 		}
 		return db.Ingest(t.Context(), storetest.PairsOf(pairs), bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}})
 	}
-	if err := write(0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, write(0))
 	stop := make(chan struct{})
 	failed := make(chan error, 3)
 	read := func(f func() (values []string, err error)) {
@@ -259,9 +239,7 @@ func TestAnIngestIsSeenWholeOrNotAtAll(t *testing.T) {
 		return values, err
 	})
 	for n := range storetest.AtStride(200) {
-		if err := write(n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, write(n))
 	}
 	close(stop)
 	for range 3 {
@@ -269,7 +247,5 @@ func TestAnIngestIsSeenWholeOrNotAtAll(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 }

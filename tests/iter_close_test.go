@@ -13,13 +13,9 @@ import (
 // another one may reuse its cursor. It is a test for the race detector.
 func TestIteratorsThatEndLeaveNothingToOthers(t *testing.T) {
 	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
-	if err := db.Put([]byte("key"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Put([]byte("key"), nil))
 	var readers sync.WaitGroup
 	for range 4 {
 		readers.Go(func() {
@@ -38,17 +34,11 @@ func TestIteratorsThatEndLeaveNothingToOthers(t *testing.T) {
 // TestASecondCloseIsErrClosed closes everything twice, before and after the store is closed.
 func TestASecondCloseIsErrClosed(t *testing.T) {
 	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	first, err := db.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	second, err := db.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	its := []*bloomkv.Iterator{db.Iter(bloomkv.IterOptions{}), db.Iter(bloomkv.IterOptions{})}
 	for _, c := range []struct {
 		what  string
@@ -77,13 +67,9 @@ func TestASecondCloseIsErrClosed(t *testing.T) {
 // TestTheEmptyKeyIsNotNil checks that Key distinguishes the empty key from no key.
 func TestTheEmptyKeyIsNotNil(t *testing.T) {
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
-	if err := db.Put(nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Put(nil, nil))
 	for range 2 {
 		for range 4 {
 			it := db.Iter(bloomkv.IterOptions{})
@@ -101,9 +87,7 @@ func TestTheEmptyKeyIsNotNil(t *testing.T) {
 			}
 			it.Close()
 		}
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Flush(t.Context()))
 	}
 }
 
@@ -111,14 +95,10 @@ func TestTheEmptyKeyIsNotNil(t *testing.T) {
 // before.
 func TestAnEmptyValueIsNeverNil(t *testing.T) {
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	for key, value := range map[string][]byte{"empty": nil, "large": make([]byte, 2<<20)} {
-		if err := db.Put([]byte(key), value); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte(key), value))
 	}
 	for round := range 2 {
 		for range 4 {
@@ -134,8 +114,6 @@ func TestAnEmptyValueIsNeverNil(t *testing.T) {
 			}
 			it.Close()
 		}
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Flush(t.Context()))
 	}
 }

@@ -34,9 +34,7 @@ func newBrittleStore(t *testing.T) *brittleStore {
 	s.o.Durability, s.o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 	s.o.BlockSize, s.o.MemtableSize = 256, 1<<20
 	db, err := bloomkv.Open("db", s.o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rng := rand.New(rand.NewPCG(61, 62))
 	key := func(i int) string { return fmt.Sprintf("key%03d", i) }
 	for layer := range 4 {
@@ -53,23 +51,17 @@ func newBrittleStore(t *testing.T) *brittleStore {
 			w = append(w, modelOp{key: key(60 * layer), ranged: true, end: []byte(key(60*layer + 15))},
 				modelOp{key: key(60*layer + 7), value: "back"})
 		}
-		if err := errors.Join(db.With(bloomkv.NoSync).Apply(w.batch()), db.Flush(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(db.With(bloomkv.NoSync).Apply(w.batch()), db.Flush(t.Context())))
 		w.apply(s.want)
 		if layer == 0 {
-			if err := db.Compact(t.Context(), nil, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Compact(t.Context(), nil, nil))
 		}
 		storetest.Settle(t, db)
 	}
 	if runs := runsOf(db); runs != 4 {
 		t.Fatalf("%d runs, want 4:\n%v", runs, db.Metrics())
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	s.keys = slices.Sorted(maps.Keys(s.want))
 	return s
 }
@@ -275,9 +267,7 @@ func TestMovesAfterAReadThatFailed(t *testing.T) {
 		if err := it.Close(); err != nil && !errors.Is(err, syscall.EIO) {
 			t.Fatal(err)
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 	}
 	if stopped < storetest.AtStride(60) {
 		t.Errorf("%d moves failed: the test tests little", stopped)
@@ -289,20 +279,14 @@ func TestMovesAfterAReadThatFailed(t *testing.T) {
 func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 	s := newBrittleStore(t)
 	db, err := bloomkv.Open("db", s.o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data := map[string]int{} // sizes of the data blocks
 	for _, table := range db.Tables() {
 		end, err := readerOf(t, s.o.FS, table.File).ApproximateOffset(deadkeys.Beyond)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		data[table.File] = int(end)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	blocks, unread := 0, 0
 	for name, end := range data {
 		if kind, _ := filename.Parse(name); kind != filename.Table {
@@ -314,9 +298,7 @@ func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 			storetest.Rewrite(t, mem, filepath.Join("db", name), func(b []byte) []byte { b[at] ^= 0x10; return b })
 			o.FS, o.ReadOnly = mem, true
 			db, err := bloomkv.Open("db", &o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var after [2]int
 			hidden := false
 			for i, back := range []bool{false, true} {
@@ -324,9 +306,7 @@ func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 				n, err := s.goes(it, back)
 				if err == nil && n == len(s.keys) && it.Err() == nil { // no one needs keys hidden by a range tombstone
 					hidden = true
-					if err := it.Close(); err != nil {
-						t.Fatal(err)
-					}
+					must(t, it.Close())
 					continue
 				}
 				if err == nil {
@@ -342,9 +322,7 @@ func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 			}
 			if hidden {
 				unread++
-				if err := db.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Close())
 				continue
 			}
 			// The keys behind the damage can still be reached by seeking.
@@ -362,9 +340,7 @@ func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 					len(s.keys))
 			}
 			blocks++
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Close())
 		}
 	}
 	if blocks < storetest.AtStride(20) || unread > max(1, blocks/8) {

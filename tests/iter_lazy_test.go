@@ -35,31 +35,19 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 			o := storetest.Tiny(mem)
 			o.Durability, o.Compression, o.MemtableSize = bloomkv.NoSync, bloomkv.CompressionNone, 1<<20
 			db, err := bloomkv.Open("db", o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for i := range n {
-				if err := db.Put(key(i), make([]byte, 100)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Put(key(i), make([]byte, 100)))
 			}
-			if err := db.Compact(t.Context(), nil, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Compact(t.Context(), nil, nil))
 			for r := range runs - 1 { // each with some tables of its own range
 				for i := r; i < n; i += 10 {
-					if err := db.Put(key(i), bytes.Repeat([]byte{byte(r)}, 100)); err != nil {
-						t.Fatal(err)
-					}
+					must(t, db.Put(key(i), bytes.Repeat([]byte{byte(r)}, 100)))
 				}
-				if err := db.Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Flush(t.Context()))
 			}
 			storetest.Settle(t, db)
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Close())
 			files := storetest.LogFiles(mem)
 			o.FS = files
 			open := func() *bloomkv.DB {
@@ -73,9 +61,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 			}
 			db = open()
 			reopen := func() {
-				if err := db.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Close())
 				db = open()
 			}
 			defer func() {
@@ -106,9 +92,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 				t.Fatal(it.Err())
 			}
 			only("the last key", key(n-2), nil, runs)
-			if err := it.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, it.Close())
 			only("closing", nil, nil, 0)
 
 			rng := rand.New(rand.NewPCG(41, 42))
@@ -146,9 +130,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 				} else {
 					only(fmt.Sprintf("stepping from %d to %d", i, end), key(i), key(end), -1)
 				}
-				if err := it.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, it.Close())
 
 				reopen()
 				it = db.Iter(bloomkv.IterOptions{})
@@ -167,9 +149,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 					}
 				}
 				only(fmt.Sprintf("stepping back from %d", i), key(max(0, i-6)), key(i), -1)
-				if err := it.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, it.Close())
 
 				reopen()
 				lo, hi := key(i), key(min(i+20, n))
@@ -182,9 +162,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 					t.Fatalf("%d keys from key %d, want %d; %v", got, i, want, it.Err())
 				}
 				only(fmt.Sprintf("20 keys from %d on", i), lo, hi, -1)
-				if err := it.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, it.Close())
 			}
 		})
 	}

@@ -73,9 +73,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 	o := storetest.Tiny(mem)
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	now := map[string]string{}
 	rng := rand.New(rand.NewPCG(51, 52))
 	key := func() string { return fmt.Sprintf("key%03d", rng.IntN(400)) }
@@ -178,29 +176,19 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 	if after := bytesOfTables(t, mem); after >= before {
 		t.Errorf("%d bytes of tables, %d while iterators needed them: the test tests little", after, before)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 }
 
 // TestAClosedStoreLeavesIteratorsWhereTheyStand closes a store under iterators in every position.
 func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
 	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 200 {
-		if err := db.Put(fmt.Appendf(nil, "table%03d", i), bytes.Repeat([]byte{byte(i)}, 50)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "table%03d", i), bytes.Repeat([]byte{byte(i)}, 50)))
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	for i := range 200 {
-		if err := db.Put(fmt.Appendf(nil, "memory%03d", i), bytes.Repeat([]byte{byte(i)}, 50)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "memory%03d", i), bytes.Repeat([]byte{byte(i)}, 50)))
 	}
 	moves := map[string]func(it *bloomkv.Iterator) bool{
 		"at a table's key":            func(it *bloomkv.Iterator) bool { return it.SeekGE([]byte("table077")) },
@@ -220,9 +208,7 @@ func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
 		}
 		iters[what] = it
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	runtime.GC()
 	for what, it := range iters {
 		key, value := "", ""
@@ -270,9 +256,7 @@ func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 		o := storetest.Tiny(vfs.NewMem())
 		o.Durability = bloomkv.NoSync
 		db, err := bloomkv.Open("db", o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		const keys = 40
 		commit := func(n int) error {
 			var b bloomkv.Batch
@@ -284,9 +268,7 @@ func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 			}
 			return db.With(bloomkv.NoSync).Apply(&b)
 		}
-		if err := commit(0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, commit(0))
 		var wg sync.WaitGroup
 		until := func(what string, f func(rng *rand.Rand) error) {
 			wg.Go(func() {

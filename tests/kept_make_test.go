@@ -65,9 +65,7 @@ func keptBatch(t *testing.T) (raw, list []byte) {
 	b.DeleteRange([]byte("c"), []byte("d"))
 	b.DeleteRange([]byte("e"), nil)
 	raw, err := b.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return raw, listOps(t, &b)
 }
 
@@ -75,9 +73,7 @@ func keptBatch(t *testing.T) (raw, list []byte) {
 func listOps(t *testing.T, b *bloomkv.Batch) []byte {
 	t.Helper()
 	var out opLister
-	if err := b.Replay(&out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Replay(&out))
 	return out.Bytes()
 }
 
@@ -438,15 +434,11 @@ func (s *keptStore) resumeFlush() {
 func filesBelow(t *testing.T, fsys vfs.FS, dir string) map[string][]byte {
 	t.Helper()
 	names, err := fsys.List(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files := make(map[string][]byte)
 	for _, name := range names {
 		b, err := vfs.ReadFile(fsys, filepath.Join(dir, name), 1<<30)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if filepath.Ext(name) == ".log" {
 			b = b[:min(len(b), len(bytes.TrimRight(b, "\x00"))+4<<10)]
 		}

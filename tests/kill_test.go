@@ -66,26 +66,18 @@ func TestFiftyKillsOfAWritingProcessLoseNothingAcknowledged(t *testing.T) {
 			t.Fatalf("after kill %d: %v", kill, err)
 		}
 		n, err := commitsIn(db)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		holds("the test", n)
 		for ; applied < n; applied++ {
 			numbered(seed, applied+1).apply(want)
 		}
 		got, err := storetest.Contents(db)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if d := storetest.Diff(got, want); d != "" {
 			t.Fatalf("after kill %d and %d commits: %s", kill, n, d)
 		}
-		if err := storetest.LookupsAgree(db, want); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, storetest.LookupsAgree(db, want))
+		must(t, db.Close())
 	}
 	if _, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{FS: vfs.OS}); err != nil {
 		t.Error(err)
@@ -106,9 +98,7 @@ func killed(t *testing.T, process *exec.Cmd, after time.Duration) (reports []rep
 	if err == nil {
 		err = process.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	works, all := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(all)
@@ -149,9 +139,7 @@ func killed(t *testing.T, process *exec.Cmd, after time.Duration) (reports []rep
 func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "db")
 	db, err := bloomkv.Open(dir, storetest.Tiny(vfs.OS))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	storetest.Within(t, 20*time.Second, "another process", func() {
 		if out, err := child(t, "open", dir).Output(); err != nil || !strings.HasPrefix(string(out), "locked true") ||
 			!strings.Contains(string(out), dir) {
@@ -163,9 +151,7 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 			t.Errorf("second process, read-only: %s, %v, want ErrLocked", out, err)
 		}
 	})
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	o := storetest.Tiny(vfs.OS)
 	o.ReadOnly = true
 	if db, err = bloomkv.Open(dir, o); err != nil {
@@ -176,31 +162,23 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 			t.Errorf("%s while a reader has the store open: %s, %v, want %s", how, out, err, want)
 		}
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	writer := child(t, "write", dir, "1")
 	out, err := writer.StdoutPipe()
 	if err == nil {
 		err = writer.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := io.ReadFull(out, make([]byte, 3*reportSize)); err != nil {
 		t.Fatal(err)
 	}
-	if err := writer.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, writer.Process.Signal(syscall.SIGSTOP))
 	storetest.Within(t, 20*time.Second, "Open while another process is stopped", func() {
 		if _, err := bloomkv.Open(dir, storetest.Tiny(vfs.OS)); !errors.Is(err, bloomkv.ErrLocked) {
 			t.Errorf("while the first process is stopped: %v, want ErrLocked", err)
 		}
 	})
-	if err := writer.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, writer.Process.Kill())
 	_ = writer.Wait()
 	if db, err = bloomkv.Open(dir, storetest.Tiny(vfs.OS)); err != nil {
 		t.Fatalf("after the first process was killed: %v", err)

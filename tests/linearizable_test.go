@@ -76,9 +76,7 @@ func TestConditionalWritesAreLinearizable(t *testing.T) {
 		o := storetest.Tiny(vfs.NewMem())
 		o.Durability = bloomkv.Durability(round % 2)
 		db, err := bloomkv.Open("db", o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		const workers = 8
 		keys := 12 - round%3*4
 		operations := 300
@@ -169,9 +167,7 @@ func TestConditionalWritesAreLinearizable(t *testing.T) {
 		wg.Wait()
 		stop()
 		background.Wait()
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 		var history []porcupine.Operation
 		swaps := 0
 		for _, h := range histories {

@@ -37,9 +37,7 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 			t.Run(test.name+", "+way, func(t *testing.T) {
 				o.FS = vfs.NewMem()
 				db, err := bloomkv.Open("db", o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer db.Close()
 				for i := range uint64(n + 1) {
 					if err := db.Put(key(2*i),
@@ -47,9 +45,7 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if err := db.Compact(t.Context(), nil, nil); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Compact(t.Context(), nil, nil))
 				tables := db.Tables()
 				if len(tables) < 8 {
 					t.Fatalf("%d tables are too few to show anything", len(tables))
@@ -76,9 +72,7 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 					keys := slices.Clone(group)
 					group = group[:0]
 					if way == "many at a time" {
-						if err := db.GetMany(keys, func(int, []byte, bool) error { return nil }); err != nil {
-							t.Fatal(err)
-						}
+						must(t, db.GetMany(keys, func(int, []byte, bool) error { return nil }))
 						continue
 					}
 					running.Go(func() { // goroutine stacks have different addresses, and so use different counters

@@ -31,12 +31,8 @@ func TestErrorIfExistsChangesNothingAndElseMakesAStore(t *testing.T) {
 	o := storetest.Tiny(mem)
 	o.ErrorIfExists = true
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()))
 	before := filesIn(t, mem)
 	again := storetest.Tiny(refuseChanges(t, mem))
 	again.ErrorIfExists = true
@@ -75,9 +71,7 @@ func TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile(t *testing.T) {
 		t.Error("the store created meanwhile is lost")
 	}
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	if v, err := db.Get([]byte("k")); string(v) != "v" {
 		t.Errorf("got %q, %v, want v", v, err)
@@ -87,26 +81,16 @@ func TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile(t *testing.T) {
 func TestOpenMakesTheParentsThatAreMissing(t *testing.T) {
 	fsys := vfs.NewMem()
 	db, err := bloomkv.Open(filepath.Join("a", "b", "c"), &bloomkv.Options{FS: fsys})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Put([]byte("key"), []byte("value")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, db.Put([]byte("key"), []byte("value")))
 	after := fsys.Crash(vfs.KeepNothing) // every name must be durable
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	db, err = bloomkv.Open(filepath.Join("a", "b", "c"), &bloomkv.Options{FS: after, ErrorIfMissing: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if v, err := db.Get([]byte("key")); string(v) != "value" {
 		t.Errorf("%q, %v", v, err)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	if _, err := bloomkv.Open(filepath.Join("d", "e"),
 		&bloomkv.Options{FS: fsys, ErrorIfMissing: true}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing store: %v", err)

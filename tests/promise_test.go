@@ -96,9 +96,7 @@ func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint
 		}},
 	}
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	shut, held := false, false
 	open := func() {
 		if shut {
@@ -120,9 +118,7 @@ func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint
 	put := func(i int) {
 		t.Helper()
 		k = key(k[:0], 2*uint64(i))
-		if err := db.Put(k, value); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(k, value))
 	}
 	// pile shuts the gate and puts keys until level 0 has four runs and a compaction waits, so that the runs stay.
 	pile := func(next func() int) {
@@ -137,9 +133,7 @@ func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint
 			for range 1000 {
 				put(next())
 			}
-			if err := db.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Flush(t.Context()))
 			return false
 		})
 	}
@@ -204,9 +198,7 @@ func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint
 	for _, i := range order[min(at, keys):] {
 		put(i)
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	measure("compacted", 0, 1)
 }
 

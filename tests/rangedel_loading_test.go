@@ -17,21 +17,15 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 	o := *w.o
 	o.FS = w.mem
 	db, err := bloomkv.Open("db", &o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	snap, err := db.Snapshot() // so that nothing is compacted at first
 	if err == nil {
 		err = errors.Join(db.DeleteRange(nil, w.key(w.keys/2)), db.Flush(t.Context()))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	storetest.Settle(t, db)
 	deleted := w.mem.Kill()
-	if err := errors.Join(snap.Close(), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(snap.Close(), db.Close()))
 	full := bytesOfTables(t, deleted)
 	for _, byLookup := range []bool{false, true} { // otherwise by the warm-up
 		t.Run(fmt.Sprintf("by a lookup: %v", byLookup), func(t *testing.T) {
@@ -48,13 +42,9 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 				return op.Kind == vfs.OpOpen && storetest.Inside(storetest.WarmUp)
 			})
 			db, err := bloomkv.Open("db", &o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			// This Compact has nothing to do. When it returns, compaction has looked at the tree and waits.
-			if err := db.Compact(t.Context(), w.key(w.keys), nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Compact(t.Context(), w.key(w.keys), nil))
 			if now := bytesOfTables(t, mem); now != full {
 				t.Fatalf("%d bytes of %d are left: the test tests nothing", now, full)
 			}

@@ -21,9 +21,7 @@ import (
 func bytesOfTables(t *testing.T, fsys vfs.FS) (size int64) {
 	t.Helper()
 	names, err := fsys.List("db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range names {
 		if kind, _ := filename.Parse(name); kind != filename.Table {
 			continue
@@ -53,20 +51,14 @@ func newWideStore(t *testing.T) *wideStore {
 	w.o = storetest.Tiny(w.mem)
 	w.o.Durability, w.o.Compression, w.o.MemtableSize = bloomkv.NoSync, bloomkv.CompressionNone, 64<<10
 	db, err := bloomkv.Open("db", w.o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rng := rand.New(rand.NewPCG(31, 32))
 	for _, i := range rng.Perm(w.keys) {
-		if err := db.Put(w.key(i), bytes.Repeat([]byte{byte(i)}, 100)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(w.key(i), bytes.Repeat([]byte{byte(i)}, 100)))
 	}
 	// A single run does not trigger compaction.
 	for flushes := 0; flushes == 0 || db.Metrics().Levels[0].Runs > 1; flushes++ {
-		if err := errors.Join(db.Put(w.key(0), make([]byte, 100)), db.Flush(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(db.Put(w.key(0), make([]byte, 100)), db.Flush(t.Context())))
 		storetest.Settle(t, db)
 	}
 	levels := 0
@@ -78,9 +70,7 @@ func newWideStore(t *testing.T) *wideStore {
 	if levels < 2 {
 		t.Fatalf("%d levels, want at least 2:\n%v", levels, db.Metrics())
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	return w
 }
 
@@ -192,9 +182,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			o := *w.o
 			o.FS = compacting
 			db, err := bloomkv.Open("db", &o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer func() {
 				if err := db.Close(); err != nil {
 					t.Error(err)
@@ -205,9 +193,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 			full := bytesOfTables(t, w.mem)
 			deleted := int64(w.hi-w.lo) * full / int64(w.keys)
-			if err := db.With(bloomkv.Sync).DeleteRange(w.key(w.lo), w.key(w.hi)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.With(bloomkv.Sync).DeleteRange(w.key(w.lo), w.key(w.hi)))
 			if err := errors.Join(w.readsNothing(db, files, false, false), w.jumps(db, files)); err != nil {
 				t.Errorf("in memory: %v", err)
 			}
@@ -216,9 +202,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 				t.Fatalf("only %d tables inside the range", len(gone))
 			}
 			files.Take()
-			if err := db.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Flush(t.Context()))
 			if !asked {
 				storetest.Soon(t, "compaction has begun", func() bool { return !db.Metrics().Settled })
 			}
@@ -248,9 +232,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			files.Take()
 			open()
 			if asked {
-				if err := db.Compact(t.Context(), nil, nil); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Compact(t.Context(), nil, nil))
 			}
 			storetest.Settle(t, db)
 			storetest.Soon(t, "dead tables are removed", func() bool { return db.Metrics().Files.Obsolete == 0 })
@@ -267,9 +249,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			}
 			left := 0
 			for kv, err := range db.Scan(bloomkv.IterOptions{}) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if string(kv.Key) >= string(w.key(w.lo)) && string(kv.Key) < string(w.key(w.hi)) ||
 					len(kv.Value) != 100 {
 					t.Fatalf("unexpected %q = %q", kv.Key, kv.Value)
@@ -317,9 +297,7 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 			o := *wide.o
 			o.FS = mem
 			db, err := bloomkv.Open("db", &o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer func() {
 				if t.Failed() {
 					t.Logf("before Close:\n%v", db.Metrics()) // including obsolete files
@@ -344,9 +322,7 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 						bounds[i] = wide.key(at)
 					}
 				}
-				if err := db.DeleteRange(bounds[0], bounds[1]); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.DeleteRange(bounds[0], bounds[1]))
 				end := r[1]
 				if end < 0 {
 					end = wide.keys
@@ -355,14 +331,10 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 					gone[i] = true
 				}
 				if tt.apart {
-					if err := db.Flush(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					must(t, db.Flush(t.Context()))
 				}
 			}
-			if err := db.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Flush(t.Context()))
 			storetest.Settle(t, db)
 			if tt.snap {
 				if now := bytesOfTables(t, mem); now < full {
@@ -370,17 +342,13 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 				}
 				n := 0
 				for _, err := range snap.Scan(bloomkv.IterOptions{}) {
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					n++
 				}
 				if n != wide.keys {
 					t.Errorf("the snapshot has %d keys, want %d", n, wide.keys)
 				}
-				if err := snap.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, snap.Close())
 				storetest.Settle(t, db)
 			}
 			limit := full - int64(len(gone))*full/int64(wide.keys)*cmp.Or(tt.least, 95)/100
@@ -388,9 +356,7 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 				func() bool { return bytesOfTables(t, mem) <= limit })
 			left := 0
 			for kv, err := range db.Scan(bloomkv.IterOptions{}) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				for gone[left] {
 					left++
 				}

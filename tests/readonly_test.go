@@ -97,9 +97,7 @@ func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 func TestReadOnlyShowsWhatRecoveryFinds(t *testing.T) {
 	h := &history{}
 	c := &crasher{mem: vfs.NewMem(), h: h, seed: 32, random: 1}
-	if err := h.script(vfs.NewHook(c.mem, c.hook), rand.New(rand.NewPCG(32, 7))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.script(vfs.NewHook(c.mem, c.hook), rand.New(rand.NewPCG(32, 7))))
 	states := h.all()
 	stride := 3000 / storetest.AtStride(1000)
 	for i := 0; i < len(c.found); i += stride {
@@ -196,9 +194,7 @@ func TestReadOnlyOfNoStoreMakesNone(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mem := vfs.NewMem()
-			if err := c.make(mem); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.make(mem))
 			if _, err := openToRead(t, mem); !errors.Is(err, c.want) || !strings.Contains(err.Error(), "db") {
 				t.Errorf("got %v, want %v and the directory", err, c.want)
 			}
@@ -222,17 +218,13 @@ func replaceNone(fsys vfs.FS, name string) error {
 
 func TestReadOnlyNeedsNoLockFile(t *testing.T) {
 	d := newDamageStore(t, false)
-	if err := d.fs.Remove(filepath.Join("db", filename.LockName)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.fs.Remove(filepath.Join("db", filename.LockName)))
 	before := filesIn(t, d.fs)
 	if _, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: refuseChanges(t, d.fs)}); err != nil {
 		t.Errorf("check: %v", err)
 	}
 	db, err := openToRead(t, d.fs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, err := storetest.Contents(db)
 	if err = errors.Join(err, db.Close()); err != nil || storetest.Diff(got, d.want) != "" {
 		t.Errorf("%v, %s", err, storetest.Diff(got, d.want))
@@ -277,9 +269,7 @@ func TestLogsLargerThanTheMemtablesStayInMemory(t *testing.T) {
 	o := storetest.Tiny(mem)
 	o.MemtableSize, o.Durability = 2<<20, bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	rng := rand.New(rand.NewPCG(34, 0))
 	want := map[string]string{}
@@ -292,14 +282,10 @@ func TestLogsLargerThanTheMemtablesStayInMemory(t *testing.T) {
 			want[k] = v
 			err = db.Put([]byte(k), []byte(v))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	reader, err := openToRead(t, mem.Kill())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer reader.Close()
 	if n := reader.Metrics().Memory.Memtables; n < 10*storetest.Tiny(mem).MemtableSize {
 		t.Errorf("%d bytes of logs in memory, want many memtables of %d bytes", n, storetest.Tiny(mem).MemtableSize)
@@ -317,9 +303,7 @@ func TestLogsLargerThanTheMemtablesStayInMemory(t *testing.T) {
 func TestAScanOfAReaderThatCloseOvertakesRemovesNothing(t *testing.T) {
 	d := newDamageStore(t, true)
 	db, err := openToRead(t, d.fs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var last error
 	for _, err := range db.Scan(bloomkv.IterOptions{}) {
 		if last = err; err == nil {

@@ -19,17 +19,11 @@ func TestReadOnlyOfADirectoryThatMayNotBeWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "db")
 	d.copyTo(t, dir)
 	names, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, n := range names {
-		if err := os.Chmod(filepath.Join(dir, n.Name()), 0o400); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(filepath.Join(dir, n.Name()), 0o400))
 	}
-	if err := os.Chmod(dir, 0o500); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o500))
 	defer os.Chmod(dir, 0o700) //nolint:errcheck // so that the directory can be removed
 	o := d.options(vfs.OS)
 	if os.Getuid() != 0 { // root may write anyway
@@ -42,9 +36,7 @@ func TestReadOnlyOfADirectoryThatMayNotBeWritten(t *testing.T) {
 		t.Errorf("check: %v", err)
 	}
 	db, err := bloomkv.Open(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, err := storetest.Contents(db)
 	if err = errors.Join(err, db.Close()); err != nil || storetest.Diff(got, d.want) != "" {
 		t.Errorf("%v, %s", err, storetest.Diff(got, d.want))

@@ -23,9 +23,7 @@ func TestSalvageOfAGigabyte(t *testing.T) {
 	rng := rand.NewChaCha8([32]byte{1})
 	value := make([]byte, 1000)
 	db, err := bloomkv.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key := func(i int) []byte { return binary.BigEndian.AppendUint64([]byte("key"), uint64(i)) }
 	if err := db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
 		for i := range keys {
@@ -42,15 +40,11 @@ func TestSalvageOfAGigabyte(t *testing.T) {
 		_, _ = rng.Read(value)
 		b.Put(key(i*7919%keys), value)
 		if b.Len() == 100 || i == keys/2-1 {
-			if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.With(bloomkv.NoSync).Apply(&b))
 			b.Reset()
 		}
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 	if err != nil || len(tables) < 10 {
 		t.Fatal(tables, err)
@@ -58,21 +52,15 @@ func TestSalvageOfAGigabyte(t *testing.T) {
 	var size int64
 	for _, name := range tables {
 		info, err := os.Stat(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		size += info.Size()
 	}
 	places := rand.New(rng)
 	for i := range 10 {
 		f, err := os.OpenFile(tables[i*len(tables)/10], os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		info, err := f.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		at, one := places.Int64N(info.Size()*9/10), []byte{0}
 		if _, err := f.ReadAt(one, at); err != nil {
 			t.Fatal(err)
@@ -81,9 +69,7 @@ func TestSalvageOfAGigabyte(t *testing.T) {
 		if _, err := f.WriteAt(one, at); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Close())
 	}
 	runtime.GC()
 	var peak runtime.MemStats

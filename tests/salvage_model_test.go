@@ -72,14 +72,10 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 		return nil
 	}))
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	do := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	rng, n := rand.New(rand.NewPCG(7, 7)), 0
 	key := func(i int) string { return fmt.Sprintf("key%04d", i) }
@@ -172,9 +168,7 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 func logsIn(t *testing.T, fsys vfs.FS) []string {
 	t.Helper()
 	names, err := fsys.List("db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, ".log") })
 }
 
@@ -192,13 +186,9 @@ func waitUntil(t *testing.T, what string, done func() bool) {
 func (d *salvageStore) take(t *testing.T) {
 	t.Helper()
 	names, err := d.fs.List("db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	state, err := manifest.Load(d.fs, "db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	placed := map[uint64]*manifest.Table{}
 	for _, m := range state.Version.Tables() {
 		placed[m.Number] = m
@@ -214,9 +204,7 @@ func (d *salvageStore) take(t *testing.T) {
 		switch kind { //nolint:exhaustive // other files hold no versions
 		case filename.Table:
 			if placed[number] == nil { // left by a compaction: see TestWhatIsLeftOverDoesNotCount
-				if err := d.fs.Remove(filepath.Join("db", name)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, d.fs.Remove(filepath.Join("db", name)))
 				d.files = d.files[:len(d.files)-1]
 				continue
 			}
@@ -261,26 +249,20 @@ func (d *salvageStore) take(t *testing.T) {
 func (d *salvageStore) read(t *testing.T, name string) []byte {
 	t.Helper()
 	b, err := vfs.ReadFile(d.fs, filepath.Join("db", name), 64<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
 func (d *salvageStore) takeTable(t *testing.T, name string, b []byte, meta *manifest.Table) {
 	t.Helper()
 	r, err := sstable.Open(bytes.NewReader(b), int64(len(b)), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	of := salvageItem{file: name, age: -int(meta.Number)}
 	if meta.Flags&manifest.SeqOverridden != 0 {
 		of.ingested = meta.MaxSeq
 	}
 	var text bytes.Buffer
-	if err := r.Dump(&text, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Dump(&text, false))
 	var blocks []salvageItem
 	for line := range strings.Lines(text.String()) {
 		var n, offset, size int
@@ -307,9 +289,7 @@ func (d *salvageStore) takeTable(t *testing.T, name string, b []byte, meta *mani
 		}
 	}
 	text.Reset()
-	if err := r.Dump(&text, true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Dump(&text, true))
 	at := -1
 	it := r.Iter(sstable.IterOptions{})
 	ok := it.First()
@@ -336,9 +316,7 @@ func (d *salvageStore) takeTable(t *testing.T, name string, b []byte, meta *mani
 func (d *salvageStore) takeLog(t *testing.T, name string, number uint64) {
 	t.Helper()
 	f, err := d.fs.Open(filepath.Join("db", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	from := wal.FirstRecord
 	_, err = wal.Replay(f, name, number, func(payload []byte, end int64) error {
@@ -354,9 +332,7 @@ func (d *salvageStore) takeLog(t *testing.T, name string, number uint64) {
 		from = int(end)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // expect returns the pairs in all parts except the lost ones, with or without the sequence numbers that only the
@@ -434,15 +410,11 @@ func removed(file string) salvageDamage {
 func filesIn(t *testing.T, fsys vfs.FS) map[string]string {
 	t.Helper()
 	names, err := fsys.List("db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := map[string]string{}
 	for _, name := range names {
 		b, err := vfs.ReadFile(fsys, filepath.Join("db", name), 64<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all[name] = string(b)
 	}
 	return all

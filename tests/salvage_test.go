@@ -27,30 +27,20 @@ func writeStore(t *testing.T, fsys vfs.FS, n int, value string) {
 	t.Helper()
 	o := salvageOptions(fsys)
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range n {
-		if err := db.Put(fmt.Appendf(nil, "key%04d", i), []byte(value)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "key%04d", i), []byte(value)))
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 }
 
 // readAll returns the contents of a store that is not open.
 func readAll(t *testing.T, fsys vfs.FS, dir string) map[string]string {
 	t.Helper()
 	db, err := bloomkv.Open(dir, &bloomkv.Options{FS: fsys, ReadOnly: true, MemoryBudget: 8 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, err := storetest.Contents(db)
-	if err = errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, db.Close()))
 	return got
 }
 
@@ -59,33 +49,23 @@ func TestSalvageLeavesAStoreThatIsOpenAlone(t *testing.T) {
 	writeStore(t, fsys, 10, "v")
 	o := salvageOptions(fsys)
 	writer, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := bloomkv.Salvage(t.Context(), "db", "new", o, nil); !errors.Is(err, bloomkv.ErrLocked) {
 		t.Errorf("while the store is open for writing: %v, want ErrLocked", err)
 	}
 	if _, err := fsys.Stat("new"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a directory was made: %v", err)
 	}
-	if err := writer.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, writer.Close())
 	readOnly := *o
 	readOnly.ReadOnly = true
 	reader, err := bloomkv.Open("db", &readOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := bloomkv.Salvage(t.Context(), "db", "new", o, nil); err != nil {
 		t.Errorf("while a reader has the store open: %v", err)
 	}
-	if err := reader.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := fsys.Remove(filepath.Join("db", "LOCK")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, reader.Close())
+	must(t, fsys.Remove(filepath.Join("db", "LOCK")))
 	if _, err := bloomkv.Salvage(t.Context(), "db", "other", o, nil); err != nil {
 		t.Errorf("without a file LOCK: %v", err)
 	}
@@ -119,9 +99,7 @@ func TestSalvageRefusesADirectoryThatIsNotForIt(t *testing.T) {
 	fsys := vfs.NewMem()
 	writeStore(t, fsys, 10, "v")
 	for _, dir := range []string{"empty", "full"} {
-		if err := fsys.Mkdir(dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, fsys.Mkdir(dir))
 	}
 	if _, err := fsys.Create(filepath.Join("full", "something")); err != nil {
 		t.Fatal(err)
@@ -239,30 +217,22 @@ func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 	writeStore(t, fsys, 100, "old")
 	old := filesIn(t, fsys)
 	db, err := bloomkv.Open("db", salvageOptions(fsys))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 100 {
 		if i%2 == 0 {
 			err = db.Delete(fmt.Appendf(nil, "key%04d", i))
 		} else {
 			err = db.Put(fmt.Appendf(nil, "key%04d", i), []byte("new"))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	want, err := storetest.Contents(db)
 	if err != nil || len(want) != 50 {
 		t.Fatal(err, len(want))
 	}
 	running := fsys.Kill() // the manifest has an edit that deletes the table
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	for name, mem := range map[string]*vfs.Mem{"which an edit deletes": running, "from before the manifest": fsys} {
 		back := 0
 		for name, b := range old {
@@ -276,9 +246,7 @@ func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 				if err == nil {
 					_, err = f.Write([]byte(b))
 				}
-				if err = errors.Join(err, f.Close()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errors.Join(err, f.Close()))
 			}
 		}
 		report, err := bloomkv.Salvage(t.Context(), "db", "new", salvageOptions(mem), nil)
@@ -291,9 +259,7 @@ func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 		// Without a manifest, Salvage can't know this and must report it.
 		for name := range filesIn(t, mem) {
 			if kind, _ := filename.Parse(name); kind == filename.Manifest || kind == filename.Current {
-				if err := mem.Remove(filepath.Join("db", name)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, mem.Remove(filepath.Join("db", name)))
 			}
 		}
 		report, err = bloomkv.Salvage(t.Context(), "db", "without", salvageOptions(mem), nil)
@@ -312,9 +278,7 @@ func TestSalvageRefusesAFormatOfTheFuture(t *testing.T) {
 	fsys := vfs.NewMem()
 	writeStore(t, fsys, 10, "v")
 	s, err := manifest.Load(fsys, "db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, m := range s.Version.Tables() {
 		storetest.Rewrite(t, fsys, filename.Make("db", filename.Table, m.Number), futureFooter)
 	}

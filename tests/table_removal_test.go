@@ -16,9 +16,7 @@ import (
 func tablesOnDisk(t *testing.T, fsys vfs.FS) (n int) {
 	t.Helper()
 	names, err := fsys.List("db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range names {
 		if kind, _ := filename.Parse(name); kind == filename.Table {
 			n++
@@ -42,9 +40,7 @@ func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
 	opts := storetest.Tiny(slow)
 	opts.Durability, opts.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 	fillTables(t, db)
 	done := make(chan error)
@@ -59,9 +55,7 @@ func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
 		t.Fatalf("%d tables on the disk, want some more, kept by the lookup", n)
 	}
 	open()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-done)
 	storetest.Soon(t, "only the tables of the tree are left", func() bool { return tablesOnDisk(t, mem) == want })
 	if err := db.Close(); err != nil {
 		t.Error(err)
@@ -72,12 +66,8 @@ func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
 func fillTables(t *testing.T, db *bloomkv.DB) {
 	t.Helper()
 	for i := range 1000 {
-		if err := db.Put(fmt.Appendf(nil, "%04d", i), bytes.Repeat([]byte{byte(i)}, 100)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "%04d", i), bytes.Repeat([]byte{byte(i)}, 100)))
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), nil, nil))
 	storetest.Settle(t, db)
 }

@@ -22,15 +22,11 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 			o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.NoSync, 4096, 128<<10,
 				64<<10, 4
 			db, err := bloomkv.Open("db", o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer db.Close()
 			rng := rand.New(rand.NewPCG(1, 2))
 			for _, i := range rng.Perm(keys) {
-				if err := db.Put(shape.Key(uint64(i)*2), []byte("0123456789abcdef")); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Put(shape.Key(uint64(i)*2), []byte("0123456789abcdef")))
 			}
 			runs := func() (n int) {
 				storetest.Settle(t, db)
@@ -41,13 +37,9 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 			}
 			for rewritten := 0; rewritten == 0 || runs() < 3; rewritten++ { // more overlapping runs
 				for range 2000 {
-					if err := db.Put(shape.Key(rng.Uint64N(keys)*2), []byte("again")); err != nil {
-						t.Fatal(err)
-					}
+					must(t, db.Put(shape.Key(rng.Uint64N(keys)*2), []byte("again")))
 				}
-				if err := db.Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Flush(t.Context()))
 				if rewritten > 10 {
 					t.Fatalf("fewer than three runs:\n%v", db.Metrics())
 				}
@@ -65,9 +57,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 			promise := db.Metrics().FPRPromised
 			for _, tree := range []string{"as written", "compacted"} {
 				if tree == "compacted" {
-					if err := db.Compact(t.Context(), nil, nil); err != nil {
-						t.Fatal(err)
-					}
+					must(t, db.Compact(t.Context(), nil, nil))
 				}
 				runs := runs()
 				before, after := measure(tree)
@@ -98,18 +88,12 @@ func TestWithoutFiltersEveryRunInRangeIsSearched(t *testing.T) {
 	o := storetest.Tiny(vfs.NewMem())
 	o.Durability, o.FilterFPR = bloomkv.NoSync, 1
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	for i := range 3000 {
-		if err := db.Put(fmt.Appendf(nil, "k%05d", i*7919%3000*2), []byte("v")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "k%05d", i*7919%3000*2), []byte("v")))
 	}
-	if err := db.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Flush(t.Context()))
 	storetest.Settle(t, db)
 	for i := range 3000 {
 		if _, err := db.Get(fmt.Appendf(nil, "k%05d", i*2+1)); !errors.Is(err, bloomkv.ErrNotFound) {
