@@ -1,8 +1,3 @@
-// Package bloom has sets of key hashes in memory that answer "certainly not here" or "maybe here". They use the hashes
-// and bit positions of the filter blocks of package bloomblock: 512-bit blocks, one cache line for each key (Putze,
-// Sanders, Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", WEA 2007).
-//
-// A memtable asks an Atomic before it searches itself.
 package bloom
 
 import (
@@ -12,64 +7,169 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-const (
-	blockWords = 8 // 64 bytes, one cache line
-	wordBits   = 64
-	blockBits  = blockWords * wordBits
-	fieldBits  = 9
-	maxProbes  = 7  // the number of fields of one multiplication
-	minBits    = 1  // bits per key
-	maxBits    = 64 // bits per key: more are of no use with 7 probes
-)
-
-// Atomic is a set that grows while it is read: any number of goroutines may add and ask at once, without locks. Hashes
-// cannot be removed. Beyond the number of keys it was made for it stays correct, and its false positive rate rises.
+// An Atomic is a Blocked set to which any number of goroutines may add while others ask, without locks. All bits of a
+// key are in one cache line. Snapshot returns a Filter, which can be counted, compared and sent.
 type Atomic struct {
-	blocks []block
-	probes int
+	blocks    []atomicBlock
+	low, high int // probes by the first and by the second word of Hash.Fields
+	options   Options
 }
 
-type block [blockWords]atomic.Uint64
+type atomicBlock [blockWords]atomic.Uint64
 
-// NewAtomic returns an empty set for the given number of keys, with bitsPerKey bits for each: 10 give about one false
-// positive in a hundred. It has at least one block of 64 bytes; bitsPerKey is clamped to 1..64, and NaN counts as 10.
-// It panics only if make does, when the memory cannot be allocated.
-func NewAtomic(keys int, bitsPerKey float64) *Atomic {
+const (
+	minBits = 1  // bits per key
+	maxBits = 64 // bits per key: more are of no use with 7 probes
+)
+
+// NewAtomic returns an empty set. Its errors are those of New; since it has one unit, the lowest rate is 4e-6.
+func NewAtomic(o Options) (*Atomic, error) {
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	if o.Layout != Blocked {
+		return nil, layoutError("Atomic", o.Layout)
+	}
+	p, err := bloomblock.ParamsSplit(1, o.Rate)
+	if err != nil {
+		return nil, err
+	}
+	f := &Filter{options: o} // only for its size
+	u := p.Units()[0]
+	blocks, err := f.blocksOf(float64(o.Keys)*u.BitsPerKey, blockWords)
+	if err != nil {
+		return nil, err
+	}
+	return newAtomic(blocks, u.Probes, o), nil
+}
+
+// NewAtomicBits returns an empty set for the given number of keys, with bitsPerKey bits for each: 10 give about one
+// false positive in a hundred. Its Seed is 0, for hashes that nobody chose on purpose, which saves mixing them. It has
+// at least one block of 64 bytes; bitsPerKey is clamped to 1..64, and NaN counts as 10. It panics only if make does,
+// when the memory cannot be allocated.
+func NewAtomicBits(keys int, bitsPerKey float64) *Atomic {
 	if math.IsNaN(bitsPerKey) {
 		bitsPerKey = 10
 	}
-	bitsPerKey = min(max(bitsPerKey, minBits), maxBits)
-	n := max(1, int(math.Ceil(float64(max(keys, 0))*bitsPerKey/blockBits)))
+	keys, bitsPerKey = max(keys, 0), min(max(bitsPerKey, minBits), maxBits)
+	blocks := max(1, int(math.Ceil(float64(keys)*bitsPerKey/blockBits)))
 	// The fewest probes within a twentieth of the best rate, by the table of bloomblock: 2 at 3 bits, 6 at 10.
-	probes := min(max(int(math.Round(bitsPerKey*math.Ln2*0.9)), 1), maxProbes)
-	return &Atomic{blocks: make([]block, n), probes: probes}
+	probes := min(max(int(math.Round(bitsPerKey*math.Ln2*0.9)), 1), wordFields)
+	return newAtomic(blocks, probes, Options{Keys: keys})
 }
 
-// Add adds a hash. A goroutine that knows, by any synchronization, that Add has returned finds the hash in the set.
-func (a *Atomic) Add(h bloomblock.Hash) {
-	b := &a.blocks[h.Block(uint64(len(a.blocks)))]
+func newAtomic(blocks, probes int, o Options) *Atomic {
+	low := min(probes, wordFields)
+	return &Atomic{blocks: make([]atomicBlock, blocks), low: low, high: probes - low, options: o}
+}
+
+// Add adds a key. A goroutine that knows, by any synchronization, that Add has returned finds the key in the set.
+func (a *Atomic) Add(key []byte) { a.AddHash(bloomblock.HashKey(key)) }
+
+// AddHash is Add for a key whose hash is known.
+func (a *Atomic) AddHash(h bloomblock.Hash) {
+	b, h := a.locate(h)
 	x, _ := h.Fields()
-	for range a.probes {
+	for range a.low {
 		w, bit := &b[x/wordBits%blockWords], uint64(1)<<(x%wordBits)
 		if w.Load()&bit == 0 { // a read is shared, a write takes the line from other processors
 			w.Or(bit)
 		}
 		x >>= fieldBits
 	}
+	if a.high > 0 {
+		a.setHigh(b, h)
+	}
 }
 
-// MayContain reports whether h may have been added. False is certain for every Add that has returned before; true may
-// be wrong. It writes nothing and never allocates.
-func (a *Atomic) MayContain(h bloomblock.Hash) bool {
-	b := &a.blocks[h.Block(uint64(len(a.blocks)))]
+// setHigh sets the bits of a mixed hash that its second word of fields determines. It reports whether one was clear.
+func (a *Atomic) setHigh(b *atomicBlock, h bloomblock.Hash) bool {
+	_, y := h.Fields()
+	set := uint64(0)
+	for range a.high {
+		w, bit := &b[y/wordBits%blockWords], uint64(1)<<(y%wordBits)
+		if w.Load()&bit == 0 {
+			set |= bit &^ w.Or(bit)
+		}
+		y >>= fieldBits
+	}
+	return set != 0
+}
+
+// AddIfAbsent adds a key and reports whether this call set at least one of its bits.
+//
+// True is certain: no call with this key had returned when this one began. If one goroutine adds, or if calls with the
+// same key do not overlap, then the first of them returns true, unless the key is a false positive, and all others
+// return false. If calls with the same key overlap, at least one returns true, again unless the key is a false
+// positive, but more than one may: each of them may set one of the bits. A caller that must have exactly one winner
+// needs a lock or a map for the keys for which AddIfAbsent returned true.
+func (a *Atomic) AddIfAbsent(key []byte) bool { return a.AddHashIfAbsent(bloomblock.HashKey(key)) }
+
+// AddHashIfAbsent is AddIfAbsent for a key whose hash is known.
+func (a *Atomic) AddHashIfAbsent(h bloomblock.Hash) bool {
+	b, h := a.locate(h)
+	x, _ := h.Fields()
+	set := uint64(0)
+	for range a.low {
+		w, bit := &b[x/wordBits%blockWords], uint64(1)<<(x%wordBits)
+		if w.Load()&bit == 0 {
+			set |= bit &^ w.Or(bit) // Or returns the word before: only one of several calls sees the bit clear
+		}
+		x >>= fieldBits
+	}
+	if a.high > 0 && a.setHigh(b, h) {
+		set = 1
+	}
+	return set != 0
+}
+
+// MayContain reports whether a key may be in the set. False is certain for every Add that has returned before; true
+// may be wrong. It writes nothing and never allocates.
+func (a *Atomic) MayContain(key []byte) bool { return a.MayContainHash(bloomblock.HashKey(key)) }
+
+// MayContainHash is MayContain for a key whose hash is known.
+func (a *Atomic) MayContainHash(h bloomblock.Hash) bool {
+	b, h := a.locate(h)
 	x, _ := h.Fields()
 	all := uint64(1)
-	for range a.probes {
+	for range a.low {
 		all &= b[x/wordBits%blockWords].Load() >> (x % wordBits)
 		x >>= fieldBits
+	}
+	if a.high > 0 {
+		_, y := h.Fields()
+		for range a.high {
+			all &= b[y/wordBits%blockWords].Load() >> (y % wordBits)
+			y >>= fieldBits
+		}
 	}
 	return all != 0
 }
 
+// locate returns the block of a hash, and the mixed hash.
+func (a *Atomic) locate(h bloomblock.Hash) (*atomicBlock, bloomblock.Hash) {
+	if a.options.Seed != 0 { // Seed 0 would mix nothing
+		h = a.options.Seed.Mix(h)
+	}
+	return &a.blocks[h.Block(uint64(len(a.blocks)))], h
+}
+
 // Bytes returns the size of the set in memory.
 func (a *Atomic) Bytes() int { return len(a.blocks) * blockWords * 8 }
+
+// Snapshot returns a copy. It contains all keys whose Add has returned before, and possibly parts of others.
+func (a *Atomic) Snapshot() *Filter {
+	words := make([]uint64, 0, len(a.blocks)*blockWords)
+	for i := range a.blocks {
+		for j := range a.blocks[i] {
+			words = append(words, a.blocks[i][j].Load())
+		}
+	}
+	f := &Filter{options: a.options, units: []unit{newUnit(words, a.low+a.high)}}
+	if f.options.Rate == 0 { // NewAtomicBits has no time for it
+		f.options.Rate = f.RateAt(max(f.options.Keys, 1))
+	}
+	f.recount()
+	return f
+}

@@ -61,7 +61,7 @@ func newIndex(keys int) *index {
 		n *= 2
 	}
 	return &index{
-		filter: bloom.NewAtomic(limit(n), filterBits),
+		filter: bloom.NewAtomicBits(limit(n), filterBits),
 		slots:  make([]atomic.Uint64, n),
 		shift:  uint(32 - bits.TrailingZeros(uint(n))),
 	}
@@ -83,7 +83,7 @@ func (x *index) touch(g tag) { x.slots[uint(g>>x.shift)&uint(len(x.slots)-1)].Lo
 
 // put adds a key that is not in the index.
 func (x *index) put(g tag, r ref) {
-	x.filter.Add(g.spread())
+	x.filter.AddHash(g.spread())
 	slot := uint64(g)<<slotRefBits | uint64(r)
 	mask, equal := uint(len(x.slots)-1), 0
 	i := uint(g>>x.shift) & mask

@@ -82,7 +82,7 @@ func New(prefix []byte, keys int, size int64) *Table {
 // before the first is added, so that their cache misses overlap.
 func (t *Table) Prepare(h bloomblock.Hash) {
 	x, g := t.index.Load(), tagOf(h)
-	x.filter.MayContain(g.spread())
+	x.filter.MayContainHash(g.spread())
 	x.touch(g)
 }
 
@@ -183,7 +183,7 @@ func (t *Table) begin(seq ikey.Seq) (counts uint64) {
 
 // find returns the newest version of key and its slot, or 0. The slot is noSlot for a key that overflowed.
 func (t *Table) find(x *index, key []byte, g tag) (ref, uint) {
-	if !x.filter.MayContain(g.spread()) {
+	if !x.filter.MayContainHash(g.spread()) {
 		return 0, 0
 	}
 	mask, equal := uint(len(x.slots)-1), 0

@@ -1,0 +1,322 @@
+package bloom
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+)
+
+// Options describe a set. Sets with equal Options have the same shape and can be united and compared, provided that
+// Seed is not 0.
+type Options struct {
+	// Keys is the number of keys the set is made for. With more it stays correct, and its false positive rate rises.
+	Keys int
+	// Rate is the false positive rate with that number of keys; the default is 0.01. New states the range.
+	Rate float64
+	// Seed determines, with the hash of a key, the positions of its bits. The default is a random seed, so that nobody
+	// can choose keys that crowd into a few blocks. Sets that are to be united or compared need one seed: that of
+	// another set's Options, or of bloomblock.NewSeed.
+	Seed bloomblock.Seed
+	// Layout is Blocked unless another is chosen.
+	Layout Layout
+}
+
+// A Layout is an arrangement of the bits of a Filter.
+type Layout uint8
+
+const (
+	// Blocked puts all bits of a key into one cache line of 64 bytes, or into one each of two or three lines for rates
+	// below about 0.0005. It is the fastest and needs 2 to 11 % more memory than Classic.
+	Blocked Layout = iota
+	// Classic puts the bits of a key anywhere in one array (Bloom 1970). It needs the least memory. Use it if memory
+	// counts more than time, or to compare with other libraries.
+	Classic
+	// Partitioned has an array for each bit of a key. It needs as much memory as Classic and takes as long; its rate
+	// has an exact formula for every number of keys. Use it to check theory.
+	Partitioned
+)
+
+// String returns the name of the layout.
+func (l Layout) String() string {
+	switch l {
+	case Blocked:
+		return "blocked"
+	case Classic:
+		return "classic"
+	case Partitioned:
+		return "partitioned"
+	}
+	return fmt.Sprintf("layout %d", uint8(l))
+}
+
+const (
+	defaultRate = 0.01
+	maxWords    = min(1<<37, math.MaxInt/16) // of all units: 1 TiB, or 1 GiB with 32-bit words
+	maxKeys     = min(1<<40, math.MaxInt)
+	maxHashes   = 30 // probes of Classic, arrays of Partitioned: enough for bloomblock.BestRate
+)
+
+// A Filter is a set of a known size. One goroutine may add; any number may ask while none adds. For more goroutines
+// see Atomic.
+//
+// Filters of each layout have the same methods. The time of Add and MayContain at a million keys and a rate of 1 % is
+// in docs/sets.md.
+type Filter struct {
+	options Options // complete: no field has its default
+	added   uint64  // keys that set at least one bit, so at most the number of set bits
+	units   []unit
+}
+
+// A unit is an array of bits. A filter denies a key if one of its units does. A Blocked filter has the units of a
+// filter block of bloomblock, a Classic one has one unit, and a Partitioned one has a unit for each bit of a key.
+type unit struct {
+	words  []uint64
+	blocks uint64 // Blocked: of 8 words
+	probes int
+	low    int // Blocked: probes that take their positions from the first word of Hash.Fields, at most 7
+}
+
+// New returns an empty filter. It has the size that bloomblock computes for the layout, the keys and the rate: for
+// Blocked that is the table of bloomblock.ParamsFor, since the usual formula promises a rate that blocks cannot give.
+//
+// The error matches bloomblock.ErrRate if the rate is below bloomblock.BestRate, not below 1 or not a number, and
+// bloomblock.ErrParams if the number of keys or the layout is out of range.
+func New(o Options) (*Filter, error) {
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	f := &Filter{options: o}
+	switch o.Layout {
+	case Classic:
+		err = f.makeClassic()
+	case Partitioned:
+		err = f.makePartitioned()
+	default:
+		p, e := bloomblock.ParamsFor(o.Rate)
+		if e != nil {
+			return nil, e
+		}
+		err = f.makeBlocked(p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// complete returns the options with defaults filled in, after checking them.
+func (o Options) complete() (Options, error) {
+	if o.Rate == 0 {
+		o.Rate = defaultRate
+	}
+	if o.Seed == 0 {
+		o.Seed = bloomblock.NewSeed()
+	}
+	return o, o.check()
+}
+
+func (o Options) check() error {
+	if !(o.Rate >= bloomblock.BestRate && o.Rate < 1) { // also refuses NaN
+		return fmt.Errorf("%w: %v, want at least %v and below 1", bloomblock.ErrRate, o.Rate, bloomblock.BestRate)
+	}
+	if o.Keys < 0 || o.Keys > maxKeys {
+		return fmt.Errorf("%w: %d keys, want 0..%d", bloomblock.ErrParams, o.Keys, uint64(maxKeys))
+	}
+	if o.Layout > Partitioned {
+		return fmt.Errorf("%w: %v", bloomblock.ErrParams, o.Layout)
+	}
+	return nil
+}
+
+// addUnit appends a unit of at least the given number of bits, rounded up to whole blocks of the given number of words.
+func (f *Filter) addUnit(bits float64, words, probes int) error {
+	blocks, err := f.blocksOf(bits, words)
+	if err == nil {
+		f.units = append(f.units, newUnit(make([]uint64, blocks*words), probes))
+	}
+	return err
+}
+
+// blocksOf returns the number of blocks of a further unit, after checking that there may be as many.
+func (f *Filter) blocksOf(bits float64, words int) (int, error) {
+	blocks := max(1, math.Ceil(bits/float64(words*wordBits)))
+	if size := blocks * float64(words); size > maxWords-float64(f.words()) {
+		return 0, fmt.Errorf("%w: a unit of %.3g bytes for %d keys at a rate of %v, want at most %d bytes",
+			bloomblock.ErrParams, 8*size, f.options.Keys, f.options.Rate, uint64(maxWords)*8)
+	}
+	return int(blocks), nil
+}
+
+func newUnit(words []uint64, probes int) unit {
+	return unit{words: words, blocks: uint64(len(words) / blockWords), probes: probes, low: min(probes, wordFields)}
+}
+
+// words returns the number of words of all units.
+func (f *Filter) words() (sum int) {
+	for i := range f.units {
+		sum += len(f.units[i].words)
+	}
+	return sum
+}
+
+// Options returns the options of the filter, with the seed and rate that were chosen. New returns an empty filter of
+// the same shape for them.
+func (f *Filter) Options() Options { return f.options }
+
+// Add adds a key. It reports whether the key was certainly not in the set before; false may be a false positive. It
+// does not retain key.
+func (f *Filter) Add(key []byte) (added bool) { return f.AddHash(bloomblock.HashKey(key)) }
+
+// AddHash is Add for a key whose hash is known.
+func (f *Filter) AddHash(h bloomblock.Hash) (added bool) {
+	h = f.options.Seed.Mix(h)
+	switch f.options.Layout {
+	case Classic:
+		added = f.addClassic(h)
+	case Partitioned:
+		added = f.addPartitioned(h)
+	default:
+		added = f.addBlocked(h)
+	}
+	if added {
+		f.added++
+	}
+	return added
+}
+
+// AddMany adds many hashes, faster than one by one where the filter is larger than the processor's caches.
+func (f *Filter) AddMany(hashes []bloomblock.Hash) {
+	for _, h := range hashes { // no branch depends on memory, so cache misses overlap
+		f.AddHash(h)
+	}
+}
+
+// MayContain reports whether a key may be in the set. False is certain; true is wrong for Rate of the absent keys.
+func (f *Filter) MayContain(key []byte) bool { return f.MayContainHash(bloomblock.HashKey(key)) }
+
+// MayContainHash is MayContain for a key whose hash is known.
+func (f *Filter) MayContainHash(h bloomblock.Hash) bool {
+	h = f.options.Seed.Mix(h)
+	switch f.options.Layout {
+	case Classic:
+		return f.askClassic(h)
+	case Partitioned:
+		return f.askPartitioned(h)
+	default:
+		return f.askBlocked(h)
+	}
+}
+
+// MayContainMany asks for up to 64 hashes: bit i of the result is MayContainHash(hashes[i]). Further hashes are not
+// asked for. In a Blocked filter the cache misses of all hashes overlap.
+func (f *Filter) MayContainMany(hashes []bloomblock.Hash) (maybe uint64) {
+	hashes = hashes[:min(len(hashes), 64)]
+	if f.options.Layout == Blocked {
+		return f.askManyBlocked(hashes)
+	}
+	for i, h := range hashes {
+		if f.MayContainHash(h) {
+			maybe |= 1 << i
+		}
+	}
+	return maybe
+}
+
+// Clear removes all keys.
+func (f *Filter) Clear() {
+	for i := range f.units {
+		clear(f.units[i].words)
+	}
+	f.added = 0
+}
+
+// Bytes returns the size of the bits in memory.
+func (f *Filter) Bytes() int { return f.words() * wordBits / 8 }
+
+// Saturated reports whether more keys were added than the filter was made for, so that Rate exceeds the promised rate.
+// It counts keys that set a bit. It takes no time.
+func (f *Filter) Saturated() bool { return f.added > uint64(f.options.Keys) } //nolint:gosec // ≥ 0
+
+// Fill returns the share of the bits that are set. It counts the bits, at about the speed of memory.
+func (f *Filter) Fill() float64 {
+	return float64(f.setBits()) / float64(f.words()*wordBits)
+}
+
+func (f *Filter) setBits() (set uint64) {
+	for i := range f.units {
+		set += uint64(setBits(f.units[i].words)) //nolint:gosec // ≥ 0
+	}
+	return set
+}
+
+// Rate returns the false positive rate now: the probability that an absent key, with a hash independent of those in
+// the set, finds all its bits set. It counts the bits.
+//
+// It is the product over the units of the mean over the cells of (set bits / bits)^probes, where a cell is a block of
+// a Blocked filter and a whole unit of the others.
+func (f *Filter) Rate() float64 {
+	rate := 1.0
+	for i := range f.units {
+		u := &f.units[i]
+		sum, size := 0.0, f.cellWords(u)
+		for at := 0; at < len(u.words); at += size {
+			sum += power(float64(setBits(u.words[at:at+size]))/float64(size*wordBits), u.probes)
+		}
+		rate *= sum * float64(size) / float64(len(u.words))
+	}
+	return rate
+}
+
+// RateAt returns the expected rate of the filter with the given number of keys, by the exact formula of its layout;
+// Rate varies around it by chance. For Blocked it is an upper bound if the filter has few blocks, and it takes up to
+// some milliseconds.
+//
+//	Blocked      Σ Poisson(j; keys/blocks) · E[(X_j/512)^k], for each unit   Putze, Sanders, Singler 2007
+//	Classic      (1 - (1-1/m)^(k·keys))^k                                    Bloom 1970; Broder, Mitzenmacher 2004
+//	Partitioned  (1 - (1-k/m)^keys)^k
+//
+// X_j is the number of set bits of a block with j keys, m the number of bits and k the number of bits of a key. The
+// formula for Classic is low by a share of about k²/m, which matters only for some dozen keys.
+func (f *Filter) RateAt(keys int) float64 {
+	if keys <= 0 {
+		return 0
+	}
+	rate := 1.0
+	for i := range f.units {
+		u := &f.units[i]
+		size := float64(len(u.words) * wordBits)
+		if f.options.Layout == Blocked {
+			rate *= bloomblock.Unit{BitsPerKey: size / float64(keys), Probes: u.probes}.Rate()
+			continue
+		}
+		throws := float64(keys) * float64(u.probes)
+		rate *= power(-math.Expm1(throws*math.Log1p(-1/size)), u.probes)
+	}
+	return rate
+}
+
+// cellWords returns the number of words among which a key's bits of one unit are distributed.
+func (f *Filter) cellWords(u *unit) int {
+	if f.options.Layout == Blocked {
+		return blockWords
+	}
+	return len(u.words)
+}
+
+func setBits(words []uint64) (set int) {
+	for _, w := range words {
+		set += bits.OnesCount64(w)
+	}
+	return set
+}
+
+func power(x float64, n int) float64 {
+	p := 1.0
+	for range n {
+		p *= x
+	}
+	return p
+}

@@ -1,0 +1,163 @@
+package bloom
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+)
+
+// A Scalable is a set of unknown size. It is a cascade of filters, the stages, each made for twice as many keys as the
+// one before and with a lower rate (Almeida, Baquero, Preguiça, Hutchison, "Scalable Bloom Filters", Information
+// Processing Letters 2007). The rate of all stages together never exceeds Options.Rate, however many keys are added.
+//
+// Stage i, from 1, has the rate Rate·6/(π·i)². These sum to Rate, and cost later stages fewer bits than rates that
+// shrink by a constant factor. Add and MayContain ask every stage; Add allocates when it adds one. If the number of
+// keys is known within a factor of two, a Filter takes half the memory and a fraction of the time.
+//
+// One goroutine may add; any number may ask while none adds.
+type Scalable struct {
+	options Options // of the whole: Keys are those of the first stage
+	stages  []*Filter
+}
+
+const (
+	firstKeys     = 1024 // keys of the first stage, unless more are expected
+	growth        = 2
+	maxStages     = 48
+	leastScalable = 1e-5 // Rate: the last stage can just have its share of it
+)
+
+// NewScalable returns an empty set. Options.Keys is the number of keys of the first stage, at least 1024. Its errors
+// are those of New; the lowest rate is 1e-5.
+func NewScalable(o Options) (*Scalable, error) {
+	o.Keys = max(o.Keys, firstKeys)
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	if o.Rate < leastScalable {
+		return nil, fmt.Errorf("%w: %v, the best of a Scalable is %v", bloomblock.ErrRate, o.Rate, leastScalable)
+	}
+	s := &Scalable{options: o}
+	return s, s.grow()
+}
+
+// stage returns the options of stage i, from 0.
+func (s *Scalable) stage(i int) Options {
+	o := s.options
+	o.Rate *= 6 / (math.Pi * math.Pi * float64((i+1)*(i+1)))
+	for range i {
+		o.Keys = min(o.Keys, maxKeys/growth) * growth
+	}
+	return o
+}
+
+func (s *Scalable) grow() error {
+	f, err := New(s.stage(len(s.stages)))
+	if err == nil {
+		s.stages = append(s.stages, f)
+	}
+	return err
+}
+
+// Add adds a key. It reports whether the key was certainly not in the set before.
+func (s *Scalable) Add(key []byte) (added bool) { return s.AddHash(bloomblock.HashKey(key)) }
+
+// AddHash is Add for a key whose hash is known.
+func (s *Scalable) AddHash(h bloomblock.Hash) (added bool) {
+	if s.MayContainHash(h) {
+		return false // it stays so: nothing is ever removed
+	}
+	last := s.stages[len(s.stages)-1]
+	if last.added >= uint64(last.options.Keys) && len(s.stages) < maxStages { //nolint:gosec // ≥ 0
+		if s.grow() == nil { // otherwise the set is too large for this machine: it stays correct
+			last = s.stages[len(s.stages)-1]
+		}
+	}
+	return last.AddHash(h)
+}
+
+// MayContain reports whether a key may be in the set. False is certain; true is wrong for at most Options.Rate of the
+// absent keys.
+func (s *Scalable) MayContain(key []byte) bool { return s.MayContainHash(bloomblock.HashKey(key)) }
+
+// MayContainHash is MayContain for a key whose hash is known.
+func (s *Scalable) MayContainHash(h bloomblock.Hash) bool {
+	for _, f := range slices.Backward(s.stages) { // the last has about half the keys
+		if f.MayContainHash(h) {
+			return true
+		}
+	}
+	return false
+}
+
+// A Stage describes one filter of a Scalable.
+type Stage struct {
+	Keys  int     // that it is made for
+	Added int     // that set at least one of its bits
+	Rate  float64 // with Keys keys, at most
+	Bytes int
+}
+
+// Stages returns a description of all stages, the oldest first.
+func (s *Scalable) Stages() []Stage {
+	var all []Stage
+	for _, f := range s.stages {
+		all = append(all, Stage{f.options.Keys, int(f.added), f.options.Rate, f.Bytes()}) //nolint:gosec // ≤ maxKeys
+	}
+	return all
+}
+
+// Options returns the options of the set, with the seed and rate that were chosen.
+func (s *Scalable) Options() Options { return s.options }
+
+// Bytes returns the size of all bits in memory.
+func (s *Scalable) Bytes() (sum int) {
+	for _, f := range s.stages {
+		sum += f.Bytes()
+	}
+	return sum
+}
+
+// BitsPerKey returns the memory for each added key. It is highest just after a stage was added.
+func (s *Scalable) BitsPerKey() float64 {
+	added := uint64(0)
+	for _, f := range s.stages {
+		added += f.added
+	}
+	return float64(s.Bytes()) * 8 / float64(max(added, 1))
+}
+
+// RateBound returns the sum of the rates of the stages: the false positive rate if all were full. It is below
+// Options.Rate.
+func (s *Scalable) RateBound() (sum float64) {
+	for _, f := range s.stages {
+		sum += f.options.Rate
+	}
+	return sum
+}
+
+// Rate returns the false positive rate now, from the bits: 1 - Π (1 - rate of a stage).
+func (s *Scalable) Rate() float64 { return rateOfAny(s.stages) }
+
+// rateOfAny returns the rate at which absent keys pass at least one of the filters.
+func rateOfAny(filters []*Filter) float64 {
+	denied := 0.0 // logarithm of the share that all deny
+	for _, f := range filters {
+		denied += math.Log1p(-f.Rate())
+	}
+	return -math.Expm1(denied)
+}
+
+// EstimatedCount estimates the number of distinct keys. It is low by at most the share RateBound, since Add does not
+// add a key that is a false positive.
+func (s *Scalable) EstimatedCount() (sum Estimate) {
+	for _, f := range s.stages { // no two have a key in common
+		e := f.EstimatedCount()
+		sum.Value += e.Value
+		sum.Err = math.Hypot(sum.Err, e.Err)
+	}
+	return sum
+}

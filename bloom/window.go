@@ -1,0 +1,114 @@
+package bloom
+
+import (
+	"fmt"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+)
+
+// A Window is a set that forgets its oldest keys: the keys of a stream that were seen lately. It consists of
+// generations. Keys are added to the newest; when that is full, the oldest is cleared and becomes the newest.
+//
+// With Options.Keys = n and g generations, each for n/(g-1) keys:
+//
+//   - A key is found at least until n other keys have been added since it was last added, and no longer than until
+//     n·g/(g-1) have, except as a false positive. Here, a key counts once for each generation to which it is added.
+//   - If Advance is called, keys last added before g calls ago are forgotten, and those added since the last g-1 calls
+//     are found, if the generations did not fill up in between.
+//   - The false positive rate is at most Options.Rate.
+//
+// More generations forget more evenly, and each takes time in Add and MayContain. One goroutine may add; any number may
+// ask while none adds.
+type Window struct {
+	options     Options // of the whole
+	generations []*Filter
+	newest      int
+}
+
+const maxGenerations = 64
+
+// NewWindow returns an empty set of 2 to 64 generations. Its errors are those of New; the lowest rate is the number of
+// generations times bloomblock.BestRate.
+func NewWindow(o Options, generations int) (*Window, error) {
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	if generations < 2 || generations > maxGenerations {
+		return nil, fmt.Errorf("%w: %d generations, want 2..%d", bloomblock.ErrParams, generations, maxGenerations)
+	}
+	w := &Window{options: o, newest: generations - 1}
+	for range generations {
+		f, err := New(w.generation(generations))
+		if err != nil {
+			return nil, err
+		}
+		w.generations = append(w.generations, f)
+	}
+	return w, nil
+}
+
+// generation returns the options of each of g generations.
+func (w *Window) generation(g int) Options {
+	o := w.options
+	o.Keys = max(1, (o.Keys+g-2)/(g-1))
+	o.Rate /= float64(g)
+	return o
+}
+
+// Add adds a key. It reports whether the key was certainly not in the window before.
+func (w *Window) Add(key []byte) (added bool) { return w.AddHash(bloomblock.HashKey(key)) }
+
+// AddHash is Add for a key whose hash is known.
+func (w *Window) AddHash(h bloomblock.Hash) (added bool) {
+	added = !w.MayContainHash(h)
+	f := w.generations[w.newest]
+	if f.added >= uint64(f.options.Keys) && !f.MayContainHash(h) { //nolint:gosec // ≥ 0
+		w.Advance()
+		f = w.generations[w.newest]
+	}
+	f.AddHash(h) // also a key of an older generation: it must be found for as long as a new one
+	return added
+}
+
+// Advance forgets the oldest generation and begins a new one. Called by a clock, it makes a window of time: with a
+// generation for each minute, keys are found for at least g-1 minutes. It takes the time of clearing the generation's
+// memory.
+func (w *Window) Advance() {
+	w.newest = (w.newest + 1) % len(w.generations)
+	w.generations[w.newest].Clear()
+}
+
+// MayContain reports whether a key may be in the window: see Window.
+func (w *Window) MayContain(key []byte) bool { return w.MayContainHash(bloomblock.HashKey(key)) }
+
+// MayContainHash is MayContain for a key whose hash is known.
+func (w *Window) MayContainHash(h bloomblock.Hash) bool {
+	for _, f := range w.generations {
+		if f.MayContainHash(h) {
+			return true
+		}
+	}
+	return false
+}
+
+// Options returns the options of the window, with the seed and rate that were chosen.
+func (w *Window) Options() Options { return w.options }
+
+// Generations returns the number of generations.
+func (w *Window) Generations() int { return len(w.generations) }
+
+// Bytes returns the size of all bits in memory.
+func (w *Window) Bytes() int { return len(w.generations) * w.generations[0].Bytes() }
+
+// Rate returns the false positive rate now, from the bits.
+func (w *Window) Rate() float64 { return rateOfAny(w.generations) }
+
+// EstimatedCount estimates the number of distinct keys in the window.
+func (w *Window) EstimatedCount() Estimate {
+	all := w.generations[0].Clone()
+	for _, f := range w.generations[1:] {
+		all.or(f)
+	}
+	return all.EstimatedCount()
+}
