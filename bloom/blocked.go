@@ -35,59 +35,85 @@ func probe(line *[blockWords]uint64, x uint64) uint64 {
 	return line[x/wordBits%blockWords] >> (x % wordBits)
 }
 
-func (f *Filter) addBlocked(h bloomblock.Hash) bool {
-	clearBits := uint64(0)
+func (f *Filter) addBlocked(h bloomblock.Hash) (added bool) {
 	for i := range f.units {
-		u := &f.units[i]
-		line := u.line(h)
-		x, y := h.Fields()
-		for range u.low {
-			w, bit := &line[x/wordBits%blockWords], uint64(1)<<(x%wordBits)
-			clearBits |= bit &^ *w
-			*w |= bit
-			x >>= fieldBits
-		}
-		for range u.probes - wordFields {
-			w, bit := &line[y/wordBits%blockWords], uint64(1)<<(y%wordBits)
-			clearBits |= bit &^ *w
-			*w |= bit
-			y >>= fieldBits
+		if f.units[i].add(h) {
+			added = true
 		}
 		h = h.Next()
 	}
-	return clearBits != 0
+	return added
 }
 
-// askBlocked makes the first three probes of a unit, branches once, and makes the others. A branch for each probe is
-// mispredicted about once for an absent key, which costs more than the probes it saves.
+// add sets the bits of a mixed hash and reports whether one was clear. It reads all bits before it writes them: to read
+// in the same loop what was just written takes twice as long, since most bits share a word with another of the key.
+func (u *unit) add(h bloomblock.Hash) bool {
+	line := u.line(h)
+	x, y := h.Fields()
+	all, z := uint64(1), x
+	for range u.low {
+		all &= probe(line, z)
+		z >>= fieldBits
+	}
+	if u.probes > wordFields {
+		all &= u.high(line, y)
+	}
+	if all != 0 {
+		return false
+	}
+	for range u.low {
+		line[x/wordBits%blockWords] |= 1 << (x % wordBits)
+		x >>= fieldBits
+	}
+	for range u.probes - wordFields {
+		line[y/wordBits%blockWords] |= 1 << (y % wordBits)
+		y >>= fieldBits
+	}
+	return true
+}
+
+// high returns 1 if the bits of y, the second word of fields, are set, and otherwise 0.
+func (u *unit) high(line *[blockWords]uint64, y uint64) uint64 {
+	all := uint64(1)
+	for range u.probes - wordFields {
+		all &= probe(line, y)
+		y >>= fieldBits
+	}
+	return all
+}
+
 func (f *Filter) askBlocked(h bloomblock.Hash) bool {
 	for i := range f.units {
-		u := &f.units[i]
-		line := u.line(h)
-		x, y := h.Fields()
-		all, more := uint64(1), u.low
-		if more >= 3 {
-			all = probe(line, x) & probe(line, x>>fieldBits) & probe(line, x>>(2*fieldBits))
-			if all&1 == 0 {
-				return false
-			}
-			x >>= 3 * fieldBits
-			more -= 3
-		}
-		for range more {
-			all &= probe(line, x)
-			x >>= fieldBits
-		}
-		for range u.probes - wordFields {
-			all &= probe(line, y)
-			y >>= fieldBits
-		}
-		if all&1 == 0 {
+		if !f.units[i].ask(h) {
 			return false
 		}
 		h = h.Next()
 	}
 	return true
+}
+
+// ask reports whether the bits of a mixed hash are set. It makes three probes, branches once, and makes the others: a
+// branch for each probe is mispredicted about once for an absent key, which costs more than the probes it saves.
+func (u *unit) ask(h bloomblock.Hash) bool {
+	line := u.line(h)
+	x, y := h.Fields()
+	more := u.low
+	if more >= 3 {
+		if probe(line, x)&probe(line, x>>fieldBits)&probe(line, x>>(2*fieldBits))&1 == 0 {
+			return false
+		}
+		x >>= 3 * fieldBits
+		more -= 3
+	}
+	all := uint64(1)
+	for range more {
+		all &= probe(line, x)
+		x >>= fieldBits
+	}
+	if u.probes > wordFields {
+		all &= u.high(line, y)
+	}
+	return all != 0
 }
 
 // askManyBlocked makes the first probe of each hash before it looks at any answer.
