@@ -35,16 +35,6 @@ func probe(line *[blockWords]uint64, x uint64) uint64 {
 	return line[x/wordBits%blockWords] >> (x % wordBits)
 }
 
-func (f *Filter) addBlocked(h bloomblock.Hash) (added bool) {
-	for i := range f.units {
-		if f.units[i].add(h) {
-			added = true
-		}
-		h = h.Next()
-	}
-	return added
-}
-
 // add sets the bits of a mixed hash and reports whether one was clear. It reads all bits before it writes them: to read
 // in the same loop what was just written takes twice as long, since most bits share a word with another of the key.
 func (u *unit) add(h bloomblock.Hash) bool {
@@ -80,16 +70,6 @@ func (u *unit) high(line *[blockWords]uint64, y uint64) uint64 {
 		y >>= fieldBits
 	}
 	return all
-}
-
-func (f *Filter) askBlocked(h bloomblock.Hash) bool {
-	for i := range f.units {
-		if !f.units[i].ask(h) {
-			return false
-		}
-		h = h.Next()
-	}
-	return true
 }
 
 // ask reports whether the bits of a mixed hash are set. It makes three probes, branches once, and makes the others: a

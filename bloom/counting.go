@@ -56,8 +56,8 @@ func (c *Counting) Add(key []byte) (added bool) { return c.AddHash(bloomblock.Ha
 
 // AddHash is Add for a key whose hash is known.
 func (c *Counting) AddHash(h bloomblock.Hash) (added bool) {
+	added = c.bits.AddHash(h)
 	h = c.bits.options.Seed.Mix(h)
-	added = c.bits.addBlocked(h)
 	for i := range c.counters {
 		base, x, y := c.bits.units[i].locate(h)
 		for p := range c.bits.units[i].probes {
@@ -82,11 +82,11 @@ func (c *Counting) Remove(key []byte) bool { return c.RemoveHash(bloomblock.Hash
 
 // RemoveHash is Remove for a key whose hash is known.
 func (c *Counting) RemoveHash(h bloomblock.Hash) bool {
-	h = c.bits.options.Seed.Mix(h)
-	if !c.bits.askBlocked(h) {
+	if !c.bits.MayContainHash(h) {
 		c.refused++
 		return false
 	}
+	h = c.bits.options.Seed.Mix(h)
 	for i := range c.counters {
 		u := &c.bits.units[i]
 		base, x, y := u.locate(h)

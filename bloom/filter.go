@@ -179,7 +179,12 @@ func (f *Filter) AddHash(h bloomblock.Hash) (added bool) {
 	case Partitioned:
 		added = f.addPartitioned(h)
 	default:
-		added = f.addBlocked(h)
+		for i := range f.units {
+			if f.units[i].add(h) {
+				added = true
+			}
+			h = h.Next()
+		}
 	}
 	if added {
 		f.added++
@@ -205,9 +210,14 @@ func (f *Filter) MayContainHash(h bloomblock.Hash) bool {
 		return f.askClassic(h)
 	case Partitioned:
 		return f.askPartitioned(h)
-	default:
-		return f.askBlocked(h)
 	}
+	for i := range f.units {
+		if !f.units[i].ask(h) {
+			return false
+		}
+		h = h.Next()
+	}
+	return true
 }
 
 // MayContainMany asks for up to 64 hashes: bit i of the result is MayContainHash(hashes[i]). Further hashes are not
