@@ -107,7 +107,7 @@ func TestSharesOfSetsOfOtherShapes(t *testing.T) {
 		addRange(f, 0, keys)
 		share := float64(trial) / (trials - 1)
 		sample := make([]bloomblock.Hash, 1000)
-		for i := range sample { // of a set of which that share is in f
+		for i := range sample { // that share of it is in f
 			sample[i] = hash(random.Uint64N(keys))
 			if random.Float64() >= share {
 				sample[i] = hash(random.Uint64N(keys) + 1<<40)

@@ -67,7 +67,7 @@ func newAtomic(blocks, probes int, o Options) *Atomic {
 // Add adds a key. A goroutine that knows, by any synchronization, that Add has returned finds the key in the set.
 func (a *Atomic) Add(key []byte) { a.AddHash(bloomblock.HashKey(key)) }
 
-// AddHash is Add for a key whose hash is known.
+// AddHash adds a key by its hash: see Add.
 func (a *Atomic) AddHash(h bloomblock.Hash) {
 	b, h := a.locate(h)
 	x, _ := h.Fields()
@@ -106,7 +106,7 @@ func (a *Atomic) setHigh(b *atomicBlock, h bloomblock.Hash) bool {
 // needs a lock or a map for the keys for which AddIfAbsent returned true.
 func (a *Atomic) AddIfAbsent(key []byte) bool { return a.AddHashIfAbsent(bloomblock.HashKey(key)) }
 
-// AddHashIfAbsent is AddIfAbsent for a key whose hash is known.
+// AddHashIfAbsent adds a key by its hash: see AddIfAbsent.
 func (a *Atomic) AddHashIfAbsent(h bloomblock.Hash) bool {
 	b, h := a.locate(h)
 	x, _ := h.Fields()
@@ -128,7 +128,7 @@ func (a *Atomic) AddHashIfAbsent(h bloomblock.Hash) bool {
 // may be wrong. It writes nothing and never allocates.
 func (a *Atomic) MayContain(key []byte) bool { return a.MayContainHash(bloomblock.HashKey(key)) }
 
-// MayContainHash is MayContain for a key whose hash is known.
+// MayContainHash asks for a key by its hash: see MayContain.
 func (a *Atomic) MayContainHash(h bloomblock.Hash) bool {
 	b, h := a.locate(h)
 	x, _ := h.Fields()

@@ -156,7 +156,7 @@ func TestNothingAllocates(t *testing.T) {
 	}
 }
 
-// Of several goroutines that add the same key at once at least one is the first, and none after one has returned.
+// If several goroutines add the same key at once, at least one is the first, and none is after one has returned.
 func TestAddIfAbsentHasAWinner(t *testing.T) {
 	const keys, goroutines = 20_000, 4
 	for _, rate := range []float64{0.01, 1e-5} { // one word of fields and two

@@ -35,65 +35,88 @@ func probe(line *[blockWords]uint64, x uint64) uint64 {
 	return line[x/wordBits%blockWords] >> (x % wordBits)
 }
 
-// add sets the bits of a mixed hash and reports whether one was clear. It reads all bits before it writes them: to read
-// in the same loop what was just written takes twice as long, since most bits share a word with another of the key.
+// setBit sets the bit at the low field of x.
+func setBit(line *[blockWords]uint64, x uint64) { line[x/wordBits%blockWords] |= 1 << (x % wordBits) }
+
+// add sets the bits of a mixed hash and reports whether one was clear. It reads before it writes: to read what was just
+// written takes twice as long, since most bits share a word with another of the key. Like ask, it is written out.
 func (u *unit) add(h bloomblock.Hash) bool {
-	line := u.line(h)
-	x, y := h.Fields()
-	all, z := uint64(1), x
-	for range u.low {
-		all &= probe(line, z)
-		z >>= fieldBits
-	}
-	if u.probes > wordFields {
-		all &= u.high(line, y)
-	}
-	if all != 0 {
+	if u.ask(h) {
 		return false
 	}
-	for range u.low {
-		line[x/wordBits%blockWords] |= 1 << (x % wordBits)
-		x >>= fieldBits
-	}
-	for range u.probes - wordFields {
-		line[y/wordBits%blockWords] |= 1 << (y % wordBits)
-		y >>= fieldBits
+	line := u.line(h)
+	x, _ := h.Fields()
+	switch u.probes {
+	default:
+		_, y := h.Fields()
+		for range u.probes - wordFields {
+			setBit(line, y)
+			y >>= fieldBits
+		}
+		fallthrough
+	case 7:
+		setBit(line, x>>54)
+		fallthrough
+	case 6:
+		setBit(line, x>>45)
+		fallthrough
+	case 5:
+		setBit(line, x>>36)
+		fallthrough
+	case 4:
+		setBit(line, x>>27)
+		fallthrough
+	case 3:
+		setBit(line, x>>18)
+		fallthrough
+	case 2:
+		setBit(line, x>>9)
+		fallthrough
+	case 1:
+		setBit(line, x)
 	}
 	return true
 }
 
-// high returns 1 if the bits of y, the second word of fields, are set, and otherwise 0.
-func (u *unit) high(line *[blockWords]uint64, y uint64) uint64 {
-	all := uint64(1)
-	for range u.probes - wordFields {
-		all &= probe(line, y)
-		y >>= fieldBits
-	}
-	return all
-}
-
-// ask reports whether the bits of a mixed hash are set. It makes three probes, branches once, and makes the others: a
-// branch for each probe is mispredicted about once for an absent key, which costs more than the probes it saves.
+// ask reports whether the bits of a mixed hash are set. It makes up to four probes, branches once, and makes the others:
+// a branch for each probe is mispredicted about once for an absent key, which costs more than the probes it saves. The
+// probes are written out, since a loop takes half as long again.
 func (u *unit) ask(h bloomblock.Hash) bool {
 	line := u.line(h)
-	x, y := h.Fields()
-	more := u.low
-	if more >= 3 {
-		if probe(line, x)&probe(line, x>>fieldBits)&probe(line, x>>(2*fieldBits))&1 == 0 {
-			return false
+	x, _ := h.Fields()
+	all := probe(line, x)
+	if u.probes > 1 {
+		all &= probe(line, x>>9)
+	}
+	if u.probes > 2 {
+		all &= probe(line, x>>18)
+	}
+	if u.probes > 3 {
+		all &= probe(line, x>>27)
+	}
+	if all&1 == 0 {
+		return false
+	}
+	switch u.probes {
+	case 1, 2, 3, 4:
+		return true
+	default:
+		_, y := h.Fields()
+		for range u.probes - wordFields {
+			all &= probe(line, y)
+			y >>= fieldBits
 		}
-		x >>= 3 * fieldBits
-		more -= 3
+		fallthrough
+	case 7:
+		all &= probe(line, x>>54)
+		fallthrough
+	case 6:
+		all &= probe(line, x>>45)
+		fallthrough
+	case 5:
+		all &= probe(line, x>>36)
 	}
-	all := uint64(1)
-	for range more {
-		all &= probe(line, x)
-		x >>= fieldBits
-	}
-	if u.probes > wordFields {
-		all &= u.high(line, y)
-	}
-	return all != 0
+	return all&1 != 0
 }
 
 // askManyBlocked makes the first probe of each hash before it looks at any answer.

@@ -54,7 +54,7 @@ func newCounting(f *Filter) *Counting {
 // must be removed as often.
 func (c *Counting) Add(key []byte) (added bool) { return c.AddHash(bloomblock.HashKey(key)) }
 
-// AddHash is Add for a key whose hash is known.
+// AddHash adds a key by its hash: see Add.
 func (c *Counting) AddHash(h bloomblock.Hash) (added bool) {
 	added = c.bits.AddHash(h)
 	h = c.bits.options.Seed.Mix(h)
@@ -80,7 +80,7 @@ func (c *Counting) AddHash(h bloomblock.Hash) (added bool) {
 // certainly not in the set.
 func (c *Counting) Remove(key []byte) bool { return c.RemoveHash(bloomblock.HashKey(key)) }
 
-// RemoveHash is Remove for a key whose hash is known.
+// RemoveHash removes a key by its hash: see Remove.
 func (c *Counting) RemoveHash(h bloomblock.Hash) bool {
 	if !c.bits.MayContainHash(h) {
 		c.refused++
@@ -126,7 +126,7 @@ func (u *unit) locate(h bloomblock.Hash) (base, x, y uint64) {
 // MayContain reports whether a key may be in the set. False is certain, unless a key was removed that was not added.
 func (c *Counting) MayContain(key []byte) bool { return c.bits.MayContain(key) }
 
-// MayContainHash is MayContain for a key whose hash is known.
+// MayContainHash asks for a key by its hash: see MayContain.
 func (c *Counting) MayContainHash(h bloomblock.Hash) bool { return c.bits.MayContainHash(h) }
 
 // Len returns the number of keys: the calls of Add less those of Remove that returned true.

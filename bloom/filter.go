@@ -28,7 +28,7 @@ type Layout uint8
 
 const (
 	// Blocked puts all bits of a key into one cache line of 64 bytes, or into one each of two or three lines for rates
-	// below about 0.0005. It is the fastest and needs 2 to 11 % more memory than Classic.
+	// below about 0.0005. It is the fastest and needs 4 to 11 % more memory than Classic.
 	Blocked Layout = iota
 	// Classic puts the bits of a key anywhere in one array (Bloom 1970). It needs the least memory. Use it if memory
 	// counts more than time, or to compare with other libraries.
@@ -75,7 +75,6 @@ type unit struct {
 	words  []uint64
 	blocks uint64 // Blocked: of 8 words
 	probes int
-	low    int // Blocked: probes that take their positions from the first word of Hash.Fields, at most 7
 }
 
 // New returns an empty filter. It has the size that bloomblock computes for the layout, the keys and the rate: for
@@ -151,7 +150,7 @@ func (f *Filter) blocksOf(bits float64, words int) (int, error) {
 }
 
 func newUnit(words []uint64, probes int) unit {
-	return unit{words: words, blocks: uint64(len(words) / blockWords), probes: probes, low: min(probes, wordFields)}
+	return unit{words: words, blocks: uint64(len(words) / blockWords), probes: probes}
 }
 
 // words returns the number of words of all units.
@@ -170,7 +169,7 @@ func (f *Filter) Options() Options { return f.options }
 // does not retain key.
 func (f *Filter) Add(key []byte) (added bool) { return f.AddHash(bloomblock.HashKey(key)) }
 
-// AddHash is Add for a key whose hash is known.
+// AddHash adds a key by its hash: see Add.
 func (f *Filter) AddHash(h bloomblock.Hash) (added bool) {
 	h = f.options.Seed.Mix(h)
 	switch f.options.Layout {
@@ -202,7 +201,7 @@ func (f *Filter) AddMany(hashes []bloomblock.Hash) {
 // MayContain reports whether a key may be in the set. False is certain; true is wrong for Rate of the absent keys.
 func (f *Filter) MayContain(key []byte) bool { return f.MayContainHash(bloomblock.HashKey(key)) }
 
-// MayContainHash is MayContain for a key whose hash is known.
+// MayContainHash asks for a key by its hash: see MayContain.
 func (f *Filter) MayContainHash(h bloomblock.Hash) bool {
 	h = f.options.Seed.Mix(h)
 	switch f.options.Layout {

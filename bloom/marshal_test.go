@@ -95,7 +95,7 @@ func TestSetsTravel(t *testing.T) {
 		if _, err := to.ReadFrom(reader); !errors.Is(err, io.EOF) {
 			t.Errorf("%s: %v at the end, want EOF", name, err)
 		}
-		// A set that was read goes on as the one that was written.
+		// A set that was read takes further keys like the one that was written.
 		addRange(from, 5000, 700)
 		addRange(to, 5000, 700)
 		if !bytes.Equal(must(to.MarshalBinary()), must(from.MarshalBinary())) {

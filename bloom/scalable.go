@@ -65,7 +65,7 @@ func (s *Scalable) grow() error {
 // Add adds a key. It reports whether the key was certainly not in the set before.
 func (s *Scalable) Add(key []byte) (added bool) { return s.AddHash(bloomblock.HashKey(key)) }
 
-// AddHash is Add for a key whose hash is known.
+// AddHash adds a key by its hash: see Add.
 func (s *Scalable) AddHash(h bloomblock.Hash) (added bool) {
 	if s.MayContainHash(h) {
 		return false // it stays so: nothing is ever removed
@@ -83,7 +83,7 @@ func (s *Scalable) AddHash(h bloomblock.Hash) (added bool) {
 // absent keys.
 func (s *Scalable) MayContain(key []byte) bool { return s.MayContainHash(bloomblock.HashKey(key)) }
 
-// MayContainHash is MayContain for a key whose hash is known.
+// MayContainHash asks for a key by its hash: see MayContain.
 func (s *Scalable) MayContainHash(h bloomblock.Hash) bool {
 	for _, f := range slices.Backward(s.stages) { // the last has about half the keys
 		if f.MayContainHash(h) {

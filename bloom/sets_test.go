@@ -163,7 +163,7 @@ func TestRatesAreThoseOfTheFormulas(t *testing.T) {
 				done = keys
 				want := f.RateAt(keys)
 				if want < *leastRate {
-					continue // so few false positives take long
+					continue // ten thousand false positives would take long
 				}
 				got, asked := measure(f, 1<<40)
 				if math.Abs(got/want-1) > 0.03 {

@@ -11,11 +11,13 @@ import (
 //
 // With Options.Keys = n and g generations, each for n/(g-1) keys:
 //
-//   - A key is found at least until n other keys have been added since it was last added, and no longer than until
-//     n·g/(g-1) have, except as a false positive. Here, a key counts once for each generation to which it is added.
-//   - If Advance is called, keys last added before g calls ago are forgotten, and those added since the last g-1 calls
-//     are found, if the generations did not fill up in between.
+//   - A key is found at least until n other keys have been added after it. It is forgotten, except as a false positive,
+//     when about n·g/(g-1) have been. Here a key counts once for each generation to which it is added.
+//   - If Advance is called, a key is found after g-1 calls, provided that the generations did not fill up in between, and
+//     forgotten after g calls.
 //   - The false positive rate is at most Options.Rate.
+//
+// Adding a key again makes it as new as any.
 //
 // More generations forget more evenly, and each takes time in Add and MayContain. One goroutine may add; any number may
 // ask while none adds.
@@ -59,7 +61,7 @@ func (w *Window) generation(g int) Options {
 // Add adds a key. It reports whether the key was certainly not in the window before.
 func (w *Window) Add(key []byte) (added bool) { return w.AddHash(bloomblock.HashKey(key)) }
 
-// AddHash is Add for a key whose hash is known.
+// AddHash adds a key by its hash: see Add.
 func (w *Window) AddHash(h bloomblock.Hash) (added bool) {
 	added = !w.MayContainHash(h)
 	f := w.generations[w.newest]
@@ -82,7 +84,7 @@ func (w *Window) Advance() {
 // MayContain reports whether a key may be in the window: see Window.
 func (w *Window) MayContain(key []byte) bool { return w.MayContainHash(bloomblock.HashKey(key)) }
 
-// MayContainHash is MayContain for a key whose hash is known.
+// MayContainHash asks for a key by its hash: see MayContain.
 func (w *Window) MayContainHash(h bloomblock.Hash) bool {
 	for _, f := range w.generations {
 		if f.MayContainHash(h) {

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Random keys of a stream, of which the latest must be found: after each addition the window is asked for a random key
-// among those that n other additions have not pushed out yet.
+// After each addition to a stream of random keys, the window is asked for one of the last n keys, which must be found.
 func TestWindowHasTheLatestKeys(t *testing.T) {
 	for _, generations := range []int{2, 3, 8} {
 		n := *operations / 40
@@ -39,7 +38,7 @@ func TestWindowForgets(t *testing.T) {
 	w := must(NewWindow(Options{Keys: n, Rate: rate, Seed: testSeed}, g))
 	addRange(w, 0, 10*n)
 	most := n * g / (g - 1)
-	// Of older keys no more are found than of absent ones.
+	// Older keys are found no more often than absent ones.
 	old := 0
 	for i := range uint64(10*n - most - 200) {
 		if w.MayContainHash(hash(i)) {
