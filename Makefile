@@ -1,7 +1,7 @@
 # Each target is a step of .ci/run, or a longer run of the same. Without make, run .ci/run.
 
 .PHONY: check test race lint fuzz fuzz-files bench bench-compare compare compare-shapes rocksdb cross long promise
-.PHONY: salvage demo screenshots kept
+.PHONY: salvage demo screenshots sets kept
 
 check: ## all that CI runs
 	.ci/run
@@ -34,6 +34,12 @@ promise: ## the rate of filters in every state of the tree, of all key shapes; 1
 	go test -count=1 -timeout 1h -run 'TestOfManyKeys' -v ./bloomblock -keys 100000000
 	go test -count=1 -timeout 1h -run 'TestPredictedWaste' -v ./internal/inspect -keys 1000000
 	go test -count=1 -timeout 1h -run 'TestTextJSONAndPageAgree' -v ./cmd/bloomkv -keys 1000000
+
+# The same numbers as the ordinary tests of package bloom, larger.
+sets: ## package bloom: 10⁷ operations of each kind against an exact set, rates of 10⁶ keys, other libraries, charts
+	go test -count=1 -timeout 1h -v ./bloom -operations 10000000 -ratekeys 1000000 -leastrate 1e-4 -positives 20000
+	go -C bench/sets run . -out ../results/sets.txt
+	go -C bench/sets run . -draw ../../bin/sets && cp bin/sets/*.svg docs/images/
 
 kept: ## stores that every later version must open, in a new directory: make kept DIR=v2; see testdata/README.md
 	go test -count=1 -run '^TestMakeKeptStores$$' ./tests -keep $(CURDIR)/testdata/$(DIR)

@@ -40,7 +40,8 @@ var rooms = map[string]room{
 		".", "bloomblock", "bench/machine", "internal/outfile", "internal/workload",
 		"internal/workload/own",
 	}},
-	"examples": {7, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
+	"bench/sets": {7, []string{"bloomblock", "bloom", "bench/machine", "internal/outfile", "internal/picture"}},
+	"examples":   {7, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
 	".": {6, []string{
 		"internal/scheduler", "internal/commit", "internal/check", "internal/newstore", "internal/read",
@@ -174,6 +175,9 @@ var doors = map[string][]string{
 	"github.com/syndtr/goleveldb":         {"bench/compare", "examples/goleveldb"},
 	"github.com/prometheus/client_golang": {"examples/prometheus"},
 	"github.com/dgraph-io/badger/v4":      {"bench/compare"},
+	"github.com/bits-and-blooms/bloom/v3": {"bench/sets"},
+	"github.com/dgraph-io/ristretto/v2":   {"bench/sets"},
+	"github.com/holiman/bloomfilter/v2":   {"bench/sets"},
 	"go.etcd.io/bbolt":                    {"bench/compare", "examples/bbolt"},
 	"syscall":                             {"vfs", "cmd", "bench", "internal/cli"},
 	"log":                                 {"cmd", "bench", "examples"},

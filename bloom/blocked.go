@@ -78,9 +78,9 @@ func (u *unit) add(h bloomblock.Hash) bool {
 	return true
 }
 
-// ask reports whether the bits of a mixed hash are set. It makes up to four probes, branches once, and makes the others:
-// a branch for each probe is mispredicted about once for an absent key, which costs more than the probes it saves. The
-// probes are written out, since a loop takes half as long again.
+// ask reports whether the bits of a mixed hash are set. It makes up to four probes, branches once, and makes the
+// others: a branch for each probe is mispredicted about once for an absent key, which costs more than the probes it
+// saves. The probes are written out because a loop over them is slower.
 func (u *unit) ask(h bloomblock.Hash) bool {
 	line := u.line(h)
 	x, _ := h.Fields()

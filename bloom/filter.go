@@ -209,6 +209,7 @@ func (f *Filter) MayContainHash(h bloomblock.Hash) bool {
 		return f.askClassic(h)
 	case Partitioned:
 		return f.askPartitioned(h)
+	case Blocked:
 	}
 	for i := range f.units {
 		if !f.units[i].ask(h) {

@@ -13,8 +13,8 @@ import (
 //
 //   - A key is found at least until n other keys have been added after it. It is forgotten, except as a false positive,
 //     when about n·g/(g-1) have been. Here a key counts once for each generation to which it is added.
-//   - If Advance is called, a key is found after g-1 calls, provided that the generations did not fill up in between, and
-//     forgotten after g calls.
+//   - If Advance is called, a key is found after g-1 calls, provided that the generations did not fill up in between,
+//     and forgotten after g calls.
 //   - The false positive rate is at most Options.Rate.
 //
 // Adding a key again makes it as new as any.

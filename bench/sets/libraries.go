@@ -1,0 +1,178 @@
+package main
+
+import (
+	bitsandblooms "github.com/bits-and-blooms/bloom/v3"
+	"github.com/dgraph-io/ristretto/v2/z"
+	holiman "github.com/holiman/bloomfilter/v2"
+
+	"github.com/bloomkv/bloomkv/bloom"
+	"github.com/bloomkv/bloomkv/bloomblock"
+)
+
+// A set is a set of any library. Loops over keys are part of it, so that each library is called directly.
+type set struct {
+	add   func(keys [][]byte)
+	count func(keys [][]byte) (maybe int) // of the keys that may be in the set
+	bytes func() int
+}
+
+// setOf returns a set for two functions of a key, which the compiler may inline.
+func setOf(bytes func() int, add func(key []byte), ask func(key []byte) bool) set {
+	return set{
+		add: func(keys [][]byte) {
+			for _, key := range keys {
+				add(key)
+			}
+		},
+		count: func(keys [][]byte) (maybe int) {
+			for _, key := range keys {
+				if ask(key) {
+					maybe++
+				}
+			}
+			return maybe
+		},
+		bytes: bytes,
+	}
+}
+
+// A kind makes sets for a number of keys and a rate.
+type kind struct {
+	name string
+	make func(keys int, rate float64) (set, error)
+}
+
+func hash(key []byte) uint64 { return uint64(bloomblock.HashKey(key)) }
+
+// others are the libraries beside bloomkv. Those that take a hash get that of bloomkv.
+var others = []kind{
+	{"bits-and-blooms v3.7.1", func(keys int, rate float64) (set, error) {
+		f := bitsandblooms.NewWithEstimates(uint(keys), rate)
+		return set{
+			add: func(keys [][]byte) {
+				for _, key := range keys {
+					f.Add(key)
+				}
+			},
+			count: func(keys [][]byte) (maybe int) {
+				for _, key := range keys {
+					if f.Test(key) {
+						maybe++
+					}
+				}
+				return maybe
+			},
+			bytes: func() int { return int(f.Cap() / 8) },
+		}, nil
+	}},
+	{"holiman v2.0.3", func(keys int, rate float64) (set, error) {
+		f, err := holiman.NewOptimal(uint64(keys), rate)
+		if err != nil {
+			return set{}, err
+		}
+		return set{
+			add: func(keys [][]byte) {
+				for _, key := range keys {
+					f.AddHash(hash(key))
+				}
+			},
+			count: func(keys [][]byte) (maybe int) {
+				for _, key := range keys {
+					if f.ContainsHash(hash(key)) {
+						maybe++
+					}
+				}
+				return maybe
+			},
+			bytes: func() int { return int(f.M() / 8) },
+		}, nil
+	}},
+	{"ristretto/z v2.2.0", func(keys int, rate float64) (set, error) {
+		f := z.NewBloomFilter(float64(keys), rate)
+		return set{
+			add: func(keys [][]byte) {
+				for _, key := range keys {
+					f.Add(hash(key))
+				}
+			},
+			count: func(keys [][]byte) (maybe int) {
+				for _, key := range keys {
+					if f.Has(hash(key)) {
+						maybe++
+					}
+				}
+				return maybe
+			},
+			bytes: f.TotalSize,
+		}, nil
+	}},
+}
+
+// A measured set is what the table needs of a set of package bloom.
+type measured interface {
+	Add(key []byte) bool
+	MayContain(key []byte) bool
+	Bytes() int
+}
+
+func ours[S measured](newSet func(o bloom.Options) (S, error)) func(int, float64) (set, error) {
+	return func(keys int, rate float64) (set, error) {
+		s, err := newSet(bloom.Options{Keys: keys, Rate: rate})
+		if err != nil {
+			return set{}, err
+		}
+		return setOf(s.Bytes, func(key []byte) { s.Add(key) }, s.MayContain), nil
+	}
+}
+
+// filter returns a kind of Filter.
+func filter(layout bloom.Layout) func(int, float64) (set, error) {
+	return func(keys int, rate float64) (set, error) {
+		f, err := bloom.New(bloom.Options{Keys: keys, Rate: rate, Layout: layout})
+		if err != nil {
+			return set{}, err
+		}
+		return set{
+			add: func(keys [][]byte) {
+				for _, key := range keys {
+					f.Add(key)
+				}
+			},
+			count: func(keys [][]byte) (maybe int) {
+				for _, key := range keys {
+					if f.MayContain(key) {
+						maybe++
+					}
+				}
+				return maybe
+			},
+			bytes: f.Bytes,
+		}, nil
+	}
+}
+
+const generations = 4 // of a window
+
+func newWindow(o bloom.Options) (*bloom.Window, error) { return bloom.NewWindow(o, generations) }
+
+func newGrowing(o bloom.Options) (*bloom.Scalable, error) {
+	o.Keys = 0 // unknown
+	return bloom.NewScalable(o)
+}
+
+// own are the kinds of sets of package bloom; the first is what the others are compared with.
+var own = []kind{
+	{"blocked", filter(bloom.Blocked)},
+	{"classic", filter(bloom.Classic)},
+	{"partitioned", filter(bloom.Partitioned)},
+	{"Atomic", func(keys int, rate float64) (set, error) {
+		a, err := bloom.NewAtomic(bloom.Options{Keys: keys, Rate: rate})
+		if err != nil {
+			return set{}, err
+		}
+		return setOf(a.Bytes, a.Add, a.MayContain), nil
+	}},
+	{"Counting", ours(bloom.NewCounting)},
+	{"Scalable", ours(newGrowing)},
+	{"Window of 4", ours(newWindow)},
+}
