@@ -37,7 +37,7 @@ func NewAtomic(o Options) (*Atomic, error) {
 	}
 	f := &Filter{options: o} // only for its size
 	u := p.Units()[0]
-	blocks, err := f.blocksOf(float64(o.Keys)*u.BitsPerKey, blockWords)
+	blocks, err := f.blocksOf(unitSize{float64(o.Keys) * u.BitsPerKey, blockWords, u.Probes})
 	if err != nil {
 		return nil, err
 	}

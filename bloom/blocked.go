@@ -1,10 +1,6 @@
 package bloom
 
-import (
-	"math/bits"
-
-	"github.com/bloomkv/bloomkv/bloomblock"
-)
+import "github.com/bloomkv/bloomkv/bloomblock"
 
 const (
 	wordBits   = 64
@@ -14,14 +10,12 @@ const (
 	wordFields = 7 // whole fields in 64 bits
 )
 
-// makeBlocked makes the units of p. Their bits are at the positions of a filter block of bloomblock.
-func (f *Filter) makeBlocked(p bloomblock.Params) error {
+// blockedSizes returns the sizes of the units of p. Their bits are at the positions of a filter block of bloomblock.
+func blockedSizes(o Options, p bloomblock.Params) (sizes []unitSize) {
 	for _, u := range p.Units() {
-		if err := f.addUnit(float64(f.options.Keys)*u.BitsPerKey, blockWords, u.Probes); err != nil {
-			return err
-		}
+		sizes = append(sizes, unitSize{float64(o.Keys) * u.BitsPerKey, blockWords, u.Probes})
 	}
-	return nil
+	return sizes
 }
 
 // line returns the block of a mixed hash.
@@ -119,19 +113,8 @@ func (u *unit) ask(h bloomblock.Hash) bool {
 	return all&1 != 0
 }
 
-// askManyBlocked makes the first probe of each hash before it looks at any answer.
-func (f *Filter) askManyBlocked(hashes []bloomblock.Hash) (maybe uint64) {
-	u := &f.units[0]
-	for i, h := range hashes {
-		h = f.options.Seed.Mix(h)
-		x, _ := h.Fields()
-		maybe |= probe(u.line(h), x) & 1 << (i & 63)
-	}
-	for look := maybe; look != 0; look &= look - 1 {
-		i := bits.TrailingZeros64(look)
-		if !f.MayContainHash(hashes[i]) {
-			maybe &^= 1 << i
-		}
-	}
-	return maybe
+// first returns a word whose lowest bit is the first bit of a mixed hash.
+func (u *unit) first(h bloomblock.Hash) uint64 {
+	x, _ := h.Fields()
+	return probe(u.line(h), x)
 }

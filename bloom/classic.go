@@ -7,12 +7,12 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// makeClassic makes one array of m bits: the smallest for which (1-e^(-k·keys/m))^k is at most the rate, with the best
-// number k of probes, which is near ln 2 · m / keys (Bloom, "Space/Time Trade-offs in Hash Coding with Allowable
-// Errors", CACM 1970; Broder, Mitzenmacher, "Network Applications of Bloom Filters", 2004).
-func (f *Filter) makeClassic() error {
-	size, probes := classicSize(f.options.Keys, f.options.Rate)
-	return f.addUnit(size, 1, probes)
+// classicSizes returns the size of one array of m bits: the smallest for which (1-e^(-k·keys/m))^k is at most the rate,
+// with the best number k of probes, which is near ln 2 · m / keys (Bloom, "Space/Time Trade-offs in Hash Coding with
+// Allowable Errors", CACM 1970; Broder, Mitzenmacher, "Network Applications of Bloom Filters: A Survey", 2004).
+func classicSizes(o Options) []unitSize {
+	size, probes := classicSize(o.Keys, o.Rate)
+	return []unitSize{{size, 1, probes}}
 }
 
 // classicSize returns the bits of a classic filter and its number of probes.
@@ -38,10 +38,10 @@ func bitAt(h uint64, words []uint64) (word uint64, bit uint64) {
 	return at, 1 << (low >> 58) // the next six bits of the product
 }
 
-func (f *Filter) addClassic(h bloomblock.Hash) bool {
-	words := f.units[0].words
+func addClassic(u *unit, h bloomblock.Hash) bool {
+	words := u.words
 	h1, h2, clearBits := uint64(h), secondHash(h), uint64(0)
-	for range f.units[0].probes {
+	for range u.probes {
 		w, bit := bitAt(h1, words)
 		clearBits |= bit &^ words[w]
 		words[w] |= bit
@@ -50,10 +50,10 @@ func (f *Filter) addClassic(h bloomblock.Hash) bool {
 	return clearBits != 0
 }
 
-func (f *Filter) askClassic(h bloomblock.Hash) bool {
-	words := f.units[0].words
+func askClassic(u *unit, h bloomblock.Hash) bool {
+	words := u.words
 	h1, h2 := uint64(h), secondHash(h)
-	for range f.units[0].probes {
+	for range u.probes {
 		w, bit := bitAt(h1, words)
 		if words[w]&bit == 0 {
 			return false

@@ -88,22 +88,32 @@ func New(o Options) (*Filter, error) {
 		return nil, err
 	}
 	f := &Filter{options: o}
+	var sizes []unitSize
 	switch o.Layout {
 	case Classic:
-		err = f.makeClassic()
+		sizes = classicSizes(o)
 	case Partitioned:
-		err = f.makePartitioned()
+		sizes = partitionedSizes(o)
 	default:
-		p, e := bloomblock.ParamsFor(o.Rate)
-		if e != nil {
-			return nil, e
+		p, err := bloomblock.ParamsFor(o.Rate)
+		if err != nil {
+			return nil, err
 		}
-		err = f.makeBlocked(p)
+		sizes = blockedSizes(o, p)
 	}
-	if err != nil {
-		return nil, err
+	for _, s := range sizes {
+		if err := f.addUnit(s); err != nil {
+			return nil, err
+		}
 	}
 	return f, nil
+}
+
+// A unitSize is the size of a unit: at least the given number of bits, rounded up to blocks of the given number of
+// words.
+type unitSize struct {
+	bits          float64
+	words, probes int
 }
 
 // complete returns the options with defaults filled in, after checking them.
@@ -130,19 +140,19 @@ func (o Options) check() error {
 	return nil
 }
 
-// addUnit appends a unit of at least the given number of bits, rounded up to whole blocks of the given number of words.
-func (f *Filter) addUnit(bits float64, words, probes int) error {
-	blocks, err := f.blocksOf(bits, words)
+// addUnit appends an empty unit.
+func (f *Filter) addUnit(s unitSize) error {
+	blocks, err := f.blocksOf(s)
 	if err == nil {
-		f.units = append(f.units, newUnit(make([]uint64, blocks*words), probes))
+		f.units = append(f.units, newUnit(make([]uint64, blocks*s.words), s.probes))
 	}
 	return err
 }
 
-// blocksOf returns the number of blocks of a further unit, after checking that there may be as many.
-func (f *Filter) blocksOf(bits float64, words int) (int, error) {
-	blocks := max(1, math.Ceil(bits/float64(words*wordBits)))
-	if size := blocks * float64(words); size > maxWords-float64(f.words()) {
+// blocksOf returns the number of blocks of a further unit. The error matches bloomblock.ErrParams if it is too large.
+func (f *Filter) blocksOf(s unitSize) (int, error) {
+	blocks := max(1, math.Ceil(s.bits/float64(s.words*wordBits)))
+	if size := blocks * float64(s.words); size > maxWords-float64(f.words()) {
 		return 0, fmt.Errorf("%w: a unit of %.3g bytes for %d keys at a rate of %v, want at most %d bytes",
 			bloomblock.ErrParams, 8*size, f.options.Keys, f.options.Rate, uint64(maxWords)*8)
 	}
@@ -174,9 +184,9 @@ func (f *Filter) AddHash(h bloomblock.Hash) (added bool) {
 	h = f.options.Seed.Mix(h)
 	switch f.options.Layout {
 	case Classic:
-		added = f.addClassic(h)
+		added = addClassic(&f.units[0], h)
 	case Partitioned:
-		added = f.addPartitioned(h)
+		added = addPartitioned(f.units, h)
 	default:
 		for i := range f.units {
 			if f.units[i].add(h) {
@@ -206,9 +216,9 @@ func (f *Filter) MayContainHash(h bloomblock.Hash) bool {
 	h = f.options.Seed.Mix(h)
 	switch f.options.Layout {
 	case Classic:
-		return f.askClassic(h)
+		return askClassic(&f.units[0], h)
 	case Partitioned:
-		return f.askPartitioned(h)
+		return askPartitioned(f.units, h)
 	case Blocked:
 	}
 	for i := range f.units {
@@ -224,12 +234,17 @@ func (f *Filter) MayContainHash(h bloomblock.Hash) bool {
 // asked for. In a Blocked filter the cache misses of all hashes overlap.
 func (f *Filter) MayContainMany(hashes []bloomblock.Hash) (maybe uint64) {
 	hashes = hashes[:min(len(hashes), 64)]
-	if f.options.Layout == Blocked {
-		return f.askManyBlocked(hashes)
-	}
 	for i, h := range hashes {
-		if f.MayContainHash(h) {
-			maybe |= 1 << i
+		first := uint64(1)
+		if f.options.Layout == Blocked { // one probe of each before any answer is looked at
+			first = f.units[0].first(f.options.Seed.Mix(h))
+		}
+		maybe |= first & 1 << (i & 63)
+	}
+	for look := maybe; look != 0; look &= look - 1 {
+		i := bits.TrailingZeros64(look)
+		if !f.MayContainHash(hashes[i]) {
+			maybe &^= 1 << i
 		}
 	}
 	return maybe

@@ -57,9 +57,9 @@ const (
 
 	offVersion, offKind, offHash, offLayout, offParts, offReserved = 8, 9, 10, 11, 12, 13
 	offKeys, offRate, offSeed, offAdded, offRefused                = 16, 24, 32, 40, 48
-	offUnits, unitSize, maxUnits                                   = 56, 16, bloomblock.MaxUnits
+	offUnits, unitHeaderSize, maxUnits                             = 56, 16, bloomblock.MaxUnits
 	unitProbes                                                     = 8
-	offReserved2                                                   = offUnits + maxUnits*unitSize
+	offReserved2                                                   = offUnits + maxUnits*unitHeaderSize
 	offContents, offHeader                                         = 120, 124
 
 	// chunk is the number of bytes that are read or written at once: an encoded set that claims to be large costs no
@@ -106,8 +106,8 @@ func (h *header) append(dst []byte) []byte {
 	binary.LittleEndian.PutUint64(b[offAdded:], h.added)
 	binary.LittleEndian.PutUint64(b[offRefused:], h.refused)
 	for i, u := range h.units {
-		binary.LittleEndian.PutUint64(b[offUnits+i*unitSize:], u.words)
-		b[offUnits+i*unitSize+unitProbes] = u.probes
+		binary.LittleEndian.PutUint64(b[offUnits+i*unitHeaderSize:], u.words)
+		b[offUnits+i*unitHeaderSize+unitProbes] = u.probes
 	}
 	binary.LittleEndian.PutUint32(b[offContents:], h.contents)
 	binary.LittleEndian.PutUint32(b[offHeader:], crc32.Checksum(b[:offHeader], castagnoli))
@@ -151,7 +151,7 @@ func parseHeader(b []byte, kind uint8) (h header, err error) {
 		return h, damaged("%w", err)
 	}
 	for i := range h.units {
-		u := b[offUnits+i*unitSize:][:unitSize]
+		u := b[offUnits+i*unitHeaderSize:][:unitHeaderSize]
 		if !zero(u[unitProbes+1:]) {
 			return h, damaged("reserved bytes are not zero")
 		}
