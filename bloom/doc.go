@@ -21,7 +21,7 @@
 //
 // Filters with equal Options can be united and compared: Filter.Union, Filter.Compare. A Filter, Counting, Scalable or
 // Window travels as bytes: MarshalBinary, WriteTo and their counterparts. Atomic.Snapshot and Counting.Snapshot return
-// a Filter.
+// a Filter. A zero value is only for reading a set into.
 //
 // Which set answers which question, with figures, is in docs/sets.md.
 package bloom
