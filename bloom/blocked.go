@@ -1,6 +1,10 @@
 package bloom
 
-import "github.com/bloomkv/bloomkv/bloomblock"
+import (
+	"runtime"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+)
 
 const (
 	wordBits   = 64
@@ -32,44 +36,60 @@ func probe(line *[blockWords]uint64, x uint64) uint64 {
 // setBit sets the bit at the low field of x.
 func setBit(line *[blockWords]uint64, x uint64) { line[x/wordBits%blockWords] |= 1 << (x % wordBits) }
 
-// add sets the bits of a mixed hash and reports whether one was clear. It reads before it writes: to read what was just
-// written takes twice as long, since most bits share a word with another of the key. Like ask, it is written out.
+// add sets the bits of a mixed hash and reports whether one was clear. It reads all bits before it writes one: to read
+// what was just written takes longer, and most bits share a word with another of the key. The first six are written
+// out, and nothing branches on what is read, so that the cache misses of successive keys overlap.
 func (u *unit) add(h bloomblock.Hash) bool {
-	if u.ask(h) {
-		return false
-	}
 	line := u.line(h)
-	x, _ := h.Fields()
-	switch u.probes {
-	default:
-		_, y := h.Fields()
+	x, y := h.Fields()
+	if u.probes < 6 {
+		return addFew(line, x, u.probes)
+	}
+	a, b, c, d, e, f := x, x>>9, x>>18, x>>27, x>>36, x>>45
+	all := probe(line, a) & probe(line, b) & probe(line, c) & probe(line, d) & probe(line, e) & probe(line, f)
+	setBit(line, a)
+	setBit(line, b)
+	setBit(line, c)
+	setBit(line, d)
+	setBit(line, e)
+	setBit(line, f)
+	if u.probes >= wordFields {
+		all &= probe(line, x>>54)
+		setBit(line, x>>54)
 		for range u.probes - wordFields {
+			all &= probe(line, y)
 			setBit(line, y)
 			y >>= fieldBits
 		}
-		fallthrough
-	case 7:
-		setBit(line, x>>54)
-		fallthrough
-	case 6:
-		setBit(line, x>>45)
-		fallthrough
-	case 5:
-		setBit(line, x>>36)
-		fallthrough
-	case 4:
-		setBit(line, x>>27)
-		fallthrough
-	case 3:
-		setBit(line, x>>18)
-		fallthrough
-	case 2:
-		setBit(line, x>>9)
-		fallthrough
-	case 1:
-		setBit(line, x)
 	}
-	return true
+	return all&1 == 0
+}
+
+// addFew sets the given number of bits, at most 7.
+func addFew(line *[blockWords]uint64, x uint64, probes int) bool {
+	all := uint64(1)
+	for range probes {
+		all &= probe(line, x)
+		setBit(line, x)
+		x >>= fieldBits
+	}
+	return all == 0
+}
+
+// addMany adds up to 64 mixed hashes: bit i of the result is the result of add for hash i. It reads a word of each
+// block first, so that their cache misses overlap.
+func (u *unit) addMany(hashes []bloomblock.Hash) (added uint64) {
+	words := uint64(0)
+	for _, h := range hashes {
+		words |= u.first(h)
+	}
+	runtime.KeepAlive(words) // so that the compiler does not leave out the reads
+	for i, h := range hashes {
+		if u.add(h) {
+			added |= 1 << (i & 63)
+		}
+	}
+	return added
 }
 
 // ask reports whether the bits of a mixed hash are set. It makes up to four probes, branches once, and makes the

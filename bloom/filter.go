@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
@@ -201,10 +202,28 @@ func (f *Filter) AddHash(h bloomblock.Hash) (added bool) {
 	return added
 }
 
-// AddMany adds many hashes, faster than one by one where the filter is larger than the processor's caches.
+// AddMany adds keys by their hashes: see Add. In a Blocked filter the cache misses of 64 hashes at a time overlap: it
+// takes about half the time of AddHash if the filter is larger than the processor's caches, and as long if it is not.
 func (f *Filter) AddMany(hashes []bloomblock.Hash) {
-	for _, h := range hashes { // no branch depends on memory, so cache misses overlap
-		f.AddHash(h)
+	if f.options.Layout != Blocked {
+		for _, h := range hashes {
+			f.AddHash(h)
+		}
+		return
+	}
+	for some := range slices.Chunk(hashes, 64) {
+		added := uint64(0)
+		var mixed [64]bloomblock.Hash
+		for i, h := range some {
+			mixed[i&63] = f.options.Seed.Mix(h)
+		}
+		for i := range f.units {
+			added |= f.units[i].addMany(mixed[:len(some)])
+			for j := range some {
+				mixed[j&63] = mixed[j&63].Next()
+			}
+		}
+		f.added += uint64(bits.OnesCount64(added)) //nolint:gosec // ≥ 0
 	}
 }
 

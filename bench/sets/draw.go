@@ -38,7 +38,7 @@ func loadChart(keys, positives int) (picture.Chart, error) {
 		formula.X, formula.Y = append(formula.X, x), append(formula.Y, f.RateAt(int(x*float64(keys))))
 	}
 	for _, k := range own {
-		if k.name == "Atomic" || k.name == "Counting" {
+		if k.name == "Atomic" || k.name == "Counting" || k.name == "blocked, 64 at once" {
 			continue // the bits of blocked
 		}
 		s, err := k.make(keys, 0.01)
@@ -77,7 +77,7 @@ func memoryChart(keys int) picture.Chart {
 		least.X, least.Y = append(least.X, rate), append(least.Y, -math.Log2(rate))
 	}
 	for _, k := range own {
-		if k.name == "Atomic" || k.name == "partitioned" {
+		if k.name == "Atomic" || k.name == "partitioned" || k.name == "blocked, 64 at once" {
 			continue // near blocked, and near classic
 		}
 		line := picture.Line{Name: k.name}

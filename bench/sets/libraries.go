@@ -1,6 +1,9 @@
 package main
 
 import (
+	"math/bits"
+	"slices"
+
 	bitsandblooms "github.com/bits-and-blooms/bloom/v3"
 	"github.com/dgraph-io/ristretto/v2/z"
 	holiman "github.com/holiman/bloomfilter/v2"
@@ -151,6 +154,31 @@ func filter(layout bloom.Layout) func(int, float64) (set, error) {
 	}
 }
 
+// many returns a kind of Filter that hashes 64 keys and then adds or asks for all of them.
+func many(keys int, rate float64) (set, error) {
+	f, err := bloom.New(bloom.Options{Keys: keys, Rate: rate})
+	if err != nil {
+		return set{}, err
+	}
+	var hashes [64]bloomblock.Hash
+	each := func(keys [][]byte, do func(hashes []bloomblock.Hash)) {
+		for some := range slices.Chunk(keys, len(hashes)) {
+			for i, key := range some {
+				hashes[i] = bloomblock.HashKey(key)
+			}
+			do(hashes[:len(some)])
+		}
+	}
+	return set{
+		add: func(keys [][]byte) { each(keys, f.AddMany) },
+		count: func(keys [][]byte) (maybe int) {
+			each(keys, func(hashes []bloomblock.Hash) { maybe += bits.OnesCount64(f.MayContainMany(hashes)) })
+			return maybe
+		},
+		bytes: f.Bytes,
+	}, nil
+}
+
 const generations = 4 // of a window
 
 func newWindow(o bloom.Options) (*bloom.Window, error) { return bloom.NewWindow(o, generations) }
@@ -163,6 +191,7 @@ func newGrowing(o bloom.Options) (*bloom.Scalable, error) {
 // own are the kinds of sets of package bloom; the first is what the others are compared with.
 var own = []kind{
 	{"blocked", filter(bloom.Blocked)},
+	{"blocked, 64 at once", many},
 	{"classic", filter(bloom.Classic)},
 	{"partitioned", filter(bloom.Partitioned)},
 	{"Atomic", func(keys int, rate float64) (set, error) {
