@@ -32,6 +32,7 @@ type Pool struct {
 	poison atomic.Bool
 	most   int64 // constant; limit of SetCapacity in bytes; 0 is no limit
 	shards [shards]shard
+	ghosts atomic.Pointer[ghosts]
 	limbo  limbo
 }
 
@@ -47,9 +48,14 @@ type Cache struct {
 	pending *batch // guarded by limbo.mu
 }
 
-// A shard holds a part of the blocks and runs the clock algorithm over them.
+// A shard holds a part of the blocks and chooses those to evict, as S3-FIFO does (Yang, Zhang, Qiu, Yue, Vinayak, "FIFO
+// queues are all you need for cache eviction", SOSP 2023). A new block is on trial first, in a queue of a twentieth of
+// the bytes. At its end a block that was used again moves to the ring of the clock algorithm, and any other is evicted:
+// most blocks are asked for once, and need not push out one that is asked for often. A block that comes back soon after
+// its trial, see ghosts, goes to the ring at once.
 type shard struct {
 	mu    sync.Mutex
+	trial queue    // guarded by mu
 	ring  []*Block // guarded by mu; a hole is nil
 	holes []int32  // guarded by mu; indexes of holes in the ring, newest last
 	hand  int      // guarded by mu
@@ -187,7 +193,7 @@ func (c *Cache) Insert(s *Slot, b *Block) *Block {
 	}
 	b.slot, b.owner = s, c
 	b.recent.Store(0)
-	h.link(b)
+	h.link(b, !c.pool.ghosts.Load().remove(s))
 	h.inserts++
 	c.inserts.Add(1)
 	h.mu.Unlock()
@@ -221,8 +227,8 @@ func (c *Cache) Close() {
 		h := &c.pool.shards[i]
 		var full *batch
 		h.mu.Lock() // an earlier insert has linked its block
-		for _, b := range h.ring {
-			if b != nil && b.owner == c {
+		for _, b := range h.published() {
+			if b.owner == c {
 				c.pool.unlink(h, b, &full)
 			}
 		}
@@ -243,6 +249,7 @@ func (p *Pool) SetCapacity(n int64) {
 	p.limbo.limit = spare / 2
 	p.limbo.batch = min(spare/16, 256<<10)
 	p.limbo.mu.Unlock()
+	p.ghosts.Store(newGhosts(n))
 	for i := range p.shards {
 		h := &p.shards[i]
 		h.mu.Lock()
@@ -291,9 +298,23 @@ func (p *Pool) Stats() Stats {
 	return s
 }
 
-// link puts a block on the ring, in the newest hole if there is one: just behind the hand, so that the newest block is
-// checked last. The block has its owner. The caller holds mu.
-func (h *shard) link(b *Block) {
+// link publishes a block, which has its owner: on trial, or in the ring. The caller holds mu.
+func (h *shard) link(b *Block, trial bool) {
+	if trial {
+		h.trial.push(b)
+	} else {
+		h.keep(b)
+	}
+	h.used += b.size()
+	h.blocks++
+	b.owner.used.Add(b.size())
+	b.owner.blocks.Add(1)
+}
+
+// keep puts a block in the newest hole of the ring if there is one: just behind the hand, so that the newest block is
+// checked last. The caller holds mu.
+func (h *shard) keep(b *Block) {
+	b.trial = false
 	if k := len(h.holes); k > 0 {
 		b.pos = h.holes[k-1]
 		h.holes = h.holes[:k-1]
@@ -302,27 +323,39 @@ func (h *shard) link(b *Block) {
 		b.pos = int32(len(h.ring)) //nolint:gosec // a ring of 2³¹ blocks would be 1 TiB at least
 		h.ring = append(h.ring, b)
 	}
-	h.used += b.size()
-	h.blocks++
-	b.owner.used.Add(b.size())
-	b.owner.blocks.Add(1)
 }
+
+// trialShare is the divisor of a shard's limit that gives the bytes of blocks on trial. With a tenth or a fiftieth, the
+// misses of lookups with a Zipf distribution differ by 1 %.
+const trialShare = 20
 
 // evict evicts blocks until the shard uses at most limit bytes. The caller holds mu, and must retire the returned
 // batches after releasing it.
 func (p *Pool) evict(h *shard, limit int64) (full *batch) {
 	for h.used > limit && h.blocks > 0 {
-		if h.hand >= len(h.ring) {
-			h.hand = 0
-		}
-		b := h.ring[h.hand]
-		h.hand++
-		if b == nil {
-			continue
-		}
-		if b.recent.Load() != 0 {
-			b.recent.Store(0)
-			continue
+		var b *Block
+		if h.trial.bytes > h.limit/trialShare || h.trial.bytes == h.used {
+			b = h.trial.first()
+			if b.recent.Load() != 0 {
+				b.recent.Store(0)
+				h.trial.remove(b)
+				h.keep(b)
+				continue
+			}
+			p.ghosts.Load().add(b.slot)
+		} else {
+			if h.hand >= len(h.ring) {
+				h.hand = 0
+			}
+			b = h.ring[h.hand]
+			h.hand++
+			if b == nil {
+				continue
+			}
+			if b.recent.Load() != 0 {
+				b.recent.Store(0)
+				continue
+			}
 		}
 		h.evictions++
 		b.owner.evictions.Add(1)
@@ -331,14 +364,24 @@ func (p *Pool) evict(h *shard, limit int64) (full *batch) {
 	return full
 }
 
-// unlink removes a published block from its slot and from the ring and puts it into limbo. Batches that become full are
+// published returns the blocks of the shard. The caller holds mu.
+func (h *shard) published() []*Block {
+	all := slices.Concat(h.trial.blocks, h.ring)
+	return slices.DeleteFunc(all, func(b *Block) bool { return b == nil })
+}
+
+// unlink removes a published block from its slot and its shard and puts it into limbo. Batches that become full are
 // put at the front of the list. The caller holds the shard's mu, and must retire the list after releasing it.
 func (p *Pool) unlink(h *shard, b *Block, full **batch) {
 	b.slot.CompareAndSwap(b, nil)
 	c := b.owner
 	b.slot, b.owner = nil, nil
-	h.ring[b.pos] = nil
-	h.holes = append(h.holes, b.pos)
+	if b.trial {
+		h.trial.remove(b)
+	} else {
+		h.ring[b.pos] = nil
+		h.holes = append(h.holes, b.pos)
+	}
 	n := b.size()
 	h.used -= n
 	h.blocks--

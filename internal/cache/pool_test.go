@@ -253,7 +253,7 @@ func TestDropLeavesABlockThatWasReusedElsewhere(t *testing.T) {
 	c.pool.unlink(h, b, &full)
 	other[0].Store(b) // as Insert does with a free buffer
 	b.slot, b.owner = &other[0], c
-	h.link(b)
+	h.link(b, true)
 	h.mu.Unlock()
 	<-done
 	if other[0].Load() != b || c.Stats().Blocks != 1 {

@@ -50,8 +50,8 @@ func (c *Cache) Held() (blocks, held int) {
 	for i := range c.pool.shards {
 		h := &c.pool.shards[i]
 		h.mu.Lock()
-		for _, b := range h.ring {
-			if b != nil && b.owner == c {
+		for _, b := range h.published() {
+			if b.owner == c {
 				if blocks++; b.holds.Load() != 0 {
 					held++
 				}
