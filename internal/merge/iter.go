@@ -264,6 +264,16 @@ func (m *Iter) seek(p *input, k ikey.Key) bool {
 	return m.sources[p.index].SeekGE(k)
 }
 
+// Alone returns the source of the current version if the direction is forward and no other source has a version ahead,
+// and nil otherwise. For a Concat it is the open table. The caller may move it forward, not past its end, if the next
+// call of m is Next, a seek or Close.
+func (m *Iter) Alone() Source {
+	if m.top == nil || m.n > 1 || m.back {
+		return nil
+	}
+	return m.top.at
+}
+
 // Key returns the key of the current version.
 func (m *Iter) Key() ikey.Key { return m.top.key }
 

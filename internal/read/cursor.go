@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -32,9 +33,10 @@ type Cursor struct {
 	value []byte
 	err   error
 
-	merge    merge.Iter // at a version of key, or, after a backward move, at a version before key
-	back     bool       // the last move was backward
-	more     bool       // if back: the merge is at a version
+	merge    merge.Iter    // at a version of key, or, after a backward move, at a version before key
+	lane     *sstable.Iter // if not nil: walks alone, and the merge is behind
+	back     bool          // the last move was backward
+	more     bool          // if back: the merge is at a version
 	sources  []merge.Source
 	mems     []*memtable.Cursor
 	runs     []*runCursor
@@ -157,7 +159,7 @@ func (c *Cursor) Close() error {
 		r.end()
 	}
 	s := c.state
-	c.state, c.value, c.target = nil, nil, ikey.Key{}
+	c.state, c.value, c.target, c.lane = nil, nil, ikey.Key{}, nil
 	if cap(c.kept) > 1<<20 {
 		c.kept = []byte{} // an empty value is not nil
 	}
@@ -191,9 +193,21 @@ func (c *Cursor) SeekLT(key []byte) bool {
 
 // Next moves to the next key, or to the first one if the cursor is fresh.
 func (c *Cursor) Next() bool {
-	switch {
-	case c.closed():
+	if c.closed() {
 		return false
+	}
+	if c.lane != nil {
+		key, value, ok := c.lane.NextPlain(c.key)
+		if ok {
+			c.key = key
+			if !c.keysOnly {
+				c.value = value
+			}
+			return true
+		}
+		c.leaveLane()
+	}
+	switch {
 	case c.at == fresh || c.at == beforeFirst:
 		return c.seekFrom(c.lower)
 	case c.at != standing:
@@ -216,8 +230,32 @@ func (c *Cursor) Prev() bool {
 	case c.back:
 		return c.backward(c.more)
 	}
+	c.leaveLane()
 	c.dead.reset(nil)
 	return c.backward(c.merge.SeekLT(ikey.Search(c.key, ikey.MaxSeq)))
+}
+
+// enterLane makes Next walk over one table without the merge, if no other source has keys ahead and none has range
+// tombstones. Versions with sequence number 0 are then the newest of their keys, visible and alive.
+func (c *Cursor) enterLane() {
+	if len(c.covers) > 0 {
+		return
+	}
+	upper := c.upper
+	if !c.bounded {
+		upper = nil
+	}
+	if t, ok := c.merge.Alone().(*sstable.Iter); ok && t.EnterLane(upper) {
+		c.lane = t
+	}
+}
+
+// leaveLane ends what enterLane began. The next call of the merge must be Next or a seek.
+func (c *Cursor) leaveLane() {
+	if c.lane != nil {
+		c.lane.LeaveLane()
+		c.lane = nil
+	}
 }
 
 // closed reports whether the store was closed. If so, the cursor is at no key afterwards.
@@ -231,6 +269,7 @@ func (c *Cursor) closed() bool {
 
 // seekFrom moves to the first live key greater than or equal to key.
 func (c *Cursor) seekFrom(key []byte) bool {
+	c.leaveLane()
 	c.err = nil
 	if bytes.Compare(key, c.upper) >= 0 {
 		return c.leave(afterLast)
@@ -259,6 +298,7 @@ func (c *Cursor) nextGE(i int) ikey.Key {
 
 // seekBefore moves to the last live key less than key.
 func (c *Cursor) seekBefore(key []byte) bool {
+	c.leaveLane()
 	c.err = nil
 	if bytes.Compare(key, c.lower) <= 0 {
 		return c.leave(beforeFirst)
@@ -344,6 +384,7 @@ func (c *Cursor) forward(ok, again bool) bool {
 			c.value = c.merge.Value()
 		}
 		c.at, c.back = standing, false
+		c.enterLane()
 		return true
 	}
 	if c.failed() {

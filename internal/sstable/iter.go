@@ -50,6 +50,7 @@ type Iter struct {
 	held   *cache.Block // nil if the block is in the cursor's own memory
 	key    []byte
 	cur    entry
+	lane   int // the entry of b before which NextPlain ends
 	stats  Stats
 
 	last        []byte // the key that the cursor stood at before it moved to another block
@@ -216,6 +217,44 @@ func (it *Iter) Next() bool {
 	}
 	return it.leave()
 }
+
+// EnterLane prepares for NextPlain, which then ends before the key upper, or at the end of the block if upper is nil.
+// It reports whether the cursor stands at a plain version, a Set at sequence number 0, with more of its block ahead. In
+// a compacted run most versions are plain.
+func (it *Iter) EnterLane(upper []byte) bool {
+	if it.cur.trailer != plainSet {
+		return false
+	}
+	it.lane = it.b.n
+	if upper != nil {
+		it.lane = it.b.seek(upper, ^ikey.Trailer(0))
+	}
+	return it.i+1 < it.lane
+}
+
+// NextPlain moves to the next version if it is in the block, plain and before the end of the lane. Its key differs from
+// the one before, since a key has one version with that sequence number. The key is written over dst, which must be the
+// key that the cursor stands at. Key and Value may not be called before LeaveLane.
+func (it *Iter) NextPlain(dst []byte) (key, value []byte, ok bool) {
+	i := it.i + 1
+	if i >= it.lane {
+		return dst, nil, false
+	}
+	var e entry
+	if it.b.stride != 0 {
+		e = it.b.entryWith(i, &it.layout)
+	} else {
+		e = it.b.entry(i)
+	}
+	if e.trailer != plainSet {
+		return dst, nil, false
+	}
+	it.i = i
+	return it.b.appendSuffix(dst[:it.b.prefix], i, &e), e.value, true
+}
+
+// LeaveLane ends the calls of NextPlain.
+func (it *Iter) LeaveLane() { it.stand(it.i) }
 
 // Prev moves to the version before. It may follow only a call that returned true.
 func (it *Iter) Prev() bool {

@@ -28,6 +28,7 @@ func checkIter(t *testing.T, r *Reader, o IterOptions, kvs []kv) {
 	if i != len(kvs) || it.Err() != nil {
 		t.Fatalf("forward: %d versions, want %d: %v", i, len(kvs), it.Err())
 	}
+	checkLanes(t, it, kvs)
 	for ok := it.Last(); ok; ok = it.Prev() {
 		if i--; i < 0 || at(it) != kvs[i] {
 			t.Fatalf("backward: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
@@ -62,6 +63,44 @@ func checkIter(t *testing.T, r *Reader, o IterOptions, kvs []kv) {
 		}
 	}
 	must(t, it.Close())
+}
+
+// checkLanes walks over all versions, in lanes where there are any. Each lane has an upper bound at random.
+func checkLanes(t *testing.T, it *Iter, kvs []kv) {
+	t.Helper()
+	i := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		if i >= len(kvs) || at(it) != kvs[i] {
+			t.Fatalf("beside lanes: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
+		}
+		upper := []byte(kvs[rand.IntN(len(kvs)-i)+i].key)
+		if rand.IntN(3) == 0 {
+			upper = nil
+		}
+		if it.EnterLane(upper) {
+			key := slices.Clone(it.Key().User)
+			for {
+				k, value, ok := it.NextPlain(key)
+				if !ok {
+					break
+				}
+				key = k
+				i++
+				beyond := upper != nil && string(key) >= string(upper)
+				if got := (kv{string(key), plainSet, string(value)}); got != kvs[i] || beyond {
+					t.Fatalf("in a lane before %.40q: version %d is %.40q", upper, i, key)
+				}
+			}
+			it.LeaveLane()
+			if at(it) != kvs[i] {
+				t.Fatalf("after a lane: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
+			}
+		}
+		i++
+	}
+	if i != len(kvs) || it.Err() != nil {
+		t.Fatalf("with lanes: %d versions, want %d: %v", i, len(kvs), it.Err())
+	}
 }
 
 func TestAPooledCursorAllocatesNothing(t *testing.T) {
