@@ -168,7 +168,7 @@ var doors = map[string][]string{
 	"golang.org/x/term":                   {"bench/compare", "internal/cli"},
 	"github.com/spf13/cobra":              {"cmd", "bench", "internal/cli"},
 	"github.com/spf13/pflag":              {"internal/cli"},
-	"github.com/schollz/progressbar/v3":   {"bench/compare", "internal/cli"},
+	"github.com/schollz/progressbar/v3":   {"bench/compare", "examples/frontier", "internal/cli"},
 	"gonum.org/v1/plot":                   {"internal/picture"},
 	"github.com/cockroachdb/pebble":       {"bench/compare"},
 	"github.com/cockroachdb/pebble/v2":    {"bench/compare"},
