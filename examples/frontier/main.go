@@ -28,7 +28,7 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	src := flag.String("src", filepath.Join(build.Default.GOROOT, "src"), "the directory src of a Go installation")
+	src := flag.String("src", sourceOfGo(), "the directory src of a Go installation")
 	urls := flag.Int("urls", 10_000, "the number of URLs that the filter is made for")
 	rate := flag.Float64("rate", 0.01, "the filter's rate of false positives")
 	workers := flag.Int("workers", 2, "the number of pages that are visited at the same time")
@@ -45,6 +45,8 @@ func main() {
 		log.Fatal(err)
 	}
 }
+
+func sourceOfGo() string { return filepath.Join(build.Default.GOROOT, "src") }
 
 // A crawler visits all pages of a site that can be reached from its home.
 type crawler struct {
@@ -106,7 +108,7 @@ func (c *crawler) visit(q *queue) error {
 	}
 	links, err := c.site.links(p.url)
 	if err != nil {
-		c.dead.Add(1) // a page without links
+		c.dead.Add(1) // it is visited all the same
 	}
 	if _, err := fmt.Fprintln(c.visited, p.url); err != nil {
 		return err
