@@ -153,7 +153,7 @@ func TestEveryCrash(t *testing.T) {
 	c.visited = &visited
 	q := open(t, hook, small)
 	push(t, q, home)
-	for range len(want) / 2 {
+	for range 4 { // most pages are pushed by the second process, to which the filter of the first one is old
 		do(t, c.visit(q))
 	}
 	do(t, q.close())
@@ -169,7 +169,7 @@ func TestEveryCrash(t *testing.T) {
 		do(t, q.close())
 
 		repeated := 0
-		for _, url := range strings.Fields(s.before) {
+		for url := range strings.FieldsSeq(s.before) {
 			if strings.Contains(resumed.String(), url+"\n") {
 				repeated++
 			}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloom"
@@ -87,33 +88,36 @@ func TestURLsComeOutInTheOrderOfTheirFirstPush(t *testing.T) {
 
 // TestPopWaitsForPagesInFlight checks that a worker does not end while another may still push.
 func TestPopWaitsForPagesInFlight(t *testing.T) {
-	q := open(t, vfs.NewMem(), small)
-	push(t, q, "a")
-	a := pop(t, q, "a")
-	var other sync.WaitGroup
-	other.Go(func() {
-		p, err := q.pop()
-		if err != nil || p.url != "b" {
-			t.Errorf("got %q, %v, want b", p.url, err)
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, vfs.NewMem(), small)
+		push(t, q, "a")
+		a := pop(t, q, "a")
+		answer := make(chan error, 1)
+		popElsewhere := func(want string) {
+			t.Helper()
+			go func() {
+				p, err := q.pop()
+				if p.url != want {
+					t.Errorf("got %q, want %q", p.url, want)
+				}
+				answer <- err
+			}()
+			synctest.Wait()
+			if len(answer) > 0 {
+				t.Fatalf("pop did not wait: %v", <-answer)
+			}
 		}
-		if err := q.done(p); err != nil {
-			t.Error(err)
-		}
-	})
-	push(t, q, "b")
-	do(t, q.done(a))
-	other.Wait()
-
-	push(t, q, "c")
-	pop(t, q, "c")
-	other.Go(func() {
-		if _, err := q.pop(); !errors.Is(err, io.ErrClosedPipe) {
+		popElsewhere("b")
+		push(t, q, "b")
+		do(t, <-answer)
+		do(t, q.done(a))
+		popElsewhere("")
+		q.stop(io.ErrClosedPipe)
+		if err := <-answer; !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("after stop: got %v, want %v", err, io.ErrClosedPipe)
 		}
+		do(t, q.close())
 	})
-	q.stop(io.ErrClosedPipe)
-	other.Wait()
-	do(t, q.close())
 }
 
 // TestAFilterOfAnyKindLosesNoURL crawls with filters that are right, lost, damaged, of another size and full.
@@ -190,14 +194,20 @@ type failing struct{}
 func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 type lockedBuilder struct {
-	mu sync.Mutex
-	strings.Builder
+	mu   sync.Mutex
+	text strings.Builder
 }
 
 func (b *lockedBuilder) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.Builder.Write(p)
+	return b.text.Write(p)
+}
+
+func (b *lockedBuilder) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // TestASiteHasTheLinksOfGo checks the links of each kind of page.
