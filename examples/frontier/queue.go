@@ -20,11 +20,11 @@ import (
 // stays until done deletes it, so the next process begins with the pages that were in flight. Only these are visited
 // twice.
 //
-// Invariant: the filter has every URL that has a mark. A URL that is only in the filter costs a lookup in the store,
-// but one that had only a mark would be visited twice. So push adds to the filter before it writes to the store, and a
+// Invariant: the filter has every URL that has a mark. A URL that is only in the filter costs a lookup in the store; a
+// URL that had only a mark would be visited twice. So push adds to the filter before it writes to the store, and a
 // filter that may be older than the marks is never used: saving it is the last write of a process, and deleting it is
-// the first of the next one. Whatever a kill or a power cut takes away, it takes the newest writes first, so a store
-// that still has the filter has no later mark. A queue without a saved filter reads all marks into a new one.
+// the first of the next one. After a crash, the store has a prefix of all writes (I3 in ARCHITECTURE.md), so if it
+// still has the filter, it has no later mark. Without a saved filter, openQueue adds all marks to a new one.
 //
 // All methods are safe for concurrent use.
 type queue struct {

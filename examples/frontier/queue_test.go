@@ -213,7 +213,7 @@ func (b *lockedBuilder) String() string {
 // TestASiteHasTheLinksOfGo checks the links of each kind of page.
 func TestASiteHasTheLinksOfGo(t *testing.T) {
 	s := site{fstest.MapFS{
-		"net/http/a.go": {Data: []byte(`package http; import ("C"; "fmt"; "net/url"; "golang.org/x/net"); broken`)},
+		"net/http/a.go": {Data: []byte(`package http; import ("C"; "fmt"; "net/url"; ""; "golang.org/x/net"); broken`)},
 		"net/http/b.s":  {},
 	}}
 	for page, want := range map[string]string{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -20,26 +21,35 @@ type site struct{ files fs.FS }
 // links returns the links of a page in their order, with repetitions.
 func (s site) links(url string) ([]string, error) {
 	name := strings.TrimSuffix(strings.TrimPrefix(url, home), "/")
+	find := s.imports
+	if strings.HasSuffix(url, "/") {
+		find = s.entries
+	}
+	below, err := find(name)
+	if err != nil {
+		return nil, err
+	}
 	links := []string{home}
 	for i, c := range name {
 		if c == '/' {
 			links = append(links, home+name[:i+1])
 		}
 	}
-	if !strings.HasSuffix(url, "/") {
-		imports, err := s.imports(name)
-		return append(links, imports...), err
-	}
-	entries, err := fs.ReadDir(s.files, path.Clean(name))
+	return append(links, below...), nil
+}
+
+// entries returns the pages of the entries of a directory.
+func (s site) entries(name string) (pages []string, err error) {
+	entries, err := fs.ReadDir(s.files, cmp.Or(name, "."))
 	for _, entry := range entries {
-		switch child := url + entry.Name(); {
+		switch child := home + path.Join(name, entry.Name()); {
 		case entry.IsDir():
-			links = append(links, child+"/")
+			pages = append(pages, child+"/")
 		case path.Ext(child) == ".go":
-			links = append(links, child)
+			pages = append(pages, child)
 		}
 	}
-	return links, err
+	return pages, err
 }
 
 // imports returns the pages of the packages that a file imports.
@@ -51,9 +61,9 @@ func (s site) imports(name string) (pages []string, err error) {
 	// Some files of Go's own tests are broken on purpose. The imports before the error count.
 	file, _ := parser.ParseFile(token.NewFileSet(), name, source, parser.ImportsOnly)
 	for _, spec := range file.Imports {
-		pkg, err := strconv.Unquote(spec.Path.Value)
+		pkg, _ := strconv.Unquote(spec.Path.Value)
 		first, _, _ := strings.Cut(pkg, "/")
-		if err == nil && pkg != "C" && !strings.Contains(first, ".") { // a dot: another site
+		if fs.ValidPath(pkg) && pkg != "C" && !strings.Contains(first, ".") { // a dot: another site
 			pages = append(pages, home+pkg+"/")
 		}
 	}
