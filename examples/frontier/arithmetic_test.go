@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -93,7 +94,11 @@ func TestTheReadmeHasTheFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{arithmetic(), bytesPerURL(t)} {
+	texts := []string{arithmetic()}
+	if runtime.GOARCH == "amd64" { // compression is a little different elsewhere
+		texts = append(texts, bytesPerURL(t))
+	}
+	for _, text := range texts {
 		if !strings.Contains(string(readme), text) {
 			t.Errorf("README.md lacks\n%s", text)
 		}
@@ -103,7 +108,7 @@ func TestTheReadmeHasTheFigures(t *testing.T) {
 // bytesPerURL measures what marks and entries take, for made-up URLs of many hosts.
 func bytesPerURL(t *testing.T) string {
 	t.Helper()
-	const hosts, each = 3000, 100
+	const hosts, each = 1000, 100
 	random := rand.New(rand.NewPCG(1, 2))
 	words := strings.Fields("news article product category item user blog archive images search about forum wiki docs")
 	word := func() string { return words[random.IntN(len(words))] }

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -51,8 +52,8 @@ func sourceOfGo() string { return filepath.Join(build.Default.GOROOT, "src") }
 // A crawler visits all pages of a site that can be reached from its home.
 type crawler struct {
 	site    site
-	visited io.Writer // a line for each page; one call of Write at a time for each worker
-	dead    atomic.Int64
+	visited io.Writer    // receives a line for each page, from all workers at once
+	dead    atomic.Int64 // pages that could not be read
 }
 
 // run crawls with a queue in the given directory, shows its progress, and prints the figures.
@@ -97,7 +98,7 @@ func (c *crawler) crawl(q *queue, workers int) error {
 		})
 	}
 	group.Wait()
-	return errors.Join(errs...)
+	return cmp.Or(errs...) // the others only repeat it
 }
 
 // visit takes a page from the queue, visits it and pushes its links.
@@ -114,7 +115,7 @@ func (c *crawler) visit(q *queue) error {
 		return err
 	}
 	for _, url := range links {
-		if err := q.push(url); err != nil {
+		if err := q.push(url); err != nil && !errors.Is(err, bloomkv.ErrTooLarge) {
 			return err
 		}
 	}

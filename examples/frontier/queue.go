@@ -116,7 +116,8 @@ func loadFilter(db *bloomkv.DB, o bloom.Options) (*bloom.Filter, error) {
 	return filter, nil
 }
 
-// push appends a URL that was never pushed before, and drops any other.
+// push appends a URL that was never pushed before, and drops any other. For a URL that is longer than a key it returns
+// ErrTooLarge and changes nothing.
 func (q *queue) push(url string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,6 +125,9 @@ func (q *queue) push(url string) error {
 		return q.err
 	}
 	mark := markKey(url)
+	if len(mark) > bloomkv.MaxKeySize {
+		return bloomkv.ErrTooLarge
+	}
 	if !q.filter.MayContain([]byte(url)) {
 		q.counts.sure++
 	} else { // only the store knows
@@ -190,12 +194,14 @@ func (q *queue) done(p page) error {
 
 // failed ends the use of the queue with an error, also for those that wait in pop.
 func (q *queue) failed(err error) error {
-	q.err = err
+	if q.err == nil {
+		q.err = err
+	}
 	q.changed.Broadcast()
 	return err
 }
 
-// stop makes all later calls, and those that wait in pop, return err.
+// stop makes all later calls, and those that wait in pop, return err, or the error of an earlier failure.
 func (q *queue) stop(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

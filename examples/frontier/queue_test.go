@@ -81,6 +81,9 @@ func TestURLsComeOutInTheOrderOfTheirFirstPush(t *testing.T) {
 	do(t, q.close())
 
 	q = open(t, files, small)
+	if err := q.push(strings.Repeat("x", bloomkv.MaxKeySize)); !errors.Is(err, bloomkv.ErrTooLarge) {
+		t.Errorf("a URL that is too long: got %v, want %v", err, bloomkv.ErrTooLarge)
+	}
 	push(t, q, "a", "b", "c")
 	do(t, q.done(pop(t, q, "c")))
 	do(t, q.close())
