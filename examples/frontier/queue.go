@@ -153,8 +153,8 @@ func (q *queue) push(url string) error {
 	return nil
 }
 
-// pop returns the page that was pushed first of those that are not in flight. While there is none, but a page in
-// flight may still push some, it waits. The error is errFinished if nothing is left to do.
+// pop returns the page that was pushed first of those that are not in flight. If all are in flight, it waits for what
+// they push. The error is errFinished if nothing is left to do.
 func (q *queue) pop() (page, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
