@@ -236,7 +236,8 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			}
 			storetest.Settle(t, db)
 			storetest.Soon(t, "dead tables are removed", func() bool { return db.Metrics().Files.Obsolete == 0 })
-			for number := range files.Touched() {
+			// Between two compactions, filters of tables inside the range may be loaded, as the tree has changed.
+			for number := range files.Compacted() {
 				if gone[number] {
 					t.Errorf("compaction has read table %d inside the range", number)
 				}

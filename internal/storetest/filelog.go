@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -77,9 +78,16 @@ func (l *FileLog) Reads() (blocks, tails int) {
 }
 
 // Touched takes the recorded operations and counts those that opened or read tables, by table number.
-func (l *FileLog) Touched() map[uint64]int {
+func (l *FileLog) Touched() map[uint64]int { return touched(l.Take()) }
+
+// Compacted does the same as Touched for the operations of compactions.
+func (l *FileLog) Compacted() map[uint64]int {
+	return touched(slices.DeleteFunc(l.Take(), func(op LoggedOp) bool { return !op.Compacting }))
+}
+
+func touched(ops []LoggedOp) map[uint64]int {
 	n := map[uint64]int{}
-	for _, op := range l.Take() {
+	for _, op := range ops {
 		if kind, number := filename.Parse(strings.TrimPrefix(op.Name, "db/")); kind == filename.Table &&
 			(op.Kind == vfs.OpOpen || op.Kind == vfs.OpReadAt) {
 			n[number]++
