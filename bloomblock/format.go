@@ -124,6 +124,14 @@ func (h Header) rates() []float64 {
 	return rates
 }
 
+// Append appends the header to dst, as it is at the start of a block with these units. A header with fewer units at the
+// end describes a block of its own: it has the same keys, and a higher rate.
+func (h Header) Append(dst []byte) []byte {
+	dst = append(dst, make([]byte, HeaderSize)...)
+	h.put(dst[len(dst)-HeaderSize:])
+	return dst
+}
+
 // put writes the header into the first HeaderSize bytes of block, which are zero.
 func (h Header) put(block []byte) {
 	copy(block, magic)

@@ -149,3 +149,39 @@ func TestHeaderTellsWhereUnitsAre(t *testing.T) {
 		t.Errorf("a header made by hand: error %v, want ErrParams", err)
 	}
 }
+
+// TestAHeaderWithFewerUnitsIsABlock cuts units off a block: what remains is a block with the same keys, and the header
+// of all units is that of the block.
+func TestAHeaderWithFewerUnitsIsABlock(t *testing.T) {
+	for _, params := range []func(...float64) (Params, error){ParamsNested, ParamsRibbon} {
+		p, err := params(0.1, 0.01, 0.001)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := Builder{Seed: 7}
+		for i := range uint64(5000) {
+			b.Add(Hash(i * 0x9e3779b97f4a7c15))
+		}
+		block := b.AppendBlock(nil, p)
+		h, err := ParseHeader(block)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.Append([]byte("before")); string(got) != "before"+string(block[:HeaderSize]) {
+			t.Errorf("header %x, want %x", got, block[:HeaderSize])
+		}
+		for n := range len(h.Units) {
+			cut := h
+			cut.Units = h.Units[:n+1]
+			f, err := Parse(append(cut.Append(nil), block[HeaderSize:cut.BlockSize()]...))
+			if err != nil || f.Units() != n+1 || f.Keys() != h.Keys || f.Seed() != h.Seed {
+				t.Fatalf("%d units of %d: %v", f.Units(), n+1, err)
+			}
+			for i := range uint64(5000) {
+				if !f.MayContain(Hash(i * 0x9e3779b97f4a7c15)) {
+					t.Fatalf("%d units: key %d is denied", n+1, i)
+				}
+			}
+		}
+	}
+}
