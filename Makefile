@@ -1,7 +1,7 @@
 # Each target is a step of .ci/run, or a longer run of the same. Without make, run .ci/run.
 
 .PHONY: check test race lint fuzz fuzz-files bench bench-compare compare compare-shapes rocksdb cross long promise
-.PHONY: salvage demo screenshots sets kept
+.PHONY: salvage demo screenshots sets digest kept
 
 check: ## all that CI runs
 	.ci/run
@@ -40,6 +40,10 @@ sets: ## package bloom: 10⁷ operations of each kind against an exact set, rate
 	go test -count=1 -timeout 1h -v ./bloom -operations 10000000 -ratekeys 1000000 -leastrate 1e-4 -positives 20000
 	go -C bench/sets run . -out ../results/sets.txt
 	go -C bench/sets run . -draw ../../bin/sets && cp bin/sets/*.svg docs/images/
+
+# The same as the ordinary tests, larger.
+digest: ## digests of a million keys in four runs: time, reads, size, rate; a patch after a flush
+	go test -count=1 -timeout 1h -run 'ADigestKeeps|APatchIs' -v ./tests -digestkeys 1000000 -digestpositives 10000
 
 kept: ## stores that every later version must open, in a new directory: make kept DIR=v2; see testdata/README.md
 	go test -count=1 -run '^TestMakeKeptStores$$' ./tests -keep $(CURDIR)/testdata/$(DIR)

@@ -28,7 +28,7 @@ type room struct {
 // rooms is the drawing of ARCHITECTURE.md. The root package is ".".
 var rooms = map[string]room{
 	"cmd/bloomkv": {7, []string{
-		".", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest", "internal/filterplan",
+		".", "digest", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest", "internal/filterplan",
 		"internal/filename", "internal/cli", "internal/inspect", "internal/outfile", "internal/words",
 		"internal/workload", "internal/workload/own",
 	}},
@@ -41,19 +41,19 @@ var rooms = map[string]room{
 		"internal/workload/own",
 	}},
 	"bench/sets": {7, []string{"bloomblock", "bloom", "bench/machine", "internal/outfile", "internal/picture"}},
-	"examples":   {7, []string{".", "bloomblock", "bloom", "vfs"}}, // and the directories below it
+	"examples":   {7, []string{".", "digest", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
 	".": {6, []string{
 		"internal/scheduler", "internal/commit", "internal/check", "internal/newstore", "internal/read",
 		"internal/budget", "internal/tree", "internal/filterplan", "internal/compaction", "internal/recovery",
-		"internal/salvage", "internal/manifest", "internal/sstable", "internal/memtable", "bloomblock", "vfs",
+		"internal/salvage", "internal/manifest", "internal/sstable", "internal/memtable", "digest", "bloomblock", "vfs",
 		"internal/batch", "internal/ikey", "internal/rangedel", "internal/epoch", "internal/filename",
 		"internal/corrupt",
 	}},
 
 	"internal/read": {4, []string{
-		"internal/tree", "internal/compaction", "internal/tablefile", "internal/deadkeys",
-		"internal/sstable", "internal/memtable", "bloomblock", "internal/batch", "internal/merge",
+		"internal/tree", "internal/compaction", "internal/filterplan", "internal/tablefile", "internal/deadkeys",
+		"internal/sstable", "internal/memtable", "digest", "bloomblock", "internal/batch", "internal/merge",
 		"internal/rangedel", "internal/epoch", "internal/ikey", "internal/corrupt",
 	}},
 	"internal/scheduler": {5, []string{
@@ -113,6 +113,7 @@ var rooms = map[string]room{
 	}},
 	"internal/memtable": {1, []string{"bloom", "bloomblock", "internal/merge", "internal/rangedel", "internal/ikey"}},
 	"bloom":             {1, []string{"bloomblock"}},
+	"digest":            {1, []string{"bloomblock", "internal/corrupt"}},
 	"internal/cli":      {1, []string{"internal/words"}},    // shared by the command-line programs
 	"internal/outfile":  {1, []string{"internal/filename"}}, // output files named by the user of a program
 	"internal/picture":  {1, []string{"internal/outfile"}},

@@ -42,7 +42,7 @@ type images struct {
 
 // of returns the image with these bytes. Which of them are durable makes no difference.
 func (m *images) of(fsys *vfs.Mem) *image {
-	d := digest(fsys)
+	d := hashOfFiles(fsys)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.by == nil {
@@ -60,12 +60,12 @@ func (m *images) len() int {
 	return len(m.by)
 }
 
-var digestSeed = maphash.MakeSeed()
+var filesSeed = maphash.MakeSeed()
 
-// digest returns a hash of the names and bytes of all files in "db", and of the error, if one occurs.
-func digest(fsys *vfs.Mem) uint64 {
+// hashOfFiles returns a hash of the names and bytes of all files in "db", and of the error, if one occurs.
+func hashOfFiles(fsys *vfs.Mem) uint64 {
 	var h maphash.Hash
-	h.SetSeed(digestSeed)
+	h.SetSeed(filesSeed)
 	names, err := fsys.List("db")
 	maphash.WriteComparable(&h, fmt.Sprint(names, err))
 	buf := make([]byte, 16<<10)

@@ -44,6 +44,19 @@ func (b *Share) LoadTail(t *tree.Table) (loads, bytes uint64, err error) {
 	return loads, bytes, err
 }
 
+// CopyFilter returns the filter of a table as sstable.Reader.CopyFilter does, and counts what that reads. It loads the
+// table first if its tail was never loaded.
+func (b *Share) CopyFilter(t *tree.Table, maxRate float64) (h bloomblock.Header, units [][]byte, err error) {
+	if _, known := t.Reader.PrefixRule(); !known {
+		if err := b.Load(t); err != nil {
+			return h, nil, err
+		}
+	}
+	h, units, read, err := t.Reader.CopyFilter(maxRate)
+	b.tailBytes.Add(read)
+	return h, units, err
+}
+
 // LoadPrefixes loads the prefix filter of a table, if it was built by the store's rule and memory has space for it
 // next to everything else: filters of keys save more reads, and are not dropped for it.
 func (b *Share) LoadPrefixes(t *tree.Table) error {

@@ -41,7 +41,9 @@ type Tables interface {
 	Load(t *tree.Table) error                                // loads the index and the filter
 	LoadTail(t *tree.Table) (loads, bytes uint64, err error) // is Load, and returns what it read
 	LoadPrefixes(t *tree.Table) error                        // loads the prefix filter
-	Recount(t *tree.Table)                                   // is called after a lookup has loaded an index itself
+	// CopyFilter returns the units of the filter that maxRate needs, for a digest.
+	CopyFilter(t *tree.Table, maxRate float64) (h bloomblock.Header, units [][]byte, err error)
+	Recount(t *tree.Table) // is called after a lookup has loaded an index itself
 }
 
 // An Observer is called when a read finds damage.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -89,6 +90,42 @@ func (f *tableFile) readUnit(offset uint64, u bloomblock.UnitHeader) ([]byte, er
 	}
 	b := make([]byte, u.Bytes()) // below the size of the file
 	return b, f.readAt(b, offset+u.Offset)
+}
+
+// copy returns the units that a promised rate of maxRate needs: see Reader.CopyFilter.
+func (k *keyFilter) copy(f *tableFile, t *tail, maxRate float64) (
+	h bloomblock.Header, units [][]byte, read uint64, err error,
+) {
+	k.mu.Lock()
+	h, units = k.header, k.units
+	known, damage := k.known, k.damage
+	k.mu.Unlock()
+	if !known && damage == nil {
+		h, damage = f.readFilterHeader(kindFilter, t.footer.filterOff, t.keysLen(), t.footer.filterSum)
+		read += bloomblock.HeaderSize
+	}
+	n := h.UnitsFor(maxRate)
+	units = slices.Clip(units[:min(n, len(units))])
+	for damage == nil && len(units) < n {
+		u := h.Units[len(units)]
+		var b []byte
+		if b, damage = f.readUnit(t.footer.filterOff, u); damage != nil {
+			break
+		}
+		read += u.Bytes()
+		if _, damage = h.Filter(append(units, b)); damage == nil {
+			units = slices.Clip(append(units, b))
+		}
+	}
+	if damage != nil && !errors.Is(damage, corrupt.Err) && !errors.Is(damage, bloomblock.ErrUnknownKind) &&
+		!errors.Is(damage, bloomblock.ErrDamaged) {
+		return bloomblock.Header{}, nil, read, damage
+	}
+	if len(units) == 0 {
+		return bloomblock.Header{}, nil, read, nil
+	}
+	h.Units = slices.Clip(h.Units[:len(units)])
+	return h, units, read, nil
 }
 
 // publish makes units the filter. The caller holds mu.

@@ -1,0 +1,198 @@
+// Package digest answers which keys a store may hold, without the store. A Digest consists of the filters, bounds and
+// range tombstones that a store has at one moment: a few bits a key. It travels as bytes. Since tables never change, a
+// Patch with the filters of new tables brings an older copy up to date.
+//
+// The store makes a digest and sends it:
+//
+//	d, err := db.Digest(ctx, bloomkv.DigestOptions{}) // package bloomkv
+//	n, err := d.WriteTo(w)
+//
+// A peer reads it and asks it before it asks the store. For that it needs this package alone, which imports no engine:
+//
+//	d, err := digest.Read(r)
+//	if d.MayContain(key) { … } // false is certain: the store does not have the key
+//
+// Later the peer sends the ID of its digest, and the store answers with a patch, if it has kept that digest:
+//
+//	patch, err := newer.Since(older) // at the store
+//	n, err := patch.WriteTo(w)
+//
+//	patch, err := digest.ReadPatch(r) // at the peer
+//	d, err = d.Apply(patch)
+//
+// New, Part and Range are for code that makes digests: bloomkv, or a program with sorted keys of its own.
+//
+// A digest contains the seed of the store's filters, the smallest and largest keys of tables, and the bounds of deleted
+// ranges. With it anyone can test guesses of keys, and choose absent keys that the filters let through.
+package digest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"slices"
+	"sort"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+)
+
+var (
+	// ErrMismatch means that a patch is for another digest, or that two digests are of different stores.
+	ErrMismatch = errors.New("digests do not match")
+	// ErrCorruption means that bytes are not a digest or patch: a checksum or a field is wrong. It is
+	// bloomkv.ErrCorruption.
+	ErrCorruption = corrupt.Err
+	// ErrUnsupportedVersion means that a newer version of the library wrote the bytes. It is
+	// bloomkv.ErrUnsupportedVersion.
+	ErrUnsupportedVersion = corrupt.ErrUnsupportedVersion
+)
+
+// A Digest shows which keys a store may have held at one moment, without the store. It is immutable and safe for
+// concurrent use.
+type Digest struct {
+	seed      bloomblock.Seed
+	runs      [][]*Part // newest data first; the parts of a run ascend and do not overlap
+	parts     []*Part   // of all runs
+	directory []byte    // as written
+	id        uint64
+	keys      uint64
+	rate      float64
+	payload   uint64 // bytes of all units
+}
+
+// New returns a digest of the given parts, for code that makes digests. The seed is that of most filters; it also
+// identifies the store. The runs are ordered by age, newest data first; the parts of a run ascend and do not overlap.
+// The digest keeps the parts. The error describes an invalid part or order.
+func New(seed bloomblock.Seed, runs [][]*Part) (*Digest, error) {
+	d := &Digest{seed: seed, runs: runs}
+	for _, run := range runs {
+		rate := 0.0
+		for i, p := range run {
+			if i > 0 && !run[i-1].endsBefore(p.Lo) {
+				return nil, fmt.Errorf("part from %.64q overlaps the one before", p.Lo)
+			}
+			if err := p.init(); err != nil {
+				return nil, fmt.Errorf("part from %.64q: %w", p.Lo, err)
+			}
+			d.parts = append(d.parts, p)
+			d.directory = appendPart(d.directory, i == 0, p)
+			d.keys += p.Keys
+			d.payload += p.bytes()
+			rate = max(rate, p.rate())
+		}
+		d.rate += rate * (1 - d.rate) // of the keys that all newer runs deny
+	}
+	d.id = identity(seed, d.directory)
+	return d, nil
+}
+
+// ID identifies the content of the digest, as an ETag does. Different digests have the same ID only by chance, with
+// probability 2⁻⁶⁴.
+func (d *Digest) ID() uint64 { return d.id }
+
+// Keys returns the largest number of keys that the store may have held. It counts all versions of a key, unless the
+// digest was rebuilt.
+func (d *Digest) Keys() uint64 { return d.keys }
+
+// Rate returns the promised rate of false positives: the share of absent keys for which MayContain returns true, at
+// most, in the mean over the seeds of stores. With few keys that of one store varies. Rate is 1 if
+// some part has no filter, though that part only matters for keys within its bounds.
+func (d *Digest) Rate() float64 { return d.rate }
+
+// Runs returns the parts of the digest, in runs from the newest data to the oldest. They must not be changed.
+func (d *Digest) Runs() [][]*Part { return d.runs }
+
+// partRuns is the number of runs whose filters are asked together.
+const partRuns = 32
+
+// MayContain reports whether the store may have held key. False is certain. True is wrong for at most Rate of the
+// absent keys, and for keys that were deleted one by one.
+//
+// It finds the part of each run by the bounds and asks their filters together, so that their cache misses overlap.
+func (d *Digest) MayContain(key []byte) bool {
+	h := d.seed.Hash(bloomblock.HashKey(key))
+	for runs := d.runs; len(runs) > 0; {
+		some := runs[:min(len(runs), partRuns)]
+		runs = runs[len(some):]
+		var parts [partRuns]*Part
+		var filters [partRuns]*bloomblock.Filter
+		there := uint32(0)
+		for k, run := range some {
+			i := sort.Search(len(run), func(i int) bool { return !run[i].endsBefore(key) })
+			if i < len(run) && bytes.Compare(run[i].Lo, key) <= 0 {
+				parts[k], filters[k] = run[i], &run[i].filter
+				there |= 1 << k
+			}
+		}
+		maybe := bloomblock.MayContainEach(filters[:len(some)], h)
+		for look := there; look != 0; look &= look - 1 {
+			k := bits.TrailingZeros32(look)
+			switch p := parts[k]; {
+			case p.Keys > 0 && maybe>>k&1 != 0:
+				return true
+			case p.deletes(key):
+				return false
+			}
+		}
+	}
+	return false
+}
+
+// MayContainAny reports whether the store may have held at least one of the keys.
+func (d *Digest) MayContainAny(keys [][]byte) bool { return slices.ContainsFunc(keys, d.MayContain) }
+
+// Size returns the number of bytes that WriteTo writes.
+func (d *Digest) Size() int64 {
+	return int64(headerSize + uint64(len(d.directory)) + d.payload) //nolint:gosec // all of it is in memory
+}
+
+// WriteTo writes the digest. It returns the number of bytes written and the error of w.
+func (d *Digest) WriteTo(w io.Writer) (int64, error) {
+	return write(w, header{magic: magicDigest, seed: d.seed, id: d.id}, d.directory, d.parts)
+}
+
+// Read reads what Digest.WriteTo wrote, and nothing behind it. The error for bytes that are not a digest matches
+// ErrCorruption, the one for a later version ErrUnsupportedVersion, and errors of r are wrapped. Read allocates a
+// bounded multiple of the bytes that r yields.
+func Read(r io.Reader) (*Digest, error) {
+	h, directory, err := read(r, magicDigest)
+	if err != nil {
+		return nil, err
+	}
+	var runs [][]*Part
+	s := source{b: directory}
+	for len(s.b) > 0 {
+		at := headerSize + s.read
+		flags := s.u8()
+		p, err := s.part(flags)
+		switch {
+		case err != nil:
+			return nil, located(at, err)
+		case flags&beginsRun != 0:
+			runs = append(runs, nil)
+		case len(runs) == 0:
+			return nil, located(at, errNoRun)
+		}
+		runs[len(runs)-1] = append(runs[len(runs)-1], p)
+	}
+	offset := headerSize + h.directory
+	for _, run := range runs {
+		for _, p := range run {
+			if err := p.readUnits(r, offset); err != nil {
+				return nil, err
+			}
+			offset += p.bytes()
+		}
+	}
+	d, err := New(h.seed, runs)
+	if err == nil && d.id != h.id {
+		err = fmt.Errorf("id %016x, want %016x", h.id, d.id)
+	}
+	if err != nil {
+		return nil, located(headerSize, err)
+	}
+	return d, nil
+}
