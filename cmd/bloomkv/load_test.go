@@ -212,7 +212,7 @@ func TestEveryCommandHasAnExampleOrALongHelp(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"check", "checkpoint", "compact", "del", "demo", "dump", "get", "ingest", "inspect", "load",
+		"check", "checkpoint", "compact", "del", "demo", "digest", "dump", "get", "ingest", "inspect", "load",
 		"plan", "put", "salvage", "scan", "stats",
 	}
 	if !slices.Equal(names, want) {

@@ -165,6 +165,7 @@ func TestReadingCommandsNeverCreateAStore(t *testing.T) {
 		{"stats", ""},
 		{"check", ""},
 		{"inspect", ""},
+		{"digest", ""},
 		{"del", "", "k"},
 		{"del", "", "--prefix", "k"},
 		{"compact", ""},
