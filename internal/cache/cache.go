@@ -364,12 +364,6 @@ func (p *Pool) evict(h *shard, limit int64) (full *batch) {
 	return full
 }
 
-// published returns the blocks of the shard. The caller holds mu.
-func (h *shard) published() []*Block {
-	all := slices.Concat(h.trial.blocks, h.ring)
-	return slices.DeleteFunc(all, func(b *Block) bool { return b == nil })
-}
-
 // unlink removes a published block from its slot and its shard and puts it into limbo. Batches that become full are
 // put at the front of the list. The caller holds the shard's mu, and must retire the list after releasing it.
 func (p *Pool) unlink(h *shard, b *Block, full **batch) {
