@@ -310,3 +310,34 @@ func TestAPatchOfAnotherStoreIsRefused(t *testing.T) {
 		t.Errorf("Apply: %v", err)
 	}
 }
+
+// TestAFilterMayHaveASeedOfItsOwn asks a run whose filter was built with another seed, as the store does if the bits of
+// a filter miss its rate, beside one with the seed of the digest, and alone.
+func TestAFilterMayHaveASeedOfItsOwn(t *testing.T) {
+	own := part(t, 1, 0, 1000, 0.01)
+	other := &Part{ID: 2, Keys: 500, Lo: key(0), Hi: key(1000)}
+	b := bloomblock.Builder{Seed: seed + 1}
+	for i := range 500 {
+		b.Add(bloomblock.HashKey(key(2*i + 1)))
+	}
+	params, err := bloomblock.ParamsFor(0.01)
+	if err == nil {
+		err = other.SetFilter(b.AppendBlock(nil, params))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, alone := digestOf(t, []*Part{own}, []*Part{other}), digestOf(t, []*Part{other})
+	passed := 0
+	for i := range 1000 {
+		if !both.MayContain(key(i)) || i%2 == 1 && !alone.MayContain(key(i)) {
+			t.Fatalf("key %d is denied", i)
+		}
+		if i%2 == 0 && alone.MayContain(key(i)) {
+			passed++
+		}
+	}
+	if passed > 30 { // 5 are expected
+		t.Errorf("%d of 500 absent keys pass, the rate is %v", passed, alone.Rate())
+	}
+}
