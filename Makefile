@@ -38,7 +38,7 @@ promise: ## the rate of filters in every state of the tree, of all key shapes; 1
 # The same numbers as the ordinary tests of package bloom, larger.
 sets: ## package bloom: 10⁷ operations of each kind against an exact set, rates of 10⁶ keys, other libraries, charts
 	go test -count=1 -timeout 1h -v ./bloom -operations 10000000 -ratekeys 1000000 -leastrate 1e-4 -positives 20000
-	go -C bench/sets run . -out ../results/sets.txt
+	go -C bench/sets run . -rounds 11 -out ../results/sets.txt
 	go -C bench/sets run . -draw ../../bin/sets && cp bin/sets/*.svg docs/images/
 
 # The same as the ordinary tests, larger.

@@ -16,7 +16,8 @@ type DigestOptions struct {
 	// tables have worse filters or none. Digest.Rate returns the promise.
 	FPR float64
 	// Rebuild reads all keys and builds one filter of those that have a value. The digest is smaller and more exact:
-	// overwritten and deleted keys are not in it. It takes 8 bytes of memory a key meanwhile.
+	// overwritten and deleted keys are not in it. It takes 8 bytes of memory a key meanwhile, or 25 for a
+	// Ribbon filter.
 	Rebuild bool
 	Kind    FilterKind // of the filter that Rebuild builds
 	// Progress, if not nil, is called by Rebuild now and then, on the goroutine that called Digest, with the number of

@@ -10,7 +10,8 @@ import (
 )
 
 // ErrShape is returned if two sets cannot be united or compared, because their layout, size, number of probes or seed
-// differ. Make both with the same Options. The sizes of sets of different shapes can be compared by Share.
+// differ. Make both by New with the same Options, or both as snapshots of sets made alike. The sizes of sets of
+// different shapes can be compared by Share.
 var ErrShape = errors.New("sets of different shapes")
 
 // An Estimate is a number and its error: the true number is in Value ± Err in 99 of 100 cases, for random hashes.
@@ -159,7 +160,7 @@ func (f *Filter) Compare(g *Filter) (Overlap, error) {
 // intersection. A bloomblock.Sample is such a sample, and is kept in a few kilobytes.
 //
 // If a share q of the sample may be in f, and absent keys pass at the rate P, the estimate is (q-P)/(1-P). A thousand
-// hashes have an error of at most 0.04. Without a sample the estimate is 0.5 ± 0.5.
+// hashes have an error of at most 0.042/(1-P). Without a sample the estimate is 0.5 ± 0.5.
 func (f *Filter) Share(sample []bloomblock.Hash) Estimate {
 	rate, n := f.Rate(), float64(len(sample))
 	if n == 0 || rate == 1 {

@@ -86,8 +86,8 @@ func TestEstimatesAreWithinTheirErrors(t *testing.T) {
 				check("difference", got.Difference, onlyA)
 				errs += got.Intersection.Err
 			}
-			for name, n := range within {
-				if n < 95 {
+			for _, name := range []string{"count", "union", "intersection", "difference"} {
+				if n := within[name]; n < 95 {
 					t.Errorf("%v, rate %v: %s within its error in %d of %d trials", layout, rate, name, n, trials)
 				}
 			}
@@ -103,7 +103,7 @@ func TestSharesOfSetsOfOtherShapes(t *testing.T) {
 	within := 0
 	for trial := range trials {
 		random := rand.New(rand.NewPCG(9, uint64(trial)))
-		f := newFilter(t, Options{Keys: keys, Rate: 0.05, Layout: Layout(trial % 3)})
+		f := newFilter(t, Options{Keys: keys, Rate: 0.05, Seed: testSeed, Layout: Layout(trial % 3)})
 		addRange(f, 0, keys)
 		share := float64(trial) / (trials - 1)
 		sample := make([]bloomblock.Hash, 1000)

@@ -168,7 +168,7 @@ func (a *Atomic) Snapshot() *Filter {
 	}
 	f := &Filter{options: a.options, units: []unit{newUnit(words, a.low+a.high)}}
 	if f.options.Rate == 0 { // NewAtomicBits has no time for it
-		f.options.Rate = f.RateAt(max(f.options.Keys, 1))
+		f.options.Rate = max(f.RateAt(max(f.options.Keys, 1)), bloomblock.BestRate)
 	}
 	f.recount()
 	return f

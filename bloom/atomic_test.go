@@ -206,6 +206,12 @@ func TestSnapshotIsTheFilterOfTheKeys(t *testing.T) {
 			t.Errorf("rate %v: the snapshot is not the filter of the keys", rate)
 		}
 	}
+	for keys := range 4 {
+		var f Filter
+		if err := f.UnmarshalBinary(must(NewAtomicBits(keys, 10).Snapshot().MarshalBinary())); err != nil {
+			t.Errorf("a snapshot for %d keys cannot be read: %v", keys, err)
+		}
+	}
 	f := NewAtomicBits(1000, 10).Snapshot()
 	if rate := f.Options().Rate; math.Abs(rate-0.0088) > 0.0001 {
 		t.Errorf("a set of 10.24 bits a key has rate %v", rate)

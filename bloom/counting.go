@@ -45,7 +45,7 @@ func layoutError(kind string, l Layout) error {
 func newCounting(f *Filter) *Counting {
 	c := &Counting{bits: f}
 	for i := range f.units {
-		c.counters = append(c.counters, make([]byte, len(f.units[i].words)*wordBits/2))
+		c.counters = append(c.counters, make([]byte, len(f.units[i].words)*(wordBits/2)))
 	}
 	return c
 }

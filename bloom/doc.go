@@ -8,7 +8,7 @@
 //
 // No set ever denies a key that it has (see Counting and Window for what that means there). An absent key passes at the
 // rate that the set was made for, as long as it has no more keys than it was made for; beyond that the rate rises,
-// Saturated returns true, and Rate returns the rate now.
+// except in a Scalable. Filter.Saturated reports that, and Filter.Rate returns the rate now.
 //
 //	f, err := bloom.New(bloom.Options{Keys: 1_000_000, Rate: 0.01})
 //	f.Add([]byte("key"))

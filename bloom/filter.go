@@ -9,8 +9,8 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// Options describe a set. Sets with equal Options have the same shape and can be united and compared, provided that
-// Seed is not 0.
+// Options describe a set. Filters that New returns for equal Options have the same shape and can be united and
+// compared, provided that Seed is not 0.
 type Options struct {
 	// Keys is the number of keys the set is made for. With more it stays correct, and its false positive rate rises.
 	Keys int
@@ -29,7 +29,8 @@ type Layout uint8
 
 const (
 	// Blocked puts all bits of a key into one cache line of 64 bytes, or into one each of two or three lines for rates
-	// below about 0.0005. It is the fastest and needs 4 to 11 % more memory than Classic.
+	// below about 0.0005. It is the fastest and needs 4 to 11 % more memory than Classic at the
+	// usual rates, 0.1, 0.01 and so on.
 	Blocked Layout = iota
 	// Classic puts the bits of a key anywhere in one array (Bloom 1970). It needs the least memory. Use it if memory
 	// counts more than time, or to compare with other libraries.
@@ -54,7 +55,7 @@ func (l Layout) String() string {
 
 const (
 	defaultRate = 0.01
-	maxWords    = min(1<<37, math.MaxInt/16) // of all units: 1 TiB, or 1 GiB with 32-bit words
+	maxWords    = min(1<<37, math.MaxInt/64) // of all units: 1 TiB, or 256 MiB with 32-bit words
 	maxKeys     = min(1<<40, math.MaxInt)
 	maxHashes   = 30 // probes of Classic, arrays of Partitioned: enough for bloomblock.BestRate
 )
@@ -173,7 +174,7 @@ func (f *Filter) words() (sum int) {
 }
 
 // Options returns the options of the filter, with the seed and rate that were chosen. New returns an empty filter of
-// the same shape for them.
+// the same shape for them, unless the filter is the Snapshot of an Atomic. Clone and Clear do so for every filter.
 func (f *Filter) Options() Options { return f.options }
 
 // Add adds a key. It reports whether the key was certainly not in the set before; false may be a false positive. It

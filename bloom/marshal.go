@@ -23,7 +23,7 @@ import (
 //	 13  reserved   3 bytes
 //	 16  keys       u64     that the set is made for, at most 2⁴⁰
 //	 24  rate       f64     promised for that number of keys, 1e-9 to below 1
-//	 32  seed       u64     see bloomblock.Seed.Mix
+//	 32  seed       u64     see bloomblock.Seed.Mix; not 0 for Scalable and Window
 //	 40  added      u64     keys: Filter, those that set a bit; Counting, calls of Add less those of Remove; else 0
 //	 48  refused    u64     Counting; else 0
 //	 56  unit 0     16 bytes
@@ -184,7 +184,14 @@ func (h *header) check() error {
 	case h.kind != kindCounting && h.refused != 0, units == 0 && (h.added != 0 || h.contents != 0):
 		return damaged("fields of another kind are not zero")
 	}
+	if units == 0 && h.options.Seed == 0 { // a set that grows would give its next filter a random seed
+		return damaged("seed 0")
+	}
 	left := uint64(maxWords)
+	multiple := uint64(1)
+	if h.options.Layout == Blocked {
+		multiple = blockWords
+	}
 	for i, u := range h.units {
 		if i >= units {
 			if u != (unitHeader{}) {
@@ -196,8 +203,8 @@ func (h *header) check() error {
 		if u.probes < 1 || u.probes > most {
 			return damaged("unit %d: %d probes, want 1..%d", i, u.probes, most)
 		}
-		if u.words < 1 || u.words > left || h.options.Layout == Blocked && u.words%blockWords != 0 {
-			return damaged("unit %d: %d words, want a multiple of %d up to %d", i, u.words, blockWords, left)
+		if u.words < 1 || u.words > left || u.words%multiple != 0 {
+			return damaged("unit %d: %d words, want a multiple of %d up to %d", i, u.words, multiple, left)
 		}
 		left -= u.words
 	}

@@ -10,7 +10,8 @@ import (
 
 // A Scalable is a set of unknown size. It is a cascade of filters, the stages, each made for twice as many keys as the
 // one before and with a lower rate (Almeida, Baquero, Preguiça, Hutchison, "Scalable Bloom Filters", Information
-// Processing Letters 2007). The rate of all stages together never exceeds Options.Rate, however many keys are added.
+// Processing Letters 2007). The rate of all stages together does not exceed Options.Rate, up to stages of 1 TiB, or
+// 256 MiB on a 32-bit machine.
 //
 // Stage i, from 1, has the rate Rate·6/(π·i)². These sum to Rate, and cost later stages fewer bits than rates that
 // shrink by a constant factor. Add and MayContain ask every stage; Add allocates when it adds one. If the number of
@@ -72,7 +73,7 @@ func (s *Scalable) AddHash(h bloomblock.Hash) (added bool) {
 	}
 	last := s.stages[len(s.stages)-1]
 	if last.added >= uint64(last.options.Keys) && len(s.stages) < maxStages { //nolint:gosec // ≥ 0
-		if s.grow() == nil { // otherwise the set is too large for this machine: it stays correct
+		if s.grow() == nil { // otherwise no filter can be that large: the rate rises
 			last = s.stages[len(s.stages)-1]
 		}
 	}

@@ -53,7 +53,7 @@ func NewWindow(o Options, generations int) (*Window, error) {
 // generation returns the options of each of g generations.
 func (w *Window) generation(g int) Options {
 	o := w.options
-	o.Keys = max(1, (o.Keys+g-2)/(g-1))
+	o.Keys = (max(o.Keys, 1)-1)/(g-1) + 1
 	o.Rate /= float64(g)
 	return o
 }

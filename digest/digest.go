@@ -90,7 +90,7 @@ func New(seed bloomblock.Seed, runs [][]*Part) (*Digest, error) {
 }
 
 // ID identifies the content of the digest, as an ETag does. Different digests have the same ID only by chance, with
-// probability 2⁻⁶⁴.
+// probability 2⁻⁶⁴, or 2⁻³² if they differ in nothing but the bits of a memtable's filter.
 func (d *Digest) ID() uint64 { return d.id }
 
 // Keys returns the largest number of keys that the store may have held. It counts all versions of a key, unless the
@@ -98,8 +98,8 @@ func (d *Digest) ID() uint64 { return d.id }
 func (d *Digest) Keys() uint64 { return d.keys }
 
 // Rate returns the promised rate of false positives: the share of absent keys for which MayContain returns true, at
-// most, in the mean over the seeds of stores. With few keys that of one store varies. Rate is 1 if
-// some part has no filter, though that part only matters for keys within its bounds.
+// most, in the mean over the seeds of stores. With few keys that of one store varies. Rate is 1 if some part has no
+// filter, though that part only matters for keys within its bounds.
 func (d *Digest) Rate() float64 { return d.rate }
 
 // Runs returns the parts of the digest, in runs from the newest data to the oldest. They must not be changed.
@@ -109,7 +109,7 @@ func (d *Digest) Runs() [][]*Part { return d.runs }
 const partRuns = 32
 
 // MayContain reports whether the store may have held key. False is certain. True is wrong for at most Rate of the
-// absent keys, and for keys that were deleted one by one.
+// keys that the store never held, and for deleted keys of which it still has older versions.
 //
 // It finds the part of each run by the bounds and asks their filters together, so that their cache misses overlap.
 func (d *Digest) MayContain(key []byte) bool {

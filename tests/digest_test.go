@@ -304,13 +304,15 @@ func TestAColdDigestReadsOnlyTailsAndFilters(t *testing.T) {
 }
 
 // TestADigestOfADamagedStoreDeniesNoKey flips bytes in a table before the store is opened. A damaged filter answers
-// maybe; damage elsewhere in the tail is an error.
+// maybe and is reported; damage elsewhere in the tail is an error.
 func TestADigestOfADamagedStoreDeniesNoKey(t *testing.T) {
 	const n = 2000
 	fsys := vfs.NewMem()
-	db := digestStore(t, &bloomkv.Options{FS: fsys, FilterSeed: 1}, n)
+	db := digestStore(t, &bloomkv.Options{FS: fsys, FilterSeed: 1, FilterFPR: 0.001}, n)
 	file := "db/" + db.Tables()[0].File
 	size := int(db.Tables()[0].Bytes)
+	better := bloomkv.DigestOptions{FPR: 0.001} // needs units that the store below does not load for itself
+	whole := digestOf(t, db, better).Rate()
 	must(t, db.Close())
 	errs, digests := 0, 0
 	for at := 0; at < size; at += 41 {
@@ -319,10 +321,16 @@ func TestADigestOfADamagedStoreDeniesNoKey(t *testing.T) {
 			return b
 		}
 		storetest.Rewrite(t, fsys, file, flip)
-		db := storetest.OpenCold(t, &bloomkv.Options{FS: fsys, ReadOnly: true})
-		d, err := db.Digest(t.Context(), bloomkv.DigestOptions{})
+		var reported atomic.Int64
+		db := storetest.OpenCold(t, &bloomkv.Options{
+			FS: fsys, ReadOnly: true, FilterFPR: 0.5, Events: bloomkv.Events{Damaged: func(error) { reported.Add(1) }},
+		})
+		d, err := db.Digest(t.Context(), better)
 		if err == nil {
 			digests++
+			if worse := d.Rate() > whole; worse != (reported.Load() > 0) {
+				t.Errorf("byte %d: rate %v of a whole %v, %d reports", at, d.Rate(), whole, reported.Load())
+			}
 			for i := range uint64(n) {
 				if !d.MayContain(digestKey(2 * i)) {
 					t.Fatalf("byte %d: key %d is denied", at, i)

@@ -12,7 +12,8 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// A set is a set of any library. Loops over keys are part of it, so that each library is called directly.
+// A set is a set of any library. Loops over keys are part of it, so that a Filter and the other libraries are called
+// directly. The other sets of package bloom are called through two function values, about a nanosecond each.
 type set struct {
 	add   func(keys [][]byte)
 	count func(keys [][]byte) (maybe int) // of the keys that may be in the set

@@ -57,7 +57,7 @@ type digestRun struct {
 type lackFacts struct {
 	Asked   uint64  `json:"asked"`        // keys of the store
 	Lacking uint64  `json:"lacking"`      // certainly not in the other one
-	Rate    float64 `json:"fpr_promised"` // of the other digest: the share of lacking keys that may not be counted
+	Rate    float64 `json:"fpr_promised"` // of the other digest: the share of keys that it takes for present
 }
 
 func (a *app) digestCommand() *cobra.Command {
@@ -68,11 +68,12 @@ func (a *app) digestCommand() *cobra.Command {
 		Long: `A digest is a small file that answers for a store: "certainly absent" or "maybe present", for any key. It
 consists of the filters of the store's tables. With it a program asks before it goes to the store (package digest).
 
-digest DIR makes the digest of a store without reading a key, and prints a row for each run. It changes nothing. --out
-writes the digest to a file, and digest FILE prints the same of such a file.
+digest DIR makes the digest of a store without reading its data, and prints a row for each run. It changes nothing.
+--out writes the digest to a file, and digest FILE prints the same of such a file.
 
 With --lacking-in, each key of the store DIR is asked in the digest of another store. Keys that it denies are certainly
-missing there. Missing keys are overlooked with the rate of that digest: make it with a lower --fpr to find more.
+missing there. Missing keys are overlooked with the rate of that digest: make it with a lower --fpr to find more. Keys
+that the other store has deleted may be overlooked too, unless its digest is made with --rebuild.
 
 --rebuild reads all keys and makes one filter of those that have a value. It takes longer and makes a smaller digest.`,
 		Example: `  bloomkv digest ./store --out store.digest
@@ -106,8 +107,9 @@ missing there. Missing keys are overlooked with the rate of that digest: make it
 
 func (d *digester) run(ctx context.Context, name string) error {
 	if isFile(name) {
-		if d.lackIn != "" || d.out != "" {
-			return fmt.Errorf("%s is a file: --out and --lacking-in need the directory of a store", name)
+		if d.lackIn != "" || d.out != "" || d.opts.FPR != 0 || d.opts.Rebuild {
+			return fmt.Errorf("%s is a file: --out, --lacking-in, --fpr and --rebuild need the directory of a store",
+				name)
 		}
 		got, err := readDigest(name)
 		if err != nil {
@@ -275,7 +277,7 @@ func (d *digester) print(name string, made *digest.Digest, lack *lackFacts) erro
 		words.Escaped([]byte(name), 200), words.Plural(f.Keys, "key"), words.Plural(f.Bytes, "byte"), f.BitsPerKey,
 		f.Rate, f.ID)
 	if lack != nil {
-		fmt.Fprintf(d.Out, "missing in %s: %d of %s for certain; it overlooks at most %.3g of the missing ones\n",
+		fmt.Fprintf(d.Out, "missing in %s: %d of %s for certain; false positives there: at most %.3g\n",
 			words.Escaped([]byte(d.lackIn), 200), lack.Lacking, words.Plural(lack.Asked, "key"), lack.Rate)
 	}
 	return nil

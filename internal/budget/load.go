@@ -44,17 +44,20 @@ func (b *Share) LoadTail(t *tree.Table) (loads, bytes uint64, err error) {
 	return loads, bytes, err
 }
 
-// CopyFilter returns the filter of a table as sstable.Reader.CopyFilter does, and counts what that reads. It loads the
-// table first if its tail was never loaded.
-func (b *Share) CopyFilter(t *tree.Table, maxRate float64) (h bloomblock.Header, units [][]byte, err error) {
+// CopyFilter returns the filter of a table as sstable.Reader.CopyFilter does, counts what that reads, and reports
+// damage that is new. It loads the table first if its tail was never loaded.
+func (b *Share) CopyFilter(t *tree.Table, maxRate float64) (sstable.FilterCopy, error) {
 	if _, known := t.Reader.PrefixRule(); !known {
 		if err := b.Load(t); err != nil {
-			return h, nil, err
+			return sstable.FilterCopy{}, err
 		}
 	}
-	h, units, read, err := t.Reader.CopyFilter(maxRate)
-	b.tailBytes.Add(read)
-	return h, units, err
+	c, err := t.Reader.CopyFilter(maxRate)
+	b.tailBytes.Add(c.Read)
+	if c.Damage != nil && t.Damaged.CompareAndSwap(false, true) {
+		b.observer.Damaged(c.Damage)
+	}
+	return c, err
 }
 
 // LoadPrefixes loads the prefix filter of a table, if it was built by the store's rule and memory has space for it

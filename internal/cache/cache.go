@@ -249,7 +249,9 @@ func (p *Pool) SetCapacity(n int64) {
 	p.limbo.limit = spare / 2
 	p.limbo.batch = min(spare/16, 256<<10)
 	p.limbo.mu.Unlock()
-	p.ghosts.Store(newGhosts(n))
+	if g := p.ghosts.Load(); !g.fits(n) {
+		p.ghosts.Store(newGhosts(n))
+	}
 	for i := range p.shards {
 		h := &p.shards[i]
 		h.mu.Lock()

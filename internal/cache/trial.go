@@ -54,7 +54,7 @@ func (h *shard) published() []*Block {
 
 // Ghosts remember the blocks that were evicted lately at the end of their trial, by a hash of the address of their
 // slot. Each has one cell, in which a later one takes its place; so there is nothing to clear out, and no lock. A wrong
-// answer, once in 2³², only spares a block its trial.
+// answer, once in 2³¹, only spares a block its trial.
 type ghosts struct {
 	seed  maphash.Seed
 	cells []atomic.Uint32
@@ -64,8 +64,20 @@ type ghosts struct {
 // as many or half as many change the misses of lookups with a Zipf distribution by 1 %.
 const ghostBytes = 7 << 10
 
+// maxGhosts bounds the memory for ghosts: 4 MiB, enough for 7 GiB of blocks.
+const maxGhosts = 1 << 20
+
+func cellsFor(capacity int64) int { return int(min(capacity/ghostBytes+1, maxGhosts)) }
+
 func newGhosts(capacity int64) *ghosts {
-	return &ghosts{maphash.MakeSeed(), make([]atomic.Uint32, capacity/ghostBytes+1)}
+	return &ghosts{maphash.MakeSeed(), make([]atomic.Uint32, cellsFor(capacity))}
+}
+
+// fits reports whether g, which may be nil, has about as many cells as a pool of the given capacity needs. The capacity
+// changes often by a little, and new ghosts have forgotten all.
+func (g *ghosts) fits(capacity int64) bool {
+	n := cellsFor(capacity)
+	return g != nil && len(g.cells) <= 2*n && n <= 2*len(g.cells)
 }
 
 // cell returns the cell of the block in a slot, and what it contains if the block is a ghost.

@@ -119,6 +119,23 @@ func TestABlockThatComesBackStays(t *testing.T) {
 	}
 }
 
+func TestGhostsSurviveSmallChangesOfTheCapacity(t *testing.T) {
+	p := NewPool(100 << 20)
+	slots := make([]Slot, 2)
+	p.ghosts.Load().add(&slots[0])
+	for _, capacity := range []int64{99 << 20, 60 << 20, 101 << 20, 190 << 20} {
+		p.SetCapacity(capacity)
+	}
+	if !p.ghosts.Load().remove(&slots[0]) || p.ghosts.Load().remove(&slots[0]) || p.ghosts.Load().remove(&slots[1]) {
+		t.Error("a ghost is forgotten, or there are others")
+	}
+	for capacity, want := range map[int64]int{0: 1, 1 << 20: 147, 1 << 30: 149797, 1 << 50: maxGhosts} {
+		if p.SetCapacity(capacity); len(p.ghosts.Load().cells) != want {
+			t.Errorf("capacity %d: %d cells, want %d", capacity, len(p.ghosts.Load().cells), want)
+		}
+	}
+}
+
 func TestTheQueueKeepsOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	q := queue{base: math.MaxInt32 - 500} // wraps around during the test

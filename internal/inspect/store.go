@@ -37,7 +37,7 @@ type Store struct {
 }
 
 // looks is the maximum number of times that a changing store is read. Without its lock it may change meanwhile.
-const looks = 8
+const looks = 32
 
 // ReadStore reads the manifest of a store, its tables and its logs. It returns an error if nothing is known of the
 // store.

@@ -109,13 +109,14 @@ func (r *Reader) tablePart(t *tree.Table, seq ikey.Seq, maxRate float64) (*diges
 	if m.Entries == 0 {
 		maxRate = 1 // there are only range tombstones
 	}
-	h, units, err := r.tables.CopyFilter(t, maxRate)
+	filter, err := r.tables.CopyFilter(t, maxRate)
 	if err != nil {
 		return nil, r.failed(err)
 	}
 	b := m.Bounds()
 	p := &digest.Part{
-		ID: m.ID, Keys: m.Entries, Lo: b.Lo, Hi: b.Hi, Exclusive: b.Hi != nil && b.Exclusive, Header: h, Units: units,
+		ID: m.ID, Keys: m.Entries, Lo: b.Lo, Hi: b.Hi, Exclusive: b.Hi != nil && b.Exclusive,
+		Header: filter.Header, Units: filter.Units,
 	}
 	if m.RangeDeletes > 0 {
 		p.Deleted = deleted(t.Reader.RangeDels(), seq)

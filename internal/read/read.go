@@ -42,7 +42,7 @@ type Tables interface {
 	LoadTail(t *tree.Table) (loads, bytes uint64, err error) // is Load, and returns what it read
 	LoadPrefixes(t *tree.Table) error                        // loads the prefix filter
 	// CopyFilter returns the units of the filter that maxRate needs, for a digest.
-	CopyFilter(t *tree.Table, maxRate float64) (h bloomblock.Header, units [][]byte, err error)
+	CopyFilter(t *tree.Table, maxRate float64) (sstable.FilterCopy, error)
 	Recount(t *tree.Table) // is called after a lookup has loaded an index itself
 }
 

@@ -92,14 +92,22 @@ func (f *tableFile) readUnit(offset uint64, u bloomblock.UnitHeader) ([]byte, er
 	return b, f.readAt(b, offset+u.Offset)
 }
 
+// A FilterCopy is the first units of a filter, with a header that describes these alone. There are none without a
+// filter.
+type FilterCopy struct {
+	Header bloomblock.Header
+	Units  [][]byte // must not be changed
+	Read   uint64   // bytes read from the file
+	Damage error    // of the filter; the damaged unit and those after it are left out
+}
+
 // copy returns the units that a promised rate of maxRate needs: see Reader.CopyFilter.
-func (k *keyFilter) copy(f *tableFile, t *tail, maxRate float64) (
-	h bloomblock.Header, units [][]byte, read uint64, err error,
-) {
+func (k *keyFilter) copy(f *tableFile, t *tail, maxRate float64) (FilterCopy, error) {
 	k.mu.Lock()
-	h, units = k.header, k.units
+	h, units := k.header, k.units
 	known, damage := k.known, k.damage
 	k.mu.Unlock()
+	read := uint64(0)
 	if !known && damage == nil {
 		h, damage = f.readFilterHeader(kindFilter, t.footer.filterOff, t.keysLen(), t.footer.filterSum)
 		read += bloomblock.HeaderSize
@@ -113,19 +121,20 @@ func (k *keyFilter) copy(f *tableFile, t *tail, maxRate float64) (
 			break
 		}
 		read += u.Bytes()
-		if _, damage = h.Filter(append(units, b)); damage == nil {
-			units = slices.Clip(append(units, b))
+		if _, err := h.Filter(append(units, b)); err != nil {
+			damage = f.damaged(t.footer.filterOff, err)
+			break
 		}
+		units = slices.Clip(append(units, b))
 	}
-	if damage != nil && !errors.Is(damage, corrupt.Err) && !errors.Is(damage, bloomblock.ErrUnknownKind) &&
-		!errors.Is(damage, bloomblock.ErrDamaged) {
-		return bloomblock.Header{}, nil, read, damage
+	if damage != nil && !errors.Is(damage, corrupt.Err) && !errors.Is(damage, bloomblock.ErrUnknownKind) {
+		return FilterCopy{Read: read}, damage // of the file
 	}
 	if len(units) == 0 {
-		return bloomblock.Header{}, nil, read, nil
+		return FilterCopy{Read: read, Damage: damage}, nil
 	}
 	h.Units = slices.Clip(h.Units[:len(units)])
-	return h, units, read, nil
+	return FilterCopy{h, units, read, damage}, nil
 }
 
 // publish makes units the filter. The caller holds mu.

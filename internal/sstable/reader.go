@@ -87,14 +87,12 @@ func (r *Reader) LoadUnits(maxRate float64, most int) error {
 	return r.keyFilter.load(&r.tableFile, r.tail.Load(), maxRate, most)
 }
 
-// CopyFilter returns the units of the filter that a promised rate of maxRate needs, and a header with these units
-// alone. It reads those that are not in memory from the file, in read bytes, and does not keep them. A damaged unit and
-// those after it are left out. Without a filter there are no units. The caller must not change the units. CopyFilter
-// loads the table's tail if that was never loaded.
-func (r *Reader) CopyFilter(maxRate float64) (h bloomblock.Header, units [][]byte, read uint64, err error) {
+// CopyFilter returns the units of the filter that a promised rate of maxRate needs. It reads those that are not in
+// memory from the file, and does not keep them. It loads the table's tail if that was never loaded.
+func (r *Reader) CopyFilter(maxRate float64) (FilterCopy, error) {
 	t, err := r.loadTail()
 	if err != nil || t.footer.filterLen == 0 || maxRate >= 1 {
-		return bloomblock.Header{}, nil, 0, err
+		return FilterCopy{}, err
 	}
 	return r.keyFilter.copy(&r.tableFile, t, maxRate)
 }
