@@ -45,7 +45,8 @@ func ReadStore(ctx context.Context, dir string, o Options) (s *Store, err error)
 	for range looks {
 		before := stamp(dir)
 		s, err = look(ctx, dir, o)
-		seen := err == nil && s.Opening.Refused == nil && !errors.Is(s.Wrong(), fs.ErrNotExist)
+		seen := err == nil && s.Opening.Refused == nil && len(s.Missing) == 0 &&
+			!errors.Is(s.Wrong(), fs.ErrNotExist)
 		if seen || ctx.Err() != nil || stamp(dir) == before {
 			break
 		}
