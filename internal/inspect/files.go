@@ -56,6 +56,25 @@ func newView(dir string) (*view, error) {
 	return &view{dir, names, recovery.List(names)}, nil
 }
 
+// addNew adds the files that the manifest names and that were made after the names were read, before the manifest was.
+func (v *view) addNew(m *manifest.State) {
+	add := func(kind filename.Kind, number uint64) {
+		name := filename.Base(kind, number)
+		if i, known := slices.BinarySearch(v.found[kind], number); !known {
+			if _, err := vfs.OS.Stat(filepath.Join(v.dir, name)); err == nil {
+				v.names = append(v.names, name)
+				v.found[kind] = slices.Insert(v.found[kind], i, number)
+			}
+		}
+	}
+	for _, t := range m.Version.Tables() {
+		add(filename.Table, t.Number)
+	}
+	if m.Log != nil {
+		add(filename.Log, m.Log.Number)
+	}
+}
+
 // addFiles adds the logs, other files, and what opening would do to the facts of a store.
 func (v *view) addFiles(ctx context.Context, s *Store, m *manifest.State, o Options) {
 	s.Opening = v.opening(ctx, m)

@@ -37,7 +37,7 @@ type Store struct {
 }
 
 // looks is the maximum number of times that a changing store is read. Without its lock it may change meanwhile.
-const looks = 32
+const looks = 8
 
 // ReadStore reads the manifest of a store, its tables and its logs. It returns an error if nothing is known of the
 // store.
@@ -69,6 +69,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, v.noManifest(err)
 	}
+	v.addNew(&m)
 	s := newStore()
 	s.Manifest, s.Torn = filename.Base(filename.Manifest, m.ManifestNumber), m.Torn
 	s.NextFile, s.LastSeq, s.MinLog = m.NextFile, m.LastSeq, m.MinLog
