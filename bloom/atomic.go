@@ -67,7 +67,7 @@ func newAtomic(blocks, probes int, o Options) *Atomic {
 // Add adds a key. A goroutine that knows, by any synchronization, that Add has returned finds the key in the set.
 func (a *Atomic) Add(key []byte) { a.AddHash(bloomblock.HashKey(key)) }
 
-// AddHash adds a key by its hash: see Add.
+// AddHash adds a key by its hash: see Add. It does not use what Or returns, as set does: that takes a tenth longer.
 func (a *Atomic) AddHash(h bloomblock.Hash) {
 	b, h := a.locate(h)
 	x, _ := h.Fields()
@@ -79,20 +79,20 @@ func (a *Atomic) AddHash(h bloomblock.Hash) {
 		x >>= fieldBits
 	}
 	if a.high > 0 {
-		a.setHigh(b, h)
+		_, y := h.Fields()
+		b.set(y, a.high)
 	}
 }
 
-// setHigh sets the bits of a mixed hash that its second word of fields determines. It reports whether one was clear.
-func (a *Atomic) setHigh(b *atomicBlock, h bloomblock.Hash) bool {
-	_, y := h.Fields()
+// set sets the bits at the low n fields of x. It reports whether this call set one of them.
+func (b *atomicBlock) set(x uint64, n int) bool {
 	set := uint64(0)
-	for range a.high {
-		w, bit := &b[y/wordBits%blockWords], uint64(1)<<(y%wordBits)
+	for range n {
+		w, bit := &b[x/wordBits%blockWords], uint64(1)<<(x%wordBits)
 		if w.Load()&bit == 0 {
-			set |= bit &^ w.Or(bit)
+			set |= bit &^ w.Or(bit) // Or returns the word before: only one of several calls sees the bit clear
 		}
-		y >>= fieldBits
+		x >>= fieldBits
 	}
 	return set != 0
 }
@@ -109,19 +109,9 @@ func (a *Atomic) AddIfAbsent(key []byte) bool { return a.AddHashIfAbsent(bloombl
 // AddHashIfAbsent adds a key by its hash: see AddIfAbsent.
 func (a *Atomic) AddHashIfAbsent(h bloomblock.Hash) bool {
 	b, h := a.locate(h)
-	x, _ := h.Fields()
-	set := uint64(0)
-	for range a.low {
-		w, bit := &b[x/wordBits%blockWords], uint64(1)<<(x%wordBits)
-		if w.Load()&bit == 0 {
-			set |= bit &^ w.Or(bit) // Or returns the word before: only one of several calls sees the bit clear
-		}
-		x >>= fieldBits
-	}
-	if a.high > 0 && a.setHigh(b, h) {
-		set = 1
-	}
-	return set != 0
+	x, y := h.Fields()
+	low, high := b.set(x, a.low), b.set(y, a.high)
+	return low || high
 }
 
 // MayContain reports whether a key may be in the set. False is certain for every Add that has returned before; true

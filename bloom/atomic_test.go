@@ -59,7 +59,7 @@ func TestRateIsNearTheExactOne(t *testing.T) {
 	}
 }
 
-func TestPlacesAreThoseOfAFilterBlock(t *testing.T) {
+func TestPositionsAreThoseOfAFilterBlock(t *testing.T) {
 	// The same hashes in a filter block with as many blocks and probes give the same answers, true and false ones.
 	const keys, bits = 10_000, 10
 	a := NewAtomicBits(keys, bits)

@@ -11,7 +11,7 @@ import (
 // on Networking 2000) and takes five times its memory; MayContain touches only the bits.
 //
 // It has no false negative for a key that was added more often than it was removed, provided that no key is removed
-// that was not added. Remove cannot check that for a key that is a false positive.
+// that was not added. Remove cannot notice such a mistake if the key is a false positive.
 //
 // One goroutine may add and remove; any number may ask while none does.
 type Counting struct {

@@ -152,8 +152,8 @@ func rateOfAny(filters []*Filter) float64 {
 	return -math.Expm1(denied)
 }
 
-// EstimatedCount estimates the number of distinct keys. It is low by at most the share RateBound, since Add does not
-// add a key that is a false positive.
+// EstimatedCount estimates the number of distinct keys. It is low by at most the share RateBound, since Add
+// takes a false positive for a key that it has.
 func (s *Scalable) EstimatedCount() (sum Estimate) {
 	for _, f := range s.stages { // no two have a key in common
 		e := f.EstimatedCount()
