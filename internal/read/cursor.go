@@ -196,6 +196,9 @@ func (c *Cursor) Next() bool {
 	if c.closed() {
 		return false
 	}
+	if c.lane == nil && c.at == standing && !c.back {
+		c.enterLane() // not where a seek ends: many iterators read one key
+	}
 	if c.lane != nil {
 		key, value, ok := c.lane.NextPlain(c.key)
 		if ok {
@@ -384,7 +387,6 @@ func (c *Cursor) forward(ok, again bool) bool {
 			c.value = c.merge.Value()
 		}
 		c.at, c.back = standing, false
-		c.enterLane()
 		return true
 	}
 	if c.failed() {
