@@ -92,8 +92,8 @@ func (f *tableFile) readUnit(offset uint64, u bloomblock.UnitHeader) ([]byte, er
 	return b, f.readAt(b, offset+u.Offset)
 }
 
-// A FilterCopy is the first units of a filter, with a header that describes these alone. There are none without a
-// filter.
+// A FilterCopy is the first units of a filter, with a header that describes these alone. A table without a filter has
+// no units.
 type FilterCopy struct {
 	Header bloomblock.Header
 	Units  [][]byte // must not be changed
