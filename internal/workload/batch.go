@@ -24,45 +24,46 @@ func (b Batch) All() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// pairs is a buffer of keys and values, stored end to end.
-type pairs struct {
-	keys, values       []byte
-	keyEnds, valueEnds []int // ends[0] is 0
+// Packed holds pairs end to end: pair i has the bytes of Keys between KeyEnds[i] and KeyEnds[i+1], and likewise of
+// Values. The first end is 0.
+type Packed struct {
+	Keys, Values       []byte
+	KeyEnds, ValueEnds []int
 }
 
 // grow allocates memory for n pairs with the given number of value bytes.
-func (p *pairs) grow(n, values int) {
-	p.keys, p.values = make([]byte, 0, n*64), make([]byte, 0, values+values/4)
-	p.keyEnds, p.valueEnds = make([]int, 0, n+1), make([]int, 0, n+1)
+func (p *Packed) grow(n, values int) {
+	p.Keys, p.Values = make([]byte, 0, n*64), make([]byte, 0, values+values/4)
+	p.KeyEnds, p.ValueEnds = make([]int, 0, n+1), make([]int, 0, n+1)
 }
 
-func (p *pairs) reset() {
-	p.keys, p.values = p.keys[:0], p.values[:0]
-	p.keyEnds, p.valueEnds = append(p.keyEnds[:0], 0), append(p.valueEnds[:0], 0)
+func (p *Packed) reset() {
+	p.Keys, p.Values = p.Keys[:0], p.Values[:0]
+	p.KeyEnds, p.ValueEnds = append(p.KeyEnds[:0], 0), append(p.ValueEnds[:0], 0)
 }
 
-func (p *pairs) len() int { return max(0, len(p.keyEnds)-1) }
+func (p *Packed) len() int { return max(0, len(p.KeyEnds)-1) }
 
 // add appends a copy of one pair.
-func (p *pairs) add(key, value []byte) {
-	if len(p.keyEnds) == 0 {
+func (p *Packed) add(key, value []byte) {
+	if len(p.KeyEnds) == 0 {
 		p.reset()
 	}
-	p.keys, p.values = append(p.keys, key...), append(p.values, value...)
+	p.Keys, p.Values = append(p.Keys, key...), append(p.Values, value...)
 	p.end()
 }
 
 // end marks the bytes appended to keys and values since the last call as one pair.
-func (p *pairs) end() {
-	p.keyEnds, p.valueEnds = append(p.keyEnds, len(p.keys)), append(p.valueEnds, len(p.values))
+func (p *Packed) end() {
+	p.KeyEnds, p.ValueEnds = append(p.KeyEnds, len(p.Keys)), append(p.ValueEnds, len(p.Values))
 }
 
-func (p *pairs) key(i int) []byte { return p.keys[p.keyEnds[i]:p.keyEnds[i+1]:p.keyEnds[i+1]] }
-func (p *pairs) value(i int) []byte {
-	return p.values[p.valueEnds[i]:p.valueEnds[i+1]:p.valueEnds[i+1]]
+func (p *Packed) key(i int) []byte { return p.Keys[p.KeyEnds[i]:p.KeyEnds[i+1]:p.KeyEnds[i+1]] }
+func (p *Packed) value(i int) []byte {
+	return p.Values[p.ValueEnds[i]:p.ValueEnds[i+1]:p.ValueEnds[i+1]]
 }
 
 // batch returns pairs i to j-1.
-func (p *pairs) batch(i, j int) Batch {
-	return Batch{p.keys, p.values, p.keyEnds[i : j+1], p.valueEnds[i : j+1]}
+func (p *Packed) batch(i, j int) Batch {
+	return Batch{p.Keys, p.Values, p.KeyEnds[i : j+1], p.ValueEnds[i : j+1]}
 }

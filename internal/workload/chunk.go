@@ -22,6 +22,7 @@ type run struct {
 	clockCost time.Duration
 	greatest  []byte // unsorted sets: the greatest key
 	gate      *gate  // nil if each worker has a processor
+	loops     Looper // nil if the store has no loops for this kind of phase
 	allocated allocations
 
 	next     atomic.Int64 // first operation that no worker has taken
@@ -63,6 +64,9 @@ func (r *run) choose() (err error) {
 	default:
 	}
 	r.chooser, err = newChooser(choice, n, p.Skew, p.Seed)
+	if choice == Zipfian && p.Ranks != 0 {
+		r.chooser.perm = NewPermutation(n, p.Ranks)
+	}
 	if p.Workers > runtime.GOMAXPROCS(0) {
 		r.gate = newGate(p.Workers)
 	}
@@ -142,6 +146,9 @@ func (r *run) take(worker, round int) (first, n int, ok bool) {
 // alone reports whether the calls of the chunk that starts at operation first are timed one by one. With a gate, all
 // workers of a round do the same.
 func (r *run) alone(first int) bool {
+	if r.loops != nil {
+		return false
+	}
 	together := r.chunk
 	if r.gate != nil {
 		together *= r.phase.Workers

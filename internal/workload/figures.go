@@ -66,15 +66,15 @@ func Median(values []float64) float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
-// histogram counts times in buckets whose width is 1/32 of their value.
-type histogram struct {
+// A Histogram counts times, in nanoseconds, in buckets whose width is 1/32 of their value.
+type Histogram struct {
 	buckets [(64 - 4) * 32]uint64
 	count   uint64
 	largest uint64
 }
 
-// add counts one time, in nanoseconds.
-func (h *histogram) add(ns uint64) {
+// Add counts one time.
+func (h *Histogram) Add(ns uint64) {
 	h.buckets[bucket(ns)]++
 	h.count++
 	h.largest = max(h.largest, ns)
@@ -99,8 +99,14 @@ func middle(bucket int) float64 {
 	return (float64(32+bucket%32) + 0.5) * width
 }
 
+// Count returns the number of times.
+func (h *Histogram) Count() uint64 { return h.count }
+
+// Largest returns the largest time, exactly, or 0 if there are no times.
+func (h *Histogram) Largest() float64 { return float64(h.largest) }
+
 // nonEmpty returns the buckets that are not empty, the shortest time first.
-func (h *histogram) nonEmpty() []Bucket {
+func (h *Histogram) nonEmpty() []Bucket {
 	var all []Bucket
 	for i, n := range h.buckets {
 		if n > 0 {
@@ -110,8 +116,8 @@ func (h *histogram) nonEmpty() []Bucket {
 	return all
 }
 
-// merge adds the counts of other.
-func (h *histogram) merge(other *histogram) {
+// Merge adds the counts of other.
+func (h *Histogram) Merge(other *Histogram) {
 	for i, n := range other.buckets {
 		h.buckets[i] += n
 	}
@@ -119,8 +125,8 @@ func (h *histogram) merge(other *histogram) {
 	h.largest = max(h.largest, other.largest)
 }
 
-// quantile returns a time that a fraction q of all times does not exceed, 0 < q ≤ 1, or 0 if there are no times.
-func (h *histogram) quantile(q float64) float64 {
+// Quantile returns a time that a fraction q of all times does not exceed, 0 < q ≤ 1, or 0 if there are no times.
+func (h *Histogram) Quantile(q float64) float64 {
 	left := q * float64(h.count)
 	for i, n := range h.buckets {
 		if n == 0 {

@@ -9,34 +9,34 @@ import (
 
 func TestQuantilesAreWithinThreePercent(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	var a, b histogram
+	var a, b Histogram
 	var all []uint64
 	for i := range 20_000 {
 		ns := uint64(math.Exp(r.Float64() * 20))
 		all = append(all, ns)
 		if i%2 == 0 {
-			a.add(ns)
+			a.Add(ns)
 		} else {
-			b.add(ns)
+			b.Add(ns)
 		}
 	}
-	a.merge(&b)
+	a.Merge(&b)
 	slices.Sort(all)
 	for _, q := range []float64{0.01, 0.5, 0.99, 0.999, 1} {
 		want := float64(all[int(math.Ceil(q*float64(len(all))))-1])
-		if got := a.quantile(q); math.Abs(got-want) > 0.03*want+1 {
+		if got := a.Quantile(q); math.Abs(got-want) > 0.03*want+1 {
 			t.Errorf("quantile %v is %v, want %v", q, got, want)
 		}
 	}
-	if got := new(histogram).quantile(0.5); got != 0 {
+	if got := new(Histogram).Quantile(0.5); got != 0 {
 		t.Errorf("of no times the median is %v, want 0", got)
 	}
 }
 
 func TestBucketsHoldEveryTime(t *testing.T) {
 	for _, ns := range []uint64{0, 1, 31, 32, 33, 63, 64, 65, 1 << 20, 1<<20 + 12345, 1 << 63, math.MaxUint64} {
-		var h histogram
-		h.add(ns)
+		var h Histogram
+		h.Add(ns)
 		if got := middle(bucket(ns)); math.Abs(got-float64(ns)) > float64(ns)/32 {
 			t.Errorf("%d is counted as %v", ns, got)
 		}

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"bytes"
+	"slices"
 	"time"
 )
 
@@ -23,6 +24,15 @@ func (w *worker) runChunk(first, n int) error {
 	if phase.Kind != Load {
 		begin = gate.pass()
 	}
+	if w.run.loops != nil {
+		if err := w.loop(n); err != nil {
+			return err
+		}
+		w.record(gate.pass().Sub(begin), n)
+		w.ops += n
+		w.check(n)
+		return nil
+	}
 	perCall := phase.perCall()
 	calls := (n + perCall - 1) / perCall
 	if w.run.alone(first) {
@@ -32,7 +42,7 @@ func (w *worker) runChunk(first, n int) error {
 			if err := w.call(i, perCall, n, true); err != nil {
 				return err
 			}
-			w.calls.add(uint64(max(time.Since(one)-(looks-1)*w.run.clockCost, 0)))
+			w.calls.Add(uint64(max(time.Since(one)-(looks-1)*w.run.clockCost, 0)))
 		}
 		cost := looks * time.Duration(calls) * w.run.clockCost
 		d := max(gate.pass().Sub(begin)-w.run.waitedFor(cost), 0)
@@ -53,6 +63,16 @@ func (w *worker) runChunk(first, n int) error {
 	w.ops += n
 	w.check(n)
 	return nil
+}
+
+// loop runs a chunk of n operations in one call.
+func (w *worker) loop(n int) error {
+	if w.run.phase.Kind == Seek {
+		w.counts = slices.Grow(w.counts, n)[:n]
+		return w.run.loops.LoopSeek(&w.requests, &w.answers, w.run.phase.Limit, w.counts)
+	}
+	w.found = slices.Grow(w.found, n)[:n]
+	return w.run.loops.LoopGet(&w.requests, &w.answers, w.found)
 }
 
 // prepare picks the keys of a chunk and prepares the arguments of its calls.
@@ -86,12 +106,12 @@ func (w *worker) prepare(first, n int) {
 	for i, pick := range w.picks {
 		switch r.phase.Kind {
 		case Absent, Delete:
-			w.requests.keys = r.set.AppendAbsent(w.requests.keys, pick)
+			w.requests.Keys = r.set.AppendAbsent(w.requests.Keys, pick)
 		default:
-			w.requests.keys = r.set.AppendKey(w.requests.keys, pick)
+			w.requests.Keys = r.set.AppendKey(w.requests.Keys, pick)
 		}
 		if k := r.phase.Kind; k == Load || k == PutSeek || k == Mixed && w.puts[i] {
-			w.requests.values = r.set.AppendValue(w.requests.values, pick)
+			w.requests.Values = r.set.AppendValue(w.requests.Values, pick)
 		}
 		w.requests.end()
 	}
@@ -118,13 +138,13 @@ func (w *worker) prepareInserts(first, n int) {
 		if isNew {
 			pick = r.absents.at(absents)
 			absents++
-			w.requests.keys = r.set.AppendAbsent(w.requests.keys, pick)
+			w.requests.Keys = r.set.AppendAbsent(w.requests.Keys, pick)
 		} else {
 			pick = w.picks[others]
 			others++
-			w.requests.keys = r.set.AppendKey(w.requests.keys, pick)
+			w.requests.Keys = r.set.AppendKey(w.requests.Keys, pick)
 		}
-		w.requests.values = r.set.AppendVersion(w.requests.values, pick%r.set.Len(), 1)
+		w.requests.Values = r.set.AppendVersion(w.requests.Values, pick%r.set.Len(), 1)
 		w.requests.end()
 	}
 }

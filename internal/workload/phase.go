@@ -51,6 +51,7 @@ type Phase struct {
 	Ops        int     // default: as many as keys (Absent: absent keys, at most as many as keys); Scan, Pop: all
 	Choice     Choice  // order of the keys; Insert and Delete use each absent key once, InOrder or Shuffled
 	Skew       float64 // of Zipfian and Latest; default 0.99
+	Ranks      uint64  // Zipfian: seed of the order of popularity, so that phases can share it; default Seed
 	Batch      int     // Load: pairs per batch; Absent, Present: keys per GetMany; default: single calls
 	Durable    bool    // Load: use PutSync; not with Batch
 	Records    int     // Load: number of pairs, the first of the set; default: all

@@ -18,6 +18,9 @@ func Run(ctx context.Context, store Store, set Set, p Phase, progress func(done,
 		return Figures{}, fmt.Errorf("phase %s: %w", p.Name, err)
 	}
 	r := &run{store: store, set: set, phase: p, progress: progress, clockCost: clockCost()}
+	if p.Kind == Seek || p.Kind == Scan || (p.Kind == Absent || p.Kind == Present) && p.perCall() == 1 {
+		r.loops, _ = store.(Looper)
+	}
 	switch p.Kind {
 	case Scan:
 		err = r.scan(ctx)
@@ -107,7 +110,7 @@ func (r *run) took(d time.Duration) {
 	w := r.workers[0]
 	w.ops = 1
 	w.record(d, 1)
-	w.calls.add(uint64(max(d, 0)))
+	w.calls.Add(uint64(max(d, 0)))
 	r.report(1)
 }
 
@@ -162,19 +165,29 @@ func (r *run) scan(ctx context.Context) error {
 	if want < r.set.Len() {
 		limit = max(want, 1)
 	}
-	err := r.store.Scan(nil, limit, func(key, value []byte) error {
+	part := func() error {
+		check()
+		begin = time.Now()
+		return ctx.Err()
+	}
+	one := func(key, value []byte) error {
 		if w.ops+w.answers.len() == want {
 			w.wrong("scan: key %q follows the %d requested keys", key, want)
 			return errEnough
 		}
 		w.answers.add(key, value)
-		if w.answers.len() < r.chunk && len(w.answers.values) < chunkBytes {
+		if w.answers.len() < r.chunk && len(w.answers.Values) < chunkBytes {
 			return nil
 		}
-		check()
-		begin = time.Now()
-		return ctx.Err()
-	})
+		return part()
+	}
+	var err error
+	if r.loops != nil && limit == 0 {
+		w.answers.reset()
+		err = r.loops.LoopScan(&w.answers, r.chunk, part)
+	} else {
+		err = r.store.Scan(nil, limit, one)
+	}
 	if err != nil && !errors.Is(err, errEnough) {
 		return err
 	}
@@ -191,14 +204,14 @@ func (r *run) figures() Figures {
 	f := Figures{Phase: r.phase.Name}
 	var busy time.Duration
 	var whole, alone, putting []float64
-	var calls histogram
+	var calls Histogram
 	for _, w := range r.workers {
 		f.Ops += w.ops
 		busy += w.busy
 		whole = append(whole, w.whole...)
 		alone = append(alone, w.alone...)
 		putting = append(putting, w.putting...)
-		calls.merge(&w.calls)
+		calls.Merge(&w.calls)
 		f.Wrong += w.wrongs
 		if f.FirstWrong == "" {
 			f.FirstWrong = w.firstWrong
@@ -212,8 +225,8 @@ func (r *run) figures() Figures {
 	}
 	f.MedianNs = Median(whole) / workers
 	f.PutNs = Median(putting) / workers
-	f.P50Ns, f.P99Ns, f.P999Ns = calls.quantile(0.50), calls.quantile(0.99), calls.quantile(0.999)
-	f.MaxNs = float64(calls.largest)
+	f.P50Ns, f.P99Ns, f.P999Ns = calls.Quantile(0.50), calls.Quantile(0.99), calls.Quantile(0.999)
+	f.MaxNs = calls.Largest()
 	f.Latencies = calls.nonEmpty()
 	f.AllocsPerOp = float64(allocated.objects-r.allocated.objects) / float64(max(f.Ops, 1))
 	f.BytesPerOp = float64(allocated.bytes-r.allocated.bytes) / float64(max(f.Ops, 1))

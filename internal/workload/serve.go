@@ -90,9 +90,9 @@ func (w *worker) prepareServe(first, n int) {
 		w.picks = append(w.picks, pick)
 		s.what, s.limits = append(s.what, what), append(s.limits, limit)
 		s.versions, s.oldest = append(s.versions, version), append(s.oldest, oldest)
-		w.requests.keys = r.set.AppendKey(w.requests.keys, pick)
+		w.requests.Keys = r.set.AppendKey(w.requests.Keys, pick)
 		if what == update || what == insert || what == modify {
-			w.requests.values = r.set.AppendVersion(w.requests.values, pick, version)
+			w.requests.Values = r.set.AppendVersion(w.requests.Values, pick, version)
 		}
 		w.requests.end()
 	}
@@ -108,8 +108,8 @@ func (w *worker) serveOne(i int) error {
 	case scan:
 		return w.scan(key, w.serve.limits[i])
 	default:
-		out, found, err := store.AppendGet(w.answers.values, key)
-		w.answers.values = out
+		out, found, err := store.AppendGet(w.answers.Values, key)
+		w.answers.Values = out
 		if !found {
 			w.counts = append(w.counts, 0)
 			return err

@@ -15,9 +15,9 @@ type worker struct {
 
 	picks    []int    // numbers of the keys
 	puts     []bool   // Mixed: which operations put; Insert: which have an absent key
-	requests pairs    // keys, and values to put
+	requests Packed   // keys, and values to put
 	keys     [][]byte // the same keys, for GetMany
-	answers  pairs    // results from the store; lookups leave the keys empty
+	answers  Packed   // results from the store; lookups leave the keys empty
 	found    []bool   // lookups: whether there was a value; Insert: whether the pair was stored
 	counts   []int    // seeks: number of answers
 	base     int      // GetMany: index of the first answer of this call
@@ -34,7 +34,7 @@ type worker struct {
 	alone      []float64     // ns per operation of the chunks whose calls were timed one by one
 	put        time.Duration // PutSeek: time spent in Put in this chunk, if its calls are timed
 	putting    []float64     // PutSeek: ns per operation spent in Put
-	calls      histogram
+	calls      Histogram
 	wrongs     int
 	firstWrong string
 }
@@ -75,8 +75,8 @@ func (w *worker) record(d time.Duration, n int) {
 }
 
 func (w *worker) get(i int) error {
-	out, found, err := w.run.store.AppendGet(w.answers.values, w.requests.key(i))
-	w.answers.values = out
+	out, found, err := w.run.store.AppendGet(w.answers.Values, w.requests.key(i))
+	w.answers.Values = out
 	w.answers.end()
 	w.found = append(w.found, found)
 	return err
@@ -95,7 +95,7 @@ func (w *worker) takeOne(i int, value []byte, found bool) error {
 		w.wrong("an unexpected answer for key %d of %d of GetMany, after %d answers", i, w.end-w.base, next-w.base)
 		return nil
 	}
-	w.answers.values = append(w.answers.values, value...)
+	w.answers.Values = append(w.answers.Values, value...)
 	w.answers.end()
 	w.found = append(w.found, found)
 	return nil

@@ -46,6 +46,22 @@ type Store interface {
 	Close() error
 }
 
+// A Looper is a Store that can also run all operations of a chunk in one call, for a store in another language, where
+// each call takes long. Absent and Present without Batch, Seek and Scan then use these methods, and calls are not timed
+// one by one.
+type Looper interface {
+	Store
+	// LoopGet looks up each key of keys, appends its value with an empty key to answers, and sets found. The value of
+	// a key that is not found is empty.
+	LoopGet(keys, answers *Packed, found []bool) error
+	// LoopSeek appends to answers, for each key of keys, up to limit pairs, starting with the first that is not below
+	// the key, and sets counts to their numbers.
+	LoopSeek(keys, answers *Packed, limit int, counts []int) error
+	// LoopScan reads all pairs in order. It appends n pairs to answers, fewer at the end, and calls part, which empties
+	// answers, until there are no more. An error of part ends the scan and is returned.
+	LoopScan(answers *Packed, n int, part func() error) error
+}
+
 // A Set holds pairs of keys and values, numbered from 0, and keys that are absent from it. It never changes and is safe
 // for concurrent use. The Append methods append to dst and return the longer slice.
 type Set interface {
