@@ -1,6 +1,7 @@
 # Each target is a step of .ci/run, or a longer run of the same. Without make, run .ci/run.
 
-.PHONY: check test race lint fuzz fuzz-files bench bench-compare compare compare-shapes rocksdb cross long promise
+.PHONY: check test race lint fuzz fuzz-files bench bench-compare compare compare-random compare-small compare-shapes
+.PHONY: rocksdb cross long promise
 .PHONY: salvage demo screenshots sets digest kept
 
 check: ## all that CI runs
@@ -56,8 +57,15 @@ bench: ## the store's own figures
 
 # RocksDB takes part if its library was built.
 ROCKSDB = $(if $(wildcard bin/rocksdb/lib/librocksdb.a),-tags rocksdb)
-compare: ## side by side with other stores, taking turns: an hour, on a machine that does nothing else
+compare: ## side by side with other stores, taking turns: five quarters of an hour, on a machine that does nothing else
 	go -C bench/compare run $(ROCKSDB) . --ycsb --out ../results/compare-decimal.txt
+
+compare-random: ## the same with random keys
+	go -C bench/compare run $(ROCKSDB) . --ycsb --shape random --out ../results/compare-random.txt
+
+compare-small: ## the rows of reads, all with a cache of 7 % of keys and values: half an hour
+	go -C bench/compare run $(ROCKSDB) . --ycsb --small-cache --out ../results/compare-small.txt --rows \
+		absent,absent-unc,absent-ow,absent-2t,present,present-unc,present-ow,present-2t,mixed,seek10,seek10-new,seek100,scan
 
 compare-shapes: ## some of the rows with other keys, one round
 	for shape in random prefixed; do \

@@ -23,6 +23,10 @@ type badgerStore struct {
 // the number of bits: seven at 0.01, ten at this rate.
 const badgerFPR = 0.0014
 
+// badgerMemtable is the minimum size of a memtable: Badger wants a batch, which is a share of it, to hold a value of a
+// megabyte.
+const badgerMemtable = 8 << 20
+
 func openBadger(dir string, s settings) (engine, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -32,7 +36,7 @@ func openBadger(dir string, s settings) (engine, error) {
 		WithMetricsEnabled(false).
 		WithDetectConflicts(false). // no transaction here both reads and writes
 		WithSyncWrites(s.durable).
-		WithMemTableSize(memtableBytes).
+		WithMemTableSize(max(s.memtable, badgerMemtable)).
 		WithNumMemtables(2).
 		WithNumLevelZeroTables(levelZeroRuns).
 		WithBaseLevelSize(baseLevelBytes).
@@ -218,6 +222,13 @@ func (h *badgerStore) Compact(context.Context) error {
 		return err
 	}
 	return h.db.Flatten(background)
+}
+
+func (h *badgerStore) filterBytes() (sum int64, err error) { //nolint:unparam // see filterMemory
+	for _, t := range h.db.Tables() {
+		sum += int64(t.BloomFilterSize)
+	}
+	return sum, nil
 }
 
 func (h *badgerStore) Close() error { return h.db.Close() }

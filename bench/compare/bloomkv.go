@@ -11,13 +11,12 @@ import (
 type bloomkvStore struct{ *own.Store }
 
 func openBloomkv(dir string, s settings) (engine, error) {
-	// The store reserves the memory of its memtables, at most half of the total. Nothing is put while the cache is
-	// small, so the memtables are made small too, and the rest is for blocks, filters and indexes.
-	memtable := min(memtableBytes, s.cache/2)
+	// The store reserves the memory of its memtables, at most half of the total; the rest is for blocks, filters and
+	// indexes. With a small cache the settings have small memtables too.
 	store, err := own.Open(dir, &bloomkv.Options{
 		FilterFPR:     promisedFPR,
-		MemoryBudget:  s.cache + 2*memtable,
-		MemtableSize:  memtable,
+		MemoryBudget:  s.cache + 2*s.memtable,
+		MemtableSize:  s.memtable,
 		BlockSize:     blockBytes,
 		TableSize:     tableBytes,
 		BaseLevelSize: baseLevelBytes,
@@ -34,6 +33,15 @@ func openBloomkv(dir string, s settings) (engine, error) {
 const promisedFPR = 0.01
 
 func (s bloomkvStore) lookups() []view { return []view{whole(s)} }
+
+func (s bloomkvStore) blockReads() uint64 {
+	l := s.Metrics().Lookups
+	return l.BlocksRead + l.TailLoads
+}
+
+func (s bloomkvStore) filterBytes() (int64, error) { //nolint:unparam // see filterMemory
+	return s.Metrics().Memory.Filters, nil
+}
 
 func (s bloomkvStore) kept() (view, error) {
 	k := keptBloomkv{s, s.Iter(bloomkv.IterOptions{})}

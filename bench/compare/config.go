@@ -1,6 +1,10 @@
 package main
 
-import "github.com/bloomkv/bloomkv/internal/workload"
+import (
+	"time"
+
+	"github.com/bloomkv/bloomkv/internal/workload"
+)
 
 // config holds the flags.
 type config struct {
@@ -13,8 +17,11 @@ type config struct {
 	out         string
 	json        bool
 	profiles    string
-	filters     bool   // compare the filters alone
-	worker      string // "engine/state/round": measure only this, in dir
+	puts        int           // in state "many puts"
+	busy        time.Duration // of state "busy"
+	small       bool          // the small cache in all states that read
+	filters     bool          // compare the filters alone
+	worker      string        // "engine/state/round": measure only this, in dir
 }
 
 func (c config) wants(row string) bool { return c.rows[row] }
@@ -35,7 +42,12 @@ func (c config) sortedSet() (workload.Set, error) {
 }
 
 // dataBytes returns the size of all keys and values.
-func (c config) dataBytes() float64 { return float64(c.keys) * float64(c.shape.KeyBytes()+c.value) }
+func (c config) dataBytes() float64 { return c.sizeOf(c.keys) }
+
+// sizeOf returns the size of the given number of pairs.
+func (c config) sizeOf(pairs int) float64 {
+	return float64(pairs) * float64(c.shape.KeyBytes()+c.value)
+}
 
 // smallCache returns the size of small caches: 7 % of the pairs, 8 MB for a million, but at least 4 MiB.
 func (c config) smallCache() int64 { return max(4<<20, int64(c.dataBytes()*0.07)) }

@@ -13,6 +13,7 @@ import (
 // The settings that all engines share.
 const (
 	memtableBytes  = 64 << 20 // of each of two: one is filled while the other is written
+	busyMemtable   = 16 << 20 // the same in state "busy", so that its writer causes flushes and compactions
 	largeCache     = 1 << 30  // large enough for everything
 	levelZeroRuns  = 4        // number of runs that starts a compaction
 	baseLevelBytes = 64 << 20
@@ -26,6 +27,7 @@ const (
 // settings are the settings that depend on the state of a store.
 type settings struct {
 	cache     int64 // bytes for blocks, and for filters and indexes unless these are held separately
+	memtable  int64 // bytes
 	durable   bool  // all writes are PutSync
 	ascending bool  // keys are put in order
 }
@@ -51,6 +53,19 @@ type view struct {
 	end func() error
 }
 
+// ownReads is an engine that counts the blocks, with filters and indexes, that it reads outside its cache.
+type ownReads interface{ blockReads() uint64 }
+
+// filterMemory is an engine that can tell the size of its filters.
+type filterMemory interface{ filterBytes() (int64, error) }
+
+// looping is an engine that can run the operations of a chunk in a loop of its own, in the column nativeName.
+type looping interface {
+	// loops returns a view for one goroutine that implements workload.Looper, with one iterator for all seeks and scans
+	// if keep is true.
+	loops(keep bool) view
+}
+
 // whole returns the store itself as a view.
 func whole(s workload.Store) view { return view{s, func() error { return nil }} }
 
@@ -60,38 +75,51 @@ type engineEntry struct {
 	columns []string // of the table, one for each way to look up a key; other rows are in the first
 	open    func(dir string, s settings) (engine, error)
 	version func() string
-	mapped  bool // files are memory-mapped, so that the system counts no reads
+	mapped  bool   // files are memory-mapped, so that the system counts no reads
+	tenth   bool   // puts a tenth of the pairs in state "many puts", because each takes as long as ten of the others
+	filters string // the source of the figure in row "filters"
+	// computed: it tells no figure, and filterBits for each key are assumed
+	computed bool
 }
 
 // engines returns all engines in the order of the table.
 var engines = append([]engineEntry{
-	{name: ownName, columns: []string{ownName}, open: openBloomkv, version: func() string { return "this tree" }},
+	{
+		name: ownName, columns: []string{ownName}, open: openBloomkv,
+		version: func() string { return "this tree" }, filters: "in memory, by its metrics",
+	},
 	{
 		name: pebbleName, columns: []string{pebbleName, pebbleL6}, open: openPebble,
-		version: module("github.com/cockroachdb/pebble/v2"),
+		version: module("github.com/cockroachdb/pebble/v2"), filters: byProperties,
 	},
 	{
 		name: pebbleTuned, columns: []string{pebbleTuned}, open: openPebbleTuned,
-		version: module("github.com/cockroachdb/pebble/v2"),
+		version: module("github.com/cockroachdb/pebble/v2"), filters: byProperties,
 	},
 	{
 		name: "goleveldb", columns: []string{"goleveldb"}, open: openGoleveldb,
 		version: module("github.com/syndtr/goleveldb"),
+		filters: fmt.Sprintf("computed, %d bits for each key", filterBits), computed: true,
 	},
 	{
 		name: "badger", columns: []string{"badger", badgerTxn}, open: openBadger,
 		version: module("github.com/dgraph-io/badger/v4"), mapped: true,
+		filters: "in its tables, by their descriptions",
 	},
 	{
-		name: "bbolt", columns: []string{"bbolt", bboltTx}, open: openBbolt,
-		version: module("go.etcd.io/bbolt"), mapped: true,
+		name: bboltName, columns: []string{bboltName, bboltTx}, open: openBbolt,
+		version: module("go.etcd.io/bbolt"), mapped: true, tenth: true, filters: "none",
 	},
 }, rocksdbEngines()...)
 
 const (
 	ownName     = "bloomkv"
 	rocksdbName = "rocksdb" // name of the engine and of its column, if it is built
+	bboltName   = "bbolt"
+	nativeName  = "rocksdb-native" // column of RocksDB with loops in C
 )
+
+const byProperties = "on disk, by the properties of its tables"
 
 // Frozen columns keep one read transaction for all lookups and see the store as it was when that began. They have no
 // results for a changing store, and targets ignore them.

@@ -24,12 +24,13 @@ type goleveldbStore struct {
 
 func openGoleveldb(dir string, s settings) (engine, error) {
 	e := &goleveldbStore{dir: dir, options: &opt.Options{
-		WriteBuffer:                   memtableBytes,
-		BlockCacheCapacity:            int(s.cache),
-		BlockSize:                     blockBytes,
-		CompactionL0Trigger:           levelZeroRuns,
-		CompactionTableSize:           tableBytes,
-		CompactionTotalSize:           baseLevelBytes,
+		WriteBuffer:         int(s.memtable),
+		BlockCacheCapacity:  int(s.cache),
+		BlockSize:           blockBytes,
+		CompactionL0Trigger: levelZeroRuns,
+		CompactionTableSize: tableBytes,
+		// it limits level n to this size times the multiplier to the power of n, and the first sorted level is level 1
+		CompactionTotalSize:           baseLevelBytes / levelRatio,
 		CompactionTotalSizeMultiplier: levelRatio,
 		Compression:                   opt.NoCompression,
 		Filter:                        filter.NewBloomFilter(filterBits),

@@ -62,6 +62,9 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.StringVar(&rows, "rows", "", "rows to measure, a `LIST` of "+strings.Join(rowNames(true), ",")+
 		" (default: all except those of YCSB)")
 	f.BoolVar(&ycsb, "ycsb", false, "also measure the rows of YCSB A to F")
+	f.IntVar(&c.puts, "puts", 5_000_000, "puts in the rows puts-*; a tenth of them in bbolt")
+	f.DurationVar(&c.busy, "busy", 15*time.Second, "time of the rows busy-*, in which readers and a writer run")
+	f.BoolVar(&c.small, "small-cache", false, "use the small cache in all states that read")
 	f.StringVar(&c.dir, "dir", "", "create the stores below `DIR`, and remove them afterwards "+
 		"(default: the directory for temporary files)")
 	f.StringVar(&c.out, "out", "",
@@ -81,6 +84,9 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	}
 	if f.NArg() > 0 {
 		return c, fmt.Errorf("%q: want flags and no arguments", f.Arg(0))
+	}
+	if c.puts < 10 || c.busy < time.Millisecond {
+		return c, fmt.Errorf("--puts %d, --busy %v: want at least 10 and 1ms", c.puts, c.busy)
 	}
 	if c.rounds < 1 {
 		return c, fmt.Errorf("--rounds %d: want at least 1", c.rounds)
@@ -247,7 +253,8 @@ func (c config) process(ctx context.Context, name string, s state, round int, di
 	args := []string{
 		"--worker", fmt.Sprintf("%s/%s/%d", name, s.name, round), "--dir", dir, "--shape", c.shape.String(),
 		"--keys", strconv.Itoa(c.keys), "--value", strconv.Itoa(c.value), "--rows",
-		strings.Join(slices.Sorted(maps.Keys(c.rows)), ","),
+		strings.Join(slices.Sorted(maps.Keys(c.rows)), ","), "--puts", strconv.Itoa(c.puts), "--busy", c.busy.String(),
+		"--small-cache=" + strconv.FormatBool(c.small),
 	}
 	if round == c.rounds-1 && c.profiles != "" {
 		args = append(args, "--cpuprofile", c.profiles)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
+	"slices"
+	"strings"
 
 	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/internal/outfile"
@@ -94,11 +96,16 @@ func (w *worker) phase(s workload.Store, p workload.Phase) workload.Figures {
 	runtime.GC() // garbage of the previous phase
 	f, err := workload.Run(w.ctx, s, w.set, p, nil)
 	w.fail(err)
-	w.outcome.Wrong += f.Wrong
-	if w.outcome.FirstWrong == "" && f.Wrong > 0 {
-		w.outcome.FirstWrong = fmt.Sprintf("%s, %s: %s", w.entry.name, f.Phase, f.FirstWrong)
-	}
+	w.wrong(f.Phase, f.Wrong, f.FirstWrong)
 	return f
+}
+
+// wrong adds wrong answers of a phase.
+func (w *worker) wrong(phase string, n int, first string) {
+	w.outcome.Wrong += n
+	if w.outcome.FirstWrong == "" && n > 0 {
+		w.outcome.FirstWrong = fmt.Sprintf("%s, %s: %s", w.entry.name, phase, first)
+	}
 }
 
 // rest runs phases of one operation each, which are not rows.
@@ -128,10 +135,8 @@ func (w *worker) do(column, row string, v view, p workload.Phase) {
 	}
 	f := w.phase(v, p)
 	w.fail(stop())
-	if w.err == nil && w.config.wants(row) {
-		f.Latencies = nil // the table shows only percentiles
-		w.outcome.Results = append(w.outcome.Results, result{row, column, w.round, nsPerOp(p.Kind, f), &f})
-	}
+	f.Latencies = nil // the table shows only percentiles
+	w.noteIn(column, row, nsPerOp(p.Kind, f), &f)
 }
 
 // nsPerOp returns the mean for writes, because stalls count, and the median of chunks for reads, which disturbances do
@@ -155,33 +160,75 @@ func (w *worker) measure(row string, v view, p workload.Phase) {
 	w.measureIn(w.entry.columns[0], row, v, p)
 }
 
-// countIn runs a phase of lookups. It records the time in one row and the file reads per lookup in another, if the
-// system counts reads of this engine.
-func (w *worker) countIn(column, read, timed string, v view, p workload.Phase) {
-	if !w.config.wants(read) && !w.config.wants(timed) {
+// Prefixes of the rows of countIn.
+const (
+	systemReads = "reads-"
+	cacheMisses = "misses-"
+)
+
+// wantsAny reports whether a row of countIn with one of the given ends is requested.
+func (w *worker) wantsAny(ends ...string) bool {
+	return slices.ContainsFunc(ends, func(end string) bool {
+		end = strings.TrimPrefix(end, "-")
+		return w.config.wants(systemReads+end) || w.config.wants(cacheMisses+end)
+	})
+}
+
+// countIn runs a phase of lookups. It records the time in the row timed, and reads per lookup in two more: the read
+// calls that the system counted, and the blocks that the engine read outside its cache. An engine that does not count
+// these reads each of them by a call. A mapped one has neither figure, unless it counts blocks.
+func (w *worker) countIn(column, counted, timed string, v view, p workload.Phase) {
+	if !w.wantsAny(counted) && !w.config.wants(timed) {
 		return
 	}
-	p.Name = read
-	before, counted := machine.Read()
+	p.Name = systemReads + counted
+	own, counts := w.engine.(ownReads)
+	var misses uint64
+	if counts {
+		misses = own.blockReads()
+	}
+	before, system := machine.Read()
 	f := w.phase(v, p)
 	after, _ := machine.Read()
 	if w.err != nil {
 		return
 	}
 	f.Latencies = nil
-	if w.config.wants(timed) {
-		w.outcome.Results = append(w.outcome.Results, result{timed, column, w.round, nsPerOp(p.Kind, f), &f})
+	w.noteIn(column, timed, nsPerOp(p.Kind, f), &f)
+	perLookup := func(n uint64) float64 { return float64(n) / float64(max(f.Ops, 1)) }
+	calls := perLookup(after.Sub(before).Reads)
+	if system && !w.entry.mapped {
+		w.noteIn(column, systemReads+counted, calls, nil)
 	}
-	if counted && !w.entry.mapped && w.config.wants(read) {
-		reads := float64(after.Sub(before).Reads) / float64(max(f.Ops, 1))
-		w.outcome.Results = append(w.outcome.Results, result{read, column, w.round, reads, nil})
+	switch {
+	case counts:
+		w.noteIn(column, cacheMisses+counted, perLookup(own.blockReads()-misses), nil)
+	case system && !w.entry.mapped:
+		w.noteIn(column, cacheMisses+counted, calls, nil)
+	}
+}
+
+// noteIn records a row if it is requested.
+func (w *worker) noteIn(column, row string, value float64, f *workload.Figures) {
+	if w.err == nil && w.config.wants(row) {
+		w.outcome.Results = append(w.outcome.Results, result{row, column, w.round, value, f})
 	}
 }
 
 // note records a row of the engine's first column that is not the time of a phase.
-func (w *worker) note(row string, value float64) {
-	if w.err == nil && w.config.wants(row) {
-		w.outcome.Results = append(w.outcome.Results, result{row, w.entry.columns[0], w.round, value, nil})
+func (w *worker) note(row string, value float64) { w.noteIn(w.entry.columns[0], row, value, nil) }
+
+// noteFilters records the size of the filters.
+func (w *worker) noteFilters() {
+	if w.err != nil {
+		return
+	}
+	if e, ok := w.engine.(filterMemory); ok {
+		bytes, err := e.filterBytes()
+		w.fail(err)
+		w.note(rowFilters, float64(bytes))
+	} else if w.entry.computed {
+		w.note(rowFilters, float64(w.set.Len())*filterBits/8)
 	}
 }
 
@@ -205,14 +252,23 @@ func (w *worker) first(f func(v view)) {
 	}
 }
 
-// kept calls f with a view that keeps an iterator.
-func (w *worker) kept(f func(v view)) {
+// scans calls f for each column with seeks and scans, with a view that keeps an iterator if keep is true.
+func (w *worker) scans(keep bool, f func(column string, v view)) {
 	if w.err != nil {
 		return
 	}
-	v, err := w.engine.kept()
-	if w.err = err; err == nil {
-		f(v)
+	v, err := whole(w.engine), error(nil)
+	if keep {
+		v, err = w.engine.kept()
+	}
+	if w.err = err; err != nil {
+		return
+	}
+	f(w.entry.columns[0], v)
+	w.fail(v.end())
+	if e, ok := w.engine.(looping); ok {
+		v := e.loops(keep)
+		f(nativeName, v)
 		w.fail(v.end())
 	}
 }

@@ -55,7 +55,7 @@ func openPebbleTuned(dir string, s settings) (engine, error) {
 func newPebble(dir string, s settings) *pebbleStore {
 	o := &pebble.Options{
 		CacheSize:                   s.cache,
-		MemTableSize:                memtableBytes,
+		MemTableSize:                uint64(s.memtable), //nolint:gosec // positive
 		MemTableStopWritesThreshold: 2,
 		L0CompactionThreshold:       levelZeroRuns,
 		LBaseMaxBytes:               baseLevelBytes,
@@ -184,6 +184,18 @@ func (s *pebbleStore) Settle(ctx context.Context) error {
 // Compact covers all keys up to a few bytes of 0xff, which no key of the workload has.
 func (s *pebbleStore) Compact(ctx context.Context) error {
 	return s.db.Compact(ctx, nil, bytes.Repeat([]byte{0xff}, 64), true)
+}
+
+func (s *pebbleStore) blockReads() uint64 { return uint64(s.db.Metrics().BlockCache.Misses) } //nolint:gosec // a count
+
+func (s *pebbleStore) filterBytes() (sum int64, err error) {
+	levels, err := s.db.SSTables(pebble.WithProperties())
+	for _, tables := range levels {
+		for _, t := range tables {
+			sum += int64(t.Properties.FilterSize) //nolint:gosec // of a table
+		}
+	}
+	return sum, err
 }
 
 func (s *pebbleStore) Close() error { return s.db.Close() }

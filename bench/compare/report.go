@@ -17,6 +17,7 @@ type report struct {
 	Command string `json:"command"`
 	machine.Machine
 	Versions map[string]string `json:"versions"`
+	Filters  map[string]string `json:"filters"` // the source of the figure in row "filters"
 	Took     time.Duration     `json:"took_ns"`
 
 	Keys       int    `json:"keys"`
@@ -24,7 +25,12 @@ type report struct {
 	Shape      string `json:"shape"`
 	Rounds     int    `json:"rounds"`
 	SmallCache int64  `json:"small_cache_bytes"`
-	Wrong      int    `json:"wrong"`
+	AllSmall   bool   `json:"small_cache_everywhere"`
+	Puts       int    `json:"puts"` // of the rows puts-*
+
+	Busy time.Duration `json:"busy_ns"`
+
+	Wrong int `json:"wrong"`
 
 	StandIn bool      `json:"rocksdb_stand_in"` // the column of RocksDB is computed, not measured
 	Columns []string  `json:"columns"`
@@ -64,13 +70,16 @@ type verdict struct {
 func newReport(c config, args []string, all outcome, took time.Duration) report {
 	r := report{
 		Command: strings.Join(append([]string{program()}, args...), " "),
-		Machine: machine.Here(), Versions: make(map[string]string), Took: took,
+		Machine: machine.Here(), Took: took,
+		Versions: make(map[string]string), Filters: make(map[string]string),
 		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), Rounds: c.rounds, SmallCache: c.smallCache(),
+		AllSmall: c.small, Puts: c.puts, Busy: c.busy,
 		Wrong: all.Wrong, Results: all.Results,
 	}
 	for _, name := range c.engines {
 		if e, err := findEngine(name); err == nil {
 			r.Versions[name] = e.version()
+			r.Filters[name] = e.filters
 		}
 	}
 	measured := newFigures(all.Results)
@@ -235,6 +244,9 @@ func judge(f figures, columns []string, c config) []verdict {
 			got = f.ratios(l.id, func(int) (float64, bool) { return 1, true })
 		case l.must.of == bestPeer:
 			got = f.ratios(l.id, f.least(l.id, columns))
+		case l.must.of == bestLSM:
+			lsm := slices.DeleteFunc(slices.Clone(columns), func(c string) bool { return c == bboltName })
+			got = f.ratios(l.id, f.least(l.id, lsm))
 		case l.must.of == rocksdbName && f.has(standInName):
 			v.Must = strings.Replace(must, rocksdbName, standInName, 1)
 			got = f.ratios(l.id, f.column(l.id, standInName))
@@ -255,7 +267,7 @@ func (r *report) print(w io.Writer) {
 	r.Header(w, r.Command, "bench/compare")
 	for _, e := range engines {
 		if version, ok := r.Versions[e.name]; ok {
-			fmt.Fprintf(w, "%s: %s\n", e.name, version)
+			fmt.Fprintf(w, "%s: %s; filters: %s\n", e.name, version, r.Filters[e.name])
 		}
 	}
 	rounds := "1 round"
@@ -266,8 +278,12 @@ func (r *report) print(w io.Writer) {
 		"The small cache has %.1f MiB, the large one %d.\n",
 		r.Keys, r.Shape, r.ValueBytes, rounds, r.Took.Round(time.Second), float64(r.SmallCache)/(1<<20), largeCache>>20)
 	fmt.Fprintf(w, "Operations: every key once, but at most %d seeks, %d seeks of a hundred entries, "+
-		"and %d synced puts; a tenth for YCSB E.\n",
-		seeks, longSeeks, syncedPuts)
+		"and %d synced puts; a tenth for YCSB E, half for Zipf. Many puts: %d, in bbolt a tenth. "+
+		"Busy: %v, %d puts a second.\n",
+		seeks, longSeeks, syncedPuts, r.Puts, r.Busy, busyPuts)
+	if r.AllSmall {
+		fmt.Fprint(w, "All states that read have the small cache, and memtables of half its size.\n")
+	}
 	if r.Rounds > 1 {
 		fmt.Fprint(w, "Medians of the rounds, with minimum and maximum.\n")
 	}

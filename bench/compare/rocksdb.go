@@ -33,6 +33,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 	"unsafe"
@@ -42,8 +44,9 @@ import (
 
 // rocksdbStore is RocksDB, through its C interface.
 type rocksdbStore struct {
-	dir   string
-	cache int64 // bytes of the block cache
+	dir string
+	// bytes of the block cache, and of a memtable
+	cache, memtable int64
 
 	// The following are nil if the store is closed.
 	db      *C.rocksdb_t
@@ -57,7 +60,7 @@ type rocksdbStore struct {
 // rocksdbEngines returns RocksDB, because its library was built.
 func rocksdbEngines() []engineEntry {
 	return []engineEntry{{
-		name: rocksdbName, columns: []string{rocksdbName}, open: openRocksdb,
+		name: rocksdbName, columns: []string{rocksdbName, nativeName}, open: openRocksdb, filters: byProperties,
 		version: func() string {
 			return fmt.Sprintf("%s; an empty call takes %d ns", C.ROCKSDB_BUILT, emptyCall().Nanoseconds())
 		},
@@ -75,14 +78,14 @@ func emptyCall() time.Duration {
 }
 
 func openRocksdb(dir string, settings settings) (engine, error) {
-	s := &rocksdbStore{dir: dir, cache: settings.cache}
+	s := &rocksdbStore{dir: dir, cache: settings.cache, memtable: settings.memtable}
 	if err := s.open(); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *rocksdbStore) lookups() []view { return []view{whole(s)} }
+func (s *rocksdbStore) lookups() []view { return []view{whole(s), s.loops(false)} }
 
 // open opens the store in dir with an empty cache of its own.
 func (s *rocksdbStore) open() error {
@@ -90,7 +93,7 @@ func (s *rocksdbStore) open() error {
 	defer C.rocksdb_options_destroy(o)
 	C.rocksdb_options_set_create_if_missing(o, 1)
 	C.rocksdb_options_set_info_log_level(o, 2) // warnings
-	C.rocksdb_options_set_write_buffer_size(o, memtableBytes)
+	C.rocksdb_options_set_write_buffer_size(o, C.size_t(s.memtable))
 	C.rocksdb_options_set_max_write_buffer_number(o, 2)
 	C.rocksdb_options_set_level0_file_num_compaction_trigger(o, levelZeroRuns)
 	C.rocksdb_options_set_max_bytes_for_level_base(o, baseLevelBytes)
@@ -138,7 +141,7 @@ func (s *rocksdbStore) Close() error {
 	C.rocksdb_readoptions_destroy(s.read)
 	C.rocksdb_writeoptions_destroy(s.write)
 	C.rocksdb_writeoptions_destroy(s.durable)
-	*s = rocksdbStore{dir: s.dir, cache: s.cache}
+	*s = rocksdbStore{dir: s.dir, cache: s.cache, memtable: s.memtable}
 	return nil
 }
 
@@ -359,6 +362,25 @@ func (s *rocksdbStore) Settle(ctx context.Context) error {
 		return nil, work == [C.kv_work_figures]C.uint64_t{}
 	})
 	return errors.Join(failed, err)
+}
+
+// filterBytes reads the figure from a text of RocksDB, which has the properties of all tables together.
+func (s *rocksdbStore) filterBytes() (int64, error) {
+	name := C.CString("rocksdb.aggregated-table-properties")
+	defer C.rocksdb_free(unsafe.Pointer(name))
+	text := C.rocksdb_property_value(s.db, name)
+	if text == nil {
+		return 0, errors.New("rocksdb: no properties of tables")
+	}
+	defer C.rocksdb_free(unsafe.Pointer(text))
+	const property = "filter block size="
+	_, rest, _ := strings.Cut(C.GoString(text), property)
+	digits, _, _ := strings.Cut(rest, ";")
+	bytes, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("rocksdb: property %q: %w", property, err)
+	}
+	return bytes, nil
 }
 
 // Compact covers all keys. Settle reports its failures.

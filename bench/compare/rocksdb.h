@@ -191,6 +191,122 @@ static kv_part kv_scan(rocksdb_t *db, const rocksdb_readoptions_t *o, rocksdb_it
 	return kv_scan_on(p, dst, room, limit);
 }
 
+// The loops below run all operations of a chunk. Keys and values lie end to end in buffers; an end is the offset after a
+// key or a value, and the first end is 0. A loop stops before the operation for which a buffer has no room.
+typedef struct {
+	char *err;
+	size_t done;        // operations
+	size_t pairs;       // appended
+	size_t keys_want;   // bytes of keys that the buffer must hold for the next operation; 0 if it can
+	size_t values_want; // the same for values
+} kv_loop;
+
+// kv_loop_get looks up the keys from number first to n-1 and appends their values to dst, which holds used bytes.
+static kv_loop kv_loop_get(rocksdb_t *db, const rocksdb_readoptions_t *o, const char *keys, const int64_t *ends,
+	size_t first, size_t n, char *dst, size_t used, size_t room, int64_t *value_ends, uint8_t *found)
+{
+	kv_loop l = {0};
+	for (size_t i = first; i < n; i++) {
+		rocksdb_pinnableslice_t *slice = rocksdb_get_pinned(db, o, keys + ends[i], ends[i + 1] - ends[i], &l.err);
+		if (l.err != NULL)
+			return l;
+		found[i] = slice != NULL;
+		if (slice != NULL) {
+			size_t size;
+			const char *value = rocksdb_pinnableslice_value(slice, &size);
+			if (size > room - used) {
+				l.values_want = used + size;
+				rocksdb_pinnableslice_destroy(slice);
+				return l;
+			}
+			if (size > 0)
+				memcpy(dst + used, value, size);
+			used += size;
+			rocksdb_pinnableslice_destroy(slice);
+		}
+		value_ends[i] = (int64_t)used;
+		l.done++;
+	}
+	return l;
+}
+
+// A buffer of pairs: bytes and ends, how much of them is used, and the room for bytes. The ends always have room.
+typedef struct {
+	char *keys, *values;
+	int64_t *key_ends, *value_ends;
+	size_t keys_room, values_room;
+	size_t keys_used, values_used, pairs;
+} kv_pairs;
+
+// kv_copy appends the pair at the position of an iterator, or reports in l that there is no room for it.
+static int kv_copy(rocksdb_iterator_t *it, kv_pairs *p, kv_loop *l)
+{
+	size_t key_size, value_size;
+	const char *key = rocksdb_iter_key(it, &key_size);
+	const char *value = rocksdb_iter_value(it, &value_size);
+	if (key_size > p->keys_room - p->keys_used || value_size > p->values_room - p->values_used) {
+		l->keys_want = p->keys_used + key_size;
+		l->values_want = p->values_used + value_size;
+		return 0;
+	}
+	memcpy(p->keys + p->keys_used, key, key_size);
+	if (value_size > 0)
+		memcpy(p->values + p->values_used, value, value_size);
+	p->key_ends[p->pairs] = (int64_t)(p->keys_used += key_size);
+	p->value_ends[p->pairs] = (int64_t)(p->values_used += value_size);
+	p->pairs++;
+	return 1;
+}
+
+// kv_loop_seek seeks the keys from number first to n-1 and appends up to limit pairs for each to a buffer. Without an
+// iterator it makes one for each key.
+static kv_loop kv_loop_seek(rocksdb_t *db, const rocksdb_readoptions_t *o, rocksdb_iterator_t *kept, const char *keys,
+	const int64_t *ends, size_t first, size_t n, size_t limit, int64_t *counts, char *to_keys, char *to_values,
+	int64_t *key_ends, int64_t *value_ends, size_t keys_room, size_t values_room, size_t keys_used,
+	size_t values_used)
+{
+	kv_loop l = {0};
+	kv_pairs p = {to_keys, to_values, key_ends, value_ends, keys_room, values_room, keys_used, values_used, 0};
+	for (size_t i = first; i < n && l.err == NULL; i++) {
+		kv_pairs before = p;
+		rocksdb_iterator_t *it = kept != NULL ? kept : rocksdb_create_iterator(db, o);
+		int room = 1;
+		rocksdb_iter_seek(it, keys + ends[i], ends[i + 1] - ends[i]);
+		for (size_t j = 0; room && j < limit; j++) {
+			if (j > 0)
+				rocksdb_iter_next(it);
+			if (!rocksdb_iter_valid(it)) {
+				rocksdb_iter_get_error(it, &l.err);
+				break;
+			}
+			room = kv_copy(it, &p, &l);
+		}
+		if (kept == NULL)
+			rocksdb_iter_destroy(it);
+		if (!room) {
+			p = before;
+			break;
+		}
+		counts[i] = (int64_t)(p.pairs - before.pairs);
+		l.done++;
+	}
+	l.pairs = p.pairs;
+	return l;
+}
+
+// kv_loop_scan appends up to n pairs to a buffer, from the position of the iterator on.
+static kv_loop kv_loop_scan(rocksdb_iterator_t *it, size_t n, char *to_keys, char *to_values, int64_t *key_ends,
+	int64_t *value_ends, size_t keys_room, size_t values_room, size_t keys_used, size_t values_used)
+{
+	kv_loop l = {0};
+	kv_pairs p = {to_keys, to_values, key_ends, value_ends, keys_room, values_room, keys_used, values_used, 0};
+	for (; p.pairs < n && rocksdb_iter_valid(it) && kv_copy(it, &p, &l); l.done++)
+		rocksdb_iter_next(it);
+	rocksdb_iter_get_error(it, &l.err);
+	l.pairs = p.pairs;
+	return l;
+}
+
 // kv_work reads the figures of background work: running flushes and compactions, whether more are due, and failures.
 enum { kv_work_figures = 5, kv_failures = 4 };
 

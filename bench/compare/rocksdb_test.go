@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,7 +20,7 @@ import (
 
 func openNative(t *testing.T) *rocksdbStore {
 	t.Helper()
-	e, err := openRocksdb(filepath.Join(t.TempDir(), "store"), settings{cache: 8 << 20})
+	e, err := openRocksdb(filepath.Join(t.TempDir(), "store"), settings{cache: 8 << 20, memtable: memtableBytes})
 	must(t, err)
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
@@ -319,12 +320,12 @@ func TestRocksdbCompactsIntoOneTable(t *testing.T) {
 func TestRocksdbErrorsAreReturned(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o600))
-	if _, err := openRocksdb(file, settings{cache: 1 << 20}); err == nil ||
+	if _, err := openRocksdb(file, settings{cache: 1 << 20, memtable: memtableBytes}); err == nil ||
 		!strings.Contains(err.Error(), "rocksdb: ") {
 		t.Errorf("a file where the directory should be: %v", err)
 	}
 	s := openNative(t)
-	second, err := openRocksdb(s.dir, settings{cache: 1 << 20})
+	second, err := openRocksdb(s.dir, settings{cache: 1 << 20, memtable: memtableBytes})
 	if err == nil || second != nil || !strings.Contains(err.Error(), "LOCK") {
 		t.Errorf("a store that is open: %v", err)
 	}
@@ -358,4 +359,76 @@ func TestRocksdbErrorsAreReturned(t *testing.T) {
 	if err := s.Settle(t.Context()); err == nil || !strings.Contains(err.Error(), "in the background") {
 		t.Errorf("a compaction of a damaged table: %v", err)
 	}
+}
+
+func TestLoopsInCAnswerLikeCalls(t *testing.T) {
+	s := openNative(t)
+	putSizes(t, s)
+	keys := workload.Packed{KeyEnds: []int{0}}
+	for _, key := range []string{"absent", "k06", "k05", "k00", "k015", "k01"} {
+		keys.Keys = append(keys.Keys, key...)
+		keys.KeyEnds = append(keys.KeyEnds, len(keys.Keys))
+	}
+	for _, kept := range []bool{false, true} {
+		v := s.loops(kept)
+		l, ok := v.Store.(workload.Looper)
+		if !ok {
+			t.Fatalf("%T has no loops", v.Store)
+		}
+		answers := workload.Packed{KeyEnds: []int{0}, ValueEnds: []int{0}}
+		found := make([]bool, 6)
+		must(t, l.LoopGet(&keys, &answers, found))
+		if want := []bool{false, true, true, true, false, true}; !slices.Equal(found, want) {
+			t.Errorf("found %v, want %v", found, want)
+		}
+		for i, key := range []string{"", "k06", "k05", "k00", "", "k01"} {
+			got, want := valueAt(&answers, i), ""
+			if key != "" {
+				want = string(sized(key, sizes[key[2]-'0']))
+			}
+			if got != want {
+				t.Errorf("value %d has %d bytes, want %d", i, len(got), len(want))
+			}
+		}
+		answers = workload.Packed{KeyEnds: []int{0}, ValueEnds: []int{0}}
+		counts := make([]int, 6)
+		must(t, l.LoopSeek(&keys, &answers, 3, counts))
+		if want := []int{3, 1, 2, 3, 3, 3}; !slices.Equal(counts, want) {
+			t.Errorf("counts %v, want %v", counts, want)
+		}
+		want := "k00k01k02" + "k06" + "k05k06" + "k00k01k02" + "k02k03k04" + "k01k02k03"
+		if string(answers.Keys) != want {
+			t.Errorf("sought %q, want %q", answers.Keys, want)
+		}
+		for i := range 3 {
+			if got, want := valueAt(&answers, i), sized(sizedKey(i), sizes[i]); got != string(want) {
+				t.Errorf("pair %d: a value of %d bytes, want %d", i, len(got), len(want))
+			}
+		}
+		for _, n := range []int{1, 2, 7, 8} {
+			var scanned string
+			answers = workload.Packed{KeyEnds: []int{0}, ValueEnds: []int{0}}
+			must(t, l.LoopScan(&answers, n, func() error {
+				if len(answers.KeyEnds) > n+1 {
+					t.Errorf("%d pairs at once, want at most %d", len(answers.KeyEnds)-1, n)
+				}
+				scanned += string(answers.Keys) + strconv.Itoa(len(answers.Values)) + " "
+				answers = workload.Packed{KeyEnds: answers.KeyEnds[:1], ValueEnds: answers.ValueEnds[:1]}
+				return nil
+			}))
+			want := fmt.Sprintf("k000 k011 k02100 k03%d k04%d k05%d k065 0 ", sizes[3], sizes[4], sizes[5])
+			if n == 1 && scanned != want {
+				t.Errorf("scanned %q, want %q", scanned, want)
+			}
+			if keys := strings.Count(scanned, "k"); keys != len(sizes) {
+				t.Errorf("%d at once: %d keys, want %d", n, keys, len(sizes))
+			}
+		}
+		must(t, v.end())
+	}
+}
+
+// valueAt returns value i.
+func valueAt(p *workload.Packed, i int) string {
+	return string(p.Values[p.ValueEnds[i]:p.ValueEnds[i+1]])
 }

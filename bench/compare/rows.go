@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bloomkv/bloomkv/internal/workload"
@@ -28,6 +29,7 @@ const (
 	reads                    // file reads per lookup
 	megabytes                // for figures in bytes
 	times                    // a ratio
+	count                    // a number
 )
 
 // print formats a figure with three digits, or all digits before the decimal point. The name of the row includes the
@@ -42,6 +44,8 @@ func (u unit) print(v float64) string {
 		return fmt.Sprintf("%.4f", v)
 	case times:
 		return fmt.Sprintf("%.2f", v)
+	case count:
+		return fmt.Sprintf("%.0f", v)
 	default:
 	}
 	switch {
@@ -57,14 +61,14 @@ func (u unit) print(v float64) string {
 // Rows that are produced in more than one function.
 const (
 	rowLoad, rowWriteAmp, rowDiskPeak, rowResident = "load", "write-amp", "disk-peak", "resident"
-	rowDisk, rowReopen                             = "disk", "reopen"
+	rowDisk, rowReopen, rowFilters                 = "disk", "reopen", "filters"
 )
 
-// Targets for file reads per lookup of an absent and of a present key, with a small cache.
+// Targets for blocks read per lookup of an absent and of a present key, with a small cache.
 var absentReads, presentReads = atMost(1.15 * promisedFPR), atMost(0.95 + promisedFPR)
 
 // lines are all rows in the order of the table.
-var lines = []line{
+var lines = slices.Concat([]line{
 	{"absent", "absent, cached, compacted", nanoseconds, below(0.6, rocksdbName), there(614, 217)},
 	{"absent-unc", "absent, cached, uncompacted", nanoseconds, below(0.7, rocksdbName), there(1054, 277)},
 	{"absent-ow", "absent, cached, overwritten", nanoseconds, below(0.7, rocksdbName), there(1483, 383)},
@@ -75,6 +79,10 @@ var lines = []line{
 	{"present-ow", "present, cached, overwritten", nanoseconds, below(1, bestPeer), there(3827, 2434)},
 	{"present-small", "present, small cache", nanoseconds, below(1, rocksdbName), there(4118, 2581)},
 	{"present-2t", "present, two goroutines", nanoseconds, below(1, bestPeer), there(1100, 1223)},
+	{"zipf", "Zipf 0.99, small cache, compacted", nanoseconds, below(0.8, bestPeer), nowhere},
+	{"zipf-unc", "Zipf 0.99, small cache, uncompacted", nanoseconds, below(0.8, bestPeer), nowhere},
+	{"zipf-2t", "… compacted, two goroutines", nanoseconds, below(0.8, bestPeer), nowhere},
+	{"zipf-2t-unc", "… uncompacted, two goroutines", nanoseconds, below(0.8, bestPeer), nowhere},
 	{"mixed", "95 % get, 5 % put", nanoseconds, below(1, bestPeer), there(2797, 2670)},
 	{"seek10", "seek + 10 next", nanoseconds, below(1, pebbleTuned), there(2751, 2519)},
 	{"seek10-new", "seek + 10 next, new iterator", nanoseconds, below(1, pebbleTuned), there(3141, 3735)},
@@ -87,23 +95,43 @@ var lines = []line{
 	{"overwrite", "overwrite", nanoseconds, below(0.6, rocksdbName), there(1887, 3652)},
 	{"fillsync", "load, each put synced (µs)", microseconds, upTo(1.05, bestPeer), there(134e3, 122e3)},
 
-	{"reads-absent", "file reads per absent lookup, small cache, compacted", reads, absentReads, nowhere},
-	{"reads-absent-unc", "file reads per absent lookup, small cache, uncompacted", reads, absentReads, nowhere},
-	{"reads-present", "file reads per present lookup, small cache, compacted", reads, presentReads, nowhere},
-	{"reads-present-unc", "file reads per present lookup, small cache, uncompacted", reads, presentReads, nowhere},
+	{"misses-absent", "blocks read per absent lookup, small cache, compacted", reads, absentReads, nowhere},
+	{"misses-absent-unc", "blocks read per absent lookup, small cache, uncompacted", reads, absentReads, nowhere},
+	{"misses-present", "blocks read per present lookup, small cache, compacted", reads, presentReads, nowhere},
+	{"misses-present-unc", "blocks read per present lookup, small cache, uncompacted", reads, presentReads, nowhere},
+	{"misses-zipf", "blocks read per Zipf lookup, small cache, compacted", reads, upTo(1, bestPeer), nowhere},
+	{"misses-zipf-unc", "blocks read per Zipf lookup, small cache, uncompacted", reads, upTo(1, bestPeer), nowhere},
+	{"reads-absent", "read calls per absent lookup, small cache, compacted", reads, bar{}, nowhere},
+	{"reads-absent-unc", "read calls per absent lookup, small cache, uncompacted", reads, bar{}, nowhere},
+	{"reads-present", "read calls per present lookup, small cache, compacted", reads, bar{}, nowhere},
+	{"reads-present-unc", "read calls per present lookup, small cache, uncompacted", reads, bar{}, nowhere},
+	{"reads-zipf", "read calls per Zipf lookup, small cache, compacted", reads, bar{}, nowhere},
+	{"reads-zipf-unc", "read calls per Zipf lookup, small cache, uncompacted", reads, bar{}, nowhere},
 	{rowWriteAmp, "write amplification with the log, random load", times, upTo(1, pebbleName), nowhere},
 	{rowDisk, "on disk, compacted (MB)", megabytes, bar{limit: ofDecimalKeys}, nowhere},
 	{rowDiskPeak, "largest on disk during the load (MB)", megabytes, bar{limit: atAMillion(250e6)}, nowhere},
 	{rowReopen, "reopen after a clean close (ms)", milliseconds, upTo(1, pebbleName), nowhere},
 	{rowResident, "peak resident during the load (MB)", megabytes, bar{limit: atAMillion(160e6)}, nowhere},
-
-	{"ycsb-a", "YCSB A: 50 % read, 50 % update", nanoseconds, bar{}, nowhere},
-	{"ycsb-b", "YCSB B: 95 % read, 5 % update", nanoseconds, bar{}, nowhere},
-	{"ycsb-c", "YCSB C: read", nanoseconds, bar{}, nowhere},
-	{"ycsb-d", "YCSB D: 95 % read of the latest, 5 % insert", nanoseconds, bar{}, nowhere},
-	{"ycsb-e", "YCSB E: 95 % scan, 5 % insert", nanoseconds, bar{}, nowhere},
-	{"ycsb-f", "YCSB F: 50 % read, 50 % read-modify-write", nanoseconds, bar{}, nowhere},
-}
+	{rowFilters, "filters, compacted (MB)", megabytes, bar{}, nowhere},
+}, tailLines(rowPuts, "many random puts", map[string]bar{
+	"p999": below(0.8, bestLSM), "p9999": upTo(1, bestLSM), "max": upTo(1, bestLSM),
+}), []line{
+	{rowPutsLong, "many random puts, number over 10 ms", count, bar{}, nowhere},
+	{rowPutsAmp, "many random puts, write amplification with the log", times, bar{}, nowhere},
+}, tailLines(rowBusyAbsent, "busy: absent", map[string]bar{"max": upTo(1, bestLSM)}),
+	tailLines(rowBusyPresent, "busy: present", map[string]bar{"max": upTo(1, bestLSM)}),
+	tailLines(rowBusyPut, "busy: put, from its intended start", map[string]bar{
+		"p99": upTo(1, bestLSM), "p999": upTo(1, bestLSM), "max": upTo(1, bestLSM),
+	}), tailLines(rowBusyCall, "busy: put, from its call", map[string]bar{
+		"p99": upTo(1, bestLSM), "p999": upTo(1, bestLSM), "max": upTo(1, bestLSM),
+	}), []line{
+		{"ycsb-a", "YCSB A: 50 % read, 50 % update", nanoseconds, bar{}, nowhere},
+		{"ycsb-b", "YCSB B: 95 % read, 5 % update", nanoseconds, bar{}, nowhere},
+		{"ycsb-c", "YCSB C: read", nanoseconds, bar{}, nowhere},
+		{"ycsb-d", "YCSB D: 95 % read of the latest, 5 % insert", nanoseconds, bar{}, nowhere},
+		{"ycsb-e", "YCSB E: 95 % scan, 5 % insert", nanoseconds, bar{}, nowhere},
+		{"ycsb-f", "YCSB F: 50 % read, 50 % read-modify-write", nanoseconds, bar{}, nowhere},
+	})
 
 // ycsbRow is the prefix of rows that are measured only with --ycsb or --rows.
 const ycsbRow = "ycsb-"
@@ -129,12 +157,16 @@ func rowNames(ycsb bool) []string {
 // bar is the target of a row of bloomkv: a factor of another column, or a limit. The zero value has no target.
 type bar struct {
 	factor  float64
-	of      string // a column, or bestPeer
+	of      string // a column, bestPeer or bestLSM
 	orEqual bool   // at most the factor, instead of below it
 	limit   func(config) float64
 }
 
-const bestPeer = "the best peer"
+// Names of the fastest of several columns in a round.
+const (
+	bestPeer = "the best peer"
+	bestLSM  = "the best LSM peer" // without bbolt, which puts fewer pairs and has no work in the background
+)
 
 func below(factor float64, of string) bar { return bar{factor: factor, of: of} }
 

@@ -20,11 +20,14 @@ type state struct {
 
 // states are all states in the order in which they are measured.
 var states = []state{
-	{"loaded", []string{rowLoad, rowWriteAmp, rowDiskPeak, rowResident}, false, cached, (*worker).loaded},
+	{"loaded", []string{rowLoad, rowWriteAmp, rowDiskPeak, rowResident}, false, large, (*worker).loaded},
 	{"uncompacted", []string{"absent-unc", "present-unc"}, false, cached, (*worker).uncompacted},
 	{
 		"uncompacted, small cache",
-		[]string{"reads-absent-unc", "reads-present-unc"},
+		[]string{
+			"reads-absent-unc", "reads-present-unc", "reads-zipf-unc", "misses-absent-unc", "misses-present-unc",
+			"misses-zipf-unc", "zipf-unc", "zipf-2t-unc",
+		},
 		false, small,
 		(*worker).uncompactedSmall,
 	},
@@ -32,18 +35,22 @@ var states = []state{
 		"compacted",
 		[]string{
 			rowDisk, rowReopen, "absent", "present", "absent-2t", "present-2t", "seek10", "seek10-new", "seek100",
-			"scan", "mixed",
+			"scan", "mixed", rowFilters,
 		},
 		false, cached, (*worker).compacted,
 	},
 	{
 		"compacted, small cache",
-		[]string{"absent-small", "present-small", "reads-absent", "reads-present"},
+		[]string{
+			"absent-small", "present-small", "reads-absent", "reads-present", "reads-zipf", "misses-absent",
+			"misses-present", "misses-zipf", "zipf", "zipf-2t",
+		},
 		false, small,
 		(*worker).compactedSmall,
 	},
 	{"overwritten", []string{"overwrite", "absent-ow", "present-ow"}, false, cached, (*worker).overwritten},
-	{"loaded in batches", []string{"load-batched"}, true, cached, (*worker).loadedInBatches},
+	{"busy", busyRows(), false, busySettings, (*worker).busy},
+	{"loaded in batches", []string{"load-batched"}, true, large, (*worker).loadedInBatches},
 	{"loaded in order", []string{"load-seq"}, true, ascending, (*worker).loadedInOrder},
 	{
 		"loaded in order and in batches",
@@ -51,6 +58,7 @@ var states = []state{
 		true, ascending,
 		(*worker).loadedInOrderAndBatches,
 	},
+	{"many puts", putsRows(), true, large, (*worker).manyPuts},
 	{"synced", []string{"fillsync"}, true, durable, (*worker).synced},
 	{"serving", ycsbRows, true, cached, (*worker).serving},
 }
@@ -58,10 +66,39 @@ var states = []state{
 // ycsbRows are in the order that the authors of YCSB recommend: A to F, with the inserting ones last.
 var ycsbRows = []string{"ycsb-a", "ycsb-b", "ycsb-c", "ycsb-f", "ycsb-d", "ycsb-e"}
 
-func cached(config) settings    { return settings{cache: largeCache} }
-func small(c config) settings   { return settings{cache: c.smallCache()} }
-func ascending(config) settings { return settings{cache: largeCache, ascending: true} }
-func durable(config) settings   { return settings{cache: largeCache, durable: true} }
+func large(config) settings { return settings{cache: largeCache, memtable: memtableBytes} }
+
+// small returns settings with memtables of half the cache: bloomkv has one budget for both.
+func small(c config) settings {
+	cache := c.smallCache()
+	return settings{cache: cache, memtable: min(memtableBytes, cache/2)}
+}
+
+// cached returns the settings of states in which everything is cached, unless flag --small-cache is given.
+func cached(c config) settings {
+	if c.small {
+		return small(c)
+	}
+	return large(c)
+}
+
+func ascending(c config) settings {
+	s := large(c)
+	s.ascending = true
+	return s
+}
+
+func durable(c config) settings {
+	s := large(c)
+	s.durable = true
+	return s
+}
+
+func busySettings(c config) settings {
+	s := cached(c)
+	s.memtable = min(s.memtable, busyMemtable)
+	return s
+}
 
 // wantedStates returns the states that have a requested row, and the state that creates the store for them.
 func wantedStates(c config) []state {
@@ -83,27 +120,40 @@ const (
 	seeks      = 200_000 // maximum
 	longSeeks  = 50_000  // maximum, of a hundred entries each
 	reopenings = 5       // the median is reported
+	zipfPart   = 2       // Zipf: the pairs divided by this are looked up
 )
 
 // loaded creates the store of most states and measures its cost.
 func (w *worker) loaded() {
-	before, counted := machine.Read()
+	written := w.countWrites()
 	watch := watchDisk(w.config.dir)
 	w.do(w.entry.columns[0], rowLoad, w.store(), workload.Phase{Kind: workload.Load})
 	w.rest(workload.Flush, workload.Settle)
 	most, err := watch()
 	w.fail(err)
 	w.note(rowDiskPeak, float64(most))
-	if after, _ := machine.Read(); counted {
+	written(rowWriteAmp)
+	if now, counted := machine.Read(); counted {
+		w.note(rowResident, float64(now.PeakResident))
+	}
+	w.verify()
+}
+
+// countWrites returns a function that notes, as the given row, the bytes written since, divided by the size of the set.
+func (w *worker) countWrites() func(row string) {
+	before, counted := machine.Read()
+	return func(row string) {
+		after, _ := machine.Read()
+		if !counted || w.err != nil {
+			return
+		}
 		spent := after.Sub(before)
 		written := spent.WriteChars
 		if w.entry.mapped { // the map's writes are visible only as dirty pages
 			written = max(written, spent.WriteBytes)
 		}
-		w.note(rowWriteAmp, float64(written)/w.config.dataBytes())
-		w.note(rowResident, float64(after.PeakResident))
+		w.note(row, float64(written)/w.config.sizeOf(w.set.Len()))
 	}
-	w.verify()
 }
 
 func (w *worker) uncompacted() {
@@ -118,13 +168,30 @@ func (w *worker) uncompacted() {
 func (w *worker) uncompactedSmall() {
 	w.rest(workload.Settle)
 	w.lookups(func(column string, v view) {
-		if w.entry.mapped {
-			return // the system counts no reads
+		if !w.entry.mapped && w.wantsAny("-absent-unc", "-present-unc") {
+			w.warm(v)
+			w.countIn(column, "absent-unc", "", v, workload.Phase{Kind: workload.Absent})
+			w.countIn(column, "present-unc", "", v, workload.Phase{Kind: workload.Present})
 		}
-		w.warm(v)
-		w.countIn(column, "reads-absent-unc", "", v, workload.Phase{Kind: workload.Absent})
-		w.countIn(column, "reads-present-unc", "", v, workload.Phase{Kind: workload.Present})
+		w.zipf(column, "-unc", v)
 	})
+}
+
+// zipf measures lookups of present keys, some of which are far more popular than others, with a small cache that has
+// seen as many of them before.
+func (w *worker) zipf(column, suffix string, v view) {
+	if !w.config.wants("zipf"+suffix) && !w.config.wants("zipf-2t"+suffix) && !w.config.wants("reads-zipf"+suffix) &&
+		!w.config.wants("misses-zipf"+suffix) {
+		return
+	}
+	p := workload.Phase{
+		Name: "warm", Kind: workload.Present, Choice: workload.Zipfian, Ranks: seed("zipf", w.round),
+		Ops: max(1, w.config.keys/zipfPart),
+	}
+	w.phase(v, p)
+	w.countIn(column, "zipf"+suffix, "zipf"+suffix, v, p)
+	p.Workers = 2
+	w.measureIn(column, "zipf-2t"+suffix, v, p)
 }
 
 func (w *worker) compacted() {
@@ -148,15 +215,20 @@ func (w *worker) compacted() {
 		w.measureIn(column, "absent-2t", v, workload.Phase{Kind: workload.Absent, Workers: 2})
 		w.measureIn(column, "present-2t", v, workload.Phase{Kind: workload.Present, Workers: 2})
 	})
-	w.kept(func(v view) {
-		w.measure("seek10", v, workload.Phase{Kind: workload.Seek, Ops: min(seeks, w.config.keys), Limit: 10})
-		w.measure("seek100", v, workload.Phase{Kind: workload.Seek, Ops: min(longSeeks, w.config.keys), Limit: 100})
+	w.noteFilters()
+	w.scans(true, func(column string, v view) {
+		w.measureIn(column, "seek10", v, workload.Phase{Kind: workload.Seek, Ops: min(seeks, w.config.keys), Limit: 10})
+		w.measureIn(column, "seek100", v,
+			workload.Phase{Kind: workload.Seek, Ops: min(longSeeks, w.config.keys), Limit: 100})
 	})
-	w.measure("seek10-new", w.store(), workload.Phase{Kind: workload.Seek, Ops: min(seeks, w.config.keys), Limit: 10})
-	w.measure("scan", w.store(), workload.Phase{Kind: workload.Scan})
+	w.scans(false, func(column string, v view) {
+		w.measureIn(column, "seek10-new", v,
+			workload.Phase{Kind: workload.Seek, Ops: min(seeks, w.config.keys), Limit: 10})
+		w.measureIn(column, "scan", v, workload.Phase{Kind: workload.Scan})
+	})
 	if w.config.wants("mixed") { // last, because it changes the store
 		w.lookups(func(column string, v view) {
-			if frozen(column) {
+			if frozen(column) || column == nativeName {
 				return
 			}
 			w.warm(v)
@@ -169,9 +241,12 @@ func (w *worker) compacted() {
 func (w *worker) compactedSmall() {
 	w.rest(workload.Compact, workload.Settle)
 	w.lookups(func(column string, v view) {
-		w.warm(v)
-		w.countIn(column, "reads-absent", "absent-small", v, workload.Phase{Kind: workload.Absent})
-		w.countIn(column, "reads-present", "present-small", v, workload.Phase{Kind: workload.Present})
+		if w.wantsAny("-absent", "-present") || w.config.wants("absent-small") || w.config.wants("present-small") {
+			w.warm(v)
+			w.countIn(column, "absent", "absent-small", v, workload.Phase{Kind: workload.Absent})
+			w.countIn(column, "present", "present-small", v, workload.Phase{Kind: workload.Present})
+		}
+		w.zipf(column, "", v)
 	})
 }
 
