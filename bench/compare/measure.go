@@ -92,6 +92,9 @@ func (w *worker) phase(s workload.Store, p workload.Phase) workload.Figures {
 	if w.err != nil {
 		return workload.Figures{}
 	}
+	if v, ok := s.(view); ok {
+		s = v.Store // which may be a workload.Looper
+	}
 	p.Seed = seed(p.Name, w.round)
 	runtime.GC() // garbage of the previous phase
 	f, err := workload.Run(w.ctx, s, w.set, p, nil)
