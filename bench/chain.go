@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"runtime"
 	"slices"
@@ -96,8 +97,8 @@ func (k *keyList) chunks() iter.Seq[keyList] {
 	}
 }
 
-// nothing answers at no cost, to measure the cost of asking.
-func nothing([]byte) bool { return false }
+// asking answers as expected at no cost, to measure the cost of asking.
+func (c chain) asking([]byte) bool { return c.want }
 
 // A storeReader asks a store. It is used by one goroutine.
 type storeReader struct {
@@ -191,13 +192,22 @@ func compareAbsent(ctx context.Context, db *bloomkv.DB, f *floor, set *workload.
 	rounds int, seed uint64, done func(round int),
 ) (comparison, error) {
 	r := storeReader{db: db}
-	questions := [...]question{r.ask, f.mayContain, nothing}
+	a, err := compare(ctx, r.ask, f.mayContain, set, c, turnKeys, rounds, seed, done)
+	return a, errors.Join(err, r.err)
+}
+
+// compare asks a store and its floor in turn, for keys of the set if c.want is true, else for absent ones. Each round
+// uses other keys, the same for both, at most the given number. done is called after each round.
+func compare(ctx context.Context, store, floor question, set *workload.Generated, c chain, most, rounds int,
+	seed uint64, done func(round int),
+) (comparison, error) {
+	questions := [...]question{store, floor, c.asking}
 	var turns [len(questions)]*turn
 	for i := range turns {
-		turns[i] = newTurn(set, c, true, seed)
+		turns[i] = newTurn(set, c, !c.want, seed)
 	}
 	var times [len(questions)][]float64 // per key
-	n := min(turnKeys, set.Absents())
+	n := min(most, set.Absents())
 	runtime.GC()
 	for round := range rounds {
 		for i := range turns { // the sides take turns in being first
@@ -209,13 +219,17 @@ func compareAbsent(ctx context.Context, db *bloomkv.DB, f *floor, set *workload.
 		}
 		done(round + 1)
 	}
-	return summary(c, turns[0], turns[1], times), r.err
+	return summary(c, turns[0], turns[1], times), nil
 }
 
 // summary returns the result from the times of a store, a floor and asking itself.
 func summary(c chain, store, floor *turn, times [3][]float64) comparison {
 	a := comparison{Chain: c.String(), AskNs: workload.Median(times[2]), Wrong: store.others}
-	a.FloorFPR = float64(floor.others) / float64(max(floor.asked, 1))
+	if c.want {
+		a.Wrong += floor.others // it denies a key
+	} else {
+		a.FloorFPR = float64(floor.others) / float64(max(floor.asked, 1))
+	}
 	ratios := make([]float64, len(times[0]))
 	var net [2][]float64
 	for i := range ratios {

@@ -103,14 +103,19 @@ func (f *floor) setFences(set workload.Set, tables int, seed uint64) {
 		}
 	}
 	slices.SortFunc(keys, bytes.Compare)
-	first, end := keys[0], keys[n-1]
-	for f.prefix < min(len(first), len(end)) && first[f.prefix] == end[f.prefix] {
-		f.prefix++
-	}
+	f.prefix = commonPrefix(keys[0], keys[n-1])
 	f.fences = make([]uint64, tables)
 	for i := range f.fences {
-		f.fences[i] = f.head(keys[max((i+1)*n/tables, 1)-1])
+		f.fences[i] = head(keys[max((i+1)*n/tables, 1)-1], f.prefix)
 	}
+}
+
+// commonPrefix returns the number of bytes that two keys have in common, and so all keys between them.
+func commonPrefix(first, last []byte) (n int) {
+	for n < min(len(first), len(last)) && first[n] == last[n] {
+		n++
+	}
+	return n
 }
 
 // oneUnit returns the filters of one run of a layer, next to each other in memory.
@@ -156,9 +161,9 @@ func bestUnit(bits float64) bloomblock.Unit {
 	return best
 }
 
-// head returns the eight bytes after the prefix, padded with zeros.
-func (f *floor) head(key []byte) uint64 {
-	key = key[f.prefix:]
+// head returns the eight bytes of a key after a prefix, padded with zeros.
+func head(key []byte, prefix int) uint64 {
+	key = key[prefix:]
 	if len(key) >= 8 {
 		return binary.BigEndian.Uint64(key)
 	}
@@ -167,14 +172,16 @@ func (f *floor) head(key []byte) uint64 {
 	return binary.BigEndian.Uint64(padded[:])
 }
 
-// find returns the index of the first fence that is not below key, or of the last fence. It has no branch that depends
-// on the key, because half of these would be mispredicted.
-func (f *floor) find(key []byte) int {
-	head := f.head(key)
-	base, n := 0, len(f.fences)
+// find returns the index of the first fence that is not below key, or of the last fence.
+func (f *floor) find(key []byte) int { return search(f.fences, head(key, f.prefix)) }
+
+// search returns the index of the first of the sorted heads that is not below head, or of the last one. It has no
+// branch that depends on the head, because half of these would be mispredicted.
+func search(heads []uint64, head uint64) int {
+	base, n := 0, len(heads)
 	for n > 1 {
 		half := n >> 1
-		_, before := bits.Sub64(f.fences[base+half-1], head, 0)
+		_, before := bits.Sub64(heads[base+half-1], head, 0)
 		base += half & -int(before) //nolint:gosec // 0 or 1
 		n -= half
 	}

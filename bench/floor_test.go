@@ -103,7 +103,7 @@ func TestFencesPartTheKeys(t *testing.T) {
 			var key []byte
 			for i := range set.Absents() {
 				key = set.AppendAbsent(key[:0], i)
-				want, _ := slices.BinarySearch(f.fences, f.head(key))
+				want, _ := slices.BinarySearch(f.fences, head(key, f.prefix))
 				got := f.find(key)
 				if got != min(want, tables-1) {
 					t.Fatalf("%v: key %q is at fence %d of %d, want %d", shape, key, got, tables, want)

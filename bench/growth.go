@@ -54,6 +54,8 @@ type grown struct {
 	Compact   workload.Figures `json:"compact"` // of the whole tree into the last level
 	Compacted absence          `json:"absent_compacted"`
 	Present   workload.Figures `json:"present"` // in the compacted tree
+	// The compacted tree compared with its floor, one operation after the other; nil for more than mostImage bytes.
+	Floors *pairFloors `json:"floors,omitempty"`
 
 	Memory     memoryPerKey `json:"memory_bytes_per_key"`
 	Resident   uint64       `json:"resident"`    // bytes of the process with the store open, 0 if not known
@@ -93,6 +95,13 @@ type reopening struct {
 	Warm time.Duration `json:"warm_ns"` // from the start of Open until indexes and filters are in memory
 }
 
+// pairFloors compares operations that find pairs with a pairFloor.
+type pairFloors struct {
+	Present comparison `json:"present"`
+	Seek    comparison `json:"seek"` // with seekPairs pairs, by one iterator
+	Scan    comparison `json:"scan"` // of a pair
+}
+
 // States of a tree.
 const (
 	asLoaded  = "as loaded"
@@ -119,6 +128,9 @@ func (r *growthReport) wrong() (n int, first string) {
 		for state, a := range g.absences() {
 			count(a.Chained.Wrong+a.Free.Wrong, "an absent key was found, in the tree "+state)
 		}
+		if f := g.Floors; f != nil {
+			count(f.Present.Wrong+f.Seek.Wrong+f.Scan.Wrong, "a key was not found next to the floors")
+		}
 	}
 	return n, first
 }
@@ -137,7 +149,11 @@ search one flat array with a fence for each table of the last run, and probe one
 large as the store's but of a single unit. The store and the floor take turns with the same keys, and
 the cost of asking is subtracted from both. Everything is read once before, to fill the cache. In a
 chained series the next key depends on the last answer, so that lookups cannot overlap; in a free series
-they can.`,
+they can.
+
+Lookups of present keys, seeks with ten pairs, and scans are compared with floors too: a loop over a copy
+of the pairs in sorted order, which are found by flat arrays of the heads of keys. This is done in
+compacted stores of at most 1 GiB of keys and values.`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("tables") && !c.Flags().Changed("keys") {
@@ -228,6 +244,9 @@ func (g *growth) measure(ctx context.Context, row *grown) (err error) {
 	if row.Present, err = g.phase(ctx, store, set, p); err != nil {
 		return err
 	}
+	if row.Floors, err = g.floors(ctx, store, set); err != nil {
+		return err
+	}
 	m := store.Metrics()
 	for _, l := range m.Levels {
 		row.TableBytes += l.Bytes
@@ -297,6 +316,35 @@ func (g *growth) absent(ctx context.Context, store *own.Store, set *workload.Gen
 		}
 	}
 	return a, nil
+}
+
+// floors compares present keys, seeks and scans of a compacted store with their floors.
+func (g *growth) floors(ctx context.Context, store *own.Store, set *workload.Generated) (_ *pairFloors, err error) {
+	if int64(set.Len())*int64(g.shape.KeyBytes()+g.value) > mostImage {
+		return nil, nil //nolint:nilnil // nil is the documented value of the field
+	}
+	tree := layers(store.Metrics())
+	f, err := newPairFloor(tree[len(tree)-1], set)
+	if err != nil {
+		return nil, err
+	}
+	bar := g.bar(set, "present keys, seeks, scans and their floors")
+	defer bar.End()
+	done := func(round int) { bar.Set(round, g.rounds) }
+	var all pairFloors
+	gets, want := storeReader{db: store.DB}, chain{want: true}
+	all.Present, err = compare(ctx, gets.ask, f.get, set, want, turnKeys, g.rounds, g.seed+6, done)
+	if err = errors.Join(err, gets.err); err != nil {
+		return nil, err
+	}
+	r := pairReader{it: store.Iter(bloomkv.IterOptions{})}
+	defer func() { err = errors.Join(err, r.it.Close()) }()
+	all.Seek, err = compare(ctx, r.seek, f.seek, set, want, turnKeys/seekPairs, g.rounds, g.seed+7, done)
+	if err = errors.Join(err, r.it.Err()); err != nil {
+		return nil, err
+	}
+	all.Scan, err = compareScans(ctx, &r, f, g.rounds, done)
+	return &all, err
 }
 
 // liveHeap returns the size of the live objects on the heap.

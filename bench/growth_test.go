@@ -53,6 +53,14 @@ func TestGrowthMeasuresEachStore(t *testing.T) {
 				t.Errorf("store %d: chains %q and %q", i, a.Chained.Chain, a.Free.Chain)
 			}
 		}
+		if s.Floors == nil {
+			t.Fatalf("store %d: no floors", i)
+		}
+		for _, f := range []comparison{s.Floors.Present, s.Floors.Seek, s.Floors.Scan} {
+			if f.Ratio < f.Least || f.Ratio > f.Most || f.StoreNs < 1 || f.FloorNs < 1 || f.Wrong != 0 {
+				t.Errorf("store %d: %+v", i, f)
+			}
+		}
 		if m := s.Memory; m.Filters < 1.2 || m.Filters > 3 || m.Indexes <= 0 || m.Cache < 100 {
 			t.Errorf("store %d: memory %+v", i, m)
 		}
@@ -85,6 +93,7 @@ func TestGrowthPrintsAPage(t *testing.T) {
 	for _, want := range []string{
 		"command: go run ./bench " + strings.Join(args, " ") + "\n",
 		"decimal keys, values of 100 bytes, promised 0.01", "1320 as loaded", "1320 compacted",
+		"per seek with ten pairs",
 		"\nBenchmarkabsent/keys=1320/tables=1",
 	} {
 		if !strings.Contains(out.String(), want) {
@@ -131,6 +140,7 @@ func TestWrongAnswersAreCounted(t *testing.T) {
 		{grown{Present: figures}, 2, "not found"},
 		{grown{Loaded: absence{Chained: comparison{Wrong: 3}}}, 3, asLoaded},
 		{grown{Loaded: absence{Free: comparison{Wrong: 3}}}, 3, asLoaded},
+		{grown{Floors: &pairFloors{Seek: comparison{Wrong: 4}}}, 4, "floors"},
 		{grown{Compacted: absence{Chained: comparison{Wrong: 3}}}, 3, compacted},
 		{grown{Compacted: absence{Free: comparison{Wrong: 3}}, Present: figures}, 5, "not found"},
 	} {

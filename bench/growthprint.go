@@ -43,6 +43,30 @@ func (r *growthReport) floors() *grid {
 	return g
 }
 
+// aboutPairs explains the table of floors of operations that find pairs.
+const aboutPairs = `Nanoseconds per lookup of a present key, per seek with ten pairs, and per pair of a scan, in the
+compacted tree, and of their floors: a loop over a sorted copy of the pairs, found by one filter and flat
+arrays of the heads of keys. Lookups and seeks cannot overlap.`
+
+// pairs returns the table of the operations that find pairs, next to their floors.
+func (r *growthReport) pairs() *grid {
+	g := &grid{head: []string{"keys"}}
+	for _, name := range []string{"present", "seek", "scan"} {
+		g.head = append(g.head, name, "floor", "ratio", "min", "max")
+	}
+	for _, s := range r.Stores {
+		if s.Floors == nil {
+			continue
+		}
+		cells := []string{countName(s.Keys)}
+		for _, c := range []comparison{s.Floors.Present, s.Floors.Seek, s.Floors.Scan} {
+			cells = append(cells, ns(c.StoreNs), ns(c.FloorNs), ratio(c.Ratio), ratio(c.Least), ratio(c.Most))
+		}
+		g.add(cells...)
+	}
+	return g
+}
+
 // others returns the table of everything else.
 func (r *growthReport) others() *grid {
 	g := &grid{head: []string{"keys", "tables", "load", "present", "compaction", "open", "warm"}}
@@ -78,6 +102,12 @@ func (r *growthReport) print(w io.Writer) error {
 	fmt.Fprintf(w, "\n%s\n\n%s\n\n", r.intro(), aboutFloors)
 	if err := r.floors().print(w); err != nil {
 		return err
+	}
+	if pairs := r.pairs(); len(pairs.rows) > 0 {
+		fmt.Fprintf(w, "\n%s\n\n", aboutPairs)
+		if err := pairs.print(w); err != nil {
+			return err
+		}
 	}
 	fmt.Fprint(w, "\nNanoseconds per put and per lookup of a present key; times of a whole compaction, "+
 		"of Open, and from the start of Open until all filters and indexes are in memory:\n\n")

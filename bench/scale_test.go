@@ -136,7 +136,8 @@ func TestEachWorkerOfATeamAsksForOtherKeys(t *testing.T) {
 		got.others != 0 {
 		t.Errorf("private work: %+v, %v", got, err)
 	}
-	if got, err = all.together(0, 1000, func(*worker) question { return nothing }); err != nil || got.others != 3*500 {
+	got, err = all.together(0, 1000, func(*worker) question { return chain{}.asking })
+	if err != nil || got.others != 3*500 {
 		t.Errorf("where nothing is there: %+v, %v, want 1500 other answers", got, err)
 	}
 }
