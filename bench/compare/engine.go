@@ -13,7 +13,7 @@ import (
 // The settings that all engines share.
 const (
 	memtableBytes  = 64 << 20 // of each of two: one is filled while the other is written
-	busyMemtable   = 16 << 20 // the same in state "busy", so that its writer causes flushes and compactions
+	busyMemtable   = 8 << 20  // the same in state "busy", so that its writer causes flushes and compactions
 	largeCache     = 1 << 30  // large enough for everything
 	levelZeroRuns  = 4        // number of runs that starts a compaction
 	baseLevelBytes = 64 << 20

@@ -63,7 +63,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		" (default: all except those of YCSB)")
 	f.BoolVar(&ycsb, "ycsb", false, "also measure the rows of YCSB A to F")
 	f.IntVar(&c.puts, "puts", 5_000_000, "puts in the rows puts-*; a tenth of them in bbolt")
-	f.DurationVar(&c.busy, "busy", 15*time.Second, "time of the rows busy-*, in which readers and a writer run")
+	f.DurationVar(&c.busy, "busy", 10*time.Second, "time of the rows busy-*, in which readers and a writer run")
 	f.BoolVar(&c.small, "small-cache", false, "use the small cache in all states that read")
 	f.StringVar(&c.dir, "dir", "", "create the stores below `DIR`, and remove them afterwards "+
 		"(default: the directory for temporary files)")

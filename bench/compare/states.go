@@ -120,7 +120,7 @@ const (
 	seeks      = 200_000 // maximum
 	longSeeks  = 50_000  // maximum, of a hundred entries each
 	reopenings = 5       // the median is reported
-	zipfPart   = 2       // Zipf: the pairs divided by this are looked up
+	zipfPart   = 4       // Zipf: the pairs divided by this are looked up
 )
 
 // loaded creates the store of most states and measures its cost.
@@ -159,7 +159,7 @@ func (w *worker) countWrites() func(row string) {
 func (w *worker) uncompacted() {
 	w.rest(workload.Settle)
 	w.lookups(func(column string, v view) {
-		w.warm(v)
+		w.warm(column, v)
 		w.measureIn(column, "absent-unc", v, workload.Phase{Kind: workload.Absent})
 		w.measureIn(column, "present-unc", v, workload.Phase{Kind: workload.Present})
 	})
@@ -169,7 +169,7 @@ func (w *worker) uncompactedSmall() {
 	w.rest(workload.Settle)
 	w.lookups(func(column string, v view) {
 		if !w.entry.mapped && w.wantsAny("-absent-unc", "-present-unc") {
-			w.warm(v)
+			w.warm(column, v)
 			w.countIn(column, "absent-unc", "", v, workload.Phase{Kind: workload.Absent})
 			w.countIn(column, "present-unc", "", v, workload.Phase{Kind: workload.Present})
 		}
@@ -188,7 +188,9 @@ func (w *worker) zipf(column, suffix string, v view) {
 		Name: "warm", Kind: workload.Present, Choice: workload.Zipfian, Ranks: seed("zipf", w.round),
 		Ops: max(1, w.config.keys/zipfPart),
 	}
-	w.phase(v, p)
+	if column == w.entry.columns[0] {
+		w.phase(v, p)
+	}
 	w.countIn(column, "zipf"+suffix, "zipf"+suffix, v, p)
 	p.Workers = 2
 	w.measureIn(column, "zipf-2t"+suffix, v, p)
@@ -209,7 +211,7 @@ func (w *worker) compacted() {
 		w.note(rowReopen, workload.Median(took))
 	}
 	w.lookups(func(column string, v view) {
-		w.warm(v)
+		w.warm(column, v)
 		w.measureIn(column, "absent", v, workload.Phase{Kind: workload.Absent})
 		w.measureIn(column, "present", v, workload.Phase{Kind: workload.Present})
 		w.measureIn(column, "absent-2t", v, workload.Phase{Kind: workload.Absent, Workers: 2})
@@ -231,7 +233,7 @@ func (w *worker) compacted() {
 			if frozen(column) || column == nativeName {
 				return
 			}
-			w.warm(v)
+			w.warm(column, v)
 			w.measureIn(column, "mixed", v, workload.Phase{Kind: workload.Mixed, PutPercent: 5})
 		})
 		w.rest(workload.Flush, workload.Compact, workload.Settle)
@@ -242,7 +244,7 @@ func (w *worker) compactedSmall() {
 	w.rest(workload.Compact, workload.Settle)
 	w.lookups(func(column string, v view) {
 		if w.wantsAny("-absent", "-present") || w.config.wants("absent-small") || w.config.wants("present-small") {
-			w.warm(v)
+			w.warm(column, v)
 			w.countIn(column, "absent", "absent-small", v, workload.Phase{Kind: workload.Absent})
 			w.countIn(column, "present", "present-small", v, workload.Phase{Kind: workload.Present})
 		}
@@ -255,7 +257,7 @@ func (w *worker) overwritten() {
 	w.do(w.entry.columns[0], "overwrite", w.store(), workload.Phase{Kind: workload.Load})
 	w.rest(workload.Flush, workload.Settle)
 	w.lookups(func(column string, v view) {
-		w.warm(v)
+		w.warm(column, v)
 		w.measureIn(column, "absent-ow", v, workload.Phase{Kind: workload.Absent})
 		w.measureIn(column, "present-ow", v, workload.Phase{Kind: workload.Present})
 	})

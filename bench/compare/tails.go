@@ -148,7 +148,7 @@ type crowd struct {
 func (w *worker) busy() {
 	w.rest(workload.Compact, workload.Settle)
 	w.first(func(v view) {
-		w.warm(v)
+		w.warm(w.entry.columns[0], v)
 		if w.err != nil {
 			return
 		}
