@@ -58,7 +58,7 @@ func TestTheFloorOfPairsFindsThem(t *testing.T) {
 	}
 }
 
-// Keys that are the same for eight bytes after their prefix are told apart.
+// Keys can have the same eight bytes after their prefix.
 func TestKeysWithEqualHeadsAreFound(t *testing.T) {
 	set := testSet(t, workload.Random, 100)
 	f, err := newPairFloor(layer{1, 1, 128, 100}, set)

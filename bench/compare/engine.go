@@ -56,7 +56,7 @@ type view struct {
 // ownReads is an engine that counts the blocks, with filters and indexes, that it reads outside its cache.
 type ownReads interface{ blockReads() uint64 }
 
-// filterMemory is an engine that can tell the size of its filters.
+// filterMemory is an engine that knows the size of its filters.
 type filterMemory interface{ filterBytes() (int64, error) }
 
 // looping is an engine that can run the operations of a chunk in a loop of its own, in the column nativeName.
@@ -78,7 +78,7 @@ type engineEntry struct {
 	mapped  bool   // files are memory-mapped, so that the system counts no reads
 	tenth   bool   // puts a tenth of the pairs in state "many puts", because each takes as long as ten of the others
 	filters string // the source of the figure in row "filters"
-	// computed: it tells no figure, and filterBits for each key are assumed
+	// computed: the engine has no figure, so filterBits are assumed for each key
 	computed bool
 }
 

@@ -45,7 +45,7 @@ func (s *rocksdbStore) loops(keep bool) view {
 	}}
 }
 
-// ints returns numbers, of which a Go program has 64 bits on the processors of this library, as C numbers.
+// ints returns numbers as C numbers. RocksDB is built only for processors on which an int has 64 bits.
 func ints(p []int) *C.int64_t { return (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(p))) }
 
 func (l loopRocksdb) LoopGet(keys, answers *workload.Packed, found []bool) error {

@@ -177,8 +177,7 @@ func (w *worker) uncompactedSmall() {
 	})
 }
 
-// zipf measures lookups of present keys, some of which are far more popular than others, with a small cache that has
-// seen as many of them before.
+// zipf measures lookups of present keys by a Zipf distribution, with a small cache that has served as many before.
 func (w *worker) zipf(column, suffix string, v view) {
 	if !w.config.wants("zipf"+suffix) && !w.config.wants("zipf-2t"+suffix) && !w.config.wants("reads-zipf"+suffix) &&
 		!w.config.wants("misses-zipf"+suffix) {
@@ -256,6 +255,9 @@ func (w *worker) overwritten() {
 	w.rest(workload.Compact, workload.Settle)
 	w.do(w.entry.columns[0], "overwrite", w.store(), workload.Phase{Kind: workload.Load})
 	w.rest(workload.Flush, workload.Settle)
+	if w.config.small { // Pebble takes the memory of its memtables, which have grown, from its cache
+		w.rest(workload.Reopen, workload.Settle)
+	}
 	w.lookups(func(column string, v view) {
 		w.warm(column, v)
 		w.measureIn(column, "absent-ow", v, workload.Phase{Kind: workload.Absent})
