@@ -60,7 +60,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.IntVar(&c.rounds, "rounds", 3, "number of rounds in which the engines take turns")
 	f.StringVar(&names, "engines", strings.Join(engineNames(), ","), "engines to compare, a `LIST`")
 	f.StringVar(&rows, "rows", "", "rows to measure, a `LIST` of "+strings.Join(rowNames(true), ",")+
-		" (default: all except those of YCSB)")
+		", or of their beginnings and * (default: all except those of YCSB)")
 	f.BoolVar(&ycsb, "ycsb", false, "also measure the rows of YCSB A to F")
 	f.IntVar(&c.puts, "puts", 5_000_000, "puts in the rows puts-*; a tenth of them in bbolt")
 	f.DurationVar(&c.busy, "busy", 10*time.Second, "time of the rows busy-*, in which readers and a writer run")
@@ -107,10 +107,16 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	}
 	c.rows = make(map[string]bool)
 	for _, name := range wanted {
-		if !slices.Contains(rowNames(true), name) {
+		some := false
+		for _, row := range rowNames(true) {
+			start, ok := strings.CutSuffix(name, "*")
+			if row == name || ok && strings.HasPrefix(row, start) {
+				c.rows[row], some = true, true
+			}
+		}
+		if !some {
 			return c, fmt.Errorf("--rows: unknown row %q, want some of %s", name, strings.Join(rowNames(true), ","))
 		}
-		c.rows[name] = true
 	}
 	return c, nil
 }
