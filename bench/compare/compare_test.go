@@ -159,6 +159,22 @@ func TestKeptIteratorsSeeWhatWasPut(t *testing.T) {
 	}
 }
 
+func TestTheFirstSortedLevelOfGoleveldbIsTheBaseLevel(t *testing.T) {
+	e, err := openGoleveldb(filepath.Join(t.TempDir(), "store"), large(config{}))
+	must(t, err)
+	s, ok := e.(*goleveldbStore)
+	if !ok {
+		t.Fatalf("the engine is %T", e)
+	}
+	for level, want := range map[int]int64{1: baseLevelBytes, 2: baseLevelBytes * levelRatio} {
+		// the setting is a whole number of bytes before it is multiplied
+		if got := s.options.GetCompactionTotalSize(level); got > want || got < want-levelRatio*levelRatio {
+			t.Errorf("level %d has %d bytes, want %d", level, got, want)
+		}
+	}
+	must(t, s.Close())
+}
+
 func TestEnginesTakeTurnsInProcessesOfTheirOwn(t *testing.T) {
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "table.txt")
 	var out, errs bytes.Buffer
