@@ -61,8 +61,8 @@ type TableTrace struct {
 	Filtered   bool   // a filter was queried and did not exclude the key
 	Present    bool   // the table holds a version of the key; otherwise the search was wasted
 	Blocks     uint64 // data blocks used
-	BlocksRead uint64 // data blocks read from the file
-	BytesRead  uint64 // bytes of these reads
+	BlocksRead uint64 // data blocks among them that were not in the cache
+	BytesRead  uint64 // bytes read from the file for these
 }
 
 // GetTraced returns what Get does, and what the lookup cost, even for an absent key. The caller owns the value. The

@@ -109,7 +109,7 @@ var rooms = map[string]room{
 	"internal/wal":      {1, []string{"vfs", "internal/corrupt"}},
 	"internal/sstable": {1, []string{
 		"bloomblock", "internal/cache", "internal/epoch", "internal/merge",
-		"internal/rangedel", "internal/ikey", "internal/corrupt",
+		"internal/rangedel", "internal/ikey", "internal/corrupt", "vfs",
 	}},
 	"internal/memtable": {1, []string{"bloom", "bloomblock", "internal/merge", "internal/rangedel", "internal/ikey"}},
 	"bloom":             {1, []string{"bloomblock"}},
@@ -195,9 +195,9 @@ var osNames = []string{"FileInfo", "FileMode", "ErrNotExist", "ErrExist", "ErrPe
 // programs are the directories whose packages are not the library: they may open files, print, log and exit.
 var programs = []string{"cmd", "bench", "examples", "internal/cli", "internal/outfile"}
 
-// unsafePlaces may use package unsafe beyond sizes: to choose a stripe by the address of a local. Sizes are allowed
-// anywhere.
-var unsafePlaces = []string{"internal/epoch"}
+// unsafePlaces may use package unsafe beyond sizes: internal/epoch to choose a stripe by the address of a local, vfs
+// for a system call that takes an address. Sizes are allowed anywhere.
+var unsafePlaces = []string{"internal/epoch", "vfs"}
 
 // testOnly is the package that only tests import. It is as little a room as they are, so no room may import it.
 const testOnly = "internal/storetest"

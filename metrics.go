@@ -151,8 +151,9 @@ type LookupMetrics struct {
 	WastedReads     uint64 `json:"wasted_reads"`     // searches that found no version of the key
 	AbsentWasted    uint64 `json:"absent_wasted"`    // wasted reads by lookups of absent keys: see Absent
 	Blocks          uint64 `json:"blocks"`           // data blocks used
-	BlocksRead      uint64 `json:"blocks_read"`      // data blocks read from files; the others were cached
-	BytesRead       uint64 `json:"bytes_read"`       // bytes of these reads
+	BlocksRead      uint64 `json:"blocks_read"`      // data blocks that were not in the cache
+	BlocksMapped    uint64 `json:"blocks_mapped"`    // data blocks among these that were used in mapped files
+	BytesRead       uint64 `json:"bytes_read"`       // bytes read from files for the others
 	TailLoads       uint64 `json:"tail_loads"`       // indexes read
 	TailBytes       uint64 `json:"tail_bytes"`       // bytes of indexes and filters read
 }

@@ -29,7 +29,8 @@ levels.filter_negatives levels.filters_damaged levels.filters_shed levels.fpr_me
 levels.fpr_promised levels.ingested levels.level
 levels.range_deletes levels.runs levels.tables levels.tables_off_plan levels.target levels.true_positives
 levels.unfiltered
-lookups.absent_wasted lookups.blocks lookups.blocks_read lookups.bytes_read lookups.false_positives
+lookups.absent_wasted lookups.blocks lookups.blocks_mapped lookups.blocks_read lookups.bytes_read
+lookups.false_positives
 lookups.filter_negatives
 lookups.filter_probes lookups.gets lookups.memtable_hits lookups.table_hits lookups.table_searches
 lookups.tables_in_range

@@ -42,8 +42,9 @@ func (m Metrics) String() string {
 		line("filters not wholly in use: %d do not fit the memory budget, %d damaged", shed, damaged)
 	}
 	line("lookups: %d, %d from memtables, %d from tables; %d table searches (%d wasted), "+
-		"%d blocks (%d read, %d bytes); %d tails, %d bytes", l.Gets, l.MemtableHits, l.TableHits, l.TableSearches,
-		l.WastedReads, l.Blocks, l.BlocksRead, l.BytesRead, l.TailLoads, l.TailBytes)
+		"%d blocks (%d not cached, %d of them mapped, %d bytes read); %d tails, %d bytes",
+		l.Gets, l.MemtableHits, l.TableHits, l.TableSearches,
+		l.WastedReads, l.Blocks, l.BlocksRead, l.BlocksMapped, l.BytesRead, l.TailLoads, l.TailBytes)
 	if p := m.Prefixes; p != (PrefixMetrics{}) {
 		line("prefix filters: %d probes, %d negative; %d tables opened without; %d bytes",
 			p.Probes, p.Negatives, p.Unasked, m.Memory.PrefixFilters)

@@ -252,7 +252,7 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 	}
 	accounts(t, r, stores[:]...)
 	all := r.Pool().Resident()
-	r.Pool().Reserved.Add(r.Pool().Memory - all*4/3 + all/2) // simulates a smaller budget
+	r.Pool().Reserved.Add(r.Pool().Memory - all*4/3 + all*15/32) // simulates a smaller budget
 	r.Pool().Rebalance()
 	if got := r.Pool().Resident(); got > r.Pool().Allowance() || got < r.Pool().Allowance()*2/3 {
 		t.Errorf("%d bytes stay loaded, want at most %d and not much less", got, r.Pool().Allowance())
@@ -279,7 +279,7 @@ func TestSheddingTakesFiltersFromAllStoresLastLevelsFirst(t *testing.T) {
 		}
 		lookUp(t, db, n)
 	}
-	r.Pool().Reserved.Add(-(r.Pool().Memory - all*4/3 + all/2))
+	r.Pool().Reserved.Add(-(r.Pool().Memory - all*4/3 + all*15/32))
 	must(t, stores[0].Close())
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if shed := 0; time.Now().After(deadline) {

@@ -67,11 +67,12 @@ type costs struct {
 	Negatives      float64 `json:"filter_negatives"`
 	TruePositives  float64 `json:"true_positives"`
 	FalsePositives float64 `json:"false_positives"`
-	WastedReads    float64 `json:"wasted_reads"` // tables searched without finding a version of the key
-	Blocks         float64 `json:"blocks"`       // data blocks searched, cached or not
-	BlocksRead     float64 `json:"blocks_read"`  // blocks read from files
-	BytesRead      float64 `json:"bytes_read"`   // bytes of these reads
-	TailLoads      float64 `json:"tail_loads"`   // reads of indexes and filters
+	WastedReads    float64 `json:"wasted_reads"`  // tables searched without finding a version of the key
+	Blocks         float64 `json:"blocks"`        // data blocks searched, cached or not
+	BlocksRead     float64 `json:"blocks_read"`   // blocks that were not in the cache
+	BlocksMapped   float64 `json:"blocks_mapped"` // blocks among these in mapped files, used without a read
+	BytesRead      float64 `json:"bytes_read"`    // bytes read from files
+	TailLoads      float64 `json:"tail_loads"`    // reads of indexes and filters
 	CacheHitRate   float64 `json:"cache_hit_rate"`
 }
 
@@ -94,7 +95,8 @@ func costsOf(l bloomkv.LookupMetrics) *costs {
 		Lookups: l.Gets, Considered: per(l.TablesInRange), Probes: per(l.FilterProbes),
 		Negatives:     per(l.FilterNegatives),
 		TruePositives: per(l.TruePositives), FalsePositives: per(l.FalsePositives), WastedReads: per(l.WastedReads),
-		Blocks: per(l.Blocks), BlocksRead: per(l.BlocksRead), BytesRead: per(l.BytesRead), TailLoads: per(l.TailLoads),
+		Blocks: per(l.Blocks), BlocksRead: per(l.BlocksRead),
+		BlocksMapped: per(l.BlocksMapped), BytesRead: per(l.BytesRead), TailLoads: per(l.TailLoads),
 	}
 	if l.Blocks > 0 {
 		c.CacheHitRate = 1 - float64(l.BlocksRead)/float64(l.Blocks)
@@ -102,7 +104,7 @@ func costsOf(l bloomkv.LookupMetrics) *costs {
 	return c
 }
 
-// fileReads returns the reads from files that the store counts: of data blocks, indexes and filters.
+// fileReads returns the parts of files that lookups used: data blocks, in mapped files too, indexes and filters.
 func (c *costs) fileReads() float64 { return c.BlocksRead + c.TailLoads }
 
 func (p *phase) charge(l bloomkv.LookupMetrics) { p.Cost = costsOf(l) }

@@ -59,7 +59,11 @@ func (r *Reader) Get(key []byte) (v Version, found bool, err error) {
 	if err != nil || !found {
 		return Version{}, false, err
 	}
-	return version(bytes.Clone(key), bytes.Clone(hit.Value), hit.Trailer), true, nil
+	value, err := hit.AppendValue(nil)
+	if err != nil {
+		return Version{}, false, err
+	}
+	return version(bytes.Clone(key), value, hit.Trailer), true, nil
 }
 
 func version(key, value []byte, t ikey.Trailer) Version {

@@ -172,6 +172,36 @@ func (h *memHandle) Sync() error {
 	return nil
 }
 
+var _ Mapper = (*memHandle)(nil)
+
+// Map implements [Mapper.Map] by a copy of what the file holds now. Close of the Mapping overwrites the copy, so that
+// late reads are noticed.
+func (h *memHandle) Map(n int) (Mapping, error) {
+	size, err := h.Size()
+	if err == nil && (n <= 0 || int64(n) > size) {
+		err = &fs.PathError{Op: "mmap", Path: h.name, Err: fs.ErrInvalid}
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, n)
+	_, err = h.ReadAt(b, 0)
+	return memMapping(b), err
+}
+
+type memMapping []byte
+
+func (m memMapping) Bytes() []byte { return m }
+
+func (m memMapping) InMemory(_, _ int) bool { return true }
+
+func (m memMapping) Close() error {
+	for i := range m {
+		m[i] = 0xdb
+	}
+	return nil
+}
+
 // Size implements [File.Size].
 func (h *memHandle) Size() (int64, error) {
 	if err := h.check("stat"); err != nil {

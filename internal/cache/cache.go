@@ -30,7 +30,8 @@ type Slot = atomic.Pointer[Block]
 // A Pool is a bounded set of blocks, shared by caches. It is safe for concurrent use.
 type Pool struct {
 	poison atomic.Bool
-	most   int64 // constant; limit of SetCapacity in bytes; 0 is no limit
+	full   atomic.Bool // a block found no room since blocks were last dropped
+	most   int64       // constant; limit of SetCapacity in bytes; 0 is no limit
 	shards [shards]shard
 	ghosts atomic.Pointer[ghosts]
 	limbo  limbo
@@ -173,6 +174,7 @@ func (c *Cache) Insert(s *Slot, b *Block) *Block {
 	n := b.size()
 	if n > h.limit/2 || c.closed.Load() {
 		h.mu.Unlock()
+		c.pool.full.Store(true)
 		if c.pool.poison.Load() {
 			c.domain.Retire(func() {
 				if b.holds.Load() == 0 {
@@ -201,6 +203,10 @@ func (c *Cache) Insert(s *Slot, b *Block) *Block {
 	return b
 }
 
+// HasRoom reports whether a block can be inserted without another one being evicted. It takes no lock, and may be wrong
+// for a few blocks.
+func (c *Cache) HasRoom() bool { return !c.pool.full.Load() }
+
 // Drop removes the blocks of a table that is closed or whose index is unloaded. Readers that still have the old slots
 // may insert into them later: nothing finds these blocks, and the clock evicts them in turn.
 func (c *Cache) Drop(slots []Slot) {
@@ -212,6 +218,7 @@ func (c *Cache) Drop(slots []Slot) {
 			var full *batch
 			if b.slot == s { // else it was evicted, and perhaps reused elsewhere, since the load
 				c.pool.unlink(h, b, &full)
+				c.pool.full.Store(false)
 			}
 			h.mu.Unlock()
 			full.retire()
@@ -235,12 +242,14 @@ func (c *Cache) Close() {
 		h.mu.Unlock()
 		full.retire()
 	}
+	c.pool.full.Store(false)
 }
 
 // SetCapacity changes the bound and evicts blocks beyond it. A small part of the capacity is set aside for buffers that
 // wait to be reused.
 func (p *Pool) SetCapacity(n int64) {
 	n = max(n, 0)
+	p.full.Store(false)
 	if p.most > 0 {
 		n = min(n, p.most)
 	}
@@ -358,6 +367,9 @@ func (p *Pool) evict(h *shard, limit int64) (full *batch) {
 				b.recent.Store(0)
 				continue
 			}
+		}
+		if !p.full.Load() {
+			p.full.Store(true)
 		}
 		h.evictions++
 		b.owner.evictions.Add(1)

@@ -53,6 +53,7 @@ type manyLookup struct {
 	values [manyKeys][]byte
 	found  [manyKeys]bool
 	hits   [manyKeys]sstable.Hit
+	copies []byte // of values that cannot be held
 
 	runs       []manyAnswer     // answers of fences and filters
 	candidates []candidate      // of all keys, one after the other
@@ -197,8 +198,18 @@ func (m *manyLookup) take(r *Reader, i int, l *sstable.Lookup) error {
 	}
 	m.next[i] = m.last[i]
 	if l.Hit.Trailer.Kind() == ikey.Set {
-		m.hits[i], m.values[i], m.found[i] = l.Hit, l.Hit.Value, true
-		m.hits[i].Hold()
+		m.found[i] = true
+		if value, ok := l.Hit.Held(); ok {
+			m.hits[i], m.values[i] = l.Hit, value
+			m.hits[i].Hold()
+			return nil
+		}
+		n := len(m.copies)
+		copies, err := l.Hit.AppendValue(m.copies)
+		if err != nil {
+			return r.failed(err)
+		}
+		m.copies, m.values[i] = copies, copies[n:len(copies):len(copies)]
 	}
 	return nil
 }
@@ -228,6 +239,10 @@ func (m *manyLookup) end(n int) {
 		m.hits[i].Release()
 		m.hits[i], m.values[i], m.found[i] = sstable.Hit{}, nil, false
 	}
+	if cap(m.copies) > keepCopy {
+		m.copies = nil
+	}
+	m.copies = m.copies[:0]
 	clear(m.candidates)
 	clear(m.searches[:min(n, cap(m.searches))]) // those of all rounds
 }

@@ -2,6 +2,7 @@ package read
 
 import (
 	"bytes"
+	"sync"
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -26,7 +27,7 @@ func (r *Reader) AppendGet(dst, key []byte, at AsOf) ([]byte, error) {
 	var l lookup
 	found, err := l.find(r, key, at)
 	if found {
-		dst = append(dst, l.value...)
+		dst, err = l.appendValue(r, dst)
 	}
 	l.end(r, key, at)
 	if err == nil && !found {
@@ -48,9 +49,18 @@ func (r *Reader) Has(key []byte, at AsOf) (bool, error) {
 func (r *Reader) View(key []byte, at AsOf, f func(value []byte) error) error {
 	var l lookup
 	found, err := l.find(r, key, at)
-	if found && l.inside {
-		l.hit.Hold() // the guard must not be held while f runs
-		defer l.hit.Release()
+	value := l.value
+	if found && l.inTable {
+		var held bool
+		if value, held = l.hit.Held(); held {
+			l.hit.Hold() // the guard must not be held while f runs
+			defer l.hit.Release()
+		} else {
+			c := valueCopies.Get().(*valueCopy) //nolint:errcheck // the pool holds nothing else
+			defer c.put()
+			value, err = l.appendValue(r, c.b[:0])
+			c.b = value
+		}
 	}
 	l.end(r, key, at)
 	switch {
@@ -59,7 +69,20 @@ func (r *Reader) View(key []byte, at AsOf, f func(value []byte) error) error {
 	case !found:
 		return ErrNotFound
 	}
-	return f(l.value)
+	return f(value)
+}
+
+// A valueCopy is the memory for a copy of a value that cannot be held.
+type valueCopy struct{ b []byte }
+
+const keepCopy = 64 << 10 // the largest copy kept for reuse
+
+var valueCopies = sync.Pool{New: func() any { return new(valueCopy) }}
+
+func (c *valueCopy) put() {
+	if cap(c.b) <= keepCopy {
+		valueCopies.Put(c)
+	}
 }
 
 // GetTraced returns the value of key like Get, and the cost of the lookup, even for an absent key.
@@ -69,7 +92,7 @@ func (r *Reader) GetTraced(key []byte) ([]byte, Trace, error) {
 	found, err := l.find(r, key, Newest)
 	var value []byte
 	if found {
-		value = append([]byte{}, l.value...)
+		value, err = l.appendValue(r, []byte{})
 	}
 	l.end(r, key, Newest)
 	t.Counts = l.cost.counts()
@@ -93,12 +116,25 @@ func (at AsOf) over() bool { return at.Closed != nil && at.Closed.Load() }
 
 // A lookup follows one key through memtables and tables. It lives on its caller's stack.
 type lookup struct {
-	value  []byte      // valid until end if it is from a table, and longer if from a memtable
-	hit    sstable.Hit // holds the value if it is from a table
-	guard  epoch.Guard
-	inside bool // the guard was entered
-	cost   lookupCost
-	trace  *Trace // nil if the lookup is not traced
+	value   []byte      // from a memtable
+	hit     sstable.Hit // has the value if it is from a table
+	inTable bool
+	guard   epoch.Guard
+	inside  bool // the guard was entered
+	cost    lookupCost
+	trace   *Trace // nil if the lookup is not traced
+}
+
+// appendValue appends the value that was found to dst.
+func (l *lookup) appendValue(r *Reader, dst []byte) ([]byte, error) {
+	if !l.inTable {
+		return append(dst, l.value...), nil
+	}
+	dst, err := l.hit.AppendValue(dst)
+	if err != nil {
+		return dst, r.failed(err)
+	}
+	return dst, nil
 }
 
 // end leaves the guard and counts the cost of the lookup of key.
@@ -195,7 +231,7 @@ func (l *lookup) search(
 	if !ok || hit.Trailer.Seq() < c.deleted {
 		return false, c.deleted > 0, nil
 	}
-	l.value, l.hit = hit.Value, hit
+	l.hit, l.inTable = hit, true
 	return hit.Trailer.Kind() == ikey.Set, true, nil
 }
 
@@ -272,7 +308,11 @@ func (r *Reader) MayContain(key []byte) bool {
 func (r *Reader) Compare(key, old []byte) (bool, error) {
 	var l lookup
 	found, err := l.find(r, key, Newest)
-	equal := err == nil && found == (old != nil) && (!found || bytes.Equal(l.value, old))
+	var room [256]byte
+	value := room[:0]
+	if found {
+		value, err = l.appendValue(r, value)
+	}
 	l.end(r, key, Newest)
-	return equal, err
+	return err == nil && found == (old != nil) && bytes.Equal(value, old), err
 }

@@ -16,15 +16,16 @@ type TableTrace struct {
 	Filtered   bool   // a filter was queried and did not exclude the key
 	Present    bool   // the table holds a version of the key
 	Blocks     uint64 // data blocks used
-	BlocksRead uint64 // data blocks read from the file
-	BytesRead  uint64 // bytes of these reads
+	BlocksRead uint64 // data blocks among them that were not in the cache
+	BytesRead  uint64 // bytes read from the file for these
 }
 
 func (t *Trace) add(c *candidate, present bool, before, after sstable.Stats) {
 	t.Tables = append(t.Tables, TableTrace{
 		Level: int(c.table.Level.Load()), File: c.table.File.Name, Filtered: c.probed, Present: present,
-		Blocks: after.Blocks - before.Blocks, BlocksRead: after.FileReads - before.FileReads,
-		BytesRead: after.FileBytes - before.FileBytes,
+		Blocks:     after.Blocks - before.Blocks,
+		BlocksRead: after.FileReads + after.Mapped - before.FileReads - before.Mapped,
+		BytesRead:  after.FileBytes - before.FileBytes,
 	})
 }
 

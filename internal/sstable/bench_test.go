@@ -116,7 +116,7 @@ func benchGet(b *testing.B, s *benchStore, absent, filter bool) {
 		}
 		g := s.d.Enter()
 		hit, ok, err := r.Get(k[:], ikey.MaxSeq, st)
-		if err != nil || ok && !bytes.Equal(hit.Value[:16], k[:]) {
+		if err != nil || ok && !bytes.Equal(hit.value[:16], k[:]) {
 			b.Fatal("wrong value")
 		}
 		g.Leave()

@@ -10,15 +10,31 @@ import (
 
 // A Hit is a version that a lookup found.
 type Hit struct {
-	Value   []byte // in the block; valid until the caller leaves its guard, and between Hold and Release
 	Trailer ikey.Trailer
 
-	block *cache.Block
+	value []byte
+	block *cache.Block // of the value; nil if that is in the mapped file, in block i of r
+	r     *Reader
+	x     *index
+	i     int
 }
 
-// Hold keeps Value valid beyond the guard, until Release. The caller is inside the guard of the lookup, or already
-// holds the hit. Hold allocates nothing: while the block is held, the cache leaves it to the garbage collector instead
-// of reusing it.
+// Held returns the value if it is in the cache, where it is valid until the caller leaves its guard, and between Hold
+// and Release. Otherwise ok is false, and only AppendValue returns the value.
+func (h *Hit) Held() (value []byte, ok bool) { return h.value, h.block != nil }
+
+// AppendValue appends the value to dst. The caller is inside the guard of the lookup, or holds the hit. An error is one
+// of the file, which was changed since the lookup or cannot be read any more.
+func (h *Hit) AppendValue(dst []byte) ([]byte, error) {
+	if h.r == nil {
+		return append(dst, h.value...), nil
+	}
+	return h.r.appendMapped(dst, h)
+}
+
+// Hold keeps the value valid beyond the guard, until Release, if it is in the cache. The caller is inside the guard of
+// the lookup, or already holds the hit. Hold allocates nothing: while the block is held, the cache leaves it to the
+// garbage collector instead of reusing it.
 func (h *Hit) Hold() {
 	if h.block != nil {
 		h.block.Acquire()
@@ -59,19 +75,25 @@ func (r *Reader) search(x *index, i int, key []byte, seq ikey.Seq, st *Stats) (h
 	some := uint64(0) // 1 if a version was found that is too new
 	for ; i < len(x.slots); i++ {
 		st.Blocks++
+		var e entry
+		var v verdict
 		c := r.cache.Get(&x.slots[i])
-		if c == nil {
+		if c != nil {
+			st.CacheHits++
+		} else if e, v, ok = r.getMapped(x, i, key, newest, st); !ok {
 			if c, err = r.loadBlock(x, i, st); err != nil {
 				return Hit{}, false, err
 			}
-		} else {
-			st.CacheHits++
 		}
-		b.parse(c.Meta, c.Bytes())
-		e, v := b.get(key, newest)
+		if c != nil {
+			b.parse(c.Meta, c.Bytes())
+			e, v = b.get(key, newest)
+		}
 		if v == found {
 			st.Present++
-			hit, ok = r.hit(&e, c, seq)
+			if hit, ok = r.hit(&e, c, seq); ok && c == nil {
+				hit.r, hit.x, hit.i = r, x, i
+			}
 			return hit, ok, nil
 		}
 		if v != absent {
@@ -90,7 +112,7 @@ func (r *Reader) hit(e *entry, c *cache.Block, seq ikey.Seq) (Hit, bool) {
 	if r.seq > seq {
 		return Hit{}, false
 	}
-	return Hit{e.value, r.override(e.trailer), c}, true
+	return Hit{Trailer: r.override(e.trailer), value: e.value, block: c}, true
 }
 
 // override returns the trailer that callers see for trailer t in the file.
@@ -104,12 +126,18 @@ func (r *Reader) override(t ikey.Trailer) ikey.Trailer {
 // loadBlock reads data block i into the cache. The caller is inside a guard.
 func (r *Reader) loadBlock(x *index, i int, st *Stats) (*cache.Block, error) {
 	offset, stored, decoded := x.extent(i)
-	st.FileReads++
-	st.FileBytes += uint64(stored + trailerSize) //nolint:gosec // a size
 	var c *cache.Block
 	var err error
 	if stored == decoded {
 		c = r.cache.Alloc(decoded)
+		if r.copyMapped(x, i, c, st) {
+			c.Meta = binary.LittleEndian.Uint64(c.Bytes())
+			return r.cache.Insert(&x.slots[i], c), nil
+		}
+	}
+	st.FileReads++
+	st.FileBytes += uint64(stored + trailerSize) //nolint:gosec // a size
+	if stored == decoded {
 		c.Resize(stored + trailerSize)
 		if err = r.readAt(c.Bytes(), offset); err == nil {
 			_, err = r.openBlock(x, i, c.Bytes())

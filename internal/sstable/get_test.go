@@ -40,8 +40,8 @@ func TestAHeldValueOutlivesTheGuard(t *testing.T) {
 		}
 	}
 	for i, v := range kvs[:50] {
-		if string(hits[i].Value) != v.value {
-			t.Fatalf("the held value of %q is %q", v.key, hits[i].Value)
+		if string(hits[i].value) != v.value {
+			t.Fatalf("the held value of %q is %q", v.key, hits[i].value)
 		}
 		hits[i].Release()
 	}

@@ -132,7 +132,7 @@ func TestGetManyAnswersAsGetDoes(t *testing.T) {
 				before := want
 				r.Hit, r.OK, r.Err = one[n].Get(r.Key, r.Seq, &want)
 				r.Present = want.Present > before.Present
-				r.Hit.Value = bytes.Clone(r.Hit.Value)
+				r.Hit.value = bytes.Clone(r.Hit.value)
 				if want.Blocks > before.Blocks+1 {
 					continued++
 				}
@@ -149,12 +149,12 @@ func TestGetManyAnswersAsGetDoes(t *testing.T) {
 			for i := range ls {
 				l, r := &ls[i], &results[i]
 				if l.OK != r.OK || l.Present != r.Present || l.Hit.Trailer != r.Hit.Trailer ||
-					!bytes.Equal(l.Hit.Value, r.Hit.Value) ||
+					!bytes.Equal(l.Hit.value, r.Hit.value) ||
 					fmt.Sprint(l.Err) != fmt.Sprint(r.Err) || l.OK && l.Hit.block == nil ||
 					!l.OK && !reflect.DeepEqual(l.Hit, Hit{}) {
 					t.Fatalf("table %d, %.40q at %d: %v %v %.40q@%d %v, want %v %v %.40q@%d %v",
 						chosen[i], l.Key, l.Seq,
-						l.OK, l.Present, l.Hit.Value, l.Hit.Trailer, l.Err, r.OK, r.Present, r.Hit.Value, r.Hit.Trailer,
+						l.OK, l.Present, l.Hit.value, l.Hit.Trailer, l.Err, r.OK, r.Present, r.Hit.value, r.Hit.Trailer,
 						r.Err)
 				}
 			}
@@ -193,7 +193,7 @@ func TestGetManyReportsErrorsByLookup(t *testing.T) {
 		GetMany(ls, &st)
 		for i, l := range ls {
 			switch {
-			case i%3 == 0 && (l.Err != nil || !l.OK || string(l.Hit.Value) != kvs[0].value):
+			case i%3 == 0 && (l.Err != nil || !l.OK || string(l.Hit.value) != kvs[0].value):
 				t.Errorf("%d of %d: %v, %v", i, n, l.OK, l.Err)
 			case i%3 == 1 && (l.OK || !errors.Is(l.Err, corrupt.Err)):
 				t.Errorf("%d of %d: %v, %v, want damage", i, n, l.OK, l.Err)
@@ -230,8 +230,8 @@ func TestGetManyWhileBlocksAreEvicted(t *testing.T) {
 				var st Stats
 				GetMany(ls, &st)
 				for i := range ls {
-					if l := &ls[i]; !l.OK || string(l.Hit.Value) != want[i] {
-						t.Errorf("%q: %q, %v, %v", l.Key, l.Hit.Value, l.OK, l.Err)
+					if l := &ls[i]; !l.OK || string(l.Hit.value) != want[i] {
+						t.Errorf("%q: %q, %v, %v", l.Key, l.Hit.value, l.OK, l.Err)
 					}
 				}
 				for _, h := range held {
@@ -247,8 +247,8 @@ func TestGetManyWhileBlocksAreEvicted(t *testing.T) {
 					rs[round/50%2].DropIndex()
 				}
 				for i, h := range held {
-					if string(h.Value) != want[i] {
-						t.Errorf("held: %q, want %q", h.Value, want[i])
+					if string(h.value) != want[i] {
+						t.Errorf("held: %q, want %q", h.value, want[i])
 					}
 				}
 			}

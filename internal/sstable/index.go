@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -36,6 +37,8 @@ type index struct {
 	slots   []cache.Slot // of the table's cached blocks (I28)
 	end     uint64       // of the data blocks
 
+	verified []atomic.Uint32 // moments when the blocks in the mapped file were verified, 0 for never
+
 	// From the properties, for all blocks.
 	first []byte  // the smallest key
 	seqs  seqSpan // sequence numbers
@@ -50,7 +53,7 @@ type handle struct {
 
 // bytes returns the bytes of memory that the index takes.
 func (x *index) bytes() int64 {
-	return int64(len(x.heads))*(8+16+8) + int64(len(x.prefix)+len(x.seps))
+	return int64(len(x.heads))*(8+16+8+4) + int64(len(x.prefix)+len(x.seps))
 }
 
 func (x *index) blocks() int { return len(x.heads) }
@@ -213,6 +216,8 @@ func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 		handles: make([]handle, n),
 		seps:    bytes.Clone(b[indexHeader+prefix+count*indexEntry:]),
 		slots:   make([]cache.Slot, n),
+
+		verified: make([]atomic.Uint32, n),
 	}
 	fixed := b[indexHeader+prefix:]
 	sepEnd := uint64(0)

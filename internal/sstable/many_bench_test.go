@@ -89,7 +89,7 @@ func (m *manyBench) oneByOne(keys [][]byte) {
 		if !maybe || !ok || err != nil {
 			m.b.Fatal(maybe, ok, err)
 		}
-		m.dst = append(m.dst[:0], hit.Value...)
+		m.dst = append(m.dst[:0], hit.value...)
 		g.Leave()
 	}
 }
@@ -110,7 +110,7 @@ func (m *manyBench) together(keys [][]byte) {
 		if !ls[i].OK {
 			m.b.Fatal(ls[i].Err)
 		}
-		m.dst = append(m.dst[:0], ls[i].Hit.Value...)
+		m.dst = append(m.dst[:0], ls[i].Hit.value...)
 	}
 	g.Leave()
 }

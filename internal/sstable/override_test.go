@@ -70,7 +70,7 @@ func TestAVersionTooNewIsPresent(t *testing.T) {
 			g := r.domain.Enter()
 			hit, ok, err := r.Get([]byte("a"), at, &st)
 			g.Leave()
-			if err != nil || st.Present != 1 || ok != (at >= seq) || !ok && hit.Value != nil {
+			if err != nil || st.Present != 1 || ok != (at >= seq) || !ok && hit.value != nil {
 				t.Errorf("all at %d, Get at %d: %+v, %v, %v, %+v", seq, at, hit, ok, err, st)
 			}
 		}

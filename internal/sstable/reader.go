@@ -14,6 +14,7 @@ import (
 type Stats struct {
 	Blocks    uint64 // data blocks searched
 	CacheHits uint64 // data blocks among them that were in the cache
+	Mapped    uint64 // data blocks that were in the mapped file, in the system's memory
 	FileReads uint64 // reads of data blocks from the file
 	FileBytes uint64 // bytes of these reads
 	TailLoads uint64 // indexes that were not in memory and had to be loaded
@@ -26,8 +27,9 @@ type Stats struct {
 type Reader struct {
 	// What a lookup touches comes first, in one line of memory.
 	resident
-	seq   ikey.Seq // constant: that of meta
-	cache *cache.Cache
+	seq    ikey.Seq // constant: that of meta
+	cache  *cache.Cache
+	mapped mappable // nil if the file is not one
 	keyFilter
 
 	tableFile
@@ -39,6 +41,7 @@ type Reader struct {
 func NewReader(f io.ReaderAt, m Meta, c *cache.Cache, d *epoch.Domain) *Reader {
 	r := &Reader{tableFile: tableFile{f, m, newSealer(m.ID)}, seq: m.Seq, cache: c, domain: d}
 	r.keyFilter.init()
+	r.mapped, _ = f.(mappable)
 	return r
 }
 

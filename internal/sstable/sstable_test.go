@@ -96,7 +96,7 @@ func get(r *Reader, key string, seq ikey.Seq) (kv, bool, error) {
 	defer g.Leave()
 	var st Stats
 	hit, ok, err := r.Get([]byte(key), seq, &st)
-	return kv{key, hit.Trailer, string(hit.Value)}, ok, err
+	return kv{key, hit.Trailer, string(hit.value)}, ok, err
 }
 
 // model returns the expected result of get.

@@ -5,6 +5,7 @@ package tablefile
 import (
 	"errors"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -73,14 +74,26 @@ type File struct {
 	Path string
 
 	dir    *Dir
-	handle atomic.Pointer[vfs.File] // nil while closed; a handle is closed once no reader uses it
-	lately atomic.Bool              // read since the clock's hand passed
+	handle atomic.Pointer[handle] // nil while closed; a handle is closed once no reader uses it
+	lately atomic.Bool            // read since the clock's hand passed
 
 	mu   sync.Mutex // held while one reader opens the file and the others wait
 	gone bool       // guarded by mu: closed for good
 }
 
 var _ io.ReaderAt = (*File)(nil)
+
+// A handle is an open file, and its memory once it was asked for.
+type handle struct {
+	vfs.File
+	mapping atomic.Pointer[mapping]
+}
+
+// A mapping is a file in memory. Without memory, the file cannot be mapped.
+type mapping struct {
+	vfs.Mapping
+	bytes []byte
+}
 
 // ReadAt implements io.ReaderAt. After Close of the file or of its Dir the error is ErrClosed.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
@@ -96,13 +109,63 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if !f.lately.Load() {
 		f.lately.Store(true)
 	}
-	return (*h).ReadAt(p, off)
+	return h.ReadAt(p, off)
+}
+
+// Mapped returns n bytes of the file from off on as memory, to be read inside [vfs.ReadMapped] and before the caller
+// leaves the guard of the Dir's domain that it is in. The result is nil if the file is not open or cannot be mapped,
+// or, if inMemory is true, if the system would have to read it from the disk.
+func (f *File) Mapped(off int64, n int, inMemory bool) []byte {
+	h := f.handle.Load()
+	if h == nil {
+		return nil
+	}
+	if !f.lately.Load() {
+		f.lately.Store(true)
+	}
+	m := h.mapping.Load()
+	if m == nil {
+		m = f.mapHandle(h)
+	}
+	if off > int64(len(m.bytes)-n) || inMemory && !m.InMemory(int(off), int(off)+n) {
+		return nil
+	}
+	return m.bytes[off : off+int64(n) : off+int64(n)]
+}
+
+// mapHandle maps an open file if that is possible.
+func (f *File) mapHandle(h *handle) *mapping {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := h.mapping.Load()
+	if m != nil {
+		return m
+	}
+	m = new(mapping)
+	if mapper, ok := h.File.(vfs.Mapper); ok {
+		if size, err := h.Size(); err == nil && size <= math.MaxInt {
+			if m.Mapping, err = mapper.Map(int(size)); err == nil {
+				m.bytes = m.Bytes()
+			}
+		}
+	}
+	h.mapping.Store(m)
+	return m
+}
+
+// Close closes the file and removes its memory.
+func (h *handle) Close() error {
+	err := h.File.Close()
+	if m := h.mapping.Load(); m != nil && m.Mapping != nil {
+		err = errors.Join(err, m.Close())
+	}
+	return err
 }
 
 // IsOpen reports whether the file has a descriptor.
 func (f *File) IsOpen() bool { return f.handle.Load() != nil }
 
-func (f *File) open() (*vfs.File, error) {
+func (f *File) open() (*handle, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if h := f.handle.Load(); h != nil {
@@ -118,10 +181,11 @@ func (f *File) open() (*vfs.File, error) {
 		p.cancel()
 		return nil, err
 	}
-	if !p.add(f, &file) {
-		return nil, errors.Join(ErrClosed, file.Close())
+	h := &handle{File: file}
+	if !p.add(f, h) {
+		return nil, errors.Join(ErrClosed, h.Close())
 	}
-	return &file, nil
+	return h, nil
 }
 
 // reserve reserves a descriptor and evicts others to stay within the limit. If all descriptors are reserved for files
@@ -129,7 +193,7 @@ func (f *File) open() (*vfs.File, error) {
 func (p *Pool) reserve() {
 	type victim struct {
 		dir    *Dir
-		handle *vfs.File
+		handle *handle
 	}
 	var evicted []victim
 	p.mu.Lock()
@@ -145,7 +209,7 @@ func (p *Pool) reserve() {
 	}
 	p.mu.Unlock()
 	for _, v := range evicted { // without the lock: Retire may release other things here
-		v.dir.Domain.Retire(func() { _ = (*v.handle).Close() }) // a file that was only read has nothing to lose
+		v.dir.Domain.Retire(func() { _ = v.handle.Close() }) // a file that was only read has nothing to lose
 	}
 }
 
@@ -158,7 +222,7 @@ func (p *Pool) cancel() {
 
 // add puts an opened file into the clock, on the descriptor that reserve reserved. It reports false if the Dir is
 // closed.
-func (p *Pool) add(f *File, h *vfs.File) bool {
+func (p *Pool) add(f *File, h *handle) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opening--
@@ -172,7 +236,7 @@ func (p *Pool) add(f *File, h *vfs.File) bool {
 }
 
 // drop takes the descriptor from f, which is at index i of the clock, and f from the clock. mu is held.
-func (p *Pool) drop(f *File, i int) *vfs.File {
+func (p *Pool) drop(f *File, i int) *handle {
 	last := len(p.open) - 1
 	p.open[i], p.open[last] = p.open[last], nil
 	p.open = p.open[:last]
@@ -191,7 +255,7 @@ func (f *File) Close() error {
 	f.dir.files.Add(-1)
 	p := f.dir.pool
 	p.mu.Lock()
-	var h *vfs.File
+	var h *handle
 	if i := slices.Index(p.open, f); i >= 0 {
 		h = p.drop(f, i)
 	}
@@ -199,13 +263,13 @@ func (f *File) Close() error {
 	if h == nil {
 		return nil
 	}
-	return (*h).Close()
+	return h.Close()
 }
 
 // Close closes all descriptors of the Dir. No reader may be inside ReadAt, except one that is opening its file: that
 // file is closed as well.
 func (d *Dir) Close() error {
-	var handles []*vfs.File
+	var handles []*handle
 	p := d.pool
 	p.mu.Lock()
 	d.closed = true
@@ -217,7 +281,7 @@ func (d *Dir) Close() error {
 	p.mu.Unlock()
 	var errs []error
 	for _, h := range handles {
-		errs = append(errs, (*h).Close())
+		errs = append(errs, h.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -52,3 +52,51 @@ func TestAFileThatWasBeingOpenedWhenItsStoreClosedIsClosedToo(t *testing.T) {
 			n, closed, open, opening)
 	}
 }
+
+func TestAMappingLivesAsLongAsTheDescriptor(t *testing.T) {
+	mem := vfs.NewMem()
+	d := new(epoch.Domain)
+	files := NewPool(1).NewDir(mem, ".", d)
+	var of [2]*File
+	for i := range of {
+		of[i] = files.File(uint64(i) + 1)
+		made, err := mem.Create(of[i].Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := made.Write([]byte{'a' + byte(i), 'b', 'c'}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(f *File) {
+		if _, err := f.ReadAt(make([]byte, 1), 0); err != nil {
+			t.Error(err)
+		}
+	}
+	if b := of[0].Mapped(0, 1, false); b != nil {
+		t.Errorf("a file that is not open is in memory: %q", b)
+	}
+	read(of[0])
+	b := of[0].Mapped(0, 2, true)
+	if string(b) != "ab" || cap(b) != 2 {
+		t.Errorf("got %q of capacity %d, want the first two bytes", b, cap(b))
+	}
+	for _, outside := range [][2]int{{2, 2}, {0, 4}, {4, 0}} {
+		if b := of[0].Mapped(int64(outside[0]), outside[1], false); b != nil {
+			t.Errorf("%d bytes at %d, beyond the end: %q", outside[1], outside[0], b)
+		}
+	}
+	g := d.Enter()
+	read(of[1]) // takes the descriptor
+	if of[0].Mapped(0, 1, false) != nil || string(b) != "ab" {
+		t.Errorf("the mapping is found without descriptor, or gone while its reader is inside: %q", b)
+	}
+	g.Leave()
+	d.Wait()
+	if string(b) == "ab" {
+		t.Error("the mapping stays after the descriptor was closed")
+	}
+	if err := files.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,95 @@
+package vfs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// mapTestFile maps a file of the given number of pages.
+func mapTestFile(t *testing.T, pages int) (name string, m Mapping) {
+	t.Helper()
+	name = filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(name, make([]byte, pages*int(pageSize)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := OS.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	m, err = f.(*osFile).Map(pages * int(pageSize)) //nolint:errcheck,forcetypeassert // what OS makes
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	return name, m
+}
+
+func TestReadingWhereAMappedFileWasTruncatedIsAnError(t *testing.T) {
+	name, m := mapTestFile(t, 3)
+	read := func(from, to int64) error {
+		return ReadMapped(func() {
+			for _, b := range m.Bytes()[from:to] {
+				if b != 0 {
+					t.Error("the file had zeros")
+				}
+			}
+		})
+	}
+	if err := read(0, 3*pageSize); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(name, pageSize); err != nil {
+		t.Fatal(err)
+	}
+	if err := read(0, pageSize); err != nil {
+		t.Error(err)
+	}
+	if err := read(pageSize, 2*pageSize); !errors.Is(err, ErrMapped) {
+		t.Errorf("got %v, want that the page cannot be read", err)
+	}
+	buf := make([]byte, 10)
+	if err := ReadMapped(func() { copy(buf, m.Bytes()[2*pageSize:]) }); !errors.Is(err, ErrMapped) {
+		t.Errorf("a copy: got %v, want that the page cannot be read", err)
+	}
+}
+
+func TestBytesThatTheSystemDroppedAreNotInMemory(t *testing.T) {
+	name, m := mapTestFile(t, 200)
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Fadvise(int(f.Fd()), 100*pageSize, pageSize, unix.FADV_DONTNEED); err != nil {
+		t.Fatal(err)
+	}
+	p := int(pageSize)
+	if m.InMemory(100*p, 100*p+1) {
+		t.Skip("this file system keeps its pages")
+	}
+	for _, test := range []struct {
+		from, to int
+		want     bool
+	}{
+		{0, 100 * p, true},
+		{0, 100*p + 1, false},
+		{101*p - 1, 101*p + 1, false},
+		{101 * p, 200 * p, true},
+		{0, 200 * p, false},
+	} {
+		if got := m.InMemory(test.from, test.to); got != test.want {
+			t.Errorf("bytes %d to %d: in memory %v, want %v", test.from, test.to, got, test.want)
+		}
+	}
+}
