@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"runtime"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -14,6 +15,11 @@ import (
 // maxOverlap limits how much of the next level one output overlaps, in full tables, so that it can later be merged
 // down without rewriting half of that level.
 const maxOverlap = 10
+
+// yieldEvery is the number of versions, some 50 µs of work, after which a flush or a compaction lets other goroutines
+// run. The Go scheduler would take the processor from it only after 10 ms, and until then a writer or a reader that
+// lost its own processor would wait.
+const yieldEvery = 64
 
 // write writes the versions and range tombstones that keep retains into the tables of w. It closes src. After an
 // error no file is left.
@@ -29,8 +35,11 @@ func write(ctx context.Context, src merge.Source, keep *retain, w tableWriter) (
 		res.Tables, res.Keys = w.tables, w.keys
 	}()
 	for ok := src.First(); ok; ok = src.Next() {
-		if res.Read++; res.Read&1023 == 0 && ctx.Err() != nil {
-			return res, ctx.Err()
+		if res.Read++; res.Read%yieldEvery == 0 {
+			runtime.Gosched()
+			if ctx.Err() != nil {
+				return res, ctx.Err()
+			}
 		}
 		k := src.Key()
 		trailer, stays := keep.keep(k)

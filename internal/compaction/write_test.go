@@ -2,8 +2,11 @@ package compaction
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -52,6 +55,37 @@ func TestTablesAreCutBetweenKeys(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// On a single processor, another goroutine has a turn after every yieldEvery versions, except for the few that the
+// scheduler gives to goroutines of the runtime.
+func TestOthersRunWhileTablesAreWritten(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	d := newDisk(t)
+	var text strings.Builder
+	const turns = 100
+	for i := range turns * yieldEvery {
+		fmt.Fprintf(&text, "k%06d@7=v ", i)
+	}
+	src, dels := source(text.String())
+	var had atomic.Int64
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !stop.Load() {
+			had.Add(1)
+			runtime.Gosched()
+		}
+	})
+	res, err := Flush(t.Context(), src, dels, d.env(1<<20))
+	n := had.Load()
+	stop.Store(true)
+	wg.Wait()
+	must(t, err)
+	if res.Read != turns*yieldEvery || n < turns/2 {
+		t.Errorf("another goroutine had %d turns while %d versions were written, want at least %d", n, res.Read,
+			turns/2)
 	}
 }
 
