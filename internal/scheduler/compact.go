@@ -78,7 +78,8 @@ func (s *Scheduler) remove(c *call) {
 type job struct {
 	version *manifest.Version
 	plan    *compaction.Plan
-	call    *call // the call that the plan is for; nil if the tree needs it
+	call    *call             // the call that the plan is for; nil if the tree needs it
+	manual  compaction.Manual // of the call once the job has begun
 }
 
 func (s *Scheduler) pick(now *tree.State) *compaction.Plan { return s.Policy.Pick(s.shape(now, false)) }
@@ -91,50 +92,82 @@ func (s *Scheduler) shape(now *tree.State, asked bool) compaction.Shape {
 
 // nextJob ends the job last, unless it is nil, and waits for the next compaction that is due. Compactions that the
 // tree needs alternate with those of calls. nextJob returns nil after Close and after the store has failed.
-func (s *Scheduler) nextJob(last *job) (next *job) {
+func (s *Scheduler) nextJob(last *job) *job {
 	asked := last != nil && last.call != nil
-	for end := false; !end && next == nil; {
-		s.Tree.Await(func(v tree.View) bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.running = slices.DeleteFunc(s.running, func(j *job) bool { return j == last })
-			waiting := len(s.calls)
-			if end = v.Closing || v.Failed != nil; end { // then Compact returns by itself
-				return true
-			}
-			if next = s.due(v.State, asked); next != nil {
-				s.running = append(s.running, next)
-			}
-			return next != nil || len(s.calls) < waiting
-		})
-		s.Tree.Wake() // calls have ended, or a job that others wait for
+	s.mu.Lock()
+	s.running = slices.DeleteFunc(s.running, func(j *job) bool { return j == last })
+	s.mu.Unlock()
+	for ended := last != nil; ; ended = false {
+		v := s.Tree.View()
+		if v.Closing || v.Failed != nil { // then Compact returns by itself
+			return nil
+		}
+		now, release := s.Tree.Acquire() // the choice looks at tables
+		next := s.due(now, asked)
+		begun := s.begin(next, now)
+		release()
+		if ended || next != nil {
+			s.Tree.Wake() // others may wait for the end of the last job, or of a call
+		}
+		if begun {
+			return next
+		}
+		if next == nil && !ended {
+			s.Tree.Await(func(now tree.View) bool { return now.Changes != v.Changes })
+		}
 	}
-	return next
 }
 
-// due returns a compaction that can begin now, or nil. asked reports whether the last one was for a call. If the
-// oldest call needs no compaction any more, due ends it. mu is held.
+// due returns a compaction that could begin now, or nil. asked reports whether the last one was for a call. If the
+// oldest call needs no compaction any more, due returns a job without a plan. It holds no lock while it chooses, since
+// that takes milliseconds in a large tree.
 func (s *Scheduler) due(now *tree.State, asked bool) *job {
 	plan := s.pick(now)
+	next := &job{version: now.Version}
+	s.mu.Lock()
 	if plan != nil && s.conflicts(plan) {
 		plan = nil
 	}
 	if len(s.calls) > 0 && (plan == nil || !asked) && !s.runs(s.calls[0]) {
-		c := s.calls[0]
-		m := c.Manual // Next advances the copy, which is kept if its plan can begin
-		switch p := m.Next(s.shape(now, true), s.Policy); {
-		case p == nil:
-			s.end(c, nil)
-			return nil
-		case !s.conflicts(p):
-			c.Manual = m
-			return &job{now.Version, p, c}
-		}
+		next.call = s.calls[0]
+		next.manual = next.call.Manual // Next advances the copy
 	}
-	if plan == nil {
+	s.mu.Unlock()
+	if next.call != nil {
+		next.plan = next.manual.Next(s.shape(now, true), s.Policy)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if next.plan == nil || !s.conflicts(next.plan) {
+			return next
+		}
+		next.call = nil
+	}
+	if next.plan = plan; plan == nil {
 		return nil
 	}
-	return &job{now.Version, plan, nil}
+	return next
+}
+
+// begin counts a job that was due in a state as running, unless it is nil or the tree or the other jobs have changed
+// since. A job without a plan ends its call instead.
+func (s *Scheduler) begin(j *job, in *tree.State) bool {
+	if j == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Tree.Load() != in || j.call != nil && (j.call.done || s.runs(j.call)) || j.plan != nil && s.conflicts(j.plan) {
+		return false
+	}
+	switch {
+	case j.plan == nil:
+		s.end(j.call, nil)
+		return false
+	case j.call != nil:
+		j.call.Manual = j.manual
+	}
+	s.running = append(s.running, j)
+	return true
 }
 
 // runs reports whether a plan of a call runs. mu is held.

@@ -61,15 +61,22 @@ func (s *Scheduler) Warm() bool { return s.warm.Load() }
 
 // Settled reports whether there is nothing left to flush or compact, and the filters in memory follow the plan of the
 // current tree. It is false after Close.
-func (s *Scheduler) Settled() (settled bool) {
-	s.Tree.Await(func(v tree.View) bool {
+func (s *Scheduler) Settled() bool {
+	for {
+		v := s.Tree.View()
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		settled = v.State != nil && (s.ReadOnly || len(v.Flushing) == 0 && len(s.calls) == 0 && len(s.running) == 0 &&
-			!s.installing && s.pick(v.State) == nil)
-		return true
-	})
-	return settled
+		idle := len(s.calls) == 0 && len(s.running) == 0 && !s.installing
+		s.mu.Unlock()
+		now, release := s.Tree.Acquire()
+		if now == nil {
+			return false
+		}
+		settled := s.ReadOnly || idle && len(v.Flushing) == 0 && s.pick(now) == nil
+		release()
+		if now == v.State { // else idle is of another state
+			return settled
+		}
+	}
 }
 
 // keepWarm loads indexes and filters after Open, and later reloads dropped ones when there is memory for them again.

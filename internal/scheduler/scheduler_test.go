@@ -19,10 +19,16 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A policy picks the first of its plans that was not taken yet.
-type policy struct{ plans []*compaction.Plan }
+// A policy picks the first of its plans that was not taken yet, after it has called meanwhile, unless that is nil.
+type policy struct {
+	plans     []*compaction.Plan
+	meanwhile func()
+}
 
 func (p *policy) Pick(compaction.Shape) *compaction.Plan {
+	if p.meanwhile != nil {
+		p.meanwhile()
+	}
 	if len(p.plans) == 0 {
 		return nil
 	}
@@ -85,7 +91,7 @@ func planOf(from, to int) *compaction.Plan {
 // TestCompactionsRunTogetherIfTheyShareNoLevel takes jobs as several goroutines would.
 func TestCompactionsRunTogetherIfTheyShareNoLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &policy{[]*compaction.Plan{planOf(0, 3)}}
+		p := &policy{plans: []*compaction.Plan{planOf(0, 3)}}
 		s, _ := newScheduler(t, p)
 		first := s.nextJob(nil)
 		p.plans = []*compaction.Plan{planOf(4, 5)}
@@ -95,12 +101,10 @@ func TestCompactionsRunTogetherIfTheyShareNoLevel(t *testing.T) {
 		}
 		for _, conflicting := range []*compaction.Plan{planOf(3, 4), planOf(0, 0), planOf(2, 2), planOf(5, 6)} {
 			p.plans = []*compaction.Plan{conflicting}
-			s.mu.Lock()
 			if j := s.due(s.Tree.Load(), false); j != nil {
 				t.Errorf("a plan from level %d to %d begins beside 0 to 3 and 4 to 5", conflicting.Inputs[0].Level,
 					conflicting.To)
 			}
-			s.mu.Unlock()
 		}
 		p.plans = []*compaction.Plan{planOf(0, 3)}
 		third := make(chan *job, 1)
@@ -121,10 +125,31 @@ func TestCompactionsRunTogetherIfTheyShareNoLevel(t *testing.T) {
 	})
 }
 
+// TestNothingIsLockedWhileAPlanIsChosen changes the tree meanwhile; the plan of the old tree is discarded.
+func TestNothingIsLockedWhileAPlanIsChosen(t *testing.T) {
+	p := &policy{plans: []*compaction.Plan{planOf(0, 3)}}
+	s, _ := newScheduler(t, p)
+	picked := 0
+	p.meanwhile = func() {
+		if picked++; picked > 1 {
+			return
+		}
+		s.Counts()
+		s.Tree.Freeze(nil, 0, 1<<16)
+		p.plans = []*compaction.Plan{planOf(4, 5)}
+	}
+	if j := s.nextJob(nil); j == nil || j.plan.To != 5 || picked != 2 {
+		t.Errorf("got %+v, the %d. choice, want the second, to level 5", j, picked)
+	}
+	if p.meanwhile = func() { s.Counts(); s.Tree.Wake() }; s.Settled() {
+		t.Error("settled with a compaction due")
+	}
+}
+
 // TestCallsTakeTurnsWithCompactionsThatTheTreeNeeds has a tree that always needs one, and a table at level 1 that
 // Compact moves down.
 func TestCallsTakeTurnsWithCompactionsThatTheTreeNeeds(t *testing.T) {
-	s, _ := newScheduler(t, &policy{[]*compaction.Plan{planOf(5, 6)}})
+	s, _ := newScheduler(t, &policy{plans: []*compaction.Plan{planOf(5, 6)}})
 	table := &manifest.Table{Number: 50, Size: 100, Entries: 1, Smallest: []byte("a"), Largest: []byte("b")}
 	v, err := new(manifest.Version).Apply(&manifest.Edit{
 		Added: []manifest.Added{{Level: 1, Run: 50, Table: table}}, NextFile: 51,

@@ -8,7 +8,8 @@ func (t *Tree) Close() (first bool) {
 	defer t.mu.Unlock()
 	first = !t.closing
 	t.closing = true
-	t.changed.Broadcast()
+	t.decide()
+	t.notify()
 	t.stop()
 	return first
 }

@@ -274,8 +274,9 @@ func (t *Tree) Install(e *manifest.Edit, fresh []*Table, c Change) (old, now *St
 func (t *Tree) Freeze(log Log, last ikey.Seq, memtableSize int64) {
 	mem := t.state.Load().Mem
 	mem.Freeze()
+	next := memtable.New(mem.CommonPrefix(), mem.Keys(), memtableSize)
 	t.swap(func(s *State) {
-		s.Mem = memtable.New(mem.CommonPrefix(), mem.Keys(), memtableSize)
+		s.Mem = next
 		s.Frozen = slices.Insert(slices.Clone(s.Frozen), 0, mem)
 		t.flushing = append(t.flushing, Frozen{mem, log, last})
 		t.active = nil

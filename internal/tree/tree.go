@@ -51,7 +51,8 @@ type Tree struct {
 	// HoldGate is set only by tests, too. Hold calls it between its two steps.
 	HoldGate atomic.Pointer[func()]
 
-	retired   chan struct{} // capacity 1; holds an element after a state was retired
+	refusal   atomic.Pointer[error] // what Writable returns; stored under mu, loaded without it by each write
+	retired   chan struct{}         // capacity 1; holds an element after a state was retired
 	snapshots snapshots
 
 	editMu       sync.Mutex    // orders edits; guards the fields down to the next blank line
@@ -60,7 +61,8 @@ type Tree struct {
 	snapshotSize int64 // of the manifest when it was begun
 
 	mu       sync.Mutex // guards what follows, and the swap of state
-	changed  sync.Cond  // broadcast after each change of what mu guards
+	changed  sync.Cond  // broadcast after each change of what mu guards: see notify
+	changes  uint64     // number of broadcasts
 	flushing []Frozen   // the memtables of state.Frozen, oldest first
 	dead     []*Table   // tables in no state: to be removed from the disk
 	failed   error      // once set, no more writes are taken
@@ -110,6 +112,7 @@ func New(c Config) *Tree {
 		observer: c.Observer, retired: make(chan struct{}, 1), failed: c.ReadOnly,
 	}
 	t.changed.L = &t.mu
+	t.decide()
 	t.life, t.stop = context.WithCancel(context.Background())
 	return t
 }
@@ -180,14 +183,18 @@ func (t *Tree) Release(s *State) {
 	if s.refs.Add(-1) > 0 {
 		return
 	}
+	var dead []*Table
 	s.EachTable(func(_ int, table *Table) {
 		if table.refs.Add(-1) == 0 {
-			t.mu.Lock()
-			t.dead = append(t.dead, table)
-			t.changed.Broadcast()
-			t.mu.Unlock()
+			dead = append(dead, table)
 		}
 	})
+	if len(dead) > 0 {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.dead = append(t.dead, dead...)
+		t.notify()
+	}
 }
 
 // TakeDead returns the tables that no state names any more, each once. No reader can see them.
@@ -206,7 +213,7 @@ func (t *Tree) swap(change func(*State)) {
 	s := &State{Mem: old.Mem, Frozen: old.Frozen, Version: old.Version, Runs: old.Runs}
 	change(s)
 	t.set(s)
-	t.changed.Broadcast()
+	t.notify()
 	t.mu.Unlock()
 	t.Domain.Retire(func() { t.Release(old) })
 	select {

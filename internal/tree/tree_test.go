@@ -111,9 +111,11 @@ func TestAFailureIsKeptAndToldOnce(t *testing.T) {
 			t.Errorf("got %v, want ErrReadOnly with the first cause", err)
 		}
 	}
+	tree.mu.Lock() // each write calls Writable, which must not wait
 	if err := tree.Writable(); !errors.Is(err, first) {
 		t.Errorf("writable: %v, want the first cause", err)
 	}
+	tree.mu.Unlock()
 	if len(o.causes) != 1 || !errors.Is(o.causes[0], first) {
 		t.Errorf("the observer was called with %v, want the first cause", o.causes)
 	}

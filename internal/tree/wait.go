@@ -15,10 +15,13 @@ type View struct {
 	Closing  bool     // after Close
 	Drained  bool     // no more memtables will be frozen
 	Next     uint64   // the next file number
+	Changes  uint64   // the number of changes so far, of the tree or announced by Wake
 }
 
 func (t *Tree) view() View {
-	return View{t.state.Load(), t.flushing, t.active, len(t.dead), t.failed, t.closing, t.drained, t.next}
+	return View{
+		t.state.Load(), t.flushing, t.active, len(t.dead), t.failed, t.closing, t.drained, t.next, t.changes,
+	}
 }
 
 // View returns what the tree holds now.
@@ -29,13 +32,13 @@ func (t *Tree) View() View {
 }
 
 // Wait returns nil once done returns true. If the tree takes no writes or ctx is done, Wait returns that error. It
-// calls done with the tree locked, after each change; done must not call the tree.
+// calls done with the tree locked, after each change; done must be quick and must not call the tree.
 func (t *Tree) Wait(ctx context.Context, done func(View) bool) error {
 	defer context.AfterFunc(ctx, t.Wake)()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for !done(t.view()) {
-		if err := t.writableLocked(); err != nil {
+		if err := t.Writable(); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
@@ -59,24 +62,33 @@ func (t *Tree) Await(done func(View) bool) {
 func (t *Tree) Wake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.notify()
+}
+
+// notify makes Wait and Await check their conditions again. mu is held.
+func (t *Tree) notify() {
+	t.changes++
 	t.changed.Broadcast()
 }
 
-// Writable returns the reason why the tree takes no writes, or nil.
+// Writable returns the reason why the tree takes no writes, or nil. It takes no lock: each write calls it, and must not
+// wait for a goroutine that has lost its processor while it held mu.
 func (t *Tree) Writable() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.writableLocked()
-}
-
-func (t *Tree) writableLocked() error {
-	switch {
-	case t.closing:
-		return ErrClosed
-	case t.failed != nil:
-		return t.failed
+	if p := t.refusal.Load(); p != nil {
+		return *p
 	}
 	return nil
+}
+
+// decide stores what Writable returns from now on. mu is held.
+func (t *Tree) decide() {
+	err := t.failed
+	if t.closing {
+		err = ErrClosed
+	}
+	if err != nil {
+		t.refusal.Store(&err)
+	}
 }
 
 // Fail makes the tree read-only and returns the error for writers. After a failed write or sync, the contents of the
@@ -86,7 +98,8 @@ func (t *Tree) Fail(cause error) error {
 	first := t.failed == nil
 	if first {
 		t.failed = fmt.Errorf("%s: %w: %w", t.dir, ErrReadOnly, cause)
-		t.changed.Broadcast()
+		t.decide()
+		t.notify()
 	}
 	failed := t.failed
 	t.mu.Unlock()
@@ -101,5 +114,5 @@ func (t *Tree) Drain() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.drained = true
-	t.changed.Broadcast()
+	t.notify()
 }
