@@ -114,7 +114,8 @@ const (
 	SlowedByLevel0 = StallReason(commit.SlowedByLevel0)
 	// StoppedByLevel0 means that writes waited until level 0 had fewer runs.
 	StoppedByLevel0 = StallReason(commit.StoppedByLevel0)
-	// StoppedByMemtable means that writes waited until a full memtable had been flushed.
+	// StoppedByMemtable means that writes were faster than a flush: they were delayed so that the memtable would not be
+	// full before the last one was flushed, or waited until it was.
 	StoppedByMemtable = StallReason(commit.StoppedByMemtable)
 )
 
@@ -135,7 +136,7 @@ func (r StallReason) String() string {
 type StallInfo struct {
 	Reason StallReason
 	// Writes is the number of groups of writes that waited: one if they were stopped, several in a row if they were
-	// slowed.
+	// slowed or delayed.
 	Writes   uint64
 	Duration time.Duration // total time that they waited
 }

@@ -5,7 +5,6 @@ package commit
 
 import (
 	"sync"
-	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/compaction"
@@ -25,14 +24,13 @@ type Writer struct {
 	counts  counts
 	logs    sync.WaitGroup // goroutines that make logs durable
 
-	mu       sync.Mutex // the order of writes; guards what follows
-	log      *logFile   // nil until the next write
-	base     *logBase   // what synced writes in the next log wait for
-	lastSeq  ikey.Seq
-	framed   []byte // the record of the last group, after space for its header; reused
-	group    []*commit
-	slowDebt time.Duration
-	spell    Stall // the present spell of slowed writes
+	mu      sync.Mutex // the order of writes; guards what follows
+	log     *logFile   // nil until the next write
+	base    *logBase   // what synced writes in the next log wait for
+	lastSeq ikey.Seq
+	framed  []byte // the record of the last group, after space for its header; reused
+	group   []*commit
+	pace    pace
 }
 
 // A Config holds the parameters of Init.
@@ -73,7 +71,9 @@ type Observer interface {
 func (w *Writer) Init(c Config) {
 	w.Config = c
 	w.commits.New = func() any { return &commit{lead: make(chan bool, 1)} }
-	w.spell.Reason = SlowedByLevel0
+	for reason := range w.pace.spells {
+		w.pace.spells[reason].Reason = Reason(reason)
+	}
 }
 
 // Start sets the newest sequence number in use.

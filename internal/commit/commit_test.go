@@ -218,6 +218,77 @@ func TestAWriteIsSlowedByItsSizeUpToItsCap(t *testing.T) {
 	})
 }
 
+// TestAWriteIsSlowedWhileTheMemtableFillsFasterThanTheLastIsFlushed sets how much of the last one its flush has read.
+func TestAWriteIsSlowedWhileTheMemtableFillsFasterThanTheLastIsFlushed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		s.MemtableSize = 8 << 20
+		ops := 0
+		fill := func(part float64) {
+			t.Helper()
+			for ops = 0; float64(s.Tree.Load().Mem.Bytes()) < part*float64(s.MemtableSize); ops++ {
+				if err := s.Commit(put(fmt.Sprint("key", ops), string(make([]byte, 10<<10))), 1, false); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		fill(0.8)
+		if _, err := s.Freeze(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Microsecond)
+		before, frozen := uint64(ops), float64(s.pace.lastBytes)
+		fill(0.5)
+		if len(s.stalls) != 0 {
+			t.Errorf("writes to a memtable that is half full waited: %v", s.stalls)
+		}
+		fill(0.8)
+		if filled := float64(s.Tree.Load().Mem.Bytes()) / float64(s.MemtableSize); filled > 0.9 {
+			t.Fatalf("the memtable is %.2f full", filled)
+		}
+		half := 20 * time.Millisecond // in which half of the last memtable was flushed
+		for _, tt := range []struct {
+			flushed uint64
+			elapsed time.Duration
+			want    time.Duration // for each KiB
+		}{
+			{0, 0, 0},
+			{0, time.Second, flushMost},
+			{before / 2, half, time.Duration(float64(half) * 1024 / (0.25 * 0.5 * frozen))},
+			{before, time.Second, 0},
+		} {
+			s.Tree.Flushed.Store(tt.flushed)
+			s.pace.began = time.Now().Add(-tt.elapsed)
+			if got := s.flushDelay(); got < tt.want-tt.want/10 || got > tt.want+tt.want/10 {
+				t.Errorf("after %v and %d of %d versions a KiB is delayed by %v, want %v", tt.elapsed, tt.flushed,
+					before, got, tt.want)
+			}
+		}
+		s.Tree.Flushed.Store(0)
+		s.pace.debt, s.pace.began = 0, time.Now().Add(-time.Second)
+		earlier := s.Counts().Stalls[StoppedByMemtable]
+		began := time.Now()
+		s.mu.Lock()
+		s.slowDown(100 << 10)
+		s.mu.Unlock()
+		if took := time.Since(began); took != 100*flushMost {
+			t.Errorf("100 KiB took %v, want %v", took, 100*flushMost)
+		}
+		s.flush(t)
+		s.mu.Lock()
+		s.slowDown(1)
+		s.mu.Unlock()
+		counted := s.Counts().Stalls[StoppedByMemtable]
+		if want := (StallCount{earlier.Count + 1, earlier.Duration + 100*flushMost}); counted != want {
+			t.Errorf("counted %v, want %v", counted, want)
+		}
+		if len(s.stalls) != 1 || s.stalls[0] != (Stall{StoppedByMemtable, counted.Count, counted.Duration}) {
+			t.Errorf("reported %v, want one spell, %v, once the flush has ended", s.stalls, counted)
+		}
+		s.close(t)
+	})
+}
+
 // flush drops frozen memtables, as if they were in tables.
 func (s *store) flush(t *testing.T) {
 	t.Helper()

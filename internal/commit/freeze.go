@@ -82,6 +82,7 @@ func (w *Writer) rotate() {
 		w.base = log.retire()
 	}
 	w.Tree.Freeze(frozen, w.lastSeq, w.MemtableSize)
+	w.pace.rotated()
 }
 
 // Halt stops all writers, once everything that they wrote is in tables, and returns the next sequence number, for

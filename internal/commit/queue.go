@@ -180,6 +180,7 @@ func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 // compaction is behind, begins a new memtable if the group does not fit, and waits if it cannot begin one. mu is held.
 func (w *Writer) makeSpace(size int64) error {
 	w.slowDown(size)
+	w.pace.bytes += size
 	mem := w.Tree.Load().Mem
 	limit := w.MemtableSize
 	used := mem.Bytes()

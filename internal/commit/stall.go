@@ -12,7 +12,7 @@ type Reason uint8
 const (
 	SlowedByLevel0    Reason = iota // each write was delayed a little: level 0 had too many runs
 	StoppedByLevel0                 // writes waited until level 0 had fewer runs
-	StoppedByMemtable               // writes waited until a memtable had been flushed
+	StoppedByMemtable               // writes were delayed, or waited, until a memtable had been flushed
 
 	Reasons = iota // number of reasons
 )
@@ -20,7 +20,7 @@ const (
 // A Stall is a period during which writes waited.
 type Stall struct {
 	Reason   Reason
-	Writes   uint64        // groups of writes that waited: one if they were stopped, several in a row if slowed
+	Writes   uint64        // groups of writes that waited: one if they were stopped, several in a row if delayed
 	Duration time.Duration // total time that they waited
 }
 
@@ -39,46 +39,11 @@ func (c *stallCount) load() StallCount {
 	return StallCount{c.count.Load(), time.Duration(c.nanos.Load())}
 }
 
-// slowDown delays a write according to the pressure of compaction: the first step is 8 µs per KiB (128 MiB/s), and
-// each further step doubles it, so that writers approach the speed of compaction instead of stopping at once. mu is
-// held.
-func (w *Writer) slowDown(size int64) {
-	steps := w.Policy.Pressure(w.Tree.Load().Version).Slow
-	if steps <= 0 {
-		w.slowed(0)
-		return
-	}
-	w.slowDebt += time.Duration(size) << min(steps-1, 6) * 8 * time.Microsecond / 1024
-	if w.slowDebt < 200*time.Microsecond { // the system does not time shorter sleeps well
-		return
-	}
-	// Bound the sleep, so that a large batch notices when the store is closing.
-	w.slowDebt = min(w.slowDebt, 100*time.Millisecond)
-	began := time.Now()
-	time.Sleep(w.slowDebt)
-	slept := time.Since(began)
-	w.slowDebt = max(-10*time.Millisecond, w.slowDebt-slept) // too long a sleep shortens later ones
-	w.slowed(slept)
-}
-
 // stall counts one group of writes that waited. mu is held.
 func (w *Writer) stall(reason Reason, waited time.Duration) {
 	c := &w.counts.stalls[reason]
 	c.count.Add(1)
 	c.nanos.Add(int64(waited))
-}
-
-// slowed records that a group of writes was delayed. With 0, it was not delayed, which ends the spell. mu is held.
-func (w *Writer) slowed(by time.Duration) {
-	s := &w.spell
-	if by > 0 {
-		w.stall(SlowedByLevel0, by)
-		s.Writes++
-		s.Duration += by
-	} else if s.Writes > 0 {
-		w.Observer.Stalled(*s)
-		*s = Stall{Reason: SlowedByLevel0}
-	}
 }
 
 // stopped counts and reports the time that a group of writes has waited. mu is held.

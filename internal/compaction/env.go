@@ -3,6 +3,7 @@ package compaction
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -29,6 +30,9 @@ type Env struct {
 	// taken after the inputs were chosen, a version or a frozen memtable, so that no later snapshot is older than
 	// anything in them.
 	Snapshots []ikey.Seq
+
+	// Progress, if not nil, is set to the number of versions read so far, every yieldEvery versions.
+	Progress *atomic.Uint64
 
 	// The rest is for Run alone.
 

@@ -36,6 +36,9 @@ func write(ctx context.Context, src merge.Source, keep *retain, w tableWriter) (
 	}()
 	for ok := src.First(); ok; ok = src.Next() {
 		if res.Read++; res.Read%yieldEvery == 0 {
+			if w.env.Progress != nil {
+				w.env.Progress.Store(res.Read)
+			}
 			runtime.Gosched()
 			if ctx.Err() != nil {
 				return res, ctx.Err()

@@ -45,6 +45,7 @@ func (s *Scheduler) flushLoop() {
 func (s *Scheduler) flush(f tree.Frozen) error {
 	began := time.Now()
 	env := s.Env(0)
+	env.Progress = &s.Tree.Flushed
 	dels := f.Mem.RangeDelsFor(env.Snapshots)
 	res, err := compaction.Flush(context.Background(), f.Mem.Iter(ikey.MaxSeq), dels, env)
 	if err != nil {

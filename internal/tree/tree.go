@@ -44,6 +44,9 @@ type Tree struct {
 	state   atomic.Pointer[State] // nil before Begin and after End; swapped under mu
 	visible atomic.Uint64         // the newest sequence visible to readers
 
+	// Flushed is the number of versions of the oldest frozen memtable that its flush has read.
+	Flushed atomic.Uint64
+
 	// SeqGate is set only by tests. It wraps each read of the visible sequence. A reader loads a state and then the
 	// sequence, with nothing between the two, and only here can a test intervene. If it is nil, it costs a lookup one
 	// load, next to that of the state, and a branch.

@@ -1,0 +1,107 @@
+package commit
+
+import (
+	"runtime"
+	"time"
+)
+
+// A pace slows writers before they would have to stop, by a little for each byte. Writer.mu guards it.
+type pace struct {
+	debt   time.Duration  // what writers still have to wait; negative if they have waited too long
+	spells [Reasons]Stall // the present spells of slowed writes
+
+	// of the operations in the memtable, and in the one before
+	bytes, lastBytes int64
+	began            time.Time // when the memtable began
+}
+
+const (
+	minWait   = 4 * time.Microsecond   // shorter delays are added up
+	minSleep  = 200 * time.Microsecond // the system does not time shorter sleeps well
+	maxSleep  = 100 * time.Millisecond // so that a large batch notices when the store is closing
+	maxYields = 2000                   // in place of a sleep: some 200 µs
+
+	levelStep  = 8 * time.Microsecond  // for each KiB, at the first step of pressure: 128 MiB/s
+	levelSteps = 6                     // doublings
+	flushMost  = 64 * time.Microsecond // for each KiB
+)
+
+// rotated begins the next memtable.
+func (p *pace) rotated() { p.lastBytes, p.bytes, p.began = p.bytes, 0, time.Now() }
+
+// slowDown delays a write of the given number of bytes as far as background work is behind. mu is held.
+func (w *Writer) slowDown(size int64) {
+	p := &w.pace
+	reason, perKiB := SlowedByLevel0, w.levelDelay()
+	if d := w.flushDelay(); d > perKiB {
+		reason, perKiB = StoppedByMemtable, d
+	}
+	for other := range p.spells {
+		if s := &p.spells[other]; s.Writes > 0 && (perKiB == 0 || Reason(other) != reason) {
+			w.Observer.Stalled(*s)
+			s.Writes, s.Duration = 0, 0
+		}
+	}
+	if perKiB == 0 {
+		return
+	}
+	p.debt = min(p.debt+time.Duration(float64(size)/1024*float64(perKiB)), maxSleep)
+	if p.debt < minWait {
+		return
+	}
+	waited := wait(p.debt)
+	p.debt = max(-10*time.Millisecond, p.debt-waited) // too long a wait shortens later ones
+	if waited > 0 {
+		w.stall(reason, waited)
+		p.spells[reason].Writes++
+		p.spells[reason].Duration += waited
+	}
+}
+
+// levelDelay returns the delay for each KiB by the pressure of compaction. Each further step doubles it, so that
+// writers approach the speed of compaction instead of stopping at once.
+func (w *Writer) levelDelay() time.Duration {
+	steps := w.Policy.Pressure(w.Tree.Load().Version).Slow
+	if steps <= 0 {
+		return 0
+	}
+	return levelStep << min(steps-1, levelSteps)
+}
+
+// flushDelay returns the delay for each KiB while the memtable fills so fast that it would be full before the last one
+// is flushed, so that writers would stop for the rest of the flush. They may fill a part of the memtable at any speed,
+// and the next part while the last memtable is flushed. What is left is for the end of the flush, the syncs.
+func (w *Writer) flushDelay() time.Duration {
+	const free, paced = 0.65, 0.25
+	p, s := &w.pace, w.Tree.Load()
+	if len(s.Frozen) == 0 || p.lastBytes == 0 {
+		return 0
+	}
+	filled := float64(s.Mem.Bytes()) / float64(w.MemtableSize)
+	if filled < free {
+		return 0
+	}
+	done := float64(w.Tree.Flushed.Load()) / float64(s.Frozen[len(s.Frozen)-1].Len())
+	if filled < free+paced*done {
+		return 0
+	}
+	perByte := float64(time.Since(p.began)) / (paced * max(done, 0.01) * float64(p.lastBytes))
+	return min(time.Duration(1024*perByte), flushMost)
+}
+
+// wait waits for about d and returns how long it did. A short wait lets other goroutines run again and again, since a
+// sleep would take longer.
+func wait(d time.Duration) time.Duration {
+	began := time.Now()
+	if d >= minSleep {
+		time.Sleep(d)
+		return time.Since(began)
+	}
+	for range maxYields { // bounded, for clocks that stand still in tests
+		runtime.Gosched()
+		if time.Since(began) >= d {
+			break
+		}
+	}
+	return time.Since(began)
+}
