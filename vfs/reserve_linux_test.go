@@ -138,6 +138,30 @@ func TestAfterASyncNothingIsTakenForPopulated(t *testing.T) {
 	}
 }
 
+// A Write populates at most 64 KiB if it is small, since it waits for that, and up to 256 KiB if it is larger.
+func TestSmallWritesPopulateLittleAtOnce(t *testing.T) {
+	for _, tt := range []struct {
+		size int
+		most int64
+	}{{100, populateLeast}, {1000, 128_000}, {2048, populateMost}, {copyLimit, populateMost}} {
+		f, _, _ := mapped(t)
+		if err := f.Reserve(8 << 20); err != nil {
+			t.Skip(err)
+		}
+		largest := int64(0)
+		for written := 0; written < 2<<20; written += tt.size {
+			ready := f.reserved.ready
+			if n, err := f.Write(make([]byte, tt.size)); n != tt.size || err != nil {
+				t.Fatal(n, err)
+			}
+			largest = max(largest, f.reserved.ready-max(ready, f.reserved.end-int64(tt.size)))
+		}
+		if largest < tt.most-pageSize || largest > tt.most+pageSize {
+			t.Errorf("Writes of %d bytes populate up to %d bytes at once, want %d", tt.size, largest, tt.most)
+		}
+	}
+}
+
 func TestWhereNothingCanBeMappedItIsWritten(t *testing.T) {
 	f, name, written := mapped(t)
 	f.reserved.unmap()
