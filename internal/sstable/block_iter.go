@@ -92,10 +92,10 @@ type entryLayout struct {
 	trailed bool
 }
 
-// layout returns the layout of the entries of a block without offsets.
-func (b *block) layout() entryLayout {
-	e := b.entry(0)
-	m := entryLayout{suffix: e.suffix, value: b.stride - len(e.value), trailed: b.data[b.entries]&1 != 0}
+// layout returns the layout of the entries of a block without offsets. It reads entry i, and any other is like it.
+func (b *block) layout(i int) entryLayout {
+	e := b.entry(i)
+	m := entryLayout{suffix: e.suffix, value: b.stride - len(e.value), trailed: b.data[b.entries+i*b.stride]&1 != 0}
 	m.rest = m.value - len(e.rest)
 	return m
 }

@@ -46,7 +46,7 @@ type Iter struct {
 	at     int // data block, or -1
 	i      int // entry in it
 	b      block
-	layout entryLayout  // of b, if it has no offsets
+	layout entryLayout  // of b, if it has no offsets and the cursor has stood in it; else zero
 	held   *cache.Block // nil if the block is in the cursor's own memory
 	key    []byte
 	cur    entry
@@ -299,6 +299,9 @@ func kept(b []byte) []byte {
 func (it *Iter) stand(i int) bool {
 	it.i = i
 	if it.b.stride != 0 {
+		if it.layout.value == 0 {
+			it.layout = it.b.layout(i) // of this entry, as the first one may have to come from memory
+		}
 		it.cur = it.b.entryWith(i, &it.layout)
 	} else {
 		it.cur = it.b.entry(i)
@@ -327,28 +330,31 @@ func (it *Iter) load(at int) bool {
 	}
 	before := it.at
 	it.leave()
-	var data []byte
 	st := it.o.Stats
 	st.Blocks++
+	var c *cache.Block
 	if !it.o.Bypass {
-		data, it.err = it.fromCache(at)
+		if c, it.err = it.fromCache(at); it.err != nil {
+			return false
+		}
 	}
-	if data == nil && it.err == nil {
-		data, it.err = it.fromFile(at, it.o.Bypass || at == before+1 && before >= 0)
+	if c != nil {
+		it.b.parse(c.Meta, c.Bytes())
+	} else {
+		data, err := it.fromFile(at, it.o.Bypass || at == before+1 && before >= 0)
+		if it.err = err; err != nil {
+			return false
+		}
+		it.b = parseBlock(data)
 	}
-	if it.err != nil {
-		return false
-	}
-	it.b, it.at = parseBlock(data), at
-	if it.b.stride != 0 {
-		it.layout = it.b.layout()
-	}
-	it.key = append(it.key[:0], data[blockHeader:blockHeader+it.b.prefix]...)
+	it.at, it.layout = at, entryLayout{}
+	it.key = append(it.key[:0], it.b.data[blockHeader:blockHeader+it.b.prefix]...)
 	return true
 }
 
-// fromCache returns a block from the cache. If the block is not cached it puts it there, or returns nil with NoFill.
-func (it *Iter) fromCache(at int) ([]byte, error) {
+// fromCache returns a block from the cache and holds it. If the block is not cached it puts it there, or returns nil
+// with NoFill.
+func (it *Iter) fromCache(at int) (*cache.Block, error) {
 	g := it.r.domain.Enter()
 	defer g.Leave()
 	c := it.r.cache.Get(&it.x.slots[at])
@@ -364,7 +370,7 @@ func (it *Iter) fromCache(at int) ([]byte, error) {
 	}
 	c.Acquire()
 	it.held = c
-	return c.Bytes(), nil
+	return c, nil
 }
 
 // fromFile reads a block into the cursor's memory, with read-ahead if ahead is true.
