@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/prefetch"
 )
 
 // A block is a decoded data block that checkBlock has accepted, so none of its methods can fail. It is a value: a
@@ -176,8 +177,9 @@ func (b *block) countHeads(base, n int, h uint64) int {
 	return base
 }
 
-// seek returns the first entry at or after (user, t), or n.
-func (b *block) seek(user []byte, t ikey.Trailer) int {
+// seek returns the first entry at or after (user, t), or n. It prefetches the given numbers of bytes before and after
+// the start of that entry, which a cursor is likely to read next.
+func (b *block) seek(user []byte, t ikey.Trailer, before, after int) int {
 	p := b.data[blockHeader : blockHeader+b.prefix]
 	if !bytes.HasPrefix(user, p) {
 		if bytes.Compare(user, p) < 0 {
@@ -188,6 +190,10 @@ func (b *block) seek(user []byte, t ikey.Trailer) int {
 	suffix := user[b.prefix:]
 	h := ikey.Head(suffix)
 	i := b.lowerHead(h)
+	if before+after > 0 {
+		at := b.entries + b.offset(i)
+		prefetch.Bytes(b.data[max(at-before, b.entries):min(at+after, len(b.data))])
+	}
 	if i < b.n && b.head(i) == h {
 		i = b.seekEqual(i, h, suffix, t)
 	}

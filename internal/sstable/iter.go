@@ -7,6 +7,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/internal/prefetch"
 )
 
 // IterOptions choose how a cursor uses the cache.
@@ -149,7 +150,7 @@ func (it *Iter) seekGE(k ikey.Key) bool {
 		if !it.load(at) {
 			return false
 		}
-		if i := it.b.seek(k.User, k.Trailer); i < it.b.n {
+		if i := it.b.seek(k.User, k.Trailer, 0, ahead); i < it.b.n {
 			return it.stand(i)
 		}
 	}
@@ -165,13 +166,13 @@ func (it *Iter) seekLT(k ikey.Key) bool {
 	if !it.load(at) {
 		return false
 	}
-	i := it.b.seek(k.User, k.Trailer)
+	i := it.b.seek(k.User, k.Trailer, ahead, 1)
 	for i == it.b.n && at+1 < len(it.x.slots) && it.lastIs(k.User) { // versions of one key may fill many blocks
 		at++
 		if !it.load(at) {
 			return false
 		}
-		i = it.b.seek(k.User, k.Trailer)
+		i = it.b.seek(k.User, k.Trailer, ahead, 1)
 	}
 	if i > 0 {
 		return it.stand(i - 1)
@@ -227,7 +228,7 @@ func (it *Iter) EnterLane(upper []byte) bool {
 	}
 	it.lane = it.b.n
 	if upper != nil {
-		it.lane = it.b.seek(upper, ^ikey.Trailer(0))
+		it.lane = it.b.seek(upper, ^ikey.Trailer(0), 0, 0)
 	}
 	return it.i+1 < it.lane
 }
@@ -334,7 +335,7 @@ func (it *Iter) load(at int) bool {
 	st.Blocks++
 	var c *cache.Block
 	if !it.o.Bypass {
-		if c, it.err = it.fromCache(at); it.err != nil {
+		if c, it.err = it.fromCache(at, before); it.err != nil {
 			return false
 		}
 	}
@@ -353,8 +354,8 @@ func (it *Iter) load(at int) bool {
 }
 
 // fromCache returns a block from the cache and holds it. If the block is not cached it puts it there, or returns nil
-// with NoFill.
-func (it *Iter) fromCache(at int) (*cache.Block, error) {
+// with NoFill. before is the block that the cursor comes from.
+func (it *Iter) fromCache(at, before int) (*cache.Block, error) {
 	g := it.r.domain.Enter()
 	defer g.Leave()
 	c := it.r.cache.Get(&it.x.slots[at])
@@ -370,7 +371,44 @@ func (it *Iter) fromCache(at int) (*cache.Block, error) {
 	}
 	c.Acquire()
 	it.held = c
+	if before >= 0 {
+		it.prefetch(at, at-before)
+	}
 	return c, nil
+}
+
+// ahead is the number of bytes that are prefetched at a seek and of the next block. The processor itself prefetches
+// what follows.
+const ahead = 1 << 10
+
+// prefetch prefetches the start of the block after block at, or the end of the block before, if the cursor moves from
+// block to block. The caller is inside a guard.
+func (it *Iter) prefetch(at, step int) {
+	slots := it.x.slots
+	switch step {
+	case 1:
+		if at+1 < len(slots) {
+			if c := slots[at+1].Load(); c != nil {
+				b := c.Bytes()
+				prefetch.Bytes(b[:min(ahead, len(b))])
+			}
+		}
+	case -1:
+		if at > 0 {
+			if c := slots[at-1].Load(); c != nil {
+				b := c.Bytes()
+				prefetch.Bytes(b[:min(ahead/2, len(b))]) // the heads
+				prefetch.Bytes(b[max(0, len(b)-ahead):])
+			}
+		}
+	default:
+		return
+	}
+	if next := at + 2*step; next >= 0 && next < len(slots) {
+		if c := slots[next].Load(); c != nil {
+			prefetch.Line(&c.Meta)
+		}
+	}
 }
 
 // fromFile reads a block into the cursor's memory, with read-ahead if ahead is true.
