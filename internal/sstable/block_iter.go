@@ -84,6 +84,9 @@ func (b *block) entry(i int) entry {
 	return x
 }
 
+// trailed reports whether entry i has a trailer. Without one it is a Set at sequence number 0.
+func (b *block) trailed(i int) bool { return b.data[b.entries+b.offset(i)]&1 != 0 }
+
 // An entryLayout holds the lengths that all entries of a block without offsets have in common. With it a cursor splits
 // an entry without reading its lengths.
 type entryLayout struct {

@@ -51,7 +51,7 @@ type Iter struct {
 	held   *cache.Block // nil if the block is in the cursor's own memory
 	key    []byte
 	cur    entry
-	lane   int // the entry of b before which NextPlain ends
+	lane   int // the entry of b before which NextPlain ends, or at which PrevPlain does: in a lane of the other, at once
 	stats  Stats
 
 	last        []byte // the key that the cursor stood at before it moved to another block
@@ -219,16 +219,16 @@ func (it *Iter) Next() bool {
 	return it.leave()
 }
 
-// EnterLane prepares for NextPlain, which then ends before the key upper, or at the end of the block if upper is nil.
-// It reports whether the cursor stands at a plain version, a Set at sequence number 0, with more of its block ahead. In
-// a compacted run most versions are plain.
-func (it *Iter) EnterLane(upper []byte) bool {
+// EnterLane prepares for NextPlain, which then ends before the key end, or with the block if end is nil. It reports
+// whether the cursor stands at a plain version, a Set at sequence number 0, with more of its block ahead. In a compacted
+// run most versions are plain.
+func (it *Iter) EnterLane(end []byte) bool {
 	if it.cur.trailer != plainSet {
 		return false
 	}
 	it.lane = it.b.n
-	if upper != nil {
-		it.lane = it.b.seek(upper, ^ikey.Trailer(0), 0, 0)
+	if end != nil {
+		it.lane = it.b.seek(end, ^ikey.Trailer(0), 0, 0)
 	}
 	return it.i+1 < it.lane
 }
@@ -254,7 +254,44 @@ func (it *Iter) NextPlain(dst []byte) (key, value []byte, ok bool) {
 	return it.b.appendSuffix(dst[:it.b.prefix], i, &e), e.value, true
 }
 
-// LeaveLane ends the calls of NextPlain.
+// EnterLaneBack prepares for PrevPlain, which returns the versions that the cursor stands at and moves back. It ends
+// behind the key end, or with the block if end is nil. EnterLaneBack reports whether there is one at least. If so, it
+// returns dst with the bytes that all keys of the block share, for the first call of PrevPlain, and otherwise dst.
+func (it *Iter) EnterLaneBack(end, dst []byte) ([]byte, bool) {
+	if it.cur.trailer != plainSet {
+		return dst, false
+	}
+	it.lane = 0
+	if end != nil {
+		it.lane = it.b.seek(end, 0, 0, 0)
+	}
+	if it.i <= it.lane || it.b.trailed(it.i-1) {
+		return dst, false
+	}
+	return append(dst[:0], it.key[:it.b.prefix]...), true
+}
+
+// PrevPlain returns the version that the cursor stands at, which is plain, and moves to the one before, if that is plain
+// too, in the block and in the lane. So the version is the newest of its key. The key is written over dst, which must
+// be the last one or what EnterLaneBack returned. Key and Value may not be called before LeaveLane.
+func (it *Iter) PrevPlain(dst []byte) (key, value []byte, ok bool) {
+	i := it.i
+	if i <= it.lane {
+		return dst, nil, false
+	}
+	var e entry
+	if it.b.stride != 0 {
+		e = it.b.entryWith(i, &it.layout) // the first call found no trailer, so no entry has one
+	} else if it.b.trailed(i - 1) {
+		return dst, nil, false
+	} else {
+		e = it.b.entry(i)
+	}
+	it.i = i - 1
+	return it.b.appendSuffix(dst[:it.b.prefix], i, &e), e.value, true
+}
+
+// LeaveLane ends the calls of NextPlain or PrevPlain.
 func (it *Iter) LeaveLane() { it.stand(it.i) }
 
 // Prev moves to the version before. It may follow only a call that returned true.
