@@ -264,9 +264,9 @@ func (m *Iter) seek(p *input, k ikey.Key) bool {
 	return m.sources[p.index].SeekGE(k)
 }
 
-// Lead returns the source of the current version, or nil without one. For a Concat it is the open table. All versions of
-// keys before the user key end, or behind it going backward, come from that source; a nil end means all that are left.
-// The caller may move the source that far, but not past its last version, and then calls Moved.
+// Lead returns the source of the current version, or nil without one. For a Concat it is the open table. All versions
+// of keys before the user key end, or behind it going backward, come from that source; a nil end means all that are
+// left. The caller may move the source that far, but not past its last version, and then calls Moved.
 func (m *Iter) Lead() (s Source, end []byte) {
 	if m.top == nil {
 		return nil, nil

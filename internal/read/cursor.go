@@ -42,8 +42,9 @@ type Cursor struct {
 	sources  []merge.Source
 	mems     []*memtable.Cursor
 	runs     []*runCursor
-	covers   []cover  // of each source, in the order of sources; empty if no source has range tombstones
-	target   ikey.Key // of the current seek; range tombstones of each source move it for the older ones
+	tables   []*sstable.Reader // of prefetch
+	covers   []cover           // of each source, in the order of sources; empty if no source has range tombstones
+	target   ikey.Key          // of the current seek; range tombstones of each source move it for the older ones
 	eachGE   func(i int) ikey.Key
 	eachLT   func(i int) ikey.Key
 	kept     []byte  // copy of a value, for backward moves
@@ -157,6 +158,7 @@ func (c *Cursor) Close() error {
 	err := c.merge.Close()
 	clear(c.sources)
 	clear(c.covers)
+	clear(c.tables)
 	for _, r := range c.runs {
 		r.end()
 	}
@@ -341,10 +343,28 @@ func (c *Cursor) seekFrom(key []byte) bool {
 		c.dead.from(d.Lo)
 	}
 	c.target = ikey.Search(key, c.seq)
+	c.prefetch(key)
 	if len(c.covers) == 0 {
 		return c.forward(c.merge.SeekGE(c.target), false)
 	}
 	return c.forward(c.merge.SeekGEEach(c.eachGE), false)
+}
+
+// prefetch prefetches what several runs read at a seek of key, all at once.
+func (c *Cursor) prefetch(key []byte) {
+	runs := c.runs[:len(c.state.Runs)]
+	if len(runs) < 2 {
+		return
+	}
+	c.tables = c.tables[:0]
+	for _, r := range runs {
+		if i := r.run.Search(key); i >= r.from && i < r.to {
+			c.tables = append(c.tables, r.run.Readers[i])
+		}
+	}
+	if len(c.tables) > 1 {
+		sstable.Prefetch(c.tables, key)
+	}
 }
 
 // nextGE returns the position at which source i starts a forward seek. If range tombstones of source i cover it,
@@ -370,6 +390,7 @@ func (c *Cursor) seekBefore(key []byte) bool {
 		c.dead.from(d.Hi)
 	}
 	c.target = ikey.Search(key, ikey.MaxSeq)
+	c.prefetch(key)
 	if len(c.covers) == 0 {
 		return c.backward(c.merge.SeekLT(c.target))
 	}

@@ -51,7 +51,7 @@ type Iter struct {
 	held   *cache.Block // nil if the block is in the cursor's own memory
 	key    []byte
 	cur    entry
-	lane   int // the entry of b before which NextPlain ends, or at which PrevPlain does: in a lane of the other, at once
+	lane   int // the entry of b before which NextPlain or at which PrevPlain ends; in a lane of the other, at once
 	stats  Stats
 
 	last        []byte // the key that the cursor stood at before it moved to another block
@@ -220,8 +220,8 @@ func (it *Iter) Next() bool {
 }
 
 // EnterLane prepares for NextPlain, which then ends before the key end, or with the block if end is nil. It reports
-// whether the cursor stands at a plain version, a Set at sequence number 0, with more of its block ahead. In a compacted
-// run most versions are plain.
+// whether the cursor stands at a plain version, a Set at sequence number 0, with more of its block ahead. In a
+// compacted run most versions are plain.
 func (it *Iter) EnterLane(end []byte) bool {
 	if it.cur.trailer != plainSet {
 		return false
@@ -271,9 +271,9 @@ func (it *Iter) EnterLaneBack(end, dst []byte) ([]byte, bool) {
 	return append(dst[:0], it.key[:it.b.prefix]...), true
 }
 
-// PrevPlain returns the version that the cursor stands at, which is plain, and moves to the one before, if that is plain
-// too, in the block and in the lane. So the version is the newest of its key. The key is written over dst, which must
-// be the last one or what EnterLaneBack returned. Key and Value may not be called before LeaveLane.
+// PrevPlain returns the version that the cursor stands at, which is plain, and moves to the one before, if that is
+// plain too, in the block and in the lane. So the version is the newest of its key. The key is written over dst, which
+// must be the last one or what EnterLaneBack returned. Key and Value may not be called before LeaveLane.
 func (it *Iter) PrevPlain(dst []byte) (key, value []byte, ok bool) {
 	i := it.i
 	if i <= it.lane {

@@ -124,8 +124,9 @@ func checkLanes(t *testing.T, it *Iter, kvs []kv) {
 				break
 			}
 			key = k
-			if got := (kv{string(key), plainSet, string(value)}); got != kvs[i] || i > 0 && kvs[i-1].key == kvs[i].key ||
-				lower != nil && string(key) <= string(lower) {
+			newest := i == 0 || kvs[i-1].key != kvs[i].key
+			beyond := lower != nil && string(key) <= string(lower)
+			if got := (kv{string(key), plainSet, string(value)}); got != kvs[i] || !newest || beyond {
 				t.Fatalf("in a lane behind %.40q: version %d is %.40q", lower, i, key)
 			}
 			i--
