@@ -115,6 +115,23 @@ func (b *block) entryWith(i int, m *entryLayout) entry {
 	return x
 }
 
+// plainWith returns the user key and the value of entry i of a block whose entries have layout m and no trailers. The
+// key is written over dst, which begins with the prefix. It is faster than entryWith, since no entry is copied.
+func (b *block) plainWith(dst []byte, i int, m *entryLayout) (key, value []byte) {
+	at := b.entries + i*b.stride
+	e := b.data[at : at+b.stride : at+b.stride]
+	if m.suffix <= 16 && len(e) >= m.rest+8 && cap(dst) >= b.prefix+16 {
+		k := dst[b.prefix : b.prefix+16]
+		binary.BigEndian.PutUint64(k, b.head(i))
+		if m.suffix > 8 { // else the entry is not read
+			binary.LittleEndian.PutUint64(k[8:], binary.LittleEndian.Uint64(e[m.rest:]))
+		}
+		return dst[:b.prefix+m.suffix], e[m.value:]
+	}
+	x := b.entryWith(i, m)
+	return b.appendSuffix(dst[:b.prefix], i, &x), x.value
+}
+
 // touched is the number of bytes of an entry that are loaded ahead. The processor itself prefetches longer sequential
 // reads.
 const touched = 512

@@ -241,12 +241,12 @@ func (it *Iter) NextPlain(dst []byte) (key, value []byte, ok bool) {
 	if i >= it.lane {
 		return dst, nil, false
 	}
-	var e entry
-	if it.b.stride != 0 {
-		e = it.b.entryWith(i, &it.layout)
-	} else {
-		e = it.b.entry(i)
+	if it.b.stride != 0 && !it.layout.trailed {
+		it.i = i
+		key, value = it.b.plainWith(dst, i, &it.layout)
+		return key, value, true
 	}
+	e := it.b.entry(i)
 	if e.trailer != plainSet {
 		return dst, nil, false
 	}
@@ -279,15 +279,16 @@ func (it *Iter) PrevPlain(dst []byte) (key, value []byte, ok bool) {
 	if i <= it.lane {
 		return dst, nil, false
 	}
-	var e entry
-	if it.b.stride != 0 {
-		e = it.b.entryWith(i, &it.layout) // the first call found no trailer, so no entry has one
-	} else if it.b.trailed(i - 1) {
+	if it.b.stride != 0 && !it.layout.trailed {
+		it.i = i - 1
+		key, value = it.b.plainWith(dst, i, &it.layout)
+		return key, value, true
+	}
+	if it.b.trailed(i - 1) {
 		return dst, nil, false
-	} else {
-		e = it.b.entry(i)
 	}
 	it.i = i - 1
+	e := it.b.entry(i)
 	return it.b.appendSuffix(dst[:it.b.prefix], i, &e), e.value, true
 }
 
