@@ -109,7 +109,7 @@ var rooms = map[string]room{
 	"internal/wal":      {1, []string{"vfs", "internal/corrupt"}},
 	"internal/sstable": {1, []string{
 		"bloomblock", "internal/cache", "internal/epoch", "internal/merge",
-		"internal/rangedel", "internal/ikey", "internal/corrupt", "vfs",
+		"internal/prefetch", "internal/rangedel", "internal/ikey", "internal/corrupt", "vfs",
 	}},
 	"internal/memtable": {1, []string{"bloom", "bloomblock", "internal/merge", "internal/rangedel", "internal/ikey"}},
 	"bloom":             {1, []string{"bloomblock"}},
@@ -128,6 +128,7 @@ var rooms = map[string]room{
 	"internal/cache":    {0, []string{"internal/epoch"}},
 	"internal/ikey":     {0, nil},
 	"internal/epoch":    {0, nil},
+	"internal/prefetch": {0, nil},
 	"internal/filename": {0, nil},
 	"internal/corrupt":  {0, nil},
 	"bench/machine":     {0, nil}, // a description of the machine

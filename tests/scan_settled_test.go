@@ -18,8 +18,14 @@ import (
 // number and iterators step from entry to entry without a merge, and over what can lie between and above them.
 func TestIteratorsOfSettledDataAgreeWithAMap(t *testing.T) {
 	const keys = 2000
-	key := func(i int) []byte { return fmt.Appendf(nil, "key/%06d", i) }
 	for _, values := range []string{"equally long", "of many lengths"} {
+		key := func(i int) []byte {
+			k := fmt.Appendf(nil, "key/%06d", i)
+			if values == "of many lengths" {
+				k = append(k, "and more"[:i%9]...)
+			}
+			return k
+		}
 		value := func(i, round int) []byte {
 			n := 60
 			if values == "of many lengths" {
@@ -41,10 +47,26 @@ func TestIteratorsOfSettledDataAgreeWithAMap(t *testing.T) {
 		check := func(what string, r bloomkv.Reader, want map[string]string) {
 			t.Helper()
 			if err := randomWalks(r, want, rand.New(rand.NewPCG(1, uint64(len(want))))); err != nil {
-				t.Fatalf("values %s, %s: %v", values, what, err)
+				t.Fatalf("keys and values %s, %s: %v", values, what, err)
 			}
 		}
 		check("settled", db, want)
+		for round := range 3 { // few enough that most keys between two of them are of one table
+			for i := 10 * round; i < keys; i += 97 {
+				put(2*i, 3)
+				put(2*i+1, 3)
+				must(t, db.Delete(key(2*i+20)))
+				delete(want, string(key(2*i+20)))
+			}
+			check("a few written in memory", db, want)
+			must(t, db.Flush(t.Context()))
+			check("and in a table", db, want)
+		}
+		for i := range keys {
+			put(2*i, 0)
+		}
+		must(t, db.Compact(t.Context(), nil, nil))
+		check("settled again", db, want)
 
 		snap, err := db.Snapshot()
 		must(t, err)
@@ -84,7 +106,7 @@ func TestIteratorsOfSettledDataAgreeWithAMap(t *testing.T) {
 	}
 }
 
-// randomWalks compares iterators with random bounds, moved at random and mostly forward, with a map.
+// randomWalks compares iterators with random bounds, moved at random, with a map.
 func randomWalks(r bloomkv.Reader, all map[string]string, random *rand.Rand) error {
 	sorted := slices.Sorted(maps.Keys(all))
 	somewhere := func() []byte {
@@ -115,6 +137,8 @@ func randomWalks(r bloomkv.Reader, all map[string]string, random *rand.Rand) err
 			switch random.IntN(8) {
 			case 0:
 				move, step, steps = it.Prev, -1, 1+random.IntN(3)
+			case 5, 6:
+				move, step, steps = it.Prev, -1, 1+random.IntN(80)
 			case 1:
 				k := somewhere()
 				move, step = func() bool { return it.SeekGE(k) }, 0

@@ -264,15 +264,27 @@ func (m *Iter) seek(p *input, k ikey.Key) bool {
 	return m.sources[p.index].SeekGE(k)
 }
 
-// Alone returns the source of the current version if the direction is forward and no other source has a version ahead,
-// and nil otherwise. For a Concat it is the open table. The caller may move it forward, not past its end, if the next
-// call of m is Next, a seek or Close.
-func (m *Iter) Alone() Source {
-	if m.top == nil || m.n > 1 || m.back {
-		return nil
+// Lead returns the source of the current version, or nil without one. For a Concat it is the open table. All versions
+// of keys before the user key end, or behind it going backward, come from that source; a nil end means all that are
+// left. The caller may move the source that far, but not past its last version, and then calls Moved.
+func (m *Iter) Lead() (s Source, end []byte) {
+	if m.top == nil {
+		return nil, nil
 	}
-	return m.top.at
+	if m.second == nil {
+		return m.top.at, nil
+	}
+	if end = m.second.key.User; end == nil {
+		end = []byte{}
+	}
+	return m.top.at, end
 }
+
+// Single reports whether only the source of the current version has versions left in the direction of the merge.
+func (m *Iter) Single() bool { return m.second == nil }
+
+// Moved records that the source that Lead returned was moved.
+func (m *Iter) Moved() { m.top.key = m.top.at.Key() }
 
 // Key returns the key of the current version.
 func (m *Iter) Key() ikey.Key { return m.top.key }

@@ -35,13 +35,16 @@ type Cursor struct {
 
 	merge    merge.Iter    // at a version of key, or, after a backward move, at a version before key
 	lane     *sstable.Iter // if not nil: walks alone, and the merge is behind
+	order    int           // the source of the key
+	streak   int           // successive keys from it
 	back     bool          // the last move was backward
 	more     bool          // if back: the merge is at a version
 	sources  []merge.Source
 	mems     []*memtable.Cursor
 	runs     []*runCursor
-	covers   []cover  // of each source, in the order of sources; empty if no source has range tombstones
-	target   ikey.Key // of the current seek; range tombstones of each source move it for the older ones
+	tables   []*sstable.Reader // of prefetch
+	covers   []cover           // of each source, in the order of sources; empty if no source has range tombstones
+	target   ikey.Key          // of the current seek; range tombstones of each source move it for the older ones
 	eachGE   func(i int) ikey.Key
 	eachLT   func(i int) ikey.Key
 	kept     []byte  // copy of a value, for backward moves
@@ -89,7 +92,7 @@ func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf) (*Cursor, err
 		c.upper = deadkeys.Beyond
 	}
 	c.prefix.ask(r.prefix, lower, upper)
-	c.at, c.err, c.back = fresh, nil, false
+	c.at, c.err, c.back, c.streak = fresh, nil, false, 0
 	c.open()
 	if c.opened.byN = 0; r.naming {
 		c.opened.byN = runtime.Callers(2, c.opened.by[:])
@@ -155,6 +158,7 @@ func (c *Cursor) Close() error {
 	err := c.merge.Close()
 	clear(c.sources)
 	clear(c.covers)
+	clear(c.tables)
 	for _, r := range c.runs {
 		r.end()
 	}
@@ -196,7 +200,7 @@ func (c *Cursor) Next() bool {
 	if c.closed() {
 		return false
 	}
-	if c.lane == nil && c.at == standing && !c.back {
+	if c.streak >= worthLane && c.lane == nil && c.at == standing && !c.back {
 		c.enterLane() // not where a seek ends: many iterators read one key
 	}
 	if c.lane != nil {
@@ -223,9 +227,24 @@ func (c *Cursor) Next() bool {
 
 // Prev moves to the previous key, or to the last one if the cursor is fresh.
 func (c *Cursor) Prev() bool {
-	switch {
-	case c.closed():
+	if c.closed() {
 		return false
+	}
+	if c.streak >= worthLane && c.lane == nil && c.at == standing && c.back {
+		c.enterLaneBack()
+	}
+	if c.lane != nil {
+		key, value, ok := c.lane.PrevPlain(c.key)
+		if ok {
+			c.key = key
+			if !c.keysOnly {
+				c.value = value
+			}
+			return true
+		}
+		c.leaveLane()
+	}
+	switch {
 	case c.at == fresh || c.at == afterLast:
 		return c.seekBefore(c.upper)
 	case c.at != standing:
@@ -233,31 +252,72 @@ func (c *Cursor) Prev() bool {
 	case c.back:
 		return c.backward(c.more)
 	}
-	c.leaveLane()
 	c.dead.reset(nil)
 	return c.backward(c.merge.SeekLT(ikey.Search(c.key, ikey.MaxSeq)))
 }
 
-// enterLane makes Next walk over one table without the merge, if no other source has keys ahead and none has range
-// tombstones. Versions with sequence number 0 are then the newest of their keys, visible and alive.
+// enterLane makes Next walk over one table without the merge, up to the next key of another source, if no source has
+// range tombstones. Versions with sequence number 0 are then the newest of their keys, visible and alive.
 func (c *Cursor) enterLane() {
-	if len(c.covers) > 0 {
+	t, end := c.lead()
+	if t == nil {
 		return
 	}
-	upper := c.upper
-	if !c.bounded {
-		upper = nil
+	if c.bounded && (end == nil || bytes.Compare(c.upper, end) < 0) {
+		end = c.upper
 	}
-	if t, ok := c.merge.Alone().(*sstable.Iter); ok && t.EnterLane(upper) {
+	if t.EnterLane(end) {
 		c.lane = t
 	}
 }
 
-// leaveLane ends what enterLane began. The next call of the merge must be Next or a seek.
+// enterLaneBack does the same for Prev. Unlike the cursor, the merge is before the key, and so is the lane.
+func (c *Cursor) enterLaneBack() {
+	t, end := c.lead()
+	if t == nil {
+		return
+	}
+	if len(c.lower) > 0 && (end == nil || bytes.Compare(c.lower, end) > 0) {
+		end = c.lower
+	}
+	var ok bool
+	if c.key, ok = t.EnterLaneBack(end, c.key); ok {
+		c.lane = t
+	}
+}
+
+// lead returns the table that the current version of the merge is from, or nil if a walk over it alone is not possible,
+// and the end of its lead over other sources: see merge.Iter.
+func (c *Cursor) lead() (t *sstable.Iter, end []byte) {
+	if len(c.covers) > 0 {
+		return nil, nil
+	}
+	s, end := c.merge.Lead()
+	t, _ = s.(*sstable.Iter)
+	return t, end
+}
+
+// worthLane is the number of successive keys from one of several sources after which moves try to enter a lane.
+const worthLane = 8
+
+// came records the source of the key, which decides whether the next move tries to enter a lane.
+func (c *Cursor) came(order int) {
+	switch {
+	case c.merge.Single():
+		c.streak = worthLane
+	case order == c.order:
+		c.streak++
+	default:
+		c.order, c.streak = order, 0
+	}
+}
+
+// leaveLane ends what enterLane or enterLaneBack began.
 func (c *Cursor) leaveLane() {
 	if c.lane != nil {
 		c.lane.LeaveLane()
 		c.lane = nil
+		c.merge.Moved()
 	}
 }
 
@@ -283,10 +343,28 @@ func (c *Cursor) seekFrom(key []byte) bool {
 		c.dead.from(d.Lo)
 	}
 	c.target = ikey.Search(key, c.seq)
+	c.prefetch(key)
 	if len(c.covers) == 0 {
 		return c.forward(c.merge.SeekGE(c.target), false)
 	}
 	return c.forward(c.merge.SeekGEEach(c.eachGE), false)
+}
+
+// prefetch prefetches what several runs read at a seek of key, all at once.
+func (c *Cursor) prefetch(key []byte) {
+	runs := c.runs[:len(c.state.Runs)]
+	if len(runs) < 2 {
+		return
+	}
+	c.tables = c.tables[:0]
+	for _, r := range runs {
+		if i := r.run.Search(key); i >= r.from && i < r.to {
+			c.tables = append(c.tables, r.run.Readers[i])
+		}
+	}
+	if len(c.tables) > 1 {
+		sstable.Prefetch(c.tables, key)
+	}
 }
 
 // nextGE returns the position at which source i starts a forward seek. If range tombstones of source i cover it,
@@ -312,6 +390,7 @@ func (c *Cursor) seekBefore(key []byte) bool {
 		c.dead.from(d.Hi)
 	}
 	c.target = ikey.Search(key, ikey.MaxSeq)
+	c.prefetch(key)
 	if len(c.covers) == 0 {
 		return c.backward(c.merge.SeekLT(c.target))
 	}
@@ -386,6 +465,7 @@ func (c *Cursor) forward(ok, again bool) bool {
 		if c.value = nil; !c.keysOnly {
 			c.value = c.merge.Value()
 		}
+		c.came(c.merge.Order())
 		c.at, c.back = standing, false
 		return true
 	}
@@ -444,6 +524,7 @@ func (c *Cursor) backward(ok bool) bool {
 		if c.value = nil; !c.keysOnly {
 			c.value = c.kept
 		}
+		c.came(order)
 		c.at, c.back, c.more = standing, true, ok
 		return true
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/prefetch"
 )
 
 // A block is a decoded data block that checkBlock has accepted, so none of its methods can fail. It is a value: a
@@ -83,6 +84,9 @@ func (b *block) entry(i int) entry {
 	return x
 }
 
+// trailed reports whether entry i has a trailer. Without one it is a Set at sequence number 0.
+func (b *block) trailed(i int) bool { return b.data[b.entries+b.offset(i)]&1 != 0 }
+
 // An entryLayout holds the lengths that all entries of a block without offsets have in common. With it a cursor splits
 // an entry without reading its lengths.
 type entryLayout struct {
@@ -92,10 +96,10 @@ type entryLayout struct {
 	trailed bool
 }
 
-// layout returns the layout of the entries of a block without offsets.
-func (b *block) layout() entryLayout {
-	e := b.entry(0)
-	m := entryLayout{suffix: e.suffix, value: b.stride - len(e.value), trailed: b.data[b.entries]&1 != 0}
+// layout returns the layout of the entries of a block without offsets. It reads entry i, and any other is like it.
+func (b *block) layout(i int) entryLayout {
+	e := b.entry(i)
+	m := entryLayout{suffix: e.suffix, value: b.stride - len(e.value), trailed: b.data[b.entries+i*b.stride]&1 != 0}
 	m.rest = m.value - len(e.rest)
 	return m
 }
@@ -109,6 +113,23 @@ func (b *block) entryWith(i int, m *entryLayout) entry {
 		x.trailer = ikey.Trailer(binary.LittleEndian.Uint64(e[m.rest-8:]))
 	}
 	return x
+}
+
+// plainWith returns the user key and the value of entry i of a block whose entries have layout m and no trailers. The
+// key is written over dst, which begins with the prefix. It is faster than entryWith, since no entry is copied.
+func (b *block) plainWith(dst []byte, i int, m *entryLayout) (key, value []byte) {
+	at := b.entries + i*b.stride
+	e := b.data[at : at+b.stride : at+b.stride]
+	if m.suffix <= 16 && len(e) >= m.rest+8 && cap(dst) >= b.prefix+16 {
+		k := dst[b.prefix : b.prefix+16]
+		binary.BigEndian.PutUint64(k, b.head(i))
+		if m.suffix > 8 { // else the entry is not read
+			binary.LittleEndian.PutUint64(k[8:], binary.LittleEndian.Uint64(e[m.rest:]))
+		}
+		return dst[:b.prefix+m.suffix], e[m.value:]
+	}
+	x := b.entryWith(i, m)
+	return b.appendSuffix(dst[:b.prefix], i, &x), x.value
 }
 
 // touched is the number of bytes of an entry that are loaded ahead. The processor itself prefetches longer sequential
@@ -176,8 +197,9 @@ func (b *block) countHeads(base, n int, h uint64) int {
 	return base
 }
 
-// seek returns the first entry at or after (user, t), or n.
-func (b *block) seek(user []byte, t ikey.Trailer) int {
+// seek returns the first entry at or after (user, t), or n. It prefetches the given numbers of bytes before and after
+// the start of that entry, which a cursor is likely to read next.
+func (b *block) seek(user []byte, t ikey.Trailer, before, after int) int {
 	p := b.data[blockHeader : blockHeader+b.prefix]
 	if !bytes.HasPrefix(user, p) {
 		if bytes.Compare(user, p) < 0 {
@@ -188,6 +210,10 @@ func (b *block) seek(user []byte, t ikey.Trailer) int {
 	suffix := user[b.prefix:]
 	h := ikey.Head(suffix)
 	i := b.lowerHead(h)
+	if before+after > 0 {
+		at := b.entries + b.offset(i)
+		prefetch.Bytes(b.data[max(at-before, b.entries):min(at+after, len(b.data))])
+	}
 	if i < b.n && b.head(i) == h {
 		i = b.seekEqual(i, h, suffix, t)
 	}

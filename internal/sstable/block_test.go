@@ -46,13 +46,13 @@ func TestBlockFindsWhatASortedListFinds(t *testing.T) {
 					t.Fatalf("%s, %d: entry %d is %.40q@%d", name, n, i, k, e.trailer)
 				}
 				if b.stride != 0 {
-					if m := b.layout(); fmt.Sprint(b.entryWith(i, &m)) != fmt.Sprint(e) {
+					if m := b.layout(i); fmt.Sprint(b.entryWith(i, &m)) != fmt.Sprint(e) {
 						t.Fatalf("%s, %d: entry %d is %v, by what all have in common %v",
 							name, n, i, e, b.entryWith(i, &m))
 					}
 				}
 				for _, d := range []ikey.Trailer{0, 1} {
-					if got := b.seek([]byte(v.key), v.t+1-d); got != i &&
+					if got := b.seek([]byte(v.key), v.t+1-d, 64, ahead); got != i &&
 						(d == 1 || got != i-1 || part[i-1].key != v.key) {
 						t.Fatalf("%s, %d: seek(%.40q, %d) = %d, want %d", name, n, v.key, v.t+1-d, got, i)
 					}

@@ -7,6 +7,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/internal/prefetch"
 )
 
 // IterOptions choose how a cursor uses the cache.
@@ -46,11 +47,11 @@ type Iter struct {
 	at     int // data block, or -1
 	i      int // entry in it
 	b      block
-	layout entryLayout  // of b, if it has no offsets
+	layout entryLayout  // of b, if it has no offsets and the cursor has stood in it; else zero
 	held   *cache.Block // nil if the block is in the cursor's own memory
 	key    []byte
 	cur    entry
-	lane   int // the entry of b before which NextPlain ends
+	lane   int // the entry of b before which NextPlain or at which PrevPlain ends; in a lane of the other, at once
 	stats  Stats
 
 	last        []byte // the key that the cursor stood at before it moved to another block
@@ -149,7 +150,7 @@ func (it *Iter) seekGE(k ikey.Key) bool {
 		if !it.load(at) {
 			return false
 		}
-		if i := it.b.seek(k.User, k.Trailer); i < it.b.n {
+		if i := it.b.seek(k.User, k.Trailer, 0, ahead); i < it.b.n {
 			return it.stand(i)
 		}
 	}
@@ -165,13 +166,13 @@ func (it *Iter) seekLT(k ikey.Key) bool {
 	if !it.load(at) {
 		return false
 	}
-	i := it.b.seek(k.User, k.Trailer)
+	i := it.b.seek(k.User, k.Trailer, ahead, 1)
 	for i == it.b.n && at+1 < len(it.x.slots) && it.lastIs(k.User) { // versions of one key may fill many blocks
 		at++
 		if !it.load(at) {
 			return false
 		}
-		i = it.b.seek(k.User, k.Trailer)
+		i = it.b.seek(k.User, k.Trailer, ahead, 1)
 	}
 	if i > 0 {
 		return it.stand(i - 1)
@@ -218,16 +219,16 @@ func (it *Iter) Next() bool {
 	return it.leave()
 }
 
-// EnterLane prepares for NextPlain, which then ends before the key upper, or at the end of the block if upper is nil.
-// It reports whether the cursor stands at a plain version, a Set at sequence number 0, with more of its block ahead. In
-// a compacted run most versions are plain.
-func (it *Iter) EnterLane(upper []byte) bool {
+// EnterLane prepares for NextPlain, which then ends before the key end, or with the block if end is nil. It reports
+// whether the cursor stands at a plain version, a Set at sequence number 0, with more of its block ahead. In a
+// compacted run most versions are plain.
+func (it *Iter) EnterLane(end []byte) bool {
 	if it.cur.trailer != plainSet {
 		return false
 	}
 	it.lane = it.b.n
-	if upper != nil {
-		it.lane = it.b.seek(upper, ^ikey.Trailer(0))
+	if end != nil {
+		it.lane = it.b.seek(end, ^ikey.Trailer(0), 0, 0)
 	}
 	return it.i+1 < it.lane
 }
@@ -240,12 +241,12 @@ func (it *Iter) NextPlain(dst []byte) (key, value []byte, ok bool) {
 	if i >= it.lane {
 		return dst, nil, false
 	}
-	var e entry
-	if it.b.stride != 0 {
-		e = it.b.entryWith(i, &it.layout)
-	} else {
-		e = it.b.entry(i)
+	if it.b.stride != 0 && !it.layout.trailed {
+		it.i = i
+		key, value = it.b.plainWith(dst, i, &it.layout)
+		return key, value, true
 	}
+	e := it.b.entry(i)
 	if e.trailer != plainSet {
 		return dst, nil, false
 	}
@@ -253,7 +254,45 @@ func (it *Iter) NextPlain(dst []byte) (key, value []byte, ok bool) {
 	return it.b.appendSuffix(dst[:it.b.prefix], i, &e), e.value, true
 }
 
-// LeaveLane ends the calls of NextPlain.
+// EnterLaneBack prepares for PrevPlain, which returns the versions that the cursor stands at and moves back. It ends
+// behind the key end, or with the block if end is nil. EnterLaneBack reports whether there is one at least. If so, it
+// returns dst with the bytes that all keys of the block share, for the first call of PrevPlain, and otherwise dst.
+func (it *Iter) EnterLaneBack(end, dst []byte) ([]byte, bool) {
+	if it.cur.trailer != plainSet {
+		return dst, false
+	}
+	it.lane = 0
+	if end != nil {
+		it.lane = it.b.seek(end, 0, 0, 0)
+	}
+	if it.i <= it.lane || it.b.trailed(it.i-1) {
+		return dst, false
+	}
+	return append(dst[:0], it.key[:it.b.prefix]...), true
+}
+
+// PrevPlain returns the version that the cursor stands at, which is plain, and moves to the one before, if that is
+// plain too, in the block and in the lane. So the version is the newest of its key. The key is written over dst, which
+// must be the last one or what EnterLaneBack returned. Key and Value may not be called before LeaveLane.
+func (it *Iter) PrevPlain(dst []byte) (key, value []byte, ok bool) {
+	i := it.i
+	if i <= it.lane {
+		return dst, nil, false
+	}
+	if it.b.stride != 0 && !it.layout.trailed {
+		it.i = i - 1
+		key, value = it.b.plainWith(dst, i, &it.layout)
+		return key, value, true
+	}
+	if it.b.trailed(i - 1) {
+		return dst, nil, false
+	}
+	it.i = i - 1
+	e := it.b.entry(i)
+	return it.b.appendSuffix(dst[:it.b.prefix], i, &e), e.value, true
+}
+
+// LeaveLane ends the calls of NextPlain or PrevPlain.
 func (it *Iter) LeaveLane() { it.stand(it.i) }
 
 // Prev moves to the version before. It may follow only a call that returned true.
@@ -299,6 +338,9 @@ func kept(b []byte) []byte {
 func (it *Iter) stand(i int) bool {
 	it.i = i
 	if it.b.stride != 0 {
+		if it.layout.value == 0 {
+			it.layout = it.b.layout(i) // of this entry, as the first one may have to come from memory
+		}
 		it.cur = it.b.entryWith(i, &it.layout)
 	} else {
 		it.cur = it.b.entry(i)
@@ -327,28 +369,31 @@ func (it *Iter) load(at int) bool {
 	}
 	before := it.at
 	it.leave()
-	var data []byte
 	st := it.o.Stats
 	st.Blocks++
+	var c *cache.Block
 	if !it.o.Bypass {
-		data, it.err = it.fromCache(at)
+		if c, it.err = it.fromCache(at, before); it.err != nil {
+			return false
+		}
 	}
-	if data == nil && it.err == nil {
-		data, it.err = it.fromFile(at, it.o.Bypass || at == before+1 && before >= 0)
+	if c != nil {
+		it.b.parse(c.Meta, c.Bytes())
+	} else {
+		data, err := it.fromFile(at, it.o.Bypass || at == before+1 && before >= 0)
+		if it.err = err; err != nil {
+			return false
+		}
+		it.b = parseBlock(data)
 	}
-	if it.err != nil {
-		return false
-	}
-	it.b, it.at = parseBlock(data), at
-	if it.b.stride != 0 {
-		it.layout = it.b.layout()
-	}
-	it.key = append(it.key[:0], data[blockHeader:blockHeader+it.b.prefix]...)
+	it.at, it.layout = at, entryLayout{}
+	it.key = append(it.key[:0], it.b.data[blockHeader:blockHeader+it.b.prefix]...)
 	return true
 }
 
-// fromCache returns a block from the cache. If the block is not cached it puts it there, or returns nil with NoFill.
-func (it *Iter) fromCache(at int) ([]byte, error) {
+// fromCache returns a block from the cache and holds it. If the block is not cached it puts it there, or returns nil
+// with NoFill. before is the block that the cursor comes from.
+func (it *Iter) fromCache(at, before int) (*cache.Block, error) {
 	g := it.r.domain.Enter()
 	defer g.Leave()
 	c := it.r.cache.Get(&it.x.slots[at])
@@ -364,7 +409,44 @@ func (it *Iter) fromCache(at int) ([]byte, error) {
 	}
 	c.Acquire()
 	it.held = c
-	return c.Bytes(), nil
+	if before >= 0 {
+		it.prefetch(at, at-before)
+	}
+	return c, nil
+}
+
+// ahead is the number of bytes that are prefetched at a seek and of the next block. The processor itself prefetches
+// what follows.
+const ahead = 1 << 10
+
+// prefetch prefetches the start of the block after block at, or the end of the block before, if the cursor moves from
+// block to block. The caller is inside a guard.
+func (it *Iter) prefetch(at, step int) {
+	slots := it.x.slots
+	switch step {
+	case 1:
+		if at+1 < len(slots) {
+			if c := slots[at+1].Load(); c != nil {
+				b := c.Bytes()
+				prefetch.Bytes(b[:min(ahead, len(b))])
+			}
+		}
+	case -1:
+		if at > 0 {
+			if c := slots[at-1].Load(); c != nil {
+				b := c.Bytes()
+				prefetch.Bytes(b[:min(ahead/2, len(b))]) // the heads
+				prefetch.Bytes(b[max(0, len(b)-ahead):])
+			}
+		}
+	default:
+		return
+	}
+	if next := at + 2*step; next >= 0 && next < len(slots) {
+		if c := slots[next].Load(); c != nil {
+			prefetch.Line(&c.Meta)
+		}
+	}
 }
 
 // fromFile reads a block into the cursor's memory, with read-ahead if ahead is true.

@@ -65,7 +65,7 @@ func checkIter(t *testing.T, r *Reader, o IterOptions, kvs []kv) {
 	must(t, it.Close())
 }
 
-// checkLanes walks over all versions, in lanes where there are any. Each lane has an upper bound at random.
+// checkLanes walks over all versions and back, in lanes where there are any. Each lane has an end at random.
 func checkLanes(t *testing.T, it *Iter, kvs []kv) {
 	t.Helper()
 	i := 0
@@ -100,6 +100,45 @@ func checkLanes(t *testing.T, it *Iter, kvs []kv) {
 	}
 	if i != len(kvs) || it.Err() != nil {
 		t.Fatalf("with lanes: %d versions, want %d: %v", i, len(kvs), it.Err())
+	}
+	i--
+	for ok := it.Last(); ok; ok = it.Prev() {
+		if i < 0 || at(it) != kvs[i] {
+			t.Fatalf("beside lanes back: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
+		}
+		lower := []byte(kvs[rand.IntN(i+1)].key)
+		if rand.IntN(3) == 0 {
+			lower = nil
+		}
+		key, ok := it.EnterLaneBack(lower, []byte("any"))
+		if !ok {
+			i--
+			continue
+		}
+		for first := true; ; first = false {
+			k, value, ok := it.PrevPlain(key)
+			if !ok {
+				if first {
+					t.Fatalf("a lane back from version %d is empty", i)
+				}
+				break
+			}
+			key = k
+			newest := i == 0 || kvs[i-1].key != kvs[i].key
+			beyond := lower != nil && string(key) <= string(lower)
+			if got := (kv{string(key), plainSet, string(value)}); got != kvs[i] || !newest || beyond {
+				t.Fatalf("in a lane behind %.40q: version %d is %.40q", lower, i, key)
+			}
+			i--
+		}
+		it.LeaveLane()
+		if at(it) != kvs[i] {
+			t.Fatalf("after a lane back: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
+		}
+		i--
+	}
+	if i != -1 || it.Err() != nil {
+		t.Fatalf("with lanes back: %d versions left: %v", i+1, it.Err())
 	}
 }
 

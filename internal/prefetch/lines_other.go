@@ -1,0 +1,8 @@
+//go:build !amd64 && !arm64
+
+package prefetch
+
+func lines(*byte, int) {}
+
+// Line prefetches the cache line of a word.
+func Line(*uint64) {}

@@ -1,0 +1,55 @@
+package sstable
+
+import (
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/prefetch"
+)
+
+const (
+	// maxTogether is the number of tables that Prefetch looks at.
+	maxTogether = 16
+	// largeTogether is the number of bytes of data from which on Prefetch is worth while: less than that stays in the
+	// processor's caches, and a seek in four tables then takes 0.75 µs, and 1 µs with Prefetch.
+	largeTogether = 2 << 20
+)
+
+// Prefetch prefetches from cached blocks what cursors over tables of one store read at a seek of key, one table after
+// the other, so that their cache misses overlap. It does not load tables or blocks.
+func Prefetch(tables []*Reader, key []byte) {
+	tables = tables[:min(len(tables), maxTogether)]
+	large := uint64(0)
+	for _, r := range tables {
+		if x := r.index.Load(); x != nil {
+			large += x.end
+		}
+	}
+	if large < largeTogether {
+		return
+	}
+	g := tables[0].domain.Enter()
+	defer g.Leave()
+	var blocks [maxTogether]*cache.Block
+	n := 0
+	for _, r := range tables {
+		x := r.index.Load()
+		if x == nil {
+			continue
+		}
+		if i := x.find(key); i < len(x.slots) {
+			if c := x.slots[i].Load(); c != nil {
+				prefetch.Line(&c.Meta)
+				blocks[n] = c
+				n++
+			}
+		}
+	}
+	for _, c := range blocks[:n] {
+		b := c.Bytes()
+		prefetch.Bytes(b[:min(len(b), ahead/2)]) // the heads
+	}
+	for _, c := range blocks[:n] {
+		var b block
+		b.parse(c.Meta, c.Bytes())
+		b.seek(key, 0, 0, ahead/4)
+	}
+}
